@@ -1,0 +1,156 @@
+// Package bucket decides which gradients travel together, and when.
+//
+// The gradients of a model lie in one arena, in the order in which backward
+// finishes them. A Plan cuts that arena into buckets, each a contiguous range,
+// so merging layers costs no copy. A plan is a value made by a pure function of
+// the layers; rank 0 computes it and broadcasts it, so that it is the same on
+// every rank. A Queue turns "this layer's gradient is final", told in any
+// order, into "send this bucket now", in plan order on every rank.
+package bucket
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Layer is one parameter's place in the gradient arena.
+type Layer struct {
+	Name string
+	// Offset and Len are in values. Len includes the padding that follows the
+	// parameter, so that layer i+1 starts where layer i ends.
+	Offset, Len int
+}
+
+// Bucket is a run of layers First..Last (both included) whose values
+// Lo <= i < Hi of the arena travel as one message.
+type Bucket struct {
+	First, Last int
+	Lo, Hi      int
+}
+
+// Len is the bucket's size in values.
+func (b Bucket) Len() int { return b.Hi - b.Lo }
+
+// Plan is a cut of the arena into buckets, in the order in which they are sent.
+type Plan []Bucket
+
+const valueBytes = 4
+
+// One puts all layers in one bucket: a single message after backward has
+// ended, with no overlap. It is the baseline of every other plan.
+func One(layers []Layer) Plan {
+	if len(layers) == 0 {
+		return nil
+	}
+	return Plan{span(layers, 0, len(layers)-1)}
+}
+
+// PerLayer puts every layer in a bucket of its own: the earliest possible
+// start of each, at one message latency per layer.
+func PerLayer(layers []Layer) Plan {
+	p := make(Plan, len(layers))
+	for i := range layers {
+		p[i] = span(layers, i, i)
+	}
+	return p
+}
+
+// Fixed collects layers, in the order backward finishes them, until a bucket
+// holds at least bytes. A layer that alone is that large travels alone: what
+// was collected before it is sent first, so that buckets stay contiguous.
+// bytes <= 0 means DefaultBytes.
+func Fixed(layers []Layer, bytes int) Plan {
+	if bytes <= 0 {
+		bytes = DefaultBytes(layers)
+	}
+	var p Plan
+	first, held := 0, 0
+	for i, l := range layers {
+		size := l.Len * valueBytes
+		if size >= bytes && held > 0 {
+			p = append(p, span(layers, first, i-1))
+			first, held = i, 0
+		}
+		held += size
+		if held >= bytes {
+			p = append(p, span(layers, first, i))
+			first, held = i+1, 0
+		}
+	}
+	if first < len(layers) {
+		p = append(p, span(layers, first, len(layers)-1))
+	}
+	return p
+}
+
+// DefaultBytes is the size Fixed uses when none is given: 8 MiB, but no more
+// than a quarter of the model, or nothing would overlap.
+func DefaultBytes(layers []Layer) int {
+	const most, parts = 8 << 20, 4
+	total := 0
+	for _, l := range layers {
+		total += l.Len * valueBytes
+	}
+	return max(valueBytes, min(most, total/parts))
+}
+
+func span(layers []Layer, first, last int) Bucket {
+	return Bucket{First: first, Last: last, Lo: layers[first].Offset, Hi: layers[last].Offset + layers[last].Len}
+}
+
+// Validate reports why p is not a cut of layers: every layer in exactly one
+// bucket, buckets contiguous and in arena order.
+func (p Plan) Validate(layers []Layer) error {
+	var errs []error
+	next := 0
+	for i, b := range p {
+		if b.First != next || b.Last < b.First || b.Last >= len(layers) {
+			errs = append(errs, fmt.Errorf("bucket %d holds layers %d to %d, want it to start at layer %d of %d", i, b.First, b.Last, next, len(layers)))
+			break
+		}
+		if want := span(layers, b.First, b.Last); b != want {
+			errs = append(errs, fmt.Errorf("bucket %d covers values %d to %d, its layers cover %d to %d", i, b.Lo, b.Hi, want.Lo, want.Hi))
+		}
+		next = b.Last + 1
+	}
+	if len(errs) == 0 && next != len(layers) {
+		errs = append(errs, fmt.Errorf("the plan ends at layer %d of %d", next, len(layers)))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("bucket: bad plan: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// Encode returns the plan as the index of each bucket's last layer, little
+// endian, four bytes each: what rank 0 broadcasts.
+func (p Plan) Encode() []byte {
+	out := make([]byte, 0, 4*len(p))
+	for _, b := range p {
+		out = binary.LittleEndian.AppendUint32(out, uint32(b.Last))
+	}
+	return out
+}
+
+// Decode is the inverse of Encode for the same layers. Whatever the bytes, the
+// plan it returns is valid, or there is an error.
+func Decode(data []byte, layers []Layer) (Plan, error) {
+	if len(data)%4 != 0 || len(data)/4 > len(layers) {
+		return nil, fmt.Errorf("bucket: an encoded plan of %d bytes for %d layers: want 4 bytes a bucket and at most one bucket a layer", len(data), len(layers))
+	}
+	var p Plan
+	first := 0
+	for at := 0; at < len(data); at += 4 {
+		last := int(binary.LittleEndian.Uint32(data[at:]))
+		if last < first || last >= len(layers) {
+			return nil, fmt.Errorf("bucket: encoded plan, offset %d: last layer %d, want %d to %d", at, last, first, len(layers)-1)
+		}
+		p = append(p, span(layers, first, last))
+		first = last + 1
+	}
+	if err := p.Validate(layers); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
