@@ -1,0 +1,252 @@
+// Package archtest holds the layering of the module and its house rules as
+// tests, each with the reason why.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/ringo-ml/ringo"
+
+// forbidden are the edges that must not exist, by package path below the
+// module's root. A trailing /... covers the package and all below it.
+var forbidden = []struct {
+	from, to []string
+	why      string
+}{
+	{
+		from: []string{"distopt", "collective", "compress", "bucket", "ps/..."},
+		to:   []string{"nn", "models", "train"},
+		why:  "what moves gradients works on plain slices, so that any framework can use it",
+	},
+	{
+		from: []string{"wire"},
+		to:   []string{"..."},
+		why:  "the frame layout depends on nothing of ours",
+	},
+	{
+		from: []string{"transport/..."},
+		to:   []string{"collective", "distopt", "bucket", "optim", "nn", "models", "train", "data", "cluster", "launch", "cmd/..."},
+		why:  "links and meshes move bytes and know nothing of what they mean",
+	},
+	{
+		from: []string{"nn", "models", "optim"},
+		to:   []string{"transport/...", "wire", "collective", "distopt", "bucket", "cluster", "launch", "train", "data"},
+		why:  "the engine knows nothing of networks",
+	},
+	{
+		from: []string{"launch"},
+		to:   []string{"nn", "models", "optim", "collective", "distopt", "bucket", "data", "train", "internal/simd"},
+		why:  "the launcher starts any program and knows no tensors",
+	},
+	{
+		from: []string{"data", "internal/simd", "bucket", "optim"},
+		to:   []string{"transport/...", "wire", "cluster", "launch", "train", "collective", "distopt", "nn", "models"},
+		why:  "these are leaves that every layer may use",
+	},
+	{
+		from: []string{"..."},
+		to:   []string{"cmd/..."},
+		why:  "the command stands on top",
+	},
+}
+
+func matches(patterns []string, pkg string) bool {
+	for _, p := range patterns {
+		base, tree := strings.CutSuffix(p, "...")
+		base = strings.TrimSuffix(base, "/")
+		if pkg == base || tree && (base == "" || strings.HasPrefix(pkg, base+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// file is one Go file of the module.
+type file struct {
+	path string // below the module's root, with slashes
+	pkg  string // its folder, "" for the root
+	fset *token.FileSet
+	ast  *ast.File
+}
+
+func (f file) test() bool { return strings.HasSuffix(f.path, "_test.go") }
+
+// source parses every Go file of the module, nested modules left out.
+func source(t *testing.T) []file {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var out []file
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p != root && nested(p, d.Name()) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		f := file{path: filepath.ToSlash(rel), fset: token.NewFileSet()}
+		if f.pkg = path.Dir(f.path); f.pkg == "." {
+			f.pkg = ""
+		}
+		f.ast, err = parser.ParseFile(f.fset, p, nil, parser.ParseComments)
+		out = append(out, f)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) == 0 {
+		t.Fatal("no Go file found: is the test run from its own folder?")
+	}
+	return out
+}
+
+func nested(dir, name string) bool {
+	if strings.HasPrefix(name, ".") || name == "testdata" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+func TestLayering(t *testing.T) {
+	for _, f := range source(t) {
+		if f.test() {
+			continue // a test may stand on anything to build its scene
+		}
+		for _, imp := range f.ast.Imports {
+			full, _ := strconv.Unquote(imp.Path.Value)
+			to, ours := strings.CutPrefix(full, module)
+			to = strings.TrimPrefix(to, "/")
+			if !ours || to == f.pkg {
+				continue
+			}
+			for _, rule := range forbidden {
+				if matches(rule.from, f.pkg) && matches(rule.to, to) {
+					t.Errorf("%s imports %s: %s", f.path, to, rule.why)
+				}
+			}
+		}
+	}
+}
+
+// calls are functions that may only be called in the named packages.
+var calls = []struct {
+	name  string
+	where []string
+	why   string
+}{
+	{"os.Exit", []string{"cmd/...", "examples/..."}, "only main ends the process, so that a library's caller can handle its errors"},
+	{"log.Fatal", []string{}, "only main ends the process"},
+	{"os.Getenv", []string{"cmd/..."}, "the environment is read by the command and by one function for the launcher's variables"},
+	{"os.LookupEnv", []string{"cmd/...", ""}, "the environment is read by the command and by Join, which hands it to launch.FromEnv"},
+	{"fmt.Println", []string{"cmd/...", "examples/..."}, "libraries return values and errors and print nothing"},
+	{"fmt.Printf", []string{"cmd/...", "examples/..."}, "libraries return values and errors and print nothing"},
+}
+
+func TestHouseRules(t *testing.T) {
+	for _, f := range source(t) {
+		if f.test() {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			for _, c := range calls {
+				if x.Name+"."+sel.Sel.Name == c.name && !matches(c.where, f.pkg) {
+					t.Errorf("%s: %s: %s", f.fset.Position(sel.Pos()), c.name, c.why)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// Every exported name says what it is.
+func TestExportedNamesAreDocumented(t *testing.T) {
+	for _, f := range source(t) {
+		if f.test() || f.ast.Name.Name == "main" {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			for _, name := range undocumented(d) {
+				t.Errorf("%s: exported %s has no comment", f.fset.Position(d.Pos()), name)
+			}
+		}
+	}
+}
+
+// undocumented returns the exported names of a declaration without a comment.
+func undocumented(d ast.Decl) []string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
+			return []string{d.Name.Name}
+		}
+	case *ast.GenDecl:
+		var out []string
+		for _, s := range d.Specs {
+			out = append(out, undocumentedSpec(d, s)...)
+		}
+		return out
+	}
+	return nil
+}
+
+func undocumentedSpec(d *ast.GenDecl, s ast.Spec) []string {
+	switch s := s.(type) {
+	case *ast.TypeSpec:
+		if s.Name.IsExported() && d.Doc == nil && s.Doc == nil {
+			return []string{s.Name.Name}
+		}
+	case *ast.ValueSpec:
+		if d.Doc != nil || s.Doc != nil || s.Comment != nil {
+			return nil
+		}
+		for _, n := range s.Names {
+			if n.IsExported() {
+				return []string{n.Name}
+			}
+		}
+	}
+	return nil
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	exported := false
+	ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && id.IsExported() {
+			exported = true
+		}
+		return true
+	})
+	return exported
+}
