@@ -1,0 +1,116 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers tell apart with errors.Is. What the package returns wraps
+// one of them with the rank, the peer and the tag.
+var (
+	// ErrTimeout: the deadline of a send, a receive or a handshake passed.
+	ErrTimeout = errors.New("timed out")
+	// ErrClosed: this rank's own mesh or link was closed.
+	ErrClosed = errors.New("closed on this side")
+	// ErrGoodbye: the peer closed its mesh in good order.
+	ErrGoodbye = errors.New("the peer closed its mesh and left")
+	// ErrAborted: this rank or a peer called Abort.
+	ErrAborted = errors.New("aborted")
+	// ErrLength: a message and its receive differ in length.
+	ErrLength = errors.New("lengths differ")
+	// ErrNotRingo: what is at the other end does not speak this protocol.
+	ErrNotRingo = errors.New("not a ringo process")
+	// ErrVersion: the other end is another version of the program.
+	ErrVersion = errors.New("versions differ")
+	// ErrTicket: the other end does not hold the same ticket.
+	ErrTicket = errors.New("the tickets differ")
+	// ErrRefused: the other end refused the connection for a reason of its own.
+	ErrRefused = errors.New("refused")
+)
+
+// Error is a fault of one operation on a mesh.
+type Error struct {
+	Op   string // "send", "receive"
+	Rank int    // where it happened
+	Peer int    // the other end
+	Tag  Tag    // which message; zero when the fault is the link's
+	Err  error  // the cause
+}
+
+// Error returns the fault in one line, with both ends and the message.
+func (e *Error) Error() string {
+	way := "to"
+	if e.Op == "receive" {
+		way = "from"
+	}
+	return fmt.Sprintf("rank %d: %s %s rank %d (message %v): %v", e.Rank, e.Op, way, e.Peer, e.Tag, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// LostError says that a rank is gone: its process died, or its host cannot be
+// reached. It crosses the wire with Abort, so that every survivor names the
+// same rank.
+type LostError struct {
+	Rank int
+	Why  string
+}
+
+// Error names the rank.
+func (e *LostError) Error() string {
+	if e.Why == "" {
+		return fmt.Sprintf("rank %d is lost", e.Rank)
+	}
+	return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Why)
+}
+
+// AbortError is what a rank's operations fail with after a peer called Abort.
+// It unwraps to ErrAborted and, when the cause there was a lost rank, to the
+// same *LostError.
+type AbortError struct {
+	Rank   int    // who called Abort
+	Reason string // what it gave as the cause
+	Lost   *LostError
+}
+
+// Error names who aborted, and why.
+func (e *AbortError) Error() string {
+	return fmt.Sprintf("rank %d aborted: %s", e.Rank, e.Reason)
+}
+
+// Unwrap returns ErrAborted and the lost rank, if that was the cause.
+func (e *AbortError) Unwrap() []error {
+	if e.Lost == nil {
+		return []error{ErrAborted}
+	}
+	return []error{ErrAborted, e.Lost}
+}
+
+// NewAbortError describes cause as the peers of rank will see it. What they can
+// take from it with errors.As is a *LostError; the rest is text.
+func NewAbortError(rank int, cause error) *AbortError {
+	if cause == nil {
+		cause = ErrAborted
+	}
+	e := &AbortError{Rank: rank, Reason: cause.Error()}
+	errors.As(cause, &e.Lost)
+	return e
+}
+
+// aborted is the cause of an Abort on the rank that called it.
+type aborted struct{ cause error }
+
+func (a *aborted) Error() string   { return a.cause.Error() }
+func (a *aborted) Unwrap() []error { return []error{ErrAborted, a.cause} }
+
+// Aborted wraps the cause given to Abort so that it is also an ErrAborted.
+func Aborted(cause error) error {
+	switch {
+	case cause == nil:
+		return ErrAborted
+	case errors.Is(cause, ErrAborted):
+		return cause
+	}
+	return &aborted{cause}
+}

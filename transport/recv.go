@@ -1,0 +1,112 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Recv is one posted receive. The caller owns it, may keep it and post it again
+// once Wait has returned; after its first use neither Post nor Wait allocates.
+// The zero value is ready. It must not be copied after its first use.
+type Recv struct {
+	in    *Inbox // where it is posted, nil when it is not in use
+	tag   Tag
+	dst   []byte
+	next  *Recv // in the inbox's chain
+	state recvState
+	err   error
+	done  chan struct{} // holds one token from completion until Wait
+	timer *time.Timer
+}
+
+// recvState is guarded by the inbox's mutex.
+type recvState uint8
+
+const (
+	recvIdle      recvState = iota // not known to any inbox: complete, or never posted
+	recvPosted                     // in the inbox's chain; nobody writes to dst
+	recvFilling                    // out of the chain; one goroutine writes to dst
+	recvWithdrawn                  // still being filled, but its owner wants dst back
+)
+
+var errWithdrawn = errors.New("withdrawn")
+
+// Wait blocks until the message has been written to the posted dst, until a
+// fault, or until timeout has passed. A timeout of zero or less only asks.
+//
+// After Wait the mesh no longer touches dst, whatever the outcome. A receive
+// that timed out is withdrawn; its message, should it still come, is kept for
+// the next receive that is posted under the tag.
+func (r *Recv) Wait(timeout time.Duration) error {
+	if r.in == nil {
+		return errors.New("transport: Wait on a receive that was not posted")
+	}
+	select {
+	case <-r.done:
+		return r.finish()
+	default:
+	}
+	if timeout > 0 && r.await(timeout) {
+		return r.finish()
+	}
+	return r.expire(timeout)
+}
+
+// await reports whether the receive completed within the timeout.
+func (r *Recv) await(timeout time.Duration) bool {
+	if r.timer == nil {
+		r.timer = time.NewTimer(timeout)
+	} else {
+		r.timer.Reset(timeout)
+	}
+	select {
+	case <-r.done:
+		r.timer.Stop()
+		return true
+	case <-r.timer.C:
+		return false
+	}
+}
+
+// expire takes dst back from the mesh. A message that has come in the meantime
+// counts.
+func (r *Recv) expire(timeout time.Duration) error {
+	in, tag := r.in, r.tag
+	if in.withdraw(r) {
+		r.release()
+		return in.timeout(tag, timeout)
+	}
+	<-r.done // soon: whoever fills dst has been told to let go
+	if err := r.finish(); err != errWithdrawn {
+		return err
+	}
+	return in.timeout(tag, timeout)
+}
+
+func (r *Recv) finish() error {
+	err := r.err
+	r.release()
+	return err
+}
+
+func (r *Recv) release() { r.in, r.dst, r.err, r.next, r.state = nil, nil, nil, nil, recvIdle }
+
+// arm readies r for a posting. A receive that is still in use is a fault of the
+// caller that no error could be delivered to.
+func (r *Recv) arm(in *Inbox, tag Tag, dst []byte) {
+	if r.in != nil {
+		panic(fmt.Sprintf("transport: receive %v posted again before Wait returned", r.tag))
+	}
+	if r.done == nil {
+		r.done = make(chan struct{}, 1)
+	}
+	r.in, r.tag, r.dst, r.err = in, tag, dst, nil
+}
+
+// complete hands r back to its owner. The caller must have taken r out of the
+// inbox; it must not touch r afterwards.
+func (r *Recv) complete(err error) {
+	r.err = err
+	r.done <- struct{}{}
+}
