@@ -1,0 +1,39 @@
+package data
+
+// Partition gives the positions [lo, hi) of n that belong to a rank of size,
+// cut contiguously as SINGA cuts them. With dropRemainder every rank gets
+// n/size and the last n mod size positions belong to nobody (training: equal
+// steps on every rank). Without it nothing is lost and the first n mod size
+// ranks get one more (evaluation). 0 <= rank < size.
+func Partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
+	each, rest := n/size, n%size
+	if dropRemainder {
+		rest = 0
+	}
+	lo = rank*each + min(rank, rest)
+	hi = lo + each
+	if rank < rest {
+		hi++
+	}
+	return lo, hi
+}
+
+// Permutation returns a random order of 0..n-1 that depends on (seed, epoch, n)
+// alone, so every rank computes the same one without a word. It is written to
+// dst's memory where that is large enough. Fisher-Yates: O(n), about 5 ns per
+// element while the order stays in the cache.
+func Permutation(seed uint64, epoch, n int, dst []int32) []int32 {
+	if cap(dst) < n {
+		dst = make([]int32, n)
+	}
+	dst = dst[:n]
+	for i := range dst {
+		dst[i] = int32(i)
+	}
+	r := stream(seed, uint64(epoch), uint64(n))
+	for i := n - 1; i > 0; i-- {
+		j := r.below(i + 1)
+		dst[i], dst[j] = dst[j], dst[i]
+	}
+	return dst
+}

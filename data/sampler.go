@@ -1,0 +1,100 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// SamplerConfig says which samples a rank sees, and how many at a time.
+type SamplerConfig struct {
+	N        int    // samples in the set
+	Batch    int    // samples per step and rank
+	Rank     int    // 0 <= Rank < Size
+	Size     int    // ranks that share the set
+	Seed     uint64 // of the shuffle; the same on every rank
+	Evaluate bool   // the set's own order and every sample once, instead of training's
+}
+
+// Validate reports all faults together.
+func (c SamplerConfig) Validate() error {
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("sampler: "+format, args...))
+		}
+	}
+	fault(c.N < 1 || c.N > math.MaxInt32, "%d samples: need 1 to %d", c.N, math.MaxInt32)
+	fault(c.Batch < 1, "batch %d: need at least 1", c.Batch)
+	fault(c.Size < 1, "world size %d: need at least 1", c.Size)
+	fault(c.Rank < 0 || c.Rank >= c.Size, "rank %d of %d: need 0 <= rank < world size", c.Rank, c.Size)
+	if len(errs) == 0 && !c.Evaluate {
+		fault(c.N/c.Size < c.Batch, "%d samples over %d ranks give each %d, fewer than one batch of %d",
+			c.N, c.Size, c.N/c.Size, c.Batch)
+	}
+	return errors.Join(errs...)
+}
+
+// Sampler yields one rank's batches of an epoch as indices into the set.
+//
+// Training: the whole set is shuffled, the same way on every rank, and each
+// rank takes its contiguous part of the shuffled positions (Partition, the
+// remainder dropped), cut into full batches. What is left at the end of the
+// part, fewer than Batch samples, is dropped in this epoch; the next epoch's
+// shuffle leaves out others. Every rank makes the same number of steps.
+//
+// Evaluation: no shuffle, and every sample of the set is seen once by one
+// rank; the last batch may be short. Parts differ by at most one sample, so
+// where that sample would need a step of its own the other ranks get an empty
+// batch: all ranks still make the same number of steps.
+type Sampler struct {
+	cfg    SamplerConfig
+	order  []int32
+	lo, hi int // this rank's positions in order
+	next   int
+	left   int // steps left in the epoch
+}
+
+// NewSampler checks the configuration; call Start before the first epoch.
+func NewSampler(cfg SamplerConfig) (*Sampler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Sampler{cfg: cfg, order: make([]int32, cfg.N)}
+	s.lo, s.hi = Partition(cfg.N, cfg.Rank, cfg.Size, !cfg.Evaluate)
+	for i := range s.order { // evaluation never reorders it
+		s.order[i] = int32(i)
+	}
+	return s, nil
+}
+
+// Steps is the number of batches per epoch, the same on every rank.
+func (s *Sampler) Steps() int {
+	if s.cfg.Evaluate {
+		largest := (s.cfg.N-1)/s.cfg.Size + 1
+		return (largest-1)/s.cfg.Batch + 1
+	}
+	return (s.hi - s.lo) / s.cfg.Batch
+}
+
+// Start begins an epoch; any epoch can be started, in any order. It ends the
+// life of the slices that Next returned. Training shuffles here, O(N).
+func (s *Sampler) Start(epoch int) {
+	if !s.cfg.Evaluate {
+		s.order = Permutation(s.cfg.Seed, epoch, s.cfg.N, s.order)
+	}
+	s.next, s.left = s.lo, s.Steps()
+}
+
+// Next returns the indices of the next batch, a view that is good until the
+// next Start, or false when the epoch is over. Nothing is allocated.
+func (s *Sampler) Next() (idx []int32, ok bool) {
+	if s.left == 0 {
+		return nil, false
+	}
+	s.left--
+	end := min(s.next+s.cfg.Batch, s.hi)
+	idx = s.order[s.next:end:end]
+	s.next = end
+	return idx, true
+}
