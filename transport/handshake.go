@@ -1,0 +1,355 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// The handshake. D dials, A accepts; both hold the ticket T.
+//
+//	D -> A   preface: magic, D's version
+//	A -> D   preface: magic, A's version
+//	D -> A   hello of D, nonce of D
+//	A -> D   hello of A, nonce of A
+//	D -> A   HMAC(T, "dial", everything above)
+//	A -> D   HMAC(T, "accept", everything above)
+//
+// D proves itself first, so that a stranger learns nothing; A's proof is at
+// once its consent. Instead of any of its messages A may send a refusal with
+// the reason.
+const (
+	// HandshakeTimeout bounds a whole handshake, besides the context.
+	HandshakeTimeout = 10 * time.Second
+
+	maxHandshake = 1024 // bytes of any handshake frame
+	maxReason    = 512  // bytes of a refusal's text
+	roleDial     = "dial"
+	roleAccept   = "accept"
+)
+
+// Dial connects to addr, proves that it holds the ticket, has the other end
+// prove it, and returns the other end's hello. The whole takes no longer than
+// ctx allows, the handshake no longer than HandshakeTimeout.
+//
+// Faults are ErrNotRingo, ErrVersion, ErrTicket or ErrRefused, with the address
+// and the other end's reason, or those of the network.
+func Dial(ctx context.Context, addr string, ticket Ticket, mine Hello) (*Link, Hello, error) {
+	dialer := net.Dialer{Timeout: HandshakeTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, Hello{}, fmt.Errorf("connecting to %s: %w", addr, err)
+	}
+	link, theirs, err := handshake(ctx, conn, (*conversation).dial, ticket, mine, nil)
+	if err != nil {
+		return nil, Hello{}, fmt.Errorf("connecting to %s: %w", addr, err)
+	}
+	return link, theirs, nil
+}
+
+// Accept is the other end of Dial, for a connection that a listener returned.
+// It owns conn from now on. check decides about a hello whose sender has proved
+// that it holds the ticket; the text of its error is what the sender is told.
+// A connection for another purpose than mine is refused without asking check,
+// which may be nil.
+func Accept(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	link, theirs, err := handshake(ctx, conn, (*conversation).accept, ticket, mine, check)
+	if err != nil {
+		return nil, Hello{}, fmt.Errorf("connection from %v: %w", conn.RemoteAddr(), err)
+	}
+	return link, theirs, nil
+}
+
+// conversation is a handshake under way.
+type conversation struct {
+	link   *Link
+	ticket Ticket
+	check  func(Hello) error
+
+	mine, theirs                 Hello
+	myPreface, theirPreface      []byte
+	myHelloBytes, theirHelloByte []byte
+}
+
+func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	c := &conversation{link: newLink(conn), ticket: ticket, mine: mine, check: check}
+	err := c.prepare()
+	if err == nil {
+		deadline := time.Now().Add(HandshakeTimeout)
+		if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+			deadline = d
+		}
+		conn.SetDeadline(deadline)
+		stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+		err = run(c)
+		if !stop() && err == nil {
+			err = context.Cause(ctx) // its deadline may hit the finished link
+		}
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		conn.Close()
+		return nil, Hello{}, c.explain(ctx, err)
+	}
+	return c.link, c.theirs, nil
+}
+
+// prepare makes what this end will say.
+func (c *conversation) prepare() (err error) {
+	if err := c.ticket.validate(); err != nil {
+		return err
+	}
+	if c.myPreface, err = wire.AppendPreface(nil, c.mine.Version); err != nil {
+		return err
+	}
+	nonce := make([]byte, nonceBytes)
+	rand.Read(nonce)
+	c.myHelloBytes, err = appendHello(nil, c.mine, nonce)
+	return err
+}
+
+func (c *conversation) dial() error {
+	if err := c.writePreface(); err != nil {
+		return err
+	}
+	if err := c.readPreface(); err != nil {
+		return err
+	}
+	if err := c.send(wire.Hello, c.myHelloBytes); err != nil {
+		return err
+	}
+	if err := c.readHello(); err != nil {
+		return err
+	}
+	said := [][]byte{c.myPreface, c.theirPreface, c.myHelloBytes, c.theirHelloByte}
+	if err := c.send(wire.Proof, c.ticket.prove(roleDial, said...)); err != nil {
+		return err
+	}
+	return c.readProof(c.ticket.prove(roleAccept, said...))
+}
+
+func (c *conversation) accept() error {
+	err := c.readPreface()
+	if errors.Is(err, ErrNotRingo) || errors.Is(err, ErrVersion) {
+		c.writePreface()
+		return c.refuse(err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.writePreface(); err != nil {
+		return err
+	}
+	if err := c.readHello(); err != nil {
+		return err
+	}
+	if err := c.send(wire.Hello, c.myHelloBytes); err != nil {
+		return err
+	}
+	said := [][]byte{c.theirPreface, c.myPreface, c.theirHelloByte, c.myHelloBytes}
+	if err := c.readProof(c.ticket.prove(roleDial, said...)); err != nil {
+		return c.refuse(err)
+	}
+	if err := c.decide(); err != nil {
+		return c.refuse(err)
+	}
+	return c.send(wire.Proof, c.ticket.prove(roleAccept, said...))
+}
+
+// decide is about a peer that holds the ticket.
+func (c *conversation) decide() error {
+	if c.theirs.Purpose != c.mine.Purpose {
+		return fmt.Errorf("%w: this is a %v port, not a %v port", ErrRefused, c.mine.Purpose, c.theirs.Purpose)
+	}
+	if c.check == nil {
+		return nil
+	}
+	if err := c.check(c.theirs); err != nil {
+		return refusal{err}
+	}
+	return nil
+}
+
+// refusal is check's own reason; it is an ErrRefused too.
+type refusal struct{ err error }
+
+func (r refusal) Error() string   { return "refused: " + r.err.Error() }
+func (r refusal) Unwrap() []error { return []error{ErrRefused, r.err} }
+
+func (c *conversation) writePreface() error {
+	n, err := c.link.conn.Write(c.myPreface)
+	c.link.sent.Add(int64(n))
+	return err
+}
+
+func (c *conversation) readPreface() error {
+	p, err := wire.ReadPreface(readerFunc(c.link.read))
+	if errors.Is(err, wire.ErrPreface) {
+		return fmt.Errorf("%w: %w", ErrNotRingo, err)
+	}
+	if err != nil {
+		return err
+	}
+	if p.Handshake != wire.HandshakeVersion || p.Version != c.mine.Version {
+		return fmt.Errorf("%w: this end is ringo %s (handshake %d), the other is ringo %s (handshake %d)",
+			ErrVersion, c.mine.Version, wire.HandshakeVersion, printable(p.Version), p.Handshake)
+	}
+	c.theirs.Version = p.Version
+	c.theirPreface, err = wire.AppendPreface(nil, p.Version)
+	return err
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func (c *conversation) readHello() error {
+	b, err := c.receive(wire.Hello)
+	if err != nil {
+		return err
+	}
+	h, err := parseHello(b)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(b[:nonceBytes], c.myHelloBytes[:nonceBytes]) {
+		return fmt.Errorf("%w: the other end repeats this end's words", ErrTicket)
+	}
+	h.Version = c.theirs.Version
+	c.theirs, c.theirHelloByte = h, b
+	return nil
+}
+
+func (c *conversation) readProof(want []byte) error {
+	b, err := c.receive(wire.Proof)
+	if err != nil {
+		return err
+	}
+	if !hmac.Equal(b, want) {
+		return fmt.Errorf("%w: one end belongs to another job or was given a wrong ticket", ErrTicket)
+	}
+	return nil
+}
+
+func (c *conversation) send(t wire.Type, payload []byte) error {
+	l := c.link
+	if err := wire.PutHeader(&l.head, wire.Header{Type: t, Length: len(payload)}); err != nil {
+		return err
+	}
+	n, err := l.conn.Write(append(l.head[:], payload...))
+	l.sent.Add(int64(n))
+	return err
+}
+
+// receive reads a frame of type t, or the refusal that came in its place.
+func (c *conversation) receive(t wire.Type) ([]byte, error) {
+	h, b, err := c.link.readFrame(maxHandshake)
+	if err != nil {
+		return nil, err
+	}
+	if h.Type == wire.Refusal {
+		return nil, parseRefusal(b)
+	}
+	if h.Type != t {
+		return nil, fmt.Errorf("%w: a %v frame in place of %v", ErrNotRingo, h.Type, t)
+	}
+	return b, nil
+}
+
+// reasons are the errors that a refusal names by number, its first byte.
+var reasons = [...]error{1: ErrNotRingo, 2: ErrVersion, 3: ErrTicket, 4: ErrRefused}
+
+// refuse tells the other end why and returns the reason. What it still sends is
+// read, for closing with unread bytes could take the refusal back.
+func (c *conversation) refuse(reason error) error {
+	code := byte(0)
+	for i, r := range reasons {
+		if r != nil && errors.Is(reason, r) {
+			code = byte(i)
+			break
+		}
+	}
+	if theirs := (*refused)(nil); code == 0 || errors.As(reason, &theirs) {
+		return reason // the network's fault, or a refusal of theirs
+	}
+	text := reason.Error()
+	if own := (refusal{}); errors.As(reason, &own) {
+		text = own.err.Error()
+	}
+	text = text[:min(len(text), maxReason)]
+	if c.send(wire.Refusal, append([]byte{code}, text...)) == nil {
+		c.drain()
+	}
+	return reason
+}
+
+// drain reads until the other end closes, within reason.
+func (c *conversation) drain() {
+	const patience = time.Second
+	conn := c.link.conn
+	if w, ok := conn.(interface{ CloseWrite() error }); ok {
+		w.CloseWrite()
+	}
+	conn.SetReadDeadline(time.Now().Add(patience))
+	io.CopyN(io.Discard, conn, 64<<10)
+}
+
+func parseRefusal(b []byte) error {
+	cause := ErrRefused
+	if len(b) > 0 && int(b[0]) < len(reasons) && reasons[b[0]] != nil {
+		cause = reasons[b[0]]
+	}
+	text := cause.Error()
+	if len(b) > 1 {
+		text = printable(string(b[1:]))
+	}
+	return &refused{cause: cause, text: text}
+}
+
+// refused is a refusal by the other end. It is an ErrRefused as well as its
+// cause.
+type refused struct {
+	cause error
+	text  string
+}
+
+func (r *refused) Error() string   { return "the other end refused: " + r.text }
+func (r *refused) Unwrap() []error { return []error{ErrRefused, r.cause} }
+
+// printable makes a stranger's words safe for a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// explain turns what went wrong into what it means.
+func (c *conversation) explain(ctx context.Context, err error) error {
+	err = linkError(err)
+	switch {
+	case err == ErrTimeout && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return context.Cause(ctx)
+	case err == ErrTimeout:
+		return fmt.Errorf("%w in the handshake: the other end did not answer; is it a ringo process?", ErrTimeout)
+	case err == io.EOF, err == io.ErrUnexpectedEOF:
+		return fmt.Errorf("the other end closed the connection during the handshake: %w", err)
+	case errors.Is(err, wire.ErrMagic), errors.Is(err, wire.ErrVersion), errors.Is(err, wire.ErrChecksum), errors.Is(err, wire.ErrTooLong), errors.Is(err, errHello):
+		return fmt.Errorf("%w: %w", ErrNotRingo, err)
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Purpose says what a connection is for.
+type Purpose uint8
+
+const (
+	// Control connections join a rank to the coordinator.
+	Control Purpose = 1
+	// MeshLink connections join two ranks.
+	MeshLink Purpose = 2
+)
+
+// String returns the purpose's name.
+func (p Purpose) String() string {
+	switch p {
+	case Control:
+		return "control"
+	case MeshLink:
+		return "mesh"
+	}
+	return fmt.Sprintf("purpose %d", uint8(p))
+}
+
+// Hello is how the two ends of a connection introduce themselves. What it says
+// is covered by the proof of the ticket.
+type Hello struct {
+	Version   string // of the program; other versions are refused
+	Purpose   Purpose
+	Rank      int    // of the sender; -1 for who has none
+	WorldSize int    // the ranks of the job as the sender knows it; 0 if it does not
+	Addr      string // where the sender listens, or ""
+}
+
+const (
+	nonceBytes = 32
+	maxAddr    = 256 // bytes of Hello.Addr
+	helloFixed = nonceBytes + 1 + 4 + 4 + 2
+)
+
+var errHello = errors.New("malformed hello")
+
+// appendHello appends h, but for its version, which is in the preface.
+func appendHello(b []byte, h Hello, nonce []byte) ([]byte, error) {
+	for _, v := range []int{h.Rank, h.WorldSize} {
+		if v < -1 || v > math.MaxInt32 {
+			return nil, fmt.Errorf("transport: hello of rank %d of %d is out of range", h.Rank, h.WorldSize)
+		}
+	}
+	if len(h.Addr) > maxAddr {
+		return nil, fmt.Errorf("transport: an address of %d bytes, the limit is %d", len(h.Addr), maxAddr)
+	}
+	le := binary.LittleEndian
+	b = append(b, nonce...)
+	b = append(b, byte(h.Purpose))
+	b = le.AppendUint32(b, uint32(int32(h.Rank)))
+	b = le.AppendUint32(b, uint32(int32(h.WorldSize)))
+	b = le.AppendUint16(b, uint16(len(h.Addr)))
+	return append(b, h.Addr...), nil
+}
+
+// parseHello reads what appendHello wrote, after the nonce.
+func parseHello(b []byte) (Hello, error) {
+	if len(b) < helloFixed {
+		return Hello{}, fmt.Errorf("%w: %d bytes, at least %d expected", errHello, len(b), helloFixed)
+	}
+	le := binary.LittleEndian
+	b = b[nonceBytes:]
+	h := Hello{
+		Purpose:   Purpose(b[0]),
+		Rank:      int(int32(le.Uint32(b[1:]))),
+		WorldSize: int(int32(le.Uint32(b[5:]))),
+		Addr:      string(b[11:]),
+	}
+	if n := int(le.Uint16(b[9:])); n != len(h.Addr) || n > maxAddr {
+		return Hello{}, fmt.Errorf("%w: an address of %d bytes in %d, the limit is %d", errHello, n, len(h.Addr), maxAddr)
+	}
+	if h.Rank < -1 || h.WorldSize < -1 {
+		return Hello{}, fmt.Errorf("%w: rank %d of %d", errHello, h.Rank, h.WorldSize)
+	}
+	return h, nil
+}

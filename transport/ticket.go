@@ -1,0 +1,61 @@
+package transport
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// ticketBytes is the length of a ticket.
+const ticketBytes = 32
+
+// Ticket is the secret that the processes of one job share. Whoever holds it
+// may join. It never travels over a connection: both ends prove that they hold
+// it.
+type Ticket []byte
+
+// NewTicket returns a ticket of 32 random bytes.
+func NewTicket() Ticket {
+	t := make(Ticket, ticketBytes)
+	rand.Read(t) // never fails
+	return t
+}
+
+// ParseTicket reads what String returned. Spaces around it do not matter. The
+// error does not show the text: it may be a secret with a typing mistake.
+func ParseTicket(s string) (Ticket, error) {
+	s = strings.TrimSpace(s)
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != ticketBytes {
+		return nil, fmt.Errorf("a ticket is %d hexadecimal digits, this text of %d characters is not", 2*ticketBytes, len(s))
+	}
+	return b, nil
+}
+
+// String returns the ticket as 64 hexadecimal digits.
+func (t Ticket) String() string { return hex.EncodeToString(t) }
+
+func (t Ticket) validate() error {
+	if len(t) != ticketBytes {
+		return fmt.Errorf("transport: a ticket has %d bytes, this one %d; use NewTicket or ParseTicket", ticketBytes, len(t))
+	}
+	return nil
+}
+
+// prove returns the proof that one end holds the ticket. What was said so far
+// goes in, nonces included, so that a proof fits one conversation only; the
+// role keeps an end from being answered with its own proof.
+func (t Ticket) prove(role string, said ...[]byte) []byte {
+	mac := hmac.New(sha256.New, t)
+	for _, part := range append([][]byte{[]byte("ringo handshake 1"), []byte(role)}, said...) {
+		var n [4]byte
+		binary.LittleEndian.PutUint32(n[:], uint32(len(part)))
+		mac.Write(n[:])
+		mac.Write(part)
+	}
+	return mac.Sum(nil)
+}

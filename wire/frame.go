@@ -1,0 +1,121 @@
+// Package wire is the byte layout of what travels over a link: the preface that
+// opens a connection and the frames that follow it.
+//
+// A frame is a header of 24 bytes and a payload, integers in little endian:
+//
+//	offset size
+//	     0    2  magic "rg"
+//	     2    1  layout version, 1
+//	     3    1  type
+//	     4    4  tag: group
+//	     8    4  tag: sequence number
+//	    12    4  tag: part
+//	    16    4  length of the payload, at most MaxPayload
+//	    20    4  CRC-32C of the 20 bytes before
+//
+// The checksum guards the header alone: a reader that has lost its place in the
+// stream must notice before it believes a length. The payload is guarded by
+// TCP, and sums over it would cost more than the copy itself.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+const (
+	// HeaderSize is the length of a frame's header in bytes.
+	HeaderSize = 24
+	// Version is the version of the layout in every header.
+	Version = 1
+	// MaxPayload is the largest payload of one frame in bytes.
+	MaxPayload = 1 << 30
+
+	magic0, magic1 = 'r', 'g'
+)
+
+// Type says what a frame is.
+type Type uint8
+
+// The types of frames. Those from FirstFree on belong to whoever speaks over a
+// link of their own, for instance the control connection.
+const (
+	Data    Type = 1 + iota // a message of the mesh, under the header's tag
+	Goodbye                 // the last frame of a rank that leaves in good order
+	Abort                   // the last frame of a rank that gives up; the payload says why
+	Hello                   // handshake: who I am, and a nonce
+	Proof                   // handshake: that I hold the ticket
+	Refusal                 // handshake: why not
+
+	FirstFree Type = 64 // the first type that is not of this list
+)
+
+// String returns the type's name.
+func (t Type) String() string {
+	names := [...]string{Data: "data", Goodbye: "goodbye", Abort: "abort", Hello: "hello", Proof: "proof", Refusal: "refusal"}
+	if int(t) < len(names) && names[t] != "" {
+		return names[t]
+	}
+	return fmt.Sprintf("type %d", uint8(t))
+}
+
+// Header is the decoded header of a frame.
+type Header struct {
+	Type             Type
+	Group, Seq, Part uint32 // the tag
+	Length           int    // of the payload, in bytes
+}
+
+// Faults of a header, told apart with errors.Is.
+var (
+	// ErrMagic: these bytes are not the start of a frame.
+	ErrMagic = errors.New("wire: not the start of a frame")
+	// ErrVersion: a frame of another layout.
+	ErrVersion = errors.New("wire: another layout version")
+	// ErrChecksum: a header that was damaged on the way.
+	ErrChecksum = errors.New("wire: the header's checksum is wrong")
+	// ErrTooLong: a payload beyond the limit.
+	ErrTooLong = errors.New("wire: payload too long")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// PutHeader writes h to b. A length outside 0 to MaxPayload is an error.
+func PutHeader(b *[HeaderSize]byte, h Header) error {
+	if h.Length < 0 || h.Length > MaxPayload {
+		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLong, h.Length, MaxPayload)
+	}
+	b[0], b[1], b[2], b[3] = magic0, magic1, Version, byte(h.Type)
+	le := binary.LittleEndian
+	le.PutUint32(b[4:], h.Group)
+	le.PutUint32(b[8:], h.Seq)
+	le.PutUint32(b[12:], h.Part)
+	le.PutUint32(b[16:], uint32(h.Length))
+	le.PutUint32(b[20:], crc32.Checksum(b[:20], castagnoli))
+	return nil
+}
+
+// ParseHeader decodes a header and checks everything that can be checked, its
+// length against limit too. Limits above MaxPayload count as MaxPayload.
+func ParseHeader(b *[HeaderSize]byte, limit int) (Header, error) {
+	le := binary.LittleEndian
+	switch {
+	case b[0] != magic0 || b[1] != magic1:
+		return Header{}, fmt.Errorf("%w: it begins with %q", ErrMagic, b[:8])
+	case b[2] != Version:
+		return Header{}, fmt.Errorf("%w: %d, expected %d", ErrVersion, b[2], Version)
+	case le.Uint32(b[20:]) != crc32.Checksum(b[:20], castagnoli):
+		return Header{}, fmt.Errorf("%w: % x", ErrChecksum, b[:])
+	}
+	n := le.Uint32(b[16:])
+	if limit = min(limit, MaxPayload); int64(n) > int64(limit) {
+		return Header{}, fmt.Errorf("%w: a %v frame of %d bytes, the limit is %d", ErrTooLong, Type(b[3]), n, limit)
+	}
+	return Header{
+		Type:  Type(b[3]),
+		Group: le.Uint32(b[4:]), Seq: le.Uint32(b[8:]), Part: le.Uint32(b[12:]),
+		Length: int(n),
+	}, nil
+}
