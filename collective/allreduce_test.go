@@ -1,0 +1,165 @@
+package collective
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+)
+
+// serialRing is the ring's result by its definition: chunk c is the sum that
+// begins at rank c and goes round.
+func serialRing(n, size int, op Op, of func(rank, i int) float32) []float32 {
+	out := make([]float32, n)
+	for c := range size {
+		lo, hi := RingChunk(n, size, c)
+		for i := lo; i < hi; i++ {
+			sum := of(c, i)
+			for k := 1; k < size; k++ {
+				sum = of((c+k)%size, i) + sum
+			}
+			if op == Mean {
+				sum *= 1 / float32(size)
+			}
+			out[i] = sum
+		}
+	}
+	return out
+}
+
+func filled(rank, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = operand(rank, i)
+	}
+	return x
+}
+
+// Every rank gets the bits that the definition gives, for any number of ranks
+// and any length, whatever the segmentation.
+func TestRingAllReduceBits(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 4, 5, 7, 8, 16, 33, 64} {
+		lengths := []int{0, 1, 2, size - 1, size, size + 1, 1000, 4099}
+		onRanks(t, size, Config{SegmentBytes: 256}, func(g *Group) error {
+			for _, n := range lengths {
+				for _, op := range []Op{Sum, Mean} {
+					x := filled(g.Rank(), n)
+					if err := AllReduce(g, x, op); err != nil {
+						return err
+					}
+					if err := same(fmt.Sprintf("%d ranks, %v of %d", size, op, n), x, serialRing(n, size, op, operand)); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// The naive twin agrees to rounding, and exactly on integers.
+func TestRingAgainstNaive(t *testing.T) {
+	for _, size := range []int{2, 3, 5, 8} {
+		results := map[string][]float32{}
+		for _, algorithm := range []string{Ring, Naive} {
+			onRanks(t, size, Config{Algorithm: algorithm, SegmentBytes: 512}, func(g *Group) error {
+				x := filled(g.Rank(), 3001)
+				err := AllReduce(g, x, Mean)
+				if g.Rank() == size-1 {
+					results[algorithm] = x
+				}
+				return err
+			})
+		}
+		for i, v := range results[Ring] {
+			if d := math.Abs(float64(v - results[Naive][i])); d > 1e-5 {
+				t.Fatalf("%d ranks: value %d: ring %v, naive %v", size, i, v, results[Naive][i])
+			}
+		}
+	}
+}
+
+type weight float32
+type count int64
+
+func checkType[T Number](g *Group) error {
+	for _, n := range []int{0, 1, 5, 777} {
+		x, want := make([]T, n), make([]T, n)
+		for i := range x {
+			x[i] = T((g.Rank() + i) % 5)
+			for r := range g.Size() {
+				want[i] += T((r + i) % 5)
+			}
+		}
+		if err := AllReduce(g, x, Sum); err != nil {
+			return err
+		}
+		if err := same(fmt.Sprintf("sum of %T", x), x, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestTypes(t *testing.T) {
+	for _, algorithm := range []string{Ring, Naive} {
+		onRanks(t, 3, Config{Algorithm: algorithm, SegmentBytes: 64}, func(g *Group) error {
+			checks := []func(*Group) error{
+				checkType[float32], checkType[float64], checkType[int32], checkType[int64], checkType[uint8],
+				checkType[weight], checkType[count],
+			}
+			for _, check := range checks {
+				if err := check(g); err != nil {
+					return fmt.Errorf("%s: %w", algorithm, err)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func TestElementOf(t *testing.T) {
+	got := []element{elementOf[float32](), elementOf[float64](), elementOf[int32](), elementOf[int64](), elementOf[uint8](), elementOf[weight](), elementOf[count]()}
+	want := []element{float32s, float64s, int32s, int64s, uint8s, float32s, int64s}
+	if !slices.Equal(got, want) {
+		t.Errorf("elements %v, want %v", got, want)
+	}
+}
+
+// Many operations in flight, of lengths that run together and that run alone,
+// waited for in the reverse order, a blocking one among them.
+func TestInFlightAnyWaitOrder(t *testing.T) {
+	lengths := []int{1, 40000, 3, 0, 100, 257, 9000, 2, 64, 65, 1000, 30000, 7}
+	for _, inFlight := range []int{1, 2, 4} {
+		onRanks(t, 4, Config{SegmentBytes: 1024, InFlight: inFlight}, func(g *Group) error {
+			for range 5 {
+				if err := startMany(g, lengths); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func startMany(g *Group, lengths []int) error {
+	var xs [][]float32
+	var works []*Work
+	for _, n := range lengths {
+		xs = append(xs, filled(g.Rank(), n))
+		works = append(works, StartAllReduce(g, xs[len(xs)-1], Sum))
+	}
+	last := filled(g.Rank(), 50)
+	if err := AllReduce(g, last, Sum); err != nil {
+		return err
+	}
+	for i := len(works) - 1; i >= 0; i-- {
+		if err := works[i].Wait(); err != nil {
+			return err
+		}
+		if err := same("in flight", xs[i], serialRing(lengths[i], g.Size(), Sum, operand)); err != nil {
+			return err
+		}
+	}
+	return same("blocking", last, serialRing(50, g.Size(), Sum, operand))
+}

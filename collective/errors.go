@@ -1,0 +1,72 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// OpError is a fault of one operation. The first one of a group is the cause
+// of all later ones, which wrap it.
+type OpError struct {
+	Op   string // "allreduce", "broadcast", "allgather", "barrier", "close"
+	Rank int    // where it was seen
+	Peer int    // the lost rank if one is known to be, else the other end; Rank itself: a fault of the caller
+	Seq  uint32 // which operation of the group, from 0
+	Err  error  // the cause
+}
+
+// Error returns the fault in one line.
+func (e *OpError) Error() string {
+	var first *OpError
+	if errors.As(e.Err, &first) {
+		return fmt.Sprintf("collective: %s %d on rank %d: the group is broken: %v", e.Op, e.Seq, e.Rank, e.Err)
+	}
+	hint := ""
+	if errors.Is(e.Err, transport.ErrTimeout) {
+		hint = "; is the rank stuck, and do all ranks start the same operations in the same order?"
+	}
+	return fmt.Sprintf("collective: %s %d on rank %d: %v%s", e.Op, e.Seq, e.Rank, e.Err, hint)
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// wrap makes err a fault of w. A fault of another operation stays visible as
+// the cause.
+func (w *Work) wrap(err error) *OpError {
+	var first *OpError
+	if errors.As(err, &first) && first.Op == w.kind.String() && first.Seq == w.seq {
+		return first
+	}
+	return &OpError{Op: w.kind.String(), Rank: w.g.rank, Peer: culprit(err, w.g.rank), Seq: w.seq, Err: err}
+}
+
+// culprit returns the rank to blame for err: one that is lost, else who aborted
+// or the other end of the failed message, else none but this rank.
+func culprit(err error, rank int) int {
+	var (
+		lost  *transport.LostError
+		abort *transport.AbortError
+		op    *OpError
+		link  *transport.Error
+	)
+	switch {
+	case errors.As(err, &lost):
+		return lost.Rank
+	case errors.As(err, &abort):
+		return abort.Rank
+	case errors.As(err, &op):
+		return op.Peer
+	case errors.As(err, &link):
+		return link.Peer
+	}
+	return rank
+}
+
+// misuse is a fault of the caller: nothing was started, and the group goes on
+// working if all ranks made the same mistake.
+func (w *Work) misuse(format string, args ...any) *Work {
+	return w.refuse(&OpError{Op: w.kind.String(), Rank: w.g.rank, Peer: w.g.rank, Err: fmt.Errorf(format, args...)})
+}

@@ -1,0 +1,147 @@
+// Package collective carries numbers between all ranks of a mesh: allreduce,
+// broadcast, allgather and barrier over plain slices.
+//
+// Operations match by sequence number: every rank starts the same operations
+// in the same order, and may wait for them in any order. The result has the
+// same bits on every rank and in every run, because the order of additions is
+// a function of rank, size and length alone.
+//
+// The first fault breaks a group: it is spread to the peers, and every later
+// operation fails at once with the same cause.
+//
+//	g, err := collective.New(mesh, collective.Config{})
+//	defer g.Close()
+//	err = collective.AllReduce(g, grads, collective.Mean)
+//
+//	w := collective.StartAllReduce(g, grads, collective.Mean)
+//	... // grads must not be touched
+//	err = w.Wait()
+package collective
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Group is one rank's side of a group of ranks. Its operations may be started
+// from several goroutines as long as their order is the same on every rank.
+type Group struct {
+	mesh       transport.Mesh
+	rank, size int
+	cfg        Config
+	steps      []RingStep
+	epoch      time.Time // what Work.since counts from
+
+	mu      sync.Mutex
+	wake    sync.Cond      // the queue's head may be admissible, or the group was closed
+	workers sync.WaitGroup // goroutines that run queued operations
+	running int            // how many of them there are
+	idle    int            // how many of them wait on wake
+	closed  bool
+	fault   *OpError // the first one; nil while the group works
+
+	next       uint32 // sequence number of the next operation to start
+	head, tail *Work  // started and not yet admitted, in order
+	window     window
+	free       *Work // recycled
+}
+
+// New makes a group of all ranks of mesh. It sends nothing; the mesh stays its
+// owner's to close, after the group. Errors: a bad configuration.
+func New(mesh transport.Mesh, cfg Config) (*Group, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("collective: %w", err)
+	}
+	cfg = cfg.filled()
+	g := &Group{
+		mesh: mesh, rank: mesh.Rank(), size: mesh.Size(), cfg: cfg,
+		steps: RingSchedule(mesh.Rank(), mesh.Size()),
+		epoch: time.Now(),
+		window: window{
+			slots: make([]slot, cfg.InFlight),
+			limit: cfg.InFlight * cfg.SegmentBytes,
+		},
+	}
+	g.wake.L = &g.mu
+	return g, nil
+}
+
+// Rank is this rank's number, 0 <= Rank < Size.
+func (g *Group) Rank() int { return g.rank }
+
+// Size is the number of ranks.
+func (g *Group) Size() int { return g.size }
+
+// Algorithm is the algorithm of AllReduce.
+func (g *Group) Algorithm() string { return g.cfg.Algorithm }
+
+// Waiting returns the peer that this rank has been waiting for longest, and
+// since when. ok is false while it waits for nobody, or not for SlowAfter yet.
+// It may be called at any time from any goroutine.
+func (g *Group) Waiting() (peer int, since time.Time, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.window.slots {
+		w := g.window.slots[i].work
+		if w == nil {
+			continue
+		}
+		p, start := int(w.peer.Load())-1, g.epoch.Add(time.Duration(w.since.Load()))
+		if p >= 0 && (!ok || start.Before(since)) {
+			peer, since, ok = p, start, true
+		}
+	}
+	if ok && time.Since(since) < g.cfg.SlowAfter {
+		return 0, time.Time{}, false
+	}
+	return peer, since, ok
+}
+
+// Close ends the group and returns when its goroutines have ended. Operations
+// still in flight fail, here and, because the group is then broken, on the
+// peers. The mesh is left open.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	busy := g.head != nil || g.window.busy()
+	first := !g.closed
+	g.closed = true
+	g.mu.Unlock()
+	if first && busy {
+		g.fail(&OpError{Op: "close", Rank: g.rank, Peer: g.rank, Err: transport.ErrClosed})
+	}
+	g.mu.Lock()
+	g.wake.Broadcast()
+	g.mu.Unlock()
+	g.workers.Wait()
+	return nil
+}
+
+// fail breaks the group with the first cause, which it returns, and makes
+// everything still in flight on this rank and its peers fail with it.
+func (g *Group) fail(cause *OpError) *OpError {
+	g.mu.Lock()
+	first := g.fault == nil
+	if first {
+		g.fault = cause
+	}
+	cause = g.fault
+	g.mu.Unlock()
+	if first {
+		g.mesh.Abort(cause)
+	}
+	return cause
+}
+
+// broken returns why operations cannot run any more, or nil. g.mu is held.
+func (g *Group) broken() error {
+	switch {
+	case g.fault != nil:
+		return g.fault
+	case g.closed:
+		return transport.ErrClosed
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package collective
+
+// The straw man: every rank sends all of x to rank 0, which adds in rank order,
+// scales, and sends the result to each. Rank 0 moves (N-1)K bytes each way, so
+// the time grows linearly with N: 2(N-1)K/B. It is the oracle of the ring's
+// tests and the baseline of its measurements.
+
+func (w *Work) naiveAllReduce() error {
+	if w.g.rank == 0 {
+		return w.naiveRoot()
+	}
+	for i := range w.segments() {
+		if err := w.send(i, 0, w.segment(i)); err != nil {
+			return err
+		}
+	}
+	return w.receiveInPlace(0, func(int) error { return nil })
+}
+
+func (w *Work) naiveRoot() error {
+	w.room(min(len(w.x), w.segmentBytes()))
+	for from := 1; from < w.g.size; from++ {
+		if err := w.naiveAdd(from); err != nil {
+			return err
+		}
+	}
+	if w.mean {
+		w.elem.scale(w.x, w.g.size)
+	}
+	for to := 1; to < w.g.size; to++ {
+		for i := range w.segments() {
+			if err := w.send(i, to, w.segment(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// naiveAdd adds what one rank sends to x.
+func (w *Work) naiveAdd(from int) error {
+	n, asked := w.segments(), 0
+	for i := range n {
+		for ; asked < min(n, i+posted); asked++ {
+			w.post(asked, from, w.space(asked, len(w.segment(asked))))
+		}
+		if err := w.wait(i, from); err != nil {
+			return err
+		}
+		part := w.segment(i)
+		w.elem.add(part, w.space(i, len(part)))
+	}
+	return nil
+}
+
+// receiveInPlace receives all segments of x from a rank and calls then after
+// each.
+func (w *Work) receiveInPlace(from int, then func(i int) error) error {
+	n, asked := w.segments(), 0
+	for i := range n {
+		for ; asked < min(n, i+posted); asked++ {
+			w.post(asked, from, w.segment(asked))
+		}
+		if err := w.wait(i, from); err != nil {
+			return err
+		}
+		if err := then(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// segmentBytes is the length of all segments of x but the last, whole values.
+func (w *Work) segmentBytes() int { return w.g.cfg.SegmentBytes / w.elem.size() * w.elem.size() }
+
+func (w *Work) segments() int { return (len(w.x) + w.segmentBytes() - 1) / w.segmentBytes() }
+
+func (w *Work) segment(i int) []byte {
+	size := w.segmentBytes()
+	return w.x[i*size : min(len(w.x), (i+1)*size)]
+}

@@ -1,0 +1,102 @@
+package collective
+
+import "fmt"
+
+// Op is a reduction.
+type Op uint8
+
+const (
+	// Sum adds the values of all ranks.
+	Sum Op = iota
+	// Mean is the sum times 1/Size, rounded once to T; floating point only.
+	Mean
+)
+
+// String returns the name of the operation.
+func (op Op) String() string {
+	switch op {
+	case Sum:
+		return "sum"
+	case Mean:
+		return "mean"
+	}
+	return fmt.Sprintf("Op(%d)", uint8(op))
+}
+
+// AllReduce replaces x on every rank by the sum or mean of all ranks' x, which
+// must have the same length everywhere.
+//
+// Ring: every rank sends 2(N-1)/N of x in 2(N-1) steps (Patarasuk and Yuan
+// 2009; see RingSchedule). Naive: rank 0 receives and sends (N-1) times x.
+func AllReduce[T Number](g *Group, x []T, op Op) error {
+	return allReduce(g, x, op, true).Wait()
+}
+
+// StartAllReduce is AllReduce in the background: x must not be touched until
+// Wait returns.
+func StartAllReduce[T Number](g *Group, x []T, op Op) *Work { return allReduce(g, x, op, false) }
+
+func allReduce[T Number](g *Group, x []T, op Op, blocking bool) *Work {
+	w := g.newWork(kindAllReduce, elementOf[T]())
+	if op > Mean {
+		return w.misuse("%v is not a reduction", op)
+	}
+	if op == Mean && !w.elem.float() {
+		return w.misuse("the mean of %v is not defined: sum, then divide as the program needs", w.elem)
+	}
+	w.x, w.mean = bytesOf(x), op == Mean
+	return g.start(w, blocking)
+}
+
+// Broadcast replaces x on every rank by root's x. The lengths must be equal.
+//
+// Long slices go down a chain of ranks in segments, which every rank passes on
+// once: about one transfer of x whatever the size of the group. Short ones go
+// down a binomial tree, in ceil(log2 N) hops.
+func Broadcast[T Number](g *Group, x []T, root int) error {
+	return broadcast(g, x, root, true).Wait()
+}
+
+// StartBroadcast is Broadcast in the background: x must not be touched until
+// Wait returns.
+func StartBroadcast[T Number](g *Group, x []T, root int) *Work {
+	return broadcast(g, x, root, false)
+}
+
+func broadcast[T Number](g *Group, x []T, root int, blocking bool) *Work {
+	w := g.newWork(kindBroadcast, elementOf[T]())
+	if root < 0 || root >= g.size {
+		return w.misuse("root %d is not a rank of a group of %d", root, g.size)
+	}
+	w.x, w.root = bytesOf(x), root
+	return g.start(w, blocking)
+}
+
+// AllGather writes every rank's src to dst, in rank order: rank r's to
+// dst[r*len(src):(r+1)*len(src)]. len(dst) must be Size x len(src), the same on
+// every rank; src may be this rank's place in dst.
+//
+// A ring: every rank sends (N-1)/N of dst in N-1 steps.
+func AllGather[T Number](g *Group, dst, src []T) error {
+	return allGather(g, dst, src, true).Wait()
+}
+
+// StartAllGather is AllGather in the background: neither slice must be touched
+// until Wait returns.
+func StartAllGather[T Number](g *Group, dst, src []T) *Work { return allGather(g, dst, src, false) }
+
+func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
+	w := g.newWork(kindAllGather, elementOf[T]())
+	if len(dst) != g.size*len(src) {
+		return w.misuse("dst holds %d values, want %d: %d ranks x %d of src", len(dst), g.size*len(src), g.size, len(src))
+	}
+	w.x, w.src = bytesOf(dst), bytesOf(src)
+	return g.start(w, blocking)
+}
+
+// Barrier returns when every rank has called it, in ceil(log2 N) rounds of
+// empty messages (dissemination; Hensgen, Finkel and Manber 1988).
+func Barrier(g *Group) error { return g.start(g.newWork(kindBarrier, uint8s), true).Wait() }
+
+// StartBarrier is Barrier in the background.
+func StartBarrier(g *Group) *Work { return g.start(g.newWork(kindBarrier, uint8s), false) }

@@ -1,0 +1,140 @@
+package collective
+
+// window holds the operations that make progress: those from the oldest
+// unfinished one on, at most len(slots) in sequence and limit bytes together,
+// of which finished ones count until all older ones have finished too.
+//
+// The bound matters beyond memory. A rank that ran far ahead would fill its
+// peer's buffer for unexpected messages, and then the messages of an older
+// operation, which the peer needs to get on, would be stuck behind them.
+type window struct {
+	slots []slot // by sequence number, modulo
+	base  uint32 // the oldest unfinished operation
+	load  int    // bytes of all slots in use
+	limit int
+}
+
+type slot struct {
+	work  *Work // nil when finished or not in use
+	bytes int
+	used  bool
+}
+
+func (win *window) at(seq uint32) *slot { return &win.slots[seq%uint32(len(win.slots))] }
+
+// admits reports whether operation seq of n bytes may begin. Operations are
+// admitted in order.
+func (win *window) admits(seq uint32, n int) bool {
+	ahead := seq - win.base
+	return ahead == 0 || ahead < uint32(len(win.slots)) && win.load+n <= win.limit
+}
+
+func (win *window) admit(w *Work) {
+	*win.at(w.seq) = slot{work: w, bytes: w.bytes(), used: true}
+	win.load += w.bytes()
+}
+
+// retire marks an operation as finished and moves the window on.
+func (win *window) retire(w *Work) {
+	win.at(w.seq).work = nil
+	for s := win.at(win.base); s.used && s.work == nil; s = win.at(win.base) {
+		win.load -= s.bytes
+		*s = slot{}
+		win.base++
+	}
+}
+
+func (win *window) busy() bool { return win.at(win.base).used }
+
+// start gives w its sequence number and sees to it that it runs: on the
+// caller's goroutine if it is to be waited for and may begin at once, which
+// saves small operations two changes of goroutine, else on a worker's.
+func (g *Group) start(w *Work, blocking bool) *Work {
+	g.mu.Lock()
+	if err := g.broken(); err != nil {
+		w.seq = g.next
+		g.mu.Unlock()
+		return w.refuse(w.wrap(err))
+	}
+	w.seq = g.next
+	g.next++
+	if (blocking || g.size == 1) && g.head == nil && g.window.admits(w.seq, w.bytes()) {
+		g.window.admit(w)
+		g.mu.Unlock()
+		w.err = w.run()
+		g.mu.Lock()
+		g.finish(w)
+		g.mu.Unlock()
+		return w
+	}
+	g.enqueue(w)
+	g.mu.Unlock()
+	return w
+}
+
+// enqueue leaves w to the workers. g.mu is held.
+func (g *Group) enqueue(w *Work) {
+	if g.head == nil {
+		g.head = w
+	} else {
+		g.tail.next = w
+	}
+	g.tail = w
+	if g.idle == 0 && g.running < g.cfg.InFlight {
+		g.running++
+		g.workers.Add(1)
+		go g.worker()
+	}
+	g.hand()
+}
+
+// hand wakes a worker if the queue's head may begin. g.mu is held.
+func (g *Group) hand() {
+	if g.head != nil && g.idle > 0 && g.window.admits(g.head.seq, g.head.bytes()) {
+		g.wake.Signal()
+	}
+}
+
+// worker runs queued operations, oldest first, until the group is closed.
+func (g *Group) worker() {
+	defer g.workers.Done()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		w := g.take()
+		if w == nil {
+			return
+		}
+		g.mu.Unlock()
+		w.err = w.run()
+		g.mu.Lock()
+		g.finish(w)
+	}
+}
+
+// take waits for the queue's head to be admissible and admits it; nil once the
+// group is closed and the queue is empty. g.mu is held.
+func (g *Group) take() *Work {
+	for {
+		w := g.head
+		if w != nil && g.window.admits(w.seq, w.bytes()) {
+			g.head, w.next = w.next, nil
+			g.window.admit(w)
+			g.hand()
+			return w
+		}
+		if w == nil && g.closed {
+			return nil
+		}
+		g.idle++
+		g.wake.Wait()
+		g.idle--
+	}
+}
+
+// finish hands w back to whoever waits for it. g.mu is held.
+func (g *Group) finish(w *Work) {
+	g.window.retire(w)
+	g.hand()
+	w.done <- struct{}{}
+}

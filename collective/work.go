@@ -1,0 +1,180 @@
+package collective
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Work is a started operation. Its slices belong to the operation until Wait
+// returns; after that the Work belongs to the group again and must not be used.
+type Work struct {
+	g    *Group
+	kind kind
+	elem element
+	mean bool
+	root int
+	x    []byte // the operand, the result
+	src  []byte // AllGather's own part
+	seq  uint32
+	err  error
+	done chan struct{} // holds one token from the end of the operation until Wait
+	next *Work         // in the queue, or in the group's free list
+	live bool          // between start and Wait
+
+	peer  atomic.Int32 // who is waited for, plus one; 0: nobody
+	since atomic.Int64 // and since when, nanoseconds after g.epoch
+
+	recvs   [posted]transport.Recv
+	pending [posted]bool // which of recvs have been posted and not waited for
+	scratch []byte       // where what is to be added arrives
+}
+
+// posted is how many receives an operation posts ahead.
+const posted = 4
+
+// kind is a collective operation. It is part of every message's tag, so that
+// the messages of different operations never match, should the ranks disagree.
+type kind uint8
+
+const (
+	kindAllReduce kind = iota
+	kindBroadcast
+	kindAllGather
+	kindBarrier
+)
+
+var kindNames = [...]string{"allreduce", "broadcast", "allgather", "barrier"}
+
+func (k kind) String() string { return kindNames[k] }
+
+// newWork returns a Work from the free list, or a new one.
+func (g *Group) newWork(k kind, e element) *Work {
+	g.mu.Lock()
+	w := g.free
+	if w != nil {
+		g.free, w.next = w.next, nil
+	}
+	g.mu.Unlock()
+	if w == nil {
+		w = &Work{g: g, done: make(chan struct{}, 1)}
+	}
+	w.kind, w.elem, w.live = k, e, true
+	return w
+}
+
+// Wait blocks until the operation has ended and returns its fault, an
+// *OpError, or nil. It must be called exactly once.
+func (w *Work) Wait() error {
+	if !w.live {
+		return errors.New("collective: Wait was called twice on the same Work")
+	}
+	<-w.done
+	g, err := w.g, w.err
+	w.live, w.err, w.x, w.src, w.mean, w.root = false, nil, nil, nil, false, 0
+	g.mu.Lock()
+	w.next, g.free = g.free, w
+	g.mu.Unlock()
+	return err
+}
+
+// refuse ends an operation that was never started.
+func (w *Work) refuse(err error) *Work {
+	w.err = err
+	w.done <- struct{}{}
+	return w
+}
+
+// bytes is what the operation counts in the group's window.
+func (w *Work) bytes() int { return len(w.x) }
+
+// run carries the operation out. Whatever the outcome, the mesh does not touch
+// its slices afterwards.
+func (w *Work) run() error {
+	g := w.g
+	g.mu.Lock()
+	fault := g.fault
+	g.mu.Unlock()
+	if fault != nil {
+		return w.wrap(fault)
+	}
+	err := w.execute()
+	if err == nil {
+		return nil
+	}
+	cause := g.fail(w.wrap(err))
+	for i := range w.pending {
+		if w.pending[i] {
+			_ = w.recvs[i].Wait(g.cfg.Timeout) // at once: the mesh is aborted
+			w.pending[i] = false
+		}
+	}
+	return w.wrap(cause)
+}
+
+func (w *Work) execute() error {
+	switch {
+	case w.g.size == 1:
+		copy(w.x, w.src)
+		return nil
+	case w.kind == kindBroadcast:
+		return w.broadcast()
+	case w.kind == kindAllGather:
+		return w.allGather()
+	case w.kind == kindBarrier:
+		return w.barrier()
+	case w.g.cfg.Algorithm == Naive:
+		return w.naiveAllReduce()
+	}
+	return w.ringAllReduce()
+}
+
+// tag names message i of the operation between two ranks.
+func (w *Work) tag(i int) transport.Tag {
+	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: uint32(w.kind)<<29 | uint32(i)&(1<<29-1)}
+}
+
+// post asks for message i from a rank; the receive is number i modulo posted.
+func (w *Work) post(i, from int, dst []byte) {
+	w.pending[i%posted] = true
+	w.g.mesh.Post(&w.recvs[i%posted], from, w.tag(i), dst)
+}
+
+// wait waits for message i, which was posted.
+func (w *Work) wait(i, from int) error {
+	w.waitsFor(from)
+	err := w.recvs[i%posted].Wait(w.g.cfg.Timeout)
+	w.pending[i%posted] = false
+	w.peer.Store(0)
+	return err
+}
+
+// send sends message i.
+func (w *Work) send(i, to int, p []byte) error {
+	w.waitsFor(to)
+	err := w.g.mesh.Send(to, w.tag(i), p, w.g.cfg.Timeout)
+	w.peer.Store(0)
+	return err
+}
+
+func (w *Work) waitsFor(peer int) {
+	w.since.Store(int64(time.Since(w.g.epoch)))
+	w.peer.Store(int32(peer) + 1)
+}
+
+// room returns place for n bytes to arrive in for each posted receive.
+func (w *Work) room(n int) {
+	const line = 64
+	n = (n + line - 1) &^ (line - 1)
+	if len(w.scratch) < posted*n {
+		w.scratch = make([]byte, posted*n)
+	}
+}
+
+// space is where message i of n bytes arrives to be added.
+func (w *Work) space(i, n int) []byte {
+	stride := len(w.scratch) / posted
+	return w.scratch[i%posted*stride:][:n:n]
+}
