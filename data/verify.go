@@ -1,0 +1,52 @@
+package data
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// verify reads a file to its end, decompressing what is not named exactly
+// file.Name, and compares size and checksum. A difference is errUnusable;
+// another error means that the file cannot be read. MNIST takes 0.5 s.
+func (file File) verify(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return &localError{err}
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(strings.TrimSuffix(path, ".part"), ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			return fmt.Errorf("%w: %s", errUnusable, why(err))
+		}
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.LimitReader(r, file.Size+1)) // no bomb unpacks further
+	var disk *fs.PathError
+	switch {
+	case errors.As(err, &disk):
+		return &localError{err}
+	case err != nil:
+		return fmt.Errorf("%w: after %d bytes: %s", errUnusable, n, why(err))
+	case n != file.Size:
+		return fmt.Errorf("%w: %s %d bytes decompressed, want %d", errUnusable, atLeast(n, file.Size), n, file.Size)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != file.SHA256 {
+		return fmt.Errorf("%w: sha256 of the decompressed content is %s, want %s", errUnusable, got, file.SHA256)
+	}
+	return nil
+}
+
+func atLeast(n, want int64) string {
+	if n > want {
+		return "at least"
+	}
+	return "only"
+}
