@@ -1,0 +1,256 @@
+package simd
+
+import "fmt"
+
+// callFloats is what one call of an element-wise assembly kernel works on at
+// most: 64 KiB an operand, some ten microseconds even from memory.
+const callFloats = 16 << 10
+
+// bulk returns how many of n elements the next assembly call takes; 0: none.
+func (k *Kernels) bulk(n int) int {
+	if k.vec.width == 0 {
+		return 0
+	}
+	return min(n, callFloats) / k.vec.width * k.vec.width
+}
+
+func sameLength(op string, lengths ...int) {
+	for _, n := range lengths[1:] {
+		if n != lengths[0] {
+			panic(fmt.Sprintf("simd: %s: operands of different lengths %v", op, lengths))
+		}
+	}
+}
+
+// Add computes dst[i] += src[i]: the reduction of every collective.
+func (k *Kernels) Add(dst, src []float32) {
+	if len(dst) != len(src) {
+		sameLength("Add", len(dst), len(src))
+	}
+	for n := k.bulk(len(dst)); n > 0; n = k.bulk(len(dst)) {
+		k.vec.add(&dst[0], &src[0], n)
+		dst, src = dst[n:], src[n:]
+	}
+	addGo(dst, src)
+}
+
+// AddTo computes dst[i] = a[i] + b[i]. dst may be a or b.
+func (k *Kernels) AddTo(dst, a, b []float32) {
+	if len(dst) != len(a) || len(dst) != len(b) {
+		sameLength("AddTo", len(dst), len(a), len(b))
+	}
+	for n := k.bulk(len(dst)); n > 0; n = k.bulk(len(dst)) {
+		k.vec.addTo(&dst[0], &a[0], &b[0], n)
+		dst, a, b = dst[n:], a[n:], b[n:]
+	}
+	addToGo(dst, a, b)
+}
+
+// Scale computes x[i] *= s.
+func (k *Kernels) Scale(x []float32, s float32) {
+	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
+		k.vec.scale(&x[0], n, s)
+		x = x[n:]
+	}
+	scaleGo(x, s)
+}
+
+// Axpy computes y[i] += a*x[i], rounded after the product and after the sum.
+func (k *Kernels) Axpy(y []float32, a float32, x []float32) {
+	if len(y) != len(x) {
+		sameLength("Axpy", len(y), len(x))
+	}
+	for n := k.bulk(len(y)); n > 0; n = k.bulk(len(y)) {
+		k.vec.axpy(&y[0], &x[0], n, a)
+		y, x = y[n:], x[n:]
+	}
+	axpyGo(y, a, x)
+}
+
+// ReLU computes dst[i] = 0 where x[i] < 0, and x[i] elsewhere: NaN stays NaN.
+// dst may be x.
+func (k *Kernels) ReLU(dst, x []float32) {
+	if len(dst) != len(x) {
+		sameLength("ReLU", len(dst), len(x))
+	}
+	for n := k.bulk(len(dst)); n > 0; n = k.bulk(len(dst)) {
+		k.vec.relu(&dst[0], &x[0], n)
+		dst, x = dst[n:], x[n:]
+	}
+	reluGo(dst, x)
+}
+
+// ReLUGrad computes dx[i] = dy[i] where y[i] > 0, and 0 elsewhere (also where
+// y is NaN). y is the output of ReLU; dx may be dy or y.
+func (k *Kernels) ReLUGrad(dx, dy, y []float32) {
+	if len(dx) != len(dy) || len(dx) != len(y) {
+		sameLength("ReLUGrad", len(dx), len(dy), len(y))
+	}
+	for n := k.bulk(len(dx)); n > 0; n = k.bulk(len(dx)) {
+		k.vec.reluGrad(&dx[0], &dy[0], &y[0], n)
+		dx, dy, y = dx[n:], dy[n:], y[n:]
+	}
+	reluGradGo(dx, dy, y)
+}
+
+// AddBiasRows adds bias to every row of x[rows, len(bias)].
+func (k *Kernels) AddBiasRows(x, bias []float32) {
+	checkRows("AddBiasRows", len(x), len(bias))
+	for ; len(x) > 0; x = x[len(bias):] {
+		k.Add(x[:len(bias)], bias)
+	}
+}
+
+// BiasReLURows adds bias to every row of x[rows, len(bias)] and applies ReLU.
+func (k *Kernels) BiasReLURows(x, bias []float32) {
+	checkRows("BiasReLURows", len(x), len(bias))
+	for ; len(x) > 0; x = x[len(bias):] {
+		k.addReLU(x[:len(bias)], bias)
+	}
+}
+
+func (k *Kernels) addReLU(dst, src []float32) {
+	for n := k.bulk(len(dst)); n > 0; n = k.bulk(len(dst)) {
+		k.vec.addReLU(&dst[0], &src[0], n)
+		dst, src = dst[n:], src[n:]
+	}
+	addGo(dst, src)
+	reluGo(dst, dst)
+}
+
+// SumRows adds every row of x[rows, len(dst)] to dst, in the order of the
+// rows: the gradient of a bias by columns.
+func (k *Kernels) SumRows(dst, x []float32) {
+	checkRows("SumRows", len(x), len(dst))
+	for ; len(x) > 0; x = x[len(dst):] {
+		k.Add(dst, x[:len(dst)])
+	}
+}
+
+func checkRows(op string, n, columns int) {
+	if n > 0 && (columns == 0 || n%columns != 0) {
+		panic(fmt.Sprintf("simd: %s: %d elements are no rows of %d", op, n, columns))
+	}
+}
+
+// Sum returns the sum of x in float64. Element i goes to lane i mod 16; the
+// lanes are then added pairwise, in a fixed order.
+func (k *Kernels) Sum(x []float32) float64 {
+	var lanes [16]float64
+	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
+		n &^= 15
+		if n == 0 {
+			break
+		}
+		k.vec.sum(&lanes, &x[0], n)
+		x = x[n:]
+	}
+	for i, v := range x {
+		lanes[i&15] += float64(v)
+	}
+	return foldLanes(&lanes)
+}
+
+// SumSquares returns the sum of squares of x in float64, in the order of
+// [Kernels.Sum]. Squares are exact, so that only additions round.
+func (k *Kernels) SumSquares(x []float32) float64 {
+	var lanes [16]float64
+	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
+		n &^= 15
+		if n == 0 {
+			break
+		}
+		k.vec.sumSquares(&lanes, &x[0], n)
+		x = x[n:]
+	}
+	for i, v := range x {
+		lanes[i&15] += float64(float64(v) * float64(v))
+	}
+	return foldLanes(&lanes)
+}
+
+func foldLanes(lanes *[16]float64) float64 {
+	for half := 8; half > 0; half /= 2 {
+		for i := range half {
+			lanes[i] += lanes[i+half]
+		}
+	}
+	return lanes[0]
+}
+
+// SGD is one step of gradient descent with momentum and weight decay, in one
+// pass, every operation rounded:
+//
+//	g' = g*gradScale + weightDecay*p;  v = momentum*v + g';  p = p - lr*v
+//
+// g is not changed.
+func (k *Kernels) SGD(p, g, v []float32, lr, momentum, weightDecay, gradScale float32) {
+	if len(p) != len(g) || len(p) != len(v) {
+		sameLength("SGD", len(p), len(g), len(v))
+	}
+	for n := k.bulk(len(p)); n > 0; n = k.bulk(len(p)) {
+		k.vec.sgd(&p[0], &g[0], &v[0], n, lr, momentum, weightDecay, gradScale)
+		p, g, v = p[n:], g[n:], v[n:]
+	}
+	sgdGo(p, g, v, lr, momentum, weightDecay, gradScale)
+}
+
+// The portable kernels. A conversion to float32 rounds the product, so that no
+// compiler fuses it with the addition.
+
+func addGo(dst, src []float32) {
+	src = src[:len(dst)]
+	for i := range dst {
+		dst[i] += src[i]
+	}
+}
+
+func addToGo(dst, a, b []float32) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] + b[i]
+	}
+}
+
+func scaleGo(x []float32, s float32) {
+	for i := range x {
+		x[i] *= s
+	}
+}
+
+func axpyGo(y []float32, a float32, x []float32) {
+	x = x[:len(y)]
+	for i := range y {
+		y[i] += float32(a * x[i])
+	}
+}
+
+func reluGo(dst, x []float32) {
+	x = x[:len(dst)]
+	for i, v := range x {
+		if v < 0 {
+			v = 0
+		}
+		dst[i] = v
+	}
+}
+
+func reluGradGo(dx, dy, y []float32) {
+	dy, y = dy[:len(dx)], y[:len(dx)]
+	for i := range dx {
+		if y[i] > 0 {
+			dx[i] = dy[i]
+		} else {
+			dx[i] = 0
+		}
+	}
+}
+
+func sgdGo(p, g, v []float32, lr, momentum, decay, gradScale float32) {
+	g, v = g[:len(p)], v[:len(p)]
+	for i := range p {
+		d := float32(g[i]*gradScale) + float32(decay*p[i])
+		v[i] = float32(momentum*v[i]) + d
+		p[i] -= float32(lr * v[i])
+	}
+}

@@ -1,0 +1,3 @@
+package simd
+
+func hostLevels() []*Kernels { return nil }

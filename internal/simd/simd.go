@@ -1,0 +1,91 @@
+// Package simd holds the float32 kernels of training: matrix multiply, the
+// element-wise work of layers, collectives and optimizers, and pooling. Each
+// exists at several instruction-set levels with one meaning; a [Kernels]
+// value is the set of one level.
+//
+// Everything element-wise gives the same bits at every level and on every
+// architecture: no fused multiply-add, a fixed order of summation. Matrix
+// multiply gives the same bits however its rows and columns are split among
+// calls; AVX-512 and AVX2 agree with each other, while the portable level
+// rounds differently because it does not fuse.
+//
+// Assembly cannot be preempted, so long work is cut into calls of some tens
+// of microseconds, and goroutines that wait for the processor get their turn.
+package simd
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kernels is the set of kernels of one instruction-set level. It is immutable
+// and may be used by any number of goroutines at once.
+type Kernels struct {
+	name string
+	gemm gemmLevel
+	vec  vectorLevel
+}
+
+// gemmLevel is what the matrix-multiply driver needs of a level.
+type gemmLevel struct {
+	mr, nr int           // the widest micro-tile: rows by columns
+	wide   []func(*tile) // [rows], tiles of up to nr columns
+	narrow []func(*tile) // [rows], tiles of up to nr/2 columns; nil: none
+	masked bool          // kernels touch only the tile's columns, of B and of C
+
+	// transpose8 writes the transpose of 8 rows of 8*n floats: dst row j is
+	// column j. Strides in floats. nil: none.
+	transpose8 func(dst *float32, ldd int, src *float32, lds int, n int)
+	// gather copies `lanes` floats (at most 16) from src[offs[i]:] to
+	// dst[i*ldd:] for i in [0,n). nil: none.
+	gather func(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)
+	// spread sums one image row of AddPatches. nil: none.
+	spread func(dst *float32, lanes int, taps *tap, n int)
+}
+
+// vectorLevel holds the element-wise kernels. They take counts that are
+// multiples of width; the rest is portable. width 0: all is portable.
+type vectorLevel struct {
+	width      int
+	add        func(dst, src *float32, n int)
+	addTo      func(dst, a, b *float32, n int)
+	scale      func(x *float32, n int, s float32)
+	axpy       func(y, x *float32, n int, a float32)
+	relu       func(dst, x *float32, n int)
+	reluGrad   func(dx, dy, y *float32, n int)
+	addReLU    func(dst, src *float32, n int)
+	sum        func(lanes *[16]float64, x *float32, n int)
+	sumSquares func(lanes *[16]float64, x *float32, n int)
+	sgd        func(p, g, v *float32, n int, lr, momentum, decay, gradScale float32)
+	// One output row of up to 16 (pooled) columns.
+	pool     func(dst *float32, arg *uint8, top, bottom *float32, n int, relu int)
+	poolGrad func(top, bottom, dy *float32, arg *uint8, n int)
+}
+
+var (
+	portable = &Kernels{name: "portable", gemm: portableGemm}
+	levels   = append(hostLevels(), portable) // never written after start
+)
+
+// Host returns the fastest kernels this processor and system can run.
+func Host() *Kernels { return levels[0] }
+
+// Levels returns all kernels this processor and system can run, best first.
+// The last is always the portable level.
+func Levels() []*Kernels { return append([]*Kernels(nil), levels...) }
+
+// Lookup returns the level of that name, or an error that lists the names
+// usable on this host.
+func Lookup(name string) (*Kernels, error) {
+	var names []string
+	for _, k := range levels {
+		if k.name == name {
+			return k, nil
+		}
+		names = append(names, k.name)
+	}
+	return nil, fmt.Errorf("simd level %q cannot be used on this host; these can: %s", name, strings.Join(names, ", "))
+}
+
+// Name returns "avx512", "avx2" or "portable".
+func (k *Kernels) Name() string { return k.name }
