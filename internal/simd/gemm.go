@@ -208,9 +208,10 @@ func (g *product) packB(k0, kc, n0, nc int) panels {
 func (g *product) packA(i0, rows, k0, kc, nc int) {
 	t := &g.s.tile
 	t.a, t.ars, t.acs = nil, g.a.rs, g.a.cs
-	if kc > 0 {
-		t.a = g.a.data[i0*g.a.rs+k0*g.a.cs:]
+	if kc == 0 {
+		return
 	}
+	t.a = g.a.data[i0*g.a.rs+k0*g.a.cs:]
 	if nc <= 4*g.k.nr && !conflicts(max(g.a.rs, g.a.cs)) {
 		return
 	}
