@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -34,6 +35,7 @@ type Group struct {
 	cfg        Config
 	steps      []RingStep
 	epoch      time.Time // what Work.since counts from
+	kernels    *simd.Kernels
 
 	mu      sync.Mutex
 	wake    sync.Cond      // the queue's head may be admissible, or the group was closed
@@ -59,7 +61,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	g := &Group{
 		mesh: mesh, rank: mesh.Rank(), size: mesh.Size(), cfg: cfg,
 		steps: RingSchedule(mesh.Rank(), mesh.Size()),
-		epoch: time.Now(),
+		epoch: time.Now(), kernels: simd.Host(),
 		window: window{
 			slots: make([]slot, cfg.InFlight),
 			limit: cfg.InFlight * cfg.SegmentBytes,

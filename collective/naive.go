@@ -25,7 +25,7 @@ func (w *Work) naiveRoot() error {
 		}
 	}
 	if w.mean {
-		w.elem.scale(w.x, w.g.size)
+		w.elem.scale(w.g.kernels, w.x, w.g.size)
 	}
 	for to := 1; to < w.g.size; to++ {
 		for i := range w.segments() {
@@ -48,7 +48,7 @@ func (w *Work) naiveAdd(from int) error {
 			return err
 		}
 		part := w.segment(i)
-		w.elem.add(part, w.space(i, len(part)))
+		w.elem.add(w.g.kernels, part, w.space(i, len(part)))
 	}
 	return nil
 }

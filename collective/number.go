@@ -1,6 +1,10 @@
 package collective
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
 
 // Number is what can be reduced. Values cross the wire as they lie in memory,
 // little-endian on every supported platform.
@@ -61,10 +65,10 @@ func valuesOf[T Number](b []byte) []T {
 }
 
 // add does dst += src. Integers wrap around.
-func (e element) add(dst, src []byte) {
+func (e element) add(k *simd.Kernels, dst, src []byte) {
 	switch e {
 	case float32s:
-		addFloat32(valuesOf[float32](dst), valuesOf[float32](src))
+		k.Add(valuesOf[float32](dst), valuesOf[float32](src))
 	case float64s:
 		addTo(valuesOf[float64](dst), valuesOf[float64](src))
 	case int32s:
@@ -77,18 +81,14 @@ func (e element) add(dst, src []byte) {
 }
 
 // scale does x *= 1/n. Integers have no mean.
-func (e element) scale(x []byte, n int) {
+func (e element) scale(k *simd.Kernels, x []byte, n int) {
 	switch e {
 	case float32s:
-		scaleFloat32(valuesOf[float32](x), 1/float32(n))
+		k.Scale(valuesOf[float32](x), 1/float32(n))
 	case float64s:
 		multiply(valuesOf[float64](x), 1/float64(n))
 	}
 }
-
-func addFloat32(dst, src []float32) { addTo(dst, src) }
-
-func scaleFloat32(x []float32, factor float32) { multiply(x, factor) }
 
 func addTo[T Number](dst, src []T) {
 	src = src[:len(dst)]
@@ -97,7 +97,7 @@ func addTo[T Number](dst, src []T) {
 	}
 }
 
-func multiply[T float32 | float64](x []T, factor T) {
+func multiply(x []float64, factor float64) {
 	for i := range x {
 		x[i] *= factor
 	}

@@ -125,9 +125,9 @@ func (w *Work) absorb(c *cursor) {
 		return
 	}
 	part := w.x[c.lo:c.hi]
-	w.elem.add(part, w.space(c.at-1, len(part)))
+	w.elem.add(w.g.kernels, part, w.space(c.at-1, len(part)))
 	if w.mean && c.step == w.g.size-2 {
-		w.elem.scale(part, w.g.size)
+		w.elem.scale(w.g.kernels, part, w.g.size)
 	}
 }
 

@@ -1,0 +1,52 @@
+package collective
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+func TestValidateReportsAll(t *testing.T) {
+	if err := (Config{}).Validate(); err != nil {
+		t.Fatal(err)
+	}
+	bad := Config{Algorithm: "star", Timeout: -time.Second, SegmentBytes: 3, InFlight: 65, SlowAfter: -1}
+	_, err := New(mem.New(1)[0], bad)
+	for _, want := range []string{`"star"`, "-1s", "bytes 3", "flight 65", "-1ns"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s: %v", want, err)
+		}
+	}
+}
+
+// Mistakes of the caller are told at once, and leave the group as it was.
+func TestMisuse(t *testing.T) {
+	onRanks(t, 2, Config{}, func(g *Group) error {
+		for name, got := range map[string]error{
+			"mean":   AllReduce(g, []int32{1}, Mean),
+			"op":     AllReduce(g, []float32{1}, Op(7)),
+			"root 2": Broadcast(g, []uint8{1}, 2),
+			"dst":    AllGather(g, make([]int64, 3), make([]int64, 2)),
+		} {
+			if op := asOpError(t, got); op.Peer != g.Rank() || !strings.Contains(strings.ToLower(got.Error()), name) {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
+		return Barrier(g)
+	})
+}
+
+func TestWaitTwice(t *testing.T) {
+	onRanks(t, 1, Config{}, func(g *Group) error {
+		w := StartBarrier(g)
+		if err := w.Wait(); err != nil {
+			return err
+		}
+		if w.Wait() == nil {
+			t.Error("a second Wait succeeded")
+		}
+		return nil
+	})
+}
