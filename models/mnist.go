@@ -1,0 +1,27 @@
+package models
+
+import "github.com/ringo-ml/ringo/nn"
+
+// mnistCNN is the network of the reference run: 20 and 50 filters of 5x5, each
+// followed by ReLU and a 2x2 max-pool, then 500 and 10 units.
+func mnistCNN() Spec {
+	return Spec{
+		Name:    "mnist-cnn",
+		Aliases: []string{"mnist"},
+		About:   "conv 5x5x20, pool, conv 5x5x50, pool, dense 500, dense 10",
+		Input:   []int{1, 28, 28},
+		Classes: 10,
+		Params:  431080,
+		Build:   buildMNIST,
+	}
+}
+
+func buildMNIST(ps *nn.Params) Forward {
+	conv1, conv2 := ps.Conv2D("conv1", 1, 20, 5), ps.Conv2D("conv2", 20, 50, 5)
+	fc1, fc2 := ps.Dense("fc1", 4*4*50, 500), ps.Dense("fc2", 500, 10)
+	return func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
+		x = t.MaxPool2(t.Conv2D(x, conv1, nn.Conv{}), nn.ReLU)
+		x = t.MaxPool2(t.Conv2D(x, conv2, nn.Conv{}), nn.ReLU)
+		return t.Dense(t.Dense(t.Flatten(x), fc1, nn.ReLU), fc2, nn.Identity)
+	}
+}

@@ -1,0 +1,174 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// Conv says how a convolution moves over its input. The zero value is stride
+// 1, no padding and no activation.
+type Conv struct {
+	Stride     int // 0 means 1
+	Pad        int // zeros around the input
+	Activation Activation
+}
+
+type convOp struct {
+	x   *Tensor
+	l   Layer
+	act Activation
+	y   Tensor
+
+	patches simd.Patches
+	out     int // output channels
+	places  int // output height x width
+	pass    convPass
+	parts   int
+	dx      []float32
+	sums    []float32 // per part: dW, then db
+}
+
+// convPass computes what a part is asked for, of samples lo to hi-1.
+type convPass func(o *convOp, w *worker, part, lo, hi int)
+
+func (o *convOp) operands() ([2]*Tensor, [2]*Param) {
+	return [2]*Tensor{o.x}, [2]*Param{o.l.W, o.l.B}
+}
+func (o *convOp) result() *Tensor { return &o.y }
+
+// Conv2D is the cross-correlation of x, [n, in, h, w], with W,
+// [out, in, kh, kw], plus the bias b, [out] or nil: the result is
+// [n, out, (h+2·pad-kh)/stride+1, (w+2·pad-kw)/stride+1].
+//
+// Each sample is a product of W and the matrix of patches, which is never
+// stored (implicit GEMM): 2·out·in·kh·kw operations per output place, as many
+// for the gradient of W, and as many for that of x, which is left out when
+// nothing upstream has parameters.
+func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
+	p := convPatches(x, l, cfg)
+	o := record[convOp](t)
+	o.x, o.l, o.act, o.patches = x, l, cfg.Activation, p
+	o.out, o.places = l.W.Shape[0], p.Cols()
+	y := t.begin(o, x.Shape[0], o.out, p.OutHeight(), p.OutWidth())
+	o.run(t, convForward)
+	return y
+}
+
+func convPatches(x *Tensor, l Layer, cfg Conv) simd.Patches {
+	l.want(len(l.W.Shape) == 4, "convolution", "weights [out, in, kh, kw]", l.W.Shape...)
+	s := l.W.Shape
+	l.want(l.B == nil || len(l.B.Data) == s[0], "convolution", "one bias per output channel", s[0])
+	if len(x.Shape) != 4 || x.Shape[1] != s[1] {
+		panic(&ShapeError{Op: "convolution " + l.W.Name, Want: fmt.Sprintf("an input [n, %d, h, w]", s[1]), Got: x.Shape})
+	}
+	p := simd.Patches{
+		Channels: s[1], Height: x.Shape[2], Width: x.Shape[3],
+		KernelHeight: s[2], KernelWidth: s[3], Stride: cfg.Stride, Pad: cfg.Pad,
+	}
+	if err := p.Validate(); err != nil {
+		panic(&ShapeError{Op: "convolution " + l.W.Name, Want: "a window that fits the image: " + err.Error(), Got: x.Shape})
+	}
+	return p
+}
+
+// convParts is how many parts a batch is cut in. Each part sums a weight
+// gradient of its own, and these are added in order, so that the result does
+// not depend on how many threads share the parts.
+const convParts = 8
+
+func (o *convOp) run(t *Tape, pass convPass) {
+	o.pass, o.parts = pass, min(convParts, o.x.Shape[0])
+	t.pool.run(o, o.parts)
+}
+
+func (o *convOp) part(w *worker, i int) {
+	n := o.x.Shape[0]
+	o.pass(o, w, i, n*i/o.parts, n*(i+1)/o.parts)
+}
+
+// input is sample s of x, output is sample s of y, or of their gradients.
+func (o *convOp) input(data []float32, s int) []float32 {
+	n := o.patches.ImageSize()
+	return data[s*n : (s+1)*n]
+}
+
+func (o *convOp) output(data []float32, s int) []float32 {
+	n := o.out * o.places
+	return data[s*n : (s+1)*n]
+}
+
+func convForward(o *convOp, w *worker, _, lo, hi int) {
+	after := simd.Epilogue{ReLU: o.act == ReLU}
+	if o.l.B != nil {
+		after.RowBias = o.l.B.Data
+	}
+	for s := lo; s < hi; s++ {
+		w.k.GemmPatches(&w.gemm, o.out, o.l.W.Data, o.patches.Rows(), o.patches, o.input(o.x.Data, s), false, o.output(o.y.Data, s), o.places, after)
+	}
+}
+
+func (o *convOp) backward(t *Tape) {
+	o.sums = sized(o.sums, convParts*o.sumLen())
+	if o.x.needs {
+		o.dx = t.into(o.x)
+	}
+	o.run(t, convBackward)
+	if o.x.needs {
+		t.merge(o.x, o.dx)
+	}
+	for i := range o.parts {
+		dw, db := o.sum(i)
+		addPart(t, o.l.W, dw, i)
+		if o.l.B != nil {
+			addPart(t, o.l.B, db, i)
+		}
+	}
+}
+
+// addPart adds part i to p's gradient; the first contribution overwrites.
+func addPart(t *Tape, p *Param, part []float32, i int) {
+	if i == 0 && !p.touched {
+		copy(p.Grad, part)
+		return
+	}
+	t.k.Add(p.Grad, part)
+}
+
+func (o *convOp) sumLen() int { return len(o.l.W.Data) + o.out }
+
+// sum returns the gradients of W and b that part i sums.
+func (o *convOp) sum(i int) (dw, db []float32) {
+	all := o.sums[i*o.sumLen() : (i+1)*o.sumLen()]
+	return all[:len(o.l.W.Data)], all[len(o.l.W.Data):]
+}
+
+// convBackward sums the part's dW and db and computes dx.
+func convBackward(o *convOp, w *worker, part, lo, hi int) {
+	dw, db := o.sum(part)
+	clear(db)
+	for s := lo; s < hi; s++ {
+		dy := o.output(o.y.grad, s)
+		if o.act == ReLU {
+			w.k.ReLUGrad(dy, dy, o.output(o.y.Data, s))
+		}
+		w.k.GemmPatchesT(&w.gemm, o.out, dy, o.places, o.patches, o.input(o.x.Data, s), s > lo, dw, o.patches.Rows())
+		for c := range db {
+			db[c] += float32(w.k.Sum(dy[c*o.places : (c+1)*o.places]))
+		}
+		if o.x.needs {
+			o.inputGrad(w, s, dy)
+		}
+	}
+}
+
+// inputGrad computes dx of one sample: Wᵀ dy is the gradient of the patches,
+// and each value of x gets the sum over the patches it is part of.
+func (o *convOp) inputGrad(w *worker, s int, dy []float32) {
+	rows := o.patches.Rows()
+	cols := w.floats(0, rows*o.places)
+	w.k.Gemm(&w.gemm, true, false, rows, o.places, o.out, o.l.W.Data, rows, dy, o.places, false, cols, o.places)
+	dx := o.input(o.dx, s)
+	clear(dx)
+	w.k.AddPatches(&w.gemm, dx, o.patches, cols, o.places)
+}

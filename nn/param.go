@@ -1,0 +1,225 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Param is a trainable tensor. After Params.Arrange, Data and Grad are parts
+// of the arenas.
+type Param struct {
+	Name  string
+	Shape []int
+	Data  []float32
+	// Grad is the sum of the gradients of the Backwards since the last step
+	// ended. Until the first contribution its values are unspecified; a
+	// Backward that ends a step leaves no value unspecified.
+	Grad []float32
+
+	owner   *Params
+	slot    int
+	touched bool // Grad holds a contribution of this step
+}
+
+// Init fills data, the values of a new parameter, drawing from r.
+type Init func(r *rand.Rand, data []float32)
+
+// Zeros leaves a parameter at zero.
+func Zeros(*rand.Rand, []float32) {}
+
+// Uniform draws from the uniform distribution over [-bound, bound).
+func Uniform(bound float64) Init {
+	return func(r *rand.Rand, data []float32) {
+		b := float32(bound)
+		for i := range data {
+			data[i] = (2*r.Float32() - 1) * b // 2x-1 is exact: no rounding to differ in
+		}
+	}
+}
+
+// FanIn is Uniform(1/sqrt(n)), with n the number of inputs that each output
+// sums up: PyTorch's default for the weights and biases of dense and
+// convolutional layers.
+func FanIn(n int) Init { return Uniform(1 / math.Sqrt(float64(max(1, n)))) }
+
+// Slot is a parameter's place in the arenas, in values.
+type Slot struct {
+	Name   string
+	Offset int // a multiple of 16 values, 64 bytes
+	Len    int // true length
+	Padded int // Len rounded up to 16; the next slot starts at Offset+Padded
+}
+
+// Params is the registry of a model's parameters. It is used by one goroutine.
+type Params struct {
+	seed     uint64
+	list     []*Param // as made, then (arranged) in arena order
+	faults   []error
+	slots    []Slot
+	values   []float32
+	grads    []float32
+	finished bool // the last Backward ended a step
+}
+
+// NewParams makes an empty registry. Each parameter draws its initial values
+// from a stream of its own, derived from the seed and the parameter's name:
+// they depend neither on the order of creation nor on the machine.
+func NewParams(seed uint64) *Params { return &Params{seed: seed} }
+
+// New makes a parameter. Faults (a name used twice, a shape without values, a
+// call after Arrange) are reported by Arrange.
+func (ps *Params) New(name string, init Init, shape ...int) *Param {
+	p := &Param{Name: name, Shape: slices.Clone(shape), owner: ps, slot: len(ps.list)}
+	if err := ps.check(name, shape); err != nil {
+		ps.faults = append(ps.faults, err)
+		return p
+	}
+	p.Data = make([]float32, volume(shape))
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	init(rand.New(rand.NewPCG(ps.seed, h.Sum64())), p.Data)
+	ps.list = append(ps.list, p)
+	return p
+}
+
+func (ps *Params) check(name string, shape []int) error {
+	if ps.slots != nil {
+		return fmt.Errorf("parameter %q was made after Arrange", name)
+	}
+	for _, p := range ps.list {
+		if p.Name == name {
+			return fmt.Errorf("two parameters are named %q", name)
+		}
+	}
+	for _, d := range shape {
+		if d < 1 {
+			return fmt.Errorf("parameter %q has shape %v: want positive dimensions", name, shape)
+		}
+	}
+	return nil
+}
+
+// Layer is the weight and the bias of a dense or convolutional layer. B may be
+// nil. Layers may share parameters.
+type Layer struct{ W, B *Param }
+
+// Conv2D makes the layer name of a square convolution: W is
+// [out, in, kernel, kernel], B is [out], both from FanIn.
+func (ps *Params) Conv2D(name string, in, out, kernel int) Layer {
+	init := FanIn(in * kernel * kernel)
+	return Layer{
+		W: ps.New(name+".weight", init, out, in, kernel, kernel),
+		B: ps.New(name+".bias", init, out),
+	}
+}
+
+// Dense makes the layer name of a dense layer: W is [out, in], B is [out],
+// both from FanIn.
+func (ps *Params) Dense(name string, in, out int) Layer {
+	return Layer{
+		W: ps.New(name+".weight", FanIn(in), out, in),
+		B: ps.New(name+".bias", FanIn(in), out),
+	}
+}
+
+// Count is the true number of parameters, without padding.
+func (ps *Params) Count() int {
+	n := 0
+	for _, p := range ps.list {
+		n += len(p.Data)
+	}
+	return n
+}
+
+// List returns the parameters, in slot order once arranged. It must not be
+// changed.
+func (ps *Params) List() []*Param { return ps.list }
+
+// Slots returns the parameters' places in the order in which backward finishes
+// them, nil before Arrange. It must not be changed.
+func (ps *Params) Slots() []Slot { return ps.slots }
+
+// Values is the arena of parameters. Padding is always zero.
+func (ps *Params) Values() []float32 { return ps.values }
+
+// Grads is the arena of gradients, with the layout of Values. Padding is always
+// zero. The values of a parameter that had no contribution yet in this step
+// are unspecified.
+func (ps *Params) Grads() []float32 { return ps.grads }
+
+// ZeroGrads starts a new sum: the next contribution to each parameter
+// overwrites what is there. It costs O(number of parameters), not of values.
+// A Backward that reports (ready is not nil) ends the step, and the one after
+// it starts a new sum by itself; ZeroGrads is for leaving a sum unfinished.
+func (ps *Params) ZeroGrads() {
+	for _, p := range ps.list {
+		p.touched = false
+	}
+	ps.finished = false
+}
+
+// Arrange runs the model once to learn in which order backward finishes the
+// gradients, and moves the parameters into an arena of that order; unused ones
+// come last. dry builds the loss on the given tape, usually from a batch of
+// one sample. It reports all faults of the registry, or the first operation
+// whose operands do not fit.
+func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
+	if ps.slots != nil {
+		return errors.New("nn: Arrange was called twice")
+	}
+	if len(ps.faults) > 0 {
+		return fmt.Errorf("nn: bad parameters: %w", errors.Join(ps.faults...))
+	}
+	order, err := ps.finishingOrder(dry)
+	if err != nil {
+		return err
+	}
+	ps.layOut(order)
+	return nil
+}
+
+// finishingOrder records the model and walks backwards without computing.
+func (ps *Params) finishingOrder(dry func(t *Tape) *Tensor) (order []*Param, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			shape, ok := r.(*ShapeError)
+			if !ok {
+				panic(r)
+			}
+			err = shape
+		}
+	}()
+	t := NewTape(TapeConfig{})
+	defer t.Close()
+	loss := dry(t)
+	if t.params != nil && t.params != ps {
+		return nil, errors.New("nn: Arrange: the model uses parameters of another registry")
+	}
+	t.params = ps
+	t.walk(loss, true, func(slot int) { order = append(order, ps.list[slot]) })
+	return order, nil
+}
+
+const lineValues = 16 // values in a cache line of 64 bytes
+
+func (ps *Params) layOut(order []*Param) {
+	ps.slots = make([]Slot, 0, len(order))
+	at := 0
+	for i, p := range order {
+		n := len(p.Data)
+		padded := (n + lineValues - 1) / lineValues * lineValues
+		ps.slots = append(ps.slots, Slot{Name: p.Name, Offset: at, Len: n, Padded: padded})
+		p.slot = i
+		at += padded
+	}
+	ps.list, ps.values, ps.grads = order, aligned(at), aligned(at)
+	for i, p := range order {
+		lo, hi := ps.slots[i].Offset, ps.slots[i].Offset+ps.slots[i].Len
+		copy(ps.values[lo:hi], p.Data)
+		p.Data, p.Grad = ps.values[lo:hi:hi], ps.grads[lo:hi:hi]
+	}
+}

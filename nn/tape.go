@@ -1,0 +1,255 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// TapeConfig configures a Tape. The zero value is the host's best kernels and
+// one thread.
+type TapeConfig struct {
+	// Kernels are the vector kernels; nil means simd.Host().
+	Kernels *simd.Kernels
+	// Threads is how many threads compute, 0 means 1. It does not change the
+	// result: sums are cut in parts that depend on shapes alone.
+	Threads int
+}
+
+// Validate reports a negative number of threads.
+func (c TapeConfig) Validate() error {
+	if c.Threads < 0 {
+		return fmt.Errorf("nn: threads %d: want at least 1, or 0 for 1", c.Threads)
+	}
+	return nil
+}
+
+// Tape records operations and runs them backwards. It owns the results and all
+// other memory of the operations and reuses it after Reset: when shapes
+// repeat, a step allocates nothing. A Tape is used by one goroutine.
+type Tape struct {
+	k    *simd.Kernels
+	pool *pool
+
+	ops     []op // the first n are recorded, the rest wait to be reused
+	n       int
+	eval    bool
+	params  *Params // those of the recorded operations, nil when none yet
+	pending []int   // by slot: contributions still to come in this Backward
+	spare   []float32
+}
+
+// op is a recorded operation. It owns its result and its working memory.
+type op interface {
+	// operands returns the inputs and the parameters, nil where there are
+	// fewer.
+	operands() (x [2]*Tensor, p [2]*Param)
+	result() *Tensor
+	// backward adds to the gradients of operands that need one, given the
+	// gradient of the result, which it may destroy.
+	backward(t *Tape)
+}
+
+// NewTape makes a tape. It panics when cfg is not valid. With more than one
+// thread, Close ends the goroutines it starts.
+func NewTape(cfg TapeConfig) *Tape {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	if cfg.Kernels == nil {
+		cfg.Kernels = simd.Host()
+	}
+	return &Tape{k: cfg.Kernels, pool: newPool(cfg.Kernels, max(1, cfg.Threads))}
+}
+
+// Close ends the tape's goroutines. The tape must not be used afterwards;
+// tensors it made remain valid.
+func (t *Tape) Close() { t.pool.close() }
+
+// Reset forgets the recording, for the next training step.
+func (t *Tape) Reset() { t.n, t.eval = 0, false }
+
+// ResetEval is Reset for an evaluation: operations compute their results but
+// not what only Backward would need, and Backward panics.
+func (t *Tape) ResetEval() { t.n, t.eval = 0, true }
+
+// record returns the next operation, of type T, with the memory it had in
+// earlier recordings when its type was the same.
+func record[T any, P interface {
+	*T
+	op
+}](t *Tape) P {
+	if t.n < len(t.ops) {
+		if old, ok := t.ops[t.n].(P); ok {
+			t.n++
+			return old
+		}
+		t.ops = t.ops[:t.n] // the model has changed: what follows is of no use
+	}
+	o := P(new(T))
+	t.ops = append(t.ops, o)
+	t.n++
+	return o
+}
+
+// begin prepares o's result for the given shape and notes its parameters.
+func (t *Tape) begin(o op, shape ...int) *Tensor {
+	y := o.result()
+	y.Resize(shape...)
+	t.note(o)
+	return y
+}
+
+// note marks whether o's result needs a gradient.
+func (t *Tape) note(o op) {
+	y := o.result()
+	y.needs, y.has, y.live = false, false, false
+	xs, ps := o.operands()
+	for _, x := range xs {
+		y.needs = y.needs || x != nil && x.needs
+	}
+	for _, p := range ps {
+		if p == nil {
+			continue
+		}
+		y.needs = true
+		if t.params == nil {
+			t.params = p.owner
+		}
+		if t.params != p.owner {
+			panic(errors.New("nn: a tape cannot record parameters of two registries: parameter " + p.Name))
+		}
+	}
+}
+
+// Backward computes the gradients of loss, a tensor of one value, with respect
+// to all parameters that it depends on, adding to those of earlier Backwards of
+// the same step.
+//
+// With ready == nil that is all. A ready function says that this is the last
+// Backward of the step: it is called once for each slot, on this goroutine, as
+// soon as the slot's gradient is final, after the last of its contributions.
+// Parameters that no Backward of the step contributed to become zero and are
+// reported at the end. The next Backward starts a new sum.
+func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
+	if t.eval {
+		panic(errors.New("nn: Backward after ResetEval: nothing was recorded"))
+	}
+	if t.params != nil && t.params.slots == nil {
+		panic(errors.New("nn: Backward before Params.Arrange"))
+	}
+	t.walk(loss, false, ready)
+}
+
+// walk goes backwards over the operations that loss depends on. A dry walk
+// computes nothing and only reports.
+func (t *Tape) walk(loss *Tensor, dry bool, ready func(slot int)) {
+	want(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
+	t.plan(loss)
+	if ps := t.params; ps != nil && ps.finished {
+		ps.ZeroGrads()
+	}
+	loss.grad = sized(loss.grad, 1)
+	loss.grad[0], loss.has = 1, true
+	for i := t.n - 1; i >= 0; i-- {
+		o := t.ops[i]
+		if y := o.result(); !y.live || !y.needs {
+			continue
+		}
+		if !dry {
+			o.backward(t)
+		}
+		t.contributed(o, ready)
+	}
+	t.finish(ready, dry)
+}
+
+// plan finds the operations that loss depends on and counts the contributions
+// to each parameter.
+func (t *Tape) plan(loss *Tensor) {
+	if t.params != nil {
+		t.pending = append(t.pending[:0], make([]int, len(t.params.list))...)
+	}
+	for _, o := range t.ops[:t.n] {
+		y := o.result()
+		y.live, y.has = false, false
+	}
+	loss.live = true
+	for i := t.n - 1; i >= 0; i-- {
+		if !t.ops[i].result().live {
+			continue
+		}
+		xs, ps := t.ops[i].operands()
+		for _, x := range xs {
+			if x != nil {
+				x.live, x.has = true, false
+			}
+		}
+		for _, p := range ps {
+			if p != nil {
+				t.pending[p.slot]++
+			}
+		}
+	}
+}
+
+// contributed counts o's contributions as done and reports final gradients.
+func (t *Tape) contributed(o op, ready func(slot int)) {
+	_, ps := o.operands()
+	for _, p := range ps {
+		if p == nil {
+			continue
+		}
+		p.touched = true
+		t.pending[p.slot]--
+		if t.pending[p.slot] == 0 && ready != nil {
+			ready(p.slot)
+			t.pending[p.slot] = -1
+		}
+	}
+}
+
+// finish reports the slots that this walk did not contribute to; those without
+// any contribution in this step become zero.
+func (t *Tape) finish(ready func(slot int), dry bool) {
+	ps := t.params
+	if ps == nil || ready == nil {
+		return
+	}
+	for slot, p := range ps.list {
+		if t.pending[slot] < 0 {
+			continue
+		}
+		if !p.touched && !dry {
+			clear(p.Grad)
+		}
+		ready(slot)
+	}
+	ps.finished = true
+}
+
+// into returns where an operation writes x's gradient; merge must follow.
+func (t *Tape) into(x *Tensor) []float32 {
+	if !x.has {
+		x.grad = sized(x.grad, len(x.Data))
+		return x.grad
+	}
+	t.spare = sized(t.spare, len(x.Data))
+	return t.spare
+}
+
+// merge adds what was written to the slice that into returned.
+func (t *Tape) merge(x *Tensor, wrote []float32) {
+	if x.has {
+		t.k.Add(x.grad, wrote)
+	}
+	x.has = true
+}
+
+func shapeOf(x *Tensor) []int {
+	if x == nil {
+		return nil
+	}
+	return x.Shape
+}

@@ -1,0 +1,118 @@
+// Package nn is a small automatic differentiation engine for the CPU: tensors,
+// a tape that records operations and runs them backwards, and the layers of
+// convolutional networks. It tells when the gradient of each parameter is
+// final, and knows nothing of networks.
+//
+// Parameters belong to a registry, Params, whose Arrange lays them out in one
+// arena in the order in which backward finishes their gradients, and the
+// gradients in a twin arena. A Tape owns every intermediate value and reuses
+// its memory: a steady training step allocates nothing.
+//
+//	params := nn.NewParams(seed)
+//	fc := params.Dense("fc", 784, 10)
+//	forward := func(t *nn.Tape) *nn.Tensor {
+//		loss, _ := t.SoftmaxCrossEntropy(t.Dense(x, fc, nn.Identity), labels)
+//		return loss
+//	}
+//	err := params.Arrange(forward)
+//	for ... {
+//		tape.Reset()
+//		tape.Backward(forward(tape), ready)
+//	}
+//
+// Operands of impossible shapes are faults of the program: operations panic
+// with a *ShapeError, and Arrange, which runs the model for the first time,
+// returns it as an error.
+package nn
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Tensor is an array of float32 in row-major order. Images are
+// [samples, channels, height, width]. Tensors made by a Tape are valid until
+// its next Reset.
+type Tensor struct {
+	Shape []int
+	Data  []float32
+
+	needs bool      // something upstream is a parameter
+	live  bool      // the loss depends on it (set by Backward)
+	has   bool      // grad holds a contribution
+	grad  []float32 // d loss / d this
+}
+
+// NewTensor makes a tensor of zeros.
+func NewTensor(shape ...int) *Tensor {
+	x := &Tensor{}
+	x.Resize(shape...)
+	return x
+}
+
+// Resize changes the shape. Memory is reused when it is large enough; the
+// values are then unspecified. It panics on a negative dimension.
+func (x *Tensor) Resize(shape ...int) {
+	x.Shape = append(x.Shape[:0], shape...)
+	x.Data = sized(x.Data, volume(x.Shape))
+}
+
+// Len is the number of values.
+func (x *Tensor) Len() int { return len(x.Data) }
+
+// Grad is the gradient of the last Backward's loss with respect to x, nil when
+// the loss did not depend on x through a parameter. It is valid until the next
+// Backward or Reset.
+func (x *Tensor) Grad() []float32 {
+	if !x.has {
+		return nil
+	}
+	return x.grad
+}
+
+// volume is the number of values of a shape.
+func volume(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		if d < 0 {
+			panic(&ShapeError{Op: "shape", Want: "no negative dimension", Got: slices.Clone(shape)})
+		}
+		n *= d
+	}
+	return n
+}
+
+// sized returns a slice of n values that reuses buf's memory when it can. New
+// memory is aligned to cache lines.
+func sized(buf []float32, n int) []float32 {
+	if cap(buf) >= n {
+		return buf[:n]
+	}
+	return aligned(n)
+}
+
+// ShapeError says that an operation was given operands that do not fit.
+type ShapeError struct {
+	Op   string // the operation
+	Want string // what it wants
+	Got  []int  // the shape, or the value, it got
+}
+
+// Error returns one line.
+func (e *ShapeError) Error() string {
+	return fmt.Sprintf("nn: %s: got %v, want %s", e.Op, e.Got, e.Want)
+}
+
+// want panics unless ok.
+func want(ok bool, op, need string, got ...int) {
+	if !ok {
+		panic(&ShapeError{Op: op, Want: need, Got: slices.Clone(got)})
+	}
+}
+
+// want is as above, of an operation with this layer's parameters.
+func (l Layer) want(ok bool, op, need string, got ...int) {
+	if !ok {
+		panic(&ShapeError{Op: op + " " + l.W.Name, Want: need, Got: slices.Clone(got)})
+	}
+}
