@@ -1,0 +1,233 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// handshakeTimeout bounds one connection's way to a seat; maxHandshakes how many
+// are under way at a time, so that strangers cannot exhaust memory or files.
+const (
+	handshakeTimeout = 10 * time.Second
+	maxHandshakes    = 128
+)
+
+// accept takes connections until the listener is closed.
+func (c *Coordinator) accept() {
+	slots := make(chan struct{}, maxHandshakes)
+	for {
+		conn, err := c.listener.Accept()
+		if errors.Is(err, net.ErrClosed) || c.ctx.Err() != nil {
+			if conn != nil {
+				_ = conn.Close()
+			}
+			return
+		}
+		if err != nil { // out of files, for instance: others may be freed
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		slots <- struct{}{}
+		c.work.Go(func() {
+			defer func() { <-slots }()
+			c.admit(conn)
+		})
+	}
+}
+
+// admit leads one connection through the handshake to its seat.
+func (c *Coordinator) admit(conn net.Conn) {
+	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
+	defer cancel()
+	seat := -1
+	mine := transport.Hello{Version: c.cfg.Version, Purpose: transport.Control, Rank: -1, WorldSize: c.cfg.WorldSize}
+	link, _, err := transport.Accept(ctx, conn, c.cfg.Ticket, mine, func(h transport.Hello) error {
+		if err := c.reserve(h); err != nil {
+			return err
+		}
+		seat = h.Rank
+		return nil
+	})
+	if err != nil {
+		if seat >= 0 {
+			c.unreserve(seat)
+		}
+		if c.ctx.Err() == nil {
+			c.cfg.Report(fmt.Sprintf("refused a connection from %v: %v", conn.RemoteAddr(), err))
+		}
+		return
+	}
+	c.seat(seat, newLinkChannel(link, c.cfg.WorldSize))
+}
+
+// reserve keeps the seat that h asks for, or says why it cannot have it.
+func (c *Coordinator) reserve(h transport.Hello) error {
+	switch {
+	case h.WorldSize != c.cfg.WorldSize:
+		return fmt.Errorf("rank %d says that the job has %d ranks, but it has %d", h.Rank, h.WorldSize, c.cfg.WorldSize)
+	case h.Rank < 0 || h.Rank >= c.cfg.WorldSize:
+		return fmt.Errorf("rank %d is not among the %d ranks of the job", h.Rank, c.cfg.WorldSize)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s := &c.seats[h.Rank]; {
+	case c.verdict != nil:
+		return fmt.Errorf("the job has ended: %w", c.verdict)
+	case s.state != seatEmpty:
+		return fmt.Errorf("there is a rank %d already", h.Rank)
+	default:
+		s.state = seatReserved
+		return nil
+	}
+}
+
+func (c *Coordinator) unreserve(rank int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seats[rank].state == seatReserved {
+		c.seats[rank].state = seatEmpty
+	}
+}
+
+// seat takes the join message of the rank on ch, gives it its seat, and serves
+// it on goroutines of its own.
+func (c *Coordinator) seat(rank int, ch channel) {
+	m, err := ch.receive(handshakeTimeout)
+	if err != nil || m.Kind != kindJoin {
+		_ = ch.close()
+		c.unreserve(rank)
+		return
+	}
+	member := newConnection(ch)
+	c.mu.Lock()
+	if c.ctx.Err() != nil {
+		c.mu.Unlock()
+		_ = ch.close()
+		return
+	}
+	s := &c.seats[rank]
+	s.state, s.member, s.addr, s.at = seatJoined, member, m.Addr, time.Now()
+	if c.verdict != nil {
+		member.post(verdictMessage(c.verdict))
+	}
+	if c.join == nil {
+		c.join = time.AfterFunc(c.cfg.JoinTimeout, c.checkMissing)
+	}
+	c.judgeEnded()
+	c.announce()
+	c.work.Go(member.write)
+	c.work.Go(func() { c.serve(rank, member) })
+	c.mu.Unlock()
+}
+
+// announce sends the roster when all have joined. The caller holds mu.
+func (c *Coordinator) announce() {
+	addrs := make([]string, len(c.seats))
+	for r := range c.seats {
+		if c.seats[r].state != seatJoined {
+			return
+		}
+		addrs[r] = c.seats[r].addr
+	}
+	c.complete = true
+	for r := range c.seats {
+		c.seats[r].member.post(message{Kind: kindRoster, Peer: c.cfg.HostRank, Addrs: addrs})
+	}
+}
+
+// serve reads what rank says until its connection ends.
+func (c *Coordinator) serve(rank int, member *connection) {
+	defer func() {
+		member.finish()
+		<-member.written
+		_ = member.ch.close()
+	}()
+	for {
+		m, err := member.ch.receive(0)
+		if err != nil {
+			c.cut(rank, err)
+			return
+		}
+		c.heard(rank, m)
+	}
+}
+
+// heard acts on one message of rank.
+func (c *Coordinator) heard(rank int, m message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.seats[rank]
+	s.missed = 0
+	switch m.Kind {
+	case kindStatus:
+		s.status, s.at = m, time.Now()
+	case kindSuspect:
+		c.suspect(rank, m)
+	case kindLeave:
+		if s.state == seatJoined {
+			s.state = seatLeft
+		}
+		s.member.post(message{Kind: kindBye, Peer: -1})
+		c.freed()
+	case kindFailed:
+		if s.state == seatJoined {
+			s.state = seatCut
+			c.failed(rank, m)
+		}
+		s.member.post(message{Kind: kindBye, Peer: -1})
+		c.freed()
+	}
+}
+
+// failed records that rank ends, because of itself or of the rank it blames.
+// The caller holds mu.
+func (c *Coordinator) failed(rank int, m message) {
+	if m.Peer >= 0 && m.Peer != rank {
+		c.suspect(rank, m)
+		return
+	}
+	c.accuse(evidence{proof: proofFailed, rank: rank, by: rank, why: "it failed: " + m.Why})
+}
+
+// suspect records that rank cannot reach m.Peer. When that one itself waits for
+// another, the suspicion falls on the root of the chain. The caller holds mu.
+func (c *Coordinator) suspect(rank int, m message) {
+	if m.Peer < 0 || m.Peer == rank || accuser(rank, c.evidence) {
+		return
+	}
+	accused := m.Peer
+	if r, circle := root(c.statuses(), m.Peer, time.Second); !circle {
+		accused = r
+	}
+	if accused == rank {
+		accused = m.Peer
+	}
+	c.accuse(evidence{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Why)})
+}
+
+// cut records that rank's connection ended.
+func (c *Coordinator) cut(rank int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.seats[rank]
+	if s.state == seatJoined {
+		s.state = seatCut
+		if c.ctx.Err() == nil {
+			c.accuse(evidence{proof: proofCut, rank: rank, by: -1, why: fmt.Sprintf("its control connection ended before it left (%v)", err)})
+		}
+	}
+	c.freed()
+}
+
+// freed wakes drain. The caller holds mu.
+func (c *Coordinator) freed() {
+	select {
+	case c.idle <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,284 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// job starts a coordinator on loopback for n ranks.
+func job(t *testing.T, n int, set func(*CoordinatorConfig)) (*Coordinator, MemberConfig) {
+	t.Helper()
+	cfg := CoordinatorConfig{Address: "127.0.0.1:0", WorldSize: n, HostRank: -1, Ticket: transport.NewTicket(), Version: "1"}
+	if set != nil {
+		set(&cfg)
+	}
+	c, err := NewCoordinator(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, MemberConfig{Rendezvous: c.Addr().String(), WorldSize: n, Ticket: cfg.Ticket, Version: "1", Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter}
+}
+
+// joinAll joins every rank of cfg's job.
+func joinAll(t *testing.T, cfg MemberConfig) []*Member {
+	t.Helper()
+	members := make([]*Member, cfg.WorldSize)
+	errs := make([]error, cfg.WorldSize)
+	var wg sync.WaitGroup
+	for r := range members {
+		wg.Go(func() {
+			mine := cfg
+			mine.Rank = r
+			members[r], errs[r] = Join(context.Background(), mine)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, m := range members {
+			m.Leave()
+		}
+	})
+	return members
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	c, cfg := job(t, 4, nil)
+	members := joinAll(t, cfg)
+	for r, m := range members {
+		if !reflect.DeepEqual(m.Addrs(), members[0].Addrs()) || len(m.Addrs()) != 4 {
+			t.Errorf("rank %d has the addresses %v", r, m.Addrs())
+		}
+		if m.Addrs()[r] != m.Listener().Addr().String() || !strings.HasPrefix(m.Addrs()[r], "127.0.0.1:") {
+			t.Errorf("rank %d listens on %v, the roster says %s", r, m.Listener().Addr(), m.Addrs()[r])
+		}
+		if tr := m.Traffic(); tr.WireSent == 0 || tr.WireReceived == 0 || m.Rank() != r || m.Size() != 4 {
+			t.Errorf("rank %d of %d: traffic %+v", m.Rank(), m.Size(), tr)
+		}
+	}
+	for r, m := range members {
+		if err := m.Leave(); err != nil || !c.Left(r) {
+			t.Errorf("rank %d: %v, left %v", r, err, c.Left(r))
+		}
+	}
+	c.MarkLost(2, "too late to matter")
+	if c.Err() != nil || members[0].Err() != nil {
+		t.Error(c.Err(), members[0].Err())
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	var mu sync.Mutex
+	var reports []string
+	_, cfg := job(t, 2, func(c *CoordinatorConfig) {
+		c.Report = func(line string) { mu.Lock(); defer mu.Unlock(); reports = append(reports, line) }
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	first := make(chan error, 1)
+	go func() { _, err := Join(ctx, cfg); first <- err }()
+	c2 := cfg
+	c2.Rank = 1
+	for _, c := range []struct {
+		name string
+		set  func(*MemberConfig)
+		is   error
+		want string
+	}{
+		{"ticket", func(m *MemberConfig) { m.Ticket = transport.NewTicket() }, transport.ErrTicket, "rank 1 cannot join at 127.0.0.1:"},
+		{"version", func(m *MemberConfig) { m.Version = "2" }, transport.ErrVersion, "ringo 2"},
+		{"world size", func(m *MemberConfig) { m.WorldSize = 3 }, transport.ErrRefused, "rank 1 says that the job has 3 ranks, but it has 2"},
+		{"duplicate", func(m *MemberConfig) { m.Rank = 0 }, transport.ErrRefused, "there is a rank 0 already"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := c2
+			c.set(&m)
+			if m.Rank == 0 {
+				time.Sleep(50 * time.Millisecond) // the first rank 0 is surely seated
+			}
+			_, err := Join(context.Background(), m)
+			var de *DialError
+			if !errors.Is(err, c.is) || !errors.As(err, &de) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %v and %q", err, c.is, c.want)
+			}
+		})
+	}
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(reports) != 4 {
+		t.Errorf("reports: %q", reports)
+	}
+}
+
+func TestMissingRanksAreNamed(t *testing.T) {
+	c, cfg := job(t, 4, func(c *CoordinatorConfig) { c.JoinTimeout = 200 * time.Millisecond })
+	errs := make(chan error, 2)
+	for _, r := range []int{0, 2} {
+		go func() {
+			mine := cfg
+			mine.Rank = r
+			_, err := Join(context.Background(), mine)
+			errs <- err
+		}()
+	}
+	want := &MissingError{Ranks: []int{1, 3}, WorldSize: 4, Timeout: 200 * time.Millisecond}
+	for range 2 {
+		var got *MissingError
+		if err := <-errs; !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if got := (<-c.Lost()).Error(); !strings.HasPrefix(got, "ranks 1 and 3 of 4 did not join within 200ms") {
+		t.Error(got)
+	}
+	late := cfg
+	late.Rank = 1
+	if _, err := Join(context.Background(), late); !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "ranks 1 and 3") {
+		t.Errorf("a late rank got %v", err)
+	}
+}
+
+func TestNoCoordinator(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	cfg := MemberConfig{Rendezvous: l.Addr().String(), WorldSize: 1, Ticket: transport.NewTicket(), Version: "1", JoinTimeout: 100 * time.Millisecond}
+	_, err = Join(context.Background(), cfg)
+	if err == nil || !strings.Contains(err.Error(), "no coordinator for 100ms") || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+}
+
+// Whatever a survivor sees first, all name the rank that the launcher saw die.
+func TestVerdict(t *testing.T) {
+	c, cfg := job(t, 3, nil)
+	members := joinAll(t, cfg)
+	members[2].ch.close()
+	c.MarkLost(2, "killed by signal 9")
+	want := "rank 2 is lost: killed by signal 9"
+	echo := &transport.Error{Op: "receive", Rank: 0, Peer: 1, Err: transport.ErrAborted}
+	if got := members[0].Verdict(echo, 5*time.Second); got.Error() != want {
+		t.Errorf("Verdict: %v", got)
+	}
+	if got := <-members[1].Lost(); got.Error() != want {
+		t.Errorf("Lost: %v", got)
+	}
+	var lost *transport.LostError
+	if !errors.As(members[1].Err(), &lost) || lost.Rank != 2 || c.Err().Error() != want {
+		t.Errorf("Err: %v, %v", members[1].Err(), c.Err())
+	}
+}
+
+// Without a launcher, the end of the control connection is proof enough.
+func TestCutConnectionIsALoss(t *testing.T) {
+	_, cfg := job(t, 3, nil)
+	members := joinAll(t, cfg)
+	members[1].ch.close()
+	got := <-members[0].Lost()
+	if got == nil || !strings.HasPrefix(got.Error(), "rank 1 is lost: its control connection ended before it left") {
+		t.Error(got)
+	}
+}
+
+func TestFail(t *testing.T) {
+	_, cfg := job(t, 3, nil)
+	members := joinAll(t, cfg)
+	members[1].Fail(errors.New("disk full"))
+	members[1].Leave()
+	if got := <-members[0].Lost(); got.Error() != "rank 1 is lost: it failed: disk full" {
+		t.Error(got)
+	}
+	if got := members[1].Verdict(errors.New("x"), time.Millisecond); got.Error() != "x" {
+		t.Error(got)
+	}
+}
+
+// A rank that fails because of another accuses that one.
+func TestFailBecauseOfAnother(t *testing.T) {
+	_, cfg := job(t, 3, nil)
+	members := joinAll(t, cfg)
+	members[1].Fail(&transport.LostError{Rank: 2, Why: "no route"})
+	if got := <-members[0].Lost(); got.Error() != "rank 2 is lost: rank 1 reports: rank 2 is lost: no route" {
+		t.Error(got)
+	}
+}
+
+// When the coordinator lives in a rank, its end is that rank's.
+func TestCoordinatorDies(t *testing.T) {
+	c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.HostRank = 0 })
+	members := joinAll(t, cfg)
+	c.hangUp()
+	var lost *transport.LostError
+	if err := <-members[1].Lost(); !errors.As(err, &lost) || lost.Rank != 0 || !errors.Is(err, ErrNoCoordinator) {
+		t.Error(err)
+	}
+}
+
+// Close waits for the ranks that are still in the job.
+func TestCloseWaits(t *testing.T) {
+	c, cfg := job(t, 2, nil)
+	members := joinAll(t, cfg)
+	done := make(chan struct{})
+	go func() { c.Close(); close(done) }()
+	members[0].Leave()
+	select {
+	case <-done:
+		t.Fatal("the coordinator left a rank behind")
+	case <-time.After(50 * time.Millisecond):
+	}
+	members[1].Leave()
+	<-done
+	if members[1].Err() != nil {
+		t.Error(members[1].Err())
+	}
+}
+
+// A program that does not use the library may end; one whose peers wait may not.
+func TestMarkEnded(t *testing.T) {
+	c, cfg := job(t, 2, nil)
+	c.MarkEnded(1)
+	if c.Err() != nil {
+		t.Fatal(c.Err())
+	}
+	_, err := Join(context.Background(), cfg)
+	var lost *transport.LostError
+	if !errors.As(err, &lost) || lost.Rank != 1 || !strings.Contains(lost.Why, "status 0") {
+		t.Error(err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	err := MemberConfig{Rank: 4, WorldSize: 4, Rendezvous: "0.0.0.0:7", Heartbeat: time.Second, DeadAfter: time.Second, JoinTimeout: -1}.Validate()
+	for _, want := range []string{"rank 4: want 0 to 3", `"0.0.0.0:7"`, "dead after 1s", "join timeout -1ns", "no ticket"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	for _, bad := range []string{"", "host", ":7", "[::]:7", "host:0", "host:"} {
+		if checkRendezvous(bad) == nil {
+			t.Errorf("rendezvous %q was accepted", bad)
+		}
+	}
+	err = CoordinatorConfig{HostRank: -2, SlowAfter: -1}.Validate()
+	for _, want := range []string{"world size 0", "host rank -2", "neither a listener", "slow after -1ns", "no ticket"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,363 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// CoordinatorConfig describes the job that a Coordinator gathers.
+type CoordinatorConfig struct {
+	// Listener is where ranks join; the Coordinator closes it. When nil, it
+	// listens on Address, HOST:PORT.
+	Listener net.Listener
+	Address  string
+	// WorldSize is the number of ranks, at least 1.
+	WorldSize int
+	// Ticket and Version must be the same on all ranks.
+	Ticket  transport.Ticket
+	Version string
+	// HostRank is the rank in whose process the Coordinator lives; -1 means a
+	// launcher's. The zero value is rank 0.
+	HostRank int
+	// JoinTimeout bounds how long the first rank waits for the last; 0 means
+	// 60 s.
+	JoinTimeout time.Duration
+	// Heartbeat is the time between signs of life, both ways; 0 means 1 s.
+	Heartbeat time.Duration
+	// DeadAfter is after how long without a sign of life a rank is lost; 0
+	// means 10 s. It must be at least twice Heartbeat.
+	DeadAfter time.Duration
+	// SlowAfter is for how long a rank may hold up others before it is
+	// reported; 0 means 5 s.
+	SlowAfter time.Duration
+	// Report, if set, is called with one line about each thing that a person
+	// would want to know and that ends nothing: slow ranks, refused
+	// connections. It must not block for long.
+	Report func(line string)
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c CoordinatorConfig) Validate() error {
+	var errs []error
+	if c.WorldSize < 1 {
+		errs = append(errs, fmt.Errorf("world size %d: want at least 1", c.WorldSize))
+	}
+	if c.HostRank < -1 || c.HostRank > 0 && c.HostRank >= c.WorldSize {
+		errs = append(errs, fmt.Errorf("host rank %d: want -1 for a launcher, or a rank below %d", c.HostRank, c.WorldSize))
+	}
+	if c.Listener == nil && c.Address == "" {
+		errs = append(errs, errors.New("neither a listener nor an address to listen on"))
+	}
+	if c.JoinTimeout < 0 || c.SlowAfter < 0 {
+		errs = append(errs, fmt.Errorf("join timeout %v, slow after %v: want at least 0", c.JoinTimeout, c.SlowAfter))
+	}
+	errs = append(errs, checkTimes(c.Heartbeat, c.DeadAfter), checkTicket(c.Ticket))
+	return errors.Join(errs...)
+}
+
+func checkTimes(beat, dead time.Duration) error {
+	b, d := cmp.Or(beat, DefaultHeartbeat), cmp.Or(dead, DefaultDeadAfter)
+	if b <= 0 || d < 2*b {
+		return fmt.Errorf("heartbeat %v, dead after %v: want a heartbeat above 0 and at least twice that", b, d)
+	}
+	return nil
+}
+
+func checkTicket(t transport.Ticket) error {
+	if len(t) == 0 {
+		return errors.New("no ticket: all ranks of a job need the same one")
+	}
+	return nil
+}
+
+func (c *CoordinatorConfig) setDefaults() {
+	c.JoinTimeout = cmp.Or(c.JoinTimeout, DefaultJoinTimeout)
+	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
+	c.DeadAfter = cmp.Or(c.DeadAfter, DefaultDeadAfter)
+	c.SlowAfter = cmp.Or(c.SlowAfter, DefaultSlowAfter)
+	if c.Report == nil {
+		c.Report = func(string) {}
+	}
+}
+
+// Coordinator gathers the ranks of one job and watches over them. Its methods
+// may be called from any goroutine.
+type Coordinator struct {
+	cfg      CoordinatorConfig
+	listener net.Listener
+	ctx      context.Context // of the handshakes; ends with Close
+	cancel   context.CancelFunc
+	lost     chan error
+	idle     chan struct{} // a token whenever a seat was freed
+	work     sync.WaitGroup
+	closed   sync.Once
+
+	mu       sync.Mutex
+	seats    []seat
+	complete bool // all have joined; the roster is out
+	evidence []evidence
+	ended    []bool // the process ended with status 0
+	verdict  error
+	recheck  *time.Timer // of judge
+	join     *time.Timer // until the last must have joined; nil: nobody joined
+	slow     reporter
+}
+
+// seat is one rank's place.
+type seat struct {
+	state  seatState
+	member *connection // from seatJoined on
+	addr   string
+	status message   // the last of kindStatus
+	at     time.Time // when it came
+	missed int       // heartbeats since
+}
+
+type seatState int
+
+const (
+	seatEmpty    seatState = iota
+	seatReserved           // in the handshake
+	seatJoined
+	seatLeft // in good order
+	seatCut  // failed, or its connection ended
+)
+
+// NewCoordinator starts listening, and returns at once. The time in which all
+// ranks must join starts when the first does.
+func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("coordinator: %w", err)
+	}
+	cfg.setDefaults()
+	if cfg.Listener == nil {
+		var err error
+		if cfg.Listener, err = net.Listen("tcp", cfg.Address); err != nil {
+			return nil, fmt.Errorf("coordinator: listen for ranks on %s: %w", cfg.Address, err)
+		}
+	}
+	c := newCoordinator(cfg)
+	c.work.Go(c.accept)
+	return c, nil
+}
+
+// newCoordinator is a coordinator that does not accept yet.
+func newCoordinator(cfg CoordinatorConfig) *Coordinator {
+	c := &Coordinator{
+		cfg: cfg, listener: cfg.Listener,
+		lost:  make(chan error, 1),
+		idle:  make(chan struct{}, 1),
+		seats: make([]seat, cfg.WorldSize),
+		ended: make([]bool, cfg.WorldSize),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.work.Go(c.watch)
+	return c
+}
+
+// Addr is where ranks join.
+func (c *Coordinator) Addr() net.Addr { return c.listener.Addr() }
+
+// Lost receives the verdict, a *transport.LostError or a *MissingError, when
+// the job cannot go on, and is closed then. Err returns the same at any time.
+func (c *Coordinator) Lost() <-chan error { return c.lost }
+
+// Err returns the verdict; nil while there is none.
+func (c *Coordinator) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.verdict
+}
+
+// Joined says whether rank has joined, whatever became of it later.
+func (c *Coordinator) Joined(rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seats[rank].state >= seatJoined
+}
+
+// Left says whether rank left in good order.
+func (c *Coordinator) Left(rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seats[rank].state == seatLeft
+}
+
+// MarkLost says that rank's process ended, and how ("killed by signal 9"). It is
+// what a launcher calls as soon as it knows. A rank that left in good order
+// before is not lost.
+func (c *Coordinator) MarkLost(rank int, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seats[rank].state != seatLeft {
+		c.accuse(evidence{proof: proofExited, rank: rank, by: -1, why: why})
+	}
+}
+
+// MarkEnded says that rank's process ended with status 0. The rank is lost
+// unless it left in good order, or no rank at all takes part in the job: the
+// program may not use this library.
+func (c *Coordinator) MarkEnded(rank int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended[rank] = true
+	c.judgeEnded()
+}
+
+// judgeEnded accuses ranks that ended quietly once there is someone who needs
+// them. The caller holds mu.
+func (c *Coordinator) judgeEnded() {
+	for _, s := range c.seats {
+		if s.state != seatJoined && s.state != seatCut {
+			continue
+		}
+		for r, ended := range c.ended {
+			if ended && c.seats[r].state != seatLeft {
+				c.ended[r] = false
+				c.accuse(evidence{proof: proofExited, rank: r, by: -1, why: "its process ended with status 0 before it left the job"})
+			}
+		}
+		return
+	}
+}
+
+// accuse records evidence and judges. The caller holds mu.
+func (c *Coordinator) accuse(e evidence) {
+	if c.verdict != nil {
+		return
+	}
+	e.at = time.Now()
+	c.evidence = append(c.evidence, e)
+	c.judge()
+}
+
+// judge ends the job if the evidence suffices. The caller holds mu.
+func (c *Coordinator) judge() {
+	if c.verdict != nil {
+		return
+	}
+	now := time.Now()
+	lost, again, ok := judge(c.evidence, now)
+	switch {
+	case ok:
+		c.decide(&lost)
+	case !again.IsZero():
+		if c.recheck != nil {
+			c.recheck.Stop()
+		}
+		c.recheck = time.AfterFunc(again.Sub(now), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.judge()
+		})
+	}
+}
+
+// decide makes err the verdict and tells everyone. The caller holds mu.
+func (c *Coordinator) decide(err error) {
+	c.verdict = err
+	c.lost <- err
+	close(c.lost)
+	for r := range c.seats {
+		if s := &c.seats[r]; s.state == seatJoined {
+			s.member.post(verdictMessage(err))
+		}
+	}
+}
+
+func verdictMessage(err error) message {
+	var lost *transport.LostError
+	var missing *MissingError
+	switch {
+	case errors.As(err, &lost):
+		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why}
+	case errors.As(err, &missing):
+		return message{Kind: kindVerdict, Peer: -1, Missing: missing.Ranks, World: missing.WorldSize, WaitMillis: missing.Timeout.Milliseconds()}
+	}
+	return message{Kind: kindVerdict, Peer: -1, Why: err.Error()}
+}
+
+// Close ends the coordinator. While ranks are still in the job and nobody is
+// lost, it first waits for them to leave, at most DeadAfter, and after a verdict
+// only as long as telling them takes.
+func (c *Coordinator) Close() error {
+	c.closed.Do(func() {
+		c.drain()
+		c.cancel()
+		_ = c.listener.Close()
+		hang := time.AfterFunc(answerTimeout, c.hangUp)
+		c.end()
+		c.work.Wait()
+		hang.Stop()
+	})
+	return nil
+}
+
+// end stops the timers and lets every connection flush and finish.
+func (c *Coordinator) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range []*time.Timer{c.recheck, c.join} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	for r := range c.seats {
+		if m := c.seats[r].member; m != nil {
+			m.finish()
+		}
+	}
+}
+
+// hangUp closes the connections of ranks that do not close theirs.
+func (c *Coordinator) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.seats {
+		if m := c.seats[r].member; m != nil {
+			_ = m.ch.close()
+		}
+	}
+}
+
+// drain waits for the ranks to leave.
+func (c *Coordinator) drain() {
+	patience := c.cfg.DeadAfter
+	if c.Err() != nil {
+		patience = answerTimeout
+	}
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for c.present() > 0 {
+		select {
+		case <-c.idle:
+		case <-deadline.C:
+			c.each(func(m *connection) { m.post(message{Kind: kindClosing, Peer: -1}) })
+			return
+		}
+	}
+}
+
+// present counts the ranks in the job.
+func (c *Coordinator) present() (n int) {
+	c.each(func(*connection) { n++ })
+	return n
+}
+
+// each calls fn for every rank in the job.
+func (c *Coordinator) each(fn func(*connection)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.seats {
+		if s := &c.seats[r]; s.state == seatJoined {
+			fn(s.member)
+		}
+	}
+}

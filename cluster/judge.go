@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// proof is what an accusation rests on. A stronger one is a smaller number.
+type proof int
+
+const (
+	proofFailed  proof = iota // the rank itself said that it failed
+	proofExited               // the launcher saw its process end
+	proofSilent               // no heartbeat for DeadAfter
+	proofCut                  // its control connection ended before it left
+	proofSuspect              // another rank cannot reach it
+)
+
+// How long an accusation waits for a stronger one. A killed process closes its
+// connections before the launcher has read its status and last words; and a
+// rank that blames its neighbour may only see the echo of a loss further on.
+const (
+	settleCut     = 700 * time.Millisecond
+	settleSuspect = 2 * time.Second
+)
+
+// evidence is one accusation of a rank.
+type evidence struct {
+	proof proof
+	rank  int // the accused
+	by    int // the accusing rank; -1: the coordinator or the launcher
+	why   string
+	at    time.Time
+}
+
+// judge decides who is lost: of the accusations that have waited long enough,
+// the strongest, of equals the first. ok is false when none has; again is then
+// when to ask next (zero: at the next accusation).
+//
+// A rank that ends after blaming another is the echo of the other's loss, so
+// its end waits as long as a suspicion does.
+func judge(all []evidence, now time.Time) (lost transport.LostError, again time.Time, ok bool) {
+	best := -1
+	for i, e := range all {
+		ripe := e.at.Add(settle(e, all))
+		if ripe.After(now) {
+			if again.IsZero() || ripe.Before(again) {
+				again = ripe
+			}
+			continue
+		}
+		if best < 0 || e.proof < all[best].proof {
+			best = i
+		}
+	}
+	if best < 0 {
+		return transport.LostError{}, again, false
+	}
+	return transport.LostError{Rank: all[best].rank, Why: all[best].why}, time.Time{}, true
+}
+
+func settle(e evidence, all []evidence) time.Duration {
+	switch {
+	case e.proof == proofSuspect, e.proof > proofFailed && accuser(e.rank, all):
+		return settleSuspect
+	case e.proof == proofCut:
+		return settleCut
+	}
+	return 0
+}
+
+// accuser says whether rank has accused another rank.
+func accuser(rank int, all []evidence) bool {
+	for _, e := range all {
+		if e.by == rank && e.rank != rank {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,317 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// MemberConfig places a rank in its job.
+type MemberConfig struct {
+	// Rendezvous is the coordinator's HOST:PORT.
+	Rendezvous string
+	// Ticket and Version must be the coordinator's.
+	Ticket  transport.Ticket
+	Version string
+	// Rank is this rank, from 0 to WorldSize-1.
+	Rank, WorldSize int
+	// JoinTimeout bounds the wait for the coordinator, and then the wait for
+	// the other ranks; 0 means 60 s.
+	JoinTimeout time.Duration
+	// Heartbeat is the time between signs of life, both ways; 0 means 1 s. It
+	// must be the coordinator's.
+	Heartbeat time.Duration
+	// DeadAfter is after how long without a sign of life the coordinator is
+	// gone; 0 means 10 s. It must be at least twice Heartbeat.
+	DeadAfter time.Duration
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c MemberConfig) Validate() error {
+	var errs []error
+	if c.WorldSize < 1 {
+		errs = append(errs, fmt.Errorf("world size %d: want at least 1", c.WorldSize))
+	} else if c.Rank < 0 || c.Rank >= c.WorldSize {
+		errs = append(errs, fmt.Errorf("rank %d: want 0 to %d for a world size of %d", c.Rank, c.WorldSize-1, c.WorldSize))
+	}
+	if c.JoinTimeout < 0 {
+		errs = append(errs, fmt.Errorf("join timeout %v: want at least 0", c.JoinTimeout))
+	}
+	errs = append(errs, checkRendezvous(c.Rendezvous), checkTimes(c.Heartbeat, c.DeadAfter), checkTicket(c.Ticket))
+	return errors.Join(errs...)
+}
+
+// checkRendezvous wants an address that other ranks can dial: with a host that
+// means the same to all, and with a port.
+func checkRendezvous(addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("rendezvous %q: want HOST:PORT", addr)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return fmt.Errorf("rendezvous %q: want the host's name or address by which the other ranks reach it", addr)
+	}
+	if port == "" || port == "0" {
+		return fmt.Errorf("rendezvous %q: want a port that all ranks know", addr)
+	}
+	return nil
+}
+
+func (c *MemberConfig) setDefaults() {
+	c.JoinTimeout = cmp.Or(c.JoinTimeout, DefaultJoinTimeout)
+	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
+	c.DeadAfter = cmp.Or(c.DeadAfter, DefaultDeadAfter)
+}
+
+// Member is one rank's membership of a job. Its methods may be called from any
+// goroutine.
+type Member struct {
+	cfg      MemberConfig
+	ch       channel
+	listener net.Listener
+	addrs    []string // by rank; set before ready is closed
+	hostRank int      // likewise
+
+	ready   chan struct{} // the roster is here
+	lost    chan error
+	ended   chan struct{} // err is set
+	bye     chan struct{} // the coordinator has answered leave or failed
+	gone    chan struct{} // the goroutines are to end
+	work    sync.WaitGroup
+	leaving sync.Once
+
+	mu      sync.Mutex
+	doing   string
+	waiting func() (peer int, since time.Time, ok bool)
+	missed  int // heartbeats since the coordinator's last message
+	left    bool
+	err     error
+}
+
+// Join dials the coordinator, trying again until it is there, opens the
+// listener of this rank's mesh, and returns when all ranks have joined.
+//
+// The mesh listens on the address by which this host reaches the coordinator:
+// on loopback when the rendezvous is on loopback. Errors name the ranks that did
+// not come (*MissingError), or say why the coordinator cannot be reached or
+// refused this rank (*DialError, around transport.ErrTicket, ErrVersion,
+// ErrRefused, ErrNotRingo, or the network's fault).
+func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("joining the job: %w", err)
+	}
+	cfg.setDefaults()
+	link, err := dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := listenBeside(link.LocalAddr())
+	if err != nil {
+		_ = link.Close()
+		return nil, fmt.Errorf("rank %d: listening for the other ranks: %w", cfg.Rank, err)
+	}
+	m := newMember(cfg, newLinkChannel(link, cfg.WorldSize), listener)
+	if err := m.join(ctx); err != nil {
+		_ = m.Leave()
+		return nil, err
+	}
+	return m, nil
+}
+
+// dial tries until the coordinator answers, refuses, or the time is up.
+func dial(ctx context.Context, cfg MemberConfig) (*transport.Link, error) {
+	limited, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
+	defer cancel()
+	mine := transport.Hello{Version: cfg.Version, Purpose: transport.Control, Rank: cfg.Rank, WorldSize: cfg.WorldSize}
+	var last error
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		link, _, err := transport.Dial(limited, cfg.Rendezvous, cfg.Ticket, mine)
+		switch {
+		case err == nil:
+			return link, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case final(err):
+			return nil, &DialError{cfg.Rank, cfg.Rendezvous, err}
+		case limited.Err() == nil || last == nil:
+			last = err // not the one that only says that the time is up
+		}
+		select {
+		case <-time.After(pause):
+		case <-limited.Done():
+		}
+		if ctx.Err() == nil && limited.Err() != nil {
+			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("no coordinator for %v; is the launcher, or rank 0, running there? %w", cfg.JoinTimeout, last)}
+		}
+	}
+}
+
+// final says that trying again would not help.
+func final(err error) bool {
+	for _, e := range []error{transport.ErrTicket, transport.ErrVersion, transport.ErrRefused, transport.ErrNotRingo} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+// listenBeside listens on a free port of the same address as local.
+func listenBeside(local net.Addr) (net.Listener, error) {
+	tcp, ok := local.(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("%v is not a TCP address", local)
+	}
+	return net.ListenTCP("tcp", &net.TCPAddr{IP: tcp.IP, Zone: tcp.Zone})
+}
+
+func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
+	return &Member{
+		cfg: cfg, ch: ch, listener: listener, hostRank: -1,
+		ready: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
+		bye: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+// join introduces this rank and waits for the others.
+func (m *Member) join(ctx context.Context) error {
+	m.work.Go(m.read)
+	if err := m.ch.send(message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String()}, answerTimeout); err != nil {
+		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, err}
+	}
+	m.work.Go(m.beat)
+	// The coordinator's own deadline comes first and knows who is missing.
+	late := time.NewTimer(m.cfg.JoinTimeout + answerTimeout)
+	defer late.Stop()
+	select {
+	case <-m.ready:
+		return nil
+	case <-m.ended:
+		return m.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, fmt.Errorf("not all ranks joined within %v, and the coordinator does not say which", m.cfg.JoinTimeout)}
+	}
+}
+
+// Rank is this rank.
+func (m *Member) Rank() int { return m.cfg.Rank }
+
+// Size is the number of ranks.
+func (m *Member) Size() int { return m.cfg.WorldSize }
+
+// Addrs returns where each rank's mesh listens, by rank.
+func (m *Member) Addrs() []string { return m.addrs }
+
+// Listener is where this rank's mesh listens. Leave closes it if nobody has.
+func (m *Member) Listener() net.Listener { return m.listener }
+
+// Traffic counts the bytes of the control connection; only the Wire fields are
+// set.
+func (m *Member) Traffic() transport.Traffic {
+	sent, received := m.ch.traffic()
+	return transport.Traffic{WireSent: sent, WireReceived: received}
+}
+
+// Lost receives why the job cannot go on, once, and is closed then: a
+// *transport.LostError that is the same on every rank, a *MissingError, or an
+// ErrNoCoordinator. Who leaves in good order is told nothing. Err returns the
+// same to any number of callers.
+func (m *Member) Lost() <-chan error { return m.lost }
+
+// Err returns why the job cannot go on, or nil.
+func (m *Member) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// Verdict explains a fault of the mesh. It tells the coordinator whom err
+// accuses, waits at most wait for its verdict, and returns that; or err, when
+// there is none in time.
+func (m *Member) Verdict(err error, wait time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	if peer := blamed(err); peer >= 0 && peer < m.cfg.WorldSize && peer != m.cfg.Rank && m.Err() == nil {
+		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Why: err.Error()}, answerTimeout) // or it is lost, too
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-m.ended:
+		return m.Err()
+	case <-t.C:
+		return err
+	}
+}
+
+// SetStatus says what this rank is doing, in a word or two ("evaluating"), for
+// the report when others have to wait for it.
+func (m *Member) SetStatus(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.doing = text
+}
+
+// SetWaiting sets the function that says whom this rank waits for right now, and
+// since when. It is called once per heartbeat from another goroutine.
+func (m *Member) SetWaiting(fn func() (peer int, since time.Time, ok bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = fn
+}
+
+// Fail tells the coordinator that this rank ends because of err, and returns
+// when it knows, or after 2 s. If err names another rank as lost or unreachable,
+// that one is accused in place of this.
+func (m *Member) Fail(err error) {
+	if err == nil {
+		err = errors.New("no reason given")
+	}
+	peer := blamed(err)
+	if peer >= m.cfg.WorldSize {
+		peer = -1
+	}
+	m.depart(message{Kind: kindFailed, Peer: peer, Why: err.Error()})
+}
+
+// Leave leaves in good order, or hangs up if the job has ended already, and
+// frees everything. It returns when the coordinator knows, or after 2 s.
+func (m *Member) Leave() error {
+	m.depart(message{Kind: kindLeave, Peer: -1})
+	m.leaving.Do(func() {
+		close(m.gone)
+		_ = m.ch.close()
+		_ = m.listener.Close() // the mesh may have closed it
+	})
+	m.work.Wait()
+	return nil
+}
+
+// depart sends the last message, unless one was sent or the coordinator is
+// gone, and waits for the answer.
+func (m *Member) depart(last message) {
+	m.mu.Lock()
+	first := !m.left
+	m.left = true
+	over := m.err
+	m.mu.Unlock()
+	if !first || errors.Is(over, ErrNoCoordinator) || m.ch.send(last, answerTimeout) != nil {
+		return
+	}
+	t := time.NewTimer(answerTimeout)
+	defer t.Stop()
+	select {
+	case <-m.bye:
+	case <-t.C:
+	}
+}

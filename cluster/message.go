@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// Limits of what a control message may hold. A message is at most maxMessage
+// bytes, which the roster of some ten thousand ranks needs; the rest is less.
+const (
+	maxMessage = 1 << 20
+	maxWhy     = 8 << 10
+	maxDoing   = 200
+	maxAddr    = 300
+)
+
+// kind says what a message is about.
+type kind string
+
+// From a member to the coordinator.
+const (
+	kindJoin    kind = "join"    // Addr: where its mesh listens
+	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis
+	kindSuspect kind = "suspect" // Peer seems lost to it: Why
+	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1
+	kindLeave   kind = "leave"   // it is done, in good order
+)
+
+// From the coordinator to a member.
+const (
+	kindRoster  kind = "roster"  // all are there: Addrs by rank
+	kindBeat    kind = "beat"    // the heartbeat
+	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join
+	kindBye     kind = "bye"     // answers leave and failed
+	kindClosing kind = "closing" // the coordinator ends in good order
+)
+
+// message is one control frame, as JSON: small, rare, and readable in a dump.
+type message struct {
+	Kind       kind     `json:"kind"`
+	Addr       string   `json:"addr,omitempty"`
+	Addrs      []string `json:"addrs,omitempty"`
+	Doing      string   `json:"doing,omitempty"`
+	Waits      bool     `json:"waits,omitempty"`
+	Peer       int      `json:"peer"`
+	WaitMillis int64    `json:"wait_ms,omitempty"`
+	Why        string   `json:"why,omitempty"`
+	Missing    []int    `json:"missing,omitempty"`
+	World      int      `json:"world,omitempty"`
+}
+
+// encode returns the frame of m. Texts are cut to their limits.
+func encode(m message) ([]byte, error) {
+	m.Why, m.Doing = clip(m.Why, maxWhy), clip(m.Doing, maxDoing)
+	b, err := json.Marshal(m)
+	if err == nil && len(b) > maxMessage {
+		err = fmt.Errorf("a %s message of %d bytes is above the limit of %d", m.Kind, len(b), maxMessage)
+	}
+	return b, err
+}
+
+// decode reads a frame of a job of worldSize ranks. What it returns is within
+// the limits and names only ranks that exist (Peer may also be -1: nobody).
+func decode(frame []byte, worldSize int) (message, error) {
+	var m message
+	if len(frame) > maxMessage {
+		return message{}, fmt.Errorf("a control message of %d bytes is above the limit of %d", len(frame), maxMessage)
+	}
+	if err := json.Unmarshal(frame, &m); err != nil {
+		return message{}, fmt.Errorf("control message: %w", err)
+	}
+	if err := m.check(worldSize); err != nil {
+		return message{}, fmt.Errorf("control message %q: %w", clip(string(m.Kind), 20), err)
+	}
+	return m, nil
+}
+
+func (m *message) check(worldSize int) error {
+	switch {
+	case m.Peer < -1 || m.Peer >= worldSize:
+		return fmt.Errorf("rank %d is not among %d ranks", m.Peer, worldSize)
+	case len(m.Why) > 4*maxWhy || len(m.Doing) > 4*maxDoing:
+		return fmt.Errorf("a text is above its limit")
+	case m.WaitMillis < 0 || m.WaitMillis > int64(1000*time.Hour/time.Millisecond):
+		return fmt.Errorf("a wait of %d ms", m.WaitMillis)
+	case len(m.Missing) > worldSize:
+		return fmt.Errorf("%d missing ranks of %d", len(m.Missing), worldSize)
+	}
+	for _, r := range m.Missing {
+		if r < 0 || r >= worldSize {
+			return fmt.Errorf("rank %d is not among %d ranks", r, worldSize)
+		}
+	}
+	return m.checkKind(worldSize)
+}
+
+func (m *message) checkKind(worldSize int) error {
+	switch m.Kind {
+	case kindJoin:
+		return checkAddr(m.Addr)
+	case kindRoster:
+		if len(m.Addrs) != worldSize {
+			return fmt.Errorf("%d addresses for %d ranks", len(m.Addrs), worldSize)
+		}
+		for _, a := range m.Addrs {
+			if err := checkAddr(a); err != nil {
+				return err
+			}
+		}
+		return nil
+	case kindStatus, kindSuspect, kindFailed, kindLeave, kindBeat, kindVerdict, kindBye, kindClosing:
+		return nil
+	}
+	return fmt.Errorf("unknown kind")
+}
+
+func checkAddr(a string) error {
+	if len(a) > maxAddr {
+		return fmt.Errorf("an address of %d bytes", len(a))
+	}
+	_, _, err := net.SplitHostPort(a)
+	return err
+}
+
+// frameError is about a frame that is no control message.
+func frameError(h wire.Header) error {
+	return fmt.Errorf("a %v frame of %d bytes on a control connection, want a control message of at most %d", h.Type, h.Length, maxMessage)
+}

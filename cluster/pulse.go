@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// beat sends this rank's status once per heartbeat and notices a coordinator
+// that has fallen silent. Like there, silence is counted in this process's own
+// heartbeats, so that a process that was stopped for a while can go on.
+func (m *Member) beat() {
+	limit := int(m.cfg.DeadAfter / m.cfg.Heartbeat)
+	t := time.NewTicker(m.cfg.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-m.gone:
+			return
+		case <-m.ended:
+			return
+		case <-t.C:
+		}
+		if m.count() > limit {
+			m.end(m.noCoordinator(fmt.Errorf("no sign of life for %v", m.cfg.DeadAfter)))
+			return
+		}
+		_ = m.ch.send(m.status(), m.cfg.Heartbeat) // if it is lost, so is what we read
+	}
+}
+
+// count counts a heartbeat without a message.
+func (m *Member) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missed++
+	return m.missed
+}
+
+// status is what the coordinator is told with every heartbeat. The wait is
+// given as its length: clocks of different hosts differ.
+func (m *Member) status() message {
+	m.mu.Lock()
+	s := message{Kind: kindStatus, Peer: -1, Doing: m.doing}
+	waiting := m.waiting
+	m.mu.Unlock()
+	if waiting == nil {
+		return s
+	}
+	if peer, since, ok := waiting(); ok && peer >= 0 && peer < m.cfg.WorldSize {
+		s.Waits, s.Peer = true, peer
+		s.WaitMillis = max(0, time.Since(since).Milliseconds())
+	}
+	return s
+}
+
+// read acts on what the coordinator says until the connection ends.
+func (m *Member) read() {
+	for {
+		msg, err := m.ch.receive(0)
+		if err != nil {
+			m.answered()
+			m.end(m.noCoordinator(err))
+			return
+		}
+		m.mu.Lock()
+		m.missed = 0
+		m.mu.Unlock()
+		if msg.Kind == kindClosing {
+			m.mu.Lock()
+			m.left = true // it ends in good order: hanging up is no loss
+			m.mu.Unlock()
+		}
+		m.act(msg)
+	}
+}
+
+func (m *Member) act(msg message) {
+	switch msg.Kind {
+	case kindRoster:
+		if m.addrs == nil { // only ever once
+			m.addrs, m.hostRank = msg.Addrs, msg.Peer
+			close(m.ready)
+		}
+	case kindVerdict:
+		m.end(verdictError(msg))
+	case kindBye:
+		m.answered()
+	}
+}
+
+// verdictError is the other side of verdictMessage.
+func verdictError(msg message) error {
+	switch {
+	case msg.Peer >= 0:
+		return &transport.LostError{Rank: msg.Peer, Why: msg.Why}
+	case len(msg.Missing) > 0:
+		return &MissingError{Ranks: msg.Missing, WorldSize: msg.World, Timeout: time.Duration(msg.WaitMillis) * time.Millisecond}
+	}
+	return errors.New(msg.Why)
+}
+
+// noCoordinator explains the end of the control connection.
+func (m *Member) noCoordinator(cause error) error {
+	who, host := "the launcher or rank 0", -1
+	select {
+	case <-m.ready:
+		who, host = "the launcher", m.hostRank
+	default:
+	}
+	if host >= 0 {
+		who = fmt.Sprintf("rank %d, which coordinates the job,", host)
+	}
+	err := fmt.Errorf("%w: %s at %s ended or cannot be reached (%v)", ErrNoCoordinator, who, m.cfg.Rendezvous, cause)
+	if host >= 0 {
+		return &hostLost{transport.LostError{Rank: host, Why: err.Error()}, err}
+	}
+	return err
+}
+
+// hostLost is both: the coordinator is gone, and with it the rank that is its
+// host.
+type hostLost struct {
+	lost transport.LostError
+	err  error
+}
+
+func (e *hostLost) Error() string   { return e.lost.Error() }
+func (e *hostLost) Unwrap() []error { return []error{&e.lost, e.err} }
+
+// answered notes that the coordinator has said its last word. Only the reader
+// calls it.
+func (m *Member) answered() {
+	select {
+	case <-m.bye:
+	default:
+		close(m.bye)
+	}
+}
+
+// end makes err the reason why the job cannot go on. The first wins; after this
+// rank has left there is none.
+func (m *Member) end(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil || m.left {
+		return
+	}
+	m.err = err
+	m.lost <- err
+	close(m.lost)
+	close(m.ended)
+}

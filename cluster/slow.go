@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is what the coordinator knows of what a rank is doing.
+type Status struct {
+	Doing  string        // in the rank's own words: "evaluating"; may be empty
+	Waits  bool          // it waits for Peer, since For
+	Peer   int           // whom it waits for
+	For    time.Duration // how long
+	Silent time.Duration // since its last heartbeat
+	Gone   bool          // it left, or never joined: nobody is told that it is slow
+}
+
+// Slow is a rank that holds up others.
+type Slow struct {
+	Rank   int
+	Doing  string
+	Silent time.Duration // when above 0, there was no sign of life for so long
+	By     []int         // the ranks that wait for it, directly or through others
+	For    time.Duration // the longest of those waits
+	Circle bool          // no one rank is slow: Rank and By wait for each other
+}
+
+// String reports the rank in one line.
+func (s Slow) String() string {
+	long := s.For.Round(100 * time.Millisecond)
+	if s.Circle {
+		return fmt.Sprintf("%s wait for each other, the longest for %v: messages are not arriving", rankList(s.By), long)
+	}
+	verb := "have"
+	if len(s.By) == 1 {
+		verb = "has"
+	}
+	text := fmt.Sprintf("rank %d is slow: %s %s been waiting for it for %v", s.Rank, rankList(s.By), verb, long)
+	if s.Silent > 0 {
+		return text + fmt.Sprintf(" (no sign of life for %v)", s.Silent.Round(100*time.Millisecond))
+	}
+	if s.Doing != "" {
+		return text + " (" + s.Doing + ")"
+	}
+	return text
+}
+
+// FindSlow returns the ranks that have held up others for at least after, by
+// rank. A rank that waits is not slow itself: whom it waits for is, or whom
+// that one waits for, and so on to the root of the chain. Cost: O(N^2) for the N
+// ranks in the worst case, some microseconds for 64.
+func FindSlow(ranks []Status, after time.Duration) []Slow {
+	found := make([]*Slow, len(ranks))
+	for r, s := range ranks {
+		if s.Gone || !s.Waits || s.For < after {
+			continue
+		}
+		root, circle := root(ranks, r, after)
+		if ranks[root].Gone {
+			continue
+		}
+		if found[root] == nil {
+			found[root] = &Slow{Rank: root, Doing: ranks[root].Doing, Circle: circle}
+			if ranks[root].Silent >= after {
+				found[root].Silent = ranks[root].Silent
+			}
+		}
+		f := found[root]
+		f.By = append(f.By, r)
+		f.For = max(f.For, s.For)
+	}
+	var out []Slow
+	for _, f := range found {
+		if f != nil {
+			out = append(out, *f)
+		}
+	}
+	return out
+}
+
+// root follows who waits for whom, from r to a rank that does not wait. Waits
+// begin one after the other along a ring, so half of after is enough to count
+// as waiting. In a circle the root is its lowest rank.
+func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
+	for range ranks {
+		s := ranks[r]
+		if s.Gone || !s.Waits || s.For < after/2 || s.Silent >= after || s.Peer < 0 || s.Peer >= len(ranks) {
+			return r, false
+		}
+		r = s.Peer
+	}
+	rank = r // as many steps as ranks: it is on the circle
+	for next := ranks[r].Peer; next != r; next = ranks[next].Peer {
+		rank = min(rank, next)
+	}
+	return rank, true
+}
+
+// reporter turns what FindSlow finds into lines, each rank's at once, then after
+// twice the time, four times, and so on, so that a long wait does not flood.
+type reporter struct {
+	next map[int]time.Duration // by rank: report when the wait is that long
+}
+
+func (p *reporter) lines(found []Slow) []string {
+	next := make(map[int]time.Duration, len(found))
+	var out []string
+	for _, s := range found {
+		due := p.next[s.Rank]
+		if s.For >= due {
+			out = append(out, s.String())
+			due = 2 * s.For
+		}
+		next[s.Rank] = due
+	}
+	p.next = next
+	return out
+}

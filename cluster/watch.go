@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+// watch is the coordinator's clock: heartbeats to all, silent ranks,
+// slow ranks.
+func (c *Coordinator) watch() {
+	beat := time.NewTicker(c.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-beat.C:
+			for _, line := range c.beat() {
+				c.cfg.Report(line)
+			}
+		}
+	}
+}
+
+// checkMissing ends the job if ranks have not joined.
+func (c *Coordinator) checkMissing() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complete || c.verdict != nil {
+		return
+	}
+	missing := &MissingError{WorldSize: c.cfg.WorldSize, Timeout: c.cfg.JoinTimeout}
+	for r := range c.seats {
+		if c.seats[r].state < seatJoined {
+			missing.Ranks = append(missing.Ranks, r)
+		}
+	}
+	c.decide(missing)
+}
+
+// beat sends a sign of life to all, accuses the silent and returns what there is
+// to report of slow ranks.
+//
+// Silence is counted in heartbeats of this process and not in time, so that a
+// coordinator that was itself stopped for a while does not take everyone for
+// dead when it goes on.
+func (c *Coordinator) beat() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit := int(c.cfg.DeadAfter / c.cfg.Heartbeat)
+	for r := range c.seats {
+		s := &c.seats[r]
+		if s.state != seatJoined {
+			continue
+		}
+		s.member.post(message{Kind: kindBeat, Peer: -1})
+		if s.missed++; s.missed == limit {
+			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: fmt.Sprintf("no sign of life for %v", c.cfg.DeadAfter)})
+		}
+	}
+	if c.verdict != nil || !c.complete {
+		return nil
+	}
+	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter))
+}
+
+// statuses returns what is known of every rank. The caller holds mu.
+func (c *Coordinator) statuses() []Status {
+	out := make([]Status, len(c.seats))
+	for r := range c.seats {
+		s := &c.seats[r]
+		age := time.Since(s.at)
+		out[r] = Status{
+			Doing: s.status.Doing, Waits: s.status.Waits, Peer: s.status.Peer,
+			For:  time.Duration(s.status.WaitMillis)*time.Millisecond + age,
+			Gone: s.state != seatJoined,
+		}
+		if s.missed > 2 { // one may be under way, one late
+			out[r].Silent = age
+		}
+	}
+	return out
+}
