@@ -1,0 +1,356 @@
+// Package distopt wraps an optimizer so that several ranks train as one (after
+// DistOpt of Apache SINGA).
+//
+// A step is: backward tells GradReady of each layer whose gradient is final;
+// complete buckets are sent at once, in plan order, while backward goes on;
+// Step waits for the rest, updates each bucket as soon as it is agreed, and
+// returns. Gradients and parameters lie in two arenas of the same layout, and
+// everything is done in place.
+//
+//	opt, err := distopt.New(group, sgd, layers, params, grads, distopt.Config{})
+//	err = opt.Broadcast()
+//	for each batch {
+//	    tape.Backward(loss, opt.GradReady)
+//	    err = opt.Step()
+//	}
+package distopt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Optimizer carries each step's gradients to their agreed value and applies
+// the wrapped optimizer's update. It is used by one goroutine, and every rank
+// must call its methods in the same order.
+type Optimizer struct {
+	group  *collective.Group
+	opt    optim.Optimizer
+	layers []bucket.Layer
+	params []float32
+	grads  []float32
+	cfg    Config
+
+	plan    bucket.Plan
+	queue   *bucket.Queue
+	work    []*collective.Work // by bucket, nil when not in flight
+	step    int64
+	fault   error // the first one; no later step hides it
+	exposed time.Duration
+	kernels *simd.Kernels
+}
+
+// New wraps opt. layers cover params and grads, two arenas of the same length,
+// in the order in which backward finishes them. The plan is computed by rank 0
+// and broadcast, so New is a collective call. Errors: a bad configuration (all
+// faults together), arenas that do not fit the layers, or a failed broadcast.
+func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params, grads []float32, cfg Config) (*Optimizer, error) {
+	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
+		return nil, fmt.Errorf("distopt: %w", err)
+	}
+	cfg.Strategy, _ = ParseStrategy(string(cfg.Strategy))
+	cfg.Accumulation = max(1, cfg.Accumulation)
+	if cfg.Plan == "" {
+		cfg.Plan = PlanFixed
+	}
+	if cfg.Partitions == 0 {
+		cfg.Partitions = 4
+	}
+	if err := opt.Bind(len(params)); err != nil {
+		return nil, fmt.Errorf("distopt: %w", err)
+	}
+	plan, err := agreePlan(g, cfg.plan(layers), layers)
+	if err != nil {
+		return nil, err
+	}
+	return &Optimizer{
+		group: g, opt: opt, layers: layers, params: params, grads: grads, cfg: cfg,
+		plan: plan, queue: bucket.NewQueue(plan), work: make([]*collective.Work, len(plan)), kernels: simd.Host(),
+	}, nil
+}
+
+// checkArenas reports layers that do not cover the arenas without gaps.
+func checkArenas(layers []bucket.Layer, params, grads []float32) error {
+	at := 0
+	for i, l := range layers {
+		if l.Offset != at || l.Len < 0 {
+			return fmt.Errorf("layer %d (%s) lies at %d with %d values, want it at %d", i, l.Name, l.Offset, l.Len, at)
+		}
+		at += l.Len
+	}
+	if len(params) != at || len(grads) != at {
+		return fmt.Errorf("the layers hold %d values, the parameter arena %d and the gradient arena %d: want them equal", at, len(params), len(grads))
+	}
+	return nil
+}
+
+// agreePlan gives every rank rank 0's plan.
+func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Layer) (bucket.Plan, error) {
+	code := own.Encode()
+	size := []int32{int32(len(code))}
+	if err := collective.Broadcast(g, size, 0); err != nil {
+		return nil, fmt.Errorf("distopt: broadcasting the plan: %w", err)
+	}
+	if size[0] < 0 || int(size[0]) > 4*len(layers) {
+		return nil, fmt.Errorf("distopt: rank 0's plan has %d bytes, but %d layers allow %d: do all ranks train the same model?", size[0], len(layers), 4*len(layers))
+	}
+	code = append(code, make([]byte, 4*len(layers))...)[:size[0]]
+	if err := collective.Broadcast(g, code, 0); err != nil {
+		return nil, fmt.Errorf("distopt: broadcasting the plan: %w", err)
+	}
+	plan, err := bucket.Decode(code, layers)
+	if err != nil {
+		return nil, fmt.Errorf("distopt: rank 0's plan does not fit this rank's model: %w", err)
+	}
+	return plan, nil
+}
+
+// Broadcast gives every rank the parameters and the optimizer state of rank 0.
+func (o *Optimizer) Broadcast() error {
+	if err := collective.Broadcast(o.group, o.params, 0); err != nil {
+		return fmt.Errorf("distopt: broadcasting the initial parameters: %w", err)
+	}
+	for _, s := range o.opt.State() {
+		if err := collective.Broadcast(o.group, s.Data, 0); err != nil {
+			return fmt.Errorf("distopt: broadcasting the optimizer state %q: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// Plan is the agreed plan. It must not be changed.
+func (o *Optimizer) Plan() bucket.Plan { return o.plan }
+
+// PlanName is the kind of plan that was configured: "one", "per-layer" or
+// "fixed".
+func (o *Optimizer) PlanName() string { return o.cfg.Plan }
+
+// Strategy is the strategy of the next step.
+func (o *Optimizer) Strategy() Strategy { return o.cfg.Strategy }
+
+// Exposed is how long the last Step was blocked on values that had not been
+// agreed: the communication that neither backward nor the update hid.
+func (o *Optimizer) Exposed() time.Duration { return o.exposed }
+
+// Steps is how many steps have been completed.
+func (o *Optimizer) Steps() int64 { return o.step }
+
+// SetStrategy changes the strategy of the following steps. It is a collective
+// call between steps. Leaving PartialUpdate brings parameters and optimizer
+// state together first, or the replicas would stay apart for good.
+func (o *Optimizer) SetStrategy(s Strategy) error {
+	s, err := ParseStrategy(string(s))
+	if err != nil {
+		return fmt.Errorf("distopt: %w", err)
+	}
+	if o.cfg.Strategy == PartialUpdate && s != PartialUpdate {
+		if err := o.Sync(); err != nil {
+			return err
+		}
+		for _, st := range o.opt.State() {
+			if err := collective.AllReduce(o.group, st.Data, collective.Mean); err != nil {
+				return fmt.Errorf("distopt: averaging the optimizer state %q: %w", st.Name, err)
+			}
+		}
+	}
+	o.cfg.Strategy = s
+	return nil
+}
+
+// GradReady says that the gradient of a layer is final. When that completes a
+// bucket, its exchange starts and goes on in the background; the gradients of
+// reported layers must not be touched until Step returns. A fault is kept for
+// Step to return.
+func (o *Optimizer) GradReady(layer int) {
+	if o.fault != nil {
+		return
+	}
+	if err := o.queue.Mark(layer); err != nil {
+		name := "unknown"
+		if layer >= 0 && layer < len(o.layers) {
+			name = o.layers[layer].Name
+		}
+		o.fail(fmt.Errorf("distopt: step %d, layer %s: %w", o.step, name, err))
+		return
+	}
+	if o.cfg.Strategy != FP32 {
+		return
+	}
+	for b, ok := o.queue.Next(); ok; b, ok = o.queue.Next() {
+		k := o.plan[b]
+		o.work[b] = collective.StartAllReduce(o.group, o.grads[k.Lo:k.Hi], collective.Mean)
+	}
+}
+
+// Step ends the step that backward began: it agrees on what is still missing
+// and updates the parameters. On an error, which names the step and the
+// bucket, the parameters are not usable on this rank and every later Step
+// fails with the same error.
+func (o *Optimizer) Step() error {
+	o.exposed = 0
+	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {
+		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of layer %d (%s) was ready", o.step, l, o.layers[l].Name))
+	}
+	if o.fault == nil {
+		o.opt.BeginStep()
+		if o.cfg.Strategy == PartialUpdate {
+			o.partialStep()
+		} else {
+			o.averageStep()
+		}
+	}
+	o.drain()
+	if o.fault != nil {
+		return o.fault
+	}
+	o.queue.Reset()
+	o.step++
+	return nil
+}
+
+// averageStep waits for each bucket's average and updates with it. Without
+// clipping a bucket is updated while later ones still travel; the norm of the
+// whole gradient is only known after the last.
+func (o *Optimizer) averageStep() {
+	for b := range o.plan {
+		if !o.wait(b) {
+			return
+		}
+		if o.cfg.ClipNorm == 0 {
+			o.update(o.plan[b].Lo, o.plan[b].Hi, o.scale())
+		}
+	}
+	if o.cfg.ClipNorm > 0 {
+		o.clippedUpdate()
+	}
+}
+
+// partialStep updates everything locally, then averages one partition of the
+// parameters.
+func (o *Optimizer) partialStep() {
+	if o.cfg.ClipNorm > 0 {
+		o.clippedUpdate()
+	} else {
+		o.update(0, len(o.params), o.scale())
+	}
+	if o.fault != nil {
+		return
+	}
+	k := int(o.step % int64(o.cfg.Partitions))
+	lo, hi := partition(len(o.params), o.cfg.Partitions, k)
+	start := time.Now()
+	if err := collective.AllReduce(o.group, o.params[lo:hi], collective.Mean); err != nil {
+		o.fail(&Error{Step: o.step, Bucket: k, Buckets: o.cfg.Partitions, What: "averaging a partition of the parameters", Err: err})
+	}
+	o.exposed += time.Since(start)
+}
+
+// partition returns part i of k about equal parts of n values. Parts start at
+// multiples of 16 values, a cache line.
+func partition(n, k, i int) (lo, hi int) {
+	const line = 16
+	lines := (n + line - 1) / line
+	return min(n, lines*i/k*line), min(n, lines*(i+1)/k*line)
+}
+
+// Sync makes all replicas equal by averaging the parameters where the strategy
+// lets them differ; it must be called, on all ranks, before evaluating, hashing
+// or saving. Where replicas are always equal it costs nothing.
+func (o *Optimizer) Sync() error {
+	if o.cfg.Strategy != PartialUpdate {
+		return nil
+	}
+	if err := collective.AllReduce(o.group, o.params, collective.Mean); err != nil {
+		return fmt.Errorf("distopt: averaging the parameters after step %d: %w", o.step, err)
+	}
+	return nil
+}
+
+// scale turns the sum over accumulated backwards into their mean.
+func (o *Optimizer) scale() float32 { return 1 / float32(o.cfg.Accumulation) }
+
+func (o *Optimizer) update(lo, hi int, scale float32) {
+	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)
+}
+
+// clippedUpdate scales the whole gradient so that its norm is at most ClipNorm
+// (Pascanu et al. 2013) in the same pass as the update. The norm has the same
+// bits on every rank, because the gradients have.
+func (o *Optimizer) clippedUpdate() {
+	scale := o.scale()
+	norm := math.Sqrt(o.kernels.SumSquares(o.grads)) * float64(scale)
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		o.fail(fmt.Errorf("distopt: step %d: the norm of the gradient is %v, first in layer %s: lower the learning rate, or look for a fault in the data or the model", o.step, norm, o.firstNotFinite()))
+		return
+	}
+	if norm > o.cfg.ClipNorm {
+		scale *= float32(o.cfg.ClipNorm / norm)
+	}
+	o.update(0, len(o.params), scale)
+}
+
+// firstNotFinite names the first layer whose gradient holds a NaN or an
+// infinity.
+func (o *Optimizer) firstNotFinite() string {
+	for _, l := range o.layers {
+		for _, g := range o.grads[l.Offset : l.Offset+l.Len] {
+			if g-g != 0 {
+				return l.Name
+			}
+		}
+	}
+	return "none (the sum of squares overflows)"
+}
+
+// wait waits for one bucket and reports whether it was agreed.
+func (o *Optimizer) wait(b int) bool {
+	start := time.Now()
+	err := o.work[b].Wait()
+	o.exposed += time.Since(start)
+	o.work[b] = nil
+	if err != nil {
+		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: err})
+	}
+	return err == nil
+}
+
+// drain waits for everything still in flight after a fault, so that no
+// operation writes to the arenas once Step has returned.
+func (o *Optimizer) drain() {
+	for b, w := range o.work {
+		if w != nil {
+			_ = w.Wait() // the first fault is already kept
+			o.work[b] = nil
+		}
+	}
+}
+
+func (o *Optimizer) fail(err error) {
+	if o.fault == nil {
+		o.fault = err
+	}
+}
+
+// Error says in which step and bucket an exchange failed. For PartialUpdate
+// the bucket is the partition. Err names the operation, the rank and the peer.
+type Error struct {
+	Step            int64
+	Bucket, Buckets int
+	What            string
+	Err             error
+}
+
+// Error returns one line.
+func (e *Error) Error() string {
+	return fmt.Sprintf("distopt: step %d, bucket %d of %d: %s: %v", e.Step, e.Bucket, e.Buckets, e.What, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package distopt
+
+const raceDetector = false
