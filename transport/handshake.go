@@ -72,6 +72,7 @@ func Accept(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello, check
 
 // conversation is a handshake under way.
 type conversation struct {
+	ctx    context.Context
 	link   *Link
 	ticket Ticket
 	check  func(Hello) error
@@ -82,7 +83,7 @@ type conversation struct {
 }
 
 func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
-	c := &conversation{link: newLink(conn), ticket: ticket, mine: mine, check: check}
+	c := &conversation{ctx: ctx, link: newLink(conn), ticket: ticket, mine: mine, check: check}
 	err := c.prepare()
 	if err == nil {
 		deadline := time.Now().Add(HandshakeTimeout)
@@ -101,7 +102,7 @@ func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error
 	}
 	if err != nil {
 		conn.Close()
-		return nil, Hello{}, c.explain(ctx, err)
+		return nil, Hello{}, c.explain(err)
 	}
 	return c.link, c.theirs, nil
 }
@@ -303,6 +304,9 @@ func (c *conversation) drain() {
 		w.CloseWrite()
 	}
 	conn.SetReadDeadline(time.Now().Add(patience))
+	if c.ctx.Err() != nil {
+		return // the deadline that ended the handshake is overwritten now
+	}
 	io.CopyN(io.Discard, conn, 64<<10)
 }
 
@@ -339,11 +343,11 @@ func printable(s string) string {
 }
 
 // explain turns what went wrong into what it means.
-func (c *conversation) explain(ctx context.Context, err error) error {
+func (c *conversation) explain(err error) error {
 	err = linkError(err)
 	switch {
-	case err == ErrTimeout && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return context.Cause(ctx)
+	case err == ErrTimeout && errors.Is(c.ctx.Err(), context.Canceled):
+		return context.Cause(c.ctx)
 	case err == ErrTimeout:
 		return fmt.Errorf("%w in the handshake: the other end did not answer; is it a ringo process?", ErrTimeout)
 	case err == io.EOF, err == io.ErrUnexpectedEOF:

@@ -226,19 +226,20 @@ func (l *Link) readFrame(limit int) (wire.Header, []byte, error) {
 	return h, p, err
 }
 
-// Discard reads n bytes of payload and forgets them.
-func (l *Link) Discard(n int) error {
+// Discard reads n bytes of payload, forgets them, and returns how many are
+// left. After an ErrTimeout the rest can be discarded by another call.
+func (l *Link) Discard(n int) (int, error) {
 	for n > 0 {
 		if l.from == l.to {
 			if err := l.fill(); err != nil {
-				return err
+				return n, err
 			}
 		}
 		m := min(n, l.to-l.from)
 		l.use(m)
 		n -= m
 	}
-	return nil
+	return 0, nil
 }
 
 // fill reads more bytes ahead.
@@ -268,7 +269,7 @@ func (l *Link) use(n int) {
 	}
 }
 
-// Read reads what comes, for the preface.
+// read reads what comes, for the preface.
 func (l *Link) read(p []byte) (int, error) {
 	n, err := l.conn.Read(p)
 	l.received.Add(int64(n))

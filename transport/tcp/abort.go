@@ -1,0 +1,54 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The payload of an abort frame, integers in little endian:
+//
+//	offset size
+//	     0    4  the rank that called Abort
+//	     4    4  the rank that it lost, or 0xffffffff
+//	     8    2  length of why that is lost
+//	    10       why that is lost
+//	             the reason, to the end
+const (
+	abortFixed = 10
+	maxWhy     = 2 << 10 // bytes of each of the two texts
+	maxAbort   = abortFixed + 2*maxWhy
+	noRank     = ^uint32(0)
+)
+
+var errAbort = errors.New("tcp: malformed abort frame")
+
+func encodeAbort(e *transport.AbortError) []byte {
+	rank, why := noRank, ""
+	if e.Lost != nil {
+		rank, why = uint32(e.Lost.Rank), e.Lost.Why
+	}
+	why = why[:min(len(why), maxWhy)]
+	b := binary.LittleEndian.AppendUint32(nil, uint32(e.Rank))
+	b = binary.LittleEndian.AppendUint32(b, rank)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(why)))
+	b = append(b, why...)
+	return append(b, e.Reason[:min(len(e.Reason), maxWhy)]...)
+}
+
+func decodeAbort(b []byte) (*transport.AbortError, error) {
+	if len(b) < abortFixed || len(b) > maxAbort {
+		return nil, errAbort
+	}
+	from := binary.LittleEndian.Uint32(b)
+	rank, n := binary.LittleEndian.Uint32(b[4:]), int(binary.LittleEndian.Uint16(b[8:]))
+	if b = b[abortFixed:]; n > len(b) {
+		return nil, errAbort
+	}
+	e := &transport.AbortError{Rank: int(int32(from)), Reason: string(b[n:])}
+	if rank != noRank {
+		e.Lost = &transport.LostError{Rank: int(int32(rank)), Why: string(b[:n])}
+	}
+	return e, nil
+}

@@ -1,0 +1,83 @@
+// Package tcp is the mesh of processes: one TCP connection between every two
+// ranks.
+//
+// Each connection has one reader, a goroutine that reads a message straight
+// into the slice that was posted for it. Senders write from their own
+// goroutine. Neither allocates once the mesh is warm.
+//
+// A host that vanishes without a word is noticed by the operating system's
+// keepalive probes, within about 10 s, at no cost to messages.
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+const (
+	// DefaultMaxUnexpectedBytes is how much a rank keeps from one peer for
+	// receives not yet posted.
+	DefaultMaxUnexpectedBytes = 256 << 20
+	// DefaultJoinTimeout is how long New waits for the other ranks.
+	DefaultJoinTimeout = 60 * time.Second
+)
+
+// Config says who this rank is and where the others are.
+type Config struct {
+	Rank, Size int
+	// Ticket is the job's secret. Version is the program's; other versions
+	// are refused.
+	Ticket  transport.Ticket
+	Version string
+	// Listener is where higher ranks connect. New takes it over and closes it
+	// before it returns. The last rank needs none.
+	Listener net.Listener
+	// Addrs are the ranks' addresses. Only those of lower ranks are used.
+	Addrs []string
+	// MaxUnexpectedBytes bounds what is kept from one peer for receives that
+	// are not yet posted; then nothing more is read from it until one is.
+	// Zero: DefaultMaxUnexpectedBytes.
+	MaxUnexpectedBytes int64
+	// JoinTimeout bounds New, besides its context. Zero: DefaultJoinTimeout.
+	JoinTimeout time.Duration
+	// SocketBufferBytes sets the kernel's buffers of each connection and
+	// direction. Zero: the kernel sizes them as it goes.
+	SocketBufferBytes int
+}
+
+// Validate returns everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			faults = append(faults, fmt.Errorf("tcp: "+format, args...))
+		}
+	}
+	fault(c.Size < 1, "Size %d: at least 1 expected", c.Size)
+	fault(c.Rank < 0 || c.Rank >= max(1, c.Size), "Rank %d: expected 0 to %d", c.Rank, max(1, c.Size)-1)
+	fault(c.MaxUnexpectedBytes < 0, "MaxUnexpectedBytes %d is negative", c.MaxUnexpectedBytes)
+	fault(c.JoinTimeout < 0, "JoinTimeout %v is negative", c.JoinTimeout)
+	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
+	if c.Size > 1 {
+		fault(len(c.Ticket) == 0, "Ticket is missing")
+		fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
+		fault(c.Rank < c.Size-1 && c.Listener == nil, "Listener is missing: ranks %d to %d connect to rank %d", c.Rank+1, c.Size-1, c.Rank)
+		fault(len(c.Addrs) < c.Rank, "Addrs has %d entries: rank %d needs those of all lower ranks", len(c.Addrs), c.Rank)
+	}
+	return errors.Join(faults...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxUnexpectedBytes == 0 {
+		c.MaxUnexpectedBytes = DefaultMaxUnexpectedBytes
+	}
+	if c.JoinTimeout == 0 {
+		c.JoinTimeout = DefaultJoinTimeout
+	}
+	return c
+}

@@ -1,0 +1,286 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// New connects this rank with all others: it dials the lower ranks and is
+// dialed by the higher ones. It returns when all connections stand.
+//
+// Whoever connects without the ticket, or as somebody it is not, is turned away
+// and disturbs nothing. When the time is up the error is a *MissingError that
+// names the ranks that are not there.
+func New(ctx context.Context, cfg Config) (*Mesh, error) {
+	if err := cfg.Validate(); err != nil {
+		if cfg.Listener != nil {
+			cfg.Listener.Close()
+		}
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	links, err := form(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newMesh(cfg, links), nil
+}
+
+// MissingError says which ranks did not connect.
+type MissingError struct {
+	Rank, Size int
+	Missing    []int
+	After      time.Duration
+	Notes      []string // what was seen of them, and of others
+	Err        error    // why waiting ended
+}
+
+// Error names the missing ranks.
+func (e *MissingError) Error() string {
+	names := make([]string, len(e.Missing))
+	for i, r := range e.Missing {
+		names[i] = fmt.Sprint(r)
+	}
+	s := fmt.Sprintf("rank %d: no connection with rank %s of %d after %v: %v",
+		e.Rank, strings.Join(names, ", "), e.Size, e.After.Round(time.Millisecond), e.Err)
+	for _, n := range e.Notes {
+		s += "; " + n
+	}
+	return s
+}
+
+// Unwrap returns why waiting ended.
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// formation is a mesh in the making.
+type formation struct {
+	cfg     Config
+	hello   transport.Hello
+	workers sync.WaitGroup
+	changed chan struct{} // holds a token when there is something to look at
+
+	mu      sync.Mutex
+	claimed []bool // by rank: its connection stands, or is being agreed
+	links   []*transport.Link
+	fatal   error
+	tries   []error // by rank: the latest fault of dialing it
+	refused int     // connections turned away
+	last    error   // the latest of them
+}
+
+func form(ctx context.Context, cfg Config) ([]*transport.Link, error) {
+	f := &formation{
+		cfg:     cfg,
+		hello:   transport.Hello{Version: cfg.Version, Purpose: transport.MeshLink, Rank: cfg.Rank, WorldSize: cfg.Size},
+		changed: make(chan struct{}, 1),
+		claimed: make([]bool, cfg.Size),
+		links:   make([]*transport.Link, cfg.Size),
+		tries:   make([]error, cfg.Size),
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
+	defer cancel()
+	start := time.Now()
+	f.start(ctx)
+	err := f.wait(ctx)
+	cancel()
+	if cfg.Listener != nil {
+		cfg.Listener.Close()
+	}
+	f.workers.Wait()
+	if err = f.result(err, time.Since(start)); err == nil {
+		return f.links, nil
+	}
+	for _, l := range f.links {
+		if l != nil {
+			l.Close()
+		}
+	}
+	return nil, err
+}
+
+func (f *formation) start(ctx context.Context) {
+	if f.cfg.Listener != nil && f.cfg.Rank < f.cfg.Size-1 {
+		f.hello.Addr = f.cfg.Listener.Addr().String()
+		f.workers.Go(func() { f.listen(ctx) })
+	}
+	for r := range f.cfg.Rank {
+		f.workers.Go(func() { f.dial(ctx, r) })
+	}
+}
+
+// wait blocks until all links stand, one cannot, or the time is up.
+func (f *formation) wait(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		complete, fatal := len(f.missing()) == 0, f.fatal
+		f.mu.Unlock()
+		if complete || fatal != nil {
+			return fatal
+		}
+		select {
+		case <-f.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// result is the outcome once nothing changes any more.
+func (f *formation) result(err error, after time.Duration) error {
+	missing := f.missing()
+	if f.fatal != nil {
+		return fmt.Errorf("rank %d: %w", f.cfg.Rank, f.fatal)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = transport.ErrTimeout
+	}
+	e := &MissingError{Rank: f.cfg.Rank, Size: f.cfg.Size, Missing: missing, After: after, Err: err}
+	for _, r := range missing {
+		if f.tries[r] != nil {
+			e.Notes = append(e.Notes, fmt.Sprintf("rank %d: %v", r, f.tries[r]))
+		}
+	}
+	if f.refused > 0 {
+		e.Notes = append(e.Notes, fmt.Sprintf("%d connections were turned away, the last one: %v", f.refused, f.last))
+	}
+	return e
+}
+
+// missing lists the ranks without a link. f.mu is held, or all is over.
+func (f *formation) missing() []int {
+	var out []int
+	for r, l := range f.links {
+		if l == nil && r != f.cfg.Rank {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// update changes f and lets wait look again.
+func (f *formation) update(change func()) {
+	f.mu.Lock()
+	change()
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// dial connects to a lower rank, again and again while it is not there yet.
+func (f *formation) dial(ctx context.Context, rank int) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		link, err := f.dialOnce(ctx, rank)
+		if err == nil {
+			f.update(func() { f.links[rank] = link })
+			return
+		}
+		if permanent(err) {
+			f.update(func() { f.fatal = fmt.Errorf("rank %d: %w", rank, err) })
+			return
+		}
+		if ctx.Err() != nil {
+			return // the fault before this one says more
+		}
+		f.update(func() { f.tries[rank] = err })
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (f *formation) dialOnce(ctx context.Context, rank int) (*transport.Link, error) {
+	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.cfg.Ticket, f.hello)
+	if err == nil && (theirs.Rank != rank || theirs.WorldSize != f.cfg.Size) {
+		link.Close()
+		err = fmt.Errorf("%w: %s answers as rank %d of %d, expected rank %d of %d",
+			transport.ErrRefused, f.cfg.Addrs[rank], theirs.Rank, theirs.WorldSize, rank, f.cfg.Size)
+	}
+	return link, err
+}
+
+// permanent faults do not go away by trying again.
+func permanent(err error) bool {
+	return slices.ContainsFunc([]error{transport.ErrNotRingo, transport.ErrVersion, transport.ErrTicket, transport.ErrRefused},
+		func(e error) bool { return errors.Is(err, e) })
+}
+
+// listen takes connections until the listener is closed. Each shakes hands in
+// its own goroutine, so that one that is silent holds nobody up.
+func (f *formation) listen(ctx context.Context) {
+	for {
+		conn, err := f.cfg.Listener.Accept()
+		switch {
+		case err == nil:
+			f.workers.Go(func() { f.accept(ctx, conn) })
+		case errors.Is(err, net.ErrClosed):
+			if ctx.Err() == nil {
+				f.update(func() { f.fatal = fmt.Errorf("the listener %v was closed by somebody else", f.cfg.Listener.Addr()) })
+			}
+			return
+		default: // for instance out of file descriptors: others may free some
+			f.update(func() { f.refused, f.last = f.refused+1, err })
+			select {
+			case <-time.After(firstPause):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (f *formation) accept(ctx context.Context, conn net.Conn) {
+	claimed := -1
+	link, theirs, err := transport.Accept(ctx, conn, f.cfg.Ticket, f.hello, func(h transport.Hello) error {
+		if err := f.claim(h); err != nil {
+			return err
+		}
+		claimed = h.Rank
+		return nil
+	})
+	f.update(func() {
+		if err == nil {
+			f.links[theirs.Rank] = link
+			return
+		}
+		if claimed >= 0 {
+			f.claimed[claimed] = false
+		}
+		f.refused, f.last = f.refused+1, err
+	})
+}
+
+// claim decides whether h may be the rank that it says it is.
+func (f *formation) claim(h transport.Hello) error {
+	if h.WorldSize != f.cfg.Size {
+		return fmt.Errorf("this job has %d ranks, not %d", f.cfg.Size, h.WorldSize)
+	}
+	if h.Rank <= f.cfg.Rank || h.Rank >= f.cfg.Size {
+		return fmt.Errorf("ranks %d to %d connect to rank %d, not rank %d", f.cfg.Rank+1, f.cfg.Size-1, f.cfg.Rank, h.Rank)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.claimed[h.Rank] {
+		return fmt.Errorf("rank %d is already connected to rank %d", h.Rank, f.cfg.Rank)
+	}
+	f.claimed[h.Rank] = true
+	return nil
+}

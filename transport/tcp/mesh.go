@@ -1,0 +1,186 @@
+package tcp
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// grace is how long a mesh that ends waits for each peer: for a frame under way
+// to be written, for its last frame, and for the peer's answer to it.
+const grace = time.Second
+
+// Mesh is one rank of a mesh of processes. It implements transport.Mesh.
+type Mesh struct {
+	rank, size int
+	peers      []*peer // by rank; this rank's own is nil
+
+	last    sync.Once             // guards the last frames to the peers
+	down    atomic.Pointer[error] // why this rank stopped, set once
+	readers sync.WaitGroup
+
+	sent, received, messages atomic.Int64
+}
+
+func newMesh(cfg Config, links []*transport.Link) *Mesh {
+	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size)}
+	pool := new(transport.BufferPool)
+	for r, link := range links {
+		if link == nil {
+			continue
+		}
+		tune(link.Conn(), cfg.SocketBufferBytes)
+		m.peers[r] = newPeer(m, r, link, transport.InboxConfig{
+			Rank: cfg.Rank, From: r, Limit: cfg.MaxUnexpectedBytes, Pool: pool,
+		})
+	}
+	for _, p := range m.peers {
+		if p != nil {
+			m.readers.Go(p.read)
+		}
+	}
+	return m
+}
+
+// Rank is this rank's number.
+func (m *Mesh) Rank() int { return m.rank }
+
+// Size is the number of ranks.
+func (m *Mesh) Size() int { return m.size }
+
+// Send writes p to the connection with the peer. See transport.Mesh. A message
+// has at most wire.MaxPayload bytes. A peer that is gone or takes nothing more
+// for the timeout is an error; after part of a message was written the
+// connection is not used for another.
+func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	if err := m.send(to, tag, p, timeout); err != nil {
+		return &transport.Error{Op: "send", Rank: m.rank, Peer: to, Tag: tag, Err: err}
+	}
+	m.sent.Add(int64(len(p)))
+	m.messages.Add(1)
+	return nil
+}
+
+func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	if err := transport.CheckPeer(m, to); err != nil {
+		return err
+	}
+	if down := m.down.Load(); down != nil {
+		return *down
+	}
+	peer := m.peers[to]
+	if gone := peer.gone.Load(); gone != nil {
+		return *gone
+	}
+	h := wire.Header{Type: wire.Data, Group: tag.Group, Seq: tag.Seq, Part: tag.Part}
+	err := peer.link.WriteFrame(h, p, timeout)
+	if err != nil {
+		return peer.sendFault(err)
+	}
+	return nil
+}
+
+// Post asks for a message. See transport.Mesh.
+func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) {
+	if err := transport.CheckPeer(m, from); err != nil {
+		transport.PostFault(r, &transport.Error{Op: "receive", Rank: m.rank, Peer: from, Tag: tag, Err: err})
+		return
+	}
+	m.peers[from].in.Post(r, tag, dst)
+}
+
+// Traffic returns the counters. Wire bytes are those of this protocol: frame
+// headers and handshakes, not the headers of TCP and IP.
+func (m *Mesh) Traffic() transport.Traffic {
+	t := transport.Traffic{
+		PayloadSent: m.sent.Load(), PayloadReceived: m.received.Load(),
+		MessagesSent: m.messages.Load(),
+	}
+	for _, p := range m.peers {
+		if p != nil {
+			t.WireSent += p.link.Sent()
+			t.WireReceived += p.link.Received()
+		}
+	}
+	return t
+}
+
+// Abort fails this rank's operations with cause and tells the peers, whose
+// operations fail with a *transport.AbortError. It returns when they are told,
+// after a second at the latest.
+func (m *Mesh) Abort(cause error) {
+	if m.stop(transport.Aborted(cause)) {
+		m.last.Do(func() {
+			m.sayLast(wire.Abort, encodeAbort(transport.NewAbortError(m.rank, cause)))
+		})
+	}
+}
+
+// Close leaves the mesh in good order: what peers have been sent they can still
+// receive, everything else from this rank fails with transport.ErrGoodbye. It
+// waits up to two seconds for peers that do not read.
+func (m *Mesh) Close() error {
+	m.stop(transport.ErrClosed)
+	m.last.Do(m.sayGoodbye)
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	for _, p := range m.peers {
+		if p != nil {
+			p.finish(patience)
+		}
+	}
+	m.readers.Wait()
+	return nil
+}
+
+// stop fails all operations with err and reports whether this call did it.
+func (m *Mesh) stop(err error) bool {
+	if !m.down.CompareAndSwap(nil, &err) {
+		return false
+	}
+	for _, p := range m.peers {
+		if p != nil {
+			p.in.Shut(err)
+		}
+	}
+	return true
+}
+
+// sayGoodbye tells the peers that this rank leaves. If it leaves because of a
+// peer's Abort, that is what it says: the others may read this before they read
+// the peer's own word, and all should name the same cause.
+func (m *Mesh) sayGoodbye() {
+	if by := (*transport.AbortError)(nil); errors.As(*m.down.Load(), &by) {
+		m.sayLast(wire.Abort, encodeAbort(by))
+		return
+	}
+	m.sayLast(wire.Goodbye, nil)
+}
+
+// sayLast sends every peer its last frame from this rank.
+func (m *Mesh) sayLast(t wire.Type, payload []byte) {
+	var all sync.WaitGroup
+	for _, p := range m.peers {
+		if p == nil || p.gone.Load() != nil {
+			continue
+		}
+		all.Go(func() {
+			// A send under way may still end well, but not keep us.
+			p.link.Conn().SetWriteDeadline(time.Now().Add(grace))
+			p.link.Finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed)
+		})
+	}
+	all.Wait()
+}
+
+// Cut breaks the connection with a peer as the death of either would. It is
+// there for fault injection.
+func (m *Mesh) Cut(peer int) {
+	if transport.CheckPeer(m, peer) == nil {
+		cut(m.peers[peer].link)
+	}
+}
