@@ -1,0 +1,12 @@
+package mem
+
+import (
+	"testing"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/transport/meshtest"
+)
+
+func TestSuite(t *testing.T) {
+	meshtest.Run(t, func(_ testing.TB, n int) []transport.Mesh { return New(n) })
+}

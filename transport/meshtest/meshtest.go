@@ -1,0 +1,547 @@
+// Package meshtest holds every implementation of transport.Mesh to the same
+// behaviour.
+package meshtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Form makes a mesh of n ranks. It may register what it needs to clean up with
+// t; the suite closes the ranks.
+type Form func(t testing.TB, n int) []transport.Mesh
+
+// patience is for what must happen, soon for what must not.
+const (
+	patience = 10 * time.Second
+	soon     = 30 * time.Millisecond
+)
+
+// Run runs the whole suite, each part on a mesh of its own. No goroutine and no
+// file may be left after any of them.
+func Run(t *testing.T, form Form) {
+	for _, c := range []struct {
+		name  string
+		ranks int
+		run   func(*testing.T, []transport.Mesh)
+	}{
+		{"Identity", 3, identity},
+		{"OneRank", 1, oneRank},
+		{"AllPairsAllSizes", 3, allPairsAllSizes},
+		{"AnyOrder", 2, anyOrder},
+		{"SenderMayReuse", 2, senderMayReuse},
+		{"Concurrent", 3, concurrent},
+		{"WrongPeer", 2, wrongPeer},
+		{"WrongLength", 2, wrongLength},
+		{"SameTagTwice", 2, sameTagTwice},
+		{"ReceiveTimesOut", 2, receiveTimesOut},
+		{"Polling", 2, polling},
+		{"Withdrawn", 2, withdrawn},
+		{"Abort", 3, abort},
+		{"AbortNamesTheLostRank", 3, abortNamesTheLostRank},
+		{"Close", 2, closing},
+		{"CloseKeepsWhatWasSent", 2, closeKeepsWhatWasSent},
+		{"CloseWhileReceiving", 2, closeWhileReceiving},
+		{"Cut", 3, cut},
+		{"Traffic", 3, traffic},
+		{"NoGarbage", 2, noGarbage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leakcheck.Check(t)
+			ranks := form(t, c.ranks)
+			t.Cleanup(func() { CloseAll(t, ranks) })
+			c.run(t, ranks)
+		})
+	}
+}
+
+// CloseAll closes all ranks at once, as the processes of a job would.
+func CloseAll(t testing.TB, ranks []transport.Mesh) {
+	t.Helper()
+	each(ranks, func(m transport.Mesh) {
+		if err := m.Close(); err != nil {
+			t.Errorf("rank %d: Close: %v", m.Rank(), err)
+		}
+	})
+}
+
+// each runs f for every rank in a goroutine of its own.
+func each(ranks []transport.Mesh, f func(m transport.Mesh)) {
+	var all sync.WaitGroup
+	for _, m := range ranks {
+		all.Go(func() { f(m) })
+	}
+	all.Wait()
+}
+
+func tag(seq, part int) transport.Tag { return transport.Tag{Seq: uint32(seq), Part: uint32(part)} }
+
+// pattern is a payload that shows whose it is.
+func pattern(n, seed int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(i*7 + i>>8 + seed*31)
+	}
+	return p
+}
+
+func send(t testing.TB, m transport.Mesh, to int, tag transport.Tag, p []byte) {
+	t.Helper()
+	if err := m.Send(to, tag, p, patience); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// receive posts and waits.
+func receive(m transport.Mesh, from int, tag transport.Tag, n int) ([]byte, error) {
+	var r transport.Recv
+	dst := make([]byte, n)
+	m.Post(&r, from, tag, dst)
+	return dst, r.Wait(patience)
+}
+
+func expect(t testing.TB, m transport.Mesh, from int, tag transport.Tag, want []byte) {
+	t.Helper()
+	got, err := receive(m, from, tag, len(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("rank %d: message %v from rank %d: %d bytes differ from those sent", m.Rank(), tag, from, len(want))
+	}
+}
+
+// wantError checks what err is and that it is an *Error of the right ends.
+func wantError(t testing.TB, err, want error, op string, rank, peer int) {
+	t.Helper()
+	if want != nil && !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+	var e *transport.Error
+	if !errors.As(err, &e) {
+		t.Errorf("got %v, want a *transport.Error", err)
+	} else if e.Op != op || e.Rank != rank || e.Peer != peer {
+		t.Errorf("got %v, want a fault of %s at rank %d with rank %d", err, op, rank, peer)
+	}
+}
+
+func identity(t *testing.T, ranks []transport.Mesh) {
+	for i, m := range ranks {
+		if m.Rank() != i || m.Size() != len(ranks) {
+			t.Errorf("rank %d of %d says it is %d of %d", i, len(ranks), m.Rank(), m.Size())
+		}
+	}
+}
+
+func oneRank(t *testing.T, ranks []transport.Mesh) {
+	m := ranks[0]
+	if m.Traffic() != (transport.Traffic{}) {
+		t.Errorf("traffic of a mesh of one: %+v", m.Traffic())
+	}
+	m.Abort(errors.New("no reason"))
+}
+
+func allPairsAllSizes(t *testing.T, ranks []transport.Mesh) {
+	sizes := []int{0, 1, 3, 64, 1000, 1 << 14, 1<<14 + 1, 1 << 17, 1 << 20}
+	each(ranks, func(m transport.Mesh) {
+		for i, n := range sizes {
+			for d := 1; d < m.Size(); d++ {
+				to, from := (m.Rank()+d)%m.Size(), (m.Rank()-d+m.Size())%m.Size()
+				var r transport.Recv
+				dst := make([]byte, n)
+				if i%2 == 0 {
+					m.Post(&r, from, tag(i, d), dst)
+				}
+				if err := m.Send(to, tag(i, d), pattern(n, m.Rank()+i), patience); err != nil {
+					t.Error(err)
+					return
+				}
+				if i%2 == 1 {
+					m.Post(&r, from, tag(i, d), dst)
+				}
+				if err := r.Wait(patience); err != nil || !bytes.Equal(dst, pattern(n, from+i)) {
+					t.Errorf("rank %d from rank %d, %d bytes: %v", m.Rank(), from, n, err)
+					return
+				}
+			}
+		}
+	})
+}
+
+// anyOrder: messages are matched by tag in any order, all parts of it count,
+// and those not asked for are kept.
+func anyOrder(t *testing.T, ranks []transport.Mesh) {
+	tags := []transport.Tag{{Group: 1, Seq: 2, Part: 3}, {Group: 2, Seq: 1, Part: 3}, {Group: 1, Seq: 3, Part: 2}, {Group: 1<<32 - 1}, {}}
+	for i, tg := range tags {
+		send(t, ranks[0], 1, tg, pattern(100, i))
+	}
+	for i := len(tags) - 1; i >= 0; i-- {
+		expect(t, ranks[1], 0, tags[i], pattern(100, i))
+	}
+	var rs [20]transport.Recv
+	var dst [20][8]byte
+	for i := range rs {
+		ranks[1].Post(&rs[i], 0, tag(1, i), dst[i][:])
+	}
+	for i := range rs {
+		send(t, ranks[0], 1, tag(1, (i*7+3)%20), pattern(8, (i*7+3)%20))
+	}
+	for i := range rs {
+		if err := rs[i].Wait(patience); err != nil || !bytes.Equal(dst[i][:], pattern(8, i)) {
+			t.Error(i, err)
+		}
+	}
+}
+
+func senderMayReuse(t *testing.T, ranks []transport.Mesh) {
+	p := make([]byte, 1<<16)
+	for i := range 8 {
+		copy(p, pattern(len(p), i))
+		send(t, ranks[0], 1, tag(0, i), p)
+	}
+	clear(p)
+	for i := range 8 {
+		expect(t, ranks[1], 0, tag(0, i), pattern(len(p), i))
+	}
+}
+
+// concurrent: many goroutines per rank use the mesh at once.
+func concurrent(t *testing.T, ranks []transport.Mesh) {
+	const flows, messages = 8, 30
+	each(ranks, func(m transport.Mesh) {
+		var all sync.WaitGroup
+		for flow := range flows {
+			all.Go(func() {
+				if err := converse(m, flow, messages); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// converse sends to the right and receives from the left.
+func converse(m transport.Mesh, flow, messages int) error {
+	right, left := (m.Rank()+1)%m.Size(), (m.Rank()+m.Size()-1)%m.Size()
+	var r transport.Recv
+	for i := range messages {
+		n := (flow*997 + i*i*131) % 40000
+		dst := make([]byte, n)
+		if i%3 != 0 {
+			m.Post(&r, left, tag(flow, i), dst)
+		}
+		if err := m.Send(right, tag(flow, i), pattern(n, flow+i), patience); err != nil {
+			return err
+		}
+		if i%3 == 0 {
+			m.Post(&r, left, tag(flow, i), dst)
+		}
+		if err := r.Wait(patience); err != nil {
+			return err
+		}
+		if !bytes.Equal(dst, pattern(n, flow+i)) {
+			return fmt.Errorf("rank %d: flow %d message %d differs", m.Rank(), flow, i)
+		}
+	}
+	return nil
+}
+
+func wrongPeer(t *testing.T, ranks []transport.Mesh) {
+	for _, peer := range []int{0, 2, -1} {
+		err := ranks[0].Send(peer, tag(0, 0), nil, patience)
+		wantError(t, err, nil, "send", 0, peer)
+		_, err = receive(ranks[0], peer, tag(0, 0), 1)
+		wantError(t, err, nil, "receive", 0, peer)
+	}
+}
+
+// wrongLength: a receive of another length fails, and the message is kept.
+func wrongLength(t *testing.T, ranks []transport.Mesh) {
+	for i, early := range []bool{true, false} {
+		var r transport.Recv
+		short := make([]byte, 5)
+		if early {
+			ranks[1].Post(&r, 0, tag(i, 0), short)
+		}
+		send(t, ranks[0], 1, tag(i, 0), pattern(6, i))
+		if !early {
+			ranks[1].Post(&r, 0, tag(i, 0), short)
+		}
+		wantError(t, r.Wait(patience), transport.ErrLength, "receive", 1, 0)
+		expect(t, ranks[1], 0, tag(i, 0), pattern(6, i))
+	}
+}
+
+func sameTagTwice(t *testing.T, ranks []transport.Mesh) {
+	var first, second transport.Recv
+	dst := make([]byte, 2)
+	ranks[1].Post(&first, 0, tag(0, 0), dst)
+	ranks[1].Post(&second, 0, tag(0, 0), make([]byte, 2))
+	wantError(t, second.Wait(patience), nil, "receive", 1, 0)
+	send(t, ranks[0], 1, tag(0, 0), []byte{1, 2})
+	if err := first.Wait(patience); err != nil || dst[1] != 2 {
+		t.Error(err, dst)
+	}
+}
+
+// receiveTimesOut: the error says so, and the message that comes late is kept
+// for the next receive.
+func receiveTimesOut(t *testing.T, ranks []transport.Mesh) {
+	var r transport.Recv
+	dst := []byte{1, 2, 3}
+	ranks[1].Post(&r, 0, tag(0, 0), dst)
+	wantError(t, r.Wait(soon), transport.ErrTimeout, "receive", 1, 0)
+	send(t, ranks[0], 1, tag(0, 0), []byte{7, 8, 9})
+	send(t, ranks[0], 1, tag(0, 1), nil)
+	expect(t, ranks[1], 0, tag(0, 1), nil)
+	if dst[0] != 1 {
+		t.Error("a withdrawn receive was written to")
+	}
+	expect(t, ranks[1], 0, tag(0, 0), []byte{7, 8, 9})
+}
+
+func polling(t *testing.T, ranks []transport.Mesh) {
+	var r transport.Recv
+	dst := make([]byte, 1)
+	ranks[1].Post(&r, 0, tag(0, 0), dst)
+	wantError(t, r.Wait(0), transport.ErrTimeout, "receive", 1, 0)
+	send(t, ranks[0], 1, tag(0, 0), []byte{5})
+	for start := time.Now(); ; {
+		ranks[1].Post(&r, 0, tag(0, 0), dst)
+		err := r.Wait(0)
+		if err == nil {
+			break
+		}
+		if time.Since(start) > patience {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// withdrawn: receives that give up at any moment of a large message's arrival
+// never lose it, and are not written to afterwards.
+func withdrawn(t *testing.T, ranks []transport.Mesh) {
+	const n = 8 << 20
+	want := pattern(n, 1)
+	for i := range 6 {
+		sent := make(chan error, 1)
+		go func() { sent <- ranks[0].Send(1, tag(i, 0), want, patience) }()
+		var r transport.Recv
+		dst := make([]byte, n)
+		for start := time.Now(); ; {
+			ranks[1].Post(&r, 0, tag(i, 0), dst)
+			err := r.Wait(time.Duration(i*150) * time.Microsecond)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, transport.ErrTimeout) || time.Since(start) > patience {
+				t.Fatal(err)
+			}
+			dst[0] = 0xAA // the race detector sees whoever still writes
+		}
+		if !bytes.Equal(dst, want) {
+			t.Fatal("the message was damaged")
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// posted is a receive that will never be served.
+func posted(m transport.Mesh, from int) <-chan error {
+	out := make(chan error, 1)
+	var r transport.Recv
+	m.Post(&r, from, tag(99, 99), make([]byte, 4))
+	go func() { out <- r.Wait(patience) }()
+	return out
+}
+
+func abort(t *testing.T, ranks []transport.Mesh) {
+	pending := make([]<-chan error, 3)
+	for i, m := range ranks {
+		pending[i] = posted(m, (i+1)%3)
+	}
+	cause := errors.New("out of paper")
+	ranks[0].Abort(cause)
+	ranks[0].Abort(errors.New("the second cause does not count"))
+	err := <-pending[0]
+	wantError(t, err, cause, "receive", 0, 1)
+	wantError(t, err, transport.ErrAborted, "receive", 0, 1)
+	for i := 1; i < 3; i++ {
+		err := <-pending[i]
+		wantError(t, err, transport.ErrAborted, "receive", i, (i+1)%3)
+		var by *transport.AbortError
+		if !errors.As(err, &by) || by.Rank != 0 || !strings.Contains(err.Error(), cause.Error()) {
+			t.Errorf("rank %d: got %v", i, err)
+		}
+		wantError(t, ranks[i].Send((i+1)%3, tag(0, 0), nil, patience), transport.ErrAborted, "send", i, (i+1)%3)
+	}
+	wantError(t, ranks[0].Send(1, tag(0, 0), nil, patience), cause, "send", 0, 1)
+	_, err = receive(ranks[0], 2, tag(0, 0), 1)
+	wantError(t, err, cause, "receive", 0, 2)
+}
+
+func abortNamesTheLostRank(t *testing.T, ranks []transport.Mesh) {
+	pending := posted(ranks[2], 0)
+	ranks[0].Abort(fmt.Errorf("allreduce 7: %w", &transport.LostError{Rank: 1, Why: "killed by a signal"}))
+	var lost *transport.LostError
+	if err := <-pending; !errors.As(err, &lost) || lost.Rank != 1 || lost.Why != "killed by a signal" || !strings.Contains(err.Error(), "allreduce 7") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func closing(t *testing.T, ranks []transport.Mesh) {
+	mine, theirs := posted(ranks[0], 1), posted(ranks[1], 0)
+	if err := ranks[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ranks[0].Close(); err != nil {
+		t.Errorf("the second Close: %v", err)
+	}
+	wantError(t, <-mine, transport.ErrClosed, "receive", 0, 1)
+	wantError(t, <-theirs, transport.ErrGoodbye, "receive", 1, 0)
+	wantError(t, ranks[0].Send(1, tag(0, 0), nil, patience), transport.ErrClosed, "send", 0, 1)
+	wantError(t, ranks[1].Send(0, tag(0, 0), nil, patience), transport.ErrGoodbye, "send", 1, 0)
+	_, err := receive(ranks[1], 0, tag(0, 1), 1)
+	wantError(t, err, transport.ErrGoodbye, "receive", 1, 0)
+}
+
+// closeKeepsWhatWasSent: a rank that leaves has delivered what it sent.
+func closeKeepsWhatWasSent(t *testing.T, ranks []transport.Mesh) {
+	const n = 1 << 20
+	for i := range 4 {
+		send(t, ranks[0], 1, tag(0, i), pattern(n, i))
+	}
+	if err := ranks[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		expect(t, ranks[1], 0, tag(0, i), pattern(n, i))
+	}
+}
+
+// closeWhileReceiving: nobody hangs when a mesh is closed with all kinds of
+// operations under way.
+func closeWhileReceiving(t *testing.T, ranks []transport.Mesh) {
+	var all sync.WaitGroup
+	for _, m := range ranks {
+		for flow := range 4 {
+			all.Go(func() {
+				for converse(m, flow, 10) == nil {
+					flow += 4
+				}
+			})
+		}
+	}
+	time.Sleep(soon)
+	CloseAll(t, ranks)
+	all.Wait()
+}
+
+// cut: each end names the other as lost; other links go on, and what had come
+// before can be received.
+func cut(t *testing.T, ranks []transport.Mesh) {
+	cutter, ok := ranks[0].(transport.Cutter)
+	if !ok {
+		t.Skip("this mesh has no links to cut")
+	}
+	send(t, ranks[0], 1, tag(0, 0), []byte{1})
+	send(t, ranks[0], 1, tag(0, 1), []byte{2})
+	expect(t, ranks[1], 0, tag(0, 1), []byte{2})
+	here, there := posted(ranks[0], 1), posted(ranks[1], 0)
+	cutter.Cut(1)
+	for i, pending := range []<-chan error{here, there} {
+		err := <-pending
+		wantError(t, err, nil, "receive", i, 1-i)
+		var lost *transport.LostError
+		if !errors.As(err, &lost) || lost.Rank != 1-i {
+			t.Errorf("rank %d: got %v", i, err)
+		}
+		err = ranks[i].Send(1-i, tag(1, 0), []byte{1}, patience)
+		if lost = nil; !errors.As(err, &lost) || lost.Rank != 1-i {
+			t.Errorf("rank %d: got %v", i, err)
+		}
+	}
+	expect(t, ranks[1], 0, tag(0, 0), []byte{1})
+	send(t, ranks[0], 2, tag(2, 0), []byte{3})
+	expect(t, ranks[2], 0, tag(2, 0), []byte{3})
+}
+
+// traffic: payloads are counted exactly, and what one end puts on the wire the
+// other takes from it.
+func traffic(t *testing.T, ranks []transport.Mesh) {
+	before := make([]transport.Traffic, len(ranks))
+	for i, m := range ranks {
+		before[i] = m.Traffic()
+	}
+	var sent, received [3]int64
+	var messages [3]int64
+	for i := range 30 {
+		from, to, n := i%3, (i+1+i/3%2)%3, i*i*10
+		send(t, ranks[from], to, tag(0, i), pattern(n, i))
+		expect(t, ranks[to], from, tag(0, i), pattern(n, i))
+		sent[from] += int64(n)
+		received[to] += int64(n)
+		messages[from]++
+	}
+	var wireSent, wireReceived int64
+	for i, m := range ranks {
+		got := m.Traffic()
+		if got.PayloadSent != sent[i] || got.PayloadReceived != received[i] || got.MessagesSent != messages[i] {
+			t.Errorf("rank %d: got %+v, want %d sent in %d messages, %d received", i, got, sent[i], messages[i], received[i])
+		}
+		if got.WireSent-before[i].WireSent < sent[i] || got.WireReceived-before[i].WireReceived < received[i] {
+			t.Errorf("rank %d: wire bytes are below the payload's: %+v after %+v", i, got, before[i])
+		}
+		wireSent += got.WireSent
+		wireReceived += got.WireReceived
+	}
+	if wireSent != wireReceived {
+		t.Errorf("%d bytes were put on the wire, %d taken from it", wireSent, wireReceived)
+	}
+}
+
+// noGarbage: a message allocates nothing once the mesh is warm.
+func noGarbage(t *testing.T, ranks []transport.Mesh) {
+	var r transport.Recv
+	p, dst := make([]byte, 1<<15), make([]byte, 1<<15)
+	i := 0
+	exchange := func(early bool) {
+		i++
+		if early {
+			ranks[1].Post(&r, 0, tag(0, i), dst)
+		}
+		if err := ranks[0].Send(1, tag(0, i), p, patience); err != nil {
+			t.Fatal(err)
+		}
+		if !early {
+			ranks[1].Post(&r, 0, tag(0, i), dst)
+		}
+		if err := r.Wait(patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		exchange(true)
+		exchange(false)
+	}
+	if n := testing.AllocsPerRun(200, func() { exchange(true) }); n >= 1 {
+		t.Errorf("a message that is waited for allocates %v times", n)
+	}
+	// The pool of early messages is emptied by garbage collections now and
+	// then, and on purpose under the race detector.
+	if n := testing.AllocsPerRun(200, func() { exchange(false) }); n >= 1 && !raceEnabled {
+		t.Errorf("a message that comes early allocates %v times", n)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package meshtest
+
+const raceEnabled = false
