@@ -32,10 +32,22 @@ type idx struct {
 	data []byte
 }
 
-// maxExpansion is the most that deflate can expand its input (a match of 258
-// bytes in 2 bits): it bounds what a compressed file can hold before a byte of
-// it is allocated.
-const maxExpansion = 1032
+// Bounds on what a header may claim, checked before anything is allocated.
+const (
+	// maxExpansion is the most that deflate expands its input: a match of 258
+	// bytes in 2 bits.
+	maxExpansion = 1032
+	// maxElements is more than any set that fits a machine's memory as we hold it.
+	maxElements = 1 << 32
+)
+
+// idxStream is an IDX file being read.
+type idxStream struct {
+	io.Reader
+	name  string
+	limit int64 // the most bytes that can come
+	exact bool  // as many will come
+}
 
 // readIDXFile reads a file, compressed if its name ends in .gz. check is as in
 // decodeIDX.
@@ -53,42 +65,48 @@ func readIDXFile(path string, ndims int, check func(dims []int) error) (*idx, er
 		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
 	if !strings.HasSuffix(path, ".gz") {
-		return decodeIDX(f, path, info.Size(), ndims, check)
+		return decodeIDX(idxStream{f, path, info.Size(), true}, ndims, check)
 	}
 	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
 	if err != nil {
 		return nil, &FormatError{path, 0, "not a gzip file: " + why(err)}
 	}
-	return decodeIDX(z, path, info.Size()*maxExpansion, ndims, check)
+	return decodeIDX(idxStream{z, path, info.Size() * maxExpansion, false}, ndims, check)
 }
 
-// decodeIDX reads a whole IDX stream of ndims dimensions. limit is the most
-// bytes that the stream can hold: dimensions beyond it are refused before
-// anything is allocated. check judges the dimensions likewise; its
-// dimensionError is given the file and the offset.
-func decodeIDX(r io.Reader, name string, limit int64, ndims int, check func(dims []int) error) (*idx, error) {
+// decodeIDX reads a whole IDX stream of ndims dimensions. check judges the
+// dimensions before anything is allocated for them; its dimensionError is
+// given the file and the offset.
+func decodeIDX(s idxStream, ndims int, check func(dims []int) error) (*idx, error) {
 	header := make([]byte, 4+4*ndims)
-	if n, err := io.ReadFull(r, header); err != nil {
-		return nil, truncated(name, int64(n), err, fmt.Sprintf("the header is %d bytes long", len(header)))
+	if n, err := io.ReadFull(s, header); err != nil {
+		return nil, s.truncated(int64(n), err, int64(len(header)), "header")
 	}
 	want := [4]byte{0, 0, 8, byte(ndims)}
 	if got := [4]byte(header); got != want {
-		return nil, &FormatError{name, 0, fmt.Sprintf("magic number %#08x, want %#08x (IDX, unsigned bytes, %d dimensions)",
-			binary.BigEndian.Uint32(got[:]), binary.BigEndian.Uint32(want[:]), ndims)}
+		return nil, s.fault(0, "magic number %#08x, want %#08x (IDX, unsigned bytes, %d dimensions)",
+			binary.BigEndian.Uint32(got[:]), binary.BigEndian.Uint32(want[:]), ndims)
 	}
-	dims, total, err := dimensions(name, header[4:], limit)
+	dims, total, err := s.dimensions(header[4:])
 	if err != nil {
 		return nil, err
 	}
 	if err := check(dims); err != nil {
 		var d *dimensionError
 		if errors.As(err, &d) {
-			return nil, &FormatError{name, int64(4 + 4*d.axis), d.problem}
+			return nil, s.fault(int64(4+4*d.axis), "%s", d.problem)
 		}
 		return nil, err
 	}
-	data, err := body(r, name, int64(len(header)), total)
-	return &idx{dims, data}, err
+	data, err := s.body(int64(len(header)), total)
+	if err != nil {
+		return nil, err
+	}
+	return &idx{dims, data}, nil
+}
+
+func (s idxStream) fault(offset int64, format string, args ...any) error {
+	return &FormatError{s.name, offset, fmt.Sprintf(format, args...)}
 }
 
 // dimensionError is a dimension that the reader of the set cannot accept.
@@ -99,18 +117,13 @@ type dimensionError struct {
 
 func (e *dimensionError) Error() string { return e.problem }
 
-// dimensions decodes the sizes and their product, which is at most limit.
-func dimensions(name string, raw []byte, limit int64) (dims []int, total int64, err error) {
+// dimensions decodes the sizes and their product.
+func (s idxStream) dimensions(raw []byte) (dims []int, total int64, err error) {
 	total = 1
 	for i := 0; i < len(raw); i += 4 {
 		d := int64(binary.BigEndian.Uint32(raw[i:]))
-		offset := int64(4 + i)
-		if d == 0 {
-			return nil, 0, &FormatError{name, offset, fmt.Sprintf("size 0 in dimension %d", i/4+1)}
-		}
-		if d > limit/total { // total is at least 1; no product overflows
-			return nil, 0, &FormatError{name, offset, fmt.Sprintf(
-				"impossible size %d in dimension %d: the file cannot hold more than %d bytes (is it truncated?)", d, i/4+1, limit)}
+		if d == 0 || d >= maxElements/total { // total is at least 1; no product overflows
+			return nil, 0, s.fault(int64(4+i), "impossible size %d in dimension %d", d, i/4+1)
 		}
 		total *= d
 		dims = append(dims, int(d))
@@ -119,28 +132,34 @@ func dimensions(name string, raw []byte, limit int64) (dims []int, total int64, 
 }
 
 // body reads exactly total bytes, after which the stream must end.
-func body(r io.Reader, name string, offset, total int64) ([]byte, error) {
+func (s idxStream) body(offset, total int64) ([]byte, error) {
+	end := offset + total
+	switch {
+	case end > s.limit && s.exact:
+		return nil, s.truncated(s.limit, io.ErrUnexpectedEOF, end, "file")
+	case end > s.limit:
+		return nil, s.fault(4, "impossible size: %d bytes promised, but a compressed file of this length holds at most %d", end, s.limit)
+	}
 	data := make([]byte, total)
-	n, err := io.ReadFull(r, data)
-	if err != nil {
-		return nil, truncated(name, offset+int64(n), err, fmt.Sprintf("the header promises %d", offset+total))
+	if n, err := io.ReadFull(s, data); err != nil {
+		return nil, s.truncated(offset+int64(n), err, end, "file")
 	}
 	var one [1]byte
-	switch n, err := io.ReadFull(r, one[:]); {
+	switch n, err := io.ReadFull(s, one[:]); {
 	case n > 0:
-		return nil, &FormatError{name, offset + total, "trailing bytes after the last element"}
+		return nil, s.fault(end, "trailing bytes after the last element")
 	case err != io.EOF:
-		return nil, &FormatError{name, offset + total, why(err)}
+		return nil, s.fault(end, "%s", why(err))
 	}
 	return data, nil
 }
 
-// truncated says that a stream ended (or broke) too early.
-func truncated(name string, offset int64, err error, promise string) error {
+// truncated says that a stream ended, or broke, before what was promised.
+func (s idxStream) truncated(offset int64, err error, promised int64, of string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &FormatError{name, offset, "truncated: the content ends here, " + promise}
+		return s.fault(offset, "truncated: the content ends here, the %s is to be %d bytes long", of, promised)
 	}
-	return &FormatError{name, offset, why(err)}
+	return s.fault(offset, "%s", why(err))
 }
 
 // why names a decompressor's error in the file's terms.

@@ -1,21 +1,23 @@
 package data
 
-// reach bounds the pen: radius plus softness stay under this many pixels.
-const reach = 4
-
 // pen draws smooth strokes on a canvas by stamping discs along them.
 type pen struct {
 	canvas []uint8
 	points []point // control points of the stroke being drawn
 	soft   int     // width of the grey edge, 1/256 pixel
+	slope  int     // of the grey edge, in 1/256 grey per 1/256 pixel
 	// root[i] is the square root of i, where i counts (1/16 pixel)^2, in 1/256
-	// pixel: a look-up instead of a square root per pixel.
-	root [(reach*16 + 16) * (reach*16 + 16) * 2]uint16
+	// pixel: a look-up instead of a square root per pixel. Squares reach 5 pixels
+	// in both directions; the widest pen needs 4.
+	root [rootSize]uint16
 }
+
+// rootSize is a power of two, so that masking an index proves it in range.
+const rootSize = 1 << 14
 
 func newPen() *pen {
 	p := new(pen)
-	for i, r := 0, 0; i < len(p.root); i++ {
+	for i, r := 0, 0; i < rootSize; i++ {
 		for (r+1)*(r+1) <= i*256 {
 			r++
 		}
@@ -28,15 +30,19 @@ func newPen() *pen {
 // Rom 1974), its radius going from r0 to r1.
 func (p *pen) stroke(r0, r1 int) {
 	last := len(p.points) - 1
+	radius := r0
 	for i := range last {
 		a, b := p.points[max(i-1, 0)], p.points[i]
 		c, d := p.points[i+1], p.points[min(i+2, last)]
-		steps := (abs(c.x-b.x)+abs(c.y-b.y))/(pixel/2) + 1
+		end := r0 + (r1-r0)*(i+1)/last
+		dx, dy := abs(c.x-b.x), abs(c.y-b.y)
+		steps := (max(dx, dy)+min(dx, dy)/2)/(pixel/2) + 1 // about half a pixel each
+		step := 256 * 256 / steps
 		for k := range steps {
-			t := k * 256 / steps
-			radius := r0 + (r1-r0)*(i*256+t)/(last*256)
-			p.stamp(catmull(a.x, b.x, c.x, d.x, t), catmull(a.y, b.y, c.y, d.y, t), radius)
+			t := k * step >> 8
+			p.stamp(catmull(a.x, b.x, c.x, d.x, t), catmull(a.y, b.y, c.y, d.y, t), radius+(end-radius)*t>>8)
 		}
+		radius = end
 	}
 	p.stamp(p.points[last].x, p.points[last].y, r1)
 }
@@ -51,21 +57,21 @@ func catmull(a, b, c, d, t int) int {
 // stamp darkens the canvas with a disc: full inside, none beyond the soft edge.
 func (p *pen) stamp(x, y, radius int) {
 	outer := radius + p.soft/2
-	slope := 255 * 256 / p.soft
 	x0, x1 := max((x-outer)>>8, 0), min((x+outer)>>8, mnistSide-1)
 	y0, y1 := max((y-outer)>>8, 0), min((y+outer)>>8, mnistSide-1)
+	if x0 > x1 {
+		return // off the canvas
+	}
+	slope := p.slope
 	for py := y0; py <= y1; py++ {
 		dy := py*pixel + pixel/2 - y
-		row := p.canvas[py*mnistSide:][:mnistSide]
-		for px := x0; px <= x1; px++ {
-			dx := px*pixel + pixel/2 - x
-			d := outer - int(p.root[(dx*dx+dy*dy)>>8])
-			if d <= 0 {
-				continue
-			}
-			if v := min(d*slope>>8, 255); v > int(row[px]) {
-				row[px] = uint8(v)
-			}
+		row := p.canvas[py*mnistSide+x0 : py*mnistSide+x1+1]
+		dx := x0*pixel + pixel/2 - x
+		for i, old := range row {
+			d := outer - int(p.root[(dx*dx+dy*dy)>>8&(rootSize-1)])
+			dx += pixel
+			// max and min compile to moves: which branch is taken is noise
+			row[i] = uint8(max(min(d*slope>>8, 255), int(old)))
 		}
 	}
 }

@@ -61,6 +61,7 @@ func (p *pen) digit(r *rng, label int) {
 	strokes := variants[r.below(len(variants))]
 	m := randomAffine(r)
 	p.soft = r.between(100, 260)
+	p.slope = 255 * 256 / p.soft
 	width := r.between(150, 400)
 	for _, s := range strokes {
 		p.points = p.points[:0]
