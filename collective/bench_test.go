@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
@@ -14,31 +15,47 @@ func BenchmarkAllReduce(b *testing.B) {
 	for _, size := range []int{2, 4} {
 		for _, n := range []int{1, 256, 4096, 65536, 1 << 20, 16 << 20} {
 			b.Run(fmt.Sprintf("mem/np=%d/floats=%d", size, n), func(b *testing.B) {
-				benchGroups(b, size, n)
+				benchGroups(b, mem.New(size), Config{}, n)
 			})
 		}
 	}
 }
 
-func benchGroups(b *testing.B, size, n int) {
-	groups := make([]*Group, size)
-	for r, m := range mem.New(size) {
-		groups[r], _ = New(m, Config{})
+// BenchmarkSegments shows how the length of messages matters.
+func BenchmarkSegments(b *testing.B) {
+	for _, n := range []int{65536, 1 << 20, 16 << 20} {
+		for kib := 16; kib <= 1024; kib *= 4 {
+			b.Run(fmt.Sprintf("mem/np=2/floats=%d/KiB=%d", n, kib), func(b *testing.B) {
+				benchGroups(b, mem.New(2), Config{SegmentBytes: kib << 10}, n)
+			})
+		}
+	}
+}
+
+func benchGroups(b *testing.B, meshes []transport.Mesh, cfg Config, n int) {
+	groups := make([]*Group, len(meshes))
+	operands := make([][]float32, len(meshes))
+	for r, m := range meshes {
+		groups[r], _ = New(m, cfg)
+		operands[r] = make([]float32, n)
 		defer m.Close()
 		defer groups[r].Close()
 	}
-	benchLoop(b, groups, n)
+	benchLoop(b, groups, operands, 1)
+	b.ReportAllocs()
+	b.ResetTimer()
+	benchLoop(b, groups, operands, b.N)
+	size := float64(len(groups))
+	moved := 2 * (size - 1) / size * float64(4*n) * float64(b.N)
+	b.ReportMetric(moved/1e9/b.Elapsed().Seconds(), "busGB/s")
 }
 
-func benchLoop(b *testing.B, groups []*Group, n int) {
-	size := len(groups)
+func benchLoop(b *testing.B, groups []*Group, operands [][]float32, times int) {
 	var wg sync.WaitGroup
-	b.ReportAllocs()
-	for _, g := range groups {
-		x := make([]float32, n)
+	for r, g := range groups {
 		wg.Go(func() {
-			for range b.N {
-				if err := AllReduce(g, x, Sum); err != nil {
+			for range times {
+				if err := AllReduce(g, operands[r], Sum); err != nil {
 					b.Error(err)
 					return
 				}
@@ -46,8 +63,6 @@ func benchLoop(b *testing.B, groups []*Group, n int) {
 		})
 	}
 	wg.Wait()
-	moved := 2 * float64(size-1) / float64(size) * float64(4*n) * float64(b.N)
-	b.ReportMetric(moved/1e9/b.Elapsed().Seconds(), "busGB/s")
 }
 
 // In the steady state an operation allocates nothing, on any rank.
