@@ -118,7 +118,7 @@ func (o *convOp) backward(t *Tape) {
 		t.merge(o.x, o.dx)
 	}
 	for i := range o.parts {
-		dw, db := o.sum(i)
+		dw, db := o.partSums(i)
 		addPart(t, o.l.W, dw, i)
 		if o.l.B != nil {
 			addPart(t, o.l.B, db, i)
@@ -137,29 +137,46 @@ func addPart(t *Tape, p *Param, part []float32, i int) {
 
 func (o *convOp) sumLen() int { return len(o.l.W.Data) + o.out }
 
-// sum returns the gradients of W and b that part i sums.
-func (o *convOp) sum(i int) (dw, db []float32) {
+// partSums returns the gradients of W and b that part i sums.
+func (o *convOp) partSums(i int) (dw, db []float32) {
 	all := o.sums[i*o.sumLen() : (i+1)*o.sumLen()]
 	return all[:len(o.l.W.Data)], all[len(o.l.W.Data):]
 }
 
-// convBackward sums the part's dW and db and computes dx.
+// convBackward sums the part's dW and db and computes dx. dy is summed over
+// samples first, in whole vectors, and over places last.
 func convBackward(o *convOp, w *worker, part, lo, hi int) {
-	dw, db := o.sum(part)
-	clear(db)
+	dw, db := o.partSums(part)
+	total := w.floats(1, o.out*o.places)
+	clear(total)
 	for s := lo; s < hi; s++ {
 		dy := o.output(o.y.grad, s)
 		if o.act == ReLU {
 			w.k.ReLUGrad(dy, dy, o.output(o.y.Data, s))
 		}
 		w.k.GemmPatchesT(&w.gemm, o.out, dy, o.places, o.patches, o.input(o.x.Data, s), s > lo, dw, o.patches.Rows())
-		for c := range db {
-			db[c] += float32(w.k.Sum(dy[c*o.places : (c+1)*o.places]))
-		}
+		w.k.Add(total, dy)
 		if o.x.needs {
 			o.inputGrad(w, s, dy)
 		}
 	}
+	for c := range db {
+		db[c] = sum(total[c*o.places : (c+1)*o.places])
+	}
+}
+
+// sum adds x in eight interleaved chains.
+func sum(x []float32) float32 {
+	var s [8]float32
+	for ; len(x) >= 8; x = x[8:] {
+		for i, v := range x[:8] {
+			s[i] += v
+		}
+	}
+	for i, v := range x {
+		s[i] += v
+	}
+	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 }
 
 // inputGrad computes dx of one sample: Wᵀ dy is the gradient of the patches,

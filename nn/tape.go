@@ -68,11 +68,11 @@ func NewTape(cfg TapeConfig) *Tape {
 func (t *Tape) Close() { t.pool.close() }
 
 // Reset forgets the recording, for the next training step.
-func (t *Tape) Reset() { t.n, t.eval = 0, false }
+func (t *Tape) Reset() { t.n, t.eval, t.params = 0, false, nil }
 
 // ResetEval is Reset for an evaluation: operations compute their results but
 // not what only Backward would need, and Backward panics.
-func (t *Tape) ResetEval() { t.n, t.eval = 0, true }
+func (t *Tape) ResetEval() { t.n, t.eval, t.params = 0, true, nil }
 
 // record returns the next operation, of type T, with the memory it had in
 // earlier recordings when its type was the same.
