@@ -3,7 +3,7 @@ package models
 import "github.com/ringo-ml/ringo/nn"
 
 // mnistCNN is the network of the reference run: 20 and 50 filters of 5x5, each
-// followed by ReLU and a 2x2 max-pool, then 500 and 10 units.
+// followed by a 2x2 max-pool and ReLU (in either order the same), then 500 and 10 units.
 func mnistCNN() Spec {
 	return Spec{
 		Name:    "mnist-cnn",
@@ -19,9 +19,9 @@ func mnistCNN() Spec {
 func buildMNIST(ps *nn.Params) Forward {
 	conv1, conv2 := ps.Conv2D("conv1", 1, 20, 5), ps.Conv2D("conv2", 20, 50, 5)
 	fc1, fc2 := ps.Dense("fc1", 4*4*50, 500), ps.Dense("fc2", 500, 10)
+	pooled := nn.Conv{MaxPool2: true, Activation: nn.ReLU}
 	return func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
-		x = t.MaxPool2(t.Conv2D(x, conv1, nn.Conv{}), nn.ReLU)
-		x = t.MaxPool2(t.Conv2D(x, conv2, nn.Conv{}), nn.ReLU)
+		x = t.Conv2D(t.Conv2D(x, conv1, pooled), conv2, pooled)
 		return t.Dense(t.Dense(t.Flatten(x), fc1, nn.ReLU), fc2, nn.Identity)
 	}
 }

@@ -6,23 +6,26 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// Conv says how a convolution moves over its input. The zero value is stride
-// 1, no padding and no activation.
+// Conv says how a convolution moves over its input and what follows in the
+// same pass. The zero value is stride 1, no padding, no pooling and no
+// activation.
 type Conv struct {
-	Stride     int // 0 means 1
-	Pad        int // zeros around the input
+	Stride     int  // 0 means 1
+	Pad        int  // zeros around the input
+	MaxPool2   bool // Tape.MaxPool2 of the result; what it drops is not stored
 	Activation Activation
 }
 
 type convOp struct {
 	x   *Tensor
 	l   Layer
-	act Activation
+	cfg Conv
 	y   Tensor
 
 	patches simd.Patches
-	out     int // output channels
-	places  int // output height x width
+	out     int     // output channels
+	places  int     // window positions
+	from    []uint8 // of max-pooling: which value of its window each output was
 	pass    convPass
 	parts   int
 	dx      []float32
@@ -39,7 +42,8 @@ func (o *convOp) result() *Tensor { return &o.y }
 
 // Conv2D is the cross-correlation of x, [n, in, h, w], with W,
 // [out, in, kh, kw], plus the bias b, [out] or nil: the result is
-// [n, out, (h+2·pad-kh)/stride+1, (w+2·pad-kw)/stride+1].
+// [n, out, (h+2·pad-kh)/stride+1, (w+2·pad-kw)/stride+1], or half of these
+// heights and widths, rounded down, after max-pooling.
 //
 // Each sample is a product of W and the matrix of patches, which is never
 // stored (implicit GEMM): 2·out·in·kh·kw operations per output place, as many
@@ -48,9 +52,16 @@ func (o *convOp) result() *Tensor { return &o.y }
 func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	p := convPatches(x, l, cfg)
 	o := record[convOp](t)
-	o.x, o.l, o.act, o.patches = x, l, cfg.Activation, p
+	o.x, o.l, o.cfg, o.patches = x, l, cfg, p
 	o.out, o.places = l.W.Shape[0], p.Cols()
-	y := t.begin(o, x.Shape[0], o.out, p.OutHeight(), p.OutWidth())
+	h, w := p.OutHeight(), p.OutWidth()
+	if cfg.MaxPool2 {
+		h, w = h/2, w/2
+	}
+	y := t.begin(o, x.Shape[0], o.out, h, w)
+	if cfg.MaxPool2 {
+		o.from = sizedBytes(o.from, y.Len())
+	}
 	o.run(t, convForward)
 	return y
 }
@@ -87,25 +98,42 @@ func (o *convOp) part(w *worker, i int) {
 	o.pass(o, w, i, n*i/o.parts, n*(i+1)/o.parts)
 }
 
-// input is sample s of x, output is sample s of y, or of their gradients.
-func (o *convOp) input(data []float32, s int) []float32 {
-	n := o.patches.ImageSize()
-	return data[s*n : (s+1)*n]
-}
-
-func (o *convOp) output(data []float32, s int) []float32 {
-	n := o.out * o.places
+// sample is sample s of data, which holds one for each sample of the batch.
+func sample[T any](o *convOp, data []T, s int) []T {
+	n := len(data) / o.x.Shape[0]
 	return data[s*n : (s+1)*n]
 }
 
 func convForward(o *convOp, w *worker, _, lo, hi int) {
-	after := simd.Epilogue{ReLU: o.act == ReLU}
+	relu, h, wd := o.cfg.Activation == ReLU, o.patches.OutHeight(), o.patches.OutWidth()
+	after := simd.Epilogue{ReLU: relu && !o.cfg.MaxPool2}
 	if o.l.B != nil {
 		after.RowBias = o.l.B.Data
 	}
 	for s := lo; s < hi; s++ {
-		w.k.GemmPatches(&w.gemm, o.out, o.l.W.Data, o.patches.Rows(), o.patches, o.input(o.x.Data, s), false, o.output(o.y.Data, s), o.places, after)
+		y := sample(o, o.y.Data, s)
+		if o.cfg.MaxPool2 {
+			y = w.floats(0, o.out*o.places)
+		}
+		w.k.GemmPatches(&w.gemm, o.out, o.l.W.Data, o.patches.Rows(), o.patches, sample(o, o.x.Data, s), false, y, o.places, after)
+		if o.cfg.MaxPool2 {
+			w.k.MaxPool2(sample(o, o.y.Data, s), sample(o, o.from, s), y, o.out, h, wd, relu)
+		}
 	}
+}
+
+// outputGrad is the gradient of sample s before activation and pooling.
+func (o *convOp) outputGrad(w *worker, s int) []float32 {
+	dy := sample(o, o.y.grad, s)
+	if o.cfg.MaxPool2 {
+		wide := w.floats(0, o.out*o.places)
+		w.k.MaxPool2Grad(wide, dy, sample(o, o.from, s), o.out, o.patches.OutHeight(), o.patches.OutWidth())
+		return wide
+	}
+	if o.cfg.Activation == ReLU {
+		w.k.ReLUGrad(dy, dy, sample(o, o.y.Data, s))
+	}
+	return dy
 }
 
 func (o *convOp) backward(t *Tape) {
@@ -150,11 +178,8 @@ func convBackward(o *convOp, w *worker, part, lo, hi int) {
 	total := w.floats(1, o.out*o.places)
 	clear(total)
 	for s := lo; s < hi; s++ {
-		dy := o.output(o.y.grad, s)
-		if o.act == ReLU {
-			w.k.ReLUGrad(dy, dy, o.output(o.y.Data, s))
-		}
-		w.k.GemmPatchesT(&w.gemm, o.out, dy, o.places, o.patches, o.input(o.x.Data, s), s > lo, dw, o.patches.Rows())
+		dy := o.outputGrad(w, s)
+		w.k.GemmPatchesT(&w.gemm, o.out, dy, o.places, o.patches, sample(o, o.x.Data, s), s > lo, dw, o.patches.Rows())
 		w.k.Add(total, dy)
 		if o.x.needs {
 			o.inputGrad(w, s, dy)
@@ -183,9 +208,9 @@ func sum(x []float32) float32 {
 // and each value of x gets the sum over the patches it is part of.
 func (o *convOp) inputGrad(w *worker, s int, dy []float32) {
 	rows := o.patches.Rows()
-	cols := w.floats(0, rows*o.places)
+	cols := w.floats(2, rows*o.places)
 	w.k.Gemm(&w.gemm, true, false, rows, o.places, o.out, o.l.W.Data, rows, dy, o.places, false, cols, o.places)
-	dx := o.input(o.dx, s)
+	dx := sample(o, o.dx, s)
 	clear(dx)
 	w.k.AddPatches(&w.gemm, dx, o.patches, cols, o.places)
 }

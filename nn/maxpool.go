@@ -25,10 +25,7 @@ func (t *Tape) MaxPool2(x *Tensor, act Activation) *Tensor {
 	o := record[maxPoolOp](t)
 	o.x, o.act = x, act
 	y := t.begin(o, x.Shape[0], x.Shape[1], x.Shape[2]/2, x.Shape[3]/2)
-	if cap(o.from) < y.Len() {
-		o.from = make([]uint8, y.Len())
-	}
-	o.from = o.from[:y.Len()]
+	o.from = sizedBytes(o.from, y.Len())
 	o.run(t, maxPoolForward)
 	return y
 }
@@ -64,4 +61,11 @@ func (o *maxPoolOp) backward(t *Tape) {
 func maxPoolBackward(o *maxPoolOp, w *worker, lo, hi int) {
 	in, out, c := o.sizes()
 	w.k.MaxPool2Grad(o.dx[lo*in:hi*in], o.y.grad[lo*out:hi*out], o.from[lo*out:hi*out], (hi-lo)*c, o.x.Shape[2], o.x.Shape[3])
+}
+
+func sizedBytes(buf []uint8, n int) []uint8 {
+	if cap(buf) >= n {
+		return buf[:n]
+	}
+	return make([]uint8, n)
 }

@@ -123,6 +123,13 @@ var opCases = []opCase{
 	{"convolution and relu", []int{2, 2, 5, 6}, []int{3, 2, 2, 2}, []int{3}, true,
 		func(t *Tape, x *Tensor, l Layer) *Tensor { return t.Conv2D(x, l, Conv{Activation: ReLU}) },
 		twinConv(2, 2, 5, 6, 3, 2, 1, 0, ReLU)},
+	{"convolution, max-pool and relu", []int{2, 2, 8, 9}, []int{3, 2, 3, 3}, []int{3}, true,
+		func(t *Tape, x *Tensor, l Layer) *Tensor {
+			return t.Conv2D(x, l, Conv{MaxPool2: true, Activation: ReLU})
+		},
+		func(x, w, b []float64) []float64 {
+			return twinPool(6, 6, 7, ReLU)(twinConv(2, 2, 8, 9, 3, 3, 1, 0, Identity)(x, w, b), nil, nil)
+		}},
 	{"max-pool", []int{2, 3, 4, 6}, nil, nil, true,
 		func(t *Tape, x *Tensor, _ Layer) *Tensor { return t.MaxPool2(x, Identity) },
 		twinPool(6, 4, 6, Identity)},

@@ -169,7 +169,10 @@ func (t *Tape) walk(loss *Tensor, dry bool, ready func(slot int)) {
 // to each parameter.
 func (t *Tape) plan(loss *Tensor) {
 	if t.params != nil {
-		t.pending = append(t.pending[:0], make([]int, len(t.params.list))...)
+		t.pending = t.pending[:0]
+		for range t.params.list {
+			t.pending = append(t.pending, 0)
+		}
 	}
 	for _, o := range t.ops[:t.n] {
 		y := o.result()
