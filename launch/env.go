@@ -1,0 +1,126 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The variables that place a process in its job.
+const (
+	RankVar        = "RINGO_RANK"        // this process's rank, from 0
+	WorldSizeVar   = "RINGO_WORLD_SIZE"  // the number of ranks
+	LocalRankVar   = "RINGO_LOCAL_RANK"  // its number among those of its host
+	RendezvousVar  = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT
+	TicketVar      = "RINGO_TICKET"      // the job's secret
+	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
+	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
+)
+
+const launcher = "launcher" // the value of CoordinatorVar
+
+// Env is a process's place in its job.
+type Env struct {
+	Rank, WorldSize, LocalRank int
+	Rendezvous                 string
+	Ticket                     transport.Ticket
+	// Launched says that the launcher coordinates the job, not rank 0.
+	Launched bool
+	// Columns, when above 0, is the width of the terminal that this process's
+	// output ends up on, though it writes to a pipe.
+	Columns int
+}
+
+// FromEnv reads the variables through lookup, which is like os.LookupEnv. It is
+// the one place that knows them. Without RINGO_RANK the process belongs to no
+// job, and present is false. The error names every variable that is missing or
+// wrong; it never shows the ticket.
+func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err error) {
+	if _, present = lookup(RankVar); !present {
+		return Env{}, false, nil
+	}
+	r := envReader{lookup: lookup}
+	env.Rank = r.number(RankVar, 0)
+	env.WorldSize = r.number(WorldSizeVar, 1)
+	if len(r.errs) == 0 && env.Rank >= env.WorldSize {
+		r.fail("%s=%d: want less than %s=%d", RankVar, env.Rank, WorldSizeVar, env.WorldSize)
+	}
+	if _, ok := lookup(LocalRankVar); ok {
+		env.LocalRank = r.number(LocalRankVar, 0)
+	}
+	if env.Rendezvous = r.text(RendezvousVar); env.Rendezvous != "" {
+		if _, _, err := net.SplitHostPort(env.Rendezvous); err != nil {
+			r.fail("%s=%q: want HOST:PORT", RendezvousVar, env.Rendezvous)
+		}
+	}
+	if text := r.text(TicketVar); text != "" {
+		if env.Ticket, err = transport.ParseTicket(text); err != nil {
+			r.fail("%s: %w", TicketVar, err)
+		}
+	}
+	switch who, ok := lookup(CoordinatorVar); {
+	case ok && who == launcher:
+		env.Launched = true
+	case ok && who != "":
+		r.fail("%s=%q: want %q, or nothing", CoordinatorVar, who, launcher)
+	}
+	if _, ok := lookup(ColumnsVar); ok {
+		env.Columns = r.number(ColumnsVar, 0)
+	}
+	return env, true, errors.Join(r.errs...)
+}
+
+// envReader collects what is wrong with the variables.
+type envReader struct {
+	lookup func(string) (string, bool)
+	errs   []error
+}
+
+func (r *envReader) fail(format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
+
+// text returns a variable that must be set.
+func (r *envReader) text(name string) string {
+	v, ok := r.lookup(name)
+	if !ok || v == "" {
+		r.fail("%s is not set, but %s is: a rank needs both", name, RankVar)
+	}
+	return v
+}
+
+// number returns a variable that must be a number of at least least.
+func (r *envReader) number(name string, least int) int {
+	v, ok := r.lookup(name)
+	if !ok || v == "" {
+		r.text(name)
+		return 0
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least {
+		r.fail("%s=%q: want a number of at least %d", name, v, least)
+		return 0
+	}
+	return n
+}
+
+// Strings returns the variables as NAME=value: what FromEnv reads.
+func (e Env) Strings() []string {
+	out := []string{
+		RankVar + "=" + strconv.Itoa(e.Rank),
+		WorldSizeVar + "=" + strconv.Itoa(e.WorldSize),
+		LocalRankVar + "=" + strconv.Itoa(e.LocalRank),
+		RendezvousVar + "=" + e.Rendezvous,
+		TicketVar + "=" + e.Ticket.String(),
+	}
+	if e.Launched {
+		out = append(out, CoordinatorVar+"="+launcher)
+	}
+	if e.Columns > 0 {
+		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))
+	}
+	return out
+}

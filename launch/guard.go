@@ -1,0 +1,119 @@
+package launch
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// guardGrace is what the processes of a killed launcher have to end on their
+// own, which they do as their control connections close.
+const guardGrace = 3 * time.Second
+
+// Guard outlives the launcher. It reads from r, the launcher's pipe, which
+// process groups live, and when the pipe ends while some do, because the
+// launcher was killed, it kills them: 3 s later, if they have not ended by
+// themselves. It is the whole body of the hidden subcommand named in
+// Config.Guard.
+func Guard(r io.Reader) error {
+	groups, err := readGroups(r)
+	deadline := time.Now().Add(guardGrace)
+	for pause := 10 * time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 200*time.Millisecond) {
+		if dropDead(groups); len(groups) == 0 {
+			return err
+		}
+		time.Sleep(pause)
+	}
+	for g := range groups {
+		_ = syscall.Kill(-g, syscall.SIGKILL)
+	}
+	return err
+}
+
+// readGroups follows the launcher's book of groups, "+123" for one that started
+// and "-123" for one that ended, to its end.
+func readGroups(r io.Reader) (map[int]bool, error) {
+	groups := map[int]bool{}
+	in := bufio.NewScanner(r)
+	for in.Scan() {
+		var sign byte
+		var group int
+		if _, err := fmt.Sscanf(in.Text(), "%c%d", &sign, &group); err != nil || group <= 1 {
+			return groups, fmt.Errorf("guard: %q: want + or - and the number of a process group", in.Text())
+		}
+		switch sign {
+		case '+':
+			groups[group] = true
+		case '-':
+			delete(groups, group)
+		default:
+			return groups, fmt.Errorf("guard: %q: want + or - and the number of a process group", in.Text())
+		}
+	}
+	return groups, in.Err()
+}
+
+func dropDead(groups map[int]bool) {
+	for g := range groups {
+		if errors.Is(syscall.Kill(-g, 0), syscall.ESRCH) {
+			delete(groups, g)
+		}
+	}
+}
+
+// guard is the launcher's end of the guard process. The zero value is none.
+type guard struct {
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	pipe *os.File
+}
+
+// start starts the guard in a session of its own, where neither Ctrl-C nor the
+// terminal's end reaches it.
+func (g *guard) start(command, env []string) error {
+	if len(command) == 0 {
+		return nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	g.cmd = exec.Command(command[0], command[1:]...)
+	g.cmd.Env = append([]string{}, env...)
+	g.cmd.Stdin = r
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := g.cmd.Start(); err != nil {
+		_ = w.Close()
+		g.cmd = nil
+		return &StartError{Program: command[0], Err: err}
+	}
+	g.pipe = w
+	return nil
+}
+
+// note tells the guard of a group that started ('+') or ended ('-').
+func (g *guard) note(sign byte, group int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pipe != nil {
+		_, _ = fmt.Fprintf(g.pipe, "%c%d\n", sign, group) // without a guard the job still runs
+	}
+}
+
+// stop ends the guard once all groups have ended.
+func (g *guard) stop() {
+	if g.pipe == nil {
+		return
+	}
+	_ = g.pipe.Close()
+	late := time.AfterFunc(guardGrace+time.Second, func() { _ = g.cmd.Process.Kill() })
+	_ = g.cmd.Wait()
+	late.Stop()
+}

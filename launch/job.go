@@ -1,0 +1,321 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// giveUp is how long after SIGKILL a process may take to end before the
+// launcher says that it cannot be killed.
+const giveUp = 2 * time.Second
+
+// job is one run.
+type job struct {
+	cfg         Config
+	program     string
+	screen      *screen
+	coordinator *cluster.Coordinator
+	guard       guard
+	procs       []*process // those that started
+	exits       chan *process
+
+	interrupted bool // the context ended while processes ran
+
+	mu    sync.Mutex
+	first *process // the first that died on its own
+}
+
+// run starts all and waits for all.
+func (j *job) run(ctx context.Context) error {
+	if err := j.guard.start(j.cfg.Guard, j.cfg.Env); err != nil {
+		return err
+	}
+	defer j.guard.stop()
+	j.exits = make(chan *process, j.cfg.N)
+	release, err := onOneThread(j.startAll)
+	defer release()
+	if err != nil {
+		j.signal(syscall.SIGKILL)
+	}
+	if ended := j.supervise(ctx); ended != nil {
+		return errors.Join(err, ended)
+	}
+	if err != nil {
+		return err
+	}
+	return j.result(ctx)
+}
+
+// onOneThread calls fn on a thread that lives until release is called: the
+// kernel takes that thread's end for the death of the parent of what it started.
+func onOneThread(fn func() error) (release func(), err error) {
+	started, done := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- fn()
+		<-done
+	}()
+	return func() { close(done) }, <-started
+}
+
+// startAll starts the processes, up to the first that cannot start.
+func (j *job) startAll() error {
+	for rank := range j.cfg.N {
+		p := j.newProcess(rank)
+		if err := p.start(j.sink(rank)); err != nil {
+			return &StartError{Program: j.cfg.Command[0], Err: err}
+		}
+		j.procs = append(j.procs, p)
+		j.guard.note('+', p.cmd.Process.Pid)
+		if j.cfg.OnStart != nil {
+			j.cfg.OnStart(rank, p.cmd.Process.Pid)
+		}
+		go j.watch(p)
+	}
+	return nil
+}
+
+func (j *job) newProcess(rank int) *process {
+	env := Env{
+		Rank: rank, WorldSize: j.cfg.N, LocalRank: rank, Launched: true,
+		Rendezvous: j.coordinator.Addr().String(), Ticket: j.cfg.Ticket,
+	}
+	if rank == 0 {
+		env.Columns = j.cfg.Columns
+	}
+	p := &process{rank: rank, tail: tail{max: j.cfg.TailLines}}
+	p.cmd = exec.Command(j.program, j.cfg.Command[1:]...)
+	p.cmd.Args[0] = j.cfg.Command[0]
+	p.cmd.Env = append(withoutOurs(j.cfg.Env), env.Strings()...)
+	return p
+}
+
+// withoutOurs is env without the variables of another job, whose launcher may
+// have started this one.
+func withoutOurs(env []string) []string {
+	ours := []string{RankVar, WorldSizeVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar}
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(ours, name)
+	})
+}
+
+// sink returns where rank's output goes; nil bytes are its end.
+func (j *job) sink(rank int) func(stream, []byte) {
+	if rank == 0 {
+		return func(of stream, b []byte) {
+			if len(b) > 0 {
+				j.screen.raw(of, b)
+			}
+		}
+	}
+	prefix := fmt.Sprintf("[rank %d] ", rank)
+	var lines [2]splitter
+	for of := range lines {
+		lines[of].emit = func(line []byte) { j.screen.line(stream(of), prefix+string(line)) }
+	}
+	return func(of stream, b []byte) {
+		if b == nil {
+			lines[of].flush()
+			return
+		}
+		lines[of].write(b)
+	}
+}
+
+// watch waits for p to end and tells everyone who must know.
+func (j *job) watch(p *process) {
+	p.wait()
+	j.guard.note('-', p.cmd.Process.Pid)
+	j.judge(p)
+	p.drain()
+	if j.cfg.OnExit != nil {
+		j.cfg.OnExit(p.rank, p.how)
+	}
+	j.exits <- p
+}
+
+// judge tells the coordinator how p ended, unless it was this launcher's doing.
+func (j *job) judge(p *process) {
+	switch {
+	case p.signalled():
+	case p.how == "":
+		j.coordinator.MarkEnded(p.rank)
+	default:
+		j.mu.Lock()
+		if j.first == nil {
+			j.first = p
+		}
+		j.mu.Unlock()
+		j.coordinator.MarkLost(p.rank, p.how+lastLine(p.tail.last()))
+	}
+}
+
+// lastLine quotes the last line for the other ranks' errors; the launcher's own
+// shows more.
+func lastLine(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	text := lines[len(lines)-1]
+	if len(text) > 300 {
+		text = strings.ToValidUTF8(text[:300], "") + "..."
+	}
+	return fmt.Sprintf("; its last line: %q", text)
+}
+
+// signal sends sig to all processes that have not ended.
+func (j *job) signal(sig syscall.Signal) {
+	for _, p := range j.procs {
+		p.signal(sig)
+	}
+}
+
+// supervise returns when all processes have ended. Once one has died, or a rank
+// is lost, or ctx ends, the others are first left to end on their own (not for
+// ctx), then asked to, then killed.
+func (j *job) supervise(ctx context.Context) error {
+	next := newEscalation()
+	defer next.stop()
+	lost, done := j.coordinator.Lost(), ctx.Done()
+	for running := len(j.procs); running > 0; {
+		select {
+		case p := <-j.exits:
+			running--
+			if p.how != "" && !j.coordinator.Left(p.rank) {
+				next.begin(j.cfg.Grace)
+			}
+		case <-lost:
+			lost = nil
+			next.begin(j.cfg.Grace)
+		case <-done:
+			done = nil
+			j.interrupted = true
+			next.hurry()
+		case <-next.timer.C:
+			sig, ok := next.advance()
+			if !ok {
+				return fmt.Errorf("launch: %d processes cannot be killed: %s", running, j.pids())
+			}
+			j.signal(sig)
+		}
+	}
+	return nil
+}
+
+func (j *job) pids() string {
+	var out []string
+	for _, p := range j.procs {
+		if p.alive() {
+			out = append(out, fmt.Sprint(p.cmd.Process.Pid))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// escalation is the order in which processes are made to end.
+type escalation struct {
+	timer *time.Timer
+	step  int // 0: not begun, 1: grace, 2: SIGTERM sent, 3: SIGKILL sent
+}
+
+func newEscalation() *escalation {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &escalation{timer: t}
+}
+
+func (e *escalation) stop() { e.timer.Stop() }
+
+// begin starts with a time of grace, once.
+func (e *escalation) begin(grace time.Duration) {
+	if e.step == 0 {
+		e.step = 1
+		e.timer.Reset(grace)
+	}
+}
+
+// hurry skips what is left of the time of grace.
+func (e *escalation) hurry() {
+	if e.step <= 1 {
+		e.step = 1
+		e.timer.Reset(0)
+	}
+}
+
+// advance returns the signal to send now; ok is false when all were sent.
+func (e *escalation) advance() (sig syscall.Signal, ok bool) {
+	e.step++
+	switch e.step {
+	case 2:
+		e.timer.Reset(termGrace)
+		return syscall.SIGTERM, true
+	case 3:
+		e.timer.Reset(giveUp)
+		return syscall.SIGKILL, true
+	}
+	return 0, false
+}
+
+// result is Run's error once all have ended.
+func (j *job) result(ctx context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" })
+	verdict := j.coordinator.Err()
+	var lost *transport.LostError
+	switch {
+	case j.interrupted && j.first == nil:
+		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	case !failed:
+		return nil
+	case errors.As(verdict, &lost):
+		return j.procs[lost.Rank].death(lost.Why)
+	case verdict != nil:
+		return verdict
+	case j.first != nil:
+		return j.first.death("")
+	}
+	return nil // none died on its own, and nobody was told to end
+}
+
+// death describes the end of p's rank; why is the coordinator's reason.
+func (p *process) death(why string) *DeathError {
+	d := &DeathError{Rank: p.rank, How: p.how, Tail: p.tail.last()}
+	switch {
+	case why == "" || p.how != "" && strings.HasPrefix(why, p.how):
+	case p.signalled() || p.how == "":
+		d.How = why
+	default:
+		d.How = why + ", then " + p.how
+	}
+	return d
+}
+
+// DeathError says which rank ended the job, how, and with which last words.
+type DeathError struct {
+	Rank int
+	How  string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
+	Tail []string // its last lines of output
+}
+
+// Error names the rank and shows its last lines, indented, one per line.
+func (e *DeathError) Error() string {
+	text := fmt.Sprintf("rank %d is lost: %s; ", e.Rank, e.How)
+	if len(e.Tail) == 0 {
+		return text + "it wrote nothing"
+	}
+	return text + "its last lines:\n  " + strings.Join(e.Tail, "\n  ")
+}

@@ -1,0 +1,170 @@
+// Package launch starts the processes of a job on this host and watches them.
+//
+// It starts any program, gives each process its place in variables (Env), hosts
+// the job's coordinator, merges the output, and sees to it that the processes
+// end together: when one dies, when the context ends, and, with the help of a
+// guard process, when the launcher itself is killed. It knows nothing of
+// tensors.
+package launch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Defaults of Config's zero values.
+const (
+	DefaultRendezvous = "127.0.0.1:0"
+	DefaultTailLines  = 10
+	DefaultGrace      = 5 * time.Second
+)
+
+// termGrace is what a process has between SIGTERM and SIGKILL. With
+// DefaultGrace and reaping, all are gone 8 s after the first died.
+const termGrace = 2 * time.Second
+
+// Config says what to run.
+type Config struct {
+	// N is the number of processes, the world size; at least 1.
+	N int
+	// Command is the program and its arguments. The program is looked up in
+	// the launcher's PATH.
+	Command []string
+	// Env is the processes' environment, usually os.Environ(). The variables
+	// of type Env are set on top.
+	Env []string
+	// Rendezvous is where ranks join, HOST:PORT; "" means a free port of
+	// 127.0.0.1.
+	Rendezvous string
+	// Ticket is the job's; nil means a new one.
+	Ticket transport.Ticket
+	// Version is told to the ranks, which refuse another.
+	Version string
+	// Stdout and Stderr receive the processes' output: rank 0's as it comes,
+	// the others' in whole lines after "[rank 2] ". nil discards it.
+	Stdout, Stderr io.Writer
+	// Terminal says that Stdout and Stderr are one terminal: a line that rank
+	// 0 has begun, such as a progress bar, is then erased for a line of
+	// another rank and drawn again below it.
+	Terminal bool
+	// Columns, when above 0, is told to rank 0: the width of the terminal
+	// that its output ends up on.
+	Columns int
+	// TailLines is how many of a dead process's last lines an error shows; 0
+	// means 10.
+	TailLines int
+	// Grace is how long the others may take to end on their own after one
+	// died; 0 means 5 s. SIGTERM follows, and SIGKILL 2 s later.
+	Grace time.Duration
+	// JoinTimeout, SlowAfter and Report are the coordinator's. Report nil
+	// writes the lines to Stderr after "ringo: ".
+	JoinTimeout, SlowAfter time.Duration
+	Report                 func(line string)
+	// OnStart and OnExit, if set, are called when a process has started and
+	// ended, from different goroutines for different ranks. how is "" for
+	// status 0, and otherwise "exit status 3" or "killed by signal 9".
+	OnStart func(rank, pid int)
+	OnExit  func(rank int, how string)
+	// Guard is the command line of a process that calls Guard with its
+	// standard input; nil means none.
+	Guard []string
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if c.N < 1 {
+		errs = append(errs, fmt.Errorf("%d processes: want at least 1", c.N))
+	}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		errs = append(errs, errors.New("no program to run"))
+	}
+	if c.TailLines < 0 {
+		errs = append(errs, fmt.Errorf("%d tail lines: want at least 0", c.TailLines))
+	}
+	if c.Grace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 {
+		errs = append(errs, fmt.Errorf("grace %v, join timeout %v, slow after %v: want at least 0", c.Grace, c.JoinTimeout, c.SlowAfter))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) setDefaults() {
+	c.Rendezvous = cmp.Or(c.Rendezvous, DefaultRendezvous)
+	c.TailLines = cmp.Or(c.TailLines, DefaultTailLines)
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	if c.Ticket == nil {
+		c.Ticket = transport.NewTicket()
+	}
+	if c.Stdout == nil {
+		c.Stdout = io.Discard
+	}
+	if c.Stderr == nil {
+		c.Stderr = io.Discard
+	}
+}
+
+// Run runs the job and returns when no process of it is left.
+//
+// It returns nil when all ended with status 0. When one died, the error is a
+// *DeathError about the first; when ranks did not join in time, a
+// *cluster.MissingError; when ctx ended, its cause. An error before the start
+// names the program that cannot run or the address that is taken, and nothing
+// is left running.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("launch: %w", err)
+	}
+	cfg.setDefaults()
+	program, err := exec.LookPath(cfg.Command[0])
+	if err != nil {
+		return &StartError{Program: cfg.Command[0], Err: err}
+	}
+	listener, err := net.Listen("tcp", cfg.Rendezvous)
+	if err != nil {
+		return fmt.Errorf("launch: the rendezvous %s: %w", cfg.Rendezvous, err)
+	}
+	screen := newScreen(cfg.Stdout, cfg.Stderr, cfg.Terminal)
+	defer screen.close()
+	if cfg.Report == nil {
+		cfg.Report = func(line string) { screen.line(stderr, "ringo: "+line) }
+	}
+	coordinator, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
+		Listener: listener, WorldSize: cfg.N, HostRank: -1, Ticket: cfg.Ticket, Version: cfg.Version,
+		JoinTimeout: cfg.JoinTimeout, SlowAfter: cfg.SlowAfter, Report: cfg.Report,
+	})
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	defer coordinator.Close()
+	j := &job{cfg: cfg, program: program, screen: screen, coordinator: coordinator}
+	return j.run(ctx)
+}
+
+// StartError says that a program cannot be started.
+type StartError struct {
+	Program string
+	Err     error
+}
+
+// Error names the program.
+func (e *StartError) Error() string {
+	var x *exec.Error
+	cause := e.Err
+	if errors.As(cause, &x) {
+		cause = x.Err
+	}
+	return fmt.Sprintf("cannot start %q: %v", e.Program, cause)
+}
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }

@@ -1,0 +1,428 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The test binary is also the program that the tests launch: with roleVar set it
+// acts as a worker, a guard or a launcher.
+const roleVar = "LAUNCH_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleVar)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	os.Exit(play(role, os.Args[1:]))
+}
+
+func play(role string, args []string) int {
+	env, _, err := FromEnv(os.LookupEnv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 9
+	}
+	switch role {
+	case "hello":
+		fmt.Printf("rank %d of %d, local %d, launched %v\n", env.Rank, env.WorldSize, env.LocalRank, env.Launched)
+		fmt.Fprintf(os.Stderr, "to stderr by %d\n", env.Rank)
+		return 0
+	case "exit": // rank and status
+		if strconv.Itoa(env.Rank) != args[0] {
+			time.Sleep(time.Minute)
+		}
+		fmt.Println("last words")
+		status, _ := strconv.Atoi(args[1])
+		return status
+	case "sleep":
+		time.Sleep(time.Minute)
+		return 0
+	case "stubborn": // ignores SIGTERM, and so does its child, who tells its number
+		signal.Ignore(syscall.SIGTERM)
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), roleVar+"=ignore")
+		child.Stdout = os.Stdout
+		if err := child.Start(); err != nil {
+			return 9
+		}
+		fmt.Printf("child %d\n", child.Process.Pid)
+		time.Sleep(time.Minute)
+		return 0
+	case "ignore":
+		signal.Ignore(syscall.SIGTERM)
+		time.Sleep(time.Minute)
+		return 0
+	case "lines":
+		for i := range 300 {
+			fmt.Printf("%d says %s\n", env.Rank, strings.Repeat(strconv.Itoa(i%10), 50))
+		}
+		return 0
+	case "guard":
+		if err := Guard(os.Stdin); err != nil {
+			return 1
+		}
+		return 0
+	case "launcher":
+		return playLauncher(args)
+	case "member":
+		return playMember(env, args)
+	}
+	return 9
+}
+
+// playMember joins and waits for the job's end; rank args[0] kills itself.
+func playMember(env Env, args []string) int {
+	m, err := cluster.Join(context.Background(), cluster.MemberConfig{
+		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: "1", Rank: env.Rank, WorldSize: env.WorldSize,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	defer m.Leave()
+	if args[0] == "leave" {
+		return 0
+	}
+	if strconv.Itoa(env.Rank) == args[0] {
+		fmt.Println("about to die")
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	err = <-m.Lost()
+	fmt.Println("told:", err)
+	m.Fail(err)
+	return 1
+}
+
+// playLauncher launches stubborn workers under a guard.
+func playLauncher(args []string) int {
+	err := Run(context.Background(), Config{
+		N: 2, Command: []string{os.Args[0]}, Env: role("stubborn"), Stdout: os.Stdout, Stderr: os.Stderr,
+		Guard: []string{"/usr/bin/env", roleVar + "=guard", os.Args[0]},
+		OnStart: func(rank, pid int) {
+			fmt.Printf("worker %d\n", pid)
+		},
+	})
+	fmt.Println(err)
+	return 1
+}
+
+func role(name string) []string { return append(os.Environ(), roleVar+"="+name) }
+
+// buffer is a writer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// launched is one run of the test binary in a role.
+type launched struct {
+	err      error
+	out, log string
+	pids     []int
+	took     time.Duration
+}
+
+func launch(t *testing.T, ctx context.Context, n int, name string, args []string, set func(*Config)) launched {
+	t.Helper()
+	var out, log buffer
+	var mu sync.Mutex
+	var l launched
+	cfg := Config{
+		N: n, Command: append([]string{os.Args[0]}, args...), Env: role(name), Version: "1", Stdout: &out, Stderr: &log,
+		Grace:   200 * time.Millisecond,
+		OnStart: func(_, pid int) { mu.Lock(); defer mu.Unlock(); l.pids = append(l.pids, pid) },
+	}
+	if set != nil {
+		set(&cfg)
+	}
+	start := time.Now()
+	l.err = Run(ctx, cfg)
+	l.took = time.Since(start)
+	l.out, l.log = out.String(), log.String()
+	for _, pid := range l.pids {
+		if !gone(-pid, time.Second) {
+			t.Errorf("a process of group %d is left behind", pid)
+		}
+	}
+	if l.took > 10*time.Second {
+		t.Errorf("took %v", l.took)
+	}
+	return l
+}
+
+// gone waits for a process, or all of a group when negative, to end. A zombie
+// that its new parent has not reaped has ended.
+func gone(pid int, patience time.Duration) bool {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if syscall.Kill(pid, 0) != nil || !running(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// running looks the process or group up in /proc, where there is one.
+func running(pid int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		var state byte
+		var parent, group int
+		_, rest, _ := strings.Cut(string(b), ") ")
+		fmt.Sscanf(rest, "%c %d %d", &state, &parent, &group)
+		hit := group == -pid || path == fmt.Sprintf("/proc/%d/stat", pid)
+		if hit && state != 'Z' {
+			return true
+		}
+	}
+	return len(stats) == 0
+}
+
+func TestOutput(t *testing.T) {
+	l := launch(t, context.Background(), 3, "hello", nil, nil)
+	if l.err != nil {
+		t.Fatal(l.err)
+	}
+	for _, want := range []string{"rank 0 of 3, local 0, launched true\n", "[rank 1] rank 1 of 3, local 1, launched true\n", "[rank 2] rank 2 of 3"} {
+		if !strings.Contains(l.out, want) {
+			t.Errorf("%q is not in\n%s", want, l.out)
+		}
+	}
+	for _, want := range []string{"to stderr by 0\n", "[rank 1] to stderr by 1\n"} {
+		if !strings.Contains(l.log, want) {
+			t.Errorf("%q is not in\n%s", want, l.log)
+		}
+	}
+}
+
+func TestLinesStayWhole(t *testing.T) {
+	l := launch(t, context.Background(), 4, "lines", nil, func(c *Config) { c.Stderr = c.Stdout })
+	lines := strings.Split(strings.TrimSuffix(l.out, "\n"), "\n")
+	if l.err != nil || len(lines) != 4*300 {
+		t.Fatalf("%v, %d lines", l.err, len(lines))
+	}
+	for _, line := range lines {
+		if i := strings.Index(line, " says "); i < 0 || len(line)-i != 6+50 || strings.Count(line, "says") != 1 {
+			t.Fatalf("broken line %q", line)
+		}
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	l := launch(t, context.Background(), 3, "exit", []string{"1", "3"}, nil)
+	var d *DeathError
+	if !errors.As(l.err, &d) || d.Rank != 1 || d.How != "exit status 3" {
+		t.Fatal(l.err)
+	}
+	if want := "rank 1 is lost: exit status 3; its last lines:\n  last words"; l.err.Error() != want {
+		t.Errorf("got %q, want %q", l.err, want)
+	}
+}
+
+// A worker that is killed is named to the survivors and by the launcher.
+func TestKilledWorker(t *testing.T) {
+	l := launch(t, context.Background(), 3, "member", []string{"2"}, func(c *Config) { c.Grace = 0 })
+	want := "rank 2 is lost: killed by signal 9 (SIGKILL); its last lines:\n  about to die"
+	if l.err == nil || l.err.Error() != want {
+		t.Errorf("got %v, want %q", l.err, want)
+	}
+	told := `told: rank 2 is lost: killed by signal 9 (SIGKILL); its last line: "about to die"`
+	for _, who := range []string{"", "[rank 1] "} {
+		if !strings.Contains(l.out, who+told+"\n") {
+			t.Errorf("%q was not told in\n%s", who, l.out)
+		}
+	}
+	if l.took > DefaultGrace {
+		t.Errorf("took %v, though the survivors ended on their own", l.took)
+	}
+}
+
+func TestLeaveInGoodOrder(t *testing.T) {
+	if l := launch(t, context.Background(), 3, "member", []string{"leave"}, nil); l.err != nil || l.out != "" {
+		t.Error(l.err, l.out)
+	}
+}
+
+// Workers that ignore everything, and their children, are killed.
+func TestStubbornWorkers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cause := errors.New("enough")
+	time.AfterFunc(300*time.Millisecond, func() { cancel(cause) })
+	l := launch(t, ctx, 2, "stubborn", nil, nil)
+	if !errors.Is(l.err, cause) || !strings.HasPrefix(l.err.Error(), "interrupted: ") {
+		t.Error(l.err)
+	}
+	children := numbers(l.out, "child ")
+	if len(children) != 2 {
+		t.Fatalf("children %v in %q", children, l.out)
+	}
+	for _, pid := range children {
+		if !gone(pid, time.Second) {
+			t.Errorf("child %d is left behind", pid)
+		}
+	}
+}
+
+// numbers returns the numbers that follow word in text.
+func numbers(text, word string) (out []int) {
+	for _, line := range strings.Split(text, "\n") {
+		if _, n, ok := strings.Cut(line, word); ok {
+			if pid, err := strconv.Atoi(n); err == nil {
+				out = append(out, pid)
+			}
+		}
+	}
+	return out
+}
+
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	l := launch(t, ctx, 3, "sleep", nil, nil)
+	if !errors.Is(l.err, context.Canceled) || l.took > 2*time.Second {
+		t.Error(l.err, l.took)
+	}
+}
+
+// When the launcher is killed, the guard ends even workers that ignore SIGTERM
+// and their children.
+func TestKilledLauncher(t *testing.T) {
+	t.Parallel()
+	var out buffer
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = role("launcher")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); strings.Count(out.String(), "child ") < 2 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	pids := append(numbers(out.String(), "child "), numbers(out.String(), "worker ")...)
+	if len(pids) != 4 {
+		t.Fatalf("processes %v in %q", pids, out.String())
+	}
+	for _, pid := range pids {
+		if !gone(pid, guardGrace+2*time.Second) {
+			t.Errorf("process %d is left behind", pid)
+		}
+	}
+}
+
+func TestCannotStart(t *testing.T) {
+	notProgram := t.TempDir() + "/data"
+	if err := os.WriteFile(notProgram, []byte("no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{
+		"no-such-program-anywhere": `cannot start "no-such-program-anywhere": executable file not found`,
+		notProgram:                 "exec format error",
+	} {
+		err := Run(context.Background(), Config{N: 2, Command: []string{program}})
+		var s *StartError
+		if !errors.As(err, &s) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	err := Run(context.Background(), Config{N: 1, Command: []string{os.Args[0]}, Env: role("sleep"), Guard: []string{"no-such-guard"}})
+	if err == nil || !strings.Contains(err.Error(), "no-such-guard") {
+		t.Error(err)
+	}
+}
+
+func TestBusyPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	err = Run(context.Background(), Config{N: 1, Command: []string{os.Args[0]}, Rendezvous: l.Addr().String()})
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Error(err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	err := Run(context.Background(), Config{TailLines: -1, Grace: -1})
+	for _, want := range []string{"0 processes: want at least 1", "no program to run", "-1 tail lines", "grace -1ns"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+func TestEnvRoundTrip(t *testing.T) {
+	want := Env{Rank: 2, WorldSize: 4, LocalRank: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket(), Launched: true, Columns: 80}
+	got, present, err := FromEnv(lookupIn(want.Strings()))
+	if err != nil || !present || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, %v, %v", got, present, err)
+	}
+	if _, present, err := FromEnv(lookupIn(nil)); present || err != nil {
+		t.Error("a place in no job:", present, err)
+	}
+}
+
+func lookupIn(env []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, kv := range env {
+			if k, v, _ := strings.Cut(kv, "="); k == name {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}
+
+func TestEnvErrors(t *testing.T) {
+	_, present, err := FromEnv(lookupIn([]string{"RINGO_RANK=-1", "RINGO_WORLD_SIZE=x", "RINGO_RENDEZVOUS=host", "RINGO_TICKET=secret", "RINGO_COORDINATOR=me", "RINGO_LOCAL_RANK=a"}))
+	for _, want := range []string{`RINGO_RANK="-1"`, `RINGO_WORLD_SIZE="x"`, `RINGO_RENDEZVOUS="host"`, "RINGO_TICKET: ", `RINGO_COORDINATOR="me"`, `RINGO_LOCAL_RANK="a"`} {
+		if !present || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Error("the ticket is shown:", err)
+	}
+	_, _, err = FromEnv(lookupIn([]string{"RINGO_RANK=4", "RINGO_WORLD_SIZE=4"}))
+	for _, want := range []string{"RINGO_RANK=4: want less than RINGO_WORLD_SIZE=4", "RINGO_RENDEZVOUS is not set", "RINGO_TICKET is not set"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}

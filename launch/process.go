@@ -1,0 +1,170 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How long a dead process's output is read: first for its last words, then for
+// the rest. A descendant that left the process group could hold it open.
+const (
+	lastWords = 300 * time.Millisecond
+	drainTime = 2 * time.Second
+)
+
+// process is one rank's process, the leader of a process group of its own.
+type process struct {
+	rank    int
+	cmd     *exec.Cmd
+	pipes   []*os.File // our ends
+	reading sync.WaitGroup
+	drained chan struct{}
+	tail    tail
+
+	how string // how it ended, "" for status 0; set by wait
+
+	mu    sync.Mutex
+	ended bool // its number may be another's from now on
+	sent  bool // it was signalled from here: its end is not its own doing
+}
+
+// start starts the process. Its output goes to sink, a writer per stream.
+func (p *process) start(sink func(of stream, b []byte)) error {
+	p.drained = make(chan struct{})
+	p.cmd.SysProcAttr = processAttributes()
+	var ends []*os.File
+	defer func() { closeAll(ends) }()
+	for range 2 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(p.pipes)
+			return err
+		}
+		p.pipes, ends = append(p.pipes, r), append(ends, w)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = ends[stdout], ends[stderr]
+	if err := p.cmd.Start(); err != nil {
+		closeAll(p.pipes)
+		return err
+	}
+	for of, r := range p.pipes {
+		p.reading.Go(func() { p.copy(stream(of), r, sink) })
+	}
+	go func() { p.reading.Wait(); close(p.drained) }()
+	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// copy reads one stream to its end.
+func (p *process) copy(of stream, r io.Reader, sink func(stream, []byte)) {
+	lines := splitter{emit: p.tail.add}
+	defer lines.flush()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			lines.write(buf[:n])
+			sink(of, buf[:n])
+		}
+		if err != nil {
+			sink(of, nil)
+			return
+		}
+	}
+}
+
+// wait waits for the process to end, kills what is left of its group and takes
+// down how it ended and its last words.
+func (p *process) wait() {
+	if awaitExit(p.cmd.Process.Pid) {
+		p.finish() // it is not reaped yet, so its number is still its own
+	}
+	p.how = how(p.cmd.Wait())
+	p.finish()
+	select {
+	case <-p.drained:
+	case <-time.After(lastWords):
+	}
+}
+
+// finish kills what is left of the group, once.
+func (p *process) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		p.ended = true
+	}
+}
+
+// drain reads the rest of the output, within bounds.
+func (p *process) drain() {
+	select {
+	case <-p.drained:
+	case <-time.After(drainTime):
+	}
+	closeAll(p.pipes)
+	<-p.drained
+}
+
+// signal sends sig to the process, if it has not ended, and to all its
+// descendants that stayed in its group.
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.sent = true
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+	}
+}
+
+// signalled says whether the launcher had a hand in the process's end.
+func (p *process) signalled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
+}
+
+// alive says that the process has not ended.
+func (p *process) alive() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.ended
+}
+
+// how says in words how a process ended, "" for status 0.
+func how(err error) string {
+	var exit *exec.ExitError
+	if err == nil || !errors.As(err, &exit) {
+		return errorText(err)
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return exit.Error()
+	}
+	text := fmt.Sprintf("killed by signal %d (%s)", status.Signal(), unix.SignalName(status.Signal()))
+	if status.CoreDump() {
+		text += ", core dumped"
+	}
+	return text
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,174 @@
+package launch
+
+import (
+	"bytes"
+	"io"
+	"reflect"
+	"sync"
+	"time"
+)
+
+// stream is one of a process's two outputs.
+type stream int
+
+const (
+	stdout stream = iota
+	stderr
+)
+
+const (
+	// holdLines is how long whole lines wait for rank 0 to finish the line it
+	// has begun, where that line cannot be erased and drawn again.
+	holdLines = 200 * time.Millisecond
+	// maxHeld bounds in bytes what waits, and maxOpen what can be drawn again.
+	maxHeld = 64 << 10
+	maxOpen = 4 << 10
+	// eraseLine goes to the start of a terminal's line and clears it.
+	eraseLine = "\r\x1b[K"
+)
+
+// screen merges the processes' output so that no line is written into another:
+// rank 0's bytes pass at once, the others' lines go between its lines.
+type screen struct {
+	mu       sync.Mutex
+	w        [2]io.Writer
+	rows     [2]*row // the same one when both streams end up in one place
+	terminal bool
+}
+
+// row is the line that rank 0 has begun and not finished, where one exists, and
+// what waits for its end.
+type row struct {
+	of    stream // who began it
+	begun bool
+	open  []byte // its text since the last carriage return, nil if too long
+	held  []byte // whole lines, in order
+	timer *time.Timer
+}
+
+func newScreen(out, err io.Writer, terminal bool) *screen {
+	s := &screen{w: [2]io.Writer{out, err}, rows: [2]*row{{}, {}}, terminal: terminal}
+	if terminal || same(out, err) {
+		s.rows[stderr] = s.rows[stdout]
+	}
+	return s
+}
+
+func same(a, b io.Writer) bool {
+	t := reflect.TypeOf(a)
+	return t == reflect.TypeOf(b) && t.Comparable() && a == b
+}
+
+// raw writes rank 0's bytes as they are.
+func (s *screen) raw(of stream, p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[of]
+	if r.begun && r.of != of && s.terminal {
+		s.between(r, of, p)
+		return
+	}
+	_, _ = s.w[of].Write(p)
+	r.track(of, p)
+	if !r.begun {
+		s.release(of, r)
+	}
+}
+
+// between writes p of one stream while the other has begun a line on the same
+// terminal, for instance a result while a progress bar is up.
+func (s *screen) between(r *row, of stream, p []byte) {
+	_, _ = io.WriteString(s.w[r.of], eraseLine)
+	_, _ = s.w[of].Write(p)
+	if p[len(p)-1] == '\n' {
+		_, _ = s.w[r.of].Write(r.open)
+		return
+	}
+	r.open, r.begun = nil, false
+	r.track(of, p)
+}
+
+// track follows how p leaves the line.
+func (r *row) track(of stream, p []byte) {
+	r.of = of
+	if i := bytes.LastIndexByte(p, '\n'); i >= 0 {
+		r.open, r.begun, p = r.open[:0], false, p[i+1:]
+	}
+	if len(p) == 0 {
+		return
+	}
+	r.begun = true
+	r.open = append(r.open, p...)
+	if i := bytes.LastIndexByte(r.open[:len(r.open)-1], '\r'); i >= 0 {
+		r.open = append(r.open[:0], r.open[i+1:]...)
+	}
+	if len(r.open) > maxOpen {
+		r.open = r.open[:0] // it is not drawn again, only followed by a new line
+	}
+}
+
+// line writes one whole line, given without its end.
+func (s *screen) line(of stream, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[of]
+	switch {
+	case !r.begun:
+		_, _ = io.WriteString(s.w[of], text+"\n")
+	case s.terminal:
+		_, _ = io.WriteString(s.w[of], eraseLine+text+"\n"+string(r.open))
+	default:
+		s.hold(of, r, text)
+	}
+}
+
+// hold keeps a line until rank 0 has finished its own, but not for long.
+func (s *screen) hold(of stream, r *row, text string) {
+	r.held = append(append(r.held, text...), '\n')
+	if len(r.held) > maxHeld {
+		s.breakLine(of, r)
+		return
+	}
+	if r.timer == nil {
+		r.timer = time.AfterFunc(holdLines, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.breakLine(of, r)
+		})
+	}
+}
+
+// breakLine ends rank 0's line early and writes what waits. A line that ends
+// by itself later is then in two pieces, with nothing in between on either.
+func (s *screen) breakLine(of stream, r *row) {
+	if r.begun && len(r.held) > 0 {
+		_, _ = io.WriteString(s.w[r.of], "\n")
+		r.open, r.begun = r.open[:0], false
+	}
+	s.release(of, r)
+}
+
+// release writes what waits.
+func (s *screen) release(of stream, r *row) {
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	if len(r.held) > 0 {
+		_, _ = s.w[of].Write(r.held)
+		r.held = r.held[:0]
+	}
+}
+
+// close writes what waits, and ends a line that is open on a terminal.
+func (s *screen) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of, r := range s.rows {
+		s.breakLine(stream(of), r)
+		if s.terminal && r.begun {
+			_, _ = io.WriteString(s.w[r.of], "\n")
+			r.begun = false
+		}
+	}
+}
