@@ -21,7 +21,8 @@ type Config struct {
 	// progress may take longer. 0: 2 minutes.
 	Timeout time.Duration
 	// SegmentBytes is the largest message: chunks are cut into segments so
-	// that sending, receiving and adding overlap. At least 64. 0: 256 KiB.
+	// that sending, receiving and adding overlap. 64 bytes to 1 GiB.
+	// 0: 256 KiB.
 	SegmentBytes int
 	// InFlight is how many operations make progress at the same time, at most
 	// 64. Together they hold at most InFlight x SegmentBytes; a larger one
@@ -39,6 +40,7 @@ const (
 	defaultSegment  = 256 << 10
 	defaultInFlight = 4
 	minSegment      = 64
+	maxSegment      = 1 << 30
 	maxInFlight     = 64
 )
 
@@ -54,8 +56,8 @@ func (c Config) Validate() error {
 	if c.Timeout < 0 {
 		fault("timeout %v is negative", c.Timeout)
 	}
-	if c.SegmentBytes != 0 && c.SegmentBytes < minSegment {
-		fault("segment bytes %d: want at least %d, or 0 for %d", c.SegmentBytes, minSegment, defaultSegment)
+	if c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment) {
+		fault("segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
 	}
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
 		fault("in flight %d: want 1 to %d operations, or 0 for %d", c.InFlight, maxInFlight, defaultInFlight)

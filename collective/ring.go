@@ -80,25 +80,25 @@ func (w *Work) allGather() error {
 // therefore tagged i.
 //
 // Sends run at most `posted` messages ahead of the receives, so that no rank
-// floods its neighbour, and a message to be overwritten in place cannot come
-// before this rank has sent the old contents on: it has gone round the ring
-// through them.
+// floods its neighbour. A receive that overwrites is posted only after the send
+// that carries the old values: message i of the allgather overwrites what
+// message i to the right has carried.
 func (w *Work) ring(steps []RingStep) error {
 	left, right := mod(w.g.rank-1, w.g.size), (w.g.rank+1)%w.g.size
 	out, in, ask := w.cursor(steps, sending), w.cursor(steps, receiving), w.cursor(steps, receiving)
+	own, free := out.messages(0), in.total()
 	if w.kind == kindAllReduce {
 		w.room(in.largest())
+		free = in.added()
 	}
-	own := out.messages(0)
 	for received := 0; ; received++ {
-		for ask.at < received+posted && ask.next() {
-			w.post(ask.at-1, left, w.arrival(&ask))
-		}
+		w.ask(&ask, min(received+posted, free+out.at), left)
 		for out.at < min(received+own, received+posted) && out.next() {
 			if err := w.send(out.at-1, right, w.x[out.lo:out.hi]); err != nil {
 				return err
 			}
 		}
+		w.ask(&ask, min(received+posted, free+out.at), left)
 		if !in.next() {
 			return nil
 		}
@@ -106,6 +106,13 @@ func (w *Work) ring(steps []RingStep) error {
 			return err
 		}
 		w.absorb(&in)
+	}
+}
+
+// ask posts the receives up to number end.
+func (w *Work) ask(c *cursor, end, left int) {
+	for c.at < end && c.next() {
+		w.post(c.at-1, left, w.arrival(c))
 	}
 }
 
@@ -196,6 +203,26 @@ func (c *cursor) messages(step int) int {
 	lo, hi := c.chunk(step)
 	segment := c.segment * c.elem
 	return (hi - lo + segment - 1) / segment
+}
+
+// added is how many of all messages are added.
+func (c *cursor) added() int {
+	n := 0
+	for i, step := range c.steps {
+		if step.Reduce {
+			n += c.messages(i)
+		}
+	}
+	return n
+}
+
+// total is how many messages there are.
+func (c *cursor) total() int {
+	n := 0
+	for i := range c.steps {
+		n += c.messages(i)
+	}
+	return n
 }
 
 // largest is the length in bytes of the longest message.

@@ -1,0 +1,112 @@
+package collective
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// jitter delays sends at random, so that messages come in any order.
+type jitter struct {
+	transport.Mesh
+	seed uint64
+}
+
+func (j *jitter) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	h := rand.NewPCG(j.seed, uint64(tag.Seq)<<32|uint64(tag.Part))
+	if d := h.Uint64() % 4; d > 0 {
+		time.Sleep(time.Duration(d) * time.Millisecond)
+	}
+	return j.Mesh.Send(to, tag, p, timeout)
+}
+
+// A random program of operations, started and waited for in any order, gives
+// the same bits whatever the timing, the segmentation and the number of
+// operations in flight: those of the definition.
+func TestRandomPrograms(t *testing.T) {
+	for program := range uint64(12) {
+		for timing := range uint64(3) {
+			synctest.Test(t, func(t *testing.T) {
+				shape := rand.New(rand.NewPCG(program, 1))
+				size := 1 + shape.IntN(7)
+				cfg := Config{SegmentBytes: 64 << rand.New(rand.NewPCG(program, timing)).IntN(4), InFlight: 1 + int(timing)*2}
+				meshes := mem.NewLimited(size, 1<<16)
+				for r := range meshes {
+					meshes[r] = &jitter{meshes[r], timing*100 + uint64(r)}
+				}
+				for r, err := range onMeshes(t, meshes, cfg, func(g *Group) error {
+					return randomProgram(g, rand.New(rand.NewPCG(program, 2)))
+				}) {
+					if err != nil {
+						t.Errorf("program %d, timing %d, rank %d: %v", program, timing, r, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// randomProgram is a function of rng alone, the same on every rank, but for the
+// order in which operations are waited for.
+func randomProgram(g *Group, rng *rand.Rand) error {
+	type started struct {
+		*Work
+		check func() error
+	}
+	var open []started
+	own := rand.New(rand.NewPCG(uint64(g.Rank()), rng.Uint64()))
+	finish := func() error {
+		i := own.IntN(len(open))
+		s := open[i]
+		open = append(open[:i], open[i+1:]...)
+		if err := s.Wait(); err != nil {
+			return err
+		}
+		return s.check()
+	}
+	for range 30 {
+		w, check := randomOperation(g, rng)
+		open = append(open, started{w, check})
+		for len(open) > own.IntN(8) {
+			if err := finish(); err != nil {
+				return err
+			}
+		}
+	}
+	for len(open) > 0 {
+		if err := finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
+	n, root, size := rng.IntN(400)*rng.IntN(3), rng.IntN(g.Size()), g.Size()
+	x := filled(g.Rank(), n)
+	expect := func(want []float32) func() error {
+		return func() error { return same(fmt.Sprintf("operation of %d values", n), x, want) }
+	}
+	switch rng.IntN(5) {
+	case 0:
+		return StartBarrier(g), func() error { return nil }
+	case 1:
+		return StartBroadcast(g, x, root), expect(filled(root, n))
+	case 2:
+		src := x
+		x = make([]float32, n*size)
+		var want []float32
+		for r := range size {
+			want = append(want, filled(r, n)...)
+		}
+		return StartAllGather(g, x, src), expect(want)
+	case 3:
+		return StartAllReduce(g, x, Mean), expect(serialRing(n, size, Mean, operand))
+	}
+	return StartAllReduce(g, x, Sum), expect(serialRing(n, size, Sum, operand))
+}
