@@ -34,7 +34,7 @@ type Scratch struct {
 	tile  tile
 	dense denseB
 	image imageB
-	taps  []tap
+	plan  spreadPlan
 }
 
 // grow returns a slice of n floats on *buf, with slack at the end.
@@ -245,7 +245,7 @@ func (g *product) row(i0, rows, n0, nc int, b panels, last bool) {
 		t.rowBias = g.e.RowBias[i0:]
 	}
 	perCall := max(1, callSteps/((t.kc+8)*g.k.mr))
-	for p, full := 0, nc/nr; p < full; p += t.panels {
+	for p, full := 0, nc/nr; p < full; p += perCall {
 		t.panels = min(perCall, full-p)
 		g.at(i0, n0+p*nr, last)
 		t.b = b.data[p*b.bps:]

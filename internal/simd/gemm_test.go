@@ -118,3 +118,113 @@ func TestGemm(t *testing.T) {
 		}
 	})
 }
+
+// Shapes that cross the block sizes, and those of the MNIST network.
+func TestGemmLarge(t *testing.T) {
+	eachLevel(t, func(t *testing.T, k *Kernels) {
+		r := rand.New(rand.NewPCG(3, 4))
+		var s Scratch
+		for _, g := range []gemmCase{
+			{m: 20, n: 576, kk: 25, bias: true, relu: true},
+			{m: 50, n: 64, kk: 500},
+			{m: 50, n: 500, kk: 64, transB: true, accumulate: true},
+			{m: 131, n: 64, kk: 50, transA: true},
+			{m: 64, n: 75, kk: 801, bias: true},
+			{m: 33, n: 70, kk: 513, pad: 5, transA: true, accumulate: true, bias: true, relu: true},
+			{m: 5, n: 1100, kk: 520, transB: true},
+			{m: 40, n: 512, kk: 256}, // rows that meet in one cache set
+			{m: 30, n: 260, kk: 1030, transB: true, accumulate: true},
+		} {
+			g.run(t, k, &s, r)
+		}
+	})
+}
+
+func FuzzGemm(f *testing.F) {
+	f.Add(uint8(20), uint8(70), uint16(25), uint8(3), uint8(0), uint64(1))
+	f.Add(uint8(15), uint8(33), uint16(600), uint8(0), uint8(31), uint64(2))
+	f.Fuzz(func(t *testing.T, m, n uint8, kk uint16, pad, flags uint8, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		g := gemmCase{int(m), int(n), int(kk % 1100), int(pad % 9), flags&1 > 0, flags&2 > 0, flags&4 > 0, flags&8 > 0, flags&16 > 0}
+		var s Scratch
+		for _, k := range Levels() {
+			g.run(t, k, &s, r)
+		}
+	})
+}
+
+// However rows and columns are split among calls, the bits are the same, and
+// the fused levels agree with each other.
+func TestGemmSameBits(t *testing.T) {
+	const m, n, kk = 45, 101, 700
+	r := rand.New(rand.NewPCG(5, 6))
+	a, b, bias := random(r, m*kk), random(r, kk*n), random(r, n)
+	start := random(r, m*n)
+	var fused []float32
+	eachLevel(t, func(t *testing.T, k *Kernels) {
+		var s Scratch
+		whole := append([]float32(nil), start...)
+		k.GemmEpilogue(&s, false, false, m, n, kk, a, kk, b, n, true, whole, n, Epilogue{ColBias: bias})
+		if k.Name() != "portable" {
+			if fused != nil {
+				equalBits(t, "avx2 and avx512", whole, fused)
+			}
+			fused = whole
+		}
+		for _, rows := range []int{1, 7, 23} {
+			for _, cols := range []int{3, 16, 40} {
+				split := append([]float32(nil), start...)
+				for i := 0; i < m; i += rows {
+					for j := 0; j < n; j += cols {
+						w := min(cols, n-j)
+						k.GemmEpilogue(&s, false, false, min(rows, m-i), w, kk, a[i*kk:], kk, b[j:], n, true, split[i*n+j:], n, Epilogue{ColBias: bias[j : j+w]})
+					}
+				}
+				equalBits(t, fmt.Sprintf("split %dx%d", rows, cols), split, whole)
+			}
+		}
+	})
+}
+
+func equalBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %v (%#x), want %v (%#x)", what, i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+		}
+	}
+}
+
+func TestGemmChecks(t *testing.T) {
+	var s Scratch
+	x := make([]float32, 12)
+	for name, f := range map[string]func(){
+		"short A":  func() { Host().Gemm(&s, false, false, 4, 3, 4, x, 4, x, 3, false, x, 3) },
+		"narrow C": func() { Host().Gemm(&s, false, false, 3, 4, 1, x, 1, x, 4, false, x, 3) },
+		"bias":     func() { Host().GemmEpilogue(&s, false, false, 3, 4, 1, x, 1, x, 4, false, x, 4, Epilogue{RowBias: x}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}
+
+func TestGemmAllocatesNothing(t *testing.T) {
+	var s Scratch
+	x, c := make([]float32, 100*100), make([]float32, 100*100)
+	p := Patches{Channels: 4, Height: 12, Width: 12, KernelHeight: 5, KernelWidth: 5}
+	for _, k := range Levels() {
+		if n := testing.AllocsPerRun(3, func() {
+			k.Gemm(&s, false, true, 50, 100, 100, x, 100, x, 100, false, c, 100)
+			k.GemmPatches(&s, 10, x, 100, p, x, false, c, 64, Epilogue{RowBias: x[:10]})
+			k.AddPatches(&s, c, p, x, 64)
+		}); n > 0 {
+			t.Errorf("%s: %v allocations", k.Name(), n)
+		}
+	}
+}

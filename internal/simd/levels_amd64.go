@@ -1,3 +1,75 @@
 package simd
 
-func hostLevels() []*Kernels { return nil }
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// hostLevels returns the assembly levels that processor and system support,
+// best first.
+func hostLevels() []*Kernels {
+	var out []*Kernels
+	avx2 := cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	if avx2 && cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ {
+		out = append(out, kernels512)
+	}
+	if avx2 {
+		out = append(out, kernels2)
+	}
+	return out
+}
+
+var kernels512 = &Kernels{
+	name: "avx512",
+	gemm: gemmLevel{
+		mr: 14, nr: 32,
+		wide: wide512, narrow: narrow512,
+		masked:     true,
+		transpose8: transpose8,
+		gather:     gather512,
+		spread:     spread512,
+	},
+	vec: vectorLevel{
+		width: 16,
+		add:   add512, addTo: addTo512, scale: scale512, axpy: axpy512,
+		relu: relu512, reluGrad: reluGrad512, addReLU: addReLU512,
+		sum: sum512, sumSquares: sumSquares512, sgd: sgd512,
+		pool: pool512, poolGrad: poolGrad512,
+	},
+}
+
+var kernels2 = &Kernels{
+	name: "avx2",
+	gemm: gemmLevel{
+		mr: 6, nr: 16,
+		wide: wide2, narrow: narrow2,
+		transpose8: transpose8,
+		gather:     gather2,
+	},
+	vec: vectorLevel{
+		width: 8,
+		add:   add2, addTo: addTo2, scale: scale2, axpy: axpy2,
+		relu: relu2, reluGrad: reluGrad2, addReLU: addReLU2,
+		sum: sum2, sumSquares: sumSquares2, sgd: sgd2,
+	},
+}
+
+// The offsets that gen/gemm.go has for the fields of a tile: each array has
+// length 0, and a difference either way would make it negative.
+var (
+	_ = [unsafe.Offsetof(tile{}.ars) - 24]byte{}
+	_ = [24 - unsafe.Offsetof(tile{}.ars)]byte{}
+	_ = [unsafe.Offsetof(tile{}.b) - 40]byte{}
+	_ = [40 - unsafe.Offsetof(tile{}.b)]byte{}
+	_ = [unsafe.Offsetof(tile{}.c) - 80]byte{}
+	_ = [80 - unsafe.Offsetof(tile{}.c)]byte{}
+	_ = [unsafe.Offsetof(tile{}.kc) - 112]byte{}
+	_ = [112 - unsafe.Offsetof(tile{}.kc)]byte{}
+	_ = [unsafe.Offsetof(tile{}.rowBias) - 128]byte{}
+	_ = [128 - unsafe.Offsetof(tile{}.rowBias)]byte{}
+	_ = [unsafe.Offsetof(tile{}.accumulate) - 176]byte{}
+	_ = [176 - unsafe.Offsetof(tile{}.accumulate)]byte{}
+	_ = [unsafe.Offsetof(tile{}.mask) - 192]byte{}
+	_ = [192 - unsafe.Offsetof(tile{}.mask)]byte{}
+)

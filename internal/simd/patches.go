@@ -176,10 +176,46 @@ func (p Patches) at(image []float32, r, q int) float32 {
 	return 0
 }
 
-// tap is one run of a patch matrix that AddPatches adds to an image row.
-type tap struct {
-	src  *float32 // where lane 0 would lie
-	mask uint64   // the lanes that exist
+// spreadPlan is how AddPatches gathers each image row from the patch matrix:
+// the same for every channel, and kept while the shape stays the same.
+type spreadPlan struct {
+	p  Patches
+	ld int
+	// Taps in the order of the patch rows, two words each: the offset in cols,
+	// for lane 0, from the channel's first patch row (it may lie before it),
+	// and the mask of the lanes that exist.
+	taps []int64
+	// Where the taps of each image row's chunk of 16 columns begin.
+	first []int
+}
+
+func (s *spreadPlan) set(p Patches, ld int) {
+	if s.p == p && s.ld == ld {
+		return
+	}
+	s.p, s.ld, s.taps, s.first = p, ld, s.taps[:0], s.first[:0]
+	for y := range p.Height {
+		for x0 := 0; x0 < p.Width; x0 += 16 {
+			s.first = append(s.first, len(s.taps))
+			s.chunk(y, x0)
+		}
+	}
+	s.first = append(s.first, len(s.taps))
+}
+
+// chunk appends the taps of the columns x0..x0+16 of image row y.
+func (s *spreadPlan) chunk(y, x0 int) {
+	p, ow := s.p, s.p.OutWidth()
+	for ky := max(0, y-p.OutHeight()+1); ky <= min(y, p.KernelHeight-1); ky++ {
+		for kx := range p.KernelWidth {
+			// Lane l takes output column x0+l-kx, where that exists.
+			from, to := max(0, kx-x0), min(16, ow+kx-x0)
+			if from < to {
+				at := (ky*p.KernelWidth+kx)*s.ld + (y-ky)*ow + x0 - kx
+				s.taps = append(s.taps, int64(at), int64(1)<<to-int64(1)<<from)
+			}
+		}
+	}
 }
 
 // AddPatches adds each element of the patch matrix cols[p.Rows(), p.Cols()],
@@ -192,15 +228,43 @@ func (k *Kernels) AddPatches(s *Scratch, image []float32, p Patches, cols []floa
 	}
 	checkMatrix("patches", cols, p.Rows(), p.Cols(), ld)
 	image = image[:p.ImageSize()]
-	if !p.dense() {
+	switch {
+	case !p.dense():
 		addPatchesSlow(image, p, cols, ld)
-		return
+	case k.gemm.spread != nil:
+		s.plan.set(p, ld)
+		k.addPatchesByRow(s, image, cols)
+	default:
+		k.addPatchesByRun(image, p, cols, ld)
 	}
+}
+
+// addPatchesByRow passes once over the image, four channels at a time.
+func (k *Kernels) addPatchesByRow(s *Scratch, image, cols []float32) {
+	p := s.plan.p
+	plane, window := p.Height*p.Width, p.KernelHeight*p.KernelWidth*s.plan.ld
+	for c := 0; c < p.Channels; {
+		step, imageStep, colsStep := 4, plane, window
+		if c+4 > p.Channels {
+			step, imageStep, colsStep = 1, 0, 0
+		}
+		for i := range len(s.plan.first) - 1 {
+			taps := s.plan.taps[s.plan.first[i]:s.plan.first[i+1]]
+			chunks := (p.Width + 15) / 16
+			x0 := i % chunks * 16
+			mask := 1<<min(16, p.Width-x0) - 1
+			k.gemm.spread(&image[c*plane+i/chunks*p.Width+x0], imageStep, &cols[c*window], colsStep, mask, &taps[0], len(taps)/2)
+		}
+		c += step
+	}
+}
+
+func (k *Kernels) addPatchesByRun(image []float32, p Patches, cols []float32, ld int) {
 	oh, ow := p.OutHeight(), p.OutWidth()
 	for r := range p.Rows() {
 		kx, ky, c := r%p.KernelWidth, r/p.KernelWidth%p.KernelHeight, r/p.KernelWidth/p.KernelHeight
 		for y := range oh {
-			addGo(image[(c*p.Height+y+ky)*p.Width+kx:][:ow], cols[r*ld+y*ow:][:ow])
+			k.Add(image[(c*p.Height+y+ky)*p.Width+kx:][:ow], cols[r*ld+y*ow:][:ow])
 		}
 	}
 }

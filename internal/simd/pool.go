@@ -13,12 +13,35 @@ import "fmt"
 // pooling after ReLU gives the same as ReLU after pooling, at a quarter of the
 // work.
 func (k *Kernels) MaxPool2(y []float32, arg []uint8, x []float32, planes, h, w int, relu bool) {
-	oh, ow := h/2, w/2
 	checkPool("MaxPool2", len(y), len(arg), len(x), planes, h, w)
-	for p := range planes {
+	eachRun(planes, h, w, func(at, in, rows int) {
+		oh, ow := rows, w/2
+		if k.vec.pool != nil {
+			for j := 0; j < ow; j += 16 {
+				k.vec.pool(&y[at+j], &arg[at+j], &x[in+2*j], oh, w, ow, min(16, ow-j), flag(relu))
+			}
+			return
+		}
 		for i := range oh {
-			at, in := (p*oh+i)*ow, (p*h+2*i)*w
-			k.poolRow(y[at:at+ow], arg[at:at+ow], x[in:in+2*ow], x[in+w:in+w+2*ow], relu)
+			at, in := at+i*ow, in+2*i*w
+			poolRow(y[at:at+ow], arg[at:at+ow], x[in:in+2*ow], x[in+w:in+w+2*ow], relu)
+		}
+	})
+}
+
+// eachRun calls f for runs of output rows, at `at` of the output, whose input
+// rows lie in pairs from `in` of the input. A run is work for one assembly call
+// a column chunk: up to 512 rows, in several planes where their height is even.
+func eachRun(planes, h, w int, f func(at, in, rows int)) {
+	if w < 2 || h < 2 {
+		return
+	}
+	if h%2 == 0 {
+		planes, h = 1, planes*h
+	}
+	for p := range planes {
+		for i := 0; i < h/2; i += 512 {
+			f((p*(h/2)+i)*(w/2), (p*h+2*i)*w, min(512, h/2-i))
 		}
 	}
 }
@@ -26,18 +49,33 @@ func (k *Kernels) MaxPool2(y []float32, arg []uint8, x []float32, planes, h, w i
 // MaxPool2Grad writes the gradient dx[planes, h, w] of [Kernels.MaxPool2]: dy
 // where arg says it was taken, and 0 elsewhere.
 func (k *Kernels) MaxPool2Grad(dx, dy []float32, arg []uint8, planes, h, w int) {
-	oh, ow := h/2, w/2
 	checkPool("MaxPool2Grad", len(dy), len(arg), len(dx), planes, h, w)
-	for p := range planes {
-		for i := range oh {
-			at, in := (p*oh+i)*ow, (p*h+2*i)*w
-			top, bottom := dx[in:in+w], dx[in+w:in+2*w]
-			clear(top[2*ow:])
-			clear(bottom[2*ow:])
-			k.poolGradRow(top, bottom, dy[at:at+ow], arg[at:at+ow])
+	clearOdd(dx, planes, h, w)
+	eachRun(planes, h, w, func(at, in, rows int) {
+		oh, ow := rows, w/2
+		if k.vec.poolGrad != nil {
+			for j := 0; j < ow; j += 16 {
+				k.vec.poolGrad(&dx[in+2*j], &dy[at+j], &arg[at+j], oh, w, ow, min(16, ow-j))
+			}
+			return
 		}
-		if h%2 == 1 {
-			clear(dx[(p*h+h-1)*w:][:w])
+		for i := range oh {
+			at, in := at+i*ow, in+2*i*w
+			poolGradRow(dx[in:in+2*ow], dx[in+w:in+w+2*ow], dy[at:at+ow], arg[at:at+ow])
+		}
+	})
+}
+
+// clearOdd zeroes what no window covers: an odd last row or column.
+func clearOdd(x []float32, planes, h, w int) {
+	if h%2 == 1 {
+		for p := range planes {
+			clear(x[(p*h+h-1)*w:][:w])
+		}
+	}
+	if w%2 == 1 {
+		for i := w - 1; i < len(x); i += w {
+			x[i] = 0
 		}
 	}
 }
@@ -48,12 +86,7 @@ func checkPool(op string, outputs, args, inputs, planes, h, w int) {
 	}
 }
 
-func (k *Kernels) poolRow(y []float32, arg []uint8, top, bottom []float32, relu bool) {
-	for k.vec.pool != nil && len(y) > 0 {
-		n := min(len(y), 16)
-		k.vec.pool(&y[0], &arg[0], &top[0], &bottom[0], n, flag(relu))
-		y, arg, top, bottom = y[n:], arg[n:], top[2*n:], bottom[2*n:]
-	}
+func poolRow(y []float32, arg []uint8, top, bottom []float32, relu bool) {
 	for j := range y {
 		y[j], arg[j] = pool(top[2*j], top[2*j+1], bottom[2*j], bottom[2*j+1], relu)
 	}
@@ -77,12 +110,7 @@ func pool(a, b, c, d float32, relu bool) (float32, uint8) {
 	return best, at
 }
 
-func (k *Kernels) poolGradRow(top, bottom, dy []float32, arg []uint8) {
-	for k.vec.poolGrad != nil && len(dy) > 0 {
-		n := min(len(dy), 16)
-		k.vec.poolGrad(&top[0], &bottom[0], &dy[0], &arg[0], n)
-		dy, arg, top, bottom = dy[n:], arg[n:], top[2*n:], bottom[2*n:]
-	}
+func poolGradRow(top, bottom, dy []float32, arg []uint8) {
 	for j, g := range dy {
 		var window [5]float32
 		window[min(arg[j], 4)] = g

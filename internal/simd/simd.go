@@ -39,8 +39,10 @@ type gemmLevel struct {
 	// gather copies `lanes` floats (at most 16) from src[offs[i]:] to
 	// dst[i*ldd:] for i in [0,n). nil: none.
 	gather func(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)
-	// spread sums one image row of AddPatches. nil: none.
-	spread func(dst *float32, lanes int, taps *tap, n int)
+	// spread adds to up to 16 floats (mask) of an image row, in four channels
+	// imageStep apart, n taps (see spreadPlan) of their patch rows, colsStep
+	// apart. With both steps 0 it does one channel. nil: none.
+	spread func(image *float32, imageStep int, cols *float32, colsStep int, mask int, taps *int64, n int)
 }
 
 // vectorLevel holds the element-wise kernels. They take counts that are
@@ -57,9 +59,10 @@ type vectorLevel struct {
 	sum        func(lanes *[16]float64, x *float32, n int)
 	sumSquares func(lanes *[16]float64, x *float32, n int)
 	sgd        func(p, g, v *float32, n int, lr, momentum, decay, gradScale float32)
-	// One output row of up to 16 (pooled) columns.
-	pool     func(dst *float32, arg *uint8, top, bottom *float32, n int, relu int)
-	poolGrad func(top, bottom, dy *float32, arg *uint8, n int)
+	// pool and poolGrad do up to 16 columns (lanes) of rows output rows, ow
+	// apart, from pairs of input rows, w apart. nil: none.
+	pool     func(y *float32, arg *uint8, x *float32, rows, w, ow, lanes, relu int)
+	poolGrad func(x, y *float32, arg *uint8, rows, w, ow, lanes int)
 }
 
 var (

@@ -1,0 +1,186 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+var specials = []float32{
+	float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 0, float32(math.Copysign(0, -1)),
+	math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 1e-39,
+}
+
+// lengths cross every unrolling and, with one, the size of an assembly call.
+func lengths() (out []int) {
+	for n := range 140 {
+		out = append(out, n)
+	}
+	return append(out, 1000, callFloats-1, callFloats+77)
+}
+
+// twin is one operation: on a level, and element by element in plain Go.
+type twin struct {
+	name     string
+	level    func(k *Kernels, x, y, z []float32)
+	naive    func(x, y, z *float32)
+	specials bool // NaN and infinities, too
+}
+
+var twins = []twin{
+	{"Add", func(k *Kernels, x, y, _ []float32) { k.Add(x, y) }, func(x, y, _ *float32) { *x += *y }, true},
+	{"AddTo", func(k *Kernels, x, y, z []float32) { k.AddTo(x, y, z) }, func(x, y, z *float32) { *x = *y + *z }, true},
+	{"AddTo alias", func(k *Kernels, x, y, _ []float32) { k.AddTo(x, y, x) }, func(x, y, _ *float32) { *x = *y + *x }, true},
+	{"Scale", func(k *Kernels, x, _, _ []float32) { k.Scale(x, 0.3) }, func(x, _, _ *float32) { *x *= 0.3 }, true},
+	{"Axpy", func(k *Kernels, x, y, _ []float32) { k.Axpy(x, 1.7, y) }, func(x, y, _ *float32) { p := float32(1.7 * *y); *x += p }, true},
+	{"ReLU", func(k *Kernels, x, y, _ []float32) { k.ReLU(x, y) }, func(x, y, _ *float32) {
+		if *x = *y; *y < 0 {
+			*x = 0
+		}
+	}, true},
+	{"ReLU in place", func(k *Kernels, x, _, _ []float32) { k.ReLU(x, x) }, func(x, _, _ *float32) {
+		if *x < 0 {
+			*x = 0
+		}
+	}, true},
+	{"ReLUGrad", func(k *Kernels, x, y, z []float32) { k.ReLUGrad(x, y, z) }, func(x, y, z *float32) {
+		if *x = 0; *z > 0 {
+			*x = *y
+		}
+	}, true},
+	{"ReLUGrad in place", func(k *Kernels, x, _, z []float32) { k.ReLUGrad(x, x, z) }, func(x, _, z *float32) {
+		if !(*z > 0) {
+			*x = 0
+		}
+	}, true},
+	{"BiasReLURows", func(k *Kernels, x, y, _ []float32) { k.BiasReLURows(x, y) }, func(x, y, _ *float32) {
+		if *x += *y; *x < 0 {
+			*x = 0
+		}
+	}, true},
+	{"SGD", func(k *Kernels, x, y, z []float32) { k.SGD(x, y, z, 0.005, 0.9, 1e-5, 0.25) }, func(p, g, v *float32) {
+		d := *g * 0.25
+		decay := float32(1e-5) * *p
+		d += decay
+		m := float32(0.9) * *v
+		*v = m + d
+		step := float32(0.005) * *v
+		*p -= step
+	}, true},
+}
+
+func TestElementwise(t *testing.T) {
+	eachLevel(t, func(t *testing.T, k *Kernels) {
+		for _, w := range twins {
+			t.Run(w.name, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(13, 14))
+				for _, n := range lengths() {
+					w.check(t, k, r, n)
+				}
+			})
+		}
+	})
+}
+
+func (w twin) check(t *testing.T, k *Kernels, r *rand.Rand, n int) {
+	var got, want [3][]float32
+	var guards [3]func(*testing.T, string)
+	for i := range got {
+		got[i], guards[i] = guarded(r, n)
+		if w.specials && n%2 == 1 {
+			for j := range n/3 + 1 {
+				got[i][(j*3+i)%n] = specials[r.IntN(len(specials))]
+			}
+		}
+		want[i] = append([]float32(nil), got[i]...)
+	}
+	for i := range n {
+		w.naive(&want[0][i], &want[1][i], &want[2][i])
+	}
+	w.level(k, got[0], got[1], got[2])
+	for i := range got {
+		sameValues(t, fmt.Sprintf("n=%d operand %d", n, i), got[i], want[i])
+		guards[i](t, "operand")
+	}
+}
+
+// sameValues compares bits, but any NaN equals any other.
+func sameValues(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if got[i] != got[i] && want[i] != want[i] {
+			continue
+		}
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	eachLevel(t, func(t *testing.T, k *Kernels) {
+		x, bias := []float32{1, -2, 3, -4, 5, -6}, []float32{1, 1, 1}
+		k.AddBiasRows(x, bias)
+		sameValues(t, "AddBiasRows", x, []float32{2, -1, 4, -3, 6, -5})
+		k.BiasReLURows(x, bias)
+		sameValues(t, "BiasReLURows", x, []float32{3, 0, 5, 0, 7, 0})
+		k.SumRows(bias, x)
+		sameValues(t, "SumRows", bias, []float32{4, 8, 6})
+	})
+}
+
+// Sums follow the order of their definition, bit by bit.
+func TestSums(t *testing.T) {
+	eachLevel(t, func(t *testing.T, k *Kernels) {
+		r := rand.New(rand.NewPCG(15, 16))
+		for _, n := range lengths() {
+			x, _ := guarded(r, n)
+			var sum, squares [16]float64
+			for i, v := range x {
+				sum[i%16] += float64(v)
+				squares[i%16] += float64(float64(v) * float64(v))
+			}
+			if got, want := k.Sum(x), foldNaive(sum[:]); got != want {
+				t.Fatalf("n=%d: Sum = %v, want %v", n, got, want)
+			}
+			if got, want := k.SumSquares(x), foldNaive(squares[:]); got != want {
+				t.Fatalf("n=%d: SumSquares = %v, want %v", n, got, want)
+			}
+		}
+	})
+}
+
+func foldNaive(x []float64) float64 {
+	if len(x) == 1 {
+		return x[0]
+	}
+	half := make([]float64, len(x)/2)
+	for i := range half {
+		half[i] = x[i] + x[i+len(half)]
+	}
+	return foldNaive(half)
+}
+
+func TestLengthsMustAgree(t *testing.T) {
+	x, y := make([]float32, 3), make([]float32, 4)
+	for i, f := range []func(){
+		func() { Host().Add(x, y) },
+		func() { Host().AddTo(x, x, y) },
+		func() { Host().Axpy(y, 1, x) },
+		func() { Host().ReLU(x, y) },
+		func() { Host().ReLUGrad(x, y, y) },
+		func() { Host().SGD(x, y, x, 0, 0, 0, 0) },
+		func() { Host().AddBiasRows(y, x) },
+		func() { Host().MaxPool2(x, nil, y, 1, 2, 2, false) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("case %d: no panic", i)
+				}
+			}()
+			f()
+		}()
+	}
+}

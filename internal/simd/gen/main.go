@@ -1,0 +1,29 @@
+// Command gen writes the assembly of package simd, with avo. It is a module of
+// its own, so that the library does not depend on the generator. To write all
+// files anew, run `go generate ./internal/simd` at the root of the repository.
+package main
+
+import (
+	"flag"
+	"log"
+
+	"github.com/mmcloughlin/avo/build"
+)
+
+func main() {
+	set := flag.String("set", "", "what to generate: gemm512, gemm2, vec512 or vec2")
+	table := flag.String("table", "", "Go `file` of a gemm set's declarations and table")
+	flag.Parse()
+	sets := map[string]func(){
+		"gemm512": func() { gemm(avx512, *table) },
+		"gemm2":   func() { gemm(avx2, *table) },
+		"vec512":  func() { elementwise(avx512); pack512(); pool512() },
+		"vec2":    func() { elementwise(avx2); pack2() },
+	}
+	f := sets[*set]
+	if f == nil {
+		log.Fatalf("unknown -set %q", *set)
+	}
+	f()
+	build.Generate()
+}

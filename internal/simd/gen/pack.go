@@ -1,0 +1,203 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func pack512() {
+	gather512()
+	spread512()
+}
+
+func pack2() {
+	transpose8()
+	gather2()
+}
+
+// transpose8 transposes 8 rows of 8*n floats, 8x8 at a time: pairs of rows
+// four apart share a register from the load on, which leaves 16 shuffles.
+func transpose8() {
+	TEXT("transpose8", NOSPLIT, "func(dst *float32, ldd int, src *float32, lds int, n int)")
+	Pragma("noescape")
+	dst, ldd := load("dst"), load("ldd")
+	src, lds := load("src"), load("lds")
+	n := load("n")
+	SHLQ(U8(2), ldd)
+	SHLQ(U8(2), lds)
+	lds3, ldd3 := GP64(), GP64()
+	LEAQ(Mem{Base: lds, Index: lds, Scale: 2}, lds3)
+	LEAQ(Mem{Base: ldd, Index: ldd, Scale: 2}, ldd3)
+	src4, dst4 := GP64(), GP64()
+	LEAQ(Mem{Base: src, Index: lds, Scale: 4}, src4)
+
+	Label("block")
+	LEAQ(Mem{Base: dst, Index: ldd, Scale: 4}, dst4)
+	for half := range 2 { // columns 0-3, then 4-7
+		var r [4]reg.VecVirtual
+		for i := range r {
+			r[i] = YMM()
+			VMOVUPS(row(src, lds, lds3, i, 16*half), r[i].AsX())
+			VINSERTF128(U8(1), row(src4, lds, lds3, i, 16*half), r[i], r[i])
+		}
+		lo01, hi01, lo23, hi23 := YMM(), YMM(), YMM(), YMM()
+		VUNPCKLPS(r[1], r[0], lo01)
+		VUNPCKHPS(r[1], r[0], hi01)
+		VUNPCKLPS(r[3], r[2], lo23)
+		VUNPCKHPS(r[3], r[2], hi23)
+		base := dst
+		if half == 1 {
+			base = dst4
+		}
+		for i, pair := range [][2]reg.VecVirtual{{lo01, lo23}, {lo01, lo23}, {hi01, hi23}, {hi01, hi23}} {
+			out := YMM()
+			VSHUFPS(U8([]int{0x44, 0xee}[i%2]), pair[1], pair[0], out)
+			VMOVUPS(out, row(base, ldd, ldd3, i, 0))
+		}
+	}
+	ADDQ(U8(32), src)
+	ADDQ(U8(32), src4)
+	LEAQ(Mem{Base: dst, Index: ldd, Scale: 8}, dst)
+	DECQ(n)
+	JNZ(LabelRef("block"))
+	VZEROUPPER()
+	RET()
+}
+
+// row is the address of row i (0..3) at the given displacement.
+func row(base, stride, stride3 reg.Register, i, disp int) Mem {
+	switch i {
+	case 0:
+		return Mem{Base: base, Disp: disp}
+	case 3:
+		return Mem{Base: base, Index: stride3, Scale: 1, Disp: disp}
+	}
+	return Mem{Base: base, Index: stride, Scale: uint8(i), Disp: disp}
+}
+
+// gatherLoop is the loop of the gather kernels: body copies one run.
+func gatherLoop(label string, dst, ldd, src, offs, n reg.Register, body func(from, to Mem)) {
+	Label(label)
+	off := GP64()
+	MOVLQSX(mem(offs, 0), off)
+	body(Mem{Base: src, Index: off, Scale: 4}, mem(dst, 0))
+	ADDQ(U8(4), offs)
+	ADDQ(ldd, dst)
+	DECQ(n)
+	JNZ(LabelRef(label))
+	VZEROUPPER()
+	RET()
+}
+
+const gatherSignature = "func(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)"
+
+func gatherParams() (dst, ldd, src, offs, n, lanes reg.GPVirtual) {
+	dst, ldd = load("dst"), load("ldd")
+	src, offs = load("src"), load("offs")
+	n, lanes = load("n"), load("lanes")
+	SHLQ(U8(2), ldd)
+	return dst, ldd, src, offs, n, lanes
+}
+
+func gather512() {
+	TEXT("gather512", NOSPLIT, gatherSignature)
+	Pragma("noescape")
+	dst, ldd, src, offs, n, lanes := gatherParams()
+	bits := GP64()
+	XORQ(bits, bits)
+	BTSQ(lanes, bits)
+	DECQ(bits)
+	k := K()
+	KMOVW(bits.As32(), k)
+	CMPQ(lanes, U8(8))
+	JGT(LabelRef("whole"))
+	gatherLoop("half", dst, ldd, src, offs, n, func(from, to Mem) {
+		y := YMM()
+		VMOVUPS_Z(from, k, y)
+		VMOVUPS(y, k, to)
+	})
+	gatherLoop("whole", dst, ldd, src, offs, n, func(from, to Mem) {
+		z := ZMM()
+		VMOVUPS_Z(from, k, z)
+		VMOVUPS(z, k, to)
+	})
+}
+
+// gather2 uses the sign bits of a window on 16 ones and 16 zeros as masks.
+func gather2() {
+	ones := GLOBL("runs", RODATA|NOPTR)
+	for i := range 32 {
+		v := U32(0)
+		if i < 16 {
+			v = 0xffffffff
+		}
+		DATA(4*i, v)
+	}
+	TEXT("gather2", NOSPLIT, gatherSignature)
+	Pragma("noescape")
+	dst, ldd, src, offs, n, lanes := gatherParams()
+	at := GP64()
+	LEAQ(ones, at)
+	SHLQ(U8(2), lanes)
+	SUBQ(lanes, at)
+	lo, hi := YMM(), YMM()
+	VMOVUPS(mem(at, 64), lo)
+	VMOVUPS(mem(at, 96), hi)
+	CMPQ(lanes, U8(32))
+	JGT(LabelRef("whole"))
+	gatherLoop("half", dst, ldd, src, offs, n, func(from, to Mem) {
+		y := YMM()
+		VMASKMOVPS(from, lo, y)
+		VMASKMOVPS(y, lo, to)
+	})
+	gatherLoop("whole", dst, ldd, src, offs, n, func(from, to Mem) {
+		y0, y1 := YMM(), YMM()
+		VMOVUPS(from, y0)
+		VMASKMOVPS(from.Offset(32), hi, y1)
+		VMOVUPS(y0, to)
+		VMASKMOVPS(y1, hi, to.Offset(32))
+	})
+}
+
+// spread512 sums up to 16 columns of an image row, of four channels at once:
+// for each tap, the lanes of its mask are added from the patch rows. Channels
+// are imageStep and colsStep floats apart; with both 0 all four are the same.
+// A tap is its offset in floats from cols (which may point before it) and its
+// mask, 8 bytes each.
+func spread512() {
+	TEXT("spread512", NOSPLIT, "func(image *float32, imageStep int, cols *float32, colsStep int, mask int, taps *int64, n int)")
+	Pragma("noescape")
+	image, imageStep := load("image"), load("imageStep")
+	cols, colsStep := load("cols"), load("colsStep")
+	mask, taps, n := load("mask"), load("taps"), load("n")
+	imageStep3, colsStep3 := GP64(), GP64()
+	SHLQ(U8(2), imageStep)
+	SHLQ(U8(2), colsStep)
+	LEAQ(Mem{Base: imageStep, Index: imageStep, Scale: 2}, imageStep3)
+	LEAQ(Mem{Base: colsStep, Index: colsStep, Scale: 2}, colsStep3)
+	all, some := K(), K()
+	KMOVW(mask.As32(), all)
+	var acc [4]reg.VecVirtual
+	for i := range acc {
+		acc[i] = ZMM()
+		VMOVUPS_Z(row(image, imageStep, imageStep3, i, 0), all, acc[i])
+	}
+	Label("tap")
+	at, bits := GP64(), GP64()
+	MOVQ(mem(taps, 0), at)
+	MOVQ(mem(taps, 8), bits)
+	LEAQ(Mem{Base: cols, Index: at, Scale: 4}, at)
+	KMOVW(bits.As32(), some)
+	for i := range acc {
+		VADDPS(row(at, colsStep, colsStep3, i, 0), acc[i], some, acc[i])
+	}
+	ADDQ(U8(16), taps)
+	DECQ(n)
+	JNZ(LabelRef("tap"))
+	for i := range acc {
+		VMOVUPS(acc[i], all, row(image, imageStep, imageStep3, i, 0))
+	}
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,9 @@
+package simd
+
+// The assembly is written by the generator in gen, a module of its own; its
+// output is committed. `go generate ./internal/simd` writes it anew.
+
+//go:generate go -C gen run . -set gemm512 -pkg simd -out ../gemm_avx512_amd64.s -table ../gemm_avx512_amd64.go
+//go:generate go -C gen run . -set gemm2 -pkg simd -out ../gemm_avx2_amd64.s -table ../gemm_avx2_amd64.go
+//go:generate go -C gen run . -set vec512 -pkg simd -out ../vec_avx512_amd64.s -stubs ../vec_avx512_amd64.go
+//go:generate go -C gen run . -set vec2 -pkg simd -out ../vec_avx2_amd64.s -stubs ../vec_avx2_amd64.go
