@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -187,8 +188,11 @@ func (f *Fetcher) copy(out io.Writer, reply *http.Response, file File, done int6
 
 // cause names the address and, for a transfer that was given up, why.
 func cause(ctx context.Context, address string, err error) error {
+	var request *url.Error // says the address again
 	if why := context.Cause(ctx); why != nil {
 		err = why
+	} else if errors.As(err, &request) {
+		err = request.Err
 	}
 	return fmt.Errorf("GET %s: %w", address, err)
 }

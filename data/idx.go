@@ -38,7 +38,7 @@ const (
 	// bytes in 2 bits.
 	maxExpansion = 1032
 	// maxElements is more than any set that fits a machine's memory as we hold it.
-	maxElements = 1 << 32
+	maxElements = 1<<31 - 1
 )
 
 // idxStream is an IDX file being read.
@@ -122,7 +122,7 @@ func (s idxStream) dimensions(raw []byte) (dims []int, total int64, err error) {
 	total = 1
 	for i := 0; i < len(raw); i += 4 {
 		d := int64(binary.BigEndian.Uint32(raw[i:]))
-		if d == 0 || d >= maxElements/total { // total is at least 1; no product overflows
+		if d == 0 || d > maxElements/total { // total is at least 1; no product overflows
 			return nil, 0, s.fault(int64(4+i), "impossible size %d in dimension %d", d, i/4+1)
 		}
 		total *= d
