@@ -171,7 +171,9 @@ func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 		all.Go(func() {
 			// A send under way may still end well, but not keep us.
 			p.link.Conn().SetWriteDeadline(time.Now().Add(grace))
-			p.link.Finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed)
+			if p.link.Finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed) != nil {
+				p.link.Close() // it cannot be ended in good order
+			}
 		})
 	}
 	all.Wait()
