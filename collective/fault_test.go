@@ -22,7 +22,7 @@ func TestLostRankIsNamed(t *testing.T) {
 				x := make([]float32, 1000)
 				first := AllReduce(g, x, Sum)
 				if g.Rank() == dead {
-					die(meshes[dead])
+					die(meshes, dead)
 					return nil
 				}
 				return survive(g, x, dead, first)
@@ -36,11 +36,16 @@ func TestLostRankIsNamed(t *testing.T) {
 	}
 }
 
-// die cuts all links without a goodbye.
-func die(m transport.Mesh) {
-	for peer := range m.Size() {
-		if peer != m.Rank() {
-			m.(transport.Cutter).Cut(peer)
+// die cuts all links of a rank without a goodbye.
+func die(meshes []transport.Mesh, dead int) {
+	for peer, m := range meshes {
+		if peer == dead {
+			continue
+		}
+		if m, ok := m.(*mem.Mesh); ok {
+			m.Cut(dead) // the survivor's side first
+		} else {
+			meshes[dead].(transport.Cutter).Cut(peer)
 		}
 	}
 }

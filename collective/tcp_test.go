@@ -96,7 +96,7 @@ func TestLostRankOverTCP(t *testing.T) {
 		x := make([]float32, 1<<20)
 		first := AllReduce(g, x, Sum)
 		if g.Rank() == dead {
-			die(meshes[dead])
+			die(meshes, dead)
 			return nil
 		}
 		return survive(g, x, dead, first)
