@@ -58,7 +58,7 @@ func (c *Coordinator) admit(conn net.Conn) {
 			c.unreserve(seat)
 		}
 		if c.ctx.Err() == nil {
-			c.cfg.Report(fmt.Sprintf("refused a connection from %v: %v", conn.RemoteAddr(), err))
+			c.cfg.Report(fmt.Sprintf("refused a %v", err)) // it begins with "connection from"
 		}
 		return
 	}

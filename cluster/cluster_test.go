@@ -117,10 +117,12 @@ func TestRefusals(t *testing.T) {
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if len(reports) != 4 {
-		t.Errorf("reports: %q", reports)
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(reports) }
+	for end := time.Now().Add(5 * time.Second); count() < 4 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if text := strings.Join(reports, "\n"); count() != 4 || strings.Count(text, "refused a connection from 127.0.0.1:") != 4 {
+		t.Errorf("reports:\n%s", text)
 	}
 }
 
@@ -185,17 +187,6 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Without a launcher, the end of the control connection is proof enough.
-func TestCutConnectionIsALoss(t *testing.T) {
-	_, cfg := job(t, 3, nil)
-	members := joinAll(t, cfg)
-	members[1].ch.close()
-	got := <-members[0].Lost()
-	if got == nil || !strings.HasPrefix(got.Error(), "rank 1 is lost: its control connection ended before it left") {
-		t.Error(got)
-	}
-}
-
 func TestFail(t *testing.T) {
 	_, cfg := job(t, 3, nil)
 	members := joinAll(t, cfg)
@@ -205,16 +196,6 @@ func TestFail(t *testing.T) {
 		t.Error(got)
 	}
 	if got := members[1].Verdict(errors.New("x"), time.Millisecond); got.Error() != "x" {
-		t.Error(got)
-	}
-}
-
-// A rank that fails because of another accuses that one.
-func TestFailBecauseOfAnother(t *testing.T) {
-	_, cfg := job(t, 3, nil)
-	members := joinAll(t, cfg)
-	members[1].Fail(&transport.LostError{Rank: 2, Why: "no route"})
-	if got := <-members[0].Lost(); got.Error() != "rank 2 is lost: rank 1 reports: rank 2 is lost: no route" {
 		t.Error(got)
 	}
 }

@@ -38,12 +38,15 @@ type evidence struct {
 // the strongest, of equals the first. ok is false when none has; again is then
 // when to ask next (zero: at the next accusation).
 //
-// A rank that ends after blaming another is the echo of the other's loss, so
-// its end waits as long as a suspicion does.
+// A rank that ends after blaming another is the echo of the other's loss: its
+// end proves nothing, its accusation stands.
 func judge(all []evidence, now time.Time) (lost transport.LostError, again time.Time, ok bool) {
 	best := -1
 	for i, e := range all {
-		ripe := e.at.Add(settle(e, all))
+		if e.proof.ofAnEnd() && accuser(e.rank, all) {
+			continue
+		}
+		ripe := e.at.Add(e.proof.settle())
 		if ripe.After(now) {
 			if again.IsZero() || ripe.Before(again) {
 				again = ripe
@@ -60,11 +63,14 @@ func judge(all []evidence, now time.Time) (lost transport.LostError, again time.
 	return transport.LostError{Rank: all[best].rank, Why: all[best].why}, time.Time{}, true
 }
 
-func settle(e evidence, all []evidence) time.Duration {
-	switch {
-	case e.proof == proofSuspect, e.proof > proofFailed && accuser(e.rank, all):
+// ofAnEnd says that the proof is a process that ended or hung up.
+func (p proof) ofAnEnd() bool { return p == proofExited || p == proofCut }
+
+func (p proof) settle() time.Duration {
+	switch p {
+	case proofSuspect:
 		return settleSuspect
-	case e.proof == proofCut:
+	case proofCut:
 		return settleCut
 	}
 	return 0

@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+func TestJudge(t *testing.T) {
+	t0 := time.Unix(100, 0)
+	at := func(d time.Duration) time.Time { return t0.Add(d) }
+	ms := time.Millisecond
+	cut := func(rank int, d time.Duration) evidence { return evidence{proofCut, rank, -1, "cut", at(d)} }
+	exited := func(rank int, d time.Duration) evidence { return evidence{proofExited, rank, -1, "exited", at(d)} }
+	suspect := func(rank, by int, d time.Duration) evidence {
+		return evidence{proofSuspect, rank, by, "suspected", at(d)}
+	}
+	for _, c := range []struct {
+		name  string
+		all   []evidence
+		now   time.Duration
+		want  int // -1: nobody yet
+		again time.Duration
+	}{
+		{"nothing", nil, 0, -1, 0},
+		{"the launcher knows", []evidence{exited(2, 0)}, 0, 2, 0},
+		{"a cut connection waits", []evidence{cut(1, 0)}, 0, -1, settleCut},
+		{"and then counts", []evidence{cut(1, 0)}, settleCut, 1, 0},
+		{"the launcher outdoes it", []evidence{cut(1, 0), exited(3, 10*ms)}, 10 * ms, 3, 0},
+		{"a suspicion waits longer", []evidence{suspect(1, 0, 0)}, settleCut, -1, settleSuspect},
+		{"a suspect's death is not awaited", []evidence{suspect(1, 0, 0), exited(1, 100*ms)}, 100 * ms, 1, 0},
+		{"an accuser's end is an echo", []evidence{suspect(1, 0, 0), exited(0, 100*ms)}, 100 * ms, -1, settleSuspect},
+		{"and its accusation stands", []evidence{suspect(1, 0, 0), exited(0, 100*ms), cut(0, 0)}, settleSuspect + 100*ms, 1, 0},
+		{"two that accuse each other", []evidence{suspect(1, 0, 0), suspect(0, 1, 0), cut(0, 0), cut(1, 0)}, settleSuspect, 1, 0},
+		{"the first of equals", []evidence{exited(4, 0), exited(3, 0)}, 0, 4, 0},
+		{"the next to ripen", []evidence{suspect(1, 0, 0), cut(2, 0)}, 0, -1, settleCut},
+	} {
+		lost, again, ok := judge(c.all, at(c.now))
+		switch {
+		case ok != (c.want >= 0) || ok && lost.Rank != c.want:
+			t.Errorf("%s: got rank %d, %v, want %d", c.name, lost.Rank, ok, c.want)
+		case !ok && c.again > 0 && !again.Equal(at(c.again)):
+			t.Errorf("%s: asks again at %v", c.name, again.Sub(t0))
+		}
+	}
+}
+
+func TestFindSlow(t *testing.T) {
+	on := func(peer, seconds int) Status {
+		return Status{Waits: true, Peer: peer, For: time.Duration(seconds) * time.Second}
+	}
+	busy := Status{Doing: "saving"}
+	for _, c := range []struct {
+		name  string
+		ranks []Status
+		want  string
+	}{
+		{"nobody waits", []Status{busy, busy}, ""},
+		{"not for long", []Status{on(1, 4), busy}, ""},
+		{"one for one", []Status{on(1, 6), busy}, "rank 1 is slow: rank 0 has been waiting for it for 6s (saving)"},
+		{"a ring behind one", []Status{on(3, 7), {}, on(1, 6), on(2, 8)}, "rank 1 is slow: ranks 0, 2 and 3 have been waiting for it for 8s"},
+		{"waits that began later", []Status{on(1, 6), on(2, 4), busy}, "rank 2 is slow: rank 0 has been waiting for it for 6s (saving)"},
+		{"a wait that has just begun", []Status{on(1, 6), on(2, 1), busy}, "rank 1 is slow: rank 0 has been waiting for it for 6s"},
+		{"two roots", []Status{on(1, 6), busy, on(3, 9), busy}, "rank 1 is slow: rank 0 has been waiting for it for 6s (saving)\nrank 3 is slow: rank 2 has been waiting for it for 9s (saving)"},
+		{"a circle", []Status{on(1, 6), on(2, 7), on(0, 8)}, "ranks 0, 1 and 2 wait for each other, the longest for 8s: messages are not arriving"},
+		{"a tail on a circle", []Status{on(1, 6), on(2, 7), on(1, 8)}, "ranks 0, 1 and 2 wait for each other, the longest for 8s: messages are not arriving"},
+		{"a silent rank", []Status{on(1, 6), {Waits: true, Peer: 2, For: 9 * time.Second, Silent: 8 * time.Second}, busy}, "rank 1 is slow: ranks 0 and 1 have been waiting for it for 9s (no sign of life for 8s)"},
+		{"one that left", []Status{on(1, 6), {Gone: true}}, ""},
+		{"a peer that is none", []Status{on(7, 6), busy}, "rank 0 is slow: rank 0 has been waiting for it for 6s"},
+	} {
+		var lines []string
+		for _, s := range FindSlow(c.ranks, 5*time.Second) {
+			lines = append(lines, s.String())
+		}
+		if got := strings.Join(lines, "\n"); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}
+
+// Against any statuses it ends, and blames no rank twice.
+func TestFindSlowOnAnything(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		ranks := make([]Status, 1+rng.IntN(9))
+		for r := range ranks {
+			ranks[r] = Status{Waits: rng.IntN(4) > 0, Peer: rng.IntN(len(ranks)+2) - 1, For: time.Duration(rng.IntN(12)) * time.Second, Gone: rng.IntN(9) == 0}
+		}
+		seen := map[int]bool{}
+		for _, s := range FindSlow(ranks, 5*time.Second) {
+			if seen[s.Rank] || ranks[s.Rank].Gone || len(s.By) == 0 || s.For < 5*time.Second {
+				t.Fatalf("%+v from %+v", s, ranks)
+			}
+			seen[s.Rank] = true
+		}
+	}
+}
+
+func TestReporterIsPatient(t *testing.T) {
+	var p reporter
+	var told []int
+	for second := 5; second <= 100; second++ {
+		if len(p.lines([]Slow{{Rank: 1, By: []int{0}, For: time.Duration(second) * time.Second}})) > 0 {
+			told = append(told, second)
+		}
+	}
+	if want := []int{5, 10, 20, 40, 80}; !reflect.DeepEqual(told, want) {
+		t.Errorf("told at %v, want %v", told, want)
+	}
+	p.lines(nil) // it goes on, and is slow again later
+	if len(p.lines([]Slow{{Rank: 1, By: []int{0}, For: 5 * time.Second}})) != 1 {
+		t.Error("the second time is not reported")
+	}
+}
+
+func TestBlamed(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("disk full"), -1},
+		{&transport.Error{Peer: 3, Err: transport.ErrTimeout}, 3},
+		{fmt.Errorf("step 4: %w", &transport.Error{Peer: 3, Err: &transport.LostError{Rank: 1}}), 1},
+		{&transport.Error{Peer: 3, Err: transport.NewAbortError(2, nil)}, 2},
+		{&transport.Error{Peer: 3, Err: transport.NewAbortError(2, &transport.LostError{Rank: 0})}, 0},
+	} {
+		if got := blamed(c.err); got != c.want {
+			t.Errorf("%v blames %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	for _, m := range []message{
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80"},
+		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17},
+		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, WaitMillis: 60000},
+		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
+		{Kind: kindFailed, Peer: 1, Why: "no \"space\"\nleft"},
+	} {
+		b, err := encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decode(b, 3); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("got %+v, %v, want %+v", got, err, m)
+		}
+	}
+	b, err := encode(message{Kind: kindFailed, Peer: -1, Why: strings.Repeat("\xff", 1<<20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := decode(b, 3); err != nil || len(m.Why) > 4*maxWhy {
+		t.Error(err, len(m.Why))
+	}
+}
+
+func TestMalformedMessages(t *testing.T) {
+	for _, c := range []struct{ frame, want string }{
+		{"", "control message"},
+		{"{", "control message"},
+		{`{"kind":"nonsense"}`, "unknown kind"},
+		{`{"kind":"status","peer":3}`, "rank 3 is not among 3 ranks"},
+		{`{"kind":"status","peer":-2}`, "rank -2"},
+		{`{"kind":"status","wait_ms":-1}`, "a wait of -1 ms"},
+		{`{"kind":"join","addr":"nohost"}`, "missing port"},
+		{`{"kind":"join","addr":"` + strings.Repeat("a", 400) + `:1"}`, "an address of 402 bytes"},
+		{`{"kind":"roster","addrs":["a:1"]}`, "1 addresses for 3 ranks"},
+		{`{"kind":"verdict","missing":[0,1,2,0]}`, "4 missing ranks of 3"},
+		{`{"kind":"verdict","missing":[5]}`, "rank 5"},
+		{strings.Repeat(" ", maxMessage+1), "above the limit"},
+	} {
+		if _, err := decode([]byte(c.frame), 3); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.40q: got %v, want %q", c.frame, err, c.want)
+		}
+	}
+}
+
+// Whatever comes from the network, what decode lets through is within bounds
+// and survives another trip.
+func FuzzDecode(f *testing.F) {
+	for _, m := range []message{
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80"},
+		{Kind: kindRoster, Addrs: []string{"a:1", "b:2", "c:3"}},
+		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3},
+		{Kind: kindStatus, Waits: true, WaitMillis: 5, Doing: "\x00"},
+	} {
+		b, _ := encode(m)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		m, err := decode(frame, 3)
+		if err != nil {
+			return
+		}
+		if m.Peer < -1 || m.Peer > 2 || m.WaitMillis < 0 {
+			t.Fatalf("%+v", m)
+		}
+		_ = verdictError(m).Error()
+		once, err := encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := decode(once, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if twice, _ := encode(back); !bytes.Equal(once, twice) && len(m.Why) < maxWhy && len(m.Doing) < maxDoing {
+			t.Fatalf("%s became %s", once, twice)
+		}
+	})
+}

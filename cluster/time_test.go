@@ -1,0 +1,313 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// pipe is a channel in memory, for tests whose time is synctest's.
+type pipe struct {
+	in, out *lane
+}
+
+// lane is one direction.
+type lane struct {
+	messages chan message
+	ended    chan struct{}
+	once     sync.Once
+}
+
+func newLane() *lane { return &lane{messages: make(chan message, 100), ended: make(chan struct{})} }
+
+func (l *lane) end() { l.once.Do(func() { close(l.ended) }) }
+
+func pipes() (a, b *pipe) {
+	x, y := newLane(), newLane()
+	return &pipe{x, y}, &pipe{y, x}
+}
+
+func (p *pipe) send(m message, timeout time.Duration) error {
+	select {
+	case <-p.out.ended:
+		return io.ErrClosedPipe
+	case p.out.messages <- m:
+		return nil
+	case <-time.After(timeout):
+		return transport.ErrTimeout
+	}
+}
+
+func (p *pipe) receive(timeout time.Duration) (message, error) {
+	select { // what was sent before the end comes before it
+	case m := <-p.in.messages:
+		return m, nil
+	default:
+	}
+	var late <-chan time.Time
+	if timeout > 0 {
+		late = time.After(timeout)
+	}
+	select {
+	case m := <-p.in.messages:
+		return m, nil
+	case <-p.in.ended:
+		return message{}, io.EOF
+	case <-late:
+		return message{}, transport.ErrTimeout
+	}
+}
+
+func (p *pipe) finish()                   { p.out.end() }
+func (p *pipe) close() error              { p.out.end(); p.in.end(); return nil }
+func (p *pipe) local() net.Addr           { return nowhere{} }
+func (p *pipe) traffic() (int64, int64)   { return 0, 0 }
+func (nowhere) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (nowhere) Close() error              { return nil }
+func (nowhere) Addr() net.Addr            { return nowhere{} }
+func (nowhere) Network() string           { return "none" }
+func (nowhere) String() string            { return "nowhere:1" }
+
+// nowhere is a listener, and an address, that nobody reaches.
+type nowhere struct{}
+
+// scene is a job in memory.
+type scene struct {
+	*Coordinator
+	members []*Member
+	mu      sync.Mutex
+	lines   []string
+}
+
+// reports returns the lines reported so far.
+func (s *scene) reports() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
+}
+
+// play runs fn on a job of n ranks in a bubble whose time passes at once; it
+// fails if a goroutine is left when all is closed.
+func play(t *testing.T, n int, fn func(*testing.T, *scene)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{members: make([]*Member, n)}
+		cfg := CoordinatorConfig{Listener: nowhere{}, WorldSize: n, HostRank: -1}
+		cfg.Report = func(l string) { s.mu.Lock(); defer s.mu.Unlock(); s.lines = append(s.lines, l) }
+		cfg.setDefaults()
+		s.Coordinator = newCoordinator(cfg)
+		var wg sync.WaitGroup
+		for r := range n {
+			mine := MemberConfig{Rank: r, WorldSize: n, Rendezvous: "nowhere:1"}
+			mine.setDefaults()
+			a, b := pipes()
+			s.members[r] = newMember(mine, a, nowhere{})
+			go s.seat(r, b)
+			wg.Go(func() {
+				if err := s.members[r].join(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		fn(t, s)
+		for _, m := range s.members {
+			m.Leave()
+		}
+		s.Close()
+	})
+}
+
+func TestQuietJobGoesOn(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *scene) {
+		time.Sleep(24 * time.Hour)
+		if s.Err() != nil || s.members[1].Err() != nil || len(s.reports()) > 0 {
+			t.Error(s.Err(), s.members[1].Err(), s.reports())
+		}
+	})
+}
+
+// A rank without a heartbeat is lost after 10 s.
+func TestSilentRank(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *scene) {
+		start := time.Now()
+		close(s.members[2].gone) // its heart stops, its connection stays
+		s.members[2].leaving.Do(func() {})
+		got := <-s.members[0].Lost()
+		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("after %v", took)
+		}
+		if got.Error() != "rank 2 is lost: no sign of life for 10s" {
+			t.Error(got)
+		}
+		s.members[2].ch.close()
+	})
+}
+
+// A coordinator whose host vanished is gone after 10 s.
+func TestSilentCoordinator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := MemberConfig{Rank: 0, WorldSize: 1, Rendezvous: "nowhere:1"}
+		cfg.setDefaults()
+		a, b := pipes()
+		m := newMember(cfg, a, nowhere{})
+		b.send(message{Kind: kindRoster, Peer: -1, Addrs: []string{"nowhere:1"}}, time.Second)
+		if err := m.join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		err := <-m.Lost()
+		if took := time.Since(start); took < 9*time.Second || took > 12*time.Second {
+			t.Errorf("after %v", took)
+		}
+		if !errors.Is(err, ErrNoCoordinator) || !strings.Contains(err.Error(), "the launcher at nowhere:1") || !strings.Contains(err.Error(), "no sign of life for 10s") {
+			t.Error(err)
+		}
+		m.Leave()
+	})
+}
+
+// The rank at the root of a chain of waits is reported with what it does, at
+// 5 s and then ever more rarely, and lives.
+func TestSlowRank(t *testing.T) {
+	play(t, 4, func(t *testing.T, s *scene) {
+		for r, m := range s.members {
+			since := time.Now()
+			m.SetWaiting(func() (int, time.Time, bool) { return (r + 3) % 4, since, r != 2 })
+		}
+		s.members[2].SetStatus("evaluating")
+		time.Sleep(4900 * time.Millisecond)
+		if len(s.reports()) > 0 {
+			t.Error("too early:", s.reports())
+		}
+		time.Sleep(2 * time.Second)
+		lines := s.reports()
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], "rank 2 is slow: ranks 0, 1 and 3 have been waiting for it for ") || !strings.HasSuffix(lines[0], " (evaluating)") {
+			t.Errorf("reports: %q", lines)
+		}
+		time.Sleep(time.Minute)
+		if n := len(s.reports()); n < 3 || n > 5 {
+			t.Errorf("%d reports: %q", n, s.reports())
+		}
+		if s.Err() != nil {
+			t.Error(s.Err())
+		}
+	})
+}
+
+// Without a launcher the end of a control connection is proof enough, after a
+// moment in which a launcher would have known better.
+func TestCutConnection(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *scene) {
+		start := time.Now()
+		s.members[1].ch.close()
+		got := <-s.members[0].Lost()
+		if got.Error() != "rank 1 is lost: its control connection ended before it left (EOF)" || time.Since(start) != settleCut {
+			t.Error(got, time.Since(start))
+		}
+	})
+	play(t, 3, func(t *testing.T, s *scene) {
+		s.members[1].ch.close()
+		time.Sleep(settleCut / 2)
+		s.MarkLost(1, "exit status 7")
+		if got := <-s.members[0].Lost(); got.Error() != "rank 1 is lost: exit status 7" {
+			t.Error(got)
+		}
+	})
+}
+
+// A rank that fails because of another accuses that one, and one that is only
+// asked about a broken link does, too.
+func TestAccusations(t *testing.T) {
+	link := &transport.Error{Op: "send", Rank: 1, Peer: 2, Err: io.EOF}
+	play(t, 3, func(t *testing.T, s *scene) {
+		s.members[1].Fail(link)
+		s.MarkLost(1, "exit status 1") // the echo
+		got := <-s.members[0].Lost()
+		if !strings.HasPrefix(got.Error(), "rank 2 is lost: rank 1 reports: ") {
+			t.Error(got)
+		}
+	})
+	play(t, 3, func(t *testing.T, s *scene) {
+		if got := s.members[1].Verdict(link, time.Minute); !strings.HasPrefix(got.Error(), "rank 2 is lost: rank 1 reports: ") {
+			t.Error(got)
+		}
+	})
+	// Rank 2 itself waits for rank 0: the accusation goes there.
+	play(t, 4, func(t *testing.T, s *scene) {
+		since := time.Now()
+		s.members[2].SetWaiting(func() (int, time.Time, bool) { return 0, since, true })
+		time.Sleep(3 * time.Second)
+		if got := s.members[1].Verdict(link, time.Minute); !strings.HasPrefix(got.Error(), "rank 0 is lost: rank 1 reports: ") {
+			t.Error(got)
+		}
+	})
+}
+
+// Verdict returns what it was given when nobody is lost, and no later than
+// asked.
+func TestVerdictWithoutVerdict(t *testing.T) {
+	play(t, 2, func(t *testing.T, s *scene) {
+		start, own := time.Now(), errors.New("own fault")
+		if got := s.members[0].Verdict(own, 3*time.Second); got != own || time.Since(start) != 3*time.Second {
+			t.Error(got, time.Since(start))
+		}
+		if s.members[0].Verdict(nil, time.Hour) != nil {
+			t.Error("an error made of nil")
+		}
+	})
+}
+
+// A coordinator that must go says so, and ranks that stay are not alarmed.
+func TestClosing(t *testing.T) {
+	play(t, 2, func(t *testing.T, s *scene) {
+		start := time.Now()
+		s.Close()
+		if took := time.Since(start); took < DefaultDeadAfter || took > DefaultDeadAfter+answerTimeout {
+			t.Errorf("took %v", took)
+		}
+		synctest.Wait()
+		if err := s.members[0].Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// After a verdict, ranks that do not hear of it hold up Close only shortly.
+func TestCloseAfterVerdict(t *testing.T) {
+	play(t, 2, func(t *testing.T, s *scene) {
+		s.MarkLost(1, "x")
+		start := time.Now()
+		s.Close()
+		if took := time.Since(start); took > 2*answerTimeout {
+			t.Errorf("took %v", took)
+		}
+		if err := s.members[0].Err(); err == nil || err.Error() != "rank 1 is lost: x" {
+			t.Error(err)
+		}
+	})
+}
+
+func TestJoinIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := MemberConfig{WorldSize: 2}
+		cfg.setDefaults()
+		a, b := pipes()
+		m := newMember(cfg, a, nowhere{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := m.join(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		m.Leave()
+		b.close()
+	})
+}
