@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -356,6 +357,8 @@ func TestFaults(t *testing.T) {
 func TestLostPeer(t *testing.T) {
 	layers := toy()
 	n := total(layers)
+	var before sync.WaitGroup // the others' steps before the fault
+	before.Add(2)
 	errs := ranks(t, 3, func(g *collective.Group) error {
 		grads := make([]float32, n)
 		sgd := testSGD
@@ -365,11 +368,15 @@ func TestLostPeer(t *testing.T) {
 		}
 		for step := range 3 {
 			if step == 2 && g.Rank() == 1 {
+				before.Wait()
 				return &transport.LostError{Rank: 1, Why: "pulled the plug"}
 			}
 			backward(o, grads, step, g.Rank(), 1, []int{0, 1, 2, 3, 4, 5, 6})
 			if err := o.Step(); err != nil {
 				return err
+			}
+			if step == 1 && g.Rank() != 1 {
+				before.Done()
 			}
 		}
 		return nil
