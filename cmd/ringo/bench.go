@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+)
+
+func newBench() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this machine: exchanges, training steps",
+		Args:  onlySubcommands,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newBenchAllReduce(), newBenchStep())
+	return cmd
+}
+
+// benchOutput is where rank 0 of a benchmark writes: lines for a person, JSON
+// for a machine, either of which may be nil.
+type benchOutput struct {
+	lines io.Writer
+	json  io.Writer
+	file  io.Closer
+}
+
+// openBench opens --json on rank 0. With --json - the lines go to stderr.
+func openBench(cmd *cobra.Command, job *ringo.Job, path string) (*benchOutput, error) {
+	if job.Rank() != 0 {
+		return &benchOutput{}, nil
+	}
+	o := &benchOutput{lines: cmd.OutOrStdout()}
+	switch path {
+	case "":
+	case "-":
+		o.lines, o.json = cmd.ErrOrStderr(), cmd.OutOrStdout()
+	default:
+		f, err := os.Create(path)
+		if err != nil {
+			return nil, fmt.Errorf("--json: %w", err)
+		}
+		o.json, o.file = f, f
+	}
+	return o, nil
+}
+
+// result writes one result, as JSON and as a line.
+func (o *benchOutput) result(v any, format string, args ...any) error {
+	if o.lines != nil {
+		fmt.Fprintf(o.lines, format+"\n", args...)
+	}
+	if o.json == nil {
+		return nil
+	}
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = o.json.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("--json: %w", err)
+	}
+	return nil
+}
+
+func (o *benchOutput) close() error {
+	if o.file == nil {
+		return nil
+	}
+	return o.file.Close()
+}
+
+// slowest returns, for each measurement, the time of the slowest rank.
+func slowest(g *collective.Group, own []float64) ([]float64, error) {
+	return overRanks(g, own, slices.Max[[]float64])
+}
+
+// meanOf returns, for each measurement, the mean over ranks.
+func meanOf(g *collective.Group, own []float64) ([]float64, error) {
+	return overRanks(g, own, func(x []float64) float64 {
+		sum := 0.0
+		for _, v := range x {
+			sum += v
+		}
+		return sum / float64(len(x))
+	})
+}
+
+func overRanks(g *collective.Group, own []float64, reduce func([]float64) float64) ([]float64, error) {
+	all := make([]float64, len(own)*g.Size())
+	if err := collective.AllGather(g, all, own); err != nil {
+		return nil, fmt.Errorf("gathering the times: %w", err)
+	}
+	out := make([]float64, len(own))
+	one := make([]float64, g.Size())
+	for i := range own {
+		for r := range one {
+			one[r] = all[r*len(own)+i]
+		}
+		out[i] = reduce(one)
+	}
+	return out, nil
+}
+
+// median of x, which is not empty and gets sorted.
+func median(x []float64) float64 {
+	slices.Sort(x)
+	if n := len(x); n%2 == 0 {
+		return (x[n/2-1] + x[n/2]) / 2
+	}
+	return x[len(x)/2]
+}

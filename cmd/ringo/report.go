@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/ringo-ml/ringo/train"
+)
+
+// plainEvery is how often plain progress prints a line within an epoch.
+const plainEvery = 10 * time.Second
+
+// silent is the observer of the ranks that report nothing.
+type silent struct{}
+
+func (silent) Start(train.Info)        {}
+func (silent) Progress(train.Progress) {}
+func (silent) Epoch(train.Epoch)       {}
+
+// reporter tells a person what happens in lines and a progress bar, and a
+// machine in JSON.
+type reporter struct {
+	lines   io.Writer // what is worth keeping
+	status  io.Writer // progress within an epoch
+	style   string    // bar, plain or none
+	columns int       // of the terminal, 0 when not known
+	json    io.Writer // nil: none
+	file    io.Closer // json's, if it is ours to close
+
+	bar     *progressbar.ProgressBar
+	info    train.Info
+	phase   string
+	begun   time.Time // of the phase
+	printed time.Time // the last plain line
+	samples int       // in the phase
+	fault   error     // the first of writing JSON
+}
+
+// Start prints what is about to be trained.
+func (r *reporter) Start(i train.Info) {
+	r.info = i
+	threads := fmt.Sprintf("%d thread", i.Threads)
+	if i.Threads > 1 {
+		threads += "s"
+	}
+	fmt.Fprintf(r.lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
+		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), threads, i.Transport, i.Kernels)
+	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; strategy %s, plan %s (%s)\n",
+		i.Batch, counted(i.StepsPerEpoch, "step"), i.Strategy, i.Plan, counted(i.Buckets, "bucket"))
+}
+
+// counted writes a number with its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return grouped(n) + " " + noun
+}
+
+// grouped writes a number with commas between thousands.
+func grouped(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Progress moves the bar or, now and then, prints a plain line.
+func (r *reporter) Progress(p train.Progress) {
+	if p.Phase != r.phase || p.Done == 1 {
+		r.beginPhase(p)
+	}
+	r.samples += p.Samples
+	switch {
+	case r.bar != nil:
+		_ = r.bar.Add(p.Samples) // a terminal that cannot be written to stops nothing
+	case r.style == "plain" && time.Since(r.printed) >= plainEvery:
+		r.printed = time.Now()
+		spent := time.Since(r.begun)
+		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done))
+		fmt.Fprintf(r.status, "epoch %d/%d: %s %d of %d steps, %s samples/s, %v left in this epoch, loss %.4f\n",
+			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, grouped(int(float64(r.samples)/spent.Seconds())), left.Round(time.Second), p.Loss)
+	}
+}
+
+func (r *reporter) beginPhase(p train.Progress) {
+	r.endPhase()
+	r.phase, r.begun, r.samples = p.Phase, time.Now(), 0
+	r.printed = r.begun
+	if r.style != "bar" {
+		return
+	}
+	r.bar = progressbar.NewOptions(p.Total*p.Samples,
+		progressbar.OptionSetWriter(r.status),
+		progressbar.OptionSetDescription(fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase)),
+		progressbar.OptionSetWidth(barWidth(r.columns)),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString("samples"),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionClearOnFinish(),
+	)
+}
+
+// barWidth leaves room for the numbers beside the bar, so that the line never
+// wraps.
+func barWidth(columns int) int {
+	const numbers = 72
+	if columns == 0 {
+		columns = 80
+	}
+	return min(30, max(1, columns-numbers))
+}
+
+func (r *reporter) endPhase() {
+	if r.bar != nil {
+		_ = r.bar.Finish()
+		_ = r.bar.Clear()
+		r.bar = nil
+	}
+}
+
+// Epoch prints the epoch's line.
+func (r *reporter) Epoch(e train.Epoch) {
+	r.endPhase()
+	r.phase = ""
+	fmt.Fprintf(r.lines, "epoch %*d/%d  train loss %.4f  train accuracy %6.2f%%  test accuracy %6.2f%%  %s samples/s, %.1f ms per step (%.1f ms exposed)\n",
+		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, 100*e.TrainAccuracy, 100*e.EvalAccuracy, grouped(int(e.SamplesPerS)), e.StepMS, e.ExposedCommMS)
+	r.write(e)
+}
+
+// write appends one JSON line and keeps the first fault.
+func (r *reporter) write(v any) {
+	if r.json == nil || r.fault != nil {
+		return
+	}
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = r.json.Write(append(line, '\n'))
+	}
+	if err != nil {
+		r.fault = fmt.Errorf("--json: %w", err)
+	}
+}
+
+// finish prints the summary, unless the run failed, and closes the file.
+func (r *reporter) finish(s train.Summary, failed error) error {
+	r.endPhase()
+	if failed == nil {
+		fmt.Fprintf(r.lines, "test accuracy %.2f%% after %s in %.1f s; parameters sha256 %s\n",
+			100*s.EvalAccuracy, counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
+		r.write(s)
+	}
+	if r.file != nil {
+		return errors.Join(r.fault, r.file.Close())
+	}
+	return r.fault
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/launch"
+)
+
+// jobFlags say which ranks there are and how they talk. Every command that
+// needs several ranks has them, and one command line may play three roles: the
+// launcher that starts the ranks, one of these ranks, or a rank started by
+// hand.
+type jobFlags struct {
+	np          int
+	rank        int
+	rendezvous  string
+	transport   string
+	algorithm   string
+	timeout     time.Duration
+	joinTimeout time.Duration
+	threads     int
+	progress    string
+
+	byHand bool // --rank was given
+	worker bool // this process was started by a launcher
+}
+
+func (f *jobFlags) register(fs *pflag.FlagSet) {
+	fs.IntVar(&f.np, "np", 1, "number of `ranks` (workers)")
+	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else tcp)")
+	fs.StringVar(&f.algorithm, "algorithm", collective.Ring, "allreduce `algorithm`: ring or naive")
+	fs.DurationVar(&f.timeout, "timeout", 2*time.Minute, "longest wait of one exchange")
+	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")
+	fs.IntVar(&f.rank, "rank", -1, "start only this `rank`, by hand; needs --np, --rendezvous and the ticket in RINGO_TICKET")
+	fs.StringVar(&f.rendezvous, "rendezvous", "", "`HOST:PORT` where rank 0 meets the others, for ranks started by hand")
+	fs.DurationVar(&f.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
+	fs.StringVar(&f.progress, "progress", "auto", "progress `style`: auto, bar, plain or none")
+}
+
+// check reports every fault of the flags, and finds the role.
+func (f *jobFlags) check(cmd *cobra.Command) []error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	_, f.worker = os.LookupEnv(launch.RankVar)
+	f.byHand = cmd.Flags().Changed("rank")
+	if f.np < 1 {
+		fault("--np %d: want at least 1", f.np)
+	}
+	if f.byHand && (f.rank < 0 || f.rank >= f.np) {
+		fault("--rank %d: want a rank from 0 to %d, since --np is %d", f.rank, f.np-1, f.np)
+	}
+	if f.byHand && f.rendezvous == "" {
+		fault("--rank needs --rendezvous HOST:PORT, the address where rank 0 listens")
+	}
+	if f.rendezvous != "" && !f.byHand && !f.worker {
+		fault("--rendezvous is for ranks started by hand: give --rank too")
+	}
+	if f.rendezvous != "" {
+		if _, port, err := net.SplitHostPort(f.rendezvous); err != nil || port == "" {
+			fault("--rendezvous %q: want HOST:PORT", f.rendezvous)
+		}
+	}
+	if f.byHand && f.worker {
+		fault("--rank %d, but %s is set too: a launcher has already placed this process", f.rank, launch.RankVar)
+	}
+	if !oneOf(f.transport, "auto", "tcp", "mem") {
+		fault("--transport %q is not known: use auto, tcp or mem", f.transport)
+	}
+	if f.transport == "mem" && (f.byHand || f.worker) {
+		fault("--transport mem keeps all ranks in one process: it cannot be used by a single rank")
+	}
+	if !oneOf(f.algorithm, collective.Ring, collective.Naive) {
+		fault("--algorithm %q is not known: use ring or naive", f.algorithm)
+	}
+	if f.timeout <= 0 {
+		fault("--timeout %v: want a positive time, such as 30s", f.timeout)
+	}
+	if f.joinTimeout <= 0 {
+		fault("--join-timeout %v: want a positive time, such as 30s", f.joinTimeout)
+	}
+	if f.threads < 0 {
+		fault("--threads %d: want 0 or more", f.threads)
+	}
+	style, err := progressStyle(f.progress, cmd.ErrOrStderr())
+	if err != nil {
+		errs = append(errs, err)
+	}
+	f.progress = style
+	return errs
+}
+
+// progressStyle turns auto into a bar where a person watches and into plain
+// lines elsewhere. A launcher decides for its workers, who write to pipes.
+func progressStyle(style string, to io.Writer) (string, error) {
+	if !oneOf(style, "auto", "bar", "plain", "none") {
+		return "", fmt.Errorf("--progress %q is not known: use auto, bar, plain or none", style)
+	}
+	if style != "auto" {
+		return style, nil
+	}
+	if file, ok := to.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return "bar", nil
+	}
+	return "plain", nil
+}
+
+func oneOf(s string, known ...string) bool {
+	for _, k := range known {
+		if s == k {
+			return true
+		}
+	}
+	return false
+}
+
+// computeThreads is --threads with 0 resolved.
+func (f *jobFlags) computeThreads() int {
+	if f.threads > 0 {
+		return f.threads
+	}
+	if f.byHand {
+		return runtime.NumCPU()
+	}
+	return max(1, runtime.NumCPU()/f.np)
+}
+
+func (f *jobFlags) collective() collective.Config {
+	return collective.Config{Algorithm: f.algorithm, Timeout: f.timeout}
+}
+
+// run plays the command's role: body is what a rank does.
+func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
+	ctx := cmd.Context()
+	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout}
+	switch {
+	case f.worker || f.byHand:
+		if f.byHand {
+			cfg.Size, cfg.Rank, cfg.Rendezvous = f.np, f.rank, f.rendezvous
+			cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+		}
+		return f.runRank(ctx, cfg, body)
+	case f.transport == "mem" || f.transport == "auto" && f.np == 1:
+		withThreads(f.np * (f.computeThreads() + 1))
+		return ringo.Local(ctx, f.np, cfg, body)
+	default:
+		return f.launchSelf(cmd, cmd.Flags().Args())
+	}
+}
+
+// runRank is a rank of a job of processes.
+func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
+	withThreads(f.computeThreads() + 1)
+	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
+		if job.Size() != f.np {
+			return fmt.Errorf("--np %d, but %s is %d", f.np, launch.WorldSizeVar, job.Size())
+		}
+		return body(job)
+	})
+}
+
+// withThreads gives the communication goroutines a thread besides those that
+// compute: the kernels cannot be preempted, and with as many threads as cores
+// a message could wait for a whole kernel.
+func withThreads(n int) {
+	if runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
+}
+
+// launchSelf starts this very command line as np ranks.
+func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own file to start it again: %w", err)
+	}
+	argv := append([]string{self}, commandLine(cmd, args)...)
+	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
+	return launchProgram(cmd, f.np, argv, f.joinTimeout)
+}
+
+// launchProgram starts argv as np ranks and waits for them.
+func launchProgram(cmd *cobra.Command, np int, argv []string, joinTimeout time.Duration) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own file, which guards its workers: %w", err)
+	}
+	columns, terminal := terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
+	return launch.Run(cmd.Context(), launch.Config{
+		N: np, Command: argv, Env: os.Environ(), Version: ringo.Version, JoinTimeout: joinTimeout,
+		Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
+		Guard: []string{self, guardCommand}, Terminal: terminal, Columns: columns,
+	})
+}
+
+// terminalOf says whether both outputs are one terminal, and how wide the
+// second's is; 0 when it is none.
+func terminalOf(stdout, stderr io.Writer) (columns int, both bool) {
+	errFile, ok := stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(errFile.Fd())) {
+		return 0, false
+	}
+	columns, _, _ = term.GetSize(int(errFile.Fd())) // 0 when it does not say
+	outFile, ok := stdout.(*os.File)
+	return columns, ok && term.IsTerminal(int(outFile.Fd()))
+}

@@ -1,0 +1,327 @@
+package ringo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/transport/tcp"
+)
+
+// verdictWait is how long a rank with a broken link waits for the coordinator
+// to say who is lost. It covers the 10 s after which a silent rank is dead only
+// in part: a killed process is known at once, and all must end within 10 s.
+const verdictWait = 3 * time.Second
+
+// Config places a rank in its job. The zero value takes the place that the
+// launcher assigned, or, without one, is a job of one rank.
+type Config struct {
+	// Size and Rendezvous place a rank by hand, without a launcher: the world
+	// size and the HOST:PORT where rank 0 listens. Size 0 takes the launcher's
+	// variables. The ticket is always taken from RINGO_TICKET.
+	Size int
+	// Rank is this rank when Size is given, from 0 to Size-1.
+	Rank       int
+	Rendezvous string
+	// JoinTimeout bounds how long the ranks wait for each other at the start;
+	// 0 means 60 s.
+	JoinTimeout time.Duration
+	// Collective says how ranks agree.
+	Collective collective.Config
+	// Report, if set, is told in one line about ranks that are slow. Only the
+	// rank that coordinates a job started by hand calls it; a launcher has its
+	// own.
+	Report func(line string)
+}
+
+// Job is one rank's part of a job: who it is, and the group of all ranks.
+type Job struct {
+	rank, size, localRank int
+	columns               int
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	mesh   transport.Mesh
+	group  *collective.Group
+
+	member      *cluster.Member      // nil in a job of one process
+	coordinator *cluster.Coordinator // of a job started by hand, in rank 0
+	kind        string
+	watching    sync.WaitGroup
+	closed      sync.Once
+	closeErr    error
+}
+
+// Join makes this process a rank of its job and returns when all ranks are
+// there. Without a launcher's variables and without Config.Size it is a job of
+// one rank that needs no network. An error names what is missing: a variable,
+// the coordinator, or the ranks that did not come.
+func Join(ctx context.Context, cfg Config) (*Job, error) {
+	env, present, err := launch.FromEnv(cfg.variables(os.LookupEnv))
+	if err != nil {
+		return nil, err
+	}
+	if !present {
+		return alone(ctx, cfg)
+	}
+	j := &Job{rank: env.Rank, size: env.WorldSize, localRank: env.LocalRank, columns: env.Columns, kind: "tcp"}
+	j.ctx, j.cancel = context.WithCancelCause(ctx)
+	if err := j.connect(env, cfg); err != nil {
+		j.release()
+		return nil, err
+	}
+	j.watching.Go(j.watch)
+	return j, nil
+}
+
+// Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
+// the error is the best that this rank knows: of a lost peer, who it is.
+func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
+	job, err := Join(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if err := fn(job); err != nil {
+		return job.Fail(err)
+	}
+	return job.Close()
+}
+
+// variables returns the lookup of the launcher's variables, in which a place
+// given by hand takes the place of what the environment does not say.
+func (c Config) variables(lookup func(string) (string, bool)) func(string) (string, bool) {
+	if c.Size == 0 {
+		return lookup
+	}
+	byHand := map[string]string{
+		launch.RankVar:       strconv.Itoa(c.Rank),
+		launch.LocalRankVar:  "0",
+		launch.WorldSizeVar:  strconv.Itoa(c.Size),
+		launch.RendezvousVar: c.Rendezvous,
+	}
+	return func(name string) (string, bool) {
+		if v, ok := byHand[name]; ok {
+			return v, true
+		}
+		return lookup(name)
+	}
+}
+
+// alone is a job of one rank.
+func alone(ctx context.Context, cfg Config) (*Job, error) {
+	return local(ctx, mem.New(1)[0], cfg)
+}
+
+// local is a rank whose mesh is there already.
+func local(ctx context.Context, mesh transport.Mesh, cfg Config) (*Job, error) {
+	j := &Job{rank: mesh.Rank(), size: mesh.Size(), localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+	j.ctx, j.cancel = context.WithCancelCause(ctx)
+	var err error
+	if j.group, err = collective.New(mesh, cfg.Collective); err != nil {
+		j.release()
+		return nil, err
+	}
+	j.watching.Go(j.watch)
+	return j, nil
+}
+
+// connect joins the cluster, then builds the mesh and the group.
+func (j *Job) connect(env launch.Env, cfg Config) (err error) {
+	if env.Rank == 0 && !env.Launched {
+		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
+			Address: env.Rendezvous, WorldSize: env.WorldSize, Ticket: env.Ticket, Version: Version,
+			JoinTimeout: cfg.JoinTimeout, Report: cfg.Report,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
+		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
+		Rank: env.Rank, WorldSize: env.WorldSize, JoinTimeout: cfg.JoinTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	mesh, err := tcp.New(j.ctx, tcp.Config{
+		Rank: env.Rank, Size: env.WorldSize, Ticket: env.Ticket, Version: Version,
+		Listener: j.member.Listener(), Addrs: j.member.Addrs(),
+	})
+	if err != nil {
+		return j.member.Verdict(err, verdictWait)
+	}
+	j.mesh = mesh
+	if j.group, err = collective.New(mesh, cfg.Collective); err != nil {
+		return err
+	}
+	j.member.SetWaiting(j.group.Waiting)
+	return nil
+}
+
+// watch ends the job's operations when a rank is lost or the context ends.
+func (j *Job) watch() {
+	var lost <-chan error
+	if j.member != nil {
+		lost = j.member.Lost()
+	}
+	select {
+	case err := <-lost:
+		j.cancel(err)
+		j.mesh.Abort(err)
+	case <-j.ctx.Done():
+		if cause := context.Cause(j.ctx); cause != errDone {
+			j.mesh.Abort(cause)
+		}
+	}
+}
+
+var errDone = errors.New("the job is done")
+
+// Rank is this rank, from 0 to Size()-1.
+func (j *Job) Rank() int { return j.rank }
+
+// Size is the number of ranks, the world size.
+func (j *Job) Size() int { return j.size }
+
+// LocalRank is this rank's number among those of its host.
+func (j *Job) LocalRank() int { return j.localRank }
+
+// Group is the group of all ranks.
+func (j *Job) Group() *collective.Group { return j.group }
+
+// Transport is what the ranks talk over: "tcp", or "mem" inside one process.
+func (j *Job) Transport() string { return j.kind }
+
+// Columns is the width of the terminal that rank 0's output ends up on, though
+// it may write to its launcher's pipe; 0 when that is not known.
+func (j *Job) Columns() int { return j.columns }
+
+// Context ends when the job cannot go on: its parent ended, or a rank is lost.
+// context.Cause says which.
+func (j *Job) Context() context.Context { return j.ctx }
+
+// Traffic is what this rank has sent and received so far. Wire bytes include
+// headers, handshakes and the control connection.
+func (j *Job) Traffic() transport.Traffic {
+	t := j.mesh.Traffic()
+	if j.member != nil {
+		c := j.member.Traffic()
+		t.WireSent += c.WireSent
+		t.WireReceived += c.WireReceived
+	}
+	return t
+}
+
+// SetStatus says what this rank is doing, for the report when others wait for
+// it: "training epoch 3", "evaluating".
+func (j *Job) SetStatus(doing string) {
+	if j.member != nil {
+		j.member.SetStatus(doing)
+	}
+}
+
+// Err explains a fault of this rank: where a link broke, it waits a moment for
+// the coordinator to say who is lost, so that every rank names the same one.
+func (j *Job) Err(err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(j.ctx); cause != nil && cause != errDone {
+		return cause
+	}
+	if j.member != nil && isLink(err) {
+		return j.member.Verdict(err, verdictWait)
+	}
+	return err
+}
+
+// isLink says whether err came from the network, and not from this rank's own
+// work.
+func isLink(err error) bool {
+	var t *transport.Error
+	var o *collective.OpError
+	return errors.As(err, &t) || errors.As(err, &o)
+}
+
+// Fail ends the job because of err: the other ranks' operations fail, naming
+// this rank and err. It returns the error to report, which is a better one when
+// err was only the echo of another rank's fault.
+func (j *Job) Fail(err error) error {
+	best := j.Err(err)
+	if best == nil {
+		return nil
+	}
+	if j.member != nil {
+		j.member.Fail(best)
+	}
+	j.mesh.Abort(best)
+	_ = j.Close() // what it could say is the echo of best
+	return best
+}
+
+// Close leaves the job in good order and frees what it holds. Operations of
+// other ranks that need this one fail from now on.
+func (j *Job) Close() error {
+	j.closed.Do(func() { j.closeErr = j.release() })
+	return j.closeErr
+}
+
+func (j *Job) release() error {
+	j.cancel(errDone)
+	j.watching.Wait()
+	var errs []error
+	if j.group != nil {
+		errs = append(errs, j.group.Close())
+	}
+	if j.mesh != nil {
+		errs = append(errs, j.mesh.Close())
+	}
+	if j.member != nil {
+		errs = append(errs, j.member.Leave())
+	}
+	if j.coordinator != nil {
+		errs = append(errs, j.coordinator.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Local runs fn on n ranks that are goroutines of this process and talk through
+// memory, and returns the first fault. It is what tests of a training program
+// need, and what `--transport mem` does.
+func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
+	if n < 1 {
+		return fmt.Errorf("%d ranks: want at least 1", n)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errDone)
+	var wg sync.WaitGroup
+	for _, mesh := range mem.New(n) {
+		wg.Go(func() {
+			if err := runLocal(ctx, mesh, cfg, fn); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func runLocal(ctx context.Context, mesh transport.Mesh, cfg Config, fn func(*Job) error) error {
+	j, err := local(ctx, mesh, cfg)
+	if err != nil {
+		return err
+	}
+	if err := fn(j); err != nil {
+		return fmt.Errorf("rank %d: %w", mesh.Rank(), j.Fail(err))
+	}
+	return j.Close()
+}
