@@ -74,7 +74,7 @@ func onOneThread(fn func() error) (release func(), err error) {
 func (j *job) startAll() error {
 	for rank := range j.cfg.N {
 		p := j.newProcess(rank)
-		if err := p.start(j.sink(rank)); err != nil {
+		if err := j.cfg.bound(rank, func() error { return p.start(j.sink(rank)) }); err != nil {
 			return &StartError{Program: j.cfg.Command[0], Err: err}
 		}
 		j.procs = append(j.procs, p)

@@ -56,6 +56,11 @@ type Config struct {
 	// 0 has begun, such as a progress bar, is then erased for a line of
 	// another rank and drawn again below it.
 	Terminal bool
+	// CoresEach is how many cores a process keeps busy. When N times as many
+	// are all that the launcher may use, each process is bound to a share of
+	// its own, on Linux: the exchange of one rank then does not take turns
+	// with the computing of another. 0 binds nothing.
+	CoresEach int
 	// Columns, when above 0, is told to rank 0: the width of the terminal
 	// that its output ends up on.
 	Columns int
@@ -90,6 +95,9 @@ func (c Config) Validate() error {
 	}
 	if c.TailLines < 0 {
 		errs = append(errs, fmt.Errorf("%d tail lines: want at least 0", c.TailLines))
+	}
+	if c.CoresEach < 0 {
+		errs = append(errs, fmt.Errorf("%d cores each: want at least 0", c.CoresEach))
 	}
 	if c.Grace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 {
 		errs = append(errs, fmt.Errorf("grace %v, join timeout %v, slow after %v: want at least 0", c.Grace, c.JoinTimeout, c.SlowAfter))

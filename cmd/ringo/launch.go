@@ -34,7 +34,7 @@ func newRun() *cobra.Command {
 			if join <= 0 {
 				return usagef("--join-timeout %v: want a positive time, such as 30s", join)
 			}
-			return launchProgram(cmd, np, args, join)
+			return launchProgram(cmd, launch.Config{N: np, Command: args, JoinTimeout: join})
 		},
 	}
 	cmd.Flags().IntVar(&np, "np", 1, "number of `ranks` (workers)")

@@ -187,21 +187,19 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	}
 	argv := append([]string{self}, commandLine(cmd, args)...)
 	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
-	return launchProgram(cmd, f.np, argv, f.joinTimeout)
+	return launchProgram(cmd, launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, CoresEach: f.computeThreads()})
 }
 
-// launchProgram starts argv as np ranks and waits for them.
-func launchProgram(cmd *cobra.Command, np int, argv []string, joinTimeout time.Duration) error {
+// launchProgram starts a program as cfg says and waits for its ranks.
+func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own file, which guards its workers: %w", err)
 	}
-	columns, terminal := terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
-	return launch.Run(cmd.Context(), launch.Config{
-		N: np, Command: argv, Env: os.Environ(), Version: ringo.Version, JoinTimeout: joinTimeout,
-		Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
-		Guard: []string{self, guardCommand}, Terminal: terminal, Columns: columns,
-	})
+	cfg.Env, cfg.Version, cfg.Guard = os.Environ(), ringo.Version, []string{self, guardCommand}
+	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	cfg.Columns, cfg.Terminal = terminalOf(cfg.Stdout, cfg.Stderr)
+	return launch.Run(cmd.Context(), cfg)
 }
 
 // terminalOf says whether both outputs are one terminal, and how wide the

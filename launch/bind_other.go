@@ -1,0 +1,6 @@
+//go:build !linux
+
+package launch
+
+// bound runs start. Binding a process to cores is only done on Linux.
+func (c *Config) bound(_ int, start func() error) error { return start() }
