@@ -12,12 +12,11 @@ import (
 // trunk is a model with every kind of parameter use: "tied" is used twice,
 // "dead" only where the loss does not depend on it, "idle" not at all.
 type trunk struct {
-	ps                       *Params
-	tied, head, dead         Layer
-	idle                     *Param
-	x                        *Tensor
-	labels                   []int32
-	onlyHead, alsoIdle, none bool
+	ps               *Params
+	tied, head, dead Layer
+	idle             *Param
+	x                *Tensor
+	labels           []int32
 }
 
 func newTrunk(t *testing.T) *trunk {

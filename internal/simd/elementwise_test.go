@@ -60,13 +60,10 @@ var twins = []twin{
 		}
 	}, true},
 	{"SGD", func(k *Kernels, x, y, z []float32) { k.SGD(x, y, z, 0.005, 0.9, 1e-5, 0.25) }, func(p, g, v *float32) {
-		d := *g * 0.25
-		decay := float32(1e-5) * *p
-		d += decay
-		m := float32(0.9) * *v
-		*v = m + d
-		step := float32(0.005) * *v
-		*p -= step
+		// Conversions keep the compiler from fusing, which it does on arm64.
+		d := float32(*g*0.25) + float32(1e-5**p)
+		*v = float32(0.9**v) + d
+		*p -= float32(0.005 * *v)
 	}, true},
 }
 
