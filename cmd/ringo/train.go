@@ -67,7 +67,8 @@ func strategyList() string {
 func modelList() string {
 	var b strings.Builder
 	for _, s := range models.All() {
-		fmt.Fprintf(&b, "  %-10s %s (%d parameters)\n", s.Name, s.About, s.Params)
+		names := strings.Join(append([]string{s.Name}, s.Aliases...), ", ")
+		fmt.Fprintf(&b, "  %-17s %s (%s parameters)\n", names, s.About, grouped(s.Params))
 	}
 	return b.String()
 }
