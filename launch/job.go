@@ -296,12 +296,19 @@ func (p *process) death(why string) *DeathError {
 	d := &DeathError{Rank: p.rank, How: p.how, Tail: p.tail.last()}
 	switch {
 	case why == "" || p.how != "" && strings.HasPrefix(why, p.how):
+	case p.how != "" && said(d.Tail, why):
 	case p.signalled() || p.how == "":
 		d.How = why
 	default:
 		d.How = why + ", then " + p.how
 	}
 	return d
+}
+
+// said reports whether a rank's last lines already hold the reason that it gave.
+func said(tail []string, why string) bool {
+	reason, own := strings.CutPrefix(why, "it failed: ")
+	return own && strings.Contains(strings.Join(tail, "\n"), reason)
 }
 
 // DeathError says which rank ended the job, how, and with which last words.

@@ -133,7 +133,7 @@ func (f *jobFlags) computeThreads() int {
 	if f.byHand {
 		return runtime.NumCPU()
 	}
-	return max(1, runtime.NumCPU()/f.np)
+	return max(1, runtime.NumCPU()/max(1, f.np)) // np is checked elsewhere
 }
 
 func (f *jobFlags) collective() collective.Config {
