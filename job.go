@@ -1,9 +1,11 @@
 package ringo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"sync"
@@ -25,12 +27,13 @@ const verdictWait = 3 * time.Second
 // Config places a rank in its job. The zero value takes the place that the
 // launcher assigned, or, without one, is a job of one rank.
 type Config struct {
-	// Size and Rendezvous place a rank by hand, without a launcher: the world
-	// size and the HOST:PORT where rank 0 listens. Size 0 takes the launcher's
-	// variables. The ticket is always taken from RINGO_TICKET.
+	// Size, when above 0, places a rank by hand, without a launcher: it is the
+	// world size. 0 takes the launcher's variables. The ticket is always taken
+	// from RINGO_TICKET.
 	Size int
 	// Rank is this rank when Size is given, from 0 to Size-1.
-	Rank       int
+	Rank int
+	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given.
 	Rendezvous string
 	// JoinTimeout bounds how long the ranks wait for each other at the start;
 	// 0 means 60 s.
@@ -41,6 +44,29 @@ type Config struct {
 	// rank that coordinates a job started by hand calls it; a launcher has its
 	// own.
 	Report func(line string)
+}
+
+// Validate reports every fault of c at once.
+func (c Config) Validate() error {
+	var errs []error
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	fault(c.Size < 0, "Size %d: want the number of ranks, or 0 for the launcher's", c.Size)
+	fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "Rank %d: want 0 to %d, since Size is %d", c.Rank, c.Size-1, c.Size)
+	if c.Size > 0 {
+		_, port, err := net.SplitHostPort(c.Rendezvous)
+		fault(err != nil || port == "", "Rendezvous %q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
+	}
+	fault(c.Size == 0 && (c.Rank != 0 || c.Rendezvous != ""),
+		"Rank %d and Rendezvous %q place a rank by hand, which needs Size too", c.Rank, c.Rendezvous)
+	fault(c.JoinTimeout < 0, "JoinTimeout %v: want at least 0", c.JoinTimeout)
+	if err := c.Collective.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("Collective: %w", err))
+	}
+	return errors.Join(errs...)
 }
 
 // Job is one rank's part of a job: who it is, and the group of all ranks.
@@ -66,20 +92,22 @@ type Job struct {
 // one rank that needs no network. An error names what is missing: a variable,
 // the coordinator, or the ranks that did not come.
 func Join(ctx context.Context, cfg Config) (*Job, error) {
-	env, present, err := launch.FromEnv(cfg.variables(os.LookupEnv))
+	env, present, err := cfg.place(os.LookupEnv)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("joining the job: %w", err)
 	}
 	if !present {
-		return alone(ctx, cfg)
+		return local(ctx, mem.New(1)[0], cfg)
 	}
 	j := &Job{rank: env.Rank, size: env.WorldSize, localRank: env.LocalRank, columns: env.Columns, kind: "tcp"}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.connect(env, cfg); err != nil {
-		j.release()
+		j.giveUp(err)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("rank %d gave up joining the job at %s: %w", j.rank, env.Rendezvous, err)
+		}
 		return nil, err
 	}
-	j.watching.Go(j.watch)
 	return j, nil
 }
 
@@ -96,46 +124,72 @@ func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	return job.Close()
 }
 
-// variables returns the lookup of the launcher's variables, in which a place
-// given by hand takes the place of what the environment does not say.
-func (c Config) variables(lookup func(string) (string, bool)) func(string) (string, bool) {
-	if c.Size == 0 {
-		return lookup
+// place finds this rank's place in its job; present is false in none.
+func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, present bool, err error) {
+	if err := c.Validate(); err != nil {
+		return env, false, err
 	}
-	byHand := map[string]string{
-		launch.RankVar:       strconv.Itoa(c.Rank),
-		launch.LocalRankVar:  "0",
-		launch.WorldSizeVar:  strconv.Itoa(c.Size),
-		launch.RendezvousVar: c.Rendezvous,
+	if c.Size == 0 {
+		return launch.FromEnv(lookup)
+	}
+	if ticket, _ := lookup(launch.TicketVar); ticket == "" {
+		return env, false, fmt.Errorf("%s is not set: give all ranks of a job the same 64 random hexadecimal digits", launch.TicketVar)
+	}
+	return launch.FromEnv(c.byHand(lookup))
+}
+
+// byHand returns the lookup of the launcher's variables in which this place
+// comes before that of a launcher.
+func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string, bool) {
+	mine := map[string]string{
+		launch.RankVar:        strconv.Itoa(c.Rank),
+		launch.LocalRankVar:   "0",
+		launch.WorldSizeVar:   strconv.Itoa(c.Size),
+		launch.RendezvousVar:  c.Rendezvous,
+		launch.CoordinatorVar: "", // rank 0
 	}
 	return func(name string) (string, bool) {
-		if v, ok := byHand[name]; ok {
+		if v, ok := mine[name]; ok {
 			return v, true
 		}
 		return lookup(name)
 	}
 }
 
-// alone is a job of one rank.
-func alone(ctx context.Context, cfg Config) (*Job, error) {
-	return local(ctx, mem.New(1)[0], cfg)
-}
-
 // local is a rank whose mesh is there already.
 func local(ctx context.Context, mesh transport.Mesh, cfg Config) (*Job, error) {
 	j := &Job{rank: mesh.Rank(), size: mesh.Size(), localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
-	var err error
-	if j.group, err = collective.New(mesh, cfg.Collective); err != nil {
-		j.release()
+	if err := j.start(mesh, cfg); err != nil {
+		_ = j.release() // of a mesh in memory
 		return nil, err
 	}
-	j.watching.Go(j.watch)
 	return j, nil
 }
 
-// connect joins the cluster, then builds the mesh and the group.
-func (j *Job) connect(env launch.Env, cfg Config) (err error) {
+// connect joins the cluster, then builds the mesh and the group. A rank that is
+// lost on the way ends it.
+func (j *Job) connect(env launch.Env, cfg Config) error {
+	if err := j.enter(env, cfg); err != nil {
+		return err
+	}
+	j.watching.Go(j.listen)
+	mesh, err := tcp.New(j.ctx, tcp.Config{
+		Rank: env.Rank, Size: env.WorldSize, Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.JoinTimeout,
+		Listener: j.member.Listener(), Addrs: j.member.Addrs(),
+	})
+	if err != nil {
+		return j.Err(err)
+	}
+	if err := j.start(mesh, cfg); err != nil {
+		return err
+	}
+	j.member.SetWaiting(j.group.Waiting)
+	return nil
+}
+
+// enter joins the cluster, which rank 0 hosts unless there is a launcher.
+func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	if env.Rank == 0 && !env.Launched {
 		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
 			Address: env.Rendezvous, WorldSize: env.WorldSize, Ticket: env.Ticket, Version: Version,
@@ -149,38 +203,50 @@ func (j *Job) connect(env launch.Env, cfg Config) (err error) {
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
 		Rank: env.Rank, WorldSize: env.WorldSize, JoinTimeout: cfg.JoinTimeout,
 	})
-	if err != nil {
-		return err
-	}
-	mesh, err := tcp.New(j.ctx, tcp.Config{
-		Rank: env.Rank, Size: env.WorldSize, Ticket: env.Ticket, Version: Version,
-		Listener: j.member.Listener(), Addrs: j.member.Addrs(),
-	})
-	if err != nil {
-		return j.member.Verdict(err, verdictWait)
-	}
+	return err
+}
+
+// start makes the group over the mesh, which the job's end now aborts.
+func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	j.mesh = mesh
 	if j.group, err = collective.New(mesh, cfg.Collective); err != nil {
 		return err
 	}
-	j.member.SetWaiting(j.group.Waiting)
+	j.watching.Go(j.watch)
 	return nil
 }
 
-// watch ends the job's operations when a rank is lost or the context ends.
-func (j *Job) watch() {
-	var lost <-chan error
+// giveUp leaves a job that could not be joined because of err. The others would
+// wait for this rank if they were not told.
+func (j *Job) giveUp(err error) {
 	if j.member != nil {
-		lost = j.member.Lost()
+		j.member.Fail(err)
 	}
+	if j.coordinator != nil {
+		j.coordinator.MarkLost(j.rank, err.Error())
+	}
+	_ = j.release() // err says more
+}
+
+// listen ends the job's context when a rank is lost.
+func (j *Job) listen() {
 	select {
-	case err := <-lost:
+	case err := <-j.member.Lost():
 		j.cancel(err)
-		j.mesh.Abort(err)
 	case <-j.ctx.Done():
-		if cause := context.Cause(j.ctx); cause != errDone {
-			j.mesh.Abort(cause)
-		}
+	}
+}
+
+// watch ends the job's operations with its context.
+func (j *Job) watch() {
+	<-j.ctx.Done()
+	cause := context.Cause(j.ctx)
+	if cause == errDone {
+		return
+	}
+	j.mesh.Abort(cause)
+	if j.size == 1 { // its operations never touch the mesh
+		_ = j.group.Close()
 	}
 }
 
@@ -205,8 +271,8 @@ func (j *Job) Transport() string { return j.kind }
 // it may write to its launcher's pipe; 0 when that is not known.
 func (j *Job) Columns() int { return j.columns }
 
-// Context ends when the job cannot go on: its parent ended, or a rank is lost.
-// context.Cause says which.
+// Context ends with the job, or when it cannot go on: its parent ended, or a
+// rank is lost. context.Cause says which.
 func (j *Job) Context() context.Context { return j.ctx }
 
 // Traffic is what this rank has sent and received so far. Wire bytes include
@@ -235,26 +301,23 @@ func (j *Job) Err(err error) error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(j.ctx); cause != nil && cause != errDone {
+	switch cause := context.Cause(j.ctx); cause {
+	case nil:
+	case errDone: // nobody will say more
+		return err
+	default:
 		return cause
 	}
-	if j.member != nil && isLink(err) {
+	// A fault that never touched a link is this rank's own.
+	if link := (*transport.Error)(nil); j.member != nil && errors.As(err, &link) {
 		return j.member.Verdict(err, verdictWait)
 	}
 	return err
 }
 
-// isLink says whether err came from the network, and not from this rank's own
-// work.
-func isLink(err error) bool {
-	var t *transport.Error
-	var o *collective.OpError
-	return errors.As(err, &t) || errors.As(err, &o)
-}
-
 // Fail ends the job because of err: the other ranks' operations fail, naming
 // this rank and err. It returns the error to report, which is a better one when
-// err was only the echo of another rank's fault.
+// err was only the echo of another rank's fault. Without an err the job goes on.
 func (j *Job) Fail(err error) error {
 	best := j.Err(err)
 	if best == nil {
@@ -295,33 +358,40 @@ func (j *Job) release() error {
 }
 
 // Local runs fn on n ranks that are goroutines of this process and talk through
-// memory, and returns the first fault. It is what tests of a training program
-// need, and what `--transport mem` does.
+// memory, and returns the first fault, naming its rank. It is what tests of a
+// training program need, and what `--transport mem` does.
 func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	if n < 1 {
 		return fmt.Errorf("%d ranks: want at least 1", n)
 	}
+	if cfg.Size != 0 {
+		return fmt.Errorf("Size %d places a rank by hand: the ranks of Local have their places", cfg.Size)
+	}
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errDone)
+	errs := make([]error, n)
 	var wg sync.WaitGroup
-	for _, mesh := range mem.New(n) {
-		wg.Go(func() {
-			if err := runLocal(ctx, mesh, cfg, fn); err != nil {
-				cancel(err)
-			}
-		})
+	for rank, mesh := range mem.New(n) {
+		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, fn) })
 	}
 	wg.Wait()
-	return context.Cause(ctx)
+	return cmp.Or(errs...)
 }
 
-func runLocal(ctx context.Context, mesh transport.Mesh, cfg Config, fn func(*Job) error) error {
+// runLocal is one rank of Local. It cancels with its fault before the other
+// ranks can see the echo; all that fail then return the same.
+func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, fn func(*Job) error) error {
 	j, err := local(ctx, mesh, cfg)
 	if err != nil {
 		return err
 	}
 	if err := fn(j); err != nil {
-		return fmt.Errorf("rank %d: %w", mesh.Rank(), j.Fail(err))
+		cancel(fmt.Errorf("rank %d: %w", j.rank, err))
+		_ = j.Fail(err)
+		return context.Cause(ctx)
 	}
 	return j.Close()
 }

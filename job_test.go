@@ -1,0 +1,431 @@
+package ringo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The test binary is also a rank that kills itself in the middle of a job.
+const vanishVar = "RINGO_TEST_VANISH"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(vanishVar) == "" {
+		os.Exit(m.Run())
+	}
+	err := ringo.Run(context.Background(), ringo.Config{}, func(job *ringo.Job) error {
+		if err := exchange(job); err != nil {
+			return err
+		}
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			return err
+		}
+		_ = self.Kill()
+		select {}
+	})
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+var (
+	errBoom = errors.New("shard 7 is missing")
+	errStop = errors.New("the user has had enough")
+)
+
+// exchange is a sum over the ranks, checked.
+func exchange(job *ringo.Job) error {
+	const n = 1000
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(job.Rank())
+	}
+	if err := collective.AllReduce(job.Group(), x, collective.Sum); err != nil {
+		return err
+	}
+	want := float32(job.Size() * (job.Size() - 1) / 2)
+	if i := slices.IndexFunc(x, func(v float32) bool { return v != want }); i >= 0 {
+		return fmt.Errorf("value %d is %v, want %v", i, x[i], want)
+	}
+	return nil
+}
+
+// exchangeOn is a rank that ends only when others do.
+func exchangeOn(job *ringo.Job) error {
+	for {
+		if err := exchange(job); err != nil {
+			return err
+		}
+	}
+}
+
+// byHand places n ranks on a free port of loopback and gives them a ticket.
+func byHand(t *testing.T, n int) []ringo.Config {
+	t.Helper()
+	t.Setenv(launch.TicketVar, transport.NewTicket().String())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfgs := make([]ringo.Config, n)
+	for r := range cfgs {
+		cfgs[r] = ringo.Config{Size: n, Rank: r, Rendezvous: l.Addr().String()}
+	}
+	return cfgs
+}
+
+// within fails the test when fn takes longer than any of these tests should.
+func within(t *testing.T, fn func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); fn() }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("no end after 30 s")
+	}
+}
+
+// runAll runs fn on the ranks of cfgs and returns their errors in that order.
+func runAll(t *testing.T, cfgs []ringo.Config, fn func(*ringo.Job) error) []error {
+	t.Helper()
+	errs := make([]error, len(cfgs))
+	within(t, func() {
+		var wg sync.WaitGroup
+		for i, cfg := range cfgs {
+			wg.Go(func() { errs[i] = ringo.Run(t.Context(), cfg, fn) })
+		}
+		wg.Wait()
+	})
+	return errs
+}
+
+// checkLost wants every error to blame rank, for the reason why.
+func checkLost(t *testing.T, errs []error, rank int, why string) {
+	t.Helper()
+	for _, err := range errs {
+		var lost *transport.LostError
+		if !errors.As(err, &lost) || lost.Rank != rank || !strings.Contains(err.Error(), why) {
+			t.Errorf("got %v, want rank %d lost and %q", err, rank, why)
+		}
+	}
+}
+
+func checkText(t *testing.T, err error, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want %q", want)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("got %q, want %q in it", err, w)
+		}
+	}
+}
+
+func TestAlone(t *testing.T) {
+	leakcheck.Check(t)
+	job, err := ringo.Join(t.Context(), ringo.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.Rank() != 0 || job.Size() != 1 || job.LocalRank() != 0 || job.Columns() != 0 || job.Transport() != "mem" {
+		t.Errorf("rank %d of %d, local %d, %d columns, over %s", job.Rank(), job.Size(), job.LocalRank(), job.Columns(), job.Transport())
+	}
+	job.SetStatus("testing")
+	if err := exchange(job); err != nil || job.Traffic() != (transport.Traffic{}) {
+		t.Errorf("%v, traffic %+v", err, job.Traffic())
+	}
+	if job.Context().Err() != nil {
+		t.Error("the context ended before the job")
+	}
+	if err := job.Close(); err != nil || job.Context().Err() == nil {
+		t.Errorf("%v, the context goes on: %v", err, job.Context().Err() == nil)
+	}
+	if err := exchange(job); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestByHand(t *testing.T) {
+	leakcheck.Check(t)
+	var mu sync.Mutex
+	seen := map[int]bool{}
+	for _, err := range runAll(t, byHand(t, 3), func(job *ringo.Job) error {
+		mu.Lock()
+		seen[job.Rank()] = true
+		mu.Unlock()
+		if job.Size() != 3 || job.LocalRank() != 0 || job.Transport() != "tcp" {
+			return fmt.Errorf("size %d, local rank %d, over %s", job.Size(), job.LocalRank(), job.Transport())
+		}
+		job.SetStatus("testing")
+		before := job.Traffic()
+		if err := exchange(job); err != nil {
+			return err
+		}
+		after := job.Traffic()
+		want := int64(4 * collective.RingValues(1000, 3, job.Rank()))
+		if sent := after.PayloadSent - before.PayloadSent; sent != want {
+			return fmt.Errorf("rank %d sent %d bytes, want %d", job.Rank(), sent, want)
+		}
+		if before.WireSent == 0 || after.WireSent <= before.WireSent+want || after.WireReceived == 0 {
+			return fmt.Errorf("rank %d: wire bytes %+v, then %+v", job.Rank(), before, after)
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("ranks %v ran", seen)
+	}
+}
+
+// Both the rank that coordinates and one that does not.
+func TestRankFails(t *testing.T) {
+	for _, bad := range []int{0, 2} {
+		t.Run(fmt.Sprint("rank ", bad), func(t *testing.T) {
+			leakcheck.Check(t)
+			errs := runAll(t, byHand(t, 3), func(job *ringo.Job) error {
+				if err := exchange(job); err != nil {
+					return err
+				}
+				if job.Rank() == bad {
+					return errBoom
+				}
+				return exchangeOn(job)
+			})
+			if errs[bad] != errBoom {
+				t.Errorf("rank %d itself: %v", bad, errs[bad])
+			}
+			checkLost(t, slices.Delete(errs, bad, bad+1), bad, errBoom.Error())
+		})
+	}
+}
+
+func TestRankVanishes(t *testing.T) {
+	for _, bad := range []int{0, 1} {
+		t.Run(fmt.Sprint("rank ", bad), func(t *testing.T) {
+			leakcheck.Check(t)
+			cfgs := byHand(t, 3)
+			child := exec.Command(os.Args[0])
+			child.Stderr = t.Output()
+			child.Env = append(os.Environ(), vanishVar+"=1", launch.RankVar+"="+fmt.Sprint(bad),
+				launch.WorldSizeVar+"=3", launch.RendezvousVar+"="+cfgs[bad].Rendezvous)
+			if err := child.Start(); err != nil {
+				t.Fatal(err)
+			}
+			errs := runAll(t, slices.Delete(cfgs, bad, bad+1), exchangeOn)
+			if err := child.Wait(); err == nil || child.ProcessState.Exited() {
+				t.Errorf("the child was not killed: %v", err)
+			}
+			checkLost(t, errs, bad, fmt.Sprintf("rank %d is lost", bad))
+		})
+	}
+}
+
+// A rank that leaves while others still need it is named, too.
+func TestRankLeavesEarly(t *testing.T) {
+	leakcheck.Check(t)
+	errs := runAll(t, byHand(t, 2), func(job *ringo.Job) error {
+		if job.Rank() == 1 {
+			return nil
+		}
+		return exchange(job)
+	})
+	if errs[1] != nil {
+		t.Error(errs[1])
+	}
+	checkLost(t, errs[:1], 1, "left")
+}
+
+// join makes rank r of cfgs' job a member of the cluster and no more.
+func join(t *testing.T, cfg ringo.Config) *cluster.Member {
+	t.Helper()
+	ticket, err := transport.ParseTicket(os.Getenv(launch.TicketVar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := cluster.Join(t.Context(), cluster.MemberConfig{
+		Rendezvous: cfg.Rendezvous, Ticket: ticket, Version: ringo.Version, Rank: cfg.Rank, WorldSize: cfg.Size,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// A rank that is lost after all have joined and before all are connected ends
+// the others' Join.
+func TestRankIsLostWhileConnecting(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := byHand(t, 3)
+	errs := make(chan []error)
+	go func() { errs <- runAll(t, cfgs[:2], exchange) }()
+	m := join(t, cfgs[2])
+	m.Fail(errBoom)
+	_ = m.Leave()
+	checkLost(t, <-errs, 2, errBoom.Error())
+}
+
+// A rank that cannot connect does not let the others wait for it.
+func TestConnectingFails(t *testing.T) {
+	leakcheck.Check(t)
+	cfg := byHand(t, 2)[1]
+	ticket, _ := transport.ParseTicket(os.Getenv(launch.TicketVar))
+	c, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
+		Address: cfg.Rendezvous, WorldSize: 2, HostRank: -1, Ticket: ticket, Version: ringo.Version,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.JoinTimeout = time.Second
+	errs := make(chan []error)
+	go func() { errs <- runAll(t, []ringo.Config{cfg}, exchange) }()
+	other := cfg
+	other.Rank = 0
+	m := join(t, other)
+	_ = m.Listener().Close()
+	checkText(t, (<-errs)[0], "no connection with rank 0")
+	checkLost(t, []error{<-m.Lost()}, 1, "it failed")
+	_, _ = m.Leave(), c.Close()
+}
+
+func TestWrongTicket(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := byHand(t, 2)
+	reports := make(chan string, 10)
+	cfgs[0].Report = func(line string) { reports <- line }
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := make(chan error, 1)
+	go func() { _, err := ringo.Join(ctx, cfgs[0]); first <- err }()
+	within(t, func() { // until rank 0 has read its ticket and listens
+		for {
+			if conn, err := net.Dial("tcp", cfgs[0].Rendezvous); err == nil {
+				_ = conn.Close()
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	t.Setenv(launch.TicketVar, transport.NewTicket().String())
+	_, err := ringo.Join(t.Context(), cfgs[1])
+	if !errors.Is(err, transport.ErrTicket) {
+		t.Errorf("got %v", err)
+	}
+	checkText(t, err, "rank 1", cfgs[1].Rendezvous)
+	within(t, func() {
+		for !strings.Contains(<-reports, transport.ErrTicket.Error()) {
+		}
+	})
+	cancel(errStop)
+	if err := <-first; !errors.Is(err, errStop) {
+		t.Errorf("rank 0: %v", err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	leakcheck.Check(t)
+	for _, c := range []struct {
+		cfg  ringo.Config
+		want []string
+	}{
+		{ringo.Config{Size: -1}, []string{"Size -1"}},
+		{ringo.Config{Rank: 1}, []string{"Rank 1", "needs Size"}},
+		{ringo.Config{Rendezvous: "host:1"}, []string{`"host:1"`, "needs Size"}},
+		{ringo.Config{Size: 2, Rank: 2, Rendezvous: "host:1"}, []string{"Rank 2: want 0 to 1"}},
+		{ringo.Config{Size: 2, Rank: -1}, []string{"Rank -1", `Rendezvous ""`}},
+		{ringo.Config{Size: 2, Rendezvous: "host"}, []string{`Rendezvous "host": want HOST:PORT`}},
+		{ringo.Config{Size: 2, Rendezvous: "host:"}, []string{`Rendezvous "host:"`}},
+		{ringo.Config{Size: 1, Rendezvous: "127.0.0.1:0"}, []string{`"127.0.0.1:0"`, "port"}},
+		{ringo.Config{Size: 1, Rendezvous: ":4000"}, []string{`":4000"`, "host"}},
+		{ringo.Config{JoinTimeout: -time.Second}, []string{"JoinTimeout -1s"}},
+		{ringo.Config{Collective: collective.Config{Algorithm: "star"}}, []string{`"star"`}},
+	} {
+		_ = byHand(t, 1)
+		_, err := ringo.Join(t.Context(), c.cfg)
+		checkText(t, err, append(c.want, "joining the job")...)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	const secret = "0123456789abcdef"
+	good := map[string]string{
+		launch.RankVar: "0", launch.WorldSizeVar: "1", launch.RendezvousVar: "127.0.0.1:1",
+		launch.TicketVar: strings.Repeat(secret, 4),
+	}
+	for _, c := range []struct {
+		name, value string
+		want        []string
+	}{
+		{launch.RankVar, "x", []string{`RINGO_RANK="x"`}},
+		{launch.RankVar, "1", []string{"RINGO_RANK=1: want less than RINGO_WORLD_SIZE=1"}},
+		{launch.WorldSizeVar, "", []string{"RINGO_WORLD_SIZE is not set"}},
+		{launch.LocalRankVar, "-1", []string{`RINGO_LOCAL_RANK="-1"`}},
+		{launch.RendezvousVar, "here", []string{`RINGO_RENDEZVOUS="here"`}},
+		{launch.TicketVar, secret, []string{"RINGO_TICKET", "64"}},
+		{launch.CoordinatorVar, "me", []string{`RINGO_COORDINATOR="me"`}},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			for name, value := range good {
+				t.Setenv(name, value)
+			}
+			t.Setenv(c.name, c.value)
+			_, err := ringo.Join(t.Context(), ringo.Config{})
+			checkText(t, err, c.want...)
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("%v: shows the ticket", err)
+			}
+		})
+	}
+	t.Setenv(launch.TicketVar, "")
+	_, err := ringo.Join(t.Context(), ringo.Config{Size: 2, Rendezvous: "127.0.0.1:1"})
+	checkText(t, err, "RINGO_TICKET is not set")
+}
+
+func TestRankNeverComes(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := byHand(t, 3)
+	for r := range cfgs {
+		cfgs[r].JoinTimeout = 1500 * time.Millisecond
+	}
+	for _, err := range runAll(t, []ringo.Config{cfgs[0], cfgs[2]}, exchange) {
+		var missing *cluster.MissingError
+		if !errors.As(err, &missing) || !slices.Equal(missing.Ranks, []int{1}) {
+			t.Errorf("got %v", err)
+		}
+		checkText(t, err, "rank 1 of 3", "1.5s")
+	}
+	cfgs[1].JoinTimeout = 100 * time.Millisecond
+	checkText(t, runAll(t, cfgs[1:2], exchange)[0], "rank 1 cannot join at "+cfgs[1].Rendezvous, "is the launcher, or rank 0, running there")
+}
+
+func TestBusyPort(t *testing.T) {
+	leakcheck.Check(t)
+	cfg := byHand(t, 1)[0]
+	l, err := net.Listen("tcp", cfg.Rendezvous)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = ringo.Join(t.Context(), cfg)
+	checkText(t, err, cfg.Rendezvous, "address already in use")
+}
