@@ -29,10 +29,8 @@ const (
 // fs.ErrNotExist) and says what was looked for and what else can be done.
 // 60,000 + 10,000 images take 55 MB and, gzipped, about 0.3 s.
 func OpenMNIST(dir string) (train, test *Images, err error) {
-	if info, err := os.Stat(dir); err != nil {
-		return nil, nil, missing(dir, err)
-	} else if !info.IsDir() {
-		return nil, nil, fmt.Errorf("mnist: %s is not a folder; %s", dir, alternatives(filepath.Dir(dir)))
+	if err := FindMNIST(dir); err != nil {
+		return nil, nil, err
 	}
 	train, err = openPair(dir, trainImages, trainLabels)
 	if err != nil {
@@ -43,6 +41,22 @@ func OpenMNIST(dir string) (train, test *Images, err error) {
 		return nil, nil, fmt.Errorf("mnist: test set: %w", err)
 	}
 	return train, test, nil
+}
+
+// FindMNIST reports, without reading them, whether a file of MNIST is missing in
+// dir: OpenMNIST's error, for a launcher to give once instead of every rank.
+func FindMNIST(dir string) error {
+	if info, err := os.Stat(dir); err != nil {
+		return missing(dir, err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("mnist: %s is not a folder; %s", dir, alternatives(filepath.Dir(dir)))
+	}
+	for _, name := range []string{trainImages, trainLabels, testImages, testLabels} {
+		if _, err := find(dir, name); err != nil {
+			return fmt.Errorf("mnist: %w", err)
+		}
+	}
+	return nil
 }
 
 func openPair(dir, imageName, labelName string) (*Images, error) {

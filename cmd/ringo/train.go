@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -94,6 +95,11 @@ func (c *trainCommand) execute(cmd *cobra.Command) error {
 	errs = append(errs, cfg.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return usageError{oneLine(err)}
+	}
+	if cfg.Data != train.Synthetic && !c.worker { // a launcher says it once, for all ranks
+		if err := data.FindMNIST(cfg.Data); err != nil {
+			return err
+		}
 	}
 	var summary train.Summary
 	return c.run(cmd, func(job *ringo.Job) error {
