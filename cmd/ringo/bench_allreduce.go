@@ -65,7 +65,7 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 		errs = append(errs, fmt.Errorf("--time %v: want a positive time", c.budget))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return usageError{oneLine(err)}
+		return usageError{err}
 	}
 	return c.run(cmd, func(job *ringo.Job) error {
 		out, err := openBench(cmd, job, c.json)

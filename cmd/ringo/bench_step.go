@@ -70,7 +70,7 @@ func (c *stepBench) execute(cmd *cobra.Command) error {
 		errs = append(errs, fmt.Errorf("--steps %d: want at least 1", c.steps))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return usageError{oneLine(err)}
+		return usageError{err}
 	}
 	return c.run(cmd, func(job *ringo.Job) error {
 		out, err := openBench(cmd, job, c.json)

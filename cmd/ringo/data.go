@@ -37,7 +37,7 @@ func newDataMNIST() *cobra.Command {
 				return usagef("`ringo data mnist` needs --out DIR, the folder for the files")
 			}
 			if err := f.Validate(); err != nil {
-				return usageError{oneLine(err)}
+				return usageError{err}
 			}
 			style, err := progressStyle(progress, cmd.ErrOrStderr())
 			if err != nil {

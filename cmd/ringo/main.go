@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/launch"
 )
 
 // Exit statuses, as shells and schedulers read them.
@@ -23,7 +25,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a process that does not heed the first
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -32,22 +34,34 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	status, text := outcome(ctx, root.ExecuteContext(ctx))
+	if text != "" {
+		fmt.Fprintln(stderr, "ringo:", text)
+	}
+	return status
+}
+
+// outcome is the exit status and what is said about err: one line, unless it
+// quotes a dead rank's last ones.
+func outcome(ctx context.Context, err error) (status int, text string) {
 	var usage usageError
+	var death *launch.DeathError
 	switch {
 	case err == nil:
-		return 0
+		return 0, ""
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "ringo: interrupted")
-		return exitInterrupted
+		return exitInterrupted, "interrupted"
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "ringo: %v\n", err)
-		return exitUsage
+		return exitUsage, oneLine(err)
+	case errors.As(err, &death):
+		return exitFailed, err.Error()
 	default:
-		fmt.Fprintf(stderr, "ringo: %v\n", err)
-		return exitFailed
+		return exitFailed, oneLine(err)
 	}
 }
+
+// oneLine is the text of several joined faults on one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // usageError is a fault of the command line, found before anything started.
 type usageError struct{ error }
@@ -60,14 +74,12 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use: "ringo",
-		// typing errors of up to two letters are recognised
-		SuggestionsMinimumDistance: 2,
-		Short:                      "Train neural networks on many workers",
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		Args:                       onlySubcommands,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:           "ringo",
+		Short:         "Train neural networks on many workers",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          onlySubcommands,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -85,6 +97,7 @@ func onlySubcommands(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := ""
+	cmd.SuggestionsMinimumDistance = 2 // typing errors of up to two letters are recognised
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, " or ") + "?"
 	}

@@ -3,19 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/launch"
 )
-
-// command runs one command line and returns its exit status and output.
-func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	status = run(context.Background(), args, &out, &errs)
-	return status, out.String(), errs.String()
-}
 
 func TestVersion(t *testing.T) {
 	status, out, errs := command(t, "version")
@@ -24,23 +18,65 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A wrong command line is one line on stderr and status 2.
-func TestUsageErrors(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"versoin", `"versoin" is not a command of ` + "`ringo`; did you mean version?"},
-		{"version --nope", "unknown flag: --nope; see `ringo version --help`"},
-		{"version extra", "`ringo version` takes no argument"},
+// Without a subcommand and with --help there is help, on stdout.
+func TestHelp(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                       "Train neural networks on many workers|bench|data|run|train|version",
+		"bench":                  "allreduce|step",
+		"data":                   "mnist",
+		"help train":             "ringo train mnist --data synthetic --np 2 --epochs 3",
+		"train --help":           "mnist-cnn, mnist|431,080 parameters|--batch int|(default 64)|(default 0.005)|(default 0.9)|(default 1e-05)|(default 10)|partialUpdate|per-layer|ring or naive|RINGO_TICKET",
+		"run --help":             "ringo run --np N -- PROGRAM|RINGO_LOCAL_RANK",
+		"bench allreduce --help": "--floats sizes",
+		"bench step --help":      "--batch int",
+		"data mnist --help":      "--out DIR|--mirror URL",
 	} {
-		status, out, errs := command(t, strings.Fields(c.args)...)
-		if status != exitUsage || out != "" || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
-			t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want status %d and %q", c.args, status, out, errs, exitUsage, c.want)
+		status, out, errs := command(t, line)
+		if status != 0 || errs != "" {
+			t.Errorf("ringo %s: status %d, stderr %q", line, status, errs)
 		}
+		checkHolds(t, "ringo "+line, out, strings.Split(want, "|")...)
+	}
+	if _, out, _ := command(t, "--help"); strings.Contains(out, guardCommand) || strings.Contains(out, "completion") {
+		t.Errorf("the help shows what nobody is to type:\n%s", out)
 	}
 }
 
-func TestHelpListsCommands(t *testing.T) {
-	status, out, _ := command(t)
-	if status != 0 || !strings.Contains(out, "version") {
-		t.Errorf("status %d, help %q", status, out)
+// The guard's command ends with its standard input.
+func TestGuardCommand(t *testing.T) {
+	var stderr bytes.Buffer
+	root := newRoot(&stderr, &stderr)
+	root.SetArgs([]string{guardCommand})
+	root.SetIn(strings.NewReader(""))
+	if err := root.Execute(); err != nil || stderr.Len() > 0 {
+		t.Errorf("error %v, output %q", err, &stderr)
+	}
+}
+
+// What is said about an error, and the exit status.
+func TestOutcome(t *testing.T) {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	death := &launch.DeathError{Rank: 1, How: "exit status 3", Tail: []string{"a", "b"}}
+	for _, c := range []struct {
+		ctx    context.Context
+		err    error
+		status int
+		text   string
+	}{
+		{context.Background(), nil, 0, ""},
+		{ended, nil, 0, ""}, // it came too late
+		{ended, errors.New("x"), exitInterrupted, "interrupted"},
+		{context.Background(), usagef("a %d", 1), exitUsage, "a 1"},
+		{context.Background(), usageError{errors.Join(errors.New("a"), errors.New("b"))}, exitUsage, "a; b"},
+		{context.Background(), errors.Join(errors.New("a"), errors.New("b")), exitFailed, "a; b"},
+		{context.Background(), death, exitFailed, death.Error()},
+	} {
+		if status, text := outcome(c.ctx, c.err); status != c.status || text != c.text {
+			t.Errorf("%v: status %d and %q, want %d and %q", c.err, status, text, c.status, c.text)
+		}
+	}
+	if !strings.Contains(death.Error(), "\n") {
+		t.Error("the last lines of a dead rank are not quoted as lines")
 	}
 }

@@ -94,7 +94,7 @@ func (c *trainCommand) execute(cmd *cobra.Command) error {
 	cfg.Threads = max(1, c.computeThreads())
 	errs = append(errs, cfg.Validate())
 	if err := errors.Join(errs...); err != nil {
-		return usageError{oneLine(err)}
+		return usageError{err}
 	}
 	if cfg.Data != train.Synthetic && !c.worker { // a launcher says it once, for all ranks
 		if err := data.FindMNIST(cfg.Data); err != nil {
@@ -114,11 +114,6 @@ func (c *trainCommand) execute(cmd *cobra.Command) error {
 		summary, err = train.Run(job, cfg, rep)
 		return errors.Join(err, rep.finish(summary, err))
 	})
-}
-
-// oneLine joins several faults into one line.
-func oneLine(err error) error {
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // reporter is what rank 0 tells.

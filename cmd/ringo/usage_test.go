@@ -1,0 +1,134 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/launch"
+)
+
+const synthetic = "train mnist --data synthetic "
+
+// The commands that start ranks have the same flags for that, and the same
+// faults.
+func TestJobUsage(t *testing.T) {
+	for _, cmd := range []string{synthetic, "bench allreduce ", "bench step mnist "} {
+		for _, c := range [][]string{
+			{"--np 0", "--np 0: want at least 1"},
+			{"--np -1", "--np -1: want at least 1"},
+			{"--np two", `"two" for "--np"`},
+			{"--np", "flag needs an argument: --np"},
+			{"--rank 0 --np 2", "--rank needs --rendezvous HOST:PORT"},
+			{"--rank 2 --np 2 --rendezvous localhost:70", "--rank 2: want a rank from 0 to 1, since --np is 2"},
+			{"--rank -1 --np 2 --rendezvous localhost:70", "--rank -1: want a rank from 0 to 1"},
+			{"--rank 1 --rendezvous localhost:70", "--rank 1: want a rank from 0 to 0, since --np is 1"},
+			{"--rendezvous localhost:70", "--rendezvous is for ranks started by hand: give --rank too"},
+			{"--rendezvous localhost:70 --np 2", "give --rank too"},
+			{"--rank 0 --np 2 --rendezvous localhost", `--rendezvous "localhost": want HOST:PORT`},
+			{"--rank 0 --np 2 --rendezvous localhost:", `--rendezvous "localhost:": want HOST:PORT`},
+			{"--rank 0 --np 2 --rendezvous ::1:70", `--rendezvous "::1:70": want HOST:PORT`},
+			{"--transport udp", `--transport "udp" is not known: use auto, tcp or mem`},
+			{"--transport ''", `--transport "" is not known`},
+			{"--transport mem --rank 0 --np 2 --rendezvous localhost:70", "--transport mem keeps all ranks in one process"},
+			{"--algorithm rng", `--algorithm "rng" is not known: use ring or naive`},
+			{"--timeout 0", "--timeout 0s: want a positive time"},
+			{"--timeout -1s", "--timeout -1s: want a positive time"},
+			{"--timeout 30", `"30" for "--timeout"`},
+			{"--join-timeout 0s", "--join-timeout 0s: want a positive time"},
+			{"--threads -1", "--threads -1: want 0 or more"},
+			{"--progress fancy", `--progress "fancy" is not known: use auto, bar, plain or none`},
+			{"--nope", "unknown flag: --nope; see `ringo " + path(cmd) + " --help`"},
+			{"-x", "unknown shorthand flag"},
+			{"extra", `"extra"]`},
+			// all faults are told together
+			{"--np 0 --algorithm rng --progress fancy --threads -2 --timeout 0", "--np 0", `"rng"`, `"fancy"`, "--threads -2", "--timeout 0s", "; "},
+		} {
+			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
+		}
+	}
+}
+
+// path is a command line without its flags and model.
+func path(line string) string {
+	words, _, _ := strings.Cut(line, " --")
+	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(words), "mnist"))
+}
+
+// What is wrong with the command itself.
+func TestUsage(t *testing.T) {
+	for _, c := range [][]string{
+		{"versoin", `"versoin" is not a command of ` + "`ringo`; did you mean version?; see `ringo --help`"},
+		{"xyzzy", `"xyzzy" is not a command of ` + "`ringo`; see `ringo --help`"},
+		{"--nope", "unknown flag: --nope; see `ringo --help`"},
+		{"version --nope", "unknown flag: --nope; see `ringo version --help`"},
+		{"version extra", "`ringo version` takes no argument", `"extra"`},
+
+		{"train", "`ringo train` needs a model, for instance `ringo train mnist`"},
+		{"train mnits --data synthetic", `unknown model "mnits" (did you mean "mnist"?)`, "mnist-cnn"},
+		{"train xyzzy --data synthetic", `unknown model "xyzzy": known are`, "mnist-cnn"},
+		{"train mnist mlp --data synthetic", "`ringo train` takes one model", `["mnist" "mlp"]`},
+		{"train mnist", "no data", `"synthetic"`},
+		{synthetic + "--lr nan", "learning rate NaN: want a positive number"},
+		{synthetic + "--lr inf", "learning rate +Inf"},
+		{synthetic + "--lr 0", "learning rate 0"},
+		{synthetic + "--lr -0.1", "learning rate -0.1"},
+		{synthetic + "--lr fast", `"fast" for "--lr"`},
+		{synthetic + "--momentum 1", "momentum 1: want a number from 0 to below 1"},
+		{synthetic + "--momentum nan", "momentum NaN"},
+		{synthetic + "--weight-decay -1", "weight decay -1"},
+		{synthetic + "--weight-decay inf", "weight decay +Inf"},
+		{synthetic + "--batch 0", "batch 0: want at least 1"},
+		{synthetic + "--batch -64", "batch -64"},
+		{synthetic + "--batch 1.5", `"1.5" for "--batch"`},
+		{synthetic + "--epochs 0", "epochs 0: want at least 1"},
+		{synthetic + "--seed -1", `"-1" for "--seed"`},
+		{synthetic + "--train-limit -1", "training limit -1"},
+		{synthetic + "--eval-limit -1", "evaluation limit -1"},
+		{synthetic + "--strategy fp23", `strategy "fp23" is not known: use one of fp32, partialUpdate`},
+		{synthetic + "--plan fixd", `plan "fixd" is not known: use one of one, per-layer, fixed`},
+		{synthetic + "--bucket-bytes -1", "bucket size -1 bytes"},
+		{synthetic + "--bucket-bytes 3", "bucket size 3 bytes"},
+		{synthetic + "--plan one --bucket-bytes 4096", `bucket size 4096 bytes has no effect on plan "one"`},
+		{synthetic + "--clip-norm -1", "clip norm -1"},
+		{synthetic + "--clip-norm nan", "clip norm NaN"},
+		{synthetic + "--accumulate -1", "accumulation -1"},
+		{"train mnist --np 0 --lr nan --batch 0 --plan x", "--np 0", "no data", "learning rate NaN", "batch 0", `plan "x"`},
+
+		{"bench allreduc", `"allreduc" is not a command of ` + "`ringo bench`; did you mean allreduce?"},
+		{"bench allreduce --floats 1,x", `"1,x" for "--floats"`},
+		{"bench allreduce --floats ''", `"--floats"`},
+		{"bench allreduce --floats 1,-3,-4", "--floats -3: want 0 or more", "--floats -4"},
+		{"bench allreduce --time 0", "--time 0s: want a positive time"},
+		{"bench step", "`ringo bench step` needs a model, for instance `ringo bench step mnist`"},
+		{"bench step mnits", `did you mean "mnist"?`},
+		{"bench step mnist mlp", "takes one model"},
+		{"bench step mnist --batch 0 --steps 0", "batch 0", "--steps 0: want at least 1"},
+		{"bench step mnist --strategy fp23", `strategy "fp23"`},
+		{"bench step mnist --plan fixd", `plan "fixd"`},
+
+		{"data mnits", `"mnits" is not a command of ` + "`ringo data`; did you mean mnist?"},
+		{"data mnist", "needs --out DIR"},
+		{"data mnist --out ''", "needs --out DIR"},
+		{"data mnist --out x extra", "takes no argument"},
+		{"data mnist --out x --mirror ftp://a --mirror b", `"ftp://a" is not an http(s) address`, `"b"`},
+		{"data mnist --out x --progress fancy", `--progress "fancy"`},
+		{"data mnist --out x --force", "unknown flag: --force"},
+
+		{"run", "needs a program"},
+		{"run --np 2", "needs a program"},
+		{"run --np 2 --", "needs a program"},
+		{"run --np 0 -- true", "--np 0: want at least 1"},
+		{"run --np 2 --join-timeout 0 -- true", "--join-timeout 0s"},
+		{"run --lr 1 -- true", "unknown flag: --lr"},
+	} {
+		checkRefused(t, exitUsage, c[0], c[1:]...)
+	}
+}
+
+// A process that a launcher placed cannot be placed again.
+func TestWorkerUsage(t *testing.T) {
+	t.Setenv(launch.RankVar, "0")
+	checkRefused(t, exitUsage, synthetic+"--rank 0 --np 2 --rendezvous localhost:70", "--rank 0, but RINGO_RANK is set too")
+	checkRefused(t, exitUsage, synthetic+"--np 2 --transport mem", "it cannot be used by a single rank")
+	checkRefused(t, exitFailed, synthetic, "RINGO_WORLD_SIZE is not set", "RINGO_RENDEZVOUS is not set", "RINGO_TICKET is not set")
+}
