@@ -429,3 +429,51 @@ func TestBusyPort(t *testing.T) {
 	_, err = ringo.Join(t.Context(), cfg)
 	checkText(t, err, cfg.Rendezvous, "address already in use")
 }
+
+// Of a rank that waits for others, and of one that waits for the coordinator.
+func TestCancelWhileJoining(t *testing.T) {
+	for rank := range 2 {
+		t.Run(fmt.Sprint("rank ", rank), func(t *testing.T) {
+			leakcheck.Check(t)
+			cfg := byHand(t, 2)[rank]
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(20*time.Millisecond, func() { cancel(errStop) })
+			within(t, func() {
+				_, err := ringo.Join(ctx, cfg)
+				checkText(t, err, fmt.Sprintf("rank %d gave up joining the job at %s", rank, cfg.Rendezvous))
+				if !errors.Is(err, errStop) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Rank 1 is cancelled while it waits for rank 2 in an allreduce. All others
+// learn who ended the job and why, those that wait for nobody through their
+// context.
+func TestCancelInAllReduce(t *testing.T) {
+	leakcheck.Check(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cfgs := byHand(t, 3)
+	var cancelled error
+	errs := make(chan []error)
+	go func() {
+		errs <- runAll(t, []ringo.Config{cfgs[0], cfgs[2]}, func(job *ringo.Job) error {
+			if err := exchange(job); err != nil { // all have joined
+				return err
+			}
+			if job.Rank() == 2 {
+				cancel(errStop)
+				<-job.Context().Done()
+				return context.Cause(job.Context())
+			}
+			return exchange(job)
+		})
+	}()
+	within(t, func() { cancelled = ringo.Run(ctx, cfgs[1], exchangeOn) })
+	if cancelled != errStop {
+		t.Errorf("rank 1: %v", cancelled)
+	}
+	checkLost(t, <-errs, 1, errStop.Error())
+}

@@ -1,5 +1,8 @@
 // Command custom is a user's own model, data and loop: a plain optimizer,
 // wrapped by DistOpt, whose strategy changes from step to step.
+//
+//	go build ./examples/custom && ./custom  # alone
+//	ringo run --np 2 -- ./custom            # as two ranks
 package main
 
 import (
@@ -36,7 +39,7 @@ func train(job *ringo.Job) error {
 		return err
 	}
 	var layers []bucket.Layer
-	for _, s := range params.Slots() {
+	for _, s := range params.Slots() { // in the order backward finishes them
 		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded})
 	}
 	sgd := &optim.SGD{LR: 0.1, Momentum: 0.9}
@@ -44,13 +47,13 @@ func train(job *ringo.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := opt.Broadcast(); err != nil {
+	if err := opt.Broadcast(); err != nil { // all begin with rank 0's parameters
 		return err
 	}
 	strategy := map[int]distopt.Strategy{100: distopt.PartialUpdate, 200: distopt.FP32}
 	tape, rnd := nn.NewTape(nn.TapeConfig{}), rand.New(rand.NewPCG(2, uint64(job.Rank())))
 	for step := range 300 {
-		for i := range labels {
+		for i := range labels { // every rank draws samples of its own
 			a, b := rnd.Float32()*2-1, rnd.Float32()*2-1
 			x.Data[2*i], x.Data[2*i+1], labels[i] = a, b, 0
 			if a*b > 0 {
@@ -69,7 +72,7 @@ func train(job *ringo.Job) error {
 			return err
 		}
 		if job.Rank() == 0 && step%50 == 49 {
-			fmt.Printf("step %3d  %-13s  loss %.4f\n", step+1, opt.Strategy(), loss.Data[0])
+			fmt.Printf("step %3d, rank 0 of %d, %s: loss %.4f\n", step+1, job.Size(), opt.Strategy(), loss.Data[0])
 		}
 	}
 	return nil
