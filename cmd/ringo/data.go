@@ -20,12 +20,12 @@ func newData() *cobra.Command {
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDataMNIST())
+	cmd.AddCommand(newDataMNIST(data.Fetcher{}))
 	return cmd
 }
 
-func newDataMNIST() *cobra.Command {
-	var f data.Fetcher
+// newDataMNIST returns the command; f says what to fetch, if not MNIST itself.
+func newDataMNIST(f data.Fetcher) *cobra.Command {
 	progress := "auto"
 	cmd := &cobra.Command{
 		Use:     "mnist --out DIR",
@@ -55,11 +55,12 @@ func newDataMNIST() *cobra.Command {
 // fetch brings the files and says what is there.
 func fetch(ctx context.Context, f *data.Fetcher, style string, stdout, stderr io.Writer) error {
 	p := &fetchProgress{style: style, out: stderr}
+	p.columns, _ = terminalOf(stdout, stderr)
 	f.Progress = p.update
 	err := f.Fetch(ctx)
 	p.finish()
 	if errors.Is(err, data.ErrOffline) {
-		return fmt.Errorf("%w; alternatives: copy the four files into %s by hand (plain or gzipped), name another --mirror, or train with `--data synthetic`, which needs no file", err, f.Dir)
+		return fmt.Errorf("%w, or name another --mirror", err)
 	}
 	if err != nil {
 		return err
@@ -72,6 +73,7 @@ func fetch(ctx context.Context, f *data.Fetcher, style string, stdout, stderr io
 type fetchProgress struct {
 	style   string
 	out     io.Writer
+	columns int // of the terminal, 0 when not known
 	file    string
 	bar     *progressbar.ProgressBar
 	printed time.Time
@@ -83,8 +85,8 @@ func (p *fetchProgress) update(file string, done, total int64) {
 		p.finish()
 		p.file, p.printed = file, time.Now()
 		if p.style == "bar" {
-			p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(file),
-				progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true))
+			const numbers = 47 // "  34% || (9.9/9.9 MB, 12.3 MB/s) [12m0s:12m0s]"
+			p.bar = newBar(p.out, p.columns, len(file)+numbers, total, progressbar.OptionSetDescription(file), progressbar.OptionShowBytes(true))
 		}
 	}
 	p.done = done
@@ -93,19 +95,15 @@ func (p *fetchProgress) update(file string, done, total int64) {
 		_ = p.bar.Set64(done) // a terminal that cannot be written to stops nothing
 	case p.style == "plain" && time.Since(p.printed) >= plainEvery:
 		p.printed = time.Now()
-		fmt.Fprintf(p.out, "%s: %d of %d bytes\n", file, done, total)
+		fmt.Fprintf(p.out, "%s: %s of %s bytes\n", file, grouped(int(done)), grouped(int(total)))
 	}
 }
 
-// finish ends the file's progress.
+// finish ends the file's progress with a line that stays.
 func (p *fetchProgress) finish() {
-	switch {
-	case p.bar != nil:
-		_ = p.bar.Exit()
-		fmt.Fprintln(p.out)
-		p.bar = nil
-	case p.style == "plain" && p.file != "":
-		fmt.Fprintf(p.out, "%s: %d bytes\n", p.file, p.done)
+	endBar(p.bar)
+	if p.style != "none" && p.file != "" {
+		fmt.Fprintf(p.out, "%s: %s bytes\n", p.file, grouped(int(p.done)))
 	}
-	p.file = ""
+	p.bar, p.file = nil, ""
 }

@@ -71,10 +71,12 @@ func grouped(n int) string {
 	return s
 }
 
-// Progress moves the bar or, now and then, prints a plain line.
+// Progress moves the bar or, now and then, prints a plain line. A phase's first
+// batch only starts the clock: how long it took is not known.
 func (r *reporter) Progress(p train.Progress) {
 	if p.Phase != r.phase || p.Done == 1 {
 		r.beginPhase(p)
+		return
 	}
 	r.samples += p.Samples
 	switch {
@@ -83,9 +85,13 @@ func (r *reporter) Progress(p train.Progress) {
 	case r.style == "plain" && time.Since(r.printed) >= plainEvery:
 		r.printed = time.Now()
 		spent := time.Since(r.begun)
-		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done))
-		fmt.Fprintf(r.status, "epoch %d/%d: %s %d of %d steps, %s samples/s, %v left in this epoch, loss %.4f\n",
-			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, grouped(int(float64(r.samples)/spent.Seconds())), left.Round(time.Second), p.Loss)
+		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done-1))
+		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s samples/s, %v left in this phase",
+			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, grouped(int(float64(r.samples)/spent.Seconds())), left.Round(time.Second))
+		if p.Phase == "train" {
+			text += fmt.Sprintf(", loss %.4f", p.Loss)
+		}
+		fmt.Fprintln(r.status, text)
 	}
 }
 
@@ -93,38 +99,23 @@ func (r *reporter) beginPhase(p train.Progress) {
 	r.endPhase()
 	r.phase, r.begun, r.samples = p.Phase, time.Now(), 0
 	r.printed = r.begun
-	if r.style != "bar" {
+	if r.style != "bar" || p.Total == 1 {
 		return
 	}
-	r.bar = progressbar.NewOptions(p.Total*p.Samples,
-		progressbar.OptionSetWriter(r.status),
-		progressbar.OptionSetDescription(fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase)),
-		progressbar.OptionSetWidth(barWidth(r.columns)),
-		progressbar.OptionThrottle(100*time.Millisecond),
+	title, total := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase), (p.Total-1)*p.Samples
+	const numbers = 45 // "  34% || (/, 123456 samples/s) [12m0s:12m0s]"
+	r.bar = newBar(r.status, r.columns, len(title)+2*len(fmt.Sprint(total))+numbers, int64(total),
+		progressbar.OptionSetDescription(title),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowIts(),
 		progressbar.OptionSetItsString("samples"),
-		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionClearOnFinish(),
 	)
-}
-
-// barWidth leaves room for the numbers beside the bar, so that the line never
-// wraps.
-func barWidth(columns int) int {
-	const numbers = 72
-	if columns == 0 {
-		columns = 80
-	}
-	return min(30, max(1, columns-numbers))
+	r.bar.StartWithoutRender()
 }
 
 func (r *reporter) endPhase() {
-	if r.bar != nil {
-		_ = r.bar.Finish()
-		_ = r.bar.Clear()
-		r.bar = nil
-	}
+	endBar(r.bar)
+	r.bar = nil
 }
 
 // Epoch prints the epoch's line.

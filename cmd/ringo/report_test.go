@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringo-ml/ringo/train"
+)
+
+// scene is a run of two epochs of 40 + 5 steps as the reporter is told it, one
+// step every second.
+func scene(t *testing.T, r *reporter) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		r.Start(train.Info{
+			Model: "mnist", Params: 431080, NP: 2, Threads: 1, Batch: 64, TrainSamples: 5120, EvalSamples: 640, Epochs: 2,
+			StepsPerEpoch: 40, Strategy: "fp32", Plan: "fixed", Buckets: 3, Kernels: "avx2", Transport: "tcp", DataSet: "synthetic",
+		})
+		for epoch := 1; epoch <= 2; epoch++ {
+			for _, phase := range []train.Progress{{Phase: "train", Total: 40, Loss: 1 / float64(epoch)}, {Phase: "evaluate", Total: 5}} {
+				phase.Epoch, phase.Epochs, phase.Samples = epoch, 2, 128
+				for phase.Done = 1; phase.Done <= phase.Total; phase.Done++ {
+					time.Sleep(time.Second)
+					r.Progress(phase)
+				}
+			}
+			r.Epoch(train.Epoch{
+				Event: "epoch", Epoch: epoch, TrainLoss: 0.5, TrainAccuracy: 0.875, EvalLoss: 0.25, EvalAccuracy: 1,
+				SamplesPerS: 1234.5, StepMS: 12.34, ExposedCommMS: 0.56, BytesSent: 10, WireBytes: 12,
+			})
+		}
+		if err := r.finish(train.Summary{
+			Event: "summary", Model: "mnist", Params: 431080, NP: 2, Strategy: "fp32", Plan: "fixed", Buckets: 3,
+			EvalAccuracy: 1, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25,
+		}, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+const sceneLines = `mnist: 431,080 parameters; data synthetic, 5,120 + 640 samples; 2 ranks, 1 thread each, over tcp; avx2 kernels
+batch 64 per rank, 40 steps per epoch; strategy fp32, plan fixed (3 buckets)
+epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
+epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
+test accuracy 100.00% after 2 epochs in 90.2 s; parameters sha256 abc
+`
+
+const scenePlain = `epoch 1/2: train 11 of 40 steps, 128 samples/s, 29s left in this phase, loss 1.0000
+epoch 1/2: train 21 of 40 steps, 128 samples/s, 19s left in this phase, loss 1.0000
+epoch 1/2: train 31 of 40 steps, 128 samples/s, 9s left in this phase, loss 1.0000
+epoch 2/2: train 11 of 40 steps, 128 samples/s, 29s left in this phase, loss 0.5000
+epoch 2/2: train 21 of 40 steps, 128 samples/s, 19s left in this phase, loss 0.5000
+epoch 2/2: train 31 of 40 steps, 128 samples/s, 9s left in this phase, loss 0.5000
+`
+
+func TestReportLines(t *testing.T) {
+	for style, want := range map[string]string{"plain": scenePlain, "none": ""} {
+		var lines, status bytes.Buffer
+		scene(t, &reporter{lines: &lines, status: &status, style: style})
+		if lines.String() != sceneLines {
+			t.Errorf("%s: lines\n%swant\n%s", style, &lines, sceneLines)
+		}
+		if status.String() != want {
+			t.Errorf("%s: progress\n%swant\n%s", style, &status, want)
+		}
+	}
+}
+
+// The bar keeps to one line however narrow the terminal is, and only the lines
+// stay on the terminal.
+func TestReportBar(t *testing.T) {
+	for _, columns := range []int{0, 1, 20, 40, 60, 80, 120, 300} {
+		var lines bytes.Buffer
+		term := &terminal{}
+		scene(t, &reporter{lines: io.MultiWriter(&lines, term), status: term, style: "bar", columns: columns})
+		if lines.String() != sceneLines {
+			t.Errorf("%d columns: lines\n%s", columns, &lines)
+		}
+		if left := term.text(); left != sceneLines {
+			t.Errorf("%d columns: on the terminal stays\n%q, want\n%q", columns, left, sceneLines)
+		}
+		limit := columns
+		if columns == 0 {
+			limit = 80
+		}
+		if want := 2 * (38 + 3); columns != 1 && len(term.drawn) != want { // the first batch starts it, the last ends it
+			t.Errorf("%d columns: the bar was drawn %d times, want %d", columns, len(term.drawn), want)
+		}
+		for _, drawn := range term.drawn {
+			if len([]rune(drawn)) >= limit {
+				t.Errorf("%d columns: a bar of %d: %q", columns, len([]rune(drawn)), drawn)
+			}
+		}
+		if columns == 0 || columns >= 80 {
+			half := slices.IndexFunc(term.drawn, func(s string) bool { return strings.Contains(s, "(2560/4992") })
+			checkHolds(t, fmt.Sprint("half an epoch at ", columns), term.drawn[max(0, half)], "epoch 1/2 train  51% |", "(2560/4992, 128 samples/s) [20s:19s]")
+		}
+	}
+}
+
+// terminal shows what is written to it: \r goes to the start of the line and
+// does not erase it.
+type terminal struct {
+	done  []string // the lines above the cursor's
+	line  []rune
+	col   int
+	drawn []string // every text drawn over a line
+}
+
+func (s *terminal) Write(p []byte) (int, error) {
+	for i, line := range strings.Split(string(p), "\n") {
+		if i > 0 {
+			s.done = append(s.done, strings.TrimRight(string(s.line), " "))
+			s.line, s.col = nil, 0
+		}
+		for j, text := range strings.Split(line, "\r") {
+			if j > 0 {
+				s.col = 0
+			}
+			if j > 0 && strings.TrimSpace(text) != "" {
+				s.drawn = append(s.drawn, text)
+			}
+			over := []rune(text)
+			s.line = append(append(slices.Clone(s.line[:s.col]), over...), s.line[min(len(s.line), s.col+len(over)):]...)
+			s.col += len(over)
+		}
+	}
+	return len(p), nil
+}
+
+func (s *terminal) text() string {
+	lines := append(slices.Clone(s.done), strings.TrimRight(string(s.line), " "))
+	return strings.Join(lines, "\n")
+}
+
+// checkJSON decodes lines of JSON with exactly the named fields each.
+func checkJSON(t *testing.T, text string, fields ...string) []map[string]any {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) != len(fields) || !strings.HasSuffix(text, "\n") {
+		t.Fatalf("%d lines of JSON, want %d:\n%s", len(lines), len(fields), text)
+	}
+	var out []map[string]any
+	for i, line := range lines {
+		var got map[string]any
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		want := strings.Fields(fields[i])
+		for _, name := range want {
+			if _, ok := got[name]; !ok {
+				t.Errorf("%q is missing in %s", name, line)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("other fields than %q in %s", fields[i], line)
+		}
+		out = append(out, got)
+	}
+	return out
+}
+
+// The names of the JSON fields, which programs rely on.
+const (
+	epochFields   = "event epoch train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms exposed_comm_ms bytes_sent wire_bytes"
+	summaryFields = "event model np strategy plan eval_accuracy samples_per_s params_sha256 wall_s params buckets"
+)
+
+func TestReportJSON(t *testing.T) {
+	var out bytes.Buffer
+	scene(t, &reporter{lines: io.Discard, status: io.Discard, style: "none", json: &out})
+	got := checkJSON(t, out.String(), epochFields, epochFields, summaryFields)
+	want := []map[string]any{
+		{
+			"event": "epoch", "epoch": 1., "train_loss": 0.5, "train_accuracy": 0.875, "eval_loss": 0.25, "eval_accuracy": 1.,
+			"samples_per_s": 1234.5, "step_ms": 12.34, "exposed_comm_ms": 0.56, "bytes_sent": 10., "wire_bytes": 12.,
+		},
+		{"event": "epoch", "epoch": 2.},
+		{
+			"event": "summary", "model": "mnist", "np": 2., "strategy": "fp32", "plan": "fixed", "eval_accuracy": 1.,
+			"samples_per_s": 1234.5, "params_sha256": "abc", "wall_s": 90.25, "params": 431080., "buckets": 3.,
+		},
+	}
+	for i := range want {
+		for name, v := range want[i] {
+			if got[i][name] != v {
+				t.Errorf("line %d: %s is %v, want %v", i, name, got[i][name], v)
+			}
+		}
+	}
+}
+
+// fullDisk takes some writes and then no more.
+type fullDisk struct {
+	room   int
+	closed bool
+}
+
+var errFull = errors.New("no space left")
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	if d.room == 0 {
+		return 0, errFull
+	}
+	d.room--
+	return len(p), nil
+}
+
+func (d *fullDisk) Close() error {
+	d.closed = true
+	return nil
+}
+
+// JSON that cannot be written is an error at the end; training goes on to tell
+// in lines. A run that failed has no summary.
+func TestReportFaults(t *testing.T) {
+	var lines bytes.Buffer
+	disk := &fullDisk{room: 1}
+	r := &reporter{lines: &lines, status: io.Discard, style: "none", json: disk, file: disk}
+	r.Epoch(train.Epoch{Epoch: 1})
+	r.Epoch(train.Epoch{Epoch: 2})
+	err := r.finish(train.Summary{}, errors.New("broken"))
+	if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "--json") || !disk.closed {
+		t.Errorf("error %v, closed %v", err, disk.closed)
+	}
+	if strings.Count(lines.String(), "\n") != 2 || strings.Contains(lines.String(), "sha256") {
+		t.Errorf("after a failed run: %q", &lines)
+	}
+	var out bytes.Buffer
+	r = &reporter{lines: io.Discard, status: io.Discard, style: "none", json: &out}
+	if err := r.finish(train.Summary{}, errors.New("broken")); err != nil || out.Len() > 0 {
+		t.Errorf("after a failed run: error %v, JSON %q", err, &out)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int]string{0: "0 steps", 1: "1 step", 999: "999 steps", 1000: "1,000 steps", 1234567: "1,234,567 steps"} {
+		if got := counted(n, "step"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
