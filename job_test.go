@@ -90,30 +90,45 @@ func byHand(t *testing.T, n int) []ringo.Config {
 	return cfgs
 }
 
-// within fails the test when fn takes longer than any of these tests should.
+// within is await for a function.
 func within(t *testing.T, fn func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() { defer close(done); fn() }()
+	await(t, done)
+}
+
+// start runs fn on the ranks of cfgs; their errors come in that order.
+func start(ctx context.Context, cfgs []ringo.Config, fn func(*ringo.Job) error) <-chan []error {
+	out := make(chan []error, 1)
+	go func() {
+		errs := make([]error, len(cfgs))
+		var wg sync.WaitGroup
+		for i, cfg := range cfgs {
+			wg.Go(func() { errs[i] = ringo.Run(ctx, cfg, fn) })
+		}
+		wg.Wait()
+		out <- errs
+	}()
+	return out
+}
+
+// await fails the test when out takes longer than any of these tests should.
+func await[T any](t *testing.T, out <-chan T) T {
+	t.Helper()
 	select {
-	case <-done:
+	case v := <-out:
+		return v
 	case <-time.After(30 * time.Second):
 		t.Fatal("no end after 30 s")
+		panic("not reached")
 	}
 }
 
-// runAll runs fn on the ranks of cfgs and returns their errors in that order.
+// runAll is start and await.
 func runAll(t *testing.T, cfgs []ringo.Config, fn func(*ringo.Job) error) []error {
 	t.Helper()
-	errs := make([]error, len(cfgs))
-	within(t, func() {
-		var wg sync.WaitGroup
-		for i, cfg := range cfgs {
-			wg.Go(func() { errs[i] = ringo.Run(t.Context(), cfg, fn) })
-		}
-		wg.Wait()
-	})
-	return errs
+	return await(t, start(t.Context(), cfgs, fn))
 }
 
 // checkLost wants every error to blame rank, for the reason why.
@@ -278,12 +293,11 @@ func join(t *testing.T, cfg ringo.Config) *cluster.Member {
 func TestRankIsLostWhileConnecting(t *testing.T) {
 	leakcheck.Check(t)
 	cfgs := byHand(t, 3)
-	errs := make(chan []error)
-	go func() { errs <- runAll(t, cfgs[:2], exchange) }()
+	errs := start(t.Context(), cfgs[:2], exchange)
 	m := join(t, cfgs[2])
 	m.Fail(errBoom)
 	_ = m.Leave()
-	checkLost(t, <-errs, 2, errBoom.Error())
+	checkLost(t, await(t, errs), 2, errBoom.Error())
 }
 
 // A rank that cannot connect does not let the others wait for it.
@@ -298,14 +312,13 @@ func TestConnectingFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.JoinTimeout = time.Second
-	errs := make(chan []error)
-	go func() { errs <- runAll(t, []ringo.Config{cfg}, exchange) }()
+	errs := start(t.Context(), []ringo.Config{cfg}, exchange)
 	other := cfg
 	other.Rank = 0
 	m := join(t, other)
 	_ = m.Listener().Close()
-	checkText(t, (<-errs)[0], "no connection with rank 0")
-	checkLost(t, []error{<-m.Lost()}, 1, "it failed")
+	checkText(t, await(t, errs)[0], "no connection with rank 0")
+	checkLost(t, []error{await(t, m.Lost())}, 1, "it failed")
 	_, _ = m.Leave(), c.Close()
 }
 
@@ -337,7 +350,7 @@ func TestWrongTicket(t *testing.T) {
 		}
 	})
 	cancel(errStop)
-	if err := <-first; !errors.Is(err, errStop) {
+	if err := await(t, first); !errors.Is(err, errStop) {
 		t.Errorf("rank 0: %v", err)
 	}
 }
@@ -456,24 +469,19 @@ func TestCancelInAllReduce(t *testing.T) {
 	leakcheck.Check(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cfgs := byHand(t, 3)
-	var cancelled error
-	errs := make(chan []error)
-	go func() {
-		errs <- runAll(t, []ringo.Config{cfgs[0], cfgs[2]}, func(job *ringo.Job) error {
-			if err := exchange(job); err != nil { // all have joined
-				return err
-			}
-			if job.Rank() == 2 {
-				cancel(errStop)
-				<-job.Context().Done()
-				return context.Cause(job.Context())
-			}
-			return exchange(job)
-		})
-	}()
-	within(t, func() { cancelled = ringo.Run(ctx, cfgs[1], exchangeOn) })
-	if cancelled != errStop {
-		t.Errorf("rank 1: %v", cancelled)
+	others := start(t.Context(), []ringo.Config{cfgs[0], cfgs[2]}, func(job *ringo.Job) error {
+		if err := exchange(job); err != nil { // all have joined
+			return err
+		}
+		if job.Rank() == 2 {
+			cancel(errStop)
+			<-job.Context().Done()
+			return context.Cause(job.Context())
+		}
+		return exchange(job)
+	})
+	if err := await(t, start(ctx, cfgs[1:2], exchangeOn))[0]; err != errStop {
+		t.Errorf("rank 1: %v", err)
 	}
-	checkLost(t, <-errs, 1, errStop.Error())
+	checkLost(t, await(t, others), 1, errStop.Error())
 }
