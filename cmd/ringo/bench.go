@@ -20,7 +20,7 @@ func newBench() *cobra.Command {
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchAllReduce(), newBenchStep())
+	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchStep())
 	return cmd
 }
 

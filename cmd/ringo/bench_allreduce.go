@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,7 +18,11 @@ type allReduceBench struct {
 	floats []int
 	json   string
 	budget time.Duration
+	reduce func(*collective.Group, []float32) error // what is timed and verified
 }
+
+// maxFloats bounds --floats: 4 GiB on each rank.
+const maxFloats = 1 << 30
 
 // allReduceResult is one size's line of JSON.
 type allReduceResult struct {
@@ -35,8 +40,10 @@ type allReduceResult struct {
 	Iterations  int     `json:"iterations"`
 }
 
-func newBenchAllReduce() *cobra.Command {
-	c := &allReduceBench{}
+// newBenchAllReduce returns the command that times reduce, which is to leave the
+// sum over all ranks on each.
+func newBenchAllReduce(reduce func(*collective.Group, []float32) error) *cobra.Command {
+	c := &allReduceBench{reduce: reduce}
 	cmd := &cobra.Command{
 		Use:     "allreduce",
 		Short:   "Time allreduce by size, and verify every sum",
@@ -57,8 +64,8 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 		errs = append(errs, errors.New("--floats is empty: name at least one size"))
 	}
 	for _, n := range c.floats {
-		if n < 0 {
-			errs = append(errs, fmt.Errorf("--floats %d: want 0 or more", n))
+		if n < 0 || n > maxFloats {
+			errs = append(errs, fmt.Errorf("--floats %d: want 0 to %d", n, maxFloats))
 		}
 	}
 	if c.budget <= 0 {
@@ -91,7 +98,7 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 func (c *allReduceBench) measure(job *ringo.Job, n int) (allReduceResult, error) {
 	g, x := job.Group(), make([]float32, n)
 	warm := make([]float64, 3)
-	if err := timedAllReduces(g, x, warm); err != nil {
+	if err := c.timed(job, x, warm); err != nil {
 		return allReduceResult{}, err
 	}
 	count := []int32{int32(min(2000, max(5, c.budget.Seconds()*1e6/max(1, median(warm)))))}
@@ -99,12 +106,12 @@ func (c *allReduceBench) measure(job *ringo.Job, n int) (allReduceResult, error)
 		return allReduceResult{}, err
 	}
 	before := job.Traffic().PayloadSent
-	if err := collective.AllReduce(g, x, collective.Sum); err != nil {
+	if err := c.reduce(g, x); err != nil {
 		return allReduceResult{}, err
 	}
 	sent := []float64{float64(job.Traffic().PayloadSent - before)}
 	times := make([]float64, count[0])
-	if err := timedAllReduces(g, x, times); err != nil {
+	if err := c.timed(job, x, times); err != nil {
 		return allReduceResult{}, err
 	}
 	all, err := slowest(g, append(times, sent...))
@@ -124,16 +131,20 @@ func (c *allReduceBench) measure(job *ringo.Job, n int) (allReduceResult, error)
 	return r, nil
 }
 
-// timedAllReduces fills us with the times of single operations in microseconds.
-// Ranks start each together; every sum is verified.
-func timedAllReduces(g *collective.Group, x []float32, us []float64) error {
+// timed fills us with the times of single operations in microseconds. Ranks
+// start each together; every sum is verified.
+func (c *allReduceBench) timed(job *ringo.Job, x []float32, us []float64) error {
+	g := job.Group()
 	for i := range us {
+		if err := context.Cause(job.Context()); err != nil {
+			return err // a group of one rank would not notice
+		}
 		fillRank(x, g.Rank())
 		if err := collective.Barrier(g); err != nil {
 			return err
 		}
 		start := time.Now()
-		if err := collective.AllReduce(g, x, collective.Sum); err != nil {
+		if err := c.reduce(g, x); err != nil {
 			return err
 		}
 		us[i] = float64(time.Since(start).Nanoseconds()) / 1e3
@@ -142,6 +153,10 @@ func timedAllReduces(g *collective.Group, x []float32, us []float64) error {
 		}
 	}
 	return nil
+}
+
+func sumOfRanks(g *collective.Group, x []float32) error {
+	return collective.AllReduce(g, x, collective.Sum)
 }
 
 // fillRank gives rank's operand: whole numbers, whose sum is exact.

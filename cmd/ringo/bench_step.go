@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,6 +22,12 @@ type stepBench struct {
 	steps int
 	json  string
 }
+
+// What a step's inputs and the list of times may take.
+const (
+	maxSteps = 1_000_000
+	maxBatch = 1 << 16
+)
 
 // stepResult is its line of JSON. Times are medians over steps.
 type stepResult struct {
@@ -66,8 +73,11 @@ func (c *stepBench) execute(cmd *cobra.Command) error {
 	errs := c.check(cmd)
 	c.cfg.Threads = max(1, c.computeThreads())
 	errs = append(errs, c.cfg.Validate())
-	if c.steps < 1 {
-		errs = append(errs, fmt.Errorf("--steps %d: want at least 1", c.steps))
+	if c.steps < 1 || c.steps > maxSteps {
+		errs = append(errs, fmt.Errorf("--steps %d: want 1 to %d", c.steps, maxSteps))
+	}
+	if c.cfg.Batch > maxBatch {
+		errs = append(errs, fmt.Errorf("--batch %d: want at most %d", c.cfg.Batch, maxBatch))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
@@ -99,6 +109,9 @@ func (c *stepBench) measure(job *ringo.Job) (stepResult, error) {
 	warm := max(3, c.steps/10)
 	ms, exposed := make([]float64, c.steps), make([]float64, c.steps)
 	for i := range warm + c.steps {
+		if err := context.Cause(job.Context()); err != nil {
+			return stepResult{}, err // a group of one rank would not notice
+		}
 		start := time.Now()
 		replica.Backward(x, labels, true)
 		if err := replica.Step(); err != nil {

@@ -86,7 +86,8 @@ func (p *fetchProgress) update(file string, done, total int64) {
 		p.file, p.printed = file, time.Now()
 		if p.style == "bar" {
 			const numbers = 47 // "  34% || (9.9/9.9 MB, 12.3 MB/s) [12m0s:12m0s]"
-			p.bar = newBar(p.out, p.columns, len(file)+numbers, total, progressbar.OptionSetDescription(file), progressbar.OptionShowBytes(true))
+			p.bar = newBar(p.out, p.columns, len(file)+numbers, total,
+				progressbar.OptionSetDescription(file), progressbar.OptionShowCount(), progressbar.OptionShowBytes(true))
 		}
 	}
 	p.done = done

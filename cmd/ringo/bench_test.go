@@ -1,0 +1,141 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/collective"
+)
+
+const (
+	allReduceFields = "bench np transport algorithm floats median_us min_us bytes_sent_per_rank busbw_gb_s iterations"
+	stepFields      = "bench model batch np threads step_ms samples_per_s exposed_comm_ms params steps strategy plan kernels"
+)
+
+// ringBytes is the payload that the busiest rank of a ring of n sends in one
+// allreduce of so many floats: all chunks but one, twice.
+func ringBytes(floats, n int) (most int) {
+	for without := range n {
+		sent := 0
+		for _, skip := range []int{without, (without + 1) % n} {
+			chunk := floats*(skip+1)/n - floats*skip/n
+			sent += 4 * (floats - chunk)
+		}
+		most = max(most, sent)
+	}
+	return most
+}
+
+func TestBenchAllReduce(t *testing.T) {
+	for _, c := range []struct {
+		flags     string
+		np        int
+		transport string
+		algorithm string
+	}{
+		{"", 1, "mem", "ring"},
+		{"--np 2 --transport mem", 2, "mem", "ring"},
+		{"--np 3 --transport mem", 3, "mem", "ring"},
+		{"--np 2 --transport mem --algorithm naive", 2, "mem", "naive"},
+		{"--np 2", 2, "tcp", "ring"},
+	} {
+		status, out, errs := command(t, "bench allreduce --floats 0,1,2,1000 --time 1ms --json - "+c.flags)
+		if status != 0 || strings.Count(errs, "\n") != 4 || strings.Count(errs, "bytes sent per rank") != 4 {
+			t.Fatalf("%s: status %d, stderr %s", c.flags, status, errs)
+		}
+		for i, got := range checkJSON(t, out, allReduceFields, allReduceFields, allReduceFields, allReduceFields) {
+			floats := []int{0, 1, 2, 1000}[i]
+			for name, want := range map[string]any{
+				"bench": "allreduce", "np": float64(c.np), "transport": c.transport, "algorithm": c.algorithm, "floats": float64(floats),
+			} {
+				if got[name] != want {
+					t.Errorf("%s: %s is %v, want %v", c.flags, name, got[name], want)
+				}
+			}
+			median, least, n := got["median_us"].(float64), got["min_us"].(float64), float64(c.np)
+			if least <= 0 || median < least || got["iterations"].(float64) < 5 {
+				t.Errorf("%s: times %v", c.flags, got)
+			}
+			// nccl-tests: algbw is bytes over time, busbw is that times 2(n-1)/n.
+			algbw := 4 * float64(floats) / (median / 1e6) / 1e9
+			if want := algbw * 2 * (n - 1) / n; math.Abs(got["busbw_gb_s"].(float64)-want) > 1e-9*want {
+				t.Errorf("%s: busbw %v, want %v", c.flags, got["busbw_gb_s"], want)
+			}
+			if want := float64(ringBytes(floats, c.np)); c.algorithm == "ring" && got["bytes_sent_per_rank"] != want {
+				t.Errorf("%s: %d floats: %v bytes sent, want %v", c.flags, floats, got["bytes_sent_per_rank"], want)
+			}
+		}
+	}
+}
+
+func TestBenchStep(t *testing.T) {
+	for _, c := range []struct {
+		flags string
+		np    int
+		want  map[string]any
+	}{
+		{"", 1, nil},
+		{"--np 2 --transport mem --strategy partialUpdate --plan one", 2, map[string]any{"strategy": "partialUpdate", "plan": "one"}},
+		{"--np 2", 2, map[string]any{"strategy": "fp32", "plan": "fixed"}},
+	} {
+		file := filepath.Join(t.TempDir(), "step.json")
+		status, out, errs := command(t, "bench step mlp --batch 4 --threads 1 --steps 3 --json "+file+" "+c.flags)
+		if status != 0 || errs != "" || !strings.HasPrefix(out, "step mlp  batch 4 x "+counted(c.np, "rank")) {
+			t.Fatalf("%s: status %d, stdout %q, stderr %q", c.flags, status, out, errs)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := checkJSON(t, string(text), stepFields)[0]
+		want := map[string]any{"bench": "step", "model": "mlp", "batch": 4., "np": float64(c.np), "threads": 1., "params": 79510., "steps": 3.}
+		for _, m := range []map[string]any{want, c.want} {
+			for name, v := range m {
+				if got[name] != v {
+					t.Errorf("%s: %s is %v, want %v", c.flags, name, got[name], v)
+				}
+			}
+		}
+		ms, perS := got["step_ms"].(float64), got["samples_per_s"].(float64)
+		if ms <= 0 || math.Abs(perS*ms/1e3-4*float64(c.np)) > 1e-6 || got["exposed_comm_ms"].(float64) > ms {
+			t.Errorf("%s: times do not fit together: %v", c.flags, got)
+		}
+	}
+}
+
+// A sum that is wrong by one, on one rank only, ends the benchmark.
+func TestBenchFindsWrongSums(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		reduce func(*collective.Group, []float32) error
+		want   string
+	}{
+		{"off by one", func(g *collective.Group, x []float32) error {
+			err := sumOfRanks(g, x)
+			if g.Rank() == 1 {
+				x[2]++
+			}
+			return err
+		}, "rank 1, iteration 0: allreduce of 5 floats: value 2 is 10, want 9"},
+		{"not summed", func(*collective.Group, []float32) error { return nil }, "value 0 is "},
+	} {
+		status, out, errs := execute(newBenchAllReduce(c.reduce), "--np 2 --transport mem --floats 5 --json -")
+		if status != exitFailed || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", c.name, status, out, errs)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{9, 1, 2, 4}, 3}} {
+		if got := median(c.x); got != c.want {
+			t.Errorf("median of %v is %v, want %v", c.x, got, c.want)
+		}
+	}
+}
