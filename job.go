@@ -54,17 +54,17 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	fault(c.Size < 0, "Size %d: want the number of ranks, or 0 for the launcher's", c.Size)
-	fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "Rank %d: want 0 to %d, since Size is %d", c.Rank, c.Size-1, c.Size)
+	fault(c.Size < 0, "size %d: want the number of ranks, or 0 for the launcher's", c.Size)
+	fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "rank %d: want 0 to %d, since the size is %d", c.Rank, c.Size-1, c.Size)
 	if c.Size > 0 {
 		_, port, err := net.SplitHostPort(c.Rendezvous)
-		fault(err != nil || port == "", "Rendezvous %q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
+		fault(err != nil || port == "", "rendezvous %q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
 	}
 	fault(c.Size == 0 && (c.Rank != 0 || c.Rendezvous != ""),
-		"Rank %d and Rendezvous %q place a rank by hand, which needs Size too", c.Rank, c.Rendezvous)
-	fault(c.JoinTimeout < 0, "JoinTimeout %v: want at least 0", c.JoinTimeout)
+		"rank %d and rendezvous %q place a rank by hand, which needs the size too", c.Rank, c.Rendezvous)
+	fault(c.JoinTimeout < 0, "join timeout %v: want at least 0", c.JoinTimeout)
 	if err := c.Collective.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("Collective: %w", err))
+		errs = append(errs, fmt.Errorf("collective: %w", err))
 	}
 	return errors.Join(errs...)
 }
@@ -365,7 +365,7 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 		return fmt.Errorf("%d ranks: want at least 1", n)
 	}
 	if cfg.Size != 0 {
-		return fmt.Errorf("Size %d places a rank by hand: the ranks of Local have their places", cfg.Size)
+		return fmt.Errorf("size %d places a rank by hand: the ranks of Local have their places", cfg.Size)
 	}
 	if err := cfg.Validate(); err != nil {
 		return err

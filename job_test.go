@@ -361,16 +361,16 @@ func TestConfig(t *testing.T) {
 		cfg  ringo.Config
 		want []string
 	}{
-		{ringo.Config{Size: -1}, []string{"Size -1"}},
-		{ringo.Config{Rank: 1}, []string{"Rank 1", "needs Size"}},
-		{ringo.Config{Rendezvous: "host:1"}, []string{`"host:1"`, "needs Size"}},
-		{ringo.Config{Size: 2, Rank: 2, Rendezvous: "host:1"}, []string{"Rank 2: want 0 to 1"}},
-		{ringo.Config{Size: 2, Rank: -1}, []string{"Rank -1", `Rendezvous ""`}},
-		{ringo.Config{Size: 2, Rendezvous: "host"}, []string{`Rendezvous "host": want HOST:PORT`}},
-		{ringo.Config{Size: 2, Rendezvous: "host:"}, []string{`Rendezvous "host:"`}},
+		{ringo.Config{Size: -1}, []string{"size -1"}},
+		{ringo.Config{Rank: 1}, []string{"rank 1", "needs the size"}},
+		{ringo.Config{Rendezvous: "host:1"}, []string{`"host:1"`, "needs the size"}},
+		{ringo.Config{Size: 2, Rank: 2, Rendezvous: "host:1"}, []string{"rank 2: want 0 to 1"}},
+		{ringo.Config{Size: 2, Rank: -1}, []string{"rank -1", `rendezvous ""`}},
+		{ringo.Config{Size: 2, Rendezvous: "host"}, []string{`rendezvous "host": want HOST:PORT`}},
+		{ringo.Config{Size: 2, Rendezvous: "host:"}, []string{`rendezvous "host:"`}},
 		{ringo.Config{Size: 1, Rendezvous: "127.0.0.1:0"}, []string{`"127.0.0.1:0"`, "port"}},
 		{ringo.Config{Size: 1, Rendezvous: ":4000"}, []string{`":4000"`, "host"}},
-		{ringo.Config{JoinTimeout: -time.Second}, []string{"JoinTimeout -1s"}},
+		{ringo.Config{JoinTimeout: -time.Second}, []string{"join timeout -1s"}},
 		{ringo.Config{Collective: collective.Config{Algorithm: "star"}}, []string{`"star"`}},
 	} {
 		_ = byHand(t, 1)

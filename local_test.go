@@ -55,7 +55,7 @@ func TestLocalRefuses(t *testing.T) {
 		want string
 	}{
 		{0, ringo.Config{}, "0 ranks: want at least 1"},
-		{2, ringo.Config{Size: 2, Rendezvous: "host:1"}, "Size 2"},
+		{2, ringo.Config{Size: 2, Rendezvous: "host:1"}, "size 2"},
 		{2, ringo.Config{Collective: collective.Config{Timeout: -1}}, "timeout -1ns"},
 	} {
 		err := ringo.Local(t.Context(), c.n, c.cfg, func(*ringo.Job) error { t.Error("it ran"); return nil })
