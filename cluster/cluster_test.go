@@ -200,6 +200,30 @@ func TestFail(t *testing.T) {
 	}
 }
 
+// A rank that gives up while it waits for others is not waited for.
+func TestGivesUpJoining(t *testing.T) {
+	c, cfg := job(t, 3, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for r, ctx := range []context.Context{context.Background(), ctx} {
+		wg.Go(func() {
+			mine := cfg
+			mine.Rank = r
+			_, errs[r] = Join(ctx, mine)
+		})
+	}
+	for !c.Joined(0) || !c.Joined(1) {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	wg.Wait()
+	var lost *transport.LostError
+	if !errors.As(errs[0], &lost) || lost.Rank != 1 || !errors.Is(errs[1], context.Canceled) {
+		t.Errorf("rank 0: %v; rank 1: %v", errs[0], errs[1])
+	}
+}
+
 // When the coordinator lives in a rank, its end is that rank's.
 func TestCoordinatorDies(t *testing.T) {
 	c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.HostRank = 0 })

@@ -118,6 +118,7 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	}
 	m := newMember(cfg, newLinkChannel(link, cfg.WorldSize), listener)
 	if err := m.join(ctx); err != nil {
+		m.Fail(err) // or the others would wait for it
 		_ = m.Leave()
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (c *Coordinator) checkMissing() {
 	}
 	missing := &MissingError{WorldSize: c.cfg.WorldSize, Timeout: c.cfg.JoinTimeout}
 	for r := range c.seats {
-		if c.seats[r].state < seatJoined {
+		if c.seats[r].state != seatJoined {
 			missing.Ranks = append(missing.Ranks, r)
 		}
 	}
