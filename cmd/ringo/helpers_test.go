@@ -3,10 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +33,8 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{launch.RankVar, launch.WorldSizeVar, launch.LocalRankVar, launch.RendezvousVar, launch.TicketVar, launch.CoordinatorVar, launch.ColumnsVar} {
 		os.Unsetenv(name) // the tests may run under a launcher
 	}
-	os.Setenv(actVar, "1") // for all that the tests start
+	os.Setenv(actVar, "1")                                        // for all that the tests start
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0") // each would sleep 1 s at its end
 	os.Exit(m.Run())
 }
 
@@ -74,4 +84,154 @@ func checkHolds(t *testing.T, what, text string, parts ...string) {
 	for _, part := range slices.DeleteFunc(parts, func(p string) bool { return strings.Contains(text, p) }) {
 		t.Errorf("%s: %q is not in\n%s", what, part, text)
 	}
+}
+
+// patience bounds every wait for another process.
+const patience = 30 * time.Second
+
+// buffer is a writer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// program is ringo as a process, with all that it starts.
+type program struct {
+	t         *testing.T
+	line      string
+	cmd       *exec.Cmd
+	out, errs buffer
+	mark      string // in the environment of the process and its descendants
+	done      chan error
+}
+
+// start starts ringo with variables added to the environment. When the test
+// ends, no process of it may be left.
+func start(t *testing.T, line string, env ...string) *program {
+	t.Helper()
+	p := &program{t: t, line: "ringo " + line, done: make(chan error, 1)}
+	p.cmd = exec.Command(os.Args[0], words(line)...)
+	p.mark = fmt.Sprintf("RINGO_TEST_MARK=%p.%d", p, time.Now().UnixNano())
+	p.cmd.Env = append(append(os.Environ(), p.mark), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.done <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		if t.Failed() {
+			p.cmd.Process.Kill()
+		}
+		p.checkGone()
+	})
+	return p
+}
+
+// wait returns the exit status, -1 for a signal's.
+func (p *program) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		p.cmd.Process.Signal(syscall.SIGQUIT) // the stacks are worth seeing
+		<-p.done
+		p.t.Fatalf("%s did not end in %v; stdout:\n%s\nstderr:\n%s", p.line, patience, &p.out, &p.errs)
+		return 0
+	}
+}
+
+// checkEnd wants an exit status and parts of stderr.
+func (p *program) checkEnd(status int, want ...string) {
+	p.t.Helper()
+	if got := p.wait(); got != status {
+		p.t.Errorf("%s: status %d, want %d; stdout:\n%s\nstderr:\n%s", p.line, got, status, &p.out, &p.errs)
+	}
+	checkHolds(p.t, "stderr of "+p.line, p.errs.String(), want...)
+	if strings.Contains(p.errs.String(), "goroutine ") {
+		p.t.Errorf("%s: a stack trace:\n%s", p.line, &p.errs)
+	}
+}
+
+// await waits for text on an output.
+func (p *program) await(b *buffer, text string) {
+	p.t.Helper()
+	eventually(p.t, p.line+" to say "+strconv.Quote(text), func() bool { return strings.Contains(b.String(), text) })
+}
+
+// eventually polls until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// family returns the living processes of p by their RINGO_RANK, "" for the
+// launcher and the guard. It skips the test where processes cannot be looked at.
+func (p *program) family() map[string]int {
+	p.t.Helper()
+	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	if len(environs) == 0 {
+		p.cmd.Process.Kill()
+		p.t.Skipf("%s has no /proc to find processes in", runtime.GOOS)
+	}
+	out := map[string]int{}
+	for _, path := range environs {
+		env, _ := os.ReadFile(path) // that of a process that has ended is empty
+		if vars := strings.Split(string(env), "\x00"); slices.Contains(vars, p.mark) {
+			rank := ""
+			for _, v := range vars {
+				if value, ok := strings.CutPrefix(v, launch.RankVar+"="); ok {
+					rank = value
+				}
+			}
+			out[rank], _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return out
+}
+
+// worker returns the process of a rank.
+func (p *program) worker(rank int) (pid int) {
+	p.t.Helper()
+	eventually(p.t, fmt.Sprintf("%s to start rank %d", p.line, rank), func() bool {
+		pid = p.family()[strconv.Itoa(rank)]
+		return pid != 0
+	})
+	return pid
+}
+
+// checkGone wants no process left.
+func (p *program) checkGone() {
+	p.t.Helper()
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		return
+	}
+	eventually(p.t, "the end of all processes of "+p.line, func() bool { return len(p.family()) == 0 })
+}
+
+// freeAddress is an address of this machine that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// endless are the flags of a run that does not end by itself.
+const endless = "train mlp --data synthetic --epochs 1000000 --batch 16 --train-limit 1600 --eval-limit 33 --threads 1 --progress none "
+
+func ticket() string { return launch.TicketVar + "=" + transport.NewTicket().String() }
+
+// byHand starts one rank of a job of two.
+func byHand(t *testing.T, line, rank, address, ticket string) *program {
+	t.Helper()
+	return start(t, line+" --np 2 --rank "+rank+" --rendezvous "+address, ticket)
+}
+
+// sha is the hash that a run has printed.
+func sha(t *testing.T, text string) string {
+	t.Helper()
+	_, sum, ok := strings.Cut(text, "parameters sha256 ")
+	if sum = strings.TrimSpace(sum); !ok || len(sum) != 64 {
+		t.Fatalf("no hash at the end of\n%s", text)
+	}
+	return sum
+}
+
+// Ranks started by hand, in any order, learn what launched ones do.
+func TestByHand(t *testing.T) {
+	line := "train mlp " + small
+	want := summary(t, line+"--np 2")["params_sha256"]
+	for _, order := range [][2]string{{"0", "1"}, {"1", "0"}} {
+		address, ticket := freeAddress(t), ticket()
+		ranks := map[string]*program{}
+		for _, rank := range order {
+			ranks[rank] = byHand(t, line, rank, address, ticket)
+		}
+		ranks["0"].checkEnd(0)
+		ranks["1"].checkEnd(0)
+		if got := sha(t, ranks["0"].out.String()); got != want {
+			t.Errorf("order %v: sha256 %s by hand, %s launched", order, got, want)
+		}
+		if text := ranks["1"].out.String() + ranks["1"].errs.String(); text != "" {
+			t.Errorf("rank 1 says %q: rank 0 speaks for all", text)
+		}
+	}
+	address, ticket := freeAddress(t), ticket()
+	one := byHand(t, "bench allreduce --floats 10 --time 1ms --json -", "1", address, ticket)
+	zero := byHand(t, "bench allreduce --floats 10 --time 1ms --json -", "0", address, ticket)
+	zero.checkEnd(0)
+	one.checkEnd(0)
+	checkJSON(t, zero.out.String(), allReduceFields)
+}
+
+// A rank with a wrong ticket is refused, at once and with a reason; the job goes
+// on waiting for the right one.
+func TestWrongTicket(t *testing.T) {
+	address, right, wrong := freeAddress(t), ticket(), ticket()
+	line := "train mlp " + small
+	zero := byHand(t, line, "0", address, right)
+	stranger := byHand(t, line, "1", address, wrong)
+	stranger.checkEnd(exitFailed, "rank 1 cannot join at "+address, "the tickets differ")
+	zero.await(&zero.errs, "refused a connection")
+	byHand(t, line, "1", address, right).checkEnd(0)
+	zero.checkEnd(0, "the tickets differ")
+	for _, p := range []*program{zero, stranger} {
+		for _, secret := range []string{right, wrong} {
+			_, digits, _ := strings.Cut(secret, "=")
+			if strings.Contains(p.out.String()+p.errs.String(), digits) {
+				t.Errorf("%s shows a ticket", p.line)
+			}
+		}
+	}
+}
+
+// Ranks of one job must be of one mind.
+func TestDifferentRanks(t *testing.T) {
+	for _, c := range []struct{ zero, one, want string }{
+		{"train mlp " + small, "train mlp --lr 0.1 " + small, "the settings of rank 1"},
+		{"train mlp " + small, "train mnist " + small, "the settings of rank 1"},
+	} {
+		address, ticket := freeAddress(t), ticket()
+		zero, one := byHand(t, c.zero, "0", address, ticket), byHand(t, c.one, "1", address, ticket)
+		zero.checkEnd(exitFailed, c.want, "start all ranks with the same flags")
+		one.checkEnd(exitFailed, c.want)
+	}
+	address, ticket := freeAddress(t), ticket()
+	zero := byHand(t, "train mlp "+small, "0", address, ticket)
+	one := start(t, "train mlp "+small+"--np 3 --rank 2 --rendezvous "+address, ticket)
+	one.checkEnd(exitFailed, "the job has 3 ranks, but it has 2")
+	zero.cmd.Process.Signal(os.Interrupt)
+	zero.checkEnd(exitInterrupted, "the job has 3 ranks, but it has 2", "interrupted")
+}
+
+// What keeps a rank that is started by hand from joining.
+func TestCannotJoin(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	free, line := freeAddress(t), "train mlp "+small+"--np 2 --join-timeout 200ms "
+	for _, c := range [][]string{
+		{"--rank 0 --rendezvous " + busy.Addr().String(), busy.Addr().String(), "address already in use"},
+		{"--rank 1 --rendezvous " + free, "rank 1 cannot join at " + free, "no coordinator for 200ms", "is the launcher, or rank 0, running there?"},
+		{"--rank 0 --rendezvous " + free, "rank 1 of 2 did not join within 200ms"},
+		{"--rank 0 --rendezvous 127.0.0.1:0", "want a port that all ranks know"},
+		{"--rank 0 --rendezvous 127.0.0.1:99999", "99999", "port"},
+	} {
+		name, value, _ := strings.Cut(ticket(), "=")
+		t.Setenv(name, value)
+		checkRefused(t, exitFailed, line+c[0], c[1:]...)
+	}
+	t.Setenv(launch.TicketVar, "not-a-ticket")
+	checkRefused(t, exitFailed, line+"--rank 0 --rendezvous "+free, "RINGO_TICKET", "64 hexadecimal digits")
+	if _, _, errs := command(t, line+"--rank 0 --rendezvous "+free); strings.Contains(errs, "not-a-ticket") {
+		t.Errorf("what may be a secret is shown: %s", errs)
+	}
+	os.Unsetenv(launch.TicketVar) // t.Setenv brings back what was
+	checkRefused(t, exitFailed, line+"--rank 0 --rendezvous "+free, "RINGO_TICKET is not set")
+}
+
+// When a worker dies, all end and name it.
+func TestWorkerKilled(t *testing.T) {
+	for _, c := range []struct {
+		rank int
+		want string
+	}{
+		{2, "\nringo: rank 2 is lost: killed by signal 9 (SIGKILL); it wrote nothing\n"},
+		{0, "\nringo: rank 0 is lost: killed by signal 9 (SIGKILL); its last lines:\n  "},
+	} {
+		p := start(t, endless+"--np 3")
+		p.await(&p.out, "epoch       2/") // the next one is under way
+		if err := syscall.Kill(p.worker(c.rank), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		p.checkEnd(exitFailed)
+		checkHolds(t, "stderr", "\n"+p.errs.String(), c.want)
+		if c.rank == 0 {
+			checkHolds(t, "the last lines", p.errs.String(), "\n  epoch       2/1000000  train loss ")
+		}
+		p.checkGone()
+	}
+}
+
+// When a rank started by hand dies, the others end by themselves.
+func TestRankKilled(t *testing.T) {
+	for _, victim := range []int{0, 1} {
+		address, ticket := freeAddress(t), ticket()
+		ranks := []*program{byHand(t, endless, "0", address, ticket), byHand(t, endless, "1", address, ticket)}
+		ranks[0].await(&ranks[0].out, "epoch       2/")
+		ranks[victim].cmd.Process.Kill()
+		ranks[victim].wait()
+		want := []string{"coordinator", "rank 1 is lost"}[victim]
+		ranks[1-victim].checkEnd(exitFailed, want)
+		if n := strings.Count(ranks[1-victim].errs.String(), "\n"); n != 1 {
+			t.Errorf("%d lines: %s", n, &ranks[1-victim].errs)
+		}
+	}
+}
+
+// The workers of a launcher that is killed end too.
+func TestLauncherKilled(t *testing.T) {
+	p := start(t, endless+"--np 3")
+	p.await(&p.out, "epoch       2/")
+	for rank := range 3 {
+		p.worker(rank)
+	}
+	p.cmd.Process.Kill()
+	if status := p.wait(); status != -1 {
+		t.Errorf("status %d of a killed process", status)
+	}
+	p.checkGone()
+}
+
+// Ctrl-C, and what schedulers send, ends all in good order, however the ranks run.
+func TestInterrupt(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		signal os.Signal
+	}{
+		{endless + "--np 3", os.Interrupt},
+		{endless + "--np 3", syscall.SIGTERM},
+		{endless + "--np 2 --transport mem", os.Interrupt},
+		{endless + "--np 1", os.Interrupt},
+		{"run --np 2 -- " + os.Args[0] + " " + endless + "--np 2", os.Interrupt},
+	} {
+		p := start(t, c.line)
+		p.await(&p.out, "epoch       2/")
+		p.cmd.Process.Signal(c.signal)
+		p.checkEnd(exitInterrupted)
+		if !strings.HasSuffix("\n"+p.errs.String(), "\nringo: interrupted\n") {
+			t.Errorf("%s: the last word is not that it was interrupted: %s", p.line, &p.errs)
+		}
+		p.checkGone()
+	}
+	p := start(t, "run --np 2 -- sleep 1000")
+	p.worker(1)
+	p.cmd.Process.Signal(os.Interrupt)
+	p.checkEnd(exitInterrupted, "ringo: interrupted\n")
+}
+
+// `ringo run` starts any program: this one, too.
+func TestRun(t *testing.T) {
+	line := "run --np 2 -- " + os.Args[0] + " train mlp " + small
+	status, out, errs := command(t, line+"--np 2")
+	if status != 0 || errs != "" || sha(t, out) != summary(t, "train mlp "+small+"--np 2")["params_sha256"] {
+		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
+	}
+	status, _, errs = command(t, line+"--np 3")
+	if status != exitFailed {
+		t.Errorf("status %d of a job of two whose ranks want to be of three", status)
+	}
+	checkHolds(t, "stderr", errs, "--np 3, but RINGO_WORLD_SIZE is 2", "\nringo: rank ")
+}

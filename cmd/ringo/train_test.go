@@ -1,0 +1,157 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/launch"
+)
+
+// small are the flags of a run of a moment.
+const small = "--data synthetic --epochs 1 --batch 16 --train-limit 192 --eval-limit 33 --threads 1 --progress none "
+
+// summary trains and returns the JSON of the end.
+func summary(t *testing.T, line string) map[string]any {
+	t.Helper()
+	status, out, errs := command(t, line+" --json -")
+	if status != 0 {
+		t.Fatalf("ringo %s: status %d, stderr %s", line, status, errs)
+	}
+	return checkJSON(t, out, epochFields, summaryFields)[1]
+}
+
+// The same command line has the same parameters in the end, however its ranks
+// talk, and in another number of ranks it has others.
+func TestTrain(t *testing.T) {
+	seen := map[any]string{}
+	for _, c := range []struct{ np, model, again string }{
+		{"1", "mnist", "--transport mem"},
+		{"2", "mnist", ""},
+		{"3", "mnist", "--transport mem"},
+		{"2", "mlp", "--algorithm naive"}, // with two ranks every sum has one order
+	} {
+		line := "train " + c.model + " " + small + "--np " + c.np + " "
+		first, again := summary(t, line), summary(t, line+c.again)
+		sha := first["params_sha256"]
+		if len(sha.(string)) != 64 || sha != again["params_sha256"] {
+			t.Errorf("ringo %s: sha256 %v, then %v with %q", line, sha, again["params_sha256"], c.again)
+		}
+		if other, ok := seen[sha]; ok {
+			t.Errorf("ringo %s has the parameters of ringo %s", line, other)
+		}
+		seen[sha] = line
+		if first["model"] != c.model || first["wall_s"].(float64) <= 0 || first["eval_accuracy"].(float64) > 1 {
+			t.Errorf("ringo %s: %v", line, first)
+		}
+	}
+}
+
+// What a person reads goes to stdout, or to stderr when JSON does not.
+func TestTrainOutputs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "run.jsonl")
+	status, out, errs := command(t, "train mlp "+small+"--np 2 --json "+file)
+	if status != 0 || errs != "" || strings.Count(out, "\n") != 4 {
+		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
+	}
+	checkHolds(t, "stdout", out, "mlp: 79,510 parameters; data synthetic, 192 + 33 samples; 2 ranks, 1 thread each, over tcp",
+		"batch 16 per rank, 6 steps per epoch; strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sha := checkJSON(t, string(text), epochFields, summaryFields)[1]["params_sha256"].(string)
+	checkHolds(t, "stdout", out, sha)
+
+	status, out, errs = command(t, "train mlp "+small+"--json -")
+	checkJSON(t, out, epochFields, summaryFields)
+	if status != 0 || strings.Count(errs, "\n") != 4 || !strings.Contains(errs, "parameters sha256 ") {
+		t.Errorf("status %d, stderr %q", status, errs)
+	}
+}
+
+// Faults found at run time are one line too.
+func TestRunTimeFaults(t *testing.T) {
+	dir := t.TempDir()
+	nowhere := filepath.Join(dir, "nowhere")
+	images := mnistFolder(t, dir)
+	for _, c := range [][]string{
+		{"train mnist --data " + nowhere, nowhere, "no folder", "ringo data mnist --out", "--data synthetic"},
+		{"train mnist --np 2 --data " + nowhere, nowhere, "no folder"},
+		{"train mnist --data " + images, images + " is not a folder"},
+		{"train mnist --data " + dir, images, "byte 1000: truncated"},
+		{"train mnist --np 2 --transport mem --data " + dir, images, "byte 1000: truncated"},
+		{"train mlp " + small + "--json " + nowhere + "/run.jsonl", "--json", nowhere + "/run.jsonl", "no such file or directory"},
+		{"train mlp " + small + "--np 2 --transport mem --json " + nowhere + "/run.jsonl", "--json", nowhere + "/run.jsonl"},
+		{"bench allreduce --json " + nowhere + "/run.jsonl", "--json", nowhere},
+		{"bench step mlp --json " + nowhere + "/run.jsonl", "--json", nowhere},
+		{"train mlp " + small + "--batch 193", "training set", "192 samples", "193"},
+		{"train mlp " + small + "--accumulate 20", "192", "fewer ranks or a smaller batch"},
+		{"run --np 2 -- no-such-program-anywhere", `cannot start "no-such-program-anywhere": executable file not found`},
+		{"run --np 2 -- " + images, "cannot start", images, "permission denied"},
+		{"run --np 2 -- false", "is lost: exit status 1; it wrote nothing"},
+	} {
+		checkRefused(t, exitFailed, c[0], c[1:]...)
+	}
+	status, _, errs := command(t, "train mlp "+small+"--lr 1e30")
+	if status != exitFailed || strings.Count(errs, "\n") != 1 {
+		t.Errorf("diverging: status %d, stderr %q", status, errs)
+	}
+	checkHolds(t, "stderr", errs, "epoch 1", "diverged", "lower the learning rate")
+}
+
+// A disk that is full ends what has nothing else to do than to write to it.
+func TestFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skipf("%s has no /dev/full", runtime.GOOS)
+	}
+	for _, line := range []string{"train mlp " + small, "bench allreduce --floats 1 --time 1ms", "bench step mlp --batch 1 --steps 1"} {
+		status, _, errs := command(t, line+" --json /dev/full")
+		if status != exitFailed || strings.Count(errs, "\n") != 1 {
+			t.Errorf("ringo %s: status %d, stderr %q", line, status, errs)
+		}
+		checkHolds(t, "ringo "+line, errs, "--json", "/dev/full", "no space left on device")
+	}
+}
+
+// mnistFolder writes a small MNIST whose training images end early, and returns
+// their file.
+func mnistFolder(t *testing.T, dir string) (truncated string) {
+	t.Helper()
+	train, test := data.SyntheticMNIST(1, 64, 16)
+	idx := func(content []byte, dims ...byte) []byte {
+		out := []byte{0, 0, 8, byte(len(dims))}
+		for _, d := range dims {
+			out = append(out, 0, 0, 0, d)
+		}
+		return append(out, content...)
+	}
+	names := data.MNISTFiles()
+	for i, content := range [][]byte{
+		idx(train.Pixels, 64, 28, 28)[:1000], idx(train.Labels, 64), idx(test.Pixels, 16, 28, 28), idx(test.Labels, 16),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, names[i].Name), content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, names[0].Name)
+}
+
+// Programs find their place in the variables.
+func TestRunSetsVariables(t *testing.T) {
+	status, out, errs := command(t, "run --np 2 -- env")
+	if status != 0 || errs != "" {
+		t.Fatalf("status %d, stderr %q", status, errs)
+	}
+	for _, line := range []string{
+		launch.RankVar + "=0", launch.WorldSizeVar + "=2", launch.LocalRankVar + "=0", launch.RendezvousVar + "=127.0.0.1:", launch.TicketVar + "=",
+		"[rank 1] " + launch.RankVar + "=1", "[rank 1] " + launch.WorldSizeVar + "=2", "[rank 1] " + launch.LocalRankVar + "=1",
+	} {
+		if !strings.Contains("\n"+out, "\n"+line) {
+			t.Errorf("no line begins with %q in\n%s", line, out)
+		}
+	}
+}
