@@ -64,8 +64,19 @@ func TestDefaultBytes(t *testing.T) {
 	if got := DefaultBytes(layersOf(100 << 20)); got != 8<<20 {
 		t.Errorf("a large model: %d bytes, want 8 MiB", got)
 	}
-	if got := DefaultBytes(layersOf(1000, 1000)); got != 2000 {
-		t.Errorf("8,000 bytes of gradients: %d, want a quarter, 2000", got)
+	for _, lens := range [][]int{
+		{5008, 400000, 512, 25008, 64, 512, 32}, // a layer that is nearly all there is
+		{1000, 1000, 1000, 1000, 1000, 1000},
+		{16, 16, 16, 16, 1 << 22},
+	} {
+		layers := layersOf(lens...)
+		bytes := DefaultBytes(layers)
+		if got, twice := len(Fixed(layers, bytes)), len(Fixed(layers, 2*bytes)); got < 4 || twice >= 4 {
+			t.Errorf("%v: %d bytes make %d buckets, twice as many make %d: want the first of these sizes with 4", lens, bytes, got, twice)
+		}
+	}
+	if p := Fixed(layersOf(1000, 1000), 0); len(p) != 2 {
+		t.Errorf("a model of two layers: %d buckets, want 2", len(p))
 	}
 	if got := DefaultBytes(nil); got <= 0 {
 		t.Errorf("no layers: %d, want a positive size", got)

@@ -84,15 +84,16 @@ func Fixed(layers []Layer, bytes int) Plan {
 	return p
 }
 
-// DefaultBytes is the size Fixed uses when none is given: 8 MiB, but no more
-// than a quarter of the model, or nothing would overlap.
+// DefaultBytes is the size Fixed uses when none is given: 8 MiB, halved until
+// the plan has at least 4 buckets, or little would overlap. A model of fewer
+// layers has a bucket for each.
 func DefaultBytes(layers []Layer) int {
 	const most, parts = 8 << 20, 4
-	total := 0
-	for _, l := range layers {
-		total += l.Len * valueBytes
+	bytes := most
+	for bytes > valueBytes && len(Fixed(layers, bytes)) < min(parts, len(layers)) {
+		bytes /= 2
 	}
-	return max(valueBytes, min(most, total/parts))
+	return bytes
 }
 
 func span(layers []Layer, first, last int) Bucket {

@@ -63,6 +63,16 @@ func (q *Queue) Next() (int, bool) {
 	return q.next - 1, true
 }
 
+// Begun reports whether a layer has been marked since Reset.
+func (q *Queue) Begun() bool {
+	for _, m := range q.marked {
+		if m {
+			return true
+		}
+	}
+	return false
+}
+
 // Waiting returns the first layer that has not been marked, and false when all
 // buckets have been handed out.
 func (q *Queue) Waiting() (layer int, ok bool) {

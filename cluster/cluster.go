@@ -92,6 +92,8 @@ func blamed(err error) int {
 	var abort *transport.AbortError
 	var link *transport.Error
 	switch {
+	case errors.Is(err, transport.ErrLength):
+		return -1 // the ranks' programs differ; the peer is alive
 	case errors.As(err, &lost):
 		return lost.Rank
 	case errors.As(err, &abort):

@@ -127,6 +127,7 @@ func TestBlamed(t *testing.T) {
 	}{
 		{errors.New("disk full"), -1},
 		{&transport.Error{Peer: 3, Err: transport.ErrTimeout}, 3},
+		{&transport.Error{Peer: 3, Err: fmt.Errorf("%w: 4 and 8", transport.ErrLength)}, -1},
 		{fmt.Errorf("step 4: %w", &transport.Error{Peer: 3, Err: &transport.LostError{Rank: 1}}), 1},
 		{&transport.Error{Peer: 3, Err: transport.NewAbortError(2, nil)}, 2},
 		{&transport.Error{Peer: 3, Err: transport.NewAbortError(2, &transport.LostError{Rank: 0})}, 0},

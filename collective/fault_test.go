@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,28 @@ func TestOperationsDiffer(t *testing.T) {
 				t.Errorf("rank %d: %v", r, err)
 			}
 		}
+	})
+}
+
+// So are ranks of different algorithms, even where the lengths would match.
+func TestAlgorithmsDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wg sync.WaitGroup
+		for r, m := range mem.New(2) {
+			wg.Go(func() {
+				g, err := New(m, Config{Algorithm: []string{Ring, Naive}[r]})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := AllReduce(g, []float32{1}, Sum); err == nil {
+					t.Errorf("rank %d saw nothing", r)
+				}
+				_ = g.Close()
+				_ = m.Close()
+			})
+		}
+		wg.Wait()
 	})
 }
 

@@ -1,5 +1,7 @@
 package collective
 
+import "time"
+
 // window holds the operations that make progress: those from the oldest
 // unfinished one on, at most len(slots) in sequence and limit bytes together,
 // of which finished ones count until all older ones have finished too.
@@ -136,5 +138,6 @@ func (g *Group) take() *Work {
 func (g *Group) finish(w *Work) {
 	g.window.retire(w)
 	g.hand()
+	w.end = time.Now()
 	w.done <- struct{}{}
 }

@@ -20,6 +20,7 @@ type Work struct {
 	src  []byte // AllGather's own part
 	seq  uint32
 	err  error
+	end  time.Time
 	done chan struct{} // holds one token from the end of the operation until Wait
 	next *Work         // in the queue, or in the group's free list
 	live bool          // between start and Wait
@@ -44,6 +45,8 @@ const (
 	kindBroadcast
 	kindAllGather
 	kindBarrier
+
+	naiveTag = 7 // in tags, kindAllReduce by Naive
 )
 
 var kindNames = [...]string{"allreduce", "broadcast", "allgather", "barrier"}
@@ -66,23 +69,32 @@ func (g *Group) newWork(k kind, e element) *Work {
 }
 
 // Wait blocks until the operation has ended and returns its fault, an
-// *OpError, or nil. It must be called exactly once.
+// *OpError, or nil. It must be called exactly once: a second call is an error,
+// and once the group has used the Work for another operation, a fault that is
+// not noticed.
 func (w *Work) Wait() error {
+	_, err := w.WaitEnd()
+	return err
+}
+
+// WaitEnd is Wait, and also returns when the operation ended, which may have
+// been long before.
+func (w *Work) WaitEnd() (time.Time, error) {
 	if !w.live {
-		return errors.New("collective: Wait was called twice on the same Work")
+		return time.Time{}, errors.New("collective: Wait was called twice on the same Work")
 	}
 	<-w.done
-	g, err := w.g, w.err
+	g, err, end := w.g, w.err, w.end
 	w.live, w.err, w.x, w.src, w.mean, w.root = false, nil, nil, nil, false, 0
 	g.mu.Lock()
 	w.next, g.free = g.free, w
 	g.mu.Unlock()
-	return err
+	return end, err
 }
 
 // refuse ends an operation that was never started.
 func (w *Work) refuse(err error) *Work {
-	w.err = err
+	w.err, w.end = err, time.Now()
 	w.done <- struct{}{}
 	return w
 }
@@ -131,9 +143,14 @@ func (w *Work) execute() error {
 	return w.ringAllReduce()
 }
 
-// tag names message i of the operation between two ranks.
+// tag names message i of the operation between two ranks. The algorithm is part
+// of it: sums of ranks that disagree about it must not match by chance.
 func (w *Work) tag(i int) transport.Tag {
-	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: uint32(w.kind)<<29 | uint32(i)&(1<<29-1)}
+	k := uint32(w.kind)
+	if w.kind == kindAllReduce && w.g.cfg.Algorithm == Naive {
+		k = naiveTag
+	}
+	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: k<<29 | uint32(i)&(1<<29-1)}
 }
 
 // post asks for message i from a rank; the receive is number i modulo posted.

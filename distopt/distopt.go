@@ -114,6 +114,9 @@ func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Layer) (buc
 
 // Broadcast gives every rank the parameters and the optimizer state of rank 0.
 func (o *Optimizer) Broadcast() error {
+	if err := o.between("call Broadcast"); err != nil {
+		return err
+	}
 	if err := collective.Broadcast(o.group, o.params, 0); err != nil {
 		return fmt.Errorf("distopt: broadcasting the initial parameters: %w", err)
 	}
@@ -135,20 +138,34 @@ func (o *Optimizer) PlanName() string { return o.cfg.Plan }
 // Strategy is the strategy of the next step.
 func (o *Optimizer) Strategy() Strategy { return o.cfg.Strategy }
 
-// Exposed is how long the last Step was blocked on values that had not been
-// agreed: the communication that neither backward nor the update hid.
+// Exposed is the time from the end of the last step's backward, when Step was
+// called, to when the last of its values were agreed: the communication that
+// backward did not hide. For PartialUpdate, whose exchange begins after the
+// update, it is the time of that exchange.
 func (o *Optimizer) Exposed() time.Duration { return o.exposed }
 
 // Steps is how many steps have been completed.
 func (o *Optimizer) Steps() int64 { return o.step }
 
+// between reports a call in the middle of a step: it would change what
+// exchanges under way read or write.
+func (o *Optimizer) between(what string) error {
+	if o.queue.Begun() {
+		return fmt.Errorf("distopt: step %d has begun: %s before backward, or after Step", o.step, what)
+	}
+	return nil
+}
+
 // SetStrategy changes the strategy of the following steps. It is a collective
-// call between steps. Leaving PartialUpdate brings parameters and optimizer
+// call between steps, before the first GradReady or after Step. Leaving PartialUpdate brings parameters and optimizer
 // state together first, or the replicas would stay apart for good.
 func (o *Optimizer) SetStrategy(s Strategy) error {
 	s, err := ParseStrategy(string(s))
 	if err != nil {
 		return fmt.Errorf("distopt: %w", err)
+	}
+	if err := o.between("change the strategy"); err != nil {
+		return err
 	}
 	if o.cfg.Strategy == PartialUpdate && s != PartialUpdate {
 		if err := o.Sync(); err != nil {
@@ -219,10 +236,13 @@ func (o *Optimizer) Step() error {
 // clipping a bucket is updated while later ones still travel; the norm of the
 // whole gradient is only known after the last.
 func (o *Optimizer) averageStep() {
+	start := time.Now()
 	for b := range o.plan {
-		if !o.wait(b) {
+		end, ok := o.wait(b)
+		if !ok {
 			return
 		}
+		o.exposed = max(o.exposed, end.Sub(start))
 		if o.cfg.ClipNorm == 0 {
 			o.update(o.plan[b].Lo, o.plan[b].Hi, o.scale())
 		}
@@ -249,7 +269,7 @@ func (o *Optimizer) partialStep() {
 	if err := collective.AllReduce(o.group, o.params[lo:hi], collective.Mean); err != nil {
 		o.fail(&Error{Step: o.step, Bucket: k, Buckets: o.cfg.Partitions, What: "averaging a partition of the parameters", Err: err})
 	}
-	o.exposed += time.Since(start)
+	o.exposed = time.Since(start)
 }
 
 // partition returns part i of k about equal parts of n values. Parts start at
@@ -266,6 +286,9 @@ func partition(n, k, i int) (lo, hi int) {
 func (o *Optimizer) Sync() error {
 	if o.cfg.Strategy != PartialUpdate {
 		return nil
+	}
+	if err := o.between("call Sync"); err != nil {
+		return err
 	}
 	if err := collective.AllReduce(o.group, o.params, collective.Mean); err != nil {
 		return fmt.Errorf("distopt: averaging the parameters after step %d: %w", o.step, err)
@@ -309,16 +332,14 @@ func (o *Optimizer) firstNotFinite() string {
 	return "none (the sum of squares overflows)"
 }
 
-// wait waits for one bucket and reports whether it was agreed.
-func (o *Optimizer) wait(b int) bool {
-	start := time.Now()
-	err := o.work[b].Wait()
-	o.exposed += time.Since(start)
+// wait waits for one bucket and returns when, and whether, it was agreed.
+func (o *Optimizer) wait(b int) (end time.Time, ok bool) {
+	end, err := o.work[b].WaitEnd()
 	o.work[b] = nil
 	if err != nil {
 		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: err})
 	}
-	return err == nil
+	return end, err == nil
 }
 
 // drain waits for everything still in flight after a fault, so that no

@@ -393,6 +393,45 @@ func TestLostPeer(t *testing.T) {
 	}
 }
 
+// What would change the exchanges under way is refused in the middle of a step,
+// and harmless.
+func TestBetweenSteps(t *testing.T) {
+	layers := toy()
+	n := total(layers)
+	for _, from := range Strategies() {
+		for _, err := range ranks(t, 2, func(g *collective.Group) error {
+			sgd := testSGD
+			o, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), Config{Strategy: from})
+			if err != nil {
+				return err
+			}
+			o.GradReady(0)
+			for _, to := range Strategies() {
+				if err := o.SetStrategy(to); err == nil || !strings.Contains(err.Error(), "step 0 has begun") {
+					return fmt.Errorf("from %s to %s in a step: %v", from, to, err)
+				}
+			}
+			if err := o.Broadcast(); err == nil {
+				return fmt.Errorf("%s: Broadcast in a step", from)
+			}
+			if err := o.Sync(); (err == nil) != (from == FP32) {
+				return fmt.Errorf("%s: Sync in a step: %v", from, err)
+			}
+			for l := 1; l < len(layers); l++ {
+				o.GradReady(l)
+			}
+			if err := o.Step(); err != nil {
+				return err
+			}
+			return o.SetStrategy(FP32)
+		}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // Ranks with different models are refused by New, on all ranks.
 func TestDifferentModels(t *testing.T) {
 	errs := ranks(t, 2, func(g *collective.Group) error {
