@@ -44,12 +44,8 @@ type reporter struct {
 // Start prints what is about to be trained.
 func (r *reporter) Start(i train.Info) {
 	r.info = i
-	threads := fmt.Sprintf("%d thread", i.Threads)
-	if i.Threads > 1 {
-		threads += "s"
-	}
 	fmt.Fprintf(r.lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
-		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), threads, i.Transport, i.Kernels)
+		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), counted(i.Threads, "thread"), i.Transport, i.Kernels)
 	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; strategy %s, plan %s (%s)\n",
 		i.Batch, counted(i.StepsPerEpoch, "step"), i.Strategy, i.Plan, counted(i.Buckets, "bucket"))
 }
