@@ -183,6 +183,14 @@ func (c *Coordinator) Joined(rank int) bool {
 	return c.seats[rank].state >= seatJoined
 }
 
+// Silent says whether rank has not been heard of for DeadAfter: its process, if
+// it lives, is stopped or stuck.
+func (c *Coordinator) Silent(rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seats[rank].missed >= int(c.cfg.DeadAfter/c.cfg.Heartbeat)
+}
+
 // Left says whether rank left in good order.
 func (c *Coordinator) Left(rank int) bool {
 	c.mu.Lock()

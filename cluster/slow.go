@@ -56,7 +56,7 @@ func FindSlow(ranks []Status, after time.Duration) []Slow {
 			continue
 		}
 		root, circle := root(ranks, r, after)
-		if ranks[root].Gone {
+		if ranks[root].Gone || root == r && !circle { // it said so before it fell silent
 			continue
 		}
 		if found[root] == nil {

@@ -18,7 +18,7 @@ type Config struct {
 	// Algorithm of AllReduce: Ring or Naive. Empty: Ring.
 	Algorithm string
 	// Timeout bounds every single wait for a peer; an operation that makes
-	// progress may take longer. 0: 2 minutes.
+	// progress may take longer. 0: 10 minutes.
 	Timeout time.Duration
 	// SegmentBytes is the largest message: chunks are cut into segments so
 	// that sending, receiving and adding overlap. 64 bytes to 1 GiB.
@@ -36,7 +36,7 @@ type Config struct {
 }
 
 const (
-	defaultTimeout  = 2 * time.Minute
+	defaultTimeout  = 10 * time.Minute
 	defaultSegment  = 256 << 10
 	defaultInFlight = 4
 	minSegment      = 64

@@ -197,8 +197,9 @@ func (j *job) supervise(ctx context.Context) error {
 			if p.how != "" && !j.coordinator.Left(p.rank) {
 				next.begin(j.cfg.Grace)
 			}
-		case <-lost:
+		case err := <-lost:
 			lost = nil
+			j.killSilent(err)
 			next.begin(j.cfg.Grace)
 		case <-done:
 			done = nil
@@ -213,6 +214,15 @@ func (j *job) supervise(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// killSilent kills a rank that was lost because it shows no sign of life: it will
+// not end on its own.
+func (j *job) killSilent(err error) {
+	var lost *transport.LostError
+	if errors.As(err, &lost) && j.coordinator.Silent(lost.Rank) {
+		j.procs[lost.Rank].signal(syscall.SIGKILL)
+	}
 }
 
 func (j *job) pids() string {

@@ -70,6 +70,9 @@ type Config struct {
 	// Grace is how long the others may take to end on their own after one
 	// died; 0 means 5 s. SIGTERM follows, and SIGKILL 2 s later.
 	Grace time.Duration
+	// DeadAfter is how long a process that has joined may show no sign of life;
+	// 0 means 10 s.
+	DeadAfter time.Duration
 	// JoinTimeout, SlowAfter and Report are the coordinator's. Report nil
 	// writes the lines to Stderr after "ringo: ".
 	JoinTimeout, SlowAfter time.Duration
@@ -147,7 +150,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	coordinator, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
 		Listener: listener, WorldSize: cfg.N, HostRank: -1, Ticket: cfg.Ticket, Version: cfg.Version,
-		JoinTimeout: cfg.JoinTimeout, SlowAfter: cfg.SlowAfter, Report: cfg.Report,
+		JoinTimeout: cfg.JoinTimeout, DeadAfter: cfg.DeadAfter, SlowAfter: cfg.SlowAfter, Report: cfg.Report,
 	})
 	if err != nil {
 		_ = listener.Close()

@@ -102,6 +102,10 @@ func playMember(env Env, args []string) int {
 	}
 	if strconv.Itoa(env.Rank) == args[0] {
 		fmt.Println("about to die")
+		if len(args) > 1 {
+			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			time.Sleep(time.Minute)
+		}
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 	err = <-m.Lost()
@@ -266,6 +270,19 @@ func TestKilledWorker(t *testing.T) {
 	}
 	if l.took > DefaultGrace {
 		t.Errorf("took %v, though the survivors ended on their own", l.took)
+	}
+}
+
+// A worker that is stopped is lost for its silence, and killed then: nobody waits
+// for it to end on its own.
+func TestStoppedWorker(t *testing.T) {
+	t.Parallel()
+	l := launch(t, context.Background(), 3, "member", []string{"2", "stop"}, func(c *Config) {
+		c.Grace, c.DeadAfter = time.Minute, 3*time.Second
+	})
+	want := "rank 2 is lost: no sign of life for 3s; its last lines:\n  about to die"
+	if l.err == nil || l.err.Error() != want {
+		t.Errorf("got %v, want %q", l.err, want)
 	}
 }
 

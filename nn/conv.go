@@ -70,8 +70,8 @@ func convPatches(x *Tensor, l Layer, cfg Conv) simd.Patches {
 	l.want(len(l.W.Shape) == 4, "convolution", "weights [out, in, kh, kw]", l.W.Shape...)
 	s := l.W.Shape
 	l.want(l.B == nil || len(l.B.Data) == s[0], "convolution", "one bias per output channel", s[0])
-	if len(x.Shape) != 4 || x.Shape[1] != s[1] {
-		panic(&ShapeError{Op: "convolution " + l.W.Name, Want: fmt.Sprintf("an input [n, %d, h, w]", s[1]), Got: x.Shape})
+	if len(x.Shape) != 4 || x.Shape[0] == 0 || x.Shape[1] != s[1] {
+		panic(&ShapeError{Op: "convolution " + l.W.Name, Want: fmt.Sprintf("an input [n, %d, h, w], n > 0", s[1]), Got: x.Shape})
 	}
 	p := simd.Patches{
 		Channels: s[1], Height: x.Shape[2], Width: x.Shape[3],

@@ -42,8 +42,8 @@ func checkDense(x *Tensor, l Layer) {
 	l.want(len(l.W.Shape) == 2, "dense", "weights [out, in]", l.W.Shape...)
 	out, in := l.W.Shape[0], l.W.Shape[1]
 	l.want(l.B == nil || len(l.B.Data) == out, "dense", "one bias per output", out)
-	if len(x.Shape) != 2 || x.Shape[1] != in {
-		panic(&ShapeError{Op: "dense " + l.W.Name, Want: fmt.Sprintf("an input [n, %d]", in), Got: x.Shape})
+	if len(x.Shape) != 2 || x.Shape[0] == 0 || x.Shape[1] != in {
+		panic(&ShapeError{Op: "dense " + l.W.Name, Want: fmt.Sprintf("an input [n, %d], n > 0", in), Got: x.Shape})
 	}
 }
 

@@ -21,7 +21,7 @@ func (o *maxPoolOp) result() *Tensor                   { return &o.y }
 // A ReLU belongs here rather than before: the result is the same at a quarter
 // of the work.
 func (t *Tape) MaxPool2(x *Tensor, act Activation) *Tensor {
-	want(len(x.Shape) == 4, "max-pool", "an input [n, c, h, w]", x.Shape...)
+	want(len(x.Shape) == 4 && x.Shape[0] > 0, "max-pool", "an input [n, c, h, w], n > 0", x.Shape...)
 	o := record[maxPoolOp](t)
 	o.x, o.act = x, act
 	y := t.begin(o, x.Shape[0], x.Shape[1], x.Shape[2]/2, x.Shape[3]/2)

@@ -192,7 +192,7 @@ func (s *scene) forward(t *Tape) (y, loss *Tensor) {
 // operands returns the values that the loss depends on, by name, with their
 // gradients.
 func (s *scene) operands() map[string][2][]float32 {
-	m := map[string][2][]float32{"x": {s.x.Data, s.x.Grad()}}
+	m := map[string][2][]float32{"x": {s.x.Data, s.x.gradient()}}
 	if s.l.W != nil {
 		m["w"] = [2][]float32{s.l.W.Data, s.l.W.Grad}
 	}
@@ -348,7 +348,7 @@ func TestSoftmaxCrossEntropy(t *testing.T) {
 		t.Errorf("%d correct, want %d", correct, want)
 	}
 	tape.Backward(loss, nil)
-	for i, g := range x.Grad() {
+	for i, g := range x.gradient() {
 		if slope := (naive(i, 1e-4) - naive(i, -1e-4)) / 2e-4; !near(slope, float64(g), 1e-5) {
 			t.Errorf("dx[%d] = %v, want %v", i, g, slope)
 		}
@@ -373,9 +373,9 @@ func TestMaxPoolTies(t *testing.T) {
 	}
 	tape := NewTape(TapeConfig{})
 	tape.Backward(tape.dot(tape.MaxPool2(x, Identity), []float32{5}), nil)
-	for i, g := range x.Grad() {
+	for i, g := range x.gradient() {
 		if want := []float32{5, 0, 0, 0}[i]; g != want {
-			t.Errorf("dx = %v, want all on the first", x.Grad())
+			t.Errorf("dx = %v, want all on the first", x.gradient())
 		}
 	}
 }

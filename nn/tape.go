@@ -36,6 +36,7 @@ type Tape struct {
 	n       int
 	eval    bool
 	params  *Params // those of the recorded operations, nil when none yet
+	last    *Params // those of earlier recordings
 	pending []int   // by slot: contributions still to come in this Backward
 	spare   []float32
 }
@@ -136,6 +137,10 @@ func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
 	if t.eval {
 		panic(errors.New("nn: Backward after ResetEval: nothing was recorded"))
 	}
+	if t.params == nil { // the loss depends on none: all are unused
+		t.params = t.last
+	}
+	t.last = t.params
 	if t.params != nil && t.params.slots == nil {
 		panic(errors.New("nn: Backward before Params.Arrange"))
 	}

@@ -108,6 +108,20 @@ func TestSlotsAreInFinishingOrder(t *testing.T) {
 	}
 }
 
+// A step whose loss depends on no parameter reports all of them as zero.
+func TestLossWithoutParameters(t *testing.T) {
+	m := newTrunk(t)
+	tape := NewTape(TapeConfig{})
+	m.backward(t, tape, 1)
+	tape.Reset()
+	loss, _ := tape.SoftmaxCrossEntropy(m.x, m.labels)
+	reported := 0
+	tape.Backward(loss, func(int) { reported++ })
+	if g := m.ps.Grads(); reported != 7 || !slices.Equal(g, make([]float32, len(g))) {
+		t.Errorf("%d slots reported, gradients %v", reported, g)
+	}
+}
+
 func TestAccumulation(t *testing.T) {
 	m := newTrunk(t)
 	tape := NewTape(TapeConfig{})
@@ -226,10 +240,12 @@ func TestShapeErrors(t *testing.T) {
 		run  func(t *Tape)
 		want string
 	}{
-		{func(t *Tape) { t.Dense(NewTensor(2, 5), dense, Identity) }, "dense dense.weight: got [2 5], want an input [n, 4]"},
+		{func(t *Tape) { t.Dense(NewTensor(2, 5), dense, Identity) }, "dense dense.weight: got [2 5], want an input [n, 4], n > 0"},
 		{func(t *Tape) { t.Dense(NewTensor(2, 4), short, Identity) }, "want one bias per output"},
 		{func(t *Tape) { t.Dense(NewTensor(2, 4), conv, Identity) }, "want weights [out, in]"},
-		{func(t *Tape) { t.Conv2D(NewTensor(1, 1, 8, 8), conv, Conv{}) }, "convolution conv.weight: got [1 1 8 8], want an input [n, 2, h, w]"},
+		{func(t *Tape) { t.Dense(NewTensor(0, 4), dense, Identity) }, "dense dense.weight: got [0 4]"},
+		{func(t *Tape) { t.MaxPool2(NewTensor(0, 1, 2, 2), Identity) }, "max-pool: got [0 1 2 2]"},
+		{func(t *Tape) { t.Conv2D(NewTensor(1, 1, 8, 8), conv, Conv{}) }, "convolution conv.weight: got [1 1 8 8], want an input [n, 2, h, w], n > 0"},
 		{func(t *Tape) { t.Conv2D(NewTensor(1, 2, 2, 8), conv, Conv{}) }, "want a window that fits the image"},
 		{func(t *Tape) { t.Conv2D(NewTensor(1, 2, 8, 8), conv, Conv{Pad: -1}) }, "want a window that fits the image"},
 		{func(t *Tape) { t.MaxPool2(NewTensor(3, 3), ReLU) }, "max-pool: got [3 3]"},

@@ -60,16 +60,6 @@ func (x *Tensor) Resize(shape ...int) {
 // Len is the number of values.
 func (x *Tensor) Len() int { return len(x.Data) }
 
-// Grad is the gradient of the last Backward's loss with respect to x, nil when
-// the loss did not depend on x through a parameter. It is valid until the next
-// Backward or Reset.
-func (x *Tensor) Grad() []float32 {
-	if !x.has {
-		return nil
-	}
-	return x.grad
-}
-
 // volume is the number of values of a shape.
 func volume(shape []int) int {
 	n := 1

@@ -74,3 +74,12 @@ func twinPool(planes, h, w int, act Activation) twin {
 		return y
 	}
 }
+
+// gradient is d loss / d x of a tensor that no operation made; nil when the loss
+// did not depend on it.
+func (x *Tensor) gradient() []float32 {
+	if !x.has {
+		return nil
+	}
+	return x.grad
+}

@@ -6,11 +6,16 @@ import (
 	"math"
 
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/models"
 )
 
 // Synthetic is the value of Config.Data that draws the data set instead of
 // reading it.
 const Synthetic = "synthetic"
+
+// MaxThreads is the most threads of a rank: far more than any host's cores, and
+// few enough to start.
+const MaxThreads = 1024
 
 // Config says what to train and how. Defaults returns the reference's values;
 // the zero value is not valid.
@@ -28,7 +33,7 @@ type Config struct {
 	// Seed decides the initial parameters, the order of the samples and the
 	// synthetic data.
 	Seed uint64
-	// Threads is how many threads compute in each rank, at least 1. It does
+	// Threads is how many threads compute in each rank, 1 to MaxThreads. It does
 	// not change the result.
 	Threads int
 	// TrainLimit and EvalLimit use only so many samples; 0 means all.
@@ -61,6 +66,9 @@ func (c Config) Validate() error {
 	atLeast("batch", c.Batch, 1)
 	atLeast("epochs", c.Epochs, 1)
 	atLeast("threads", c.Threads, 1)
+	if c.Threads > MaxThreads {
+		errs = append(errs, fmt.Errorf("threads %d: want at most %d", c.Threads, MaxThreads))
+	}
 	atLeast("training limit", c.TrainLimit, 0)
 	atLeast("evaluation limit", c.EvalLimit, 0)
 	if math.IsNaN(c.LR) || math.IsInf(c.LR, 0) || c.LR <= 0 {
@@ -76,6 +84,9 @@ func (c Config) Validate() error {
 // may differ: they do not change the result.
 func (c Config) agreed() Config {
 	c.Threads = 0
+	if spec, err := models.Lookup(c.Model); err == nil {
+		c.Model = spec.Name // and not an alias
+	}
 	if c.Data != Synthetic {
 		c.Data = "files"
 	}

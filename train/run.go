@@ -49,6 +49,9 @@ func Run(job *ringo.Job, cfg Config, obs Observer) (Summary, error) {
 	if err := r.load(); err != nil {
 		return Summary{}, err
 	}
+	if err := r.agreeData(); err != nil {
+		return Summary{}, err
+	}
 	job.SetStatus("building the model")
 	var err error
 	if r.replica, err = NewReplica(job.Group(), cfg, cfg.Batch); err != nil {
@@ -69,12 +72,26 @@ func Run(job *ringo.Job, cfg Config, obs Observer) (Summary, error) {
 // agreeConfig reports ranks that were started with other settings: their sums
 // would be wrong, or their operations would not match.
 func (r *run) agreeConfig() error {
-	text, err := json.Marshal(r.cfg.agreed())
+	text, err := json.Marshal(struct {
+		Config
+		Algorithm string
+	}{r.cfg.agreed(), r.job.Group().Algorithm()})
 	if err != nil {
 		return fmt.Errorf("the configuration cannot be written as JSON: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	return r.sameOnAll(sum[:], "settings", "start all ranks with the same flags")
+}
+
+// agreeData reports hosts that hold other data: their epochs would differ in
+// length, or be about something else. Labels and sizes are evidence enough.
+func (r *run) agreeData() error {
+	h := sha256.New()
+	for _, im := range []*data.Images{r.train, r.eval} {
+		fmt.Fprintf(h, "%d %d %d %d\n", im.N, im.Channels, im.Rows, im.Cols)
+		h.Write(im.Labels)
+	}
+	return r.sameOnAll(h.Sum(nil), "data set", "give all hosts the same files")
 }
 
 // sameOnAll compares a hash over the ranks.
@@ -218,9 +235,9 @@ func (r *run) step(epoch, step int, t *tally) error {
 		t.loss += res.Loss * float64(len(labels))
 		t.correct += float64(res.Correct)
 		t.samples += float64(len(labels))
-	}
-	if math.IsNaN(res.Loss) || math.IsInf(res.Loss, 0) {
-		return fmt.Errorf("step %d: the loss is %v: training has diverged; lower the learning rate (now %v)", step, res.Loss, r.cfg.LR)
+		if math.IsNaN(res.Loss) || math.IsInf(res.Loss, 0) {
+			return fmt.Errorf("step %d: the loss is %v: training has diverged; lower the learning rate (now %v)", step, res.Loss, r.cfg.LR)
+		}
 	}
 	if err := r.replica.Step(); err != nil {
 		return err

@@ -2,9 +2,12 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -259,6 +262,7 @@ func TestAccumulation(t *testing.T) {
 
 // Wrong settings and data are errors that say what and where.
 func TestFaults(t *testing.T) {
+	folders := []string{writeMNIST(t, 40), writeMNIST(t, 41)}
 	for _, c := range []struct {
 		np   int
 		edit func(*Config, int)
@@ -269,6 +273,7 @@ func TestFaults(t *testing.T) {
 		{1, func(c *Config, _ int) { c.Model = "mnits" }, []string{"mnits", "mnist"}},
 		{3, func(c *Config, _ int) { c.Batch = 200 }, []string{"480", "200"}},
 		{2, func(c *Config, rank int) { c.LR = float64(1 + rank) }, []string{"settings", "rank 1"}},
+		{2, func(c *Config, rank int) { c.Data = folders[rank] }, []string{"data set of rank 1", "same files"}},
 		{2, func(c *Config, _ int) { c.LR = 1e30 }, []string{"epoch 1", "step", "learning rate"}},
 	} {
 		err := ringo.Local(context.Background(), c.np, ringo.Config{}, func(job *ringo.Job) error {
@@ -283,4 +288,28 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
+}
+
+// writeMNIST writes n digits in MNIST's format, and as many for the test.
+func writeMNIST(t *testing.T, n int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, set := range []string{"train", "t10k"} {
+		images := append(idxHeader(3, n, 28, 28), make([]byte, n*28*28)...)
+		labels := append(idxHeader(1, n), make([]byte, n)...)
+		for name, content := range map[string][]byte{"images-idx3": images, "labels-idx1": labels} {
+			if err := os.WriteFile(filepath.Join(dir, set+"-"+name+"-ubyte"), content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+func idxHeader(dims ...int) []byte {
+	b := []byte{0, 0, 8, byte(dims[0])}
+	for _, d := range dims[1:] {
+		b = binary.BigEndian.AppendUint32(b, uint32(d))
+	}
+	return b
 }

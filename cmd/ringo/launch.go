@@ -28,8 +28,8 @@ func newRun() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if np < 1 {
-				return usagef("--np %d: want at least 1", np)
+			if np < 1 || np > maxRanks {
+				return usagef("--np %d: want 1 to %d", np, maxRanks)
 			}
 			if join <= 0 {
 				return usagef("--join-timeout %v: want a positive time, such as 30s", join)
@@ -47,6 +47,7 @@ func newGuard() *cobra.Command {
 	return &cobra.Command{
 		Use:    guardCommand,
 		Hidden: true,
+		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return launch.Guard(cmd.InOrStdin())
 		},

@@ -85,6 +85,7 @@ func TestDifferentRanks(t *testing.T) {
 	for _, c := range []struct{ zero, one, want string }{
 		{"train mlp " + small, "train mlp --lr 0.1 " + small, "the settings of rank 1"},
 		{"train mlp " + small, "train mnist " + small, "the settings of rank 1"},
+		{"train mlp " + small, "train mlp --algorithm naive " + small, "the settings of rank 1"},
 	} {
 		address, ticket := freeAddress(t), ticket()
 		zero, one := byHand(t, c.zero, "0", address, ticket), byHand(t, c.one, "1", address, ticket)
@@ -111,8 +112,6 @@ func TestCannotJoin(t *testing.T) {
 		{"--rank 0 --rendezvous " + busy.Addr().String(), busy.Addr().String(), "address already in use"},
 		{"--rank 1 --rendezvous " + free, "rank 1 cannot join at " + free, "no coordinator for 200ms", "is the launcher, or rank 0, running there?"},
 		{"--rank 0 --rendezvous " + free, "rank 1 of 2 did not join within 200ms"},
-		{"--rank 0 --rendezvous 127.0.0.1:0", "want a port that all ranks know"},
-		{"--rank 0 --rendezvous 127.0.0.1:99999", "99999", "port"},
 	} {
 		name, value, _ := strings.Cut(ticket(), "=")
 		t.Setenv(name, value)
@@ -210,7 +209,7 @@ func TestInterrupt(t *testing.T) {
 // `ringo run` starts any program: this one, too.
 func TestRun(t *testing.T) {
 	line := "run --np 2 -- " + os.Args[0] + " train mlp " + small
-	status, out, errs := command(t, line+"--np 2")
+	status, out, errs := command(t, line)
 	if status != 0 || errs != "" || sha(t, out) != summary(t, "train mlp "+small+"--np 2")["params_sha256"] {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,12 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/train"
 )
+
+// maxRanks bounds a slip of the finger: each rank is a process and has a
+// connection with every other.
+const maxRanks = 1024
 
 // jobFlags say which ranks there are and how they talk. Every command that
 // needs several ranks has them, and one command line may play three roles: the
@@ -41,7 +47,7 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.np, "np", 1, "number of `ranks` (workers)")
 	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else tcp)")
 	fs.StringVar(&f.algorithm, "algorithm", collective.Ring, "allreduce `algorithm`: ring or naive")
-	fs.DurationVar(&f.timeout, "timeout", 2*time.Minute, "longest wait of one exchange")
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within 10s, a slow one is only reported until then")
 	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")
 	fs.IntVar(&f.rank, "rank", -1, "start only this `rank`, by hand; needs --np, --rendezvous and the ticket in RINGO_TICKET")
 	fs.StringVar(&f.rendezvous, "rendezvous", "", "`HOST:PORT` where rank 0 meets the others, for ranks started by hand")
@@ -49,57 +55,70 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.progress, "progress", "auto", "progress `style`: auto, bar, plain or none")
 }
 
-// check reports every fault of the flags, and finds the role.
+// check finds the role and reports every fault of the flags.
 func (f *jobFlags) check(cmd *cobra.Command) []error {
-	var errs []error
-	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	_, f.worker = os.LookupEnv(launch.RankVar)
-	f.byHand = cmd.Flags().Changed("rank")
-	if f.np < 1 {
-		fault("--np %d: want at least 1", f.np)
+	env, launched, err := launch.FromEnv(os.LookupEnv)
+	f.worker, f.byHand = launched, cmd.Flags().Changed("rank")
+	if launched && err == nil && !cmd.Flags().Changed("np") {
+		f.np = env.WorldSize // under `ringo run`
 	}
-	if f.byHand && (f.rank < 0 || f.rank >= f.np) {
-		fault("--rank %d: want a rank from 0 to %d, since --np is %d", f.rank, f.np-1, f.np)
-	}
-	if f.byHand && f.rendezvous == "" {
-		fault("--rank needs --rendezvous HOST:PORT, the address where rank 0 listens")
-	}
-	if f.rendezvous != "" && !f.byHand && !f.worker {
-		fault("--rendezvous is for ranks started by hand: give --rank too")
-	}
-	if f.rendezvous != "" {
-		if _, port, err := net.SplitHostPort(f.rendezvous); err != nil || port == "" {
-			fault("--rendezvous %q: want HOST:PORT", f.rendezvous)
-		}
-	}
-	if f.byHand && f.worker {
-		fault("--rank %d, but %s is set too: a launcher has already placed this process", f.rank, launch.RankVar)
-	}
+	var faults faultList
+	f.checkPlace(&faults)
 	if !oneOf(f.transport, "auto", "tcp", "mem") {
-		fault("--transport %q is not known: use auto, tcp or mem", f.transport)
-	}
-	if f.transport == "mem" && (f.byHand || f.worker) {
-		fault("--transport mem keeps all ranks in one process: it cannot be used by a single rank")
+		faults.add("--transport %q is not known: use auto, tcp or mem", f.transport)
 	}
 	if !oneOf(f.algorithm, collective.Ring, collective.Naive) {
-		fault("--algorithm %q is not known: use ring or naive", f.algorithm)
+		faults.add("--algorithm %q is not known: use ring or naive", f.algorithm)
 	}
 	if f.timeout <= 0 {
-		fault("--timeout %v: want a positive time, such as 30s", f.timeout)
+		faults.add("--timeout %v: want a positive time, such as 30s", f.timeout)
 	}
 	if f.joinTimeout <= 0 {
-		fault("--join-timeout %v: want a positive time, such as 30s", f.joinTimeout)
+		faults.add("--join-timeout %v: want a positive time, such as 30s", f.joinTimeout)
 	}
-	if f.threads < 0 {
-		fault("--threads %d: want 0 or more", f.threads)
+	if f.threads < 0 || f.threads > train.MaxThreads {
+		faults.add("--threads %d: want 0 to %d", f.threads, train.MaxThreads)
 	}
 	style, err := progressStyle(f.progress, cmd.ErrOrStderr())
 	if err != nil {
-		errs = append(errs, err)
+		faults = append(faults, err)
 	}
 	f.progress = style
-	return errs
+	return faults
 }
+
+// checkPlace reports faults of what says which ranks there are, and where.
+func (f *jobFlags) checkPlace(faults *faultList) {
+	if f.np < 1 || f.np > maxRanks {
+		faults.add("--np %d: want 1 to %d", f.np, maxRanks)
+	}
+	if f.byHand && (f.rank < 0 || f.rank >= f.np) {
+		faults.add("--rank %d: want a rank from 0 to %d, since --np is %d", f.rank, f.np-1, f.np)
+	}
+	if f.byHand && f.worker {
+		faults.add("--rank %d, but %s is set too: a launcher has already placed this process", f.rank, launch.RankVar)
+	}
+	if f.transport == "mem" && (f.byHand || f.worker) {
+		faults.add("--transport mem keeps all ranks in one process: it cannot be used by a single rank")
+	}
+	switch {
+	case f.byHand && f.rendezvous == "":
+		faults.add("--rank needs --rendezvous HOST:PORT, the address where rank 0 listens")
+	case f.rendezvous == "":
+	case !f.byHand && !f.worker:
+		faults.add("--rendezvous is for ranks started by hand: give --rank too")
+	default:
+		_, port, err := net.SplitHostPort(f.rendezvous)
+		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
+			faults.add("--rendezvous %q: want HOST:PORT with a port from 1 to 65535", f.rendezvous)
+		}
+	}
+}
+
+// faultList collects what is wrong with a command line.
+type faultList []error
+
+func (l *faultList) add(format string, args ...any) { *l = append(*l, fmt.Errorf(format, args...)) }
 
 // progressStyle turns auto into a bar where a person watches and into plain
 // lines elsewhere. A launcher decides for its workers, who write to pipes.
@@ -174,6 +193,7 @@ func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*rin
 // compute: the kernels cannot be preempted, and with as many threads as cores
 // a message could wait for a whole kernel.
 func withThreads(n int) {
+	n = min(n, 2*runtime.NumCPU()) // more would only take turns
 	if runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}

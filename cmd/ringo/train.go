@@ -53,6 +53,7 @@ func newTrain() *cobra.Command {
 	fs.IntVar(&c.cfg.Exchange.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
 	fs.Float64Var(&c.cfg.Exchange.ClipNorm, "clip-norm", 0, "bound on the norm of the whole gradient; 0: none")
 	fs.IntVar(&c.cfg.Exchange.Accumulation, "accumulate", 1, "batches whose gradients make one step")
+	fs.IntVar(&c.cfg.Exchange.Partitions, "partitions", 0, "parts that partialUpdate averages in turn; 0: 4")
 	fs.StringVar(&c.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")
 	return cmd
 }

@@ -14,8 +14,8 @@ const synthetic = "train mnist --data synthetic "
 func TestJobUsage(t *testing.T) {
 	for _, cmd := range []string{synthetic, "bench allreduce ", "bench step mnist "} {
 		for _, c := range [][]string{
-			{"--np 0", "--np 0: want at least 1"},
-			{"--np -1", "--np -1: want at least 1"},
+			{"--np 0", "--np 0: want 1 to 1024"},
+			{"--np -1", "--np -1: want 1 to 1024"},
 			{"--np two", `"two" for "--np"`},
 			{"--np", "flag needs an argument: --np"},
 			{"--rank 0 --np 2", "--rank needs --rendezvous HOST:PORT"},
@@ -25,6 +25,10 @@ func TestJobUsage(t *testing.T) {
 			{"--rendezvous localhost:70", "--rendezvous is for ranks started by hand: give --rank too"},
 			{"--rendezvous localhost:70 --np 2", "give --rank too"},
 			{"--rank 0 --np 2 --rendezvous localhost", `--rendezvous "localhost": want HOST:PORT`},
+			{"--rank 0 --np 2 --rendezvous localhost:0", "a port from 1 to 65535"},
+			{"--rank 0 --np 2 --rendezvous localhost:99999", "a port from 1 to 65535"},
+			{"--np 1025", "--np 1025: want 1 to 1024"},
+			{"--threads 1025", "--threads 1025: want 0 to 1024"},
 			{"--rank 0 --np 2 --rendezvous localhost:", `--rendezvous "localhost:": want HOST:PORT`},
 			{"--rank 0 --np 2 --rendezvous ::1:70", `--rendezvous "::1:70": want HOST:PORT`},
 			{"--transport udp", `--transport "udp" is not known: use auto, tcp or mem`},
@@ -35,7 +39,7 @@ func TestJobUsage(t *testing.T) {
 			{"--timeout -1s", "--timeout -1s: want a positive time"},
 			{"--timeout 30", `"30" for "--timeout"`},
 			{"--join-timeout 0s", "--join-timeout 0s: want a positive time"},
-			{"--threads -1", "--threads -1: want 0 or more"},
+			{"--threads -1", "--threads -1: want 0 to 1024"},
 			{"--progress fancy", `--progress "fancy" is not known: use auto, bar, plain or none`},
 			{"--nope", "unknown flag: --nope; see `ringo " + path(cmd) + " --help`"},
 			{"-x", "unknown shorthand flag"},
@@ -119,7 +123,7 @@ func TestUsage(t *testing.T) {
 		{"run", "needs a program"},
 		{"run --np 2", "needs a program"},
 		{"run --np 2 --", "needs a program"},
-		{"run --np 0 -- true", "--np 0: want at least 1"},
+		{"run --np 0 -- true", "--np 0: want 1 to 1024"},
 		{"run --np 2 --join-timeout 0 -- true", "--join-timeout 0s"},
 		{"run --lr 1 -- true", "unknown flag: --lr"},
 	} {

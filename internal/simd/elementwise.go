@@ -55,18 +55,6 @@ func (k *Kernels) Scale(x []float32, s float32) {
 	scaleGo(x, s)
 }
 
-// Axpy computes y[i] += a*x[i], rounded after the product and after the sum.
-func (k *Kernels) Axpy(y []float32, a float32, x []float32) {
-	if len(y) != len(x) {
-		sameLength("Axpy", len(y), len(x))
-	}
-	for n := k.bulk(len(y)); n > 0; n = k.bulk(len(y)) {
-		k.vec.axpy(&y[0], &x[0], n, a)
-		y, x = y[n:], x[n:]
-	}
-	axpyGo(y, a, x)
-}
-
 // ReLU computes dst[i] = 0 where x[i] < 0, and x[i] elsewhere: NaN stays NaN.
 // dst may be x.
 func (k *Kernels) ReLU(dst, x []float32) {
@@ -91,46 +79,6 @@ func (k *Kernels) ReLUGrad(dx, dy, y []float32) {
 		dx, dy, y = dx[n:], dy[n:], y[n:]
 	}
 	reluGradGo(dx, dy, y)
-}
-
-// AddBiasRows adds bias to every row of x[rows, len(bias)].
-func (k *Kernels) AddBiasRows(x, bias []float32) {
-	checkRows("AddBiasRows", len(x), len(bias))
-	for ; len(x) > 0; x = x[len(bias):] {
-		k.Add(x[:len(bias)], bias)
-	}
-}
-
-// BiasReLURows adds bias to every row of x[rows, len(bias)] and applies ReLU.
-func (k *Kernels) BiasReLURows(x, bias []float32) {
-	checkRows("BiasReLURows", len(x), len(bias))
-	for ; len(x) > 0; x = x[len(bias):] {
-		k.addReLU(x[:len(bias)], bias)
-	}
-}
-
-func (k *Kernels) addReLU(dst, src []float32) {
-	for n := k.bulk(len(dst)); n > 0; n = k.bulk(len(dst)) {
-		k.vec.addReLU(&dst[0], &src[0], n)
-		dst, src = dst[n:], src[n:]
-	}
-	addGo(dst, src)
-	reluGo(dst, dst)
-}
-
-// SumRows adds every row of x[rows, len(dst)] to dst, in the order of the
-// rows: the gradient of a bias by columns.
-func (k *Kernels) SumRows(dst, x []float32) {
-	checkRows("SumRows", len(x), len(dst))
-	for ; len(x) > 0; x = x[len(dst):] {
-		k.Add(dst, x[:len(dst)])
-	}
-}
-
-func checkRows(op string, n, columns int) {
-	if n > 0 && (columns == 0 || n%columns != 0) {
-		panic(fmt.Sprintf("simd: %s: %d elements are no rows of %d", op, n, columns))
-	}
 }
 
 // Sum returns the sum of x in float64. Element i goes to lane i mod 16; the
@@ -215,13 +163,6 @@ func addToGo(dst, a, b []float32) {
 func scaleGo(x []float32, s float32) {
 	for i := range x {
 		x[i] *= s
-	}
-}
-
-func axpyGo(y []float32, a float32, x []float32) {
-	x = x[:len(y)]
-	for i := range y {
-		y[i] += float32(a * x[i])
 	}
 }
 

@@ -33,7 +33,6 @@ var twins = []twin{
 	{"AddTo", func(k *Kernels, x, y, z []float32) { k.AddTo(x, y, z) }, func(x, y, z *float32) { *x = *y + *z }, true},
 	{"AddTo alias", func(k *Kernels, x, y, _ []float32) { k.AddTo(x, y, x) }, func(x, y, _ *float32) { *x = *y + *x }, true},
 	{"Scale", func(k *Kernels, x, _, _ []float32) { k.Scale(x, 0.3) }, func(x, _, _ *float32) { *x *= 0.3 }, true},
-	{"Axpy", func(k *Kernels, x, y, _ []float32) { k.Axpy(x, 1.7, y) }, func(x, y, _ *float32) { p := float32(1.7 * *y); *x += p }, true},
 	{"ReLU", func(k *Kernels, x, y, _ []float32) { k.ReLU(x, y) }, func(x, y, _ *float32) {
 		if *x = *y; *y < 0 {
 			*x = 0
@@ -51,11 +50,6 @@ var twins = []twin{
 	}, true},
 	{"ReLUGrad in place", func(k *Kernels, x, _, z []float32) { k.ReLUGrad(x, x, z) }, func(x, _, z *float32) {
 		if !(*z > 0) {
-			*x = 0
-		}
-	}, true},
-	{"BiasReLURows", func(k *Kernels, x, y, _ []float32) { k.BiasReLURows(x, y) }, func(x, y, _ *float32) {
-		if *x += *y; *x < 0 {
 			*x = 0
 		}
 	}, true},
@@ -115,18 +109,6 @@ func sameValues(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-func TestRows(t *testing.T) {
-	eachLevel(t, func(t *testing.T, k *Kernels) {
-		x, bias := []float32{1, -2, 3, -4, 5, -6}, []float32{1, 1, 1}
-		k.AddBiasRows(x, bias)
-		sameValues(t, "AddBiasRows", x, []float32{2, -1, 4, -3, 6, -5})
-		k.BiasReLURows(x, bias)
-		sameValues(t, "BiasReLURows", x, []float32{3, 0, 5, 0, 7, 0})
-		k.SumRows(bias, x)
-		sameValues(t, "SumRows", bias, []float32{4, 8, 6})
-	})
-}
-
 // Sums follow the order of their definition, bit by bit.
 func TestSums(t *testing.T) {
 	eachLevel(t, func(t *testing.T, k *Kernels) {
@@ -164,11 +146,9 @@ func TestLengthsMustAgree(t *testing.T) {
 	for i, f := range []func(){
 		func() { Host().Add(x, y) },
 		func() { Host().AddTo(x, x, y) },
-		func() { Host().Axpy(y, 1, x) },
 		func() { Host().ReLU(x, y) },
 		func() { Host().ReLUGrad(x, y, y) },
 		func() { Host().SGD(x, y, x, 0, 0, 0, 0) },
-		func() { Host().AddBiasRows(y, x) },
 		func() { Host().MaxPool2(x, nil, y, 1, 2, 2, false) },
 	} {
 		func() {

@@ -32,8 +32,8 @@ var kernels512 = &Kernels{
 	},
 	vec: vectorLevel{
 		width: 16,
-		add:   add512, addTo: addTo512, scale: scale512, axpy: axpy512,
-		relu: relu512, reluGrad: reluGrad512, addReLU: addReLU512,
+		add:   add512, addTo: addTo512, scale: scale512,
+		relu: relu512, reluGrad: reluGrad512,
 		sum: sum512, sumSquares: sumSquares512, sgd: sgd512,
 		pool: pool512, poolGrad: poolGrad512,
 	},
@@ -49,8 +49,8 @@ var kernels2 = &Kernels{
 	},
 	vec: vectorLevel{
 		width: 8,
-		add:   add2, addTo: addTo2, scale: scale2, axpy: axpy2,
-		relu: relu2, reluGrad: reluGrad2, addReLU: addReLU2,
+		add:   add2, addTo: addTo2, scale: scale2,
+		relu: relu2, reluGrad: reluGrad2,
 		sum: sum2, sumSquares: sumSquares2, sgd: sgd2,
 	},
 }

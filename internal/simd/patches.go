@@ -1,6 +1,9 @@
 package simd
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Patches describes the matrix of patches ("im2col") of one image
 // [Channels, Height, Width] under a sliding window. Row (c,ky,kx), at
@@ -239,6 +242,9 @@ func (k *Kernels) AddPatches(s *Scratch, image []float32, p Patches, cols []floa
 	}
 }
 
+// callTaps is how many taps one assembly call adds, four vectors each.
+const callTaps = 2048
+
 // addPatchesByRow passes once over the image, four channels at a time.
 func (k *Kernels) addPatchesByRow(s *Scratch, image, cols []float32) {
 	p := s.plan.p
@@ -253,7 +259,9 @@ func (k *Kernels) addPatchesByRow(s *Scratch, image, cols []float32) {
 			chunks := (p.Width + 15) / 16
 			x0 := i % chunks * 16
 			mask := 1<<min(16, p.Width-x0) - 1
-			k.gemm.spread(&image[c*plane+i/chunks*p.Width+x0], imageStep, &cols[c*window], colsStep, mask, &taps[0], len(taps)/2)
+			for taps := range slices.Chunk(taps, 2*callTaps) {
+				k.gemm.spread(&image[c*plane+i/chunks*p.Width+x0], imageStep, &cols[c*window], colsStep, mask, &taps[0], len(taps)/2)
+			}
 		}
 		c += step
 	}

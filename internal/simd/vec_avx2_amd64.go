@@ -11,13 +11,7 @@ func add2(dst *float32, src *float32, n int)
 func addTo2(dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func addReLU2(dst *float32, src *float32, n int)
-
-//go:noescape
 func scale2(x *float32, n int, s float32)
-
-//go:noescape
-func axpy2(y *float32, x *float32, n int, a float32)
 
 //go:noescape
 func relu2(dst *float32, x *float32, n int)

@@ -93,55 +93,6 @@ end:
 	VZEROUPPER
 	RET
 
-// func addReLU2(dst *float32, src *float32, n int)
-// Requires: AVX
-TEXT ·addReLU2(SB), NOSPLIT, $0-24
-	MOVQ   dst+0(FP), AX
-	MOVQ   src+8(FP), CX
-	VXORPS Y0, Y0, Y0
-	MOVQ   n+16(FP), DX
-	CMPQ   DX, $0x00000020
-	JLT    single
-
-many:
-	VMOVUPS (AX), Y1
-	VADDPS  (CX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, (AX)
-	VMOVUPS 32(AX), Y1
-	VADDPS  32(CX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 32(AX)
-	VMOVUPS 64(AX), Y1
-	VADDPS  64(CX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 64(AX)
-	VMOVUPS 96(AX), Y1
-	VADDPS  96(CX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	SUBQ    $0x00000020, DX
-	CMPQ    DX, $0x00000020
-	JGE     many
-
-single:
-	TESTQ   DX, DX
-	JZ      end
-	VMOVUPS (AX), Y1
-	VADDPS  (CX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	SUBQ    $0x00000008, DX
-	JMP     single
-
-end:
-	VZEROUPPER
-	RET
-
 // func scale2(x *float32, n int, s float32)
 // Requires: AVX
 TEXT ·scale2(SB), NOSPLIT, $0-20
@@ -172,50 +123,6 @@ single:
 	VMOVUPS Y1, (AX)
 	ADDQ    $0x00000020, AX
 	SUBQ    $0x00000008, CX
-	JMP     single
-
-end:
-	VZEROUPPER
-	RET
-
-// func axpy2(y *float32, x *float32, n int, a float32)
-// Requires: AVX
-TEXT ·axpy2(SB), NOSPLIT, $0-28
-	MOVQ         y+0(FP), AX
-	MOVQ         x+8(FP), CX
-	VBROADCASTSS a+24(FP), Y0
-	MOVQ         n+16(FP), DX
-	CMPQ         DX, $0x00000020
-	JLT          single
-
-many:
-	VMULPS  (CX), Y0, Y1
-	VADDPS  (AX), Y1, Y1
-	VMOVUPS Y1, (AX)
-	VMULPS  32(CX), Y0, Y1
-	VADDPS  32(AX), Y1, Y1
-	VMOVUPS Y1, 32(AX)
-	VMULPS  64(CX), Y0, Y1
-	VADDPS  64(AX), Y1, Y1
-	VMOVUPS Y1, 64(AX)
-	VMULPS  96(CX), Y0, Y1
-	VADDPS  96(AX), Y1, Y1
-	VMOVUPS Y1, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	SUBQ    $0x00000020, DX
-	CMPQ    DX, $0x00000020
-	JGE     many
-
-single:
-	TESTQ   DX, DX
-	JZ      end
-	VMULPS  (CX), Y0, Y1
-	VADDPS  (AX), Y1, Y1
-	VMOVUPS Y1, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	SUBQ    $0x00000008, DX
 	JMP     single
 
 end:

@@ -11,13 +11,7 @@ func add512(dst *float32, src *float32, n int)
 func addTo512(dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func addReLU512(dst *float32, src *float32, n int)
-
-//go:noescape
 func scale512(x *float32, n int, s float32)
-
-//go:noescape
-func axpy512(y *float32, x *float32, n int, a float32)
 
 //go:noescape
 func relu512(dst *float32, x *float32, n int)

@@ -93,55 +93,6 @@ end:
 	VZEROUPPER
 	RET
 
-// func addReLU512(dst *float32, src *float32, n int)
-// Requires: AVX, AVX512F
-TEXT ·addReLU512(SB), NOSPLIT, $0-24
-	MOVQ   dst+0(FP), AX
-	MOVQ   src+8(FP), CX
-	VPXORD Z0, Z0, Z0
-	MOVQ   n+16(FP), DX
-	CMPQ   DX, $0x00000040
-	JLT    single
-
-many:
-	VMOVUPS (AX), Z1
-	VADDPS  (CX), Z1, Z1
-	VMAXPS  Z1, Z0, Z1
-	VMOVUPS Z1, (AX)
-	VMOVUPS 64(AX), Z1
-	VADDPS  64(CX), Z1, Z1
-	VMAXPS  Z1, Z0, Z1
-	VMOVUPS Z1, 64(AX)
-	VMOVUPS 128(AX), Z1
-	VADDPS  128(CX), Z1, Z1
-	VMAXPS  Z1, Z0, Z1
-	VMOVUPS Z1, 128(AX)
-	VMOVUPS 192(AX), Z1
-	VADDPS  192(CX), Z1, Z1
-	VMAXPS  Z1, Z0, Z1
-	VMOVUPS Z1, 192(AX)
-	ADDQ    $0x00000100, AX
-	ADDQ    $0x00000100, CX
-	SUBQ    $0x00000040, DX
-	CMPQ    DX, $0x00000040
-	JGE     many
-
-single:
-	TESTQ   DX, DX
-	JZ      end
-	VMOVUPS (AX), Z1
-	VADDPS  (CX), Z1, Z1
-	VMAXPS  Z1, Z0, Z1
-	VMOVUPS Z1, (AX)
-	ADDQ    $0x00000040, AX
-	ADDQ    $0x00000040, CX
-	SUBQ    $0x00000010, DX
-	JMP     single
-
-end:
-	VZEROUPPER
-	RET
-
 // func scale512(x *float32, n int, s float32)
 // Requires: AVX, AVX512F
 TEXT ·scale512(SB), NOSPLIT, $0-20
@@ -172,50 +123,6 @@ single:
 	VMOVUPS Z1, (AX)
 	ADDQ    $0x00000040, AX
 	SUBQ    $0x00000010, CX
-	JMP     single
-
-end:
-	VZEROUPPER
-	RET
-
-// func axpy512(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX512F
-TEXT ·axpy512(SB), NOSPLIT, $0-28
-	MOVQ         y+0(FP), AX
-	MOVQ         x+8(FP), CX
-	VBROADCASTSS a+24(FP), Z0
-	MOVQ         n+16(FP), DX
-	CMPQ         DX, $0x00000040
-	JLT          single
-
-many:
-	VMULPS  (CX), Z0, Z1
-	VADDPS  (AX), Z1, Z1
-	VMOVUPS Z1, (AX)
-	VMULPS  64(CX), Z0, Z1
-	VADDPS  64(AX), Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	VMULPS  128(CX), Z0, Z1
-	VADDPS  128(AX), Z1, Z1
-	VMOVUPS Z1, 128(AX)
-	VMULPS  192(CX), Z0, Z1
-	VADDPS  192(AX), Z1, Z1
-	VMOVUPS Z1, 192(AX)
-	ADDQ    $0x00000100, AX
-	ADDQ    $0x00000100, CX
-	SUBQ    $0x00000040, DX
-	CMPQ    DX, $0x00000040
-	JGE     many
-
-single:
-	TESTQ   DX, DX
-	JZ      end
-	VMULPS  (CX), Z0, Z1
-	VADDPS  (AX), Z1, Z1
-	VMOVUPS Z1, (AX)
-	ADDQ    $0x00000040, AX
-	ADDQ    $0x00000040, CX
-	SUBQ    $0x00000010, DX
 	JMP     single
 
 end:

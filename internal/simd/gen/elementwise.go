@@ -109,15 +109,6 @@ func adds(l level) {
 		VADDPS(at(2), x, x)
 		VMOVUPS(x, at(0))
 	})
-	f = l.begin("addReLU", "func(dst, src *float32, n int)", "dst", "src")
-	zero := l.zero()
-	f.each(func(at func(int) Mem) {
-		x := l.vector()
-		VMOVUPS(at(0), x)
-		VADDPS(at(1), x, x)
-		VMAXPS(x, zero, x)
-		VMOVUPS(x, at(0))
-	})
 }
 
 func scales(l level) {
@@ -126,14 +117,6 @@ func scales(l level) {
 	f.each(func(at func(int) Mem) {
 		x := l.vector()
 		VMULPS(at(0), s, x)
-		VMOVUPS(x, at(0))
-	})
-	f = l.begin("axpy", "func(y, x *float32, n int, a float32)", "y", "x")
-	a := l.scalar("a")
-	f.each(func(at func(int) Mem) {
-		x := l.vector()
-		VMULPS(at(1), a, x)
-		VADDPS(at(0), x, x)
 		VMOVUPS(x, at(0))
 	})
 }

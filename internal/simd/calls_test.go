@@ -1,0 +1,104 @@
+package simd
+
+import "testing"
+
+// calls notes the most work that one assembly call was given, per kernel.
+type calls map[string]int
+
+func (c calls) note(kernel string, work int) { c[kernel] = max(c[kernel], work) }
+
+// counted is k with kernels that note their work.
+func counted(k *Kernels, c calls) *Kernels {
+	out := *k
+	v, g := &out.vec, &out.gemm
+	add, sgd, relu, sum, pool := v.add, v.sgd, v.relu, v.sum, v.pool
+	v.add = func(dst, src *float32, n int) { c.note("add", n); add(dst, src, n) }
+	v.relu = func(dst, x *float32, n int) { c.note("relu", n); relu(dst, x, n) }
+	v.sum = func(lanes *[16]float64, x *float32, n int) { c.note("sum", n); sum(lanes, x, n) }
+	v.sgd = func(p, g, m *float32, n int, a, b, d, s float32) { c.note("sgd", n); sgd(p, g, m, n, a, b, d, s) }
+	if pool != nil {
+		v.pool = func(y *float32, arg *uint8, x *float32, rows, w, ow, lanes, relu int) {
+			c.note("pool", rows)
+			pool(y, arg, x, rows, w, ow, lanes, relu)
+		}
+	}
+	g.wide, g.narrow = countedTiles(g.wide, c), countedTiles(g.narrow, c)
+	transpose, gather, spread := g.transpose8, g.gather, g.spread
+	if transpose != nil {
+		g.transpose8 = func(dst *float32, ldd int, src *float32, lds int, n int) {
+			c.note("transpose8", 8*n)
+			transpose(dst, ldd, src, lds, n)
+		}
+	}
+	if gather != nil {
+		g.gather = func(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int) {
+			c.note("gather", n)
+			gather(dst, ldd, src, offs, n, lanes)
+		}
+	}
+	if spread != nil {
+		g.spread = func(image *float32, imageStep int, cols *float32, colsStep int, mask int, taps *int64, n int) {
+			c.note("spread", n)
+			spread(image, imageStep, cols, colsStep, mask, taps, n)
+		}
+	}
+	return &out
+}
+
+func countedTiles(tiles []func(*tile), c calls) []func(*tile) {
+	out := make([]func(*tile), len(tiles))
+	for rows, f := range tiles {
+		if f != nil {
+			out[rows] = func(t *tile) { c.note("gemm", rows*t.panels*t.kc); f(t) }
+		}
+	}
+	return out
+}
+
+// Assembly cannot be preempted: however large the operands, one call does a
+// bounded amount of work, some tens of microseconds. The bounds are counted
+// here and not timed.
+func TestCallsAreShort(t *testing.T) {
+	limits := calls{
+		"add": callFloats, "relu": callFloats, "sum": callFloats, "sgd": callFloats, "pool": 512,
+		"gemm": callSteps, "transpose8": kcMax, "gather": kcMax, "spread": callTaps,
+	}
+	for _, level := range Levels() {
+		if level.vec.width == 0 {
+			continue // Go code can be preempted anywhere
+		}
+		most := calls{}
+		runLarge(counted(level, most))
+		for kernel, limit := range limits {
+			if most[kernel] > limit {
+				t.Errorf("%s: one call of %s was given %d, the limit is %d", level.Name(), kernel, most[kernel], limit)
+			}
+		}
+		for _, kernel := range []string{"add", "relu", "sum", "sgd", "gemm"} {
+			if most[kernel] < limits[kernel]/2 {
+				t.Errorf("%s: %s was given at most %d, so its limit of %d was not tried", level.Name(), kernel, most[kernel], limits[kernel])
+			}
+		}
+	}
+}
+
+// runLarge calls each kernel with operands beyond its limit.
+func runLarge(k *Kernels) {
+	const n = 3*callFloats + 5
+	x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
+	k.Add(x, y)
+	k.ReLU(x, y)
+	k.Sum(x)
+	k.SGD(x, y, z, 0.1, 0.9, 0, 1)
+	var s Scratch
+	const rows, cols, depth = 600, 900, 2000
+	a, b, c := make([]float32, rows*depth), make([]float32, depth*cols), make([]float32, rows*cols)
+	k.Gemm(&s, false, false, rows, cols, depth, a, depth, b, cols, false, c, cols)
+	k.Gemm(&s, false, true, rows, cols, depth, a, depth, b, depth, false, c, cols)
+	p := Patches{Channels: 5, Height: 120, Width: 90, KernelHeight: 70, KernelWidth: 50}
+	image, patches := make([]float32, p.ImageSize()), make([]float32, p.Rows()*p.Cols())
+	k.AddPatches(&s, image, p, patches, p.Cols())
+	const h, w = 2100, 40
+	plane, half, arg := make([]float32, h*w), make([]float32, h*w/4), make([]uint8, h*w/4)
+	k.MaxPool2(half, arg, plane, 1, h, w, false)
+}
