@@ -22,7 +22,7 @@ type Config struct {
 	Timeout time.Duration
 	// SegmentBytes is the largest message: chunks are cut into segments so
 	// that sending, receiving and adding overlap. 64 bytes to 1 GiB.
-	// 0: 256 KiB.
+	// 0: 512 KiB.
 	SegmentBytes int
 	// InFlight is how many operations make progress at the same time, at most
 	// 64. Together they hold at most InFlight x SegmentBytes; a larger one
@@ -37,7 +37,7 @@ type Config struct {
 
 const (
 	defaultTimeout  = 10 * time.Minute
-	defaultSegment  = 256 << 10
+	defaultSegment  = 512 << 10
 	defaultInFlight = 4
 	minSegment      = 64
 	maxSegment      = 1 << 30

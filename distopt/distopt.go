@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
@@ -202,8 +203,11 @@ func (o *Optimizer) GradReady(layer int) {
 	}
 	for b, ok := o.queue.Next(); ok; b, ok = o.queue.Next() {
 		k := o.plan[b]
-		o.work[b] = collective.StartAllReduce(o.group, o.grads[k.Lo:k.Hi], collective.Mean)
+		o.work[b] = collective.StartAllReduce(o.group, o.grads[k.Lo:k.Hi], collective.Sum)
 	}
+	// Where computing takes every core, this is when exchanges get their turn:
+	// between two layers, with nothing in the caches that is still needed.
+	runtime.Gosched()
 }
 
 // Step ends the step that backward began: it agrees on what is still missing
@@ -296,8 +300,15 @@ func (o *Optimizer) Sync() error {
 	return nil
 }
 
-// scale turns the sum over accumulated backwards into their mean.
-func (o *Optimizer) scale() float32 { return 1 / float32(o.cfg.Accumulation) }
+// scale turns the sum over accumulated backwards, and over the ranks where they
+// exchange gradients, into the mean: in the update's own pass over the values.
+func (o *Optimizer) scale() float32 {
+	n := o.cfg.Accumulation
+	if o.cfg.Strategy == FP32 {
+		n *= o.group.Size()
+	}
+	return 1 / float32(n)
+}
 
 func (o *Optimizer) update(lo, hi int, scale float32) {
 	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)

@@ -171,7 +171,7 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 		}
 		return f.runRank(ctx, cfg, body)
 	case f.transport == "mem" || f.transport == "auto" && f.np == 1:
-		withThreads(f.np * (f.computeThreads() + 1))
+		withThreads(f.np*f.computeThreads(), 0)
 		return ringo.Local(ctx, f.np, cfg, body)
 	default:
 		return f.launchSelf(cmd, cmd.Flags().Args())
@@ -180,7 +180,11 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 
 // runRank is a rank of a job of processes.
 func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
-	withThreads(f.computeThreads() + 1)
+	spare := 1
+	if f.worker && f.computeThreads() >= runtime.NumCPU() {
+		spare = 0 // all ranks are on this host, and no core is left over
+	}
+	withThreads(f.computeThreads(), spare)
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
 		if job.Size() != f.np {
 			return fmt.Errorf("--np %d, but %s is %d", f.np, launch.WorldSizeVar, job.Size())
@@ -189,11 +193,12 @@ func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*rin
 	})
 }
 
-// withThreads gives the communication goroutines a thread besides those that
-// compute: the kernels cannot be preempted, and with as many threads as cores
-// a message could wait for a whole kernel.
-func withThreads(n int) {
-	n = min(n, 2*runtime.NumCPU()) // more would only take turns
+// withThreads gives the goroutines that communicate threads besides those that
+// compute: the kernels cannot be preempted, and a message could wait for a whole
+// kernel. Without a core to spare that is what it should do: an exchange that
+// cuts into a kernel costs it the contents of its caches.
+func withThreads(compute, spare int) {
+	n := min(compute+spare, 2*runtime.NumCPU()) // more would only take turns
 	if runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}
