@@ -12,9 +12,11 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	status, out, errs := command(t, "version")
-	if status != 0 || !strings.HasPrefix(out, "ringo "+ringo.Version+" go1.") || errs != "" {
-		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
+	for _, line := range []string{"version", "--version"} {
+		status, out, errs := command(t, line)
+		if status != 0 || !strings.HasPrefix(out, "ringo "+ringo.Version+" go1.") || errs != "" {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", line, status, out, errs)
+		}
 	}
 }
 

@@ -15,10 +15,14 @@ func newVersion() *cobra.Command {
 		Short: "Print the version; binaries of different versions refuse to form a group",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ringo %s %s %s/%s\n", ringo.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 			return err
 		},
 	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("ringo %s %s %s/%s", ringo.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // noArguments refuses words after the flags.
