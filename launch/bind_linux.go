@@ -1,6 +1,15 @@
 package launch
 
-import "golang.org/x/sys/unix"
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
 
 // bound runs start, which starts a rank's process, with that process bound to
 // the rank's share of the cores, if there is one: see Config.CoresEach. A child
@@ -14,7 +23,7 @@ func (c *Config) bound(rank int, start func() error) error {
 	if err := unix.SchedGetaffinity(0, &all); err != nil || all.Count() != c.N*c.CoresEach {
 		return start()
 	}
-	own := share(&all, rank, c.CoresEach)
+	own := share(neighbours(&all, sysTopology), rank, c.CoresEach)
 	if err := unix.SchedSetaffinity(0, &own); err != nil {
 		return start() // a sandbox may forbid it, and it is only faster
 	}
@@ -22,17 +31,42 @@ func (c *Config) bound(rank int, start func() error) error {
 	return start()
 }
 
-// share is the rank-th group of n cores of all.
-func share(all *unix.CPUSet, rank, n int) (own unix.CPUSet) {
-	seen := 0
-	for cpu := range len(all) * 64 {
-		if !all.IsSet(cpu) {
-			continue
-		}
-		if seen/n == rank {
-			own.Set(cpu)
-		}
-		seen++
+// share is the rank-th group of n of the processors.
+func share(cpus []int, rank, n int) (own unix.CPUSet) {
+	for _, cpu := range cpus[rank*n : (rank+1)*n] {
+		own.Set(cpu)
 	}
 	return own
+}
+
+// neighbours lists the processors of a set so that those of one package, and in
+// it those of one core, follow each other: a rank should not share a core with
+// another, nor be spread over packages.
+func neighbours(set *unix.CPUSet, topology func(cpu int) (pkg, core int)) []int {
+	type place struct{ pkg, core, cpu int }
+	var places []place
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			pkg, core := topology(cpu)
+			places = append(places, place{pkg, core, cpu})
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.core, b.core), cmp.Compare(a.cpu, b.cpu))
+	})
+	cpus := make([]int, len(places))
+	for i, p := range places {
+		cpus[i] = p.cpu
+	}
+	return cpus
+}
+
+// sysTopology asks the kernel; what it does not say counts as 0.
+func sysTopology(cpu int) (pkg, core int) {
+	read := func(name string) int {
+		text, _ := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name))
+		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		return n
+	}
+	return read("physical_package_id"), read("core_id")
 }

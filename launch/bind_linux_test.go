@@ -9,24 +9,34 @@ import (
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
-func cores(set *unix.CPUSet) (cpus []int) {
-	for cpu := range len(set) * 64 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus
+func cores(set *unix.CPUSet) []int {
+	return neighbours(set, func(int) (pkg, core int) { return 0, 0 })
 }
 
+// Two packages of four cores with two threads each, numbered as Linux does: first
+// one thread of every core, then the other. A rank has whole cores of one package.
 func TestShare(t *testing.T) {
 	var all unix.CPUSet
-	for _, cpu := range []int{1, 3, 64, 65, 200, 1000} {
+	for cpu := range 16 {
 		all.Set(cpu)
 	}
-	for rank, want := range [][]int{{1, 3}, {64, 65}, {200, 1000}} {
-		if own := share(&all, rank, 2); !slices.Equal(cores(&own), want) {
-			t.Errorf("rank %d has the cores %v, want %v", rank, cores(&own), want)
+	cpus := neighbours(&all, func(cpu int) (pkg, core int) { return cpu / 4 % 2, cpu % 4 })
+	for rank, want := range [][]int{{0, 1, 8, 9}, {2, 3, 10, 11}, {4, 5, 12, 13}, {6, 7, 14, 15}} {
+		if own := share(cpus, rank, 4); !slices.Equal(cores(&own), want) {
+			t.Errorf("rank %d has the processors %v, want %v", rank, cores(&own), want)
 		}
+	}
+}
+
+// Processors may be any, such as those that a container was given.
+func TestNeighbours(t *testing.T) {
+	var all unix.CPUSet
+	want := []int{1, 3, 64, 65, 200, 1000}
+	for _, cpu := range want {
+		all.Set(cpu)
+	}
+	if got := neighbours(&all, func(int) (pkg, core int) { return 0, 0 }); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
