@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -24,57 +21,12 @@ func newBench() *cobra.Command {
 	return cmd
 }
 
-// benchOutput is where rank 0 of a benchmark writes: lines for a person, JSON
-// for a machine, either of which may be nil.
-type benchOutput struct {
-	lines io.Writer
-	json  io.Writer
-	file  io.Closer
-}
-
-// openBench opens --json on rank 0. With --json - the lines go to stderr.
-func openBench(cmd *cobra.Command, job *ringo.Job, path string) (*benchOutput, error) {
+// openBench is openOutput on rank 0; the others write nothing.
+func openBench(cmd *cobra.Command, job *ringo.Job, path string) (output, error) {
 	if job.Rank() != 0 {
-		return &benchOutput{}, nil
+		return output{}, nil
 	}
-	o := &benchOutput{lines: cmd.OutOrStdout()}
-	switch path {
-	case "":
-	case "-":
-		o.lines, o.json = cmd.ErrOrStderr(), cmd.OutOrStdout()
-	default:
-		f, err := os.Create(path)
-		if err != nil {
-			return nil, fmt.Errorf("--json: %w", err)
-		}
-		o.json, o.file = f, f
-	}
-	return o, nil
-}
-
-// result writes one result, as JSON and as a line.
-func (o *benchOutput) result(v any, format string, args ...any) error {
-	if o.lines != nil {
-		fmt.Fprintf(o.lines, format+"\n", args...)
-	}
-	if o.json == nil {
-		return nil
-	}
-	line, err := json.Marshal(v)
-	if err == nil {
-		_, err = o.json.Write(append(line, '\n'))
-	}
-	if err != nil {
-		return fmt.Errorf("--json: %w", err)
-	}
-	return nil
-}
-
-func (o *benchOutput) close() error {
-	if o.file == nil {
-		return nil
-	}
-	return o.file.Close()
+	return openOutput(cmd, path)
 }
 
 // slowest returns, for each measurement, the time of the slowest rank.

@@ -71,7 +71,7 @@ func newBenchStep() *cobra.Command {
 
 func (c *stepBench) execute(cmd *cobra.Command) error {
 	errs := c.check(cmd)
-	c.cfg.Threads = max(1, c.computeThreads())
+	c.cfg.Threads = c.computeThreads()
 	errs = append(errs, c.cfg.Validate())
 	if c.steps < 1 || c.steps > maxSteps {
 		errs = append(errs, fmt.Errorf("--steps %d: want 1 to %d", c.steps, maxSteps))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,12 +24,10 @@ func (silent) Epoch(train.Epoch)       {}
 // reporter tells a person what happens in lines and a progress bar, and a
 // machine in JSON.
 type reporter struct {
-	lines   io.Writer // what is worth keeping
+	output            // what is worth keeping
 	status  io.Writer // progress within an epoch
 	style   string    // bar, plain or none
 	columns int       // of the terminal, 0 when not known
-	json    io.Writer // nil: none
-	file    io.Closer // json's, if it is ours to close
 
 	bar     *progressbar.ProgressBar
 	info    train.Info
@@ -125,15 +122,8 @@ func (r *reporter) Epoch(e train.Epoch) {
 
 // write appends one JSON line and keeps the first fault.
 func (r *reporter) write(v any) {
-	if r.json == nil || r.fault != nil {
-		return
-	}
-	line, err := json.Marshal(v)
-	if err == nil {
-		_, err = r.json.Write(append(line, '\n'))
-	}
-	if err != nil {
-		r.fault = fmt.Errorf("--json: %w", err)
+	if r.fault == nil {
+		r.fault = r.object(v)
 	}
 }
 
@@ -145,8 +135,5 @@ func (r *reporter) finish(s train.Summary, failed error) error {
 			100*s.EvalAccuracy, counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
 		r.write(s)
 	}
-	if r.file != nil {
-		return errors.Join(r.fault, r.file.Close())
-	}
-	return r.fault
+	return errors.Join(r.fault, r.close())
 }

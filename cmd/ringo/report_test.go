@@ -64,7 +64,7 @@ epoch 2/2: train 31 of 40 steps, 128 samples/s, 9s left in this phase, loss 0.50
 func TestReportLines(t *testing.T) {
 	for style, want := range map[string]string{"plain": scenePlain, "none": ""} {
 		var lines, status bytes.Buffer
-		scene(t, &reporter{lines: &lines, status: &status, style: style})
+		scene(t, &reporter{output: output{lines: &lines}, status: &status, style: style})
 		if lines.String() != sceneLines {
 			t.Errorf("%s: lines\n%swant\n%s", style, &lines, sceneLines)
 		}
@@ -80,7 +80,7 @@ func TestReportBar(t *testing.T) {
 	for _, columns := range []int{0, 1, 20, 40, 60, 80, 120, 300} {
 		var lines bytes.Buffer
 		term := &terminal{}
-		scene(t, &reporter{lines: io.MultiWriter(&lines, term), status: term, style: "bar", columns: columns})
+		scene(t, &reporter{output: output{lines: io.MultiWriter(&lines, term)}, status: term, style: "bar", columns: columns})
 		if lines.String() != sceneLines {
 			t.Errorf("%d columns: lines\n%s", columns, &lines)
 		}
@@ -176,7 +176,7 @@ const (
 
 func TestReportJSON(t *testing.T) {
 	var out bytes.Buffer
-	scene(t, &reporter{lines: io.Discard, status: io.Discard, style: "none", json: &out})
+	scene(t, &reporter{output: output{lines: io.Discard, json: &out}, status: io.Discard, style: "none"})
 	got := checkJSON(t, out.String(), epochFields, epochFields, summaryFields)
 	want := []map[string]any{
 		{
@@ -224,7 +224,7 @@ func (d *fullDisk) Close() error {
 func TestReportFaults(t *testing.T) {
 	var lines bytes.Buffer
 	disk := &fullDisk{room: 1}
-	r := &reporter{lines: &lines, status: io.Discard, style: "none", json: disk, file: disk}
+	r := &reporter{output: output{lines: &lines, json: disk, file: disk}, status: io.Discard, style: "none"}
 	r.Epoch(train.Epoch{Epoch: 1})
 	r.Epoch(train.Epoch{Epoch: 2})
 	err := r.finish(train.Summary{}, errors.New("broken"))
@@ -235,7 +235,7 @@ func TestReportFaults(t *testing.T) {
 		t.Errorf("after a failed run: %q", &lines)
 	}
 	var out bytes.Buffer
-	r = &reporter{lines: io.Discard, status: io.Discard, style: "none", json: &out}
+	r = &reporter{output: output{lines: io.Discard, json: &out}, status: io.Discard, style: "none"}
 	if err := r.finish(train.Summary{}, errors.New("broken")); err != nil || out.Len() > 0 {
 		t.Errorf("after a failed run: error %v, JSON %q", err, &out)
 	}

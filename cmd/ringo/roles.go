@@ -144,15 +144,16 @@ func oneOf(s string, known ...string) bool {
 	return false
 }
 
-// computeThreads is --threads with 0 resolved.
+// computeThreads is --threads with 0 resolved. What is out of bounds is reported
+// elsewhere, once.
 func (f *jobFlags) computeThreads() int {
 	if f.threads > 0 {
-		return f.threads
+		return min(f.threads, train.MaxThreads)
 	}
 	if f.byHand {
 		return runtime.NumCPU()
 	}
-	return max(1, runtime.NumCPU()/max(1, f.np)) // np is checked elsewhere
+	return max(1, runtime.NumCPU()/max(1, f.np))
 }
 
 func (f *jobFlags) collective() collective.Config {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,7 +91,7 @@ func oneModel(cmd *cobra.Command, args []string) error {
 func (c *trainCommand) execute(cmd *cobra.Command) error {
 	errs := c.check(cmd)
 	cfg := c.cfg
-	cfg.Threads = max(1, c.computeThreads())
+	cfg.Threads = c.computeThreads()
 	errs = append(errs, cfg.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
@@ -119,20 +118,13 @@ func (c *trainCommand) execute(cmd *cobra.Command) error {
 
 // reporter is what rank 0 tells.
 func (c *trainCommand) reporter(cmd *cobra.Command, job *ringo.Job) (*reporter, error) {
-	rep := &reporter{lines: cmd.OutOrStdout(), style: c.progress, status: cmd.ErrOrStderr(), columns: job.Columns()}
+	out, err := openOutput(cmd, c.json)
+	if err != nil {
+		return nil, err
+	}
+	rep := &reporter{output: out, style: c.progress, status: cmd.ErrOrStderr(), columns: job.Columns()}
 	if rep.columns == 0 {
 		rep.columns, _ = terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
-	}
-	switch c.json {
-	case "":
-	case "-":
-		rep.json, rep.lines = cmd.OutOrStdout(), cmd.ErrOrStderr()
-	default:
-		f, err := os.Create(c.json)
-		if err != nil {
-			return nil, fmt.Errorf("--json: %w", err)
-		}
-		rep.json, rep.file = f, f
 	}
 	return rep, nil
 }

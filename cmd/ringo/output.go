@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// output is where rank 0 of a command writes: lines for a person and, with
+// --json, one object a line for a machine.
+type output struct {
+	lines io.Writer // nil: none
+	json  io.Writer // nil: none
+	file  io.Closer // json's, if it is ours to close
+}
+
+// openOutput opens --json. With --json - the lines go to stderr.
+func openOutput(cmd *cobra.Command, path string) (output, error) {
+	o := output{lines: cmd.OutOrStdout()}
+	switch path {
+	case "":
+	case "-":
+		o.lines, o.json = cmd.ErrOrStderr(), cmd.OutOrStdout()
+	default:
+		f, err := os.Create(path)
+		if err != nil {
+			return output{}, fmt.Errorf("--json: %w", err)
+		}
+		o.json, o.file = f, f
+	}
+	return o, nil
+}
+
+// object writes v as a line of JSON.
+func (o *output) object(v any) error {
+	if o.json == nil {
+		return nil
+	}
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = o.json.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("--json: %w", err)
+	}
+	return nil
+}
+
+// result writes v as a line for a person and as JSON.
+func (o *output) result(v any, format string, args ...any) error {
+	if o.lines != nil {
+		fmt.Fprintf(o.lines, format+"\n", args...)
+	}
+	return o.object(v)
+}
+
+func (o *output) close() error {
+	if o.file == nil {
+		return nil
+	}
+	return o.file.Close()
+}
