@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
@@ -390,6 +391,48 @@ func TestLostPeer(t *testing.T) {
 		if !errors.As(errs[rank], &lost) || lost.Rank != 1 {
 			t.Errorf("rank %d: %v does not name rank 1", rank, errs[rank])
 		}
+	}
+}
+
+// Exposed counts from the end of backward: what backward hid is not in it, nor
+// what the update takes after the last agreement.
+func TestExposed(t *testing.T) {
+	layers := toy()
+	n := total(layers)
+	for _, c := range []struct {
+		late int           // who begins 3 s later
+		more time.Duration // that rank 0's backward takes after its last gradient
+		want time.Duration // on rank 0
+	}{{1, 0, 3 * time.Second}, {1, time.Second, 2 * time.Second}, {1, 5 * time.Second, 0}, {0, 0, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			for _, err := range ranks(t, 2, func(g *collective.Group) error {
+				sgd := testSGD
+				o, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), Config{})
+				if err != nil {
+					return err
+				}
+				if g.Rank() == c.late {
+					time.Sleep(3 * time.Second)
+				}
+				for l := range layers {
+					o.GradReady(l)
+				}
+				if g.Rank() == 0 {
+					time.Sleep(c.more)
+				}
+				if err := o.Step(); err != nil {
+					return err
+				}
+				if g.Rank() == 0 && o.Exposed() != c.want {
+					return fmt.Errorf("rank %d late, backward %v longer: %v exposed, want %v", c.late, c.more, o.Exposed(), c.want)
+				}
+				return nil
+			}) {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 

@@ -13,9 +13,8 @@ type Epoch struct {
 	EvalAccuracy  float64 `json:"eval_accuracy"`
 	// SamplesPerS counts all ranks, over the time spent training.
 	SamplesPerS float64 `json:"samples_per_s"`
-	// StepMS is the mean time of a step, ExposedCommMS the mean part of it in
-	// which the ranks were blocked on values that were not yet agreed; both
-	// are means over ranks.
+	// StepMS is the mean time of a step, ExposedCommMS the mean part of it from
+	// the end of backward to the last agreement; both are means over ranks.
 	StepMS        float64 `json:"step_ms"`
 	ExposedCommMS float64 `json:"exposed_comm_ms"`
 	// BytesSent is the payload all ranks sent in the epoch, evaluation

@@ -105,11 +105,7 @@ func (r *Replica) Backward(x *nn.Tensor, labels []int32, last bool) Result {
 }
 
 // Step ends a step: it waits for the agreed gradients and updates.
-func (r *Replica) Step() error {
-	err := r.Opt.Step()
-	r.Params.ZeroGrads()
-	return err
-}
+func (r *Replica) Step() error { return r.Opt.Step() }
 
 // Evaluate runs the model over a batch without recording it for backward.
 func (r *Replica) Evaluate(x *nn.Tensor, labels []int32) Result {
