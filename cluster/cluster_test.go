@@ -200,6 +200,12 @@ func TestFail(t *testing.T) {
 	}
 }
 
+func joined(c *Coordinator, rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seats[rank].state == seatJoined
+}
+
 // A rank that gives up while it waits for others is not waited for.
 func TestGivesUpJoining(t *testing.T) {
 	c, cfg := job(t, 3, nil)
@@ -213,7 +219,7 @@ func TestGivesUpJoining(t *testing.T) {
 			_, errs[r] = Join(ctx, mine)
 		})
 	}
-	for !c.Joined(0) || !c.Joined(1) {
+	for !joined(c, 0) || !joined(c, 1) {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

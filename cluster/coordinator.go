@@ -176,13 +176,6 @@ func (c *Coordinator) Err() error {
 	return c.verdict
 }
 
-// Joined says whether rank has joined, whatever became of it later.
-func (c *Coordinator) Joined(rank int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.seats[rank].state >= seatJoined
-}
-
 // Silent says whether rank has not been heard of for DeadAfter: its process, if
 // it lives, is stopped or stuck.
 func (c *Coordinator) Silent(rank int) bool {

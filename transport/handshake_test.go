@@ -78,7 +78,7 @@ func TestHandshake(t *testing.T) {
 		if err := from.WriteFrame(wire.Header{Type: wire.Data, Seq: 9}, []byte("ring"), time.Second); err != nil {
 			t.Fatal(err)
 		}
-		h, p, err := to.ReadFrame(10, time.Second)
+		h, p, err := readWithin(to, 10, time.Second)
 		if err != nil || string(p) != "ring" || h.Seq != 9 {
 			t.Fatal(h, p, err)
 		}

@@ -205,14 +205,8 @@ func (l *Link) ReadPayload(dst []byte) (int, error) {
 	return got, nil
 }
 
-// ReadFrame reads a whole frame within the timeout, for links whose frames are
-// few and small. A payload above limit is an error and nothing is allocated.
-func (l *Link) ReadFrame(limit int, timeout time.Duration) (wire.Header, []byte, error) {
-	l.SetReadDeadline(time.Now().Add(timeout))
-	defer l.SetReadDeadline(time.Time{})
-	return l.readFrame(limit)
-}
-
+// readFrame reads a whole frame, for links whose frames are few and small. A
+// payload above limit is an error and nothing is allocated.
 func (l *Link) readFrame(limit int) (wire.Header, []byte, error) {
 	h, err := l.ReadHeader()
 	if err != nil {

@@ -32,8 +32,14 @@ func links(t testing.TB) (*Link, *Link) {
 
 func data(seq int) wire.Header { return wire.Header{Type: wire.Data, Seq: uint32(seq)} }
 
+func readWithin(l *Link, limit int, timeout time.Duration) (wire.Header, []byte, error) {
+	l.SetReadDeadline(time.Now().Add(timeout))
+	defer l.SetReadDeadline(time.Time{})
+	return l.readFrame(limit)
+}
+
 func readMessage(l *Link) (wire.Header, []byte, error) {
-	return l.ReadFrame(wire.MaxPayload, 10*time.Second)
+	return readWithin(l, wire.MaxPayload, 10*time.Second)
 }
 
 func TestLinkCarriesFramesOfAllSizes(t *testing.T) {
@@ -198,7 +204,7 @@ func TestLinkRefusesWhatIsNoFrame(t *testing.T) {
 		a, b := links(t)
 		io.WriteString(a.conn, c.say)
 		a.Close()
-		if _, p, err := b.ReadFrame(1000, time.Second); !errors.Is(err, c.want) || p != nil {
+		if _, p, err := readWithin(b, 1000, time.Second); !errors.Is(err, c.want) || p != nil {
 			t.Errorf("%q: got %d bytes, %v, want %v", c.say, len(p), err, c.want)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -361,126 +360,6 @@ func withdrawn(t *testing.T, ranks []transport.Mesh) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// posted is a receive that will never be served.
-func posted(m transport.Mesh, from int) <-chan error {
-	out := make(chan error, 1)
-	var r transport.Recv
-	m.Post(&r, from, tag(99, 99), make([]byte, 4))
-	go func() { out <- r.Wait(patience) }()
-	return out
-}
-
-func abort(t *testing.T, ranks []transport.Mesh) {
-	pending := make([]<-chan error, 3)
-	for i, m := range ranks {
-		pending[i] = posted(m, (i+1)%3)
-	}
-	cause := errors.New("out of paper")
-	ranks[0].Abort(cause)
-	ranks[0].Abort(errors.New("the second cause does not count"))
-	err := <-pending[0]
-	wantError(t, err, cause, "receive", 0, 1)
-	wantError(t, err, transport.ErrAborted, "receive", 0, 1)
-	for i := 1; i < 3; i++ {
-		err := <-pending[i]
-		wantError(t, err, transport.ErrAborted, "receive", i, (i+1)%3)
-		var by *transport.AbortError
-		if !errors.As(err, &by) || by.Rank != 0 || !strings.Contains(err.Error(), cause.Error()) {
-			t.Errorf("rank %d: got %v", i, err)
-		}
-		wantError(t, ranks[i].Send((i+1)%3, tag(0, 0), nil, patience), transport.ErrAborted, "send", i, (i+1)%3)
-	}
-	wantError(t, ranks[0].Send(1, tag(0, 0), nil, patience), cause, "send", 0, 1)
-	_, err = receive(ranks[0], 2, tag(0, 0), 1)
-	wantError(t, err, cause, "receive", 0, 2)
-}
-
-func abortNamesTheLostRank(t *testing.T, ranks []transport.Mesh) {
-	pending := posted(ranks[2], 0)
-	ranks[0].Abort(fmt.Errorf("allreduce 7: %w", &transport.LostError{Rank: 1, Why: "killed by a signal"}))
-	var lost *transport.LostError
-	if err := <-pending; !errors.As(err, &lost) || lost.Rank != 1 || lost.Why != "killed by a signal" || !strings.Contains(err.Error(), "allreduce 7") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func closing(t *testing.T, ranks []transport.Mesh) {
-	mine, theirs := posted(ranks[0], 1), posted(ranks[1], 0)
-	if err := ranks[0].Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := ranks[0].Close(); err != nil {
-		t.Errorf("the second Close: %v", err)
-	}
-	wantError(t, <-mine, transport.ErrClosed, "receive", 0, 1)
-	wantError(t, <-theirs, transport.ErrGoodbye, "receive", 1, 0)
-	wantError(t, ranks[0].Send(1, tag(0, 0), nil, patience), transport.ErrClosed, "send", 0, 1)
-	wantError(t, ranks[1].Send(0, tag(0, 0), nil, patience), transport.ErrGoodbye, "send", 1, 0)
-	_, err := receive(ranks[1], 0, tag(0, 1), 1)
-	wantError(t, err, transport.ErrGoodbye, "receive", 1, 0)
-}
-
-// closeKeepsWhatWasSent: a rank that leaves has delivered what it sent.
-func closeKeepsWhatWasSent(t *testing.T, ranks []transport.Mesh) {
-	const n = 1 << 20
-	for i := range 4 {
-		send(t, ranks[0], 1, tag(0, i), pattern(n, i))
-	}
-	if err := ranks[0].Close(); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 4 {
-		expect(t, ranks[1], 0, tag(0, i), pattern(n, i))
-	}
-}
-
-// closeWhileReceiving: nobody hangs when a mesh is closed with all kinds of
-// operations under way.
-func closeWhileReceiving(t *testing.T, ranks []transport.Mesh) {
-	var all sync.WaitGroup
-	for _, m := range ranks {
-		for flow := range 4 {
-			all.Go(func() {
-				for converse(m, flow, 10) == nil {
-					flow += 4
-				}
-			})
-		}
-	}
-	time.Sleep(soon)
-	CloseAll(t, ranks)
-	all.Wait()
-}
-
-// cut: each end names the other as lost; other links go on, and what had come
-// before can be received.
-func cut(t *testing.T, ranks []transport.Mesh) {
-	cutter, ok := ranks[0].(transport.Cutter)
-	if !ok {
-		t.Skip("this mesh has no links to cut")
-	}
-	send(t, ranks[0], 1, tag(0, 0), []byte{1})
-	send(t, ranks[0], 1, tag(0, 1), []byte{2})
-	expect(t, ranks[1], 0, tag(0, 1), []byte{2})
-	here, there := posted(ranks[0], 1), posted(ranks[1], 0)
-	cutter.Cut(1)
-	for i, pending := range []<-chan error{here, there} {
-		err := <-pending
-		wantError(t, err, nil, "receive", i, 1-i)
-		var lost *transport.LostError
-		if !errors.As(err, &lost) || lost.Rank != 1-i {
-			t.Errorf("rank %d: got %v", i, err)
-		}
-		err = ranks[i].Send(1-i, tag(1, 0), []byte{1}, patience)
-		if lost = nil; !errors.As(err, &lost) || lost.Rank != 1-i {
-			t.Errorf("rank %d: got %v", i, err)
-		}
-	}
-	expect(t, ranks[1], 0, tag(0, 0), []byte{1})
-	send(t, ranks[0], 2, tag(2, 0), []byte{3})
-	expect(t, ranks[2], 0, tag(2, 0), []byte{3})
 }
 
 // traffic: payloads are counted exactly, and what one end puts on the wire the

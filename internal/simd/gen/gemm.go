@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log"
 	"os"
 	"strings"
 
@@ -32,7 +31,7 @@ const (
 
 // gemm generates the micro-kernels of a level: tiles of 1..mr rows by two
 // vectors, and by one vector.
-func gemm(l level, table string) {
+func gemm(l level, table string) error {
 	ConstraintExpr("amd64")
 	var names [2][]string
 	for _, nv := range []int{2, 1} {
@@ -43,9 +42,7 @@ func gemm(l level, table string) {
 			names[2-nv] = append(names[2-nv], k.name)
 		}
 	}
-	if err := os.WriteFile(table, []byte(declarations(l, names)), 0o644); err != nil {
-		log.Fatal(err)
-	}
+	return os.WriteFile(table, []byte(declarations(l, names)), 0o644)
 }
 
 // declarations is the Go file that declares the kernels and tables them by

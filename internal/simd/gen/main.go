@@ -14,16 +14,18 @@ func main() {
 	set := flag.String("set", "", "what to generate: gemm512, gemm2, vec512 or vec2")
 	table := flag.String("table", "", "Go `file` of a gemm set's declarations and table")
 	flag.Parse()
-	sets := map[string]func(){
-		"gemm512": func() { gemm(avx512, *table) },
-		"gemm2":   func() { gemm(avx2, *table) },
-		"vec512":  func() { elementwise(avx512); pack512(); pool512() },
-		"vec2":    func() { elementwise(avx2); pack2() },
+	sets := map[string]func() error{
+		"gemm512": func() error { return gemm(avx512, *table) },
+		"gemm2":   func() error { return gemm(avx2, *table) },
+		"vec512":  func() error { elementwise(avx512); pack512(); pool512(); return nil },
+		"vec2":    func() error { elementwise(avx2); pack2(); return nil },
 	}
 	f := sets[*set]
 	if f == nil {
 		log.Fatalf("unknown -set %q", *set)
 	}
-	f()
+	if err := f(); err != nil {
+		log.Fatal(err)
+	}
 	build.Generate()
 }
