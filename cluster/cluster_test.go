@@ -234,7 +234,7 @@ func TestGivesUpJoining(t *testing.T) {
 func TestCoordinatorDies(t *testing.T) {
 	c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.HostRank = 0 })
 	members := joinAll(t, cfg)
-	c.hangUp()
+	c.hangUp(everyone)
 	var lost *transport.LostError
 	if err := <-members[1].Lost(); !errors.As(err, &lost) || lost.Rank != 0 || !errors.Is(err, ErrNoCoordinator) {
 		t.Error(err)

@@ -181,8 +181,11 @@ func (c *Coordinator) Err() error {
 func (c *Coordinator) Silent(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.seats[rank].missed >= int(c.cfg.DeadAfter/c.cfg.Heartbeat)
+	return c.silent(&c.seats[rank])
 }
+
+// silent is Silent. The caller holds mu.
+func (c *Coordinator) silent(s *seat) bool { return s.missed >= int(c.cfg.DeadAfter/c.cfg.Heartbeat) }
 
 // Left says whether rank left in good order.
 func (c *Coordinator) Left(rank int) bool {
@@ -290,10 +293,11 @@ func verdictMessage(err error) message {
 // only as long as telling them takes.
 func (c *Coordinator) Close() error {
 	c.closed.Do(func() {
+		c.hangUp(c.silent) // they will not answer
 		c.drain()
 		c.cancel()
 		_ = c.listener.Close()
-		hang := time.AfterFunc(answerTimeout, c.hangUp)
+		hang := time.AfterFunc(answerTimeout, func() { c.hangUp(everyone) })
 		c.end()
 		c.work.Wait()
 		hang.Stop()
@@ -317,13 +321,15 @@ func (c *Coordinator) end() {
 	}
 }
 
-// hangUp closes the connections of ranks that do not close theirs.
-func (c *Coordinator) hangUp() {
+func everyone(*seat) bool { return true }
+
+// hangUp closes the connections of some ranks, which do not close theirs.
+func (c *Coordinator) hangUp(on func(*seat) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for r := range c.seats {
-		if m := c.seats[r].member; m != nil {
-			_ = m.ch.close()
+		if s := &c.seats[r]; s.member != nil && on(s) {
+			_ = s.member.ch.close()
 		}
 	}
 }

@@ -296,6 +296,22 @@ func TestCloseAfterVerdict(t *testing.T) {
 	})
 }
 
+// A rank that was lost for its silence does not hold up Close at all.
+func TestCloseAfterSilence(t *testing.T) {
+	play(t, 2, func(t *testing.T, s *scene) {
+		close(s.members[1].gone)
+		s.members[1].leaving.Do(func() {})
+		<-s.members[0].Lost()
+		s.members[0].Leave()
+		start := time.Now()
+		s.Close()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("took %v", took)
+		}
+		s.members[1].ch.close()
+	})
+}
+
 func TestJoinIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := MemberConfig{WorldSize: 2}
