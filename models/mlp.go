@@ -5,18 +5,20 @@ import "github.com/ringo-ml/ringo/nn"
 // mlp is a small network for quick trials: one hidden layer of 100 units.
 func mlp() Spec {
 	return Spec{
-		Name:    "mlp",
-		About:   "dense 100, dense 10",
-		Input:   []int{1, 28, 28},
-		Classes: 10,
-		Params:  79510,
-		Build:   buildMLP,
+		Name:     "mlp",
+		About:    "dense 100, dense 10",
+		Data:     "mnist",
+		Input:    []int{1, 28, 28},
+		Classes:  10,
+		Params:   79510,
+		Defaults: mnistDefaults,
+		Build:    buildMLP,
 	}
 }
 
-func buildMLP(ps *nn.Params) Forward {
+func buildMLP(ps *nn.Params, _ Options) Model {
 	hidden, out := ps.Dense("hidden", 784, 100), ps.Dense("out", 100, 10)
-	return func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
+	return classifier(func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 		return t.Dense(t.Dense(t.Flatten(x), hidden, nn.ReLU), out, nn.Identity)
-	}
+	})
 }

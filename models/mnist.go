@@ -6,22 +6,27 @@ import "github.com/ringo-ml/ringo/nn"
 // followed by a 2x2 max-pool and ReLU (in either order the same), then 500 and 10 units.
 func mnistCNN() Spec {
 	return Spec{
-		Name:    "mnist-cnn",
-		Aliases: []string{"mnist"},
-		About:   "conv 5x5x20, pool, conv 5x5x50, pool, dense 500, dense 10",
-		Input:   []int{1, 28, 28},
-		Classes: 10,
-		Params:  431080,
-		Build:   buildMNIST,
+		Name:     "mnist-cnn",
+		Aliases:  []string{"mnist"},
+		About:    "conv 5x5x20, pool, conv 5x5x50, pool, dense 500, dense 10",
+		Data:     "mnist",
+		Input:    []int{1, 28, 28},
+		Classes:  10,
+		Params:   431080,
+		Defaults: mnistDefaults,
+		Build:    buildMNIST,
 	}
 }
 
-func buildMNIST(ps *nn.Params) Forward {
+// mnistDefaults are the reference run's.
+var mnistDefaults = Defaults{Optimizer: "sgd", Batch: 64, Epochs: 10, LR: 0.005, Momentum: 0.9, WeightDecay: 1e-5}
+
+func buildMNIST(ps *nn.Params, _ Options) Model {
 	conv1, conv2 := ps.Conv2D("conv1", 1, 20, 5), ps.Conv2D("conv2", 20, 50, 5)
 	fc1, fc2 := ps.Dense("fc1", 4*4*50, 500), ps.Dense("fc2", 500, 10)
 	pooled := nn.Conv{MaxPool2: true, Activation: nn.ReLU}
-	return func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
+	return classifier(func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 		x = t.Conv2D(t.Conv2D(x, conv1, pooled), conv2, pooled)
 		return t.Dense(t.Dense(t.Flatten(x), fc1, nn.ReLU), fc2, nn.Identity)
-	}
+	})
 }

@@ -12,10 +12,16 @@ func TestModelsAreAsDescribed(t *testing.T) {
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
 			ps := nn.NewParams(1)
-			forward := s.Build(ps)
-			x := nn.NewTensor(append([]int{2}, s.Input...)...)
-			err := ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-				loss, _ := t.SoftmaxCrossEntropy(forward(t, x), []int32{0, int32(s.Classes - 1)})
+			model := s.Build(ps, Options{Batch: 2})
+			labels := make([]int32, 2*max(1, s.Labels))
+			labels[0] = int32(s.Classes - 1)
+			b := Batch{N: 2, IDs: make([]int32, 2*s.IDs), Labels: labels}
+			if s.Input != nil {
+				b.Values = nn.NewTensor(append([]int{2}, s.Input...)...)
+			}
+			var out Outcome
+			err := ps.Arrange(func(t *nn.Tape) (loss *nn.Tensor) {
+				loss, out = model.Loss(t, b)
 				return loss
 			})
 			if err != nil {
@@ -24,9 +30,14 @@ func TestModelsAreAsDescribed(t *testing.T) {
 			if ps.Count() != s.Params {
 				t.Errorf("%d parameters, described as %d", ps.Count(), s.Params)
 			}
-			tape := nn.NewTape(nn.TapeConfig{})
-			if y := forward(tape, x); !slices.Equal(y.Shape, []int{2, s.Classes}) {
-				t.Errorf("logits %v", y.Shape)
+			if out.Count != len(labels) {
+				t.Errorf("the loss is a mean of %d, want %d", out.Count, len(labels))
+			}
+			if (out.Scores != nil) != (s.Task == Click) {
+				t.Errorf("%d scores of task %d", len(out.Scores), s.Task)
+			}
+			if s.Defaults.Batch < 1 || s.Defaults.Epochs < 1 || s.Defaults.LR <= 0 || s.Defaults.Optimizer == "" || s.Data == "" {
+				t.Errorf("defaults %+v for data %q", s.Defaults, s.Data)
 			}
 			if s.About == "" || !slices.Contains(Names(), s.Name) {
 				t.Error("no description, or not among the names")
@@ -41,9 +52,9 @@ func TestMNISTSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps := nn.NewParams(1)
-	forward := spec.Build(ps)
+	model := spec.Build(ps, Options{})
 	err = ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := t.SoftmaxCrossEntropy(forward(t, nn.NewTensor(1, 1, 28, 28)), []int32{0})
+		loss, _ := model.Loss(t, Batch{N: 1, Values: nn.NewTensor(1, 1, 28, 28), Labels: []int32{0}})
 		return loss
 	})
 	if err != nil {

@@ -35,8 +35,8 @@ type convOp struct {
 // convPass computes what a part is asked for, of samples lo to hi-1.
 type convPass func(o *convOp, w *worker, part, lo, hi int)
 
-func (o *convOp) operands() ([2]*Tensor, [2]*Param) {
-	return [2]*Tensor{o.x}, [2]*Param{o.l.W, o.l.B}
+func (o *convOp) operands() ([4]*Tensor, [4]*Param) {
+	return [4]*Tensor{o.x}, [4]*Param{o.l.W, o.l.B}
 }
 func (o *convOp) result() *Tensor { return &o.y }
 

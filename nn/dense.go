@@ -21,8 +21,8 @@ type denseOp struct {
 // densePass computes the columns or rows lo to hi-1 of a product.
 type densePass func(o *denseOp, w *worker, lo, hi int)
 
-func (o *denseOp) operands() ([2]*Tensor, [2]*Param) {
-	return [2]*Tensor{o.x}, [2]*Param{o.l.W, o.l.B}
+func (o *denseOp) operands() ([4]*Tensor, [4]*Param) {
+	return [4]*Tensor{o.x}, [4]*Param{o.l.W, o.l.B}
 }
 func (o *denseOp) result() *Tensor { return &o.y }
 

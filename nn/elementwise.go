@@ -14,7 +14,7 @@ type reluOp struct {
 	y Tensor
 }
 
-func (o *reluOp) operands() ([2]*Tensor, [2]*Param) { return [2]*Tensor{o.x}, [2]*Param{} }
+func (o *reluOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *reluOp) result() *Tensor                   { return &o.y }
 
 // ReLU is max(x, 0), elementwise.
@@ -37,7 +37,7 @@ type addOp struct {
 	y    Tensor
 }
 
-func (o *addOp) operands() ([2]*Tensor, [2]*Param) { return [2]*Tensor{o.a, o.b}, [2]*Param{} }
+func (o *addOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *addOp) result() *Tensor                   { return &o.y }
 
 // Add is a + b, elementwise, of tensors of the same shape.
@@ -69,7 +69,7 @@ type reshapeOp struct {
 	y Tensor
 }
 
-func (o *reshapeOp) operands() ([2]*Tensor, [2]*Param) { return [2]*Tensor{o.x}, [2]*Param{} }
+func (o *reshapeOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *reshapeOp) result() *Tensor                   { return &o.y }
 
 // Reshape gives the same values another shape of as many values. The result

@@ -12,7 +12,7 @@ type lossOp struct {
 	probs  []float32
 }
 
-func (o *lossOp) operands() ([2]*Tensor, [2]*Param) { return [2]*Tensor{o.x}, [2]*Param{} }
+func (o *lossOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *lossOp) result() *Tensor                   { return &o.y }
 
 // SoftmaxCrossEntropy is the mean over samples of -log softmax(logits)[label]:

@@ -11,7 +11,7 @@ type maxPoolOp struct {
 	dx    []float32
 }
 
-func (o *maxPoolOp) operands() ([2]*Tensor, [2]*Param) { return [2]*Tensor{o.x}, [2]*Param{} }
+func (o *maxPoolOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *maxPoolOp) result() *Tensor                   { return &o.y }
 
 // MaxPool2 is act of the maximum of each 2x2 window of x, [n, c, h, w], without

@@ -15,7 +15,7 @@ type dotOp struct {
 	y Tensor
 }
 
-func (o *dotOp) operands() ([2]*Tensor, [2]*Param) { return [2]*Tensor{o.x}, [2]*Param{} }
+func (o *dotOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *dotOp) result() *Tensor                   { return &o.y }
 
 func (t *Tape) dot(x *Tensor, c []float32) *Tensor {

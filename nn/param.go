@@ -62,7 +62,10 @@ type Params struct {
 	slots    []Slot
 	values   []float32
 	grads    []float32
-	finished bool // the last Backward ended a step
+	tables   []*Table
+	buffers  []*Buffer
+	state    []float32 // the arena of buffers
+	finished bool      // the last Backward ended a step
 }
 
 // NewParams makes an empty registry. Each parameter draws its initial values
@@ -79,21 +82,23 @@ func (ps *Params) New(name string, init Init, shape ...int) *Param {
 		return p
 	}
 	p.Data = make([]float32, volume(shape))
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // never fails
-	init(rand.New(rand.NewPCG(ps.seed, h.Sum64())), p.Data)
+	init(ps.stream(name), p.Data)
 	ps.list = append(ps.list, p)
 	return p
+}
+
+func hashName(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum64()
 }
 
 func (ps *Params) check(name string, shape []int) error {
 	if ps.slots != nil {
 		return fmt.Errorf("parameter %q was made after Arrange", name)
 	}
-	for _, p := range ps.list {
-		if p.Name == name {
-			return fmt.Errorf("two parameters are named %q", name)
-		}
+	if err := ps.taken(name); err != nil {
+		return err
 	}
 	for _, d := range shape {
 		if d < 1 {
@@ -126,9 +131,12 @@ func (ps *Params) Dense(name string, in, out int) Layer {
 	}
 }
 
-// Count is the true number of parameters, without padding.
+// Count is the true number of parameters, tables included, without padding.
 func (ps *Params) Count() int {
 	n := 0
+	for _, t := range ps.tables {
+		n += len(t.Data)
+	}
 	for _, p := range ps.list {
 		n += len(p.Data)
 	}
@@ -159,6 +167,9 @@ func (ps *Params) ZeroGrads() {
 	for _, p := range ps.list {
 		p.touched = false
 	}
+	for _, t := range ps.tables {
+		t.ids, t.grads = t.ids[:0], t.grads[:0]
+	}
 	ps.finished = false
 }
 
@@ -179,6 +190,7 @@ func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 		return err
 	}
 	ps.layOut(order)
+	ps.arrangeBuffers()
 	return nil
 }
 

@@ -16,7 +16,7 @@ func mnistStep(tb testing.TB, batch, threads int) (step func() float32, params *
 		tb.Fatal(err)
 	}
 	params = nn.NewParams(1)
-	forward := spec.Build(params)
+	model := spec.Build(params, models.Options{})
 	x, labels := nn.NewTensor(batch, 1, 28, 28), make([]int32, batch)
 	for i := range x.Data {
 		x.Data[i] = float32((i*7919)%256) / 255
@@ -25,7 +25,7 @@ func mnistStep(tb testing.TB, batch, threads int) (step func() float32, params *
 		labels[i] = int32(i % 10)
 	}
 	loss := func(t *nn.Tape) *nn.Tensor {
-		l, _ := t.SoftmaxCrossEntropy(forward(t, x), labels)
+		l, _ := model.Loss(t, models.Batch{N: batch, Values: x, Labels: labels})
 		return l
 	}
 	if err := params.Arrange(loss); err != nil {

@@ -3,6 +3,7 @@ package nn
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -38,19 +39,23 @@ type Tape struct {
 	params  *Params // those of the recorded operations, nil when none yet
 	last    *Params // those of earlier recordings
 	pending []int   // by slot: contributions still to come in this Backward
-	spare   []float32
+	grads   freeList
 }
 
 // op is a recorded operation. It owns its result and its working memory.
 type op interface {
 	// operands returns the inputs and the parameters, nil where there are
 	// fewer.
-	operands() (x [2]*Tensor, p [2]*Param)
+	operands() (x [4]*Tensor, p [4]*Param)
 	result() *Tensor
 	// backward adds to the gradients of operands that need one, given the
-	// gradient of the result, which it may destroy.
+	// gradient of the result, which it may destroy; the tape then takes back
+	// the gradient's memory.
 	backward(t *Tape)
 }
+
+// tableOp is an operation that reads a row-sparse table.
+type tableOp interface{ table() *Table }
 
 // NewTape makes a tape. It panics when cfg is not valid. With more than one
 // thread, Close ends the goroutines it starts.
@@ -111,16 +116,24 @@ func (t *Tape) note(o op) {
 		y.needs = y.needs || x != nil && x.needs
 	}
 	for _, p := range ps {
-		if p == nil {
-			continue
+		if p != nil {
+			y.needs = true
+			t.belongs(p.owner, p.Name)
 		}
+	}
+	if o, ok := o.(tableOp); ok {
 		y.needs = true
-		if t.params == nil {
-			t.params = p.owner
-		}
-		if t.params != p.owner {
-			panic(errors.New("nn: a tape cannot record parameters of two registries: parameter " + p.Name))
-		}
+		t.belongs(o.table().owner, o.table().Name)
+	}
+}
+
+// belongs checks that all parameters of a recording are of one registry.
+func (t *Tape) belongs(owner *Params, name string) {
+	if t.params == nil {
+		t.params = owner
+	}
+	if t.params != owner {
+		panic(errors.New("nn: a tape cannot record parameters of two registries: parameter " + name))
 	}
 }
 
@@ -155,7 +168,7 @@ func (t *Tape) walk(loss *Tensor, dry bool, ready func(slot int)) {
 	if ps := t.params; ps != nil && ps.finished {
 		ps.ZeroGrads()
 	}
-	loss.grad = sized(loss.grad, 1)
+	loss.grad = t.grads.take(1)
 	loss.grad[0], loss.has = 1, true
 	for i := t.n - 1; i >= 0; i-- {
 		o := t.ops[i]
@@ -165,6 +178,7 @@ func (t *Tape) walk(loss *Tensor, dry bool, ready func(slot int)) {
 		if !dry {
 			o.backward(t)
 		}
+		t.grads.give(&o.result().grad)
 		t.contributed(o, ready)
 	}
 	t.finish(ready, dry)
@@ -239,20 +253,52 @@ func (t *Tape) finish(ready func(slot int), dry bool) {
 
 // into returns where an operation writes x's gradient; merge must follow.
 func (t *Tape) into(x *Tensor) []float32 {
+	buf := t.grads.take(len(x.Data))
 	if !x.has {
-		x.grad = sized(x.grad, len(x.Data))
-		return x.grad
+		t.grads.give(&x.grad)
+		x.grad = buf
 	}
-	t.spare = sized(t.spare, len(x.Data))
-	return t.spare
+	return buf
 }
 
 // merge adds what was written to the slice that into returned.
 func (t *Tape) merge(x *Tensor, wrote []float32) {
 	if x.has {
 		t.k.Add(x.grad, wrote)
+		t.grads.give(&wrote)
 	}
 	x.has = true
+}
+
+// freeList holds memory for gradients of intermediate values. Each lives from
+// its first contribution to when its operation has passed it on, so that a few
+// buffers serve the whole of backward.
+type freeList [][]float32
+
+// take returns n unspecified values: the smallest free buffer that is large
+// enough, or a new one. A sequence of takes and gives that repeats finds what
+// it needs.
+func (f *freeList) take(n int) []float32 {
+	best := -1
+	for i, b := range *f {
+		if cap(b) >= n && (best < 0 || cap(b) < cap((*f)[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return aligned(n)
+	}
+	b := (*f)[best]
+	*f = slices.Delete(*f, best, best+1)
+	return b[:n]
+}
+
+// give takes *b back and sets it to nil.
+func (f *freeList) give(b *[]float32) {
+	if cap(*b) > 0 {
+		*f = append(*f, *b)
+	}
+	*b = nil
 }
 
 func shapeOf(x *Tensor) []int {

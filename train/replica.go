@@ -18,7 +18,7 @@ type Replica struct {
 	Params *nn.Params
 	Opt    *distopt.Optimizer
 
-	forward models.Forward
+	model   models.Model
 	tape    *nn.Tape
 	kernels *simd.Kernels
 	x       *nn.Tensor // of the last batch's shape
@@ -35,7 +35,7 @@ func NewReplica(g *collective.Group, cfg Config, batch int) (*Replica, error) {
 		return nil, err
 	}
 	r := &Replica{Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), input: spec.Input}
-	r.forward = spec.Build(r.Params)
+	r.model = spec.Build(r.Params, models.Options{Batch: batch})
 	r.labels = make([]int32, batch)
 	if err := r.Params.Arrange(r.dryRun); err != nil {
 		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
@@ -70,7 +70,7 @@ func (r *Replica) dryRun(t *nn.Tape) *nn.Tensor {
 	x, labels := r.Batch(1)
 	clear(x.Data)
 	clear(labels)
-	loss, _ := t.SoftmaxCrossEntropy(r.forward(t, x), labels)
+	loss, _ := r.model.Loss(t, models.Batch{N: 1, Values: x, Labels: labels})
 	return loss
 }
 
@@ -94,8 +94,8 @@ type Result struct {
 // soon as it is final.
 func (r *Replica) Backward(x *nn.Tensor, labels []int32, last bool) Result {
 	r.tape.Reset()
-	loss, correct := r.tape.SoftmaxCrossEntropy(r.forward(r.tape, x), labels)
-	res := Result{Loss: float64(loss.Data[0]), Correct: correct}
+	loss, out := r.model.Loss(r.tape, models.Batch{N: len(labels), Values: x, Labels: labels})
+	res := Result{Loss: float64(loss.Data[0]), Correct: out.Correct}
 	if last {
 		r.tape.Backward(loss, r.Opt.GradReady)
 	} else {
@@ -110,8 +110,8 @@ func (r *Replica) Step() error { return r.Opt.Step() }
 // Evaluate runs the model over a batch without recording it for backward.
 func (r *Replica) Evaluate(x *nn.Tensor, labels []int32) Result {
 	r.tape.ResetEval()
-	loss, correct := r.tape.SoftmaxCrossEntropy(r.forward(r.tape, x), labels)
-	return Result{Loss: float64(loss.Data[0]), Correct: correct}
+	loss, out := r.model.Loss(r.tape, models.Batch{N: len(labels), Values: x, Labels: labels})
+	return Result{Loss: float64(loss.Data[0]), Correct: out.Correct}
 }
 
 // Kernels names the instruction-set level of the kernels in use.

@@ -1,0 +1,108 @@
+package nn
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// Table is a parameter of which a step touches few rows: an embedding. It lies
+// outside the arenas, and its gradient is row-sparse.
+type Table struct {
+	Name      string
+	Rows, Dim int
+	Data      []float32 // Rows*Dim, row after row
+
+	owner *Params
+	ids   []int32
+	grads []float32
+}
+
+// Grad is the gradient of the Backwards since the last step ended: the ids of
+// the rows that were looked up, ascending and each once, and Dim values for
+// each. Both are good until the next Backward.
+func (t *Table) Grad() (ids []int32, rows []float32) { return t.ids, t.grads }
+
+// NewTable makes a table, whose values come from a stream of its own, as those
+// of New. Faults are reported by Arrange.
+func (ps *Params) NewTable(name string, init Init, rows, dim int) *Table {
+	t := &Table{Name: name, Rows: rows, Dim: dim, owner: ps}
+	if err := ps.check(name, []int{rows, dim}); err != nil {
+		ps.faults = append(ps.faults, err)
+		return t
+	}
+	t.Data = aligned(rows * dim)
+	init(ps.stream(name), t.Data)
+	ps.tables = append(ps.tables, t)
+	return t
+}
+
+// Tables returns the tables in the order in which they were made. It must not
+// be changed.
+func (ps *Params) Tables() []*Table { return ps.tables }
+
+// Buffer is a tensor that a model keeps but does not train, such as running
+// statistics. After Arrange, Data is part of the arena of buffers.
+type Buffer struct {
+	Name string
+	Data []float32
+}
+
+// NewBuffer makes a buffer of n values. Faults are reported by Arrange.
+func (ps *Params) NewBuffer(name string, value float32, n int) *Buffer {
+	b := &Buffer{Name: name}
+	if err := ps.check(name, []int{n}); err != nil {
+		ps.faults = append(ps.faults, err)
+		return b
+	}
+	b.Data = slices.Repeat([]float32{value}, n)
+	ps.buffers = append(ps.buffers, b)
+	return b
+}
+
+// Buffers is the arena of buffers in the order in which they were made, without
+// padding. Ranks average it before they evaluate or save.
+func (ps *Params) Buffers() []float32 { return ps.state }
+
+// BufferList returns the buffers in the order in which they were made. It must
+// not be changed.
+func (ps *Params) BufferList() []*Buffer { return ps.buffers }
+
+// arrangeBuffers moves the buffers into their arena.
+func (ps *Params) arrangeBuffers() {
+	at := 0
+	for _, b := range ps.buffers {
+		at += len(b.Data)
+	}
+	ps.state = make([]float32, 0, at)
+	for _, b := range ps.buffers {
+		lo := len(ps.state)
+		ps.state = append(ps.state, b.Data...)
+		b.Data = ps.state[lo:len(ps.state):len(ps.state)]
+	}
+}
+
+// taken reports a name that is used already.
+func (ps *Params) taken(name string) error {
+	for _, p := range ps.list {
+		if p.Name == name {
+			return fmt.Errorf("two parameters are named %q", name)
+		}
+	}
+	for _, t := range ps.tables {
+		if t.Name == name {
+			return fmt.Errorf("a parameter and a table, or two tables, are named %q", name)
+		}
+	}
+	for _, b := range ps.buffers {
+		if b.Name == name {
+			return fmt.Errorf("a parameter and a buffer, or two buffers, are named %q", name)
+		}
+	}
+	return nil
+}
+
+// stream is the source of the initial values of the parameter of that name.
+func (ps *Params) stream(name string) *rand.Rand {
+	return rand.New(rand.NewPCG(ps.seed, hashName(name)))
+}
