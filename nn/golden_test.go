@@ -1,0 +1,110 @@
+package nn
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/golden"
+)
+
+// goldenRun runs a golden case: it makes the parameters in g.ps, and returns
+// the function that records the operation.
+type goldenRun func(g *goldenCase) func(t *Tape) *Tensor
+
+// goldenRuns are the operations that golden files name.
+var goldenRuns = map[string]goldenRun{
+	"dense":     goldenDense,
+	"relu":      goldenUnary((*Tape).ReLU),
+	"softmaxce": goldenLoss,
+}
+
+// goldenCase is a file whose operation is being run.
+type goldenCase struct {
+	*golden.File
+	ps     *Params
+	inputs map[string]*Tensor
+	params map[string]*Param
+}
+
+// input is the file's array as a tensor that gets a gradient.
+func (g *goldenCase) input(name string) *Tensor {
+	x := NewTensor(g.Array(name).Shape...)
+	copy(x.Data, g.Floats(name))
+	x.needs = true
+	g.inputs[name] = x
+	return x
+}
+
+// param is the file's array as a parameter; nil when the file has none.
+func (g *goldenCase) param(name string) *Param {
+	if !g.Has(name) {
+		return nil
+	}
+	p := g.ps.New(name, g.init(name), g.Array(name).Shape...)
+	g.params[name] = p
+	return p
+}
+
+func (g *goldenCase) init(name string) Init {
+	return func(_ *rand.Rand, data []float32) { copy(data, g.Floats(name)) }
+}
+
+func (g *goldenCase) activation() Activation {
+	if g.Attr("relu") == 1 {
+		return ReLU
+	}
+	return Identity
+}
+
+// Each layer agrees with PyTorch's, outputs and gradients, at every level.
+func TestGolden(t *testing.T) {
+	golden.Each(t, "testdata/golden", func(t *testing.T, f *golden.File) {
+		run := goldenRuns[f.Op]
+		if run == nil {
+			t.Fatalf("no test runs %q", f.Op)
+		}
+		eachTape(t, func(t *testing.T, tape *Tape) {
+			g := &goldenCase{File: f, ps: NewParams(1), inputs: map[string]*Tensor{}, params: map[string]*Param{}}
+			g.train(t, tape, run(g))
+		})
+	})
+}
+
+// train runs the operation forward and backward and compares all that the file
+// holds.
+func (g *goldenCase) train(t *testing.T, tape *Tape, record func(t *Tape) *Tensor) {
+	loss := func(t *Tape) *Tensor { return t.dot(record(t), g.Floats("dy")) }
+	if err := g.ps.Arrange(loss); err != nil {
+		t.Fatal(err)
+	}
+	tape.Reset()
+	y := record(tape)
+	g.Compare(t, "y", y.Data)
+	tape.Backward(tape.dot(y, g.Floats("dy")), func(int) {})
+	for name, x := range g.inputs {
+		g.Compare(t, "d"+name, x.gradient())
+	}
+	for name, p := range g.params {
+		g.Compare(t, "d"+name, p.Grad)
+	}
+}
+
+func goldenDense(g *goldenCase) func(t *Tape) *Tensor {
+	x, l, act := g.input("x"), Layer{W: g.param("w"), B: g.param("b")}, g.activation()
+	return func(t *Tape) *Tensor { return t.Dense(x, l, act) }
+}
+
+func goldenUnary(op func(t *Tape, x *Tensor) *Tensor) goldenRun {
+	return func(g *goldenCase) func(t *Tape) *Tensor {
+		x := g.input("x")
+		return func(t *Tape) *Tensor { return op(t, x) }
+	}
+}
+
+func goldenLoss(g *goldenCase) func(t *Tape) *Tensor {
+	x, labels := g.input("x"), g.Ints("labels")
+	return func(t *Tape) *Tensor {
+		loss, _ := t.SoftmaxCrossEntropy(x, labels)
+		return loss
+	}
+}
