@@ -40,6 +40,7 @@ type Tape struct {
 	last    *Params // those of earlier recordings
 	pending []int   // by slot: contributions still to come in this Backward
 	grads   freeList
+	seed    uint64 // see SetSeed
 }
 
 // op is a recorded operation. It owns its result and its working memory.

@@ -37,6 +37,7 @@ var kernels512 = &Kernels{
 		sum: sum512, sumSquares: sumSquares512, sgd: sgd512,
 		pool: pool512, poolGrad: poolGrad512,
 	},
+	seq: seqLevel{dropout: dropout512},
 }
 
 var kernels2 = &Kernels{
@@ -53,6 +54,7 @@ var kernels2 = &Kernels{
 		relu: relu2, reluGrad: reluGrad2,
 		sum: sum2, sumSquares: sumSquares2, sgd: sgd2,
 	},
+	seq: seqLevel{dropout: dropout2},
 }
 
 // The offsets that gen/gemm.go has for the fields of a tile: each array has

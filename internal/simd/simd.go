@@ -24,6 +24,7 @@ type Kernels struct {
 	name string
 	gemm gemmLevel
 	vec  vectorLevel
+	seq  seqLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	set := flag.String("set", "", "what to generate: gemm512, gemm2, vec512 or vec2")
+	set := flag.String("set", "", "what to generate, a name of those below")
 	table := flag.String("table", "", "Go `file` of a gemm set's declarations and table")
 	flag.Parse()
 	sets := map[string]func() error{
@@ -19,6 +19,8 @@ func main() {
 		"gemm2":   func() error { return gemm(avx2, *table) },
 		"vec512":  func() error { elementwise(avx512); pack512(); pool512(); return nil },
 		"vec2":    func() error { elementwise(avx2); pack2(); return nil },
+		"seq512":  func() error { sequence(avx512); return nil },
+		"seq2":    func() error { sequence(avx2); return nil },
 	}
 	f := sets[*set]
 	if f == nil {

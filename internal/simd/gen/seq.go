@@ -1,0 +1,9 @@
+package main
+
+import . "github.com/mmcloughlin/avo/build"
+
+// sequence generates the kernels of sequence models of a level.
+func sequence(l level) {
+	ConstraintExpr("amd64")
+	dropout(l)
+}

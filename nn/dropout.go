@@ -1,0 +1,81 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// SetSeed sets where the random decisions of the operations to be recorded come
+// from, such as Dropout's: the same seed gives the same decisions. A training
+// loop calls it before every step with a seed that depends on the step and the
+// rank. Reset keeps it.
+func (t *Tape) SetSeed(seed uint64) { t.seed = seed }
+
+// randomKey is the stream of the operation recorded last: a hash (SplitMix64)
+// of the tape's seed and the operation's place.
+func (t *Tape) randomKey() simd.DropoutKey {
+	z := mix64(mix64(t.seed+0x9e3779b97f4a7c15) + uint64(t.n)*0x9e3779b97f4a7c15)
+	return simd.DropoutKey{uint32(z), uint32(z >> 32)}
+}
+
+// mix64 is the output function of SplitMix64.
+func mix64(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+type dropoutOp struct {
+	x *Tensor
+	y Tensor
+
+	key       simd.DropoutKey
+	threshold uint32
+	scale     float32
+	dst, src  []float32 // of the pass under way
+}
+
+func (o *dropoutOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *dropoutOp) result() *Tensor                   { return &o.y }
+
+// Dropout sets each value to zero with probability p, and multiplies the others
+// by 1/(1-p), so that expectations stay. In an evaluation, and for p = 0, it is
+// x itself. What is dropped depends on SetSeed, the operation's place in the
+// recording and the value's index alone; it is not stored but found again in
+// Backward. It panics unless 0 <= p < 1.
+func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
+	if !(p >= 0 && p < 1) {
+		panic(fmt.Errorf("nn: dropout: probability %v: want at least 0 and less than 1", p))
+	}
+	if t.eval || p == 0 {
+		return x
+	}
+	o := record[dropoutOp](t)
+	o.x = x
+	o.key, o.threshold, o.scale = t.randomKey(), uint32(math.Min(p*(1<<32), math.MaxUint32)), float32(1/(1-p))
+	y := t.begin(o, x.Shape...)
+	o.run(t, y.Data, x.Data)
+	return y
+}
+
+// dropoutPart is how many values one part works on.
+const dropoutPart = 16 << 10
+
+func (o *dropoutOp) run(t *Tape, dst, src []float32) {
+	o.dst, o.src = dst, src
+	t.pool.run(o, (len(dst)+dropoutPart-1)/dropoutPart)
+}
+
+func (o *dropoutOp) part(w *worker, i int) {
+	lo := i * dropoutPart
+	hi := min(lo+dropoutPart, len(o.dst))
+	w.k.Dropout(o.dst[lo:hi], o.src[lo:hi], o.key, uint32(lo), o.threshold, o.scale)
+}
+
+func (o *dropoutOp) backward(t *Tape) {
+	dx := t.into(o.x)
+	o.run(t, dx, o.y.grad)
+	t.merge(o.x, dx)
+}
