@@ -10,7 +10,7 @@ import (
 // OpError is a fault of one operation. The first one of a group is the cause
 // of all later ones, which wrap it.
 type OpError struct {
-	Op   string // "allreduce", "broadcast", "allgather", "barrier", "close"
+	Op   string // "allreduce", "broadcast", "allgather", "allgatherv", "barrier", "close"
 	Rank int    // where it was seen
 	Peer int    // the lost rank if one is known to be, else the other end; Rank itself: a fault of the caller
 	Seq  uint32 // which operation of the group, from 0

@@ -1,5 +1,6 @@
 // Package collective carries numbers between all ranks of a mesh: allreduce,
-// broadcast, allgather and barrier over plain slices.
+// broadcast, allgather (of parts of equal and of different lengths) and barrier
+// over plain slices.
 //
 // Operations match by sequence number: every rank starts the same operations
 // in the same order, and may wait for them in any order. The result has the

@@ -25,7 +25,11 @@ func TestInjectedFaults(t *testing.T) {
 			return errors.Join(Broadcast(g, make([]float32, 500), 0), Barrier(g))
 		},
 		"allgather": func(g *Group) error { return AllGather(g, make([]float32, 500), make([]float32, 125)) },
-		"barrier":   Barrier,
+		"allgatherv": func(g *Group) error {
+			counts := []int{200, 50, 100, 150}
+			return AllGatherV(g, make([]float32, 500), make([]float32, counts[g.Rank()]), counts)
+		},
+		"barrier": Barrier,
 	}
 	for name, run := range operations {
 		for rank := range size {

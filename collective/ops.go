@@ -94,6 +94,45 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
+// AllGatherV is AllGather of parts of different lengths: rank r's, of counts[r]
+// values, is written to dst from counts[0]+...+counts[r-1] on. counts, one for
+// each rank, must be the same on every rank, len(dst) their sum and len(src)
+// this rank's; src may be this rank's place in dst. Ranks that do not know the
+// others' lengths gather them first.
+//
+// The ring of AllGather: rank r sends all of dst but the part of rank r+1, in
+// N-1 steps. Where one rank holds nearly everything, it is the chain of
+// Broadcast.
+func AllGatherV[T Number](g *Group, dst, src []T, counts []int) error {
+	return allGatherV(g, dst, src, counts, true).Wait()
+}
+
+// StartAllGatherV is AllGatherV in the background: dst and src must not be
+// touched until Wait returns; counts may be.
+func StartAllGatherV[T Number](g *Group, dst, src []T, counts []int) *Work {
+	return allGatherV(g, dst, src, counts, false)
+}
+
+func allGatherV[T Number](g *Group, dst, src []T, counts []int, blocking bool) *Work {
+	w := g.newWork(kindAllGatherV, elementOf[T]())
+	if len(counts) != g.size {
+		return w.misuse("%d counts, want one for each of %d ranks", len(counts), g.size)
+	}
+	sum := 0
+	for r, n := range counts {
+		if n < 0 || n > len(dst)-sum {
+			return w.misuse("the count of rank %d is %d: want 0 to what is left of dst, %d values", r, n, len(dst)-sum)
+		}
+		sum += n
+		w.ends = append(w.ends, sum*w.elem.size())
+	}
+	if sum != len(dst) || len(src) != counts[g.rank] {
+		return w.misuse("dst holds %d values and src %d, want %d, the sum of all counts, and %d", len(dst), len(src), sum, counts[g.rank])
+	}
+	w.x, w.src = bytesOf(dst), bytesOf(src)
+	return g.start(w, blocking)
+}
+
 // Barrier returns when every rank has called it, in ceil(log2 N) rounds of
 // empty messages (dissemination; Hensgen, Finkel and Manber 1988).
 func Barrier(g *Group) error { return g.start(g.newWork(kindBarrier, uint8s), true).Wait() }

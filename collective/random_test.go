@@ -92,7 +92,7 @@ func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 	expect := func(want []float32) func() error {
 		return func() error { return same(fmt.Sprintf("operation of %d values", n), x, want) }
 	}
-	switch rng.IntN(5) {
+	switch rng.IntN(6) {
 	case 0:
 		return StartBarrier(g), func() error { return nil }
 	case 1:
@@ -105,6 +105,14 @@ func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 			want = append(want, filled(r, n)...)
 		}
 		return StartAllGather(g, x, src), expect(want)
+	case 4:
+		counts, want := make([]int, size), []float32(nil)
+		for r := range counts {
+			counts[r] = rng.IntN(400) * rng.IntN(2)
+			want = append(want, filled(r, counts[r])...)
+		}
+		x = make([]float32, len(want))
+		return StartAllGatherV(g, x, filled(g.Rank(), counts[g.Rank()]), counts), expect(want)
 	case 3:
 		return StartAllReduce(g, x, Mean), expect(serialRing(n, size, Mean, operand))
 	}

@@ -69,8 +69,20 @@ func (w *Work) allGather() error {
 	if len(w.x) == 0 {
 		return nil
 	}
-	copy(w.x[w.g.rank*len(w.src):], w.src)
+	lo, _ := w.part(w.g.rank)
+	copy(w.x[lo:], w.src)
 	return w.ring(w.g.steps[:w.g.size-1])
+}
+
+// part returns the bytes of x that are rank's in an allgather of any kind.
+func (w *Work) part(rank int) (lo, hi int) {
+	if w.kind != kindAllGatherV {
+		return rank * len(w.src), (rank + 1) * len(w.src)
+	}
+	if rank > 0 {
+		lo = w.ends[rank-1]
+	}
+	return lo, w.ends[rank]
 }
 
 // ring carries out steps. Because each step sends on what the one before
@@ -83,6 +95,10 @@ func (w *Work) allGather() error {
 // floods its neighbour. A receive that overwrites is posted only after the send
 // that carries the old values: message i of the allgather overwrites what
 // message i to the right has carried.
+//
+// Where parts differ in length, a rank that has received everything may still
+// have much to send. Its left neighbour has then sent all, so that ranks whose
+// sends wait for each other form no circle.
 func (w *Work) ring(steps []RingStep) error {
 	left, right := mod(w.g.rank-1, w.g.size), (w.g.rank+1)%w.g.size
 	out, in, ask := w.cursor(steps, sending), w.cursor(steps, receiving), w.cursor(steps, receiving)
@@ -100,13 +116,19 @@ func (w *Work) ring(steps []RingStep) error {
 		}
 		w.ask(&ask, min(received+posted, free+out.at), left)
 		if !in.next() {
-			return nil
+			break
 		}
 		if err := w.wait(received, left); err != nil {
 			return err
 		}
 		w.absorb(&in)
 	}
+	for out.next() {
+		if err := w.send(out.at-1, right, w.x[out.lo:out.hi]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ask posts the receives up to number end.
@@ -154,10 +176,11 @@ const (
 type cursor struct {
 	steps   []RingStep
 	dir     direction
-	size    int // ranks
-	n       int // values
-	elem    int // bytes of a value
-	segment int // values of the longest message
+	size    int   // ranks
+	n       int   // values
+	elem    int   // bytes of a value
+	segment int   // values of the longest message
+	ends    []int // of the chunks, in bytes, where they are not RingChunk's
 
 	at     int // how many messages next has produced
 	step   int // of the last one
@@ -169,7 +192,7 @@ func (w *Work) cursor(steps []RingStep, dir direction) cursor {
 	elem := w.elem.size()
 	return cursor{
 		steps: steps, dir: dir, size: w.g.size, n: len(w.x) / elem, elem: elem,
-		segment: w.g.cfg.SegmentBytes / elem, step: -1,
+		segment: w.g.cfg.SegmentBytes / elem, ends: w.ends, step: -1,
 	}
 }
 
@@ -193,6 +216,12 @@ func (c *cursor) chunk(step int) (lo, hi int) {
 	i := c.steps[step].Receive
 	if c.dir == sending {
 		i = c.steps[step].Send
+	}
+	if len(c.ends) > 0 {
+		if i > 0 {
+			lo = c.ends[i-1]
+		}
+		return lo, c.ends[i]
 	}
 	lo, hi = RingChunk(c.n, c.size, i)
 	return lo * c.elem, hi * c.elem

@@ -194,6 +194,13 @@ func TestTrafficOfOthers(t *testing.T) {
 			{"broadcast", func(g *Group) error { return Broadcast(g, make([]float32, n), 0) }, 4 * n, 4 * n * (size - 1)},
 			{"broadcast of 1", func(g *Group) error { return Broadcast(g, make([]float32, 1), 0) }, 4 * rounds(size), 4 * (size - 1)},
 			{"allgather", func(g *Group) error { return AllGather(g, make([]float32, n*size), make([]float32, n)) }, 4 * n * (size - 1), 4 * n * (size - 1) * size},
+			{"allgatherv", func(g *Group) error { // rank r has r*n values
+				counts := make([]int, size)
+				for r := range counts {
+					counts[r] = r * n
+				}
+				return AllGatherV(g, make([]float32, n*size*(size-1)/2), make([]float32, g.Rank()*n), counts)
+			}, 4 * n * (size*(size-1)/2 - 1), 4 * n * (size - 1) * size * (size - 1) / 2},
 			{"barrier", Barrier, 0, 0},
 		}
 		for _, c := range cases {

@@ -17,7 +17,8 @@ type Work struct {
 	mean bool
 	root int
 	x    []byte // the operand, the result
-	src  []byte // AllGather's own part
+	src  []byte // AllGather's and AllGatherV's own part
+	ends []int  // AllGatherV: where each rank's part ends in x, in bytes
 	seq  uint32
 	err  error
 	end  time.Time
@@ -45,11 +46,12 @@ const (
 	kindBroadcast
 	kindAllGather
 	kindBarrier
+	kindAllGatherV
 
 	naiveTag = 7 // in tags, kindAllReduce by Naive
 )
 
-var kindNames = [...]string{"allreduce", "broadcast", "allgather", "barrier"}
+var kindNames = [...]string{"allreduce", "broadcast", "allgather", "barrier", "allgatherv"}
 
 func (k kind) String() string { return kindNames[k] }
 
@@ -86,6 +88,7 @@ func (w *Work) WaitEnd() (time.Time, error) {
 	<-w.done
 	g, err, end := w.g, w.err, w.end
 	w.live, w.err, w.x, w.src, w.mean, w.root = false, nil, nil, nil, false, 0
+	w.ends = w.ends[:0]
 	g.mu.Lock()
 	w.next, g.free = g.free, w
 	g.mu.Unlock()
@@ -133,7 +136,7 @@ func (w *Work) execute() error {
 		return nil
 	case w.kind == kindBroadcast:
 		return w.broadcast()
-	case w.kind == kindAllGather:
+	case w.kind == kindAllGather, w.kind == kindAllGatherV:
 		return w.allGather()
 	case w.kind == kindBarrier:
 		return w.barrier()
