@@ -135,3 +135,23 @@ func missing(dir string, err error) error {
 func alternatives(dir string) string {
 	return fmt.Sprintf("fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with `--data synthetic`", dir)
 }
+
+// openMNISTSet is OpenMNIST as a Set.
+func openMNISTSet(c Config, _ *skips) (*Set, error) {
+	train, test, err := OpenMNIST(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return mnistSet(train, test), nil
+}
+
+func syntheticMNISTSet(c Config) *Set {
+	return mnistSet(SyntheticMNIST(c.Seed, or(c.TrainLimit, 60000), or(c.EvalLimit, 10000)))
+}
+
+func mnistSet(train, test *Images) *Set {
+	return &Set{
+		Train: newPixels(train, mnistStatistics(), jitter{}), Eval: newPixels(test, mnistStatistics(), jitter{}),
+		Classes: mnistClasses,
+	}
+}

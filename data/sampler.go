@@ -14,6 +14,7 @@ type SamplerConfig struct {
 	Size     int    // ranks that share the set
 	Seed     uint64 // of the shuffle; the same on every rank
 	Evaluate bool   // the set's own order and every sample once, instead of training's
+	Streams  bool   // samples follow one another: Streams instead of Shards
 }
 
 // Validate reports all faults together.
@@ -35,41 +36,85 @@ func (c SamplerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Sampler yields one rank's batches of an epoch as indices into the set.
+// Sampler yields one rank's batches of an epoch as indices into a set. Every
+// rank makes the same number of steps. Nothing is allocated by its methods.
+type Sampler interface {
+	// Steps is the number of batches per epoch.
+	Steps() int
+	// Start begins an epoch; any epoch can be started, in any order. It ends
+	// the life of the slices that Next returned.
+	Start(epoch int)
+	// Seek makes the given step the next one of the epoch that was started:
+	// a run resumed in the middle of an epoch sees the batches it would have
+	// seen. A step outside [0, Steps()] panics.
+	Seek(step int)
+	// Next returns the indices of the next batch, a view that is good until
+	// the next call of any method, or false when the epoch is over.
+	Next() (idx []int32, ok bool)
+}
+
+// NewSampler checks the configuration and returns Shards or Streams; call
+// Start before the first epoch.
+func NewSampler(cfg SamplerConfig) (Sampler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Streams {
+		return newStreams(cfg), nil
+	}
+	return newShards(cfg), nil
+}
+
+// position is where a sampler is in its epoch.
+type position struct{ step, steps int }
+
+func (p *position) seek(step, steps int) {
+	if step < 0 || step > steps {
+		panic(fmt.Sprintf("data: step %d of an epoch of %d", step, steps))
+	}
+	p.step, p.steps = step, steps
+}
+
+// advance returns the step to make; false when the epoch is over, or none was
+// started.
+func (p *position) advance() (step int, ok bool) {
+	if p.step == p.steps {
+		return 0, false
+	}
+	p.step++
+	return p.step - 1, true
+}
+
+// Shards is the sampler of independent samples.
 //
 // Training: the whole set is shuffled, the same way on every rank, and each
 // rank takes its contiguous part of the shuffled positions (Partition, the
 // remainder dropped), cut into full batches. What is left at the end of the
 // part, fewer than Batch samples, is dropped in this epoch; the next epoch's
-// shuffle leaves out others. Every rank makes the same number of steps.
+// shuffle leaves out others.
 //
 // Evaluation: no shuffle, and every sample of the set is seen once by one
 // rank; the last batch may be short. Parts differ by at most one sample, so
 // where that sample would need a step of its own the other ranks get an empty
-// batch: all ranks still make the same number of steps.
-type Sampler struct {
+// batch.
+type Shards struct {
 	cfg    SamplerConfig
 	order  []int32
 	lo, hi int // this rank's positions in order
-	next   int
-	left   int // steps left in the epoch
+	at     position
 }
 
-// NewSampler checks the configuration; call Start before the first epoch.
-func NewSampler(cfg SamplerConfig) (*Sampler, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	s := &Sampler{cfg: cfg, order: make([]int32, cfg.N)}
+func newShards(cfg SamplerConfig) *Shards {
+	s := &Shards{cfg: cfg, order: make([]int32, cfg.N)}
 	s.lo, s.hi = Partition(cfg.N, cfg.Rank, cfg.Size, !cfg.Evaluate)
 	for i := range s.order { // evaluation never reorders it
 		s.order[i] = int32(i)
 	}
-	return s, nil
+	return s
 }
 
 // Steps is the number of batches per epoch, the same on every rank.
-func (s *Sampler) Steps() int {
+func (s *Shards) Steps() int {
 	if s.cfg.Evaluate {
 		largest := (s.cfg.N-1)/s.cfg.Size + 1
 		return (largest-1)/s.cfg.Batch + 1
@@ -77,24 +122,24 @@ func (s *Sampler) Steps() int {
 	return (s.hi - s.lo) / s.cfg.Batch
 }
 
-// Start begins an epoch; any epoch can be started, in any order. It ends the
-// life of the slices that Next returned. Training shuffles here, O(N).
-func (s *Sampler) Start(epoch int) {
+// Start begins an epoch. Training shuffles here, O(N).
+func (s *Shards) Start(epoch int) {
 	if !s.cfg.Evaluate {
 		s.order = Permutation(s.cfg.Seed, epoch, s.cfg.N, s.order)
 	}
-	s.next, s.left = s.lo, s.Steps()
+	s.at.seek(0, s.Steps())
 }
 
-// Next returns the indices of the next batch, a view that is good until the
-// next Start, or false when the epoch is over. Nothing is allocated.
-func (s *Sampler) Next() (idx []int32, ok bool) {
-	if s.left == 0 {
+// Seek makes step the next one.
+func (s *Shards) Seek(step int) { s.at.seek(step, s.Steps()) }
+
+// Next returns the indices of the next batch, or false when the epoch is over.
+func (s *Shards) Next() (idx []int32, ok bool) {
+	step, ok := s.at.advance()
+	if !ok {
 		return nil, false
 	}
-	s.left--
-	end := min(s.next+s.cfg.Batch, s.hi)
-	idx = s.order[s.next:end:end]
-	s.next = end
-	return idx, true
+	lo := min(s.lo+step*s.cfg.Batch, s.hi)
+	hi := min(lo+s.cfg.Batch, s.hi)
+	return s.order[lo:hi:hi], true
 }

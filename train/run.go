@@ -24,8 +24,8 @@ type run struct {
 	replica *Replica
 
 	train, eval     *data.Images
-	order, shard    *data.Sampler // of training and of evaluation
-	steps           int           // per epoch, on every rank
+	order, shard    data.Sampler // of training and of evaluation
+	steps           int          // per epoch, on every rank
 	started         time.Time
 	trainS          float64 // time spent in training epochs, mean over ranks
 	samples         int64   // trained on, all ranks

@@ -1,0 +1,180 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+)
+
+// numbers is a source whose samples tell what they were filled with.
+type numbers struct {
+	n   int
+	bad int32 // fails if it is among the indices
+}
+
+var errBad = errors.New("bad sample")
+
+func (s numbers) Len() int     { return s.n }
+func (s numbers) Shape() Shape { return Shape{Values: []int{2}, IDs: 1, Labels: 1} }
+
+func (s numbers) Fill(b *Batch, idx []int32, d Draw) error {
+	b.Resize(s.Shape(), len(idx))
+	for i, n := range idx {
+		if n == s.bad {
+			return fmt.Errorf("sample %d: %w", n, errBad)
+		}
+		r := drawOf(d, n)
+		b.Values[2*i], b.Values[2*i+1] = float32(r.below(1000)), float32(n)
+		b.IDs[i], b.Labels[i] = int32(d.Epoch), n
+	}
+	return nil
+}
+
+// steps writes down what an epoch gives, from a step on.
+func steps(t *testing.T, l *Loader) (all []Batch) {
+	t.Helper()
+	for {
+		b, ok, err := l.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return all
+		}
+		all = append(all, Batch{b.N, slices.Clone(b.Values), slices.Clone(b.IDs), slices.Clone(b.Labels)})
+	}
+}
+
+func sameBatch(a, b Batch) bool {
+	return a.N == b.N && slices.Equal(a.Values, b.Values) && slices.Equal(a.IDs, b.IDs) && slices.Equal(a.Labels, b.Labels)
+}
+
+func newTestLoader(t *testing.T, workers, ahead int, bad int32) *Loader {
+	t.Helper()
+	sampler, err := NewSampler(SamplerConfig{N: 103, Batch: 5, Rank: 1, Size: 2, Seed: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewLoader(LoaderConfig{Source: numbers{103, bad}, Sampler: sampler, Seed: 9, Augment: true, Workers: workers, Ahead: ahead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Whatever the number of workers, the batches are those of a loader without
+// any, in every epoch and from every step.
+func TestLoaderIsDeterministic(t *testing.T) {
+	leakcheck.Check(t)
+	naive := newTestLoader(t, 0, 0, -1)
+	defer naive.Close()
+	for _, c := range [][2]int{{1, 0}, {1, 1}, {2, 0}, {3, 1}, {4, 9}, {7, 40}} {
+		l := newTestLoader(t, c[0], c[1], -1)
+		if _, ok, err := l.Next(); ok || err != nil {
+			t.Errorf("a batch before Start: %v", err)
+		}
+		for _, epoch := range []int{3, 0, 3} {
+			naive.Start(epoch)
+			want := steps(t, naive)
+			l.Start(epoch)
+			l.Next()
+			l.Start(epoch) // given up in the middle
+			got := steps(t, l)
+			if len(want) != 10 || l.Steps() != 10 || !slices.EqualFunc(got, want, sameBatch) {
+				t.Fatalf("%v, epoch %d: %d batches differ from the twin's %d", c, epoch, len(got), len(want))
+			}
+			for step := range want {
+				l.Seek(step)
+				if b, ok, err := l.Next(); !ok || err != nil || !sameBatch(*b, want[step]) {
+					t.Fatalf("%v, epoch %d: step %d after Seek is another", c, epoch, step)
+				}
+			}
+			l.Seek(10)
+			if _, ok, err := l.Next(); ok || err != nil {
+				t.Errorf("a batch after the last, or %v", err)
+			}
+		}
+		l.Start(1)
+		l.Close()
+	}
+}
+
+// A batch is not written to before the next one is asked for.
+func TestLoaderKeepsTheBatchInUse(t *testing.T) {
+	l := newTestLoader(t, 4, 3, -1)
+	defer l.Close()
+	for epoch := range 50 {
+		l.Start(epoch)
+		for b, ok, _ := l.Next(); ok; b, ok, _ = l.Next() {
+			before := slices.Clone(b.Values)
+			for range 100 {
+				if !slices.Equal(b.Values, before) {
+					t.Fatal("the batch changed while it was in use")
+				}
+			}
+		}
+	}
+}
+
+func TestLoaderErrorsInOrder(t *testing.T) {
+	leakcheck.Check(t)
+	order := Permutation(4, 0, 103, nil)[51:]
+	for _, workers := range []int{0, 1, 4} {
+		l := newTestLoader(t, workers, 0, order[17]) // in step 3
+		for range 2 {
+			l.Start(0)
+			for step := range 3 {
+				if b, ok, err := l.Next(); !ok || err != nil || b.Labels[0] != order[step*5] {
+					t.Fatalf("%d workers, step %d: %v", workers, step, err)
+				}
+			}
+			for range 2 {
+				if b, ok, err := l.Next(); b != nil || ok || !errors.Is(err, errBad) {
+					t.Errorf("%d workers: %v", workers, err)
+				}
+			}
+		}
+		l.Seek(4)
+		if got := steps(t, l); len(got) != 6 {
+			t.Errorf("%d batches after the bad one", len(got))
+		}
+		l.Close()
+	}
+}
+
+func TestLoaderDoesNotAllocate(t *testing.T) {
+	train, _ := SyntheticMNIST(1, 103, 0)
+	for _, workers := range []int{0, 2} {
+		sampler, err := NewSampler(SamplerConfig{N: 103, Batch: 5, Size: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := NewLoader(LoaderConfig{Source: newPixels(train, mnistStatistics(), jitter{pad: 2}), Sampler: sampler, Augment: true, Workers: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		epoch := func() {
+			l.Start(1)
+			for _, ok, _ := l.Next(); ok; _, ok, _ = l.Next() {
+			}
+		}
+		epoch()
+		if n := testing.AllocsPerRun(20, epoch); n != 0 {
+			t.Errorf("%d workers: an epoch of 20 steps allocates %v times", workers, n)
+		}
+		l.Close()
+	}
+}
+
+func TestLoaderConfigFaults(t *testing.T) {
+	_, err := NewLoader(LoaderConfig{Workers: -1, Ahead: -2})
+	for _, want := range []string{"no source", "no sampler", "-1 workers", "-2 batches"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\ndoes not say %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package data
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Synthetic in place of a folder asks for data that the program makes itself.
+const Synthetic = "synthetic"
+
+// Config says where the data of a set lie and how they are read. The zero
+// value of every field but Dir stands for the set's usual choice.
+type Config struct {
+	Dir        string // the folder (or .tar.gz, where the set has that form), or Synthetic
+	TrainFile  string // text, chars and criteo: this file, whatever Dir holds
+	EvalFile   string // likewise
+	Seed       uint64 // of synthetic data
+	SkipBad    int    // up to so many bad lines or images are left out and counted; more are an error
+	TrainLimit int    // use only the first so many samples; synthetic: make so many
+	EvalLimit  int    // likewise
+	Steps      int    // text and chars: tokens per sample (35; 128)
+	Vocabulary int    // text: the most frequent words to know, <unk> and <eos> included (10,000)
+	Rows       int    // criteo: rows of the embedding table, row 0 for what is missing (1,000,001)
+	ImageSize  int    // images: height and width of a sample (224)
+	Threads    int    // that read and decode at once (GOMAXPROCS)
+}
+
+// Validate reports all faults together.
+func (c Config) Validate() error {
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("data: "+format, args...))
+		}
+	}
+	fault(c.Dir == "" && (c.TrainFile == "" || c.EvalFile == ""), "no folder named, and not both a training and an evaluation file")
+	fault(c.Dir == Synthetic && (c.TrainFile != "" || c.EvalFile != ""), "files are named (%q, %q), but the data are to be synthetic", c.TrainFile, c.EvalFile)
+	for _, v := range []struct {
+		name  string
+		value int
+		most  int
+	}{
+		{"SkipBad", c.SkipBad, maxElements}, {"TrainLimit", c.TrainLimit, maxElements}, {"EvalLimit", c.EvalLimit, maxElements},
+		{"Steps", c.Steps, 1 << 16}, {"Vocabulary", c.Vocabulary, maxElements}, {"Rows", c.Rows, maxElements},
+		{"ImageSize", c.ImageSize, 1 << 12}, {"Threads", c.Threads, 1 << 12},
+	} {
+		fault(v.value < 0 || v.value > v.most, "%s %d: need 0 to %d", v.name, v.value, v.most)
+	}
+	fault(c.Rows == 1, "Rows 1: need at least 2, for row 0 stands for what is missing")
+	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "Vocabulary %d: need at least 3, <unk>, <eos> and a word", c.Vocabulary)
+	return errors.Join(errs...)
+}
+
+// threads is how many goroutines read at once.
+func (c Config) threads() int {
+	if c.Threads == 0 {
+		return runtime.GOMAXPROCS(0)
+	}
+	return c.Threads
+}
+
+// or is value, or what its zero stands for.
+func or(value, usual int) int {
+	if value == 0 {
+		return usual
+	}
+	return value
+}
+
+// Set is a data set opened for training.
+type Set struct {
+	Name        string
+	Train, Eval Source
+	Classes     int      // of the labels; 0 where these are tokens
+	Vocabulary  int      // tokens; 0 where there are none
+	Rows        int      // of the embedding table that ids index; 0 where there is none
+	Words       []string // the names of classes or tokens, where there are any
+	Streams     bool     // samples follow one another: sample them with SamplerConfig.Streams
+
+	skips *skips
+}
+
+// Skipped is how many bad lines or images were left out so far. Images that
+// are decoded when they are needed may be found bad only then.
+func (s *Set) Skipped() int { return s.skips.count() }
+
+// Fingerprint is a checksum over names, sizes, labels and tokens, by which
+// hosts find out that they hold different data.
+func (s *Set) Fingerprint() [sha256.Size]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %d %d %d %q\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words)
+	for _, src := range []Source{s.Train, s.Eval} {
+		fmt.Fprintf(h, "%d %v\n", src.Len(), src.Shape())
+		for {
+			limited, ok := src.(head)
+			if !ok {
+				break
+			}
+			src = limited.Source
+		}
+		if e, ok := src.(interface{ evidence(io.Writer) }); ok {
+			e.evidence(h)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// format is how one kind of set is found, opened and made up.
+type format struct {
+	name      string
+	find      func(Config) error
+	open      func(Config, *skips) (*Set, error)
+	synthetic func(Config) *Set
+}
+
+func formats() []format {
+	return []format{
+		{"mnist", func(c Config) error { return FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
+	}
+}
+
+// Names are the sets that Open knows.
+func Names() []string {
+	var names []string
+	for _, f := range formats() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+func formatOf(name string, cfg Config) (format, error) {
+	err := cfg.Validate()
+	all := formats()
+	i := slices.IndexFunc(all, func(f format) bool { return f.name == name })
+	if i < 0 {
+		return format{}, errors.Join(fmt.Errorf("data: no data set is called %q; known are %s", name, strings.Join(Names(), ", ")), err)
+	}
+	return all[i], err
+}
+
+// Find reports, without reading them, whether a file of the set is missing:
+// Open's error, for a launcher to give once instead of every rank.
+func Find(name string, cfg Config) error {
+	f, err := formatOf(name, cfg)
+	if err != nil || cfg.Dir == Synthetic {
+		return err
+	}
+	return f.find(cfg)
+}
+
+// Open reads the set of a name, one of Names, or makes its synthetic twin. An
+// error names the file, the line or entry, the byte offset and what to do.
+func Open(name string, cfg Config) (*Set, error) {
+	f, err := formatOf(name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var s *Set
+	if cfg.Dir == Synthetic {
+		s = f.synthetic(cfg)
+		s.skips = new(skips)
+	} else {
+		bad := &skips{most: cfg.SkipBad}
+		if s, err = f.open(cfg, bad); err != nil {
+			return nil, err
+		}
+		s.skips = bad
+	}
+	s.Name = name
+	s.Train, s.Eval = Head(s.Train, cfg.TrainLimit), Head(s.Eval, cfg.EvalLimit)
+	return s, nil
+}

@@ -1,0 +1,88 @@
+package data
+
+// Shape is what one sample of a source holds.
+type Shape struct {
+	Values []int // the dimensions of its floats, images channels-last [h, w, c]; none: no floats
+	IDs    int   // 32-bit numbers that index a table: tokens, hashed categories
+	Labels int   // 32-bit labels: 1, or one per token
+}
+
+// Size is the number of floats per sample.
+func (s Shape) Size() int {
+	if len(s.Values) == 0 {
+		return 0
+	}
+	size := 1
+	for _, d := range s.Values {
+		size *= d
+	}
+	return size
+}
+
+// Batch is N samples of one source, one after the other in each slice.
+type Batch struct {
+	N      int
+	Values []float32 // N*Shape.Size()
+	IDs    []int32   // N*Shape.IDs
+	Labels []int32   // N*Shape.Labels
+}
+
+// Resize gives the batch room for n samples of a shape. The content is
+// undefined afterwards. It allocates only what no earlier batch was as large as.
+func (b *Batch) Resize(s Shape, n int) {
+	b.N = n
+	b.Values = grown(b.Values, n*s.Size())
+	b.IDs = grown(b.IDs, n*s.IDs)
+	b.Labels = grown(b.Labels, n*s.Labels)
+}
+
+func grown[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// Draw is all that the random choices about a sample (crop, flip) may depend
+// on, besides the sample's index: never on the batch, the rank or the thread.
+type Draw struct {
+	Seed    uint64
+	Epoch   int
+	Augment bool // false: the sample as it is evaluated, whatever seed and epoch
+}
+
+// Source is an indexed set of samples of one shape.
+type Source interface {
+	// Len is the number of samples.
+	Len() int
+	// Shape is the same for every sample. The caller does not write to it.
+	Shape() Shape
+	// Fill resizes the batch and writes the samples idx to it, in that order.
+	// Goroutines may call it at once with batches of their own, and where the
+	// batch is large enough nothing is allocated. An index outside [0, Len())
+	// panics. After an error the batch's content is undefined.
+	Fill(b *Batch, idx []int32, d Draw) error
+}
+
+// Head is the first n samples of a source; the source itself where n is 0 or
+// not smaller than its length.
+func Head(s Source, n int) Source {
+	if n <= 0 || n >= s.Len() {
+		return s
+	}
+	return head{s, n}
+}
+
+type head struct {
+	Source
+	n int
+}
+
+func (h head) Len() int { return h.n }
+
+func (h head) Fill(b *Batch, idx []int32, d Draw) error {
+	for _, i := range idx {
+		_ = [1]struct{}{}[uint(i)/uint(h.n)] // panics like indexing a slice
+	}
+	return h.Source.Fill(b, idx, d)
+}

@@ -1,0 +1,56 @@
+package data
+
+// Streams is the sampler of sequences that follow one another, for a model
+// that carries state from one step to the next (truncated back-propagation
+// through time): the set is cut into Size*Batch contiguous streams, rank r has
+// streams r*Batch to (r+1)*Batch-1, one per place of its batch, and step s is
+// the s-th sequence of each. The order is the same in every epoch.
+//
+// Training: all streams have the same length, Steps; the last N mod
+// (Size*Batch) sequences are dropped.
+//
+// Evaluation: every sequence is seen once. Streams differ in length by at most
+// one, the longer ones first, so that the last batch may hold only the first
+// places of the batch, or none.
+type Streams struct {
+	cfg SamplerConfig
+	idx []int32
+	at  position
+}
+
+func newStreams(cfg SamplerConfig) *Streams {
+	return &Streams{cfg: cfg, idx: make([]int32, 0, min(cfg.Batch, cfg.N))}
+}
+
+// Steps is the number of batches per epoch, the same on every rank.
+func (s *Streams) Steps() int {
+	n, streams := s.cfg.N, s.cfg.Size*s.cfg.Batch
+	if s.cfg.Evaluate {
+		return (n-1)/streams + 1
+	}
+	return n / streams
+}
+
+// Start begins an epoch at the head of every stream.
+func (s *Streams) Start(int) { s.at.seek(0, s.Steps()) }
+
+// Seek makes step the next one.
+func (s *Streams) Seek(step int) { s.at.seek(step, s.Steps()) }
+
+// Next returns the indices of the next batch, or false when the epoch is over.
+func (s *Streams) Next() (idx []int32, ok bool) {
+	step, ok := s.at.advance()
+	if !ok {
+		return nil, false
+	}
+	s.idx = s.idx[:0]
+	for place := range s.cfg.Batch {
+		stream := s.cfg.Rank*s.cfg.Batch + place
+		lo, hi := Partition(s.cfg.N, stream, s.cfg.Size*s.cfg.Batch, !s.cfg.Evaluate)
+		if lo+step >= hi { // so are all streams after this one
+			break
+		}
+		s.idx = append(s.idx, int32(lo+step))
+	}
+	return s.idx, true
+}
