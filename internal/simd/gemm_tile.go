@@ -1,0 +1,75 @@
+package simd
+
+// tile is one call of a micro-kernel: rows x (panels*nr) elements of C, from
+// kc products each. The assembly knows the offsets of its fields (see
+// gen/gemm.go, checked in tile_amd64.go).
+type tile struct {
+	a             []float32 // element (i,k) is a[i*ars+k*acs]
+	ars, acs      int
+	b             []float32 // panel p, row k is b[p*bps+k*brs:]
+	brs, bps      int
+	c             []float32
+	ldc           int
+	kc            int
+	panels        int
+	rowBias       []float32 // by the tile's rows, or nil
+	colBias       []float32 // by the tile's columns, or nil
+	accumulate    int       // 1: C += products
+	relu          int
+	mask          uint64 // bit j: column j of the (only) panel exists
+	rows, columns int    // columns of the last panel; for the portable kernel
+}
+
+// tail computes a tile of fewer than nr columns.
+func (g *product) tail(rows, columns int) {
+	kernels := g.k.wide
+	if g.k.narrow != nil && columns <= g.k.nr/2 {
+		kernels = g.k.narrow
+	}
+	if g.k.masked {
+		kernels[rows](&g.s.tile)
+		return
+	}
+	g.edge(kernels[rows], rows, columns)
+}
+
+// edge runs a kernel that always writes whole tiles on a buffer and carries
+// the columns that exist over to C, in the kernel's order of operations.
+func (g *product) edge(kernel func(*tile), rows, columns int) {
+	t := &g.s.tile
+	out := *t
+	t.c, t.ldc = g.s.edge[:], g.k.nr
+	t.rowBias, t.colBias, t.accumulate, t.relu = nil, nil, 0, 0
+	kernel(t)
+	t.accumulate, t.relu = out.accumulate, out.relu
+	for i := range rows {
+		finish(out.c[i*out.ldc:][:columns], g.s.edge[i*g.k.nr:], &out, i)
+	}
+}
+
+// finish stores the sums of one row of a tile to c, with what the tile asks.
+func finish(c, sums []float32, t *tile, i int) {
+	for j := range c {
+		v := sums[j]
+		if t.accumulate != 0 {
+			v = c[j] + v
+		}
+		if t.rowBias != nil {
+			v += t.rowBias[i]
+		}
+		if t.colBias != nil {
+			v += t.colBias[j]
+		}
+		if t.relu != 0 && v < 0 {
+			v = 0
+		}
+		c[j] = v
+	}
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
