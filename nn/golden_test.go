@@ -14,6 +14,7 @@ type goldenRun func(g *goldenCase) func(t *Tape) *Tensor
 // goldenRuns are the operations that golden files name.
 var goldenRuns = map[string]goldenRun{
 	"dense":     goldenDense,
+	"embedding": goldenEmbedding,
 	"relu":      goldenUnary((*Tape).ReLU),
 	"softmaxce": goldenLoss,
 }
@@ -107,4 +108,9 @@ func goldenLoss(g *goldenCase) func(t *Tape) *Tensor {
 		loss, _ := t.SoftmaxCrossEntropy(x, labels)
 		return loss
 	}
+}
+
+func goldenEmbedding(g *goldenCase) func(t *Tape) *Tensor {
+	p, ids := g.param("table"), g.Ints("ids")
+	return func(t *Tape) *Tensor { return t.Embedding(ids, p) }
 }

@@ -16,6 +16,9 @@ type Table struct {
 	owner *Params
 	ids   []int32
 	grads []float32
+
+	spareIDs   []int32 // memory for the next merge
+	spareGrads []float32
 }
 
 // Grad is the gradient of the Backwards since the last step ended: the ids of

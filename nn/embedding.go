@@ -1,0 +1,82 @@
+package nn
+
+import "fmt"
+
+// IndexError says that an id is not a row of an embedding.
+type IndexError struct {
+	Name string // the embedding's parameter
+	At   int    // the id's place among those given
+	ID   int32
+	Rows int
+}
+
+// Error returns one line.
+func (e *IndexError) Error() string {
+	return fmt.Sprintf("nn: embedding %s: id %d of the batch is %d: want 0 to %d", e.Name, e.At, e.ID, e.Rows-1)
+}
+
+func checkIDs(name string, ids []int32, rows int) {
+	for i, id := range ids {
+		if id < 0 || int(id) >= rows {
+			panic(&IndexError{Name: name, At: i, ID: id, Rows: rows})
+		}
+	}
+}
+
+// embeddingOp looks up rows of a dense parameter.
+type embeddingOp struct {
+	ids  []int32
+	p    *Param
+	y    Tensor
+	pass func(o *embeddingOp, w *worker, i int)
+}
+
+func (o *embeddingOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{o.p} }
+func (o *embeddingOp) result() *Tensor                   { return &o.y }
+
+// Embedding is the rows ids of p, [rows, dim]: the result is [len(ids), dim].
+// ids are kept until Backward. The gradient is dense: clearing it costs
+// O(rows·dim) a step. It panics with an *IndexError when an id is not a row.
+func (t *Tape) Embedding(ids []int32, p *Param) *Tensor {
+	Layer{W: p}.want(len(p.Shape) == 2, "embedding", "a parameter [rows, dim]", p.Shape...)
+	Layer{W: p}.want(len(ids) > 0, "embedding", "at least one id", len(ids))
+	checkIDs(p.Name, ids, p.Shape[0])
+	o := record[embeddingOp](t)
+	o.ids, o.p = ids, p
+	y := t.begin(o, len(ids), p.Shape[1])
+	o.pass = (*embeddingOp).gather
+	t.pool.run(o, (len(ids)+gatherRows-1)/gatherRows)
+	return y
+}
+
+// gatherRows is how many ids one part looks up.
+const gatherRows = 64
+
+func (o *embeddingOp) part(w *worker, i int) { o.pass(o, w, i) }
+
+func (o *embeddingOp) gather(_ *worker, i int) {
+	dim, lo := o.p.Shape[1], i*gatherRows
+	for r, id := range o.ids[lo:min(lo+gatherRows, len(o.ids))] {
+		copy(o.y.Data[(lo+r)*dim:][:dim], o.p.Data[int(id)*dim:])
+	}
+}
+
+// scatterColumns is how many columns one part of backward adds up: rows meet in
+// one part, in order of occurrence.
+const scatterColumns = 128
+
+func (o *embeddingOp) backward(t *Tape) {
+	if !o.p.touched {
+		clear(o.p.Grad)
+	}
+	o.pass = (*embeddingOp).scatter
+	t.pool.run(o, (o.p.Shape[1]+scatterColumns-1)/scatterColumns)
+}
+
+func (o *embeddingOp) scatter(w *worker, i int) {
+	dim, lo := o.p.Shape[1], i*scatterColumns
+	hi := min(lo+scatterColumns, dim)
+	for r, id := range o.ids {
+		w.k.Add(o.p.Grad[int(id)*dim+lo:int(id)*dim+hi], o.y.grad[r*dim+lo:r*dim+hi])
+	}
+}

@@ -1,0 +1,166 @@
+package nn
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// tableLookupOp looks up rows of a row-sparse table.
+type tableLookupOp struct {
+	ids  []int32
+	tab  *Table
+	rest *Tensor // what stands beside the rows, or nil
+	y    Tensor
+
+	keys, spare []uint64 // of backward: see sortKeys
+	counts      [3][radix]int32
+}
+
+func (o *tableLookupOp) operands() ([4]*Tensor, [4]*Param) {
+	return [4]*Tensor{o.rest}, [4]*Param{}
+}
+func (o *tableLookupOp) result() *Tensor { return &o.y }
+func (o *tableLookupOp) table() *Table   { return o.tab }
+
+// EmbeddingTable looks up the rows ids of tab, len(ids)/n of each of n samples,
+// and puts them side by side: the result is [n, len(ids)/n*Dim]. Where rest,
+// [n, m], is not nil, its rows follow: the result is [n, len(ids)/n*Dim+m].
+// ids are kept until Backward. The gradient costs O(len(ids)·Dim), whatever the
+// table's size. It panics with an *IndexError when an id is not a row.
+func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Tensor {
+	tab.want(n > 0 && len(ids) > 0 && len(ids)%n == 0, "the same number of ids for each of n > 0 samples", len(ids), n)
+	cols := len(ids) / n * tab.Dim
+	if rest != nil {
+		tab.want(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
+		cols += rest.Shape[1]
+	}
+	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see fillKeys
+	checkIDs(tab.Name, ids, tab.Rows)
+	o := record[tableLookupOp](t)
+	o.ids, o.tab, o.rest = ids, tab, rest
+	y := t.begin(o, n, cols)
+	t.pool.run(o, (n+gatherRows-1)/gatherRows)
+	return y
+}
+
+// want panics unless ok.
+func (t *Table) want(ok bool, need string, got ...int) {
+	if !ok {
+		panic(&ShapeError{Op: "embedding " + t.Name, Want: need, Got: slices.Clone(got)})
+	}
+}
+
+// part copies the rows of some samples.
+func (o *tableLookupOp) part(_ *worker, i int) {
+	n, cols, dim := o.y.Shape[0], o.y.Shape[1], o.tab.Dim
+	each := len(o.ids) / n
+	for s := i * gatherRows; s < min((i+1)*gatherRows, n); s++ {
+		row := o.y.Data[s*cols:][:cols]
+		for _, id := range o.ids[s*each:][:each] {
+			copy(row[:dim], o.tab.Data[int(id)*dim:])
+			row = row[dim:]
+		}
+		if o.rest != nil {
+			copy(row, o.rest.Data[s*len(row):])
+		}
+	}
+}
+
+func (o *tableLookupOp) backward(t *Tape) {
+	o.fillKeys()
+	o.sortKeys()
+	o.tab.merge(o.keys, o.y.grad)
+	if o.rest != nil && o.rest.needs {
+		dx := t.into(o.rest)
+		n, cols, m := o.y.Shape[0], o.y.Shape[1], o.rest.Shape[1]
+		for s := range n {
+			copy(dx[s*m:][:m], o.y.grad[(s+1)*cols-m:])
+		}
+		t.merge(o.rest, dx)
+	}
+}
+
+// fillKeys makes a key of each lookup: its id, and below it where its gradient
+// starts.
+func (o *tableLookupOp) fillKeys() {
+	n, cols := o.y.Shape[0], o.y.Shape[1]
+	each := len(o.ids) / n
+	o.keys = o.keys[:0]
+	for s := range n {
+		at := s * cols
+		for _, id := range o.ids[s*each:][:each] {
+			o.keys = append(o.keys, uint64(id)<<32|uint64(at))
+			at += o.tab.Dim
+		}
+	}
+}
+
+const (
+	radixBits = 11
+	radix     = 1 << radixBits
+)
+
+// sortKeys sorts the keys by id and leaves equal ones in their order: a radix
+// sort, O(k) with a pass for each 11 bits of the largest id.
+func (o *tableLookupOp) sortKeys() {
+	passes := (bits.Len(uint(o.tab.Rows-1)) + radixBits - 1) / radixBits
+	if cap(o.spare) < len(o.keys) {
+		o.spare = make([]uint64, len(o.keys))
+	}
+	o.spare = o.spare[:len(o.keys)]
+	clear(o.counts[:passes])
+	for _, key := range o.keys {
+		for p := range passes {
+			o.counts[p][key>>(32+p*radixBits)%radix]++
+		}
+	}
+	for p := range passes {
+		counts, shift, at := &o.counts[p], 32+p*radixBits, int32(0)
+		for i, c := range counts {
+			counts[i] = at
+			at += c
+		}
+		for _, key := range o.keys {
+			c := &counts[key>>shift%radix]
+			o.spare[*c] = key
+			*c++
+		}
+		o.keys, o.spare = o.spare, o.keys
+	}
+}
+
+// merge adds, for each key in order, the Dim gradients from dy[key%2^32] to the
+// table's row key>>32. Rows that the table's gradient has already get theirs
+// after what is there.
+func (t *Table) merge(keys []uint64, dy []float32) {
+	oldIDs, oldGrads := t.ids, t.grads
+	ids, grads := t.spareIDs[:0], t.spareGrads[:0]
+	if need := len(oldGrads) + len(keys)*t.Dim; cap(grads) < need {
+		grads = aligned(need)[:0]
+	}
+	take := func() { // the next row of the old gradient
+		ids, oldIDs = append(ids, oldIDs[0]), oldIDs[1:]
+		grads, oldGrads = append(grads, oldGrads[:t.Dim]...), oldGrads[t.Dim:]
+	}
+	for _, key := range keys {
+		id := int32(key >> 32)
+		for len(oldIDs) > 0 && oldIDs[0] <= id {
+			take()
+		}
+		from := dy[uint32(key):][:t.Dim]
+		if n := len(ids); n == 0 || ids[n-1] != id {
+			ids, grads = append(ids, id), append(grads, from...)
+			continue
+		}
+		to := grads[len(grads)-t.Dim:]
+		for i, v := range from {
+			to[i] += v
+		}
+	}
+	for len(oldIDs) > 0 {
+		take()
+	}
+	t.spareIDs, t.spareGrads = t.ids, t.grads
+	t.ids, t.grads = ids, grads
+}
