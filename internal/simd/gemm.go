@@ -49,6 +49,7 @@ type Scratch struct {
 	dense   denseB
 	image   imageB
 	plan    spreadPlan
+	points  [37 * 16]float32 // of a Winograd tile
 }
 
 // grow returns a slice of n floats on *buf, with slack at the end.

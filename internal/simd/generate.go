@@ -9,3 +9,5 @@ package simd
 //go:generate go -C gen run . -set vec2 -pkg simd -out ../vec_avx2_amd64.s -stubs ../vec_avx2_amd64.go
 //go:generate go -C gen run . -set seq512 -pkg simd -out ../seq_avx512_amd64.s -stubs ../seq_avx512_amd64.go
 //go:generate go -C gen run . -set seq2 -pkg simd -out ../seq_avx2_amd64.s -stubs ../seq_avx2_amd64.go
+//go:generate go -C gen run . -set winograd512 -pkg simd -out ../winograd_avx512_amd64.s -stubs ../winograd_avx512_amd64.go
+//go:generate go -C gen run . -set winograd2 -pkg simd -out ../winograd_avx2_amd64.s -stubs ../winograd_avx2_amd64.go

@@ -21,7 +21,8 @@ func hostLevels() []*Kernels {
 }
 
 var kernels512 = &Kernels{
-	name: "avx512",
+	name:     "avx512",
+	winograd: winograd512,
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
 		wide: wide512, narrow: narrow512,
@@ -41,7 +42,8 @@ var kernels512 = &Kernels{
 }
 
 var kernels2 = &Kernels{
-	name: "avx2",
+	name:     "avx2",
+	winograd: winograd2,
 	gemm: gemmLevel{
 		mr: 6, nr: 16,
 		wide: wide2, narrow: narrow2,

@@ -21,10 +21,11 @@ import (
 // Kernels is the set of kernels of one instruction-set level. It is immutable
 // and may be used by any number of goroutines at once.
 type Kernels struct {
-	name string
-	gemm gemmLevel
-	vec  vectorLevel
-	seq  seqLevel
+	name     string
+	gemm     gemmLevel
+	vec      vectorLevel
+	seq      seqLevel
+	winograd winogradLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

@@ -15,12 +15,14 @@ func main() {
 	table := flag.String("table", "", "Go `file` of a gemm set's declarations and table")
 	flag.Parse()
 	sets := map[string]func() error{
-		"gemm512": func() error { return gemm(avx512, *table) },
-		"gemm2":   func() error { return gemm(avx2, *table) },
-		"vec512":  func() error { elementwise(avx512); pack512(); pool512(); return nil },
-		"vec2":    func() error { elementwise(avx2); pack2(); return nil },
-		"seq512":  func() error { sequence(avx512); return nil },
-		"seq2":    func() error { sequence(avx2); return nil },
+		"gemm512":     func() error { return gemm(avx512, *table) },
+		"gemm2":       func() error { return gemm(avx2, *table) },
+		"vec512":      func() error { elementwise(avx512); pack512(); pool512(); return nil },
+		"vec2":        func() error { elementwise(avx2); pack2(); return nil },
+		"seq512":      func() error { sequence(avx512); return nil },
+		"seq2":        func() error { sequence(avx2); return nil },
+		"winograd512": func() error { winograd(avx512); return nil },
+		"winograd2":   func() error { winograd(avx2); return nil },
 	}
 	f := sets[*set]
 	if f == nil {

@@ -1,0 +1,114 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// winogradMatrices are B, A and G of F(m x m, 3x3), as Lavin and Gray print
+// them: the definition that the kernels are held to.
+func winogradMatrices(m int) (bt, at, g [][]float64) {
+	if m == 2 {
+		return [][]float64{{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}},
+			[][]float64{{1, 1, 1, 0}, {0, 1, -1, -1}},
+			[][]float64{{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}}
+	}
+	return [][]float64{{4, 0, -5, 0, 1, 0}, {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}},
+		[][]float64{{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}},
+		[][]float64{{1. / 4, 0, 0}, {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6}, {1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6}, {0, 0, 1}}
+}
+
+func transposed(a [][]float64) [][]float64 {
+	t := make([][]float64, len(a[0]))
+	for j := range t {
+		for i := range a {
+			t[j] = append(t[j], a[i][j])
+		}
+	}
+	return t
+}
+
+func winogradMatrix(op WinogradOp, m int) [][]float64 {
+	bt, at, g := winogradMatrices(m)
+	return [][][]float64{bt, at, transposed(at), g, transposed(g)}[op]
+}
+
+func TestWinogradAgainstTheMatrices(t *testing.T) {
+	for _, k := range Levels() {
+		for _, m := range []int{2, 4} {
+			for op := WinogradInput; op <= WinogradWeightsGrad; op++ {
+				t.Run(fmt.Sprintf("%s/m%d/op%d", k.Name(), m, op), func(t *testing.T) { checkWinograd(t, k, op, m) })
+			}
+		}
+	}
+}
+
+func checkWinograd(t *testing.T, k *Kernels, op WinogradOp, m int) {
+	const channels, count = 48, 3
+	from, to := op.sides(m)
+	r := rand.New(rand.NewPCG(1, 2))
+	view := func(side int, padding int) Tiles {
+		v := Tiles{Col: channels + 5, Row: side*(channels+5) + 3}
+		v.Tile = side*v.Row + padding
+		v.Data = make([]float32, count*v.Tile+side*v.Row)
+		for i := range v.Data {
+			v.Data[i] = 2*r.Float32() - 1
+		}
+		return v
+	}
+	src, dst := view(from, 7), view(to, 2)
+	before := append([]float32(nil), dst.Data...)
+	e := WinogradEpilogue{}
+	if op == WinogradOutput {
+		e = WinogradEpilogue{Bias: src.Data[:channels:channels], ReLU: true}
+	}
+	var s Scratch
+	k.Winograd(&s, op, m, dst, src, channels, count, e)
+	matrix := winogradMatrix(op, m)
+	written := map[int]bool{}
+	for tile := range count {
+		for c := range channels {
+			for i := range to {
+				for j := range to {
+					want := 0.0
+					for p := range from {
+						for q := range from {
+							want += matrix[i][p] * matrix[j][q] * float64(src.Data[tile*src.Tile+p*src.Row+q*src.Col+c])
+						}
+					}
+					if e.Bias != nil {
+						want = max(0, want+float64(e.Bias[c]))
+					}
+					at := tile*dst.Tile + i*dst.Row + j*dst.Col + c
+					written[at] = true
+					if got := float64(dst.Data[at]); math.Abs(got-want) > 2e-5*(1+math.Abs(want)) {
+						t.Fatalf("tile %d channel %d (%d,%d): %v, want %v", tile, c, i, j, got, want)
+					}
+				}
+			}
+		}
+	}
+	for i, v := range dst.Data {
+		if !written[i] && v != before[i] {
+			t.Fatalf("value %d does not belong to a tile and was written", i)
+		}
+	}
+}
+
+func BenchmarkWinograd(b *testing.B) {
+	const channels, count = 64, 8
+	for op := WinogradInput; op <= WinogradWeightsGrad; op++ {
+		b.Run(fmt.Sprint(op), func(b *testing.B) {
+			from, to := op.sides(4)
+			src := Tiles{Data: make([]float32, (count*channels+16)*from*from), Tile: channels, Col: channels*count + 16, Row: (channels*count + 16) * from}
+			dst := Tiles{Data: make([]float32, (count*channels+16)*to*to), Tile: channels, Col: channels*count + 16, Row: (channels*count + 16) * to}
+			var s Scratch
+			for b.Loop() {
+				Host().Winograd(&s, op, 4, dst, src, channels, count, WinogradEpilogue{})
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(channels*count/16), "ns/vector")
+		})
+	}
+}
