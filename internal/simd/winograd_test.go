@@ -20,7 +20,7 @@ func winogradMatrices(m int) (bt, at, g [][]float64) {
 		[][]float64{{1. / 4, 0, 0}, {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6}, {1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6}, {0, 0, 1}}
 }
 
-func transposed(a [][]float64) [][]float64 {
+func matrixTransposed(a [][]float64) [][]float64 {
 	t := make([][]float64, len(a[0]))
 	for j := range t {
 		for i := range a {
@@ -32,7 +32,7 @@ func transposed(a [][]float64) [][]float64 {
 
 func winogradMatrix(op WinogradOp, m int) [][]float64 {
 	bt, at, g := winogradMatrices(m)
-	return [][][]float64{bt, at, transposed(at), g, transposed(g)}[op]
+	return [][][]float64{bt, at, matrixTransposed(at), g, matrixTransposed(g)}[op]
 }
 
 func TestWinogradAgainstTheMatrices(t *testing.T) {
