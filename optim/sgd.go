@@ -1,12 +1,6 @@
 package optim
 
-import (
-	"errors"
-	"fmt"
-	"math"
-
-	"github.com/ringo-ml/ringo/internal/simd"
-)
+import "github.com/ringo-ml/ringo/internal/simd"
 
 // SGD is stochastic gradient descent with momentum and weight decay, as
 // PyTorch and SINGA define it:
@@ -15,68 +9,100 @@ import (
 //	v = Momentum*v + g
 //	p = p - LR*v
 //
-// in one pass over the arena, with the same bits on every machine. v starts
-// at zero. The zero value has learning rate 0 and is refused by Validate.
+// v starts at zero. Without momentum there is no v and an update moves three
+// values in place of five: p and g are read, p is written. The zero value has
+// learning rate 0 and is refused by Validate. Tables take plain descent only:
+// momentum and weight decay would move rows that a step did not use, and are
+// refused by BindTables.
 type SGD struct {
 	// LR is the learning rate, positive. It may be changed between steps.
 	LR float64
-	// Momentum is from 0 (none) to below 1.
+	// Momentum is from 0 (none) to below 1. Whether there is one is settled by
+	// Bind.
 	Momentum float64
 	// WeightDecay is the factor of the L2 penalty's gradient, 0 for none.
 	WeightDecay float64
 
-	kernels  *simd.Kernels
-	velocity []float32
+	kernels  *simd.Kernels // nil before Bind
+	n        int
+	velocity []float32 // nil without momentum
+	tables   tables
 }
 
-var _ Optimizer = (*SGD)(nil)
+var _ RowOptimizer = (*SGD)(nil)
 
 // Validate reports every setting that is out of its range.
-func (s *SGD) Validate() error {
-	var errs []error
-	if !(s.LR > 0) || math.IsInf(s.LR, 0) {
-		errs = append(errs, fmt.Errorf("learning rate %v: want a positive number", s.LR))
-	}
-	if !(s.Momentum >= 0 && s.Momentum < 1) {
-		errs = append(errs, fmt.Errorf("momentum %v: want a number from 0 to below 1", s.Momentum))
-	}
-	if !(s.WeightDecay >= 0) || math.IsInf(s.WeightDecay, 0) {
-		errs = append(errs, fmt.Errorf("weight decay %v: want a number from 0", s.WeightDecay))
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("optim: sgd: %w", errors.Join(errs...))
-	}
-	return nil
+func (s *SGD) Validate() error { return s.faults().err(s.Name()) }
+
+func (s *SGD) faults() (f faults) {
+	f.positive("learning rate", s.LR)
+	f.fraction("momentum", s.Momentum)
+	f.notNegative("weight decay", s.WeightDecay)
+	return f
 }
 
 // Name returns "sgd".
 func (s *SGD) Name() string { return "sgd" }
 
-// Bind checks the settings and makes the velocity of n values, all zero.
+// Bind checks the settings and makes the velocity of n values, all zero, where
+// there is momentum.
 func (s *SGD) Bind(n int) error {
-	if err := s.Validate(); err != nil {
-		return err
+	f := s.faults()
+	f.bound(s.n, n, s.kernels != nil)
+	if len(f) > 0 || s.kernels != nil {
+		return f.err(s.Name())
 	}
-	if s.velocity != nil && len(s.velocity) != n {
-		return fmt.Errorf("optim: sgd: bound to %d values already, cannot bind to %d", len(s.velocity), n)
-	}
-	if s.velocity == nil {
-		s.kernels = simd.Host()
+	s.kernels, s.n = simd.Host(), n
+	if s.Momentum != 0 {
 		s.velocity = make([]float32, n)
 	}
 	return nil
 }
 
+// SetLR sets LR.
+func (s *SGD) SetLR(lr float64) {
+	checkLR(s.Name(), lr)
+	s.LR = lr
+}
+
+// CurrentLR returns LR.
+func (s *SGD) CurrentLR() float64 { return s.LR }
+
 // BeginStep does nothing: SGD has no step number.
 func (s *SGD) BeginStep() {}
 
-// Update applies the rule to the arena's values [lo, lo+len(params)). It reads
-// and writes each value once. It panics when Bind has not been called or the
-// ranges do not fit.
+// Update applies the rule to the arena's values [lo, lo+len(params)). It panics
+// when Bind has not been called or the ranges do not fit.
 func (s *SGD) Update(lo int, params, grads []float32, gradScale float32) {
+	lr, decay := float32(s.LR), float32(s.WeightDecay)
+	if s.velocity == nil {
+		s.kernels.SGDPlain(params, grads, lr, decay, gradScale)
+		return
+	}
 	v := s.velocity[lo : lo+len(params)]
-	s.kernels.SGD(params, grads[:len(params)], v, float32(s.LR), float32(s.Momentum), float32(s.WeightDecay), gradScale)
+	s.kernels.SGD(params, grads, v, lr, float32(s.Momentum), decay, gradScale)
 }
 
-// State returns the velocity.
-func (s *SGD) State() []State { return []State{{Name: "velocity", Data: s.velocity}} }
+// State returns the velocity, where there is momentum.
+func (s *SGD) State() []State {
+	if s.velocity == nil {
+		return nil
+	}
+	return []State{{Name: "velocity", Data: s.velocity}}
+}
+
+// BindTables checks the settings: plain descent has no state.
+func (s *SGD) BindTables(dims [][2]int) error {
+	f := s.faults()
+	f.want(len(dims) == 0 || s.Momentum == 0, "momentum %v with row-sparse tables: it would move rows that a step did not use; set it to 0, or use adagrad", s.Momentum)
+	refuseDecay(&f, dims, s.WeightDecay)
+	return s.tables.bind(f, s.Name(), dims, 0)
+}
+
+// UpdateRows computes p = p - LR*gradScale*grad for the rows ids of a table.
+func (s *SGD) UpdateRows(table int, data []float32, ids []int32, grads []float32, gradScale float32) {
+	simd.Host().SGDRows(data, ids, grads, s.tables.dim(table), float32(s.LR), gradScale)
+}
+
+// TableState returns nothing.
+func (s *SGD) TableState(table int) []State { return s.tables.state[table] }

@@ -39,6 +39,7 @@ var kernels512 = &Kernels{
 		pool: pool512, poolGrad: poolGrad512,
 	},
 	seq: seqLevel{dropout: dropout512},
+	opt: optim512Level,
 }
 
 var kernels2 = &Kernels{
@@ -57,6 +58,7 @@ var kernels2 = &Kernels{
 		sum: sum2, sumSquares: sumSquares2, sgd: sgd2,
 	},
 	seq: seqLevel{dropout: dropout2},
+	opt: optim2Level,
 }
 
 // The offsets that gen/gemm.go has for the fields of a tile: each array has

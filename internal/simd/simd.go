@@ -26,6 +26,7 @@ type Kernels struct {
 	vec      vectorLevel
 	seq      seqLevel
 	winograd winogradLevel
+	opt      optimLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

@@ -23,6 +23,8 @@ func main() {
 		"seq2":        func() error { sequence(avx2); return nil },
 		"winograd512": func() error { winograd(avx512); return nil },
 		"winograd2":   func() error { winograd(avx2); return nil },
+		"opt512":      func() error { optimizers(avx512); return nil },
+		"opt2":        func() error { optimizers(avx2); return nil },
 	}
 	f := sets[*set]
 	if f == nil {

@@ -1,0 +1,199 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+)
+
+// optimLevel holds the update rules of optimizers. Dense ones take counts that
+// are multiples of vectorLevel.width; those of rows take any, with at least
+// one row. nil: portable.
+type optimLevel struct {
+	sgd     func(p, g *float32, n int, lr, decay, scale float32)
+	adagrad func(p, s, g *float32, n int, lr, decay, scale, eps float32)
+	adamW   func(p, m, v, g *float32, n int, scale, keep, beta1, comp1, beta2, comp2, rate, unbias, eps float32)
+
+	// The rows of p and of the state that ids name, dim values each; row i of g
+	// is for ids[i]. The first dim mod width words of mask are negative.
+	sgdRows     func(p *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale float32)
+	adagradRows func(p, s *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale, eps float32)
+	adamRows    func(p, m, v *float32, ids *int32, g *float32, n, dim int, mask *int32, scale, keep, beta1, comp1, beta2, comp2, rate, unbias, eps float32)
+}
+
+// AdamFactors are the scalars of one step of Adam.
+type AdamFactors struct {
+	Scale        float32 // of the gradient
+	Keep         float32 // 1 - lr*decay: what decay leaves of a parameter
+	Beta1, Comp1 float32 // of the first moment, and 1 - Beta1
+	Beta2, Comp2 float32 // of the second, and 1 - Beta2
+	Rate         float32 // lr / (1 - Beta1^step)
+	Unbias       float32 // 1 / sqrt(1 - Beta2^step)
+	Eps          float32
+}
+
+// SGDPlain is one step of gradient descent with weight decay and no momentum,
+// in one pass, every operation rounded:
+//
+//	p = p - lr*(g*scale + decay*p)
+//
+// g is not changed.
+func (k *Kernels) SGDPlain(p, g []float32, lr, decay, scale float32) {
+	if len(p) != len(g) {
+		sameLength("SGDPlain", len(p), len(g))
+	}
+	for n := k.bulk(len(p)); n > 0; n = k.bulk(len(p)) {
+		k.opt.sgd(&p[0], &g[0], n, lr, decay, scale)
+		p, g = p[n:], g[n:]
+	}
+	for i, d := range g {
+		d = float32(d*scale) + float32(decay*p[i])
+		p[i] -= float32(lr * d)
+	}
+}
+
+// Adagrad is one step of Adagrad (Duchi et al. 2011) with weight decay, in one
+// pass, every operation rounded. s is the sum of squares:
+//
+//	g' = g*scale + decay*p;  s = s + g'*g';  p = p - (lr*g') / (sqrt(s) + eps)
+//
+// g is not changed.
+func (k *Kernels) Adagrad(p, s, g []float32, lr, decay, scale, eps float32) {
+	if len(p) != len(g) || len(p) != len(s) {
+		sameLength("Adagrad", len(p), len(s), len(g))
+	}
+	for n := k.bulk(len(p)); n > 0; n = k.bulk(len(p)) {
+		k.opt.adagrad(&p[0], &s[0], &g[0], n, lr, decay, scale, eps)
+		p, s, g = p[n:], s[n:], g[n:]
+	}
+	for i, d := range g {
+		d = float32(d*scale) + float32(decay*p[i])
+		adagradGo(&p[i], &s[i], d, lr, eps)
+	}
+}
+
+// AdamW is one step of Adam (Kingma and Ba 2015) with decoupled weight decay
+// (Loshchilov and Hutter 2019), in one pass, every operation rounded. m and v
+// are the moments:
+//
+//	g' = g*Scale;  m = Beta1*m + Comp1*g';  v = Beta2*v + (Comp2*g')*g'
+//	p = Keep*p - (Rate*m) / (Unbias*sqrt(v) + Eps)
+//
+// g is not changed.
+func (k *Kernels) AdamW(p, m, v, g []float32, f AdamFactors) {
+	if len(p) != len(g) || len(p) != len(m) || len(p) != len(v) {
+		sameLength("AdamW", len(p), len(m), len(v), len(g))
+	}
+	for n := k.bulk(len(p)); n > 0; n = k.bulk(len(p)) {
+		k.opt.adamW(&p[0], &m[0], &v[0], &g[0], n, f.Scale, f.Keep, f.Beta1, f.Comp1, f.Beta2, f.Comp2, f.Rate, f.Unbias, f.Eps)
+		p, m, v, g = p[n:], m[n:], v[n:], g[n:]
+	}
+	for i, d := range g {
+		adamGo(&p[i], &m[i], &v[i], d, &f)
+	}
+}
+
+// SGDRows is [Kernels.SGDPlain] without decay on rows of dim values: row
+// ids[i] of p with row i of g. It panics where an id has no row in p. Rows that
+// no id names are not touched, and the cost is that of the named ones.
+func (k *Kernels) SGDRows(p []float32, ids []int32, g []float32, dim int, lr, scale float32) {
+	checkRows("SGDRows", ids, g, dim, len(p), len(p))
+	if k.opt.sgdRows == nil {
+		for i, id := range ids {
+			row := p[int(id)*dim:][:dim]
+			for j, d := range g[i*dim:][:dim] {
+				row[j] -= float32(lr * float32(d*scale))
+			}
+		}
+		return
+	}
+	mask := k.rowMask(dim)
+	for len(ids) > 0 {
+		n := rowsOfCall(len(ids), dim)
+		k.opt.sgdRows(&p[0], &ids[0], &g[0], n, dim, mask, lr, scale)
+		ids, g = ids[n:], g[n*dim:]
+	}
+}
+
+// AdagradRows is [Kernels.Adagrad] without decay on rows of dim values: rows
+// ids[i] of p and s with row i of g, as [Kernels.SGDRows].
+func (k *Kernels) AdagradRows(p, s []float32, ids []int32, g []float32, dim int, lr, scale, eps float32) {
+	checkRows("AdagradRows", ids, g, dim, len(p), len(s))
+	if k.opt.adagradRows == nil {
+		for i, id := range ids {
+			at := int(id) * dim
+			for j, d := range g[i*dim:][:dim] {
+				adagradGo(&p[at+j], &s[at+j], float32(d*scale), lr, eps)
+			}
+		}
+		return
+	}
+	mask := k.rowMask(dim)
+	for len(ids) > 0 {
+		n := rowsOfCall(len(ids), dim)
+		k.opt.adagradRows(&p[0], &s[0], &ids[0], &g[0], n, dim, mask, lr, scale, eps)
+		ids, g = ids[n:], g[n*dim:]
+	}
+}
+
+// AdamRows is [Kernels.AdamW] on rows of dim values: rows ids[i] of p, m and v
+// with row i of g, as [Kernels.SGDRows].
+func (k *Kernels) AdamRows(p, m, v []float32, ids []int32, g []float32, dim int, f AdamFactors) {
+	checkRows("AdamRows", ids, g, dim, len(p), min(len(m), len(v)))
+	if k.opt.adamRows == nil {
+		for i, id := range ids {
+			at := int(id) * dim
+			for j, d := range g[i*dim:][:dim] {
+				adamGo(&p[at+j], &m[at+j], &v[at+j], d, &f)
+			}
+		}
+		return
+	}
+	mask := k.rowMask(dim)
+	for len(ids) > 0 {
+		n := rowsOfCall(len(ids), dim)
+		k.opt.adamRows(&p[0], &m[0], &v[0], &ids[0], &g[0], n, dim, mask,
+			f.Scale, f.Keep, f.Beta1, f.Comp1, f.Beta2, f.Comp2, f.Rate, f.Unbias, f.Eps)
+		ids, g = ids[n:], g[n*dim:]
+	}
+}
+
+// callRows bounds the rows of one assembly call: each may miss the caches.
+const callRows = 256
+
+func rowsOfCall(n, dim int) int { return min(n, callRows, max(1, callFloats/dim)) }
+
+// rowMasks is 16 negative words and 16 zeros: a window of it selects the first
+// lanes of a vector.
+var rowMasks = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1} // never written
+
+func (k *Kernels) rowMask(dim int) *int32 { return &rowMasks[16-dim%k.vec.width] }
+
+// checkRows panics where a row lies outside: assembly does not check.
+func checkRows(op string, ids []int32, g []float32, dim, params, state int) {
+	if dim < 1 || len(g) != len(ids)*dim || params%dim != 0 || state < params {
+		panic(fmt.Sprintf("simd: %s: %d ids with gradients of %d values for rows of %d in a table of %d values with state of %d",
+			op, len(ids), len(g), dim, params, state))
+	}
+	rows := uint32(params / dim)
+	for i, id := range ids {
+		if uint32(id) >= rows {
+			panic(fmt.Sprintf("simd: %s: id %d (number %d) is not a row of %d", op, id, i, rows))
+		}
+	}
+}
+
+// adagradGo is the rule of one value with the whole gradient d. As everywhere,
+// conversions round products, so that no compiler fuses them; a square root
+// computed in float64 and rounded is the correctly rounded one of float32.
+func adagradGo(p, s *float32, d, lr, eps float32) {
+	*s += float32(d * d)
+	*p -= float32(lr*d) / (float32(math.Sqrt(float64(*s))) + eps)
+}
+
+func adamGo(p, m, v *float32, d float32, f *AdamFactors) {
+	d = float32(d * f.Scale)
+	*m = float32(f.Beta1**m) + float32(f.Comp1*d)
+	*v = float32(f.Beta2**v) + float32(float32(f.Comp2*d)*d)
+	std := float32(f.Unbias*float32(math.Sqrt(float64(*v)))) + f.Eps
+	*p = float32(f.Keep**p) - float32(f.Rate**m)/std
+}

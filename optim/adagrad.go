@@ -1,0 +1,100 @@
+package optim
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// Adagrad scales each value's rate by the root of the sum of its squared
+// gradients (Duchi, Hazan and Singer 2011), as torch.optim.Adagrad without
+// decay of the rate:
+//
+//	g = gradScale*grad + WeightDecay*p
+//	s = s + g*g
+//	p = p - LR*g / (sqrt(s) + Eps)
+//
+// s starts at Initial. An update moves five values: p, g and s are read, p and
+// s are written. [NewAdagrad] gives PyTorch's settings; the zero value is
+// refused by Validate. For tables the rule is applied to each value of the rows
+// that a step used; weight decay is refused by BindTables.
+type Adagrad struct {
+	// LR is the learning rate, positive. It may be changed between steps.
+	LR float64
+	// WeightDecay is the factor of the L2 penalty's gradient, 0 for none.
+	WeightDecay float64
+	// Initial is what the sums of squares start from, 0 or more. Above 0 the
+	// sums of the arena's padding are not zero, but its parameters stay zero.
+	Initial float64
+	// Eps keeps the divisor from zero, positive.
+	Eps float64
+
+	kernels *simd.Kernels // nil before Bind
+	sum     []float32
+	tables  tables
+}
+
+var _ RowOptimizer = (*Adagrad)(nil)
+
+// NewAdagrad is Adagrad with a learning rate and PyTorch's settings: no weight
+// decay, sums from 0, eps 1e-10. (PyTorch's rate is 0.01.)
+func NewAdagrad(lr float64) *Adagrad { return &Adagrad{LR: lr, Eps: 1e-10} }
+
+// Validate reports every setting that is out of its range.
+func (a *Adagrad) Validate() error { return a.faults().err(a.Name()) }
+
+func (a *Adagrad) faults() (f faults) {
+	f.positive("learning rate", a.LR)
+	f.notNegative("weight decay", a.WeightDecay)
+	f.notNegative("initial sum", a.Initial)
+	f.positive("eps", a.Eps)
+	return f
+}
+
+// Name returns "adagrad".
+func (a *Adagrad) Name() string { return "adagrad" }
+
+// Bind checks the settings and makes the sums of n values.
+func (a *Adagrad) Bind(n int) error {
+	f := a.faults()
+	f.bound(len(a.sum), n, a.kernels != nil)
+	if len(f) > 0 || a.kernels != nil {
+		return f.err(a.Name())
+	}
+	a.kernels, a.sum = simd.Host(), make([]float32, n)
+	fill(a.sum, float32(a.Initial))
+	return nil
+}
+
+// SetLR sets LR.
+func (a *Adagrad) SetLR(lr float64) {
+	checkLR(a.Name(), lr)
+	a.LR = lr
+}
+
+// CurrentLR returns LR.
+func (a *Adagrad) CurrentLR() float64 { return a.LR }
+
+// BeginStep does nothing: the sums are all that Adagrad knows of earlier steps.
+func (a *Adagrad) BeginStep() {}
+
+// Update applies the rule to the arena's values [lo, lo+len(params)). It panics
+// when Bind has not been called or the ranges do not fit.
+func (a *Adagrad) Update(lo int, params, grads []float32, gradScale float32) {
+	a.kernels.Adagrad(params, a.sum[lo:lo+len(params)], grads, float32(a.LR), float32(a.WeightDecay), gradScale, float32(a.Eps))
+}
+
+// State returns the sums of squares.
+func (a *Adagrad) State() []State { return []State{{Name: "sum", Data: a.sum}} }
+
+// BindTables checks the settings and makes the sums of tables.
+func (a *Adagrad) BindTables(dims [][2]int) error {
+	f := a.faults()
+	refuseDecay(&f, dims, a.WeightDecay)
+	return a.tables.bind(f, a.Name(), dims, float32(a.Initial), "sum")
+}
+
+// UpdateRows applies the rule to the rows ids of a table.
+func (a *Adagrad) UpdateRows(table int, data []float32, ids []int32, grads []float32, gradScale float32) {
+	sum := a.tables.state[table][0].Data
+	simd.Host().AdagradRows(data, sum, ids, grads, a.tables.dim(table), float32(a.LR), gradScale, float32(a.Eps))
+}
+
+// TableState returns a table's sums of squares.
+func (a *Adagrad) TableState(table int) []State { return a.tables.state[table] }

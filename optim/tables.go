@@ -1,0 +1,52 @@
+package optim
+
+import (
+	"math"
+	"slices"
+)
+
+// tables is the state of row-sparse tables, part by part.
+type tables struct {
+	dims  [][2]int
+	state [][]State
+}
+
+// bind makes the named parts of each table's state, filled with initial. It
+// adds its faults to those that the caller found.
+func (t *tables) bind(f faults, optimizer string, dims [][2]int, initial float32, names ...string) error {
+	for i, d := range dims {
+		f.want(d[0] >= 1 && d[0] <= math.MaxInt32 && d[1] >= 1 && d[1] <= math.MaxInt32 && d[0]*d[1] > 0,
+			"table %d of %d rows by %d: want at least 1 and at most %d each", i, d[0], d[1], math.MaxInt32)
+	}
+	f.want(t.dims == nil || slices.Equal(t.dims, dims), "bound to tables of rows and dimensions %v already, cannot bind to %v", t.dims, dims)
+	if len(f) > 0 || t.dims != nil {
+		return f.err(optimizer)
+	}
+	t.dims = append([][2]int{}, dims...)
+	for _, d := range dims {
+		var parts []State
+		for _, name := range names {
+			data := make([]float32, d[0]*d[1])
+			if initial != 0 {
+				fill(data, initial)
+			}
+			parts = append(parts, State{Name: name, Data: data})
+		}
+		t.state = append(t.state, parts)
+	}
+	return nil
+}
+
+func fill(x []float32, v float32) {
+	for i := range x {
+		x[i] = v
+	}
+}
+
+// dim is the length of a table's rows.
+func (t *tables) dim(table int) int { return t.dims[table][1] }
+
+// refuseDecay reports a weight decay that tables cannot have.
+func refuseDecay(f *faults, dims [][2]int, decay float64) {
+	f.want(len(dims) == 0 || decay == 0, "weight decay %v with row-sparse tables: it would move rows that a step did not use; set it to 0", decay)
+}
