@@ -48,30 +48,35 @@ def forget_peak():
         pass
 
 
-FAST = re.compile(r"openblas|mkl_|blis", re.I)
-
-
 def blas():
-    """The BLAS in use: (description, whether it is a fast one).
+    """The library that PyTorch's matrix products come from: (its file, whether it is a fast one).
 
-    Distributions link libtorch against libblas.so.3, which may be the reference BLAS, some
-    ten times slower; the file behind it shows only in the memory map.
+    Distributions link libtorch against libblas.so.3, which may be the reference BLAS, some ten
+    times slower, while another one is in memory too: what counts is where libtorch's sgemm_
+    leads to.
     """
-    import torch
+    import ctypes, torch
 
-    (torch.ones(64, 64) @ torch.ones(64, 64)).sum()  # whatever loads late is loaded now
+    class Info(ctypes.Structure):  # Dl_info of dladdr(3)
+        _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+    with open("/proc/self/maps") as f:
+        mapped = sorted({line.split(maxsplit=5)[5].strip() for line in f if ".so" in line})
+    torch_cpu = [p for p in mapped if "/libtorch_cpu" in p]
+    versions = [os.path.basename(p) for p in mapped if re.search(r"openblas.*-r\d|mkl_core|blis", os.path.basename(p))]
     try:
-        with open("/proc/self/maps") as f:
-            paths = {os.path.realpath(line.split(maxsplit=5)[5].strip()) for line in f if line.count("/")}
-    except OSError:
-        paths = set()
-    found = sorted(p for p in paths if re.search(r"blas|mkl_|blis|atlas", os.path.basename(p), re.I))
-    fast = [p for p in found if FAST.search(os.path.basename(p))]
-    if fast:
-        return ", ".join(fast), True
+        sgemm = ctypes.CDLL(torch_cpu[0]).sgemm_  # looked for in libtorch, then in what it is linked with
+        info, dladdr = Info(), ctypes.CDLL(None).dladdr
+        dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(Info)]
+        dladdr(ctypes.cast(sgemm, ctypes.c_void_p), ctypes.byref(info))
+        path = os.path.realpath(os.fsdecode(info.file))
+    except (IndexError, AttributeError, TypeError):  # no such library, no such symbol, no such file
+        path = ""
+    if re.search(r"openblas|mkl|blis", path, re.I):
+        return " ".join([path] + [f"({v})" for v in versions]), True
     if "BLAS_INFO=mkl" in torch.__config__.show():
         return "MKL, linked statically", True
-    return ", ".join(found) or "none found", False
+    return path or "an unknown BLAS", False
 
 
 def measure(rank, o, port):
