@@ -137,3 +137,48 @@ func BenchmarkMaxPool2(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCopy is the limit of what memory gives, and BenchmarkActivations
+// what the curves take of it: both count bytes read and written.
+func BenchmarkCopy(b *testing.B) {
+	for _, n := range []int{4096, 1 << 16, 1 << 23} {
+		x, y := make([]float32, n), make([]float32, n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(8 * n))
+			for b.Loop() {
+				copy(x, y)
+			}
+		})
+	}
+}
+
+func BenchmarkActivations(b *testing.B) {
+	for _, n := range []int{4096, 1 << 16, 1 << 23} {
+		r := rand.New(rand.NewPCG(41, 42))
+		x, y, z := make([]float32, n), random(r, n), random(r, n)
+		for _, k := range Levels() {
+			for _, op := range []struct {
+				name    string
+				streams int
+				f       func()
+			}{
+				{"Exp", 2, func() { k.Exp(x, y) }},
+				{"Sigmoid", 2, func() { k.Sigmoid(x, y) }},
+				{"Tanh", 2, func() { k.Tanh(x, y) }},
+				{"TanhGrad", 3, func() { k.TanhGrad(x, z, y) }},
+				{"GELU", 2, func() { k.GELU(x, y) }},
+				{"GELUGrad", 3, func() { k.GELUGrad(x, z, y) }},
+				{"Max", 1, func() { k.Max(y) }},
+				{"ExpSum", 1, func() { k.ExpSum(y, 1) }},
+				{"ExpScale", 2, func() { k.ExpScale(x, y, 1, 0.5) }},
+			} {
+				b.Run(fmt.Sprintf("%s/%d/%s", op.name, n, k.Name()), func(b *testing.B) {
+					b.SetBytes(int64(4 * n * op.streams))
+					for b.Loop() {
+						op.f()
+					}
+				})
+			}
+		}
+	}
+}

@@ -23,6 +23,7 @@ func hostLevels() []*Kernels {
 var kernels512 = &Kernels{
 	name:     "avx512",
 	winograd: winograd512,
+	act:      activation512,
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
 		wide: wide512, narrow: narrow512,
@@ -45,6 +46,7 @@ var kernels512 = &Kernels{
 var kernels2 = &Kernels{
 	name:     "avx2",
 	winograd: winograd2,
+	act:      activation2,
 	gemm: gemmLevel{
 		mr: 6, nr: 16,
 		wide: wide2, narrow: narrow2,
@@ -59,6 +61,32 @@ var kernels2 = &Kernels{
 	},
 	seq: seqLevel{dropout: dropout2},
 	opt: optim2Level,
+}
+
+var activation512 = activationLevel{
+	exp:         exp512,
+	sigmoid:     sigmoid512,
+	tanh:        tanh512,
+	gelu:        gelu512,
+	sigmoidGrad: sigmoidGrad512,
+	tanhGrad:    tanhGrad512,
+	geluGrad:    geluGrad512,
+	maximum:     maximum512,
+	expSum:      expSum512,
+	expScale:    expScale512,
+}
+
+var activation2 = activationLevel{
+	exp:         exp2,
+	sigmoid:     sigmoid2,
+	tanh:        tanh2,
+	gelu:        gelu2,
+	sigmoidGrad: sigmoidGrad2,
+	tanhGrad:    tanhGrad2,
+	geluGrad:    geluGrad2,
+	maximum:     maximum2,
+	expSum:      expSum2,
+	expScale:    expScale2,
 }
 
 // The offsets that gen/gemm.go has for the fields of a tile: each array has

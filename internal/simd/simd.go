@@ -27,6 +27,7 @@ type Kernels struct {
 	seq      seqLevel
 	winograd winogradLevel
 	opt      optimLevel
+	act      activationLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

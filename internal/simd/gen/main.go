@@ -19,6 +19,8 @@ func main() {
 		"gemm2":       func() error { return gemm(avx2, *table) },
 		"vec512":      func() error { elementwise(avx512); pack512(); pool512(); return nil },
 		"vec2":        func() error { elementwise(avx2); pack2(); return nil },
+		"act512":      func() error { activations(avx512); return nil },
+		"act2":        func() error { activations(avx2); return nil },
 		"seq512":      func() error { sequence(avx512); return nil },
 		"seq2":        func() error { sequence(avx2); return nil },
 		"winograd512": func() error { winograd(avx512); return nil },
