@@ -114,3 +114,24 @@ func goldenEmbedding(g *goldenCase) func(t *Tape) *Tensor {
 	p, ids := g.param("table"), g.Ints("ids")
 	return func(t *Tape) *Tensor { return t.Embedding(ids, p) }
 }
+
+// The row-sparse table agrees too, its untouched rows having no gradient.
+func TestGoldenTable(t *testing.T) {
+	golden.Each(t, "testdata/golden", func(t *testing.T, f *golden.File) {
+		if f.Op != "embedding" {
+			return
+		}
+		shape, ids := f.Array("table").Shape, f.Ints("ids")
+		eachTape(t, func(t *testing.T, tape *Tape) {
+			g := &goldenCase{File: f, ps: NewParams(1)}
+			tab := g.ps.NewTable("table", g.init("table"), shape[0], shape[1])
+			g.train(t, tape, func(t *Tape) *Tensor { return t.EmbeddingTable(ids, len(ids), tab, nil) })
+			touched, rows := tab.Grad()
+			all := make([]float32, shape[0]*shape[1])
+			for i, id := range touched {
+				copy(all[int(id)*shape[1]:], rows[i*shape[1]:(i+1)*shape[1]])
+			}
+			g.Compare(t, "dtable", all)
+		})
+	})
+}

@@ -12,6 +12,10 @@ var goldenOptimizers = map[string]func(f *golden.File) Optimizer{
 	"sgd": func(f *golden.File) Optimizer {
 		return &SGD{LR: f.Attr("lr"), Momentum: f.Attr("momentum"), WeightDecay: f.Attr("weight_decay")}
 	},
+	"adagrad": func(f *golden.File) Optimizer { return &Adagrad{LR: f.Attr("lr"), Eps: f.Attr("eps")} },
+	"adamw": func(f *golden.File) Optimizer {
+		return &AdamW{LR: f.Attr("lr"), Beta1: f.Attr("beta1"), Beta2: f.Attr("beta2"), Eps: f.Attr("eps"), WeightDecay: f.Attr("weight_decay")}
+	},
 }
 
 // Each optimizer agrees with PyTorch's after each of several steps.
