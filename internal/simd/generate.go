@@ -15,3 +15,5 @@ package simd
 //go:generate go -C gen run . -set winograd2 -pkg simd -out ../winograd_avx2_amd64.s -stubs ../winograd_avx2_amd64.go
 //go:generate go -C gen run . -set opt512 -pkg simd -out ../optim_avx512_amd64.s -stubs ../optim_avx512_amd64.go
 //go:generate go -C gen run . -set opt2 -pkg simd -out ../optim_avx2_amd64.s -stubs ../optim_avx2_amd64.go
+//go:generate go -C gen run . -set rows512 -pkg simd -out ../rows_avx512_amd64.s -stubs ../rows_avx512_amd64.go
+//go:generate go -C gen run . -set rows2 -pkg simd -out ../rows_avx2_amd64.s -stubs ../rows_avx2_amd64.go

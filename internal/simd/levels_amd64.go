@@ -23,6 +23,7 @@ func hostLevels() []*Kernels {
 var kernels512 = &Kernels{
 	name:     "avx512",
 	winograd: winograd512,
+	rows:     rows512,
 	act:      activation512,
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
@@ -46,6 +47,7 @@ var kernels512 = &Kernels{
 var kernels2 = &Kernels{
 	name:     "avx2",
 	winograd: winograd2,
+	rows:     rows2,
 	act:      activation2,
 	gemm: gemmLevel{
 		mr: 6, nr: 16,

@@ -26,6 +26,7 @@ type Kernels struct {
 	vec      vectorLevel
 	seq      seqLevel
 	winograd winogradLevel
+	rows     rowsLevel
 	opt      optimLevel
 	act      activationLevel
 }

@@ -23,6 +23,8 @@ func main() {
 		"act2":        func() error { activations(avx2); return nil },
 		"seq512":      func() error { sequence(avx512); return nil },
 		"seq2":        func() error { sequence(avx2); return nil },
+		"rows512":     func() error { rows(avx512); return nil },
+		"rows2":       func() error { rows(avx2); return nil },
 		"winograd512": func() error { winograd(avx512); return nil },
 		"winograd2":   func() error { winograd(avx2); return nil },
 		"opt512":      func() error { optimizers(avx512); return nil },

@@ -1,0 +1,149 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// rowTail moves the columns behind the last whole vector.
+type rowTail struct {
+	level
+	mask reg.Register // of lanes, or nil
+}
+
+func (l level) loadTail() *rowTail {
+	t := &rowTail{level: l}
+	p := load("mask")
+	if l.masked {
+		k, z := K(), ZMM()
+		VMOVDQU32(Mem{Base: p}, z)
+		VPMOVD2M(z, k)
+		t.mask = k
+	} else {
+		y := YMM()
+		VMOVDQU(Mem{Base: p}, y)
+		t.mask = y
+	}
+	return t
+}
+
+func (t *rowTail) read(m Mem) vec {
+	v := t.vector()
+	if t.masked {
+		VMOVUPS_Z(m, t.mask.(reg.OpmaskVirtual), v)
+	} else {
+		VMASKMOVPS(m, t.mask, v)
+	}
+	return v
+}
+
+func (t *rowTail) write(v vec, m Mem) {
+	if t.masked {
+		VMOVUPS(v, t.mask.(reg.OpmaskVirtual), m)
+	} else {
+		VMASKMOVPS(v, t.mask, m)
+	}
+}
+
+// rows generates the kernels that work on rows of matrices. Strides are in
+// bytes, vectors is the number of whole vectors of a row, and mask points to
+// the lanes of the rest.
+func rows(l level) {
+	ConstraintExpr("amd64")
+	l.eachRow("copyRows", func(dst, src vec) vec { return src }, false)
+	l.eachRow("addToRows", func(dst, src vec) vec { VADDPS(src, dst, dst); return dst }, true)
+	l.sumRows()
+}
+
+func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
+	TEXT(name+l.suffix, NOSPLIT, "func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32)")
+	Pragma("noescape")
+	dst, src, ldd, lds, n := load("dst"), load("src"), load("ldd"), load("lds"), load("rows")
+	vectors := load("vectors")
+	tail := l.loadTail()
+	d, s, left := GP64(), GP64(), GP64()
+	Label("row")
+	MOVQ(dst, d)
+	MOVQ(src, s)
+	MOVQ(vectors, left)
+	TESTQ(left, left)
+	JZ(LabelRef("tail"))
+	Label("vector")
+	var x vec
+	if reads {
+		x = l.vector()
+		VMOVUPS(mem(d, 0), x)
+	}
+	y := l.vector()
+	VMOVUPS(mem(s, 0), y)
+	VMOVUPS(f(x, y), mem(d, 0))
+	ADDQ(U32(l.bytes()), d)
+	ADDQ(U32(l.bytes()), s)
+	DECQ(left)
+	JNZ(LabelRef("vector"))
+	Label("tail")
+	if reads {
+		x = tail.read(mem(d, 0))
+	}
+	tail.write(f(x, tail.read(mem(s, 0))), mem(d, 0))
+	ADDQ(ldd, dst)
+	ADDQ(lds, src)
+	DECQ(n)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// sumRows adds to one row the sum of others, four vectors of columns at a time.
+func (l level) sumRows() {
+	TEXT("sumRows"+l.suffix, NOSPLIT, "func(dst, src *float32, lds, rows, vectors int, mask *int32)")
+	Pragma("noescape")
+	dst, src, lds, n := load("dst"), load("src"), load("lds"), load("rows")
+	vectors := load("vectors")
+	tail := l.loadTail()
+	s, left := GP64(), GP64()
+	block := func(label string, count int) {
+		acc := make([]vec, count)
+		for i := range acc {
+			acc[i] = l.vector()
+			VMOVUPS(mem(dst, i*l.bytes()), acc[i])
+		}
+		MOVQ(src, s)
+		MOVQ(n, left)
+		Label(label)
+		for i := range acc {
+			VADDPS(mem(s, i*l.bytes()), acc[i], acc[i])
+		}
+		ADDQ(lds, s)
+		DECQ(left)
+		JNZ(LabelRef(label))
+		for i := range acc {
+			VMOVUPS(acc[i], mem(dst, i*l.bytes()))
+		}
+		ADDQ(U32(count*l.bytes()), dst)
+		ADDQ(U32(count*l.bytes()), src)
+		SUBQ(U8(count), vectors)
+	}
+	Label("blocks")
+	CMPQ(vectors, U8(4))
+	JLT(LabelRef("singles"))
+	block("four", 4)
+	JMP(LabelRef("blocks"))
+	Label("singles")
+	TESTQ(vectors, vectors)
+	JZ(LabelRef("tail"))
+	block("one", 1)
+	JMP(LabelRef("singles"))
+	Label("tail")
+	acc := tail.read(mem(dst, 0))
+	Label("rest")
+	x := tail.read(mem(src, 0))
+	VADDPS(x, acc, acc)
+	ADDQ(lds, src)
+	DECQ(n)
+	JNZ(LabelRef("rest"))
+	tail.write(acc, mem(dst, 0))
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,86 @@
+package simd
+
+import "fmt"
+
+// rowsLevel holds the kernels on rows of matrices. Strides are in bytes,
+// vectors counts whole vectors of a row, and mask holds the lanes of the rest.
+// width 0: all is portable.
+type rowsLevel struct {
+	width     int
+	copy, add func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32)
+	sum       func(dst, src *float32, lds, rows, vectors int, mask *int32)
+}
+
+// each calls f with so many rows at a time as one call may have.
+func (l *rowsLevel) each(rows, cols int, f func(from, rows int)) {
+	step := max(1, 2*callFloats/max(1, cols))
+	for from := 0; from < rows; from += step {
+		f(from, min(step, rows-from))
+	}
+}
+
+func checkStrided(op string, dst []float32, ldd int, src []float32, lds, rows, cols int) {
+	if rows < 0 || cols < 0 || ldd < 0 || lds < 0 {
+		panic(fmt.Sprintf("simd: %s: %d rows of %d", op, rows, cols))
+	}
+	if rows > 0 && cols > 0 && (len(dst) < (rows-1)*ldd+cols || len(src) < (rows-1)*lds+cols) {
+		panic(fmt.Sprintf("simd: %s: %d rows of %d, %d and %d floats apart, in %d and %d", op, rows, cols, ldd, lds, len(dst), len(src)))
+	}
+}
+
+// CopyRows copies rows of cols floats, lds apart in src and ldd apart in dst.
+// Rows of src may overlap; dst must not overlap src.
+func (k *Kernels) CopyRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
+	checkStrided("CopyRows", dst, ldd, src, lds, rows, cols)
+	if rows == 0 || cols == 0 {
+		return
+	}
+	w := k.rows.width
+	if w == 0 {
+		for i := range rows {
+			copy(dst[i*ldd:][:cols], src[i*lds:])
+		}
+		return
+	}
+	k.rows.each(rows, cols, func(at, n int) {
+		k.rows.copy(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols))
+	})
+}
+
+// AddToRows adds rows of cols floats, lds apart, to those ldd apart in dst, one
+// after the other: rows of dst may overlap. dst must not overlap src.
+func (k *Kernels) AddToRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
+	checkStrided("AddToRows", dst, ldd, src, lds, rows, cols)
+	if rows == 0 || cols == 0 {
+		return
+	}
+	w := k.rows.width
+	if w == 0 {
+		for i := range rows {
+			addGo(dst[i*ldd:][:cols], src[i*lds:][:cols])
+		}
+		return
+	}
+	k.rows.each(rows, cols, func(at, n int) {
+		k.rows.add(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols))
+	})
+}
+
+// SumRows adds rows of len(dst) floats, lds apart, to dst, in their order.
+func (k *Kernels) SumRows(dst, src []float32, lds, rows int) {
+	cols := len(dst)
+	checkStrided("SumRows", dst, 0, src, lds, rows, cols)
+	if rows == 0 || cols == 0 {
+		return
+	}
+	w := k.rows.width
+	if w == 0 {
+		for i := range rows {
+			addGo(dst, src[i*lds:][:cols])
+		}
+		return
+	}
+	k.rows.each(rows, cols, func(at, n int) {
+		k.rows.sum(&dst[0], &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols))
+	})
+}
