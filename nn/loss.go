@@ -9,7 +9,20 @@ type lossOp struct {
 	x      *Tensor
 	labels []int32
 	y      Tensor
-	probs  []float32
+
+	pass  func(o *lossOp, w *worker, lo, hi int)
+	rows  []lossRow
+	dx    []float32
+	scale float32
+}
+
+// lossRow is what forward finds out about a row of logits, and all that
+// backward needs besides the logits themselves.
+type lossRow struct {
+	most    float32 // the largest logit
+	inverse float32 // 1/Σ exp(logit - most)
+	loss    float64
+	correct bool
 }
 
 func (o *lossOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
@@ -17,27 +30,36 @@ func (o *lossOp) result() *Tensor                   { return &o.y }
 
 // SoftmaxCrossEntropy is the mean over samples of -log softmax(logits)[label]:
 // logits are [n, classes], labels one class per sample, kept until Backward.
-// The result has one value, summed in float64. correct is the number of
-// samples whose largest logit is the label's (the first of equal ones). It
-// panics when a label is not a class.
+// The result has one value, summed in float64 in the order of the samples.
+// correct is the number of samples whose largest logit is the label's (the
+// first of equal ones). A NaN among the logits makes the loss NaN. It panics
+// when a label is not a class.
+//
+// It costs one exponential per logit forward and another one backward: to
+// compute them again is faster than to fetch the probabilities from memory, and
+// needs none.
 func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor, correct int) {
 	const name = "softmax cross-entropy"
 	want(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
 	n, classes := logits.Shape[0], logits.Shape[1]
 	want(len(labels) == n, name, "one label per sample", len(labels), n)
-	o := record[lossOp](t)
-	o.x, o.labels = logits, labels
-	y := t.begin(o, 1)
-	o.probs = sized(o.probs, n*classes)
-	sum := 0.0
 	for i, label := range labels {
 		if label < 0 || int(label) >= classes {
 			panic(fmt.Errorf("nn: %s: sample %d has label %d, but there are %d classes", name, i, label, classes))
 		}
-		row := logits.Data[i*classes : (i+1)*classes]
-		loss, best := softmax(o.probs[i*classes:(i+1)*classes], row, int(label))
-		sum += loss
-		if best == int(label) {
+	}
+	o := record[lossOp](t)
+	o.x, o.labels = logits, labels
+	y := t.begin(o, 1)
+	if cap(o.rows) < n {
+		o.rows = make([]lossRow, n)
+	}
+	o.rows = o.rows[:n]
+	o.run(t, lossForward)
+	sum := 0.0
+	for _, r := range o.rows {
+		sum += r.loss
+		if r.correct {
 			correct++
 		}
 	}
@@ -45,26 +67,39 @@ func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor
 	return y, correct
 }
 
-// softmax writes the probabilities of x to p and returns -log p[label] and the
-// index of the largest. The largest is subtracted first, so that no
-// exponential overflows; a NaN among x makes the loss NaN.
-func softmax(p, x []float32, label int) (loss float64, best int) {
-	for i, v := range x {
-		if v > x[best] {
-			best = i
+// lossPart is how many logits one part works on at least, in whole rows.
+const lossPart = 16 << 10
+
+func (o *lossOp) span() int { return max(1, lossPart/o.x.Shape[1]) }
+
+func (o *lossOp) run(t *Tape, pass func(o *lossOp, w *worker, lo, hi int)) {
+	o.pass = pass
+	t.pool.run(o, (len(o.rows)+o.span()-1)/o.span())
+}
+
+func (o *lossOp) part(w *worker, i int) {
+	o.pass(o, w, i*o.span(), min((i+1)*o.span(), len(o.rows)))
+}
+
+func (o *lossOp) row(data []float32, i int) []float32 {
+	classes := o.x.Shape[1]
+	return data[i*classes : (i+1)*classes]
+}
+
+// lossForward subtracts the largest logit first, so that no exponential
+// overflows.
+func lossForward(o *lossOp, w *worker, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		x, label := o.row(o.x.Data, i), int(o.labels[i])
+		most := w.k.Max(x)
+		sum := w.k.ExpSum(x, most)
+		o.rows[i] = lossRow{
+			most:    most,
+			inverse: float32(1 / sum),
+			loss:    math.Log(sum) - (float64(x[label]) - float64(most)),
+			correct: x[label] == most && (label == 0 || w.k.Max(x[:label]) < most),
 		}
 	}
-	sum := 0.0
-	for i, v := range x {
-		e := math.Exp(float64(v) - float64(x[best]))
-		p[i] = float32(e)
-		sum += e
-	}
-	scale := float32(1 / sum)
-	for i := range p {
-		p[i] *= scale
-	}
-	return math.Log(sum) - (float64(x[label]) - float64(x[best])), best
 }
 
 // backward is (softmax - onehot) / n, times the gradient of the loss.
@@ -72,12 +107,15 @@ func (o *lossOp) backward(t *Tape) {
 	if !o.x.needs {
 		return
 	}
-	n, classes := o.x.Shape[0], o.x.Shape[1]
-	dx := t.into(o.x)
-	copy(dx, o.probs)
-	for i, label := range o.labels {
-		dx[i*classes+int(label)]--
+	o.dx, o.scale = t.into(o.x), o.y.grad[0]/float32(len(o.rows))
+	o.run(t, lossBackward)
+	t.merge(o.x, o.dx)
+}
+
+func lossBackward(o *lossOp, w *worker, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		dx, r := o.row(o.dx, i), o.rows[i]
+		w.k.ExpScale(dx, o.row(o.x.Data, i), r.most, r.inverse*o.scale)
+		dx[o.labels[i]] -= o.scale
 	}
-	t.k.Scale(dx, o.y.grad[0]/float32(n))
-	t.merge(o.x, dx)
 }
