@@ -121,6 +121,9 @@ type format struct {
 func formats() []format {
 	return []format{
 		{"mnist", func(c Config) error { return FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
+		{"cifar10", findCIFAR, openCIFAR, syntheticCIFAR},
+		{"images", findImages, openImages, syntheticImages},
+		{"imagenet", findImages, openImages, syntheticImages},
 	}
 }
 

@@ -1,0 +1,187 @@
+package data
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// encoded is the source of images kept as files, or in memory as they were
+// encoded, each decoded when it is needed and cropped and resized to one size.
+// Decoding allocates: the standard decoders do.
+type encoded struct {
+	pictures []picture
+	labels   []int32
+	shape    Shape
+	size     int
+	table    [][256]float32
+	skips    *skips
+	scratch  sync.Pool // of *scratch
+
+	mu  sync.Mutex
+	bad map[int32]bool // found to be so; the next good image stands in
+}
+
+// scratch is the memory of one decoding.
+type scratch struct {
+	resizer
+	source, result []uint8
+}
+
+func newEncoded(pictures []picture, classes []string, size int, bad *skips) *encoded {
+	e := &encoded{
+		pictures: pictures, labels: labelsOf(pictures, classes),
+		shape: Shape{Values: []int{size, size, 3}, Labels: 1}, size: size,
+		table: imagenetStatistics().tables(), skips: bad, bad: map[int32]bool{},
+	}
+	e.scratch.New = func() any { return new(scratch) }
+	return e
+}
+
+func (e *encoded) Len() int     { return len(e.pictures) }
+func (e *encoded) Shape() Shape { return e.shape }
+
+func (e *encoded) evidence(w io.Writer) {
+	writeInts(w, e.labels)
+	for _, p := range e.pictures {
+		io.WriteString(w, p.key)
+	}
+}
+
+// Fill decodes the images one after the other. In the place of one that is bad
+// and may be skipped comes the next good one of the set, whatever the epoch.
+func (e *encoded) Fill(b *Batch, idx []int32, d Draw) error {
+	b.Resize(e.shape, len(idx))
+	s := e.scratch.Get().(*scratch)
+	defer e.scratch.Put(s)
+	size := e.shape.Size()
+	for i, n := range idx {
+		r := drawOf(d, n)
+		m, err := e.sample(s, n, d.Augment, &r)
+		if err != nil {
+			return err
+		}
+		normalise(b.Values[i*size:][:size], s.result, e.table)
+		b.Labels[i] = e.labels[m]
+	}
+	return nil
+}
+
+// sample brings image n, or the next good one, to s.result and says which.
+func (e *encoded) sample(s *scratch, n int32, augment bool, r *rng) (int32, error) {
+	for range e.pictures {
+		if !e.known(n) {
+			err := e.decode(s, n, augment, r)
+			if err == nil {
+				return n, nil
+			}
+			if err = e.skip(n, err); err != nil {
+				return 0, err
+			}
+		}
+		n = (n + 1) % int32(len(e.pictures))
+	}
+	return 0, fmt.Errorf("every one of %d images is bad, the first being %s", len(e.pictures), e.pictures[0].path)
+}
+
+func (e *encoded) known(n int32) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bad[n]
+}
+
+// skip counts a bad image, once.
+func (e *encoded) skip(n int32, fault error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.bad[n] {
+		return nil
+	}
+	if err := e.skips.skip(fault); err != nil {
+		return err
+	}
+	e.bad[n] = true
+	return nil
+}
+
+// decode leaves size x size RGB bytes in s.result.
+func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
+	p := &e.pictures[n]
+	content, err := p.load()
+	if err != nil {
+		return err
+	}
+	im, err := decodeImage(p.path, content)
+	if err != nil {
+		return err
+	}
+	box := im.Bounds()
+	w, h := box.Dx(), box.Dy()
+	wx, wy := window{e.size, 0, e.size}, window{e.size, 0, e.size}
+	if augment {
+		crop := randomCrop(w, h, r)
+		box, w, h = crop.Add(box.Min), crop.Dx(), crop.Dy()
+	} else {
+		wx, wy = centreWindows(w, h, e.size)
+	}
+	s.source = grown(s.source, 3*w*h)
+	s.result = grown(s.result, 3*e.size*e.size)
+	rgb(s.source, im, box)
+	s.resize(s.result, s.source, w, h, wx, wy)
+	if augment && r.below(2) == 1 {
+		flip(s.result, e.size)
+	}
+	return nil
+}
+
+// openImages reads an image folder, or an archive of one, for samples of
+// ImageSize x ImageSize.
+func openImages(c Config, bad *skips) (*Set, error) {
+	t, err := openTree("images", c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	train, eval, classes, err := t.split()
+	if err != nil {
+		return nil, fmt.Errorf("images: %w", err)
+	}
+	size := or(c.ImageSize, 224)
+	return &Set{
+		Train: newEncoded(train, classes, size, bad), Eval: newEncoded(eval, classes, size, bad),
+		Classes: len(classes), Words: classes,
+	}, nil
+}
+
+func findImages(c Config) error {
+	_, _, err := locate("images", c.Dir, hasTree)
+	return err
+}
+
+// openTree lists the images of a folder or reads those of an archive.
+func openTree(set, dir string) (*tree, error) {
+	path, archive, err := locate(set, dir, hasTree)
+	if err != nil {
+		return nil, err
+	}
+	if !archive {
+		return openTreeFolder(path)
+	}
+	t := &tree{path, map[string][]picture{}}
+	err = walkArchive(path, t.keep(path))
+	return t, err
+}
+
+// keep returns the visitor that keeps an archive's images in memory.
+func (t *tree) keep(archive string) func(name string, size int64, r io.Reader) error {
+	return func(name string, size int64, r io.Reader) error {
+		if !isImage(name) {
+			return nil
+		}
+		full := archive + ": " + name
+		content, err := readEntry(full, size, r)
+		if err == nil {
+			t.add(name, picture{path: full, encoded: content})
+		}
+		return err
+	}
+}

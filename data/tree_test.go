@@ -1,0 +1,286 @@
+package data
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// colourful is an image that decoders of either kind keep apart.
+func colourful(w, h int, seed uint64) *image.NRGBA {
+	im := image.NewNRGBA(image.Rect(0, 0, w, h))
+	r := stream(seed, 0, 0)
+	base := [3]int{r.below(200), r.below(200), r.below(200)}
+	for y := range h {
+		for x := range w {
+			im.SetNRGBA(x, y, color.NRGBA{uint8(base[0] + x%50), uint8(base[1] + y%50), uint8(base[2] + r.below(50)), 255})
+		}
+	}
+	return im
+}
+
+func encodePNG(im image.Image) []byte {
+	var b bytes.Buffer
+	png.Encode(&b, im)
+	return b.Bytes()
+}
+
+func encodeJPEG(im image.Image) []byte {
+	var b bytes.Buffer
+	jpeg.Encode(&b, im, &jpeg.Options{Quality: 90})
+	return b.Bytes()
+}
+
+// pictures is a small tree of size w x h, with what does not belong to it.
+func pictures(w, h int) map[string][]byte {
+	files := map[string][]byte{"README.md": []byte("x"), "train/._a.jpg": []byte("x"), "train/notes.txt": nil, "train/dog/._1.png": []byte("x")}
+	for i, name := range []string{
+		"train/dog/1.png", "train/dog/deep/2.PNG", "train/ant/1.jpg", "train/ant/2.JPEG", "train/cow/1.png", "val/dog/1.png", "val/ant/9.jpg", "test/dog/3.png",
+	} {
+		im := colourful(w, h, uint64(i))
+		if strings.HasSuffix(strings.ToLower(name), ".png") {
+			files[name] = encodePNG(im)
+		} else {
+			files[name] = encodeJPEG(im)
+		}
+	}
+	return files
+}
+
+func writeTree(t *testing.T, files map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if os.MkdirAll(filepath.Dir(path), 0o777) != nil || os.WriteFile(path, content, 0o666) != nil {
+			t.Fatalf("cannot write %s", path)
+		}
+	}
+	return dir
+}
+
+func TestTreeFolderAndArchive(t *testing.T) {
+	files := pictures(32, 32)
+	dir := writeTree(t, files)
+	packed := filepath.Join(t.TempDir(), "tree.tar.gz")
+	plain := filepath.Join(t.TempDir(), "tree.tar")
+	write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": compress(pack(t, "some/where/", files))})
+	write(t, filepath.Dir(plain), map[string][]byte{"tree.tar": pack(t, "./", files)})
+	for _, name := range []string{"cifar10", "images"} {
+		var first *Batch
+		for _, path := range []string{dir, packed, plain} {
+			set, err := Open(name, Config{Dir: path, ImageSize: 16, Threads: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(set.Words, []string{"ant", "cow", "dog"}) || set.Classes != 3 {
+				t.Errorf("classes %q", set.Words)
+			}
+			got := all(t, set.Train)
+			if eval := all(t, set.Eval); !slices.Equal(got.Labels, []int32{0, 0, 1, 2, 2}) || !slices.Equal(eval.Labels, []int32{0, 2}) {
+				t.Errorf("%s: labels %v and %v", path, got.Labels, eval.Labels)
+			}
+			if first == nil {
+				first = got
+			} else if !slices.Equal(first.Values, got.Values) {
+				t.Errorf("%s %s: other pixels", name, path)
+			}
+		}
+	}
+	set, err := Open("cifar10", Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := colourful(32, 32, 4) // train/cow/1.png
+	got, table := fill(t, set.Train, Draw{}, 2), cifarStatistics().tables()
+	for i := range cifarPlane {
+		c := im.NRGBAAt(i%32, i/32)
+		if !slices.Equal(got.Values[3*i:][:3], []float32{table[0][c.R], table[1][c.G], table[2][c.B]}) {
+			t.Fatalf("pixel %d", i)
+		}
+	}
+}
+
+// Every kind of image that the decoders return becomes the same RGB as by the
+// image's own colours.
+func TestRGB(t *testing.T) {
+	src := colourful(13, 9, 1)
+	grey, deep := image.NewGray(src.Rect), image.NewRGBA64(src.Rect)
+	opaque := image.NewRGBA(src.Rect)
+	paletted := image.NewPaletted(src.Rect, color.Palette{color.NRGBA{1, 2, 3, 255}, color.NRGBA{200, 100, 50, 255}})
+	for y := range 9 {
+		for x := range 13 {
+			grey.Set(x, y, src.At(x, y))
+			deep.Set(x, y, src.At(x, y))
+			opaque.Set(x, y, src.At(x, y))
+			paletted.Set(x, y, src.At(x, y))
+		}
+	}
+	kinds := []image.Image{src, grey, deep, opaque, paletted}
+	for _, ratio := range []image.YCbCrSubsampleRatio{image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio420, image.YCbCrSubsampleRatio422} {
+		im := image.NewYCbCr(src.Rect, ratio)
+		copy(im.Y, noise(len(im.Y)))
+		copy(im.Cb, noise(len(im.Cb)))
+		copy(im.Cr, noise(len(im.Cr)))
+		kinds = append(kinds, im)
+	}
+	box := image.Rect(2, 1, 11, 9)
+	for _, im := range kinds {
+		got := make([]uint8, 3*box.Dx()*box.Dy())
+		rgb(got, im, box)
+		for y := range box.Dy() {
+			for x := range box.Dx() {
+				c := color.NRGBAModel.Convert(im.At(box.Min.X+x, box.Min.Y+y)).(color.NRGBA)
+				if p := got[(y*box.Dx()+x)*3:][:3]; !slices.Equal(p, []uint8{c.R, c.G, c.B}) {
+					t.Fatalf("%T (%d, %d): %v, want %v", im, x, y, p, c)
+				}
+			}
+		}
+	}
+}
+
+func TestTreeFaults(t *testing.T) {
+	good := encodePNG(colourful(32, 32, 1))
+	huge := bytes.Clone(good)
+	copy(huge[16:], []byte{0, 0xff, 0, 0, 0, 0xff, 0, 0}) // the header's size; its checksum is wrong then
+	vast := encodeJPEG(colourful(32, 32, 1))
+	copy(vast[bytes.Index(vast, []byte{0xff, 0xc0})+5:], []byte{0xff, 0xff, 0xff, 0xff})
+	for _, c := range []struct {
+		name    string
+		content []byte
+		says    []string
+	}{
+		{"vast JPEG", vast, []string{"impossible size 65535x65535"}},
+		{"cut JPEG", encodeJPEG(colourful(32, 32, 1))[:500], []string{"truncated"}},
+		{"cut PNG", good[:len(good)/2], []string{"not enough pixel data"}},
+		{"text", []byte("hello there"), []string{"neither a JPEG nor a PNG", "68 65 6c"}},
+		{"empty", nil, []string{"empty file"}},
+		{"huge", huge, []string{"damaged"}},
+	} {
+		files := pictures(32, 32)
+		files["train/cow/1.png"] = c.content
+		dir := writeTree(t, files)
+		packed := filepath.Join(t.TempDir(), "tree.tar.gz")
+		write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": compress(pack(t, "", files))})
+		for _, path := range []string{dir, packed} {
+			_, err := Open("cifar10", Config{Dir: path})
+			set, lazy := Open("images", Config{Dir: path})
+			if lazy != nil {
+				t.Fatal(lazy)
+			}
+			lazy = set.Train.Fill(new(Batch), []int32{1, 2, 3}, Draw{Augment: true})
+			for _, err := range []error{err, lazy} {
+				for _, says := range append(c.says, path, "train/cow/1.png", "byte ", "--skip-bad") {
+					if err == nil || !strings.Contains(err.Error(), says) {
+						t.Errorf("%s: %v\ndoes not say %q", c.name, err, says)
+					}
+				}
+			}
+		}
+		cifar, err := Open("cifar10", Config{Dir: dir, SkipBad: 1})
+		if err != nil || cifar.Skipped() != 1 || !slices.Equal(all(t, cifar.Train).Labels, []int32{0, 0, 2, 2}) {
+			t.Errorf("%s: skipping: %v", c.name, err)
+		}
+		set, err := Open("images", Config{Dir: dir, SkipBad: 1, ImageSize: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the next one stands in, and is counted once
+			if b := fill(t, set.Train, Draw{}, 1, 2, 3); !slices.Equal(b.Labels, []int32{0, 2, 2}) || set.Skipped() != 1 {
+				t.Errorf("%s: labels %v, %d skipped", c.name, b.Labels, set.Skipped())
+			}
+		}
+	}
+	other := pictures(32, 32)
+	other["train/cow/2.png"] = encodePNG(colourful(31, 32, 1))
+	if _, err := Open("cifar10", Config{Dir: writeTree(t, other)}); err == nil || !strings.Contains(err.Error(), "an image of 31x32, want 32x32") || !strings.Contains(err.Error(), "cow/2.png") {
+		t.Errorf("wrong size: %v", err)
+	}
+	unknown := pictures(32, 32)
+	unknown["val/yak/1.png"] = good
+	if _, err := Open("images", Config{Dir: writeTree(t, unknown)}); err == nil || !strings.Contains(err.Error(), `class "yak"`) {
+		t.Errorf("unknown class: %v", err)
+	}
+	lone := map[string][]byte{"train/a/1.png": good}
+	if _, err := Open("images", Config{Dir: writeTree(t, lone)}); err == nil || !strings.Contains(err.Error(), "1 images in train/CLASS") {
+		t.Errorf("no evaluation: %v", err)
+	}
+}
+
+// An image's crop depends on seed, epoch and index, not on the batch; images
+// of any size and colour go into one batch.
+func TestEncodedAugmentation(t *testing.T) {
+	files := pictures(60, 40)
+	grey := image.NewGray(image.Rect(0, 0, 33, 77))
+	copy(grey.Pix, noise(len(grey.Pix)))
+	files["train/ant/3.jpg"] = encodeJPEG(grey)
+	files["train/cow/tiny.png"] = encodePNG(colourful(1, 1, 5))
+	set, err := Open("images", Config{Dir: writeTree(t, files), ImageSize: 24})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 24 * 24 * 3
+	d := Draw{Seed: 1, Epoch: 2, Augment: true}
+	whole := fill(t, set.Train, d, 0, 1, 2, 3, 4, 5, 6)
+	for i := range int32(7) {
+		if alone := fill(t, set.Train, d, i); !slices.Equal(alone.Values, whole.Values[int(i)*size:][:size]) {
+			t.Errorf("image %d depends on its batch", i)
+		}
+	}
+	d.Epoch++
+	if next := fill(t, set.Train, d, 0); slices.Equal(next.Values, whole.Values[:size]) {
+		t.Error("the same crop in the next epoch")
+	}
+	d.Augment = false
+	still := fill(t, set.Train, d, 0)
+	d.Epoch++
+	if !slices.Equal(still.Values, fill(t, set.Train, d, 0).Values) {
+		t.Error("evaluation depends on the epoch")
+	}
+}
+
+func BenchmarkDecodeCIFAR(b *testing.B) { // one 32x32 JPEG into memory
+	p := picture{path: "x", encoded: encodeJPEG(colourful(32, 32, 1))}
+	dst := make([]uint8, 3*cifarPlane)
+	for b.Loop() {
+		if err := decodeSmall(dst, &p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeImageNet(b *testing.B) { // one 500x375 JPEG to a 224x224 sample
+	e := newEncoded([]picture{{path: "x", class: "a", encoded: encodeJPEG(colourful(500, 375, 1))}}, []string{"a"}, 224, new(skips))
+	for _, augment := range []bool{true, false} {
+		b.Run(map[bool]string{true: "training", false: "evaluation"}[augment], func(b *testing.B) {
+			var batch Batch
+			epoch := 0
+			for b.Loop() {
+				epoch++
+				if err := e.Fill(&batch, []int32{0}, Draw{Epoch: epoch, Augment: augment}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkFillCIFAR(b *testing.B) { // one augmented image out of memory
+	set, err := Open("cifar10", Config{Dir: Synthetic, TrainLimit: 100, EvalLimit: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var batch Batch
+	epoch := 0
+	for b.Loop() {
+		epoch++
+		set.Train.Fill(&batch, []int32{7}, Draw{Epoch: epoch, Augment: true})
+	}
+}
