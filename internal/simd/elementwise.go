@@ -1,6 +1,9 @@
 package simd
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+)
 
 // callFloats is what one call of an element-wise assembly kernel works on at
 // most: 64 KiB an operand, some ten microseconds even from memory.
@@ -84,38 +87,46 @@ func (k *Kernels) ReLUGrad(dx, dy, y []float32) {
 // Sum returns the sum of x in float64. Element i goes to lane i mod 16; the
 // lanes are then added pairwise, in a fixed order.
 func (k *Kernels) Sum(x []float32) float64 {
-	var lanes [16]float64
+	lanes := lanePool.Get().(*[16]float64)
+	defer lanePool.Put(lanes)
+	clear(lanes[:])
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
 		n &^= 15
 		if n == 0 {
 			break
 		}
-		k.vec.sum(&lanes, &x[0], n)
+		k.vec.sum(lanes, &x[0], n)
 		x = x[n:]
 	}
 	for i, v := range x {
 		lanes[i&15] += float64(v)
 	}
-	return foldLanes(&lanes)
+	return foldLanes(lanes)
 }
 
 // SumSquares returns the sum of squares of x in float64, in the order of
 // [Kernels.Sum]. Squares are exact, so that only additions round.
 func (k *Kernels) SumSquares(x []float32) float64 {
-	var lanes [16]float64
+	lanes := lanePool.Get().(*[16]float64)
+	defer lanePool.Put(lanes)
+	clear(lanes[:])
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
 		n &^= 15
 		if n == 0 {
 			break
 		}
-		k.vec.sumSquares(&lanes, &x[0], n)
+		k.vec.sumSquares(lanes, &x[0], n)
 		x = x[n:]
 	}
 	for i, v := range x {
 		lanes[i&15] += float64(float64(v) * float64(v))
 	}
-	return foldLanes(&lanes)
+	return foldLanes(lanes)
 }
+
+// lanePool is memory for the lanes of a sum: what a kernel is given through a
+// function value would else be allocated in every call.
+var lanePool = sync.Pool{New: func() any { return new([16]float64) }}
 
 func foldLanes(lanes *[16]float64) float64 {
 	for half := 8; half > 0; half /= 2 {

@@ -141,6 +141,16 @@ func foldNaive(x []float64) float64 {
 	return foldNaive(half)
 }
 
+// Sums are taken in every step.
+func TestSumsAllocateNothing(t *testing.T) {
+	x := make([]float32, 1000)
+	for _, k := range Levels() {
+		if n := testing.AllocsPerRun(100, func() { k.Sum(x); k.SumSquares(x) }); n >= 1 {
+			t.Errorf("%s: %v allocations", k.Name(), n)
+		}
+	}
+}
+
 func TestLengthsMustAgree(t *testing.T) {
 	x, y := make([]float32, 3), make([]float32, 4)
 	for i, f := range []func(){
