@@ -5,9 +5,10 @@
 // complete buckets are sent at once, in plan order, while backward goes on;
 // Step waits for the rest, updates each bucket as soon as it is agreed, and
 // returns. Gradients and parameters lie in two arenas of the same layout, and
-// everything is done in place.
+// everything is done in place. Row-sparse tables lie outside them: their
+// gradients travel as ids and rows, in every strategy.
 //
-//	opt, err := distopt.New(group, sgd, layers, params, grads, distopt.Config{})
+//	opt, err := distopt.New(group, sgd, layers, params, grads, tables, distopt.Config{})
 //	err = opt.Broadcast()
 //	for each batch {
 //	    tape.Backward(loss, opt.GradReady)
@@ -37,6 +38,7 @@ type Optimizer struct {
 	layers []bucket.Layer
 	params []float32
 	grads  []float32
+	tables tables
 	cfg    Config
 
 	plan    bucket.Plan
@@ -49,10 +51,11 @@ type Optimizer struct {
 }
 
 // New wraps opt. layers cover params and grads, two arenas of the same length,
-// in the order in which backward finishes them. The plan is computed by rank 0
+// in the order in which backward finishes them; rows are the tables, if there
+// are any, for which opt must be an optim.RowOptimizer. The plan is computed by rank 0
 // and broadcast, so New is a collective call. Errors: a bad configuration (all
 // faults together), arenas that do not fit the layers, or a failed broadcast.
-func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params, grads []float32, cfg Config) (*Optimizer, error) {
+func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
@@ -67,12 +70,19 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	if err := opt.Bind(len(params)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
+	sparse, err := newTables(g, opt, rows)
+	if err == nil {
+		err = sparse.agree()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("distopt: %w", err)
+	}
 	plan, err := agreePlan(g, cfg.plan(layers), layers)
 	if err != nil {
 		return nil, err
 	}
 	return &Optimizer{
-		group: g, opt: opt, layers: layers, params: params, grads: grads, cfg: cfg,
+		group: g, opt: opt, layers: layers, params: params, grads: grads, tables: sparse, cfg: cfg,
 		plan: plan, queue: bucket.NewQueue(plan), work: make([]*collective.Work, len(plan)), kernels: simd.Host(),
 	}, nil
 }
@@ -113,7 +123,8 @@ func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Layer) (buc
 	return plan, nil
 }
 
-// Broadcast gives every rank the parameters and the optimizer state of rank 0.
+// Broadcast gives every rank the parameters, the tables and the optimizer state
+// of rank 0.
 func (o *Optimizer) Broadcast() error {
 	if err := o.between("call Broadcast"); err != nil {
 		return err
@@ -125,6 +136,9 @@ func (o *Optimizer) Broadcast() error {
 		if err := collective.Broadcast(o.group, s.Data, 0); err != nil {
 			return fmt.Errorf("distopt: broadcasting the optimizer state %q: %w", s.Name, err)
 		}
+	}
+	if err := o.tables.broadcast(); err != nil {
+		return fmt.Errorf("distopt: %w", err)
 	}
 	return nil
 }
@@ -219,8 +233,12 @@ func (o *Optimizer) Step() error {
 	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {
 		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of layer %d (%s) was ready", o.step, l, o.layers[l].Name))
 	}
+	if name := o.tables.waiting(); name != "" && o.fault == nil {
+		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of table %s was ready", o.step, name))
+	}
 	if o.fault == nil {
 		o.opt.BeginStep()
+		o.tables.begin()
 		if o.cfg.Strategy == PartialUpdate {
 			o.partialStep()
 		} else {
@@ -232,13 +250,14 @@ func (o *Optimizer) Step() error {
 		return o.fault
 	}
 	o.queue.Reset()
+	o.tables.reset()
 	o.step++
 	return nil
 }
 
 // averageStep waits for each bucket's average and updates with it. Without
-// clipping a bucket is updated while later ones still travel; the norm of the
-// whole gradient is only known after the last.
+// clipping a bucket is updated while later ones and the tables' rows still
+// travel; the norm of the whole gradient is only known after the last.
 func (o *Optimizer) averageStep() {
 	start := time.Now()
 	for b := range o.plan {
@@ -251,25 +270,50 @@ func (o *Optimizer) averageStep() {
 			o.update(o.plan[b].Lo, o.plan[b].Hi, o.scale())
 		}
 	}
-	if o.cfg.ClipNorm > 0 {
-		o.clippedUpdate()
+	if !o.gatherTables(start) {
+		return
 	}
+	factor, ok := o.clipFactor(true, true)
+	if !ok {
+		return
+	}
+	if o.cfg.ClipNorm > 0 {
+		o.update(0, len(o.params), o.scale()*factor)
+	}
+	o.tables.update(o.tableScale() * factor)
+}
+
+// gatherTables agrees on the tables' gradients.
+func (o *Optimizer) gatherTables(start time.Time) bool {
+	end, err := o.tables.finish()
+	if err != nil {
+		o.fail(fmt.Errorf("distopt: step %d: %w", o.step, err))
+		return false
+	}
+	o.exposed = max(o.exposed, end.Sub(start))
+	return true
 }
 
 // partialStep updates everything locally, then averages one partition of the
-// parameters.
+// parameters. Tables are updated as under FP32, so that they are always equal on
+// all ranks and untouched rows do not move; their gradient is therefore clipped
+// by its own norm, the dense one by that of this rank's.
 func (o *Optimizer) partialStep() {
-	if o.cfg.ClipNorm > 0 {
-		o.clippedUpdate()
-	} else {
-		o.update(0, len(o.params), o.scale())
-	}
-	if o.fault != nil {
+	factor, ok := o.clipFactor(true, false)
+	if !ok {
 		return
 	}
+	o.update(0, len(o.params), o.scale()*factor)
+	start := time.Now()
+	if !o.gatherTables(start) {
+		return
+	}
+	if factor, ok = o.clipFactor(false, true); !ok {
+		return
+	}
+	o.tables.update(o.tableScale() * factor)
 	k := int(o.step % int64(o.cfg.Partitions))
 	lo, hi := partition(len(o.params), o.cfg.Partitions, k)
-	start := time.Now()
 	if err := collective.AllReduce(o.group, o.params[lo:hi], collective.Mean); err != nil {
 		o.fail(&Error{Step: o.step, Bucket: k, Buckets: o.cfg.Partitions, What: "averaging a partition of the parameters", Err: err})
 	}
@@ -285,7 +329,7 @@ func partition(n, k, i int) (lo, hi int) {
 }
 
 // Sync makes all replicas equal by averaging the parameters where the strategy
-// lets them differ; it must be called, on all ranks, before evaluating, hashing
+// lets them differ, which tables never do; it must be called, on all ranks, before evaluating, hashing
 // or saving. Where replicas are always equal it costs nothing.
 func (o *Optimizer) Sync() error {
 	if o.cfg.Strategy != PartialUpdate {
@@ -310,37 +354,66 @@ func (o *Optimizer) scale() float32 {
 	return 1 / float32(n)
 }
 
+// tableScale is scale for tables, which the ranks exchange in every strategy.
+func (o *Optimizer) tableScale() float32 {
+	return 1 / float32(o.cfg.Accumulation*o.group.Size())
+}
+
 func (o *Optimizer) update(lo, hi int, scale float32) {
 	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)
 }
 
-// clippedUpdate scales the whole gradient so that its norm is at most ClipNorm
-// (Pascanu et al. 2013) in the same pass as the update. The norm has the same
-// bits on every rank, because the gradients have.
-func (o *Optimizer) clippedUpdate() {
-	scale := o.scale()
-	norm := math.Sqrt(o.kernels.SumSquares(o.grads)) * float64(scale)
+// clipFactor is what the gradients of the arena, of the tables or of both are
+// to be multiplied by so that their norm together is at most ClipNorm (Pascanu
+// et al. 2013); 1 where clipping is off. The norm has the same bits on every
+// rank where the gradients have. ok is false when there is none.
+func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
+	if o.cfg.ClipNorm == 0 {
+		return 1, true
+	}
+	sum := 0.0
+	if dense {
+		sum += squared(o.scale()) * o.kernels.SumSquares(o.grads)
+	}
+	if rows {
+		sum += squared(o.tableScale()) * o.tables.sumSquares(o.kernels)
+	}
+	norm := math.Sqrt(sum)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
-		o.fail(fmt.Errorf("distopt: step %d: the norm of the gradient is %v, first in layer %s: lower the learning rate, or look for a fault in the data or the model", o.step, norm, o.firstNotFinite()))
-		return
+		o.fail(fmt.Errorf("distopt: step %d: the norm of the gradient is %v, first in %s: lower the learning rate, or look for a fault in the data or the model", o.step, norm, o.firstNotFinite()))
+		return 0, false
 	}
 	if norm > o.cfg.ClipNorm {
-		scale *= float32(o.cfg.ClipNorm / norm)
+		return float32(o.cfg.ClipNorm / norm), true
 	}
-	o.update(0, len(o.params), scale)
+	return 1, true
 }
 
-// firstNotFinite names the first layer whose gradient holds a NaN or an
-// infinity.
+func squared(x float32) float64 { return float64(x) * float64(x) }
+
+// firstNotFinite names the first layer or table whose gradient holds a NaN or
+// an infinity.
 func (o *Optimizer) firstNotFinite() string {
 	for _, l := range o.layers {
-		for _, g := range o.grads[l.Offset : l.Offset+l.Len] {
-			if g-g != 0 {
-				return l.Name
-			}
+		if !finite(o.grads[l.Offset : l.Offset+l.Len]) {
+			return "layer " + l.Name
+		}
+	}
+	for _, t := range o.tables.list {
+		if !finite(t.sumRows) {
+			return "table " + t.Name
 		}
 	}
 	return "none (the sum of squares overflows)"
+}
+
+func finite(x []float32) bool {
+	for _, v := range x {
+		if v-v != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // wait waits for one bucket and returns when, and whether, it was agreed.
@@ -362,6 +435,7 @@ func (o *Optimizer) drain() {
 			o.work[b] = nil
 		}
 	}
+	o.tables.drain()
 }
 
 func (o *Optimizer) fail(err error) {

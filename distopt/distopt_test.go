@@ -171,7 +171,7 @@ func averageEqualsOne(t *testing.T, cfg Config, size int) {
 		gradient(params, 1000, 0, g.Rank()) // only rank 0's must survive
 		results[g.Rank()] = params
 		sgd := testSGD
-		o, err := New(g, &sgd, layers, params, grads, cfg)
+		o, err := New(g, &sgd, layers, params, grads, nil, cfg)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func TestPartialUpdate(t *testing.T) {
 	onRanks(t, size, func(g *collective.Group) error {
 		params, grads := make([]float32, n), make([]float32, n)
 		sgd := testSGD
-		o, err := New(g, &sgd, layers, params, grads, Config{Strategy: PartialUpdate, Partitions: 3})
+		o, err := New(g, &sgd, layers, params, grads, nil, Config{Strategy: PartialUpdate, Partitions: 3})
 		if err != nil {
 			return err
 		}
@@ -319,7 +319,7 @@ func TestFaults(t *testing.T) {
 	setup := func(g *collective.Group, cfg Config) (*Optimizer, []float32) {
 		grads := make([]float32, n)
 		sgd := testSGD
-		o, err := New(g, &sgd, layers, make([]float32, n), grads, cfg)
+		o, err := New(g, &sgd, layers, make([]float32, n), grads, nil, cfg)
 		if err != nil {
 			t.Error(err)
 		}
@@ -363,7 +363,7 @@ func TestLostPeer(t *testing.T) {
 	errs := ranks(t, 3, func(g *collective.Group) error {
 		grads := make([]float32, n)
 		sgd := testSGD
-		o, err := New(g, &sgd, layers, make([]float32, n), grads, Config{Plan: PlanPerLayer})
+		o, err := New(g, &sgd, layers, make([]float32, n), grads, nil, Config{Plan: PlanPerLayer})
 		if err != nil {
 			return err
 		}
@@ -407,7 +407,7 @@ func TestExposed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for _, err := range ranks(t, 2, func(g *collective.Group) error {
 				sgd := testSGD
-				o, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), Config{})
+				o, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), nil, Config{})
 				if err != nil {
 					return err
 				}
@@ -444,7 +444,7 @@ func TestBetweenSteps(t *testing.T) {
 	for _, from := range Strategies() {
 		for _, err := range ranks(t, 2, func(g *collective.Group) error {
 			sgd := testSGD
-			o, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), Config{Strategy: from})
+			o, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), nil, Config{Strategy: from})
 			if err != nil {
 				return err
 			}
@@ -484,7 +484,7 @@ func TestDifferentModels(t *testing.T) {
 		}
 		n := total(layers)
 		sgd := testSGD
-		_, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), Config{Plan: PlanPerLayer})
+		_, err := New(g, &sgd, layers, make([]float32, n), make([]float32, n), nil, Config{Plan: PlanPerLayer})
 		return err
 	})
 	if errs[1] == nil || !strings.Contains(errs[1].Error(), "model") {
@@ -497,13 +497,13 @@ func TestArenasMustFit(t *testing.T) {
 	n := total(layers)
 	ranks(t, 1, func(g *collective.Group) error {
 		sgd := testSGD
-		if _, err := New(g, &sgd, layers, make([]float32, n-1), make([]float32, n), Config{}); err == nil {
+		if _, err := New(g, &sgd, layers, make([]float32, n-1), make([]float32, n), nil, Config{}); err == nil {
 			t.Error("a short arena was accepted")
 		}
-		if _, err := New(g, &sgd, layers[1:], make([]float32, n), make([]float32, n), Config{ClipNorm: -1}); err == nil || strings.Count(err.Error(), "\n") == 0 {
+		if _, err := New(g, &sgd, layers[1:], make([]float32, n), make([]float32, n), nil, Config{ClipNorm: -1}); err == nil || strings.Count(err.Error(), "\n") == 0 {
 			t.Errorf("%v: want both faults", err)
 		}
-		if _, err := New(g, &optim.SGD{}, layers, make([]float32, n), make([]float32, n), Config{}); err == nil {
+		if _, err := New(g, &optim.SGD{}, layers, make([]float32, n), make([]float32, n), nil, Config{}); err == nil {
 			t.Error("a learning rate of 0 was accepted")
 		}
 		return nil
@@ -521,7 +521,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	onRanks(t, 2, func(g *collective.Group) error {
 		grads := make([]float32, n)
 		sgd := testSGD
-		o, err := New(g, &sgd, layers, make([]float32, n), grads, Config{Plan: PlanPerLayer})
+		o, err := New(g, &sgd, layers, make([]float32, n), grads, nil, Config{Plan: PlanPerLayer})
 		if err != nil {
 			return err
 		}

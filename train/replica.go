@@ -42,7 +42,7 @@ func NewReplica(g *collective.Group, cfg Config, batch int) (*Replica, error) {
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
 	sgd := &optim.SGD{LR: cfg.LR, Momentum: cfg.Momentum, WeightDecay: cfg.WeightDecay}
-	r.Opt, err = distopt.New(g, sgd, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), cfg.Exchange)
+	r.Opt, err = distopt.New(g, sgd, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), nil, cfg.Exchange)
 	if err != nil {
 		r.Close()
 		return nil, err

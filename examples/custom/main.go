@@ -43,7 +43,7 @@ func train(job *ringo.Job) error {
 		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded})
 	}
 	sgd := &optim.SGD{LR: 0.1, Momentum: 0.9}
-	opt, err := distopt.New(job.Group(), sgd, layers, params.Values(), params.Grads(), distopt.Config{})
+	opt, err := distopt.New(job.Group(), sgd, layers, params.Values(), params.Grads(), nil, distopt.Config{})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,266 @@
+package distopt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Table is a parameter of which a step touches few rows. Its gradient travels
+// as ids and rows, its rows are updated by optim.RowOptimizer, and those that
+// no rank touched stay as they are, in every strategy.
+type Table struct {
+	Name      string
+	Rows, Dim int
+	Data      []float32 // Rows*Dim, row after row
+}
+
+// table is a Table with what a step needs.
+type table struct {
+	Table
+	ready bool
+	ids   []int32 // of this rank, until Step returns
+	rows  []float32
+
+	counts          []int // by rank
+	allIDs          []int32
+	allRows         []float32
+	idWork, rowWork *collective.Work // nil when not in flight
+	merger          merger
+	sumIDs          []int32 // agreed: the sum over ranks
+	sumRows         []float32
+}
+
+// tables carries the row-sparse gradients of a step.
+type tables struct {
+	group    *collective.Group
+	opt      optim.RowOptimizer
+	list     []*table
+	own, all []int32          // numbers of ids: of this rank's tables, of all ranks'
+	counting *collective.Work // gathers them
+}
+
+// newTables binds the optimizer to the tables and reports those that do not
+// fit.
+func newTables(g *collective.Group, opt optim.Optimizer, list []Table) (tables, error) {
+	s := tables{group: g}
+	if len(list) == 0 {
+		return s, nil
+	}
+	rows, ok := opt.(optim.RowOptimizer)
+	if !ok {
+		return s, fmt.Errorf("optimizer %s cannot update the rows of a table", opt.Name())
+	}
+	var errs []error
+	var dims [][2]int
+	for _, t := range list {
+		if t.Rows < 1 || t.Rows > math.MaxInt32 || t.Dim < 1 || len(t.Data) != t.Rows*t.Dim {
+			errs = append(errs, fmt.Errorf("table %s has %d values for %d rows of %d", t.Name, len(t.Data), t.Rows, t.Dim))
+		}
+		dims = append(dims, [2]int{t.Rows, t.Dim})
+		s.list = append(s.list, &table{Table: t, counts: make([]int, g.Size())})
+	}
+	s.opt = rows
+	s.own, s.all = make([]int32, len(list)), make([]int32, len(list)*g.Size())
+	if len(errs) == 0 {
+		errs = append(errs, rows.BindTables(dims))
+	}
+	return s, errors.Join(errs...)
+}
+
+// agree reports ranks whose tables have other sizes.
+func (s *tables) agree() error {
+	shape := []int32{int32(len(s.list))}
+	all := make([]int32, s.group.Size())
+	if err := collective.AllGather(s.group, all, shape); err != nil {
+		return fmt.Errorf("comparing the tables: %w", err)
+	}
+	for rank, n := range all {
+		if int(n) != len(s.list) {
+			return fmt.Errorf("rank %d has %d tables, this rank %d: do all ranks train the same model?", rank, n, len(s.list))
+		}
+	}
+	for _, t := range s.list {
+		own, theirs := []int64{int64(t.Rows), int64(t.Dim)}, make([]int64, 2*s.group.Size())
+		if err := collective.AllGather(s.group, theirs, own); err != nil {
+			return fmt.Errorf("comparing table %s: %w", t.Name, err)
+		}
+		for rank := range s.group.Size() {
+			if rows, dim := theirs[2*rank], theirs[2*rank+1]; rows != own[0] || dim != own[1] {
+				return fmt.Errorf("table %s has %d rows of %d values on rank %d, %d of %d on this rank: do all ranks train the same model?", t.Name, rows, dim, rank, own[0], own[1])
+			}
+		}
+	}
+	return nil
+}
+
+// RowsReady gives a table's gradient of this step: the sum over its backwards,
+// as ascending ids, each once, with Dim values each. It is called once for each
+// table after the last backward, also where a rank has no ids. The slices must
+// not be touched until Step returns. A fault is kept for Step to return.
+func (o *Optimizer) RowsReady(table int, ids []int32, rows []float32) {
+	if o.fault != nil {
+		return
+	}
+	if err := o.tables.ready(table, ids, rows); err != nil {
+		o.fail(fmt.Errorf("distopt: step %d: %w", o.step, err))
+	}
+}
+
+func (s *tables) ready(i int, ids []int32, rows []float32) error {
+	if i < 0 || i >= len(s.list) {
+		return fmt.Errorf("table %d is not known: there are %d", i, len(s.list))
+	}
+	t := s.list[i]
+	if t.ready {
+		return fmt.Errorf("table %s: its gradient was given twice", t.Name)
+	}
+	if len(rows) != len(ids)*t.Dim {
+		return fmt.Errorf("table %s: %d values for %d rows of %d", t.Name, len(rows), len(ids), t.Dim)
+	}
+	last := int32(-1)
+	for k, id := range ids {
+		if id <= last || int(id) >= t.Rows {
+			return fmt.Errorf("table %s: id %d at %d of %d: want ids ascending, each once, from 0 to %d", t.Name, id, k, len(ids), t.Rows-1)
+		}
+		last = id
+	}
+	t.ready, t.ids, t.rows = true, ids, rows
+	return nil
+}
+
+// waiting names a table whose gradient was not given, "" for none.
+func (s *tables) waiting() string {
+	for _, t := range s.list {
+		if !t.ready {
+			return t.Name
+		}
+	}
+	return ""
+}
+
+// begin starts to tell all ranks how many ids each has.
+func (s *tables) begin() {
+	if len(s.list) == 0 || s.group.Size() == 1 {
+		return
+	}
+	for i, t := range s.list {
+		s.own[i] = int32(len(t.ids))
+	}
+	s.counting = collective.StartAllGather(s.group, s.all, s.own)
+}
+
+// finish gathers and merges all gradients and returns when the last was there.
+// An error says which table it is about.
+func (s *tables) finish() (end time.Time, err error) {
+	if s.counting == nil { // this rank's are all there are
+		for _, t := range s.list {
+			t.sumIDs, t.sumRows = t.ids, t.rows
+		}
+		return end, nil
+	}
+	err = s.counting.Wait()
+	s.counting = nil
+	if err != nil {
+		return end, fmt.Errorf("counting the rows: %w", err)
+	}
+	for i, t := range s.list {
+		t.start(s.group, s.all[i:], len(s.list))
+	}
+	for _, t := range s.list {
+		last, err := t.wait()
+		if err != nil {
+			return end, fmt.Errorf("table %s: exchanging the rows: %w", t.Name, err)
+		}
+		t.sumIDs, t.sumRows = t.merger.merge(t.Dim, t.counts, t.allIDs, t.allRows)
+		end = last
+	}
+	return end, nil
+}
+
+// start begins to gather ids and rows. counts holds every rank's number of ids
+// in steps of stride.
+func (t *table) start(g *collective.Group, counts []int32, stride int) {
+	total := 0
+	for r := range t.counts {
+		t.counts[r] = int(counts[r*stride])
+		total += t.counts[r]
+	}
+	t.allIDs, t.allRows = roomFor(t.allIDs, total), roomFor(t.allRows, total*t.Dim)
+	t.idWork = collective.StartAllGatherV(g, t.allIDs, t.ids, t.counts)
+	for r := range t.counts {
+		t.counts[r] *= t.Dim
+	}
+	t.rowWork = collective.StartAllGatherV(g, t.allRows, t.rows, t.counts)
+	for r := range t.counts {
+		t.counts[r] /= t.Dim
+	}
+}
+
+func (t *table) wait() (end time.Time, err error) {
+	_, idErr := t.idWork.WaitEnd()
+	end, err = t.rowWork.WaitEnd()
+	t.idWork, t.rowWork = nil, nil
+	return end, errors.Join(idErr, err)
+}
+
+// update applies the agreed gradients, multiplied by scale.
+func (s *tables) update(scale float32) {
+	for i, t := range s.list {
+		if len(t.sumIDs) > 0 {
+			s.opt.UpdateRows(i, t.Data, t.sumIDs, t.sumRows, scale)
+		}
+	}
+}
+
+// sumSquares is the sum of the squares of the agreed sums.
+func (s *tables) sumSquares(k *simd.Kernels) float64 {
+	sum := 0.0
+	for _, t := range s.list {
+		sum += k.SumSquares(t.sumRows)
+	}
+	return sum
+}
+
+// drain waits for what is in flight after a fault.
+func (s *tables) drain() {
+	if s.counting != nil {
+		_ = s.counting.Wait() // the first fault is already kept
+		s.counting = nil
+	}
+	for _, t := range s.list {
+		for _, w := range []*collective.Work{t.idWork, t.rowWork} {
+			if w != nil {
+				_ = w.Wait()
+			}
+		}
+		t.idWork, t.rowWork = nil, nil
+	}
+}
+
+// reset ends the step.
+func (s *tables) reset() {
+	for _, t := range s.list {
+		t.ready, t.ids, t.rows, t.sumIDs, t.sumRows = false, nil, nil, nil, nil
+	}
+}
+
+// broadcast gives every rank rank 0's tables and their optimizer state.
+func (s *tables) broadcast() error {
+	for i, t := range s.list {
+		if err := collective.Broadcast(s.group, t.Data, 0); err != nil {
+			return fmt.Errorf("broadcasting table %s: %w", t.Name, err)
+		}
+		for _, st := range s.opt.TableState(i) {
+			if err := collective.Broadcast(s.group, st.Data, 0); err != nil {
+				return fmt.Errorf("broadcasting the optimizer state %q of table %s: %w", st.Name, t.Name, err)
+			}
+		}
+	}
+	return nil
+}
