@@ -39,7 +39,7 @@ var forbidden = []struct {
 		why:  "links and meshes move bytes and know nothing of what they mean",
 	},
 	{
-		from: []string{"nn", "models", "optim"},
+		from: []string{"nn", "models", "optim/..."},
 		to:   []string{"transport/...", "wire", "collective", "distopt", "bucket", "cluster", "launch", "train", "data"},
 		why:  "the engine knows nothing of networks",
 	},
@@ -49,7 +49,7 @@ var forbidden = []struct {
 		why:  "the launcher starts any program and knows no tensors",
 	},
 	{
-		from: []string{"data", "internal/simd", "bucket", "optim"},
+		from: []string{"data", "internal/simd", "bucket", "optim/...", "checkpoint"},
 		to:   []string{"transport/...", "wire", "cluster", "launch", "train", "collective", "distopt", "nn", "models"},
 		why:  "these are leaves that every layer may use",
 	},

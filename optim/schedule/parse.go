@@ -1,0 +1,86 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// ParseDrops reads drops written as EPOCH:LR,EPOCH:LR,..., such as
+// "80:0.01,120:0.001"; the empty text is none. Its error names every part that
+// cannot be read, or that is out of place.
+func ParseDrops(text string) ([]Drop, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var drops []Drop
+	var errs []error
+	for i, part := range strings.Split(text, ",") {
+		d, err := parseDrop(strings.TrimSpace(part))
+		if err == nil && len(drops) > 0 && d.Epoch <= drops[len(drops)-1].Epoch {
+			err = fmt.Errorf("epoch %d comes after epoch %d: want ascending epochs", d.Epoch, drops[len(drops)-1].Epoch)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("part %d, %q: %w", i+1, part, err))
+			continue
+		}
+		drops = append(drops, d)
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("learning-rate steps %q: %w", text, errors.Join(errs...))
+	}
+	return drops, nil
+}
+
+func parseDrop(part string) (Drop, error) {
+	epoch, lr, ok := strings.Cut(part, ":")
+	if !ok {
+		return Drop{}, errors.New("want EPOCH:LR, such as 80:0.01")
+	}
+	var d Drop
+	var err error
+	if d.Epoch, err = strconv.Atoi(strings.TrimSpace(epoch)); err != nil || d.Epoch < 1 {
+		return Drop{}, fmt.Errorf("epoch %q: want a whole number of at least 1", epoch)
+	}
+	if d.LR, err = strconv.ParseFloat(strings.TrimSpace(lr), 64); err != nil || !positive(d.LR) {
+		return Drop{}, fmt.Errorf("learning rate %q: want a positive number", lr)
+	}
+	return d, nil
+}
+
+// FormatDrops is the text that ParseDrops reads.
+func FormatDrops(drops []Drop) string { return dropsString(drops) }
+
+func dropsString(drops []Drop) string {
+	var parts []string
+	for _, d := range drops {
+		parts = append(parts, fmt.Sprintf("%d:%s", d.Epoch, number(d.LR)))
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseWarmup reads a warm-up's length: "500" or "500 steps", "2 epochs" or
+// "0.5epochs"; the empty text is none.
+func ParseWarmup(text string) (Warmup, error) {
+	t := strings.TrimSpace(text)
+	if t == "" {
+		return Warmup{}, nil
+	}
+	for _, unit := range []string{"epochs", "epoch"} {
+		if n, ok := strings.CutSuffix(t, unit); ok {
+			epochs, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
+			if err != nil || !(epochs >= 0) || math.IsInf(epochs, 0) {
+				return Warmup{}, fmt.Errorf("warm-up %q: want a number of epochs from 0", text)
+			}
+			return Warmup{Epochs: epochs}, nil
+		}
+	}
+	n, _ := strings.CutSuffix(t, "steps")
+	steps, err := strconv.Atoi(strings.TrimSpace(n))
+	if err != nil || steps < 0 {
+		return Warmup{}, fmt.Errorf("warm-up %q: want a number of steps, such as 500, or of epochs, such as 2epochs", text)
+	}
+	return Warmup{Steps: steps}, nil
+}

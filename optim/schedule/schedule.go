@@ -1,0 +1,154 @@
+// Package schedule holds learning-rate schedules: the rate of each step as a
+// pure function of the step's number, with the same bits on every machine. A
+// resumed run needs nothing but its step to have the rates of one never
+// stopped.
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Schedule is the learning rate over a run: constant, falling at given epochs,
+// or along a cosine, with a linear warm-up in front. The zero value has rate 0
+// and is refused by Validate.
+type Schedule struct {
+	// LR is the rate after warm-up, positive.
+	LR float64
+	// Drops change the rate at the start of epochs, ascending; see [ParseDrops].
+	Drops []Drop
+	// Cosine lets the rate fall from LR to Floor along half a cosine over the
+	// steps that follow the warm-up (Loshchilov and Hutter 2017, without
+	// restarts). It excludes Drops.
+	Cosine bool
+	// Floor is the rate at a cosine's end, from 0 to LR; 0 without Cosine.
+	Floor float64
+	// Warmup is the beginning of the run, during which the rate rises linearly;
+	// its last step has the full rate. See [ParseWarmup].
+	Warmup Warmup
+}
+
+// Drop says that the rate is LR from the start of an epoch on: when Epoch
+// epochs, at least 1, have been done.
+type Drop struct {
+	Epoch int
+	LR    float64
+}
+
+// Warmup is a length in steps or in epochs, of which one may be above 0. A
+// fraction of an epoch is rounded to the nearest step.
+type Warmup struct {
+	Steps  int
+	Epochs float64
+}
+
+// Validate reports every setting that is out of its range.
+func (s Schedule) Validate() error {
+	var errs []error
+	want := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	want(positive(s.LR), "learning rate %v: want a positive number", s.LR)
+	epoch := 0
+	for i, d := range s.Drops {
+		want(d.Epoch >= 1, "drop at epoch %d: want at least 1", d.Epoch)
+		want(i == 0 || d.Epoch > epoch, "drop at epoch %d after one at epoch %d: want ascending epochs", d.Epoch, epoch)
+		want(positive(d.LR), "learning rate %v from epoch %d: want a positive number", d.LR, d.Epoch)
+		epoch = d.Epoch
+	}
+	want(!s.Cosine || len(s.Drops) == 0, "a cosine and drops (%s): want one of them", dropsString(s.Drops))
+	want(s.Cosine || s.Floor == 0, "floor %v without a cosine has no effect: leave it out", s.Floor)
+	want(!s.Cosine || s.Floor >= 0 && s.Floor <= s.LR, "floor %v: want a number from 0 to the learning rate %v", s.Floor, s.LR)
+	w := s.Warmup
+	want(w.Steps >= 0, "warm-up of %d steps: want 0 or more", w.Steps)
+	want(w.Epochs >= 0 && !math.IsInf(w.Epochs, 0), "warm-up of %v epochs: want a number from 0", w.Epochs)
+	want(w.Steps == 0 || w.Epochs == 0, "warm-up of %d steps and of %v epochs: want one of them", w.Steps, w.Epochs)
+	if len(errs) > 0 {
+		return fmt.Errorf("schedule: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// positive tells whether v is a rate that a float32 holds.
+func positive(v float64) bool {
+	return float32(v) > 0 && !math.IsInf(float64(float32(v)), 0)
+}
+
+// At is the rate of step number `step`, from 0, of a run of so many epochs of
+// stepsPerEpoch steps each. Steps beyond the run's end have the last rate: the
+// floor, for a cosine. A warm-up that is longer than the run does not reach the
+// full rate. At panics where step is negative or stepsPerEpoch below 1.
+func (s Schedule) At(step, stepsPerEpoch, epochs int) float64 {
+	if step < 0 || stepsPerEpoch < 1 {
+		panic(fmt.Sprintf("schedule: step %d of a run with %d steps an epoch", step, stepsPerEpoch))
+	}
+	lr := s.LR
+	for _, d := range s.Drops {
+		if step/stepsPerEpoch >= d.Epoch {
+			lr = d.LR
+		}
+	}
+	warmup := s.Warmup.steps(stepsPerEpoch)
+	if step < warmup {
+		return lr * (float64(step+1) / float64(warmup))
+	}
+	if s.Cosine {
+		done, all := float64(step-warmup), float64(epochs)*float64(stepsPerEpoch)-float64(warmup)
+		if done >= all {
+			return s.Floor
+		}
+		return s.Floor + float64((s.LR-s.Floor)*((1+cosPi(done/all))/2))
+	}
+	return lr
+}
+
+// cosPi is cos(pi*x) for x from 0 to 1, by the sine's series around 1/2 in
+// which every product is rounded. (math.Cos may be fused differently by
+// architecture, and replicas on mixed hosts would drift apart.)
+func cosPi(x float64) float64 {
+	y := float64(math.Pi * (0.5 - x)) // cos(pi*x) = sin(y), |y| <= pi/2
+	y2, sum := float64(y*y), 0.0
+	for k := 25; k >= 3; k -= 2 { // the next term is below 1e-21
+		sum = float64(y2 * (1 - sum) / float64(k*(k-1)))
+	}
+	return float64(y * (1 - sum))
+}
+
+func (w Warmup) steps(stepsPerEpoch int) int {
+	if w.Epochs > 0 {
+		return int(math.Round(w.Epochs * float64(stepsPerEpoch)))
+	}
+	return w.Steps
+}
+
+// String describes the schedule in a few words, such as
+// "0.1, 0.01 from epoch 80, warm-up 500 steps".
+func (s Schedule) String() string {
+	var b strings.Builder
+	b.WriteString(number(s.LR))
+	for _, d := range s.Drops {
+		fmt.Fprintf(&b, ", %s from epoch %d", number(d.LR), d.Epoch)
+	}
+	if s.Cosine {
+		fmt.Fprintf(&b, ", cosine to %s", number(s.Floor))
+	}
+	if s.Warmup != (Warmup{}) {
+		fmt.Fprintf(&b, ", warm-up %s", s.Warmup)
+	}
+	return b.String()
+}
+
+// String is "500 steps" or "2.5 epochs".
+func (w Warmup) String() string {
+	if w.Epochs > 0 {
+		return number(w.Epochs) + " epochs"
+	}
+	return strconv.Itoa(w.Steps) + " steps"
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
