@@ -38,6 +38,8 @@ func gemm2x5x8(t *tile)
 //go:noescape
 func gemm2x6x8(t *tile)
 
+func fma2(turns int)
+
 var wide2 = []func(*tile){
 	nil,
 	gemm2x1x16,

@@ -86,6 +86,8 @@ func gemm512x13x16(t *tile)
 //go:noescape
 func gemm512x14x16(t *tile)
 
+func fma512(turns int)
+
 var wide512 = []func(*tile){
 	nil,
 	gemm512x1x32,

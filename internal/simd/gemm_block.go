@@ -108,49 +108,59 @@ func (g *product) columns(k0, kc, n0, nc int, b panels, last bool) {
 			for l := i; l < end; l++ {
 				i0, i1 := l*g.m/tiles, (l+1)*g.m/tiles
 				g.tileOfA(l-i, i0-i*g.m/tiles)
-				g.row(i0, i1-i0, n0+j, min(inner, nc-j), b.from(j/nr), last)
+				b := b.from(j/nr, nr)
+				if l > 0 {
+					b.source = nil
+				}
+				g.row(i0, i1-i0, n0+j, min(inner, nc-j), b, last)
 			}
 		}
 	}
 }
 
-// panels is a block of B as the micro-kernels read it.
+// panels is a block of B as the micro-kernels read it: packed, bps floats
+// apart. Where source is not nil, the first tile to use a panel packs it, from
+// rows that lie brs floats apart there.
 type panels struct {
-	data     []float32
-	brs, bps int
-	tail     []float32 // the last, partial panel where it lies elsewhere
+	data   []float32
+	bps    int
+	source []float32
+	brs    int
 }
 
 // from is the block without its first p panels.
-func (b panels) from(p int) panels {
+func (b panels) from(p, nr int) panels {
 	b.data = b.data[min(len(b.data), p*b.bps):]
+	if b.source != nil {
+		b.source = b.source[p*nr:]
+	}
 	return b
 }
 
-// packB returns the block of B, in place where that is as fast.
+// packB returns the block of B, packed, or to be packed on the way.
 func (g *product) packB(k0, kc, n0, nc int) panels {
 	nr := g.k.nr
 	if g.packed != nil {
 		return g.packed.block(k0, n0)
 	}
-	if d, ok := g.b.(*denseB); ok && d.direct(g.m, kc, g.k.mr) {
-		p := panels{data: d.data[k0*d.ks+n0:], brs: d.ks, bps: nr}
-		if tail := nc % nr; tail > 0 && !g.k.masked {
-			p.tail = grow(&g.s.b, kc*nr)
-			d.PackPanels(p.tail, k0, kc, n0+nc-tail, tail, nr)
-		}
-		return p
+	b := panels{data: grow(&g.s.b, (nc+nr-1)/nr*nr*kc), bps: kc * nr}
+	d, ok := g.b.(*denseB)
+	if !ok || !g.k.packs || d.ns != 1 || kc == 0 {
+		g.b.PackPanels(b.data, k0, kc, n0, nc, nr)
+		return b
 	}
-	dst := grow(&g.s.b, (nc+nr-1)/nr*nr*kc)
-	g.b.PackPanels(dst, k0, kc, n0, nc, nr)
-	return panels{data: dst, brs: nr, bps: kc * nr}
+	b.source, b.brs = d.data[k0*d.ks+n0:], d.ks
+	if tail := nc % nr; tail > 0 && !g.k.masked {
+		d.PackPanels(b.data[nc/nr*b.bps:], k0, kc, n0+nc-tail, tail, nr)
+	}
+	return b
 }
 
 // row computes rows i0.. of the columns n0..n0+nc.
 func (g *product) row(i0, rows, n0, nc int, b panels, last bool) {
 	t, nr := &g.s.tile, g.k.nr
 	t.rows, t.columns, t.mask = rows, nr, 1<<nr-1
-	t.brs, t.bps, t.ldc = b.brs, b.bps, g.ldc
+	t.ldc = g.ldc
 	t.rowBias = nil
 	if last && g.e.RowBias != nil {
 		t.rowBias = g.e.RowBias[i0:]
@@ -159,21 +169,35 @@ func (g *product) row(i0, rows, n0, nc int, b panels, last bool) {
 	for p, full := 0, nc/nr; p < full; p += perCall {
 		t.panels = min(perCall, full-p)
 		g.at(i0, n0+p*nr, last)
-		t.b = b.data[p*b.bps:]
+		g.panel(b, p)
 		g.k.wide[rows](t)
 	}
-	tail := nc % nr
-	if tail == 0 {
+	if tail := nc % nr; tail > 0 {
+		t.panels, t.columns, t.mask = 1, tail, 1<<tail-1
+		g.at(i0, n0+nc-tail, last)
+		if !g.k.masked {
+			b.source = nil
+		}
+		g.panel(b, nc/nr)
+		g.tail(rows, tail)
+	}
+	t.pack = nil
+}
+
+// panel points the tile at panel p of b.
+func (g *product) panel(b panels, p int) {
+	t, nr := &g.s.tile, g.k.nr
+	t.b = b.data[p*b.bps:]
+	t.brs, t.bps = nr, b.bps
+	t.pack, t.packStep, t.packPanelStep = nil, 0, 0
+	if b.source == nil {
 		return
 	}
-	t.panels, t.columns, t.mask = 1, tail, 1<<tail-1
-	g.at(i0, n0+nc-tail, last)
-	if t.b = b.tail; t.b == nil {
-		t.b = b.data[nc/nr*b.bps:]
-	} else {
-		t.brs = nr
+	t.pack = &t.b[0]
+	t.b, t.brs, t.bps = b.source[p*nr:], b.brs, nr
+	if g.m > g.k.mr { // else it is used once: all rows go to one place
+		t.packStep, t.packPanelStep = nr, b.bps
 	}
-	g.tail(rows, tail)
 }
 
 // at points the tile at C[i0,j0] and the column bias that belongs to it.

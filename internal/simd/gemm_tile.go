@@ -2,22 +2,27 @@ package simd
 
 // tile is one call of a micro-kernel: rows x (panels*nr) elements of C, from
 // kc products each. The assembly knows the offsets of its fields (see
-// gen/gemm.go, checked in tile_amd64.go).
+// gen/gemm.go, checked in levels_amd64.go).
 type tile struct {
-	a             []float32 // element (i,k) is a[i*ars+k*acs]
-	ars, acs      int
-	b             []float32 // panel p, row k is b[p*bps+k*brs:]
-	brs, bps      int
-	c             []float32
-	ldc           int
-	kc            int
-	panels        int
-	rowBias       []float32 // by the tile's rows, or nil
-	colBias       []float32 // by the tile's columns, or nil
-	accumulate    int       // 1: C += products
-	relu          int
-	mask          uint64 // bit j: column j of the (only) panel exists
-	rows, columns int    // columns of the last panel; for the portable kernel
+	a          []float32 // element (i,k) is a[i*ars+k*acs]
+	ars, acs   int
+	b          []float32 // panel p, row k is b[p*bps+k*brs:]; brs is nr where pack is nil
+	brs, bps   int
+	c          []float32
+	ldc        int
+	kc         int
+	panels     int
+	rowBias    []float32 // by the tile's rows, or nil
+	colBias    []float32 // by the tile's columns, or nil
+	accumulate int       // 1: C += products
+	relu       int
+	mask       uint64 // bit j: column j of the (only) panel exists
+	// Where the assembly copies B to while it multiplies, or nil: panel p, row
+	// k go to pack[p*packPanelStep+k*packStep:], a whole panel wide.
+	pack          *float32
+	packStep      int
+	packPanelStep int
+	rows, columns int // columns of the last panel; for the portable kernel
 }
 
 // tail computes a tile of fewer than nr columns.

@@ -28,7 +28,8 @@ var kernels512 = &Kernels{
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
 		wide: wide512, narrow: narrow512,
-		masked:     true,
+		masked: true, packs: true,
+		fma: fma512, lanes: 16,
 		transpose8: transpose8,
 		gather:     gather512,
 		spread:     spread512,
@@ -52,6 +53,8 @@ var kernels2 = &Kernels{
 	gemm: gemmLevel{
 		mr: 6, nr: 16,
 		wide: wide2, narrow: narrow2,
+		packs: true,
+		fma:   fma2, lanes: 8,
 		transpose8: transpose8,
 		gather:     gather2,
 	},
@@ -108,4 +111,8 @@ var (
 	_ = [176 - unsafe.Offsetof(tile{}.accumulate)]byte{}
 	_ = [unsafe.Offsetof(tile{}.mask) - 192]byte{}
 	_ = [192 - unsafe.Offsetof(tile{}.mask)]byte{}
+	_ = [unsafe.Offsetof(tile{}.pack) - 200]byte{}
+	_ = [200 - unsafe.Offsetof(tile{}.pack)]byte{}
+	_ = [unsafe.Offsetof(tile{}.packPanelStep) - 216]byte{}
+	_ = [216 - unsafe.Offsetof(tile{}.packPanelStep)]byte{}
 )

@@ -8,15 +8,6 @@ type denseB struct {
 	ns, ks int
 }
 
-// direct reports whether kernels should read B where it lies: its rows are
-// whole, and it is used too little to pay for a copy or lies close together.
-func (d *denseB) direct(m, kc, mr int) bool {
-	if d.ns != 1 || kc == 0 || d.ks*kc > blockBytes/4 {
-		return false
-	}
-	return m <= mr || d.ks <= 128
-}
-
 // PackPanels implements [Packer].
 func (d *denseB) PackPanels(dst []float32, k0, kc, n0, nc, width int) {
 	for ; nc > 0 && kc > 0; n0, nc = n0+width, nc-width {

@@ -57,5 +57,5 @@ func (b *PackedB) check(width, kk, n int) {
 // block is B from row k0 and column n0, a multiple of the width, on.
 func (b *PackedB) block(k0, n0 int) panels {
 	at := n0*b.kk + k0*b.width
-	return panels{data: b.data[min(len(b.data), at):], brs: b.width, bps: b.kk * b.width}
+	return panels{data: b.data[min(len(b.data), at):], bps: b.kk * b.width}
 }

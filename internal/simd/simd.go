@@ -36,7 +36,13 @@ type gemmLevel struct {
 	mr, nr int           // the widest micro-tile: rows by columns
 	wide   []func(*tile) // [rows], tiles of up to nr columns
 	narrow []func(*tile) // [rows], tiles of up to nr/2 columns; nil: none
-	masked bool          // kernels touch only the tile's columns, of B and of C
+	masked bool          // kernels touch only the tile's columns, of B (unless packed) and of C
+	packs  bool          // kernels can pack B as they multiply
+
+	// fma does 4*mr fused multiply-adds of vectors per turn, on registers.
+	// nil: none.
+	fma   func(turns int)
+	lanes int // floats of a vector
 
 	// transpose8 writes the transpose of 8 rows of 8*n floats: dst row j is
 	// column j. Strides in floats. nil: none.

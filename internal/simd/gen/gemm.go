@@ -27,6 +27,10 @@ const (
 	tileAccumulate = 176
 	tileReLU       = 184
 	tileMask       = 192
+
+	tilePack          = 200
+	tilePackStep      = 208
+	tilePackPanelStep = 216
 )
 
 // gemm generates the micro-kernels of a level: tiles of 1..mr rows by two
@@ -42,6 +46,7 @@ func gemm(l level, table string) error {
 			names[2-nv] = append(names[2-nv], k.name)
 		}
 	}
+	peak(l)
 	return os.WriteFile(table, []byte(declarations(l, names)), 0o644)
 }
 
@@ -53,6 +58,7 @@ func declarations(l level, names [2][]string) string {
 	for _, n := range append(append([]string(nil), names[0]...), names[1]...) {
 		fmt.Fprintf(&b, "\n//go:noescape\nfunc %s(t *tile)\n", n)
 	}
+	fmt.Fprintf(&b, "\nfunc fma%s(turns int)\n", l.suffix)
 	for i, what := range []string{"wide", "narrow"} {
 		fmt.Fprintf(&b, "\nvar %s%s = []func(*tile){\n\tnil,\n", what, l.suffix)
 		for _, n := range names[i] {
@@ -73,27 +79,38 @@ type kernel struct {
 	b        []reg.VecPhysical
 	bcast    []reg.VecPhysical
 
-	t        reg.Register
-	at       reg.Register // bytes from the first panel's column to this one's
-	bPanel   reg.Register
-	panels   reg.Register
-	ap, a9   reg.Register
-	bp       reg.Register
-	ars      map[int]reg.Register // multiples 1, 3, 5 and 7 of A's row stride
-	acs, brs reg.Register
-	count    reg.Register
-	k        []reg.OpmaskPhysical
+	// On the stack: bytes from the first panel's column to this one's, this
+	// panel of B, this panel of the packed copy, and the panels left.
+	at, bPanel, packPanel, panels Mem
+
+	t      reg.Register
+	ap, a9 reg.Register
+	bp     reg.Register
+	ars    map[int]reg.Register // multiples 1, 3, 5 and 7 of A's row stride
+	acs    reg.Register
+	count  reg.Register
+	k      []reg.OpmaskPhysical
+
+	// Of the loop that packs: B's row stride, the copy and its row stride.
+	brs, pack, packStep reg.Register
 }
 
 func (k *kernel) generate() {
 	TEXT(k.name, NOSPLIT, "func(t *byte)")
 	k.registers()
+	k.at, k.bPanel, k.packPanel, k.panels = AllocLocal(8), AllocLocal(8), AllocLocal(8), AllocLocal(8)
 	k.t = load("t")
 	k.loadMasks()
-	k.at, k.bPanel, k.panels = GP64(), GP64(), GP64()
-	XORQ(k.at, k.at)
-	MOVQ(mem(k.t, tileB), k.bPanel)
-	MOVQ(mem(k.t, tilePanels), k.panels)
+	r := GP64()
+	XORQ(r, r)
+	MOVQ(r, k.at)
+	for _, f := range []struct {
+		field int
+		local Mem
+	}{{tileB, k.bPanel}, {tilePack, k.packPanel}, {tilePanels, k.panels}} {
+		MOVQ(mem(k.t, f.field), r)
+		MOVQ(r, f.local)
+	}
 
 	Label("panel")
 	k.start()
@@ -133,26 +150,34 @@ func (k *kernel) loadMasks() {
 	}
 }
 
-// start loads what the loop over products needs and clears the accumulators.
+// start loads what the loop over products needs, clears the accumulators, and
+// asks for the lines of C.
 func (k *kernel) start() {
-	k.ap, k.bp, k.acs, k.brs, k.count = GP64(), GP64(), GP64(), GP64(), GP64()
+	k.t = load("t")
+	c, ldc := GP64(), GP64()
+	MOVQ(mem(k.t, tileLDC), ldc)
+	SHLQ(U8(2), ldc)
+	k.cStart(c)
+	for i, row := range k.acc {
+		for v, acc := range row {
+			PREFETCHT0(mem(c, (v+1)*k.bytes()-1))
+			if k.masked {
+				VPXORD(acc, acc, acc)
+			} else {
+				VXORPS(acc, acc, acc)
+			}
+		}
+		if i+1 < k.rows {
+			ADDQ(ldc, c)
+		}
+	}
+	k.ap, k.bp, k.acs, k.count = GP64(), GP64(), GP64(), GP64()
 	MOVQ(mem(k.t, tileA), k.ap)
 	MOVQ(k.bPanel, k.bp)
 	MOVQ(mem(k.t, tileACS), k.acs)
 	SHLQ(U8(2), k.acs)
-	MOVQ(mem(k.t, tileBRS), k.brs)
-	SHLQ(U8(2), k.brs)
 	k.rowStrides()
 	MOVQ(mem(k.t, tileKC), k.count)
-	for _, row := range k.acc {
-		for _, v := range row {
-			if k.masked {
-				VPXORD(v, v, v)
-			} else {
-				VXORPS(v, v, v)
-			}
-		}
-	}
 }
 
 // rowStrides makes the registers from which rowAt forms any row's address.
@@ -201,28 +226,70 @@ func (k *kernel) rowAt(i int) Mem {
 	return Mem{Base: base, Index: k.ars[i], Scale: uint8(scale)}
 }
 
-// products is the loop over kc, two products a turn.
+// products is the loop over kc. B is read from its panel; or where the tile
+// has a place to pack it, from rows some stride apart, and copied there.
 func (k *kernel) products() {
-	CMPQ(k.count, U8(2))
-	JLT(LabelRef("last"))
-	Label("pair")
-	k.step()
-	k.step()
-	SUBQ(U8(2), k.count)
-	CMPQ(k.count, U8(2))
-	JGE(LabelRef("pair"))
-	Label("last")
-	TESTQ(k.count, k.count)
-	JZ(LabelRef("done"))
-	k.step()
+	k.pack = GP64()
+	MOVQ(k.packPanel, k.pack)
+	TESTQ(k.pack, k.pack)
+	JNZ(LabelRef("packing"))
+	k.loop("", 4, k.step)
+	JMP(LabelRef("done"))
+	Label("packing")
+	k.brs, k.packStep = GP64(), GP64()
+	MOVQ(mem(k.t, tileBRS), k.brs)
+	SHLQ(U8(2), k.brs)
+	MOVQ(mem(k.t, tilePackStep), k.packStep)
+	SHLQ(U8(2), k.packStep)
+	k.loop("Packing", 2, func(int) { k.packingStep() })
 	Label("done")
 }
 
-func (k *kernel) step() {
+// loop does a step for each of count, unroll a turn.
+func (k *kernel) loop(name string, unroll int, step func(i int)) {
+	SUBQ(U8(unroll), k.count)
+	JLT(LabelRef("few" + name))
+	Label("many" + name)
+	for i := range unroll {
+		step(i)
+	}
+	SUBQ(U8(unroll), k.count)
+	JGE(LabelRef("many" + name))
+	Label("few" + name)
+	ADDQ(U8(unroll), k.count)
+	JZ(LabelRef("none" + name))
+	Label("one" + name)
+	step(0)
+	DECQ(k.count)
+	JNZ(LabelRef("one" + name))
+	Label("none" + name)
+}
+
+// ahead is how many rows of a panel are asked for before they are used.
+const ahead = 16
+
+func (k *kernel) step(int) {
 	for v, b := range k.b {
+		PREFETCHT0(mem(k.bp, ahead*2*k.bytes()+v*k.bytes()))
+		VMOVUPS(mem(k.bp, v*k.bytes()), b)
+	}
+	ADDQ(U32(2*k.bytes()), k.bp)
+	k.multiply()
+}
+
+func (k *kernel) packingStep() {
+	for v, b := range k.b {
+		PREFETCHT0(Mem{Base: k.bp, Index: k.brs, Scale: 8, Disp: (v+1)*k.bytes() - 4})
 		k.loadB(mem(k.bp, v*k.bytes()), v, b)
+		VMOVUPS(b, mem(k.pack, v*k.bytes()))
 	}
 	ADDQ(k.brs, k.bp)
+	ADDQ(k.packStep, k.pack)
+	k.multiply()
+}
+
+// multiply adds the products of a column of A with the row in registers.
+func (k *kernel) multiply() {
 	for i, row := range k.acc {
 		if k.nv == 1 && k.masked { // one use: straight from memory
 			VFMADD231PS_BCST(k.rowAt(i), k.b[0], row[0])
@@ -250,6 +317,7 @@ func (k *kernel) loadB(from Mem, v int, to reg.VecPhysical) {
 
 // epilogue adds what is asked for to the sums and stores them.
 func (k *kernel) epilogue() {
+	k.t = load("t")
 	c, ldc := GP64(), GP64()
 	MOVQ(mem(k.t, tileLDC), ldc)
 	SHLQ(U8(2), ldc)
@@ -327,9 +395,39 @@ func (k *kernel) cStart(c reg.Register) {
 
 // next moves on to the next panel.
 func (k *kernel) next() {
-	bps := GP64()
-	MOVQ(mem(k.t, tileBPS), bps)
-	SHLQ(U8(2), bps)
-	ADDQ(bps, k.bPanel)
+	k.t = load("t")
+	step := GP64()
+	MOVQ(mem(k.t, tileBPS), step)
+	SHLQ(U8(2), step)
+	ADDQ(step, k.bPanel)
+	MOVQ(mem(k.t, tilePackPanelStep), step)
+	SHLQ(U8(2), step)
+	ADDQ(step, k.packPanel)
 	ADDQ(U32(k.nv*k.bytes()), k.at)
+}
+
+// peak is the roof of the level: fused multiply-adds on registers alone, two
+// each turn for every accumulator of the largest tile.
+func peak(l level) {
+	TEXT("fma"+l.suffix, NOSPLIT, "func(turns int)")
+	turns := load("turns")
+	for _, v := range l.regs {
+		if l.masked {
+			VPXORD(v, v, v)
+		} else {
+			VXORPS(v, v, v)
+		}
+	}
+	acc := l.regs[:2*l.mr]
+	x, y := l.regs[2*l.mr], l.regs[2*l.mr+1]
+	Label("turn")
+	for range 2 {
+		for _, v := range acc {
+			VFMADD231PS(x, y, v)
+		}
+	}
+	DECQ(turns)
+	JNZ(LabelRef("turn"))
+	VZEROUPPER()
+	RET()
 }

@@ -1,0 +1,176 @@
+// Command gemm times the matrix products of package simd against OpenBLAS's,
+// in turns of some milliseconds on the same core, and prints the ratios. The
+// other side is openblas/openblas.c, a process of its own; run.sh builds and runs both.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+func main() {
+	log.SetFlags(0)
+	theirs := flag.String("openblas", "", "the other side's `program`; empty: none")
+	level := flag.String("level", simd.Host().Name(), "kernels to time")
+	only := flag.String("only", "", "`pattern` of the names of the shapes to run")
+	rounds := flag.Int("rounds", 9, "turns per shape")
+	burst := flag.Duration("burst", 10*time.Millisecond, "length of a turn")
+	flag.Parse()
+	k, err := simd.Lookup(*level)
+	if err != nil {
+		log.Fatal(err)
+	}
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := &contest{k: k, rounds: *rounds, burst: *burst}
+	if *theirs != "" {
+		if err := c.start(*theirs); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Printf("%-34s %9s %6s %9s %9s\n", "m x k x n", "GFLOP/s", "peak", "OpenBLAS", "ratio")
+	for _, s := range shapes {
+		if pattern.MatchString(s.String()) {
+			if err := c.run(s); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+}
+
+// contest is both sides, and the memory of ours.
+type contest struct {
+	k       *simd.Kernels
+	rounds  int
+	burst   time.Duration
+	ask     io.Writer
+	answer  *bufio.Reader
+	a, b, c []float32
+	s       simd.Scratch
+	packed  simd.PackedB
+}
+
+func (c *contest) start(program string) (err error) {
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "OPENBLAS_NUM_THREADS=1")
+	cmd.Stderr = os.Stderr
+	if c.ask, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	c.answer = bufio.NewReader(out)
+	return errorsIn("start "+program, err, cmd.Start())
+}
+
+func errorsIn(what string, errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// run prints the medians of one shape's turns, and of the turns' ratios.
+func (c *contest) run(s shape) error {
+	c.prepare(s)
+	flops := 2 * float64(s.m) * float64(s.n) * float64(s.k)
+	c.ours(s, 1)
+	calls := max(1, int(c.burst.Seconds()/c.ours(s, 1)))
+	var our, their, ratio, share []float64
+	for i := range c.rounds + 1 {
+		peak := c.peak()
+		o := c.ours(s, calls) / float64(calls)
+		t, err := c.others(s, calls)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			continue // caches and clocks of the first turn are the last shape's
+		}
+		t /= float64(calls)
+		our, their = append(our, flops/o/1e9), append(their, flops/t/1e9)
+		ratio, share = append(ratio, t/o), append(share, flops/o/1e9/peak)
+	}
+	fmt.Printf("%-34s %9.1f %5.0f%% %9.1f %9.3f\n", s, median(our), 100*median(share), median(their), median(ratio))
+	return nil
+}
+
+func (c *contest) prepare(s shape) {
+	c.a, c.b, c.c = filled(c.a, s.m*s.k), filled(c.b, s.k*s.n), filled(c.c, s.m*s.n)
+	if s.packed {
+		c.k.PackB(&c.packed, s.tb, s.k, s.n, c.b, ld(s.tb, s.k, s.n))
+	}
+}
+
+func filled(x []float32, n int) []float32 {
+	if len(x) < n {
+		x = make([]float32, n)
+	}
+	for i := range x {
+		x[i] = 1e-3 * float32(i%13)
+	}
+	return x
+}
+
+func ld(trans bool, rows, cols int) int {
+	if trans {
+		return rows
+	}
+	return cols
+}
+
+// ours returns the seconds of so many of our products.
+func (c *contest) ours(s shape, calls int) float64 {
+	start := time.Now()
+	for range calls {
+		if s.packed {
+			c.k.GemmWith(&c.s, s.ta, s.m, s.n, s.k, c.a, ld(s.ta, s.m, s.k), &c.packed, false, c.c, s.n, simd.Epilogue{})
+		} else {
+			c.k.Gemm(&c.s, s.ta, s.tb, s.m, s.n, s.k, c.a, ld(s.ta, s.m, s.k), c.b, ld(s.tb, s.k, s.n), false, c.c, s.n)
+		}
+	}
+	return time.Since(start).Seconds()
+}
+
+// others returns the seconds of so many of the other side's products.
+func (c *contest) others(s shape, calls int) (seconds float64, err error) {
+	if c.ask == nil {
+		return 1, nil
+	}
+	if _, err = fmt.Fprintln(c.ask, digit(s.ta), digit(s.tb), s.m, s.n, s.k, calls); err == nil {
+		_, err = fmt.Fscan(c.answer, &seconds)
+	}
+	return seconds, errorsIn("the other side", err)
+}
+
+// peak returns the GFLOP/s of multiply-adds on registers.
+func (c *contest) peak() float64 {
+	start := time.Now()
+	flops := c.k.Peak(1e8)
+	return float64(flops) / time.Since(start).Seconds() / 1e9
+}
+
+func digit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
