@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"os"
 	"os/exec"
 	"regexp"
@@ -19,7 +18,13 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
+	if err := run(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "gemm:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer) error {
 	theirs := flag.String("openblas", "", "the other side's `program`; empty: none")
 	level := flag.String("level", simd.Host().Name(), "kernels to time")
 	only := flag.String("only", "", "`pattern` of the names of the shapes to run")
@@ -28,26 +33,27 @@ func main() {
 	flag.Parse()
 	k, err := simd.Lookup(*level)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	c := &contest{k: k, rounds: *rounds, burst: *burst}
+	c := &contest{k: k, rounds: *rounds, burst: *burst, out: out}
 	if *theirs != "" {
 		if err := c.start(*theirs); err != nil {
-			log.Fatal(err)
+			return err
 		}
 	}
-	fmt.Printf("%-34s %9s %6s %9s %9s\n", "m x k x n", "GFLOP/s", "peak", "OpenBLAS", "ratio")
+	fmt.Fprintf(out, "%-34s %9s %6s %9s %9s\n", "m x k x n", "GFLOP/s", "peak", "OpenBLAS", "ratio")
 	for _, s := range shapes {
 		if pattern.MatchString(s.String()) {
 			if err := c.run(s); err != nil {
-				log.Fatal(err)
+				return err
 			}
 		}
 	}
+	return nil
 }
 
 // contest is both sides, and the memory of ours.
@@ -55,6 +61,7 @@ type contest struct {
 	k       *simd.Kernels
 	rounds  int
 	burst   time.Duration
+	out     io.Writer
 	ask     io.Writer
 	answer  *bufio.Reader
 	a, b, c []float32
@@ -104,7 +111,7 @@ func (c *contest) run(s shape) error {
 		our, their = append(our, flops/o/1e9), append(their, flops/t/1e9)
 		ratio, share = append(ratio, t/o), append(share, flops/o/1e9/peak)
 	}
-	fmt.Printf("%-34s %9.1f %5.0f%% %9.1f %9.3f\n", s, median(our), 100*median(share), median(their), median(ratio))
+	fmt.Fprintf(c.out, "%-34s %9.1f %5.0f%% %9.1f %9.3f\n", s, median(our), 100*median(share), median(their), median(ratio))
 	return nil
 }
 

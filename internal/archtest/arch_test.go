@@ -155,7 +155,7 @@ var calls = []struct {
 	where []string
 	why   string
 }{
-	{"os.Exit", []string{"cmd/...", "examples/..."}, "only main ends the process, so that a library's caller can handle its errors"},
+	{"os.Exit", []string{"cmd/...", "examples/...", "bench/..."}, "only main ends the process, so that a library's caller can handle its errors"},
 	{"log.Fatal", []string{}, "only main ends the process"},
 	{"os.Getenv", []string{"cmd/..."}, "the environment is read by the command and by one function for the launcher's variables"},
 	{"os.LookupEnv", []string{"cmd/...", ""}, "the environment is read by the command and by Join, which hands it to launch.FromEnv"},

@@ -49,7 +49,7 @@ func countedTiles(tiles []func(*tile), c calls) []func(*tile) {
 	out := make([]func(*tile), len(tiles))
 	for rows, f := range tiles {
 		if f != nil {
-			out[rows] = func(t *tile) { c.note("gemm", rows*t.panels*t.kc); f(t) }
+			out[rows] = func(t *tile) { c.note("gemm", rows*t.panels*t.tiles*t.kc); f(t) }
 		}
 	}
 	return out

@@ -40,6 +40,9 @@ func gemm2x6x8(t *tile)
 
 func fma2(turns int)
 
+//go:noescape
+func copyTiles2(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)
+
 var wide2 = []func(*tile){
 	nil,
 	gemm2x1x16,

@@ -88,6 +88,9 @@ func gemm512x14x16(t *tile)
 
 func fma512(turns int)
 
+//go:noescape
+func copyTiles512(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)
+
 var wide512 = []func(*tile){
 	nil,
 	gemm512x1x32,

@@ -55,7 +55,8 @@ type product struct {
 	ldc      int
 	e        Epilogue
 
-	tiles matrix // rows of A as packA left them
+	ready matrix // rows of A as packA left them
+	first int    // the first of them
 	each  int    // floats of each tile, where they are packed by themselves
 }
 
@@ -97,25 +98,44 @@ func (g *product) block(k0, kc int, accumulate, last bool) {
 // A's rows is packed once and multiplied with as many panels of B as stay in
 // L2, tile by tile.
 func (g *product) columns(k0, kc, n0, nc int, b panels, last bool) {
-	nr, mr := g.k.nr, g.k.mr
+	nr := g.k.nr
 	inner := max(nr, blockBytes/4/max(1, kc)/nr*nr)
-	tiles := (g.m + mr - 1) / mr // rows are spread evenly over them
-	per := max(1, rowBytes/4/max(1, kc)/mr)
-	for i := 0; i < tiles; i += per {
-		end := min(tiles, i+per)
-		g.packA(i, end, tiles, k0, kc, nc)
+	per := max(1, rowBytes/4/max(1, kc)/g.k.mr)
+	for first := 0; first < g.tiles(); first += per {
+		end := min(g.tiles(), first+per)
+		g.packA(first, end, k0, kc, nc)
 		for j := 0; j < nc; j += inner {
-			for l := i; l < end; l++ {
-				i0, i1 := l*g.m/tiles, (l+1)*g.m/tiles
-				g.tileOfA(l-i, i0-i*g.m/tiles)
-				b := b.from(j/nr, nr)
-				if l > 0 {
-					b.source = nil
+			strip := strip{n0: n0 + j, nc: min(inner, nc-j), b: b.from(j/nr, nr), last: last}
+			for l := first; l < end; {
+				count := g.alike(l, end)
+				if l == 0 && b.source != nil {
+					count = 1
+				} else {
+					strip.b.source = nil
 				}
-				g.row(i0, i1-i0, n0+j, min(inner, nc-j), b, last)
+				g.tall(&strip, l-first, l, count)
+				l += count
 			}
 		}
 	}
+}
+
+// tiles is how many tiles there are below each other. Rows are spread evenly
+// over them: the first ones have one more than the last.
+func (g *product) tiles() int { return (g.m + g.k.mr - 1) / g.k.mr }
+
+// row is the first row of tile l.
+func (g *product) row(l int) int {
+	tiles := g.tiles()
+	return l*(g.m/tiles) + min(l, g.m%tiles)
+}
+
+// alike is how many of the tiles l..end-1 have as many rows as the first.
+func (g *product) alike(l, end int) int {
+	if larger := g.m % g.tiles(); l < larger {
+		return min(end, larger) - l
+	}
+	return end - l
 }
 
 // panels is a block of B as the micro-kernels read it: packed, bps floats
@@ -145,7 +165,7 @@ func (g *product) packB(k0, kc, n0, nc int) panels {
 	}
 	b := panels{data: grow(&g.s.b, (nc+nr-1)/nr*nr*kc), bps: kc * nr}
 	d, ok := g.b.(*denseB)
-	if !ok || !g.k.packs || d.ns != 1 || kc == 0 {
+	if !ok || !g.k.chained || d.ns != 1 || kc == 0 {
 		g.b.PackPanels(b.data, k0, kc, n0, nc, nr)
 		return b
 	}
@@ -156,56 +176,64 @@ func (g *product) packB(k0, kc, n0, nc int) panels {
 	return b
 }
 
-// row computes rows i0.. of the columns n0..n0+nc.
-func (g *product) row(i0, rows, n0, nc int, b panels, last bool) {
+// strip is some columns of C and their panels of B.
+type strip struct {
+	n0, nc int
+	b      panels
+	last   bool // of the blocks of kk
+}
+
+// tall computes count tiles of the same height below each other, from tile l
+// on, which packA has at place at: as many a call as one call may take.
+func (g *product) tall(s *strip, at, l, count int) {
 	t, nr := &g.s.tile, g.k.nr
-	t.rows, t.columns, t.mask = rows, nr, 1<<nr-1
-	t.ldc = g.ldc
-	t.rowBias = nil
-	if last && g.e.RowBias != nil {
-		t.rowBias = g.e.RowBias[i0:]
-	}
+	t.rows, t.ldc = g.row(l+1)-g.row(l), g.ldc
 	perCall := max(1, callSteps/((t.kc+8)*g.k.mr))
-	for p, full := 0, nc/nr; p < full; p += perCall {
-		t.panels = min(perCall, full-p)
-		g.at(i0, n0+p*nr, last)
-		g.panel(b, p)
-		g.k.wide[rows](t)
+	full, tail := s.nc/nr, s.nc%nr
+	t.tiles = 1
+	if g.k.chained && (tail == 0 || g.k.masked) {
+		t.tiles = max(1, perCall/max(1, full))
 	}
-	if tail := nc % nr; tail > 0 {
-		t.panels, t.columns, t.mask = 1, tail, 1<<tail-1
-		g.at(i0, n0+nc-tail, last)
-		if !g.k.masked {
-			b.source = nil
+	for ; count > 0; count, at, l = count-t.tiles, at+t.tiles, l+t.tiles {
+		t.tiles = min(t.tiles, count)
+		g.tileOfA(at, l)
+		t.rowBias = nil
+		if s.last && g.e.RowBias != nil {
+			t.rowBias = g.e.RowBias[g.row(l):]
 		}
-		g.panel(b, nc/nr)
-		g.tail(rows, tail)
+		t.columns, t.mask = nr, 1<<nr-1
+		for p := 0; p < full; p += perCall {
+			t.panels = min(perCall, full-p)
+			g.panel(s, l, p)
+			g.k.wide[t.rows](t)
+		}
+		if tail > 0 {
+			t.panels, t.columns, t.mask = 1, tail, 1<<tail-1
+			g.panel(s, l, full)
+			g.tail(t.rows, tail)
+		}
 	}
 	t.pack = nil
 }
 
-// panel points the tile at panel p of b.
-func (g *product) panel(b panels, p int) {
+// panel points the tile at panel p of the strip, in tile l.
+func (g *product) panel(s *strip, l, p int) {
 	t, nr := &g.s.tile, g.k.nr
-	t.b = b.data[p*b.bps:]
-	t.brs, t.bps = nr, b.bps
+	j := s.n0 + p*nr
+	t.c = g.c[g.row(l)*g.ldc+j:]
+	t.colBias = nil
+	if s.last && g.e.ColBias != nil {
+		t.colBias = g.e.ColBias[j:]
+	}
+	t.b = s.b.data[p*s.b.bps:]
+	t.brs, t.bps = nr, s.b.bps
 	t.pack, t.packStep, t.packPanelStep = nil, 0, 0
-	if b.source == nil {
+	if s.b.source == nil || t.columns < nr && !g.k.masked {
 		return
 	}
 	t.pack = &t.b[0]
-	t.b, t.brs, t.bps = b.source[p*nr:], b.brs, nr
+	t.b, t.brs, t.bps = s.b.source[p*nr:], s.b.brs, nr
 	if g.m > g.k.mr { // else it is used once: all rows go to one place
-		t.packStep, t.packPanelStep = nr, b.bps
-	}
-}
-
-// at points the tile at C[i0,j0] and the column bias that belongs to it.
-func (g *product) at(i0, j0 int, last bool) {
-	t := &g.s.tile
-	t.c = g.c[i0*g.ldc+j0:]
-	t.colBias = nil
-	if last && g.e.ColBias != nil {
-		t.colBias = g.e.ColBias[j0:]
+		t.packStep, t.packPanelStep = nr, s.b.bps
 	}
 }

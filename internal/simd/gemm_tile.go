@@ -1,7 +1,7 @@
 package simd
 
-// tile is one call of a micro-kernel: rows x (panels*nr) elements of C, from
-// kc products each. The assembly knows the offsets of its fields (see
+// tile is one call of a micro-kernel: (tiles*rows) x (panels*nr) elements of C,
+// from kc products each. The assembly knows the offsets of its fields (see
 // gen/gemm.go, checked in levels_amd64.go).
 type tile struct {
 	a          []float32 // element (i,k) is a[i*ars+k*acs]
@@ -22,6 +22,9 @@ type tile struct {
 	pack          *float32
 	packStep      int
 	packPanelStep int
+	// Tiles below each other, with the same panels: A of the next is aStep on.
+	tiles         int
+	aStep         int
 	rows, columns int // columns of the last panel; for the portable kernel
 }
 
@@ -46,7 +49,7 @@ func (g *product) edge(kernel func(*tile), rows, columns int) {
 	t.c, t.ldc = g.s.edge[:], g.k.nr
 	t.rowBias, t.colBias, t.accumulate, t.relu = nil, nil, 0, 0
 	kernel(t)
-	t.accumulate, t.relu = out.accumulate, out.relu
+	*t = out
 	for i := range rows {
 		finish(out.c[i*out.ldc:][:columns], g.s.edge[i*g.k.nr:], &out, i)
 	}

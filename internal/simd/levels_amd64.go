@@ -28,9 +28,10 @@ var kernels512 = &Kernels{
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
 		wide: wide512, narrow: narrow512,
-		masked: true, packs: true,
+		masked: true, chained: true,
 		fma: fma512, lanes: 16,
 		transpose8: transpose8,
+		copyTiles:  copyTiles512,
 		gather:     gather512,
 		spread:     spread512,
 	},
@@ -53,9 +54,10 @@ var kernels2 = &Kernels{
 	gemm: gemmLevel{
 		mr: 6, nr: 16,
 		wide: wide2, narrow: narrow2,
-		packs: true,
-		fma:   fma2, lanes: 8,
+		chained: true,
+		fma:     fma2, lanes: 8,
 		transpose8: transpose8,
+		copyTiles:  copyTiles2,
 		gather:     gather2,
 	},
 	vec: vectorLevel{
@@ -113,6 +115,6 @@ var (
 	_ = [192 - unsafe.Offsetof(tile{}.mask)]byte{}
 	_ = [unsafe.Offsetof(tile{}.pack) - 200]byte{}
 	_ = [200 - unsafe.Offsetof(tile{}.pack)]byte{}
-	_ = [unsafe.Offsetof(tile{}.packPanelStep) - 216]byte{}
-	_ = [216 - unsafe.Offsetof(tile{}.packPanelStep)]byte{}
+	_ = [unsafe.Offsetof(tile{}.aStep) - 232]byte{}
+	_ = [232 - unsafe.Offsetof(tile{}.aStep)]byte{}
 )

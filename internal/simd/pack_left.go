@@ -1,58 +1,78 @@
 package simd
 
-// packA makes the columns k0..k0+kc of the tiles first..end-1 (of tiles) of A
-// ready for tileOfA: in place, or copied together where they are used often
-// enough to pay for it. Copied rows are an odd number of cache lines apart, so
-// that they do not meet in one cache set; of a transposed matrix, each tile is
-// copied by itself, mr floats for each of kc.
-func (g *product) packA(first, end, tiles, k0, kc, nc int) {
-	g.tiles, g.each = matrix{}, 0
+// packA makes the columns k0..k0+kc of the tiles first..end-1 of A ready for
+// tileOfA: in place, or copied together where they are used often enough to
+// pay for it. Copied rows are an odd number of cache lines apart, so that they
+// do not meet in one cache set; of a transposed matrix, each tile is copied by
+// itself, mr floats for each of kc.
+func (g *product) packA(first, end, k0, kc, nc int) {
+	g.ready, g.first, g.each = matrix{}, g.row(first), 0
 	if kc == 0 {
 		return
 	}
-	i0, i1 := first*g.m/tiles, end*g.m/tiles
-	a := g.a.at(i0, k0)
-	switch ld := (kc+15)/16*16 | 16; {
+	rows := g.row(end) - g.first
+	a := g.a.at(g.first, k0)
+	switch {
 	case g.a.rows != nil && !g.a.transposed:
-		g.tiles = matrix{grow(&g.s.a, (i1-i0)*ld), ld, 1}
-		g.a.rows.PackRows(g.tiles.data, ld, i0, i1-i0, k0, kc)
-		return
+		g.ready = matrix{grow(&g.s.a, rows*apart(kc)), apart(kc), 1}
+		g.a.rows.PackRows(g.ready.data, g.ready.rs, g.first, rows, k0, kc)
 	case g.a.rows != nil:
-		ld = (i1-i0+15)/16*16 | 16
-		a = matrix{grow(&g.s.r, kc*ld), 1, ld}
-		g.a.rows.PackRows(a.data, ld, k0, kc, i0, i1-i0)
+		a = matrix{grow(&g.s.r, kc*apart(rows)), 1, apart(rows)}
+		g.a.rows.PackRows(a.data, a.cs, k0, kc, g.first, rows)
+		g.packTiles(a, first, end, kc)
 	case nc <= 4*g.k.nr && !conflicts(max(a.rs, a.cs)):
-		g.tiles = a
-		return
+		g.ready = a
 	case a.cs == 1:
-		g.tiles = matrix{grow(&g.s.a, (i1-i0)*ld), ld, 1}
-		for i := range i1 - i0 {
-			copy(g.tiles.data[i*ld:], a.data[i*a.rs:][:kc])
+		g.ready = matrix{grow(&g.s.a, rows*apart(kc)), apart(kc), 1}
+		for i := range rows {
+			copy(g.ready.data[i*apart(kc):], a.data[i*a.rs:][:kc])
 		}
-		return
-	}
-	mr := g.k.mr
-	g.each = kc * mr
-	g.tiles = matrix{grow(&g.s.a, (end-first)*g.each), 1, mr}
-	for l := first; l < end; l++ {
-		from, to := l*g.m/tiles-i0, (l+1)*g.m/tiles-i0
-		dst := g.tiles.data[(l-first)*g.each:]
-		for i := range kc {
-			copy(dst[i*mr:], a.data[i*a.cs+from:][:to-from])
-		}
+	default:
+		g.packTiles(a, first, end, kc)
 	}
 }
+
+// packTiles copies the tiles first..end-1 of a, a transposed matrix that
+// begins at the first.
+func (g *product) packTiles(a matrix, first, end, kc int) {
+	mr := g.k.mr
+	g.each = apart(kc * mr)
+	g.ready = matrix{grow(&g.s.a, (end-first)*g.each), 1, mr}
+	for l := first; l < end; {
+		count := g.alike(l, end)
+		rows := g.row(l+1) - g.row(l)
+		dst, src := g.ready.data[(l-first)*g.each:], a.data[g.row(l)-g.first:]
+		if g.k.copyTiles == nil {
+			for i := range kc * count {
+				copy(dst[i%count*g.each+i/count*mr:], src[i/count*a.cs+i%count*rows:][:rows])
+			}
+		} else {
+			step := max(1, callFloats/(count*mr))
+			for i := 0; i < kc; i += step {
+				g.k.copyTiles(&dst[i*mr], g.each, mr, &src[i*a.cs], a.cs, rows, count, min(step, kc-i))
+			}
+		}
+		l += count
+	}
+}
+
+// apart is the least distance of rows of n floats that is an odd number of
+// cache lines.
+func apart(n int) int { return (n+15)/16*16 | 16 }
 
 // conflicts reports whether rows that many floats apart share few cache sets.
 func conflicts(stride int) bool { return stride >= 256 && stride%128 == 0 }
 
-// tileOfA points the tile at packed tile l, whose first row is the given one.
-func (g *product) tileOfA(l, row int) {
+// tileOfA points the kernel's tile at tile l of A, which packA has at place at.
+func (g *product) tileOfA(at, l int) {
 	t := &g.s.tile
-	a := g.tiles.at(row, 0)
+	a := g.ready
+	t.aStep = t.rows * a.rs
 	if g.each > 0 {
-		a = g.tiles
-		a.data = a.data[l*g.each:]
+		a.data = a.data[at*g.each:]
+		t.aStep = g.each
+	} else {
+		a = a.at(g.row(l)-g.first, 0)
 	}
 	t.a, t.ars, t.acs = a.data, a.rs, a.cs
 }

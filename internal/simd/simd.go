@@ -33,11 +33,11 @@ type Kernels struct {
 
 // gemmLevel is what the matrix-multiply driver needs of a level.
 type gemmLevel struct {
-	mr, nr int           // the widest micro-tile: rows by columns
-	wide   []func(*tile) // [rows], tiles of up to nr columns
-	narrow []func(*tile) // [rows], tiles of up to nr/2 columns; nil: none
-	masked bool          // kernels touch only the tile's columns, of B (unless packed) and of C
-	packs  bool          // kernels can pack B as they multiply
+	mr, nr  int           // the widest micro-tile: rows by columns
+	wide    []func(*tile) // [rows], tiles of up to nr columns
+	narrow  []func(*tile) // [rows], tiles of up to nr/2 columns; nil: none
+	masked  bool          // kernels touch only the tile's columns, of B (unless packed) and of C
+	chained bool          // kernels do several tiles a call, and pack B in the first
 
 	// fma does 4*mr fused multiply-adds of vectors per turn, on registers.
 	// nil: none.
@@ -47,6 +47,10 @@ type gemmLevel struct {
 	// transpose8 writes the transpose of 8 rows of 8*n floats: dst row j is
 	// column j. Strides in floats. nil: none.
 	transpose8 func(dst *float32, ldd int, src *float32, lds int, n int)
+	// copyTiles copies, for each of n rows lds apart, tiles runs of width
+	// floats (at most mr) that follow each other: run i of row j goes to
+	// dst[i*tileStep+j*ldd:]. nil: none.
+	copyTiles func(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)
 	// gather copies `lanes` floats (at most 16) from src[offs[i]:] to
 	// dst[i*ldd:] for i in [0,n). nil: none.
 	gather func(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)

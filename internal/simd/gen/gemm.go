@@ -31,6 +31,8 @@ const (
 	tilePack          = 200
 	tilePackStep      = 208
 	tilePackPanelStep = 216
+	tileTiles         = 224
+	tileAStep         = 232
 )
 
 // gemm generates the micro-kernels of a level: tiles of 1..mr rows by two
@@ -47,6 +49,7 @@ func gemm(l level, table string) error {
 		}
 	}
 	peak(l)
+	copyTiles(l)
 	return os.WriteFile(table, []byte(declarations(l, names)), 0o644)
 }
 
@@ -59,6 +62,7 @@ func declarations(l level, names [2][]string) string {
 		fmt.Fprintf(&b, "\n//go:noescape\nfunc %s(t *tile)\n", n)
 	}
 	fmt.Fprintf(&b, "\nfunc fma%s(turns int)\n", l.suffix)
+	fmt.Fprintf(&b, "\n//go:noescape\nfunc copyTiles%s%s\n", l.suffix, strings.TrimPrefix(copySignature, "func"))
 	for i, what := range []string{"wide", "narrow"} {
 		fmt.Fprintf(&b, "\nvar %s%s = []func(*tile){\n\tnil,\n", what, l.suffix)
 		for _, n := range names[i] {
@@ -79,8 +83,10 @@ type kernel struct {
 	b        []reg.VecPhysical
 	bcast    []reg.VecPhysical
 
-	// On the stack: bytes from the first panel's column to this one's, this
-	// panel of B, this panel of the packed copy, and the panels left.
+	// On the stack: this tile's A, C and row bias, and the tiles left; bytes
+	// from the first panel's column to this one's, this panel of B and of the
+	// packed copy, and the panels left.
+	a, c, rowBias, tiles          Mem
 	at, bPanel, packPanel, panels Mem
 
 	t      reg.Register
@@ -98,19 +104,24 @@ type kernel struct {
 func (k *kernel) generate() {
 	TEXT(k.name, NOSPLIT, "func(t *byte)")
 	k.registers()
-	k.at, k.bPanel, k.packPanel, k.panels = AllocLocal(8), AllocLocal(8), AllocLocal(8), AllocLocal(8)
+	for _, local := range []*Mem{&k.a, &k.c, &k.rowBias, &k.tiles, &k.at, &k.bPanel, &k.packPanel, &k.panels} {
+		*local = AllocLocal(8)
+	}
 	k.t = load("t")
 	k.loadMasks()
-	r := GP64()
-	XORQ(r, r)
-	MOVQ(r, k.at)
-	for _, f := range []struct {
-		field int
-		local Mem
-	}{{tileB, k.bPanel}, {tilePack, k.packPanel}, {tilePanels, k.panels}} {
-		MOVQ(mem(k.t, f.field), r)
-		MOVQ(r, f.local)
-	}
+	k.local(tileA, k.a)
+	k.local(tileC, k.c)
+	k.local(tileRowBias, k.rowBias)
+	k.local(tileTiles, k.tiles)
+
+	Label("tile")
+	k.t = load("t")
+	k.local(tileB, k.bPanel)
+	k.local(tilePack, k.packPanel)
+	k.local(tilePanels, k.panels)
+	zero := GP64()
+	XORQ(zero, zero)
+	MOVQ(zero, k.at)
 
 	Label("panel")
 	k.start()
@@ -119,8 +130,18 @@ func (k *kernel) generate() {
 	k.next()
 	DECQ(k.panels)
 	JNZ(LabelRef("panel"))
+	k.nextTile()
+	DECQ(k.tiles)
+	JNZ(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
+}
+
+// local copies a field of the tile to the stack.
+func (k *kernel) local(field int, to Mem) {
+	r := GP64()
+	MOVQ(mem(k.t, field), r)
+	MOVQ(r, to)
 }
 
 func (k *kernel) registers() {
@@ -151,33 +172,41 @@ func (k *kernel) loadMasks() {
 }
 
 // start loads what the loop over products needs, clears the accumulators, and
-// asks for the lines of C.
+// asks for the lines of C where the products take long enough for that.
 func (k *kernel) start() {
 	k.t = load("t")
-	c, ldc := GP64(), GP64()
-	MOVQ(mem(k.t, tileLDC), ldc)
-	SHLQ(U8(2), ldc)
-	k.cStart(c)
-	for i, row := range k.acc {
-		for v, acc := range row {
-			PREFETCHT0(mem(c, (v+1)*k.bytes()-1))
+	for _, row := range k.acc {
+		for _, acc := range row {
 			if k.masked {
 				VPXORD(acc, acc, acc)
 			} else {
 				VXORPS(acc, acc, acc)
 			}
 		}
+	}
+	k.count = GP64()
+	MOVQ(mem(k.t, tileKC), k.count)
+	CMPQ(k.count, U8(48))
+	JLT(LabelRef("begin"))
+	c, ldc := GP64(), GP64()
+	MOVQ(mem(k.t, tileLDC), ldc)
+	SHLQ(U8(2), ldc)
+	k.cStart(c)
+	for i := range k.rows {
+		for v := range k.nv {
+			PREFETCHT0(mem(c, (v+1)*k.bytes()-1))
+		}
 		if i+1 < k.rows {
 			ADDQ(ldc, c)
 		}
 	}
-	k.ap, k.bp, k.acs, k.count = GP64(), GP64(), GP64(), GP64()
-	MOVQ(mem(k.t, tileA), k.ap)
+	Label("begin")
+	k.ap, k.bp, k.acs = GP64(), GP64(), GP64()
+	MOVQ(k.a, k.ap)
 	MOVQ(k.bPanel, k.bp)
 	MOVQ(mem(k.t, tileACS), k.acs)
 	SHLQ(U8(2), k.acs)
 	k.rowStrides()
-	MOVQ(mem(k.t, tileKC), k.count)
 }
 
 // rowStrides makes the registers from which rowAt forms any row's address.
@@ -335,7 +364,7 @@ func (k *kernel) epilogue() {
 
 	Label("rowbias")
 	bias := GP64()
-	MOVQ(mem(k.t, tileRowBias), bias)
+	MOVQ(k.rowBias, bias)
 	TESTQ(bias, bias)
 	JZ(LabelRef("colbias"))
 	for i, row := range k.acc {
@@ -389,7 +418,7 @@ func (k *kernel) epilogue() {
 }
 
 func (k *kernel) cStart(c reg.Register) {
-	MOVQ(mem(k.t, tileC), c)
+	MOVQ(k.c, c)
 	ADDQ(k.at, c)
 }
 
@@ -404,6 +433,22 @@ func (k *kernel) next() {
 	SHLQ(U8(2), step)
 	ADDQ(step, k.packPanel)
 	ADDQ(U32(k.nv*k.bytes()), k.at)
+}
+
+// nextTile moves on to the rows below.
+func (k *kernel) nextTile() {
+	k.t = load("t")
+	step := GP64()
+	MOVQ(mem(k.t, tileAStep), step)
+	SHLQ(U8(2), step)
+	ADDQ(step, k.a)
+	MOVQ(mem(k.t, tileLDC), step)
+	IMUL3Q(U8(4*k.rows), step, step)
+	ADDQ(step, k.c)
+	CMPQ(k.rowBias, U8(0))
+	JEQ(LabelRef("unbiased"))
+	ADDQ(U8(4*k.rows), k.rowBias)
+	Label("unbiased")
 }
 
 // peak is the roof of the level: fused multiply-adds on registers alone, two

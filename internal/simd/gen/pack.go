@@ -201,3 +201,71 @@ func spread512() {
 	VZEROUPPER()
 	RET()
 }
+
+// copyTiles copies, for each of n rows, tiles runs of width floats (at most
+// 16, or 8) that follow each other, to places tileStep apart; rows of a place
+// are ldd apart.
+func copyTiles(l level) {
+	var ones Mem
+	if !l.masked { // the end of a run is where a window on ones and zeros has them
+		ones = GLOBL("front", RODATA|NOPTR)
+		for i := range 16 {
+			DATA(4*i, U32(0xffffffff*uint32(1-i/8)))
+		}
+	}
+	TEXT("copyTiles"+l.suffix, NOSPLIT, copySignature)
+	Pragma("noescape")
+	dst, tileStep, ldd := load("dst"), load("tileStep"), load("ldd")
+	src, lds := load("src"), load("lds")
+	width, tiles, n := load("width"), load("tiles"), load("n")
+	move := l.run(width, ones)
+	for _, r := range []reg.Register{tileStep, ldd, lds, width} {
+		SHLQ(U8(2), r)
+	}
+	Label("row")
+	from, to, left := GP64(), GP64(), GP64()
+	MOVQ(src, from)
+	MOVQ(dst, to)
+	MOVQ(tiles, left)
+	Label("tile")
+	PREFETCHT0(Mem{Base: from, Index: lds, Scale: 4})
+	move(mem(from, 0), mem(to, 0))
+	ADDQ(width, from)
+	ADDQ(tileStep, to)
+	DECQ(left)
+	JNZ(LabelRef("tile"))
+	ADDQ(lds, src)
+	ADDQ(ldd, dst)
+	DECQ(n)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+const copySignature = "func(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)"
+
+// run returns what copies width floats, at most a vector.
+func (l level) run(width reg.Register, ones Mem) func(from, to Mem) {
+	v := l.vector()
+	if !l.masked {
+		at, mask := GP64(), YMM()
+		LEAQ(ones.Offset(32), at)
+		SHLQ(U8(2), width)
+		SUBQ(width, at)
+		SHRQ(U8(2), width)
+		VMOVUPS(mem(at, 0), mask)
+		return func(from, to Mem) {
+			VMASKMOVPS(from, mask, v)
+			VMASKMOVPS(v, mask, to)
+		}
+	}
+	bits, k := GP64(), K()
+	XORQ(bits, bits)
+	BTSQ(width, bits)
+	DECQ(bits)
+	KMOVW(bits.As32(), k)
+	return func(from, to Mem) {
+		VMOVUPS_Z(from, k, v)
+		VMOVUPS(v, k, to)
+	}
+}
