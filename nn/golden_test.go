@@ -1,7 +1,9 @@
 package nn
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/golden"
@@ -15,6 +17,7 @@ type goldenRun func(g *goldenCase) func(t *Tape) *Tensor
 var goldenRuns = map[string]goldenRun{
 	"dense":     goldenDense,
 	"embedding": goldenEmbedding,
+	"lstm":      goldenLSTM,
 	"relu":      goldenUnary((*Tape).ReLU),
 	"softmaxce": goldenLoss,
 }
@@ -134,4 +137,24 @@ func TestGoldenTable(t *testing.T) {
 			g.Compare(t, "dtable", all)
 		})
 	})
+}
+
+func goldenLSTM(g *goldenCase) func(t *Tape) *Tensor {
+	var layers []LSTMLayer
+	for i := range int(g.Attr("layers")) {
+		p := func(name string) *Param { return g.param(fmt.Sprintf("%s%d", name, i)) }
+		layers = append(layers, LSTMLayer{p("w_ih"), p("w_hh"), p("b_ih"), p("b_hh")})
+	}
+	x := g.input("x")
+	h, c := g.Floats("h0"), g.Floats("c0")
+	size := len(h) / len(layers)
+	steps := x.Shape[0]
+	return func(t *Tape) *Tensor {
+		y := t.Reshape(x, steps*x.Shape[1], x.Shape[2])
+		for i, l := range layers {
+			state := LSTMState{slices.Clone(h[i*size:][:size]), slices.Clone(c[i*size:][:size])}
+			y = t.LSTM(y, l, &state, steps)
+		}
+		return y
+	}
 }

@@ -42,7 +42,7 @@ var kernels512 = &Kernels{
 		sum: sum512, sumSquares: sumSquares512, sgd: sgd512,
 		pool: pool512, poolGrad: poolGrad512,
 	},
-	seq: seqLevel{dropout: dropout512},
+	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512},
 	opt: optim512Level,
 }
 
@@ -66,7 +66,7 @@ var kernels2 = &Kernels{
 		relu: relu2, reluGrad: reluGrad2,
 		sum: sum2, sumSquares: sumSquares2, sgd: sgd2,
 	},
-	seq: seqLevel{dropout: dropout2},
+	seq: seqLevel{dropout: dropout2, lstm: lstm2, lstmGrad: lstmGrad2},
 	opt: optim2Level,
 }
 

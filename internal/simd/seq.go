@@ -1,7 +1,10 @@
 package simd
 
-// seqLevel holds the kernels of sequence models. They take counts that are
-// multiples of vectorLevel.width; nil: portable.
+// seqLevel holds the kernels of sequence models; nil: portable.
 type seqLevel struct {
-	dropout func(dst, src *float32, n int, first, key0, key1, threshold uint32, scale float32)
+	// dropout takes counts that are multiples of vectorLevel.width, the others
+	// any.
+	dropout  func(dst, src *float32, n int, first, key0, key1, threshold uint32, scale float32)
+	lstm     func(h, c, gates *float32, gap int, c0 *float32, n int)
+	lstmGrad func(gates *float32, gap int, dc, dh, c, c0 *float32, n int)
 }

@@ -180,3 +180,748 @@ GLOBL word7feb352d_2<>(SB), RODATA|NOPTR, $4
 
 DATA word846ca68b_3<>+0(SB)/4, $0x846ca68b
 GLOBL word846ca68b_3<>(SB), RODATA|NOPTR, $4
+
+DATA lstmNumbers<>+0(SB)/4, $0x3f800000
+DATA lstmNumbers<>+4(SB)/4, $0x3f800000
+DATA lstmNumbers<>+8(SB)/4, $0x3f800000
+DATA lstmNumbers<>+12(SB)/4, $0x3f800000
+DATA lstmNumbers<>+16(SB)/4, $0x3f800000
+DATA lstmNumbers<>+20(SB)/4, $0x3f800000
+DATA lstmNumbers<>+24(SB)/4, $0x3f800000
+DATA lstmNumbers<>+28(SB)/4, $0x3f800000
+DATA lstmNumbers<>+32(SB)/4, $0x40000000
+DATA lstmNumbers<>+36(SB)/4, $0x40000000
+DATA lstmNumbers<>+40(SB)/4, $0x40000000
+DATA lstmNumbers<>+44(SB)/4, $0x40000000
+DATA lstmNumbers<>+48(SB)/4, $0x40000000
+DATA lstmNumbers<>+52(SB)/4, $0x40000000
+DATA lstmNumbers<>+56(SB)/4, $0x40000000
+DATA lstmNumbers<>+60(SB)/4, $0x40000000
+DATA lstmNumbers<>+64(SB)/4, $0x7f800000
+DATA lstmNumbers<>+68(SB)/4, $0x7f800000
+DATA lstmNumbers<>+72(SB)/4, $0x7f800000
+DATA lstmNumbers<>+76(SB)/4, $0x7f800000
+DATA lstmNumbers<>+80(SB)/4, $0x7f800000
+DATA lstmNumbers<>+84(SB)/4, $0x7f800000
+DATA lstmNumbers<>+88(SB)/4, $0x7f800000
+DATA lstmNumbers<>+92(SB)/4, $0x7f800000
+DATA lstmNumbers<>+96(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+100(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+104(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+108(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+112(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+116(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+120(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+124(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+128(SB)/4, $0x4b400000
+DATA lstmNumbers<>+132(SB)/4, $0x4b400000
+DATA lstmNumbers<>+136(SB)/4, $0x4b400000
+DATA lstmNumbers<>+140(SB)/4, $0x4b400000
+DATA lstmNumbers<>+144(SB)/4, $0x4b400000
+DATA lstmNumbers<>+148(SB)/4, $0x4b400000
+DATA lstmNumbers<>+152(SB)/4, $0x4b400000
+DATA lstmNumbers<>+156(SB)/4, $0x4b400000
+DATA lstmNumbers<>+160(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+164(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+168(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+172(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+176(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+180(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+184(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+188(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+192(SB)/4, $0x3f318000
+DATA lstmNumbers<>+196(SB)/4, $0x3f318000
+DATA lstmNumbers<>+200(SB)/4, $0x3f318000
+DATA lstmNumbers<>+204(SB)/4, $0x3f318000
+DATA lstmNumbers<>+208(SB)/4, $0x3f318000
+DATA lstmNumbers<>+212(SB)/4, $0x3f318000
+DATA lstmNumbers<>+216(SB)/4, $0x3f318000
+DATA lstmNumbers<>+220(SB)/4, $0x3f318000
+DATA lstmNumbers<>+224(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+228(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+232(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+236(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+240(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+244(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+248(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+252(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+256(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+260(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+264(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+268(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+272(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+276(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+280(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+284(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+288(SB)/4, $0x42b17217
+DATA lstmNumbers<>+292(SB)/4, $0x42b17217
+DATA lstmNumbers<>+296(SB)/4, $0x42b17217
+DATA lstmNumbers<>+300(SB)/4, $0x42b17217
+DATA lstmNumbers<>+304(SB)/4, $0x42b17217
+DATA lstmNumbers<>+308(SB)/4, $0x42b17217
+DATA lstmNumbers<>+312(SB)/4, $0x42b17217
+DATA lstmNumbers<>+316(SB)/4, $0x42b17217
+DATA lstmNumbers<>+320(SB)/4, $0x39506967
+DATA lstmNumbers<>+324(SB)/4, $0x39506967
+DATA lstmNumbers<>+328(SB)/4, $0x39506967
+DATA lstmNumbers<>+332(SB)/4, $0x39506967
+DATA lstmNumbers<>+336(SB)/4, $0x39506967
+DATA lstmNumbers<>+340(SB)/4, $0x39506967
+DATA lstmNumbers<>+344(SB)/4, $0x39506967
+DATA lstmNumbers<>+348(SB)/4, $0x39506967
+DATA lstmNumbers<>+352(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+356(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+360(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+364(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+368(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+372(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+376(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+380(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+384(SB)/4, $0x3c088908
+DATA lstmNumbers<>+388(SB)/4, $0x3c088908
+DATA lstmNumbers<>+392(SB)/4, $0x3c088908
+DATA lstmNumbers<>+396(SB)/4, $0x3c088908
+DATA lstmNumbers<>+400(SB)/4, $0x3c088908
+DATA lstmNumbers<>+404(SB)/4, $0x3c088908
+DATA lstmNumbers<>+408(SB)/4, $0x3c088908
+DATA lstmNumbers<>+412(SB)/4, $0x3c088908
+DATA lstmNumbers<>+416(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+420(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+424(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+428(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+432(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+436(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+440(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+444(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+448(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+452(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+456(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+460(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+464(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+468(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+472(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+476(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+480(SB)/4, $0x3f000000
+DATA lstmNumbers<>+484(SB)/4, $0x3f000000
+DATA lstmNumbers<>+488(SB)/4, $0x3f000000
+DATA lstmNumbers<>+492(SB)/4, $0x3f000000
+DATA lstmNumbers<>+496(SB)/4, $0x3f000000
+DATA lstmNumbers<>+500(SB)/4, $0x3f000000
+DATA lstmNumbers<>+504(SB)/4, $0x3f000000
+DATA lstmNumbers<>+508(SB)/4, $0x3f000000
+DATA lstmNumbers<>+512(SB)/4, $0x41200000
+DATA lstmNumbers<>+516(SB)/4, $0x41200000
+DATA lstmNumbers<>+520(SB)/4, $0x41200000
+DATA lstmNumbers<>+524(SB)/4, $0x41200000
+DATA lstmNumbers<>+528(SB)/4, $0x41200000
+DATA lstmNumbers<>+532(SB)/4, $0x41200000
+DATA lstmNumbers<>+536(SB)/4, $0x41200000
+DATA lstmNumbers<>+540(SB)/4, $0x41200000
+DATA lstmNumbers<>+544(SB)/4, $0x80000000
+DATA lstmNumbers<>+548(SB)/4, $0x80000000
+DATA lstmNumbers<>+552(SB)/4, $0x80000000
+DATA lstmNumbers<>+556(SB)/4, $0x80000000
+DATA lstmNumbers<>+560(SB)/4, $0x80000000
+DATA lstmNumbers<>+564(SB)/4, $0x80000000
+DATA lstmNumbers<>+568(SB)/4, $0x80000000
+DATA lstmNumbers<>+572(SB)/4, $0x80000000
+DATA lstmNumbers<>+576(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+580(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+584(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+588(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+592(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+596(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+600(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+604(SB)/4, $0x7fffffff
+GLOBL lstmNumbers<>(SB), RODATA|NOPTR, $608
+
+DATA lstmMasks<>+0(SB)/4, $0xffffffff
+DATA lstmMasks<>+4(SB)/4, $0xffffffff
+DATA lstmMasks<>+8(SB)/4, $0xffffffff
+DATA lstmMasks<>+12(SB)/4, $0xffffffff
+DATA lstmMasks<>+16(SB)/4, $0xffffffff
+DATA lstmMasks<>+20(SB)/4, $0xffffffff
+DATA lstmMasks<>+24(SB)/4, $0xffffffff
+DATA lstmMasks<>+28(SB)/4, $0xffffffff
+DATA lstmMasks<>+32(SB)/4, $0x00000000
+DATA lstmMasks<>+36(SB)/4, $0x00000000
+DATA lstmMasks<>+40(SB)/4, $0x00000000
+DATA lstmMasks<>+44(SB)/4, $0x00000000
+DATA lstmMasks<>+48(SB)/4, $0x00000000
+DATA lstmMasks<>+52(SB)/4, $0x00000000
+DATA lstmMasks<>+56(SB)/4, $0x00000000
+DATA lstmMasks<>+60(SB)/4, $0x00000000
+GLOBL lstmMasks<>(SB), RODATA|NOPTR, $64
+
+// func lstm2(h *float32, c *float32, gates *float32, gap int, c0 *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·lstm2(SB), NOSPLIT, $0-48
+	MOVQ gap+24(FP), AX
+	MOVQ gates+16(FP), CX
+	SHLQ $0x02, AX
+	MOVQ CX, DX
+	ADDQ AX, CX
+	MOVQ CX, BX
+	ADDQ AX, CX
+	MOVQ CX, SI
+	ADDQ AX, CX
+	MOVQ CX, DI
+	ADDQ AX, CX
+	MOVQ h+0(FP), AX
+	MOVQ c+8(FP), CX
+	MOVQ c0+32(FP), R8
+	MOVQ n+40(FP), R9
+
+single:
+	CMPQ         R9, $0x00000008
+	JLT          partial
+	VMOVUPS      (DX), Y0
+	VMOVUPS      (BX), Y1
+	VXORPS       lstmNumbers<>+544(SB), Y0, Y0
+	VXORPS       lstmNumbers<>+544(SB), Y1, Y1
+	VMULPS       lstmNumbers<>+96(SB), Y0, Y2
+	VMULPS       lstmNumbers<>+96(SB), Y1, Y3
+	VADDPS       lstmNumbers<>+128(SB), Y2, Y2
+	VADDPS       lstmNumbers<>+128(SB), Y3, Y3
+	VSUBPS       lstmNumbers<>+128(SB), Y2, Y6
+	VSUBPS       lstmNumbers<>+128(SB), Y3, Y7
+	VMULPS       lstmNumbers<>+192(SB), Y6, Y8
+	VMULPS       lstmNumbers<>+192(SB), Y7, Y9
+	VSUBPS       Y8, Y0, Y4
+	VSUBPS       Y9, Y1, Y5
+	VMULPS       lstmNumbers<>+224(SB), Y6, Y8
+	VMULPS       lstmNumbers<>+224(SB), Y7, Y9
+	VSUBPS       Y8, Y4, Y4
+	VSUBPS       Y9, Y5, Y5
+	VMULPS       lstmNumbers<>+320(SB), Y4, Y6
+	VMULPS       lstmNumbers<>+320(SB), Y5, Y7
+	VADDPS       lstmNumbers<>+352(SB), Y6, Y6
+	VADDPS       lstmNumbers<>+352(SB), Y7, Y7
+	VMULPS       lstmNumbers<>+384(SB), Y4, Y8
+	VMULPS       lstmNumbers<>+384(SB), Y5, Y9
+	VADDPS       lstmNumbers<>+416(SB), Y8, Y8
+	VADDPS       lstmNumbers<>+416(SB), Y9, Y9
+	VMULPS       Y4, Y4, Y10
+	VMULPS       Y5, Y5, Y11
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y8, Y6, Y6
+	VADDPS       Y9, Y7, Y7
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y11, Y7, Y7
+	VMULPS       lstmNumbers<>+448(SB), Y4, Y8
+	VMULPS       lstmNumbers<>+448(SB), Y5, Y9
+	VADDPS       lstmNumbers<>+480(SB), Y8, Y8
+	VADDPS       lstmNumbers<>+480(SB), Y9, Y9
+	VADDPS       Y8, Y6, Y6
+	VADDPS       Y9, Y7, Y7
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y4, Y6, Y6
+	VADDPS       Y5, Y7, Y7
+	VADDPS       lstmNumbers<>+0(SB), Y6, Y6
+	VADDPS       lstmNumbers<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y2, Y6, Y6
+	VCMPPS       $0x1d, lstmNumbers<>+256(SB), Y0, Y2
+	VANDPS       Y2, Y6, Y6
+	VCMPPS       $0x06, lstmNumbers<>+288(SB), Y0, Y4
+	VADDPS       lstmNumbers<>+64(SB), Y0, Y2
+	VBLENDVPS    Y4, Y2, Y6, Y0
+	VPADDD       Y3, Y7, Y7
+	VCMPPS       $0x1d, lstmNumbers<>+256(SB), Y1, Y3
+	VANDPS       Y3, Y7, Y7
+	VCMPPS       $0x06, lstmNumbers<>+288(SB), Y1, Y2
+	VADDPS       lstmNumbers<>+64(SB), Y1, Y3
+	VBLENDVPS    Y2, Y3, Y7, Y1
+	VADDPS       lstmNumbers<>+0(SB), Y0, Y0
+	VADDPS       lstmNumbers<>+0(SB), Y1, Y1
+	VBROADCASTSS lstmNumbers<>+0(SB), Y2
+	VDIVPS       Y0, Y2, Y0
+	VDIVPS       Y1, Y2, Y1
+	VMOVUPS      Y0, (DX)
+	VMOVUPS      Y1, (BX)
+	VMOVUPS      (SI), Y2
+	VANDPS       lstmNumbers<>+576(SB), Y2, Y3
+	VANDPS       lstmNumbers<>+544(SB), Y2, Y2
+	VBROADCASTSS lstmNumbers<>+512(SB), Y4
+	VMINPS       Y3, Y4, Y3
+	VADDPS       Y3, Y3, Y3
+	VMULPS       lstmNumbers<>+96(SB), Y3, Y4
+	VADDPS       lstmNumbers<>+160(SB), Y4, Y4
+	VSUBPS       lstmNumbers<>+160(SB), Y4, Y5
+	VMULPS       lstmNumbers<>+192(SB), Y5, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       lstmNumbers<>+224(SB), Y5, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       lstmNumbers<>+320(SB), Y3, Y5
+	VADDPS       lstmNumbers<>+352(SB), Y5, Y5
+	VMULPS       lstmNumbers<>+384(SB), Y3, Y6
+	VADDPS       lstmNumbers<>+416(SB), Y6, Y6
+	VMULPS       Y3, Y3, Y7
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMULPS       lstmNumbers<>+448(SB), Y3, Y6
+	VADDPS       lstmNumbers<>+480(SB), Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y3, Y5, Y5
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       lstmNumbers<>+0(SB), Y4, Y4
+	VADDPS       Y4, Y5, Y5
+	VADDPS       lstmNumbers<>+32(SB), Y5, Y4
+	VDIVPS       Y4, Y5, Y5
+	VORPS        Y2, Y5, Y2
+	VMOVUPS      Y2, (SI)
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      (R8), Y2
+	VMULPS       Y2, Y1, Y1
+	VADDPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	VMOVUPS      (DI), Y0
+	VXORPS       lstmNumbers<>+544(SB), Y0, Y0
+	VMULPS       lstmNumbers<>+96(SB), Y0, Y2
+	VADDPS       lstmNumbers<>+128(SB), Y2, Y2
+	VSUBPS       lstmNumbers<>+128(SB), Y2, Y4
+	VMULPS       lstmNumbers<>+192(SB), Y4, Y5
+	VSUBPS       Y5, Y0, Y3
+	VMULPS       lstmNumbers<>+224(SB), Y4, Y5
+	VSUBPS       Y5, Y3, Y3
+	VMULPS       lstmNumbers<>+320(SB), Y3, Y4
+	VADDPS       lstmNumbers<>+352(SB), Y4, Y4
+	VMULPS       lstmNumbers<>+384(SB), Y3, Y5
+	VADDPS       lstmNumbers<>+416(SB), Y5, Y5
+	VMULPS       Y3, Y3, Y6
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y5, Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VMULPS       lstmNumbers<>+448(SB), Y3, Y5
+	VADDPS       lstmNumbers<>+480(SB), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y3, Y4, Y4
+	VADDPS       lstmNumbers<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y4, Y4
+	VCMPPS       $0x1d, lstmNumbers<>+256(SB), Y0, Y2
+	VANDPS       Y2, Y4, Y4
+	VCMPPS       $0x06, lstmNumbers<>+288(SB), Y0, Y3
+	VADDPS       lstmNumbers<>+64(SB), Y0, Y2
+	VBLENDVPS    Y3, Y2, Y4, Y0
+	VADDPS       lstmNumbers<>+0(SB), Y0, Y0
+	VBROADCASTSS lstmNumbers<>+0(SB), Y2
+	VDIVPS       Y0, Y2, Y0
+	VMOVUPS      Y0, (DI)
+	VANDPS       lstmNumbers<>+576(SB), Y1, Y2
+	VANDPS       lstmNumbers<>+544(SB), Y1, Y1
+	VBROADCASTSS lstmNumbers<>+512(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VADDPS       Y2, Y2, Y2
+	VMULPS       lstmNumbers<>+96(SB), Y2, Y3
+	VADDPS       lstmNumbers<>+160(SB), Y3, Y3
+	VSUBPS       lstmNumbers<>+160(SB), Y3, Y4
+	VMULPS       lstmNumbers<>+192(SB), Y4, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       lstmNumbers<>+224(SB), Y4, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       lstmNumbers<>+320(SB), Y2, Y4
+	VADDPS       lstmNumbers<>+352(SB), Y4, Y4
+	VMULPS       lstmNumbers<>+384(SB), Y2, Y5
+	VADDPS       lstmNumbers<>+416(SB), Y5, Y5
+	VMULPS       Y2, Y2, Y6
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y5, Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VMULPS       lstmNumbers<>+448(SB), Y2, Y5
+	VADDPS       lstmNumbers<>+480(SB), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y4, Y4
+	VSUBPS       lstmNumbers<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y4, Y4
+	VADDPS       lstmNumbers<>+32(SB), Y4, Y3
+	VDIVPS       Y3, Y4, Y4
+	VORPS        Y1, Y4, Y1
+	VMULPS       Y1, Y0, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
+	ADDQ         $0x00000020, SI
+	ADDQ         $0x00000020, DI
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R8
+	SUBQ         $0x00000008, R9
+	JMP          single
+
+partial:
+	TESTQ        R9, R9
+	JZ           end
+	LEAQ         lstmMasks<>+0(SB), R10
+	SHLQ         $0x02, R9
+	SUBQ         R9, R10
+	VMOVUPS      32(R10), Y0
+	VMASKMOVPS   (DX), Y0, Y1
+	VMASKMOVPS   (BX), Y0, Y2
+	VXORPS       lstmNumbers<>+544(SB), Y1, Y1
+	VXORPS       lstmNumbers<>+544(SB), Y2, Y2
+	VMULPS       lstmNumbers<>+96(SB), Y1, Y3
+	VMULPS       lstmNumbers<>+96(SB), Y2, Y4
+	VADDPS       lstmNumbers<>+128(SB), Y3, Y3
+	VADDPS       lstmNumbers<>+128(SB), Y4, Y4
+	VSUBPS       lstmNumbers<>+128(SB), Y3, Y7
+	VSUBPS       lstmNumbers<>+128(SB), Y4, Y8
+	VMULPS       lstmNumbers<>+192(SB), Y7, Y9
+	VMULPS       lstmNumbers<>+192(SB), Y8, Y10
+	VSUBPS       Y9, Y1, Y5
+	VSUBPS       Y10, Y2, Y6
+	VMULPS       lstmNumbers<>+224(SB), Y7, Y9
+	VMULPS       lstmNumbers<>+224(SB), Y8, Y10
+	VSUBPS       Y9, Y5, Y5
+	VSUBPS       Y10, Y6, Y6
+	VMULPS       lstmNumbers<>+320(SB), Y5, Y7
+	VMULPS       lstmNumbers<>+320(SB), Y6, Y8
+	VADDPS       lstmNumbers<>+352(SB), Y7, Y7
+	VADDPS       lstmNumbers<>+352(SB), Y8, Y8
+	VMULPS       lstmNumbers<>+384(SB), Y5, Y9
+	VMULPS       lstmNumbers<>+384(SB), Y6, Y10
+	VADDPS       lstmNumbers<>+416(SB), Y9, Y9
+	VADDPS       lstmNumbers<>+416(SB), Y10, Y10
+	VMULPS       Y5, Y5, Y11
+	VMULPS       Y6, Y6, Y12
+	VMULPS       Y11, Y7, Y7
+	VMULPS       Y12, Y8, Y8
+	VADDPS       Y9, Y7, Y7
+	VADDPS       Y10, Y8, Y8
+	VMULPS       Y11, Y7, Y7
+	VMULPS       Y12, Y8, Y8
+	VMULPS       lstmNumbers<>+448(SB), Y5, Y9
+	VMULPS       lstmNumbers<>+448(SB), Y6, Y10
+	VADDPS       lstmNumbers<>+480(SB), Y9, Y9
+	VADDPS       lstmNumbers<>+480(SB), Y10, Y10
+	VADDPS       Y9, Y7, Y7
+	VADDPS       Y10, Y8, Y8
+	VMULPS       Y11, Y7, Y7
+	VMULPS       Y12, Y8, Y8
+	VADDPS       Y5, Y7, Y7
+	VADDPS       Y6, Y8, Y8
+	VADDPS       lstmNumbers<>+0(SB), Y7, Y7
+	VADDPS       lstmNumbers<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y3, Y3
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y3, Y7, Y7
+	VCMPPS       $0x1d, lstmNumbers<>+256(SB), Y1, Y3
+	VANDPS       Y3, Y7, Y7
+	VCMPPS       $0x06, lstmNumbers<>+288(SB), Y1, Y5
+	VADDPS       lstmNumbers<>+64(SB), Y1, Y3
+	VBLENDVPS    Y5, Y3, Y7, Y1
+	VPADDD       Y4, Y8, Y8
+	VCMPPS       $0x1d, lstmNumbers<>+256(SB), Y2, Y4
+	VANDPS       Y4, Y8, Y8
+	VCMPPS       $0x06, lstmNumbers<>+288(SB), Y2, Y3
+	VADDPS       lstmNumbers<>+64(SB), Y2, Y4
+	VBLENDVPS    Y3, Y4, Y8, Y2
+	VADDPS       lstmNumbers<>+0(SB), Y1, Y1
+	VADDPS       lstmNumbers<>+0(SB), Y2, Y2
+	VBROADCASTSS lstmNumbers<>+0(SB), Y3
+	VDIVPS       Y1, Y3, Y1
+	VDIVPS       Y2, Y3, Y2
+	VMASKMOVPS   Y1, Y0, (DX)
+	VMASKMOVPS   Y2, Y0, (BX)
+	VMASKMOVPS   (SI), Y0, Y3
+	VANDPS       lstmNumbers<>+576(SB), Y3, Y4
+	VANDPS       lstmNumbers<>+544(SB), Y3, Y3
+	VBROADCASTSS lstmNumbers<>+512(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VADDPS       Y4, Y4, Y4
+	VMULPS       lstmNumbers<>+96(SB), Y4, Y5
+	VADDPS       lstmNumbers<>+160(SB), Y5, Y5
+	VSUBPS       lstmNumbers<>+160(SB), Y5, Y6
+	VMULPS       lstmNumbers<>+192(SB), Y6, Y7
+	VSUBPS       Y7, Y4, Y4
+	VMULPS       lstmNumbers<>+224(SB), Y6, Y7
+	VSUBPS       Y7, Y4, Y4
+	VMULPS       lstmNumbers<>+320(SB), Y4, Y6
+	VADDPS       lstmNumbers<>+352(SB), Y6, Y6
+	VMULPS       lstmNumbers<>+384(SB), Y4, Y7
+	VADDPS       lstmNumbers<>+416(SB), Y7, Y7
+	VMULPS       Y4, Y4, Y8
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y7, Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMULPS       lstmNumbers<>+448(SB), Y4, Y7
+	VADDPS       lstmNumbers<>+480(SB), Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y4, Y6, Y6
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y6, Y6
+	VSUBPS       lstmNumbers<>+0(SB), Y5, Y5
+	VADDPS       Y5, Y6, Y6
+	VADDPS       lstmNumbers<>+32(SB), Y6, Y5
+	VDIVPS       Y5, Y6, Y6
+	VORPS        Y3, Y6, Y3
+	VMASKMOVPS   Y3, Y0, (SI)
+	VMULPS       Y3, Y1, Y1
+	VMASKMOVPS   (R8), Y0, Y3
+	VMULPS       Y3, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (CX)
+	VMASKMOVPS   (DI), Y0, Y1
+	VXORPS       lstmNumbers<>+544(SB), Y1, Y1
+	VMULPS       lstmNumbers<>+96(SB), Y1, Y3
+	VADDPS       lstmNumbers<>+128(SB), Y3, Y3
+	VSUBPS       lstmNumbers<>+128(SB), Y3, Y5
+	VMULPS       lstmNumbers<>+192(SB), Y5, Y6
+	VSUBPS       Y6, Y1, Y4
+	VMULPS       lstmNumbers<>+224(SB), Y5, Y6
+	VSUBPS       Y6, Y4, Y4
+	VMULPS       lstmNumbers<>+320(SB), Y4, Y5
+	VADDPS       lstmNumbers<>+352(SB), Y5, Y5
+	VMULPS       lstmNumbers<>+384(SB), Y4, Y6
+	VADDPS       lstmNumbers<>+416(SB), Y6, Y6
+	VMULPS       Y4, Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMULPS       lstmNumbers<>+448(SB), Y4, Y6
+	VADDPS       lstmNumbers<>+480(SB), Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VADDPS       lstmNumbers<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x1d, lstmNumbers<>+256(SB), Y1, Y3
+	VANDPS       Y3, Y5, Y5
+	VCMPPS       $0x06, lstmNumbers<>+288(SB), Y1, Y4
+	VADDPS       lstmNumbers<>+64(SB), Y1, Y3
+	VBLENDVPS    Y4, Y3, Y5, Y1
+	VADDPS       lstmNumbers<>+0(SB), Y1, Y1
+	VBROADCASTSS lstmNumbers<>+0(SB), Y3
+	VDIVPS       Y1, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (DI)
+	VANDPS       lstmNumbers<>+576(SB), Y2, Y3
+	VANDPS       lstmNumbers<>+544(SB), Y2, Y2
+	VBROADCASTSS lstmNumbers<>+512(SB), Y4
+	VMINPS       Y3, Y4, Y3
+	VADDPS       Y3, Y3, Y3
+	VMULPS       lstmNumbers<>+96(SB), Y3, Y4
+	VADDPS       lstmNumbers<>+160(SB), Y4, Y4
+	VSUBPS       lstmNumbers<>+160(SB), Y4, Y5
+	VMULPS       lstmNumbers<>+192(SB), Y5, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       lstmNumbers<>+224(SB), Y5, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       lstmNumbers<>+320(SB), Y3, Y5
+	VADDPS       lstmNumbers<>+352(SB), Y5, Y5
+	VMULPS       lstmNumbers<>+384(SB), Y3, Y6
+	VADDPS       lstmNumbers<>+416(SB), Y6, Y6
+	VMULPS       Y3, Y3, Y7
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMULPS       lstmNumbers<>+448(SB), Y3, Y6
+	VADDPS       lstmNumbers<>+480(SB), Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y3, Y5, Y5
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       lstmNumbers<>+0(SB), Y4, Y4
+	VADDPS       Y4, Y5, Y5
+	VADDPS       lstmNumbers<>+32(SB), Y5, Y4
+	VDIVPS       Y4, Y5, Y5
+	VORPS        Y2, Y5, Y2
+	VMULPS       Y2, Y1, Y2
+	VMASKMOVPS   Y2, Y0, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func lstmGrad2(gates *float32, gap int, dc *float32, dh *float32, c *float32, c0 *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·lstmGrad2(SB), NOSPLIT, $0-56
+	MOVQ         gap+8(FP), AX
+	MOVQ         gates+0(FP), CX
+	SHLQ         $0x02, AX
+	MOVQ         CX, DX
+	ADDQ         AX, CX
+	MOVQ         CX, BX
+	ADDQ         AX, CX
+	MOVQ         CX, SI
+	ADDQ         AX, CX
+	MOVQ         CX, DI
+	ADDQ         AX, CX
+	MOVQ         dc+16(FP), AX
+	MOVQ         dh+24(FP), CX
+	MOVQ         c+32(FP), R8
+	MOVQ         c0+40(FP), R9
+	VBROADCASTSS lstmNumbers<>+0(SB), Y0
+	MOVQ         n+48(FP), R10
+
+single:
+	CMPQ         R10, $0x00000008
+	JLT          partial
+	VMOVUPS      (R8), Y1
+	VANDPS       lstmNumbers<>+576(SB), Y1, Y2
+	VANDPS       lstmNumbers<>+544(SB), Y1, Y1
+	VBROADCASTSS lstmNumbers<>+512(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VADDPS       Y2, Y2, Y2
+	VMULPS       lstmNumbers<>+96(SB), Y2, Y3
+	VADDPS       lstmNumbers<>+160(SB), Y3, Y3
+	VSUBPS       lstmNumbers<>+160(SB), Y3, Y4
+	VMULPS       lstmNumbers<>+192(SB), Y4, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       lstmNumbers<>+224(SB), Y4, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       lstmNumbers<>+320(SB), Y2, Y4
+	VADDPS       lstmNumbers<>+352(SB), Y4, Y4
+	VMULPS       lstmNumbers<>+384(SB), Y2, Y5
+	VADDPS       lstmNumbers<>+416(SB), Y5, Y5
+	VMULPS       Y2, Y2, Y6
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y5, Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VMULPS       lstmNumbers<>+448(SB), Y2, Y5
+	VADDPS       lstmNumbers<>+480(SB), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y4, Y4
+	VSUBPS       lstmNumbers<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y4, Y4
+	VADDPS       lstmNumbers<>+32(SB), Y4, Y3
+	VDIVPS       Y3, Y4, Y4
+	VORPS        Y1, Y4, Y1
+	VMOVUPS      (DI), Y2
+	VMOVUPS      (CX), Y3
+	VMULPS       Y1, Y3, Y4
+	VSUBPS       Y2, Y0, Y5
+	VMULPS       Y2, Y5, Y5
+	VMULPS       Y5, Y4, Y5
+	VMOVUPS      Y5, (DI)
+	VMULPS       Y1, Y1, Y1
+	VSUBPS       Y1, Y0, Y1
+	VMULPS       Y2, Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      (AX), Y1
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (DX), Y2
+	VMOVUPS      (SI), Y3
+	VMULPS       Y3, Y1, Y4
+	VSUBPS       Y2, Y0, Y5
+	VMULPS       Y2, Y5, Y5
+	VMULPS       Y5, Y4, Y5
+	VMOVUPS      Y5, (DX)
+	VMULPS       Y2, Y1, Y2
+	VMULPS       Y3, Y3, Y3
+	VSUBPS       Y3, Y0, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (SI)
+	VMOVUPS      (BX), Y2
+	VMOVUPS      (R9), Y3
+	VMULPS       Y3, Y1, Y4
+	VSUBPS       Y2, Y0, Y3
+	VMULPS       Y2, Y3, Y3
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, (BX)
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
+	ADDQ         $0x00000020, SI
+	ADDQ         $0x00000020, DI
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000020, R9
+	SUBQ         $0x00000008, R10
+	JMP          single
+
+partial:
+	TESTQ        R10, R10
+	JZ           end
+	LEAQ         lstmMasks<>+0(SB), R11
+	SHLQ         $0x02, R10
+	SUBQ         R10, R11
+	VMOVUPS      32(R11), Y1
+	VMASKMOVPS   (R8), Y1, Y2
+	VANDPS       lstmNumbers<>+576(SB), Y2, Y3
+	VANDPS       lstmNumbers<>+544(SB), Y2, Y2
+	VBROADCASTSS lstmNumbers<>+512(SB), Y4
+	VMINPS       Y3, Y4, Y3
+	VADDPS       Y3, Y3, Y3
+	VMULPS       lstmNumbers<>+96(SB), Y3, Y4
+	VADDPS       lstmNumbers<>+160(SB), Y4, Y4
+	VSUBPS       lstmNumbers<>+160(SB), Y4, Y5
+	VMULPS       lstmNumbers<>+192(SB), Y5, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       lstmNumbers<>+224(SB), Y5, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       lstmNumbers<>+320(SB), Y3, Y5
+	VADDPS       lstmNumbers<>+352(SB), Y5, Y5
+	VMULPS       lstmNumbers<>+384(SB), Y3, Y6
+	VADDPS       lstmNumbers<>+416(SB), Y6, Y6
+	VMULPS       Y3, Y3, Y7
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMULPS       lstmNumbers<>+448(SB), Y3, Y6
+	VADDPS       lstmNumbers<>+480(SB), Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y3, Y5, Y5
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       lstmNumbers<>+0(SB), Y4, Y4
+	VADDPS       Y4, Y5, Y5
+	VADDPS       lstmNumbers<>+32(SB), Y5, Y4
+	VDIVPS       Y4, Y5, Y5
+	VORPS        Y2, Y5, Y2
+	VMASKMOVPS   (DI), Y1, Y3
+	VMASKMOVPS   (CX), Y1, Y4
+	VMULPS       Y2, Y4, Y5
+	VSUBPS       Y3, Y0, Y6
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y6, Y5, Y6
+	VMASKMOVPS   Y6, Y1, (DI)
+	VMULPS       Y2, Y2, Y2
+	VSUBPS       Y2, Y0, Y2
+	VMULPS       Y3, Y4, Y3
+	VMULPS       Y2, Y3, Y3
+	VMASKMOVPS   (AX), Y1, Y2
+	VADDPS       Y3, Y2, Y2
+	VMASKMOVPS   (DX), Y1, Y3
+	VMASKMOVPS   (SI), Y1, Y4
+	VMULPS       Y4, Y2, Y5
+	VSUBPS       Y3, Y0, Y6
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y6, Y5, Y6
+	VMASKMOVPS   Y6, Y1, (DX)
+	VMULPS       Y3, Y2, Y3
+	VMULPS       Y4, Y4, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VMASKMOVPS   Y3, Y1, (SI)
+	VMASKMOVPS   (BX), Y1, Y3
+	VMASKMOVPS   (R9), Y1, Y4
+	VMULPS       Y4, Y2, Y5
+	VSUBPS       Y3, Y0, Y0
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y0, Y5, Y0
+	VMASKMOVPS   Y0, Y1, (BX)
+	VMULPS       Y3, Y2, Y2
+	VMASKMOVPS   Y2, Y1, (AX)
+
+end:
+	VZEROUPPER
+	RET

@@ -6,3 +6,9 @@ package simd
 
 //go:noescape
 func dropout512(dst *float32, src *float32, n int, first uint32, key0 uint32, key1 uint32, threshold uint32, scale float32)
+
+//go:noescape
+func lstm512(h *float32, c *float32, gates *float32, gap int, c0 *float32, n int)
+
+//go:noescape
+func lstmGrad512(gates *float32, gap int, dc *float32, dh *float32, c *float32, c0 *float32, n int)

@@ -178,3 +178,1256 @@ GLOBL word7feb352d_2<>(SB), RODATA|NOPTR, $4
 
 DATA word846ca68b_3<>+0(SB)/4, $0x846ca68b
 GLOBL word846ca68b_3<>(SB), RODATA|NOPTR, $4
+
+DATA lstmNumbers<>+0(SB)/4, $0x3f800000
+DATA lstmNumbers<>+4(SB)/4, $0x3f800000
+DATA lstmNumbers<>+8(SB)/4, $0x3f800000
+DATA lstmNumbers<>+12(SB)/4, $0x3f800000
+DATA lstmNumbers<>+16(SB)/4, $0x3f800000
+DATA lstmNumbers<>+20(SB)/4, $0x3f800000
+DATA lstmNumbers<>+24(SB)/4, $0x3f800000
+DATA lstmNumbers<>+28(SB)/4, $0x3f800000
+DATA lstmNumbers<>+32(SB)/4, $0x40000000
+DATA lstmNumbers<>+36(SB)/4, $0x40000000
+DATA lstmNumbers<>+40(SB)/4, $0x40000000
+DATA lstmNumbers<>+44(SB)/4, $0x40000000
+DATA lstmNumbers<>+48(SB)/4, $0x40000000
+DATA lstmNumbers<>+52(SB)/4, $0x40000000
+DATA lstmNumbers<>+56(SB)/4, $0x40000000
+DATA lstmNumbers<>+60(SB)/4, $0x40000000
+DATA lstmNumbers<>+64(SB)/4, $0x7f800000
+DATA lstmNumbers<>+68(SB)/4, $0x7f800000
+DATA lstmNumbers<>+72(SB)/4, $0x7f800000
+DATA lstmNumbers<>+76(SB)/4, $0x7f800000
+DATA lstmNumbers<>+80(SB)/4, $0x7f800000
+DATA lstmNumbers<>+84(SB)/4, $0x7f800000
+DATA lstmNumbers<>+88(SB)/4, $0x7f800000
+DATA lstmNumbers<>+92(SB)/4, $0x7f800000
+DATA lstmNumbers<>+96(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+100(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+104(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+108(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+112(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+116(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+120(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+124(SB)/4, $0x3fb8aa3b
+DATA lstmNumbers<>+128(SB)/4, $0x4b400000
+DATA lstmNumbers<>+132(SB)/4, $0x4b400000
+DATA lstmNumbers<>+136(SB)/4, $0x4b400000
+DATA lstmNumbers<>+140(SB)/4, $0x4b400000
+DATA lstmNumbers<>+144(SB)/4, $0x4b400000
+DATA lstmNumbers<>+148(SB)/4, $0x4b400000
+DATA lstmNumbers<>+152(SB)/4, $0x4b400000
+DATA lstmNumbers<>+156(SB)/4, $0x4b400000
+DATA lstmNumbers<>+160(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+164(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+168(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+172(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+176(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+180(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+184(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+188(SB)/4, $0x4b40007f
+DATA lstmNumbers<>+192(SB)/4, $0x3f318000
+DATA lstmNumbers<>+196(SB)/4, $0x3f318000
+DATA lstmNumbers<>+200(SB)/4, $0x3f318000
+DATA lstmNumbers<>+204(SB)/4, $0x3f318000
+DATA lstmNumbers<>+208(SB)/4, $0x3f318000
+DATA lstmNumbers<>+212(SB)/4, $0x3f318000
+DATA lstmNumbers<>+216(SB)/4, $0x3f318000
+DATA lstmNumbers<>+220(SB)/4, $0x3f318000
+DATA lstmNumbers<>+224(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+228(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+232(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+236(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+240(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+244(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+248(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+252(SB)/4, $0xb95e8083
+DATA lstmNumbers<>+256(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+260(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+264(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+268(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+272(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+276(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+280(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+284(SB)/4, $0xc2aeac4f
+DATA lstmNumbers<>+288(SB)/4, $0x42b17217
+DATA lstmNumbers<>+292(SB)/4, $0x42b17217
+DATA lstmNumbers<>+296(SB)/4, $0x42b17217
+DATA lstmNumbers<>+300(SB)/4, $0x42b17217
+DATA lstmNumbers<>+304(SB)/4, $0x42b17217
+DATA lstmNumbers<>+308(SB)/4, $0x42b17217
+DATA lstmNumbers<>+312(SB)/4, $0x42b17217
+DATA lstmNumbers<>+316(SB)/4, $0x42b17217
+DATA lstmNumbers<>+320(SB)/4, $0x39506967
+DATA lstmNumbers<>+324(SB)/4, $0x39506967
+DATA lstmNumbers<>+328(SB)/4, $0x39506967
+DATA lstmNumbers<>+332(SB)/4, $0x39506967
+DATA lstmNumbers<>+336(SB)/4, $0x39506967
+DATA lstmNumbers<>+340(SB)/4, $0x39506967
+DATA lstmNumbers<>+344(SB)/4, $0x39506967
+DATA lstmNumbers<>+348(SB)/4, $0x39506967
+DATA lstmNumbers<>+352(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+356(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+360(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+364(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+368(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+372(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+376(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+380(SB)/4, $0x3ab743ce
+DATA lstmNumbers<>+384(SB)/4, $0x3c088908
+DATA lstmNumbers<>+388(SB)/4, $0x3c088908
+DATA lstmNumbers<>+392(SB)/4, $0x3c088908
+DATA lstmNumbers<>+396(SB)/4, $0x3c088908
+DATA lstmNumbers<>+400(SB)/4, $0x3c088908
+DATA lstmNumbers<>+404(SB)/4, $0x3c088908
+DATA lstmNumbers<>+408(SB)/4, $0x3c088908
+DATA lstmNumbers<>+412(SB)/4, $0x3c088908
+DATA lstmNumbers<>+416(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+420(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+424(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+428(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+432(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+436(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+440(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+444(SB)/4, $0x3d2aa9c1
+DATA lstmNumbers<>+448(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+452(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+456(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+460(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+464(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+468(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+472(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+476(SB)/4, $0x3e2aaaaa
+DATA lstmNumbers<>+480(SB)/4, $0x3f000000
+DATA lstmNumbers<>+484(SB)/4, $0x3f000000
+DATA lstmNumbers<>+488(SB)/4, $0x3f000000
+DATA lstmNumbers<>+492(SB)/4, $0x3f000000
+DATA lstmNumbers<>+496(SB)/4, $0x3f000000
+DATA lstmNumbers<>+500(SB)/4, $0x3f000000
+DATA lstmNumbers<>+504(SB)/4, $0x3f000000
+DATA lstmNumbers<>+508(SB)/4, $0x3f000000
+DATA lstmNumbers<>+512(SB)/4, $0x41200000
+DATA lstmNumbers<>+516(SB)/4, $0x41200000
+DATA lstmNumbers<>+520(SB)/4, $0x41200000
+DATA lstmNumbers<>+524(SB)/4, $0x41200000
+DATA lstmNumbers<>+528(SB)/4, $0x41200000
+DATA lstmNumbers<>+532(SB)/4, $0x41200000
+DATA lstmNumbers<>+536(SB)/4, $0x41200000
+DATA lstmNumbers<>+540(SB)/4, $0x41200000
+DATA lstmNumbers<>+544(SB)/4, $0x80000000
+DATA lstmNumbers<>+548(SB)/4, $0x80000000
+DATA lstmNumbers<>+552(SB)/4, $0x80000000
+DATA lstmNumbers<>+556(SB)/4, $0x80000000
+DATA lstmNumbers<>+560(SB)/4, $0x80000000
+DATA lstmNumbers<>+564(SB)/4, $0x80000000
+DATA lstmNumbers<>+568(SB)/4, $0x80000000
+DATA lstmNumbers<>+572(SB)/4, $0x80000000
+DATA lstmNumbers<>+576(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+580(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+584(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+588(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+592(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+596(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+600(SB)/4, $0x7fffffff
+DATA lstmNumbers<>+604(SB)/4, $0x7fffffff
+GLOBL lstmNumbers<>(SB), RODATA|NOPTR, $608
+
+DATA lstmMasks<>+0(SB)/4, $0xffffffff
+DATA lstmMasks<>+4(SB)/4, $0xffffffff
+DATA lstmMasks<>+8(SB)/4, $0xffffffff
+DATA lstmMasks<>+12(SB)/4, $0xffffffff
+DATA lstmMasks<>+16(SB)/4, $0xffffffff
+DATA lstmMasks<>+20(SB)/4, $0xffffffff
+DATA lstmMasks<>+24(SB)/4, $0xffffffff
+DATA lstmMasks<>+28(SB)/4, $0xffffffff
+DATA lstmMasks<>+32(SB)/4, $0xffffffff
+DATA lstmMasks<>+36(SB)/4, $0xffffffff
+DATA lstmMasks<>+40(SB)/4, $0xffffffff
+DATA lstmMasks<>+44(SB)/4, $0xffffffff
+DATA lstmMasks<>+48(SB)/4, $0xffffffff
+DATA lstmMasks<>+52(SB)/4, $0xffffffff
+DATA lstmMasks<>+56(SB)/4, $0xffffffff
+DATA lstmMasks<>+60(SB)/4, $0xffffffff
+DATA lstmMasks<>+64(SB)/4, $0x00000000
+DATA lstmMasks<>+68(SB)/4, $0x00000000
+DATA lstmMasks<>+72(SB)/4, $0x00000000
+DATA lstmMasks<>+76(SB)/4, $0x00000000
+DATA lstmMasks<>+80(SB)/4, $0x00000000
+DATA lstmMasks<>+84(SB)/4, $0x00000000
+DATA lstmMasks<>+88(SB)/4, $0x00000000
+DATA lstmMasks<>+92(SB)/4, $0x00000000
+DATA lstmMasks<>+96(SB)/4, $0x00000000
+DATA lstmMasks<>+100(SB)/4, $0x00000000
+DATA lstmMasks<>+104(SB)/4, $0x00000000
+DATA lstmMasks<>+108(SB)/4, $0x00000000
+DATA lstmMasks<>+112(SB)/4, $0x00000000
+DATA lstmMasks<>+116(SB)/4, $0x00000000
+DATA lstmMasks<>+120(SB)/4, $0x00000000
+DATA lstmMasks<>+124(SB)/4, $0x00000000
+GLOBL lstmMasks<>(SB), RODATA|NOPTR, $128
+
+// func lstm512(h *float32, c *float32, gates *float32, gap int, c0 *float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lstm512(SB), NOSPLIT, $0-48
+	MOVQ gap+24(FP), AX
+	MOVQ gates+16(FP), CX
+	SHLQ $0x02, AX
+	MOVQ CX, DX
+	ADDQ AX, CX
+	MOVQ CX, BX
+	ADDQ AX, CX
+	MOVQ CX, SI
+	ADDQ AX, CX
+	MOVQ CX, DI
+	ADDQ AX, CX
+	MOVQ h+0(FP), AX
+	MOVQ c+8(FP), CX
+	MOVQ c0+32(FP), R8
+	MOVQ n+40(FP), R9
+
+many:
+	CMPQ         R9, $0x00000020
+	JLT          single
+	VMOVUPS      (DX), Z0
+	VMOVUPS      64(DX), Z1
+	VMOVUPS      (BX), Z2
+	VMOVUPS      64(BX), Z3
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z0, Z0
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z2, Z2
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z0, Z4
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z1, Z5
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z2, Z6
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z3, Z7
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z5, Z5
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z6, Z6
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z7, Z7
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z4, Z12
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z5, Z13
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z6, Z14
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z7, Z15
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z12, Z16
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z13, Z17
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z14, Z18
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z15, Z19
+	VSUBPS       Z16, Z0, Z8
+	VSUBPS       Z17, Z1, Z9
+	VSUBPS       Z18, Z2, Z10
+	VSUBPS       Z19, Z3, Z11
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z12, Z16
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z13, Z17
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z14, Z18
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z15, Z19
+	VSUBPS       Z16, Z8, Z8
+	VSUBPS       Z17, Z9, Z9
+	VSUBPS       Z18, Z10, Z10
+	VSUBPS       Z19, Z11, Z11
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z8, Z12
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z9, Z13
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z10, Z14
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z11, Z15
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z12, Z12
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z13, Z13
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z14, Z14
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z15, Z15
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z8, Z16
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z9, Z17
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z10, Z18
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z11, Z19
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z16, Z16
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z17, Z17
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z18, Z18
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z19, Z19
+	VMULPS       Z8, Z8, Z20
+	VMULPS       Z9, Z9, Z21
+	VMULPS       Z10, Z10, Z22
+	VMULPS       Z11, Z11, Z23
+	VMULPS       Z20, Z12, Z12
+	VMULPS       Z21, Z13, Z13
+	VMULPS       Z22, Z14, Z14
+	VMULPS       Z23, Z15, Z15
+	VADDPS       Z16, Z12, Z12
+	VADDPS       Z17, Z13, Z13
+	VADDPS       Z18, Z14, Z14
+	VADDPS       Z19, Z15, Z15
+	VMULPS       Z20, Z12, Z12
+	VMULPS       Z21, Z13, Z13
+	VMULPS       Z22, Z14, Z14
+	VMULPS       Z23, Z15, Z15
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z8, Z16
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z9, Z17
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z10, Z18
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z11, Z19
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z16, Z16
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z17, Z17
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z18, Z18
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z19, Z19
+	VADDPS       Z16, Z12, Z12
+	VADDPS       Z17, Z13, Z13
+	VADDPS       Z18, Z14, Z14
+	VADDPS       Z19, Z15, Z15
+	VMULPS       Z20, Z12, Z12
+	VMULPS       Z21, Z13, Z13
+	VMULPS       Z22, Z14, Z14
+	VMULPS       Z23, Z15, Z15
+	VADDPS       Z8, Z12, Z12
+	VADDPS       Z9, Z13, Z13
+	VADDPS       Z10, Z14, Z14
+	VADDPS       Z11, Z15, Z15
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z12, Z12
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z13, Z13
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z14, Z14
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z15, Z15
+	VPSLLD       $0x17, Z4, Z4
+	VPSLLD       $0x17, Z5, Z5
+	VPSLLD       $0x17, Z6, Z6
+	VPSLLD       $0x17, Z7, Z7
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z0, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z0, K2
+	VPADDD.Z     Z4, Z12, K1, Z12
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z0, K2, Z12
+	VMOVAPS      Z12, Z0
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z1, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z1, K2
+	VPADDD.Z     Z5, Z13, K1, Z13
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z1, K2, Z13
+	VMOVAPS      Z13, Z1
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z2, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z2, K2
+	VPADDD.Z     Z6, Z14, K1, Z14
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z2, K2, Z14
+	VMOVAPS      Z14, Z2
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z3, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z3, K2
+	VPADDD.Z     Z7, Z15, K1, Z15
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z3, K2, Z15
+	VMOVAPS      Z15, Z3
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z0, Z0
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z1, Z1
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z2, Z2
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z3, Z3
+	VBROADCASTSS lstmNumbers<>+0(SB), Z4
+	VDIVPS       Z0, Z4, Z0
+	VDIVPS       Z1, Z4, Z1
+	VDIVPS       Z2, Z4, Z2
+	VDIVPS       Z3, Z4, Z3
+	VMOVUPS      Z0, (DX)
+	VMOVUPS      Z1, 64(DX)
+	VMOVUPS      Z2, (BX)
+	VMOVUPS      Z3, 64(BX)
+	VMOVUPS      (SI), Z4
+	VMOVUPS      64(SI), Z5
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z4, Z6
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z5, Z7
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z4, Z4
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z5, Z5
+	VBROADCASTSS lstmNumbers<>+512(SB), Z8
+	VMINPS       Z6, Z8, Z6
+	VMINPS       Z7, Z8, Z7
+	VADDPS       Z6, Z6, Z6
+	VADDPS       Z7, Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z6, Z8
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z7, Z9
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z9, Z9
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z8, Z10
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z9, Z11
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z10, Z12
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z11, Z13
+	VSUBPS       Z12, Z6, Z6
+	VSUBPS       Z13, Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z10, Z12
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z11, Z13
+	VSUBPS       Z12, Z6, Z6
+	VSUBPS       Z13, Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z6, Z10
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z7, Z11
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z10, Z10
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z11, Z11
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z6, Z12
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z7, Z13
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z12, Z12
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z13, Z13
+	VMULPS       Z6, Z6, Z14
+	VMULPS       Z7, Z7, Z15
+	VMULPS       Z14, Z10, Z10
+	VMULPS       Z15, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VADDPS       Z13, Z11, Z11
+	VMULPS       Z14, Z10, Z10
+	VMULPS       Z15, Z11, Z11
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z6, Z12
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z7, Z13
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z12, Z12
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z13, Z13
+	VADDPS       Z12, Z10, Z10
+	VADDPS       Z13, Z11, Z11
+	VMULPS       Z14, Z10, Z10
+	VMULPS       Z15, Z11, Z11
+	VADDPS       Z6, Z10, Z10
+	VADDPS       Z7, Z11, Z11
+	VPSLLD       $0x17, Z8, Z8
+	VPSLLD       $0x17, Z9, Z9
+	VMULPS       Z8, Z10, Z10
+	VMULPS       Z9, Z11, Z11
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z8, Z8
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z9, Z9
+	VADDPS       Z8, Z10, Z10
+	VADDPS       Z9, Z11, Z11
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z10, Z8
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z11, Z9
+	VDIVPS       Z8, Z10, Z10
+	VDIVPS       Z9, Z11, Z11
+	VORPS        Z4, Z10, Z4
+	VORPS        Z5, Z11, Z5
+	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z5, 64(SI)
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      (R8), Z4
+	VMOVUPS      64(R8), Z5
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	VADDPS       Z0, Z2, Z2
+	VADDPS       Z1, Z3, Z3
+	VMOVUPS      Z2, (CX)
+	VMOVUPS      Z3, 64(CX)
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z0, Z0
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z0, Z4
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z1, Z5
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z5, Z5
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z4, Z8
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z5, Z9
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z8, Z10
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z9, Z11
+	VSUBPS       Z10, Z0, Z6
+	VSUBPS       Z11, Z1, Z7
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z8, Z10
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z9, Z11
+	VSUBPS       Z10, Z6, Z6
+	VSUBPS       Z11, Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z6, Z8
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z7, Z9
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z9, Z9
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z6, Z10
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z7, Z11
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z10, Z10
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z11, Z11
+	VMULPS       Z6, Z6, Z12
+	VMULPS       Z7, Z7, Z13
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z13, Z9, Z9
+	VADDPS       Z10, Z8, Z8
+	VADDPS       Z11, Z9, Z9
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z13, Z9, Z9
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z6, Z10
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z7, Z11
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z10, Z10
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z11, Z11
+	VADDPS       Z10, Z8, Z8
+	VADDPS       Z11, Z9, Z9
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z13, Z9, Z9
+	VADDPS       Z6, Z8, Z8
+	VADDPS       Z7, Z9, Z9
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z9, Z9
+	VPSLLD       $0x17, Z4, Z4
+	VPSLLD       $0x17, Z5, Z5
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z0, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z0, K2
+	VPADDD.Z     Z4, Z8, K1, Z8
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z0, K2, Z8
+	VMOVAPS      Z8, Z0
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z1, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z1, K2
+	VPADDD.Z     Z5, Z9, K1, Z9
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z1, K2, Z9
+	VMOVAPS      Z9, Z1
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z0, Z0
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z1, Z1
+	VBROADCASTSS lstmNumbers<>+0(SB), Z4
+	VDIVPS       Z0, Z4, Z0
+	VDIVPS       Z1, Z4, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z2, Z4
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z3, Z5
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z2, Z2
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z3, Z3
+	VBROADCASTSS lstmNumbers<>+512(SB), Z6
+	VMINPS       Z4, Z6, Z4
+	VMINPS       Z5, Z6, Z5
+	VADDPS       Z4, Z4, Z4
+	VADDPS       Z5, Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z4, Z6
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z5, Z7
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z6, Z6
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z7, Z7
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z6, Z8
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z7, Z9
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z8, Z10
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z9, Z11
+	VSUBPS       Z10, Z4, Z4
+	VSUBPS       Z11, Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z8, Z10
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z9, Z11
+	VSUBPS       Z10, Z4, Z4
+	VSUBPS       Z11, Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z4, Z8
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z5, Z9
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z9, Z9
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z4, Z10
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z5, Z11
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z10, Z10
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z11, Z11
+	VMULPS       Z4, Z4, Z12
+	VMULPS       Z5, Z5, Z13
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z13, Z9, Z9
+	VADDPS       Z10, Z8, Z8
+	VADDPS       Z11, Z9, Z9
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z13, Z9, Z9
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z4, Z10
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z5, Z11
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z10, Z10
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z11, Z11
+	VADDPS       Z10, Z8, Z8
+	VADDPS       Z11, Z9, Z9
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z13, Z9, Z9
+	VADDPS       Z4, Z8, Z8
+	VADDPS       Z5, Z9, Z9
+	VPSLLD       $0x17, Z6, Z6
+	VPSLLD       $0x17, Z7, Z7
+	VMULPS       Z6, Z8, Z8
+	VMULPS       Z7, Z9, Z9
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z6, Z6
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z7, Z7
+	VADDPS       Z6, Z8, Z8
+	VADDPS       Z7, Z9, Z9
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z8, Z6
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z9, Z7
+	VDIVPS       Z6, Z8, Z8
+	VDIVPS       Z7, Z9, Z9
+	VORPS        Z2, Z8, Z2
+	VORPS        Z3, Z9, Z3
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z3, Z1, Z3
+	VMOVUPS      Z2, (AX)
+	VMOVUPS      Z3, 64(AX)
+	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000080, BX
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000080, R8
+	SUBQ         $0x00000020, R9
+	JMP          many
+
+single:
+	CMPQ         R9, $0x00000010
+	JLT          partial
+	VMOVUPS      (DX), Z0
+	VMOVUPS      (BX), Z1
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z0, Z0
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z0, Z2
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z1, Z3
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z2, Z2
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z3, Z3
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z2, Z6
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z3, Z7
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z6, Z8
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z7, Z9
+	VSUBPS       Z8, Z0, Z4
+	VSUBPS       Z9, Z1, Z5
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z6, Z8
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z7, Z9
+	VSUBPS       Z8, Z4, Z4
+	VSUBPS       Z9, Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z4, Z6
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z5, Z7
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z6, Z6
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z4, Z8
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z5, Z9
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z9, Z9
+	VMULPS       Z4, Z4, Z10
+	VMULPS       Z5, Z5, Z11
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VADDPS       Z8, Z6, Z6
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z4, Z8
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z5, Z9
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z9, Z9
+	VADDPS       Z8, Z6, Z6
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VADDPS       Z4, Z6, Z6
+	VADDPS       Z5, Z7, Z7
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z6, Z6
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z7, Z7
+	VPSLLD       $0x17, Z2, Z2
+	VPSLLD       $0x17, Z3, Z3
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z0, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z0, K2
+	VPADDD.Z     Z2, Z6, K1, Z6
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z0, K2, Z6
+	VMOVAPS      Z6, Z0
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z1, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z1, K2
+	VPADDD.Z     Z3, Z7, K1, Z7
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z1, K2, Z7
+	VMOVAPS      Z7, Z1
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z0, Z0
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z1, Z1
+	VBROADCASTSS lstmNumbers<>+0(SB), Z2
+	VDIVPS       Z0, Z2, Z0
+	VDIVPS       Z1, Z2, Z1
+	VMOVUPS      Z0, (DX)
+	VMOVUPS      Z1, (BX)
+	VMOVUPS      (SI), Z2
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z2, Z3
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z2, Z2
+	VBROADCASTSS lstmNumbers<>+512(SB), Z4
+	VMINPS       Z3, Z4, Z3
+	VADDPS       Z3, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z3, Z4
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z4, Z4
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z4, Z5
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z5, Z6
+	VSUBPS       Z6, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z5, Z6
+	VSUBPS       Z6, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z3, Z5
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z3, Z6
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z6, Z6
+	VMULPS       Z3, Z3, Z7
+	VMULPS       Z7, Z5, Z5
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z7, Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z3, Z6
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z6, Z6
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z7, Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VPSLLD       $0x17, Z4, Z4
+	VMULPS       Z4, Z5, Z5
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z4, Z4
+	VADDPS       Z4, Z5, Z5
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z5, Z4
+	VDIVPS       Z4, Z5, Z5
+	VORPS        Z2, Z5, Z2
+	VMOVUPS      Z2, (SI)
+	VMULPS       Z2, Z0, Z0
+	VMOVUPS      (R8), Z2
+	VMULPS       Z2, Z1, Z1
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	VMOVUPS      (DI), Z0
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z0, Z0
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z0, Z2
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z2, Z2
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z2, Z4
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z4, Z5
+	VSUBPS       Z5, Z0, Z3
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z4, Z5
+	VSUBPS       Z5, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z3, Z4
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z3, Z5
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z5, Z5
+	VMULPS       Z3, Z3, Z6
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z3, Z5
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z4, Z4
+	VPSLLD       $0x17, Z2, Z2
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z0, K1
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z0, K2
+	VPADDD.Z     Z2, Z4, K1, Z4
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z0, K2, Z4
+	VMOVAPS      Z4, Z0
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z0, Z0
+	VBROADCASTSS lstmNumbers<>+0(SB), Z2
+	VDIVPS       Z0, Z2, Z0
+	VMOVUPS      Z0, (DI)
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z1, Z2
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VBROADCASTSS lstmNumbers<>+512(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VADDPS       Z2, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z2, Z3
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z3, Z3
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z3, Z4
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z2, Z4
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z5, Z5
+	VMULPS       Z2, Z2, Z6
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z2, Z4, Z4
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z4, Z4
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z3, Z3
+	VADDPS       Z3, Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z4, Z3
+	VDIVPS       Z3, Z4, Z4
+	VORPS        Z1, Z4, Z1
+	VMULPS       Z1, Z0, Z1
+	VMOVUPS      Z1, (AX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	SUBQ         $0x00000010, R9
+	JMP          single
+
+partial:
+	TESTQ        R9, R9
+	JZ           end
+	XORQ         R10, R10
+	BTSQ         R9, R10
+	DECQ         R10
+	KMOVW        R10, K1
+	VMOVUPS.Z    (DX), K1, Z0
+	VMOVUPS.Z    (BX), K1, Z1
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z0, Z0
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z0, Z2
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z1, Z3
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z2, Z2
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z3, Z3
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z2, Z6
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z3, Z7
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z6, Z8
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z7, Z9
+	VSUBPS       Z8, Z0, Z4
+	VSUBPS       Z9, Z1, Z5
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z6, Z8
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z7, Z9
+	VSUBPS       Z8, Z4, Z4
+	VSUBPS       Z9, Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z4, Z6
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z5, Z7
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z6, Z6
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z4, Z8
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z5, Z9
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z9, Z9
+	VMULPS       Z4, Z4, Z10
+	VMULPS       Z5, Z5, Z11
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VADDPS       Z8, Z6, Z6
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z4, Z8
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z5, Z9
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z9, Z9
+	VADDPS       Z8, Z6, Z6
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VADDPS       Z4, Z6, Z6
+	VADDPS       Z5, Z7, Z7
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z6, Z6
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z7, Z7
+	VPSLLD       $0x17, Z2, Z2
+	VPSLLD       $0x17, Z3, Z3
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z0, K2
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z0, K3
+	VPADDD.Z     Z2, Z6, K2, Z6
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z0, K3, Z6
+	VMOVAPS      Z6, Z0
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z1, K2
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z1, K3
+	VPADDD.Z     Z3, Z7, K2, Z7
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z1, K3, Z7
+	VMOVAPS      Z7, Z1
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z0, Z0
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z1, Z1
+	VBROADCASTSS lstmNumbers<>+0(SB), Z2
+	VDIVPS       Z0, Z2, Z0
+	VDIVPS       Z1, Z2, Z1
+	VMOVUPS      Z0, K1, (DX)
+	VMOVUPS      Z1, K1, (BX)
+	VMOVUPS.Z    (SI), K1, Z2
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z2, Z3
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z2, Z2
+	VBROADCASTSS lstmNumbers<>+512(SB), Z4
+	VMINPS       Z3, Z4, Z3
+	VADDPS       Z3, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z3, Z4
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z4, Z4
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z4, Z5
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z5, Z6
+	VSUBPS       Z6, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z5, Z6
+	VSUBPS       Z6, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z3, Z5
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z3, Z6
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z6, Z6
+	VMULPS       Z3, Z3, Z7
+	VMULPS       Z7, Z5, Z5
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z7, Z5, Z5
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z3, Z6
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z6, Z6
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z7, Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VPSLLD       $0x17, Z4, Z4
+	VMULPS       Z4, Z5, Z5
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z4, Z4
+	VADDPS       Z4, Z5, Z5
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z5, Z4
+	VDIVPS       Z4, Z5, Z5
+	VORPS        Z2, Z5, Z2
+	VMOVUPS      Z2, K1, (SI)
+	VMULPS       Z2, Z0, Z0
+	VMOVUPS.Z    (R8), K1, Z2
+	VMULPS       Z2, Z1, Z1
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, K1, (CX)
+	VMOVUPS.Z    (DI), K1, Z0
+	VXORPS.BCST  lstmNumbers<>+544(SB), Z0, Z0
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z0, Z2
+	VADDPS.BCST  lstmNumbers<>+128(SB), Z2, Z2
+	VSUBPS.BCST  lstmNumbers<>+128(SB), Z2, Z4
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z4, Z5
+	VSUBPS       Z5, Z0, Z3
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z4, Z5
+	VSUBPS       Z5, Z3, Z3
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z3, Z4
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z3, Z5
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z5, Z5
+	VMULPS       Z3, Z3, Z6
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z3, Z5
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z4, Z4
+	VPSLLD       $0x17, Z2, Z2
+	VCMPPS.BCST  $0x1d, lstmNumbers<>+256(SB), Z0, K2
+	VCMPPS.BCST  $0x06, lstmNumbers<>+288(SB), Z0, K3
+	VPADDD.Z     Z2, Z4, K2, Z4
+	VADDPS.BCST  lstmNumbers<>+64(SB), Z0, K3, Z4
+	VMOVAPS      Z4, Z0
+	VADDPS.BCST  lstmNumbers<>+0(SB), Z0, Z0
+	VBROADCASTSS lstmNumbers<>+0(SB), Z2
+	VDIVPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z1, Z2
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VBROADCASTSS lstmNumbers<>+512(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VADDPS       Z2, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z2, Z3
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z3, Z3
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z3, Z4
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z2, Z4
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z5, Z5
+	VMULPS       Z2, Z2, Z6
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z2, Z4, Z4
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z4, Z4
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z3, Z3
+	VADDPS       Z3, Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z4, Z3
+	VDIVPS       Z3, Z4, Z4
+	VORPS        Z1, Z4, Z1
+	VMULPS       Z1, Z0, Z1
+	VMOVUPS      Z1, K1, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func lstmGrad512(gates *float32, gap int, dc *float32, dh *float32, c *float32, c0 *float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lstmGrad512(SB), NOSPLIT, $0-56
+	MOVQ         gap+8(FP), AX
+	MOVQ         gates+0(FP), CX
+	SHLQ         $0x02, AX
+	MOVQ         CX, DX
+	ADDQ         AX, CX
+	MOVQ         CX, BX
+	ADDQ         AX, CX
+	MOVQ         CX, SI
+	ADDQ         AX, CX
+	MOVQ         CX, DI
+	ADDQ         AX, CX
+	MOVQ         dc+16(FP), AX
+	MOVQ         dh+24(FP), CX
+	MOVQ         c+32(FP), R8
+	MOVQ         c0+40(FP), R9
+	VBROADCASTSS lstmNumbers<>+0(SB), Z0
+	MOVQ         n+48(FP), R10
+
+many:
+	CMPQ         R10, $0x00000020
+	JLT          single
+	VMOVUPS      (R8), Z1
+	VMOVUPS      64(R8), Z2
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z1, Z3
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z2, Z4
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z2, Z2
+	VBROADCASTSS lstmNumbers<>+512(SB), Z5
+	VMINPS       Z3, Z5, Z3
+	VMINPS       Z4, Z5, Z4
+	VADDPS       Z3, Z3, Z3
+	VADDPS       Z4, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z3, Z5
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z4, Z6
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z5, Z5
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z6, Z6
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z5, Z7
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z6, Z8
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z7, Z9
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z8, Z10
+	VSUBPS       Z9, Z3, Z3
+	VSUBPS       Z10, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z7, Z9
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z8, Z10
+	VSUBPS       Z9, Z3, Z3
+	VSUBPS       Z10, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z3, Z7
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z4, Z8
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z7, Z7
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z8, Z8
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z3, Z9
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z4, Z10
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z9, Z9
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z10, Z10
+	VMULPS       Z3, Z3, Z11
+	VMULPS       Z4, Z4, Z12
+	VMULPS       Z11, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VADDPS       Z9, Z7, Z7
+	VADDPS       Z10, Z8, Z8
+	VMULPS       Z11, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z3, Z9
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z4, Z10
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z9, Z9
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z10, Z10
+	VADDPS       Z9, Z7, Z7
+	VADDPS       Z10, Z8, Z8
+	VMULPS       Z11, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VADDPS       Z3, Z7, Z7
+	VADDPS       Z4, Z8, Z8
+	VPSLLD       $0x17, Z5, Z5
+	VPSLLD       $0x17, Z6, Z6
+	VMULPS       Z5, Z7, Z7
+	VMULPS       Z6, Z8, Z8
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z5, Z5
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z6, Z6
+	VADDPS       Z5, Z7, Z7
+	VADDPS       Z6, Z8, Z8
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z7, Z5
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z8, Z6
+	VDIVPS       Z5, Z7, Z7
+	VDIVPS       Z6, Z8, Z8
+	VORPS        Z1, Z7, Z1
+	VORPS        Z2, Z8, Z2
+	VMOVUPS      (DI), Z3
+	VMOVUPS      64(DI), Z4
+	VMOVUPS      (CX), Z5
+	VMOVUPS      64(CX), Z6
+	VMULPS       Z1, Z5, Z7
+	VMULPS       Z2, Z6, Z8
+	VSUBPS       Z3, Z0, Z9
+	VSUBPS       Z4, Z0, Z10
+	VMULPS       Z3, Z9, Z9
+	VMULPS       Z4, Z10, Z10
+	VMULPS       Z9, Z7, Z9
+	VMULPS       Z10, Z8, Z10
+	VMOVUPS      Z9, (DI)
+	VMOVUPS      Z10, 64(DI)
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z2, Z2, Z2
+	VSUBPS       Z1, Z0, Z1
+	VSUBPS       Z2, Z0, Z2
+	VMULPS       Z3, Z5, Z3
+	VMULPS       Z4, Z6, Z4
+	VMULPS       Z1, Z3, Z3
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      (AX), Z1
+	VMOVUPS      64(AX), Z2
+	VADDPS       Z3, Z1, Z1
+	VADDPS       Z4, Z2, Z2
+	VMOVUPS      (DX), Z3
+	VMOVUPS      64(DX), Z4
+	VMOVUPS      (SI), Z5
+	VMOVUPS      64(SI), Z6
+	VMULPS       Z5, Z1, Z7
+	VMULPS       Z6, Z2, Z8
+	VSUBPS       Z3, Z0, Z9
+	VSUBPS       Z4, Z0, Z10
+	VMULPS       Z3, Z9, Z9
+	VMULPS       Z4, Z10, Z10
+	VMULPS       Z9, Z7, Z9
+	VMULPS       Z10, Z8, Z10
+	VMOVUPS      Z9, (DX)
+	VMOVUPS      Z10, 64(DX)
+	VMULPS       Z3, Z1, Z3
+	VMULPS       Z4, Z2, Z4
+	VMULPS       Z5, Z5, Z5
+	VMULPS       Z6, Z6, Z6
+	VSUBPS       Z5, Z0, Z5
+	VSUBPS       Z6, Z0, Z6
+	VMULPS       Z5, Z3, Z3
+	VMULPS       Z6, Z4, Z4
+	VMOVUPS      Z3, (SI)
+	VMOVUPS      Z4, 64(SI)
+	VMOVUPS      (BX), Z3
+	VMOVUPS      64(BX), Z4
+	VMOVUPS      (R9), Z6
+	VMOVUPS      64(R9), Z5
+	VMULPS       Z6, Z1, Z7
+	VMULPS       Z5, Z2, Z8
+	VSUBPS       Z3, Z0, Z5
+	VSUBPS       Z4, Z0, Z6
+	VMULPS       Z3, Z5, Z5
+	VMULPS       Z4, Z6, Z6
+	VMULPS       Z5, Z7, Z5
+	VMULPS       Z6, Z8, Z6
+	VMOVUPS      Z5, (BX)
+	VMOVUPS      Z6, 64(BX)
+	VMULPS       Z3, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000080, BX
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x00000080, R9
+	SUBQ         $0x00000020, R10
+	JMP          many
+
+single:
+	CMPQ         R10, $0x00000010
+	JLT          partial
+	VMOVUPS      (R8), Z1
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z1, Z2
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VBROADCASTSS lstmNumbers<>+512(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VADDPS       Z2, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z2, Z3
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z3, Z3
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z3, Z4
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z2, Z4
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z5, Z5
+	VMULPS       Z2, Z2, Z6
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z2, Z4, Z4
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z4, Z4
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z3, Z3
+	VADDPS       Z3, Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z4, Z3
+	VDIVPS       Z3, Z4, Z4
+	VORPS        Z1, Z4, Z1
+	VMOVUPS      (DI), Z2
+	VMOVUPS      (CX), Z3
+	VMULPS       Z1, Z3, Z4
+	VSUBPS       Z2, Z0, Z5
+	VMULPS       Z2, Z5, Z5
+	VMULPS       Z5, Z4, Z5
+	VMOVUPS      Z5, (DI)
+	VMULPS       Z1, Z1, Z1
+	VSUBPS       Z1, Z0, Z1
+	VMULPS       Z2, Z3, Z2
+	VMULPS       Z1, Z2, Z2
+	VMOVUPS      (AX), Z1
+	VADDPS       Z2, Z1, Z1
+	VMOVUPS      (DX), Z2
+	VMOVUPS      (SI), Z3
+	VMULPS       Z3, Z1, Z4
+	VSUBPS       Z2, Z0, Z5
+	VMULPS       Z2, Z5, Z5
+	VMULPS       Z5, Z4, Z5
+	VMOVUPS      Z5, (DX)
+	VMULPS       Z2, Z1, Z2
+	VMULPS       Z3, Z3, Z3
+	VSUBPS       Z3, Z0, Z3
+	VMULPS       Z3, Z2, Z2
+	VMOVUPS      Z2, (SI)
+	VMOVUPS      (BX), Z2
+	VMOVUPS      (R9), Z3
+	VMULPS       Z3, Z1, Z4
+	VSUBPS       Z2, Z0, Z3
+	VMULPS       Z2, Z3, Z3
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, (BX)
+	VMULPS       Z2, Z1, Z1
+	VMOVUPS      Z1, (AX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000040, R9
+	SUBQ         $0x00000010, R10
+	JMP          single
+
+partial:
+	TESTQ        R10, R10
+	JZ           end
+	XORQ         R11, R11
+	BTSQ         R10, R11
+	DECQ         R11
+	KMOVW        R11, K1
+	VMOVUPS.Z    (R8), K1, Z1
+	VANDPS.BCST  lstmNumbers<>+576(SB), Z1, Z2
+	VANDPS.BCST  lstmNumbers<>+544(SB), Z1, Z1
+	VBROADCASTSS lstmNumbers<>+512(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VADDPS       Z2, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+96(SB), Z2, Z3
+	VADDPS.BCST  lstmNumbers<>+160(SB), Z3, Z3
+	VSUBPS.BCST  lstmNumbers<>+160(SB), Z3, Z4
+	VMULPS.BCST  lstmNumbers<>+192(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+224(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS.BCST  lstmNumbers<>+320(SB), Z2, Z4
+	VADDPS.BCST  lstmNumbers<>+352(SB), Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+384(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+416(SB), Z5, Z5
+	VMULPS       Z2, Z2, Z6
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VMULPS.BCST  lstmNumbers<>+448(SB), Z2, Z5
+	VADDPS.BCST  lstmNumbers<>+480(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VADDPS       Z2, Z4, Z4
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z4, Z4
+	VSUBPS.BCST  lstmNumbers<>+0(SB), Z3, Z3
+	VADDPS       Z3, Z4, Z4
+	VADDPS.BCST  lstmNumbers<>+32(SB), Z4, Z3
+	VDIVPS       Z3, Z4, Z4
+	VORPS        Z1, Z4, Z1
+	VMOVUPS.Z    (DI), K1, Z2
+	VMOVUPS.Z    (CX), K1, Z3
+	VMULPS       Z1, Z3, Z4
+	VSUBPS       Z2, Z0, Z5
+	VMULPS       Z2, Z5, Z5
+	VMULPS       Z5, Z4, Z5
+	VMOVUPS      Z5, K1, (DI)
+	VMULPS       Z1, Z1, Z1
+	VSUBPS       Z1, Z0, Z1
+	VMULPS       Z2, Z3, Z2
+	VMULPS       Z1, Z2, Z2
+	VMOVUPS.Z    (AX), K1, Z1
+	VADDPS       Z2, Z1, Z1
+	VMOVUPS.Z    (DX), K1, Z2
+	VMOVUPS.Z    (SI), K1, Z3
+	VMULPS       Z3, Z1, Z4
+	VSUBPS       Z2, Z0, Z5
+	VMULPS       Z2, Z5, Z5
+	VMULPS       Z5, Z4, Z5
+	VMOVUPS      Z5, K1, (DX)
+	VMULPS       Z2, Z1, Z2
+	VMULPS       Z3, Z3, Z3
+	VSUBPS       Z3, Z0, Z3
+	VMULPS       Z3, Z2, Z2
+	VMOVUPS      Z2, K1, (SI)
+	VMOVUPS.Z    (BX), K1, Z2
+	VMOVUPS.Z    (R9), K1, Z3
+	VMULPS       Z3, Z1, Z4
+	VSUBPS       Z2, Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z0, Z4, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMULPS       Z2, Z1, Z1
+	VMOVUPS      Z1, K1, (AX)
+
+end:
+	VZEROUPPER
+	RET

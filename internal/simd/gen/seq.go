@@ -6,4 +6,5 @@ import . "github.com/mmcloughlin/avo/build"
 func sequence(l level) {
 	ConstraintExpr("amd64")
 	dropout(l)
+	lstm(l)
 }

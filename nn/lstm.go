@@ -1,0 +1,262 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// LSTMLayer is the parameters of a layer of long short-term memory. The rows of
+// all four are those of the input gate, then the forget gate, the candidate and
+// the output gate, hidden rows each.
+type LSTMLayer struct {
+	WeightIH *Param // [4*hidden, in]
+	WeightHH *Param // [4*hidden, hidden]
+	BiasIH   *Param // [4*hidden]
+	BiasHH   *Param // [4*hidden]; PyTorch has both, of which one would do
+}
+
+// LSTM makes the layer name, all of it from init; PyTorch's default is
+// FanIn(hidden).
+func (ps *Params) LSTM(name string, init Init, in, hidden int) LSTMLayer {
+	return LSTMLayer{
+		WeightIH: ps.New(name+".weight_ih", init, 4*hidden, in),
+		WeightHH: ps.New(name+".weight_hh", init, 4*hidden, hidden),
+		BiasIH:   ps.New(name+".bias_ih", init, 4*hidden),
+		BiasHH:   ps.New(name+".bias_hh", init, 4*hidden),
+	}
+}
+
+// LSTMState is what an LSTM layer carries from one sequence to the next, which
+// continues it: [n, hidden] each.
+type LSTMState struct{ H, C []float32 }
+
+type lstmOp struct {
+	x     *Tensor
+	l     LSTMLayer
+	steps int
+	y     Tensor
+
+	// Of steps -1 to steps-1, the first being the state that was carried in:
+	// outputs and cells, [(steps+1)*n, hidden]. y.Data is part of h.
+	h, c []float32
+	// gates is [steps*n, 4*hidden]: first the sums, then the gates, and in
+	// backward the gradients of the sums.
+	gates []float32
+	bias  []float32 // [4*hidden]: both biases; in backward their gradient
+	dc    []float32 // [n, hidden]
+	dx    []float32
+
+	// weights are WeightHH packed for the products of one step: forward for
+	// ranges of its rows, backward for ranges of its columns.
+	weights [][4]simd.PackedB
+
+	pass  lstmPass
+	parts int
+	span  int // columns or rows that the parts share
+	step  int
+}
+
+// lstmPass computes the part of pass i, values lo to hi-1.
+type lstmPass func(o *lstmOp, w *worker, i, lo, hi int)
+
+func (o *lstmOp) operands() ([4]*Tensor, [4]*Param) {
+	return [4]*Tensor{o.x}, [4]*Param{o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH}
+}
+func (o *lstmOp) result() *Tensor { return &o.y }
+
+// LSTM runs a layer of long short-term memory over n sequences: x is
+// [steps*n, in], all sequences' first step, then all their second ones; the
+// result is [steps*n, hidden] in the same order. With i, f, g and o the four
+// quarters of x·WeightIHᵀ + h·WeightHHᵀ + biases, and h and c those of the step
+// before,
+//
+//	c = sigmoid(f)·c + sigmoid(i)·tanh(g);  h = sigmoid(o)·tanh(c)
+//
+// (Hochreiter and Schmidhuber 1997, with forget gates). The first step starts
+// from state and the last one's h and c are left there; nil starts from zeros.
+// No gradient flows into the state: back-propagation is truncated there. Inputs
+// of all steps are multiplied in one product, and so are the gradients of the
+// weights; it costs 2·steps·n·4·hidden·(in+hidden) operations forward and
+// twice that backward.
+func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor {
+	n, hidden := l.check(x, state, steps)
+	o := record[lstmOp](t)
+	o.x, o.l, o.steps = x, l, steps
+	o.start(n, hidden, state)
+	t.note(o)
+	t.k.AddTo(o.bias, l.BiasIH.Data, l.BiasHH.Data)
+	o.run(t, lstmInput, 4*hidden)
+	o.run(t, lstmPackForward, hidden)
+	for o.step = range steps {
+		o.run(t, lstmForward, hidden)
+	}
+	if state != nil {
+		copy(state.H, o.h[steps*n*hidden:])
+		copy(state.C, o.c[steps*n*hidden:])
+	}
+	return &o.y
+}
+
+// check panics unless the operands fit, and returns the number of sequences and
+// the width.
+func (l LSTMLayer) check(x *Tensor, state *LSTMState, steps int) (n, hidden int) {
+	w := Layer{W: l.WeightIH}
+	w.want(len(l.WeightIH.Shape) == 2 && l.WeightIH.Shape[0]%4 == 0, "lstm", "weights [4*hidden, in]", l.WeightIH.Shape...)
+	rows, in := l.WeightIH.Shape[0], l.WeightIH.Shape[1]
+	hidden = rows / 4
+	w.want(len(l.WeightHH.Data) == rows*hidden && len(l.WeightHH.Shape) == 2 && l.WeightHH.Shape[1] == hidden,
+		"lstm", "recurrent weights [4*hidden, hidden]", l.WeightHH.Shape...)
+	w.want(len(l.BiasIH.Data) == rows && len(l.BiasHH.Data) == rows, "lstm", "two biases [4*hidden]", len(l.BiasIH.Data), len(l.BiasHH.Data))
+	if len(x.Shape) != 2 || steps < 1 || x.Shape[0] == 0 || x.Shape[0]%steps != 0 || x.Shape[1] != in {
+		panic(&ShapeError{Op: "lstm " + l.WeightIH.Name, Want: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
+	}
+	n = x.Shape[0] / steps
+	if state != nil {
+		w.want(len(state.H) == n*hidden && len(state.C) == n*hidden, "lstm", "a state of n*hidden values", len(state.H), len(state.C))
+	}
+	return n, hidden
+}
+
+// start sizes the memory and takes the state.
+func (o *lstmOp) start(n, hidden int, state *LSTMState) {
+	first, all := n*hidden, o.steps*n*hidden
+	o.h, o.c = sized(o.h, first+all), sized(o.c, first+all)
+	if state != nil {
+		copy(o.h, state.H)
+		copy(o.c, state.C)
+	} else {
+		clear(o.h[:first])
+		clear(o.c[:first])
+	}
+	o.gates, o.bias = sized(o.gates, 4*all), sized(o.bias, 4*hidden)
+	o.y.Shape = append(o.y.Shape[:0], o.steps*n, hidden)
+	o.y.Data = o.h[first:]
+}
+
+// size is the number of sequences and the width.
+func (o *lstmOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
+
+// run cuts span in as many parts as there are threads, at multiples of a cache
+// line. Every value is the same sum in the same order whatever the cut.
+func (o *lstmOp) run(t *Tape, pass lstmPass, span int) {
+	o.pass, o.span = pass, span
+	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
+	for len(o.weights) < o.parts {
+		o.weights = append(o.weights, [4]simd.PackedB{})
+	}
+	t.pool.run(o, o.parts)
+}
+
+func (o *lstmOp) part(w *worker, i int) {
+	lines := (o.span + lineValues - 1) / lineValues
+	lo, hi := lines*i/o.parts*lineValues, lines*(i+1)/o.parts*lineValues
+	o.pass(o, w, i, lo, min(hi, o.span))
+}
+
+// lstmInput computes columns of x WeightIHᵀ + biases.
+func lstmInput(o *lstmOp, w *worker, _, lo, hi int) {
+	rows, in := o.x.Shape[0], o.x.Shape[1]
+	w.k.GemmEpilogue(&w.gemm, false, true, rows, hi-lo, in, o.x.Data, in, o.l.WeightIH.Data[lo*in:], in, false,
+		o.gates[lo:], len(o.bias), simd.Epilogue{ColBias: o.bias[lo:hi]})
+}
+
+// ranges is where the four gates' columns lo to hi-1 lie in a row of gates: as
+// one piece when these are all.
+func (o *lstmOp) ranges(lo, hi int) (starts [4]int, pieces, columns int) {
+	hidden := o.y.Shape[1]
+	starts = [4]int{lo, hidden + lo, 2*hidden + lo, 3*hidden + lo}
+	if hi-lo == hidden {
+		return starts, 1, 4 * hidden
+	}
+	return starts, 4, hi - lo
+}
+
+// lstmPackForward packs the rows of WeightHH of the columns lo to hi-1 of each
+// gate.
+func lstmPackForward(o *lstmOp, w *worker, i, lo, hi int) {
+	hidden := o.y.Shape[1]
+	starts, pieces, columns := o.ranges(lo, hi)
+	for g, at := range starts[:pieces] {
+		w.k.PackB(&o.weights[i][g], true, hidden, columns, o.l.WeightHH.Data[at*hidden:], hidden)
+	}
+}
+
+// lstmForward computes columns of one step's output.
+func lstmForward(o *lstmOp, w *worker, i, lo, hi int) {
+	n, hidden := o.size()
+	at := o.step * n
+	gates := o.gates[at*4*hidden:]
+	starts, pieces, columns := o.ranges(lo, hi)
+	for g, start := range starts[:pieces] {
+		w.k.GemmWith(&w.gemm, false, n, columns, hidden, o.h[at*hidden:], hidden, &o.weights[i][g], true, gates[start:], 4*hidden, simd.Epilogue{})
+	}
+	for r := range n {
+		before, after := (at+r)*hidden, (at+n+r)*hidden
+		w.k.LSTM(o.h[after+lo:after+hi], o.c[after+lo:after+hi], gates[r*4*hidden+lo:], hidden, o.c[before+lo:before+hi])
+	}
+}
+
+func (o *lstmOp) backward(t *Tape) {
+	n, hidden := o.size()
+	o.dc = sized(o.dc, n*hidden)
+	clear(o.dc)
+	o.run(t, lstmPackBackward, hidden)
+	for o.step = o.steps - 1; o.step >= 0; o.step-- {
+		o.run(t, lstmBackward, hidden)
+	}
+	o.run(t, lstmWeights, 4*hidden)
+	for _, p := range [2]*Param{o.l.BiasIH, o.l.BiasHH} {
+		if p.touched {
+			t.k.Add(p.Grad, o.bias)
+		} else {
+			copy(p.Grad, o.bias)
+		}
+	}
+	if o.x.needs {
+		o.dx = t.into(o.x)
+		o.run(t, lstmGradInput, o.x.Shape[1])
+		t.merge(o.x, o.dx)
+	}
+}
+
+// lstmPackBackward packs columns of WeightHH.
+func lstmPackBackward(o *lstmOp, w *worker, i, lo, hi int) {
+	hidden := o.y.Shape[1]
+	w.k.PackB(&o.weights[i][0], false, 4*hidden, hi-lo, o.l.WeightHH.Data[lo:], hidden)
+}
+
+// lstmBackward completes columns of the gradient of one step's output with what
+// the next step passes back, and goes on to the columns of the sums.
+func lstmBackward(o *lstmOp, w *worker, i, lo, hi int) {
+	n, hidden := o.size()
+	at := o.step * n
+	dh := o.y.grad[at*hidden:]
+	if o.step+1 < o.steps {
+		w.k.GemmWith(&w.gemm, false, n, hi-lo, 4*hidden, o.gates[(at+n)*4*hidden:], 4*hidden, &o.weights[i][0], true, dh[lo:], hidden, simd.Epilogue{})
+	}
+	for r := range n {
+		row, before, after := r*hidden, (at+r)*hidden, (at+n+r)*hidden
+		w.k.LSTMGrad(o.gates[(at+r)*4*hidden+lo:], hidden, o.dc[row+lo:row+hi], dh[row+lo:row+hi], o.c[after+lo:after+hi], o.c[before+lo:before+hi])
+	}
+}
+
+// lstmWeights computes rows of the weights' gradients and values of the biases'.
+func lstmWeights(o *lstmOp, w *worker, _, lo, hi int) {
+	hidden, rows, in := o.y.Shape[1], o.x.Shape[0], o.x.Shape[1]
+	sums := o.gates[lo:]
+	ih, hh := o.l.WeightIH, o.l.WeightHH
+	w.k.Gemm(&w.gemm, true, false, hi-lo, in, rows, sums, 4*hidden, o.x.Data, in, ih.touched, ih.Grad[lo*in:], in)
+	w.k.Gemm(&w.gemm, true, false, hi-lo, hidden, rows, sums, 4*hidden, o.h, hidden, hh.touched, hh.Grad[lo*hidden:], hidden)
+	db := o.bias[lo:hi]
+	clear(db)
+	for r := range rows {
+		w.k.Add(db, o.gates[r*4*hidden+lo:r*4*hidden+hi])
+	}
+}
+
+// lstmGradInput computes columns of dx.
+func lstmGradInput(o *lstmOp, w *worker, _, lo, hi int) {
+	hidden, rows, in := o.y.Shape[1], o.x.Shape[0], o.x.Shape[1]
+	w.k.Gemm(&w.gemm, false, false, rows, hi-lo, 4*hidden, o.gates, 4*hidden, o.l.WeightIH.Data[lo:], in, false, o.dx[lo:], in)
+}
