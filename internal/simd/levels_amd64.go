@@ -25,6 +25,7 @@ var kernels512 = &Kernels{
 	winograd: winograd512,
 	rows:     rows512,
 	act:      activation512,
+	norm:     norm512,
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
 		wide: wide512, narrow: narrow512,
@@ -51,6 +52,7 @@ var kernels2 = &Kernels{
 	winograd: winograd2,
 	rows:     rows2,
 	act:      activation2,
+	norm:     norm2,
 	gemm: gemmLevel{
 		mr: 6, nr: 16,
 		wide: wide2, narrow: narrow2,
@@ -70,6 +72,12 @@ var kernels2 = &Kernels{
 	opt: optim2Level,
 }
 
+var norm512 = normLevel{
+	sums: normSums512, apply: normApply512, applyAdd: normApplyAdd512,
+	gradSums: normGradSums512, gradSumsAdd: normGradSumsAdd512, grad: normGrad512,
+	flush: flush512,
+}
+
 var activation512 = activationLevel{
 	exp:         exp512,
 	sigmoid:     sigmoid512,
@@ -81,6 +89,12 @@ var activation512 = activationLevel{
 	maximum:     maximum512,
 	expSum:      expSum512,
 	expScale:    expScale512,
+}
+
+var norm2 = normLevel{
+	sums: normSums2, apply: normApply2, applyAdd: normApplyAdd2,
+	gradSums: normGradSums2, gradSumsAdd: normGradSumsAdd2, grad: normGrad2,
+	flush: flush2,
 }
 
 var activation2 = activationLevel{

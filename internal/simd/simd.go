@@ -29,6 +29,7 @@ type Kernels struct {
 	rows     rowsLevel
 	opt      optimLevel
 	act      activationLevel
+	norm     normLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.
