@@ -9,7 +9,7 @@ import "github.com/ringo-ml/ringo/internal/simd"
 //	v = Momentum*v + g
 //	p = p - LR*v
 //
-// v starts at zero. Without momentum there is no v and an update moves three
+// v starts at zero; where it would be subnormal it is zero. Without momentum there is no v and an update moves three
 // values in place of five: p and g are read, p is written. The zero value has
 // learning rate 0 and is refused by Validate. Tables take plain descent only:
 // momentum and weight decay would move rows that a step did not use, and are
@@ -80,7 +80,7 @@ func (s *SGD) Update(lo int, params, grads []float32, gradScale float32) {
 		return
 	}
 	v := s.velocity[lo : lo+len(params)]
-	s.kernels.SGD(params, grads, v, lr, float32(s.Momentum), decay, gradScale)
+	s.kernels.Momentum(params, v, grads, lr, float32(s.Momentum), decay, gradScale)
 }
 
 // State returns the velocity, where there is momentum.

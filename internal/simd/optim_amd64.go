@@ -1,11 +1,11 @@
 package simd
 
 var optim512Level = optimLevel{
-	sgd: sgdPlain512, adagrad: adagrad512, adamW: adamW512,
+	sgd: sgdPlain512, momentum: momentum512, adagrad: adagrad512, adamW: adamW512,
 	sgdRows: sgdRows512, adagradRows: adagradRows512, adamRows: adamRows512,
 }
 
 var optim2Level = optimLevel{
-	sgd: sgdPlain2, adagrad: adagrad2, adamW: adamW2,
+	sgd: sgdPlain2, momentum: momentum2, adagrad: adagrad2, adamW: adamW2,
 	sgdRows: sgdRows2, adagradRows: adagradRows2, adamRows: adamRows2,
 }

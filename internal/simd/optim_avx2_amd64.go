@@ -8,6 +8,9 @@ package simd
 func sgdPlain2(p *float32, grad *float32, n int, lr float32, decay float32, scale float32)
 
 //go:noescape
+func momentum2(p *float32, v *float32, grad *float32, n int, lr float32, momentum float32, decay float32, scale float32)
+
+//go:noescape
 func adagrad2(p *float32, s *float32, grad *float32, n int, lr float32, decay float32, scale float32, eps float32)
 
 //go:noescape

@@ -8,6 +8,9 @@ package simd
 func sgdPlain512(p *float32, grad *float32, n int, lr float32, decay float32, scale float32)
 
 //go:noescape
+func momentum512(p *float32, v *float32, grad *float32, n int, lr float32, momentum float32, decay float32, scale float32)
+
+//go:noescape
 func adagrad512(p *float32, s *float32, grad *float32, n int, lr float32, decay float32, scale float32, eps float32)
 
 //go:noescape

@@ -30,6 +30,15 @@ var updateTwins = []updateTwin{
 		},
 	},
 	{
+		"Momentum",
+		func(k *Kernels, x [4][]float32) { k.Momentum(x[0], x[2], x[1], 0.1, 0.9, 0.01, 0.25) },
+		nil,
+		func(p, g, v, _ *float32, rows bool) {
+			*v = naiveFlush(float32(0.9**v) + naiveGradient(*p, *g, rows))
+			*p -= float32(0.1 * *v)
+		},
+	},
+	{
 		"Adagrad",
 		func(k *Kernels, x [4][]float32) { k.Adagrad(x[0], x[2], x[1], 0.1, 0.01, 0.25, 1e-10) },
 		func(k *Kernels, x [4][]float32, ids []int32, g []float32, dim int) {
@@ -49,8 +58,8 @@ var updateTwins = []updateTwin{
 		},
 		func(p, g, m, v *float32, _ bool) {
 			d := float32(*g * 0.25)
-			*m = float32(0.9**m) + float32(0.1*d)
-			*v = float32(0.99**v) + float32(float32(0.01*d)*d)
+			*m = naiveFlush(float32(0.9**m) + float32(0.1*d))
+			*v = naiveFlush(float32(0.99**v) + float32(float32(0.01*d)*d))
 			root := float32(3.5*naiveRoot(*v)) + 1e-8
 			*p = float32(0.999**p) - float32(0.02**m)/root
 		},
@@ -62,6 +71,13 @@ func naiveGradient(p, g float32, rows bool) float32 {
 		return float32(g * 0.25)
 	}
 	return float32(g*0.25) + float32(0.01*p)
+}
+
+func naiveFlush(x float32) float32 {
+	if -0x1p-126 < x && x < 0x1p-126 {
+		return 0
+	}
+	return x
 }
 
 // naiveRoot is the float32 nearest to the square root, found by bisection in
@@ -139,6 +155,9 @@ func TestRowUpdates(t *testing.T) {
 	eachLevel(t, func(t *testing.T, k *Kernels) {
 		for _, w := range updateTwins {
 			t.Run(w.name, func(t *testing.T) {
+				if w.rows == nil {
+					return // not of rows
+				}
 				r := rand.New(rand.NewPCG(33, 34))
 				for _, dim := range dims {
 					for _, rows := range []int{0, 1, 2, 40, 3 * callRows} {
@@ -182,6 +201,7 @@ func TestUpdatesRefuse(t *testing.T) {
 	eachLevel(t, func(t *testing.T, k *Kernels) {
 		for i, f := range []func(){
 			func() { k.SGDPlain(x, y, 0, 0, 0) },
+			func() { k.Momentum(x, y, x, 0, 0, 0, 0) },
 			func() { k.Adagrad(x, y, x, 0, 0, 0, 0) },
 			func() { k.AdamW(x, x, y, x, AdamFactors{}) },
 			func() { k.SGDRows(x, []int32{3}, x[:2], 2, 0, 0) },
@@ -212,7 +232,9 @@ func TestUpdatesAllocateNothing(t *testing.T) {
 		for _, w := range updateTwins {
 			n := testing.AllocsPerRun(10, func() {
 				w.level(k, x)
-				w.rows(k, x, ids, x[1][:30], 10)
+				if w.rows != nil {
+					w.rows(k, x, ids, x[1][:30], 10)
+				}
 			})
 			if n != 0 {
 				t.Errorf("%s makes %v allocations", w.name, n)
@@ -233,6 +255,9 @@ func TestUpdateCallsAreShort(t *testing.T) {
 		x, _ := operands(r, 3*callFloats, false)
 		for _, w := range updateTwins {
 			w.level(k, x)
+			if w.rows == nil {
+				continue
+			}
 			for _, dim := range []int{1, 96, 3 * callFloats} {
 				var ids []int32
 				for id := range len(x[0]) / dim {
@@ -241,7 +266,7 @@ func TestUpdateCallsAreShort(t *testing.T) {
 				w.rows(k, x, ids, x[1], dim)
 			}
 		}
-		limits := calls{"sgd": callFloats, "adagrad": callFloats, "adamW": callFloats, "rows": callRows}
+		limits := calls{"sgd": callFloats, "momentum": callFloats, "adagrad": callFloats, "adamW": callFloats, "rows": callRows}
 		for kernel, limit := range limits {
 			if most[kernel] != limit {
 				t.Errorf("%s: one call of %s was given %d, want at most and here %d", level.Name(), kernel, most[kernel], limit)
@@ -263,7 +288,11 @@ func countedUpdates(k *Kernels, c calls) *Kernels {
 		}
 		c.note("values of rows", n*dim)
 	}
-	sgd, adagrad, adamW := o.sgd, o.adagrad, o.adamW
+	sgd, momentum, adagrad, adamW := o.sgd, o.momentum, o.adagrad, o.adamW
+	o.momentum = func(p, v, g *float32, n int, lr, m, decay, scale float32) {
+		c.note("momentum", n)
+		momentum(p, v, g, n, lr, m, decay, scale)
+	}
 	o.sgd = func(p, g *float32, n int, lr, decay, scale float32) {
 		c.note("sgd", n)
 		sgd(p, g, n, lr, decay, scale)

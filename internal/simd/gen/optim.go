@@ -20,33 +20,42 @@ type rule struct {
 	name    string
 	state   []string // state arrays
 	factors []string
+	fades   bool // state that can become subnormal: see flush
 	body    func(l level, f map[string]reg.VecVirtual, at lanesAt)
 }
 
 var rules = []rule{
-	{"sgdPlain", nil, []string{"lr", "decay", "scale"}, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+	{"sgdPlain", nil, []string{"lr", "decay", "scale"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
 		p, g := at.load(0), decayed(l, f, at)
 		l.descend(p, g, f["lr"], at)
 	}},
-	{"adagrad", []string{"s"}, []string{"lr", "decay", "scale", "eps"}, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+	{"momentum", []string{"v"}, []string{"lr", "momentum", "decay", "scale"}, true, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+		g, v := decayed(l, f, at), at.load(2)
+		VMULPS(f["momentum"], v, v)
+		VADDPS(g, v, v)
+		l.flush(v, f)
+		at.store(v, 2)
+		l.descend(at.load(0), v, f["lr"], at)
+	}},
+	{"adagrad", []string{"s"}, []string{"lr", "decay", "scale", "eps"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
 		g := decayed(l, f, at)
 		adagradRule(l, f, g, at)
 	}},
-	{"adamW", []string{"m", "v"}, adamFactors, adamRule},
+	{"adamW", []string{"m", "v"}, adamFactors, true, adamRule},
 }
 
 var rowRules = []rule{
-	{"sgdRows", nil, []string{"lr", "scale"}, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+	{"sgdRows", nil, []string{"lr", "scale"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
 		g := at.load(1)
 		VMULPS(f["scale"], g, g)
 		l.descend(at.load(0), g, f["lr"], at)
 	}},
-	{"adagradRows", []string{"s"}, []string{"lr", "scale", "eps"}, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+	{"adagradRows", []string{"s"}, []string{"lr", "scale", "eps"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
 		g := at.load(1)
 		VMULPS(f["scale"], g, g)
 		adagradRule(l, f, g, at)
 	}},
-	{"adamRows", []string{"m", "v"}, adamFactors, adamRule},
+	{"adamRows", []string{"m", "v"}, adamFactors, true, adamRule},
 }
 
 // decayed is the gradient, scaled, and decay times the parameter added.
@@ -87,11 +96,13 @@ func adamRule(l level, f map[string]reg.VecVirtual, at lanesAt) {
 	VMULPS(f["beta1"], m, m)
 	VMULPS(f["comp1"], g, t)
 	VADDPS(t, m, m)
+	l.flush(m, f)
 	at.store(m, 2)
 	VMULPS(f["beta2"], v, v)
 	VMULPS(f["comp2"], g, t)
 	VMULPS(g, t, t)
 	VADDPS(t, v, v)
+	l.flush(v, f)
 	at.store(v, 3)
 	VSQRTPS(v, v)
 	VMULPS(f["unbias"], v, v)
@@ -102,6 +113,37 @@ func adamRule(l level, f map[string]reg.VecVirtual, at lanesAt) {
 	VMULPS(f["keep"], p, p)
 	VSUBPS(m, p, p)
 	at.store(p, 0)
+}
+
+// flush makes 0 of subnormal numbers: state that fades away would stay one
+// forever, because rounding keeps k times 0.9 the same k, and arithmetic with
+// them is ten times as slow.
+func (l level) flush(x reg.VecVirtual, f map[string]reg.VecVirtual) {
+	if l.masked {
+		k := K()
+		VPTESTMD(f["exponent"], x, k)
+		VMOVAPS_Z(x, k, x)
+		return
+	}
+	t := l.vector()
+	VPSLLD(U8(1), x, t)
+	VPSRLD(U8(1), t, t)
+	VPCMPGTD(f["exponent"], t, t)
+	VPAND(t, x, x)
+}
+
+// exponent is the constant that flush tests with: the exponent's bits, or the
+// largest subnormal number to compare magnitudes with.
+func (l level) exponent() reg.VecVirtual {
+	bits, v := GP32(), l.vector()
+	if l.masked {
+		MOVL(U32(0x7f800000), bits)
+	} else {
+		MOVL(U32(0x007fffff), bits)
+	}
+	VMOVD(bits, v.AsX())
+	VPBROADCASTD(v.AsX(), v)
+	return v
 }
 
 // optimizers generates the update kernels of a level.
@@ -135,6 +177,9 @@ func (r rule) broadcast(l level) map[string]reg.VecVirtual {
 	for _, name := range r.factors {
 		f[name] = l.scalar(name)
 	}
+	if r.fades {
+		f["exponent"] = l.exponent()
+	}
 	return f
 }
 
@@ -156,7 +201,7 @@ func (r rule) dense(l level) {
 
 // rowsAhead is how many rows ahead of its use a row is fetched: enough to
 // cover a miss to memory with the work on rows of ten floats.
-const rowsAhead = 12
+const rowsAhead = 8
 
 // rows is the rule over n rows (at least 1) of dim values: row ids[i] of the
 // parameters and of the state, row i of the gradients. The first dim mod lanes
