@@ -124,6 +124,9 @@ func formats() []format {
 		{"cifar10", findCIFAR, openCIFAR, syntheticCIFAR},
 		{"images", findImages, openImages, syntheticImages},
 		{"imagenet", findImages, openImages, syntheticImages},
+		{"text", findText, openText, syntheticText},
+		{"chars", findChars, openChars, syntheticChars},
+		{"criteo", findCriteo, openCriteo, syntheticCriteo},
 	}
 }
 

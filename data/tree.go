@@ -26,8 +26,8 @@ type tree struct {
 }
 
 // evalParts are the folders that can hold the evaluation set, the first choice
-// first: a set with both is tuned on val.
-func evalParts() []string { return []string{"val", "validation", "test", "eval"} }
+// first.
+func evalParts() []string { return []string{"test", "val", "validation", "eval"} }
 
 func isPart(name string) bool { return name == "train" || slices.Contains(evalParts(), name) }
 
@@ -109,7 +109,7 @@ func (t *tree) split() (train, eval []picture, classes []string, err error) {
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
-		return nil, nil, nil, fmt.Errorf("%s has %d images in train/CLASS/… and %d in val, validation, test or eval: both are needed (.jpg, .jpeg or .png)",
+		return nil, nil, nil, fmt.Errorf("%s has %d images in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)",
 			t.root, len(train), len(eval))
 	}
 	order := func(a, b picture) int { return strings.Compare(a.key, b.key) }

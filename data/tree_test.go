@@ -42,7 +42,7 @@ func encodeJPEG(im image.Image) []byte {
 func pictures(w, h int) map[string][]byte {
 	files := map[string][]byte{"README.md": []byte("x"), "train/._a.jpg": []byte("x"), "train/notes.txt": nil, "train/dog/._1.png": []byte("x")}
 	for i, name := range []string{
-		"train/dog/1.png", "train/dog/deep/2.PNG", "train/ant/1.jpg", "train/ant/2.JPEG", "train/cow/1.png", "val/dog/1.png", "val/ant/9.jpg", "test/dog/3.png",
+		"train/dog/1.png", "train/dog/deep/2.PNG", "train/ant/1.jpg", "train/ant/2.JPEG", "train/cow/1.png", "test/dog/1.png", "test/ant/9.jpg", "val/dog/3.png",
 	} {
 		im := colourful(w, h, uint64(i))
 		if strings.HasSuffix(strings.ToLower(name), ".png") {
@@ -204,7 +204,7 @@ func TestTreeFaults(t *testing.T) {
 		t.Errorf("wrong size: %v", err)
 	}
 	unknown := pictures(32, 32)
-	unknown["val/yak/1.png"] = good
+	unknown["test/yak/1.png"] = good
 	if _, err := Open("images", Config{Dir: writeTree(t, unknown)}); err == nil || !strings.Contains(err.Error(), `class "yak"`) {
 		t.Errorf("unknown class: %v", err)
 	}

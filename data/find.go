@@ -1,0 +1,137 @@
+package data
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// pair are the two files of a set of text lines.
+type pair struct{ train, eval string }
+
+// findPair returns the files that are named, and for what is not named those
+// of the folder with train, and with test, dev, valid or eval (in this order)
+// in their names, compressed or not.
+func findPair(set string, c Config) (p pair, err error) {
+	p = pair{c.TrainFile, c.EvalFile}
+	for _, path := range []string{p.train, p.eval} {
+		if path == "" {
+			continue
+		}
+		if info, err := os.Stat(path); err != nil {
+			return p, fmt.Errorf("%s: %w", set, err)
+		} else if !info.Mode().IsRegular() {
+			return p, fmt.Errorf("%s: %s is not a file", set, path)
+		}
+	}
+	if p.train != "" && p.eval != "" {
+		return p, nil
+	}
+	names, err := textFiles(c.Dir)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
+	}
+	if p.train == "" {
+		if p.train, err = named(c.Dir, names, "train"); err != nil {
+			return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
+		}
+	}
+	if p.eval == "" {
+		if p.eval, err = named(c.Dir, names, "test", "dev", "valid", "eval"); err != nil {
+			return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
+		}
+	}
+	return p, nil
+}
+
+// textFiles are the names in a folder that can be files of lines.
+func textFiles(dir string) (names []string, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a folder", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		name := strings.TrimSuffix(strings.ToLower(e.Name()), ".gz")
+		switch filepath.Ext(name) {
+		case ".tsv", ".txt", ".tokens", ".raw", ".csv", "":
+			if !e.IsDir() && !strings.HasPrefix(name, ".") {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	return names, err
+}
+
+// named is the file with the first of the words that any name has in it, the
+// plain one where it is there compressed as well.
+func named(dir string, names []string, words ...string) (string, error) {
+	for _, word := range words {
+		var found []string
+		for _, name := range names {
+			if !strings.Contains(strings.ToLower(name), word) {
+				continue
+			}
+			if n := len(found); n > 0 && name == found[n-1]+".gz" { // names are sorted
+				continue
+			}
+			found = append(found, name)
+		}
+		switch len(found) {
+		case 0:
+		case 1:
+			return filepath.Join(dir, found[0]), nil
+		default:
+			return "", fmt.Errorf("%s has %d files with %q in their names (%s): name one with --train-file or --eval-file", dir, len(found), word, strings.Join(found, ", "))
+		}
+	}
+	return "", fmt.Errorf("%s has no .txt or .tsv file (or .gz of one) with %s in its name: %w", dir, strings.Join(words, ", "), fs.ErrNotExist)
+}
+
+func textAlternatives(set, dir string) string {
+	fetch := ""
+	switch set {
+	case "criteo":
+		fetch = fmt.Sprintf("fetch a sample with `ringo data criteo --out %s`, ", dir)
+	case "text", "chars":
+		fetch = fmt.Sprintf("fetch WikiText-2 with `ringo data text --out %s`, ", dir)
+	}
+	return fetch + "name the files with --train-file and --eval-file, or train with `--data synthetic`"
+}
+
+// openLines opens a file, decompressing it if its name ends in .gz.
+func openLines(path string) (io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil || !strings.HasSuffix(strings.ToLower(path), ".gz") {
+		return f, err
+	}
+	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<18))
+	if err != nil {
+		return nil, errors.Join(&FormatError{path, 0, "not a gzip file: " + why(err)}, f.Close())
+	}
+	return unzipped{z, f}, nil
+}
+
+// unzipped closes the file under the decompressor.
+type unzipped struct {
+	io.Reader
+	io.Closer
+}
+
+// readFault names a file that cannot be read on from an offset.
+func readFault(path string, offset int64, err error) error {
+	var disk *fs.PathError
+	if errors.As(err, &disk) {
+		return err
+	}
+	return &FormatError{path, offset, why(err)}
+}
