@@ -11,6 +11,9 @@ import (
 func TestModelsAreAsDescribed(t *testing.T) {
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
+			if s.Params > 1e8 && testing.Short() {
+				t.Skip("takes gigabytes")
+			}
 			ps := nn.NewParams(1)
 			model := s.Build(ps, Options{Batch: 2})
 			labels := make([]int32, 2*max(1, s.Labels))
@@ -80,7 +83,7 @@ func TestLookup(t *testing.T) {
 		"minst":     `did you mean "mnist"`,
 		"MLP":       `did you mean "mlp"`,
 		"mnist-cnm": `"mnist-cnn"`,
-		"resnet-50": "known are mlp, mnist-cnn",
+		"resnet-50": "known are mlp, mnist-cnn, lstm",
 		"":          `unknown model ""`,
 	} {
 		_, err := Lookup(name)
