@@ -40,6 +40,7 @@ type Tape struct {
 	last    *Params // those of earlier recordings
 	pending []int   // by slot: contributions still to come in this Backward
 	grads   freeList
+	norm    normScratch
 	seed    uint64 // see SetSeed
 }
 

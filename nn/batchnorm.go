@@ -1,0 +1,337 @@
+package nn
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+const (
+	normEpsilon  = 1e-5
+	normMomentum = 0.1
+	normPart     = 32 << 10 // values of a part at least
+	normParts    = 16       // at most
+)
+
+// Norm is a normalisation layer: what it multiplies by and adds, a value a
+// channel each, and for batch normalisation the running statistics.
+type Norm struct {
+	Gamma, Beta *Param
+	Mean, Var   *Buffer
+}
+
+// Ones sets every value of a parameter to 1.
+func Ones(_ *rand.Rand, data []float32) {
+	for i := range data {
+		data[i] = 1
+	}
+}
+
+// BatchNorm makes the layer name of a batch normalisation: gamma 1, beta 0,
+// running mean 0 and variance 1.
+func (ps *Params) BatchNorm(name string, channels int) Norm {
+	return Norm{
+		Gamma: ps.New(name+".weight", Ones, channels),
+		Beta:  ps.New(name+".bias", Zeros, channels),
+		Mean:  ps.NewBuffer(name+".running_mean", 0, channels),
+		Var:   ps.NewBuffer(name+".running_var", 1, channels),
+	}
+}
+
+func (l Norm) want(ok bool, op, need string, got ...int) {
+	Layer{W: l.Gamma}.want(ok, op, need, got...)
+}
+
+type batchNormOp struct {
+	x, r *Tensor
+	l    Norm
+	act  Activation
+	y    Tensor
+
+	mean, inverse []float32 // per channel: the mean and 1/sqrt(variance + epsilon)
+
+	s     *normScratch
+	pass  func(o *batchNormOp, w *worker, part, lo, hi int)
+	parts int
+	dx    []float32
+}
+
+// normScratch is memory that the batch normalisations of a tape share.
+type normScratch struct {
+	p     simd.NormParams
+	parts []float64 // per part: two sums for each place of the period
+	sums  []float64 // two per channel
+	plane []float32 // a value a channel
+}
+
+// resize follows p.Resize.
+func (s *normScratch) resize(channels, parts int) {
+	if n := 2 * parts * s.p.Period; cap(s.parts) < n {
+		s.parts = make([]float64, n)
+	}
+	if cap(s.sums) < 2*channels {
+		s.sums = make([]float64, 2*channels)
+	}
+	s.sums, s.plane = s.sums[:2*channels], sized(s.plane, channels)
+}
+
+// set fills a plane of the parameters with f of each channel.
+func (s *normScratch) set(plane int, f func(c int) float32) {
+	for c := range s.plane {
+		s.plane[c] = f(c)
+	}
+	s.p.Set(plane, s.plane)
+}
+
+func (o *batchNormOp) operands() ([4]*Tensor, [4]*Param) {
+	return [4]*Tensor{o.x, o.r}, [4]*Param{o.l.Gamma, o.l.Beta}
+}
+func (o *batchNormOp) result() *Tensor { return &o.y }
+
+// BatchNorm is act(gamma·(x - mean)/sqrt(variance + 1e-5) + beta + residual) of
+// x, [..., channels], with a mean and a variance for each channel (S. Ioffe, C.
+// Szegedy, 2015). In training they are those of the batch, over all of x but its
+// last axis, the variance the biased one, and the running statistics move by a
+// tenth towards them, there with the unbiased variance. In an evaluation they are
+// the running ones. residual, of x's shape, may be nil; act is Identity or ReLU.
+//
+// Forward reads x twice and writes the result once; backward reads x and the
+// result's gradient twice and overwrites that with x's. Nothing else is stored
+// that is as large as x.
+func (t *Tape) BatchNorm(x *Tensor, l Norm, residual *Tensor, act Activation) *Tensor {
+	o := record[batchNormOp](t)
+	o.x, o.r, o.l, o.act = x, residual, l, act
+	o.check()
+	y := t.begin(o, x.Shape...)
+	o.prepare(t)
+	if t.eval {
+		o.recall()
+	} else {
+		o.measure(t)
+	}
+	o.setParams(act == ReLU)
+	o.run(t, batchNormApply)
+	return y
+}
+
+func (o *batchNormOp) check() {
+	const name = "batch norm"
+	l, x := o.l, o.x
+	c := len(l.Gamma.Data)
+	l.want(len(l.Beta.Data) == c && len(l.Mean.Data) == c && len(l.Var.Data) == c, name, "as many values of each kind", c)
+	l.want(len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == c && len(x.Data) > 0, name, "an input whose last axis is the layer's channels", x.Shape...)
+	l.want(o.act == Identity || o.act == ReLU, name, "Identity or ReLU", int(o.act))
+	if o.r != nil {
+		l.want(sameShape(o.r, x), name, "a residual of the input's shape", o.r.Shape...)
+	}
+}
+
+func sameShape(a, b *Tensor) bool {
+	if len(a.Shape) != len(b.Shape) {
+		return false
+	}
+	for i, d := range a.Shape {
+		if d != b.Shape[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *batchNormOp) channels() int { return len(o.l.Gamma.Data) }
+func (o *batchNormOp) rows() int     { return len(o.x.Data) / o.channels() }
+func (o *batchNormOp) periods() int {
+	return (len(o.x.Data) + o.s.p.Period - 1) / o.s.p.Period
+}
+
+func (o *batchNormOp) prepare(t *Tape) {
+	o.s = &t.norm
+	o.mean, o.inverse = sized(o.mean, o.channels()), sized(o.inverse, o.channels())
+	o.s.p.Resize(o.channels())
+	o.parts = max(1, min(normParts, len(o.x.Data)/normPart, o.periods()))
+	o.s.resize(o.channels(), o.parts)
+}
+
+// run cuts x into parts of whole periods; how many depends on its shape alone.
+func (o *batchNormOp) run(t *Tape, pass func(o *batchNormOp, w *worker, part, lo, hi int)) {
+	o.pass = pass
+	t.pool.run(o, o.parts)
+}
+
+func (o *batchNormOp) part(w *worker, i int) {
+	periods, n := o.periods(), o.s.p.Period
+	lo, hi := periods*i/o.parts*n, periods*(i+1)/o.parts*n
+	o.pass(o, w, i, lo, min(hi, len(o.x.Data)))
+}
+
+// partSums are the sums of a part, set to zero, and working memory.
+func (o *batchNormOp) partSums(w *worker, part int) (sums []float64, acc []float32) {
+	n := 2 * o.s.p.Period
+	sums = o.s.parts[part*n : (part+1)*n]
+	clear(sums)
+	return sums, w.floats(0, n)
+}
+
+// fold adds up the parts' sums, channel by channel: first and second of each.
+func (o *batchNormOp) fold() (first, second []float64) {
+	c, n := o.channels(), o.s.p.Period
+	clear(o.s.sums)
+	first, second = o.s.sums[:c], o.s.sums[c:]
+	for part := range o.parts {
+		of := o.s.parts[2*part*n : 2*(part+1)*n]
+		for at := 0; at < n; at += c {
+			for i := range c {
+				first[i] += of[at+i]
+				second[i] += of[n+at+i]
+			}
+		}
+	}
+	return first, second
+}
+
+// recall takes the running statistics.
+func (o *batchNormOp) recall() {
+	copy(o.mean, o.l.Mean.Data)
+	for c, v := range o.l.Var.Data {
+		o.inverse[c] = float32(1 / math.Sqrt(float64(v)+normEpsilon))
+	}
+}
+
+// measure finds the batch's statistics in one pass over x: sums of the distances
+// from a guess of the mean, and of their squares. Variance is the mean square
+// less the square of the mean; as the guess is near, little cancels out.
+func (o *batchNormOp) measure(t *Tape) {
+	guess := o.guess(t)
+	o.s.p.Set(simd.NormMean, guess)
+	o.run(t, batchNormSums)
+	sums, squares := o.fold()
+	n := float64(o.rows())
+	for c, g := range guess {
+		mean := sums[c] / n
+		variance := max(0, squares[c]/n-float64(mean*mean))
+		if squares[c] != squares[c] {
+			variance = squares[c]
+		}
+		o.inverse[c] = float32(1 / math.Sqrt(variance+normEpsilon))
+		o.mean[c] = float32(float64(g) + mean)
+		if o.l.Gamma.owner.slots != nil { // not in Arrange's dry run
+			moveRunning(&o.l.Mean.Data[c], float64(g)+mean)
+			moveRunning(&o.l.Var.Data[c], variance*n/max(1, n-1))
+		}
+	}
+}
+
+// moveRunning moves a running statistic.
+func moveRunning(of *float32, to float64) {
+	*of = float32(float64((1-normMomentum)*float64(*of)) + float64(normMomentum*to))
+}
+
+// guess is the mean of sixteen rows from all over x.
+func (o *batchNormOp) guess(t *Tape) []float32 {
+	c, rows := o.channels(), o.rows()
+	mean, n := o.s.plane, min(rows, 16)
+	clear(mean)
+	for i := range n {
+		at := rows * i / n * c
+		t.k.Add(mean, o.x.Data[at:at+c])
+	}
+	t.k.Scale(mean, 1/float32(n))
+	return mean
+}
+
+// setParams sets what NormApply needs, and relu.
+func (o *batchNormOp) setParams(relu bool) {
+	s := o.s
+	s.p.ReLU = relu
+	s.p.Set(simd.NormMean, o.mean)
+	s.set(simd.NormScale, func(c int) float32 { return o.l.Gamma.Data[c] * o.inverse[c] })
+	s.p.Set(simd.NormOffset, o.l.Beta.Data)
+}
+
+func batchNormSums(o *batchNormOp, w *worker, part, lo, hi int) {
+	sums, acc := o.partSums(w, part)
+	w.k.NormSums(sums, acc, o.x.Data[lo:hi], &o.s.p)
+}
+
+func batchNormApply(o *batchNormOp, w *worker, _, lo, hi int) {
+	var r []float32
+	if o.r != nil {
+		r = o.r.Data[lo:hi]
+	}
+	w.k.NormApply(o.y.Data[lo:hi], o.x.Data[lo:hi], r, &o.s.p)
+}
+
+func (o *batchNormOp) backward(t *Tape) {
+	o.prepare(t)
+	o.setParams(o.act == ReLU)
+	o.run(t, batchNormGradSums)
+	g, gd := o.fold()
+	o.paramGrads(g, gd)
+	if o.x.needs {
+		o.inputGrad(t, g, gd)
+	}
+	if o.r != nil && o.r.needs {
+		t.handOver(o.r, &o.y)
+	}
+}
+
+// batchNormGradSums sums the gradient before the activation, and its products
+// with x - mean. With a residual, that gradient is written over the result's:
+// it is the residual's.
+func batchNormGradSums(o *batchNormOp, w *worker, part, lo, hi int) {
+	sums, acc := o.partSums(w, part)
+	var y []float32
+	if o.r != nil && o.act == ReLU {
+		y = o.y.Data[lo:hi]
+	}
+	w.k.NormGradSums(sums, acc, o.x.Data[lo:hi], o.y.grad[lo:hi], y, &o.s.p)
+}
+
+func (o *batchNormOp) paramGrads(g, gd []float64) {
+	for _, p := range [2]*Param{o.l.Gamma, o.l.Beta} {
+		if !p.touched {
+			clear(p.Grad)
+		}
+	}
+	for c := range g {
+		o.l.Gamma.Grad[c] += float32(gd[c] * float64(o.inverse[c]))
+		o.l.Beta.Grad[c] += float32(g[c])
+	}
+}
+
+// inputGrad computes dx = scale·(g - mean of g - x̂·mean of g·x̂), in place of
+// the result's gradient unless the residual takes that.
+func (o *batchNormOp) inputGrad(t *Tape, g, gd []float64) {
+	n := float64(o.rows())
+	o.s.set(simd.NormShift, func(c int) float32 { return float32(g[c] / n) })
+	o.s.set(simd.NormSlope, func(c int) float32 {
+		inverse := float64(o.inverse[c])
+		return float32(float64(o.l.Gamma.Data[c]) * inverse * inverse * inverse * (gd[c] / n))
+	})
+	o.s.p.ReLU = o.act == ReLU && o.r == nil
+	o.dx = o.y.grad
+	if o.r != nil && o.r.needs {
+		o.dx = t.into(o.x)
+		o.run(t, batchNormGrad)
+		t.merge(o.x, o.dx)
+		return
+	}
+	o.run(t, batchNormGrad)
+	t.handOver(o.x, &o.y)
+}
+
+func batchNormGrad(o *batchNormOp, w *worker, _, lo, hi int) {
+	w.k.NormGrad(o.dx[lo:hi], o.y.grad[lo:hi], o.x.Data[lo:hi], &o.s.p)
+}
+
+// handOver adds what y's gradient holds to x's: the first contribution takes
+// over the memory.
+func (t *Tape) handOver(x, y *Tensor) {
+	if x.has {
+		t.k.Add(x.grad, y.grad)
+		return
+	}
+	t.grads.give(&x.grad)
+	x.grad, y.grad, x.has = y.grad, nil, true
+}
