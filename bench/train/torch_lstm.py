@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The word language model in PyTorch, as ringo trains it with one worker.
 
-usage: torch_lstm.py --data DIR [--epochs 4] [--lr 20] [--clip-norm 0.25] [--seed N] …
+usage: torch_lstm.py --data DIR [--epochs 4] [--lr 20] [--clip-norm 0.25] [--dropout 0.5] [--seed N] …
 
 DIR holds the training and the evaluation text: the files with `train` (or else `valid`) and with
 `test` in their names. Words are separated by spaces, each line ends in <eos>, and the vocabulary is
@@ -15,7 +15,7 @@ import collections, glob, math, os, sys
 import run
 
 o = run.options("The LSTM language model in PyTorch", epochs=4, batch=20, seq=35, lr=20.0, momentum=0.0,
-                weight_decay=0.0, clip_norm=0.25, vocabulary=10000, dropout=0.0)
+                weight_decay=0.0, clip_norm=0.25, vocabulary=10000, dropout=0.5)
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +33,7 @@ def find(*parts):
 
 
 def words(path):
-    with open(path, encoding="utf-8") as f:
+    with open(path, encoding="utf-8", newline="\n") as f:
         return [w for line in f for w in line.split() + ["<eos>"]]
 
 
@@ -86,11 +86,13 @@ def main():
     torch.manual_seed(o.seed)
     text = words(find("train", "valid"))
     counts = collections.Counter(w for w in text if w not in ("<unk>", "<eos>"))
-    # Of words equally frequent, the first in byte order are known.
-    kept = sorted(counts, key=lambda w: (-counts[w], w.encode()))[: o.vocabulary - 2]
+    kept = sorted(counts, key=lambda w: -counts[w])[: o.vocabulary - 2]  # of equally frequent words those that came first
     known = {w: i for i, w in enumerate(["<unk>", "<eos>"] + kept)}
     train, test = encode(text, known), encode(words(find("test")), known)
     model = LSTMModel(len(known), dropout=o.dropout)
+    for p in model.parameters():  # as ringo's, and Zaremba et al.'s
+        torch.nn.init.uniform_(p, -0.05, 0.05)
+    torch.nn.init.zeros_(model.out.bias)
     optimizer = torch.optim.SGD(model.parameters(), o.lr, o.momentum, weight_decay=o.weight_decay)
     x, y = sequences(train)
     epochs = run.Epochs(o)
