@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CTR-DNN on Criteo's display advertising in PyTorch, as ringo trains it with one worker.
 
-usage: torch_ctr.py --data DIR [--epochs 3] [--batch 64] [--lr 0.01] [--seed N] …
+usage: torch_ctr.py --data DIR [--epochs 2] [--batch 64] [--lr 0.01] [--seed N] …
 
 DIR holds tab-separated files: the one with `train` in its name and the one with `test`. A line is
 the label, 13 numbers and 26 categories; empty is missing. A number v becomes log(1 + v), 0 where it
@@ -12,7 +12,7 @@ import glob, os, sys
 
 import run
 
-o = run.options("CTR-DNN in PyTorch", epochs=3, batch=64, lr=0.01, rows=1000001)
+o = run.options("CTR-DNN in PyTorch", epochs=2, batch=64, lr=0.01, rows=1000001)
 
 import numpy as np
 import torch
