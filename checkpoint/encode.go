@@ -1,0 +1,116 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+)
+
+const (
+	magic      = "RINGOCKP"
+	version    = 1
+	prefixSize = len(magic) + 4 + 4
+	maxHeader  = 16 << 20
+	crcSize    = 4
+	chunkBytes = 256 << 10 // what is converted, summed and written at a time: stays in the caches
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli) // never written
+
+// index is the JSON header.
+type index struct {
+	Header
+	Arrays []Info `json:"arrays"`
+}
+
+// encodeHeader returns all that precedes the first array.
+func encodeHeader(s State) ([]byte, error) {
+	ix := index{Header: s.Header, Arrays: []Info{}}
+	for _, a := range s.Arrays {
+		ix.Arrays = append(ix.Arrays, a.info())
+	}
+	text, err := json.Marshal(ix)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxHeader {
+		return nil, fmt.Errorf("the header has %d bytes, at most %d can be written", len(text), maxHeader)
+	}
+	b := append(make([]byte, 0, prefixSize+len(text)+crcSize), magic...)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	b = append(b, text...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+}
+
+// size is the file's length in bytes.
+func (s State) size(header []byte) int64 {
+	n := int64(len(header))
+	for _, a := range s.Arrays {
+		n += int64(a.len())*int64(a.kind.width()) + crcSize
+	}
+	return n
+}
+
+// write writes a header and the arrays, through one small buffer.
+func write(w io.Writer, header []byte, arrays []Array) error {
+	if _, err := w.Write(header); err != nil {
+		return fmt.Errorf("writing the header: %w", err)
+	}
+	buf := make([]byte, chunkBytes)
+	for _, a := range arrays {
+		if err := a.write(w, buf); err != nil {
+			return fmt.Errorf("writing array %q of %v: %w", a.name, a.info(), err)
+		}
+	}
+	return nil
+}
+
+func (a Array) write(w io.Writer, buf []byte) error {
+	sum, per := uint32(0), len(buf)/a.kind.width()
+	for lo := 0; lo < a.len(); lo += per {
+		part := a.encode(buf, lo, min(a.len(), lo+per))
+		sum = crc32.Update(sum, castagnoli, part)
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(binary.LittleEndian.AppendUint32(nil, sum))
+	return err
+}
+
+// encode returns the bytes of values [lo, hi), in buf where they need it.
+func (a Array) encode(buf []byte, lo, hi int) []byte {
+	switch a.kind {
+	case float32s:
+		for i, v := range a.floats[lo:hi] {
+			binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
+		}
+	case uint64s:
+		for i, v := range a.words[lo:hi] {
+			binary.LittleEndian.PutUint64(buf[8*i:], v)
+		}
+	default:
+		return a.bytes[lo:hi]
+	}
+	return buf[:(hi-lo)*a.kind.width()]
+}
+
+// decode is encode's inverse: it sets the values from lo on that b holds.
+func (a Array) decode(b []byte, lo int) {
+	switch a.kind {
+	case float32s:
+		for i := range a.floats[lo:][:len(b)/4] {
+			a.floats[lo+i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+	case uint64s:
+		for i := range a.words[lo:][:len(b)/8] {
+			a.words[lo+i] = binary.LittleEndian.Uint64(b[8*i:])
+		}
+	default:
+		copy(a.bytes[lo:], b)
+	}
+}

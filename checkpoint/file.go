@@ -1,0 +1,227 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+)
+
+// File is a checkpoint opened for reading.
+type File struct {
+	// Header describes the run.
+	Header Header
+
+	path   string
+	r      io.ReaderAt
+	close  func() error
+	arrays []Info
+	starts []int64 // where each array's values begin
+}
+
+// Load opens a checkpoint and checks its header and its length; its arrays are
+// checked when they are read. The caller closes it. A damaged file gives a
+// *[DamageError].
+func Load(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	out := &File{path: path, r: f, close: f.Close}
+	if err := out.readIndex(info.Size()); err != nil {
+		_ = f.Close()
+		return nil, withWhole(err)
+	}
+	return out, nil
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.close() }
+
+// Arrays lists what the file holds, in its order.
+func (f *File) Arrays() []Info { return slices.Clone(f.arrays) }
+
+// readIndex reads the header of a file of size bytes. What it allocates is
+// bounded by the size and by maxHeader.
+func (f *File) readIndex(size int64) error {
+	prefix := make([]byte, prefixSize)
+	if size < int64(prefixSize) {
+		return f.damage(size, "the file ends within its first %d bytes", prefixSize)
+	}
+	if err := f.readAt(prefix, 0); err != nil {
+		return err
+	}
+	if string(prefix[:len(magic)]) != magic {
+		return f.damage(0, "it does not begin with %q: it is no checkpoint", magic)
+	}
+	if v := binary.LittleEndian.Uint32(prefix[len(magic):]); v != version {
+		return fmt.Errorf("checkpoint: %s: format version %d, this program reads version %d: use the one that wrote it, or a newer one", f.path, v, version)
+	}
+	length := int64(binary.LittleEndian.Uint32(prefix[len(magic)+4:]))
+	end := int64(prefixSize) + length + crcSize
+	if length > maxHeader || end > size {
+		return f.damage(int64(len(magic)+4), "a header of %d bytes in a file of %d: at most %d are possible", length, size, maxHeader)
+	}
+	all := make([]byte, end)
+	if err := f.readAt(all, 0); err != nil {
+		return err
+	}
+	text, sum := all[:end-crcSize], binary.LittleEndian.Uint32(all[end-crcSize:])
+	if got := crc32.Checksum(text, castagnoli); got != sum {
+		return f.damage(int64(prefixSize), "the header's checksum is %08x, the file says %08x", got, sum)
+	}
+	var ix index
+	if err := json.Unmarshal(text[prefixSize:], &ix); err != nil {
+		return f.damage(int64(prefixSize), "the header cannot be read: %v", err)
+	}
+	f.Header, f.arrays = ix.Header, ix.Arrays
+	return f.place(end, size)
+}
+
+// place computes where the arrays lie, which must be all of the file from at on.
+func (f *File) place(at, size int64) error {
+	seen := map[string]bool{}
+	for _, a := range f.arrays {
+		width := int64(kind(a.Kind).width())
+		if a.Name == "" || seen[a.Name] || width == 0 || a.Len < 0 {
+			return f.damage(int64(prefixSize), "the header has an array %q of %v, which cannot be", a.Name, a)
+		}
+		seen[a.Name] = true
+		f.starts = append(f.starts, at)
+		if a.Len > (size-at-crcSize)/width || size-at < crcSize {
+			return f.damage(size, "the file ends within array %q of %v, which begins at offset %d: it was cut off", a.Name, a, at)
+		}
+		at += a.Len*width + crcSize
+	}
+	if at != size {
+		return f.damage(at, "%d bytes follow the last array", size-at)
+	}
+	return nil
+}
+
+// Read fills the given arrays. Before it reads, it reports, all together, every
+// array that the file lacks, that has another kind or length there, and that
+// only the file has; those of ranks may be left out. When it fails after that,
+// the arrays' values are not defined. A damaged file gives a *[DamageError].
+// It needs no memory beyond a small buffer.
+func (f *File) Read(arrays ...Array) error {
+	if err := f.fit(arrays); err != nil {
+		return fmt.Errorf("checkpoint: %s does not fit this run: %w", f.path, err)
+	}
+	buf := make([]byte, chunkBytes)
+	for _, a := range arrays {
+		i := slices.IndexFunc(f.arrays, func(has Info) bool { return has.Name == a.name })
+		if err := f.readArray(i, buf, a.decode); err != nil {
+			return withWhole(err)
+		}
+	}
+	return nil
+}
+
+func (f *File) fit(arrays []Array) error {
+	errs := unique(arrays)
+	wanted := map[string]bool{}
+	for _, a := range arrays {
+		wanted[a.name] = true
+		i := slices.IndexFunc(f.arrays, func(has Info) bool { return has.Name == a.name })
+		switch {
+		case i < 0:
+			errs = append(errs, fmt.Errorf("array %q: the file has none, this run has %v", a.name, a.info()))
+		case f.arrays[i] != a.info():
+			errs = append(errs, fmt.Errorf("array %q: the file has %v, this run has %v", a.name, f.arrays[i], a.info()))
+		}
+	}
+	for _, has := range f.arrays {
+		if !wanted[has.Name] && !ofRank(has.Name) {
+			errs = append(errs, fmt.Errorf("array %q: the file has %v, this run has none", has.Name, has))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Verify reads the whole file and checks every checksum.
+func (f *File) Verify() error {
+	err := f.verify()
+	return withWhole(err)
+}
+
+func (f *File) verify() error {
+	buf := make([]byte, chunkBytes)
+	for i := range f.arrays {
+		if err := f.readArray(i, buf, func([]byte, int) {}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readArray hands array i to decode piece by piece, through buf, and checks its
+// checksum.
+func (f *File) readArray(i int, buf []byte, decode func(b []byte, lo int)) error {
+	a, at := f.arrays[i], f.starts[i]
+	width, sum := int64(kind(a.Kind).width()), uint32(0)
+	per := int64(len(buf)) / width
+	for lo := int64(0); lo < a.Len; lo += per {
+		part := buf[:min(per, a.Len-lo)*width]
+		if err := f.readAt(part, at+lo*width); err != nil {
+			return err
+		}
+		sum = crc32.Update(sum, castagnoli, part)
+		decode(part, int(lo))
+	}
+	end := at + a.Len*width
+	if err := f.readAt(buf[:crcSize], end); err != nil {
+		return err
+	}
+	if want := binary.LittleEndian.Uint32(buf); sum != want {
+		return f.damage(at, "array %q of %v, up to offset %d, has checksum %08x, the file says %08x", a.Name, a, end, sum, want)
+	}
+	return nil
+}
+
+// readAt fills b from an offset.
+func (f *File) readAt(b []byte, at int64) error {
+	n, err := f.r.ReadAt(b, at)
+	if n == len(b) {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return f.damage(at+int64(n), "the file became shorter while it was read")
+	}
+	return fmt.Errorf("checkpoint: %s: reading at offset %d: %w", f.path, at+int64(n), err)
+}
+
+func (f *File) damage(at int64, format string, args ...any) error {
+	return &DamageError{Path: f.path, Offset: at, What: fmt.Sprintf(format, args...)}
+}
+
+// DamageError is a file that is not what was written.
+type DamageError struct {
+	// Path is the file, and Offset the byte where the damage, or the damaged
+	// part, begins.
+	Path   string
+	Offset int64
+	// What is wrong there.
+	What string
+	// Whole is the newest older checkpoint of the folder that is whole, ""
+	// where there is none.
+	Whole string
+}
+
+// Error says what to do, too.
+func (e *DamageError) Error() string {
+	text := fmt.Sprintf("checkpoint: %s is damaged at offset %d: %s", e.Path, e.Offset, e.What)
+	if e.Whole == "" {
+		return text + "; the folder has no older one that is whole"
+	}
+	return fmt.Sprintf("%s; %s is whole: remove the damaged file to go on from there", text, e.Whole)
+}

@@ -1,0 +1,209 @@
+package checkpoint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNone is the error of Latest where a folder has no checkpoint, or does not
+// exist.
+var ErrNone = errors.New("no checkpoint")
+
+const (
+	namePrefix = "step-"
+	nameSuffix = ".ringo"
+	tempSuffix = nameSuffix + ".tmp"
+)
+
+// entry is a checkpoint of a folder.
+type entry struct {
+	step int64
+	path string
+}
+
+func fileName(step int64) string { return fmt.Sprintf("%s%09d%s", namePrefix, step, nameSuffix) }
+
+// stepOf is the step that a file is named after.
+func stepOf(name string) (step int64, ok bool) {
+	digits, isNamed := strings.CutPrefix(name, namePrefix)
+	digits, ends := strings.CutSuffix(digits, nameSuffix)
+	step, err := strconv.ParseInt(digits, 10, 64)
+	return step, isNamed && ends && err == nil && step >= 0 && name == fileName(step)
+}
+
+// list returns a folder's checkpoints, the newest first.
+func list(dir string) ([]entry, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []entry
+	for _, f := range files {
+		if step, ok := stepOf(f.Name()); ok && !f.IsDir() {
+			out = append(out, entry{step, filepath.Join(dir, f.Name())})
+		}
+	}
+	slices.SortFunc(out, func(a, b entry) int { return cmp.Compare(b.step, a.step) })
+	return out, nil
+}
+
+// Save writes a checkpoint to a folder, which it makes where there is none, and
+// returns the file's path. The file appears whole or not at all, also when the
+// machine fails: it is written under another name, forced to the disk and
+// renamed. One of the same step is replaced. Leftovers of a Save that did not
+// end are removed, and older checkpoints as State.Keep says; where only that
+// fails the path is returned with the error. Only one process may save to a
+// folder. The arrays are not copied.
+func Save(dir string, s State) (path string, err error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("checkpoint: saving step %d in %s: %w", s.Header.Step, dir, err)
+	}
+	if err := s.check(); err != nil {
+		return fail(err)
+	}
+	header, err := encodeHeader(s)
+	if err != nil {
+		return fail(err)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fail(err)
+	}
+	if err := removeLeftovers(dir); err != nil {
+		return fail(err)
+	}
+	path = filepath.Join(dir, fileName(s.Header.Step))
+	temp := strings.TrimSuffix(path, nameSuffix) + tempSuffix
+	if err := writeFile(temp, header, s.Arrays); err != nil {
+		_ = os.Remove(temp) // the first fault is what matters
+		return fail(fmt.Errorf("%w (the file needs %d bytes)", err, s.size(header)))
+	}
+	if err := os.Rename(temp, path); err != nil {
+		_ = os.Remove(temp)
+		return fail(err)
+	}
+	if err := syncFolder(dir); err != nil {
+		return fail(err)
+	}
+	if err := prune(dir, path, s.Keep); err != nil {
+		return path, fmt.Errorf("checkpoint: removing what is older than %s: %w", path, err)
+	}
+	return path, nil
+}
+
+// writeFile makes a file whose contents are on the disk when it returns.
+func writeFile(path string, header []byte, arrays []Array) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	err = write(f, header, arrays)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncFolder makes a rename last.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func removeLeftovers(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		base, ok := strings.CutSuffix(f.Name(), tempSuffix)
+		if _, named := stepOf(base + nameSuffix); ok && named {
+			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// prune removes all but the newest keep checkpoints and the one just saved.
+func prune(dir, saved string, keep int) error {
+	if keep == 0 {
+		return nil
+	}
+	all, err := list(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range all[min(keep, len(all)):] {
+		if e.path != saved {
+			if err := os.Remove(e.path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Latest returns the path of the folder's checkpoint of the highest step, whose
+// header and length it checks. Files that a Save did not finish do not count.
+// Where there is none the error is ErrNone. A damaged newest file is an error,
+// a *[DamageError], and no reason to take another one in silence.
+func Latest(dir string) (path string, err error) {
+	all, err := list(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
+		return "", fmt.Errorf("checkpoint: %s: %w", dir, ErrNone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("checkpoint: %w", err)
+	}
+	f, err := Load(all[0].path)
+	if err != nil {
+		return "", err
+	}
+	return all[0].path, f.Close()
+}
+
+// withWhole adds to a damage the newest older checkpoint of the same folder
+// that is whole, which it reads in full to know.
+func withWhole(err error) error {
+	var d *DamageError
+	if !errors.As(err, &d) {
+		return err
+	}
+	step, ok := stepOf(filepath.Base(d.Path))
+	all, listErr := list(filepath.Dir(d.Path))
+	if !ok || listErr != nil {
+		return err
+	}
+	for _, e := range all {
+		if e.step < step && whole(e.path) {
+			d.Whole = e.path
+			break
+		}
+	}
+	return err
+}
+
+func whole(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	f := &File{path: path, r: file}
+	return f.readIndex(info.Size()) == nil && f.verify() == nil
+}
