@@ -76,58 +76,63 @@ func (p *clickParser) number(x int64) float32 {
 
 // parse is the parser of parseLines. Of a bad line nothing is kept.
 func (p *clickParser) parse(text []byte, out *block) {
-	out.reset()
+	const shortest = clickFields + 1 // bytes of a line: the label, tabs, the line's end
+	most := len(text)/shortest + 1
+	out.numbers = grown(out.numbers, most*clickNumbers)
+	out.ids = grown(out.ids, most*clickSlots)
+	out.labels = grown(out.labels, most)
 	out.lines, out.faults = 0, out.faults[:0]
+	n := 0
 	for at := 0; at < len(text); out.lines++ {
-		n := len(out.labels)
-		end, fault := p.line(text, at, &out.clickRows)
-		if fault != "" {
+		end, fault := p.line(text, at, (*[clickNumbers]float32)(out.numbers[n*clickNumbers:]), (*[clickSlots]int32)(out.ids[n*clickSlots:]))
+		if fault == "" {
+			out.labels[n] = int32(text[at] - '0')
+			n++
+		} else {
 			out.faults = append(out.faults, lineFault{out.lines, end, fault})
-			out.numbers, out.ids, out.labels = out.numbers[:n*clickNumbers], out.ids[:n*clickSlots], out.labels[:n]
 			for end < len(text) && text[end] != '\n' {
 				end++
 			}
 		}
 		at = end + 1
 	}
+	out.numbers, out.ids, out.labels = out.numbers[:n*clickNumbers], out.ids[:n*clickSlots], out.labels[:n]
 }
 
 // line parses the line that begins at a place and returns where it ends, or
 // where in it the fault is and what.
-func (p *clickParser) line(text []byte, at int, out *clickRows) (end int, fault string) {
+func (p *clickParser) line(text []byte, at int, numbers *[clickNumbers]float32, ids *[clickSlots]int32) (end int, fault string) {
 	if at+1 >= len(text) || text[at] != '0' && text[at] != '1' || text[at+1] != '\t' {
 		return at, badLabel(text[at:])
 	}
-	out.labels = append(out.labels, int32(text[at]-'0'))
 	at += 2
-	for column := range clickNumbers {
+	for column := range numbers {
+		if at < len(text) && text[at] == '\t' { // missing
+			numbers[column] = 0
+			at++
+			continue
+		}
 		x, n := integer(text[at:])
 		if at += n; at >= len(text) || text[at] != '\t' {
 			return at, badField(text, at, 1+column, "an integer")
 		}
 		at++
-		out.numbers = append(out.numbers, p.number(x))
+		numbers[column] = p.number(x)
 	}
-	for slot := range clickSlots {
-		value, n := p.category(text[at:])
-		at += n
-		id := int32(0)
-		if n > 0 {
-			id = slotID(slot, value, p.rows)
+	for slot := range clickSlots - 1 {
+		id, next, ok := p.category(text, at, slot)
+		if !ok || next >= len(text) || text[next] != '\t' {
+			return next, badField(text, next, 1+clickNumbers+slot, "a category in hexadecimal")
 		}
-		out.ids = append(out.ids, id)
-		if n <= 16 && slot == clickSlots-1 {
-			break
-		}
-		if n > 16 || at >= len(text) || text[at] != '\t' {
-			return at, badField(text, at, 1+clickNumbers+slot, "a category in hexadecimal")
-		}
+		ids[slot] = id
+		at = next + 1
+	}
+	id, at, ok := p.category(text, at, clickSlots-1)
+	ids[clickSlots-1] = id
+	if at+1 < len(text) && text[at] == '\r' && text[at+1] == '\n' {
 		at++
 	}
-	if at < len(text) && text[at] == '\r' && at+1 < len(text) && text[at+1] == '\n' {
-		at++
-	}
-	if at < len(text) && text[at] != '\n' {
+	if !ok || at < len(text) && text[at] != '\n' {
 		return at, badField(text, at, clickFields-1, "a category in hexadecimal and the line's end")
 	}
 	return at, ""
@@ -157,17 +162,34 @@ func integer(text []byte) (x int64, n int) {
 	return x, n
 }
 
-// category reads hexadecimal digits; n is their number, 0 if there are none.
-func (p *clickParser) category(text []byte) (value uint64, n int) {
-	for n < len(text) && n <= 16 {
-		d := p.hex[text[n]]
-		if d == 0xff {
+// category reads the hexadecimal digits from a place on and returns the
+// embedding row they stand for and where they end; not ok: more than 16.
+func (p *clickParser) category(text []byte, at, slot int) (id int32, end int, ok bool) {
+	if at+8 < len(text) && text[at+8] < '0' { // eight characters and a tab, or so it seems
+		d := (*[8]byte)(text[at:])
+		a, b, c, e := p.hex[d[0]], p.hex[d[1]], p.hex[d[2]], p.hex[d[3]]
+		f, g, h, i := p.hex[d[4]], p.hex[d[5]], p.hex[d[6]], p.hex[d[7]]
+		if a|b|c|e|f|g|h|i < 16 {
+			value := uint64(a)<<28 | uint64(b)<<24 | uint64(c)<<20 | uint64(e)<<16 |
+				uint64(f)<<12 | uint64(g)<<8 | uint64(h)<<4 | uint64(i)
+			return slotID(slot, value, p.rows), at + 8, true
+		}
+	}
+	value := uint64(0)
+	for end = at; end < len(text); end++ {
+		d := p.hex[text[end]]
+		if d >= 16 {
 			break
 		}
+		if end-at == 16 {
+			return 0, end, false
+		}
 		value = value<<4 | uint64(d)
-		n++
 	}
-	return value, n
+	if end == at {
+		return 0, at, true
+	}
+	return slotID(slot, value, p.rows), end, true
 }
 
 func badLabel(text []byte) string {

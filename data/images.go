@@ -163,23 +163,38 @@ func normalise(dst []float32, src []uint8, table [][256]float32) {
 func (p *pixels) jittered(dst []float32, src []uint8, r rng) {
 	h, w, c := p.shape.Values[0], p.shape.Values[1], p.shape.Values[2]
 	dy, dx := r.between(-p.jitter.pad, p.jitter.pad), r.between(-p.jitter.pad, p.jitter.pad)
-	first, step := dx, 1
-	if p.jitter.flip && r.below(2) == 1 {
-		first, step = dx+w-1, -1
-	}
+	mirrored := p.jitter.flip && r.below(2) == 1
+	lo, hi := min(max(-dx, 0), w), max(min(w-dx, w), 0) // columns of the window inside the image
 	for y := range h {
 		row := dst[y*w*c:][:w*c]
 		sy := y + dy
-		for x, sx := 0, first; x < w; x, sx = x+1, sx+step {
-			out := row[x*c:][:c]
-			inside := sy >= 0 && sy < h && sx >= 0 && sx < w
-			for k := range out {
-				var v uint8 // black
-				if inside {
-					v = src[(sy*w+sx)*c+k]
-				}
-				out[k] = p.table[k][v]
-			}
+		if sy < 0 || sy >= h || lo >= hi {
+			black(row, p.table)
+		} else {
+			black(row[:lo*c], p.table)
+			normalise(row[lo*c:hi*c], src[(sy*w+lo+dx)*c:(sy*w+hi+dx)*c], p.table)
+			black(row[hi*c:], p.table)
+		}
+		if mirrored {
+			mirrorRow(row, c)
+		}
+	}
+}
+
+// black fills a row with what the byte 0 becomes.
+func black(row []float32, table [][256]float32) {
+	for i := 0; i < len(row); i += len(table) {
+		for c := range table {
+			row[i+c] = table[c][0]
+		}
+	}
+}
+
+// mirrorRow reverses a row of pixels of c values.
+func mirrorRow(row []float32, c int) {
+	for i, j := 0, len(row)-c; i < j; i, j = i+c, j-c {
+		for k := range c {
+			row[i+k], row[j+k] = row[j+k], row[i+k]
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // chunkBytes is how much of a file one goroutine parses at a time: large
 // against the cost of handing it over, small against a cache.
-const chunkBytes = 1 << 20
+const chunkBytes = 1 << 18
 
 // block is a parsed chunk of lines.
 type block struct {

@@ -19,13 +19,12 @@ const weightBits = 22 // a sum of 8-bit pixels fits 32 bits
 func (a *axis) plan(in, out, offset, n int) {
 	scale := float64(in) / float64(out)
 	filter := math.Max(scale, 1)
-	a.width = int(math.Ceil(filter))*2 + 1
+	a.width = widest(scale, filter, in, offset, n)
 	a.first = grown(a.first, n)
 	a.weights = grown(a.weights, n*a.width)
 	for i := range n {
 		centre := (float64(offset+i) + 0.5) * scale
-		lo := max(int(centre-filter+0.5), 0)
-		hi := min(int(centre+filter+0.5), in)
+		lo, hi := reach(scale, filter, in, offset+i)
 		a.first[i] = int32(lo)
 		taps := a.weights[i*a.width:][:a.width]
 		clear(taps)
@@ -41,17 +40,25 @@ func (a *axis) plan(in, out, offset, n int) {
 	a.tighten(in)
 }
 
+// widest is the most inputs that an output is summed of.
+func widest(scale, filter float64, in, offset, n int) int {
+	most := 1
+	for i := range n {
+		lo, hi := reach(scale, filter, in, offset+i)
+		most = max(most, hi-lo)
+	}
+	return most
+}
+
+// reach is the inputs [lo, hi) of one output.
+func reach(scale, filter float64, in, out int) (lo, hi int) {
+	centre := (float64(out) + 0.5) * scale
+	return max(int(centre-filter+0.5), 0), min(int(centre+filter+0.5), in)
+}
+
 // tighten moves windows that would reach past the last input back inside, so
 // that every output reads width inputs.
 func (a *axis) tighten(in int) {
-	if a.width > in { // few inputs: shorter windows for all
-		for i := range a.first {
-			copy(a.weights[i*in:][:in], shifted(a.weights[i*a.width:][:a.width], int(a.first[i]), in))
-			a.first[i] = 0
-		}
-		a.width = in
-		return
-	}
 	for i, f := range a.first {
 		if over := int(f) + a.width - in; over > 0 {
 			taps := a.weights[i*a.width:][:a.width]
@@ -60,13 +67,6 @@ func (a *axis) tighten(in int) {
 			a.first[i] -= int32(over)
 		}
 	}
-}
-
-// shifted is taps moved by first places in a window of n.
-func shifted(taps []int32, first, n int) []int32 {
-	out := make([]int32, n)
-	copy(out[first:], taps[:min(len(taps), n-first)])
-	return out
 }
 
 func triangle(x float64) float64 {
@@ -80,6 +80,7 @@ func triangle(x float64) float64 {
 type resizer struct {
 	x, y   axis
 	middle []uint8 // rows of the input, their width resampled
+	sums   []int32 // of one row of the output
 }
 
 // window is the part [offset, offset+n) of a dimension resampled to out.
@@ -102,40 +103,62 @@ func (r *resizer) resize(dst, src []uint8, w, h int, wx, wy window) {
 	}
 	for i, f := range r.y.first {
 		rows := r.middle[(int(f)-top)*stride:][:r.y.width*stride]
-		down(dst[i*stride:][:stride], rows, r.y.weights[i*r.y.width:][:r.y.width])
+		r.down(dst[i*stride:][:stride], rows, r.y.weights[i*r.y.width:][:r.y.width])
 	}
 }
 
 const half = 1 << (weightBits - 1)
 
-// across resamples one row.
+// across resamples one row. A sum has 30 bits: red and blue share a word.
 func (a *axis) across(dst, src []uint8) {
 	for i, f := range a.first {
 		taps := a.weights[i*a.width:][:a.width]
 		in := src[3*f:][:3*len(taps)]
-		red, green, blue := int32(half), int32(half), int32(half)
-		for j, w := range taps {
-			p := in[3*j:][:3]
-			red += w * int32(p[0])
-			green += w * int32(p[1])
-			blue += w * int32(p[2])
+		outer, green := uint64(half<<32|half), uint64(half)
+		for _, w := range taps {
+			p := (*[3]uint8)(in)
+			in = in[3:]
+			outer += uint64(w) * (uint64(p[0]) | uint64(p[2])<<32)
+			green += uint64(w) * uint64(p[1])
 		}
-		out := dst[3*i:][:3]
-		out[0], out[1], out[2] = clip(red), clip(green), clip(blue)
+		out := (*[3]uint8)(dst[3*i:])
+		out[0], out[1], out[2] = clip(int32(uint32(outer))), clip(int32(green)), clip(int32(outer>>32))
 	}
 }
 
-// down sums weighted rows.
-func down(dst, rows []uint8, taps []int32) {
+// down sums weighted rows, up to four at a time: a row of sums between them.
+func (r *resizer) down(dst, rows []uint8, taps []int32) {
 	stride := len(dst)
-	for x := range dst {
-		sum := int32(half)
-		at := x
-		for _, w := range taps {
-			sum += w * int32(rows[at])
-			at += stride
+	row := func(i int) ([]uint8, int32) {
+		if i < len(taps) {
+			return rows[i*stride:][:stride], taps[i]
 		}
-		dst[x] = clip(sum)
+		return rows[:stride], 0
+	}
+	if len(taps) <= 4 {
+		a, wa := row(0)
+		b, wb := row(1)
+		c, wc := row(2)
+		d, wd := row(3)
+		for x := range dst {
+			dst[x] = clip(half + wa*int32(a[x]) + wb*int32(b[x]) + wc*int32(c[x]) + wd*int32(d[x]))
+		}
+		return
+	}
+	r.sums = grown(r.sums, stride)
+	sums := r.sums
+	clear(sums)
+	for i := 0; i < len(taps); i += 4 {
+		a, wa := row(i)
+		b, wb := row(i + 1)
+		c, wc := row(i + 2)
+		d, wd := row(i + 3)
+		for x := range sums {
+			sums[x] += wa*int32(a[x]) + wb*int32(b[x]) + wc*int32(c[x]) + wd*int32(d[x])
+		}
+	}
+	for x, sum := range sums {
+		dst[x] = clip(half + sum)
 	}
 }
 
