@@ -15,19 +15,22 @@ type goldenRun func(g *goldenCase) func(t *Tape) *Tensor
 
 // goldenRuns are the operations that golden files name.
 var goldenRuns = map[string]goldenRun{
-	"dense":     goldenDense,
-	"embedding": goldenEmbedding,
-	"lstm":      goldenLSTM,
-	"relu":      goldenUnary((*Tape).ReLU),
-	"softmaxce": goldenLoss,
+	"batchnorm":      goldenBatchNorm,
+	"batchnorm-eval": goldenBatchNorm,
+	"dense":          goldenDense,
+	"embedding":      goldenEmbedding,
+	"lstm":           goldenLSTM,
+	"relu":           goldenUnary((*Tape).ReLU),
+	"softmaxce":      goldenLoss,
 }
 
 // goldenCase is a file whose operation is being run.
 type goldenCase struct {
 	*golden.File
-	ps     *Params
-	inputs map[string]*Tensor
-	params map[string]*Param
+	ps      *Params
+	inputs  map[string]*Tensor
+	params  map[string]*Param
+	buffers map[string]*Buffer
 }
 
 // input is the file's array as a tensor that gets a gradient.
@@ -49,6 +52,15 @@ func (g *goldenCase) param(name string) *Param {
 	return p
 }
 
+// buffer is the file's array as a buffer; the file may say what it is after a
+// step.
+func (g *goldenCase) buffer(name string) *Buffer {
+	b := g.ps.NewBuffer(name, 0, len(g.Floats(name)))
+	copy(b.Data, g.Floats(name))
+	g.buffers[name] = b
+	return b
+}
+
 func (g *goldenCase) init(name string) Init {
 	return func(_ *rand.Rand, data []float32) { copy(data, g.Floats(name)) }
 }
@@ -68,8 +80,12 @@ func TestGolden(t *testing.T) {
 			t.Fatalf("no test runs %q", f.Op)
 		}
 		eachTape(t, func(t *testing.T, tape *Tape) {
-			g := &goldenCase{File: f, ps: NewParams(1), inputs: map[string]*Tensor{}, params: map[string]*Param{}}
-			g.train(t, tape, run(g))
+			g := &goldenCase{File: f, ps: NewParams(1), inputs: map[string]*Tensor{}, params: map[string]*Param{}, buffers: map[string]*Buffer{}}
+			if f.Has("dy") {
+				g.train(t, tape, run(g))
+			} else {
+				g.evaluate(t, tape, run(g))
+			}
 		})
 	})
 }
@@ -91,11 +107,37 @@ func (g *goldenCase) train(t *testing.T, tape *Tape, record func(t *Tape) *Tenso
 	for name, p := range g.params {
 		g.Compare(t, "d"+name, p.Grad)
 	}
+	for name, b := range g.buffers {
+		g.Compare(t, name+"_after", b.Data)
+	}
+}
+
+// evaluate runs the operation forward, in evaluation, and compares the result.
+func (g *goldenCase) evaluate(t *testing.T, tape *Tape, record func(t *Tape) *Tensor) {
+	loss := func(t *Tape) *Tensor {
+		t.ResetEval()
+		return t.dot(record(t), g.Floats("y"))
+	}
+	if err := g.ps.Arrange(loss); err != nil {
+		t.Fatal(err)
+	}
+	tape.ResetEval()
+	g.Compare(t, "y", record(tape).Data)
 }
 
 func goldenDense(g *goldenCase) func(t *Tape) *Tensor {
 	x, l, act := g.input("x"), Layer{W: g.param("w"), B: g.param("b")}, g.activation()
 	return func(t *Tape) *Tensor { return t.Dense(x, l, act) }
+}
+
+func goldenBatchNorm(g *goldenCase) func(t *Tape) *Tensor {
+	x, act := g.input("x"), g.activation()
+	l := Norm{Gamma: g.param("gamma"), Beta: g.param("beta"), Mean: g.buffer("mean"), Var: g.buffer("var")}
+	var residual *Tensor
+	if g.Has("residual") {
+		residual = g.input("residual")
+	}
+	return func(t *Tape) *Tensor { return t.BatchNorm(x, l, residual, act) }
 }
 
 func goldenUnary(op func(t *Tape, x *Tensor) *Tensor) goldenRun {
