@@ -8,7 +8,7 @@ func mlp() Spec {
 		Name:     "mlp",
 		About:    "dense 100, dense 10",
 		Data:     "mnist",
-		Input:    []int{1, 28, 28},
+		Input:    []int{28, 28, 1},
 		Classes:  10,
 		Params:   79510,
 		Defaults: mnistDefaults,

@@ -10,7 +10,7 @@ func mnistCNN() Spec {
 		Aliases:  []string{"mnist"},
 		About:    "conv 5x5x20, pool, conv 5x5x50, pool, dense 500, dense 10",
 		Data:     "mnist",
-		Input:    []int{1, 28, 28},
+		Input:    []int{28, 28, 1},
 		Classes:  10,
 		Params:   431080,
 		Defaults: mnistDefaults,

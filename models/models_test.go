@@ -57,7 +57,7 @@ func TestMNISTSlots(t *testing.T) {
 	ps := nn.NewParams(1)
 	model := spec.Build(ps, Options{})
 	err = ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := model.Loss(t, Batch{N: 1, Values: nn.NewTensor(1, 1, 28, 28), Labels: []int32{0}})
+		loss, _ := model.Loss(t, Batch{N: 1, Values: nn.NewTensor(1, 28, 28, 1), Labels: []int32{0}})
 		return loss
 	})
 	if err != nil {

@@ -113,11 +113,11 @@ func (ps *Params) check(name string, shape []int) error {
 type Layer struct{ W, B *Param }
 
 // Conv2D makes the layer name of a square convolution: W is
-// [out, in, kernel, kernel], B is [out], both from FanIn.
+// [kernel, kernel, in, out], B is [out], both from FanIn.
 func (ps *Params) Conv2D(name string, in, out, kernel int) Layer {
 	init := FanIn(in * kernel * kernel)
 	return Layer{
-		W: ps.New(name+".weight", init, out, in, kernel, kernel),
+		W: ps.New(name+".weight", init, kernel, kernel, in, out),
 		B: ps.New(name+".bias", init, out),
 	}
 }

@@ -13,9 +13,11 @@ type job interface{ part(w *worker, i int) }
 
 // worker is the working memory of one thread.
 type worker struct {
-	k    *simd.Kernels
-	gemm simd.Scratch
-	buf  [3][]float32
+	k       *simd.Kernels
+	gemm    simd.Scratch
+	windows simd.WindowRows
+	panel   simd.PackedB
+	buf     [6][]float32
 }
 
 // floats returns working memory i, of n unspecified values.

@@ -17,7 +17,7 @@ func mnistStep(tb testing.TB, batch, threads int) (step func() float32, params *
 	}
 	params = nn.NewParams(1)
 	model := spec.Build(params, models.Options{})
-	x, labels := nn.NewTensor(batch, 1, 28, 28), make([]int32, batch)
+	x, labels := nn.NewTensor(batch, 28, 28, 1), make([]int32, batch)
 	for i := range x.Data {
 		x.Data[i] = float32((i*7919)%256) / 255
 	}

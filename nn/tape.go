@@ -41,6 +41,7 @@ type Tape struct {
 	pending []int   // by slot: contributions still to come in this Backward
 	grads   freeList
 	norm    normScratch
+	packed  convPacked
 	seed    uint64 // see SetSeed
 }
 

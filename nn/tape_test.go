@@ -178,7 +178,7 @@ func TestReuseAndThreadsKeepTheBits(t *testing.T) {
 	build := func(ps *Params) func(t *Tape, x *Tensor) *Tensor {
 		c1, c2, fc := ps.Conv2D("c1", 1, 3, 3), ps.Conv2D("c2", 3, 4, 3), ps.Dense("fc", 4*4*4, 37)
 		return func(t *Tape, x *Tensor) *Tensor {
-			x = t.MaxPool2(t.Conv2D(x, c1, Conv{}), ReLU)
+			x = t.Conv2D(x, c1, Conv{MaxPool2: true, Activation: ReLU})
 			return t.Dense(t.Flatten(t.Conv2D(x, c2, Conv{Activation: ReLU})), fc, ReLU)
 		}
 	}
@@ -191,7 +191,7 @@ func TestReuseAndThreadsKeepTheBits(t *testing.T) {
 		for _, n := range []int{2, 21, 13} {
 			ps := NewParams(1)
 			forward := build(ps)
-			x := NewTensor(n, 1, 14, 14)
+			x := NewTensor(n, 14, 14, 1)
 			copy(x.Data, random(rand.New(rand.NewPCG(3, 4)), x.Len()))
 			loss := func(t *Tape) *Tensor {
 				l, _ := t.SoftmaxCrossEntropy(forward(t, x), make([]int32, n))
@@ -244,11 +244,9 @@ func TestShapeErrors(t *testing.T) {
 		{func(t *Tape) { t.Dense(NewTensor(2, 4), short, Identity) }, "want one bias per output"},
 		{func(t *Tape) { t.Dense(NewTensor(2, 4), conv, Identity) }, "want weights [out, in]"},
 		{func(t *Tape) { t.Dense(NewTensor(0, 4), dense, Identity) }, "dense dense.weight: got [0 4]"},
-		{func(t *Tape) { t.MaxPool2(NewTensor(0, 1, 2, 2), Identity) }, "max-pool: got [0 1 2 2]"},
-		{func(t *Tape) { t.Conv2D(NewTensor(1, 1, 8, 8), conv, Conv{}) }, "convolution conv.weight: got [1 1 8 8], want an input [n, 2, h, w], n > 0"},
-		{func(t *Tape) { t.Conv2D(NewTensor(1, 2, 2, 8), conv, Conv{}) }, "want a window that fits the image"},
-		{func(t *Tape) { t.Conv2D(NewTensor(1, 2, 8, 8), conv, Conv{Pad: -1}) }, "want a window that fits the image"},
-		{func(t *Tape) { t.MaxPool2(NewTensor(3, 3), ReLU) }, "max-pool: got [3 3]"},
+		{func(t *Tape) { t.Conv2D(NewTensor(1, 8, 8, 1), conv, Conv{}) }, "convolution conv.weight: got [1 8 8 1], want an input [n, h, w, 2], n > 0"},
+		{func(t *Tape) { t.Conv2D(NewTensor(1, 2, 8, 2), conv, Conv{}) }, "want a window that fits the image"},
+		{func(t *Tape) { t.Conv2D(NewTensor(1, 8, 8, 2), conv, Conv{Pad: -1}) }, "want a window that fits the image"},
 		{func(t *Tape) { t.Add(NewTensor(3, 3), NewTensor(3, 4)) }, "add: got [3 4]"},
 		{func(t *Tape) { t.Add(NewTensor(3), NewTensor(3, 1)) }, "add: got [3 1]"},
 		{func(t *Tape) { t.Reshape(NewTensor(3, 4), 5) }, "reshape: got [5]"},

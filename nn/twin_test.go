@@ -38,18 +38,18 @@ func twinConv(n, in, h, w, out, k, stride, pad int, act Activation) twin {
 			if iy < 0 || iy >= h || ix < 0 || ix >= w {
 				return 0
 			}
-			return x[((s*in+c)*h+iy)*w+ix]
+			return x[((s*h+iy)*w+ix)*in+c]
 		}
 		for s := range n {
-			for o := range out {
-				for p := range oh * ow {
+			for p := range oh * ow {
+				for o := range out {
 					v := 0.0
 					if b != nil {
 						v = b[o]
 					}
 					for c := range in {
 						for q := range k * k {
-							v += at(s, c, p/ow*stride+q/k-pad, p%ow*stride+q%k-pad) * weights[((o*in+c)*k+q/k)*k+q%k]
+							v += at(s, c, p/ow*stride+q/k-pad, p%ow*stride+q%k-pad) * weights[(q*in+c)*out+o]
 						}
 					}
 					y = append(y, twinAct(act, v))
@@ -60,14 +60,14 @@ func twinConv(n, in, h, w, out, k, stride, pad int, act Activation) twin {
 	}
 }
 
-func twinPool(planes, h, w int, act Activation) twin {
+func twinPool(n, h, w, c int, act Activation) twin {
 	return func(x, _, _ []float64) []float64 {
 		var y []float64
-		for p := range planes {
-			for r := range h / 2 {
-				for c := range w / 2 {
-					at := (p*h+2*r)*w + 2*c
-					y = append(y, twinAct(act, max(x[at], x[at+1], x[at+w], x[at+w+1])))
+		for s := range n {
+			for p := range (h / 2) * (w / 2) {
+				for l := range c {
+					at := ((s*h+p/(w/2)*2)*w+p%(w/2)*2)*c + l
+					y = append(y, twinAct(act, max(x[at], x[at+c], x[at+w*c], x[at+w*c+c])))
 				}
 			}
 		}

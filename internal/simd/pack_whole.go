@@ -45,6 +45,17 @@ func (k *Kernels) Panels(b *PackedB, kk, n int) (data []float32, width int) {
 	return b.data, width
 }
 
+// PanelsIn makes b a view of panels for a matrix B[kk,n] in the caller's memory,
+// which holds them or is to be written: ceil(n/PanelWidth())*PanelWidth()*kk
+// floats.
+func (k *Kernels) PanelsIn(b *PackedB, data []float32, kk, n int) {
+	size := (n + k.gemm.nr - 1) / k.gemm.nr * k.gemm.nr * kk
+	*b = PackedB{kk: kk, n: n, width: k.gemm.nr, data: data[:size:size]}
+}
+
+// PanelWidth is the number of columns of a panel.
+func (k *Kernels) PanelWidth() int { return k.gemm.nr }
+
 // Size returns kk and n.
 func (b *PackedB) Size() (kk, n int) { return b.kk, b.n }
 

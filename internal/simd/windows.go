@@ -90,7 +90,7 @@ func (p Windows) line(r run, image, iy, x, lo int, f func(run)) {
 	}
 	st, c := p.stride(), p.Channels
 	start := (image*p.Height + iy) * p.Width * c
-	first := min(max(0, (p.Pad+st-1)/st-x), r.count)                      // windows before it begin left of the image
+	first := min(max(0, (p.Pad+st-1)/st-x), r.count)                       // windows before it begin left of the image
 	last := max(first, min(r.count, (p.Width-p.KernelWidth+p.Pad)/st+1-x)) // from here on they end right of it
 	if p.Width-p.KernelWidth+p.Pad < 0 {
 		last = first
@@ -134,13 +134,14 @@ type WindowRows struct {
 	Windows
 	Kernels *Kernels
 	Images  []float32
+	First   int // the window that is row 0
 }
 
 var _ RowPacker = (*WindowRows)(nil)
 
 // PackRows implements RowPacker.
 func (w *WindowRows) PackRows(dst []float32, ld, i0, rows, k0, kc int) {
-	w.each(i0, rows, k0, kc, func(r run) {
+	w.each(w.First+i0, rows, k0, kc, func(r run) {
 		if r.at >= 0 {
 			w.Kernels.CopyRows(dst[r.row*ld+r.col:], ld, w.Images[r.at:], r.step, r.count, r.n)
 			return

@@ -48,7 +48,8 @@ func TestWindowsAgainstTheDefinition(t *testing.T) {
 				for i := range dst {
 					dst[i] = float32(math.NaN())
 				}
-				(&WindowRows{p, k, data}).PackRows(dst, ld, i0, rows, k0, kc)
+				first := r.IntN(i0 + 1)
+				(&WindowRows{p, k, data, first}).PackRows(dst, ld, i0-first, rows, k0, kc)
 				for i := range rows {
 					for j := range kc {
 						want := float32(0)
@@ -110,7 +111,7 @@ func BenchmarkPackRows(b *testing.B) {
 		{Height: 32, Width: 32, Channels: 16, KernelHeight: 3, KernelWidth: 3, Pad: 1, Stride: 2},
 	} {
 		b.Run(fmt.Sprintf("%dx%dx%d", p.KernelHeight, p.KernelWidth, p.Channels), func(b *testing.B) {
-			w := &WindowRows{p, Host(), make([]float32, p.ImageSize())}
+			w := &WindowRows{p, Host(), make([]float32, p.ImageSize()), 0}
 			ld := (p.Cols()+15)/16*16 | 16
 			dst := make([]float32, p.Rows()*ld)
 			b.SetBytes(int64(4 * p.Rows() * p.Cols()))

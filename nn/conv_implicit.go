@@ -1,0 +1,156 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// implicitGEMM computes a convolution as a product of its windows, packed as
+// they are needed, with the weights.
+type implicitGEMM struct{}
+
+// Working memory of a worker.
+const (
+	bufPlane = iota // a sample's result before pooling, or its gradient
+	bufCols         // gradients of windows
+	bufPoints
+	bufProducts
+	bufStrip
+	bufWeights
+)
+
+func (implicitGEMM) forward(o *convOp, t *Tape) {
+	t.k.PackB(&o.packed.weights, false, o.win.Cols(), o.out, o.l.W.Data, o.out)
+	if o.cfg.MaxPool2 {
+		o.run(t, pooledForward, t.pool.threads(), o.x.Shape[0], 1)
+		return
+	}
+	o.run(t, implicitForward, t.pool.threads(), o.rows(), 1)
+}
+
+// product computes rows lo to hi-1 of windows times weights.
+func (o *convOp) product(w *worker, lo, hi int, c []float32, e simd.Epilogue) {
+	cols := o.win.Cols()
+	if o.win.Whole() {
+		w.k.GemmWith(&w.gemm, false, hi-lo, o.out, cols, o.x.Data[lo*cols:], cols, &o.packed.weights, false, c, o.out, e)
+		return
+	}
+	w.windows = simd.WindowRows{Windows: o.win, Kernels: w.k, Images: o.x.Data, First: lo}
+	w.k.GemmRowsWith(&w.gemm, hi-lo, o.out, cols, &w.windows, &o.packed.weights, false, c, o.out, e)
+}
+
+func implicitForward(o *convOp, w *worker, _, lo, hi int) {
+	o.product(w, lo, hi, o.y.Data[lo*o.out:], simd.Epilogue{ColBias: o.bias(), ReLU: o.cfg.Activation == ReLU})
+}
+
+// pooledForward does one sample after the other, whose result before pooling
+// stays in the cache.
+func pooledForward(o *convOp, w *worker, _, lo, hi int) {
+	rows := o.win.Rows()
+	plane := w.floats(bufPlane, rows*o.out)
+	for s := lo; s < hi; s++ {
+		o.product(w, s*rows, (s+1)*rows, plane, simd.Epilogue{ColBias: o.bias()})
+		o.pool(w.k, sample(o, o.y.Data, s), sample(o, o.from, s), plane)
+	}
+}
+
+// sample is sample s of data, which holds one for each sample of the batch.
+func sample[T any](o *convOp, data []T, s int) []T {
+	n := len(data) / o.x.Shape[0]
+	return data[s*n : (s+1)*n]
+}
+
+// smallWeights is how many weights are few enough for each part of the batch
+// to have sums of its own. Above, threads share the columns.
+const smallWeights = 1 << 16
+
+func (implicitGEMM) backward(o *convOp, t *Tape) {
+	if o.dx != nil {
+		t.k.PackB(&o.packed.weights, true, o.out, o.win.Cols(), o.l.W.Data, o.out)
+	}
+	o.implicitWeights(t)
+	switch {
+	case o.dx == nil || o.cfg.MaxPool2: // done with the weights
+	case o.win.Whole():
+		o.run(t, wholeInput, t.pool.threads(), o.rows(), 1)
+	default:
+		o.run(t, implicitInput, t.pool.threads(), o.x.Shape[0], 1)
+	}
+}
+
+func (o *convOp) implicitWeights(t *Tape) {
+	if o.cfg.MaxPool2 || len(o.l.W.Data) <= smallWeights {
+		parts := min(convParts, o.x.Shape[0])
+		o.sums = sized(o.sums, parts*o.sumLen())
+		o.run(t, implicitSums, parts, o.x.Shape[0], 1)
+		o.addParts(t, parts)
+		return
+	}
+	o.run(t, implicitColumns, t.pool.threads(), o.out, 2*lineValues)
+	o.biasGrad(t)
+}
+
+// implicitSums sums the gradients of samples lo to hi-1, and with pooling also
+// computes that of the input, for which the result's gradient is made up here.
+func implicitSums(o *convOp, w *worker, part, lo, hi int) {
+	dw, db := o.partSums(part)
+	clear(db)
+	rows := o.win.Rows()
+	if !o.cfg.MaxPool2 {
+		dy := o.y.grad[lo*rows*o.out : hi*rows*o.out]
+		o.windowsT(w, lo*rows, hi*rows, 0, o.out, dy, false, dw)
+		w.k.SumRows(db, dy, o.out, (hi-lo)*rows)
+		return
+	}
+	for s := lo; s < hi; s++ {
+		dy := w.floats(bufPlane, rows*o.out)
+		o.unpool(w.k, dy, sample(o, o.y.grad, s), sample(o, o.from, s))
+		o.windowsT(w, s*rows, (s+1)*rows, 0, o.out, dy, s > lo, dw)
+		w.k.SumRows(db, dy, o.out, rows)
+		if o.dx != nil {
+			o.inputGrad(w, s, dy)
+		}
+	}
+}
+
+// windowsT computes, or adds, the columns lo to hi-1 of the gradient of the
+// weights from windows first to last-1.
+func (o *convOp) windowsT(w *worker, first, last, lo, hi int, dy []float32, accumulate bool, dw []float32) {
+	cols := o.win.Cols()
+	if o.win.Whole() {
+		w.k.Gemm(&w.gemm, true, false, cols, hi-lo, last-first, o.x.Data[first*cols:], cols, dy[lo:], o.out, accumulate, dw[lo:], o.out)
+		return
+	}
+	w.windows = simd.WindowRows{Windows: o.win, Kernels: w.k, Images: o.x.Data, First: first}
+	w.k.GemmRowsT(&w.gemm, cols, hi-lo, last-first, &w.windows, dy[lo:], o.out, accumulate, dw[lo:], o.out)
+}
+
+// implicitColumns computes columns lo to hi-1 of the gradient of the weights.
+func implicitColumns(o *convOp, w *worker, _, lo, hi int) {
+	o.windowsT(w, 0, o.rows(), lo, hi, o.y.grad, o.l.W.touched, o.l.W.Grad)
+}
+
+func wholeInput(o *convOp, w *worker, _, lo, hi int) {
+	in := o.win.Channels
+	w.k.GemmWith(&w.gemm, false, hi-lo, in, o.out, o.y.grad[lo*o.out:], o.out, &o.packed.weights, false, o.dx[lo*in:], in, simd.Epilogue{})
+}
+
+func implicitInput(o *convOp, w *worker, _, lo, hi int) {
+	for s := lo; s < hi; s++ {
+		o.inputGrad(w, s, sample(o, o.y.grad, s))
+	}
+}
+
+// windowBlock is how many windows' gradients are computed before they are
+// added to the image, so that they stay in the cache.
+const windowBlock = 128
+
+// inputGrad computes dx of one sample: dy Wᵀ is the gradient of its windows,
+// and each value of x gets the sum over the windows it is part of.
+func (o *convOp) inputGrad(w *worker, s int, dy []float32) {
+	dx, rows, cols := sample(o, o.dx, s), o.win.Rows(), o.win.Cols()
+	clear(dx)
+	for lo := 0; lo < rows; lo += windowBlock {
+		n := min(windowBlock, rows-lo)
+		g := w.floats(bufCols, n*cols)
+		w.k.GemmWith(&w.gemm, false, n, cols, o.out, dy[lo*o.out:], o.out, &o.packed.weights, false, g, cols, simd.Epilogue{})
+		w.k.AddWindows(dx, o.win, g, cols, lo, n)
+	}
+}

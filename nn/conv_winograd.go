@@ -1,0 +1,293 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// winograd computes 3x3 convolutions of stride 1 by tiles (Lavin and Gray
+// 2016). Tiles of m x m outputs take (m+2)² products per pair of channels
+// instead of 9m²: a quarter for m = 4. Every tile becomes (m+2)² points, and
+// for each point the tiles are multiplied with that point of the weights:
+//
+//	forward   M[p] = V[p] U[p]        V = BᵀxB, U = GwGᵀ, y = AᵀMA
+//	weights   U'[p] += V[p]ᵀ D[p]     D = A dy Aᵀ, dW = GᵀU'G
+//	input     a forward pass over dy with the weights turned round
+//
+// Rounding errors are some times those of a direct sum: about 1e-6 of the
+// largest value for m = 4.
+type winograd struct{}
+
+// winogradPays reports whether the transforms are worth it.
+func winogradPays(win simd.Windows, out int, cfg Conv) bool {
+	return win.KernelHeight == 3 && win.KernelWidth == 3 && max(1, win.Stride) == 1 && win.Pad <= 2 && !cfg.MaxPool2 &&
+		win.Channels%lineValues == 0 && out%lineValues == 0
+}
+
+// tileGrid says how images are cut into tiles. A row of tiles is one row of
+// one image's.
+type tileGrid struct {
+	m, points  int // outputs of a tile's side, points of a tile
+	images     int
+	high, wide int // tiles of an image
+}
+
+func newTileGrid(images, h, w int) tileGrid {
+	m := 4
+	if h <= 2 && w <= 2 {
+		m = 2
+	}
+	return tileGrid{m: m, points: (m + 2) * (m + 2), images: images, high: (h + m - 1) / m, wide: (w + m - 1) / m}
+}
+
+// rows is the number of rows of tiles of the batch.
+func (g tileGrid) rows() int { return g.images * g.high }
+
+// blockFloats is about how many values of points a block of tiles has: they
+// and the products stay in the second-level cache.
+const blockFloats = 128 << 10
+
+// block returns how many rows of tiles are worked on at a time.
+func (g tileGrid) block(channels int) int {
+	tiles := max(28, blockFloats/(g.points*channels))
+	return max(1, min(tiles/g.wide, g.rows()))
+}
+
+// plane is a matrix [points][tiles][channels]. Points are an odd number of
+// cache lines apart, and so are rows that would meet in one cache set.
+type plane struct {
+	data      []float32
+	ld, point int
+}
+
+func planeSize(points, tiles, channels int) (ld, point, size int) {
+	ld = channels
+	if channels >= 256 {
+		ld += lineValues
+	}
+	point = tiles*ld | lineValues
+	return ld, point, points * point
+}
+
+// pointsIn is a plane in working memory i.
+func (w *worker) pointsIn(i, points, tiles, channels int) plane {
+	ld, point, size := planeSize(points, tiles, channels)
+	return plane{w.floats(i, size), ld, point}
+}
+
+// at is point p, from tile t on.
+func (p plane) at(point, tile int) []float32 { return p.data[point*p.point+tile*p.ld:] }
+
+// tiles is the view of the plane from a tile on, for transforms between side x
+// side points.
+func (p plane) tiles(tile, side int) simd.Tiles {
+	return simd.Tiles{Data: p.data[tile*p.ld:], Tile: p.ld, Row: side * p.point, Col: p.point}
+}
+
+// image is a batch of channels-last images.
+type image struct {
+	data                    []float32
+	height, width, channels int
+}
+
+// strip copies the lines of image s from line y on, lines of them, and columns
+// from x on, with zeros outside the image.
+func (im image) strip(dst []float32, s, y, x, lines, columns int) {
+	c := im.channels
+	lo, hi := max(0, -x), max(max(0, -x), min(columns, im.width-x))
+	for i := range lines {
+		line := dst[i*columns*c : (i+1)*columns*c]
+		if iy := y + i; iy < 0 || iy >= im.height || lo == hi {
+			clear(line)
+			continue
+		}
+		clear(line[:lo*c])
+		at := ((s*im.height+y+i)*im.width + x + lo) * c
+		copy(line[lo*c:hi*c], im.data[at:])
+		clear(line[hi*c:])
+	}
+}
+
+// transform writes the points of tile row r of im, whose first tile begins
+// pad lines above the image, to v from the tile on.
+func (g tileGrid) transform(w *worker, op simd.WinogradOp, v plane, tile int, im image, r, pad, side int) {
+	columns := g.wide*g.m + side - g.m
+	strip := w.floats(bufStrip, side*columns*im.channels)
+	im.strip(strip, r/g.high, r%g.high*g.m-pad, -pad, side, columns)
+	src := simd.Tiles{Data: strip, Tile: g.m * im.channels, Row: columns * im.channels, Col: im.channels}
+	w.k.Winograd(&w.gemm, op, g.m, v.tiles(tile, g.m+2), src, im.channels, g.wide, simd.WinogradEpilogue{})
+}
+
+// output writes the outputs of tile row r, channels c0 and following, from the
+// products on.
+func (g tileGrid) output(w *worker, im image, c0, channels, r int, products plane, tile int, e simd.WinogradEpilogue) {
+	y, s := r%g.high*g.m, r/g.high
+	src := products.tiles(tile, g.m+2)
+	if (g.high*g.m == im.height) && g.wide*g.m == im.width {
+		at := ((s*im.height+y)*im.width)*im.channels + c0
+		dst := simd.Tiles{Data: im.data[at:], Tile: g.m * im.channels, Row: im.width * im.channels, Col: im.channels}
+		w.k.Winograd(&w.gemm, simd.WinogradOutput, g.m, dst, src, channels, g.wide, e)
+		return
+	}
+	columns := g.wide * g.m
+	strip := w.floats(bufStrip, g.m*columns*channels)
+	dst := simd.Tiles{Data: strip, Tile: g.m * channels, Row: columns * channels, Col: channels}
+	w.k.Winograd(&w.gemm, simd.WinogradOutput, g.m, dst, src, channels, g.wide, e)
+	for i := range min(g.m, im.height-y) {
+		at := ((s*im.height+y+i)*im.width)*im.channels + c0
+		w.k.CopyRows(im.data[at:], im.channels, strip[i*columns*channels:], channels, im.width, channels)
+	}
+}
+
+// winogradPass is a convolution of one batch of images to another: forward, or
+// the gradient of the input, whose weights are turned round.
+type winogradPass struct {
+	from, to image
+	grid     tileGrid
+	pad      int
+	turned   bool
+	e        simd.WinogradEpilogue
+	v, d     plane // the points of all tiles, where parts share them
+	stride   int   // from one point's weights to the next
+}
+
+func (o *convOp) inputs(data []float32) image {
+	return image{data, o.win.Height, o.win.Width, o.win.Channels}
+}
+
+func (o *convOp) outputs(data []float32) image {
+	return image{data, o.win.OutHeight(), o.win.OutWidth(), o.out}
+}
+
+func (winograd) forward(o *convOp, t *Tape) {
+	o.wino = winogradPass{from: o.inputs(o.x.Data), to: o.outputs(o.y.Data), grid: o.grid, pad: o.win.Pad}
+	o.wino.e = simd.WinogradEpilogue{Bias: o.bias(), ReLU: o.cfg.Activation == ReLU}
+	o.winogradRun(t)
+}
+
+func (winograd) backward(o *convOp, t *Tape) {
+	o.winogradWeights(t)
+	o.biasGrad(t)
+	if o.dx == nil {
+		return
+	}
+	p := winogradPass{from: o.outputs(o.y.grad), to: o.inputs(o.dx), pad: 2 - o.win.Pad, turned: true}
+	p.grid = newTileGrid(o.x.Shape[0], o.win.Height, o.win.Width)
+	o.wino = p
+	o.winogradRun(t)
+}
+
+// winogradRun computes a pass. With more tiles than channels the weights'
+// points are made first and blocks of tiles go through all of them; with fewer,
+// the tiles' points are, and panels of the weights go through all tiles, so
+// that no more than a panel of the larger of the two lies in memory.
+func (o *convOp) winogradRun(t *Tape) {
+	p := &o.wino
+	threads, width := t.pool.threads(), t.k.PanelWidth()
+	in, out := p.from.channels, p.to.channels
+	tiles := p.grid.rows() * p.grid.wide
+	if out >= 256 && tiles < out {
+		p.v = o.packed.v.all(p.grid.points, tiles, in)
+		p.stride = width*in | lineValues
+		o.run(t, winogradInputs, threads, p.grid.rows(), 1)
+		o.run(t, winogradPanels, threads, out, width)
+		return
+	}
+	p.stride = (out+width-1)/width*width*in | lineValues
+	o.packed.u = sized(o.packed.u, p.grid.points*p.stride)
+	for q := range p.grid.points {
+		t.k.PanelsIn(&o.packed.points[q], o.packed.u[q*p.stride:], in, out)
+	}
+	o.run(t, winogradWeightPanels, threads, out, width)
+	o.run(t, winogradTiles, threads, p.grid.rows(), 1)
+}
+
+// all makes a plane of all tiles.
+func (b *sharedPlane) all(points, tiles, channels int) plane {
+	ld, point, size := planeSize(points, tiles, channels)
+	b.data = sized(b.data, size)
+	return plane{b.data, ld, point}
+}
+
+// sharedPlane is the memory of a plane.
+type sharedPlane struct{ data []float32 }
+
+func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
+	for c := lo; c < hi; c += w.k.PanelWidth() {
+		o.panel(w, c, o.packed.u[c*o.wino.from.channels:])
+	}
+}
+
+// panel writes the points of the weights of output channels c and following to
+// u: for each point a panel, the points stride apart.
+func (o *convOp) panel(w *worker, c int, u []float32) {
+	p := &o.wino
+	width, in, side := w.k.PanelWidth(), p.from.channels, p.grid.m+2
+	n := min(width, p.to.channels-c)
+	dst := simd.Tiles{Data: u, Tile: width, Row: side * p.stride, Col: p.stride}
+	taps := o.l.W.Shape[2] * o.l.W.Shape[3]
+	if !p.turned {
+		src := simd.Tiles{Data: o.l.W.Data[c:], Tile: o.out, Row: 3 * taps, Col: taps}
+		w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, n, in, simd.WinogradEpilogue{})
+		return
+	}
+	size := width * in
+	turned := w.floats(bufWeights, 9*size)
+	for q := range 9 {
+		w.k.PanelsIn(&w.panel, turned[(8-q)*size:], in, n)
+		w.k.PackB(&w.panel, true, in, n, o.l.W.Data[q*taps+c*in:], in)
+	}
+	src := simd.Tiles{Data: turned, Tile: width, Row: 3 * size, Col: size}
+	w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, width, in, simd.WinogradEpilogue{})
+}
+
+// winogradTiles computes rows lo to hi-1 of tiles with the weights' points.
+func winogradTiles(o *convOp, w *worker, _, lo, hi int) {
+	p := &o.wino
+	g, in, out := p.grid, p.from.channels, p.to.channels
+	step := g.block(in + out)
+	for r := lo; r < hi; r += step {
+		rows := min(step, hi-r)
+		tiles := rows * g.wide
+		v := w.pointsIn(bufPoints, g.points, tiles, in)
+		for i := range rows {
+			g.transform(w, simd.WinogradInput, v, i*g.wide, p.from, r+i, p.pad, g.m+2)
+		}
+		d := w.pointsIn(bufProducts, g.points, tiles, out)
+		for q := range g.points {
+			w.k.GemmWith(&w.gemm, false, tiles, out, in, v.at(q, 0), v.ld, &o.packed.points[q], false, d.at(q, 0), d.ld, simd.Epilogue{})
+		}
+		for i := range rows {
+			g.output(w, p.to, 0, out, r+i, d, i*g.wide, p.e)
+		}
+	}
+}
+
+// winogradInputs computes the points of rows lo to hi-1 of tiles.
+func winogradInputs(o *convOp, w *worker, _, lo, hi int) {
+	p := &o.wino
+	for r := lo; r < hi; r++ {
+		p.grid.transform(w, simd.WinogradInput, p.v, r*p.grid.wide, p.from, r, p.pad, p.grid.m+2)
+	}
+}
+
+// winogradPanels computes output channels lo to hi-1 of all tiles.
+func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
+	p := &o.wino
+	g, in, width := p.grid, p.from.channels, w.k.PanelWidth()
+	tiles := g.rows() * g.wide
+	for c := lo; c < hi; c += width {
+		n := min(width, p.to.channels-c)
+		u := w.floats(bufCols, g.points*p.stride)
+		o.panel(w, c, u)
+		d := w.pointsIn(bufProducts, g.points, tiles, n)
+		for q := range g.points {
+			w.k.PanelsIn(&w.panel, u[q*p.stride:], in, n)
+			w.k.GemmWith(&w.gemm, false, tiles, n, in, p.v.at(q, 0), p.v.ld, &w.panel, false, d.at(q, 0), d.ld, simd.Epilogue{})
+		}
+		e := p.e
+		if e.Bias != nil {
+			e.Bias = e.Bias[c : c+n]
+		}
+		for r := range g.rows() {
+			g.output(w, p.to, c, n, r, d, r*g.wide, e)
+		}
+	}
+}

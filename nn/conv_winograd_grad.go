@@ -1,0 +1,101 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// winogradSums is how many points of weights are few enough for each part of
+// the batch to have sums of its own. Above, all tiles are transformed first and
+// the sums are made block by block.
+const winogradSums = 1 << 20
+
+// A block of the weights' gradient: input and output channels. Its points stay
+// in the second-level cache.
+const (
+	blockIn  = 64
+	blockOut = 128
+)
+
+// winogradWeights computes the gradient of the weights.
+func (o *convOp) winogradWeights(t *Tape) {
+	g := o.grid
+	in, out := o.win.Channels, o.out
+	if g.points*in*out <= winogradSums {
+		parts := min(convParts/2, g.rows())
+		o.sums = sized(o.sums, parts*o.sumLen())
+		o.run(t, winogradPart, parts, g.rows(), 1)
+		for i := range parts {
+			dw, _ := o.partSums(i)
+			addPart(t, o.l.W, dw, i)
+		}
+		return
+	}
+	tiles := g.rows() * g.wide
+	o.wino = winogradPass{from: o.inputs(o.x.Data), to: o.outputs(o.y.grad), grid: g, pad: o.win.Pad}
+	o.wino.v = o.packed.v.all(g.points, tiles, in)
+	o.wino.d = o.packed.d.all(g.points, tiles, out)
+	o.run(t, winogradBoth, t.pool.threads(), g.rows(), 1)
+	o.run(t, winogradBlocks, t.pool.threads(), in, blockIn)
+}
+
+// winogradPart sums the gradient of the weights over rows lo to hi-1 of tiles.
+func winogradPart(o *convOp, w *worker, part, lo, hi int) {
+	g, in, out := o.grid, o.win.Channels, o.out
+	x, dy := o.inputs(o.x.Data), o.outputs(o.y.grad)
+	u := w.pointsIn(bufWeights, g.points, in, out)
+	step := g.block(in + out)
+	for r := lo; r < hi; r += step {
+		rows := min(step, hi-r)
+		tiles := rows * g.wide
+		v := w.pointsIn(bufPoints, g.points, tiles, in)
+		d := w.pointsIn(bufProducts, g.points, tiles, out)
+		for i := range rows {
+			g.transform(w, simd.WinogradInput, v, i*g.wide, x, r+i, o.win.Pad, g.m+2)
+			g.transform(w, simd.WinogradOutputGrad, d, i*g.wide, dy, r+i, 0, g.m)
+		}
+		for q := range g.points {
+			w.k.Gemm(&w.gemm, true, false, in, out, tiles, v.at(q, 0), v.ld, d.at(q, 0), d.ld, r > lo, u.at(q, 0), u.ld)
+		}
+	}
+	dw, _ := o.partSums(part)
+	dst := simd.Tiles{Data: dw, Tile: out, Row: 3 * in * out, Col: in * out}
+	w.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, dst, u.tiles(0, g.m+2), out, in, simd.WinogradEpilogue{})
+}
+
+// winogradBoth computes the points of rows lo to hi-1 of tiles, of the input
+// and of the output's gradient.
+func winogradBoth(o *convOp, w *worker, _, lo, hi int) {
+	p := &o.wino
+	for r := lo; r < hi; r++ {
+		p.grid.transform(w, simd.WinogradInput, p.v, r*p.grid.wide, p.from, r, p.pad, p.grid.m+2)
+		p.grid.transform(w, simd.WinogradOutputGrad, p.d, r*p.grid.wide, p.to, r, 0, p.grid.m)
+	}
+}
+
+// winogradBlocks computes the gradient of the weights of input channels lo to
+// hi-1 from the points of all tiles.
+func winogradBlocks(o *convOp, w *worker, _, lo, hi int) {
+	for i := lo; i < hi; i += blockIn {
+		for j := 0; j < o.out; j += blockOut {
+			o.winogradBlock(w, i, min(blockIn, hi-i), j, min(blockOut, o.out-j))
+		}
+	}
+}
+
+func (o *convOp) winogradBlock(w *worker, i, rows, j, cols int) {
+	p, g := &o.wino, o.grid
+	tiles := g.rows() * g.wide
+	u := w.pointsIn(bufWeights, g.points, rows, cols)
+	for q := range g.points {
+		w.k.Gemm(&w.gemm, true, false, rows, cols, tiles, p.v.at(q, 0)[i:], p.v.ld, p.d.at(q, 0)[j:], p.d.ld, false, u.at(q, 0), u.ld)
+	}
+	in, out := o.win.Channels, o.out
+	dst := simd.Tiles{Data: o.l.W.Grad[i*out+j:], Tile: out, Row: 3 * in * out, Col: in * out}
+	if !o.l.W.touched {
+		w.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, dst, u.tiles(0, g.m+2), cols, rows, simd.WinogradEpilogue{})
+		return
+	}
+	more := simd.Tiles{Data: w.floats(bufCols, 9*rows*cols), Tile: cols, Row: 3 * rows * cols, Col: rows * cols}
+	w.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, more, u.tiles(0, g.m+2), cols, rows, simd.WinogradEpilogue{})
+	for q := range 9 {
+		w.k.AddToRows(dst.Data[q*in*out:], out, more.Data[q*rows*cols:], cols, rows, cols)
+	}
+}
