@@ -5,46 +5,73 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/optim/schedule"
 )
-
-// Synthetic is the value of Config.Data that draws the data set instead of
-// reading it.
-const Synthetic = "synthetic"
 
 // MaxThreads is the most threads of a rank: far more than any host's cores, and
 // few enough to start.
 const MaxThreads = 1024
 
-// Config says what to train and how. Defaults returns the reference's values;
+// Config says what to train and how. Defaults returns a model's usual values;
 // the zero value is not valid.
 type Config struct {
 	// Model is a name known to models.Lookup.
 	Model string
-	// Data is a folder holding the data set's files, or Synthetic.
-	Data string
+	// Data is a folder (or archive) holding the model's data set, or
+	// data.Synthetic. TrainFile and EvalFile name single files outright.
+	Data, TrainFile, EvalFile string
+	// SkipBad is how many bad lines or images are left out before it is an
+	// error.
+	SkipBad int
+	// TrainLimit and EvalLimit use only so many samples; 0 means all.
+	TrainLimit, EvalLimit int
+
 	// Batch is the number of samples per rank and backward, at least 1.
 	Batch int
 	// Epochs is how often the training set is seen, at least 1.
 	Epochs int
-	// LR, Momentum and WeightDecay are those of optim.SGD.
-	LR, Momentum, WeightDecay float64
-	// Seed decides the initial parameters, the order of the samples and the
-	// synthetic data.
+	// Optimizer is one of Optimizers.
+	Optimizer string
+	// LR is the learning rate, which the schedule changes over the run.
+	LR float64
+	// Drops, Cosine, Floor and Warmup are those of schedule.Schedule.
+	Drops  []schedule.Drop
+	Cosine bool
+	Floor  float64
+	Warmup schedule.Warmup
+	// Momentum is of "sgd"; Eps is of "adagrad" and "adamw", 0 for its usual
+	// value; WeightDecay is of all.
+	Momentum, Eps, WeightDecay float64
+	// Dropout replaces the model's own probability; 0 keeps it, a negative one
+	// means none.
+	Dropout float64
+
+	// Seed decides the initial parameters, the order and the augmentation of
+	// the samples, dropout and the synthetic data.
 	Seed uint64
 	// Threads is how many threads compute in each rank, 1 to MaxThreads. It does
 	// not change the result.
 	Threads int
-	// TrainLimit and EvalLimit use only so many samples; 0 means all.
-	TrainLimit, EvalLimit int
 	// Exchange says how the ranks agree on a step.
 	Exchange distopt.Config
 }
 
-// Defaults returns the reference run's settings for a model and a data set.
-func Defaults(model, data string) Config {
-	return Config{Model: model, Data: data, Batch: 64, Epochs: 10, LR: 0.005, Momentum: 0.9, WeightDecay: 1e-5, Seed: 1, Threads: 1}
+// Defaults returns the settings that a model is usually trained with, on the
+// data of a folder or on data.Synthetic; of an unknown model only those that
+// all share.
+func Defaults(model, folder string) Config {
+	c := Config{Model: model, Data: folder, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
+	c.SetOptimizer("sgd")
+	if spec, err := models.Lookup(model); err == nil {
+		d := spec.Defaults
+		c.Batch, c.Epochs, c.Optimizer = d.Batch, d.Epochs, d.Optimizer
+		c.LR, c.Momentum, c.WeightDecay = d.LR, d.Momentum, d.WeightDecay
+		c.Exchange.ClipNorm = d.ClipNorm
+	}
+	return c
 }
 
 // Validate reports every fault of c that needs no file to be seen.
@@ -55,40 +82,70 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s %d: want at least %d", name, value, least))
 		}
 	}
-	within := func(name string, value, limit float64) {
-		if math.IsNaN(value) || value < 0 || value >= limit {
-			errs = append(errs, fmt.Errorf("%s %v: want a number from 0 to below %v", name, value, limit))
-		}
+	if c.Data == "" && (c.TrainFile == "" || c.EvalFile == "") {
+		errs = append(errs, fmt.Errorf("no data: name the folder of the data set, or %q", data.Synthetic))
+	} else {
+		errs = append(errs, c.data().Validate())
 	}
-	if c.Data == "" {
-		errs = append(errs, fmt.Errorf("no data: name the folder of the data set, or %q", Synthetic))
-	}
+	atLeast("bad samples to skip", c.SkipBad, 0)
+	atLeast("training limit", c.TrainLimit, 0)
+	atLeast("evaluation limit", c.EvalLimit, 0)
 	atLeast("batch", c.Batch, 1)
 	atLeast("epochs", c.Epochs, 1)
 	atLeast("threads", c.Threads, 1)
 	if c.Threads > MaxThreads {
 		errs = append(errs, fmt.Errorf("threads %d: want at most %d", c.Threads, MaxThreads))
 	}
-	atLeast("training limit", c.TrainLimit, 0)
-	atLeast("evaluation limit", c.EvalLimit, 0)
-	if math.IsNaN(c.LR) || math.IsInf(c.LR, 0) || c.LR <= 0 {
-		errs = append(errs, fmt.Errorf("learning rate %v: want a positive number", c.LR))
+	errs = append(errs, c.validateOptimizer()...)
+	if math.IsNaN(c.Dropout) || c.Dropout >= 1 {
+		errs = append(errs, fmt.Errorf("dropout %v: want below 1; negative for none, 0 for the model's own", c.Dropout))
 	}
-	within("momentum", c.Momentum, 1)
-	within("weight decay", c.WeightDecay, math.Inf(1))
 	errs = append(errs, c.Exchange.Validate())
 	return errors.Join(errs...)
 }
 
-// agreed is what must be equal on all ranks. Threads and the folder of the data
+// schedule is the learning rate over the run.
+func (c Config) schedule() schedule.Schedule {
+	return schedule.Schedule{LR: c.LR, Drops: c.Drops, Cosine: c.Cosine, Floor: c.Floor, Warmup: c.Warmup}
+}
+
+// data is what data.Open needs to know, but for numbers and the model's part.
+func (c Config) data() data.Config {
+	return data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
+}
+
+// dataOf is what data.Open needs to know for a model.
+func (c Config) dataOf(spec models.Spec) data.Config {
+	d := c.data()
+	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
+	if len(spec.Input) == 3 {
+		d.ImageSize = spec.Input[0]
+	}
+	if spec.Task == models.Language {
+		d.Steps = spec.IDs
+	}
+	return d
+}
+
+// FindData reports, without reading them, that files of the data set are
+// missing: what Run would say on every rank.
+func FindData(c Config) error {
+	spec, err := models.Lookup(c.Model)
+	if err != nil {
+		return err
+	}
+	return data.Find(spec.Data, c.dataOf(spec))
+}
+
+// agreed is what must be equal on all ranks. Threads and the place of the data
 // may differ: they do not change the result.
 func (c Config) agreed() Config {
 	c.Threads = 0
 	if spec, err := models.Lookup(c.Model); err == nil {
 		c.Model = spec.Name // and not an alias
 	}
-	if c.Data != Synthetic {
-		c.Data = "files"
+	if c.Data != data.Synthetic {
+		c.Data, c.TrainFile, c.EvalFile = "files", "", ""
 	}
 	return c
 }

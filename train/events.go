@@ -1,18 +1,61 @@
 package train
 
+import "encoding/json"
+
+// Figure is a number that only some tasks have. As JSON it is the number; with
+// omitzero it is left out where it is not known.
+type Figure struct {
+	Value float64
+	Known bool
+}
+
+// IsZero reports that there is no number.
+func (f Figure) IsZero() bool { return !f.Known }
+
+// MarshalJSON writes the number, or null.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	if !f.Known {
+		return []byte("null"), nil
+	}
+	return json.Marshal(f.Value)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (f *Figure) UnmarshalJSON(text []byte) error {
+	f.Known = string(text) != "null"
+	if !f.Known {
+		f.Value = 0
+		return nil
+	}
+	return json.Unmarshal(text, &f.Value)
+}
+
 // Epoch is what one epoch was like, over all ranks. As JSON it is one line of
 // the file named by --json.
 type Epoch struct {
-	Event string `json:"event"` // "epoch"
-	Epoch int    `json:"epoch"` // from 1
-	// Losses are means per sample; accuracies are shares of 1. Training
-	// figures are gathered while the epoch trains.
+	Event string  `json:"event"` // "epoch"
+	Epoch int     `json:"epoch"` // from 1
+	Seed  uint64  `json:"seed"`
+	LR    float64 `json:"lr"` // of the last step
+	// Losses are means per sample or, of a language model, per token;
+	// accuracies are shares of 1. Training figures are gathered while the epoch
+	// trains.
 	TrainLoss     float64 `json:"train_loss"`
 	TrainAccuracy float64 `json:"train_accuracy"`
 	EvalLoss      float64 `json:"eval_loss"`
 	EvalAccuracy  float64 `json:"eval_accuracy"`
-	// SamplesPerS counts all ranks, over the time spent training.
+	// Perplexities are e to the mean loss per token: language models only.
+	TrainPerplexity Figure `json:"train_perplexity,omitzero"`
+	EvalPerplexity  Figure `json:"eval_perplexity,omitzero"`
+	// EvalAUC is the area under the ROC curve over all ranks' samples, unless
+	// they are all of one kind, and EvalLogLoss is EvalLoss under the name that
+	// click models know: click models only.
+	EvalAUC     Figure `json:"eval_auc,omitzero"`
+	EvalLogLoss Figure `json:"eval_logloss,omitzero"`
+	// SamplesPerS counts all ranks, over the time spent training; TokensPerS is
+	// for language models.
 	SamplesPerS float64 `json:"samples_per_s"`
+	TokensPerS  Figure  `json:"tokens_per_s,omitzero"`
 	// StepMS is the mean time of a step, ExposedCommMS the mean part of it from
 	// the end of backward to the last agreement; both are means over ranks.
 	StepMS        float64 `json:"step_ms"`
@@ -25,16 +68,28 @@ type Epoch struct {
 
 // Summary is the whole run.
 type Summary struct {
-	Event        string  `json:"event"` // "summary"
-	Model        string  `json:"model"`
-	Params       int     `json:"params"`
-	NP           int     `json:"np"`
-	Strategy     string  `json:"strategy"`
-	Plan         string  `json:"plan"`
-	Buckets      int     `json:"buckets"`
-	EvalAccuracy float64 `json:"eval_accuracy"`
-	SamplesPerS  float64 `json:"samples_per_s"`
-	// ParamsSHA256 is the hash of the parameters, which all ranks agreed on.
+	Event     string `json:"event"` // "summary"
+	Model     string `json:"model"`
+	Params    int    `json:"params"`
+	NP        int    `json:"np"`
+	Strategy  string `json:"strategy"`
+	Plan      string `json:"plan"`
+	Buckets   int    `json:"buckets"`
+	Optimizer string `json:"optimizer"`
+	Seed      uint64 `json:"seed"`
+	// The figures of the last epoch.
+	TrainLoss      float64 `json:"train_loss"`
+	EvalLoss       float64 `json:"eval_loss"`
+	EvalAccuracy   float64 `json:"eval_accuracy"`
+	EvalPerplexity Figure  `json:"eval_perplexity,omitzero"`
+	EvalAUC        Figure  `json:"eval_auc,omitzero"`
+	EvalLogLoss    Figure  `json:"eval_logloss,omitzero"`
+	SamplesPerS    float64 `json:"samples_per_s"`
+	TokensPerS     Figure  `json:"tokens_per_s,omitzero"`
+	// Skipped is how many bad lines or images were left out.
+	Skipped int `json:"skipped,omitempty"`
+	// ParamsSHA256 is the hash of parameters, tables and running statistics,
+	// which all ranks agreed on.
 	ParamsSHA256 string  `json:"params_sha256"`
 	WallS        float64 `json:"wall_s"`
 }
@@ -66,10 +121,16 @@ type Info struct {
 	Params         int
 	NP, Threads    int
 	Batch          int
+	Unit           string // what rates count: "samples" or "tokens"
+	PerSample      int    // of these in a sample
 	TrainSamples   int
 	EvalSamples    int
+	Skipped        int // bad lines or images left out so far
 	Epochs         int
 	StepsPerEpoch  int
+	Optimizer      string
+	Schedule       string // of the learning rate
+	Seed           uint64
 	Strategy, Plan string
 	Buckets        int
 	Kernels        string

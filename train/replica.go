@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/models"
@@ -15,38 +16,43 @@ import (
 // Replica is one rank's copy of a model, with the optimizer that keeps it equal
 // to the others'.
 type Replica struct {
+	Spec   models.Spec
 	Params *nn.Params
 	Opt    *distopt.Optimizer
 
+	rule    optim.Optimizer // within Opt
 	model   models.Model
+	group   *collective.Group
 	tape    *nn.Tape
 	kernels *simd.Kernels
-	x       *nn.Tensor // of the last batch's shape
-	labels  []int32
-	input   []int
+	x       nn.Tensor // the last batch's values
+	seed    uint64
+	passes  uint64 // backwards so far
 }
 
 // NewReplica builds the model that cfg names, with the initial parameters of
-// rank 0. It is a collective call. batch is the largest number of samples that
-// Batch is asked for.
-func NewReplica(g *collective.Group, cfg Config, batch int) (*Replica, error) {
+// rank 0. opts is what the data set says of it. It is a collective call.
+func NewReplica(g *collective.Group, cfg Config, opts models.Options) (*Replica, error) {
 	spec, err := models.Lookup(cfg.Model)
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), input: spec.Input}
-	r.model = spec.Build(r.Params, models.Options{Batch: batch})
-	r.labels = make([]int32, batch)
-	if err := r.Params.Arrange(r.dryRun); err != nil {
+	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
+	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), group: g, seed: cfg.Seed}
+	r.model = spec.Build(r.Params, opts)
+	if err := r.arrange(); err != nil {
 		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
 	}
-	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
-	sgd := &optim.SGD{LR: cfg.LR, Momentum: cfg.Momentum, WeightDecay: cfg.WeightDecay}
-	r.Opt, err = distopt.New(g, sgd, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), nil, cfg.Exchange)
+	r.rule = cfg.newOptimizer(r.Params)
+	var tables []distopt.Table
+	for _, t := range r.Params.Tables() {
+		tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
+	}
+	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.Exchange)
 	if err != nil {
-		r.Close()
 		return nil, err
 	}
+	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
 	if err := r.Opt.Broadcast(); err != nil {
 		r.Close()
 		return nil, err
@@ -64,54 +70,121 @@ func layersOf(ps *nn.Params) []bucket.Layer {
 	return layers
 }
 
-// dryRun is one pass over one sample, which shows the order in which gradients
-// become final.
-func (r *Replica) dryRun(t *nn.Tape) *nn.Tensor {
-	x, labels := r.Batch(1)
-	clear(x.Data)
-	clear(labels)
-	loss, _ := r.model.Loss(t, models.Batch{N: 1, Values: x, Labels: labels})
-	return loss
+// arrange runs one pass over one sample of zeros, which shows the order in which
+// gradients become final. Running statistics and carried state do not keep it.
+func (r *Replica) arrange() error {
+	var before [][]float32
+	for _, b := range r.Params.BufferList() {
+		before = append(before, append([]float32(nil), b.Data...))
+	}
+	var one data.Batch
+	one.Resize(r.shape(), 1)
+	clear(one.Values)
+	clear(one.IDs)
+	clear(one.Labels)
+	err := r.Params.Arrange(func(t *nn.Tape) *nn.Tensor {
+		loss, _ := r.model.Loss(t, r.Batch(&one))
+		return loss
+	})
+	for i, b := range r.Params.BufferList() {
+		copy(b.Data, before[i])
+	}
+	r.ResetState()
+	return err
 }
 
-// Batch returns the input for n samples, to be filled by the caller: a tensor
-// of shape [n, model's input...] and n labels. Both are reused by the next call.
-func (r *Replica) Batch(n int) (*nn.Tensor, []int32) {
-	if r.x == nil || r.x.Shape[0] != n {
-		r.x = nn.NewTensor(append([]int{n}, r.input...)...)
+// shape is that of the model's samples.
+func (r *Replica) shape() data.Shape {
+	return data.Shape{Values: r.Spec.Input, IDs: r.Spec.IDs, Labels: max(1, r.Spec.Labels)}
+}
+
+// Batch is b as the model sees it: the same memory. It is good until the next
+// call.
+func (r *Replica) Batch(b *data.Batch) models.Batch {
+	out := models.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels}
+	if len(r.Spec.Input) > 0 {
+		r.x.Shape, r.x.Data = append(append(r.x.Shape[:0], b.N), r.Spec.Input...), b.Values
+		out.Values = &r.x
 	}
-	return r.x, r.labels[:n]
+	return out
 }
 
 // Result is what a batch was like.
 type Result struct {
-	Loss    float64 // mean per sample
-	Correct int     // samples whose largest output is their label
+	models.Outcome
+	Loss float64 // mean over Count
 }
 
 // Backward runs the model over a batch and adds to the gradients. With last,
 // it is the step's last backward: each gradient is handed to the optimizer as
 // soon as it is final.
-func (r *Replica) Backward(x *nn.Tensor, labels []int32, last bool) Result {
+func (r *Replica) Backward(b models.Batch, last bool) Result {
 	r.tape.Reset()
-	loss, out := r.model.Loss(r.tape, models.Batch{N: len(labels), Values: x, Labels: labels})
-	res := Result{Loss: float64(loss.Data[0]), Correct: out.Correct}
-	if last {
-		r.tape.Backward(loss, r.Opt.GradReady)
-	} else {
+	r.tape.SetSeed(mix(mix(r.seed, uint64(r.group.Rank())), r.passes))
+	r.passes++
+	loss, out := r.model.Loss(r.tape, b)
+	res := Result{Outcome: out, Loss: float64(loss.Data[0])}
+	if !last {
 		r.tape.Backward(loss, nil)
+		return res
+	}
+	r.tape.Backward(loss, r.Opt.GradReady)
+	for i, t := range r.Params.Tables() {
+		ids, rows := t.Grad()
+		r.Opt.RowsReady(i, ids, rows)
 	}
 	return res
+}
+
+// mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood
+// 2014) from each.
+func mix(a, b uint64) uint64 {
+	z := a + 0x9e3779b97f4a7c15*(b+1)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }
 
 // Step ends a step: it waits for the agreed gradients and updates.
 func (r *Replica) Step() error { return r.Opt.Step() }
 
+// SetLR sets the learning rate of the next steps.
+func (r *Replica) SetLR(lr float64) { r.rule.SetLR(lr) }
+
 // Evaluate runs the model over a batch without recording it for backward.
-func (r *Replica) Evaluate(x *nn.Tensor, labels []int32) Result {
+func (r *Replica) Evaluate(b models.Batch) Result {
 	r.tape.ResetEval()
-	loss, out := r.model.Loss(r.tape, models.Batch{N: len(labels), Values: x, Labels: labels})
-	return Result{Loss: float64(loss.Data[0]), Correct: out.Correct}
+	loss, out := r.model.Loss(r.tape, b)
+	return Result{Outcome: out, Loss: float64(loss.Data[0])}
+}
+
+// ResetState makes a model that carries state start anew, as before a pass over
+// the data.
+func (r *Replica) ResetState() {
+	if m, ok := r.model.(models.Stateful); ok {
+		m.ResetState()
+	}
+}
+
+// state is what a model carries from batch to batch; nil for most.
+func (r *Replica) state() [][]float32 {
+	if m, ok := r.model.(models.Stateful); ok {
+		return m.State()
+	}
+	return nil
+}
+
+// Sync makes the replicas equal before they are evaluated, compared or saved:
+// parameters where the strategy lets them differ, and running statistics, which
+// become the mean over ranks. It is a collective call.
+func (r *Replica) Sync() error {
+	if err := r.Opt.Sync(); err != nil {
+		return err
+	}
+	if err := collective.AllReduce(r.group, r.Params.Buffers(), collective.Mean); err != nil {
+		return fmt.Errorf("averaging the running statistics: %w", err)
+	}
+	return nil
 }
 
 // Kernels names the instruction-set level of the kernels in use.

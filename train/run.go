@@ -7,13 +7,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/models"
 )
 
 // run is one rank's side of a run.
@@ -21,14 +21,16 @@ type run struct {
 	job     *ringo.Job
 	cfg     Config
 	obs     Observer
+	spec    models.Spec
+	set     *data.Set
 	replica *Replica
 
-	train, eval     *data.Images
-	order, shard    data.Sampler // of training and of evaluation
+	order, shard    *data.Loader // of training and of evaluation
 	steps           int          // per epoch, on every rank
+	scores          []scored     // of the evaluation under way, of a click model
 	started         time.Time
 	trainS          float64 // time spent in training epochs, mean over ranks
-	samples         int64   // trained on, all ranks
+	samples, terms  int64   // trained on, all ranks
 	payload0, wire0 int64
 }
 
@@ -39,34 +41,121 @@ type run struct {
 // The ranks' parameters are compared at the end; if they differ that is an
 // error, because replicas that drift apart train nothing.
 func Run(job *ringo.Job, cfg Config, obs Observer) (Summary, error) {
+	return runOn(job, cfg, nil, obs)
+}
+
+// runOn is Run on a set that was opened before, or nil.
+func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (Summary, error) {
 	if err := cfg.Validate(); err != nil {
 		return Summary{}, err
 	}
-	r := &run{job: job, cfg: cfg, obs: obs, started: time.Now()}
-	if err := r.agreeConfig(); err != nil {
+	r := &run{job: job, cfg: cfg, obs: obs, set: set, started: time.Now()}
+	defer r.close()
+	if err := r.prepare(); err != nil {
 		return Summary{}, err
 	}
-	if err := r.load(); err != nil {
-		return Summary{}, err
-	}
-	if err := r.agreeData(); err != nil {
-		return Summary{}, err
-	}
-	job.SetStatus("building the model")
-	var err error
-	if r.replica, err = NewReplica(job.Group(), cfg, cfg.Batch); err != nil {
-		return Summary{}, err
-	}
-	defer r.replica.Close()
 	r.obs.Start(r.info())
 	var last Epoch
 	for epoch := 1; epoch <= cfg.Epochs; epoch++ {
+		var err error
 		if last, err = r.epoch(epoch); err != nil {
 			return Summary{}, fmt.Errorf("epoch %d: %w", epoch, err)
 		}
 		r.obs.Epoch(last)
 	}
 	return r.summary(last)
+}
+
+// prepare does everything before the first step.
+func (r *run) prepare() (err error) {
+	if r.spec, err = models.Lookup(r.cfg.Model); err != nil {
+		return err
+	}
+	if err := r.agreeConfig(); err != nil {
+		return err
+	}
+	if r.set == nil {
+		r.job.SetStatus("loading the data")
+		if r.set, err = openSet(r.cfg); err != nil {
+			return err
+		}
+	}
+	if err := r.checkShapes(); err != nil {
+		return err
+	}
+	sum := r.set.Fingerprint()
+	if err := r.sameOnAll(sum[:], "data set", "give all hosts the same files"); err != nil {
+		return err
+	}
+	r.job.SetStatus("building the model")
+	opts := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}
+	if r.replica, err = NewReplica(r.job.Group(), r.cfg, opts); err != nil {
+		return err
+	}
+	return r.openLoaders()
+}
+
+// openSet opens the data set of a model.
+func openSet(cfg Config) (*data.Set, error) {
+	spec, err := models.Lookup(cfg.Model)
+	if err != nil {
+		return nil, err
+	}
+	return data.Open(spec.Data, cfg.dataOf(spec))
+}
+
+// checkShapes reports a data set that is not for the model.
+func (r *run) checkShapes() error {
+	want := data.Shape{Values: r.spec.Input, IDs: r.spec.IDs, Labels: max(1, r.spec.Labels)}
+	for _, src := range []data.Source{r.set.Train, r.set.Eval} {
+		if s := src.Shape(); s.Size() != want.Size() || s.IDs != want.IDs || s.Labels != want.Labels {
+			return fmt.Errorf("samples of data set %s have %v values, %d ids and %d labels, but model %s takes %v, %d and %d",
+				r.set.Name, s.Values, s.IDs, s.Labels, r.spec.Name, want.Values, want.IDs, want.Labels)
+		}
+	}
+	return nil
+}
+
+// openLoaders finds this rank's shards.
+func (r *run) openLoaders() (err error) {
+	_, stateful := r.replica.model.(models.Stateful)
+	sampler := data.SamplerConfig{
+		N: r.set.Train.Len(), Batch: r.cfg.Batch, Rank: r.job.Rank(), Size: r.job.Size(), Seed: r.cfg.Seed,
+		Streams: stateful && r.set.Streams,
+	}
+	loader := data.LoaderConfig{Source: r.set.Train, Seed: r.cfg.Seed, Augment: true, Workers: r.cfg.Threads}
+	if r.order, err = newLoader(loader, sampler); err != nil {
+		return fmt.Errorf("training set: %w", err)
+	}
+	sampler.N, sampler.Evaluate = r.set.Eval.Len(), true
+	loader.Source, loader.Augment = r.set.Eval, false
+	if r.shard, err = newLoader(loader, sampler); err != nil {
+		return fmt.Errorf("evaluation set: %w", err)
+	}
+	if r.steps = r.order.Steps() / r.accumulation(); r.steps == 0 {
+		n, np := r.set.Train.Len(), r.job.Size()
+		return fmt.Errorf("%d training samples on %d ranks are %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
+			n, np, n/np, r.cfg.Batch*r.accumulation())
+	}
+	return nil
+}
+
+func newLoader(cfg data.LoaderConfig, sampler data.SamplerConfig) (l *data.Loader, err error) {
+	if cfg.Sampler, err = data.NewSampler(sampler); err != nil {
+		return nil, err
+	}
+	return data.NewLoader(cfg)
+}
+
+func (r *run) close() {
+	for _, l := range []*data.Loader{r.order, r.shard} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if r.replica != nil {
+		r.replica.Close()
+	}
 }
 
 // agreeConfig reports ranks that were started with other settings: their sums
@@ -83,17 +172,6 @@ func (r *run) agreeConfig() error {
 	return r.sameOnAll(sum[:], "settings", "start all ranks with the same flags")
 }
 
-// agreeData reports hosts that hold other data: their epochs would differ in
-// length, or be about something else. Labels and sizes are evidence enough.
-func (r *run) agreeData() error {
-	h := sha256.New()
-	for _, im := range []*data.Images{r.train, r.eval} {
-		fmt.Fprintf(h, "%d %d %d %d\n", im.N, im.Channels, im.Rows, im.Cols)
-		h.Write(im.Labels)
-	}
-	return r.sameOnAll(h.Sum(nil), "data set", "give all hosts the same files")
-}
-
 // sameOnAll compares a hash over the ranks.
 func (r *run) sameOnAll(own []byte, what, hint string) error {
 	all := make([]byte, len(own)*r.job.Size())
@@ -102,188 +180,32 @@ func (r *run) sameOnAll(own []byte, what, hint string) error {
 	}
 	for rank := range r.job.Size() {
 		theirs := all[rank*len(own) : (rank+1)*len(own)]
-		if string(theirs) != string(all[:len(own)]) {
+		if !slices.Equal(theirs, all[:len(own)]) {
 			return fmt.Errorf("the %s of rank %d (sha256 %x…) differ from those of rank 0 (%x…): %s", what, rank, theirs[:4], all[:4], hint)
 		}
 	}
 	return nil
 }
 
-// load opens the data set and finds this rank's shards.
-func (r *run) load() (err error) {
-	r.job.SetStatus("loading the data")
-	if r.cfg.Data == Synthetic {
-		r.train, r.eval = data.SyntheticMNIST(r.cfg.Seed, limited(syntheticTrain, r.cfg.TrainLimit), limited(syntheticEval, r.cfg.EvalLimit))
-	} else if r.train, r.eval, err = data.OpenMNIST(r.cfg.Data); err != nil {
-		return err
-	}
-	r.train, r.eval = head(r.train, r.cfg.TrainLimit), head(r.eval, r.cfg.EvalLimit)
-	sampler := data.SamplerConfig{N: r.train.N, Batch: r.cfg.Batch, Rank: r.job.Rank(), Size: r.job.Size(), Seed: r.cfg.Seed}
-	if r.order, err = data.NewSampler(sampler); err != nil {
-		return fmt.Errorf("training set: %w", err)
-	}
-	sampler.N, sampler.Evaluate = r.eval.N, true
-	if r.shard, err = data.NewSampler(sampler); err != nil {
-		return fmt.Errorf("evaluation set: %w", err)
-	}
-	if r.steps = r.order.Steps() / r.accumulation(); r.steps == 0 {
-		return fmt.Errorf("%d training samples on %d ranks are %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
-			r.train.N, r.job.Size(), r.train.N/r.job.Size(), r.cfg.Batch*r.accumulation())
-	}
-	return nil
-}
-
-// The size of the synthetic data set: MNIST's.
-const (
-	syntheticTrain = 60000
-	syntheticEval  = 10000
-)
-
-// limited is n, or limit if that is smaller and not 0.
-func limited(n, limit int) int {
-	if limit == 0 {
-		return n
-	}
-	return min(n, limit)
-}
-
-// head is the first n samples of im; all of them when n is 0 or too large.
-func head(im *data.Images, n int) *data.Images {
-	if n = limited(im.N, n); n == im.N {
-		return im
-	}
-	out := *im
-	out.N, out.Pixels, out.Labels = n, im.Pixels[:n*im.Size()], im.Labels[:n]
-	return &out
-}
-
 func (r *run) accumulation() int { return max(1, r.cfg.Exchange.Accumulation) }
+
+// unit is what rates count, and how many of them a sample is.
+func (r *run) unit() (name string, perSample int) {
+	if r.spec.Task == models.Language {
+		return "tokens", max(1, r.spec.Labels)
+	}
+	return "samples", 1
+}
 
 func (r *run) info() Info {
 	o := r.replica.Opt
+	unit, per := r.unit()
 	return Info{
 		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		TrainSamples: r.train.N, EvalSamples: r.eval.N, Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps,
+		Unit: unit, PerSample: per, TrainSamples: r.set.Train.Len(), EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
+		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()),
-		Kernels: simd.Host().Name(), Transport: r.job.Transport(), DataSet: r.cfg.Data,
-	}
-}
-
-// tally is what the ranks add up after an epoch.
-type tally struct {
-	loss, correct, samples         float64 // training
-	evalLoss, evalCorrect, evalled float64
-	trainS, exposedS               float64
-	payload, wire                  float64
-}
-
-func (t *tally) values() []*float64 {
-	return []*float64{&t.loss, &t.correct, &t.samples, &t.evalLoss, &t.evalCorrect, &t.evalled, &t.trainS, &t.exposedS, &t.payload, &t.wire}
-}
-
-// sum adds the tallies of all ranks.
-func (r *run) sum(t *tally) error {
-	fields := t.values()
-	x := make([]float64, len(fields))
-	for i, f := range fields {
-		x[i] = *f
-	}
-	if err := collective.AllReduce(r.job.Group(), x, collective.Sum); err != nil {
-		return fmt.Errorf("adding up the epoch's figures: %w", err)
-	}
-	for i, f := range fields {
-		*f = x[i]
-	}
-	return nil
-}
-
-// epoch trains over the training set once and evaluates.
-func (r *run) epoch(epoch int) (Epoch, error) {
-	var t tally
-	r.job.SetStatus(fmt.Sprintf("training epoch %d", epoch))
-	start := time.Now()
-	r.order.Start(epoch)
-	for step := range r.steps {
-		if err := r.step(epoch, step, &t); err != nil {
-			return Epoch{}, err
-		}
-	}
-	t.trainS = time.Since(start).Seconds()
-	r.job.SetStatus(fmt.Sprintf("evaluating epoch %d", epoch))
-	if err := r.replica.Opt.Sync(); err != nil {
-		return Epoch{}, err
-	}
-	r.evaluate(epoch, &t)
-	traffic := r.job.Traffic()
-	t.payload, t.wire = float64(traffic.PayloadSent-r.payload0), float64(traffic.WireSent-r.wire0)
-	r.payload0, r.wire0 = traffic.PayloadSent, traffic.WireSent
-	if err := r.sum(&t); err != nil {
-		return Epoch{}, err
-	}
-	return r.report(epoch, &t), nil
-}
-
-// step is one step of one rank.
-func (r *run) step(epoch, step int, t *tally) error {
-	var res Result
-	k := r.accumulation()
-	for i := range k {
-		index, _ := r.order.Next() // r.steps never asks for more than there are
-		x, labels := r.replica.Batch(len(index))
-		r.train.Fill(x.Data, labels, index)
-		res = r.replica.Backward(x, labels, i == k-1)
-		t.loss += res.Loss * float64(len(labels))
-		t.correct += float64(res.Correct)
-		t.samples += float64(len(labels))
-		if math.IsNaN(res.Loss) || math.IsInf(res.Loss, 0) {
-			return fmt.Errorf("step %d: the loss is %v: training has diverged; lower the learning rate (now %v)", step, res.Loss, r.cfg.LR)
-		}
-	}
-	if err := r.replica.Step(); err != nil {
-		return err
-	}
-	t.exposedS += r.replica.Opt.Exposed().Seconds()
-	r.obs.Progress(Progress{Phase: "train", Epoch: epoch, Epochs: r.cfg.Epochs, Done: step + 1, Total: r.steps,
-		Samples: k * r.cfg.Batch * r.job.Size(), Loss: res.Loss})
-	return nil
-}
-
-// evaluate runs the model over this rank's part of the evaluation set, every
-// sample exactly once over all ranks.
-func (r *run) evaluate(epoch int, t *tally) {
-	r.shard.Start(epoch)
-	batches := r.shard.Steps()
-	for b := 1; ; b++ {
-		index, ok := r.shard.Next()
-		if !ok {
-			return
-		}
-		if len(index) == 0 {
-			continue // another rank's part is one sample longer
-		}
-		x, labels := r.replica.Batch(len(index))
-		r.eval.Fill(x.Data, labels, index)
-		res := r.replica.Evaluate(x, labels)
-		t.evalLoss += res.Loss * float64(len(index))
-		t.evalCorrect += float64(res.Correct)
-		t.evalled += float64(len(index))
-		r.obs.Progress(Progress{Phase: "evaluate", Epoch: epoch, Epochs: r.cfg.Epochs, Done: b, Total: batches, Samples: len(index) * r.job.Size()})
-	}
-}
-
-// report turns the sums over all ranks into the epoch's figures.
-func (r *run) report(epoch int, t *tally) Epoch {
-	np := float64(r.job.Size())
-	steps := float64(r.steps) * np
-	r.trainS += t.trainS / np
-	r.samples += int64(t.samples)
-	return Epoch{
-		Event: "epoch", Epoch: epoch,
-		TrainLoss: t.loss / t.samples, TrainAccuracy: t.correct / t.samples,
-		EvalLoss: t.evalLoss / t.evalled, EvalAccuracy: t.evalCorrect / t.evalled,
-		SamplesPerS: t.samples / (t.trainS / np),
-		StepMS:      1000 * t.trainS / steps, ExposedCommMS: 1000 * t.exposedS / steps,
-		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
+		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.Data,
 	}
 }
 
@@ -293,10 +215,16 @@ func (r *run) summary(last Epoch) (Summary, error) {
 		return Summary{}, err
 	}
 	o := r.replica.Opt
-	return Summary{
+	s := Summary{
 		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(),
-		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()),
-		EvalAccuracy: last.EvalAccuracy, SamplesPerS: float64(r.samples) / r.trainS,
+		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
+		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
+		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
+		SamplesPerS: float64(r.samples) / r.trainS, Skipped: r.set.Skipped(),
 		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
-	}, nil
+	}
+	if r.spec.Task == models.Language {
+		s.TokensPerS = Figure{Value: float64(r.terms) / r.trainS, Known: true}
+	}
+	return s, nil
 }

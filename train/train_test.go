@@ -16,11 +16,12 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/models"
 )
 
 // small is a run of a moment: few samples and a small model.
 func small() Config {
-	cfg := Defaults("mlp", Synthetic)
+	cfg := Defaults("mlp", data.Synthetic)
 	cfg.TrainLimit, cfg.EvalLimit, cfg.Epochs, cfg.Batch = 480, 101, 1, 16
 	return cfg
 }
@@ -131,8 +132,8 @@ func TestEvents(t *testing.T) {
 		v    any
 		keys string
 	}{
-		{e, "event epoch train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms exposed_comm_ms bytes_sent wire_bytes"},
-		{s, "event model np strategy plan eval_accuracy samples_per_s params_sha256 wall_s"},
+		{e, "event epoch seed lr train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms exposed_comm_ms bytes_sent wire_bytes"},
+		{s, "event model np strategy plan optimizer seed train_loss eval_loss eval_accuracy samples_per_s params_sha256 wall_s"},
 	} {
 		text, _ := json.Marshal(c.v)
 		for _, k := range strings.Fields(c.keys) {
@@ -147,8 +148,8 @@ func TestEvents(t *testing.T) {
 // losses over 200 steps.
 func TestUnionOfBatches(t *testing.T) {
 	const steps, batch = 200, 32
-	images, _ := data.SyntheticMNIST(3, 6400*2, 16)
-	cfg := Defaults("mnist", Synthetic)
+	images := synthetic(t, 3, 6400*2)
+	cfg := Defaults("mnist", data.Synthetic)
 	two := make([][2]float64, steps)
 	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
 		return follow(job.Group(), cfg, images, batch, func(step int) []int32 {
@@ -184,9 +185,19 @@ func TestUnionOfBatches(t *testing.T) {
 	}
 }
 
+// synthetic is the training part of so many drawn digits.
+func synthetic(t *testing.T, seed uint64, n int) data.Source {
+	t.Helper()
+	set, err := data.Open("mnist", data.Config{Dir: data.Synthetic, Seed: seed, TrainLimit: n, EvalLimit: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.Train
+}
+
 // part is rank's batch of a step.
-func part(images *data.Images, rank, step, batch int) []int32 {
-	s, err := data.NewSampler(data.SamplerConfig{N: images.N, Batch: batch, Rank: rank, Size: 2, Seed: 5})
+func part(images data.Source, rank, step, batch int) []int32 {
+	s, err := data.NewSampler(data.SamplerConfig{N: images.Len(), Batch: batch, Rank: rank, Size: 2, Seed: 5})
 	if err != nil {
 		panic(err)
 	}
@@ -202,16 +213,19 @@ func part(images *data.Images, rank, step, batch int) []int32 {
 }
 
 // follow trains for 200 steps on the given batches.
-func follow(g *collective.Group, cfg Config, images *data.Images, batch int, pick func(int) []int32, saw func(int, float64)) error {
-	r, err := NewReplica(g, cfg, batch)
+func follow(g *collective.Group, cfg Config, images data.Source, batch int, pick func(int) []int32, saw func(int, float64)) error {
+	cfg.Batch = batch
+	r, err := NewReplica(g, cfg, models.Options{})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	var b data.Batch
 	for step := range 200 {
-		x, labels := r.Batch(batch)
-		images.Fill(x.Data, labels, pick(step))
-		saw(step, r.Backward(x, labels, true).Loss)
+		if err := images.Fill(&b, pick(step), data.Draw{}); err != nil {
+			return err
+		}
+		saw(step, r.Backward(r.Batch(&b), true).Loss)
 		if err := r.Step(); err != nil {
 			return err
 		}
@@ -221,34 +235,36 @@ func follow(g *collective.Group, cfg Config, images *data.Images, batch int, pic
 
 // Two batches of 8 accumulated are one of 16.
 func TestAccumulation(t *testing.T) {
-	images, _ := data.SyntheticMNIST(3, 64, 16)
+	images := synthetic(t, 3, 64)
 	losses := func(batch, accumulate int) (loss float64) {
-		cfg := Defaults("mnist", Synthetic)
+		cfg := Defaults("mnist", data.Synthetic)
 		cfg.Exchange.Accumulation = accumulate
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
-			r, err := NewReplica(job.Group(), cfg, 16)
+			cfg.Batch = 16
+			r, err := NewReplica(job.Group(), cfg, models.Options{})
 			if err != nil {
 				return err
 			}
 			defer r.Close()
+			var b data.Batch
 			for range 5 {
 				for k := range accumulate {
-					x, labels := r.Batch(batch)
 					index := make([]int32, batch)
 					for i := range index {
 						index[i] = int32(k*batch + i)
 					}
-					images.Fill(x.Data, labels, index)
-					r.Backward(x, labels, k == accumulate-1)
+					if err := images.Fill(&b, index, data.Draw{}); err != nil {
+						return err
+					}
+					r.Backward(r.Batch(&b), k == accumulate-1)
 				}
 				if err := r.Step(); err != nil {
 					return err
 				}
 			}
-			x, labels := r.Batch(16)
-			images.Fill(x.Data, labels, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
-			loss = r.Evaluate(x, labels).Loss
-			return nil
+			err = images.Fill(&b, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, data.Draw{})
+			loss = r.Evaluate(r.Batch(&b)).Loss
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -18,7 +19,7 @@ import (
 // stepBench is `ringo bench step MODEL`.
 type stepBench struct {
 	jobFlags
-	cfg   train.Config
+	cfg   train.Config // what flags set
 	steps int
 	json  string
 }
@@ -31,53 +32,76 @@ const (
 
 // stepResult is its line of JSON. Times are medians over steps.
 type stepResult struct {
-	Bench         string  `json:"bench"` // "step"
-	Model         string  `json:"model"`
-	Batch         int     `json:"batch"` // per rank
-	NP            int     `json:"np"`
-	Threads       int     `json:"threads"` // per rank
-	StepMS        float64 `json:"step_ms"` // of the slowest rank
-	SamplesPerS   float64 `json:"samples_per_s"`
-	ExposedCommMS float64 `json:"exposed_comm_ms"` // mean over ranks
-	Params        int     `json:"params"`
-	Steps         int     `json:"steps"`
-	Strategy      string  `json:"strategy"`
-	Plan          string  `json:"plan"`
-	Kernels       string  `json:"kernels"`
+	Bench         string       `json:"bench"` // "step"
+	Model         string       `json:"model"`
+	Batch         int          `json:"batch"` // per rank
+	NP            int          `json:"np"`
+	Threads       int          `json:"threads"` // per rank
+	StepMS        float64      `json:"step_ms"` // of the slowest rank
+	SamplesPerS   float64      `json:"samples_per_s"`
+	TokensPerS    train.Figure `json:"tokens_per_s,omitzero"`
+	ExposedCommMS float64      `json:"exposed_comm_ms"` // mean over ranks
+	Params        int          `json:"params"`
+	Steps         int          `json:"steps"`
+	Optimizer     string       `json:"optimizer"`
+	Strategy      string       `json:"strategy"`
+	Plan          string       `json:"plan"`
+	Kernels       string       `json:"kernels"`
+	// AllocsPerStep counts the process of the rank that made most; with
+	// --transport mem all ranks are in it.
+	AllocsPerStep float64 `json:"allocs_per_step"`
+	// RSSGrowthBytes is by how much the largest process' memory has grown from
+	// before the model was built to after the steps; 0 where it is not known.
+	RSSGrowthBytes int64 `json:"rss_growth_bytes"`
 }
 
 func newBenchStep() *cobra.Command {
-	c := &stepBench{cfg: train.Defaults("", train.Synthetic)}
+	c := &stepBench{}
 	cmd := &cobra.Command{
-		Use:     "step MODEL",
-		Short:   "Time the whole training step: forward, backward, exchange, update",
+		Use:   "step MODEL",
+		Short: "Time the whole training step: forward, backward, exchange, update",
+		Long: "Time the whole training step, forward, backward, exchange and update, on random\ninputs that are there already. The optimizer is sgd with learning rate 0.005 and\n" +
+			"momentum 0.9, plain for click models, and the model's own where that is adamw;\nwithout clipping. A sample of a language model is a sequence.",
 		Example: "  ringo bench step mnist --batch 64 --np 2 --threads 1 --json -",
 		Args:    oneModel,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.cfg.Model = args[0]
-			return c.execute(cmd)
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	fs := cmd.Flags()
 	c.register(fs)
-	fs.IntVar(&c.cfg.Batch, "batch", c.cfg.Batch, "samples per rank")
+	fs.IntVar(&c.cfg.Batch, "batch", 0, "samples per rank (default: the model's)")
 	fs.IntVar(&c.steps, "steps", 100, "steps to measure, after a tenth as many to warm up")
-	fs.StringVar((*string)(&c.cfg.Exchange.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList())
-	fs.StringVar(&c.cfg.Exchange.Plan, "plan", distopt.PlanFixed, "how layers are merged into buckets")
-	fs.IntVar(&c.cfg.Exchange.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
+	registerExchange(fs, &c.cfg.Exchange)
 	fs.StringVar(&c.json, "json", "", "write the result as a JSON object to `FILE`, or to stdout with -")
 	return cmd
 }
 
-func (c *stepBench) execute(cmd *cobra.Command) error {
+// stepConfig is what is measured of a model: the settings of the comparison
+// with PyTorch.
+func (c *stepBench) stepConfig(cmd *cobra.Command, model string) train.Config {
+	cfg := train.Defaults(model, data.Synthetic)
+	if cmd.Flags().Changed("batch") {
+		cfg.Batch = c.cfg.Batch
+	}
+	cfg.Exchange, cfg.Threads = c.cfg.Exchange, c.computeThreads()
+	if cfg.Optimizer != "adamw" {
+		cfg.SetOptimizer("sgd")
+		cfg.LR, cfg.Momentum, cfg.WeightDecay = 0.005, 0.9, 0
+		if spec, err := models.Lookup(model); err == nil && spec.Task == models.Click {
+			cfg.Momentum = 0 // which row-sparse tables do not have
+		}
+	}
+	return cfg
+}
+
+func (c *stepBench) execute(cmd *cobra.Command, model string) error {
 	errs := c.check(cmd)
-	c.cfg.Threads = c.computeThreads()
-	errs = append(errs, c.cfg.Validate())
+	cfg := c.stepConfig(cmd, model)
+	errs = append(errs, cfg.Validate())
 	if c.steps < 1 || c.steps > maxSteps {
 		errs = append(errs, fmt.Errorf("--steps %d: want 1 to %d", c.steps, maxSteps))
 	}
-	if c.cfg.Batch > maxBatch {
-		errs = append(errs, fmt.Errorf("--batch %d: want at most %d", c.cfg.Batch, maxBatch))
+	if cfg.Batch > maxBatch {
+		errs = append(errs, fmt.Errorf("--batch %d: want at most %d", cfg.Batch, maxBatch))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
@@ -87,74 +111,98 @@ func (c *stepBench) execute(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		r, err := c.measure(job)
+		r, err := c.measure(job, cfg)
 		if err == nil {
-			err = out.result(r, "step %s  batch %d x %s  median %.3f ms  %.0f samples/s  %.3f ms exposed",
-				r.Model, r.Batch, counted(r.NP, "rank"), r.StepMS, r.SamplesPerS, r.ExposedCommMS)
+			rate, unit := r.SamplesPerS, "samples"
+			if r.TokensPerS.Known {
+				rate, unit = r.TokensPerS.Value, "tokens"
+			}
+			err = out.result(r, "step %s  batch %d x %s  median %.3f ms  %.0f %s/s  %.3f ms exposed  %.1f allocations  memory +%.1f MiB",
+				r.Model, r.Batch, counted(r.NP, "rank"), r.StepMS, rate, unit, r.ExposedCommMS, r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
 		}
 		return errors.Join(err, out.close())
 	})
 }
 
-func (c *stepBench) measure(job *ringo.Job) (stepResult, error) {
-	replica, err := train.NewReplica(job.Group(), c.cfg, c.cfg.Batch)
+// cost is what the steps of a process took besides time.
+type cost struct {
+	allocs, rss float64
+}
+
+func (c *stepBench) measure(job *ringo.Job, cfg train.Config) (stepResult, error) {
+	before := residentBytes()
+	replica, err := train.NewReplica(job.Group(), cfg, models.Options{})
 	if err != nil {
 		return stepResult{}, err
 	}
 	defer replica.Close()
-	x, labels := replica.Batch(c.cfg.Batch)
-	if err := randomBatch(x.Data, labels, c.cfg.Model, job.Rank()); err != nil {
-		return stepResult{}, err
-	}
+	batch := randomBatch(replica, cfg.Batch, job.Rank())
 	warm := max(3, c.steps/10)
 	ms, exposed := make([]float64, c.steps), make([]float64, c.steps)
+	var start, end runtime.MemStats
 	for i := range warm + c.steps {
 		if err := context.Cause(job.Context()); err != nil {
 			return stepResult{}, err // a group of one rank would not notice
 		}
-		start := time.Now()
-		replica.Backward(x, labels, true)
+		if i == warm {
+			runtime.ReadMemStats(&start)
+		}
+		begun := time.Now()
+		replica.Backward(replica.Batch(batch), true)
 		if err := replica.Step(); err != nil {
 			return stepResult{}, err
 		}
 		if i >= warm {
-			ms[i-warm] = 1e3 * time.Since(start).Seconds()
+			ms[i-warm] = 1e3 * time.Since(begun).Seconds()
 			exposed[i-warm] = 1e3 * replica.Opt.Exposed().Seconds()
 		}
 	}
-	return c.result(job, replica, ms, exposed)
+	runtime.ReadMemStats(&end)
+	spent := cost{float64(end.Mallocs-start.Mallocs) / float64(c.steps), float64(residentBytes() - before)}
+	return c.result(job, cfg, replica, ms, exposed, spent)
 }
 
-func (c *stepBench) result(job *ringo.Job, replica *train.Replica, ms, exposed []float64) (stepResult, error) {
-	ms, err := slowest(job.Group(), ms)
+func (c *stepBench) result(job *ringo.Job, cfg train.Config, replica *train.Replica, ms, exposed []float64, spent cost) (stepResult, error) {
+	all, err := slowest(job.Group(), append(ms, spent.allocs, spent.rss))
 	if err != nil {
 		return stepResult{}, err
 	}
 	if exposed, err = meanOf(job.Group(), exposed); err != nil {
 		return stepResult{}, err
 	}
-	step := median(ms)
-	return stepResult{
-		Bench: "step", Model: c.cfg.Model, Batch: c.cfg.Batch, NP: job.Size(), Threads: c.cfg.Threads,
-		StepMS: step, SamplesPerS: 1e3 * float64(c.cfg.Batch*job.Size()) / step, ExposedCommMS: median(exposed),
-		Params: replica.Params.Count(), Steps: c.steps, Strategy: string(replica.Opt.Strategy()), Plan: replica.Opt.PlanName(),
-		Kernels: replica.Kernels(),
-	}, nil
+	step := median(all[:c.steps])
+	r := stepResult{
+		Bench: "step", Model: cfg.Model, Batch: cfg.Batch, NP: job.Size(), Threads: cfg.Threads,
+		StepMS: step, SamplesPerS: 1e3 * float64(cfg.Batch*job.Size()) / step, ExposedCommMS: median(exposed),
+		Params: replica.Params.Count(), Steps: c.steps, Optimizer: cfg.Optimizer,
+		Strategy: string(replica.Opt.Strategy()), Plan: replica.Opt.PlanName(), Kernels: replica.Kernels(),
+		AllocsPerStep: all[c.steps], RSSGrowthBytes: int64(all[c.steps+1]),
+	}
+	if replica.Spec.Task == models.Language {
+		r.TokensPerS = train.Figure{Value: r.SamplesPerS * float64(replica.Spec.Labels), Known: true}
+	}
+	return r, nil
 }
 
 // randomBatch makes an input of noise: the time of a step does not depend on
-// what is in it.
-func randomBatch(x []float32, labels []int32, model string, rank int) error {
-	spec, err := models.Lookup(model)
-	if err != nil {
-		return err
-	}
+// what is in it, but on how many different rows of a table it names.
+func randomBatch(replica *train.Replica, n, rank int) *data.Batch {
+	spec := replica.Spec
+	b := new(data.Batch)
+	b.Resize(data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: max(1, spec.Labels)}, n)
 	rnd := rand.New(rand.NewPCG(1, uint64(rank)))
-	for i := range x {
-		x[i] = float32(rnd.NormFloat64())
+	for i := range b.Values {
+		b.Values[i] = float32(rnd.NormFloat64())
 	}
-	for i := range labels {
-		labels[i] = int32(rnd.IntN(spec.Classes))
+	rows := spec.Classes
+	for _, t := range replica.Params.Tables() {
+		rows = t.Rows
 	}
-	return nil
+	for i := range b.IDs {
+		b.IDs[i] = int32(rnd.IntN(rows))
+	}
+	for i := range b.Labels {
+		b.Labels[i] = int32(rnd.IntN(spec.Classes))
+	}
+	return b
 }

@@ -43,8 +43,16 @@ func (r *reporter) Start(i train.Info) {
 	r.info = i
 	fmt.Fprintf(r.lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
 		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), counted(i.Threads, "thread"), i.Transport, i.Kernels)
-	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; strategy %s, plan %s (%s)\n",
-		i.Batch, counted(i.StepsPerEpoch, "step"), i.Strategy, i.Plan, counted(i.Buckets, "bucket"))
+	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s); seed %d\n",
+		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, i.Strategy, i.Plan, counted(i.Buckets, "bucket"), i.Seed)
+	r.skipped(i.Skipped)
+}
+
+// skipped tells of bad data that were left out.
+func (r *reporter) skipped(n int) {
+	if n > 0 {
+		fmt.Fprintf(r.lines, "left out %s (--skip-bad)\n", counted(n, "bad sample"))
+	}
 }
 
 // counted writes a number with its noun.
@@ -71,6 +79,7 @@ func (r *reporter) Progress(p train.Progress) {
 		r.beginPhase(p)
 		return
 	}
+	p.Samples *= r.info.PerSample
 	r.samples += p.Samples
 	switch {
 	case r.bar != nil:
@@ -79,8 +88,8 @@ func (r *reporter) Progress(p train.Progress) {
 		r.printed = time.Now()
 		spent := time.Since(r.begun)
 		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done-1))
-		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s samples/s, %v left in this phase",
-			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, grouped(int(float64(r.samples)/spent.Seconds())), left.Round(time.Second))
+		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s %s/s, %v left in this phase",
+			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, grouped(int(float64(r.samples)/spent.Seconds())), r.info.Unit, left.Round(time.Second))
 		if p.Phase == "train" {
 			text += fmt.Sprintf(", loss %.4f", p.Loss)
 		}
@@ -95,13 +104,13 @@ func (r *reporter) beginPhase(p train.Progress) {
 	if r.style != "bar" || p.Total == 1 {
 		return
 	}
-	title, total := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase), (p.Total-1)*p.Samples
+	title, total := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase), (p.Total-1)*p.Samples*r.info.PerSample
 	const numbers = 45 // "  34% || (/, 123456 samples/s) [12m0s:12m0s]"
 	r.bar = newBar(r.status, r.columns, len(title)+2*len(fmt.Sprint(total))+numbers, int64(total),
 		progressbar.OptionSetDescription(title),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString("samples"),
+		progressbar.OptionSetItsString(r.info.Unit),
 	)
 	r.bar.StartWithoutRender()
 }
@@ -115,9 +124,32 @@ func (r *reporter) endPhase() {
 func (r *reporter) Epoch(e train.Epoch) {
 	r.endPhase()
 	r.phase = ""
-	fmt.Fprintf(r.lines, "epoch %*d/%d  train loss %.4f  train accuracy %6.2f%%  test accuracy %6.2f%%  %s samples/s, %.1f ms per step (%.1f ms exposed)\n",
-		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, 100*e.TrainAccuracy, 100*e.EvalAccuracy, grouped(int(e.SamplesPerS)), e.StepMS, e.ExposedCommMS)
+	rate := e.SamplesPerS
+	if e.TokensPerS.Known {
+		rate = e.TokensPerS.Value
+	}
+	fmt.Fprintf(r.lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
+		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, epochFigures(e), grouped(int(rate)), r.info.Unit, e.StepMS, e.ExposedCommMS)
 	r.write(e)
+}
+
+// epochFigures are what a person wants to know of an epoch, by the task.
+func epochFigures(e train.Epoch) string {
+	switch {
+	case e.EvalPerplexity.Known:
+		return fmt.Sprintf("train perplexity %.2f  test perplexity %.2f", e.TrainPerplexity.Value, e.EvalPerplexity.Value)
+	case e.EvalLogLoss.Known:
+		return fmt.Sprintf("test log-loss %.4f  test AUC %s", e.EvalLogLoss.Value, auc(e.EvalAUC))
+	}
+	return fmt.Sprintf("train accuracy %6.2f%%  test accuracy %6.2f%%", 100*e.TrainAccuracy, 100*e.EvalAccuracy)
+}
+
+// auc writes an area, which samples of one kind do not have.
+func auc(f train.Figure) string {
+	if !f.Known {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.4f", f.Value)
 }
 
 // write appends one JSON line and keeps the first fault.
@@ -127,13 +159,44 @@ func (r *reporter) write(v any) {
 	}
 }
 
-// finish prints the summary, unless the run failed, and closes the file.
-func (r *reporter) finish(s train.Summary, failed error) error {
+// summary prints the end of a run.
+func (r *reporter) summary(s train.Summary) {
 	r.endPhase()
-	if failed == nil {
-		fmt.Fprintf(r.lines, "test accuracy %.2f%% after %s in %.1f s; parameters sha256 %s\n",
-			100*s.EvalAccuracy, counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
-		r.write(s)
+	r.skipped(s.Skipped - r.info.Skipped)
+	fmt.Fprintf(r.lines, "%s after %s in %.1f s; parameters sha256 %s\n", result(s), counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
+	r.write(s)
+}
+
+// result is how good the model has become, by its task.
+func result(s train.Summary) string {
+	switch {
+	case s.EvalPerplexity.Known:
+		return fmt.Sprintf("test perplexity %.2f", s.EvalPerplexity.Value)
+	case s.EvalLogLoss.Known:
+		return fmt.Sprintf("test log-loss %.4f, AUC %s", s.EvalLogLoss.Value, auc(s.EvalAUC))
 	}
+	return fmt.Sprintf("test accuracy %.2f%%", 100*s.EvalAccuracy)
+}
+
+// seeds prints what several runs have in common.
+func (r *reporter) seeds(s train.Seeds) {
+	text := fmt.Sprintf("test accuracy %.2f%% ± %.2f%%", 100*s.EvalAccuracy.Mean, 100*s.EvalAccuracy.SD)
+	if p := s.EvalPerplexity; p != nil {
+		text = fmt.Sprintf("test perplexity %.2f ± %.2f", p.Mean, p.SD)
+	}
+	if l := s.EvalLogLoss; l != nil {
+		text = fmt.Sprintf("test log-loss %.4f ± %.4f", l.Mean, l.SD)
+	}
+	if a := s.EvalAUC; a != nil {
+		text += fmt.Sprintf(", AUC %.4f ± %.4f", a.Mean, a.SD)
+	}
+	fmt.Fprintf(r.lines, "mean and standard deviation of %s: %s, train loss %.4f ± %.4f\n",
+		counted(len(s.Seeds), "seed"), text, s.TrainLoss.Mean, s.TrainLoss.SD)
+	r.write(s)
+}
+
+// finish ends what is drawn and closes the file.
+func (r *reporter) finish() error {
+	r.endPhase()
 	return errors.Join(r.fault, r.close())
 }

@@ -23,6 +23,7 @@ func scene(t *testing.T, r *reporter) {
 		r.Start(train.Info{
 			Model: "mnist", Params: 431080, NP: 2, Threads: 1, Batch: 64, TrainSamples: 5120, EvalSamples: 640, Epochs: 2,
 			StepsPerEpoch: 40, Strategy: "fp32", Plan: "fixed", Buckets: 3, Kernels: "avx2", Transport: "tcp", DataSet: "synthetic",
+			Unit: "samples", PerSample: 1, Optimizer: "sgd", Schedule: "0.005", Seed: 7, Skipped: 1,
 		})
 		for epoch := 1; epoch <= 2; epoch++ {
 			for _, phase := range []train.Progress{{Phase: "train", Total: 40, Loss: 1 / float64(epoch)}, {Phase: "evaluate", Total: 5}} {
@@ -37,19 +38,22 @@ func scene(t *testing.T, r *reporter) {
 				SamplesPerS: 1234.5, StepMS: 12.34, ExposedCommMS: 0.56, BytesSent: 10, WireBytes: 12,
 			})
 		}
-		if err := r.finish(train.Summary{
+		r.summary(train.Summary{
 			Event: "summary", Model: "mnist", Params: 431080, NP: 2, Strategy: "fp32", Plan: "fixed", Buckets: 3,
-			EvalAccuracy: 1, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25,
-		}, nil); err != nil {
+			EvalAccuracy: 1, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, Skipped: 3,
+		})
+		if err := r.finish(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 const sceneLines = `mnist: 431,080 parameters; data synthetic, 5,120 + 640 samples; 2 ranks, 1 thread each, over tcp; avx2 kernels
-batch 64 per rank, 40 steps per epoch; strategy fp32, plan fixed (3 buckets)
+batch 64 per rank, 40 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed (3 buckets); seed 7
+left out 1 bad sample (--skip-bad)
 epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
 epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
+left out 2 bad samples (--skip-bad)
 test accuracy 100.00% after 2 epochs in 90.2 s; parameters sha256 abc
 `
 
@@ -170,14 +174,15 @@ func checkJSON(t *testing.T, text string, fields ...string) []map[string]any {
 
 // The names of the JSON fields, which programs rely on.
 const (
-	epochFields   = "event epoch train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms exposed_comm_ms bytes_sent wire_bytes"
-	summaryFields = "event model np strategy plan eval_accuracy samples_per_s params_sha256 wall_s params buckets"
+	epochFields   = "event epoch seed lr train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms exposed_comm_ms bytes_sent wire_bytes"
+	summaryFields = "event model np strategy plan optimizer seed train_loss eval_loss eval_accuracy samples_per_s params_sha256 wall_s params buckets"
+	skippedFields = summaryFields + " skipped"
 )
 
 func TestReportJSON(t *testing.T) {
 	var out bytes.Buffer
 	scene(t, &reporter{output: output{lines: io.Discard, json: &out}, status: io.Discard, style: "none"})
-	got := checkJSON(t, out.String(), epochFields, epochFields, summaryFields)
+	got := checkJSON(t, out.String(), epochFields, epochFields, skippedFields)
 	want := []map[string]any{
 		{
 			"event": "epoch", "epoch": 1., "train_loss": 0.5, "train_accuracy": 0.875, "eval_loss": 0.25, "eval_accuracy": 1.,
@@ -227,7 +232,7 @@ func TestReportFaults(t *testing.T) {
 	r := &reporter{output: output{lines: &lines, json: disk, file: disk}, status: io.Discard, style: "none"}
 	r.Epoch(train.Epoch{Epoch: 1})
 	r.Epoch(train.Epoch{Epoch: 2})
-	err := r.finish(train.Summary{}, errors.New("broken"))
+	err := r.finish()
 	if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "--json") || !disk.closed {
 		t.Errorf("error %v, closed %v", err, disk.closed)
 	}
@@ -236,7 +241,7 @@ func TestReportFaults(t *testing.T) {
 	}
 	var out bytes.Buffer
 	r = &reporter{output: output{lines: io.Discard, json: &out}, status: io.Discard, style: "none"}
-	if err := r.finish(train.Summary{}, errors.New("broken")); err != nil || out.Len() > 0 {
+	if err := r.finish(); err != nil || out.Len() > 0 {
 		t.Errorf("after a failed run: error %v, JSON %q", err, &out)
 	}
 }

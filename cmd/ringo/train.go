@@ -9,7 +9,6 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -17,59 +16,44 @@ import (
 // trainCommand is `ringo train MODEL`.
 type trainCommand struct {
 	jobFlags
-	cfg  train.Config
-	json string
+	settings
 }
 
 func newTrain() *cobra.Command {
-	c := &trainCommand{cfg: train.Defaults("", "")}
+	c := &trainCommand{settings: settings{cfg: train.Config{Seed: 1}}}
 	cmd := &cobra.Command{
 		Use:   "train MODEL",
 		Short: "Train a model on N workers",
-		Long: "Train a model on N workers: on this machine with one command, or rank by rank on\nany hosts with --rank, --rendezvous and the ticket in RINGO_TICKET.\n\nModels:\n" +
+		Long: "Train a model on N workers: on this machine with one command, or rank by rank on\nany hosts with --rank, --rendezvous and the ticket in RINGO_TICKET. What is not\n" +
+			"given is the model's default.\n\nModels:\n" +
 			modelList(),
 		Example: "  ringo train mnist --data synthetic --np 2 --epochs 3\n" +
 			"  ringo train mnist --data DIR --np 4 --strategy partialUpdate --json run.jsonl",
 		Args: oneModel,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.cfg.Model = args[0]
-			return c.execute(cmd)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
-	fs := cmd.Flags()
-	c.register(fs)
-	fs.StringVar(&c.cfg.Data, "data", "", "`DIR` with the data set's files, or \"synthetic\" (required)")
-	fs.IntVar(&c.cfg.Batch, "batch", c.cfg.Batch, "samples per rank and step")
-	fs.IntVar(&c.cfg.Epochs, "epochs", c.cfg.Epochs, "how often the training set is seen")
-	fs.Float64Var(&c.cfg.LR, "lr", c.cfg.LR, "learning rate")
-	fs.Float64Var(&c.cfg.Momentum, "momentum", c.cfg.Momentum, "momentum")
-	fs.Float64Var(&c.cfg.WeightDecay, "weight-decay", c.cfg.WeightDecay, "L2 penalty on the parameters")
-	fs.Uint64Var(&c.cfg.Seed, "seed", c.cfg.Seed, "decides initial parameters, the order of samples and synthetic data")
-	fs.IntVar(&c.cfg.TrainLimit, "train-limit", 0, "train on the first `N` samples only; 0: all")
-	fs.IntVar(&c.cfg.EvalLimit, "eval-limit", 0, "evaluate on the first `N` samples only; 0: all")
-	fs.StringVar((*string)(&c.cfg.Exchange.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList())
-	fs.StringVar(&c.cfg.Exchange.Plan, "plan", distopt.PlanFixed, "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", "))
-	fs.IntVar(&c.cfg.Exchange.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
-	fs.Float64Var(&c.cfg.Exchange.ClipNorm, "clip-norm", 0, "bound on the norm of the whole gradient; 0: none")
-	fs.IntVar(&c.cfg.Exchange.Accumulation, "accumulate", 1, "batches whose gradients make one step")
-	fs.IntVar(&c.cfg.Exchange.Partitions, "partitions", 0, "parts that partialUpdate averages in turn; 0: 4")
-	fs.StringVar(&c.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")
+	c.jobFlags.register(cmd.Flags())
+	c.settings.register(cmd.Flags())
 	return cmd
 }
 
-func strategyList() string {
-	var names []string
-	for _, s := range distopt.Strategies() {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, ", ")
-}
-
+// modelList describes the models and their defaults, two lines each.
 func modelList() string {
 	var b strings.Builder
 	for _, s := range models.All() {
 		names := strings.Join(append([]string{s.Name}, s.Aliases...), ", ")
 		fmt.Fprintf(&b, "  %-17s %s (%s parameters)\n", names, s.About, grouped(s.Params))
+		d := s.Defaults
+		fmt.Fprintf(&b, "  %-17s %s: batch %d, %s, %s, lr %v", "", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, d.LR)
+		for _, v := range []struct {
+			name  string
+			value float64
+		}{{"momentum", d.Momentum}, {"weight decay", d.WeightDecay}, {"clip norm", d.ClipNorm}} {
+			if v.value != 0 {
+				fmt.Fprintf(&b, ", %s %v", v.name, v.value)
+			}
+		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }
@@ -88,41 +72,58 @@ func oneModel(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (c *trainCommand) execute(cmd *cobra.Command) error {
+func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 	errs := c.check(cmd)
-	cfg := c.cfg
-	cfg.Threads = c.computeThreads()
-	errs = append(errs, cfg.Validate())
+	s, err := c.forModel(cmd, model)
+	s.cfg.Threads = c.computeThreads()
+	errs = append(errs, err, s.cfg.Validate())
+	if s.seeds < 1 || s.seeds > maxSeeds {
+		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
-	if cfg.Data != train.Synthetic && !c.worker { // a launcher says it once, for all ranks
-		if err := data.FindMNIST(cfg.Data); err != nil {
+	if s.cfg.Data != data.Synthetic && !c.worker { // a launcher says it once, for all ranks
+		if err := train.FindData(s.cfg); err != nil {
 			return err
 		}
 	}
-	var summary train.Summary
 	return c.run(cmd, func(job *ringo.Job) error {
 		if job.Rank() != 0 {
-			_, err := train.Run(job, cfg, silent{})
-			return err
+			return s.train(job, silent{}, func(train.Summary) {}, func(train.Seeds) {})
 		}
-		rep, err := c.reporter(cmd, job)
+		rep, err := c.reporter(cmd, job, s.json)
 		if err != nil {
 			return err
 		}
-		summary, err = train.Run(job, cfg, rep)
-		return errors.Join(err, rep.finish(summary, err))
+		err = s.train(job, rep, rep.summary, rep.seeds)
+		return errors.Join(err, rep.finish())
 	})
 }
 
+// train runs every seed and tells of each run and, of several, of all.
+func (s *settings) train(job *ringo.Job, obs train.Observer, each func(train.Summary), all func(train.Seeds)) error {
+	if s.seeds == 1 {
+		sum, err := train.Run(job, s.cfg, obs)
+		if err == nil {
+			each(sum)
+		}
+		return err
+	}
+	sum, err := train.RunSeeds(job, s.cfg, s.seeds, obs, each)
+	if err == nil {
+		all(sum)
+	}
+	return err
+}
+
 // reporter is what rank 0 tells.
-func (c *trainCommand) reporter(cmd *cobra.Command, job *ringo.Job) (*reporter, error) {
-	out, err := openOutput(cmd, c.json)
+func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string) (*reporter, error) {
+	out, err := openOutput(cmd, json)
 	if err != nil {
 		return nil, err
 	}
-	rep := &reporter{output: out, style: c.progress, status: cmd.ErrOrStderr(), columns: job.Columns()}
+	rep := &reporter{output: out, style: f.progress, status: cmd.ErrOrStderr(), columns: job.Columns()}
 	if rep.columns == 0 {
 		rep.columns, _ = terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}

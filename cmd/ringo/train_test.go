@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,7 +60,7 @@ func TestTrainOutputs(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}
 	checkHolds(t, "stdout", out, "mlp: 79,510 parameters; data synthetic, 192 + 33 samples; 2 ranks, 1 thread each, over tcp",
-		"batch 16 per rank, 6 steps per epoch; strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
+		"batch 16 per rank, 6 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +154,51 @@ func TestRunSetsVariables(t *testing.T) {
 	} {
 		if !strings.Contains("\n"+out, "\n"+line) {
 			t.Errorf("no line begins with %q in\n%s", line, out)
+		}
+	}
+}
+
+const seedsFields = "event model np seeds train_loss eval_loss eval_accuracy samples_per_s wall_s"
+
+// Several seeds are as many runs, each as if it were alone, and then their mean
+// and spread.
+func TestTrainSeeds(t *testing.T) {
+	line := "train mlp " + small + "--np 2 --seed 4 "
+	status, out, errs := command(t, line+"--seeds 2 --json -")
+	if status != 0 || !strings.Contains(errs, "mean and standard deviation of 2 seeds: test accuracy ") {
+		t.Fatalf("status %d, stderr %s", status, errs)
+	}
+	got := checkJSON(t, out, epochFields, summaryFields, epochFields, summaryFields, seedsFields)
+	mean := 0.0
+	for i, seed := range []string{"4", "5"} {
+		run, alone := got[2*i+1], summary(t, "train mlp "+small+"--np 2 --seed "+seed)
+		if run["params_sha256"] != alone["params_sha256"] || fmt.Sprint(run["seed"]) != seed {
+			t.Errorf("seed %s: %v, alone %v", seed, run, alone)
+		}
+		mean += run["eval_loss"].(float64) / 2
+	}
+	loss := got[4]["eval_loss"].(map[string]any)
+	d := got[1]["eval_loss"].(float64) - mean
+	if got[4]["event"] != "seeds" || math.Abs(loss["mean"].(float64)-mean) > 1e-12 || math.Abs(loss["sd"].(float64)-math.Abs(d)*math.Sqrt2) > 1e-12 {
+		t.Errorf("%v, want a mean of %v and a deviation of %v", loss, mean, math.Abs(d)*math.Sqrt2)
+	}
+}
+
+// What is given replaces the model's default, and another optimizer has its own
+// defaults, whatever the order of the flags.
+func TestModelDefaults(t *testing.T) {
+	for flags, want := range map[string]string{
+		"":                             "sgd, learning rate 0.005;",
+		"--lr 0.5":                     "sgd, learning rate 0.5;",
+		"--optimizer adamw":            "adamw, learning rate 0.001;",
+		"--lr 0.25 --optimizer adamw":  "adamw, learning rate 0.25;",
+		"--optimizer sgd":              "sgd, learning rate 0.005;",
+		"--lr-steps 1:0.01,3:0.002":    "learning rate 0.005, 0.01 from epoch 1, 0.002 from epoch 3;",
+		"--lr-cosine --warmup 2epochs": "learning rate 0.005, cosine to 0, warm-up 2 epochs;",
+	} {
+		status, out, errs := command(t, "train mlp "+small+flags)
+		if status != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: status %d, stderr %q, stdout %s", flags, status, errs, out)
 		}
 	}
 }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// maxSeeds bounds a slip of the finger.
+const maxSeeds = 1000
+
+// settings are the flags of a training run, but for which ranks there are. What
+// is not given is the model's default, which is known only when the model is.
+type settings struct {
+	cfg     train.Config
+	lrSteps string
+	warmup  string
+	dropout float64
+	seeds   int
+	json    string
+}
+
+func (s *settings) register(fs *pflag.FlagSet) {
+	c := &s.cfg
+	fs.StringVar(&c.Data, "data", c.Data, "`DIR` with the data set's files, or \"synthetic\" (required, unless both files are named)")
+	fs.StringVar(&c.TrainFile, "train-file", c.TrainFile, "train on this `FILE` (text, Criteo)")
+	fs.StringVar(&c.EvalFile, "eval-file", c.EvalFile, "evaluate on this `FILE` (text, Criteo)")
+	fs.IntVar(&c.SkipBad, "skip-bad", c.SkipBad, "leave out up to `N` bad lines or images, and count them")
+	fs.IntVar(&c.TrainLimit, "train-limit", 0, "train on the first `N` samples only; 0: all")
+	fs.IntVar(&c.EvalLimit, "eval-limit", 0, "evaluate on the first `N` samples only; 0: all")
+	fs.IntVar(&c.Batch, "batch", c.Batch, "samples per rank and backward")
+	fs.IntVar(&c.Epochs, "epochs", c.Epochs, "how often the training set is seen")
+	fs.StringVar(&c.Optimizer, "optimizer", c.Optimizer, strings.Join(train.Optimizers(), ", ")+"; another than the model's has its own usual rate, momentum and decay")
+	fs.Float64Var(&c.LR, "lr", c.LR, "learning rate")
+	fs.StringVar(&s.lrSteps, "lr-steps", "", "`EPOCH:LR,...`: the learning rate after so many epochs, such as 80:0.01,120:0.001")
+	fs.BoolVar(&c.Cosine, "lr-cosine", c.Cosine, "let the learning rate fall along half a cosine")
+	fs.Float64Var(&c.Floor, "lr-floor", c.Floor, "where --lr-cosine ends")
+	fs.StringVar(&s.warmup, "warmup", "", "let the learning rate rise over so many steps (500) or epochs (2epochs) first")
+	fs.Float64Var(&c.Momentum, "momentum", c.Momentum, "momentum of sgd")
+	fs.Float64Var(&c.Eps, "eps", c.Eps, "what adagrad and adamw add to the divisor; 0: 1e-10 and 1e-8")
+	fs.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "L2 penalty on the parameters; decoupled with adamw, where biases and normalisations have none")
+	fs.Float64Var(&s.dropout, "dropout", 0, "probability of dropping a value, of models that do; 0: none (default: the model's)")
+	fs.Float64Var(&c.Exchange.ClipNorm, "clip-norm", c.Exchange.ClipNorm, "bound on the norm of the whole gradient; 0: none")
+	fs.IntVar(&c.Exchange.Accumulation, "accumulate", 1, "batches whose gradients make one step")
+	fs.Uint64Var(&c.Seed, "seed", c.Seed, "decides initial parameters, order and augmentation of samples, dropout and synthetic data")
+	fs.IntVar(&s.seeds, "seeds", 1, "run so many seeds one after the other, from --seed on, and report mean and spread")
+	registerExchange(fs, &c.Exchange)
+	fs.IntVar(&c.Exchange.Partitions, "partitions", 0, "parts that partialUpdate averages in turn; 0: 4")
+	fs.StringVar(&s.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")
+}
+
+// registerExchange registers the flags of how gradients travel.
+func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
+	fs.StringVar((*string)(&c.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList())
+	fs.StringVar(&c.Plan, "plan", distopt.PlanFixed, "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", "))
+	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
+}
+
+func strategyList() string {
+	var names []string
+	for _, s := range distopt.Strategies() {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}
+
+// forModel is the settings of a model: its defaults, and over them the flags
+// that were given.
+func (s *settings) forModel(cmd *cobra.Command, model string) (settings, error) {
+	out := settings{cfg: train.Defaults(model, "")}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	if cmd.Flags().Changed("optimizer") {
+		out.cfg.SetOptimizer(s.cfg.Optimizer) // before what it would change is set
+	}
+	out.register(fs)
+	var errs []error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if fs.Lookup(f.Name) != nil {
+			errs = append(errs, fs.Set(f.Name, f.Value.String()))
+		}
+	})
+	var err error
+	if out.cfg.Drops, err = schedule.ParseDrops(out.lrSteps); err != nil {
+		errs = append(errs, fmt.Errorf("--lr-steps: %w", err))
+	}
+	if out.cfg.Warmup, err = schedule.ParseWarmup(out.warmup); err != nil {
+		errs = append(errs, fmt.Errorf("--warmup: %w", err))
+	}
+	if out.cfg.Dropout = out.dropout; fs.Changed("dropout") && out.dropout == 0 {
+		out.cfg.Dropout = -1
+	}
+	if out.dropout < 0 {
+		errs = append(errs, fmt.Errorf("--dropout %v: want 0 to below 1", out.dropout))
+	}
+	return out, errors.Join(errs...)
+}

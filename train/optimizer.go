@@ -1,0 +1,78 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Optimizers are the names that Config.Optimizer accepts.
+func Optimizers() []string { return []string{"sgd", "adagrad", "adamw"} }
+
+// SetOptimizer chooses an optimizer. Where it is another than before, learning
+// rate, momentum and weight decay become its usual ones: those of the old one
+// mean something else.
+func (c *Config) SetOptimizer(name string) {
+	if c.Optimizer == name {
+		return
+	}
+	c.Optimizer, c.LR, c.Momentum, c.WeightDecay, c.Eps = name, 0.01, 0, 0, 0
+	if name == "adamw" {
+		c.LR, c.WeightDecay = 0.001, 0.01
+	}
+}
+
+func (c Config) validateOptimizer() (errs []error) {
+	if !slices.Contains(Optimizers(), c.Optimizer) {
+		errs = append(errs, fmt.Errorf("optimizer %q is not known: use one of %s", c.Optimizer, strings.Join(Optimizers(), ", ")))
+	}
+	within := func(name string, value, limit float64) {
+		if math.IsNaN(value) || value < 0 || value >= limit {
+			errs = append(errs, fmt.Errorf("%s %v: want a number from 0 to below %v", name, value, limit))
+		}
+	}
+	within("momentum", c.Momentum, 1)
+	within("eps", c.Eps, math.Inf(1))
+	within("weight decay", c.WeightDecay, math.Inf(1))
+	if c.Momentum != 0 && c.Optimizer != "sgd" {
+		errs = append(errs, fmt.Errorf("momentum %v has no effect on optimizer %q: leave it out", c.Momentum, c.Optimizer))
+	}
+	if c.Eps != 0 && c.Optimizer == "sgd" {
+		errs = append(errs, fmt.Errorf("eps %v has no effect on optimizer %q: leave it out", c.Eps, c.Optimizer))
+	}
+	if err := c.schedule().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// newOptimizer makes the optimizer for a model's arena. AdamW does not decay
+// biases and normalisations, the parameters of one dimension.
+func (c Config) newOptimizer(ps *nn.Params) optim.Optimizer {
+	switch c.Optimizer {
+	case "adagrad":
+		o := optim.NewAdagrad(c.LR)
+		o.WeightDecay = c.WeightDecay
+		if c.Eps != 0 {
+			o.Eps = c.Eps
+		}
+		return o
+	case "adamw":
+		o := optim.NewAdamW(c.LR)
+		o.WeightDecay = c.WeightDecay
+		if c.Eps != 0 {
+			o.Eps = c.Eps
+		}
+		for i, p := range ps.List() {
+			if s := ps.Slots()[i]; len(p.Shape) == 1 {
+				o.NoDecay = append(o.NoDecay, [2]int{s.Offset, s.Offset + s.Padded})
+			}
+		}
+		return o
+	}
+	return &optim.SGD{LR: c.LR, Momentum: c.Momentum, WeightDecay: c.WeightDecay}
+}

@@ -1,0 +1,107 @@
+package train
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+)
+
+// Spread is a figure over several runs.
+type Spread struct {
+	Mean float64 `json:"mean"`
+	// SD is the standard deviation of a single run, estimated with n-1; 0 for
+	// one run. The mean's standard error is SD/sqrt(n).
+	SD float64 `json:"sd"`
+}
+
+// Seeds sums up runs that differ in their seed alone.
+type Seeds struct {
+	Event string   `json:"event"` // "seeds"
+	Model string   `json:"model"`
+	NP    int      `json:"np"`
+	Seeds []uint64 `json:"seeds"`
+	// The figures of the runs' summaries.
+	TrainLoss      Spread  `json:"train_loss"`
+	EvalLoss       Spread  `json:"eval_loss"`
+	EvalAccuracy   Spread  `json:"eval_accuracy"`
+	EvalPerplexity *Spread `json:"eval_perplexity,omitempty"`
+	EvalAUC        *Spread `json:"eval_auc,omitempty"`
+	EvalLogLoss    *Spread `json:"eval_logloss,omitempty"`
+	SamplesPerS    Spread  `json:"samples_per_s"`
+	WallS          float64 `json:"wall_s"` // of all runs
+}
+
+// RunSeeds is Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on, one
+// after the other; each is told every summary. Files are read once; synthetic
+// data are drawn for every seed.
+func RunSeeds(job *ringo.Job, cfg Config, n int, obs Observer, each func(Summary)) (Seeds, error) {
+	if n < 1 {
+		return Seeds{}, fmt.Errorf("%d seeds: want at least 1", n)
+	}
+	if err := cfg.Validate(); err != nil {
+		return Seeds{}, err
+	}
+	var set *data.Set
+	var runs []Summary
+	first := cfg.Seed
+	for i := range n {
+		cfg.Seed = first + uint64(i)
+		if cfg.Data != data.Synthetic && set == nil {
+			job.SetStatus("loading the data")
+			var err error
+			if set, err = openSet(cfg); err != nil {
+				return Seeds{}, err
+			}
+		}
+		s, err := runOn(job, cfg, set, obs)
+		if err != nil {
+			return Seeds{}, fmt.Errorf("seed %d: %w", cfg.Seed, err)
+		}
+		each(s)
+		runs = append(runs, s)
+	}
+	return sumUp(runs), nil
+}
+
+func sumUp(runs []Summary) Seeds {
+	out := Seeds{Event: "seeds", Model: runs[0].Model, NP: runs[0].NP}
+	for _, s := range runs {
+		out.Seeds = append(out.Seeds, s.Seed)
+		out.WallS += s.WallS
+	}
+	out.TrainLoss = spreadOf(runs, func(s Summary) float64 { return s.TrainLoss })
+	out.EvalLoss = spreadOf(runs, func(s Summary) float64 { return s.EvalLoss })
+	out.EvalAccuracy = spreadOf(runs, func(s Summary) float64 { return s.EvalAccuracy })
+	out.SamplesPerS = spreadOf(runs, func(s Summary) float64 { return s.SamplesPerS })
+	out.EvalPerplexity = spreadOfKnown(runs, func(s Summary) Figure { return s.EvalPerplexity })
+	out.EvalAUC = spreadOfKnown(runs, func(s Summary) Figure { return s.EvalAUC })
+	out.EvalLogLoss = spreadOfKnown(runs, func(s Summary) Figure { return s.EvalLogLoss })
+	return out
+}
+
+func spreadOf(runs []Summary, of func(Summary) float64) Spread {
+	n := float64(len(runs))
+	var out Spread
+	for _, s := range runs {
+		out.Mean += of(s) / n
+	}
+	for _, s := range runs {
+		d := of(s) - out.Mean
+		out.SD += d * d / max(1, n-1)
+	}
+	out.SD = math.Sqrt(out.SD)
+	return out
+}
+
+// spreadOfKnown is nil where a run lacks the figure.
+func spreadOfKnown(runs []Summary, of func(Summary) Figure) *Spread {
+	for _, s := range runs {
+		if !of(s).Known {
+			return nil
+		}
+	}
+	out := spreadOf(runs, func(s Summary) float64 { return of(s).Value })
+	return &out
+}

@@ -1,0 +1,62 @@
+package train
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// tally is what a rank counts over an epoch, and what the ranks add up after
+// it.
+type tally struct {
+	loss, correct, terms, samples    float64 // training; the loss is a mean over terms
+	evalLoss, evalCorrect, evalTerms float64
+	trainS, exposedS                 float64
+	payload, wire                    float64
+}
+
+// values are the fields in a fixed order, to be added up or saved.
+func (t *tally) values() []*float64 {
+	return []*float64{
+		&t.loss, &t.correct, &t.terms, &t.samples, &t.evalLoss, &t.evalCorrect, &t.evalTerms,
+		&t.trainS, &t.exposedS, &t.payload, &t.wire,
+	}
+}
+
+// sum adds the tallies of all ranks.
+func (t *tally) sum(g *collective.Group) error {
+	fields := t.values()
+	x := make([]float64, len(fields))
+	for i, f := range fields {
+		x[i] = *f
+	}
+	if err := collective.AllReduce(g, x, collective.Sum); err != nil {
+		return fmt.Errorf("adding up the epoch's figures: %w", err)
+	}
+	for i, f := range fields {
+		*f = x[i]
+	}
+	return nil
+}
+
+// train counts a training batch of n samples.
+func (t *tally) train(res Result, n int) {
+	t.loss += res.Loss * float64(res.Count)
+	t.correct += float64(res.Correct)
+	t.terms += float64(res.Count)
+	t.samples += float64(n)
+}
+
+// evaluate counts an evaluation batch.
+func (t *tally) evaluate(res Result) {
+	t.evalLoss += res.Loss * float64(res.Count)
+	t.evalCorrect += float64(res.Correct)
+	t.evalTerms += float64(res.Count)
+}
+
+// perplexity is e to the mean loss per token, where that is a number at all.
+func perplexity(loss float64) Figure {
+	p := math.Exp(loss)
+	return Figure{Value: p, Known: !math.IsInf(p, 0)}
+}
