@@ -240,6 +240,26 @@ func TestReadReportsMisfits(t *testing.T) {
 	}
 }
 
+// Both ways to the bytes, in place and by conversion, are the same.
+func TestByteOrders(t *testing.T) {
+	for _, a := range small(1).Arrays {
+		n := a.len()
+		var bytes [2][]byte
+		for i, little := range []bool{littleEndian, false} {
+			bytes[i] = a.bytesOf(make([]byte, 100), n/2, n, little)
+			got := targets(State{Arrays: []Array{a}})[0]
+			got.set(a.bytesOf(make([]byte, 100), 0, n/2, little), 0)
+			got.set(bytes[i], n/2)
+			if !same(got, a) {
+				t.Errorf("little %v: array %q differs", little, a.name)
+			}
+		}
+		if string(bytes[0]) != string(bytes[1]) {
+			t.Errorf("array %q is %x in place and %x converted", a.name, bytes[0], bytes[1])
+		}
+	}
+}
+
 func TestOfRank(t *testing.T) {
 	for name, want := range map[string]bool{
 		RankName(0, "a"): true, RankName(1234, "a/b"): true, "rank/a": false, "rankx/a": false, "rank3": false, "params": false, "a/rank3/b": false, "rank-1/a": false,

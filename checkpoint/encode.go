@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math"
 )
 
 const (
@@ -15,7 +14,7 @@ const (
 	prefixSize = len(magic) + 4 + 4
 	maxHeader  = 16 << 20
 	crcSize    = 4
-	chunkBytes = 256 << 10 // what is converted, summed and written at a time: stays in the caches
+	chunkBytes = 256 << 10 // what is summed and read or written at a time: stays in the caches
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli) // never written
@@ -72,7 +71,7 @@ func write(w io.Writer, header []byte, arrays []Array) error {
 func (a Array) write(w io.Writer, buf []byte) error {
 	sum, per := uint32(0), len(buf)/a.kind.width()
 	for lo := 0; lo < a.len(); lo += per {
-		part := a.encode(buf, lo, min(a.len(), lo+per))
+		part := a.bytesOf(buf, lo, min(a.len(), lo+per), littleEndian)
 		sum = crc32.Update(sum, castagnoli, part)
 		if _, err := w.Write(part); err != nil {
 			return err
@@ -80,37 +79,4 @@ func (a Array) write(w io.Writer, buf []byte) error {
 	}
 	_, err := w.Write(binary.LittleEndian.AppendUint32(nil, sum))
 	return err
-}
-
-// encode returns the bytes of values [lo, hi), in buf where they need it.
-func (a Array) encode(buf []byte, lo, hi int) []byte {
-	switch a.kind {
-	case float32s:
-		for i, v := range a.floats[lo:hi] {
-			binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
-		}
-	case uint64s:
-		for i, v := range a.words[lo:hi] {
-			binary.LittleEndian.PutUint64(buf[8*i:], v)
-		}
-	default:
-		return a.bytes[lo:hi]
-	}
-	return buf[:(hi-lo)*a.kind.width()]
-}
-
-// decode is encode's inverse: it sets the values from lo on that b holds.
-func (a Array) decode(b []byte, lo int) {
-	switch a.kind {
-	case float32s:
-		for i := range a.floats[lo:][:len(b)/4] {
-			a.floats[lo+i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	case uint64s:
-		for i := range a.words[lo:][:len(b)/8] {
-			a.words[lo+i] = binary.LittleEndian.Uint64(b[8*i:])
-		}
-	default:
-		copy(a.bytes[lo:], b)
-	}
 }

@@ -120,7 +120,7 @@ func (f *File) Read(arrays ...Array) error {
 	buf := make([]byte, chunkBytes)
 	for _, a := range arrays {
 		i := slices.IndexFunc(f.arrays, func(has Info) bool { return has.Name == a.name })
-		if err := f.readArray(i, buf, a.decode); err != nil {
+		if err := f.readArray(i, buf, a); err != nil {
 			return withWhole(err)
 		}
 	}
@@ -157,26 +157,32 @@ func (f *File) Verify() error {
 func (f *File) verify() error {
 	buf := make([]byte, chunkBytes)
 	for i := range f.arrays {
-		if err := f.readArray(i, buf, func([]byte, int) {}); err != nil {
+		if err := f.readArray(i, buf, Array{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readArray hands array i to decode piece by piece, through buf, and checks its
-// checksum.
-func (f *File) readArray(i int, buf []byte, decode func(b []byte, lo int)) error {
+// readArray reads array i to `to`, or only reads it where that is the zero
+// value, piece by piece, and checks its checksum.
+func (f *File) readArray(i int, buf []byte, to Array) error {
 	a, at := f.arrays[i], f.starts[i]
 	width, sum := int64(kind(a.Kind).width()), uint32(0)
 	per := int64(len(buf)) / width
 	for lo := int64(0); lo < a.Len; lo += per {
-		part := buf[:min(per, a.Len-lo)*width]
+		n := min(per, a.Len-lo)
+		part, fill := buf[:n*width], to.kind != ""
+		if fill && littleEndian {
+			part, fill = to.view(int(lo), int(lo+n)), false
+		}
 		if err := f.readAt(part, at+lo*width); err != nil {
 			return err
 		}
 		sum = crc32.Update(sum, castagnoli, part)
-		decode(part, int(lo))
+		if fill {
+			to.set(part, int(lo))
+		}
 	}
 	end := at + a.Len*width
 	if err := f.readAt(buf[:crcSize], end); err != nil {

@@ -167,14 +167,28 @@ func TestLoadFaults(t *testing.T) {
 	}
 }
 
+// BenchmarkSave is a new file each time; with pruning, the time to remove the
+// one before is counted, too.
 func BenchmarkSave(b *testing.B) {
 	const n = 25_000_000
-	dir := b.TempDir()
-	s := State{Arrays: []Array{Floats("params", make([]float32, n))}, Keep: 1}
-	b.SetBytes(4 * n)
-	for b.Loop() {
-		s.Header.Step++
-		save(b, dir, s)
+	s := State{Arrays: []Array{Floats("params", make([]float32, n))}}
+	for name, keep := range map[string]int{"new": 0, "prune": 1} {
+		b.Run(name, func(b *testing.B) {
+			dir := b.TempDir()
+			s.Keep = keep
+			b.SetBytes(4 * n)
+			for b.Loop() {
+				s.Header.Step++
+				path := save(b, dir, s)
+				if keep == 0 {
+					b.StopTimer()
+					if err := os.Remove(path); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+			}
+		})
 	}
 }
 

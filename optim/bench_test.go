@@ -3,14 +3,17 @@ package optim
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // sizes are a small network's arena, which caches hold, and one that lies in
 // memory.
 var sizes = map[string]int{"431k": 431_104, "15M": 14_728_320}
 
-// BenchmarkUpdate counts the bytes each rule reads and writes; copy is the
-// machine's limit on the same arena.
+// BenchmarkUpdate counts the bytes each rule reads and writes. A copy and a sum
+// in place, which moves what descent without momentum does, are the machine's
+// limits on the same arena.
 func BenchmarkUpdate(b *testing.B) {
 	for name, n := range sizes {
 		r := rand.New(rand.NewPCG(21, 22))
@@ -19,6 +22,13 @@ func BenchmarkUpdate(b *testing.B) {
 			b.SetBytes(int64(4 * 2 * n))
 			for b.Loop() {
 				copy(p, g)
+			}
+		})
+		b.Run("add/"+name, func(b *testing.B) {
+			clear(g)
+			b.SetBytes(int64(4 * 3 * n))
+			for b.Loop() {
+				simd.Host().Add(p, g)
 			}
 		})
 		for _, c := range []struct {
