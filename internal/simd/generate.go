@@ -9,6 +9,8 @@ package simd
 //go:generate go -C gen run . -set vec2 -pkg simd -out ../vec_avx2_amd64.s -stubs ../vec_avx2_amd64.go
 //go:generate go -C gen run . -set act512 -pkg simd -out ../act_avx512_amd64.s -stubs ../act_avx512_amd64.go
 //go:generate go -C gen run . -set act2 -pkg simd -out ../act_avx2_amd64.s -stubs ../act_avx2_amd64.go
+//go:generate go -C gen run . -set window512 -pkg simd -out ../window_avx512_amd64.s -stubs ../window_avx512_amd64.go
+//go:generate go -C gen run . -set window2 -pkg simd -out ../window_avx2_amd64.s -stubs ../window_avx2_amd64.go
 //go:generate go -C gen run . -set norm512 -pkg simd -out ../norm_avx512_amd64.s -stubs ../norm_avx512_amd64.go
 //go:generate go -C gen run . -set norm2 -pkg simd -out ../norm_avx2_amd64.s -stubs ../norm_avx2_amd64.go
 //go:generate go -C gen run . -set seq512 -pkg simd -out ../seq_avx512_amd64.s -stubs ../seq_avx512_amd64.go

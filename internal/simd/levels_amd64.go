@@ -26,6 +26,7 @@ var kernels512 = &Kernels{
 	rows:     rows512,
 	act:      activation512,
 	norm:     norm512,
+	window:   window512,
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
 		wide: wide512, narrow: narrow512,
@@ -53,6 +54,7 @@ var kernels2 = &Kernels{
 	rows:     rows2,
 	act:      activation2,
 	norm:     norm2,
+	window:   window2,
 	gemm: gemmLevel{
 		mr: 6, nr: 16,
 		wide: wide2, narrow: narrow2,
@@ -72,6 +74,11 @@ var kernels2 = &Kernels{
 	opt: optim2Level,
 }
 
+var window512 = windowLevel{
+	max: maxWindow512, maxAdd: maxWindowAdd512, maxPut: maxWindowPut512,
+	avg: avgWindow512, avgAdd: avgWindowAdd512,
+}
+
 var norm512 = normLevel{
 	sums: normSums512, apply: normApply512, applyAdd: normApplyAdd512,
 	gradSums: normGradSums512, gradSumsAdd: normGradSumsAdd512, grad: normGrad512,
@@ -89,6 +96,11 @@ var activation512 = activationLevel{
 	maximum:     maximum512,
 	expSum:      expSum512,
 	expScale:    expScale512,
+}
+
+var window2 = windowLevel{
+	max: maxWindow2, maxAdd: maxWindowAdd2, maxPut: maxWindowPut2,
+	avg: avgWindow2, avgAdd: avgWindowAdd2,
 }
 
 var norm2 = normLevel{

@@ -30,6 +30,7 @@ type Kernels struct {
 	opt      optimLevel
 	act      activationLevel
 	norm     normLevel
+	window   windowLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

@@ -21,6 +21,8 @@ func main() {
 		"vec2":        func() error { elementwise(avx2); pack2(); return nil },
 		"act512":      func() error { activations(avx512); return nil },
 		"act2":        func() error { activations(avx2); return nil },
+		"window512":   func() error { windows(avx512); return nil },
+		"window2":     func() error { windows(avx2); return nil },
 		"norm512":     func() error { norms(avx512); return nil },
 		"norm2":       func() error { norms(avx2); return nil },
 		"seq512":      func() error { sequence(avx512); return nil },
