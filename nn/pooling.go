@@ -1,0 +1,192 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// Pool says how square windows move over an image. Stride 0 means Size: windows
+// beside each other. Pad is at most half of Size.
+type Pool struct{ Size, Stride, Pad int }
+
+type windowOp struct {
+	x    *Tensor
+	y    Tensor
+	plan simd.PoolPlan
+	from []uint8 // of the maximum: where in its window it was; not used by the mean
+
+	pass func(o *windowOp, w *worker, s int)
+	mean bool
+	dx   []float32
+}
+
+func (o *windowOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *windowOp) result() *Tensor                   { return &o.y }
+
+// MaxPool is the maximum of each window of x, [n, h, w, c]: the result is [n,
+// (h+2·Pad-Size)/Stride+1, (w+2·Pad-Size)/Stride+1, c]. Padding is never taken.
+// The gradient goes to the first maximum of a window, row by row, whose place is
+// kept in a byte.
+func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
+	o := t.window("max-pool", x, p)
+	o.mean = false
+	o.from = sizedBytes(o.from, o.y.Len())
+	o.run(t, func(o *windowOp, w *worker, s int) {
+		w.k.MaxPool(o.output(o.y.Data, s), sampleOf(o.from, o.x, s), o.input(o.x.Data, s), &o.plan)
+	})
+	return &o.y
+}
+
+// AvgPool is the mean of each window, as MaxPool its maximum. Padding counts as
+// zeros.
+func (t *Tape) AvgPool(x *Tensor, p Pool) *Tensor {
+	o := t.window("average pool", x, p)
+	o.mean = true
+	o.run(t, func(o *windowOp, w *worker, s int) {
+		w.k.AvgPool(o.output(o.y.Data, s), o.input(o.x.Data, s), &o.plan)
+	})
+	return &o.y
+}
+
+func (t *Tape) window(name string, x *Tensor, p Pool) *windowOp {
+	wantImages(name, x)
+	if p.Stride == 0 {
+		p.Stride = p.Size
+	}
+	s := x.Shape
+	win := simd.Window{Channels: s[3], Height: s[1], Width: s[2], Size: p.Size, Stride: p.Stride, Pad: p.Pad}
+	if err := win.Validate(); err != nil {
+		panic(&ShapeError{Op: name, Want: "windows that fit the image: " + err.Error(), Got: append([]int(nil), s...)})
+	}
+	o := record[windowOp](t)
+	o.x = x
+	o.plan.Set(win)
+	t.begin(o, s[0], win.OutHeight(), win.OutWidth(), s[3])
+	return o
+}
+
+func wantImages(name string, x *Tensor) {
+	want(len(x.Shape) == 4 && len(x.Data) > 0, name, "images [n, h, w, c]", x.Shape...)
+}
+
+// sampleOf is what data, which holds as much for each sample of x, has of sample s.
+func sampleOf[T any](data []T, x *Tensor, s int) []T {
+	n := len(data) / x.Shape[0]
+	return data[s*n : (s+1)*n]
+}
+
+func (o *windowOp) input(data []float32, s int) []float32  { return sampleOf(data, o.x, s) }
+func (o *windowOp) output(data []float32, s int) []float32 { return sampleOf(data, o.x, s) }
+
+func (o *windowOp) run(t *Tape, pass func(o *windowOp, w *worker, s int)) {
+	o.pass = pass
+	t.pool.run(o, o.x.Shape[0])
+}
+
+func (o *windowOp) part(w *worker, s int) { o.pass(o, w, s) }
+
+func (o *windowOp) backward(t *Tape) {
+	o.dx = t.into(o.x)
+	o.run(t, func(o *windowOp, w *worker, s int) {
+		dx, dy := sampleOf(o.dx, o.x, s), sampleOf(o.y.grad, o.x, s)
+		if o.mean {
+			w.k.AvgPoolGrad(dx, dy, &o.plan)
+		} else {
+			w.k.MaxPoolGrad(dx, dy, sampleOf(o.from, o.x, s), &o.plan)
+		}
+	})
+	t.merge(o.x, o.dx)
+}
+
+type globalPoolOp struct {
+	x  *Tensor
+	y  Tensor
+	dx []float32
+	at func(o *globalPoolOp, w *worker, s int)
+}
+
+func (o *globalPoolOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *globalPoolOp) result() *Tensor                   { return &o.y }
+func (o *globalPoolOp) part(w *worker, s int)             { o.at(o, w, s) }
+
+// GlobalAvgPool is the mean of each channel of each image: x is [n, h, w, c], the
+// result is [n, c].
+func (t *Tape) GlobalAvgPool(x *Tensor) *Tensor {
+	wantImages("global average pool", x)
+	o := record[globalPoolOp](t)
+	o.x = x
+	y := t.begin(o, x.Shape[0], x.Shape[3])
+	o.at = globalPoolForward
+	t.pool.run(o, x.Shape[0])
+	return y
+}
+
+// share is one pixel's part of the mean.
+func (o *globalPoolOp) share() float32 { return 1 / float32(o.x.Shape[1]*o.x.Shape[2]) }
+
+func globalPoolForward(o *globalPoolOp, w *worker, s int) {
+	y, x := sampleOf(o.y.Data, o.x, s), sampleOf(o.x.Data, o.x, s)
+	clear(y)
+	w.k.SumRows(y, x, len(y), len(x)/len(y))
+	w.k.Scale(y, o.share())
+}
+
+func (o *globalPoolOp) backward(t *Tape) {
+	o.dx = t.into(o.x)
+	o.at = globalPoolBackward
+	t.pool.run(o, o.x.Shape[0])
+	t.merge(o.x, o.dx)
+}
+
+func globalPoolBackward(o *globalPoolOp, w *worker, s int) {
+	dx, dy := sampleOf(o.dx, o.x, s), sampleOf(o.y.grad, o.x, s)
+	w.k.Scale(dy, o.share())
+	for c := 0; c < len(dx); c += len(dy) {
+		copy(dx[c:], dy)
+	}
+}
+
+type subsampleOp struct {
+	x      *Tensor
+	stride int
+	y      Tensor
+}
+
+func (o *subsampleOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *subsampleOp) result() *Tensor                   { return &o.y }
+
+// SubsamplePad takes every stride-th pixel of every stride-th row of x, [n, h, w,
+// c], and puts zeros before and after its channels, as many on both sides, the
+// odd one after: the result is [n, ceil(h/stride), ceil(w/stride), channels]. It
+// is the shortcut without parameters (option A) of K. He and others, "Deep
+// residual learning", 2015.
+func (t *Tape) SubsamplePad(x *Tensor, stride, channels int) *Tensor {
+	const name = "subsampling"
+	wantImages(name, x)
+	want(stride > 0, name, "a positive stride", stride)
+	want(channels >= x.Shape[3], name, "at least as many channels as the input's", channels, x.Shape[3])
+	o := record[subsampleOp](t)
+	o.x, o.stride = x, stride
+	y := t.begin(o, x.Shape[0], (x.Shape[1]+stride-1)/stride, (x.Shape[2]+stride-1)/stride, channels)
+	clear(y.Data)
+	o.each(func(in, out int) { copy(y.Data[out:out+x.Shape[3]], x.Data[in:]) })
+	return y
+}
+
+// each calls f for every pixel taken, with where its channels begin in x and in
+// the result.
+func (o *subsampleOp) each(f func(in, out int)) {
+	in, out := o.x.Shape, o.y.Shape
+	before := (out[3] - in[3]) / 2
+	for s := range in[0] {
+		for i := range out[1] {
+			for j := range out[2] {
+				f(((s*in[1]+i*o.stride)*in[2]+j*o.stride)*in[3], ((s*out[1]+i)*out[2]+j)*out[3]+before)
+			}
+		}
+	}
+}
+
+func (o *subsampleOp) backward(t *Tape) {
+	dx, dy, c := t.into(o.x), o.y.grad, o.x.Shape[3]
+	clear(dx)
+	o.each(func(in, out int) { copy(dx[in:in+c], dy[out:]) })
+	t.merge(o.x, dx)
+}
