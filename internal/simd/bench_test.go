@@ -105,7 +105,7 @@ func BenchmarkElementwise(b *testing.B) {
 				{"AddTo", 3, func() { k.AddTo(x, y, z) }},
 				{"ReLUGrad", 3, func() { k.ReLUGrad(x, y, z) }},
 				{"SumSquares", 1, func() { k.SumSquares(x) }},
-				{"SGD", 5, func() { k.SGD(x, y, z, 0.005, 0.9, 1e-5, 1) }},
+				{"Momentum", 5, func() { k.Momentum(x, y, z, 0.005, 0.9, 1e-5, 1) }},
 			} {
 				b.Run(fmt.Sprintf("%s/%d/%s", op.name, n, k.Name()), func(b *testing.B) {
 					b.SetBytes(int64(4 * n * op.streams))

@@ -11,11 +11,10 @@ func (c calls) note(kernel string, work int) { c[kernel] = max(c[kernel], work) 
 func counted(k *Kernels, c calls) *Kernels {
 	out := *k
 	v, g := &out.vec, &out.gemm
-	add, sgd, relu, sum, pool := v.add, v.sgd, v.relu, v.sum, v.pool
+	add, relu, sum, pool := v.add, v.relu, v.sum, v.pool
 	v.add = func(dst, src *float32, n int) { c.note("add", n); add(dst, src, n) }
 	v.relu = func(dst, x *float32, n int) { c.note("relu", n); relu(dst, x, n) }
 	v.sum = func(lanes *[16]float64, x *float32, n int) { c.note("sum", n); sum(lanes, x, n) }
-	v.sgd = func(p, g, m *float32, n int, a, b, d, s float32) { c.note("sgd", n); sgd(p, g, m, n, a, b, d, s) }
 	if pool != nil {
 		v.pool = func(y *float32, arg *uint8, x *float32, rows, w, ow, lanes, relu int) {
 			c.note("pool", rows)
@@ -60,7 +59,7 @@ func countedTiles(tiles []func(*tile), c calls) []func(*tile) {
 // here and not timed.
 func TestCallsAreShort(t *testing.T) {
 	limits := calls{
-		"add": callFloats, "relu": callFloats, "sum": callFloats, "sgd": callFloats, "pool": 512,
+		"add": callFloats, "relu": callFloats, "sum": callFloats, "pool": 512,
 		"gemm": callSteps, "transpose8": kcMax, "gather": kcMax, "spread": callTaps,
 	}
 	for _, level := range Levels() {
@@ -74,7 +73,7 @@ func TestCallsAreShort(t *testing.T) {
 				t.Errorf("%s: one call of %s was given %d, the limit is %d", level.Name(), kernel, most[kernel], limit)
 			}
 		}
-		for _, kernel := range []string{"add", "relu", "sum", "sgd", "gemm"} {
+		for _, kernel := range []string{"add", "relu", "sum", "gemm"} {
 			if most[kernel] < limits[kernel]/2 {
 				t.Errorf("%s: %s was given at most %d, so its limit of %d was not tried", level.Name(), kernel, most[kernel], limits[kernel])
 			}
@@ -85,11 +84,10 @@ func TestCallsAreShort(t *testing.T) {
 // runLarge calls each kernel with operands beyond its limit.
 func runLarge(k *Kernels) {
 	const n = 3*callFloats + 5
-	x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
+	x, y := make([]float32, n), make([]float32, n)
 	k.Add(x, y)
 	k.ReLU(x, y)
 	k.Sum(x)
-	k.SGD(x, y, z, 0.1, 0.9, 0, 1)
 	var s Scratch
 	const rows, cols, depth = 600, 900, 2000
 	a, b, c := make([]float32, rows*depth), make([]float32, depth*cols), make([]float32, rows*cols)

@@ -137,23 +137,6 @@ func foldLanes(lanes *[16]float64) float64 {
 	return lanes[0]
 }
 
-// SGD is one step of gradient descent with momentum and weight decay, in one
-// pass, every operation rounded:
-//
-//	g' = g*gradScale + weightDecay*p;  v = momentum*v + g';  p = p - lr*v
-//
-// g is not changed.
-func (k *Kernels) SGD(p, g, v []float32, lr, momentum, weightDecay, gradScale float32) {
-	if len(p) != len(g) || len(p) != len(v) {
-		sameLength("SGD", len(p), len(g), len(v))
-	}
-	for n := k.bulk(len(p)); n > 0; n = k.bulk(len(p)) {
-		k.vec.sgd(&p[0], &g[0], &v[0], n, lr, momentum, weightDecay, gradScale)
-		p, g, v = p[n:], g[n:], v[n:]
-	}
-	sgdGo(p, g, v, lr, momentum, weightDecay, gradScale)
-}
-
 // The portable kernels. A conversion to float32 rounds the product, so that no
 // compiler fuses it with the addition.
 
@@ -195,14 +178,5 @@ func reluGradGo(dx, dy, y []float32) {
 		} else {
 			dx[i] = 0
 		}
-	}
-}
-
-func sgdGo(p, g, v []float32, lr, momentum, decay, gradScale float32) {
-	g, v = g[:len(p)], v[:len(p)]
-	for i := range p {
-		d := float32(g[i]*gradScale) + float32(decay*p[i])
-		v[i] = float32(momentum*v[i]) + d
-		p[i] -= float32(lr * v[i])
 	}
 }

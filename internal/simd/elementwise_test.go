@@ -53,12 +53,6 @@ var twins = []twin{
 			*x = 0
 		}
 	}, true},
-	{"SGD", func(k *Kernels, x, y, z []float32) { k.SGD(x, y, z, 0.005, 0.9, 1e-5, 0.25) }, func(p, g, v *float32) {
-		// Conversions keep the compiler from fusing, which it does on arm64.
-		d := float32(*g*0.25) + float32(1e-5**p)
-		*v = float32(0.9**v) + d
-		*p -= float32(0.005 * *v)
-	}, true},
 }
 
 func TestElementwise(t *testing.T) {
@@ -158,7 +152,6 @@ func TestLengthsMustAgree(t *testing.T) {
 		func() { Host().AddTo(x, x, y) },
 		func() { Host().ReLU(x, y) },
 		func() { Host().ReLUGrad(x, y, y) },
-		func() { Host().SGD(x, y, x, 0, 0, 0, 0) },
 		func() { Host().MaxPool2(x, nil, y, 1, 2, 2, false) },
 	} {
 		func() {

@@ -73,7 +73,6 @@ type vectorLevel struct {
 	reluGrad   func(dx, dy, y *float32, n int)
 	sum        func(lanes *[16]float64, x *float32, n int)
 	sumSquares func(lanes *[16]float64, x *float32, n int)
-	sgd        func(p, g, v *float32, n int, lr, momentum, decay, gradScale float32)
 	// pool and poolGrad do up to 16 columns (lanes) of rows output rows, ow
 	// apart, from pairs of input rows, w apart. nil: none.
 	pool     func(y *float32, arg *uint8, x *float32, rows, w, ow, lanes, relu int)

@@ -26,9 +26,6 @@ func sum2(lanes *[16]float64, x *float32, n int)
 func sumSquares2(lanes *[16]float64, x *float32, n int)
 
 //go:noescape
-func sgd2(p *float32, grad *float32, v *float32, n int, lr float32, momentum float32, decay float32, gradScale float32)
-
-//go:noescape
 func transpose8(dst *float32, ldd int, src *float32, lds int, n int)
 
 //go:noescape

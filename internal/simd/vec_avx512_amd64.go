@@ -26,9 +26,6 @@ func sum512(lanes *[16]float64, x *float32, n int)
 func sumSquares512(lanes *[16]float64, x *float32, n int)
 
 //go:noescape
-func sgd512(p *float32, grad *float32, v *float32, n int, lr float32, momentum float32, decay float32, gradScale float32)
-
-//go:noescape
 func gather512(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)
 
 //go:noescape

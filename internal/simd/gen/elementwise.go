@@ -91,7 +91,6 @@ func elementwise(l level) {
 	scales(l)
 	relus(l)
 	sums(l)
-	sgd(l)
 }
 
 func adds(l level) {
@@ -183,23 +182,4 @@ func sums(l level) {
 		VZEROUPPER()
 		RET()
 	}
-}
-
-func sgd(l level) {
-	f := l.begin("sgd", "func(p, grad, v *float32, n int, lr, momentum, decay, gradScale float32)", "p", "grad", "v")
-	lr, momentum := l.scalar("lr"), l.scalar("momentum")
-	decay, scale := l.scalar("decay"), l.scalar("gradScale")
-	f.each(func(at func(int) Mem) {
-		p, g, v := l.vector(), l.vector(), l.vector()
-		VMOVUPS(at(0), p)
-		VMULPS(at(1), scale, g)
-		VMULPS(p, decay, v)
-		VADDPS(v, g, g)
-		VMULPS(at(2), momentum, v)
-		VADDPS(g, v, v)
-		VMOVUPS(v, at(2))
-		VMULPS(v, lr, v)
-		VSUBPS(v, p, p)
-		VMOVUPS(p, at(0))
-	})
 }
