@@ -54,11 +54,10 @@ const gatherRows = 64
 
 func (o *embeddingOp) part(w *worker, i int) { o.pass(o, w, i) }
 
-func (o *embeddingOp) gather(_ *worker, i int) {
+func (o *embeddingOp) gather(w *worker, i int) {
 	dim, lo := o.p.Shape[1], i*gatherRows
-	for r, id := range o.ids[lo:min(lo+gatherRows, len(o.ids))] {
-		copy(o.y.Data[(lo+r)*dim:][:dim], o.p.Data[int(id)*dim:])
-	}
+	hi := min(lo+gatherRows, len(o.ids))
+	w.k.Lookup(o.y.Data[lo*dim:hi*dim], o.p.Data, o.ids[lo:hi], dim)
 }
 
 // scatterColumns is how many columns one part of backward adds up: rows meet in

@@ -52,17 +52,14 @@ func (t *Table) want(ok bool, need string, got ...int) {
 }
 
 // part copies the rows of some samples.
-func (o *tableLookupOp) part(_ *worker, i int) {
+func (o *tableLookupOp) part(w *worker, i int) {
 	n, cols, dim := o.y.Shape[0], o.y.Shape[1], o.tab.Dim
 	each := len(o.ids) / n
 	for s := i * gatherRows; s < min((i+1)*gatherRows, n); s++ {
 		row := o.y.Data[s*cols:][:cols]
-		for _, id := range o.ids[s*each:][:each] {
-			copy(row[:dim], o.tab.Data[int(id)*dim:])
-			row = row[dim:]
-		}
+		w.k.Lookup(row[:each*dim], o.tab.Data, o.ids[s*each:][:each], dim)
 		if o.rest != nil {
-			copy(row, o.rest.Data[s*len(row):])
+			copy(row[each*dim:], o.rest.Data[s*o.rest.Shape[1]:])
 		}
 	}
 }

@@ -44,7 +44,7 @@ var kernels512 = &Kernels{
 		sum: sum512, sumSquares: sumSquares512,
 		pool: pool512, poolGrad: poolGrad512,
 	},
-	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512},
+	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512, lookup: lookup512},
 	opt: optim512Level,
 }
 
@@ -70,7 +70,7 @@ var kernels2 = &Kernels{
 		relu: relu2, reluGrad: reluGrad2,
 		sum: sum2, sumSquares: sumSquares2,
 	},
-	seq: seqLevel{dropout: dropout2, lstm: lstm2, lstmGrad: lstmGrad2},
+	seq: seqLevel{dropout: dropout2, lstm: lstm2, lstmGrad: lstmGrad2, lookup: lookup2},
 	opt: optim2Level,
 }
 

@@ -6,5 +6,6 @@ type seqLevel struct {
 	// any.
 	dropout  func(dst, src *float32, n int, first, key0, key1, threshold uint32, scale float32)
 	lstm     func(h, c, gates *float32, gap int, c0 *float32, n int)
+	lookup   func(dst, table *float32, ids *int32, n, dim int) // n > 0
 	lstmGrad func(gates *float32, gap int, dc, dh, c, c0 *float32, n int)
 }

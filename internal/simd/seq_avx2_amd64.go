@@ -12,3 +12,6 @@ func lstm2(h *float32, c *float32, gates *float32, gap int, c0 *float32, n int)
 
 //go:noescape
 func lstmGrad2(gates *float32, gap int, dc *float32, dh *float32, c *float32, c0 *float32, n int)
+
+//go:noescape
+func lookup2(dst *float32, table *float32, ids *int32, n int, dim int)

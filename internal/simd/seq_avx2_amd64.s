@@ -925,3 +925,66 @@ partial:
 end:
 	VZEROUPPER
 	RET
+
+DATA lookupMasks<>+0(SB)/4, $0xffffffff
+DATA lookupMasks<>+4(SB)/4, $0xffffffff
+DATA lookupMasks<>+8(SB)/4, $0xffffffff
+DATA lookupMasks<>+12(SB)/4, $0xffffffff
+DATA lookupMasks<>+16(SB)/4, $0xffffffff
+DATA lookupMasks<>+20(SB)/4, $0xffffffff
+DATA lookupMasks<>+24(SB)/4, $0xffffffff
+DATA lookupMasks<>+28(SB)/4, $0xffffffff
+DATA lookupMasks<>+32(SB)/4, $0x00000000
+DATA lookupMasks<>+36(SB)/4, $0x00000000
+DATA lookupMasks<>+40(SB)/4, $0x00000000
+DATA lookupMasks<>+44(SB)/4, $0x00000000
+DATA lookupMasks<>+48(SB)/4, $0x00000000
+DATA lookupMasks<>+52(SB)/4, $0x00000000
+DATA lookupMasks<>+56(SB)/4, $0x00000000
+DATA lookupMasks<>+60(SB)/4, $0x00000000
+GLOBL lookupMasks<>(SB), RODATA|NOPTR, $64
+
+// func lookup2(dst *float32, table *float32, ids *int32, n int, dim int)
+// Requires: AVX
+TEXT ·lookup2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    table+8(FP), CX
+	MOVQ    ids+16(FP), DX
+	MOVQ    n+24(FP), BX
+	MOVQ    dim+32(FP), SI
+	MOVQ    SI, DI
+	ANDQ    $-8, DI
+	MOVQ    SI, R8
+	SUBQ    DI, R8
+	SHLQ    $0x02, SI
+	MOVQ    R8, R9
+	LEAQ    lookupMasks<>+0(SB), R10
+	SHLQ    $0x02, R9
+	SUBQ    R9, R10
+	VMOVUPS 32(R10), Y0
+
+row:
+	MOVLQSX (DX), R9
+	IMULQ   SI, R9
+	ADDQ    CX, R9
+	MOVQ    DI, R10
+
+vector:
+	TESTQ   R10, R10
+	JZ      partial
+	VMOVUPS (R9), Y1
+	VMOVUPS Y1, (AX)
+	ADDQ    $0x00000020, R9
+	ADDQ    $0x00000020, AX
+	SUBQ    $0x00000008, R10
+	JMP     vector
+
+partial:
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	LEAQ       (AX)(R8*4), AX
+	ADDQ       $0x04, DX
+	DECQ       BX
+	JNZ        row
+	VZEROUPPER
+	RET

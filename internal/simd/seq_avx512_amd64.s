@@ -1431,3 +1431,82 @@ partial:
 end:
 	VZEROUPPER
 	RET
+
+DATA lookupMasks<>+0(SB)/4, $0xffffffff
+DATA lookupMasks<>+4(SB)/4, $0xffffffff
+DATA lookupMasks<>+8(SB)/4, $0xffffffff
+DATA lookupMasks<>+12(SB)/4, $0xffffffff
+DATA lookupMasks<>+16(SB)/4, $0xffffffff
+DATA lookupMasks<>+20(SB)/4, $0xffffffff
+DATA lookupMasks<>+24(SB)/4, $0xffffffff
+DATA lookupMasks<>+28(SB)/4, $0xffffffff
+DATA lookupMasks<>+32(SB)/4, $0xffffffff
+DATA lookupMasks<>+36(SB)/4, $0xffffffff
+DATA lookupMasks<>+40(SB)/4, $0xffffffff
+DATA lookupMasks<>+44(SB)/4, $0xffffffff
+DATA lookupMasks<>+48(SB)/4, $0xffffffff
+DATA lookupMasks<>+52(SB)/4, $0xffffffff
+DATA lookupMasks<>+56(SB)/4, $0xffffffff
+DATA lookupMasks<>+60(SB)/4, $0xffffffff
+DATA lookupMasks<>+64(SB)/4, $0x00000000
+DATA lookupMasks<>+68(SB)/4, $0x00000000
+DATA lookupMasks<>+72(SB)/4, $0x00000000
+DATA lookupMasks<>+76(SB)/4, $0x00000000
+DATA lookupMasks<>+80(SB)/4, $0x00000000
+DATA lookupMasks<>+84(SB)/4, $0x00000000
+DATA lookupMasks<>+88(SB)/4, $0x00000000
+DATA lookupMasks<>+92(SB)/4, $0x00000000
+DATA lookupMasks<>+96(SB)/4, $0x00000000
+DATA lookupMasks<>+100(SB)/4, $0x00000000
+DATA lookupMasks<>+104(SB)/4, $0x00000000
+DATA lookupMasks<>+108(SB)/4, $0x00000000
+DATA lookupMasks<>+112(SB)/4, $0x00000000
+DATA lookupMasks<>+116(SB)/4, $0x00000000
+DATA lookupMasks<>+120(SB)/4, $0x00000000
+DATA lookupMasks<>+124(SB)/4, $0x00000000
+GLOBL lookupMasks<>(SB), RODATA|NOPTR, $128
+
+// func lookup512(dst *float32, table *float32, ids *int32, n int, dim int)
+// Requires: AVX, AVX512F
+TEXT ·lookup512(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  table+8(FP), CX
+	MOVQ  ids+16(FP), DX
+	MOVQ  n+24(FP), BX
+	MOVQ  dim+32(FP), SI
+	MOVQ  SI, DI
+	ANDQ  $-16, DI
+	MOVQ  SI, R8
+	SUBQ  DI, R8
+	SHLQ  $0x02, SI
+	MOVQ  R8, R9
+	XORQ  R10, R10
+	BTSQ  R9, R10
+	DECQ  R10
+	KMOVW R10, K1
+
+row:
+	MOVLQSX (DX), R9
+	IMULQ   SI, R9
+	ADDQ    CX, R9
+	MOVQ    DI, R10
+
+vector:
+	TESTQ   R10, R10
+	JZ      partial
+	VMOVUPS (R9), Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000010, R10
+	JMP     vector
+
+partial:
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS   Z0, K1, (AX)
+	LEAQ      (AX)(R8*4), AX
+	ADDQ      $0x04, DX
+	DECQ      BX
+	JNZ       row
+	VZEROUPPER
+	RET

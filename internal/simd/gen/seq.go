@@ -7,4 +7,5 @@ func sequence(l level) {
 	ConstraintExpr("amd64")
 	dropout(l)
 	lstm(l)
+	lookup(l)
 }

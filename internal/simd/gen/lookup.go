@@ -1,0 +1,57 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// lookup generates simd.Lookup: rows of dim floats, dim at least one vector or
+// part of one.
+func lookup(l level) {
+	masks := l.maskTable("lookupMasks")
+	TEXT("lookup"+l.suffix, NOSPLIT, "func(dst, table *float32, ids *int32, n, dim int)")
+	Pragma("noescape")
+	dst, table, ids, rows, dim := load("dst"), load("table"), load("ids"), load("n"), load("dim")
+	s := &strip{level: l}
+	whole, tail := GP64(), GP64()
+	MOVQ(dim, whole)
+	ANDQ(I32(-l.lanes), whole) // floats in whole vectors
+	MOVQ(dim, tail)
+	SUBQ(whole, tail)
+	SHLQ(U8(2), dim)
+	at := GP64()
+	MOVQ(tail, at)
+	s.mask(at, masks)
+
+	Label("row")
+	from, left := GP64(), GP64()
+	MOVLQSX(mem(ids, 0), from)
+	IMULQ(dim, from)
+	ADDQ(table, from)
+	MOVQ(whole, left)
+	Label("vector")
+	TESTQ(left, left)
+	JZ(LabelRef("partial"))
+	x := l.vector()
+	VMOVUPS(mem(from, 0), x)
+	VMOVUPS(x, mem(dst, 0))
+	ADDQ(U32(l.bytes()), from)
+	ADDQ(U32(l.bytes()), dst)
+	SUBQ(U32(l.lanes), left)
+	JMP(LabelRef("vector"))
+	Label("partial")
+	y := l.vector()
+	if l.masked {
+		VMOVUPS_Z(mem(from, 0), s.k, y)
+		VMOVUPS(y, s.k, mem(dst, 0))
+	} else {
+		VMASKMOVPS(mem(from, 0), s.m, y)
+		VMASKMOVPS(y, s.m, mem(dst, 0))
+	}
+	LEAQ(Mem{Base: dst, Index: tail, Scale: 4}, dst)
+	ADDQ(U8(4), ids)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
