@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var windowShapes = []Window{
+var poolWindows = []Window{
 	{Channels: 1, Height: 1, Width: 1, Size: 1, Stride: 1},
 	{Channels: 64, Height: 8, Width: 8, Size: 2, Stride: 2},
 	{Channels: 16, Height: 7, Width: 9, Size: 2, Stride: 2},
@@ -49,7 +49,7 @@ func eachWindow(t *testing.T, f func(t *testing.T, k *Kernels, r *rand.Rand, p *
 	eachLevel(t, func(t *testing.T, k *Kernels) {
 		r := rand.New(rand.NewPCG(81, 82))
 		var p PoolPlan
-		for _, w := range windowShapes {
+		for _, w := range poolWindows {
 			if err := w.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestAvgPool(t *testing.T) {
 }
 
 func TestWindowValidate(t *testing.T) {
-	good := windowShapes[1]
+	good := poolWindows[1]
 	for want, change := range map[string]func(w *Window){
 		"has no values":   func(w *Window) { w.Height = 0 },
 		"window size":     func(w *Window) { w.Size = 16 },
