@@ -17,6 +17,7 @@ type goldenRun func(g *goldenCase) func(t *Tape) *Tensor
 var goldenRuns = map[string]goldenRun{
 	"batchnorm":      goldenBatchNorm,
 	"batchnorm-eval": goldenBatchNorm,
+	"conv":           goldenConv,
 	"dense":          goldenDense,
 	"embedding":      goldenEmbedding,
 	"lstm":           goldenLSTM,
@@ -128,6 +129,12 @@ func (g *goldenCase) evaluate(t *testing.T, tape *Tape, record func(t *Tape) *Te
 func goldenDense(g *goldenCase) func(t *Tape) *Tensor {
 	x, l, act := g.input("x"), Layer{W: g.param("w"), B: g.param("b")}, g.activation()
 	return func(t *Tape) *Tensor { return t.Dense(x, l, act) }
+}
+
+func goldenConv(g *goldenCase) func(t *Tape) *Tensor {
+	x, l := g.input("x"), Layer{W: g.param("w"), B: g.param("b")}
+	cfg := Conv{Stride: int(g.Attr("stride")), Pad: int(g.Attr("pad")), MaxPool2: g.Attr("maxpool2") == 1, Activation: g.activation()}
+	return func(t *Tape) *Tensor { return t.Conv2D(x, l, cfg) }
 }
 
 func goldenBatchNorm(g *goldenCase) func(t *Tape) *Tensor {

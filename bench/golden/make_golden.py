@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the golden files: what PyTorch (CPU, float32) computes for each layer and optimizer.
 
-usage: make_golden.py [--only PREFIX]    (from the repository's root; needs python3-torch)
+usage: make_golden.py [--only PREFIX] [--out DIR]    (needs python3-torch)
 
 Each case goes to nn/testdata/golden/NAME.gz or optim/testdata/golden/NAME.gz: a gzipped
 line of JSON {"name", "op", "attrs": {...}, "arrays": [{"name", "shape", "type"}...]} and
@@ -116,17 +116,19 @@ def nhwc(x):
 RELU = {"": 0, "-relu": 1}
 
 
-def convolution(n, h, w, cin, cout, k, stride=1, pad=0, bias=False, act="", tag=""):
-    name = f"conv-{k}x{k}-s{stride}-p{pad}-{cin}to{cout}-{h}x{w}{'-bias' if bias else ''}{act}{tag}"
+def convolution(n, h, w, cin, cout, k, stride=1, pad=0, bias=False, act="", maxpool=False):
+    """With maxpool the maximum of each 2x2 window follows."""
+    name = f"conv-{k}x{k}-s{stride}-p{pad}-{cin}to{cout}-{h}x{w}{'-bias' if bias else ''}{'-maxpool' if maxpool else ''}{act}"
 
-    @case("nn", name, "conv", stride=stride, pad=pad, relu=RELU[act])
+    @case("nn", name, "conv", stride=stride, pad=pad, relu=RELU[act], maxpool2=int(maxpool))
     def make(draw):
         leaves = {"x": draw.floats(n, h, w, cin), "w": draw.floats(k, k, cin, cout, scale=fan(k * k * cin))}
         if bias:
             leaves["b"] = draw.floats(cout)
 
         def forward(x, w, b=None):
-            y = nhwc(F.conv2d(nchw(x), w.permute(3, 2, 0, 1), b, stride, pad))
+            y = F.conv2d(nchw(x), w.permute(3, 2, 0, 1), b, stride, pad)
+            y = nhwc(F.max_pool2d(y, 2) if maxpool else y)
             return F.relu(y) if act else y
 
         return layer(draw, leaves, forward)
@@ -151,6 +153,9 @@ convolution(2, 8, 8, 32, 16, 1, stride=2)
 convolution(2, 17, 15, 3, 16, 7, stride=2, pad=3)
 convolution(3, 12, 12, 1, 20, 5, bias=True)
 convolution(2, 9, 8, 6, 10, 5, bias=True)
+convolution(3, 12, 12, 1, 20, 5, bias=True, act="-relu", maxpool=True)
+convolution(2, 9, 8, 6, 10, 5, bias=True, maxpool=True)
+convolution(2, 7, 10, 16, 19, 3, pad=1, bias=True, act="-relu", maxpool=True)
 
 
 # --- normalisation ------------------------------------------------------------------------
@@ -169,9 +174,9 @@ def batch_norm_leaves(draw, n, h, w, c, residual):
     return leaves
 
 
-def batch_norm(n, h, w, c, residual=False, act="", tag=""):
+def batch_norm(n, h, w, c, residual=False, act=""):
     """Training: y, gradients, and the running statistics after (PyTorch's: the variance unbiased)."""
-    name = f"batchnorm-{n}x{h}x{w}x{c}{'-residual' if residual else ''}{act}{tag}"
+    name = f"batchnorm-{n}x{h}x{w}x{c}{'-residual' if residual else ''}{act}"
 
     @case("nn", name, "batchnorm", eps=EPS, momentum=MOMENTUM, relu=RELU[act])
     def make(draw):
@@ -461,14 +466,16 @@ def encode(name, op, attrs, arrays):
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--only", default="", metavar="PREFIX", help="cases whose names start so")
-    prefix = ap.parse_args().only
+    ap.add_argument("--out", default=ROOT, help="the tree to write to")
+    o = ap.parse_args()
+    prefix = o.only
     torch.set_num_threads(1)
     total = count = 0
     for folder, name, op, attrs, make in CASES:
         if not name.startswith(prefix):
             continue
         data = encode(name, op, attrs, make(Draw(name)))
-        path = os.path.join(ROOT, folder, "testdata", "golden", name + ".gz")
+        path = os.path.join(o.out, folder, "testdata", "golden", name + ".gz")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as f:
             f.write(data)
