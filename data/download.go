@@ -25,7 +25,7 @@ func (e *localError) Unwrap() error { return e.err }
 // asks again as long as bytes come, and starts over once if what was put
 // together from pieces turns out wrong (mirrors compress differently).
 func (f *Fetcher) fromMirror(ctx context.Context, file File, address string) error {
-	part := filepath.Join(f.Dir, file.Name+".gz.part")
+	part := filepath.Join(f.Dir, file.stored()+".part")
 	var err error
 	for range tries {
 		from := size(part)
@@ -164,7 +164,7 @@ func (f *Fetcher) copy(out io.Writer, reply *http.Response, file File, done int6
 	}
 	most := file.Size + file.Size/1000 + 4096 // what deflate can add to content it cannot compress
 	buf := make([]byte, 64<<10)
-	f.Progress(file.Name+".gz", done, total)
+	f.Progress(file.stored(), done, total)
 	for {
 		n, err := reply.Body.Read(buf)
 		if n > 0 {
@@ -175,7 +175,7 @@ func (f *Fetcher) copy(out io.Writer, reply *http.Response, file File, done int6
 			if _, err := out.Write(buf[:n]); err != nil {
 				return &localError{err}
 			}
-			f.Progress(file.Name+".gz", done, total)
+			f.Progress(file.stored(), done, total)
 		}
 		if err == io.EOF {
 			return nil

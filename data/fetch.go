@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,31 +14,25 @@ import (
 	"time"
 )
 
-// File is a file to fetch: gzipped on the mirror and in the folder as
-// Name.gz, known by what it holds when decompressed (mirrors compress
-// differently).
+// File is a file to fetch. Usually it lies gzipped on the mirror and in the
+// folder as Name.gz, known by what it holds when decompressed (mirrors
+// compress differently). A Plain file has its own name and is known as it is.
 type File struct {
-	Name   string // without .gz
-	Size   int64  // bytes, decompressed
-	SHA256 string // of the decompressed content, in hexadecimal
+	Name   string // without .gz, unless Plain
+	Size   int64  // bytes, decompressed unless Plain; with Check: at most
+	SHA256 string // of the same bytes, in hexadecimal; empty with Check
+	Plain  bool
+	// Check judges the content where no checksum is published. Its error says
+	// what is wrong.
+	Check func(content io.Reader) error
 }
 
-// MNISTFiles returns the four files of MNIST.
-func MNISTFiles() []File {
-	return []File{
-		{trainImages, 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
-		{trainLabels, 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
-		{testImages, 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
-		{testLabels, 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
+// stored is the file's name on the mirror and in the folder.
+func (file File) stored() string {
+	if file.Plain {
+		return file.Name
 	}
-}
-
-// MNISTMirrors returns where MNIST can be had, the first choice first.
-func MNISTMirrors() []string {
-	return []string{
-		"https://ossci-datasets.s3.amazonaws.com/mnist/",
-		"https://storage.googleapis.com/cvdf-datasets/mnist/",
-	}
+	return file.Name + ".gz"
 }
 
 // ErrOffline is in the error of a fetch that reached no mirror at all.
@@ -51,11 +46,12 @@ var (
 )
 
 // Fetcher downloads files into a folder, resuming what an earlier attempt left
-// in NAME.gz.part and verifying the content before it gets its name.
+// in NAME.part and verifying the content before it gets its name. Published
+// gives one for each set.
 type Fetcher struct {
 	Dir     string   // where the files go; made if missing
-	Files   []File   // none: MNISTFiles()
-	Mirrors []string // folders over HTTP(S), tried in order; none: MNISTMirrors()
+	Files   []File   // in this order
+	Mirrors []string // folders over HTTP(S), tried in order
 
 	// Client makes the requests; nil: one with timeouts for connecting and for
 	// the reply's header. It must not set a Timeout shorter than a transfer.
@@ -78,6 +74,12 @@ func (f *Fetcher) Validate() error {
 	if f.Stall < 0 {
 		errs = append(errs, fmt.Errorf("fetch: stall timeout %v is negative", f.Stall))
 	}
+	if len(f.Files) == 0 {
+		errs = append(errs, errors.New("fetch: no files named"))
+	}
+	if len(f.Mirrors) == 0 {
+		errs = append(errs, errors.New("fetch: no mirrors named"))
+	}
 	for _, m := range f.Mirrors {
 		u, err := url.Parse(m)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -85,7 +87,7 @@ func (f *Fetcher) Validate() error {
 		}
 	}
 	for _, file := range f.Files {
-		if file.Name == "" || file.Name != filepath.Base(file.Name) || file.Size < 0 || len(file.SHA256) != 64 {
+		if file.Name == "" || file.Name != filepath.Base(file.Name) || file.Size < 0 || file.Check == nil && len(file.SHA256) != 64 {
 			errs = append(errs, fmt.Errorf("fetch: bad description of file %q (%d bytes, sha256 %q)", file.Name, file.Size, file.SHA256))
 		}
 	}
@@ -95,12 +97,6 @@ func (f *Fetcher) Validate() error {
 // complete returns a copy with the zero values replaced by what they stand for.
 func (f *Fetcher) complete() *Fetcher {
 	c := *f
-	if len(c.Files) == 0 {
-		c.Files = MNISTFiles()
-	}
-	if len(c.Mirrors) == 0 {
-		c.Mirrors = MNISTMirrors()
-	}
 	if c.Stall == 0 {
 		c.Stall = 30 * time.Second
 	}
@@ -142,7 +138,7 @@ func (f *Fetcher) Fetch(ctx context.Context) error {
 			err = c.fetch(ctx, file)
 		}
 		if err != nil {
-			return fmt.Errorf("fetch: %s.gz: %w", file.Name, err)
+			return fmt.Errorf("fetch: %s: %w", file.stored(), err)
 		}
 	}
 	return nil
@@ -151,7 +147,11 @@ func (f *Fetcher) Fetch(ctx context.Context) error {
 // keep looks for a good copy of the file. A bad one is set aside, or it would
 // be read instead of the one to come.
 func (f *Fetcher) keep(file File) (there bool, err error) {
-	for _, name := range []string{file.Name, file.Name + ".gz"} {
+	names := []string{file.Name, file.stored()}
+	if file.Plain {
+		names = names[:1]
+	}
+	for _, name := range names {
 		path := filepath.Join(f.Dir, name)
 		info, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) {
@@ -175,15 +175,15 @@ func (f *Fetcher) keep(file File) (there bool, err error) {
 // fetch tries the mirrors in turn, unless an earlier call ended between the
 // last byte and the file's name.
 func (f *Fetcher) fetch(ctx context.Context, file File) error {
-	part := filepath.Join(f.Dir, file.Name+".gz.part")
+	part := filepath.Join(f.Dir, file.stored()+".part")
 	if n := size(part); n > 0 && file.verify(part) == nil {
-		f.Progress(file.Name+".gz", n, n)
+		f.Progress(file.stored(), n, n)
 		return settle(part)
 	}
 	var errs []error
 	offline := true
 	for _, mirror := range f.Mirrors {
-		address := strings.TrimSuffix(mirror, "/") + "/" + file.Name + ".gz"
+		address := strings.TrimSuffix(mirror, "/") + "/" + file.stored()
 		err := f.fromMirror(ctx, file, address)
 		if err == nil {
 			return nil
@@ -201,7 +201,7 @@ func (f *Fetcher) fetch(ctx context.Context, file File) error {
 	if offline {
 		errs = append([]error{ErrOffline}, errs...)
 	}
-	return fmt.Errorf("%w; %s", list(errs), byHand(f.Dir))
+	return fmt.Errorf("%w; %s", list(errs), byHand(f.Dir, f.Files))
 }
 
 // list joins errors on one line.
@@ -213,9 +213,16 @@ func list(errs []error) error {
 	return all
 }
 
-func byHand(dir string) string {
-	return fmt.Sprintf("copy the files into %s by hand (their names are %s.gz, %s.gz, %s.gz and %s.gz), or train on digits drawn by the program with `--data synthetic`",
-		dir, trainImages, trainLabels, testImages, testLabels)
+func byHand(dir string, files []File) string {
+	what, names := "file", files[0].stored()
+	for i, file := range files[1:] {
+		between := ", "
+		if i+2 == len(files) {
+			between = " and "
+		}
+		what, names = "files", names+between+file.stored()
+	}
+	return fmt.Sprintf("copy the %s into %s by hand (%s), or train without with `--data synthetic`", what, dir, names)
 }
 
 // unreachable says whether no server answered at all.

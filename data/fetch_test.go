@@ -229,7 +229,7 @@ func TestFetchOffline(t *testing.T) {
 	if !errors.Is(err, ErrOffline) {
 		t.Fatal(err)
 	}
-	for _, says := range []string{"offline", a.URL, b.URL, "by hand", "`--data synthetic`", trainImages + ".gz"} {
+	for _, says := range []string{"offline", a.URL, b.URL, "by hand", "`--data synthetic`", "set.gz"} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%v\ndoes not say %q", err, says)
 		}
@@ -359,17 +359,24 @@ func TestFetchLocalFault(t *testing.T) {
 
 func TestFetcherValidate(t *testing.T) {
 	f := &Fetcher{Mirrors: []string{"ftp://x", "https://ok/"}, Stall: -1, Files: []File{{Name: "../x"}}}
-	err := f.Fetch(t.Context())
-	for _, says := range []string{"no folder", `"ftp://x"`, "-1ns", `"../x"`} {
-		if err == nil || !strings.Contains(err.Error(), says) {
+	err := errors.Join(f.Fetch(t.Context()), (&Fetcher{}).Validate())
+	for _, says := range []string{"no folder", `"ftp://x"`, "-1ns", `"../x"`, "no files", "no mirrors"} {
+		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%v\ndoes not say %q", err, says)
 		}
 	}
-	c := (&Fetcher{Dir: "x"}).complete()
-	if len(c.Files) != 4 || len(c.Mirrors) != 2 || c.Stall != 30*time.Second || c.Client == nil {
-		t.Errorf("zero values stand for %+v", c)
+	for set, files := range map[string]int{"mnist": 4, "cifar10": 1, "criteo": 1, "text": 3} {
+		f, ok := Published(set)
+		f.Dir = "x"
+		c := f.complete()
+		if !ok || len(c.Files) != files || len(c.Mirrors) == 0 || c.Stall != 30*time.Second || c.Client == nil {
+			t.Errorf("%s: %+v", set, c)
+		}
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := c.Validate(); err != nil {
-		t.Error(err)
+	if _, ok := Published("nist"); ok {
+		t.Error("a set that is not published")
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // verify reads a file to its end, decompressing what is not named exactly
-// file.Name, and compares size and checksum. A difference is errUnusable;
+// file.Name, and compares size and checksum, or has Check judge the content. A difference is errUnusable;
 // another error means that the file cannot be read. MNIST takes 0.5 s.
 func (file File) verify(path string) error {
 	f, err := os.Open(path)
@@ -22,10 +22,13 @@ func (file File) verify(path string) error {
 	}
 	defer f.Close()
 	var r io.Reader = f
-	if strings.HasSuffix(strings.TrimSuffix(path, ".part"), ".gz") {
+	if !file.Plain && strings.HasSuffix(strings.TrimSuffix(path, ".part"), ".gz") {
 		if r, err = gzip.NewReader(f); err != nil {
 			return fmt.Errorf("%w: %s", errUnusable, why(err))
 		}
+	}
+	if file.Check != nil {
+		return file.judge(r)
 	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, io.LimitReader(r, file.Size+1)) // no bomb unpacks further
@@ -42,6 +45,19 @@ func (file File) verify(path string) error {
 		return fmt.Errorf("%w: sha256 of the decompressed content is %s, want %s", errUnusable, got, file.SHA256)
 	}
 	return nil
+}
+
+// judge is verify by Check.
+func (file File) judge(r io.Reader) error {
+	err := file.Check(io.LimitReader(r, file.Size))
+	var disk *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &disk):
+		return &localError{err}
+	}
+	return fmt.Errorf("%w: %v", errUnusable, err)
 }
 
 func atLeast(n, want int64) string {

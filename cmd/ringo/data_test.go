@@ -136,7 +136,7 @@ func TestDataMNISTFaults(t *testing.T) {
 func TestFetchProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		p := &fetchProgress{style: "plain", out: &out}
+		p := &fetchProgress{style: "plain", out: &out, unit: "bytes"}
 		for _, file := range []string{"a.gz", "b.gz"} {
 			for done := range 26 {
 				p.update(file, int64(done)*1000, 25000)
@@ -150,7 +150,7 @@ func TestFetchProgress(t *testing.T) {
 		}
 		for _, columns := range []int{30, 80} {
 			term := &terminal{}
-			p := &fetchProgress{style: "bar", out: term, columns: columns}
+			p := &fetchProgress{style: "bar", out: term, unit: "bytes", columns: columns}
 			for done := range 26 {
 				p.update("train-images-idx3-ubyte.gz", int64(done)*1e6, 25e6)
 				time.Sleep(time.Second)

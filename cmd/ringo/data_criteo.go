@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/data"
+)
+
+// newDataCriteo returns the command that fetches the sample, or makes rows
+// like one.
+func newDataCriteo(f data.Fetcher) *cobra.Command {
+	set := setNamed("criteo")
+	progress := "auto"
+	var g generation
+	cmd := &cobra.Command{
+		Use:   "criteo --out DIR [--generate ROWS --like FILE]",
+		Short: set.short,
+		Long: `Fetch Criteo's sample of 100,000 rows and write it as train.tsv and, the last
+tenth, test.tsv. Or make any number of rows with the column statistics of a
+sample (how often each column is missing, quantiles of the counts, frequencies
+of the categories, new values at the sample's rate, the share of clicks):
+train.tsv with ROWS rows, and test.tsv with a tenth of that, 100,000 at most.
+Clicks depend on hidden weights of the columns, so that models learn; the
+columns do not depend on each other.`,
+		Example: "  ringo data criteo --out criteo\n" +
+			"  ringo data criteo --generate 10M --like criteo/train.tsv --out criteo-10m\n" +
+			"  ringo train ctr-dnn --data criteo-10m --np 2",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := g.check(cmd, f.Dir); err != nil {
+				return err
+			}
+			if g.rows == 0 {
+				return runFetch(cmd, set, &f, progress)
+			}
+			style, err := progressStyle(progress, cmd.ErrOrStderr())
+			if err != nil {
+				return usageError{err}
+			}
+			return g.run(cmd.Context(), f.Dir, style, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fetchFlags(cmd, &f, &progress)
+	cmd.Flags().Var((*rowCount)(&g.rows), "generate", "make so many `ROWS` (10M, 500k) instead of fetching")
+	cmd.Flags().StringVar(&g.like, "like", "", "`FILE` with the rows whose statistics they get (with --generate)")
+	cmd.Flags().Uint64Var(&g.seed, "seed", 1, "`SEED` of the rows (with --generate); the same one gives the same files")
+	return cmd
+}
+
+// rowCount is a flag like 10M.
+type rowCount int64
+
+func (n *rowCount) String() string { return "" }
+func (n *rowCount) Type() string   { return "rows" }
+
+func (n *rowCount) Set(text string) error {
+	number, unit := strings.TrimSpace(text), 1.0
+	for suffix, u := range map[string]float64{"k": 1e3, "m": 1e6, "g": 1e9} {
+		if rest, ok := strings.CutSuffix(strings.ToLower(number), suffix); ok {
+			number, unit = rest, u
+			break
+		}
+	}
+	x, err := strconv.ParseFloat(number, 64)
+	rows := math.Round(x * unit)
+	if err != nil || !(rows >= 1 && rows <= 1e12) {
+		return errors.New("want a number of rows such as 5000, 500k or 10M")
+	}
+	*n = rowCount(rows)
+	return nil
+}
+
+// generation is what to make.
+type generation struct {
+	rows int64
+	like string
+	seed uint64
+}
+
+func (g *generation) check(cmd *cobra.Command, dir string) error {
+	switch {
+	case g.rows == 0 && (g.like != "" || cmd.Flags().Changed("seed")):
+		return usagef("--like and --seed belong to --generate ROWS")
+	case g.rows > 0 && g.like == "":
+		return usagef("--generate needs --like FILE, the rows whose statistics to take")
+	case g.rows > 0 && dir == "":
+		return usagef("--generate needs --out DIR, the folder for the files")
+	case g.rows > 0 && cmd.Flags().Changed("mirror"):
+		return usagef("--mirror is for fetching; --generate fetches nothing")
+	}
+	return nil
+}
+
+// run writes the two files.
+func (g *generation) run(ctx context.Context, dir, style string, stdout, stderr io.Writer) error {
+	for _, name := range []string{"train.tsv", "test.tsv"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("%s is there already: remove it or choose another --out", filepath.Join(dir, name))
+		}
+	}
+	model, err := data.LearnCriteo(g.like)
+	if err != nil {
+		return fmt.Errorf("--like: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	p := &fetchProgress{style: style, out: stderr, unit: "rows"}
+	p.columns, _ = terminalOf(stdout, stderr)
+	for part, file := range []struct {
+		name string
+		rows int64
+	}{{"train.tsv", g.rows}, {"test.tsv", min(max(g.rows/10, 1), 100_000)}} {
+		cfg := data.GenerateConfig{
+			Rows: file.rows, Seed: g.seed, Part: uint64(part), Threads: runtime.GOMAXPROCS(0),
+			Progress: func(rows int64) { p.update(file.name, rows, file.rows) },
+		}
+		err := writeRows(ctx, model, filepath.Join(dir, file.name), cfg)
+		p.finish()
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(stdout, "%s rows like %s are in %s; train with `ringo train ctr-dnn --data %s`\n", grouped(int(g.rows)), g.like, dir, dir)
+	return nil
+}
+
+// writeRows gives the file its name once it is whole; nothing stays of one
+// that is not.
+func writeRows(ctx context.Context, model *data.CriteoModel, path string, cfg data.GenerateConfig) error {
+	part := path + ".part"
+	out, err := os.Create(part)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(out, 1<<20)
+	err = model.Write(ctx, w, cfg)
+	err = errors.Join(err, w.Flush(), out.Close())
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(part))
+	}
+	return nil
+}
