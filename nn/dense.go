@@ -31,6 +31,10 @@ func (o *denseOp) result() *Tensor { return &o.y }
 // backward.
 func (t *Tape) Dense(x *Tensor, l Layer, act Activation) *Tensor {
 	checkDense(x, l)
+	want(act <= GELU, "dense", "one of the activations", int(act))
+	if act == GELU { // its slope is known by its input, which is kept
+		return t.GELU(t.Dense(x, l, Identity))
+	}
 	o := record[denseOp](t)
 	o.x, o.l, o.act = x, l, act
 	y := t.begin(o, x.Shape[0], l.W.Shape[0])
@@ -69,11 +73,22 @@ func denseForward(o *denseOp, w *worker, lo, hi int) {
 		after.ColBias = o.l.B.Data[lo:hi]
 	}
 	w.k.GemmEpilogue(&w.gemm, false, true, n, hi-lo, in, o.x.Data, in, o.l.W.Data[lo*in:], in, false, o.y.Data[lo:], out, after)
+	if o.act != Identity && o.act != ReLU {
+		for r := range n {
+			y := o.y.Data[r*out+lo : r*out+hi]
+			o.act.apply(w.k, y, y)
+		}
+	}
+}
+
+// denseSlope computes values of the gradient before the activation.
+func denseSlope(o *denseOp, w *worker, lo, hi int) {
+	o.act.grad(w.k, o.y.grad[lo:hi], o.y.Data[lo:hi])
 }
 
 func (o *denseOp) backward(t *Tape) {
-	if o.act == ReLU {
-		t.k.ReLUGrad(o.y.grad, o.y.grad, o.y.Data)
+	if o.act != Identity {
+		o.run(t, denseSlope, len(o.y.Data))
 	}
 	o.run(t, denseWeights, o.l.W.Shape[0])
 	if o.x.needs {

@@ -1,37 +1,5 @@
 package nn
 
-// Activation is applied to a layer's result in the same pass as the bias.
-type Activation uint8
-
-// Identity does nothing; ReLU is max(x, 0).
-const (
-	Identity Activation = iota
-	ReLU
-)
-
-type reluOp struct {
-	x *Tensor
-	y Tensor
-}
-
-func (o *reluOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *reluOp) result() *Tensor                   { return &o.y }
-
-// ReLU is max(x, 0), elementwise.
-func (t *Tape) ReLU(x *Tensor) *Tensor {
-	o := record[reluOp](t)
-	o.x = x
-	y := t.begin(o, x.Shape...)
-	t.k.ReLU(y.Data, x.Data)
-	return y
-}
-
-func (o *reluOp) backward(t *Tape) {
-	dx := t.into(o.x)
-	t.k.ReLUGrad(dx, o.y.grad, o.y.Data)
-	t.merge(o.x, dx)
-}
-
 type addOp struct {
 	a, b *Tensor
 	y    Tensor
@@ -54,14 +22,16 @@ func (t *Tape) Add(a, b *Tensor) *Tensor {
 }
 
 func (o *addOp) backward(t *Tape) {
-	for _, x := range [2]*Tensor{o.a, o.b} {
-		if !x.needs {
-			continue
-		}
-		dx := t.into(x)
+	if o.a.needs && o.b.needs {
+		dx := t.into(o.a)
 		copy(dx, o.y.grad)
-		t.merge(x, dx)
+		t.merge(o.a, dx)
 	}
+	last := o.b
+	if !o.b.needs {
+		last = o.a
+	}
+	t.handOver(last, &o.y)
 }
 
 type reshapeOp struct {

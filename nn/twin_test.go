@@ -1,5 +1,7 @@
 package nn
 
+import "math"
+
 // The naive twins: the definition of each operation, in float64, one loop per
 // index.
 
@@ -24,8 +26,15 @@ func twinDense(n, in, out int, act Activation) twin {
 }
 
 func twinAct(act Activation, v float64) float64 {
-	if act == ReLU {
+	switch act {
+	case ReLU:
 		return max(v, 0)
+	case Tanh:
+		return math.Tanh(v)
+	case Sigmoid:
+		return 1 / (1 + math.Exp(-v))
+	case GELU:
+		return v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
 	}
 	return v
 }

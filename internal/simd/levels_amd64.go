@@ -27,6 +27,7 @@ var kernels512 = &Kernels{
 	act:      activation512,
 	norm:     norm512,
 	window:   window512,
+	layer:    layerLevel{apply: layerNorm512, grad: layerNormGrad512},
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
 		wide: wide512, narrow: narrow512,
@@ -55,6 +56,7 @@ var kernels2 = &Kernels{
 	act:      activation2,
 	norm:     norm2,
 	window:   window2,
+	layer:    layerLevel{apply: layerNorm2, grad: layerNormGrad2},
 	gemm: gemmLevel{
 		mr: 6, nr: 16,
 		wide: wide2, narrow: narrow2,

@@ -24,3 +24,9 @@ func normGrad2(dx *float32, dy *float32, x *float32, n int, params *float32, per
 
 //go:noescape
 func flush2(sums *float64, acc *float32, n int)
+
+//go:noescape
+func layerNorm2(y *float32, x *float32, gamma *float32, beta *float32, stats *float32, rows int, d int, count float32, epsilon float32)
+
+//go:noescape
+func layerNormGrad2(dx *float32, dy *float32, x *float32, gamma *float32, stats *float32, dgamma *float32, dbeta *float32, rows int, d int, count float32)

@@ -450,3 +450,212 @@ turn:
 	JNZ       turn
 	VZEROUPPER
 	RET
+
+DATA unit<>+0(SB)/4, $0x3f800000
+DATA unit<>+4(SB)/4, $0x3f800000
+DATA unit<>+8(SB)/4, $0x3f800000
+DATA unit<>+12(SB)/4, $0x3f800000
+DATA unit<>+16(SB)/4, $0x3f800000
+DATA unit<>+20(SB)/4, $0x3f800000
+DATA unit<>+24(SB)/4, $0x3f800000
+DATA unit<>+28(SB)/4, $0x3f800000
+GLOBL unit<>(SB), RODATA|NOPTR, $32
+
+// func layerNorm2(y *float32, x *float32, gamma *float32, beta *float32, stats *float32, rows int, d int, count float32, epsilon float32)
+// Requires: AVX, AVX2
+TEXT ·layerNorm2(SB), NOSPLIT, $0-64
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         gamma+16(FP), DX
+	MOVQ         beta+24(FP), BX
+	MOVQ         stats+32(FP), SI
+	MOVQ         rows+40(FP), DI
+	MOVQ         d+48(FP), R8
+	SHLQ         $0x02, R8
+	VBROADCASTSS count+56(FP), Y0
+	VBROADCASTSS epsilon+60(FP), Y1
+
+row:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   R9, R9
+
+sum:
+	VADDPS       (CX)(R9*1), Y2, Y2
+	VADDPS       32(CX)(R9*1), Y3, Y3
+	ADDQ         $0x40, R9
+	CMPQ         R9, R8
+	JLT          sum
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X4
+	VADDPS       Y4, Y2, Y2
+	VPERMILPD    $0x01, X2, X4
+	VADDPS       Y4, Y2, Y2
+	VPERMILPS    $0x01, X2, X4
+	VADDPS       Y4, Y2, Y2
+	VDIVSS       X0, X2, X2
+	VBROADCASTSS X2, Y2
+	VMOVSS       X2, (SI)
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y5, Y5, Y5
+	XORQ         R9, R9
+
+squares:
+	VMOVUPS      (CX)(R9*1), Y6
+	VSUBPS       Y2, Y6, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      32(CX)(R9*1), Y6
+	VSUBPS       Y2, Y6, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	ADDQ         $0x40, R9
+	CMPQ         R9, R8
+	JLT          squares
+	VADDPS       Y5, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPD    $0x01, X3, X4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x01, X3, X4
+	VADDPS       Y4, Y3, Y3
+	VDIVSS       X0, X3, X3
+	VBROADCASTSS X3, Y3
+	VADDSS       X1, X3, X3
+	VSQRTSS      X3, X3, X3
+	VMOVSS       unit<>+0(SB), X5
+	VDIVSS       X3, X5, X5
+	VMOVSS       X5, 4(SI)
+	VBROADCASTSS X5, Y5
+	XORQ         R9, R9
+
+apply:
+	VMOVUPS (CX)(R9*1), Y3
+	VSUBPS  Y2, Y3, Y3
+	VMULPS  Y5, Y3, Y3
+	VMULPS  (DX)(R9*1), Y3, Y3
+	VADDPS  (BX)(R9*1), Y3, Y3
+	VMOVUPS Y3, (AX)(R9*1)
+	VMOVUPS 32(CX)(R9*1), Y3
+	VSUBPS  Y2, Y3, Y3
+	VMULPS  Y5, Y3, Y3
+	VMULPS  32(DX)(R9*1), Y3, Y3
+	VADDPS  32(BX)(R9*1), Y3, Y3
+	VMOVUPS Y3, 32(AX)(R9*1)
+	ADDQ    $0x40, R9
+	CMPQ    R9, R8
+	JLT     apply
+	ADDQ    R8, CX
+	ADDQ    R8, AX
+	ADDQ    $0x08, SI
+	DECQ    DI
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func layerNormGrad2(dx *float32, dy *float32, x *float32, gamma *float32, stats *float32, dgamma *float32, dbeta *float32, rows int, d int, count float32)
+// Requires: AVX, AVX2
+TEXT ·layerNormGrad2(SB), NOSPLIT, $0-76
+	MOVQ         dx+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         gamma+24(FP), BX
+	MOVQ         stats+32(FP), SI
+	MOVQ         dgamma+40(FP), DI
+	MOVQ         dbeta+48(FP), R8
+	MOVQ         rows+56(FP), R9
+	MOVQ         d+64(FP), R10
+	SHLQ         $0x02, R10
+	VBROADCASTSS count+72(FP), Y0
+
+row:
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS 4(SI), Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	XORQ         R11, R11
+
+sums:
+	VMOVUPS      (DX)(R11*1), Y7
+	VMOVUPS      (CX)(R11*1), Y8
+	VSUBPS       Y1, Y7, Y7
+	VMULPS       Y2, Y7, Y7
+	VADDPS       (R8)(R11*1), Y8, Y9
+	VMOVUPS      Y9, (R8)(R11*1)
+	VMULPS       Y7, Y8, Y9
+	VADDPS       (DI)(R11*1), Y9, Y9
+	VMOVUPS      Y9, (DI)(R11*1)
+	VMULPS       (BX)(R11*1), Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VMULPS       Y7, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMOVUPS      32(DX)(R11*1), Y7
+	VMOVUPS      32(CX)(R11*1), Y8
+	VSUBPS       Y1, Y7, Y7
+	VMULPS       Y2, Y7, Y7
+	VADDPS       32(R8)(R11*1), Y8, Y9
+	VMOVUPS      Y9, 32(R8)(R11*1)
+	VMULPS       Y7, Y8, Y9
+	VADDPS       32(DI)(R11*1), Y9, Y9
+	VMOVUPS      Y9, 32(DI)(R11*1)
+	VMULPS       32(BX)(R11*1), Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       Y7, Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	ADDQ         $0x40, R11
+	CMPQ         R11, R10
+	JLT          sums
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X10
+	VADDPS       Y10, Y3, Y3
+	VPERMILPD    $0x01, X3, X10
+	VADDPS       Y10, Y3, Y3
+	VPERMILPS    $0x01, X3, X10
+	VADDPS       Y10, Y3, Y3
+	VDIVSS       X0, X3, X3
+	VBROADCASTSS X3, Y3
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X10
+	VADDPS       Y10, Y5, Y5
+	VPERMILPD    $0x01, X5, X10
+	VADDPS       Y10, Y5, Y5
+	VPERMILPS    $0x01, X5, X10
+	VADDPS       Y10, Y5, Y5
+	VDIVSS       X0, X5, X5
+	VBROADCASTSS X5, Y5
+	XORQ         R11, R11
+
+apply:
+	VMOVUPS (DX)(R11*1), Y4
+	VMOVUPS (CX)(R11*1), Y6
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VMULPS  (BX)(R11*1), Y6, Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y5, Y4, Y4
+	VSUBPS  Y4, Y6, Y6
+	VMULPS  Y2, Y6, Y6
+	VMOVUPS Y6, (AX)(R11*1)
+	VMOVUPS 32(DX)(R11*1), Y4
+	VMOVUPS 32(CX)(R11*1), Y6
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VMULPS  32(BX)(R11*1), Y6, Y6
+	VSUBPS  Y3, Y6, Y6
+	VMULPS  Y5, Y4, Y4
+	VSUBPS  Y4, Y6, Y6
+	VMULPS  Y2, Y6, Y6
+	VMOVUPS Y6, 32(AX)(R11*1)
+	ADDQ    $0x40, R11
+	CMPQ    R11, R10
+	JLT     apply
+	ADDQ    R10, DX
+	ADDQ    R10, CX
+	ADDQ    R10, AX
+	ADDQ    $0x08, SI
+	DECQ    R9
+	JNZ     row
+	VZEROUPPER
+	RET

@@ -24,3 +24,9 @@ func normGrad512(dx *float32, dy *float32, x *float32, n int, params *float32, p
 
 //go:noescape
 func flush512(sums *float64, acc *float32, n int)
+
+//go:noescape
+func layerNorm512(y *float32, x *float32, gamma *float32, beta *float32, stats *float32, rows int, d int, count float32, epsilon float32)
+
+//go:noescape
+func layerNormGrad512(dx *float32, dy *float32, x *float32, gamma *float32, stats *float32, dgamma *float32, dbeta *float32, rows int, d int, count float32)

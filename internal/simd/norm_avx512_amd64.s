@@ -337,3 +337,178 @@ turn:
 	JNZ       turn
 	VZEROUPPER
 	RET
+
+DATA unit<>+0(SB)/4, $0x3f800000
+DATA unit<>+4(SB)/4, $0x3f800000
+DATA unit<>+8(SB)/4, $0x3f800000
+DATA unit<>+12(SB)/4, $0x3f800000
+DATA unit<>+16(SB)/4, $0x3f800000
+DATA unit<>+20(SB)/4, $0x3f800000
+DATA unit<>+24(SB)/4, $0x3f800000
+DATA unit<>+28(SB)/4, $0x3f800000
+GLOBL unit<>(SB), RODATA|NOPTR, $32
+
+// func layerNorm512(y *float32, x *float32, gamma *float32, beta *float32, stats *float32, rows int, d int, count float32, epsilon float32)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·layerNorm512(SB), NOSPLIT, $0-64
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         gamma+16(FP), DX
+	MOVQ         beta+24(FP), BX
+	MOVQ         stats+32(FP), SI
+	MOVQ         rows+40(FP), DI
+	MOVQ         d+48(FP), R8
+	SHLQ         $0x02, R8
+	VBROADCASTSS count+56(FP), Z0
+	VBROADCASTSS epsilon+60(FP), Z1
+
+row:
+	VPXORD Z2, Z2, Z2
+	XORQ   R9, R9
+
+sum:
+	VADDPS        (CX)(R9*1), Z2, Z2
+	ADDQ          $0x40, R9
+	CMPQ          R9, R8
+	JLT           sum
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF32X4 $0x01, Y2, X4
+	VADDPS        Z4, Z2, Z2
+	VPERMILPD     $0x01, X2, X4
+	VADDPS        Z4, Z2, Z2
+	VPERMILPS     $0x01, X2, X4
+	VADDPS        Z4, Z2, Z2
+	VDIVSS        X0, X2, X2
+	VBROADCASTSS  X2, Z2
+	VMOVSS        X2, (SI)
+	VPXORD        Z5, Z5, Z5
+	XORQ          R9, R9
+
+squares:
+	VMOVUPS       (CX)(R9*1), Z6
+	VSUBPS        Z2, Z6, Z6
+	VMULPS        Z6, Z6, Z6
+	VADDPS        Z6, Z5, Z5
+	ADDQ          $0x40, R9
+	CMPQ          R9, R8
+	JLT           squares
+	VEXTRACTF64X4 $0x01, Z5, Y3
+	VADDPS        Z3, Z5, Z5
+	VEXTRACTF32X4 $0x01, Y5, X4
+	VADDPS        Z4, Z5, Z5
+	VPERMILPD     $0x01, X5, X4
+	VADDPS        Z4, Z5, Z5
+	VPERMILPS     $0x01, X5, X4
+	VADDPS        Z4, Z5, Z5
+	VDIVSS        X0, X5, X5
+	VBROADCASTSS  X5, Z5
+	VADDSS        X1, X5, X5
+	VSQRTSS       X5, X5, X5
+	VMOVSS        unit<>+0(SB), X6
+	VDIVSS        X5, X6, X6
+	VMOVSS        X6, 4(SI)
+	VBROADCASTSS  X6, Z6
+	XORQ          R9, R9
+
+apply:
+	VMOVUPS (CX)(R9*1), Z7
+	VSUBPS  Z2, Z7, Z7
+	VMULPS  Z6, Z7, Z7
+	VMULPS  (DX)(R9*1), Z7, Z7
+	VADDPS  (BX)(R9*1), Z7, Z7
+	VMOVUPS Z7, (AX)(R9*1)
+	ADDQ    $0x40, R9
+	CMPQ    R9, R8
+	JLT     apply
+	ADDQ    R8, CX
+	ADDQ    R8, AX
+	ADDQ    $0x08, SI
+	DECQ    DI
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func layerNormGrad512(dx *float32, dy *float32, x *float32, gamma *float32, stats *float32, dgamma *float32, dbeta *float32, rows int, d int, count float32)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·layerNormGrad512(SB), NOSPLIT, $0-76
+	MOVQ         dx+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         gamma+24(FP), BX
+	MOVQ         stats+32(FP), SI
+	MOVQ         dgamma+40(FP), DI
+	MOVQ         dbeta+48(FP), R8
+	MOVQ         rows+56(FP), R9
+	MOVQ         d+64(FP), R10
+	SHLQ         $0x02, R10
+	VBROADCASTSS count+72(FP), Z0
+
+row:
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS 4(SI), Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	XORQ         R11, R11
+
+sums:
+	VMOVUPS       (DX)(R11*1), Z5
+	VMOVUPS       (CX)(R11*1), Z6
+	VSUBPS        Z1, Z5, Z5
+	VMULPS        Z2, Z5, Z5
+	VADDPS        (R8)(R11*1), Z6, Z7
+	VMOVUPS       Z7, (R8)(R11*1)
+	VMULPS        Z5, Z6, Z7
+	VADDPS        (DI)(R11*1), Z7, Z7
+	VMOVUPS       Z7, (DI)(R11*1)
+	VMULPS        (BX)(R11*1), Z6, Z6
+	VADDPS        Z6, Z3, Z3
+	VMULPS        Z5, Z6, Z6
+	VADDPS        Z6, Z4, Z4
+	ADDQ          $0x40, R11
+	CMPQ          R11, R10
+	JLT           sums
+	VEXTRACTF64X4 $0x01, Z3, Y8
+	VADDPS        Z8, Z3, Z3
+	VEXTRACTF32X4 $0x01, Y3, X9
+	VADDPS        Z9, Z3, Z3
+	VPERMILPD     $0x01, X3, X9
+	VADDPS        Z9, Z3, Z3
+	VPERMILPS     $0x01, X3, X9
+	VADDPS        Z9, Z3, Z3
+	VDIVSS        X0, X3, X3
+	VBROADCASTSS  X3, Z3
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VADDPS        Z8, Z4, Z4
+	VEXTRACTF32X4 $0x01, Y4, X9
+	VADDPS        Z9, Z4, Z4
+	VPERMILPD     $0x01, X4, X9
+	VADDPS        Z9, Z4, Z4
+	VPERMILPS     $0x01, X4, X9
+	VADDPS        Z9, Z4, Z4
+	VDIVSS        X0, X4, X4
+	VBROADCASTSS  X4, Z4
+	XORQ          R11, R11
+
+apply:
+	VMOVUPS (DX)(R11*1), Z5
+	VMOVUPS (CX)(R11*1), Z6
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VMULPS  (BX)(R11*1), Z6, Z6
+	VSUBPS  Z3, Z6, Z6
+	VMULPS  Z4, Z5, Z5
+	VSUBPS  Z5, Z6, Z6
+	VMULPS  Z2, Z6, Z6
+	VMOVUPS Z6, (AX)(R11*1)
+	ADDQ    $0x40, R11
+	CMPQ    R11, R10
+	JLT     apply
+	ADDQ    R10, DX
+	ADDQ    R10, CX
+	ADDQ    R10, AX
+	ADDQ    $0x08, SI
+	DECQ    R9
+	JNZ     row
+	VZEROUPPER
+	RET

@@ -30,6 +30,7 @@ type Kernels struct {
 	opt      optimLevel
 	act      activationLevel
 	norm     normLevel
+	layer    layerLevel
 	window   windowLevel
 }
 

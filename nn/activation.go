@@ -1,0 +1,106 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// Activation is a function of every value, applied to a layer's result.
+type Activation uint8
+
+// The activations. Layers apply ReLU in the same pass as their bias; Dense the
+// others, too, in one more pass, of which Tanh and Sigmoid take no memory.
+const (
+	Identity Activation = iota
+	ReLU                // max(x, 0)
+	Tanh
+	Sigmoid // 1/(1+exp(-x))
+	GELU    // x·(1+tanh(sqrt(2/π)·(x + 0.044715 x³)))/2, as GPT-2 has it
+)
+
+// apply computes dst = a(x).
+func (a Activation) apply(k *simd.Kernels, dst, x []float32) {
+	switch a {
+	case ReLU:
+		k.ReLU(dst, x)
+	case Tanh:
+		k.Tanh(dst, x)
+	case Sigmoid:
+		k.Sigmoid(dst, x)
+	case GELU:
+		k.GELU(dst, x)
+	}
+}
+
+// grad multiplies dy by the slope, given the output y; GELU's is given its
+// input.
+func (a Activation) grad(k *simd.Kernels, dy, y []float32) {
+	switch a {
+	case ReLU:
+		k.ReLUGrad(dy, dy, y)
+	case Tanh:
+		k.TanhGrad(dy, dy, y)
+	case Sigmoid:
+		k.SigmoidGrad(dy, dy, y)
+	case GELU:
+		k.GELUGrad(dy, dy, y)
+	}
+}
+
+type activationOp struct {
+	x   *Tensor
+	act Activation
+	y   Tensor
+
+	back bool
+}
+
+func (o *activationOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *activationOp) result() *Tensor                   { return &o.y }
+
+// Activate is act of every value; of Identity, x itself. Backward overwrites the
+// result's gradient with x's.
+func (t *Tape) Activate(x *Tensor, act Activation) *Tensor {
+	want(act <= GELU, "activation", "one of the constants", int(act))
+	if act == Identity {
+		return x
+	}
+	o := record[activationOp](t)
+	o.x, o.act, o.back = x, act, false
+	y := t.begin(o, x.Shape...)
+	o.run(t)
+	return y
+}
+
+// ReLU is max(x, 0), elementwise.
+func (t *Tape) ReLU(x *Tensor) *Tensor { return t.Activate(x, ReLU) }
+
+// Tanh is the hyperbolic tangent, elementwise.
+func (t *Tape) Tanh(x *Tensor) *Tensor { return t.Activate(x, Tanh) }
+
+// Sigmoid is 1/(1+exp(-x)), elementwise.
+func (t *Tape) Sigmoid(x *Tensor) *Tensor { return t.Activate(x, Sigmoid) }
+
+// GELU is x·Φ(x) in the approximation of GPT-2, elementwise.
+func (t *Tape) GELU(x *Tensor) *Tensor { return t.Activate(x, GELU) }
+
+// valuesPart is how many values one part of an elementwise operation has.
+const valuesPart = 32 << 10
+
+func (o *activationOp) run(t *Tape) { t.pool.run(o, (len(o.y.Data)+valuesPart-1)/valuesPart) }
+
+func (o *activationOp) part(w *worker, i int) {
+	lo, hi := i*valuesPart, min((i+1)*valuesPart, len(o.y.Data))
+	if !o.back {
+		o.act.apply(w.k, o.y.Data[lo:hi], o.x.Data[lo:hi])
+		return
+	}
+	of := &o.y
+	if o.act == GELU {
+		of = o.x
+	}
+	o.act.grad(w.k, o.y.grad[lo:hi], of.Data[lo:hi])
+}
+
+func (o *activationOp) backward(t *Tape) {
+	o.back = true
+	o.run(t)
+	t.handOver(o.x, &o.y)
+}
