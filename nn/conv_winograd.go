@@ -185,7 +185,7 @@ func (o *convOp) winogradRun(t *Tape) {
 	tiles := p.grid.rows() * p.grid.wide
 	if out >= 256 && tiles < out {
 		p.v = o.packed.v.all(p.grid.points, tiles, in)
-		p.stride = width*in | lineValues
+		p.stride = width*min(panelRows, in) | lineValues
 		o.run(t, winogradInputs, threads, p.grid.rows(), 1)
 		o.run(t, winogradPanels, threads, out, width)
 		return
@@ -211,31 +211,32 @@ type sharedPlane struct{ data []float32 }
 
 func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
 	for c := lo; c < hi; c += w.k.PanelWidth() {
-		o.panel(w, c, o.packed.u[c*o.wino.from.channels:])
+		o.panel(w, c, 0, o.wino.from.channels, o.packed.u[c*o.wino.from.channels:])
 	}
 }
 
-// panel writes the points of the weights of output channels c and following to
-// u: for each point a panel, the points stride apart.
-func (o *convOp) panel(w *worker, c int, u []float32) {
+// panel writes the points of the weights from input channels i to i+rows-1 to
+// output channels c and following to u: for each point a panel, the points
+// stride apart.
+func (o *convOp) panel(w *worker, c, i, rows int, u []float32) {
 	p := &o.wino
 	width, in, side := w.k.PanelWidth(), p.from.channels, p.grid.m+2
 	n := min(width, p.to.channels-c)
 	dst := simd.Tiles{Data: u, Tile: width, Row: side * p.stride, Col: p.stride}
 	taps := o.l.W.Shape[2] * o.l.W.Shape[3]
 	if !p.turned {
-		src := simd.Tiles{Data: o.l.W.Data[c:], Tile: o.out, Row: 3 * taps, Col: taps}
-		w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, n, in, simd.WinogradEpilogue{})
+		src := simd.Tiles{Data: o.l.W.Data[i*o.out+c:], Tile: o.out, Row: 3 * taps, Col: taps}
+		w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, n, rows, simd.WinogradEpilogue{})
 		return
 	}
-	size := width * in
+	size := width * rows
 	turned := w.floats(bufWeights, 9*size)
 	for q := range 9 {
-		w.k.PanelsIn(&w.panel, turned[(8-q)*size:], in, n)
-		w.k.PackB(&w.panel, true, in, n, o.l.W.Data[q*taps+c*in:], in)
+		w.k.PanelsIn(&w.panel, turned[(8-q)*size:], rows, n)
+		w.k.PackB(&w.panel, true, rows, n, o.l.W.Data[q*taps+c*in+i:], in)
 	}
 	src := simd.Tiles{Data: turned, Tile: width, Row: 3 * size, Col: size}
-	w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, width, in, simd.WinogradEpilogue{})
+	w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, width, rows, simd.WinogradEpilogue{})
 }
 
 // winogradTiles computes rows lo to hi-1 of tiles with the weights' points.
@@ -268,6 +269,10 @@ func winogradInputs(o *convOp, w *worker, _, lo, hi int) {
 	}
 }
 
+// panelRows is how many input channels of a panel's points are made at a time:
+// they stay in the second-level cache.
+const panelRows = 128
+
 // winogradPanels computes output channels lo to hi-1 of all tiles.
 func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
 	p := &o.wino
@@ -276,11 +281,14 @@ func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
 	for c := lo; c < hi; c += width {
 		n := min(width, p.to.channels-c)
 		u := w.floats(bufCols, g.points*p.stride)
-		o.panel(w, c, u)
 		d := w.pointsIn(bufProducts, g.points, tiles, n)
-		for q := range g.points {
-			w.k.PanelsIn(&w.panel, u[q*p.stride:], in, n)
-			w.k.GemmWith(&w.gemm, false, tiles, n, in, p.v.at(q, 0), p.v.ld, &w.panel, false, d.at(q, 0), d.ld, simd.Epilogue{})
+		for i := 0; i < in; i += panelRows {
+			rows := min(panelRows, in-i)
+			o.panel(w, c, i, rows, u)
+			for q := range g.points {
+				w.k.PanelsIn(&w.panel, u[q*p.stride:], rows, n)
+				w.k.GemmWith(&w.gemm, false, tiles, n, rows, p.v.at(q, 0)[i:], p.v.ld, &w.panel, i > 0, d.at(q, 0), d.ld, simd.Epilogue{})
+			}
 		}
 		e := p.e
 		if e.Bias != nil {

@@ -41,6 +41,15 @@ func Uniform(bound float64) Init {
 	}
 }
 
+// Normal draws from the normal distribution of mean 0.
+func Normal(deviation float64) Init {
+	return func(r *rand.Rand, data []float32) {
+		for i := range data {
+			data[i] = float32(deviation * r.NormFloat64())
+		}
+	}
+}
+
 // FanIn is Uniform(1/sqrt(n)), with n the number of inputs that each output
 // sums up: PyTorch's default for the weights and biases of dense and
 // convolutional layers.
@@ -235,3 +244,8 @@ func (ps *Params) layOut(order []*Param) {
 		p.Data, p.Grad = ps.values[lo:hi:hi], ps.grads[lo:hi:hi]
 	}
 }
+
+// FanOut draws from the normal distribution of variance 2/n, with n the number
+// of outputs that each input is part of (He et al. 2015): what residual
+// networks begin with.
+func FanOut(n int) Init { return Normal(math.Sqrt(2 / float64(max(1, n)))) }

@@ -1033,7 +1033,7 @@ DATA winogradOutputGrad4_1_2<>+0(SB)/4, $0x40800000
 GLOBL winogradOutputGrad4_1_2<>(SB), RODATA|NOPTR, $4
 
 // func winogradWeights42(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·winogradWeights42(SB), NOSPLIT, $0-88
 	VBROADCASTSS winogradWeights4_0_2<>+0(SB), Y0
 	VBROADCASTSS winogradWeights4_1_2<>+0(SB), Y1
@@ -1050,9 +1050,18 @@ vector:
 	MOVQ        srcRow+40(FP), SI
 	MOVQ        srcCol+48(FP), DI
 	MOVQ        CX, R8
+	MOVQ        vectors+72(FP), R9
+	SHLQ        $0x05, R9
+	MOVQ        srcNext+56(FP), R10
+	ADDQ        R10, R9
+	SHLQ        $0x03, R9
+	ADDQ        CX, R9
 	VMOVUPS     (R8), Y4
+	PREFETCHT0  (R9)
 	VMOVUPS     (R8)(SI*1), Y5
+	PREFETCHT0  (R9)(SI*1)
 	VMOVUPS     (R8)(SI*2), Y6
+	PREFETCHT0  (R9)(SI*2)
 	VADDPS      Y6, Y4, Y7
 	VMULPS      Y1, Y7, Y7
 	VMULPS      Y1, Y5, Y8
@@ -1074,9 +1083,13 @@ vector:
 	VMOVUPS     Y5, 384(DX)
 	VMOVUPS     Y6, 480(DX)
 	ADDQ        DI, R8
+	ADDQ        DI, R9
 	VMOVUPS     (R8), Y4
+	PREFETCHT0  (R9)
 	VMOVUPS     (R8)(SI*1), Y5
+	PREFETCHT0  (R9)(SI*1)
 	VMOVUPS     (R8)(SI*2), Y6
+	PREFETCHT0  (R9)(SI*2)
 	VADDPS      Y6, Y4, Y7
 	VMULPS      Y1, Y7, Y7
 	VMULPS      Y1, Y5, Y8
@@ -1098,9 +1111,13 @@ vector:
 	VMOVUPS     Y5, 416(DX)
 	VMOVUPS     Y6, 512(DX)
 	ADDQ        DI, R8
+	ADDQ        DI, R9
 	VMOVUPS     (R8), Y4
+	PREFETCHT0  (R9)
 	VMOVUPS     (R8)(SI*1), Y5
+	PREFETCHT0  (R9)(SI*1)
 	VMOVUPS     (R8)(SI*2), Y6
+	PREFETCHT0  (R9)(SI*2)
 	VADDPS      Y6, Y4, Y7
 	VMULPS      Y1, Y7, Y7
 	VMULPS      Y1, Y5, Y8
@@ -1911,7 +1928,7 @@ vector:
 	RET
 
 // func winogradWeights22(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·winogradWeights22(SB), NOSPLIT, $0-88
 	VBROADCASTSS winogradWeights2_0_2<>+0(SB), Y0
 	MOVQ         dst+0(FP), AX
@@ -1922,112 +1939,129 @@ tile:
 	MOVQ vectors+72(FP), BX
 
 vector:
-	MOVQ    srcRow+40(FP), SI
-	MOVQ    srcCol+48(FP), DI
-	MOVQ    CX, R8
-	VMOVUPS (R8), Y1
-	VMOVUPS (R8)(SI*1), Y2
-	VMOVUPS (R8)(SI*2), Y3
-	VADDPS  Y3, Y1, Y4
-	VMULPS  Y0, Y4, Y4
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y2, Y4, Y5
-	VSUBPS  Y2, Y4, Y2
-	VMOVUPS Y1, (DX)
-	VMOVUPS Y5, 96(DX)
-	VMOVUPS Y2, 192(DX)
-	VMOVUPS Y3, 288(DX)
-	ADDQ    DI, R8
-	VMOVUPS (R8), Y1
-	VMOVUPS (R8)(SI*1), Y2
-	VMOVUPS (R8)(SI*2), Y3
-	VADDPS  Y3, Y1, Y4
-	VMULPS  Y0, Y4, Y4
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y2, Y4, Y5
-	VSUBPS  Y2, Y4, Y2
-	VMOVUPS Y1, 32(DX)
-	VMOVUPS Y5, 128(DX)
-	VMOVUPS Y2, 224(DX)
-	VMOVUPS Y3, 320(DX)
-	ADDQ    DI, R8
-	VMOVUPS (R8), Y1
-	VMOVUPS (R8)(SI*1), Y2
-	VMOVUPS (R8)(SI*2), Y3
-	VADDPS  Y3, Y1, Y4
-	VMULPS  Y0, Y4, Y4
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y2, Y4, Y5
-	VSUBPS  Y2, Y4, Y2
-	VMOVUPS Y1, 64(DX)
-	VMOVUPS Y5, 160(DX)
-	VMOVUPS Y2, 256(DX)
-	VMOVUPS Y3, 352(DX)
-	MOVQ    dstRow+8(FP), SI
-	MOVQ    dstCol+16(FP), DI
-	LEAQ    (DI)(DI*2), R8
-	MOVQ    AX, R9
-	VMOVUPS (DX), Y1
-	VMOVUPS 32(DX), Y2
-	VMOVUPS 64(DX), Y3
-	VADDPS  Y3, Y1, Y4
-	VMULPS  Y0, Y4, Y4
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y2, Y4, Y5
-	VSUBPS  Y2, Y4, Y2
-	VMOVUPS Y1, (R9)
-	VMOVUPS Y5, (R9)(DI*1)
-	VMOVUPS Y2, (R9)(DI*2)
-	VMOVUPS Y3, (R9)(R8*1)
-	ADDQ    SI, R9
-	VMOVUPS 96(DX), Y1
-	VMOVUPS 128(DX), Y2
-	VMOVUPS 160(DX), Y3
-	VADDPS  Y3, Y1, Y4
-	VMULPS  Y0, Y4, Y4
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y2, Y4, Y5
-	VSUBPS  Y2, Y4, Y2
-	VMOVUPS Y1, (R9)
-	VMOVUPS Y5, (R9)(DI*1)
-	VMOVUPS Y2, (R9)(DI*2)
-	VMOVUPS Y3, (R9)(R8*1)
-	ADDQ    SI, R9
-	VMOVUPS 192(DX), Y1
-	VMOVUPS 224(DX), Y2
-	VMOVUPS 256(DX), Y3
-	VADDPS  Y3, Y1, Y4
-	VMULPS  Y0, Y4, Y4
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y2, Y4, Y5
-	VSUBPS  Y2, Y4, Y2
-	VMOVUPS Y1, (R9)
-	VMOVUPS Y5, (R9)(DI*1)
-	VMOVUPS Y2, (R9)(DI*2)
-	VMOVUPS Y3, (R9)(R8*1)
-	ADDQ    SI, R9
-	VMOVUPS 288(DX), Y1
-	VMOVUPS 320(DX), Y2
-	VMOVUPS 352(DX), Y3
-	VADDPS  Y3, Y1, Y4
-	VMULPS  Y0, Y4, Y4
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y2, Y4, Y5
-	VSUBPS  Y2, Y4, Y2
-	VMOVUPS Y1, (R9)
-	VMOVUPS Y5, (R9)(DI*1)
-	VMOVUPS Y2, (R9)(DI*2)
-	VMOVUPS Y3, (R9)(R8*1)
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, AX
-	DECQ    BX
-	JNZ     vector
-	MOVQ    srcNext+56(FP), BX
-	ADDQ    BX, CX
-	MOVQ    dstNext+24(FP), BX
-	ADDQ    BX, AX
-	DECQ    tiles+80(FP)
-	JNZ     tile
+	MOVQ       srcRow+40(FP), SI
+	MOVQ       srcCol+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       vectors+72(FP), R9
+	SHLQ       $0x05, R9
+	MOVQ       srcNext+56(FP), R10
+	ADDQ       R10, R9
+	SHLQ       $0x03, R9
+	ADDQ       CX, R9
+	VMOVUPS    (R8), Y1
+	PREFETCHT0 (R9)
+	VMOVUPS    (R8)(SI*1), Y2
+	PREFETCHT0 (R9)(SI*1)
+	VMOVUPS    (R8)(SI*2), Y3
+	PREFETCHT0 (R9)(SI*2)
+	VADDPS     Y3, Y1, Y4
+	VMULPS     Y0, Y4, Y4
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y2, Y4, Y5
+	VSUBPS     Y2, Y4, Y2
+	VMOVUPS    Y1, (DX)
+	VMOVUPS    Y5, 96(DX)
+	VMOVUPS    Y2, 192(DX)
+	VMOVUPS    Y3, 288(DX)
+	ADDQ       DI, R8
+	ADDQ       DI, R9
+	VMOVUPS    (R8), Y1
+	PREFETCHT0 (R9)
+	VMOVUPS    (R8)(SI*1), Y2
+	PREFETCHT0 (R9)(SI*1)
+	VMOVUPS    (R8)(SI*2), Y3
+	PREFETCHT0 (R9)(SI*2)
+	VADDPS     Y3, Y1, Y4
+	VMULPS     Y0, Y4, Y4
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y2, Y4, Y5
+	VSUBPS     Y2, Y4, Y2
+	VMOVUPS    Y1, 32(DX)
+	VMOVUPS    Y5, 128(DX)
+	VMOVUPS    Y2, 224(DX)
+	VMOVUPS    Y3, 320(DX)
+	ADDQ       DI, R8
+	ADDQ       DI, R9
+	VMOVUPS    (R8), Y1
+	PREFETCHT0 (R9)
+	VMOVUPS    (R8)(SI*1), Y2
+	PREFETCHT0 (R9)(SI*1)
+	VMOVUPS    (R8)(SI*2), Y3
+	PREFETCHT0 (R9)(SI*2)
+	VADDPS     Y3, Y1, Y4
+	VMULPS     Y0, Y4, Y4
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y2, Y4, Y5
+	VSUBPS     Y2, Y4, Y2
+	VMOVUPS    Y1, 64(DX)
+	VMOVUPS    Y5, 160(DX)
+	VMOVUPS    Y2, 256(DX)
+	VMOVUPS    Y3, 352(DX)
+	MOVQ       dstRow+8(FP), SI
+	MOVQ       dstCol+16(FP), DI
+	LEAQ       (DI)(DI*2), R8
+	MOVQ       AX, R9
+	VMOVUPS    (DX), Y1
+	VMOVUPS    32(DX), Y2
+	VMOVUPS    64(DX), Y3
+	VADDPS     Y3, Y1, Y4
+	VMULPS     Y0, Y4, Y4
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y2, Y4, Y5
+	VSUBPS     Y2, Y4, Y2
+	VMOVUPS    Y1, (R9)
+	VMOVUPS    Y5, (R9)(DI*1)
+	VMOVUPS    Y2, (R9)(DI*2)
+	VMOVUPS    Y3, (R9)(R8*1)
+	ADDQ       SI, R9
+	VMOVUPS    96(DX), Y1
+	VMOVUPS    128(DX), Y2
+	VMOVUPS    160(DX), Y3
+	VADDPS     Y3, Y1, Y4
+	VMULPS     Y0, Y4, Y4
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y2, Y4, Y5
+	VSUBPS     Y2, Y4, Y2
+	VMOVUPS    Y1, (R9)
+	VMOVUPS    Y5, (R9)(DI*1)
+	VMOVUPS    Y2, (R9)(DI*2)
+	VMOVUPS    Y3, (R9)(R8*1)
+	ADDQ       SI, R9
+	VMOVUPS    192(DX), Y1
+	VMOVUPS    224(DX), Y2
+	VMOVUPS    256(DX), Y3
+	VADDPS     Y3, Y1, Y4
+	VMULPS     Y0, Y4, Y4
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y2, Y4, Y5
+	VSUBPS     Y2, Y4, Y2
+	VMOVUPS    Y1, (R9)
+	VMOVUPS    Y5, (R9)(DI*1)
+	VMOVUPS    Y2, (R9)(DI*2)
+	VMOVUPS    Y3, (R9)(R8*1)
+	ADDQ       SI, R9
+	VMOVUPS    288(DX), Y1
+	VMOVUPS    320(DX), Y2
+	VMOVUPS    352(DX), Y3
+	VADDPS     Y3, Y1, Y4
+	VMULPS     Y0, Y4, Y4
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y2, Y4, Y5
+	VSUBPS     Y2, Y4, Y2
+	VMOVUPS    Y1, (R9)
+	VMOVUPS    Y5, (R9)(DI*1)
+	VMOVUPS    Y2, (R9)(DI*2)
+	VMOVUPS    Y3, (R9)(R8*1)
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000020, AX
+	DECQ       BX
+	JNZ        vector
+	MOVQ       srcNext+56(FP), BX
+	ADDQ       BX, CX
+	MOVQ       dstNext+24(FP), BX
+	ADDQ       BX, AX
+	DECQ       tiles+80(FP)
+	JNZ        tile
 	VZEROUPPER
 	RET
 

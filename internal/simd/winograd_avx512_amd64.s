@@ -1033,7 +1033,7 @@ DATA winogradOutputGrad4_1_512<>+0(SB)/4, $0x40800000
 GLOBL winogradOutputGrad4_1_512<>(SB), RODATA|NOPTR, $4
 
 // func winogradWeights4512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·winogradWeights4512(SB), NOSPLIT, $0-88
 	VBROADCASTSS winogradWeights4_0_512<>+0(SB), Z0
 	VBROADCASTSS winogradWeights4_1_512<>+0(SB), Z1
@@ -1050,9 +1050,18 @@ vector:
 	MOVQ        srcRow+40(FP), SI
 	MOVQ        srcCol+48(FP), DI
 	MOVQ        CX, R8
+	MOVQ        vectors+72(FP), R9
+	SHLQ        $0x06, R9
+	MOVQ        srcNext+56(FP), R10
+	ADDQ        R10, R9
+	SHLQ        $0x03, R9
+	ADDQ        CX, R9
 	VMOVUPS     (R8), Z4
+	PREFETCHT0  (R9)
 	VMOVUPS     (R8)(SI*1), Z5
+	PREFETCHT0  (R9)(SI*1)
 	VMOVUPS     (R8)(SI*2), Z6
+	PREFETCHT0  (R9)(SI*2)
 	VADDPS      Z6, Z4, Z7
 	VMULPS      Z1, Z7, Z7
 	VMULPS      Z1, Z5, Z17
@@ -1074,9 +1083,13 @@ vector:
 	VMOVUPS     Z5, 768(DX)
 	VMOVUPS     Z6, 960(DX)
 	ADDQ        DI, R8
+	ADDQ        DI, R9
 	VMOVUPS     (R8), Z4
+	PREFETCHT0  (R9)
 	VMOVUPS     (R8)(SI*1), Z5
+	PREFETCHT0  (R9)(SI*1)
 	VMOVUPS     (R8)(SI*2), Z6
+	PREFETCHT0  (R9)(SI*2)
 	VADDPS      Z6, Z4, Z7
 	VMULPS      Z1, Z7, Z7
 	VMULPS      Z1, Z5, Z17
@@ -1098,9 +1111,13 @@ vector:
 	VMOVUPS     Z5, 832(DX)
 	VMOVUPS     Z6, 1024(DX)
 	ADDQ        DI, R8
+	ADDQ        DI, R9
 	VMOVUPS     (R8), Z4
+	PREFETCHT0  (R9)
 	VMOVUPS     (R8)(SI*1), Z5
+	PREFETCHT0  (R9)(SI*1)
 	VMOVUPS     (R8)(SI*2), Z6
+	PREFETCHT0  (R9)(SI*2)
 	VADDPS      Z6, Z4, Z7
 	VMULPS      Z1, Z7, Z7
 	VMULPS      Z1, Z5, Z17
@@ -1911,7 +1928,7 @@ vector:
 	RET
 
 // func winogradWeights2512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·winogradWeights2512(SB), NOSPLIT, $0-88
 	VBROADCASTSS winogradWeights2_0_512<>+0(SB), Z0
 	MOVQ         dst+0(FP), AX
@@ -1922,112 +1939,129 @@ tile:
 	MOVQ vectors+72(FP), BX
 
 vector:
-	MOVQ    srcRow+40(FP), SI
-	MOVQ    srcCol+48(FP), DI
-	MOVQ    CX, R8
-	VMOVUPS (R8), Z1
-	VMOVUPS (R8)(SI*1), Z2
-	VMOVUPS (R8)(SI*2), Z3
-	VADDPS  Z3, Z1, Z4
-	VMULPS  Z0, Z4, Z4
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z2, Z4, Z5
-	VSUBPS  Z2, Z4, Z2
-	VMOVUPS Z1, (DX)
-	VMOVUPS Z5, 192(DX)
-	VMOVUPS Z2, 384(DX)
-	VMOVUPS Z3, 576(DX)
-	ADDQ    DI, R8
-	VMOVUPS (R8), Z1
-	VMOVUPS (R8)(SI*1), Z2
-	VMOVUPS (R8)(SI*2), Z3
-	VADDPS  Z3, Z1, Z4
-	VMULPS  Z0, Z4, Z4
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z2, Z4, Z5
-	VSUBPS  Z2, Z4, Z2
-	VMOVUPS Z1, 64(DX)
-	VMOVUPS Z5, 256(DX)
-	VMOVUPS Z2, 448(DX)
-	VMOVUPS Z3, 640(DX)
-	ADDQ    DI, R8
-	VMOVUPS (R8), Z1
-	VMOVUPS (R8)(SI*1), Z2
-	VMOVUPS (R8)(SI*2), Z3
-	VADDPS  Z3, Z1, Z4
-	VMULPS  Z0, Z4, Z4
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z2, Z4, Z5
-	VSUBPS  Z2, Z4, Z2
-	VMOVUPS Z1, 128(DX)
-	VMOVUPS Z5, 320(DX)
-	VMOVUPS Z2, 512(DX)
-	VMOVUPS Z3, 704(DX)
-	MOVQ    dstRow+8(FP), SI
-	MOVQ    dstCol+16(FP), DI
-	LEAQ    (DI)(DI*2), R8
-	MOVQ    AX, R9
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z2
-	VMOVUPS 128(DX), Z3
-	VADDPS  Z3, Z1, Z4
-	VMULPS  Z0, Z4, Z4
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z2, Z4, Z5
-	VSUBPS  Z2, Z4, Z2
-	VMOVUPS Z1, (R9)
-	VMOVUPS Z5, (R9)(DI*1)
-	VMOVUPS Z2, (R9)(DI*2)
-	VMOVUPS Z3, (R9)(R8*1)
-	ADDQ    SI, R9
-	VMOVUPS 192(DX), Z1
-	VMOVUPS 256(DX), Z2
-	VMOVUPS 320(DX), Z3
-	VADDPS  Z3, Z1, Z4
-	VMULPS  Z0, Z4, Z4
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z2, Z4, Z5
-	VSUBPS  Z2, Z4, Z2
-	VMOVUPS Z1, (R9)
-	VMOVUPS Z5, (R9)(DI*1)
-	VMOVUPS Z2, (R9)(DI*2)
-	VMOVUPS Z3, (R9)(R8*1)
-	ADDQ    SI, R9
-	VMOVUPS 384(DX), Z1
-	VMOVUPS 448(DX), Z2
-	VMOVUPS 512(DX), Z3
-	VADDPS  Z3, Z1, Z4
-	VMULPS  Z0, Z4, Z4
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z2, Z4, Z5
-	VSUBPS  Z2, Z4, Z2
-	VMOVUPS Z1, (R9)
-	VMOVUPS Z5, (R9)(DI*1)
-	VMOVUPS Z2, (R9)(DI*2)
-	VMOVUPS Z3, (R9)(R8*1)
-	ADDQ    SI, R9
-	VMOVUPS 576(DX), Z1
-	VMOVUPS 640(DX), Z2
-	VMOVUPS 704(DX), Z3
-	VADDPS  Z3, Z1, Z4
-	VMULPS  Z0, Z4, Z4
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z2, Z4, Z5
-	VSUBPS  Z2, Z4, Z2
-	VMOVUPS Z1, (R9)
-	VMOVUPS Z5, (R9)(DI*1)
-	VMOVUPS Z2, (R9)(DI*2)
-	VMOVUPS Z3, (R9)(R8*1)
-	ADDQ    $0x00000040, CX
-	ADDQ    $0x00000040, AX
-	DECQ    BX
-	JNZ     vector
-	MOVQ    srcNext+56(FP), BX
-	ADDQ    BX, CX
-	MOVQ    dstNext+24(FP), BX
-	ADDQ    BX, AX
-	DECQ    tiles+80(FP)
-	JNZ     tile
+	MOVQ       srcRow+40(FP), SI
+	MOVQ       srcCol+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       vectors+72(FP), R9
+	SHLQ       $0x06, R9
+	MOVQ       srcNext+56(FP), R10
+	ADDQ       R10, R9
+	SHLQ       $0x03, R9
+	ADDQ       CX, R9
+	VMOVUPS    (R8), Z1
+	PREFETCHT0 (R9)
+	VMOVUPS    (R8)(SI*1), Z2
+	PREFETCHT0 (R9)(SI*1)
+	VMOVUPS    (R8)(SI*2), Z3
+	PREFETCHT0 (R9)(SI*2)
+	VADDPS     Z3, Z1, Z4
+	VMULPS     Z0, Z4, Z4
+	VMULPS     Z0, Z2, Z2
+	VADDPS     Z2, Z4, Z5
+	VSUBPS     Z2, Z4, Z2
+	VMOVUPS    Z1, (DX)
+	VMOVUPS    Z5, 192(DX)
+	VMOVUPS    Z2, 384(DX)
+	VMOVUPS    Z3, 576(DX)
+	ADDQ       DI, R8
+	ADDQ       DI, R9
+	VMOVUPS    (R8), Z1
+	PREFETCHT0 (R9)
+	VMOVUPS    (R8)(SI*1), Z2
+	PREFETCHT0 (R9)(SI*1)
+	VMOVUPS    (R8)(SI*2), Z3
+	PREFETCHT0 (R9)(SI*2)
+	VADDPS     Z3, Z1, Z4
+	VMULPS     Z0, Z4, Z4
+	VMULPS     Z0, Z2, Z2
+	VADDPS     Z2, Z4, Z5
+	VSUBPS     Z2, Z4, Z2
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z5, 256(DX)
+	VMOVUPS    Z2, 448(DX)
+	VMOVUPS    Z3, 640(DX)
+	ADDQ       DI, R8
+	ADDQ       DI, R9
+	VMOVUPS    (R8), Z1
+	PREFETCHT0 (R9)
+	VMOVUPS    (R8)(SI*1), Z2
+	PREFETCHT0 (R9)(SI*1)
+	VMOVUPS    (R8)(SI*2), Z3
+	PREFETCHT0 (R9)(SI*2)
+	VADDPS     Z3, Z1, Z4
+	VMULPS     Z0, Z4, Z4
+	VMULPS     Z0, Z2, Z2
+	VADDPS     Z2, Z4, Z5
+	VSUBPS     Z2, Z4, Z2
+	VMOVUPS    Z1, 128(DX)
+	VMOVUPS    Z5, 320(DX)
+	VMOVUPS    Z2, 512(DX)
+	VMOVUPS    Z3, 704(DX)
+	MOVQ       dstRow+8(FP), SI
+	MOVQ       dstCol+16(FP), DI
+	LEAQ       (DI)(DI*2), R8
+	MOVQ       AX, R9
+	VMOVUPS    (DX), Z1
+	VMOVUPS    64(DX), Z2
+	VMOVUPS    128(DX), Z3
+	VADDPS     Z3, Z1, Z4
+	VMULPS     Z0, Z4, Z4
+	VMULPS     Z0, Z2, Z2
+	VADDPS     Z2, Z4, Z5
+	VSUBPS     Z2, Z4, Z2
+	VMOVUPS    Z1, (R9)
+	VMOVUPS    Z5, (R9)(DI*1)
+	VMOVUPS    Z2, (R9)(DI*2)
+	VMOVUPS    Z3, (R9)(R8*1)
+	ADDQ       SI, R9
+	VMOVUPS    192(DX), Z1
+	VMOVUPS    256(DX), Z2
+	VMOVUPS    320(DX), Z3
+	VADDPS     Z3, Z1, Z4
+	VMULPS     Z0, Z4, Z4
+	VMULPS     Z0, Z2, Z2
+	VADDPS     Z2, Z4, Z5
+	VSUBPS     Z2, Z4, Z2
+	VMOVUPS    Z1, (R9)
+	VMOVUPS    Z5, (R9)(DI*1)
+	VMOVUPS    Z2, (R9)(DI*2)
+	VMOVUPS    Z3, (R9)(R8*1)
+	ADDQ       SI, R9
+	VMOVUPS    384(DX), Z1
+	VMOVUPS    448(DX), Z2
+	VMOVUPS    512(DX), Z3
+	VADDPS     Z3, Z1, Z4
+	VMULPS     Z0, Z4, Z4
+	VMULPS     Z0, Z2, Z2
+	VADDPS     Z2, Z4, Z5
+	VSUBPS     Z2, Z4, Z2
+	VMOVUPS    Z1, (R9)
+	VMOVUPS    Z5, (R9)(DI*1)
+	VMOVUPS    Z2, (R9)(DI*2)
+	VMOVUPS    Z3, (R9)(R8*1)
+	ADDQ       SI, R9
+	VMOVUPS    576(DX), Z1
+	VMOVUPS    640(DX), Z2
+	VMOVUPS    704(DX), Z3
+	VADDPS     Z3, Z1, Z4
+	VMULPS     Z0, Z4, Z4
+	VMULPS     Z0, Z2, Z2
+	VADDPS     Z2, Z4, Z5
+	VSUBPS     Z2, Z4, Z2
+	VMOVUPS    Z1, (R9)
+	VMOVUPS    Z5, (R9)(DI*1)
+	VMOVUPS    Z2, (R9)(DI*2)
+	VMOVUPS    Z3, (R9)(R8*1)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000040, AX
+	DECQ       BX
+	JNZ        vector
+	MOVQ       srcNext+56(FP), BX
+	ADDQ       BX, CX
+	MOVQ       dstNext+24(FP), BX
+	ADDQ       BX, AX
+	DECQ       tiles+80(FP)
+	JNZ        tile
 	VZEROUPPER
 	RET
 

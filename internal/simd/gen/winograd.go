@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -72,6 +73,7 @@ type winogradTransform struct {
 	constants []float32
 	f         func(c *constants, d []vec) []vec
 	bias      bool // add a bias, and take the maximum with a floor
+	ahead     int  // so many tiles ahead the source is fetched; 0: not
 }
 
 // The matrices of Lavin and Gray, "Fast Algorithms for Convolutional Neural
@@ -106,7 +108,7 @@ var winogradTransforms = []winogradTransform{
 		r, s := c.mad(y[0], 4, y[2]), c.mad(y[1], 4, y[3])
 		return []vec{y[0], l.add(p, q), l.sub(p, q), c.mad(r, 2, s), c.msub(r, 2, s), y[3]}
 	}},
-	{name: "winogradWeights4", a: 3, b: 6, constants: []float32{1. / 4, 1. / 6, 1. / 12, 1. / 24}, f: func(c *constants, g []vec) []vec {
+	{name: "winogradWeights4", a: 3, b: 6, ahead: 8, constants: []float32{1. / 4, 1. / 6, 1. / 12, 1. / 24}, f: func(c *constants, g []vec) []vec {
 		l := c.l
 		p, q := c.mul(1./6, l.add(g[0], g[2])), c.mul(1./6, g[1])
 		r, s := c.mad(c.mul(1./6, g[2]), 1./24, g[0]), c.mul(1./12, g[1])
@@ -136,7 +138,7 @@ var winogradTransforms = []winogradTransform{
 		l := c.l
 		return []vec{y[0], l.add(y[0], y[1]), l.sub(y[0], y[1]), l.sub(l.zero(), y[1])}
 	}},
-	{name: "winogradWeights2", a: 3, b: 4, constants: []float32{0.5}, f: func(c *constants, g []vec) []vec {
+	{name: "winogradWeights2", a: 3, b: 4, ahead: 8, constants: []float32{0.5}, f: func(c *constants, g []vec) []vec {
 		l := c.l
 		p, q := c.mul(0.5, l.add(g[0], g[2])), c.mul(0.5, g[1])
 		return []vec{g[0], l.add(p, q), l.sub(p, q), g[2]}
@@ -235,17 +237,32 @@ func (t winogradTransform) columns(l level, c *constants, src, tmp reg.Register)
 	row, col := loadStride("srcRow", t.a), load("srcCol")
 	at := GP64()
 	MOVQ(src, at)
+	next := GP64()
+	if t.ahead > 0 {
+		Load(Param("vectors"), next)
+		SHLQ(U8(bits.TrailingZeros(uint(l.bytes()))), next)
+		past := load("srcNext")
+		ADDQ(past, next)
+		SHLQ(U8(bits.TrailingZeros(uint(t.ahead))), next)
+		ADDQ(src, next)
+	}
 	for j := range t.a {
 		d := make([]vec, t.a)
 		for i := range d {
 			d[i] = l.vector()
 			VMOVUPS(row.at(at, i), d[i])
+			if t.ahead > 0 {
+				PREFETCHT0(row.at(next, i))
+			}
 		}
 		for i, v := range t.f(c, d) {
 			VMOVUPS(v, mem(tmp, (i*t.a+j)*l.bytes()))
 		}
 		if j < t.a-1 {
 			ADDQ(col, at)
+			if t.ahead > 0 {
+				ADDQ(col, next)
+			}
 		}
 	}
 }
