@@ -83,7 +83,7 @@ func TestLookup(t *testing.T) {
 		"minst":     `did you mean "mnist"`,
 		"MLP":       `did you mean "mlp"`,
 		"mnist-cnm": `"mnist-cnn"`,
-		"resnet-50": "known are mlp, mnist-cnn, lstm",
+		"googlenet": "known are mlp, mnist-cnn, cifar-resnet20",
 		"":          `unknown model ""`,
 	} {
 		_, err := Lookup(name)
@@ -91,7 +91,7 @@ func TestLookup(t *testing.T) {
 			t.Errorf("Lookup(%q): %v, want it to hold %s", name, err, want)
 		}
 	}
-	if _, err := Lookup("resnet-50"); err == nil || strings.Contains(err.Error(), "mean") {
+	if _, err := Lookup("googlenet"); err == nil || strings.Contains(err.Error(), "mean") {
 		t.Errorf("%v: nothing known is spelt alike", err)
 	}
 }

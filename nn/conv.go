@@ -25,10 +25,11 @@ type convOp struct {
 	win    simd.Windows
 	out    int // output channels
 	algo   convAlgorithm
-	from   []uint8   // of max-pooling: which value of its window each output was
-	dx     []float32 // nil: not asked for
-	sums   []float32 // by part: the gradients of W, then of b
-	grid   tileGrid  // of Winograd, forward
+	pool   simd.PoolPlan // of max-pooling
+	from   []uint8       // of max-pooling: which value of its window each output was
+	dx     []float32     // nil: not asked for
+	sums   []float32     // by part: the gradients of W, then of b
+	grid   tileGrid      // of Winograd, forward
 	wino   winogradPass
 	packed *convPacked
 	job    convJob
@@ -100,6 +101,7 @@ func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	y := t.begin(o, x.Shape[0], h, w, o.out)
 	if cfg.MaxPool2 {
 		o.from = sizedBytes(o.from, y.Len())
+		o.pool.Set(simd.Window{Height: win.OutHeight(), Width: win.OutWidth(), Channels: o.out, Size: 2, Stride: 2})
 	}
 	o.algo = implicitGEMM{}
 	if winogradPays(win, o.out, cfg) {
@@ -141,7 +143,7 @@ func (o *convOp) bias() []float32 {
 }
 
 func (o *convOp) backward(t *Tape) {
-	if o.cfg.Activation == ReLU && !o.cfg.MaxPool2 {
+	if o.cfg.Activation == ReLU {
 		t.k.ReLUGrad(o.y.grad, o.y.grad, o.y.Data)
 	}
 	o.dx = nil

@@ -47,14 +47,12 @@ func pooledForward(o *convOp, w *worker, _, lo, hi int) {
 	plane := w.floats(bufPlane, rows*o.out)
 	for s := lo; s < hi; s++ {
 		o.product(w, s*rows, (s+1)*rows, plane, simd.Epilogue{ColBias: o.bias()})
-		o.pool(w.k, sample(o, o.y.Data, s), sample(o, o.from, s), plane)
+		y := sampleOf(o.y.Data, o.x, s)
+		w.k.MaxPool(y, sampleOf(o.from, o.x, s), plane, &o.pool)
+		if o.cfg.Activation == ReLU {
+			w.k.ReLU(y, y)
+		}
 	}
-}
-
-// sample is sample s of data, which holds one for each sample of the batch.
-func sample[T any](o *convOp, data []T, s int) []T {
-	n := len(data) / o.x.Shape[0]
-	return data[s*n : (s+1)*n]
 }
 
 // smallWeights is how many weights are few enough for each part of the batch
@@ -101,7 +99,7 @@ func implicitSums(o *convOp, w *worker, part, lo, hi int) {
 	}
 	for s := lo; s < hi; s++ {
 		dy := w.floats(bufPlane, rows*o.out)
-		o.unpool(w.k, dy, sample(o, o.y.grad, s), sample(o, o.from, s))
+		w.k.MaxPoolGrad(dy, sampleOf(o.y.grad, o.x, s), sampleOf(o.from, o.x, s), &o.pool)
 		o.windowsT(w, s*rows, (s+1)*rows, 0, o.out, dy, s > lo, dw)
 		w.k.SumRows(db, dy, o.out, rows)
 		if o.dx != nil {
@@ -134,7 +132,7 @@ func wholeInput(o *convOp, w *worker, _, lo, hi int) {
 
 func implicitInput(o *convOp, w *worker, _, lo, hi int) {
 	for s := lo; s < hi; s++ {
-		o.inputGrad(w, s, sample(o, o.y.grad, s))
+		o.inputGrad(w, s, sampleOf(o.y.grad, o.x, s))
 	}
 }
 
@@ -145,7 +143,7 @@ const windowBlock = 128
 // inputGrad computes dx of one sample: dy Wᵀ is the gradient of its windows,
 // and each value of x gets the sum over the windows it is part of.
 func (o *convOp) inputGrad(w *worker, s int, dy []float32) {
-	dx, rows, cols := sample(o, o.dx, s), o.win.Rows(), o.win.Cols()
+	dx, rows, cols := sampleOf(o.dx, o.x, s), o.win.Rows(), o.win.Cols()
 	clear(dx)
 	for lo := 0; lo < rows; lo += windowBlock {
 		n := min(windowBlock, rows-lo)

@@ -190,3 +190,10 @@ func (o *subsampleOp) backward(t *Tape) {
 	o.each(func(in, out int) { copy(dx[in:in+c], dy[out:]) })
 	t.merge(o.x, dx)
 }
+
+func sizedBytes(buf []uint8, n int) []uint8 {
+	if cap(buf) >= n {
+		return buf[:n]
+	}
+	return make([]uint8, n)
+}
