@@ -6,12 +6,6 @@
 // the same bits on every machine and at every instruction-set level.
 package optim
 
-import (
-	"errors"
-	"fmt"
-	"math"
-)
-
 // Optimizer turns gradients into parameter updates. A step is BeginStep
 // followed by Updates of disjoint ranges that together cover the arena, in any
 // order, so that a bucket can be updated as soon as it is agreed. Values
@@ -67,46 +61,4 @@ type RowOptimizer interface {
 type State struct {
 	Name string
 	Data []float32
-}
-
-// faults collects what is wrong with settings, to report all together.
-type faults []error
-
-func (f *faults) want(ok bool, format string, args ...any) {
-	if !ok {
-		*f = append(*f, fmt.Errorf(format, args...))
-	}
-}
-
-// positive wants a setting that is positive and finite, also as a float32.
-func (f *faults) positive(name string, v float64) {
-	f.want(float32(v) > 0 && !math.IsInf(float64(float32(v)), 0), "%s %v: want a positive number", name, v)
-}
-
-func (f *faults) fraction(name string, v float64) {
-	f.want(v >= 0 && v < 1, "%s %v: want a number from 0 to below 1", name, v)
-}
-
-func (f *faults) notNegative(name string, v float64) {
-	f.want(v >= 0 && !math.IsInf(float64(float32(v)), 0), "%s %v: want a number from 0", name, v)
-}
-
-// bound wants n to be what an optimizer was bound to before, if it was.
-func (f *faults) bound(was, n int, already bool) {
-	f.want(n >= 0, "an arena of %d values: want 0 or more", n)
-	f.want(!already || was == n, "bound to %d values already, cannot bind to %d", was, n)
-}
-
-func (f faults) err(name string) error {
-	if len(f) == 0 {
-		return nil
-	}
-	return fmt.Errorf("optim: %s: %w", name, errors.Join(f...))
-}
-
-// checkLR panics where a rate cannot be one.
-func checkLR(name string, lr float64) {
-	if !(lr >= 0) || math.IsInf(lr, 0) {
-		panic(fmt.Sprintf("optim: %s: learning rate %v: want a number from 0", name, lr))
-	}
 }

@@ -325,3 +325,23 @@ func fromBits(b uint32) float32 { return math.Float32frombits(b) }
 
 // sqrtSpecial is the root of zeros, infinities, NaN and negative numbers.
 func sqrtSpecial(x float32) float32 { return float32(math.Sqrt(float64(x))) }
+
+// BenchmarkUpdates counts the bytes each rule reads and writes, in the caches
+// and in memory.
+func BenchmarkUpdates(b *testing.B) {
+	moves := map[string]int{"SGDPlain": 3, "Momentum": 5, "Adagrad": 5, "AdamW": 7}
+	for _, n := range []int{4096, 1 << 24} {
+		r := rand.New(rand.NewPCG(39, 40))
+		x, _ := operands(r, n, false)
+		for _, k := range Levels() {
+			for _, w := range updateTwins {
+				b.Run(fmt.Sprintf("%s/%d/%s", w.name, n, k.Name()), func(b *testing.B) {
+					b.SetBytes(int64(4 * n * moves[w.name]))
+					for b.Loop() {
+						w.level(k, x)
+					}
+				})
+			}
+		}
+	}
+}

@@ -143,12 +143,16 @@ func (s Schedule) String() string {
 	return b.String()
 }
 
-// String is "500 steps" or "2.5 epochs".
+// String is such as "500 steps" or "2.5 epochs".
 func (w Warmup) String() string {
+	n, unit := strconv.Itoa(w.Steps), " step"
 	if w.Epochs > 0 {
-		return number(w.Epochs) + " epochs"
+		n, unit = number(w.Epochs), " epoch"
 	}
-	return strconv.Itoa(w.Steps) + " steps"
+	if n != "1" {
+		unit += "s"
+	}
+	return n + unit
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

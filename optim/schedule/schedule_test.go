@@ -151,6 +151,7 @@ func TestString(t *testing.T) {
 		"0.001, cosine to 1e-05": {LR: 1e-3, Cosine: true, Floor: 1e-5},
 		"0.1, 0.01 from epoch 80, 0.001 from epoch 120, warm-up 500 steps": {
 			LR: 0.1, Drops: []Drop{{80, 0.01}, {120, 0.001}}, Warmup: Warmup{Steps: 500}},
+		"1, warm-up 1 step":                  {LR: 1, Warmup: Warmup{Steps: 1}},
 		"2, cosine to 0, warm-up 2.5 epochs": {LR: 2, Cosine: true, Warmup: Warmup{Epochs: 2.5}},
 	} {
 		if got := s.String(); got != want {
