@@ -19,6 +19,7 @@ var goldenRuns = map[string]goldenRun{
 	"batchnorm-eval": goldenBatchNorm,
 	"conv":           goldenConv,
 	"dense":          goldenDense,
+	"attention":      goldenAttention,
 	"embedding":      goldenEmbedding,
 	"lstm":           goldenLSTM,
 	"relu":           goldenUnary((*Tape).ReLU),
@@ -205,5 +206,15 @@ func goldenLSTM(g *goldenCase) func(t *Tape) *Tensor {
 			y = t.LSTM(y, l, &state, steps)
 		}
 		return y
+	}
+}
+
+func goldenAttention(g *goldenCase) func(t *Tape) *Tensor {
+	x, heads := g.input("x"), int(g.Attr("heads"))
+	in, out := Layer{W: g.param("w_qkv"), B: g.param("b_qkv")}, Layer{W: g.param("w_out"), B: g.param("b_out")}
+	n, steps, width := x.Shape[0], x.Shape[1], x.Shape[2]
+	return func(t *Tape) *Tensor {
+		qkv := t.Dense(t.Reshape(x, n*steps, width), in, Identity)
+		return t.Dense(t.Attention(qkv, heads, steps), out, Identity)
 	}
 }

@@ -53,6 +53,9 @@ var twins = []twin{
 			*x = 0
 		}
 	}, true},
+	{"SoftmaxGrad", func(k *Kernels, x, y, _ []float32) { k.SoftmaxGrad(x, y, 0.7, 0.3) }, func(x, y, _ *float32) {
+		*x = float32(*y*(*x-0.7)) * 0.3
+	}, true},
 }
 
 func TestElementwise(t *testing.T) {

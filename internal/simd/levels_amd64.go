@@ -45,7 +45,7 @@ var kernels512 = &Kernels{
 		sum: sum512, sumSquares: sumSquares512,
 		pool: pool512, poolGrad: poolGrad512,
 	},
-	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512, lookup: lookup512},
+	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512, lookup: lookup512, softmaxGrad: softmaxGrad512},
 	opt: optim512Level,
 }
 
@@ -72,7 +72,7 @@ var kernels2 = &Kernels{
 		relu: relu2, reluGrad: reluGrad2,
 		sum: sum2, sumSquares: sumSquares2,
 	},
-	seq: seqLevel{dropout: dropout2, lstm: lstm2, lstmGrad: lstmGrad2, lookup: lookup2},
+	seq: seqLevel{dropout: dropout2, lstm: lstm2, lstmGrad: lstmGrad2, lookup: lookup2, softmaxGrad: softmaxGrad2},
 	opt: optim2Level,
 }
 

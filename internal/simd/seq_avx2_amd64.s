@@ -988,3 +988,58 @@ partial:
 	JNZ        row
 	VZEROUPPER
 	RET
+
+// func softmaxGrad2(dp *float32, p *float32, n int, dot float32, scale float32)
+// Requires: AVX
+TEXT ·softmaxGrad2(SB), NOSPLIT, $0-32
+	MOVQ         dp+0(FP), AX
+	MOVQ         p+8(FP), CX
+	VBROADCASTSS dot+24(FP), Y0
+	VBROADCASTSS scale+28(FP), Y1
+	MOVQ         n+16(FP), DX
+	CMPQ         DX, $0x00000020
+	JLT          single
+
+many:
+	VMOVUPS (AX), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  (CX), Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMOVUPS 32(AX), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  32(CX), Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS Y2, 32(AX)
+	VMOVUPS 64(AX), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  64(CX), Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS 96(AX), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  96(CX), Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS Y2, 96(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, DX
+	CMPQ    DX, $0x00000020
+	JGE     many
+
+single:
+	TESTQ   DX, DX
+	JZ      end
+	VMOVUPS (AX), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  (CX), Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     single
+
+end:
+	VZEROUPPER
+	RET

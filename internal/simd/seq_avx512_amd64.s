@@ -1510,3 +1510,58 @@ partial:
 	JNZ       row
 	VZEROUPPER
 	RET
+
+// func softmaxGrad512(dp *float32, p *float32, n int, dot float32, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·softmaxGrad512(SB), NOSPLIT, $0-32
+	MOVQ         dp+0(FP), AX
+	MOVQ         p+8(FP), CX
+	VBROADCASTSS dot+24(FP), Z0
+	VBROADCASTSS scale+28(FP), Z1
+	MOVQ         n+16(FP), DX
+	CMPQ         DX, $0x00000040
+	JLT          single
+
+many:
+	VMOVUPS (AX), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  (CX), Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMOVUPS 64(AX), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  64(CX), Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS Z2, 64(AX)
+	VMOVUPS 128(AX), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  128(CX), Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS 192(AX), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  192(CX), Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS Z2, 192(AX)
+	ADDQ    $0x00000100, AX
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x00000040, DX
+	CMPQ    DX, $0x00000040
+	JGE     many
+
+single:
+	TESTQ   DX, DX
+	JZ      end
+	VMOVUPS (AX), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  (CX), Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS Z2, (AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     single
+
+end:
+	VZEROUPPER
+	RET

@@ -8,4 +8,5 @@ func sequence(l level) {
 	dropout(l)
 	lstm(l)
 	lookup(l)
+	softmaxGrad(l)
 }
