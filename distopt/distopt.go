@@ -162,6 +162,20 @@ func (o *Optimizer) Exposed() time.Duration { return o.exposed }
 // Steps is how many steps have been completed.
 func (o *Optimizer) Steps() int64 { return o.step }
 
+// SetSteps says how many steps have been completed, of a run that goes on from
+// a checkpoint: PartialUpdate's partitions follow the count. It is called
+// between steps, with the same number on every rank.
+func (o *Optimizer) SetSteps(n int64) error {
+	if err := o.between("call SetSteps"); err != nil {
+		return err
+	}
+	if n < 0 {
+		return fmt.Errorf("distopt: %d steps completed: want 0 or more", n)
+	}
+	o.step = n
+	return nil
+}
+
 // between reports a call in the middle of a step: it would change what
 // exchanges under way read or write.
 func (o *Optimizer) between(what string) error {

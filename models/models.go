@@ -91,6 +91,7 @@ type Spec struct {
 	IDs      int    // ids per sample
 	Labels   int    // labels per sample; 0 means 1
 	Classes  int    // different labels, or the vocabulary
+	Rows     int    // of a Click model's table
 	Params   int    // number of parameters with the zero Options
 	Defaults Defaults
 	// Build makes the parameters in ps and returns the network.

@@ -20,6 +20,9 @@ const MaxThreads = 1024
 type Config struct {
 	// Model is a name known to models.Lookup.
 	Model string
+	// Custom, where its Build is set, is the model itself, and Model only what it
+	// is called: for a model of one's own.
+	Custom models.Spec `json:"-"`
 	// Data is a folder (or archive) holding the model's data set, or
 	// data.Synthetic. TrainFile and EvalFile name single files outright.
 	Data, TrainFile, EvalFile string
@@ -57,6 +60,8 @@ type Config struct {
 	Threads int
 	// Exchange says how the ranks agree on a step.
 	Exchange distopt.Config
+	// Checkpoint says where and when the run is saved.
+	Checkpoint Checkpoint
 }
 
 // Defaults returns the settings that a model is usually trained with, on the
@@ -65,13 +70,21 @@ type Config struct {
 func Defaults(model, folder string) Config {
 	c := Config{Model: model, Data: folder, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
 	c.SetOptimizer("sgd")
-	if spec, err := models.Lookup(model); err == nil {
+	if spec, err := c.spec(); err == nil {
 		d := spec.Defaults
 		c.Batch, c.Epochs, c.Optimizer = d.Batch, d.Epochs, d.Optimizer
 		c.LR, c.Momentum, c.WeightDecay = d.LR, d.Momentum, d.WeightDecay
 		c.Exchange.ClipNorm = d.ClipNorm
 	}
 	return c
+}
+
+// spec is the model.
+func (c Config) spec() (models.Spec, error) {
+	if c.Custom.Build != nil {
+		return c.Custom, nil
+	}
+	return models.Lookup(c.Model)
 }
 
 // Validate reports every fault of c that needs no file to be seen.
@@ -100,7 +113,7 @@ func (c Config) Validate() error {
 	if math.IsNaN(c.Dropout) || c.Dropout >= 1 {
 		errs = append(errs, fmt.Errorf("dropout %v: want below 1; negative for none, 0 for the model's own", c.Dropout))
 	}
-	errs = append(errs, c.Exchange.Validate())
+	errs = append(errs, c.Exchange.Validate(), c.Checkpoint.Validate())
 	return errors.Join(errs...)
 }
 
@@ -121,8 +134,14 @@ func (c Config) dataOf(spec models.Spec) data.Config {
 	if len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]
 	}
-	if spec.Task == models.Language {
+	switch spec.Task {
+	case models.Language:
 		d.Steps = spec.IDs
+		if spec.Data == "text" { // of others it is what it is
+			d.Vocabulary = spec.Classes
+		}
+	case models.Click:
+		d.Rows = spec.Rows
 	}
 	return d
 }
@@ -130,18 +149,21 @@ func (c Config) dataOf(spec models.Spec) data.Config {
 // FindData reports, without reading them, that files of the data set are
 // missing: what Run would say on every rank.
 func FindData(c Config) error {
-	spec, err := models.Lookup(c.Model)
+	spec, err := c.spec()
 	if err != nil {
 		return err
 	}
 	return data.Find(spec.Data, c.dataOf(spec))
 }
 
-// agreed is what must be equal on all ranks. Threads and the place of the data
-// may differ: they do not change the result.
+// agreed is what must be equal on all ranks. Threads and the places of files may
+// differ: they do not change the result.
 func (c Config) agreed() Config {
 	c.Threads = 0
-	if spec, err := models.Lookup(c.Model); err == nil {
+	if c.Checkpoint.Dir != "" {
+		c.Checkpoint.Dir = "files"
+	}
+	if spec, err := c.spec(); err == nil {
 		c.Model = spec.Name // and not an alias
 	}
 	if c.Data != data.Synthetic {

@@ -8,33 +8,68 @@ import (
 	"github.com/ringo-ml/ringo/models"
 )
 
-// epoch trains over the training set once and evaluates.
-func (r *run) epoch(epoch int) (Epoch, error) {
-	var t tally
-	r.job.SetStatus(fmt.Sprintf("training epoch %d", epoch))
-	r.order.Start(epoch)
-	r.replica.ResetState()
-	start := time.Now()
-	for step := range r.steps {
-		if err := r.step(epoch, step, &t); err != nil {
-			return Epoch{}, err
-		}
+// epoch trains over what is left of the training set in the epoch that at is in,
+// evaluates, tells of it and moves at to the next epoch.
+func (r *run) epoch(at *position) error {
+	if err := r.trainEpoch(at); err != nil {
+		return err
 	}
-	t.trainS += time.Since(start).Seconds()
+	epoch, t := at.epoch, &at.tally
 	r.job.SetStatus(fmt.Sprintf("evaluating epoch %d", epoch))
 	if err := r.replica.Sync(); err != nil {
-		return Epoch{}, err
+		return err
 	}
-	if err := r.evaluate(epoch, &t); err != nil {
-		return Epoch{}, err
+	if err := r.evaluate(epoch, t); err != nil {
+		return err
 	}
-	traffic := r.job.Traffic()
-	t.payload, t.wire = float64(traffic.PayloadSent-r.payload0), float64(traffic.WireSent-r.wire0)
-	r.payload0, r.wire0 = traffic.PayloadSent, traffic.WireSent
+	r.countTraffic(t)
 	if err := t.sum(r.job.Group()); err != nil {
-		return Epoch{}, err
+		return err
 	}
-	return r.report(epoch, &t)
+	e, err := r.report(epoch, t)
+	if err != nil {
+		return err
+	}
+	r.past.Last = e
+	r.obs.Epoch(e)
+	*at = position{epoch: epoch + 1}
+	if r.due(epoch*r.steps, true) {
+		return r.save(*at)
+	}
+	return nil
+}
+
+// trainEpoch does the steps of the epoch that are not done yet.
+func (r *run) trainEpoch(at *position) (err error) {
+	r.job.SetStatus(fmt.Sprintf("training epoch %d", at.epoch))
+	r.order.Start(at.epoch)
+	if at.step == 0 {
+		r.replica.ResetState()
+	} else {
+		r.order.Seek(at.step * r.accumulation())
+	}
+	start := time.Now()
+	for at.step < r.steps {
+		if err := r.step(at.epoch, at.step, &at.tally); err != nil {
+			return err
+		}
+		at.step++
+		if r.due((at.epoch-1)*r.steps+at.step, false) {
+			if start, err = r.saveMidEpoch(at, start); err != nil {
+				return err
+			}
+		}
+	}
+	at.tally.trainS += time.Since(start).Seconds()
+	return nil
+}
+
+// countTraffic adds what was sent since it was last counted.
+func (r *run) countTraffic(t *tally) {
+	now := r.job.Traffic()
+	t.payload += float64(now.PayloadSent - r.payload0)
+	t.wire += float64(now.WireSent - r.wire0)
+	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
 }
 
 // lr is the learning rate of a step of an epoch.
@@ -107,9 +142,9 @@ func (r *run) evaluate(epoch int, t *tally) error {
 func (r *run) report(epoch int, t *tally) (Epoch, error) {
 	np := float64(r.job.Size())
 	steps := float64(r.steps) * np
-	r.trainS += t.trainS / np
-	r.samples += int64(t.samples)
-	r.terms += int64(t.terms)
+	r.past.TrainS += t.trainS / np
+	r.past.Samples += int64(t.samples)
+	r.past.Terms += int64(t.terms)
 	e := Epoch{
 		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, r.steps-1),
 		TrainLoss: t.loss / t.terms, TrainAccuracy: t.correct / t.terms,

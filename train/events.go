@@ -136,4 +136,8 @@ type Info struct {
 	Kernels        string
 	Transport      string
 	DataSet        string
+	// Resumed is the checkpoint that the run goes on from, empty for none, and
+	// Steps how many steps were done there.
+	Resumed string
+	Steps   int64
 }

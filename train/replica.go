@@ -33,7 +33,7 @@ type Replica struct {
 // NewReplica builds the model that cfg names, with the initial parameters of
 // rank 0. opts is what the data set says of it. It is a collective call.
 func NewReplica(g *collective.Group, cfg Config, opts models.Options) (*Replica, error) {
-	spec, err := models.Lookup(cfg.Model)
+	spec, err := cfg.spec()
 	if err != nil {
 		return nil, err
 	}

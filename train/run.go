@@ -28,10 +28,11 @@ type run struct {
 	order, shard    *data.Loader // of training and of evaluation
 	steps           int          // per epoch, on every rank
 	scores          []scored     // of the evaluation under way, of a click model
+	fingerprint     [sha256.Size]byte
+	past            past
+	resumed         string // the checkpoint, "" for none
 	started         time.Time
-	trainS          float64 // time spent in training epochs, mean over ranks
-	samples, terms  int64   // trained on, all ranks
-	payload0, wire0 int64
+	payload0, wire0 int64 // traffic that was counted
 }
 
 // Run trains the model on every rank of the job and returns the summary, equal
@@ -54,21 +55,25 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (Summary, er
 	if err := r.prepare(); err != nil {
 		return Summary{}, err
 	}
-	r.obs.Start(r.info())
-	var last Epoch
-	for epoch := 1; epoch <= cfg.Epochs; epoch++ {
+	at := position{epoch: 1}
+	if cfg.Checkpoint.Resume {
 		var err error
-		if last, err = r.epoch(epoch); err != nil {
-			return Summary{}, fmt.Errorf("epoch %d: %w", epoch, err)
+		if at, err = r.resume(); err != nil {
+			return Summary{}, err
 		}
-		r.obs.Epoch(last)
 	}
-	return r.summary(last)
+	r.obs.Start(r.info())
+	for at.epoch <= cfg.Epochs {
+		if err := r.epoch(&at); err != nil {
+			return Summary{}, fmt.Errorf("epoch %d: %w", at.epoch, err)
+		}
+	}
+	return r.summary()
 }
 
 // prepare does everything before the first step.
 func (r *run) prepare() (err error) {
-	if r.spec, err = models.Lookup(r.cfg.Model); err != nil {
+	if r.spec, err = r.cfg.spec(); err != nil {
 		return err
 	}
 	if err := r.agreeConfig(); err != nil {
@@ -83,8 +88,8 @@ func (r *run) prepare() (err error) {
 	if err := r.checkShapes(); err != nil {
 		return err
 	}
-	sum := r.set.Fingerprint()
-	if err := r.sameOnAll(sum[:], "data set", "give all hosts the same files"); err != nil {
+	r.fingerprint = r.set.Fingerprint()
+	if err := r.sameOnAll(r.fingerprint[:], "data set", "give all hosts the same files"); err != nil {
 		return err
 	}
 	r.job.SetStatus("building the model")
@@ -97,7 +102,7 @@ func (r *run) prepare() (err error) {
 
 // openSet opens the data set of a model.
 func openSet(cfg Config) (*data.Set, error) {
-	spec, err := models.Lookup(cfg.Model)
+	spec, err := cfg.spec()
 	if err != nil {
 		return nil, err
 	}
@@ -206,25 +211,26 @@ func (r *run) info() Info {
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.Data,
+		Resumed: r.resumed, Steps: o.Steps(),
 	}
 }
 
-func (r *run) summary(last Epoch) (Summary, error) {
+func (r *run) summary() (Summary, error) {
 	sum := r.replica.Hash()
 	if err := r.sameOnAll(sum[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
 		return Summary{}, err
 	}
-	o := r.replica.Opt
+	o, last := r.replica.Opt, r.past.Last
 	s := Summary{
 		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(),
 		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
 		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
-		SamplesPerS: float64(r.samples) / r.trainS, Skipped: r.set.Skipped(),
+		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: r.set.Skipped(),
 		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
 	}
 	if r.spec.Task == models.Language {
-		s.TokensPerS = Figure{Value: float64(r.terms) / r.trainS, Known: true}
+		s.TokensPerS = Figure{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
 	}
 	return s, nil
 }

@@ -45,6 +45,9 @@ func (r *reporter) Start(i train.Info) {
 		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), counted(i.Threads, "thread"), i.Transport, i.Kernels)
 	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s); seed %d\n",
 		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, i.Strategy, i.Plan, counted(i.Buckets, "bucket"), i.Seed)
+	if i.Resumed != "" {
+		fmt.Fprintf(r.lines, "resumed after %s from %s\n", counted(int(i.Steps), "step"), i.Resumed)
+	}
 	r.skipped(i.Skipped)
 }
 

@@ -52,6 +52,9 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.Uint64Var(&c.Seed, "seed", c.Seed, "decides initial parameters, order and augmentation of samples, dropout and synthetic data")
 	fs.IntVar(&s.seeds, "seeds", 1, "run so many seeds one after the other, from --seed on, and report mean and spread")
 	registerExchange(fs, &c.Exchange)
+	fs.StringVar(&c.Checkpoint.Dir, "checkpoint", c.Checkpoint.Dir, "save the run in `DIR`, the last 3 times, and at its end")
+	fs.IntVar(&c.Checkpoint.Every, "every", c.Checkpoint.Every, "save after every `N` steps; 0: after each epoch")
+	fs.BoolVar(&c.Checkpoint.Resume, "resume", c.Checkpoint.Resume, "go on from the last checkpoint, if there is one")
 	fs.IntVar(&c.Exchange.Partitions, "partitions", 0, "parts that partialUpdate averages in turn; 0: 4")
 	fs.StringVar(&s.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")
 }

@@ -80,6 +80,9 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 	if s.seeds < 1 || s.seeds > maxSeeds {
 		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))
 	}
+	if s.seeds > 1 && s.cfg.Checkpoint.Dir != "" {
+		errs = append(errs, fmt.Errorf("--seeds %d with --checkpoint: a folder of checkpoints is of one run", s.seeds))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}

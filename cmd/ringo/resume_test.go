@@ -1,0 +1,55 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A job that was killed goes on from its last checkpoint and ends with the
+// parameters of one that never stopped.
+func TestKilledAndResumed(t *testing.T) {
+	line := "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
+	for _, np := range []string{"1", "2"} {
+		want := hashOf(t, line+"--np "+np)
+		dir := filepath.Join(t.TempDir(), "saved")
+		flags := line + "--np " + np + " --checkpoint " + dir + " --every 37 "
+		p := start(t, flags)
+		eventually(t, "a checkpoint", func() bool {
+			files, _ := filepath.Glob(filepath.Join(dir, "*.ringo"))
+			return len(files) > 1
+		})
+		victim := p.cmd.Process.Pid
+		if np == "2" {
+			victim = p.worker(1)
+		}
+		if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if status := p.wait(); status == 0 {
+			t.Fatalf("np %s: it had ended before it was killed", np)
+		}
+		p.checkGone()
+		status, out, errs := command(t, flags+"--resume")
+		if status != 0 || sha(t, out) != want {
+			t.Errorf("np %s: status %d, stderr %s, stdout %s, want sha256 %s", np, status, errs, out, want)
+		}
+		checkHolds(t, "np "+np, out, "resumed after ", " steps from "+dir)
+		status, _, errs = command(t, strings.Replace(flags, "--momentum 0.9", "--momentum 0.5", 1)+"--resume")
+		if status != exitFailed {
+			t.Errorf("np %s: status %d with another momentum", np, status)
+		}
+		checkHolds(t, "another momentum", errs, "--momentum: the checkpoint has 0.9, this run 0.5")
+	}
+}
+
+// hashOf is the hash of a run.
+func hashOf(t *testing.T, line string) string {
+	t.Helper()
+	status, out, errs := command(t, line)
+	if status != 0 {
+		t.Fatalf("ringo %s: status %d, stderr %s", line, status, errs)
+	}
+	return sha(t, out)
+}

@@ -1,0 +1,216 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Checkpoint says where and when a run is saved. Only rank 0 needs the folder.
+//
+// A resumed run has the same bits as one that never stopped, the figures of an
+// epoch that was cut in two among them, times apart. Under
+// distopt.PartialUpdate saving brings the replicas together, as Sync does: there
+// the bits are those of a run that saved as often.
+type Checkpoint struct {
+	// Dir is the folder, empty for no checkpoints.
+	Dir string
+	// Every is after how many steps the run is saved; 0: after each epoch. It is
+	// saved at its end in any case.
+	Every int
+	// Keep is how many checkpoints remain, those of the highest steps; 0:
+	// checkpoint.DefaultKeep.
+	Keep int
+	// Resume goes on from the folder's last checkpoint, where there is one.
+	Resume bool
+}
+
+// Validate reports every fault of c at once.
+func (c Checkpoint) Validate() error {
+	var errs []error
+	if c.Every < 0 {
+		errs = append(errs, fmt.Errorf("checkpoint every %d steps: want at least 1, or 0 for each epoch", c.Every))
+	}
+	if c.Keep < 0 {
+		errs = append(errs, fmt.Errorf("%d checkpoints to keep: want at least 1, or 0 for %d", c.Keep, checkpoint.DefaultKeep))
+	}
+	if c.Dir == "" && (c.Every != 0 || c.Resume) {
+		errs = append(errs, errors.New("a checkpoint's interval, or resuming, needs the folder of checkpoints"))
+	}
+	return errors.Join(errs...)
+}
+
+// position is where in its data a run is.
+type position struct {
+	epoch int   // from 1
+	step  int   // steps of this epoch that are done
+	tally tally // of this rank, over these steps
+}
+
+// past is what a run keeps of the epochs that are done.
+type past struct {
+	Last    Epoch   `json:"last"`
+	TrainS  float64 `json:"train_s"` // spent in training, mean over ranks
+	Samples int64   `json:"samples"` // trained on, all ranks
+	Terms   int64   `json:"terms"`
+}
+
+// due reports whether a checkpoint is to be written after so many steps of the
+// run, which are in the middle of an epoch or, with ended, a whole number of
+// epochs that were evaluated.
+func (r *run) due(step int, ended bool) bool {
+	c := r.cfg.Checkpoint
+	switch {
+	case c.Dir == "":
+		return false
+	case ended && step == r.steps*r.cfg.Epochs:
+		return true
+	case c.Every == 0:
+		return ended
+	}
+	return !ended && step%c.Every == 0
+}
+
+// save writes a checkpoint on rank 0. It is a collective call.
+func (r *run) save(p position) error {
+	r.job.SetStatus("saving a checkpoint")
+	o := r.replica.Opt
+	if s := o.Strategy(); s == distopt.PartialUpdate {
+		if err := errors.Join(o.SetStrategy(distopt.FP32), o.SetStrategy(s)); err != nil {
+			return err
+		}
+	}
+	own, err := r.gatherOwn(p)
+	if err != nil {
+		return err
+	}
+	means := append([]float32(nil), r.replica.Params.Buffers()...)
+	if err := collective.AllReduce(r.job.Group(), means, collective.Mean); err != nil {
+		return fmt.Errorf("averaging the running statistics: %w", err)
+	}
+	if r.job.Rank() != 0 {
+		return nil
+	}
+	more, err := json.Marshal(r.past)
+	if err != nil {
+		return fmt.Errorf("the figures of epoch %d cannot be saved: %w", p.epoch, err)
+	}
+	keep := r.cfg.Checkpoint.Keep
+	if keep == 0 {
+		keep = checkpoint.DefaultKeep
+	}
+	_, err = checkpoint.Save(r.cfg.Checkpoint.Dir, checkpoint.State{
+		Header: checkpoint.Header{
+			Model: r.spec.Name, Step: o.Steps(), Epoch: int64(p.epoch - 1), Position: int64(p.step),
+			NP: r.job.Size(), Strategy: string(o.Strategy()),
+			Settings: r.settings(), More: map[string]string{"past": string(more)},
+		},
+		Arrays: append(r.replica.arrays(means), own.arrays()...),
+		Keep:   keep,
+	})
+	return err
+}
+
+// arrays names what all ranks have in common. buffers is the memory for the
+// running statistics.
+func (r *Replica) arrays(buffers []float32) []checkpoint.Array {
+	var out []checkpoint.Array
+	for _, p := range r.Params.List() {
+		out = append(out, checkpoint.Floats("param/"+p.Name, p.Data))
+	}
+	for _, b := range r.Params.BufferList() {
+		out = append(out, checkpoint.Floats("buffer/"+b.Name, buffers[:len(b.Data)]))
+		buffers = buffers[len(b.Data):]
+	}
+	for _, s := range r.rule.State() {
+		out = append(out, checkpoint.Floats("optimizer/"+s.Name, s.Data))
+	}
+	rows, _ := r.rule.(optim.RowOptimizer)
+	for i, t := range r.Params.Tables() {
+		out = append(out, checkpoint.Floats("table/"+t.Name, t.Data))
+		for _, s := range rows.TableState(i) {
+			out = append(out, checkpoint.Floats("optimizer/"+s.Name+"/"+t.Name, s.Data))
+		}
+	}
+	return out
+}
+
+// perRank is what differs by rank, of all ranks one after the other: the
+// running statistics, the carried state and the tally.
+type perRank struct {
+	ranks             int
+	buffers, carried  []float32
+	tallies           []uint64
+	buffersN, carries int // of one rank
+}
+
+// newPerRank makes room for all ranks' parts.
+func (r *run) newPerRank() perRank {
+	np := r.job.Size()
+	o := perRank{ranks: np, buffersN: len(r.replica.Params.Buffers())}
+	for _, s := range r.replica.state() {
+		o.carries += len(s)
+	}
+	o.buffers, o.carried = make([]float32, np*o.buffersN), make([]float32, np*o.carries)
+	o.tallies = make([]uint64, np*len(new(tally).values()))
+	return o
+}
+
+// arrays names the parts.
+func (o perRank) arrays() []checkpoint.Array {
+	var out []checkpoint.Array
+	n := len(o.tallies) / o.ranks
+	for rank := range o.ranks {
+		out = append(out, checkpoint.Words(checkpoint.RankName(rank, "tally"), o.tallies[rank*n:][:n]))
+		if o.buffersN > 0 {
+			out = append(out, checkpoint.Floats(checkpoint.RankName(rank, "buffers"), o.buffers[rank*o.buffersN:][:o.buffersN]))
+		}
+		if o.carries > 0 {
+			out = append(out, checkpoint.Floats(checkpoint.RankName(rank, "carried"), o.carried[rank*o.carries:][:o.carries]))
+		}
+	}
+	return out
+}
+
+// gatherOwn collects what differs by rank.
+func (r *run) gatherOwn(p position) (perRank, error) {
+	o, g := r.newPerRank(), r.job.Group()
+	carried := make([]float32, 0, o.carries)
+	for _, s := range r.replica.state() {
+		carried = append(carried, s...)
+	}
+	var own []int64
+	for _, f := range p.tally.values() {
+		own = append(own, int64(math.Float64bits(*f)))
+	}
+	tallies := make([]int64, len(o.tallies))
+	err := errors.Join(
+		collective.AllGather(g, o.buffers, r.replica.Params.Buffers()),
+		collective.AllGather(g, o.carried, carried),
+		collective.AllGather(g, tallies, own),
+	)
+	if err != nil {
+		return o, fmt.Errorf("gathering what differs by rank: %w", err)
+	}
+	for i, v := range tallies {
+		o.tallies[i] = uint64(v)
+	}
+	return o, nil
+}
+
+// saveMidEpoch saves a run whose training clock started at start and returns
+// when it starts again.
+func (r *run) saveMidEpoch(p *position, start time.Time) (time.Time, error) {
+	p.tally.trainS += time.Since(start).Seconds()
+	r.countTraffic(&p.tally)
+	err := r.save(*p)
+	r.job.SetStatus(fmt.Sprintf("training epoch %d", p.epoch))
+	return time.Now(), err
+}

@@ -1,0 +1,223 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/optim/schedule"
+)
+
+// resumable are runs of everything that a checkpoint must hold, of two epochs.
+func resumable() map[string]Config {
+	out := map[string]Config{
+		"momentum": small(), "adamw": small(), "accumulation": small(), "partialUpdate": small(), "schedule": small(),
+		"table": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()),
+	}
+	for name, c := range out {
+		c.Epochs, c.TrainLimit, c.EvalLimit, c.Batch = 2, 168, 37, 8
+		switch name {
+		case "adamw":
+			c.SetOptimizer("adamw")
+		case "accumulation":
+			c.Exchange.Accumulation = 2
+		case "partialUpdate":
+			c.Exchange.Strategy = distopt.PartialUpdate
+		case "schedule":
+			c.Cosine, c.Warmup = true, schedule.Warmup{Steps: 5}
+		case "lstm":
+			c.Exchange.ClipNorm = 0.25
+		}
+		out[name] = c
+	}
+	return out
+}
+
+// timeless is what of an epoch does not depend on the clock.
+func timeless(e Epoch) string {
+	e.SamplesPerS, e.StepMS, e.ExposedCommMS, e.TokensPerS = 0, 0, 0, Figure{}
+	e.BytesSent, e.WireBytes = 0, 0 // saving sends some, too
+	return fmt.Sprintf("%+v", e)
+}
+
+// checkSame compares a run that went on from a checkpoint with one that never
+// stopped.
+func checkSame(t *testing.T, what string, got Summary, epochs []Epoch, want Summary, all []Epoch) {
+	t.Helper()
+	if got.ParamsSHA256 != want.ParamsSHA256 {
+		t.Errorf("%s: sha256 %s, want %s", what, got.ParamsSHA256, want.ParamsSHA256)
+	}
+	for i, e := range epochs {
+		if w := all[len(all)-len(epochs)+i]; timeless(e) != timeless(w) {
+			t.Errorf("%s:\n%s, want\n%s", what, timeless(e), timeless(w))
+		}
+	}
+	if got.EvalLoss != want.EvalLoss || got.TrainLoss != want.TrainLoss || got.EvalAUC != want.EvalAUC {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+// A run that goes on from any of its checkpoints, in the middle of an epoch, at
+// its end or after it, ends with the bits and the figures of one that never
+// stopped and never saved.
+func TestResume(t *testing.T) {
+	for name, cfg := range resumable() {
+		for _, np := range []int{1, 2} {
+			what := fmt.Sprintf("%s, np %d", name, np)
+			want, whole := onRanks(t, np, cfg)
+			saving := cfg
+			saving.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 3, Keep: 1000}
+			saved, rec := onRanks(t, np, saving)
+			if name == "partialUpdate" { // saving brings the replicas together
+				want, whole = saved, rec
+			}
+			checkSame(t, what+", saving", saved, rec.epochs, want, whole.epochs)
+			files, _ := filepath.Glob(filepath.Join(saving.Checkpoint.Dir, "*"))
+			steps := whole.info.StepsPerEpoch
+			if n := 2*steps/3 + min(1, 2*steps%3); len(files) != n || n < 4 {
+				t.Fatalf("%s: %d checkpoints of 2 epochs of %d steps", what, len(files), steps)
+			}
+			for i, file := range files {
+				if i%2 == 1 && i < len(files)-2 {
+					continue // time
+				}
+				again := saving
+				again.Checkpoint.Dir, again.Checkpoint.Resume, again.Threads = onlyFile(t, file), true, 2
+				got, rec := onRanks(t, np, again)
+				checkSame(t, what+", from "+filepath.Base(file), got, rec.epochs, want, whole.epochs)
+				if !strings.HasSuffix(rec.info.Resumed, filepath.Base(file)) || rec.info.Steps == 0 {
+					t.Errorf("%s: resumed from %q at step %d, want %s", what, rec.info.Resumed, rec.info.Steps, file)
+				}
+			}
+		}
+	}
+}
+
+// onlyFile is a folder with nothing but a copy of a file.
+func onlyFile(t *testing.T, file string) string {
+	t.Helper()
+	dir := t.TempDir()
+	content, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, filepath.Base(file)), content, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Without an interval a run is saved after each epoch and keeps the last three;
+// resuming a run that has ended tells its figures again, and more epochs go on
+// from there as if they had been asked for at once.
+func TestCheckpointEachEpoch(t *testing.T) {
+	cfg := small()
+	cfg.Epochs, cfg.TrainLimit = 5, 96
+	want, _ := onRanks(t, 2, cfg)
+	cfg.Checkpoint.Dir = filepath.Join(t.TempDir(), "new")
+	cfg.Checkpoint.Resume = true // where there is none
+	cfg.Epochs = 4
+	four, rec := onRanks(t, 2, cfg)
+	files, _ := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*"))
+	if len(files) != 3 || rec.info.Resumed != "" {
+		t.Errorf("%d files are left, resumed from %q", len(files), rec.info.Resumed)
+	}
+	again, rec := onRanks(t, 2, cfg)
+	if again.ParamsSHA256 != four.ParamsSHA256 || again.EvalLoss != four.EvalLoss || len(rec.epochs) != 0 {
+		t.Errorf("an ended run resumed: %+v, want %+v", again, four)
+	}
+	cfg.Epochs = 5
+	longer, rec := onRanks(t, 2, cfg)
+	if longer.ParamsSHA256 != want.ParamsSHA256 || len(rec.epochs) != 1 {
+		t.Errorf("an epoch more: %+v, want %+v", longer, want)
+	}
+}
+
+// Only rank 0 needs the files.
+func TestResumeFilesOfRank0(t *testing.T) {
+	cfg := custom(tinyLSTM())
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 4}
+	want, _ := onRanks(t, 2, cfg)
+	cfg.Checkpoint.Resume = true
+	elsewhere := filepath.Join(t.TempDir(), "nothing")
+	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
+		own := cfg
+		if job.Rank() == 1 {
+			own.Checkpoint.Dir = elsewhere
+		}
+		got, err := Run(job, own, new(recorder))
+		if err == nil && got.ParamsSHA256 != want.ParamsSHA256 {
+			t.Errorf("rank %d: sha256 %s, want %s", job.Rank(), got.ParamsSHA256, want.ParamsSHA256)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(elsewhere); err == nil {
+		t.Error("rank 1 has made its folder")
+	}
+}
+
+// A checkpoint of another run is refused with both values of all that differs.
+func TestResumeRefuses(t *testing.T) {
+	cfg := small()
+	cfg.Cosine = true
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir()}
+	onRanks(t, 2, cfg)
+	cfg.Checkpoint.Resume = true
+	for _, c := range []struct {
+		np   int
+		edit func(*Config)
+		want []string
+	}{
+		{2, func(c *Config) { c.LR, c.Batch = 0.25, 8 }, []string{"--lr: the checkpoint has 0.005, this run 0.25", "--batch: the checkpoint has 16, this run 8"}},
+		{1, func(*Config) {}, []string{"--np: the checkpoint has 2, this run 1"}},
+		{2, func(c *Config) { c.Epochs = 7 }, []string{"--epochs: the checkpoint has 1, this run 7"}},
+		{2, func(c *Config) { c.Seed = 3 }, []string{"--seed: the checkpoint has 1, this run 3", "data set"}},
+		{2, func(c *Config) { c.SetOptimizer("adamw") }, []string{"--optimizer: the checkpoint has sgd, this run adamw"}},
+		{2, func(c *Config) { c.Exchange.Strategy = distopt.PartialUpdate }, []string{"--strategy: the checkpoint has fp32, this run partialUpdate"}},
+		{2, func(c *Config) { c.Model = "mnist" }, []string{"MODEL: the checkpoint has mlp, this run mnist-cnn"}},
+	} {
+		other := cfg
+		c.edit(&other)
+		checkFails(t, c.np, other, c.want...)
+	}
+	files, _ := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*"))
+	if err := os.Truncate(files[0], 2000); err != nil {
+		t.Fatal(err)
+	}
+	checkFails(t, 2, cfg, files[0], "damaged")
+	cfg.Checkpoint = Checkpoint{Every: -1, Keep: -1, Resume: true}
+	checkFails(t, 1, cfg, "every -1 steps", "-1 checkpoints to keep", "needs the folder")
+}
+
+// checkFails wants a run to fail with all of want.
+func checkFails(t *testing.T, np int, cfg Config, want ...string) {
+	t.Helper()
+	err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
+		_, err := Run(job, cfg, new(recorder))
+		return err
+	})
+	for _, w := range want {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("error %v does not contain %q", err, w)
+		}
+	}
+}
+
+// A folder that cannot be written to ends the run with an error.
+func TestCheckpointCannotBeWritten(t *testing.T) {
+	cfg := small()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Checkpoint = Checkpoint{Dir: filepath.Join(file, "folder"), Every: 2}
+	checkFails(t, 2, cfg, "epoch 1", file)
+}
