@@ -142,7 +142,8 @@ func BenchmarkMaxPool2(b *testing.B) {
 // what the curves take of it: both count bytes read and written.
 func BenchmarkCopy(b *testing.B) {
 	for _, n := range []int{4096, 1 << 16, 1 << 23} {
-		x, y := make([]float32, n), make([]float32, n)
+		r := rand.New(rand.NewPCG(43, 44))
+		x, y := random(r, n), random(r, n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.SetBytes(int64(8 * n))
 			for b.Loop() {
@@ -155,7 +156,7 @@ func BenchmarkCopy(b *testing.B) {
 func BenchmarkActivations(b *testing.B) {
 	for _, n := range []int{4096, 1 << 16, 1 << 23} {
 		r := rand.New(rand.NewPCG(41, 42))
-		x, y, z := make([]float32, n), random(r, n), random(r, n)
+		x, y, z := random(r, n), random(r, n), random(r, n)
 		for _, k := range Levels() {
 			for _, op := range []struct {
 				name    string

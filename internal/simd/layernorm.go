@@ -52,9 +52,9 @@ func checkLayer(op string, d int, stats []float32, same bool, x []float32) int {
 }
 
 // rowCalls calls f for runs of n rows, from row r, that one assembly call does,
-// or, where none can, with n 0 for every row.
+// or, where none can or should, with n 0 for every row.
 func (k *Kernels) rowCalls(rows, d int, f func(r, n int)) {
-	if k.layer.apply == nil || d%16 != 0 {
+	if k.layer.apply == nil || d%16 != 0 || d > 4*callFloats {
 		for r := range rows {
 			f(r, 0)
 		}

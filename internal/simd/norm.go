@@ -90,13 +90,18 @@ func (p *NormParams) Set(plane int, channels []float32) {
 	}
 }
 
-// normCall returns how many of n values, from the start of a period, the next
-// assembly call takes.
-func (k *Kernels) normCall(n, period int) int {
+// normCall returns how many of the values at to n-1 the next assembly call takes,
+// and where in the period it begins: whole periods, or a part of a long one.
+func (k *Kernels) normCall(at, n, period int) (take, place int) {
 	if k.norm.sums == nil {
-		return 0
+		return 0, 0
 	}
-	return min(n&^(normUnit-1), max(1, callFloats/period)*period)
+	place = at % period
+	most := callFloats / period * period
+	if most == 0 || place > 0 {
+		most = min(callFloats, period-place)
+	}
+	return min((n-at)&^(normUnit-1), most), place
 }
 
 // NormSums adds to sums, 2*period values, for each place of the period, Σ(x -
@@ -105,8 +110,8 @@ func (k *Kernels) normCall(n, period int) int {
 // lengths alone: runs of 64 values in float32, and these in float64.
 func (k *Kernels) NormSums(sums []float64, acc []float32, x []float32, p *NormParams) {
 	k.eachFlush(sums, acc, len(x), p.Period, func(lo, hi int) {
-		for n := k.normCall(hi-lo, p.Period); n > 0; n = k.normCall(hi-lo, p.Period) {
-			k.norm.sums(&x[lo], n, &p.Values[0], &acc[0], p.Period)
+		for n, at := k.normCall(lo, hi, p.Period); n > 0; n, at = k.normCall(lo, hi, p.Period) {
+			k.norm.sums(&x[lo], n, &p.Values[at], &acc[at], p.Period)
 			lo += n
 		}
 		p.periods(lo, hi, func(lo, hi, at int) {
@@ -146,11 +151,11 @@ func (k *Kernels) NormApply(y, x, r []float32, p *NormParams) {
 		sameLength("NormApply", len(y), len(x), len(r))
 	}
 	at, floor := 0, p.floor()
-	for n := k.normCall(len(x), p.Period); n > 0; n = k.normCall(len(x)-at, p.Period) {
+	for n, from := k.normCall(at, len(x), p.Period); n > 0; n, from = k.normCall(at, len(x), p.Period) {
 		if r == nil {
-			k.norm.apply(&y[at], &x[at], n, &p.Values[0], p.Period, floor)
+			k.norm.apply(&y[at], &x[at], n, &p.Values[from], p.Period, floor)
 		} else {
-			k.norm.applyAdd(&y[at], &x[at], &r[at], n, &p.Values[0], p.Period, floor)
+			k.norm.applyAdd(&y[at], &x[at], &r[at], n, &p.Values[from], p.Period, floor)
 		}
 		at += n
 	}
@@ -180,11 +185,11 @@ func (k *Kernels) NormGradSums(sums []float64, acc []float32, x, dy, y []float32
 	floor := p.floor()
 	k.eachFlush(sums, acc, len(x), p.Period, func(lo, hi int) {
 		at := lo
-		for n := k.normCall(hi-at, p.Period); n > 0; n = k.normCall(hi-at, p.Period) {
+		for n, from := k.normCall(at, hi, p.Period); n > 0; n, from = k.normCall(at, hi, p.Period) {
 			if y == nil {
-				k.norm.gradSums(&x[at], &dy[at], n, &p.Values[0], &acc[0], p.Period, floor)
+				k.norm.gradSums(&x[at], &dy[at], n, &p.Values[from], &acc[from], p.Period, floor)
 			} else {
-				k.norm.gradSumsAdd(&x[at], &dy[at], &y[at], n, &p.Values[0], &acc[0], p.Period, floor)
+				k.norm.gradSumsAdd(&x[at], &dy[at], &y[at], n, &p.Values[from], &acc[from], p.Period, floor)
 			}
 			at += n
 		}
@@ -213,8 +218,8 @@ func (k *Kernels) NormGrad(dx, dy, x []float32, p *NormParams) {
 		sameLength("NormGrad", len(dx), len(dy), len(x))
 	}
 	at, floor := 0, p.floor()
-	for n := k.normCall(len(x), p.Period); n > 0; n = k.normCall(len(x)-at, p.Period) {
-		k.norm.grad(&dx[at], &dy[at], &x[at], n, &p.Values[0], p.Period, floor)
+	for n, from := k.normCall(at, len(x), p.Period); n > 0; n, from = k.normCall(at, len(x), p.Period) {
+		k.norm.grad(&dx[at], &dy[at], &x[at], n, &p.Values[from], p.Period, floor)
 		at += n
 	}
 	p.periods(at, len(x), func(lo, hi, at int) {
