@@ -15,15 +15,23 @@ type goldenRun func(g *goldenCase) func(t *Tape) *Tensor
 
 // goldenRuns are the operations that golden files name.
 var goldenRuns = map[string]goldenRun{
+	"avgpool":        goldenPool((*Tape).AvgPool),
 	"batchnorm":      goldenBatchNorm,
 	"batchnorm-eval": goldenBatchNorm,
 	"conv":           goldenConv,
 	"dense":          goldenDense,
 	"attention":      goldenAttention,
 	"embedding":      goldenEmbedding,
+	"gelu":           goldenUnary((*Tape).GELU),
+	"globalavgpool":  goldenUnary((*Tape).GlobalAvgPool),
+	"layernorm":      goldenLayerNorm,
 	"lstm":           goldenLSTM,
+	"maxpool":        goldenPool((*Tape).MaxPool),
 	"relu":           goldenUnary((*Tape).ReLU),
+	"shortcut":       goldenShortcut,
+	"sigmoid":        goldenUnary((*Tape).Sigmoid),
 	"softmaxce":      goldenLoss,
+	"tanh":           goldenUnary((*Tape).Tanh),
 }
 
 // goldenCase is a file whose operation is being run.
@@ -67,9 +75,12 @@ func (g *goldenCase) init(name string) Init {
 	return func(_ *rand.Rand, data []float32) { copy(data, g.Floats(name)) }
 }
 
+// activation is the one that the file sets to 1.
 func (g *goldenCase) activation() Activation {
-	if g.Attr("relu") == 1 {
-		return ReLU
+	for name, act := range map[string]Activation{"relu": ReLU, "gelu": GELU, "tanh": Tanh, "sigmoid": Sigmoid} {
+		if g.Attrs[name] == 1 {
+			return act
+		}
 	}
 	return Identity
 }
@@ -153,6 +164,23 @@ func goldenUnary(op func(t *Tape, x *Tensor) *Tensor) goldenRun {
 		x := g.input("x")
 		return func(t *Tape) *Tensor { return op(t, x) }
 	}
+}
+
+func goldenPool(op func(t *Tape, x *Tensor, p Pool) *Tensor) goldenRun {
+	return func(g *goldenCase) func(t *Tape) *Tensor {
+		x, p := g.input("x"), Pool{Size: int(g.Attr("size")), Stride: int(g.Attr("stride")), Pad: int(g.Attr("pad"))}
+		return func(t *Tape) *Tensor { return op(t, x, p) }
+	}
+}
+
+func goldenShortcut(g *goldenCase) func(t *Tape) *Tensor {
+	x, stride, channels := g.input("x"), int(g.Attr("stride")), int(g.Attr("channels"))
+	return func(t *Tape) *Tensor { return t.SubsamplePad(x, stride, channels) }
+}
+
+func goldenLayerNorm(g *goldenCase) func(t *Tape) *Tensor {
+	x, l := g.input("x"), Norm{Gamma: g.param("gamma"), Beta: g.param("beta")}
+	return func(t *Tape) *Tensor { return t.LayerNorm(x, l) }
 }
 
 func goldenLoss(g *goldenCase) func(t *Tape) *Tensor {

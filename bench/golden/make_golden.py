@@ -242,26 +242,22 @@ layer_norm(5, 37)
 # --- pooling ------------------------------------------------------------------------------
 
 
-def pool(op, n, h, w, c, k, stride, pad=0, act=""):
-    """Average pooling has no padding here: whether the zeros count is a matter of taste."""
+def pool(op, n, h, w, c, k, stride, pad=0):
+    """Of an average, the zeros of the padding count, PyTorch's default."""
 
-    @case("nn", f"{op}-{k}x{k}-s{stride}-p{pad}-{h}x{w}x{c}{act}", op, size=k, stride=stride, pad=pad, relu=RELU[act])
+    @case("nn", f"{op}-{k}x{k}-s{stride}-p{pad}-{h}x{w}x{c}", op, size=k, stride=stride, pad=pad)
     def make(draw):
-        def forward(x):
-            f = F.max_pool2d if op == "maxpool" else F.avg_pool2d
-            y = nhwc(f(nchw(x), k, stride, pad))
-            return F.relu(y) if act else y
-
-        return layer(draw, {"x": draw.distinct(n, h, w, c)}, forward)
+        f = F.max_pool2d if op == "maxpool" else F.avg_pool2d
+        return layer(draw, {"x": draw.distinct(n, h, w, c)}, lambda x: nhwc(f(nchw(x), k, stride, pad)))
 
 
 pool("maxpool", 2, 8, 6, 16, 2, 2)
 pool("maxpool", 2, 7, 5, 3, 2, 2)
-pool("maxpool", 2, 7, 5, 19, 2, 2, act="-relu")
 pool("maxpool", 2, 9, 8, 16, 3, 2, 1)
 pool("maxpool", 2, 8, 8, 5, 3, 2, 1)
 pool("avgpool", 2, 8, 6, 16, 2, 2)
 pool("avgpool", 2, 9, 7, 5, 3, 2)
+pool("avgpool", 2, 8, 7, 19, 3, 2, 1)
 
 
 def global_average(n, h, w, c):
@@ -270,6 +266,17 @@ def global_average(n, h, w, c):
         return layer(draw, {"x": draw.floats(n, h, w, c)}, lambda x: x.mean((1, 2)))
 
 
+def shortcut(n, h, w, cin, cout, stride):
+    """ResNet's identity shortcut: pixels left out, channels of zeros on both sides."""
+
+    @case("nn", f"shortcut-s{stride}-{h}x{w}-{cin}to{cout}", "shortcut", stride=stride, channels=cout)
+    def make(draw):
+        pad = ((cout - cin) // 2,) * 2
+        return layer(draw, {"x": draw.floats(n, h, w, cin)}, lambda x: F.pad(x[:, ::stride, ::stride], pad))
+
+
+shortcut(2, 8, 8, 16, 32, 2)
+shortcut(2, 7, 5, 6, 12, 2)
 global_average(3, 8, 8, 16)
 global_average(2, 7, 5, 37)
 
@@ -285,7 +292,7 @@ ACTIVATIONS = {
 
 
 def dense(n, cin, cout, bias=True, act=""):
-    @case("nn", f"dense-{n}x{cin}to{cout}{'-bias' if bias else ''}{act}", "dense", relu=RELU[act])
+    @case("nn", f"dense-{n}x{cin}to{cout}{'-bias' if bias else ''}{'-' if act else ''}{act}", "dense", **{act: 1} if act else {})
     def make(draw):
         leaves = {"x": draw.floats(n, cin), "w": draw.floats(cout, cin, scale=fan(cin))}
         if bias:
@@ -293,7 +300,7 @@ def dense(n, cin, cout, bias=True, act=""):
 
         def forward(x, w, b=None):
             y = F.linear(x, w, b)
-            return F.relu(y) if act else y
+            return ACTIVATIONS[act](y) if act else y
 
         return layer(draw, leaves, forward)
 
@@ -301,7 +308,8 @@ def dense(n, cin, cout, bias=True, act=""):
 dense(20, 64, 48)
 dense(1, 37, 19)
 dense(7, 33, 65, bias=False)
-dense(13, 30, 50, act="-relu")
+for name in ACTIVATIONS:
+    dense(13, 30, 50, act=name)
 
 
 def activation(name):
