@@ -30,6 +30,7 @@ func run(out io.Writer) error {
 	only := flag.String("only", "", "`pattern` of the names of the shapes to run")
 	rounds := flag.Int("rounds", 9, "turns per shape")
 	burst := flag.Duration("burst", 10*time.Millisecond, "length of a turn")
+	serve := flag.Bool("serve", false, "be the other side, for comparing two builds of this program")
 	flag.Parse()
 	k, err := simd.Lookup(*level)
 	if err != nil {
@@ -40,6 +41,9 @@ func run(out io.Writer) error {
 		return err
 	}
 	c := &contest{k: k, rounds: *rounds, burst: *burst, out: out}
+	if *serve {
+		return c.serve(os.Stdin)
+	}
 	if *theirs != "" {
 		if err := c.start(*theirs); err != nil {
 			return err
@@ -70,7 +74,7 @@ type contest struct {
 }
 
 func (c *contest) start(program string) (err error) {
-	cmd := exec.Command(program)
+	cmd := exec.Command(program, "-serve") // openblas.c ignores it
 	cmd.Env = append(os.Environ(), "OPENBLAS_NUM_THREADS=1")
 	cmd.Stderr = os.Stderr
 	if c.ask, err = cmd.StdinPipe(); err != nil {
@@ -157,10 +161,33 @@ func (c *contest) others(s shape, calls int) (seconds float64, err error) {
 	if c.ask == nil {
 		return 1, nil
 	}
-	if _, err = fmt.Fprintln(c.ask, digit(s.ta), digit(s.tb), s.m, s.n, s.k, calls); err == nil {
+	if _, err = fmt.Fprintln(c.ask, digit(s.ta), digit(s.tb), digit(s.packed), s.m, s.n, s.k, calls); err == nil {
 		_, err = fmt.Fscan(c.answer, &seconds)
 	}
 	return seconds, errorsIn("the other side", err)
+}
+
+// serve answers as openblas.c does.
+func (c *contest) serve(in io.Reader) error {
+	asked := bufio.NewReader(in)
+	for last := (shape{}); ; {
+		var s shape
+		var ta, tb, packed, calls int
+		if _, err := fmt.Fscan(asked, &ta, &tb, &packed, &s.m, &s.n, &s.k, &calls); err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return err
+		}
+		s.ta, s.tb, s.packed = ta > 0, tb > 0, packed > 0
+		if s != last {
+			c.prepare(s)
+		}
+		last = s
+		if _, err := fmt.Fprintf(c.out, "%.9f\n", c.ours(s, calls)); err != nil {
+			return err
+		}
+	}
 }
 
 // peak returns the GFLOP/s of multiply-adds on registers.

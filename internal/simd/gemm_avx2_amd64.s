@@ -118,16 +118,18 @@ none:
 packing:
 	MOVQ 64(AX), R8
 	SHLQ $0x02, R8
+	MOVQ R8, R9
+	SHLQ $0x04, R9
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R8*8)
+	PREFETCHT1   28(BX)(R9*1)
 	VMOVUPS      (BX), Y2
 	VMOVUPS      Y2, (DI)
-	PREFETCHT0   60(BX)(R8*8)
+	PREFETCHT1   60(BX)(R9*1)
 	VMOVUPS      32(BX), Y3
 	VMOVUPS      Y3, 32(DI)
 	ADDQ         R8, BX
@@ -136,10 +138,10 @@ manyPacking:
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R8*8)
+	PREFETCHT1   28(BX)(R9*1)
 	VMOVUPS      (BX), Y2
 	VMOVUPS      Y2, (DI)
-	PREFETCHT0   60(BX)(R8*8)
+	PREFETCHT1   60(BX)(R9*1)
 	VMOVUPS      32(BX), Y3
 	VMOVUPS      Y3, 32(DI)
 	ADDQ         R8, BX
@@ -156,10 +158,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R8*8)
+	PREFETCHT1   28(BX)(R9*1)
 	VMOVUPS      (BX), Y2
 	VMOVUPS      Y2, (DI)
-	PREFETCHT0   60(BX)(R8*8)
+	PREFETCHT1   60(BX)(R9*1)
 	VMOVUPS      32(BX), Y3
 	VMOVUPS      Y3, 32(DI)
 	ADDQ         R8, BX
@@ -378,16 +380,18 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y4
 	VMOVUPS      Y4, (R8)
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS      32(BX), Y5
 	VMOVUPS      Y5, 32(R8)
 	ADDQ         R9, BX
@@ -399,10 +403,10 @@ manyPacking:
 	VFMADD231PS  Y7, Y4, Y2
 	VFMADD231PS  Y7, Y5, Y3
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y4
 	VMOVUPS      Y4, (R8)
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS      32(BX), Y5
 	VMOVUPS      Y5, 32(R8)
 	ADDQ         R9, BX
@@ -422,10 +426,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y4
 	VMOVUPS      Y4, (R8)
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS      32(BX), Y5
 	VMOVUPS      Y5, 32(R8)
 	ADDQ         R9, BX
@@ -682,16 +686,18 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y6
 	VMOVUPS      Y6, (R8)
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS      32(BX), Y7
 	VMOVUPS      Y7, 32(R8)
 	ADDQ         R9, BX
@@ -706,10 +712,10 @@ manyPacking:
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y6
 	VMOVUPS      Y6, (R8)
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS      32(BX), Y7
 	VMOVUPS      Y7, 32(R8)
 	ADDQ         R9, BX
@@ -732,10 +738,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y6
 	VMOVUPS      Y6, (R8)
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS      32(BX), Y7
 	VMOVUPS      Y7, 32(R8)
 	ADDQ         R9, BX
@@ -1031,16 +1037,18 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y8
 	VMOVUPS      Y8, (R9)
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS      32(BX), Y9
 	VMOVUPS      Y9, 32(R9)
 	ADDQ         R10, BX
@@ -1058,10 +1066,10 @@ manyPacking:
 	VFMADD231PS  Y11, Y8, Y6
 	VFMADD231PS  Y11, Y9, Y7
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y8
 	VMOVUPS      Y8, (R9)
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS      32(BX), Y9
 	VMOVUPS      Y9, 32(R9)
 	ADDQ         R10, BX
@@ -1087,10 +1095,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y8
 	VMOVUPS      Y8, (R9)
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS      32(BX), Y9
 	VMOVUPS      Y9, 32(R9)
 	ADDQ         R10, BX
@@ -1424,16 +1432,18 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y10
 	VMOVUPS      Y10, (R9)
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS      32(BX), Y11
 	VMOVUPS      Y11, 32(R9)
 	ADDQ         R10, BX
@@ -1454,10 +1464,10 @@ manyPacking:
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y10
 	VMOVUPS      Y10, (R9)
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS      32(BX), Y11
 	VMOVUPS      Y11, 32(R9)
 	ADDQ         R10, BX
@@ -1486,10 +1496,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y10
 	VMOVUPS      Y10, (R9)
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS      32(BX), Y11
 	VMOVUPS      Y11, 32(R9)
 	ADDQ         R10, BX
@@ -1862,16 +1872,18 @@ none:
 packing:
 	MOVQ 64(AX), R11
 	SHLQ $0x02, R11
+	MOVQ R11, R12
+	SHLQ $0x04, R12
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R11*8)
+	PREFETCHT1   28(BX)(R12*1)
 	VMOVUPS      (BX), Y12
 	VMOVUPS      Y12, (R10)
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS      32(BX), Y13
 	VMOVUPS      Y13, 32(R10)
 	ADDQ         R11, BX
@@ -1895,10 +1907,10 @@ manyPacking:
 	VFMADD231PS  Y15, Y12, Y10
 	VFMADD231PS  Y15, Y13, Y11
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R11*8)
+	PREFETCHT1   28(BX)(R12*1)
 	VMOVUPS      (BX), Y12
 	VMOVUPS      Y12, (R10)
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS      32(BX), Y13
 	VMOVUPS      Y13, 32(R10)
 	ADDQ         R11, BX
@@ -1930,10 +1942,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R11*8)
+	PREFETCHT1   28(BX)(R12*1)
 	VMOVUPS      (BX), Y12
 	VMOVUPS      Y12, (R10)
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS      32(BX), Y13
 	VMOVUPS      Y13, 32(R10)
 	ADDQ         R11, BX
@@ -2205,13 +2217,15 @@ none:
 packing:
 	MOVQ 64(AX), R8
 	SHLQ $0x02, R8
+	MOVQ R8, R9
+	SHLQ $0x04, R9
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R8*8)
+	PREFETCHT1   28(BX)(R9*1)
 	VMOVUPS      (BX), Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         R8, BX
@@ -2219,7 +2233,7 @@ manyPacking:
 	VBROADCASTSS (DX), Y2
 	VFMADD231PS  Y2, Y1, Y0
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R8*8)
+	PREFETCHT1   28(BX)(R9*1)
 	VMOVUPS      (BX), Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         R8, BX
@@ -2235,7 +2249,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R8*8)
+	PREFETCHT1   28(BX)(R9*1)
 	VMOVUPS      (BX), Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         R8, BX
@@ -2422,13 +2436,15 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y2
 	VMOVUPS      Y2, (R8)
 	ADDQ         R9, BX
@@ -2438,7 +2454,7 @@ manyPacking:
 	VBROADCASTSS (DX)(DI*1), Y4
 	VFMADD231PS  Y4, Y2, Y1
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y2
 	VMOVUPS      Y2, (R8)
 	ADDQ         R9, BX
@@ -2456,7 +2472,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y2
 	VMOVUPS      Y2, (R8)
 	ADDQ         R9, BX
@@ -2667,13 +2683,15 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y3
 	VMOVUPS      Y3, (R8)
 	ADDQ         R9, BX
@@ -2685,7 +2703,7 @@ manyPacking:
 	VBROADCASTSS (DX)(DI*2), Y4
 	VFMADD231PS  Y4, Y3, Y2
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y3
 	VMOVUPS      Y3, (R8)
 	ADDQ         R9, BX
@@ -2705,7 +2723,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R9*8)
+	PREFETCHT1   28(BX)(R10*1)
 	VMOVUPS      (BX), Y3
 	VMOVUPS      Y3, (R8)
 	ADDQ         R9, BX
@@ -2941,13 +2959,15 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y4
 	VMOVUPS      Y4, (R9)
 	ADDQ         R10, BX
@@ -2961,7 +2981,7 @@ manyPacking:
 	VBROADCASTSS (DX)(R8*1), Y6
 	VFMADD231PS  Y6, Y4, Y3
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y4
 	VMOVUPS      Y4, (R9)
 	ADDQ         R10, BX
@@ -2983,7 +3003,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y4
 	VMOVUPS      Y4, (R9)
 	ADDQ         R10, BX
@@ -3243,13 +3263,15 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y5
 	VMOVUPS      Y5, (R9)
 	ADDQ         R10, BX
@@ -3265,7 +3287,7 @@ manyPacking:
 	VBROADCASTSS (DX)(DI*4), Y6
 	VFMADD231PS  Y6, Y5, Y4
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y5
 	VMOVUPS      Y5, (R9)
 	ADDQ         R10, BX
@@ -3289,7 +3311,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R10*8)
+	PREFETCHT1   28(BX)(R11*1)
 	VMOVUPS      (BX), Y5
 	VMOVUPS      Y5, (R9)
 	ADDQ         R10, BX
@@ -3574,13 +3596,15 @@ none:
 packing:
 	MOVQ 64(AX), R11
 	SHLQ $0x02, R11
+	MOVQ R11, R12
+	SHLQ $0x04, R12
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   28(BX)(R11*8)
+	PREFETCHT1   28(BX)(R12*1)
 	VMOVUPS      (BX), Y6
 	VMOVUPS      Y6, (R10)
 	ADDQ         R11, BX
@@ -3598,7 +3622,7 @@ manyPacking:
 	VBROADCASTSS (DX)(R9*1), Y8
 	VFMADD231PS  Y8, Y6, Y5
 	ADDQ         SI, DX
-	PREFETCHT0   28(BX)(R11*8)
+	PREFETCHT1   28(BX)(R12*1)
 	VMOVUPS      (BX), Y6
 	VMOVUPS      Y6, (R10)
 	ADDQ         R11, BX
@@ -3624,7 +3648,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   28(BX)(R11*8)
+	PREFETCHT1   28(BX)(R12*1)
 	VMOVUPS      (BX), Y6
 	VMOVUPS      Y6, (R10)
 	ADDQ         R11, BX

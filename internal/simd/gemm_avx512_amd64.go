@@ -91,6 +91,9 @@ func fma512(turns int)
 //go:noescape
 func copyTiles512(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)
 
+//go:noescape
+func transpose16(dst *float32, src *float32, lds, n int)
+
 var wide512 = []func(*tile){
 	nil,
 	gemm512x1x32,

@@ -122,16 +122,18 @@ none:
 packing:
 	MOVQ 64(AX), R8
 	SHLQ $0x02, R8
+	MOVQ R8, R9
+	SHLQ $0x04, R9
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R8*8)
+	PREFETCHT1   60(BX)(R9*1)
 	VMOVUPS.Z    (BX), K1, Z2
 	VMOVUPS      Z2, (DI)
-	PREFETCHT0   124(BX)(R8*8)
+	PREFETCHT1   124(BX)(R9*1)
 	VMOVUPS.Z    64(BX), K2, Z3
 	VMOVUPS      Z3, 64(DI)
 	ADDQ         R8, BX
@@ -140,10 +142,10 @@ manyPacking:
 	VFMADD231PS  Z4, Z2, Z0
 	VFMADD231PS  Z4, Z3, Z1
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R8*8)
+	PREFETCHT1   60(BX)(R9*1)
 	VMOVUPS.Z    (BX), K1, Z2
 	VMOVUPS      Z2, (DI)
-	PREFETCHT0   124(BX)(R8*8)
+	PREFETCHT1   124(BX)(R9*1)
 	VMOVUPS.Z    64(BX), K2, Z3
 	VMOVUPS      Z3, 64(DI)
 	ADDQ         R8, BX
@@ -160,10 +162,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R8*8)
+	PREFETCHT1   60(BX)(R9*1)
 	VMOVUPS.Z    (BX), K1, Z2
 	VMOVUPS      Z2, (DI)
-	PREFETCHT0   124(BX)(R8*8)
+	PREFETCHT1   124(BX)(R9*1)
 	VMOVUPS.Z    64(BX), K2, Z3
 	VMOVUPS      Z3, 64(DI)
 	ADDQ         R8, BX
@@ -386,16 +388,18 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS.Z    (BX), K1, Z4
 	VMOVUPS      Z4, (R8)
-	PREFETCHT0   124(BX)(R9*8)
+	PREFETCHT1   124(BX)(R10*1)
 	VMOVUPS.Z    64(BX), K2, Z5
 	VMOVUPS      Z5, 64(R8)
 	ADDQ         R9, BX
@@ -407,10 +411,10 @@ manyPacking:
 	VFMADD231PS  Z7, Z4, Z2
 	VFMADD231PS  Z7, Z5, Z3
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS.Z    (BX), K1, Z4
 	VMOVUPS      Z4, (R8)
-	PREFETCHT0   124(BX)(R9*8)
+	PREFETCHT1   124(BX)(R10*1)
 	VMOVUPS.Z    64(BX), K2, Z5
 	VMOVUPS      Z5, 64(R8)
 	ADDQ         R9, BX
@@ -430,10 +434,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS.Z    (BX), K1, Z4
 	VMOVUPS      Z4, (R8)
-	PREFETCHT0   124(BX)(R9*8)
+	PREFETCHT1   124(BX)(R10*1)
 	VMOVUPS.Z    64(BX), K2, Z5
 	VMOVUPS      Z5, 64(R8)
 	ADDQ         R9, BX
@@ -694,16 +698,18 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS.Z    (BX), K1, Z6
 	VMOVUPS      Z6, (R8)
-	PREFETCHT0   124(BX)(R9*8)
+	PREFETCHT1   124(BX)(R10*1)
 	VMOVUPS.Z    64(BX), K2, Z7
 	VMOVUPS      Z7, 64(R8)
 	ADDQ         R9, BX
@@ -718,10 +724,10 @@ manyPacking:
 	VFMADD231PS  Z8, Z6, Z4
 	VFMADD231PS  Z8, Z7, Z5
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS.Z    (BX), K1, Z6
 	VMOVUPS      Z6, (R8)
-	PREFETCHT0   124(BX)(R9*8)
+	PREFETCHT1   124(BX)(R10*1)
 	VMOVUPS.Z    64(BX), K2, Z7
 	VMOVUPS      Z7, 64(R8)
 	ADDQ         R9, BX
@@ -744,10 +750,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R9*8)
+	PREFETCHT1   60(BX)(R10*1)
 	VMOVUPS.Z    (BX), K1, Z6
 	VMOVUPS      Z6, (R8)
-	PREFETCHT0   124(BX)(R9*8)
+	PREFETCHT1   124(BX)(R10*1)
 	VMOVUPS.Z    64(BX), K2, Z7
 	VMOVUPS      Z7, 64(R8)
 	ADDQ         R9, BX
@@ -1047,16 +1053,18 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS.Z    (BX), K1, Z8
 	VMOVUPS      Z8, (R9)
-	PREFETCHT0   124(BX)(R10*8)
+	PREFETCHT1   124(BX)(R11*1)
 	VMOVUPS.Z    64(BX), K2, Z9
 	VMOVUPS      Z9, 64(R9)
 	ADDQ         R10, BX
@@ -1074,10 +1082,10 @@ manyPacking:
 	VFMADD231PS  Z11, Z8, Z6
 	VFMADD231PS  Z11, Z9, Z7
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS.Z    (BX), K1, Z8
 	VMOVUPS      Z8, (R9)
-	PREFETCHT0   124(BX)(R10*8)
+	PREFETCHT1   124(BX)(R11*1)
 	VMOVUPS.Z    64(BX), K2, Z9
 	VMOVUPS      Z9, 64(R9)
 	ADDQ         R10, BX
@@ -1103,10 +1111,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS.Z    (BX), K1, Z8
 	VMOVUPS      Z8, (R9)
-	PREFETCHT0   124(BX)(R10*8)
+	PREFETCHT1   124(BX)(R11*1)
 	VMOVUPS.Z    64(BX), K2, Z9
 	VMOVUPS      Z9, 64(R9)
 	ADDQ         R10, BX
@@ -1444,16 +1452,18 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS.Z    (BX), K1, Z10
 	VMOVUPS      Z10, (R9)
-	PREFETCHT0   124(BX)(R10*8)
+	PREFETCHT1   124(BX)(R11*1)
 	VMOVUPS.Z    64(BX), K2, Z11
 	VMOVUPS      Z11, 64(R9)
 	ADDQ         R10, BX
@@ -1474,10 +1484,10 @@ manyPacking:
 	VFMADD231PS  Z12, Z10, Z8
 	VFMADD231PS  Z12, Z11, Z9
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS.Z    (BX), K1, Z10
 	VMOVUPS      Z10, (R9)
-	PREFETCHT0   124(BX)(R10*8)
+	PREFETCHT1   124(BX)(R11*1)
 	VMOVUPS.Z    64(BX), K2, Z11
 	VMOVUPS      Z11, 64(R9)
 	ADDQ         R10, BX
@@ -1506,10 +1516,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R10*8)
+	PREFETCHT1   60(BX)(R11*1)
 	VMOVUPS.Z    (BX), K1, Z10
 	VMOVUPS      Z10, (R9)
-	PREFETCHT0   124(BX)(R10*8)
+	PREFETCHT1   124(BX)(R11*1)
 	VMOVUPS.Z    64(BX), K2, Z11
 	VMOVUPS      Z11, 64(R9)
 	ADDQ         R10, BX
@@ -1886,16 +1896,18 @@ none:
 packing:
 	MOVQ 64(AX), R11
 	SHLQ $0x02, R11
+	MOVQ R11, R12
+	SHLQ $0x04, R12
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS.Z    (BX), K1, Z12
 	VMOVUPS      Z12, (R10)
-	PREFETCHT0   124(BX)(R11*8)
+	PREFETCHT1   124(BX)(R12*1)
 	VMOVUPS.Z    64(BX), K2, Z13
 	VMOVUPS      Z13, 64(R10)
 	ADDQ         R11, BX
@@ -1919,10 +1931,10 @@ manyPacking:
 	VFMADD231PS  Z15, Z12, Z10
 	VFMADD231PS  Z15, Z13, Z11
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS.Z    (BX), K1, Z12
 	VMOVUPS      Z12, (R10)
-	PREFETCHT0   124(BX)(R11*8)
+	PREFETCHT1   124(BX)(R12*1)
 	VMOVUPS.Z    64(BX), K2, Z13
 	VMOVUPS      Z13, 64(R10)
 	ADDQ         R11, BX
@@ -1954,10 +1966,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS.Z    (BX), K1, Z12
 	VMOVUPS      Z12, (R10)
-	PREFETCHT0   124(BX)(R11*8)
+	PREFETCHT1   124(BX)(R12*1)
 	VMOVUPS.Z    64(BX), K2, Z13
 	VMOVUPS      Z13, 64(R10)
 	ADDQ         R11, BX
@@ -2372,16 +2384,18 @@ none:
 packing:
 	MOVQ 64(AX), R11
 	SHLQ $0x02, R11
+	MOVQ R11, R12
+	SHLQ $0x04, R12
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS.Z    (BX), K1, Z14
 	VMOVUPS      Z14, (R10)
-	PREFETCHT0   124(BX)(R11*8)
+	PREFETCHT1   124(BX)(R12*1)
 	VMOVUPS.Z    64(BX), K2, Z15
 	VMOVUPS      Z15, 64(R10)
 	ADDQ         R11, BX
@@ -2408,10 +2422,10 @@ manyPacking:
 	VFMADD231PS  Z16, Z14, Z12
 	VFMADD231PS  Z16, Z15, Z13
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS.Z    (BX), K1, Z14
 	VMOVUPS      Z14, (R10)
-	PREFETCHT0   124(BX)(R11*8)
+	PREFETCHT1   124(BX)(R12*1)
 	VMOVUPS.Z    64(BX), K2, Z15
 	VMOVUPS      Z15, 64(R10)
 	ADDQ         R11, BX
@@ -2446,10 +2460,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R11*8)
+	PREFETCHT1   60(BX)(R12*1)
 	VMOVUPS.Z    (BX), K1, Z14
 	VMOVUPS      Z14, (R10)
-	PREFETCHT0   124(BX)(R11*8)
+	PREFETCHT1   124(BX)(R12*1)
 	VMOVUPS.Z    64(BX), K2, Z15
 	VMOVUPS      Z15, 64(R10)
 	ADDQ         R11, BX
@@ -2905,16 +2919,18 @@ none:
 packing:
 	MOVQ 64(AX), R12
 	SHLQ $0x02, R12
+	MOVQ R12, R13
+	SHLQ $0x04, R13
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R12*8)
+	PREFETCHT1   60(BX)(R13*1)
 	VMOVUPS.Z    (BX), K1, Z16
 	VMOVUPS      Z16, (R11)
-	PREFETCHT0   124(BX)(R12*8)
+	PREFETCHT1   124(BX)(R13*1)
 	VMOVUPS.Z    64(BX), K2, Z17
 	VMOVUPS      Z17, 64(R11)
 	ADDQ         R12, BX
@@ -2944,10 +2960,10 @@ manyPacking:
 	VFMADD231PS  Z19, Z16, Z14
 	VFMADD231PS  Z19, Z17, Z15
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R12*8)
+	PREFETCHT1   60(BX)(R13*1)
 	VMOVUPS.Z    (BX), K1, Z16
 	VMOVUPS      Z16, (R11)
-	PREFETCHT0   124(BX)(R12*8)
+	PREFETCHT1   124(BX)(R13*1)
 	VMOVUPS.Z    64(BX), K2, Z17
 	VMOVUPS      Z17, 64(R11)
 	ADDQ         R12, BX
@@ -2985,10 +3001,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R12*8)
+	PREFETCHT1   60(BX)(R13*1)
 	VMOVUPS.Z    (BX), K1, Z16
 	VMOVUPS      Z16, (R11)
-	PREFETCHT0   124(BX)(R12*8)
+	PREFETCHT1   124(BX)(R13*1)
 	VMOVUPS.Z    64(BX), K2, Z17
 	VMOVUPS      Z17, 64(R11)
 	ADDQ         R12, BX
@@ -3482,16 +3498,18 @@ none:
 packing:
 	MOVQ 64(AX), R12
 	SHLQ $0x02, R12
+	MOVQ R12, R13
+	SHLQ $0x04, R13
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R12*8)
+	PREFETCHT1   60(BX)(R13*1)
 	VMOVUPS.Z    (BX), K1, Z18
 	VMOVUPS      Z18, (R11)
-	PREFETCHT0   124(BX)(R12*8)
+	PREFETCHT1   124(BX)(R13*1)
 	VMOVUPS.Z    64(BX), K2, Z19
 	VMOVUPS      Z19, 64(R11)
 	ADDQ         R12, BX
@@ -3524,10 +3542,10 @@ manyPacking:
 	VFMADD231PS  Z20, Z18, Z16
 	VFMADD231PS  Z20, Z19, Z17
 	ADDQ         SI, DX
-	PREFETCHT0   60(BX)(R12*8)
+	PREFETCHT1   60(BX)(R13*1)
 	VMOVUPS.Z    (BX), K1, Z18
 	VMOVUPS      Z18, (R11)
-	PREFETCHT0   124(BX)(R12*8)
+	PREFETCHT1   124(BX)(R13*1)
 	VMOVUPS.Z    64(BX), K2, Z19
 	VMOVUPS      Z19, 64(R11)
 	ADDQ         R12, BX
@@ -3568,10 +3586,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R12*8)
+	PREFETCHT1   60(BX)(R13*1)
 	VMOVUPS.Z    (BX), K1, Z18
 	VMOVUPS      Z18, (R11)
-	PREFETCHT0   124(BX)(R12*8)
+	PREFETCHT1   124(BX)(R13*1)
 	VMOVUPS.Z    64(BX), K2, Z19
 	VMOVUPS      Z19, 64(R11)
 	ADDQ         R12, BX
@@ -4110,16 +4128,18 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z20
 	VMOVUPS      Z20, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z21
 	VMOVUPS      Z21, 64(R12)
 	ADDQ         R13, BX
@@ -4156,10 +4176,10 @@ manyPacking:
 	VFMADD231PS  Z23, Z21, Z19
 	ADDQ         SI, DX
 	ADDQ         SI, R11
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z20
 	VMOVUPS      Z20, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z21
 	VMOVUPS      Z21, 64(R12)
 	ADDQ         R13, BX
@@ -4204,10 +4224,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z20
 	VMOVUPS      Z20, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z21
 	VMOVUPS      Z21, 64(R12)
 	ADDQ         R13, BX
@@ -4785,16 +4805,18 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z22
 	VMOVUPS      Z22, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z23
 	VMOVUPS      Z23, 64(R12)
 	ADDQ         R13, BX
@@ -4834,10 +4856,10 @@ manyPacking:
 	VFMADD231PS  Z24, Z23, Z21
 	ADDQ         SI, DX
 	ADDQ         SI, R11
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z22
 	VMOVUPS      Z22, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z23
 	VMOVUPS      Z23, 64(R12)
 	ADDQ         R13, BX
@@ -4885,10 +4907,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z22
 	VMOVUPS      Z22, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z23
 	VMOVUPS      Z23, 64(R12)
 	ADDQ         R13, BX
@@ -5504,16 +5526,18 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z24
 	VMOVUPS      Z24, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z25
 	VMOVUPS      Z25, 64(R12)
 	ADDQ         R13, BX
@@ -5556,10 +5580,10 @@ manyPacking:
 	VFMADD231PS  Z27, Z25, Z23
 	ADDQ         SI, DX
 	ADDQ         SI, R11
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z24
 	VMOVUPS      Z24, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z25
 	VMOVUPS      Z25, 64(R12)
 	ADDQ         R13, BX
@@ -5610,10 +5634,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z24
 	VMOVUPS      Z24, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z25
 	VMOVUPS      Z25, 64(R12)
 	ADDQ         R13, BX
@@ -6267,16 +6291,18 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z26
 	VMOVUPS      Z26, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z27
 	VMOVUPS      Z27, 64(R12)
 	ADDQ         R13, BX
@@ -6322,10 +6348,10 @@ manyPacking:
 	VFMADD231PS  Z28, Z27, Z25
 	ADDQ         SI, DX
 	ADDQ         SI, R11
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z26
 	VMOVUPS      Z26, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z27
 	VMOVUPS      Z27, 64(R12)
 	ADDQ         R13, BX
@@ -6379,10 +6405,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z26
 	VMOVUPS      Z26, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z27
 	VMOVUPS      Z27, 64(R12)
 	ADDQ         R13, BX
@@ -7074,16 +7100,18 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z28
 	VMOVUPS      Z28, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z29
 	VMOVUPS      Z29, 64(R12)
 	ADDQ         R13, BX
@@ -7132,10 +7160,10 @@ manyPacking:
 	VFMADD231PS  Z31, Z29, Z27
 	ADDQ         SI, DX
 	ADDQ         SI, R11
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z28
 	VMOVUPS      Z28, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z29
 	VMOVUPS      Z29, 64(R12)
 	ADDQ         R13, BX
@@ -7192,10 +7220,10 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0   60(BX)(R13*8)
+	PREFETCHT1   60(BX)(R14*1)
 	VMOVUPS.Z    (BX), K1, Z28
 	VMOVUPS      Z28, (R12)
-	PREFETCHT0   124(BX)(R13*8)
+	PREFETCHT1   124(BX)(R14*1)
 	VMOVUPS.Z    64(BX), K2, Z29
 	VMOVUPS      Z29, 64(R12)
 	ADDQ         R13, BX
@@ -7609,20 +7637,22 @@ none:
 packing:
 	MOVQ 64(AX), R8
 	SHLQ $0x02, R8
+	MOVQ R8, R9
+	SHLQ $0x04, R9
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R8*8)
+	PREFETCHT1       60(BX)(R9*1)
 	VMOVUPS.Z        (BX), K1, Z1
 	VMOVUPS          Z1, (DI)
 	ADDQ             R8, BX
 	ADDQ             AX, DI
 	VFMADD231PS.BCST (DX), Z1, Z0
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R8*8)
+	PREFETCHT1       60(BX)(R9*1)
 	VMOVUPS.Z        (BX), K1, Z1
 	VMOVUPS          Z1, (DI)
 	ADDQ             R8, BX
@@ -7637,7 +7667,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R8*8)
+	PREFETCHT1       60(BX)(R9*1)
 	VMOVUPS.Z        (BX), K1, Z1
 	VMOVUPS          Z1, (DI)
 	ADDQ             R8, BX
@@ -7815,13 +7845,15 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R9*8)
+	PREFETCHT1       60(BX)(R10*1)
 	VMOVUPS.Z        (BX), K1, Z2
 	VMOVUPS          Z2, (R8)
 	ADDQ             R9, BX
@@ -7829,7 +7861,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST (DX)(DI*1), Z2, Z1
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R9*8)
+	PREFETCHT1       60(BX)(R10*1)
 	VMOVUPS.Z        (BX), K1, Z2
 	VMOVUPS          Z2, (R8)
 	ADDQ             R9, BX
@@ -7845,7 +7877,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R9*8)
+	PREFETCHT1       60(BX)(R10*1)
 	VMOVUPS.Z        (BX), K1, Z2
 	VMOVUPS          Z2, (R8)
 	ADDQ             R9, BX
@@ -8041,13 +8073,15 @@ none:
 packing:
 	MOVQ 64(AX), R9
 	SHLQ $0x02, R9
+	MOVQ R9, R10
+	SHLQ $0x04, R10
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R9*8)
+	PREFETCHT1       60(BX)(R10*1)
 	VMOVUPS.Z        (BX), K1, Z3
 	VMOVUPS          Z3, (R8)
 	ADDQ             R9, BX
@@ -8056,7 +8090,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX)(DI*1), Z3, Z1
 	VFMADD231PS.BCST (DX)(DI*2), Z3, Z2
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R9*8)
+	PREFETCHT1       60(BX)(R10*1)
 	VMOVUPS.Z        (BX), K1, Z3
 	VMOVUPS          Z3, (R8)
 	ADDQ             R9, BX
@@ -8073,7 +8107,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R9*8)
+	PREFETCHT1       60(BX)(R10*1)
 	VMOVUPS.Z        (BX), K1, Z3
 	VMOVUPS          Z3, (R8)
 	ADDQ             R9, BX
@@ -8288,13 +8322,15 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R10*8)
+	PREFETCHT1       60(BX)(R11*1)
 	VMOVUPS.Z        (BX), K1, Z4
 	VMOVUPS          Z4, (R9)
 	ADDQ             R10, BX
@@ -8304,7 +8340,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX)(DI*2), Z4, Z2
 	VFMADD231PS.BCST (DX)(R8*1), Z4, Z3
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R10*8)
+	PREFETCHT1       60(BX)(R11*1)
 	VMOVUPS.Z        (BX), K1, Z4
 	VMOVUPS          Z4, (R9)
 	ADDQ             R10, BX
@@ -8322,7 +8358,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R10*8)
+	PREFETCHT1       60(BX)(R11*1)
 	VMOVUPS.Z        (BX), K1, Z4
 	VMOVUPS          Z4, (R9)
 	ADDQ             R10, BX
@@ -8555,13 +8591,15 @@ none:
 packing:
 	MOVQ 64(AX), R10
 	SHLQ $0x02, R10
+	MOVQ R10, R11
+	SHLQ $0x04, R11
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R10*8)
+	PREFETCHT1       60(BX)(R11*1)
 	VMOVUPS.Z        (BX), K1, Z5
 	VMOVUPS          Z5, (R9)
 	ADDQ             R10, BX
@@ -8572,7 +8610,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX)(R8*1), Z5, Z3
 	VFMADD231PS.BCST (DX)(DI*4), Z5, Z4
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R10*8)
+	PREFETCHT1       60(BX)(R11*1)
 	VMOVUPS.Z        (BX), K1, Z5
 	VMOVUPS          Z5, (R9)
 	ADDQ             R10, BX
@@ -8591,7 +8629,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R10*8)
+	PREFETCHT1       60(BX)(R11*1)
 	VMOVUPS.Z        (BX), K1, Z5
 	VMOVUPS          Z5, (R9)
 	ADDQ             R10, BX
@@ -8843,13 +8881,15 @@ none:
 packing:
 	MOVQ 64(AX), R11
 	SHLQ $0x02, R11
+	MOVQ R11, R12
+	SHLQ $0x04, R12
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R11*8)
+	PREFETCHT1       60(BX)(R12*1)
 	VMOVUPS.Z        (BX), K1, Z6
 	VMOVUPS          Z6, (R10)
 	ADDQ             R11, BX
@@ -8861,7 +8901,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX)(DI*4), Z6, Z4
 	VFMADD231PS.BCST (DX)(R9*1), Z6, Z5
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R11*8)
+	PREFETCHT1       60(BX)(R12*1)
 	VMOVUPS.Z        (BX), K1, Z6
 	VMOVUPS          Z6, (R10)
 	ADDQ             R11, BX
@@ -8881,7 +8921,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R11*8)
+	PREFETCHT1       60(BX)(R12*1)
 	VMOVUPS.Z        (BX), K1, Z6
 	VMOVUPS          Z6, (R10)
 	ADDQ             R11, BX
@@ -9151,13 +9191,15 @@ none:
 packing:
 	MOVQ 64(AX), R11
 	SHLQ $0x02, R11
+	MOVQ R11, R12
+	SHLQ $0x04, R12
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R11*8)
+	PREFETCHT1       60(BX)(R12*1)
 	VMOVUPS.Z        (BX), K1, Z7
 	VMOVUPS          Z7, (R10)
 	ADDQ             R11, BX
@@ -9170,7 +9212,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX)(R9*1), Z7, Z5
 	VFMADD231PS.BCST (DX)(R8*2), Z7, Z6
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R11*8)
+	PREFETCHT1       60(BX)(R12*1)
 	VMOVUPS.Z        (BX), K1, Z7
 	VMOVUPS          Z7, (R10)
 	ADDQ             R11, BX
@@ -9191,7 +9233,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R11*8)
+	PREFETCHT1       60(BX)(R12*1)
 	VMOVUPS.Z        (BX), K1, Z7
 	VMOVUPS          Z7, (R10)
 	ADDQ             R11, BX
@@ -9482,13 +9524,15 @@ none:
 packing:
 	MOVQ 64(AX), R12
 	SHLQ $0x02, R12
+	MOVQ R12, R13
+	SHLQ $0x04, R13
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R12*8)
+	PREFETCHT1       60(BX)(R13*1)
 	VMOVUPS.Z        (BX), K1, Z8
 	VMOVUPS          Z8, (R11)
 	ADDQ             R12, BX
@@ -9502,7 +9546,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX)(R8*2), Z8, Z6
 	VFMADD231PS.BCST (DX)(R10*1), Z8, Z7
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R12*8)
+	PREFETCHT1       60(BX)(R13*1)
 	VMOVUPS.Z        (BX), K1, Z8
 	VMOVUPS          Z8, (R11)
 	ADDQ             R12, BX
@@ -9524,7 +9568,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R12*8)
+	PREFETCHT1       60(BX)(R13*1)
 	VMOVUPS.Z        (BX), K1, Z8
 	VMOVUPS          Z8, (R11)
 	ADDQ             R12, BX
@@ -9833,13 +9877,15 @@ none:
 packing:
 	MOVQ 64(AX), R12
 	SHLQ $0x02, R12
+	MOVQ R12, R13
+	SHLQ $0x04, R13
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R12*8)
+	PREFETCHT1       60(BX)(R13*1)
 	VMOVUPS.Z        (BX), K1, Z9
 	VMOVUPS          Z9, (R11)
 	ADDQ             R12, BX
@@ -9854,7 +9900,7 @@ manyPacking:
 	VFMADD231PS.BCST (DX)(R10*1), Z9, Z7
 	VFMADD231PS.BCST (DX)(DI*8), Z9, Z8
 	ADDQ             SI, DX
-	PREFETCHT0       60(BX)(R12*8)
+	PREFETCHT1       60(BX)(R13*1)
 	VMOVUPS.Z        (BX), K1, Z9
 	VMOVUPS          Z9, (R11)
 	ADDQ             R12, BX
@@ -9877,7 +9923,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R12*8)
+	PREFETCHT1       60(BX)(R13*1)
 	VMOVUPS.Z        (BX), K1, Z9
 	VMOVUPS          Z9, (R11)
 	ADDQ             R12, BX
@@ -10211,13 +10257,15 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z10
 	VMOVUPS          Z10, (R12)
 	ADDQ             R13, BX
@@ -10234,7 +10282,7 @@ manyPacking:
 	VFMADD231PS.BCST (R11), Z10, Z9
 	ADDQ             SI, DX
 	ADDQ             SI, R11
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z10
 	VMOVUPS          Z10, (R12)
 	ADDQ             R13, BX
@@ -10259,7 +10307,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z10
 	VMOVUPS          Z10, (R12)
 	ADDQ             R13, BX
@@ -10612,13 +10660,15 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z11
 	VMOVUPS          Z11, (R12)
 	ADDQ             R13, BX
@@ -10636,7 +10686,7 @@ manyPacking:
 	VFMADD231PS.BCST (R11)(DI*1), Z11, Z10
 	ADDQ             SI, DX
 	ADDQ             SI, R11
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z11
 	VMOVUPS          Z11, (R12)
 	ADDQ             R13, BX
@@ -10662,7 +10712,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z11
 	VMOVUPS          Z11, (R12)
 	ADDQ             R13, BX
@@ -11033,13 +11083,15 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z12
 	VMOVUPS          Z12, (R12)
 	ADDQ             R13, BX
@@ -11058,7 +11110,7 @@ manyPacking:
 	VFMADD231PS.BCST (R11)(DI*2), Z12, Z11
 	ADDQ             SI, DX
 	ADDQ             SI, R11
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z12
 	VMOVUPS          Z12, (R12)
 	ADDQ             R13, BX
@@ -11085,7 +11137,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z12
 	VMOVUPS          Z12, (R12)
 	ADDQ             R13, BX
@@ -11474,13 +11526,15 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z13
 	VMOVUPS          Z13, (R12)
 	ADDQ             R13, BX
@@ -11500,7 +11554,7 @@ manyPacking:
 	VFMADD231PS.BCST (R11)(R8*1), Z13, Z12
 	ADDQ             SI, DX
 	ADDQ             SI, R11
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z13
 	VMOVUPS          Z13, (R12)
 	ADDQ             R13, BX
@@ -11528,7 +11582,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z13
 	VMOVUPS          Z13, (R12)
 	ADDQ             R13, BX
@@ -11935,13 +11989,15 @@ none:
 packing:
 	MOVQ 64(AX), R13
 	SHLQ $0x02, R13
+	MOVQ R13, R14
+	SHLQ $0x04, R14
 	MOVQ 208(AX), AX
 	SHLQ $0x02, AX
 	SUBQ $0x02, CX
 	JLT  fewPacking
 
 manyPacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z14
 	VMOVUPS          Z14, (R12)
 	ADDQ             R13, BX
@@ -11962,7 +12018,7 @@ manyPacking:
 	VFMADD231PS.BCST (R11)(DI*4), Z14, Z13
 	ADDQ             SI, DX
 	ADDQ             SI, R11
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z14
 	VMOVUPS          Z14, (R12)
 	ADDQ             R13, BX
@@ -11991,7 +12047,7 @@ fewPacking:
 	JZ   nonePacking
 
 onePacking:
-	PREFETCHT0       60(BX)(R13*8)
+	PREFETCHT1       60(BX)(R14*1)
 	VMOVUPS.Z        (BX), K1, Z14
 	VMOVUPS          Z14, (R12)
 	ADDQ             R13, BX
@@ -12334,5 +12390,149 @@ tile:
 	ADDQ       DX, AX
 	DECQ       R9
 	JNZ        row
+	VZEROUPPER
+	RET
+
+// func transpose16(dst *float32, src *float32, lds int, n int)
+// Requires: AVX, AVX512F
+TEXT ·transpose16(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ n+24(FP), CX
+	MOVQ src+8(FP), DX
+	MOVQ lds+16(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
+	LEAQ (DI)(BX*4), R8
+	LEAQ (R8)(BX*4), R9
+	LEAQ (R9)(BX*4), R10
+	LEAQ (R10)(BX*4), R11
+	LEAQ (R11)(BX*4), R12
+	LEAQ (R12)(BX*4), R13
+
+block:
+	VMOVUPS      (DX), X0
+	VINSERTF32X4 $0x01, (DI), Z0, Z0
+	VINSERTF32X4 $0x02, (R8), Z0, Z0
+	VINSERTF32X4 $0x03, (R9), Z0, Z0
+	VMOVUPS      (DX)(BX*1), X1
+	VINSERTF32X4 $0x01, (DI)(BX*1), Z1, Z1
+	VINSERTF32X4 $0x02, (R8)(BX*1), Z1, Z1
+	VINSERTF32X4 $0x03, (R9)(BX*1), Z1, Z1
+	VMOVUPS      (DX)(BX*2), X2
+	VINSERTF32X4 $0x01, (DI)(BX*2), Z2, Z2
+	VINSERTF32X4 $0x02, (R8)(BX*2), Z2, Z2
+	VINSERTF32X4 $0x03, (R9)(BX*2), Z2, Z2
+	VMOVUPS      (DX)(SI*1), X3
+	VINSERTF32X4 $0x01, (DI)(SI*1), Z3, Z3
+	VINSERTF32X4 $0x02, (R8)(SI*1), Z3, Z3
+	VINSERTF32X4 $0x03, (R9)(SI*1), Z3, Z3
+	VUNPCKLPS    Z1, Z0, Z4
+	VUNPCKHPS    Z1, Z0, Z5
+	VUNPCKLPS    Z3, Z2, Z6
+	VUNPCKHPS    Z3, Z2, Z7
+	VSHUFPS      $0x44, Z6, Z4, Z8
+	VMOVUPS      Z8, (AX)
+	VSHUFPS      $0xee, Z6, Z4, Z4
+	VMOVUPS      Z4, 128(AX)
+	VSHUFPS      $0x44, Z7, Z5, Z4
+	VMOVUPS      Z4, 256(AX)
+	VSHUFPS      $0xee, Z7, Z5, Z4
+	VMOVUPS      Z4, 384(AX)
+	VMOVUPS      16(DX), X9
+	VINSERTF32X4 $0x01, 16(DI), Z9, Z9
+	VINSERTF32X4 $0x02, 16(R8), Z9, Z9
+	VINSERTF32X4 $0x03, 16(R9), Z9, Z9
+	VMOVUPS      16(DX)(BX*1), X10
+	VINSERTF32X4 $0x01, 16(DI)(BX*1), Z10, Z10
+	VINSERTF32X4 $0x02, 16(R8)(BX*1), Z10, Z10
+	VINSERTF32X4 $0x03, 16(R9)(BX*1), Z10, Z10
+	VMOVUPS      16(DX)(BX*2), X11
+	VINSERTF32X4 $0x01, 16(DI)(BX*2), Z11, Z11
+	VINSERTF32X4 $0x02, 16(R8)(BX*2), Z11, Z11
+	VINSERTF32X4 $0x03, 16(R9)(BX*2), Z11, Z11
+	VMOVUPS      16(DX)(SI*1), X12
+	VINSERTF32X4 $0x01, 16(DI)(SI*1), Z12, Z12
+	VINSERTF32X4 $0x02, 16(R8)(SI*1), Z12, Z12
+	VINSERTF32X4 $0x03, 16(R9)(SI*1), Z12, Z12
+	VUNPCKLPS    Z10, Z9, Z4
+	VUNPCKHPS    Z10, Z9, Z5
+	VUNPCKLPS    Z12, Z11, Z6
+	VUNPCKHPS    Z12, Z11, Z7
+	VSHUFPS      $0x44, Z6, Z4, Z8
+	VMOVUPS      Z8, 512(AX)
+	VSHUFPS      $0xee, Z6, Z4, Z4
+	VMOVUPS      Z4, 640(AX)
+	VSHUFPS      $0x44, Z7, Z5, Z4
+	VMOVUPS      Z4, 768(AX)
+	VSHUFPS      $0xee, Z7, Z5, Z4
+	VMOVUPS      Z4, 896(AX)
+	VMOVUPS      32(DX), X13
+	VINSERTF32X4 $0x01, 32(DI), Z13, Z13
+	VINSERTF32X4 $0x02, 32(R8), Z13, Z13
+	VINSERTF32X4 $0x03, 32(R9), Z13, Z13
+	VMOVUPS      32(DX)(BX*1), X14
+	VINSERTF32X4 $0x01, 32(DI)(BX*1), Z14, Z14
+	VINSERTF32X4 $0x02, 32(R8)(BX*1), Z14, Z14
+	VINSERTF32X4 $0x03, 32(R9)(BX*1), Z14, Z14
+	VMOVUPS      32(DX)(BX*2), X15
+	VINSERTF32X4 $0x01, 32(DI)(BX*2), Z15, Z15
+	VINSERTF32X4 $0x02, 32(R8)(BX*2), Z15, Z15
+	VINSERTF32X4 $0x03, 32(R9)(BX*2), Z15, Z15
+	VMOVUPS      32(DX)(SI*1), X16
+	VINSERTF32X4 $0x01, 32(DI)(SI*1), Z16, Z16
+	VINSERTF32X4 $0x02, 32(R8)(SI*1), Z16, Z16
+	VINSERTF32X4 $0x03, 32(R9)(SI*1), Z16, Z16
+	VUNPCKLPS    Z14, Z13, Z4
+	VUNPCKHPS    Z14, Z13, Z5
+	VUNPCKLPS    Z16, Z15, Z6
+	VUNPCKHPS    Z16, Z15, Z7
+	VSHUFPS      $0x44, Z6, Z4, Z8
+	VMOVUPS      Z8, 1024(AX)
+	VSHUFPS      $0xee, Z6, Z4, Z4
+	VMOVUPS      Z4, 1152(AX)
+	VSHUFPS      $0x44, Z7, Z5, Z4
+	VMOVUPS      Z4, 1280(AX)
+	VSHUFPS      $0xee, Z7, Z5, Z4
+	VMOVUPS      Z4, 1408(AX)
+	VMOVUPS      48(DX), X17
+	VINSERTF32X4 $0x01, 48(DI), Z17, Z17
+	VINSERTF32X4 $0x02, 48(R8), Z17, Z17
+	VINSERTF32X4 $0x03, 48(R9), Z17, Z17
+	VMOVUPS      48(DX)(BX*1), X18
+	VINSERTF32X4 $0x01, 48(DI)(BX*1), Z18, Z18
+	VINSERTF32X4 $0x02, 48(R8)(BX*1), Z18, Z18
+	VINSERTF32X4 $0x03, 48(R9)(BX*1), Z18, Z18
+	VMOVUPS      48(DX)(BX*2), X19
+	VINSERTF32X4 $0x01, 48(DI)(BX*2), Z19, Z19
+	VINSERTF32X4 $0x02, 48(R8)(BX*2), Z19, Z19
+	VINSERTF32X4 $0x03, 48(R9)(BX*2), Z19, Z19
+	VMOVUPS      48(DX)(SI*1), X20
+	VINSERTF32X4 $0x01, 48(DI)(SI*1), Z20, Z20
+	VINSERTF32X4 $0x02, 48(R8)(SI*1), Z20, Z20
+	VINSERTF32X4 $0x03, 48(R9)(SI*1), Z20, Z20
+	VUNPCKLPS    Z18, Z17, Z4
+	VUNPCKHPS    Z18, Z17, Z5
+	VUNPCKLPS    Z20, Z19, Z6
+	VUNPCKHPS    Z20, Z19, Z7
+	VSHUFPS      $0x44, Z6, Z4, Z8
+	VMOVUPS      Z8, 1536(AX)
+	VSHUFPS      $0xee, Z6, Z4, Z4
+	VMOVUPS      Z4, 1664(AX)
+	VSHUFPS      $0x44, Z7, Z5, Z4
+	VMOVUPS      Z4, 1792(AX)
+	VSHUFPS      $0xee, Z7, Z5, Z4
+	VMOVUPS      Z4, 1920(AX)
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, DI
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	ADDQ         $0x40, R12
+	ADDQ         $0x40, R13
+	ADDQ         $0x00000800, AX
+	DECQ         CX
+	JNZ          block
 	VZEROUPPER
 	RET

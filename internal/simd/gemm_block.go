@@ -100,9 +100,10 @@ func (g *product) block(k0, kc int, accumulate, last bool) {
 func (g *product) columns(k0, kc, n0, nc int, b panels, last bool) {
 	nr := g.k.nr
 	inner := max(nr, blockBytes/4/max(1, kc)/nr*nr)
-	per := max(1, rowBytes/4/max(1, kc)/g.k.mr)
-	for first := 0; first < g.tiles(); first += per {
-		end := min(g.tiles(), first+per)
+	tiles, per := g.tiles(), max(1, rowBytes/4/max(1, kc)/g.k.mr)
+	blocks := (tiles + per - 1) / per
+	for i := range blocks {
+		first, end := i*tiles/blocks, (i+1)*tiles/blocks
 		g.packA(first, end, k0, kc, nc)
 		for j := 0; j < nc; j += inner {
 			strip := strip{n0: n0 + j, nc: min(inner, nc-j), b: b.from(j/nr, nr), last: last}

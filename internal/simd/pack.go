@@ -31,17 +31,22 @@ func packRows(panel, src []float32, ld, columns, width int) {
 	}
 }
 
-// packColumns transposes: src row j (of stride ns) becomes column j.
+// packColumns transposes: src row j (of stride ns) becomes column j. What is
+// left beside whole blocks is done by blocks that overlap the ones before.
 func (d *denseB) packColumns(panel, src []float32, kc, columns, width int) {
 	j := 0
-	if d.level.transpose8 != nil && kc >= 8 {
-		for ; j+8 <= columns; j += 8 {
-			d.level.transpose8(&panel[j], width, &src[j*d.ns], d.ns, kc/8)
-			for i := kc &^ 7; i < kc; i++ {
-				for jj := range 8 {
-					panel[i*width+j+jj] = src[(j+jj)*d.ns+i]
-				}
-			}
+	if d.level.transpose16 != nil && width == d.level.nr && kc >= 16 {
+		for next := 0; columns >= 16 && next < columns; next = j {
+			at := min(next, columns-16)
+			d.transpose(panel, src, kc, at, 16, width)
+			j = at + 16
+		}
+	}
+	if d.level.transpose8 != nil && kc >= 8 && columns-j >= 8 {
+		for next := j; next < columns; next = j {
+			at := min(next, columns-8)
+			d.transpose(panel, src, kc, at, 8, width)
+			j = at + 8
 		}
 	}
 	for ; j < columns; j++ {
@@ -49,9 +54,23 @@ func (d *denseB) packColumns(panel, src []float32, kc, columns, width int) {
 			panel[i*width+j] = v
 		}
 	}
-	for ; j < width; j++ {
-		for i := range kc {
-			panel[i*width+j] = 0
+	for i := 0; j < width && i < kc; i++ {
+		clear(panel[i*width+j : (i+1)*width])
+	}
+}
+
+// transpose makes n rows of src, 8 or 16, from row j on, columns of the panel.
+func (d *denseB) transpose(panel, src []float32, kc, j, n, width int) {
+	for k, left := 0, kc; left > 0; left = kc - k {
+		blocks := left / n
+		if blocks == 0 {
+			k, blocks = kc-n, 1
 		}
+		if n == 16 {
+			d.level.transpose16(&panel[k*width+j], &src[j*d.ns+k], d.ns, blocks)
+		} else {
+			d.level.transpose8(&panel[k*width+j], width, &src[j*d.ns+k], d.ns, blocks)
+		}
+		k += blocks * n
 	}
 }

@@ -50,6 +50,9 @@ type gemmLevel struct {
 	// transpose8 writes the transpose of 8 rows of 8*n floats: dst row j is
 	// column j. Strides in floats. nil: none.
 	transpose8 func(dst *float32, ldd int, src *float32, lds int, n int)
+	// transpose16 writes the transpose of 16 rows of 16*n floats into a panel
+	// of width nr: dst row j is column j. nil: none.
+	transpose16 func(dst *float32, src *float32, lds, n int)
 	// copyTiles copies, for each of n rows lds apart, tiles runs of width
 	// floats (at most mr) that follow each other: run i of row j goes to
 	// dst[i*tileStep+j*ldd:]. nil: none.

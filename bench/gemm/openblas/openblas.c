@@ -1,5 +1,6 @@
 // The other side of the comparison: reads products to time from standard input,
-// "transA transB m n k calls", and answers with the seconds each line took.
+// "transA transB packed m n k calls", and answers with the seconds each line took
+// (packed is for builds of ours on the other side).
 // Build: gcc -O2 openblas/openblas.c -lopenblas -o openblas
 #include <cblas.h>
 #include <stdio.h>
@@ -18,10 +19,10 @@ static float *matrix(size_t n, float scale) {
 }
 
 int main(void) {
-	int ta, tb, m, n, k, calls;
+	int ta, tb, packed, m, n, k, calls;
 	size_t have[3] = {0, 0, 0};
 	float *x[3] = {0, 0, 0};
-	while (scanf("%d %d %d %d %d %d", &ta, &tb, &m, &n, &k, &calls) == 6) {
+	while (scanf("%d %d %d %d %d %d %d", &ta, &tb, &packed, &m, &n, &k, &calls) == 7) {
 		size_t need[3] = {(size_t)m * k, (size_t)k * n, (size_t)m * n};
 		for (int i = 0; i < 3; i++)
 			if (need[i] > have[i]) {

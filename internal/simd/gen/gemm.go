@@ -50,6 +50,9 @@ func gemm(l level, table string) error {
 	}
 	peak(l)
 	copyTiles(l)
+	if l.masked {
+		transpose16(2 * l.bytes())
+	}
 	return os.WriteFile(table, []byte(declarations(l, names)), 0o644)
 }
 
@@ -63,6 +66,9 @@ func declarations(l level, names [2][]string) string {
 	}
 	fmt.Fprintf(&b, "\nfunc fma%s(turns int)\n", l.suffix)
 	fmt.Fprintf(&b, "\n//go:noescape\nfunc copyTiles%s%s\n", l.suffix, strings.TrimPrefix(copySignature, "func"))
+	if l.masked {
+		fmt.Fprintf(&b, "\n//go:noescape\nfunc transpose16%s\n", strings.TrimPrefix(transposeSignature, "func"))
+	}
 	for i, what := range []string{"wide", "narrow"} {
 		fmt.Fprintf(&b, "\nvar %s%s = []func(*tile){\n\tnil,\n", what, l.suffix)
 		for _, n := range names[i] {
@@ -97,8 +103,9 @@ type kernel struct {
 	count  reg.Register
 	k      []reg.OpmaskPhysical
 
-	// Of the loop that packs: B's row stride, the copy and its row stride.
-	brs, pack, packStep reg.Register
+	// Of the loop that packs: B's row stride and 16 times that, the copy and
+	// its row stride.
+	brs, far, pack, packStep reg.Register
 }
 
 func (k *kernel) generate() {
@@ -265,9 +272,11 @@ func (k *kernel) products() {
 	k.loop("", 4, k.step)
 	JMP(LabelRef("done"))
 	Label("packing")
-	k.brs, k.packStep = GP64(), GP64()
+	k.brs, k.far, k.packStep = GP64(), GP64(), GP64()
 	MOVQ(mem(k.t, tileBRS), k.brs)
 	SHLQ(U8(2), k.brs)
+	MOVQ(k.brs, k.far)
+	SHLQ(U8(4), k.far)
 	MOVQ(mem(k.t, tilePackStep), k.packStep)
 	SHLQ(U8(2), k.packStep)
 	k.loop("Packing", 2, func(int) { k.packingStep() })
@@ -308,7 +317,8 @@ func (k *kernel) step(int) {
 
 func (k *kernel) packingStep() {
 	for v, b := range k.b {
-		PREFETCHT0(Mem{Base: k.bp, Index: k.brs, Scale: 8, Disp: (v+1)*k.bytes() - 4})
+		// Into L2: rows may lie so far apart that they meet in one set of L1.
+		PREFETCHT1(Mem{Base: k.bp, Index: k.far, Scale: 1, Disp: (v+1)*k.bytes() - 4})
 		k.loadB(mem(k.bp, v*k.bytes()), v, b)
 		VMOVUPS(b, mem(k.pack, v*k.bytes()))
 	}

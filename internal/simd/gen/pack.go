@@ -269,3 +269,53 @@ func (l level) run(width reg.Register, ones Mem) func(from, to Mem) {
 		VMOVUPS(v, k, to)
 	}
 }
+
+const transposeSignature = "func(dst *float32, src *float32, lds, n int)"
+
+// transpose16 transposes 16 rows of 16*n floats into a panel whose rows are
+// ldd bytes apart. A register gathers the same four columns of every fourth
+// row, so that within each of its quarters 4x4 floats remain to transpose. The
+// next 16 rows are asked for on the way.
+func transpose16(ldd int) {
+	TEXT("transpose16", NOSPLIT, transposeSignature)
+	Pragma("noescape")
+	dst, n := load("dst"), load("n")
+	from, lds := []reg.Register{load("src")}, load("lds")
+	SHLQ(U8(2), lds)
+	lds3 := GP64()
+	LEAQ(Mem{Base: lds, Index: lds, Scale: 2}, lds3)
+	for i := range 7 { // every fourth row, and of the next 16
+		r := GP64()
+		LEAQ(Mem{Base: from[i], Index: lds, Scale: 4}, r)
+		from = append(from, r)
+	}
+	Label("block")
+	for quarter := range 4 {
+		var r [4]reg.VecVirtual
+		for i := range r {
+			r[i] = ZMM()
+			VMOVUPS(row(from[0], lds, lds3, i, 16*quarter), r[i].AsX())
+			for lane := 1; lane < 4; lane++ {
+				VINSERTF32X4(U8(lane), row(from[lane], lds, lds3, i, 16*quarter), r[i], r[i])
+			}
+		}
+		lo01, hi01, lo23, hi23 := ZMM(), ZMM(), ZMM(), ZMM()
+		VUNPCKLPS(r[1], r[0], lo01)
+		VUNPCKHPS(r[1], r[0], hi01)
+		VUNPCKLPS(r[3], r[2], lo23)
+		VUNPCKHPS(r[3], r[2], hi23)
+		for i, pair := range [][2]reg.VecVirtual{{lo01, lo23}, {lo01, lo23}, {hi01, hi23}, {hi01, hi23}} {
+			out := ZMM()
+			VSHUFPS(U8([]int{0x44, 0xee}[i%2]), pair[1], pair[0], out)
+			VMOVUPS(out, mem(dst, (4*quarter+i)*ldd))
+		}
+	}
+	for _, r := range from {
+		ADDQ(U8(64), r)
+	}
+	ADDQ(U32(16*ldd), dst)
+	DECQ(n)
+	JNZ(LabelRef("block"))
+	VZEROUPPER()
+	RET()
+}
