@@ -12405,10 +12405,6 @@ TEXT ·transpose16(SB), NOSPLIT, $0-32
 	LEAQ (DX)(BX*4), DI
 	LEAQ (DI)(BX*4), R8
 	LEAQ (R8)(BX*4), R9
-	LEAQ (R9)(BX*4), R10
-	LEAQ (R10)(BX*4), R11
-	LEAQ (R11)(BX*4), R12
-	LEAQ (R12)(BX*4), R13
 
 block:
 	VMOVUPS      (DX), X0
@@ -12527,10 +12523,6 @@ block:
 	ADDQ         $0x40, DI
 	ADDQ         $0x40, R8
 	ADDQ         $0x40, R9
-	ADDQ         $0x40, R10
-	ADDQ         $0x40, R11
-	ADDQ         $0x40, R12
-	ADDQ         $0x40, R13
 	ADDQ         $0x00000800, AX
 	DECQ         CX
 	JNZ          block

@@ -274,8 +274,7 @@ const transposeSignature = "func(dst *float32, src *float32, lds, n int)"
 
 // transpose16 transposes 16 rows of 16*n floats into a panel whose rows are
 // ldd bytes apart. A register gathers the same four columns of every fourth
-// row, so that within each of its quarters 4x4 floats remain to transpose. The
-// next 16 rows are asked for on the way.
+// row, so that within each of its quarters 4x4 floats remain to transpose.
 func transpose16(ldd int) {
 	TEXT("transpose16", NOSPLIT, transposeSignature)
 	Pragma("noescape")
@@ -284,7 +283,7 @@ func transpose16(ldd int) {
 	SHLQ(U8(2), lds)
 	lds3 := GP64()
 	LEAQ(Mem{Base: lds, Index: lds, Scale: 2}, lds3)
-	for i := range 7 { // every fourth row, and of the next 16
+	for i := range 3 { // every fourth row
 		r := GP64()
 		LEAQ(Mem{Base: from[i], Index: lds, Scale: 4}, r)
 		from = append(from, r)
