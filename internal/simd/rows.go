@@ -7,7 +7,7 @@ import "fmt"
 // width 0: all is portable.
 type rowsLevel struct {
 	width     int
-	copy, add func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32)
+	copy, add func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int)
 	sum       func(dst, src *float32, lds, rows, vectors int, mask *int32)
 }
 
@@ -43,7 +43,7 @@ func (k *Kernels) CopyRows(dst []float32, ldd int, src []float32, lds, rows, col
 		return
 	}
 	k.rows.each(rows, cols, func(at, n int) {
-		k.rows.copy(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols))
+		k.rows.copy(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), 1, 0, 0)
 	})
 }
 
@@ -62,7 +62,7 @@ func (k *Kernels) AddToRows(dst []float32, ldd int, src []float32, lds, rows, co
 		return
 	}
 	k.rows.each(rows, cols, func(at, n int) {
-		k.rows.add(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols))
+		k.rows.add(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), 1, 0, 0)
 	})
 }
 
@@ -83,4 +83,35 @@ func (k *Kernels) SumRows(dst, src []float32, lds, rows int) {
 	k.rows.each(rows, cols, func(at, n int) {
 		k.rows.sum(&dst[0], &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols))
 	})
+}
+
+// copyLines is CopyRows of rows that consist of lines of cols floats, dstLine
+// and srcLine apart.
+func (k *Kernels) copyLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
+	checkStrided("copyLines", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
+	w := k.rows.width
+	if w == 0 {
+		for i := range rows {
+			for l := range lines {
+				copy(dst[i*ldd+l*dstLine:][:cols], src[i*lds+l*srcLine:])
+			}
+		}
+		return
+	}
+	k.rows.copy(&dst[0], 4*ldd, &src[0], 4*lds, rows, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
+}
+
+// addToLines is AddToRows of rows that consist of lines.
+func (k *Kernels) addToLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
+	checkStrided("addToLines", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
+	w := k.rows.width
+	if w == 0 {
+		for i := range rows {
+			for l := range lines {
+				addGo(dst[i*ldd+l*dstLine:][:cols], src[i*lds+l*srcLine:][:cols])
+			}
+		}
+		return
+	}
+	k.rows.add(&dst[0], 4*ldd, &src[0], 4*lds, rows, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
 }

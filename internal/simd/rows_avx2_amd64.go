@@ -5,10 +5,10 @@
 package simd
 
 //go:noescape
-func copyRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32)
+func copyRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 
 //go:noescape
-func addToRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32)
+func addToRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 
 //go:noescape
 func sumRows2(dst *float32, src *float32, lds int, rows int, vectors int, mask *int32)

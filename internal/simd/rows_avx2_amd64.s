@@ -4,36 +4,47 @@
 
 #include "textflag.h"
 
-// func copyRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32)
+// func copyRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 // Requires: AVX
-TEXT ·copyRows2(SB), NOSPLIT, $0-56
+TEXT ·copyRows2(SB), NOSPLIT, $0-80
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+16(FP), CX
 	MOVQ    ldd+8(FP), DX
 	MOVQ    lds+24(FP), BX
 	MOVQ    rows+32(FP), SI
 	MOVQ    vectors+40(FP), DI
-	MOVQ    mask+48(FP), R8
-	VMOVDQU (R8), Y0
+	MOVQ    dstLine+64(FP), R8
+	MOVQ    srcLine+72(FP), R9
+	MOVQ    mask+48(FP), R10
+	VMOVDQU (R10), Y0
 
 row:
-	MOVQ  AX, R8
-	MOVQ  CX, R9
-	MOVQ  DI, R10
-	TESTQ R10, R10
+	MOVQ AX, R14
+	MOVQ CX, R15
+	MOVQ lines+56(FP), R13
+
+line:
+	MOVQ  R14, R10
+	MOVQ  R15, R11
+	ADDQ  R8, R14
+	ADDQ  R9, R15
+	MOVQ  DI, R12
+	TESTQ R12, R12
 	JZ    tail
 
 vector:
-	VMOVUPS (R9), Y1
-	VMOVUPS Y1, (R8)
-	ADDQ    $0x00000020, R8
-	ADDQ    $0x00000020, R9
-	DECQ    R10
+	VMOVUPS (R11), Y1
+	VMOVUPS Y1, (R10)
+	ADDQ    $0x00000020, R10
+	ADDQ    $0x00000020, R11
+	DECQ    R12
 	JNZ     vector
 
 tail:
-	VMASKMOVPS (R9), Y0, Y1
-	VMASKMOVPS Y1, Y0, (R8)
+	VMASKMOVPS (R11), Y0, Y1
+	VMASKMOVPS Y1, Y0, (R10)
+	DECQ       R13
+	JNZ        line
 	ADDQ       DX, AX
 	ADDQ       BX, CX
 	DECQ       SI
@@ -41,40 +52,51 @@ tail:
 	VZEROUPPER
 	RET
 
-// func addToRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32)
+// func addToRows2(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 // Requires: AVX
-TEXT ·addToRows2(SB), NOSPLIT, $0-56
+TEXT ·addToRows2(SB), NOSPLIT, $0-80
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+16(FP), CX
 	MOVQ    ldd+8(FP), DX
 	MOVQ    lds+24(FP), BX
 	MOVQ    rows+32(FP), SI
 	MOVQ    vectors+40(FP), DI
-	MOVQ    mask+48(FP), R8
-	VMOVDQU (R8), Y0
+	MOVQ    dstLine+64(FP), R8
+	MOVQ    srcLine+72(FP), R9
+	MOVQ    mask+48(FP), R10
+	VMOVDQU (R10), Y0
 
 row:
-	MOVQ  AX, R8
-	MOVQ  CX, R9
-	MOVQ  DI, R10
-	TESTQ R10, R10
+	MOVQ AX, R14
+	MOVQ CX, R15
+	MOVQ lines+56(FP), R13
+
+line:
+	MOVQ  R14, R10
+	MOVQ  R15, R11
+	ADDQ  R8, R14
+	ADDQ  R9, R15
+	MOVQ  DI, R12
+	TESTQ R12, R12
 	JZ    tail
 
 vector:
-	VMOVUPS (R8), Y1
-	VMOVUPS (R9), Y2
+	VMOVUPS (R10), Y1
+	VMOVUPS (R11), Y2
 	VADDPS  Y2, Y1, Y1
-	VMOVUPS Y1, (R8)
-	ADDQ    $0x00000020, R8
-	ADDQ    $0x00000020, R9
-	DECQ    R10
+	VMOVUPS Y1, (R10)
+	ADDQ    $0x00000020, R10
+	ADDQ    $0x00000020, R11
+	DECQ    R12
 	JNZ     vector
 
 tail:
-	VMASKMOVPS (R8), Y0, Y1
-	VMASKMOVPS (R9), Y0, Y2
+	VMASKMOVPS (R10), Y0, Y1
+	VMASKMOVPS (R11), Y0, Y2
 	VADDPS     Y2, Y1, Y1
-	VMASKMOVPS Y1, Y0, (R8)
+	VMASKMOVPS Y1, Y0, (R10)
+	DECQ       R13
+	JNZ        line
 	ADDQ       DX, AX
 	ADDQ       BX, CX
 	DECQ       SI

@@ -4,37 +4,48 @@
 
 #include "textflag.h"
 
-// func copyRows512(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32)
+// func copyRows512(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·copyRows512(SB), NOSPLIT, $0-56
+TEXT ·copyRows512(SB), NOSPLIT, $0-80
 	MOVQ      dst+0(FP), AX
 	MOVQ      src+16(FP), CX
 	MOVQ      ldd+8(FP), DX
 	MOVQ      lds+24(FP), BX
 	MOVQ      rows+32(FP), SI
 	MOVQ      vectors+40(FP), DI
-	MOVQ      mask+48(FP), R8
-	VMOVDQU32 (R8), Z0
+	MOVQ      dstLine+64(FP), R8
+	MOVQ      srcLine+72(FP), R9
+	MOVQ      mask+48(FP), R10
+	VMOVDQU32 (R10), Z0
 	VPMOVD2M  Z0, K1
 
 row:
-	MOVQ  AX, R8
-	MOVQ  CX, R9
-	MOVQ  DI, R10
-	TESTQ R10, R10
+	MOVQ AX, R14
+	MOVQ CX, R15
+	MOVQ lines+56(FP), R13
+
+line:
+	MOVQ  R14, R10
+	MOVQ  R15, R11
+	ADDQ  R8, R14
+	ADDQ  R9, R15
+	MOVQ  DI, R12
+	TESTQ R12, R12
 	JZ    tail
 
 vector:
-	VMOVUPS (R9), Z0
-	VMOVUPS Z0, (R8)
-	ADDQ    $0x00000040, R8
-	ADDQ    $0x00000040, R9
-	DECQ    R10
+	VMOVUPS (R11), Z0
+	VMOVUPS Z0, (R10)
+	ADDQ    $0x00000040, R10
+	ADDQ    $0x00000040, R11
+	DECQ    R12
 	JNZ     vector
 
 tail:
-	VMOVUPS.Z (R9), K1, Z0
-	VMOVUPS   Z0, K1, (R8)
+	VMOVUPS.Z (R11), K1, Z0
+	VMOVUPS   Z0, K1, (R10)
+	DECQ      R13
+	JNZ       line
 	ADDQ      DX, AX
 	ADDQ      BX, CX
 	DECQ      SI
@@ -42,41 +53,52 @@ tail:
 	VZEROUPPER
 	RET
 
-// func addToRows512(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32)
+// func addToRows512(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·addToRows512(SB), NOSPLIT, $0-56
+TEXT ·addToRows512(SB), NOSPLIT, $0-80
 	MOVQ      dst+0(FP), AX
 	MOVQ      src+16(FP), CX
 	MOVQ      ldd+8(FP), DX
 	MOVQ      lds+24(FP), BX
 	MOVQ      rows+32(FP), SI
 	MOVQ      vectors+40(FP), DI
-	MOVQ      mask+48(FP), R8
-	VMOVDQU32 (R8), Z0
+	MOVQ      dstLine+64(FP), R8
+	MOVQ      srcLine+72(FP), R9
+	MOVQ      mask+48(FP), R10
+	VMOVDQU32 (R10), Z0
 	VPMOVD2M  Z0, K1
 
 row:
-	MOVQ  AX, R8
-	MOVQ  CX, R9
-	MOVQ  DI, R10
-	TESTQ R10, R10
+	MOVQ AX, R14
+	MOVQ CX, R15
+	MOVQ lines+56(FP), R13
+
+line:
+	MOVQ  R14, R10
+	MOVQ  R15, R11
+	ADDQ  R8, R14
+	ADDQ  R9, R15
+	MOVQ  DI, R12
+	TESTQ R12, R12
 	JZ    tail
 
 vector:
-	VMOVUPS (R8), Z0
-	VMOVUPS (R9), Z1
+	VMOVUPS (R10), Z0
+	VMOVUPS (R11), Z1
 	VADDPS  Z1, Z0, Z0
-	VMOVUPS Z0, (R8)
-	ADDQ    $0x00000040, R8
-	ADDQ    $0x00000040, R9
-	DECQ    R10
+	VMOVUPS Z0, (R10)
+	ADDQ    $0x00000040, R10
+	ADDQ    $0x00000040, R11
+	DECQ    R12
 	JNZ     vector
 
 tail:
-	VMOVUPS.Z (R8), K1, Z0
-	VMOVUPS.Z (R9), K1, Z1
+	VMOVUPS.Z (R10), K1, Z0
+	VMOVUPS.Z (R11), K1, Z1
 	VADDPS    Z1, Z0, Z0
-	VMOVUPS   Z0, K1, (R8)
+	VMOVUPS   Z0, K1, (R10)
+	DECQ      R13
+	JNZ       line
 	ADDQ      DX, AX
 	ADDQ      BX, CX
 	DECQ      SI

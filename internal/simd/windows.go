@@ -58,10 +58,14 @@ func (p Windows) Validate() error {
 	return errors.Join(errs...)
 }
 
-// run is a piece of the matrix that lies in the image in one piece a row:
-// count rows from row, n columns from col. Row i of it begins at
-// image[at+i*step]. at < 0: it lies outside and is zero.
-type run struct{ row, count, col, n, at, step int }
+// run is a piece of the matrix that lies in the image in pieces of one line:
+// count rows from row, n columns a line from col. Line l of row i begins at
+// image[at+i*step+l*lineStep]. at < 0: it lies outside and is zero.
+type run struct {
+	row, count, col, n int
+	at, step           int
+	lines, lineStep    int
+}
 
 // each calls f for the runs that make up rows i0..i0+rows and columns
 // k0..k0+kc of the matrix of several images, one after the other in memory.
@@ -71,13 +75,45 @@ func (p Windows) each(i0, rows, k0, kc int, f func(run)) {
 		x := i % ow
 		n := min(ow-x, i0+rows-i)
 		image, y := i/ow/p.OutHeight(), i/ow%p.OutHeight()
-		line := p.KernelWidth * p.Channels
-		for ky := k0 / line; ky*line < k0+kc; ky++ {
-			lo, hi := max(k0, ky*line)-ky*line, min(k0+kc, (ky+1)*line)-ky*line
-			p.line(run{row: i - i0, count: n, col: ky*line + lo - k0, n: hi - lo}, image, y*p.stride()+ky-p.Pad, x, lo, f)
-		}
+		p.outputLine(i-i0, n, image, y, x, k0, kc, f)
 		i += n
 	}
+}
+
+// outputLine cuts the windows of n places of an output line, from x on: where
+// windows lie inside the image as a whole, into one run.
+func (p Windows) outputLine(row, n, image, y, x, k0, kc int, f func(run)) {
+	st, line, top := p.stride(), p.KernelWidth*p.Channels, y*p.stride()-p.Pad
+	first, last := p.inside(x, n)
+	if top < 0 || top+p.KernelHeight > p.Height || k0%line != 0 || kc%line != 0 {
+		first, last = 0, 0
+	}
+	each := func(from, to int) {
+		if from >= to {
+			return
+		}
+		for ky := k0 / line; ky*line < k0+kc; ky++ {
+			lo, hi := max(k0, ky*line)-ky*line, min(k0+kc, (ky+1)*line)-ky*line
+			p.line(run{row: row + from, count: to - from, col: ky*line + lo - k0, n: hi - lo, lines: 1}, image, top+ky, x+from, lo, f)
+		}
+	}
+	each(0, first)
+	if last > first {
+		at := ((image*p.Height+top+k0/line)*p.Width + (x+first)*st - p.Pad) * p.Channels
+		f(run{row: row + first, count: last - first, n: line, at: at, step: st * p.Channels, lines: kc / line, lineStep: p.Width * p.Channels})
+	}
+	each(last, n)
+}
+
+// inside returns which of n windows from column x on lie between the image's
+// left and right edges.
+func (p Windows) inside(x, n int) (first, last int) {
+	st := p.stride()
+	first = min(max(0, (p.Pad+st-1)/st-x), n)
+	if p.Width-p.KernelWidth+p.Pad < 0 {
+		return first, first
+	}
+	return first, max(first, min(n, (p.Width-p.KernelWidth+p.Pad)/st+1-x))
 }
 
 // line cuts a run of count windows, the first at x, whose columns lie in line
@@ -90,21 +126,17 @@ func (p Windows) line(r run, image, iy, x, lo int, f func(run)) {
 	}
 	st, c := p.stride(), p.Channels
 	start := (image*p.Height + iy) * p.Width * c
-	first := min(max(0, (p.Pad+st-1)/st-x), r.count)                       // windows before it begin left of the image
-	last := max(first, min(r.count, (p.Width-p.KernelWidth+p.Pad)/st+1-x)) // from here on they end right of it
-	if p.Width-p.KernelWidth+p.Pad < 0 {
-		last = first
-	}
+	first, last := p.inside(x, r.count)
 	single := func(i int) {
 		// The window's line covers values from..to of the image's line.
 		from := ((x+i)*st-p.Pad)*c + lo
-		p.clipped(run{row: r.row + i, count: 1, col: r.col, n: r.n}, start, from, f)
+		p.clipped(run{row: r.row + i, count: 1, col: r.col, n: r.n, lines: 1}, start, from, f)
 	}
 	for i := range first {
 		single(i)
 	}
 	if last > first {
-		f(run{row: r.row + first, count: last - first, col: r.col, n: r.n, at: start + ((x+first)*st-p.Pad)*c + lo, step: st * c})
+		f(run{row: r.row + first, count: last - first, col: r.col, n: r.n, at: start + ((x+first)*st-p.Pad)*c + lo, step: st * c, lines: 1})
 	}
 	for i := last; i < r.count; i++ {
 		single(i)
@@ -118,13 +150,13 @@ func (p Windows) clipped(r run, start, from int, f func(run)) {
 	lo := min(max(0, -from), r.n)
 	hi := max(lo, min(r.n, width-from))
 	if lo > 0 {
-		f(run{row: r.row, count: 1, col: r.col, n: lo, at: -1})
+		f(run{row: r.row, count: 1, col: r.col, n: lo, at: -1, lines: 1})
 	}
 	if hi > lo {
-		f(run{row: r.row, count: 1, col: r.col + lo, n: hi - lo, at: start + from + lo})
+		f(run{row: r.row, count: 1, col: r.col + lo, n: hi - lo, at: start + from + lo, lines: 1})
 	}
 	if hi < r.n {
-		f(run{row: r.row, count: 1, col: r.col + hi, n: r.n - hi, at: -1})
+		f(run{row: r.row, count: 1, col: r.col + hi, n: r.n - hi, at: -1, lines: 1})
 	}
 }
 
@@ -143,7 +175,7 @@ var _ RowPacker = (*WindowRows)(nil)
 func (w *WindowRows) PackRows(dst []float32, ld, i0, rows, k0, kc int) {
 	w.each(w.First+i0, rows, k0, kc, func(r run) {
 		if r.at >= 0 {
-			w.Kernels.CopyRows(dst[r.row*ld+r.col:], ld, w.Images[r.at:], r.step, r.count, r.n)
+			w.Kernels.copyLines(dst[r.row*ld+r.col:], ld, r.n, w.Images[r.at:], r.step, r.lineStep, r.count, r.lines, r.n)
 			return
 		}
 		for i := range r.count {
@@ -158,7 +190,7 @@ func (w *WindowRows) PackRows(dst []float32, ld, i0, rows, k0, kc int) {
 func (k *Kernels) AddWindows(images []float32, p Windows, cols []float32, ld, i0, rows int) {
 	p.each(i0, rows, 0, p.Cols(), func(r run) {
 		if r.at >= 0 {
-			k.AddToRows(images[r.at:], r.step, cols[r.row*ld+r.col:], ld, r.count, r.n)
+			k.addToLines(images[r.at:], r.step, r.lineStep, cols[r.row*ld+r.col:], ld, r.n, r.count, r.lines, r.n)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (t *rowTail) write(v vec, m Mem) {
 
 // rows generates the kernels that work on rows of matrices. Strides are in
 // bytes, vectors is the number of whole vectors of a row, and mask points to
-// the lanes of the rest.
+// the lanes of the rest. A row may consist of several lines that lie apart.
 func rows(l level) {
 	ConstraintExpr("amd64")
 	l.eachRow("copyRows", func(dst, src vec) vec { return src }, false)
@@ -57,15 +57,21 @@ func rows(l level) {
 }
 
 func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
-	TEXT(name+l.suffix, NOSPLIT, "func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32)")
+	TEXT(name+l.suffix, NOSPLIT, "func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int)")
 	Pragma("noescape")
 	dst, src, ldd, lds, n := load("dst"), load("src"), load("ldd"), load("lds"), load("rows")
-	vectors := load("vectors")
+	vectors, dstLine, srcLine := load("vectors"), load("dstLine"), load("srcLine")
 	tail := l.loadTail()
-	d, s, left := GP64(), GP64(), GP64()
+	d, s, left, lines, at, from := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	Label("row")
-	MOVQ(dst, d)
-	MOVQ(src, s)
+	MOVQ(dst, at)
+	MOVQ(src, from)
+	Load(Param("lines"), lines)
+	Label("line")
+	MOVQ(at, d)
+	MOVQ(from, s)
+	ADDQ(dstLine, at)
+	ADDQ(srcLine, from)
 	MOVQ(vectors, left)
 	TESTQ(left, left)
 	JZ(LabelRef("tail"))
@@ -87,6 +93,8 @@ func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
 		x = tail.read(mem(d, 0))
 	}
 	tail.write(f(x, tail.read(mem(s, 0))), mem(d, 0))
+	DECQ(lines)
+	JNZ(LabelRef("line"))
 	ADDQ(ldd, dst)
 	ADDQ(lds, src)
 	DECQ(n)
