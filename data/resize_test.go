@@ -1,6 +1,7 @@
 package data
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"slices"
@@ -81,6 +82,37 @@ func TestResize(t *testing.T) {
 		r.resize(got, src, w, h, window{ow, 0, ow}, window{oh, 0, oh})
 		if slices.Min(got) != 255 {
 			t.Errorf("%v: white became %d", c, slices.Min(got))
+		}
+	}
+}
+
+// The same pixels as Pillow's Image.resize(size, Image.BILINEAR) gives.
+func TestResizeIsPillows(t *testing.T) {
+	var r resizer
+	for _, c := range []struct {
+		w, h, ow, oh int
+		sha256       string // of Pillow 9.4's result, its beginning
+	}{
+		{31, 17, 8, 9, "c43b0faef394f5c9"},
+		{500, 375, 224, 224, "3b4651e1ecbfc431"},
+		{64, 48, 63, 49, "d2d9e16af6c38a48"},
+		{5, 7, 13, 29, "475cfe7472ec295a"},
+		{300, 224, 256, 191, "571e74a89726f542"},
+		{3, 90, 30, 9, "69e80f43e9ca9d80"},
+		{224, 150, 224, 224, "f4c7800e332db9f0"},
+	} {
+		src := make([]uint8, 0, 3*c.w*c.h)
+		for y := range c.h {
+			for x := range c.w {
+				for k := range 3 {
+					src = append(src, uint8(x*37+y*101+k*53+x*y*7))
+				}
+			}
+		}
+		dst := make([]uint8, 3*c.ow*c.oh)
+		r.resize(dst, src, c.w, c.h, window{c.ow, 0, c.ow}, window{c.oh, 0, c.oh})
+		if got := fmt.Sprintf("%x", sha256.Sum256(dst))[:16]; got != c.sha256 {
+			t.Errorf("%dx%d to %dx%d: %s, want %s", c.w, c.h, c.ow, c.oh, got, c.sha256)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -34,9 +35,12 @@ the program (` + "`--data synthetic`" + `), and on your own files in the same fo
 	}
 	for _, set := range publishedSets() {
 		f, _ := data.Published(set.name)
-		if set.name == "criteo" {
+		switch set.name {
+		case "criteo":
 			cmd.AddCommand(newDataCriteo(f))
-		} else {
+		case "cifar10":
+			cmd.AddCommand(newDataCIFAR(f))
+		default:
 			cmd.AddCommand(newDataSet(set, f))
 		}
 	}
@@ -76,6 +80,29 @@ func newDataSet(set publishedSet, f data.Fetcher) *cobra.Command {
 		},
 	}
 	fetchFlags(cmd, &f, &progress)
+	return cmd
+}
+
+// newDataCIFAR is newDataSet that also converts.
+func newDataCIFAR(f data.Fetcher) *cobra.Command {
+	cmd := newDataSet(setNamed("cifar10"), f)
+	from := ""
+	cmd.Flags().StringVar(&from, "from", "", "do not fetch: write the images of this folder or archive (`PATH`) in the binary form, same pixels, same order")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if from == "" {
+			return run(cmd, args)
+		}
+		out := cmd.Flag("out").Value.String()
+		if out == "" {
+			return usagef("--from needs --out DIR, the folder for the files")
+		}
+		if err := data.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0)); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "the images of %s are in %s in CIFAR-10's binary form\n", from, out)
+		return nil
+	}
 	return cmd
 }
 

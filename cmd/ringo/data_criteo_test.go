@@ -129,6 +129,18 @@ func TestDataHelp(t *testing.T) {
 	}
 }
 
+func TestDataCIFARFrom(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		status int
+		says   string
+	}{{"--from x", exitUsage, "--from needs --out"}, {"--from /nowhere --out " + t.TempDir(), exitFailed, "/nowhere"}} {
+		if status, _, errs := execute(newDataCIFAR(data.Fetcher{}), c.line); status != c.status || !strings.Contains(errs, c.says) {
+			t.Errorf("%q: status %d, stderr %q", c.line, status, errs)
+		}
+	}
+}
+
 // cifar10 and text are fetched as mnist is, each file under its own name.
 func TestDataPlainFile(t *testing.T) {
 	m := newMirror(t)
