@@ -19,7 +19,7 @@ var poolWindows = []Window{
 	{Channels: 24, Height: 3, Width: 2, Size: 4, Stride: 3, Pad: 2},
 	{Channels: 16, Height: 20, Width: 20, Size: 15, Stride: 4, Pad: 7},
 	{Channels: 33, Height: 4, Width: 300, Size: 2, Stride: 2},
-	{Channels: 512, Height: 4, Width: 400, Size: 2, Stride: 1},
+	{Channels: 160, Height: 4, Width: 250, Size: 2, Stride: 1},
 }
 
 // inputs returns the places of window (oy, ox), channel c, with their numbers.
