@@ -109,7 +109,7 @@ func (f classifier) Loss(t *nn.Tape, b Batch) (*nn.Tensor, Outcome) {
 
 // All returns the known models, by name.
 func All() []Spec {
-	return []Spec{mlp(), mnistCNN(), resnet20(), vgg16(), resnet50(), lstmSmall(), lstm300M(), ctrDNN(), ctrDNN4096()}
+	return []Spec{mlp(), mnistCNN(), resnet20(), vgg16(), resnet50(), lstmSmall(), lstm300M(), ctrDNN(), ctrDNN4096(), gpt(), gptMini()}
 }
 
 // Names returns the names of the known models, aliases left out.

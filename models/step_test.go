@@ -72,6 +72,9 @@ func TestStepsDoNotAllocate(t *testing.T) {
 		"lstm": func(ps *nn.Params) (Model, Spec) {
 			return buildLSTM(ps, Options{Batch: 3}, lstmSize{vocabulary: 11, width: 12, layers: 2, bound: 0.3, dropout: 0.5}), lstmSmall()
 		},
+		"gpt": func(ps *nn.Params) (Model, Spec) {
+			return buildGPT(ps, Options{Dropout: 0.1}, nanoGPT), gptSpec(Spec{}, nanoGPT)
+		},
 		"ctr": func(ps *nn.Params) (Model, Spec) { return buildCTR(ps, Options{Rows: 11}, []int{8, 8}), ctrDNN() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +100,7 @@ func BenchmarkStep(b *testing.B) {
 		batch    int
 		ids      int
 		momentum float64
-	}{{"lstm", 20, 10000, 0.9}, {"ctr-dnn", 512, ctrRows, 0}, {"ctr-dnn-4096", 512, ctrRows, 0}} {
+	}{{"lstm", 20, 10000, 0.9}, {"ctr-dnn", 512, ctrRows, 0}, {"ctr-dnn-4096", 512, ctrRows, 0}, {"gpt", 8, 256, 0.9}} {
 		b.Run(c.model, func(b *testing.B) {
 			spec, err := Lookup(c.model)
 			if err != nil {
