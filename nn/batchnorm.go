@@ -329,7 +329,7 @@ func batchNormGrad(o *batchNormOp, w *worker, _, lo, hi int) {
 // over the memory.
 func (t *Tape) handOver(x, y *Tensor) {
 	if x.has {
-		t.k.Add(x.grad, y.grad)
+		t.elementwise(addTo, x.grad, x.grad, y.grad)
 		return
 	}
 	t.grads.give(&x.grad)

@@ -1,5 +1,7 @@
 package nn
 
+import "github.com/ringo-ml/ringo/internal/simd"
+
 type addOp struct {
 	a, b *Tensor
 	y    Tensor
@@ -17,8 +19,29 @@ func (t *Tape) Add(a, b *Tensor) *Tensor {
 	o := record[addOp](t)
 	o.a, o.b = a, b
 	y := t.begin(o, a.Shape...)
-	t.k.AddTo(y.Data, a.Data, b.Data)
+	t.elementwise(addTo, y.Data, a.Data, b.Data)
 	return y
+}
+
+// vectorJob is an operation on every value of some slices, cut into parts.
+type vectorJob struct {
+	f    func(k *simd.Kernels, dst, a, b []float32)
+	dst  []float32
+	a, b []float32
+}
+
+func addTo(k *simd.Kernels, dst, a, b []float32) { k.AddTo(dst, a, b) }
+
+func (j *vectorJob) part(w *worker, i int) {
+	lo, hi := i*valuesPart, min((i+1)*valuesPart, len(j.dst))
+	j.f(w.k, j.dst[lo:hi], j.a[lo:hi], j.b[lo:hi])
+}
+
+// elementwise runs f on all threads.
+func (t *Tape) elementwise(f func(k *simd.Kernels, dst, a, b []float32), dst, a, b []float32) {
+	t.values = vectorJob{f: f, dst: dst, a: a, b: b}
+	t.pool.run(&t.values, (len(dst)+valuesPart-1)/valuesPart)
+	t.values = vectorJob{}
 }
 
 func (o *addOp) backward(t *Tape) {
@@ -66,5 +89,5 @@ func (o *reshapeOp) backward(t *Tape) {
 		o.x.has, o.y.has = true, false
 		return
 	}
-	t.k.Add(o.x.grad, o.y.grad)
+	t.elementwise(addTo, o.x.grad, o.x.grad, o.y.grad)
 }

@@ -41,6 +41,7 @@ type Tape struct {
 	pending []int   // by slot: contributions still to come in this Backward
 	grads   freeList
 	norm    normScratch
+	values  vectorJob // the elementwise operation under way
 	packed  convPacked
 	seed    uint64 // see SetSeed
 }
@@ -267,7 +268,7 @@ func (t *Tape) into(x *Tensor) []float32 {
 // merge adds what was written to the slice that into returned.
 func (t *Tape) merge(x *Tensor, wrote []float32) {
 	if x.has {
-		t.k.Add(x.grad, wrote)
+		t.elementwise(addTo, x.grad, x.grad, wrote)
 		t.grads.give(&wrote)
 	}
 	x.has = true
