@@ -36,30 +36,8 @@ func (s statistics) tables() [][256]float32 {
 	return t
 }
 
-// normalised is MNIST's table. Never written.
-var normalised = mnistStatistics().tables()[0]
-
 // Size is the number of values per image: Rows*Cols*Channels.
 func (im *Images) Size() int { return im.Channels * im.Rows * im.Cols }
-
-// Fill writes the images idx, normalised as (x/255-0.1307)/0.3081, one after
-// the other to dst and their labels to labels. dst holds len(idx)*Size()
-// values or more, labels len(idx) or more, every index is in [0, N): like
-// indexing a slice, anything else panics. A table of 256 values makes it one
-// look-up per pixel; nothing is allocated.
-func (im *Images) Fill(dst []float32, labels []int32, idx []int32) {
-	size := im.Size()
-	dst = dst[:len(idx)*size]
-	labels = labels[:len(idx)]
-	for i, n := range idx {
-		src := im.Pixels[int(n)*size:][:size]
-		out := dst[i*size:][:size]
-		for j, x := range src {
-			out[j] = normalised[x]
-		}
-		labels[i] = int32(im.Labels[n])
-	}
-}
 
 func newImages(n, rows, cols int) *Images {
 	return &Images{

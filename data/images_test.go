@@ -4,54 +4,62 @@ import (
 	"testing"
 )
 
-func TestFillNormalises(t *testing.T) {
-	im := &Images{N: 3, Rows: 2, Cols: 4, Channels: 2, Pixels: make([]uint8, 48), Labels: []uint8{7, 0, 9}}
-	for i := range im.Pixels {
-		im.Pixels[i] = uint8(i * 5)
-	}
-	idx := []int32{2, 0, 2}
-	dst, labels := make([]float32, 3*16), make([]int32, 3)
-	im.Fill(dst, labels, idx)
-	for i, n := range idx {
-		if labels[i] != int32(im.Labels[n]) {
-			t.Errorf("label %d is %d, want %d", i, labels[i], im.Labels[n])
-		}
-		for j := range 16 {
-			x := float32(im.Pixels[int(n)*16+j])
-			if want := (x/255 - 0.1307) / 0.3081; dst[i*16+j] != want {
-				t.Fatalf("image %d value %d is %v, want %v", i, j, dst[i*16+j], want)
+// Images of one, two and three channels are normalised channel by channel.
+func TestPixels(t *testing.T) {
+	stats := statistics{[]float32{0.1307, 0.25, 0.5}, []float32{0.3081, 1, 2}}
+	for channels := 1; channels <= 3; channels++ {
+		im := &Images{N: 3, Rows: 2, Cols: 4, Channels: channels, Pixels: noise(24 * channels), Labels: []uint8{7, 0, 9}}
+		s := statistics{stats.mean[:channels], stats.deviation[:channels]}
+		p := newPixels(im, s, jitter{})
+		size := 8 * channels
+		idx := []int32{2, 0, 2}
+		got := fill(t, p, Draw{Augment: true}, idx...)
+		for i, n := range idx {
+			if got.Labels[i] != int32(im.Labels[n]) {
+				t.Errorf("label %d is %d, want %d", i, got.Labels[i], im.Labels[n])
+			}
+			for j := range size {
+				x, c := float32(im.Pixels[int(n)*size+j]), j%channels
+				if want := (x/255 - s.mean[c]) / s.deviation[c]; got.Values[i*size+j] != want {
+					t.Fatalf("%d channels: image %d value %d is %v, want %v", channels, i, j, got.Values[i*size+j], want)
+				}
 			}
 		}
-	}
-	if n := testing.AllocsPerRun(10, func() { im.Fill(dst, labels, idx) }); n != 0 {
-		t.Errorf("Fill allocates %v times", n)
+		checkReuse(t, p, Draw{})
 	}
 }
 
 func TestFillPanicsOutOfRange(t *testing.T) {
-	im, _ := SyntheticMNIST(1, 2, 0)
-	for _, c := range []struct {
-		name        string
-		dst, labels int
-		idx         int32
-	}{{"dst", 783, 1, 0}, {"labels", 784, 0, 0}, {"index", 784, 1, 2}, {"negative", 784, 1, -1}} {
-		t.Run(c.name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
+	images, _ := SyntheticMNIST(1, 2, 0)
+	sources := map[string]Source{"pixels": newPixels(images, mnistStatistics(), jitter{})}
+	for _, name := range []string{"cifar10", "images", "text", "chars", "criteo"} {
+		set, err := Open(name, Config{Dir: Synthetic, TrainLimit: 2, EvalLimit: 1, Vocabulary: 50, ImageSize: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources[name] = set.Train
+	}
+	for name, s := range sources {
+		for _, i := range []int32{2, -1} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: no panic at %d of %d", name, i, s.Len())
+					}
+				}()
+				fill(t, s, Draw{}, i)
 			}()
-			im.Fill(make([]float32, c.dst), make([]int32, c.labels), []int32{c.idx})
-		})
+		}
 	}
 }
 
 func BenchmarkFill(b *testing.B) { // a batch of 64
 	im, _ := SyntheticMNIST(1, 640, 0)
+	p := newPixels(im, mnistStatistics(), jitter{})
 	idx := Permutation(1, 0, 640, nil)[:64]
-	dst, labels := make([]float32, 64*784), make([]int32, 64)
+	var batch Batch
 	b.SetBytes(64 * 784)
 	for b.Loop() {
-		im.Fill(dst, labels, idx)
+		p.Fill(&batch, idx, Draw{})
 	}
 }

@@ -29,7 +29,7 @@ func checkReuse(t *testing.T, s Source, d Draw) {
 	}
 }
 
-// The source of MNIST gives the values of Images.Fill.
+// The source of MNIST gives its pixels as (x/255-0.1307)/0.3081.
 func TestMNISTSet(t *testing.T) {
 	set, err := Open("mnist", Config{Dir: Synthetic, Seed: 1, TrainLimit: 50, EvalLimit: 20})
 	if err != nil {
@@ -41,8 +41,14 @@ func TestMNISTSet(t *testing.T) {
 		im  *Images
 	}{{set.Train, train}, {set.Eval, test}} {
 		idx := []int32{3, 0, int32(c.im.N - 1)}
-		values, labels := make([]float32, 3*784), make([]int32, 3)
-		c.im.Fill(values, labels, idx)
+		var values []float32
+		var labels []int32
+		for _, n := range idx {
+			labels = append(labels, int32(c.im.Labels[n]))
+			for _, x := range c.im.Pixels[n*784 : (n+1)*784] {
+				values = append(values, (float32(x)/255-0.1307)/0.3081)
+			}
+		}
 		got := fill(t, c.src, Draw{Augment: true}, idx...)
 		if c.src.Len() != c.im.N || !slices.Equal(got.Values, values) || !slices.Equal(got.Labels, labels) {
 			t.Errorf("%d samples, not those of Images", c.src.Len())

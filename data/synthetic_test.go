@@ -88,65 +88,11 @@ func TestSyntheticMNISTImages(t *testing.T) {
 	}
 }
 
-// softmaxRegression trains a linear classifier with plain SGD and returns its
-// accuracy on test.
-func softmaxRegression(train, test *Images, epochs int, lr float32) float64 {
-	const inputs, classes = 784, 10
-	var w [classes][inputs + 1]float32
-	x, label := make([]float32, inputs), make([]int32, 1)
-	score := func(im *Images, n int32) (p [classes]float32, best int) {
-		im.Fill(x, label, []int32{n})
-		for c := range w {
-			sum := w[c][inputs]
-			for j, v := range x {
-				sum += w[c][j] * v
-			}
-			if p[c] = sum; sum > p[best] {
-				best = c
-			}
-		}
-		return p, best
-	}
-	var order []int32
-	for e := range epochs {
-		rate := lr * float32(epochs-e) / float32(epochs)
-		order = Permutation(1, e, train.N, order)
-		for _, n := range order {
-			p, best := score(train, n)
-			var sum float32
-			for c, top := 0, p[best]; c < classes; c++ {
-				p[c] = float32(math.Exp(float64(p[c] - top)))
-				sum += p[c]
-			}
-			for c := range w {
-				g := p[c] / sum
-				if c == int(label[0]) {
-					g--
-				}
-				if g *= rate; g > -1e-6 && g < 1e-6 {
-					continue
-				}
-				for j, v := range x {
-					w[c][j] -= g * v
-				}
-				w[c][inputs] -= g
-			}
-		}
-	}
-	right := 0
-	for n := range test.N {
-		if _, best := score(test, int32(n)); best == int(test.Labels[n]) {
-			right++
-		}
-	}
-	return float64(right) / float64(test.N)
-}
-
 // A linear classifier learns something, but nowhere near 90 %. The whole set,
 // trained to the end (25 epochs), gives it 74 %; a part of it keeps this quick.
 func TestSyntheticMNISTIsNotLinear(t *testing.T) {
 	train, test := SyntheticMNIST(1, 4000, 1000)
-	accuracy := softmaxRegression(train, test, 4, 0.0005)
+	accuracy := linearAccuracy(t, newPixels(train, mnistStatistics(), jitter{}), newPixels(test, mnistStatistics(), jitter{}), 10, 4, 0.0005)
 	t.Logf("softmax regression: %.4f", accuracy)
 	if accuracy < 0.4 || accuracy > 0.85 {
 		t.Errorf("a linear classifier reaches %.4f", accuracy)
