@@ -5,8 +5,8 @@ usage: cifar_pixels.py TREE OUT     (needs python3-pil)
 
 TREE is a folder or a .tar.gz with train/<class>/… and test/<class>/…. OUT gets CIFAR-10's binary
 form (data_batch_1.bin … data_batch_5.bin, test_batch.bin, batches.meta.txt): per image a byte of
-label and the red, green and blue plane. Classes are numbered by name. The training images are
-shuffled by a fixed seed, so that each file holds all classes.
+label and the red, green and blue plane. Classes are numbered by name. The images of each
+part are shuffled by a fixed seed, so that the first thousand of a file hold all classes.
 """
 import io, os, random, sys, tarfile
 
@@ -49,7 +49,7 @@ def main():
         raise SystemExit(f"{tree}: {len(names)} classes, {len(parts['train'])} and {len(parts['test'])} images: want 10, and some in train and in test")
     for part in parts.values():
         part.sort()
-    random.Random(1).shuffle(parts["train"])
+        random.Random(1).shuffle(part)
     os.makedirs(out, exist_ok=True)
     n = len(parts["train"])
     files = {f"data_batch_{i + 1}.bin": parts["train"][n * i // 5 : n * (i + 1) // 5] for i in range(5)}
