@@ -50,47 +50,6 @@ func flops(b *testing.B, products int) {
 	b.ReportMetric(2*float64(products)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }
 
-var convolutions = []struct {
-	name string
-	m    int
-	p    Patches
-}{
-	{"conv1", 20, Patches{Channels: 1, Height: 28, Width: 28, KernelHeight: 5, KernelWidth: 5}},
-	{"conv2", 50, Patches{Channels: 20, Height: 12, Width: 12, KernelHeight: 5, KernelWidth: 5}},
-}
-
-// BenchmarkConvolution is one image: forward, the weights' gradient, and the
-// input's (product and AddPatches), each with all its packing.
-func BenchmarkConvolution(b *testing.B) {
-	for _, c := range convolutions {
-		rows, cols := c.p.Rows(), c.p.Cols()
-		r := rand.New(rand.NewPCG(19, 20))
-		image, w, dy := random(r, c.p.ImageSize()), random(r, c.m*rows), random(r, c.m*cols)
-		bias, out, patches := random(r, c.m), random(r, c.m*cols), random(r, rows*cols)
-		for _, k := range Levels() {
-			var s Scratch
-			for name, f := range map[string]func(){
-				"forward": func() { k.GemmPatches(&s, c.m, w, rows, c.p, image, false, out, cols, Epilogue{RowBias: bias}) },
-				"weights": func() { k.GemmPatchesT(&s, c.m, dy, cols, c.p, image, true, w, rows) },
-				"input": func() {
-					k.Gemm(&s, true, false, rows, cols, c.m, w, rows, dy, cols, false, patches, cols)
-					k.AddPatches(&s, image, c.p, patches, cols)
-				},
-				"AddPatches": func() { k.AddPatches(&s, image, c.p, patches, cols) },
-			} {
-				b.Run(fmt.Sprintf("%s/%s/%s", c.name, name, k.Name()), func(b *testing.B) {
-					clear(image)
-					clear(w)
-					for b.Loop() {
-						f()
-					}
-					flops(b, c.m*rows*cols)
-				})
-			}
-		}
-	}
-}
-
 // BenchmarkElementwise counts the bytes each operation reads and writes.
 func BenchmarkElementwise(b *testing.B) {
 	for _, n := range []int{1, 256, 4096, 1 << 16, 1 << 20, 1 << 24} {
@@ -114,26 +73,6 @@ func BenchmarkElementwise(b *testing.B) {
 					}
 				})
 			}
-		}
-	}
-}
-
-// BenchmarkMaxPool2 is the two pooling layers of the MNIST network, batch 64.
-func BenchmarkMaxPool2(b *testing.B) {
-	for _, s := range [][3]int{{64 * 20, 24, 24}, {64 * 50, 8, 8}} {
-		n := s[0] * s[1] * s[2]
-		x, y, arg := make([]float32, n), make([]float32, n/4), make([]uint8, n/4)
-		for _, k := range Levels() {
-			b.Run(fmt.Sprintf("forward/%dx%dx%d/%s", s[0], s[1], s[2], k.Name()), func(b *testing.B) {
-				for b.Loop() {
-					k.MaxPool2(y, arg, x, s[0], s[1], s[2], true)
-				}
-			})
-			b.Run(fmt.Sprintf("backward/%dx%dx%d/%s", s[0], s[1], s[2], k.Name()), func(b *testing.B) {
-				for b.Loop() {
-					k.MaxPool2Grad(x, y, arg, s[0], s[1], s[2])
-				}
-			})
 		}
 	}
 }

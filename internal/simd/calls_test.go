@@ -11,34 +11,16 @@ func (c calls) note(kernel string, work int) { c[kernel] = max(c[kernel], work) 
 func counted(k *Kernels, c calls) *Kernels {
 	out := *k
 	v, g := &out.vec, &out.gemm
-	add, relu, sum, pool := v.add, v.relu, v.sum, v.pool
+	add, relu, sum := v.add, v.relu, v.sum
 	v.add = func(dst, src *float32, n int) { c.note("add", n); add(dst, src, n) }
 	v.relu = func(dst, x *float32, n int) { c.note("relu", n); relu(dst, x, n) }
 	v.sum = func(lanes *[16]float64, x *float32, n int) { c.note("sum", n); sum(lanes, x, n) }
-	if pool != nil {
-		v.pool = func(y *float32, arg *uint8, x *float32, rows, w, ow, lanes, relu int) {
-			c.note("pool", rows)
-			pool(y, arg, x, rows, w, ow, lanes, relu)
-		}
-	}
 	g.wide, g.narrow = countedTiles(g.wide, c), countedTiles(g.narrow, c)
-	transpose, gather, spread := g.transpose8, g.gather, g.spread
+	transpose := g.transpose8
 	if transpose != nil {
 		g.transpose8 = func(dst *float32, ldd int, src *float32, lds int, n int) {
 			c.note("transpose8", 8*n)
 			transpose(dst, ldd, src, lds, n)
-		}
-	}
-	if gather != nil {
-		g.gather = func(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int) {
-			c.note("gather", n)
-			gather(dst, ldd, src, offs, n, lanes)
-		}
-	}
-	if spread != nil {
-		g.spread = func(image *float32, imageStep int, cols *float32, colsStep int, mask int, taps *int64, n int) {
-			c.note("spread", n)
-			spread(image, imageStep, cols, colsStep, mask, taps, n)
 		}
 	}
 	return &out
@@ -59,8 +41,8 @@ func countedTiles(tiles []func(*tile), c calls) []func(*tile) {
 // here and not timed.
 func TestCallsAreShort(t *testing.T) {
 	limits := calls{
-		"add": callFloats, "relu": callFloats, "sum": callFloats, "pool": 512,
-		"gemm": callSteps, "transpose8": kcMax, "gather": kcMax, "spread": callTaps,
+		"add": callFloats, "relu": callFloats, "sum": callFloats,
+		"gemm": callSteps, "transpose8": kcMax,
 	}
 	for _, level := range Levels() {
 		if level.vec.width == 0 {
@@ -93,10 +75,4 @@ func runLarge(k *Kernels) {
 	a, b, c := make([]float32, rows*depth), make([]float32, depth*cols), make([]float32, rows*cols)
 	k.Gemm(&s, false, false, rows, cols, depth, a, depth, b, cols, false, c, cols)
 	k.Gemm(&s, false, true, rows, cols, depth, a, depth, b, depth, false, c, cols)
-	p := Patches{Channels: 5, Height: 120, Width: 90, KernelHeight: 70, KernelWidth: 50}
-	image, patches := make([]float32, p.ImageSize()), make([]float32, p.Rows()*p.Cols())
-	k.AddPatches(&s, image, p, patches, p.Cols())
-	const h, w = 2100, 40
-	plane, half, arg := make([]float32, h*w), make([]float32, h*w/4), make([]uint8, h*w/4)
-	k.MaxPool2(half, arg, plane, 1, h, w, false)
 }

@@ -47,8 +47,6 @@ type Scratch struct {
 	edge    [16 * 64]float32
 	tile    tile
 	dense   denseB
-	image   imageB
-	plan    spreadPlan
 	points  [37 * 16]float32 // of a Winograd tile
 }
 

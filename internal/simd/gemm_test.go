@@ -217,12 +217,9 @@ func TestGemmChecks(t *testing.T) {
 func TestGemmAllocatesNothing(t *testing.T) {
 	var s Scratch
 	x, c := make([]float32, 100*100), make([]float32, 100*100)
-	p := Patches{Channels: 4, Height: 12, Width: 12, KernelHeight: 5, KernelWidth: 5}
 	for _, k := range Levels() {
 		if n := testing.AllocsPerRun(3, func() {
 			k.Gemm(&s, false, true, 50, 100, 100, x, 100, x, 100, false, c, 100)
-			k.GemmPatches(&s, 10, x, 100, p, x, false, c, 64, Epilogue{RowBias: x[:10]})
-			k.AddPatches(&s, c, p, x, 64)
 		}); n > 0 {
 			t.Errorf("%s: %v allocations", k.Name(), n)
 		}

@@ -36,15 +36,12 @@ var kernels512 = &Kernels{
 		transpose8:  transpose8,
 		transpose16: transpose16,
 		copyTiles:   copyTiles512,
-		gather:      gather512,
-		spread:      spread512,
 	},
 	vec: vectorLevel{
 		width: 16,
 		add:   add512, addTo: addTo512, scale: scale512,
 		relu: relu512, reluGrad: reluGrad512,
 		sum: sum512, sumSquares: sumSquares512,
-		pool: pool512, poolGrad: poolGrad512,
 	},
 	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512, lookup: lookup512, softmaxGrad: softmaxGrad512},
 	opt: optim512Level,
@@ -65,7 +62,6 @@ var kernels2 = &Kernels{
 		fma:     fma2, lanes: 8,
 		transpose8: transpose8,
 		copyTiles:  copyTiles2,
-		gather:     gather2,
 	},
 	vec: vectorLevel{
 		width: 8,

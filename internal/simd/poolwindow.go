@@ -176,6 +176,10 @@ func (k *Kernels) MaxPool(y []float32, arg []uint8, x []float32, p *PoolPlan) {
 	p.calls(func(c poolCall) {
 		if bulk > 0 {
 			k.window.max(&y[c.y], &arg[c.y], &x[c.x], &c.taps[0], len(c.taps)/2, c.pixels, 4*bulk, 4*p.Stride*p.Channels, 4*p.Channels)
+			if over := p.Channels - k.vec.width; bulk < p.Channels { // once more for some
+				k.window.max(&y[c.y+over], &arg[c.y+over], &x[c.x+over], &c.taps[0], len(c.taps)/2, c.pixels, 4*k.vec.width, 4*p.Stride*p.Channels, 4*p.Channels)
+			}
+			return
 		}
 		p.left(c, bulk, func(i, from int) {
 			best, number := float32(math.Inf(-1)), c.taps[1]
@@ -194,15 +198,22 @@ func (k *Kernels) MaxPool(y []float32, arg []uint8, x []float32, p *PoolPlan) {
 func (k *Kernels) MaxPoolGrad(dx, dy []float32, arg []uint8, p *PoolPlan) {
 	p.check("MaxPoolGrad", len(dx), len(dy), len(arg))
 	bulk, kernel := k.bulkChannels(p), k.window.maxPut
-	if !p.tiles() {
+	tiles := p.tiles()
+	if !tiles {
 		clear(dx)
 		kernel = k.window.maxAdd
-	} else if bulk < p.Channels {
+	} else if bulk == 0 {
 		clear(dx)
 	}
 	p.calls(func(c poolCall) {
 		if bulk > 0 {
 			kernel(&dx[c.x], &dy[c.y], &arg[c.y], &c.taps[0], len(c.taps)/2, c.pixels, 4*bulk, 4*p.Stride*p.Channels, 4*p.Channels)
+		}
+		if over := p.Channels - k.vec.width; bulk > 0 && tiles { // what is written twice is the same
+			if bulk < p.Channels {
+				kernel(&dx[c.x+over], &dy[c.y+over], &arg[c.y+over], &c.taps[0], len(c.taps)/2, c.pixels, 4*k.vec.width, 4*p.Stride*p.Channels, 4*p.Channels)
+			}
+			return
 		}
 		p.left(c, bulk, func(i, from int) {
 			for t := range len(c.taps) / 2 {

@@ -9,6 +9,8 @@ import (
 
 var poolWindows = []Window{
 	{Channels: 1, Height: 1, Width: 1, Size: 1, Stride: 1},
+	{Channels: 20, Height: 8, Width: 6, Size: 2, Stride: 2},
+	{Channels: 50, Height: 4, Width: 4, Size: 2, Stride: 2},
 	{Channels: 64, Height: 8, Width: 8, Size: 2, Stride: 2},
 	{Channels: 16, Height: 7, Width: 9, Size: 2, Stride: 2},
 	{Channels: 64, Height: 14, Width: 14, Size: 3, Stride: 2, Pad: 1},
@@ -170,4 +172,18 @@ func BenchmarkPool(b *testing.B) {
 			}
 		}
 	}
+}
+
+// poolInput is n values among which there are ties, infinities and NaN.
+func poolInput(r *rand.Rand, n int) ([]float32, func(*testing.T, string)) {
+	x, check := guarded(r, n)
+	for i := range x {
+		switch r.IntN(8) {
+		case 0:
+			x[i] = specials[r.IntN(len(specials))]
+		case 1:
+			x[i] = float32(r.IntN(3)) - 1 // ties
+		}
+	}
+	return x, check
 }

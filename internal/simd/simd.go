@@ -57,13 +57,6 @@ type gemmLevel struct {
 	// floats (at most mr) that follow each other: run i of row j goes to
 	// dst[i*tileStep+j*ldd:]. nil: none.
 	copyTiles func(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)
-	// gather copies `lanes` floats (at most 16) from src[offs[i]:] to
-	// dst[i*ldd:] for i in [0,n). nil: none.
-	gather func(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)
-	// spread adds to up to 16 floats (mask) of an image row, in four channels
-	// imageStep apart, n taps (see spreadPlan) of their patch rows, colsStep
-	// apart. With both steps 0 it does one channel. nil: none.
-	spread func(image *float32, imageStep int, cols *float32, colsStep int, mask int, taps *int64, n int)
 }
 
 // vectorLevel holds the element-wise kernels. They take counts that are
@@ -77,10 +70,6 @@ type vectorLevel struct {
 	reluGrad   func(dx, dy, y *float32, n int)
 	sum        func(lanes *[16]float64, x *float32, n int)
 	sumSquares func(lanes *[16]float64, x *float32, n int)
-	// pool and poolGrad do up to 16 columns (lanes) of rows output rows, ow
-	// apart, from pairs of input rows, w apart. nil: none.
-	pool     func(y *float32, arg *uint8, x *float32, rows, w, ow, lanes, relu int)
-	poolGrad func(x, y *float32, arg *uint8, rows, w, ow, lanes int)
 }
 
 var (

@@ -27,6 +27,3 @@ func sumSquares2(lanes *[16]float64, x *float32, n int)
 
 //go:noescape
 func transpose8(dst *float32, ldd int, src *float32, lds int, n int)
-
-//go:noescape
-func gather2(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)

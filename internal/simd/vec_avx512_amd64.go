@@ -24,15 +24,3 @@ func sum512(lanes *[16]float64, x *float32, n int)
 
 //go:noescape
 func sumSquares512(lanes *[16]float64, x *float32, n int)
-
-//go:noescape
-func gather512(dst *float32, ldd int, src *float32, offs *int32, n int, lanes int)
-
-//go:noescape
-func spread512(image *float32, imageStep int, cols *float32, colsStep int, mask int, taps *int64, n int)
-
-//go:noescape
-func pool512(y *float32, arg *uint8, x *float32, rows int, w int, ow int, lanes int, relu int)
-
-//go:noescape
-func poolGrad512(x *float32, y *float32, arg *uint8, rows int, w int, ow int, lanes int)

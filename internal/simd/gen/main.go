@@ -17,8 +17,8 @@ func main() {
 	sets := map[string]func() error{
 		"gemm512":     func() error { return gemm(avx512, *table) },
 		"gemm2":       func() error { return gemm(avx2, *table) },
-		"vec512":      func() error { elementwise(avx512); pack512(); pool512(); return nil },
-		"vec2":        func() error { elementwise(avx2); pack2(); return nil },
+		"vec512":      func() error { elementwise(avx512); return nil },
+		"vec2":        func() error { elementwise(avx2); transpose8(); return nil },
 		"act512":      func() error { activations(avx512); return nil },
 		"act2":        func() error { activations(avx2); return nil },
 		"window512":   func() error { windows(avx512); return nil },
