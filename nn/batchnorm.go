@@ -210,9 +210,6 @@ func (o *batchNormOp) measure(t *Tape) {
 	for c, g := range guess {
 		mean := sums[c] / n
 		variance := max(0, squares[c]/n-float64(mean*mean))
-		if squares[c] != squares[c] {
-			variance = squares[c]
-		}
 		o.inverse[c] = float32(1 / math.Sqrt(variance+normEpsilon))
 		o.mean[c] = float32(float64(g) + mean)
 		if o.l.Gamma.owner.slots != nil { // not in Arrange's dry run

@@ -230,3 +230,15 @@ func BenchmarkBatchNorm(b *testing.B) {
 		})
 	}
 }
+
+func TestBatchNormOfNaNIsNaN(t *testing.T) {
+	x := NewTensor(40, 3)
+	x.Data[20*3+1] = float32(math.NaN())
+	l := NewParams(1).BatchNorm("norm", 3)
+	y := NewTape(TapeConfig{}).BatchNorm(x, l, nil, ReLU)
+	for i, v := range y.Data {
+		if nan := v != v; nan != (i%3 == 1) {
+			t.Fatalf("y[%d] = %v: NaN belongs in channel 1 alone", i, v)
+		}
+	}
+}
