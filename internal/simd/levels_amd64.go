@@ -79,9 +79,10 @@ var window512 = windowLevel{
 }
 
 var norm512 = normLevel{
-	sums: normSums512, apply: normApply512, applyAdd: normApplyAdd512,
-	gradSums: normGradSums512, gradSumsAdd: normGradSumsAdd512, grad: normGrad512,
-	flush: flush512,
+	normSumsLevel: normSumsLevel{sums: normSums512, gradSums: normGradSums512, gradSumsAdd: normGradSumsAdd512},
+	held:          &normSumsLevel{sums: normSums64_512, gradSums: normGradSums64_512, gradSumsAdd: normGradSumsAdd64_512},
+	apply:         normApply512, applyAdd: normApplyAdd512,
+	grad: normGrad512, flush: flush512,
 }
 
 var activation512 = activationLevel{
@@ -103,9 +104,9 @@ var window2 = windowLevel{
 }
 
 var norm2 = normLevel{
-	sums: normSums2, apply: normApply2, applyAdd: normApplyAdd2,
-	gradSums: normGradSums2, gradSumsAdd: normGradSumsAdd2, grad: normGrad2,
-	flush: flush2,
+	normSumsLevel: normSumsLevel{sums: normSums2, gradSums: normGradSums2, gradSumsAdd: normGradSumsAdd2},
+	apply:         normApply2, applyAdd: normApplyAdd2,
+	grad: normGrad2, flush: flush2,
 }
 
 var activation2 = activationLevel{

@@ -5,17 +5,26 @@ import "math"
 // normLevel holds the kernels of batch normalisation. They take operands that
 // begin with a period, and counts that are multiples of normUnit.
 type normLevel struct {
+	normSumsLevel
+	// held are for periods of heldPeriod values, and counts that are multiples of
+	// that. nil: none.
+	held     *normSumsLevel
+	apply    func(y, x *float32, n int, params *float32, period int, floor float32)
+	applyAdd func(y, x, r *float32, n int, params *float32, period int, floor float32)
+	grad     func(dx, dy, x *float32, n int, params *float32, period int, floor float32)
+	flush    func(sums *float64, acc *float32, n int)
+}
+
+// normSumsLevel holds the kernels that sum.
+type normSumsLevel struct {
 	sums        func(x *float32, n int, params, acc *float32, period int)
-	apply       func(y, x *float32, n int, params *float32, period int, floor float32)
-	applyAdd    func(y, x, r *float32, n int, params *float32, period int, floor float32)
 	gradSums    func(x, dy *float32, n int, params, acc *float32, period int, floor float32)
 	gradSumsAdd func(x, dy, y *float32, n int, params, acc *float32, period int, floor float32)
-	grad        func(dx, dy, x *float32, n int, params *float32, period int, floor float32)
-	flush       func(sums *float64, acc *float32, n int)
 }
 
 const (
-	normUnit = 32 // of gen/norm.go
+	heldPeriod = 64
+	normUnit   = 32 // of gen/norm.go
 	// flushPeriods is how many values are added up in float32 before the sum
 	// goes to one in float64.
 	flushPeriods = 64
@@ -31,8 +40,7 @@ func NormPeriod(channels int) int {
 	for period%normUnit != 0 {
 		period += period // at most 5 times
 	}
-	n := max(1, 128/period)
-	return period * n
+	return period * max(1, heldPeriod/period)
 }
 
 // The planes of a NormParams.
@@ -101,7 +109,19 @@ func (k *Kernels) normCall(at, n, period int) (take, place int) {
 	if most == 0 || place > 0 {
 		most = min(callFloats, period-place)
 	}
-	return min((n-at)&^(normUnit-1), most), place
+	take = min((n-at)&^(normUnit-1), most)
+	if period == heldPeriod && take > heldPeriod {
+		take &^= heldPeriod - 1
+	}
+	return take, place
+}
+
+// summing returns the kernels for n values of such periods.
+func (k *Kernels) summing(n, period int) *normSumsLevel {
+	if k.norm.held != nil && period == heldPeriod && n%heldPeriod == 0 {
+		return k.norm.held
+	}
+	return &k.norm.normSumsLevel
 }
 
 // NormSums adds to sums, 2*period values, for each place of the period, Σ(x -
@@ -111,7 +131,7 @@ func (k *Kernels) normCall(at, n, period int) (take, place int) {
 func (k *Kernels) NormSums(sums []float64, acc []float32, x []float32, p *NormParams) {
 	k.eachFlush(sums, acc, len(x), p.Period, func(lo, hi int) {
 		for n, at := k.normCall(lo, hi, p.Period); n > 0; n, at = k.normCall(lo, hi, p.Period) {
-			k.norm.sums(&x[lo], n, &p.Values[at], &acc[at], p.Period)
+			k.summing(n, p.Period).sums(&x[lo], n, &p.Values[at], &acc[at], p.Period)
 			lo += n
 		}
 		p.periods(lo, hi, func(lo, hi, at int) {
@@ -187,9 +207,9 @@ func (k *Kernels) NormGradSums(sums []float64, acc []float32, x, dy, y []float32
 		at := lo
 		for n, from := k.normCall(at, hi, p.Period); n > 0; n, from = k.normCall(at, hi, p.Period) {
 			if y == nil {
-				k.norm.gradSums(&x[at], &dy[at], n, &p.Values[from], &acc[from], p.Period, floor)
+				k.summing(n, p.Period).gradSums(&x[at], &dy[at], n, &p.Values[from], &acc[from], p.Period, floor)
 			} else {
-				k.norm.gradSumsAdd(&x[at], &dy[at], &y[at], n, &p.Values[from], &acc[from], p.Period, floor)
+				k.summing(n, p.Period).gradSumsAdd(&x[at], &dy[at], &y[at], n, &p.Values[from], &acc[from], p.Period, floor)
 			}
 			at += n
 		}

@@ -8,16 +8,16 @@ package simd
 func normSums2(x *float32, n int, params *float32, acc *float32, period int)
 
 //go:noescape
-func normApply2(y *float32, x *float32, n int, params *float32, period int, floor float32)
-
-//go:noescape
-func normApplyAdd2(y *float32, x *float32, r *float32, n int, params *float32, period int, floor float32)
-
-//go:noescape
 func normGradSums2(x *float32, dy *float32, n int, params *float32, acc *float32, period int, floor float32)
 
 //go:noescape
 func normGradSumsAdd2(x *float32, dy *float32, y *float32, n int, params *float32, acc *float32, period int, floor float32)
+
+//go:noescape
+func normApply2(y *float32, x *float32, n int, params *float32, period int, floor float32)
+
+//go:noescape
+func normApplyAdd2(y *float32, x *float32, r *float32, n int, params *float32, period int, floor float32)
 
 //go:noescape
 func normGrad2(dx *float32, dy *float32, x *float32, n int, params *float32, period int, floor float32)

@@ -62,126 +62,6 @@ turn:
 	VZEROUPPER
 	RET
 
-// func normApply2(y *float32, x *float32, n int, params *float32, period int, floor float32)
-// Requires: AVX, CMOV
-TEXT ·normApply2(SB), NOSPLIT, $0-44
-	MOVQ         y+0(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         period+32(FP), AX
-	SHLQ         $0x02, AX
-	MOVQ         params+24(FP), BX
-	LEAQ         (BX)(AX*1), SI
-	LEAQ         (SI)(AX*1), DI
-	VBROADCASTSS floor+40(FP), Y0
-	MOVQ         n+16(FP), R8
-	MOVQ         period+32(FP), R10
-
-period:
-	MOVQ    R10, R9
-	CMPQ    R8, R9
-	CMOVQLT R8, R9
-	SUBQ    R9, R8
-	SHLQ    $0x02, R9
-	XORQ    AX, AX
-
-turn:
-	VMOVUPS (DX), Y1
-	VSUBPS  (BX)(AX*1), Y1, Y1
-	VMULPS  (SI)(AX*1), Y1, Y1
-	VADDPS  (DI)(AX*1), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, (CX)
-	VMOVUPS 32(DX), Y1
-	VSUBPS  32(BX)(AX*1), Y1, Y1
-	VMULPS  32(SI)(AX*1), Y1, Y1
-	VADDPS  32(DI)(AX*1), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 32(CX)
-	VMOVUPS 64(DX), Y1
-	VSUBPS  64(BX)(AX*1), Y1, Y1
-	VMULPS  64(SI)(AX*1), Y1, Y1
-	VADDPS  64(DI)(AX*1), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 64(CX)
-	VMOVUPS 96(DX), Y1
-	VSUBPS  96(BX)(AX*1), Y1, Y1
-	VMULPS  96(SI)(AX*1), Y1, Y1
-	VADDPS  96(DI)(AX*1), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 96(CX)
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	ADDQ    $0x00000080, AX
-	CMPQ    AX, R9
-	JLT     turn
-	TESTQ   R8, R8
-	JNZ     period
-	VZEROUPPER
-	RET
-
-// func normApplyAdd2(y *float32, x *float32, r *float32, n int, params *float32, period int, floor float32)
-// Requires: AVX, CMOV
-TEXT ·normApplyAdd2(SB), NOSPLIT, $0-52
-	MOVQ         y+0(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         r+16(FP), BX
-	MOVQ         period+40(FP), AX
-	SHLQ         $0x02, AX
-	MOVQ         params+32(FP), SI
-	LEAQ         (SI)(AX*1), DI
-	LEAQ         (DI)(AX*1), R8
-	VBROADCASTSS floor+48(FP), Y0
-	MOVQ         n+24(FP), R9
-	MOVQ         period+40(FP), R11
-
-period:
-	MOVQ    R11, R10
-	CMPQ    R9, R10
-	CMOVQLT R9, R10
-	SUBQ    R10, R9
-	SHLQ    $0x02, R10
-	XORQ    AX, AX
-
-turn:
-	VMOVUPS (DX), Y1
-	VSUBPS  (SI)(AX*1), Y1, Y1
-	VMULPS  (DI)(AX*1), Y1, Y1
-	VADDPS  (R8)(AX*1), Y1, Y1
-	VADDPS  (BX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, (CX)
-	VMOVUPS 32(DX), Y1
-	VSUBPS  32(SI)(AX*1), Y1, Y1
-	VMULPS  32(DI)(AX*1), Y1, Y1
-	VADDPS  32(R8)(AX*1), Y1, Y1
-	VADDPS  32(BX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 32(CX)
-	VMOVUPS 64(DX), Y1
-	VSUBPS  64(SI)(AX*1), Y1, Y1
-	VMULPS  64(DI)(AX*1), Y1, Y1
-	VADDPS  64(R8)(AX*1), Y1, Y1
-	VADDPS  64(BX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 64(CX)
-	VMOVUPS 96(DX), Y1
-	VSUBPS  96(SI)(AX*1), Y1, Y1
-	VMULPS  96(DI)(AX*1), Y1, Y1
-	VADDPS  96(R8)(AX*1), Y1, Y1
-	VADDPS  96(BX), Y1, Y1
-	VMAXPS  Y1, Y0, Y1
-	VMOVUPS Y1, 96(CX)
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	ADDQ    $0x00000080, BX
-	ADDQ    $0x00000080, AX
-	CMPQ    AX, R10
-	JLT     turn
-	TESTQ   R9, R9
-	JNZ     period
-	VZEROUPPER
-	RET
-
 // func normGradSums2(x *float32, dy *float32, n int, params *float32, acc *float32, period int, floor float32)
 // Requires: AVX, CMOV
 TEXT ·normGradSums2(SB), NOSPLIT, $0-52
@@ -329,6 +209,126 @@ turn:
 	VMULPS  Y2, Y1, Y1
 	VADDPS  96(R8)(AX*1), Y1, Y1
 	VMOVUPS Y1, 96(R8)(AX*1)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, BX
+	ADDQ    $0x00000080, AX
+	CMPQ    AX, R10
+	JLT     turn
+	TESTQ   R9, R9
+	JNZ     period
+	VZEROUPPER
+	RET
+
+// func normApply2(y *float32, x *float32, n int, params *float32, period int, floor float32)
+// Requires: AVX, CMOV
+TEXT ·normApply2(SB), NOSPLIT, $0-44
+	MOVQ         y+0(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         period+32(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         params+24(FP), BX
+	LEAQ         (BX)(AX*1), SI
+	LEAQ         (SI)(AX*1), DI
+	VBROADCASTSS floor+40(FP), Y0
+	MOVQ         n+16(FP), R8
+	MOVQ         period+32(FP), R10
+
+period:
+	MOVQ    R10, R9
+	CMPQ    R8, R9
+	CMOVQLT R8, R9
+	SUBQ    R9, R8
+	SHLQ    $0x02, R9
+	XORQ    AX, AX
+
+turn:
+	VMOVUPS (DX), Y1
+	VSUBPS  (BX)(AX*1), Y1, Y1
+	VMULPS  (SI)(AX*1), Y1, Y1
+	VADDPS  (DI)(AX*1), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, (CX)
+	VMOVUPS 32(DX), Y1
+	VSUBPS  32(BX)(AX*1), Y1, Y1
+	VMULPS  32(SI)(AX*1), Y1, Y1
+	VADDPS  32(DI)(AX*1), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, 32(CX)
+	VMOVUPS 64(DX), Y1
+	VSUBPS  64(BX)(AX*1), Y1, Y1
+	VMULPS  64(SI)(AX*1), Y1, Y1
+	VADDPS  64(DI)(AX*1), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, 64(CX)
+	VMOVUPS 96(DX), Y1
+	VSUBPS  96(BX)(AX*1), Y1, Y1
+	VMULPS  96(SI)(AX*1), Y1, Y1
+	VADDPS  96(DI)(AX*1), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, 96(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, AX
+	CMPQ    AX, R9
+	JLT     turn
+	TESTQ   R8, R8
+	JNZ     period
+	VZEROUPPER
+	RET
+
+// func normApplyAdd2(y *float32, x *float32, r *float32, n int, params *float32, period int, floor float32)
+// Requires: AVX, CMOV
+TEXT ·normApplyAdd2(SB), NOSPLIT, $0-52
+	MOVQ         y+0(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         r+16(FP), BX
+	MOVQ         period+40(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         params+32(FP), SI
+	LEAQ         (SI)(AX*1), DI
+	LEAQ         (DI)(AX*1), R8
+	VBROADCASTSS floor+48(FP), Y0
+	MOVQ         n+24(FP), R9
+	MOVQ         period+40(FP), R11
+
+period:
+	MOVQ    R11, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	SUBQ    R10, R9
+	SHLQ    $0x02, R10
+	XORQ    AX, AX
+
+turn:
+	VMOVUPS (DX), Y1
+	VSUBPS  (SI)(AX*1), Y1, Y1
+	VMULPS  (DI)(AX*1), Y1, Y1
+	VADDPS  (R8)(AX*1), Y1, Y1
+	VADDPS  (BX), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, (CX)
+	VMOVUPS 32(DX), Y1
+	VSUBPS  32(SI)(AX*1), Y1, Y1
+	VMULPS  32(DI)(AX*1), Y1, Y1
+	VADDPS  32(R8)(AX*1), Y1, Y1
+	VADDPS  32(BX), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, 32(CX)
+	VMOVUPS 64(DX), Y1
+	VSUBPS  64(SI)(AX*1), Y1, Y1
+	VMULPS  64(DI)(AX*1), Y1, Y1
+	VADDPS  64(R8)(AX*1), Y1, Y1
+	VADDPS  64(BX), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, 64(CX)
+	VMOVUPS 96(DX), Y1
+	VSUBPS  96(SI)(AX*1), Y1, Y1
+	VMULPS  96(DI)(AX*1), Y1, Y1
+	VADDPS  96(R8)(AX*1), Y1, Y1
+	VADDPS  96(BX), Y1, Y1
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, 96(CX)
 	ADDQ    $0x00000080, CX
 	ADDQ    $0x00000080, DX
 	ADDQ    $0x00000080, BX

@@ -8,16 +8,25 @@ package simd
 func normSums512(x *float32, n int, params *float32, acc *float32, period int)
 
 //go:noescape
-func normApply512(y *float32, x *float32, n int, params *float32, period int, floor float32)
-
-//go:noescape
-func normApplyAdd512(y *float32, x *float32, r *float32, n int, params *float32, period int, floor float32)
+func normSums64_512(x *float32, n int, params *float32, acc *float32, period int)
 
 //go:noescape
 func normGradSums512(x *float32, dy *float32, n int, params *float32, acc *float32, period int, floor float32)
 
 //go:noescape
+func normGradSums64_512(x *float32, dy *float32, n int, params *float32, acc *float32, period int, floor float32)
+
+//go:noescape
 func normGradSumsAdd512(x *float32, dy *float32, y *float32, n int, params *float32, acc *float32, period int, floor float32)
+
+//go:noescape
+func normGradSumsAdd64_512(x *float32, dy *float32, y *float32, n int, params *float32, acc *float32, period int, floor float32)
+
+//go:noescape
+func normApply512(y *float32, x *float32, n int, params *float32, period int, floor float32)
+
+//go:noescape
+func normApplyAdd512(y *float32, x *float32, r *float32, n int, params *float32, period int, floor float32)
 
 //go:noescape
 func normGrad512(dx *float32, dy *float32, x *float32, n int, params *float32, period int, floor float32)

@@ -48,6 +48,344 @@ turn:
 	VZEROUPPER
 	RET
 
+// func normSums64_512(x *float32, n int, params *float32, acc *float32, period int)
+// Requires: AVX, AVX512F
+TEXT ·normSums64_512(SB), NOSPLIT, $0-40
+	MOVQ    x+0(FP), AX
+	MOVQ    period+32(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    params+16(FP), DX
+	MOVQ    acc+24(FP), BX
+	LEAQ    (BX)(CX*1), CX
+	MOVQ    n+8(FP), SI
+	VMOVUPS (DX), Z0
+	VMOVUPS (BX), Z1
+	VMOVUPS (CX), Z2
+	VMOVUPS 64(DX), Z3
+	VMOVUPS 64(BX), Z4
+	VMOVUPS 64(CX), Z5
+	VMOVUPS 128(DX), Z6
+	VMOVUPS 128(BX), Z7
+	VMOVUPS 128(CX), Z8
+	VMOVUPS 192(DX), Z9
+	VMOVUPS 192(BX), Z10
+	VMOVUPS 192(CX), Z11
+
+turn:
+	VMOVUPS (AX), Z12
+	VSUBPS  Z0, Z12, Z12
+	VADDPS  Z1, Z12, Z1
+	VMULPS  Z12, Z12, Z12
+	VADDPS  Z2, Z12, Z2
+	VMOVUPS 64(AX), Z12
+	VSUBPS  Z3, Z12, Z12
+	VADDPS  Z4, Z12, Z4
+	VMULPS  Z12, Z12, Z12
+	VADDPS  Z5, Z12, Z5
+	VMOVUPS 128(AX), Z12
+	VSUBPS  Z6, Z12, Z12
+	VADDPS  Z7, Z12, Z7
+	VMULPS  Z12, Z12, Z12
+	VADDPS  Z8, Z12, Z8
+	VMOVUPS 192(AX), Z12
+	VSUBPS  Z9, Z12, Z12
+	VADDPS  Z10, Z12, Z10
+	VMULPS  Z12, Z12, Z12
+	VADDPS  Z11, Z12, Z11
+	ADDQ    $0x00000100, AX
+	SUBQ    $0x00000040, SI
+	JNZ     turn
+	VMOVUPS Z1, (BX)
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z4, 64(BX)
+	VMOVUPS Z5, 64(CX)
+	VMOVUPS Z7, 128(BX)
+	VMOVUPS Z8, 128(CX)
+	VMOVUPS Z10, 192(BX)
+	VMOVUPS Z11, 192(CX)
+	VZEROUPPER
+	RET
+
+// func normGradSums512(x *float32, dy *float32, n int, params *float32, acc *float32, period int, floor float32)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·normGradSums512(SB), NOSPLIT, $0-52
+	MOVQ         x+0(FP), CX
+	MOVQ         dy+8(FP), DX
+	MOVQ         period+40(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         params+24(FP), BX
+	LEAQ         (BX)(AX*1), SI
+	LEAQ         (SI)(AX*1), DI
+	MOVQ         acc+32(FP), R8
+	LEAQ         (R8)(AX*1), R9
+	VBROADCASTSS floor+48(FP), Z0
+	MOVQ         n+16(FP), R10
+	MOVQ         period+40(FP), R12
+
+period:
+	MOVQ    R12, R11
+	CMPQ    R10, R11
+	CMOVQLT R10, R11
+	SUBQ    R11, R10
+	SHLQ    $0x02, R11
+	XORQ    AX, AX
+
+turn:
+	VMOVUPS   (CX), Z1
+	VSUBPS    (BX)(AX*1), Z1, Z1
+	VMULPS    (SI)(AX*1), Z1, Z2
+	VADDPS    (DI)(AX*1), Z2, Z2
+	VCMPPS    $0x11, Z2, Z0, K1
+	VMOVUPS.Z (DX), K1, Z2
+	VADDPS    (R8)(AX*1), Z2, Z3
+	VMOVUPS   Z3, (R8)(AX*1)
+	VMULPS    Z2, Z1, Z1
+	VADDPS    (R9)(AX*1), Z1, Z1
+	VMOVUPS   Z1, (R9)(AX*1)
+	VMOVUPS   64(CX), Z1
+	VSUBPS    64(BX)(AX*1), Z1, Z1
+	VMULPS    64(SI)(AX*1), Z1, Z2
+	VADDPS    64(DI)(AX*1), Z2, Z2
+	VCMPPS    $0x11, Z2, Z0, K1
+	VMOVUPS.Z 64(DX), K1, Z2
+	VADDPS    64(R8)(AX*1), Z2, Z3
+	VMOVUPS   Z3, 64(R8)(AX*1)
+	VMULPS    Z2, Z1, Z1
+	VADDPS    64(R9)(AX*1), Z1, Z1
+	VMOVUPS   Z1, 64(R9)(AX*1)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, AX
+	CMPQ      AX, R11
+	JLT       turn
+	TESTQ     R10, R10
+	JNZ       period
+	VZEROUPPER
+	RET
+
+// func normGradSums64_512(x *float32, dy *float32, n int, params *float32, acc *float32, period int, floor float32)
+// Requires: AVX, AVX512F
+TEXT ·normGradSums64_512(SB), NOSPLIT, $0-52
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         period+40(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         params+24(FP), BX
+	LEAQ         (BX)(DX*1), SI
+	LEAQ         (SI)(DX*1), DI
+	MOVQ         acc+32(FP), R8
+	LEAQ         (R8)(DX*1), DX
+	VBROADCASTSS floor+48(FP), Z0
+	MOVQ         n+16(FP), R9
+	VMOVUPS      (BX), Z1
+	VMOVUPS      (SI), Z2
+	VMOVUPS      (DI), Z3
+	VMOVUPS      (R8), Z4
+	VMOVUPS      (DX), Z5
+	VMOVUPS      64(BX), Z6
+	VMOVUPS      64(SI), Z7
+	VMOVUPS      64(DI), Z8
+	VMOVUPS      64(R8), Z9
+	VMOVUPS      64(DX), Z10
+	VMOVUPS      128(BX), Z11
+	VMOVUPS      128(SI), Z12
+	VMOVUPS      128(DI), Z13
+	VMOVUPS      128(R8), Z14
+	VMOVUPS      128(DX), Z15
+	VMOVUPS      192(BX), Z16
+	VMOVUPS      192(SI), Z17
+	VMOVUPS      192(DI), Z18
+	VMOVUPS      192(R8), Z19
+	VMOVUPS      192(DX), Z20
+
+turn:
+	VMOVUPS   (AX), Z21
+	VSUBPS    Z1, Z21, Z21
+	VMULPS    Z2, Z21, Z22
+	VADDPS    Z3, Z22, Z22
+	VCMPPS    $0x11, Z22, Z0, K1
+	VMOVUPS.Z (CX), K1, Z22
+	VADDPS    Z4, Z22, Z4
+	VMULPS    Z22, Z21, Z21
+	VADDPS    Z5, Z21, Z5
+	VMOVUPS   64(AX), Z21
+	VSUBPS    Z6, Z21, Z21
+	VMULPS    Z7, Z21, Z22
+	VADDPS    Z8, Z22, Z22
+	VCMPPS    $0x11, Z22, Z0, K1
+	VMOVUPS.Z 64(CX), K1, Z22
+	VADDPS    Z9, Z22, Z9
+	VMULPS    Z22, Z21, Z21
+	VADDPS    Z10, Z21, Z10
+	VMOVUPS   128(AX), Z21
+	VSUBPS    Z11, Z21, Z21
+	VMULPS    Z12, Z21, Z22
+	VADDPS    Z13, Z22, Z22
+	VCMPPS    $0x11, Z22, Z0, K1
+	VMOVUPS.Z 128(CX), K1, Z22
+	VADDPS    Z14, Z22, Z14
+	VMULPS    Z22, Z21, Z21
+	VADDPS    Z15, Z21, Z15
+	VMOVUPS   192(AX), Z21
+	VSUBPS    Z16, Z21, Z21
+	VMULPS    Z17, Z21, Z22
+	VADDPS    Z18, Z22, Z22
+	VCMPPS    $0x11, Z22, Z0, K1
+	VMOVUPS.Z 192(CX), K1, Z22
+	VADDPS    Z19, Z22, Z19
+	VMULPS    Z22, Z21, Z21
+	VADDPS    Z20, Z21, Z20
+	ADDQ      $0x00000100, AX
+	ADDQ      $0x00000100, CX
+	SUBQ      $0x00000040, R9
+	JNZ       turn
+	VMOVUPS   Z4, (R8)
+	VMOVUPS   Z5, (DX)
+	VMOVUPS   Z9, 64(R8)
+	VMOVUPS   Z10, 64(DX)
+	VMOVUPS   Z14, 128(R8)
+	VMOVUPS   Z15, 128(DX)
+	VMOVUPS   Z19, 192(R8)
+	VMOVUPS   Z20, 192(DX)
+	VZEROUPPER
+	RET
+
+// func normGradSumsAdd512(x *float32, dy *float32, y *float32, n int, params *float32, acc *float32, period int, floor float32)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·normGradSumsAdd512(SB), NOSPLIT, $0-60
+	MOVQ         x+0(FP), CX
+	MOVQ         dy+8(FP), DX
+	MOVQ         y+16(FP), BX
+	MOVQ         period+48(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         params+32(FP), SI
+	MOVQ         acc+40(FP), DI
+	LEAQ         (DI)(AX*1), R8
+	VBROADCASTSS floor+56(FP), Z0
+	MOVQ         n+24(FP), R9
+	MOVQ         period+48(FP), R11
+
+period:
+	MOVQ    R11, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	SUBQ    R10, R9
+	SHLQ    $0x02, R10
+	XORQ    AX, AX
+
+turn:
+	VMOVUPS   (CX), Z1
+	VMOVUPS   (BX), Z2
+	VSUBPS    (SI)(AX*1), Z1, Z1
+	VCMPPS    $0x11, Z2, Z0, K1
+	VMOVUPS.Z (DX), K1, Z2
+	VMOVUPS   Z2, (DX)
+	VADDPS    (DI)(AX*1), Z2, Z3
+	VMOVUPS   Z3, (DI)(AX*1)
+	VMULPS    Z2, Z1, Z1
+	VADDPS    (R8)(AX*1), Z1, Z1
+	VMOVUPS   Z1, (R8)(AX*1)
+	VMOVUPS   64(CX), Z1
+	VMOVUPS   64(BX), Z2
+	VSUBPS    64(SI)(AX*1), Z1, Z1
+	VCMPPS    $0x11, Z2, Z0, K1
+	VMOVUPS.Z 64(DX), K1, Z2
+	VMOVUPS   Z2, 64(DX)
+	VADDPS    64(DI)(AX*1), Z2, Z3
+	VMOVUPS   Z3, 64(DI)(AX*1)
+	VMULPS    Z2, Z1, Z1
+	VADDPS    64(R8)(AX*1), Z1, Z1
+	VMOVUPS   Z1, 64(R8)(AX*1)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, AX
+	CMPQ      AX, R10
+	JLT       turn
+	TESTQ     R9, R9
+	JNZ       period
+	VZEROUPPER
+	RET
+
+// func normGradSumsAdd64_512(x *float32, dy *float32, y *float32, n int, params *float32, acc *float32, period int, floor float32)
+// Requires: AVX, AVX512F
+TEXT ·normGradSumsAdd64_512(SB), NOSPLIT, $0-60
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         y+16(FP), DX
+	MOVQ         period+48(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         params+32(FP), SI
+	MOVQ         acc+40(FP), DI
+	LEAQ         (DI)(BX*1), BX
+	VBROADCASTSS floor+56(FP), Z0
+	MOVQ         n+24(FP), R8
+	VMOVUPS      (SI), Z1
+	VMOVUPS      (DI), Z2
+	VMOVUPS      (BX), Z3
+	VMOVUPS      64(SI), Z4
+	VMOVUPS      64(DI), Z5
+	VMOVUPS      64(BX), Z6
+	VMOVUPS      128(SI), Z7
+	VMOVUPS      128(DI), Z8
+	VMOVUPS      128(BX), Z9
+	VMOVUPS      192(SI), Z10
+	VMOVUPS      192(DI), Z11
+	VMOVUPS      192(BX), Z12
+
+turn:
+	VMOVUPS   (AX), Z13
+	VMOVUPS   (DX), Z14
+	VSUBPS    Z1, Z13, Z13
+	VCMPPS    $0x11, Z14, Z0, K1
+	VMOVUPS.Z (CX), K1, Z14
+	VMOVUPS   Z14, (CX)
+	VADDPS    Z2, Z14, Z2
+	VMULPS    Z14, Z13, Z13
+	VADDPS    Z3, Z13, Z3
+	VMOVUPS   64(AX), Z13
+	VMOVUPS   64(DX), Z14
+	VSUBPS    Z4, Z13, Z13
+	VCMPPS    $0x11, Z14, Z0, K1
+	VMOVUPS.Z 64(CX), K1, Z14
+	VMOVUPS   Z14, 64(CX)
+	VADDPS    Z5, Z14, Z5
+	VMULPS    Z14, Z13, Z13
+	VADDPS    Z6, Z13, Z6
+	VMOVUPS   128(AX), Z13
+	VMOVUPS   128(DX), Z14
+	VSUBPS    Z7, Z13, Z13
+	VCMPPS    $0x11, Z14, Z0, K1
+	VMOVUPS.Z 128(CX), K1, Z14
+	VMOVUPS   Z14, 128(CX)
+	VADDPS    Z8, Z14, Z8
+	VMULPS    Z14, Z13, Z13
+	VADDPS    Z9, Z13, Z9
+	VMOVUPS   192(AX), Z13
+	VMOVUPS   192(DX), Z14
+	VSUBPS    Z10, Z13, Z13
+	VCMPPS    $0x11, Z14, Z0, K1
+	VMOVUPS.Z 192(CX), K1, Z14
+	VMOVUPS   Z14, 192(CX)
+	VADDPS    Z11, Z14, Z11
+	VMULPS    Z14, Z13, Z13
+	VADDPS    Z12, Z13, Z12
+	ADDQ      $0x00000100, AX
+	ADDQ      $0x00000100, CX
+	ADDQ      $0x00000100, DX
+	SUBQ      $0x00000040, R8
+	JNZ       turn
+	VMOVUPS   Z2, (DI)
+	VMOVUPS   Z3, (BX)
+	VMOVUPS   Z5, 64(DI)
+	VMOVUPS   Z6, 64(BX)
+	VMOVUPS   Z8, 128(DI)
+	VMOVUPS   Z9, 128(BX)
+	VMOVUPS   Z11, 192(DI)
+	VMOVUPS   Z12, 192(BX)
+	VZEROUPPER
+	RET
+
 // func normApply512(y *float32, x *float32, n int, params *float32, period int, floor float32)
 // Requires: AVX, AVX512F, CMOV
 TEXT ·normApply512(SB), NOSPLIT, $0-44
@@ -139,120 +477,6 @@ turn:
 	JLT     turn
 	TESTQ   R9, R9
 	JNZ     period
-	VZEROUPPER
-	RET
-
-// func normGradSums512(x *float32, dy *float32, n int, params *float32, acc *float32, period int, floor float32)
-// Requires: AVX, AVX512F, CMOV
-TEXT ·normGradSums512(SB), NOSPLIT, $0-52
-	MOVQ         x+0(FP), CX
-	MOVQ         dy+8(FP), DX
-	MOVQ         period+40(FP), AX
-	SHLQ         $0x02, AX
-	MOVQ         params+24(FP), BX
-	LEAQ         (BX)(AX*1), SI
-	LEAQ         (SI)(AX*1), DI
-	MOVQ         acc+32(FP), R8
-	LEAQ         (R8)(AX*1), R9
-	VBROADCASTSS floor+48(FP), Z0
-	MOVQ         n+16(FP), R10
-	MOVQ         period+40(FP), R12
-
-period:
-	MOVQ    R12, R11
-	CMPQ    R10, R11
-	CMOVQLT R10, R11
-	SUBQ    R11, R10
-	SHLQ    $0x02, R11
-	XORQ    AX, AX
-
-turn:
-	VMOVUPS   (CX), Z1
-	VSUBPS    (BX)(AX*1), Z1, Z1
-	VMULPS    (SI)(AX*1), Z1, Z2
-	VADDPS    (DI)(AX*1), Z2, Z2
-	VCMPPS    $0x11, Z2, Z0, K1
-	VMOVUPS.Z (DX), K1, Z2
-	VADDPS    (R8)(AX*1), Z2, Z3
-	VMOVUPS   Z3, (R8)(AX*1)
-	VMULPS    Z2, Z1, Z1
-	VADDPS    (R9)(AX*1), Z1, Z1
-	VMOVUPS   Z1, (R9)(AX*1)
-	VMOVUPS   64(CX), Z1
-	VSUBPS    64(BX)(AX*1), Z1, Z1
-	VMULPS    64(SI)(AX*1), Z1, Z2
-	VADDPS    64(DI)(AX*1), Z2, Z2
-	VCMPPS    $0x11, Z2, Z0, K1
-	VMOVUPS.Z 64(DX), K1, Z2
-	VADDPS    64(R8)(AX*1), Z2, Z3
-	VMOVUPS   Z3, 64(R8)(AX*1)
-	VMULPS    Z2, Z1, Z1
-	VADDPS    64(R9)(AX*1), Z1, Z1
-	VMOVUPS   Z1, 64(R9)(AX*1)
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, AX
-	CMPQ      AX, R11
-	JLT       turn
-	TESTQ     R10, R10
-	JNZ       period
-	VZEROUPPER
-	RET
-
-// func normGradSumsAdd512(x *float32, dy *float32, y *float32, n int, params *float32, acc *float32, period int, floor float32)
-// Requires: AVX, AVX512F, CMOV
-TEXT ·normGradSumsAdd512(SB), NOSPLIT, $0-60
-	MOVQ         x+0(FP), CX
-	MOVQ         dy+8(FP), DX
-	MOVQ         y+16(FP), BX
-	MOVQ         period+48(FP), AX
-	SHLQ         $0x02, AX
-	MOVQ         params+32(FP), SI
-	MOVQ         acc+40(FP), DI
-	LEAQ         (DI)(AX*1), R8
-	VBROADCASTSS floor+56(FP), Z0
-	MOVQ         n+24(FP), R9
-	MOVQ         period+48(FP), R11
-
-period:
-	MOVQ    R11, R10
-	CMPQ    R9, R10
-	CMOVQLT R9, R10
-	SUBQ    R10, R9
-	SHLQ    $0x02, R10
-	XORQ    AX, AX
-
-turn:
-	VMOVUPS   (CX), Z1
-	VMOVUPS   (BX), Z2
-	VSUBPS    (SI)(AX*1), Z1, Z1
-	VCMPPS    $0x11, Z2, Z0, K1
-	VMOVUPS.Z (DX), K1, Z2
-	VMOVUPS   Z2, (DX)
-	VADDPS    (DI)(AX*1), Z2, Z3
-	VMOVUPS   Z3, (DI)(AX*1)
-	VMULPS    Z2, Z1, Z1
-	VADDPS    (R8)(AX*1), Z1, Z1
-	VMOVUPS   Z1, (R8)(AX*1)
-	VMOVUPS   64(CX), Z1
-	VMOVUPS   64(BX), Z2
-	VSUBPS    64(SI)(AX*1), Z1, Z1
-	VCMPPS    $0x11, Z2, Z0, K1
-	VMOVUPS.Z 64(DX), K1, Z2
-	VMOVUPS   Z2, 64(DX)
-	VADDPS    64(DI)(AX*1), Z2, Z3
-	VMOVUPS   Z3, 64(DI)(AX*1)
-	VMULPS    Z2, Z1, Z1
-	VADDPS    64(R8)(AX*1), Z1, Z1
-	VMOVUPS   Z1, 64(R8)(AX*1)
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, BX
-	ADDQ      $0x00000080, AX
-	CMPQ      AX, R10
-	JLT       turn
-	TESTQ     R9, R9
-	JNZ       period
 	VZEROUPPER
 	RET
 

@@ -42,9 +42,62 @@ func (l level) periodic(name, signature string, data []string, params, acc int) 
 	return f
 }
 
+// planes gives a loop's body the planes' values at the current vector.
+type planes interface {
+	value(i int) Op
+	add(v reg.VecVirtual, i int) // to plane i
+}
+
+// stored are planes in memory.
+type stored struct {
+	f    *periodic
+	disp int
+}
+
+func (p stored) mem(i int) Mem {
+	return Mem{Base: p.f.planes[i], Index: p.f.at, Scale: 1, Disp: p.disp}
+}
+func (p stored) value(i int) Op              { return p.mem(i) }
+func (p stored) add(v reg.VecVirtual, i int) { p.f.addTo(v, p.mem(i)) }
+
+// held are planes in registers.
+type held []reg.VecVirtual
+
+func (p held) value(i int) Op              { return p[i] }
+func (p held) add(v reg.VecVirtual, i int) { VADDPS(p[i], v, p[i]) }
+
+// hold runs body for every vector, with the planes of a period of 64 values in
+// registers, and ends the function. Planes from the first sum on are written
+// back.
+func (f *periodic) hold(firstSum int, body func(data func(i int) Mem, of planes)) {
+	n, count := load("n"), 64/f.lanes
+	values := make([]held, count)
+	for u := range values {
+		for _, p := range f.planes {
+			values[u] = append(values[u], f.loaded(mem(p, u*f.bytes())))
+		}
+	}
+	Label("turn")
+	for u := range count {
+		body(func(i int) Mem { return mem(f.data[i], u*f.bytes()) }, values[u])
+	}
+	for _, p := range f.data {
+		ADDQ(U32(4*64), p)
+	}
+	SUBQ(U32(64), n)
+	JNZ(LabelRef("turn"))
+	for u := range count {
+		for i := firstSum; i < len(f.planes); i++ {
+			VMOVUPS(values[u][i], mem(f.planes[i], u*f.bytes()))
+		}
+	}
+	VZEROUPPER()
+	RET()
+}
+
 // each runs body for every vector, and ends the function: data returns the
-// place of a vector of an operand, plane that of a plane.
-func (f *periodic) each(body func(data, plane func(i int) Mem)) {
+// place of a vector of an operand.
+func (f *periodic) each(body func(data func(i int) Mem, of planes)) {
 	n, limit, period := load("n"), GP64(), load("period")
 	Label("period")
 	MOVQ(period, limit)
@@ -55,8 +108,7 @@ func (f *periodic) each(body func(data, plane func(i int) Mem)) {
 	XORQ(f.at, f.at)
 	Label("turn")
 	for u := range unit / f.lanes {
-		body(func(i int) Mem { return mem(f.data[i], u*f.bytes()) },
-			func(i int) Mem { return Mem{Base: f.planes[i], Index: f.at, Scale: 1, Disp: u * f.bytes()} })
+		body(func(i int) Mem { return mem(f.data[i], u*f.bytes()) }, stored{f, u * f.bytes()})
 	}
 	for _, p := range f.data {
 		ADDQ(U32(4*unit), p)
@@ -98,38 +150,49 @@ func (l level) passing(v, floor reg.VecVirtual, dy Mem) reg.VecVirtual {
 	return g
 }
 
-// norms generates the kernels of norm.go: of a channel's planes, mean is 0,
-// scale 1 and offset 2.
+// The planes of a channel's parameters; sums follow the last one used.
+const mean, scale, offset, shift, slope = 0, 1, 2, 3, 4
+
+// norms generates the kernels of norm.go.
 func norms(l level) {
 	ConstraintExpr("amd64")
-	const mean, scale, offset = 0, 1, 2
+	normSums(l)
+	normApplies(l)
 
-	f := l.periodic("normSums", "func(x *float32, n int, params, acc *float32, period int)", []string{"x"}, 1, 2)
-	f.each(func(data, plane func(int) Mem) {
-		d := l.loaded(data(0))
-		VSUBPS(plane(mean), d, d)
-		l.addTo(d, plane(1))
-		VMULPS(d, d, d)
-		l.addTo(d, plane(2))
+	f := l.periodic("normGrad", "func(dx, dy, x *float32, n int, params *float32, period int, floor float32)", []string{"dx", "dy", "x"}, 5, 0)
+	floor := l.scalar("floor")
+	f.each(func(data func(int) Mem, of planes) {
+		d, v := l.centred(data(2), of)
+		g := l.passing(v, floor, data(1))
+		VSUBPS(of.value(shift), g, g)
+		VMULPS(of.value(scale), g, g)
+		VMULPS(of.value(slope), d, d)
+		VSUBPS(d, g, g)
+		VMOVUPS(g, data(0))
 	})
 
-	// centred returns x - mean, and y before the activation.
-	centred := func(x Mem, plane func(int) Mem) (d, v reg.VecVirtual) {
-		d, v = l.loaded(x), l.vector()
-		VSUBPS(plane(mean), d, d)
-		VMULPS(plane(scale), d, v)
-		VADDPS(plane(offset), v, v)
-		return d, v
-	}
+	flush(l)
+}
+
+// centred returns x - mean, and y before the activation.
+func (l level) centred(x Mem, of planes) (d, v reg.VecVirtual) {
+	d, v = l.loaded(x), l.vector()
+	VSUBPS(of.value(mean), d, d)
+	VMULPS(of.value(scale), d, v)
+	VADDPS(of.value(offset), v, v)
+	return d, v
+}
+
+func normApplies(l level) {
 	for _, name := range []string{"normApply", "normApplyAdd"} {
 		operands, signature := []string{"y", "x"}, "func(y, x *float32, n int, params *float32, period int, floor float32)"
 		if name == "normApplyAdd" {
 			operands, signature = append(operands, "r"), "func(y, x, r *float32, n int, params *float32, period int, floor float32)"
 		}
-		f = l.periodic(name, signature, operands, 3, 0)
+		f := l.periodic(name, signature, operands, 3, 0)
 		floor := l.scalar("floor")
-		f.each(func(data, plane func(int) Mem) {
-			_, v := centred(data(1), plane)
+		f.each(func(data func(int) Mem, of planes) {
+			_, v := l.centred(data(1), of)
 			if len(operands) == 3 {
 				VADDPS(data(2), v, v)
 			}
@@ -137,42 +200,69 @@ func norms(l level) {
 			VMOVUPS(v, data(0))
 		})
 	}
+}
 
-	f = l.periodic("normGradSums", "func(x, dy *float32, n int, params, acc *float32, period int, floor float32)", []string{"x", "dy"}, 3, 2)
-	floor := l.scalar("floor")
-	f.each(func(data, plane func(int) Mem) {
-		d, v := centred(data(0), plane)
+// normSums generates the passes that sum, each a second time for AVX-512 and
+// periods of 64 values, whose planes fit its registers.
+func normSums(l level) {
+	for _, k := range []struct {
+		name, signature string
+		data            []string
+		params          int
+		body            func(floor reg.VecVirtual) func(data func(int) Mem, of planes)
+	}{
+		{"normSums", "func(x *float32, n int, params, acc *float32, period int)", []string{"x"}, 1, l.sumsBody},
+		{"normGradSums", "func(x, dy *float32, n int, params, acc *float32, period int, floor float32)", []string{"x", "dy"}, 3, l.gradSumsBody},
+		{"normGradSumsAdd", "func(x, dy, y *float32, n int, params, acc *float32, period int, floor float32)", []string{"x", "dy", "y"}, 1, l.gradSumsAddBody},
+	} {
+		for _, period := range []string{"", "64_"} {
+			if period != "" && !l.masked {
+				continue
+			}
+			f := l.periodic(k.name+period, k.signature, k.data, k.params, 2)
+			var floor reg.VecVirtual
+			if k.name != "normSums" {
+				floor = l.scalar("floor")
+			}
+			if period == "" {
+				f.each(k.body(floor))
+			} else {
+				f.hold(k.params, k.body(floor))
+			}
+		}
+	}
+}
+
+func (l level) sumsBody(reg.VecVirtual) func(data func(int) Mem, of planes) {
+	return func(data func(int) Mem, of planes) {
+		d := l.loaded(data(0))
+		VSUBPS(of.value(mean), d, d)
+		of.add(d, 1)
+		VMULPS(d, d, d)
+		of.add(d, 2)
+	}
+}
+
+func (l level) gradSumsBody(floor reg.VecVirtual) func(data func(int) Mem, of planes) {
+	return func(data func(int) Mem, of planes) {
+		d, v := l.centred(data(0), of)
 		g := l.passing(v, floor, data(1))
-		l.addTo(g, plane(3))
+		of.add(g, 3)
 		VMULPS(g, d, d)
-		l.addTo(d, plane(4))
-	})
+		of.add(d, 4)
+	}
+}
 
-	f = l.periodic("normGradSumsAdd", "func(x, dy, y *float32, n int, params, acc *float32, period int, floor float32)", []string{"x", "dy", "y"}, 1, 2)
-	floor = l.scalar("floor")
-	f.each(func(data, plane func(int) Mem) {
+func (l level) gradSumsAddBody(floor reg.VecVirtual) func(data func(int) Mem, of planes) {
+	return func(data func(int) Mem, of planes) {
 		d, v := l.loaded(data(0)), l.loaded(data(2))
-		VSUBPS(plane(mean), d, d)
+		VSUBPS(of.value(mean), d, d)
 		g := l.passing(v, floor, data(1))
 		VMOVUPS(g, data(1))
-		l.addTo(g, plane(1))
+		of.add(g, 1)
 		VMULPS(g, d, d)
-		l.addTo(d, plane(2))
-	})
-
-	f = l.periodic("normGrad", "func(dx, dy, x *float32, n int, params *float32, period int, floor float32)", []string{"dx", "dy", "x"}, 5, 0)
-	floor = l.scalar("floor")
-	f.each(func(data, plane func(int) Mem) {
-		d, v := centred(data(2), plane)
-		g := l.passing(v, floor, data(1))
-		VSUBPS(plane(3), g, g)
-		VMULPS(plane(scale), g, g)
-		VMULPS(plane(4), d, d)
-		VSUBPS(d, g, g)
-		VMOVUPS(g, data(0))
-	})
-
-	flush(l)
+		of.add(d, 2)
+	}
 }
 
 // flush moves n sums in float32 to sums in float64.
