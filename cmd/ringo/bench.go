@@ -13,11 +13,11 @@ import (
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: exchanges, training steps, matrix products",
+		Short: "Measure this machine: exchanges, training steps, matrix products, kernels",
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchStep(), newBenchGemm())
+	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchStep(), newBenchGemm(), newBenchKernels())
 	return cmd
 }
 
