@@ -1,6 +1,10 @@
 package simd
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/hugepage"
+)
 
 // Packer delivers the right-hand matrix B[kk,n] of [Kernels.GemmPacked] block
 // by block, so that B need never exist as a whole.
@@ -54,6 +58,7 @@ type Scratch struct {
 func grow(buf *[]float32, n int) []float32 {
 	if cap(*buf) < n {
 		*buf = make([]float32, n+n/4)
+		hugepage.Advise(*buf)
 	}
 	return (*buf)[:n]
 }

@@ -1,0 +1,37 @@
+package hugepage
+
+import "testing"
+
+func TestInnerIsWholePages(t *testing.T) {
+	const page = 64 << 10
+	for _, c := range []struct {
+		address uintptr
+		size    int
+		lo, hi  int
+	}{
+		{0, 4 * page, 0, 4 * page},
+		{page, 4*page + 5, 0, 4 * page},
+		{page + 64, 4 * page, page - 64, 4*page - 64},
+		{page - 1, page, 1, 1},
+		{3*page + 7, page, page - 7, page - 7},
+	} {
+		if lo, hi := inner(c.address, c.size); lo != c.lo || hi != c.hi {
+			t.Errorf("inner(%d, %d) = %d, %d, want %d, %d", c.address, c.size, lo, hi, c.lo, c.hi)
+		}
+	}
+}
+
+func TestAdviceChangesNoValue(t *testing.T) {
+	for _, n := range []int{0, 1, least/4 - 1, least / 4, least + 12345} {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(i % 1000)
+		}
+		Advise(x[n/1000:])
+		for i := range x {
+			if x[i] != float32(i%1000) {
+				t.Fatalf("%d values: value %d is %v", n, i, x[i])
+			}
+		}
+	}
+}
