@@ -279,17 +279,17 @@ func (k *kernel) products() {
 	SHLQ(U8(4), k.far)
 	MOVQ(mem(k.t, tilePackStep), k.packStep)
 	SHLQ(U8(2), k.packStep)
-	k.loop("Packing", 2, func(int) { k.packingStep() })
+	k.loop("Packing", 2, func(_, _ int) { k.packingStep() })
 	Label("done")
 }
 
 // loop does a step for each of count, unroll a turn.
-func (k *kernel) loop(name string, unroll int, step func(i int)) {
+func (k *kernel) loop(name string, unroll int, step func(i, n int)) {
 	SUBQ(U8(unroll), k.count)
 	JLT(LabelRef("few" + name))
 	Label("many" + name)
 	for i := range unroll {
-		step(i)
+		step(i, unroll)
 	}
 	SUBQ(U8(unroll), k.count)
 	JGE(LabelRef("many" + name))
@@ -297,7 +297,7 @@ func (k *kernel) loop(name string, unroll int, step func(i int)) {
 	ADDQ(U8(unroll), k.count)
 	JZ(LabelRef("none" + name))
 	Label("one" + name)
-	step(0)
+	step(0, 1)
 	DECQ(k.count)
 	JNZ(LabelRef("one" + name))
 	Label("none" + name)
@@ -306,12 +306,18 @@ func (k *kernel) loop(name string, unroll int, step func(i int)) {
 // ahead is how many rows of a panel are asked for before they are used.
 const ahead = 16
 
-func (k *kernel) step(int) {
+// step is product i of a turn of n: the last one moves on to the next rows.
+func (k *kernel) step(i, n int) {
+	row := 2 * k.bytes()
 	for v, b := range k.b {
-		PREFETCHT0(mem(k.bp, ahead*2*k.bytes()+v*k.bytes()))
-		VMOVUPS(mem(k.bp, v*k.bytes()), b)
+		if v*k.bytes()%64 == 0 { // a line
+			PREFETCHT0(mem(k.bp, (ahead+i)*row+v*k.bytes()))
+		}
+		VMOVUPS(mem(k.bp, i*row+v*k.bytes()), b)
 	}
-	ADDQ(U32(2*k.bytes()), k.bp)
+	if i == n-1 {
+		ADDQ(U32(n*row), k.bp)
+	}
 	k.multiply()
 }
 
