@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
@@ -120,6 +121,17 @@ func (c Config) Validate() error {
 // schedule is the learning rate over the run.
 func (c Config) schedule() schedule.Schedule {
 	return schedule.Schedule{LR: c.LR, Drops: c.Drops, Cosine: c.Cosine, Floor: c.Floor, Warmup: c.Warmup}
+}
+
+// source says where the data are.
+func (c Config) source() string {
+	var parts []string
+	for _, p := range []string{c.Data, c.TrainFile, c.EvalFile} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // data is what data.Open needs to know, but for numbers and the model's part.

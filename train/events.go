@@ -86,7 +86,8 @@ type Summary struct {
 	EvalLogLoss    Figure  `json:"eval_logloss,omitzero"`
 	SamplesPerS    float64 `json:"samples_per_s"`
 	TokensPerS     Figure  `json:"tokens_per_s,omitzero"`
-	// Skipped is how many bad lines or images were left out.
+	// Skipped is how many bad lines or images this rank has left out. Lines are
+	// read by every rank, most images only by the one that trains on them.
 	Skipped int `json:"skipped,omitempty"`
 	// ParamsSHA256 is the hash of parameters, tables and running statistics,
 	// which all ranks agreed on.

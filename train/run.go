@@ -210,7 +210,7 @@ func (r *run) info() Info {
 		Unit: unit, PerSample: per, TrainSamples: r.set.Train.Len(), EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()),
-		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.Data,
+		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(),
 		Resumed: r.resumed, Steps: o.Steps(),
 	}
 }
