@@ -28,7 +28,6 @@ type convOp struct {
 	pool   simd.PoolPlan // of max-pooling
 	from   []uint8       // of max-pooling: which value of its window each output was
 	dx     []float32     // nil: not asked for
-	sums   []float32     // by part: the gradients of W, then of b
 	grid   tileGrid      // of Winograd, forward
 	wino   winogradPass
 	packed *convPacked
@@ -50,6 +49,7 @@ type convPacked struct {
 	weights simd.PackedB
 	points  [36]simd.PackedB // views of u, by point
 	u       []float32        // the points of the weights
+	sums    []float32        // by part: the gradients of W, then of b
 	v, d    sharedPlane      // the points of all tiles of the input and of the output's gradient
 }
 
@@ -166,7 +166,7 @@ func (o *convOp) sumLen() int { return len(o.l.W.Data) + o.out }
 
 // partSums returns the gradients of W and b that part i sums.
 func (o *convOp) partSums(i int) (dw, db []float32) {
-	all := o.sums[i*o.sumLen() : (i+1)*o.sumLen()]
+	all := o.packed.sums[i*o.sumLen() : (i+1)*o.sumLen()]
 	return all[:len(o.l.W.Data)], all[len(o.l.W.Data):]
 }
 

@@ -76,7 +76,7 @@ func (implicitGEMM) backward(o *convOp, t *Tape) {
 func (o *convOp) implicitWeights(t *Tape) {
 	if o.cfg.MaxPool2 || len(o.l.W.Data) <= smallWeights {
 		parts := min(convParts, o.x.Shape[0])
-		o.sums = sized(o.sums, parts*o.sumLen())
+		o.packed.sums = sized(o.packed.sums, parts*o.sumLen())
 		o.run(t, implicitSums, parts, o.x.Shape[0], 1)
 		o.addParts(t, parts)
 		return

@@ -20,7 +20,7 @@ func (o *convOp) winogradWeights(t *Tape) {
 	in, out := o.win.Channels, o.out
 	if g.points*in*out <= winogradSums {
 		parts := min(convParts/2, g.rows())
-		o.sums = sized(o.sums, parts*o.sumLen())
+		o.packed.sums = sized(o.packed.sums, parts*o.sumLen())
 		o.run(t, winogradPart, parts, g.rows(), 1)
 		for i := range parts {
 			dw, _ := o.partSums(i)

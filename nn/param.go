@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 )
 
@@ -237,11 +238,17 @@ func (ps *Params) layOut(order []*Param) {
 		p.slot = i
 		at += padded
 	}
-	ps.list, ps.values, ps.grads = order, aligned(at), aligned(at)
+	ps.list, ps.values = order, aligned(at)
 	for i, p := range order {
 		lo, hi := ps.slots[i].Offset, ps.slots[i].Offset+ps.slots[i].Len
 		copy(ps.values[lo:hi], p.Data)
-		p.Data, p.Grad = ps.values[lo:hi:hi], ps.grads[lo:hi:hi]
+		p.Data = ps.values[lo:hi:hi]
+	}
+	runtime.GC() // the memory that the values lay in before becomes the gradients'
+	ps.grads = aligned(at)
+	for i, p := range order {
+		lo, hi := ps.slots[i].Offset, ps.slots[i].Offset+ps.slots[i].Len
+		p.Grad = ps.grads[lo:hi:hi]
 	}
 }
 

@@ -280,16 +280,22 @@ func (t *Tape) merge(x *Tensor, wrote []float32) {
 type freeList [][]float32
 
 // take returns n unspecified values: the smallest free buffer that is large
-// enough, or a new one. A sequence of takes and gives that repeats finds what
-// it needs.
+// enough, or a new one in place of the largest. A sequence of takes and gives
+// that repeats soon finds what it needs.
 func (f *freeList) take(n int) []float32 {
-	best := -1
+	best, largest := -1, -1
 	for i, b := range *f {
 		if cap(b) >= n && (best < 0 || cap(b) < cap((*f)[best])) {
 			best = i
 		}
+		if largest < 0 || cap(b) > cap((*f)[largest]) {
+			largest = i
+		}
 	}
 	if best < 0 {
+		if largest >= 0 {
+			*f = slices.Delete(*f, largest, largest+1)
+		}
 		return aligned(n)
 	}
 	b := (*f)[best]
