@@ -42,7 +42,7 @@ func countedTiles(tiles []func(*tile), c calls) []func(*tile) {
 func TestCallsAreShort(t *testing.T) {
 	limits := calls{
 		"add": callFloats, "relu": callFloats, "sum": callFloats,
-		"gemm": callSteps, "transpose8": kcMax,
+		"gemm": callSteps, "transpose8": kcMax, "transpose16": kcMax, "copyTiles": callFloats,
 	}
 	for _, level := range Levels() {
 		if level.vec.width == 0 {

@@ -62,7 +62,7 @@ func (d *denseB) packColumns(panel, src []float32, kc, columns, width int) {
 // transpose makes n rows of src, 8 or 16, from row j on, columns of the panel.
 func (d *denseB) transpose(panel, src []float32, kc, j, n, width int) {
 	for k, left := 0, kc; left > 0; left = kc - k {
-		blocks := left / n
+		blocks := min(left, kcMax) / n // a call is short
 		if blocks == 0 {
 			k, blocks = kc-n, 1
 		}
