@@ -23,6 +23,18 @@ func counted(k *Kernels, c calls) *Kernels {
 			transpose(dst, ldd, src, lds, n)
 		}
 	}
+	if whole := g.transpose16; whole != nil {
+		g.transpose16 = func(dst *float32, src *float32, lds, n int) {
+			c.note("transpose16", 16*n)
+			whole(dst, src, lds, n)
+		}
+	}
+	if tiles := g.copyTiles; tiles != nil {
+		g.copyTiles = func(dst *float32, tileStep, ldd int, src *float32, lds, width, count, n int) {
+			c.note("copyTiles", width*count*n)
+			tiles(dst, tileStep, ldd, src, lds, width, count, n)
+		}
+	}
 	return &out
 }
 
@@ -55,7 +67,7 @@ func TestCallsAreShort(t *testing.T) {
 				t.Errorf("%s: one call of %s was given %d, the limit is %d", level.Name(), kernel, most[kernel], limit)
 			}
 		}
-		for _, kernel := range []string{"add", "relu", "sum", "gemm"} {
+		for _, kernel := range []string{"add", "relu", "sum", "gemm", "copyTiles"} {
 			if most[kernel] < limits[kernel]/2 {
 				t.Errorf("%s: %s was given at most %d, so its limit of %d was not tried", level.Name(), kernel, most[kernel], limits[kernel])
 			}
@@ -75,4 +87,7 @@ func runLarge(k *Kernels) {
 	a, b, c := make([]float32, rows*depth), make([]float32, depth*cols), make([]float32, rows*cols)
 	k.Gemm(&s, false, false, rows, cols, depth, a, depth, b, cols, false, c, cols)
 	k.Gemm(&s, false, true, rows, cols, depth, a, depth, b, depth, false, c, cols)
+	k.Gemm(&s, true, false, rows, cols, depth, a, rows, b, cols, false, c, cols)
+	var packed PackedB
+	k.PackB(&packed, true, depth, cols, b, depth)
 }
