@@ -15,7 +15,8 @@ func Optimizers() []string { return []string{"sgd", "adagrad", "adamw"} }
 
 // SetOptimizer chooses an optimizer. Where it is another than before, learning
 // rate, momentum and weight decay become its usual ones: those of the old one
-// mean something else.
+// mean something else. A model with a row-sparse table has no decay, which would
+// move rows that a step did not name.
 func (c *Config) SetOptimizer(name string) {
 	if c.Optimizer == name {
 		return
@@ -23,6 +24,9 @@ func (c *Config) SetOptimizer(name string) {
 	c.Optimizer, c.LR, c.Momentum, c.WeightDecay, c.Eps = name, 0.01, 0, 0, 0
 	if name == "adamw" {
 		c.LR, c.WeightDecay = 0.001, 0.01
+	}
+	if spec, err := c.spec(); err == nil && spec.Rows > 0 {
+		c.WeightDecay = 0
 	}
 }
 

@@ -287,3 +287,18 @@ type silent struct{}
 func (silent) Start(Info)        {}
 func (silent) Progress(Progress) {}
 func (silent) Epoch(Epoch)       {}
+
+// Another optimizer brings its own settings, without decay where there is a
+// table; the same one changes nothing.
+func TestSetOptimizer(t *testing.T) {
+	for _, c := range []struct {
+		model, optimizer string
+		lr, decay        float64
+	}{{"mnist", "sgd", 0.005, 1e-5}, {"mnist", "adamw", 0.001, 0.01}, {"mnist", "adagrad", 0.01, 0}, {"ctr-dnn", "adamw", 0.001, 0}, {"ctr-dnn", "sgd", 0.01, 0}} {
+		cfg := Defaults(c.model, data.Synthetic)
+		cfg.SetOptimizer(c.optimizer)
+		if cfg.LR != c.lr || cfg.WeightDecay != c.decay || cfg.Validate() != nil {
+			t.Errorf("%s with %s: rate %v, decay %v, %v; want %v and %v", c.model, c.optimizer, cfg.LR, cfg.WeightDecay, cfg.Validate(), c.lr, c.decay)
+		}
+	}
+}
