@@ -42,9 +42,9 @@ func modelList() string {
 	var b strings.Builder
 	for _, s := range models.All() {
 		names := strings.Join(append([]string{s.Name}, s.Aliases...), ", ")
-		fmt.Fprintf(&b, "  %-17s %s (%s parameters)\n", names, s.About, grouped(s.Params))
+		fmt.Fprintf(&b, "  %s: %s (%s parameters)\n", names, s.About, grouped(s.Params))
 		d := s.Defaults
-		fmt.Fprintf(&b, "  %-17s %s: batch %d, %s, %s, lr %v", "", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, d.LR)
+		fmt.Fprintf(&b, "      data %s, batch %d, %s, %s, lr %v", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, d.LR)
 		for _, v := range []struct {
 			name  string
 			value float64
