@@ -106,13 +106,35 @@ func (im image) strip(dst []float32, s, y, x, lines, columns int) {
 }
 
 // transform writes the points of tile row r of im, whose first tile begins
-// pad lines above the image, to v from the tile on.
+// pad lines above the image, to v from the tile on. Tiles inside the image are
+// read where they lie, the others from a copy with zeros around.
 func (g tileGrid) transform(w *worker, op simd.WinogradOp, v plane, tile int, im image, r, pad, side int) {
-	columns := g.wide*g.m + side - g.m
+	s, y := r/g.high, r%g.high*g.m-pad
+	first, last := 0, 0
+	if y >= 0 && y+side <= im.height && im.width+pad >= side {
+		first = min((pad+g.m-1)/g.m, g.wide)
+		last = max(first, min(g.wide, (im.width-side+pad)/g.m+1))
+	}
+	g.copied(w, op, v, tile, im, s, y, pad, side, 0, first)
+	if last > first {
+		c := im.channels
+		at := ((s*im.height+y)*im.width + first*g.m - pad) * c
+		src := simd.Tiles{Data: im.data[at:], Tile: g.m * c, Row: im.width * c, Col: c}
+		w.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+first, g.m+2), src, c, last-first, simd.WinogradEpilogue{})
+	}
+	g.copied(w, op, v, tile, im, s, y, pad, side, last, g.wide)
+}
+
+// copied transforms tiles lo to hi-1 of a row by way of a copy.
+func (g tileGrid) copied(w *worker, op simd.WinogradOp, v plane, tile int, im image, s, y, pad, side, lo, hi int) {
+	if lo == hi {
+		return
+	}
+	columns := (hi-lo)*g.m + side - g.m
 	strip := w.floats(bufStrip, side*columns*im.channels)
-	im.strip(strip, r/g.high, r%g.high*g.m-pad, -pad, side, columns)
+	im.strip(strip, s, y, lo*g.m-pad, side, columns)
 	src := simd.Tiles{Data: strip, Tile: g.m * im.channels, Row: columns * im.channels, Col: im.channels}
-	w.k.Winograd(&w.gemm, op, g.m, v.tiles(tile, g.m+2), src, im.channels, g.wide, simd.WinogradEpilogue{})
+	w.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+lo, g.m+2), src, im.channels, hi-lo, simd.WinogradEpilogue{})
 }
 
 // output writes the outputs of tile row r, channels c0 and following, from the
