@@ -72,9 +72,6 @@ func (w *worker) pointsIn(i, points, tiles, channels int) plane {
 	return plane{w.floats(i, size), ld, point}
 }
 
-// at is point p, from tile t on.
-func (p plane) at(point, tile int) []float32 { return p.data[point*p.point+tile*p.ld:] }
-
 // tiles is the view of the plane from a tile on, for transforms between side x
 // side points.
 func (p plane) tiles(tile, side int) simd.Tiles {
@@ -254,8 +251,8 @@ func (o *convOp) panel(w *worker, c, i, rows int, u []float32) {
 	size := width * rows
 	turned := w.floats(bufWeights, 9*size)
 	for q := range 9 {
-		w.k.PanelsIn(&w.panel, turned[(8-q)*size:], rows, n)
-		w.k.PackB(&w.panel, true, rows, n, o.l.W.Data[q*taps+c*in+i:], in)
+		w.k.PanelsIn(&w.panels[0], turned[(8-q)*size:], rows, n)
+		w.k.PackB(&w.panels[0], true, rows, n, o.l.W.Data[q*taps+c*in+i:], in)
 	}
 	src := simd.Tiles{Data: turned, Tile: width, Row: 3 * size, Col: size}
 	w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, width, rows, simd.WinogradEpilogue{})
@@ -274,9 +271,13 @@ func winogradTiles(o *convOp, w *worker, _, lo, hi int) {
 			g.transform(w, simd.WinogradInput, v, i*g.wide, p.from, r+i, p.pad, g.m+2)
 		}
 		d := w.pointsIn(bufProducts, g.points, tiles, out)
-		for q := range g.points {
-			w.k.GemmWith(&w.gemm, false, tiles, out, in, v.at(q, 0), v.ld, &o.packed.points[q], false, d.at(q, 0), d.ld, simd.Epilogue{})
+		w.points = simd.Points{
+			Count: g.points, M: tiles, N: out, K: in,
+			A: v.data, LDA: v.ld, AStep: v.point,
+			Packed: o.packed.points[:g.points],
+			C:      d.data, LDC: d.ld, CStep: d.point,
 		}
+		w.k.GemmPoints(&w.gemm, &w.points)
 		for i := range rows {
 			g.output(w, p.to, 0, out, r+i, d, i*g.wide, p.e)
 		}
@@ -308,9 +309,15 @@ func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
 			rows := min(panelRows, in-i)
 			o.panel(w, c, i, rows, u)
 			for q := range g.points {
-				w.k.PanelsIn(&w.panel, u[q*p.stride:], rows, n)
-				w.k.GemmWith(&w.gemm, false, tiles, n, rows, p.v.at(q, 0)[i:], p.v.ld, &w.panel, i > 0, d.at(q, 0), d.ld, simd.Epilogue{})
+				w.k.PanelsIn(&w.panels[q], u[q*p.stride:], rows, n)
 			}
+			w.points = simd.Points{
+				Count: g.points, M: tiles, N: n, K: rows,
+				A: p.v.data[i:], LDA: p.v.ld, AStep: p.v.point,
+				Packed: w.panels[:g.points], Accumulate: i > 0,
+				C: d.data, LDC: d.ld, CStep: d.point,
+			}
+			w.k.GemmPoints(&w.gemm, &w.points)
 		}
 		e := p.e
 		if e.Bias != nil {

@@ -51,9 +51,13 @@ func winogradPart(o *convOp, w *worker, part, lo, hi int) {
 			g.transform(w, simd.WinogradInput, v, i*g.wide, x, r+i, o.win.Pad, g.m+2)
 			g.transform(w, simd.WinogradOutputGrad, d, i*g.wide, dy, r+i, 0, g.m)
 		}
-		for q := range g.points {
-			w.k.Gemm(&w.gemm, true, false, in, out, tiles, v.at(q, 0), v.ld, d.at(q, 0), d.ld, r > lo, u.at(q, 0), u.ld)
+		w.points = simd.Points{
+			Count: g.points, M: in, N: out, K: tiles,
+			TransA: true, A: v.data, LDA: v.ld, AStep: v.point,
+			B: d.data, LDB: d.ld, BStep: d.point,
+			Accumulate: r > lo, C: u.data, LDC: u.ld, CStep: u.point,
 		}
+		w.k.GemmPoints(&w.gemm, &w.points)
 	}
 	dw, _ := o.partSums(part)
 	dst := simd.Tiles{Data: dw, Tile: out, Row: 3 * in * out, Col: in * out}
@@ -84,9 +88,13 @@ func (o *convOp) winogradBlock(w *worker, i, rows, j, cols int) {
 	p, g := &o.wino, o.grid
 	tiles := g.rows() * g.wide
 	u := w.pointsIn(bufWeights, g.points, rows, cols)
-	for q := range g.points {
-		w.k.Gemm(&w.gemm, true, false, rows, cols, tiles, p.v.at(q, 0)[i:], p.v.ld, p.d.at(q, 0)[j:], p.d.ld, false, u.at(q, 0), u.ld)
+	w.points = simd.Points{
+		Count: g.points, M: rows, N: cols, K: tiles,
+		TransA: true, A: p.v.data[i:], LDA: p.v.ld, AStep: p.v.point,
+		B: p.d.data[j:], LDB: p.d.ld, BStep: p.d.point,
+		C: u.data, LDC: u.ld, CStep: u.point,
 	}
+	w.k.GemmPoints(&w.gemm, &w.points)
 	in, out := o.win.Channels, o.out
 	dst := simd.Tiles{Data: o.l.W.Grad[i*out+j:], Tile: out, Row: 3 * in * out, Col: in * out}
 	if !o.l.W.touched {

@@ -16,7 +16,8 @@ type worker struct {
 	k       *simd.Kernels
 	gemm    simd.Scratch
 	windows simd.WindowRows
-	panel   simd.PackedB
+	panels  [36]simd.PackedB // of Winograd, by point
+	points  simd.Points
 	buf     [6][]float32
 }
 
