@@ -212,7 +212,7 @@ func (o *batchNormOp) measure(t *Tape) {
 		variance := max(0, squares[c]/n-float64(mean*mean))
 		o.inverse[c] = float32(1 / math.Sqrt(variance+normEpsilon))
 		o.mean[c] = float32(float64(g) + mean)
-		if o.l.Gamma.owner.slots != nil { // not in Arrange's dry run
+		if !t.pool.dry {
 			moveRunning(&o.l.Mean.Data[c], float64(g)+mean)
 			moveRunning(&o.l.Var.Data[c], variance*n/max(1, n-1))
 		}

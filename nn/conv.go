@@ -96,6 +96,7 @@ func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	o.x, o.l, o.cfg, o.win, o.out = x, l, cfg, win, l.W.Shape[3]
 	h, w := win.OutHeight(), win.OutWidth()
 	if cfg.MaxPool2 {
+		l.want(h > 1 && w > 1, "convolution", "a result of at least 2x2 before max-pooling", h, w)
 		h, w = h/2, w/2
 	}
 	y := t.begin(o, x.Shape[0], h, w, o.out)
@@ -109,7 +110,9 @@ func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 		o.algo = winograd{}
 	}
 	o.packed = &t.packed
-	o.algo.forward(o, t)
+	if !t.pool.dry {
+		o.algo.forward(o, t)
+	}
 	return y
 }
 

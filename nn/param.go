@@ -183,11 +183,12 @@ func (ps *Params) ZeroGrads() {
 	ps.finished = false
 }
 
-// Arrange runs the model once to learn in which order backward finishes the
+// Arrange records the model once to learn in which order backward finishes the
 // gradients, and moves the parameters into an arena of that order; unused ones
 // come last. dry builds the loss on the given tape, usually from a batch of
-// one sample. It reports all faults of the registry, or the first operation
-// whose operands do not fit.
+// one sample; operations check their operands but compute nothing: results are
+// zeros. It reports all faults of the registry, or the first operation whose
+// operands do not fit.
 func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 	if ps.slots != nil {
 		return errors.New("nn: Arrange was called twice")
@@ -217,6 +218,7 @@ func (ps *Params) finishingOrder(dry func(t *Tape) *Tensor) (order []*Param, err
 	}()
 	t := NewTape(TapeConfig{})
 	defer t.Close()
+	t.pool.dry = true
 	loss := dry(t)
 	if t.params != nil && t.params != ps {
 		return nil, errors.New("nn: Arrange: the model uses parameters of another registry")

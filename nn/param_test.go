@@ -116,3 +116,30 @@ func TestArrangeErrors(t *testing.T) {
 		t.Error("a second Arrange was accepted")
 	}
 }
+
+// Arrange records a model without computing it.
+func TestArrangeComputesNothing(t *testing.T) {
+	ps := NewParams(1)
+	fc, norm := ps.Dense("fc", 3, 2), ps.BatchNorm("norm", 2)
+	x := NewTensor(4, 3)
+	for i := range x.Data {
+		x.Data[i] = float32(i)
+	}
+	var y *Tensor
+	err := ps.Arrange(func(t *Tape) *Tensor {
+		y = t.BatchNorm(t.Dense(x, fc, Identity), norm, nil, ReLU)
+		loss, _ := t.SoftmaxCrossEntropy(y, make([]int32, 4))
+		return loss
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range y.Data {
+		if v != 0 {
+			t.Fatalf("results %v, want zeros", y.Data)
+		}
+	}
+	if norm.Mean.Data[0] != 0 || norm.Var.Data[0] != 1 {
+		t.Errorf("running mean %v and variance %v moved", norm.Mean.Data, norm.Var.Data)
+	}
+}

@@ -27,9 +27,18 @@ func (w *worker) floats(i, n int) []float32 {
 	return w.buf[i]
 }
 
+// match makes the working memory as large as o's.
+func (w *worker) match(o *worker) {
+	w.gemm.Match(&o.gemm)
+	for i := range w.buf {
+		w.buf[i] = sized(w.buf[i], cap(o.buf[i]))
+	}
+}
+
 // pool runs jobs on a fixed number of threads, the caller's included.
 type pool struct {
 	workers []worker
+	dry     bool            // parts are left undone: see Params.Arrange
 	wake    []chan struct{} // one per goroutine besides the caller
 	job     job
 	parts   int64
@@ -66,6 +75,9 @@ func (p *pool) work(w *worker) {
 
 // run runs parts 0 to parts-1 of j and waits for all.
 func (p *pool) run(j job, parts int) {
+	if p.dry {
+		return
+	}
 	p.job, p.parts = j, int64(parts)
 	p.next.Store(0)
 	helpers := min(len(p.wake), parts-1)
@@ -76,6 +88,22 @@ func (p *pool) run(j job, parts int) {
 	p.work(&p.workers[0])
 	p.done.Wait()
 	p.job = nil
+	p.level()
+}
+
+// level gives every worker as much working memory as any has: who takes which
+// part differs from step to step, and a later step shall not allocate.
+func (p *pool) level() {
+	if len(p.workers) == 1 {
+		return
+	}
+	most := &p.workers[0]
+	for i := range p.workers[1:] {
+		most.match(&p.workers[i+1])
+	}
+	for i := range p.workers[1:] {
+		p.workers[i+1].match(most)
+	}
 }
 
 // threads is how many parts can run at the same time.

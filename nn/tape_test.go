@@ -247,6 +247,7 @@ func TestShapeErrors(t *testing.T) {
 		{func(t *Tape) { t.Conv2D(NewTensor(1, 8, 8, 1), conv, Conv{}) }, "convolution conv.weight: got [1 8 8 1], want an input [n, h, w, 2], n > 0"},
 		{func(t *Tape) { t.Conv2D(NewTensor(1, 2, 8, 2), conv, Conv{}) }, "want a window that fits the image"},
 		{func(t *Tape) { t.Conv2D(NewTensor(1, 8, 8, 2), conv, Conv{Pad: -1}) }, "want a window that fits the image"},
+		{func(t *Tape) { t.Conv2D(NewTensor(1, 3, 8, 2), conv, Conv{MaxPool2: true}) }, "conv.weight: got [1 6], want a result of at least 2x2 before max-pooling"},
 		{func(t *Tape) { t.Add(NewTensor(3, 3), NewTensor(3, 4)) }, "add: got [3 4]"},
 		{func(t *Tape) { t.Add(NewTensor(3), NewTensor(3, 1)) }, "add: got [3 1]"},
 		{func(t *Tape) { t.Reshape(NewTensor(3, 4), 5) }, "reshape: got [5]"},

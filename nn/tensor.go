@@ -21,7 +21,7 @@
 //	}
 //
 // Operands of impossible shapes are faults of the program: operations panic
-// with a *ShapeError, and Arrange, which runs the model for the first time,
+// with a *ShapeError, and Arrange, which records the model for the first time,
 // returns it as an error.
 package nn
 
@@ -31,7 +31,7 @@ import (
 )
 
 // Tensor is an array of float32 in row-major order. Images are
-// [samples, channels, height, width]. Tensors made by a Tape are valid until
+// [samples, height, width, channels]. Tensors made by a Tape are valid until
 // its next Reset.
 type Tensor struct {
 	Shape []int
