@@ -10,7 +10,6 @@ import (
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/optim"
 )
 
 // Checkpoint says where and when a run is saved. Only rank 0 needs the folder.
@@ -132,10 +131,9 @@ func (r *Replica) arrays(buffers []float32) []checkpoint.Array {
 	for _, s := range r.rule.State() {
 		out = append(out, checkpoint.Floats("optimizer/"+s.Name, s.Data))
 	}
-	rows, _ := r.rule.(optim.RowOptimizer)
 	for i, t := range r.Params.Tables() {
 		out = append(out, checkpoint.Floats("table/"+t.Name, t.Data))
-		for _, s := range rows.TableState(i) {
+		for _, s := range r.rule.TableState(i) {
 			out = append(out, checkpoint.Floats("optimizer/"+s.Name+"/"+t.Name, s.Data))
 		}
 	}

@@ -56,7 +56,7 @@ func (c Config) validateOptimizer() (errs []error) {
 
 // newOptimizer makes the optimizer for a model's arena. AdamW does not decay
 // biases and normalisations, the parameters of one dimension.
-func (c Config) newOptimizer(ps *nn.Params) optim.Optimizer {
+func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 	switch c.Optimizer {
 	case "adagrad":
 		o := optim.NewAdagrad(c.LR)

@@ -20,7 +20,7 @@ type Replica struct {
 	Params *nn.Params
 	Opt    *distopt.Optimizer
 
-	rule    optim.Optimizer // within Opt
+	rule    *optim.Shared // within Opt
 	model   models.Model
 	group   *collective.Group
 	tape    *nn.Tape
@@ -43,13 +43,16 @@ func NewReplica(g *collective.Group, cfg Config, opts models.Options) (*Replica,
 	if err := r.arrange(); err != nil {
 		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
 	}
-	r.rule = cfg.newOptimizer(r.Params)
+	if r.rule, err = optim.NewShared(cfg.newOptimizer(r.Params), max(1, cfg.Threads)); err != nil {
+		return nil, err
+	}
 	var tables []distopt.Table
 	for _, t := range r.Params.Tables() {
 		tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
 	}
 	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.Exchange)
 	if err != nil {
+		r.rule.Close()
 		return nil, err
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
@@ -191,4 +194,7 @@ func (r *Replica) Sync() error {
 func (r *Replica) Kernels() string { return r.kernels.Name() }
 
 // Close ends the replica's threads.
-func (r *Replica) Close() { r.tape.Close() }
+func (r *Replica) Close() {
+	r.tape.Close()
+	r.rule.Close()
+}
