@@ -198,8 +198,21 @@ func (o *convOp) biasGrad(t *Tape) {
 	if o.l.B == nil {
 		return
 	}
-	if !o.l.B.touched {
-		clear(o.l.B.Grad)
+	rows := len(o.y.grad) / o.out
+	parts := min(convParts, (rows+biasRows-1)/biasRows)
+	o.packed.sums = sized(o.packed.sums, parts*o.out)
+	o.run(t, biasPart, parts, rows, 1)
+	for i := range parts {
+		addPart(t, o.l.B, o.packed.sums[i*o.out:][:o.out], i)
 	}
-	t.k.SumRows(o.l.B.Grad, o.y.grad, o.out, len(o.y.grad)/o.out)
+}
+
+// biasRows is how many rows are worth a part.
+const biasRows = 1024
+
+// biasPart sums rows lo to hi-1 of dy.
+func biasPart(o *convOp, w *worker, part, lo, hi int) {
+	sum := o.packed.sums[part*o.out:][:o.out]
+	clear(sum)
+	w.k.SumRows(sum, o.y.grad[lo*o.out:], o.out, hi-lo)
 }
