@@ -19,27 +19,6 @@ func (g gemmCase) String() string {
 	return fmt.Sprintf("%dx%dx%d+%d/tA=%v,tB=%v,acc=%v,bias=%v,relu=%v", g.m, g.n, g.kk, g.pad, g.transA, g.transB, g.accumulate, g.bias, g.relu)
 }
 
-const guard = 12345.5
-
-// guarded returns n random elements between guard values, 4 bytes off any
-// alignment, and a check that the guards still stand.
-func guarded(r *rand.Rand, n int) (x []float32, check func(t *testing.T, what string)) {
-	const g = 65
-	all := random(r, n+2*g)
-	for i := range g {
-		all[i], all[g+n+i] = guard, guard
-	}
-	return all[g : g+n : g+n], func(t *testing.T, what string) {
-		t.Helper()
-		for i := range g {
-			if all[i] != guard || all[g+n+i] != guard {
-				t.Errorf("%s: written outside, %d from an end", what, i)
-				return
-			}
-		}
-	}
-}
-
 func stored(rows, cols, ld int) int {
 	if rows == 0 || cols == 0 {
 		return 0

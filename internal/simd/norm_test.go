@@ -21,13 +21,14 @@ var normShapes = [][2]int{
 func newNormCase(r *rand.Rand, rows, channels int, relu bool) *normCase {
 	c := &normCase{rows: rows, channels: channels}
 	c.p.Resize(channels)
+	c.p.Values = fenced(c.p.Values)
 	c.p.ReLU = relu
 	for i := range c.plane {
 		c.plane[i] = random(r, channels)
 		c.p.Set(i, c.plane[i])
 	}
 	n := rows * channels
-	c.x, c.dy, c.r = random(r, n), random(r, n), random(r, n)
+	c.x, c.dy, c.r = fenced(random(r, n)), fenced(random(r, n)), fenced(random(r, n))
 	return c
 }
 
@@ -78,7 +79,7 @@ func eachNormCase(t *testing.T, f func(t *testing.T, k *Kernels, r *rand.Rand, c
 
 func TestNormSums(t *testing.T) {
 	eachNormCase(t, func(t *testing.T, k *Kernels, _ *rand.Rand, c *normCase, what string) {
-		got, acc := make([]float64, 2*c.p.Period), make([]float32, 2*c.p.Period)
+		got, acc := make([]float64, 2*c.p.Period), fenced(make([]float32, 2*c.p.Period))
 		k.NormSums(got, acc, c.x, &c.p)
 		sameSums(t, what, got, c.sums(func(i int) (float32, float32) {
 			d, _ := c.before(i)
@@ -116,7 +117,7 @@ func TestNormGrads(t *testing.T) {
 				g[i] = c.dy[i]
 			}
 		}
-		sums, acc := make([]float64, 2*c.p.Period), make([]float32, 2*c.p.Period)
+		sums, acc := make([]float64, 2*c.p.Period), fenced(make([]float32, 2*c.p.Period))
 		k.NormGradSums(sums, acc, c.x, c.dy, nil, &c.p)
 		sameSums(t, what, sums, c.sums(func(i int) (float32, float32) {
 			d, _ := c.before(i)
@@ -140,7 +141,7 @@ func TestNormGrads(t *testing.T) {
 			}
 		}
 		clear(sums)
-		dy := append([]float32(nil), c.dy...)
+		dy := fenced(c.dy)
 		k.NormGradSums(sums, acc, c.x, dy, c.r, &c.p)
 		sameValues(t, what, dy, g)
 		sameSums(t, what, sums, c.sums(func(i int) (float32, float32) {

@@ -37,6 +37,7 @@ func TestWindowsAgainstTheDefinition(t *testing.T) {
 		for i := range data {
 			data[i] = float32(r.IntN(100))
 		}
+		data = fenced(data)
 		for _, k := range Levels() {
 			for range 20 {
 				i0 := r.IntN(images * p.Rows())
@@ -44,7 +45,7 @@ func TestWindowsAgainstTheDefinition(t *testing.T) {
 				k0 := r.IntN(p.Cols())
 				kc := r.IntN(p.Cols()-k0) + 1
 				ld := kc + 3
-				dst := make([]float32, rows*ld)
+				dst := fenced(make([]float32, stored(rows, kc, ld)))
 				for i := range dst {
 					dst[i] = float32(math.NaN())
 				}
@@ -69,11 +70,11 @@ func TestWindowsAgainstTheDefinition(t *testing.T) {
 
 func checkAddWindows(t *testing.T, k *Kernels, p Windows, data []float32, i0, rows int) {
 	ld := p.Cols() + 1
-	cols := make([]float32, rows*ld)
+	cols := fenced(make([]float32, stored(rows, p.Cols(), ld)))
 	for i := range cols {
 		cols[i] = float32(i % 97) // sums are exact
 	}
-	got := append([]float32(nil), data...)
+	got := fenced(data)
 	k.AddWindows(got, p, cols, ld, i0, rows)
 	want := append([]float32(nil), data...)
 	for i := range rows {

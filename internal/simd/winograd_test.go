@@ -52,17 +52,14 @@ func checkWinograd(t *testing.T, k *Kernels, op WinogradOp, m int) {
 	view := func(side int, padding int) Tiles {
 		v := Tiles{Col: channels + 5, Row: side*(channels+5) + 3}
 		v.Tile = side*v.Row + padding
-		v.Data = make([]float32, count*v.Tile+side*v.Row)
-		for i := range v.Data {
-			v.Data[i] = 2*r.Float32() - 1
-		}
+		v.Data = fenced(random(r, (count-1)*v.Tile+(side-1)*(v.Row+v.Col)+channels))
 		return v
 	}
 	src, dst := view(from, 7), view(to, 2)
 	before := append([]float32(nil), dst.Data...)
 	e := WinogradEpilogue{}
 	if op == WinogradOutput {
-		e = WinogradEpilogue{Bias: src.Data[:channels:channels], ReLU: true}
+		e = WinogradEpilogue{Bias: fenced(random(r, channels)), ReLU: true}
 	}
 	var s Scratch
 	k.Winograd(&s, op, m, dst, src, channels, count, e)
