@@ -97,6 +97,33 @@ func Save(dir string, s State) (path string, err error) {
 	return path, nil
 }
 
+// Prepare makes a folder for checkpoints where there is none, and reports one in
+// which none can be written: before a run, and not when it first saves. A fresh
+// folder must hold no checkpoint yet: those of a run that got further would
+// outlive the new run's own, and be gone on from in their place.
+func Prepare(dir string, fresh bool) error {
+	fail := func(err error) error { return fmt.Errorf("checkpoint: preparing %s: %w", dir, err) }
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fail(err)
+	}
+	all, err := list(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if fresh && len(all) > 0 {
+		return fmt.Errorf("checkpoint: %s holds a run already, saved last in %s: go on with it (--resume), name another folder, or remove its checkpoints", dir, filepath.Base(all[0].path))
+	}
+	trial := filepath.Join(dir, strings.TrimSuffix(fileName(0), nameSuffix)+tempSuffix) // where it stays, Save removes it
+	f, err := os.Create(trial)
+	if err != nil {
+		return fail(err)
+	}
+	if err := errors.Join(f.Close(), os.Remove(trial)); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
 // writeFile makes a file whose contents are on the disk when it returns.
 func writeFile(path string, header []byte, arrays []Array) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)

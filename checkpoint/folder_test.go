@@ -210,3 +210,30 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+// A folder is made, or refused, before anything is trained.
+func TestPrepare(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "deep")
+	for range 2 {
+		if err := Prepare(dir, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := names(t, dir); len(left) != 0 {
+		t.Errorf("it left %v", left)
+	}
+	save(t, dir, small(7))
+	if err := Prepare(dir, false); err != nil {
+		t.Error(err)
+	}
+	err := Prepare(dir, true)
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "saved last in step-000000007.ringo") {
+		t.Errorf("a folder of another run: %v", err)
+	}
+	file := filepath.Join(dir, "step-000000007.ringo")
+	for _, place := range []string{file, filepath.Join(file, "below")} {
+		if err := Prepare(place, false); err == nil || !strings.Contains(err.Error(), "preparing "+place) {
+			t.Errorf("%s: %v", place, err)
+		}
+	}
+}

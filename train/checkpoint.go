@@ -41,9 +41,19 @@ func (c Checkpoint) Validate() error {
 		errs = append(errs, fmt.Errorf("%d checkpoints to keep: want at least 1, or 0 for %d", c.Keep, checkpoint.DefaultKeep))
 	}
 	if c.Dir == "" && (c.Every != 0 || c.Resume) {
-		errs = append(errs, errors.New("a checkpoint's interval, or resuming, needs the folder of checkpoints"))
+		errs = append(errs, errors.New("--every or --resume, but no folder of checkpoints: name it with --checkpoint DIR"))
 	}
 	return errors.Join(errs...)
+}
+
+// Prepare makes the folder and reports one that cannot be written to, or that
+// holds another run's checkpoints although this one does not resume. Run does so
+// on rank 0; a launcher may, to say it once.
+func (c Checkpoint) Prepare() error {
+	if c.Dir == "" {
+		return nil
+	}
+	return checkpoint.Prepare(c.Dir, !c.Resume)
 }
 
 // position is where in its data a run is.

@@ -194,7 +194,7 @@ func TestResumeRefuses(t *testing.T) {
 	}
 	checkFails(t, 2, cfg, files[0], "damaged")
 	cfg.Checkpoint = Checkpoint{Every: -1, Keep: -1, Resume: true}
-	checkFails(t, 1, cfg, "every -1 steps", "-1 checkpoints to keep", "needs the folder")
+	checkFails(t, 1, cfg, "every -1 steps", "-1 checkpoints to keep", "no folder of checkpoints")
 }
 
 // checkFails wants a run to fail with all of want.
@@ -211,7 +211,8 @@ func checkFails(t *testing.T, np int, cfg Config, want ...string) {
 	}
 }
 
-// A folder that cannot be written to ends the run with an error.
+// A folder that cannot be written to is found before the first step; one that
+// becomes so ends the run with an error.
 func TestCheckpointCannotBeWritten(t *testing.T) {
 	cfg := small()
 	file := filepath.Join(t.TempDir(), "file")
@@ -219,5 +220,11 @@ func TestCheckpointCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Checkpoint = Checkpoint{Dir: filepath.Join(file, "folder"), Every: 2}
-	checkFails(t, 2, cfg, "epoch 1", file)
+	checkFails(t, 2, cfg, "preparing "+cfg.Checkpoint.Dir, "not a directory")
+	cfg.Checkpoint.Dir = t.TempDir()
+	inTheWay := filepath.Join(cfg.Checkpoint.Dir, "step-000000002.ringo.tmp", "x")
+	if err := os.MkdirAll(inTheWay, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	checkFails(t, 2, cfg, "epoch 1", filepath.Dir(inTheWay))
 }

@@ -79,6 +79,11 @@ func (r *run) prepare() (err error) {
 	if err := r.agreeConfig(); err != nil {
 		return err
 	}
+	if r.job.Rank() == 0 {
+		if err := r.cfg.Checkpoint.Prepare(); err != nil {
+			return err
+		}
+	}
 	if r.set == nil {
 		r.job.SetStatus("loading the data")
 		if r.set, err = openSet(r.cfg); err != nil {

@@ -44,6 +44,18 @@ func TestKilledAndResumed(t *testing.T) {
 	}
 }
 
+// A run that does not resume keeps out of a folder with another run's
+// checkpoints, and a folder that cannot be is found before the first step.
+func TestFolderOfAnotherRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "saved")
+	line := "train mlp --data synthetic --epochs 1 --batch 16 --train-limit 64 --eval-limit 3 --progress none --checkpoint " + dir
+	hashOf(t, line)
+	for _, np := range []string{" --np 1", " --np 2"} {
+		checkRefused(t, exitFailed, line+np, dir+" holds a run already, saved last in step-000000004.ringo", "--resume")
+		checkRefused(t, exitFailed, line+"/step-000000004.ringo"+np, "preparing "+dir)
+	}
+}
+
 // hashOf is the hash of a run.
 func hashOf(t *testing.T, line string) string {
 	t.Helper()

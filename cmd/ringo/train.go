@@ -91,6 +91,11 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 			return err
 		}
 	}
+	if !c.worker && (!c.byHand || c.rank == 0) {
+		if err := s.cfg.Checkpoint.Prepare(); err != nil {
+			return err
+		}
+	}
 	return c.run(cmd, func(job *ringo.Job) error {
 		if job.Rank() != 0 {
 			return s.train(job, silent{}, func(train.Summary) {}, func(train.Seeds) {})
