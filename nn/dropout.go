@@ -29,8 +29,9 @@ func mix64(z uint64) uint64 {
 
 type dropoutOp struct {
 	x *Tensor
-	y Tensor
+	y Tensor // in an evaluation, a view of x
 
+	values    []float32 // the memory of y in training
 	key       simd.DropoutKey
 	threshold uint32
 	scale     float32
@@ -41,23 +42,30 @@ func (o *dropoutOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x},
 func (o *dropoutOp) result() *Tensor                   { return &o.y }
 
 // Dropout sets each value to zero with probability p, and multiplies the others
-// by 1/(1-p), so that expectations stay. In an evaluation, and for p = 0, it is
-// x itself. What is dropped depends on SetSeed, the operation's place in the
+// by 1/(1-p), so that expectations stay. For p = 0 it is x itself, and in an
+// evaluation a view of it. What is dropped depends on SetSeed, the operation's place in the
 // recording and the value's index alone; it is not stored but found again in
 // Backward. It panics unless 0 <= p < 1.
 func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
 	if !(p >= 0 && p < 1) {
 		panic(fmt.Errorf("nn: dropout: probability %v: want at least 0 and less than 1", p))
 	}
-	if t.eval || p == 0 {
+	if p == 0 {
 		return x
 	}
-	o := record[dropoutOp](t)
+	o := record[dropoutOp](t) // also in an evaluation: what follows keeps its place and its memory
 	o.x = x
+	o.y.Shape = append(o.y.Shape[:0], x.Shape...)
+	t.note(o)
+	if t.eval {
+		o.y.Data = x.Data
+		return &o.y
+	}
+	o.values = sized(o.values, len(x.Data))
+	o.y.Data = o.values
 	o.key, o.threshold, o.scale = t.randomKey(), uint32(math.Min(p*(1<<32), math.MaxUint32)), float32(1/(1-p))
-	y := t.begin(o, x.Shape...)
-	o.run(t, y.Data, x.Data)
-	return y
+	o.run(t, o.y.Data, x.Data)
+	return &o.y
 }
 
 // dropoutPart is how many values one part works on.

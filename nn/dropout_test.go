@@ -74,8 +74,12 @@ func TestDropoutIsAFunctionOfSeedPlaceAndIndex(t *testing.T) {
 		t.Error("two operations of one recording drop the same values")
 	}
 	tape.ResetEval()
-	if tape.Dropout(x, 0.5) != x {
+	if y := tape.Dropout(x, 0.5); !slices.Equal(y.Data, x.Data) || !slices.Equal(y.Shape, x.Shape) {
 		t.Error("an evaluation drops values")
+	}
+	was := slices.Clone(x.Data)
+	if y, _ := dropped(t, tape, 7, n, 0.5); !slices.Equal(y, want) || !slices.Equal(x.Data, was) {
+		t.Error("after an evaluation other values are dropped, or those of the evaluation's input")
 	}
 }
 

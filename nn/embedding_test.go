@@ -241,3 +241,28 @@ func BenchmarkEmbeddingTable(b *testing.B) {
 		i++
 	}
 }
+
+// A step that looks up more different rows than all before allocates nothing.
+func TestEmbeddingTableOfMoreRows(t *testing.T) {
+	m := newLookups(t, 20, 3, 100, 4, 0)
+	tape := NewTape(TapeConfig{})
+	ready := func(int) {}
+	ids := make([]int32, m.n*m.each)
+	step := func() {
+		tape.Reset()
+		tape.Backward(tape.dot(tape.EmbeddingTable(ids, m.n, m.tab, nil), m.c), ready)
+	}
+	for range 3 {
+		step()
+	}
+	more := int32(0)
+	if n := testing.AllocsPerRun(5, func() {
+		more += 7
+		for i := range ids {
+			ids[i] = int32(i) % more
+		}
+		step()
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

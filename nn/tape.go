@@ -95,7 +95,8 @@ func record[T any, P interface {
 			t.n++
 			return old
 		}
-		t.ops = t.ops[:t.n] // the model has changed: what follows is of no use
+		clear(t.ops[t.n:]) // the model has changed: what follows is of no use
+		t.ops = t.ops[:t.n]
 	}
 	o := P(new(T))
 	t.ops = append(t.ops, o)
