@@ -110,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Verify(); err != nil {
+	if err := f.verify(); err != nil {
 		t.Error(err)
 	}
 	for i, a := range f.Arrays() {
@@ -316,7 +316,7 @@ func TestMemory(t *testing.T) {
 	for name, op := range map[string]func() error{
 		"write":  func() error { return write(io.Discard, header, s.Arrays) },
 		"read":   func() error { return f.Read(s.Arrays...) },
-		"verify": f.Verify,
+		"verify": f.verify,
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -148,12 +148,7 @@ func (f *File) fit(arrays []Array) error {
 	return errors.Join(errs...)
 }
 
-// Verify reads the whole file and checks every checksum.
-func (f *File) Verify() error {
-	err := f.verify()
-	return withWhole(err)
-}
-
+// verify reads the whole file and checks every checksum.
 func (f *File) verify() error {
 	buf := make([]byte, chunkBytes)
 	for i := range f.arrays {

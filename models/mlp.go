@@ -16,8 +16,8 @@ func mlp() Spec {
 	}
 }
 
-func buildMLP(ps *nn.Params, _ Options) Model {
-	hidden, out := ps.Dense("hidden", 784, 100), ps.Dense("out", 100, 10)
+func buildMLP(ps *nn.Params, o Options) Model {
+	hidden, out := ps.Dense("hidden", 784, 100), ps.Dense("out", 100, classes(o, 10))
 	return classifier(func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 		return t.Dense(t.Dense(t.Flatten(x), hidden, nn.ReLU), out, nn.Identity)
 	})

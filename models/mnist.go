@@ -21,9 +21,9 @@ func mnistCNN() Spec {
 // mnistDefaults are the reference run's.
 var mnistDefaults = Defaults{Optimizer: "sgd", Batch: 64, Epochs: 10, LR: 0.005, Momentum: 0.9, WeightDecay: 1e-5}
 
-func buildMNIST(ps *nn.Params, _ Options) Model {
+func buildMNIST(ps *nn.Params, o Options) Model {
 	conv1, conv2 := ps.Conv2D("conv1", 1, 20, 5), ps.Conv2D("conv2", 20, 50, 5)
-	fc1, fc2 := ps.Dense("fc1", 4*4*50, 500), ps.Dense("fc2", 500, 10)
+	fc1, fc2 := ps.Dense("fc1", 4*4*50, 500), ps.Dense("fc2", 500, classes(o, 10))
 	pooled := nn.Conv{MaxPool2: true, Activation: nn.ReLU}
 	return classifier(func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 		x = t.Conv2D(t.Conv2D(x, conv1, pooled), conv2, pooled)

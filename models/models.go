@@ -107,7 +107,15 @@ func (f classifier) Loss(t *nn.Tape, b Batch) (*nn.Tensor, Outcome) {
 	return loss, Outcome{Count: b.N, Correct: correct}
 }
 
-// All returns the known models, by name.
+// classes is how many the user's data has, or the model's own number.
+func classes(o Options, own int) int {
+	if o.Classes > 0 {
+		return o.Classes
+	}
+	return own
+}
+
+// All returns the known models.
 func All() []Spec {
 	return []Spec{mlp(), mnistCNN(), resnet20(), vgg16(), resnet50(), lstmSmall(), lstm300M(), ctrDNN(), ctrDNN4096(), gpt(), gptMini()}
 }

@@ -49,6 +49,21 @@ func TestModelsAreAsDescribed(t *testing.T) {
 	}
 }
 
+// A model has as many outputs as the data has classes.
+func TestClassesAreTheDatas(t *testing.T) {
+	for _, s := range All() {
+		if s.Task != Classify || s.Params > 1e7 { // these are built alike
+			continue
+		}
+		ps := nn.NewParams(1)
+		s.Build(ps, Options{Classes: s.Classes + 3})
+		out := ps.List()[len(ps.List())-1]
+		if n := len(out.Data); n != s.Classes+3 {
+			t.Errorf("%s: %s has %d values, want %d", s.Name, out.Name, n, s.Classes+3)
+		}
+	}
+}
+
 func TestMNISTSlots(t *testing.T) {
 	spec, err := Lookup("mnist")
 	if err != nil {

@@ -53,11 +53,3 @@ func buildVGG16(ps *nn.Params, o Options) Model {
 		return t.Dense(t.Flatten(x), fc, nn.Identity)
 	})
 }
-
-// classes is how many the user's data has, or the model's own number.
-func classes(o Options, own int) int {
-	if o.Classes > 0 {
-		return o.Classes
-	}
-	return own
-}

@@ -17,8 +17,8 @@ import (
 //	v = Beta2*v + (1-Beta2)*g*g
 //	p = p - LR*WeightDecay*p - LR*m/(1-Beta1^t) / (sqrt(v/(1-Beta2^t)) + Eps)
 //
-// m and v start at zero; where they would be subnormal they are zero. What depends on t is computed in float64 once a step.
-// An update moves seven values: p, g, m and v are read, p, m and v are written.
+// m and v start at zero; where they would be subnormal they are zero. What
+// depends on t is computed in float64 once a step. An update moves seven values: p, g, m and v are read, p, m and v are written.
 // [NewAdamW] gives PyTorch's settings; with WeightDecay 0 it is Adam. The zero
 // value is refused by Validate.
 //

@@ -9,9 +9,10 @@ import "github.com/ringo-ml/ringo/internal/simd"
 //	v = Momentum*v + g
 //	p = p - LR*v
 //
-// v starts at zero; where it would be subnormal it is zero. Without momentum there is no v and an update moves three
-// values in place of five: p and g are read, p is written. The zero value has
-// learning rate 0 and is refused by Validate. Tables take plain descent only:
+// v starts at zero; where it would be subnormal it is zero. Without momentum
+// there is no v and an update moves three values in place of five: p and g are
+// read, p is written. The zero value has learning rate 0 and is refused by
+// Validate. Tables take plain descent only:
 // momentum and weight decay would move rows that a step did not use, and are
 // refused by BindTables.
 type SGD struct {

@@ -71,8 +71,8 @@ type winogradLevel struct {
 const winogradCall = 1024
 
 // Winograd applies op, for m = 2 or 4, to count tiles of channels values, a
-// multiple of 16, or of half a panel's width. dst and src must not overlap. It panics when they are too
-// short. Products are fused where the level fuses them.
+// multiple of 16, or of half a panel's width. dst and src must not overlap. It
+// panics when they are too short. Products are fused where the level fuses them.
 func (k *Kernels) Winograd(s *Scratch, op WinogradOp, m int, dst, src Tiles, channels, count int, e WinogradEpilogue) {
 	from, to := op.sides(m)
 	if channels%max(8, k.winograd.width) != 0 || m != 2 && m != 4 || e.Bias != nil && len(e.Bias) < channels {
