@@ -190,7 +190,7 @@ func (c *cifar) treeSet(cfg Config) (*Set, error) {
 		return nil, fmt.Errorf("cifar10: %w", err)
 	}
 	var parts [2]*records
-	for i, pictures := range [][]picture{train, eval} {
+	for i, pictures := range [][]picture{spread(train, cfg.TrainLimit), spread(eval, cfg.EvalLimit)} {
 		if parts[i], err = decodeAll(pictures, classes, cfg.threads(), c.skips); err != nil {
 			return nil, fmt.Errorf("cifar10: %w", err)
 		}

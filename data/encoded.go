@@ -145,6 +145,7 @@ func openImages(c Config, bad *skips) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
+	train, eval = spread(train, c.TrainLimit), spread(eval, c.EvalLimit)
 	size := or(c.ImageSize, 224)
 	return &Set{
 		Train: newEncoded(train, classes, size, bad), Eval: newEncoded(eval, classes, size, bad),

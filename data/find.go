@@ -20,14 +20,15 @@ type pair struct{ train, eval string }
 // in their names, compressed or not.
 func findPair(set string, c Config) (p pair, err error) {
 	p = pair{c.TrainFile, c.EvalFile}
-	for _, path := range []string{p.train, p.eval} {
+	for i, path := range []string{p.train, p.eval} {
+		flag := [...]string{"--train-file", "--eval-file"}[i]
 		if path == "" {
 			continue
 		}
 		if info, err := os.Stat(path); err != nil {
-			return p, fmt.Errorf("%s: %w", set, err)
+			return p, fmt.Errorf("%s: %s: %w", set, flag, err)
 		} else if !info.Mode().IsRegular() {
-			return p, fmt.Errorf("%s: %s is not a file", set, path)
+			return p, fmt.Errorf("%s: %s: %s is not a file", set, flag, path)
 		}
 	}
 	if p.train != "" && p.eval != "" {

@@ -21,7 +21,7 @@ type Config struct {
 	EvalFile   string // likewise
 	Seed       uint64 // of synthetic data
 	SkipBad    int    // up to so many bad lines or images are left out and counted; more are an error
-	TrainLimit int    // use only the first so many samples; synthetic: make so many
+	TrainLimit int    // use only the first so many samples; of a tree of images so many from all classes; synthetic: make so many
 	EvalLimit  int    // likewise
 	Steps      int    // text and chars: tokens per sample (35; 128)
 	Vocabulary int    // text: the most frequent words to know, <unk> and <eos> included (10,000)
@@ -113,6 +113,7 @@ func (s *Set) Fingerprint() [sha256.Size]byte {
 // format is how one kind of set is found, opened and made up.
 type format struct {
 	name      string
+	pair      bool // two files of lines, which can be named
 	find      func(Config) error
 	open      func(Config, *skips) (*Set, error)
 	synthetic func(Config) *Set
@@ -120,13 +121,13 @@ type format struct {
 
 func formats() []format {
 	return []format{
-		{"mnist", func(c Config) error { return FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
-		{"cifar10", findCIFAR, openCIFAR, syntheticCIFAR},
-		{"images", findImages, openImages, syntheticImages},
-		{"imagenet", findImages, openImages, syntheticImages},
-		{"text", findText, openText, syntheticText},
-		{"chars", findChars, openChars, syntheticChars},
-		{"criteo", findCriteo, openCriteo, syntheticCriteo},
+		{"mnist", false, func(c Config) error { return FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
+		{"cifar10", false, findCIFAR, openCIFAR, syntheticCIFAR},
+		{"images", false, findImages, openImages, syntheticImages},
+		{"imagenet", false, findImages, openImages, syntheticImages},
+		{"text", true, findText, openText, syntheticText},
+		{"chars", true, findChars, openChars, syntheticChars},
+		{"criteo", true, findCriteo, openCriteo, syntheticCriteo},
 	}
 }
 
@@ -145,6 +146,9 @@ func formatOf(name string, cfg Config) (format, error) {
 	i := slices.IndexFunc(all, func(f format) bool { return f.name == name })
 	if i < 0 {
 		return format{}, errors.Join(fmt.Errorf("data: no data set is called %q; known are %s", name, strings.Join(Names(), ", ")), err)
+	}
+	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
+		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): give the folder with --data alone", name, cfg.TrainFile, cfg.EvalFile))
 	}
 	return all[i], err
 }

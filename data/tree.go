@@ -128,6 +128,19 @@ func (t *tree) split() (train, eval []picture, classes []string, err error) {
 	return train, eval, classes, nil
 }
 
+// spread is n pictures taken evenly from all, which are in the order of their
+// classes: the first n could be of one. All, where n is 0 or not smaller.
+func spread(all []picture, n int) []picture {
+	if n <= 0 || n >= len(all) {
+		return all
+	}
+	out := make([]picture, n)
+	for i := range out {
+		out[i] = all[(2*i+1)*len(all)/(2*n)]
+	}
+	return out
+}
+
 // labels are the pictures' classes by number.
 func labelsOf(pictures []picture, classes []string) []int32 {
 	labels := make([]int32, len(pictures))

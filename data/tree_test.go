@@ -284,3 +284,26 @@ func BenchmarkFillCIFAR(b *testing.B) { // one augmented image out of memory
 		set.Train.Fill(&batch, []int32{7}, Draw{Epoch: epoch, Augment: true})
 	}
 }
+
+// A limited tree has images of all classes as far as they go, and those it
+// leaves out are not decoded.
+func TestTreeLimit(t *testing.T) {
+	for _, c := range []struct {
+		set  string
+		side int
+	}{{"cifar10", 32}, {"images", 40}} {
+		files := pictures(c.side, c.side) // train: ant 1, ant 2, cow 1, dog 1, dog deep/2
+		files["train/dog/1.png"] = []byte("no image")
+		s, err := Open(c.set, Config{Dir: writeTree(t, files), TrainLimit: 3, EvalLimit: 1, ImageSize: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b Batch
+		if err := s.Train.Fill(&b, []int32{0, 1, 2}, Draw{}); err != nil {
+			t.Fatal(err)
+		}
+		if s.Train.Len() != 3 || s.Eval.Len() != 1 || s.Classes != 3 || !slices.Equal(b.Labels, []int32{0, 1, 2}) {
+			t.Errorf("%s: %d + %d samples of %d classes, labels %v", c.set, s.Train.Len(), s.Eval.Len(), s.Classes, b.Labels)
+		}
+	}
+}

@@ -97,7 +97,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Data == "" && (c.TrainFile == "" || c.EvalFile == "") {
-		errs = append(errs, fmt.Errorf("no data: name the folder of the data set, or %q", data.Synthetic))
+		errs = append(errs, fmt.Errorf("no data: name the folder of the data set, or %q, with --data; or both files with --train-file and --eval-file", data.Synthetic))
 	} else {
 		errs = append(errs, c.data().Validate())
 	}

@@ -71,7 +71,7 @@ func TestUsage(t *testing.T) {
 		{"train mnits --data synthetic", `unknown model "mnits" (did you mean "mnist"?)`, "mnist-cnn"},
 		{"train xyzzy --data synthetic", `unknown model "xyzzy": known are`, "mnist-cnn"},
 		{"train mnist mlp --data synthetic", "`ringo train` takes one model", `["mnist" "mlp"]`},
-		{"train mnist", "no data", `"synthetic"`},
+		{"train mnist", "no data", `"synthetic", with --data`},
 		{synthetic + "--lr nan", "learning rate NaN: want a positive number"},
 		{synthetic + "--lr inf", "learning rate +Inf"},
 		{synthetic + "--lr 0", "learning rate 0"},
