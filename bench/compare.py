@@ -123,7 +123,7 @@ class Ringo:
             self.binary = os.path.join(build_dir, "ringo")
             subprocess.run(["go", "build", "-o", self.binary, "./cmd/ringo"], cwd=ROOT, check=True)
         listing = output([self.binary, "train", "--help"])
-        self.models = set(re.findall(r"[\w-]+", " ".join(re.findall(r"^  ([\w-]+(?:, [\w-]+)*) ", listing, re.M))))
+        self.models = set(re.findall(r"[\w-]+", " ".join(re.findall(r"^  ([\w-]+(?:, [\w-]+)*)[: ]", listing, re.M))))
         self.version = output([self.binary, "--version"]).strip()
         note(f"ringo: {self.version}")
 
