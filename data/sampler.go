@@ -30,7 +30,7 @@ func (c SamplerConfig) Validate() error {
 	fault(c.Size < 1, "world size %d: need at least 1", c.Size)
 	fault(c.Rank < 0 || c.Rank >= c.Size, "rank %d of %d: need 0 <= rank < world size", c.Rank, c.Size)
 	if len(errs) == 0 && !c.Evaluate {
-		fault(c.N/c.Size < c.Batch, "%d samples over %d ranks give each %d, fewer than one batch of %d",
+		fault(c.N/c.Size < c.Batch, "%d samples over %d ranks give each %d, fewer than one batch of %d: use fewer ranks, a smaller batch or more samples",
 			c.N, c.Size, c.N/c.Size, c.Batch)
 	}
 	return errors.Join(errs...)

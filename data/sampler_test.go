@@ -109,7 +109,7 @@ func TestSamplerConfigFaults(t *testing.T) {
 	}{
 		{SamplerConfig{N: 0, Batch: -1, Rank: 3, Size: 2}, []string{"0 samples", "batch -1", "rank 3 of 2"}},
 		{SamplerConfig{N: 5, Batch: 1}, []string{"world size 0"}},
-		{SamplerConfig{N: 100, Batch: 64, Size: 2}, []string{"100 samples over 2 ranks give each 50, fewer than one batch of 64"}},
+		{SamplerConfig{N: 100, Batch: 64, Size: 2}, []string{"100 samples over 2 ranks give each 50, fewer than one batch of 64", "fewer ranks, a smaller batch"}},
 		{SamplerConfig{N: -5, Batch: 1, Size: 1}, []string{"-5 samples"}},
 	} {
 		_, err := NewSampler(c.cfg)

@@ -75,6 +75,14 @@ func grouped(n int) string {
 	return s
 }
 
+// rated writes a rate, of slow models with a decimal place.
+func rated(perSecond float64) string {
+	if perSecond < 10 {
+		return fmt.Sprintf("%.1f", perSecond)
+	}
+	return grouped(int(perSecond))
+}
+
 // Progress moves the bar or, now and then, prints a plain line. A phase's first
 // batch only starts the clock: how long it took is not known.
 func (r *reporter) Progress(p train.Progress) {
@@ -92,7 +100,7 @@ func (r *reporter) Progress(p train.Progress) {
 		spent := time.Since(r.begun)
 		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done-1))
 		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s %s/s, %v left in this phase",
-			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, grouped(int(float64(r.samples)/spent.Seconds())), r.info.Unit, left.Round(time.Second))
+			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, rated(float64(r.samples)/spent.Seconds()), r.info.Unit, left.Round(time.Second))
 		if p.Phase == "train" {
 			text += fmt.Sprintf(", loss %.4f", p.Loss)
 		}
@@ -132,7 +140,7 @@ func (r *reporter) Epoch(e train.Epoch) {
 		rate = e.TokensPerS.Value
 	}
 	fmt.Fprintf(r.lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
-		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, epochFigures(e), grouped(int(rate)), r.info.Unit, e.StepMS, e.ExposedCommMS)
+		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, epochFigures(e), rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
 	r.write(e)
 }
 

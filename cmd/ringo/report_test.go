@@ -253,3 +253,11 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+func TestRated(t *testing.T) {
+	for rate, want := range map[float64]string{0: "0.0", 1.26: "1.3", 10: "10", 12345.6: "12,345"} {
+		if got := rated(rate); got != want {
+			t.Errorf("%v: %s, want %s", rate, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -102,5 +103,16 @@ func (s *settings) forModel(cmd *cobra.Command, model string) (settings, error) 
 	if out.dropout < 0 {
 		errs = append(errs, fmt.Errorf("--dropout %v: want 0 to below 1", out.dropout))
 	}
-	return out, errors.Join(errs...)
+	return out, errors.Join(append(errs, out.idle(model)...)...)
+}
+
+// idle reports what was asked for and would do nothing.
+func (s *settings) idle(model string) (errs []error) {
+	if spec, err := models.Lookup(model); err == nil && spec.Task != models.Language && s.dropout > 0 {
+		errs = append(errs, fmt.Errorf("--dropout %v has no effect on %s, which drops nothing: leave it out", s.dropout, spec.Name))
+	}
+	if x := s.cfg.Exchange; x.Partitions > 0 && x.Strategy == distopt.FP32 {
+		errs = append(errs, fmt.Errorf("--partitions %d has no effect on strategy %s: leave it out", x.Partitions, x.Strategy))
+	}
+	return errs
 }

@@ -90,6 +90,8 @@ func TestUsage(t *testing.T) {
 		{synthetic + "--warmup soon", "--warmup", `"soon"`},
 		{synthetic + "--dropout -0.1", "--dropout -0.1: want 0 to below 1"},
 		{synthetic + "--dropout 1", "dropout 1: want below 1"},
+		{synthetic + "--dropout 0.5", "--dropout 0.5 has no effect on mnist-cnn"},
+		{synthetic + "--partitions 3", "--partitions 3 has no effect on strategy fp32"},
 		{synthetic + "--seeds 0", "--seeds 0: want 1 to 1000"},
 		{synthetic + "--every 5", "no folder of checkpoints: name it with --checkpoint DIR"},
 		{synthetic + "--resume", "no folder of checkpoints: name it with --checkpoint DIR"},
