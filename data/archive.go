@@ -29,7 +29,7 @@ func walkArchive(path string, visit func(name string, size int64, r io.Reader) e
 	var r io.Reader = bufio.NewReaderSize(f, 1<<18)
 	if !strings.HasSuffix(strings.ToLower(path), ".tar") {
 		if r, err = gzip.NewReader(r); err != nil {
-			return &FormatError{path, 0, "not a gzip file: " + why(err)}
+			return &FormatError{path, 0, whyNoGzip(err)}
 		}
 	}
 	return walkTar(path, r, visit)

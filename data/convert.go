@@ -10,12 +10,18 @@ import (
 
 // ConvertCIFAR reads CIFAR-10 in any form that Open reads and writes it to a
 // folder in its binary form, in the same order and with the same pixels, for
-// programs that read no other. What is there already is an error.
-func ConvertCIFAR(from, to string, threads int) error {
-	set, err := Open("cifar10", Config{Dir: from, Threads: threads})
+// programs that read no other. Up to skipBad bad images are left out; it returns
+// how many were. What is there already is an error.
+func ConvertCIFAR(from, to string, threads, skipBad int) (skipped int, err error) {
+	set, err := Open("cifar10", Config{Dir: from, Threads: threads, SkipBad: skipBad})
 	if err != nil {
-		return err
+		return 0, err
 	}
+	return set.Skipped(), writeCIFAR(set, from, to)
+}
+
+// writeCIFAR writes a set that was read from a place to another.
+func writeCIFAR(set *Set, from, to string) error {
 	if set.Classes != cifarClasses {
 		return fmt.Errorf("cifar10: %s has %d classes, the binary form %d", from, set.Classes, cifarClasses)
 	}

@@ -18,7 +18,7 @@ func TestConvertCIFAR(t *testing.T) {
 		}
 	}
 	from, to := writeTree(t, files), filepath.Join(t.TempDir(), "new")
-	if err := ConvertCIFAR(from, to, 2); err != nil {
+	if _, err := ConvertCIFAR(from, to, 2, 0); err != nil {
 		t.Fatal(err)
 	}
 	checkFolder(t, to, "batches.meta.txt", "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin")
@@ -36,13 +36,21 @@ func TestConvertCIFAR(t *testing.T) {
 			t.Errorf("%d images became %d others", x.N, y.N)
 		}
 	}
-	if err := ConvertCIFAR(from, to, 1); err == nil || !strings.Contains(err.Error(), "already") {
+	if _, err := ConvertCIFAR(from, to, 1, 0); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("again: %v", err)
 	}
-	if err := ConvertCIFAR(writeTree(t, pictures(32, 32)), t.TempDir(), 1); err == nil || !strings.Contains(err.Error(), "3 classes") {
+	if _, err := ConvertCIFAR(writeTree(t, pictures(32, 32)), t.TempDir(), 1, 0); err == nil || !strings.Contains(err.Error(), "3 classes") {
 		t.Errorf("three classes: %v", err)
 	}
-	if err := ConvertCIFAR("/nowhere", t.TempDir(), 1); err == nil {
+	if _, err := ConvertCIFAR("/nowhere", t.TempDir(), 1, 0); err == nil {
 		t.Error("from nowhere")
+	}
+	files["train/class3/0.png"] = []byte("no image")
+	from, to = writeTree(t, files), filepath.Join(t.TempDir(), "less")
+	if _, err := ConvertCIFAR(from, to, 1, 0); err == nil || !strings.Contains(err.Error(), "--skip-bad") {
+		t.Errorf("a bad image: %v", err)
+	}
+	if n, err := ConvertCIFAR(from, to, 1, 1); n != 1 || err != nil {
+		t.Errorf("%d bad images left out, %v", n, err)
 	}
 }

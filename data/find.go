@@ -117,7 +117,7 @@ func openLines(path string) (io.ReadCloser, error) {
 	}
 	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<18))
 	if err != nil {
-		return nil, errors.Join(&FormatError{path, 0, "not a gzip file: " + why(err)}, f.Close())
+		return nil, errors.Join(&FormatError{path, 0, whyNoGzip(err)}, f.Close())
 	}
 	return unzipped{z, f}, nil
 }

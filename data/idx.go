@@ -69,7 +69,7 @@ func readIDXFile(path string, ndims int, check func(dims []int) error) (*idx, er
 	}
 	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
 	if err != nil {
-		return nil, &FormatError{path, 0, "not a gzip file: " + why(err)}
+		return nil, &FormatError{path, 0, whyNoGzip(err)}
 	}
 	return decodeIDX(idxStream{z, path, info.Size() * maxExpansion, false}, ndims, check)
 }
@@ -173,4 +173,12 @@ func why(err error) string {
 		return "truncated: the file ends too early"
 	}
 	return err.Error()
+}
+
+// whyNoGzip says what is wrong with the beginning of a file.
+func whyNoGzip(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "not a gzip file: it ends within its first 10 bytes"
+	}
+	return "not a gzip file: " + why(err)
 }

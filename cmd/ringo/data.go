@@ -86,10 +86,14 @@ func newDataSet(set publishedSet, f data.Fetcher) *cobra.Command {
 // newDataCIFAR is newDataSet that also converts.
 func newDataCIFAR(f data.Fetcher) *cobra.Command {
 	cmd := newDataSet(setNamed("cifar10"), f)
-	from := ""
+	from, skipBad := "", 0
 	cmd.Flags().StringVar(&from, "from", "", "do not fetch: write the images of this folder or archive (`PATH`) in the binary form, same pixels, same order")
+	cmd.Flags().IntVar(&skipBad, "skip-bad", 0, "with --from: leave out up to `N` bad images, and count them")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if from == "" && skipBad != 0 {
+			return usagef("--skip-bad belongs to --from PATH")
+		}
 		if from == "" {
 			return run(cmd, args)
 		}
@@ -97,8 +101,12 @@ func newDataCIFAR(f data.Fetcher) *cobra.Command {
 		if out == "" {
 			return usagef("--from needs --out DIR, the folder for the files")
 		}
-		if err := data.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0)); err != nil {
+		skipped, err := data.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0), skipBad)
+		if err != nil {
 			return err
+		}
+		if skipped > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "left out %s (--skip-bad)\n", counted(skipped, "bad image"))
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "the images of %s are in %s in CIFAR-10's binary form\n", from, out)
 		return nil

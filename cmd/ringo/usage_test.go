@@ -67,6 +67,7 @@ func TestUsage(t *testing.T) {
 		{"version --nope", "unknown flag: --nope; see `ringo version --help`"},
 		{"version extra", "`ringo version` takes no argument", `"extra"`},
 
+		{"data cifar10 --skip-bad 1 --out x", "--skip-bad belongs to --from PATH"},
 		{"train", "`ringo train` needs a model, for instance `ringo train mnist`"},
 		{"train mnits --data synthetic", `unknown model "mnits" (did you mean "mnist"?)`, "mnist-cnn"},
 		{"train xyzzy --data synthetic", `unknown model "xyzzy": known are`, "mnist-cnn"},
