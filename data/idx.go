@@ -178,7 +178,7 @@ func why(err error) string {
 // whyNoGzip says what is wrong with the beginning of a file.
 func whyNoGzip(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "not a gzip file: it ends within its first 10 bytes"
+		return "truncated, or not a gzip file: it ends within its first 10 bytes"
 	}
 	return "not a gzip file: " + why(err)
 }
