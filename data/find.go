@@ -34,7 +34,7 @@ func findPair(set string, c Config) (p pair, err error) {
 	if p.train != "" && p.eval != "" {
 		return p, nil
 	}
-	names, err := textFiles(c.Dir)
+	names, err := textFiles(c.Dir, set == "criteo")
 	if err != nil {
 		return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
 	}
@@ -51,8 +51,9 @@ func findPair(set string, c Config) (p pair, err error) {
 	return p, nil
 }
 
-// textFiles are the names in a folder that can be files of lines.
-func textFiles(dir string) (names []string, err error) {
+// textFiles are the names in a folder that can be files of lines: of text, or
+// with tables of values too.
+func textFiles(dir string, tables bool) (names []string, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,11 @@ func textFiles(dir string) (names []string, err error) {
 	for _, e := range entries {
 		name := strings.TrimSuffix(strings.ToLower(e.Name()), ".gz")
 		switch filepath.Ext(name) {
-		case ".tsv", ".txt", ".tokens", ".raw", ".csv", "":
+		case ".tsv", ".csv":
+			if tables && !e.IsDir() && !strings.HasPrefix(name, ".") {
+				names = append(names, e.Name())
+			}
+		case ".txt", ".tokens", ".raw", "":
 			if !e.IsDir() && !strings.HasPrefix(name, ".") {
 				names = append(names, e.Name())
 			}

@@ -33,7 +33,7 @@ func (o *convOp) product(w *worker, lo, hi int, c []float32, e simd.Epilogue) {
 		return
 	}
 	w.windows = simd.WindowRows{Windows: o.win, Kernels: w.k, Images: o.x.Data, First: lo}
-	w.k.GemmRowsWith(&w.gemm, hi-lo, o.out, cols, &w.windows, &o.packed.weights, false, c, o.out, e)
+	w.k.GemmRows(&w.gemm, hi-lo, o.out, cols, &w.windows, &o.packed.weights, false, c, o.out, e)
 }
 
 func implicitForward(o *convOp, w *worker, _, lo, hi int) {

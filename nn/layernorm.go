@@ -9,7 +9,6 @@ type layerNormOp struct {
 	pass  func(o *layerNormOp, w *worker, part, lo, hi int)
 	parts int
 	sums  []float32 // per part: gradients of gamma, then of beta
-	dx    []float32
 }
 
 func (o *layerNormOp) operands() ([4]*Tensor, [4]*Param) {

@@ -48,6 +48,9 @@ func (c Config) validateOptimizer() (errs []error) {
 	if c.Eps != 0 && c.Optimizer == "sgd" {
 		errs = append(errs, fmt.Errorf("eps %v has no effect on optimizer %q: leave it out", c.Eps, c.Optimizer))
 	}
+	if spec, err := c.spec(); err == nil && spec.Rows > 0 && (c.Momentum != 0 || c.WeightDecay != 0) {
+		errs = append(errs, fmt.Errorf("momentum %v and weight decay %v would move rows of %s's table that no sample has touched: want 0 and 0", c.Momentum, c.WeightDecay, spec.Name))
+	}
 	if err := c.schedule().Validate(); err != nil {
 		errs = append(errs, err)
 	}

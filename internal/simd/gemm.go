@@ -6,20 +6,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/hugepage"
 )
 
-// Packer delivers the right-hand matrix B[kk,n] of [Kernels.GemmPacked] block
-// by block, so that B need never exist as a whole.
-type Packer interface {
-	// PackPanels writes the block B[k0:k0+kc, n0:n0+nc] as column panels:
-	// with W = width (a power of two), panel p holds the columns
-	// n0+p*W .. n0+p*W+W-1, one row after the other:
-	//
-	//	dst[p*kc*W + i*W + j] = B[k0+i, n0+p*W+j]     0 <= i < kc, 0 <= j < W
-	//
-	// len(dst) = ceil(nc/W)*kc*W. Every element is written: where the last
-	// panel reaches beyond nc, with zero. A block may be asked for twice.
-	PackPanels(dst []float32, k0, kc, n0, nc, width int)
-}
-
 // RowPacker delivers a matrix R block by block, row-major: the left-hand
 // matrix of [Kernels.GemmRows], or of [Kernels.GemmRowsT] transposed. The
 // matrix need never exist as a whole: a convolution over channels-last images
@@ -80,15 +66,10 @@ func (k *Kernels) Gemm(s *Scratch, transA, transB bool, m, n, kk int, a []float3
 // GemmEpilogue is [Kernels.Gemm] followed by e.
 func (k *Kernels) GemmEpilogue(s *Scratch, transA, transB bool, m, n, kk int, a []float32, lda int, b []float32, ldb int, accumulate bool, c []float32, ldc int, e Epilogue) {
 	k.setDense(s, transB, kk, n, b, ldb)
-	k.GemmPacked(s, transA, m, n, kk, a, lda, &s.dense, accumulate, c, ldc, e)
-	s.dense.data = nil
-}
-
-// GemmPacked is [Kernels.GemmEpilogue] with B[kk,n] delivered by b.
-func (k *Kernels) GemmPacked(s *Scratch, transA bool, m, n, kk int, a []float32, lda int, b Packer, accumulate bool, c []float32, ldc int, e Epilogue) {
-	g := product{k: &k.gemm, s: s, m: m, n: n, kk: kk, b: b, c: c, ldc: ldc, e: e}
+	g := product{k: &k.gemm, s: s, m: m, n: n, kk: kk, b: &s.dense, c: c, ldc: ldc, e: e}
 	g.a.set(transA, m, kk, a, lda)
 	g.run(accumulate)
+	s.dense.data = nil
 }
 
 // GemmWith is [Kernels.GemmEpilogue] with B[kk,n] packed before. It gives the
@@ -99,18 +80,9 @@ func (k *Kernels) GemmWith(s *Scratch, transA bool, m, n, kk int, a []float32, l
 	g.run(accumulate)
 }
 
-// GemmRows is [Kernels.GemmEpilogue] with A[m,kk] delivered by a. It gives the
-// same bits.
-func (k *Kernels) GemmRows(s *Scratch, transB bool, m, n, kk int, a RowPacker, b []float32, ldb int, accumulate bool, c []float32, ldc int, e Epilogue) {
-	k.setDense(s, transB, kk, n, b, ldb)
-	g := product{k: &k.gemm, s: s, m: m, n: n, kk: kk, b: &s.dense, c: c, ldc: ldc, e: e}
-	g.a.rows = a
-	g.run(accumulate)
-	s.dense.data = nil
-}
-
-// GemmRowsWith is [Kernels.GemmRows] with B[kk,n] packed before.
-func (k *Kernels) GemmRowsWith(s *Scratch, m, n, kk int, a RowPacker, b *PackedB, accumulate bool, c []float32, ldc int, e Epilogue) {
+// GemmRows is [Kernels.GemmWith] with A[m,kk] delivered by a. It gives the same
+// bits.
+func (k *Kernels) GemmRows(s *Scratch, m, n, kk int, a RowPacker, b *PackedB, accumulate bool, c []float32, ldc int, e Epilogue) {
 	g := product{k: &k.gemm, s: s, m: m, n: n, kk: kk, packed: b, c: c, ldc: ldc, e: e}
 	g.a.rows = a
 	g.run(accumulate)

@@ -49,7 +49,7 @@ type product struct {
 	s        *Scratch
 	m, n, kk int
 	a        left
-	b        Packer
+	b        *denseB
 	packed   *PackedB // instead of b, or nil
 	c        []float32
 	ldc      int
@@ -165,14 +165,14 @@ func (g *product) packB(k0, kc, n0, nc int) panels {
 		return g.packed.block(k0, n0)
 	}
 	b := panels{data: grow(&g.s.b, (nc+nr-1)/nr*nr*kc), bps: kc * nr}
-	d, ok := g.b.(*denseB)
-	if !ok || !g.k.chained || d.ns != 1 || kc == 0 {
-		g.b.PackPanels(b.data, k0, kc, n0, nc, nr)
+	d := g.b
+	if !g.k.chained || d.ns != 1 || kc == 0 {
+		d.packPanels(b.data, k0, kc, n0, nc, nr)
 		return b
 	}
 	b.source, b.brs = d.data[k0*d.ks+n0:], d.ks
 	if tail := nc % nr; tail > 0 && !g.k.masked {
-		d.PackPanels(b.data[nc/nr*b.bps:], k0, kc, n0+nc-tail, tail, nr)
+		d.packPanels(b.data[nc/nr*b.bps:], k0, kc, n0+nc-tail, tail, nr)
 	}
 	return b
 }

@@ -42,10 +42,7 @@ func otherWays(k *Kernels, s *Scratch, m, n, kk int, a, b []float32, accumulate 
 			k.GemmWith(s, true, m, n, kk, at, m, &packed, accumulate, c, n, e)
 		}
 		ways[fmt.Sprint("Rows ", trans)] = func(c []float32) {
-			k.GemmRows(s, trans, m, n, kk, &rowsOf{a, kk}, src, ldb, accumulate, c, n, e)
-		}
-		ways[fmt.Sprint("RowsWith ", trans)] = func(c []float32) {
-			k.GemmRowsWith(s, m, n, kk, &rowsOf{a, kk}, &packed, accumulate, c, n, e)
+			k.GemmRows(s, m, n, kk, &rowsOf{a, kk}, &packed, accumulate, c, n, e)
 		}
 		ways[fmt.Sprint("transposed ", trans)] = func(c []float32) {
 			k.GemmEpilogue(s, true, trans, m, n, kk, at, m, src, ldb, accumulate, c, n, e)
@@ -163,7 +160,7 @@ func TestPackedChecks(t *testing.T) {
 		"other size":  func() { Host().GemmWith(&s, false, 8, 8, 7, x, 8, &p, false, x, 8, Epilogue{}) },
 		"other level": func() { portable.GemmWith(&s, false, 8, 8, 8, x, 8, &p, false, x, 8, Epilogue{}) },
 		"never packed": func() {
-			Host().GemmRowsWith(&s, 8, 8, 8, &rowsOf{x, 8}, &PackedB{}, false, x, 8, Epilogue{})
+			Host().GemmRows(&s, 8, 8, 8, &rowsOf{x, 8}, &PackedB{}, false, x, 8, Epilogue{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,8 +188,7 @@ func TestPackedAllocatesNothing(t *testing.T) {
 		if allocs := testing.AllocsPerRun(3, func() {
 			k.PackB(&p, true, n, n, x, n)
 			k.GemmWith(&s, true, n, n, n, x, n, &p, false, c, n, Epilogue{})
-			k.GemmRows(&s, false, n, n, n, rows, x, n, false, c, n, Epilogue{})
-			k.GemmRowsWith(&s, n, n, n, rows, &p, false, c, n, Epilogue{})
+			k.GemmRows(&s, n, n, n, rows, &p, false, c, n, Epilogue{})
 			k.GemmRowsT(&s, n, n, n, rows, x, n, false, c, n)
 		}); allocs > 0 {
 			t.Errorf("%s: %v allocations", k.Name(), allocs)

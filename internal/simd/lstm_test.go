@@ -24,7 +24,9 @@ type lstmOperands struct {
 	gap                     int
 }
 
-func (o *lstmOperands) all() [][]float32 { return [][]float32{o.gates, o.h, o.c, o.c0, o.dc, o.dh} }
+func (in *lstmOperands) all() [][]float32 {
+	return [][]float32{in.gates, in.h, in.c, in.c0, in.dc, in.dh}
+}
 
 func newLSTM(r *rand.Rand, n, gap int) (o lstmOperands, guard func(*testing.T, string)) {
 	o.gap = gap

@@ -8,8 +8,14 @@ type denseB struct {
 	ns, ks int
 }
 
-// PackPanels implements [Packer].
-func (d *denseB) PackPanels(dst []float32, k0, kc, n0, nc, width int) {
+// packPanels writes the block B[k0:k0+kc, n0:n0+nc] as column panels: with
+// W = width (a power of two), panel p holds the columns n0+p*W .. n0+p*W+W-1,
+// one row after the other:
+//
+//	dst[p*kc*W + i*W + j] = B[k0+i, n0+p*W+j]     0 <= i < kc, 0 <= j < W
+//
+// Where the last panel reaches beyond nc it is zero.
+func (d *denseB) packPanels(dst []float32, k0, kc, n0, nc, width int) {
 	for ; nc > 0 && kc > 0; n0, nc = n0+width, nc-width {
 		panel := dst[:kc*width]
 		dst = dst[kc*width:]

@@ -28,7 +28,7 @@ func (k *Kernels) PackB(dst *PackedB, transB bool, kk, n int, b []float32, ldb i
 		checkMatrix("B", b, kk, n, ldb)
 	}
 	data, width := k.Panels(dst, kk, n)
-	d.PackPanels(data, 0, kk, 0, n, width)
+	d.packPanels(data, 0, kk, 0, n, width)
 }
 
 // Panels makes b a packed matrix B[kk,n] of unspecified values for kernels

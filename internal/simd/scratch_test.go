@@ -10,7 +10,6 @@ func TestScratchMatch(t *testing.T) {
 	for _, k := range Levels() {
 		work := func(s *Scratch) {
 			k.Gemm(s, true, true, n, n, n, x, n, x, n, false, c, n)
-			k.GemmRows(s, false, n, n, n, rows, x, n, false, c, n, Epilogue{})
 			k.GemmRowsT(s, n, n, n, rows, x, n, false, c, n)
 		}
 		var has Scratch
