@@ -11,7 +11,7 @@ type rowsLevel struct {
 	sum       func(dst, src *float32, lds, rows, vectors int, mask *int32)
 }
 
-// each calls f with so many rows at a time as one call may have.
+// each calls f with so many rows of cols floats at a time as one call may have.
 func (l *rowsLevel) each(rows, cols int, f func(from, rows int)) {
 	step := max(1, 2*callFloats/max(1, cols))
 	for from := 0; from < rows; from += step {
@@ -31,39 +31,13 @@ func checkStrided(op string, dst []float32, ldd int, src []float32, lds, rows, c
 // CopyRows copies rows of cols floats, lds apart in src and ldd apart in dst.
 // Rows of src may overlap; dst must not overlap src.
 func (k *Kernels) CopyRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
-	checkStrided("CopyRows", dst, ldd, src, lds, rows, cols)
-	if rows == 0 || cols == 0 {
-		return
-	}
-	w := k.rows.width
-	if w == 0 {
-		for i := range rows {
-			copy(dst[i*ldd:][:cols], src[i*lds:])
-		}
-		return
-	}
-	k.rows.each(rows, cols, func(at, n int) {
-		k.rows.copy(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), 1, 0, 0)
-	})
+	k.copyLines(dst, ldd, 0, src, lds, 0, rows, 1, cols)
 }
 
 // AddToRows adds rows of cols floats, lds apart, to those ldd apart in dst, one
 // after the other: rows of dst may overlap. dst must not overlap src.
 func (k *Kernels) AddToRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
-	checkStrided("AddToRows", dst, ldd, src, lds, rows, cols)
-	if rows == 0 || cols == 0 {
-		return
-	}
-	w := k.rows.width
-	if w == 0 {
-		for i := range rows {
-			addGo(dst[i*ldd:][:cols], src[i*lds:][:cols])
-		}
-		return
-	}
-	k.rows.each(rows, cols, func(at, n int) {
-		k.rows.add(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), 1, 0, 0)
-	})
+	k.addToLines(dst, ldd, 0, src, lds, 0, rows, 1, cols)
 }
 
 // SumRows adds rows of len(dst) floats, lds apart, to dst, in their order.
@@ -88,7 +62,10 @@ func (k *Kernels) SumRows(dst, src []float32, lds, rows int) {
 // copyLines is CopyRows of rows that consist of lines of cols floats, dstLine
 // and srcLine apart.
 func (k *Kernels) copyLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
-	checkStrided("copyLines", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
+	if rows == 0 || cols == 0 {
+		return
+	}
+	checkStrided("CopyRows", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
 	w := k.rows.width
 	if w == 0 {
 		for i := range rows {
@@ -98,12 +75,17 @@ func (k *Kernels) copyLines(dst []float32, ldd, dstLine int, src []float32, lds,
 		}
 		return
 	}
-	k.rows.copy(&dst[0], 4*ldd, &src[0], 4*lds, rows, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
+	k.rows.each(rows, lines*cols, func(at, n int) {
+		k.rows.copy(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
+	})
 }
 
 // addToLines is AddToRows of rows that consist of lines.
 func (k *Kernels) addToLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
-	checkStrided("addToLines", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
+	if rows == 0 || cols == 0 {
+		return
+	}
+	checkStrided("AddToRows", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
 	w := k.rows.width
 	if w == 0 {
 		for i := range rows {
@@ -113,5 +95,7 @@ func (k *Kernels) addToLines(dst []float32, ldd, dstLine int, src []float32, lds
 		}
 		return
 	}
-	k.rows.add(&dst[0], 4*ldd, &src[0], 4*lds, rows, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
+	k.rows.each(rows, lines*cols, func(at, n int) {
+		k.rows.add(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
+	})
 }

@@ -47,3 +47,30 @@ func TestRowsAgainstTwins(t *testing.T) {
 		}
 	}
 }
+
+// Rows of several lines are cut by all that a call moves.
+func TestRowCallsAreShort(t *testing.T) {
+	for _, level := range Levels() {
+		if level.rows.width == 0 {
+			continue // Go code can be preempted anywhere
+		}
+		k, most := *level, 0
+		note := func(rows, vectors, lines int) { most = max(most, rows*lines*(vectors+1)*k.rows.width) }
+		copyRows, add := k.rows.copy, k.rows.add
+		k.rows.copy = func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int) {
+			note(rows, vectors, lines)
+			copyRows(dst, ldd, src, lds, rows, vectors, mask, lines, dstLine, srcLine)
+		}
+		k.rows.add = func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int) {
+			note(rows, vectors, lines)
+			add(dst, ldd, src, lds, rows, vectors, mask, lines, dstLine, srcLine)
+		}
+		p := Windows{Height: 3, Width: 300, Channels: 64, KernelHeight: 3, KernelWidth: 3}
+		image, matrix := make([]float32, p.ImageSize()), make([]float32, p.Rows()*p.Cols())
+		(&WindowRows{p, &k, image, 0}).PackRows(matrix, p.Cols(), 0, p.Rows(), 0, p.Cols())
+		k.AddWindows(image, p, matrix, p.Cols(), 0, p.Rows())
+		if most > 3*callFloats || most < callFloats {
+			t.Errorf("%s: one call moved %d floats, want about %d", k.Name(), most, 2*callFloats)
+		}
+	}
+}
