@@ -49,6 +49,11 @@ type Mesh interface {
 	// are reported by r.Wait. dst must not be touched between.
 	Post(r *Recv, from int, tag Tag, dst []byte)
 
+	// Fault returns why nothing more will come from a peer: it is gone, or this
+	// rank's mesh was aborted or closed. While all is well it is nil and costs
+	// about as much as reading a variable: waits on shared memory ask it often.
+	Fault(peer int) error
+
 	// Traffic returns what this rank has sent and received so far.
 	Traffic() Traffic
 

@@ -118,6 +118,17 @@ func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) 
 	m.from[from].Post(r, tag, dst)
 }
 
+// Fault returns why nothing more will come from a peer. See transport.Mesh.
+func (m *Mesh) Fault(peer int) error {
+	if down := m.down.Load(); down != nil {
+		return *down
+	}
+	if err := transport.CheckPeer(m, peer); err != nil {
+		return err
+	}
+	return m.from[peer].Err()
+}
+
 // Traffic returns the counters; there are no headers, so wire bytes are payload.
 func (m *Mesh) Traffic() transport.Traffic {
 	sent, received := m.sent.Load(), m.received.Load()

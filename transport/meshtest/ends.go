@@ -132,3 +132,42 @@ func cut(t *testing.T, ranks []transport.Mesh) {
 	send(t, ranks[0], 2, tag(2, 0), []byte{3})
 	expect(t, ranks[2], 0, tag(2, 0), []byte{3})
 }
+
+// fault: nil while all is well; then the peer that is gone, and in the end what
+// this rank's mesh was ended with.
+func fault(t *testing.T, ranks []transport.Mesh) {
+	m := ranks[0]
+	for peer := 1; peer < 3; peer++ {
+		if err := m.Fault(peer); err != nil {
+			t.Errorf("rank %d at the start: %v", peer, err)
+		}
+	}
+	ranks[1].(transport.Cutter).Cut(0)
+	var lost *transport.LostError
+	if err := eventually(func() error { return m.Fault(1) }); !errors.As(err, &lost) || lost.Rank != 1 {
+		t.Errorf("a cut link: %v", err)
+	}
+	if err := m.Fault(2); err != nil {
+		t.Errorf("the link that holds: %v", err)
+	}
+	if err := m.Fault(0); err == nil {
+		t.Error("this rank itself is taken for a peer")
+	}
+	cause := errors.New("enough")
+	m.Abort(cause)
+	if err := m.Fault(2); !errors.Is(err, cause) || !errors.Is(err, transport.ErrAborted) {
+		t.Errorf("after Abort: %v", err)
+	}
+	var by *transport.AbortError
+	if err := eventually(func() error { return ranks[2].Fault(0) }); !errors.As(err, &by) || by.Rank != 0 {
+		t.Errorf("at the peer of who aborted: %v", err)
+	}
+}
+
+// eventually asks until the answer is an error, or patience ends.
+func eventually(ask func() error) (err error) {
+	for deadline := time.Now().Add(patience); err == nil && time.Now().Before(deadline); err = ask() {
+		time.Sleep(time.Millisecond)
+	}
+	return err
+}

@@ -50,6 +50,7 @@ func Run(t *testing.T, form Form) {
 		{"CloseKeepsWhatWasSent", 2, closeKeepsWhatWasSent},
 		{"CloseWhileReceiving", 2, closeWhileReceiving},
 		{"Cut", 3, cut},
+		{"Fault", 3, fault},
 		{"Traffic", 3, traffic},
 		{"NoGarbage", 2, noGarbage},
 	} {

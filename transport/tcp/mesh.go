@@ -93,6 +93,20 @@ func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) 
 	m.peers[from].in.Post(r, tag, dst)
 }
 
+// Fault returns why nothing more will come from a peer. See transport.Mesh.
+func (m *Mesh) Fault(peer int) error {
+	if down := m.down.Load(); down != nil {
+		return *down
+	}
+	if err := transport.CheckPeer(m, peer); err != nil {
+		return err
+	}
+	if gone := m.peers[peer].gone.Load(); gone != nil {
+		return *gone
+	}
+	return nil
+}
+
 // Traffic returns the counters. Wire bytes are those of this protocol: frame
 // headers and handshakes, not the headers of TCP and IP.
 func (m *Mesh) Traffic() transport.Traffic {

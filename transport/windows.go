@@ -1,0 +1,69 @@
+package transport
+
+import "unsafe"
+
+// Windows is memory that some ranks of a mesh share, usually those of one host.
+// What one rank stores there the others load: nothing is sent. Pages that
+// nobody has touched take no memory.
+type Windows struct {
+	// Ranks are the mesh's ranks that share it, ascending; this one is Ranks[Index].
+	Ranks []int
+	Index int
+	// Control is the same memory for every rank, zero at the start and aligned
+	// to pages: the flags and staging buffers of the groups over the mesh,
+	// ControlBytes for each rank.
+	Control []byte
+	// Arenas[i] is the arena of Ranks[i] as it is mapped here. All have the same
+	// length, are aligned to pages and zero at the start.
+	Arenas [][]byte
+
+	used int // of this rank's own arena, in bytes
+}
+
+// ControlBytes is the length of Windows.Control for each rank.
+const ControlBytes = 16 << 20
+
+// arenaAlign is what Alloc aligns to: a page, so that ranks on different
+// sockets do not share one.
+const arenaAlign = 4096
+
+// Windower is a mesh that may share memory.
+type Windower interface {
+	// Windows returns the memory that this rank shares, nil if there is none.
+	Windows() *Windows
+}
+
+// WindowsOf returns what m shares, nil if nothing.
+func WindowsOf(m Mesh) *Windows {
+	if w, ok := m.(Windower); ok {
+		return w.Windows()
+	}
+	return nil
+}
+
+// Own is this rank's own arena.
+func (w *Windows) Own() []byte { return w.Arenas[w.Index] }
+
+// Alloc returns the next n bytes of this rank's own arena, zero and aligned to
+// 4 KiB, or nil when it does not have them: then ordinary memory serves, which
+// operations copy through Control. Nothing is ever given back. It is not to be
+// called from two goroutines at once.
+func (w *Windows) Alloc(n int) []byte {
+	if n < 0 || n > len(w.Own())-w.used {
+		return nil
+	}
+	p := w.Own()[w.used : w.used+n : w.used+n]
+	w.used = min(len(w.Own()), (w.used+n+arenaAlign-1)&^(arenaAlign-1))
+	return p
+}
+
+// Offset returns where p lies in this rank's own arena, in bytes; ok is false
+// when it does not.
+func (w *Windows) Offset(p []byte) (off int, ok bool) {
+	own := uintptr(unsafe.Pointer(unsafe.SliceData(w.Own())))
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	if at < own || at+uintptr(len(p)) > own+uintptr(len(w.Own())) {
+		return 0, false
+	}
+	return int(at - own), true
+}

@@ -1,0 +1,36 @@
+package transport
+
+import "testing"
+
+func TestWindowsAlloc(t *testing.T) {
+	w := &Windows{Ranks: []int{3, 5}, Index: 1, Arenas: [][]byte{make([]byte, 5*arenaAlign), make([]byte, 5*arenaAlign)}}
+	for i, c := range []struct{ n, off int }{{1, 0}, {arenaAlign, arenaAlign}, {0, 2 * arenaAlign}, {arenaAlign + 1, 2 * arenaAlign}, {arenaAlign, 4 * arenaAlign}} {
+		p := w.Alloc(c.n)
+		if len(p) != c.n || cap(p) != c.n {
+			t.Fatalf("allocation %d: %d bytes, capacity %d, want %d", i, len(p), cap(p), c.n)
+		}
+		if off, ok := w.Offset(p); !ok || off != c.off {
+			t.Errorf("allocation %d: at %d, %v, want %d", i, off, ok, c.off)
+		}
+	}
+	if p := w.Alloc(1); p != nil {
+		t.Error("a full arena gave more")
+	}
+	for name, p := range map[string][]byte{"ordinary memory": make([]byte, 8), "another's arena": w.Arenas[0][:8], "no memory": nil} {
+		if off, ok := w.Offset(p); ok {
+			t.Errorf("%s lies at %d of the arena", name, off)
+		}
+	}
+}
+
+func TestWindowsRefuseMoreThanThereIs(t *testing.T) {
+	w := &Windows{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 100)}}
+	for _, n := range []int{-1, 101, 1 << 62} {
+		if w.Alloc(n) != nil {
+			t.Errorf("allocated %d of 100 bytes", n)
+		}
+	}
+	if len(w.Alloc(100)) != 100 || w.Alloc(1) != nil {
+		t.Error("an arena is to be given whole, once")
+	}
+}
