@@ -91,8 +91,9 @@ func blamed(err error) int {
 	var lost *transport.LostError
 	var abort *transport.AbortError
 	var link *transport.Error
+	var mismatch *transport.MismatchError
 	switch {
-	case errors.Is(err, transport.ErrLength):
+	case errors.Is(err, transport.ErrLength), errors.As(err, &mismatch):
 		return -1 // the ranks' programs differ; the peer is alive
 	case errors.As(err, &lost):
 		return lost.Rank

@@ -5,58 +5,122 @@ import (
 	"sync"
 )
 
-// The chains of an Inbox. in.mu is held in all of these.
+// The chains of an Inbox, oldest first: what was posted first is mostly what
+// comes first. All parts of an operation are in one chain, so that a difference
+// between the ranks' operations shows whatever part meets whatever part. in.mu
+// is held in all of these.
 
+const chains = 64
+
+func (t Tag) chain() uint32 { return (t.Seq + t.Group*13) % chains }
+
+type recvChain struct{ first, last *Recv }
+
+type messageChain struct{ first, last *message }
+
+func (in *Inbox) linkPosted(r *Recv) {
+	c := &in.posted[r.tag.chain()]
+	if c.first == nil {
+		c.first = r
+	} else {
+		c.last.next = r
+	}
+	c.last, r.next, r.state = r, nil, recvPosted
+}
+
+func (in *Inbox) unlinkPosted(r *Recv) {
+	c := &in.posted[r.tag.chain()]
+	var before *Recv
+	p := &c.first
+	for *p != r {
+		before = *p
+		p = &before.next
+	}
+	if *p = r.next; c.last == r {
+		c.last = before
+	}
+	r.next, r.state = nil, recvIdle
+}
+
+// findPosted returns the receive posted under tag, if any.
 func (in *Inbox) findPosted(tag Tag) *Recv {
-	r := in.posted[tag.chain()]
-	for r != nil && r.tag != tag {
+	r := in.posted[tag.chain()].first
+	for r != nil && !(r.tag.Part == tag.Part && r.tag.operation(tag)) {
 		r = r.next
 	}
 	return r
 }
 
-func (in *Inbox) linkPosted(r *Recv) {
-	c := r.tag.chain()
-	r.next, in.posted[c] = in.posted[c], r
-	r.state = recvPosted
-}
-
-func (in *Inbox) unlinkPosted(r *Recv) {
-	p := &in.posted[r.tag.chain()]
-	for *p != r {
-		p = &(*p).next
-	}
-	*p, r.next = r.next, nil
-	r.state = recvIdle
-}
-
+// takePosted takes the receive for a message out of its chain. If this rank
+// runs another operation under the number, its receives fail and there is none.
 func (in *Inbox) takePosted(tag Tag) *Recv {
-	r := in.findPosted(tag)
-	if r != nil {
-		in.unlinkPosted(r)
+	for r := in.posted[tag.chain()].first; r != nil; r = r.next {
+		switch {
+		case !r.tag.operation(tag):
+		case r.tag.Sig != tag.Sig:
+			in.mismatched(tag)
+			return nil
+		case r.tag.Part == tag.Part:
+			in.unlinkPosted(r)
+			return r
+		}
 	}
-	return r
+	return nil
 }
 
+// mismatched fails the receives of another operation than the message's.
+func (in *Inbox) mismatched(tag Tag) {
+	for r := in.posted[tag.chain()].first; r != nil; {
+		next := r.next
+		if r.tag.operation(tag) && r.tag.Sig != tag.Sig {
+			in.unlinkPosted(r)
+			r.complete(in.mismatch(r.tag, tag))
+		}
+		r = next
+	}
+}
+
+// findArrived returns the message under tag, if it is here, or any message that
+// shows that the peer runs another operation.
 func (in *Inbox) findArrived(tag Tag) *message {
-	m := in.arrived[tag.chain()]
-	for m != nil && m.tag != tag {
+	m := in.arrived[tag.chain()].first
+	for m != nil && !(m.tag.operation(tag) && (m.tag.Part == tag.Part || m.tag.Sig != tag.Sig)) {
 		m = m.next
 	}
 	return m
 }
 
+// came reports whether the message under tag is here already.
+func (in *Inbox) came(tag Tag) bool {
+	m := in.arrived[tag.chain()].first
+	for m != nil && !(m.tag.Part == tag.Part && m.tag.operation(tag)) {
+		m = m.next
+	}
+	return m != nil
+}
+
 func (in *Inbox) linkArrived(m *message) {
-	c := m.tag.chain()
-	m.next, in.arrived[c] = in.arrived[c], m
+	c := &in.arrived[m.tag.chain()]
+	if c.first == nil {
+		c.first = m
+	} else {
+		c.last.next = m
+	}
+	c.last, m.next = m, nil
 }
 
 func (in *Inbox) unlinkArrived(m *message) {
-	p := &in.arrived[m.tag.chain()]
+	c := &in.arrived[m.tag.chain()]
+	var before *message
+	p := &c.first
 	for *p != m {
-		p = &(*p).next
+		before = *p
+		p = &before.next
 	}
-	*p, m.next = m.next, nil
+	if *p = m.next; c.last == m {
+		c.last = before
+	}
+	m.next = nil
 }
 
 // message is a message that came before its receive.

@@ -49,6 +49,17 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// MismatchError says that this rank and a peer do not run the same operation:
+// their signatures (Tag.Sig) differ.
+type MismatchError struct {
+	Mine, Theirs uint64
+}
+
+// Error shows both signatures; who made them can say more.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("the operations differ: signature %#x here, %#x there; do all ranks run the same program with the same sizes?", e.Mine, e.Theirs)
+}
+
 // LostError says that a rank is gone: its process died, or its host cannot be
 // reached. It crosses the wire with Abort, so that every survivor names the
 // same rank.

@@ -25,16 +25,12 @@ type Inbox struct {
 	mu      sync.Mutex
 	room    sync.Cond // space was freed, a receive was posted, or the inbox failed
 	waiting int       // how many wait on room
-	posted  [chains]*Recv
-	arrived [chains]*message
+	posted  [chains]recvChain
+	arrived [chains]messageChain
 	held    int64 // bytes of pooled buffers in use
 	err     error // why nothing more will come, or nil
 	shut    bool  // and what has come is not handed out either
 }
-
-const chains = 64
-
-func (t Tag) chain() uint32 { return (t.Part + t.Seq*7 + t.Group*13) % chains }
 
 // InboxConfig says whose inbox it is. Zero values: no limit, a pool of its own,
 // nothing to interrupt.
@@ -84,6 +80,9 @@ func (in *Inbox) match(r *Recv) (*message, error) {
 		return nil, in.fault(r.tag, in.err)
 	}
 	if m := in.findArrived(r.tag); m != nil {
+		if m.tag.Sig != r.tag.Sig {
+			return nil, in.mismatch(r.tag, m.tag)
+		}
 		if m.n != len(r.dst) {
 			return nil, in.lengthFault(r.tag, m.n, len(r.dst))
 		}
@@ -122,7 +121,8 @@ func (a *Arrival) Bytes() []byte {
 
 // Begin announces a message of n bytes. It waits while the message is neither
 // asked for nor fits under the limit, but not beyond timeout unless that is
-// negative. A receive of another length fails, and the message is kept.
+// negative. A receive of another length or of another operation under the same
+// number fails, and the message is kept.
 // Every Begin without an error needs an End.
 func (in *Inbox) Begin(tag Tag, n int, timeout time.Duration) (Arrival, error) {
 	in.mu.Lock()
@@ -148,7 +148,7 @@ func (in *Inbox) Begin(tag Tag, n int, timeout time.Duration) (Arrival, error) {
 		r.state = recvFilling
 		return Arrival{tag: tag, recv: r}, nil
 	}
-	if in.findArrived(tag) != nil {
+	if in.came(tag) {
 		return Arrival{}, fmt.Errorf("message %v came twice", tag)
 	}
 	in.held += classBytes(n)
@@ -286,7 +286,7 @@ func (in *Inbox) fail(err error, shut bool) {
 	}
 	in.err, in.shut = err, shut
 	for c := range in.posted {
-		for r := in.posted[c]; r != nil; {
+		for r := in.posted[c].first; r != nil; {
 			next := r.next
 			in.unlinkPosted(r)
 			r.complete(in.fault(r.tag, err))
@@ -318,6 +318,10 @@ func (in *Inbox) fault(tag Tag, err error) error {
 func (in *Inbox) lengthFault(tag Tag, message, dst int) error {
 	return in.fault(tag, fmt.Errorf("%w: the message has %d bytes, the receive was posted for %d; do all ranks run the same program with the same sizes?",
 		ErrLength, message, dst))
+}
+
+func (in *Inbox) mismatch(mine, theirs Tag) error {
+	return in.fault(mine, &MismatchError{Mine: mine.Sig, Theirs: theirs.Sig})
 }
 
 // timeout describes a receive whose message did not come in time.

@@ -18,13 +18,22 @@ import (
 // Group and Seq name the operation: Seq counts the operations started on a
 // group, which every rank starts in the same order. Part is the algorithm's own
 // number of the message within the operation, for instance a step and a
-// segment. A (sender, Tag) pair is used for at most one message in the life of
-// a mesh.
+// segment. A (sender, Group, Seq, Part) is used for at most one message in the
+// life of a mesh.
+//
+// Sig says what the operation is, in the caller's own code, and is no part of
+// the name: messages and receives of one operation between two ranks must have
+// the same. Where they differ, in whatever part, the receive fails at once with
+// a *MismatchError.
 type Tag struct {
 	Group uint32
 	Seq   uint32
 	Part  uint32
+	Sig   uint64
 }
+
+// operation reports whether t and other name parts of the same operation.
+func (t Tag) operation(other Tag) bool { return t.Group == other.Group && t.Seq == other.Seq }
 
 // String returns the tag as group/sequence/part.
 func (t Tag) String() string { return fmt.Sprintf("%d/%d/%d", t.Group, t.Seq, t.Part) }

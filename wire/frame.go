@@ -1,17 +1,18 @@
 // Package wire is the byte layout of what travels over a link: the preface that
 // opens a connection and the frames that follow it.
 //
-// A frame is a header of 24 bytes and a payload, integers in little endian:
+// A frame is a header of 32 bytes and a payload, integers in little endian:
 //
 //	offset size
 //	     0    2  magic "rg"
-//	     2    1  layout version, 1
+//	     2    1  layout version, 2
 //	     3    1  type
 //	     4    4  tag: group
 //	     8    4  tag: sequence number
 //	    12    4  tag: part
-//	    16    4  length of the payload, at most MaxPayload
-//	    20    4  CRC-32C of the 20 bytes before
+//	    16    8  tag: signature of the operation
+//	    24    4  length of the payload, at most MaxPayload
+//	    28    4  CRC-32C of the 28 bytes before
 //
 // The checksum guards the header alone: a reader that has lost its place in the
 // stream must notice before it believes a length. The payload is guarded by
@@ -27,9 +28,9 @@ import (
 
 const (
 	// HeaderSize is the length of a frame's header in bytes.
-	HeaderSize = 24
+	HeaderSize = 32
 	// Version is the version of the layout in every header.
-	Version = 1
+	Version = 2
 	// MaxPayload is the largest payload of one frame in bytes.
 	MaxPayload = 1 << 30
 
@@ -65,6 +66,7 @@ func (t Type) String() string {
 type Header struct {
 	Type             Type
 	Group, Seq, Part uint32 // the tag
+	Sig              uint64 // what the operation is, which both ends must agree on
 	Length           int    // of the payload, in bytes
 }
 
@@ -92,8 +94,9 @@ func PutHeader(b *[HeaderSize]byte, h Header) error {
 	le.PutUint32(b[4:], h.Group)
 	le.PutUint32(b[8:], h.Seq)
 	le.PutUint32(b[12:], h.Part)
-	le.PutUint32(b[16:], uint32(h.Length))
-	le.PutUint32(b[20:], crc32.Checksum(b[:20], castagnoli))
+	le.PutUint64(b[16:], h.Sig)
+	le.PutUint32(b[24:], uint32(h.Length))
+	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli))
 	return nil
 }
 
@@ -106,16 +109,16 @@ func ParseHeader(b *[HeaderSize]byte, limit int) (Header, error) {
 		return Header{}, fmt.Errorf("%w: it begins with %q", ErrMagic, b[:8])
 	case b[2] != Version:
 		return Header{}, fmt.Errorf("%w: %d, expected %d", ErrVersion, b[2], Version)
-	case le.Uint32(b[20:]) != crc32.Checksum(b[:20], castagnoli):
+	case le.Uint32(b[28:]) != crc32.Checksum(b[:28], castagnoli):
 		return Header{}, fmt.Errorf("%w: % x", ErrChecksum, b[:])
 	}
-	n := le.Uint32(b[16:])
+	n := le.Uint32(b[24:])
 	if limit = min(limit, MaxPayload); int64(n) > int64(limit) {
 		return Header{}, fmt.Errorf("%w: a %v frame of %d bytes, the limit is %d", ErrTooLong, Type(b[3]), n, limit)
 	}
 	return Header{
 		Type:  Type(b[3]),
 		Group: le.Uint32(b[4:]), Seq: le.Uint32(b[8:]), Part: le.Uint32(b[12:]),
-		Length: int(n),
+		Sig: le.Uint64(b[16:]), Length: int(n),
 	}, nil
 }

@@ -14,11 +14,11 @@ import (
 // changes Version or HandshakeVersion.
 func TestGoldenBytes(t *testing.T) {
 	var b [HeaderSize]byte
-	h := Header{Type: Data, Group: 0x01020304, Seq: 0x05060708, Part: 0x090a0b0c, Length: 0x0d0e0f10}
+	h := Header{Type: Data, Group: 0x01020304, Seq: 0x05060708, Part: 0x090a0b0c, Sig: 0x1112131415161718, Length: 0x0d0e0f10}
 	if err := PutHeader(&b, h); err != nil {
 		t.Fatal(err)
 	}
-	const header = "7267" + "01" + "01" + "04030201" + "08070605" + "0c0b0a09" + "100f0e0d" + "b1aea855"
+	const header = "7267" + "02" + "01" + "04030201" + "08070605" + "0c0b0a09" + "1817161514131211" + "100f0e0d" + "68cad8de"
 	if got := hex.EncodeToString(b[:]); got != header {
 		t.Errorf("header: got %s, want %s", got, header)
 	}
@@ -47,7 +47,7 @@ func TestTypesKeepTheirNumbers(t *testing.T) {
 
 func TestHeaderRoundTrip(t *testing.T) {
 	for _, h := range []Header{
-		{}, {Type: Goodbye}, {Type: 255, Group: 1<<32 - 1, Seq: 1<<32 - 1, Part: 1<<32 - 1, Length: MaxPayload},
+		{}, {Type: Goodbye}, {Type: 255, Group: 1<<32 - 1, Seq: 1<<32 - 1, Part: 1<<32 - 1, Sig: 1<<64 - 1, Length: MaxPayload},
 	} {
 		var b [HeaderSize]byte
 		if err := PutHeader(&b, h); err != nil {
@@ -123,7 +123,7 @@ func TestPrefaceOfStrangers(t *testing.T) {
 
 func FuzzParseHeader(f *testing.F) {
 	var b [HeaderSize]byte
-	PutHeader(&b, Header{Type: Abort, Part: 3, Length: 17})
+	PutHeader(&b, Header{Type: Abort, Part: 3, Sig: 1 << 40, Length: 17})
 	f.Add(b[:], 100)
 	f.Add(make([]byte, HeaderSize), 0)
 	f.Fuzz(func(t *testing.T, p []byte, limit int) {

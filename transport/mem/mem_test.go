@@ -2,6 +2,7 @@ package mem
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -55,5 +56,33 @@ func TestSendThenPostThenBoth(t *testing.T) {
 		if err := r.Wait(time.Second); err != nil || !bytes.Equal(dst, []byte{1, 2, byte(i)}) {
 			t.Fatal(err, dst)
 		}
+	}
+}
+
+// A message that waits for room shows that the ranks disagree as one that has
+// arrived does.
+func TestMismatchOfAMessageThatWaits(t *testing.T) {
+	m := NewLimited(2, 1)
+	sent := make(chan error, 1)
+	go func() { sent <- m[0].Send(1, transport.Tag{Sig: 1}, []byte{7}, 10*time.Second) }()
+	var mismatch *transport.MismatchError
+	dst := make([]byte, 1)
+	for start := time.Now(); mismatch == nil; { // until the sender waits
+		var r transport.Recv
+		m[1].Post(&r, 0, transport.Tag{Part: 5, Sig: 2}, dst)
+		if err := r.Wait(5 * time.Millisecond); !errors.As(err, &mismatch) && time.Since(start) > 5*time.Second {
+			t.Fatal(err)
+		}
+	}
+	if *mismatch != (transport.MismatchError{Mine: 2, Theirs: 1}) {
+		t.Error(mismatch)
+	}
+	var r transport.Recv
+	m[1].Post(&r, 0, transport.Tag{Sig: 1}, dst)
+	if err := r.Wait(5 * time.Second); err != nil || dst[0] != 7 {
+		t.Error(err, dst)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
 	}
 }

@@ -40,6 +40,7 @@ func Run(t *testing.T, form Form) {
 		{"Concurrent", 3, concurrent},
 		{"WrongPeer", 2, wrongPeer},
 		{"WrongLength", 2, wrongLength},
+		{"WrongOperation", 2, wrongOperation},
 		{"SameTagTwice", 2, sameTagTwice},
 		{"ReceiveTimesOut", 2, receiveTimesOut},
 		{"Polling", 2, polling},
@@ -283,6 +284,44 @@ func wrongLength(t *testing.T, ranks []transport.Mesh) {
 		}
 		wantError(t, r.Wait(patience), transport.ErrLength, "receive", 1, 0)
 		expect(t, ranks[1], 0, tag(i, 0), pattern(6, i))
+	}
+}
+
+// wrongOperation: receives of another operation than the peer's fail at once,
+// whichever part came, before or after they were posted, and whatever its
+// length; other operations go on, and the message can still be received.
+func wrongOperation(t *testing.T, ranks []transport.Mesh) {
+	signed := func(seq, part int, sig uint64) transport.Tag {
+		return transport.Tag{Seq: uint32(seq), Part: uint32(part), Sig: sig}
+	}
+	check := func(err error, mine, theirs uint64) {
+		t.Helper()
+		wantError(t, err, nil, "receive", 1, 0)
+		var m *transport.MismatchError
+		if !errors.As(err, &m) || m.Mine != mine || m.Theirs != theirs {
+			t.Errorf("got %v, want a mismatch of %#x here and %#x there", err, mine, theirs)
+		}
+	}
+	const mine, theirs = 1 << 60, 7
+	for seq, part := range []int{3, 9} { // the part that is posted, and another
+		var rs [3]transport.Recv
+		var other transport.Recv
+		dst := make([]byte, 3)
+		for i := range rs {
+			ranks[1].Post(&rs[i], 0, signed(seq, 3+i*64, mine), make([]byte, 1))
+		}
+		ranks[1].Post(&other, 0, signed(seq+64, part, mine), dst)
+		send(t, ranks[0], 1, signed(seq, part, theirs), pattern(5, seq))
+		for i := range rs {
+			check(rs[i].Wait(patience), mine, theirs)
+		}
+		ranks[1].Post(&rs[0], 0, signed(seq, 77, 0), make([]byte, 5))
+		check(rs[0].Wait(patience), 0, theirs)
+		expect(t, ranks[1], 0, signed(seq, part, theirs), pattern(5, seq))
+		send(t, ranks[0], 1, signed(seq+64, part, mine), pattern(3, seq))
+		if err := other.Wait(patience); err != nil || !bytes.Equal(dst, pattern(3, seq)) {
+			t.Errorf("another operation suffers: %v, %v", err, dst)
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	if gone := peer.gone.Load(); gone != nil {
 		return *gone
 	}
-	h := wire.Header{Type: wire.Data, Group: tag.Group, Seq: tag.Seq, Part: tag.Part}
+	h := wire.Header{Type: wire.Data, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
 	err := peer.link.WriteFrame(h, p, timeout)
 	if err != nil {
 		return peer.sendFault(err)

@@ -84,7 +84,7 @@ func (p *peer) readAll() error {
 // message brings one message to its receive. After this rank has stopped it
 // only reads on, so that the peer gets rid of what it is sending.
 func (p *peer) message(h wire.Header) error {
-	tag := transport.Tag{Group: h.Group, Seq: h.Seq, Part: h.Part}
+	tag := transport.Tag{Group: h.Group, Seq: h.Seq, Part: h.Part, Sig: h.Sig}
 	a, err := p.in.Begin(tag, h.Length, -1)
 	if p.mesh.down.Load() != nil && err != nil {
 		return p.discard(h.Length)
