@@ -1,0 +1,155 @@
+package waiting
+
+import (
+	"errors"
+	"runtime"
+	"time"
+)
+
+// ErrTimeout: the counter did not get there in time.
+var ErrTimeout = errors.New("timed out")
+
+// Faulter knows why a peer will not raise its flag any more; transport.Mesh is
+// one. Fault returns nil while all is well and should cost next to nothing.
+type Faulter interface {
+	Fault(peer int) error
+}
+
+// Config says who waits for whom.
+type Config struct {
+	// Ranks is how many ranks wait for each other on this host.
+	Ranks int
+	// Cores is how many processors they have together; 0: as many as ranks.
+	Cores int
+	// OneProcess says that the ranks are goroutines of this process: then a wait
+	// gives way to goroutines first, and to other processes only when it sleeps.
+	OneProcess bool
+}
+
+// The phases of a wait, in turn.
+const (
+	// spins is how often the counter is read before anything else is done: 1 to
+	// 2 us. With more ranks than cores who is waited for may need this very core.
+	spins            = 1000
+	spinsWhenCrowded = 20
+	// respins is how often it is read between two system calls.
+	respins = 30
+	// look is how many rounds pass between two looks at the clock, the peer and
+	// the deadline: some microseconds.
+	look = 16
+	// yielding is how long a wait yields before it sleeps.
+	yielding = time.Millisecond
+	// nap bounds a sleep, so that a fault of the peer is noticed.
+	nap = 2 * time.Millisecond
+	// others is how long giving way to other goroutines takes when there are any.
+	others = 5 * time.Microsecond
+)
+
+// Waiter waits as suits ranks and cores. It has no state: any number of
+// goroutines may use it. The zero value is for ranks with a core each.
+type Waiter struct {
+	spins      int
+	oneProcess bool
+	gosched    int // rounds between two runtime.Gosched
+}
+
+// New returns the waiter for so many ranks and cores, and for the GOMAXPROCS of
+// the time of the call.
+func New(cfg Config) Waiter {
+	w := Waiter{spins: spins, oneProcess: cfg.OneProcess, gosched: look}
+	crowded := cfg.Cores > 0 && cfg.Ranks > cfg.Cores
+	threads := runtime.GOMAXPROCS(0)
+	if cfg.OneProcess {
+		crowded = crowded || cfg.Ranks > threads
+	}
+	if crowded {
+		w.spins = spinsWhenCrowded
+	}
+	// With several threads Gosched wakes an idle one, which costs both of them
+	// microseconds, and says nothing: an idle thread would run what is runnable.
+	if threads == 1 {
+		w.gosched = 2
+	}
+	return w
+}
+
+// AtLeast returns when the counter of f is at least n: at once if it is, and
+// else after a wait that allocates nothing. It fails with what peers says of
+// peer once that is not nil, and with ErrTimeout when the timeout has passed;
+// one of zero or less only asks. The counter counts first: what was raised
+// before a fault is not lost.
+func (w *Waiter) AtLeast(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
+	if f.n.Load() >= n {
+		return nil
+	}
+	return w.wait(f, n, peers, peer, timeout)
+}
+
+func (w *Waiter) wait(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
+	if timeout > 0 {
+		for range w.spins {
+			if f.n.Load() >= n {
+				return nil
+			}
+		}
+	}
+	return w.waitLong(f, n, peers, peer, timeout)
+}
+
+// waitLong yields, and later sleeps.
+func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
+	start := time.Now()
+	deadline := start.Add(timeout)
+	idle := start // since when nothing else was seen to run here
+	for {
+		if w.yield(f, n) {
+			return nil
+		}
+		now := time.Now()
+		if err := ended(f, n, peers, peer, now.Sub(deadline) >= 0); err != nil || f.n.Load() >= n {
+			return err
+		}
+		runtime.Gosched()
+		if f.n.Load() >= n {
+			return nil
+		}
+		switch since := time.Now(); {
+		case since.Sub(now) > others:
+			idle = since // others compute here, and a sleep would hold them up
+		case since.Sub(idle) > yielding:
+			f.sleep(n, min(nap, deadline.Sub(since)))
+		}
+	}
+}
+
+// ended returns why a wait cannot go on, or nil. What the peer has done counts
+// before its end does.
+func ended(f *Flag, n uint64, peers Faulter, peer int, late bool) error {
+	err := peers.Fault(peer)
+	if err == nil && late {
+		err = ErrTimeout
+	}
+	if err != nil && f.n.Load() >= n {
+		return nil
+	}
+	return err
+}
+
+// yield reads the counter between so many calls that give way to others, and
+// reports whether it is there.
+func (w *Waiter) yield(f *Flag, n uint64) bool {
+	for i := range look {
+		switch {
+		case w.oneProcess || i%w.gosched == 1:
+			runtime.Gosched()
+		default:
+			yieldCore()
+		}
+		for range respins {
+			if f.n.Load() >= n {
+				return true
+			}
+		}
+	}
+	return false
+}
