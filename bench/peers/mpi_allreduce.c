@@ -1,0 +1,112 @@
+/* Times MPI_Allreduce of floats; rank 0 prints one JSON line per size.
+ *
+ * usage: mpirun -np N [--mca pml ob1 --mca btl self,vader | --mca btl self,tcp] mpi_allreduce LABEL SECONDS FLOATS...
+ *
+ * The protocol is that of `ringo bench allreduce` (see bench/collective/README.md):
+ * the operand is rewritten before every call, in turns by one of two patterns; a long
+ * call is timed by itself after a barrier; short ones in batches, the rewriting
+ * included; a sample is its slowest rank's, the figure the median of samples; every
+ * result of single calls and every batch's last is verified. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PERIOD = 5, BATCH = 100, BATCH_FLOATS = 1024, MOST = 2000, LEAST = 5 };
+
+static int rank, np;
+
+static float operand(int r, long i, int salt) { return (float)((i + 2 * r + salt) % PERIOD + 1); }
+
+static void fill(float *x, long n, int salt) {
+  float p[PERIOD];
+  for (int i = 0; i < PERIOD; i++) p[i] = operand(rank, i, salt);
+  long head = n < PERIOD * 1024L ? n : PERIOD * 1024L;
+  for (long i = 0; i < head; i++) x[i] = p[i % PERIOD];
+  for (long at = head; at < n; at += head) memcpy(x + at, x, (n - at < head ? n - at : head) * sizeof *x);
+}
+
+static void verify(const float *x, long n, int salt) {
+  float want[PERIOD] = {0};
+  for (int i = 0; i < PERIOD; i++)
+    for (int r = 0; r < np; r++) want[i] += operand(r, i, salt);
+  for (long i = 0; i < n; i++)
+    if (x[i] != want[i % PERIOD]) {
+      fprintf(stderr, "rank %d: value %ld of %ld is %g, want %g\n", rank, i, n, x[i], want[i % PERIOD]);
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static void reduce(float *in, float *out, long n) {
+  MPI_Allreduce(in, out, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* single fills us with the microseconds of single calls. */
+static void single(float *in, float *out, long n, double *us, int samples) {
+  for (int i = 0; i < samples; i++) {
+    fill(in, n, i & 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double t = MPI_Wtime();
+    reduce(in, out, n);
+    us[i] = (MPI_Wtime() - t) * 1e6;
+    verify(out, n, i & 1);
+  }
+}
+
+/* batched fills us with the mean microseconds of a call and of rewriting its operand. */
+static void batched(float *in, float *out, long n, double *us, int samples) {
+  float *source[2] = {malloc(n * sizeof *in + 1), malloc(n * sizeof *in + 1)};
+  for (int s = 0; s < 2; s++) fill(source[s], n, s);
+  for (int i = 0; i < samples; i++) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    double t = MPI_Wtime();
+    for (int k = 0; k < BATCH; k++) {
+      memcpy(in, source[k & 1], n * sizeof *in);
+      reduce(in, out, n);
+    }
+    us[i] = (MPI_Wtime() - t) * 1e6 / BATCH;
+    verify(out, n, (BATCH - 1) & 1);
+  }
+  free(source[0]);
+  free(source[1]);
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void measure(const char *label, long n, double seconds) {
+  float *in = malloc(n * sizeof *in + 1), *out = malloc(n * sizeof *out + 1);
+  static double us[MOST], slowest[MOST];
+  int calls = n <= BATCH_FLOATS ? BATCH : 1;
+  void (*run)(float *, float *, long, double *, int) = calls > 1 ? batched : single;
+  run(in, out, n, us, 3);
+  qsort(us, 3, sizeof *us, ascending);
+  double fit = seconds * 1e6 / (us[1] * calls);
+  int samples = fit > MOST ? MOST : fit < LEAST ? LEAST : (int)fit;
+  MPI_Bcast(&samples, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  run(in, out, n, us, samples);
+  MPI_Reduce(us, slowest, samples, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  qsort(slowest, samples, sizeof *slowest, ascending);
+  if (rank == 0) {
+    printf("{\"peer\":\"%s\",\"np\":%d,\"floats\":%ld,\"median_us\":%.4f,\"min_us\":%.4f,\"iterations\":%d}\n", label, np, n,
+           slowest[samples / 2], slowest[0], samples);
+    fflush(stdout);
+  }
+  free(in);
+  free(out);
+}
+
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &np);
+  if (argc < 4) {
+    fprintf(stderr, "usage: mpi_allreduce LABEL SECONDS FLOATS...\n");
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  for (int i = 3; i < argc; i++) measure(argv[1], atol(argv[i]), atof(argv[2]));
+  MPI_Finalize();
+  return 0;
+}
