@@ -38,6 +38,10 @@ type Config struct {
 	// JoinTimeout bounds how long the ranks wait for each other at the start;
 	// 0 means 60 s.
 	JoinTimeout time.Duration
+	// Heartbeat is the time between signs of life, 0 means 1 s; DeadAfter is
+	// after how long without one a rank is lost, at least twice as long, 0 means
+	// 10 s. All ranks and their launcher must have the same.
+	Heartbeat, DeadAfter time.Duration
 	// Collective says how ranks agree.
 	Collective collective.Config
 	// Report, if set, is told in one line about ranks that are slow. Only the
@@ -63,6 +67,7 @@ func (c Config) Validate() error {
 	fault(c.Size == 0 && (c.Rank != 0 || c.Rendezvous != ""),
 		"rank %d and rendezvous %q place a rank by hand, which needs the size too", c.Rank, c.Rendezvous)
 	fault(c.JoinTimeout < 0, "join timeout %v: want at least 0", c.JoinTimeout)
+	fault(c.Heartbeat < 0 || c.DeadAfter < 0, "heartbeat %v, dead after %v: want at least 0", c.Heartbeat, c.DeadAfter)
 	if err := c.Collective.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("collective: %w", err))
 	}
@@ -184,7 +189,10 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	if err := j.start(mesh, cfg); err != nil {
 		return err
 	}
-	j.member.SetWaiting(j.group.Waiting)
+	j.member.SetWaiting(func() (cluster.Wait, bool) {
+		peer, since, ok := j.group.Waiting()
+		return cluster.Wait{Peer: peer, Since: since}, ok
+	})
 	return nil
 }
 
@@ -193,7 +201,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	if env.Rank == 0 && !env.Launched {
 		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
 			Address: env.Rendezvous, WorldSize: env.WorldSize, Ticket: env.Ticket, Version: Version,
-			JoinTimeout: cfg.JoinTimeout, Report: cfg.Report,
+			JoinTimeout: cfg.JoinTimeout, Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter, Report: cfg.Report,
 		})
 		if err != nil {
 			return err
@@ -202,6 +210,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
 		Rank: env.Rank, WorldSize: env.WorldSize, JoinTimeout: cfg.JoinTimeout,
+		Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter,
 	})
 	return err
 }

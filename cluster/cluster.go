@@ -27,6 +27,7 @@ const (
 	DefaultHeartbeat   = time.Second
 	DefaultDeadAfter   = 10 * time.Second
 	DefaultSlowAfter   = 5 * time.Second
+	DefaultStuckAfter  = 30 * time.Second
 )
 
 // answerTimeout bounds what one side waits for the other to read or answer one

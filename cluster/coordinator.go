@@ -37,6 +37,9 @@ type CoordinatorConfig struct {
 	// SlowAfter is for how long a rank may hold up others before it is
 	// reported; 0 means 5 s.
 	SlowAfter time.Duration
+	// StuckAfter is for how long an operation may make no progress, though all
+	// ranks are alive, before it is reported by name as stuck; 0 means 30 s.
+	StuckAfter time.Duration
 	// Report, if set, is called with one line about each thing that a person
 	// would want to know and that ends nothing: slow ranks, refused
 	// connections. It must not block for long.
@@ -55,8 +58,8 @@ func (c CoordinatorConfig) Validate() error {
 	if c.Listener == nil && c.Address == "" {
 		errs = append(errs, errors.New("neither a listener nor an address to listen on"))
 	}
-	if c.JoinTimeout < 0 || c.SlowAfter < 0 {
-		errs = append(errs, fmt.Errorf("join timeout %v, slow after %v: want at least 0", c.JoinTimeout, c.SlowAfter))
+	if c.JoinTimeout < 0 || c.SlowAfter < 0 || c.StuckAfter < 0 {
+		errs = append(errs, fmt.Errorf("join timeout %v, slow after %v, stuck after %v: want at least 0", c.JoinTimeout, c.SlowAfter, c.StuckAfter))
 	}
 	errs = append(errs, checkTimes(c.Heartbeat, c.DeadAfter), checkTicket(c.Ticket))
 	return errors.Join(errs...)
@@ -82,6 +85,7 @@ func (c *CoordinatorConfig) setDefaults() {
 	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
 	c.DeadAfter = cmp.Or(c.DeadAfter, DefaultDeadAfter)
 	c.SlowAfter = cmp.Or(c.SlowAfter, DefaultSlowAfter)
+	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
 	if c.Report == nil {
 		c.Report = func(string) {}
 	}

@@ -72,11 +72,15 @@ func TestFindSlow(t *testing.T) {
 		{"a circle", []Status{on(1, 6), on(2, 7), on(0, 8)}, "ranks 0, 1 and 2 wait for each other, the longest for 8s: messages are not arriving"},
 		{"a tail on a circle", []Status{on(1, 6), on(2, 7), on(1, 8)}, "ranks 0, 1 and 2 wait for each other, the longest for 8s: messages are not arriving"},
 		{"a silent rank", []Status{on(1, 6), {Waits: true, Peer: 2, For: 9 * time.Second, Silent: 8 * time.Second}, busy}, "rank 1 is slow: rank 0 has been waiting for it for 6s (no sign of life for 8s)"},
+		{"in an operation", []Status{{Waits: true, Peer: 1, For: 6 * time.Second, In: "barrier 3"}, busy}, "rank 1 is slow: rank 0 has been waiting for it in barrier 3 for 6s (saving)"},
+		{"stuck", []Status{{Waits: true, Peer: 1, For: 31 * time.Second, In: "barrier 3"}, {}}, "barrier 3 makes no progress, though all ranks are alive: rank 0 has been waiting for rank 1 for 31s; it fails at its timeout"},
+		{"a stuck circle", []Status{on(1, 30), on(0, 29)}, "an exchange makes no progress, though all ranks are alive: ranks 0 and 1 have been waiting for each other for 30s; it fails at its timeout"},
+		{"stuck and silent", []Status{on(1, 31), {Silent: 8 * time.Second}}, "rank 1 is slow: rank 0 has been waiting for it for 31s (no sign of life for 8s)"},
 		{"one that left", []Status{on(1, 6), {Gone: true}}, ""},
 		{"a peer that is none", []Status{on(7, 6), busy}, ""},
 	} {
 		var lines []string
-		for _, s := range FindSlow(c.ranks, 5*time.Second) {
+		for _, s := range FindSlow(c.ranks, 5*time.Second, 30*time.Second) {
 			lines = append(lines, s.String())
 		}
 		if got := strings.Join(lines, "\n"); got != c.want {
@@ -94,7 +98,7 @@ func TestFindSlowOnAnything(t *testing.T) {
 			ranks[r] = Status{Waits: rng.IntN(4) > 0, Peer: rng.IntN(len(ranks)+2) - 1, For: time.Duration(rng.IntN(12)) * time.Second, Gone: rng.IntN(9) == 0}
 		}
 		seen := map[int]bool{}
-		for _, s := range FindSlow(ranks, 5*time.Second) {
+		for _, s := range FindSlow(ranks, 5*time.Second, 30*time.Second) {
 			if seen[s.Rank] || ranks[s.Rank].Gone || len(s.By) == 0 || s.For < 5*time.Second {
 				t.Fatalf("%+v from %+v", s, ranks)
 			}
@@ -107,11 +111,11 @@ func TestReporterIsPatient(t *testing.T) {
 	var p reporter
 	var told []int
 	for second := 5; second <= 100; second++ {
-		if len(p.lines([]Slow{{Rank: 1, By: []int{0}, For: time.Duration(second) * time.Second}})) > 0 {
+		if len(p.lines([]Slow{{Rank: 1, By: []int{0}, For: time.Duration(second) * time.Second, Stuck: second >= 30}})) > 0 {
 			told = append(told, second)
 		}
 	}
-	if want := []int{5, 10, 20, 40, 80}; !reflect.DeepEqual(told, want) {
+	if want := []int{5, 10, 20, 30, 60}; !reflect.DeepEqual(told, want) {
 		t.Errorf("told at %v, want %v", told, want)
 	}
 	p.lines(nil) // it goes on, and is slow again later
@@ -141,7 +145,7 @@ func TestBlamed(t *testing.T) {
 func TestMessages(t *testing.T) {
 	for _, m := range []message{
 		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80"},
-		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17},
+		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17, In: "allreduce 12"},
 		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, WaitMillis: 60000},
 		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindFailed, Peer: 1, Why: "no \"space\"\nleft"},

@@ -88,7 +88,7 @@ type Member struct {
 
 	mu      sync.Mutex
 	doing   string
-	waiting func() (peer int, since time.Time, ok bool)
+	waiting func() (Wait, bool)
 	missed  int // heartbeats since the coordinator's last message
 	left    bool
 	err     error
@@ -263,9 +263,16 @@ func (m *Member) SetStatus(text string) {
 	m.doing = text
 }
 
-// SetWaiting sets the function that says whom this rank waits for right now, and
-// since when. It is called once per heartbeat from another goroutine.
-func (m *Member) SetWaiting(fn func() (peer int, since time.Time, ok bool)) {
+// Wait is a wait of this rank for another.
+type Wait struct {
+	Peer  int       // whom it waits for
+	Since time.Time // since when
+	In    string    // the operation: "allreduce 12"; may be empty
+}
+
+// SetWaiting sets the function that says whom this rank waits for right now, if
+// for anyone. It is called once per heartbeat from another goroutine.
+func (m *Member) SetWaiting(fn func() (Wait, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting = fn

@@ -24,7 +24,7 @@ type kind string
 // From a member to the coordinator.
 const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens
-	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis
+	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1
 	kindLeave   kind = "leave"   // it is done, in good order
@@ -48,6 +48,7 @@ type message struct {
 	Waits      bool     `json:"waits,omitempty"`
 	Peer       int      `json:"peer"`
 	WaitMillis int64    `json:"wait_ms,omitempty"`
+	In         string   `json:"in,omitempty"`
 	Why        string   `json:"why,omitempty"`
 	Missing    []int    `json:"missing,omitempty"`
 	World      int      `json:"world,omitempty"`
@@ -55,7 +56,7 @@ type message struct {
 
 // encode returns the frame of m. Texts are cut to their limits.
 func encode(m message) ([]byte, error) {
-	m.Why, m.Doing = clip(m.Why, maxWhy), clip(m.Doing, maxDoing)
+	m.Why, m.Doing, m.In = clip(m.Why, maxWhy), clip(m.Doing, maxDoing), clip(m.In, maxDoing)
 	b, err := json.Marshal(m)
 	if err == nil && len(b) > maxMessage {
 		err = fmt.Errorf("a %s message of %d bytes is above the limit of %d", m.Kind, len(b), maxMessage)
@@ -83,7 +84,7 @@ func (m *message) check(worldSize int) error {
 	switch {
 	case m.Peer < -1 || m.Peer >= worldSize:
 		return fmt.Errorf("rank %d is not among %d ranks", m.Peer, worldSize)
-	case len(m.Why) > 4*maxWhy || len(m.Doing) > 4*maxDoing:
+	case len(m.Why) > 4*maxWhy || len(m.Doing) > 4*maxDoing || len(m.In) > 4*maxDoing:
 		return fmt.Errorf("a text is above its limit")
 	case m.WaitMillis < 0 || m.WaitMillis > int64(1000*time.Hour/time.Millisecond):
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)

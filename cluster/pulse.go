@@ -49,9 +49,9 @@ func (m *Member) status() message {
 	if waiting == nil {
 		return s
 	}
-	if peer, since, ok := waiting(); ok && peer >= 0 && peer < m.cfg.WorldSize {
-		s.Waits, s.Peer = true, peer
-		s.WaitMillis = max(0, time.Since(since).Milliseconds())
+	if w, ok := waiting(); ok && w.Peer >= 0 && w.Peer < m.cfg.WorldSize {
+		s.Waits, s.Peer, s.In = true, w.Peer, w.In
+		s.WaitMillis = max(0, time.Since(w.Since).Milliseconds())
 	}
 	return s
 }

@@ -11,6 +11,7 @@ type Status struct {
 	Waits  bool          // it waits for Peer, since For
 	Peer   int           // whom it waits for
 	For    time.Duration // how long
+	In     string        // the operation in which it waits: "allreduce 12"; may be empty
 	Silent time.Duration // since its last heartbeat
 	Gone   bool          // it left, or never joined: nobody is told that it is slow
 }
@@ -22,12 +23,17 @@ type Slow struct {
 	Silent time.Duration // when above 0, there was no sign of life for so long
 	By     []int         // the ranks that wait for it, directly or through others
 	For    time.Duration // the longest of those waits
+	In     string        // its operation, if it is known
+	Stuck  bool          // it has lasted so long that the operation is taken for stuck
 	Circle bool          // no one rank is slow: Rank and By wait for each other
 }
 
 // String reports the rank in one line.
 func (s Slow) String() string {
 	long := s.For.Round(100 * time.Millisecond)
+	if s.Stuck && s.Silent == 0 {
+		return s.stuck(long)
+	}
 	if s.Circle {
 		return fmt.Sprintf("%s wait for each other, the longest for %v: messages are not arriving", rankList(s.By), long)
 	}
@@ -35,21 +41,47 @@ func (s Slow) String() string {
 	if len(s.By) == 1 {
 		verb = "has"
 	}
-	text := fmt.Sprintf("rank %d is slow: %s %s been waiting for it for %v", s.Rank, rankList(s.By), verb, long)
+	in := ""
+	if s.In != "" {
+		in = " in " + s.In
+	}
+	text := fmt.Sprintf("rank %d is slow: %s %s been waiting for it%s for %v", s.Rank, rankList(s.By), verb, in, long)
 	if s.Silent > 0 {
 		return text + fmt.Sprintf(" (no sign of life for %v)", s.Silent.Round(100*time.Millisecond))
 	}
-	if s.Doing != "" {
-		return text + " (" + s.Doing + ")"
+	return text + s.doing()
+}
+
+func (s Slow) doing() string {
+	if s.Doing == "" {
+		return ""
 	}
-	return text
+	return " (" + s.Doing + ")"
+}
+
+// stuck reports an operation that makes no progress.
+func (s Slow) stuck(long time.Duration) string {
+	what := s.In
+	if what == "" {
+		what = "an exchange"
+	}
+	verb := "have"
+	if len(s.By) == 1 {
+		verb = "has"
+	}
+	whom := fmt.Sprintf("rank %d%s", s.Rank, s.doing())
+	if s.Circle {
+		whom = "each other"
+	}
+	return fmt.Sprintf("%s makes no progress, though all ranks are alive: %s %s been waiting for %s for %v; it fails at its timeout",
+		what, rankList(s.By), verb, whom, long)
 }
 
 // FindSlow returns the ranks that have held up others for at least after, by
-// rank. A rank that waits is not slow itself: whom it waits for is, or whom
+// rank; from stuck on, their operation is taken for stuck. A rank that waits is not slow itself: whom it waits for is, or whom
 // that one waits for, and so on to the root of the chain. Cost: O(N^2) for the N
 // ranks in the worst case, some microseconds for 64.
-func FindSlow(ranks []Status, after time.Duration) []Slow {
+func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	found := make([]*Slow, len(ranks))
 	for r, s := range ranks {
 		if s.Gone || !s.Waits || s.For < after {
@@ -67,7 +99,9 @@ func FindSlow(ranks []Status, after time.Duration) []Slow {
 		}
 		f := found[root]
 		f.By = append(f.By, r)
-		f.For = max(f.For, s.For)
+		if s.For > f.For {
+			f.For, f.In, f.Stuck = s.For, s.In, s.For >= stuck
+		}
 	}
 	var out []Slow
 	for _, f := range found {
@@ -97,21 +131,28 @@ func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
 }
 
 // reporter turns what FindSlow finds into lines, each rank's at once, then after
-// twice the time, four times, and so on, so that a long wait does not flood.
+// twice the time, four times, and so on, so that a long wait does not flood; and
+// when its operation is first taken for stuck.
 type reporter struct {
-	next map[int]time.Duration // by rank: report when the wait is that long
+	next map[int]due // by rank
+}
+
+// due is when a rank is to be reported again.
+type due struct {
+	at    time.Duration // the length of its wait
+	stuck bool          // that its operation is stuck was said
 }
 
 func (p *reporter) lines(found []Slow) []string {
-	next := make(map[int]time.Duration, len(found))
+	next := make(map[int]due, len(found))
 	var out []string
 	for _, s := range found {
-		due := p.next[s.Rank]
-		if s.For >= due {
+		d := p.next[s.Rank]
+		if s.For >= d.at || s.Stuck && !d.stuck {
 			out = append(out, s.String())
-			due = 2 * s.For
+			d = due{2 * s.For, s.Stuck}
 		}
-		next[s.Rank] = due
+		next[s.Rank] = d
 	}
 	p.next = next
 	return out

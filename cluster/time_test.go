@@ -181,7 +181,7 @@ func TestSlowRank(t *testing.T) {
 	play(t, 4, func(t *testing.T, s *scene) {
 		for r, m := range s.members {
 			since := time.Now()
-			m.SetWaiting(func() (int, time.Time, bool) { return (r + 3) % 4, since, r != 2 })
+			m.SetWaiting(func() (Wait, bool) { return Wait{(r + 3) % 4, since, "allreduce 7"}, r != 2 })
 		}
 		s.members[2].SetStatus("evaluating")
 		time.Sleep(4900 * time.Millisecond)
@@ -190,12 +190,18 @@ func TestSlowRank(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		lines := s.reports()
-		if len(lines) != 1 || !strings.HasPrefix(lines[0], "rank 2 is slow: ranks 0, 1 and 3 have been waiting for it for ") || !strings.HasSuffix(lines[0], " (evaluating)") {
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], "rank 2 is slow: ranks 0, 1 and 3 have been waiting for it in allreduce 7 for ") || !strings.HasSuffix(lines[0], " (evaluating)") {
 			t.Errorf("reports: %q", lines)
 		}
 		time.Sleep(time.Minute)
-		if n := len(s.reports()); n < 3 || n > 5 {
+		if n := len(s.reports()); n < 4 || n > 6 {
 			t.Errorf("%d reports: %q", n, s.reports())
+		}
+		stuck := slices.IndexFunc(s.reports(), func(l string) bool {
+			return strings.HasPrefix(l, "allreduce 7 makes no progress, though all ranks are alive: ranks 0, 1 and 3 have been waiting for rank 2 (evaluating) for 30")
+		})
+		if stuck < 0 {
+			t.Errorf("not reported as stuck: %q", s.reports())
 		}
 		if s.Err() != nil {
 			t.Error(s.Err())
@@ -244,7 +250,7 @@ func TestAccusations(t *testing.T) {
 	// Rank 2 itself waits for rank 0: the accusation goes there.
 	play(t, 4, func(t *testing.T, s *scene) {
 		since := time.Now()
-		s.members[2].SetWaiting(func() (int, time.Time, bool) { return 0, since, true })
+		s.members[2].SetWaiting(func() (Wait, bool) { return Wait{Peer: 0, Since: since}, true })
 		time.Sleep(3 * time.Second)
 		if got := s.members[1].Verdict(link, time.Minute); !strings.HasPrefix(got.Error(), "rank 0 is lost: rank 1 reports: ") {
 			t.Error(got)

@@ -61,7 +61,7 @@ func (c *Coordinator) beat() []string {
 	if c.verdict != nil || !c.complete {
 		return nil
 	}
-	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter))
+	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter, c.cfg.StuckAfter))
 }
 
 // statuses returns what is known of every rank. The caller holds mu.
@@ -73,6 +73,7 @@ func (c *Coordinator) statuses() []Status {
 		out[r] = Status{
 			Doing: s.status.Doing, Waits: s.status.Waits, Peer: s.status.Peer,
 			For:  time.Duration(s.status.WaitMillis)*time.Millisecond + age,
+			In:   s.status.In,
 			Gone: s.state != seatJoined,
 		}
 		if s.missed > 2 { // one may be under way, one late

@@ -70,9 +70,10 @@ type Config struct {
 	// Grace is how long the others may take to end on their own after one
 	// died; 0 means 5 s. SIGTERM follows, and SIGKILL 2 s later.
 	Grace time.Duration
-	// DeadAfter is how long a process that has joined may show no sign of life;
-	// 0 means 10 s.
-	DeadAfter time.Duration
+	// Heartbeat is the time between signs of life of the processes that have
+	// joined, 0 means 1 s; DeadAfter is how long one may show none, at least
+	// twice as long, 0 means 10 s. They must be those of the ranks.
+	Heartbeat, DeadAfter time.Duration
 	// JoinTimeout, SlowAfter and Report are the coordinator's. Report nil
 	// writes the lines to Stderr after "ringo: ".
 	JoinTimeout, SlowAfter time.Duration
@@ -150,7 +151,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	coordinator, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
 		Listener: listener, WorldSize: cfg.N, HostRank: -1, Ticket: cfg.Ticket, Version: cfg.Version,
-		JoinTimeout: cfg.JoinTimeout, DeadAfter: cfg.DeadAfter, SlowAfter: cfg.SlowAfter, Report: cfg.Report,
+		JoinTimeout: cfg.JoinTimeout, Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter, SlowAfter: cfg.SlowAfter, Report: cfg.Report,
 	})
 	if err != nil {
 		_ = listener.Close()

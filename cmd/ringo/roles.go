@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/train"
@@ -36,6 +37,8 @@ type jobFlags struct {
 	algorithm   string
 	timeout     time.Duration
 	joinTimeout time.Duration
+	heartbeat   time.Duration
+	deadAfter   time.Duration
 	threads     int
 	progress    string
 
@@ -47,11 +50,13 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.np, "np", 1, "number of `ranks` (workers)")
 	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else tcp)")
 	fs.StringVar(&f.algorithm, "algorithm", collective.Ring, "allreduce `algorithm`: ring or naive")
-	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within 10s, a slow one is only reported until then")
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within --dead-after, a slow one is only reported until then")
 	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")
 	fs.IntVar(&f.rank, "rank", -1, "start only this `rank`, by hand; needs --np, --rendezvous and the ticket in RINGO_TICKET")
 	fs.StringVar(&f.rendezvous, "rendezvous", "", "`HOST:PORT` where rank 0 meets the others, for ranks started by hand")
 	fs.DurationVar(&f.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
+	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of the ranks")
+	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank without a sign of life for so long is lost; at least twice --heartbeat")
 	fs.StringVar(&f.progress, "progress", "auto", "progress `style`: auto, bar, plain or none")
 }
 
@@ -75,6 +80,9 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	}
 	if f.joinTimeout <= 0 {
 		faults.add("--join-timeout %v: want a positive time, such as 30s", f.joinTimeout)
+	}
+	if f.heartbeat <= 0 || f.deadAfter < 2*f.heartbeat {
+		faults.add("--heartbeat %v, --dead-after %v: want a positive time and at least twice that", f.heartbeat, f.deadAfter)
 	}
 	if f.threads < 0 || f.threads > train.MaxThreads {
 		faults.add("--threads %d: want 0 to %d", f.threads, train.MaxThreads)
@@ -163,7 +171,7 @@ func (f *jobFlags) collective() collective.Config {
 // run plays the command's role: body is what a rank does.
 func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 	ctx := cmd.Context()
-	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout}
+	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter}
 	switch {
 	case f.worker || f.byHand:
 		if f.byHand {
@@ -213,7 +221,7 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	}
 	argv := append([]string{self}, commandLine(cmd, args)...)
 	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
-	return launchProgram(cmd, launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, CoresEach: f.computeThreads()})
+	return launchProgram(cmd, launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, CoresEach: f.computeThreads()})
 }
 
 // launchProgram starts a program as cfg says and waits for its ranks.

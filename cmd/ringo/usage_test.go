@@ -39,6 +39,7 @@ func TestJobUsage(t *testing.T) {
 			{"--timeout -1s", "--timeout -1s: want a positive time"},
 			{"--timeout 30", `"30" for "--timeout"`},
 			{"--join-timeout 0s", "--join-timeout 0s: want a positive time"},
+			{"--heartbeat 1s --dead-after 1500ms", "--heartbeat 1s, --dead-after 1.5s: want a positive time and at least twice that"},
 			{"--threads -1", "--threads -1: want 0 to 1024"},
 			{"--progress fancy", `--progress "fancy" is not known: use auto, bar, plain or none`},
 			{"--nope", "unknown flag: --nope; see `ringo " + path(cmd) + " --help`"},
