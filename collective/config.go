@@ -3,19 +3,24 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
-)
 
-// The algorithms of AllReduce.
-const (
-	Ring  = "ring"  // bandwidth-optimal, see RingSchedule
-	Naive = "naive" // everything to rank 0 and back, the straw man
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // Config says how a group works. All ranks must give the same values, except
 // for SlowAfter.
 type Config struct {
-	// Algorithm of AllReduce: Ring or Naive. Empty: Ring.
+	// Ranks are the ranks of the mesh that make the group, in the group's order;
+	// this one must be among them. Empty: all, in the mesh's order.
+	Ranks []int
+	// Hosts is a number for each rank of the mesh, equal for those of one host.
+	// Empty: all are on one.
+	Hosts []int
+	// Algorithm of the operations that have it; the table's for the others.
+	// Empty: the table's for all.
 	Algorithm string
 	// Timeout bounds every single wait for a peer; an operation that makes
 	// progress may take longer. 0: 10 minutes.
@@ -48,10 +53,8 @@ const (
 func (c Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	switch c.Algorithm {
-	case "", Ring, Naive:
-	default:
-		fault("algorithm %q is unknown, known are %s and %s", c.Algorithm, Ring, Naive)
+	if _, ok := methodOf(c.Algorithm); !ok {
+		fault("algorithm %q is unknown, known are %s", c.Algorithm, strings.Join(Algorithms(), ", "))
 	}
 	if c.Timeout < 0 {
 		fault("timeout %v is negative", c.Timeout)
@@ -70,9 +73,6 @@ func (c Config) Validate() error {
 
 // filled returns c with zero values replaced by what they stand for.
 func (c Config) filled() Config {
-	if c.Algorithm == "" {
-		c.Algorithm = Ring
-	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 	}
@@ -83,4 +83,44 @@ func (c Config) filled() Config {
 		c.InFlight = defaultInFlight
 	}
 	return c
+}
+
+// members returns the mesh's ranks that make the group. All faults are reported
+// together.
+func (c Config) members(m transport.Mesh) ([]int, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	ranks := slices.Clone(c.Ranks)
+	if len(ranks) == 0 {
+		for r := range m.Size() {
+			ranks = append(ranks, r)
+		}
+	}
+	for i, r := range ranks {
+		if r < 0 || r >= m.Size() {
+			fault("ranks %v: %d is not a rank of a mesh of %d", ranks, r, m.Size())
+		}
+		if slices.Contains(ranks[:i], r) {
+			fault("ranks %v: %d is there twice", ranks, r)
+		}
+	}
+	if !slices.Contains(ranks, m.Rank()) {
+		fault("ranks %v: this rank, %d, is not among them", ranks, m.Rank())
+	}
+	if len(c.Hosts) != 0 && len(c.Hosts) != m.Size() {
+		fault("hosts %v: %d numbers, want one for each of the mesh's %d ranks", c.Hosts, len(c.Hosts), m.Size())
+	}
+	return ranks, errors.Join(faults...)
+}
+
+// hostsOf counts the hosts of ranks.
+func (c Config) hostsOf(ranks []int) int {
+	if len(c.Hosts) == 0 {
+		return 1
+	}
+	seen := map[int]bool{}
+	for _, r := range ranks {
+		seen[c.Hosts[r]] = true
+	}
+	return len(seen)
 }

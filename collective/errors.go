@@ -10,9 +10,9 @@ import (
 // OpError is a fault of one operation. The first one of a group is the cause
 // of all later ones, which wrap it.
 type OpError struct {
-	Op   string // "allreduce", "broadcast", "allgather", "allgatherv", "barrier", "close"
-	Rank int    // where it was seen
-	Peer int    // the lost rank if one is known to be, else the other end; Rank itself: a fault of the caller
+	Op   string // "allreduce", "broadcast", … or "close"
+	Rank int    // where it was seen, as the mesh numbers ranks
+	Peer int    // likewise the lost rank if one is known to be, else the other end; Rank itself: a fault of the caller
 	Seq  uint32 // which operation of the group, from 0
 	Err  error  // the cause
 }
@@ -40,7 +40,8 @@ func (w *Work) wrap(err error) *OpError {
 	if errors.As(err, &first) && first.Op == w.kind.String() && first.Seq == w.seq {
 		return first
 	}
-	return &OpError{Op: w.kind.String(), Rank: w.g.rank, Peer: culprit(err, w.g.rank), Seq: w.seq, Err: err}
+	rank := w.g.mesh.Rank()
+	return &OpError{Op: w.kind.String(), Rank: rank, Peer: culprit(err, rank), Seq: w.seq, Err: err}
 }
 
 // culprit returns the rank to blame for err: one that is lost, else who aborted
@@ -68,5 +69,6 @@ func culprit(err error, rank int) int {
 // misuse is a fault of the caller: nothing was started, and the group goes on
 // working if all ranks made the same mistake.
 func (w *Work) misuse(format string, args ...any) *Work {
-	return w.refuse(&OpError{Op: w.kind.String(), Rank: w.g.rank, Peer: w.g.rank, Err: fmt.Errorf(format, args...)})
+	rank := w.g.mesh.Rank()
+	return w.refuse(&OpError{Op: w.kind.String(), Rank: rank, Peer: rank, Err: fmt.Errorf(format, args...)})
 }

@@ -21,6 +21,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +33,11 @@ import (
 // from several goroutines as long as their order is the same on every rank.
 type Group struct {
 	mesh       transport.Mesh
-	rank, size int
+	rank, size int   // in the group
+	ranks      []int // of the mesh, by rank in the group
+	hosts      int   // how many hosts they are on
 	cfg        Config
+	named      method // cfg.Algorithm
 	steps      []RingStep
 	epoch      time.Time // what Work.since counts from
 	kernels    *simd.Kernels
@@ -52,16 +56,23 @@ type Group struct {
 	free       *Work // recycled
 }
 
-// New makes a group of all ranks of mesh. It sends nothing; the mesh stays its
-// owner's to close, after the group. Errors: a bad configuration.
+// New makes a group of cfg.Ranks, or of all ranks of mesh. It sends nothing; the
+// mesh stays its owner's to close, after the group. Errors: a bad
+// configuration, or one that does not fit the mesh.
 func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
+	ranks, err := cfg.members(mesh)
+	if err != nil {
+		return nil, fmt.Errorf("collective: %w", err)
+	}
 	cfg = cfg.filled()
+	rank, size := slices.Index(ranks, mesh.Rank()), len(ranks)
+	named, _ := methodOf(cfg.Algorithm)
 	g := &Group{
-		mesh: mesh, rank: mesh.Rank(), size: mesh.Size(), cfg: cfg,
-		steps: RingSchedule(mesh.Rank(), mesh.Size()),
+		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: cfg.hostsOf(ranks), cfg: cfg, named: named,
+		steps: RingSchedule(rank, size),
 		epoch: time.Now(), kernels: simd.Host(),
 		window: window{
 			slots: make([]slot, cfg.InFlight),
@@ -72,16 +83,17 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// Rank is this rank's number, 0 <= Rank < Size.
+// Rank is this rank's number in the group, 0 <= Rank < Size.
 func (g *Group) Rank() int { return g.rank }
 
-// Size is the number of ranks.
+// Size is the number of ranks in the group.
 func (g *Group) Size() int { return g.size }
 
-// Algorithm is the algorithm of AllReduce.
+// Algorithm is the algorithm that was named for the group; empty: the table
+// decides.
 func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 
-// Waiting returns the peer that this rank has been waiting for longest, and
+// Waiting returns the peer, as the mesh numbers it, that this rank has been waiting for longest, and
 // since when. ok is false while it waits for nobody, or not for SlowAfter yet.
 // It may be called at any time from any goroutine.
 func (g *Group) Waiting() (peer int, since time.Time, ok bool) {
@@ -113,7 +125,7 @@ func (g *Group) Close() error {
 	g.closed = true
 	g.mu.Unlock()
 	if first && busy {
-		g.fail(&OpError{Op: "close", Rank: g.rank, Peer: g.rank, Err: transport.ErrClosed})
+		g.fail(&OpError{Op: "close", Rank: g.mesh.Rank(), Peer: g.mesh.Rank(), Err: transport.ErrClosed})
 	}
 	g.mu.Lock()
 	g.wake.Broadcast()

@@ -24,9 +24,7 @@ func (w *Work) naiveRoot() error {
 			return err
 		}
 	}
-	if w.mean {
-		w.elem.scale(w.g.kernels, w.x, w.g.size)
-	}
+	w.average(w.x)
 	for to := 1; to < w.g.size; to++ {
 		for i := range w.segments() {
 			if err := w.send(i, to, w.segment(i)); err != nil {
@@ -48,7 +46,7 @@ func (w *Work) naiveAdd(from int) error {
 			return err
 		}
 		part := w.segment(i)
-		w.elem.add(w.g.kernels, part, w.space(i, len(part)))
+		w.combine(part, part, w.space(i, len(part)))
 	}
 	return nil
 }

@@ -1,10 +1,6 @@
 package collective
 
-import (
-	"unsafe"
-
-	"github.com/ringo-ml/ringo/internal/simd"
-)
+import "unsafe"
 
 // Number is what can be reduced. Values cross the wire as they lie in memory,
 // little-endian on every supported platform.
@@ -64,36 +60,65 @@ func valuesOf[T Number](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
-// add does dst += src. Integers wrap around.
-func (e element) add(k *simd.Kernels, dst, src []byte) {
-	switch e {
+// combine does dst = a op b, where dst may be a or b. For an operation that all
+// ranks are to do with the same bits, a is the lower rank's operand: which of
+// two NaNs survives depends on the order.
+func (w *Work) combine(dst, a, b []byte) {
+	op := w.op
+	if op == Mean {
+		op = Sum
+	}
+	if w.elem == float32s && op == Sum && unsafe.SliceData(dst) == unsafe.SliceData(a) {
+		w.g.kernels.Add(valuesOf[float32](dst), valuesOf[float32](b))
+		return
+	}
+	switch w.elem {
 	case float32s:
-		k.Add(valuesOf[float32](dst), valuesOf[float32](src))
+		combine(op, valuesOf[float32](dst), valuesOf[float32](a), valuesOf[float32](b))
 	case float64s:
-		addTo(valuesOf[float64](dst), valuesOf[float64](src))
+		combine(op, valuesOf[float64](dst), valuesOf[float64](a), valuesOf[float64](b))
 	case int32s:
-		addTo(valuesOf[int32](dst), valuesOf[int32](src))
+		combine(op, valuesOf[int32](dst), valuesOf[int32](a), valuesOf[int32](b))
 	case int64s:
-		addTo(valuesOf[int64](dst), valuesOf[int64](src))
+		combine(op, valuesOf[int64](dst), valuesOf[int64](a), valuesOf[int64](b))
 	case uint8s:
-		addTo(dst, src)
+		combine(op, dst, a, b)
 	}
 }
 
-// scale does x *= 1/n. Integers have no mean.
-func (e element) scale(k *simd.Kernels, x []byte, n int) {
-	switch e {
+// average ends a mean: x *= 1/Size. It does nothing for the other reductions.
+func (w *Work) average(x []byte) {
+	if w.op != Mean {
+		return
+	}
+	switch w.elem {
 	case float32s:
-		k.Scale(valuesOf[float32](x), 1/float32(n))
+		w.g.kernels.Scale(valuesOf[float32](x), 1/float32(w.g.size))
 	case float64s:
-		multiply(valuesOf[float64](x), 1/float64(n))
+		multiply(valuesOf[float64](x), 1/float64(w.g.size))
 	}
 }
 
-func addTo[T Number](dst, src []T) {
-	src = src[:len(dst)]
-	for i := range dst {
-		dst[i] += src[i]
+// combine is the one path of all types without kernels. Integers wrap around.
+func combine[T Number](op Op, dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	switch op {
+	case Sum:
+		for i := range dst {
+			dst[i] = a[i] + b[i]
+		}
+	case Min:
+		for i := range dst {
+			dst[i] = min(a[i], b[i])
+		}
+	case Max:
+		for i := range dst {
+			dst[i] = max(a[i], b[i])
+		}
+	case Prod:
+		for i := range dst {
+			dst[i] = a[i] * b[i]
+		}
 	}
 }
 

@@ -10,21 +10,25 @@ const (
 	Sum Op = iota
 	// Mean is the sum times 1/Size, rounded once to T; floating point only.
 	Mean
+	// Min and Max are the least and the greatest value. As in Go, NaN wins over
+	// all numbers, and -0 is less than 0.
+	Min
+	Max
+	// Prod multiplies the values of all ranks.
+	Prod
+	reductions
 )
 
 // String returns the name of the operation.
 func (op Op) String() string {
-	switch op {
-	case Sum:
-		return "sum"
-	case Mean:
-		return "mean"
+	if op < reductions {
+		return [...]string{"sum", "mean", "min", "max", "prod"}[op]
 	}
 	return fmt.Sprintf("Op(%d)", uint8(op))
 }
 
-// AllReduce replaces x on every rank by the sum or mean of all ranks' x, which
-// must have the same length everywhere.
+// AllReduce replaces x on every rank by the reduction of all ranks' x, which must
+// have the same length everywhere.
 //
 // Ring: every rank sends 2(N-1)/N of x in 2(N-1) steps (Patarasuk and Yuan
 // 2009; see RingSchedule). Naive: rank 0 receives and sends (N-1) times x.
@@ -38,13 +42,13 @@ func StartAllReduce[T Number](g *Group, x []T, op Op) *Work { return allReduce(g
 
 func allReduce[T Number](g *Group, x []T, op Op, blocking bool) *Work {
 	w := g.newWork(kindAllReduce, elementOf[T]())
-	if op > Mean {
+	if op >= reductions {
 		return w.misuse("%v is not a reduction", op)
 	}
 	if op == Mean && !w.elem.float() {
 		return w.misuse("the mean of %v is not defined: sum, then divide as the program needs", w.elem)
 	}
-	w.x, w.mean = bytesOf(x), op == Mean
+	w.x, w.op = bytesOf(x), op
 	return g.start(w, blocking)
 }
 

@@ -154,9 +154,9 @@ func (w *Work) absorb(c *cursor) {
 		return
 	}
 	part := w.x[c.lo:c.hi]
-	w.elem.add(w.g.kernels, part, w.space(c.at-1, len(part)))
-	if w.mean && c.step == w.g.size-2 {
-		w.elem.scale(w.g.kernels, part, w.g.size)
+	w.combine(part, part, w.space(c.at-1, len(part)))
+	if c.step == w.g.size-2 {
+		w.average(part)
 	}
 }
 

@@ -14,7 +14,8 @@ type Work struct {
 	g    *Group
 	kind kind
 	elem element
-	mean bool
+	op   Op
+	how  method
 	root int
 	x    []byte // the operand, the result
 	src  []byte // AllGather's and AllGatherV's own part
@@ -26,7 +27,7 @@ type Work struct {
 	next *Work         // in the queue, or in the group's free list
 	live bool          // between start and Wait
 
-	peer  atomic.Int32 // who is waited for, plus one; 0: nobody
+	peer  atomic.Int32 // who of the mesh is waited for, plus one; 0: nobody
 	since atomic.Int64 // and since when, nanoseconds after g.epoch
 
 	recvs   [posted]transport.Recv
@@ -47,11 +48,10 @@ const (
 	kindAllGather
 	kindBarrier
 	kindAllGatherV
-
-	naiveTag = 7 // in tags, kindAllReduce by Naive
+	kinds
 )
 
-var kindNames = [...]string{"allreduce", "broadcast", "allgather", "barrier", "allgatherv"}
+var kindNames = [kinds]string{"allreduce", "broadcast", "allgather", "barrier", "allgatherv"}
 
 func (k kind) String() string { return kindNames[k] }
 
@@ -87,7 +87,7 @@ func (w *Work) WaitEnd() (time.Time, error) {
 	}
 	<-w.done
 	g, err, end := w.g, w.err, w.end
-	w.live, w.err, w.x, w.src, w.mean, w.root = false, nil, nil, nil, false, 0
+	w.live, w.err, w.x, w.src, w.op, w.root = false, nil, nil, nil, Sum, 0
 	w.ends = w.ends[:0]
 	g.mu.Lock()
 	w.next, g.free = g.free, w
@@ -130,36 +130,25 @@ func (w *Work) run() error {
 }
 
 func (w *Work) execute() error {
-	switch {
-	case w.g.size == 1:
+	if w.g.size == 1 {
 		copy(w.x, w.src)
 		return nil
-	case w.kind == kindBroadcast:
-		return w.broadcast()
-	case w.kind == kindAllGather, w.kind == kindAllGatherV:
-		return w.allGather()
-	case w.kind == kindBarrier:
-		return w.barrier()
-	case w.g.cfg.Algorithm == Naive:
-		return w.naiveAllReduce()
 	}
-	return w.ringAllReduce()
+	w.how = w.g.method(w.kind, len(w.x))
+	return carrier(w.kind, w.how)(w)
 }
 
 // tag names message i of the operation between two ranks. The algorithm is part
 // of it: sums of ranks that disagree about it must not match by chance.
 func (w *Work) tag(i int) transport.Tag {
-	k := uint32(w.kind)
-	if w.kind == kindAllReduce && w.g.cfg.Algorithm == Naive {
-		k = naiveTag
-	}
-	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: k<<29 | uint32(i)&(1<<29-1)}
+	what := uint32(w.kind)<<4 | uint32(w.how)
+	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: what<<23 | uint32(i)&(1<<23-1)}
 }
 
-// post asks for message i from a rank; the receive is number i modulo posted.
+// post asks for message i from a rank of the group; the receive is number i modulo posted.
 func (w *Work) post(i, from int, dst []byte) {
 	w.pending[i%posted] = true
-	w.g.mesh.Post(&w.recvs[i%posted], from, w.tag(i), dst)
+	w.g.mesh.Post(&w.recvs[i%posted], w.g.ranks[from], w.tag(i), dst)
 }
 
 // wait waits for message i, which was posted.
@@ -174,14 +163,14 @@ func (w *Work) wait(i, from int) error {
 // send sends message i.
 func (w *Work) send(i, to int, p []byte) error {
 	w.waitsFor(to)
-	err := w.g.mesh.Send(to, w.tag(i), p, w.g.cfg.Timeout)
+	err := w.g.mesh.Send(w.g.ranks[to], w.tag(i), p, w.g.cfg.Timeout)
 	w.peer.Store(0)
 	return err
 }
 
 func (w *Work) waitsFor(peer int) {
 	w.since.Store(int64(time.Since(w.g.epoch)))
-	w.peer.Store(int32(peer) + 1)
+	w.peer.Store(int32(w.g.ranks[peer]) + 1)
 }
 
 // room returns place for n bytes to arrive in for each posted receive.

@@ -1,0 +1,33 @@
+package collective
+
+// The choice of an algorithm.
+
+// situation is what the choice depends on: the same on every rank, so that all
+// choose alike.
+type situation struct {
+	kind  kind
+	bytes int // of the operand
+	ranks int
+	hosts int // how many hosts the ranks are on
+	// shared says that all ranks share memory.
+	shared bool
+}
+
+// choose is the fixed table: results depend on the order of sums, so that runs
+// are only reproducible when nothing that is measured has a say.
+func choose(s situation) method {
+	switch s.kind {
+	case kindBroadcast, kindBarrier:
+		return byTree
+	}
+	return byRing
+}
+
+// method is the algorithm of an operation: the configured one where the
+// operation has it, else the table's.
+func (g *Group) method(k kind, bytes int) method {
+	if g.named != byTable && carrier(k, g.named) != nil {
+		return g.named
+	}
+	return choose(situation{kind: k, bytes: bytes, ranks: g.size, hosts: g.hosts})
+}
