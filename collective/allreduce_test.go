@@ -1,10 +1,14 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // serialRing is the ring's result by its definition: chunk c is the sum that
@@ -168,4 +172,91 @@ func startMany(g *Group, lengths []int) error {
 		}
 	}
 	return same("blocking", last, serialRing(50, g.Size(), Sum, operand))
+}
+
+// A group of some ranks of the mesh, in an order of its own, works beside the
+// group of all.
+func TestSubset(t *testing.T) {
+	ranks := []int{4, 1, 3}
+	onRanks(t, 5, Config{}, func(g *Group) error {
+		place := slices.Index(ranks, g.Rank())
+		all := []float32{1}
+		if place < 0 {
+			return AllReduce(g, all, Sum)
+		}
+		sub, err := New(g.mesh, Config{Ranks: ranks, ID: 1, SegmentBytes: 64})
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		if sub.Rank() != place || sub.Size() != len(ranks) {
+			return fmt.Errorf("rank %d of %d in the group, want %d of %d", sub.Rank(), sub.Size(), place, len(ranks))
+		}
+		x := filled(place, 777)
+		parts := make([]int32, len(ranks))
+		w := StartAllReduce(sub, x, Mean)
+		err = errors.Join(AllReduce(g, all, Sum), AllGather(sub, parts, []int32{int32(g.Rank())}), w.Wait())
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			same("all", all, []float32{5}),
+			same("parts", parts, []int32{4, 1, 3}),
+			same("some", x, serialRing(777, len(ranks), Mean, operand)),
+		)
+	})
+}
+
+func TestWrongMembers(t *testing.T) {
+	m := mem.New(3)[1]
+	for want, cfg := range map[string]Config{
+		"3 is not a rank of a mesh of 3": {Ranks: []int{1, 3}},
+		"1 is there twice":               {Ranks: []int{1, 0, 1}},
+		"1, is not among them":           {Ranks: []int{0, 2}},
+		"want one for each":              {Hosts: []int{0, 0}},
+	} {
+		if _, err := New(m, cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// Every reduction against its definition, for every type.
+func TestReductions(t *testing.T) {
+	for _, algorithm := range []string{Ring, Naive} {
+		onRanks(t, 3, Config{Algorithm: algorithm, SegmentBytes: 64}, func(g *Group) error {
+			return errors.Join(checkReductions[float32](g), checkReductions[float64](g), checkReductions[int32](g),
+				checkReductions[int64](g), checkReductions[uint8](g))
+		})
+	}
+}
+
+func checkReductions[T Number](g *Group) error {
+	const n = 101
+	value := func(r, i int) T { return T((r*7+i*3)%5 + 1) }
+	for op := range reductions {
+		fold := map[Op]func(a, b T) T{
+			Sum:  func(a, b T) T { return a + b },
+			Min:  func(a, b T) T { return min(a, b) },
+			Max:  func(a, b T) T { return max(a, b) },
+			Prod: func(a, b T) T { return a * b },
+		}[op]
+		if fold == nil {
+			continue // Mean, see serialRing
+		}
+		x, want := make([]T, n), make([]T, n)
+		for i := range x {
+			x[i], want[i] = value(g.Rank(), i), value(0, i)
+			for r := 1; r < g.Size(); r++ {
+				want[i] = fold(want[i], value(r, i))
+			}
+		}
+		if err := AllReduce(g, x, op); err != nil {
+			return err
+		}
+		if err := same(fmt.Sprintf("%v of %T", op, x), x, want); err != nil {
+			return err
+		}
+	}
+	return nil
 }

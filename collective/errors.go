@@ -24,6 +24,10 @@ func (e *OpError) Error() string {
 		return fmt.Sprintf("collective: %s %d on rank %d: the group is broken: %v", e.Op, e.Seq, e.Rank, e.Err)
 	}
 	hint := ""
+	if m := (*transport.MismatchError)(nil); errors.As(e.Err, &m) {
+		return fmt.Sprintf("collective: operation %d: rank %d started %v, rank %d %v: all ranks must start the same operations in the same order",
+			e.Seq, e.Rank, signature(m.Mine), e.Peer, signature(m.Theirs))
+	}
 	if errors.Is(e.Err, transport.ErrTimeout) {
 		hint = "; is the rank stuck, and do all ranks start the same operations in the same order?"
 	}

@@ -19,9 +19,10 @@ const (
 	int32s
 	int64s
 	uint8s
+	elements
 )
 
-var elementNames = [...]string{"float32", "float64", "int32", "int64", "uint8"}
+var elementNames = [elements]string{"float32", "float64", "int32", "int64", "uint8"}
 
 func (e element) String() string { return elementNames[e] }
 

@@ -21,6 +21,7 @@ type Work struct {
 	src  []byte // AllGather's and AllGatherV's own part
 	ends []int  // AllGatherV: where each rank's part ends in x, in bytes
 	seq  uint32
+	sig  signature
 	err  error
 	end  time.Time
 	done chan struct{} // holds one token from the end of the operation until Wait
@@ -38,8 +39,7 @@ type Work struct {
 // posted is how many receives an operation posts ahead.
 const posted = 4
 
-// kind is a collective operation. It is part of every message's tag, so that
-// the messages of different operations never match, should the ranks disagree.
+// kind is a collective operation.
 type kind uint8
 
 const (
@@ -54,6 +54,10 @@ const (
 var kindNames = [kinds]string{"allreduce", "broadcast", "allgather", "barrier", "allgatherv"}
 
 func (k kind) String() string { return kindNames[k] }
+
+// reduces says that the operation has a reduction, rooted that it has a root.
+func (k kind) reduces() bool { return k == kindAllReduce }
+func (k kind) rooted() bool  { return k == kindBroadcast }
 
 // newWork returns a Work from the free list, or a new one.
 func (g *Group) newWork(k kind, e element) *Work {
@@ -135,14 +139,13 @@ func (w *Work) execute() error {
 		return nil
 	}
 	w.how = w.g.method(w.kind, len(w.x))
+	w.sig = w.signature()
 	return carrier(w.kind, w.how)(w)
 }
 
-// tag names message i of the operation between two ranks. The algorithm is part
-// of it: sums of ranks that disagree about it must not match by chance.
+// tag names message i of the operation between two ranks.
 func (w *Work) tag(i int) transport.Tag {
-	what := uint32(w.kind)<<4 | uint32(w.how)
-	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: what<<23 | uint32(i)&(1<<23-1)}
+	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: uint32(i), Sig: uint64(w.sig)}
 }
 
 // post asks for message i from a rank of the group; the receive is number i modulo posted.

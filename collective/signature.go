@@ -1,0 +1,48 @@
+package collective
+
+import "fmt"
+
+// A signature says what an operation is in 64 bits that travel with each of its
+// messages (transport.Tag.Sig), so that ranks that do not run the same one are
+// told instead of adding what does not belong together:
+//
+//	bits  0-4   kind
+//	      5-8   type of the values
+//	      9-11  reduction
+//	     12-15  algorithm
+//	     16-25  root, modulo 1024
+//	     26-63  values of the operand
+//
+// An operation whose operand differs in length from rank to rank gives the
+// length that all share, or 0.
+type signature uint64
+
+func (w *Work) signature() signature {
+	return signature(w.kind) | signature(w.elem)<<5 | signature(w.op)<<9 | signature(w.how)<<12 |
+		signature(w.root&1023)<<16 | signature(w.shared())<<26
+}
+
+// shared is the length, in values, that all ranks' operands have.
+func (w *Work) shared() int { return len(w.x) / w.elem.size() }
+
+// String describes the operation as its caller started it.
+func (s signature) String() string {
+	k, e, op, how := kind(s&31), element(s>>5&15), Op(s>>9&7), method(s>>12&15)
+	if k >= kinds || e >= elements || op >= reductions || how >= methods {
+		return fmt.Sprintf("an unknown operation (%#x)", uint64(s))
+	}
+	out := k.String()
+	if k.reduces() {
+		out += fmt.Sprintf(" (%v)", op)
+	}
+	if k != kindBarrier {
+		out += fmt.Sprintf(" of %d %v", uint64(s>>26), e)
+	}
+	if k.rooted() {
+		out += fmt.Sprintf(" with root %d", uint64(s>>16&1023))
+	}
+	if how != byTable {
+		out += " by " + how.String()
+	}
+	return out
+}
