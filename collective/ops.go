@@ -10,9 +10,10 @@ const (
 	Sum Op = iota
 	// Mean is the sum times 1/Size, rounded once to T; floating point only.
 	Mean
-	// Min and Max are the least and the greatest value. As in Go, NaN wins over
-	// all numbers, and -0 is less than 0.
+	// Min is the least value. As in Go, NaN wins over all numbers, and -0 is less
+	// than 0.
 	Min
+	// Max is the greatest value, likewise.
 	Max
 	// Prod multiplies the values of all ranks.
 	Prod
