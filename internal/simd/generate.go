@@ -21,3 +21,5 @@ package simd
 //go:generate go -C gen run . -set opt2 -pkg simd -out ../optim_avx2_amd64.s -stubs ../optim_avx2_amd64.go
 //go:generate go -C gen run . -set rows512 -pkg simd -out ../rows_avx512_amd64.s -stubs ../rows_avx512_amd64.go
 //go:generate go -C gen run . -set rows2 -pkg simd -out ../rows_avx2_amd64.s -stubs ../rows_avx2_amd64.go
+//go:generate go -C gen run . -set reduce512 -pkg simd -out ../reduce_avx512_amd64.s -stubs ../reduce_avx512_amd64.go
+//go:generate go -C gen run . -set reduce2 -pkg simd -out ../reduce_avx2_amd64.s -stubs ../reduce_avx2_amd64.go

@@ -10,7 +10,7 @@ import (
 // best first.
 func hostLevels() []*Kernels {
 	var out []*Kernels
-	avx2 := cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	avx2 := cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C
 	if avx2 && cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ {
 		out = append(out, kernels512)
 	}
@@ -27,6 +27,7 @@ var kernels512 = &Kernels{
 	act:      activation512,
 	norm:     norm512,
 	window:   window512,
+	reduce:   reduceAVX512,
 	layer:    layerLevel{apply: layerNorm512, grad: layerNormGrad512},
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
@@ -54,6 +55,7 @@ var kernels2 = &Kernels{
 	act:      activation2,
 	norm:     norm2,
 	window:   window2,
+	reduce:   reduceAVX2,
 	layer:    layerLevel{apply: layerNorm2, grad: layerNormGrad2},
 	gemm: gemmLevel{
 		mr: 6, nr: 16,

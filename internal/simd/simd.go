@@ -32,6 +32,7 @@ type Kernels struct {
 	norm     normLevel
 	layer    layerLevel
 	window   windowLevel
+	reduce   reduceLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

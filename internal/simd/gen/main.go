@@ -31,6 +31,8 @@ func main() {
 		"rows2":       func() error { rows(avx2); return nil },
 		"winograd512": func() error { winograd(avx512); return nil },
 		"winograd2":   func() error { winograd(avx2); return nil },
+		"reduce512":   func() error { reductions(avx512); return nil },
+		"reduce2":     func() error { reductions(avx2); return nil },
 		"opt512":      func() error { optimizers(avx512); return nil },
 		"opt2":        func() error { optimizers(avx2); return nil },
 	}

@@ -1,0 +1,164 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+)
+
+// Reduction is what collectives do with the values of several ranks. Minimum
+// and maximum are those of Go: NaN if an operand is, and -0 is less than 0.
+//
+// A result that is not a number is always the NaN with bits 0x7fc00000 (0x7e00
+// of float16, 0x7fc0 of bfloat16). So a op b has the same bits as b op a, and
+// ranks that reduce the same two values agree whichever is their own.
+type Reduction uint8
+
+// The reductions.
+const (
+	ReduceSum Reduction = iota
+	ReduceMin
+	ReduceMax
+	ReduceProd
+)
+
+// String returns "sum", "min", "max" or "product".
+func (op Reduction) String() string {
+	if op > ReduceProd {
+		return fmt.Sprintf("Reduction(%d)", uint8(op))
+	}
+	return [...]string{"sum", "min", "max", "product"}[op]
+}
+
+// reduceLevel says which assembly reduces; its functions are called by name and
+// not through variables, so that tables of operands need not be on the heap.
+type reduceLevel uint8
+
+const (
+	reducePortable reduceLevel = iota
+	reduceAVX2
+	reduceAVX512
+)
+
+// width is how many values of a size in bytes the assembly has to be given a
+// multiple of; 0: there is none.
+func (l reduceLevel) width(size int) int {
+	switch {
+	case l == reducePortable:
+		return 0
+	case l == reduceAVX2 && size == 2:
+		return 8
+	}
+	return 1
+}
+
+// callReduced bounds the bytes that one assembly call reads and writes, of all
+// operands together: 256 KiB, some tens of microseconds even from memory.
+const callReduced = 256 << 10
+
+// reduceCut returns how many of n values of a size in bytes the next assembly
+// call takes of each of so many operands. Turns of the kernels stay whole.
+func reduceCut(n, size, operands int) int {
+	const turn = 256
+	return min(n, max(callReduced/operands/turn, 1)*(turn/size))
+}
+
+// Combine computes dst[i] = a[i] op b[i]. dst may be a or b.
+func (k *Kernels) Combine(op Reduction, dst, a, b []float32) {
+	k.ReduceAll(op, [][]float32{dst}, [][]float32{a, b}, 1)
+}
+
+// ReduceAll computes, in one pass over memory,
+//
+//	dst[j][i] = (src[0][i] op src[1][i] op ...) * scale
+//
+// for every j, in this order, each step rounded. All operands are of one
+// length, and there is at least one source. A destination may be a source, but
+// not another part of the same memory.
+func (k *Kernels) ReduceAll(op Reduction, dst, src [][]float32, scale float32) {
+	n := checkReduce(op, dst, src)
+	if n == 0 {
+		return
+	}
+	if k.reduce.width(4) == 0 {
+		reduceAllGo(op, dst, src, n, scale)
+		return
+	}
+	for at := 0; at < n; {
+		next := reduceCut(n-at, 4, len(dst)+len(src))
+		k.reduce.floats(op, dst, src, at, next, scale)
+		at += next
+	}
+}
+
+// checkReduce returns the length of all operands, 0 if there are no destinations.
+func checkReduce[T any](op Reduction, dst, src [][]T) int {
+	if op > ReduceProd || len(src) == 0 {
+		panic(fmt.Sprintf("simd: ReduceAll: %v of %d sources", op, len(src)))
+	}
+	n := len(src[0])
+	for _, x := range src {
+		if len(x) != n {
+			sameLength("ReduceAll", n, len(x))
+		}
+	}
+	for _, x := range dst {
+		if len(x) != n {
+			sameLength("ReduceAll", n, len(x))
+		}
+	}
+	if len(dst) == 0 {
+		return 0
+	}
+	return n
+}
+
+// reduceBlock is how many values the portable code holds while it reduces them.
+const reduceBlock = 256
+
+func reduceAllGo(op Reduction, dst, src [][]float32, n int, scale float32) {
+	var block [reduceBlock]float32
+	for at := 0; at < n; at += reduceBlock {
+		acc := block[:min(n-at, reduceBlock)]
+		copy(acc, src[0][at:])
+		for _, x := range src[1:] {
+			combineGo(op, acc, x[at:])
+		}
+		finishReduce(acc, scale)
+		for _, y := range dst {
+			copy(y[at:], acc)
+		}
+	}
+}
+
+// combineGo does acc[i] = acc[i] op x[i].
+func combineGo(op Reduction, acc, x []float32) {
+	x = x[:len(acc)]
+	switch op {
+	case ReduceSum:
+		for i, v := range x {
+			acc[i] += v
+		}
+	case ReduceMin:
+		for i, v := range x {
+			acc[i] = min(acc[i], v)
+		}
+	case ReduceMax:
+		for i, v := range x {
+			acc[i] = max(acc[i], v)
+		}
+	case ReduceProd:
+		for i, v := range x {
+			acc[i] *= v
+		}
+	}
+}
+
+// finishReduce scales and makes every NaN the same.
+func finishReduce(acc []float32, scale float32) {
+	for i, v := range acc {
+		if v *= scale; v != v {
+			v = math.Float32frombits(0x7fc00000)
+		}
+		acc[i] = v
+	}
+}
