@@ -1,6 +1,9 @@
 package transport
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // Windows is memory that some ranks of a mesh share, usually those of one host.
 // What one rank stores there the others load: nothing is sent. Pages that
@@ -16,8 +19,17 @@ type Windows struct {
 	// Arenas[i] is the arena of Ranks[i] as it is mapped here. All have the same
 	// length, are aligned to pages and zero at the start.
 	Arenas [][]byte
+	// Cores is how many processors the ranks may run on, together: with fewer
+	// than ranks a wait gives way at once.
+	Cores int
+	// OneProcess says that the ranks are goroutines of one process.
+	OneProcess bool
+	// Free, if set, is called once, when the last holder drops the memory, with
+	// how many bytes of this rank's own arena Alloc has given out.
+	Free func(used int)
 
-	used int // of this rank's own arena, in bytes
+	used    int // of this rank's own arena, in bytes
+	holders atomic.Int32
 }
 
 // ControlBytes is the length of Windows.Control for each rank.
@@ -39,6 +51,18 @@ func WindowsOf(m Mesh) *Windows {
 		return w.Windows()
 	}
 	return nil
+}
+
+// Hold keeps the memory from being given back until a Drop. The mesh holds it
+// until its Close; a group holds it until its last operation has ended.
+func (w *Windows) Hold() { w.holders.Add(1) }
+
+// Drop ends a Hold. After the last one Control and the other ranks' arenas must
+// not be touched; what Alloc returned may be, but what is in it is undefined.
+func (w *Windows) Drop() {
+	if w.holders.Add(-1) == 0 && w.Free != nil {
+		w.Free(w.used)
+	}
 }
 
 // Own is this rank's own arena.

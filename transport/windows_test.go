@@ -34,3 +34,19 @@ func TestWindowsRefuseMoreThanThereIs(t *testing.T) {
 		t.Error("an arena is to be given whole, once")
 	}
 }
+
+func TestWindowsAreFreedByTheLastHolder(t *testing.T) {
+	var freed []int
+	w := &Windows{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 3*arenaAlign)}, Free: func(used int) { freed = append(freed, used) }}
+	w.Hold()
+	w.Alloc(arenaAlign + 1)
+	w.Hold()
+	w.Drop()
+	if len(freed) != 0 {
+		t.Error("freed while it is held")
+	}
+	w.Drop()
+	if len(freed) != 1 || freed[0] != 2*arenaAlign {
+		t.Errorf("freed with %v bytes in use, want once with %d", freed, 2*arenaAlign)
+	}
+}

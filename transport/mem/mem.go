@@ -6,8 +6,10 @@ package mem
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -43,11 +45,41 @@ func NewLimited(n int, maxUnexpectedBytes int64) []transport.Mesh {
 	return out
 }
 
+// NewShared is New with windows: memory of so many bytes for each rank's arena,
+// and that for control. It is what processes of one host share, for tests, and
+// for programs that reduce among goroutines.
+func NewShared(n, arenaBytes int) []transport.Mesh {
+	ranks := New(n)
+	all := make([]int, n)
+	arenas := make([][]byte, n)
+	for i := range all {
+		all[i], arenas[i] = i, pages(arenaBytes)
+	}
+	control := pages(n * transport.ControlBytes)
+	for i, m := range ranks {
+		m.(*Mesh).windows = &transport.Windows{
+			Ranks: all, Index: i, Control: control, Arenas: arenas,
+			Cores: runtime.GOMAXPROCS(0), OneProcess: true,
+		}
+	}
+	return ranks
+}
+
+// pages returns n zeros that begin at a page. Those of a large piece take no
+// memory until they are touched.
+func pages(n int) []byte {
+	const page = 4096
+	p := make([]byte, n+page)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(p))) % page)
+	return p[skip : skip+n : skip+n]
+}
+
 // Mesh is one rank of a mesh in memory. It implements transport.Mesh.
 type Mesh struct {
-	rank  int
-	ranks []*Mesh
-	from  []*transport.Inbox // by sender
+	rank    int
+	windows *transport.Windows
+	ranks   []*Mesh
+	from    []*transport.Inbox // by sender
 
 	down atomic.Pointer[error] // why this rank stopped, set once
 
@@ -59,6 +91,9 @@ func (m *Mesh) Rank() int { return m.rank }
 
 // Size is the number of ranks.
 func (m *Mesh) Size() int { return len(m.ranks) }
+
+// Windows returns the memory of NewShared, else nil. See transport.Windower.
+func (m *Mesh) Windows() *transport.Windows { return m.windows }
 
 // Send copies p into the receive posted for it, or into a buffer kept for one.
 // See transport.Mesh.
