@@ -222,7 +222,7 @@ func openTokens(set string, c Config, steps int, read func(name string, r io.Rea
 		}
 		ids, err := read(part.path, f, part.into == &s.Train)
 		if err == nil && len(ids) <= steps {
-			err = &FormatError{part.path, 0, fmt.Sprintf("%d tokens are too few for one sequence of %d and the token after it", len(ids), steps)}
+			err = &FormatError{part.path, 0, fmt.Sprintf("%d tokens are too few for one sequence of %d and the token after it: give a longer file", len(ids), steps)}
 		}
 		f.Close()
 		if err != nil {

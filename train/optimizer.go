@@ -54,6 +54,9 @@ func (c Config) validateOptimizer() (errs []error) {
 	if err := c.schedule().Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	if w := c.Warmup.Epochs; w > float64(c.Epochs) && c.Epochs > 0 {
+		errs = append(errs, fmt.Errorf("warm-up of %v epochs in a run of %d: the learning rate would never be %v; want at most %[2]d epochs", w, c.Epochs, c.LR))
+	}
 	return errs
 }
 

@@ -80,6 +80,7 @@ func TestUsage(t *testing.T) {
 		{synthetic + "--lr -0.1", "learning rate -0.1"},
 		{synthetic + "--lr fast", `"fast" for "--lr"`},
 		{synthetic + "--momentum 1", "momentum 1: want a number from 0 to below 1"},
+		{synthetic + "--epochs 2 --warmup 3epochs", "warm-up of 3 epochs in a run of 2: the learning rate would never be 0.005; want at most 2 epochs"},
 		{synthetic + "--momentum nan", "momentum NaN"},
 		{synthetic + "--weight-decay -1", "weight decay -1"},
 		{synthetic + "--weight-decay inf", "weight decay +Inf"},
