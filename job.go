@@ -190,8 +190,8 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 		return err
 	}
 	j.member.SetWaiting(func() (cluster.Wait, bool) {
-		peer, since, ok := j.group.Waiting()
-		return cluster.Wait{Peer: peer, Since: since}, ok
+		w, ok := j.group.Waiting()
+		return cluster.Wait{Peer: w.Peer, Since: w.Since, In: fmt.Sprintf("%s %d", w.Op, w.Seq)}, ok
 	})
 	return nil
 }

@@ -93,10 +93,18 @@ func (g *Group) Size() int { return g.size }
 // decides.
 func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 
-// Waiting returns the peer, as the mesh numbers it, that this rank has been waiting for longest, and
-// since when. ok is false while it waits for nobody, or not for SlowAfter yet.
-// It may be called at any time from any goroutine.
-func (g *Group) Waiting() (peer int, since time.Time, ok bool) {
+// Wait is a wait of an operation for a peer.
+type Wait struct {
+	Op    string    // the operation: "allreduce"
+	Seq   uint32    // which one of the group, from 0
+	Peer  int       // whom it waits for, as the mesh numbers it
+	Since time.Time // since when
+}
+
+// Waiting returns the longest wait of this rank. ok is false while it waits for
+// nobody, or not for SlowAfter yet. It may be called at any time from any
+// goroutine.
+func (g *Group) Waiting() (longest Wait, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.window.slots {
@@ -105,14 +113,14 @@ func (g *Group) Waiting() (peer int, since time.Time, ok bool) {
 			continue
 		}
 		p, start := int(w.peer.Load())-1, g.epoch.Add(time.Duration(w.since.Load()))
-		if p >= 0 && (!ok || start.Before(since)) {
-			peer, since, ok = p, start, true
+		if p >= 0 && (!ok || start.Before(longest.Since)) {
+			longest, ok = Wait{Op: w.kind.String(), Seq: w.seq, Peer: p, Since: start}, true
 		}
 	}
-	if ok && time.Since(since) < g.cfg.SlowAfter {
-		return 0, time.Time{}, false
+	if ok && time.Since(longest.Since) < g.cfg.SlowAfter {
+		return Wait{}, false
 	}
-	return peer, since, ok
+	return longest, ok
 }
 
 // Close ends the group and returns when its goroutines have ended. Operations
