@@ -20,7 +20,7 @@ type Inbox struct {
 	rank, from int
 	limit      int64
 	pool       *BufferPool
-	interrupt  func()
+	driver     Driver
 
 	mu      sync.Mutex
 	room    sync.Cond // space was freed, a receive was posted, or the inbox failed
@@ -32,21 +32,36 @@ type Inbox struct {
 	shut    bool  // and what has come is not handed out either
 }
 
+// Driver brings an inbox its messages, and lets those who wait for them help.
+// Its methods are called from any goroutine.
+type Driver interface {
+	// Poll may bring messages on the goroutine of a receive's owner until r is
+	// Done, for as long as that is cheaper than parking and not beyond timeout.
+	// With a timeout of zero or less it brings what is there.
+	Poll(r *Recv, timeout time.Duration)
+	// Park is called before an owner parks: from then on messages must come
+	// without its help. Unpark is called when it goes on.
+	Park()
+	Unpark()
+	// Interrupt makes whoever writes into a dst call Divert soon.
+	Interrupt()
+}
+
 // InboxConfig says whose inbox it is. Zero values: no limit, a pool of its own,
-// nothing to interrupt.
+// messages that come by themselves.
 type InboxConfig struct {
 	Rank, From int
 	// Limit bounds the bytes kept for receives not yet posted.
 	Limit int64
 	// Pool is where the buffers come from; one serves all inboxes of a mesh.
 	Pool *BufferPool
-	// Interrupt makes a blocked writer into a dst call Divert soon.
-	Interrupt func()
+	// Driver brings the messages. Nil: nobody needs to be asked.
+	Driver Driver
 }
 
 // NewInbox returns an empty inbox.
 func NewInbox(cfg InboxConfig) *Inbox {
-	in := &Inbox{rank: cfg.Rank, from: cfg.From, limit: cfg.Limit, pool: cfg.Pool, interrupt: cfg.Interrupt}
+	in := &Inbox{rank: cfg.Rank, from: cfg.From, limit: cfg.Limit, pool: cfg.Pool, driver: cfg.Driver}
 	if in.limit <= 0 {
 		in.limit = 1<<63 - 1
 	}
@@ -128,12 +143,33 @@ func (in *Inbox) Begin(tag Tag, n int, timeout time.Duration) (Arrival, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	r := in.takePosted(tag)
-	if r == nil && in.held+classBytes(n) > in.limit {
+	if r == nil && in.full(n) {
 		var err error
 		if r, err = in.waitRoom(tag, n, timeout); err != nil {
 			return Arrival{}, err
 		}
 	}
+	return in.begin(tag, n, r)
+}
+
+// TryBegin is Begin for who must not wait: ok is false, and nothing has
+// happened, where Begin would.
+func (in *Inbox) TryBegin(tag Tag, n int) (a Arrival, ok bool, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	r := in.takePosted(tag)
+	if r == nil && in.err == nil && in.full(n) {
+		return Arrival{}, false, nil
+	}
+	a, err = in.begin(tag, n, r)
+	return a, true, err
+}
+
+// full reports whether a message of n bytes cannot be kept. in.mu is held.
+func (in *Inbox) full(n int) bool { return in.held+classBytes(n) > in.limit }
+
+// begin gives a message its place, in r if that is not nil. in.mu is held.
+func (in *Inbox) begin(tag Tag, n int, r *Recv) (Arrival, error) {
 	if in.err != nil {
 		if r != nil {
 			r.complete(in.fault(tag, in.err))
@@ -170,7 +206,7 @@ func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) 
 		})
 		defer t.Stop()
 	}
-	for in.err == nil && in.held+classBytes(n) > in.limit {
+	for in.err == nil && in.full(n) {
 		if r := in.takePosted(tag); r != nil {
 			return r, nil
 		}
@@ -256,18 +292,18 @@ func (in *Inbox) settle(r *Recv) {
 // for its message. If not, r completes soon.
 func (in *Inbox) withdraw(r *Recv) bool {
 	in.mu.Lock()
-	defer in.mu.Unlock()
-	switch r.state {
+	state := r.state
+	switch state {
 	case recvPosted:
 		in.unlinkPosted(r)
-		return true
 	case recvFilling:
 		r.state = recvWithdrawn
-		if in.interrupt != nil {
-			in.interrupt()
-		}
 	}
-	return false
+	in.mu.Unlock()
+	if state == recvFilling && in.driver != nil {
+		in.driver.Interrupt()
+	}
+	return state == recvPosted
 }
 
 // Break says that nothing more will come, because of err. What has arrived can

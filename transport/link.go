@@ -51,6 +51,11 @@ func (l *Link) LocalAddr() net.Addr { return l.conn.LocalAddr() }
 // RemoteAddr is the other end's address.
 func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 
+// Detach returns the connection and what was read from it ahead of its use, for
+// who goes on with them in place of the link. ahead is valid until then only if
+// the link is not used again.
+func (l *Link) Detach() (conn net.Conn, ahead []byte) { return l.conn, l.in[l.from:l.to] }
+
 // Conn is the connection, for socket options and half-closing. Reading from it
 // or writing to it breaks the framing.
 func (l *Link) Conn() net.Conn { return l.conn }

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,9 +17,18 @@ type Recv struct {
 	next  *Recv // in the inbox's chain
 	state recvState
 	err   error
-	done  chan struct{} // holds one token from completion until Wait
+	ready atomic.Uint32 // pending, parked or completed
+	done  chan struct{} // one token for an owner who has parked
 	timer *time.Timer
 }
+
+// Values of Recv.ready. Only an owner who has parked is woken through a
+// channel: the one who still polls sees the value, which costs much less.
+const (
+	pending   uint32 = iota
+	parked           // the owner waits for a token
+	completed        // the receive is its owner's again
+)
 
 // recvState is guarded by the inbox's mutex.
 type recvState uint8
@@ -42,19 +52,36 @@ func (r *Recv) Wait(timeout time.Duration) error {
 	if r.in == nil {
 		return errors.New("transport: Wait on a receive that was not posted")
 	}
-	select {
-	case <-r.done:
+	if r.Done() {
 		return r.finish()
-	default:
 	}
-	if timeout > 0 && r.await(timeout) {
+	d := r.in.driver
+	if d != nil {
+		if d.Poll(r, timeout); r.Done() {
+			return r.finish()
+		}
+	}
+	if timeout <= 0 {
+		return r.expire(timeout)
+	}
+	if d != nil {
+		d.Park()
+		defer d.Unpark()
+	}
+	if r.park(timeout) {
 		return r.finish()
 	}
 	return r.expire(timeout)
 }
 
-// await reports whether the receive completed within the timeout.
-func (r *Recv) await(timeout time.Duration) bool {
+// Done reports whether Wait would return at once.
+func (r *Recv) Done() bool { return r.ready.Load() == completed }
+
+// park reports whether the receive completed within the timeout.
+func (r *Recv) park(timeout time.Duration) bool {
+	if !r.ready.CompareAndSwap(pending, parked) {
+		return true
+	}
 	if r.timer == nil {
 		r.timer = time.NewTimer(timeout)
 	} else {
@@ -77,7 +104,9 @@ func (r *Recv) expire(timeout time.Duration) error {
 		r.release()
 		return in.timeout(tag, timeout)
 	}
-	<-r.done // soon: whoever fills dst has been told to let go
+	if timeout > 0 || r.ready.CompareAndSwap(pending, parked) {
+		<-r.done // soon: whoever fills dst has been told to let go
+	}
 	if err := r.finish(); err != errWithdrawn {
 		return err
 	}
@@ -102,11 +131,14 @@ func (r *Recv) arm(in *Inbox, tag Tag, dst []byte) {
 		r.done = make(chan struct{}, 1)
 	}
 	r.in, r.tag, r.dst, r.err = in, tag, dst, nil
+	r.ready.Store(pending)
 }
 
 // complete hands r back to its owner. The caller must have taken r out of the
 // inbox; it must not touch r afterwards.
 func (r *Recv) complete(err error) {
 	r.err = err
-	r.done <- struct{}{}
+	if r.ready.Swap(completed) == parked {
+		r.done <- struct{}{}
+	}
 }

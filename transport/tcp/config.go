@@ -48,6 +48,12 @@ type Config struct {
 	// SocketBufferBytes sets the kernel's buffers of each connection and
 	// direction. Zero: the kernel sizes them as it goes.
 	SocketBufferBytes int
+	// LocalRanks is how many ranks run on this host, this one included. With
+	// more of them than cores none polls for long. Zero: as many as have this
+	// rank's host in Addrs, or Size when its own address is not there.
+	LocalRanks int
+
+	open func(*net.TCPConn) (socket, error) // for tests; nil: the system's best
 }
 
 // Validate returns everything that is wrong with the configuration.
@@ -63,6 +69,7 @@ func (c Config) Validate() error {
 	fault(c.MaxUnexpectedBytes < 0, "MaxUnexpectedBytes %d is negative", c.MaxUnexpectedBytes)
 	fault(c.JoinTimeout < 0, "JoinTimeout %v is negative", c.JoinTimeout)
 	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
+	fault(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
 	if c.Size > 1 {
 		fault(len(c.Ticket) == 0, "Ticket is missing")
 		fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)

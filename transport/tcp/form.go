@@ -31,7 +31,12 @@ func New(ctx context.Context, cfg Config) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newMesh(cfg, links), nil
+	m, err := newMesh(cfg, links)
+	if err != nil {
+		closeLinks(links)
+		return nil, fmt.Errorf("rank %d: %w", cfg.Rank, err)
+	}
+	return m, nil
 }
 
 // MissingError says which ranks did not connect.
@@ -68,21 +73,21 @@ type formation struct {
 	changed chan struct{} // holds a token when there is something to look at
 
 	mu      sync.Mutex
-	claimed []bool // by rank: its connection stands, or is being agreed
-	links   []*transport.Link
+	claimed []bool              // by rank: its connection stands, or is being agreed
+	links   [][]*transport.Link // by rank and stream
 	fatal   error
 	tries   []error // by rank: the latest fault of dialing it
 	refused int     // connections turned away
 	last    error   // the latest of them
 }
 
-func form(ctx context.Context, cfg Config) ([]*transport.Link, error) {
+func form(ctx context.Context, cfg Config) ([][]*transport.Link, error) {
 	f := &formation{
 		cfg:     cfg,
 		hello:   transport.Hello{Version: cfg.Version, Purpose: transport.MeshLink, Rank: cfg.Rank, WorldSize: cfg.Size},
 		changed: make(chan struct{}, 1),
 		claimed: make([]bool, cfg.Size),
-		links:   make([]*transport.Link, cfg.Size),
+		links:   make([][]*transport.Link, cfg.Size),
 		tries:   make([]error, cfg.Size),
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
@@ -98,12 +103,16 @@ func form(ctx context.Context, cfg Config) ([]*transport.Link, error) {
 	if err = f.result(err, time.Since(start)); err == nil {
 		return f.links, nil
 	}
-	for _, l := range f.links {
-		if l != nil {
+	closeLinks(f.links)
+	return nil, err
+}
+
+func closeLinks(links [][]*transport.Link) {
+	for _, streams := range links {
+		for _, l := range streams {
 			l.Close()
 		}
 	}
-	return nil, err
 }
 
 func (f *formation) start(ctx context.Context) {
@@ -189,7 +198,7 @@ func (f *formation) dial(ctx context.Context, rank int) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		link, err := f.dialOnce(ctx, rank)
 		if err == nil {
-			f.update(func() { f.links[rank] = link })
+			f.update(func() { f.links[rank] = []*transport.Link{link} })
 			return
 		}
 		if permanent(err) {
@@ -258,7 +267,7 @@ func (f *formation) accept(ctx context.Context, conn net.Conn) {
 	})
 	f.update(func() {
 		if err == nil {
-			f.links[theirs.Rank] = link
+			f.links[theirs.Rank] = []*transport.Link{link}
 			return
 		}
 		if claimed >= 0 {

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,8 @@ const grace = time.Second
 type Mesh struct {
 	rank, size int
 	peers      []*peer // by rank; this rank's own is nil
+	open       func(*net.TCPConn) (socket, error)
+	waits      budget
 
 	last    sync.Once             // guards the last frames to the peers
 	down    atomic.Pointer[error] // why this rank stopped, set once
@@ -26,24 +29,32 @@ type Mesh struct {
 	sent, received, messages atomic.Int64
 }
 
-func newMesh(cfg Config, links []*transport.Link) *Mesh {
-	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size)}
+// newMesh makes a mesh of links, by rank and stream, which it takes over.
+func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
+	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size), open: openSocket}
+	m.waits = budgetOf(cfg)
+	if cfg.open != nil {
+		m.open = cfg.open
+	}
 	pool := new(transport.BufferPool)
-	for r, link := range links {
-		if link == nil {
+	for r := range links {
+		if links[r] == nil {
 			continue
 		}
-		tune(link.Conn(), cfg.SocketBufferBytes)
-		m.peers[r] = newPeer(m, r, link, transport.InboxConfig{
-			Rank: cfg.Rank, From: r, Limit: cfg.MaxUnexpectedBytes, Pool: pool,
-		})
-	}
-	for _, p := range m.peers {
-		if p != nil {
-			m.readers.Go(p.read)
+		var err error
+		if m.peers[r], err = newPeer(m, r, links[r], cfg, pool); err != nil {
+			return nil, err
 		}
 	}
-	return m
+	for _, p := range m.peers {
+		if p == nil {
+			continue
+		}
+		for _, s := range p.streams {
+			m.readers.Go(s.run)
+		}
+	}
+	return m, nil
 }
 
 // Rank is this rank's number.
@@ -77,7 +88,7 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 		return *gone
 	}
 	h := wire.Header{Type: wire.Data, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
-	err := peer.link.WriteFrame(h, p, timeout)
+	err := peer.stream(tag, len(p)).send(h, p, timeout)
 	if err != nil {
 		return peer.sendFault(err)
 	}
@@ -115,9 +126,12 @@ func (m *Mesh) Traffic() transport.Traffic {
 		MessagesSent: m.messages.Load(),
 	}
 	for _, p := range m.peers {
-		if p != nil {
-			t.WireSent += p.link.Sent()
-			t.WireReceived += p.link.Received()
+		if p == nil {
+			continue
+		}
+		for _, s := range p.streams {
+			t.WireSent += s.sent.Load()
+			t.WireReceived += s.received.Load()
 		}
 	}
 	return t
@@ -175,28 +189,32 @@ func (m *Mesh) sayGoodbye() {
 	m.sayLast(wire.Goodbye, nil)
 }
 
-// sayLast sends every peer its last frame from this rank.
+// sayLast sends every peer its last frames from this rank.
 func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 	var all sync.WaitGroup
 	for _, p := range m.peers {
 		if p == nil || p.gone.Load() != nil {
 			continue
 		}
-		all.Go(func() {
-			// A send under way may still end well, but not keep us.
-			p.link.Conn().SetWriteDeadline(time.Now().Add(grace))
-			if p.link.Finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed) != nil {
-				p.link.Close() // it cannot be ended in good order
-			}
-		})
+		for _, s := range p.streams {
+			all.Go(func() {
+				// A send under way may still end well, but not keep us.
+				s.sock.hurry(time.Now().Add(grace))
+				if s.finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed) != nil {
+					s.sock.close() // it cannot be ended in good order
+				}
+			})
+		}
 	}
 	all.Wait()
 }
 
-// Cut breaks the connection with a peer as the death of either would. It is
+// Cut breaks the connections with a peer as the death of either would. It is
 // there for fault injection.
 func (m *Mesh) Cut(peer int) {
 	if transport.CheckPeer(m, peer) == nil {
-		cut(m.peers[peer].link)
+		for _, s := range m.peers[peer].streams {
+			s.sock.reset()
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"net"
 	"testing"
 
 	"github.com/ringo-ml/ringo/transport"
@@ -16,5 +17,15 @@ func asMeshes(meshes []*Mesh) []transport.Mesh {
 }
 
 func TestSuite(t *testing.T) {
-	meshtest.Run(t, func(t testing.TB, n int) []transport.Mesh { return asMeshes(formed(t, n, nil)) })
+	for name, change := range map[string]func(*Config){
+		"polled":  func(c *Config) { c.LocalRanks = 1 },
+		"crowded": func(c *Config) { c.LocalRanks = c.Size },
+		"runtime's poller": func(c *Config) {
+			c.open = func(conn *net.TCPConn) (socket, error) { return newNetSocket(conn) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meshtest.Run(t, func(t testing.TB, n int) []transport.Mesh { return asMeshes(formed(t, n, change)) })
+		})
+	}
 }

@@ -1,0 +1,266 @@
+package tcp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// epollSocket is a socket that the Go runtime's poller does not know. While
+// somebody polls a connection, nobody else is to be woken by what arrives: the
+// runtime's poller is told of everything, and waking its thread for each
+// message costs more than the message when all cores are busy. So the socket is
+// registered with small epoll instances of its own, which report once and only
+// when armed, and it is these that the runtime's poller watches.
+type epollSocket struct {
+	fd    int
+	users atomic.Int64 // calls under way; closedBit once it is closed
+	in    *gate
+	limit bound
+
+	mu  sync.Mutex
+	out *gate // made when something first has to wait for room
+}
+
+const closedBit = 1 << 62
+
+// openSocket takes conn over.
+func openSocket(conn *net.TCPConn) (socket, error) {
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &epollSocket{fd: -1}
+	if controlErr := raw.Control(func(fd uintptr) {
+		s.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+	}); controlErr != nil {
+		return nil, controlErr
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	if s.in, err = newGate(s.fd, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+		unix.Close(s.fd)
+		return nil, err
+	}
+	return s, nil
+}
+
+// use keeps the descriptor from being closed, and reused, until free.
+func (s *epollSocket) use() bool {
+	for {
+		n := s.users.Load()
+		if n&closedBit != 0 {
+			return false
+		}
+		if s.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (s *epollSocket) free() {
+	if s.users.Add(-1) == closedBit {
+		unix.Close(s.fd)
+	}
+}
+
+func (s *epollSocket) read(v [][]byte) (n int, err error) {
+	if !s.use() {
+		return 0, errClosed
+	}
+	defer s.free()
+	if len(v) == 1 {
+		n, err = unix.Read(s.fd, v[0])
+	} else {
+		n, err = unix.Readv(s.fd, v)
+	}
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return outcome(n, err)
+}
+
+func (s *epollSocket) write(v [][]byte) (int, error) {
+	if !s.use() {
+		return 0, errClosed
+	}
+	defer s.free()
+	return outcome(unix.Writev(s.fd, v))
+}
+
+func (s *epollSocket) arm() { s.in.arm() }
+
+func (s *epollSocket) awaitRead(deadline time.Time) bool { return s.in.wait(deadline) == nil }
+
+func (s *epollSocket) wake() { s.in.wake() }
+
+func (s *epollSocket) awaitWrite(deadline time.Time) error {
+	out, err := s.outGate()
+	if err != nil {
+		return err
+	}
+	s.limit.set(deadline, out.setDeadline)
+	out.arm()
+	return out.park()
+}
+
+func (s *epollSocket) outGate() (*gate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out != nil {
+		return s.out, nil
+	}
+	if !s.use() {
+		return nil, errClosed
+	}
+	defer s.free()
+	out, err := newGate(s.fd, unix.EPOLLOUT)
+	if err == nil {
+		s.out = out
+	}
+	return out, err
+}
+
+func (s *epollSocket) hurry(d time.Time) {
+	s.mu.Lock()
+	out := s.out
+	s.mu.Unlock()
+	s.limit.lower(d, func(d time.Time) {
+		if out != nil {
+			out.setDeadline(d)
+		}
+	})
+}
+
+func (s *epollSocket) block(d time.Duration) {
+	if !s.use() {
+		return
+	}
+	defer s.free()
+	p := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
+	t := unix.NsecToTimespec(int64(d))
+	unix.Ppoll(p[:], &t, nil) // whatever came of it shows when it is read
+}
+
+func (s *epollSocket) closeWrite() {
+	if s.use() {
+		unix.Shutdown(s.fd, unix.SHUT_WR)
+		s.free()
+	}
+}
+
+func (s *epollSocket) reset() {
+	if s.use() {
+		unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		s.free()
+	}
+	s.close()
+}
+
+func (s *epollSocket) close() {
+	for {
+		n := s.users.Load()
+		if n&closedBit != 0 {
+			return
+		}
+		if !s.users.CompareAndSwap(n, n|closedBit) {
+			continue
+		}
+		if n == 0 {
+			unix.Close(s.fd)
+		} // else the last user does, soon: nobody waits in a call for long
+		break
+	}
+	s.in.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out != nil {
+		s.out.close()
+	}
+}
+
+// gate is an epoll instance for one event of one socket.
+type gate struct {
+	file    *os.File // the instance; the runtime's poller knows it
+	raw     syscall.RawConn
+	socket  int
+	events  uint32
+	woken   atomic.Bool
+	control func(ep uintptr)
+	ready   func(ep uintptr) bool
+}
+
+func newGate(socket int, events uint32) (*gate, error) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	err = unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, socket, &unix.EpollEvent{Events: unix.EPOLLONESHOT})
+	if err == nil {
+		err = unix.SetNonblock(ep, true)
+	}
+	if err != nil {
+		unix.Close(ep)
+		return nil, os.NewSyscallError("epoll_ctl", err)
+	}
+	g := &gate{file: os.NewFile(uintptr(ep), "epoll"), socket: socket, events: events | unix.EPOLLONESHOT}
+	if g.raw, err = g.file.SyscallConn(); err != nil {
+		g.file.Close()
+		return nil, err
+	}
+	g.control = func(ep uintptr) {
+		e := unix.EpollEvent{Events: g.events}
+		unix.EpollCtl(int(ep), unix.EPOLL_CTL_MOD, g.socket, &e) // fails only once the socket is closed
+	}
+	g.ready = func(ep uintptr) bool {
+		var e [1]unix.EpollEvent
+		n, _ := unix.EpollWait(int(ep), e[:], 0)
+		return n > 0
+	}
+	return g, nil
+}
+
+// arm has the next event reported, or the one that is there already.
+func (g *gate) arm() { g.raw.Control(g.control) }
+
+// wait parks until the event or wake.
+func (g *gate) wait(deadline time.Time) error {
+	g.setDeadline(deadline)
+	if g.woken.Swap(false) {
+		return nil
+	}
+	err := g.park()
+	if err != nil && g.woken.Swap(false) || err == errClosed {
+		return nil
+	}
+	return err
+}
+
+// park parks until the event.
+func (g *gate) park() error {
+	switch err := g.raw.Read(g.ready); {
+	case err == nil:
+		return nil
+	case errors.Is(err, errDeadline):
+		return errDeadline
+	}
+	return errClosed
+}
+
+func (g *gate) setDeadline(d time.Time) { g.file.SetReadDeadline(d) }
+
+func (g *gate) wake() {
+	g.woken.Store(true)
+	g.setDeadline(time.Unix(1, 0))
+}
+
+func (g *gate) close() { g.file.Close() }

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package tcp
+
+import "net"
+
+// openSocket takes conn over. Elsewhere than on Linux there is no epoll whose
+// instances could be nested: the runtime's poller wakes for every arrival.
+func openSocket(conn *net.TCPConn) (socket, error) { return newNetSocket(conn) }

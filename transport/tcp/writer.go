@@ -1,0 +1,173 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// writer is the sending side of a stream. Any number of goroutines send; lock
+// holds a token while one of them writes.
+type writer struct {
+	stream *stream
+	lock   chan struct{}
+	timers sync.Pool // of those who wait for lock
+	header [wire.HeaderSize]byte
+	parts  [2][]byte
+	vec    [][]byte // what is left of parts
+	broken error    // why nothing can be written any more
+	sent   atomic.Int64
+}
+
+func (w *writer) init(s *stream, sent int64) {
+	w.stream, w.lock = s, make(chan struct{}, 1)
+	w.sent.Store(sent)
+}
+
+// send writes one frame and returns when the operating system has it. The
+// timeout counts from when it first has to wait. A frame that could only be
+// written in part leaves the stream unusable for writing.
+func (w *writer) send(h wire.Header, payload []byte, timeout time.Duration) error {
+	if err := w.acquire(timeout); err != nil {
+		return err
+	}
+	err := w.write(h, payload, timeout)
+	<-w.lock
+	return err
+}
+
+// finish writes the last frame and closes the writing side, so that the other
+// end reads EOF after it. Later writes fail with cause.
+func (w *writer) finish(h wire.Header, payload []byte, timeout time.Duration, cause error) error {
+	if err := w.acquire(timeout); err != nil {
+		return err
+	}
+	defer func() { <-w.lock }()
+	err := w.write(h, payload, timeout)
+	w.halfClose(cause)
+	return err
+}
+
+// closeWrite closes the writing side without a last frame.
+func (w *writer) closeWrite(timeout time.Duration, cause error) {
+	if w.acquire(timeout) == nil {
+		w.halfClose(cause)
+		<-w.lock
+	}
+}
+
+func (w *writer) halfClose(cause error) {
+	if w.broken == nil {
+		w.broken = cause
+	}
+	w.stream.sock.closeWrite()
+}
+
+func (w *writer) acquire(timeout time.Duration) error {
+	select {
+	case w.lock <- struct{}{}:
+		return nil
+	default:
+	}
+	t, _ := w.timers.Get().(*time.Timer)
+	if t == nil {
+		t = time.NewTimer(timeout)
+	} else {
+		t.Reset(timeout)
+	}
+	defer func() { t.Stop(); w.timers.Put(t) }()
+	select {
+	case w.lock <- struct{}{}:
+		return nil
+	case <-t.C:
+		return fmt.Errorf("%w after %v, waiting for another frame to be written", transport.ErrTimeout, timeout)
+	}
+}
+
+// write needs the lock.
+func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration) error {
+	if w.broken != nil {
+		return w.broken
+	}
+	h.Length = len(payload)
+	if err := wire.PutHeader(&w.header, h); err != nil {
+		return err
+	}
+	w.parts = [2][]byte{w.header[:], payload}
+	w.vec = w.parts[:]
+	if len(payload) == 0 {
+		w.vec = w.parts[:1]
+	}
+	total := wire.HeaderSize + len(payload)
+	left, err := w.flush(total, timeout)
+	w.parts = [2][]byte{}
+	w.sent.Add(int64(total - left))
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errDeadline) {
+		err = fmt.Errorf("%w after %v with %d of %d bytes written; the other end does not read", transport.ErrTimeout, timeout, total-left, total)
+		if left == total {
+			return err // nothing is out: the stream is as it was
+		}
+	} else if err == errClosed {
+		err = transport.ErrClosed
+	}
+	w.broken = err
+	return err
+}
+
+// flush writes what is in vec, left bytes, and returns how many it could not.
+// No clock is read unless it has to wait.
+func (w *writer) flush(left int, timeout time.Duration) (int, error) {
+	var deadline time.Time
+	for {
+		n, err := w.stream.sock.write(w.vec)
+		left -= n
+		switch {
+		case left == 0:
+			return 0, nil
+		case err == nil:
+			w.advance(n)
+			continue
+		case err != errAgain:
+			return left, err
+		}
+		if deadline.IsZero() {
+			deadline = time.Now().Add(timeout)
+		}
+		if err := w.stream.awaitRoom(deadline); err != nil {
+			return left, err
+		}
+	}
+}
+
+// advance takes n written bytes from vec.
+func (w *writer) advance(n int) {
+	for n >= len(w.vec[0]) {
+		n -= len(w.vec[0])
+		w.vec = w.vec[1:]
+	}
+	w.vec[0] = w.vec[0][n:]
+}
+
+// awaitRoom waits until the connection may take more. The peer may be waiting
+// for room too, so what it sends is read first.
+func (s *stream) awaitRoom(deadline time.Time) error {
+	if s.take() {
+		before := s.received.Load()
+		s.poll(nil)
+		s.release()
+		if s.received.Load() != before {
+			return nil
+		}
+	}
+	s.peer.Park()
+	defer s.peer.Unpark()
+	return s.sock.awaitWrite(deadline)
+}
