@@ -276,6 +276,10 @@ func (j *Job) Group() *collective.Group { return j.group }
 // Transport is what the ranks talk over: "tcp", or "mem" inside one process.
 func (j *Job) Transport() string { return j.kind }
 
+// Windows is the memory that the ranks of this host share, nil if they share
+// none. Operands that lie in it are reduced without a copy.
+func (j *Job) Windows() *transport.Windows { return transport.WindowsOf(j.mesh) }
+
 // Columns is the width of the terminal that rank 0's output ends up on, though
 // it may write to its launcher's pipe; 0 when that is not known.
 func (j *Job) Columns() int { return j.columns }

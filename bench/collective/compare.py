@@ -57,7 +57,7 @@ def objects(command, **more):
 
 
 def medians(lines):
-    return {r["floats"]: r["median_us"] for r in lines}
+    return {r.get("floats", r.get("count")): r["median_us"] for r in lines}
 
 
 def openmpi(o, np, label, *mca):

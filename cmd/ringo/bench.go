@@ -17,7 +17,7 @@ func newBench() *cobra.Command {
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchStep(), newBenchGemm(), newBenchKernels())
+	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels())
 	return cmd
 }
 

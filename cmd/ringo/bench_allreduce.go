@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +31,7 @@ type allReduceResult struct {
 	Transport string  `json:"transport"`
 	Algorithm string  `json:"algorithm"`
 	Floats    int     `json:"floats"`
-	MedianUS  float64 `json:"median_us"` // over iterations, each as long as its slowest rank
+	MedianUS  float64 `json:"median_us"` // over samples, each as long as its slowest rank
 	MinUS     float64 `json:"min_us"`
 	// BytesSentPerRank is the payload one operation makes the busiest rank send.
 	BytesSentPerRank int64 `json:"bytes_sent_per_rank"`
@@ -79,9 +79,14 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
+		memory, err := newOperandMemory(job, "auto", 4*slices.Max(c.floats))
+		if err != nil {
+			return errors.Join(err, out.close())
+		}
+		watch := &stopwatch{job: job, budget: c.budget}
 		for _, n := range c.floats {
 			job.SetStatus(fmt.Sprintf("allreduce of %d floats", n))
-			r, err := c.measure(job, n)
+			r, err := c.measure(watch, memory, n)
 			if err == nil {
 				err = out.result(r, "allreduce %9d floats  median %10.1f us  min %10.1f us  %7.3f GB/s bus  %d bytes sent per rank",
 					r.Floats, r.MedianUS, r.MinUS, r.BusBWGBPerS, r.BytesSentPerRank)
@@ -94,85 +99,30 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 	})
 }
 
-// measure times one size for about c.budget, 5 to 2,000 times.
-func (c *allReduceBench) measure(job *ringo.Job, n int) (allReduceResult, error) {
-	g, x := job.Group(), make([]float32, n)
-	warm := make([]float64, 3)
-	if err := c.timed(job, x, warm); err != nil {
-		return allReduceResult{}, err
+// measure times one size for about c.budget.
+func (c *allReduceBench) measure(watch *stopwatch, memory operandMemory, n int) (allReduceResult, error) {
+	job := watch.job
+	t := newTrial(spec{g: job.Group(), op: "allreduce", typ: "float32", count: n, dst: memory.dst}, float32s)
+	x := values[float32](memory.dst)[:n]
+	t.call = func() error { return c.reduce(job.Group(), x) }
+	found, err := watch.measure(t)
+	if err == nil {
+		err = watch.fault(found)
 	}
-	count := []int32{int32(min(2000, max(5, c.budget.Seconds()*1e6/max(1, median(warm)))))}
-	if err := collective.Broadcast(g, count, 0); err != nil {
-		return allReduceResult{}, err
-	}
-	before := job.Traffic().PayloadSent
-	if err := c.reduce(g, x); err != nil {
-		return allReduceResult{}, err
-	}
-	sent := []float64{float64(job.Traffic().PayloadSent - before)}
-	times := make([]float64, count[0])
-	if err := c.timed(job, x, times); err != nil {
-		return allReduceResult{}, err
-	}
-	all, err := slowest(g, append(times, sent...))
 	if err != nil {
 		return allReduceResult{}, err
 	}
-	times, np := all[:len(times)], float64(job.Size())
-	most := int64(all[len(times)])
-	mid := median(times) // sorts
+	np := float64(job.Size())
 	r := allReduceResult{
 		Bench: "allreduce", NP: job.Size(), Transport: job.Transport(), Algorithm: c.algorithm, Floats: n,
-		MedianUS: mid, MinUS: times[0], BytesSentPerRank: most, Iterations: len(times),
+		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Iterations: len(found.us),
 	}
-	if mid > 0 {
-		r.BusBWGBPerS = 4 * float64(n) / (mid * 1e3) * 2 * (np - 1) / np
+	if r.MedianUS > 0 {
+		r.BusBWGBPerS = 4 * float64(n) / (r.MedianUS * 1e3) * twice(np)
 	}
 	return r, nil
 }
 
-// timed fills us with the times of single operations in microseconds. Ranks
-// start each together; every sum is verified.
-func (c *allReduceBench) timed(job *ringo.Job, x []float32, us []float64) error {
-	g := job.Group()
-	for i := range us {
-		if err := context.Cause(job.Context()); err != nil {
-			return err // a group of one rank would not notice
-		}
-		fillRank(x, g.Rank())
-		if err := collective.Barrier(g); err != nil {
-			return err
-		}
-		start := time.Now()
-		if err := c.reduce(g, x); err != nil {
-			return err
-		}
-		us[i] = float64(time.Since(start).Nanoseconds()) / 1e3
-		if err := verifySum(x, g.Size()); err != nil {
-			return fmt.Errorf("rank %d, iteration %d: %w", g.Rank(), i, err)
-		}
-	}
-	return nil
-}
-
 func sumOfRanks(g *collective.Group, x []float32) error {
 	return collective.AllReduce(g, x, collective.Sum)
-}
-
-// fillRank gives rank's operand: whole numbers, whose sum is exact.
-func fillRank(x []float32, rank int) {
-	for i := range x {
-		x[i] = float32((rank + 1) * (i%7 + 1))
-	}
-}
-
-// verifySum reports the first value that is not the sum over all ranks.
-func verifySum(x []float32, np int) error {
-	sum := np * (np + 1) / 2
-	for i := range x {
-		if want := float32(sum * (i%7 + 1)); x[i] != want {
-			return fmt.Errorf("allreduce of %d floats: value %d is %v, want %v", len(x), i, x[i], want)
-		}
-	}
-	return nil
 }

@@ -119,7 +119,7 @@ func TestBenchFindsWrongSums(t *testing.T) {
 				x[2]++
 			}
 			return err
-		}, "rank 1, iteration 0: allreduce of 5 floats: value 2 is 10, want 9"},
+		}, "rank 1, iteration 0: allreduce of 5 float32: value 2 is 9, want 8"},
 		{"not summed", func(*collective.Group, []float32) error { return nil }, "value 0 is "},
 	} {
 		status, out, errs := execute(newBenchAllReduce(c.reduce), "--np 2 --transport mem --floats 5 --json -")

@@ -49,6 +49,13 @@ func (o *output) object(v any) error {
 	return nil
 }
 
+// header writes a line for a person.
+func (o *output) header(format string, args ...any) {
+	if o.lines != nil {
+		fmt.Fprintf(o.lines, format+"\n", args...)
+	}
+}
+
 // result writes v as a line for a person and as JSON.
 func (o *output) result(v any, format string, args ...any) error {
 	if o.lines != nil {

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// spec is what one rank is to try.
+type spec struct {
+	g     *collective.Group
+	op    string
+	typ   string
+	redop collective.Op
+	root  int
+	count int    // values of the larger operand
+	dst   []byte // memory for the result, or for the only operand
+	src   []byte // memory for a second operand
+}
+
+// shape is what an operation needs and how its speed is judged.
+type shape struct {
+	reduces, rooted bool
+	chunked         bool // the larger operand has a part for each rank
+	// bus is nccl-tests' factor from bytes over time to what a link carries.
+	bus func(np float64) float64
+}
+
+func whole(float64) float64         { return 1 }
+func twice(np float64) float64      { return 2 * (np - 1) / np }
+func withoutOwn(np float64) float64 { return (np - 1) / np }
+
+var shapes = map[string]shape{
+	"allreduce":  {reduces: true, bus: twice},
+	"broadcast":  {rooted: true, bus: whole},
+	"allgather":  {chunked: true, bus: withoutOwn},
+	"allgatherv": {chunked: true, bus: withoutOwn},
+	"barrier":    {bus: whole},
+}
+
+// operations lists the names of all operations.
+func operations() []string { return slices.Sorted(maps.Keys(shapes)) }
+
+// elementType is a type of values.
+type elementType struct {
+	size  int // bytes
+	means bool
+	trial func(spec) trial
+}
+
+func typeOf[T collective.Number](size int, as number[T]) elementType {
+	return elementType{size: size, means: as.mean != nil, trial: func(s spec) trial { return newTrial(s, as) }}
+}
+
+var float32s = number[float32]{
+	of:   func(v int64) float32 { return float32(v) },
+	mean: func(sum int64, n int) float32 { return float32(sum) * (1 / float32(n)) },
+}
+
+// elementTypes are the types by name.
+func elementTypes() map[string]elementType {
+	return map[string]elementType{
+		"float32": typeOf(4, float32s),
+		"float64": typeOf(8, number[float64]{
+			of:   func(v int64) float64 { return float64(v) },
+			mean: func(sum int64, n int) float64 { return float64(sum) * (1 / float64(n)) },
+		}),
+		"int32": typeOf(4, number[int32]{of: func(v int64) int32 { return int32(v) }}),
+		"int64": typeOf(8, number[int64]{of: func(v int64) int64 { return v }}),
+		"uint8": typeOf(1, number[uint8]{of: func(v int64) uint8 { return uint8(v) }}),
+	}
+}
+
+func typeNames() []string { return slices.Sorted(maps.Keys(elementTypes())) }
+
+// maker makes the trials of one type.
+type maker[T collective.Number] struct {
+	spec
+	as       number[T]
+	dst, src []T
+	np, me   int
+}
+
+// newTrial makes the trial of s with values of T.
+func newTrial[T collective.Number](s spec, as number[T]) trial {
+	m := &maker[T]{spec: s, as: as, dst: values[T](s.dst)[:s.count], src: values[T](s.src), np: s.g.Size(), me: s.g.Rank()}
+	var t trial
+	switch s.op {
+	case "allreduce":
+		t = m.allReduce()
+	case "broadcast":
+		t = m.broadcast()
+	case "allgather", "allgatherv":
+		t = m.allGather()
+	case "barrier":
+		t = m.barrier()
+	}
+	t.name, t.bytes = fmt.Sprintf("%s of %d %s", s.op, s.count, s.typ), len(raw(m.dst))
+	return t
+}
+
+// own are this rank's operands, of are rank's, reduced the reductions.
+func (m *maker[T]) own() [salts]block[T] { return operandBlocks(m.as, m.redop, m.me) }
+
+func (m *maker[T]) reduced() [salts]block[T] { return reducedBlocks(m.as, m.redop, m.np) }
+
+// compare describes the first value of x, from value first of a block on, that is
+// not the block's.
+func compare[T collective.Number](b block[T], x []T, first int) (wrong int, text string) {
+	wrong, at := b.wrong(x, first)
+	if wrong > 0 {
+		text = fmt.Sprintf("value %d is %v, want %v", at, x[at], b[(first+at)%period])
+	}
+	return wrong, text
+}
+
+func (m *maker[T]) allReduce() trial {
+	own, want := m.own(), m.reduced()
+	return trial{
+		rewrite: func(salt int) { own[salt].fill(m.dst, 0) },
+		call:    func() error { return collective.AllReduce(m.g, m.dst, m.redop) },
+		check:   func(salt int) (int, string) { return compare(want[salt], m.dst, 0) },
+	}
+}
+
+func (m *maker[T]) broadcast() trial {
+	own, want := m.own(), operandBlocks(m.as, m.redop, m.root)
+	return trial{
+		rewrite: func(salt int) { own[salt].fill(m.dst, 0) },
+		call:    func() error { return collective.Broadcast(m.g, m.dst, m.root) },
+		check:   func(salt int) (int, string) { return compare(want[salt], m.dst, 0) },
+	}
+}
+
+func (m *maker[T]) barrier() trial {
+	return trial{
+		rewrite: func(int) {},
+		call:    func() error { return collective.Barrier(m.g) },
+		check:   func(int) (int, string) { return 0, "" },
+	}
+}
+
+// parts cuts the larger operand: into equal parts, or for the operations of
+// parts of different lengths into parts of 1, 3, 1, 3, ... shares.
+func (m *maker[T]) parts() (counts, starts []int) {
+	weight := func(r int) int { return 1 }
+	if m.op == "allgatherv" {
+		weight = func(r int) int { return 1 + 2*(r%2) }
+	}
+	all, before := 0, 0
+	for r := range m.np {
+		all += weight(r)
+	}
+	for r := range m.np {
+		lo, hi := m.count*before/all, m.count*(before+weight(r))/all
+		counts, starts = append(counts, hi-lo), append(starts, lo)
+		before += weight(r)
+	}
+	return counts, starts
+}
+
+func (m *maker[T]) allGather() trial {
+	counts, starts := m.parts()
+	own, src := m.own(), m.src[:counts[m.me]]
+	var all [][salts]block[T]
+	for r := range m.np {
+		all = append(all, operandBlocks(m.as, m.redop, r))
+	}
+	t := trial{
+		rewrite: func(salt int) { own[salt].fill(src, 0) },
+		call:    func() error { return collective.AllGatherV(m.g, m.dst, src, counts) },
+		check: func(salt int) (wrong int, first string) {
+			for r, n := range counts {
+				bad, text := compare(all[r][salt], m.dst[starts[r]:][:n], 0)
+				if wrong += bad; first == "" && bad > 0 {
+					first = fmt.Sprintf("part of rank %d: %s", r, text)
+				}
+			}
+			return wrong, first
+		},
+	}
+	if m.op == "allgather" {
+		t.call = func() error { return collective.AllGather(m.g, m.dst, src) }
+	}
+	return t
+}
