@@ -57,6 +57,16 @@ func Dial(ctx context.Context, addr string, ticket Ticket, mine Hello) (*Link, H
 	return link, theirs, nil
 }
 
+// Introduce is Dial over a connection that stands already; it owns conn from now
+// on.
+func Introduce(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello) (*Link, Hello, error) {
+	link, theirs, err := handshake(ctx, conn, (*conversation).dial, ticket, mine, nil)
+	if err != nil {
+		return nil, Hello{}, fmt.Errorf("connection to %v: %w", conn.RemoteAddr(), err)
+	}
+	return link, theirs, nil
+}
+
 // Accept is the other end of Dial, for a connection that a listener returned.
 // It owns conn from now on. check decides about a hello whose sender has proved
 // that it holds the ticket; the text of its error is what the sender is told.

@@ -15,6 +15,8 @@ const (
 	Control Purpose = 1
 	// MeshLink connections join two ranks.
 	MeshLink Purpose = 2
+	// Memory connections hand shared memory to a rank of the same host.
+	Memory Purpose = 3
 )
 
 // String returns the purpose's name.
@@ -24,6 +26,8 @@ func (p Purpose) String() string {
 		return "control"
 	case MeshLink:
 		return "mesh"
+	case Memory:
+		return "memory"
 	}
 	return fmt.Sprintf("purpose %d", uint8(p))
 }

@@ -124,6 +124,10 @@ func (m *Mesh) injected(op Op, peer int, tag transport.Tag, rule *Rule) error {
 	}
 }
 
+// Windows returns what the mesh shares: no rule touches memory. See
+// transport.Windower.
+func (m *Mesh) Windows() *transport.Windows { return transport.WindowsOf(m.Mesh) }
+
 // Cut breaks the link to a peer, where the mesh has links.
 func (m *Mesh) Cut(peer int) {
 	if c, ok := m.Mesh.(transport.Cutter); ok && transport.CheckPeer(m, peer) == nil {

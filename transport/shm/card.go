@@ -1,0 +1,124 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// What ranks tell each other. Every message has messageBytes, so that receives
+// can be posted without knowing what comes:
+//
+//	offset size
+//	     0    1  layout, 1
+//	     1    1  1: able, done, agreed; 0: not, and the text says why
+//	     2    2  length of the text
+//	     4    4  0
+//	     8    8  bytes of each arena
+//	    16   16  the machine, from its boot id
+//	    32   16  the host: the machine and its network namespace
+//	    48  128  the processors that the rank may run on, a bit each
+//	   176       text: the reason, or the name of a socket
+const (
+	messageBytes = 512
+	textAt       = 176
+	maxText      = messageBytes - textAt
+	layout       = 1
+	maskBytes    = 128
+	// maxArena keeps lengths of whole regions far from overflow.
+	maxArena = 1 << 50
+)
+
+// card is a message: what a rank is like, or how far it has come.
+type card struct {
+	ok            bool
+	arena         int64
+	machine, host [16]byte
+	cores         [maskBytes]byte
+	text          string
+}
+
+var errCard = errors.New("a message that is none of this protocol: do all ranks run the same program?")
+
+func (c *card) encode() []byte {
+	b := make([]byte, messageBytes)
+	b[0] = layout
+	if c.ok {
+		b[1] = 1
+	}
+	text := c.text[:min(len(c.text), maxText)]
+	binary.LittleEndian.PutUint16(b[2:], uint16(len(text)))
+	binary.LittleEndian.PutUint64(b[8:], uint64(c.arena))
+	copy(b[16:], c.machine[:])
+	copy(b[32:], c.host[:])
+	copy(b[48:], c.cores[:])
+	copy(b[textAt:], text)
+	return b
+}
+
+func decodeCard(b []byte) (*card, error) {
+	if len(b) != messageBytes || b[0] != layout || b[1] > 1 {
+		return nil, errCard
+	}
+	n, arena := int(binary.LittleEndian.Uint16(b[2:])), binary.LittleEndian.Uint64(b[8:])
+	if n > maxText || arena > maxArena {
+		return nil, fmt.Errorf("%w (a text of %d bytes, an arena of %d)", errCard, n, arena)
+	}
+	c := &card{ok: b[1] == 1, arena: int64(arena), text: string(b[textAt : textAt+n])}
+	copy(c.machine[:], b[16:])
+	copy(c.host[:], b[32:])
+	copy(c.cores[:], b[48:])
+	return c, nil
+}
+
+// hostsOf numbers the hosts in the order of their lowest ranks.
+func hostsOf(cards []*card) (hosts []int, ranks [][]int) {
+	numbers := make(map[[16]byte]int)
+	hosts = make([]int, len(cards))
+	for r, c := range cards {
+		n, known := numbers[c.host]
+		if !known {
+			n = len(ranks)
+			numbers[c.host] = n
+			ranks = append(ranks, nil)
+		}
+		hosts[r], ranks[n] = n, append(ranks[n], r)
+	}
+	return hosts, ranks
+}
+
+// unable returns why the ranks of one host cannot share memory, or "".
+func unable(cards []*card, ranks []int) string {
+	for _, r := range ranks {
+		if !cards[r].ok {
+			return fmt.Sprintf("rank %d: %s", r, cards[r].text)
+		}
+	}
+	return ""
+}
+
+// alone returns why no two ranks share a host.
+func alone(cards []*card) string {
+	for r, c := range cards[:len(cards)-1] {
+		for s := r + 1; s < len(cards); s++ {
+			if cards[s].machine == c.machine {
+				return fmt.Sprintf("ranks %d and %d are on one machine, but in different network namespaces (containers): every rank counts as a host of its own", r, s)
+			}
+		}
+	}
+	return "every rank has a host of its own"
+}
+
+// coresOf counts the processors that ranks of one host may run on, together.
+func coresOf(cards []*card, ranks []int) int {
+	var all [maskBytes]byte
+	n := 0
+	for i := range all {
+		for _, r := range ranks {
+			all[i] |= cards[r].cores[i]
+		}
+		n += bits.OnesCount8(all[i])
+	}
+	return max(1, n)
+}

@@ -1,0 +1,283 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The rounds of a formation, which are the sequence numbers of its messages.
+const (
+	roundCards   = iota // every rank to all: what it is like
+	roundOffer          // the lowest rank of a host to the others of it: where to get the memory
+	roundDone           // and their answer: they have mapped it
+	roundVerdict        // the lowest rank of a host to all: whether the host shares
+)
+
+// group is the group of the messages.
+const group = 0xffffffff
+
+// formation is the arranging of shared memory as one rank sees it.
+type formation struct {
+	ctx      context.Context
+	mesh     transport.Mesh
+	cfg      Config
+	deadline time.Time
+
+	cards []*card
+	ranks [][]int // of each host, ascending
+	own   int     // this rank's host
+
+	sent, received int64 // messages
+}
+
+func form(ctx context.Context, mesh transport.Mesh, cfg Config) (*Mesh, error) {
+	f := &formation{mesh: mesh, cfg: cfg, deadline: time.Now().Add(cfg.JoinTimeout)}
+	var cancel context.CancelFunc
+	f.ctx, cancel = context.WithDeadline(ctx, f.deadline)
+	defer cancel()
+	// Receives do not look at the context.
+	stop := context.AfterFunc(ctx, func() { mesh.Abort(context.Cause(ctx)) })
+	m, region, err := f.run()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		region.discard()
+		return nil, err
+	}
+	return m, nil
+}
+
+// run returns the region also when it fails after it was mapped.
+func (f *formation) run() (*Mesh, *region, error) {
+	var err error
+	if f.cards, err = f.meet(); err != nil {
+		return nil, nil, err
+	}
+	m := &Mesh{Mesh: f.mesh}
+	m.hosts, f.ranks = hostsOf(f.cards)
+	f.own = m.hosts[f.mesh.Rank()]
+	region, why, err := f.share()
+	if err != nil {
+		return nil, region, err
+	}
+	whys, err := f.judge(why)
+	if err != nil {
+		return nil, region, err
+	}
+	m.reason, m.failed = f.outcome(whys)
+	m.arranging = transport.Traffic{PayloadSent: messageBytes * f.sent, PayloadReceived: messageBytes * f.received, MessagesSent: f.sent}
+	if region != nil && whys[f.own] != "" {
+		region.discard()
+	} else if region != nil {
+		m.windows = region.windows(f.ranks[f.own], f.mesh.Rank(), coresOf(f.cards, f.ranks[f.own]))
+	}
+	return m, region, nil
+}
+
+// meet exchanges the cards of all ranks.
+func (f *formation) meet() ([]*card, error) {
+	mine := describe()
+	if f.cfg.Off != "" {
+		mine.ok, mine.text = false, f.cfg.Off
+	}
+	if f.cfg.ArenaBytes > 0 {
+		mine.arena = f.cfg.ArenaBytes
+	}
+	all := make([]int, f.mesh.Size())
+	for r := range all {
+		all[r] = r
+	}
+	if err := f.tell(all, roundCards, mine); err != nil {
+		return nil, err
+	}
+	cards, err := f.hear(all, roundCards)
+	if err != nil {
+		return nil, err
+	}
+	cards[f.mesh.Rank()] = mine
+	return cards, nil
+}
+
+// share maps the memory of this rank's host. The region is nil where there is
+// none; why says what is in the way here, for the verdict.
+func (f *formation) share() (r *region, why string, err error) {
+	ranks := f.ranks[f.own]
+	if len(ranks) < 2 || unable(f.cards, ranks) != "" {
+		return nil, "", nil
+	}
+	if ranks[0] == f.mesh.Rank() {
+		return f.lead(ranks[1:])
+	}
+	r, err = f.follow(ranks[0])
+	return r, "", err
+}
+
+// lead makes the memory and hands it to the others of this host.
+func (f *formation) lead(others []int) (*region, string, error) {
+	ranks, arena := len(others)+1, f.cards[f.mesh.Rank()].arena
+	if f.cfg.ArenaBytes == 0 {
+		arena = min(arena, defaultSpan/int64(ranks))
+	}
+	source, r, err := f.prepare(others, arena)
+	if err != nil {
+		why := fmt.Sprintf("rank %d: %v", f.mesh.Rank(), err)
+		return nil, why, f.tell(others, roundOffer, &card{text: why})
+	}
+	defer source.close()
+	if err := f.tell(others, roundOffer, &card{ok: true, arena: arena, text: source.name}); err != nil {
+		return r, "", err
+	}
+	answers, err := f.hear(others, roundDone)
+	if err != nil {
+		return r, "", err
+	}
+	return r, unable(answers, others), nil
+}
+
+// prepare makes the memory, maps it, and listens for those who ask for it.
+func (f *formation) prepare(others []int, arena int64) (*source, *region, error) {
+	fd, err := newMemory(regionBytes(len(others)+1, arena))
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := mapMemory(fd, len(others)+1, arena)
+	if err != nil {
+		closeMemory(fd)
+		return nil, nil, err
+	}
+	s, err := newSource(f.ctx, fd, f.hello(), f.cfg.Ticket, others)
+	if err != nil {
+		closeMemory(fd)
+		r.discard()
+		return nil, nil, err
+	}
+	return s, r, nil
+}
+
+// follow gets the memory from the lowest rank of this host and maps it.
+func (f *formation) follow(leader int) (*region, error) {
+	offers, err := f.hear([]int{leader}, roundOffer)
+	if err != nil || !offers[leader].ok {
+		return nil, err // the verdict says why
+	}
+	answer := &card{ok: true}
+	r, err := f.fetch(leader, offers[leader])
+	if err != nil {
+		answer = &card{text: err.Error()}
+	}
+	return r, f.tell([]int{leader}, roundDone, answer)
+}
+
+func (f *formation) fetch(leader int, offer *card) (*region, error) {
+	fd, err := receiveMemory(f.ctx, offer.text, f.hello(), f.cfg.Ticket, leader)
+	if err != nil {
+		return nil, err
+	}
+	defer closeMemory(fd)
+	ranks := len(f.ranks[f.own])
+	if err := checkMemory(fd, regionBytes(ranks, offer.arena)); err != nil {
+		return nil, err
+	}
+	return mapMemory(fd, ranks, offer.arena)
+}
+
+func (f *formation) hello() transport.Hello {
+	return transport.Hello{Version: f.cfg.Version, Purpose: transport.Memory, Rank: f.mesh.Rank(), WorldSize: f.mesh.Size()}
+}
+
+// judge exchanges the verdicts: for each host why it shares nothing, or "". The
+// hosts' cards alone decide about some; the lowest ranks tell about the others,
+// this one's being why.
+func (f *formation) judge(why string) ([]string, error) {
+	whys := make([]string, len(f.ranks))
+	var leaders []int
+	for h, ranks := range f.ranks {
+		if whys[h] = unable(f.cards, ranks); whys[h] == "" && len(ranks) > 1 {
+			leaders = append(leaders, ranks[0])
+		}
+	}
+	if whys[f.own] == "" && len(f.ranks[f.own]) > 1 && f.ranks[f.own][0] == f.mesh.Rank() {
+		all := make([]int, f.mesh.Size())
+		for r := range all {
+			all[r] = r
+		}
+		if err := f.tell(all, roundVerdict, &card{ok: why == "", text: why}); err != nil {
+			return nil, err
+		}
+		whys[f.own] = why
+	}
+	verdicts, err := f.hear(leaders, roundVerdict)
+	if err != nil {
+		return nil, err
+	}
+	for h, ranks := range f.ranks {
+		if v := verdicts[ranks[0]]; v != nil && !v.ok {
+			whys[h] = v.text
+		}
+	}
+	return whys, nil
+}
+
+// outcome is what Reason returns.
+func (f *formation) outcome(whys []string) (reason string, failed bool) {
+	several := false
+	for h, ranks := range f.ranks {
+		if len(ranks) < 2 {
+			continue
+		}
+		if several = true; whys[h] != "" {
+			return whys[h], true
+		}
+	}
+	if !several {
+		return alone(f.cards), false
+	}
+	return "", false
+}
+
+// tell sends c to ranks, this one left out.
+func (f *formation) tell(ranks []int, round int, c *card) error {
+	b := c.encode()
+	for _, r := range ranks {
+		if r == f.mesh.Rank() {
+			continue
+		}
+		if err := f.mesh.Send(r, transport.Tag{Group: group, Seq: uint32(round)}, b, time.Until(f.deadline)); err != nil {
+			return err
+		}
+		f.sent++
+	}
+	return nil
+}
+
+// hear receives from ranks, this one left out, and returns what they say by rank.
+func (f *formation) hear(ranks []int, round int) ([]*card, error) {
+	n := f.mesh.Size()
+	cards, posted, bufs := make([]*card, n), make([]transport.Recv, n), make([][]byte, n)
+	for _, r := range ranks {
+		if r != f.mesh.Rank() {
+			bufs[r] = make([]byte, messageBytes)
+			f.mesh.Post(&posted[r], r, transport.Tag{Group: group, Seq: uint32(round)}, bufs[r])
+		}
+	}
+	for _, r := range ranks {
+		if bufs[r] == nil {
+			continue
+		}
+		err := posted[r].Wait(time.Until(f.deadline))
+		if err == nil {
+			if cards[r], err = decodeCard(bufs[r]); err != nil {
+				err = fmt.Errorf("rank %d sent %w", r, err)
+			}
+		}
+		if err != nil {
+			return nil, err // whoever owns the mesh ends it, and the other receives
+		}
+		f.received++
+	}
+	return cards, nil
+}

@@ -1,0 +1,140 @@
+// Package shm adds memory that the ranks of one host share to a mesh of
+// processes, which goes on carrying all messages.
+//
+// The lowest rank of a host makes one piece of memory without a name in any file
+// system (a memfd) and hands its descriptor to the others over a socket, to whom
+// holds the job's ticket. When all have mapped it no descriptor and no socket is
+// left, and the memory goes with the last process that maps it, however that
+// ends.
+//
+// All ranks agree on the outcome. Where one rank of a host cannot, its whole host
+// goes on without, and everybody knows why.
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// DefaultJoinTimeout is how long New waits for the other ranks.
+const DefaultJoinTimeout = 60 * time.Second
+
+// Config says how memory is shared.
+type Config struct {
+	// Ticket is the job's secret, Version the program's; other versions are
+	// refused.
+	Ticket  transport.Ticket
+	Version string
+	// ArenaBytes is the length of each rank's arena; the lowest rank of a host
+	// decides. Untouched pages take no memory. 0: as much as the machine has, so
+	// that nobody needs to know in advance.
+	ArenaBytes int64
+	// Off, if set, is why this rank shares no memory: its host goes on without.
+	// It still takes part in New, as every rank must.
+	Off string
+	// JoinTimeout bounds New, besides its context. 0: DefaultJoinTimeout.
+	JoinTimeout time.Duration
+}
+
+// Validate returns everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			faults = append(faults, fmt.Errorf("shm: "+format, args...))
+		}
+	}
+	fault(len(c.Ticket) == 0, "Ticket is missing")
+	fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
+	fault(c.ArenaBytes < 0 || c.ArenaBytes > maxArena, "ArenaBytes %d: 0 to %d expected", c.ArenaBytes, maxArena)
+	fault(c.JoinTimeout < 0, "JoinTimeout %v is negative", c.JoinTimeout)
+	return errors.Join(faults...)
+}
+
+// Mesh is the inner mesh with what this rank shares. It implements
+// transport.Mesh, transport.Windower and transport.Cutter.
+type Mesh struct {
+	transport.Mesh
+	windows *transport.Windows
+	hosts   []int
+	reason  string
+	failed  bool
+
+	arranging transport.Traffic // what New itself has sent and received
+	closed    sync.Once
+	err       error
+}
+
+// New arranges shared memory among the ranks of each host. All ranks of the inner
+// mesh call it at the same time; it uses the messages of group 0xffffffff. It
+// owns inner from now on, and has closed it when it fails.
+//
+// That memory cannot be shared is no error: see Reason. A rank that dies or does
+// not take part is one that names it.
+func New(ctx context.Context, inner transport.Mesh, cfg Config) (*Mesh, error) {
+	err := cfg.Validate()
+	if err == nil {
+		if cfg.JoinTimeout == 0 {
+			cfg.JoinTimeout = DefaultJoinTimeout
+		}
+		var m *Mesh
+		if m, err = form(ctx, inner, cfg); err == nil {
+			return m, nil
+		}
+		err = fmt.Errorf("rank %d: arranging shared memory: %w", inner.Rank(), err)
+	}
+	inner.Abort(err)
+	_ = inner.Close() // err says more
+	return nil, err
+}
+
+// Windows returns what this rank shares, nil where nothing is. After Close it is
+// for those who hold it. See transport.Windower.
+func (m *Mesh) Windows() *transport.Windows { return m.windows }
+
+// Hosts returns the host of each rank: a number from 0 up, in the order of their
+// lowest ranks. Ranks that cannot reach each other's sockets without a network,
+// such as containers of one machine, count as of different hosts. It must not be
+// changed.
+func (m *Mesh) Hosts() []int { return m.hosts }
+
+// Reason says why ranks of one host share no memory, for the first such host in
+// the job, the same on every rank; failed is true when they were to. Where no
+// host has two ranks it says so, which is no failure. It is empty when all is as
+// it should be.
+func (m *Mesh) Reason() (why string, failed bool) { return m.reason, m.failed }
+
+// Traffic returns the counters of the inner mesh, whose payload is that of the
+// callers: what New exchanged shows on the wire only. Loads and stores are not
+// counted.
+func (m *Mesh) Traffic() transport.Traffic {
+	t := m.Mesh.Traffic()
+	t.PayloadSent -= m.arranging.PayloadSent
+	t.PayloadReceived -= m.arranging.PayloadReceived
+	t.MessagesSent -= m.arranging.MessagesSent
+	return t
+}
+
+// Cut breaks the link to a peer, where the inner mesh has links.
+func (m *Mesh) Cut(peer int) {
+	if c, ok := m.Mesh.(transport.Cutter); ok {
+		c.Cut(peer)
+	}
+}
+
+// Close closes the inner mesh and gives the memory back once nobody holds it.
+func (m *Mesh) Close() error {
+	m.closed.Do(func() {
+		m.err = m.Mesh.Close()
+		if m.windows != nil {
+			m.windows.Drop()
+		}
+	})
+	return m.err
+}

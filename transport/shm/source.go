@@ -1,0 +1,159 @@
+package shm
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The descriptor is handed over after the handshake: the one who dialed asks
+// with a byte, so that nothing of the answer is read ahead as ordinary bytes,
+// which would lose the descriptor.
+
+// strangers bounds the connections that are being looked at.
+const strangers = 64
+
+// source hands a memory's descriptor to ranks of this host.
+type source struct {
+	name   string // of the socket
+	fd     int
+	hello  transport.Hello
+	ticket transport.Ticket
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ln      *net.UnixListener
+	workers sync.WaitGroup
+	slots   chan struct{}
+
+	mu    sync.Mutex
+	ranks []int // who have not asked yet
+}
+
+// newSource listens on a socket that has a random name and no file, and answers
+// each of the ranks once. It owns fd unless it fails.
+func newSource(ctx context.Context, fd int, hello transport.Hello, ticket transport.Ticket, ranks []int) (*source, error) {
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	s := &source{
+		name: "@ringo-" + hex.EncodeToString(random[:]), fd: fd, hello: hello, ticket: ticket,
+		slots: make(chan struct{}, strangers), ranks: slices.Clone(ranks),
+	}
+	var err error
+	if s.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: s.name, Net: "unix"}); err != nil {
+		return nil, fmt.Errorf("listening on a unix socket: %w", err)
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.workers.Go(s.listen)
+	return s, nil
+}
+
+// close ends what is under way and gives the socket and the descriptor back.
+func (s *source) close() {
+	s.cancel()
+	s.ln.Close()
+	s.workers.Wait()
+	closeMemory(s.fd)
+}
+
+func (s *source) listen() {
+	for {
+		s.slots <- struct{}{}
+		conn, err := s.ln.AcceptUnix()
+		if err != nil {
+			if <-s.slots; s.ctx.Err() != nil {
+				return
+			}
+			select { // out of descriptors, for instance: others may free some
+			case <-time.After(20 * time.Millisecond):
+			case <-s.ctx.Done():
+				return
+			}
+			continue
+		}
+		s.workers.Go(func() {
+			s.answer(conn)
+			<-s.slots
+		})
+	}
+}
+
+// answer gives the memory to a rank that proves to be one. Others are turned
+// away by the handshake; what they wanted is nobody's concern.
+func (s *source) answer(conn *net.UnixConn) {
+	link, theirs, err := transport.Accept(s.ctx, conn, s.ticket, s.hello, s.check)
+	if err != nil {
+		return
+	}
+	defer link.Close()
+	if !s.take(theirs.Rank) {
+		return
+	}
+	stop := bound(s.ctx, conn)
+	defer stop()
+	var ask [1]byte
+	if _, err := conn.Read(ask[:]); err != nil {
+		return // the rank's own end says why
+	}
+	_ = sendMemory(conn, s.fd) // it likewise
+}
+
+// check decides whether a rank has memory to get here.
+func (s *source) check(h transport.Hello) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.WorldSize != s.hello.WorldSize || !slices.Contains(s.ranks, h.Rank) {
+		return fmt.Errorf("rank %d of %d gets no memory here", h.Rank, h.WorldSize)
+	}
+	return nil
+}
+
+// take marks a rank as answered, unless it was.
+func (s *source) take(rank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.ranks, rank)
+	if i >= 0 {
+		s.ranks = slices.Delete(s.ranks, i, i+1)
+	}
+	return i >= 0
+}
+
+// bound ends what blocks on conn with ctx, or after the time of a handshake.
+func bound(ctx context.Context, conn net.Conn) (stop func() bool) {
+	conn.SetDeadline(time.Now().Add(transport.HandshakeTimeout))
+	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+}
+
+// receiveMemory asks the leader's source for the descriptor.
+func receiveMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, err error) {
+	dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
+	conn, err := dialer.DialContext(ctx, "unix", name)
+	if err != nil {
+		return -1, fmt.Errorf("connecting to the socket of rank %d: %w", leader, err)
+	}
+	link, theirs, err := transport.Introduce(ctx, conn, ticket, hello)
+	if err != nil {
+		return -1, err
+	}
+	defer link.Close()
+	if theirs.Rank != leader {
+		return -1, fmt.Errorf("the socket of rank %d is answered by rank %d", leader, theirs.Rank)
+	}
+	stop := bound(ctx, conn)
+	defer stop()
+	if _, err := conn.Write([]byte{1}); err != nil {
+		return -1, fmt.Errorf("asking rank %d for memory: %w", leader, err)
+	}
+	if fd, err = takeMemory(conn.(*net.UnixConn)); err != nil {
+		return -1, fmt.Errorf("memory from rank %d: %w", leader, err)
+	}
+	return fd, nil
+}
