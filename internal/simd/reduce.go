@@ -59,6 +59,9 @@ const callReduced = 256 << 10
 // call takes of each of so many operands. Turns of the kernels stay whole.
 func reduceCut(n, size, operands int) int {
 	const turn = 256
+	if n*size*operands <= callReduced {
+		return n // without a division: short calls are many
+	}
 	return min(n, max(callReduced/operands/turn, 1)*(turn/size))
 }
 

@@ -4,24 +4,25 @@
 
 #include "textflag.h"
 
-// func reduceAll2(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, scale float32, mask *int32)
+// func reduceAll2(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, left int, scale float32, mask *int32)
 // Requires: AVX, AVX2, MMX+
-TEXT ·reduceAll2(SB), NOSPLIT, $0-72
-	MOVQ         mask+64(FP), AX
+TEXT ·reduceAll2(SB), NOSPLIT, $0-80
+	MOVQ         mask+72(FP), AX
 	VMOVDQU      (AX), Y0
 	MOVQ         dst+8(FP), AX
 	MOVQ         src+24(FP), CX
 	MOVQ         at+40(FP), DX
 	MOVQ         n+48(FP), BX
-	MOVQ         nd+16(FP), SI
-	LEAQ         (SI)(SI*2), SI
-	LEAQ         (AX)(SI*8), SI
-	MOVQ         ns+32(FP), DI
+	MOVQ         left+56(FP), SI
+	MOVQ         nd+16(FP), DI
 	LEAQ         (DI)(DI*2), DI
-	LEAQ         (CX)(DI*8), DI
-	VBROADCASTSS scale+56(FP), Y1
-	VMOVD        X1, R10
-	SUBL         $0x3f800000, R10
+	LEAQ         (AX)(DI*8), DI
+	MOVQ         ns+32(FP), R8
+	LEAQ         (R8)(R8*2), R9
+	LEAQ         (CX)(R9*8), R9
+	VBROADCASTSS scale+64(FP), Y1
+	VMOVD        X1, R11
+	SUBL         $0x3f800000, R11
 	MOVL         $0x7fc00000, R8
 	VMOVD        R8, X2
 	VPBROADCASTD X2, Y2
@@ -35,598 +36,1314 @@ TEXT ·reduceAll2(SB), NOSPLIT, $0-72
 	JEQ          beginMax
 	CMPQ         R8, $0x03
 	JEQ          beginProd
-	CMPQ         BX, $0x00000020
-	JLT          singleSum
+	CMPQ         BX, $0x00000040
+	JLT          ownSum
+
+aheadSum:
+	CMPQ       SI, $0x00000240
+	JLT        manySum
+	CMPQ       BX, $0x00000040
+	JLT        singleSum
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y3
+	VMOVUPS    32(R8), Y4
+	VMOVUPS    64(R8), Y5
+	VMOVUPS    96(R8), Y6
+	VMOVUPS    128(R8), Y7
+	VMOVUPS    160(R8), Y8
+	VMOVUPS    192(R8), Y9
+	VMOVUPS    224(R8), Y10
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadSum
+
+sourceAheadSum:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y11
+	VADDPS     Y11, Y3, Y3
+	VMOVUPS    32(R8), Y11
+	VADDPS     Y11, Y4, Y4
+	VMOVUPS    64(R8), Y11
+	VADDPS     Y11, Y5, Y5
+	VMOVUPS    96(R8), Y11
+	VADDPS     Y11, Y6, Y6
+	VMOVUPS    128(R8), Y11
+	VADDPS     Y11, Y7, Y7
+	VMOVUPS    160(R8), Y11
+	VADDPS     Y11, Y8, Y8
+	VMOVUPS    192(R8), Y11
+	VADDPS     Y11, Y9, Y9
+	VMOVUPS    224(R8), Y11
+	VADDPS     Y11, Y10, Y10
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadSum:
+	CMPQ   R10, R9
+	JLT    sourceAheadSum
+	TESTL  R11, R11
+	JZ     plainAheadSum
+	VMULPS Y1, Y3, Y3
+	VMULPS Y1, Y4, Y4
+	VMULPS Y1, Y5, Y5
+	VMULPS Y1, Y6, Y6
+	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
+
+plainAheadSum:
+	VCMPPS    $0x03, Y3, Y3, Y11
+	VBLENDVPS Y11, Y2, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y11
+	VBLENDVPS Y11, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y11
+	VBLENDVPS Y11, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y11
+	VBLENDVPS Y11, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y11
+	VBLENDVPS Y11, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y11
+	VBLENDVPS Y11, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VBLENDVPS Y11, Y2, Y10, Y10
+	MOVQ      AX, R10
+
+storeAheadSum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Y3, (R8)
+	VMOVUPS Y4, 32(R8)
+	VMOVUPS Y5, 64(R8)
+	VMOVUPS Y6, 96(R8)
+	VMOVUPS Y7, 128(R8)
+	VMOVUPS Y8, 160(R8)
+	VMOVUPS Y9, 192(R8)
+	VMOVUPS Y10, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadSum
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadSum
 
 manySum:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Y3
-	VMOVUPS    32(R9)(DX*1), Y4
-	VMOVUPS    64(R9)(DX*1), Y5
-	VMOVUPS    96(R9)(DX*1), Y6
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManySum
+	CMPQ    BX, $0x00000040
+	JLT     singleSum
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y3
+	VMOVUPS 32(R8), Y4
+	VMOVUPS 64(R8), Y5
+	VMOVUPS 96(R8), Y6
+	VMOVUPS 128(R8), Y7
+	VMOVUPS 160(R8), Y8
+	VMOVUPS 192(R8), Y9
+	VMOVUPS 224(R8), Y10
+	LEAQ    24(CX), R10
+	JMP     moreManySum
 
 sourceManySum:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Y7
-	VADDPS     Y7, Y3, Y3
-	VMOVUPS    32(R9)(DX*1), Y7
-	VADDPS     Y7, Y4, Y4
-	VMOVUPS    64(R9)(DX*1), Y7
-	VADDPS     Y7, Y5, Y5
-	VMOVUPS    96(R9)(DX*1), Y7
-	VADDPS     Y7, Y6, Y6
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	ADDQ       $0x18, R8
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y11
+	VADDPS  Y11, Y3, Y3
+	VMOVUPS 32(R8), Y11
+	VADDPS  Y11, Y4, Y4
+	VMOVUPS 64(R8), Y11
+	VADDPS  Y11, Y5, Y5
+	VMOVUPS 96(R8), Y11
+	VADDPS  Y11, Y6, Y6
+	VMOVUPS 128(R8), Y11
+	VADDPS  Y11, Y7, Y7
+	VMOVUPS 160(R8), Y11
+	VADDPS  Y11, Y8, Y8
+	VMOVUPS 192(R8), Y11
+	VADDPS  Y11, Y9, Y9
+	VMOVUPS 224(R8), Y11
+	VADDPS  Y11, Y10, Y10
+	ADDQ    $0x18, R10
 
 moreManySum:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManySum
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainManySum
 	VMULPS Y1, Y3, Y3
 	VMULPS Y1, Y4, Y4
 	VMULPS Y1, Y5, Y5
 	VMULPS Y1, Y6, Y6
+	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
 
 plainManySum:
-	VCMPPS    $0x03, Y3, Y3, Y7
-	VBLENDVPS Y7, Y2, Y3, Y3
-	VCMPPS    $0x03, Y4, Y4, Y7
-	VBLENDVPS Y7, Y2, Y4, Y4
-	VCMPPS    $0x03, Y5, Y5, Y7
-	VBLENDVPS Y7, Y2, Y5, Y5
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y2, Y6, Y6
-	MOVQ      AX, R8
+	VCMPPS    $0x03, Y3, Y3, Y11
+	VBLENDVPS Y11, Y2, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y11
+	VBLENDVPS Y11, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y11
+	VBLENDVPS Y11, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y11
+	VBLENDVPS Y11, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y11
+	VBLENDVPS Y11, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y11
+	VBLENDVPS Y11, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VBLENDVPS Y11, Y2, Y10, Y10
+	MOVQ      AX, R10
 
 storeManySum:
-	MOVQ    (R8), R9
-	VMOVUPS Y3, (R9)(DX*1)
-	VMOVUPS Y4, 32(R9)(DX*1)
-	VMOVUPS Y5, 64(R9)(DX*1)
-	VMOVUPS Y6, 96(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y3, (R8)
+	VMOVUPS Y4, 32(R8)
+	VMOVUPS Y5, 64(R8)
+	VMOVUPS Y6, 96(R8)
+	VMOVUPS Y7, 128(R8)
+	VMOVUPS Y8, 160(R8)
+	VMOVUPS Y9, 192(R8)
+	VMOVUPS Y10, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManySum
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
-	JGE     manySum
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manySum
+	JMP singleSum
+
+ownSum:
+	MOVQ AX, R10
+
+fetchSum:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineSum:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineSum
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchSum
 
 singleSum:
 	CMPQ    BX, $0x00000008
 	JLT     restSum
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Y3
-	LEAQ    24(CX), R8
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y3
+	LEAQ    24(CX), R10
 	JMP     moreSingleSum
 
 sourceSingleSum:
-	MOVQ    (R8), R9
-	VMOVUPS (R9)(DX*1), Y4
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y4
 	VADDPS  Y4, Y3, Y3
-	ADDQ    $0x18, R8
+	ADDQ    $0x18, R10
 
 moreSingleSum:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleSum
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleSum
 	VMULPS Y1, Y3, Y3
 
 plainSingleSum:
 	VCMPPS    $0x03, Y3, Y3, Y4
 	VBLENDVPS Y4, Y2, Y3, Y3
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeSingleSum:
-	MOVQ    (R8), R9
-	VMOVUPS Y3, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y3, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleSum
 	ADDQ    $0x00000020, DX
 	SUBQ    $0x00000008, BX
+	SUBQ    $0x00000008, SI
 	JMP     singleSum
 
 restSum:
 	TESTQ      BX, BX
 	JZ         endSum
-	MOVQ       (CX), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y3
-	LEAQ       24(CX), R8
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y3
+	LEAQ       24(CX), R10
 	JMP        moreRestSum
 
 sourceRestSum:
-	MOVQ       (R8), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y4
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y4
 	VADDPS     Y4, Y3, Y3
-	ADDQ       $0x18, R8
+	ADDQ       $0x18, R10
 
 moreRestSum:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestSum
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestSum
 	VMULPS Y1, Y3, Y3
 
 plainRestSum:
 	VCMPPS    $0x03, Y3, Y3, Y1
 	VBLENDVPS Y1, Y2, Y3, Y3
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeRestSum:
-	MOVQ       (R8), R9
-	VMASKMOVPS Y3, Y0, (R9)(DX*1)
-	ADDQ       $0x18, R8
-	CMPQ       R8, SI
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS Y3, Y0, (R8)
+	ADDQ       $0x18, R10
+	CMPQ       R10, DI
 	JLT        storeRestSum
 	ADDQ       $0x00000020, DX
 	SUBQ       $0x00000008, BX
+	SUBQ       $0x00000008, SI
 
 endSum:
 	VZEROUPPER
 	RET
 
 beginMin:
-	CMPQ BX, $0x00000020
-	JLT  singleMin
+	CMPQ BX, $0x00000040
+	JLT  ownMin
+
+aheadMin:
+	CMPQ       SI, $0x00000240
+	JLT        manyMin
+	CMPQ       BX, $0x00000040
+	JLT        singleMin
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y3
+	VMOVUPS    32(R8), Y4
+	VMOVUPS    64(R8), Y5
+	VMOVUPS    96(R8), Y6
+	VMOVUPS    128(R8), Y7
+	VMOVUPS    160(R8), Y8
+	VMOVUPS    192(R8), Y9
+	VMOVUPS    224(R8), Y10
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMin
+
+sourceAheadMin:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y11
+	VMINPS     Y11, Y3, Y12
+	VMINPS     Y3, Y11, Y3
+	VORPS      Y12, Y3, Y3
+	VMOVUPS    32(R8), Y11
+	VMINPS     Y11, Y4, Y12
+	VMINPS     Y4, Y11, Y4
+	VORPS      Y12, Y4, Y4
+	VMOVUPS    64(R8), Y11
+	VMINPS     Y11, Y5, Y12
+	VMINPS     Y5, Y11, Y5
+	VORPS      Y12, Y5, Y5
+	VMOVUPS    96(R8), Y11
+	VMINPS     Y11, Y6, Y12
+	VMINPS     Y6, Y11, Y6
+	VORPS      Y12, Y6, Y6
+	VMOVUPS    128(R8), Y11
+	VMINPS     Y11, Y7, Y12
+	VMINPS     Y7, Y11, Y7
+	VORPS      Y12, Y7, Y7
+	VMOVUPS    160(R8), Y11
+	VMINPS     Y11, Y8, Y12
+	VMINPS     Y8, Y11, Y8
+	VORPS      Y12, Y8, Y8
+	VMOVUPS    192(R8), Y11
+	VMINPS     Y11, Y9, Y12
+	VMINPS     Y9, Y11, Y9
+	VORPS      Y12, Y9, Y9
+	VMOVUPS    224(R8), Y11
+	VMINPS     Y11, Y10, Y12
+	VMINPS     Y10, Y11, Y10
+	VORPS      Y12, Y10, Y10
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMin:
+	CMPQ   R10, R9
+	JLT    sourceAheadMin
+	TESTL  R11, R11
+	JZ     plainAheadMin
+	VMULPS Y1, Y3, Y3
+	VMULPS Y1, Y4, Y4
+	VMULPS Y1, Y5, Y5
+	VMULPS Y1, Y6, Y6
+	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
+
+plainAheadMin:
+	VCMPPS    $0x03, Y3, Y3, Y11
+	VBLENDVPS Y11, Y2, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y11
+	VBLENDVPS Y11, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y11
+	VBLENDVPS Y11, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y11
+	VBLENDVPS Y11, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y11
+	VBLENDVPS Y11, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y11
+	VBLENDVPS Y11, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VBLENDVPS Y11, Y2, Y10, Y10
+	MOVQ      AX, R10
+
+storeAheadMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Y3, (R8)
+	VMOVUPS Y4, 32(R8)
+	VMOVUPS Y5, 64(R8)
+	VMOVUPS Y6, 96(R8)
+	VMOVUPS Y7, 128(R8)
+	VMOVUPS Y8, 160(R8)
+	VMOVUPS Y9, 192(R8)
+	VMOVUPS Y10, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMin
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMin
 
 manyMin:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Y3
-	VMOVUPS    32(R9)(DX*1), Y4
-	VMOVUPS    64(R9)(DX*1), Y5
-	VMOVUPS    96(R9)(DX*1), Y6
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManyMin
+	CMPQ    BX, $0x00000040
+	JLT     singleMin
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y3
+	VMOVUPS 32(R8), Y4
+	VMOVUPS 64(R8), Y5
+	VMOVUPS 96(R8), Y6
+	VMOVUPS 128(R8), Y7
+	VMOVUPS 160(R8), Y8
+	VMOVUPS 192(R8), Y9
+	VMOVUPS 224(R8), Y10
+	LEAQ    24(CX), R10
+	JMP     moreManyMin
 
 sourceManyMin:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Y7
-	VMINPS     Y7, Y3, Y8
-	VMINPS     Y3, Y7, Y3
-	VORPS      Y8, Y3, Y3
-	VMOVUPS    32(R9)(DX*1), Y7
-	VMINPS     Y7, Y4, Y8
-	VMINPS     Y4, Y7, Y4
-	VORPS      Y8, Y4, Y4
-	VMOVUPS    64(R9)(DX*1), Y7
-	VMINPS     Y7, Y5, Y8
-	VMINPS     Y5, Y7, Y5
-	VORPS      Y8, Y5, Y5
-	VMOVUPS    96(R9)(DX*1), Y7
-	VMINPS     Y7, Y6, Y8
-	VMINPS     Y6, Y7, Y6
-	VORPS      Y8, Y6, Y6
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	ADDQ       $0x18, R8
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y11
+	VMINPS  Y11, Y3, Y12
+	VMINPS  Y3, Y11, Y3
+	VORPS   Y12, Y3, Y3
+	VMOVUPS 32(R8), Y11
+	VMINPS  Y11, Y4, Y12
+	VMINPS  Y4, Y11, Y4
+	VORPS   Y12, Y4, Y4
+	VMOVUPS 64(R8), Y11
+	VMINPS  Y11, Y5, Y12
+	VMINPS  Y5, Y11, Y5
+	VORPS   Y12, Y5, Y5
+	VMOVUPS 96(R8), Y11
+	VMINPS  Y11, Y6, Y12
+	VMINPS  Y6, Y11, Y6
+	VORPS   Y12, Y6, Y6
+	VMOVUPS 128(R8), Y11
+	VMINPS  Y11, Y7, Y12
+	VMINPS  Y7, Y11, Y7
+	VORPS   Y12, Y7, Y7
+	VMOVUPS 160(R8), Y11
+	VMINPS  Y11, Y8, Y12
+	VMINPS  Y8, Y11, Y8
+	VORPS   Y12, Y8, Y8
+	VMOVUPS 192(R8), Y11
+	VMINPS  Y11, Y9, Y12
+	VMINPS  Y9, Y11, Y9
+	VORPS   Y12, Y9, Y9
+	VMOVUPS 224(R8), Y11
+	VMINPS  Y11, Y10, Y12
+	VMINPS  Y10, Y11, Y10
+	VORPS   Y12, Y10, Y10
+	ADDQ    $0x18, R10
 
 moreManyMin:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManyMin
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainManyMin
 	VMULPS Y1, Y3, Y3
 	VMULPS Y1, Y4, Y4
 	VMULPS Y1, Y5, Y5
 	VMULPS Y1, Y6, Y6
+	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
 
 plainManyMin:
-	VCMPPS    $0x03, Y3, Y3, Y7
-	VBLENDVPS Y7, Y2, Y3, Y3
-	VCMPPS    $0x03, Y4, Y4, Y7
-	VBLENDVPS Y7, Y2, Y4, Y4
-	VCMPPS    $0x03, Y5, Y5, Y7
-	VBLENDVPS Y7, Y2, Y5, Y5
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y2, Y6, Y6
-	MOVQ      AX, R8
+	VCMPPS    $0x03, Y3, Y3, Y11
+	VBLENDVPS Y11, Y2, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y11
+	VBLENDVPS Y11, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y11
+	VBLENDVPS Y11, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y11
+	VBLENDVPS Y11, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y11
+	VBLENDVPS Y11, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y11
+	VBLENDVPS Y11, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VBLENDVPS Y11, Y2, Y10, Y10
+	MOVQ      AX, R10
 
 storeManyMin:
-	MOVQ    (R8), R9
-	VMOVUPS Y3, (R9)(DX*1)
-	VMOVUPS Y4, 32(R9)(DX*1)
-	VMOVUPS Y5, 64(R9)(DX*1)
-	VMOVUPS Y6, 96(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y3, (R8)
+	VMOVUPS Y4, 32(R8)
+	VMOVUPS Y5, 64(R8)
+	VMOVUPS Y6, 96(R8)
+	VMOVUPS Y7, 128(R8)
+	VMOVUPS Y8, 160(R8)
+	VMOVUPS Y9, 192(R8)
+	VMOVUPS Y10, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManyMin
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
-	JGE     manyMin
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyMin
+	JMP singleMin
+
+ownMin:
+	MOVQ AX, R10
+
+fetchMin:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineMin:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMin
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMin
 
 singleMin:
 	CMPQ    BX, $0x00000008
 	JLT     restMin
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Y3
-	LEAQ    24(CX), R8
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y3
+	LEAQ    24(CX), R10
 	JMP     moreSingleMin
 
 sourceSingleMin:
-	MOVQ    (R8), R9
-	VMOVUPS (R9)(DX*1), Y4
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y4
 	VMINPS  Y4, Y3, Y5
 	VMINPS  Y3, Y4, Y3
 	VORPS   Y5, Y3, Y3
-	ADDQ    $0x18, R8
+	ADDQ    $0x18, R10
 
 moreSingleMin:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleMin
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleMin
 	VMULPS Y1, Y3, Y3
 
 plainSingleMin:
 	VCMPPS    $0x03, Y3, Y3, Y4
 	VBLENDVPS Y4, Y2, Y3, Y3
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeSingleMin:
-	MOVQ    (R8), R9
-	VMOVUPS Y3, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y3, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleMin
 	ADDQ    $0x00000020, DX
 	SUBQ    $0x00000008, BX
+	SUBQ    $0x00000008, SI
 	JMP     singleMin
 
 restMin:
 	TESTQ      BX, BX
 	JZ         endMin
-	MOVQ       (CX), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y3
-	LEAQ       24(CX), R8
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y3
+	LEAQ       24(CX), R10
 	JMP        moreRestMin
 
 sourceRestMin:
-	MOVQ       (R8), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y4
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y4
 	VMINPS     Y4, Y3, Y5
 	VMINPS     Y3, Y4, Y3
 	VORPS      Y5, Y3, Y3
-	ADDQ       $0x18, R8
+	ADDQ       $0x18, R10
 
 moreRestMin:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestMin
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestMin
 	VMULPS Y1, Y3, Y3
 
 plainRestMin:
 	VCMPPS    $0x03, Y3, Y3, Y1
 	VBLENDVPS Y1, Y2, Y3, Y3
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeRestMin:
-	MOVQ       (R8), R9
-	VMASKMOVPS Y3, Y0, (R9)(DX*1)
-	ADDQ       $0x18, R8
-	CMPQ       R8, SI
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS Y3, Y0, (R8)
+	ADDQ       $0x18, R10
+	CMPQ       R10, DI
 	JLT        storeRestMin
 	ADDQ       $0x00000020, DX
 	SUBQ       $0x00000008, BX
+	SUBQ       $0x00000008, SI
 
 endMin:
 	VZEROUPPER
 	RET
 
 beginMax:
-	CMPQ BX, $0x00000020
-	JLT  singleMax
+	CMPQ BX, $0x00000040
+	JLT  ownMax
+
+aheadMax:
+	CMPQ       SI, $0x00000240
+	JLT        manyMax
+	CMPQ       BX, $0x00000040
+	JLT        singleMax
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y4
+	VXORPS     Y3, Y4, Y4
+	VMOVUPS    32(R8), Y5
+	VXORPS     Y3, Y5, Y5
+	VMOVUPS    64(R8), Y6
+	VXORPS     Y3, Y6, Y6
+	VMOVUPS    96(R8), Y7
+	VXORPS     Y3, Y7, Y7
+	VMOVUPS    128(R8), Y8
+	VXORPS     Y3, Y8, Y8
+	VMOVUPS    160(R8), Y9
+	VXORPS     Y3, Y9, Y9
+	VMOVUPS    192(R8), Y10
+	VXORPS     Y3, Y10, Y10
+	VMOVUPS    224(R8), Y11
+	VXORPS     Y3, Y11, Y11
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMax
+
+sourceAheadMax:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y4, Y13
+	VMINPS     Y4, Y12, Y4
+	VORPS      Y13, Y4, Y4
+	VMOVUPS    32(R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y5, Y13
+	VMINPS     Y5, Y12, Y5
+	VORPS      Y13, Y5, Y5
+	VMOVUPS    64(R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y6, Y13
+	VMINPS     Y6, Y12, Y6
+	VORPS      Y13, Y6, Y6
+	VMOVUPS    96(R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y7, Y13
+	VMINPS     Y7, Y12, Y7
+	VORPS      Y13, Y7, Y7
+	VMOVUPS    128(R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y8, Y13
+	VMINPS     Y8, Y12, Y8
+	VORPS      Y13, Y8, Y8
+	VMOVUPS    160(R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y9, Y13
+	VMINPS     Y9, Y12, Y9
+	VORPS      Y13, Y9, Y9
+	VMOVUPS    192(R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y10, Y13
+	VMINPS     Y10, Y12, Y10
+	VORPS      Y13, Y10, Y10
+	VMOVUPS    224(R8), Y12
+	VXORPS     Y3, Y12, Y12
+	VMINPS     Y12, Y11, Y13
+	VMINPS     Y11, Y12, Y11
+	VORPS      Y13, Y11, Y11
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMax:
+	CMPQ   R10, R9
+	JLT    sourceAheadMax
+	VXORPS Y3, Y4, Y4
+	VXORPS Y3, Y5, Y5
+	VXORPS Y3, Y6, Y6
+	VXORPS Y3, Y7, Y7
+	VXORPS Y3, Y8, Y8
+	VXORPS Y3, Y9, Y9
+	VXORPS Y3, Y10, Y10
+	VXORPS Y3, Y11, Y11
+	TESTL  R11, R11
+	JZ     plainAheadMax
+	VMULPS Y1, Y4, Y4
+	VMULPS Y1, Y5, Y5
+	VMULPS Y1, Y6, Y6
+	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
+	VMULPS Y1, Y11, Y11
+
+plainAheadMax:
+	VCMPPS    $0x03, Y4, Y4, Y12
+	VBLENDVPS Y12, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y12
+	VBLENDVPS Y12, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y12
+	VBLENDVPS Y12, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y12
+	VBLENDVPS Y12, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y12
+	VBLENDVPS Y12, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y12
+	VBLENDVPS Y12, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y12
+	VBLENDVPS Y12, Y2, Y10, Y10
+	VCMPPS    $0x03, Y11, Y11, Y12
+	VBLENDVPS Y12, Y2, Y11, Y11
+	MOVQ      AX, R10
+
+storeAheadMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	VMOVUPS Y6, 64(R8)
+	VMOVUPS Y7, 96(R8)
+	VMOVUPS Y8, 128(R8)
+	VMOVUPS Y9, 160(R8)
+	VMOVUPS Y10, 192(R8)
+	VMOVUPS Y11, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMax
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMax
 
 manyMax:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Y4
-	VXORPS     Y3, Y4, Y4
-	VMOVUPS    32(R9)(DX*1), Y5
-	VXORPS     Y3, Y5, Y5
-	VMOVUPS    64(R9)(DX*1), Y6
-	VXORPS     Y3, Y6, Y6
-	VMOVUPS    96(R9)(DX*1), Y7
-	VXORPS     Y3, Y7, Y7
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManyMax
+	CMPQ    BX, $0x00000040
+	JLT     singleMax
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y4
+	VXORPS  Y3, Y4, Y4
+	VMOVUPS 32(R8), Y5
+	VXORPS  Y3, Y5, Y5
+	VMOVUPS 64(R8), Y6
+	VXORPS  Y3, Y6, Y6
+	VMOVUPS 96(R8), Y7
+	VXORPS  Y3, Y7, Y7
+	VMOVUPS 128(R8), Y8
+	VXORPS  Y3, Y8, Y8
+	VMOVUPS 160(R8), Y9
+	VXORPS  Y3, Y9, Y9
+	VMOVUPS 192(R8), Y10
+	VXORPS  Y3, Y10, Y10
+	VMOVUPS 224(R8), Y11
+	VXORPS  Y3, Y11, Y11
+	LEAQ    24(CX), R10
+	JMP     moreManyMax
 
 sourceManyMax:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Y8
-	VXORPS     Y3, Y8, Y8
-	VMINPS     Y8, Y4, Y9
-	VMINPS     Y4, Y8, Y4
-	VORPS      Y9, Y4, Y4
-	VMOVUPS    32(R9)(DX*1), Y8
-	VXORPS     Y3, Y8, Y8
-	VMINPS     Y8, Y5, Y9
-	VMINPS     Y5, Y8, Y5
-	VORPS      Y9, Y5, Y5
-	VMOVUPS    64(R9)(DX*1), Y8
-	VXORPS     Y3, Y8, Y8
-	VMINPS     Y8, Y6, Y9
-	VMINPS     Y6, Y8, Y6
-	VORPS      Y9, Y6, Y6
-	VMOVUPS    96(R9)(DX*1), Y8
-	VXORPS     Y3, Y8, Y8
-	VMINPS     Y8, Y7, Y9
-	VMINPS     Y7, Y8, Y7
-	VORPS      Y9, Y7, Y7
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	ADDQ       $0x18, R8
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y4, Y13
+	VMINPS  Y4, Y12, Y4
+	VORPS   Y13, Y4, Y4
+	VMOVUPS 32(R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y5, Y13
+	VMINPS  Y5, Y12, Y5
+	VORPS   Y13, Y5, Y5
+	VMOVUPS 64(R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y6, Y13
+	VMINPS  Y6, Y12, Y6
+	VORPS   Y13, Y6, Y6
+	VMOVUPS 96(R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y7, Y13
+	VMINPS  Y7, Y12, Y7
+	VORPS   Y13, Y7, Y7
+	VMOVUPS 128(R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y8, Y13
+	VMINPS  Y8, Y12, Y8
+	VORPS   Y13, Y8, Y8
+	VMOVUPS 160(R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y9, Y13
+	VMINPS  Y9, Y12, Y9
+	VORPS   Y13, Y9, Y9
+	VMOVUPS 192(R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y10, Y13
+	VMINPS  Y10, Y12, Y10
+	VORPS   Y13, Y10, Y10
+	VMOVUPS 224(R8), Y12
+	VXORPS  Y3, Y12, Y12
+	VMINPS  Y12, Y11, Y13
+	VMINPS  Y11, Y12, Y11
+	VORPS   Y13, Y11, Y11
+	ADDQ    $0x18, R10
 
 moreManyMax:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManyMax
 	VXORPS Y3, Y4, Y4
 	VXORPS Y3, Y5, Y5
 	VXORPS Y3, Y6, Y6
 	VXORPS Y3, Y7, Y7
-	TESTL  R10, R10
+	VXORPS Y3, Y8, Y8
+	VXORPS Y3, Y9, Y9
+	VXORPS Y3, Y10, Y10
+	VXORPS Y3, Y11, Y11
+	TESTL  R11, R11
 	JZ     plainManyMax
 	VMULPS Y1, Y4, Y4
 	VMULPS Y1, Y5, Y5
 	VMULPS Y1, Y6, Y6
 	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
+	VMULPS Y1, Y11, Y11
 
 plainManyMax:
-	VCMPPS    $0x03, Y4, Y4, Y8
-	VBLENDVPS Y8, Y2, Y4, Y4
-	VCMPPS    $0x03, Y5, Y5, Y8
-	VBLENDVPS Y8, Y2, Y5, Y5
-	VCMPPS    $0x03, Y6, Y6, Y8
-	VBLENDVPS Y8, Y2, Y6, Y6
-	VCMPPS    $0x03, Y7, Y7, Y8
-	VBLENDVPS Y8, Y2, Y7, Y7
-	MOVQ      AX, R8
+	VCMPPS    $0x03, Y4, Y4, Y12
+	VBLENDVPS Y12, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y12
+	VBLENDVPS Y12, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y12
+	VBLENDVPS Y12, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y12
+	VBLENDVPS Y12, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y12
+	VBLENDVPS Y12, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y12
+	VBLENDVPS Y12, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y12
+	VBLENDVPS Y12, Y2, Y10, Y10
+	VCMPPS    $0x03, Y11, Y11, Y12
+	VBLENDVPS Y12, Y2, Y11, Y11
+	MOVQ      AX, R10
 
 storeManyMax:
-	MOVQ    (R8), R9
-	VMOVUPS Y4, (R9)(DX*1)
-	VMOVUPS Y5, 32(R9)(DX*1)
-	VMOVUPS Y6, 64(R9)(DX*1)
-	VMOVUPS Y7, 96(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	VMOVUPS Y6, 64(R8)
+	VMOVUPS Y7, 96(R8)
+	VMOVUPS Y8, 128(R8)
+	VMOVUPS Y9, 160(R8)
+	VMOVUPS Y10, 192(R8)
+	VMOVUPS Y11, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManyMax
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
-	JGE     manyMax
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyMax
+	JMP singleMax
+
+ownMax:
+	MOVQ AX, R10
+
+fetchMax:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineMax:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMax
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMax
 
 singleMax:
 	CMPQ    BX, $0x00000008
 	JLT     restMax
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Y4
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y4
 	VXORPS  Y3, Y4, Y4
-	LEAQ    24(CX), R8
+	LEAQ    24(CX), R10
 	JMP     moreSingleMax
 
 sourceSingleMax:
-	MOVQ    (R8), R9
-	VMOVUPS (R9)(DX*1), Y5
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y5
 	VXORPS  Y3, Y5, Y5
 	VMINPS  Y5, Y4, Y6
 	VMINPS  Y4, Y5, Y4
 	VORPS   Y6, Y4, Y4
-	ADDQ    $0x18, R8
+	ADDQ    $0x18, R10
 
 moreSingleMax:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleMax
 	VXORPS Y3, Y4, Y4
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleMax
 	VMULPS Y1, Y4, Y4
 
 plainSingleMax:
 	VCMPPS    $0x03, Y4, Y4, Y5
 	VBLENDVPS Y5, Y2, Y4, Y4
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeSingleMax:
-	MOVQ    (R8), R9
-	VMOVUPS Y4, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y4, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleMax
 	ADDQ    $0x00000020, DX
 	SUBQ    $0x00000008, BX
+	SUBQ    $0x00000008, SI
 	JMP     singleMax
 
 restMax:
 	TESTQ      BX, BX
 	JZ         endMax
-	MOVQ       (CX), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y4
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y4
 	VXORPS     Y3, Y4, Y4
-	LEAQ       24(CX), R8
+	LEAQ       24(CX), R10
 	JMP        moreRestMax
 
 sourceRestMax:
-	MOVQ       (R8), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y5
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y5
 	VXORPS     Y3, Y5, Y5
 	VMINPS     Y5, Y4, Y6
 	VMINPS     Y4, Y5, Y4
 	VORPS      Y6, Y4, Y4
-	ADDQ       $0x18, R8
+	ADDQ       $0x18, R10
 
 moreRestMax:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestMax
 	VXORPS Y3, Y4, Y4
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestMax
 	VMULPS Y1, Y4, Y4
 
 plainRestMax:
 	VCMPPS    $0x03, Y4, Y4, Y1
 	VBLENDVPS Y1, Y2, Y4, Y4
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeRestMax:
-	MOVQ       (R8), R9
-	VMASKMOVPS Y4, Y0, (R9)(DX*1)
-	ADDQ       $0x18, R8
-	CMPQ       R8, SI
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS Y4, Y0, (R8)
+	ADDQ       $0x18, R10
+	CMPQ       R10, DI
 	JLT        storeRestMax
 	ADDQ       $0x00000020, DX
 	SUBQ       $0x00000008, BX
+	SUBQ       $0x00000008, SI
 
 endMax:
 	VZEROUPPER
 	RET
 
 beginProd:
-	CMPQ BX, $0x00000020
-	JLT  singleProd
+	CMPQ BX, $0x00000040
+	JLT  ownProd
+
+aheadProd:
+	CMPQ       SI, $0x00000240
+	JLT        manyProd
+	CMPQ       BX, $0x00000040
+	JLT        singleProd
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y3
+	VMOVUPS    32(R8), Y4
+	VMOVUPS    64(R8), Y5
+	VMOVUPS    96(R8), Y6
+	VMOVUPS    128(R8), Y7
+	VMOVUPS    160(R8), Y8
+	VMOVUPS    192(R8), Y9
+	VMOVUPS    224(R8), Y10
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadProd
+
+sourceAheadProd:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Y11
+	VMULPS     Y11, Y3, Y3
+	VMOVUPS    32(R8), Y11
+	VMULPS     Y11, Y4, Y4
+	VMOVUPS    64(R8), Y11
+	VMULPS     Y11, Y5, Y5
+	VMOVUPS    96(R8), Y11
+	VMULPS     Y11, Y6, Y6
+	VMOVUPS    128(R8), Y11
+	VMULPS     Y11, Y7, Y7
+	VMOVUPS    160(R8), Y11
+	VMULPS     Y11, Y8, Y8
+	VMOVUPS    192(R8), Y11
+	VMULPS     Y11, Y9, Y9
+	VMOVUPS    224(R8), Y11
+	VMULPS     Y11, Y10, Y10
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadProd:
+	CMPQ   R10, R9
+	JLT    sourceAheadProd
+	TESTL  R11, R11
+	JZ     plainAheadProd
+	VMULPS Y1, Y3, Y3
+	VMULPS Y1, Y4, Y4
+	VMULPS Y1, Y5, Y5
+	VMULPS Y1, Y6, Y6
+	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
+
+plainAheadProd:
+	VCMPPS    $0x03, Y3, Y3, Y11
+	VBLENDVPS Y11, Y2, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y11
+	VBLENDVPS Y11, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y11
+	VBLENDVPS Y11, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y11
+	VBLENDVPS Y11, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y11
+	VBLENDVPS Y11, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y11
+	VBLENDVPS Y11, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VBLENDVPS Y11, Y2, Y10, Y10
+	MOVQ      AX, R10
+
+storeAheadProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Y3, (R8)
+	VMOVUPS Y4, 32(R8)
+	VMOVUPS Y5, 64(R8)
+	VMOVUPS Y6, 96(R8)
+	VMOVUPS Y7, 128(R8)
+	VMOVUPS Y8, 160(R8)
+	VMOVUPS Y9, 192(R8)
+	VMOVUPS Y10, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadProd
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadProd
 
 manyProd:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Y3
-	VMOVUPS    32(R9)(DX*1), Y4
-	VMOVUPS    64(R9)(DX*1), Y5
-	VMOVUPS    96(R9)(DX*1), Y6
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManyProd
+	CMPQ    BX, $0x00000040
+	JLT     singleProd
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y3
+	VMOVUPS 32(R8), Y4
+	VMOVUPS 64(R8), Y5
+	VMOVUPS 96(R8), Y6
+	VMOVUPS 128(R8), Y7
+	VMOVUPS 160(R8), Y8
+	VMOVUPS 192(R8), Y9
+	VMOVUPS 224(R8), Y10
+	LEAQ    24(CX), R10
+	JMP     moreManyProd
 
 sourceManyProd:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Y7
-	VMULPS     Y7, Y3, Y3
-	VMOVUPS    32(R9)(DX*1), Y7
-	VMULPS     Y7, Y4, Y4
-	VMOVUPS    64(R9)(DX*1), Y7
-	VMULPS     Y7, Y5, Y5
-	VMOVUPS    96(R9)(DX*1), Y7
-	VMULPS     Y7, Y6, Y6
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	ADDQ       $0x18, R8
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y11
+	VMULPS  Y11, Y3, Y3
+	VMOVUPS 32(R8), Y11
+	VMULPS  Y11, Y4, Y4
+	VMOVUPS 64(R8), Y11
+	VMULPS  Y11, Y5, Y5
+	VMOVUPS 96(R8), Y11
+	VMULPS  Y11, Y6, Y6
+	VMOVUPS 128(R8), Y11
+	VMULPS  Y11, Y7, Y7
+	VMOVUPS 160(R8), Y11
+	VMULPS  Y11, Y8, Y8
+	VMOVUPS 192(R8), Y11
+	VMULPS  Y11, Y9, Y9
+	VMOVUPS 224(R8), Y11
+	VMULPS  Y11, Y10, Y10
+	ADDQ    $0x18, R10
 
 moreManyProd:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManyProd
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainManyProd
 	VMULPS Y1, Y3, Y3
 	VMULPS Y1, Y4, Y4
 	VMULPS Y1, Y5, Y5
 	VMULPS Y1, Y6, Y6
+	VMULPS Y1, Y7, Y7
+	VMULPS Y1, Y8, Y8
+	VMULPS Y1, Y9, Y9
+	VMULPS Y1, Y10, Y10
 
 plainManyProd:
-	VCMPPS    $0x03, Y3, Y3, Y7
-	VBLENDVPS Y7, Y2, Y3, Y3
-	VCMPPS    $0x03, Y4, Y4, Y7
-	VBLENDVPS Y7, Y2, Y4, Y4
-	VCMPPS    $0x03, Y5, Y5, Y7
-	VBLENDVPS Y7, Y2, Y5, Y5
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y2, Y6, Y6
-	MOVQ      AX, R8
+	VCMPPS    $0x03, Y3, Y3, Y11
+	VBLENDVPS Y11, Y2, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y11
+	VBLENDVPS Y11, Y2, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y11
+	VBLENDVPS Y11, Y2, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y11
+	VBLENDVPS Y11, Y2, Y6, Y6
+	VCMPPS    $0x03, Y7, Y7, Y11
+	VBLENDVPS Y11, Y2, Y7, Y7
+	VCMPPS    $0x03, Y8, Y8, Y11
+	VBLENDVPS Y11, Y2, Y8, Y8
+	VCMPPS    $0x03, Y9, Y9, Y11
+	VBLENDVPS Y11, Y2, Y9, Y9
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VBLENDVPS Y11, Y2, Y10, Y10
+	MOVQ      AX, R10
 
 storeManyProd:
-	MOVQ    (R8), R9
-	VMOVUPS Y3, (R9)(DX*1)
-	VMOVUPS Y4, 32(R9)(DX*1)
-	VMOVUPS Y5, 64(R9)(DX*1)
-	VMOVUPS Y6, 96(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y3, (R8)
+	VMOVUPS Y4, 32(R8)
+	VMOVUPS Y5, 64(R8)
+	VMOVUPS Y6, 96(R8)
+	VMOVUPS Y7, 128(R8)
+	VMOVUPS Y8, 160(R8)
+	VMOVUPS Y9, 192(R8)
+	VMOVUPS Y10, 224(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManyProd
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
-	JGE     manyProd
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyProd
+	JMP singleProd
+
+ownProd:
+	MOVQ AX, R10
+
+fetchProd:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineProd:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineProd
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchProd
 
 singleProd:
 	CMPQ    BX, $0x00000008
 	JLT     restProd
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Y3
-	LEAQ    24(CX), R8
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y3
+	LEAQ    24(CX), R10
 	JMP     moreSingleProd
 
 sourceSingleProd:
-	MOVQ    (R8), R9
-	VMOVUPS (R9)(DX*1), Y4
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y4
 	VMULPS  Y4, Y3, Y3
-	ADDQ    $0x18, R8
+	ADDQ    $0x18, R10
 
 moreSingleProd:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleProd
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleProd
 	VMULPS Y1, Y3, Y3
 
 plainSingleProd:
 	VCMPPS    $0x03, Y3, Y3, Y4
 	VBLENDVPS Y4, Y2, Y3, Y3
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeSingleProd:
-	MOVQ    (R8), R9
-	VMOVUPS Y3, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Y3, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleProd
 	ADDQ    $0x00000020, DX
 	SUBQ    $0x00000008, BX
+	SUBQ    $0x00000008, SI
 	JMP     singleProd
 
 restProd:
 	TESTQ      BX, BX
 	JZ         endProd
-	MOVQ       (CX), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y3
-	LEAQ       24(CX), R8
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y3
+	LEAQ       24(CX), R10
 	JMP        moreRestProd
 
 sourceRestProd:
-	MOVQ       (R8), R9
-	VMASKMOVPS (R9)(DX*1), Y0, Y4
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS (R8), Y0, Y4
 	VMULPS     Y4, Y3, Y3
-	ADDQ       $0x18, R8
+	ADDQ       $0x18, R10
 
 moreRestProd:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestProd
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestProd
 	VMULPS Y1, Y3, Y3
 
 plainRestProd:
 	VCMPPS    $0x03, Y3, Y3, Y1
 	VBLENDVPS Y1, Y2, Y3, Y3
-	MOVQ      AX, R8
+	MOVQ      AX, R10
 
 storeRestProd:
-	MOVQ       (R8), R9
-	VMASKMOVPS Y3, Y0, (R9)(DX*1)
-	ADDQ       $0x18, R8
-	CMPQ       R8, SI
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMASKMOVPS Y3, Y0, (R8)
+	ADDQ       $0x18, R10
+	CMPQ       R10, DI
 	JLT        storeRestProd
 	ADDQ       $0x00000020, DX
 	SUBQ       $0x00000008, BX
+	SUBQ       $0x00000008, SI
 
 endProd:
 	VZEROUPPER

@@ -5,4 +5,4 @@
 package simd
 
 //go:noescape
-func reduceAll512(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, scale float32, mask *int32)
+func reduceAll512(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, left int, scale float32, mask *int32)

@@ -4,25 +4,26 @@
 
 #include "textflag.h"
 
-// func reduceAll512(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, scale float32, mask *int32)
+// func reduceAll512(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, left int, scale float32, mask *int32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·reduceAll512(SB), NOSPLIT, $0-72
-	MOVQ         mask+64(FP), AX
+TEXT ·reduceAll512(SB), NOSPLIT, $0-80
+	MOVQ         mask+72(FP), AX
 	VMOVDQU32    (AX), Z0
 	VPMOVD2M     Z0, K1
 	MOVQ         dst+8(FP), AX
 	MOVQ         src+24(FP), CX
 	MOVQ         at+40(FP), DX
 	MOVQ         n+48(FP), BX
-	MOVQ         nd+16(FP), SI
-	LEAQ         (SI)(SI*2), SI
-	LEAQ         (AX)(SI*8), SI
-	MOVQ         ns+32(FP), DI
+	MOVQ         left+56(FP), SI
+	MOVQ         nd+16(FP), DI
 	LEAQ         (DI)(DI*2), DI
-	LEAQ         (CX)(DI*8), DI
-	VBROADCASTSS scale+56(FP), Z0
-	VMOVD        X0, R10
-	SUBL         $0x3f800000, R10
+	LEAQ         (AX)(DI*8), DI
+	MOVQ         ns+32(FP), R8
+	LEAQ         (R8)(R8*2), R9
+	LEAQ         (CX)(R9*8), R9
+	VBROADCASTSS scale+64(FP), Z0
+	VMOVD        X0, R11
+	SUBL         $0x3f800000, R11
 	MOVL         $0x7fc00000, R8
 	VMOVD        R8, X1
 	VPBROADCASTD X1, Z1
@@ -37,41 +38,112 @@ TEXT ·reduceAll512(SB), NOSPLIT, $0-72
 	CMPQ         R8, $0x03
 	JEQ          beginProd
 	CMPQ         BX, $0x00000040
-	JLT          singleSum
+	JLT          ownSum
+
+aheadSum:
+	CMPQ       SI, $0x00000240
+	JLT        manySum
+	CMPQ       BX, $0x00000040
+	JLT        singleSum
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z2
+	VMOVUPS    64(R8), Z3
+	VMOVUPS    128(R8), Z4
+	VMOVUPS    192(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadSum
+
+sourceAheadSum:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z6
+	VADDPS     Z6, Z2, Z2
+	VMOVUPS    64(R8), Z6
+	VADDPS     Z6, Z3, Z3
+	VMOVUPS    128(R8), Z6
+	VADDPS     Z6, Z4, Z4
+	VMOVUPS    192(R8), Z6
+	VADDPS     Z6, Z5, Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadSum:
+	CMPQ   R10, R9
+	JLT    sourceAheadSum
+	TESTL  R11, R11
+	JZ     plainAheadSum
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadSum:
+	VCMPPS  $0x03, Z2, Z2, K2
+	VMOVAPS Z1, K2, Z2
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z1, K2, Z3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z1, K2, Z4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z1, K2, Z5
+	MOVQ    AX, R10
+
+storeAheadSum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadSum
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadSum
 
 manySum:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Z2
-	VMOVUPS    64(R9)(DX*1), Z3
-	VMOVUPS    128(R9)(DX*1), Z4
-	VMOVUPS    192(R9)(DX*1), Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManySum
+	CMPQ    BX, $0x00000040
+	JLT     singleSum
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS 128(R8), Z4
+	VMOVUPS 192(R8), Z5
+	LEAQ    24(CX), R10
+	JMP     moreManySum
 
 sourceManySum:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Z6
-	VADDPS     Z6, Z2, Z2
-	VMOVUPS    64(R9)(DX*1), Z6
-	VADDPS     Z6, Z3, Z3
-	VMOVUPS    128(R9)(DX*1), Z6
-	VADDPS     Z6, Z4, Z4
-	VMOVUPS    192(R9)(DX*1), Z6
-	VADDPS     Z6, Z5, Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	ADDQ       $0x18, R8
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z6
+	VADDPS  Z6, Z2, Z2
+	VMOVUPS 64(R8), Z6
+	VADDPS  Z6, Z3, Z3
+	VMOVUPS 128(R8), Z6
+	VADDPS  Z6, Z4, Z4
+	VMOVUPS 192(R8), Z6
+	VADDPS  Z6, Z5, Z5
+	ADDQ    $0x18, R10
 
 moreManySum:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManySum
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainManySum
 	VMULPS Z0, Z2, Z2
 	VMULPS Z0, Z3, Z3
@@ -87,92 +159,119 @@ plainManySum:
 	VMOVAPS Z1, K2, Z4
 	VCMPPS  $0x03, Z5, Z5, K2
 	VMOVAPS Z1, K2, Z5
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeManySum:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	VMOVUPS Z3, 64(R9)(DX*1)
-	VMOVUPS Z4, 128(R9)(DX*1)
-	VMOVUPS Z5, 192(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManySum
 	ADDQ    $0x00000100, DX
 	SUBQ    $0x00000040, BX
-	CMPQ    BX, $0x00000040
-	JGE     manySum
+	SUBQ    $0x00000040, SI
+	JMP     manySum
+	JMP singleSum
+
+ownSum:
+	MOVQ AX, R10
+
+fetchSum:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineSum:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineSum
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchSum
 
 singleSum:
 	CMPQ    BX, $0x00000010
 	JLT     restSum
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Z2
-	LEAQ    24(CX), R8
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	LEAQ    24(CX), R10
 	JMP     moreSingleSum
 
 sourceSingleSum:
-	MOVQ    (R8), R9
-	VMOVUPS (R9)(DX*1), Z3
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z3
 	VADDPS  Z3, Z2, Z2
-	ADDQ    $0x18, R8
+	ADDQ    $0x18, R10
 
 moreSingleSum:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleSum
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleSum
 	VMULPS Z0, Z2, Z2
 
 plainSingleSum:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeSingleSum:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleSum
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 	JMP     singleSum
 
 restSum:
 	TESTQ     BX, BX
 	JZ        endSum
-	MOVQ      (CX), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z2
-	LEAQ      24(CX), R8
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z2
+	LEAQ      24(CX), R10
 	JMP       moreRestSum
 
 sourceRestSum:
-	MOVQ      (R8), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z3
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z3
 	VADDPS    Z3, Z2, Z2
-	ADDQ      $0x18, R8
+	ADDQ      $0x18, R10
 
 moreRestSum:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestSum
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestSum
 	VMULPS Z0, Z2, Z2
 
 plainRestSum:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeRestSum:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, K1, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, K1, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeRestSum
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 
 endSum:
 	VZEROUPPER
@@ -180,49 +279,128 @@ endSum:
 
 beginMin:
 	CMPQ BX, $0x00000040
-	JLT  singleMin
+	JLT  ownMin
 
-manyMin:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Z2
-	VMOVUPS    64(R9)(DX*1), Z3
-	VMOVUPS    128(R9)(DX*1), Z4
-	VMOVUPS    192(R9)(DX*1), Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManyMin
+aheadMin:
+	CMPQ       SI, $0x00000240
+	JLT        manyMin
+	CMPQ       BX, $0x00000040
+	JLT        singleMin
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z2
+	VMOVUPS    64(R8), Z3
+	VMOVUPS    128(R8), Z4
+	VMOVUPS    192(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMin
 
-sourceManyMin:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Z6
+sourceAheadMin:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z6
 	VCMPPS     $0x03, Z6, Z2, K2
 	VRANGEPS   $0x04, Z6, Z2, Z2
 	VMOVAPS    Z1, K2, Z2
-	VMOVUPS    64(R9)(DX*1), Z6
+	VMOVUPS    64(R8), Z6
 	VCMPPS     $0x03, Z6, Z3, K2
 	VRANGEPS   $0x04, Z6, Z3, Z3
 	VMOVAPS    Z1, K2, Z3
-	VMOVUPS    128(R9)(DX*1), Z6
+	VMOVUPS    128(R8), Z6
 	VCMPPS     $0x03, Z6, Z4, K2
 	VRANGEPS   $0x04, Z6, Z4, Z4
 	VMOVAPS    Z1, K2, Z4
-	VMOVUPS    192(R9)(DX*1), Z6
+	VMOVUPS    192(R8), Z6
 	VCMPPS     $0x03, Z6, Z5, K2
 	VRANGEPS   $0x04, Z6, Z5, Z5
 	VMOVAPS    Z1, K2, Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	ADDQ       $0x18, R8
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMin:
+	CMPQ   R10, R9
+	JLT    sourceAheadMin
+	TESTL  R11, R11
+	JZ     plainAheadMin
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadMin:
+	VCMPPS  $0x03, Z2, Z2, K2
+	VMOVAPS Z1, K2, Z2
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z1, K2, Z3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z1, K2, Z4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z1, K2, Z5
+	MOVQ    AX, R10
+
+storeAheadMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMin
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMin
+
+manyMin:
+	CMPQ    BX, $0x00000040
+	JLT     singleMin
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS 128(R8), Z4
+	VMOVUPS 192(R8), Z5
+	LEAQ    24(CX), R10
+	JMP     moreManyMin
+
+sourceManyMin:
+	MOVQ     (R10), R8
+	ADDQ     DX, R8
+	VMOVUPS  (R8), Z6
+	VCMPPS   $0x03, Z6, Z2, K2
+	VRANGEPS $0x04, Z6, Z2, Z2
+	VMOVAPS  Z1, K2, Z2
+	VMOVUPS  64(R8), Z6
+	VCMPPS   $0x03, Z6, Z3, K2
+	VRANGEPS $0x04, Z6, Z3, Z3
+	VMOVAPS  Z1, K2, Z3
+	VMOVUPS  128(R8), Z6
+	VCMPPS   $0x03, Z6, Z4, K2
+	VRANGEPS $0x04, Z6, Z4, Z4
+	VMOVAPS  Z1, K2, Z4
+	VMOVUPS  192(R8), Z6
+	VCMPPS   $0x03, Z6, Z5, K2
+	VRANGEPS $0x04, Z6, Z5, Z5
+	VMOVAPS  Z1, K2, Z5
+	ADDQ     $0x18, R10
 
 moreManyMin:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManyMin
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainManyMin
 	VMULPS Z0, Z2, Z2
 	VMULPS Z0, Z3, Z3
@@ -238,96 +416,123 @@ plainManyMin:
 	VMOVAPS Z1, K2, Z4
 	VCMPPS  $0x03, Z5, Z5, K2
 	VMOVAPS Z1, K2, Z5
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeManyMin:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	VMOVUPS Z3, 64(R9)(DX*1)
-	VMOVUPS Z4, 128(R9)(DX*1)
-	VMOVUPS Z5, 192(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManyMin
 	ADDQ    $0x00000100, DX
 	SUBQ    $0x00000040, BX
-	CMPQ    BX, $0x00000040
-	JGE     manyMin
+	SUBQ    $0x00000040, SI
+	JMP     manyMin
+	JMP singleMin
+
+ownMin:
+	MOVQ AX, R10
+
+fetchMin:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineMin:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMin
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMin
 
 singleMin:
 	CMPQ    BX, $0x00000010
 	JLT     restMin
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Z2
-	LEAQ    24(CX), R8
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	LEAQ    24(CX), R10
 	JMP     moreSingleMin
 
 sourceSingleMin:
-	MOVQ     (R8), R9
-	VMOVUPS  (R9)(DX*1), Z3
+	MOVQ     (R10), R8
+	ADDQ     DX, R8
+	VMOVUPS  (R8), Z3
 	VCMPPS   $0x03, Z3, Z2, K2
 	VRANGEPS $0x04, Z3, Z2, Z2
 	VMOVAPS  Z1, K2, Z2
-	ADDQ     $0x18, R8
+	ADDQ     $0x18, R10
 
 moreSingleMin:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleMin
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleMin
 	VMULPS Z0, Z2, Z2
 
 plainSingleMin:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeSingleMin:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleMin
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 	JMP     singleMin
 
 restMin:
 	TESTQ     BX, BX
 	JZ        endMin
-	MOVQ      (CX), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z2
-	LEAQ      24(CX), R8
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z2
+	LEAQ      24(CX), R10
 	JMP       moreRestMin
 
 sourceRestMin:
-	MOVQ      (R8), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z3
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z3
 	VCMPPS    $0x03, Z3, Z2, K2
 	VRANGEPS  $0x04, Z3, Z2, Z2
 	VMOVAPS   Z1, K2, Z2
-	ADDQ      $0x18, R8
+	ADDQ      $0x18, R10
 
 moreRestMin:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestMin
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestMin
 	VMULPS Z0, Z2, Z2
 
 plainRestMin:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeRestMin:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, K1, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, K1, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeRestMin
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 
 endMin:
 	VZEROUPPER
@@ -335,49 +540,128 @@ endMin:
 
 beginMax:
 	CMPQ BX, $0x00000040
-	JLT  singleMax
+	JLT  ownMax
 
-manyMax:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Z2
-	VMOVUPS    64(R9)(DX*1), Z3
-	VMOVUPS    128(R9)(DX*1), Z4
-	VMOVUPS    192(R9)(DX*1), Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManyMax
+aheadMax:
+	CMPQ       SI, $0x00000240
+	JLT        manyMax
+	CMPQ       BX, $0x00000040
+	JLT        singleMax
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z2
+	VMOVUPS    64(R8), Z3
+	VMOVUPS    128(R8), Z4
+	VMOVUPS    192(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMax
 
-sourceManyMax:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Z6
+sourceAheadMax:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z6
 	VCMPPS     $0x03, Z6, Z2, K2
 	VRANGEPS   $0x05, Z6, Z2, Z2
 	VMOVAPS    Z1, K2, Z2
-	VMOVUPS    64(R9)(DX*1), Z6
+	VMOVUPS    64(R8), Z6
 	VCMPPS     $0x03, Z6, Z3, K2
 	VRANGEPS   $0x05, Z6, Z3, Z3
 	VMOVAPS    Z1, K2, Z3
-	VMOVUPS    128(R9)(DX*1), Z6
+	VMOVUPS    128(R8), Z6
 	VCMPPS     $0x03, Z6, Z4, K2
 	VRANGEPS   $0x05, Z6, Z4, Z4
 	VMOVAPS    Z1, K2, Z4
-	VMOVUPS    192(R9)(DX*1), Z6
+	VMOVUPS    192(R8), Z6
 	VCMPPS     $0x03, Z6, Z5, K2
 	VRANGEPS   $0x05, Z6, Z5, Z5
 	VMOVAPS    Z1, K2, Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	ADDQ       $0x18, R8
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMax:
+	CMPQ   R10, R9
+	JLT    sourceAheadMax
+	TESTL  R11, R11
+	JZ     plainAheadMax
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadMax:
+	VCMPPS  $0x03, Z2, Z2, K2
+	VMOVAPS Z1, K2, Z2
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z1, K2, Z3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z1, K2, Z4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z1, K2, Z5
+	MOVQ    AX, R10
+
+storeAheadMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMax
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMax
+
+manyMax:
+	CMPQ    BX, $0x00000040
+	JLT     singleMax
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS 128(R8), Z4
+	VMOVUPS 192(R8), Z5
+	LEAQ    24(CX), R10
+	JMP     moreManyMax
+
+sourceManyMax:
+	MOVQ     (R10), R8
+	ADDQ     DX, R8
+	VMOVUPS  (R8), Z6
+	VCMPPS   $0x03, Z6, Z2, K2
+	VRANGEPS $0x05, Z6, Z2, Z2
+	VMOVAPS  Z1, K2, Z2
+	VMOVUPS  64(R8), Z6
+	VCMPPS   $0x03, Z6, Z3, K2
+	VRANGEPS $0x05, Z6, Z3, Z3
+	VMOVAPS  Z1, K2, Z3
+	VMOVUPS  128(R8), Z6
+	VCMPPS   $0x03, Z6, Z4, K2
+	VRANGEPS $0x05, Z6, Z4, Z4
+	VMOVAPS  Z1, K2, Z4
+	VMOVUPS  192(R8), Z6
+	VCMPPS   $0x03, Z6, Z5, K2
+	VRANGEPS $0x05, Z6, Z5, Z5
+	VMOVAPS  Z1, K2, Z5
+	ADDQ     $0x18, R10
 
 moreManyMax:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManyMax
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainManyMax
 	VMULPS Z0, Z2, Z2
 	VMULPS Z0, Z3, Z3
@@ -393,96 +677,123 @@ plainManyMax:
 	VMOVAPS Z1, K2, Z4
 	VCMPPS  $0x03, Z5, Z5, K2
 	VMOVAPS Z1, K2, Z5
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeManyMax:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	VMOVUPS Z3, 64(R9)(DX*1)
-	VMOVUPS Z4, 128(R9)(DX*1)
-	VMOVUPS Z5, 192(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManyMax
 	ADDQ    $0x00000100, DX
 	SUBQ    $0x00000040, BX
-	CMPQ    BX, $0x00000040
-	JGE     manyMax
+	SUBQ    $0x00000040, SI
+	JMP     manyMax
+	JMP singleMax
+
+ownMax:
+	MOVQ AX, R10
+
+fetchMax:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineMax:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMax
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMax
 
 singleMax:
 	CMPQ    BX, $0x00000010
 	JLT     restMax
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Z2
-	LEAQ    24(CX), R8
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	LEAQ    24(CX), R10
 	JMP     moreSingleMax
 
 sourceSingleMax:
-	MOVQ     (R8), R9
-	VMOVUPS  (R9)(DX*1), Z3
+	MOVQ     (R10), R8
+	ADDQ     DX, R8
+	VMOVUPS  (R8), Z3
 	VCMPPS   $0x03, Z3, Z2, K2
 	VRANGEPS $0x05, Z3, Z2, Z2
 	VMOVAPS  Z1, K2, Z2
-	ADDQ     $0x18, R8
+	ADDQ     $0x18, R10
 
 moreSingleMax:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleMax
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleMax
 	VMULPS Z0, Z2, Z2
 
 plainSingleMax:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeSingleMax:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleMax
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 	JMP     singleMax
 
 restMax:
 	TESTQ     BX, BX
 	JZ        endMax
-	MOVQ      (CX), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z2
-	LEAQ      24(CX), R8
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z2
+	LEAQ      24(CX), R10
 	JMP       moreRestMax
 
 sourceRestMax:
-	MOVQ      (R8), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z3
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z3
 	VCMPPS    $0x03, Z3, Z2, K2
 	VRANGEPS  $0x05, Z3, Z2, Z2
 	VMOVAPS   Z1, K2, Z2
-	ADDQ      $0x18, R8
+	ADDQ      $0x18, R10
 
 moreRestMax:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestMax
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestMax
 	VMULPS Z0, Z2, Z2
 
 plainRestMax:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeRestMax:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, K1, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, K1, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeRestMax
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 
 endMax:
 	VZEROUPPER
@@ -490,41 +801,112 @@ endMax:
 
 beginProd:
 	CMPQ BX, $0x00000040
-	JLT  singleProd
+	JLT  ownProd
+
+aheadProd:
+	CMPQ       SI, $0x00000240
+	JLT        manyProd
+	CMPQ       BX, $0x00000040
+	JLT        singleProd
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z2
+	VMOVUPS    64(R8), Z3
+	VMOVUPS    128(R8), Z4
+	VMOVUPS    192(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadProd
+
+sourceAheadProd:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VMOVUPS    (R8), Z6
+	VMULPS     Z6, Z2, Z2
+	VMOVUPS    64(R8), Z6
+	VMULPS     Z6, Z3, Z3
+	VMOVUPS    128(R8), Z6
+	VMULPS     Z6, Z4, Z4
+	VMOVUPS    192(R8), Z6
+	VMULPS     Z6, Z5, Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	PREFETCHT0 1152(R8)
+	PREFETCHT0 1216(R8)
+	ADDQ       $0x18, R10
+
+moreAheadProd:
+	CMPQ   R10, R9
+	JLT    sourceAheadProd
+	TESTL  R11, R11
+	JZ     plainAheadProd
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadProd:
+	VCMPPS  $0x03, Z2, Z2, K2
+	VMOVAPS Z1, K2, Z2
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z1, K2, Z3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z1, K2, Z4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z1, K2, Z5
+	MOVQ    AX, R10
+
+storeAheadProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	QUAD    $0x00000880880d0f41
+	QUAD    $0x000008c0880d0f41
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadProd
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadProd
 
 manyProd:
-	MOVQ       (CX), R9
-	VMOVUPS    (R9)(DX*1), Z2
-	VMOVUPS    64(R9)(DX*1), Z3
-	VMOVUPS    128(R9)(DX*1), Z4
-	VMOVUPS    192(R9)(DX*1), Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	LEAQ       24(CX), R8
-	JMP        moreManyProd
+	CMPQ    BX, $0x00000040
+	JLT     singleProd
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS 128(R8), Z4
+	VMOVUPS 192(R8), Z5
+	LEAQ    24(CX), R10
+	JMP     moreManyProd
 
 sourceManyProd:
-	MOVQ       (R8), R9
-	VMOVUPS    (R9)(DX*1), Z6
-	VMULPS     Z6, Z2, Z2
-	VMOVUPS    64(R9)(DX*1), Z6
-	VMULPS     Z6, Z3, Z3
-	VMOVUPS    128(R9)(DX*1), Z6
-	VMULPS     Z6, Z4, Z4
-	VMOVUPS    192(R9)(DX*1), Z6
-	VMULPS     Z6, Z5, Z5
-	PREFETCHT0 1024(R9)(DX*1)
-	PREFETCHT0 1088(R9)(DX*1)
-	PREFETCHT0 1152(R9)(DX*1)
-	PREFETCHT0 1216(R9)(DX*1)
-	ADDQ       $0x18, R8
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z6
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS 64(R8), Z6
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS 128(R8), Z6
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS 192(R8), Z6
+	VMULPS  Z6, Z5, Z5
+	ADDQ    $0x18, R10
 
 moreManyProd:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceManyProd
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainManyProd
 	VMULPS Z0, Z2, Z2
 	VMULPS Z0, Z3, Z3
@@ -540,92 +922,119 @@ plainManyProd:
 	VMOVAPS Z1, K2, Z4
 	VCMPPS  $0x03, Z5, Z5, K2
 	VMOVAPS Z1, K2, Z5
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeManyProd:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	VMOVUPS Z3, 64(R9)(DX*1)
-	VMOVUPS Z4, 128(R9)(DX*1)
-	VMOVUPS Z5, 192(R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	VMOVUPS Z3, 64(R8)
+	VMOVUPS Z4, 128(R8)
+	VMOVUPS Z5, 192(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeManyProd
 	ADDQ    $0x00000100, DX
 	SUBQ    $0x00000040, BX
-	CMPQ    BX, $0x00000040
-	JGE     manyProd
+	SUBQ    $0x00000040, SI
+	JMP     manyProd
+	JMP singleProd
+
+ownProd:
+	MOVQ AX, R10
+
+fetchProd:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*4), R12
+
+lineProd:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineProd
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchProd
 
 singleProd:
 	CMPQ    BX, $0x00000010
 	JLT     restProd
-	MOVQ    (CX), R9
-	VMOVUPS (R9)(DX*1), Z2
-	LEAQ    24(CX), R8
+	MOVQ    (CX), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z2
+	LEAQ    24(CX), R10
 	JMP     moreSingleProd
 
 sourceSingleProd:
-	MOVQ    (R8), R9
-	VMOVUPS (R9)(DX*1), Z3
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Z3
 	VMULPS  Z3, Z2, Z2
-	ADDQ    $0x18, R8
+	ADDQ    $0x18, R10
 
 moreSingleProd:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceSingleProd
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainSingleProd
 	VMULPS Z0, Z2, Z2
 
 plainSingleProd:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeSingleProd:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeSingleProd
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 	JMP     singleProd
 
 restProd:
 	TESTQ     BX, BX
 	JZ        endProd
-	MOVQ      (CX), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z2
-	LEAQ      24(CX), R8
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z2
+	LEAQ      24(CX), R10
 	JMP       moreRestProd
 
 sourceRestProd:
-	MOVQ      (R8), R9
-	VMOVUPS.Z (R9)(DX*1), K1, Z3
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVUPS.Z (R8), K1, Z3
 	VMULPS    Z3, Z2, Z2
-	ADDQ      $0x18, R8
+	ADDQ      $0x18, R10
 
 moreRestProd:
-	CMPQ   R8, DI
+	CMPQ   R10, R9
 	JLT    sourceRestProd
-	TESTL  R10, R10
+	TESTL  R11, R11
 	JZ     plainRestProd
 	VMULPS Z0, Z2, Z2
 
 plainRestProd:
 	VCMPPS  $0x03, Z2, Z2, K2
 	VMOVAPS Z1, K2, Z2
-	MOVQ    AX, R8
+	MOVQ    AX, R10
 
 storeRestProd:
-	MOVQ    (R8), R9
-	VMOVUPS Z2, K1, (R9)(DX*1)
-	ADDQ    $0x18, R8
-	CMPQ    R8, SI
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVUPS Z2, K1, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
 	JLT     storeRestProd
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
 
 endProd:
 	VZEROUPPER

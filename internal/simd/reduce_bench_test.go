@@ -2,7 +2,9 @@ package simd
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // BenchmarkReduceAll reduces in place, as windows of shared memory are, and
@@ -45,6 +47,48 @@ func BenchmarkReduceAll(b *testing.B) {
 				for b.Loop() {
 					k.AddTo(all[0], all[1], all[2])
 				}
+			})
+		}
+	}
+}
+
+// BenchmarkReduceShared is an allreduce of two processors: each has just written
+// one window, then reduces half of both in place. Only the reduction is timed;
+// waits spin, so it wants two idle processors.
+func BenchmarkReduceShared(b *testing.B) {
+	for _, n := range []int{64, 1000, 16 << 10, 256 << 10, 1 << 20, 8 << 20} {
+		for _, k := range Levels() {
+			b.Run(fmt.Sprintf("%d/%s", n, k.Name()), func(b *testing.B) {
+				windows := [2][]float32{make([]float32, n), make([]float32, n)}
+				var arrived atomic.Int64
+				var busy time.Duration
+				rank := func(r int) {
+					var phase int64
+					meet := func() {
+						arrived.Add(1)
+						for phase += 2; arrived.Load() < phase; {
+						}
+					}
+					mine := [][]float32{windows[0][r*n/2 : (r+1)*n/2], windows[1][r*n/2 : (r+1)*n/2]}
+					for range b.N {
+						for i := range windows[r] {
+							windows[r][i] = 1
+						}
+						meet()
+						start := time.Now()
+						k.ReduceAll(ReduceSum, mine, mine, 0.5)
+						meet()
+						if r == 0 {
+							busy += time.Since(start)
+						}
+					}
+				}
+				done := make(chan struct{})
+				go func() { rank(1); close(done) }()
+				rank(0)
+				<-done
+				b.ReportMetric(float64(busy.Nanoseconds())/float64(b.N), "ns/reduction")
+				b.ReportMetric(16*float64(n)*float64(b.N)/busy.Seconds()/1e9, "GB/s")
 			})
 		}
 	}
