@@ -2,9 +2,10 @@ package collective
 
 // The algorithms. Not every operation has each of them: see carrier.
 const (
-	Ring  = "ring"  // bandwidth-optimal, see RingSchedule
-	Tree  = "tree"  // a binomial tree, or a chain for long slices
-	Naive = "naive" // everything to rank 0 and back, the straw man
+	Ring   = "ring"   // bandwidth-optimal, see RingSchedule
+	Tree   = "tree"   // a binomial tree, or a chain for long slices
+	Direct = "direct" // in shared memory; where all ranks share it
+	Naive  = "naive"  // everything to rank 0 and back, the straw man
 )
 
 // method is an algorithm in a table or a tag.
@@ -23,7 +24,7 @@ const (
 	methods
 )
 
-var methodNames = [methods]string{"", Ring, "doubling", "halving", Tree, "hierarchical", "exchange", "direct", Naive}
+var methodNames = [methods]string{"", Ring, "doubling", "halving", Tree, "hierarchical", "exchange", Direct, Naive}
 
 func (m method) String() string { return methodNames[m] }
 
@@ -68,6 +69,8 @@ func carrier(k kind, m method) func(*Work) error {
 			return (*Work).ringAllReduce
 		case byNaive:
 			return (*Work).naiveAllReduce
+		case byDirect:
+			return (*Work).directAllReduce
 		}
 	case kindBroadcast:
 		if m == byTree {

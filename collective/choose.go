@@ -16,6 +16,9 @@ type situation struct {
 // choose is the fixed table: results depend on the order of sums, so that runs
 // are only reproducible when nothing that is measured has a say.
 func choose(s situation) method {
+	if s.shared && carrier(s.kind, byDirect) != nil {
+		return byDirect
+	}
 	switch s.kind {
 	case kindBroadcast, kindBarrier:
 		return byTree
@@ -29,5 +32,5 @@ func (g *Group) method(k kind, bytes int) method {
 	if g.named != byTable && carrier(k, g.named) != nil {
 		return g.named
 	}
-	return choose(situation{kind: k, bytes: bytes, ranks: g.size, hosts: g.hosts})
+	return choose(situation{kind: k, bytes: bytes, ranks: g.size, hosts: g.hosts, shared: g.share.whole(g.size)})
 }

@@ -41,6 +41,7 @@ type Group struct {
 	steps      []RingStep
 	epoch      time.Time // what Work.since counts from
 	kernels    *simd.Kernels
+	share      *share // nil: no memory shared with other ranks
 
 	mu      sync.Mutex
 	wake    sync.Cond      // the queue's head may be admissible, or the group was closed
@@ -80,6 +81,10 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		},
 	}
 	g.wake.L = &g.mu
+	g.share = newShare(g)
+	if named == byDirect && !g.share.whole(size) {
+		return nil, fmt.Errorf("collective: algorithm %q: the %d ranks of group %d do not share memory; leave the choice to the table, or name another", Direct, size, cfg.ID)
+	}
 	return g, nil
 }
 

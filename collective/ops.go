@@ -34,6 +34,11 @@ func (op Op) String() string {
 // Ring: every rank sends 2(N-1)/N of x in 2(N-1) steps (Patarasuk and Yuan
 // 2009; see RingSchedule). Naive: rank 0 receives and sends (N-1) times x.
 func AllReduce[T Number](g *Group, x []T, op Op) error {
+	if g.share.whole(g.size) {
+		if ok, err := g.share.allReduce(g, elementOf[T](), bytesOf(x), op); ok {
+			return err
+		}
+	}
 	return allReduce(g, x, op, true).Wait()
 }
 

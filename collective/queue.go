@@ -58,8 +58,7 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 		g.mu.Unlock()
 		return w.refuse(w.wrap(err))
 	}
-	w.seq = g.next
-	g.next++
+	g.number(w)
 	if (blocking || g.size == 1) && g.head == nil && g.window.admits(w.seq, w.bytes()) {
 		g.window.admit(w)
 		g.mu.Unlock()
@@ -72,6 +71,18 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 	g.enqueue(w)
 	g.mu.Unlock()
 	return w
+}
+
+// number gives w its place among the operations of the group. g.mu is held.
+func (g *Group) number(w *Work) {
+	w.seq = g.next
+	g.next++
+	w.how = g.method(w.kind, len(w.x))
+	w.sig = w.signature()
+	if w.how == byDirect {
+		w.number = g.share.next
+		g.share.next++
+	}
 }
 
 // enqueue leaves w to the workers. g.mu is held.

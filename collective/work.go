@@ -34,6 +34,11 @@ type Work struct {
 	recvs   [posted]transport.Recv
 	pending [posted]bool // which of recvs have been posted and not waited for
 	scratch []byte       // where what is to be added arrives
+
+	number               uint64   // among those by direct algorithms
+	dsts, srcs           [][]byte // tables of operands
+	dstFloats, srcFloats [][]float32
+	block                []byte
 }
 
 // posted is how many receives an operation posts ahead.
@@ -138,8 +143,6 @@ func (w *Work) execute() error {
 		copy(w.x, w.src)
 		return nil
 	}
-	w.how = w.g.method(w.kind, len(w.x))
-	w.sig = w.signature()
 	return carrier(w.kind, w.how)(w)
 }
 

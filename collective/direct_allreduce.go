@@ -1,0 +1,263 @@
+package collective
+
+import (
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// AllReduce over shared memory. With K bytes on N ranks, by size:
+//
+//   - up to 48 bytes travel in the line of the arrival, and every rank reduces
+//     all: one exchange of flags.
+//   - up to copyLimit every rank copies its operand to staging, arrives, and
+//     reduces all of them: one exchange again, 2K bytes written and (N+1)K read
+//     by each rank.
+//   - operands in arenas are reduced in place: each rank reduces its 1/N of all
+//     of them in one pass and writes the result to all. Two exchanges, K bytes
+//     read and K written by each rank. Nobody returns before all have written.
+//   - other operands pass through staging in pieces. In each step a rank copies
+//     one piece in, reduces its part of the one before and copies the results of
+//     the one before that out.
+//
+// The order of the sum is that of the ranks in each of them.
+
+// copyLimit is the largest operand in bytes that every rank reduces whole.
+const copyLimit = 4 << 10
+
+func (w *Work) directAllReduce() error {
+	switch n := len(w.x); {
+	case w.inline(n):
+		if err := w.arriveInline(w.x); err != nil {
+			return err
+		}
+		w.foldInline()
+		return nil
+	case n <= copyLimit:
+		return w.reduceCopies()
+	}
+	place := w.place(w.x)
+	if place == nowhere {
+		w.stageIn(0, w.piece())
+	}
+	if err := w.arrive(place); err != nil {
+		return err
+	}
+	switch w.placed() {
+	case 0:
+		return w.reduceStaged(1)
+	case len(w.g.share.ranks):
+		return w.reduceInPlace()
+	}
+	return w.reduceStaged(0)
+}
+
+// foldInline reduces the operands in the lines.
+func (w *Work) foldInline() {
+	s := w.g.share
+	if w.elem == float32s && w.op <= Mean {
+		var sum [inlineSize / 4]float32
+		x := valuesOf[float32](w.x)
+		for i := range s.ranks {
+			theirs := (*[inlineSize / 4]float32)(unsafe.Pointer(&s.flag(w.number, i, lineArrived).Inline))
+			for j := range x {
+				if i == 0 {
+					sum[j] = theirs[j]
+				} else {
+					sum[j] += theirs[j]
+				}
+			}
+		}
+		if w.op == Mean {
+			for j := range x {
+				sum[j] *= 1 / float32(w.g.size)
+			}
+		}
+		copy(x, sum[:])
+		return
+	}
+	w.srcs = w.srcs[:0]
+	for i := range s.ranks {
+		w.srcs = append(w.srcs, s.flag(w.number, i, lineArrived).Inline[:len(w.x)])
+	}
+	w.dsts = append(w.dsts[:0], w.x)
+	w.fold(w.dsts, w.srcs)
+}
+
+// reduceCopies: every rank reduces all of the operands' copies.
+func (w *Work) reduceCopies() error {
+	s, n := w.g.share, len(w.x)
+	copy(s.stage(w.number, s.me), w.x)
+	if err := w.arrive(nowhere); err != nil {
+		return err
+	}
+	w.srcs = w.srcs[:0]
+	for i := range s.ranks {
+		w.srcs = append(w.srcs, s.stage(w.number, i)[:n])
+	}
+	w.dsts = append(w.dsts[:0], w.x)
+	w.fold(w.dsts, w.srcs)
+	return nil
+}
+
+// reduceInPlace: all have arrived with operands in their arenas.
+func (w *Work) reduceInPlace() error {
+	s := w.g.share
+	first, _ := w.placeOf(0)
+	lo, hi := lines(first, len(w.x), len(s.ranks), s.me)
+	w.srcs = w.srcs[:0]
+	for i := range s.ranks {
+		off, _ := w.placeOf(i)
+		w.srcs = append(w.srcs, s.arenas[i][off+lo:off+hi])
+	}
+	w.fold(w.srcs, w.srcs)
+	return w.step(1)
+}
+
+// lines returns the part [lo, hi) of n bytes at an address that is for rank i of
+// so many: their bounds are those of cache lines, so that no two ranks write to
+// the same one.
+func lines(at, n, ranks, i int) (lo, hi int) {
+	skip := at % cacheLine
+	from, to := RingChunk((skip+n+cacheLine-1)/cacheLine, ranks, i)
+	return min(n, max(0, from*cacheLine-skip)), min(n, max(0, to*cacheLine-skip))
+}
+
+// reduceStaged: all have arrived, and some operand is in no arena. Step t copies
+// piece t in, reduces this rank's part of piece t-1 and copies the results of
+// t-2 out. Staging holds two pieces of operands and two of this rank's results:
+// what is written over in step t was last read in t-1, which all have finished.
+// All have finished the steps before the first one.
+func (w *Work) reduceStaged(first int) error {
+	piece := w.piece()
+	pieces := (len(w.x) + piece - 1) / piece
+	for t := first; t < pieces+2; t++ {
+		if t < pieces {
+			w.stageIn(t, piece)
+		}
+		if t > 0 && t <= pieces {
+			w.reduceStage(t-1, piece)
+		}
+		if t > 1 {
+			w.stageOut(t-2, piece)
+		}
+		if t < pieces+1 {
+			if err := w.step(t + 1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// piece is how many bytes a step of reduceStaged copies: two of it and two of
+// 1/N of it, in whole lines, have place in a slot's staging.
+func (w *Work) piece() int {
+	s := w.g.share
+	ranks := len(s.ranks)
+	return len(s.staging[0]) / 2 / (ranks + 1) &^ (cacheLine - 1) * ranks
+}
+
+// pieceOf returns piece t of the operand.
+func (w *Work) pieceOf(t, piece int) []byte { return w.x[t*piece : min(len(w.x), (t+1)*piece)] }
+
+// operandOf is where a rank has copied its piece t, resultOf where it puts what
+// it has reduced of it.
+func (w *Work) operandOf(i, t, piece int) []byte {
+	return w.g.share.stage(w.number, i)[t%2*piece:][:piece]
+}
+
+func (w *Work) resultOf(i, t, piece int) []byte {
+	part := piece / len(w.g.share.ranks)
+	return w.g.share.stage(w.number, i)[2*piece+t%2*part:][:part]
+}
+
+// stageIn copies what the others reduce of piece t.
+func (w *Work) stageIn(t, piece int) {
+	s, x := w.g.share, w.pieceOf(t, piece)
+	lo, hi := lines(0, len(x), len(s.ranks), s.me)
+	to := w.operandOf(s.me, t, piece)
+	copy(to, x[:lo])
+	copy(to[hi:], x[hi:])
+}
+
+// reduceStage reduces this rank's part of piece t, to its place and for the
+// others.
+func (w *Work) reduceStage(t, piece int) {
+	s, x := w.g.share, w.pieceOf(t, piece)
+	lo, hi := lines(0, len(x), len(s.ranks), s.me)
+	w.srcs = w.srcs[:0]
+	for i := range s.ranks {
+		if i == s.me {
+			w.srcs = append(w.srcs, x[lo:hi])
+		} else {
+			w.srcs = append(w.srcs, w.operandOf(i, t, piece)[lo:hi])
+		}
+	}
+	w.dsts = append(w.dsts[:0], x[lo:hi], w.resultOf(s.me, t, piece)[:hi-lo])
+	w.fold(w.dsts, w.srcs)
+}
+
+// stageOut copies the others' results of piece t.
+func (w *Work) stageOut(t, piece int) {
+	s, x := w.g.share, w.pieceOf(t, piece)
+	for i := range s.ranks {
+		if i != s.me {
+			lo, hi := lines(0, len(x), len(s.ranks), i)
+			copy(x[lo:hi], w.resultOf(i, t, piece))
+		}
+	}
+}
+
+// fold reduces all of src, in their order, and writes the result to each of dst.
+// A destination may be a source.
+func (w *Work) fold(dst, src [][]byte) {
+	if len(src[0]) == 0 {
+		return
+	}
+	if w.elem == float32s {
+		w.foldFloats(dst, src)
+		return
+	}
+	size := min(len(src[0]), foldBlock)
+	if len(w.block) < foldBlock {
+		w.block = make([]byte, foldBlock)
+	}
+	for at := 0; at < len(src[0]); at += size {
+		end := min(len(src[0]), at+size)
+		acc := w.block[:end-at]
+		w.combine(acc, src[0][at:end], src[1][at:end])
+		for _, x := range src[2:] {
+			w.combine(acc, acc, x[at:end])
+		}
+		w.average(acc)
+		for _, y := range dst {
+			copy(y[at:end], acc)
+		}
+	}
+}
+
+// foldBlock is how many bytes of a result the types without kernels hold.
+const foldBlock = 2048
+
+func (w *Work) foldFloats(dst, src [][]byte) {
+	w.dstFloats, w.srcFloats = w.dstFloats[:0], w.srcFloats[:0]
+	for _, p := range dst {
+		w.dstFloats = append(w.dstFloats, valuesOf[float32](p))
+	}
+	for _, p := range src {
+		w.srcFloats = append(w.srcFloats, valuesOf[float32](p))
+	}
+	op, scale := simd.ReduceSum, float32(1)
+	switch w.op {
+	case Mean:
+		scale = 1 / float32(w.g.size)
+	case Min:
+		op = simd.ReduceMin
+	case Max:
+		op = simd.ReduceMax
+	case Prod:
+		op = simd.ReduceProd
+	}
+	w.g.kernels.ReduceAll(op, w.dstFloats, w.srcFloats, scale)
+}

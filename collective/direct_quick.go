@@ -1,0 +1,31 @@
+package collective
+
+// allReduce carries a blocking allreduce out on the caller's goroutine, without
+// what only operations that are waited for elsewhere need: an allocation, a
+// channel, the time of the end. ok is false when that does not do, because
+// others are under way or the operation is not direct or not right: then nothing
+// has begun.
+func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err error) {
+	if op >= reductions || op == Mean && !e.float() {
+		return false, nil
+	}
+	g.mu.Lock()
+	if g.head != nil || g.fault != nil || g.closed || g.window.busy() || g.method(kindAllReduce, len(x)) != byDirect {
+		g.mu.Unlock()
+		return false, nil
+	}
+	w := s.quick
+	w.kind, w.elem, w.op, w.x = kindAllReduce, e, op, x
+	g.number(w)
+	g.window.admit(w)
+	g.mu.Unlock()
+	if err = w.directAllReduce(); err != nil {
+		err = w.wrap(g.fail(w.wrap(err)))
+	}
+	g.mu.Lock()
+	w.x = nil
+	g.window.retire(w)
+	g.hand()
+	g.mu.Unlock()
+	return true, err
+}
