@@ -69,6 +69,7 @@ type share struct {
 	waiter  waiting.Waiter
 	spins   int    // before anything is noted of a wait
 	next    uint64 // number of the next operation; Group.mu is held
+	left    bool   // the windows are no longer held; likewise
 	quick   *Work  // the one that needs no other goroutine
 }
 
@@ -101,7 +102,16 @@ func newShare(g *Group) *share {
 		s.spins = crowdedSpins
 	}
 	s.quick = &Work{g: g}
+	windows.Hold()
 	return s
+}
+
+// leave lets the windows go, once.
+func (s *share) leave() {
+	if s != nil && !s.left {
+		s.left = true
+		s.windows.Drop()
+	}
 }
 
 // lay finds the flags and staging buffers in Control.

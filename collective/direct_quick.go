@@ -26,6 +26,7 @@ func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err er
 	w.x = nil
 	g.window.retire(w)
 	g.hand()
+	g.leave()
 	g.mu.Unlock()
 	return true, err
 }

@@ -83,6 +83,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	g.wake.L = &g.mu
 	g.share = newShare(g)
 	if named == byDirect && !g.share.whole(size) {
+		g.share.leave()
 		return nil, fmt.Errorf("collective: algorithm %q: the %d ranks of group %d do not share memory; leave the choice to the table, or name another", Direct, size, cfg.ID)
 	}
 	return g, nil
@@ -144,7 +145,18 @@ func (g *Group) Close() error {
 	g.wake.Broadcast()
 	g.mu.Unlock()
 	g.workers.Wait()
+	g.mu.Lock()
+	g.leave()
+	g.mu.Unlock()
 	return nil
+}
+
+// leave gives shared memory up after the last operation of a closed group. g.mu
+// is held.
+func (g *Group) leave() {
+	if g.closed && g.head == nil && !g.window.busy() {
+		g.share.leave()
+	}
 }
 
 // fail breaks the group with the first cause, which it returns, and makes

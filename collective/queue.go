@@ -149,6 +149,7 @@ func (g *Group) take() *Work {
 func (g *Group) finish(w *Work) {
 	g.window.retire(w)
 	g.hand()
+	g.leave()
 	w.end = time.Now()
 	w.done <- struct{}{}
 }

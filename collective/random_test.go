@@ -88,7 +88,14 @@ func randomProgram(g *Group, rng *rand.Rand) error {
 
 func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 	n, root, size := rng.IntN(400)*rng.IntN(3), rng.IntN(g.Size()), g.Size()
-	x := filled(g.Rank(), n)
+	if g.share != nil && rng.IntN(3) == 0 {
+		n *= 1 + rng.IntN(200)
+	}
+	x := anywhere(g, rng, filled(g.Rank(), n))
+	reduced := serialRing
+	if g.share.whole(size) {
+		reduced = inRankOrder[float32]
+	}
 	expect := func(want []float32) func() error {
 		return func() error { return same(fmt.Sprintf("operation of %d values", n), x, want) }
 	}
@@ -99,7 +106,7 @@ func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 		return StartBroadcast(g, x, root), expect(filled(root, n))
 	case 2:
 		src := x
-		x = make([]float32, n*size)
+		x = anywhere(g, rng, make([]float32, n*size))
 		var want []float32
 		for r := range size {
 			want = append(want, filled(r, n)...)
@@ -111,10 +118,43 @@ func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 			counts[r] = rng.IntN(400) * rng.IntN(2)
 			want = append(want, filled(r, counts[r])...)
 		}
-		x = make([]float32, len(want))
-		return StartAllGatherV(g, x, filled(g.Rank(), counts[g.Rank()]), counts), expect(want)
+		x = anywhere(g, rng, make([]float32, len(want)))
+		return StartAllGatherV(g, x, anywhere(g, rng, filled(g.Rank(), counts[g.Rank()])), counts), expect(want)
 	case 3:
-		return StartAllReduce(g, x, Mean), expect(serialRing(n, size, Mean, operand))
+		return StartAllReduce(g, x, Mean), expect(reduced(n, size, Mean, operand))
 	}
-	return StartAllReduce(g, x, Sum), expect(serialRing(n, size, Sum, operand))
+	return StartAllReduce(g, x, Sum), expect(reduced(n, size, Sum, operand))
+}
+
+// anywhere returns x or, where ranks share memory, at times a copy of it in this
+// rank's arena. What rng gives, the same on every rank, says which ranks.
+func anywhere(g *Group, rng *rand.Rand, x []float32) []float32 {
+	if g.share == nil {
+		return x
+	}
+	which := rng.Uint64()
+	if which%2 == 0 && which>>(1+g.Rank())%2 == 0 {
+		return x
+	}
+	p := valuesOf[float32](g.share.windows.Alloc(4 * len(x)))
+	if len(x) == 0 || p == nil {
+		return x
+	}
+	copy(p, x)
+	return p
+}
+
+// The same in shared memory, where the scheduler makes the timing.
+func TestRandomProgramsDirect(t *testing.T) {
+	for program := range uint64(20) {
+		shape := rand.New(rand.NewPCG(program, 1))
+		meshes := mem.NewShared(2+shape.IntN(6), 16<<20)
+		for r, err := range onMeshes(t, meshes, Config{InFlight: 1 + shape.IntN(6)}, func(g *Group) error {
+			return randomProgram(g, rand.New(rand.NewPCG(program, 2)))
+		}) {
+			if err != nil {
+				t.Errorf("program %d, rank %d of %d: %v", program, r, len(meshes), err)
+			}
+		}
+	}
 }
