@@ -77,6 +77,12 @@ func (r *Recv) Wait(timeout time.Duration) error {
 // Done reports whether Wait would return at once.
 func (r *Recv) Done() bool { return r.ready.Load() == completed }
 
+// Tag is the tag of the message that r was posted for.
+func (r *Recv) Tag() Tag { return r.tag }
+
+// Len is the length of that message in bytes.
+func (r *Recv) Len() int { return len(r.dst) }
+
 // park reports whether the receive completed within the timeout.
 func (r *Recv) park(timeout time.Duration) bool {
 	if !r.ready.CompareAndSwap(pending, parked) {

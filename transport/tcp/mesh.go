@@ -20,7 +20,7 @@ type Mesh struct {
 	rank, size int
 	peers      []*peer // by rank; this rank's own is nil
 	open       func(*net.TCPConn) (socket, error)
-	waits      budget
+	manners    manners
 
 	last    sync.Once             // guards the last frames to the peers
 	down    atomic.Pointer[error] // why this rank stopped, set once
@@ -32,7 +32,7 @@ type Mesh struct {
 // newMesh makes a mesh of links, by rank and stream, which it takes over.
 func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size), open: openSocket}
-	m.waits = budgetOf(cfg)
+	m.manners = mannersOf(cfg)
 	if cfg.open != nil {
 		m.open = cfg.open
 	}

@@ -11,22 +11,37 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// budget says how those who wait for a message do so before they park.
-type budget struct {
-	spin    time.Duration // reads again and again
-	block   time.Duration // then waits in the kernel on its own thread
-	crowded bool          // there are more ranks than cores
+// A poller reads until nothing has come for its stream's spin time. Most
+// messages that are late are so by tens of microseconds; in the middle of a large
+// transfer the peer may copy for hundreds before it sends again. So the time
+// doubles when polling paid and halves when it did not.
+const (
+	shortSpin = 50 * time.Microsecond
+	longSpin  = 400 * time.Microsecond
+	// crowdedWait is for how long a rank that shares its core waits in the kernel
+	// before it parks: it is woken by the message and keeps nobody from running.
+	crowdedWait = time.Millisecond
+	// triesPerLook is how often a poller reads between two looks at the clock.
+	triesPerLook = 8
+	// yielded is from when on a yield has let another goroutine run.
+	yielded = 10 * time.Microsecond
+)
+
+// manners are how those who wait for a message go about it.
+type manners struct {
+	crowded bool // this host has more ranks than cores: nobody spins
+	yield   bool // there is one thread for all goroutines: others may need it
 }
 
-func budgetOf(cfg Config) budget {
+func mannersOf(cfg Config) manners {
 	ranks := cfg.LocalRanks
 	if ranks == 0 {
 		ranks = localRanks(cfg)
 	}
-	if crowded(ranks, runtime.NumCPU(), onlineCores()) {
-		return budget{block: time.Millisecond, crowded: true}
+	return manners{
+		crowded: crowded(ranks, runtime.NumCPU(), onlineCores()),
+		yield:   runtime.GOMAXPROCS(0) == 1,
 	}
-	return budget{spin: 50 * time.Microsecond}
 }
 
 // localRanks counts the ranks with this rank's host in their address.
@@ -78,14 +93,11 @@ func countCores(list string) int {
 	return n
 }
 
-// triesPerLook is how often a poller reads between two looks at the clock.
-const triesPerLook = 8
-
-// Poll reads the peer's connections on the goroutine that waits for r. Neither a
-// switch of goroutines nor of threads is then on the message's way. See
-// transport.Driver.
+// Poll reads the connection that r's message will come by on the goroutine that
+// waits for it. Neither a switch of goroutines nor of threads is then on the
+// message's way. See transport.Driver.
 func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
-	s := p.streams[0]
+	s := p.stream(r.Tag(), r.Len())
 	if !s.take() {
 		return // somebody else polls and brings what comes for r too
 	}
@@ -94,21 +106,42 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 	if !s.poll(r) || r.Done() || timeout <= 0 {
 		return
 	}
-	waits := p.mesh.waits
+	manners := p.mesh.manners
+	spin := min(s.spin, timeout)
+	if manners.crowded {
+		spin = min(crowdedWait, timeout)
+	}
 	start, seen := time.Now(), s.received.Load()
-	for i := 1; ; i++ {
-		if !s.poll(r) || r.Done() {
-			return
+	for now := start; ; {
+		if manners.crowded {
+			s.sock.block(spin - now.Sub(start))
 		}
-		if i%triesPerLook != 0 {
-			continue
+		for range triesPerLook {
+			if !s.poll(r) {
+				return
+			}
+			if r.Done() {
+				s.spin = min(2*s.spin, longSpin)
+				return
+			}
+			if manners.crowded {
+				break
+			}
 		}
-		now, received := time.Now(), s.received.Load()
-		if received != seen {
+		now = time.Now()
+		if received := s.received.Load(); received != seen {
 			start, seen = now, received
 		}
-		if now.Sub(start) > min(waits.spin, timeout) {
+		if now.Sub(start) >= spin || manners.yield && othersRun(now) {
+			s.spin = max(s.spin/2, shortSpin)
 			return
 		}
 	}
+}
+
+// othersRun lets other goroutines run and reports whether there were any. With
+// one thread a poller would otherwise keep it from those who compute.
+func othersRun(now time.Time) bool {
+	runtime.Gosched()
+	return time.Since(now) > yielded
 }

@@ -61,7 +61,7 @@ type exchange struct {
 	seq     uint32
 	out, in []byte
 	segment int
-	rs      [4]transport.Recv
+	rs      [8]transport.Recv
 }
 
 func newExchange(m *Mesh, size, segment int) *exchange {
@@ -81,7 +81,7 @@ func (x *exchange) run() error {
 		for ; posted < min(n, got+len(x.rs)); posted++ {
 			x.m.Post(&x.rs[posted%len(x.rs)], other, tag(posted), x.part(x.in, posted))
 		}
-		for ; sent < min(n, got+len(x.rs)); sent++ {
+		for ; sent < min(n, got+len(x.rs)/2); sent++ {
 			if err := x.m.Send(other, tag(sent), x.part(x.out, sent), time.Minute); err != nil {
 				return err
 			}

@@ -16,6 +16,10 @@ import (
 // copying it out costs a large one nothing to speak of.
 const readAhead = 32 << 10
 
+// largePayload is from when on reading a header alone is cheaper than copying
+// what is read with it.
+const largePayload = 64 << 10
+
 // maxRead bounds one system call's copying, which cannot be preempted.
 const maxRead = 1 << 20
 
@@ -48,6 +52,7 @@ type stream struct {
 	got      int    // bytes of the payload
 	last     []byte // the payload of an abort frame
 	ended    error  // why nothing more will be read
+	spin     time.Duration
 	received atomic.Int64
 
 	writer
@@ -66,7 +71,7 @@ const (
 
 func newStream(p *peer, link *transport.Link, bufferBytes int) (*stream, error) {
 	conn, ahead := link.Detach()
-	s := &stream{peer: p}
+	s := &stream{peer: p, spin: shortSpin}
 	s.to = copy(s.buf[:], ahead)
 	s.received.Store(link.Received())
 	s.writer.init(s, link.Sent())
@@ -329,7 +334,11 @@ func (s *stream) fill() error {
 		s.to = copy(s.buf[:], s.buf[s.from:s.to])
 		s.from = 0
 	}
-	s.next[0] = s.buf[s.to:]
+	end := readAhead
+	if s.head.Length >= largePayload && s.phase == header {
+		end = wire.HeaderSize // what follows is probably large too and goes to its place
+	}
+	s.next[0] = s.buf[s.to:end]
 	n, err := s.sock.read(s.next[:1])
 	if err != nil {
 		if s.to > 0 {

@@ -125,7 +125,7 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration) err
 // flush writes what is in vec, left bytes, and returns how many it could not.
 // No clock is read unless it has to wait.
 func (w *writer) flush(left int, timeout time.Duration) (int, error) {
-	var deadline time.Time
+	var deadline, idle time.Time
 	for {
 		n, err := w.stream.sock.write(w.vec)
 		left -= n
@@ -134,6 +134,7 @@ func (w *writer) flush(left int, timeout time.Duration) (int, error) {
 			return 0, nil
 		case err == nil:
 			w.advance(n)
+			idle = time.Time{}
 			continue
 		case err != errAgain:
 			return left, err
@@ -141,7 +142,7 @@ func (w *writer) flush(left int, timeout time.Duration) (int, error) {
 		if deadline.IsZero() {
 			deadline = time.Now().Add(timeout)
 		}
-		if err := w.stream.awaitRoom(deadline); err != nil {
+		if err := w.stream.awaitRoom(deadline, &idle); err != nil {
 			return left, err
 		}
 	}
@@ -156,17 +157,23 @@ func (w *writer) advance(n int) {
 	w.vec[0] = w.vec[0][n:]
 }
 
-// awaitRoom waits until the connection may take more. The peer may be waiting
-// for room too, so what it sends is read first.
-func (s *stream) awaitRoom(deadline time.Time) error {
+// awaitRoom returns when the connection may take more. The peer may be waiting
+// for room too, so what it sends is read meanwhile. Since idle nothing has moved
+// in either direction.
+func (s *stream) awaitRoom(deadline time.Time, idle *time.Time) error {
+	before := s.received.Load()
 	if s.take() {
-		before := s.received.Load()
 		s.poll(nil)
 		s.release()
-		if s.received.Load() != before {
-			return nil
-		}
 	}
+	now := time.Now()
+	if s.received.Load() != before || idle.IsZero() {
+		*idle = now
+	}
+	if now.Sub(*idle) < longSpin && !s.peer.mesh.manners.crowded {
+		return nil
+	}
+	*idle = time.Time{}
 	s.peer.Park()
 	defer s.peer.Unpark()
 	return s.sock.awaitWrite(deadline)
