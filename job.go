@@ -311,22 +311,54 @@ func (j *Job) SetStatus(doing string) {
 // Err explains a fault of this rank: where a link broke, it waits a moment for
 // the coordinator to say who is lost, so that every rank names the same one.
 func (j *Job) Err(err error) error {
-	if err == nil {
-		return nil
+	if known := (*explained)(nil); err == nil || errors.As(err, &known) {
+		return err
 	}
 	switch cause := context.Cause(j.ctx); cause {
 	case nil:
 	case errDone: // nobody will say more
 		return err
 	default:
-		return cause
+		return during(err, cause)
 	}
 	// A fault that never touched a link is this rank's own.
 	if link := (*transport.Error)(nil); j.member != nil && errors.As(err, &link) {
-		return j.member.Verdict(err, verdictWait)
+		return during(err, j.member.Verdict(err, verdictWait))
 	}
 	return err
 }
+
+// during is best, which explains err, with what this rank was doing when a rank
+// was lost: the first of the operations that failed.
+func during(err, best error) error {
+	var op *collective.OpError
+	var said *explained
+	if lost := (*transport.LostError)(nil); !errors.As(best, &lost) || !errors.As(err, &op) || errors.As(best, &said) {
+		return best
+	}
+	for first := op; errors.As(first.Err, &first); {
+		op = first
+	}
+	return &explained{op: op, best: best}
+}
+
+// explained is the fault of an operation and the lost rank that is its cause.
+type explained struct {
+	op   *collective.OpError
+	best error
+}
+
+// Error names the operation, the message at which it failed, and the cause.
+func (e *explained) Error() string {
+	where := fmt.Sprintf("%s %d on rank %d", e.op.Op, e.op.Seq, e.op.Rank)
+	if link := (*transport.Error)(nil); errors.As(e.op, &link) {
+		where += fmt.Sprintf(", at message %v with rank %d", link.Tag, link.Peer)
+	}
+	return where + ": " + e.best.Error()
+}
+
+// Unwrap returns the cause, then the operation's fault.
+func (e *explained) Unwrap() []error { return []error{e.best, e.op} }
 
 // Fail ends the job because of err: the other ranks' operations fail, naming
 // this rank and err. It returns the error to report, which is a better one when

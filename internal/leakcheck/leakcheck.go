@@ -1,5 +1,5 @@
-// Package leakcheck finds what a test leaves behind: goroutines and file
-// descriptors.
+// Package leakcheck finds what a test leaves behind: goroutines, file
+// descriptors and shared memory.
 package leakcheck
 
 import (
@@ -15,16 +15,17 @@ import (
 // patience is how long what a test started may take to end after it.
 const patience = 3 * time.Second
 
-// Check fails t if, when it ends, goroutines run or files are open that were
-// not at the time of the call. Call it first, so that it looks after all other
+// Check fails t if, when it ends, goroutines run, files are open or shared memory
+// is mapped that were not at the time of the call. Call it first, so that it looks after all other
 // cleanups. It cannot tell the tests of a process apart: do not use it in
 // parallel ones.
 //
-// File descriptors are looked at where the system lists them (Linux and macOS).
+// File descriptors are looked at where the system lists them (Linux and macOS),
+// and so is shared memory (Linux).
 func Check(t testing.TB) {
 	t.Helper()
 	before := goroutines()
-	files := openFiles()
+	files := append(openFiles(), segments()...)
 	t.Cleanup(func() {
 		t.Helper()
 		if t.Failed() {
@@ -113,11 +114,30 @@ func openFiles() []string {
 	return out
 }
 
-// newFiles returns the files that are open now and were not before. A number
-// that now stands for another file counts.
+// segments describes the mapped segments of shared memory, or returns nil where
+// they cannot be listed.
+func segments() []string {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for line := range strings.Lines(string(maps)) {
+		for _, mark := range []string{"/memfd:", "/dev/shm/", "/SYSV"} {
+			if strings.Contains(line, mark) {
+				out = append(out, "shared memory "+strings.TrimSpace(line))
+				break
+			}
+		}
+	}
+	return out
+}
+
+// newFiles returns the files that are open and the segments that are mapped now
+// and were not before. A number that now stands for another file counts.
 func newFiles(before []string) []string {
 	var out []string
-	for _, f := range openFiles() {
+	for _, f := range append(openFiles(), segments()...) {
 		if !slices.Contains(before, f) {
 			out = append(out, f)
 		}
