@@ -23,3 +23,5 @@ package simd
 //go:generate go -C gen run . -set rows2 -pkg simd -out ../rows_avx2_amd64.s -stubs ../rows_avx2_amd64.go
 //go:generate go -C gen run . -set reduce512 -pkg simd -out ../reduce_avx512_amd64.s -stubs ../reduce_avx512_amd64.go
 //go:generate go -C gen run . -set reduce2 -pkg simd -out ../reduce_avx2_amd64.s -stubs ../reduce_avx2_amd64.go
+//go:generate go -C gen run . -set compress512 -pkg simd -out ../compress_avx512_amd64.s -stubs ../compress_avx512_amd64.go
+//go:generate go -C gen run . -set compress2 -pkg simd -out ../compress_avx2_amd64.s -stubs ../compress_avx2_amd64.go

@@ -28,6 +28,7 @@ var kernels512 = &Kernels{
 	norm:     norm512,
 	window:   window512,
 	reduce:   reduceAVX512,
+	compress: compress512,
 	layer:    layerLevel{apply: layerNorm512, grad: layerNormGrad512},
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
@@ -56,6 +57,7 @@ var kernels2 = &Kernels{
 	norm:     norm2,
 	window:   window2,
 	reduce:   reduceAVX2,
+	compress: compress2,
 	layer:    layerLevel{apply: layerNorm2, grad: layerNormGrad2},
 	gemm: gemmLevel{
 		mr: 6, nr: 16,

@@ -33,6 +33,7 @@ type Kernels struct {
 	layer    layerLevel
 	window   windowLevel
 	reduce   reduceLevel
+	compress compressLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

@@ -33,6 +33,8 @@ func main() {
 		"winograd2":   func() error { winograd(avx2); return nil },
 		"reduce512":   func() error { reductions(avx512); return nil },
 		"reduce2":     func() error { reductions(avx2); return nil },
+		"compress512": func() error { compression(avx512); return nil },
+		"compress2":   func() error { compression(avx2); return nil },
 		"opt512":      func() error { optimizers(avx512); return nil },
 		"opt2":        func() error { optimizers(avx2); return nil },
 	}
