@@ -3,6 +3,7 @@ package simd
 import (
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 const guard = 12345.5
@@ -46,4 +47,9 @@ func fenced(x []float32) []float32 {
 		return end[:len(x):len(x)]
 	}
 	return append([]float32(nil), x...)
+}
+
+// halves is x as 16-bit values.
+func halves(x []float32) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(x))), 2*len(x))
 }

@@ -29,6 +29,7 @@ var kernels512 = &Kernels{
 	window:   window512,
 	reduce:   reduceAVX512,
 	compress: compress512,
+	half:     half512,
 	layer:    layerLevel{apply: layerNorm512, grad: layerNormGrad512},
 	gemm: gemmLevel{
 		mr: 14, nr: 32,
@@ -58,6 +59,7 @@ var kernels2 = &Kernels{
 	window:   window2,
 	reduce:   reduceAVX2,
 	compress: compress2,
+	half:     half2,
 	layer:    layerLevel{apply: layerNorm2, grad: layerNormGrad2},
 	gemm: gemmLevel{
 		mr: 6, nr: 16,

@@ -39,18 +39,6 @@ const (
 	reduceAVX512
 )
 
-// width is how many values of a size in bytes the assembly has to be given a
-// multiple of; 0: there is none.
-func (l reduceLevel) width(size int) int {
-	switch {
-	case l == reducePortable:
-		return 0
-	case l == reduceAVX2 && size == 2:
-		return 8
-	}
-	return 1
-}
-
 // callReduced bounds the bytes that one assembly call reads and writes, of all
 // operands together: 256 KiB, some tens of microseconds even from memory.
 const callReduced = 256 << 10
@@ -58,11 +46,11 @@ const callReduced = 256 << 10
 // reduceCut returns how many of n values of a size in bytes the next assembly
 // call takes of each of so many operands. Turns of the kernels stay whole.
 func reduceCut(n, size, operands int) int {
-	const turn = 256
+	const turn = 64
 	if n*size*operands <= callReduced {
 		return n // without a division: short calls are many
 	}
-	return min(n, max(callReduced/operands/turn, 1)*(turn/size))
+	return min(n, max(callReduced/(operands*size*turn), 1)*turn)
 }
 
 // Combine computes dst[i] = a[i] op b[i]. dst may be a or b.
@@ -78,17 +66,14 @@ func (k *Kernels) Combine(op Reduction, dst, a, b []float32) {
 // length, and there is at least one source. A destination may be a source, but
 // not another part of the same memory.
 func (k *Kernels) ReduceAll(op Reduction, dst, src [][]float32, scale float32) {
-	n := checkReduce(op, dst, src)
-	if n == 0 {
-		return
-	}
-	if k.reduce.width(4) == 0 {
+	n, at := checkReduce(op, dst, src), 0
+	if k.reduce == reducePortable {
 		reduceAllGo(op, dst, src, n, scale)
 		return
 	}
-	for at := 0; at < n; {
+	for at < n {
 		next := reduceCut(n-at, 4, len(dst)+len(src))
-		k.reduce.floats(op, dst, src, at, next, scale)
+		k.reduce.reduceAll(op, dst, src, at, next, scale)
 		at += next
 	}
 }
@@ -118,6 +103,7 @@ func checkReduce[T any](op Reduction, dst, src [][]T) int {
 // reduceBlock is how many values the portable code holds while it reduces them.
 const reduceBlock = 256
 
+// reduceAllGo reduces n values of the operands.
 func reduceAllGo(op Reduction, dst, src [][]float32, n int, scale float32) {
 	var block [reduceBlock]float32
 	for at := 0; at < n; at += reduceBlock {

@@ -6,3 +6,21 @@ package simd
 
 //go:noescape
 func reduceAll2(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, left int, scale float32, mask *int32)
+
+//go:noescape
+func reduceAllHalf2(op int, dst *[]uint16, nd int, src *[]uint16, ns int, at int, n int, left int, scale float32, mask *int32)
+
+//go:noescape
+func reduceAllBrain2(op int, dst *[]uint16, nd int, src *[]uint16, ns int, at int, n int, left int, scale float32, mask *int32)
+
+//go:noescape
+func fromHalf2(dst *float32, src *uint16, n int)
+
+//go:noescape
+func fromBrain2(dst *float32, src *uint16, n int)
+
+//go:noescape
+func toHalf2(dst *uint16, src *float32, n int)
+
+//go:noescape
+func toBrain2(dst *uint16, src *float32, n int)

@@ -6,3 +6,21 @@ package simd
 
 //go:noescape
 func reduceAll512(op int, dst *[]float32, nd int, src *[]float32, ns int, at int, n int, left int, scale float32, mask *int32)
+
+//go:noescape
+func reduceAllHalf512(op int, dst *[]uint16, nd int, src *[]uint16, ns int, at int, n int, left int, scale float32, mask *int32)
+
+//go:noescape
+func reduceAllBrain512(op int, dst *[]uint16, nd int, src *[]uint16, ns int, at int, n int, left int, scale float32, mask *int32)
+
+//go:noescape
+func fromHalf512(dst *float32, src *uint16, n int)
+
+//go:noescape
+func fromBrain512(dst *float32, src *uint16, n int)
+
+//go:noescape
+func toHalf512(dst *uint16, src *float32, n int)
+
+//go:noescape
+func toBrain512(dst *uint16, src *float32, n int)

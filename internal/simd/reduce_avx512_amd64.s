@@ -175,7 +175,6 @@ storeManySum:
 	SUBQ    $0x00000040, BX
 	SUBQ    $0x00000040, SI
 	JMP     manySum
-	JMP singleSum
 
 ownSum:
 	MOVQ AX, R10
@@ -432,7 +431,6 @@ storeManyMin:
 	SUBQ    $0x00000040, BX
 	SUBQ    $0x00000040, SI
 	JMP     manyMin
-	JMP singleMin
 
 ownMin:
 	MOVQ AX, R10
@@ -693,7 +691,6 @@ storeManyMax:
 	SUBQ    $0x00000040, BX
 	SUBQ    $0x00000040, SI
 	JMP     manyMax
-	JMP singleMax
 
 ownMax:
 	MOVQ AX, R10
@@ -938,7 +935,6 @@ storeManyProd:
 	SUBQ    $0x00000040, BX
 	SUBQ    $0x00000040, SI
 	JMP     manyProd
-	JMP singleProd
 
 ownProd:
 	MOVQ AX, R10
@@ -1037,5 +1033,2488 @@ storeRestProd:
 	SUBQ    $0x00000010, SI
 
 endProd:
+	VZEROUPPER
+	RET
+
+// func reduceAllHalf512(op int, dst *[]uint16, nd int, src *[]uint16, ns int, at int, n int, left int, scale float32, mask *int32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·reduceAllHalf512(SB), NOSPLIT, $0-80
+	MOVQ         mask+72(FP), AX
+	VMOVDQU32    (AX), Z0
+	VPMOVD2M     Z0, K1
+	MOVQ         dst+8(FP), AX
+	MOVQ         src+24(FP), CX
+	MOVQ         at+40(FP), DX
+	MOVQ         n+48(FP), BX
+	MOVQ         left+56(FP), SI
+	MOVQ         nd+16(FP), DI
+	LEAQ         (DI)(DI*2), DI
+	LEAQ         (AX)(DI*8), DI
+	MOVQ         ns+32(FP), R8
+	LEAQ         (R8)(R8*2), R9
+	LEAQ         (CX)(R9*8), R9
+	VBROADCASTSS scale+64(FP), Z0
+	VMOVD        X0, R11
+	SUBL         $0x3f800000, R11
+	MOVL         $0x7fc00000, R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x80000000, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Z2
+	MOVQ         op+0(FP), R8
+	CMPQ         R8, $0x01
+	JEQ          beginMin
+	CMPQ         R8, $0x02
+	JEQ          beginMax
+	CMPQ         R8, $0x03
+	JEQ          beginProd
+	CMPQ         BX, $0x00000040
+	JLT          ownSum
+
+aheadSum:
+	CMPQ       SI, $0x00000440
+	JLT        manySum
+	CMPQ       BX, $0x00000040
+	JLT        singleSum
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z2
+	VCVTPH2PS  32(R8), Z3
+	VCVTPH2PS  64(R8), Z4
+	VCVTPH2PS  96(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadSum
+
+sourceAheadSum:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z6
+	VADDPS     Z6, Z2, Z2
+	VCVTPH2PS  32(R8), Z6
+	VADDPS     Z6, Z3, Z3
+	VCVTPH2PS  64(R8), Z6
+	VADDPS     Z6, Z4, Z4
+	VCVTPH2PS  96(R8), Z6
+	VADDPS     Z6, Z5, Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadSum:
+	CMPQ   R10, R9
+	JLT    sourceAheadSum
+	TESTL  R11, R11
+	JZ     plainAheadSum
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadSum:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeAheadSum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadSum
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadSum
+
+manySum:
+	CMPQ      BX, $0x00000040
+	JLT       singleSum
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	VCVTPH2PS 32(R8), Z3
+	VCVTPH2PS 64(R8), Z4
+	VCVTPH2PS 96(R8), Z5
+	LEAQ      24(CX), R10
+	JMP       moreManySum
+
+sourceManySum:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z6
+	VADDPS    Z6, Z2, Z2
+	VCVTPH2PS 32(R8), Z6
+	VADDPS    Z6, Z3, Z3
+	VCVTPH2PS 64(R8), Z6
+	VADDPS    Z6, Z4, Z4
+	VCVTPH2PS 96(R8), Z6
+	VADDPS    Z6, Z5, Z5
+	ADDQ      $0x18, R10
+
+moreManySum:
+	CMPQ   R10, R9
+	JLT    sourceManySum
+	TESTL  R11, R11
+	JZ     plainManySum
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainManySum:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeManySum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManySum
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manySum
+
+ownSum:
+	MOVQ AX, R10
+
+fetchSum:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineSum:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineSum
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchSum
+
+singleSum:
+	CMPQ      BX, $0x00000010
+	JLT       restSum
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	LEAQ      24(CX), R10
+	JMP       moreSingleSum
+
+sourceSingleSum:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z3
+	VADDPS    Z3, Z2, Z2
+	ADDQ      $0x18, R10
+
+moreSingleSum:
+	CMPQ   R10, R9
+	JLT    sourceSingleSum
+	TESTL  R11, R11
+	JZ     plainSingleSum
+	VMULPS Z0, Z2, Z2
+
+plainSingleSum:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeSingleSum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleSum
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleSum
+
+restSum:
+	TESTQ       BX, BX
+	JZ          endSum
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y2
+	VCVTPH2PS   Y2, Z2
+	LEAQ        24(CX), R10
+	JMP         moreRestSum
+
+sourceRestSum:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VCVTPH2PS   Y3, Z3
+	VADDPS      Z3, Z2, Z2
+	ADDQ        $0x18, R10
+
+moreRestSum:
+	CMPQ   R10, R9
+	JLT    sourceRestSum
+	TESTL  R11, R11
+	JZ     plainRestSum
+	VMULPS Z0, Z2, Z2
+
+plainRestSum:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeRestSum:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y2, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestSum
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endSum:
+	VZEROUPPER
+	RET
+
+beginMin:
+	CMPQ BX, $0x00000040
+	JLT  ownMin
+
+aheadMin:
+	CMPQ       SI, $0x00000440
+	JLT        manyMin
+	CMPQ       BX, $0x00000040
+	JLT        singleMin
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z2
+	VCVTPH2PS  32(R8), Z3
+	VCVTPH2PS  64(R8), Z4
+	VCVTPH2PS  96(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMin
+
+sourceAheadMin:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z6
+	VCMPPS     $0x03, Z6, Z2, K2
+	VRANGEPS   $0x04, Z6, Z2, Z2
+	VMOVAPS    Z1, K2, Z2
+	VCVTPH2PS  32(R8), Z6
+	VCMPPS     $0x03, Z6, Z3, K2
+	VRANGEPS   $0x04, Z6, Z3, Z3
+	VMOVAPS    Z1, K2, Z3
+	VCVTPH2PS  64(R8), Z6
+	VCMPPS     $0x03, Z6, Z4, K2
+	VRANGEPS   $0x04, Z6, Z4, Z4
+	VMOVAPS    Z1, K2, Z4
+	VCVTPH2PS  96(R8), Z6
+	VCMPPS     $0x03, Z6, Z5, K2
+	VRANGEPS   $0x04, Z6, Z5, Z5
+	VMOVAPS    Z1, K2, Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMin:
+	CMPQ   R10, R9
+	JLT    sourceAheadMin
+	TESTL  R11, R11
+	JZ     plainAheadMin
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadMin:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeAheadMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMin
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMin
+
+manyMin:
+	CMPQ      BX, $0x00000040
+	JLT       singleMin
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	VCVTPH2PS 32(R8), Z3
+	VCVTPH2PS 64(R8), Z4
+	VCVTPH2PS 96(R8), Z5
+	LEAQ      24(CX), R10
+	JMP       moreManyMin
+
+sourceManyMin:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z6
+	VCMPPS    $0x03, Z6, Z2, K2
+	VRANGEPS  $0x04, Z6, Z2, Z2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPH2PS 32(R8), Z6
+	VCMPPS    $0x03, Z6, Z3, K2
+	VRANGEPS  $0x04, Z6, Z3, Z3
+	VMOVAPS   Z1, K2, Z3
+	VCVTPH2PS 64(R8), Z6
+	VCMPPS    $0x03, Z6, Z4, K2
+	VRANGEPS  $0x04, Z6, Z4, Z4
+	VMOVAPS   Z1, K2, Z4
+	VCVTPH2PS 96(R8), Z6
+	VCMPPS    $0x03, Z6, Z5, K2
+	VRANGEPS  $0x04, Z6, Z5, Z5
+	VMOVAPS   Z1, K2, Z5
+	ADDQ      $0x18, R10
+
+moreManyMin:
+	CMPQ   R10, R9
+	JLT    sourceManyMin
+	TESTL  R11, R11
+	JZ     plainManyMin
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainManyMin:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeManyMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManyMin
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyMin
+
+ownMin:
+	MOVQ AX, R10
+
+fetchMin:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineMin:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMin
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMin
+
+singleMin:
+	CMPQ      BX, $0x00000010
+	JLT       restMin
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	LEAQ      24(CX), R10
+	JMP       moreSingleMin
+
+sourceSingleMin:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z3
+	VCMPPS    $0x03, Z3, Z2, K2
+	VRANGEPS  $0x04, Z3, Z2, Z2
+	VMOVAPS   Z1, K2, Z2
+	ADDQ      $0x18, R10
+
+moreSingleMin:
+	CMPQ   R10, R9
+	JLT    sourceSingleMin
+	TESTL  R11, R11
+	JZ     plainSingleMin
+	VMULPS Z0, Z2, Z2
+
+plainSingleMin:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeSingleMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleMin
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleMin
+
+restMin:
+	TESTQ       BX, BX
+	JZ          endMin
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y2
+	VCVTPH2PS   Y2, Z2
+	LEAQ        24(CX), R10
+	JMP         moreRestMin
+
+sourceRestMin:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VCVTPH2PS   Y3, Z3
+	VCMPPS      $0x03, Z3, Z2, K2
+	VRANGEPS    $0x04, Z3, Z2, Z2
+	VMOVAPS     Z1, K2, Z2
+	ADDQ        $0x18, R10
+
+moreRestMin:
+	CMPQ   R10, R9
+	JLT    sourceRestMin
+	TESTL  R11, R11
+	JZ     plainRestMin
+	VMULPS Z0, Z2, Z2
+
+plainRestMin:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeRestMin:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y2, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestMin
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endMin:
+	VZEROUPPER
+	RET
+
+beginMax:
+	CMPQ BX, $0x00000040
+	JLT  ownMax
+
+aheadMax:
+	CMPQ       SI, $0x00000440
+	JLT        manyMax
+	CMPQ       BX, $0x00000040
+	JLT        singleMax
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z2
+	VCVTPH2PS  32(R8), Z3
+	VCVTPH2PS  64(R8), Z4
+	VCVTPH2PS  96(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMax
+
+sourceAheadMax:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z6
+	VCMPPS     $0x03, Z6, Z2, K2
+	VRANGEPS   $0x05, Z6, Z2, Z2
+	VMOVAPS    Z1, K2, Z2
+	VCVTPH2PS  32(R8), Z6
+	VCMPPS     $0x03, Z6, Z3, K2
+	VRANGEPS   $0x05, Z6, Z3, Z3
+	VMOVAPS    Z1, K2, Z3
+	VCVTPH2PS  64(R8), Z6
+	VCMPPS     $0x03, Z6, Z4, K2
+	VRANGEPS   $0x05, Z6, Z4, Z4
+	VMOVAPS    Z1, K2, Z4
+	VCVTPH2PS  96(R8), Z6
+	VCMPPS     $0x03, Z6, Z5, K2
+	VRANGEPS   $0x05, Z6, Z5, Z5
+	VMOVAPS    Z1, K2, Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMax:
+	CMPQ   R10, R9
+	JLT    sourceAheadMax
+	TESTL  R11, R11
+	JZ     plainAheadMax
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadMax:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeAheadMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMax
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMax
+
+manyMax:
+	CMPQ      BX, $0x00000040
+	JLT       singleMax
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	VCVTPH2PS 32(R8), Z3
+	VCVTPH2PS 64(R8), Z4
+	VCVTPH2PS 96(R8), Z5
+	LEAQ      24(CX), R10
+	JMP       moreManyMax
+
+sourceManyMax:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z6
+	VCMPPS    $0x03, Z6, Z2, K2
+	VRANGEPS  $0x05, Z6, Z2, Z2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPH2PS 32(R8), Z6
+	VCMPPS    $0x03, Z6, Z3, K2
+	VRANGEPS  $0x05, Z6, Z3, Z3
+	VMOVAPS   Z1, K2, Z3
+	VCVTPH2PS 64(R8), Z6
+	VCMPPS    $0x03, Z6, Z4, K2
+	VRANGEPS  $0x05, Z6, Z4, Z4
+	VMOVAPS   Z1, K2, Z4
+	VCVTPH2PS 96(R8), Z6
+	VCMPPS    $0x03, Z6, Z5, K2
+	VRANGEPS  $0x05, Z6, Z5, Z5
+	VMOVAPS   Z1, K2, Z5
+	ADDQ      $0x18, R10
+
+moreManyMax:
+	CMPQ   R10, R9
+	JLT    sourceManyMax
+	TESTL  R11, R11
+	JZ     plainManyMax
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainManyMax:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeManyMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManyMax
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyMax
+
+ownMax:
+	MOVQ AX, R10
+
+fetchMax:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineMax:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMax
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMax
+
+singleMax:
+	CMPQ      BX, $0x00000010
+	JLT       restMax
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	LEAQ      24(CX), R10
+	JMP       moreSingleMax
+
+sourceSingleMax:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z3
+	VCMPPS    $0x03, Z3, Z2, K2
+	VRANGEPS  $0x05, Z3, Z2, Z2
+	VMOVAPS   Z1, K2, Z2
+	ADDQ      $0x18, R10
+
+moreSingleMax:
+	CMPQ   R10, R9
+	JLT    sourceSingleMax
+	TESTL  R11, R11
+	JZ     plainSingleMax
+	VMULPS Z0, Z2, Z2
+
+plainSingleMax:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeSingleMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleMax
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleMax
+
+restMax:
+	TESTQ       BX, BX
+	JZ          endMax
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y2
+	VCVTPH2PS   Y2, Z2
+	LEAQ        24(CX), R10
+	JMP         moreRestMax
+
+sourceRestMax:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VCVTPH2PS   Y3, Z3
+	VCMPPS      $0x03, Z3, Z2, K2
+	VRANGEPS    $0x05, Z3, Z2, Z2
+	VMOVAPS     Z1, K2, Z2
+	ADDQ        $0x18, R10
+
+moreRestMax:
+	CMPQ   R10, R9
+	JLT    sourceRestMax
+	TESTL  R11, R11
+	JZ     plainRestMax
+	VMULPS Z0, Z2, Z2
+
+plainRestMax:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeRestMax:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y2, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestMax
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endMax:
+	VZEROUPPER
+	RET
+
+beginProd:
+	CMPQ BX, $0x00000040
+	JLT  ownProd
+
+aheadProd:
+	CMPQ       SI, $0x00000440
+	JLT        manyProd
+	CMPQ       BX, $0x00000040
+	JLT        singleProd
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z2
+	VCVTPH2PS  32(R8), Z3
+	VCVTPH2PS  64(R8), Z4
+	VCVTPH2PS  96(R8), Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadProd
+
+sourceAheadProd:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VCVTPH2PS  (R8), Z6
+	VMULPS     Z6, Z2, Z2
+	VCVTPH2PS  32(R8), Z6
+	VMULPS     Z6, Z3, Z3
+	VCVTPH2PS  64(R8), Z6
+	VMULPS     Z6, Z4, Z4
+	VCVTPH2PS  96(R8), Z6
+	VMULPS     Z6, Z5, Z5
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadProd:
+	CMPQ   R10, R9
+	JLT    sourceAheadProd
+	TESTL  R11, R11
+	JZ     plainAheadProd
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainAheadProd:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeAheadProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadProd
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadProd
+
+manyProd:
+	CMPQ      BX, $0x00000040
+	JLT       singleProd
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	VCVTPH2PS 32(R8), Z3
+	VCVTPH2PS 64(R8), Z4
+	VCVTPH2PS 96(R8), Z5
+	LEAQ      24(CX), R10
+	JMP       moreManyProd
+
+sourceManyProd:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z6
+	VMULPS    Z6, Z2, Z2
+	VCVTPH2PS 32(R8), Z6
+	VMULPS    Z6, Z3, Z3
+	VCVTPH2PS 64(R8), Z6
+	VMULPS    Z6, Z4, Z4
+	VCVTPH2PS 96(R8), Z6
+	VMULPS    Z6, Z5, Z5
+	ADDQ      $0x18, R10
+
+moreManyProd:
+	CMPQ   R10, R9
+	JLT    sourceManyProd
+	TESTL  R11, R11
+	JZ     plainManyProd
+	VMULPS Z0, Z2, Z2
+	VMULPS Z0, Z3, Z3
+	VMULPS Z0, Z4, Z4
+	VMULPS Z0, Z5, Z5
+
+plainManyProd:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VCMPPS    $0x03, Z3, Z3, K2
+	VMOVAPS   Z1, K2, Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z1, K2, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VCMPPS    $0x03, Z5, Z5, K2
+	VMOVAPS   Z1, K2, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	MOVQ      AX, R10
+
+storeManyProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	VMOVDQU Y3, 32(R8)
+	VMOVDQU Y4, 64(R8)
+	VMOVDQU Y5, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManyProd
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyProd
+
+ownProd:
+	MOVQ AX, R10
+
+fetchProd:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineProd:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineProd
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchProd
+
+singleProd:
+	CMPQ      BX, $0x00000010
+	JLT       restProd
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z2
+	LEAQ      24(CX), R10
+	JMP       moreSingleProd
+
+sourceSingleProd:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VCVTPH2PS (R8), Z3
+	VMULPS    Z3, Z2, Z2
+	ADDQ      $0x18, R10
+
+moreSingleProd:
+	CMPQ   R10, R9
+	JLT    sourceSingleProd
+	TESTL  R11, R11
+	JZ     plainSingleProd
+	VMULPS Z0, Z2, Z2
+
+plainSingleProd:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeSingleProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y2, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleProd
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleProd
+
+restProd:
+	TESTQ       BX, BX
+	JZ          endProd
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y2
+	VCVTPH2PS   Y2, Z2
+	LEAQ        24(CX), R10
+	JMP         moreRestProd
+
+sourceRestProd:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VCVTPH2PS   Y3, Z3
+	VMULPS      Z3, Z2, Z2
+	ADDQ        $0x18, R10
+
+moreRestProd:
+	CMPQ   R10, R9
+	JLT    sourceRestProd
+	TESTL  R11, R11
+	JZ     plainRestProd
+	VMULPS Z0, Z2, Z2
+
+plainRestProd:
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z1, K2, Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	MOVQ      AX, R10
+
+storeRestProd:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y2, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestProd
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endProd:
+	VZEROUPPER
+	RET
+
+// func reduceAllBrain512(op int, dst *[]uint16, nd int, src *[]uint16, ns int, at int, n int, left int, scale float32, mask *int32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·reduceAllBrain512(SB), NOSPLIT, $0-80
+	MOVL         $0x00007fff, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Z0
+	MOVQ         mask+72(FP), AX
+	VMOVDQU32    (AX), Z1
+	VPMOVD2M     Z1, K1
+	MOVQ         dst+8(FP), AX
+	MOVQ         src+24(FP), CX
+	MOVQ         at+40(FP), DX
+	MOVQ         n+48(FP), BX
+	MOVQ         left+56(FP), SI
+	MOVQ         nd+16(FP), DI
+	LEAQ         (DI)(DI*2), DI
+	LEAQ         (AX)(DI*8), DI
+	MOVQ         ns+32(FP), R8
+	LEAQ         (R8)(R8*2), R9
+	LEAQ         (CX)(R9*8), R9
+	VBROADCASTSS scale+64(FP), Z1
+	VMOVD        X1, R11
+	SUBL         $0x3f800000, R11
+	MOVL         $0x7fc00000, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         op+0(FP), R8
+	CMPQ         R8, $0x01
+	JEQ          beginMin
+	CMPQ         R8, $0x02
+	JEQ          beginMax
+	CMPQ         R8, $0x03
+	JEQ          beginProd
+	CMPQ         BX, $0x00000040
+	JLT          ownSum
+
+aheadSum:
+	CMPQ       SI, $0x00000440
+	JLT        manySum
+	CMPQ       BX, $0x00000040
+	JLT        singleSum
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z3
+	VPSLLD     $0x10, Z3, Z3
+	VPMOVZXWD  32(R8), Z4
+	VPSLLD     $0x10, Z4, Z4
+	VPMOVZXWD  64(R8), Z5
+	VPSLLD     $0x10, Z5, Z5
+	VPMOVZXWD  96(R8), Z6
+	VPSLLD     $0x10, Z6, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadSum
+
+sourceAheadSum:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VADDPS     Z7, Z3, Z3
+	VPMOVZXWD  32(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VADDPS     Z7, Z4, Z4
+	VPMOVZXWD  64(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VADDPS     Z7, Z5, Z5
+	VPMOVZXWD  96(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VADDPS     Z7, Z6, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadSum:
+	CMPQ   R10, R9
+	JLT    sourceAheadSum
+	TESTL  R11, R11
+	JZ     plainAheadSum
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainAheadSum:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeAheadSum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadSum
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadSum
+
+manySum:
+	CMPQ      BX, $0x00000040
+	JLT       singleSum
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VPMOVZXWD 32(R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VPMOVZXWD 64(R8), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VPMOVZXWD 96(R8), Z6
+	VPSLLD    $0x10, Z6, Z6
+	LEAQ      24(CX), R10
+	JMP       moreManySum
+
+sourceManySum:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VADDPS    Z7, Z3, Z3
+	VPMOVZXWD 32(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VADDPS    Z7, Z4, Z4
+	VPMOVZXWD 64(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VADDPS    Z7, Z5, Z5
+	VPMOVZXWD 96(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VADDPS    Z7, Z6, Z6
+	ADDQ      $0x18, R10
+
+moreManySum:
+	CMPQ   R10, R9
+	JLT    sourceManySum
+	TESTL  R11, R11
+	JZ     plainManySum
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainManySum:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeManySum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManySum
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manySum
+
+ownSum:
+	MOVQ AX, R10
+
+fetchSum:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineSum:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineSum
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchSum
+
+singleSum:
+	CMPQ      BX, $0x00000010
+	JLT       restSum
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	LEAQ      24(CX), R10
+	JMP       moreSingleSum
+
+sourceSingleSum:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VADDPS    Z4, Z3, Z3
+	ADDQ      $0x18, R10
+
+moreSingleSum:
+	CMPQ   R10, R9
+	JLT    sourceSingleSum
+	TESTL  R11, R11
+	JZ     plainSingleSum
+	VMULPS Z1, Z3, Z3
+
+plainSingleSum:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeSingleSum:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleSum
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleSum
+
+restSum:
+	TESTQ       BX, BX
+	JZ          endSum
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VPMOVZXWD   Y3, Z3
+	VPSLLD      $0x10, Z3, Z3
+	LEAQ        24(CX), R10
+	JMP         moreRestSum
+
+sourceRestSum:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y4
+	VPMOVZXWD   Y4, Z4
+	VPSLLD      $0x10, Z4, Z4
+	VADDPS      Z4, Z3, Z3
+	ADDQ        $0x18, R10
+
+moreRestSum:
+	CMPQ   R10, R9
+	JLT    sourceRestSum
+	TESTL  R11, R11
+	JZ     plainRestSum
+	VMULPS Z1, Z3, Z3
+
+plainRestSum:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z1
+	VPSRLD  $0x1f, Z1, Z1
+	VPADDD  Z1, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeRestSum:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y3, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestSum
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endSum:
+	VZEROUPPER
+	RET
+
+beginMin:
+	CMPQ BX, $0x00000040
+	JLT  ownMin
+
+aheadMin:
+	CMPQ       SI, $0x00000440
+	JLT        manyMin
+	CMPQ       BX, $0x00000040
+	JLT        singleMin
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z3
+	VPSLLD     $0x10, Z3, Z3
+	VPMOVZXWD  32(R8), Z4
+	VPSLLD     $0x10, Z4, Z4
+	VPMOVZXWD  64(R8), Z5
+	VPSLLD     $0x10, Z5, Z5
+	VPMOVZXWD  96(R8), Z6
+	VPSLLD     $0x10, Z6, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMin
+
+sourceAheadMin:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z3, K2
+	VRANGEPS   $0x04, Z7, Z3, Z3
+	VMOVAPS    Z2, K2, Z3
+	VPMOVZXWD  32(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z4, K2
+	VRANGEPS   $0x04, Z7, Z4, Z4
+	VMOVAPS    Z2, K2, Z4
+	VPMOVZXWD  64(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z5, K2
+	VRANGEPS   $0x04, Z7, Z5, Z5
+	VMOVAPS    Z2, K2, Z5
+	VPMOVZXWD  96(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z6, K2
+	VRANGEPS   $0x04, Z7, Z6, Z6
+	VMOVAPS    Z2, K2, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMin:
+	CMPQ   R10, R9
+	JLT    sourceAheadMin
+	TESTL  R11, R11
+	JZ     plainAheadMin
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainAheadMin:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeAheadMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMin
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMin
+
+manyMin:
+	CMPQ      BX, $0x00000040
+	JLT       singleMin
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VPMOVZXWD 32(R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VPMOVZXWD 64(R8), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VPMOVZXWD 96(R8), Z6
+	VPSLLD    $0x10, Z6, Z6
+	LEAQ      24(CX), R10
+	JMP       moreManyMin
+
+sourceManyMin:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z3, K2
+	VRANGEPS  $0x04, Z7, Z3, Z3
+	VMOVAPS   Z2, K2, Z3
+	VPMOVZXWD 32(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z4, K2
+	VRANGEPS  $0x04, Z7, Z4, Z4
+	VMOVAPS   Z2, K2, Z4
+	VPMOVZXWD 64(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z5, K2
+	VRANGEPS  $0x04, Z7, Z5, Z5
+	VMOVAPS   Z2, K2, Z5
+	VPMOVZXWD 96(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z6, K2
+	VRANGEPS  $0x04, Z7, Z6, Z6
+	VMOVAPS   Z2, K2, Z6
+	ADDQ      $0x18, R10
+
+moreManyMin:
+	CMPQ   R10, R9
+	JLT    sourceManyMin
+	TESTL  R11, R11
+	JZ     plainManyMin
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainManyMin:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeManyMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManyMin
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyMin
+
+ownMin:
+	MOVQ AX, R10
+
+fetchMin:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineMin:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMin
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMin
+
+singleMin:
+	CMPQ      BX, $0x00000010
+	JLT       restMin
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	LEAQ      24(CX), R10
+	JMP       moreSingleMin
+
+sourceSingleMin:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VCMPPS    $0x03, Z4, Z3, K2
+	VRANGEPS  $0x04, Z4, Z3, Z3
+	VMOVAPS   Z2, K2, Z3
+	ADDQ      $0x18, R10
+
+moreSingleMin:
+	CMPQ   R10, R9
+	JLT    sourceSingleMin
+	TESTL  R11, R11
+	JZ     plainSingleMin
+	VMULPS Z1, Z3, Z3
+
+plainSingleMin:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeSingleMin:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleMin
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleMin
+
+restMin:
+	TESTQ       BX, BX
+	JZ          endMin
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VPMOVZXWD   Y3, Z3
+	VPSLLD      $0x10, Z3, Z3
+	LEAQ        24(CX), R10
+	JMP         moreRestMin
+
+sourceRestMin:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y4
+	VPMOVZXWD   Y4, Z4
+	VPSLLD      $0x10, Z4, Z4
+	VCMPPS      $0x03, Z4, Z3, K2
+	VRANGEPS    $0x04, Z4, Z3, Z3
+	VMOVAPS     Z2, K2, Z3
+	ADDQ        $0x18, R10
+
+moreRestMin:
+	CMPQ   R10, R9
+	JLT    sourceRestMin
+	TESTL  R11, R11
+	JZ     plainRestMin
+	VMULPS Z1, Z3, Z3
+
+plainRestMin:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z1
+	VPSRLD  $0x1f, Z1, Z1
+	VPADDD  Z1, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeRestMin:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y3, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestMin
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endMin:
+	VZEROUPPER
+	RET
+
+beginMax:
+	CMPQ BX, $0x00000040
+	JLT  ownMax
+
+aheadMax:
+	CMPQ       SI, $0x00000440
+	JLT        manyMax
+	CMPQ       BX, $0x00000040
+	JLT        singleMax
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z3
+	VPSLLD     $0x10, Z3, Z3
+	VPMOVZXWD  32(R8), Z4
+	VPSLLD     $0x10, Z4, Z4
+	VPMOVZXWD  64(R8), Z5
+	VPSLLD     $0x10, Z5, Z5
+	VPMOVZXWD  96(R8), Z6
+	VPSLLD     $0x10, Z6, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadMax
+
+sourceAheadMax:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z3, K2
+	VRANGEPS   $0x05, Z7, Z3, Z3
+	VMOVAPS    Z2, K2, Z3
+	VPMOVZXWD  32(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z4, K2
+	VRANGEPS   $0x05, Z7, Z4, Z4
+	VMOVAPS    Z2, K2, Z4
+	VPMOVZXWD  64(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z5, K2
+	VRANGEPS   $0x05, Z7, Z5, Z5
+	VMOVAPS    Z2, K2, Z5
+	VPMOVZXWD  96(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VCMPPS     $0x03, Z7, Z6, K2
+	VRANGEPS   $0x05, Z7, Z6, Z6
+	VMOVAPS    Z2, K2, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadMax:
+	CMPQ   R10, R9
+	JLT    sourceAheadMax
+	TESTL  R11, R11
+	JZ     plainAheadMax
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainAheadMax:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeAheadMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadMax
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadMax
+
+manyMax:
+	CMPQ      BX, $0x00000040
+	JLT       singleMax
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VPMOVZXWD 32(R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VPMOVZXWD 64(R8), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VPMOVZXWD 96(R8), Z6
+	VPSLLD    $0x10, Z6, Z6
+	LEAQ      24(CX), R10
+	JMP       moreManyMax
+
+sourceManyMax:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z3, K2
+	VRANGEPS  $0x05, Z7, Z3, Z3
+	VMOVAPS   Z2, K2, Z3
+	VPMOVZXWD 32(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z4, K2
+	VRANGEPS  $0x05, Z7, Z4, Z4
+	VMOVAPS   Z2, K2, Z4
+	VPMOVZXWD 64(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z5, K2
+	VRANGEPS  $0x05, Z7, Z5, Z5
+	VMOVAPS   Z2, K2, Z5
+	VPMOVZXWD 96(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VCMPPS    $0x03, Z7, Z6, K2
+	VRANGEPS  $0x05, Z7, Z6, Z6
+	VMOVAPS   Z2, K2, Z6
+	ADDQ      $0x18, R10
+
+moreManyMax:
+	CMPQ   R10, R9
+	JLT    sourceManyMax
+	TESTL  R11, R11
+	JZ     plainManyMax
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainManyMax:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeManyMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManyMax
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyMax
+
+ownMax:
+	MOVQ AX, R10
+
+fetchMax:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineMax:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineMax
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchMax
+
+singleMax:
+	CMPQ      BX, $0x00000010
+	JLT       restMax
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	LEAQ      24(CX), R10
+	JMP       moreSingleMax
+
+sourceSingleMax:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VCMPPS    $0x03, Z4, Z3, K2
+	VRANGEPS  $0x05, Z4, Z3, Z3
+	VMOVAPS   Z2, K2, Z3
+	ADDQ      $0x18, R10
+
+moreSingleMax:
+	CMPQ   R10, R9
+	JLT    sourceSingleMax
+	TESTL  R11, R11
+	JZ     plainSingleMax
+	VMULPS Z1, Z3, Z3
+
+plainSingleMax:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeSingleMax:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleMax
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleMax
+
+restMax:
+	TESTQ       BX, BX
+	JZ          endMax
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VPMOVZXWD   Y3, Z3
+	VPSLLD      $0x10, Z3, Z3
+	LEAQ        24(CX), R10
+	JMP         moreRestMax
+
+sourceRestMax:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y4
+	VPMOVZXWD   Y4, Z4
+	VPSLLD      $0x10, Z4, Z4
+	VCMPPS      $0x03, Z4, Z3, K2
+	VRANGEPS    $0x05, Z4, Z3, Z3
+	VMOVAPS     Z2, K2, Z3
+	ADDQ        $0x18, R10
+
+moreRestMax:
+	CMPQ   R10, R9
+	JLT    sourceRestMax
+	TESTL  R11, R11
+	JZ     plainRestMax
+	VMULPS Z1, Z3, Z3
+
+plainRestMax:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z1
+	VPSRLD  $0x1f, Z1, Z1
+	VPADDD  Z1, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeRestMax:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y3, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestMax
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endMax:
+	VZEROUPPER
+	RET
+
+beginProd:
+	CMPQ BX, $0x00000040
+	JLT  ownProd
+
+aheadProd:
+	CMPQ       SI, $0x00000440
+	JLT        manyProd
+	CMPQ       BX, $0x00000040
+	JLT        singleProd
+	MOVQ       (CX), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z3
+	VPSLLD     $0x10, Z3, Z3
+	VPMOVZXWD  32(R8), Z4
+	VPSLLD     $0x10, Z4, Z4
+	VPMOVZXWD  64(R8), Z5
+	VPSLLD     $0x10, Z5, Z5
+	VPMOVZXWD  96(R8), Z6
+	VPSLLD     $0x10, Z6, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	LEAQ       24(CX), R10
+	JMP        moreAheadProd
+
+sourceAheadProd:
+	MOVQ       (R10), R8
+	ADDQ       DX, R8
+	VPMOVZXWD  (R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VMULPS     Z7, Z3, Z3
+	VPMOVZXWD  32(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VMULPS     Z7, Z4, Z4
+	VPMOVZXWD  64(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VMULPS     Z7, Z5, Z5
+	VPMOVZXWD  96(R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VMULPS     Z7, Z6, Z6
+	PREFETCHT0 1024(R8)
+	PREFETCHT0 1088(R8)
+	ADDQ       $0x18, R10
+
+moreAheadProd:
+	CMPQ   R10, R9
+	JLT    sourceAheadProd
+	TESTL  R11, R11
+	JZ     plainAheadProd
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainAheadProd:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeAheadProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	QUAD    $0x00000800880d0f41
+	QUAD    $0x00000840880d0f41
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeAheadProd
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     aheadProd
+
+manyProd:
+	CMPQ      BX, $0x00000040
+	JLT       singleProd
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VPMOVZXWD 32(R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VPMOVZXWD 64(R8), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VPMOVZXWD 96(R8), Z6
+	VPSLLD    $0x10, Z6, Z6
+	LEAQ      24(CX), R10
+	JMP       moreManyProd
+
+sourceManyProd:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z7, Z3, Z3
+	VPMOVZXWD 32(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z7, Z4, Z4
+	VPMOVZXWD 64(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z7, Z5, Z5
+	VPMOVZXWD 96(R8), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z7, Z6, Z6
+	ADDQ      $0x18, R10
+
+moreManyProd:
+	CMPQ   R10, R9
+	JLT    sourceManyProd
+	TESTL  R11, R11
+	JZ     plainManyProd
+	VMULPS Z1, Z3, Z3
+	VMULPS Z1, Z4, Z4
+	VMULPS Z1, Z5, Z5
+	VMULPS Z1, Z6, Z6
+
+plainManyProd:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	VCMPPS  $0x03, Z4, Z4, K2
+	VMOVAPS Z2, K2, Z4
+	VPSLLD  $0x0f, Z4, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z4, Z4
+	VPADDD  Z0, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPMOVDW Z4, Y4
+	VCMPPS  $0x03, Z5, Z5, K2
+	VMOVAPS Z2, K2, Z5
+	VPSLLD  $0x0f, Z5, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z5, Z5
+	VPADDD  Z0, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPMOVDW Z5, Y5
+	VCMPPS  $0x03, Z6, Z6, K2
+	VMOVAPS Z2, K2, Z6
+	VPSLLD  $0x0f, Z6, Z7
+	VPSRLD  $0x1f, Z7, Z7
+	VPADDD  Z7, Z6, Z6
+	VPADDD  Z0, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPMOVDW Z6, Y6
+	MOVQ    AX, R10
+
+storeManyProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	VMOVDQU Y4, 32(R8)
+	VMOVDQU Y5, 64(R8)
+	VMOVDQU Y6, 96(R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeManyProd
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	SUBQ    $0x00000040, SI
+	JMP     manyProd
+
+ownProd:
+	MOVQ AX, R10
+
+fetchProd:
+	MOVQ (R10), R8
+	ADDQ DX, R8
+	LEAQ (R8)(BX*2), R12
+
+lineProd:
+	QUAD $0x00000000880d0f41
+	ADDQ $0x40, R8
+	CMPQ R8, R12
+	JLT  lineProd
+	ADDQ $0x18, R10
+	CMPQ R10, DI
+	JLT  fetchProd
+
+singleProd:
+	CMPQ      BX, $0x00000010
+	JLT       restProd
+	MOVQ      (CX), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z3
+	VPSLLD    $0x10, Z3, Z3
+	LEAQ      24(CX), R10
+	JMP       moreSingleProd
+
+sourceSingleProd:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VPMOVZXWD (R8), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VMULPS    Z4, Z3, Z3
+	ADDQ      $0x18, R10
+
+moreSingleProd:
+	CMPQ   R10, R9
+	JLT    sourceSingleProd
+	TESTL  R11, R11
+	JZ     plainSingleProd
+	VMULPS Z1, Z3, Z3
+
+plainSingleProd:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeSingleProd:
+	MOVQ    (R10), R8
+	ADDQ    DX, R8
+	VMOVDQU Y3, (R8)
+	ADDQ    $0x18, R10
+	CMPQ    R10, DI
+	JLT     storeSingleProd
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, BX
+	SUBQ    $0x00000010, SI
+	JMP     singleProd
+
+restProd:
+	TESTQ       BX, BX
+	JZ          endProd
+	MOVQ        (CX), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y3
+	VPMOVZXWD   Y3, Z3
+	VPSLLD      $0x10, Z3, Z3
+	LEAQ        24(CX), R10
+	JMP         moreRestProd
+
+sourceRestProd:
+	MOVQ        (R10), R8
+	ADDQ        DX, R8
+	VMOVDQU16.Z (R8), K1, Y4
+	VPMOVZXWD   Y4, Z4
+	VPSLLD      $0x10, Z4, Z4
+	VMULPS      Z4, Z3, Z3
+	ADDQ        $0x18, R10
+
+moreRestProd:
+	CMPQ   R10, R9
+	JLT    sourceRestProd
+	TESTL  R11, R11
+	JZ     plainRestProd
+	VMULPS Z1, Z3, Z3
+
+plainRestProd:
+	VCMPPS  $0x03, Z3, Z3, K2
+	VMOVAPS Z2, K2, Z3
+	VPSLLD  $0x0f, Z3, Z1
+	VPSRLD  $0x1f, Z1, Z1
+	VPADDD  Z1, Z3, Z3
+	VPADDD  Z0, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, Y3
+	MOVQ    AX, R10
+
+storeRestProd:
+	MOVQ      (R10), R8
+	ADDQ      DX, R8
+	VMOVDQU16 Y3, K1, (R8)
+	ADDQ      $0x18, R10
+	CMPQ      R10, DI
+	JLT       storeRestProd
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	SUBQ      $0x00000010, SI
+
+endProd:
+	VZEROUPPER
+	RET
+
+// func fromHalf512(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·fromHalf512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+vector:
+	VCVTPH2PS (CX)(BX*2), Z0
+	VMOVUPS   Z0, (AX)(BX*4)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       vector
+	VZEROUPPER
+	RET
+
+// func fromBrain512(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·fromBrain512(SB), NOSPLIT, $0-24
+	MOVL         $0x00007fff, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Z0
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+
+vector:
+	VPMOVZXWD (CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)(BX*4)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       vector
+	VZEROUPPER
+	RET
+
+// func toHalf512(dst *uint16, src *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·toHalf512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+vector:
+	VMOVUPS   (CX)(BX*4), Z0
+	VCVTPS2PH $0x00, Z0, Y0
+	VMOVDQU   Y0, (AX)(BX*2)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       vector
+	VZEROUPPER
+	RET
+
+// func toBrain512(dst *uint16, src *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·toBrain512(SB), NOSPLIT, $0-24
+	MOVL         $0x00000040, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x00007fff, AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, Z1
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+
+vector:
+	VMOVUPS (CX)(BX*4), Z2
+	VPSRLD  $0x10, Z2, Z3
+	VCMPPS  $0x03, Z2, Z2, K1
+	VPSLLD  $0x0f, Z2, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z2, Z2
+	VPADDD  Z1, Z2, Z2
+	VPSRLD  $0x10, Z2, Z2
+	VPORD   Z0, Z3, K1, Z2
+	VPMOVDW Z2, Y2
+	VMOVDQU Y2, (AX)(BX*2)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     vector
 	VZEROUPPER
 	RET

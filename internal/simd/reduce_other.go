@@ -2,5 +2,9 @@
 
 package simd
 
-// floats is never called: there is only the portable level.
-func (reduceLevel) floats(op Reduction, dst, src [][]float32, at, n int, scale float32) {}
+// There is only the portable level, which calls none of these.
+
+func (reduceLevel) reduceAll(op Reduction, dst, src [][]float32, at, n int, scale float32) {}
+
+func (reduceLevel) reduceAll16(f format, op Reduction, dst, src [][]uint16, at, n int, scale float32) {
+}

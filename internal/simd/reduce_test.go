@@ -200,7 +200,7 @@ func TestReduceCallsAreShort(t *testing.T) {
 					if bytes := next * size * operands; bytes > max(callReduced, 256*operands) {
 						t.Fatalf("%d bytes of %d operands", bytes, operands)
 					}
-					if left -= next; left > 0 && next*size%256 != 0 {
+					if left -= next; left > 0 && next%64 != 0 {
 						t.Fatalf("a call of %d values of %d bytes before the last", next, size)
 					}
 				}

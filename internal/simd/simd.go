@@ -34,6 +34,7 @@ type Kernels struct {
 	window   windowLevel
 	reduce   reduceLevel
 	compress compressLevel
+	half     halfLevel
 }
 
 // gemmLevel is what the matrix-multiply driver needs of a level.

@@ -15,13 +15,13 @@ const (
 	reduceProd
 )
 
-// A turn folds reduceTurn bytes of each source. Destinations are fetched for
+// A turn folds reduceTurn values of each source. Destinations are fetched for
 // writing reduceOwn bytes ahead and sources for reading reduceAhead bytes: a
 // line that is both, and that another processor has written, is then asked for
 // once and not twice. Not to do so costs up to half the speed. Nothing is
 // fetched behind the operands' end, where others may be at work.
 const (
-	reduceTurn  = 256
+	reduceTurn  = 64
 	reduceAhead = 1024
 	reduceOwn   = 2048
 )
@@ -30,20 +30,33 @@ const (
 // to all destinations. Both are tables of slice headers, 24 bytes each, whose
 // first word is the address.
 type reduction struct {
-	level
+	*cells
 	dst, dstEnd, src, srcEnd, at reg.GPVirtual
 	n, left, scaled, header      reg.GPVirtual
 	scale, nan, sign             vec
-	tail                         *rowTail
 }
 
-// reductions generates the kernels of collectives: n values, at least 1, from
-// byte at on, where left values follow. mask points to words of which the first n mod lanes are negative.
+// reductions generates the kernels of collectives.
 func reductions(l level) {
 	ConstraintExpr("amd64")
-	TEXT("reduceAll"+l.suffix, NOSPLIT, "func(op int, dst *[]float32, nd int, src *[]float32, ns, at, n, left int, scale float32, mask *int32)")
+	for _, f := range []format{float, half, brain} {
+		l.reduceAll(f)
+	}
+	conversions(l)
+}
+
+// reduceAll is the kernel of a format: n values, at least 1, from byte at on,
+// with left values from there to the end of the operands. mask points to words
+// of which the first n mod lanes are negative; AVX2 has whole vectors only of
+// 16-bit values.
+func (l level) reduceAll(format format) {
+	table := "*[]" + format.goType()
+	TEXT("reduceAll"+format.suffix()+l.suffix, NOSPLIT, "func(op int, dst "+table+", nd int, src "+table+", ns, at, n, left int, scale float32, mask *int32)")
 	Pragma("noescape")
-	f := &reduction{level: l, tail: l.loadTail()}
+	f := &reduction{cells: l.cells(format)}
+	if l.masked || format == float {
+		f.tail = l.loadTail()
+	}
 	f.dst, f.src, f.at, f.n, f.left = load("dst"), load("src"), load("at"), load("n"), load("left")
 	f.dstEnd, f.srcEnd = tableEnd(f.dst, "nd"), tableEnd(f.src, "ns")
 	f.header, f.scaled = GP64(), GP64()
@@ -82,65 +95,63 @@ func (l level) bits(word uint32) vec {
 	return v
 }
 
-// fold is all of one operation: turns of several vectors, single ones, the rest.
+// fold is all of one operation: turns of several vectors, as long as there is
+// something to fetch and then as long as there are, single ones, the rest.
 func (f *reduction) fold(op int, name string) {
 	Label("begin" + name)
-	CMPQ(f.n, U32(reduceTurn/4))
+	CMPQ(f.n, U32(reduceTurn))
 	JLT(LabelRef("own" + name))
 	Label("ahead" + name)
-	CMPQ(f.left, U32((reduceOwn+reduceTurn)/4))
+	CMPQ(f.left, U32(reduceOwn/f.size()+reduceTurn))
 	JLT(LabelRef("many" + name))
-	CMPQ(f.n, U32(reduceTurn/4))
+	CMPQ(f.n, U32(reduceTurn))
 	JLT(LabelRef("single" + name))
-	f.turn(op, "Ahead"+name, reduceTurn/f.bytes(), f.whole())
+	f.turn(op, "Ahead"+name, turn{vectors: reduceTurn / f.lanes, fetch: true})
 	JMP(LabelRef("ahead" + name))
 	Label("many" + name)
-	CMPQ(f.n, U32(reduceTurn/4))
+	CMPQ(f.n, U32(reduceTurn))
 	JLT(LabelRef("single" + name))
-	f.turn(op, "Many"+name, reduceTurn/f.bytes(), f.whole())
+	f.turn(op, "Many"+name, turn{vectors: reduceTurn / f.lanes})
 	JMP(LabelRef("many" + name))
-	JMP(LabelRef("single" + name))
 	Label("own" + name)
 	f.own(name)
 	Label("single" + name)
 	CMPQ(f.n, U32(f.lanes))
 	JLT(LabelRef("rest" + name))
-	f.turn(op, "Single"+name, 1, f.whole())
+	f.turn(op, "Single"+name, turn{vectors: 1})
 	JMP(LabelRef("single" + name))
 	Label("rest" + name)
-	TESTQ(f.n, f.n)
-	JZ(LabelRef("end" + name))
-	f.turn(op, "Rest"+name, 1, part{load: func(m Mem) vec { return f.tail.read(m) }, store: func(v vec, m Mem) { f.tail.write(v, m) }})
-	Label("end" + name)
+	if f.tail != nil {
+		TESTQ(f.n, f.n)
+		JZ(LabelRef("end" + name))
+		f.turn(op, "Rest"+name, turn{vectors: 1, tail: true})
+		Label("end" + name)
+	}
 	VZEROUPPER()
 	RET()
 }
 
-func (f *reduction) whole() part {
-	return part{
-		load: func(m Mem) vec {
-			v := f.vector()
-			VMOVUPS(m, v)
-			return v
-		},
-		store: func(v vec, m Mem) { VMOVUPS(v, m) },
-	}
+// turn says what a turn takes of each operand.
+type turn struct {
+	vectors int
+	tail    bool // not a whole vector, but the lanes of the tail
+	fetch   bool // what later turns need
 }
 
 // turn reads the next vectors of all sources, then writes them to all
 // destinations: a destination may be a source.
-func (f *reduction) turn(op int, label string, vectors int, p part) {
+func (f *reduction) turn(op int, label string, t turn) {
 	lines := func(fetch func(disp int)) {
-		for at := 0; label[:5] == "Ahead" && at < vectors*f.bytes(); at += 64 {
+		for at := 0; t.fetch && at < t.vectors*f.bytes(); at += 64 {
 			fetch(at)
 		}
 	}
 	fetch := func() { lines(func(at int) { PREFETCHT0(mem(operand, reduceAhead+at)) }) }
 	at := func(u int) Mem { return mem(operand, u*f.bytes()) }
 	f.open(f.src)
-	acc := make([]vec, vectors)
+	acc := make([]vec, t.vectors)
 	for u := range acc {
-		acc[u] = f.term(op, p.load(at(u)))
+		acc[u] = f.term(op, f.read(at(u), t.tail))
 	}
 	fetch()
 	LEAQ(mem(f.src, 24), f.header)
@@ -148,7 +159,7 @@ func (f *reduction) turn(op int, label string, vectors int, p part) {
 	Label("source" + label)
 	f.open(f.header)
 	for u, a := range acc {
-		f.combine(op, f.term(op, p.load(at(u))), a)
+		f.combine(op, f.term(op, f.read(at(u), t.tail)), a)
 	}
 	fetch()
 	ADDQ(U8(24), f.header)
@@ -166,20 +177,21 @@ func (f *reduction) turn(op int, label string, vectors int, p part) {
 	Label("plain" + label)
 	for _, a := range acc {
 		f.oneNaN(a)
+		f.narrow(a)
 	}
 	MOVQ(f.dst, f.header)
 	Label("store" + label)
 	f.open(f.header)
 	lines(func(at int) { fetchToWrite(reduceOwn + at) })
 	for u, a := range acc {
-		p.store(a, at(u))
+		f.write(a, at(u), t.tail)
 	}
 	ADDQ(U8(24), f.header)
 	CMPQ(f.header, f.dstEnd)
 	JLT(LabelRef("store" + label))
-	ADDQ(U32(vectors*f.bytes()), f.at)
-	SUBQ(U32(vectors*f.lanes), f.n)
-	SUBQ(U32(vectors*f.lanes), f.left)
+	ADDQ(U32(t.vectors*f.bytes()), f.at)
+	SUBQ(U32(t.vectors*f.lanes), f.n)
+	SUBQ(U32(t.vectors*f.lanes), f.left)
 }
 
 // operand is where the values of an operand are that the turn is about.
@@ -203,7 +215,7 @@ func (f *reduction) own(name string) {
 	MOVQ(f.dst, f.header)
 	Label("fetch" + name)
 	f.open(f.header)
-	LEAQ(Mem{Base: operand, Index: f.n, Scale: 4}, end)
+	LEAQ(Mem{Base: operand, Index: f.n, Scale: uint8(f.size())}, end)
 	Label("line" + name)
 	fetchToWrite(0)
 	ADDQ(U8(64), operand)
