@@ -57,10 +57,10 @@ var (
 
 // outcome translates what a non-blocking system call returned.
 func outcome(n int, err error) (int, error) {
-	switch err {
-	case nil:
+	if err == nil {
 		return n, nil
-	case unix.EAGAIN, unix.EINTR:
+	}
+	if errno, ok := err.(unix.Errno); ok && (errno == unix.EAGAIN || errno == unix.EINTR) {
 		return 0, errAgain
 	}
 	return 0, err

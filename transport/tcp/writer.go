@@ -11,13 +11,17 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
+// smallFrame is the largest frame that is copied into one piece: cheaper than to
+// have the system gather it.
+const smallFrame = 4 << 10
+
 // writer is the sending side of a stream. Any number of goroutines send; lock
 // holds a token while one of them writes.
 type writer struct {
 	stream *stream
 	lock   chan struct{}
-	timers sync.Pool // of those who wait for lock
-	header [wire.HeaderSize]byte
+	timers sync.Pool        // of those who wait for lock
+	small  [smallFrame]byte // the header, and a small payload behind it
 	parts  [2][]byte
 	vec    [][]byte // what is left of parts
 	broken error    // why nothing can be written any more
@@ -95,13 +99,16 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration) err
 		return w.broken
 	}
 	h.Length = len(payload)
-	if err := wire.PutHeader(&w.header, h); err != nil {
+	if err := wire.PutHeader((*[wire.HeaderSize]byte)(w.small[:]), h); err != nil {
 		return err
 	}
-	w.parts = [2][]byte{w.header[:], payload}
-	w.vec = w.parts[:]
-	if len(payload) == 0 {
+	if n := wire.HeaderSize + len(payload); n <= smallFrame {
+		copy(w.small[wire.HeaderSize:], payload)
+		w.parts[0] = w.small[:n]
 		w.vec = w.parts[:1]
+	} else {
+		w.parts = [2][]byte{w.small[:wire.HeaderSize], payload}
+		w.vec = w.parts[:]
 	}
 	total := wire.HeaderSize + len(payload)
 	left, err := w.flush(total, timeout)
