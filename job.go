@@ -10,12 +10,15 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/transport/shm"
 	"github.com/ringo-ml/ringo/transport/tcp"
 )
 
@@ -42,13 +45,26 @@ type Config struct {
 	// after how long without one a rank is lost, at least twice as long, 0 means
 	// 10 s. All ranks and their launcher must have the same.
 	Heartbeat, DeadAfter time.Duration
-	// Collective says how ranks agree.
+	// Transport is TransportSHM or TransportTCP, the same on every rank. Empty:
+	// what RINGO_TRANSPORT says, or else TransportSHM.
+	Transport string
+	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
+	// about themselves.
 	Collective collective.Config
-	// Report, if set, is told in one line about ranks that are slow. Only the
-	// rank that coordinates a job started by hand calls it; a launcher has its
-	// own.
+	// Report, if set, is told in one line about ranks that are slow, by the rank
+	// that coordinates a job started by hand (a launcher has its own), and, by
+	// rank 0, about ranks that cannot share memory.
 	Report func(line string)
 }
+
+// What processes talk over.
+const (
+	// TransportSHM: memory that the ranks of one host share, and TCP beside it,
+	// also in its place where there is none: see Job.Fallback.
+	TransportSHM = "shm"
+	// TransportTCP: connections alone.
+	TransportTCP = "tcp"
+)
 
 // Validate reports every fault of c at once.
 func (c Config) Validate() error {
@@ -66,6 +82,8 @@ func (c Config) Validate() error {
 	}
 	fault(c.Size == 0 && (c.Rank != 0 || c.Rendezvous != ""),
 		"rank %d and rendezvous %q place a rank by hand, which needs the size too", c.Rank, c.Rendezvous)
+	fault(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
+		"transport %q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
 	fault(c.JoinTimeout < 0, "join timeout %v: want at least 0", c.JoinTimeout)
 	fault(c.Heartbeat < 0 || c.DeadAfter < 0, "heartbeat %v, dead after %v: want at least 0", c.Heartbeat, c.DeadAfter)
 	if err := c.Collective.Validate(); err != nil {
@@ -87,6 +105,7 @@ type Job struct {
 	member      *cluster.Member      // nil in a job of one process
 	coordinator *cluster.Coordinator // of a job started by hand, in rank 0
 	kind        string
+	fallback    string
 	watching    sync.WaitGroup
 	closed      sync.Once
 	closeErr    error
@@ -104,7 +123,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	if !present {
 		return local(ctx, mem.New(1)[0], cfg)
 	}
-	j := &Job{rank: env.Rank, size: env.WorldSize, localRank: env.LocalRank, columns: env.Columns, kind: "tcp"}
+	j := &Job{rank: env.Rank, size: env.WorldSize, localRank: env.LocalRank, columns: env.Columns, kind: TransportTCP}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.connect(env, cfg); err != nil {
 		j.giveUp(err)
@@ -186,7 +205,14 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	if err != nil {
 		return j.Err(err)
 	}
-	if err := j.start(mesh, cfg); err != nil {
+	shared, err := j.share(mesh, env, cfg)
+	if err != nil {
+		return j.Err(err)
+	}
+	if len(cfg.Collective.Hosts) == 0 {
+		cfg.Collective.Hosts = shared.Hosts()
+	}
+	if err := j.start(shared, cfg); err != nil {
 		return err
 	}
 	j.member.SetWaiting(func() (cluster.Wait, bool) {
@@ -194,6 +220,30 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 		return cluster.Wait{Peer: w.Peer, Since: w.Since, In: fmt.Sprintf("%s %d", w.Op, w.Seq)}, ok
 	})
 	return nil
+}
+
+// share arranges memory among the ranks of each host. It owns mesh.
+func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh, error) {
+	asked := cmp.Or(cfg.Transport, env.Transport)
+	off := ""
+	if asked == TransportTCP {
+		off = "it was told to use tcp alone" // and says so to those who were not
+	}
+	m, err := shm.New(j.ctx, mesh, shm.Config{Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.JoinTimeout, Off: off})
+	if err != nil {
+		return nil, err
+	}
+	if m.Windows() != nil {
+		j.kind = TransportSHM
+	}
+	why, failed := m.Reason()
+	if asked == TransportTCP || asked == "" && !(failed && shm.Supported) {
+		return m, nil
+	}
+	if j.fallback = why; why != "" && j.rank == 0 && cfg.Report != nil {
+		cfg.Report("tcp in place of shared memory: " + why)
+	}
+	return m, nil
 }
 
 // enter joins the cluster, which rank 0 hosts unless there is a launcher.
@@ -273,8 +323,39 @@ func (j *Job) LocalRank() int { return j.localRank }
 // Group is the group of all ranks.
 func (j *Job) Group() *collective.Group { return j.group }
 
-// Transport is what the ranks talk over: "tcp", or "mem" inside one process.
+// Transport is what this rank and those of its host talk over: TransportSHM,
+// TransportTCP, or "mem" inside one process.
 func (j *Job) Transport() string { return j.kind }
+
+// Fallback says why ranks of one host do not share memory although they were to,
+// the same on every rank; empty if they do. Where every rank has a host of its own
+// it does so if TransportSHM was asked for by name.
+func (j *Job) Fallback() string { return j.fallback }
+
+// Alloc returns n zeros, aligned to 64 bytes, in the memory that this rank shares
+// with its host, or in ordinary memory where there is none or no more: for
+// operands of operations, which are reduced there without a copy, such as the
+// arena of gradients (nn.Params.GradsFrom). It is the job's: it must not be used
+// after Close, and Free gives it back before. It is not to be called from two
+// goroutines at once.
+func (j *Job) Alloc(n int) []float32 {
+	if w := j.Windows(); w != nil {
+		if b := w.Alloc(4 * n); b != nil {
+			x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)
+			hugepage.Advise(x)
+			return x
+		}
+	}
+	return hugepage.Floats(n)
+}
+
+// Free gives back what the last Alloc returned. Anything else stays until the
+// job ends. No operation on it may be under way.
+func (j *Job) Free(x []float32) {
+	if w := j.Windows(); w != nil && len(x) > 0 {
+		w.Return(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)))
+	}
+}
 
 // Windows is the memory that the ranks of this host share, nil if they share
 // none. Operands that lie in it are reduced without a copy.

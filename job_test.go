@@ -183,7 +183,11 @@ func TestByHand(t *testing.T) {
 	leakcheck.Check(t)
 	var mu sync.Mutex
 	seen := map[int]bool{}
-	for _, err := range runAll(t, byHand(t, 3), func(job *ringo.Job) error {
+	cfgs := byHand(t, 3)
+	for r := range cfgs {
+		cfgs[r].Transport = ringo.TransportTCP
+	}
+	for _, err := range runAll(t, cfgs, func(job *ringo.Job) error {
 		mu.Lock()
 		seen[job.Rank()] = true
 		mu.Unlock()

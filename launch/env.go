@@ -18,6 +18,7 @@ const (
 	TicketVar      = "RINGO_TICKET"      // the job's secret
 	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
 	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
+	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
 )
 
 const launcher = "launcher" // the value of CoordinatorVar
@@ -32,6 +33,8 @@ type Env struct {
 	// Columns, when above 0, is the width of the terminal that this process's
 	// output ends up on, though it writes to a pipe.
 	Columns int
+	// Transport is "shm", "tcp" or empty.
+	Transport string
 }
 
 // FromEnv reads the variables through lookup, which is like os.LookupEnv. It is
@@ -69,6 +72,9 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	}
 	if _, ok := lookup(ColumnsVar); ok {
 		env.Columns = r.number(ColumnsVar, 0)
+	}
+	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
+		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
 	}
 	return env, true, errors.Join(r.errs...)
 }
@@ -118,6 +124,9 @@ func (e Env) Strings() []string {
 	}
 	if e.Launched {
 		out = append(out, CoordinatorVar+"="+launcher)
+	}
+	if e.Transport != "" {
+		out = append(out, TransportVar+"="+e.Transport)
 	}
 	if e.Columns > 0 {
 		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))

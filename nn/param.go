@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 )
 
@@ -72,6 +73,7 @@ type Params struct {
 	slots    []Slot
 	values   []float32
 	grads    []float32
+	alloc    func(n int) []float32 // where grads come from
 	tables   []*Table
 	buffers  []*Buffer
 	state    []float32 // the arena of buffers
@@ -183,6 +185,11 @@ func (ps *Params) ZeroGrads() {
 	ps.finished = false
 }
 
+// GradsFrom makes Arrange take the memory of the arena of gradients from alloc,
+// which returns n zeros aligned to 64 bytes. Memory that ranks share is reduced
+// without a copy. Nil, as at the start: memory of Go.
+func (ps *Params) GradsFrom(alloc func(n int) []float32) { ps.alloc = alloc }
+
 // Arrange records the model once to learn in which order backward finishes the
 // gradients, and moves the parameters into an arena of that order; unused ones
 // come last. dry builds the loss on the given tape, usually from a batch of
@@ -200,7 +207,9 @@ func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 	if err != nil {
 		return err
 	}
-	ps.layOut(order)
+	if err := ps.layOut(order); err != nil {
+		return err
+	}
 	ps.arrangeBuffers()
 	return nil
 }
@@ -230,7 +239,7 @@ func (ps *Params) finishingOrder(dry func(t *Tape) *Tensor) (order []*Param, err
 
 const lineValues = 16 // values in a cache line of 64 bytes
 
-func (ps *Params) layOut(order []*Param) {
+func (ps *Params) layOut(order []*Param) error {
 	ps.slots = make([]Slot, 0, len(order))
 	at := 0
 	for i, p := range order {
@@ -246,12 +255,29 @@ func (ps *Params) layOut(order []*Param) {
 		copy(ps.values[lo:hi], p.Data)
 		p.Data = ps.values[lo:hi:hi]
 	}
-	runtime.GC() // the memory that the values lay in before becomes the gradients'
-	ps.grads = aligned(at)
+	if err := ps.makeGrads(at); err != nil {
+		return err
+	}
 	for i, p := range order {
 		lo, hi := ps.slots[i].Offset, ps.slots[i].Offset+ps.slots[i].Len
 		p.Grad = ps.grads[lo:hi:hi]
 	}
+	return nil
+}
+
+// makeGrads makes the arena of n gradients.
+func (ps *Params) makeGrads(n int) error {
+	if ps.alloc == nil {
+		runtime.GC() // the memory that the values lay in before becomes the gradients'
+		ps.grads = aligned(n)
+		return nil
+	}
+	debug.FreeOSMemory() // that memory serves nobody
+	ps.grads = ps.alloc(n)
+	if len(ps.grads) != n || !isAligned(ps.grads) {
+		return fmt.Errorf("nn: Arrange: GradsFrom got %d values at %p, want %d at a multiple of 64 bytes", len(ps.grads), ps.grads, n)
+	}
+	return nil
 }
 
 // FanOut draws from the normal distribution of variance 2/n, with n the number

@@ -143,3 +143,31 @@ func TestArrangeComputesNothing(t *testing.T) {
 		t.Errorf("running mean %v and variance %v moved", norm.Mean.Data, norm.Var.Data)
 	}
 }
+
+// Gradients lie where they are told to, and training does not depend on it.
+func TestGradsFrom(t *testing.T) {
+	build := func(alloc func(int) []float32) (*Params, error) {
+		ps := NewParams(3)
+		layer := ps.Dense("d", 5, 3)
+		ps.GradsFrom(alloc)
+		x := NewTensor(2, 5)
+		return ps, ps.Arrange(func(tape *Tape) *Tensor {
+			loss, _ := tape.SoftmaxCrossEntropy(tape.Dense(x, layer, Identity), make([]int32, 2))
+			return loss
+		})
+	}
+	var given []float32
+	ps, err := build(func(n int) []float32 { given = aligned(n); return given })
+	if err != nil || len(given) != len(ps.Values()) || &ps.Grads()[0] != &given[0] || &ps.List()[0].Grad[0] != &given[0] {
+		t.Fatalf("%d values were asked for, %v", len(given), err)
+	}
+	for name, alloc := range map[string]func(int) []float32{
+		"none":        func(int) []float32 { return nil },
+		"not aligned": func(n int) []float32 { return aligned(n + 1)[1:] },
+		"too few":     func(n int) []float32 { return aligned(n - 1) },
+	} {
+		if _, err := build(alloc); err == nil || !strings.Contains(err.Error(), "GradsFrom") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

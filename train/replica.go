@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
@@ -22,6 +23,7 @@ type Replica struct {
 
 	rule    *optim.Shared // within Opt
 	model   models.Model
+	job     *ringo.Job
 	group   *collective.Group
 	tape    *nn.Tape
 	kernels *simd.Kernels
@@ -32,14 +34,20 @@ type Replica struct {
 
 // NewReplica builds the model that cfg names, with the initial parameters of
 // rank 0. opts is what the data set says of it. It is a collective call.
-func NewReplica(g *collective.Group, cfg Config, opts models.Options) (*Replica, error) {
+//
+// Its gradients lie in the memory that the ranks of a host share, if they do:
+// replicas of one job are closed in the opposite order of their making, or their
+// memory stays in use until the job ends.
+func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 	spec, err := cfg.spec()
 	if err != nil {
 		return nil, err
 	}
+	g := job.Group()
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
-	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), group: g, seed: cfg.Seed}
+	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: g, seed: cfg.Seed}
 	r.model = spec.Build(r.Params, opts)
+	r.Params.GradsFrom(job.Alloc)
 	if err := r.arrange(); err != nil {
 		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
 	}
@@ -53,6 +61,7 @@ func NewReplica(g *collective.Group, cfg Config, opts models.Options) (*Replica,
 	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.Exchange)
 	if err != nil {
 		r.rule.Close()
+		job.Free(r.Params.Grads())
 		return nil, err
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
@@ -193,8 +202,9 @@ func (r *Replica) Sync() error {
 // Kernels names the instruction-set level of the kernels in use.
 func (r *Replica) Kernels() string { return r.kernels.Name() }
 
-// Close ends the replica's threads.
+// Close ends the replica's threads and gives the memory of its gradients back.
 func (r *Replica) Close() {
 	r.tape.Close()
 	r.rule.Close()
+	r.job.Free(r.Params.Grads())
 }

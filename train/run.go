@@ -99,7 +99,7 @@ func (r *run) prepare() (err error) {
 	}
 	r.job.SetStatus("building the model")
 	opts := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}
-	if r.replica, err = NewReplica(r.job.Group(), r.cfg, opts); err != nil {
+	if r.replica, err = NewReplica(r.job, r.cfg, opts); err != nil {
 		return err
 	}
 	return r.openLoaders()

@@ -107,7 +107,7 @@ func TestSyncAndHash(t *testing.T) {
 	var mu sync.Mutex
 	own, after := make([][]float32, np), make([][]float32, np)
 	err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
-		r, err := NewReplica(job.Group(), custom(tinyNorm()), models.Options{})
+		r, err := NewReplica(job, custom(tinyNorm()), models.Options{})
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func TestSyncAndHash(t *testing.T) {
 		t.Error("the ranks had the same statistics: nothing was averaged")
 	}
 	err = ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
-		r, err := NewReplica(job.Group(), custom(tinyClick()), models.Options{Rows: 300})
+		r, err := NewReplica(job, custom(tinyClick()), models.Options{Rows: 300})
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func TestTableUnionOfBatches(t *testing.T) {
 	train := func(np int) (tables [][]float32, start []float32, touched map[int32]bool) {
 		tables, touched = make([][]float32, np), map[int32]bool{}
 		err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
-			r, err := NewReplica(job.Group(), custom(tinyClick()), models.Options{Rows: 5000})
+			r, err := NewReplica(job, custom(tinyClick()), models.Options{Rows: 5000})
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
@@ -152,7 +151,7 @@ func TestUnionOfBatches(t *testing.T) {
 	cfg := Defaults("mnist", data.Synthetic)
 	two := make([][2]float64, steps)
 	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
-		return follow(job.Group(), cfg, images, batch, func(step int) []int32 {
+		return follow(job, cfg, images, batch, func(step int) []int32 {
 			return part(images, job.Rank(), step, batch)
 		}, func(step int, loss float64) { two[step][job.Rank()] = loss })
 	})
@@ -161,7 +160,7 @@ func TestUnionOfBatches(t *testing.T) {
 	}
 	one := make([]float64, steps)
 	err = ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
-		return follow(job.Group(), cfg, images, 2*batch, func(step int) []int32 {
+		return follow(job, cfg, images, 2*batch, func(step int) []int32 {
 			return append(part(images, 0, step, batch), part(images, 1, step, batch)...)
 		}, func(step int, loss float64) { one[step] = loss })
 	})
@@ -213,9 +212,9 @@ func part(images data.Source, rank, step, batch int) []int32 {
 }
 
 // follow trains for 200 steps on the given batches.
-func follow(g *collective.Group, cfg Config, images data.Source, batch int, pick func(int) []int32, saw func(int, float64)) error {
+func follow(job *ringo.Job, cfg Config, images data.Source, batch int, pick func(int) []int32, saw func(int, float64)) error {
 	cfg.Batch = batch
-	r, err := NewReplica(g, cfg, models.Options{})
+	r, err := NewReplica(job, cfg, models.Options{})
 	if err != nil {
 		return err
 	}
@@ -241,7 +240,7 @@ func TestAccumulation(t *testing.T) {
 		cfg.Exchange.Accumulation = accumulate
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
 			cfg.Batch = 16
-			r, err := NewReplica(job.Group(), cfg, models.Options{})
+			r, err := NewReplica(job, cfg, models.Options{})
 			if err != nil {
 				return err
 			}

@@ -70,8 +70,8 @@ func (w *Windows) Own() []byte { return w.Arenas[w.Index] }
 
 // Alloc returns the next n bytes of this rank's own arena, zero and aligned to
 // 4 KiB, or nil when it does not have them: then ordinary memory serves, which
-// operations copy through Control. Nothing is ever given back. It is not to be
-// called from two goroutines at once.
+// operations copy through Control. It is not to be called from two goroutines at
+// once, nor is Return.
 func (w *Windows) Alloc(n int) []byte {
 	if n < 0 || n > len(w.Own())-w.used {
 		return nil
@@ -79,6 +79,19 @@ func (w *Windows) Alloc(n int) []byte {
 	p := w.Own()[w.used : w.used+n : w.used+n]
 	w.used = min(len(w.Own()), (w.used+n+arenaAlign-1)&^(arenaAlign-1))
 	return p
+}
+
+// Return gives back what the last Alloc returned, and reports whether p is that:
+// anything else stays given out. They are cleared for the next Alloc, and not to
+// be touched any more, by no rank.
+func (w *Windows) Return(p []byte) bool {
+	off, ok := w.Offset(p)
+	if !ok || len(p) == 0 || min(len(w.Own()), (off+len(p)+arenaAlign-1)&^(arenaAlign-1)) != w.used {
+		return false
+	}
+	clear(p)
+	w.used = off
+	return true
 }
 
 // Offset returns where p lies in this rank's own arena, in bytes; ok is false

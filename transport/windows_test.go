@@ -23,6 +23,23 @@ func TestWindowsAlloc(t *testing.T) {
 	}
 }
 
+func TestWindowsTakeTheLastBack(t *testing.T) {
+	w := &Windows{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 3*arenaAlign)}}
+	first, last := w.Alloc(100), w.Alloc(arenaAlign+5)
+	last[arenaAlign] = 1
+	for name, p := range map[string][]byte{"not the last": first, "a part": last[:5], "ordinary memory": make([]byte, 100), "nothing": nil} {
+		if w.Return(p) {
+			t.Errorf("%s was taken back", name)
+		}
+	}
+	if !w.Return(last) {
+		t.Error("the last was not taken back")
+	}
+	if again := w.Alloc(2 * arenaAlign); &again[0] != &last[0] || again[arenaAlign] != 0 {
+		t.Error("it is given out again elsewhere, or as it was")
+	}
+}
+
 func TestWindowsRefuseMoreThanThereIs(t *testing.T) {
 	w := &Windows{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 100)}}
 	for _, n := range []int{-1, 101, 1 << 62} {

@@ -131,7 +131,7 @@ type cost struct {
 
 func (c *stepBench) measure(job *ringo.Job, cfg train.Config) (stepResult, error) {
 	before := residentBytes()
-	replica, err := train.NewReplica(job.Group(), cfg, models.Options{})
+	replica, err := train.NewReplica(job, cfg, models.Options{})
 	if err != nil {
 		return stepResult{}, err
 	}

@@ -40,7 +40,7 @@ func TestBenchAllReduce(t *testing.T) {
 		{"--np 2 --transport mem", 2, "mem", "ring"},
 		{"--np 3 --transport mem", 3, "mem", "ring"},
 		{"--np 2 --transport mem --algorithm naive", 2, "mem", "naive"},
-		{"--np 2", 2, "tcp", "ring"},
+		{"--np 2 --transport tcp", 2, "tcp", "ring"},
 	} {
 		status, out, errs := command(t, "bench allreduce --floats 0,1,2,1000 --time 1ms --json - "+c.flags)
 		if status != 0 || strings.Count(errs, "\n") != 4 || strings.Count(errs, "bytes sent per rank") != 4 {
@@ -79,7 +79,7 @@ func TestBenchStep(t *testing.T) {
 	}{
 		{"", 1, nil},
 		{"--np 2 --transport mem --strategy partialUpdate --plan one", 2, map[string]any{"strategy": "partialUpdate", "plan": "one"}},
-		{"--np 2", 2, map[string]any{"strategy": "fp32", "plan": "fixed"}},
+		{"--np 2 --transport tcp", 2, map[string]any{"strategy": "fp32", "plan": "fixed"}},
 	} {
 		file := filepath.Join(t.TempDir(), "step.json")
 		status, out, errs := command(t, "bench step mlp --batch 4 --threads 1 --steps 3 --json "+file+" "+c.flags)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/launch"
 )
 
@@ -14,7 +15,7 @@ import (
 const guardCommand = "guard-workers"
 
 func newRun() *cobra.Command {
-	np, join := 1, time.Minute
+	np, join, over := 1, time.Minute, ""
 	cmd := &cobra.Command{
 		Use:   "run --np N -- PROGRAM ARGS…",
 		Short: "Start any program that uses the library as N workers of one job",
@@ -34,11 +35,19 @@ func newRun() *cobra.Command {
 			if join <= 0 {
 				return usagef("--join-timeout %v: want a positive time, such as 30s", join)
 			}
-			return launchProgram(cmd, launch.Config{N: np, Command: args, JoinTimeout: join})
+			if !oneOf(over, "", ringo.TransportSHM, ringo.TransportTCP) {
+				return usagef("--transport %q is not known: use shm or tcp", over)
+			}
+			cfg := launch.Config{N: np, Command: args, JoinTimeout: join}
+			if over != "" {
+				cfg.Env = []string{launch.TransportVar + "=" + over}
+			}
+			return launchProgram(cmd, cfg)
 		},
 	}
 	cmd.Flags().IntVar(&np, "np", 1, "number of `ranks` (workers)")
 	cmd.Flags().DurationVar(&join, "join-timeout", join, "how long ranks wait for each other at the start")
+	cmd.Flags().StringVar(&over, "transport", "", "how they talk, unless the program says: shm or tcp; sets "+launch.TransportVar)
 	cmd.Flags().SetInterspersed(false) // the program's flags are its own
 	return cmd
 }

@@ -48,7 +48,7 @@ type jobFlags struct {
 
 func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.np, "np", 1, "number of `ranks` (workers)")
-	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else tcp)")
+	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else shm; says so where that is not to be had)")
 	fs.StringVar(&f.algorithm, "algorithm", collective.Ring, "allreduce `algorithm`: ring or naive")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within --dead-after, a slow one is only reported until then")
 	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")
@@ -69,8 +69,8 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	}
 	var faults faultList
 	f.checkPlace(&faults)
-	if !oneOf(f.transport, "auto", "tcp", "mem") {
-		faults.add("--transport %q is not known: use auto, tcp or mem", f.transport)
+	if !oneOf(f.transport, "auto", ringo.TransportSHM, ringo.TransportTCP, "mem") {
+		faults.add("--transport %q is not known: use auto, shm, tcp or mem", f.transport)
 	}
 	if !oneOf(f.algorithm, collective.Ring, collective.Naive) {
 		faults.add("--algorithm %q is not known: use ring or naive", f.algorithm)
@@ -172,12 +172,15 @@ func (f *jobFlags) collective() collective.Config {
 func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 	ctx := cmd.Context()
 	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter}
+	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
+		cfg.Transport = f.transport
+	}
 	switch {
 	case f.worker || f.byHand:
 		if f.byHand {
 			cfg.Size, cfg.Rank, cfg.Rendezvous = f.np, f.rank, f.rendezvous
-			cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 		}
+		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 		return f.runRank(ctx, cfg, body)
 	case f.transport == "mem" || f.transport == "auto" && f.np == 1:
 		withThreads(f.np*f.computeThreads(), 0)
@@ -230,7 +233,8 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own file, which guards its workers: %w", err)
 	}
-	cfg.Env, cfg.Version, cfg.Guard = os.Environ(), ringo.Version, []string{self, guardCommand}
+	cfg.Env = append(os.Environ(), cfg.Env...) // the last of a name counts
+	cfg.Version, cfg.Guard = ringo.Version, []string{self, guardCommand}
 	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	cfg.Columns, cfg.Terminal = terminalOf(cfg.Stdout, cfg.Stderr)
 	return launch.Run(cmd.Context(), cfg)

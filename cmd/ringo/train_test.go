@@ -32,7 +32,7 @@ func TestTrain(t *testing.T) {
 	seen := map[any]string{}
 	for _, c := range []struct{ np, model, again string }{
 		{"1", "mnist", "--transport mem"},
-		{"2", "mnist", ""},
+		{"2", "mnist", "--transport tcp"},
 		{"3", "mnist", "--transport mem"},
 		{"2", "mlp", "--algorithm naive"}, // with two ranks every sum has one order
 	} {
@@ -55,7 +55,7 @@ func TestTrain(t *testing.T) {
 // What a person reads goes to stdout, or to stderr when JSON does not.
 func TestTrainOutputs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.jsonl")
-	status, out, errs := command(t, "train mlp "+small+"--np 2 --json "+file)
+	status, out, errs := command(t, "train mlp "+small+"--np 2 --transport tcp --json "+file)
 	if status != 0 || errs != "" || strings.Count(out, "\n") != 4 {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}

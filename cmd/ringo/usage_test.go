@@ -31,7 +31,7 @@ func TestJobUsage(t *testing.T) {
 			{"--threads 1025", "--threads 1025: want 0 to 1024"},
 			{"--rank 0 --np 2 --rendezvous localhost:", `--rendezvous "localhost:": want HOST:PORT`},
 			{"--rank 0 --np 2 --rendezvous ::1:70", `--rendezvous "::1:70": want HOST:PORT`},
-			{"--transport udp", `--transport "udp" is not known: use auto, tcp or mem`},
+			{"--transport udp", `--transport "udp" is not known: use auto, shm, tcp or mem`},
 			{"--transport ''", `--transport "" is not known`},
 			{"--transport mem --rank 0 --np 2 --rendezvous localhost:70", "--transport mem keeps all ranks in one process"},
 			{"--algorithm rng", `--algorithm "rng" is not known: use ring or naive`},

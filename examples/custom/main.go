@@ -35,6 +35,7 @@ func train(job *ringo.Job) error {
 		loss, _ := t.SoftmaxCrossEntropy(t.Dense(h, out, nn.Identity), labels)
 		return loss
 	}
+	params.GradsFrom(job.Alloc) // where ranks of a host share memory, gradients lie there
 	if err := params.Arrange(forward); err != nil {
 		return err
 	}
@@ -42,8 +43,7 @@ func train(job *ringo.Job) error {
 	for _, s := range params.Slots() { // in the order backward finishes them
 		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded})
 	}
-	sgd := &optim.SGD{LR: 0.1, Momentum: 0.9}
-	opt, err := distopt.New(job.Group(), sgd, layers, params.Values(), params.Grads(), nil, distopt.Config{})
+	opt, err := distopt.New(job.Group(), &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, params.Values(), params.Grads(), nil, distopt.Config{})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,18 @@ func Advise(x []float32) {
 	advise(bytes[lo:hi])
 }
 
+// Floats returns n zeros whose first lies at a multiple of 64 bytes, a cache line
+// and the widest vector; many of them lie in large pages. Go's garbage collector
+// does not move memory.
+func Floats(n int) []float32 {
+	const line = 64
+	buf := make([]float32, n+line/4)
+	Advise(buf)
+	past := uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % line
+	skip := int((line - past) % line / 4)
+	return buf[skip : skip+n : skip+n]
+}
+
 // inner is the part of size bytes at an address that consists of whole small
 // pages: 64 KiB at most, on any system.
 func inner(address uintptr, size int) (lo, hi int) {

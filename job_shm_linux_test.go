@@ -1,0 +1,141 @@
+package ringo_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/launch"
+)
+
+// bytesOf is the memory of x.
+func bytesOf(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
+// The ranks of one host share memory without being told to, and Alloc is in it.
+func TestSharedMemory(t *testing.T) {
+	for _, transport := range []string{"", ringo.TransportSHM} {
+		leakcheck.Check(t)
+		cfgs := byHand(t, 3)
+		for r := range cfgs {
+			cfgs[r].Transport = transport
+			cfgs[r].Report = func(line string) { t.Errorf("reported: %s", line) }
+		}
+		if err := errors.Join(runAll(t, cfgs, sharesMemory)...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func sharesMemory(job *ringo.Job) error {
+	w := job.Windows()
+	if job.Transport() != ringo.TransportSHM || job.Fallback() != "" || w == nil {
+		return fmt.Errorf("over %s: %s", job.Transport(), job.Fallback())
+	}
+	first, x := job.Alloc(100), job.Alloc(1000)
+	for _, x := range [][]float32{first, x} {
+		if _, ok := w.Offset(bytesOf(x)); !ok || slices.Max(x) != 0 || uintptr(unsafe.Pointer(&x[0]))%64 != 0 {
+			return fmt.Errorf("Alloc returned %p, shared %v", x, ok)
+		}
+	}
+	x[0] = float32(job.Rank())
+	if err := collective.AllReduce(job.Group(), x, collective.Sum); err != nil {
+		return err
+	}
+	if x[0] != 3 || x[1] != 0 {
+		return fmt.Errorf("the sum is %v", x[:2])
+	}
+	if err := collective.Barrier(job.Group()); err != nil {
+		return err
+	}
+	job.Free(x)
+	if again := job.Alloc(1000); &again[0] != &x[0] || again[0] != 0 {
+		return errors.New("memory that was freed is not used again, or not cleared")
+	}
+	for n := len(w.Own()); n > 0; n /= 2 {
+		for w.Alloc(n) != nil {
+		}
+	}
+	if more := job.Alloc(10); len(more) != 10 {
+		return errors.New("beyond the arena there is no memory")
+	} else if _, ok := w.Offset(bytesOf(more)); ok {
+		return errors.New("the arena holds more than it has")
+	}
+	return nil
+}
+
+// Told not to, they do not; the variable counts where the program says nothing.
+func TestToldNotToShare(t *testing.T) {
+	for _, c := range []struct{ cfg, env, want string }{
+		{ringo.TransportTCP, "", "tcp"},
+		{"", "tcp", "tcp"},
+		{ringo.TransportTCP, "shm", "tcp"},
+		{ringo.TransportSHM, "tcp", "shm"},
+	} {
+		leakcheck.Check(t)
+		t.Setenv(launch.TransportVar, c.env)
+		cfgs := byHand(t, 2)
+		for r := range cfgs {
+			cfgs[r].Transport = c.cfg
+			cfgs[r].Report = func(line string) { t.Errorf("reported: %s", line) }
+		}
+		for _, err := range runAll(t, cfgs, func(job *ringo.Job) error {
+			if job.Transport() != c.want || job.Fallback() != "" || (job.Windows() == nil) != (c.want == "tcp") {
+				return fmt.Errorf("over %s: %s", job.Transport(), job.Fallback())
+			}
+			if x := job.Alloc(10); len(x) != 10 {
+				return fmt.Errorf("Alloc returned %v", x)
+			}
+			return exchange(job)
+		}) {
+			if err != nil {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	}
+}
+
+// One rank that does not take part: all go on over TCP, know why, and it is said
+// once.
+func TestFallbackIsReported(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := byHand(t, 3)
+	cfgs[1].Transport = ringo.TransportTCP
+	var mu sync.Mutex
+	var lines []string
+	for r := range cfgs {
+		cfgs[r].Report = func(line string) { mu.Lock(); lines = append(lines, line); mu.Unlock() }
+	}
+	const why = "rank 1: it was told to use tcp alone"
+	for _, err := range runAll(t, cfgs, func(job *ringo.Job) error {
+		if got := job.Fallback(); job.Transport() != "tcp" || (got == why) != (job.Rank() != 1) {
+			return fmt.Errorf("rank %d over %s: %s", job.Rank(), job.Transport(), got)
+		}
+		return exchange(job)
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if len(lines) != 1 || !strings.HasSuffix(lines[0], why) {
+		t.Errorf("reported: %q", lines)
+	}
+}
+
+func TestUnknownTransport(t *testing.T) {
+	if err := (ringo.Config{Transport: "udp"}).Validate(); err == nil || !strings.Contains(err.Error(), `"udp"`) {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv(launch.TransportVar, "udp")
+	if err := runAll(t, byHand(t, 1), exchange)[0]; err == nil || !strings.Contains(err.Error(), launch.TransportVar) {
+		t.Errorf("got %v", err)
+	}
+}
