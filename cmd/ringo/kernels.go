@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/nn"
@@ -20,7 +21,7 @@ type kernel struct {
 
 // kernelList are all kernels: first what computes, then what moves memory.
 func kernelList() []kernel {
-	return append(append(append(productKernels(), layerKernels()...), streamKernels()...), updateKernels()...)
+	return slices.Concat(productKernels(), layerKernels(), streamKernels(), reductionKernels(), updateKernels())
 }
 
 // noise is n values around zero, which repeat.
