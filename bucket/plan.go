@@ -6,10 +6,16 @@
 // the layers; rank 0 computes it and broadcasts it, so that it is the same on
 // every rank. A Queue turns "this layer's gradient is final", told in any
 // order, into "send this bucket now", in plan order on every rank.
+//
+// Which plan is good depends on the job: a Step holds the times of backward and
+// the costs of selecting and sending, Predict tells the timeline of a plan, and
+// a Planner looks for a short one.
 package bucket
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 )
@@ -132,6 +138,13 @@ func (p Plan) Encode() []byte {
 		out = binary.LittleEndian.AppendUint32(out, uint32(b.Last))
 	}
 	return out
+}
+
+// SHA256 is the plan's name in summaries and checkpoints: the hash of Encode in
+// hexadecimal. Plans over different layers may share it.
+func (p Plan) SHA256() string {
+	sum := sha256.Sum256(p.Encode())
+	return hex.EncodeToString(sum[:])
 }
 
 // Decode is the inverse of Encode for the same layers. Whatever the bytes, the

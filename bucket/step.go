@@ -1,0 +1,166 @@
+package bucket
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Step is what planners see of a training step: how long the computation
+// before each gradient takes, and what a group of a given size costs to select
+// and to send. Times are in seconds.
+//
+// The model is that of MG-WFBP (Shi et al. 2019) and DLGS (Ju et al. 2024): a
+// rank computes on one path, forward, then backward layer by layer, with a
+// group's selection right after the backward of its last layer; one channel
+// carries the groups one after the other, in plan order.
+type Step struct {
+	Layers   []Layer
+	Forward  float64   // from the step's start to the start of backward
+	Backward []float64 // by layer: from the previous gradient to this one
+	Update   float64   // what follows when all gradients are agreed
+	Costs    Costs
+}
+
+// Costs are what a group costs as a function of its size in values.
+type Costs struct {
+	// Select is the codec's time on the compute path; zero for dense gradients
+	// that travel as they are.
+	Select Curve
+	// Sends are the ways to carry a group; the cheapest for its size is taken,
+	// the first of equals. There is at least one.
+	Sends []Send
+}
+
+// Send is one way to carry a group: Fixed + PerByte x bytes seconds.
+type Send struct {
+	Name    string
+	Payload Payload
+	Fixed   float64 // seconds of a message of no bytes: alpha
+	PerByte float64 // seconds a byte of payload: beta
+}
+
+// Payload is the size of what a rank contributes for a group.
+type Payload struct {
+	// Density is the share of values that are sent, above 0 and at most 1; 0
+	// means all of them, without indices.
+	Density float64
+	// Unit is the bytes of a value, or of an entry with its index.
+	Unit float64
+}
+
+// Entries is how many of values are sent: all, or max(1, ceil(density x values)).
+func (p Payload) Entries(values int) int {
+	if p.Density == 0 || values == 0 {
+		return values
+	}
+	return min(values, max(1, int(math.Ceil(p.Density*float64(values)))))
+}
+
+// Bytes is the size of the payload of a group.
+func (p Payload) Bytes(values int) float64 { return p.Unit * float64(p.Entries(values)) }
+
+// Seconds is how long a group of that many values is on the channel.
+func (s Send) Seconds(values int) float64 { return s.Fixed + s.PerByte*s.Payload.Bytes(values) }
+
+// Send returns the cheapest way to carry a group and how long it takes.
+func (c Costs) Send(values int) (way Send, seconds float64) {
+	way, seconds = c.Sends[0], c.Sends[0].Seconds(values)
+	for _, s := range c.Sends[1:] {
+		if t := s.Seconds(values); t < seconds {
+			way, seconds = s, t
+		}
+	}
+	return way, seconds
+}
+
+// send is how long a group is on the channel.
+func (c Costs) send(values int) float64 {
+	_, t := c.Send(values)
+	return t
+}
+
+// Curve is a fitted cost in seconds as a function of a number of values x:
+// Fixed + PerValue x + PerLog x log2(x). The last term is that of a sort.
+type Curve struct {
+	Fixed    float64 `json:"fixed_s"`
+	PerValue float64 `json:"per_value_s"`
+	PerLog   float64 `json:"per_value_log2_s,omitempty"`
+}
+
+// At is the cost of so many values; none cost nothing.
+func (c Curve) At(values int) float64 {
+	if values == 0 {
+		return 0
+	}
+	x := float64(values)
+	return c.Fixed + c.PerValue*x + c.PerLog*x*math.Log2(x)
+}
+
+// Zero reports whether the curve is zero everywhere.
+func (c Curve) Zero() bool { return c == Curve{} }
+
+// Mean is the average cost of a codec whose every-th step is exact and whose
+// other steps reuse a threshold: (exact + (every-1) reuse) / every.
+func Mean(exact, reuse Curve, every int) Curve {
+	w := 1 / float64(max(1, every))
+	return Curve{
+		Fixed:    w*exact.Fixed + (1-w)*reuse.Fixed,
+		PerValue: w*exact.PerValue + (1-w)*reuse.PerValue,
+		PerLog:   w*exact.PerLog + (1-w)*reuse.PerLog,
+	}
+}
+
+// Validate reports every fault of s at once.
+func (s Step) Validate() error {
+	var f faults
+	f.seconds("forward", s.Forward)
+	f.seconds("update", s.Update)
+	if len(s.Backward) != len(s.Layers) {
+		f.add("%d backward times for %d layers", len(s.Backward), len(s.Layers))
+	}
+	for i, t := range s.Backward {
+		f.seconds(fmt.Sprintf("backward of layer %d", i), t)
+	}
+	f.curve("select", s.Costs.Select)
+	if len(s.Costs.Sends) == 0 {
+		f.add("no way to send a group")
+	}
+	for _, w := range s.Costs.Sends {
+		what := fmt.Sprintf("send %q", w.Name)
+		f.seconds(what+": fixed", w.Fixed)
+		f.seconds(what+": per byte", w.PerByte)
+		if !(w.Payload.Density >= 0 && w.Payload.Density <= 1) {
+			f.add("%s: density %v: want 0 (dense) to 1", what, w.Payload.Density)
+		}
+		if !(w.Payload.Unit > 0) || math.IsInf(w.Payload.Unit, 0) {
+			f.add("%s: %v bytes a value: want a positive number", what, w.Payload.Unit)
+		}
+	}
+	return f.err("bucket: bad step")
+}
+
+// faults collects all that is wrong with a value.
+type faults []error
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+// seconds wants a finite time that is not negative.
+func (f *faults) seconds(what string, t float64) {
+	if !(t >= 0) || math.IsInf(t, 0) {
+		f.add("%s %v s: want 0 or more", what, t)
+	}
+}
+
+func (f *faults) curve(what string, c Curve) {
+	f.seconds(what+": fixed", c.Fixed)
+	f.seconds(what+": per value", c.PerValue)
+	f.seconds(what+": per value and log2", c.PerLog)
+}
+
+func (f *faults) err(what string) error {
+	if len(*f) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, errors.Join(*f...))
+}

@@ -1,0 +1,85 @@
+package bucket
+
+// Timeline is what a step under a plan is predicted to be. Times are in
+// seconds from the step's start.
+type Timeline struct {
+	Layers []Interval // the backward of each layer
+	Groups []GroupTimes
+	// Compute is when the compute path ends: backward, and the selection of the
+	// last group.
+	Compute float64
+	// Selecting is the part of Compute that selections take.
+	Selecting float64
+	// Exposed is how long after Compute the last group is agreed.
+	Exposed float64
+	// Total is the step: Compute + Exposed + the update.
+	Total float64
+}
+
+// Interval is a time from Start to End.
+type Interval struct{ Start, End float64 }
+
+// GroupTimes is what happens to one group. Its gradients are final at
+// Select.Start.
+type GroupTimes struct {
+	Select Interval
+	Send   Interval
+	By     string  // the Send that was cheapest
+	Bytes  float64 // its payload
+}
+
+// Predict is the step's timeline under a valid plan. With groups g = 1, 2, …,
+// in the order in which backward finishes them:
+//
+//	ready(g)      = end of select(g-1) + backward of g's layers
+//	select(g)     = ready(g) .. ready(g) + t_s(values)
+//	send(g)       starts at max(end of select(g), end of send(g-1)), takes t_c(values)
+//
+// It costs O(layers).
+func Predict(s Step, p Plan) Timeline {
+	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Groups: make([]GroupTimes, 0, len(p))}
+	now, channel := s.Forward, 0.0
+	for _, b := range p {
+		for i := b.First; i <= b.Last; i++ {
+			t.Layers = append(t.Layers, Interval{now, now + s.Backward[i]})
+			now += s.Backward[i]
+		}
+		way, took := s.Costs.Send(b.Len())
+		g := GroupTimes{By: way.Name, Bytes: way.Payload.Bytes(b.Len())}
+		g.Select = Interval{now, now + s.Costs.Select.At(b.Len())}
+		t.Selecting += s.Costs.Select.At(b.Len())
+		now = g.Select.End
+		g.Send.Start = max(now, channel)
+		g.Send.End = g.Send.Start + took
+		channel = g.Send.End
+		t.Groups = append(t.Groups, g)
+	}
+	t.Compute = now
+	t.Exposed = max(0, channel-now)
+	t.Total = max(now, channel) + s.Update
+	return t
+}
+
+// total is Predict(s, p).Total without the timeline.
+func (s Step) total(p Plan) float64 {
+	state := finish{compute: s.Forward}
+	for _, b := range p {
+		backward := 0.0
+		for i := b.First; i <= b.Last; i++ {
+			backward += s.Backward[i]
+		}
+		state = state.then(backward, s.Costs.Select.At(b.Len()), s.Costs.send(b.Len()))
+	}
+	return max(state.compute, state.channel) + s.Update
+}
+
+// finish is when the compute path and the channel are done with the groups so
+// far.
+type finish struct{ compute, channel float64 }
+
+// then appends a group.
+func (f finish) then(backward, sel, send float64) finish {
+	f.compute += backward + sel
+	f.channel = max(f.compute, f.channel) + send
+	return f
+}
