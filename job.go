@@ -217,7 +217,13 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	}
 	j.member.SetWaiting(func() (cluster.Wait, bool) {
 		w, ok := j.group.Waiting()
-		return cluster.Wait{Peer: w.Peer, Since: w.Since, In: fmt.Sprintf("%s %d", w.Op, w.Seq)}, ok
+		out := cluster.Wait{Peer: w.Peer, Since: w.Since, In: fmt.Sprintf("%s %d", w.Op, w.Seq)}
+		if ok && time.Since(w.Since) >= cmp.Or(cfg.Heartbeat, cluster.DefaultHeartbeat) {
+			for _, b := range j.group.Begun() { // it may never end
+				out.Begun = append(out.Begun, cluster.Begun{Number: b.Seq, What: b.What})
+			}
+		}
+		return out, ok
 	})
 	return nil
 }
@@ -401,6 +407,9 @@ func (j *Job) Err(err error) error {
 		return err
 	default:
 		return during(err, cause)
+	}
+	if differ := (*transport.MismatchError)(nil); errors.As(err, &differ) {
+		return err // nobody is lost, and nobody knows more
 	}
 	// A fault that never touched a link is this rank's own.
 	if link := (*transport.Error)(nil); j.member != nil && errors.As(err, &link) {

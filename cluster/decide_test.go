@@ -107,6 +107,27 @@ func TestFindSlowOnAnything(t *testing.T) {
 	}
 }
 
+func TestFindMismatch(t *testing.T) {
+	a, b, c := Begun{5, "a"}, Begun{5, "b"}, Begun{5, "c"}
+	for _, x := range []struct {
+		begun [][]Begun
+		want  string
+	}{
+		{nil, ""},
+		{[][]Begun{{a}, nil, {a}}, ""},
+		{[][]Begun{{{4, "x"}, a}, {{6, "y"}}}, ""},
+		{[][]Begun{{a}, {b}, {a}}, "operation 5: ranks 0 and 2 in a, rank 1 in b;"},
+		{[][]Begun{{a}, {b}, {c}}, "operation 5: rank 0 in a, rank 1 in b, rank 2 in c;"},
+		{[][]Begun{{{9, "x"}, a}, {b, {9, "y"}}}, "operation 5: "},
+		{[][]Begun{{a}, nil, {{4, "x"}, b}, {{4, "x"}}}, "operation 5: rank 0 in a, rank 2 in b;"},
+	} {
+		err := FindMismatch(x.begun)
+		if (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%v: %v, want %q", x.begun, err, x.want)
+		}
+	}
+}
+
 func TestReporterIsPatient(t *testing.T) {
 	var p reporter
 	var told []int
@@ -145,7 +166,7 @@ func TestBlamed(t *testing.T) {
 func TestMessages(t *testing.T) {
 	for _, m := range []message{
 		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80"},
-		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17, In: "allreduce 12"},
+		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17, In: "allreduce 12", Begun: []Begun{{7, "barrier"}}},
 		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, WaitMillis: 60000},
 		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindFailed, Peer: 1, Why: "no \"space\"\nleft"},

@@ -268,6 +268,16 @@ type Wait struct {
 	Peer  int       // whom it waits for
 	Since time.Time // since when
 	In    string    // the operation: "allreduce 12"; may be empty
+	// Begun are the operations that this rank has last begun, at most 16, for
+	// comparison with those of other ranks.
+	Begun []Begun
+}
+
+// Begun is an operation: its number, by which it meets those of other ranks, and
+// what it is, which must then be the same.
+type Begun struct {
+	Number uint32 `json:"n"`
+	What   string `json:"w"`
 }
 
 // SetWaiting sets the function that says whom this rank waits for right now, if

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/wire"
@@ -16,6 +17,7 @@ const (
 	maxWhy     = 8 << 10
 	maxDoing   = 200
 	maxAddr    = 300
+	maxBegun   = 16
 )
 
 // kind says what a message is about.
@@ -24,7 +26,7 @@ type kind string
 // From a member to the coordinator.
 const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens
-	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In
+	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1
 	kindLeave   kind = "leave"   // it is done, in good order
@@ -49,6 +51,7 @@ type message struct {
 	Peer       int      `json:"peer"`
 	WaitMillis int64    `json:"wait_ms,omitempty"`
 	In         string   `json:"in,omitempty"`
+	Begun      []Begun  `json:"begun,omitempty"`
 	Why        string   `json:"why,omitempty"`
 	Missing    []int    `json:"missing,omitempty"`
 	World      int      `json:"world,omitempty"`
@@ -57,6 +60,9 @@ type message struct {
 // encode returns the frame of m. Texts are cut to their limits.
 func encode(m message) ([]byte, error) {
 	m.Why, m.Doing, m.In = clip(m.Why, maxWhy), clip(m.Doing, maxDoing), clip(m.In, maxDoing)
+	if len(m.Begun) > maxBegun {
+		m.Begun = m.Begun[len(m.Begun)-maxBegun:]
+	}
 	b, err := json.Marshal(m)
 	if err == nil && len(b) > maxMessage {
 		err = fmt.Errorf("a %s message of %d bytes is above the limit of %d", m.Kind, len(b), maxMessage)
@@ -90,6 +96,9 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)
 	case len(m.Missing) > worldSize:
 		return fmt.Errorf("%d missing ranks of %d", len(m.Missing), worldSize)
+	}
+	if len(m.Begun) > maxBegun || slices.ContainsFunc(m.Begun, func(b Begun) bool { return len(b.What) > maxDoing }) {
+		return fmt.Errorf("%d begun operations, or a long text", len(m.Begun))
 	}
 	for _, r := range m.Missing {
 		if r < 0 || r >= worldSize {

@@ -50,7 +50,7 @@ func (m *Member) status() message {
 		return s
 	}
 	if w, ok := waiting(); ok && w.Peer >= 0 && w.Peer < m.cfg.WorldSize {
-		s.Waits, s.Peer, s.In = true, w.Peer, w.In
+		s.Waits, s.Peer, s.In, s.Begun = true, w.Peer, w.In, w.Begun
 		s.WaitMillis = max(0, time.Since(w.Since).Milliseconds())
 	}
 	return s

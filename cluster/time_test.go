@@ -181,7 +181,7 @@ func TestSlowRank(t *testing.T) {
 	play(t, 4, func(t *testing.T, s *scene) {
 		for r, m := range s.members {
 			since := time.Now()
-			m.SetWaiting(func() (Wait, bool) { return Wait{(r + 3) % 4, since, "allreduce 7"}, r != 2 })
+			m.SetWaiting(func() (Wait, bool) { return Wait{Peer: (r + 3) % 4, Since: since, In: "allreduce 7"}, r != 2 })
 		}
 		s.members[2].SetStatus("evaluating")
 		time.Sleep(4900 * time.Millisecond)
@@ -205,6 +205,24 @@ func TestSlowRank(t *testing.T) {
 		}
 		if s.Err() != nil {
 			t.Error(s.Err())
+		}
+	})
+}
+
+// Ranks that wait in different operations under one number are all told so.
+func TestMismatch(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *scene) {
+		for r, m := range s.members {
+			since, what := time.Now(), []string{"barrier", "allreduce", "barrier"}[r]
+			m.SetWaiting(func() (Wait, bool) {
+				return Wait{Peer: (r + 1) % 3, Since: since, Begun: []Begun{{7, what}}}, true
+			})
+		}
+		for r, m := range s.members {
+			err := <-m.Lost()
+			if err == nil || !strings.HasPrefix(err.Error(), "the ranks differ in operation 7: ranks 0 and 2 in barrier, rank 1 in allreduce;") {
+				t.Errorf("rank %d: %v", r, err)
+			}
 		}
 	})
 }

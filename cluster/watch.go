@@ -61,7 +61,23 @@ func (c *Coordinator) beat() []string {
 	if c.verdict != nil || !c.complete {
 		return nil
 	}
+	if err := FindMismatch(c.begun()); err != nil {
+		c.decide(err)
+		return nil
+	}
 	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter, c.cfg.StuckAfter))
+}
+
+// begun returns the operations that the ranks have last begun. The caller holds
+// mu.
+func (c *Coordinator) begun() [][]Begun {
+	out := make([][]Begun, len(c.seats))
+	for r := range c.seats {
+		if c.seats[r].state == seatJoined {
+			out[r] = c.seats[r].status.Begun
+		}
+	}
+	return out
 }
 
 // statuses returns what is known of every rank. The caller holds mu.

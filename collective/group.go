@@ -51,8 +51,9 @@ type Group struct {
 	closed  bool
 	fault   *OpError // the first one; nil while the group works
 
-	next       uint32 // sequence number of the next operation to start
-	head, tail *Work  // started and not yet admitted, in order
+	next       uint32           // sequence number of the next operation to start
+	recent     [begun]signature // of the last ones, by sequence number, modulo
+	head, tail *Work            // started and not yet admitted, in order
 	window     window
 	free       *Work // recycled
 }
@@ -127,6 +128,29 @@ func (g *Group) Waiting() (longest Wait, ok bool) {
 		return Wait{}, false
 	}
 	return longest, ok
+}
+
+// begun is how many operations Begun returns.
+const begun = 16
+
+// Begun is an operation that this rank has started.
+type Begun struct {
+	Seq  uint32 // which one of the group, from 0
+	What string // in words that are the same on all ranks that start the same
+}
+
+// Begun returns the last operations that were started, at most 16, oldest first.
+// Ranks that wait for each other compare them. It may be called at any time from
+// any goroutine.
+func (g *Group) Begun() []Begun {
+	g.mu.Lock()
+	next, recent := g.next, g.recent
+	g.mu.Unlock()
+	var out []Begun
+	for seq := next - min(next, begun); seq != next; seq++ {
+		out = append(out, Begun{Seq: seq, What: recent[seq%begun].String()})
+	}
+	return out
 }
 
 // Close ends the group and returns when its goroutines have ended. Operations

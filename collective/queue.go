@@ -79,6 +79,7 @@ func (g *Group) number(w *Work) {
 	g.next++
 	w.how = g.method(w.kind, len(w.x))
 	w.sig = w.signature()
+	g.recent[w.seq%begun] = w.sig
 	if w.how == byDirect {
 		w.number = g.share.next
 		g.share.next++

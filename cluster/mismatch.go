@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MismatchError says that the ranks do not run the same operations.
+type MismatchError struct {
+	Number uint32   // of the first operation that differs
+	What   []string // the different operations
+	Ranks  [][]int  // who runs each
+}
+
+// Error names the operation and who runs what.
+func (e *MismatchError) Error() string {
+	var parts []string
+	for i, what := range e.What {
+		parts = append(parts, fmt.Sprintf("%s in %s", rankList(e.Ranks[i]), what))
+	}
+	return fmt.Sprintf("the ranks differ in operation %d: %s; all ranks must start the same operations, in the same order, with the same sizes",
+		e.Number, strings.Join(parts, ", "))
+}
+
+// FindMismatch compares what ranks have begun, by rank, and returns the first
+// operation that is not the same on all that know it, or nil. A mesh sees such a
+// difference when a message meets a receive of another operation; here it shows
+// too where no message ever would. Cost: O(N) for N ranks.
+func FindMismatch(begun [][]Begun) error {
+	type seen struct {
+		what string
+		rank int
+	}
+	first := map[uint32]seen{}
+	least, found := uint32(0), false
+	for r, ops := range begun {
+		for _, op := range ops {
+			switch s, ok := first[op.Number]; {
+			case !ok:
+				first[op.Number] = seen{op.What, r}
+			case s.what != op.What && (!found || op.Number < least):
+				least, found = op.Number, true
+			}
+		}
+	}
+	if !found {
+		return nil
+	}
+	e := &MismatchError{Number: least}
+	for r, ops := range begun {
+		for _, op := range ops {
+			if op.Number != least {
+				continue
+			}
+			i := slices.Index(e.What, op.What)
+			if i < 0 {
+				i = len(e.What)
+				e.What, e.Ranks = append(e.What, op.What), append(e.Ranks, nil)
+			}
+			e.Ranks[i] = append(e.Ranks[i], r)
+		}
+	}
+	return e
+}
