@@ -96,6 +96,9 @@ func newShare(g *Group) *share {
 		return nil
 	}
 	s.lay(places, g.cfg.ID)
+	if len(s.staging[0]) < 4*cacheLine*len(s.ranks) {
+		return nil // not a line for each rank
+	}
 	s.waiter = waiting.New(waiting.Config{Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess})
 	s.spins = directSpins
 	if windows.Cores > 0 && len(s.ranks) > windows.Cores {
@@ -218,10 +221,10 @@ func (w *Work) arriveInline(operand []byte) error {
 // arrive says what this rank does in operation w and where in its arena its
 // operand lies, or nowhere, and waits until all others have done so. What they
 // then read of this rank they may read until this slot's next operation.
-func (w *Work) arrive(place uint64) error {
+func (w *Work) arrive(place uint64, most int) error {
 	s := w.g.share
 	f := s.flag(w.number, s.me, lineArrived)
-	*arrivalOf(f) = arrival{w.sig, place}
+	*arrivalOf(f) = arrival{w.sig, place, uint64(most)}
 	turn := s.turn(w.number) << summaryBits
 	f.Raise(turn | w.sig.summary(false))
 	for i := range s.ranks {
@@ -245,6 +248,7 @@ func (w *Work) arrive(place uint64) error {
 type arrival struct {
 	sig   signature
 	place uint64 // where in the rank's arena the operand lies, or nowhere
+	most  uint64 // the length of its largest part
 }
 
 func arrivalOf(f *waiting.Flag) *arrival { return (*arrival)(unsafe.Pointer(&f.Inline)) }
@@ -282,7 +286,7 @@ func (w *Work) placed() int {
 // until all have.
 func (w *Work) step(n int) error {
 	s := w.g.share
-	count := s.turn(w.number)<<stepBits | uint64(n)
+	count := s.turn(w.number)<<countBits | uint64(n)
 	s.flag(w.number, s.me, lineSteps).Raise(count)
 	for i := range s.ranks {
 		if i == s.me {
@@ -297,8 +301,8 @@ func (w *Work) step(n int) error {
 	return nil
 }
 
-// stepBits is what the number of a step takes in a counter.
-const stepBits = 30
+// countBits is what the number of a step takes in a counter.
+const countBits = 30
 
 // How often a counter is read before a wait is noted, for Waiting, and left to
 // waiting.Waiter.

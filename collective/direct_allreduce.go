@@ -12,7 +12,7 @@ import (
 //     all: one exchange of flags.
 //   - up to copyLimit every rank copies its operand to staging, arrives, and
 //     reduces all of them: one exchange again, 2K bytes written and (N+1)K read
-//     by each rank.
+//     by each rank. Operands up to privateLimit go this way if none is in an arena.
 //   - operands in arenas are reduced in place: each rank reduces its 1/N of all
 //     of them in one pass and writes the result to all. Two exchanges, K bytes
 //     read and K written by each rank. Nobody returns before all have written.
@@ -22,8 +22,13 @@ import (
 //
 // The order of the sum is that of the ranks in each of them.
 
-// copyLimit is the largest operand in bytes that every rank reduces whole.
-const copyLimit = 4 << 10
+const (
+	// copyLimit is the largest operand in bytes that every rank reduces whole.
+	copyLimit = 4 << 10
+	// privateLimit is the same where operands must be copied in any case, and a
+	// second copy is what sharing the work costs.
+	privateLimit = 16 << 10
+)
 
 func (w *Work) directAllReduce() error {
 	switch n := len(w.x); {
@@ -34,17 +39,30 @@ func (w *Work) directAllReduce() error {
 		w.foldInline()
 		return nil
 	case n <= copyLimit:
-		return w.reduceCopies()
+		copy(w.g.share.stage(w.number, w.g.share.me), w.x)
+		if err := w.arrive(nowhere, n); err != nil {
+			return err
+		}
+		w.reduceCopies()
+		return nil
 	}
 	place := w.place(w.x)
-	if place == nowhere {
+	whole := len(w.x) <= min(privateLimit, w.piece())
+	switch {
+	case place == nowhere && whole:
+		copy(w.operandOf(w.g.share.me, 0, w.piece()), w.x)
+	case place == nowhere:
 		w.stageIn(0, w.piece())
 	}
-	if err := w.arrive(place); err != nil {
+	if err := w.arrive(place, len(w.x)); err != nil {
 		return err
 	}
 	switch w.placed() {
 	case 0:
+		if whole {
+			w.reduceCopies()
+			return nil
+		}
 		return w.reduceStaged(1)
 	case len(w.g.share.ranks):
 		return w.reduceInPlace()
@@ -84,20 +102,16 @@ func (w *Work) foldInline() {
 	w.fold(w.dsts, w.srcs)
 }
 
-// reduceCopies: every rank reduces all of the operands' copies.
-func (w *Work) reduceCopies() error {
+// reduceCopies: all have arrived with copies of their operands, and every rank
+// reduces all of them.
+func (w *Work) reduceCopies() {
 	s, n := w.g.share, len(w.x)
-	copy(s.stage(w.number, s.me), w.x)
-	if err := w.arrive(nowhere); err != nil {
-		return err
-	}
 	w.srcs = w.srcs[:0]
 	for i := range s.ranks {
 		w.srcs = append(w.srcs, s.stage(w.number, i)[:n])
 	}
 	w.dsts = append(w.dsts[:0], w.x)
 	w.fold(w.dsts, w.srcs)
-	return nil
 }
 
 // reduceInPlace: all have arrived with operands in their arenas.

@@ -175,9 +175,17 @@ func directProcess(b *testing.B, m *inherited) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	sizes := directSizes
+	if only := os.Getenv("DIRECT_FLOATS"); only != "" {
+		sizes = nil
+		for _, f := range strings.Split(only, ",") {
+			n, _ := strconv.Atoi(f)
+			sizes = append(sizes, n)
+		}
+	}
 	for _, where := range []string{"arena", "private"} {
 		line := fmt.Sprintf("np=%d %-7s:", m.size, where)
-		for _, n := range directSizes {
+		for _, n := range sizes {
 			times := 4000
 			switch {
 			case n > 1<<20:

@@ -1,0 +1,142 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// A rank that dies at any moment is named by all others, whatever they wait for,
+// and the groups refuse further work.
+func TestDirectLostRank(t *testing.T) {
+	for trial := range uint64(30) {
+		rng := rand.New(rand.NewPCG(trial, 7))
+		size := 2 + rng.IntN(4)
+		dead, n, after := rng.IntN(size), 1+rng.IntN(30000)*rng.IntN(2), time.Duration(rng.IntN(3000))*time.Microsecond
+		meshes := mem.NewShared(size, testArena)
+		errs := onMeshes(t, meshes, Config{}, func(g *Group) error {
+			if g.Rank() == dead {
+				defer die(meshes, dead)
+				for start := time.Now(); time.Since(start) < after; {
+					if err := directRound(g, n); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			for {
+				if err := directRound(g, n); err != nil {
+					return named(g, err, dead)
+				}
+			}
+		})
+		for r, err := range errs {
+			if err != nil {
+				t.Errorf("trial %d, %d values: rank %d of %d: %v", trial, n, r, size, err)
+			}
+		}
+	}
+}
+
+// directRound has two operations in flight and one beside them.
+func directRound(g *Group, n int) error {
+	a := StartAllReduce(g, make([]float32, n), Sum)
+	b := StartAllReduce(g, put(g, "arena", make([]float32, n)), Sum)
+	err := AllReduce(g, make([]float32, 1), Sum)
+	return errors.Join(err, a.Wait(), b.Wait(), AllReduce(g, make([]float32, 1), Sum))
+}
+
+// named reports an error that does not name the lost rank, or a group that goes
+// on after it.
+func named(g *Group, err error, dead int) error {
+	var op *OpError
+	var lost *transport.LostError
+	if !errors.As(err, &op) || !errors.As(err, &lost) || lost.Rank != dead || op.Peer != dead || op.Rank != g.Rank() {
+		return fmt.Errorf("rank %d died, the error is %w", dead, err)
+	}
+	if later := AllReduce(g, make([]float32, 1), Sum); !errors.As(later, &lost) || lost.Rank != dead {
+		return fmt.Errorf("after the loss of rank %d: %v", dead, later)
+	}
+	return nil
+}
+
+// An abort ends every wait with its cause.
+func TestDirectAbort(t *testing.T) {
+	for trial := range uint64(20) {
+		rng := rand.New(rand.NewPCG(trial, 8))
+		size := 2 + rng.IntN(3)
+		after, n := time.Duration(rng.IntN(2000))*time.Microsecond, 1+rng.IntN(30000)*rng.IntN(2)
+		meshes := mem.NewShared(size, testArena)
+		time.AfterFunc(after, func() { meshes[size-1].Abort(errors.New("out of paper")) })
+		for r, err := range onMeshes(t, meshes, Config{}, func(g *Group) error {
+			for {
+				if err := directRound(g, n); err != nil {
+					return err
+				}
+			}
+		}) {
+			if !errors.Is(err, transport.ErrAborted) || !strings.Contains(err.Error(), "out of paper") {
+				t.Errorf("trial %d: rank %d: %v", trial, r, err)
+			}
+		}
+	}
+}
+
+// A rank that does not come is found after the timeout and named; meanwhile
+// Waiting says who waits for it, and in what.
+func TestDirectTimeout(t *testing.T) {
+	for _, n := range []int{1, 100, 50000} {
+		errs := onMeshes(t, mem.NewShared(3, testArena), Config{Timeout: 300 * time.Millisecond}, func(g *Group) error {
+			if err := AllReduce(g, make([]float32, 1), Sum); err != nil {
+				return err
+			}
+			if g.Rank() == 1 {
+				return nil
+			}
+			w := StartAllReduce(g, make([]float32, n), Sum)
+			var seen Wait
+			for range 200 {
+				if wait, ok := g.Waiting(); ok {
+					seen = wait
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if seen.Op != "allreduce" || seen.Seq != 1 || seen.Peer != 1 {
+				return errors.Join(fmt.Errorf("%d values: Waiting says %+v", n, seen), w.Wait())
+			}
+			return w.Wait()
+		})
+		for _, r := range []int{0, 2} {
+			if err := errs[r]; err == nil || !strings.Contains(err.Error(), "timed out after 300ms") || asOpError(t, err).Peer == r {
+				t.Errorf("%d values: rank %d: %v", n, r, err)
+			}
+		}
+		if errs[1] != nil {
+			t.Error(errs[1])
+		}
+	}
+}
+
+// Closing a group ends what is in flight, here and on the others.
+func TestDirectClose(t *testing.T) {
+	errs := onMeshes(t, mem.NewShared(3, testArena), Config{}, func(g *Group) error {
+		if g.Rank() > 0 {
+			return AllReduce(g, make([]float32, 5000), Sum)
+		}
+		w := StartAllReduce(g, make([]float32, 10000), Sum)
+		g.Close()
+		return w.Wait()
+	})
+	for r, err := range errs {
+		if err == nil {
+			t.Errorf("rank %d: no error", r)
+		}
+	}
+}
