@@ -19,7 +19,6 @@ const (
 
 // accept takes connections until the listener is closed.
 func (c *Coordinator) accept() {
-	slots := make(chan struct{}, maxHandshakes)
 	for {
 		conn, err := c.listener.Accept()
 		if errors.Is(err, net.ErrClosed) || c.ctx.Err() != nil {
@@ -32,11 +31,7 @@ func (c *Coordinator) accept() {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		slots <- struct{}{}
-		c.work.Go(func() {
-			defer func() { <-slots }()
-			c.admit(conn)
-		})
+		c.work.Go(func() { c.admit(conn) })
 	}
 }
 
@@ -46,7 +41,7 @@ func (c *Coordinator) admit(conn net.Conn) {
 	defer cancel()
 	seat := -1
 	mine := transport.Hello{Version: c.cfg.Version, Purpose: transport.Control, Rank: -1, WorldSize: c.cfg.WorldSize}
-	link, _, err := transport.Accept(ctx, conn, c.cfg.Ticket, mine, func(h transport.Hello) error {
+	link, _, err := c.door.Accept(ctx, conn, c.cfg.Ticket, mine, func(h transport.Hello) error {
 		if err := c.reserve(h); err != nil {
 			return err
 		}
@@ -56,9 +51,6 @@ func (c *Coordinator) admit(conn net.Conn) {
 	if err != nil {
 		if seat >= 0 {
 			c.unreserve(seat)
-		}
-		if c.ctx.Err() == nil {
-			c.cfg.Report(fmt.Sprintf("refused a %v", err)) // it begins with "connection from"
 		}
 		return
 	}

@@ -96,6 +96,7 @@ func (c *CoordinatorConfig) setDefaults() {
 type Coordinator struct {
 	cfg      CoordinatorConfig
 	listener net.Listener
+	door     *transport.Door
 	ctx      context.Context // of the handshakes; ends with Close
 	cancel   context.CancelFunc
 	lost     chan error
@@ -156,6 +157,7 @@ func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 	c := &Coordinator{
 		cfg: cfg, listener: cfg.Listener,
+		door:  transport.NewDoor(maxHandshakes, cfg.Report),
 		lost:  make(chan error, 1),
 		idle:  make(chan struct{}, 1),
 		seats: make([]seat, cfg.WorldSize),

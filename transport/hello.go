@@ -40,12 +40,15 @@ type Hello struct {
 	Rank      int    // of the sender; -1 for who has none
 	WorldSize int    // the ranks of the job as the sender knows it; 0 if it does not
 	Addr      string // where the sender listens, or ""
+	// Streams is how many connections the sender makes with each rank, and
+	// Stream which of them this is, from 0; both 0 where that has no meaning.
+	Streams, Stream int
 }
 
 const (
 	nonceBytes = 32
 	maxAddr    = 256 // bytes of Hello.Addr
-	helloFixed = nonceBytes + 1 + 4 + 4 + 2
+	helloFixed = nonceBytes + 1 + 4 + 4 + 1 + 1 + 2
 )
 
 var errHello = errors.New("malformed hello")
@@ -57,6 +60,11 @@ func appendHello(b []byte, h Hello, nonce []byte) ([]byte, error) {
 			return nil, fmt.Errorf("transport: hello of rank %d of %d is out of range", h.Rank, h.WorldSize)
 		}
 	}
+	for _, v := range []int{h.Streams, h.Stream} {
+		if v < 0 || v > math.MaxUint8 {
+			return nil, fmt.Errorf("transport: hello of stream %d of %d is out of range", h.Stream, h.Streams)
+		}
+	}
 	if len(h.Addr) > maxAddr {
 		return nil, fmt.Errorf("transport: an address of %d bytes, the limit is %d", len(h.Addr), maxAddr)
 	}
@@ -65,6 +73,7 @@ func appendHello(b []byte, h Hello, nonce []byte) ([]byte, error) {
 	b = append(b, byte(h.Purpose))
 	b = le.AppendUint32(b, uint32(int32(h.Rank)))
 	b = le.AppendUint32(b, uint32(int32(h.WorldSize)))
+	b = append(b, byte(h.Streams), byte(h.Stream))
 	b = le.AppendUint16(b, uint16(len(h.Addr)))
 	return append(b, h.Addr...), nil
 }
@@ -80,9 +89,11 @@ func parseHello(b []byte) (Hello, error) {
 		Purpose:   Purpose(b[0]),
 		Rank:      int(int32(le.Uint32(b[1:]))),
 		WorldSize: int(int32(le.Uint32(b[5:]))),
-		Addr:      string(b[11:]),
+		Streams:   int(b[9]),
+		Stream:    int(b[10]),
+		Addr:      string(b[13:]),
 	}
-	if n := int(le.Uint16(b[9:])); n != len(h.Addr) || n > maxAddr {
+	if n := int(le.Uint16(b[11:])); n != len(h.Addr) || n > maxAddr {
 		return Hello{}, fmt.Errorf("%w: an address of %d bytes in %d, the limit is %d", errHello, n, len(h.Addr), maxAddr)
 	}
 	if h.Rank < -1 || h.WorldSize < -1 {

@@ -44,7 +44,7 @@ func TestProof(t *testing.T) {
 	if len(proofs) != 5 {
 		t.Errorf("only %d of 5 proofs differ", len(proofs))
 	}
-	const golden = "32e521d5e98109c0ae331a67e563008fa70a3d06e716434a42371f03fc25a742"
+	const golden = "4d4bda7e0ba19227710e26da7d8a131ad2f6414a7c28881fee8f749cdad1db8c"
 	if got := hex.EncodeToString(ticket.prove("dial", []byte("ab"), []byte("c"))); got != golden {
 		t.Errorf("got %s, want %s", got, golden)
 	}
@@ -54,7 +54,7 @@ func TestHelloRoundTrip(t *testing.T) {
 	nonce := bytes.Repeat([]byte{9}, nonceBytes)
 	for _, h := range []Hello{
 		{Purpose: Control, Rank: -1},
-		{Purpose: MeshLink, Rank: 1<<31 - 1, WorldSize: 1<<31 - 1, Addr: strings.Repeat("a", maxAddr)},
+		{Purpose: MeshLink, Rank: 1<<31 - 1, WorldSize: 1<<31 - 1, Addr: strings.Repeat("a", maxAddr), Streams: 255, Stream: 254},
 	} {
 		b, err := appendHello(nil, h, nonce)
 		if err != nil {
@@ -72,7 +72,7 @@ func TestHelloRoundTrip(t *testing.T) {
 			t.Errorf("one byte too many: %v", err)
 		}
 	}
-	for _, h := range []Hello{{Rank: -2}, {WorldSize: 1 << 31}, {Addr: strings.Repeat("a", maxAddr+1)}} {
+	for _, h := range []Hello{{Rank: -2}, {WorldSize: 1 << 31}, {Addr: strings.Repeat("a", maxAddr+1)}, {Streams: 256}, {Stream: -1}} {
 		if _, err := appendHello(nil, h, nonce); err == nil {
 			t.Errorf("%+v is accepted", h)
 		}

@@ -51,7 +51,7 @@ func (t Ticket) validate() error {
 // role keeps an end from being answered with its own proof.
 func (t Ticket) prove(role string, said ...[]byte) []byte {
 	mac := hmac.New(sha256.New, t)
-	for _, part := range append([][]byte{[]byte("ringo handshake 1"), []byte(role)}, said...) {
+	for _, part := range append([][]byte{[]byte("ringo handshake 2"), []byte(role)}, said...) {
 		var n [4]byte
 		binary.LittleEndian.PutUint32(n[:], uint32(len(part)))
 		mac.Write(n[:])

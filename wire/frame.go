@@ -16,7 +16,8 @@
 //
 // The checksum guards the header alone: a reader that has lost its place in the
 // stream must notice before it believes a length. The payload is guarded by
-// TCP, and sums over it would cost more than the copy itself.
+// TCP's own sum of 16 bits. For who wants more, the payload of a Summed frame is
+// followed by its CRC-32C, SumSize bytes that Length does not count.
 package wire
 
 import (
@@ -29,6 +30,8 @@ import (
 const (
 	// HeaderSize is the length of a frame's header in bytes.
 	HeaderSize = 32
+	// SumSize is the length of the checksum behind the payload of a Summed frame.
+	SumSize = 4
 	// Version is the version of the layout in every header.
 	Version = 2
 	// MaxPayload is the largest payload of one frame in bytes.
@@ -49,13 +52,14 @@ const (
 	Hello                   // handshake: who I am, and a nonce
 	Proof                   // handshake: that I hold the ticket
 	Refusal                 // handshake: why not
+	Summed                  // Data with the payload's checksum behind it
 
 	FirstFree Type = 64 // the first type that is not of this list
 )
 
 // String returns the type's name.
 func (t Type) String() string {
-	names := [...]string{Data: "data", Goodbye: "goodbye", Abort: "abort", Hello: "hello", Proof: "proof", Refusal: "refusal"}
+	names := [...]string{Data: "data", Goodbye: "goodbye", Abort: "abort", Hello: "hello", Proof: "proof", Refusal: "refusal", Summed: "summed data"}
 	if int(t) < len(names) && names[t] != "" {
 		return names[t]
 	}
@@ -78,11 +82,17 @@ var (
 	ErrVersion = errors.New("wire: another layout version")
 	// ErrChecksum: a header that was damaged on the way.
 	ErrChecksum = errors.New("wire: the header's checksum is wrong")
+	// ErrSum: a payload that was damaged on the way.
+	ErrSum = errors.New("wire: the payload's checksum is wrong")
 	// ErrTooLong: a payload beyond the limit.
 	ErrTooLong = errors.New("wire: payload too long")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Sum returns the CRC-32C of a payload whose bytes before p have the sum so far,
+// 0 at the start.
+func Sum(so uint32, p []byte) uint32 { return crc32.Update(so, castagnoli, p) }
 
 // PutHeader writes h to b. A length outside 0 to MaxPayload is an error.
 func PutHeader(b *[HeaderSize]byte, h Header) error {

@@ -26,14 +26,14 @@ func TestGoldenBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const preface = "8b72696e676f0d0a" + "01" + "05" + "302e312e30"
+	const preface = "8b72696e676f0d0a" + "02" + "05" + "302e312e30"
 	if got := hex.EncodeToString(p); got != preface {
 		t.Errorf("preface: got %s, want %s", got, preface)
 	}
 }
 
 func TestTypesKeepTheirNumbers(t *testing.T) {
-	for i, want := range []Type{Data, Goodbye, Abort, Hello, Proof, Refusal} {
+	for i, want := range []Type{Data, Goodbye, Abort, Hello, Proof, Refusal, Summed} {
 		if int(want) != i+1 {
 			t.Errorf("%v is %d, want %d", want, int(want), i+1)
 		}
@@ -55,6 +55,16 @@ func TestHeaderRoundTrip(t *testing.T) {
 		}
 		if got, err := ParseHeader(&b, MaxPayload); err != nil || got != h {
 			t.Errorf("got %+v, %v, want %+v", got, err, h)
+		}
+	}
+}
+
+// The sum of a payload does not depend on how it is cut, and is the CRC-32C.
+func TestSum(t *testing.T) {
+	p := []byte("123456789")
+	for cut := range len(p) + 1 {
+		if got := Sum(Sum(0, p[:cut]), p[cut:]); got != 0xe3069283 { // the check value of RFC 3720
+			t.Errorf("cut at %d: %#x", cut, got)
 		}
 	}
 }

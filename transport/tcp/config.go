@@ -25,6 +25,10 @@ const (
 	DefaultMaxUnexpectedBytes = 256 << 20
 	// DefaultJoinTimeout is how long New waits for the other ranks.
 	DefaultJoinTimeout = 60 * time.Second
+	// MaxStreams is the largest number of connections between two ranks.
+	MaxStreams = 16
+	// StreamBytes is the length from which on messages are spread over streams.
+	StreamBytes = 16 << 10
 )
 
 // Config says who this rank is and where the others are.
@@ -52,6 +56,19 @@ type Config struct {
 	// more of them than cores none polls for long. Zero: as many as have this
 	// rank's host in Addrs, or Size when its own address is not there.
 	LocalRanks int
+	// Streams is how many connections there are with each rank, at most
+	// MaxStreams; messages of at least StreamBytes are spread over them, each
+	// whole on one. It must be the same on all ranks. Zero: 1.
+	Streams int
+	// CongestionControl is the algorithm that the kernel uses for each
+	// connection, such as "reno", "cubic" or "bbr". Empty: the system's default.
+	CongestionControl string
+	// Checksum has every message followed by the CRC-32C of its payload, which
+	// the receiver checks: TCP's own sum misses about one damage in 65,000.
+	Checksum bool
+	// Report, if set, is told in one line about connections that were refused
+	// while the mesh formed, each kind once for each host.
+	Report func(line string)
 
 	open func(*net.TCPConn) (socket, error) // for tests; nil: the system's best
 }
@@ -70,6 +87,10 @@ func (c Config) Validate() error {
 	fault(c.JoinTimeout < 0, "JoinTimeout %v is negative", c.JoinTimeout)
 	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
 	fault(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
+	fault(c.Streams < 0 || c.Streams > MaxStreams, "Streams %d: expected 1 to %d, or 0 for 1", c.Streams, MaxStreams)
+	if err := checkCongestionControl(c.CongestionControl); err != nil {
+		faults = append(faults, fmt.Errorf("tcp: CongestionControl: %w", err))
+	}
 	if c.Size > 1 {
 		fault(len(c.Ticket) == 0, "Ticket is missing")
 		fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
@@ -82,6 +103,9 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	if c.MaxUnexpectedBytes == 0 {
 		c.MaxUnexpectedBytes = DefaultMaxUnexpectedBytes
+	}
+	if c.Streams == 0 {
+		c.Streams = 1
 	}
 	if c.JoinTimeout == 0 {
 		c.JoinTimeout = DefaultJoinTimeout

@@ -65,15 +65,20 @@ func (e *MissingError) Error() string {
 // Unwrap returns why waiting ended.
 func (e *MissingError) Unwrap() error { return e.Err }
 
+// maxStrangers is how many connections may be in their handshakes at a time.
+// Ranks of the job are through in a millisecond.
+const maxStrangers = 128
+
 // formation is a mesh in the making.
 type formation struct {
 	cfg     Config
 	hello   transport.Hello
 	workers sync.WaitGroup
 	changed chan struct{} // holds a token when there is something to look at
+	door    *transport.Door
 
 	mu      sync.Mutex
-	claimed []bool              // by rank: its connection stands, or is being agreed
+	claimed [][]bool            // by rank and stream: the connection stands, or is being agreed
 	links   [][]*transport.Link // by rank and stream
 	fatal   error
 	tries   []error // by rank: the latest fault of dialing it
@@ -84,11 +89,17 @@ type formation struct {
 func form(ctx context.Context, cfg Config) ([][]*transport.Link, error) {
 	f := &formation{
 		cfg:     cfg,
-		hello:   transport.Hello{Version: cfg.Version, Purpose: transport.MeshLink, Rank: cfg.Rank, WorldSize: cfg.Size},
+		hello:   transport.Hello{Version: cfg.Version, Purpose: transport.MeshLink, Rank: cfg.Rank, WorldSize: cfg.Size, Streams: cfg.Streams},
 		changed: make(chan struct{}, 1),
-		claimed: make([]bool, cfg.Size),
+		door:    transport.NewDoor(maxStrangers, cfg.Report),
+		claimed: make([][]bool, cfg.Size),
 		links:   make([][]*transport.Link, cfg.Size),
 		tries:   make([]error, cfg.Size),
+	}
+	for r := range f.links {
+		if r != cfg.Rank {
+			f.links[r], f.claimed[r] = make([]*transport.Link, cfg.Streams), make([]bool, cfg.Streams)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
 	defer cancel()
@@ -110,7 +121,9 @@ func form(ctx context.Context, cfg Config) ([][]*transport.Link, error) {
 func closeLinks(links [][]*transport.Link) {
 	for _, streams := range links {
 		for _, l := range streams {
-			l.Close()
+			if l != nil {
+				l.Close()
+			}
 		}
 	}
 }
@@ -121,7 +134,9 @@ func (f *formation) start(ctx context.Context) {
 		f.workers.Go(func() { f.listen(ctx) })
 	}
 	for r := range f.cfg.Rank {
-		f.workers.Go(func() { f.dial(ctx, r) })
+		for stream := range f.cfg.Streams {
+			f.workers.Go(func() { f.dial(ctx, r, stream) })
+		}
 	}
 }
 
@@ -166,11 +181,11 @@ func (f *formation) result(err error, after time.Duration) error {
 	return e
 }
 
-// missing lists the ranks without a link. f.mu is held, or all is over.
+// missing lists the ranks that lack a link. f.mu is held, or all is over.
 func (f *formation) missing() []int {
 	var out []int
-	for r, l := range f.links {
-		if l == nil && r != f.cfg.Rank {
+	for r, streams := range f.links {
+		if slices.Contains(streams, nil) {
 			out = append(out, r)
 		}
 	}
@@ -194,11 +209,11 @@ const (
 )
 
 // dial connects to a lower rank, again and again while it is not there yet.
-func (f *formation) dial(ctx context.Context, rank int) {
+func (f *formation) dial(ctx context.Context, rank, stream int) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		link, err := f.dialOnce(ctx, rank)
+		link, err := f.dialOnce(ctx, rank, stream)
 		if err == nil {
-			f.update(func() { f.links[rank] = []*transport.Link{link} })
+			f.update(func() { f.links[rank][stream] = link })
 			return
 		}
 		if permanent(err) {
@@ -216,8 +231,10 @@ func (f *formation) dial(ctx context.Context, rank int) {
 	}
 }
 
-func (f *formation) dialOnce(ctx context.Context, rank int) (*transport.Link, error) {
-	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.cfg.Ticket, f.hello)
+func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.Link, error) {
+	mine := f.hello
+	mine.Stream = stream
+	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.cfg.Ticket, mine)
 	if err == nil && (theirs.Rank != rank || theirs.WorldSize != f.cfg.Size) {
 		link.Close()
 		err = fmt.Errorf("%w: %s answers as rank %d of %d, expected rank %d of %d",
@@ -257,39 +274,43 @@ func (f *formation) listen(ctx context.Context) {
 }
 
 func (f *formation) accept(ctx context.Context, conn net.Conn) {
-	claimed := -1
-	link, theirs, err := transport.Accept(ctx, conn, f.cfg.Ticket, f.hello, func(h transport.Hello) error {
-		if err := f.claim(h); err != nil {
-			return err
-		}
-		claimed = h.Rank
-		return nil
+	var claimed *bool
+	link, theirs, err := f.door.Accept(ctx, conn, f.cfg.Ticket, f.hello, func(h transport.Hello) error {
+		seat, err := f.claim(h)
+		claimed = seat
+		return err
 	})
 	f.update(func() {
 		if err == nil {
-			f.links[theirs.Rank] = []*transport.Link{link}
+			f.links[theirs.Rank][theirs.Stream] = link
 			return
 		}
-		if claimed >= 0 {
-			f.claimed[claimed] = false
+		if claimed != nil {
+			*claimed = false
 		}
 		f.refused, f.last = f.refused+1, err
 	})
 }
 
-// claim decides whether h may be the rank that it says it is.
-func (f *formation) claim(h transport.Hello) error {
+// claim decides whether h may be the rank that it says it is, and returns what it
+// has taken for it.
+func (f *formation) claim(h transport.Hello) (*bool, error) {
 	if h.WorldSize != f.cfg.Size {
-		return fmt.Errorf("this job has %d ranks, not %d", f.cfg.Size, h.WorldSize)
+		return nil, fmt.Errorf("this job has %d ranks, not %d", f.cfg.Size, h.WorldSize)
 	}
 	if h.Rank <= f.cfg.Rank || h.Rank >= f.cfg.Size {
-		return fmt.Errorf("ranks %d to %d connect to rank %d, not rank %d", f.cfg.Rank+1, f.cfg.Size-1, f.cfg.Rank, h.Rank)
+		return nil, fmt.Errorf("ranks %d to %d connect to rank %d, not rank %d", f.cfg.Rank+1, f.cfg.Size-1, f.cfg.Rank, h.Rank)
+	}
+	if h.Streams != f.cfg.Streams || h.Stream >= h.Streams {
+		return nil, fmt.Errorf("rank %d has %d streams to each rank, rank %d has %d (this is number %d): all ranks must have as many",
+			h.Rank, h.Streams, f.cfg.Rank, f.cfg.Streams, h.Stream)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.claimed[h.Rank] {
-		return fmt.Errorf("rank %d is already connected to rank %d", h.Rank, f.cfg.Rank)
+	seat := &f.claimed[h.Rank][h.Stream]
+	if *seat {
+		return nil, fmt.Errorf("rank %d is already connected to rank %d", h.Rank, f.cfg.Rank)
 	}
-	f.claimed[h.Rank] = true
-	return nil
+	*seat = true
+	return seat, nil
 }

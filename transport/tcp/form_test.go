@@ -86,7 +86,7 @@ func TestFormsAmongStrangers(t *testing.T) {
 		}
 		strangers = append(strangers, c)
 	}
-	hello := transport.Hello{Version: "test", Purpose: transport.MeshLink, Rank: 1, WorldSize: 3}
+	hello := transport.Hello{Version: "test", Purpose: transport.MeshLink, Rank: 1, WorldSize: 3, Streams: 1}
 	intruded := make(chan error, 1)
 	go func() {
 		_, _, err := transport.Dial(context.Background(), addr, transport.NewTicket(), hello)
@@ -124,7 +124,7 @@ func TestWrongHellos(t *testing.T) {
 	}()
 	dial := func(rank, size int, purpose transport.Purpose) (*transport.Link, error) {
 		l, _, err := transport.Dial(context.Background(), cfgs[0].Addrs[0], cfgs[0].Ticket,
-			transport.Hello{Version: "test", Purpose: purpose, Rank: rank, WorldSize: size})
+			transport.Hello{Version: "test", Purpose: purpose, Rank: rank, WorldSize: size, Streams: 1})
 		return l, err
 	}
 	first, err := dial(1, 3, transport.MeshLink)
@@ -221,8 +221,8 @@ func TestLateRanksAreWaitedFor(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	err := Config{Rank: 5, Size: 3, MaxUnexpectedBytes: -1, JoinTimeout: -1}.Validate()
-	for _, want := range []string{"Rank 5", "MaxUnexpectedBytes -1", "JoinTimeout", "Ticket", "Version"} {
+	err := Config{Rank: 5, Size: 3, MaxUnexpectedBytes: -1, JoinTimeout: -1, LocalRanks: 4, Streams: 17, CongestionControl: "no such"}.Validate()
+	for _, want := range []string{"Rank 5", "MaxUnexpectedBytes -1", "JoinTimeout", "Ticket", "Version", "LocalRanks 4", "Streams 17", `"no such"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
 		}

@@ -21,6 +21,7 @@ type Mesh struct {
 	peers      []*peer // by rank; this rank's own is nil
 	open       func(*net.TCPConn) (socket, error)
 	manners    manners
+	frame      wire.Type // of messages
 
 	last    sync.Once             // guards the last frames to the peers
 	down    atomic.Pointer[error] // why this rank stopped, set once
@@ -33,6 +34,9 @@ type Mesh struct {
 func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size), open: openSocket}
 	m.manners = mannersOf(cfg)
+	if m.frame = wire.Data; cfg.Checksum {
+		m.frame = wire.Summed
+	}
 	if cfg.open != nil {
 		m.open = cfg.open
 	}
@@ -87,7 +91,7 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	if gone := peer.gone.Load(); gone != nil {
 		return *gone
 	}
-	h := wire.Header{Type: wire.Data, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
+	h := wire.Header{Type: m.frame, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
 	err := peer.stream(tag, len(p)).send(h, p, timeout)
 	if err != nil {
 		return peer.sendFault(err)

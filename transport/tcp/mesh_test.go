@@ -28,7 +28,7 @@ func receive(m *Mesh, from int, tag transport.Tag, n int) ([]byte, error) {
 // one end sends an address of n bytes: two prefaces, hellos and proofs.
 func handshakeBytes(version string, n int) (dialer, acceptor int64) {
 	preface := 8 + 2 + len(version)
-	const hello, proof = wire.HeaderSize + 32 + 1 + 4 + 4 + 2, wire.HeaderSize + 32
+	const hello, proof = wire.HeaderSize + 32 + 1 + 4 + 4 + 1 + 1 + 2, wire.HeaderSize + 32
 	return int64(preface + hello + proof), int64(preface + hello + proof + n)
 }
 
@@ -241,7 +241,7 @@ func twice(l *transport.Link) {
 func pretend(t *testing.T, cfgs []Config, to int) *transport.Link {
 	t.Helper()
 	l, _, err := transport.Dial(context.Background(), cfgs[to].Addrs[to], cfgs[to].Ticket,
-		transport.Hello{Version: "test", Purpose: transport.MeshLink, Rank: 1, WorldSize: 3})
+		transport.Hello{Version: "test", Purpose: transport.MeshLink, Rank: 1, WorldSize: 3, Streams: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func acceptAs(t *testing.T, cfgs []Config, rank int) *transport.Link {
 	}
 	cfgs[rank].Listener.Close()
 	l, _, err := transport.Accept(context.Background(), conn, cfgs[rank].Ticket,
-		transport.Hello{Version: "test", Purpose: transport.MeshLink, Rank: rank, WorldSize: 3}, nil)
+		transport.Hello{Version: "test", Purpose: transport.MeshLink, Rank: rank, WorldSize: 3, Streams: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,14 @@ import (
 // five seconds of silence.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}
 
-// tune sets the options of a connection. None of them is needed for
-// correctness, so faults are left for the first read or write to show.
-func tune(c *net.TCPConn, bufferBytes int) {
+// tune sets the options of a connection. Most are not needed for correctness:
+// their faults are left for the first read or write to show.
+func tune(c *net.TCPConn, cfg Config) error {
 	c.SetNoDelay(true)
 	c.SetKeepAliveConfig(keepAlive)
-	if bufferBytes > 0 {
-		c.SetReadBuffer(bufferBytes)
-		c.SetWriteBuffer(bufferBytes)
+	if cfg.SocketBufferBytes > 0 {
+		c.SetReadBuffer(cfg.SocketBufferBytes)
+		c.SetWriteBuffer(cfg.SocketBufferBytes)
 	}
+	return setCongestionControl(c, cfg.CongestionControl)
 }

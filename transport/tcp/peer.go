@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ringo-ml/ringo/transport"
@@ -14,15 +15,16 @@ import (
 // peer is this rank's side of the connections with one other. It implements
 // transport.Driver.
 type peer struct {
-	mesh     *Mesh
-	rank     int
-	in       *transport.Inbox
-	streams  []*stream
-	sleepers atomic.Int32          // how many wait for a message without polling
-	wanted   atomic.Bool           // a slice that is being filled is wanted back
-	gone     atomic.Pointer[error] // why nothing can be sent to it any more
-	open     atomic.Int32          // streams whose reader has not ended
-	done     chan struct{}         // closed when all have
+	mesh      *Mesh
+	rank      int
+	in        *transport.Inbox
+	streams   []*stream
+	sleepers  atomic.Int32          // how many wait for a message without polling
+	wanted    atomic.Bool           // a slice that is being filled is wanted back
+	gone      atomic.Pointer[error] // why nothing can be sent to it any more
+	open      atomic.Int32          // streams whose reader has not ended
+	farewells atomic.Int32          // streams that ended in good order
+	done      chan struct{}         // closed when all have
 }
 
 func newPeer(m *Mesh, rank int, links []*transport.Link, cfg Config, pool *transport.BufferPool) (*peer, error) {
@@ -31,7 +33,7 @@ func newPeer(m *Mesh, rank int, links []*transport.Link, cfg Config, pool *trans
 		Rank: cfg.Rank, From: rank, Limit: cfg.MaxUnexpectedBytes, Pool: pool, Driver: p,
 	})
 	for _, l := range links {
-		s, err := newStream(p, l, cfg.SocketBufferBytes)
+		s, err := newStream(p, l, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("the connection with rank %d: %w", rank, err)
 		}
@@ -66,8 +68,14 @@ func (p *peer) Interrupt() {
 	}
 }
 
-// stream returns the one that carries a message.
-func (p *peer) stream(tag transport.Tag, n int) *stream { return p.streams[0] }
+// stream returns the one that carries a message. Both ends know it from the
+// message's name alone.
+func (p *peer) stream(tag transport.Tag, n int) *stream {
+	if len(p.streams) == 1 || n < StreamBytes {
+		return p.streams[0]
+	}
+	return p.streams[(tag.Part+tag.Seq)%uint32(len(p.streams))]
+}
 
 // streamEnded says why a stream's reader has ended, to all whom it concerns.
 func (p *peer) streamEnded(s *stream) {
@@ -77,23 +85,31 @@ func (p *peer) streamEnded(s *stream) {
 		}
 	}()
 	err := s.ended
-	if s.phase == payload {
+	if s.phase == payload || s.phase == trailer {
 		p.in.End(s.arrival, p.lost(err))
 	}
-	if last := (lastWord{}); errors.As(err, &last) {
-		err = last.cause
-		if by := (*transport.AbortError)(nil); errors.As(err, &by) {
-			p.mesh.stop(err)
-		}
-		p.gone.Store(&err)
-		p.in.Break(err)
-		// Answering with an end of our own lets the peer close at once.
-		s.closeWrite(grace, err)
-	} else {
+	last := lastWord{}
+	if !errors.As(err, &last) {
 		err = p.lost(err)
-		p.gone.Store(&err)
+		p.gone.CompareAndSwap(nil, &err)
 		p.in.Break(err)
+		if p.mesh.down.Load() != nil {
+			s.sock.close() // the peer's answer to our last word; the other streams may still say theirs
+		} else {
+			p.close() // one lost stream is a lost peer
+		}
+		return
 	}
+	err = last.cause
+	if by := (*transport.AbortError)(nil); errors.As(err, &by) {
+		p.mesh.stop(err)
+	}
+	p.gone.CompareAndSwap(nil, &err)
+	if p.farewells.Add(1) == int32(len(p.streams)) {
+		p.in.Break(err) // nothing is left on any stream
+	}
+	// Answering with an end of our own lets the peer close at once.
+	s.closeWrite(grace, err)
 	s.sock.close()
 }
 
@@ -103,8 +119,12 @@ func (p *peer) lost(err error) error {
 		return *down
 	}
 	lost := transport.Lost(p.rank)
-	if err != io.EOF && !errors.Is(err, errClosed) {
+	switch errno := syscall.Errno(0); {
+	case err == io.EOF, errors.Is(err, errClosed):
+	case err == io.ErrUnexpectedEOF, errors.As(err, &errno):
 		lost.Why = fmt.Sprintf("%s (%v)", lost.Why, err)
+	default:
+		lost.Why = fmt.Sprintf("what it sends cannot be used: %v", err)
 	}
 	return lost
 }

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -50,6 +51,7 @@ type stream struct {
 	head     wire.Header
 	arrival  transport.Arrival
 	got      int    // bytes of the payload
+	sum      uint32 // of them, where the frame has one
 	last     []byte // the payload of an abort frame
 	ended    error  // why nothing more will be read
 	spin     time.Duration
@@ -65,11 +67,12 @@ const (
 	header   phase = iota
 	place          // the header is there, its message has no place yet
 	payload        // the message's bytes
+	trailer        // their checksum
 	nothing        // bytes to be forgotten
 	farewell       // why the peer aborted
 )
 
-func newStream(p *peer, link *transport.Link, bufferBytes int) (*stream, error) {
+func newStream(p *peer, link *transport.Link, cfg Config) (*stream, error) {
 	conn, ahead := link.Detach()
 	s := &stream{peer: p, spin: shortSpin}
 	s.to = copy(s.buf[:], ahead)
@@ -79,9 +82,10 @@ func newStream(p *peer, link *transport.Link, bufferBytes int) (*stream, error) 
 	if !ok {
 		return nil, fmt.Errorf("%T is no TCP connection", conn)
 	}
-	tune(c, bufferBytes)
-	var err error
-	s.sock, err = p.mesh.open(c)
+	err := tune(c, cfg)
+	if err == nil {
+		s.sock, err = p.mesh.open(c)
+	}
 	return s, err
 }
 
@@ -113,7 +117,7 @@ func (s *stream) arm() {
 // divert lets go of a slice that its owner wants back. It needs the role.
 func (s *stream) divert() {
 	s.peer.wanted.Store(false)
-	if s.phase == payload {
+	if s.phase == payload || s.phase == trailer {
 		s.peer.in.Divert(&s.arrival, s.got)
 	}
 }
@@ -187,7 +191,7 @@ func (s *stream) pull(until *transport.Recv, wait bool) error {
 				return err
 			}
 			s.use(wire.HeaderSize)
-			s.head, s.got = h, 0
+			s.head, s.got, s.sum = h, 0, 0
 			if err := s.open(); err != nil {
 				return err
 			}
@@ -202,7 +206,7 @@ func (s *stream) pull(until *transport.Recv, wait bool) error {
 // open decides what becomes of the frame whose header has come.
 func (s *stream) open() error {
 	switch h := s.head; h.Type {
-	case wire.Data:
+	case wire.Data, wire.Summed:
 		s.phase = place
 	case wire.Goodbye:
 		return lastWord{transport.ErrGoodbye}
@@ -226,11 +230,16 @@ func (s *stream) body(wait bool) error {
 		if err := s.read(s.arrival.Bytes()); err != nil {
 			return err
 		}
-		// Counted before it can be seen, so that a receiver that has the message
-		// also finds it in its counters.
-		s.peer.mesh.received.Add(int64(s.head.Length))
-		s.phase = header
-		s.peer.in.End(s.arrival, nil)
+		if s.head.Type == wire.Summed {
+			s.phase = trailer
+			return nil
+		}
+		s.deliver()
+	case trailer:
+		if err := s.check(); err != nil {
+			return err
+		}
+		s.deliver()
 	case farewell:
 		if err := s.read(s.last); err != nil {
 			return err
@@ -244,6 +253,30 @@ func (s *stream) body(wait bool) error {
 		return s.skip()
 	}
 	return nil
+}
+
+// check compares the payload with its checksum, which follows it.
+func (s *stream) check() error {
+	for s.to-s.from < wire.SumSize {
+		if err := s.fill(); err != nil {
+			return unfinished(err)
+		}
+	}
+	want := binary.LittleEndian.Uint32(s.buf[s.from:])
+	s.use(wire.SumSize)
+	if want != s.sum {
+		return fmt.Errorf("%w: message %d/%d/%d of %d bytes, sum %#x, expected %#x",
+			wire.ErrSum, s.head.Group, s.head.Seq, s.head.Part, s.head.Length, s.sum, want)
+	}
+	return nil
+}
+
+// deliver hands the message over. It is counted before it can be seen, so that a
+// receiver that has the message also finds it in its counters.
+func (s *stream) deliver() {
+	s.peer.mesh.received.Add(int64(s.head.Length))
+	s.phase = header
+	s.peer.in.End(s.arrival, nil)
 }
 
 // place finds out where the message belongs. After this rank has stopped that is
@@ -276,7 +309,7 @@ func (s *stream) read(p []byte) error {
 	for s.got < len(p) {
 		if s.from < s.to {
 			n := copy(p[s.got:], s.buf[s.from:s.to])
-			s.got += n
+			s.add(p[s.got : s.got+n])
 			s.use(n)
 			continue
 		}
@@ -285,7 +318,7 @@ func (s *stream) read(p []byte) error {
 			return errAgain
 		}
 		rest := p[s.got:min(len(p), s.got+maxRead)]
-		s.next = [2][]byte{rest, s.buf[:wire.HeaderSize]}
+		s.next = [2][]byte{rest, s.buf[:wire.HeaderSize+s.trailing()]}
 		n, err := s.sock.read(s.next[:])
 		s.next[0] = nil
 		if err != nil {
@@ -293,22 +326,38 @@ func (s *stream) read(p []byte) error {
 		}
 		s.dry = n < len(rest)
 		mine := min(n, len(rest))
-		s.got += mine
+		s.add(rest[:mine])
 		s.to = n - mine
 		s.received.Add(int64(mine))
 	}
 	return nil
 }
 
+// add counts bytes of the payload that have come, and sums them.
+func (s *stream) add(p []byte) {
+	s.got += len(p)
+	if s.head.Type == wire.Summed {
+		s.sum = wire.Sum(s.sum, p)
+	}
+}
+
+// trailing is how many bytes follow the payload.
+func (s *stream) trailing() int {
+	if s.head.Type == wire.Summed {
+		return wire.SumSize
+	}
+	return 0
+}
+
 // skip forgets the payload.
 func (s *stream) skip() error {
-	for s.got < s.head.Length {
+	for end := s.head.Length + s.trailing(); s.got < end; {
 		if s.from == s.to {
 			if err := s.fill(); err != nil {
 				return unfinished(err)
 			}
 		}
-		n := min(s.head.Length-s.got, s.to-s.from)
+		n := min(end-s.got, s.to-s.from)
 		s.use(n)
 		s.got += n
 	}

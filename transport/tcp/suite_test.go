@@ -18,8 +18,10 @@ func asMeshes(meshes []*Mesh) []transport.Mesh {
 
 func TestSuite(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"polled":  func(c *Config) { c.LocalRanks = 1 },
-		"crowded": func(c *Config) { c.LocalRanks = c.Size },
+		"polled":    func(c *Config) { c.LocalRanks = 1 },
+		"crowded":   func(c *Config) { c.LocalRanks = c.Size },
+		"streams":   func(c *Config) { c.Streams = 3 },
+		"checksums": func(c *Config) { c.Streams, c.Checksum = 2, true },
 		"runtime's poller": func(c *Config) {
 			c.open = func(conn *net.TCPConn) (socket, error) { return newNetSocket(conn) }
 		},

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,7 +23,7 @@ type writer struct {
 	lock   chan struct{}
 	timers sync.Pool        // of those who wait for lock
 	small  [smallFrame]byte // the header, and a small payload behind it
-	parts  [2][]byte
+	parts  [3][]byte
 	vec    [][]byte // what is left of parts
 	broken error    // why nothing can be written any more
 	sent   atomic.Int64
@@ -102,17 +103,9 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration) err
 	if err := wire.PutHeader((*[wire.HeaderSize]byte)(w.small[:]), h); err != nil {
 		return err
 	}
-	if n := wire.HeaderSize + len(payload); n <= smallFrame {
-		copy(w.small[wire.HeaderSize:], payload)
-		w.parts[0] = w.small[:n]
-		w.vec = w.parts[:1]
-	} else {
-		w.parts = [2][]byte{w.small[:wire.HeaderSize], payload}
-		w.vec = w.parts[:]
-	}
-	total := wire.HeaderSize + len(payload)
+	total := w.gather(h, payload)
 	left, err := w.flush(total, timeout)
-	w.parts = [2][]byte{}
+	w.parts = [3][]byte{}
 	w.sent.Add(int64(total - left))
 	if err == nil {
 		return nil
@@ -127,6 +120,31 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration) err
 	}
 	w.broken = err
 	return err
+}
+
+// gather puts what makes up a frame into vec and returns its length. The header
+// is in small already.
+func (w *writer) gather(h wire.Header, payload []byte) int {
+	head, sum := wire.HeaderSize, 0
+	if h.Type == wire.Summed {
+		sum = wire.SumSize
+	}
+	total := head + len(payload) + sum
+	if total <= smallFrame {
+		copy(w.small[head:], payload)
+		head += len(payload)
+	}
+	if sum > 0 {
+		binary.LittleEndian.PutUint32(w.small[head:], wire.Sum(0, payload))
+	}
+	if total <= smallFrame {
+		w.parts[0] = w.small[:total]
+		w.vec = w.parts[:1]
+	} else {
+		w.parts = [3][]byte{w.small[:head], payload, w.small[head : head+sum]}
+		w.vec = w.parts[:2+sum/wire.SumSize]
+	}
+	return total
 }
 
 // flush writes what is in vec, left bytes, and returns how many it could not.

@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+)
+
+// Door accepts connections where anybody may knock. Only so many strangers are
+// inside at a time, those who have not proved yet that they hold the ticket: one
+// more sends the oldest away, so that silent ones keep nobody out. Each kind of
+// refusal is reported once for each host.
+type Door struct {
+	slots  int
+	report func(line string)
+
+	mu     sync.Mutex
+	inside []*stranger // the oldest first
+	told   map[string]bool
+}
+
+// stranger is a connection whose handshake has not proved anything yet.
+type stranger struct {
+	conn net.Conn
+	sent bool // away, for another one's sake
+}
+
+// ErrCrowded: a connection was closed because it was silent while others came.
+var ErrCrowded = errors.New("sent away because it was slow and others came")
+
+// maxTold is how many kinds of refusals a Door reports and remembers.
+const maxTold = 64
+
+// NewDoor returns a door for at most so many strangers at a time. report, if not
+// nil, gets a line about refused connections.
+func NewDoor(slots int, report func(line string)) *Door {
+	if report == nil {
+		report = func(string) {}
+	}
+	return &Door{slots: slots, report: report, told: map[string]bool{}}
+}
+
+// Accept is the function of that name, for one who came to the door.
+func (d *Door) Accept(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	s := d.enter(conn)
+	link, theirs, err := Accept(ctx, conn, ticket, mine, func(h Hello) error {
+		d.leave(s)
+		if check == nil {
+			return nil
+		}
+		return check(h)
+	})
+	if d.leave(s) && err != nil {
+		err = fmt.Errorf("connection from %v: %w", conn.RemoteAddr(), ErrCrowded)
+	}
+	if err != nil && ctx.Err() == nil {
+		d.tell(conn.RemoteAddr(), err)
+	}
+	return link, theirs, err
+}
+
+func (d *Door) enter(conn net.Conn) *stranger {
+	s := &stranger{conn: conn}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.inside) >= d.slots {
+		oldest := d.inside[0]
+		oldest.sent = true
+		oldest.conn.Close()
+		d.inside = slices.Delete(d.inside, 0, 1)
+	}
+	d.inside = append(d.inside, s)
+	return s
+}
+
+// leave reports whether s was sent away.
+func (d *Door) leave(s *stranger) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.inside, s); i >= 0 {
+		d.inside = slices.Delete(d.inside, i, i+1)
+	}
+	return s.sent
+}
+
+// tell reports err, which begins with "connection from", unless one of its kind
+// from the same host was.
+func (d *Door) tell(from net.Addr, err error) {
+	host, _, splitErr := net.SplitHostPort(from.String())
+	if splitErr != nil {
+		host = from.String()
+	}
+	key := host + " " + kindOfRefusal(err)
+	d.mu.Lock()
+	known, full := d.told[key], len(d.told) >= maxTold
+	if !known && !full {
+		d.told[key] = true
+	}
+	last := !known && !full && len(d.told) == maxTold
+	d.mu.Unlock()
+	if known || full {
+		return
+	}
+	line := fmt.Sprintf("refused a %v", err)
+	if last {
+		line += "; others are refused without a report"
+	}
+	d.report(line)
+}
+
+// kindOfRefusal is the same for those that a person would not want to read twice.
+// What the holder of a ticket did wrong is always worth a line of its own.
+func kindOfRefusal(err error) string {
+	for _, kind := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrTimeout, ErrCrowded} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	if errors.Is(err, ErrRefused) {
+		return err.Error()
+	}
+	return "the network's fault"
+}

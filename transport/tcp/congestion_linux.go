@@ -1,0 +1,62 @@
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkCongestionControl reports whether the kernel lets this process use an
+// algorithm, "" being its default.
+func checkCongestionControl(name string) error {
+	if name == "" {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	return congestionControl(fd, name)
+}
+
+func setCongestionControl(c *net.TCPConn, name string) (err error) {
+	if name == "" {
+		return nil
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if refused := raw.Control(func(fd uintptr) { err = congestionControl(int(fd), name) }); refused != nil {
+		return refused
+	}
+	return err
+}
+
+// congestionControl sets the algorithm of one socket.
+func congestionControl(fd int, name string) error {
+	err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOENT:
+		return fmt.Errorf("%q: the kernel has no such algorithm; %s", name, offered("available"))
+	case unix.EPERM:
+		return fmt.Errorf("%q: this process may not use it; %s", name, offered("allowed"))
+	}
+	return fmt.Errorf("%q: %w", name, os.NewSyscallError("setsockopt", err))
+}
+
+// offered lists the algorithms that the kernel calls available or allowed.
+func offered(what string) string {
+	file := "net.ipv4.tcp_" + what + "_congestion_control"
+	text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(file, ".", "/"))
+	if err != nil {
+		return "see " + file
+	}
+	return fmt.Sprintf("%s: %s (%s)", what, strings.Join(strings.Fields(string(text)), ", "), file)
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+)
+
+// checkCongestionControl refuses all but the default: only Linux lets a socket
+// choose.
+func checkCongestionControl(name string) error {
+	if name == "" {
+		return nil
+	}
+	return fmt.Errorf("%q: only Linux lets a connection choose, this is %s", name, runtime.GOOS)
+}
+
+func setCongestionControl(_ *net.TCPConn, name string) error { return checkCongestionControl(name) }
