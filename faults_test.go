@@ -23,6 +23,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/transport/shm"
 )
 
 // The campaign of faults: jobs of real processes, in which one rank is killed,
@@ -114,10 +115,18 @@ func drawFault(rng *rand.Rand, namespaces bool) faultCase {
 	}
 	c := faultCase{
 		Op: ops[rng.IntN(len(ops))], Size: 2 + rng.IntN(3), Fault: faults[rng.IntN(len(faults))],
-		Floats: []int{0, 1, 100, 10_000, 1_000_000}[rng.IntN(5)], DelayMillis: rng.IntN(60), Transport: "tcp",
+		Floats: []int{0, 1, 100, 10_000, 1_000_000}[rng.IntN(5)], DelayMillis: rng.IntN(60),
+		Transport: []string{ringo.TransportTCP, ringo.TransportSHM}[rng.IntN(2)],
 	}
 	c.Victim = rng.IntN(c.Size)
-	if names := append(collective.Algorithms(), ""); c.Op == "allreduce" {
+	if c.Fault == "cut" || !shm.Supported {
+		c.Transport = ringo.TransportTCP // hosts share no memory
+	}
+	names := append(collective.Algorithms(), "")
+	if c.Transport == ringo.TransportTCP {
+		names = slices.DeleteFunc(names, func(a string) bool { return a == collective.Direct })
+	}
+	if c.Op == "allreduce" {
 		c.Algorithm = names[rng.IntN(len(names))]
 	}
 	return c
@@ -296,7 +305,7 @@ func TestFaultRank(t *testing.T) {
 	}
 	end := faultEnd{Lost: -1}
 	err := ringo.Run(context.Background(), ringo.Config{
-		Size: r.Size, Rank: r.Rank, Rendezvous: r.Rendezvous, Heartbeat: faultBeat, DeadAfter: faultDead,
+		Size: r.Size, Rank: r.Rank, Rendezvous: r.Rendezvous, Heartbeat: faultBeat, DeadAfter: faultDead, Transport: r.Transport,
 		Collective: collective.Config{Algorithm: r.Algorithm, Timeout: time.Minute},
 	}, func(job *ringo.Job) error {
 		err := workOn(job, r.faultCase)
