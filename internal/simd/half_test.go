@@ -205,7 +205,9 @@ func TestReduceAll16(t *testing.T) {
 				for _, op := range reductions {
 					ns, nd := 1+r.IntN(5), 1+r.IntN(5)
 					if n > 1000 {
-						ns, nd = 1+r.IntN(2), 1
+						if ns, nd = 1+r.IntN(2), 1; op != reductions[n%4] {
+							continue // the oracle is slow
+						}
 					}
 					checkReduceAll16(t, k, o, r, op, n, ns, nd)
 				}
