@@ -182,7 +182,7 @@ func (c *collectiveBench) measureAll(job *ringo.Job, out *output) error {
 		return err
 	}
 	out.header("# %d ranks, %s, %s buffers, algorithm %s; time is the slowest rank's, median of samples",
-		job.Size(), job.Transport(), memory.kind, c.algorithmName())
+		job.Size(), job.Transport(), memory.kind, c.algorithm)
 	out.header("#%11s %12s  %-10s %-9s %5s %5s %12s %8s %8s %7s", "size", "count", "operation", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 	out.header("#%11s %12s  %-10s %-9s %5s %5s %12s %8s %8s %7s", "(B)", "(values)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
 	watch := &stopwatch{job: job, budget: c.budget}
@@ -238,7 +238,7 @@ func (c *collectiveBench) one(watch *stopwatch, memory operandMemory, out *outpu
 
 func (c *collectiveBench) result(job *ringo.Job, s spec, shape shape, t trial, found timing) collectiveResult {
 	r := collectiveResult{
-		Bench: "collective", Op: s.op, NP: job.Size(), Transport: job.Transport(), Algorithm: c.algorithmName(),
+		Bench: "collective", Op: s.op, NP: job.Size(), Transport: job.Transport(), Algorithm: c.algorithm,
 		Type: s.typ, Redop: "none", Root: -1, Bytes: t.bytes, Count: s.count,
 		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Wrong: found.wrong, Iterations: len(found.us),
 	}
@@ -256,12 +256,4 @@ func (c *collectiveBench) result(job *ringo.Job, s spec, shape shape, t trial, f
 		r.BusBWGBPerS = r.AlgBWGBPerS * shape.bus(float64(r.NP))
 	}
 	return r
-}
-
-// algorithmName is what was named, or auto.
-func (f *jobFlags) algorithmName() string {
-	if f.algorithm == "" {
-		return "auto"
-	}
-	return f.algorithm
 }

@@ -4,9 +4,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 )
 
@@ -29,6 +31,9 @@ func ringBytes(floats, n int) (most int) {
 	return most
 }
 
+// processes is what the processes of one host talk over.
+var processes = map[bool]string{true: ringo.TransportSHM, false: ringo.TransportTCP}[runtime.GOOS == "linux"]
+
 func TestBenchAllReduce(t *testing.T) {
 	for _, c := range []struct {
 		flags     string
@@ -36,11 +41,12 @@ func TestBenchAllReduce(t *testing.T) {
 		transport string
 		algorithm string
 	}{
-		{"", 1, "mem", "ring"},
-		{"--np 2 --transport mem", 2, "mem", "ring"},
-		{"--np 3 --transport mem", 3, "mem", "ring"},
+		{"", 1, "mem", "auto"},
+		{"--np 2 --transport mem --algorithm ring", 2, "mem", "ring"},
+		{"--np 3 --transport mem --algorithm ring", 3, "mem", "ring"},
 		{"--np 2 --transport mem --algorithm naive", 2, "mem", "naive"},
-		{"--np 2 --transport tcp", 2, "tcp", "ring"},
+		{"--np 2 --transport tcp --algorithm ring", 2, "tcp", "ring"},
+		{"--np 2", 2, processes, "auto"},
 	} {
 		status, out, errs := command(t, "bench allreduce --floats 0,1,2,1000 --time 1ms --json - "+c.flags)
 		if status != 0 || strings.Count(errs, "\n") != 4 || strings.Count(errs, "bytes sent per rank") != 4 {

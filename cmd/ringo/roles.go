@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ type jobFlags struct {
 func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.np, "np", 1, "number of `ranks` (workers)")
 	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else shm; says so where that is not to be had)")
-	fs.StringVar(&f.algorithm, "algorithm", collective.Ring, "allreduce `algorithm`: ring or naive")
+	fs.StringVar(&f.algorithm, "algorithm", autoAlgorithm, "`algorithm` of operations that have it: "+algorithmList()+"; auto: a fixed table's")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within --dead-after, a slow one is only reported until then")
 	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")
 	fs.IntVar(&f.rank, "rank", -1, "start only this `rank`, by hand; needs --np, --rendezvous and the ticket in RINGO_TICKET")
@@ -72,8 +73,8 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	if !oneOf(f.transport, "auto", ringo.TransportSHM, ringo.TransportTCP, "mem") {
 		faults.add("--transport %q is not known: use auto, shm, tcp or mem", f.transport)
 	}
-	if !oneOf(f.algorithm, collective.Ring, collective.Naive) {
-		faults.add("--algorithm %q is not known: use ring or naive", f.algorithm)
+	if f.algorithm != autoAlgorithm && !oneOf(f.algorithm, collective.Algorithms()...) {
+		faults.add("--algorithm %q is not known: use auto or %s", f.algorithm, algorithmList())
 	}
 	if f.timeout <= 0 {
 		faults.add("--timeout %v: want a positive time, such as 30s", f.timeout)
@@ -164,8 +165,17 @@ func (f *jobFlags) computeThreads() int {
 	return max(1, runtime.NumCPU()/max(1, f.np))
 }
 
+// autoAlgorithm leaves the choice to the table of collective.
+const autoAlgorithm = "auto"
+
+func algorithmList() string { return strings.Join(collective.Algorithms(), ", ") }
+
 func (f *jobFlags) collective() collective.Config {
-	return collective.Config{Algorithm: f.algorithm, Timeout: f.timeout}
+	cfg := collective.Config{Algorithm: f.algorithm, Timeout: f.timeout}
+	if f.algorithm == autoAlgorithm {
+		cfg.Algorithm = ""
+	}
+	return cfg
 }
 
 // run plays the command's role: body is what a rank does.

@@ -34,7 +34,7 @@ func TestJobUsage(t *testing.T) {
 			{"--transport udp", `--transport "udp" is not known: use auto, shm, tcp or mem`},
 			{"--transport ''", `--transport "" is not known`},
 			{"--transport mem --rank 0 --np 2 --rendezvous localhost:70", "--transport mem keeps all ranks in one process"},
-			{"--algorithm rng", `--algorithm "rng" is not known: use ring or naive`},
+			{"--algorithm rng", `--algorithm "rng" is not known: use auto or `},
 			{"--timeout 0", "--timeout 0s: want a positive time"},
 			{"--timeout -1s", "--timeout -1s: want a positive time"},
 			{"--timeout 30", `"30" for "--timeout"`},
