@@ -78,6 +78,10 @@ type Params struct {
 	buffers  []*Buffer
 	state    []float32 // the arena of buffers
 	finished bool      // the last Backward ended a step
+
+	outline  bool // see NewOutline
+	forward  Work
+	backward []Work // by slot
 }
 
 // NewParams makes an empty registry. Each parameter draws its initial values
@@ -94,7 +98,9 @@ func (ps *Params) New(name string, init Init, shape ...int) *Param {
 		return p
 	}
 	p.Data = make([]float32, volume(shape))
-	init(ps.stream(name), p.Data)
+	if !ps.outline {
+		init(ps.stream(name), p.Data)
+	}
 	ps.list = append(ps.list, p)
 	return p
 }
@@ -233,7 +239,14 @@ func (ps *Params) finishingOrder(dry func(t *Tape) *Tensor) (order []*Param, err
 		return nil, errors.New("nn: Arrange: the model uses parameters of another registry")
 	}
 	t.params = ps
-	t.walk(loss, true, func(slot int) { order = append(order, ps.list[slot]) })
+	for _, o := range t.ops[:t.n] {
+		forward, _ := workOf(o)
+		ps.forward.Add(forward)
+	}
+	t.walk(loss, true, func(slot int) {
+		order = append(order, ps.list[slot])
+		ps.backward, t.work = append(ps.backward, t.work), Work{}
+	})
 	return order, nil
 }
 
@@ -249,7 +262,11 @@ func (ps *Params) layOut(order []*Param) error {
 		p.slot = i
 		at += padded
 	}
-	ps.list, ps.values = order, aligned(at)
+	ps.list = order
+	if ps.outline {
+		return nil
+	}
+	ps.values = aligned(at)
 	for i, p := range order {
 		lo, hi := ps.slots[i].Offset, ps.slots[i].Offset+ps.slots[i].Len
 		copy(ps.values[lo:hi], p.Data)

@@ -35,7 +35,9 @@ func (ps *Params) NewTable(name string, init Init, rows, dim int) *Table {
 		return t
 	}
 	t.Data = aligned(rows * dim)
-	init(ps.stream(name), t.Data)
+	if !ps.outline {
+		init(ps.stream(name), t.Data)
+	}
 	ps.tables = append(ps.tables, t)
 	return t
 }

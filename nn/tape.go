@@ -44,6 +44,7 @@ type Tape struct {
 	values  vectorJob // the elementwise operation under way
 	packed  convPacked
 	seed    uint64 // see SetSeed
+	work    Work   // of a dry walk, since the last slot
 }
 
 // op is a recorded operation. It owns its result and its working memory.
@@ -182,6 +183,9 @@ func (t *Tape) walk(loss *Tensor, dry bool, ready func(slot int)) {
 		}
 		if !dry {
 			o.backward(t)
+		} else {
+			_, work := workOf(o)
+			t.work.Add(work)
 		}
 		t.grads.give(&o.result().grad)
 		t.contributed(o, ready)

@@ -1,0 +1,87 @@
+package nn
+
+// Work is what a pass over some operations takes, by the shapes alone, to tell
+// how long layers take beside each other without running them.
+type Work struct {
+	// FLOPs are the multiplications and additions of matrix products, direct
+	// convolutions and attention. They grow with the batch.
+	FLOPs float64
+	// Activations are the bytes of intermediate values and their gradients that
+	// are read or written. They grow with the batch.
+	Activations float64
+	// Weights are the bytes of parameters and their gradients that are read or
+	// written, the recurrent weights at every step. They do not grow with the
+	// batch.
+	Weights float64
+}
+
+// Add adds v to w.
+func (w *Work) Add(v Work) {
+	w.FLOPs += v.FLOPs
+	w.Activations += v.Activations
+	w.Weights += v.Weights
+}
+
+// NewOutline makes a registry for a model that is only looked at: parameters
+// have no values, and the memory that stands for them is never touched, so that
+// a model of gigabytes is described in milliseconds. After Arrange, Slots and
+// Work are as of NewParams, and there are no arenas. Nothing but the dry run of
+// Arrange may use its model.
+func NewOutline() *Params { return &Params{outline: true} }
+
+// Work is the work of the batch that Arrange was given, nil before: forward of
+// the whole, and by slot the part of backward from the slot before's gradient to
+// this one's.
+func (ps *Params) Work() (forward Work, backward []Work) { return ps.forward, ps.backward }
+
+// workOf is the work of an operation forward and backward. What it moves in
+// backward is twice what it moves forward: each of two products, or of two
+// gradients, reads or writes as much.
+func workOf(o op) (forward, backward Work) {
+	xs, ps := o.operands()
+	y := o.result()
+	wanted := 1.0 // gradients of operands that a product has to compute
+	forward.Activations = float64(y.Len())
+	for _, x := range xs {
+		if x == nil {
+			continue
+		}
+		forward.Activations += float64(x.Len())
+		if x.needs {
+			wanted = 2
+		}
+	}
+	rows := y.Len()
+	if n := len(y.Shape); n > 0 {
+		rows /= y.Shape[n-1]
+	}
+	reads := 1 // of each parameter
+	switch o := o.(type) {
+	case *embeddingOp: // it reads and writes rows; its whole gradient is cleared
+		moved := 8 * float64(y.Len())
+		return Work{Activations: moved}, Work{Activations: moved, Weights: 4 * float64(len(o.p.Data))}
+	case *attentionOp:
+		forward.FLOPs = 2 * float64(y.Len()*o.steps)
+		wanted = 2.5 // see Attention
+	case *convOp:
+		rows = o.rows() // also of what max-pooling throws away
+		forward.Activations += float64(rows*o.out - y.Len())
+	case *lstmOp:
+		reads = o.steps
+		forward.Activations += float64(8 * y.Len()) // four gates, written and read
+	}
+	for i, p := range ps {
+		if p == nil || len(p.Shape) < 2 {
+			continue
+		}
+		forward.FLOPs += 2 * float64(rows) * float64(len(p.Data))
+		if i == 0 {
+			forward.Weights += float64(len(p.Data))
+		} else {
+			forward.Weights += float64(reads * len(p.Data)) // the recurrent weights
+		}
+	}
+	forward.Activations *= 4
+	forward.Weights *= 4
+	return forward, Work{FLOPs: wanted * forward.FLOPs, Activations: 2 * forward.Activations, Weights: 2 * forward.Weights}
+}
