@@ -126,6 +126,10 @@ func (c *Coordinator) announce() {
 		}
 		addrs[r] = c.seats[r].addr
 	}
+	if err := checkReach(addrs); err != nil && c.verdict == nil {
+		c.decide(err)
+		return
+	}
 	c.complete = true
 	for r := range c.seats {
 		c.seats[r].member.post(message{Kind: kindRoster, Peer: c.cfg.HostRank, Addrs: addrs})

@@ -21,6 +21,11 @@ type MemberConfig struct {
 	Version string
 	// Rank is this rank, from 0 to WorldSize-1.
 	Rank, WorldSize int
+	// Interface is the network interface on which this rank's mesh listens.
+	// Empty: that of the address by which this host reaches the coordinator.
+	Interface string
+	// Ports are where it may listen; the first free one is taken. Zero: any.
+	Ports PortRange
 	// JoinTimeout bounds the wait for the coordinator, and then the wait for
 	// the other ranks; 0 means 60 s.
 	JoinTimeout time.Duration
@@ -42,6 +47,9 @@ func (c MemberConfig) Validate() error {
 	}
 	if c.JoinTimeout < 0 {
 		errs = append(errs, fmt.Errorf("join timeout %v: want at least 0", c.JoinTimeout))
+	}
+	if !c.Ports.valid() {
+		errs = append(errs, fmt.Errorf("ports %v: want FIRST-LAST within 1 to 65535", c.Ports))
 	}
 	errs = append(errs, checkRendezvous(c.Rendezvous), checkTimes(c.Heartbeat, c.DeadAfter), checkTicket(c.Ticket))
 	return errors.Join(errs...)
@@ -97,8 +105,10 @@ type Member struct {
 // Join dials the coordinator, trying again until it is there, opens the
 // listener of this rank's mesh, and returns when all ranks have joined.
 //
-// The mesh listens on the address by which this host reaches the coordinator:
-// on loopback when the rendezvous is on loopback. Errors name the ranks that did
+// The mesh listens on the address by which this host reaches the coordinator,
+// on loopback when the rendezvous is on loopback, unless the configuration says
+// otherwise. A job of several hosts in which one rank listens on loopback ends
+// for all ranks with an error that names it. Errors name the ranks that did
 // not come (*MissingError), or say why the coordinator cannot be reached or
 // refused this rank (*DialError, around transport.ErrTicket, ErrVersion,
 // ErrRefused, ErrNotRingo, or the network's fault).
@@ -111,7 +121,7 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := listenBeside(link.LocalAddr())
+	listener, err := listen(link.LocalAddr(), cfg.Interface, cfg.Ports)
 	if err != nil {
 		_ = link.Close()
 		return nil, fmt.Errorf("rank %d: listening for the other ranks: %w", cfg.Rank, err)
@@ -162,15 +172,6 @@ func final(err error) bool {
 	}
 	var dns *net.DNSError
 	return errors.As(err, &dns) && dns.IsNotFound
-}
-
-// listenBeside listens on a free port of the same address as local.
-func listenBeside(local net.Addr) (net.Listener, error) {
-	tcp, ok := local.(*net.TCPAddr)
-	if !ok {
-		return nil, fmt.Errorf("%v is not a TCP address", local)
-	}
-	return net.ListenTCP("tcp", &net.TCPAddr{IP: tcp.IP, Zone: tcp.Zone})
 }
 
 func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {

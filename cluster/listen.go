@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// PortRange is the ports that a rank may listen on. The zero value leaves the
+// choice to the system.
+type PortRange struct{ First, Last int }
+
+// ParsePortRange reads FIRST-LAST or one port; "" is any.
+func ParsePortRange(text string) (PortRange, error) {
+	if text == "" {
+		return PortRange{}, nil
+	}
+	first, last, ranges := strings.Cut(text, "-")
+	if !ranges {
+		last = first
+	}
+	var p PortRange
+	var err, lastErr error
+	p.First, err = strconv.Atoi(first)
+	p.Last, lastErr = strconv.Atoi(last)
+	if err != nil || lastErr != nil || p.First < 1 || p.Last < p.First || p.Last > 65535 {
+		return PortRange{}, fmt.Errorf("port range %q: want FIRST-LAST within 1 to 65535, such as 20000-20100", text)
+	}
+	return p, nil
+}
+
+// String is what ParsePortRange reads.
+func (p PortRange) String() string {
+	if p == (PortRange{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", p.First, p.Last)
+}
+
+// valid reports whether p is the zero value or a range of ports.
+func (p PortRange) valid() bool {
+	return p == (PortRange{}) || p.First >= 1 && p.First <= p.Last && p.Last <= 65535
+}
+
+// listen opens the listener of a rank's mesh. It is on the address by which this
+// rank reaches the coordinator, local, which the other ranks can reach too
+// wherever the coordinator can; or on the address of the named network interface.
+func listen(local net.Addr, network string, ports PortRange) (net.Listener, error) {
+	tcp, ok := local.(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("%v is not a TCP address", local)
+	}
+	at := net.TCPAddr{IP: tcp.IP, Zone: tcp.Zone}
+	if network != "" {
+		ip, err := addressOf(network, tcp.IP)
+		if err != nil {
+			return nil, err
+		}
+		at = net.TCPAddr{IP: ip}
+	}
+	if at.IP.IsLinkLocalUnicast() {
+		return nil, fmt.Errorf("%v is valid on one link only and means something else on other hosts: use another address of the coordinator's host as rendezvous, or name an interface", at.IP)
+	}
+	if ports == (PortRange{}) {
+		return net.ListenTCP("tcp", &at)
+	}
+	for at.Port = ports.First; at.Port <= ports.Last; at.Port++ {
+		l, err := net.ListenTCP("tcp", &at)
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+	}
+	return nil, fmt.Errorf("all ports of %v are in use on %v: give a range with at least as many free ones as ranks on this host", ports, at.IP)
+}
+
+// addressOf returns the address of a network interface: of like's family if it
+// has one, and the first of these in the system's order.
+func addressOf(network string, like net.IP) (net.IP, error) {
+	found, err := net.InterfaceByName(network)
+	if err != nil {
+		return nil, fmt.Errorf("interface %q: there is none of this name, but %s", network, strings.Join(interfaces(), ", "))
+	}
+	addrs, err := found.Addrs()
+	if err != nil {
+		return nil, fmt.Errorf("interface %q: %w", network, err)
+	}
+	if ip := choose(addrs, like); ip != nil {
+		return ip, nil
+	}
+	return nil, fmt.Errorf("interface %q has no address that other hosts could use, only %v", network, addrs)
+}
+
+func interfaces() []string {
+	all, _ := net.Interfaces() // none: nothing to name
+	var names []string
+	for _, i := range all {
+		names = append(names, i.Name)
+	}
+	return names
+}
+
+// choose returns the first of addrs that is of like's family, or else the first,
+// leaving out those that are valid on one link only.
+func choose(addrs []net.Addr, like net.IP) (other net.IP) {
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok || n.IP.IsLinkLocalUnicast() || n.IP.IsMulticast() {
+			continue
+		}
+		if (n.IP.To4() != nil) == (like.To4() != nil) {
+			return n.IP
+		}
+		if other == nil {
+			other = n.IP
+		}
+	}
+	return other
+}
+
+// checkReach refuses a roster in which some ranks can be reached from their own
+// host only, though others are elsewhere. addrs are by rank.
+func checkReach(addrs []string) error {
+	local, remote := -1, -1
+	for r, a := range addrs {
+		switch loopback(a) {
+		case true:
+			if local < 0 {
+				local = r
+			}
+		case false:
+			if remote < 0 {
+				remote = r
+			}
+		}
+	}
+	if local < 0 || remote < 0 {
+		return nil
+	}
+	return fmt.Errorf("rank %d listens on %s, which only its own host reaches, but rank %d is at %s: "+
+		"give rank %d a rendezvous that is an address of the network, or name the network's interface",
+		local, addrs[local], remote, addrs[remote], local)
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && ip != nil && ip.IsLoopback()
+}
