@@ -48,6 +48,8 @@ type Config struct {
 	// Transport is TransportSHM or TransportTCP, the same on every rank. Empty:
 	// what RINGO_TRANSPORT says, or else TransportSHM.
 	Transport string
+	// Network says how ranks of different processes are connected.
+	Network Network
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
 	// about themselves.
 	Collective collective.Config
@@ -86,6 +88,9 @@ func (c Config) Validate() error {
 		"transport %q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
 	fault(c.JoinTimeout < 0, "join timeout %v: want at least 0", c.JoinTimeout)
 	fault(c.Heartbeat < 0 || c.DeadAfter < 0, "heartbeat %v, dead after %v: want at least 0", c.Heartbeat, c.DeadAfter)
+	if err := c.Network.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("network: %w", err))
+	}
 	if err := c.Collective.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("collective: %w", err))
 	}
@@ -200,7 +205,8 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	j.watching.Go(j.listen)
 	mesh, err := tcp.New(j.ctx, tcp.Config{
 		Rank: env.Rank, Size: env.WorldSize, Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.JoinTimeout,
-		Listener: j.member.Listener(), Addrs: j.member.Addrs(),
+		Listener: j.member.Listener(), Addrs: j.member.Addrs(), Report: cfg.Report,
+		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum,
 	})
 	if err != nil {
 		return j.Err(err)
@@ -267,6 +273,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
 		Rank: env.Rank, WorldSize: env.WorldSize, JoinTimeout: cfg.JoinTimeout,
 		Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter,
+		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(),
 	})
 	return err
 }

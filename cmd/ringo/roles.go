@@ -42,6 +42,7 @@ type jobFlags struct {
 	deadAfter   time.Duration
 	threads     int
 	progress    string
+	network     networkFlags
 
 	byHand bool // --rank was given
 	worker bool // this process was started by a launcher
@@ -58,6 +59,7 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
 	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of the ranks")
 	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank without a sign of life for so long is lost; at least twice --heartbeat")
+	f.network.register(fs)
 	fs.StringVar(&f.progress, "progress", "auto", "progress `style`: auto, bar, plain or none")
 }
 
@@ -70,6 +72,7 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	}
 	var faults faultList
 	f.checkPlace(&faults)
+	f.network.check(&faults, !(f.transport == "mem" || f.transport == "auto" && f.np == 1), cmd.Flags().Changed)
 	if !oneOf(f.transport, "auto", ringo.TransportSHM, ringo.TransportTCP, "mem") {
 		faults.add("--transport %q is not known: use auto, shm, tcp or mem", f.transport)
 	}
@@ -181,7 +184,7 @@ func (f *jobFlags) collective() collective.Config {
 // run plays the command's role: body is what a rank does.
 func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 	ctx := cmd.Context()
-	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter}
+	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport
 	}

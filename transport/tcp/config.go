@@ -88,7 +88,7 @@ func (c Config) Validate() error {
 	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
 	fault(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
 	fault(c.Streams < 0 || c.Streams > MaxStreams, "Streams %d: expected 1 to %d, or 0 for 1", c.Streams, MaxStreams)
-	if err := checkCongestionControl(c.CongestionControl); err != nil {
+	if err := CheckCongestionControl(c.CongestionControl); err != nil {
 		faults = append(faults, fmt.Errorf("tcp: CongestionControl: %w", err))
 	}
 	if c.Size > 1 {

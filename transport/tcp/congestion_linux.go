@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkCongestionControl reports whether the kernel lets this process use an
-// algorithm, "" being its default.
-func checkCongestionControl(name string) error {
+// CheckCongestionControl reports whether the kernel lets this process use an
+// algorithm, "" being its default. The error says which ones it does.
+func CheckCongestionControl(name string) error {
 	if name == "" {
 		return nil
 	}

@@ -8,13 +8,13 @@ import (
 	"runtime"
 )
 
-// checkCongestionControl refuses all but the default: only Linux lets a socket
+// CheckCongestionControl refuses all but the default: only Linux lets a socket
 // choose.
-func checkCongestionControl(name string) error {
+func CheckCongestionControl(name string) error {
 	if name == "" {
 		return nil
 	}
 	return fmt.Errorf("%q: only Linux lets a connection choose, this is %s", name, runtime.GOOS)
 }
 
-func setCongestionControl(_ *net.TCPConn, name string) error { return checkCongestionControl(name) }
+func setCongestionControl(_ *net.TCPConn, name string) error { return CheckCongestionControl(name) }

@@ -140,7 +140,7 @@ func withPretender(t *testing.T) (*Mesh, *transport.Link) {
 // error that says what it offers.
 func TestCongestionControl(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		if err := checkCongestionControl("reno"); err == nil {
+		if err := CheckCongestionControl("reno"); err == nil {
 			t.Error("it is not available, but no error")
 		}
 		return
@@ -157,7 +157,7 @@ func TestCongestionControl(t *testing.T) {
 			}
 		}
 	}
-	err = checkCongestionControl("voodoo")
+	err = CheckCongestionControl("voodoo")
 	if err == nil || !strings.Contains(err.Error(), `"voodoo"`) || !strings.Contains(err.Error(), "reno") {
 		t.Errorf("got %v", err)
 	}
