@@ -112,12 +112,16 @@ func (s *stopwatch) fault(found timing) error {
 
 // sent counts the payload of one call on this rank.
 func (s *stopwatch) sent(t trial) (int64, error) {
-	t.rewrite(0)
+	if err := s.begin(t, 0); err != nil {
+		return 0, err
+	}
 	before := s.job.Traffic().PayloadSent
 	if err := t.call(); err != nil {
 		return 0, err
 	}
-	return s.job.Traffic().PayloadSent - before, nil
+	sent := s.job.Traffic().PayloadSent - before
+	s.verify(t, 0, 0)
+	return sent, nil
 }
 
 // singles fills us with the times of single calls in microseconds. Ranks start

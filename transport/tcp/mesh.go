@@ -175,8 +175,14 @@ func (m *Mesh) stop(err error) bool {
 		return false
 	}
 	for _, p := range m.peers {
-		if p != nil {
-			p.in.Shut(err)
+		if p == nil {
+			continue
+		}
+		p.in.Shut(err)
+		for _, s := range p.streams {
+			// A send under way may still end well, but not keep us: its peer may
+			// be the rank that is lost.
+			s.sock.hurry(time.Now().Add(grace))
 		}
 	}
 	return true
@@ -202,8 +208,6 @@ func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 		}
 		for _, s := range p.streams {
 			all.Go(func() {
-				// A send under way may still end well, but not keep us.
-				s.sock.hurry(time.Now().Add(grace))
 				if s.finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed) != nil {
 					s.sock.close() // it cannot be ended in good order
 				}

@@ -146,6 +146,36 @@ func TestEndingAStuckSend(t *testing.T) {
 	all.Wait()
 }
 
+// So does the Abort of a third rank, though this one's own comes too late then.
+func TestAnothersAbortEndsAStuckSend(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := configs(t, 3)
+	made := make([]*Mesh, 3)
+	var forming sync.WaitGroup
+	for _, r := range []int{0, 2} {
+		forming.Go(func() {
+			m, err := New(context.Background(), cfgs[r])
+			if err != nil {
+				t.Error(err)
+			}
+			made[r] = m
+		})
+	}
+	one := []*transport.Link{pretend(t, cfgs, 0), acceptAs(t, cfgs, 1)} // a rank that is stopped
+	forming.Wait()
+	stuck := make(chan error, 1)
+	go func() { stuck <- made[0].Send(1, transport.Tag{}, make([]byte, 64<<20), time.Hour) }()
+	time.Sleep(20 * time.Millisecond)
+	made[2].Abort(errors.New("enough"))
+	var by *transport.AbortError
+	if err := <-stuck; !errors.As(err, &by) || by.Rank != 2 {
+		t.Errorf("got %v, want what rank 2 says", err)
+	}
+	one[0].Close()
+	one[1].Close()
+	closeAll([]*Mesh{made[0], made[2]})
+}
+
 // The rank that everybody names is the one that died, also by the word of ranks
 // that leave because of it.
 func TestEverySurvivorNamesTheSameRank(t *testing.T) {
