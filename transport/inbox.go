@@ -220,19 +220,25 @@ func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) 
 }
 
 // Divert is for a writer that was interrupted after got bytes. If the receive's
-// owner wants its dst back, the rest of the message goes to a pooled buffer.
+// owner wants its dst back, or the inbox was shut, the rest of the message goes to
+// a pooled buffer.
 func (in *Inbox) Divert(a *Arrival, got int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	r := a.recv
-	if r == nil || r.state != recvWithdrawn {
+	if r == nil || r.state != recvWithdrawn && !in.shut {
 		return
+	}
+	err := errWithdrawn
+	if in.shut {
+		err = in.fault(a.tag, in.err)
 	}
 	a.msg = in.pool.get(a.tag, len(r.dst)) // even beyond the limit: it cannot be left half read
 	in.held += classBytes(len(r.dst))
 	copy(a.msg.bytes(), r.dst[:got])
 	a.recv = nil
-	r.complete(errWithdrawn)
+	r.state = recvIdle
+	r.complete(err)
 }
 
 // End says that the message is complete, or, with an error, that it never will
@@ -312,7 +318,12 @@ func (in *Inbox) Break(err error) { in.fail(err, false) }
 
 // Shut makes every pending and later receive fail with err, those of arrived
 // messages too. It replaces the cause of a Break; the first Shut is kept.
-func (in *Inbox) Shut(err error) { in.fail(err, true) }
+func (in *Inbox) Shut(err error) {
+	in.fail(err, true)
+	if in.driver != nil {
+		in.driver.Interrupt() // the rest of a message that is being written may never come
+	}
+}
 
 func (in *Inbox) fail(err error, shut bool) {
 	in.mu.Lock()

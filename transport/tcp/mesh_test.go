@@ -176,6 +176,44 @@ func TestAnothersAbortEndsAStuckSend(t *testing.T) {
 	closeAll([]*Mesh{made[0], made[2]})
 }
 
+// An Abort does not wait for the rest of a message that has come in part.
+func TestAbortEndsAReceiveUnderWay(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := configs(t, 3)
+	made := make(chan *Mesh, 2)
+	for _, r := range []int{0, 2} {
+		go func() {
+			m, err := New(context.Background(), cfgs[r])
+			if err != nil {
+				t.Error(err)
+			}
+			made <- m
+		}()
+	}
+	one := []*transport.Link{pretend(t, cfgs, 0), acceptAs(t, cfgs, 1)}
+	zero, two := <-made, <-made
+	if zero.Rank() != 0 {
+		zero, two = two, zero
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := receive(zero, 1, transport.Tag{}, 1<<20)
+		got <- err
+	}()
+	if err := halfAFrame(one[0], 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	enough := errors.New("enough")
+	zero.Abort(enough)
+	if err := <-got; !errors.Is(err, enough) {
+		t.Errorf("got %v, want that it was enough", err)
+	}
+	one[0].Close()
+	one[1].Close()
+	closeAll([]*Mesh{zero, two})
+}
+
 // The rank that everybody names is the one that died, also by the word of ranks
 // that leave because of it.
 func TestEverySurvivorNamesTheSameRank(t *testing.T) {
@@ -320,4 +358,14 @@ func FuzzDecodeAbort(f *testing.F) {
 			t.Fatalf("% x: %v, %v", b, again, err)
 		}
 	})
+}
+
+// halfAFrame writes the header and half of the payload of a message.
+func halfAFrame(l *transport.Link, n int) error {
+	var head [wire.HeaderSize]byte
+	if err := wire.PutHeader(&head, wire.Header{Type: wire.Data, Length: n}); err != nil {
+		return err
+	}
+	_, err := l.Conn().Write(append(head[:], make([]byte, n/2)...))
+	return err
 }
