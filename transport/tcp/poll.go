@@ -112,6 +112,7 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 		spin = min(crowdedWait, timeout)
 	}
 	start, seen := time.Now(), s.received.Load()
+	yields := 0 // in a row that let others run
 	for now := start; ; {
 		if manners.crowded {
 			s.sock.block(spin - now.Sub(start))
@@ -132,15 +133,21 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 		if received := s.received.Load(); received != seen {
 			start, seen = now, received
 		}
-		if now.Sub(start) >= spin || manners.yield && othersRun(now) {
+		if manners.yield && othersRun(now) {
+			yields++
+		} else {
+			yields = 0
+		}
+		if now.Sub(start) >= spin || yields >= 2 {
 			s.spin = max(s.spin/2, shortSpin)
 			return
 		}
 	}
 }
 
-// othersRun lets other goroutines run and reports whether there were any. With
-// one thread a poller would otherwise keep it from those who compute.
+// othersRun lets other goroutines run and reports whether there were any, or
+// another process took the core meanwhile. With one thread a poller would
+// otherwise keep it from those who compute.
 func othersRun(now time.Time) bool {
 	runtime.Gosched()
 	return time.Since(now) > yielded

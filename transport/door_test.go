@@ -1,0 +1,252 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// porch is a door with a listener before it, and what it reported.
+type porch struct {
+	*Door
+	t      testing.TB
+	l      net.Listener
+	ticket Ticket
+	work   sync.WaitGroup
+
+	mu    sync.Mutex
+	lines []string
+	errs  []error
+	in    []*Link
+}
+
+func newPorch(t testing.TB, slots int) *porch {
+	p := &porch{t: t, l: listen(t), ticket: NewTicket()}
+	p.Door = NewDoor(slots, func(line string) { p.mu.Lock(); defer p.mu.Unlock(); p.lines = append(p.lines, line) })
+	ctx, cancel := context.WithCancel(context.Background())
+	p.work.Go(func() {
+		for {
+			conn, err := p.l.Accept()
+			if err != nil {
+				return
+			}
+			p.work.Go(func() {
+				link, _, err := p.Door.Accept(ctx, conn, p.ticket, Hello{Version: "1", Purpose: Control}, nil)
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if err != nil {
+					p.errs = append(p.errs, err)
+				} else {
+					p.in = append(p.in, link)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		p.l.Close()
+		cancel()
+		p.work.Wait()
+		for _, l := range p.in {
+			l.Close()
+		}
+	})
+	return p
+}
+
+func (p *porch) knock(say string) net.Conn {
+	p.t.Helper()
+	c, err := net.Dial("tcp", p.l.Addr().String())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { c.Close() })
+	io.WriteString(c, say)
+	return c
+}
+
+func (p *porch) enter() error {
+	link, _, err := Dial(context.Background(), p.l.Addr().String(), p.ticket, Hello{Version: "1", Purpose: Control})
+	if err == nil {
+		link.Close()
+	}
+	return err
+}
+
+// refused waits until so many were refused, and returns why.
+func (p *porch) refused(n int) (errs []error, lines []string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		errs, lines = p.errs, p.lines
+		p.mu.Unlock()
+		if len(errs) >= n {
+			return errs, lines
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%d of %d were refused: %v", len(errs), n, errs)
+		}
+	}
+}
+
+// Silent and slow strangers, however many, keep nobody out, and each kind of
+// refusal is reported once.
+func TestDoorInACrowd(t *testing.T) {
+	leakcheck.Check(t)
+	p := newPorch(t, 8)
+	preface := wire.PrefaceMagic
+	var drips []net.Conn
+	for i := range 300 {
+		switch i % 3 {
+		case 0:
+			p.knock("") // half open, for all one can see
+		case 1:
+			drips = append(drips, p.knock(preface[:1]))
+		case 2:
+			p.knock("GET / HTTP/1.1\r\n\r\n")
+		}
+		if i%50 == 49 {
+			for _, c := range drips {
+				io.WriteString(c, preface[1:2])
+			}
+			if err := p.enter(); err != nil {
+				t.Fatalf("after %d strangers: %v", i+1, err)
+			}
+		}
+	}
+	errs, lines := p.refused(300 - 8)
+	for _, err := range errs {
+		if !errors.Is(err, ErrCrowded) && !errors.Is(err, ErrNotRingo) && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("unexpected: %v", err)
+		}
+	}
+	if len(lines) > 3 || !strings.HasPrefix(lines[0], "refused a connection from 127.0.0.1:") {
+		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+}
+
+// What the holders of the ticket do wrong is told each time it differs, up to a
+// limit.
+func TestDoorReportsDifferences(t *testing.T) {
+	var lines []string
+	d := NewDoor(1, func(line string) { lines = append(lines, line) })
+	from := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}
+	for i := range 3 * maxTold {
+		d.tell(from, fmt.Errorf("connection from %v: %w", from, refusal{fmt.Errorf("there is a rank %d already", i/2)}))
+		d.tell(from, fmt.Errorf("connection from %v: %w", from, ErrTicket))
+	}
+	if len(lines) != maxTold || !strings.Contains(lines[0], "rank 0 already") || !strings.Contains(lines[1], "tickets differ") ||
+		!strings.HasSuffix(lines[maxTold-1], "refused without a report") {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+}
+
+// A length in the handshake is not believed: nothing of that size is allocated.
+func TestOversizedHandshake(t *testing.T) {
+	p := newPorch(t, 8)
+	preface, err := wire.AppendPreface(nil, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head [wire.HeaderSize]byte
+	wire.PutHeader(&head, wire.Header{Type: wire.Hello, Length: wire.MaxPayload})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const n = 50
+	for range n {
+		p.knock(string(preface) + string(head[:]))
+	}
+	errs, _ := p.refused(n)
+	runtime.ReadMemStats(&after)
+	for _, err := range errs {
+		if !errors.Is(err, wire.ErrTooLong) || !errors.Is(err, ErrNotRingo) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > n<<17 {
+		t.Errorf("%d connections made %d bytes be allocated", n, used)
+	}
+}
+
+// A handshake that was overheard cannot be said again.
+func TestReplayedHandshake(t *testing.T) {
+	p := newPorch(t, 8)
+	proxy := listen(t)
+	heard := make(chan []byte, 1)
+	go func() { // between the two, and writes down what the dialer says
+		in, err := proxy.Accept()
+		if err != nil {
+			return
+		}
+		defer in.Close()
+		out, err := net.Dial("tcp", p.l.Addr().String())
+		if err != nil {
+			return
+		}
+		defer out.Close()
+		go io.Copy(in, out)
+		var said bytes.Buffer
+		io.Copy(io.MultiWriter(out, &said), in)
+		heard <- said.Bytes()
+	}()
+	link, _, err := Dial(context.Background(), proxy.Addr().String(), p.ticket, Hello{Version: "1", Purpose: Control})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.Close()
+	p.knock(string(<-heard))
+	errs, lines := p.refused(1)
+	if !errors.Is(errs[0], ErrTicket) || len(lines) != 1 {
+		t.Errorf("got %v, %q", errs, lines)
+	}
+}
+
+// script is a connection whose other end says what is written down.
+type script struct {
+	net.Conn // nil: what is not below is not called
+	r        io.Reader
+}
+
+func (s script) Read(p []byte) (int, error)       { return s.r.Read(p) }
+func (s script) Write(p []byte) (int, error)      { return len(p), nil }
+func (s script) Close() error                     { return nil }
+func (s script) SetDeadline(time.Time) error      { return nil }
+func (s script) SetReadDeadline(time.Time) error  { return nil }
+func (s script) SetWriteDeadline(time.Time) error { return nil }
+func (s script) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)} }
+
+// Whatever a stranger says, neither end of a handshake lets it in, fails in
+// another way than by an error, or allocates much.
+func FuzzHandshake(f *testing.F) {
+	ticket, hello := NewTicket(), Hello{Version: "1", Purpose: MeshLink, Rank: 1, WorldSize: 2}
+	preface, _ := wire.AppendPreface(nil, "1")
+	frame := func(typ wire.Type, p []byte) []byte {
+		var h [wire.HeaderSize]byte
+		wire.PutHeader(&h, wire.Header{Type: typ, Length: len(p)})
+		return append(h[:], p...)
+	}
+	words, _ := appendHello(nil, hello, make([]byte, nonceBytes))
+	say := append(append(bytes.Clone(preface), frame(wire.Hello, words)...), frame(wire.Proof, make([]byte, 32))...)
+	f.Add(say)
+	f.Add(append(bytes.Clone(preface), frame(wire.Refusal, []byte("\x03no"))...))
+	f.Add(say[:len(preface)+9])
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		for name, run := range map[string]func(*conversation) error{"dial": (*conversation).dial, "accept": (*conversation).accept} {
+			link, _, err := handshake(context.Background(), script{r: bytes.NewReader(said)}, run, ticket, hello, nil)
+			if err == nil || link != nil {
+				t.Errorf("%s: let in", name)
+			}
+		}
+	})
+}

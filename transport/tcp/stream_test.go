@@ -1,0 +1,157 @@
+package tcp
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// scripted is a socket whose other end says what is written down, in pieces.
+type scripted struct {
+	said   []byte
+	pieces func() int // the length of the next; 0: nothing for now
+	end    error
+}
+
+func (s *scripted) read(v [][]byte) (n int, err error) {
+	piece := s.pieces()
+	if piece == 0 {
+		return 0, errAgain
+	}
+	if len(s.said) == 0 {
+		return 0, s.end
+	}
+	for _, p := range v {
+		m := copy(p[:min(len(p), piece)], s.said)
+		s.said, piece, n = s.said[m:], piece-m, n+m
+	}
+	return n, nil
+}
+
+func (s *scripted) write(v [][]byte) (int, error) { return 0, errAgain }
+func (s *scripted) arm()                          {}
+func (s *scripted) awaitRead(time.Time) bool      { return true }
+func (s *scripted) wake()                         {}
+func (s *scripted) awaitWrite(time.Time) error    { return errDeadline }
+func (s *scripted) hurry(time.Time)               {}
+func (s *scripted) block(time.Duration)           {}
+func (s *scripted) closeWrite()                   {}
+func (s *scripted) reset()                        {}
+func (s *scripted) close()                        {}
+
+// frames are messages as they lie on the wire.
+func frames(sum bool, payloads ...[]byte) []byte {
+	var out []byte
+	for i, p := range payloads {
+		h := wire.Header{Type: wire.Data, Seq: uint32(i % 3), Part: uint32(i), Length: len(p)}
+		if sum {
+			h.Type = wire.Summed
+		}
+		var head [wire.HeaderSize]byte
+		wire.PutHeader(&head, h)
+		out = append(append(out, head[:]...), p...)
+		if s := wire.Sum(0, p); sum {
+			out = append(out, byte(s), byte(s>>8), byte(s>>16), byte(s>>24))
+		}
+	}
+	return out
+}
+
+// reader is a stream that reads a script.
+func reader(s *scripted, limit int64) *stream {
+	m := &Mesh{rank: 0, size: 2, peers: make([]*peer, 2)}
+	p := &peer{mesh: m, rank: 1, done: make(chan struct{})}
+	m.peers[1] = p
+	p.in = transport.NewInbox(transport.InboxConfig{From: 1, Limit: limit})
+	p.streams = []*stream{{peer: p, sock: s, spin: shortSpin}}
+	return p.streams[0]
+}
+
+// However the bytes come in pieces, and whenever the receives are posted, the
+// messages are those that were sent.
+func TestStreamInPieces(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for round := range 100 {
+		var sent [][]byte
+		for range 1 + rnd.IntN(12) {
+			n := []int{0, 1, 31, 1000, readAhead - wire.HeaderSize, readAhead, largePayload + 7, 200_000}[rnd.IntN(8)]
+			p := make([]byte, n)
+			for i := range p {
+				p[i] = byte(i*7 + len(sent))
+			}
+			sent = append(sent, p)
+		}
+		most := 1 << (4 + rnd.IntN(14))
+		s := reader(&scripted{said: frames(round%2 == 0, sent...), pieces: func() int { return rnd.IntN(most) }, end: io.EOF}, 1<<30)
+		rs, got := make([]transport.Recv, len(sent)), make([][]byte, len(sent))
+		for next := 0; ; {
+			if next < len(sent) && rnd.IntN(3) == 0 {
+				got[next] = make([]byte, len(sent[next]))
+				s.peer.in.Post(&rs[next], transport.Tag{Seq: uint32(next % 3), Part: uint32(next)}, got[next])
+				next++
+			}
+			if err := s.pull(nil, false); err == io.EOF && next == len(sent) {
+				break
+			} else if err != errAgain && err != io.EOF {
+				t.Fatal(err)
+			}
+		}
+		for i := range sent {
+			if !rs[i].Done() || rs[i].Wait(0) != nil || !bytes.Equal(got[i], sent[i]) {
+				t.Fatalf("round %d: message %d of %d bytes is wrong", round, i, len(sent[i]))
+			}
+		}
+	}
+}
+
+// Whatever a peer sends, reading it ends in an error or waits for more, keeps no
+// more than the limit and delivers nothing that was not sent.
+func FuzzStream(f *testing.F) {
+	good := append(frames(false, []byte("one"), nil), frames(true, []byte("three"))...)
+	f.Add(good, uint8(7))
+	f.Add(append(good, frames(false, make([]byte, 5000))...), uint8(255))
+	f.Add(good[:len(good)-3], uint8(1))
+	var h [wire.HeaderSize]byte
+	wire.PutHeader(&h, wire.Header{Type: wire.Data, Length: wire.MaxPayload})
+	f.Add(h[:], uint8(0))
+	wire.PutHeader(&h, wire.Header{Type: wire.Abort, Length: 10})
+	f.Add(append(h[:], make([]byte, 10)...), uint8(3))
+	f.Fuzz(func(t *testing.T, said []byte, piece uint8) {
+		const limit = 1 << 16
+		s := reader(&scripted{said: said, pieces: func() int { return int(piece) + 1 }, end: io.EOF}, limit)
+		var r transport.Recv
+		dst := make([]byte, 3)
+		s.peer.in.Post(&r, transport.Tag{}, dst)
+		var err error
+		for err = errAgain; err == errAgain; {
+			err = s.pull(nil, false)
+		}
+		if s.received.Load() > int64(len(said)) {
+			t.Errorf("%d bytes received of %d", s.received.Load(), len(said))
+		}
+		if r.Done() {
+			if err := r.Wait(0); err == nil && !bytes.Contains(said, dst) {
+				t.Errorf("delivered %q, which was not sent", dst)
+			}
+		}
+	})
+}
+
+// A message above the limit that nobody asked for takes no memory.
+func TestOversizedMessageTakesNoMemory(t *testing.T) {
+	var h [wire.HeaderSize]byte
+	wire.PutHeader(&h, wire.Header{Type: wire.Data, Length: wire.MaxPayload})
+	s := reader(&scripted{said: h[:], pieces: func() int { return 1000 }}, 1<<20)
+	if n := testing.AllocsPerRun(1, func() {
+		if err := s.pull(nil, false); err != errRoom {
+			t.Error(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
