@@ -1,0 +1,111 @@
+package compress
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Chain is a list of stages that fit each other. It is immutable.
+type Chain struct {
+	transforms []Transform
+	selector   Selector
+	quantiser  Quantiser
+}
+
+// NewChain checks and joins stages: transforms in any number, then at most one
+// Selector, then at most one Quantiser. Without a Quantiser values are float32.
+// It reports every bad setting, and where two stages cannot follow each other
+// it names both and the reason.
+func NewChain(stages ...Stage) (*Chain, error) {
+	c := &Chain{}
+	var errs []error
+	for i, s := range stages {
+		if s == nil {
+			errs = append(errs, fmt.Errorf("stage %d is nil", i))
+			continue
+		}
+		errs = append(errs, s.Validate(), c.add(s))
+	}
+	for _, t := range c.transforms {
+		if m, ok := t.(Momentum); ok && c.selector == nil {
+			after := Quantiser(FP32{})
+			if c.quantiser != nil {
+				after = c.quantiser
+			}
+			errs = append(errs, fmt.Errorf("%s before %s: momentum correction makes up for entries that wait, and %s sends all: add a selection or leave momentum to the optimizer",
+				m.Name(), after.Name(), after.Name()))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("compress: %w", err)
+	}
+	if c.quantiser == nil {
+		c.quantiser = FP32{}
+	}
+	return c, nil
+}
+
+// add appends a stage, or says why it cannot follow those before.
+func (c *Chain) add(s Stage) error {
+	switch s := s.(type) {
+	case Quantiser:
+		if c.quantiser != nil {
+			return fmt.Errorf("%s after %s: values are stored by one code only", s.Name(), c.quantiser.Name())
+		}
+		c.quantiser = s
+	case Selector:
+		if c.quantiser != nil {
+			return fmt.Errorf("%s after %s: a selection compares numbers, not codes: put it first", s.Name(), c.quantiser.Name())
+		}
+		if c.selector != nil {
+			return fmt.Errorf("%s after %s: a selection from a selection would need a residual of its own: choose one", s.Name(), c.selector.Name())
+		}
+		c.selector = s
+	case Transform:
+		return c.addTransform(s)
+	default:
+		return fmt.Errorf("%s is neither a Transform nor a Selector nor a Quantiser", s.Name())
+	}
+	return nil
+}
+
+func (c *Chain) addTransform(s Transform) error {
+	if c.quantiser != nil {
+		return fmt.Errorf("%s after %s: it changes numbers, not codes: put it first", s.Name(), c.quantiser.Name())
+	}
+	if c.selector != nil {
+		return fmt.Errorf("%s after %s: what it changed of the selected values would be lost: put it first", s.Name(), c.selector.Name())
+	}
+	if m, ok := s.(Momentum); ok {
+		for _, t := range c.transforms {
+			if other, ok := t.(Momentum); ok {
+				return fmt.Errorf("%s after %s: momentum is corrected once", m.Name(), other.Name())
+			}
+		}
+	}
+	c.transforms = append(c.transforms, s)
+	return nil
+}
+
+// String is the names of the stages, such as "clip(1) > dlgs(0.01, every 16) >
+// fp16".
+func (c *Chain) String() string {
+	var names []string
+	for _, t := range c.transforms {
+		names = append(names, t.Name())
+	}
+	if c.selector != nil {
+		names = append(names, c.selector.Name())
+	}
+	return strings.Join(append(names, c.quantiser.Name()), " > ")
+}
+
+// Sparse tells whether the chain selects entries.
+func (c *Chain) Sparse() bool { return c.selector != nil }
+
+// Feedback tells whether the chain keeps what was not sent.
+func (c *Chain) Feedback() bool { return c.selector != nil || c.quantiser.Feedback() }
+
+// Quantiser is the chain's last stage.
+func (c *Chain) Quantiser() Quantiser { return c.quantiser }

@@ -1,0 +1,210 @@
+package compress
+
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// smallSelection is the length up to which all values are candidates.
+const smallSelection = 4096
+
+// Exact adds grad (nil: nothing) to residual and moves its k largest magnitudes,
+// of equal ones those of lower index, to s, at base and their places. k is from
+// 1 to len(residual). It returns the k-th largest magnitude.
+//
+// A bound that somewhat more than k values should reach is estimated from a
+// sample of 1/64; one pass takes all that reach it, and the k are selected from
+// these. Where the sample misled, or many values are equal, the values' upper 16
+// bits are counted, then the rest of the bits, and a last pass takes what the
+// k-th value bounds: 4 passes over memory at most, and nearly always one.
+func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) float32 {
+	n, start := len(residual), len(s.Index)
+	w.take = take{residual: residual, grad: grad, base: base, limit: n}
+	if n > smallSelection {
+		w.take.least, w.take.limit = w.estimate(residual, grad, k)
+	}
+	count := w.over(s)
+	if count <= w.take.limit {
+		if count >= k {
+			return w.trim(s, start, residual, base, k)
+		}
+		putBack(residual, base, s.Index[start:], s.Value[start:])
+		s.Index, s.Value = s.Index[:start], s.Value[:start]
+	}
+	kth, equal := w.count(residual, k)
+	w.exactly(s, residual, base, kth, equal)
+	return math.Float32frombits(kth)
+}
+
+// sampleRun is how many values that follow each other are sampled together: a
+// cache line.
+const sampleRun = 16
+
+// sampleOf fills w.sample with the magnitudes of about n/every values of
+// residual+grad, in runs at places that seed scatters.
+func (w *Workspace) sampleOf(residual, grad []float32, every int, seed uint32) {
+	n := len(residual)
+	stride := sampleRun * max(1, every)
+	w.sample = sized(w.sample, n/stride*sampleRun)
+	for i, to := 0, w.sample; len(to) > 0; i, to = i+1, to[sampleRun:] {
+		at := i*stride + int(scatter(seed+uint32(i))%uint32(stride-sampleRun+1))
+		copy(to[:sampleRun], residual[at:])
+		if grad != nil {
+			for j, g := range grad[at : at+sampleRun] {
+				to[j] += g
+			}
+		}
+	}
+}
+
+// scatter is a hash of 32 bits (the finaliser of MurmurHash3).
+func scatter(x uint32) uint32 {
+	x = (x ^ x>>16) * 0x85ebca6b
+	x = (x ^ x>>13) * 0xc2b2ae35
+	return x ^ x>>16
+}
+
+// sampleEvery is the share of values, one of so many, that an estimate reads.
+const sampleEvery = 64
+
+// estimate returns a bound that at least k values should reach, and how many
+// may reach it at most: four standard deviations of the sample's count off.
+func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, limit int) {
+	n := len(residual)
+	w.sampleOf(residual, grad, sampleEvery, 0)
+	m := len(w.sample)
+	expected := float64(k) * float64(m) / float64(n)
+	margin := 4*math.Sqrt(expected) + 4
+	rank := int(expected + margin)
+	if rank >= m {
+		return 0, n
+	}
+	least, _ = kthLargest(w.sample, rank)
+	most := (float64(rank) + margin) * float64(n) / float64(m)
+	return max(least, 1), min(n, int(most))
+}
+
+// kthLargest returns the bits of the k-th largest magnitude of x, and how many of
+// that magnitude are among the k largest: three counts of a third of the bits.
+func kthLargest(x []float32, k int) (kth uint32, equal int) {
+	var counts [1 << 11]uint32
+	mask := uint32(0)
+	for _, shift := range []uint32{20, 10, 0} {
+		clear(counts[:])
+		bins := uint32(len(counts) - 1)
+		if shift < 20 {
+			bins = 1<<10 - 1
+		}
+		for _, v := range x {
+			if m := simd.Magnitude(v); m&mask == kth {
+				counts[m>>shift&bins]++
+			}
+		}
+		bin, left := descend(counts[:bins+1], k)
+		k, kth, mask = left, kth|bin<<shift, mask|bins<<shift
+	}
+	return kth, k
+}
+
+// descend returns the bin that holds the k-th of the values, from the last bin
+// on, and its place among those of the bin, from 1.
+func descend(counts []uint32, k int) (bin uint32, left int) {
+	for i := len(counts) - 1; ; i-- {
+		if k <= int(counts[i]) {
+			return uint32(i), k
+		}
+		k -= int(counts[i])
+	}
+}
+
+// trim leaves in s, from entry start on, the k largest, and puts the others back
+// into residual. It returns the k-th largest magnitude.
+func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int) float32 {
+	index, value := s.Index[start:], s.Value[start:]
+	kth, equal := kthLargest(value, k)
+	to := 0
+	for i, v := range value {
+		m := simd.Magnitude(v)
+		if m < kth || m == kth && equal == 0 {
+			residual[int(index[i])-base] = v
+			continue
+		}
+		if m == kth {
+			equal--
+		}
+		index[to], value[to] = index[i], v
+		to++
+	}
+	s.Index, s.Value = s.Index[:start+to], s.Value[:start+to]
+	return math.Float32frombits(kth)
+}
+
+// count is kthLargest in two passes over memory.
+func (w *Workspace) count(x []float32, k int) (kth uint32, equal int) {
+	const bins = 1 << 16
+	w.counts = sized(w.counts, 2*bins)
+	clear(w.counts)
+	even, odd := w.counts[:bins], w.counts[bins:]
+	pairs := x[:len(x)&^1]
+	for i := 0; i < len(pairs); i += 2 { // two tables: equal neighbours do not wait for each other
+		even[simd.Magnitude(pairs[i])>>15]++
+		odd[simd.Magnitude(pairs[i+1])>>15]++
+	}
+	if len(x)&1 == 1 {
+		even[simd.Magnitude(x[len(x)-1])>>15]++
+	}
+	for i, c := range odd {
+		even[i] += c
+	}
+	top, left := descend(even, k)
+	low := odd[:1<<15]
+	clear(low)
+	for _, v := range x {
+		if m := simd.Magnitude(v); m>>15 == top {
+			low[m&(1<<15-1)]++
+		}
+	}
+	bottom, equal := descend(low, left)
+	return top<<15 | bottom, equal
+}
+
+// exactly moves from residual to s all above a magnitude, and the first so many
+// that equal it.
+func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32, equal int) {
+	k := w.kernel()
+	for lo := 0; lo < len(residual); lo += takeChunk {
+		x := residual[lo:min(lo+takeChunk, len(residual))]
+		s.Reserve(len(x))
+		start, least := len(s.Index), kth
+		if equal == 0 {
+			least++
+		}
+		room := start + len(x)
+		n := k.Take(s.Index[start:room], s.Value[start:room], x, least, int32(base+lo))
+		s.Index, s.Value = s.Index[:start+n], s.Value[:start+n]
+		if equal > 0 {
+			equal -= w.spare(s, start, x, base+lo, kth, equal)
+		}
+	}
+}
+
+// spare puts back all but the first so many entries that equal a magnitude, and
+// returns how many stay.
+func (w *Workspace) spare(s *Sparse, start int, x []float32, base int, kth uint32, most int) (stay int) {
+	index, value := s.Index[start:], s.Value[start:]
+	to := 0
+	for i, v := range value {
+		if simd.Magnitude(v) == kth {
+			if stay == most {
+				x[int(index[i])-base] = v
+				continue
+			}
+			stay++
+		}
+		index[to], value[to] = index[i], v
+		to++
+	}
+	s.Index, s.Value = s.Index[:start+to], s.Value[:start+to]
+	return stay
+}

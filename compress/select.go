@@ -1,0 +1,228 @@
+package compress
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Entries is how many of n values a ratio selects: ceil(ratio*n), at least 1.
+func Entries(ratio float64, n int) int {
+	return min(n, max(1, int(math.Ceil(ratio*float64(n)))))
+}
+
+func checkRatio(name string, ratio float64) error {
+	if !(ratio > 0 && ratio <= 1) {
+		return fmt.Errorf("%s: ratio %v: want more than 0 and at most 1", name, ratio)
+	}
+	return nil
+}
+
+// TopK sends the share Ratio of largest magnitude of every group, exactly and in
+// every step; of equal magnitudes those of lower index.
+type TopK struct {
+	Ratio float64 // of the values, above 0 and at most 1
+}
+
+// Name is such as "topk(0.01)".
+func (c TopK) Name() string { return fmt.Sprintf("topk(%v)", c.Ratio) }
+
+// Validate reports a ratio that is none.
+func (c TopK) Validate() error { return checkRatio("topk", c.Ratio) }
+
+// Bind makes the state for n values.
+func (c TopK) Bind(n int) Selection { return &topK{k: Entries(c.Ratio, n)} }
+
+type topK struct {
+	k    int
+	last float32
+}
+
+func (t *topK) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	t.last = w.Exact(s, base, residual, grad, t.k)
+}
+
+func (t *topK) Last() Pick           { return Pick{Threshold: t.last, Exact: true} }
+func (t *topK) State() []optim.State { return nil }
+
+// Threshold sends every entry of at least a magnitude, and no zeros (Strom,
+// Interspeech 2015, but with the values themselves). How many that are is not
+// bounded.
+type Threshold struct {
+	Least float64 // 0 or more: sends all but zeros
+}
+
+// Name is such as "threshold(0.001)".
+func (c Threshold) Name() string { return fmt.Sprintf("threshold(%v)", c.Least) }
+
+// Validate reports a threshold that is none.
+func (c Threshold) Validate() error {
+	if !(c.Least >= 0 && c.Least <= math.MaxFloat32) {
+		return fmt.Errorf("threshold: %v: want a finite number, 0 or more", c.Least)
+	}
+	return nil
+}
+
+// Bind makes the state.
+func (c Threshold) Bind(int) Selection { return fixed(c.Least) }
+
+type fixed float32
+
+func (f fixed) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	w.Reaching(s, base, residual, grad, float32(f), len(residual))
+}
+
+func (f fixed) Last() Pick           { return Pick{Threshold: float32(f)} }
+func (f fixed) State() []optim.State { return nil }
+
+// Reaching adds grad (nil: nothing) to residual and moves to s what has at least
+// a magnitude and is not zero. If these are more than limit, none is moved. It
+// returns how many there are; a count above limit may be too small.
+func (w *Workspace) Reaching(s *Sparse, base int, residual, grad []float32, least float32, limit int) int {
+	w.take = take{residual: residual, grad: grad, base: base, least: max(1, simd.Magnitude(least)), limit: limit}
+	return w.over(s)
+}
+
+// DLGS selects by a threshold that is reused (Ju, Kang, Liu, Huo, J. Xi'an
+// Jiaotong Univ. 2024(9)). Every so many steps k = max(1, ceil(Ratio*n)) entries
+// are selected exactly, as TopK does, and the k-th magnitude H is kept; the steps
+// between send |g| >= H, zeros left out, for the cost of one pass over gradient
+// and residual. When their count leaves [k/4, 4k], the step selects exactly after
+// all.
+type DLGS struct {
+	Ratio float64 // of the values, above 0 and at most 1
+	Every int     // steps from one exact selection to the next; 0: DefaultEvery
+}
+
+// DefaultEvery is the period of DLGS's exact selections: an exact step costs
+// about twice one that reuses the threshold, so that selection costs about 6 %
+// more than without any, and thresholds follow the gradients fast enough to
+// leave [k/4, 4k] rarely.
+const DefaultEvery = 16
+
+// Name is such as "dlgs(0.01, every 16)".
+func (c DLGS) Name() string { return fmt.Sprintf("dlgs(%v, every %d)", c.Ratio, c.every()) }
+
+func (c DLGS) every() int {
+	if c.Every == 0 {
+		return DefaultEvery
+	}
+	return c.Every
+}
+
+// Validate reports bad settings.
+func (c DLGS) Validate() error {
+	if c.Every < 0 || c.Every > 1<<20 {
+		return fmt.Errorf("dlgs: exact every %d steps: want 1 to %d, or 0 for %d", c.Every, 1<<20, DefaultEvery)
+	}
+	return checkRatio("dlgs", c.Ratio)
+}
+
+// Bind makes the state for n values: its first step is exact.
+func (c DLGS) Bind(n int) Selection {
+	d := &dlgs{k: Entries(c.Ratio, n), every: c.every()}
+	d.data = []optim.State{{Name: "threshold", Data: make([]float32, 2)}}
+	return d
+}
+
+type dlgs struct {
+	k, every int
+	exact    bool
+	data     []optim.State // the threshold; steps left that may use it
+}
+
+func (d *dlgs) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	h, left := &d.data[0].Data[0], &d.data[0].Data[1]
+	if d.exact = *left < 1; !d.exact {
+		*left--
+		start, most := len(s.Index), min(4*d.k, len(residual))
+		count := w.Reaching(s, base, residual, grad, *h, most)
+		if count <= most && 4*count >= d.k {
+			return
+		}
+		if count <= most {
+			putBack(residual, base, s.Index[start:], s.Value[start:])
+			s.Index, s.Value = s.Index[:start], s.Value[:start]
+		}
+		d.exact, grad = true, nil // it is added
+	}
+	*h, *left = w.Exact(s, base, residual, grad, d.k), float32(d.every-1)
+}
+
+func (d *dlgs) Last() Pick           { return Pick{Threshold: d.data[0].Data[0], Exact: d.exact} }
+func (d *dlgs) State() []optim.State { return d.data }
+
+// Sampled estimates the threshold of the share Ratio from a sample in every step
+// (Deep Gradient Compression, Lin et al., ICLR 2018). Where more than twice as
+// many as wanted reach it, the largest of them are sent, exactly as many as
+// wanted; where the sample misled so much that fewer than a quarter or more than
+// four times as many do, they are selected exactly.
+type Sampled struct {
+	Ratio float64 // of the values, above 0 and at most 1
+	Share float64 // of the values that are sampled, above 0 and at most 1; 0: 0.01
+}
+
+// Name is such as "sampled(0.01)".
+func (c Sampled) Name() string { return fmt.Sprintf("sampled(%v)", c.Ratio) }
+
+// Validate reports bad settings.
+func (c Sampled) Validate() error {
+	if !(c.Share >= 0 && c.Share <= 1) {
+		return fmt.Errorf("sampled: share %v: want more than 0 and at most 1, or 0 for 0.01", c.Share)
+	}
+	return checkRatio("sampled", c.Ratio)
+}
+
+// Bind makes the state for n values. It counts steps, so that each samples other
+// values.
+func (c Sampled) Bind(n int) Selection {
+	if c.Share == 0 {
+		c.Share = 0.01
+	}
+	d := &sampled{k: Entries(c.Ratio, n), every: int(1 / c.Share)}
+	d.data = []optim.State{{Name: "sample", Data: make([]float32, 1)}}
+	return d
+}
+
+type sampled struct {
+	k, every int
+	last     Pick
+	data     []optim.State
+}
+
+// sampleTurns is after how many steps samples repeat.
+const sampleTurns = 1 << 20
+
+func (d *sampled) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	n, start, turn := len(residual), len(s.Index), &d.data[0].Data[0]
+	seed := uint32(*turn)
+	if *turn++; *turn >= sampleTurns {
+		*turn = 0
+	}
+	w.sampleOf(residual, grad, d.every, seed<<12)
+	rank := int(math.Ceil(float64(d.k) * float64(len(w.sample)) / float64(n)))
+	if len(w.sample) == 0 || n <= smallSelection {
+		d.last = Pick{w.Exact(s, base, residual, grad, d.k), true}
+		return
+	}
+	bits, _ := kthLargest(w.sample, max(1, rank))
+	least, most := math.Float32frombits(bits), min(n, 4*d.k)
+	count := w.Reaching(s, base, residual, grad, least, most)
+	switch {
+	case count <= most && count > 2*d.k:
+		d.last = Pick{w.trim(s, start, residual, base, d.k), false}
+	case count <= most && 4*count >= d.k:
+		d.last = Pick{least, false}
+	default:
+		if count <= most {
+			putBack(residual, base, s.Index[start:], s.Value[start:])
+			s.Index, s.Value = s.Index[:start], s.Value[:start]
+		}
+		d.last = Pick{w.Exact(s, base, residual, nil, d.k), true}
+	}
+}
+
+func (d *sampled) Last() Pick           { return d.last }
+func (d *sampled) State() []optim.State { return d.data }

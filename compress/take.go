@@ -1,0 +1,127 @@
+package compress
+
+// takeChunk is how many values a kernel is given at a time.
+const takeChunk = 4096
+
+// take is a pass over residual and grad that moves the entries of at least a
+// magnitude to a Sparse, on all threads of the pool.
+type take struct {
+	residual, grad []float32 // grad nil: nothing is added
+	base           int
+	least          uint32 // bits of the magnitude
+	limit          int    // more than this are too many, and the pass stops
+}
+
+// segment is the part of a pass that one thread does.
+type segment struct {
+	lo, done, hi int
+	count        int
+	index        []int32
+	value        []float32
+}
+
+// minSegment is the shortest part of a pass that is worth a thread.
+const minSegment = 1 << 16
+
+// over runs the pass w.take, appends the entries to s and returns how many there are.
+// If they are more than the limit, residual is residual+grad for all values and
+// s is unchanged.
+func (w *Workspace) over(s *Sparse) int {
+	n := len(w.take.residual)
+	if w.take.limit > n {
+		w.take.limit = n
+	}
+	threads := 1
+	if w.pool != nil {
+		threads = max(1, min(w.pool.Threads(), n/minSegment))
+	}
+	w.segments = sized(w.segments, max(threads, len(w.segments)))
+	if threads == 1 {
+		return w.alone(s)
+	}
+	for i := range threads {
+		g := &w.segments[i]
+		g.lo, g.hi = n/threads*i, n/threads*(i+1)
+		if i == threads-1 {
+			g.hi = n
+		}
+		room := min(w.take.limit+takeChunk, g.hi-g.lo)
+		g.index, g.value = sized(g.index, room), sized(g.value, room)
+	}
+	if w.part == nil {
+		w.part = func(i int) { w.segment(&w.segments[i]) }
+	}
+	w.pool.Run(threads, w.part)
+	return w.join(s, w.segments[:threads])
+}
+
+// alone is over on the caller's thread, straight to s.
+func (w *Workspace) alone(s *Sparse) int {
+	n, start := len(w.take.residual), len(s.Index)
+	room := min(w.take.limit+takeChunk, n)
+	s.Reserve(room)
+	g := &w.segments[0]
+	kept := *g
+	*g = segment{lo: 0, hi: n, index: s.Index[start : start+room], value: s.Value[start : start+room]}
+	w.segment(g)
+	count := g.count
+	if count > w.take.limit {
+		w.undo(g)
+	} else {
+		s.Index, s.Value = s.Index[:start+count], s.Value[:start+count]
+	}
+	*g = kept
+	return count
+}
+
+// join appends what all threads found, in order.
+func (w *Workspace) join(s *Sparse, parts []segment) int {
+	count := 0
+	for i := range parts {
+		count += parts[i].count
+	}
+	if count > w.take.limit {
+		for i := range parts {
+			w.undo(&parts[i])
+		}
+		return count
+	}
+	s.Reserve(count)
+	for i := range parts {
+		g := &parts[i]
+		s.Index = append(s.Index, g.index[:g.count]...)
+		s.Value = append(s.Value, g.value[:g.count]...)
+	}
+	return count
+}
+
+// segment does a part of the pass, up to where there are too many.
+func (w *Workspace) segment(g *segment) {
+	t, k := &w.take, w.kernel()
+	g.done, g.count = g.lo, 0
+	for g.done < g.hi && g.count <= t.limit {
+		to := min(g.done+takeChunk, g.hi)
+		index, value, base := g.index[g.count:], g.value[g.count:], int32(t.base+g.done)
+		if t.grad == nil {
+			g.count += k.Take(index, value, t.residual[g.done:to], t.least, base)
+		} else {
+			g.count += k.TakeAdded(index, value, t.residual[g.done:to], t.grad[g.done:to], t.least, base)
+		}
+		g.done = to
+	}
+}
+
+// undo puts back what a segment took and completes the sum.
+func (w *Workspace) undo(g *segment) {
+	t := &w.take
+	putBack(t.residual, t.base, g.index[:g.count], g.value[:g.count])
+	if t.grad != nil {
+		w.kernel().Add(t.residual[g.done:g.hi], t.grad[g.done:g.hi])
+	}
+}
+
+func putBack(residual []float32, base int, index []int32, value []float32) {
+	for i, at := range index {
+		residual[int(at)-base] = value[i]
+	}
+}
