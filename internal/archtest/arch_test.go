@@ -49,7 +49,7 @@ var forbidden = []struct {
 		why:  "the launcher starts any program and knows no tensors",
 	},
 	{
-		from: []string{"data", "internal/simd", "bucket", "optim/...", "checkpoint"},
+		from: []string{"data", "internal/simd", "bucket", "compress", "optim/...", "checkpoint"},
 		to:   []string{"transport/...", "wire", "cluster", "launch", "train", "collective", "distopt", "nn", "models"},
 		why:  "these are leaves that every layer may use",
 	},

@@ -1,0 +1,155 @@
+package compress
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// BlockLen is how many values of Int8 and Sign share a scale.
+const BlockLen = 256
+
+// scaleBytes is the length of a block's scale, a float32 before its values.
+const scaleBytes = 4
+
+// Int8 stores a value as one byte, q in -127 to 127, and for every block a scale:
+// the largest magnitude divided by 127, cut to 16 bits of fraction, so that
+// q*scale is exact. Values are rounded to nearest, ties to even. A block below
+// 1e-30 is stored as zeros. NaN and infinities are errors.
+type Int8 struct{}
+
+// Name returns "int8".
+func (Int8) Name() string { return "int8" }
+
+// Validate returns nil.
+func (Int8) Validate() error { return nil }
+
+// Code returns CodeInt8.
+func (Int8) Code() byte { return CodeInt8 }
+
+// Block returns BlockLen.
+func (Int8) Block() int { return BlockLen }
+
+// Size returns n and 4 bytes for each block.
+func (Int8) Size(n int) int { return n + scaleBytes*((n+BlockLen-1)/BlockLen) }
+
+// Feedback returns true.
+func (Int8) Feedback() bool { return true }
+
+const smallestBlock = 1e-30 // far from where a scale's inverse would overflow
+
+// Encode stores blocks, each its scale and then its values.
+func (Int8) Encode(dst []byte, x []float32) error {
+	k := simd.Host()
+	for at := 0; at < len(x); at += BlockLen {
+		block := x[at:min(at+BlockLen, len(x))]
+		most := k.MaxMagnitude(block)
+		if most >= simd.InfMagnitude {
+			return shifted(reject(block, simd.InfMagnitude, "int8"), at)
+		}
+		q := signed(dst[scaleBytes : scaleBytes+len(block)])
+		scale := float32(0)
+		if largest := math.Float32frombits(most); largest < smallestBlock {
+			clear(q)
+		} else {
+			scale = math.Float32frombits(math.Float32bits(largest/127) &^ (1<<8 - 1))
+			k.Quantise(q, block, 1/scale)
+		}
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(scale))
+		dst = dst[scaleBytes+len(block):]
+	}
+	return nil
+}
+
+// Decode returns an error where a scale is none.
+func (Int8) Decode(dst []float32, src []byte) error {
+	for at := 0; at < len(dst); at += BlockLen {
+		block := dst[at:min(at+BlockLen, len(dst))]
+		scale, err := scaleOf("int8", src, at, math.MaxFloat32/128)
+		if err != nil {
+			return err
+		}
+		simd.Host().Dequantise(block, signed(src[scaleBytes:scaleBytes+len(block)]), scale)
+		src = src[scaleBytes+len(block):]
+	}
+	return nil
+}
+
+func scaleOf(code string, src []byte, at int, most float32) (float32, error) {
+	scale := math.Float32frombits(binary.LittleEndian.Uint32(src))
+	if !(scale >= 0 && scale <= most) {
+		return 0, fmt.Errorf("%s: the block of values %d on has scale %v: damaged, or stored by something else", code, at, scale)
+	}
+	return scale, nil
+}
+
+// shifted adds the place of what was given to an error's.
+func shifted(err error, at int) error {
+	if e, ok := err.(*ValueError); ok {
+		e.Index += at
+	}
+	return err
+}
+
+func signed(b []byte) []int8 {
+	return unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(b))), len(b))
+}
+
+// Sign stores the sign of a value in one bit, and for every block a scale, the
+// mean magnitude (1-bit SGD, Seide et al., Interspeech 2014; scaled as in Karimireddy
+// et al., ICML 2019): it needs its error feedback. Zero counts by its sign. NaN
+// and infinities are errors.
+type Sign struct{}
+
+// Name returns "sign".
+func (Sign) Name() string { return "sign" }
+
+// Validate returns nil.
+func (Sign) Validate() error { return nil }
+
+// Code returns CodeSign.
+func (Sign) Code() byte { return CodeSign }
+
+// Block returns BlockLen.
+func (Sign) Block() int { return BlockLen }
+
+// Size returns n bits in whole bytes and 4 bytes for each block.
+func (Sign) Size(n int) int { return (n+7)/8 + scaleBytes*((n+BlockLen-1)/BlockLen) }
+
+// Feedback returns true.
+func (Sign) Feedback() bool { return true }
+
+// Encode stores blocks, each its scale and then its signs.
+func (Sign) Encode(dst []byte, x []float32) error {
+	k := simd.Host()
+	for at := 0; at < len(x); at += BlockLen {
+		block := x[at:min(at+BlockLen, len(x))]
+		if k.MaxMagnitude(block) >= simd.InfMagnitude {
+			return shifted(reject(block, simd.InfMagnitude, "sign"), at)
+		}
+		scale := float32(k.SumMagnitudes(block) / float64(len(block)))
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(scale))
+		bytes := (len(block) + 7) / 8
+		k.ToSigns(dst[scaleBytes:scaleBytes+bytes], block)
+		dst = dst[scaleBytes+bytes:]
+	}
+	return nil
+}
+
+// Decode returns an error where a scale is none.
+func (Sign) Decode(dst []float32, src []byte) error {
+	for at := 0; at < len(dst); at += BlockLen {
+		block := dst[at:min(at+BlockLen, len(dst))]
+		scale, err := scaleOf("sign", src, at, math.MaxFloat32)
+		if err != nil {
+			return err
+		}
+		bytes := (len(block) + 7) / 8
+		simd.Host().FromSigns(block, src[scaleBytes:scaleBytes+bytes], scale)
+		src = src[scaleBytes+bytes:]
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package compress
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// GaussianK takes gradients for normally distributed and computes the threshold
+// of the share Ratio from their mean and deviation (Shi et al., Understanding
+// Top-k Sparsification in Distributed Deep Learning, 2019). As long as the count
+// is not within a third of what is wanted the threshold is halved or made half
+// as large again, at most four times; where the count still leaves [k/4, 4k], the
+// entries are selected exactly. It costs two to seven passes.
+type GaussianK struct {
+	Ratio float64 // of the values, above 0 and at most 1
+}
+
+// Name is such as "gaussiank(0.01)".
+func (c GaussianK) Name() string { return fmt.Sprintf("gaussiank(%v)", c.Ratio) }
+
+// Validate reports a ratio that is none.
+func (c GaussianK) Validate() error { return checkRatio("gaussiank", c.Ratio) }
+
+// Bind makes the state for n values.
+func (c GaussianK) Bind(n int) Selection { return &gaussian{k: Entries(c.Ratio, n), ratio: c.Ratio} }
+
+type gaussian struct {
+	k     int
+	ratio float64
+	last  Pick
+}
+
+const gaussianTurns = 4
+
+func (d *gaussian) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	k := w.kernel()
+	var sum, squares float64
+	for lo := 0; lo < len(grad); lo += takeChunk {
+		x := residual[lo:min(lo+takeChunk, len(grad))]
+		k.Add(x, grad[lo:lo+len(x)])
+		sum += k.Sum(x)
+		squares += k.SumSquares(x)
+	}
+	n := float64(len(grad))
+	mean := sum / n
+	deviation := math.Sqrt(max(0, squares/n-float64(mean*mean)))
+	least := float32(math.Abs(mean) + float64(deviation*math.Sqrt2*math.Erfinv(1-d.ratio)))
+	for range gaussianTurns {
+		count := k.CountAtLeast(residual, max(1, simd.Magnitude(least)))
+		if 3*count < 2*d.k {
+			least *= 0.5
+		} else if 3*count > 4*d.k {
+			least *= 1.5
+		} else {
+			break
+		}
+	}
+	start, most := len(s.Index), min(4*d.k, len(residual))
+	count := w.Reaching(s, base, residual, nil, least, most)
+	if d.last = (Pick{Threshold: least}); count <= most && 4*count >= d.k {
+		return
+	}
+	if count <= most {
+		putBack(residual, base, s.Index[start:], s.Value[start:])
+		s.Index, s.Value = s.Index[:start], s.Value[:start]
+	}
+	d.last = Pick{w.Exact(s, base, residual, nil, d.k), true}
+}
+
+func (d *gaussian) Last() Pick           { return d.last }
+func (d *gaussian) State() []optim.State { return nil }
