@@ -27,6 +27,7 @@ type ValueError struct {
 	Code  string  // the name of the code; "" of NaN
 }
 
+// Error says whose value it is, where, and what to do.
 func (e *ValueError) Error() string {
 	whose := "a gradient"
 	if e.Param != "" {
