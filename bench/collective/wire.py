@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Measures allreduce between hosts joined by links of known speed: network namespaces on a bridge, shaped with tbf.
+
+usage: bench/collective/wire.py [--hosts N] [--per-host N] [--rate 1gbit] [--floats N] [--algorithm NAME] [--json FILE]
+
+Prints the goodput B of a plain TCP stream between two of the hosts, the time of an allreduce of K bytes,
+its ratio to the bound 2(H-1)/H K/B of H hosts, and the bytes that crossed each host's link in one
+allreduce, against the least that any algorithm needs. It needs Linux and root.
+"""
+import argparse, json, os, secrets, socket, statistics, subprocess, sys, tempfile, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def options():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("--hosts", type=int, default=4)
+    ap.add_argument("--per-host", type=int, default=1, help="ranks on each host")
+    ap.add_argument("--rate", default="1gbit", help="of each link, both ways, as tc takes it")
+    ap.add_argument("--floats", type=int, default=1 << 24)
+    ap.add_argument("--algorithm", default="ring", help="ringo's --algorithm; empty: its table's choice")
+    ap.add_argument("--rounds", type=int, default=3, help="stream and allreduce in turns")
+    ap.add_argument("--time", type=float, default=5, help="seconds to measure allreduce in each round")
+    ap.add_argument("--congestion-control", default="", help="of all connections (default: the system's)")
+    ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
+    ap.add_argument("--json", default="", help="write the figures to this file")
+    ap.add_argument("--serve", type=int, help=argparse.SUPPRESS)  # receive so many bytes, print seconds
+    ap.add_argument("--stream", default="", help=argparse.SUPPRESS)  # send --bytes to this address
+    ap.add_argument("--bytes", type=int, default=256 << 20, help=argparse.SUPPRESS)
+    return ap.parse_args()
+
+
+def run(line):
+    p = subprocess.run(line.split(), capture_output=True, text=True)
+    if p.returncode != 0:
+        raise SystemExit(f"{line}: {p.stderr.strip()}")
+    return p.stdout
+
+
+class Net:
+    """Hosts that are network namespaces, on a bridge in one more."""
+
+    def __init__(self, o):
+        self.name = f"wire{os.getpid()}"
+        self.hosts = [f"{self.name}-{i}" for i in range(o.hosts)]
+        self.all = [f"{self.name}-b"] + self.hosts
+        bridge = self.all[0]
+        shape = f"root tbf rate {o.rate} burst 256kb latency 20ms"
+        try:
+            run(f"ip netns add {bridge}")
+            run(f"ip -n {bridge} link add br0 type bridge")
+            run(f"ip -n {bridge} link set br0 up")
+            for i, host in enumerate(self.hosts):
+                run(f"ip netns add {host}")
+                run(f"ip -n {bridge} link add p{i} type veth peer name eth0 netns {host}")
+                run(f"ip -n {bridge} link set p{i} master br0 up")
+                run(f"ip -n {host} addr add {self.address(i)}/24 dev eth0")
+                run(f"ip -n {host} link set lo up")
+                run(f"ip -n {host} link set eth0 up")
+                run(f"tc -n {bridge} qdisc add dev p{i} {shape}")
+                run(f"tc -n {host} qdisc add dev eth0 {shape}")
+                if o.congestion_control:
+                    run(f"ip netns exec {host} sysctl -qw net.ipv4.tcp_congestion_control={o.congestion_control}")
+        except BaseException:
+            self.close()
+            raise
+
+    def address(self, i):
+        return f"10.78.0.{i + 1}"
+
+    def enter(self, i):
+        return ["ip", "netns", "exec", self.hosts[i]]
+
+    def sent(self, i):
+        """Bytes that a host has put on its link."""
+        return json.loads(run(f"ip -n {self.hosts[i]} -s -j link show eth0"))[0]["stats64"]["tx"]["bytes"]
+
+    def close(self):
+        for ns in self.all:
+            subprocess.run(["ip", "netns", "del", ns], capture_output=True)
+
+
+# --- a plain stream ---------------------------------------------------------------------------
+
+
+def serve(n):
+    listener = socket.create_server(("", 7001))
+    print("ready", flush=True)
+    conn, _ = listener.accept()
+    buf, got, begin = bytearray(1 << 20), 0, None
+    while got < n:
+        k = conn.recv_into(buf)
+        if k == 0:
+            raise SystemExit("the stream ended early")
+        begin = begin or time.perf_counter()
+        got += k
+    print(time.perf_counter() - begin)
+
+
+def stream(address, n):
+    conn, block = socket.create_connection((address, 7001)), bytes(1 << 20)
+    for _ in range(n >> 20):
+        conn.sendall(block)
+
+
+def goodput(o, net):
+    """Bytes a second of one stream from the first host to the second."""
+    me = [sys.executable, os.path.abspath(__file__)]
+    server = subprocess.Popen([*net.enter(1), *me, "--serve", str(o.bytes)], stdout=subprocess.PIPE, text=True)
+    if server.stdout.readline().strip() != "ready":
+        raise SystemExit("the receiver of the stream did not start")
+    subprocess.run([*net.enter(0), *me, "--stream", net.address(1), "--bytes", str(o.bytes)], check=True)
+    seconds = float(server.stdout.readline())
+    server.wait()
+    return o.bytes / seconds
+
+
+# --- allreduce --------------------------------------------------------------------------------
+
+
+def allreduce(o, net):
+    """Median seconds, and the bytes that one allreduce sends over each host's link."""
+    np = o.hosts * o.per_host
+    env = dict(os.environ, RINGO_TICKET=secrets.token_hex(32))
+    before = [net.sent(i) for i in range(o.hosts)]
+    ranks = []
+    for rank in range(np):
+        command = [*net.enter(rank // o.per_host), o.ringo, "bench", "collective", "--np", str(np), "--rank", str(rank),
+                   "--rendezvous", f"{net.address(0)}:7000", "--floats", str(o.floats), "--time", f"{o.time}s", "--json", "-", "--progress", "none"]
+        command += ["--algorithm", o.algorithm] if o.algorithm else []
+        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    outputs = [p.communicate() for p in ranks]
+    for rank, p in enumerate(ranks):
+        if p.returncode != 0:
+            raise SystemExit(f"rank {rank}: exit {p.returncode}\n{outputs[rank][1]}")
+    r = json.loads(outputs[0][0].splitlines()[-1])
+    calls = r["iterations"] + 4  # three to warm up, one to count bytes
+    return r["median_us"] / 1e6, [(net.sent(i) - before[i]) / calls for i in range(o.hosts)], r
+
+
+def main():
+    o = options()
+    if o.serve is not None:
+        return serve(o.serve)
+    if o.stream:
+        return stream(o.stream, o.bytes)
+    if os.geteuid() != 0 or not sys.platform.startswith("linux"):
+        raise SystemExit("network namespaces need Linux and root")
+    with tempfile.TemporaryDirectory() as folder:
+        if not o.ringo:
+            o.ringo = os.path.join(folder, "ringo")
+            subprocess.run(["go", "build", "-o", o.ringo, "./cmd/ringo"], cwd=ROOT, check=True)
+        net = Net(o)
+        try:
+            rounds = []
+            for _ in range(o.rounds):
+                b = goodput(o, net)
+                seconds, sent, r = allreduce(o, net)
+                rounds.append((b, seconds, sent))
+                print(f"stream {b / 1e6:7.2f} MB/s  allreduce {seconds * 1e3:9.2f} ms  algorithm {r['algorithm']}", file=sys.stderr, flush=True)
+        finally:
+            net.close()
+    k, share = 4 * o.floats, 2 * (o.hosts - 1) / o.hosts
+    ratios = [seconds / (share * k / b) for b, seconds, _ in rounds]
+    least, most = share * k, max(max(sent) for _, _, sent in rounds)
+    print(f"{o.hosts} hosts of {o.per_host} rank(s), links of {o.rate}, {k} bytes, algorithm {o.algorithm or 'by table'}")
+    print(f"  B                     {statistics.median(b for b, _, _ in rounds) / 1e6:10.2f} MB/s")
+    print(f"  bound 2(H-1)/H K/B    {statistics.median(share * k / b for b, _, _ in rounds) * 1e3:10.2f} ms")
+    print(f"  allreduce             {statistics.median(s for _, s, _ in rounds) * 1e3:10.2f} ms, {statistics.median(ratios):.3f} x the bound ({min(ratios):.3f} to {max(ratios):.3f})")
+    print(f"  sent on a link        {most / 1e6:10.2f} MB at most, {most / least:.3f} x the least, headers of the network included")
+    if o.json:
+        with open(o.json, "w") as f:
+            json.dump({"hosts": o.hosts, "per_host": o.per_host, "bytes": k, "rounds": rounds, "ratio": statistics.median(ratios), "sent_ratio": most / least}, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
