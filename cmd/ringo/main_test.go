@@ -27,7 +27,7 @@ func TestHelp(t *testing.T) {
 		"bench":                  "allreduce|step",
 		"data":                   "mnist",
 		"help train":             "ringo train mnist --data synthetic --np 2 --epochs 3",
-		"train --help":           "mnist-cnn, mnist|431,080 parameters|--batch int|data mnist, batch 64, 10 epochs, sgd, lr 0.005, momentum 0.9, weight decay 1e-05|partialUpdate|per-layer|ring or naive|RINGO_TICKET",
+		"train --help":           "mnist-cnn, mnist|431,080 parameters|--batch int|data mnist, batch 64, 10 epochs, sgd, lr 0.005, momentum 0.9, weight decay 1e-05|partialUpdate|per-layer|ring, |RINGO_TICKET",
 		"run --help":             "ringo run --np N -- PROGRAM|RINGO_LOCAL_RANK",
 		"bench allreduce --help": "--floats sizes",
 		"bench step --help":      "--batch int",

@@ -188,13 +188,13 @@ func TestTrainSeeds(t *testing.T) {
 // defaults, whatever the order of the flags.
 func TestModelDefaults(t *testing.T) {
 	for flags, want := range map[string]string{
-		"":                             "sgd, learning rate 0.005;",
-		"--lr 0.5":                     "sgd, learning rate 0.5;",
-		"--optimizer adamw":            "adamw, learning rate 0.001;",
-		"--lr 0.25 --optimizer adamw":  "adamw, learning rate 0.25;",
-		"--optimizer sgd":              "sgd, learning rate 0.005;",
-		"--lr-steps 1:0.01,3:0.002":    "learning rate 0.005, 0.01 from epoch 1, 0.002 from epoch 3;",
-		"--lr-cosine --warmup 2epochs": "learning rate 0.005, cosine to 0, warm-up 2 epochs;",
+		"":                            "sgd, learning rate 0.005;",
+		"--lr 0.5":                    "sgd, learning rate 0.5;",
+		"--optimizer adamw":           "adamw, learning rate 0.001;",
+		"--lr 0.25 --optimizer adamw": "adamw, learning rate 0.25;",
+		"--optimizer sgd":             "sgd, learning rate 0.005;",
+		"--lr-steps 1:0.01,3:0.002":   "learning rate 0.005, 0.01 from epoch 1, 0.002 from epoch 3;",
+		"--lr-cosine --warmup 3":      "learning rate 0.005, cosine to 0, warm-up 3 steps;",
 	} {
 		status, out, errs := command(t, "train mlp "+small+flags)
 		if status != 0 || !strings.Contains(out, want) {
