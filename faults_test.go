@@ -126,6 +126,9 @@ func drawFault(rng *rand.Rand, namespaces bool) faultCase {
 	if c.Transport == ringo.TransportTCP {
 		names = slices.DeleteFunc(names, func(a string) bool { return a == collective.Direct })
 	}
+	if c.Size > 2 {
+		names = slices.DeleteFunc(names, func(a string) bool { return a == collective.Exchange })
+	}
 	if c.Op == "allreduce" {
 		c.Algorithm = names[rng.IntN(len(names))]
 	}

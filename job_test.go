@@ -185,7 +185,7 @@ func TestByHand(t *testing.T) {
 	seen := map[int]bool{}
 	cfgs := byHand(t, 3)
 	for r := range cfgs {
-		cfgs[r].Transport = ringo.TransportTCP
+		cfgs[r].Transport, cfgs[r].Collective.Algorithm = ringo.TransportTCP, collective.Ring
 	}
 	for _, err := range runAll(t, cfgs, func(job *ringo.Job) error {
 		mu.Lock()

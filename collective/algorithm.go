@@ -1,11 +1,17 @@
 package collective
 
-// The algorithms. Not every operation has each of them: see carrier.
+import "fmt"
+
+// The algorithms. Not every operation has each of them: see Algorithms.
 const (
-	Ring   = "ring"   // bandwidth-optimal, see RingSchedule
-	Tree   = "tree"   // a binomial tree, or a chain for long slices
-	Direct = "direct" // in shared memory; where all ranks share it
-	Naive  = "naive"  // everything to rank 0 and back, the straw man
+	Ring     = "ring"     // optimal for bandwidth, see RingSchedule; of a broadcast or reduce: a chain
+	Doubling = "doubling" // all in each of log2 N steps; few messages
+	Halving  = "halving"  // halves, then doubles what is sent: optimal for bandwidth in 2 log2 N steps
+	Tree     = "tree"     // up and down a binomial tree
+	Exchange = "exchange" // two ranks send each other everything at once
+	Pairwise = "pairwise" // every rank with each other one, part by part
+	Direct   = "direct"   // in shared memory; where all ranks share it
+	Naive    = "naive"    // everything to rank 0 and back, the straw man
 )
 
 // method is an algorithm in a table or a tag.
@@ -20,11 +26,12 @@ const (
 	byHierarchy
 	byExchange
 	byDirect
+	byPairs
 	byNaive
 	methods
 )
 
-var methodNames = [methods]string{"", Ring, "doubling", "halving", Tree, "hierarchical", "exchange", Direct, Naive}
+var methodNames = [methods]string{"", Ring, Doubling, Halving, Tree, "hierarchical", Exchange, Direct, Pairwise, Naive}
 
 func (m method) String() string { return methodNames[m] }
 
@@ -37,6 +44,14 @@ func methodOf(name string) (m method, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// fits reports why a group of so many ranks cannot use an algorithm.
+func fits(m method, size int) error {
+	if m == byExchange && size > 2 {
+		return fmt.Errorf("algorithm %v is for two ranks, the group has %d", m, size)
+	}
+	return nil
 }
 
 func offered(m method) bool {
@@ -61,29 +76,63 @@ func Algorithms() []string {
 
 // carrier returns what carries an operation out by an algorithm, nil where the
 // operation has no such algorithm.
-func carrier(k kind, m method) func(*Work) error {
-	switch k {
-	case kindAllReduce:
-		switch m {
-		case byRing:
-			return (*Work).ringAllReduce
-		case byNaive:
-			return (*Work).naiveAllReduce
-		case byDirect:
-			return (*Work).directAllReduce
-		}
-	case kindBroadcast:
-		if m == byTree {
-			return (*Work).broadcast
-		}
-	case kindAllGather, kindAllGatherV:
-		if m == byRing {
-			return (*Work).allGather
-		}
-	case kindBarrier:
-		if m == byTree {
-			return (*Work).barrier
-		}
-	}
-	return nil
+func carrier(k kind, m method) func(*Work) error { return carriers[k][m] }
+
+var carriers = [kinds][methods]func(*Work) error{
+	kindAllReduce: {
+		byRing:     (*Work).ringAllReduce,
+		byDoubling: (*Work).doublingAllReduce,
+		byHalving:  (*Work).halvingAllReduce,
+		byTree:     (*Work).treeAllReduce,
+		byExchange: (*Work).exchangeAllReduce,
+		byPairs:    (*Work).pairAllReduce,
+		byDirect:   (*Work).directAllReduce,
+		byNaive:    (*Work).naiveAllReduce,
+	},
+	kindReduceScatter: {
+		byRing:    (*Work).ringReduceScatter,
+		byHalving: (*Work).halvingReduceScatter,
+		byPairs:   (*Work).pairReduceScatter,
+	},
+	kindAllGather: {
+		byRing:     (*Work).ringAllGather,
+		byDoubling: (*Work).doublingAllGather,
+		byPairs:    (*Work).pairAllGather,
+	},
+	kindAllGatherV: {
+		byRing:     (*Work).ringAllGather,
+		byDoubling: (*Work).doublingAllGather,
+		byPairs:    (*Work).pairAllGather,
+	},
+	kindBroadcast: {
+		byTree: (*Work).treeBroadcast,
+		byRing: (*Work).chainBroadcast,
+	},
+	kindReduce: {
+		byTree: (*Work).treeReduce,
+		byRing: (*Work).chainReduce,
+	},
+	kindGather: {
+		byPairs: (*Work).pairRoot,
+		byTree:  (*Work).treeGather,
+	},
+	kindScatter: {
+		byPairs: (*Work).pairRoot,
+		byTree:  (*Work).treeScatter,
+	},
+	kindAllToAll: {
+		byPairs: (*Work).pairAllToAll,
+	},
+	kindAllToAllV: {
+		byPairs: (*Work).pairAllToAll,
+	},
+	kindBarrier: {
+		byDoubling: (*Work).disseminate,
+	},
+	kindSend: {
+		byTable: (*Work).sendPair,
+	},
+	kindReceive: {
+		byTable: (*Work).receivePair,
+	},
 }

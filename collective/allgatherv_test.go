@@ -21,7 +21,7 @@ func TestAllGatherV(t *testing.T) {
 		"tcp":          func(n int) []transport.Mesh { return tcpMeshes(t, n) },
 	} {
 		for _, size := range []int{1, 2, 3, 5, 8} {
-			for r, err := range onMeshes(t, mesh(size), Config{SegmentBytes: 128}, func(g *Group) error {
+			for r, err := range onMeshes(t, mesh(size), Config{Algorithm: Ring, SegmentBytes: 128}, func(g *Group) error {
 				for _, counts := range unevenParts(size) {
 					if err := checkGatherV(g, counts, func(rank, i int) float32 { return operand(rank, i) }); err != nil {
 						return err
@@ -110,7 +110,7 @@ func TestTrafficOfAllGatherV(t *testing.T) {
 			for _, n := range counts {
 				sum += n
 			}
-			for r, err := range onMeshes(t, meshes, Config{SegmentBytes: 128}, func(g *Group) error {
+			for r, err := range onMeshes(t, meshes, Config{Algorithm: Ring, SegmentBytes: 128}, func(g *Group) error {
 				return AllGatherV(g, make([]int32, sum), make([]int32, counts[g.Rank()]), counts)
 			}) {
 				if err != nil {

@@ -50,7 +50,7 @@ func TestRingAllReduceBits(t *testing.T) {
 				want[op] = append(want[op], serialRing(n, size, op, operand))
 			}
 		}
-		onRanks(t, size, Config{SegmentBytes: 256}, func(g *Group) error {
+		onRanks(t, size, Config{Algorithm: Ring, SegmentBytes: 256}, func(g *Group) error {
 			for i, n := range lengths {
 				for op := range Mean + 1 {
 					x := filled(g.Rank(), n)
@@ -141,7 +141,7 @@ func TestElementOf(t *testing.T) {
 func TestInFlightAnyWaitOrder(t *testing.T) {
 	lengths := []int{1, 40000, 3, 0, 100, 257, 9000, 2, 64, 65, 1000, 30000, 7}
 	for _, inFlight := range []int{1, 2, 4} {
-		onRanks(t, 4, Config{SegmentBytes: 1024, InFlight: inFlight}, func(g *Group) error {
+		onRanks(t, 4, Config{Algorithm: Ring, SegmentBytes: 1024, InFlight: inFlight}, func(g *Group) error {
 			for range 5 {
 				if err := startMany(g, lengths); err != nil {
 					return err
@@ -178,13 +178,13 @@ func startMany(g *Group, lengths []int) error {
 // group of all.
 func TestSubset(t *testing.T) {
 	ranks := []int{4, 1, 3}
-	onRanks(t, 5, Config{}, func(g *Group) error {
+	onRanks(t, 5, Config{Algorithm: Ring}, func(g *Group) error {
 		place := slices.Index(ranks, g.Rank())
 		all := []float32{1}
 		if place < 0 {
 			return AllReduce(g, all, Sum)
 		}
-		sub, err := New(g.mesh, Config{Ranks: ranks, ID: 1, SegmentBytes: 64})
+		sub, err := New(g.mesh, Config{Algorithm: Ring, Ranks: ranks, ID: 1, SegmentBytes: 64})
 		if err != nil {
 			return err
 		}

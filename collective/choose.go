@@ -20,8 +20,29 @@ func choose(s situation) method {
 		return byDirect
 	}
 	switch s.kind {
-	case kindBroadcast, kindBarrier:
-		return byTree
+	case kindAllReduce:
+		if s.ranks == 2 {
+			return byExchange
+		}
+		if s.bytes <= 8<<10 {
+			return byDoubling
+		}
+	case kindAllGather, kindAllGatherV:
+		if s.bytes <= 64<<10 {
+			return byDoubling
+		}
+	case kindReduceScatter:
+		return byPairs
+	case kindBroadcast, kindReduce:
+		if s.bytes <= 64<<10 {
+			return byTree
+		}
+	case kindGather, kindScatter, kindAllToAll, kindAllToAllV:
+		return byPairs
+	case kindBarrier:
+		return byDoubling
+	case kindSend, kindReceive:
+		return byTable
 	}
 	return byRing
 }

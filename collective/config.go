@@ -36,7 +36,8 @@ type Config struct {
 	// SlowAfter is how long a wait must have lasted before Group.Waiting
 	// reports it. 0: at once.
 	SlowAfter time.Duration
-	// ID tells apart groups over one mesh, which must all have different ones.
+	// ID tells apart groups over one mesh, which must all have different ones,
+	// below 1<<30.
 	ID uint32
 }
 
@@ -47,6 +48,7 @@ const (
 	minSegment      = 64
 	maxSegment      = 1 << 30
 	maxInFlight     = 64
+	maxID           = 1<<30 - 1
 )
 
 // Validate reports all faults of the configuration together.
@@ -67,6 +69,9 @@ func (c Config) Validate() error {
 	}
 	if c.SlowAfter < 0 {
 		fault("slow after %v is negative", c.SlowAfter)
+	}
+	if c.ID > maxID {
+		fault("id %d: want at most %d", c.ID, maxID)
 	}
 	return errors.Join(faults...)
 }
@@ -113,14 +118,23 @@ func (c Config) members(m transport.Mesh) ([]int, error) {
 	return ranks, errors.Join(faults...)
 }
 
-// hostsOf counts the hosts of ranks.
-func (c Config) hostsOf(ranks []int) int {
+// hostsAmong returns the host of each of ranks.
+func (c Config) hostsAmong(ranks []int) []int {
+	out := make([]int, len(ranks))
 	if len(c.Hosts) == 0 {
-		return 1
+		return out
 	}
+	for i, r := range ranks {
+		out[i] = c.Hosts[r]
+	}
+	return out
+}
+
+// distinct counts the values in x.
+func distinct(x []int) int {
 	seen := map[int]bool{}
-	for _, r := range ranks {
-		seen[c.Hosts[r]] = true
+	for _, v := range x {
+		seen[v] = true
 	}
 	return len(seen)
 }

@@ -10,7 +10,7 @@ func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err er
 		return false, nil
 	}
 	g.mu.Lock()
-	if g.head != nil || g.fault != nil || g.closed || g.window.busy() || g.method(kindAllReduce, len(x)) != byDirect {
+	if g.head != nil || g.fault.Load() != nil || g.closed || g.window.busy() || g.method(kindAllReduce, len(x)) != byDirect {
 		g.mu.Unlock()
 		return false, nil
 	}

@@ -19,7 +19,7 @@ func TestLostRankIsNamed(t *testing.T) {
 	for _, size := range []int{2, 3, 5, 8} {
 		for dead := range size {
 			meshes := mem.New(size)
-			errs := onMeshes(t, meshes, Config{SegmentBytes: 64}, func(g *Group) error {
+			errs := onMeshes(t, meshes, Config{Algorithm: Ring, SegmentBytes: 64}, func(g *Group) error {
 				x := make([]float32, 1000)
 				first := AllReduce(g, x, Sum)
 				if g.Rank() == dead {
@@ -79,7 +79,7 @@ func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 30 * time.Second
 		start := time.Now()
-		errs := onMeshes(t, mem.New(4), Config{Timeout: timeout}, func(g *Group) error {
+		errs := onMeshes(t, mem.New(4), Config{Algorithm: Ring, Timeout: timeout}, func(g *Group) error {
 			if g.Rank() == 2 {
 				time.Sleep(2 * timeout)
 				return nil
@@ -105,7 +105,7 @@ func TestTimeout(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		onRanks(t, 3, Config{SlowAfter: 2 * time.Second}, func(g *Group) error {
+		onRanks(t, 3, Config{Algorithm: Ring, SlowAfter: 2 * time.Second}, func(g *Group) error {
 			time.Sleep(time.Second)
 			if g.Rank() == 1 {
 				time.Sleep(9 * time.Second)
@@ -136,7 +136,7 @@ func TestWaiting(t *testing.T) {
 // Closing a group with an operation in flight ends it on all ranks.
 func TestCloseInFlight(t *testing.T) {
 	meshes := mem.New(3)
-	errs := onMeshes(t, meshes, Config{}, func(g *Group) error {
+	errs := onMeshes(t, meshes, Config{Algorithm: Ring}, func(g *Group) error {
 		if g.Rank() > 0 {
 			return AllReduce(g, make([]float32, 10), Sum)
 		}
@@ -152,7 +152,7 @@ func TestCloseInFlight(t *testing.T) {
 
 // Ranks that disagree on the length are told, and do not hang.
 func TestLengthsDiffer(t *testing.T) {
-	errs := onMeshes(t, mem.New(2), Config{}, func(g *Group) error {
+	errs := onMeshes(t, mem.New(2), Config{Algorithm: Ring}, func(g *Group) error {
 		return AllReduce(g, make([]float32, 100+8*g.Rank()), Sum)
 	})
 	for r, err := range errs {
@@ -166,7 +166,7 @@ func TestLengthsDiffer(t *testing.T) {
 // so, never a wrong result.
 func TestOperationsDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		errs := onMeshes(t, mem.New(2), Config{}, func(g *Group) error {
+		errs := onMeshes(t, mem.New(2), Config{Algorithm: Ring}, func(g *Group) error {
 			if g.Rank() == 0 {
 				return AllReduce(g, make([]float32, 100), Sum)
 			}
@@ -209,7 +209,7 @@ func TestRunAhead(t *testing.T) {
 	const ahead, n, inFlight = 100, 250, 3
 	synctest.Test(t, func(t *testing.T) {
 		meshes := mem.NewLimited(2, 1<<13)
-		errs := onMeshes(t, meshes, Config{SegmentBytes: 1024, InFlight: inFlight}, func(g *Group) error {
+		errs := onMeshes(t, meshes, Config{Algorithm: Ring, SegmentBytes: 1024, InFlight: inFlight}, func(g *Group) error {
 			x := make([]float32, 8)
 			if g.Rank() == 1 {
 				time.Sleep(time.Second)

@@ -1,6 +1,6 @@
-// Package collective carries numbers between all ranks of a mesh: allreduce,
-// broadcast, allgather (of parts of equal and of different lengths) and barrier
-// over plain slices.
+// Package collective carries numbers between the ranks of a mesh, over plain
+// slices: allreduce, reduce-scatter, allgather, broadcast, reduce, gather, scatter,
+// all-to-all, barrier, and send and receive.
 //
 // Operations match by sequence number: every rank starts the same operations
 // in the same order, and may wait for them in any order. The result has the
@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/simd"
@@ -37,8 +38,9 @@ type Group struct {
 	ranks      []int // of the mesh, by rank in the group
 	hosts      int   // how many hosts they are on
 	cfg        Config
-	named      method // cfg.Algorithm
-	steps      []RingStep
+	named      method    // cfg.Algorithm
+	all        scope     // every rank, in order
+	ring       scope     // every rank, those of one host together
 	epoch      time.Time // what Work.since counts from
 	kernels    *simd.Kernels
 	share      *share // nil: no memory shared with other ranks
@@ -49,13 +51,18 @@ type Group struct {
 	running int            // how many of them there are
 	idle    int            // how many of them wait on wake
 	closed  bool
-	fault   *OpError // the first one; nil while the group works
+	fault   atomic.Pointer[OpError] // the first one; nil while the group works
 
 	next       uint32           // sequence number of the next operation to start
 	recent     [begun]signature // of the last ones, by sequence number, modulo
 	head, tail *Work            // started and not yet admitted, in order
 	window     window
-	free       *Work // recycled
+	free       *Work                // recycled
+	spare      atomic.Pointer[Work] // likewise, the last one
+
+	talking  []*Work  // Sends and Receives under way
+	sends    []uint32 // how many Sends to each rank were started
+	receives []uint32 // how many Receives from each rank
 }
 
 // New makes a group of cfg.Ranks, or of all ranks of mesh. It sends nothing; the
@@ -72,9 +79,13 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	cfg = cfg.filled()
 	rank, size := slices.Index(ranks, mesh.Rank()), len(ranks)
 	named, _ := methodOf(cfg.Algorithm)
+	if err := fits(named, size); err != nil {
+		return nil, fmt.Errorf("collective: %w", err)
+	}
 	g := &Group{
-		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: cfg.hostsOf(ranks), cfg: cfg, named: named,
-		steps: RingSchedule(rank, size),
+		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), cfg: cfg, named: named,
+		all: newScope(upTo(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
+		sends: make([]uint32, size), receives: make([]uint32, size),
 		epoch: time.Now(), kernels: simd.Host(),
 		window: window{
 			slots: make([]slot, cfg.InFlight),
@@ -158,7 +169,7 @@ func (g *Group) Begun() []Begun {
 // peers. The mesh is left open.
 func (g *Group) Close() error {
 	g.mu.Lock()
-	busy := g.head != nil || g.window.busy()
+	busy := g.head != nil || g.window.busy() || len(g.talking) > 0
 	first := !g.closed
 	g.closed = true
 	g.mu.Unlock()
@@ -186,25 +197,18 @@ func (g *Group) leave() {
 // fail breaks the group with the first cause, which it returns, and makes
 // everything still in flight on this rank and its peers fail with it.
 func (g *Group) fail(cause *OpError) *OpError {
-	g.mu.Lock()
-	first := g.fault == nil
-	if first {
-		g.fault = cause
-	}
-	cause = g.fault
-	g.mu.Unlock()
-	if first {
+	if g.fault.CompareAndSwap(nil, cause) {
 		g.mesh.Abort(cause)
 	}
-	return cause
+	return g.fault.Load()
 }
 
 // broken returns why operations cannot run any more, or nil. g.mu is held.
 func (g *Group) broken() error {
-	switch {
-	case g.fault != nil:
-		return g.fault
-	case g.closed:
+	if fault := g.fault.Load(); fault != nil {
+		return fault
+	}
+	if g.closed {
 		return transport.ErrClosed
 	}
 	return nil

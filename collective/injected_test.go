@@ -52,7 +52,7 @@ func injectedFault(t *testing.T, name string, run func(g *Group) error, size int
 		meshes[r] = fault.Wrap(meshes[r], rule)
 	}
 	start := time.Now()
-	errs := onMeshes(t, meshes, Config{SegmentBytes: 64, Timeout: time.Minute}, func(g *Group) error {
+	errs := onMeshes(t, meshes, Config{Algorithm: Ring, SegmentBytes: 64, Timeout: time.Minute}, func(g *Group) error {
 		for range 50 {
 			if err := run(g); err != nil {
 				return err
@@ -90,7 +90,7 @@ func TestSlowIsNotDead(t *testing.T) {
 			meshes[r] = fault.Wrap(meshes[r], fault.Rule{Rank: 1, Peer: fault.Any, Op: fault.Send, Do: fault.Delay, For: 4 * time.Second})
 		}
 		start := time.Now()
-		for r, err := range onMeshes(t, meshes, Config{SegmentBytes: 64, Timeout: 10 * time.Second}, func(g *Group) error {
+		for r, err := range onMeshes(t, meshes, Config{Algorithm: Ring, SegmentBytes: 64, Timeout: 10 * time.Second}, func(g *Group) error {
 			x := filled(g.Rank(), 300)
 			if err := AllReduce(g, x, Mean); err != nil {
 				return err

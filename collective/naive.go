@@ -69,12 +69,6 @@ func (w *Work) receiveInPlace(from int, then func(i int) error) error {
 	return nil
 }
 
-// segmentBytes is the length of all segments of x but the last, whole values.
-func (w *Work) segmentBytes() int { return w.g.cfg.SegmentBytes / w.elem.size() * w.elem.size() }
+func (w *Work) segments() int { return w.segmentsOf(w.x) }
 
-func (w *Work) segments() int { return (len(w.x) + w.segmentBytes() - 1) / w.segmentBytes() }
-
-func (w *Work) segment(i int) []byte {
-	size := w.segmentBytes()
-	return w.x[i*size : min(len(w.x), (i+1)*size)]
-}
+func (w *Work) segment(i int) []byte { return w.cut(w.x, i) }

@@ -31,8 +31,8 @@ func (op Op) String() string {
 // AllReduce replaces x on every rank by the reduction of all ranks' x, which must
 // have the same length everywhere.
 //
-// Ring: every rank sends 2(N-1)/N of x in 2(N-1) steps (Patarasuk and Yuan
-// 2009; see RingSchedule). Naive: rank 0 receives and sends (N-1) times x.
+// What each algorithm costs is in docs/costs.md; long slices cost 2(N-1)/N of x
+// sent by each rank.
 func AllReduce[T Number](g *Group, x []T, op Op) error {
 	if g.share.whole(g.size) {
 		if ok, err := g.share.allReduce(g, elementOf[T](), bytesOf(x), op); ok {
@@ -48,13 +48,18 @@ func StartAllReduce[T Number](g *Group, x []T, op Op) *Work { return allReduce(g
 
 func allReduce[T Number](g *Group, x []T, op Op, blocking bool) *Work {
 	w := g.newWork(kindAllReduce, elementOf[T]())
-	if op >= reductions {
-		return w.misuse("%v is not a reduction", op)
+	w.x, w.op = bytesOf(x), op
+	return g.startReduction(w, blocking)
+}
+
+// startReduction is start with a look at the reduction.
+func (g *Group) startReduction(w *Work, blocking bool) *Work {
+	if w.op >= reductions {
+		return w.misuse("%v is not a reduction", w.op)
 	}
-	if op == Mean && !w.elem.float() {
+	if w.op == Mean && !w.elem.float() {
 		return w.misuse("the mean of %v is not defined: sum, then divide as the program needs", w.elem)
 	}
-	w.x, w.op = bytesOf(x), op
 	return g.start(w, blocking)
 }
 
@@ -75,18 +80,24 @@ func StartBroadcast[T Number](g *Group, x []T, root int) *Work {
 
 func broadcast[T Number](g *Group, x []T, root int, blocking bool) *Work {
 	w := g.newWork(kindBroadcast, elementOf[T]())
-	if root < 0 || root >= g.size {
-		return w.misuse("root %d is not a rank of a group of %d", root, g.size)
-	}
 	w.x, w.root = bytesOf(x), root
+	if !g.has(root) {
+		return w.wrongRoot()
+	}
 	return g.start(w, blocking)
+}
+
+func (g *Group) has(rank int) bool { return rank >= 0 && rank < g.size }
+
+func (w *Work) wrongRoot() *Work {
+	return w.misuse("root %d is not a rank of a group of %d", w.root, w.g.size)
 }
 
 // AllGather writes every rank's src to dst, in rank order: rank r's to
 // dst[r*len(src):(r+1)*len(src)]. len(dst) must be Size x len(src), the same on
 // every rank; src may be this rank's place in dst.
 //
-// A ring: every rank sends (N-1)/N of dst in N-1 steps.
+// Every rank sends (N-1)/N of dst.
 func AllGather[T Number](g *Group, dst, src []T) error {
 	return allGather(g, dst, src, true).Wait()
 }
@@ -110,9 +121,8 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 // this rank's; src may be this rank's place in dst. Ranks that do not know the
 // others' lengths gather them first.
 //
-// The ring of AllGather: rank r sends all of dst but the part of rank r+1, in
-// N-1 steps. Where one rank holds nearly everything, it is the chain of
-// Broadcast.
+// By ring, rank r sends all of dst but the part of rank r+1, in N-1 steps. Where
+// one rank holds nearly everything, it is the chain of Broadcast.
 func AllGatherV[T Number](g *Group, dst, src []T, counts []int) error {
 	return allGatherV(g, dst, src, counts, true).Wait()
 }
@@ -125,22 +135,30 @@ func StartAllGatherV[T Number](g *Group, dst, src []T, counts []int) *Work {
 
 func allGatherV[T Number](g *Group, dst, src []T, counts []int, blocking bool) *Work {
 	w := g.newWork(kindAllGatherV, elementOf[T]())
-	if len(counts) != g.size {
-		return w.misuse("%d counts, want one for each of %d ranks", len(counts), g.size)
-	}
-	sum := 0
-	for r, n := range counts {
-		if n < 0 || n > len(dst)-sum {
-			return w.misuse("the count of rank %d is %d: want 0 to what is left of dst, %d values", r, n, len(dst)-sum)
-		}
-		sum += n
-		w.ends = append(w.ends, sum*w.elem.size())
+	sum, err := w.partition(&w.ends, counts, len(dst))
+	if err != nil {
+		return w.misuse("dst: %w", err)
 	}
 	if sum != len(dst) || len(src) != counts[g.rank] {
 		return w.misuse("dst holds %d values and src %d, want %d, the sum of all counts, and %d", len(dst), len(src), sum, counts[g.rank])
 	}
 	w.x, w.src = bytesOf(dst), bytesOf(src)
 	return g.start(w, blocking)
+}
+
+// partition makes ends those of parts of so many values, which must fit into n.
+func (w *Work) partition(ends *[]int, counts []int, n int) (sum int, err error) {
+	if len(counts) != w.g.size {
+		return 0, fmt.Errorf("%d counts, want one for each of %d ranks", len(counts), w.g.size)
+	}
+	for r, count := range counts {
+		if count < 0 || count > n-sum {
+			return 0, fmt.Errorf("the count of rank %d is %d: want 0 to what is left, %d of %d values", r, count, n-sum, n)
+		}
+		sum += count
+		*ends = append(*ends, sum*w.elem.size())
+	}
+	return sum, nil
 }
 
 // Barrier returns when every rank has called it, in ceil(log2 N) rounds of

@@ -52,9 +52,12 @@ func (win *window) busy() bool { return win.at(win.base).used }
 // caller's goroutine if it is to be waited for and may begin at once, which
 // saves small operations two changes of goroutine, else on a worker's.
 func (g *Group) start(w *Work, blocking bool) *Work {
+	if most := len(w.x) / w.segmentBytes(); most >= 1<<numberBits {
+		return w.misuse("%d values make %d segments of %d bytes, the limit is %d: set larger segments", len(w.x)/w.elem.size(), most, w.segmentBytes(), 1<<numberBits)
+	}
 	g.mu.Lock()
+	w.seq = g.next
 	if err := g.broken(); err != nil {
-		w.seq = g.next
 		g.mu.Unlock()
 		return w.refuse(w.wrap(err))
 	}
@@ -63,8 +66,14 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 		g.window.admit(w)
 		g.mu.Unlock()
 		w.err = w.run()
+		w.here = true
+		if !blocking {
+			w.end = time.Now()
+		}
 		g.mu.Lock()
-		g.finish(w)
+		g.window.retire(w)
+		g.hand()
+		g.leave()
 		g.mu.Unlock()
 		return w
 	}
@@ -77,7 +86,7 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 func (g *Group) number(w *Work) {
 	w.seq = g.next
 	g.next++
-	w.how = g.method(w.kind, len(w.x))
+	w.how = g.method(w.kind, w.shared()*w.elem.size())
 	w.sig = w.signature()
 	g.recent[w.seq%begun] = w.sig
 	if w.how == byDirect {

@@ -34,7 +34,7 @@ func TestRandomPrograms(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shape := rand.New(rand.NewPCG(program, 1))
 				size := 1 + shape.IntN(7)
-				cfg := Config{SegmentBytes: 64 << rand.New(rand.NewPCG(program, timing)).IntN(4), InFlight: 1 + int(timing)*2}
+				cfg := Config{Algorithm: Ring, SegmentBytes: 64 << rand.New(rand.NewPCG(program, timing)).IntN(4), InFlight: 1 + int(timing)*2}
 				meshes := mem.NewLimited(size, 1<<16)
 				for r := range meshes {
 					meshes[r] = &jitter{meshes[r], timing*100 + uint64(r)}

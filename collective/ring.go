@@ -60,29 +60,66 @@ func RingValues(n, size, rank int) int {
 func mod(a, n int) int { return (a%n + n) % n }
 
 func (w *Work) ringAllReduce() error {
-	return w.ring(w.g.steps)
+	w.alongHosts()
+	return w.ring(w.scope.steps, true)
 }
 
-// allGather is the ring's first half without the adding: rank n begins with
-// chunk n.
-func (w *Work) allGather() error {
+// alongHosts makes the ring of the whole group one that crosses the boundary
+// between two hosts once in each direction.
+func (w *Work) alongHosts() {
+	if w.scope == &w.g.all {
+		w.scope = &w.g.ring
+	}
+}
+
+// ringAllGather is the ring's first half without the adding: the rank at place n
+// begins with chunk n.
+func (w *Work) ringAllGather() error {
+	w.alongHosts()
+	w.settle()
+	return w.ringGather()
+}
+
+func (w *Work) ringGather() error {
 	if len(w.x) == 0 {
 		return nil
 	}
-	lo, _ := w.part(w.g.rank)
-	copy(w.x[lo:], w.src)
-	return w.ring(w.g.steps[:w.g.size-1])
+	return w.ring(w.scope.steps[:w.scope.size-1], false)
 }
 
-// part returns the bytes of x that are rank's in an allgather of any kind.
-func (w *Work) part(rank int) (lo, hi int) {
-	if w.kind != kindAllGatherV {
-		return rank * len(w.src), (rank + 1) * len(w.src)
+// ringReduceScatter is the ring's first half, begun one chunk earlier so that the
+// rank at place n ends with chunk n. x is only read: what is reduced so far is
+// held apart, and dst takes the last step.
+func (w *Work) ringReduceScatter() error {
+	w.alongHosts()
+	w.byRank = true
+	n := w.scope.size
+	out := w.region(mod(w.scope.rank-1, n))
+	held := w.hold(2 * len(w.dst))
+	for k := range n - 1 {
+		in := held[k%2*len(w.dst):][:len(w.dst)]
+		if k == n-2 {
+			in = w.dst
+		}
+		err := w.exchange(step{
+			number: k, to: (w.scope.rank + 1) % n, out: out,
+			from: mod(w.scope.rank-1, n), in: in, own: w.region(mod(w.scope.rank-2-k, n)),
+		})
+		if err != nil {
+			return err
+		}
+		out = in
 	}
-	if rank > 0 {
-		lo = w.ends[rank-1]
+	w.average(w.dst)
+	return nil
+}
+
+// hold returns n bytes that stay the operation's while it runs.
+func (w *Work) hold(n int) []byte {
+	if len(w.held) < n {
+		w.held = make([]byte, n)
 	}
-	return lo, w.ends[rank]
+	return w.held[:n]
 }
 
 // ring carries out steps. Because each step sends on what the one before
@@ -99,12 +136,13 @@ func (w *Work) part(rank int) (lo, hi int) {
 // Where parts differ in length, a rank that has received everything may still
 // have much to send. Its left neighbour has then sent all, so that ranks whose
 // sends wait for each other form no circle.
-func (w *Work) ring(steps []RingStep) error {
-	left, right := mod(w.g.rank-1, w.g.size), (w.g.rank+1)%w.g.size
-	out, in, ask := w.cursor(steps, sending), w.cursor(steps, receiving), w.cursor(steps, receiving)
+func (w *Work) ring(steps []RingStep, reduce bool) error {
+	left, right := mod(w.scope.rank-1, w.scope.size), (w.scope.rank+1)%w.scope.size
+	out, in := w.cursor(steps, sending, reduce), w.cursor(steps, receiving, reduce)
+	ask := in
 	own, free := out.messages(0), in.total()
-	if w.kind == kindAllReduce {
-		w.room(in.largest())
+	if reduce {
+		w.room(min(w.largest(), w.segmentBytes()))
 		free = in.added()
 	}
 	for received := 0; ; received++ {
@@ -140,7 +178,7 @@ func (w *Work) ask(c *cursor, end, left int) {
 
 // arrival is where the message under c is to be written.
 func (w *Work) arrival(c *cursor) []byte {
-	if w.reduces(c) {
+	if c.adds() {
 		return w.space(c.at-1, c.hi-c.lo)
 	}
 	return w.x[c.lo:c.hi]
@@ -150,18 +188,14 @@ func (w *Work) arrival(c *cursor) []byte {
 // to a chunk is followed by the mean's scaling, here and nowhere else, so that
 // all ranks get the same bits.
 func (w *Work) absorb(c *cursor) {
-	if !w.reduces(c) {
+	if !c.adds() {
 		return
 	}
 	part := w.x[c.lo:c.hi]
 	w.combine(part, part, w.space(c.at-1, len(part)))
-	if c.step == w.g.size-2 {
+	if c.step == w.scope.size-2 {
 		w.average(part)
 	}
-}
-
-func (w *Work) reduces(c *cursor) bool {
-	return w.kind == kindAllReduce && c.steps[c.step].Reduce
 }
 
 type direction bool
@@ -174,13 +208,10 @@ const (
 // cursor walks over the messages of one direction of a ring, segment by
 // segment, step by step. Empty chunks have no messages.
 type cursor struct {
-	steps   []RingStep
-	dir     direction
-	size    int   // ranks
-	n       int   // values
-	elem    int   // bytes of a value
-	segment int   // values of the longest message
-	ends    []int // of the chunks, in bytes, where they are not RingChunk's
+	w      *Work
+	steps  []RingStep
+	dir    direction
+	reduce bool // what the steps say is to be added is
 
 	at     int // how many messages next has produced
 	step   int // of the last one
@@ -188,13 +219,12 @@ type cursor struct {
 	end    int // where its chunk ends
 }
 
-func (w *Work) cursor(steps []RingStep, dir direction) cursor {
-	elem := w.elem.size()
-	return cursor{
-		steps: steps, dir: dir, size: w.g.size, n: len(w.x) / elem, elem: elem,
-		segment: w.g.cfg.SegmentBytes / elem, ends: w.ends, step: -1,
-	}
+func (w *Work) cursor(steps []RingStep, dir direction, reduce bool) cursor {
+	return cursor{w: w, steps: steps, dir: dir, reduce: reduce, step: -1}
 }
+
+// adds says that the last message is added rather than written.
+func (c *cursor) adds() bool { return c.reduce && c.steps[c.step].Reduce }
 
 // next moves on to the next message and reports whether there is one.
 func (c *cursor) next() bool {
@@ -206,32 +236,23 @@ func (c *cursor) next() bool {
 		c.hi, c.end = c.chunk(c.step)
 	}
 	c.lo = c.hi
-	c.hi = min(c.end, c.lo+c.segment*c.elem)
+	c.hi = min(c.end, c.lo+c.w.segmentBytes())
 	c.at++
 	return true
 }
 
 // chunk returns the bytes of the chunk of a step.
 func (c *cursor) chunk(step int) (lo, hi int) {
-	i := c.steps[step].Receive
 	if c.dir == sending {
-		i = c.steps[step].Send
+		return c.w.chunk(c.steps[step].Send)
 	}
-	if len(c.ends) > 0 {
-		if i > 0 {
-			lo = c.ends[i-1]
-		}
-		return lo, c.ends[i]
-	}
-	lo, hi = RingChunk(c.n, c.size, i)
-	return lo * c.elem, hi * c.elem
+	return c.w.chunk(c.steps[step].Receive)
 }
 
 // messages is how many messages the chunk of a step makes.
 func (c *cursor) messages(step int) int {
 	lo, hi := c.chunk(step)
-	segment := c.segment * c.elem
-	return (hi - lo + segment - 1) / segment
+	return (hi - lo + c.w.segmentBytes() - 1) / c.w.segmentBytes()
 }
 
 // added is how many of all messages are added.
@@ -252,10 +273,4 @@ func (c *cursor) total() int {
 		n += c.messages(i)
 	}
 	return n
-}
-
-// largest is the length in bytes of the longest message.
-func (c *cursor) largest() int {
-	_, hi := RingChunk(c.n, c.size, 0)
-	return min(hi, c.segment) * c.elem
 }

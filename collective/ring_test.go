@@ -147,7 +147,7 @@ func TestMessagesFollowSchedule(t *testing.T) {
 				spies[r] = &spy{Mesh: meshes[r]}
 				meshes[r] = spies[r]
 			}
-			errs := onMeshes(t, meshes, Config{SegmentBytes: segment, ID: 9}, func(g *Group) error {
+			errs := onMeshes(t, meshes, Config{Algorithm: Ring, SegmentBytes: segment, ID: 9}, func(g *Group) error {
 				return AllReduce(g, make([]float32, n), Sum)
 			})
 			for r, s := range spies {
@@ -180,51 +180,6 @@ func checkLog(t *testing.T, s *spy, n, segment int) {
 	traffic := s.Traffic()
 	if at != len(s.log) || bytes != 4*formula || RingValues(n, size, rank) != formula || int(traffic.PayloadSent) != bytes || int(traffic.MessagesSent) != at {
 		t.Fatalf("rank %d of %d, %d values: %d messages of %d bytes, counted %+v, the formula gives %d", rank, size, n, len(s.log), bytes, traffic, 4*formula)
-	}
-}
-
-// What the other operations cost, in messages and bytes over all ranks.
-func TestTrafficOfOthers(t *testing.T) {
-	const n = 1200
-	for _, size := range []int{2, 3, 5, 12} {
-		cases := []struct {
-			name string
-			run  func(g *Group) error
-			root int // bytes that rank 0 sends
-			all  int // bytes that all ranks send
-		}{
-			{"naive", func(g *Group) error { return AllReduce(g, make([]float32, n), Sum) }, 4 * n * (size - 1), 2 * 4 * n * (size - 1)},
-			{"broadcast", func(g *Group) error { return Broadcast(g, make([]float32, n), 0) }, 4 * n, 4 * n * (size - 1)},
-			{"broadcast of 1", func(g *Group) error { return Broadcast(g, make([]float32, 1), 0) }, 4 * rounds(size), 4 * (size - 1)},
-			{"allgather", func(g *Group) error { return AllGather(g, make([]float32, n*size), make([]float32, n)) }, 4 * n * (size - 1), 4 * n * (size - 1) * size},
-			{"allgatherv", func(g *Group) error { // rank r has r*n values
-				counts := make([]int, size)
-				for r := range counts {
-					counts[r] = r * n
-				}
-				return AllGatherV(g, make([]float32, n*size*(size-1)/2), make([]float32, g.Rank()*n), counts)
-			}, 4 * n * (size*(size-1)/2 - 1), 4 * n * (size - 1) * size * (size - 1) / 2},
-			{"barrier", Barrier, 0, 0},
-		}
-		for _, c := range cases {
-			meshes := mem.New(size)
-			for r, err := range onMeshes(t, meshes, Config{Algorithm: Naive, SegmentBytes: 256}, c.run) {
-				if err != nil {
-					t.Fatalf("%s: rank %d: %v", c.name, r, err)
-				}
-			}
-			all := 0
-			for _, m := range meshes {
-				all += int(m.Traffic().PayloadSent)
-			}
-			root := int(meshes[0].Traffic().PayloadSent)
-			if root != c.root || all != c.all {
-				t.Errorf("%s over %d ranks: root sent %d, all %d; want %d and %d", c.name, size, root, all, c.root, c.all)
-			}
-			if messages := int(meshes[0].Traffic().MessagesSent); c.name == "barrier" && messages != rounds(size) {
-				t.Errorf("a barrier over %d ranks took %d messages", size, messages)
-			}
-		}
 	}
 }
 

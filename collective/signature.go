@@ -18,12 +18,24 @@ import "fmt"
 type signature uint64
 
 func (w *Work) signature() signature {
+	if w.kind.pairs() { // the two have different roots, and only one sends
+		return signature(kindSend) | signature(w.elem)<<5 | signature(w.shared())<<26
+	}
 	return signature(w.kind) | signature(w.elem)<<5 | signature(w.op)<<9 | signature(w.how)<<12 |
 		signature(w.root&1023)<<16 | signature(w.shared())<<26
 }
 
 // shared is the length, in values, that all ranks' operands have.
-func (w *Work) shared() int { return len(w.x) / w.elem.size() }
+func (w *Work) shared() int {
+	n := len(w.x)
+	switch w.kind {
+	case kindGather, kindScatter:
+		n = w.share() // only the root has x
+	case kindAllToAllV:
+		n = 0
+	}
+	return n / w.elem.size()
+}
 
 // String describes the operation as its caller started it.
 func (s signature) String() string {

@@ -16,7 +16,7 @@ func TestSignature(t *testing.T) {
 		{&Work{kind: kindAllReduce, elem: float32s, op: Mean, how: byRing, x: make([]byte, 400)}, "allreduce (mean) of 100 float32 by ring"},
 		{&Work{kind: kindBroadcast, elem: int64s, how: byTree, root: 3, x: make([]byte, 8)}, "broadcast of 1 int64 with root 3 by tree"},
 		{&Work{kind: kindAllGather, elem: uint8s, how: byRing, x: make([]byte, 1<<20)}, "allgather of 1048576 uint8 by ring"},
-		{&Work{kind: kindBarrier, elem: uint8s, how: byTree}, "barrier by tree"},
+		{&Work{kind: kindBarrier, elem: uint8s, how: byDoubling}, "barrier by doubling"},
 	} {
 		if got := c.w.signature().String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

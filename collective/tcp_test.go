@@ -44,7 +44,7 @@ func tcpMeshes(t testing.TB, n int) []transport.Mesh {
 func TestOverTCP(t *testing.T) {
 	leakcheck.Check(t)
 	for _, size := range []int{2, 3, 5} {
-		for r, err := range onMeshes(t, tcpMeshes(t, size), Config{}, func(g *Group) error {
+		for r, err := range onMeshes(t, tcpMeshes(t, size), Config{Algorithm: Ring}, func(g *Group) error {
 			big := filled(g.Rank(), 300001)
 			w := StartAllReduce(g, big, Mean)
 			if err := startMany(g, []int{1, 0, 7, 5000, 70000, 2}); err != nil {
@@ -92,7 +92,7 @@ func TestLostRankOverTCP(t *testing.T) {
 	leakcheck.Check(t)
 	const size, dead = 4, 2
 	meshes := tcpMeshes(t, size)
-	for r, err := range onMeshes(t, meshes, Config{}, func(g *Group) error {
+	for r, err := range onMeshes(t, meshes, Config{Algorithm: Ring}, func(g *Group) error {
 		x := make([]float32, 1<<20)
 		first := AllReduce(g, x, Sum)
 		if g.Rank() == dead {

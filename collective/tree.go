@@ -2,16 +2,32 @@ package collective
 
 import "math/bits"
 
-// Broadcast down a tree, and the barrier.
+// A binomial tree, or a chain, whose root is place 0 and whose places are counted
+// from the root on. With L = ceil(log2 N):
+//
+//	broadcast down the tree    L hops, the root sends L K bytes
+//	reduce up the tree         L hops, the root receives L K
+//	allreduce                  one after the other
+//	gather, scatter            L hops, the root moves (N-1)/N K
+//	along a chain              N-1 hops, but every rank sends K once, segment by segment
+//
+// A tree is for short slices, a chain for long ones.
 
-// broadcast receives x from the parent, if there is one, and passes every
-// segment on to the children as soon as it is here.
-func (w *Work) broadcast() error {
-	place := mod(w.g.rank-w.root, w.g.size)
-	chain := prefersChain(w.segments(), w.g.size)
+func (w *Work) treeBroadcast() error  { return w.spread(false) }
+func (w *Work) chainBroadcast() error { return w.spread(true) }
+
+// treePlace is this rank's place in a tree.
+func (w *Work) treePlace() int { return mod(w.scope.rank-w.root, w.scope.size) }
+
+// outOf is the place in the scope of a place in the tree.
+func (w *Work) outOf(place int) int { return (w.root + place) % w.scope.size }
+
+// spread receives x from the parent, if there is one, and passes every segment
+// on to the children as soon as it is here.
+func (w *Work) spread(chain bool) error {
+	place := w.treePlace()
 	if place > 0 {
-		parent := (w.root + treeParent(place, chain)) % w.g.size
-		return w.receiveInPlace(parent, func(i int) error { return w.passOn(i, place, chain) })
+		return w.receiveInPlace(w.outOf(treeParent(place, chain)), func(i int) error { return w.passOn(i, place, chain) })
 	}
 	for i := range w.segments() {
 		if err := w.passOn(i, place, chain); err != nil {
@@ -24,13 +40,75 @@ func (w *Work) broadcast() error {
 // passOn sends segment i to all children, the one with the most descendants
 // first.
 func (w *Work) passOn(i, place int, chain bool) error {
-	for c := treeChild(place, w.g.size, 0, chain); c > 0; c = treeChild(place, w.g.size, c, chain) {
-		if err := w.send(i, (w.root+c)%w.g.size, w.segment(i)); err != nil {
+	for c := treeChild(place, w.scope.size, 0, chain); c > 0; c = treeChild(place, w.scope.size, c, chain) {
+		if err := w.send(i, w.outOf(c), w.segment(i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func (w *Work) treeReduce() error  { return w.collect(false) }
+func (w *Work) chainReduce() error { return w.collect(true) }
+
+func (w *Work) treeAllReduce() error {
+	if err := w.collect(false); err != nil {
+		return err
+	}
+	return w.spread(false)
+}
+
+// collect reduces x segment by segment on the way to the root: each rank adds its
+// children's to its own, the nearest child's first, which is the order of the
+// places. Only the root of a reduce, and all ranks of an allreduce, write to x.
+func (w *Work) collect(chain bool) error {
+	place, n := w.treePlace(), w.segments()
+	children := treeChildren(place, w.scope.size, chain)
+	largest := min(len(w.x), w.segmentBytes())
+	w.room(largest)
+	held := w.hold(largest)
+	for i, asked := 0, 0; i < n; i++ {
+		own := w.segment(i)
+		sum := own
+		if place > 0 && w.kind == kindReduce {
+			sum = held[:len(own)]
+		}
+		for c := range children {
+			at := i*children + c
+			for ; asked < min(n*children, at+posted); asked++ {
+				from := w.outOf(nearChild(place, asked%children))
+				w.postTo(asked%posted, asked/children, from, w.space(asked, len(w.segment(asked/children))))
+			}
+			if err := w.waitFor(at%posted, w.outOf(nearChild(place, c))); err != nil {
+				return err
+			}
+			w.combine(sum, own, w.space(at, len(own)))
+			own = sum
+		}
+		if place == 0 {
+			w.average(sum)
+		} else if err := w.send(i, w.outOf(treeParent(place, chain)), own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// treeChildren is how many children a place has.
+func treeChildren(place, size int, chain bool) int {
+	if chain {
+		return min(1, size-1-place)
+	}
+	n := 0
+	for nearChild(place, n) < size && place>>n&1 == 0 {
+		n++
+	}
+	return n
+}
+
+// nearChild is child c of a place, the nearest one first; 0 is also that of a
+// chain.
+func nearChild(place, c int) int { return place + 1<<c }
 
 // prefersChain reports whether a chain is quicker than a binomial tree. In
 // times of one segment, the last rank of a chain has all after segments+size-2,
@@ -72,20 +150,4 @@ func treeChild(place, size, last int, chain bool) int {
 		}
 	}
 	return 0
-}
-
-// barrier: in round r every rank tells the one 2^r to the right that it, and
-// all it has heard of, are here.
-func (w *Work) barrier() error {
-	for r := range rounds(w.g.size) {
-		from, to := mod(w.g.rank-1<<r, w.g.size), (w.g.rank+1<<r)%w.g.size
-		w.post(r, from, nil)
-		if err := w.send(r, to, nil); err != nil {
-			return err
-		}
-		if err := w.wait(r, from); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -17,23 +17,34 @@ type Work struct {
 	op   Op
 	how  method
 	root int
-	x    []byte // the operand, the result
-	src  []byte // AllGather's and AllGatherV's own part
-	ends []int  // AllGatherV: where each rank's part ends in x, in bytes
+	x    []byte // all of it: the operand, or what is gathered or scattered
+	src  []byte // this rank's part, where parts are gathered
+	dst  []byte // the result, where it is not x
+	ends []int  // where each rank's part ends in x, in bytes, if parts differ; of AllToAllV in dst
+	outs []int  // AllToAllV: where what goes to each rank ends in x, in bytes
 	seq  uint32
 	sig  signature
 	err  error
-	end  time.Time
+	end  time.Time     // zero if it was not asked for
 	done chan struct{} // holds one token from the end of the operation until Wait
 	next *Work         // in the queue, or in the group's free list
 	live bool          // between start and Wait
+	here bool          // it ran on its caller's goroutine and has ended
 
-	peer  atomic.Int32 // who of the mesh is waited for, plus one; 0: nobody
-	since atomic.Int64 // and since when, nanoseconds after g.epoch
+	scope  *scope // whom the algorithm runs on
+	group  uint32 // of the messages' tags
+	base   uint32 // added to the numbers of messages, to tell phases apart
+	byRank bool   // the chunks of x are the parts of the ranks
 
-	recvs   [posted]transport.Recv
-	pending [posted]bool // which of recvs have been posted and not waited for
-	scratch []byte       // where what is to be added arrives
+	peer    atomic.Int32 // who of the mesh is waited for, plus one; 0: nobody
+	since   atomic.Int64 // and since when, nanoseconds after g.epoch
+	stamped bool         // since is this operation's start, which its first wait takes
+
+	recvs   [slots]transport.Recv
+	pending [slots]bool // which of recvs have been posted and not waited for
+	scratch []byte      // where what is to be added arrives
+	held    []byte      // what an operation that leaves its operand alone has reduced so far
+	talk    func()      // runs a Send or Receive that is not waited for at once
 
 	number               uint64   // among those by direct algorithms
 	dsts, srcs           [][]byte // tables of operands
@@ -41,42 +52,44 @@ type Work struct {
 	block                []byte
 }
 
-// posted is how many receives an operation posts ahead.
-const posted = 4
-
-// kind is a collective operation.
-type kind uint8
-
 const (
-	kindAllReduce kind = iota
-	kindBroadcast
-	kindAllGather
-	kindBarrier
-	kindAllGatherV
-	kinds
+	// posted is how many receives an operation posts ahead.
+	posted = 4
+	// slots is how many it posts of short messages to many ranks.
+	slots = 16
 )
 
-var kindNames = [kinds]string{"allreduce", "broadcast", "allgather", "barrier", "allgatherv"}
-
-func (k kind) String() string { return kindNames[k] }
-
-// reduces says that the operation has a reduction, rooted that it has a root.
-func (k kind) reduces() bool { return k == kindAllReduce }
-func (k kind) rooted() bool  { return k == kindBroadcast }
-
-// newWork returns a Work from the free list, or a new one.
+// newWork returns a Work that is not in use, or a new one.
 func (g *Group) newWork(k kind, e element) *Work {
-	g.mu.Lock()
-	w := g.free
-	if w != nil {
-		g.free, w.next = w.next, nil
-	}
-	g.mu.Unlock()
+	w := g.spare.Swap(nil)
 	if w == nil {
-		w = &Work{g: g, done: make(chan struct{}, 1)}
+		w = g.reuse()
 	}
 	w.kind, w.elem, w.live = k, e, true
 	return w
+}
+
+func (g *Group) reuse() *Work {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.free
+	if w == nil {
+		w = &Work{g: g, done: make(chan struct{}, 1)}
+		w.talk = w.converse
+		return w
+	}
+	g.free, w.next = w.next, nil
+	return w
+}
+
+// recycle gives w back. The last one is kept where taking it needs no lock.
+func (g *Group) recycle(w *Work) {
+	if g.spare.CompareAndSwap(nil, w) {
+		return
+	}
+	g.mu.Lock()
+	w.next, g.free = g.free, w
+	g.mu.Unlock()
 }
 
 // Wait blocks until the operation has ended and returns its fault, an
@@ -94,34 +107,30 @@ func (w *Work) WaitEnd() (time.Time, error) {
 	if !w.live {
 		return time.Time{}, errors.New("collective: Wait was called twice on the same Work")
 	}
-	<-w.done
+	if !w.here {
+		<-w.done
+	}
 	g, err, end := w.g, w.err, w.end
-	w.live, w.err, w.x, w.src, w.op, w.root = false, nil, nil, nil, Sum, 0
-	w.ends = w.ends[:0]
-	g.mu.Lock()
-	w.next, g.free = g.free, w
-	g.mu.Unlock()
+	w.live, w.here, w.byRank, w.err, w.x, w.src, w.dst, w.op, w.root = false, false, false, nil, nil, nil, nil, Sum, 0
+	w.ends, w.outs = w.ends[:0], w.outs[:0]
+	g.recycle(w)
 	return end, err
 }
 
 // refuse ends an operation that was never started.
 func (w *Work) refuse(err error) *Work {
-	w.err, w.end = err, time.Now()
-	w.done <- struct{}{}
+	w.err, w.end, w.here = err, time.Now(), true
 	return w
 }
 
 // bytes is what the operation counts in the group's window.
-func (w *Work) bytes() int { return len(w.x) }
+func (w *Work) bytes() int { return max(len(w.x), len(w.src), len(w.dst)) }
 
 // run carries the operation out. Whatever the outcome, the mesh does not touch
 // its slices afterwards.
 func (w *Work) run() error {
 	g := w.g
-	g.mu.Lock()
-	fault := g.fault
-	g.mu.Unlock()
-	if fault != nil {
+	if fault := g.fault.Load(); fault != nil {
 		return w.wrap(fault)
 	}
 	err := w.execute()
@@ -141,55 +150,103 @@ func (w *Work) run() error {
 func (w *Work) execute() error {
 	if w.g.size == 1 {
 		copy(w.x, w.src)
+		copy(w.dst, w.x)
 		return nil
+	}
+	w.scope, w.base, w.group = &w.g.all, 0, w.g.cfg.ID
+	if w.kind.pairs() {
+		w.group |= pairGroup
+	}
+	w.stamp()
+	if w.how == byDirect { // else nothing but a long wait would notice
+		next := w.g.ranks[(w.g.rank+1)%w.g.size]
+		if err := w.g.mesh.Fault(next); errors.Is(err, transport.ErrAborted) {
+			return &transport.Error{Op: "receive", Rank: w.g.mesh.Rank(), Peer: next, Tag: w.tag(0), Err: err}
+		}
 	}
 	return carrier(w.kind, w.how)(w)
 }
 
 // tag names message i of the operation between two ranks.
 func (w *Work) tag(i int) transport.Tag {
-	return transport.Tag{Group: w.g.cfg.ID, Seq: w.seq, Part: uint32(i), Sig: uint64(w.sig)}
+	return transport.Tag{Group: w.group, Seq: w.seq, Part: w.base + uint32(i), Sig: uint64(w.sig)}
 }
 
-// post asks for message i from a rank of the group; the receive is number i modulo posted.
-func (w *Work) post(i, from int, dst []byte) {
-	w.pending[i%posted] = true
-	w.g.mesh.Post(&w.recvs[i%posted], w.g.ranks[from], w.tag(i), dst)
+// number names a message by the step of the algorithm and the segment.
+func number(step, segment int) int { return step<<numberBits | segment }
+
+const (
+	numberBits = 20 // of a message's number are its segment, 10 its step
+	phaseBits  = 30 // two its phase, see Work.base
+)
+
+// post asks for message i from a rank of the scope; the receive is number i modulo posted.
+func (w *Work) post(i, from int, dst []byte) { w.postTo(i%posted, i, from, dst) }
+
+// postTo is post with the number of the receive.
+func (w *Work) postTo(slot, i, from int, dst []byte) {
+	w.pending[slot] = true
+	w.g.mesh.Post(&w.recvs[slot], w.meshRank(from), w.tag(i), dst)
 }
 
 // wait waits for message i, which was posted.
-func (w *Work) wait(i, from int) error {
-	w.waitsFor(from)
-	err := w.recvs[i%posted].Wait(w.g.cfg.Timeout)
-	w.pending[i%posted] = false
+func (w *Work) wait(i, from int) error { return w.waitFor(i%posted, from) }
+
+func (w *Work) waitFor(slot, from int) error {
+	w.waitsFor(w.scope.ranks[from])
+	err := w.recvs[slot].Wait(w.g.cfg.Timeout)
+	w.pending[slot] = false
 	w.peer.Store(0)
 	return err
 }
 
-// send sends message i.
+// send sends message i. If it has to wait, then since the last receive: a clock
+// costs as much as half the rest of a short operation.
 func (w *Work) send(i, to int, p []byte) error {
-	w.waitsFor(to)
-	err := w.g.mesh.Send(w.g.ranks[to], w.tag(i), p, w.g.cfg.Timeout)
+	peer := w.meshRank(to)
+	w.peer.Store(int32(peer) + 1)
+	err := w.g.mesh.Send(peer, w.tag(i), p, w.g.cfg.Timeout)
 	w.peer.Store(0)
 	return err
 }
 
+// waitsFor notes that the operation waits for a rank of the group.
 func (w *Work) waitsFor(peer int) {
-	w.since.Store(int64(time.Since(w.g.epoch)))
+	if !w.stamped {
+		w.since.Store(int64(time.Since(w.g.epoch)))
+	}
+	w.stamped = false
 	w.peer.Store(int32(w.g.ranks[peer]) + 1)
 }
 
+// stamp notes when the operation began.
+func (w *Work) stamp() {
+	w.since.Store(int64(time.Since(w.g.epoch)))
+	w.stamped = true
+}
+
+// meshRank is the rank in the mesh of a place in the scope.
+func (w *Work) meshRank(place int) int { return w.g.ranks[w.scope.ranks[place]] }
+
 // room returns place for n bytes to arrive in for each posted receive.
 func (w *Work) room(n int) {
+	w.rooms(posted, n)
+}
+
+// rooms is room for another number of receives.
+func (w *Work) rooms(count, n int) {
 	const line = 64
 	n = (n + line - 1) &^ (line - 1)
-	if len(w.scratch) < posted*n {
-		w.scratch = make([]byte, posted*n)
+	if len(w.scratch) < count*n {
+		w.scratch = make([]byte, (count*n+slots*line-1)&^(slots*line-1))
 	}
 }
 
 // space is where message i of n bytes arrives to be added.
-func (w *Work) space(i, n int) []byte {
-	stride := len(w.scratch) / posted
-	return w.scratch[i%posted*stride:][:n:n]
+func (w *Work) space(i, n int) []byte { return w.spaceOf(i%posted, posted, n) }
+
+// spaceOf is the space of one of count receives.
+func (w *Work) spaceOf(slot, count, n int) []byte {
+	stride := len(w.scratch) / count
+	return w.scratch[slot*stride:][:n:n]
 }

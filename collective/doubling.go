@@ -1,0 +1,130 @@
+package collective
+
+import "math/bits"
+
+// Recursive doubling: in step k a rank exchanges all it has with the one 2^k away.
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
+// communication operations in MPICH" (2005).
+//
+// Allreduce: the whole of x in each of log2 N steps, log2 N (a + K/B + K/G): few
+// messages, many bytes, so it is for short slices. Where N is no power of two,
+// N - 2^floor(log2 N) ranks first hand their x to a neighbour and get the result
+// back at the end, two more steps. Every rank combines the sum of lower ranks
+// with that of higher ones, so that all compute the same bits.
+
+func (w *Work) doublingAllReduce() error {
+	rank, size := w.scope.rank, w.scope.size
+	full := 1 << (bits.Len(uint(size)) - 1)
+	extra := size - full
+	last := w.lastStep()
+	if rank < 2*extra && rank%2 == 0 {
+		if err := w.exchange(step{to: rank + 1, out: w.x}); err != nil {
+			return err
+		}
+		return w.exchange(step{number: last, from: rank + 1, in: w.x})
+	}
+	if rank < 2*extra {
+		if err := w.exchange(step{from: rank - 1, in: w.x, own: w.x}); err != nil {
+			return err
+		}
+	}
+	own := rank - extra // among the 2^k that are left
+	if rank < 2*extra {
+		own = rank / 2
+	}
+	for k, far := 1, 1; far < full; k, far = k+1, far*2 {
+		peer := own ^ far
+		if peer < extra {
+			peer = 2*peer + 1
+		} else {
+			peer += extra
+		}
+		if err := w.exchange(step{number: k, to: peer, out: w.x, from: peer, in: w.x, own: w.x}); err != nil {
+			return err
+		}
+	}
+	w.average(w.x)
+	if rank < 2*extra {
+		return w.exchange(step{number: last, to: rank - 1, out: w.x})
+	}
+	return nil
+}
+
+// lastStep is a number beyond those of all steps of doubling.
+func (w *Work) lastStep() int { return rounds(w.scope.size) + 1 }
+
+// doublingAllGather is Bruck's for any N, in place: in step k the rank r, which has
+// the parts of ranks r to r+2^k-1, receives those of the next 2^k, or of all that
+// are missing. ceil(log2 N) steps, (N-1)/N K bytes. Parts that go past the last
+// rank to rank 0 are two messages. Source: Bruck, Ho, Kipnis, Upfal and
+// Weathersby, "Efficient algorithms for all-to-all communications in multiport
+// message-passing systems" (1997).
+func (w *Work) doublingAllGather() error {
+	w.settle()
+	return w.doublingGather()
+}
+
+func (w *Work) doublingGather() error {
+	rank, size := w.scope.rank, w.scope.size
+	for k, far := 0, 1; far < size; k, far = k+1, far*2 {
+		n := min(far, size-far)
+		err := w.exchangeChunks(k, chunkRange{mod(rank-far, size), rank, n}, chunkRange{(rank + far) % size, (rank + far) % size, n}, false)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunkRange is n chunks from first on, past the last to the first, and who
+// gets them or sends them.
+type chunkRange struct{ peer, first, n int }
+
+// exchangeChunks sends chunks of x while others arrive, to be added or to
+// overwrite.
+func (w *Work) exchangeChunks(number int, out, in chunkRange, add bool) error {
+	outs, ins := w.split(out), w.split(in)
+	for i := range outs {
+		s := step{number: 2*number + i, to: out.peer, from: in.peer}
+		s.out = w.x[outs[i].lo:outs[i].hi]
+		s.in = w.x[ins[i].lo:ins[i].hi]
+		if add {
+			s.own = s.in
+		}
+		if err := w.exchange(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type span struct{ lo, hi int }
+
+// split returns the bytes of a range of chunks: up to the last chunk, and from the
+// first.
+func (w *Work) split(r chunkRange) (out [2]span) {
+	n := min(r.n, w.scope.size-r.first)
+	out[0].lo, out[0].hi = w.chunks(r.first, r.first+n)
+	if n < r.n {
+		out[1].lo, out[1].hi = w.chunks(0, r.n-n)
+	}
+	return out
+}
+
+// disseminate is the barrier: in round k every rank tells the one 2^k to the right
+// that it, and all it has heard of, are here. ceil(log2 N) rounds of empty
+// messages (Hensgen, Finkel and Manber 1988).
+func (w *Work) disseminate() error {
+	rank, size := w.scope.rank, w.scope.size
+	for k, far := 0, 1; far < size; k, far = k+1, far*2 {
+		from := mod(rank-far, size)
+		w.post(k, from, nil)
+		if err := w.send(k, (rank+far)%size, nil); err != nil {
+			return err
+		}
+		if err := w.wait(k, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}

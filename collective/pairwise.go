@@ -1,0 +1,245 @@
+package collective
+
+// Pairwise: every rank sends each other one its part, in N-1 steps that do not
+// depend on each other; in step k to the rank k places on, from the one k places
+// back, so that nobody is sent to by two at once.
+//
+// All-to-all, gather, scatter: (N-1)/N K bytes in N-1 messages. An allgather
+// sends the same part N-1 times, a reduce-scatter receives N-1 times, and an
+// allreduce is one after the other: the ring's 2(N-1)/N K bytes in 2(N-1)
+// messages, but in two rounds instead of 2(N-1). It suits few ranks and short
+// slices; its ring of parts crosses the boundaries of hosts many times over.
+
+// lane is one direction's walk over the messages of all steps.
+type lane struct {
+	step    int // 1 to size-1
+	segment int // of the step, beyond the last message
+	at      int // messages so far
+}
+
+// pairwise carries out all steps of move.
+func (w *Work) pairwise(move func(*Work, int) step) error {
+	depth := w.depth()
+	out, asked, in := lane{step: 1}, lane{step: 1}, lane{step: 1}
+	for {
+		for asked.at < in.at+depth {
+			s, i, ok := w.nextOf(&asked, move, false)
+			if !ok {
+				break
+			}
+			slot := (asked.at - 1) % depth
+			w.postTo(slot, i, s.from, w.landing(s, i, slot, depth))
+		}
+		s, i, ok := w.nextOf(&in, move, false)
+		if err := w.sendUntil(&out, in, !ok, depth, move); err != nil || !ok {
+			return err
+		}
+		slot := (in.at - 1) % depth
+		if err := w.waitFor(slot, s.from); err != nil {
+			return err
+		}
+		if s.own != nil {
+			dst := w.cut(s.in, i)
+			w.combine(dst, w.cut(s.own, i), w.landing(s, i, slot, depth))
+		}
+	}
+}
+
+// sendUntil sends what may be sent before message in is received, or all. That is
+// everything up to the same place of the same step, which keeps parts of different
+// lengths from making ranks wait for each other in a circle, and up to `depth`
+// messages more.
+func (w *Work) sendUntil(out *lane, in lane, all bool, depth int, move func(*Work, int) step) error {
+	for {
+		next := *out
+		s, i, ok := w.nextOf(&next, move, true)
+		ahead := next.step > in.step && (next.at > in.at+depth || next.step >= in.step+depth)
+		ahead = ahead || next.step == in.step && next.segment > in.segment+posted
+		if !ok || ahead && !all {
+			return nil
+		}
+		if err := w.send(i, s.to, w.cut(s.out, i)); err != nil {
+			return err
+		}
+		*out = next
+	}
+}
+
+// nextOf moves a lane on to its next message: segment i of s.
+func (w *Work) nextOf(l *lane, move func(*Work, int) step, sending bool) (s step, i int, ok bool) {
+	for ; l.step < w.scope.size; l.step, l.segment = l.step+1, 0 {
+		s = move(w, l.step)
+		n := w.segmentsOf(s.in)
+		if sending {
+			n = w.segmentsOf(s.out)
+		}
+		if l.segment < n {
+			l.segment++
+			l.at++
+			return s, l.segment - 1, true
+		}
+	}
+	return step{}, 0, false
+}
+
+// landing is where segment i of s arrives.
+func (w *Work) landing(s step, i, slot, count int) []byte {
+	dst := w.cut(s.in, i)
+	if s.own != nil {
+		return w.spaceOf(slot, count, len(dst))
+	}
+	return dst
+}
+
+// depth is how many messages may be on their way: many if they are short, whose
+// cost is latency.
+func (w *Work) depth() int {
+	const short = 4096
+	if w.bytes()/w.scope.size <= short {
+		return slots
+	}
+	return posted
+}
+
+// places returns whom step k sends to and receives from.
+func (w *Work) places(k int) (to, from int) {
+	return (w.scope.rank + k) % w.scope.size, mod(w.scope.rank-k, w.scope.size)
+}
+
+func (w *Work) region(place int) []byte {
+	lo, hi := w.chunk(place)
+	return w.x[lo:hi]
+}
+
+// pairScatter reduces this rank's chunk: in dst, or in x if there is no dst.
+func (w *Work) pairScatter() error {
+	w.rooms(w.depth(), min(w.largest(), w.segmentBytes()))
+	if w.dst != nil && w.scope.size > 1 {
+		copy(w.dst, w.region(w.scope.rank))
+	}
+	if err := w.pairwise(pairReduce); err != nil {
+		return err
+	}
+	w.average(w.result())
+	return nil
+}
+
+// result is where this rank's chunk is reduced.
+func (w *Work) result() []byte {
+	if w.dst != nil {
+		return w.dst
+	}
+	return w.region(w.scope.rank)
+}
+
+// largest is the length of the longest chunk.
+func (w *Work) largest() int {
+	n := 0
+	for i := range w.scope.size {
+		lo, hi := w.chunk(i)
+		n = max(n, hi-lo)
+	}
+	return n
+}
+
+func pairReduce(w *Work, k int) step {
+	to, from := w.places(k)
+	own := w.result()
+	return step{to: to, out: w.region(to), from: from, in: own, own: own}
+}
+
+// pairGather hands every rank's chunk of x to all.
+func (w *Work) pairGather() error { return w.pairwise(pairSpread) }
+
+func pairSpread(w *Work, k int) step {
+	to, from := w.places(k)
+	return step{to: to, out: w.region(w.scope.rank), from: from, in: w.region(from)}
+}
+
+func (w *Work) pairAllReduce() error {
+	if err := w.pairScatter(); err != nil {
+		return err
+	}
+	w.nextPhase()
+	return w.pairGather()
+}
+
+// nextPhase begins to number messages anew.
+func (w *Work) nextPhase() { w.base += 1 << phaseBits }
+
+func (w *Work) pairReduceScatter() error {
+	w.byRank = true
+	return w.pairScatter()
+}
+
+func (w *Work) pairAllGather() error {
+	w.settle()
+	return w.pairGather()
+}
+
+// settle puts this rank's part into x, whose chunks are the ranks' parts.
+func (w *Work) settle() {
+	w.byRank = true
+	lo, _ := w.chunk(w.scope.rank)
+	copy(w.x[lo:], w.src)
+}
+
+func (w *Work) pairAllToAll() error {
+	to, from := w.parcels(w.scope.rank, w.scope.rank)
+	copy(from, to)
+	return w.pairwise(pairSwap)
+}
+
+func pairSwap(w *Work, k int) step {
+	to, from := w.places(k)
+	out, in := w.parcels(to, from)
+	return step{to: to, out: out, from: from, in: in}
+}
+
+// parcels returns what goes to one rank and where that of another comes to.
+func (w *Work) parcels(to, from int) (out, in []byte) {
+	if w.kind == kindAllToAllV {
+		return stretch(w.x, w.outs, to), stretch(w.dst, w.ends, from)
+	}
+	n := len(w.x) / w.scope.size
+	return w.x[to*n : (to+1)*n], w.dst[from*n : (from+1)*n]
+}
+
+// stretch returns part i of p, whose parts end at ends.
+func stretch(p []byte, ends []int, i int) []byte {
+	lo := 0
+	if i > 0 {
+		lo = ends[i-1]
+	}
+	return p[lo:ends[i]]
+}
+
+// pairRoot gathers to the root, or scatters from it.
+func (w *Work) pairRoot() error {
+	if w.g.rank == w.root {
+		lo, hi := w.root*w.share(), (w.root+1)*w.share()
+		copy(w.x[lo:hi], w.src)
+		copy(w.dst, w.x[lo:hi])
+	}
+	return w.pairwise(pairRooted)
+}
+
+// share is the length of a rank's part in a gather or scatter.
+func (w *Work) share() int { return max(len(w.src), len(w.dst)) }
+
+func pairRooted(w *Work, k int) step {
+	to, from := w.places(k)
+	s, n := step{to: to, from: from}, w.share()
+	gather, root := w.kind == kindGather, w.scope.rank == w.root
+	switch {
+	case gather && root:
+		s.in = w.x[from*n : (from+1)*n]
+	case gather && to == w.root:
+		s.out = w.src
+	case !gather && root:
+		s.out = w.x[to*n : (to+1)*n]
+	case !gather && from == w.root:
+		s.in = w.dst
+	}
+	return s
+}

@@ -1,0 +1,45 @@
+package collective
+
+import (
+	"cmp"
+	"slices"
+)
+
+// scope is the ranks that an algorithm runs on, numbered by their places: all of
+// the group, those of one host, or one of each host.
+type scope struct {
+	ranks []int // of the group, by place
+	rank  int   // this one's place
+	size  int
+	steps []RingStep // of an allreduce around the ring of places
+}
+
+func newScope(ranks []int, own int) scope {
+	rank := slices.Index(ranks, own)
+	return scope{ranks: ranks, rank: rank, size: len(ranks), steps: RingSchedule(rank, len(ranks))}
+}
+
+// byHost returns the ranks so that those of one host are neighbours and a ring
+// over them crosses each host boundary once in each direction. The hosts come
+// in the order of their first ranks, and a host's ranks ascend.
+func byHost(hosts []int) []int {
+	first := map[int]int{}
+	order := make([]int, len(hosts))
+	for r, h := range hosts {
+		if _, ok := first[h]; !ok {
+			first[h] = r
+		}
+		order[r] = r
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first[hosts[a]], first[hosts[b]]) })
+	return order
+}
+
+// upTo returns 0 to n-1.
+func upTo(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}

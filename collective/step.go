@@ -1,0 +1,104 @@
+package collective
+
+// step is an exchange with up to two peers: out goes to one while as much as in
+// comes from another. Both are cut into segments, so that one segment is added
+// while the next ones arrive; sends run at most `posted` segments ahead of the
+// receives, so that no rank floods another.
+type step struct {
+	number int    // of the step within the algorithm's phase, below 1024
+	to     int    // place in the scope
+	out    []byte // nothing is sent if it is empty
+	from   int
+	in     []byte // where the result goes; nothing is received if it is empty
+	own    []byte // what is combined with what arrives, of in's length; nil: in is overwritten
+}
+
+// exchange carries out s. Where own is in, segment i is sent before it is
+// combined, so that out may be in as well.
+func (w *Work) exchange(s step) error {
+	if w.inPlace(s) {
+		w.room(min(len(s.in), w.segmentBytes()))
+	}
+	in, out := w.segmentsOf(s.in), w.segmentsOf(s.out)
+	for asked, sent, i := 0, 0, 0; i < in || sent < out; i++ {
+		for ; asked < min(in, i+posted); asked++ {
+			w.post(number(s.number, asked), s.from, w.target(s, asked))
+		}
+		for ; sent < out && (sent < i+posted || i >= in); sent++ {
+			if err := w.send(number(s.number, sent), s.to, w.cut(s.out, sent)); err != nil {
+				return err
+			}
+		}
+		if i >= in {
+			continue
+		}
+		if err := w.wait(number(s.number, i), s.from); err != nil {
+			return err
+		}
+		if s.own != nil {
+			w.merge(w.cut(s.in, i), w.cut(s.own, i), w.target(s, i), s.from)
+		}
+	}
+	return nil
+}
+
+// inPlace says that in holds this rank's operand, so that what arrives must go
+// elsewhere first.
+func (w *Work) inPlace(s step) bool {
+	return s.own != nil && len(s.in) > 0 && &s.own[0] == &s.in[0]
+}
+
+// target is where segment i arrives.
+func (w *Work) target(s step, i int) []byte {
+	dst := w.cut(s.in, i)
+	if w.inPlace(s) {
+		return w.space(number(s.number, i), len(dst))
+	}
+	return dst
+}
+
+// merge combines this rank's operand with a peer's, the lower rank's first.
+func (w *Work) merge(dst, own, theirs []byte, from int) {
+	if w.scope.rank < from {
+		w.combine(dst, own, theirs)
+	} else {
+		w.combine(dst, theirs, own)
+	}
+}
+
+// segmentBytes is the length of all segments but the last, whole values.
+func (w *Work) segmentBytes() int { return w.g.cfg.SegmentBytes &^ (w.elem.size() - 1) }
+
+// segmentsOf is how many segments p is cut into.
+func (w *Work) segmentsOf(p []byte) int { return (len(p) + w.segmentBytes() - 1) / w.segmentBytes() }
+
+// cut returns segment i of p.
+func (w *Work) cut(p []byte, i int) []byte {
+	size := w.segmentBytes()
+	return p[i*size : min(len(p), (i+1)*size)]
+}
+
+// chunk returns the bytes of x that are chunk i of as many as the scope has
+// ranks: the part of the rank at place i, or the i-th of even parts.
+func (w *Work) chunk(i int) (lo, hi int) { return w.chunks(i, i+1) }
+
+// chunks returns the bytes of chunks i to j-1. Where the chunks are the ranks'
+// own parts and the places are not the ranks in order, j must be i+1.
+func (w *Work) chunks(i, j int) (lo, hi int) {
+	if w.byRank {
+		n := j - i
+		i = w.scope.ranks[i]
+		j = i + n
+	}
+	if len(w.ends) > 0 {
+		if i > 0 {
+			lo = w.ends[i-1]
+		}
+		return lo, w.ends[j-1]
+	}
+	elem := w.elem.size()
+	values := len(w.x) / elem
+	lo, _ = RingChunk(values, w.scope.size, i)
+	_, hi = RingChunk(values, w.scope.size, j-1)
+	return lo * elem, hi * elem
+}
