@@ -23,6 +23,9 @@ const (
 	crowdedWait = time.Millisecond
 	// triesPerLook is how often a poller reads between two looks at the clock.
 	triesPerLook = 8
+	// triesInLine is how often a rank that shares its core lets others run and
+	// reads before it waits in the kernel, which costs two switches.
+	triesInLine = 8
 	// yielded is from when on a yield has let another goroutine run.
 	yielded = 10 * time.Microsecond
 )
@@ -106,17 +109,14 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 	if !s.poll(r) || r.Done() || timeout <= 0 {
 		return
 	}
-	manners := p.mesh.manners
-	spin := min(s.spin, timeout)
-	if manners.crowded {
-		spin = min(crowdedWait, timeout)
+	if p.mesh.manners.crowded {
+		s.waitInLine(r, timeout)
+		return
 	}
+	spin := min(s.spin, timeout)
 	start, seen := time.Now(), s.received.Load()
 	yields := 0 // in a row that let others run
 	for now := start; ; {
-		if manners.crowded {
-			s.sock.block(spin - now.Sub(start))
-		}
 		for range triesPerLook {
 			if !s.poll(r) {
 				return
@@ -125,21 +125,46 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 				s.spin = min(2*s.spin, longSpin)
 				return
 			}
-			if manners.crowded {
-				break
-			}
 		}
 		now = time.Now()
 		if received := s.received.Load(); received != seen {
 			start, seen = now, received
 		}
-		if manners.yield && othersRun(now) {
+		if p.mesh.manners.yield && othersRun(now) {
 			yields++
 		} else {
 			yields = 0
 		}
 		if now.Sub(start) >= spin || yields >= 2 {
 			s.spin = max(s.spin/2, shortSpin)
+			return
+		}
+	}
+}
+
+// waitInLine is Poll on a host with more ranks than cores: those who could send
+// the message may need this core. They are let through a few times; then the
+// kernel wakes this thread.
+func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
+	patience := min(crowdedWait, timeout)
+	start, seen := time.Now(), s.received.Load()
+	for {
+		for range triesInLine {
+			yieldCore()
+			if !s.poll(r) || r.Done() {
+				return
+			}
+		}
+		now := time.Now()
+		if received := s.received.Load(); received != seen {
+			start, seen = now, received
+		}
+		left := patience - now.Sub(start)
+		if left <= 0 {
+			return
+		}
+		s.sock.block(left)
+		if !s.poll(r) || r.Done() {
 			return
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +13,14 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// peerVar holds what the second process of a benchmark needs: rank 0's address,
-// the ticket, and what to do.
+// peerVar holds what another process of a benchmark needs: its rank, the ticket,
+// the length of the operand and of a segment, and all addresses.
 const peerVar = "RINGO_TCP_TEST_PEER"
 
-// TestMain plays the second process where a benchmark has started one.
+// TestMain plays another process where a benchmark has started one.
 func TestMain(m *testing.M) {
 	if spec := os.Getenv(peerVar); spec != "" {
-		if err := playPeer(strings.Fields(spec)); err != nil {
+		if err := playPeer(spec); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -30,20 +29,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playPeer is rank 1: it mirrors what rank 0 does until that leaves.
-func playPeer(spec []string) error {
-	ticket, err := transport.ParseTicket(spec[1])
+// playPeer does what rank 0 does until that leaves. Its listener is file 3.
+func playPeer(spec string) error {
+	var rank, size, segment int
+	var secret, addrs string
+	if _, err := fmt.Sscan(spec, &rank, &secret, &size, &segment, &addrs); err != nil {
+		return err
+	}
+	ticket, err := transport.ParseTicket(secret)
 	if err != nil {
 		return err
 	}
-	var size, segment int
-	if _, err := fmt.Sscan(spec[2], &size); err != nil {
+	l, err := net.FileListener(os.NewFile(3, "listener"))
+	if err != nil {
 		return err
 	}
-	if _, err := fmt.Sscan(spec[3], &segment); err != nil {
-		return err
-	}
-	m, err := New(context.Background(), Config{Rank: 1, Size: 2, Ticket: ticket, Version: "test", Addrs: spec[:1]})
+	all := strings.Split(addrs, ",")
+	m, err := New(context.Background(), Config{Rank: rank, Size: len(all), Ticket: ticket, Version: "test", Listener: l, Addrs: all})
 	if err != nil {
 		return err
 	}
@@ -54,8 +56,9 @@ func playPeer(spec []string) error {
 	return nil
 }
 
-// exchange sends a buffer and receives the other's, in segments, as an
-// allreduce of two ranks does, but for the adding.
+// exchange sends a buffer to another rank and receives that one's, in segments,
+// with each rank whose number differs in one bit: an allreduce by recursive
+// doubling, but for the adding.
 type exchange struct {
 	m       *Mesh
 	seq     uint32
@@ -73,8 +76,17 @@ func (x *exchange) part(p []byte, i int) []byte {
 }
 
 func (x *exchange) run() error {
+	for bit := 1; bit < x.m.Size(); bit *= 2 {
+		if err := x.with(x.m.Rank() ^ bit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exchange) with(other int) error {
 	x.seq++
-	other, n := 1-x.m.Rank(), (len(x.out)+x.segment-1)/x.segment
+	n := (len(x.out) + x.segment - 1) / x.segment
 	tag := func(i int) transport.Tag { return transport.Tag{Seq: x.seq, Part: uint32(i)} }
 	posted, sent := 0, 0
 	for got := range n {
@@ -93,54 +105,55 @@ func (x *exchange) run() error {
 	return nil
 }
 
-// BenchmarkProcesses is an exchange between two processes on loopback: the
-// round trip of small messages, and the bandwidth in each direction of large
-// ones.
+// BenchmarkProcesses is an exchange between processes on loopback: the round trip
+// of small messages, and the bandwidth in each direction of large ones.
 func BenchmarkProcesses(b *testing.B) {
-	for _, size := range []int{4, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			m := twoProcesses(b, size, 256<<10)
-			x := newExchange(m, size, 256<<10)
-			for range 3 {
-				if err := x.run(); err != nil {
-					b.Fatal(err)
+	for _, np := range []int{2, 4} {
+		for _, size := range []int{4, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20} {
+			b.Run(fmt.Sprintf("np=%d/%d", np, size), func(b *testing.B) {
+				x := newExchange(processes(b, np, size, 256<<10), size, 256<<10)
+				for range 3 {
+					if err := x.run(); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-			b.ReportAllocs()
-			b.SetBytes(int64(size))
-			for b.Loop() {
-				if err := x.run(); err != nil {
-					b.Fatal(err)
+				b.ReportAllocs()
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					if err := x.run(); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
-func twoProcesses(b *testing.B, size, segment int) *Mesh {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// processes starts all ranks but 0, which it returns.
+func processes(b *testing.B, np, size, segment int) *Mesh {
+	cfgs := configs(b, np)
+	for r := 1; r < np; r++ {
+		file, err := cfgs[r].Listener.(*net.TCPListener).File()
+		if err != nil {
+			b.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %v %d %d %s", peerVar, r, cfgs[r].Ticket, size, segment, strings.Join(cfgs[r].Addrs, ",")))
+		cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{file}
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		file.Close()
+		b.Cleanup(func() {
+			if err := cmd.Wait(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	m, err := New(context.Background(), cfgs[0])
 	if err != nil {
 		b.Fatal(err)
 	}
-	ticket := transport.NewTicket()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%v %v %d %d", peerVar, l.Addr(), ticket, size, segment))
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	m, err := New(context.Background(), Config{Rank: 0, Size: 2, Ticket: ticket, Version: "test", Listener: l, Addrs: []string{l.Addr().String()}, JoinTimeout: 10 * time.Second})
-	b.Cleanup(func() {
-		if m != nil {
-			m.Close()
-		}
-		if err := cmd.Wait(); err != nil {
-			b.Error(err)
-		}
-		runtime.GC()
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.Cleanup(func() { m.Close() }) // before the others are waited for
 	return m
 }

@@ -213,6 +213,9 @@ func (s *epollSocket) close() {
 	}
 }
 
+// yieldCore lets another process run.
+func yieldCore() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
 // gate is an epoll instance for one event of one socket.
 type gate struct {
 	file    *os.File // the instance; the runtime's poller knows it
