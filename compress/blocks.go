@@ -68,7 +68,7 @@ func (Int8) Encode(dst []byte, x []float32) error {
 func (Int8) Decode(dst []float32, src []byte) error {
 	for at := 0; at < len(dst); at += BlockLen {
 		block := dst[at:min(at+BlockLen, len(dst))]
-		scale, err := scaleOf("int8", src, at, math.MaxFloat32/128)
+		scale, err := scaleOf("int8", src, at, math.MaxFloat32/127)
 		if err != nil {
 			return err
 		}

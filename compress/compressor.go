@@ -132,6 +132,9 @@ func (c *Compressor) Absorb(states []optim.State, factor float32) error {
 // Chain is the chain of the compressor.
 func (c *Compressor) Chain() *Chain { return c.chain }
 
+// Layout is the arena's; see [Layout.ClearPadding].
+func (c *Compressor) Layout() *Layout { return c.layout }
+
 // Residual is what is kept for the arena's values [lo, hi), or nil where the
 // chain keeps nothing.
 func (c *Compressor) Residual(lo, hi int) []float32 {
@@ -218,6 +221,9 @@ func (c *Compressor) roundEntries(s *Sparse, g Group) error {
 			x[i] = y[i]
 		}
 	}
+	if q.Block() > 1 { // a zero that was selected may have become a value
+		c.layout.ClearPadding(g.Lo, residual)
+	}
 	return nil
 }
 
@@ -278,6 +284,7 @@ func (c *Compressor) roundDense(x []float32, lo int) error {
 	}
 	if c.residual != nil {
 		k.Subtract(sum, y)
+		c.layout.ClearPadding(lo, sum) // it is not in checkpoints
 	}
 	copy(x, y)
 	return nil

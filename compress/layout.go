@@ -63,6 +63,24 @@ func (l *Layout) At(i int) (p Param, ok bool) {
 	return l.params[at], true
 }
 
+// ClearPadding zeroes what of x, the arena's values from lo on, is no parameter's.
+// A code that has no zero, Sign, leaves values there that must not reach the
+// parameters.
+func (l *Layout) ClearPadding(lo int, x []float32) {
+	hi := lo + len(x)
+	at := sort.Search(len(l.params), func(j int) bool { return l.params[j].Hi > lo })
+	for end := lo; end < hi; at++ {
+		next := hi
+		if at < len(l.params) {
+			next = min(hi, max(end, l.params[at].Lo))
+		}
+		clear(x[end-lo : next-lo])
+		if end = next; at < len(l.params) {
+			end = max(end, l.params[at].Hi)
+		}
+	}
+}
+
 // Memory is one value for every value of an arena, kept from step to step: a
 // residual, a velocity. It belongs to the parameters: it has their names in a
 // checkpoint, and nothing of it depends on groups.
