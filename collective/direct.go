@@ -104,7 +104,7 @@ func newShare(g *Group) *share {
 	if windows.Cores > 0 && len(s.ranks) > windows.Cores {
 		s.spins = crowdedSpins
 	}
-	s.quick = &Work{g: g}
+	s.quick = &Work{g: g, group: g.cfg.ID}
 	windows.Hold()
 	return s
 }

@@ -284,3 +284,22 @@ func onEach(t *testing.T, meshes []transport.Mesh, body func(m transport.Mesh) e
 		m.Close()
 	}
 }
+
+// Every operation gives what its definition says, on every type, from and to
+// ordinary memory and arenas, with lengths that go in a line, are copied whole,
+// and take several rounds.
+func TestDirectEverything(t *testing.T) {
+	for size := 2; size <= 9; size++ {
+		lengths := []int{0, 1, size - 1, 37, 150 + size, 2003}
+		if size <= 3 {
+			lengths = append(lengths, 90001)
+		}
+		onShared(t, size, Config{}, func(g *Group) error {
+			rng := rand.New(rand.NewPCG(uint64(g.Rank()), 3))
+			return errors.Join(
+				(&trial[float32]{g: g, rng: rng}).all(lengths), (&trial[float64]{g: g, rng: rng}).all(lengths[:6]),
+				(&trial[int32]{g: g, rng: rng}).all(lengths[:6]), (&trial[int64]{g: g, rng: rng}).all(lengths[:6]),
+				(&trial[uint8]{g: g, rng: rng}).all(lengths[:6]))
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -18,6 +19,24 @@ type numeric interface {
 type trial[T numeric] struct {
 	g    *Group
 	errs []error
+	rng  *rand.Rand // if set, whether operands lie in the arena
+	used int        // of the arena
+}
+
+// put returns x or a copy of it in the arena, which is used over and over.
+func (t *trial[T]) put(x []T) []T {
+	if t.rng == nil || t.rng.IntN(3) == 0 {
+		return x
+	}
+	p := bytesOf(x)
+	arena := t.g.share.windows.Own()
+	if t.used += t.rng.IntN(5) * 8; t.used+len(p) > len(arena) {
+		t.used = 0
+	}
+	copy(arena[t.used:], p)
+	at := arena[t.used:][:len(p):len(p)]
+	t.used += (len(p) + 7) &^ 7
+	return valuesOf[T](at)
 }
 
 func (t *trial[T]) value(rank, i int) T { return T((rank*5+i*3)%4 + 1) }
@@ -93,10 +112,10 @@ func (t *trial[T]) all(lengths []int) error {
 
 func (t *trial[T]) reductions(n int, op Op) {
 	g, size := t.g, t.g.Size()
-	x := t.filled(g.Rank(), n)
+	x := t.put(t.filled(g.Rank(), n))
 	t.check(fmt.Sprintf("allreduce (%v) of %d", op, n), AllReduce(g, x, op), x, t.reduced(n, op))
 
-	src, dst := t.filled(g.Rank(), n*size), make([]T, n)
+	src, dst := t.put(t.filled(g.Rank(), n*size)), t.put(make([]T, n))
 	want := t.reduced(n*size, op)[g.Rank()*n:][:n]
 	what := fmt.Sprintf("reducescatter (%v) of %d", op, n)
 	t.check(what, ReduceScatter(g, dst, src, op), dst, want)
@@ -104,7 +123,7 @@ func (t *trial[T]) reductions(n int, op Op) {
 	t.check(what+" in place", ReduceScatter(g, src[g.Rank()*n:][:n], src, op), src[g.Rank()*n:][:n], want)
 
 	root := (n + int(op)) % size
-	x = t.filled(g.Rank(), n)
+	x = t.put(t.filled(g.Rank(), n))
 	want = t.filled(g.Rank(), n)
 	if g.Rank() == root {
 		want = t.reduced(n, op)
@@ -122,10 +141,10 @@ func (t *trial[T]) gathers(n int) {
 		counts[r] = (n + r) * (r % 3)
 		uneven = append(uneven, t.filled(r, counts[r])...)
 	}
-	dst := make([]T, n*size)
-	t.check(fmt.Sprintf("allgather of %d", n), AllGather(g, dst, t.filled(g.Rank(), n)), dst, want)
-	dst = make([]T, len(uneven))
-	t.check(fmt.Sprintf("allgatherv of %v", counts), AllGatherV(g, dst, t.filled(g.Rank(), counts[g.Rank()]), counts), dst, uneven)
+	dst := t.put(make([]T, n*size))
+	t.check(fmt.Sprintf("allgather of %d", n), AllGather(g, dst, t.put(t.filled(g.Rank(), n))), dst, want)
+	dst = t.put(make([]T, len(uneven)))
+	t.check(fmt.Sprintf("allgatherv of %v", counts), AllGatherV(g, dst, t.put(t.filled(g.Rank(), counts[g.Rank()])), counts), dst, uneven)
 }
 
 func (t *trial[T]) swaps(n int) {
@@ -144,9 +163,10 @@ func (t *trial[T]) swaps(n int) {
 		srcV = append(srcV, parcel(g.Rank(), r, sends[r])...)
 		wantV = append(wantV, parcel(r, g.Rank(), recvs[r])...)
 	}
-	dst := make([]T, len(src))
+	dst := t.put(make([]T, len(src)))
+	src, srcV = t.put(src), t.put(srcV)
 	t.check(fmt.Sprintf("alltoall of %d", n), AllToAll(g, dst, src), dst, want)
-	dst = make([]T, len(wantV))
+	dst = t.put(make([]T, len(wantV)))
 	t.check(fmt.Sprintf("alltoallv of %v, %v", sends, recvs), AllToAllV(g, dst, srcV, sends, recvs), dst, wantV)
 
 	if size == 1 {
@@ -162,23 +182,23 @@ func (t *trial[T]) swaps(n int) {
 
 func (t *trial[T]) rooted(n, root int) {
 	g, size := t.g, t.g.Size()
-	x := t.filled(g.Rank(), n)
+	x := t.put(t.filled(g.Rank(), n))
 	t.check(fmt.Sprintf("broadcast of %d from %d", n, root), Broadcast(g, x, root), x, t.filled(root, n))
 	var all, into []T
 	for r := range size {
 		all = append(all, t.filled(r, n)...)
 	}
 	if g.Rank() == root {
-		into = make([]T, n*size)
+		into = t.put(make([]T, n*size))
 	}
-	err := Gather(g, into, t.filled(g.Rank(), n), root)
+	err := Gather(g, into, t.put(t.filled(g.Rank(), n)), root)
 	want := all
 	if g.Rank() != root {
 		want = nil
 	}
 	t.check(fmt.Sprintf("gather of %d to %d", n, root), err, into, want)
-	part := make([]T, n)
-	t.check(fmt.Sprintf("scatter of %d from %d", n, root), Scatter(g, part, want, root), part, t.filled(g.Rank(), n))
+	part := t.put(make([]T, n))
+	t.check(fmt.Sprintf("scatter of %d from %d", n, root), Scatter(g, part, t.put(want), root), part, t.filled(g.Rank(), n))
 }
 
 // Every operation by every algorithm, on every type, for every number of ranks,

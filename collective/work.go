@@ -47,6 +47,7 @@ type Work struct {
 	talk    func()      // runs a Send or Receive that is not waited for at once
 
 	number               uint64   // among those by direct algorithms
+	shows                []show   // what the ranks have arrived with
 	dsts, srcs           [][]byte // tables of operands
 	dstFloats, srcFloats [][]float32
 	block                []byte

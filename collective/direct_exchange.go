@@ -1,0 +1,311 @@
+package collective
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// All other operations over shared memory are one exchange: every rank shows its
+// source, a slice, and takes from the others' what is to be its own, by copying
+// or reducing it.
+//
+// A source in an arena is taken from where it lies, in one pass; nobody returns
+// before all have taken theirs. Any other is copied to staging, up to 48 bytes to
+// the line of the arrival. What does not find place there goes in rounds: round t
+// copies piece t of each rank's part in, for the next one while the others take
+// this one.
+//
+// With K bytes to be taken by a rank: K read and written by it, and as much by
+// those who copy them in; one exchange of flags up to copyLimit, two for arenas,
+// else one for each round.
+
+// show is a rank's source as the others see it.
+type show struct {
+	off    int // in its arena
+	placed bool
+}
+
+// parts is how many parts a source has: one for each rank, or one for all.
+func (w *Work) parts() int {
+	switch w.kind {
+	case kindReduceScatter, kindScatter, kindAllToAll, kindAllToAllV:
+		return w.g.size
+	}
+	return 1
+}
+
+// source is what this rank shows.
+func (w *Work) source() []byte {
+	switch w.kind {
+	case kindAllGather, kindAllGatherV, kindGather:
+		return w.src
+	case kindBroadcast, kindScatter:
+		if w.g.rank != w.root {
+			return nil
+		}
+	}
+	return w.x
+}
+
+// sourceBytes is the length of all sources that are not empty; ok is false when
+// they differ.
+func (w *Work) sourceBytes() (n int, ok bool) {
+	switch w.kind {
+	case kindAllGather, kindGather:
+		return len(w.src), true
+	case kindScatter:
+		return len(w.dst) * w.g.size, true
+	case kindAllGatherV, kindAllToAllV:
+		return 0, false
+	}
+	return len(w.x), true
+}
+
+// partOf is where part p lies in this rank's source.
+func (w *Work) partOf(p int) (lo, hi int) {
+	switch {
+	case w.parts() == 1:
+		return 0, len(w.source())
+	case w.kind == kindAllToAllV:
+		if p > 0 {
+			lo = w.outs[p-1]
+		}
+		return lo, w.outs[p]
+	}
+	n := len(w.source()) / w.g.size
+	return p * n, (p + 1) * n
+}
+
+// goal is where this rank puts what it takes of rank i's source. Its length is
+// that of what it takes. A reduction has the same goal for all sources.
+func (w *Work) goal(i int) []byte {
+	switch w.kind {
+	case kindReduceScatter, kindAllToAll, kindScatter, kindAllToAllV:
+		switch {
+		case w.kind == kindAllToAllV:
+			return stretch(w.dst, w.ends, i)
+		case w.kind == kindAllToAll:
+			n := len(w.dst) / w.g.size
+			return w.dst[i*n:][:n]
+		case w.kind == kindReduceScatter || i == w.root:
+			return w.dst
+		}
+	case kindAllGatherV:
+		return stretch(w.x, w.ends, i)
+	case kindAllGather:
+		return w.x[i*len(w.src):][:len(w.src)]
+	case kindGather:
+		if w.g.rank == w.root {
+			return w.x[i*len(w.src):][:len(w.src)]
+		}
+	case kindReduce:
+		if w.g.rank == w.root {
+			return w.x
+		}
+	case kindBroadcast:
+		if i == w.root && w.g.rank != w.root {
+			return w.x
+		}
+	}
+	return nil
+}
+
+func (w *Work) directExchange() error {
+	src := w.source()
+	if n, ok := w.sourceBytes(); ok && w.inline(n) {
+		if err := w.arriveInline(src); err != nil {
+			return err
+		}
+		return w.takeAll(inlineView, 0, inlineSize)
+	}
+	if err := w.arriveSource(src); err != nil {
+		return err
+	}
+	most, all, some := w.survey()
+	room := w.partRoom()
+	switch {
+	case all && w.kind == kindReduce && most > 0:
+		return w.reduceToRoot()
+	case all:
+		room = max(most, 1)
+	}
+	for t := 0; ; t++ {
+		if err := w.takeAll(shownView, t, room); err != nil {
+			return err
+		}
+		last := (t+1)*room >= most
+		if last && !some {
+			return nil
+		}
+		if !last {
+			w.stageParts(t+1, room)
+		}
+		if err := w.step(t + 1); err != nil || last {
+			return err
+		}
+	}
+}
+
+// arriveSource arrives with the source in its arena, or its first piece copied.
+func (w *Work) arriveSource(src []byte) error {
+	place, most := nowhere, 0
+	if len(src) > copyLimit {
+		place = w.place(src)
+	}
+	for p := range w.parts() {
+		lo, hi := w.partOf(p)
+		most = max(most, hi-lo)
+	}
+	if w.kind == kindAllToAllV {
+		table := w.table(w.g.share.me)
+		for p, end := range w.outs {
+			table[p] = int64(end)
+		}
+	}
+	if place == nowhere {
+		w.stageParts(0, w.partRoom())
+	}
+	return w.arrive(place, most)
+}
+
+// survey reads what the ranks show: the length of the largest part, whether all
+// sources that are not empty lie in arenas, and whether one does.
+func (w *Work) survey() (most int, all, some bool) {
+	s := w.g.share
+	w.shows, all = w.shows[:0], true
+	for i := range s.ranks {
+		a := arrivalOf(s.flag(w.number, i, lineArrived))
+		placed := a.place != nowhere
+		w.shows = append(w.shows, show{int(a.place), placed})
+		most = max(most, int(a.most))
+		all, some = all && (placed || a.most == 0), some || placed
+	}
+	return most, all, some
+}
+
+// table is where a rank of AllToAllV says where the parts of its source end.
+func (w *Work) table(i int) []int64 {
+	return valuesOf[int64](w.g.share.stage(w.number, i)[:8*w.g.size])
+}
+
+// pieces is where a rank's pieces are staged: two of each part, by turns.
+func (w *Work) pieces(i int) []byte {
+	stage := w.g.share.stage(w.number, i)
+	if w.kind == kindAllToAllV {
+		return stage[(8*w.g.size+cacheLine-1)&^(cacheLine-1):]
+	}
+	return stage
+}
+
+// partRoom is how long a piece of one part is.
+func (w *Work) partRoom() int {
+	return len(w.pieces(0)) / 2 / w.parts() &^ (cacheLine - 1)
+}
+
+func (w *Work) stageParts(t, room int) {
+	src, to := w.source(), w.pieces(w.g.share.me)
+	for p := range w.parts() {
+		lo, hi := w.partOf(p)
+		if from := lo + t*room; from < hi {
+			copy(to[(t%2*w.parts()+p)*room:][:room], src[from:hi])
+		}
+	}
+}
+
+// view finds where bytes [from, to) of this rank's part of rank i's source, which
+// begins at lo of it, can be read; they are piece t.
+type view func(w *Work, i, lo, from, to, t, room int) []byte
+
+func inlineView(w *Work, i, lo, from, to, _, _ int) []byte {
+	return w.g.share.flag(w.number, i, lineArrived).Inline[lo+from : lo+to]
+}
+
+func shownView(w *Work, i, lo, from, to, t, room int) []byte {
+	s := w.g.share
+	switch show := w.shows[i]; {
+	case i == s.me:
+		return w.source()[lo+from : lo+to]
+	case show.placed:
+		return s.arenas[i][show.off+lo+from : show.off+lo+to]
+	}
+	p := 0
+	if w.parts() > 1 {
+		p = w.g.rank
+	}
+	return w.pieces(i)[(t%2*w.parts()+p)*room:][:to-from]
+}
+
+// takeAll takes piece t of this rank's part of every source, beginning with its
+// own so that not all read the same source at once.
+func (w *Work) takeAll(look view, t, room int) error {
+	s := w.g.share
+	w.srcs = w.srcs[:0]
+	var to []byte
+	for k := range s.ranks {
+		i := k
+		if !w.kind.reduces() {
+			i = (s.me + k) % len(s.ranks)
+		}
+		goal := w.goal(i)
+		if goal == nil {
+			continue
+		}
+		lo, hi := w.theirPart(i, len(goal))
+		if hi-lo != len(goal) {
+			return w.waitFault(i, fmt.Errorf("%w: %d bytes there, %d here", transport.ErrLength, hi-lo, len(goal)))
+		}
+		from := min(t*room, len(goal))
+		to = goal[from:min(len(goal), from+room)]
+		if len(to) == 0 {
+			continue
+		}
+		from, end := from, from+len(to)
+		if p := look(w, i, lo, from, end, t, room); w.kind.reduces() {
+			w.srcs = append(w.srcs, p)
+		} else if unsafe.SliceData(p) != unsafe.SliceData(to) {
+			copy(to, p)
+		}
+	}
+	if len(w.srcs) > 0 {
+		w.dsts = append(w.dsts[:0], to)
+		w.fold(w.dsts, w.srcs)
+	}
+	return nil
+}
+
+// theirPart is where this rank's part lies in rank i's source, if it is to have n
+// bytes and the sources are alike.
+func (w *Work) theirPart(i, n int) (lo, hi int) {
+	switch {
+	case w.kind == kindAllGatherV:
+		if a := arrivalOf(w.g.share.flag(w.number, i, lineArrived)); i != w.g.rank {
+			return 0, int(a.most)
+		}
+		return 0, n
+	case w.kind == kindAllToAllV:
+		if table := w.table(i); w.g.rank > 0 {
+			return int(table[w.g.rank-1]), int(table[w.g.rank])
+		} else {
+			return 0, int(table[0])
+		}
+	case w.parts() == 1:
+		return 0, n
+	}
+	return w.g.rank * n, (w.g.rank + 1) * n
+}
+
+// reduceToRoot: all operands lie in arenas. Each rank reduces a slice of them to
+// the root's.
+func (w *Work) reduceToRoot() error {
+	s := w.g.share
+	lo, hi := lines(w.shows[w.root].off, len(w.x), len(s.ranks), s.me)
+	w.srcs = w.srcs[:0]
+	for i, show := range w.shows {
+		w.srcs = append(w.srcs, s.arenas[i][show.off+lo:show.off+hi])
+	}
+	w.dsts = append(w.dsts[:0], w.srcs[w.root])
+	w.fold(w.dsts, w.srcs)
+	return w.step(1)
+}
