@@ -129,8 +129,8 @@ func TestTypes(t *testing.T) {
 }
 
 func TestElementOf(t *testing.T) {
-	got := []element{elementOf[float32](), elementOf[float64](), elementOf[int32](), elementOf[int64](), elementOf[uint8](), elementOf[weight](), elementOf[count]()}
-	want := []element{float32s, float64s, int32s, int64s, uint8s, float32s, int64s}
+	got := []element{elementOf[float32](), elementOf[float64](), elementOf[int32](), elementOf[int64](), elementOf[uint8](), elementOf[weight](), elementOf[count](), elementOf[Float16](), elementOf[BFloat16]()}
+	want := []element{float32s, float64s, int32s, int64s, uint8s, float32s, int64s, float16s, bfloat16s}
 	if !slices.Equal(got, want) {
 		t.Errorf("elements %v, want %v", got, want)
 	}

@@ -1,10 +1,6 @@
 package collective
 
-import (
-	"unsafe"
-
-	"github.com/ringo-ml/ringo/internal/simd"
-)
+import "unsafe"
 
 // AllReduce over shared memory. With K bytes on N ranks, by size:
 //
@@ -229,16 +225,45 @@ func (w *Work) fold(dst, src [][]byte) {
 	if len(src[0]) == 0 {
 		return
 	}
-	if w.elem == float32s {
-		w.foldFloats(dst, src)
-		return
+	k, op, scale := w.g.kernels, w.op.kernel(), float32(1)
+	if w.op == Mean {
+		scale = 1 / float32(w.g.size)
 	}
-	size := min(len(src[0]), foldBlock)
-	if len(w.block) < foldBlock {
+	switch w.elem {
+	case float32s:
+		w.dst32, w.src32 = tableOf(w.dst32, dst), tableOf(w.src32, src)
+		k.ReduceAll(op, w.dst32, w.src32, scale)
+	case float16s:
+		w.dst16, w.src16 = tableOf(w.dst16, dst), tableOf(w.src16, src)
+		k.ReduceAllHalf(op, w.dst16, w.src16, scale)
+	case bfloat16s:
+		w.dst16, w.src16 = tableOf(w.dst16, dst), tableOf(w.src16, src)
+		k.ReduceAllBrain(op, w.dst16, w.src16, scale)
+	default:
+		w.foldBlocks(dst, src)
+	}
+}
+
+// tableOf is a table of the values of slices, in the memory of another.
+func tableOf[T float32 | uint16](table [][]T, slices [][]byte) [][]T {
+	var zero T
+	table = table[:0]
+	for _, p := range slices {
+		table = append(table, unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/int(unsafe.Sizeof(zero))))
+	}
+	return table
+}
+
+// foldBlock is how many bytes of a result the types without kernels hold.
+const foldBlock = 2048
+
+// foldBlocks is fold for the types without kernels.
+func (w *Work) foldBlocks(dst, src [][]byte) {
+	if len(w.block) == 0 {
 		w.block = make([]byte, foldBlock)
 	}
-	for at := 0; at < len(src[0]); at += size {
-		end := min(len(src[0]), at+size)
+	for at := 0; at < len(src[0]); at += foldBlock {
+		end := min(len(src[0]), at+foldBlock)
 		acc := w.block[:end-at]
 		w.combine(acc, src[0][at:end], src[1][at:end])
 		for _, x := range src[2:] {
@@ -249,29 +274,4 @@ func (w *Work) fold(dst, src [][]byte) {
 			copy(y[at:end], acc)
 		}
 	}
-}
-
-// foldBlock is how many bytes of a result the types without kernels hold.
-const foldBlock = 2048
-
-func (w *Work) foldFloats(dst, src [][]byte) {
-	w.dstFloats, w.srcFloats = w.dstFloats[:0], w.srcFloats[:0]
-	for _, p := range dst {
-		w.dstFloats = append(w.dstFloats, valuesOf[float32](p))
-	}
-	for _, p := range src {
-		w.srcFloats = append(w.srcFloats, valuesOf[float32](p))
-	}
-	op, scale := simd.ReduceSum, float32(1)
-	switch w.op {
-	case Mean:
-		scale = 1 / float32(w.g.size)
-	case Min:
-		op = simd.ReduceMin
-	case Max:
-		op = simd.ReduceMax
-	case Prod:
-		op = simd.ReduceProd
-	}
-	w.g.kernels.ReduceAll(op, w.dstFloats, w.srcFloats, scale)
 }

@@ -1,12 +1,24 @@
 package collective
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
 
 // Number is what can be reduced. Values cross the wire as they lie in memory,
 // little-endian on every supported platform.
 type Number interface {
-	~float32 | ~float64 | ~int32 | ~int64 | ~uint8
+	~float32 | ~float64 | ~int32 | ~int64 | ~uint8 | Float16 | BFloat16
 }
+
+// Float16 is the bits of an IEEE 754 binary16 number. Reductions compute in
+// float32 and round what a rank stores: direct ones once, those by messages at
+// every step.
+type Float16 uint16
+
+// BFloat16 is the upper half of a float32, reduced as Float16 is.
+type BFloat16 uint16
 
 // element is the representation of a Number. Beneath the generic functions
 // everything works on bytes and an element: one copy of the algorithms, and
@@ -19,17 +31,19 @@ const (
 	int32s
 	int64s
 	uint8s
+	float16s
+	bfloat16s
 	elements
 )
 
-var elementNames = [elements]string{"float32", "float64", "int32", "int64", "uint8"}
+var elementNames = [elements]string{"float32", "float64", "int32", "int64", "uint8", "float16", "bfloat16"}
 
 func (e element) String() string { return elementNames[e] }
 
-func (e element) float() bool { return e <= float64s }
+func (e element) float() bool { return e <= float64s || e >= float16s }
 
 // size is in bytes.
-func (e element) size() int { return [...]int{4, 8, 4, 8, 1}[e] }
+func (e element) size() int { return [...]int{4, 8, 4, 8, 1, 2, 2}[e] }
 
 // elementOf finds T's representation by what sets it apart: its size, and
 // whether it has fractions.
@@ -39,6 +53,11 @@ func elementOf[T Number]() element {
 	switch size := unsafe.Sizeof(zero); {
 	case size == 1:
 		return uint8s
+	case size == 2:
+		if _, ok := any(zero).(Float16); ok {
+			return float16s
+		}
+		return bfloat16s
 	case size == 4 && fraction:
 		return float32s
 	case size == 4:
@@ -61,21 +80,31 @@ func valuesOf[T Number](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
+// kernel is the reduction without what a mean does at the end.
+func (op Op) kernel() simd.Reduction {
+	switch op {
+	case Min:
+		return simd.ReduceMin
+	case Max:
+		return simd.ReduceMax
+	case Prod:
+		return simd.ReduceProd
+	}
+	return simd.ReduceSum
+}
+
 // combine does dst = a op b, where dst may be a or b. For an operation that all
 // ranks are to do with the same bits, a is the lower rank's operand: which of
-// two NaNs survives depends on the order.
+// two float64 NaNs survives depends on the order.
 func (w *Work) combine(dst, a, b []byte) {
-	op := w.op
-	if op == Mean {
-		op = Sum
-	}
-	if w.elem == float32s && op == Sum && unsafe.SliceData(dst) == unsafe.SliceData(a) {
-		w.g.kernels.Add(valuesOf[float32](dst), valuesOf[float32](b))
-		return
-	}
+	k, op := w.g.kernels, w.op.kernel()
 	switch w.elem {
 	case float32s:
-		combine(op, valuesOf[float32](dst), valuesOf[float32](a), valuesOf[float32](b))
+		k.Combine(op, valuesOf[float32](dst), valuesOf[float32](a), valuesOf[float32](b))
+	case float16s:
+		k.CombineHalf(op, valuesOf16(dst), valuesOf16(a), valuesOf16(b))
+	case bfloat16s:
+		k.CombineBrain(op, valuesOf16(dst), valuesOf16(a), valuesOf16(b))
 	case float64s:
 		combine(op, valuesOf[float64](dst), valuesOf[float64](a), valuesOf[float64](b))
 	case int32s:
@@ -92,31 +121,43 @@ func (w *Work) average(x []byte) {
 	if w.op != Mean {
 		return
 	}
+	k, factor := w.g.kernels, 1/float32(w.g.size)
 	switch w.elem {
 	case float32s:
-		w.g.kernels.Scale(valuesOf[float32](x), 1/float32(w.g.size))
+		k.Scale(valuesOf[float32](x), factor)
+	case float16s:
+		v := [][]uint16{valuesOf16(x)}
+		k.ReduceAllHalf(simd.ReduceSum, v, v, factor)
+	case bfloat16s:
+		v := [][]uint16{valuesOf16(x)}
+		k.ReduceAllBrain(simd.ReduceSum, v, v, factor)
 	case float64s:
 		multiply(valuesOf[float64](x), 1/float64(w.g.size))
 	}
 }
 
+// valuesOf16 is valuesOf of the bits of Float16 and BFloat16.
+func valuesOf16(b []byte) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
+}
+
 // combine is the one path of all types without kernels. Integers wrap around.
-func combine[T Number](op Op, dst, a, b []T) {
+func combine[T float64 | int32 | int64 | uint8](op simd.Reduction, dst, a, b []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	switch op {
-	case Sum:
+	case simd.ReduceSum:
 		for i := range dst {
 			dst[i] = a[i] + b[i]
 		}
-	case Min:
+	case simd.ReduceMin:
 		for i := range dst {
 			dst[i] = min(a[i], b[i])
 		}
-	case Max:
+	case simd.ReduceMax:
 		for i := range dst {
 			dst[i] = max(a[i], b[i])
 		}
-	case Prod:
+	case simd.ReduceProd:
 		for i := range dst {
 			dst[i] = a[i] * b[i]
 		}

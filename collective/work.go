@@ -46,11 +46,12 @@ type Work struct {
 	held    []byte      // what an operation that leaves its operand alone has reduced so far
 	talk    func()      // runs a Send or Receive that is not waited for at once
 
-	number               uint64   // among those by direct algorithms
-	shows                []show   // what the ranks have arrived with
-	dsts, srcs           [][]byte // tables of operands
-	dstFloats, srcFloats [][]float32
-	block                []byte
+	number       uint64   // among those by direct algorithms
+	shows        []show   // what the ranks have arrived with
+	dsts, srcs   [][]byte // tables of operands
+	dst32, src32 [][]float32
+	dst16, src16 [][]uint16
+	block        []byte
 }
 
 const (
