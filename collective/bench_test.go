@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -79,7 +80,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	for name, meshes := range map[string][]transport.Mesh{"mem": mem.New(3), "tcp": tcpMeshes(t, 3)} {
+	for name, meshes := range map[string][]transport.Mesh{"mem": mem.New(3), "shared": mem.NewShared(3, testArena), "tcp": tcpMeshes(t, 3)} {
 		if n := allocations(t, meshes); n > 1 { // pools are emptied by the collector now and then
 			t.Errorf("%s: %v allocations in each round", name, n)
 		}
@@ -95,6 +96,9 @@ func allocations(t *testing.T, meshes []transport.Mesh) float64 {
 		begin[r] = make(chan struct{})
 		defer close(begin[r])
 		x, all := make([]float32, 5000), make([]float32, 5000*len(meshes))
+		if g.share != nil {
+			x = valuesOf[float32](g.share.windows.Alloc(4 * len(x)))
+		}
 		go func() {
 			for range begin[r] {
 				ended <- everyOperation(g, x, all)
@@ -134,6 +138,14 @@ func everyOperation(g *Group, x, all []float32) error {
 	counts := [3]int{700, 0, 4000}
 	if err := AllGatherV(g, all[:4700], x[:counts[g.Rank()]], counts[:]); err != nil {
 		return err
+	}
+	for _, n := range []int{1, 300, 3000} {
+		err := errors.Join(AllReduce(g, x[:n], Sum), AllReduce(g, all[:n], Max), Reduce(g, x[:n], Sum, 1),
+			ReduceScatter(g, x[:n], all[:3*n], Sum), AllToAll(g, all[:3*n], all[5000:][:3*n]), Gather(g, all[:3*n], x[:n], 0),
+			Scatter(g, x[:n], all[:3*n], 2), AllReduce(g, valuesOf[int64](bytesOf(all[:2*n])), Prod))
+		if err != nil {
+			return err
+		}
 	}
 	return Barrier(g)
 }

@@ -15,7 +15,7 @@ import (
 // A rank that dies at any moment is named by all others, whatever they wait for,
 // and the groups refuse further work.
 func TestDirectLostRank(t *testing.T) {
-	for trial := range uint64(30) {
+	for trial := range faultTrials() {
 		rng := rand.New(rand.NewPCG(trial, 7))
 		size := 2 + rng.IntN(4)
 		dead, n, after := rng.IntN(size), 1+rng.IntN(30000)*rng.IntN(2), time.Duration(rng.IntN(3000))*time.Microsecond
@@ -44,6 +44,13 @@ func TestDirectLostRank(t *testing.T) {
 	}
 }
 
+func faultTrials() uint64 {
+	if raceDetector {
+		return 8
+	}
+	return 25
+}
+
 // directRound has two operations in flight and one beside them.
 func directRound(g *Group, n int) error {
 	a := StartAllReduce(g, make([]float32, n), Sum)
@@ -68,7 +75,7 @@ func named(g *Group, err error, dead int) error {
 
 // An abort ends every wait with its cause.
 func TestDirectAbort(t *testing.T) {
-	for trial := range uint64(20) {
+	for trial := range faultTrials() {
 		rng := rand.New(rand.NewPCG(trial, 8))
 		size := 2 + rng.IntN(3)
 		after, n := time.Duration(rng.IntN(2000))*time.Microsecond, 1+rng.IntN(30000)*rng.IntN(2)

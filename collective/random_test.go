@@ -146,7 +146,11 @@ func anywhere(g *Group, rng *rand.Rand, x []float32) []float32 {
 
 // The same in shared memory, where the scheduler makes the timing.
 func TestRandomProgramsDirect(t *testing.T) {
-	for program := range uint64(20) {
+	programs := uint64(20)
+	if raceDetector {
+		programs = 6
+	}
+	for program := range programs {
 		shape := rand.New(rand.NewPCG(program, 1))
 		meshes := mem.NewShared(2+shape.IntN(6), 16<<20)
 		for r, err := range onMeshes(t, meshes, Config{InFlight: 1 + shape.IntN(6)}, func(g *Group) error {
