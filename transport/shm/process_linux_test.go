@@ -30,6 +30,7 @@ import (
 //	N          is killed N us after New began
 //	survive R  waits for rank R, which is killed
 //	limit      may map little
+//	files      may make small files only
 //	tell       says what New found out
 //
 // It prints one line and ends well if all is as it should be.
@@ -76,9 +77,9 @@ func play(role []string) (line string, err error) {
 	switch do := role[3]; do {
 	case "start":
 		die()
-	case "limit":
-		limit := unix.Rlimit{Cur: 8 << 30, Max: 8 << 30}
-		if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
+	case "limit", "files":
+		which := map[string]int{"limit": unix.RLIMIT_AS, "files": unix.RLIMIT_FSIZE}[do]
+		if err := unix.Setrlimit(which, &unix.Rlimit{Cur: 8 << 30, Max: 8 << 30}); err != nil {
 			return "", err
 		}
 	default:
@@ -256,10 +257,19 @@ func TestProcessesShare(t *testing.T) {
 
 // TestOneProcessMayNot: its limit is everybody's reason.
 func TestOneProcessMayNot(t *testing.T) {
-	lines, errs := processes(t, loopback(t, 3), nil, "tell", "tell", "limit")
-	for r, line := range lines {
-		if errs[r] != nil || !strings.HasPrefix(line, `[0 0 0] "rank 2: `) || !strings.HasSuffix(line, `" true false`) || !strings.Contains(line, "ulimit -v") {
-			t.Errorf("rank %d: %q, %v", r, line, errs[r])
+	for _, c := range []struct {
+		roles     []string
+		who, hint string
+	}{
+		{[]string{"tell", "tell", "limit"}, "rank 2: ", "ulimit -v"},
+		{[]string{"limit", "tell", "tell"}, "rank 0: ", "ulimit -v"},
+		{[]string{"files", "tell", "tell"}, "rank 0: ", "ulimit -f"},
+	} {
+		lines, errs := processes(t, loopback(t, 3), nil, c.roles...)
+		for r, line := range lines {
+			if errs[r] != nil || !strings.HasPrefix(line, `[0 0 0] "`+c.who) || !strings.HasSuffix(line, `" true false`) || !strings.Contains(line, c.hint) {
+				t.Errorf("%v: rank %d: %q, %v", c.roles, r, line, errs[r])
+			}
 		}
 	}
 }
