@@ -33,11 +33,18 @@ func twice(np float64) float64      { return 2 * (np - 1) / np }
 func withoutOwn(np float64) float64 { return (np - 1) / np }
 
 var shapes = map[string]shape{
-	"allreduce":  {reduces: true, bus: twice},
-	"broadcast":  {rooted: true, bus: whole},
-	"allgather":  {chunked: true, bus: withoutOwn},
-	"allgatherv": {chunked: true, bus: withoutOwn},
-	"barrier":    {bus: whole},
+	"allreduce":      {reduces: true, bus: twice},
+	"reduce-scatter": {reduces: true, chunked: true, bus: withoutOwn},
+	"allgather":      {chunked: true, bus: withoutOwn},
+	"allgatherv":     {chunked: true, bus: withoutOwn},
+	"broadcast":      {rooted: true, bus: whole},
+	"reduce":         {reduces: true, rooted: true, bus: whole},
+	"gather":         {rooted: true, chunked: true, bus: withoutOwn},
+	"scatter":        {rooted: true, chunked: true, bus: withoutOwn},
+	"alltoall":       {chunked: true, bus: withoutOwn},
+	"alltoallv":      {chunked: true, bus: withoutOwn},
+	"sendrecv":       {bus: whole},
+	"barrier":        {bus: whole},
 }
 
 // operations lists the names of all operations.
@@ -86,17 +93,11 @@ type maker[T collective.Number] struct {
 // newTrial makes the trial of s with values of T.
 func newTrial[T collective.Number](s spec, as number[T]) trial {
 	m := &maker[T]{spec: s, as: as, dst: values[T](s.dst)[:s.count], src: values[T](s.src), np: s.g.Size(), me: s.g.Rank()}
-	var t trial
-	switch s.op {
-	case "allreduce":
-		t = m.allReduce()
-	case "broadcast":
-		t = m.broadcast()
-	case "allgather", "allgatherv":
-		t = m.allGather()
-	case "barrier":
-		t = m.barrier()
-	}
+	t := map[string]func() trial{
+		"allreduce": m.allReduce, "reduce-scatter": m.reduceScatter, "allgather": m.allGather, "allgatherv": m.allGather,
+		"broadcast": m.broadcast, "reduce": m.reduce, "gather": m.gather, "scatter": m.scatter,
+		"alltoall": m.allToAll, "alltoallv": m.allToAll, "sendrecv": m.sendReceive, "barrier": m.barrier,
+	}[s.op]()
 	t.name, t.bytes = fmt.Sprintf("%s of %d %s", s.op, s.count, s.typ), len(raw(m.dst))
 	return t
 }
@@ -114,75 +115,4 @@ func compare[T collective.Number](b block[T], x []T, first int) (wrong int, text
 		text = fmt.Sprintf("value %d is %v, want %v", at, x[at], b[(first+at)%period])
 	}
 	return wrong, text
-}
-
-func (m *maker[T]) allReduce() trial {
-	own, want := m.own(), m.reduced()
-	return trial{
-		rewrite: func(salt int) { own[salt].fill(m.dst, 0) },
-		call:    func() error { return collective.AllReduce(m.g, m.dst, m.redop) },
-		check:   func(salt int) (int, string) { return compare(want[salt], m.dst, 0) },
-	}
-}
-
-func (m *maker[T]) broadcast() trial {
-	own, want := m.own(), operandBlocks(m.as, m.redop, m.root)
-	return trial{
-		rewrite: func(salt int) { own[salt].fill(m.dst, 0) },
-		call:    func() error { return collective.Broadcast(m.g, m.dst, m.root) },
-		check:   func(salt int) (int, string) { return compare(want[salt], m.dst, 0) },
-	}
-}
-
-func (m *maker[T]) barrier() trial {
-	return trial{
-		rewrite: func(int) {},
-		call:    func() error { return collective.Barrier(m.g) },
-		check:   func(int) (int, string) { return 0, "" },
-	}
-}
-
-// parts cuts the larger operand: into equal parts, or for the operations of
-// parts of different lengths into parts of 1, 3, 1, 3, ... shares.
-func (m *maker[T]) parts() (counts, starts []int) {
-	weight := func(r int) int { return 1 }
-	if m.op == "allgatherv" {
-		weight = func(r int) int { return 1 + 2*(r%2) }
-	}
-	all, before := 0, 0
-	for r := range m.np {
-		all += weight(r)
-	}
-	for r := range m.np {
-		lo, hi := m.count*before/all, m.count*(before+weight(r))/all
-		counts, starts = append(counts, hi-lo), append(starts, lo)
-		before += weight(r)
-	}
-	return counts, starts
-}
-
-func (m *maker[T]) allGather() trial {
-	counts, starts := m.parts()
-	own, src := m.own(), m.src[:counts[m.me]]
-	var all [][salts]block[T]
-	for r := range m.np {
-		all = append(all, operandBlocks(m.as, m.redop, r))
-	}
-	t := trial{
-		rewrite: func(salt int) { own[salt].fill(src, 0) },
-		call:    func() error { return collective.AllGatherV(m.g, m.dst, src, counts) },
-		check: func(salt int) (wrong int, first string) {
-			for r, n := range counts {
-				bad, text := compare(all[r][salt], m.dst[starts[r]:][:n], 0)
-				if wrong += bad; first == "" && bad > 0 {
-					first = fmt.Sprintf("part of rank %d: %s", r, text)
-				}
-			}
-			return wrong, first
-		},
-	}
-	if m.op == "allgather" {
-		t.call = func() error { return collective.AllGather(m.g, m.dst, src) }
-	}
-	return t
 }
