@@ -87,6 +87,30 @@ var faultOps = map[string]func(g *collective.Group, x []float32, turn int) error
 		counts[turn%g.Size()] = len(x)
 		return collective.AllGatherV(g, x, x[:counts[g.Rank()]], counts)
 	},
+	"reduce": func(g *collective.Group, x []float32, turn int) error {
+		return collective.Reduce(g, x, collective.Max, turn%g.Size())
+	},
+	"reduce-scatter": func(g *collective.Group, x []float32, _ int) error {
+		n := len(x) / g.Size()
+		return collective.ReduceScatter(g, x[g.Rank()*n:][:n], x[:n*g.Size()], collective.Sum)
+	},
+	"scatter and gather": func(g *collective.Group, x []float32, turn int) error {
+		n, root := len(x)/g.Size(), turn%g.Size()
+		if err := collective.Scatter(g, x[g.Rank()*n:][:n], x[:n*g.Size()], root); err != nil {
+			return err
+		}
+		return collective.Gather(g, x[:n*g.Size()], x[g.Rank()*n:][:n], root)
+	},
+	"all-to-all": func(g *collective.Group, x []float32, _ int) error {
+		n := len(x) / 2 / g.Size() * g.Size()
+		return collective.AllToAll(g, x[:n], x[n:][:n])
+	},
+	"send and receive": func(g *collective.Group, x []float32, _ int) error {
+		n := len(x) / 2
+		out := collective.StartSend(g, x[:n], (g.Rank()+1)%g.Size())
+		err := collective.Receive(g, x[n:], (g.Rank()+g.Size()-1)%g.Size())
+		return errors.Join(out.Wait(), err)
+	},
 	"barrier": func(g *collective.Group, _ []float32, _ int) error { return collective.Barrier(g) },
 	"in flight": func(g *collective.Group, x []float32, _ int) error {
 		var works []*collective.Work
@@ -115,7 +139,7 @@ func drawFault(rng *rand.Rand, namespaces bool) faultCase {
 	}
 	c := faultCase{
 		Op: ops[rng.IntN(len(ops))], Size: 2 + rng.IntN(3), Fault: faults[rng.IntN(len(faults))],
-		Floats: []int{0, 1, 100, 10_000, 1_000_000}[rng.IntN(5)], DelayMillis: rng.IntN(60),
+		Floats: []int{0, 2, 100, 10_000, 1_000_000}[rng.IntN(5)], DelayMillis: rng.IntN(60),
 		Transport: []string{ringo.TransportTCP, ringo.TransportSHM}[rng.IntN(2)],
 	}
 	c.Victim = rng.IntN(c.Size)
@@ -268,7 +292,7 @@ func (p *faultyProcess) awaitWork(t *testing.T) {
 }
 
 // namedOp is how an error names the operation and the message at fault.
-var namedOp = regexp.MustCompile(`\b(all\w+|reduce\w*|broadcast|gather|scatter|send\w*|receive|barrier) \d+ on rank \d+`)
+var namedOp = regexp.MustCompile(`\b(all\w+|reduce\w*|broadcast|gather|scatter|send|receive|barrier) \d+ on rank \d+`)
 
 // checkNames wants a survivor to end in time, by the victim's name.
 func (p *faultyProcess) checkNames(t *testing.T, c faultCase, began time.Time) {

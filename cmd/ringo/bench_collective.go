@@ -183,8 +183,8 @@ func (c *collectiveBench) measureAll(job *ringo.Job, out *output) error {
 	}
 	out.header("# %d ranks, %s, %s buffers, algorithm %s; time is the slowest rank's, median of samples",
 		job.Size(), job.Transport(), memory.kind, c.algorithm)
-	out.header("#%11s %12s  %-10s %-9s %5s %5s %12s %8s %8s %7s", "size", "count", "operation", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
-	out.header("#%11s %12s  %-10s %-9s %5s %5s %12s %8s %8s %7s", "(B)", "(values)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
+	out.header("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "size", "count", "operation", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
+	out.header("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "(B)", "(values)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
 	watch := &stopwatch{job: job, budget: c.budget}
 	for _, op := range c.ops {
 		for _, size := range c.sizesOf(op) {
@@ -229,7 +229,7 @@ func (c *collectiveBench) one(watch *stopwatch, memory operandMemory, out *outpu
 	r := c.result(job, s, shape, t, found)
 	r.Buffer = memory.kind
 	redop, root := r.Redop, fmt.Sprint(r.Root)
-	if err := out.result(r, "%12d %12d  %-10s %-9s %5s %5s %12.2f %8.2f %8.2f %7d",
+	if err := out.result(r, "%12d %12d  %-14s %-8s %5s %5s %12.2f %8.2f %8.2f %7d",
 		r.Bytes, r.Count, r.Op, r.Type, redop, root, r.MedianUS, r.AlgBWGBPerS, r.BusBWGBPerS, r.Wrong); err != nil {
 		return err
 	}
