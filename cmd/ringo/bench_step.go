@@ -184,19 +184,24 @@ func (c *stepBench) result(job *ringo.Job, cfg train.Config, replica *train.Repl
 	return r, nil
 }
 
-// randomBatch makes an input of noise: the time of a step does not depend on
-// what is in it, but on how many different rows of a table it names.
+// randomBatch makes an input of noise for the replica of a rank.
 func randomBatch(replica *train.Replica, n, rank int) *data.Batch {
-	spec := replica.Spec
+	rows := replica.Spec.Classes
+	for _, t := range replica.Params.Tables() {
+		rows = t.Rows
+	}
+	return noiseBatch(replica.Spec, rows, n, rank)
+}
+
+// noiseBatch makes an input of noise, with ids below rows: the time of a step
+// does not depend on what is in it, but on how many different rows of a table
+// it names.
+func noiseBatch(spec models.Spec, rows, n, rank int) *data.Batch {
 	b := new(data.Batch)
 	b.Resize(data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: max(1, spec.Labels)}, n)
 	rnd := rand.New(rand.NewPCG(1, uint64(rank)))
 	for i := range b.Values {
 		b.Values[i] = float32(rnd.NormFloat64())
-	}
-	rows := spec.Classes
-	for _, t := range replica.Params.Tables() {
-		rows = t.Rows
 	}
 	for i := range b.IDs {
 		b.IDs[i] = int32(rnd.IntN(rows))

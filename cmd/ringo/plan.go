@@ -1,0 +1,412 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// planCommand is `ringo plan MODEL`.
+type planCommand struct {
+	np, hosts             int
+	inter, intra          string
+	latency               time.Duration
+	computeMS             float64
+	measure               bool
+	threads               int
+	profile, save         string
+	batch                 int
+	strategy              string
+	spars                 float64
+	every                 int
+	memory                string
+	algorithm             string
+	plan                  string
+	bucketBytes           int
+	json                  string
+	changed               func(flag string) bool
+	cluster               planCluster
+	memoryRate            float64 // bytes a second
+	chosen                strategyCost
+	planners              []bucket.Named
+	loaded                bucket.Profile // of --profile
+	computeFrom, linkFrom string         // what the figures rest on, for the report
+}
+
+// Values of --plan besides the planners' names.
+const (
+	allPlans  = "all"   // compares the planners
+	savedPlan = "saved" // what the profile has
+)
+
+// strategyCost is what a strategy costs on the wire and on the compute path.
+type strategyCost struct {
+	name   string
+	about  string
+	unit   float64 // bytes of a value, or of an entry
+	sparse bool
+	// exact and reuse are passes over the gradient: bytes of memory for each
+	// value. reuse is 0 where every step is exact.
+	exact, reuse float64
+	plan         string // the only one it has; "" is any
+	algorithm    string // likewise
+}
+
+// Bytes of memory that a value costs. Error feedback reads a gradient and a
+// residual and writes one of them; an exact selection makes up to four passes
+// over magnitudes before; a cast reads four bytes and writes two.
+const (
+	feedbackBytes  = 12
+	selectionBytes = 4*4 + feedbackBytes
+	castBytes      = 6
+	// entryBytes is a value with its index.
+	entryBytes = 8
+)
+
+func strategyCosts() []strategyCost {
+	return []strategyCost{
+		{name: "fp32", about: "all values", unit: 4},
+		{name: "fp16", about: "all values in half precision", unit: 2, exact: castBytes},
+		{name: "bf16", about: "all values in bfloat16", unit: 2, exact: castBytes},
+		{name: "sparseTopK", about: "the largest of each group", unit: entryBytes, sparse: true, exact: selectionBytes},
+		{name: "topk", about: "the largest of the whole model", unit: entryBytes, sparse: true, exact: selectionBytes, plan: "one"},
+		{name: "lags", about: "the largest of each layer", unit: entryBytes, sparse: true, exact: selectionBytes, plan: "per-layer"},
+		{name: "dlgs", about: "the largest of each group, by a threshold that is reused", unit: entryBytes, sparse: true, exact: selectionBytes, reuse: feedbackBytes},
+		{name: "naive", about: "all values, to rank 0 and back", unit: 4, algorithm: collective.Naive},
+	}
+}
+
+func newPlan() *cobra.Command {
+	c := &planCommand{}
+	cmd := &cobra.Command{
+		Use:   "plan MODEL",
+		Short: "Predict how a model's gradients travel, and the step's time, without a cluster",
+		Long: "Predict how a model's gradients travel on a cluster that is described, and how\nlong a step takes. The time of one worker's forward and backward is given and\n" +
+			"shared out by the work of the layers, measured here, or from a profile.\n\nStrategies (of --spars values where that matters):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
+		Example: "  ringo plan lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s \\\n    --latency 10us --compute-ms 370 --batch 32 --plan all\n" +
+			"  ringo plan resnet50 --np 8 --hosts 8 --inter 1Gbit/s --measure --strategy dlgs",
+		Args: oneModel,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&c.np, "np", 2, "number of `ranks` (workers)")
+	fs.IntVar(&c.hosts, "hosts", 1, "number of `hosts` that the ranks are spread over")
+	fs.StringVar(&c.inter, "inter", "1.25GB/s", "`rate` of a host's link to the others, each way, such as 6GB/s or 25Gbit/s")
+	fs.StringVar(&c.intra, "intra", "10GB/s", "`rate` between two ranks of a host")
+	fs.DurationVar(&c.latency, "latency", 10*time.Microsecond, "`time` that a message takes besides its bytes")
+	fs.Float64Var(&c.computeMS, "compute-ms", 0, "`ms` of forward and backward of one worker; or --measure, or --profile")
+	fs.BoolVar(&c.measure, "measure", false, "measure forward and backward here")
+	fs.IntVar(&c.threads, "threads", 0, "compute `threads` of --measure; 0: this machine's cores")
+	fs.StringVar(&c.profile, "profile", "", "take layers, their times, and costs of codecs and links that it has, from `FILE`")
+	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
+	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
+	fs.StringVar(&c.strategy, "strategy", "fp32", "what the ranks exchange; see above")
+	fs.Float64Var(&c.spars, "spars", 0.01, "the `share` of values that sparse strategies send")
+	fs.IntVar(&c.every, "dlgs-every", 20, "dlgs selects exactly every so many `steps`")
+	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless the profile has its cost")
+	fs.StringVar(&c.algorithm, "algorithm", autoAlgorithm, "how groups are exchanged; auto: the fastest for each group's size")
+	fs.StringVar(&c.plan, "plan", "", "`name` of a plan, see above (default: exact, or the only one that the strategy has)")
+	fs.IntVar(&c.bucketBytes, "bucket-bytes", 0, "bytes of a group with --plan fixed; 0: the default")
+	fs.StringVar(&c.json, "json", "", "write one JSON object per plan to `FILE`, or to stdout with -")
+	return cmd
+}
+
+func strategyHelp() string {
+	var b strings.Builder
+	for _, s := range strategyCosts() {
+		fmt.Fprintf(&b, "  %-12s %s\n", s.name, s.about)
+	}
+	return b.String()
+}
+
+func planHelp() string {
+	var b strings.Builder
+	for _, p := range bucket.Planners() {
+		fmt.Fprintf(&b, "  %-12s %s\n", p.Name, p.About)
+	}
+	return b.String() + "  all          compare these, and show the one with the shortest step\n" +
+		"  saved        what the profile has\n"
+}
+
+// maxPlanRanks bounds a cluster that need not exist.
+const maxPlanRanks = 1 << 20
+
+// check reports every fault of the command line, and reads what it names.
+func (c *planCommand) check(model string) error {
+	var faults faultList
+	c.checkCluster(&faults)
+	c.checkCompute(&faults)
+	c.checkStrategy(&faults)
+	if c.profile != "" {
+		var err error
+		if c.loaded, err = bucket.LoadProfile(c.profile); err != nil {
+			faults.add("--profile: %w", err)
+		} else if spec, _ := models.Lookup(model); c.loaded.Model != spec.Name {
+			faults.add("--profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
+		}
+	}
+	if c.plan == savedPlan && c.loaded.Plan == nil {
+		faults.add("--plan %s: no plan was saved: name a file with one with --profile", savedPlan)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (c *planCommand) checkCluster(faults *faultList) {
+	if c.np < 1 || c.np > maxPlanRanks {
+		faults.add("--np %d: want 1 to %d", c.np, maxPlanRanks)
+	}
+	if c.hosts < 1 || c.hosts > c.np {
+		faults.add("--hosts %d: want 1 to %d, the number of ranks", c.hosts, c.np)
+	}
+	rate := func(flag, text string) float64 {
+		r, err := parseRate(text)
+		if err != nil {
+			faults.add("--%s %w", flag, err)
+		}
+		return r
+	}
+	c.cluster = planCluster{np: c.np, hosts: c.hosts, inter: rate("inter", c.inter), intra: rate("intra", c.intra), latency: c.latency.Seconds()}
+	c.memoryRate = rate("memory", c.memory)
+	if c.latency < 0 {
+		faults.add("--latency %v: want 0 or more", c.latency)
+	}
+	if c.hosts == 1 && c.changed("inter") {
+		faults.add("--inter %s has no effect on one host: leave it out, or say --hosts", c.inter)
+	}
+	if c.hosts == c.np && c.np > 1 && c.changed("intra") {
+		faults.add("--intra %s has no effect with one rank on each host: leave it out", c.intra)
+	}
+}
+
+func (c *planCommand) checkCompute(faults *faultList) {
+	sources := 0
+	for _, given := range []bool{c.changed("compute-ms"), c.measure, c.profile != ""} {
+		if given {
+			sources++
+		}
+	}
+	if sources != 1 {
+		faults.add("want one of --compute-ms MS, --measure and --profile FILE, got %d", sources)
+	}
+	if c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)) {
+		faults.add("--compute-ms %v: want a positive number", c.computeMS)
+	}
+	if c.changed("threads") && !c.measure {
+		faults.add("--threads belongs to --measure")
+	}
+	if c.threads < 0 || c.threads > train.MaxThreads {
+		faults.add("--threads %d: want 0 to %d", c.threads, train.MaxThreads)
+	}
+	if c.changed("batch") && c.profile != "" {
+		faults.add("--batch has no effect with --profile, which is of its own batch: leave it out")
+	}
+	if c.changed("batch") && (c.batch < 1 || c.batch > maxBatch) {
+		faults.add("--batch %d: want 1 to %d", c.batch, maxBatch)
+	}
+}
+
+func (c *planCommand) checkStrategy(faults *faultList) {
+	all := strategyCosts()
+	at := slices.IndexFunc(all, func(s strategyCost) bool { return s.name == c.strategy })
+	if at < 0 {
+		faults.add("--strategy %q is not known here: use one of %s", c.strategy, strings.Join(namesOf(all), ", "))
+		return
+	}
+	s := all[at]
+	c.chosen = s
+	if !(c.spars > 0 && c.spars <= 1) {
+		faults.add("--spars %v: want more than 0 and at most 1", c.spars)
+	}
+	if c.every < 1 {
+		faults.add("--dlgs-every %d: want at least 1", c.every)
+	}
+	for flag, idle := range map[string]bool{"spars": !s.sparse, "dlgs-every": s.reuse == 0, "memory": s.exact == 0} {
+		if idle && c.changed(flag) {
+			faults.add("--%s has no effect on strategy %s: leave it out", flag, s.name)
+		}
+	}
+	c.checkPlan(faults)
+	if s.algorithm != "" && c.changed("algorithm") && c.algorithm != s.algorithm {
+		faults.add("--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
+	}
+	if s.algorithm != "" {
+		c.algorithm = s.algorithm
+	}
+	if len(*faults) > 0 {
+		return
+	}
+	if len(pick(c.described(), c.algorithm)) == 0 {
+		faults.add("--algorithm %q is not known for strategy %s on %s: use auto or one of %s", c.algorithm, s.name, c.cluster, strings.Join(wayNames(c.described()), ", "))
+	}
+}
+
+func (c *planCommand) checkPlan(faults *faultList) {
+	s := c.chosen
+	if c.plan == "" {
+		if c.plan = "exact"; s.plan != "" {
+			c.plan = s.plan
+		}
+	}
+	if s.plan != "" && c.plan != s.plan {
+		faults.add("--plan %s: strategy %s selects %s and has plan %s alone", c.plan, s.name, s.about, s.plan)
+	}
+	switch p, err := bucket.LookupPlanner(c.plan); {
+	case c.plan == allPlans:
+		c.planners = bucket.Planners()
+	case c.plan == savedPlan:
+		c.planners = []bucket.Named{{Name: savedPlan, Plan: func(bucket.Step) bucket.Plan { return c.loaded.SavedPlan() }}}
+	case err != nil:
+		faults.add("--%w, all or saved", err)
+	default:
+		c.planners = []bucket.Named{p}
+	}
+	if c.bucketBytes != 0 && (c.bucketBytes < 4 || c.plan != "fixed") {
+		faults.add("--bucket-bytes %d: want at least 4, with --plan fixed", c.bucketBytes)
+	} else if c.bucketBytes != 0 {
+		c.planners[0].Plan = bucket.FixedOf(c.bucketBytes)
+	}
+	if c.save != "" && c.plan == allPlans {
+		faults.add("--save keeps one plan: name it with --plan")
+	}
+}
+
+func namesOf(all []strategyCost) (names []string) {
+	for _, s := range all {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func wayNames(ways []way) (names []string) {
+	for _, w := range ways {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// payload is what a group sends under the strategy.
+func (c *planCommand) payload() bucket.Payload {
+	p := bucket.Payload{Unit: c.chosen.unit}
+	if c.chosen.sparse {
+		p.Density = c.spars
+	}
+	return p
+}
+
+// described are the ways to exchange a group on the cluster of the flags.
+func (c *planCommand) described() []way {
+	if c.chosen.sparse {
+		return c.cluster.sparse(c.payload(), bucket.Payload{Unit: 4})
+	}
+	return c.cluster.dense(c.payload())
+}
+
+func (c *planCommand) execute(cmd *cobra.Command, model string) error {
+	c.changed = cmd.Flags().Changed
+	if err := c.check(model); err != nil {
+		return err
+	}
+	spec, err := models.Lookup(model)
+	if err != nil {
+		return err
+	}
+	out, err := openOutput(cmd, c.json)
+	if err != nil {
+		return err
+	}
+	profile, err := c.profileFor(cmd, spec)
+	if err == nil {
+		err = c.report(&out, spec, profile)
+	}
+	return errors.Join(err, out.close())
+}
+
+// profileFor is the model's profile, by what the flags name.
+func (c *planCommand) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.Profile, error) {
+	batch := spec.Defaults.Batch
+	if c.batch > 0 {
+		batch = c.batch
+	}
+	switch {
+	case c.profile != "":
+		c.computeFrom = "of the profile"
+		return c.loaded, nil
+	case c.measure:
+		threads := c.threads
+		if threads == 0 {
+			threads = min(runtime.NumCPU(), train.MaxThreads)
+		}
+		c.computeFrom = "measured here on " + counted(threads, "thread")
+		return measuredProfile(spec, batch, threads, func() error { return context.Cause(cmd.Context()) })
+	}
+	c.computeFrom = "given, shared out by the layers' work"
+	return outlineProfile(spec, batch, c.computeMS/1e3)
+}
+
+// ways are the exchanges that are compared: the profile's where it knows the
+// cluster and no flag describes another, else the described ones.
+func (c *planCommand) ways(f bucket.Profile) []way {
+	c.linkFrom = "described"
+	ways := pick(c.described(), c.algorithm)
+	if c.changed("inter") || c.changed("intra") || c.changed("latency") {
+		return ways
+	}
+	measured := f.Sends(c.payload(), c.np, c.hosts)
+	if c.chosen.sparse {
+		for _, s := range f.Sends(bucket.Payload{Unit: 4}, c.np, c.hosts) {
+			s.Name = "dense-" + s.Name
+			measured = append(measured, s)
+		}
+	}
+	var out []way
+	for _, s := range measured {
+		w := way{Send: s}
+		for _, d := range c.described() {
+			if d.Name == s.Name {
+				w.moved = d.moved
+			}
+		}
+		out = append(out, w)
+	}
+	if out = pick(out, c.algorithm); len(out) > 0 {
+		c.linkFrom = "of the profile"
+		return out
+	}
+	return ways
+}
+
+// codec is the strategy's cost on the compute path: of an exact step, and of one
+// that reuses a threshold.
+func (c *planCommand) codec(f bucket.Profile) (exact, reuse bucket.Curve) {
+	s := c.chosen
+	name := s.name
+	if s.sparse {
+		name = "topk" // whatever the scope, the selection is the same
+	}
+	if p, ok := f.Codec(name); ok && !c.changed("memory") {
+		if s.reuse == 0 {
+			return p.Exact, p.Exact
+		}
+		return p.Exact, p.Reuse
+	}
+	exact.PerValue = s.exact / c.memoryRate
+	if reuse = exact; s.reuse > 0 {
+		reuse.PerValue = s.reuse / c.memoryRate
+	}
+	return exact, reuse
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// byteUnits are the units of a rate, in bytes a second.
+var byteUnits = map[string]float64{
+	"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
+	"KiB/s": 1 << 10, "MiB/s": 1 << 20, "GiB/s": 1 << 30,
+	"bit/s": 1. / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8, "Tbit/s": 1e12 / 8,
+}
+
+// parseRate reads a rate such as 6GB/s or 25Gbit/s, in bytes a second. Without
+// one of the known units it is refused: a bit and a byte differ by eight.
+func parseRate(text string) (float64, error) {
+	at := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if at < 0 {
+		at = len(text)
+	}
+	number, err := strconv.ParseFloat(text[:at], 64)
+	unit, known := byteUnits[text[at:]]
+	if err != nil || !known || !(number > 0) || math.IsInf(number*unit, 0) {
+		return 0, fmt.Errorf("%q: want a positive number and a unit, such as 6GB/s, 500MB/s or 25Gbit/s", text)
+	}
+	return number * unit, nil
+}
+
+// planCluster is a cluster that is described, not there. Its hosts have about
+// the same number of ranks.
+type planCluster struct {
+	np, hosts    int
+	inter, intra float64 // bytes a second, of a host's link each way, and of a rank's within its host
+	latency      float64 // seconds of a message
+}
+
+// way is an exchange with its traffic: the bytes that a rank sends for each byte
+// of its payload.
+type way struct {
+	bucket.Send
+	moved float64
+}
+
+// slowest is the rate of the slowest link that ranks talk over: a ring in the
+// order of hosts crosses each host's link once, so that it has it for itself.
+func (c planCluster) slowest() float64 {
+	switch {
+	case c.hosts == 1:
+		return c.intra
+	case c.np == c.hosts:
+		return c.inter
+	}
+	return min(c.inter, c.intra)
+}
+
+// local is the number of ranks on a host, where it is not equal the largest.
+func (c planCluster) local() int { return (c.np + c.hosts - 1) / c.hosts }
+
+// shared is how long ranks that all talk at once need for a byte each, of which
+// the given share goes to other hosts: these share their host's link.
+func (c planCluster) shared(abroad float64) float64 {
+	m := float64(c.local())
+	if c.hosts == 1 {
+		return 1 / c.intra
+	}
+	return max(m*abroad/c.inter, (1-abroad)/c.intra)
+}
+
+// dense are the allreduces of a payload:
+//
+//	ring          2(N-1) messages, 2(N-1)/N bytes a byte, over the slowest link
+//	hierarchical  reduce-scatter within hosts, a ring over hosts for each of its
+//	              parts, all at once, and allgather within hosts
+//	doubling      everything to another rank in each of log2(N) rounds
+//	naive         all to rank 0 and back
+func (c planCluster) dense(p bucket.Payload) []way {
+	if c.np == 1 {
+		return []way{{Send: bucket.Send{Name: "none", Payload: p}}}
+	}
+	n, h, m := float64(c.np), float64(c.hosts), float64(c.local())
+	add := func(ways []way, name string, messages, perByte, moved float64) []way {
+		return append(ways, way{bucket.Send{Name: name, Payload: p, Fixed: messages * c.latency, PerByte: perByte}, moved})
+	}
+	cost := collective.Cost{Bytes: 1, Ranks: c.np}
+	ways := add(nil, collective.Ring, 2*(n-1), cost.RingBytes()/c.slowest(), cost.RingBytes())
+	if c.hosts > 1 && m > 1 {
+		ways = add(ways, "hierarchical", 2*(m-1)+2*(h-1), 2*(m-1)/m/c.intra+2*(h-1)/h/c.inter, 2*(m-1)/m+2*(h-1)/h/m)
+	}
+	within, rounds := float64(bits.Len(uint(c.local()-1))), float64(bits.Len(uint(c.np-1)))
+	ways = add(ways, "doubling", rounds, within/c.intra+(rounds-within)*m/c.inter, rounds)
+	return add(ways, collective.Naive, 2, 2*(n-1)/c.slowest(), 2*(n-1)/n)
+}
+
+// sparse are the exchanges of entries, and of all values where that is cheaper:
+//
+//	allgather  every rank's entries go round the ring: N-1 messages and bytes
+//	split      each rank reduces a part of the index space, then they gather the
+//	           results (Ok-Topk, 2022): 2(N-1) messages, 3(N-1)/N bytes a byte
+func (c planCluster) sparse(p, dense bucket.Payload) []way {
+	if c.np == 1 {
+		return c.dense(p)
+	}
+	n := float64(c.np)
+	ways := []way{
+		{bucket.Send{Name: "allgather", Payload: p, Fixed: (n - 1) * c.latency, PerByte: (n - 1) / c.slowest()}, n - 1},
+		{bucket.Send{Name: "split", Payload: p, Fixed: 2 * (n - 1) * c.latency, PerByte: 3 * (n - 1) / n * c.shared((float64(c.hosts)-1)/float64(c.hosts))}, 3 * (n - 1) / n},
+	}
+	for _, w := range c.dense(dense) {
+		if w.Name != collective.Naive {
+			w.Name = "dense-" + w.Name
+			ways = append(ways, w)
+		}
+	}
+	return ways
+}
+
+// pick keeps the ways of that name; auto is all but the straw man.
+func pick(ways []way, name string) []way {
+	return slices.DeleteFunc(ways, func(w way) bool {
+		return name != autoAlgorithm && w.Name != name || name == autoAlgorithm && w.Name == collective.Naive
+	})
+}
+
+// sendsOf are the ways without their traffic.
+func sendsOf(ways []way) (out []bucket.Send) {
+	for _, w := range ways {
+		out = append(out, w.Send)
+	}
+	return out
+}
+
+// naiveTimes are the two figures of the straw man for so many bytes: what is
+// usually quoted, which leaves the way back out, and what it takes.
+func (c planCluster) naiveTimes(bytes float64) (oneWay, both time.Duration) {
+	cost := collective.Cost{Bytes: bytes, Ranks: c.np, Bandwidth: c.slowest()}
+	return cost.NaiveOneWay(), cost.Naive()
+}
+
+// String describes the cluster in a line.
+func (c planCluster) String() string {
+	text := counted(c.np, "rank") + " on " + counted(c.hosts, "host")
+	var links []string
+	if c.hosts > 1 {
+		links = append(links, rateText(c.inter)+" between hosts")
+	}
+	if c.np > c.hosts {
+		links = append(links, rateText(c.intra)+" within")
+	}
+	if c.np > 1 {
+		links = append(links, msText(1e3*c.latency)+" ms a message")
+	}
+	if len(links) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(links, ", ")
+}
+
+// rateText writes bytes a second.
+func rateText(rate float64) string { return bytesText(rate) + "/s" }
+
+// bytesText writes a number of bytes with three digits.
+func bytesText(n float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
+		if n >= 0.9995*u.size {
+			return fmt.Sprintf("%.3g %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0f B", n)
+}

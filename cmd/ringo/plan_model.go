@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// flopsPerByte is how many operations of a product take as long as a byte of
+// memory: about what GPUs (V100 17, A100 13, H100 20 in single precision) and
+// vector CPU cores with their share of memory have in common. Element-wise
+// layers, and recurrent ones with few sequences, would seem to take no time
+// without it.
+const flopsPerByte = 16
+
+// outlineProfile describes a model by a dry run. The time of forward and
+// backward together is shared out by the work of the layers.
+func outlineProfile(spec models.Spec, batch int, compute float64) (bucket.Profile, error) {
+	ps := nn.NewOutline()
+	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, models.Options{Batch: 1}))
+	if err != nil {
+		return bucket.Profile{}, err
+	}
+	n := float64(batch)
+	weight := func(w nn.Work) float64 {
+		return n*(w.FLOPs+flopsPerByte*w.Activations) + flopsPerByte*w.Weights
+	}
+	all := weight(forward)
+	for _, w := range backward {
+		all += weight(w)
+	}
+	times := make([]float64, len(backward))
+	for i, w := range backward {
+		times[i] = compute * weight(w) / all
+	}
+	return profileOf(spec, ps, batch, compute*weight(forward)/all, times), nil
+}
+
+// arrangeOne arranges the parameters by a dry run of one sample.
+func arrangeOne(ps *nn.Params, spec models.Spec, m models.Model) (forward nn.Work, backward []nn.Work, err error) {
+	var one data.Batch
+	one.Resize(shapeOf(spec), 1)
+	err = ps.Arrange(func(t *nn.Tape) *nn.Tensor {
+		loss, _ := m.Loss(t, batchOf(spec, &one))
+		return loss
+	})
+	forward, backward = ps.Work()
+	return forward, backward, err
+}
+
+func shapeOf(spec models.Spec) data.Shape {
+	return data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: max(1, spec.Labels)}
+}
+
+// batchOf is b as the model sees it.
+func batchOf(spec models.Spec, b *data.Batch) models.Batch {
+	out := models.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels}
+	if len(spec.Input) > 0 {
+		out.Values = &nn.Tensor{Shape: append([]int{b.N}, spec.Input...), Data: b.Values}
+	}
+	return out
+}
+
+// profileOf is the profile of an arranged model on one rank.
+func profileOf(spec models.Spec, ps *nn.Params, batch int, forward float64, backward []float64) bucket.Profile {
+	f := bucket.Profile{Model: spec.Name, Ranks: 1, Batch: batch, Forward: forward}
+	for i, s := range ps.Slots() {
+		f.Layers = append(f.Layers, bucket.LayerProfile{Name: s.Name, Values: s.Padded, Backward: backward[i]})
+	}
+	return f
+}
+
+// Steps of a measurement.
+const (
+	measureWarm  = 3
+	measureSteps = 9
+)
+
+// measuredProfile runs forward and backward of the model here, alone.
+func measuredProfile(spec models.Spec, batch, threads int, stop func() error) (bucket.Profile, error) {
+	ps := nn.NewParams(1)
+	m := spec.Build(ps, models.Options{Batch: batch})
+	if _, _, err := arrangeOne(ps, spec, m); err != nil {
+		return bucket.Profile{}, err
+	}
+	rows := spec.Classes
+	for _, t := range ps.Tables() {
+		rows = t.Rows
+	}
+	noise := noiseBatch(spec, rows, batch, 0)
+	in := batchOf(spec, noise)
+	profiler, err := bucket.NewProfiler(len(ps.Slots()), measureSteps)
+	if err != nil {
+		return bucket.Profile{}, err
+	}
+	tape := nn.NewTape(nn.TapeConfig{Threads: threads})
+	defer tape.Close()
+	for range measureWarm + measureSteps { // only the last count
+		if err := stop(); err != nil {
+			return bucket.Profile{}, err
+		}
+		begun := time.Now()
+		tape.Reset()
+		loss, _ := m.Loss(tape, in)
+		profiler.Backward(time.Since(begun))
+		tape.Backward(loss, func(slot int) { err = profiler.Ready(slot, time.Since(begun)) })
+		if err == nil {
+			err = profiler.End()
+		}
+		if err != nil {
+			return bucket.Profile{}, fmt.Errorf("model %s: %w", spec.Name, err)
+		}
+	}
+	forward, backward, err := profiler.Medians()
+	if err != nil {
+		return bucket.Profile{}, err
+	}
+	return profileOf(spec, ps, batch, forward, backward), nil
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/models"
+)
+
+// planResult is a plan's line of JSON. Times are predictions. Of a strategy that
+// reuses a threshold they are of the mean step, the sum of whose parts is
+// step_ms.
+type planResult struct {
+	Kind      string  `json:"kind"` // "plan"
+	Model     string  `json:"model"`
+	Params    int     `json:"params"`
+	Bytes     int     `json:"gradient_bytes"` // of the arena, in single precision
+	Layers    int     `json:"layers"`
+	Batch     int     `json:"batch"` // per rank
+	NP        int     `json:"np"`
+	Hosts     int     `json:"hosts"`
+	Strategy  string  `json:"strategy"`
+	Spars     float64 `json:"spars,omitempty"`
+	Every     int     `json:"dlgs_every,omitempty"`
+	Plan      string  `json:"plan"`
+	SHA256    string  `json:"plan_sha256"`
+	StepMS    float64 `json:"step_ms"`
+	ComputeMS float64 `json:"compute_ms"` // forward and backward: no step is shorter
+	SelectMS  float64 `json:"compress_ms"`
+	ExposedMS float64 `json:"exposed_comm_ms"`
+	UpdateMS  float64 `json:"update_ms"`
+	// Of strategies with exact steps and others.
+	StepExactMS float64 `json:"step_exact_ms,omitempty"`
+	StepReuseMS float64 `json:"step_reuse_ms,omitempty"`
+	// BytesSent is what a rank sends in a step, of an even share where ranks
+	// send different amounts.
+	BytesSent float64 `json:"bytes_sent"`
+	// Of the straw man: the exchange alone, as it is usually quoted, without
+	// the way back, and as it is.
+	NaiveOneWayMS float64 `json:"naive_one_way_ms,omitempty"`
+	NaiveMS       float64 `json:"naive_ms,omitempty"`
+
+	ComputeFrom string      `json:"compute_from"`
+	LinksFrom   string      `json:"links_from"`
+	Groups      []planGroup `json:"groups"`
+}
+
+// planGroup is a group's part of a planResult, in the order in which groups are
+// sent. Times are since the step's start.
+type planGroup struct {
+	First    string  `json:"first_layer"`
+	Last     string  `json:"last_layer"`
+	Layers   int     `json:"layers"`
+	Values   int     `json:"values"`
+	Bytes    float64 `json:"bytes"` // payload of a rank
+	By       string  `json:"algorithm"`
+	ReadyMS  float64 `json:"ready_ms"` // its gradients are final
+	SelectMS float64 `json:"select_end_ms"`
+	SendMS   float64 `json:"send_ms"` // its exchange starts
+	AgreedMS float64 `json:"agreed_ms"`
+}
+
+// report plans, and writes the results: all of them, then the groups of the
+// shortest.
+func (c *planCommand) report(out *output, spec models.Spec, f bucket.Profile) error {
+	results, plans, err := c.predict(spec, f)
+	if err != nil {
+		return err
+	}
+	best := 0
+	for i, r := range results {
+		if r.StepMS <= results[best].StepMS*(1+1e-9) { // of equals the cleverest
+			best = i
+		}
+		if err := out.object(r); err != nil {
+			return err
+		}
+	}
+	if c.save != "" {
+		if err := f.SavePlan(c.plan, plans[0]); err != nil {
+			return err
+		}
+		if err := bucket.SaveProfile(c.save, f); err != nil {
+			return fmt.Errorf("--save: %w", err)
+		}
+	}
+	c.write(out.lines, results, best)
+	return nil
+}
+
+// predict makes every plan that is asked for, with its timeline.
+func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []planResult, plans []bucket.Plan, err error) {
+	ways := c.ways(f)
+	exact, reuse := c.codec(f)
+	step := f.Step()
+	step.Costs = bucket.Costs{Select: bucket.Mean(exact, reuse, c.every), Sends: sendsOf(ways)}
+	if err := step.Validate(); err != nil {
+		return nil, nil, err
+	}
+	for _, planner := range c.planners {
+		p := planner.Plan(step)
+		r := c.result(spec, f, step, p, ways)
+		r.Plan = planner.Name
+		if c.chosen.reuse > 0 {
+			at := func(cost bucket.Curve) float64 {
+				s := step
+				s.Costs.Select = cost
+				return 1e3 * bucket.Predict(s, p).Total
+			}
+			r.Every, r.StepExactMS, r.StepReuseMS = c.every, at(exact), at(reuse)
+		}
+		results, plans = append(results, r), append(plans, p)
+	}
+	return results, plans, nil
+}
+
+func (c *planCommand) result(spec models.Spec, f bucket.Profile, s bucket.Step, p bucket.Plan, ways []way) planResult {
+	t := bucket.Predict(s, p)
+	r := planResult{
+		Kind: "plan", Model: f.Model, Params: spec.Params, Layers: len(s.Layers), Batch: f.Batch, NP: c.np, Hosts: c.hosts,
+		Strategy: c.chosen.name, SHA256: p.SHA256(), StepMS: 1e3 * t.Total, ComputeMS: 1e3 * (t.Compute - t.Selecting),
+		SelectMS: 1e3 * t.Selecting, ExposedMS: 1e3 * t.Exposed, UpdateMS: 1e3 * s.Update, ComputeFrom: c.computeFrom, LinksFrom: c.linkFrom,
+	}
+	if c.chosen.sparse {
+		r.Spars = c.spars
+	}
+	for i, b := range p {
+		g := t.Groups[i]
+		r.Bytes += 4 * b.Len()
+		r.Groups = append(r.Groups, planGroup{
+			First: s.Layers[b.First].Name, Last: s.Layers[b.Last].Name, Layers: b.Last - b.First + 1, Values: b.Len(), Bytes: g.Bytes, By: g.By,
+			ReadyMS: 1e3 * g.Select.Start, SelectMS: 1e3 * g.Select.End, SendMS: 1e3 * g.Send.Start, AgreedMS: 1e3 * g.Send.End,
+		})
+		if w := slices.IndexFunc(ways, func(w way) bool { return w.Name == g.By }); w >= 0 {
+			r.BytesSent += ways[w].moved * g.Bytes
+		}
+	}
+	if c.algorithm == collective.Naive {
+		oneWay, both := c.cluster.naiveTimes(float64(r.Bytes))
+		r.NaiveOneWayMS, r.NaiveMS = 1e3*oneWay.Seconds(), 1e3*both.Seconds()
+	}
+	return r
+}
+
+// write is the report for a person, in at most 80 columns.
+func (c *planCommand) write(to io.Writer, results []planResult, best int) {
+	if to == nil {
+		return
+	}
+	r := results[best]
+	fmt.Fprintf(to, "%s  %s in %s, %s of gradients, batch %d\n", r.Model, counted(r.Params, "parameter"), counted(r.Layers, "layer"), bytesText(float64(r.Bytes)), r.Batch)
+	if r.Bytes < 4*r.Params {
+		fmt.Fprintln(to, "the other parameters are rows of tables, which travel as they are touched")
+	}
+	if r.LinksFrom == "described" {
+		fmt.Fprintln(to, c.cluster)
+	} else {
+		fmt.Fprintf(to, "%s on %s: links %s\n", counted(c.np, "rank"), counted(c.hosts, "host"), r.LinksFrom)
+	}
+	fmt.Fprintf(to, "compute %s ms, %s\n", msText(r.ComputeMS), r.ComputeFrom)
+	if r.NaiveMS > 0 {
+		fmt.Fprintf(to, "exchange %s ms one way, as it is often quoted; %s ms there and back\n", msText(r.NaiveOneWayMS), msText(r.NaiveMS))
+	}
+	if len(results) > 1 {
+		writeComparison(to, results, best)
+	}
+	fmt.Fprintf(to, "\n%s, plan %s: %s, step %s ms\n  = compute %s", strategyText(r), r.Plan, counted(len(r.Groups), "group"), msText(r.StepMS), msText(r.ComputeMS))
+	if r.SelectMS > 0 {
+		fmt.Fprintf(to, " + codec %s", msText(r.SelectMS))
+	}
+	fmt.Fprintf(to, " + exposed %s", msText(r.ExposedMS))
+	if r.UpdateMS > 0 {
+		fmt.Fprintf(to, " + update %s", msText(r.UpdateMS))
+	}
+	fmt.Fprintln(to)
+	if r.StepReuseMS > 0 {
+		fmt.Fprintf(to, "  exact steps %s ms, one of %d; others %s ms\n", msText(r.StepExactMS), r.Every, msText(r.StepReuseMS))
+	}
+	fmt.Fprintf(to, "  a rank sends %s a step; plan_sha256 %.16s\n\n", bytesText(r.BytesSent), r.SHA256)
+	writeGroups(to, r)
+}
+
+func strategyText(r planResult) string {
+	if r.Spars == 0 {
+		return r.Strategy
+	}
+	return fmt.Sprintf("%s at %v", r.Strategy, r.Spars)
+}
+
+// writeComparison is a line for each plan.
+func writeComparison(to io.Writer, results []planResult, best int) {
+	fmt.Fprintf(to, "\n%-10s %7s %10s %10s %10s %8s  %s\n", "plan", "groups", "step ms", "codec", "exposed", "longer", "plan_sha256")
+	for _, r := range results {
+		longer := 100 * (r.StepMS/results[best].StepMS - 1)
+		fmt.Fprintf(to, "%-10s %7d %10s %10s %10s %7.1f%%  %.12s\n", r.Plan, len(r.Groups), msText(r.StepMS), msText(r.SelectMS), msText(r.ExposedMS), longer, r.SHA256)
+	}
+}
+
+// writeGroups is a line for each group, times in ms since the step's start.
+func writeGroups(to io.Writer, r planResult) {
+	fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", "group", "payload", "ready", "send", "agreed", "by")
+	for _, g := range r.Groups {
+		fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", g.name(27), bytesText(g.Bytes), msText(g.ReadyMS), msText(g.SendMS), msText(g.AgreedMS), g.By)
+	}
+}
+
+// name is the group's first layer and how many follow, in so many columns.
+func (g planGroup) name(columns int) string {
+	more := ""
+	if g.Layers > 1 {
+		more = fmt.Sprintf(" +%d", g.Layers-1)
+	}
+	first := g.First
+	if room := columns - len(more); len(first) > room {
+		first = strings.TrimRight(first[:room-2], ".") + ".."
+	}
+	return first + more
+}
+
+// msText writes milliseconds with a sensible number of digits.
+func msText(ms float64) string {
+	switch {
+	case ms == 0:
+		return "0"
+	case ms < 0.9995:
+		return fmt.Sprintf("%.3f", ms)
+	case ms < 99.95:
+		return fmt.Sprintf("%.2f", ms)
+	}
+	return fmt.Sprintf("%.1f", ms)
+}
