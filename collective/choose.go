@@ -21,7 +21,7 @@ func choose(s situation) method {
 	}
 	switch s.kind {
 	case kindAllReduce:
-		if s.ranks == 2 {
+		if s.ranks == 2 && s.bytes <= 128<<10 { // beyond, each adding all costs more than a step
 			return byExchange
 		}
 		if s.bytes <= 8<<10 {
