@@ -273,7 +273,7 @@ DATA compressLanes<>+28(SB)/4, $0x00000007
 GLOBL compressLanes<>(SB), RODATA|NOPTR, $32
 
 // func takeAdded2(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
-// Requires: AVX, AVX2, POPCNT
+// Requires: AVX, AVX2, MMX+, POPCNT
 TEXT ·takeAdded2(SB), NOSPLIT, $0-56
 	MOVQ         index+0(FP), AX
 	MOVQ         value+8(FP), CX
@@ -300,23 +300,25 @@ TEXT ·takeAdded2(SB), NOSPLIT, $0-56
 	JZ           end
 
 turn:
-	VMOVUPS   (DX), Y4
-	VADDPS    (SI), Y4, Y4
-	VPAND     Y2, Y4, Y5
-	VPCMPGTD  Y3, Y5, Y5
-	VMOVMSKPS Y5, R9
-	VPANDN    Y4, Y5, Y6
-	VMOVUPS   Y6, (DX)
-	TESTL     R9, R9
-	JZ        none
-	VPMOVZXBD (R8)(R9*8), Y5
-	VPERMPS   Y4, Y5, Y6
-	VMOVUPS   Y6, (CX)
-	VPERMD    Y0, Y5, Y5
-	VMOVDQU   Y5, (AX)
-	POPCNTQ   R9, R9
-	LEAQ      (AX)(R9*4), AX
-	LEAQ      (CX)(R9*4), CX
+	VMOVUPS    (DX), Y4
+	VADDPS     (SI), Y4, Y4
+	PREFETCHT0 1024(DX)
+	PREFETCHT0 1024(SI)
+	VPAND      Y2, Y4, Y5
+	VPCMPGTD   Y3, Y5, Y5
+	VMOVMSKPS  Y5, R9
+	VPANDN     Y4, Y5, Y6
+	VMOVUPS    Y6, (DX)
+	TESTL      R9, R9
+	JZ         none
+	VPMOVZXBD  (R8)(R9*8), Y5
+	VPERMPS    Y4, Y5, Y6
+	VMOVUPS    Y6, (CX)
+	VPERMD     Y0, Y5, Y5
+	VMOVDQU    Y5, (AX)
+	POPCNTQ    R9, R9
+	LEAQ       (AX)(R9*4), AX
+	LEAQ       (CX)(R9*4), CX
 
 none:
 	VPADDD Y1, Y0, Y0
@@ -333,7 +335,7 @@ end:
 	RET
 
 // func take2(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
-// Requires: AVX, AVX2, POPCNT
+// Requires: AVX, AVX2, MMX+, POPCNT
 TEXT ·take2(SB), NOSPLIT, $0-48
 	MOVQ         index+0(FP), AX
 	MOVQ         value+8(FP), CX
@@ -359,22 +361,23 @@ TEXT ·take2(SB), NOSPLIT, $0-48
 	JZ           end
 
 turn:
-	VMOVUPS   (DX), Y4
-	VPAND     Y2, Y4, Y5
-	VPCMPGTD  Y3, Y5, Y5
-	VMOVMSKPS Y5, R8
-	VPANDN    Y4, Y5, Y6
-	VMOVUPS   Y6, (DX)
-	TESTL     R8, R8
-	JZ        none
-	VPMOVZXBD (DI)(R8*8), Y5
-	VPERMPS   Y4, Y5, Y6
-	VMOVUPS   Y6, (CX)
-	VPERMD    Y0, Y5, Y5
-	VMOVDQU   Y5, (AX)
-	POPCNTQ   R8, R8
-	LEAQ      (AX)(R8*4), AX
-	LEAQ      (CX)(R8*4), CX
+	VMOVUPS    (DX), Y4
+	PREFETCHT0 1024(DX)
+	VPAND      Y2, Y4, Y5
+	VPCMPGTD   Y3, Y5, Y5
+	VMOVMSKPS  Y5, R8
+	VPANDN     Y4, Y5, Y6
+	VMOVUPS    Y6, (DX)
+	TESTL      R8, R8
+	JZ         none
+	VPMOVZXBD  (DI)(R8*8), Y5
+	VPERMPS    Y4, Y5, Y6
+	VMOVUPS    Y6, (CX)
+	VPERMD     Y0, Y5, Y5
+	VMOVDQU    Y5, (AX)
+	POPCNTQ    R8, R8
+	LEAQ       (AX)(R8*4), AX
+	LEAQ       (CX)(R8*4), CX
 
 none:
 	VPADDD Y1, Y0, Y0

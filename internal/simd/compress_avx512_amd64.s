@@ -23,7 +23,7 @@ DATA compressLanes<>+60(SB)/4, $0x0000000f
 GLOBL compressLanes<>(SB), RODATA|NOPTR, $64
 
 // func takeAdded512(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
-// Requires: AVX, AVX512F, POPCNT
+// Requires: AVX, AVX512F, MMX+, POPCNT
 TEXT ·takeAdded512(SB), NOSPLIT, $0-56
 	MOVQ         index+0(FP), AX
 	MOVQ         value+8(FP), CX
@@ -50,23 +50,27 @@ TEXT ·takeAdded512(SB), NOSPLIT, $0-56
 turn:
 	VMOVUPS       (DX), Z4
 	VADDPS        (SI), Z4, Z4
+	PREFETCHT0    1024(DX)
+	PREFETCHT0    1024(SI)
 	VPANDD        Z2, Z4, Z5
 	VPCMPUD       $0x05, Z3, Z5, K1
-	VPCMPUD       $0x01, Z3, Z5, K2
+	KNOTW         K1, K2
 	VMOVAPS.Z     Z4, K2, Z5
 	VMOVUPS       Z5, (DX)
 	KMOVW         K1, R8
-	TESTL         R8, R8
-	JZ            none
 	VCOMPRESSPS.Z Z4, K1, Z4
 	VPCOMPRESSD.Z Z0, K1, Z5
+	POPCNTQ       R8, R8
+	VMOVUPS       Y4, (CX)
+	VMOVUPS       Y5, (AX)
+	CMPQ          R8, $0x08
+	JLE           none
 	VMOVUPS       Z4, (CX)
 	VMOVUPS       Z5, (AX)
-	POPCNTQ       R8, R8
-	LEAQ          (AX)(R8*4), AX
-	LEAQ          (CX)(R8*4), CX
 
 none:
+	LEAQ   (AX)(R8*4), AX
+	LEAQ   (CX)(R8*4), CX
 	VPADDD Z1, Z0, Z0
 	ADDQ   $0x00000040, DX
 	ADDQ   $0x00000040, SI
@@ -81,7 +85,7 @@ end:
 	RET
 
 // func take512(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
-// Requires: AVX, AVX512F, POPCNT
+// Requires: AVX, AVX512F, MMX+, POPCNT
 TEXT ·take512(SB), NOSPLIT, $0-48
 	MOVQ         index+0(FP), AX
 	MOVQ         value+8(FP), CX
@@ -106,23 +110,26 @@ TEXT ·take512(SB), NOSPLIT, $0-48
 
 turn:
 	VMOVUPS       (DX), Z4
+	PREFETCHT0    1024(DX)
 	VPANDD        Z2, Z4, Z5
 	VPCMPUD       $0x05, Z3, Z5, K1
-	VPCMPUD       $0x01, Z3, Z5, K2
+	KNOTW         K1, K2
 	VMOVAPS.Z     Z4, K2, Z5
 	VMOVUPS       Z5, (DX)
 	KMOVW         K1, DI
-	TESTL         DI, DI
-	JZ            none
 	VCOMPRESSPS.Z Z4, K1, Z4
 	VPCOMPRESSD.Z Z0, K1, Z5
+	POPCNTQ       DI, DI
+	VMOVUPS       Y4, (CX)
+	VMOVUPS       Y5, (AX)
+	CMPQ          DI, $0x08
+	JLE           none
 	VMOVUPS       Z4, (CX)
 	VMOVUPS       Z5, (AX)
-	POPCNTQ       DI, DI
-	LEAQ          (AX)(DI*4), AX
-	LEAQ          (CX)(DI*4), CX
 
 none:
+	LEAQ   (AX)(DI*4), AX
+	LEAQ   (CX)(DI*4), CX
 	VPADDD Z1, Z0, Z0
 	ADDQ   $0x00000040, DX
 	SUBQ   $0x00000010, BX

@@ -74,6 +74,10 @@ func (l level) countingFrom(base reg.GPVirtual, m Mem) (at, step vec) {
 	return at, step
 }
 
+// takeAhead is how many bytes before its use a value is fetched: a turn has too
+// many instructions for the processor to look far ahead itself.
+const takeAhead = 1024
+
 // take moves values whose magnitude's bits are at least least, and their
 // places from base on, to value and index; it zeroes them in x and returns how
 // many there are. added: x += grad first. It writes whole vectors, the first at
@@ -113,13 +117,16 @@ func (l level) take(name string, added bool, table, numbers Mem) {
 	if added {
 		VADDPS(mem(grad, 0), g, g)
 	}
+	PREFETCHT0(mem(x, takeAhead))
+	if added {
+		PREFETCHT0(mem(grad, takeAhead))
+	}
 	l.and(abs, g, m)
 	if l.masked {
 		l.takeMasked(g, m, bound, at, x, index, value, taken)
 	} else {
 		l.takeTable(g, m, bound, at, x, index, value, taken, lanes)
 	}
-	Label("none")
 	VPADDD(step, at, at)
 	ADDQ(U32(l.bytes()), x)
 	if added {
@@ -137,20 +144,23 @@ func (l level) take(name string, added bool, table, numbers Mem) {
 
 func (l level) takeMasked(g, m, bound, at vec, x, index, value, taken reg.GPVirtual) {
 	some, rest := K(), K()
-	const less, notLess = 1, 5
+	const notLess = 5
 	VPCMPUD(U8(notLess), bound, m, some)
-	VPCMPUD(U8(less), bound, m, rest)
+	KNOTW(some, rest)
 	kept, values, places := l.vector(), l.vector(), l.vector()
 	VMOVAPS_Z(g, rest, kept)
 	VMOVUPS(kept, mem(x, 0))
 	KMOVW(some, taken.As32())
-	TESTL(taken.As32(), taken.As32())
-	JZ(LabelRef("none"))
 	VCOMPRESSPS_Z(g, some, values)
 	VPCOMPRESSD_Z(at, some, places)
+	POPCNTQ(taken, taken)
+	VMOVUPS(values.AsY(), mem(value, 0))
+	VMOVUPS(places.AsY(), mem(index, 0))
+	CMPQ(taken, U8(8)) // rarely more: half a vector crosses half as many lines
+	JLE(LabelRef("none"))
 	VMOVUPS(values, mem(value, 0))
 	VMOVUPS(places, mem(index, 0))
-	POPCNTQ(taken, taken)
+	Label("none")
 	LEAQ(Mem{Base: index, Index: taken, Scale: 4}, index)
 	LEAQ(Mem{Base: value, Index: taken, Scale: 4}, value)
 }
@@ -171,6 +181,7 @@ func (l level) takeTable(g, m, bound, at vec, x, index, value, taken, table reg.
 	POPCNTQ(taken, taken)
 	LEAQ(Mem{Base: index, Index: taken, Scale: 4}, index)
 	LEAQ(Mem{Base: value, Index: taken, Scale: 4}, value)
+	Label("none")
 }
 
 // countAtLeast counts magnitudes of at least least.
