@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // spec is what one rank is to try.
@@ -66,6 +67,19 @@ var float32s = number[float32]{
 	mean: func(sum int64, n int) float32 { return float32(sum) * (1 / float32(n)) },
 }
 
+// number16 is a type of 16 bits that round makes of float32 values.
+func number16[T collective.Float16 | collective.BFloat16](round func(dst []uint16, src []float32)) number[T] {
+	of := func(v float32) T {
+		var out [1]uint16
+		round(out[:], []float32{v})
+		return T(out[0])
+	}
+	return number[T]{
+		of:   func(v int64) T { return of(float32(v)) },
+		mean: func(sum int64, n int) T { return of(float32(sum) * (1 / float32(n))) },
+	}
+}
+
 // elementTypes are the types by name.
 func elementTypes() map[string]elementType {
 	return map[string]elementType{
@@ -74,9 +88,11 @@ func elementTypes() map[string]elementType {
 			of:   func(v int64) float64 { return float64(v) },
 			mean: func(sum int64, n int) float64 { return float64(sum) * (1 / float64(n)) },
 		}),
-		"int32": typeOf(4, number[int32]{of: func(v int64) int32 { return int32(v) }}),
-		"int64": typeOf(8, number[int64]{of: func(v int64) int64 { return v }}),
-		"uint8": typeOf(1, number[uint8]{of: func(v int64) uint8 { return uint8(v) }}),
+		"float16":  typeOf(2, number16[collective.Float16](simd.Host().ToHalf)),
+		"bfloat16": typeOf(2, number16[collective.BFloat16](simd.Host().ToBrain)),
+		"int32":    typeOf(4, number[int32]{of: func(v int64) int32 { return int32(v) }}),
+		"int64":    typeOf(8, number[int64]{of: func(v int64) int64 { return v }}),
+		"uint8":    typeOf(1, number[uint8]{of: func(v int64) uint8 { return uint8(v) }}),
 	}
 }
 
