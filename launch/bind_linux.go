@@ -20,10 +20,14 @@ func (c *Config) bound(rank int, start func() error) error {
 		return start()
 	}
 	var all unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil || all.Count() != c.N*c.CoresEach {
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return start()
 	}
-	own := share(neighbours(&all, sysTopology), rank, c.CoresEach)
+	place := c.place(rank, all.Count())
+	if place < 0 {
+		return start()
+	}
+	own := share(neighbours(&all, sysTopology), place, c.CoresEach)
 	if err := unix.SchedSetaffinity(0, &own); err != nil {
 		return start() // a sandbox may forbid it, and it is only faster
 	}
@@ -31,9 +35,23 @@ func (c *Config) bound(rank int, start func() error) error {
 	return start()
 }
 
-// share is the rank-th group of n of the processors.
-func share(cpus []int, rank, n int) (own unix.CPUSet) {
-	for _, cpu := range cpus[rank*n : (rank+1)*n] {
+// place is which group of CoresEach processors is a rank's, -1 where none is: the
+// ranks need them all, or several of a core each share every one of them alike.
+// Left alone, the system moves ranks that wait for each other about, and for long
+// leaves more of them on one core than on another.
+func (c *Config) place(rank, cpus int) int {
+	switch {
+	case cpus == c.N*c.CoresEach:
+		return rank
+	case c.CoresEach == 1 && c.N%cpus == 0:
+		return rank / (c.N / cpus)
+	}
+	return -1
+}
+
+// share is the i-th group of n of the processors.
+func share(cpus []int, i, n int) (own unix.CPUSet) {
+	for _, cpu := range cpus[i*n : (i+1)*n] {
 		own.Set(cpu)
 	}
 	return own

@@ -28,6 +28,28 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// Ranks that are more than cores share them alike, neighbours one core.
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		n, each, cpus int
+		want          []int
+	}{
+		{2, 1, 2, []int{0, 1}},
+		{4, 1, 2, []int{0, 0, 1, 1}},
+		{2, 4, 8, []int{0, 1}},
+		{3, 1, 2, []int{-1, -1, -1}},
+		{4, 2, 2, []int{-1, -1, -1, -1}},
+		{2, 1, 4, []int{-1, -1}},
+	} {
+		cfg := Config{N: c.n, CoresEach: c.each}
+		for rank, want := range c.want {
+			if got := cfg.place(rank, c.cpus); got != want {
+				t.Errorf("rank %d of %d with %d of %d cores: place %d, want %d", rank, c.n, c.each, c.cpus, got, want)
+			}
+		}
+	}
+}
+
 // Processors may be any, such as those that a container was given.
 func TestNeighbours(t *testing.T) {
 	var all unix.CPUSet
@@ -55,7 +77,9 @@ func TestBound(t *testing.T) {
 		}{
 			{Config{N: all.Count(), CoresEach: 1}, 1},
 			{Config{N: 1, CoresEach: all.Count()}, all.Count()},
-			{Config{N: all.Count() + 1, CoresEach: 1}, all.Count()},
+			{Config{N: 3 * all.Count(), CoresEach: 1}, 1},
+			{Config{N: 2*all.Count() + 1, CoresEach: 1}, all.Count()},
+			{Config{N: 2 * all.Count(), CoresEach: 2}, all.Count()},
 			{Config{N: all.Count()}, all.Count()},
 		} {
 			err := c.cfg.bound(0, func() error { return unix.SchedGetaffinity(0, &now) })

@@ -59,7 +59,8 @@ type Config struct {
 	// CoresEach is how many cores a process keeps busy. When N times as many
 	// are all that the launcher may use, each process is bound to a share of
 	// its own, on Linux: the exchange of one rank then does not take turns
-	// with the computing of another. 0 binds nothing.
+	// with the computing of another. Processes that keep one core busy and are
+	// a multiple of the cores share each with as many. 0 binds nothing.
 	CoresEach int
 	// Columns, when above 0, is told to rank 0: the width of the terminal
 	// that its output ends up on.
