@@ -187,3 +187,28 @@ func FuzzDecodeProfile(f *testing.F) {
 		}
 	})
 }
+
+// A file that the first version wrote is read, and written again byte for byte:
+// whoever changes the format raises its version.
+func TestProfileFormat(t *testing.T) {
+	const file = "testdata/profile-v1.json"
+	got, err := EncodeProfile(testProfile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("a profile is written as\n%s, want\n%s", got, want)
+	}
+	if f, err := DecodeProfile(want); err != nil || !reflect.DeepEqual(f, testProfile(t)) {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
