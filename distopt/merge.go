@@ -1,90 +1,105 @@
 package distopt
 
+import (
+	"math/bits"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
 // merger joins the ranks' row-sparse gradients of one table into one. Its
 // memory is reused.
 type merger struct {
-	heap []cursor
-	ids  []int32
-	rows []float32
+	kernels     *simd.Kernels
+	keys, spare []uint64 // an id and, below it, where its row lies
+	runs        []int    // where each sorted run of keys ends
+	ids, from   []int32  // of the result, and which row is the first of each
+	again       []repeat
+	rows        []float32
 }
 
-// cursor walks over one rank's ids. In the heap the smallest id comes first,
-// and of equal ids that of the lowest rank.
-type cursor struct {
-	id, rank int32
-	at, end  int // of the next id, in all ranks' ids
-}
-
-func (a cursor) before(b cursor) bool {
-	return a.id < b.id || a.id == b.id && a.rank < b.rank
-}
+// repeat is a further row of an id that the result has already.
+type repeat struct{ to, from int32 }
 
 // merge returns each id once, ascending, with the sum of its rows in rank order.
 // ids holds the ranks' ids one after the other, counts[r] of rank r, each
 // rank's ascending and unique; rows holds dim values for each. With n ids of s
 // ranks it takes O(n (log s + dim)). The result is good until the next call.
+//
+// The keys of all ranks are sorted first, without a branch that depends on
+// them: ids of several ranks come in no order that a processor could guess. Rows
+// are only then fetched, many at once.
 func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]int32, []float32) {
-	m.ids, m.rows = roomFor(m.ids, len(ids))[:0], roomFor(m.rows, len(rows))[:0]
-	m.heap = m.heap[:0]
-	at := 0
-	for r, n := range counts {
-		if n > 0 {
-			m.heap = append(m.heap, cursor{id: ids[at], rank: int32(r), at: at, end: at + n})
-		}
-		at += n
+	m.list(counts, ids)
+	for len(m.runs) > 1 {
+		m.halve()
 	}
-	for i := len(m.heap)/2 - 1; i >= 0; i-- {
-		m.sink(i)
-	}
-	for len(m.heap) > 0 {
-		m.take(rows[m.heap[0].at*dim:][:dim])
-		m.advance(ids)
+	m.unite()
+	m.rows = roomFor(m.rows, len(m.ids)*dim)
+	m.kernels.Lookup(m.rows, rows, m.from, dim)
+	for _, a := range m.again {
+		m.kernels.Add(m.rows[int(a.to)*dim:][:dim], rows[int(a.from)*dim:][:dim])
 	}
 	return m.ids, m.rows
 }
 
-// take adds one row of the heap's first id to the result.
-func (m *merger) take(row []float32) {
-	id, last := m.heap[0].id, len(m.ids)-1
-	if last < 0 || m.ids[last] != id {
-		m.ids, m.rows = append(m.ids, id), append(m.rows, row...)
-		return
+// list makes the keys, a run for each rank that has any. Where two ids are
+// equal, the lower rank's key is the lower one.
+func (m *merger) list(counts []int, ids []int32) {
+	m.keys, m.spare = roomFor(m.keys, len(ids)), roomFor(m.spare, len(ids))
+	for i, id := range ids {
+		m.keys[i] = uint64(id)<<32 | uint64(i)
 	}
-	sum := m.rows[len(m.rows)-len(row):]
-	for i, v := range row {
-		sum[i] += v
+	m.runs = m.runs[:0]
+	at := 0
+	for _, n := range counts {
+		if at += n; n > 0 {
+			m.runs = append(m.runs, at)
+		}
 	}
 }
 
-// advance moves the heap's first cursor on.
-func (m *merger) advance(ids []int32) {
-	first := &m.heap[0]
-	if first.at++; first.at < first.end {
-		first.id = ids[first.at]
-	} else {
-		last := len(m.heap) - 1
-		m.heap[0] = m.heap[last]
-		m.heap = m.heap[:last]
+// halve merges every two neighbouring runs.
+func (m *merger) halve() {
+	at, kept := 0, 0
+	for i := 0; i < len(m.runs); i += 2 {
+		mid, end := m.runs[i], m.runs[min(i+1, len(m.runs)-1)]
+		mergeRuns(m.spare[at:end], m.keys[at:mid], m.keys[mid:end])
+		m.runs[kept] = end
+		at, kept = end, kept+1
 	}
-	m.sink(0)
+	m.runs = m.runs[:kept]
+	m.keys, m.spare = m.spare, m.keys
 }
 
-// sink restores the heap below i.
-func (m *merger) sink(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(m.heap) {
-			return
-		}
-		if child+1 < len(m.heap) && m.heap[child+1].before(m.heap[child]) {
-			child++
-		}
-		if m.heap[i].before(m.heap[child]) {
-			return
-		}
-		m.heap[i], m.heap[child] = m.heap[child], m.heap[i]
-		i = child
+// mergeRuns merges the sorted a and b into out.
+func mergeRuns(out, a, b []uint64) {
+	i, j := 0, 0
+	for i < len(a) && j < len(b) {
+		x, y := a[i], b[j]
+		_, less := bits.Sub64(x, y, 0)
+		out[i+j] = min(x, y)
+		i += int(less)
+		j += int(1 - less)
 	}
+	copy(out[i+j:], a[i:])
+	copy(out[i+j:], b[j:]) // one of the two is empty
+}
+
+// unite finds the first row of each id and the others of the same.
+func (m *merger) unite() {
+	m.ids, m.from = roomFor(m.ids, len(m.keys)), roomFor(m.from, len(m.keys))
+	m.again = m.again[:0]
+	n, last := 0, int32(-1)
+	for _, key := range m.keys {
+		id, from := int32(key>>32), int32(uint32(key))
+		if id == last {
+			m.again = append(m.again, repeat{int32(n - 1), from})
+			continue
+		}
+		m.ids[n], m.from[n] = id, from
+		n, last = n+1, id
+	}
+	m.ids, m.from = m.ids[:n], m.from[:n]
 }
 
 // roomFor returns n values in x's memory, or in new one with room to grow: the

@@ -63,7 +63,7 @@ func newTables(g *collective.Group, opt optim.Optimizer, list []Table) (tables, 
 			errs = append(errs, fmt.Errorf("table %s has %d values for %d rows of %d", t.Name, len(t.Data), t.Rows, t.Dim))
 		}
 		dims = append(dims, [2]int{t.Rows, t.Dim})
-		s.list = append(s.list, &table{Table: t, counts: make([]int, g.Size())})
+		s.list = append(s.list, &table{Table: t, counts: make([]int, g.Size()), merger: merger{kernels: simd.Host()}})
 	}
 	s.opt = rows
 	s.own, s.all = make([]int32, len(list)), make([]int32, len(list)*g.Size())

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -73,7 +74,7 @@ func rowGradient(t Table, table, step, rank int) (ids []int32, rows []float32) {
 
 // The merged gradient is that of a map, summed in rank order, ascending.
 func TestMerge(t *testing.T) {
-	var m merger
+	m := merger{kernels: simd.Host()}
 	for size := range 9 {
 		for step := range 40 {
 			shape := Table{Rows: 1 + step*step, Dim: 1 + step%11}
@@ -444,7 +445,7 @@ func BenchmarkMerge(b *testing.B) {
 				counts[r], all = len(ids), append(all, ids...)
 			}
 			rows := make([]float32, len(all)*shape.Dim)
-			var m merger
+			m := merger{kernels: simd.Host()}
 			b.ReportAllocs()
 			for b.Loop() {
 				m.merge(shape.Dim, counts, all, rows)
