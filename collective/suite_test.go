@@ -214,7 +214,8 @@ func TestEverything(t *testing.T) {
 			onRanks(t, size, Config{Algorithm: algorithm, SegmentBytes: 128}, func(g *Group) error {
 				err := errors.Join(
 					(&trial[float32]{g: g}).all(lengths), (&trial[float64]{g: g}).all(lengths), (&trial[int32]{g: g}).all(lengths),
-					(&trial[int64]{g: g}).all(lengths), (&trial[uint8]{g: g}).all(lengths))
+					(&trial[int64]{g: g}).all(lengths), (&trial[uint8]{g: g}).all(lengths),
+					checkHalves(g))
 				if err != nil {
 					return fmt.Errorf("%s: %w", algorithm, err)
 				}
@@ -274,4 +275,38 @@ func bitsOfSums(g *Group) ([]uint64, error) {
 		}
 	}
 	return out, nil
+}
+
+// The 16-bit types compute what float32 does, of values that both hold, and round
+// the mean.
+func checkHalves(g *Group) error {
+	const n = 131
+	var errs []error
+	for op := range reductions {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32((g.Rank()+i)%2 + 1)
+			if op == Sum || op == Mean {
+				x[i] = float32((g.Rank()*5+i*3)%7) / 4
+			}
+		}
+		a, b, got := make([]Float16, n), make([]BFloat16, n), make([]float32, n)
+		ToFloat16(a, x)
+		ToBFloat16(b, x)
+		errs = append(errs, AllReduce(g, x, op), AllReduce(g, a, op), AllReduce(g, b, op))
+		FromFloat16(got, a)
+		errs = append(errs, near(fmt.Sprintf("%v of float16", op), got, x, 1.0/2048))
+		FromBFloat16(got, b)
+		errs = append(errs, near(fmt.Sprintf("%v of bfloat16", op), got, x, 1.0/256))
+	}
+	return errors.Join(errs...)
+}
+
+func near(what string, got, want []float32, tolerance float64) error {
+	for i := range want {
+		if d := math.Abs(float64(got[i] - want[i])); d > tolerance*math.Abs(float64(want[i])) {
+			return fmt.Errorf("%s: value %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+	return nil
 }
