@@ -8,10 +8,12 @@ const (
 	Doubling = "doubling" // all in each of log2 N steps; few messages
 	Halving  = "halving"  // halves, then doubles what is sent: optimal for bandwidth in 2 log2 N steps
 	Tree     = "tree"     // up and down a binomial tree
-	Exchange = "exchange" // two ranks send each other everything at once
-	Pairwise = "pairwise" // every rank with each other one, part by part
-	Direct   = "direct"   // in shared memory; where all ranks share it
-	Naive    = "naive"    // everything to rank 0 and back, the straw man
+	// first within each host, then between those who have the same slice
+	Hierarchical = "hierarchical"
+	Exchange     = "exchange" // two ranks send each other everything at once
+	Pairwise     = "pairwise" // every rank with each other one, part by part
+	Direct       = "direct"   // in shared memory; where all ranks share it
+	Naive        = "naive"    // everything to rank 0 and back, the straw man
 )
 
 // method is an algorithm in a table or a tag.
@@ -31,7 +33,7 @@ const (
 	methods
 )
 
-var methodNames = [methods]string{"", Ring, Doubling, Halving, Tree, "hierarchical", Exchange, Direct, Pairwise, Naive}
+var methodNames = [methods]string{"", Ring, Doubling, Halving, Tree, Hierarchical, Exchange, Direct, Pairwise, Naive}
 
 func (m method) String() string { return methodNames[m] }
 
@@ -80,14 +82,15 @@ func carrier(k kind, m method) func(*Work) error { return carriers[k][m] }
 
 var carriers = [kinds][methods]func(*Work) error{
 	kindAllReduce: {
-		byRing:     (*Work).ringAllReduce,
-		byDoubling: (*Work).doublingAllReduce,
-		byHalving:  (*Work).halvingAllReduce,
-		byTree:     (*Work).treeAllReduce,
-		byExchange: (*Work).exchangeAllReduce,
-		byPairs:    (*Work).pairAllReduce,
-		byDirect:   (*Work).directAllReduce,
-		byNaive:    (*Work).naiveAllReduce,
+		byRing:      (*Work).ringAllReduce,
+		byDoubling:  (*Work).doublingAllReduce,
+		byHalving:   (*Work).halvingAllReduce,
+		byTree:      (*Work).treeAllReduce,
+		byHierarchy: (*Work).hierarchicalAllReduce,
+		byExchange:  (*Work).exchangeAllReduce,
+		byPairs:     (*Work).pairAllReduce,
+		byDirect:    (*Work).directAllReduce,
+		byNaive:     (*Work).naiveAllReduce,
 	},
 	kindReduceScatter: {
 		byRing:    (*Work).ringReduceScatter,

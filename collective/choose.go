@@ -27,6 +27,9 @@ func choose(s situation) method {
 		if s.bytes <= 8<<10 {
 			return byDoubling
 		}
+		if 1 < s.hosts && s.hosts < s.ranks {
+			return byHierarchy
+		}
 	case kindAllGather, kindAllGatherV:
 		if s.bytes <= 64<<10 {
 			return byDoubling

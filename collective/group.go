@@ -38,8 +38,9 @@ type Group struct {
 	ranks      []int // of the mesh, by rank in the group
 	hosts      int   // how many hosts they are on
 	cfg        Config
-	named      method    // cfg.Algorithm
-	all        scope     // every rank, in order
+	named      method // cfg.Algorithm
+	all        scope  // every rank, in order
+	hosting    *hierarchy
 	ring       scope     // every rank, those of one host together
 	epoch      time.Time // what Work.since counts from
 	kernels    *simd.Kernels
@@ -93,6 +94,10 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		},
 	}
 	g.wake.L = &g.mu
+	g.hosting = newHierarchy(cfg.hostsAmong(ranks), rank)
+	if g.hosting == nil && named == byHierarchy {
+		return nil, fmt.Errorf("collective: algorithm %v: a host has more than %d of the group's ranks", named, maxLocal)
+	}
 	g.share = newShare(g)
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave()

@@ -1,0 +1,117 @@
+package collective
+
+// Hierarchical allreduce, for hosts of several ranks. x is cut into S slices, S
+// being the most ranks that a host has, and each host deals the slices out to its
+// ranks. The ranks of a host reduce-scatter the slices among each other (pairwise);
+// then every rank allreduces its slices with those who have them on the other
+// hosts, so that all ranks of a host share its wire; then they allgather within
+// the host.
+//
+// With H hosts each host sends 2(H-1)/H K bytes over its wire and receives as
+// much, the least there is, while a ring of all ranks sends 2(N-1)/N K; between
+// two hosts every slice crosses once in each direction. Inside a host of L ranks
+// each rank sends 2(L-1)/L K. Source: Jia et al., "Highly scalable deep learning
+// training system with mixed-precision" (2018).
+
+// hierarchy is this rank's place among the hosts.
+type hierarchy struct {
+	local  scope
+	slices int
+	first  int     // of this rank's slices
+	cross  []scope // for each of them: who has it on each host
+	ends   []int   // how many slices end with each local rank
+}
+
+// maxLocal is how many ranks of a host the numbers of messages have room for.
+const maxLocal = 512
+
+// newHierarchy returns nil if a host has too many ranks.
+func newHierarchy(hosts []int, rank int) *hierarchy {
+	var lists [][]int // of ranks, by host
+	own := 0
+	for i, r := range byHost(hosts) {
+		if i == 0 || hosts[r] != hosts[lists[len(lists)-1][0]] {
+			lists = append(lists, nil)
+		}
+		last := len(lists) - 1
+		lists[last] = append(lists[last], r)
+		if r == rank {
+			own = last
+		}
+	}
+	h := &hierarchy{local: newScope(lists[own], rank)}
+	for _, list := range lists {
+		h.slices = max(h.slices, len(list))
+	}
+	if h.slices > maxLocal {
+		return nil
+	}
+	h.ends = make([]int, h.local.size)
+	for s := range h.slices {
+		owner := s * h.local.size / h.slices
+		h.ends[owner] = s + 1
+		if owner != h.local.rank {
+			continue
+		}
+		if len(h.cross) == 0 {
+			h.first = s
+		}
+		var peers []int
+		for _, list := range lists {
+			peers = append(peers, list[s*len(list)/h.slices])
+		}
+		h.cross = append(h.cross, newScope(peers, rank))
+	}
+	return h
+}
+
+func (w *Work) hierarchicalAllReduce() error {
+	h, x, op := w.g.hosting, w.x, w.op
+	w.scope = &h.local
+	for _, s := range h.ends {
+		_, hi := w.slice(x, s-1)
+		w.ends = append(w.ends, hi)
+	}
+	if w.g.hosts > 1 && op == Mean {
+		w.op = Sum // until the sum is whole
+	}
+	if err := w.pairScatter(); err != nil {
+		return err
+	}
+	w.op = op
+	if w.g.hosts > 1 {
+		if err := w.acrossHosts(x); err != nil {
+			return err
+		}
+	}
+	w.scope, w.base = &h.local, 3<<phaseBits
+	return w.pairGather()
+}
+
+// acrossHosts allreduces this rank's slices of x.
+func (w *Work) acrossHosts(x []byte) (err error) {
+	h, ends := w.g.hosting, w.ends
+	w.ends = nil
+	for i := range h.cross {
+		s := h.first + i
+		lo, hi := w.slice(x, s)
+		w.scope, w.x, w.base = &h.cross[i], x[lo:hi], 1<<phaseBits+uint32(s)<<(numberBits+1)
+		if w.scope.size == 2 {
+			err = w.exchangeAllReduce()
+		} else {
+			err = w.ring(w.scope.steps, true)
+		}
+		if err != nil {
+			break
+		}
+	}
+	w.x, w.ends = x, ends
+	return err
+}
+
+// slice returns the bytes of slice s of x.
+func (w *Work) slice(x []byte, s int) (lo, hi int) {
+	elem := w.elem.size()
+	lo, hi = RingChunk(len(x)/elem, w.g.hosting.slices, s)
+	return lo * elem, hi * elem
+}
