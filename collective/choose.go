@@ -1,53 +1,93 @@
 package collective
 
-// The choice of an algorithm.
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
 
-// situation is what the choice depends on: the same on every rank, so that all
-// choose alike.
+// The choice of an algorithm: a table that a group makes once, from what is the
+// same on every rank.
+
+// situation is what the fixed table depends on.
 type situation struct {
-	kind  kind
-	bytes int // of the operand
 	ranks int
 	hosts int // how many hosts the ranks are on
 	// shared says that all ranks share memory.
 	shared bool
 }
 
-// choose is the fixed table: results depend on the order of sums, so that runs
-// are only reproducible when nothing that is measured has a say.
-func choose(s situation) method {
-	if s.shared && carrier(s.kind, byDirect) != nil {
-		return byDirect
+// rule is a line of a table: what carries out operations of up to so many bytes.
+type rule struct {
+	upTo   int // of the operand; 0: all that are longer than the line before says
+	method method
+}
+
+// table has the rules of each operation, the shortest operands first.
+type table [kinds][]rule
+
+func (t *table) choose(k kind, bytes int) method {
+	for _, r := range t[k] {
+		if bytes <= r.upTo || r.upTo == 0 {
+			return r.method
+		}
 	}
-	switch s.kind {
+	return byTable // of send and receive
+}
+
+// fixedTable is what holds where nothing was tuned: results depend on the order of
+// sums, so that runs are only reproducible when nothing that is measured has a
+// say. Its bounds were measured over loopback TCP with 2 to 4 ranks.
+func fixedTable(s situation) *table {
+	t := new(table)
+	for k := range kinds {
+		t[k] = fixedRules(k, s)
+	}
+	return t
+}
+
+func fixedRules(k kind, s situation) []rule {
+	if s.shared && carrier(k, byDirect) != nil {
+		return []rule{{0, byDirect}}
+	}
+	switch k {
 	case kindAllReduce:
-		if s.ranks == 2 && s.bytes <= 128<<10 { // beyond, each adding all costs more than a step
-			return byExchange
+		switch {
+		case s.ranks == 2:
+			return []rule{{128 << 10, byExchange}, {0, byRing}} // beyond, each adding all costs more than a step
+		case 1 < s.hosts && s.hosts < s.ranks:
+			return []rule{{128 << 10, byDoubling}, {0, byHierarchy}}
 		}
-		if s.bytes <= 8<<10 {
-			return byDoubling
-		}
-		if 1 < s.hosts && s.hosts < s.ranks {
-			return byHierarchy
-		}
-	case kindAllGather, kindAllGatherV:
-		if s.bytes <= 64<<10 {
-			return byDoubling
-		}
+		return []rule{{128 << 10, byDoubling}, {1 << 20, byHalving}, {0, byRing}}
 	case kindReduceScatter:
-		return byPairs
-	case kindBroadcast, kindReduce:
-		if s.bytes <= 64<<10 {
-			return byTree
+		if s.hosts > 1 {
+			return []rule{{64 << 10, byPairs}, {0, byRing}}
 		}
-	case kindGather, kindScatter, kindAllToAll, kindAllToAllV:
-		return byPairs
+		return []rule{{0, byPairs}}
+	case kindAllGather, kindAllGatherV:
+		return []rule{{256 << 10, byDoubling}, {0, byRing}}
+	case kindBroadcast, kindReduce:
+		if s.ranks == 2 {
+			return []rule{{0, byTree}}
+		}
+		return []rule{{256 << 10, byTree}, {0, byRing}}
+	case kindGather, kindScatter:
+		if s.ranks > 8 {
+			return []rule{{4 << 10, byTree}, {0, byPairs}} // bytes of one part
+		}
+		return []rule{{0, byPairs}}
+	case kindAllToAll, kindAllToAllV:
+		return []rule{{0, byPairs}}
 	case kindBarrier:
-		return byDoubling
-	case kindSend, kindReceive:
-		return byTable
+		return []rule{{0, byDoubling}}
 	}
-	return byRing
+	return nil
+}
+
+// fixed is the table of this group unless it was tuned.
+func (g *Group) fixed() *table {
+	return fixedTable(situation{ranks: g.size, hosts: g.hosts, shared: g.share.whole(g.size)})
 }
 
 // method is the algorithm of an operation: the configured one where the
@@ -56,5 +96,154 @@ func (g *Group) method(k kind, bytes int) method {
 	if g.named != byTable && carrier(k, g.named) != nil {
 		return g.named
 	}
-	return choose(situation{kind: k, bytes: bytes, ranks: g.size, hosts: g.hosts, shared: g.share.whole(g.size)})
+	return g.table.Load().choose(k, bytes)
+}
+
+// Explain describes in lines of text which algorithm carries out which operation, by
+// the bytes of its operand (of one part in gather and scatter), and why.
+func (g *Group) Explain() string {
+	t := g.table.Load()
+	why := "by the fixed table"
+	if g.tuned.Load() {
+		why = "by a tuned profile"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d ranks on %d hosts, %s", g.size, g.hosts, why)
+	if g.named != byTable {
+		fmt.Fprintf(&b, "; %v wherever an operation has it", g.named)
+	}
+	for k := range kindSend {
+		fmt.Fprintf(&b, "\n%-13s ", k)
+		rules := t[k]
+		if g.named != byTable && carrier(k, g.named) != nil {
+			rules = []rule{{0, g.named}}
+		}
+		for i, r := range rules {
+			switch {
+			case r.upTo > 0:
+				fmt.Fprintf(&b, "%v to %s, ", r.method, byteText(r.upTo))
+			case i > 0:
+				fmt.Fprintf(&b, "then %v", r.method)
+			default:
+				fmt.Fprint(&b, r.method)
+			}
+		}
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+func byteText(n int) string {
+	switch {
+	case n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// Rule is a line of a Profile.
+type Rule struct {
+	Operation string `json:"operation"` // "allreduce"
+	UpTo      int    `json:"up_to"`     // bytes; 0: all that are longer
+	Algorithm string `json:"algorithm"`
+}
+
+// Link is what messages cost between two ranks: Latency, plus one part in
+// BytesPerSecond for each byte.
+type Link struct {
+	LatencySeconds float64 `json:"latency_seconds"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+}
+
+// Profile is a table made by Tune for a group of Ranks on Hosts. Results depend on
+// the order of sums and so on the table: runs with the same profile give the same
+// bits.
+type Profile struct {
+	Ranks    int    `json:"ranks"`
+	Hosts    int    `json:"hosts"`
+	SameHost Link   `json:"same_host"`  // between ranks of one host; zero: there are none
+	Between  Link   `json:"other_host"` // between ranks of two hosts; likewise
+	Rules    []Rule `json:"rules"`
+}
+
+// Validate reports all faults of p.
+func (p Profile) Validate() error {
+	_, err := p.table()
+	return err
+}
+
+// table is p's over an empty one.
+func (p Profile) table() (t *table, err error) {
+	var faults []string
+	t = new(table)
+	for i, r := range p.Rules {
+		k := kind(slices.Index(kindNames[:], r.Operation))
+		m, ok := methodOf(r.Algorithm)
+		switch {
+		case k >= kinds || k.pairs():
+			faults = append(faults, fmt.Sprintf("rule %d: there is no operation %q", i, r.Operation))
+			continue
+		case !ok || carrier(k, m) == nil:
+			faults = append(faults, fmt.Sprintf("rule %d: %s has no algorithm %q", i, r.Operation, r.Algorithm))
+		case fits(m, p.Ranks) != nil:
+			faults = append(faults, fmt.Sprintf("rule %d: %v", i, fits(m, p.Ranks)))
+		case r.UpTo < 0 || len(t[k]) > 0 && t[k][len(t[k])-1].upTo == 0 || len(t[k]) > 0 && r.UpTo != 0 && r.UpTo <= t[k][len(t[k])-1].upTo:
+			faults = append(faults, fmt.Sprintf("rule %d: up to %d bytes of %s does not follow the rule before", i, r.UpTo, r.Operation))
+		}
+		t[k] = append(t[k], rule{r.UpTo, m})
+	}
+	for k, rules := range t {
+		if len(rules) > 0 && rules[len(rules)-1].upTo != 0 {
+			faults = append(faults, fmt.Sprintf("the last rule of %v must have no bound", kind(k)))
+		}
+	}
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("profile: %s", strings.Join(faults, "; "))
+	}
+	return t, nil
+}
+
+// Use makes the group choose by p, and as before for operations that p has no rules
+// for. Every rank must call it with the same profile between the same two
+// operations; a rank that differs is told when their algorithms do. Errors: a profile
+// that is wrong, or for another number of ranks or hosts; an algorithm that needs
+// shared memory where there is none.
+func (g *Group) Use(p Profile) error {
+	t, err := p.table()
+	if err != nil {
+		return fmt.Errorf("collective: %w", err)
+	}
+	if p.Ranks != g.size || p.Hosts != g.hosts {
+		return fmt.Errorf("collective: the profile is for %d ranks on %d hosts, the group has %d on %d: tune again", p.Ranks, p.Hosts, g.size, g.hosts)
+	}
+	fixed := g.fixed()
+	for k := range t {
+		for _, r := range t[k] {
+			if r.method == byDirect && !g.share.whole(g.size) || r.method == byHierarchy && g.hosting == nil {
+				return fmt.Errorf("collective: the profile has %v for %v, which this group cannot use", r.method, kind(k))
+			}
+		}
+		if len(t[k]) == 0 {
+			t[k] = fixed[k]
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.table.Store(t)
+	g.tuned.Store(true)
+	return nil
+}
+
+// rulesOf returns the rules of a table that t has for the operations given.
+func rulesOf(t *table, ks ...kind) []Rule {
+	var out []Rule
+	for _, k := range ks {
+		for _, r := range t[k] {
+			out = append(out, Rule{Operation: k.String(), UpTo: r.upTo, Algorithm: r.method.String()})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Rule) int { return cmp.Compare(a.Operation, b.Operation) })
+	return out
 }

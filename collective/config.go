@@ -22,6 +22,9 @@ type Config struct {
 	// Algorithm of the operations that have it; the table's for the others.
 	// Empty: the table's for all.
 	Algorithm string
+	// Profile is a tuned table to use instead of the fixed one, see Tune and
+	// Group.Use; the same on every rank.
+	Profile *Profile
 	// Timeout bounds every single wait for a peer; an operation that makes
 	// progress may take longer. 0: 10 minutes.
 	Timeout time.Duration

@@ -44,7 +44,9 @@ type Group struct {
 	ring       scope     // every rank, those of one host together
 	epoch      time.Time // what Work.since counts from
 	kernels    *simd.Kernels
-	share      *share // nil: no memory shared with other ranks
+	table      atomic.Pointer[table]
+	tuned      atomic.Bool // the table is not the fixed one
+	share      *share      // nil: no memory shared with other ranks
 
 	mu      sync.Mutex
 	wake    sync.Cond      // the queue's head may be admissible, or the group was closed
@@ -102,6 +104,13 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave()
 		return nil, fmt.Errorf("collective: algorithm %q: the %d ranks of group %d do not share memory; leave the choice to the table, or name another", Direct, size, cfg.ID)
+	}
+	g.table.Store(g.fixed())
+	if cfg.Profile != nil {
+		if err := g.Use(*cfg.Profile); err != nil {
+			g.share.leave()
+			return nil, err
+		}
 	}
 	return g, nil
 }

@@ -1,0 +1,117 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// The fixed table does not change by accident: results of earlier runs depend on
+// it.
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		ranks int
+		cfg   Config
+		want  string
+	}{
+		{2, Config{}, `2 ranks on 1 hosts, by the fixed table
+allreduce     exchange to 128 KiB, then ring
+broadcast     tree
+allgather     doubling to 256 KiB, then ring
+barrier       doubling
+allgatherv    doubling to 256 KiB, then ring
+reducescatter pairwise
+reduce        tree
+gather        pairwise
+scatter       pairwise
+alltoall      pairwise
+alltoallv     pairwise
+`},
+		{4, Config{Hosts: []int{0, 0, 1, 1}}, `4 ranks on 2 hosts, by the fixed table
+allreduce     doubling to 128 KiB, then hierarchical
+broadcast     tree to 256 KiB, then ring
+allgather     doubling to 256 KiB, then ring
+barrier       doubling
+allgatherv    doubling to 256 KiB, then ring
+reducescatter pairwise to 64 KiB, then ring
+reduce        tree to 256 KiB, then ring
+gather        pairwise
+scatter       pairwise
+alltoall      pairwise
+alltoallv     pairwise
+`},
+		{9, Config{Algorithm: Halving}, `9 ranks on 1 hosts, by the fixed table; halving wherever an operation has it
+allreduce     halving
+broadcast     tree to 256 KiB, then ring
+allgather     doubling to 256 KiB, then ring
+barrier       doubling
+allgatherv    doubling to 256 KiB, then ring
+reducescatter halving
+reduce        tree to 256 KiB, then ring
+gather        tree to 4 KiB, then pairwise
+scatter       tree to 4 KiB, then pairwise
+alltoall      pairwise
+alltoallv     pairwise
+`},
+	} {
+		g, err := New(mem.New(c.ranks)[0], c.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Explain(); got != c.want {
+			t.Errorf("got\n%s\nwant\n%s", got, c.want)
+		}
+		g.Close()
+	}
+}
+
+// A profile replaces the rules that it has, on all ranks, and one that cannot be used
+// is refused.
+func TestUse(t *testing.T) {
+	good := Profile{Ranks: 3, Hosts: 1, Rules: []Rule{
+		{"allreduce", 100, Tree}, {"allreduce", 0, Halving}, {"reducescatter", 0, Ring},
+	}}
+	onRanks(t, 3, Config{Profile: &good}, func(g *Group) error {
+		if want := "\nallreduce     tree to 100 B, then halving\n"; !strings.Contains(g.Explain(), want) || !strings.Contains(g.Explain(), "by a tuned profile") {
+			return fmt.Errorf("%q is not in %s", want, g.Explain())
+		}
+		err := errors.Join((&trial[float32]{g: g}).all([]int{5, 200}), g.Use(Profile{Ranks: 3, Hosts: 1, Rules: []Rule{{"allreduce", 0, Pairwise}}}))
+		return errors.Join(err, (&trial[float32]{g: g}).all([]int{5, 200}))
+	})
+	for want, p := range map[string]Profile{
+		"3 ranks on 2 hosts":              {Ranks: 3, Hosts: 2},
+		`no operation "sum"`:              {Ranks: 3, Hosts: 1, Rules: []Rule{{"sum", 0, Ring}}},
+		`barrier has no algorithm "ring"`: {Ranks: 3, Hosts: 1, Rules: []Rule{{"barrier", 0, Ring}}},
+		"two ranks":                       {Ranks: 3, Hosts: 1, Rules: []Rule{{"allreduce", 0, Exchange}}},
+		"does not follow":                 {Ranks: 3, Hosts: 1, Rules: []Rule{{"allreduce", 5, Ring}, {"allreduce", 5, Tree}, {"allreduce", 0, Tree}}},
+		"no bound":                        {Ranks: 3, Hosts: 1, Rules: []Rule{{"allreduce", 5, Ring}}},
+		"cannot use":                      {Ranks: 3, Hosts: 1, Rules: []Rule{{"allreduce", 0, Direct}}},
+	} {
+		if _, err := New(mem.New(3)[0], Config{Profile: &p}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", p, err, want)
+		}
+	}
+}
+
+// Ranks with different profiles are told.
+func TestProfilesDiffer(t *testing.T) {
+	meshes := mem.New(2)
+	errs := make(chan error, 2)
+	for r, m := range meshes {
+		go func() {
+			g, err := New(m, Config{Profile: &Profile{Ranks: 2, Hosts: 1, Rules: []Rule{{"allreduce", 0, []string{Tree, Ring}[r]}}}})
+			if err == nil {
+				err = AllReduce(g, make([]float32, 100), Sum)
+			}
+			errs <- err
+		}()
+	}
+	for range 2 {
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "by tree") || !strings.Contains(err.Error(), "by ring") {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package collective
+
+import (
+	"math/bits"
+	"time"
+)
+
+// figures is what an operation costs by an algorithm, as functions of the number
+// of ranks N, with L = ceil(log2 N), P = 2^floor(log2 N) and K the bytes of the
+// whole: an allreduce's slice, what an allgather or gather collects, what the
+// others begin with. docs/costs.md shows them; tests hold them against the
+// counters of a mesh.
+type figures struct {
+	kind   kind
+	method method
+
+	steps    func(n int) int     // that follow each other, each rank sending one message at a time
+	busiest  func(n int) float64 // bytes that the busiest rank sends, in K
+	all      func(n int) float64 // bytes that all ranks send together, in K
+	messages func(n int) int     // of all ranks, if no chunk is longer than a segment
+
+	text [4]string // the same as formulas
+}
+
+func less1(n int) int { return n - 1 }
+func twice(n int) int { return 2 * (n - 1) }
+func one(int) int     { return 1 }
+func full(n int) int  { return 1 << (bits.Len(uint(n)) - 1) }
+func whole(f func(int) int) func(int) float64 {
+	return func(n int) float64 { return float64(f(n)) }
+}
+func perRank(f func(int) int) func(int) float64 {
+	return func(n int) float64 { return float64(f(n)) / float64(n) }
+}
+
+// height is log2 P, that of a binomial tree.
+func height(n int) int { return bits.Len(uint(full(n))) - 1 }
+
+// extra is 1 where doubling folds ranks that are beyond a power of two.
+func extra(n int) int { return min(1, n-full(n)) }
+
+// wrapped is how many messages a pass of halving or doubling takes: those whose
+// chunks go past the last rank are two.
+func wrapped(n int) int { return n*rounds(n) + n - 1 - rounds(n) }
+
+// treeBundles is how many parts travel in a gather or scatter down a tree, in all.
+func treeBundles(n int) int {
+	sum := 0
+	for place := 1; place < n; place++ {
+		sum += treeSpan(place, n)
+	}
+	return sum
+}
+
+func allFigures() []figures {
+	return []figures{
+		{kindAllReduce, byRing, twice, perRank(twice), whole(twice), func(n int) int { return n * twice(n) },
+			[4]string{"2(N-1)", "2(N-1)/N K", "2(N-1) K", "2N(N-1)"}},
+		{kindAllReduce, byHalving, func(n int) int { return 2 * rounds(n) }, perRank(twice), whole(twice), func(n int) int { return 2 * wrapped(n) },
+			[4]string{"2L", "2(N-1)/N K", "2(N-1) K", "2(NL + N-1 - L)"}},
+		{kindAllReduce, byDoubling, func(n int) int { return height(n) + 2*extra(n) },
+			func(n int) float64 { return float64(height(n) + extra(n)) },
+			func(n int) float64 { return float64(full(n)*height(n) + 2*(n-full(n))) },
+			func(n int) int { return full(n)*height(n) + 2*(n-full(n)) },
+			[4]string{"log2 P, +2 if N > P", "log2 P K, +K if N > P", "(P log2 P + 2(N-P)) K", "P log2 P + 2(N-P)"}},
+		{kindAllReduce, byTree, func(n int) int { return height(n) + rounds(n) }, whole(rounds), whole(twice), twice,
+			[4]string{"log2 P + L", "L K", "2(N-1) K", "2(N-1)"}},
+		{kindAllReduce, byPairs, twice, perRank(twice), whole(twice), func(n int) int { return n * twice(n) },
+			[4]string{"2(N-1)", "2(N-1)/N K", "2(N-1) K", "2N(N-1)"}},
+		{kindAllReduce, byExchange, one, whole(one), whole(func(n int) int { return n }), func(n int) int { return n },
+			[4]string{"1", "K", "2 K", "2"}},
+		{kindAllReduce, byNaive, func(n int) int { return n }, whole(less1), whole(twice), twice,
+			[4]string{"N", "(N-1) K", "2(N-1) K", "2(N-1)"}},
+
+		{kindReduceScatter, byRing, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
+		{kindReduceScatter, byPairs, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
+		{kindReduceScatter, byHalving, rounds, perRank(less1), whole(less1), wrapped,
+			[4]string{"L", "(N-1)/N K", "(N-1) K", "NL + N-1 - L"}},
+
+		{kindAllGather, byRing, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
+		{kindAllGather, byPairs, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
+		{kindAllGather, byDoubling, rounds, perRank(less1), whole(less1), wrapped,
+			[4]string{"L", "(N-1)/N K", "(N-1) K", "NL + N-1 - L"}},
+
+		{kindBroadcast, byTree, rounds, whole(rounds), whole(less1), less1,
+			[4]string{"L", "L K", "(N-1) K", "N-1"}},
+		{kindBroadcast, byRing, less1, whole(one), whole(less1), less1,
+			[4]string{"N-1", "K", "(N-1) K", "N-1"}},
+		{kindReduce, byTree, height, whole(one), whole(less1), less1,
+			[4]string{"log2 P", "K", "(N-1) K", "N-1"}},
+		{kindReduce, byRing, less1, whole(one), whole(less1), less1,
+			[4]string{"N-1", "K", "(N-1) K", "N-1"}},
+
+		{kindGather, byPairs, one, perRank(one), perRank(less1), less1,
+			[4]string{"1", "1/N K", "(N-1)/N K", "N-1"}},
+		{kindGather, byTree, height, perRank(largestSpan), perRank(treeBundles), less1,
+			[4]string{"log2 P", "S/N K", "Σ spans/N K", "N-1"}},
+		{kindScatter, byPairs, less1, perRank(less1), perRank(less1), less1,
+			[4]string{"N-1", "(N-1)/N K", "(N-1)/N K", "N-1"}},
+		{kindScatter, byTree, rounds, perRank(less1), perRank(treeBundles), less1,
+			[4]string{"L", "(N-1)/N K", "Σ spans/N K", "N-1"}},
+
+		{kindAllToAll, byPairs, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
+		{kindBarrier, byDoubling, rounds, whole(func(int) int { return 0 }), whole(func(int) int { return 0 }), func(n int) int { return n * rounds(n) },
+			[4]string{"L", "0", "0", "NL"}},
+	}
+}
+
+// largestSpan is the most places that a place other than the root and its
+// descendants are.
+func largestSpan(n int) int {
+	most := 0
+	for place := 1; place < n; place++ {
+		most = max(most, treeSpan(place, n))
+	}
+	return most
+}
+
+// over predicts how long the operation takes on a link: latency for each step, and
+// the time of what the busiest rank sends. What ranks send to one receiver comes
+// one after the other.
+func (f figures) over(l Link, n int, bytes float64) time.Duration {
+	sent := f.busiest(n)
+	if f.kind == kindGather {
+		sent = f.all(n)
+	}
+	seconds := float64(f.steps(n))*l.LatencySeconds + sent*bytes/l.BytesPerSecond
+	return time.Duration(seconds * float64(time.Second))
+}
