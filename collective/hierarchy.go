@@ -5,7 +5,7 @@ package collective
 // ranks. The ranks of a host reduce-scatter the slices among each other (pairwise);
 // then every rank allreduces its slices with those who have them on the other
 // hosts, so that all ranks of a host share its wire; then they allgather within
-// the host.
+// the host. Where the ranks of a host share memory, what is within it goes by that.
 //
 // With H hosts each host sends 2(H-1)/H K bytes over its wire and receives as
 // much, the least there is, while a ring of all ranks sends 2(N-1)/N K; between
@@ -75,7 +75,11 @@ func (w *Work) hierarchicalAllReduce() error {
 	if w.g.hosts > 1 && op == Mean {
 		w.op = Sum // until the sum is whole
 	}
-	if err := w.pairScatter(); err != nil {
+	scatter, gather := (*Work).pairScatter, (*Work).pairGather
+	if w.g.sharesHost() {
+		scatter, gather = (*Work).hostScatter, (*Work).hostGather
+	}
+	if err := scatter(w); err != nil {
 		return err
 	}
 	w.op = op
@@ -85,7 +89,7 @@ func (w *Work) hierarchicalAllReduce() error {
 		}
 	}
 	w.scope, w.base = &h.local, 3<<phaseBits
-	return w.pairGather()
+	return gather(w)
 }
 
 // acrossHosts allreduces this rank's slices of x.

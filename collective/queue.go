@@ -89,7 +89,7 @@ func (g *Group) number(w *Work) {
 	w.how = g.method(w.kind, w.shared()*w.elem.size())
 	w.sig = w.signature()
 	g.recent[w.seq%begun] = w.sig
-	if w.how == byDirect {
+	if w.how == byDirect || w.how == byHierarchy && g.sharesHost() {
 		w.number = g.share.next
 		g.share.next++
 	}

@@ -48,6 +48,7 @@ type Work struct {
 
 	number       uint64   // among those by direct algorithms
 	shows        []show   // what the ranks have arrived with
+	steps        int      // of these that this rank has finished; hierarchical
 	dsts, srcs   [][]byte // tables of operands
 	dst32, src32 [][]float32
 	dst16, src16 [][]uint16

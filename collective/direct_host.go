@@ -1,0 +1,145 @@
+package collective
+
+import "slices"
+
+// The two halves of the hierarchical allreduce within a host whose ranks share
+// memory. They are one operation of the share: one arrival, then steps.
+
+// sharesHost reports whether the ranks of this host, as the hierarchy has them,
+// are those that share memory.
+func (g *Group) sharesHost() bool {
+	return g.share != nil && g.hosting != nil && slices.Equal(g.share.ranks, g.hosting.local.ranks)
+}
+
+// hostPart is where the part of a place lies in x.
+func (w *Work) hostPart(p int) (lo, hi int) {
+	if p > 0 {
+		lo = w.ends[p-1]
+	}
+	return lo, w.ends[p]
+}
+
+// hostScatter reduces x over the ranks of the host, part p of it, which ends at
+// w.ends[p], to the rank with place p. In arenas each part is read from where it
+// lies, in one pass; else pieces of all parts are copied through staging.
+func (w *Work) hostScatter() error {
+	s := w.g.share
+	ranks := len(s.ranks)
+	w.steps = 0
+	place, room := w.place(w.x), len(s.staging[0])/2/ranks&^(cacheLine-1)
+	if place == nowhere {
+		w.stageHost(0, room)
+	}
+	if err := w.arrive(place, len(w.x)); err != nil {
+		return err
+	}
+	most := 0
+	for p := range ranks {
+		lo, hi := w.hostPart(p)
+		most = max(most, hi-lo)
+	}
+	placed := w.placed()
+	if placed == ranks {
+		room = max(most, 1)
+	} else if placed > 0 { // those have not staged their first pieces
+		if place != nowhere {
+			w.stageHost(0, room)
+		}
+		if err := w.nextStep(); err != nil {
+			return err
+		}
+	}
+	for t := 0; ; t++ {
+		w.reduceHost(t, room, placed == ranks)
+		if (t+1)*room >= most {
+			return nil
+		}
+		w.stageHost(t+1, room)
+		if err := w.nextStep(); err != nil {
+			return err
+		}
+	}
+}
+
+// nextStep is step with the number after the last one's.
+func (w *Work) nextStep() error {
+	w.steps++
+	return w.step(w.steps)
+}
+
+// stageHost copies piece t of the others' parts to staging.
+func (w *Work) stageHost(t, room int) {
+	s := w.g.share
+	to := s.stage(w.number, s.me)
+	for p := range s.ranks {
+		lo, hi := w.hostPart(p)
+		if from := lo + t*room; p != s.me && from < hi {
+			copy(to[(t%2*len(s.ranks)+p)*room:][:room], w.x[from:hi])
+		}
+	}
+}
+
+// reduceHost reduces piece t of this rank's part.
+func (w *Work) reduceHost(t, room int, inPlace bool) {
+	s := w.g.share
+	lo, hi := w.hostPart(s.me)
+	lo += t * room
+	if hi = min(hi, lo+room); lo >= hi {
+		return
+	}
+	w.srcs = w.srcs[:0]
+	for i := range s.ranks {
+		switch {
+		case i == s.me:
+			w.srcs = append(w.srcs, w.x[lo:hi])
+		case inPlace:
+			off, _ := w.placeOf(i)
+			w.srcs = append(w.srcs, s.arenas[i][off+lo:off+hi])
+		default:
+			w.srcs = append(w.srcs, s.stage(w.number, i)[(t%2*len(s.ranks)+s.me)*room:][:hi-lo])
+		}
+	}
+	w.dsts = append(w.dsts[:0], w.x[lo:hi])
+	w.fold(w.dsts, w.srcs)
+}
+
+// hostGather brings the parts of x that hostScatter dealt out to all ranks of the
+// host. Its first step says that this rank's part is what it is to be, and that
+// it reads no others any more.
+func (w *Work) hostGather() error {
+	s := w.g.share
+	if err := w.nextStep(); err != nil {
+		return err
+	}
+	if w.placed() == len(s.ranks) {
+		for k := range s.ranks {
+			i := (s.me + k) % len(s.ranks)
+			lo, hi := w.hostPart(i)
+			if off, _ := w.placeOf(i); i != s.me {
+				copyCached(w.x[lo:hi], s.arenas[i][off+lo:off+hi])
+			}
+		}
+		return w.nextStep() // nobody reads x any more
+	}
+	most, room := 0, len(s.staging[0])/2
+	for p := range s.ranks {
+		lo, hi := w.hostPart(p)
+		most = max(most, hi-lo)
+	}
+	own, end := w.hostPart(s.me)
+	for t := 0; t*room < most; t++ {
+		if from := own + t*room; from < end {
+			copy(s.stage(w.number, s.me)[t%2*room:][:room], w.x[from:end])
+		}
+		if err := w.nextStep(); err != nil {
+			return err
+		}
+		for i := range s.ranks {
+			lo, hi := w.hostPart(i)
+			if from := lo + t*room; i != s.me && from < hi {
+				copy(w.x[from:min(hi, from+room)], s.stage(w.number, i)[t%2*room:][:room])
+			}
+		}
+	}
+	return nil
+}
