@@ -20,7 +20,6 @@ type peer struct {
 	in        *transport.Inbox
 	streams   []*stream
 	sleepers  atomic.Int32          // how many wait for a message without polling
-	wanted    atomic.Bool           // a slice that is being filled is wanted back
 	gone      atomic.Pointer[error] // why nothing can be sent to it any more
 	open      atomic.Int32          // streams whose reader has not ended
 	farewells atomic.Int32          // streams that ended in good order
@@ -59,10 +58,9 @@ func (p *peer) Unpark() { p.sleepers.Add(-1) }
 // Interrupt has a slice let go whose owner wants it back. Whoever reads now does
 // so when it stops.
 func (p *peer) Interrupt() {
-	p.wanted.Store(true)
 	for _, s := range p.streams {
+		s.wanted.Store(true)
 		if s.take() {
-			s.divert()
 			s.release()
 		}
 	}

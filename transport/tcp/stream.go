@@ -38,9 +38,10 @@ type stream struct {
 	peer *peer
 	sock socket
 
-	role  atomic.Uint32 // 1 while somebody reads
-	armed atomic.Bool   // the stream's goroutine will hear of what comes
-	polls atomic.Uint32 // how often somebody polled
+	role   atomic.Uint32 // 1 while somebody reads
+	armed  atomic.Bool   // the stream's goroutine will hear of what comes
+	polls  atomic.Uint32 // how often somebody polled
+	wanted atomic.Bool   // a slice that is being filled is wanted back
 
 	// The reader's.
 	buf      [readAhead]byte // buf[from:to] is read but not used
@@ -100,7 +101,7 @@ func (s *stream) release() {
 		if s.peer.sleepers.Load() > 0 {
 			s.arm()
 		}
-		if !s.peer.wanted.Load() || !s.take() {
+		if !s.wanted.Load() || !s.take() {
 			return
 		}
 		s.divert()
@@ -116,7 +117,7 @@ func (s *stream) arm() {
 
 // divert lets go of a slice that its owner wants back. It needs the role.
 func (s *stream) divert() {
-	s.peer.wanted.Store(false)
+	s.wanted.Store(false)
 	if s.phase == payload || s.phase == trailer {
 		s.peer.in.Divert(&s.arrival, s.got)
 	}

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -67,7 +68,7 @@ func reader(s *scripted, limit int64) *stream {
 	m := &Mesh{rank: 0, size: 2, peers: make([]*peer, 2)}
 	p := &peer{mesh: m, rank: 1, done: make(chan struct{})}
 	m.peers[1] = p
-	p.in = transport.NewInbox(transport.InboxConfig{From: 1, Limit: limit})
+	p.in = transport.NewInbox(transport.InboxConfig{From: 1, Limit: limit, Driver: p})
 	p.streams = []*stream{{peer: p, sock: s, spin: shortSpin}}
 	return p.streams[0]
 }
@@ -106,6 +107,46 @@ func TestStreamInPieces(t *testing.T) {
 				t.Fatalf("round %d: message %d of %d bytes is wrong", round, i, len(sent[i]))
 			}
 		}
+	}
+}
+
+// A receive that gives up gets its slice back from whoever is filling it as soon
+// as that one stops, whichever stream it is on; the message is kept.
+func TestSliceIsGivenBack(t *testing.T) {
+	said := frames(false, make([]byte, StreamBytes))
+	s := reader(&scripted{said: said, pieces: func() int { return 0 }}, 1<<20)
+	p := s.peer
+	quiet := &scripted{pieces: func() int { return 0 }}
+	p.streams = []*stream{{peer: p, sock: quiet}, s, {peer: p, sock: quiet}}
+	half := len(said) / 2
+	s.sock.(*scripted).pieces = func() int { n := half; half = 0; return n }
+	var r transport.Recv
+	p.in.Post(&r, transport.Tag{}, make([]byte, StreamBytes))
+	if !s.take() {
+		t.Fatal("the role is taken at the start")
+	}
+	s.poll(nil) // half of the message, by somebody who goes on polling
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- r.Wait(time.Millisecond) }()
+	for start := time.Now(); !s.wanted.Load(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > patience {
+			t.Fatal("nobody was asked to let go")
+		}
+	}
+	s.release()
+	if err := <-gaveUp; !errors.Is(err, transport.ErrTimeout) {
+		t.Fatal(err)
+	}
+	s.sock.(*scripted).pieces = func() int { return 1 << 20 }
+	if !s.take() {
+		t.Fatal("the role was not given back")
+	}
+	s.poll(nil)
+	s.release()
+	dst := make([]byte, StreamBytes)
+	p.in.Post(&r, transport.Tag{}, dst)
+	if err := r.Wait(0); err != nil {
+		t.Error(err)
 	}
 }
 
