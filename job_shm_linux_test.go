@@ -3,6 +3,7 @@ package ringo_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,10 @@ func TestSharedMemory(t *testing.T) {
 		}
 		if err := errors.Join(runAll(t, cfgs, sharesMemory)...); err != nil {
 			t.Error(err)
+		}
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil || strings.Contains(string(maps), "memfd:ringo") {
+			t.Errorf("shared memory is mapped after the jobs' end (%v)", err)
 		}
 	}
 }
