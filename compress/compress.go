@@ -145,7 +145,6 @@ type Workspace struct {
 	sample   []float32 // magnitudes
 	values   []float32 // decoded
 	bytes    []byte
-	dense    []float32
 	segments []segment
 	part     func(i int)
 }

@@ -48,6 +48,30 @@ func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 	return b, b.SetGroups([]Group{{Lo: 0, Hi: n}})
 }
 
+// Change goes on with another chain, between steps: another ratio, as in a warm-up,
+// or another strategy. What is kept stays; a chain without a selection adds it
+// to its next gradients. Velocities stay where both chains correct momentum,
+// thresholds do not: the first selections are exact.
+func (c *Compressor) Change(chain *Chain) error {
+	if c.residual == nil && chain.Feedback() {
+		c.residual = NewMemory("residual", c.layout)
+	}
+	var transforms []Transformer
+	for _, t := range chain.transforms {
+		made := t.Bind(c.layout)
+		if m, ok := made.(*momentum); ok {
+			for _, old := range c.transforms {
+				if o, ok := old.(*momentum); ok {
+					m.velocity = o.velocity
+				}
+			}
+		}
+		transforms = append(transforms, made)
+	}
+	c.chain, c.transforms, c.coder, c.picks = chain, transforms, chain.NewCoder(), nil
+	return c.SetGroups(c.groups)
+}
+
 // SetGroups changes the groups, between steps. What is kept does not change. A
 // range that was selected from before keeps its threshold; the first selection
 // from any other is exact.
@@ -241,8 +265,8 @@ func (w *Workspace) decoded(q Quantiser, x []float32) ([]float32, error) {
 	return y, q.Decode(y, w.bytes)
 }
 
-// Round makes a group's gradients what others will decode of them. A chain with
-// feedback adds the residual first and keeps the rest. Payloads of ranges that
+// Round makes a group's gradients what others will decode of them. Where there
+// is a residual it is added first, and the rest is kept. Payloads of ranges that
 // begin at whole blocks of the code, counted from the group's Lo, have the same
 // values. The error is a *ValueError, or a call that does not fit the groups.
 func (c *Compressor) Round(group int, grads []float32) error {
@@ -270,9 +294,12 @@ func (c *Compressor) roundDense(x []float32, lo int) error {
 		k.Add(sum, x)
 	}
 	if q.Code() == CodeFP32 {
-		if k.MaxMagnitude(x) > simd.InfMagnitude {
-			e, _ := reject(x, simd.InfMagnitude+1, "fp32").(*ValueError)
+		if e, ok := reject(sum, simd.InfMagnitude+1, "fp32").(*ValueError); ok {
 			return c.named(e, lo+e.Index)
+		}
+		if c.residual != nil { // of the chain before
+			copy(x, sum)
+			clear(sum)
 		}
 		return nil
 	}

@@ -113,6 +113,15 @@ func checkStep(t *testing.T, what string, c *Compressor, group int, g Group, gra
 		if err != nil || !slices.Equal(sent, decoded) {
 			t.Fatalf("%s: others decode something else (%v)", what, err)
 		}
+		if half := len(grads) / 2 / BlockLen * BlockLen; half > 0 { // a chunk of whole blocks
+			p, err = c.EncodeDense(nil, grads[half:])
+			if err == nil {
+				err = c.DecodeDense(decoded[half:], p)
+			}
+			if err != nil || !slices.Equal(sent, decoded) {
+				t.Fatalf("%s: of the second half others decode something else (%v)", what, err)
+			}
+		}
 	}
 	kept := c.Residual(g.Lo, g.Hi)
 	if kept == nil {
@@ -238,6 +247,49 @@ func oneStep(t *testing.T, c *Compressor, group int, grads []float32) []byte {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// A change of chain loses nothing, and a dense chain sends what waited.
+func TestChangeOfChain(t *testing.T) {
+	var last []*Chain
+	for _, stages := range [][]Stage{
+		{FP32{}}, {Momentum{0.5}, TopK{0.1}}, {Momentum{0.5}, TopK{0.001}, FP16{}}, {Int8{}}, {DLGS{Ratio: 0.01}}, {BF16{}}, {Sampled{Ratio: 0.1}}, {FP32{}},
+	} {
+		chain, err := NewChain(stages...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = append(last, chain)
+	}
+	c, err := last[0].Bind(someParams, someLen, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(61, 62))
+	for i, chain := range last {
+		if err := c.Change(chain); err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			if v := c.transforms[0].State()[0].Data; !slices.ContainsFunc(v, func(x float32) bool { return x != 0 }) {
+				t.Error("the velocity is lost")
+			}
+			continue // what follows knows no momentum
+		}
+		grads := zeros(someLen)
+		vectors[0].fill(r, grads)
+		c.Layout().ClearPadding(0, grads)
+		if i != 1 {
+			checkStep(t, chain.String(), c, 0, Group{Hi: someLen}, grads)
+		} else if err := c.Select(&Sparse{}, 0, grads); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, v := range c.Residual(0, someLen) {
+		if v != 0 {
+			t.Fatalf("%v waits at %d after a dense step", v, i)
+		}
+	}
 }
 
 func TestAbsorb(t *testing.T) {

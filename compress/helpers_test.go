@@ -159,18 +159,18 @@ func (p threads) Run(parts int, part func(i int)) {
 	wg.Wait()
 }
 
-// workspaces are one for every level, and some with threads.
-func workspaces() map[string]*Workspace {
-	out := map[string]*Workspace{"2 threads": NewWorkspace(threads(2)), "5 threads": NewWorkspace(threads(5))}
-	for _, k := range simd.Levels() {
-		out[k.Name()] = &Workspace{kernels: k}
-	}
-	return out
-}
-
+// eachWorkspace runs f at every level and with threads; in short tests, which
+// the race detector runs, at the best level and with two threads.
 func eachWorkspace(t *testing.T, f func(t *testing.T, w *Workspace)) {
-	for name, w := range workspaces() {
-		t.Run(name, func(t *testing.T) { f(t, w) })
+	levels, pools := simd.Levels(), []threads{2, 5}
+	if testing.Short() {
+		levels, pools = levels[:1], pools[:1]
+	}
+	for _, k := range levels {
+		t.Run(k.Name(), func(t *testing.T) { f(t, &Workspace{kernels: k}) })
+	}
+	for _, p := range pools {
+		t.Run(fmt.Sprintf("%d threads", p), func(t *testing.T) { f(t, NewWorkspace(p)) })
 	}
 }
 
@@ -189,7 +189,12 @@ func sizes() []int {
 	return []int{1, 2, 3, 16, 17, 1000, smallSelection, smallSelection + 1, 10_007, 2*minSegment + 11}
 }
 
-func ratios() []float64 { return []float64{1e-9, 0.001, 0.1, 1} }
+func ratios() []float64 {
+	if testing.Short() {
+		return []float64{1e-9, 0.1}
+	}
+	return []float64{1e-9, 0.001, 0.1, 1}
+}
 
 func label(v vector, n int, ratio float64) string {
 	return fmt.Sprintf("%s, %d at %v", v.name, n, ratio)

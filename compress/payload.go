@@ -74,7 +74,7 @@ func (c *Coder) Encode(dst []byte, s *Sparse) ([]byte, error) {
 	case indexBitmap:
 		putBitmap(dst[at:at+indexBytes], s.Index)
 	case indexPacked:
-		putGaps(dst[at:at+indexBytes], s.Index)
+		putGaps(dst[at:], s.Index)
 	}
 	return dst, c.q.Encode(dst[at+indexBytes:], values)
 }
@@ -146,32 +146,44 @@ func gapsSize(index []int32) (bytes int) {
 	return bytes
 }
 
+// putGaps writes packed indices to the front of dst. What is behind them is
+// overwritten, and written later.
 func putGaps(dst []byte, index []int32) {
 	before := int32(-1)
 	for len(index) > 0 {
 		block := index[:min(gapBlock, len(index))]
 		width := gapWidth(block, before)
 		dst[0] = byte(width)
-		putBits(dst[1:1+(len(block)*width+7)/8], block, before, width)
+		putBits(dst[1:], block, before, width)
 		before = block[len(block)-1]
 		dst, index = dst[1+(len(block)*width+7)/8:], index[len(block):]
 	}
 }
 
+// putBits writes the gaps of a block: four at a time where they fit 56 bits, so
+// that with less than a byte left over they fit a word.
 func putBits(dst []byte, block []int32, before int32, width int) {
-	var held uint64 // bits not written yet
-	n := 0
-	for _, i := range block {
-		held |= uint64(uint32(i-before-1)) << n
-		before = i
-		if n += width; n >= 32 {
-			binary.LittleEndian.PutUint32(dst, uint32(held))
-			held, n, dst = held>>32, n-32, dst[4:]
+	var held uint64 // n bits not written yet
+	n, at, w := 0, 0, width&63
+	if width <= 14 {
+		for ; len(block) >= 4 && at+8 <= len(dst); block = block[4:] {
+			a, b, c, d := block[0], block[1], block[2], block[3]
+			four := uint64(a-before-1) | uint64(b-a-1)<<w | uint64(c-b-1)<<(2*w&63) | uint64(d-c-1)<<(3*w&63)
+			held |= four << (n & 63)
+			n, before = n+4*w, d
+			binary.LittleEndian.PutUint64(dst[at:], held)
+			at, held, n = at+n>>3, held>>(n&^7&63), n&7
 		}
 	}
-	for ; n > 0; n -= 8 {
-		dst[0] = byte(held)
-		held, dst = held>>8, dst[1:]
+	for _, i := range block {
+		held |= uint64(i-before-1) << n
+		for n, before = n+width, i; n >= 8; n -= 8 {
+			dst[at] = byte(held)
+			at, held = at+1, held>>8
+		}
+	}
+	if n > 0 {
+		dst[at] = byte(held)
 	}
 }
 
@@ -273,9 +285,7 @@ func getBitmap(index []int32, src []byte, n int) (rest []byte, err error) {
 		if at+8 <= size {
 			word = binary.LittleEndian.Uint64(src[at:])
 		} else {
-			for i, b := range src[at:] {
-				word |= uint64(b) << (8 * i)
-			}
+			word = shortWord(src[at:])
 		}
 		if found+bits.OnesCount64(word) > len(index) {
 			return nil, fmt.Errorf("%w are more than their count", errIndices)
@@ -299,40 +309,41 @@ func getGaps(index []int32, src []byte, n int) (rest []byte, err error) {
 			return nil, fmt.Errorf("%w end early, or a width is above %d", errIndices, gapBitsMax)
 		}
 		width := int(src[0])
-		size := (len(block)*width + 7) / 8
-		if before, err = getBits(block, src[1:1+size], before, width, n); err != nil {
+		if before, err = getBits(block, src[1:], before, width, n); err != nil {
 			return nil, err
 		}
-		index, src = index[len(block):], src[1+size:]
+		index, src = index[len(block):], src[1+(len(block)*width+7)/8:]
 	}
 	return src, nil
 }
 
-// getBits reads a block of gaps and returns the last index.
+// getBits reads a block of gaps from the front of src and returns the last index.
 func getBits(block []int32, src []byte, before, width, n int) (int, error) {
-	var held uint64
-	have, mask := 0, uint64(1)<<width-1
+	mask, pos := uint64(1)<<width-1, 0
 	for i := range block {
-		if have < width {
-			if len(src) >= 4 {
-				held |= uint64(binary.LittleEndian.Uint32(src)) << have
-				have, src = have+32, src[4:]
-			} else {
-				for ; len(src) > 0; src = src[1:] {
-					held |= uint64(src[0]) << have
-					have += 8
-				}
-			}
+		var word uint64
+		if at := pos >> 3; at+8 <= len(src) {
+			word = binary.LittleEndian.Uint64(src[at:])
+		} else {
+			word = shortWord(src[at:])
 		}
-		before += int(held&mask) + 1
-		held, have = held>>width, have-width
+		before += int(word>>(pos&7)&mask) + 1
+		pos += width
 		if before >= n {
 			return 0, fmt.Errorf("%w pass the last value", errIndices)
 		}
 		block[i] = int32(before)
 	}
-	if held != 0 {
+	if pos&7 != 0 && src[pos>>3]>>(pos&7) != 0 {
 		return 0, fmt.Errorf("%w are followed by bits that are not 0", errIndices)
 	}
 	return before, nil
+}
+
+// shortWord reads the last bytes, fewer than 8.
+func shortWord(src []byte) (word uint64) {
+	for i, b := range src {
+		word |= uint64(b) << (8 * i)
+	}
+	return word
 }
