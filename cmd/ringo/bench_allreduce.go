@@ -15,10 +15,11 @@ import (
 // allReduceBench is `ringo bench allreduce`.
 type allReduceBench struct {
 	jobFlags
-	floats []int
-	json   string
-	budget time.Duration
-	reduce func(*collective.Group, []float32) error // what is timed and verified
+	floats  []int
+	json    string
+	budget  time.Duration
+	explain bool
+	reduce  func(*collective.Group, []float32) error // what is timed and verified
 }
 
 // maxFloats bounds --floats: 4 GiB on each rank.
@@ -54,6 +55,7 @@ func newBenchAllReduce(reduce func(*collective.Group, []float32) error) *cobra.C
 	c.register(cmd.Flags())
 	cmd.Flags().IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` in float32 values")
 	cmd.Flags().DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size")
+	cmd.Flags().BoolVar(&c.explain, "explain", false, "show the table of algorithms in force, of all operations, and measure nothing")
 	cmd.Flags().StringVar(&c.json, "json", "", "write one JSON object per size to `FILE`, or to stdout with -")
 	return cmd
 }
@@ -78,6 +80,10 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 		out, err := openBench(cmd, job, c.json)
 		if err != nil {
 			return err
+		}
+		if c.explain {
+			explain(job.Group(), &out)
+			return out.close()
 		}
 		memory, err := newOperandMemory(job, "auto", 4*slices.Max(c.floats))
 		if err != nil {
@@ -114,13 +120,20 @@ func (c *allReduceBench) measure(watch *stopwatch, memory operandMemory, n int) 
 	}
 	np := float64(job.Size())
 	r := allReduceResult{
-		Bench: "allreduce", NP: job.Size(), Transport: job.Transport(), Algorithm: c.algorithm, Floats: n,
+		Bench: "allreduce", NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice("allreduce", t.bytes), Floats: n,
 		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Iterations: len(found.us),
 	}
 	if r.MedianUS > 0 {
 		r.BusBWGBPerS = 4 * float64(n) / (r.MedianUS * 1e3) * twice(np)
 	}
 	return r, nil
+}
+
+// explain shows the algorithms in force.
+func explain(g *collective.Group, out *output) {
+	for _, line := range g.Table() {
+		out.header("%s", line)
+	}
 }
 
 func sumOfRanks(g *collective.Group, x []float32) error {

@@ -37,7 +37,7 @@ type collectiveResult struct {
 	Op        string `json:"op"`
 	NP        int    `json:"np"`
 	Transport string `json:"transport"`
-	Algorithm string `json:"algorithm"` // as named; auto: the table's
+	Algorithm string `json:"algorithm"` // in force for this size; empty where there is no choice
 	Buffer    string `json:"buffer"`
 	Type      string `json:"type"`
 	Redop     string `json:"redop"` // "none" where nothing is reduced
@@ -238,7 +238,7 @@ func (c *collectiveBench) one(watch *stopwatch, memory operandMemory, out *outpu
 
 func (c *collectiveBench) result(job *ringo.Job, s spec, shape shape, t trial, found timing) collectiveResult {
 	r := collectiveResult{
-		Bench: "collective", Op: s.op, NP: job.Size(), Transport: job.Transport(), Algorithm: c.algorithm,
+		Bench: "collective", Op: s.op, NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice(strings.ReplaceAll(s.op, "-", ""), t.bytes),
 		Type: s.typ, Redop: "none", Root: -1, Bytes: t.bytes, Count: s.count,
 		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Wrong: found.wrong, Iterations: len(found.us),
 	}

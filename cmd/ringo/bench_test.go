@@ -41,12 +41,12 @@ func TestBenchAllReduce(t *testing.T) {
 		transport string
 		algorithm string
 	}{
-		{"", 1, "mem", "auto"},
+		{"", 1, "mem", "doubling"}, // what the table has for few bytes
 		{"--np 2 --transport mem --algorithm ring", 2, "mem", "ring"},
 		{"--np 3 --transport mem --algorithm ring", 3, "mem", "ring"},
 		{"--np 2 --transport mem --algorithm naive", 2, "mem", "naive"},
 		{"--np 2 --transport tcp --algorithm ring", 2, "tcp", "ring"},
-		{"--np 2", 2, processes, "auto"},
+		{"--np 2", 2, processes, map[string]string{"shm": "direct", "tcp": "exchange"}[processes]},
 	} {
 		status, out, errs := command(t, "bench allreduce --floats 0,1,2,1000 --time 1ms --json - "+c.flags)
 		if status != 0 || strings.Count(errs, "\n") != 4 || strings.Count(errs, "bytes sent per rank") != 4 {
@@ -74,6 +74,20 @@ func TestBenchAllReduce(t *testing.T) {
 				t.Errorf("%s: %d floats: %v bytes sent, want %v", c.flags, floats, got["bytes_sent_per_rank"], want)
 			}
 		}
+	}
+}
+
+// The table in force is that of the ranks there are, and of what was named.
+func TestExplain(t *testing.T) {
+	for line, want := range map[string][]string{
+		"--np 3 --transport mem":                  {"allreduce      0 to 8192 bytes              doubling\nallreduce      from 8193 bytes              ring\n", "\nbarrier        all sizes                    doubling\n"},
+		"--np 3 --transport mem --algorithm ring": {"allreduce      all sizes                    ring\n", "\nbarrier        all sizes                    doubling\n"},
+	} {
+		status, out, errs := command(t, "bench allreduce --explain "+line)
+		if status != 0 || errs != "" {
+			t.Errorf("%s: status %d, stderr %q", line, status, errs)
+		}
+		checkHolds(t, line, out, want...)
 	}
 }
 
