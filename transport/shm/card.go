@@ -100,6 +100,9 @@ func unable(cards []*card, ranks []int) string {
 
 // alone returns why no two ranks share a host.
 func alone(cards []*card) string {
+	if len(cards) == 1 {
+		return "there is one rank only"
+	}
 	for r, c := range cards[:len(cards)-1] {
 		for s := r + 1; s < len(cards); s++ {
 			if cards[s].machine == c.machine {

@@ -76,7 +76,7 @@ func TestAsMuchAsThereIs(t *testing.T) {
 func TestOneRank(t *testing.T) {
 	meshes := formed(t, 1, nil)
 	defer closeAll(t, meshes)
-	if why, failed := meshes[0].Reason(); why == "" || failed || meshes[0].Windows() != nil {
+	if why, failed := meshes[0].Reason(); why != "there is one rank only" || failed || meshes[0].Windows() != nil {
 		t.Error(why, failed)
 	}
 }
