@@ -41,6 +41,7 @@ type Config struct {
 	SlowAfter time.Duration
 	// ID tells apart groups over one mesh, which must all have different ones,
 	// below 1<<30.
+	// Ranks share memory in groups with the IDs 0 to 7.
 	ID uint32
 }
 

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -74,8 +75,8 @@ type share struct {
 }
 
 // newShare returns the share of a group, nil if it has none: the mesh has no
-// windows, the group's ID is beyond those that have room, or no other rank of
-// the group is in them.
+// windows or is closed, the group's ID is beyond those that have room, or no other
+// rank of the group is in them.
 func newShare(g *Group) *share {
 	windows := transport.WindowsOf(g.mesh)
 	if windows == nil || g.cfg.ID >= shareGroups {
@@ -92,7 +93,8 @@ func newShare(g *Group) *share {
 			s.arenas = append(s.arenas, windows.Arenas[place])
 		}
 	}
-	if len(s.ranks) < 2 {
+	down := g.mesh.Fault(g.mesh.Rank()) // its memory may be gone
+	if len(s.ranks) < 2 || errors.Is(down, transport.ErrClosed) || errors.Is(down, transport.ErrAborted) {
 		return nil
 	}
 	s.lay(places, g.cfg.ID)

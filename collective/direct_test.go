@@ -276,6 +276,28 @@ func TestDirectWithoutMemory(t *testing.T) {
 	}
 }
 
+// The memory of a mesh that is closed or aborted may be gone: a group made over it
+// does not touch it, and fails.
+func TestDirectOverEndedMesh(t *testing.T) {
+	for name, end := range map[string]func(m transport.Mesh){
+		"closed":  func(m transport.Mesh) { m.Close() },
+		"aborted": func(m transport.Mesh) { m.Abort(errors.New("out of paper")); m.Close() },
+	} {
+		meshes := mem.NewShared(2, testArena)
+		for _, m := range meshes {
+			end(m)
+		}
+		g, err := New(meshes[0], Config{})
+		if err != nil || g.share != nil {
+			t.Fatalf("%s: %v, shares memory: %v", name, err, g.share != nil)
+		}
+		if err := AllReduce(g, make([]float32, 1), Sum); err == nil {
+			t.Errorf("%s: an allreduce without a fault", name)
+		}
+		g.Close()
+	}
+}
+
 // onEach runs body as every rank and closes the meshes.
 func onEach(t *testing.T, meshes []transport.Mesh, body func(m transport.Mesh) error) {
 	t.Helper()

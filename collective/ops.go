@@ -32,7 +32,8 @@ func (op Op) String() string {
 // have the same length everywhere.
 //
 // What each algorithm costs is in docs/costs.md; long slices cost 2(N-1)/N of x
-// sent by each rank.
+// sent by each rank. Ranks that share memory send nothing: they reduce x where it
+// lies if that is every rank's arena (transport.Windows), and copy it otherwise.
 func AllReduce[T Number](g *Group, x []T, op Op) error {
 	if g.share.whole(g.size) {
 		if ok, err := g.share.allReduce(g, elementOf[T](), bytesOf(x), op); ok {
