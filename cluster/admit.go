@@ -110,11 +110,25 @@ func (c *Coordinator) seat(rank int, ch channel) {
 	if c.join == nil {
 		c.join = time.AfterFunc(c.cfg.JoinTimeout, c.checkMissing)
 	}
+	if err := c.checkBeats(rank, m); err != nil && c.verdict == nil {
+		c.decide(err)
+	}
 	c.judgeEnded()
 	c.announce()
 	c.work.Go(member.write)
 	c.work.Go(func() { c.serve(rank, member) })
 	c.mu.Unlock()
+}
+
+// checkBeats refuses a rank that would be taken for dead while it lives, or take
+// the coordinator for dead, because their times differ.
+func (c *Coordinator) checkBeats(rank int, m message) error {
+	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
+	if m.Kind != kindJoin || 2*beat <= c.cfg.DeadAfter && (dead == 0 || 2*c.cfg.Heartbeat <= dead) {
+		return nil
+	}
+	return fmt.Errorf("rank %d has a heartbeat of %v and takes others for dead after %v, the job's coordinator %v and %v: "+
+		"give all ranks and their launcher the same times", rank, beat, dead, c.cfg.Heartbeat, c.cfg.DeadAfter)
 }
 
 // announce sends the roster when all have joined. The caller holds mu.

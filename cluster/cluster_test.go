@@ -187,6 +187,36 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// A rank that beats more slowly than the coordinator thinks it dead is refused
+// before the job begins, and so is one that would think that of the coordinator.
+// Times that only differ are not.
+func TestTimesOfRanks(t *testing.T) {
+	for _, times := range [][4]time.Duration{
+		{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 10 * time.Second},
+		{time.Second, 10 * time.Second, 100 * time.Millisecond, 300 * time.Millisecond},
+	} {
+		c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Heartbeat, c.DeadAfter = times[0], times[1] })
+		errs := make([]error, 2)
+		var wg sync.WaitGroup
+		for r := range errs {
+			mine := cfg
+			if mine.Rank = r; r == 1 {
+				mine.Heartbeat, mine.DeadAfter = times[2], times[3]
+			}
+			wg.Go(func() { _, errs[r] = Join(t.Context(), mine) })
+		}
+		wg.Wait()
+		for r, err := range append(errs, c.Err()) {
+			if err == nil || !strings.Contains(err.Error(), "rank 1 has a heartbeat of "+times[2].String()) || !strings.Contains(err.Error(), times[1].String()) {
+				t.Errorf("times %v, rank %d: %v", times, r, err)
+			}
+		}
+	}
+	_, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Heartbeat, c.DeadAfter = time.Second, 10*time.Second })
+	cfg.Heartbeat, cfg.DeadAfter = 5*time.Second, time.Minute
+	joinAll(t, cfg)
+}
+
 func TestFail(t *testing.T) {
 	_, cfg := job(t, 3, nil)
 	members := joinAll(t, cfg)

@@ -165,7 +165,7 @@ func TestBlamed(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	for _, m := range []message{
-		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80"},
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", BeatNanos: 1e9, DeadNanos: 1e10},
 		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17, In: "allreduce 12", Begun: []Begun{{7, "barrier"}}},
 		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, WaitMillis: 60000},
 		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
@@ -213,7 +213,7 @@ func TestMalformedMessages(t *testing.T) {
 // and survives another trip.
 func FuzzDecode(f *testing.F) {
 	for _, m := range []message{
-		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80"},
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", BeatNanos: 1e9, DeadNanos: 1e10},
 		{Kind: kindRoster, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3},
 		{Kind: kindStatus, Waits: true, WaitMillis: 5, Doing: "\x00"},

@@ -30,7 +30,8 @@ type MemberConfig struct {
 	// the other ranks; 0 means 60 s.
 	JoinTimeout time.Duration
 	// Heartbeat is the time between signs of life, both ways; 0 means 1 s. It
-	// must be the coordinator's.
+	// must be the coordinator's, or at least so short that the coordinator's
+	// DeadAfter holds two of it, and the other way round.
 	Heartbeat time.Duration
 	// DeadAfter is after how long without a sign of life the coordinator is
 	// gone; 0 means 10 s. It must be at least twice Heartbeat.
@@ -185,7 +186,8 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 // join introduces this rank and waits for the others.
 func (m *Member) join(ctx context.Context) error {
 	m.work.Go(m.read)
-	if err := m.ch.send(message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String()}, answerTimeout); err != nil {
+	hello := message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String(), BeatNanos: int64(m.cfg.Heartbeat), DeadNanos: int64(m.cfg.DeadAfter)}
+	if err := m.ch.send(hello, answerTimeout); err != nil {
 		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, err}
 	}
 	m.work.Go(m.beat)

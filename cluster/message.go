@@ -25,7 +25,7 @@ type kind string
 
 // From a member to the coordinator.
 const (
-	kindJoin    kind = "join"    // Addr: where its mesh listens
+	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1
@@ -50,6 +50,8 @@ type message struct {
 	Waits      bool     `json:"waits,omitempty"`
 	Peer       int      `json:"peer"`
 	WaitMillis int64    `json:"wait_ms,omitempty"`
+	BeatNanos  int64    `json:"beat_ns,omitempty"`
+	DeadNanos  int64    `json:"dead_ns,omitempty"`
 	In         string   `json:"in,omitempty"`
 	Begun      []Begun  `json:"begun,omitempty"`
 	Why        string   `json:"why,omitempty"`
@@ -94,6 +96,8 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a text is above its limit")
 	case m.WaitMillis < 0 || m.WaitMillis > int64(1000*time.Hour/time.Millisecond):
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)
+	case m.BeatNanos < 0 || m.DeadNanos < 0:
+		return fmt.Errorf("a heartbeat of %d ns, dead after %d ns", m.BeatNanos, m.DeadNanos)
 	case len(m.Missing) > worldSize:
 		return fmt.Errorf("%d missing ranks of %d", len(m.Missing), worldSize)
 	}
