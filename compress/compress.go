@@ -141,8 +141,9 @@ type Workspace struct {
 	pool     Pool
 	kernels  *simd.Kernels // nil: the host's
 	take     take
-	counts   []uint32  // of the histogram, twice
-	sample   []float32 // magnitudes
+	counts   []uint32 // of the histogram, twice
+	sample   []float32
+	middle   []float32 // candidates that may be the k-th
 	values   []float32 // decoded
 	bytes    []byte
 	segments []segment

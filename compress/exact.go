@@ -13,21 +13,22 @@ const smallSelection = 4096
 // of equal ones those of lower index, to s, at base and their places. k is from
 // 1 to len(residual). It returns the k-th largest magnitude.
 //
-// A bound that somewhat more than k values should reach is estimated from a
-// sample of 1/64; one pass takes all that reach it, and the k are selected from
-// these. Where the sample misled, or many values are equal, the values' upper 16
+// A bound that somewhat more than k values should reach, and one that somewhat
+// fewer should, are estimated from a sample; one pass takes all that reach the
+// first, and the k-th is searched among those between the two. Where the sample misled, or many values are equal, the values' upper 16
 // bits are counted, then the rest of the bits, and a last pass takes what the
 // k-th value bounds: 4 passes over memory at most, and nearly always one.
 func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) float32 {
 	n, start := len(residual), len(s.Index)
 	w.take = take{residual: residual, grad: grad, base: base, limit: n}
+	high := uint32(noBound)
 	if n > smallSelection {
-		w.take.least, w.take.limit = w.estimate(residual, grad, k)
+		w.take.least, w.take.limit, high = w.estimate(residual, grad, k)
 	}
 	count := w.over(s)
 	if count <= w.take.limit {
 		if count >= k {
-			return w.trim(s, start, residual, base, k, w.take.least)
+			return w.trim(s, start, residual, base, k, w.take.least, high)
 		}
 		putBack(residual, base, s.Index[start:], s.Value[start:])
 		s.Index, s.Value = s.Index[:start], s.Value[:start]
@@ -65,31 +66,42 @@ func scatter(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// sampleEvery is the share of values, one of so many, that an estimate reads.
-const sampleEvery = 64
+// sampleEvery is the share of values, one of so many, that an estimate reads, and
+// sampleMost how many it reads at most.
+const (
+	sampleEvery = 64
+	sampleMost  = 1 << 16
+)
 
-// estimate returns a bound that at least k values should reach, and how many
-// may reach it at most: four standard deviations of the sample's count off.
-func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, limit int) {
+// estimate returns a bound that at least k values should reach, how many may
+// reach it at most, and a bound that fewer than k should reach: four standard
+// deviations of the sample's count off.
+func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, limit int, high uint32) {
 	n := len(residual)
-	w.sampleOf(residual, grad, sampleEvery, 0)
+	w.sampleOf(residual, grad, max(sampleEvery, n/sampleMost), 0)
 	m := len(w.sample)
 	expected := float64(k) * float64(m) / float64(n)
 	margin := 4*math.Sqrt(expected) + 4
 	rank := int(expected + margin)
 	if rank >= m {
-		return 0, n
+		return 0, n, noBound
 	}
 	least, _ = w.kthLargest(w.sample, rank, 0)
+	high = noBound
+	if rank := int(expected - margin); rank > 0 {
+		high, _ = w.kthLargest(w.sample, rank, least)
+	}
 	most := (float64(rank) + margin) * float64(n) / float64(m)
-	return max(least, 1), min(n, int(most))
+	return max(least, 1), min(n, int(most)), max(high, 1)
 }
+
+// noBound is above every magnitude.
+const noBound = 1<<31 - 1
 
 // kthLargest returns the bits of the k-th largest magnitude of x, which is known
 // to be at least least, and how many of that magnitude are among the k largest. It
-// halves the range by counting what reaches its middle, at most 31 times: x is a
-// part of the values that fits a cache, where a count is 20 times as fast as a
-// histogram.
+// halves the range by counting what reaches its middle, at most 31 times: in a
+// cache a count is 20 times as fast as a histogram.
 func (w *Workspace) kthLargest(x []float32, k int, least uint32) (kth uint32, equal int) {
 	kernels, above := w.kernel(), 0
 	end := kernels.MaxMagnitude(x) + 1 // above many reach it, fewer than k
@@ -104,6 +116,25 @@ func (w *Workspace) kthLargest(x []float32, k int, least uint32) (kth uint32, eq
 	return least, k - above
 }
 
+// kthBetween is kthLargest; where, as is probable, fewer than k magnitudes are at
+// least high, it looks at those below only.
+func (w *Workspace) kthBetween(x []float32, k int, least, high uint32) (kth uint32, equal int) {
+	above := w.kernel().CountAtLeast(x, high)
+	if above >= k {
+		return w.kthLargest(x, k, max(least, high))
+	}
+	if above == 0 {
+		return w.kthLargest(x, k, least)
+	}
+	w.middle = sized(w.middle, len(x))
+	to := 0
+	for _, v := range x { // without branches
+		w.middle[to] = v
+		to += int((simd.Magnitude(v) - high) >> 31)
+	}
+	return w.kthLargest(w.middle[:to], k-above, least)
+}
+
 // descend returns the bin that holds the k-th of the values, from the last bin
 // on, and its place among those of the bin, from 1.
 func descend(counts []uint32, k int) (bin uint32, left int) {
@@ -116,10 +147,11 @@ func descend(counts []uint32, k int) (bin uint32, left int) {
 }
 
 // trim leaves in s, from entry start on, the k largest, and puts the others back
-// into residual. All are at least least. It returns the k-th largest magnitude.
-func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, least uint32) float32 {
+// into residual. All are at least least, and probably fewer than k at least high.
+// It returns the k-th largest magnitude.
+func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, least, high uint32) float32 {
 	index, value := s.Index[start:], s.Value[start:]
-	kth, equal := w.kthLargest(value, k, least)
+	kth, equal := w.kthBetween(value, k, least, high)
 	to := 0
 	for i, v := range value { // without branches: a third may be put back
 		at, m := index[i], simd.Magnitude(v)

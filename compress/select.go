@@ -212,7 +212,7 @@ func (d *sampled) Select(w *Workspace, s *Sparse, base int, residual, grad []flo
 	count := w.Reaching(s, base, residual, grad, least, most)
 	switch {
 	case count <= most && count > 2*d.k:
-		d.last = Pick{w.trim(s, start, residual, base, d.k, max(1, bits)), false}
+		d.last = Pick{w.trim(s, start, residual, base, d.k, max(1, bits), noBound), false}
 	case count <= most && 4*count >= d.k:
 		d.last = Pick{least, false}
 	default:
