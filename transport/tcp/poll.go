@@ -20,7 +20,7 @@ const (
 	longSpin  = 400 * time.Microsecond
 	// crowdedWait is for how long a rank that shares its core waits in the kernel
 	// before it parks: it is woken by the message and keeps nobody from running.
-	crowdedWait = time.Millisecond
+	crowdedWait = 5 * time.Millisecond
 	// triesPerLook is how often a poller reads between two looks at the clock.
 	triesPerLook = 8
 	// triesInLine is how often a rank that shares its core lets others run and
