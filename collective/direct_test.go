@@ -53,6 +53,9 @@ func inRankOrder[T Number](n, size int, op Op, of func(rank, i int) T) []T {
 // differs from rank to rank if it is to be mixed, or in ordinary memory.
 func put[T Number](g *Group, where string, x []T) []T {
 	const room = testArena / 4
+	if g.share == nil { // the mesh had ended before the group was made
+		return append([]T(nil), x...)
+	}
 	arena := g.share.windows.Own()
 	switch {
 	case where == "arena":
