@@ -147,5 +147,37 @@ func everyOperation(g *Group, x, all []float32) error {
 			return err
 		}
 	}
+	for k := kindReduceScatter; k < kindSend; k++ {
+		if err := steady(k, g, x, all); err != nil {
+			return err
+		}
+	}
 	return Barrier(g)
+}
+
+// steady runs an operation in given memory.
+func steady(k kind, g *Group, x, all []float32) error {
+	counts := [3]int{100, 200, 0}
+	switch k {
+	case kindReduceScatter:
+		return ReduceScatter(g, x, all, Sum)
+	case kindReduce:
+		return Reduce(g, x, Sum, 2)
+	case kindGather:
+		return Gather(g, all, x, 1)
+	case kindScatter:
+		return Scatter(g, x, all, 1)
+	case kindAllToAll:
+		return AllToAll(g, x[:300], all[:300])
+	case kindAllToAllV:
+		own := counts[g.Rank()]
+		sends := [3]int{own, own, own}
+		if err := AllToAllV(g, x[:300], all[:3*own], sends[:], counts[:]); err != nil {
+			return err
+		}
+		w := StartSend(g, x[:10], (g.Rank()+1)%3)
+		err := Receive(g, all[:10], (g.Rank()+2)%3)
+		return errors.Join(w.Wait(), err)
+	}
+	return nil
 }

@@ -37,6 +37,7 @@ type Group struct {
 	rank, size int   // in the group
 	ranks      []int // of the mesh, by rank in the group
 	hosts      int   // how many hosts they are on
+	hostOf     []int // of each rank
 	cfg        Config
 	named      method // cfg.Algorithm
 	all        scope  // every rank, in order
@@ -86,7 +87,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
 	g := &Group{
-		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), cfg: cfg, named: named,
+		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), hostOf: cfg.hostsAmong(ranks), cfg: cfg, named: named,
 		all: newScope(upTo(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
 		sends: make([]uint32, size), receives: make([]uint32, size),
 		epoch: time.Now(), kernels: simd.Host(),

@@ -31,6 +31,10 @@ func TestInjectedFaults(t *testing.T) {
 		},
 		"barrier": Barrier,
 	}
+	// with a barrier, because not every rank waits for another in them
+	for _, k := range []kind{kindReduceScatter, kindReduce, kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindSend} {
+		operations[k.String()] = func(g *Group) error { return errors.Join(runOf(k, g, 40), Barrier(g)) }
+	}
 	for name, run := range operations {
 		for rank := range size {
 			for nth := 1; nth < 50; nth += 4 {

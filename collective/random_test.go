@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -99,7 +100,7 @@ func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 	expect := func(want []float32) func() error {
 		return func() error { return same(fmt.Sprintf("operation of %d values", n), x, want) }
 	}
-	switch rng.IntN(6) {
+	switch rng.IntN(10) {
 	case 0:
 		return StartBarrier(g), func() error { return nil }
 	case 1:
@@ -120,6 +121,48 @@ func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 		}
 		x = anywhere(g, rng, make([]float32, len(want)))
 		return StartAllGatherV(g, x, anywhere(g, rng, filled(g.Rank(), counts[g.Rank()])), counts), expect(want)
+	case 5:
+		src, dst := filled(g.Rank(), n*size), make([]float32, n*size)
+		want := make([]float32, 0, n*size)
+		for r := range size {
+			want = append(want, filled(r, n*size)[g.Rank()*n:][:n]...)
+		}
+		x = dst
+		return StartAllToAll(g, dst, src), expect(want)
+	case 6:
+		src := x
+		x = nil
+		var want []float32
+		if g.Rank() == root {
+			x = make([]float32, n*size)
+			for r := range size {
+				want = append(want, filled(r, n)...)
+			}
+		}
+		return StartGather(g, x, src, root), expect(want)
+	case 7:
+		x = make([]float32, n)
+		return StartReduceScatter(g, x, filled(g.Rank(), n*size), Max), func() error {
+			for i, v := range x {
+				want := operand(0, g.Rank()*n+i)
+				for r := range size {
+					want = max(want, operand(r, g.Rank()*n+i))
+				}
+				if v != want {
+					return fmt.Errorf("reducescatter: value %d is %v, want %v", i, v, want)
+				}
+			}
+			return nil
+		}
+	case 8:
+		to, from := (g.Rank()+1)%size, mod(g.Rank()-1, size)
+		if size == 1 {
+			return StartBarrier(g), func() error { return nil }
+		}
+		sent := StartSend(g, filled(g.Rank(), n), to)
+		return StartReceive(g, x, from), func() error {
+			return errors.Join(sent.Wait(), expect(filled(from, n))())
+		}
 	case 3:
 		return StartAllReduce(g, x, Mean), expect(reduced(n, size, Mean, operand))
 	}

@@ -36,6 +36,7 @@ type jobFlags struct {
 	rendezvous  string
 	transport   string
 	algorithm   string
+	tuning      tuning
 	timeout     time.Duration
 	joinTimeout time.Duration
 	heartbeat   time.Duration
@@ -52,6 +53,7 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.np, "np", 1, "number of `ranks` (workers)")
 	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else shm; says so where that is not to be had)")
 	fs.StringVar(&f.algorithm, "algorithm", autoAlgorithm, "`algorithm` of operations that have it: "+algorithmList()+"; auto: a fixed table's")
+	f.tuning.register(fs)
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within --dead-after, a slow one is only reported until then")
 	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")
 	fs.IntVar(&f.rank, "rank", -1, "start only this `rank`, by hand; needs --np, --rendezvous and the ticket in RINGO_TICKET")
@@ -79,6 +81,10 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	if f.algorithm != autoAlgorithm && !oneOf(f.algorithm, collective.Algorithms()...) {
 		faults.add("--algorithm %q is not known: use auto or %s", f.algorithm, algorithmList())
 	}
+	if f.algorithm == collective.Exchange && f.np > 2 {
+		faults.add("--algorithm exchange is for two ranks, --np is %d", f.np)
+	}
+	f.tuning.check(&faults)
 	if f.timeout <= 0 {
 		faults.add("--timeout %v: want a positive time, such as 30s", f.timeout)
 	}
@@ -174,7 +180,7 @@ const autoAlgorithm = "auto"
 func algorithmList() string { return strings.Join(collective.Algorithms(), ", ") }
 
 func (f *jobFlags) collective() collective.Config {
-	cfg := collective.Config{Algorithm: f.algorithm, Timeout: f.timeout}
+	cfg := collective.Config{Algorithm: f.algorithm, Timeout: f.timeout, Profile: f.tuning.loaded}
 	if f.algorithm == autoAlgorithm {
 		cfg.Algorithm = ""
 	}
@@ -184,6 +190,7 @@ func (f *jobFlags) collective() collective.Config {
 // run plays the command's role: body is what a rank does.
 func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 	ctx := cmd.Context()
+	body = f.tuning.before(body)
 	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport

@@ -1,0 +1,206 @@
+package collective
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	tuneRounds = 200     // round trips of a byte
+	tuneBytes  = 4 << 20 // exchanged by two ranks at once
+	tuneSwaps  = 8
+	tuneMost   = 1 << 30 // bytes of the longest operand that is told apart
+)
+
+// Tune measures the group's links and returns the table that the formulas of
+// docs/costs.md make of them: for each class of links, within a host and between
+// two, the time of short messages back and forth and of long ones both ways. All
+// ranks must call it together, with no operation in flight; it takes some tenths of
+// a second. Rank 0 decides, and all ranks get the same. It changes nothing: see Use.
+//
+// What is measured differs from run to run, and with it may the order of sums; a run
+// that is to be repeated names a saved Profile.
+func Tune(g *Group) (Profile, error) {
+	p := Profile{Ranks: g.size, Hosts: g.hosts}
+	var err error
+	if a, b, ok := g.neighbours(true); ok {
+		if p.SameHost, err = measureLink(g, a, b); err != nil {
+			return Profile{}, err
+		}
+	}
+	if a, b, ok := g.neighbours(false); ok {
+		if p.Between, err = measureLink(g, a, b); err != nil {
+			return Profile{}, err
+		}
+	}
+	if g.size > 1 {
+		p.Rules = p.rules(g)
+	}
+	return g.agree(p)
+}
+
+// neighbours returns two ranks next to each other in the ring of hosts, of the same
+// host or of two.
+func (g *Group) neighbours(same bool) (a, b int, ok bool) {
+	order := g.ring.ranks
+	for i := 1; i < len(order); i++ {
+		if (g.hostOf[order[i-1]] == g.hostOf[order[i]]) == same {
+			return order[i-1], order[i], true
+		}
+	}
+	return 0, 0, false
+}
+
+// measureLink measures the link between a and b; what a sees holds.
+func measureLink(g *Group, a, b int) (Link, error) {
+	seen := make([]float64, 2)
+	var err error
+	switch g.rank {
+	case a:
+		seen[0], seen[1], err = timeLink(g, b, true)
+	case b:
+		_, _, err = timeLink(g, a, false)
+	}
+	if err == nil {
+		err = Broadcast(g, seen, a)
+	}
+	return Link{LatencySeconds: seen[0], BytesPerSecond: seen[1]}, err
+}
+
+func timeLink(g *Group, peer int, first bool) (latency, bandwidth float64, err error) {
+	short := make([]uint8, 1)
+	trips := make([]float64, tuneRounds)
+	for i := range trips {
+		start := time.Now()
+		if first {
+			err = Send(g, short, peer)
+		}
+		if err == nil {
+			err = Receive(g, short, peer)
+		}
+		if err == nil && !first {
+			err = Send(g, short, peer)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		trips[i] = time.Since(start).Seconds() / 2
+	}
+	in, out := make([]uint8, tuneBytes), make([]uint8, tuneBytes)
+	swaps := make([]float64, tuneSwaps)
+	for i := range swaps {
+		start := time.Now()
+		w := StartSend(g, out, peer)
+		err := Receive(g, in, peer)
+		if sent := w.Wait(); err == nil {
+			err = sent
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		swaps[i] = time.Since(start).Seconds()
+	}
+	slices.Sort(trips)
+	slices.Sort(swaps)
+	return max(trips[tuneRounds/2], 1e-9), tuneBytes / max(swaps[tuneSwaps/2], 1e-9), nil
+}
+
+// rules derives the table from the links.
+func (p Profile) rules(g *Group) []Rule {
+	fixed, t := g.fixed(), new(table)
+	all := allFigures()
+	for k := range kindSend {
+		like := k
+		switch k {
+		case kindAllGatherV:
+			like = kindAllGather
+		case kindAllToAllV:
+			like = kindAllToAll
+		}
+		if len(fixed[k]) == 1 && fixed[k][0].method == byDirect {
+			t[k] = fixed[k] // no links are involved
+			continue
+		}
+		for bytes := 1; bytes <= tuneMost; bytes *= 2 {
+			m := p.quickest(all, like, bytes)
+			if last := len(t[k]) - 1; last >= 0 && t[k][last].method == m {
+				t[k][last].upTo = bytes
+			} else {
+				t[k] = append(t[k], rule{bytes, m})
+			}
+		}
+		t[k][len(t[k])-1].upTo = 0
+	}
+	return rulesOf(t, kindAllReduce, kindReduceScatter, kindAllGather, kindAllGatherV, kindBroadcast, kindReduce,
+		kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindBarrier)
+}
+
+// quickest returns the algorithm that takes the least time by the formulas.
+func (p Profile) quickest(all []figures, k kind, bytes int) (best method) {
+	least, whole := time.Duration(math.MaxInt64), float64(bytes)
+	if k == kindGather || k == kindScatter {
+		whole *= float64(p.Ranks) // tables count a part
+	}
+	for _, f := range all {
+		if f.kind != k || f.method == byNaive || fits(f.method, p.Ranks) != nil {
+			continue
+		}
+		if took := f.over(p.slowest(), p.Ranks, whole); took < least || took == least && f.method == byExchange {
+			least, best = took, f.method
+		}
+	}
+	if took, ok := p.hierarchical(whole); k == kindAllReduce && ok && took < least {
+		best = byHierarchy
+	}
+	return best
+}
+
+// slowest is the link that bounds an algorithm for which all links are alike.
+func (p Profile) slowest() Link {
+	if p.Hosts > 1 {
+		return p.Between
+	}
+	return p.SameHost
+}
+
+// hierarchical predicts the hierarchical allreduce on hosts of equal numbers of ranks,
+// which share their host's wire; ok is false where there is no hierarchy.
+func (p Profile) hierarchical(bytes float64) (took time.Duration, ok bool) {
+	if p.Hosts < 2 || p.Hosts == p.Ranks {
+		return 0, false
+	}
+	l, h := float64(p.Ranks)/float64(p.Hosts), float64(p.Hosts)
+	within := 2*(l-1)*p.SameHost.LatencySeconds + 2*(l-1)/l*bytes/p.SameHost.BytesPerSecond
+	steps := 2 * (h - 1)
+	if p.Hosts == 2 {
+		steps = 1
+	}
+	between := steps*p.Between.LatencySeconds + 2*(h-1)/h*bytes/p.Between.BytesPerSecond
+	return time.Duration((within + between) * float64(time.Second)), true
+}
+
+// agree hands rank 0's profile to all.
+func (g *Group) agree(p Profile) (Profile, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return Profile{}, fmt.Errorf("collective: encoding a profile: %w", err)
+	}
+	size := []int64{int64(len(text))}
+	if err := Broadcast(g, size, 0); err != nil {
+		return Profile{}, err
+	}
+	if g.rank != 0 {
+		text = make([]byte, size[0])
+	}
+	if err := Broadcast(g, text, 0); err != nil {
+		return Profile{}, err
+	}
+	var out Profile
+	if err := json.Unmarshal(text, &out); err != nil {
+		return Profile{}, fmt.Errorf("collective: rank 0's profile: %w", err)
+	}
+	return out, nil
+}
