@@ -39,8 +39,12 @@ const (
 	look = 16
 	// yielding is how long a wait yields before it sleeps.
 	yielding = time.Millisecond
-	// nap bounds a sleep, so that a fault of the peer is noticed.
-	nap = 2 * time.Millisecond
+	// nap bounds a sleep, so that a fault of the peer is noticed, and longNap one
+	// of a wait that has lasted for long, whatever else runs here: such a wait is
+	// for a peer that is stopped or slow by far, and may last for minutes.
+	nap     = 2 * time.Millisecond
+	longNap = 10 * time.Millisecond
+	long    = 100 * time.Millisecond
 	// others is how long giving way to other goroutines takes when there are any.
 	others = 5 * time.Microsecond
 )
@@ -113,13 +117,26 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 		if f.n.Load() >= n {
 			return nil
 		}
-		switch since := time.Now(); {
-		case since.Sub(now) > others:
+		since := time.Now()
+		if since.Sub(now) > others {
 			idle = since // others compute here, and a sleep would hold them up
-		case since.Sub(idle) > yielding:
-			f.sleep(n, min(nap, deadline.Sub(since)))
+		}
+		if d := sleepTime(since.Sub(start), since.Sub(idle)); d > 0 {
+			f.sleep(n, min(d, deadline.Sub(since)))
 		}
 	}
+}
+
+// sleepTime is for how long a wait may sleep that has lasted for waited and in
+// whose last part, idle, nothing else ran here; 0: not yet.
+func sleepTime(waited, idle time.Duration) time.Duration {
+	switch {
+	case waited > long:
+		return longNap
+	case idle > yielding:
+		return nap
+	}
+	return 0
 }
 
 // ended returns why a wait cannot go on, or nil. What the peer has done counts

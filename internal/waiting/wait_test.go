@@ -190,6 +190,24 @@ func TestWaitLeavesTheThreadToOthers(t *testing.T) {
 	}
 }
 
+// A wait of seconds sleeps, also where others always run: on a host whose cores
+// are busy the other goroutines seem to, and it would take a third of a core.
+func TestLongWaitSleeps(t *testing.T) {
+	for _, c := range []struct{ waited, idle, want time.Duration }{
+		{0, 0, 0},
+		{yielding, yielding, 0},
+		{2 * yielding, 2 * yielding, nap},
+		{long, 0, 0},
+		{long, 2 * yielding, nap},
+		{long + 1, 0, longNap},
+		{time.Hour, time.Hour, longNap},
+	} {
+		if got := sleepTime(c.waited, c.idle); got != c.want {
+			t.Errorf("after %v, idle for %v: %v, want %v", c.waited, c.idle, got, c.want)
+		}
+	}
+}
+
 func TestWaitAllocatesNothing(t *testing.T) {
 	w, f := New(Config{Ranks: 2}), flags(1)[0]
 	n := uint64(0)
