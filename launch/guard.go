@@ -82,7 +82,7 @@ func (g *guard) start(command, env []string) error {
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return err
+		return &StartError{Program: command[0], Err: err}
 	}
 	defer r.Close()
 	g.cmd = exec.Command(command[0], command[1:]...)
