@@ -35,6 +35,9 @@ func (n Network) Validate() error {
 	if n.Streams < 0 || n.Streams > tcp.MaxStreams {
 		errs = append(errs, fmt.Errorf("%d streams: want 1 to %d, or 0 for 1", n.Streams, tcp.MaxStreams))
 	}
+	if err := cluster.CheckInterface(n.Interface); err != nil {
+		errs = append(errs, err)
+	}
 	if err := tcp.CheckCongestionControl(n.CongestionControl); err != nil {
 		errs = append(errs, fmt.Errorf("congestion control %w", err))
 	}

@@ -76,6 +76,17 @@ func listen(local net.Addr, network string, ports PortRange) (net.Listener, erro
 	return nil, fmt.Errorf("all ports of %v are in use on %v: give a range with at least as many free ones as ranks on this host", ports, at.IP)
 }
 
+// CheckInterface reports whether this host has a network interface of a name, ""
+// being any, with an address that other hosts could use. The error names the
+// interfaces that there are.
+func CheckInterface(network string) error {
+	if network == "" {
+		return nil
+	}
+	_, err := addressOf(network, nil)
+	return err
+}
+
 // addressOf returns the address of a network interface: of like's family if it
 // has one, and the first of these in the system's order.
 func addressOf(network string, like net.IP) (net.IP, error) {
