@@ -1,0 +1,61 @@
+package ringo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// Local runs fn on n ranks that are goroutines of this process and talk through
+// memory, and returns the first fault, naming its rank. It is what tests of a
+// training program need, and what `--transport mem` does.
+func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
+	if n < 1 {
+		return fmt.Errorf("%d ranks: want at least 1", n)
+	}
+	if cfg.Size != 0 {
+		return fmt.Errorf("size %d places a rank by hand: the ranks of Local have their places", cfg.Size)
+	}
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errDone)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for rank, mesh := range mem.New(n) {
+		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, fn) })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+// runLocal is one rank of Local. It cancels with its fault before the other
+// ranks can see the echo; all that fail then return the same.
+func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, fn func(*Job) error) error {
+	j, err := local(ctx, mesh, cfg)
+	if err != nil {
+		return err
+	}
+	if err := fn(j); err != nil {
+		cancel(fmt.Errorf("rank %d: %w", j.rank, err))
+		_ = j.Fail(err)
+		return context.Cause(ctx)
+	}
+	return j.Close()
+}
+
+// local is a rank whose mesh is there already.
+func local(ctx context.Context, mesh transport.Mesh, cfg Config) (*Job, error) {
+	j := &Job{rank: mesh.Rank(), size: mesh.Size(), localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+	j.ctx, j.cancel = context.WithCancelCause(ctx)
+	if err := j.start(mesh, cfg); err != nil {
+		_ = j.release() // of a mesh in memory
+		return nil, err
+	}
+	return j, nil
+}
