@@ -19,6 +19,8 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --np N -- PROGRAM ARGS…",
 		Short: "Start any program that uses the library as N workers of one job",
+
+		DisableFlagsInUseLine: true, // "[flags]" would follow the program's
 		Long: "Start any program that uses the library as N workers of one job. Each finds its\n" +
 			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads.",
 		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3",
