@@ -91,10 +91,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		all: newScope(upTo(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
 		sends: make([]uint32, size), receives: make([]uint32, size),
 		epoch: time.Now(), kernels: simd.Host(),
-		window: window{
-			slots: make([]slot, cfg.InFlight),
-			limit: cfg.InFlight * cfg.SegmentBytes,
-		},
+		window: newWindow(cfg.InFlight, cfg.InFlight*cfg.SegmentBytes),
 	}
 	g.wake.L = &g.mu
 	g.hosting = newHierarchy(cfg.hostsAmong(ranks), rank)
@@ -129,7 +126,7 @@ func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 // Wait is a wait of an operation for a peer.
 type Wait struct {
 	Op    string    // the operation: "allreduce"
-	Seq   uint32    // which one of the group, from 0
+	Seq   uint32    // which one of the group, from 0; of a Send or Receive, of those to or from Peer
 	Peer  int       // whom it waits for, as the mesh numbers it
 	Since time.Time // since when
 }
@@ -140,15 +137,19 @@ type Wait struct {
 func (g *Group) Waiting() (longest Wait, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i := range g.window.slots {
-		w := g.window.slots[i].work
-		if w == nil {
-			continue
-		}
+	look := func(w *Work) {
 		p, start := int(w.peer.Load())-1, g.epoch.Add(time.Duration(w.since.Load()))
 		if p >= 0 && (!ok || start.Before(longest.Since)) {
 			longest, ok = Wait{Op: w.kind.String(), Seq: w.seq, Peer: p, Since: start}, true
 		}
+	}
+	for i := range g.window.slots {
+		if w := g.window.slots[i].work; w != nil {
+			look(w)
+		}
+	}
+	for _, w := range g.talking {
+		look(w)
 	}
 	if ok && time.Since(longest.Since) < g.cfg.SlowAfter {
 		return Wait{}, false

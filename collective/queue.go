@@ -1,16 +1,20 @@
 package collective
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // window holds the operations that make progress: those from the oldest
-// unfinished one on, at most len(slots) in sequence and limit bytes together,
-// of which finished ones count until all older ones have finished too.
+// unfinished one on, at most `most` in sequence and limit bytes together, of
+// which finished ones count until all older ones have finished too.
 //
 // The bound matters beyond memory. A rank that ran far ahead would fill its
 // peer's buffer for unexpected messages, and then the messages of an older
 // operation, which the peer needs to get on, would be stuck behind them.
 type window struct {
-	slots []slot // by sequence number, modulo
+	slots []slot // by sequence number, modulo; a power of two, so that numbers may wrap around
+	most  uint32
 	base  uint32 // the oldest unfinished operation
 	load  int    // bytes of all slots in use
 	limit int
@@ -22,13 +26,17 @@ type slot struct {
 	used  bool
 }
 
+func newWindow(most, limit int) window {
+	return window{slots: make([]slot, 1<<bits.Len(uint(most-1))), most: uint32(most), limit: limit}
+}
+
 func (win *window) at(seq uint32) *slot { return &win.slots[seq%uint32(len(win.slots))] }
 
 // admits reports whether operation seq of n bytes may begin. Operations are
 // admitted in order.
 func (win *window) admits(seq uint32, n int) bool {
 	ahead := seq - win.base
-	return ahead == 0 || ahead < uint32(len(win.slots)) && win.load+n <= win.limit
+	return ahead == 0 || ahead < win.most && win.load+n <= win.limit
 }
 
 func (win *window) admit(w *Work) {
@@ -103,18 +111,29 @@ func (g *Group) enqueue(w *Work) {
 		g.tail.next = w
 	}
 	g.tail = w
-	if g.idle == 0 && g.running < g.cfg.InFlight {
-		g.running++
-		g.workers.Add(1)
-		go g.worker()
+	if g.running == 0 { // one is there as long as the queue is not empty, see Close
+		g.hire()
 	}
 	g.hand()
 }
 
-// hand wakes a worker if the queue's head may begin. g.mu is held.
+// hire adds a worker. g.mu is held.
+func (g *Group) hire() {
+	g.running++
+	g.workers.Add(1)
+	go g.worker()
+}
+
+// hand sees to it that a worker takes the queue's head if it may begin. One that
+// was woken counts as idle until it runs, and then calls hand itself: works that
+// are started in a row do not wait for one worker. g.mu is held.
 func (g *Group) hand() {
-	if g.head != nil && g.idle > 0 && g.window.admits(g.head.seq, g.head.bytes()) {
+	switch {
+	case g.head == nil || !g.window.admits(g.head.seq, g.head.bytes()):
+	case g.idle > 0:
 		g.wake.Signal()
+	case g.running < g.cfg.InFlight:
+		g.hire()
 	}
 }
 
