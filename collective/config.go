@@ -39,7 +39,8 @@ type Config struct {
 	// SlowAfter is how long a wait must have lasted before Group.Waiting
 	// reports it. 0: at once.
 	SlowAfter time.Duration
-	// ID tells apart groups over one mesh, which must all have different ones,
+	// ID tells apart groups over one mesh, which must all have different ones, also
+	// those that are made one after the other,
 	// below 1<<30.
 	// Ranks share memory in groups with the IDs 0 to 7.
 	ID uint32

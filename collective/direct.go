@@ -76,11 +76,11 @@ type share struct {
 
 // newShare returns the share of a group, nil if it has none: the mesh has no
 // windows or is closed, the group's ID is beyond those that have room, or no other
-// rank of the group is in them.
-func newShare(g *Group) *share {
+// rank of the group is in them. Counters never go back: an ID serves one group.
+func newShare(g *Group) (*share, error) {
 	windows := transport.WindowsOf(g.mesh)
 	if windows == nil || g.cfg.ID >= shareGroups {
-		return nil
+		return nil, nil
 	}
 	s := &share{windows: windows, slots: 1 << bits.Len(uint(2*g.cfg.InFlight-1))}
 	var places []int
@@ -95,11 +95,14 @@ func newShare(g *Group) *share {
 	}
 	down := g.mesh.Fault(g.mesh.Rank()) // its memory may be gone
 	if len(s.ranks) < 2 || errors.Is(down, transport.ErrClosed) || errors.Is(down, transport.ErrAborted) {
-		return nil
+		return nil, nil
 	}
 	s.lay(places, g.cfg.ID)
 	if len(s.staging[0]) < 4*cacheLine*len(s.ranks) {
-		return nil // not a line for each rank
+		return nil, nil // not a line for each rank
+	}
+	if s.flag(0, s.me, lineArrived).Load() != 0 {
+		return nil, fmt.Errorf("id %d was that of another group over this mesh: give each a new one", g.cfg.ID)
 	}
 	s.waiter = waiting.New(waiting.Config{Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess})
 	s.spins = directSpins
@@ -108,7 +111,7 @@ func newShare(g *Group) *share {
 	}
 	s.quick = &Work{g: g, group: g.cfg.ID}
 	windows.Hold()
-	return s
+	return s, nil
 }
 
 // leave lets the windows go, once.

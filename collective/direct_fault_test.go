@@ -147,3 +147,75 @@ func TestDirectClose(t *testing.T) {
 		}
 	}
 }
+
+// An abort ends a row of operations none of whose waits is long.
+func TestDirectAbortOfQuick(t *testing.T) {
+	meshes := mem.NewShared(2, testArena)
+	for r, err := range onMeshes(t, meshes, Config{}, func(g *Group) error {
+		if err := AllReduce(g, []float32{1}, Sum); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			meshes[0].Abort(errors.New("out of paper"))
+		}
+		for i := range 100 {
+			err := AllReduce(g, []float32{1}, Sum)
+			if g.Rank() == 0 && err == nil && i >= lookEvery {
+				return fmt.Errorf("%d operations after an abort", i)
+			} else if err != nil {
+				return err
+			}
+		}
+		return nil
+	}) {
+		if !errors.Is(err, transport.ErrAborted) || !strings.Contains(err.Error(), "out of paper") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// A group that would find an earlier one's counters is refused: its sums would be
+// wrong.
+func TestDirectRefusesOldID(t *testing.T) {
+	meshes := mem.NewShared(2, testArena)
+	use := func(id uint32) (errs []error) {
+		for range meshes {
+			errs = append(errs, nil)
+		}
+		onEach(t, meshesLeftOpen(meshes), func(m transport.Mesh) error {
+			g, err := New(m, Config{ID: id})
+			if err == nil {
+				err = errors.Join(AllReduce(g, []float32{1}, Sum), g.Close())
+			}
+			errs[m.Rank()] = err
+			return nil
+		})
+		return errs
+	}
+	for r, err := range append(use(3), use(4)...) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r%2, err)
+		}
+	}
+	for r, err := range use(3) {
+		if err == nil || !strings.Contains(err.Error(), "id 3 was that of another group") {
+			t.Errorf("rank %d used an id again: %v", r, err)
+		}
+	}
+}
+
+// meshesLeftOpen are meshes whose Close does nothing.
+func meshesLeftOpen(meshes []transport.Mesh) (out []transport.Mesh) {
+	for _, m := range meshes {
+		out = append(out, &leftOpen{m, transport.WindowsOf(m)})
+	}
+	return out
+}
+
+type leftOpen struct {
+	transport.Mesh
+	windows *transport.Windows
+}
+
+func (m *leftOpen) Windows() *transport.Windows { return m.windows }
+func (m *leftOpen) Close() error                { return nil }

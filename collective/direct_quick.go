@@ -19,7 +19,13 @@ func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err er
 	g.number(w)
 	g.window.admit(w)
 	g.mu.Unlock()
-	if err = w.directAllReduce(); err != nil {
+	if w.seq%lookEvery == 0 {
+		err = w.aborted()
+	}
+	if err == nil {
+		err = w.directAllReduce()
+	}
+	if err != nil {
 		err = w.wrap(g.fail(w.wrap(err)))
 	}
 	g.mu.Lock()
@@ -30,3 +36,7 @@ func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err er
 	g.mu.Unlock()
 	return true, err
 }
+
+// lookEvery is after how many quick operations one looks for an abort: no wait
+// of theirs need ever be long enough to do it.
+const lookEvery = 16

@@ -98,7 +98,9 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	if g.hosting == nil && named == byHierarchy {
 		return nil, fmt.Errorf("collective: algorithm %v: a host has more than %d of the group's ranks", named, maxLocal)
 	}
-	g.share = newShare(g)
+	if g.share, err = newShare(g); err != nil {
+		return nil, fmt.Errorf("collective: %w", err)
+	}
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave()
 		return nil, fmt.Errorf("collective: algorithm %q: the %d ranks of group %d do not share memory; leave the choice to the table, or name another", Direct, size, cfg.ID)

@@ -161,13 +161,22 @@ func (w *Work) execute() error {
 		w.group |= pairGroup
 	}
 	w.stamp()
-	if w.how == byDirect { // else nothing but a long wait would notice
-		next := w.g.ranks[(w.g.rank+1)%w.g.size]
-		if err := w.g.mesh.Fault(next); errors.Is(err, transport.ErrAborted) {
-			return &transport.Error{Op: "receive", Rank: w.g.mesh.Rank(), Peer: next, Tag: w.tag(0), Err: err}
+	if w.how == byDirect {
+		if err := w.aborted(); err != nil {
+			return err
 		}
 	}
 	return carrier(w.kind, w.how)(w)
+}
+
+// aborted returns an error if the mesh was aborted, which in shared memory
+// nothing but a long wait would notice.
+func (w *Work) aborted() error {
+	next := w.g.ranks[(w.g.rank+1)%w.g.size]
+	if err := w.g.mesh.Fault(next); errors.Is(err, transport.ErrAborted) {
+		return &transport.Error{Op: "receive", Rank: w.g.mesh.Rank(), Peer: next, Tag: w.tag(0), Err: err}
+	}
+	return nil
 }
 
 // tag names message i of the operation between two ranks.
