@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,12 +76,19 @@ func (p *porch) knock(say string) net.Conn {
 	return c
 }
 
+// enter is what a rank does to get in: it tries again when it is hung up on. Of
+// connections that came in one burst a later one may be served first, and then
+// be the oldest stranger inside.
 func (p *porch) enter() error {
-	link, _, err := Dial(context.Background(), p.l.Addr().String(), p.ticket, Hello{Version: "1", Purpose: Control})
-	if err == nil {
-		link.Close()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		link, _, err := Dial(context.Background(), p.l.Addr().String(), p.ticket, Hello{Version: "1", Purpose: Control})
+		if err == nil {
+			return link.Close()
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || time.Now().After(deadline) {
+			return err
+		}
 	}
-	return err
 }
 
 // refused waits until so many were refused, and returns why.
