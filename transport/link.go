@@ -56,10 +56,6 @@ func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 // the link is not used again.
 func (l *Link) Detach() (conn net.Conn, ahead []byte) { return l.conn, l.in[l.from:l.to] }
 
-// Conn is the connection, for socket options and half-closing. Reading from it
-// or writing to it breaks the framing.
-func (l *Link) Conn() net.Conn { return l.conn }
-
 // Sent is the number of bytes written so far, headers and handshake included.
 func (l *Link) Sent() int64 { return l.sent.Load() }
 
@@ -85,37 +81,20 @@ func (l *Link) WriteFrame(h wire.Header, payload []byte, timeout time.Duration) 
 	return err
 }
 
-// Finish writes the last frame and closes the writing side, so that the other
-// end reads EOF after it. Later writes fail with cause.
-func (l *Link) Finish(h wire.Header, payload []byte, timeout time.Duration, cause error) error {
-	deadline := time.Now().Add(timeout)
-	if err := l.acquire(timeout); err != nil {
-		return err
-	}
-	defer func() { <-l.lock }()
-	err := l.write(h, payload, deadline, timeout)
-	l.halfClose(cause)
-	return err
-}
-
-// CloseWrite closes the writing side without a last frame. Later writes fail
-// with cause.
+// CloseWrite closes the writing side, so that the other end reads EOF after the
+// last frame. Later writes fail with cause.
 func (l *Link) CloseWrite(timeout time.Duration, cause error) error {
 	if err := l.acquire(timeout); err != nil {
 		return err
 	}
 	defer func() { <-l.lock }()
-	l.halfClose(cause)
-	return nil
-}
-
-func (l *Link) halfClose(cause error) {
 	if l.broken == nil {
 		l.broken = cause
 	}
 	if c, ok := l.conn.(interface{ CloseWrite() error }); ok {
-		c.CloseWrite() // a fault shows at the next use
+		_ = c.CloseWrite() // a fault shows at the next use
 	}
+	return nil
 }
 
 // acquire takes the writer's lock.
@@ -223,22 +202,6 @@ func (l *Link) readFrame(limit int) (wire.Header, []byte, error) {
 	p := make([]byte, h.Length)
 	_, err = l.ReadPayload(p)
 	return h, p, err
-}
-
-// Discard reads n bytes of payload, forgets them, and returns how many are
-// left. After an ErrTimeout the rest can be discarded by another call.
-func (l *Link) Discard(n int) (int, error) {
-	for n > 0 {
-		if l.from == l.to {
-			if err := l.fill(); err != nil {
-				return n, err
-			}
-		}
-		m := min(n, l.to-l.from)
-		l.use(m)
-		n -= m
-	}
-	return 0, nil
 }
 
 // fill reads more bytes ahead.
