@@ -69,9 +69,9 @@ func measureDirect(t testing.TB, g *Group, arena bool, n, times int) []time.Dura
 			x[j] = float32(i + g.Rank())
 		}
 		one := [1]float32{1}
-		start := time.Now()
 		err := AllReduce(g, one[:], Sum)
-		if start = time.Now(); err == nil {
+		start := time.Now()
+		if err == nil {
 			err = AllReduce(g, x, Sum)
 		}
 		end := time.Since(start)

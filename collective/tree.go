@@ -110,13 +110,6 @@ func treeChildren(place, size int, chain bool) int {
 // chain.
 func nearChild(place, c int) int { return place + 1<<c }
 
-// prefersChain reports whether a chain is quicker than a binomial tree. In
-// times of one segment, the last rank of a chain has all after segments+size-2,
-// while the root of the tree sends each one ceil(log2 size) times.
-func prefersChain(segments, size int) bool {
-	return segments+size-2 < segments*rounds(size)
-}
-
 // rounds is ceil(log2 size).
 func rounds(size int) int { return bits.Len(uint(size - 1)) }
 
