@@ -40,9 +40,8 @@ type Config struct {
 	// reports it. 0: at once.
 	SlowAfter time.Duration
 	// ID tells apart groups over one mesh, which must all have different ones, also
-	// those that are made one after the other,
-	// below 1<<30.
-	// Ranks share memory in groups with the IDs 0 to 7.
+	// those that are made one after the other, below 1<<30. Ranks share
+	// memory in groups with the IDs 0 to 7.
 	ID uint32
 }
 

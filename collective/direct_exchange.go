@@ -249,7 +249,7 @@ func (w *Work) takeAll(look view, t, room int) error {
 			i = (s.me + k) % len(s.ranks)
 		}
 		goal := w.goal(i)
-		if goal == nil {
+		if goal == nil && w.kind != kindAllToAllV { // there it is an empty part
 			continue
 		}
 		lo, hi := w.theirPart(i, len(goal))

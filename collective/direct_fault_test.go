@@ -219,3 +219,17 @@ type leftOpen struct {
 
 func (m *leftOpen) Windows() *transport.Windows { return m.windows }
 func (m *leftOpen) Close() error                { return nil }
+
+// A part that nobody takes is an error where it should have been taken, also by a
+// rank that expects nothing at all.
+func TestDirectAllToAllVOfOneSide(t *testing.T) {
+	errs := onMeshes(t, mem.NewShared(2, testArena), Config{}, func(g *Group) error {
+		if g.Rank() == 0 {
+			return AllToAllV(g, nil, []float32{1, 2, 3}, []int{0, 3}, []int{0, 0})
+		}
+		return AllToAllV[float32](g, nil, nil, []int{0, 0}, []int{0, 0})
+	})
+	if err := errs[1]; !errors.Is(err, transport.ErrLength) {
+		t.Errorf("rank 1 was sent 12 bytes, expected none: %v", err)
+	}
+}
