@@ -152,7 +152,7 @@ func TestCongestionControl(t *testing.T) {
 	for _, name := range strings.Fields(string(text)) {
 		m := formed(t, 2, func(c *Config) { c.CongestionControl = name })
 		for _, s := range m[0].peers[1].streams {
-			if got, err := s.sock.(*epollSocket).congestionControl(); err != nil || got != name {
+			if got, err := s.sock.(interface{ congestionControl() (string, error) }).congestionControl(); err != nil || got != name {
 				t.Errorf("got %q, %v, want %q", got, err, name)
 			}
 		}
