@@ -99,6 +99,16 @@ func (g *Group) method(k kind, bytes int) method {
 	return g.table.Load().choose(k, bytes)
 }
 
+// Choice returns the algorithm of an operation of so many bytes, such as
+// "allreduce"; empty where there is no such operation, or no choice.
+func (g *Group) Choice(op string, bytes int) string {
+	k := slices.Index(kindNames[:], op)
+	if k < 0 {
+		return ""
+	}
+	return g.method(kind(k), bytes).String()
+}
+
 // Explain describes in lines of text which algorithm carries out which operation, by
 // the bytes of its operand (of one part in gather and scatter), and why.
 func (g *Group) Explain() string {
@@ -108,7 +118,7 @@ func (g *Group) Explain() string {
 		why = "by a tuned profile"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d ranks on %d hosts, %s", g.size, g.hosts, why)
+	fmt.Fprintf(&b, "%s on %s, %s", counted(g.size, "rank"), counted(g.hosts, "host"), why)
 	if g.named != byTable {
 		fmt.Fprintf(&b, "; %v wherever an operation has it", g.named)
 	}
@@ -131,6 +141,13 @@ func (g *Group) Explain() string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func byteText(n int) string {

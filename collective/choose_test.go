@@ -17,7 +17,7 @@ func TestExplain(t *testing.T) {
 		cfg   Config
 		want  string
 	}{
-		{2, Config{}, `2 ranks on 1 hosts, by the fixed table
+		{2, Config{}, `2 ranks on 1 host, by the fixed table
 allreduce     exchange to 128 KiB, then ring
 broadcast     tree
 allgather     doubling to 256 KiB, then ring
@@ -43,7 +43,7 @@ scatter       pairwise
 alltoall      pairwise
 alltoallv     pairwise
 `},
-		{9, Config{Algorithm: Halving}, `9 ranks on 1 hosts, by the fixed table; halving wherever an operation has it
+		{9, Config{Algorithm: Halving}, `9 ranks on 1 host, by the fixed table; halving wherever an operation has it
 allreduce     halving
 broadcast     tree to 256 KiB, then ring
 allgather     doubling to 256 KiB, then ring
@@ -112,6 +112,26 @@ func TestProfilesDiffer(t *testing.T) {
 	for range 2 {
 		if err := <-errs; err == nil || !strings.Contains(err.Error(), "by tree") || !strings.Contains(err.Error(), "by ring") {
 			t.Error(err)
+		}
+	}
+}
+
+func TestChoice(t *testing.T) {
+	g, err := New(mem.New(3)[0], Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	for _, c := range []struct {
+		op    string
+		bytes int
+		want  string
+	}{
+		{"allreduce", 0, Doubling}, {"allreduce", 128 << 10, Doubling}, {"allreduce", 128<<10 + 1, Halving}, {"allreduce", 1<<20 + 1, Ring},
+		{"send", 100, ""}, {"allsum", 100, ""},
+	} {
+		if got := g.Choice(c.op, c.bytes); got != c.want {
+			t.Errorf("%s of %d bytes goes by %q, want %q", c.op, c.bytes, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,9 +132,7 @@ func (c *allReduceBench) measure(watch *stopwatch, memory operandMemory, n int) 
 
 // explain shows the algorithms in force.
 func explain(g *collective.Group, out *output) {
-	for _, line := range g.Table() {
-		out.header("%s", line)
-	}
+	out.header("%s", strings.TrimSuffix(g.Explain(), "\n"))
 }
 
 func sumOfRanks(g *collective.Group, x []float32) error {
