@@ -8,7 +8,10 @@
 // a function of rank, size and length alone.
 //
 // The first fault breaks a group: it is spread to the peers, and every later
-// operation fails at once with the same cause.
+// operation fails at once with the same cause. What the operands of a failed
+// operation hold is undefined, and a peer that has not noticed yet may still write
+// to those in shared memory: the step is to be computed again, by a new group over
+// a new mesh.
 //
 //	g, err := collective.New(mesh, collective.Config{})
 //	defer g.Close()

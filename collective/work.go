@@ -129,8 +129,9 @@ func (w *Work) refuse(err error) *Work {
 // bytes is what the operation counts in the group's window.
 func (w *Work) bytes() int { return max(len(w.x), len(w.src), len(w.dst)) }
 
-// run carries the operation out. Whatever the outcome, the mesh does not touch
-// its slices afterwards.
+// run carries the operation out. Whatever the outcome, neither the mesh nor this
+// rank touches its slices afterwards; what lies in an arena a peer that has not
+// noticed a fault yet may still write to.
 func (w *Work) run() error {
 	g := w.g
 	if fault := g.fault.Load(); fault != nil {

@@ -127,10 +127,11 @@ func (c *collectiveBench) checkWhat(cmd *cobra.Command) []error {
 	if c.limit && (c.buffer == "private" || c.typ != "float32" || !slices.Equal(c.ops, []string{"allreduce"})) {
 		faults.add("--limit is of allreduce, of float32 in arenas: leave the other operations, types and buffers out")
 	}
-	return append(faults, c.checkSizes(cmd)...)
+	return append(faults, c.checkSizes(cmd, typ.size)...)
 }
 
-func (c *collectiveBench) checkSizes(cmd *cobra.Command) []error {
+// checkSizes turns the sizes into bytes, for values of so many.
+func (c *collectiveBench) checkSizes(cmd *cobra.Command, value int) []error {
 	var faults faultList
 	sizes, unit := c.bytes, 1
 	switch {
@@ -147,7 +148,14 @@ func (c *collectiveBench) checkSizes(cmd *cobra.Command) []error {
 		if n < 0 || n > maxBytes/unit {
 			faults.add("size %d: want 0 to %d", n, maxBytes/unit)
 		}
-		c.bytes = append(c.bytes, n*unit)
+		n *= unit
+		if value > 0 && n%value != 0 {
+			if cmd.Flags().Changed("bytes") || cmd.Flags().Changed("floats") {
+				faults.add("size of %d bytes: want whole values of --type %s, %d bytes each", n, c.typ, value)
+			}
+			n += value - n%value // of the default sizes
+		}
+		c.bytes = append(c.bytes, n)
 	}
 	return faults
 }

@@ -60,6 +60,8 @@ func TestBenchCollectiveRefuses(t *testing.T) {
 		{"--bytes 4 --floats 1", "--bytes and --floats both give sizes"},
 		{"--bytes ''", "invalid argument"},
 		{"--floats -1", "size -1: want 0 to 1073741824"},
+		{"--bytes 6 --type float32", "size of 6 bytes: want whole values of --type float32, 4 bytes each"},
+		{"--floats 3 --type int64", "size of 12 bytes: want whole values of --type int64, 8 bytes each"},
 		{"--time 0s", "--time 0s: want a positive time"},
 	} {
 		checkRefused(t, exitUsage, "bench collective "+c[0], c[1:]...)
