@@ -131,8 +131,12 @@ func (c *Coordinator) checkBeats(rank int, m message) error {
 		"give all ranks and their launcher the same times", rank, beat, dead, c.cfg.Heartbeat, c.cfg.DeadAfter)
 }
 
-// announce sends the roster when all have joined. The caller holds mu.
+// announce sends the roster when all have joined, unless the job has ended: a
+// rank that has read both could go on. The caller holds mu.
 func (c *Coordinator) announce() {
+	if c.verdict != nil {
+		return
+	}
 	addrs := make([]string, len(c.seats))
 	for r := range c.seats {
 		if c.seats[r].state != seatJoined {
@@ -140,7 +144,7 @@ func (c *Coordinator) announce() {
 		}
 		addrs[r] = c.seats[r].addr
 	}
-	if err := checkReach(addrs); err != nil && c.verdict == nil {
+	if err := checkReach(addrs); err != nil {
 		c.decide(err)
 		return
 	}
