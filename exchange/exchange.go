@@ -1,0 +1,58 @@
+// Package exchange sums what codecs made of gradients over the ranks: values in
+// fewer bits, and vectors of which few entries are present. What cannot be summed
+// inside a collective operation is carried by one here, and every rank ends with
+// the same bits.
+package exchange
+
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/compress"
+)
+
+// Reducer replaces each rank's gradients by their sum over the ranks. Operations
+// are matched by the order in which they are started, which must be the same on
+// every rank. It is used by one goroutine; several operations may be under way.
+type Reducer interface {
+	// Start begins op, whose slices belong to it until Wait has returned. A fault
+	// is kept for Wait.
+	Start(op *Op)
+	// Wait waits for op and returns when it ended, which may have been long
+	// before, or its fault, which names the operation, the rank and the peer.
+	Wait(op *Op) (end time.Time, err error)
+	// Close ends the reducer. Nothing may be under way but what has failed.
+	Close() error
+}
+
+// Op is one exchange: of a bucket of gradients. It may be started again once Wait
+// has returned, and then needs no new memory.
+type Op struct {
+	// X is the bucket's place in the arena of gradients. What it holds is this
+	// rank's contribution unless Sparse is set; afterwards it holds the sum over the
+	// ranks, added in an order that does not depend on timing.
+	X []float32
+	// Lo is X's first value's place in the arena.
+	Lo int
+	// Sparse is this rank's contribution where few entries are sent: of length
+	// len(X), its values as Code decodes them (compress.Compressor.Select).
+	Sparse *compress.Sparse
+	// Code is how values travel, FP32 if nil. Of a dense bucket X holds values as
+	// Code decodes them (compress.Compressor.Round).
+	Code compress.Quantiser
+
+	// Sent is what the last exchange was, once Wait has returned.
+	Sent Sent
+
+	work work
+}
+
+// Sent describes an exchange that has ended.
+type Sent struct {
+	Algorithm string // such as "ring", "allgather" or "split"
+	Bytes     int64  // of payload that this rank sent
+	Entries   int    // this rank contributed; len(X) of a dense bucket
+	Dense     bool   // the exchange was dense, be it because that is cheaper
+}
+
+// work is what a reducer keeps of an operation.
+type work interface{}
