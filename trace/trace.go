@@ -85,7 +85,7 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	spans   []span // never grows beyond its capacity
-	step    int64  // the one under way
+	step    int64  // the one under way, -1 before the first
 	begun   int    // steps
 	dropped int64  // spans that were not kept
 	clocks  []reading
@@ -96,7 +96,7 @@ type span struct {
 	name, detail  string
 	start, length int64
 	bytes         int64 // of an exchange; -1 for none
-	step          int64
+	step          int64 // -1 for what is of none
 	lane          Lane
 }
 
@@ -108,7 +108,7 @@ func New(cfg Config) (*Recorder, error) {
 	if cfg.Spans == 0 {
 		cfg.Spans = DefaultSpans
 	}
-	return &Recorder{epoch: time.Now(), limit: cfg.Steps, spans: make([]span, 0, cfg.Spans)}, nil
+	return &Recorder{epoch: time.Now(), limit: cfg.Steps, step: -1, spans: make([]span, 0, cfg.Spans)}, nil
 }
 
 // Now is the time, and the zero time where nothing is recorded: it then costs no
@@ -159,7 +159,9 @@ func (r *Recorder) add(s span, start, end time.Time) {
 	if len(r.spans) == cap(r.spans) || r.limit > 0 && r.begun > r.limit {
 		r.dropped++
 	} else {
-		s.step = r.step
+		if s.step = r.step; s.lane > Update {
+			s.step = -1
+		}
 		r.spans = append(r.spans, s)
 	}
 	r.mu.Unlock()

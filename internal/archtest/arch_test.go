@@ -54,6 +54,11 @@ var forbidden = []struct {
 		why:  "these are leaves that every layer may use",
 	},
 	{
+		from: []string{"trace"},
+		to:   []string{"distopt", "bucket", "compress", "exchange", "optim/...", "nn", "models", "train", "data", "cluster", "launch"},
+		why:  "what records times is called by all stages and knows none of them",
+	},
+	{
 		from: []string{"..."},
 		to:   []string{"cmd/..."},
 		why:  "the command stands on top",

@@ -1,0 +1,183 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// timeline writes parts in Chrome's trace event format: a process for each rank,
+// a thread for each row, complete events ("X") in microseconds. Perfetto drops
+// what has a negative time, and has a meaning of its own for process and thread
+// 0, so all of them count from 1.
+type timeline struct {
+	w     *bufio.Writer
+	wrote bool // an event
+	ranks []rankNote
+	err   error // the first of writing
+}
+
+// rankNote is what is said of a rank beside its events.
+type rankNote struct {
+	Rank    int    `json:"rank"`
+	Offset  micros `json:"clock_offset_us"` // that was added to its times
+	Bound   micros `json:"clock_error_us"`  // at most, if clocks drift evenly
+	Spans   int    `json:"spans"`
+	Dropped int64  `json:"spans_left_out"`
+}
+
+// event is one object of the list.
+type event struct {
+	Phase    string `json:"ph"`
+	Name     string `json:"name"`
+	Category string `json:"cat,omitempty"`
+	Process  int    `json:"pid"`
+	Thread   int    `json:"tid,omitempty"`
+	Start    micros `json:"ts,omitzero"`
+	Length   micros `json:"dur,omitzero"`
+	Scope    string `json:"s,omitempty"`
+	Args     any    `json:"args,omitempty"`
+}
+
+// micros is a time in nanoseconds that is written in microseconds.
+type micros int64
+
+// MarshalJSON writes a number with three decimals.
+func (m micros) MarshalJSON() ([]byte, error) {
+	var b []byte
+	if m < 0 {
+		b, m = append(b, '-'), -m
+	}
+	b = strconv.AppendInt(b, int64(m/1000), 10)
+	return fmt.Appendf(b, ".%03d", m%1000), nil
+}
+
+func newTimeline(w io.Writer) *timeline {
+	t := &timeline{w: bufio.NewWriterSize(w, 1<<16)}
+	t.text(`{"displayTimeUnit":"ms","traceEvents":[`)
+	return t
+}
+
+func (t *timeline) text(s string) {
+	if t.err == nil {
+		_, t.err = t.w.WriteString(s)
+	}
+}
+
+func (t *timeline) event(e event) {
+	line, err := json.Marshal(e)
+	if t.err == nil {
+		t.err = err
+	}
+	if t.wrote {
+		t.text(",")
+	}
+	t.wrote = true
+	t.text("\n")
+	t.text(string(line))
+}
+
+// named is a metadata event.
+func (t *timeline) named(process, thread int, what string, args any) {
+	t.event(event{Phase: "M", Name: what, Process: process, Thread: thread, Args: args})
+}
+
+type nameArg struct {
+	Name string `json:"name"`
+}
+type labelsArg struct {
+	Labels string `json:"labels"`
+}
+type orderArg struct {
+	Index int `json:"sort_index"`
+}
+
+// part writes all of a rank. Its spans get sorted.
+func (t *timeline) part(p part) {
+	process := p.rank + 1
+	t.named(process, 0, "process_name", nameArg{fmt.Sprintf("rank %d", p.rank)})
+	t.named(process, 0, "process_sort_index", orderArg{p.rank})
+	if p.bound > 0 {
+		t.named(process, 0, "process_labels", labelsArg{fmt.Sprintf("clock ± %.1f µs", float64(p.bound)/1e3)})
+	}
+	sortSpans(p.spans)
+	thread, end := 1, int64(0)
+	for rest := p.spans; len(rest) > 0; {
+		n := 0
+		for n < len(rest) && rest[n].lane == rest[0].lane {
+			end = max(end, rest[n].start+rest[n].length)
+			n++
+		}
+		thread += t.lane(process, thread, rest[:n])
+		rest = rest[n:]
+	}
+	if p.dropped > 0 {
+		t.event(event{Phase: "i", Scope: "p", Name: fmt.Sprintf("cut: %d later spans were left out", p.dropped), Process: process, Thread: 1, Start: micros(end)})
+	}
+	t.ranks = append(t.ranks, rankNote{p.rank, micros(p.offset), micros(p.bound), len(p.spans), p.dropped})
+}
+
+// lane writes the spans of one lane in threads from first on, and returns how
+// many there are.
+func (t *timeline) lane(process, first int, spans []span) int {
+	lane := spans[0].lane
+	rows, n := rowsOf(spans, lane != Exchange)
+	for row := range n {
+		name := lane.String()
+		if row > 0 {
+			name = fmt.Sprintf("%s %d", name, row+1)
+		}
+		t.named(process, first+row, "thread_name", nameArg{name})
+		t.named(process, first+row, "thread_sort_index", orderArg{first + row})
+	}
+	for i, s := range spans {
+		t.span(process, first+rows[i], s)
+	}
+	return n
+}
+
+// spanArgs is what a viewer shows of a box that is clicked on.
+type spanArgs struct {
+	Step  *int64 `json:"step,omitempty"`
+	How   string `json:"algorithm,omitempty"`
+	Bytes *int64 `json:"bytes_sent,omitempty"`
+}
+
+// span writes a complete event, which has a time and a length even if they are 0.
+func (t *timeline) span(process, thread int, s span) {
+	args := spanArgs{How: s.detail}
+	if s.step >= 0 {
+		args.Step = &s.step
+	}
+	if s.bytes >= 0 {
+		args.Bytes = &s.bytes
+	}
+	line, err := json.Marshal(struct {
+		event
+		Start  micros   `json:"ts"`
+		Length micros   `json:"dur"`
+		Args   spanArgs `json:"args"`
+	}{event{Phase: "X", Name: s.name, Category: s.lane.String(), Process: process, Thread: thread}, micros(s.start), micros(s.length), args})
+	if t.err == nil {
+		t.err = err
+	}
+	t.text(",\n")
+	t.text(string(line))
+}
+
+// close ends the file.
+func (t *timeline) close() error {
+	notes, err := json.Marshal(t.ranks)
+	if t.err == nil {
+		t.err = err
+	}
+	t.text("\n],\"otherData\":{\"ranks\":")
+	t.text(string(notes))
+	t.text("}}\n")
+	if t.err == nil {
+		t.err = t.w.Flush()
+	}
+	return t.err
+}
