@@ -10,7 +10,7 @@ import (
 // OpError is a fault of one operation. The first one of a group is the cause
 // of all later ones, which wrap it.
 type OpError struct {
-	Op   string // "allreduce", "broadcast", … or "close"
+	Op   string // "allreduce", "broadcast", …, "close" or "fail"
 	Rank int    // where it was seen, as the mesh numbers ranks
 	Peer int    // likewise the lost rank if one is known to be, else the other end; Rank itself: a fault of the caller
 	Seq  uint32 // which operation of the group, from 0

@@ -67,6 +67,10 @@ type Group struct {
 	free       *Work                // recycled
 	spare      atomic.Pointer[Work] // likewise, the last one
 
+	beside   []*Group // made by Beside
+	besides  uint32   // how many there have been
+	sent     atomic.Int64
+
 	talking  []*Work  // Sends and Receives under way
 	sends    []uint32 // how many Sends to each rank were started
 	receives []uint32 // how many Receives from each rank
@@ -118,6 +122,51 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	return g, nil
 }
 
+// Beside makes a group of the same ranks over the same mesh that chooses by the same
+// table: for operations whose order does not depend on that of g's, such as those
+// of a goroutine of their own. Its number, see Config.ID, is g's plus how many groups
+// were made beside g before it, plus 1; every rank makes the same ones in the same
+// order. g's Waiting tells of its waits too. It is closed before g.
+func (g *Group) Beside() (*Group, error) {
+	g.mu.Lock()
+	g.besides++
+	cfg := g.cfg
+	cfg.ID += g.besides
+	g.mu.Unlock()
+	cfg.Ranks, cfg.Profile = g.ranks, nil
+	b, err := New(g.mesh, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if g.tuned.Load() && g.share.whole(g.size) == b.share.whole(b.size) {
+		b.table.Store(g.table.Load())
+		b.tuned.Store(true)
+	}
+	g.mu.Lock()
+	g.beside = append(slices.DeleteFunc(g.beside, (*Group).isClosed), b)
+	g.mu.Unlock()
+	return b, nil
+}
+
+func (g *Group) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
+
+// Sent is how many bytes of payload this rank has sent in operations of the group
+// that have ended.
+func (g *Group) Sent() int64 { return g.sent.Load() }
+
+// Fail breaks the group on every rank: what is in flight and what comes later fails
+// with err, which the others see as this rank's. It is for a fault outside of the
+// operations that keeps this rank from starting those that the others wait for. It
+// returns the group's first fault.
+func (g *Group) Fail(err error) error {
+	rank := g.mesh.Rank()
+	return g.fail(&OpError{Op: "fail", Rank: rank, Peer: culprit(err, rank), Err: err})
+}
+
 // Rank is this rank's number in the group, 0 <= Rank < Size.
 func (g *Group) Rank() int { return g.rank }
 
@@ -155,6 +204,11 @@ func (g *Group) Waiting() (longest Wait, ok bool) {
 	}
 	for _, w := range g.talking {
 		look(w)
+	}
+	for _, b := range g.beside {
+		if w, waits := b.Waiting(); waits && (!ok || w.Since.Before(longest.Since)) {
+			longest, ok = w, true
+		}
 	}
 	if ok && time.Since(longest.Since) < g.cfg.SlowAfter {
 		return Wait{}, false

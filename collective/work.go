@@ -25,6 +25,7 @@ type Work struct {
 	seq  uint32
 	sig  signature
 	err  error
+	sent int64         // bytes of payload by this rank
 	end  time.Time     // zero if it was not asked for
 	done chan struct{} // holds one token from the end of the operation until Wait
 	next *Work         // in the queue, or in the group's free list
@@ -107,17 +108,28 @@ func (w *Work) Wait() error {
 // WaitEnd is Wait, and also returns when the operation ended, which may have
 // been long before.
 func (w *Work) WaitEnd() (time.Time, error) {
+	end, _, err := w.WaitSent()
+	return end, err
+}
+
+// WaitSent is WaitEnd, and also returns how many bytes of payload this rank sent for
+// the operation; none where ranks share memory.
+func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 	if !w.live {
-		return time.Time{}, errors.New("collective: Wait was called twice on the same Work")
+		return time.Time{}, 0, errors.New("collective: Wait was called twice on the same Work")
 	}
 	if !w.here {
 		<-w.done
 	}
-	g, err, end := w.g, w.err, w.end
+	g, end, bytes, err := w.g, w.end, w.sent, w.err
+	if bytes != 0 {
+		g.sent.Add(bytes)
+		w.sent = 0
+	}
 	w.live, w.here, w.byRank, w.err, w.x, w.src, w.dst, w.op, w.root = false, false, false, nil, nil, nil, nil, Sum, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
 	g.recycle(w)
-	return end, err
+	return end, bytes, err
 }
 
 // refuse ends an operation that was never started.
@@ -219,6 +231,7 @@ func (w *Work) send(i, to int, p []byte) error {
 	peer := w.meshRank(to)
 	w.peer.Store(int32(peer) + 1)
 	err := w.g.mesh.Send(peer, w.tag(i), p, w.g.cfg.Timeout)
+	w.sent += int64(len(p))
 	w.peer.Store(0)
 	return err
 }

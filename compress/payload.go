@@ -54,7 +54,23 @@ type Coder struct {
 }
 
 // NewCoder returns a coder of the chain's payloads.
-func (c *Chain) NewCoder() *Coder { return &Coder{q: c.quantiser} }
+func (c *Chain) NewCoder() *Coder { return NewCoder(c.quantiser) }
+
+// NewCoder returns a coder of payloads whose values q stores.
+func NewCoder(q Quantiser) *Coder { return &Coder{q: q} }
+
+// Use changes the code of the values.
+func (c *Coder) Use(q Quantiser) { c.q = q }
+
+// Size is the length of the payload of s.
+func (c *Coder) Size(s *Sparse) int {
+	where, bytes := layoutOf(s, c.q)
+	count := len(s.Value)
+	if where == indexDense {
+		count = s.Len
+	}
+	return headerBytes + bytes + c.q.Size(count)
+}
 
 // Encode appends the payload of s to dst. s must be valid. Errors are those of
 // the code, with the index in s.
