@@ -67,9 +67,9 @@ type Group struct {
 	free       *Work                // recycled
 	spare      atomic.Pointer[Work] // likewise, the last one
 
-	beside   []*Group // made by Beside
-	besides  uint32   // how many there have been
-	sent     atomic.Int64
+	beside  []*Group // made by Beside
+	besides uint32   // how many there have been
+	sent    atomic.Int64
 
 	talking  []*Work  // Sends and Receives under way
 	sends    []uint32 // how many Sends to each rank were started
@@ -172,6 +172,9 @@ func (g *Group) Rank() int { return g.rank }
 
 // Size is the number of ranks in the group.
 func (g *Group) Size() int { return g.size }
+
+// MeshRank is the number of a rank of the group in the mesh, which errors name.
+func (g *Group) MeshRank(rank int) int { return g.ranks[rank] }
 
 // Algorithm is the algorithm that was named for the group; empty: the table
 // decides.

@@ -1,7 +1,19 @@
 // Package exchange sums what codecs made of gradients over the ranks: values in
 // fewer bits, and vectors of which few entries are present. What cannot be summed
-// inside a collective operation is carried by one here, and every rank ends with
-// the same bits.
+// inside a collective operation is carried by several here, and every rank ends
+// with the same bits.
+//
+// [Over] makes a [Reducer] of a group of ranks. How it carries what:
+//
+//   - float32, dense: the group's allreduce.
+//   - float16 and bfloat16, dense: values are divided by the number of ranks, so that
+//     their sum has room, cast, and reduced by the group's allreduce.
+//   - any other code, dense: every rank sums one chunk of what all decode, codes the
+//     sum, and goes on with what it decodes of that, as all others do.
+//   - sparse: by [AllGather], [Tree], [Split] or [Dense], see [Choose].
+//
+// Sums are added in the order of ranks, by Tree and Dense in another one that
+// depends on nothing but the number of ranks and the length.
 package exchange
 
 import (
@@ -36,23 +48,28 @@ type Op struct {
 	// Sparse is this rank's contribution where few entries are sent: of length
 	// len(X), its values as Code decodes them (compress.Compressor.Select).
 	Sparse *compress.Sparse
+	// Most, above 0, is how many entries a sparse sum may have: an exchange that
+	// meets the sum in parts (Split) may keep to the largest entries of each, which
+	// bounds what travels whatever the number of ranks (Ok-Topk). Sparse then holds
+	// afterwards what this rank contributed to entries that were left out, to be
+	// added to its residual; it is empty where nothing was. 0: the sum is whole, and
+	// Sparse stays as it is. It is the same on every rank.
+	Most int
 	// Code is how values travel, FP32 if nil. Of a dense bucket X holds values as
 	// Code decodes them (compress.Compressor.Round).
 	Code compress.Quantiser
 
 	// Sent is what the last exchange was, once Wait has returned.
 	Sent Sent
-
-	work work
+	// Held is what a reducer keeps of the operation from one exchange to the next.
+	// It is the reducer's alone.
+	Held any
 }
 
 // Sent describes an exchange that has ended.
 type Sent struct {
 	Algorithm string // such as "ring", "allgather" or "split"
-	Bytes     int64  // of payload that this rank sent
+	Bytes     int64  // of payload that this rank sent; none where ranks share memory
 	Entries   int    // this rank contributed; len(X) of a dense bucket
 	Dense     bool   // the exchange was dense, be it because that is cheaper
 }
-
-// work is what a reducer keeps of an operation.
-type work interface{}

@@ -1,0 +1,70 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// Error is a fault of an exchange.
+type Error struct {
+	Op     string // "allreduce", "chunks", "counts", or the algorithm of a sparse exchange
+	Rank   int    // where it was seen, as the mesh numbers ranks
+	Peer   int    // likewise the lost rank, or whose data are at fault; Rank: this rank
+	Lo, Hi int    // the bucket, as a range of the arena
+	Err    error  // the cause
+}
+
+// Error returns one line.
+func (e *Error) Error() string {
+	who := ""
+	if e.Peer != e.Rank {
+		who = fmt.Sprintf(" with rank %d", e.Peer)
+	}
+	return fmt.Sprintf("exchange: %s of gradients %d to %d on rank %d%s: %v", e.Op, e.Lo, e.Hi, e.Rank, who, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ValueError is a sum that its code has no room for.
+type ValueError struct {
+	At    int     // its place in the arena
+	Value float32 // infinite or NaN
+	Code  string  // the code's name
+}
+
+// Error says where, and what to do.
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("the sum over the ranks is %v at place %d of the arena, which %s has no room for: clip, lower the learning rate, or use a code of wider range", e.Value, e.At, e.Code)
+}
+
+// peerError is a fault in what a rank of the group sent.
+type peerError struct {
+	rank int
+	err  error
+}
+
+func (e *peerError) Error() string { return e.err.Error() }
+func (e *peerError) Unwrap() error { return e.err }
+
+// damaged says that what a rank sent is not right.
+func damaged(rank int, format string, args ...any) error {
+	return &peerError{rank, fmt.Errorf(format, args...)}
+}
+
+// fault makes err one of op.
+func (e *Group) fault(op *Op, what string, err error) error {
+	out := &Error{Op: what, Rank: e.g.MeshRank(e.g.Rank()), Lo: op.Lo, Hi: op.Lo + len(op.X), Err: err}
+	out.Peer = out.Rank
+	var peer *peerError
+	var inside *collective.OpError
+	switch {
+	case errors.As(err, &peer):
+		out.Peer, out.Err = e.g.MeshRank(peer.rank), peer.err
+	case errors.As(err, &inside):
+		out.Peer = inside.Peer
+	}
+	return out
+}

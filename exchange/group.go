@@ -1,0 +1,248 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// Group is a Reducer over a group of ranks.
+//
+// Dense float32, float16 and bfloat16 are operations of the group itself, several of
+// which may make progress at the same time. All else takes several operations,
+// which a goroutine starts one after the other on a group beside it, so that their
+// order depends on nothing but that of Start.
+type Group struct {
+	g       *collective.Group
+	own     *collective.Group // beside g; nil until it is needed
+	cfg     Config
+	kernels *simd.Kernels
+
+	mu         sync.Mutex
+	wake       sync.Cond
+	head, tail *held // started and not yet taken by the goroutine, in order
+	closed     bool
+	running    sync.WaitGroup
+
+	// The goroutine's, as all below.
+	rank, size int
+	memory
+}
+
+// held is what a Group keeps of an operation.
+type held struct {
+	by    *Group
+	op    *Op
+	live  bool // between Start and Wait
+	twice bool // Start was called in between
+
+	work   *collective.Work // in flight on the group itself
+	halves []collective.Float16
+	brains []collective.BFloat16
+
+	queued bool // to the goroutine, which then owns what follows until done
+	next   *held
+	done   chan struct{} // holds a token from the end until Wait
+	end    time.Time
+	err    error
+	part   partition
+}
+
+// Over makes a Reducer over g, which stays its owner's to close, after the Reducer.
+// Groups over several of one mesh's ranks are made in the same order on all of
+// them. It sends nothing. Errors: a bad configuration, all faults together.
+func Over(g *collective.Group, cfg Config) (*Group, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("exchange: %w", err)
+	}
+	if cfg.Rebalance == 0 {
+		cfg.Rebalance = defaultRebalance
+	}
+	e := &Group{g: g, cfg: cfg, kernels: simd.Host(), rank: g.Rank(), size: g.Size()}
+	e.wake.L = &e.mu
+	e.memory.init(e.size)
+	return e, nil
+}
+
+// Start begins op; see Reducer.
+func (e *Group) Start(op *Op) {
+	h, _ := op.Held.(*held)
+	if h == nil || h.by != e {
+		h = &held{by: e, op: op, done: make(chan struct{}, 1)}
+		op.Held = h
+	}
+	if h.live {
+		h.twice = true
+		return
+	}
+	h.op, h.live, h.twice, h.work, h.queued, h.err = op, true, false, nil, false, nil
+	if err := check(op); err != nil {
+		h.end, h.err = time.Now(), e.fault(op, "start", err)
+		return
+	}
+	op.Sent = Sent{Entries: len(op.X), Dense: true}
+	if e.size == 1 {
+		e.alone(h)
+		return
+	}
+	switch {
+	case op.Sparse != nil || !native(op.Code):
+		e.enqueue(h)
+	case op.Code == nil || op.Code.Code() == compress.CodeFP32:
+		op.Sent.Algorithm = e.g.Choice("allreduce", 4*len(op.X))
+		h.work = collective.StartAllReduce(e.g, op.X, collective.Sum)
+	default:
+		e.startHalves(h)
+	}
+}
+
+func check(op *Op) error {
+	if op.Lo < 0 || op.Most < 0 {
+		return fmt.Errorf("place %d in the arena, at most %d entries: want at least 0", op.Lo, op.Most)
+	}
+	if op.Sparse == nil {
+		return nil
+	}
+	if op.Sparse.Len != len(op.X) {
+		return fmt.Errorf("a sparse vector of length %d for a bucket of %d", op.Sparse.Len, len(op.X))
+	}
+	return op.Sparse.Validate()
+}
+
+// native tells whether a code's values can be summed inside an operation.
+func native(q compress.Quantiser) bool {
+	return q == nil || q.Code() <= compress.CodeBF16
+}
+
+// alone is the exchange of one rank.
+func (e *Group) alone(h *held) {
+	op := h.op
+	op.Sent.Algorithm = "none"
+	if op.Sparse != nil {
+		op.Sent.Entries, op.Sent.Dense = op.Sparse.Count(), false
+		e.vectors = append(e.vectors[:0], op.Sparse)
+		e.sum(op.X, e.vectors)
+		if op.Most > 0 {
+			op.Sparse.Reset(len(op.X))
+		}
+	}
+	h.end = time.Now()
+}
+
+// Wait waits for op; see Reducer. Faults are *Error; those of a value whose sum has
+// no room in its code wrap a *ValueError.
+func (e *Group) Wait(op *Op) (end time.Time, err error) {
+	h, _ := op.Held.(*held)
+	if h == nil || h.by != e || !h.live {
+		return time.Time{}, e.fault(op, "wait", errors.New("it was not started, or waited for already"))
+	}
+	switch {
+	case h.work != nil:
+		e.finish(h)
+	case h.queued:
+		<-h.done
+	}
+	h.live = false
+	if h.twice && h.err == nil {
+		h.err = e.fault(op, "start", errors.New("it was started again before Wait"))
+	}
+	return h.end, h.err
+}
+
+// finish waits for an operation of the group itself.
+func (e *Group) finish(h *held) {
+	var err error
+	h.end, h.op.Sent.Bytes, err = h.work.WaitSent()
+	h.work = nil
+	if err == nil && h.op.Code != nil && h.op.Code.Code() != compress.CodeFP32 {
+		err = e.fromHalves(h)
+	}
+	if err != nil {
+		h.err = e.fault(h.op, "allreduce", err)
+	}
+}
+
+// enqueue leaves h to the goroutine, which the first one starts.
+func (e *Group) enqueue(h *held) {
+	if e.own == nil {
+		own, err := e.g.Beside()
+		if err != nil {
+			h.end, h.err = time.Now(), e.fault(h.op, "start", err)
+			return
+		}
+		e.own = own
+		e.running.Go(e.run)
+	}
+	h.queued = true
+	e.mu.Lock()
+	if e.head == nil {
+		e.head = h
+	} else {
+		e.tail.next = h
+	}
+	e.tail = h
+	e.mu.Unlock()
+	e.wake.Signal()
+}
+
+// run carries out what is queued, until the group is closed.
+func (e *Group) run() {
+	for h := e.take(); h != nil; h = e.take() {
+		before := e.own.Sent()
+		what, err := e.carry(h)
+		if err != nil {
+			var inside *collective.OpError
+			if !errors.As(err, &inside) { // nobody else has noticed
+				_ = e.own.Fail(e.fault(h.op, what, err))
+			}
+			h.err = e.fault(h.op, what, err)
+		}
+		h.op.Sent.Bytes = e.own.Sent() - before
+		h.end = time.Now()
+		h.done <- struct{}{}
+	}
+}
+
+// take waits for the queue's head; nil once the group is closed and the queue empty.
+func (e *Group) take() *held {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.head == nil && !e.closed {
+		e.wake.Wait()
+	}
+	h := e.head
+	if h != nil {
+		e.head, h.next = h.next, nil
+	}
+	return h
+}
+
+// carry carries an operation out that takes several of the group, and returns what
+// it did, for errors.
+func (e *Group) carry(h *held) (what string, err error) {
+	if h.op.Sparse == nil {
+		h.op.Sent.Algorithm = "chunks"
+		return "chunks", e.chunks(h.op)
+	}
+	return e.sparse(h)
+}
+
+// Close ends the group, see Reducer, and returns when its goroutine has ended. The
+// group that it was made over stays open.
+func (e *Group) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.wake.Broadcast()
+	var err error
+	if e.own != nil {
+		err = e.own.Close()
+	}
+	e.running.Wait()
+	return err
+}

@@ -1,0 +1,164 @@
+package exchange
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+)
+
+// A sparse exchange begins with a frame of each rank, gathered by all: how much it
+// contributes, and to what, so that all choose the same algorithm, know what they
+// receive, and notice when they do not exchange the same bucket.
+//
+//	word 0  entries
+//	     1  bytes of its payload
+//	     2  what it takes part in: length, most entries, code
+type frame struct{ entries, bytes, what int64 }
+
+const frameWords = 3
+
+func (m *memory) init(ranks int) {
+	m.frames, m.counts, m.outs, m.cuts = make([]frame, ranks), make([]int, ranks), make([]int, ranks), make([]int, ranks+1)
+	m.words, m.own = make([]int64, frameWords*ranks), make([]int64, max(frameWords, ranks))
+	m.parts, m.vectors = make([]compress.Sparse, ranks), make([]*compress.Sparse, 0, ranks)
+	m.coder, m.floats, m.picker = compress.NewCoder(compress.FP32{}), compress.NewCoder(compress.FP32{}), compress.NewWorkspace(nil)
+}
+
+// what is a hash of what all ranks must agree on.
+func (op *Op) what() int64 {
+	h := uint64(len(op.X))*0x9e3779b97f4a7c15 ^ uint64(op.Most)*0xc2b2ae3d27d4eb4f ^ uint64(op.Lo)*0x165667b19e3779f9
+	return int64(h<<8 | uint64(op.code().Code()))
+}
+
+// code is how values travel.
+func (op *Op) code() compress.Quantiser {
+	if op.Code == nil {
+		return compress.FP32{}
+	}
+	return op.Code
+}
+
+// sparse sums sparse vectors.
+func (e *Group) sparse(h *held) (what string, err error) {
+	op := h.op
+	e.coder.Use(op.code())
+	op.Sent = Sent{Entries: op.Sparse.Count()}
+	s, err := e.introduce(op)
+	if err != nil {
+		return "counts", err
+	}
+	name := e.choose(s)
+	op.Sent.Algorithm, op.Sent.Dense = name, name == Dense
+	switch name {
+	case AllGather:
+		err = e.allGather(op)
+	case Tree:
+		err = e.recurse(op)
+	case Split:
+		err = e.split(h)
+	case Dense:
+		clear(op.X)
+		op.Sparse.AddTo(op.X)
+		err = collective.AllReduce(e.own, op.X, collective.Sum)
+	default:
+		err = fmt.Errorf("the algorithm that was chosen, %q, is not known", name)
+	}
+	if err == nil && op.Most > 0 {
+		op.leave(name == Split)
+	}
+	return name, err
+}
+
+// leave keeps of op.Sparse what the sum left out.
+func (op *Op) leave(some bool) {
+	s, kept := op.Sparse, 0
+	if some {
+		for i, at := range s.Index {
+			s.Index[kept], s.Value[kept] = at, s.Value[i]
+			if op.X[at] == 0 {
+				kept++
+			}
+		}
+	}
+	s.Index, s.Value = s.Index[:kept], s.Value[:kept]
+}
+
+// introduce gathers the frames.
+func (e *Group) introduce(op *Op) (Situation, error) {
+	s := Situation{Ranks: e.size, Len: len(op.X), Most: op.Most, Blocks: op.code().Block() > 1}
+	own := e.memory.own[:frameWords]
+	own[0], own[1], own[2] = int64(op.Sparse.Count()), int64(e.coder.Size(op.Sparse)), op.what()
+	if err := collective.AllGather(e.own, e.words, own); err != nil {
+		return s, err
+	}
+	for r := range e.frames {
+		f := frame{e.words[frameWords*r], e.words[frameWords*r+1], e.words[frameWords*r+2]}
+		switch {
+		case f.what != own[2]:
+			return s, damaged(r, "it exchanges another bucket, or in another way: all ranks must start the same exchanges in the same order; here %d values in code %s, at most %d entries", len(op.X), op.code().Name(), op.Most)
+		case f.entries < 0 || f.entries > int64(len(op.X)) || f.bytes < 0 || f.bytes > int64(compress.PayloadBound(len(op.X), op.code())):
+			return s, damaged(r, "it says that it sends %d of %d entries in %d bytes", f.entries, len(op.X), f.bytes)
+		}
+		e.frames[r] = f
+		s.Entries += int(f.entries)
+		s.Payload += int(f.bytes)
+	}
+	return s, nil
+}
+
+// allGather gives every rank the payloads of all, and each adds them in the order of
+// ranks: every rank sends (N-1)/N of all payloads, and decodes all.
+func (e *Group) allGather(op *Op) error {
+	total, mine := 0, 0
+	for r, f := range e.frames {
+		if r == e.rank {
+			mine = total
+		}
+		e.counts[r] = int(f.bytes)
+		total += int(f.bytes)
+	}
+	e.in = room(e.in, total)
+	own := e.in[mine : mine+e.counts[e.rank]]
+	if _, err := e.coder.Encode(own[:0], op.Sparse); err != nil {
+		return valueAt(err, op.Lo, op.Sparse)
+	}
+	if err := collective.AllGatherV(e.own, e.in, own, e.counts); err != nil {
+		return err
+	}
+	e.vectors = e.vectors[:0]
+	at := 0
+	for r := range e.frames {
+		v := op.Sparse
+		if r != e.rank {
+			v = &e.parts[r]
+			if err := e.decode(v, e.coder, e.in[at:at+e.counts[r]], len(op.X), r); err != nil {
+				return err
+			}
+		}
+		e.vectors = append(e.vectors, v)
+		at += e.counts[r]
+	}
+	e.sum(op.X, e.vectors)
+	return nil
+}
+
+// decode makes v what a rank's payload holds: a vector of length n.
+func (e *Group) decode(v *compress.Sparse, c *compress.Coder, payload []byte, n, rank int) error {
+	if err := c.Decode(v, payload); err != nil {
+		return &peerError{rank, err}
+	}
+	if v.Len != n {
+		return damaged(rank, "a payload for %d values, want %d", v.Len, n)
+	}
+	return nil
+}
+
+// valueAt makes the error of a code that of a place in the arena; of s, which
+// begins at lo.
+func valueAt(err error, lo int, s *compress.Sparse) error {
+	if e, ok := err.(*compress.ValueError); ok && e.Index < len(s.Index) {
+		return &ValueError{At: lo + int(s.Index[e.Index]), Value: e.Value, Code: e.Code}
+	}
+	return err
+}

@@ -1,0 +1,208 @@
+package exchange
+
+import (
+	"slices"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+)
+
+// split: rank i owns the part of the vector from border i to border i+1. Every rank
+// sends each other one its entries of that one's part, the owner adds them in the
+// order of ranks, and all gather the sums of the parts.
+//
+// A sum of values of a code is not one of the code's, and its blocks cannot be cut:
+// sums travel as float32, and so do parts in codes of blocks.
+func (e *Group) split(h *held) error {
+	op := h.op
+	if err := e.partition(h); err != nil {
+		return err
+	}
+	b := h.part.borders
+	parts, code := e.coder, op.code()
+	if code.Block() > 1 {
+		parts, code = e.floats, compress.FP32{}
+	}
+	if err := e.deal(op, b, parts, code); err != nil {
+		return err
+	}
+	lo, hi := b[e.rank], b[e.rank+1]
+	received, err := e.addParts(op, lo, hi, parts)
+	if err != nil {
+		return err
+	}
+	e.collect(op, op.X[lo:hi], received)
+	return e.hand(op, b)
+}
+
+// deal sends the parts of op.Sparse to their owners, and receives those of the own
+// part in e.in.
+func (e *Group) deal(op *Op, b []int, coder *compress.Coder, code compress.Quantiser) (err error) {
+	s := op.Sparse
+	e.cut(s, b)
+	e.index = room(e.index, len(s.Index))
+	e.out = e.out[:0]
+	own := e.memory.own[:e.size]
+	for r := range own {
+		from, to := e.cuts[r], e.cuts[r+1]
+		own[r] = 0
+		if r == e.rank || from == to {
+			continue
+		}
+		e.piece = compress.Sparse{Len: b[r+1] - b[r], Index: e.index[from:to], Value: s.Value[from:to]}
+		for i, at := range s.Index[from:to] {
+			e.piece.Index[i] = at - int32(b[r])
+		}
+		start := len(e.out)
+		e.out = slices.Grow(e.out, payloadRoom(&e.piece, code))
+		if e.out, err = coder.Encode(e.out, &e.piece); err != nil {
+			return valueAt(err, op.Lo+b[r], &e.piece)
+		}
+		own[r] = int64(len(e.out) - start)
+	}
+	theirs := e.words[:e.size]
+	if err := collective.AllToAll(e.own, theirs, own); err != nil {
+		return err
+	}
+	width := b[e.rank+1] - b[e.rank]
+	total, err := e.lengths(theirs, func(int) int { return compress.PayloadBound(width, code) })
+	if err != nil {
+		return err
+	}
+	for r, n := range own {
+		e.outs[r] = int(n)
+	}
+	e.in = room(e.in, total)
+	return collective.AllToAllV(e.own, e.in, e.out, e.outs, e.counts)
+}
+
+// cut makes e.cuts the places in s where its parts begin.
+func (e *Group) cut(s *compress.Sparse, b []int) {
+	at := 0
+	for r := range e.size {
+		e.cuts[r] = at
+		n, _ := slices.BinarySearch(s.Index[at:], int32(b[r+1]))
+		if b[r+1] >= s.Len {
+			n = len(s.Index) - at
+		}
+		at += n
+	}
+	e.cuts[e.size] = at
+}
+
+// lengths makes e.counts the lengths that the ranks gave, which most bounds, and
+// returns their sum.
+func (e *Group) lengths(given []int64, most func(rank int) int) (total int, err error) {
+	for r, n := range given {
+		if n < 0 || n > int64(most(r)) {
+			return 0, damaged(r, "it says that it sends %d bytes, at most %d make sense", n, most(r))
+		}
+		e.counts[r] = int(n)
+		total += int(n)
+	}
+	return total, nil
+}
+
+// addParts sums the parts that came, of the values lo to hi, and returns how many
+// entries they had.
+func (e *Group) addParts(op *Op, lo, hi int, coder *compress.Coder) (received int, err error) {
+	e.vectors = e.vectors[:0]
+	at := 0
+	for r, n := range e.counts {
+		v := &e.parts[r]
+		switch {
+		case r == e.rank:
+			e.ownPart(v, op.Sparse, lo, hi)
+		case n > 0:
+			if err := e.decode(v, coder, e.in[at:at+n], hi-lo, r); err != nil {
+				return 0, err
+			}
+		}
+		at += n
+		if n > 0 || r == e.rank && v.Count() > 0 {
+			e.vectors = append(e.vectors, v)
+			received += v.Count()
+		}
+	}
+	e.sum(op.X[lo:hi], e.vectors)
+	return received, nil
+}
+
+// ownPart makes v this rank's part of its own vector, the values lo to hi.
+func (e *Group) ownPart(v, s *compress.Sparse, lo, hi int) {
+	from, to := e.cuts[e.rank], e.cuts[e.rank+1]
+	v.Reset(hi - lo)
+	v.Value = append(v.Value, s.Value[from:to]...)
+	v.Index = append(v.Index, s.Index[from:to]...)
+	for i := range v.Index {
+		v.Index[i] -= int32(lo)
+	}
+}
+
+// payloadRoom is at least the length of the payload of s.
+func payloadRoom(s *compress.Sparse, q compress.Quantiser) int {
+	k := s.Count()
+	return headerBytes + min((s.Len+7)/8, 4*k+k/128+1) + q.Size(k)
+}
+
+// collect makes e.total what of the sum x goes to all: what is not zero, or the
+// largest entries where op bounds them, of each part as many.
+func (e *Group) collect(op *Op, x []float32, received int) {
+	t := &e.total
+	t.Reset(len(x))
+	most := min(received, len(x))
+	if most == 0 {
+		return
+	}
+	if op.Most > 0 {
+		most = min(most, max(1, op.Most/e.size))
+	}
+	if cap(t.Index) < most {
+		t.Reserve(most + most/4)
+	}
+	if e.picker.Reaching(t, 0, x, nil, 0, most) > most {
+		e.picker.Exact(t, 0, x, nil, most)
+	}
+}
+
+// hand gives the sum of this rank's part to all, and gathers those of all parts in
+// op.X.
+func (e *Group) hand(op *Op, b []int) (err error) {
+	e.out = e.out[:0]
+	if e.total.Count() > 0 {
+		e.out = slices.Grow(e.out, payloadRoom(&e.total, compress.FP32{}))
+		if e.out, err = e.floats.Encode(e.out, &e.total); err != nil {
+			return valueAt(err, op.Lo+b[e.rank], &e.total)
+		}
+	}
+	own, theirs := e.memory.own[:1], e.words[:e.size]
+	own[0] = int64(len(e.out))
+	if err := collective.AllGather(e.own, theirs, own); err != nil {
+		return err
+	}
+	total, err := e.lengths(theirs, func(r int) int { return compress.PayloadBound(b[r+1]-b[r], compress.FP32{}) })
+	if err != nil {
+		return err
+	}
+	e.in = room(e.in, total)
+	if err := collective.AllGatherV(e.own, e.in, e.out, e.counts); err != nil {
+		return err
+	}
+	at := 0
+	for r, n := range e.counts {
+		x, v := op.X[b[r]:b[r+1]], &e.total
+		if r != e.rank && n > 0 {
+			v = &e.parts[r]
+			if err := e.decode(v, e.floats, e.in[at:at+n], len(x), r); err != nil {
+				return err
+			}
+		}
+		e.vectors = e.vectors[:0]
+		if n > 0 {
+			e.vectors = append(e.vectors, v)
+		}
+		e.sum(x, e.vectors)
+		at += n
+	}
+	return nil
+}

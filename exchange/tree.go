@@ -1,0 +1,190 @@
+package exchange
+
+import (
+	"math"
+	"math/bits"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+)
+
+// recurse is Tree. Where N is no power of two, N-P ranks first hand their vectors to
+// a neighbour and get the sum at the end.
+//
+// All know how many entries each rank contributed, and so how many the sum of some
+// ranks has at most: a message has room for that many, 4 + 8 bytes each, and says
+// how many there are. The sum of lower ranks is added to first.
+func (e *Group) recurse(op *Op) error {
+	full := 1 << (bits.Len(uint(e.size)) - 1)
+	extra := e.size - full
+	sum := e.leaf(op.Sparse)
+	switch {
+	case e.rank < 2*extra && e.rank%2 == 0:
+		if err := e.sendEntries(sum, e.rank+1, e.rank, e.rank+1); err != nil {
+			return err
+		}
+		if err := e.receiveEntries(op, e.rank+1, 0, e.size); err != nil {
+			return err
+		}
+		return e.fill(op, &e.theirs)
+	case e.rank < 2*extra:
+		if err := e.receiveEntries(op, e.rank-1, e.rank-1, e.rank); err != nil {
+			return err
+		}
+		sum = e.merge(&e.theirs, sum)
+	}
+	first := func(place int) int { return place + min(place, extra) } // rank of those that a place stands for
+	place := e.rank - min(extra, (e.rank+1)/2)
+	for far := 1; far < full; far *= 2 {
+		peer := place ^ far
+		to := first(peer+1) - 1 // the last rank of a place goes on
+		mine, theirs := place&^(far-1), peer&^(far-1)
+		if err := e.swap(op, sum, to, [2]int{first(mine), first(mine + far)}, [2]int{first(theirs), first(theirs + far)}); err != nil {
+			return err
+		}
+		if peer < place {
+			sum = e.merge(&e.theirs, sum)
+		} else {
+			sum = e.merge(sum, &e.theirs)
+		}
+	}
+	if e.rank < 2*extra {
+		if err := e.sendEntries(sum, e.rank-1, 0, e.size); err != nil {
+			return err
+		}
+	}
+	return e.fill(op, sum)
+}
+
+// fill makes op.X the vector.
+func (e *Group) fill(op *Op, sum *compress.Sparse) error {
+	e.vectors = append(e.vectors[:0], sum)
+	e.sum(op.X, e.vectors)
+	return nil
+}
+
+// leaf copies a contribution, added to zero as all sums are.
+func (e *Group) leaf(s *compress.Sparse) *compress.Sparse {
+	t := &e.tree[0]
+	t.Len, t.Index, t.Value = s.Len, append(t.Index[:0], s.Index...), append(t.Value[:0], s.Value...)
+	for i := range t.Value {
+		t.Value[i] += 0
+	}
+	return t
+}
+
+// bound is how many entries the sum of ranks lo to hi-1 has at most.
+func (e *Group) bound(lo, hi, n int) int {
+	sum := int64(0)
+	for _, f := range e.frames[lo:hi] {
+		sum += f.entries
+	}
+	return int(min(sum, int64(n)))
+}
+
+// eager is up to how many bytes a Send need not wait for its Receive.
+const eager = 64 << 10
+
+// swap sends s, the sum of the ranks mine, to a rank and receives e.theirs from it.
+func (e *Group) swap(op *Op, s *compress.Sparse, peer int, mine, theirs [2]int) error {
+	out := e.pack(s, e.bound(mine[0], mine[1], s.Len))
+	if 4*len(out) <= eager {
+		if err := collective.Send(e.own, out, peer); err != nil {
+			return err
+		}
+		return e.receiveEntries(op, peer, theirs[0], theirs[1])
+	}
+	sending := collective.StartSend(e.own, out, peer)
+	err := e.receiveEntries(op, peer, theirs[0], theirs[1])
+	if sent := sending.Wait(); err == nil {
+		err = sent
+	}
+	return err
+}
+
+// sendEntries sends s, the sum of ranks lo to hi-1.
+func (e *Group) sendEntries(s *compress.Sparse, to, lo, hi int) error {
+	return collective.Send(e.own, e.pack(s, e.bound(lo, hi, s.Len)), to)
+}
+
+// pack makes a message with room for so many entries: their number, places and values.
+func (e *Group) pack(s *compress.Sparse, entries int) []int32 {
+	k := s.Count()
+	e.outFrame = room(e.outFrame, 1+2*entries)
+	out := e.outFrame
+	out[0] = int32(k)
+	copy(out[1:], s.Index)
+	copy(floatsOf(out[1+k:]), s.Value)
+	clear(out[1+2*k:])
+	return out
+}
+
+// receiveEntries makes e.theirs what a rank sends: the sum of ranks lo to hi-1.
+func (e *Group) receiveEntries(op *Op, from, lo, hi int) error {
+	most := e.bound(lo, hi, len(op.X))
+	e.inFrame = room(e.inFrame, 1+2*most)
+	if err := collective.Receive(e.own, e.inFrame, from); err != nil {
+		return err
+	}
+	k := int(e.inFrame[0])
+	if k < 0 || k > most {
+		return damaged(from, "%d entries, at most %d make sense", k, most)
+	}
+	e.theirs = compress.Sparse{Len: len(op.X), Index: e.inFrame[1 : 1+k], Value: floatsOf(e.inFrame[1+k : 1+2*k])}
+	if err := e.theirs.Validate(); err != nil {
+		return &peerError{from, err}
+	}
+	return nil
+}
+
+// floatsOf is x as floats, without a copy.
+func floatsOf(x []int32) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}
+
+// merge adds two vectors, a first, in O(entries); the result is good until the next
+// but one.
+func (e *Group) merge(a, b *compress.Sparse) *compress.Sparse {
+	t := &e.tree[0]
+	if a == t || b == t {
+		t = &e.tree[1]
+	}
+	t.Reset(a.Len)
+	most := min(a.Count()+b.Count(), a.Len)
+	if cap(t.Index) < most {
+		t.Reserve(most + most/4)
+	}
+	n := mergeEntries(t.Index[:most], t.Value[:most], a, b)
+	t.Index, t.Value = t.Index[:n], t.Value[:n]
+	return t
+}
+
+// mergeEntries writes the sum of a and b and returns how many entries it has. Which
+// of two indices is lower cannot be guessed: nothing branches on it.
+func mergeEntries(index []int32, value []float32, a, b *compress.Sparse) int {
+	ai, av, bi, bv := a.Index, a.Value[:len(a.Index)], b.Index, b.Value[:len(b.Index)]
+	i, j, n := 0, 0, 0
+	for i < len(ai) && j < len(bi) {
+		x, y := ai[i], bi[j]
+		after := (y - x) >> 31  // all ones where y comes first
+		before := (x - y) >> 31 // all ones where x does
+		index[n] = min(x, y)
+		value[n] = masked(av[i], ^after) + masked(bv[j], ^before)
+		i += int(after + 1)
+		j += int(before + 1)
+		n++
+	}
+	n += copyEntries(index[n:], value[n:], ai[i:], av[i:])
+	return n + copyEntries(index[n:], value[n:], bi[j:], bv[j:])
+}
+
+func copyEntries(index []int32, value []float32, i []int32, v []float32) int {
+	copy(value, v)
+	return copy(index, i)
+}
+
+// masked is v, or zero where mask is.
+func masked(v float32, mask int32) float32 {
+	return math.Float32frombits(math.Float32bits(v) & uint32(mask))
+}
