@@ -7,9 +7,11 @@ Prints the goodput B of a plain TCP stream between two of the hosts, the time of
 its ratio to the bound 2(H-1)/H K/B of H hosts, and the bytes that crossed each host's link in one
 allreduce, against the least that any algorithm needs. It needs Linux and root.
 """
-import argparse, json, os, secrets, socket, statistics, subprocess, sys, tempfile, time
+import argparse, json, os, secrets, statistics, subprocess, sys, tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+import netns
 
 
 def options():
@@ -24,98 +26,8 @@ def options():
     ap.add_argument("--congestion-control", default="", help="of all connections (default: the system's)")
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
     ap.add_argument("--json", default="", help="write the figures to this file")
-    ap.add_argument("--serve", type=int, help=argparse.SUPPRESS)  # receive so many bytes, print seconds
-    ap.add_argument("--stream", default="", help=argparse.SUPPRESS)  # send --bytes to this address
     ap.add_argument("--bytes", type=int, default=256 << 20, help=argparse.SUPPRESS)
     return ap.parse_args()
-
-
-def run(line):
-    p = subprocess.run(line.split(), capture_output=True, text=True)
-    if p.returncode != 0:
-        raise SystemExit(f"{line}: {p.stderr.strip()}")
-    return p.stdout
-
-
-class Net:
-    """Hosts that are network namespaces, on a bridge in one more."""
-
-    def __init__(self, o):
-        self.name = f"wire{os.getpid()}"
-        self.hosts = [f"{self.name}-{i}" for i in range(o.hosts)]
-        self.all = [f"{self.name}-b"] + self.hosts
-        bridge = self.all[0]
-        shape = f"root tbf rate {o.rate} burst 256kb latency 20ms"
-        try:
-            run(f"ip netns add {bridge}")
-            run(f"ip -n {bridge} link add br0 type bridge")
-            run(f"ip -n {bridge} link set br0 up")
-            for i, host in enumerate(self.hosts):
-                run(f"ip netns add {host}")
-                run(f"ip -n {bridge} link add p{i} type veth peer name eth0 netns {host}")
-                run(f"ip -n {bridge} link set p{i} master br0 up")
-                run(f"ip -n {host} addr add {self.address(i)}/24 dev eth0")
-                run(f"ip -n {host} link set lo up")
-                run(f"ip -n {host} link set eth0 up")
-                run(f"tc -n {bridge} qdisc add dev p{i} {shape}")
-                run(f"tc -n {host} qdisc add dev eth0 {shape}")
-                if o.congestion_control:
-                    run(f"ip netns exec {host} sysctl -qw net.ipv4.tcp_congestion_control={o.congestion_control}")
-        except BaseException:
-            self.close()
-            raise
-
-    def address(self, i):
-        return f"10.78.0.{i + 1}"
-
-    def enter(self, i):
-        return ["ip", "netns", "exec", self.hosts[i]]
-
-    def sent(self, i):
-        """Bytes that a host has put on its link."""
-        return json.loads(run(f"ip -n {self.hosts[i]} -s -j link show eth0"))[0]["stats64"]["tx"]["bytes"]
-
-    def close(self):
-        for ns in self.all:
-            subprocess.run(["ip", "netns", "del", ns], capture_output=True)
-
-
-# --- a plain stream ---------------------------------------------------------------------------
-
-
-def serve(n):
-    listener = socket.create_server(("", 7001))
-    print("ready", flush=True)
-    conn, _ = listener.accept()
-    buf, got, begin = bytearray(1 << 20), 0, None
-    while got < n:
-        k = conn.recv_into(buf)
-        if k == 0:
-            raise SystemExit("the stream ended early")
-        begin = begin or time.perf_counter()
-        got += k
-    print(time.perf_counter() - begin)
-
-
-def stream(address, n):
-    conn, block = socket.create_connection((address, 7001)), bytes(1 << 20)
-    for _ in range(n >> 20):
-        conn.sendall(block)
-
-
-def goodput(o, net):
-    """Bytes a second of one stream from the first host to the second."""
-    me = [sys.executable, os.path.abspath(__file__)]
-    server = subprocess.Popen([*net.enter(1), *me, "--serve", str(o.bytes)], stdout=subprocess.PIPE, text=True)
-    if server.stdout.readline().strip() != "ready":
-        raise SystemExit("the receiver of the stream did not start")
-    subprocess.run([*net.enter(0), *me, "--stream", net.address(1), "--bytes", str(o.bytes)], check=True)
-    seconds = float(server.stdout.readline())
-    server.wait()
-    return o.bytes / seconds
-
-
-# --- allreduce --------------------------------------------------------------------------------
 
 
 def allreduce(o, net):
@@ -128,7 +40,7 @@ def allreduce(o, net):
         command = [*net.enter(rank // o.per_host), o.ringo, "bench", "collective", "--np", str(np), "--rank", str(rank),
                    "--rendezvous", f"{net.address(0)}:7000", "--floats", str(o.floats), "--time", f"{o.time}s", "--json", "-", "--progress", "none"]
         command += ["--algorithm", o.algorithm] if o.algorithm else []
-        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        ranks.append(netns.start(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     outputs = [p.communicate() for p in ranks]
     for rank, p in enumerate(ranks):
         if p.returncode != 0:
@@ -140,26 +52,19 @@ def allreduce(o, net):
 
 def main():
     o = options()
-    if o.serve is not None:
-        return serve(o.serve)
-    if o.stream:
-        return stream(o.stream, o.bytes)
-    if os.geteuid() != 0 or not sys.platform.startswith("linux"):
-        raise SystemExit("network namespaces need Linux and root")
+    netns.need_root()
     with tempfile.TemporaryDirectory() as folder:
         if not o.ringo:
             o.ringo = os.path.join(folder, "ringo")
             subprocess.run(["go", "build", "-o", o.ringo, "./cmd/ringo"], cwd=ROOT, check=True)
-        net = Net(o)
-        try:
+        with netns.Net("wire", o.hosts, o.congestion_control) as net:
+            net.shape(o.rate)
             rounds = []
             for _ in range(o.rounds):
-                b = goodput(o, net)
+                b = net.goodput(o.bytes)
                 seconds, sent, r = allreduce(o, net)
                 rounds.append((b, seconds, sent))
                 print(f"stream {b / 1e6:7.2f} MB/s  allreduce {seconds * 1e3:9.2f} ms  algorithm {r['algorithm']}", file=sys.stderr, flush=True)
-        finally:
-            net.close()
     k, share = 4 * o.floats, 2 * (o.hosts - 1) / o.hosts
     ratios = [seconds / (share * k / b) for b, seconds, _ in rounds]
     least, most = share * k, max(max(sent) for _, _, sent in rounds)

@@ -1,0 +1,80 @@
+"""What is compared: tasks with the paper's settings, and methods."""
+
+
+class Task:
+    """A model with its data and schedule. time_only tasks are not trained to the end."""
+
+    def __init__(self, name, model, batch, data, epochs=14, drops="8:0.01,12:0.001", train_limit=0, samples=50_000, time_only=False):
+        self.name, self.model, self.batch, self.data, self.epochs = name, model, batch, data, epochs
+        self.drops, self.train_limit, self.time_only = drops, train_limit, time_only
+        self.samples = train_limit or samples
+
+    def steps_per_epoch(self, workers):
+        return self.samples // (workers * self.batch)
+
+    def flags(self):
+        """The settings of every run: the paper's optimizer."""
+        return ["--batch", str(self.batch), "--optimizer", "sgd", "--lr", "0.1", "--momentum", "0.9", "--weight-decay", "0.0001"]
+
+    def training(self):
+        """The whole schedule."""
+        limit = ["--train-limit", str(self.train_limit)] if self.train_limit else []
+        return self.flags() + ["--epochs", str(self.epochs), "--lr-steps", self.drops, *limit]
+
+    def timing(self, workers, steps, epochs):
+        """Some epochs of so many steps, without drops, and next to no evaluation."""
+        one = workers * self.batch
+        return self.flags() + ["--epochs", str(epochs), "--train-limit", str(steps * one), "--eval-limit", str(one)]
+
+
+TASKS = {t.name: t for t in (
+    Task("resnet20", "cifar-resnet20", 32, "pixels"),
+    Task("vgg16", "cifar-vgg16", 32, "pixels", train_limit=10_000),
+    Task("resnet50", "resnet50", 4, "images", time_only=True),
+)}
+
+
+class Method:
+    """A strategy with its ratio and, where it has several, a plan."""
+
+    def __init__(self, label, strategy, spars=None, plan=None, every=None):
+        self.label, self.strategy, self.spars, self.plan, self.every = label, strategy, spars, plan, every
+
+    @property
+    def name(self):
+        """In names of files."""
+        parts = [self.strategy, "" if self.spars is None else f"{self.spars:g}", self.plan or "", f"every{self.every}" if self.every else ""]
+        return "-".join(p for p in parts if p)
+
+    @property
+    def title(self):
+        return self.label if self.spars is None else f"{self.label} {self.spars:g}"
+
+    def flags(self):
+        out = ["--strategy", self.strategy]
+        for flag, value in (("--spars", self.spars), ("--plan", self.plan), ("--dlgs-every", self.every)):
+            out += [] if value is None else [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+        return out
+
+
+RATIOS = (0.1, 0.01)
+DENSE_PLANS = ("one", "per-layer", "fixed", "mgwfbp", "exact")
+DLGS_PLAN = "exact"
+SPARSE_PLANS = ("one", "per-layer", "fixed", "mgwfbp", "dlgs-scan", "exact")
+
+
+def dense(plan):
+    return Method("uncompressed", "fp32", plan=plan)
+
+
+def sparse(ratios=RATIOS):
+    """The paper's other methods."""
+    out = []
+    for ratio in ratios:
+        out += [Method("top-k", "topk", ratio), Method("LAGS", "lags", ratio), Method("DLGS", "dlgs", ratio, DLGS_PLAN)]
+    return out
+
+
+def auto_candidates(spars):
+    """What `auto` chooses from."""
+    return [Method("fp32", "fp32"), Method("fp16", "fp16"), Method("bf16", "bf16"), Method("DLGS", "dlgs", spars), Method("top-k", "topk", spars)]

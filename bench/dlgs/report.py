@@ -1,0 +1,257 @@
+"""Tables and charts of the runs that are kept in a folder."""
+import json, os, statistics
+
+import links, svg
+from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse
+from tables import Factor, Percent, Table
+
+STAGES = (("compute_ms", "computation"), ("compress_ms", "compression"), ("exposed_comm_ms", "exposed communication"), ("update_ms", "update"))
+COLOUR = {"uncompressed": svg.COLOURS[6], "top-k": svg.COLOURS[1], "LAGS": svg.COLOURS[2], "DLGS": svg.COLOURS[0]}
+STAGE_COLOUR = (svg.COLOURS[0], svg.COLOURS[4], svg.COLOURS[1], svg.COLOURS[2])
+AUTO_LINKS = ("shm", "1gbit", "100mbit")
+
+
+# --- names of runs ------------------------------------------------------------------------------
+
+
+def free_name(task):
+    return f"{task}-free-{dense('one').name}"
+
+
+def timing_name(task, r, method, i):
+    return f"{task}-r{r:g}-{method.name}-{i}"
+
+
+def training_name(task, method):
+    return f"{task}-train-{method.name}"
+
+
+def auto_name(task, link, method, i):
+    return f"{task}-auto-{link}-{method.name}-{i}"
+
+
+def link_path(out, task, r):
+    return os.path.join(out, f"{task}-r{r:g}-link.json")
+
+
+# --- figures of runs ----------------------------------------------------------------------------
+
+
+def steady(run):
+    """The figures of a run's epochs after the first, in which it warms up and plans: the median of each."""
+    epochs = run.epochs[1:] or run.epochs
+    out = {}
+    for key in ("step_ms", "density", *(k for k, _ in STAGES)):
+        values = [e[key] for e in epochs if e.get(key) is not None]
+        if values:
+            out[key] = statistics.median(values)
+    if epochs[0].get("bytes_sent") is not None:
+        out["bytes_sent"] = statistics.median(e["bytes_sent"] for e in epochs)
+    return out
+
+
+class Rounds:
+    """A method's rounds: the median of each figure, and all step times."""
+
+    def __init__(self, runs):
+        rounds = [steady(r) for r in runs]
+        self.all = [r["step_ms"] for r in rounds]
+        self.summary, self.steps = runs[0].summary, runs[0].command.get("steps")
+        self.median = {k: statistics.median(r[k] for r in rounds if k in r) for k in rounds[0]}
+
+    def __getitem__(self, key):
+        return self.median.get(key)
+
+    @property
+    def span(self):
+        return f"{min(self.all):.1f}–{max(self.all):.1f}" if len(self.all) > 1 else "–"
+
+
+def rounds_of(runner, name_of):
+    """The rounds that are there, from 1 on; none if the first is missing."""
+    runs, i = [], 1
+    while run := runner.kept(name_of(i)):
+        runs.append(run)
+        i += 1
+    return Rounds(runs) if runs else None
+
+
+def best_dense(runner, task, r):
+    """(plan, times) of the uncompressed exchange at its best plan."""
+    found = [(plan, rounds_of(runner, lambda i: timing_name(task, r, dense(plan), i))) for plan in DENSE_PLANS]
+    found = [(plan, t) for plan, t in found if t]
+    return min(found, key=lambda f: f[1]["step_ms"]) if found else (None, None)
+
+
+def read_link(out, task, r):
+    if not os.path.exists(link_path(out, task, r)):
+        return None
+    with open(link_path(out, task, r)) as f:
+        return json.load(f)
+
+
+# --- the report ---------------------------------------------------------------------------------
+
+
+class Report:
+    def __init__(self, runner):
+        self.runner, self.tables, self.charts = runner, [], []
+
+    def table(self, table):
+        if table.rows:
+            self.tables.append((table, []))
+
+    def chart(self, name, text):
+        """Under the last table."""
+        with open(os.path.join(self.runner.out, name), "w") as f:
+            f.write(text)
+        self.tables[-1][1].append(name)
+
+    def write(self):
+        """report.md and report.txt; returns the latter's text."""
+        pictures = lambda names: "".join(f"![{n[:-4]}]({n})\n\n" for n in names)
+        with open(os.path.join(self.runner.out, "report.md"), "w") as f:
+            f.write("\n".join(t.markdown() + "\n" + pictures(names) for t, names in self.tables))
+        text = "\n".join(t.text() for t, _ in self.tables)
+        with open(os.path.join(self.runner.out, "report.txt"), "w") as f:
+            f.write(text)
+        return text
+
+
+def make(runner, tasks, rs, workers, spars):
+    """Everything that the kept runs have figures for."""
+    report = Report(runner)
+    for task in tasks:
+        for r in rs:
+            link = read_link(runner.out, task, r)
+            if link and best_dense(runner, task, r)[1]:
+                steps(report, task, r, link)
+                predictions(report, task, r)
+                plans(report, task, r)
+        if not TASKS[task].time_only:
+            epochs(report, task, rs, workers)
+        choices(report, task, spars)
+    return report
+
+
+def steps(report, task, r, link):
+    """A step's time and its stages, of each method."""
+    plan, base = best_dense(report.runner, task, r)
+    ideal = link["compute_ms"] + link["update_ms"]
+    bound = base["step_ms"] / ideal
+    table = Table(
+        f"{task}: a step where the uncompressed exchange takes {r:g} times the computation",
+        ["method", "plan", "step ms", "rounds", "faster", "compute", "compress", "exposed", "update", "sent kB", "density"],
+        note=f"Links of {links.text(link['rate'])}, goodput {link['goodput'] / 1e6:.2f} MB/s, {link['congestion_control']}; computation {link['compute_ms']:.1f} ms, "
+        f"uncompressed exchange {link['exchange_ms']:.1f} ms at least. Perfect compression would reach {ideal:.1f} ms, {bound:.2f} x. ms per step, sent kB per rank and step.")
+    rows = [("uncompressed", plan, base)]
+    for m in sparse():
+        if t := rounds_of(report.runner, lambda i: timing_name(task, r, m, i)):
+            rows.append((m.title, t.summary.get("plan"), t))
+    for name, used, t in rows:
+        sent = t["bytes_sent"] and t["bytes_sent"] / link["workers"] / t.steps / 1e3
+        table.add(name, used, t["step_ms"], t.span, Factor(base["step_ms"] / t["step_ms"]), *(t[k] for k, _ in STAGES), sent, t["density"])
+    report.table(table)
+    series = [svg.Series(name, [t[k] for _, _, t in rows], colour) for (k, name), colour in zip(STAGES, STAGE_COLOUR)]
+    if any(v is not None for s in series for v in s.values):
+        report.chart(f"{task}-r{r:g}-steps.svg", svg.bars(f"{task}: a step at r = {r:g}", "ms per step", [n.replace(" ", "\n") for n, _, _ in rows], series,
+                                                          stacked=True, rules=[("perfect compression", ideal)]))
+
+
+def predictions(report, task, r):
+    """What the plan predicts beside what was measured, of exact and of reuse steps."""
+    table = Table(f"{task}: predicted and measured step at r = {r:g}", ["method", "plan", "steps", "predicted ms", "measured ms", "measured / predicted"])
+    names, pairs = [], []
+    for m in [*map(dense, DENSE_PLANS), *sparse()]:
+        run = report.runner.kept(timing_name(task, r, m, 1))
+        for kind, predicted, measured in predicted_steps(run) if run else ():
+            table.add(m.title, run.summary.get("plan"), kind, predicted, measured, measured / predicted)
+            names.append(f"{m.title}\n{run.summary.get('plan')}, {kind}")
+            pairs.append((predicted, measured))
+    report.table(table)
+    if pairs:
+        series = [svg.Series("predicted", [p for p, _ in pairs], svg.COLOURS[5]), svg.Series("measured", [v for _, v in pairs], svg.COLOURS[0])]
+        report.chart(f"{task}-r{r:g}-predicted.svg", svg.bars(f"{task}: predicted and measured step at r = {r:g}", "ms per step", names, series))
+
+
+def predicted_steps(run):
+    """(kind, predicted ms, measured ms) of the kinds of steps that a run's summary tells of."""
+    s, last = run.summary, steady(run)
+    out = []
+    for kind in ("exact", "reuse"):
+        if s.get(f"predicted_{kind}_ms") and s.get(f"step_{kind}_ms"):
+            out.append((kind, s[f"predicted_{kind}_ms"], s[f"step_{kind}_ms"]))
+    if not out and s.get("predicted_ms"):
+        out.append(("all", s["predicted_ms"], last["step_ms"]))
+    return out
+
+
+def plans(report, task, r):
+    """Every plan of the uncompressed exchange and of DLGS."""
+    table = Table(f"{task}: plans at r = {r:g}", ["method", "plan", "buckets", "step ms", "rounds", "to the exact plan's"])
+    for methods in ([dense(p) for p in DENSE_PLANS], *([Method("DLGS", "dlgs", ratio, p) for p in SPARSE_PLANS] for ratio in RATIOS)):
+        times = [(m, rounds_of(report.runner, lambda i: timing_name(task, r, m, i))) for m in methods]
+        exact = next((t for m, t in times if m.plan == "exact" and t), None)
+        found = [(m, t) for m, t in times if t]
+        for m, t in found if len(found) > 1 else ():
+            table.add(m.title, m.plan, t.summary.get("buckets"), t["step_ms"], t.span, exact and t["step_ms"] / exact["step_ms"])
+    report.table(table)
+
+
+def epochs(report, task, rs, workers):
+    """Accuracy and loss by epoch of the trained methods, and the time of the whole schedule."""
+    trained = [(m, run) for m in [dense("exact"), *sparse()] if (run := report.runner.kept(training_name(task, m)))]
+    if not trained:
+        return
+    every = TASKS[task].steps_per_epoch(workers) * TASKS[task].epochs
+    table = Table(f"{task}: after {TASKS[task].epochs} epochs", ["method", "accuracy", "best", "test loss", "train loss", "measured s", *(f"s at r = {r:g}" for r in rs)],
+                  note=f"s at r: {every:,} steps of the measured time of a step, without evaluation.")
+    for m, run in trained:
+        last = run.epochs[-1]
+        total = [whole_schedule(report.runner, task, r, m, every) for r in rs]
+        table.add(m.title, Percent(last["eval_accuracy"]), Percent(max(e["eval_accuracy"] for e in run.epochs)), last["eval_loss"], last["train_loss"], run.summary["wall_s"], *total)
+    report.table(table)
+    for key, label in (("eval_accuracy", "test accuracy"), ("train_loss", "train loss"), ("eval_loss", "test loss")):
+        series = [svg.Series(m.title, [(e["epoch"], 100 * e[key] if "accuracy" in key else e[key]) for e in run.epochs], COLOUR[m.label], dash(m)) for m, run in trained]
+        report.chart(f"{task}-{key}.svg", svg.lines(f"{task}: {label}", "epoch", label + (" in %" if "accuracy" in key else ""), series))
+    known = [r for i, r in enumerate(rs) if any(row[6 + i] is not None for row in table.rows)]
+    if known:
+        series = [svg.Series(f"r = {r:g}", [row[6 + rs.index(r)] for row in table.rows], svg.COLOURS[i]) for i, r in enumerate(known)]
+        report.chart(f"{task}-total.svg", svg.bars(f"{task}: the whole schedule", "s", [row[0].replace(" ", "\n") for row in table.rows], series))
+
+
+def dash(method):
+    """Ratios are told apart by the line."""
+    return "6 4" if method.spars == min(RATIOS) else ""
+
+
+def whole_schedule(runner, task, r, method, every):
+    if method.strategy == "fp32":
+        _, t = best_dense(runner, task, r)
+    else:
+        t = rounds_of(runner, lambda i: timing_name(task, r, method, i))
+    return t and every * t["step_ms"] / 1e3
+
+
+def choices(report, task, spars):
+    """What `auto` picked beside all of its candidates."""
+    for link in AUTO_LINKS:
+        found = [(m, rounds_of(report.runner, lambda i: auto_name(task, link, m, i))) for m in auto_candidates(spars)]
+        found = [(m, t) for m, t in found if t]
+        auto = rounds_of(report.runner, lambda i: auto_name(task, link, Method("auto", "auto", spars), i))
+        if not found or not auto:
+            continue
+        best, picked = min(t["step_ms"] for _, t in found), auto.summary.get("strategy")
+        table = Table(f"{task}: auto over {link}", ["candidate", "step ms", "rounds", "to the best", "picked"])
+        for m, t in found:
+            table.add(m.title, t["step_ms"], t.span, t["step_ms"] / best, "auto" if m.strategy == picked else "")
+        table.note = verdict(picked, {m.strategy: t["step_ms"] for m, t in found})
+        report.table(table)
+
+
+def verdict(picked, times):
+    """Whether auto's choice is within 5 % of the best candidate."""
+    if picked not in times:
+        return f"auto picked {picked}, which was not measured"
+    over = times[picked] / min(times.values()) - 1
+    return f"auto picked {picked}: {100 * over:.1f} % over the best, {'within' if over <= 0.05 else 'NOT within'} 5 %"
