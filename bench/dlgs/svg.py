@@ -67,14 +67,14 @@ class Plot:
     def line(self, x1, y1, x2, y2, colour, dash="", width=1):
         self.out.append(f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}' stroke='{colour}' stroke-width='{width}' stroke-dasharray={quoteattr(dash or 'none')}/>")
 
-    def legend(self, series, boxes):
-        """From left to right under the title, in as many rows as it takes."""
+    def legend(self, series, boxes=0):
+        """From left to right under the title, in as many rows as it takes; the first so many have boxes, the others lines."""
         x, y = LEFT, 50
-        for s in series:
+        for i, s in enumerate(series):
             width = 34 + 7.6 * len(s.name)  # of a character of 13 px, on average
             if x > LEFT and x + width > WIDTH - RIGHT:
                 x, y = LEFT, y + 20
-            if boxes:
+            if i < boxes:
                 self.out.append(f"<rect x='{x}' y='{y - 10}' width='22' height='11' fill='{s.colour}'/>")
             else:
                 self.line(x, y - 4, x + 22, y - 4, s.colour, s.dash, 2.5)
@@ -104,7 +104,7 @@ def lines(title, x_label, y_label, series):
             path = " ".join(f"{p.x(x):.1f},{p.y(y):.1f}" for x, y in piece)
             p.out.append(f"<polyline points='{path}' fill='none' stroke='{s.colour}' stroke-width='2' stroke-linejoin='round' stroke-dasharray={quoteattr(s.dash or 'none')}/>")
             p.out.extend(f"<circle cx='{p.x(x):.1f}' cy='{p.y(y):.1f}' r='2.6' fill='{s.colour}'/>" for x, y in piece)
-    p.legend(series, boxes=False)
+    p.legend(series)
     return p.done()
 
 
@@ -134,17 +134,23 @@ def bars(title, y_label, groups, series, stacked=False, rules=()):
         raise ValueError(f"{title}: nothing to draw")
     tops = [heights(series, j, stacked) for j in range(len(groups))]
     p = Plot(title, "", y_label, (0, len(groups)), ticks(0, max([0, *(max(t) for t in tops), *(v for _, v in rules)])))
+    size = label_size(groups)
     for j, name in enumerate(groups):
         draw_group(p, series, j, stacked)
         for row, part in enumerate(name.split("\n")):
-            p.text(p.x(j + 0.5), HEIGHT - BOTTOM + 18 + 15 * row, part, anchor="middle", size=12)
+            p.text(p.x(j + 0.5), HEIGHT - BOTTOM + 18 + 15 * row, part, anchor="middle", size=size)
         if stacked:
             p.text(p.x(j + 0.5), p.y(max(tops[j])) - 5, short(max(tops[j])), anchor="middle", size=12)
     for name, v in rules:
         p.line(LEFT, p.y(v), WIDTH - RIGHT, p.y(v), "#222", "6 4", 1.5)
-        p.text(WIDTH - RIGHT - 4, p.y(v) - 5, name, anchor="end", size=12)
-    p.legend(series, boxes=True)
+    p.legend([*series, *(Series(name, [], "#222", "6 4") for name, _ in rules)], boxes=len(series))
     return p.done()
+
+
+def label_size(groups):
+    """The size at which the names of groups do not touch, 12 at most and 8 at least."""
+    longest = max(len(part) for name in groups for part in name.split("\n"))
+    return round(min(12, max(8, (WIDTH - LEFT - RIGHT) / len(groups) / (0.6 * longest + 0.6))), 1)
 
 
 def heights(series, j, stacked):

@@ -3,7 +3,7 @@ import contextlib, io, json, os, sys, tempfile, textwrap, unittest
 import xml.etree.ElementTree as ET
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import experiment, links, methods, report, svg
+import experiment, links, methods, report, strategies, svg
 from ranks import Run, Runner
 from tables import Factor, Percent, Table, cell
 
@@ -116,6 +116,12 @@ class Charts(unittest.TestCase):
         spans = sorted((float(e.get("x")), float(e.get("x")) + float(e.get("width"))) for e in bars)
         self.assertTrue(all(a[1] <= b[0] for a, b in zip(spans, spans[1:])), spans)
 
+    def test_names_of_many_groups_do_not_touch(self):
+        self.assertEqual(svg.label_size(["a", "b"]), 12)
+        many = svg.label_size(["uncompressed\nper-layer"] * 11)
+        self.assertTrue(8 <= many < 12)
+        self.assertLess(11 * 12 * 0.6 * many, svg.WIDTH - svg.LEFT - svg.RIGHT)
+
     def test_nothing_to_draw_is_refused(self):
         with self.assertRaises(ValueError):
             svg.lines("t", "x", "y", [svg.Series("a", [(1, None)])])
@@ -198,6 +204,32 @@ class Reports(unittest.TestCase):
 
     def test_an_empty_folder_makes_an_empty_report(self):
         self.assertEqual(self.make()[1].write(), "")
+
+
+class Strategies(unittest.TestCase):
+    def results(self):
+        runs = lambda *accuracy: [Run(json.dumps(e) for e in (epoch(1), epoch(2), {"event": "summary", "eval_accuracy": a, "predicted_bytes": 10_000})) for a in accuracy]
+        return [strategies.Result(m, r) for m, r in (
+            (methods.Method("fp32", "fp32"), runs(0.985, 0.987, 0.989)),
+            (methods.Method("dlgs", "dlgs", 0.01), runs(0.984, 0.985, 0.986)),
+            (methods.Method("topk", "topk", 0.01), runs(0.97, 0.99, 0.98)))]
+
+    def test_means_are_compared_with_fp32(self):
+        t = strategies.table(self.results(), 10, 2)
+        self.assertEqual([row[0] for row in t.rows], ["fp32", "dlgs 0.01", "topk 0.01"])
+        for row, points in zip(t.rows, (0, -0.2, -0.7)):
+            self.assertAlmostEqual(row[3], points)
+        self.assertEqual([row[4] for row in t.rows], [True, True, False])
+        self.assertAlmostEqual(t.rows[1][2], 0.001 / 3**0.5)
+        self.assertAlmostEqual(t.rows[1][8], 0.8)  # 8,000 bytes of 10,000
+        t.text()
+
+    def test_every_strategy_has_a_name_of_its_own(self):
+        names = [m.name for m in strategies.strategies(0.003)]
+        self.assertEqual(len(set(names)), len(names))
+        self.assertEqual(names[0], "fp32")
+        self.assertIn("dlgs-0.01", names)
+        self.assertIn("sparseThreshold-0.003", names)
 
 
 FAKE = """\
