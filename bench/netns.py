@@ -48,6 +48,7 @@ def raise_on_signals():
     def stop(number, _):
         raise SystemExit(128 + number)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, stop)
 
