@@ -182,7 +182,9 @@ type Profile struct {
 	Hosts    int    `json:"hosts"`
 	SameHost Link   `json:"same_host"`  // between ranks of one host; zero: there are none
 	Between  Link   `json:"other_host"` // between ranks of two hosts; likewise
-	Rules    []Rule `json:"rules"`
+	// AddBytesPerSecond is how fast a rank adds operands; 0: in no time.
+	AddBytesPerSecond float64 `json:"add_bytes_per_second,omitempty"`
+	Rules             []Rule  `json:"rules"`
 }
 
 // Validate reports all faults of p.

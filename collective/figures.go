@@ -17,6 +17,7 @@ type figures struct {
 	steps    func(n int) int     // that follow each other, each rank sending one message at a time
 	busiest  func(n int) float64 // bytes that the busiest rank sends, in K
 	all      func(n int) float64 // bytes that all ranks send together, in K
+	adds     func(n int) float64 // bytes that are added one after the other, in K; nil: none
 	messages func(n int) int     // of all ranks, if no chunk is longer than a segment
 
 	text [4]string // the same as formulas
@@ -54,59 +55,60 @@ func treeBundles(n int) int {
 
 func allFigures() []figures {
 	return []figures{
-		{kindAllReduce, byRing, twice, perRank(twice), whole(twice), func(n int) int { return n * twice(n) },
+		{kindAllReduce, byRing, twice, perRank(twice), whole(twice), perRank(less1), func(n int) int { return n * twice(n) },
 			[4]string{"2(N-1)", "2(N-1)/N K", "2(N-1) K", "2N(N-1)"}},
-		{kindAllReduce, byHalving, func(n int) int { return 2 * rounds(n) }, perRank(twice), whole(twice), func(n int) int { return 2 * wrapped(n) },
+		{kindAllReduce, byHalving, func(n int) int { return 2 * rounds(n) }, perRank(twice), whole(twice), perRank(less1), func(n int) int { return 2 * wrapped(n) },
 			[4]string{"2L", "2(N-1)/N K", "2(N-1) K", "2(NL + N-1 - L)"}},
 		{kindAllReduce, byDoubling, func(n int) int { return height(n) + 2*extra(n) },
 			func(n int) float64 { return float64(height(n) + extra(n)) },
 			func(n int) float64 { return float64(full(n)*height(n) + 2*(n-full(n))) },
+			func(n int) float64 { return float64(height(n) + extra(n)) },
 			func(n int) int { return full(n)*height(n) + 2*(n-full(n)) },
 			[4]string{"log2 P, +2 if N > P", "log2 P K, +K if N > P", "(P log2 P + 2(N-P)) K", "P log2 P + 2(N-P)"}},
-		{kindAllReduce, byTree, func(n int) int { return height(n) + rounds(n) }, whole(rounds), whole(twice), twice,
+		{kindAllReduce, byTree, func(n int) int { return height(n) + rounds(n) }, whole(rounds), whole(twice), whole(rounds), twice,
 			[4]string{"log2 P + L", "L K", "2(N-1) K", "2(N-1)"}},
-		{kindAllReduce, byPairs, twice, perRank(twice), whole(twice), func(n int) int { return n * twice(n) },
+		{kindAllReduce, byPairs, twice, perRank(twice), whole(twice), perRank(less1), func(n int) int { return n * twice(n) },
 			[4]string{"2(N-1)", "2(N-1)/N K", "2(N-1) K", "2N(N-1)"}},
-		{kindAllReduce, byExchange, one, whole(one), whole(func(n int) int { return n }), func(n int) int { return n },
+		{kindAllReduce, byExchange, one, whole(one), whole(func(n int) int { return n }), whole(one), func(n int) int { return n },
 			[4]string{"1", "K", "2 K", "2"}},
-		{kindAllReduce, byNaive, func(n int) int { return n }, whole(less1), whole(twice), twice,
+		{kindAllReduce, byNaive, func(n int) int { return n }, whole(less1), whole(twice), whole(less1), twice,
 			[4]string{"N", "(N-1) K", "2(N-1) K", "2(N-1)"}},
 
-		{kindReduceScatter, byRing, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+		{kindReduceScatter, byRing, less1, perRank(less1), whole(less1), perRank(less1), func(n int) int { return n * (n - 1) },
 			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
-		{kindReduceScatter, byPairs, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+		{kindReduceScatter, byPairs, less1, perRank(less1), whole(less1), perRank(less1), func(n int) int { return n * (n - 1) },
 			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
-		{kindReduceScatter, byHalving, rounds, perRank(less1), whole(less1), wrapped,
+		{kindReduceScatter, byHalving, rounds, perRank(less1), whole(less1), perRank(less1), wrapped,
 			[4]string{"L", "(N-1)/N K", "(N-1) K", "NL + N-1 - L"}},
 
-		{kindAllGather, byRing, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+		{kindAllGather, byRing, less1, perRank(less1), whole(less1), nil, func(n int) int { return n * (n - 1) },
 			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
-		{kindAllGather, byPairs, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+		{kindAllGather, byPairs, less1, perRank(less1), whole(less1), nil, func(n int) int { return n * (n - 1) },
 			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
-		{kindAllGather, byDoubling, rounds, perRank(less1), whole(less1), wrapped,
+		{kindAllGather, byDoubling, rounds, perRank(less1), whole(less1), nil, wrapped,
 			[4]string{"L", "(N-1)/N K", "(N-1) K", "NL + N-1 - L"}},
 
-		{kindBroadcast, byTree, rounds, whole(rounds), whole(less1), less1,
+		{kindBroadcast, byTree, rounds, whole(rounds), whole(less1), nil, less1,
 			[4]string{"L", "L K", "(N-1) K", "N-1"}},
-		{kindBroadcast, byRing, less1, whole(one), whole(less1), less1,
+		{kindBroadcast, byRing, less1, whole(one), whole(less1), nil, less1,
 			[4]string{"N-1", "K", "(N-1) K", "N-1"}},
-		{kindReduce, byTree, height, whole(one), whole(less1), less1,
+		{kindReduce, byTree, height, whole(one), whole(less1), whole(rounds), less1,
 			[4]string{"log2 P", "K", "(N-1) K", "N-1"}},
-		{kindReduce, byRing, less1, whole(one), whole(less1), less1,
+		{kindReduce, byRing, less1, whole(one), whole(less1), whole(one), less1,
 			[4]string{"N-1", "K", "(N-1) K", "N-1"}},
 
-		{kindGather, byPairs, one, perRank(one), perRank(less1), less1,
+		{kindGather, byPairs, one, perRank(one), perRank(less1), nil, less1,
 			[4]string{"1", "1/N K", "(N-1)/N K", "N-1"}},
-		{kindGather, byTree, height, perRank(largestSpan), perRank(treeBundles), less1,
+		{kindGather, byTree, height, perRank(largestSpan), perRank(treeBundles), nil, less1,
 			[4]string{"log2 P", "S/N K", "Σ spans/N K", "N-1"}},
-		{kindScatter, byPairs, less1, perRank(less1), perRank(less1), less1,
+		{kindScatter, byPairs, less1, perRank(less1), perRank(less1), nil, less1,
 			[4]string{"N-1", "(N-1)/N K", "(N-1)/N K", "N-1"}},
-		{kindScatter, byTree, rounds, perRank(less1), perRank(treeBundles), less1,
+		{kindScatter, byTree, rounds, perRank(less1), perRank(treeBundles), nil, less1,
 			[4]string{"L", "(N-1)/N K", "Σ spans/N K", "N-1"}},
 
-		{kindAllToAll, byPairs, less1, perRank(less1), whole(less1), func(n int) int { return n * (n - 1) },
+		{kindAllToAll, byPairs, less1, perRank(less1), whole(less1), nil, func(n int) int { return n * (n - 1) },
 			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
-		{kindBarrier, byDoubling, rounds, whole(func(int) int { return 0 }), whole(func(int) int { return 0 }), func(n int) int { return n * rounds(n) },
+		{kindBarrier, byDoubling, rounds, whole(func(int) int { return 0 }), whole(func(int) int { return 0 }), nil, func(n int) int { return n * rounds(n) },
 			[4]string{"L", "0", "0", "NL"}},
 	}
 }
@@ -121,14 +123,18 @@ func largestSpan(n int) int {
 	return most
 }
 
-// over predicts how long the operation takes on a link: latency for each step, and
-// the time of what the busiest rank sends. What ranks send to one receiver comes
-// one after the other.
-func (f figures) over(l Link, n int, bytes float64) time.Duration {
+// over predicts how long the operation takes on a link where adding takes so many
+// seconds a byte: latency for each step, the time of what the busiest rank sends, and
+// that of adding, as if segments did not let the two overlap. What ranks send to one
+// receiver comes one after the other.
+func (f figures) over(l Link, add float64, n int, bytes float64) time.Duration {
 	sent := f.busiest(n)
 	if f.kind == kindGather {
 		sent = f.all(n)
 	}
 	seconds := float64(f.steps(n))*l.LatencySeconds + sent*bytes/l.BytesPerSecond
+	if f.adds != nil {
+		seconds += f.adds(n) * bytes * add
+	}
 	return time.Duration(seconds * float64(time.Second))
 }

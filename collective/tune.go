@@ -17,7 +17,8 @@ const (
 
 // Tune measures the group's links and returns the table that the formulas of
 // docs/costs.md make of them: for each class of links, within a host and between
-// two, the time of short messages back and forth and of long ones both ways. All
+// two, the time of short messages back and forth and of long ones both ways, and the
+// time that a rank takes to add, all at once as in an operation. All
 // ranks must call it together, with no operation in flight; it takes some tenths of
 // a second. Rank 0 decides, and all ranks get the same. It changes nothing: see Use.
 //
@@ -37,6 +38,7 @@ func Tune(g *Group) (Profile, error) {
 		}
 	}
 	if g.size > 1 {
+		p.AddBytesPerSecond = g.timeAdding()
 		p.Rules = p.rules(g)
 	}
 	return g.agree(p)
@@ -108,6 +110,29 @@ func timeLink(g *Group, peer int, first bool) (latency, bandwidth float64, err e
 	return max(trips[tuneRounds/2], 1e-9), tuneBytes / max(swaps[tuneSwaps/2], 1e-9), nil
 }
 
+// timeAdding is how many bytes of an operand this rank adds to another in a second.
+// The slices are longer than what a core keeps close, as those are for which it
+// matters.
+func (g *Group) timeAdding() float64 {
+	sum, x := make([]float32, tuneBytes/4), make([]float32, tuneBytes/4)
+	times := make([]float64, tuneSwaps)
+	for i := range times {
+		start := time.Now()
+		g.kernels.Add(sum, x)
+		times[i] = time.Since(start).Seconds()
+	}
+	slices.Sort(times)
+	return tuneBytes / max(times[tuneSwaps/2], 1e-9)
+}
+
+// add is how long adding takes, in seconds a byte; nothing where it was not measured.
+func (p Profile) add() float64 {
+	if p.AddBytesPerSecond > 0 {
+		return 1 / p.AddBytesPerSecond
+	}
+	return 0
+}
+
 // rules derives the table from the links.
 func (p Profile) rules(g *Group) []Rule {
 	fixed, t := g.fixed(), new(table)
@@ -148,7 +173,7 @@ func (p Profile) quickest(all []figures, k kind, bytes int) (best method) {
 		if f.kind != k || f.method == byNaive || fits(f.method, p.Ranks) != nil {
 			continue
 		}
-		if took := f.over(p.slowest(), p.Ranks, whole); took < least || took == least && f.method == byExchange {
+		if took := f.over(p.slowest(), p.add(), p.Ranks, whole); took < least || took == least && f.method == byExchange {
 			least, best = took, f.method
 		}
 	}
@@ -179,7 +204,8 @@ func (p Profile) hierarchical(bytes float64) (took time.Duration, ok bool) {
 		steps = 1
 	}
 	between := steps*p.Between.LatencySeconds + 2*(h-1)/h*bytes/p.Between.BytesPerSecond
-	return time.Duration((within + between) * float64(time.Second)), true
+	adding := ((l-1)/l + (h-1)/h/l) * bytes * p.add()
+	return time.Duration((within + between + adding) * float64(time.Second)), true
 }
 
 // agree hands rank 0's profile to all.

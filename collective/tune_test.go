@@ -20,6 +20,9 @@ func TestTune(t *testing.T) {
 				return err
 			}
 			profiles[g.Rank()] = p
+			if (p.AddBytesPerSecond > 0) != (g.Size() > 1) {
+				return fmt.Errorf("%d ranks add %v bytes a second", g.Size(), p.AddBytesPerSecond)
+			}
 			if err := errors.Join(p.Validate(), g.Use(p)); err != nil {
 				return fmt.Errorf("%+v: %w", p, err)
 			}
@@ -65,5 +68,43 @@ func TestRulesOfLinks(t *testing.T) {
 			t.Errorf("hosts %v, %d bytes: %v, want %v; %+v", c.hosts, c.bytes, got, c.want, p.Rules)
 		}
 		g.Close()
+	}
+}
+
+// Adding counts: of two algorithms that send as much, the one whose ranks add less is
+// taken, and one that sends in fewer steps loses where each rank adds everything.
+func TestRulesOfAdding(t *testing.T) {
+	near := Link{1e-6, 1e10}
+	for _, c := range []struct {
+		ranks, bytes int
+		add          float64
+		want         method
+	}{
+		{2, 1 << 14, 0, byExchange}, {2, 1 << 14, 1e9, byHalving}, {2, 64, 1e9, byExchange},
+		{8, 1 << 13, 0, byDoubling}, {8, 1 << 13, 1e9, byHalving}, {8, 64, 1e9, byDoubling},
+	} {
+		p := Profile{Ranks: c.ranks, Hosts: 1, SameHost: near, AddBytesPerSecond: c.add}
+		if got := p.quickest(allFigures(), kindAllReduce, c.bytes); got != c.want {
+			t.Errorf("%d ranks, %d bytes, adding %v bytes a second: %v, want %v", c.ranks, c.bytes, c.add, got, c.want)
+		}
+	}
+	all := func(add float64) (out [2]float64) {
+		p := Profile{Ranks: 8, Hosts: 2, SameHost: near, Between: near, AddBytesPerSecond: add}
+		took, _ := p.hierarchical(1 << 20)
+		for _, f := range allFigures() {
+			if f.kind == kindAllGather && f.method == byRing {
+				out[1] = f.over(near, p.add(), 8, 1<<20).Seconds()
+			}
+		}
+		out[0] = took.Seconds()
+		return out
+	}
+	free, slow := all(0), all(1e9)
+	// within a host 3/4 of the operand is added, between the two half of a quarter
+	if more := slow[0] - free[0]; more < 0.874*(1<<20)*1e-9 || more > 0.876*(1<<20)*1e-9 {
+		t.Errorf("the hierarchy takes %v s longer, want 7/8 of the operand", more)
+	}
+	if free[1] != slow[1] {
+		t.Errorf("an allgather takes %v s where adding is free and %v where it is not", free[1], slow[1])
 	}
 }
