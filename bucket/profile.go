@@ -1,37 +1,22 @@
 package bucket
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 )
 
-// ProfileFormat and ProfileVersion stand at the head of a profile's file. A
-// reader refuses any other version: costs that are read in another sense than
-// they were written are worse than none.
+// Limits of what a profile may hold, so that what is made of one is bounded.
 const (
-	ProfileFormat  = "ringo-profile"
-	ProfileVersion = 1
-)
-
-// Limits of what a profile may hold, so that reading one takes bounded memory.
-const (
-	maxProfileBytes  = 64 << 20
 	maxProfileLayers = 1 << 16
 	maxProfileCosts  = 1 << 10
 	maxProfileValues = 1 << 40 // of all layers
 )
 
 // Profile is what planning needs to know of a job, measured or described: times
-// of the computation, costs of codecs and of links. Saved, it is one JSON object
-// of the fields below, beginning with "format" and "version"; times are in
-// seconds. It may also name the plan that was made from it.
+// of the computation, costs of codecs and of links. As JSON it is the planner's part
+// of a profile's file (package tune); times are in seconds. It may also name the plan
+// that was made from it.
 type Profile struct {
 	Model string `json:"model"`
 	Ranks int    `json:"ranks"` // it was measured on, or described for
@@ -57,9 +42,12 @@ type LayerProfile struct {
 // CodecProfile is the cost of a codec on the compute path: of an exact step and,
 // where it has such steps, of one that reuses what an exact one found.
 type CodecProfile struct {
-	Name  string `json:"name"`
-	Exact Curve  `json:"exact"`
-	Reuse Curve  `json:"reuse"`
+	Name string `json:"name"`
+	// Density is the share of values that it was measured with; 0: it does not
+	// matter.
+	Density float64 `json:"density,omitempty"`
+	Exact   Curve   `json:"exact"`
+	Reuse   Curve   `json:"reuse"`
 }
 
 // Payloads of a LinkProfile.
@@ -69,21 +57,33 @@ const (
 )
 
 // LinkProfile is the cost of an exchange among Ranks ranks on Hosts hosts:
-// Fixed + PerByte x the bytes of what one rank contributes.
+// Fixed + PerByte x the bytes of what one rank contributes, between Above and UpTo
+// of them.
 type LinkProfile struct {
-	Algorithm string  `json:"algorithm"`
-	Payload   string  `json:"payload"` // DensePayload or SparsePayload
-	Ranks     int     `json:"ranks"`
-	Hosts     int     `json:"hosts"`
-	Fixed     float64 `json:"fixed_s"`
-	PerByte   float64 `json:"per_byte_s"`
+	Algorithm string `json:"algorithm"`
+	Payload   string `json:"payload"`        // DensePayload or SparsePayload
+	Code      string `json:"code,omitempty"` // of the values, such as "fp16"; empty: any
+	// Density and Unit are those of a measured sparse payload: the share of values
+	// and the bytes of an entry with its index; 0: any, and what a caller says.
+	Density float64 `json:"density,omitempty"`
+	Unit    float64 `json:"unit_bytes,omitempty"`
+	Above   float64 `json:"above_bytes,omitempty"`
+	UpTo    float64 `json:"up_to_bytes,omitempty"` // 0: without bound
+	Ranks   int     `json:"ranks"`
+	Hosts   int     `json:"hosts"`
+	Fixed   float64 `json:"fixed_s"`
+	PerByte float64 `json:"per_byte_s"`
 }
 
 // SavedPlan is a plan by the index of each group's last layer.
 type SavedPlan struct {
-	Name   string `json:"name"` // of its planner, or the user's own
-	Last   []int  `json:"last_layers"`
-	SHA256 string `json:"plan_sha256"` // Plan.SHA256
+	Name string `json:"name"` // of its planner, or the user's own
+	// Strategy and Density are what it was made for, empty and 0 where that is not
+	// known.
+	Strategy string  `json:"strategy,omitempty"`
+	Density  float64 `json:"density,omitempty"`
+	Last     []int   `json:"last_layers"`
+	SHA256   string  `json:"plan_sha256"` // Plan.SHA256
 }
 
 // SavePlan makes p, a plan of the profile's layers, part of the profile.
@@ -141,28 +141,34 @@ func (f Profile) Step() Step {
 	return s
 }
 
-// Codec is the codec of that name, false when the profile has none.
-func (f Profile) Codec(name string) (CodecProfile, bool) {
+// Codec is the codec of that name, measured with that density or any, false when the
+// profile has none.
+func (f Profile) Codec(name string, density float64) (CodecProfile, bool) {
 	for _, c := range f.Codecs {
-		if c.Name == name {
+		if c.Name == name && (c.Density == 0 || c.Density == density) {
 			return c, true
 		}
 	}
 	return CodecProfile{}, false
 }
 
-// Sends are the profile's ways to carry such payloads among that many ranks and
-// hosts, in the order of the profile.
-func (f Profile) Sends(p Payload, ranks, hosts int) []Send {
+// Sends are the profile's ways to carry payloads of values in a code, "" for any,
+// among that many ranks and hosts, in the order of the profile.
+func (f Profile) Sends(code string, p Payload, ranks, hosts int) []Send {
 	kind := DensePayload
 	if p.Density > 0 {
 		kind = SparsePayload
 	}
 	var out []Send
 	for _, l := range f.Links {
-		if l.Payload == kind && l.Ranks == ranks && l.Hosts == hosts {
-			out = append(out, Send{Name: l.Algorithm, Payload: p, Fixed: l.Fixed, PerByte: l.PerByte})
+		if l.Payload != kind || l.Ranks != ranks || l.Hosts != hosts || l.Code != "" && l.Code != code || l.Density > 0 && l.Density != p.Density {
+			continue
 		}
+		s := Send{Name: l.Algorithm, Payload: p, Fixed: l.Fixed, PerByte: l.PerByte, Above: l.Above, UpTo: l.UpTo}
+		if l.Unit > 0 {
+			s.Payload.Unit = l.Unit
+		}
+		out = append(out, s)
 	}
 	return out
 }
@@ -184,6 +190,7 @@ func (f Profile) Validate() error {
 		} else if sum := p.SHA256(); sum != f.Plan.SHA256 {
 			bad.add("plan %q: its hash is %s, the file says %q", f.Plan.Name, sum, f.Plan.SHA256)
 		}
+		bad.density(fmt.Sprintf("plan %q", f.Plan.Name), f.Plan.Density)
 	}
 	f.checkCosts(&bad)
 	return bad.err("bucket: bad profile")
@@ -218,9 +225,10 @@ func (f Profile) checkCosts(bad *faults) {
 	}
 	for i, c := range f.Codecs {
 		what := fmt.Sprintf("codec %d %q", i, c.Name)
-		if c.Name == "" || slices.ContainsFunc(f.Codecs[:i], func(o CodecProfile) bool { return o.Name == c.Name }) {
-			bad.add("%s: want a name that no other codec has", what)
+		if c.Name == "" || slices.ContainsFunc(f.Codecs[:i], func(o CodecProfile) bool { return o.Name == c.Name && o.Density == c.Density }) {
+			bad.add("%s: want a name that no other codec of its density has", what)
 		}
+		bad.density(what, c.Density)
 		bad.curve(what+": exact", c.Exact)
 		bad.curve(what+": reuse", c.Reuse)
 	}
@@ -237,93 +245,16 @@ func (f Profile) checkCosts(bad *faults) {
 		}
 		bad.seconds(what+": fixed", l.Fixed)
 		bad.seconds(what+": per byte", l.PerByte)
+		bad.density(what, l.Density)
+		if !(l.Unit >= 0) || math.IsInf(l.Unit, 0) {
+			bad.add("%s: %v bytes an entry: want 0 (not known) or more", what, l.Unit)
+		}
+		bad.bounds(what, l.Above, l.UpTo)
 	}
 }
 
-// same reports whether two links describe the same exchange.
+// same reports whether two links describe the same exchange of the same sizes.
 func (l LinkProfile) same(o LinkProfile) bool {
-	return l.Algorithm == o.Algorithm && l.Payload == o.Payload && l.Ranks == o.Ranks && l.Hosts == o.Hosts
-}
-
-// profileFile is a profile as it is saved.
-type profileFile struct {
-	Format  string `json:"format"`
-	Version int    `json:"version"`
-	Profile
-}
-
-// EncodeProfile returns the profile's file, or every fault of it.
-func EncodeProfile(f Profile) ([]byte, error) {
-	if err := f.Validate(); err != nil {
-		return nil, err
-	}
-	out, err := json.MarshalIndent(profileFile{ProfileFormat, ProfileVersion, f}, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("bucket: encoding a profile: %w", err)
-	}
-	return append(out, '\n'), nil
-}
-
-// DecodeProfile is the inverse of EncodeProfile. Whatever the bytes, the profile
-// it returns is valid, or there is an error that reports all its faults.
-func DecodeProfile(data []byte) (Profile, error) {
-	if len(data) > maxProfileBytes {
-		return Profile{}, fmt.Errorf("bucket: a profile of %d bytes: want at most %d", len(data), maxProfileBytes)
-	}
-	var head struct {
-		Format  string `json:"format"`
-		Version int    `json:"version"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return Profile{}, fmt.Errorf("bucket: not a profile: %w", err)
-	}
-	if head.Format != ProfileFormat || head.Version != ProfileVersion {
-		return Profile{}, fmt.Errorf("bucket: format %q, version %d: want %q, version %d", head.Format, head.Version, ProfileFormat, ProfileVersion)
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	var f profileFile
-	if err := d.Decode(&f); err != nil {
-		return Profile{}, fmt.Errorf("bucket: bad profile: %w", err)
-	}
-	return f.Profile, f.Validate()
-}
-
-// SaveProfile writes the profile's file, whole or not at all.
-func SaveProfile(path string, f Profile) (err error) {
-	data, err := EncodeProfile(f)
-	if err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("bucket: saving a profile: %w", err)
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("bucket: saving a profile: %w", errors.Join(err, os.Remove(tmp.Name())))
-	}
-	return nil
-}
-
-// LoadProfile reads a profile's file.
-func LoadProfile(path string) (Profile, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return Profile{}, fmt.Errorf("bucket: loading a profile: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxProfileBytes+1))
-	if err != nil {
-		return Profile{}, fmt.Errorf("bucket: loading a profile: %w", err)
-	}
-	f, err := DecodeProfile(data)
-	if err != nil {
-		return Profile{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return f, nil
+	l.Fixed, l.PerByte, l.Unit = o.Fixed, o.PerByte, o.Unit
+	return l == o
 }

@@ -1,10 +1,7 @@
 package bucket
 
 import (
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,10 +14,10 @@ func testProfile(t testing.TB) Profile {
 		Layers: []LayerProfile{{"fc2", 5008, 1e-4}, {"fc1", 400000, 1.5e-3}, {"conv1", 512, 0}},
 		Codecs: []CodecProfile{{Name: "topk", Exact: Curve{1e-6, 2e-9, 1e-10}, Reuse: Curve{1e-6, 1e-9, 0}}},
 		Links: []LinkProfile{
-			{"ring", DensePayload, 2, 1, 1e-5, 1e-9},
-			{"ring", DensePayload, 4, 2, 2e-5, 2e-9},
-			{"halving", DensePayload, 2, 1, 2e-5, 3e-9},
-			{"allgather", SparsePayload, 2, 1, 3e-5, 4e-9},
+			{Algorithm: "ring", Payload: DensePayload, Ranks: 2, Hosts: 1, Fixed: 1e-5, PerByte: 1e-9},
+			{Algorithm: "ring", Payload: DensePayload, Ranks: 4, Hosts: 2, Fixed: 2e-5, PerByte: 2e-9},
+			{Algorithm: "halving", Payload: DensePayload, Code: "fp32", UpTo: 1024, Ranks: 2, Hosts: 1, Fixed: 2e-5, PerByte: 3e-9},
+			{Algorithm: "allgather", Payload: SparsePayload, Density: 0.1, Unit: 5.5, Above: 100, Ranks: 2, Hosts: 1, Fixed: 3e-5, PerByte: 4e-9},
 		},
 	}
 	if err := f.SavePlan("exact", cut(f.layers(), 0b010)); err != nil {
@@ -29,39 +26,22 @@ func testProfile(t testing.TB) Profile {
 	return f
 }
 
-func TestProfileRoundTrip(t *testing.T) {
-	f := testProfile(t)
-	path := filepath.Join(t.TempDir(), "profile.json")
-	for range 2 { // the second replaces the first
-		if err := SaveProfile(path, f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	back, err := LoadProfile(path)
-	if err != nil || !reflect.DeepEqual(back, f) {
-		t.Fatalf("read %+v, %v\nwrote %+v", back, err, f)
-	}
-	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
-		t.Errorf("files %v, want the profile alone", left)
-	}
-	if err := SaveProfile(filepath.Join(t.TempDir(), "none", "x"), f); err == nil {
-		t.Error("saved in a folder that does not exist")
-	}
-	if _, err := LoadProfile(path + "x"); err == nil || !strings.Contains(err.Error(), "loading a profile") {
-		t.Errorf("a missing file: %v", err)
-	}
-}
-
 func TestProfileGivesSteps(t *testing.T) {
 	f := testProfile(t)
 	s := f.Step()
-	dense, sparse := f.Sends(Payload{Unit: 2}, 2, 1), f.Sends(Payload{Density: 0.1, Unit: 8}, 2, 1)
-	want := []Send{{"ring", Payload{Unit: 2}, 1e-5, 1e-9}, {"halving", Payload{Unit: 2}, 2e-5, 3e-9}}
-	if !reflect.DeepEqual(dense, want) || len(sparse) != 1 || sparse[0].Name != "allgather" {
+	p := Payload{Unit: 4}
+	ring := Send{Name: "ring", Payload: p, Fixed: 1e-5, PerByte: 1e-9}
+	halving := Send{Name: "halving", Payload: p, Fixed: 2e-5, PerByte: 3e-9, UpTo: 1024}
+	gather := Send{Name: "allgather", Payload: Payload{Density: 0.1, Unit: 5.5}, Fixed: 3e-5, PerByte: 4e-9, Above: 100}
+	dense, sparse := f.Sends("fp32", p, 2, 1), f.Sends("", Payload{Density: 0.1, Unit: 8}, 2, 1)
+	if !reflect.DeepEqual(dense, []Send{ring, halving}) || !reflect.DeepEqual(sparse, []Send{gather}) {
 		t.Errorf("dense %+v, sparse %+v", dense, sparse)
 	}
-	if more := f.Sends(Payload{Unit: 4}, 8, 1); more != nil {
-		t.Errorf("8 ranks: %+v, of which the profile says nothing", more)
+	if other := f.Sends("fp16", p, 2, 1); !reflect.DeepEqual(other, []Send{ring}) {
+		t.Errorf("another code: %+v", other)
+	}
+	if more := append(f.Sends("", p, 8, 1), f.Sends("", Payload{Density: 0.2, Unit: 8}, 2, 1)...); more != nil {
+		t.Errorf("8 ranks, another density: %+v, of which the profile says nothing", more)
 	}
 	s.Costs.Sends = dense
 	if err := s.Validate(); err != nil {
@@ -70,10 +50,17 @@ func TestProfileGivesSteps(t *testing.T) {
 	if s.Layers[2].Offset != 405008 || s.Backward[1] != 1.5e-3 || s.Forward != 0.004 || s.Update != 1e-4 {
 		t.Errorf("%+v", s)
 	}
-	if c, ok := f.Codec("topk"); !ok || c != f.Codecs[0] {
+	if c, ok := f.Codec("topk", 0.3); !ok || c != f.Codecs[0] {
 		t.Errorf("codec %+v, %v", c, ok)
 	}
-	if _, ok := f.Codec("dgc"); ok {
+	f.Codecs = append(f.Codecs, CodecProfile{Name: "dlgs", Density: 0.01})
+	if _, ok := f.Codec("dlgs", 0.1); ok {
+		t.Error("a codec of another density")
+	}
+	if c, ok := f.Codec("dlgs", 0.01); !ok || c.Density != 0.01 {
+		t.Errorf("codec %+v, %v", c, ok)
+	}
+	if _, ok := f.Codec("dgc", 0.1); ok {
 		t.Error("a codec that the profile does not have")
 	}
 	if p := f.SavedPlan(); !reflect.DeepEqual(p, cut(f.layers(), 0b010)) {
@@ -106,10 +93,12 @@ func TestProfileValidate(t *testing.T) {
 		"too large": {func(f *Profile) { f.Layers[0].Values, f.Layers[1].Values = 1<<40, 1<<40 }, []string{"values in all"}},
 		"codecs": {func(f *Profile) {
 			f.Codecs = append(f.Codecs, CodecProfile{Name: "topk", Exact: Curve{PerValue: -1}, Reuse: Curve{PerLog: -2}})
-		}, []string{`codec 1 "topk": want a name`, "exact: per value -1 s", "reuse: per value and log2 -2 s"}},
+		}, []string{`codec 1 "topk": want a name that no other codec of its density`, "exact: per value -1 s", "reuse: per value and log2 -2 s"}},
 		"links": {func(f *Profile) {
-			f.Links = append(f.Links, LinkProfile{"ring", DensePayload, 2, 1, -1, -2}, LinkProfile{"", "spare", 1, 2, 0, 0})
-		}, []string{`link 4 "ring" for dense payloads, 2 ranks, 1 hosts`, "fixed -1 s", "per byte -2 s", `link 5 ""`, `payload "spare"`, "1 ranks on 2 hosts"}},
+			f.Links = append(f.Links, LinkProfile{Algorithm: "ring", Payload: DensePayload, Ranks: 2, Hosts: 1, Fixed: -1, PerByte: -2},
+				LinkProfile{Payload: "spare", Ranks: 1, Hosts: 2, Density: 1.5, Unit: -1, Above: 8, UpTo: 8})
+		}, []string{`link 4 "ring" for dense payloads, 2 ranks, 1 hosts`, "fixed -1 s", "per byte -2 s", `link 5 ""`, `payload "spare"`, "1 ranks on 2 hosts",
+			"density 1.5", "-1 bytes an entry", "from 8 to 8 bytes"}},
 		"hash":          {func(f *Profile) { f.Plan.SHA256 = "x" }, []string{`its hash is`, `the file says "x"`}},
 		"plan ends":     {func(f *Profile) { f.Plan.Last = []int{1} }, []string{"the plan ends at layer 2 of 3"}},
 		"plan too far":  {func(f *Profile) { f.Plan.Last = []int{1, 3} }, []string{"group 1 ends at layer 3, want 2 to 2"}},
@@ -124,91 +113,26 @@ func TestProfileValidate(t *testing.T) {
 				t.Errorf("%s: %q is not in %v", name, want, err)
 			}
 		}
-		if _, err := EncodeProfile(f); err == nil {
-			t.Errorf("%s: encoded", name)
-		}
 	}
 }
 
-func TestDecodeProfileRefuses(t *testing.T) {
-	data, err := EncodeProfile(testProfile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(data)
-	for name, c := range map[string][2]string{
-		"nothing":      {"", "not a profile"},
-		"not JSON":     {"ringo", "not a profile"},
-		"array":        {"[]", "not a profile"},
-		"other format": {`{"format":"x","version":1}`, `format "x", version 1: want "ringo-profile", version 1`},
-		"newer":        {strings.Replace(text, `"version": 1`, `"version": 2`, 1), "version 2"},
-		"unknown":      {strings.Replace(text, `"ranks"`, `"rnks"`, 1), `unknown field "rnks"`},
-		"trailing":     {text + "{}", "not a profile"},
-		"truncated":    {text[:len(text)/2], "not a profile"},
-		"wrong type":   {strings.Replace(text, `"ranks": 2`, `"ranks": 2.5`, 1), "bad profile"},
-		"fault":        {strings.Replace(text, `"forward_s": 0.004`, `"forward_s": -4`, 1), "forward -4 s"},
-	} {
-		if _, err := DecodeProfile([]byte(c[0])); err == nil || !strings.Contains(err.Error(), c[1]) {
-			t.Errorf("%s: %v, want %q", name, err, c[1])
+// A way to send is taken for the sizes that it is for; for others the cheapest of all.
+func TestSendsAreForSizes(t *testing.T) {
+	p := Payload{Unit: 4}
+	c := Costs{Sends: []Send{
+		{Name: "short", Payload: p, Fixed: 1, UpTo: 400},
+		{Name: "long", Payload: p, PerByte: 1e-9, Above: 400, UpTo: 4000},
+		{Name: "slow", Payload: p, Fixed: 9, UpTo: 4000},
+	}}
+	for values, want := range map[int]string{1: "short", 99: "short", 100: "long", 101: "long", 1000: "long", 1001: "long"} {
+		if way, t1 := c.Send(values); way.Name != want || t1 != way.Seconds(values) {
+			t.Errorf("%d values: %s in %v s, want %s", values, way.Name, t1, want)
 		}
 	}
-	path := filepath.Join(t.TempDir(), "p")
-	if err := os.WriteFile(path, []byte("{}"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := LoadProfile(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
-		t.Errorf("a bad file is not named: %v", err)
-	}
-}
-
-func FuzzDecodeProfile(f *testing.F) {
-	good, err := EncodeProfile(testProfile(f))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Add([]byte(`{"format":"ringo-profile","version":1}`))
-	f.Add([]byte(`{"format":"ringo-profile","version":1,"ranks":1,"layers":[{"name":"a","values":1,"backward_s":1e-3}],"plan":{"name":"x","last_layers":[0]}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := DecodeProfile(data)
-		if err != nil {
-			return
+	for _, order := range [][]int{{0, 1}, {1, 0}} { // whatever the order
+		two := Costs{Sends: []Send{c.Sends[order[0]], c.Sends[order[1]]}}
+		if way, _ := two.Send(10); way.Name != "short" {
+			t.Errorf("10 values by %s", way.Name)
 		}
-		again, err := EncodeProfile(p)
-		if err != nil {
-			t.Fatalf("decoded, but not encoded: %v", err)
-		}
-		back, err := DecodeProfile(again)
-		if err != nil || fmt.Sprintf("%+v", back.Step()) != fmt.Sprintf("%+v", p.Step()) {
-			t.Fatalf("%+v, %v\n%+v", back, err, p)
-		}
-		if plan := p.SavedPlan(); p.Plan != nil && plan.Validate(p.Step().Layers) != nil {
-			t.Fatalf("a bad plan was read: %v", plan)
-		}
-	})
-}
-
-// A file that the first version wrote is read, and written again byte for byte:
-// whoever changes the format raises its version.
-func TestProfileFormat(t *testing.T) {
-	const file = "testdata/profile-v1.json"
-	got, err := EncodeProfile(testProfile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(file, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("a profile is written as\n%s, want\n%s", got, want)
-	}
-	if f, err := DecodeProfile(want); err != nil || !reflect.DeepEqual(f, testProfile(t)) {
-		t.Errorf("%+v, %v", f, err)
 	}
 }

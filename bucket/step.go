@@ -38,6 +38,10 @@ type Send struct {
 	Payload Payload
 	Fixed   float64 // seconds of a message of no bytes: alpha
 	PerByte float64 // seconds a byte of payload: beta
+	// Above and UpTo bound the bytes of payload for which this holds, both
+	// included; UpTo 0: without bound. Where a library chooses its algorithm by
+	// size, a group is carried by what is chosen for it.
+	Above, UpTo float64
 }
 
 // Payload is the size of what a rank contributes for a group.
@@ -63,13 +67,25 @@ func (p Payload) Bytes(values int) float64 { return p.Unit * float64(p.Entries(v
 // Seconds is how long a group of that many values is on the channel.
 func (s Send) Seconds(values int) float64 { return s.Fixed + s.PerByte*s.Payload.Bytes(values) }
 
-// Send returns the cheapest way to carry a group and how long it takes.
+// holds reports whether s is for groups of that many values.
+func (s Send) holds(values int) bool {
+	b := s.Payload.Bytes(values)
+	return b >= s.Above && (s.UpTo == 0 || b <= s.UpTo)
+}
+
+// Send returns the cheapest way to carry a group, of those that are for its size, and
+// how long it takes; of all where none is.
 func (c Costs) Send(values int) (way Send, seconds float64) {
-	way, seconds = c.Sends[0], c.Sends[0].Seconds(values)
-	for _, s := range c.Sends[1:] {
-		if t := s.Seconds(values); t < seconds {
+	found := false
+	for i, s := range c.Sends {
+		holds := s.holds(values)
+		if found && !holds {
+			continue
+		}
+		if t := s.Seconds(values); i == 0 || holds && !found || t < seconds {
 			way, seconds = s, t
 		}
+		found = found || holds
 	}
 	return way, seconds
 }
@@ -130,9 +146,8 @@ func (s Step) Validate() error {
 		what := fmt.Sprintf("send %q", w.Name)
 		f.seconds(what+": fixed", w.Fixed)
 		f.seconds(what+": per byte", w.PerByte)
-		if !(w.Payload.Density >= 0 && w.Payload.Density <= 1) {
-			f.add("%s: density %v: want 0 (dense) to 1", what, w.Payload.Density)
-		}
+		f.density(what, w.Payload.Density)
+		f.bounds(what, w.Above, w.UpTo)
 		if !(w.Payload.Unit > 0) || math.IsInf(w.Payload.Unit, 0) {
 			f.add("%s: %v bytes a value: want a positive number", what, w.Payload.Unit)
 		}
@@ -149,6 +164,19 @@ func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(fo
 func (f *faults) seconds(what string, t float64) {
 	if !(t >= 0) || math.IsInf(t, 0) {
 		f.add("%s %v s: want 0 or more", what, t)
+	}
+}
+
+func (f *faults) density(what string, d float64) {
+	if !(d >= 0 && d <= 1) {
+		f.add("%s: density %v: want 0 (dense) to 1", what, d)
+	}
+}
+
+// bounds wants sizes between which something is, the upper one 0 where there is none.
+func (f *faults) bounds(what string, above, upTo float64) {
+	if !(above >= 0 && upTo >= 0) || math.IsInf(above, 0) || math.IsInf(upTo, 0) || upTo > 0 && upTo <= above {
+		f.add("%s: from %v to %v bytes: want a range", what, above, upTo)
 	}
 }
 

@@ -178,10 +178,10 @@ type Link struct {
 // the order of sums and so on the table: runs with the same profile give the same
 // bits.
 type Profile struct {
-	Ranks    int    `json:"ranks"`
-	Hosts    int    `json:"hosts"`
-	SameHost Link   `json:"same_host"`  // between ranks of one host; zero: there are none
-	Between  Link   `json:"other_host"` // between ranks of two hosts; likewise
+	Ranks    int  `json:"ranks"`
+	Hosts    int  `json:"hosts"`
+	SameHost Link `json:"same_host"`  // between ranks of one host; zero: there are none
+	Between  Link `json:"other_host"` // between ranks of two hosts; likewise
 	// AddBytesPerSecond is how fast a rank adds operands; 0: in no time.
 	AddBytesPerSecond float64 `json:"add_bytes_per_second,omitempty"`
 	Rules             []Rule  `json:"rules"`

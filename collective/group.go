@@ -176,6 +176,9 @@ func (g *Group) Size() int { return g.size }
 // MeshRank is the number of a rank of the group in the mesh, which errors name.
 func (g *Group) MeshRank(rank int) int { return g.ranks[rank] }
 
+// Hosts is how many hosts the ranks are on.
+func (g *Group) Hosts() int { return g.hosts }
+
 // Algorithm is the algorithm that was named for the group; empty: the table
 // decides.
 func (g *Group) Algorithm() string { return g.cfg.Algorithm }

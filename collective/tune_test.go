@@ -80,7 +80,7 @@ func TestRulesOfAdding(t *testing.T) {
 		add          float64
 		want         method
 	}{
-		{2, 1 << 14, 0, byExchange}, {2, 1 << 14, 1e9, byHalving}, {2, 64, 1e9, byExchange},
+		{2, 1 << 14, 0, byExchange}, {2, 1 << 14, 1e9, byRing}, {2, 64, 1e9, byExchange},
 		{8, 1 << 13, 0, byDoubling}, {8, 1 << 13, 1e9, byHalving}, {8, 64, 1e9, byDoubling},
 	} {
 		p := Profile{Ranks: c.ranks, Hosts: 1, SameHost: near, AddBytesPerSecond: c.add}

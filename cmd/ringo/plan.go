@@ -16,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // planCommand is `ringo plan MODEL`.
@@ -151,7 +152,7 @@ func (c *planCommand) check(model string) error {
 	c.checkStrategy(&faults)
 	if c.profile != "" {
 		var err error
-		if c.loaded, err = bucket.LoadProfile(c.profile); err != nil {
+		if c.loaded, err = plannerPart(c.profile); err != nil {
 			faults.add("--profile: %w", err)
 		} else if spec, _ := models.Lookup(model); c.loaded.Model != spec.Name {
 			faults.add("--profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
@@ -164,6 +165,18 @@ func (c *planCommand) check(model string) error {
 		return usageError{err}
 	}
 	return nil
+}
+
+// plannerPart reads the planner's part of a profile's file.
+func plannerPart(path string) (bucket.Profile, error) {
+	p, err := tune.Load(path)
+	if err == nil && p.Planner == nil {
+		err = fmt.Errorf("%s has a table of collectives alone: nothing to plan from", path)
+	}
+	if err != nil {
+		return bucket.Profile{}, err
+	}
+	return *p.Planner, nil
 }
 
 func (c *planCommand) checkCluster(faults *faultList) {
@@ -366,9 +379,13 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 	if c.changed("inter") || c.changed("intra") || c.changed("latency") {
 		return ways
 	}
-	measured := f.Sends(c.payload(), c.np, c.hosts)
-	if c.chosen.sparse {
-		for _, s := range f.Sends(bucket.Payload{Unit: 4}, c.np, c.hosts) {
+	code := ""
+	if !c.chosen.sparse {
+		code = c.chosen.name
+	}
+	measured := f.Sends(code, c.payload(), c.np, c.hosts)
+	if c.chosen.sparse && !slices.ContainsFunc(f.Links, func(l bucket.LinkProfile) bool { return l.Density > 0 }) {
+		for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, c.np, c.hosts) {
 			s.Name = "dense-" + s.Name
 			measured = append(measured, s)
 		}
@@ -394,11 +411,11 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 // that reuses a threshold.
 func (c *planCommand) codec(f bucket.Profile) (exact, reuse bucket.Curve) {
 	s := c.chosen
-	name := s.name
-	if s.sparse {
-		name = "topk" // whatever the scope, the selection is the same
+	p, ok := f.Codec(s.name, c.spars)
+	if !ok && s.sparse {
+		p, ok = f.Codec("topk", c.spars) // whatever the scope, the selection is the same
 	}
-	if p, ok := f.Codec(name); ok && !c.changed("memory") {
+	if ok && !c.changed("memory") {
 		if s.reuse == 0 {
 			return p.Exact, p.Exact
 		}

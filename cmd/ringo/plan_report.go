@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // planResult is a plan's line of JSON. Times are predictions. Of a strategy that
@@ -84,7 +85,7 @@ func (c *planCommand) report(out *output, spec models.Spec, f bucket.Profile) er
 		if err := f.SavePlan(c.plan, plans[0]); err != nil {
 			return err
 		}
-		if err := bucket.SaveProfile(c.save, f); err != nil {
+		if err := tune.Save(c.save, tune.Profile{Planner: &f}); err != nil {
 			return fmt.Errorf("--save: %w", err)
 		}
 	}

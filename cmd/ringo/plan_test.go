@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // planOf runs `ringo plan` with a line of flags and returns its objects and its
@@ -197,13 +198,14 @@ func TestPlanProfile(t *testing.T) {
 	}
 	checkHolds(t, "plan", text, "of the profile")
 
-	f, err := bucket.LoadProfile(file)
+	whole, err := tune.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	f := whole.Planner
 	f.Links = []bucket.LinkProfile{{Algorithm: "ring", Payload: bucket.DensePayload, Ranks: 2, Hosts: 2, Fixed: 1}}
 	f.Codecs = []bucket.CodecProfile{{Name: "topk", Exact: bucket.Curve{Fixed: 2}, Reuse: bucket.Curve{Fixed: 0.5}}}
-	if err := bucket.SaveProfile(file, f); err != nil {
+	if err := tune.Save(file, whole); err != nil {
 		t.Fatal(err)
 	}
 	run := func(flags string) planResult {
@@ -267,7 +269,7 @@ func TestPlanUsage(t *testing.T) {
 		{ok + "--strategy naive --algorithm ring", "--algorithm ring: strategy naive has only naive"},
 		{ok + "--batch 0", "--batch 0: want 1 to 65536"},
 		{ok + "--threads 2", "--threads belongs to --measure"},
-		{"plan mnist --profile nowhere.json --batch 3", "--profile: bucket: loading a profile", "--batch has no effect with --profile"},
+		{"plan mnist --profile nowhere.json --batch 3", "--profile: tune: loading a profile", "--batch has no effect with --profile"},
 		// all faults are told together
 		{"plan mnist --np 0 --inter 6 --latency -1s --compute-ms -1 --strategy x --plan y", "--np 0", `"6"`, "--latency -1s", "--compute-ms -1", `"x"`, "; "},
 	} {

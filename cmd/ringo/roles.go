@@ -180,7 +180,7 @@ const autoAlgorithm = "auto"
 func algorithmList() string { return strings.Join(collective.Algorithms(), ", ") }
 
 func (f *jobFlags) collective() collective.Config {
-	cfg := collective.Config{Algorithm: f.algorithm, Timeout: f.timeout, Profile: f.tuning.loaded}
+	cfg := collective.Config{Algorithm: f.algorithm, Timeout: f.timeout, Profile: f.tuning.loaded.Collectives}
 	if f.algorithm == autoAlgorithm {
 		cfg.Algorithm = ""
 	}

@@ -1,30 +1,30 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/tune"
 )
 
-// tuning says which table of algorithms a job uses: the fixed one, one measured at
-// its start, or one that an earlier job saved.
+// tuning says by what a job chooses algorithms of collectives, plans and strategies:
+// by fixed rules, by what is measured at its start, or by what an earlier job saved.
 type tuning struct {
 	tune    bool
 	save    string
 	profile string
 
-	loaded *collective.Profile // of profile
+	loaded tune.Profile // of profile
+	found  tune.Profile // so far, of this job
 }
 
 func (t *tuning) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&t.tune, "tune", false, "measure the links at the start and choose algorithms by that; results then depend on what was measured")
-	fs.StringVar(&t.save, "save-profile", "", "write what --tune found to `FILE`")
-	fs.StringVar(&t.profile, "profile", "", "choose algorithms by a profile that --save-profile wrote to `FILE`; every rank reads it")
+	fs.BoolVar(&t.tune, "tune", false, "measure the links and, for a plan that needs it, the first steps, and choose by that; results then depend on what was measured")
+	fs.StringVar(&t.save, "save-profile", "", "write what was measured to `FILE`")
+	fs.StringVar(&t.profile, "profile", "", "choose by what --save-profile wrote to `FILE`, with the same results each time; every rank reads it")
 }
 
 // check reads the profile and reports every fault.
@@ -33,27 +33,20 @@ func (t *tuning) check(faults *faultList) {
 		faults.add("--save-profile %s has nothing to save without --tune", t.save)
 	}
 	if t.tune && t.profile != "" {
-		faults.add("--tune and --profile %s are two tables: choose one", t.profile)
+		faults.add("--tune and --profile %s are two sources for one choice: choose one", t.profile)
 	}
 	if t.profile == "" {
 		return
 	}
-	text, err := os.ReadFile(t.profile)
-	p := new(collective.Profile)
-	if err == nil {
-		err = json.Unmarshal(text, p)
+	var err error
+	if t.loaded, err = tune.Load(t.profile); err != nil {
+		faults.add("--profile: %w", err)
+	} else if t.loaded.Collectives == nil {
+		faults.add("--profile %s has no table of collectives: leave it out", t.profile)
 	}
-	if err == nil {
-		err = p.Validate()
-	}
-	if err != nil {
-		faults.add("--profile %s: %w", t.profile, err)
-		return
-	}
-	t.loaded = p
 }
 
-// before is body after the tuning.
+// before is body after the tuning of collectives.
 func (t *tuning) before(body func(*ringo.Job) error) func(*ringo.Job) error {
 	if !t.tune {
 		return body
@@ -64,8 +57,9 @@ func (t *tuning) before(body func(*ringo.Job) error) func(*ringo.Job) error {
 		if err == nil {
 			err = job.Group().Use(p)
 		}
-		if err == nil && t.save != "" && job.Rank() == 0 {
-			err = saveProfile(t.save, p)
+		if err == nil && job.Rank() == 0 {
+			t.found.Collectives = &p
+			err = t.saveFound()
 		}
 		if err != nil {
 			return err
@@ -74,12 +68,11 @@ func (t *tuning) before(body func(*ringo.Job) error) func(*ringo.Job) error {
 	}
 }
 
-func saveProfile(name string, p collective.Profile) error {
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return fmt.Errorf("--save-profile: %w", err)
+func (t *tuning) saveFound() error {
+	if t.save == "" {
+		return nil
 	}
-	if err := os.WriteFile(name, append(text, '\n'), 0o666); err != nil {
+	if err := tune.Save(t.save, t.found); err != nil {
 		return fmt.Errorf("--save-profile: %w", err)
 	}
 	return nil

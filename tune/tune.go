@@ -1,0 +1,3 @@
+// Package tune keeps what was measured of a job, and chooses by it how its gradients
+// travel.
+package tune
