@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/ps"
 )
 
 // Config places a rank in its job. The zero value takes the place that the
@@ -18,8 +19,15 @@ type Config struct {
 	// world size. 0 takes the launcher's variables. The ticket is always taken
 	// from RINGO_TICKET.
 	Size int
-	// Rank is this rank when Size is given, from 0 to Size-1.
+	// Rank is this rank when Size is given, from 0 to Size-1; of Serve the server's
+	// number, from 0 to Servers-1.
 	Rank int
+	// Servers is how many servers the job has beside its ranks, which sum gradients
+	// for them: see Job.Reducer and Serve. 0 with a launcher: as many as it says,
+	// and another number must agree with it.
+	Servers int
+	// PS says how servers and their clients work. Trainers is left 0: it is Size.
+	PS ps.Config
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given.
 	Rendezvous string
 	// JoinTimeout bounds how long the ranks wait for each other at the start;
@@ -41,6 +49,8 @@ type Config struct {
 	// that coordinates a job started by hand (a launcher has its own), and, by
 	// rank 0, about ranks that cannot share memory.
 	Report func(line string)
+
+	serves bool // it places a server
 }
 
 // What processes talk over.
@@ -60,8 +70,17 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+	fault(c.Servers < 0, "servers %d: want at least 0", c.Servers)
+	fault(c.PS.Trainers != 0, "trainers %d: leave it out, it is the job's size", c.PS.Trainers)
+	if err := c.parameters(1).Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	fault(c.Size < 0, "size %d: want the number of ranks, or 0 for the launcher's", c.Size)
-	fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "rank %d: want 0 to %d, since the size is %d", c.Rank, c.Size-1, c.Size)
+	if c.serves {
+		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Servers), "server %d: want 0 to %d, since there are %d", c.Rank, c.Servers-1, c.Servers)
+	} else {
+		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "rank %d: want 0 to %d, since the size is %d", c.Rank, c.Size-1, c.Size)
+	}
 	if c.Size > 0 {
 		_, port, err := net.SplitHostPort(c.Rendezvous)
 		fault(err != nil || port == "", "rendezvous %q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
@@ -81,13 +100,34 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// parameters is PS for a job of so many ranks.
+func (c Config) parameters(ranks int) ps.Config {
+	c.PS.Trainers = ranks
+	if c.PS.Timeout == 0 {
+		c.PS.Timeout = c.Collective.Timeout
+	}
+	return c.PS
+}
+
 // place finds this rank's place in its job; present is false in none.
 func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, present bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err
 	}
 	if c.Size == 0 {
-		return launch.FromEnv(lookup)
+		env, present, err = launch.FromEnv(lookup)
+		switch {
+		case err != nil:
+		case !present && (c.serves || c.Servers > 0):
+			err = fmt.Errorf("%s is not set: a job with servers needs a launcher, or its size", launch.RankVar)
+		case present && c.Servers > 0 && c.Servers != env.Servers:
+			err = fmt.Errorf("servers %d, but %s is %d", c.Servers, launch.ServersVar, env.Servers)
+		case present && c.serves != env.Serves() && c.serves:
+			err = fmt.Errorf("%s=%d is a rank that trains: a server has a number from %s=%d on", launch.RankVar, env.Rank, launch.WorldSizeVar, env.WorldSize)
+		case present && c.serves != env.Serves():
+			err = fmt.Errorf("this process is server %d of its job and trains nothing: it is to call ringo.Serve, as `ringo server` does", env.Rank-env.WorldSize)
+		}
+		return env, present, err
 	}
 	if ticket, _ := lookup(launch.TicketVar); ticket == "" {
 		return env, false, fmt.Errorf("%s is not set: give all ranks of a job the same 64 random hexadecimal digits", launch.TicketVar)
@@ -98,8 +138,14 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 // byHand returns the lookup of the launcher's variables in which this place
 // comes before that of a launcher.
 func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string, bool) {
+	rank, role := c.Rank, ""
+	if c.serves {
+		rank, role = c.Size+c.Rank, "server"
+	}
 	mine := map[string]string{
-		launch.RankVar:        strconv.Itoa(c.Rank),
+		launch.RoleVar:        role,
+		launch.ServersVar:     strconv.Itoa(c.Servers),
+		launch.RankVar:        strconv.Itoa(rank),
 		launch.LocalRankVar:   "0",
 		launch.WorldSizeVar:   strconv.Itoa(c.Size),
 		launch.RendezvousVar:  c.Rendezvous,

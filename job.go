@@ -12,8 +12,10 @@ import (
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/ps"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 	"github.com/ringo-ml/ringo/transport/shm"
@@ -27,13 +29,16 @@ const verdictWait = 3 * time.Second
 
 // Job is one rank's part of a job: who it is, and the group of all ranks.
 type Job struct {
-	rank, size, localRank int
+	rank, size, localRank int // of a server rank is its number in the mesh
+	servers               int
 	columns               int
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	mesh   transport.Mesh
-	group  *collective.Group
+	group  *collective.Group // nil in a server
+	client *ps.Client        // of the servers, nil without
+	server *ps.Server        // nil in a rank that trains
 
 	member      *cluster.Member      // nil in a job of one process
 	coordinator *cluster.Coordinator // of a job started by hand, in rank 0
@@ -56,7 +61,12 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	if !present {
 		return local(ctx, mem.New(1)[0], cfg)
 	}
-	j := &Job{rank: env.Rank, size: env.WorldSize, localRank: env.LocalRank, columns: env.Columns, kind: TransportTCP}
+	return join(ctx, env, cfg)
+}
+
+// join takes the place that env says.
+func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
+	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, kind: TransportTCP}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.connect(env, cfg); err != nil {
 		j.giveUp(err)
@@ -89,7 +99,7 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	}
 	j.watching.Go(j.listen)
 	mesh, err := tcp.New(j.ctx, tcp.Config{
-		Rank: env.Rank, Size: env.WorldSize, Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.JoinTimeout,
+		Rank: env.Rank, Size: env.Members(), Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.JoinTimeout,
 		Listener: j.member.Listener(), Addrs: j.member.Addrs(), Report: cfg.Report,
 		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum,
 	})
@@ -106,17 +116,37 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	if err := j.start(shared, cfg); err != nil {
 		return err
 	}
-	j.member.SetWaiting(func() (cluster.Wait, bool) {
-		w, ok := j.group.Waiting()
-		out := cluster.Wait{Peer: w.Peer, Since: w.Since, In: fmt.Sprintf("%s %d", w.Op, w.Seq)}
-		if ok && time.Since(w.Since) >= cmp.Or(cfg.Heartbeat, cluster.DefaultHeartbeat) {
-			for _, b := range j.group.Begun() { // it may never end
-				out.Begun = append(out.Begun, cluster.Begun{Number: b.Seq, What: b.What})
-			}
-		}
-		return out, ok
-	})
+	beat := cmp.Or(cfg.Heartbeat, cluster.DefaultHeartbeat)
+	j.member.SetWaiting(func() (cluster.Wait, bool) { return j.waiting(beat) })
 	return nil
+}
+
+// waiting is the longest wait of this member for another. Of one that has lasted
+// for long, the operations begun are told too: it may never end.
+func (j *Job) waiting(long time.Duration) (cluster.Wait, bool) {
+	var longest collective.Wait
+	found := false
+	look := func(w collective.Wait, ok bool) {
+		if ok && (!found || w.Since.Before(longest.Since)) {
+			longest, found = w, true
+		}
+	}
+	if j.group != nil {
+		look(j.group.Waiting())
+	}
+	if j.client != nil {
+		look(j.client.Waiting())
+	}
+	if j.server != nil {
+		look(j.server.Waiting())
+	}
+	out := cluster.Wait{Peer: longest.Peer, Since: longest.Since, In: fmt.Sprintf("%s %d", longest.Op, longest.Seq)}
+	if found && j.group != nil && time.Since(longest.Since) >= long {
+		for _, b := range j.group.Begun() {
+			out.Begun = append(out.Begun, cluster.Begun{Number: b.Seq, What: b.What})
+		}
+	}
+	return out, found
 }
 
 // share arranges memory among the ranks of each host. It owns mesh.
@@ -147,7 +177,7 @@ func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh,
 func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	if env.Rank == 0 && !env.Launched {
 		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
-			Address: env.Rendezvous, WorldSize: env.WorldSize, Ticket: env.Ticket, Version: Version,
+			Address: env.Rendezvous, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, Version: Version,
 			JoinTimeout: cfg.JoinTimeout, Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter, Report: cfg.Report,
 		})
 		if err != nil {
@@ -156,21 +186,44 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	}
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
-		Rank: env.Rank, WorldSize: env.WorldSize, JoinTimeout: cfg.JoinTimeout,
+		Rank: env.Rank, WorldSize: env.Members(), JoinTimeout: cfg.JoinTimeout,
 		Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter,
 		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(),
 	})
 	return err
 }
 
-// start makes the group over the mesh, which the job's end now aborts.
+// start makes the group over the mesh and the client of the servers, or the
+// server. The job's end now aborts the mesh.
 func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	j.mesh = mesh
-	if j.group, err = collective.New(mesh, cfg.Collective); err != nil {
+	if j.serves() {
+		j.server, err = ps.NewServer(mesh, cfg.parameters(j.size))
+	} else {
+		if j.servers > 0 {
+			cfg.Collective.Ranks = upTo(j.size)
+		}
+		j.group, err = collective.New(mesh, cfg.Collective)
+		if err == nil && j.servers > 0 {
+			j.client, err = ps.NewClient(mesh, cfg.parameters(j.size))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	j.watching.Go(j.watch)
 	return nil
+}
+
+// serves says that this is a server.
+func (j *Job) serves() bool { return j.rank >= j.size }
+
+func upTo(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
 }
 
 // giveUp leaves a job that could not be joined because of err. The others would
@@ -202,7 +255,7 @@ func (j *Job) watch() {
 		return
 	}
 	j.mesh.Abort(cause)
-	if j.size == 1 { // its operations never touch the mesh
+	if j.size == 1 && j.group != nil { // its operations never touch the mesh
 		_ = j.group.Close()
 	}
 }
@@ -214,6 +267,18 @@ func (j *Job) Rank() int { return j.rank }
 
 // Size is the number of ranks, the world size.
 func (j *Job) Size() int { return j.size }
+
+// Servers is how many servers the job has.
+func (j *Job) Servers() int { return j.servers }
+
+// Reducer is what sums gradients on the job's servers, nil where it has none: to
+// be given to distopt.Config. It is the job's, which closes it.
+func (j *Job) Reducer() exchange.Reducer {
+	if j.client == nil {
+		return nil
+	}
+	return j.client
+}
 
 // LocalRank is this rank's number among those of its host.
 func (j *Job) LocalRank() int { return j.localRank }
@@ -313,26 +378,35 @@ func (j *Job) Err(err error) error {
 // during is best, which explains err, with what this rank was doing when a rank
 // was lost: the first of the operations that failed.
 func during(err, best error) error {
-	var op *collective.OpError
 	var said *explained
-	if lost := (*transport.LostError)(nil); !errors.As(best, &lost) || !errors.As(err, &op) || errors.As(best, &said) {
+	if lost := (*transport.LostError)(nil); !errors.As(best, &lost) || errors.As(best, &said) {
 		return best
 	}
-	for first := op; errors.As(first.Err, &first); {
-		op = first
+	if op := (*collective.OpError)(nil); errors.As(err, &op) {
+		for first := op; errors.As(first.Err, &first); {
+			op = first
+		}
+		return &explained{op: op, where: fmt.Sprintf("%s %d on rank %d", op.Op, op.Seq, op.Rank), best: best}
 	}
-	return &explained{op: op, best: best}
+	if op := (*ps.Error)(nil); errors.As(err, &op) {
+		for first := op; errors.As(first.Err, &first); {
+			op = first
+		}
+		return &explained{op: op, where: fmt.Sprintf("%s %d on rank %d", op.Op, op.Seq, op.Rank), best: best}
+	}
+	return best
 }
 
 // explained is the fault of an operation and the lost rank that is its cause.
 type explained struct {
-	op   *collective.OpError
-	best error
+	op    error
+	where string
+	best  error
 }
 
 // Error names the operation, the message at which it failed, and the cause.
 func (e *explained) Error() string {
-	where := fmt.Sprintf("%s %d on rank %d", e.op.Op, e.op.Seq, e.op.Rank)
+	where := e.where
 	if link := (*transport.Error)(nil); errors.As(e.op, &link) {
 		where += fmt.Sprintf(", at message %v with rank %d", link.Tag, link.Peer)
 	}
@@ -369,6 +443,9 @@ func (j *Job) release() error {
 	j.cancel(errDone)
 	j.watching.Wait()
 	var errs []error
+	if j.client != nil {
+		errs = append(errs, j.client.Close())
+	}
 	if j.group != nil {
 		errs = append(errs, j.group.Close())
 	}

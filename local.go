@@ -12,7 +12,8 @@ import (
 
 // Local runs fn on n ranks that are goroutines of this process and talk through
 // memory, and returns the first fault, naming its rank. It is what tests of a
-// training program need, and what `--transport mem` does.
+// training program need, and what `--transport mem` does. Servers, if cfg has any,
+// are goroutines too.
 func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	if n < 1 {
 		return fmt.Errorf("%d ranks: want at least 1", n)
@@ -25,10 +26,14 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errDone)
-	errs := make([]error, n)
+	errs := make([]error, n+cfg.Servers)
 	var wg sync.WaitGroup
-	for rank, mesh := range mem.New(n) {
-		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, fn) })
+	for rank, mesh := range mem.New(n + cfg.Servers) {
+		body := fn
+		if rank >= n {
+			body = (*Job).serve
+		}
+		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, body) })
 	}
 	wg.Wait()
 	return cmp.Or(errs...)
@@ -42,7 +47,7 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 		return err
 	}
 	if err := fn(j); err != nil {
-		cancel(fmt.Errorf("rank %d: %w", j.rank, err))
+		cancel(fmt.Errorf("%s: %w", j.name(), err))
 		_ = j.Fail(err)
 		return context.Cause(ctx)
 	}
@@ -51,7 +56,7 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 
 // local is a rank whose mesh is there already.
 func local(ctx context.Context, mesh transport.Mesh, cfg Config) (*Job, error) {
-	j := &Job{rank: mesh.Rank(), size: mesh.Size(), localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+	j := &Job{rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.start(mesh, cfg); err != nil {
 		_ = j.release() // of a mesh in memory

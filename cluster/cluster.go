@@ -67,6 +67,15 @@ func (e *DialError) Error() string {
 // Unwrap returns the last attempt's fault.
 func (e *DialError) Unwrap() error { return e.Err }
 
+// ServerName is what the reason of a lost rank begins with if it was a server:
+// "server 1: "; of a negative number nothing.
+func ServerName(server int) string {
+	if server < 0 {
+		return ""
+	}
+	return fmt.Sprintf("server %d: ", server)
+}
+
 // rankList writes "rank 1", "ranks 1 and 3" or "ranks 1, 2 and 5".
 func rankList(ranks []int) string {
 	if len(ranks) == 1 {

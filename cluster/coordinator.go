@@ -20,6 +20,8 @@ type CoordinatorConfig struct {
 	Address  string
 	// WorldSize is the number of ranks, at least 1.
 	WorldSize int
+	// Servers is how many of them, the last, are servers and do not train.
+	Servers int
 	// Ticket and Version must be the same on all ranks.
 	Ticket  transport.Ticket
 	Version string
@@ -51,6 +53,9 @@ func (c CoordinatorConfig) Validate() error {
 	var errs []error
 	if c.WorldSize < 1 {
 		errs = append(errs, fmt.Errorf("world size %d: want at least 1", c.WorldSize))
+	}
+	if c.Servers < 0 || c.Servers > 0 && c.Servers >= c.WorldSize {
+		errs = append(errs, fmt.Errorf("%d servers among %d ranks: want at least 0, and a rank that trains", c.Servers, c.WorldSize))
 	}
 	if c.HostRank < -1 || c.HostRank > 0 && c.HostRank >= c.WorldSize {
 		errs = append(errs, fmt.Errorf("host rank %d: want -1 for a launcher, or a rank below %d", c.HostRank, c.WorldSize))
@@ -257,6 +262,7 @@ func (c *Coordinator) judge() {
 	lost, again, ok := judge(c.evidence, now)
 	switch {
 	case ok:
+		lost.Why = ServerName(lost.Rank-(c.cfg.WorldSize-c.cfg.Servers)) + lost.Why
 		c.decide(&lost)
 	case !again.IsZero():
 		if c.recheck != nil {

@@ -16,7 +16,7 @@ import (
 // inherits the affinity of the thread that starts it, so the caller must hold
 // on to its thread.
 func (c *Config) bound(rank int, start func() error) error {
-	if c.CoresEach == 0 {
+	if c.CoresEach == 0 || rank >= c.N {
 		return start()
 	}
 	var all unix.CPUSet

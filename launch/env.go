@@ -11,8 +11,10 @@ import (
 
 // The variables that place a process in its job.
 const (
-	RankVar        = "RINGO_RANK"        // this process's rank, from 0
-	WorldSizeVar   = "RINGO_WORLD_SIZE"  // the number of ranks
+	RankVar        = "RINGO_RANK"        // this process's rank, from 0; servers have the numbers after those that train
+	WorldSizeVar   = "RINGO_WORLD_SIZE"  // the number of ranks that train
+	ServersVar     = "RINGO_SERVERS"     // the number of servers, or unset: none
+	RoleVar        = "RINGO_ROLE"        // "trainer" or unset, or "server"
 	LocalRankVar   = "RINGO_LOCAL_RANK"  // its number among those of its host
 	RendezvousVar  = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT
 	TicketVar      = "RINGO_TICKET"      // the job's secret
@@ -21,11 +23,17 @@ const (
 	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
 )
 
-const launcher = "launcher" // the value of CoordinatorVar
+const (
+	launcher = "launcher" // the value of CoordinatorVar
+	trainer  = "trainer"  // the values of RoleVar
+	server   = "server"
+)
 
-// Env is a process's place in its job.
+// Env is a process's place in its job: one of WorldSize ranks that train, or, with
+// a Rank from WorldSize on, one of Servers.
 type Env struct {
 	Rank, WorldSize, LocalRank int
+	Servers                    int
 	Rendezvous                 string
 	Ticket                     transport.Ticket
 	// Launched says that the launcher coordinates the job, not rank 0.
@@ -36,6 +44,12 @@ type Env struct {
 	// Transport is "shm", "tcp" or empty.
 	Transport string
 }
+
+// Serves says that this process is a server, and not a rank that trains.
+func (e Env) Serves() bool { return e.Rank >= e.WorldSize }
+
+// Members is how many processes the job has: ranks and servers.
+func (e Env) Members() int { return e.WorldSize + e.Servers }
 
 // FromEnv reads the variables through lookup, which is like os.LookupEnv. It is
 // the one place that knows them. Without RINGO_RANK the process belongs to no
@@ -48,9 +62,10 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	r := envReader{lookup: lookup}
 	env.Rank = r.number(RankVar, 0)
 	env.WorldSize = r.number(WorldSizeVar, 1)
-	if len(r.errs) == 0 && env.Rank >= env.WorldSize {
-		r.fail("%s=%d: want less than %s=%d", RankVar, env.Rank, WorldSizeVar, env.WorldSize)
+	if _, ok := lookup(ServersVar); ok {
+		env.Servers = r.number(ServersVar, 0)
 	}
+	r.role(env)
 	if _, ok := lookup(LocalRankVar); ok {
 		env.LocalRank = r.number(LocalRankVar, 0)
 	}
@@ -89,6 +104,21 @@ func (r *envReader) fail(format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
 }
 
+// role checks that a process's number and role agree.
+func (r *envReader) role(env Env) {
+	role, _ := r.lookup(RoleVar)
+	switch {
+	case role != "" && role != trainer && role != server:
+		r.fail("%s=%q: want %q, %q or nothing", RoleVar, role, trainer, server)
+	case len(r.errs) > 0:
+	case role != server && env.Serves():
+		r.fail("%s=%d: want less than %s=%d", RankVar, env.Rank, WorldSizeVar, env.WorldSize)
+	case role == server && (!env.Serves() || env.Rank >= env.Members()):
+		r.fail("%s=%d of a %s: want a number from %s=%d on, below that and %s=%d together", RankVar, env.Rank, server,
+			WorldSizeVar, env.WorldSize, ServersVar, env.Servers)
+	}
+}
+
 // text returns a variable that must be set.
 func (r *envReader) text(name string) string {
 	v, ok := r.lookup(name)
@@ -121,6 +151,13 @@ func (e Env) Strings() []string {
 		LocalRankVar + "=" + strconv.Itoa(e.LocalRank),
 		RendezvousVar + "=" + e.Rendezvous,
 		TicketVar + "=" + e.Ticket.String(),
+	}
+	if e.Servers > 0 {
+		role := trainer
+		if e.Serves() {
+			role = server
+		}
+		out = append(out, ServersVar+"="+strconv.Itoa(e.Servers), RoleVar+"="+role)
 	}
 	if e.Launched {
 		out = append(out, CoordinatorVar+"="+launcher)

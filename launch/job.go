@@ -23,7 +23,7 @@ const giveUp = 2 * time.Second
 // job is one run.
 type job struct {
 	cfg         Config
-	program     string
+	programs    [2]string // the program's file, and that of the servers
 	screen      *screen
 	coordinator *cluster.Coordinator
 	guard       guard
@@ -42,7 +42,7 @@ func (j *job) run(ctx context.Context) error {
 		return err
 	}
 	defer j.guard.stop()
-	j.exits = make(chan *process, j.cfg.N)
+	j.exits = make(chan *process, j.members())
 	release, err := onOneThread(j.startAll)
 	defer release()
 	if err != nil {
@@ -56,6 +56,9 @@ func (j *job) run(ctx context.Context) error {
 	}
 	return j.result(ctx)
 }
+
+// members is how many processes the job has.
+func (j *job) members() int { return j.cfg.N + j.cfg.Servers }
 
 // onOneThread calls fn on a thread that lives until release is called: the
 // kernel takes that thread's end for the death of the parent of what it started.
@@ -72,10 +75,10 @@ func onOneThread(fn func() error) (release func(), err error) {
 
 // startAll starts the processes, up to the first that cannot start.
 func (j *job) startAll() error {
-	for rank := range j.cfg.N {
+	for rank := range j.members() {
 		p := j.newProcess(rank)
 		if err := j.cfg.bound(rank, func() error { return p.start(j.sink(rank)) }); err != nil {
-			return &StartError{Program: j.cfg.Command[0], Err: err}
+			return &StartError{Program: p.cmd.Args[0], Err: err}
 		}
 		j.procs = append(j.procs, p)
 		j.guard.note('+', p.cmd.Process.Pid)
@@ -89,15 +92,20 @@ func (j *job) startAll() error {
 
 func (j *job) newProcess(rank int) *process {
 	env := Env{
-		Rank: rank, WorldSize: j.cfg.N, LocalRank: rank, Launched: true,
+		Rank: rank, WorldSize: j.cfg.N, Servers: j.cfg.Servers, LocalRank: rank, Launched: true,
 		Rendezvous: j.coordinator.Addr().String(), Ticket: j.cfg.Ticket,
 	}
 	if rank == 0 {
 		env.Columns = j.cfg.Columns
 	}
-	p := &process{rank: rank, tail: tail{max: j.cfg.TailLines}}
-	p.cmd = exec.Command(j.program, j.cfg.Command[1:]...)
-	p.cmd.Args[0] = j.cfg.Command[0]
+	p := &process{rank: rank, server: -1, tail: tail{max: j.cfg.TailLines}}
+	program, command := j.programs[0], j.cfg.Command
+	if env.Serves() {
+		p.server = rank - j.cfg.N
+		program, command = j.programs[1], j.cfg.ServerCommand
+	}
+	p.cmd = exec.Command(program, command[1:]...)
+	p.cmd.Args[0] = command[0]
 	p.cmd.Env = append(withoutOurs(j.cfg.Env), env.Strings()...)
 	return p
 }
@@ -105,7 +113,7 @@ func (j *job) newProcess(rank int) *process {
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(ours, name)
@@ -122,6 +130,9 @@ func (j *job) sink(rank int) func(stream, []byte) {
 		}
 	}
 	prefix := fmt.Sprintf("[rank %d] ", rank)
+	if rank >= j.cfg.N {
+		prefix = fmt.Sprintf("[server %d] ", rank-j.cfg.N)
+	}
 	var lines [2]splitter
 	for of := range lines {
 		lines[of].emit = func(line []byte) { j.screen.line(stream(of), prefix+string(line)) }
@@ -303,7 +314,8 @@ func (j *job) result(ctx context.Context) error {
 
 // death describes the end of p's rank; why is the coordinator's reason.
 func (p *process) death(why string) *DeathError {
-	d := &DeathError{Rank: p.rank, How: p.how, Tail: p.tail.last()}
+	d := &DeathError{Rank: p.rank, Server: p.server, How: p.how, Tail: p.tail.last()}
+	why = strings.TrimPrefix(why, cluster.ServerName(p.server)) // which d says itself
 	switch {
 	case why == "" || p.how != "" && strings.HasPrefix(why, p.how):
 	case p.how != "" && said(d.Tail, why):
@@ -323,14 +335,15 @@ func said(tail []string, why string) bool {
 
 // DeathError says which rank ended the job, how, and with which last words.
 type DeathError struct {
-	Rank int
-	How  string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
-	Tail []string // its last lines of output
+	Rank   int
+	Server int      // which server it was, from 0; -1: a rank that trains
+	How    string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
+	Tail   []string // its last lines of output
 }
 
 // Error names the rank and shows its last lines, indented, one per line.
 func (e *DeathError) Error() string {
-	text := fmt.Sprintf("rank %d is lost: %s; ", e.Rank, e.How)
+	text := fmt.Sprintf("rank %d is lost: %s%s; ", e.Rank, cluster.ServerName(e.Server), e.How)
 	if len(e.Tail) == 0 {
 		return text + "it wrote nothing"
 	}

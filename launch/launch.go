@@ -34,11 +34,15 @@ const termGrace = 2 * time.Second
 
 // Config says what to run.
 type Config struct {
-	// N is the number of processes, the world size; at least 1.
+	// N is the number of processes that run Command, the world size; at least 1.
 	N int
 	// Command is the program and its arguments. The program is looked up in
 	// the launcher's PATH.
 	Command []string
+	// Servers is how many more processes run ServerCommand: the job's servers,
+	// with the numbers from N on.
+	Servers       int
+	ServerCommand []string
 	// Env is the processes' environment, usually os.Environ(). The variables
 	// of type Env are set on top.
 	Env []string
@@ -50,7 +54,8 @@ type Config struct {
 	// Version is told to the ranks, which refuse another.
 	Version string
 	// Stdout and Stderr receive the processes' output: rank 0's as it comes,
-	// the others' in whole lines after "[rank 2] ". nil discards it.
+	// the others' in whole lines after "[rank 2] " or "[server 0] ". nil
+	// discards it.
 	Stdout, Stderr io.Writer
 	// Terminal says that Stdout and Stderr are one terminal: a line that rank
 	// 0 has begun, such as a progress bar, is then erased for a line of
@@ -60,7 +65,10 @@ type Config struct {
 	// are all that the launcher may use, each process is bound to a share of
 	// its own, on Linux: the exchange of one rank then does not take turns
 	// with the computing of another. Processes that keep one core busy and are
-	// a multiple of the cores share each with as many. 0 binds nothing.
+	// a multiple of the cores share each with as many. 0 binds nothing. Servers
+	// are not counted and not bound: they work while ranks wait, on whichever
+	// core that leaves idle, and a core of their own would be one less for
+	// computing.
 	CoresEach int
 	// Columns, when above 0, is told to rank 0: the width of the terminal
 	// that its output ends up on.
@@ -80,7 +88,8 @@ type Config struct {
 	JoinTimeout, SlowAfter time.Duration
 	Report                 func(line string)
 	// OnStart and OnExit, if set, are called when a process has started and
-	// ended, from different goroutines for different ranks. how is "" for
+	// ended, from different goroutines for different ranks. Servers count as
+	// the ranks from N on. how is "" for
 	// status 0, and otherwise "exit status 3" or "killed by signal 9".
 	OnStart func(rank, pid int)
 	OnExit  func(rank int, how string)
@@ -97,6 +106,12 @@ func (c Config) Validate() error {
 	}
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		errs = append(errs, errors.New("no program to run"))
+	}
+	if c.Servers < 0 {
+		errs = append(errs, fmt.Errorf("%d servers: want at least 0", c.Servers))
+	}
+	if c.Servers > 0 && (len(c.ServerCommand) == 0 || c.ServerCommand[0] == "") {
+		errs = append(errs, errors.New("no program to run as servers"))
 	}
 	if c.TailLines < 0 {
 		errs = append(errs, fmt.Errorf("%d tail lines: want at least 0", c.TailLines))
@@ -137,9 +152,9 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("launch: %w", err)
 	}
 	cfg.setDefaults()
-	program, err := exec.LookPath(cfg.Command[0])
+	programs, err := cfg.programs()
 	if err != nil {
-		return &StartError{Program: cfg.Command[0], Err: err}
+		return err
 	}
 	listener, err := net.Listen("tcp", cfg.Rendezvous)
 	if err != nil {
@@ -151,7 +166,7 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Report = func(line string) { screen.line(stderr, "ringo: "+line) }
 	}
 	coordinator, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
-		Listener: listener, WorldSize: cfg.N, HostRank: -1, Ticket: cfg.Ticket, Version: cfg.Version,
+		Listener: listener, WorldSize: cfg.N + cfg.Servers, Servers: cfg.Servers, HostRank: -1, Ticket: cfg.Ticket, Version: cfg.Version,
 		JoinTimeout: cfg.JoinTimeout, Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter, SlowAfter: cfg.SlowAfter, Report: cfg.Report,
 	})
 	if err != nil {
@@ -159,8 +174,21 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer coordinator.Close()
-	j := &job{cfg: cfg, program: program, screen: screen, coordinator: coordinator}
+	j := &job{cfg: cfg, programs: programs, screen: screen, coordinator: coordinator}
 	return j.run(ctx)
+}
+
+// programs finds the files of the program and of that of the servers.
+func (c *Config) programs() (out [2]string, err error) {
+	for i, command := range [][]string{c.Command, c.ServerCommand} {
+		if i == 1 && c.Servers == 0 {
+			break
+		}
+		if out[i], err = exec.LookPath(command[0]); err != nil {
+			return out, &StartError{Program: command[0], Err: err}
+		}
+	}
+	return out, nil
 }
 
 // StartError says that a program cannot be started.

@@ -23,6 +23,7 @@ const (
 // process is one rank's process, the leader of a process group of its own.
 type process struct {
 	rank    int
+	server  int // which server it is, -1: none
 	cmd     *exec.Cmd
 	pipes   []*os.File // our ends
 	reading sync.WaitGroup

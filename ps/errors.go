@@ -1,0 +1,93 @@
+package ps
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Error is a fault of one exchange. The first one of a client or server is the
+// cause of all later ones.
+type Error struct {
+	Op       string // "push", "pull", "serve", "leave"
+	Seq      uint32 // which exchange, from 0
+	What     string // what it is: "fp32, 4096 values at 0, in segments of 131072"; "" where that is not known
+	Rank     int    // where it was seen, as the mesh numbers members
+	Peer     int    // the lost member if one is known to be, else the other end; Rank itself: nobody else is to blame
+	Trainers int    // the members below are ranks that train, the others servers
+	Err      error  // the cause
+}
+
+// Error says which exchange failed, where, with whom, and why.
+func (e *Error) Error() string {
+	what := ""
+	if e.What != "" {
+		what = " (" + e.What + ")"
+	}
+	with := ""
+	if e.Peer != e.Rank {
+		with = " with " + role(e.Peer, e.Trainers)
+	}
+	hint := ""
+	if errors.Is(e.Err, transport.ErrTimeout) {
+		hint = "; is it stuck, and do all trainers start the same exchanges?"
+	}
+	return fmt.Sprintf("ps: %s %d%s on %s%s: %v%s", e.Op, e.Seq, what, role(e.Rank, e.Trainers), with, e.Err, hint)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// MismatchError says that trainers differ in what they exchange.
+type MismatchError struct {
+	Ranks [2]int
+	What  [2]string
+}
+
+// Error describes both.
+func (e *MismatchError) Error() string {
+	verb := func(what string) string {
+		if what == (head{kind: kindLeave}).String() {
+			return what
+		}
+		return "pushed " + what
+	}
+	return fmt.Sprintf("rank %d %s, but rank %d %s: all trainers must exchange the same buckets in the same order with the same settings",
+		e.Ranks[0], verb(e.What[0]), e.Ranks[1], verb(e.What[1]))
+}
+
+// culprit returns the member to blame for err: one that is lost, else who aborted
+// or the other end of the failed message, else fallback.
+func culprit(err error, fallback int) int {
+	var (
+		lost  *transport.LostError
+		abort *transport.AbortError
+		link  *transport.Error
+	)
+	switch {
+	case errors.As(err, &lost):
+		return lost.Rank
+	case errors.As(err, &abort):
+		return abort.Rank
+	case errors.As(err, &link):
+		return link.Peer
+	}
+	return fallback
+}
+
+// valueFault makes a code's error about a value that of a place in the arena:
+// values from place lo on, or of the entries listed, counted from there.
+func valueFault(err error, lo int, index []int32) error {
+	v := (*compress.ValueError)(nil)
+	if !errors.As(err, &v) || index != nil && v.Index >= len(index) {
+		return err
+	}
+	at := lo + v.Index
+	if index != nil {
+		at = lo + int(index[v.Index])
+	}
+	return &exchange.ValueError{At: at, Value: v.Value, Code: v.Code}
+}

@@ -1,0 +1,157 @@
+package ps
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Messages have the tag's group tagGroup, which no collective group has, and as
+// sequence number that of the exchange. Their parts, both ways:
+//
+//	0       the head, trainers to servers only
+//	1 + 2k  the size of the body of segment k, of sparse exchanges only
+//	2 + 2k  the body of segment k: the values as their code stores them, or a
+//	        payload of compress
+const tagGroup = 3 << 30
+
+func headTag(seq uint32) transport.Tag { return transport.Tag{Group: tagGroup, Seq: seq} }
+
+func sizeTag(seq uint32, k int) transport.Tag {
+	return transport.Tag{Group: tagGroup, Seq: seq, Part: 1 + 2*uint32(k)}
+}
+
+func bodyTag(seq uint32, k int) transport.Tag {
+	return transport.Tag{Group: tagGroup, Seq: seq, Part: 2 + 2*uint32(k)}
+}
+
+// kind is what a head announces.
+type kind uint8
+
+const (
+	kindDense  kind = iota // values
+	kindSparse             // payloads
+	kindLeave              // no more exchanges
+	kinds
+)
+
+// head says what an exchange is. All trainers must send the same. As it is sent,
+// little-endian:
+//
+//	offset bytes
+//	0      1     1, the format
+//	1      1     kind
+//	2      1     the values' code
+//	3      1     0
+//	4      4     values of a block of the code
+//	8      8     the first value's place in the arena
+//	16     4     values
+//	20     4     values of a segment
+type head struct {
+	kind    kind
+	code    byte
+	block   int
+	lo      int
+	n       int
+	segment int
+}
+
+const (
+	headBytes  = 24
+	headFormat = 1
+	sizeBytes  = 8
+)
+
+func (h head) encode(b *[headBytes]byte) {
+	le := binary.LittleEndian
+	b[0], b[1], b[2], b[3] = headFormat, byte(h.kind), h.code, 0
+	le.PutUint32(b[4:], uint32(h.block))
+	le.PutUint64(b[8:], uint64(h.lo))
+	le.PutUint32(b[16:], uint32(h.n))
+	le.PutUint32(b[20:], uint32(h.segment))
+}
+
+var errHead = errors.New("a message that is no head: do all members run the same program?")
+
+func decodeHead(b *[headBytes]byte) (head, error) {
+	le := binary.LittleEndian
+	h := head{
+		kind: kind(b[1]), code: b[2], block: int(le.Uint32(b[4:])), lo: int(le.Uint64(b[8:])),
+		n: int(le.Uint32(b[16:])), segment: int(le.Uint32(b[20:])),
+	}
+	switch {
+	case b[0] != headFormat || b[3] != 0 || h.kind >= kinds:
+		return head{}, errHead
+	case h.kind == kindLeave:
+		if h != (head{kind: kindLeave}) {
+			return head{}, errHead
+		}
+	case h.lo < 0 || h.n > compress.MaxLen || h.block < 1 || h.segment < 1 || h.segment > maxValues || h.block > maxValues:
+		return head{}, fmt.Errorf("%w (%v)", errHead, h)
+	}
+	return h, nil
+}
+
+// String describes the exchange.
+func (h head) String() string {
+	if h.kind == kindLeave {
+		return "has left"
+	}
+	what := ""
+	if h.kind == kindSparse {
+		what = "sparse "
+	}
+	return fmt.Sprintf("%s%s, %d values at %d, in segments of %d", what, codeName(h.code, h.block), h.n, h.lo, h.segment)
+}
+
+func codeName(code byte, block int) string {
+	for _, q := range ownCodes() {
+		if q.Code() == code && q.Block() == block {
+			return q.Name()
+		}
+	}
+	return fmt.Sprintf("code %d in blocks of %d", code, block)
+}
+
+// layout is how the exchange is cut. Entries of a sparse one can be parted
+// anywhere.
+func (h head) layout(servers int) layout {
+	if h.kind == kindSparse {
+		return newLayout(h.n, 1, h.segment, servers)
+	}
+	return newLayout(h.n, h.block, h.segment, servers)
+}
+
+// A size is that of a body in bytes, and the place in the exchange's range where
+// the payload's vector begins.
+type size struct {
+	bytes, base int
+}
+
+func (s size) encode(b *[sizeBytes]byte) {
+	binary.LittleEndian.PutUint32(b[:], uint32(s.bytes))
+	binary.LittleEndian.PutUint32(b[4:], uint32(s.base))
+}
+
+// decodeSize reads a size and refuses what is no payload's for segment [lo, hi):
+// one that is longer than any can be, or begins behind it.
+func decodeSize(b *[sizeBytes]byte, q compress.Quantiser, lo, hi int) (size, error) {
+	s := size{int(binary.LittleEndian.Uint32(b[:])), int(binary.LittleEndian.Uint32(b[4:]))}
+	if most := bodyBound(hi-lo, q); s.bytes > most || s.base > lo {
+		return size{}, fmt.Errorf("a payload of %d bytes from %d on for the values %d to %d, which has at most %d", s.bytes, s.base, lo, hi, most)
+	}
+	return s, nil
+}
+
+// bodyBound is the length that no payload of entries within n values exceeds,
+// with those that a block has besides at either end. An index takes at most 31
+// bits, and a byte for each 128.
+func bodyBound(n int, q compress.Quantiser) int {
+	if q.Block() > 1 {
+		n += 2 * q.Block()
+	}
+	return 64 + 5*n + q.Size(n)
+}

@@ -1,0 +1,50 @@
+package ps
+
+import "fmt"
+
+// layout is how an exchange is cut, a function of what its head says: the same on
+// all members.
+type layout struct {
+	n       int // values
+	unit    int // values that must not be parted: a code's block
+	segment int // values of a segment, whole units
+	servers int
+}
+
+// newLayout cuts n values coded in blocks into segments of about so many values.
+func newLayout(n, block, values, servers int) layout {
+	return layout{n: n, unit: block, segment: max(1, values/block) * block, servers: servers}
+}
+
+// bounds is a server's range: whole units, as many as any other's or one more.
+func (l layout) bounds(server int) (lo, hi int) {
+	units := (l.n + l.unit - 1) / l.unit
+	return min(l.n, units*server/l.servers*l.unit), min(l.n, units*(server+1)/l.servers*l.unit)
+}
+
+// segments is how many segments a server's range has.
+func (l layout) segments(server int) int {
+	lo, hi := l.bounds(server)
+	return (hi - lo + l.segment - 1) / l.segment
+}
+
+// at is the range of segment k of a server.
+func (l layout) at(server, k int) (lo, hi int) {
+	lo, hi = l.bounds(server)
+	lo += k * l.segment
+	return lo, min(hi, lo+l.segment)
+}
+
+// rounds is the most segments that a server has: clients push the first of every
+// server, then the second, and so on.
+func (l layout) rounds() int {
+	most := 0
+	for s := range l.servers {
+		most = max(most, l.segments(s))
+	}
+	return most
+}
+
+func (l layout) String() string {
+	return fmt.Sprintf("%d values over %d servers in segments of %d", l.n, l.servers, l.segment)
+}

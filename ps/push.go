@@ -1,0 +1,190 @@
+package ps
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// push pushes what was started, in order, until the client is closing.
+func (c *Client) push() {
+	for f := c.toPush(); f != nil; f = c.toPush() {
+		c.pushFlight(f)
+	}
+	c.mu.Lock()
+	c.ended = true
+	c.pulls.Broadcast()
+	c.mu.Unlock()
+}
+
+// toPush waits for the next flight; nil when there will be none.
+func (c *Client) toPush() *flight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.next == nil && !c.closing {
+		c.pushes.Wait()
+	}
+	f := c.next
+	if f != nil {
+		c.next = f.queued
+	}
+	return f
+}
+
+// pushFlight pushes the head and all segments of f. After a fault nothing is
+// sent any more, but the slots pass on to pull, which ends the flight.
+func (c *Client) pushFlight(f *flight) {
+	c.pushHeads(f)
+	left := 0
+	for s := range c.servers {
+		left += f.layout.segments(s)
+	}
+	if left == 0 {
+		c.finish(f)
+		return
+	}
+	for k := range f.layout.rounds() {
+		for s := range c.servers {
+			if k >= f.layout.segments(s) {
+				continue
+			}
+			left--
+			sl := c.freeSlot()
+			sl.f, sl.server, sl.k, sl.last = f, s, k, left == 0
+			sl.lo, sl.hi = f.layout.at(s, k)
+			c.expect(sl)
+			if c.fault.Load() == nil {
+				if err := c.pushSegment(sl); err != nil {
+					c.fail(c.wrap("push", f, c.blame(err, s), err))
+				}
+			}
+			c.publish()
+		}
+	}
+}
+
+// blame is the member to name for an error of pushing to a server: this one, if
+// it is about its own values.
+func (c *Client) blame(err error, server int) int {
+	if link := (*transport.Error)(nil); errors.As(err, &link) {
+		return c.member(server)
+	}
+	return c.mesh.Rank()
+}
+
+func (c *Client) pushHeads(f *flight) {
+	f.head.encode(&c.out.head)
+	for s := range c.servers {
+		if c.fault.Load() != nil {
+			return
+		}
+		if err := c.mesh.Send(c.member(s), headTag(f.seq), c.out.head[:], c.cfg.Timeout); err != nil {
+			c.fail(c.wrap("push", f, c.member(s), err))
+		}
+		f.sent += headBytes
+	}
+}
+
+// freeSlot waits for a slot.
+func (c *Client) freeSlot() *slot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.pushed-c.pulled == uint64(len(c.slots)) {
+		c.room.Wait()
+	}
+	return &c.slots[c.pushed%uint64(len(c.slots))]
+}
+
+// publish hands the slot that was filled to pull.
+func (c *Client) publish() {
+	c.mu.Lock()
+	c.pushed++
+	c.pulls.Signal()
+	c.mu.Unlock()
+}
+
+// expect posts the receive of what comes first for a slot. Dense float32 comes
+// straight to its place, which is read by the push before: the sum cannot be sent
+// before this rank's part of it is there.
+func (c *Client) expect(sl *slot) {
+	f := sl.f
+	tag, dst := bodyTag(f.seq, sl.k), []byte(nil)
+	switch {
+	case f.head.kind == kindSparse:
+		tag, dst = sizeTag(f.seq, sl.k), sl.size[:]
+	case f.head.code == compress.CodeFP32:
+		dst = bytesOf(f.op.X[sl.lo:sl.hi])
+	default:
+		dst = sl.body.bytes(f.code.Size(sl.hi - sl.lo))
+	}
+	c.mesh.Post(&sl.recv, c.member(sl.server), tag, dst)
+}
+
+func (c *Client) pushSegment(sl *slot) error {
+	f := sl.f
+	x := f.op.X[sl.lo:sl.hi]
+	switch {
+	case f.head.kind == kindSparse:
+		return c.pushSparse(sl)
+	case f.head.code == compress.CodeFP32:
+		return c.send(sl, bodyTag(f.seq, sl.k), bytesOf(x))
+	}
+	b := c.out.body.bytes(f.code.Size(len(x)))
+	if halves(f.head.code) {
+		c.kernels.Scale(x, 1/float32(c.cfg.Trainers))
+		roundHalves(c.kernels, f.head.code, b, x)
+	} else if err := f.code.Encode(b, x); err != nil {
+		return valueFault(err, f.op.Lo+sl.lo, nil)
+	}
+	return c.send(sl, bodyTag(f.seq, sl.k), b)
+}
+
+// pushSparse sends the entries of a segment. Values that are coded in blocks go
+// with all of their blocks, since blocks that begin elsewhere would have other
+// scales and lose a second time; the server skips what is not its own.
+func (c *Client) pushSparse(sl *slot) error {
+	f, s := sl.f, sl.f.op.Sparse
+	first, _ := slices.BinarySearch(s.Index, int32(sl.lo))
+	behind, _ := slices.BinarySearch(s.Index, int32(sl.hi))
+	if b := f.code.Block(); b > 1 && first < behind {
+		first, behind = first/b*b, min(len(s.Index), (behind+b-1)/b*b)
+	}
+	base, end := sl.lo, sl.hi
+	if first < behind {
+		base, end = min(base, int(s.Index[first])), max(end, int(s.Index[behind-1])+1)
+	}
+	part := compress.Sparse{Len: end - base, Index: c.out.shifted(s.Index[first:behind], int32(base)), Value: s.Value[first:behind]}
+	coder, err := c.out.coders.of(f.code)
+	if err != nil {
+		return err
+	}
+	c.out.sparse = part
+	if c.out.bytes, err = coder.Encode(c.out.bytes[:0], &c.out.sparse); err != nil {
+		return valueFault(err, f.op.Lo, s.Index[first:behind])
+	}
+	c.out.sparse = compress.Sparse{}
+	size{bytes: len(c.out.bytes), base: base}.encode(&c.out.size)
+	if err := c.send(sl, sizeTag(f.seq, sl.k), c.out.size[:]); err != nil {
+		return err
+	}
+	return c.send(sl, bodyTag(f.seq, sl.k), c.out.bytes)
+}
+
+func (c *Client) send(sl *slot, tag transport.Tag, b []byte) error {
+	sl.f.sent += int64(len(b))
+	return c.mesh.Send(c.member(sl.server), tag, b, c.cfg.Timeout)
+}
+
+// shifted is index counted from base.
+func (t *traveller) shifted(index []int32, base int32) []int32 {
+	if cap(t.index) < len(index) {
+		t.index = make([]int32, len(index))
+	}
+	out := t.index[:len(index)]
+	for i, at := range index {
+		out[i] = at - base
+	}
+	return out
+}

@@ -1,0 +1,34 @@
+package ps
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// waitNote is whom a goroutine waits for, for others to read.
+type waitNote struct {
+	peer  atomic.Int64 // plus one; 0: nobody
+	since atomic.Int64 // nanoseconds of the Unix epoch
+	seq   atomic.Uint32
+}
+
+// begin notes a wait for a member from now on.
+func (w *waitNote) begin(peer int, seq uint32) { w.from(peer, seq, time.Now()) }
+
+func (w *waitNote) from(peer int, seq uint32, since time.Time) {
+	w.since.Store(since.UnixNano())
+	w.seq.Store(seq)
+	w.peer.Store(int64(peer) + 1)
+}
+
+func (w *waitNote) end() { w.peer.Store(0) }
+
+func (w *waitNote) load(op string) (collective.Wait, bool) {
+	p := w.peer.Load()
+	if p == 0 {
+		return collective.Wait{}, false
+	}
+	return collective.Wait{Op: op, Seq: w.seq.Load(), Peer: int(p) - 1, Since: time.Unix(0, w.since.Load())}, true
+}
