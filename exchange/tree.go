@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"unsafe"
@@ -132,7 +133,13 @@ func (e *Group) receiveEntries(op *Op, from, lo, hi int) error {
 		return damaged(from, "%d entries, at most %d make sense", k, most)
 	}
 	e.theirs = compress.Sparse{Len: len(op.X), Index: e.inFrame[1 : 1+k], Value: floatsOf(e.inFrame[1+k : 1+2*k])}
-	if err := e.theirs.Validate(); err != nil {
+	err := e.theirs.Validate()
+	for _, spare := range e.inFrame[1+2*k:] {
+		if spare != 0 && err == nil {
+			err = fmt.Errorf("its %d entries are followed by more", k)
+		}
+	}
+	if err != nil {
 		return &peerError{from, err}
 	}
 	return nil
