@@ -47,22 +47,26 @@ func (s Situation) Density() float64 {
 // Cost is what an exchange takes of the busiest rank when all contribute the same
 // number of entries, at independent places.
 type Cost struct {
+	Steps    int // that follow each other
 	Messages int // that it sends
 	Bytes    int // likewise, of payload
 	Entries  int // that it encodes, decodes, merges or adds
 }
 
 // frameCost is what all sparse exchanges begin with: the gathering of the frames.
-func frameCost(n int) Cost { return Cost{log2(n), 8 * frameWords * (n - 1), 0} }
+func frameCost(n int) Cost { return Cost{log2(n), log2(n), 8 * frameWords * (n - 1), 0} }
 
-// What a message and an entry count for in Choose, in bytes: latency and handling of
-// about 33 µs and 8 ns at 1 Gbit/s.
+// What a step, a message and an entry count for in Choose, in bytes: 33 µs, 8 µs and
+// 8 ns at 1 Gbit/s.
 const (
-	messageBytes = 4096
+	stepBytes    = 4096
+	messageBytes = 1024
 	entryBytes   = 1
 )
 
-func (c Cost) weight() int { return c.Bytes + messageBytes*c.Messages + entryBytes*c.Entries }
+func (c Cost) weight() int {
+	return c.Bytes + stepBytes*c.Steps + messageBytes*c.Messages + entryBytes*c.Entries
+}
 
 // Cost estimates an algorithm; of an unknown one it is zero.
 //
@@ -75,12 +79,14 @@ func (c Cost) weight() int { return c.Bytes + messageBytes*c.Messages + entryByt
 //	           of P/2 ranks at most 8 n; where N > P two more of K and less
 //	split      (N-1)/N (p + u), u the payload of U float32, and 16 (N-1) and headers,
 //	           in 2 (N-1) + L messages, and as many as an allgather of u
-//	dense      2 (N-1)/N 4 n by the algorithm of collective
+//	dense      2 (N-1)/N 4 n, up to 128 KiB log2 N 4 n
+//
+// Messages that do not depend on each other are one step.
 func (s Situation) Cost(algorithm string) Cost {
 	n, own := s.Ranks, s.Entries/max(1, s.Ranks)
 	switch algorithm {
 	case AllGather:
-		return Cost{gatherMessages(n, s.Payload), share(s.Payload, n), own + s.Entries}
+		return Cost{gatherSteps(n, s.Payload), gatherSteps(n, s.Payload), share(s.Payload, n), own + s.Entries}
 	case Tree:
 		return s.treeCost()
 	case Split:
@@ -89,11 +95,11 @@ func (s Situation) Cost(algorithm string) Cost {
 		bytes := 4 * s.Len
 		switch {
 		case bytes <= 128<<10:
-			return Cost{log2(n), log2(n) * bytes, s.Len / 16}
+			return Cost{log2(n), log2(n), log2(n) * bytes, s.Len / 16}
 		case bytes <= 1<<20:
-			return Cost{2 * log2(n), 2 * share(bytes, n), s.Len / 16}
+			return Cost{2 * log2(n), 2 * log2(n), 2 * share(bytes, n), s.Len / 16}
 		}
-		return Cost{2 * (n - 1), 2 * share(bytes, n), s.Len / 16}
+		return Cost{2 * (n - 1), 2 * (n - 1), 2 * share(bytes, n), s.Len / 16}
 	}
 	return Cost{}
 }
@@ -105,8 +111,8 @@ func (s Situation) splitCost() Cost {
 		parts = payloadBytes(s.Len, own)
 	}
 	sums := payloadBytes(s.Len, sum)
-	c := Cost{2*(n-1) + log2(n) + gatherMessages(n, sums), share(parts+sums, n) + (16+2*headerBytes)*(n-1), 3*own + 2*sum}
-	return c
+	gather := log2(n) + gatherSteps(n, sums)
+	return Cost{2 + gather, 2*(n-1) + gather, share(parts+sums, n) + (16+2*headerBytes)*(n-1), 3*own + 2*sum}
 }
 
 // treeCost counts a rank of those that others hand their vectors to, where there are
@@ -117,6 +123,7 @@ func (s Situation) treeCost() Cost {
 	var c Cost
 	step := func(entries int) {
 		entries = min(entries, s.Len)
+		c.Steps++
 		c.Messages++
 		c.Bytes += 4 + 8*entries
 		c.Entries += 2 * entries
@@ -167,8 +174,8 @@ func payloadBytes(n, k int) int {
 // share is what an allgather of so many bytes makes a rank send.
 func share(bytes, n int) int { return int(int64(bytes) * int64(n-1) / int64(n)) }
 
-// gatherMessages is how many an allgather takes, see collective.
-func gatherMessages(n, bytes int) int {
+// gatherSteps is how many an allgather takes, see collective, each with a message.
+func gatherSteps(n, bytes int) int {
 	if bytes <= 256<<10 {
 		return log2(n)
 	}
@@ -178,8 +185,9 @@ func gatherMessages(n, bytes int) int {
 // log2 is rounded up.
 func log2(n int) int { return bits.Len(uint(n - 1)) }
 
-// Choose is the fixed rule: the algorithm of the least cost, where a message counts
-// as 4 KiB and an entry as 1 byte; of equal ones the first of Algorithms. Where the
+// Choose is the fixed rule: the algorithm of the least cost, where a step counts as
+// 4 KiB, a message as 1 KiB and an entry as 1 byte; of equal ones the first of
+// Algorithms. Where the
 // ranks contribute more entries together than the vector is long, a density beyond
 // 1/N, it is never AllGather.
 func Choose(s Situation) string {
