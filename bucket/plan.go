@@ -26,6 +26,9 @@ type Layer struct {
 	// Offset and Len are in values. Len includes the padding that follows the
 	// parameter, so that layer i+1 starts where layer i ends.
 	Offset, Len int
+	// Pad is how many of the Len values, the last ones, are padding: zero, and
+	// nobody's.
+	Pad int
 }
 
 // Bucket is a run of layers First..Last (both included) whose values

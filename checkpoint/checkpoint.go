@@ -90,12 +90,43 @@ type Array struct {
 	floats []float32
 	words  []uint64
 	bytes  []byte
+
+	n    int // of one that is nowhere whole
+	pass func(part []float32) error
 }
 
 // Floats is an array of float32, such as parameters.
 func Floats(name string, data []float32) Array {
 	return Array{name: name, kind: float32s, floats: data}
 }
+
+// Passing is an array of n float32 that is nowhere whole in memory, such as what
+// another machine holds. It goes by in parts, in order: Save calls pass to fill
+// each, File.Read to hand each out. An error of pass ends the operation. Parts of
+// one array have the same length, but for the last, in both: PassingPart.
+func Passing(name string, n int, pass func(part []float32) error) Array {
+	return Array{name: name, kind: float32s, n: n, pass: pass}
+}
+
+// room is memory for a part of an array that is nowhere whole.
+func (a Array) room() []float32 {
+	if a.pass == nil {
+		return nil
+	}
+	return make([]float32, min(a.n, PassingPart))
+}
+
+// window is where values [lo, hi) are while they are written or read: in a itself,
+// from lo on, or in room.
+func (a Array) window(lo, hi int, room []float32) (in Array, at int) {
+	if a.pass == nil {
+		return a, lo
+	}
+	return Floats(a.name, room[:hi-lo]), 0
+}
+
+// PassingPart is how many values of an array of Passing go by at a time.
+const PassingPart = chunkBytes / 4
 
 // Words is an array of uint64, such as counters and a generator's state.
 func Words(name string, data []uint64) Array {
@@ -107,7 +138,7 @@ func Bytes(name string, data []byte) Array {
 	return Array{name: name, kind: bytes, bytes: data}
 }
 
-func (a Array) len() int { return max(len(a.floats), len(a.words), len(a.bytes)) }
+func (a Array) len() int { return max(a.n, len(a.floats), len(a.words), len(a.bytes)) }
 
 func (a Array) info() Info { return Info{Name: a.name, Kind: string(a.kind), Len: int64(a.len())} }
 

@@ -69,9 +69,16 @@ func write(w io.Writer, header []byte, arrays []Array) error {
 }
 
 func (a Array) write(w io.Writer, buf []byte) error {
-	sum, per := uint32(0), len(buf)/a.kind.width()
+	sum, per, room := uint32(0), len(buf)/a.kind.width(), a.room()
 	for lo := 0; lo < a.len(); lo += per {
-		part := a.bytesOf(buf, lo, min(a.len(), lo+per), littleEndian)
+		hi := min(a.len(), lo+per)
+		from, at := a.window(lo, hi, room)
+		if a.pass != nil {
+			if err := a.pass(from.floats); err != nil {
+				return err
+			}
+		}
+		part := from.bytesOf(buf, at, at+hi-lo, littleEndian)
 		sum = crc32.Update(sum, castagnoli, part)
 		if _, err := w.Write(part); err != nil {
 			return err

@@ -163,20 +163,26 @@ func (f *File) verify() error {
 // value, piece by piece, and checks its checksum.
 func (f *File) readArray(i int, buf []byte, to Array) error {
 	a, at := f.arrays[i], f.starts[i]
-	width, sum := int64(kind(a.Kind).width()), uint32(0)
+	width, sum, room := int64(kind(a.Kind).width()), uint32(0), to.room()
 	per := int64(len(buf)) / width
 	for lo := int64(0); lo < a.Len; lo += per {
 		n := min(per, a.Len-lo)
+		into, first := to.window(int(lo), int(lo+n), room)
 		part, fill := buf[:n*width], to.kind != ""
 		if fill && littleEndian {
-			part, fill = to.view(int(lo), int(lo+n)), false
+			part, fill = into.view(first, first+int(n)), false
 		}
 		if err := f.readAt(part, at+lo*width); err != nil {
 			return err
 		}
 		sum = crc32.Update(sum, castagnoli, part)
 		if fill {
-			to.set(part, int(lo))
+			into.set(part, first)
+		}
+		if to.pass != nil {
+			if err := to.pass(into.floats); err != nil {
+				return err
+			}
 		}
 	}
 	end := at + a.Len*width

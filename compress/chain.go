@@ -101,6 +101,18 @@ func (c *Chain) String() string {
 	return strings.Join(append(names, c.quantiser.Name()), " > ")
 }
 
+// Identity tells whether the chain changes nothing: all values are sent, as they
+// are.
+func (c *Chain) Identity() bool {
+	return len(c.transforms) == 0 && c.selector == nil && c.quantiser.Code() == CodeFP32
+}
+
+// Uncoded is the chain with FP32 in place of its quantiser, for an exchange that
+// stores values in fewer bits itself.
+func (c *Chain) Uncoded() *Chain {
+	return &Chain{transforms: c.transforms, selector: c.selector, quantiser: FP32{}}
+}
+
 // Sparse tells whether the chain selects entries.
 func (c *Chain) Sparse() bool { return c.selector != nil }
 

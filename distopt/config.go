@@ -8,23 +8,9 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
 )
-
-// Strategy names what the ranks exchange in a step.
-type Strategy string
-
-const (
-	// FP32 averages every gradient over the ranks in single precision while
-	// backward still runs, then updates. The zero value means FP32.
-	FP32 Strategy = "fp32"
-	// PartialUpdate updates all parameters with the rank's own gradients, then
-	// averages one partition of the parameters, the next one each step.
-	// Replicas differ between averages; Sync brings them together.
-	PartialUpdate Strategy = "partialUpdate"
-)
-
-// Strategies are the names that SetStrategy and Config accept.
-func Strategies() []Strategy { return []Strategy{FP32, PartialUpdate} }
 
 // Plan kinds accepted by Config.Plan.
 const (
@@ -37,11 +23,19 @@ const (
 func Plans() []string { return []string{PlanOne, PlanPerLayer, PlanFixed} }
 
 // Config says how a step's gradients are agreed on. The zero value is fp32 in
-// buckets of the default size.
+// buckets of the default size. A setting that has no effect on the strategy is
+// an error.
 type Config struct {
-	// Strategy is FP32 if empty.
+	// Strategy is FP32 if empty, or Custom with a Chain.
 	Strategy Strategy
-	// Plan is how layers are merged: "one", "per-layer" or "fixed" (if empty).
+	// Chain is a chain of one's own instead of a named strategy's. It sees the sum
+	// over the backwards of a step, bucket by bucket.
+	Chain *compress.Chain `json:"-"`
+	// Reducer carries what the ranks exchange; nil: one over the group, which Close
+	// ends. One that is given is the caller's to close.
+	Reducer exchange.Reducer `json:"-"`
+	// Plan is how layers are merged: "one", "per-layer" or "fixed". Empty: the
+	// strategy's only plan, if it has one, or "fixed".
 	Plan string
 	// BucketBytes is the size of a bucket under "fixed"; 0 means
 	// bucket.DefaultBytes. It is refused with another plan.
@@ -54,53 +48,119 @@ type Config struct {
 	// Partitions is how many parts PartialUpdate cuts the parameters into;
 	// 0 means 4.
 	Partitions int
+	// Spars is the share of values that a strategy with a selection sends, above 0
+	// and at most 1, or under SparseThreshold the least magnitude; 0 means
+	// DefaultSpars. Of a bucket of n values, padding counted, ceil(Spars*n) are
+	// sent.
+	Spars float64
+	// Every is after how many steps DLGS selects exactly again; 0 means
+	// compress.DefaultEvery.
+	Every int
+	// ClipValue limits every value of this rank's gradient to [-ClipValue,
+	// ClipValue] before it is selected from or cast; 0 is off.
+	ClipValue float64
+	// Momentum is the factor of DGC's momentum correction, for any strategy with a
+	// selection; 0 is off. The wrapped optimizer should then have none.
+	Momentum float64
+	// LayerThresholds selects from each layer of a bucket by itself, so that each
+	// has its share and its threshold. They still travel together.
+	LayerThresholds bool
 }
 
 // Validate reports every fault of c at once.
 func (c Config) Validate() error {
 	var errs []error
-	if _, err := ParseStrategy(string(c.Strategy)); err != nil {
-		errs = append(errs, err)
-	}
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Plan != "" && !slices.Contains(Plans(), c.Plan) {
-		errs = append(errs, fmt.Errorf("plan %q is not known: use one of %s", c.Plan, strings.Join(Plans(), ", ")))
+		add("plan %q is not known: use one of %s", c.Plan, strings.Join(Plans(), ", "))
 	}
 	if c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4 {
-		errs = append(errs, fmt.Errorf("bucket size %d bytes: want 0 (default) or at least 4", c.BucketBytes))
-	}
-	if c.BucketBytes > 0 && c.Plan != "" && c.Plan != PlanFixed {
-		errs = append(errs, fmt.Errorf("bucket size %d bytes has no effect on plan %q: use plan %q or leave it out", c.BucketBytes, c.Plan, PlanFixed))
+		add("bucket size %d bytes: want 0 (default) or at least 4", c.BucketBytes)
 	}
 	if math.IsNaN(c.ClipNorm) || math.IsInf(c.ClipNorm, 0) || c.ClipNorm < 0 {
-		errs = append(errs, fmt.Errorf("clip norm %v: want 0 (off) or a positive number", c.ClipNorm))
+		add("clip norm %v: want 0 (off) or a positive number", c.ClipNorm)
 	}
 	if c.Accumulation < 0 {
-		errs = append(errs, fmt.Errorf("accumulation %d: want 0 or more backwards a step", c.Accumulation))
+		add("accumulation %d: want 0 or more backwards a step", c.Accumulation)
 	}
-	if c.Partitions < 0 {
-		errs = append(errs, fmt.Errorf("partitions %d: want 0 (default) or more", c.Partitions))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.checkStrategy()...)...)
 }
 
-// ParseStrategy returns the strategy of that name; the empty name is FP32.
-func ParseStrategy(name string) (Strategy, error) {
-	if name == "" {
-		return FP32, nil
+// checkStrategy reports what is wrong with the strategy and does not fit it.
+func (c Config) checkStrategy() (errs []error) {
+	i, err := Lookup(c.name())
+	if err != nil {
+		errs = append(errs, err)
+		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds}}
 	}
-	if s := Strategy(name); slices.Contains(Strategies(), s) {
-		return s, nil
+	switch {
+	case c.Chain != nil && c.Strategy != "" && c.Strategy != Custom:
+		errs = append(errs, fmt.Errorf("strategy %s with a chain of one's own (%v): leave one of them out", c.Strategy, c.Chain))
+	case c.Chain == nil && c.Strategy == Custom:
+		errs = append(errs, fmt.Errorf("strategy %s needs a chain (Config.Chain)", Custom))
 	}
-	var known []string
-	for _, s := range Strategies() {
-		known = append(known, string(s))
+	if i.Plan != "" && c.Plan != "" && c.Plan != i.Plan && slices.Contains(Plans(), c.Plan) {
+		errs = append(errs, fmt.Errorf("plan %q has no effect on strategy %s, which selects by %s and has plan %q alone: leave it out", c.Plan, i.Name, i.Scope, i.Plan))
 	}
-	return "", fmt.Errorf("strategy %q is not known: use one of %s", name, strings.Join(known, ", "))
+	if plan := c.planName(i); c.BucketBytes > 0 && plan != PlanFixed {
+		errs = append(errs, fmt.Errorf("bucket size %d bytes has no effect on plan %q: use plan %q or leave it out", c.BucketBytes, plan, PlanFixed))
+	}
+	return append(errs, c.checkSettings(i)...)
 }
 
-// plan cuts layers as c says.
-func (c Config) plan(layers []bucket.Layer) bucket.Plan {
-	switch c.Plan {
+// name is the strategy's.
+func (c Config) name() Strategy {
+	switch {
+	case c.Chain != nil:
+		return Custom
+	case c.Strategy == "":
+		return FP32
+	}
+	return c.Strategy
+}
+
+// Resolved returns c with zero values replaced by what they stand for under its
+// strategy.
+func (c Config) Resolved() Config {
+	c.Strategy = c.name()
+	i, err := Lookup(c.Strategy)
+	if err != nil {
+		return c
+	}
+	c.Plan, c.Accumulation = c.planName(i), max(1, c.Accumulation)
+	if i.HasEffect(SettingSpars) {
+		c.Spars = c.spars()
+	}
+	if i.HasEffect(SettingEvery) && c.Every == 0 {
+		c.Every = compress.DefaultEvery
+	}
+	if i.HasEffect(SettingPartitions) {
+		c.Partitions = c.partitions()
+	}
+	return c
+}
+
+func (c Config) partitions() int {
+	if c.Partitions == 0 {
+		return 4
+	}
+	return c.Partitions
+}
+
+// planName is the plan under a strategy.
+func (c Config) planName(i Info) string {
+	switch {
+	case i.Plan != "":
+		return i.Plan
+	case c.Plan == "":
+		return PlanFixed
+	}
+	return c.Plan
+}
+
+// plan cuts layers as the name says.
+func (c Config) plan(layers []bucket.Layer, name string) bucket.Plan {
+	switch name {
 	case PlanOne:
 		return bucket.One(layers)
 	case PlanPerLayer:

@@ -22,7 +22,7 @@ func TestValidateReportsAllFaults(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`"fp33"`, "fp32, partialUpdate", `"two"`, "one, per-layer, fixed", "-1 bytes", "NaN", "accumulation -2", "partitions -3"} {
+	for _, want := range []string{`"fp33"`, "fp32, fp16, bf16, int8, partialUpdate, sparseTopK", `"two"`, "one, per-layer, fixed", "-1 bytes", "NaN", "accumulation -2", "partitions -3"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %s:\n%v", want, err)
 		}
@@ -59,7 +59,7 @@ func TestConfigPlans(t *testing.T) {
 		{Config{Plan: PlanFixed, BucketBytes: 128}, 2},
 		{Config{BucketBytes: 4}, 3},
 	} {
-		if got := c.cfg.plan(layers); len(got) != c.want {
+		if got := c.cfg.plan(layers, c.cfg.planName(Info{})); len(got) != c.want {
 			t.Errorf("%+v: %d buckets, want %d", c.cfg, len(got), c.want)
 		}
 	}

@@ -18,6 +18,9 @@ import (
 // epoch that was cut in two among them, times apart. Under
 // distopt.PartialUpdate saving brings the replicas together, as Sync does: there
 // the bits are those of a run that saved as often.
+//
+// After an epoch another number of ranks may go on: what codecs keep of the
+// gradients is shared out among them, and running statistics are the means.
 type Checkpoint struct {
 	// Dir is the folder, empty for no checkpoints.
 	Dir string
@@ -105,11 +108,15 @@ func (r *run) save(p position) error {
 		return fmt.Errorf("averaging the running statistics: %w", err)
 	}
 	if r.job.Rank() != 0 {
-		return nil
+		return r.sendKept()
 	}
-	more, err := json.Marshal(r.past)
+	past, err := json.Marshal(r.past)
 	if err != nil {
 		return fmt.Errorf("the figures of epoch %d cannot be saved: %w", p.epoch, err)
+	}
+	setup, err := json.Marshal(o.Setup())
+	if err != nil {
+		return fmt.Errorf("the strategy cannot be saved: %w", err)
 	}
 	keep := r.cfg.Checkpoint.Keep
 	if keep == 0 {
@@ -119,9 +126,9 @@ func (r *run) save(p position) error {
 		Header: checkpoint.Header{
 			Model: r.spec.Name, Step: o.Steps(), Epoch: int64(p.epoch - 1), Position: int64(p.step),
 			NP: r.job.Size(), Strategy: string(o.Strategy()),
-			Settings: r.settings(), More: map[string]string{"past": string(more)},
+			Settings: r.settings(), More: map[string]string{morePast: string(past), moreExchange: string(setup)},
 		},
-		Arrays: append(r.replica.arrays(means), own.arrays()...),
+		Arrays: append(append(r.replica.arrays(means), own.arrays()...), r.kept()...),
 		Keep:   keep,
 	})
 	return err

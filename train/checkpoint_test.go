@@ -177,7 +177,6 @@ func TestResumeRefuses(t *testing.T) {
 		want []string
 	}{
 		{2, func(c *Config) { c.LR, c.Batch = 0.25, 8 }, []string{"--lr: the checkpoint has 0.005, this run 0.25", "--batch: the checkpoint has 16, this run 8"}},
-		{1, func(*Config) {}, []string{"--np: the checkpoint has 2, this run 1"}},
 		{2, func(c *Config) { c.Epochs = 7 }, []string{"--epochs: the checkpoint has 1, this run 7"}},
 		{2, func(c *Config) { c.Seed = 3 }, []string{"--seed: the checkpoint has 1, this run 3", "data set"}},
 		{2, func(c *Config) { c.SetOptimizer("adamw") }, []string{"--optimizer: the checkpoint has sgd, this run adamw"}},
@@ -195,6 +194,29 @@ func TestResumeRefuses(t *testing.T) {
 	checkFails(t, 2, cfg, files[0], "damaged")
 	cfg.Checkpoint = Checkpoint{Every: -1, Keep: -1, Resume: true}
 	checkFails(t, 1, cfg, "every -1 steps", "-1 checkpoints to keep", "no folder of checkpoints")
+}
+
+// After an epoch another number of ranks may go on, in the middle of one it may
+// not: its samples are shared out already.
+func TestResumeOtherRanks(t *testing.T) {
+	cfg := small()
+	cfg.Epochs, cfg.TrainLimit = 2, 192
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 4, Keep: 1000}
+	onRanks(t, 2, cfg)
+	cfg.Checkpoint.Resume = true
+	middle := cfg
+	middle.Checkpoint.Dir = onlyFile(t, filepath.Join(cfg.Checkpoint.Dir, "step-000000004.ringo"))
+	checkFails(t, 1, middle, "--np: the checkpoint has 2, this run 1")
+	cfg.Checkpoint.Every = 0
+	cfg.Checkpoint.Dir = onlyFile(t, filepath.Join(cfg.Checkpoint.Dir, "step-000000012.ringo"))
+	cfg.Epochs = 3
+	for _, np := range []int{1, 3} {
+		got, rec := onRanks(t, np, cfg)
+		if len(rec.epochs) != 1 || got.NP != np || rec.epochs[0].Epoch != 3 {
+			t.Errorf("np %d: %+v after %d epochs", np, got, len(rec.epochs))
+		}
+		cfg.Checkpoint.Dir = onlyFile(t, filepath.Join(cfg.Checkpoint.Dir, "step-000000012.ringo"))
+	}
 }
 
 // checkFails wants a run to fail with all of want.

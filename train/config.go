@@ -61,6 +61,9 @@ type Config struct {
 	Threads int
 	// Exchange says how the ranks agree on a step.
 	Exchange distopt.Config
+	// WarmupDensity are the shares of values that are sent in the first epochs,
+	// instead of Exchange.Spars (Lin et al. 2018).
+	WarmupDensity []float64
 	// Checkpoint says where and when the run is saved.
 	Checkpoint Checkpoint
 }
@@ -115,7 +118,41 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("dropout %v: want below 1; negative for none, 0 for the model's own", c.Dropout))
 	}
 	errs = append(errs, c.Exchange.Validate(), c.Checkpoint.Validate())
+	errs = append(errs, c.validateCodec()...)
 	return errors.Join(errs...)
+}
+
+// validateCodec reports what does not fit the strategy besides what Exchange
+// itself does.
+func (c Config) validateCodec() (errs []error) {
+	i, err := distopt.Lookup(c.Exchange.Resolved().Strategy)
+	if err != nil {
+		return nil // Exchange has said so
+	}
+	const name = distopt.SettingWarmup
+	if n := len(c.WarmupDensity); n > 0 && !i.HasEffect(name) {
+		errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out", name, c.WarmupDensity, i.Name))
+	} else if n > c.Epochs && c.Epochs > 0 {
+		errs = append(errs, fmt.Errorf("%s %v is for %d epochs, the run has %d", name, c.WarmupDensity, n, c.Epochs))
+	}
+	for _, d := range c.WarmupDensity {
+		if !(d > 0 && d <= 1) {
+			errs = append(errs, fmt.Errorf("%s %v: want shares above 0 and at most 1", name, c.WarmupDensity))
+			break
+		}
+	}
+	if m := c.Exchange.Momentum; m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0) {
+		errs = append(errs, fmt.Errorf("%s %v with optimizer %q of momentum %v: it takes the place of the optimizer's own: use sgd with momentum 0", distopt.SettingMomentum, m, c.Optimizer, c.Momentum))
+	}
+	return errs
+}
+
+// density is the share of values that an epoch's steps send.
+func (c Config) density(epoch int) float64 {
+	if epoch <= len(c.WarmupDensity) {
+		return c.WarmupDensity[epoch-1]
+	}
+	return c.Exchange.Resolved().Spars
 }
 
 // schedule is the learning rate over the run.

@@ -42,6 +42,11 @@ func (r *run) epoch(at *position) error {
 // trainEpoch does the steps of the epoch that are not done yet.
 func (r *run) trainEpoch(at *position) (err error) {
 	r.job.SetStatus(fmt.Sprintf("training epoch %d", at.epoch))
+	if len(r.cfg.WarmupDensity) > 0 {
+		if err := r.replica.Opt.SetSpars(r.cfg.density(at.epoch)); err != nil {
+			return err
+		}
+	}
 	r.order.Start(at.epoch)
 	if at.step == 0 {
 		r.replica.ResetState()

@@ -68,15 +68,19 @@ type Epoch struct {
 
 // Summary is the whole run.
 type Summary struct {
-	Event     string `json:"event"` // "summary"
-	Model     string `json:"model"`
-	Params    int    `json:"params"`
-	NP        int    `json:"np"`
-	Strategy  string `json:"strategy"`
-	Plan      string `json:"plan"`
-	Buckets   int    `json:"buckets"`
-	Optimizer string `json:"optimizer"`
-	Seed      uint64 `json:"seed"`
+	Event    string `json:"event"` // "summary"
+	Model    string `json:"model"`
+	Params   int    `json:"params"`
+	NP       int    `json:"np"`
+	Strategy string `json:"strategy"`
+	// Codec is what gradients go through, "" where they travel as they are.
+	Codec string `json:"codec,omitempty"`
+	Plan  string `json:"plan"`
+	// PlanSHA256 is the hash of the plan at the end of the run.
+	PlanSHA256 string `json:"plan_sha256"`
+	Buckets    int    `json:"buckets"`
+	Optimizer  string `json:"optimizer"`
+	Seed       uint64 `json:"seed"`
 	// The figures of the last epoch.
 	TrainLoss      float64 `json:"train_loss"`
 	EvalLoss       float64 `json:"eval_loss"`
@@ -133,6 +137,8 @@ type Info struct {
 	Schedule       string // of the learning rate
 	Seed           uint64
 	Strategy, Plan string
+	Codec          string // "" where gradients travel as they are
+	PlanSHA256     string
 	Buckets        int
 	Kernels        string
 	Transport      string

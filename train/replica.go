@@ -30,6 +30,7 @@ type Replica struct {
 	x       nn.Tensor // the last batch's values
 	seed    uint64
 	passes  uint64 // backwards so far
+	begun   bool   // a step of several backwards
 }
 
 // NewReplica builds the model that cfg names, with the initial parameters of
@@ -77,7 +78,7 @@ func layersOf(ps *nn.Params) []bucket.Layer {
 	slots := ps.Slots()
 	layers := make([]bucket.Layer, len(slots))
 	for i, s := range slots {
-		layers[i] = bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded}
+		layers[i] = bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len}
 	}
 	return layers
 }
@@ -131,6 +132,10 @@ type Result struct {
 // it is the step's last backward: each gradient is handed to the optimizer as
 // soon as it is final.
 func (r *Replica) Backward(b models.Batch, last bool) Result {
+	if !r.begun {
+		r.Opt.BeginForward()
+	}
+	r.begun = !last
 	r.tape.Reset()
 	r.tape.SetSeed(mix(mix(r.seed, uint64(r.group.Rank())), r.passes))
 	r.passes++
@@ -140,6 +145,7 @@ func (r *Replica) Backward(b models.Batch, last bool) Result {
 		r.tape.Backward(loss, nil)
 		return res
 	}
+	r.Opt.BeginBackward()
 	r.tape.Backward(loss, r.Opt.GradReady)
 	for i, t := range r.Params.Tables() {
 		ids, rows := t.Grad()
@@ -202,9 +208,11 @@ func (r *Replica) Sync() error {
 // Kernels names the instruction-set level of the kernels in use.
 func (r *Replica) Kernels() string { return r.kernels.Name() }
 
-// Close ends the replica's threads and gives the memory of its gradients back.
+// Close ends the replica's threads and exchange and gives the memory of its
+// gradients back.
 func (r *Replica) Close() {
 	r.tape.Close()
+	_ = r.Opt.Close() // a fault of the exchange was told by Step
 	r.rule.Close()
 	r.job.Free(r.Params.Grads())
 }

@@ -11,30 +11,48 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
 // settings are what a resumed run must have in common with its checkpoint, as
 // the user writes them. The number of epochs only counts where the rates depend
-// on it: a run may be made longer.
+// on it: a run may be made longer. Those of the codec are only there where they
+// have an effect.
 func (r *run) settings() map[string]string {
-	c, x := r.cfg, r.cfg.Exchange
+	c, x := r.cfg, r.cfg.Exchange.Resolved()
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	out := map[string]string{
-		"MODEL": r.spec.Name, "--np": strconv.Itoa(r.job.Size()), "--algorithm": r.job.Group().Algorithm(),
+		"MODEL": r.spec.Name, settingNP: strconv.Itoa(r.job.Size()), "--algorithm": r.job.Group().Algorithm(),
 		"--batch": strconv.Itoa(c.Batch), "--optimizer": c.Optimizer, "--lr": number(c.LR),
 		"--lr-steps": schedule.FormatDrops(c.Drops), "--lr-cosine": strconv.FormatBool(c.Cosine), "--lr-floor": number(c.Floor),
 		"--warmup": c.Warmup.String(), "--momentum": number(c.Momentum), "--eps": number(c.Eps),
 		"--weight-decay": number(c.WeightDecay), "--dropout": number(c.Dropout), "--seed": strconv.FormatUint(c.Seed, 10),
-		"--strategy": string(r.replica.Opt.Strategy()), "--plan": r.replica.Opt.PlanName(), "--bucket-bytes": strconv.Itoa(x.BucketBytes),
+		"--strategy": string(x.Strategy), "--plan": x.Plan, "--bucket-bytes": strconv.Itoa(x.BucketBytes),
 		"--clip-norm": number(x.ClipNorm), "--accumulate": strconv.Itoa(r.accumulation()), "--partitions": strconv.Itoa(x.Partitions),
 		"data set": fmt.Sprintf("%x", r.fingerprint[:8]),
 	}
 	if c.Cosine {
 		out["--epochs"] = strconv.Itoa(c.Epochs)
 	}
+	some := func(setting, value string, given bool) {
+		if given {
+			out["--"+setting] = value
+		}
+	}
+	some(distopt.SettingSpars, number(x.Spars), x.Spars != 0)
+	some(distopt.SettingEvery, strconv.Itoa(x.Every), x.Every != 0)
+	some(distopt.SettingClipValue, number(x.ClipValue), x.ClipValue != 0)
+	some(distopt.SettingMomentum, number(x.Momentum), x.Momentum != 0)
+	some(distopt.SettingThresholds, "true", x.LayerThresholds)
+	some(distopt.SettingWarmup, fmt.Sprint(c.WarmupDensity), len(c.WarmupDensity) > 0)
+	if x.Chain != nil {
+		out["chain"] = x.Chain.String()
+	}
 	return out
 }
+
+const settingNP = "--np"
 
 // differ reports every setting that the checkpoint has otherwise.
 func differ(saved, own map[string]string) error {
@@ -56,27 +74,29 @@ func shown(value string) string {
 	return value
 }
 
+// saved is what rank 0 tells of a checkpoint.
+type saved struct {
+	File        string // "": there is none
+	Step        int64
+	Epoch, Done int // epochs done, and steps of the next
+	NP          int
+	Past        past
+	Setup       *distopt.Setup
+}
+
 // resume restores the folder's last checkpoint on all ranks and returns where
 // it left off; the beginning, where there is none. It is a collective call.
 func (r *run) resume() (position, error) {
 	r.job.SetStatus("resuming")
-	var head struct {
-		File        string
-		Step        int64
-		Epoch, Done int // epochs done, and steps of the next
-		Past        past
-	}
-	own := r.newPerRank()
+	var head saved
+	var f *checkpoint.File
 	if r.job.Rank() == 0 {
-		h, path, err := r.read(own)
-		if err != nil && !errors.Is(err, checkpoint.ErrNone) {
+		var err error
+		if f, head, err = r.open(); err != nil {
 			return position{}, fmt.Errorf("resuming: %w", err)
 		}
-		head.File, head.Step, head.Epoch, head.Done = path, h.Step, int(h.Epoch), int(h.Position)
-		if text, ok := h.More["past"]; ok {
-			if err := json.Unmarshal([]byte(text), &head.Past); err != nil {
-				return position{}, fmt.Errorf("resuming: %s: the figures so far cannot be read: %w", path, err)
-			}
+		if f != nil {
+			defer f.Close()
 		}
 	}
 	text, err := json.Marshal(head)
@@ -96,35 +116,98 @@ func (r *run) resume() (position, error) {
 		return position{}, fmt.Errorf("resuming: %s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps",
 			head.File, head.Epoch, head.Done, r.cfg.Epochs, r.steps)
 	}
+	if head.Setup != nil {
+		if err := r.replica.Opt.Restore(*head.Setup); err != nil {
+			return position{}, fmt.Errorf("resuming: %s: %w", head.File, err)
+		}
+	}
 	p := position{epoch: head.Epoch + 1, step: head.Done}
 	r.past, r.resumed = head.Past, head.File
-	return p, r.restore(own, &p.tally, head.Step)
+	if err := r.load(f, head, &p.tally); err != nil {
+		return position{}, fmt.Errorf("resuming: %w", err)
+	}
+	return p, nil
 }
 
-// read fills this rank's memory and own from the last checkpoint.
-func (r *run) read(own perRank) (checkpoint.Header, string, error) {
+// open opens the last checkpoint, if there is one, and checks that it is of this
+// run. After an epoch another number of ranks may go on.
+func (r *run) open() (*checkpoint.File, saved, error) {
 	path, err := checkpoint.Latest(r.cfg.Checkpoint.Dir)
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil, saved{}, nil
+	}
+	var f *checkpoint.File
+	if err == nil {
+		f, err = checkpoint.Load(path)
+	}
 	if err != nil {
-		return checkpoint.Header{}, "", err
+		return nil, saved{}, err
 	}
-	f, err := checkpoint.Load(path)
+	h, own := f.Header, r.settings()
+	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP}
+	if h.Position == 0 {
+		own[settingNP] = h.Settings[settingNP]
+	}
+	if err = differ(h.Settings, own); err != nil {
+		err = fmt.Errorf("%s is of a run with other settings: %w", path, err)
+	}
+	if text, ok := h.More[morePast]; ok && err == nil {
+		if err = json.Unmarshal([]byte(text), &head.Past); err != nil {
+			err = fmt.Errorf("%s: the figures so far cannot be read: %w", path, err)
+		}
+	}
+	if text, ok := h.More[moreExchange]; ok && err == nil {
+		if err = json.Unmarshal([]byte(text), &head.Setup); err != nil {
+			err = fmt.Errorf("%s: the strategy and the plan cannot be read: %w", path, err)
+		}
+	}
 	if err != nil {
-		return checkpoint.Header{}, "", err
+		_ = f.Close()
+		return nil, saved{}, err
 	}
-	defer f.Close()
-	if err := differ(f.Header.Settings, r.settings()); err != nil {
-		return f.Header, path, fmt.Errorf("%s is of a run with other settings: %w", path, err)
-	}
-	means := make([]float32, len(r.replica.Params.Buffers()))
-	return f.Header, path, f.Read(append(r.replica.arrays(means), own.arrays()...)...)
+	return f, head, nil
 }
 
-// restore gives every rank what rank 0 has read.
-func (r *run) restore(own perRank, t *tally, step int64) error {
-	g := r.job.Group()
+// What a checkpoint's header holds besides: JSON of past and of distopt.Setup.
+const (
+	morePast     = "past"
+	moreExchange = "exchange"
+)
+
+// load fills every rank's memory from the file that rank 0 has opened.
+func (r *run) load(f *checkpoint.File, head saved, t *tally) error {
+	same := head.NP == r.job.Size()
+	own, means := r.newPerRank(), make([]float32, len(r.replica.Params.Buffers()))
+	if r.job.Rank() == 0 {
+		arrays := append(r.replica.arrays(means), r.handOut(head.NP)...)
+		if same {
+			arrays = append(arrays, own.arrays()...)
+		}
+		if err := f.Read(arrays...); err != nil {
+			return err
+		}
+	} else if err := r.takeOver(head.NP); err != nil {
+		return err
+	}
 	if err := r.replica.Opt.Broadcast(); err != nil {
 		return err
 	}
+	if same {
+		if err := r.restore(own, t); err != nil {
+			return err
+		}
+	} else if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
+		return fmt.Errorf("handing out the running statistics: %w", err)
+	} else {
+		copy(r.replica.Params.Buffers(), means)
+	}
+	r.replica.passes = uint64(head.Step) * uint64(r.accumulation())
+	return r.replica.Opt.SetSteps(head.Step)
+}
+
+// restore gives every rank its part of what rank 0 has read.
+func (r *run) restore(own perRank, t *tally) error {
+	g := r.job.Group()
 	tallies := make([]int64, len(own.tallies))
 	for i, v := range own.tallies {
 		tallies[i] = int64(v)
@@ -132,7 +215,7 @@ func (r *run) restore(own perRank, t *tally, step int64) error {
 	if err := errors.Join(
 		collective.Broadcast(g, own.buffers, 0), collective.Broadcast(g, own.carried, 0), collective.Broadcast(g, tallies, 0),
 	); err != nil {
-		return fmt.Errorf("resuming: handing out what differs by rank: %w", err)
+		return fmt.Errorf("handing out what differs by rank: %w", err)
 	}
 	rank := r.job.Rank()
 	copy(r.replica.Params.Buffers(), own.buffers[rank*own.buffersN:])
@@ -144,8 +227,7 @@ func (r *run) restore(own perRank, t *tally, step int64) error {
 	for i, f := range fields {
 		*f = math.Float64frombits(uint64(tallies[rank*len(fields)+i]))
 	}
-	r.replica.passes = uint64(step) * uint64(r.accumulation())
-	return r.replica.Opt.SetSteps(step)
+	return nil
 }
 
 // broadcastBytes gives every rank rank 0's bytes, whose number the others need

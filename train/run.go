@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
 )
@@ -173,13 +174,21 @@ func (r *run) close() {
 func (r *run) agreeConfig() error {
 	text, err := json.Marshal(struct {
 		Config
-		Algorithm string
-	}{r.cfg.agreed(), r.job.Group().Algorithm()})
+		Algorithm, Chain string
+	}{r.cfg.agreed(), r.job.Group().Algorithm(), chainName(r.cfg.Exchange.Chain)})
 	if err != nil {
 		return fmt.Errorf("the configuration cannot be written as JSON: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	return r.sameOnAll(sum[:], "settings", "start all ranks with the same flags")
+}
+
+// chainName names a chain of one's own; "" for none.
+func chainName(c *compress.Chain) string {
+	if c == nil {
+		return ""
+	}
+	return c.String()
 }
 
 // sameOnAll compares a hash over the ranks.
@@ -214,7 +223,7 @@ func (r *run) info() Info {
 		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, TrainSamples: r.set.Train.Len(), EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
-		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()),
+		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(),
 		Resumed: r.resumed, Steps: o.Steps(),
 	}
@@ -228,7 +237,7 @@ func (r *run) summary() (Summary, error) {
 	o, last := r.replica.Opt, r.past.Last
 	s := Summary{
 		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(),
-		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
+		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
 		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: r.set.Skipped(),

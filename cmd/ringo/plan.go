@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
@@ -115,7 +116,7 @@ func newPlan() *cobra.Command {
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
 	fs.StringVar(&c.strategy, "strategy", "fp32", "what the ranks exchange; see above")
 	fs.Float64Var(&c.spars, "spars", 0.01, "the `share` of values that sparse strategies send")
-	fs.IntVar(&c.every, "dlgs-every", 20, "dlgs selects exactly every so many `steps`")
+	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
 	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless the profile has its cost")
 	fs.StringVar(&c.algorithm, "algorithm", autoAlgorithm, "how groups are exchanged; auto: the fastest for each group's size")
 	fs.StringVar(&c.plan, "plan", "", "`name` of a plan, see above (default: exact, or the only one that the strategy has)")

@@ -43,8 +43,12 @@ func (r *reporter) Start(i train.Info) {
 	r.info = i
 	fmt.Fprintf(r.lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
 		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), counted(i.Threads, "thread"), i.Transport, i.Kernels)
-	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s); seed %d\n",
-		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, i.Strategy, i.Plan, counted(i.Buckets, "bucket"), i.Seed)
+	strategy := i.Strategy
+	if i.Codec != "" {
+		strategy += " (" + i.Codec + ")"
+	}
+	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s, sha256 %.8s); seed %d\n",
+		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, strategy, i.Plan, counted(i.Buckets, "bucket"), i.PlanSHA256, i.Seed)
 	if i.Resumed != "" {
 		fmt.Fprintf(r.lines, "resumed after %s from %s\n", counted(int(i.Steps), "step"), i.Resumed)
 	}

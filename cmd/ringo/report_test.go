@@ -22,7 +22,7 @@ func scene(t *testing.T, r *reporter) {
 	synctest.Test(t, func(*testing.T) {
 		r.Start(train.Info{
 			Model: "mnist", Params: 431080, NP: 2, Threads: 1, Batch: 64, TrainSamples: 5120, EvalSamples: 640, Epochs: 2,
-			StepsPerEpoch: 40, Strategy: "fp32", Plan: "fixed", Buckets: 3, Kernels: "avx2", Transport: "tcp", DataSet: "synthetic",
+			StepsPerEpoch: 40, Strategy: "fp32", Plan: "fixed", PlanSHA256: "0123456789abcdef", Buckets: 3, Kernels: "avx2", Transport: "tcp", DataSet: "synthetic",
 			Unit: "samples", PerSample: 1, Optimizer: "sgd", Schedule: "0.005", Seed: 7, Skipped: 1,
 		})
 		for epoch := 1; epoch <= 2; epoch++ {
@@ -49,7 +49,7 @@ func scene(t *testing.T, r *reporter) {
 }
 
 const sceneLines = `mnist: 431,080 parameters; data synthetic, 5,120 + 640 samples; 2 ranks, 1 thread each, over tcp; avx2 kernels
-batch 64 per rank, 40 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed (3 buckets); seed 7
+batch 64 per rank, 40 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed (3 buckets, sha256 01234567); seed 7
 left out 1 bad sample (--skip-bad)
 epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
 epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
@@ -175,7 +175,7 @@ func checkJSON(t *testing.T, text string, fields ...string) []map[string]any {
 // The names of the JSON fields, which programs rely on.
 const (
 	epochFields   = "event epoch seed lr train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms exposed_comm_ms bytes_sent wire_bytes"
-	summaryFields = "event model np strategy plan optimizer seed train_loss eval_loss eval_accuracy samples_per_s params_sha256 wall_s params buckets"
+	summaryFields = "event model np strategy plan plan_sha256 optimizer seed train_loss eval_loss eval_accuracy samples_per_s params_sha256 wall_s params buckets"
 	skippedFields = summaryFields + " skipped"
 )
 

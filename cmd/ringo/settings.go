@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/optim/schedule"
@@ -23,6 +25,7 @@ type settings struct {
 	cfg     train.Config
 	lrSteps string
 	warmup  string
+	density string
 	dropout float64
 	seeds   int
 	json    string
@@ -56,15 +59,47 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Checkpoint.Dir, "checkpoint", c.Checkpoint.Dir, "save the run in `DIR`, the last 3 times, and at its end")
 	fs.IntVar(&c.Checkpoint.Every, "every", c.Checkpoint.Every, "save after every `N` steps; 0: after each epoch")
 	fs.BoolVar(&c.Checkpoint.Resume, "resume", c.Checkpoint.Resume, "go on from the last checkpoint, if there is one")
-	fs.IntVar(&c.Exchange.Partitions, "partitions", 0, "parts that partialUpdate averages in turn; 0: 4")
+	fs.StringVar(&s.density, distopt.SettingWarmup, "", "`SHARE,...`: send so large shares in the first epochs instead of --spars, such as 0.25,0.0625,0.015625,0.004")
 	fs.StringVar(&s.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")
 }
 
 // registerExchange registers the flags of how gradients travel.
 func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.StringVar((*string)(&c.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList())
-	fs.StringVar(&c.Plan, "plan", distopt.PlanFixed, "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", "))
+	fs.Float64Var(&c.Spars, distopt.SettingSpars, 0, "the `share` of values that is sent by "+takers(distopt.SettingWarmup)+"; the least magnitude of sparseThreshold; 0: 0.05")
+	fs.IntVar(&c.Every, distopt.SettingEvery, 0, fmt.Sprintf("dlgs selects exactly every so many `steps`; 0: %d", compress.DefaultEvery))
+	fs.BoolVar(&c.LayerThresholds, distopt.SettingThresholds, false, "select from each layer of a bucket by itself, of "+takers(distopt.SettingThresholds))
+	fs.Float64Var(&c.ClipValue, distopt.SettingClipValue, 0, "limit each value of a rank's gradient to this `magnitude` before it is compressed; 0: none")
+	fs.Float64Var(&c.Momentum, distopt.SettingMomentum, 0, "`factor` of DGC's momentum correction, in place of --momentum, of strategies that select; 0: none")
+	fs.IntVar(&c.Partitions, distopt.SettingPartitions, 0, "parts that partialUpdate averages in turn; 0: 4")
+	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags)")
 	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
+}
+
+// takers are the strategies on which a setting has an effect.
+func takers(setting string) string {
+	var names []string
+	for _, i := range distopt.Infos() {
+		if i.HasEffect(setting) {
+			names = append(names, string(i.Name))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// parseShares reads the list of --warmup-density.
+func parseShares(text string) (shares []float64, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %q is no number", distopt.SettingWarmup, part)
+		}
+		shares = append(shares, v)
+	}
+	return shares, nil
 }
 
 func strategyList() string {
@@ -97,6 +132,9 @@ func (s *settings) forModel(cmd *cobra.Command, model string) (settings, error) 
 	if out.cfg.Warmup, err = schedule.ParseWarmup(out.warmup); err != nil {
 		errs = append(errs, fmt.Errorf("--warmup: %w", err))
 	}
+	if out.cfg.WarmupDensity, err = parseShares(out.density); err != nil {
+		errs = append(errs, err)
+	}
 	if out.cfg.Dropout = out.dropout; fs.Changed("dropout") && out.dropout == 0 {
 		out.cfg.Dropout = -1
 	}
@@ -110,9 +148,6 @@ func (s *settings) forModel(cmd *cobra.Command, model string) (settings, error) 
 func (s *settings) idle(model string) (errs []error) {
 	if spec, err := models.Lookup(model); err == nil && spec.Task != models.Language && s.dropout > 0 {
 		errs = append(errs, fmt.Errorf("--dropout %v has no effect on %s, which drops nothing: leave it out", s.dropout, spec.Name))
-	}
-	if x := s.cfg.Exchange; x.Partitions > 0 && x.Strategy == distopt.FP32 {
-		errs = append(errs, fmt.Errorf("--partitions %d has no effect on strategy %s: leave it out", x.Partitions, x.Strategy))
 	}
 	return errs
 }

@@ -1,0 +1,230 @@
+package distopt
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
+)
+
+// Strategy is the strategy of the next step.
+func (o *Optimizer) Strategy() Strategy { return o.cfg.Strategy }
+
+// Spars is the share or the threshold of the next step's selections; 0 where the
+// strategy has none.
+func (o *Optimizer) Spars() float64 {
+	if !o.info.HasEffect(SettingSpars) {
+		return 0
+	}
+	return o.cfg.spars()
+}
+
+// Codec is the chain of the next step's gradients, such as "dlgs(0.01, every 16) >
+// fp32"; empty where they travel as they are.
+func (o *Optimizer) Codec() string {
+	c, err := o.cfg.chain()
+	if c == nil || err != nil {
+		return ""
+	}
+	return c.String()
+}
+
+// SetStrategy changes the strategy of the following steps; its settings are those
+// of Config that have an effect on it. It is a collective call between steps,
+// before the first GradReady or after Step, with the same name on every rank. What
+// a codec has kept goes with the gradients of the next step, or stays kept where
+// the new strategy keeps something, too; its first selections are exact. Leaving
+// PartialUpdate brings parameters and optimizer state together first, or the
+// replicas would stay apart for good.
+func (o *Optimizer) SetStrategy(s Strategy) error {
+	s, err := ParseStrategy(string(s))
+	if err != nil {
+		return fmt.Errorf("distopt: %w", err)
+	}
+	if s == Custom && o.cfg.Chain == nil {
+		return fmt.Errorf("distopt: strategy %s needs a chain: SetChain", Custom)
+	}
+	if err := o.between("change the strategy"); err != nil {
+		return err
+	}
+	cfg := o.cfg
+	if cfg.Strategy == s {
+		return nil
+	}
+	if s != Custom {
+		cfg.Chain = nil
+	}
+	if (s == SparseThreshold) != (cfg.Strategy == SparseThreshold) {
+		cfg.Spars, o.otherSpars = o.otherSpars, cfg.Spars
+	}
+	if err := o.leave(s); err != nil {
+		return err
+	}
+	cfg.Strategy = s
+	return o.adopt(cfg)
+}
+
+// leave brings the replicas together where the old strategy lets them differ
+// and the new one does not.
+func (o *Optimizer) leave(to Strategy) error {
+	if o.cfg.Strategy != PartialUpdate || to == PartialUpdate {
+		return nil
+	}
+	if err := o.Sync(); err != nil {
+		return err
+	}
+	for _, st := range o.opt.State() {
+		if err := collective.AllReduce(o.group, st.Data, collective.Mean); err != nil {
+			return fmt.Errorf("distopt: averaging the optimizer state %q: %w", st.Name, err)
+		}
+	}
+	return nil
+}
+
+// SetSpars changes the share, or the threshold, of the following steps'
+// selections, as Config.Spars. It is called between steps with the same value on
+// every rank. What was kept stays kept; the next selections are exact. The value
+// that it has already changes nothing.
+func (o *Optimizer) SetSpars(spars float64) error {
+	if err := o.between("change spars"); err != nil {
+		return err
+	}
+	if !o.info.HasEffect(SettingSpars) {
+		return fmt.Errorf("distopt: %s %v has no effect on strategy %s", SettingSpars, spars, o.cfg.Strategy)
+	}
+	if err := (Config{Strategy: o.cfg.Strategy, Spars: spars}).Validate(); err != nil {
+		return fmt.Errorf("distopt: %w", err)
+	}
+	cfg := o.cfg
+	if cfg.Spars = spars; cfg.spars() == o.cfg.spars() {
+		return nil
+	}
+	return o.adopt(cfg)
+}
+
+// SetChain changes to the strategy Custom with a chain of one's own, as
+// SetStrategy does to others; the chain must be the same on every rank.
+func (o *Optimizer) SetChain(c *compress.Chain) error {
+	if c == nil {
+		return fmt.Errorf("distopt: SetChain without a chain")
+	}
+	if err := o.between("change the chain"); err != nil {
+		return err
+	}
+	if err := o.leave(Custom); err != nil {
+		return err
+	}
+	cfg := o.cfg
+	cfg.Strategy, cfg.Chain = Custom, c
+	return o.adopt(cfg)
+}
+
+// adopt goes on with a strategy and its settings.
+func (o *Optimizer) adopt(cfg Config) error {
+	info, err := Lookup(cfg.Strategy)
+	if err != nil {
+		return fmt.Errorf("distopt: %w", err)
+	}
+	chain, err := cfg.chain()
+	if err == nil {
+		err = o.codec.use(chain, o.layers, len(o.grads))
+	}
+	if err != nil {
+		return fmt.Errorf("distopt: strategy %s: %w", cfg.Strategy, err)
+	}
+	o.cfg, o.info = cfg, info
+	return o.arrange()
+}
+
+// arrange makes the plan that of the strategy, and all that depends on it.
+func (o *Optimizer) arrange() error {
+	plan := o.agreed
+	if o.info.Plan != "" {
+		plan = o.cfg.plan(o.layers, o.info.Plan)
+	}
+	if !slices.Equal(plan, o.plan) || o.queue == nil {
+		o.plan, o.queue = plan, bucket.NewQueue(plan)
+		o.ops, o.flying = make([]exchange.Op, len(plan)), make([]bool, len(plan))
+		o.watch.buckets = nil
+	}
+	apart := o.cfg.LayerThresholds && (o.info.HasEffect(SettingThresholds) || o.info.Name == Custom)
+	if err := o.codec.group(plan, o.layers, apart); err != nil {
+		return fmt.Errorf("distopt: %w", err)
+	}
+	for b := range o.ops {
+		k, op := plan[b], &o.ops[b]
+		op.X, op.Lo, op.Code, op.Sparse = o.grads[k.Lo:k.Hi:k.Hi], k.Lo, o.codec.code, o.codec.entries(b)
+	}
+	return nil
+}
+
+// Plan is the plan of the next step. It must not be changed.
+func (o *Optimizer) Plan() bucket.Plan { return o.plan }
+
+// PlanName is the kind of plan: what was configured, or given to SetPlan, or the
+// only one that the strategy has.
+func (o *Optimizer) PlanName() string {
+	if o.info.Plan != "" {
+		return o.info.Plan
+	}
+	return o.planName
+}
+
+// SetPlan goes on with rank 0's plan. It is a collective call between steps; what
+// the other ranks give is not looked at, but for the name, which is what PlanName
+// returns. What a codec keeps is unchanged; where the plan changes, the next
+// selections are exact. Under a strategy that has one plan alone it is an error.
+func (o *Optimizer) SetPlan(name string, p bucket.Plan) error {
+	if err := o.between("change the plan"); err != nil {
+		return err
+	}
+	if o.info.Plan != "" {
+		return fmt.Errorf("distopt: plan %q has no effect on strategy %s, which has plan %q alone", name, o.info.Name, o.info.Plan)
+	}
+	if o.group.Rank() == 0 {
+		if err := p.Validate(o.layers); err != nil {
+			return fmt.Errorf("distopt: plan %q: %w", name, err)
+		}
+	}
+	agreed, err := agreePlan(o.group, p, o.layers)
+	if err != nil {
+		return err
+	}
+	return o.setPlan(name, agreed)
+}
+
+func (o *Optimizer) setPlan(name string, p bucket.Plan) error {
+	o.planName = name
+	if slices.Equal(p, o.agreed) {
+		return nil
+	}
+	o.agreed = p
+	if err := o.codec.forget(); err != nil {
+		return fmt.Errorf("distopt: %w", err)
+	}
+	return o.arrange()
+}
+
+// agreePlan gives every rank rank 0's plan.
+func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Layer) (bucket.Plan, error) {
+	code := own.Encode()
+	size := []int32{int32(len(code))}
+	if err := collective.Broadcast(g, size, 0); err != nil {
+		return nil, fmt.Errorf("distopt: broadcasting the plan: %w", err)
+	}
+	if size[0] < 0 || int(size[0]) > 4*len(layers) {
+		return nil, fmt.Errorf("distopt: rank 0's plan has %d bytes, but %d layers allow %d: do all ranks train the same model?", size[0], len(layers), 4*len(layers))
+	}
+	code = append(code, make([]byte, 4*len(layers))...)[:size[0]]
+	if err := collective.Broadcast(g, code, 0); err != nil {
+		return nil, fmt.Errorf("distopt: broadcasting the plan: %w", err)
+	}
+	plan, err := bucket.Decode(code, layers)
+	if err != nil {
+		return nil, fmt.Errorf("distopt: rank 0's plan does not fit this rank's model: %w", err)
+	}
+	return plan, nil
+}

@@ -1,0 +1,145 @@
+package distopt
+
+import (
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/compress"
+)
+
+// codec is what happens to a bucket's gradients before they are exchanged, and
+// what is kept of them.
+type codec struct {
+	local  *compress.Compressor // nil: nothing happens
+	code   compress.Quantiser   // how values travel; nil: float32
+	groups []compress.Group     // by bucket
+	sparse []compress.Sparse    // by bucket: what is sent of it
+	// owes: local has residuals of a strategy before, which its chain alone would
+	// not have. They go with the next gradients.
+	owes bool
+}
+
+// use goes on with a chain; nil: values travel as they are. What is kept stays
+// as long as it is not zero.
+func (c *codec) use(chain *compress.Chain, layers []bucket.Layer, n int) (err error) {
+	local, code := chain, compress.Quantiser(nil)
+	if chain == nil {
+		if local, err = compress.NewChain(); err != nil {
+			return err
+		}
+	} else if q := chain.Quantiser(); q.Code() != compress.CodeFP32 {
+		code = q
+		if !chain.Sparse() && halves(q) {
+			local = chain.Uncoded() // the exchange divides before it casts
+		}
+	}
+	kept := c.local != nil && (c.owes || c.local.Chain().Feedback())
+	switch {
+	case c.local != nil && (kept || !local.Identity()):
+		err = c.local.Change(local)
+	case local.Identity():
+		c.local = nil
+	default:
+		c.local, err = local.Bind(paramsOf(layers), n, nil)
+	}
+	c.code, c.owes = code, kept && !local.Feedback()
+	return err
+}
+
+// halves tells whether values in 16 bits can be added on their way.
+func halves(q compress.Quantiser) bool {
+	return q.Code() == compress.CodeFP16 || q.Code() == compress.CodeBF16
+}
+
+// paramsOf are the layers without their padding.
+func paramsOf(layers []bucket.Layer) []compress.Param {
+	out := make([]compress.Param, len(layers))
+	for i, l := range layers {
+		out[i] = compress.Param{Name: l.Name, Lo: l.Offset, Hi: l.Offset + l.Len - l.Pad}
+	}
+	return out
+}
+
+// group makes the plan's buckets the groups of the chain. With apart, each layer
+// is selected from by itself.
+func (c *codec) group(plan bucket.Plan, layers []bucket.Layer, apart bool) error {
+	if c.local == nil {
+		c.sparse = nil
+		return nil
+	}
+	if len(c.sparse) != len(plan) {
+		c.sparse = make([]compress.Sparse, len(plan))
+	}
+	c.groups = make([]compress.Group, len(plan))
+	for b, k := range plan {
+		c.groups[b] = compress.Group{Lo: k.Lo, Hi: k.Hi}
+		for l := k.First + 1; apart && l <= k.Last; l++ {
+			c.groups[b].Parts = append(c.groups[b].Parts, layers[l].Offset)
+		}
+	}
+	return c.local.SetGroups(c.groups)
+}
+
+// forget makes the next selections exact.
+func (c *codec) forget() error {
+	if c.local == nil {
+		return nil
+	}
+	return c.local.SetGroups(nil)
+}
+
+// entries is where what is sent of a bucket is put; nil: all of it is sent.
+func (c *codec) entries(b int) *compress.Sparse {
+	if c.local == nil || !c.local.Chain().Sparse() {
+		return nil
+	}
+	return &c.sparse[b]
+}
+
+// encode makes of a bucket's gradients what others will see of them.
+func (c *codec) encode(b int, grads []float32) error {
+	if s := c.entries(b); s != nil {
+		return c.local.Select(s, b, grads)
+	}
+	return c.local.Round(b, grads)
+}
+
+// clean zeroes the padding of what was agreed where a code may have left
+// something in it.
+func (c *codec) clean(lo int, x []float32) {
+	if c.local != nil && c.code != nil && c.code.Block() > 1 {
+		c.local.Layout().ClearPadding(lo, x)
+	}
+}
+
+// settle ends a step. What was owed went with it, and where nothing is left to
+// do, nothing is done from now on.
+func (c *codec) settle() {
+	if c.owes && c.local.Chain().Identity() {
+		c.local, c.owes, c.sparse = nil, false, nil
+	}
+}
+
+// part is the selection that a layer of a bucket belongs to.
+func (c *codec) part(b, layer int) int {
+	if len(c.groups[b].Parts) == 0 {
+		return 0
+	}
+	return layer
+}
+
+// threshold is that of a bucket's layer in the last step.
+func (c *codec) threshold(b, layer int) float32 {
+	return c.local.Last(b, c.part(b, layer)).Threshold
+}
+
+// exact tells whether all of a bucket was selected exactly.
+func (c *codec) exact(b int) bool {
+	if c.entries(b) == nil {
+		return false
+	}
+	for part := range len(c.groups[b].Parts) + 1 {
+		if !c.local.Last(b, part).Exact {
+			return false
+		}
+	}
+	return true
+}

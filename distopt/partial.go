@@ -1,0 +1,71 @@
+package distopt
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// partialStep updates everything locally, then averages one partition of the
+// parameters. Tables are updated as under FP32, so that they are always equal on
+// all ranks and untouched rows do not move; their gradient is therefore clipped
+// by its own norm, the dense one by that of this rank's.
+func (o *Optimizer) partialStep() {
+	factor, ok := o.clipFactor(true, false)
+	if !ok {
+		return
+	}
+	o.update(0, len(o.params), o.scale()*factor)
+	start := time.Now()
+	if !o.gatherTables() {
+		return
+	}
+	if factor, ok = o.clipFactor(false, true); !ok {
+		return
+	}
+	o.tables.update(o.tableScale() * factor)
+	o.averagePartition()
+	o.watch.now.Exposed = time.Since(start)
+}
+
+// averagePartition makes the partition of this step the mean over the ranks.
+func (o *Optimizer) averagePartition() {
+	parts, op := o.cfg.partitions(), &o.partial
+	k := int(o.step % int64(parts))
+	lo, hi := partition(len(o.params), parts, k)
+	op.X, op.Lo = o.params[lo:hi:hi], lo
+	o.reducer.Start(op)
+	if _, err := o.reducer.Wait(op); err != nil {
+		o.fail(&Error{Step: o.step, Bucket: k, Buckets: parts, What: "averaging a partition of the parameters", Err: err})
+		return
+	}
+	if n := o.group.Size(); n > 1 {
+		o.kernels.Scale(op.X, 1/float32(n))
+	}
+	o.watch.count(op.Sent)
+}
+
+// partition returns part i of k about equal parts of n values. Parts start at
+// multiples of 16 values, a cache line.
+func partition(n, k, i int) (lo, hi int) {
+	const line = 16
+	lines := (n + line - 1) / line
+	return min(n, lines*i/k*line), min(n, lines*(i+1)/k*line)
+}
+
+// Sync makes all replicas equal by averaging the parameters where the strategy
+// lets them differ, which tables never do; it must be called, on all ranks, before
+// evaluating, hashing or saving. Where replicas are always equal it costs nothing.
+func (o *Optimizer) Sync() error {
+	if o.cfg.Strategy != PartialUpdate {
+		return nil
+	}
+	if err := o.between("call Sync"); err != nil {
+		return err
+	}
+	if err := collective.AllReduce(o.group, o.params, collective.Mean); err != nil {
+		return fmt.Errorf("distopt: averaging the parameters after step %d: %w", o.step, err)
+	}
+	return nil
+}

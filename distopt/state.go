@@ -1,0 +1,101 @@
+package distopt
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// State is what a checkpoint holds of this rank: residuals and velocities, named
+// by parameter, and thresholds, named by range, as compress.Compressor.State. Names
+// and lengths are the same on every rank, values are not. It may be read and
+// overwritten between steps; written back after Restore of the same Setup it
+// continues a run with the same bits.
+func (o *Optimizer) State() []optim.State {
+	if o.codec.local == nil {
+		return nil
+	}
+	return o.codec.local.State()
+}
+
+// Setup is what must be restored before State means the same: what may have
+// changed since New. It is the same on every rank and can be written as JSON.
+type Setup struct {
+	Strategy Strategy `json:"strategy"`
+	Spars    float64  `json:"spars,omitempty"`
+	PlanName string   `json:"plan"`
+	// Last is the plan by the index of each bucket's last layer, and SHA256 its
+	// hash: of the plan that was agreed, also where the strategy has its own.
+	Last   []int  `json:"last_layers"`
+	SHA256 string `json:"plan_sha256"`
+	// Owes: there are residuals that the next step sends and the strategy itself
+	// has not.
+	Owes bool `json:"owes,omitempty"`
+}
+
+// Setup is that of the next step.
+func (o *Optimizer) Setup() Setup {
+	s := Setup{Strategy: o.cfg.Strategy, Spars: o.Spars(), PlanName: o.planName, SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
+	for _, b := range o.agreed {
+		s.Last = append(s.Last, b.Last)
+	}
+	return s
+}
+
+// Restore goes on as a run that was saved with s. It is called between steps, with
+// the same value on every rank; parameters, the optimizer's state and State are
+// written back by the caller. A chain of one's own is not in s: New or SetChain
+// must have been given it.
+func (o *Optimizer) Restore(s Setup) error {
+	if err := o.between("call Restore"); err != nil {
+		return err
+	}
+	plan, err := s.plan(o.layers)
+	if err != nil {
+		return fmt.Errorf("distopt: restoring the plan %q: %w", s.PlanName, err)
+	}
+	cfg := o.cfg
+	if cfg.Strategy = s.Strategy; s.Strategy != Custom {
+		cfg.Chain = nil
+	}
+	if s.Spars != 0 {
+		cfg.Spars = s.Spars
+	}
+	if s.Strategy == Custom && cfg.Chain == nil {
+		return fmt.Errorf("distopt: restoring strategy %s, but this run has no chain", Custom)
+	}
+	if s.Owes {
+		everything, err := compress.NewChain(compress.TopK{Ratio: 1})
+		if err == nil {
+			err = o.codec.use(everything, o.layers, len(o.grads))
+		}
+		if err != nil {
+			return fmt.Errorf("distopt: %w", err)
+		}
+	}
+	if err := o.adopt(cfg); err != nil {
+		return err
+	}
+	return o.setPlan(s.PlanName, plan)
+}
+
+func (s Setup) plan(layers []bucket.Layer) (bucket.Plan, error) {
+	p := make(bucket.Plan, len(s.Last))
+	first := 0
+	for i, last := range s.Last {
+		if last < first || last >= len(layers) {
+			return nil, fmt.Errorf("bucket %d ends at layer %d, want %d to %d: is it of this model?", i, last, first, len(layers)-1)
+		}
+		p[i] = bucket.Bucket{First: first, Last: last, Lo: layers[first].Offset, Hi: layers[last].Offset + layers[last].Len}
+		first = last + 1
+	}
+	if err := p.Validate(layers); err != nil {
+		return nil, err
+	}
+	if sum := p.SHA256(); sum != s.SHA256 {
+		return nil, fmt.Errorf("its hash is %s, it was saved as %s", sum, s.SHA256)
+	}
+	return p, nil
+}

@@ -1,0 +1,178 @@
+package distopt
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// GradReady says that the gradient of a layer is final. When that completes a
+// bucket, it is compressed here and its exchange starts, which goes on in the
+// background; the gradients of reported layers must not be touched until Step
+// returns. A fault is kept for Step to return.
+func (o *Optimizer) GradReady(layer int) {
+	if o.fault != nil {
+		return
+	}
+	if err := o.queue.Mark(layer); err != nil {
+		name := "unknown"
+		if layer >= 0 && layer < len(o.layers) {
+			name = o.layers[layer].Name
+		}
+		o.fail(fmt.Errorf("distopt: step %d, layer %s: %w", o.step, name, err))
+		return
+	}
+	since := o.watch.ready(layer)
+	for b, ok := o.queue.Next(); ok && o.fault == nil; b, ok = o.queue.Next() {
+		o.send(b)
+	}
+	if o.cfg.Strategy == PartialUpdate {
+		return
+	}
+	// Where computing takes every core, this is when exchanges get their turn:
+	// between two layers, with nothing in the caches that is still needed.
+	runtime.Gosched()
+	o.watch.away(since)
+}
+
+// send compresses a complete bucket and starts its exchange.
+func (o *Optimizer) send(b int) {
+	if o.codec.local != nil {
+		start := time.Now()
+		err := o.codec.encode(b, o.ops[b].X)
+		o.watch.compressed(b, time.Since(start))
+		if err != nil {
+			o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "compressing the gradients", Err: err})
+			return
+		}
+	}
+	if o.cfg.Strategy == PartialUpdate {
+		return
+	}
+	o.watch.started(b)
+	o.flying[b] = true
+	o.reducer.Start(&o.ops[b])
+}
+
+// Step ends the step that backward began: it agrees on what is still missing
+// and updates the parameters. On an error, which names the step and the
+// bucket, the parameters are not usable on this rank and every later Step
+// fails with the same error.
+func (o *Optimizer) Step() error {
+	o.watch.begin()
+	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {
+		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of layer %d (%s) was ready", o.step, l, o.layers[l].Name))
+	}
+	if name := o.tables.waiting(); name != "" && o.fault == nil {
+		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of table %s was ready", o.step, name))
+	}
+	if o.fault == nil {
+		o.opt.BeginStep()
+		o.tables.begin()
+		if o.cfg.Strategy == PartialUpdate {
+			o.partialStep()
+		} else {
+			o.averageStep()
+		}
+	}
+	o.drain()
+	if o.fault == nil {
+		o.fault = o.watch.end(len(o.grads))
+	}
+	if o.fault != nil {
+		o.watch.drop()
+		return o.fault
+	}
+	o.queue.Reset()
+	o.tables.reset()
+	o.codec.settle()
+	o.step++
+	return nil
+}
+
+// averageStep waits for each bucket's sum and updates with it. Without
+// clipping a bucket is updated while later ones and the tables' rows still
+// travel; the norm of the whole gradient is only known after the last.
+func (o *Optimizer) averageStep() {
+	for b := range o.plan {
+		if !o.wait(b) {
+			return
+		}
+		if o.cfg.ClipNorm == 0 {
+			o.update(o.plan[b].Lo, o.plan[b].Hi, o.scale())
+		}
+	}
+	if !o.gatherTables() {
+		return
+	}
+	factor, ok := o.clipFactor(true, true)
+	if !ok {
+		return
+	}
+	if o.cfg.ClipNorm > 0 {
+		o.update(0, len(o.params), o.scale()*factor)
+	}
+	o.tables.update(o.tableScale() * factor)
+}
+
+// gatherTables agrees on the tables' gradients.
+func (o *Optimizer) gatherTables() bool {
+	end, err := o.tables.finish()
+	if err != nil {
+		o.fail(fmt.Errorf("distopt: step %d: %w", o.step, err))
+		return false
+	}
+	o.watch.agreed(end)
+	return true
+}
+
+// wait waits for one bucket and returns whether it was agreed.
+func (o *Optimizer) wait(b int) bool {
+	op := &o.ops[b]
+	end, err := o.reducer.Wait(op)
+	o.flying[b] = false
+	if err != nil {
+		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: err})
+		return false
+	}
+	o.codec.clean(op.Lo, op.X)
+	o.watch.agreed(end)
+	o.watch.sent(b, end, op.Sent)
+	return true
+}
+
+// drain waits for everything still in flight after a fault, so that no
+// operation writes to the arenas once Step has returned.
+func (o *Optimizer) drain() {
+	for b, flying := range o.flying {
+		if flying {
+			_, _ = o.reducer.Wait(&o.ops[b]) // the first fault is already kept
+			o.flying[b] = false
+		}
+	}
+	o.tables.drain()
+}
+
+func (o *Optimizer) fail(err error) {
+	if o.fault == nil {
+		o.fault = err
+	}
+}
+
+// Error says in which step and bucket an exchange failed. For PartialUpdate
+// the bucket is the partition. Err names the operation, the rank and the peer, or
+// the parameter whose gradient cannot be sent.
+type Error struct {
+	Step            int64
+	Bucket, Buckets int
+	What            string
+	Err             error
+}
+
+// Error returns one line.
+func (e *Error) Error() string {
+	return fmt.Sprintf("distopt: step %d, bucket %d of %d: %s: %v", e.Step, e.Bucket, e.Buckets, e.What, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,237 @@
+package distopt
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/exchange"
+)
+
+// StepTimes is where the time of a step went on this rank, besides the
+// computation, and what it sent. Compress, Exposed and Update do not overlap:
+// what is left of the step is forward, backward, and what the caller does.
+type StepTimes struct {
+	// Compress is spent in GradReady: selecting, rounding, keeping the rest.
+	Compress time.Duration
+	// Exposed is as Optimizer.Exposed returns it.
+	Exposed time.Duration
+	// Update is the rest of Step: updates that did not happen while the exchange
+	// went on.
+	Update time.Duration
+	// BytesSent is the payload of the dense gradients, or of PartialUpdate's
+	// partition, that this rank sent; tables' rows are not counted.
+	BytesSent int64
+	// Density is the share of the arena's values that this rank contributed, 1
+	// where all are sent. Padding counts as values.
+	Density float64
+}
+
+// Times are those of the last step.
+func (o *Optimizer) Times() StepTimes { return o.watch.last }
+
+// Exposed is the time from the end of the last step's backward, when Step was
+// called, to when the last of its values were agreed: the communication that
+// backward did not hide. For PartialUpdate, whose exchange begins after the
+// update, it is the time of that exchange.
+func (o *Optimizer) Exposed() time.Duration { return o.watch.last.Exposed }
+
+// LayerTimes is what the last step did to a layer.
+type LayerTimes struct {
+	Name string
+	// Density is the share of its values that this rank contributed.
+	Density float64
+	// Threshold is the least magnitude that was certain to be sent; 0 where all are.
+	Threshold float32
+	// ResidualNorm is the Euclidean norm of what is kept of it.
+	ResidualNorm float64
+}
+
+// Layers appends what the last step did to each layer to dst. It is called
+// between steps and costs a pass over what is kept.
+func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
+	lo, hi := 0, len(o.params)
+	if o.cfg.Strategy == PartialUpdate {
+		lo, hi = o.partial.Lo, o.partial.Lo+len(o.partial.X)
+	}
+	for b, k := range o.plan {
+		for i := k.First; i <= k.Last; i++ {
+			l := o.layers[i]
+			t := LayerTimes{Name: l.Name}
+			sent := max(0, min(hi, l.Offset+l.Len)-max(lo, l.Offset))
+			if s := o.codec.entries(b); s != nil {
+				sent = within(s.Index, l.Offset-k.Lo, l.Offset+l.Len-k.Lo)
+				t.Threshold = o.codec.threshold(b, i-k.First)
+			}
+			t.Density = float64(sent) / float64(max(1, l.Len))
+			if c := o.codec.local; c != nil {
+				t.ResidualNorm = math.Sqrt(o.kernels.SumSquares(c.Residual(l.Offset, l.Offset+l.Len)))
+			}
+			dst = append(dst, t)
+		}
+	}
+	return dst
+}
+
+// within counts the ascending indices from lo to below hi.
+func within(index []int32, lo, hi int) int {
+	below := func(end int) int {
+		return sort.Search(len(index), func(i int) bool { return int(index[i]) >= end })
+	}
+	return below(hi) - below(lo)
+}
+
+// BucketTimes is what the last step did to a bucket, for those who fit the costs
+// of codecs and links.
+type BucketTimes struct {
+	Values   int
+	Compress time.Duration
+	// Exact: it was selected exactly, in each of its parts.
+	Exact bool
+	// Started is when its exchange started, Ended when it had ended.
+	Started, Ended time.Time
+	Sent           exchange.Sent
+}
+
+// watch measures steps.
+type watch struct {
+	now, last StepTimes
+	start     time.Time // of Step
+	entries   int
+
+	profiler *bucket.Profiler // nil: nobody wants to know
+	begun    time.Time        // of the step
+	buckets  []BucketTimes
+}
+
+// Profile makes steps report when each layer's gradient is final, less the time
+// spent in GradReady, to a new profiler, which keeps so many steps, and Buckets
+// measure, until EndProfile. It is called between steps. Where BeginForward is
+// not called a step begins when the last one has ended.
+func (o *Optimizer) Profile(steps int) (*bucket.Profiler, error) {
+	if err := o.between("call Profile"); err != nil {
+		return nil, err
+	}
+	p, err := bucket.NewProfiler(len(o.layers), steps)
+	if err != nil {
+		return nil, fmt.Errorf("distopt: %w", err)
+	}
+	o.watch.profiler, o.watch.begun = p, time.Now()
+	return p, nil
+}
+
+// EndProfile ends what Profile began. It is called between steps.
+func (o *Optimizer) EndProfile() { o.watch.profiler, o.watch.buckets = nil, nil }
+
+// BeginForward says that a step's computation begins, for Profile.
+func (o *Optimizer) BeginForward() {
+	if o.watch.profiler != nil {
+		o.watch.begun = time.Now()
+	}
+}
+
+// BeginBackward says that the backward of GradReady begins, for Profile.
+func (o *Optimizer) BeginBackward() {
+	if p := o.watch.profiler; p != nil {
+		p.Backward(time.Since(o.watch.begun))
+	}
+}
+
+// Buckets appends what the last step did to each bucket of the plan to dst;
+// nothing unless it was profiled.
+func (o *Optimizer) Buckets(dst []BucketTimes) []BucketTimes {
+	if len(o.watch.buckets) != len(o.plan) {
+		return dst
+	}
+	for b, t := range o.watch.buckets {
+		t.Values, t.Exact = o.plan[b].Len(), o.codec.exact(b)
+		dst = append(dst, t)
+	}
+	return dst
+}
+
+// ready notes that a gradient is final and returns when that was, if anyone wants
+// to know.
+func (w *watch) ready(layer int) (now time.Time) {
+	if w.profiler != nil {
+		now = time.Now()
+		_ = w.profiler.Ready(layer, now.Sub(w.begun)) // the queue has checked it
+	}
+	return now
+}
+
+// away ends what ready began.
+func (w *watch) away(since time.Time) {
+	if w.profiler != nil {
+		w.profiler.Away(time.Since(since))
+	}
+}
+
+// compressed counts what a codec took for a bucket.
+func (w *watch) compressed(b int, d time.Duration) {
+	w.now.Compress += d
+	if w.profiler != nil {
+		w.at(b).Compress = d
+	}
+}
+
+func (w *watch) started(b int) {
+	if w.profiler != nil {
+		w.at(b).Started = time.Now()
+	}
+}
+
+// at is a bucket's entry.
+func (w *watch) at(b int) *BucketTimes {
+	for len(w.buckets) <= b {
+		w.buckets = append(w.buckets, BucketTimes{})
+	}
+	return &w.buckets[b]
+}
+
+// begin notes the end of backward.
+func (w *watch) begin() {
+	w.start, w.last, w.entries = time.Now(), StepTimes{}, 0
+}
+
+// agreed notes when a bucket was.
+func (w *watch) agreed(end time.Time) {
+	w.now.Exposed = max(w.now.Exposed, end.Sub(w.start))
+}
+
+// sent counts what a bucket's exchange was.
+func (w *watch) sent(b int, end time.Time, s exchange.Sent) {
+	w.count(s)
+	if w.profiler != nil {
+		t := w.at(b)
+		t.Ended, t.Sent = end, s
+	}
+}
+
+func (w *watch) count(s exchange.Sent) {
+	w.now.BytesSent += s.Bytes
+	w.entries += s.Entries
+}
+
+// end ends a step of an arena of n values.
+func (w *watch) end(n int) error {
+	now := time.Now()
+	w.now.Update = max(0, now.Sub(w.start)-w.now.Exposed)
+	w.now.Density = float64(w.entries) / float64(max(1, n))
+	w.last, w.now = w.now, StepTimes{}
+	if w.profiler == nil {
+		return nil
+	}
+	w.begun = now
+	return w.profiler.End()
+}
+
+// drop forgets a step that failed.
+func (w *watch) drop() {
+	w.now = StepTimes{}
+	if w.profiler != nil {
+		w.profiler.Drop()
+	}
+}

@@ -1,0 +1,78 @@
+package distopt
+
+import (
+	"fmt"
+	"math"
+)
+
+// scale turns the sum over accumulated backwards, and over the ranks where they
+// exchange gradients, into the mean: in the update's own pass over the values.
+func (o *Optimizer) scale() float32 {
+	n := o.cfg.Accumulation
+	if o.cfg.Strategy != PartialUpdate {
+		n *= o.group.Size()
+	}
+	return 1 / float32(n)
+}
+
+// tableScale is scale for tables, which the ranks exchange in every strategy.
+func (o *Optimizer) tableScale() float32 {
+	return 1 / float32(o.cfg.Accumulation*o.group.Size())
+}
+
+func (o *Optimizer) update(lo, hi int, scale float32) {
+	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)
+}
+
+// clipFactor is what the gradients of the arena, of the tables or of both are
+// to be multiplied by so that their norm together is at most ClipNorm (Pascanu
+// et al. 2013); 1 where clipping is off. The norm has the same bits on every
+// rank where the gradients have. ok is false when there is none.
+func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
+	if o.cfg.ClipNorm == 0 {
+		return 1, true
+	}
+	sum := 0.0
+	if dense {
+		sum += squared(o.scale()) * o.kernels.SumSquares(o.grads)
+	}
+	if rows {
+		sum += squared(o.tableScale()) * o.tables.sumSquares(o.kernels)
+	}
+	norm := math.Sqrt(sum)
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		o.fail(fmt.Errorf("distopt: step %d: the norm of the gradient is %v, first in %s: lower the learning rate, or look for a fault in the data or the model", o.step, norm, o.firstNotFinite()))
+		return 0, false
+	}
+	if norm > o.cfg.ClipNorm {
+		return float32(o.cfg.ClipNorm / norm), true
+	}
+	return 1, true
+}
+
+func squared(x float32) float64 { return float64(x) * float64(x) }
+
+// firstNotFinite names the first layer or table whose gradient holds a NaN or
+// an infinity.
+func (o *Optimizer) firstNotFinite() string {
+	for _, l := range o.layers {
+		if !finite(o.grads[l.Offset : l.Offset+l.Len]) {
+			return "layer " + l.Name
+		}
+	}
+	for _, t := range o.tables.list {
+		if !finite(t.sumRows) {
+			return "table " + t.Name
+		}
+	}
+	return "none (the sum of squares overflows)"
+}
+
+func finite(x []float32) bool {
+	for _, v := range x {
+		if v-v != 0 {
+			return false
+		}
+	}
+	return true
+}
