@@ -62,6 +62,10 @@ type Config struct {
 	// Momentum is the factor of DGC's momentum correction, for any strategy with a
 	// selection; 0 is off. The wrapped optimizer should then have none.
 	Momentum float64
+	// SparseAlgorithm carries entries of strategies with a selection, one of
+	// exchange.Algorithms; empty: chosen by exchange.Choose. It is for the reducer
+	// that New makes.
+	SparseAlgorithm string
 	// LayerThresholds selects from each layer of a bucket by itself, so that each
 	// has its share and its threshold. They still travel together.
 	LayerThresholds bool
@@ -105,8 +109,16 @@ func (c Config) checkStrategy() (errs []error) {
 	if plan := c.planName(i); c.BucketBytes > 0 && plan != PlanFixed {
 		errs = append(errs, fmt.Errorf("bucket size %d bytes has no effect on plan %q: use plan %q or leave it out", c.BucketBytes, plan, PlanFixed))
 	}
+	if c.SparseAlgorithm != "" && (c.Reducer != nil || !i.Selects() && i.Name != Custom) {
+		errs = append(errs, fmt.Errorf("%s %q has no effect on strategy %s, or on a reducer of one's own: leave it out", SettingAlgorithm, c.SparseAlgorithm, i.Name))
+	} else if err := c.sparse().Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	return append(errs, c.checkSettings(i)...)
 }
+
+// sparse is the configuration of the reducer.
+func (c Config) sparse() exchange.Config { return exchange.Config{Algorithm: c.SparseAlgorithm} }
 
 // name is the strategy's.
 func (c Config) name() Strategy {

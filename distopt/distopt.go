@@ -89,7 +89,9 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 		return nil, err
 	}
 	if o.reducer = cfg.Reducer; o.reducer == nil {
-		o.reducer = newDense(g)
+		if o.reducer, err = exchange.Over(g, cfg.sparse()); err != nil {
+			return nil, fmt.Errorf("distopt: %w", err)
+		}
 	}
 	return o, nil
 }
@@ -107,6 +109,21 @@ func checkArenas(layers []bucket.Layer, params, grads []float32) error {
 		return fmt.Errorf("the layers hold %d values, the parameter arena %d and the gradient arena %d: want them equal", at, len(params), len(grads))
 	}
 	return nil
+}
+
+// Explain says in one line by which algorithms the entries of the plan's largest
+// bucket are exchanged; "" where the strategy selects none, or the reducer does not
+// tell.
+func (o *Optimizer) Explain() string {
+	e, ok := o.reducer.(interface{ Explain(n int) string })
+	if !ok || len(o.plan) == 0 || o.codec.entries(0) == nil {
+		return ""
+	}
+	n := 0
+	for _, b := range o.plan {
+		n = max(n, b.Len())
+	}
+	return e.Explain(n)
 }
 
 // Close ends the reducer that New made. Nothing may be called afterwards.

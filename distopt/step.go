@@ -1,9 +1,12 @@
 package distopt
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/ringo-ml/ringo/exchange"
 )
 
 // GradReady says that the gradient of a layer is final. When that completes a
@@ -132,13 +135,26 @@ func (o *Optimizer) wait(b int) bool {
 	end, err := o.reducer.Wait(op)
 	o.flying[b] = false
 	if err != nil {
-		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: err})
+		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: o.named(err)})
 		return false
 	}
 	o.codec.clean(op.Lo, op.X)
 	o.watch.agreed(end)
 	o.watch.sent(b, end, op.Sent)
 	return true
+}
+
+// named adds the parameter to an error that only says where in the arena it is.
+func (o *Optimizer) named(err error) error {
+	var value *exchange.ValueError
+	if errors.As(err, &value) {
+		for _, l := range o.layers {
+			if value.At >= l.Offset && value.At < l.Offset+l.Len {
+				return fmt.Errorf("the gradient of parameter %q: %w", l.Name, err)
+			}
+		}
+	}
+	return err
 }
 
 // drain waits for everything still in flight after a fault, so that no

@@ -16,8 +16,9 @@ const (
 	// FP32 averages every gradient over the ranks in single precision while
 	// backward still runs, then updates. The zero value means FP32.
 	FP32 Strategy = "fp32"
-	// FP16 and BF16 send values in 16 bits; they are added in single precision.
+	// FP16 sends values in half precision; they are added in single precision.
 	FP16 Strategy = "fp16"
+	// BF16 sends values as bfloat16 likewise.
 	BF16 Strategy = "bf16"
 	// Int8 sends a byte for each value and a scale for each block, and keeps what
 	// rounding lost.
@@ -63,6 +64,7 @@ const (
 	SettingMomentum   = "momentum-correction"
 	SettingWarmup     = "warmup-density" // of train.Config
 	SettingThresholds = "layer-thresholds"
+	SettingAlgorithm  = "sparse-algorithm" // of all that select
 )
 
 // Info is a strategy's row of the table.

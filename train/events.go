@@ -138,6 +138,7 @@ type Info struct {
 	Seed           uint64
 	Strategy, Plan string
 	Codec          string // "" where gradients travel as they are
+	Exchange       string // how entries are exchanged, "" where none are selected
 	PlanSHA256     string
 	Buckets        int
 	Kernels        string

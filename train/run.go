@@ -223,7 +223,7 @@ func (r *run) info() Info {
 		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, TrainSamples: r.set.Train.Len(), EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
-		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
+		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(),
 		Resumed: r.resumed, Steps: o.Steps(),
 	}

@@ -19,7 +19,7 @@ import (
 func TestTasksAreReproducible(t *testing.T) {
 	for _, spec := range []models.Spec{tinyClick(), tinyLSTM(), tinyNorm()} {
 		for _, np := range []int{1, 2, 3} {
-			for _, strategy := range []distopt.Strategy{distopt.FP32, distopt.PartialUpdate} {
+			for _, strategy := range distopt.Strategies() {
 				cfg := custom(spec)
 				cfg.Exchange.Strategy, cfg.Exchange.ClipNorm = strategy, 1
 				first, _ := onRanks(t, np, cfg)

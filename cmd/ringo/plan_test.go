@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -140,7 +141,7 @@ func TestPlanStrategies(t *testing.T) {
 	if values := float64(topk.Bytes / 4); topk.Groups[0].Bytes != 8*math.Ceil(values*0.01) {
 		t.Errorf("topk sends %v bytes of %v values", topk.Groups[0].Bytes, values)
 	}
-	if topk.StepExactMS != 0 || !(dlgs.StepReuseMS < dlgs.StepMS && dlgs.StepMS < dlgs.StepExactMS) || dlgs.Every != 20 {
+	if topk.StepExactMS != 0 || !(dlgs.StepReuseMS < dlgs.StepMS && dlgs.StepMS < dlgs.StepExactMS) || dlgs.Every != compress.DefaultEvery {
 		t.Errorf("dlgs takes %v ms, exact %v, reuse %v; topk says exact %v", dlgs.StepMS, dlgs.StepExactMS, dlgs.StepReuseMS, topk.StepExactMS)
 	}
 	if !(dlgs.StepMS < lags.StepMS && dlgs.StepMS < topk.StepMS && topk.StepMS < fp32.StepMS) {

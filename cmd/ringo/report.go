@@ -49,6 +49,9 @@ func (r *reporter) Start(i train.Info) {
 	}
 	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s, sha256 %.8s); seed %d\n",
 		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, strategy, i.Plan, counted(i.Buckets, "bucket"), i.PlanSHA256, i.Seed)
+	if i.Exchange != "" {
+		fmt.Fprintf(r.lines, "entries of %s\n", i.Exchange)
+	}
 	if i.Resumed != "" {
 		fmt.Fprintf(r.lines, "resumed after %s from %s\n", counted(int(i.Steps), "step"), i.Resumed)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/train"
@@ -72,6 +73,7 @@ func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.Float64Var(&c.ClipValue, distopt.SettingClipValue, 0, "limit each value of a rank's gradient to this `magnitude` before it is compressed; 0: none")
 	fs.Float64Var(&c.Momentum, distopt.SettingMomentum, 0, "`factor` of DGC's momentum correction, in place of --momentum, of strategies that select; 0: none")
 	fs.IntVar(&c.Partitions, distopt.SettingPartitions, 0, "parts that partialUpdate averages in turn; 0: 4")
+	fs.StringVar(&c.SparseAlgorithm, distopt.SettingAlgorithm, "", "how selected entries are exchanged: "+strings.Join(exchange.Algorithms(), ", ")+" (default: by their number)")
 	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags)")
 	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
 }
