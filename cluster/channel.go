@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"time"
@@ -23,22 +24,49 @@ type channel interface {
 // frameControl is the type of the frames of a control connection.
 const frameControl = wire.FirstFree
 
-// linkChannel is a channel over an authenticated link.
+// linkChannel is a channel over an authenticated link. Heartbeats are the same
+// again and again: what was last sent and received is kept, so that they are neither
+// encoded nor decoded anew and allocate nothing.
 type linkChannel struct {
 	link      *transport.Link
 	worldSize int
+
+	mu    sync.Mutex
+	sent  message // the last one without lists
+	frame []byte  // of it; never written again
+
+	in    []byte // the last frame received that was not long, in memory for the next
+	next  []byte
+	heard message // what in says
 }
+
+// keptFrame bounds the frames that are kept, in bytes.
+const keptFrame = 4 << 10
 
 func newLinkChannel(l *transport.Link, worldSize int) *linkChannel {
 	return &linkChannel{link: l, worldSize: worldSize}
 }
 
 func (c *linkChannel) send(m message, timeout time.Duration) error {
-	b, err := encode(m)
+	b, err := c.encoded(m)
 	if err != nil {
 		return err
 	}
 	return c.link.WriteFrame(wire.Header{Type: frameControl}, b, timeout)
+}
+
+// encoded is encode, which is spared for a message like the last one.
+func (c *linkChannel) encoded(m message) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.frame != nil && m.same(&c.sent) {
+		return c.frame, nil
+	}
+	b, err := encode(m)
+	if err == nil && len(b) <= keptFrame && m.same(&m) {
+		c.sent, c.frame = m, b
+	}
+	return b, err
 }
 
 func (c *linkChannel) receive(timeout time.Duration) (message, error) {
@@ -53,11 +81,22 @@ func (c *linkChannel) receive(timeout time.Duration) (message, error) {
 	if h.Type != frameControl || h.Length > maxMessage {
 		return message{}, frameError(h)
 	}
-	b := make([]byte, h.Length)
+	b := c.next
+	if cap(b) < h.Length {
+		b = make([]byte, h.Length)
+	}
+	b = b[:h.Length]
 	if _, err := c.link.ReadPayload(b); err != nil {
 		return message{}, err
 	}
-	return decode(b, c.worldSize)
+	if len(b) == 0 || !bytes.Equal(b, c.in) {
+		m, err := decode(b, c.worldSize)
+		if err != nil || len(b) > keptFrame {
+			return m, err
+		}
+		c.in, c.next, c.heard = b, c.in, m
+	}
+	return c.heard, nil
 }
 
 func (c *linkChannel) finish() { _ = c.link.CloseWrite(answerTimeout, transport.ErrClosed) }

@@ -59,6 +59,15 @@ type message struct {
 	World      int      `json:"world,omitempty"`
 }
 
+// same reports whether m and other say the same; those with lists never do.
+func (m *message) same(other *message) bool {
+	plain := func(m *message) bool { return len(m.Addrs)+len(m.Begun)+len(m.Missing) == 0 }
+	return plain(m) && plain(other) &&
+		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
+		m.WaitMillis == other.WaitMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
+		m.In == other.In && m.Why == other.Why && m.World == other.World
+}
+
 // encode returns the frame of m. Texts are cut to their limits.
 func encode(m message) ([]byte, error) {
 	m.Why, m.Doing, m.In = clip(m.Why, maxWhy), clip(m.Doing, maxDoing), clip(m.In, maxDoing)

@@ -144,6 +144,10 @@ type due struct {
 }
 
 func (p *reporter) lines(found []Slow) []string {
+	if len(found) == 0 {
+		p.next = nil
+		return nil
+	}
 	next := make(map[int]due, len(found))
 	var out []string
 	for _, s := range found {

@@ -61,11 +61,25 @@ func (c *Coordinator) beat() []string {
 	if c.verdict != nil || !c.complete {
 		return nil
 	}
+	if !c.anyWaits() {
+		return c.slow.lines(nil)
+	}
 	if err := FindMismatch(c.begun()); err != nil {
 		c.decide(err)
 		return nil
 	}
 	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter, c.cfg.StuckAfter))
+}
+
+// anyWaits reports whether a rank has said that it waits for another, which those
+// do who list what they have begun. The caller holds mu.
+func (c *Coordinator) anyWaits() bool {
+	for r := range c.seats {
+		if s := &c.seats[r]; s.status.Waits || len(s.status.Begun) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // begun returns the operations that the ranks have last begun. The caller holds

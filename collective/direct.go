@@ -28,9 +28,9 @@ import (
 //	┌─────────┬─────────┬───┬─────────┐    ┌──
 //	│ group 0 │ group 1 │ … │ group 7 │    │ …
 //	└─────────┴─────────┴───┴─────────┘    └──
-//	┌────────────────────────┬───────────┬───────────┬───┐
-//	│ flags: slot 0, slot 1… │ staging 0 │ staging 1 │ … │   a group's 2 MiB
-//	└────────────────────────┴───────────┴───────────┴───┘
+//	┌────────────────────────┬───────────┬───────────┬───┬──────────────┐
+//	│ flags: slot 0, slot 1… │ staging 0 │ staging 1 │ … │ direct_pair.go │   a group's
+//	└────────────────────────┴───────────┴───────────┴───┴──────────────┘
 //	┌─────────┬────────────────┐
 //	│ arrived │ steps finished │                              a slot's flags, a line each
 //	└─────────┴────────────────┘
@@ -48,8 +48,10 @@ const (
 	// shareGroups is how many groups over a mesh have room in Control: those with
 	// the IDs below it.
 	shareGroups = 8
-	// shareBytes is a group's part of a rank's piece of Control.
-	shareBytes = transport.ControlBytes / shareGroups
+	// shareBytes is a group's part of a rank's piece of Control, stagedBytes what
+	// collective operations have of it.
+	shareBytes  = transport.ControlBytes / shareGroups
+	stagedBytes = shareBytes - pairFlagBytes - pairCellBytes
 	// lines of a slot.
 	lineArrived, lineSteps, slotLines = 0, 1, 2
 
@@ -62,11 +64,13 @@ const (
 type share struct {
 	windows *transport.Windows
 	ranks   []int // of the group, ascending; everything below counts places in it
+	seats   []int // the place of each rank of the group; -1: it shares no memory
 	me      int
 	arenas  [][]byte
 	slots   int // a power of two
 	flags   []*waiting.Flag
 	staging [][]byte // by slot and place
+	pairs   []pair   // by place; nil: there is no room
 	waiter  waiting.Waiter
 	spins   int    // before anything is noted of a wait
 	next    uint64 // number of the next operation; Group.mu is held
@@ -85,7 +89,9 @@ func newShare(g *Group) (*share, error) {
 	s := &share{windows: windows, slots: 1 << bits.Len(uint(2*g.cfg.InFlight-1))}
 	var places []int
 	for r, meshRank := range g.ranks {
+		s.seats = append(s.seats, -1)
 		if place := slices.Index(windows.Ranks, meshRank); place >= 0 {
+			s.seats[r] = len(s.ranks)
 			if r == g.rank {
 				s.me = len(s.ranks)
 			}
@@ -125,7 +131,7 @@ func (s *share) leave() {
 // lay finds the flags and staging buffers in Control.
 func (s *share) lay(places []int, id uint32) {
 	header := (s.slots*slotLines*cacheLine + pageBytes - 1) &^ (pageBytes - 1)
-	room := (shareBytes - header) / s.slots &^ (pageBytes - 1)
+	room := (stagedBytes - header) / s.slots &^ (pageBytes - 1)
 	for slot := range s.slots {
 		for _, place := range places {
 			base := place*transport.ControlBytes + int(id)*shareBytes
@@ -135,6 +141,7 @@ func (s *share) lay(places []int, id uint32) {
 			s.staging = append(s.staging, s.windows.Control[base+header+slot*room:][:room:room])
 		}
 	}
+	s.layPairs(func(i int) int { return places[i]*transport.ControlBytes + int(id)*shareBytes + stagedBytes })
 }
 
 // whole reports whether the share is all of the group.
@@ -229,9 +236,12 @@ func (w *Work) arriveInline(operand []byte) error {
 func (w *Work) arrive(place uint64, most int) error {
 	s := w.g.share
 	f := s.flag(w.number, s.me, lineArrived)
-	*arrivalOf(f) = arrival{w.sig, place, uint64(most)}
+	mine := arrival{w.sig, place, uint64(most)}
+	*arrivalOf(f) = mine
 	turn := s.turn(w.number) << summaryBits
 	f.Raise(turn | w.sig.summary(false))
+	w.shows = append(w.shows[:0], make([]show, len(s.ranks))...)
+	w.shows[s.me] = mine.show()
 	for i := range s.ranks {
 		if i == s.me {
 			continue
@@ -244,6 +254,9 @@ func (w *Work) arrive(place uint64, most int) error {
 		}
 		if f.Load()&summaryAll != 0 || arrivalOf(f).sig != w.sig {
 			return w.differs(f, i)
+		}
+		if err := w.look(i, *arrivalOf(f)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -269,12 +282,72 @@ func (w *Work) differs(f *waiting.Flag, i int) error {
 	return w.waitFault(i, &transport.MismatchError{Mine: uint64(w.sig), Theirs: uint64(theirs)})
 }
 
+// show is what a rank has arrived with. It is read once: what a peer writes there
+// later has no effect.
+type show struct {
+	off    int // of its operand in its arena
+	most   int // the length of its largest part
+	placed bool
+}
+
+func (a arrival) show() show {
+	return show{off: int(a.place), most: int(a.most), placed: a.place != nowhere}
+}
+
+// look keeps what rank i has arrived with, unless it points to where that rank has
+// no memory, or is as long as no operand of this operation: a fault of its program,
+// or of one that writes to memory that is not its own.
+func (w *Work) look(i int, a arrival) error {
+	s := w.g.share
+	room := uint64(len(s.arenas[i]))
+	if want, known := w.expects(i); known && a.most != uint64(want) || a.most > maxOperand {
+		return w.waitFault(i, fmt.Errorf("%w: it shows parts of %d bytes, want %d", transport.ErrLength, a.most, want))
+	}
+	whole := a.most
+	if w.parts() > 1 && w.kind != kindAllToAllV { // there takeAll looks at each part
+		whole *= uint64(w.parts())
+	}
+	if a.place != nowhere && (a.place > room || whole > room-a.place) {
+		return w.outside(i, a.place, whole)
+	}
+	w.shows[i] = a.show()
+	return nil
+}
+
+// maxOperand is beyond any operand, and far from an overflow.
+const maxOperand = 1 << 50
+
+// outside is the error that a rank's operand is not where its memory is.
+func (w *Work) outside(i int, place, n uint64) error {
+	return w.waitFault(i, fmt.Errorf("it shows %d bytes at %d of its arena of %d: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
+}
+
+// expects returns the length of the largest part that rank i must show, unless it
+// is known to that rank only.
+func (w *Work) expects(i int) (n int, known bool) {
+	switch w.kind {
+	case kindAllGatherV, kindAllToAllV:
+		return 0, false
+	case kindAllGather, kindGather:
+		return len(w.src), true
+	case kindReduceScatter, kindAllToAll:
+		return len(w.x) / w.g.size, true
+	case kindBroadcast:
+		if w.g.share.ranks[i] != w.root {
+			return 0, true
+		}
+	case kindScatter:
+		if w.g.share.ranks[i] != w.root {
+			return 0, true
+		}
+		return len(w.dst), true
+	}
+	return len(w.x), true
+}
+
 // placeOf returns where a rank's operand begins in its arena; ok is false when
 // it is not there. It has arrived.
-func (w *Work) placeOf(i int) (off int, ok bool) {
-	place := arrivalOf(w.g.share.flag(w.number, i, lineArrived)).place
-	return int(place), place != nowhere
-}
+func (w *Work) placeOf(i int) (off int, ok bool) { return w.shows[i].off, w.shows[i].placed }
 
 // placed counts the ranks whose operands lie in their arenas.
 func (w *Work) placed() int {
@@ -337,6 +410,9 @@ func (w *Work) await(f *waiting.Flag, n uint64, i int) error {
 }
 
 func (w *Work) waitFault(i int, err error) error {
-	g := w.g
-	return &transport.Error{Op: "receive", Rank: g.mesh.Rank(), Peer: g.ranks[g.share.ranks[i]], Tag: w.tag(0), Err: err}
+	g, op := w.g, "receive"
+	if w.kind == kindSend {
+		op = "send"
+	}
+	return &transport.Error{Op: op, Rank: g.mesh.Rank(), Peer: g.ranks[g.share.ranks[i]], Tag: w.tag(0), Err: err}
 }

@@ -21,12 +21,6 @@ import (
 // those who copy them in; one exchange of flags up to copyLimit, two for arenas,
 // else one for each round.
 
-// show is a rank's source as the others see it.
-type show struct {
-	off    int // in its arena
-	placed bool
-}
-
 // parts is how many parts a source has: one for each rank, or one for all.
 func (w *Work) parts() int {
 	switch w.kind {
@@ -173,14 +167,10 @@ func (w *Work) arriveSource(src []byte) error {
 // survey reads what the ranks show: the length of the largest part, whether all
 // sources that are not empty lie in arenas, and whether one does.
 func (w *Work) survey() (most int, all, some bool) {
-	s := w.g.share
-	w.shows, all = w.shows[:0], true
-	for i := range s.ranks {
-		a := arrivalOf(s.flag(w.number, i, lineArrived))
-		placed := a.place != nowhere
-		w.shows = append(w.shows, show{int(a.place), placed})
-		most = max(most, int(a.most))
-		all, some = all && (placed || a.most == 0), some || placed
+	all = true
+	for _, show := range w.shows {
+		most = max(most, show.most)
+		all, some = all && (show.placed || show.most == 0), some || show.placed
 	}
 	return most, all, some
 }
@@ -256,6 +246,9 @@ func (w *Work) takeAll(look view, t, room int) error {
 		if hi-lo != len(goal) {
 			return w.waitFault(i, fmt.Errorf("%w: %d bytes there, %d here", transport.ErrLength, hi-lo, len(goal)))
 		}
+		if !w.holds(i, lo, hi) {
+			return w.outside(i, uint64(w.shows[i].off+lo), uint64(len(goal)))
+		}
 		from := min(t*room, len(goal))
 		to = goal[from:min(len(goal), from+room)]
 		if len(to) == 0 {
@@ -275,6 +268,16 @@ func (w *Work) takeAll(look view, t, room int) error {
 	return nil
 }
 
+// holds reports whether bytes [lo, hi) of rank i's source are where it has memory.
+// Only the table of AllToAllV can say otherwise; in the line of an arrival, or in
+// staging, there is room for all.
+func (w *Work) holds(i, lo, hi int) bool {
+	if w.kind != kindAllToAllV || i == w.g.share.me || !w.shows[i].placed {
+		return true
+	}
+	return lo >= 0 && lo <= hi && hi <= len(w.g.share.arenas[i])-w.shows[i].off
+}
+
 // copyCached copies without what the runtime does for more than 1 MiB: stores
 // that pass by the caches, which take twice as long as others here.
 func copyCached(dst, src []byte) {
@@ -291,16 +294,16 @@ func copyCached(dst, src []byte) {
 func (w *Work) theirPart(i, n int) (lo, hi int) {
 	switch {
 	case w.kind == kindAllGatherV:
-		if a := arrivalOf(w.g.share.flag(w.number, i, lineArrived)); i != w.g.rank {
-			return 0, int(a.most)
+		if i != w.g.rank {
+			return 0, w.shows[i].most
 		}
 		return 0, n
 	case w.kind == kindAllToAllV:
-		if table := w.table(i); w.g.rank > 0 {
-			return int(table[w.g.rank-1]), int(table[w.g.rank])
-		} else {
-			return 0, int(table[0])
+		table := w.table(i)
+		if w.g.rank > 0 {
+			lo = int(table[w.g.rank-1])
 		}
+		return lo, int(table[w.g.rank])
 	case w.parts() == 1:
 		return 0, n
 	}

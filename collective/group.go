@@ -72,8 +72,8 @@ type Group struct {
 	sent    atomic.Int64
 
 	talking  []*Work  // Sends and Receives under way
-	sends    []uint32 // how many Sends to each rank were started
-	receives []uint32 // how many Receives from each rank
+	sends    []uint64 // how many Sends to each rank were started
+	receives []uint64 // how many Receives from each rank
 }
 
 // New makes a group of cfg.Ranks, or of all ranks of mesh. It sends nothing; the
@@ -96,7 +96,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	g := &Group{
 		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), hostOf: cfg.hostsAmong(ranks), cfg: cfg, named: named,
 		all: newScope(upTo(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
-		sends: make([]uint32, size), receives: make([]uint32, size),
+		sends: make([]uint64, size), receives: make([]uint64, size),
 		epoch: time.Now(), kernels: simd.Host(),
 		window: newWindow(cfg.InFlight, cfg.InFlight*cfg.SegmentBytes),
 	}
@@ -110,7 +110,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	}
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave()
-		return nil, fmt.Errorf("collective: algorithm %q: the %d ranks of group %d do not share memory; leave the choice to the table, or name another", Direct, size, cfg.ID)
+		return nil, fmt.Errorf("collective: algorithm %q: %s; leave the choice to the table, or name another", Direct, g.whyNotShared())
 	}
 	g.table.Store(g.fixed())
 	if cfg.Profile != nil {
@@ -165,6 +165,14 @@ func (g *Group) Sent() int64 { return g.sent.Load() }
 func (g *Group) Fail(err error) error {
 	rank := g.mesh.Rank()
 	return g.fail(&OpError{Op: "fail", Rank: rank, Peer: culprit(err, rank), Err: err})
+}
+
+// whyNotShared says why the ranks of the group do not all share memory.
+func (g *Group) whyNotShared() string {
+	if g.cfg.ID >= shareGroups && transport.WindowsOf(g.mesh) != nil {
+		return fmt.Sprintf("group %d shares no memory, which has room for the groups with the IDs 0 to %d", g.cfg.ID, shareGroups-1)
+	}
+	return fmt.Sprintf("the %d ranks of group %d do not share memory", g.size, g.cfg.ID)
 }
 
 // Rank is this rank's number in the group, 0 <= Rank < Size.
@@ -270,7 +278,7 @@ func (g *Group) Close() error {
 // leave gives shared memory up after the last operation of a closed group. g.mu
 // is held.
 func (g *Group) leave() {
-	if g.closed && g.head == nil && !g.window.busy() {
+	if g.closed && g.head == nil && !g.window.busy() && len(g.talking) == 0 {
 		g.share.leave()
 	}
 }

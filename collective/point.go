@@ -11,6 +11,8 @@ import "time"
 // it says with an empty message: else a sender that is far ahead would fill the
 // memory for early messages, and then collective operations would be stuck
 // behind it.
+//
+// Between ranks that share memory, messages go through that: see direct_pair.go.
 
 const (
 	eager = 64 << 10 // bytes
@@ -49,31 +51,69 @@ func talk[T Number](g *Group, k kind, x []T, peer int, blocking bool) *Work {
 	return g.startPair(w, blocking)
 }
 
-// startPair is start for two ranks: it does not queue.
+// startPair is start for two ranks: it does not queue. What is sent through shared
+// memory and need not wait is sent here.
 func (g *Group) startPair(w *Work, blocking bool) *Work {
+	sent, err := g.beginPair(w, blocking)
+	switch {
+	case err != nil:
+		return w.refuse(w.wrap(err))
+	case sent:
+		if w.here = true; !blocking {
+			w.end = time.Now()
+			g.workers.Done()
+		}
+		g.hush(w)
+	case blocking:
+		w.err, w.here = w.run(), true
+		g.hush(w)
+	default:
+		go w.talk()
+	}
+	return w
+}
+
+// beginPair gives w its number and announces it where the two ranks share memory.
+// sent says that it has ended.
+func (g *Group) beginPair(w *Work, blocking bool) (sent bool, err error) {
+	i := -1
+	if w.kind == kindSend {
+		i = w.pairPlace()
+	}
+	if i < 0 {
+		return false, g.numberPair(w, blocking)
+	}
+	out := g.share.pairs[i].out
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	if err := g.numberPair(w, blocking); err != nil {
+		return false, err
+	}
+	if g.mesh.Fault(g.ranks[w.root]) != nil {
+		return false, nil // as the mesh will find, too
+	}
+	return w.put(out), nil
+}
+
+// numberPair gives w its place among those that the two ranks start.
+func (g *Group) numberPair(w *Work, blocking bool) error {
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.broken(); err != nil {
+		return err
+	}
 	counter := &g.sends[w.root]
 	if w.kind == kindReceive {
 		counter = &g.receives[w.root]
 	}
-	w.seq = *counter
-	if err := g.broken(); err != nil {
-		g.mu.Unlock()
-		return w.refuse(w.wrap(err))
-	}
+	w.number, w.seq = *counter, uint32(*counter)
 	*counter++
 	w.how, w.sig = byTable, w.signature()
 	g.talking = append(g.talking, w)
 	if !blocking {
 		g.workers.Add(1)
-		g.mu.Unlock()
-		go w.talk()
-		return w
 	}
-	g.mu.Unlock()
-	w.err, w.here = w.run(), true
-	g.hush(w)
-	return w
+	return nil
 }
 
 // hush takes w out of those under way.
@@ -87,6 +127,7 @@ func (g *Group) hush(w *Work) {
 			break
 		}
 	}
+	g.leave()
 	g.mu.Unlock()
 }
 
@@ -100,7 +141,18 @@ func (w *Work) converse() {
 	w.done <- struct{}{}
 }
 
+// sendAside is Send over the mesh, whatever memory is shared: for Tune, which
+// measures the links.
+func sendAside(g *Group, x []uint8, to int, blocking bool) *Work {
+	w := g.newWork(kindSend, uint8s)
+	w.x, w.root, w.aside = x, to, true
+	return g.startPair(w, blocking)
+}
+
 func (w *Work) sendPair() error {
+	if w.how == byDirect {
+		return w.finishPut(w.pairPlace())
+	}
 	if len(w.x) > eager {
 		w.group ^= pairGroup | readyGroup
 		w.post(0, w.root, nil)
@@ -113,6 +165,14 @@ func (w *Work) sendPair() error {
 }
 
 func (w *Work) receivePair() error {
+	if i := w.pairPlace(); i >= 0 {
+		if err := w.hear(i); err != nil {
+			return err
+		}
+		if ok, err := w.take(i); ok {
+			return err
+		}
+	}
 	if len(w.x) > eager {
 		w.group ^= pairGroup | readyGroup
 		if err := w.send(0, w.root, nil); err != nil {

@@ -60,8 +60,8 @@ func (win *window) busy() bool { return win.at(win.base).used }
 // caller's goroutine if it is to be waited for and may begin at once, which
 // saves small operations two changes of goroutine, else on a worker's.
 func (g *Group) start(w *Work, blocking bool) *Work {
-	if most := len(w.x) / w.segmentBytes(); most >= 1<<numberBits {
-		return w.misuse("%d values make %d segments of %d bytes, the limit is %d: set larger segments", len(w.x)/w.elem.size(), most, w.segmentBytes(), 1<<numberBits)
+	if most := w.whole() / w.segmentBytes(); most >= 1<<numberBits {
+		return w.misuse("%d values make %d segments of %d bytes, the limit is %d: set larger segments", w.whole()/w.elem.size(), most, w.segmentBytes(), 1<<numberBits)
 	}
 	g.mu.Lock()
 	w.seq = g.next
@@ -88,6 +88,18 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 	g.enqueue(w)
 	g.mu.Unlock()
 	return w
+}
+
+// whole is the bytes of all that the operation is about, the same on every rank but
+// for AllToAllV, whose ranks know their own only.
+func (w *Work) whole() int {
+	switch w.kind {
+	case kindGather, kindScatter:
+		return w.share() * w.g.size // only the root has x
+	case kindAllToAllV:
+		return max(len(w.x), len(w.dst))
+	}
+	return len(w.x)
 }
 
 // number gives w its place among the operations of the group. g.mu is held.

@@ -298,8 +298,33 @@ func checkHalves(g *Group) error {
 		errs = append(errs, near(fmt.Sprintf("%v of float16", op), got, x, 1.0/2048))
 		FromBFloat16(got, b)
 		errs = append(errs, near(fmt.Sprintf("%v of bfloat16", op), got, x, 1.0/256))
+		errs = append(errs, checkHalfParts(g, op))
 	}
 	return errors.Join(errs...)
+}
+
+// checkHalfParts compares the other reductions of 16 bits with those of float32.
+func checkHalfParts(g *Group, op Op) error {
+	const n = 21
+	size, root := g.Size(), int(op)%g.Size()
+	x := make([]float32, n*size)
+	for i := range x {
+		x[i] = float32((g.Rank()+i)%2 + 1)
+	}
+	a, b, got := make([]Float16, len(x)), make([]BFloat16, len(x)), make([]float32, len(x))
+	ToFloat16(a, x)
+	ToBFloat16(b, x)
+	part, partA, partB := make([]float32, n), make([]Float16, n), make([]BFloat16, n)
+	errs := []error{ReduceScatter(g, part, x, op), ReduceScatter(g, partA, a, op), ReduceScatter(g, partB, b, op)}
+	FromFloat16(got[:n], partA)
+	errs = append(errs, near(fmt.Sprintf("%v of float16, scattered", op), got[:n], part, 1.0/2048))
+	FromBFloat16(got[:n], partB)
+	errs = append(errs, near(fmt.Sprintf("%v of bfloat16, scattered", op), got[:n], part, 1.0/256))
+	errs = append(errs, Reduce(g, x, op, root), Reduce(g, a, op, root), Reduce(g, b, op, root))
+	FromFloat16(got, a)
+	errs = append(errs, near(fmt.Sprintf("%v of float16, reduced", op), got, x, 1.0/2048))
+	FromBFloat16(got, b)
+	return errors.Join(append(errs, near(fmt.Sprintf("%v of bfloat16, reduced", op), got, x, 1.0/256))...)
 }
 
 func near(what string, got, want []float32, tolerance float64) error {

@@ -78,13 +78,13 @@ func timeLink(g *Group, peer int, first bool) (latency, bandwidth float64, err e
 	for i := range trips {
 		start := time.Now()
 		if first {
-			err = Send(g, short, peer)
+			err = sendAside(g, short, peer, true).Wait()
 		}
 		if err == nil {
 			err = Receive(g, short, peer)
 		}
 		if err == nil && !first {
-			err = Send(g, short, peer)
+			err = sendAside(g, short, peer, true).Wait()
 		}
 		if err != nil {
 			return 0, 0, err
@@ -95,7 +95,7 @@ func timeLink(g *Group, peer int, first bool) (latency, bandwidth float64, err e
 	swaps := make([]float64, tuneSwaps)
 	for i := range swaps {
 		start := time.Now()
-		w := StartSend(g, out, peer)
+		w := sendAside(g, out, peer, false)
 		err := Receive(g, in, peer)
 		if sent := w.Wait(); err == nil {
 			err = sent

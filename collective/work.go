@@ -46,8 +46,9 @@ type Work struct {
 	scratch []byte      // where what is to be added arrives
 	held    []byte      // what an operation that leaves its operand alone has reduced so far
 	talk    func()      // runs a Send or Receive that is not waited for at once
+	aside   bool        // a Send is to go over the mesh
 
-	number       uint64   // among those by direct algorithms
+	number       uint64   // among those by direct algorithms, or of two ranks
 	shows        []show   // what the ranks have arrived with
 	steps        int      // of these that this rank has finished; hierarchical
 	dsts, srcs   [][]byte // tables of operands
@@ -126,7 +127,7 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.live, w.here, w.byRank, w.err, w.x, w.src, w.dst, w.op, w.root = false, false, false, nil, nil, nil, nil, Sum, 0
+	w.live, w.here, w.byRank, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root = false, false, false, false, nil, nil, nil, nil, Sum, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
 	g.recycle(w)
 	return end, bytes, err
@@ -174,6 +175,9 @@ func (w *Work) execute() error {
 		w.group |= pairGroup
 	}
 	w.stamp()
+	if w.kind.pairs() {
+		return carrier(w.kind, byTable)(w)
+	}
 	if w.how == byDirect {
 		if err := w.aborted(); err != nil {
 			return err

@@ -77,6 +77,9 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
+	if err := c.checkJSON(c.json); err != nil {
+		return err
+	}
 	return c.run(cmd, func(job *ringo.Job) error {
 		out, err := openBench(cmd, job, c.json)
 		if err != nil {

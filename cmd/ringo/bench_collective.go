@@ -80,7 +80,7 @@ func newBenchCollective() *cobra.Command {
 	fs.IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` of the larger operand, in units of 4 bytes")
 	fs.IntSliceVar(&c.bytes, "bytes", nil, "`sizes` in bytes instead")
 	fs.BoolVar(&c.limit, "limit", false, "measure what bounds allreduce in shared memory instead: one pass that reads and writes all ranks' operands, the ranks not waiting for each other")
-	fs.DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size")
+	fs.DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size: in 5 to 2,000 samples")
 	fs.StringVar(&c.json, "json", "", "write one JSON object per operation and size to `FILE`, or to stdout with -")
 	return cmd
 }
@@ -93,6 +93,9 @@ func (c *collectiveBench) execute(cmd *cobra.Command) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
+	}
+	if err := c.checkJSON(c.json); err != nil {
+		return err
 	}
 	return c.run(cmd, func(job *ringo.Job) error { return c.rank(cmd, job) })
 }
@@ -123,6 +126,9 @@ func (c *collectiveBench) checkWhat(cmd *cobra.Command) []error {
 	}
 	if !oneOf(c.buffer, "auto", "arena", "private") {
 		faults.add("--buffer %q is not known: use auto, arena or private", c.buffer)
+	}
+	if (c.limit || c.buffer == "arena") && c.np > 1 && oneOf(c.transport, ringo.TransportTCP, "mem") {
+		faults.add("--buffer arena, and --limit, need memory that the ranks share, which those of --transport %s do not: use --transport shm, or --buffer private", c.transport)
 	}
 	if c.limit && (c.buffer == "private" || c.typ != "float32" || !slices.Equal(c.ops, []string{"allreduce"})) {
 		faults.add("--limit is of allreduce, of float32 in arenas: leave the other operations, types and buffers out")

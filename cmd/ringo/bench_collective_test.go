@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,9 @@ func TestBenchCollective(t *testing.T) {
 			ops, want := "all", 3*(len(operations())-1)+1 // barrier has one size
 			if redop != "sum" {
 				ops, want = "allreduce", 3
+			}
+			if redop != "sum" && elementTypes()[typ].size == 2 {
+				ops, want = "allreduce,reduce,reduce-scatter", 9
 			}
 			line := "bench collective --np 3 --transport mem --time 1us --root 2 --bytes 0,8,5000 --json - --op " + ops + " --type " + typ + " --redop " + redop
 			status, out, errs := command(t, line)
@@ -66,7 +70,14 @@ func TestBenchCollectiveRefuses(t *testing.T) {
 	} {
 		checkRefused(t, exitUsage, "bench collective "+c[0], c[1:]...)
 	}
-	checkRefused(t, exitFailed, "bench collective --np 2 --transport mem --buffer arena", "--buffer arena: the ranks share no memory over mem")
+	for _, over := range []string{"mem", "tcp"} {
+		checkRefused(t, exitUsage, "bench collective --np 2 --buffer arena --transport "+over, "--buffer arena, and --limit, need memory that the ranks share", "--transport "+over)
+	}
+	checkRefused(t, exitFailed, "bench collective --buffer arena", "--buffer arena: the ranks share no memory over mem")
+	nowhere := filepath.Join(t.TempDir(), "none", "x.json")
+	for _, line := range []string{"bench collective", "bench allreduce", "bench step mlp", "train mlp --data synthetic"} {
+		checkRefused(t, exitFailed, line+" --np 3 --json "+nowhere, "--json: open "+nowhere)
+	}
 }
 
 // A pattern's values are those of its definition from any place on, and one

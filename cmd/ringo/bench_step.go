@@ -106,6 +106,9 @@ func (c *stepBench) execute(cmd *cobra.Command, model string) error {
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
+	if err := c.checkJSON(c.json); err != nil {
+		return err
+	}
 	return c.run(cmd, func(job *ringo.Job) error {
 		out, err := openBench(cmd, job, c.json)
 		if err != nil {

@@ -39,6 +39,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
 	status, text := outcome(ctx, root.ExecuteContext(ctx))
+	if _, launched, _ := launch.FromEnv(os.LookupEnv); launched && status == exitInterrupted {
+		text = "" // the launcher says it, once for all its workers
+	}
 	if text != "" {
 		fmt.Fprintln(stderr, "ringo:", text)
 	}

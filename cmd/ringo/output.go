@@ -34,6 +34,19 @@ func openOutput(cmd *cobra.Command, path string) (output, error) {
 	return o, nil
 }
 
+// checkJSON reports a file that cannot be written before ranks are started: they
+// would all say so. It is left to rank 0 where that is on another host.
+func (f *jobFlags) checkJSON(path string) error {
+	if path == "" || path == "-" || f.worker || f.byHand && f.rank > 0 {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("--json: %w", err)
+	}
+	return file.Close()
+}
+
 // object writes v as a line of JSON.
 func (o *output) object(v any) error {
 	if o.json == nil {

@@ -198,6 +198,9 @@ func TestInterrupt(t *testing.T) {
 		if !strings.HasSuffix("\n"+p.errs.String(), "\nringo: interrupted\n") {
 			t.Errorf("%s: the last word is not that it was interrupted: %s", p.line, &p.errs)
 		}
+		if n := strings.Count(p.errs.String(), "interrupted"); n != 1 {
+			t.Errorf("%s: it says %d times that it was interrupted: %s", p.line, n, &p.errs)
+		}
 		p.checkGone()
 	}
 	p := start(t, "run --np 2 -- sleep 1000")

@@ -96,6 +96,9 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 			return err
 		}
 	}
+	if err := c.checkJSON(s.json); err != nil {
+		return err
+	}
 	return c.run(cmd, func(job *ringo.Job) error {
 		if job.Rank() != 0 {
 			return s.train(job, silent{}, func(train.Summary) {}, func(train.Seeds) {})

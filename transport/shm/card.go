@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 )
 
 // What ranks tell each other. Every message has messageBytes, so that receives
 // can be posted without knowing what comes:
 //
 //	offset size
-//	     0    1  layout, 1
+//	     0    1  layout, 2
 //	     1    1  1: able, done, agreed; 0: not, and the text says why
 //	     2    2  length of the text
 //	     4    4  0
@@ -21,10 +22,10 @@ import (
 //	    48  128  the processors that the rank may run on, a bit each
 //	   176       text: the reason, or the name of a socket
 const (
-	messageBytes = 512
+	messageBytes = 2048
 	textAt       = 176
 	maxText      = messageBytes - textAt
-	layout       = 1
+	layout       = 2
 	maskBytes    = 128
 	// maxArena keeps lengths of whole regions far from overflow.
 	maxArena = 1 << 50
@@ -47,7 +48,10 @@ func (c *card) encode() []byte {
 	if c.ok {
 		b[1] = 1
 	}
-	text := c.text[:min(len(c.text), maxText)]
+	text := c.text
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText-3], "") + "..."
+	}
 	binary.LittleEndian.PutUint16(b[2:], uint16(len(text)))
 	binary.LittleEndian.PutUint64(b[8:], uint64(c.arena))
 	copy(b[16:], c.machine[:])
