@@ -83,7 +83,9 @@ func (c *linkChannel) receive(timeout time.Duration) (message, error) {
 	}
 	b := c.next
 	if cap(b) < h.Length {
-		b = make([]byte, h.Length)
+		if b = make([]byte, h.Length); h.Length <= keptFrame {
+			c.next = b
+		}
 	}
 	b = b[:h.Length]
 	if _, err := c.link.ReadPayload(b); err != nil {
