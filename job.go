@@ -140,13 +140,16 @@ func (j *Job) waiting(long time.Duration) (cluster.Wait, bool) {
 	if j.server != nil {
 		look(j.server.Waiting())
 	}
+	if !found {
+		return cluster.Wait{}, false // most often: it allocates nothing
+	}
 	out := cluster.Wait{Peer: longest.Peer, Since: longest.Since, In: fmt.Sprintf("%s %d", longest.Op, longest.Seq)}
-	if found && j.group != nil && time.Since(longest.Since) >= long {
+	if j.group != nil && time.Since(longest.Since) >= long {
 		for _, b := range j.group.Begun() {
 			out.Begun = append(out.Begun, cluster.Begun{Number: b.Seq, What: b.What})
 		}
 	}
-	return out, found
+	return out, true
 }
 
 // share arranges memory among the ranks of each host. It owns mesh.
