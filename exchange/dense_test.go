@@ -231,3 +231,50 @@ func TestManyInFlight(t *testing.T) {
 		})
 	}
 }
+
+// Ranks that share memory get the bits of those that do not, where the order of the
+// sum is one's own, and send nothing.
+func TestSharedMemory(t *testing.T) {
+	const size = 3
+	for kind := range kindsOf(0) {
+		var want [][]float32
+		for _, shared := range []bool{false, true} {
+			meshes := mem.New(size)
+			if shared {
+				meshes = mem.NewShared(size, 1<<20)
+			}
+			got := make([][]float32, size)
+			for r, err := range onMeshes(t, meshes, configOf(kind), func(e *Group, rank int) error {
+				op := kindsOf(rank)[kind]()
+				for range 3 {
+					for i := range op.X {
+						op.X[i] = float32(i%100+rank) / 8
+					}
+					if err := do(e, op); err != nil {
+						return err
+					}
+				}
+				if sent := op.Sent.Bytes > 0; kind != Tree && sent == shared {
+					return fmt.Errorf("sent %d bytes", op.Sent.Bytes)
+				}
+				got[rank] = op.X
+				return nil
+			}) {
+				if err != nil {
+					t.Fatalf("%s, rank %d: %v", kind, r, err)
+				}
+			}
+			if want == nil {
+				want = got
+			}
+			for r := range got {
+				if err := sameBits(fmt.Sprintf("%s, shared %v, rank %d", kind, shared, r), got[r], got[0]); err != nil {
+					t.Error(err)
+				}
+				if err := sameBits(fmt.Sprintf("%s, shared beside not", kind), got[r], want[r]); err != nil && kind != Dense && kind != "fp16" && kind != "fp32" {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
