@@ -68,6 +68,7 @@ func newBenchStep() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	c.register(fs)
+	c.registerServers(fs)
 	fs.IntVar(&c.cfg.Batch, "batch", 0, "samples per rank (default: the model's)")
 	fs.IntVar(&c.steps, "steps", 100, "steps to measure, after a tenth as many to warm up")
 	registerExchange(fs, &c.cfg.Exchange)

@@ -44,6 +44,8 @@ type jobFlags struct {
 	threads     int
 	progress    string
 	network     networkFlags
+	mode        string // where gradients are summed: modeCollective or modePS
+	servers     int
 
 	byHand bool // --rank was given
 	worker bool // this process was started by a launcher
@@ -54,15 +56,33 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else shm; says so where that is not to be had)")
 	fs.StringVar(&f.algorithm, "algorithm", autoAlgorithm, "`algorithm` of operations that have it: "+algorithmList()+"; auto: a fixed table's")
 	f.tuning.register(fs)
-	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within --dead-after, a slow one is only reported until then")
+	f.registerMember(fs)
 	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")
 	fs.IntVar(&f.rank, "rank", -1, "start only this `rank`, by hand; needs --np, --rendezvous and the ticket in RINGO_TICKET")
+	fs.StringVar(&f.progress, "progress", "auto", "progress `style`: auto, bar, plain or none")
+}
+
+// registerMember registers the flags of all that are members of a job, ranks and
+// servers.
+func (f *jobFlags) registerMember(fs *pflag.FlagSet) {
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within --dead-after, a slow one is only reported until then")
 	fs.StringVar(&f.rendezvous, "rendezvous", "", "`HOST:PORT` where rank 0 meets the others, for ranks started by hand")
 	fs.DurationVar(&f.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
 	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of the ranks")
 	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank without a sign of life for so long is lost; at least twice --heartbeat")
 	f.network.register(fs)
-	fs.StringVar(&f.progress, "progress", "auto", "progress `style`: auto, bar, plain or none")
+}
+
+// Where gradients are summed.
+const (
+	modeCollective = "collective"
+	modePS         = "ps"
+)
+
+// registerServers registers the flags of commands whose jobs may have servers.
+func (f *jobFlags) registerServers(fs *pflag.FlagSet) {
+	fs.StringVar(&f.mode, "mode", modeCollective, "`where` gradients are summed: collective (by the ranks themselves) or ps (on servers; row-sparse tables stay with the ranks)")
+	fs.IntVar(&f.servers, "servers", 0, "number of servers with --mode ps; 0: 1. Started by hand they are `ringo server`")
 }
 
 // check finds the role and reports every fault of the flags.
@@ -73,6 +93,10 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 		f.np = env.WorldSize // under `ringo run`
 	}
 	var faults faultList
+	if launched && err == nil && env.Servers > 0 && cmd.Flags().Lookup("mode") != nil && !cmd.Flags().Changed("mode") {
+		f.mode, f.servers = modePS, env.Servers
+	}
+	f.checkServers(&faults)
 	f.checkPlace(&faults)
 	f.network.check(&faults, !(f.transport == "mem" || f.transport == "auto" && f.np == 1), cmd.Flags().Changed)
 	if !oneOf(f.transport, "auto", ringo.TransportSHM, ringo.TransportTCP, "mem") {
@@ -85,15 +109,7 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 		faults.add("--algorithm exchange is for two ranks, --np is %d", f.np)
 	}
 	f.tuning.check(&faults)
-	if f.timeout <= 0 {
-		faults.add("--timeout %v: want a positive time, such as 30s", f.timeout)
-	}
-	if f.joinTimeout <= 0 {
-		faults.add("--join-timeout %v: want a positive time, such as 30s", f.joinTimeout)
-	}
-	if f.heartbeat <= 0 || f.deadAfter < 2*f.heartbeat {
-		faults.add("--heartbeat %v, --dead-after %v: want a positive time and at least twice that", f.heartbeat, f.deadAfter)
-	}
+	f.checkTimes(&faults)
 	if f.threads < 0 || f.threads > train.MaxThreads {
 		faults.add("--threads %d: want 0 to %d", f.threads, train.MaxThreads)
 	}
@@ -103,6 +119,34 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	}
 	f.progress = style
 	return faults
+}
+
+// checkTimes reports faults of the times that all members know.
+func (f *jobFlags) checkTimes(faults *faultList) {
+	if f.timeout <= 0 {
+		faults.add("--timeout %v: want a positive time, such as 30s", f.timeout)
+	}
+	if f.joinTimeout <= 0 {
+		faults.add("--join-timeout %v: want a positive time, such as 30s", f.joinTimeout)
+	}
+	if f.heartbeat <= 0 || f.deadAfter < 2*f.heartbeat {
+		faults.add("--heartbeat %v, --dead-after %v: want a positive time and at least twice that", f.heartbeat, f.deadAfter)
+	}
+}
+
+// checkServers reports faults of what says which servers there are.
+func (f *jobFlags) checkServers(faults *faultList) {
+	switch {
+	case f.mode == modePS && f.servers == 0:
+		f.servers = 1
+	case !oneOf(f.mode, "", modeCollective, modePS):
+		faults.add("--mode %q is not known: use collective or ps", f.mode)
+	case f.mode != modePS && f.servers != 0:
+		faults.add("--servers %d has no effect without --mode ps", f.servers)
+	}
+	if f.servers < 0 || f.servers > maxRanks {
+		faults.add("--servers %d: want 1 to %d", f.servers, maxRanks)
+	}
 }
 
 // checkPlace reports faults of what says which ranks there are, and where.
@@ -126,10 +170,14 @@ func (f *jobFlags) checkPlace(faults *faultList) {
 	case !f.byHand && !f.worker:
 		faults.add("--rendezvous is for ranks started by hand: give --rank too")
 	default:
-		_, port, err := net.SplitHostPort(f.rendezvous)
-		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
-			faults.add("--rendezvous %q: want HOST:PORT with a port from 1 to 65535", f.rendezvous)
-		}
+		f.checkRendezvous(faults)
+	}
+}
+
+func (f *jobFlags) checkRendezvous(faults *faultList) {
+	_, port, err := net.SplitHostPort(f.rendezvous)
+	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
+		faults.add("--rendezvous %q: want HOST:PORT with a port from 1 to 65535", f.rendezvous)
 	}
 }
 
@@ -191,22 +239,46 @@ func (f *jobFlags) collective() collective.Config {
 func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 	ctx := cmd.Context()
 	body = f.tuning.before(body)
-	cfg := ringo.Config{Collective: f.collective(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
-	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
-		cfg.Transport = f.transport
-	}
+	cfg := f.job()
+	cfg.Collective = f.collective()
 	switch {
 	case f.worker || f.byHand:
 		if f.byHand {
 			cfg.Size, cfg.Rank, cfg.Rendezvous = f.np, f.rank, f.rendezvous
 		}
 		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
-		return f.runRank(ctx, cfg, body)
+		return f.runRank(ctx, cfg, f.roleTold(cmd, body))
 	case f.transport == "mem" || f.transport == "auto" && f.np == 1:
 		withThreads(f.np*f.computeThreads(), 0)
 		return ringo.Local(ctx, f.np, cfg, body)
 	default:
 		return f.launchSelf(cmd, cmd.Flags().Args())
+	}
+}
+
+// job is what the flags say of a job.
+func (f *jobFlags) job() ringo.Config {
+	cfg := ringo.Config{Servers: f.servers, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
+	cfg.PS.Timeout = f.timeout
+	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
+		cfg.Transport = f.transport
+	}
+	return cfg
+}
+
+// roleTold is body of a job with servers, where each role says when it is up and
+// when it is done.
+func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
+	if f.servers == 0 {
+		return body
+	}
+	return func(job *ringo.Job) error {
+		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(job.Servers(), "server"))
+		err := body(job)
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done\n", job.Rank(), job.Size())
+		}
+		return err
 	}
 }
 
@@ -244,7 +316,11 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	}
 	argv := append([]string{self}, commandLine(cmd, args)...)
 	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
-	return launchProgram(cmd, launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, CoresEach: f.computeThreads()})
+	cfg := launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, CoresEach: f.computeThreads()}
+	if cfg.Servers = f.servers; f.servers > 0 {
+		cfg.ServerCommand = append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)
+	}
+	return launchProgram(cmd, cfg)
 }
 
 // launchProgram starts a program as cfg says and waits for its ranks.

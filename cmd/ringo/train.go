@@ -33,6 +33,7 @@ func newTrain() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	c.jobFlags.register(cmd.Flags())
+	c.registerServers(cmd.Flags())
 	c.settings.register(cmd.Flags())
 	return cmd
 }
