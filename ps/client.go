@@ -102,6 +102,11 @@ func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 	return c, nil
 }
 
+// Explain says in one line how entries of n values are exchanged.
+func (c *Client) Explain(n int) string {
+	return fmt.Sprintf("%d values over %d ranks and %d servers: ps, which sends sums back as entries where that is shorter", n, c.cfg.Trainers, c.servers)
+}
+
 // Servers is how many servers the client has.
 func (c *Client) Servers() int { return c.servers }
 

@@ -72,6 +72,7 @@ type Summary struct {
 	Model    string `json:"model"`
 	Params   int    `json:"params"`
 	NP       int    `json:"np"`
+	Servers  int    `json:"servers,omitempty"` // through which gradients went
 	Strategy string `json:"strategy"`
 	// Codec is what gradients go through, "" where they travel as they are.
 	Codec string `json:"codec,omitempty"`
@@ -125,6 +126,7 @@ type Info struct {
 	Model          string
 	Params         int
 	NP, Threads    int
+	Servers        int // through which gradients go
 	Batch          int
 	Unit           string // what rates count: "samples" or "tokens"
 	PerSample      int    // of these in a sample

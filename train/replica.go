@@ -34,7 +34,8 @@ type Replica struct {
 }
 
 // NewReplica builds the model that cfg names, with the initial parameters of
-// rank 0. opts is what the data set says of it. It is a collective call.
+// rank 0. opts is what the data set says of it. Gradients go through the job's
+// servers, if it has any. It is a collective call.
 //
 // Its gradients lie in the memory that the ranks of a host share, if they do:
 // replicas of one job are closed in the opposite order of their making, or their
@@ -43,6 +44,12 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 	spec, err := cfg.spec()
 	if err != nil {
 		return nil, err
+	}
+	if r := job.Reducer(); r != nil {
+		if cfg.Exchange.Strategy == distopt.PartialUpdate {
+			return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
+		}
+		cfg.Exchange.Reducer = r
 	}
 	g := job.Group()
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout

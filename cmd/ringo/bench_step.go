@@ -36,8 +36,9 @@ type stepResult struct {
 	Model         string       `json:"model"`
 	Batch         int          `json:"batch"` // per rank
 	NP            int          `json:"np"`
-	Threads       int          `json:"threads"` // per rank
-	StepMS        float64      `json:"step_ms"` // of the slowest rank
+	Servers       int          `json:"servers,omitempty"` // through which gradients went
+	Threads       int          `json:"threads"`           // per rank
+	StepMS        float64      `json:"step_ms"`           // of the slowest rank
 	SamplesPerS   float64      `json:"samples_per_s"`
 	TokensPerS    train.Figure `json:"tokens_per_s,omitzero"`
 	ExposedCommMS float64      `json:"exposed_comm_ms"` // mean over ranks
@@ -176,7 +177,7 @@ func (c *stepBench) result(job *ringo.Job, cfg train.Config, replica *train.Repl
 	}
 	step := median(all[:c.steps])
 	r := stepResult{
-		Bench: "step", Model: cfg.Model, Batch: cfg.Batch, NP: job.Size(), Threads: cfg.Threads,
+		Bench: "step", Model: cfg.Model, Batch: cfg.Batch, NP: job.Size(), Servers: job.Servers(), Threads: cfg.Threads,
 		StepMS: step, SamplesPerS: 1e3 * float64(cfg.Batch*job.Size()) / step, ExposedCommMS: median(exposed),
 		Params: replica.Params.Count(), Steps: c.steps, Optimizer: cfg.Optimizer,
 		Strategy: string(replica.Opt.Strategy()), Plan: replica.Opt.PlanName(), Kernels: replica.Kernels(),

@@ -42,7 +42,7 @@ type reporter struct {
 func (r *reporter) Start(i train.Info) {
 	r.info = i
 	fmt.Fprintf(r.lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
-		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), counted(i.Threads, "thread"), i.Transport, i.Kernels)
+		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), counted(i.Threads, "thread"), over(i.Transport, i.Servers), i.Kernels)
 	strategy := i.Strategy
 	if i.Codec != "" {
 		strategy += " (" + i.Codec + ")"
@@ -56,6 +56,14 @@ func (r *reporter) Start(i train.Info) {
 		fmt.Fprintf(r.lines, "resumed after %s from %s\n", counted(int(i.Steps), "step"), i.Resumed)
 	}
 	r.skipped(i.Skipped)
+}
+
+// over is what gradients travel over.
+func over(transport string, servers int) string {
+	if servers == 0 {
+		return transport
+	}
+	return fmt.Sprintf("%s and %s", transport, counted(servers, "server"))
 }
 
 // skipped tells of bad data that were left out.
