@@ -316,8 +316,8 @@ func TestValidate(t *testing.T) {
 			t.Errorf("rendezvous %q was accepted", bad)
 		}
 	}
-	err = CoordinatorConfig{HostRank: -2, SlowAfter: -1}.Validate()
-	for _, want := range []string{"world size 0", "host rank -2", "neither a listener", "slow after -1ns", "no ticket"} {
+	err = CoordinatorConfig{Servers: -1, HostRank: -2, SlowAfter: -1}.Validate()
+	for _, want := range []string{"world size 0", "-1 servers among 0 ranks", "host rank -2", "neither a listener", "slow after -1ns", "no ticket"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

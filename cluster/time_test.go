@@ -230,6 +230,24 @@ func TestMismatch(t *testing.T) {
 	})
 }
 
+// A lost server is named as one.
+func TestLostServer(t *testing.T) {
+	play(t, 4, func(t *testing.T, s *scene) {
+		s.cfg.Servers = 2
+		s.MarkLost(3, "exit status 7")
+		if got := <-s.members[0].Lost(); got.Error() != "rank 3 is lost: server 1: exit status 7" {
+			t.Error(got)
+		}
+	})
+	play(t, 4, func(t *testing.T, s *scene) {
+		s.cfg.Servers = 2
+		s.MarkLost(1, "exit status 7")
+		if got := <-s.members[0].Lost(); got.Error() != "rank 1 is lost: exit status 7" {
+			t.Error(got)
+		}
+	})
+}
+
 // Without a launcher the end of a control connection is proof enough, after a
 // moment in which a launcher would have known better.
 func TestCutConnection(t *testing.T) {

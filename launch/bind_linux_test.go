@@ -73,16 +73,19 @@ func TestBound(t *testing.T) {
 		}
 		for _, c := range []struct {
 			cfg  Config
+			rank int
 			want int
 		}{
-			{Config{N: all.Count(), CoresEach: 1}, 1},
-			{Config{N: 1, CoresEach: all.Count()}, all.Count()},
-			{Config{N: 3 * all.Count(), CoresEach: 1}, 1},
-			{Config{N: 2*all.Count() + 1, CoresEach: 1}, all.Count()},
-			{Config{N: 2 * all.Count(), CoresEach: 2}, all.Count()},
-			{Config{N: all.Count()}, all.Count()},
+			{Config{N: all.Count(), CoresEach: 1}, 0, 1},
+			{Config{N: all.Count(), Servers: 2, CoresEach: 1}, 0, 1},
+			{Config{N: all.Count(), Servers: 2, CoresEach: 1}, all.Count(), all.Count()}, // a server
+			{Config{N: 1, CoresEach: all.Count()}, 0, all.Count()},
+			{Config{N: 3 * all.Count(), CoresEach: 1}, 0, 1},
+			{Config{N: 2*all.Count() + 1, CoresEach: 1}, 0, all.Count()},
+			{Config{N: 2 * all.Count(), CoresEach: 2}, 0, all.Count()},
+			{Config{N: all.Count()}, 0, all.Count()},
 		} {
-			err := c.cfg.bound(0, func() error { return unix.SchedGetaffinity(0, &now) })
+			err := c.cfg.bound(c.rank, func() error { return unix.SchedGetaffinity(0, &now) })
 			if err != nil || now.Count() != c.want {
 				t.Errorf("%d ranks of %d: bound to %v of %v, want %d of them; %v", c.cfg.N, c.cfg.CoresEach, cores(&now), cores(&all), c.want, err)
 			}

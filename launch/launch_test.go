@@ -90,7 +90,7 @@ func play(role string, args []string) int {
 // playMember joins and waits for the job's end; rank args[0] kills itself.
 func playMember(env Env, args []string) int {
 	m, err := cluster.Join(context.Background(), cluster.MemberConfig{
-		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: "1", Rank: env.Rank, WorldSize: env.WorldSize,
+		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: "1", Rank: env.Rank, WorldSize: env.Members(),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -273,6 +273,36 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
+// A server that is killed is named as one, and so is what it says.
+func TestKilledServer(t *testing.T) {
+	l := launch(t, context.Background(), 2, "member", []string{"3"}, func(c *Config) {
+		c.Grace, c.Servers, c.ServerCommand = 0, 2, c.Command
+	})
+	want := "rank 3 is lost: server 1: killed by signal 9 (SIGKILL); its last lines:\n  about to die"
+	var death *DeathError
+	if l.err == nil || l.err.Error() != want || !errors.As(l.err, &death) || death.Server != 1 {
+		t.Errorf("got %v, want %q", l.err, want)
+	}
+	told := `told: rank 3 is lost: server 1: killed by signal 9 (SIGKILL); its last line: "about to die"`
+	for _, who := range []string{"", "[rank 1] ", "[server 0] "} {
+		if !strings.Contains(l.out, who+told+"\n") {
+			t.Errorf("%q was not told in\n%s", who, l.out)
+		}
+	}
+	if !strings.Contains(l.out, "[server 1] about to die\n") {
+		t.Errorf("the server's output: %s", l.out)
+	}
+	err := Run(context.Background(), Config{N: 1, Servers: 1, Command: []string{os.Args[0]}})
+	if err == nil || !strings.Contains(err.Error(), "no program to run as servers") {
+		t.Errorf("got %v", err)
+	}
+	var start *StartError
+	err = Run(context.Background(), Config{N: 1, Servers: 1, Command: []string{os.Args[0]}, ServerCommand: []string{"no-such-program"}})
+	if !errors.As(err, &start) || start.Program != "no-such-program" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A worker that is stopped is lost for its silence, and killed then: nobody waits
 // for it to end on its own.
 func TestStoppedWorker(t *testing.T) {
@@ -396,8 +426,8 @@ func TestBusyPort(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	err := Run(context.Background(), Config{TailLines: -1, Grace: -1})
-	for _, want := range []string{"0 processes: want at least 1", "no program to run", "-1 tail lines", "grace -1ns"} {
+	err := Run(context.Background(), Config{TailLines: -1, Grace: -1, Servers: -1})
+	for _, want := range []string{"0 processes: want at least 1", "-1 servers: want at least 0", "no program to run", "-1 tail lines", "grace -1ns"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -409,6 +439,13 @@ func TestEnvRoundTrip(t *testing.T) {
 	got, present, err := FromEnv(lookupIn(want.Strings()))
 	if err != nil || !present || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, %v, %v", got, present, err)
+	}
+	for rank := range 3 { // with servers, which follow the ranks
+		want := Env{Rank: rank, WorldSize: 2, Servers: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket()}
+		got, _, err := FromEnv(lookupIn(want.Strings()))
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) || got.Serves() != (rank == 2) || got.Members() != 3 {
+			t.Errorf("got %v, %v", got, err)
+		}
 	}
 	if _, present, err := FromEnv(lookupIn(nil)); present || err != nil {
 		t.Error("a place in no job:", present, err)
@@ -435,6 +472,17 @@ func TestEnvErrors(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "secret") {
 		t.Error("the ticket is shown:", err)
+	}
+	for want, env := range map[string][]string{
+		`RINGO_ROLE="boss": want "trainer", "server" or nothing`: {"RINGO_RANK=0", "RINGO_WORLD_SIZE=1", "RINGO_ROLE=boss"},
+		`RINGO_SERVERS="x"`: {"RINGO_RANK=0", "RINGO_WORLD_SIZE=1", "RINGO_SERVERS=x"},
+		"RINGO_RANK=0 of a server: want a number from RINGO_WORLD_SIZE=1 on": {"RINGO_RANK=0", "RINGO_WORLD_SIZE=1", "RINGO_SERVERS=1", "RINGO_ROLE=server"},
+		"RINGO_RANK=2 of a server":     {"RINGO_RANK=2", "RINGO_WORLD_SIZE=1", "RINGO_SERVERS=1", "RINGO_ROLE=server"},
+		"RINGO_RANK=1: want less than": {"RINGO_RANK=1", "RINGO_WORLD_SIZE=1", "RINGO_SERVERS=1", "RINGO_ROLE=trainer"},
+	} {
+		if _, _, err := FromEnv(lookupIn(env)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
 	}
 	_, _, err = FromEnv(lookupIn([]string{"RINGO_RANK=4", "RINGO_WORLD_SIZE=4"}))
 	for _, want := range []string{"RINGO_RANK=4: want less than RINGO_WORLD_SIZE=4", "RINGO_RENDEZVOUS is not set", "RINGO_TICKET is not set"} {

@@ -98,7 +98,7 @@ func (c *stepBench) stepConfig(cmd *cobra.Command, model string) train.Config {
 func (c *stepBench) execute(cmd *cobra.Command, model string) error {
 	errs := c.check(cmd)
 	cfg := c.stepConfig(cmd, model)
-	errs = append(errs, cfg.Validate())
+	errs = append(errs, cfg.Validate(), c.checkExchange(cfg.Exchange))
 	if c.steps < 1 || c.steps > maxSteps {
 		errs = append(errs, fmt.Errorf("--steps %d: want 1 to %d", c.steps, maxSteps))
 	}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(actVar) != "" {
 		main()
 	}
-	for _, name := range []string{launch.RankVar, launch.WorldSizeVar, launch.LocalRankVar, launch.RendezvousVar, launch.TicketVar, launch.CoordinatorVar, launch.ColumnsVar} {
+	for _, name := range []string{launch.RankVar, launch.WorldSizeVar, launch.ServersVar, launch.RoleVar, launch.LocalRankVar, launch.RendezvousVar, launch.TicketVar, launch.CoordinatorVar, launch.ColumnsVar} {
 		os.Unsetenv(name) // the tests may run under a launcher
 	}
 	os.Setenv(actVar, "1")                                        // for all that the tests start

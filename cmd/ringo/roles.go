@@ -18,6 +18,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -147,6 +148,18 @@ func (f *jobFlags) checkServers(faults *faultList) {
 	if f.servers < 0 || f.servers > maxRanks {
 		faults.add("--servers %d: want 1 to %d", f.servers, maxRanks)
 	}
+}
+
+// checkExchange reports settings that servers would leave without effect.
+func (f *jobFlags) checkExchange(c distopt.Config) error {
+	switch {
+	case f.mode != modePS:
+	case c.Strategy == distopt.PartialUpdate:
+		return fmt.Errorf("--strategy %s with --mode ps: it averages parameters among the ranks and has nothing for servers", c.Strategy)
+	case c.SparseAlgorithm != "":
+		return fmt.Errorf("--%s %s has no effect with --mode ps: servers sum entries", distopt.SettingAlgorithm, c.SparseAlgorithm)
+	}
+	return nil
 }
 
 // checkPlace reports faults of what says which ranks there are, and where.

@@ -77,7 +77,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 	errs := c.check(cmd)
 	s, err := c.forModel(cmd, model)
 	s.cfg.Threads = c.computeThreads()
-	errs = append(errs, err, s.cfg.Validate())
+	errs = append(errs, err, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
 	if s.seeds < 1 || s.seeds > maxSeeds {
 		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))
 	}

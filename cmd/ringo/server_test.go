@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// runSummary is the summary of a run, whatever fields it has.
+func runSummary(t *testing.T, line string) (sum map[string]any) {
+	t.Helper()
+	status, out, errs := command(t, line+" --json -")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &sum); status != 0 || err != nil {
+		t.Fatalf("ringo %s: status %d, %v, stderr %s", line, status, err, errs)
+	}
+	return sum
+}
+
+// Servers give the bits that the naive algorithm gives, however many there are and
+// however the members talk.
+func TestModePS(t *testing.T) {
+	for _, np := range []int{2, 3} {
+		line := fmt.Sprintf("train mlp %s--np %d --transport mem ", small, np)
+		naive := runSummary(t, line+"--algorithm naive")
+		for servers := 1; servers <= 3; servers++ {
+			got := runSummary(t, fmt.Sprintf("%s--mode ps --servers %d", line, servers))
+			if got["params_sha256"] != naive["params_sha256"] || got["servers"] != float64(servers) {
+				t.Errorf("%d ranks, %d servers: %v, want %v", np, servers, got, naive["params_sha256"])
+			}
+		}
+	}
+	line := "train mlp " + small + "--np 3 --transport "
+	for _, strategy := range []string{"fp32 --algorithm naive", "int8", "dlgs"} {
+		among, own, _ := strings.Cut(strategy, " --algorithm")
+		if own != "" {
+			own = "--algorithm" + own
+		}
+		want := runSummary(t, line+"mem --strategy "+among+" "+own)["params_sha256"]
+		got := runSummary(t, line+"tcp --mode ps --servers 2 --strategy "+among)["params_sha256"]
+		if got != want {
+			t.Errorf("%s: sha256 %v on servers, %v among the ranks", strategy, got, want)
+		}
+	}
+}
+
+// Each role says when it is up and how it ended: this text.
+func TestRolesTell(t *testing.T) {
+	status, _, errs := command(t, "train mlp "+small+"--np 2 --mode ps --servers 2")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`\d+\.\d MiB`).ReplaceAllString(errs, "N MiB")), "\n")
+	slices.Sort(lines)
+	want := []string{
+		"[rank 1] trainer 1 of 2 is done",
+		"[rank 1] trainer 1 of 2 is up, with 2 servers",
+		"[server 0] server 0 of 2 is done: 24 exchanges, N MiB received, N MiB sent",
+		"[server 0] server 0 of 2 is up (rank 2), for 2 trainers",
+		"[server 1] server 1 of 2 is done: 24 exchanges, N MiB received, N MiB sent",
+		"[server 1] server 1 of 2 is up (rank 3), for 2 trainers",
+		"trainer 0 of 2 is done",
+		"trainer 0 of 2 is up, with 2 servers",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A server that is killed is named by all, and so is a rank.
+func TestServerKilled(t *testing.T) {
+	for victim, want := range map[int]string{
+		2: "\nringo: rank 2 is lost: server 0: killed by signal 9 (SIGKILL); its last lines:\n  server 0 of 2 is up (rank 2), for 2 trainers",
+		1: "\nringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last lines:\n  trainer 1 of 2 is up, with 2 servers",
+	} {
+		p := start(t, endless+"--np 2 --mode ps --servers 2")
+		p.await(&p.out, "epoch       2/")
+		if err := syscall.Kill(p.worker(victim), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		p.checkEnd(exitFailed)
+		checkHolds(t, "stderr", "\n"+p.errs.String(), want)
+		survivors := []string{"[server 1] ringo: "}
+		if victim != 1 {
+			survivors = append(survivors, "[rank 1] ringo: ")
+		}
+		lost := fmt.Sprintf("rank %d is lost: ", victim)
+		if victim > 1 {
+			lost += "server 0: "
+		}
+		for _, who := range survivors {
+			if !regexp.MustCompile(regexp.QuoteMeta(who) + ".*" + regexp.QuoteMeta(lost+"killed by signal 9")).MatchString(p.errs.String()) {
+				t.Errorf("%s does not say that %s:\n%s", who, lost, &p.errs)
+			}
+		}
+		p.checkGone()
+	}
+}
+
+// A server that is stopped is lost when it shows no sign of life.
+func TestServerStopped(t *testing.T) {
+	p := start(t, endless+"--np 2 --mode ps --servers 1 --heartbeat 100ms --dead-after 1s")
+	p.await(&p.out, "epoch       2/")
+	if err := syscall.Kill(p.worker(2), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(exitFailed, "rank 2 is lost: server 0: no sign of life for 1s")
+	p.checkGone()
+}
+
+// Servers that are started by hand, in any order, serve ranks that are.
+func TestServerByHand(t *testing.T) {
+	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --mode ps --servers 2")["params_sha256"]
+	address, ticket := freeAddress(t), ticket()
+	server := func(i int) *program {
+		return start(t, fmt.Sprintf("server --index %d --servers 2 --np 2 --rendezvous %s", i, address), ticket)
+	}
+	one := server(1)
+	ranks := []*program{
+		byHand(t, "train mlp "+small+"--mode ps --servers 2", "0", address, ticket),
+		byHand(t, "train mlp "+small+"--mode ps --servers 2", "1", address, ticket),
+	}
+	zero := server(0)
+	for i, p := range ranks {
+		p.checkEnd(0, fmt.Sprintf("trainer %d of 2 is up, with 2 servers\n", i), fmt.Sprintf("trainer %d of 2 is done\n", i))
+	}
+	zero.checkEnd(0, "server 0 of 2 is up (rank 2), for 2 trainers\n", "server 0 of 2 is done: 24 exchanges")
+	one.checkEnd(0, "server 1 of 2 is done: 24 exchanges")
+	if got := sha(t, ranks[0].out.String()); got != want {
+		t.Errorf("sha256 %s by hand, want %s", got, want)
+	}
+	// A server that never comes is missed.
+	address = freeAddress(t)
+	rank := byHand(t, "train mlp "+small+"--mode ps --servers 1 --join-timeout 300ms", "0", address, ticket)
+	other := byHand(t, "train mlp "+small+"--mode ps --servers 1", "1", address, ticket)
+	rank.checkEnd(exitFailed, "rank 2 of 3 did not join within 300ms")
+	other.checkEnd(exitFailed, "rank 2 of 3 did not join")
+}
+
+// `ringo run` starts servers beside any program, which need not be told.
+func TestRunServers(t *testing.T) {
+	program := os.Args[0] + " train mlp " + small
+	status, out, errs := command(t, "run --np 2 --servers 2 -- "+program)
+	if want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --algorithm naive")["params_sha256"]; status != 0 || sha(t, out) != want {
+		t.Errorf("status %d, stdout %q, stderr %q, want sha256 %v", status, out, errs, want)
+	}
+	checkHolds(t, "stderr", errs, "[server 1] server 1 of 2 is done: 24 exchanges")
+	status, _, errs = command(t, "run --np 2 --servers 1 -- "+program+"--mode ps --servers 2")
+	if status != exitFailed {
+		t.Errorf("status %d", status)
+	}
+	checkHolds(t, "stderr", errs, "servers 2, but RINGO_SERVERS is 1")
+	// A program that does not join leaves no server behind.
+	begun := time.Now()
+	status, _, errs = command(t, "run --np 1 --servers 1 -- true")
+	if status != exitFailed || time.Since(begun) > patience {
+		t.Errorf("status %d after %v", status, time.Since(begun))
+	}
+	checkHolds(t, "stderr", errs, "rank 0 is lost: its process ended with status 0 before it left the job")
+}
+
+func TestServerUsage(t *testing.T) {
+	hand := "server --servers 2 --np 2 --rendezvous localhost:70 "
+	for _, c := range [][]string{
+		{synthetic + "--mode both", `--mode "both" is not known: use collective or ps`},
+		{synthetic + "--servers 2", "--servers 2 has no effect without --mode ps"},
+		{synthetic + "--mode ps --servers -1", "--servers -1: want 1 to 1024"},
+		{synthetic + "--mode ps --strategy partialUpdate", "it averages parameters among the ranks"},
+		{synthetic + "--mode ps --strategy topk --sparse-algorithm tree", "has no effect with --mode ps"},
+		{"bench step mnist --servers 2", "--servers 2 has no effect without --mode ps"},
+		{"bench allreduce --servers 2", "unknown flag: --servers"},
+		{"run --servers -1 -- true", "--servers -1: want 0 to 1024"},
+		{"server", "--np 0", "--servers 0", "--rendezvous HOST:PORT"},
+		{hand, "--index -1: want a server from 0 to 1, since --servers is 2"},
+		{hand + "--index 2", "--index 2: want a server from 0 to 1"},
+		{hand + "--index 0 --transport mem", `--transport "mem" is not known`},
+		{hand + "--index 0 --timeout 0 --streams 0", "--timeout 0s", "--streams 0"},
+		{"server --servers 2 --np 2 --index 0 --rendezvous localhost", `--rendezvous "localhost": want HOST:PORT`},
+	} {
+		checkRefused(t, exitUsage, c[0], c[1:]...)
+	}
+	for name, value := range map[string]string{
+		launch.RankVar: "1", launch.WorldSizeVar: "1", launch.ServersVar: "1", launch.RoleVar: "server",
+		launch.RendezvousVar: freeAddress(t), launch.TicketVar: transport.NewTicket().String(), launch.CoordinatorVar: "launcher",
+	} {
+		t.Setenv(name, value)
+	}
+	checkRefused(t, exitUsage, hand+"--index 0", "--index, but RINGO_RANK is set too", "--np, but")
+	checkRefused(t, exitFailed, "server --join-timeout 100ms", "rank 1 cannot join at")
+	checkRefused(t, exitFailed, "train mlp "+small+"--np 1 --join-timeout 100ms", "this process is server 0 of its job")
+}
