@@ -37,10 +37,11 @@ import (
 // from several goroutines as long as their order is the same on every rank.
 type Group struct {
 	mesh       transport.Mesh
-	rank, size int   // in the group
-	ranks      []int // of the mesh, by rank in the group
-	hosts      int   // how many hosts they are on
-	hostOf     []int // of each rank
+	lender     transport.Lender // the mesh, if it lends
+	rank, size int              // in the group
+	ranks      []int            // of the mesh, by rank in the group
+	hosts      int              // how many hosts they are on
+	hostOf     []int            // of each rank
 	cfg        Config
 	named      method // cfg.Algorithm
 	all        scope  // every rank, in order
@@ -97,7 +98,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), hostOf: cfg.hostsAmong(ranks), cfg: cfg, named: named,
 		all: newScope(upTo(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
 		sends: make([]uint64, size), receives: make([]uint64, size),
-		epoch: time.Now(), kernels: simd.Host(),
+		epoch: time.Now(), kernels: simd.Host(), lender: transport.LenderOf(mesh),
 		window: newWindow(cfg.InFlight, cfg.InFlight*cfg.SegmentBytes),
 	}
 	g.wake.L = &g.mu

@@ -133,6 +133,10 @@ func (w *Work) hold(n int) []byte {
 // that carries the old values: message i of the allgather overwrites what
 // message i to the right has carried.
 //
+// Large messages are lent. What is sent is overwritten only by the sum that it has
+// become a part of, so that the right neighbour had it before; and what is handed
+// round last is given back when it says that it has all.
+//
 // Where parts differ in length, a rank that has received everything may still
 // have much to send. Its left neighbour has then sent all, so that ranks whose
 // sends wait for each other form no circle.
@@ -141,22 +145,23 @@ func (w *Work) ring(steps []RingStep, reduce bool) error {
 	out, in := w.cursor(steps, sending, reduce), w.cursor(steps, receiving, reduce)
 	ask := in
 	own, free := out.messages(0), in.total()
+	w.lends()
 	if reduce {
 		w.room(min(w.largest(), w.segmentBytes()))
 		free = in.added()
 	}
-	for received := 0; ; received++ {
-		w.ask(&ask, min(received+posted, free+out.at), left)
-		for out.at < min(received+own, received+posted) && out.next() {
+	for n := 0; ; n++ {
+		w.ask(&ask, min(n+posted, free+out.at), left)
+		for out.at < n+min(own, posted) && out.next() {
 			if err := w.send(out.at-1, right, w.x[out.lo:out.hi]); err != nil {
 				return err
 			}
 		}
-		w.ask(&ask, min(received+posted, free+out.at), left)
+		w.ask(&ask, min(n+posted, free+out.at), left)
 		if !in.next() {
 			break
 		}
-		if err := w.wait(received, left); err != nil {
+		if err := w.wait(n, left); err != nil {
 			return err
 		}
 		w.absorb(&in)
@@ -166,8 +171,26 @@ func (w *Work) ring(steps []RingStep, reduce bool) error {
 			return err
 		}
 	}
-	return nil
+	return w.giveBack(left, right)
 }
+
+// giveBack ends the lending: it tells the left neighbour that this rank has
+// received all, and waits until the right one has.
+func (w *Work) giveBack(left, right int) error {
+	if !w.lending {
+		return nil
+	}
+	w.lending = false
+	w.post(received, right, nil)
+	if err := w.send(received, left, nil); err != nil {
+		return err
+	}
+	return w.wait(received, right)
+}
+
+// received is the number of the message that says that all have been received,
+// beyond those of segments.
+const received = 1 << numberBits
 
 // ask posts the receives up to number end.
 func (w *Work) ask(c *cursor, end, left int) {

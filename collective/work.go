@@ -32,10 +32,11 @@ type Work struct {
 	live bool          // between start and Wait
 	here bool          // it ran on its caller's goroutine and has ended
 
-	scope  *scope // whom the algorithm runs on
-	group  uint32 // of the messages' tags
-	base   uint32 // added to the numbers of messages, to tell phases apart
-	byRank bool   // the chunks of x are the parts of the ranks
+	scope   *scope // whom the algorithm runs on
+	group   uint32 // of the messages' tags
+	base    uint32 // added to the numbers of messages, to tell phases apart
+	byRank  bool   // the chunks of x are the parts of the ranks
+	lending bool   // send lends
 
 	peer    atomic.Int32 // who of the mesh is waited for, plus one; 0: nobody
 	since   atomic.Int64 // and since when, nanoseconds after g.epoch
@@ -127,7 +128,7 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.live, w.here, w.byRank, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root = false, false, false, false, nil, nil, nil, nil, Sum, 0
+	w.live, w.here, w.byRank, w.lending, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root = false, false, false, false, false, nil, nil, nil, nil, Sum, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
 	g.recycle(w)
 	return end, bytes, err
@@ -234,10 +235,26 @@ func (w *Work) waitFor(slot, from int) error {
 func (w *Work) send(i, to int, p []byte) error {
 	peer := w.meshRank(to)
 	w.peer.Store(int32(peer) + 1)
-	err := w.g.mesh.Send(peer, w.tag(i), p, w.g.cfg.Timeout)
+	var err error
+	if w.lending {
+		err = w.g.lender.Lend(peer, w.tag(i), p, w.g.cfg.Timeout)
+	} else {
+		err = w.g.mesh.Send(peer, w.tag(i), p, w.g.cfg.Timeout)
+	}
 	w.sent += int64(len(p))
 	w.peer.Store(0)
 	return err
+}
+
+// lendFrom is from how many bytes for each rank on large messages are lent and not
+// copied, which ends with a word from who has received them.
+const lendFrom = 256 << 10
+
+// lends decides whether send lends, as it does on all ranks: what an operation
+// sends must then not be overwritten before its receiver has it, and the end of
+// the operation is to wait for that.
+func (w *Work) lends() {
+	w.lending = w.g.lender != nil && len(w.x)/w.scope.size >= lendFrom
 }
 
 // waitsFor notes that the operation waits for a rank of the group.

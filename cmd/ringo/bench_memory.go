@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -32,8 +33,9 @@ func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error)
 	return m, nil
 }
 
-// alignedBytes are n bytes that start where a value of any type may.
-func alignedBytes(n int) []byte { return raw(make([]float64, (n+7)/8))[:n] }
+// alignedBytes are n bytes that start where a value of any type may, of the kind of
+// memory that Job.Alloc gives where none is shared.
+func alignedBytes(n int) []byte { return raw(hugepage.Floats((n + 3) / 4))[:n] }
 
 // onePass turns t into what bounds allreduce of so many floats in shared memory:
 // each rank reduces its share of all arenas and writes it to all of them, and

@@ -66,9 +66,16 @@ func (r *Rule) turn(n int) bool {
 
 // Send sends, unless a rule has it otherwise. See transport.Mesh.
 func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	return m.send(m.Mesh.Send, to, tag, p, timeout)
+}
+
+// sending is Send or Lend of a mesh.
+type sending func(to int, tag transport.Tag, p []byte, timeout time.Duration) error
+
+func (m *Mesh) send(pass sending, to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	rule := m.pick(Send, to)
 	if rule == nil {
-		return m.Mesh.Send(to, tag, p, timeout)
+		return pass(to, tag, p, timeout)
 	}
 	switch rule.Do {
 	case Drop:
@@ -84,7 +91,25 @@ func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 		}
 		timeout -= rule.For
 	}
-	return m.Mesh.Send(to, tag, p, timeout)
+	return pass(to, tag, p, timeout)
+}
+
+// Lender returns one under the same rules as Send, if the mesh has any. See
+// transport.Wrapper.
+func (m *Mesh) Lender() transport.Lender {
+	if inner := transport.LenderOf(m.Mesh); inner != nil {
+		return lender{m, inner}
+	}
+	return nil
+}
+
+type lender struct {
+	mesh  *Mesh
+	inner transport.Lender
+}
+
+func (l lender) Lend(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	return l.mesh.send(l.inner.Lend, to, tag, p, timeout)
 }
 
 // wait blocks for d, or until the mesh ends.

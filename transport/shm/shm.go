@@ -98,6 +98,9 @@ func New(ctx context.Context, inner transport.Mesh, cfg Config) (*Mesh, error) {
 // for those who hold it. See transport.Windower.
 func (m *Mesh) Windows() *transport.Windows { return m.windows }
 
+// Lender returns the inner mesh's. See transport.Wrapper.
+func (m *Mesh) Lender() transport.Lender { return transport.LenderOf(m.Mesh) }
+
 // Hosts returns the host of each rank: a number from 0 up, in the order of their
 // lowest ranks. Ranks that cannot reach each other's sockets without a network,
 // such as containers of one machine, count as of different hosts. It must not be

@@ -72,7 +72,16 @@ func (m *Mesh) Size() int { return m.size }
 // for the timeout is an error; after part of a message was written the
 // connection is not used for another.
 func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
-	if err := m.send(to, tag, p, timeout); err != nil {
+	return m.deliver(to, tag, p, timeout, false)
+}
+
+// Lend is Send from where p lies, where the system can. See transport.Lender.
+func (m *Mesh) Lend(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	return m.deliver(to, tag, p, timeout, true)
+}
+
+func (m *Mesh) deliver(to int, tag transport.Tag, p []byte, timeout time.Duration, lent bool) error {
+	if err := m.send(to, tag, p, timeout, lent); err != nil {
 		return &transport.Error{Op: "send", Rank: m.rank, Peer: to, Tag: tag, Err: err}
 	}
 	m.sent.Add(int64(len(p)))
@@ -80,7 +89,7 @@ func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	return nil
 }
 
-func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration, lent bool) error {
 	if err := transport.CheckPeer(m, to); err != nil {
 		return err
 	}
@@ -92,7 +101,7 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 		return *gone
 	}
 	h := wire.Header{Type: m.frame, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
-	err := peer.stream(tag, len(p)).send(h, p, timeout)
+	err := peer.stream(tag, len(p)).send(h, p, timeout, lent)
 	if err != nil {
 		return peer.sendFault(err)
 	}

@@ -25,6 +25,11 @@ type socket interface {
 	// write takes as much of v as fits, or errAgain.
 	write(v [][]byte) (int, error)
 
+	// lend is write, but what it has taken of slices after the first is read from
+	// where it lies until the other end has it. After an error, and errAgain is
+	// none, the rest goes the same way: v begins where the last call ended.
+	lend(v [][]byte) (int, error)
+
 	// arm makes awaitRead return once when something is there to be read.
 	arm()
 	// awaitRead parks until then, until wake, or until the deadline, and
@@ -125,6 +130,8 @@ func (s *netSocket) write(v [][]byte) (int, error) {
 	}
 	return outcome(s.nOut, s.outErr)
 }
+
+func (s *netSocket) lend(v [][]byte) (int, error) { return s.write(v) }
 
 func (s *netSocket) arm() {
 	s.armed.Store(true)

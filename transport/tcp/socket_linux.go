@@ -25,6 +25,7 @@ type epollSocket struct {
 	users atomic.Int64 // calls under way; closedBit once it is closed
 	in    *gate
 	limit bound
+	pipe  pipe // the writer's
 
 	mu  sync.Mutex
 	out *gate // made when something first has to wait for room
@@ -70,8 +71,14 @@ func (s *epollSocket) use() bool {
 
 func (s *epollSocket) free() {
 	if s.users.Add(-1) == closedBit {
-		unix.Close(s.fd)
+		s.closeFiles()
 	}
+}
+
+// closeFiles is called once, when nobody uses them any more.
+func (s *epollSocket) closeFiles() {
+	unix.Close(s.fd)
+	s.pipe.close()
 }
 
 func (s *epollSocket) read(v [][]byte) (n int, err error) {
@@ -201,7 +208,7 @@ func (s *epollSocket) close() {
 			continue
 		}
 		if n == 0 {
-			unix.Close(s.fd)
+			s.closeFiles()
 		} // else the last user does, soon: nobody waits in a call for long
 		break
 	}

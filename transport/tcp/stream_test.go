@@ -35,15 +35,17 @@ func (s *scripted) read(v [][]byte) (n int, err error) {
 }
 
 func (s *scripted) write(v [][]byte) (int, error) { return 0, errAgain }
-func (s *scripted) arm()                          {}
-func (s *scripted) awaitRead(time.Time) bool      { return true }
-func (s *scripted) wake()                         {}
-func (s *scripted) awaitWrite(time.Time) error    { return errDeadline }
-func (s *scripted) hurry(time.Time)               {}
-func (s *scripted) block(time.Duration)           {}
-func (s *scripted) closeWrite()                   {}
-func (s *scripted) reset()                        {}
-func (s *scripted) close()                        {}
+func (s *scripted) lend(v [][]byte) (int, error)  { return s.write(v) }
+
+func (s *scripted) arm()                       {}
+func (s *scripted) awaitRead(time.Time) bool   { return true }
+func (s *scripted) wake()                      {}
+func (s *scripted) awaitWrite(time.Time) error { return errDeadline }
+func (s *scripted) hurry(time.Time)            {}
+func (s *scripted) block(time.Duration)        {}
+func (s *scripted) closeWrite()                {}
+func (s *scripted) reset()                     {}
+func (s *scripted) close()                     {}
 
 // frames are messages as they lie on the wire.
 func frames(sum bool, payloads ...[]byte) []byte {

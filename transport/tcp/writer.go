@@ -16,6 +16,9 @@ import (
 // have the system gather it.
 const smallFrame = 4 << 10
 
+// lendFrom is from when on lending a payload costs less than copying it.
+const lendFrom = 32 << 10
+
 // writer is the sending side of a stream. Any number of goroutines send; lock
 // holds a token while one of them writes.
 type writer struct {
@@ -34,14 +37,14 @@ func (w *writer) init(s *stream, sent int64) {
 	w.sent.Store(sent)
 }
 
-// send writes one frame and returns when the operating system has it. The
-// timeout counts from when it first has to wait. A frame that could only be
+// send writes one frame and returns when the operating system has it, or, if the
+// payload is lent, knows where it lies. The timeout counts from when it first has to wait. A frame that could only be
 // written in part leaves the stream unusable for writing.
-func (w *writer) send(h wire.Header, payload []byte, timeout time.Duration) error {
+func (w *writer) send(h wire.Header, payload []byte, timeout time.Duration, lent bool) error {
 	if err := w.acquire(timeout); err != nil {
 		return err
 	}
-	err := w.write(h, payload, timeout)
+	err := w.write(h, payload, timeout, lent)
 	<-w.lock
 	return err
 }
@@ -53,7 +56,7 @@ func (w *writer) finish(h wire.Header, payload []byte, timeout time.Duration, ca
 		return err
 	}
 	defer func() { <-w.lock }()
-	err := w.write(h, payload, timeout)
+	err := w.write(h, payload, timeout, false)
 	w.halfClose(cause)
 	return err
 }
@@ -95,7 +98,7 @@ func (w *writer) acquire(timeout time.Duration) error {
 }
 
 // write needs the lock.
-func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration) error {
+func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration, lent bool) error {
 	if w.broken != nil {
 		return w.broken
 	}
@@ -104,7 +107,8 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration) err
 		return err
 	}
 	total := w.gather(h, payload)
-	left, err := w.flush(total, timeout)
+	lent = lent && len(payload) >= lendFrom && h.Type == wire.Data
+	left, err := w.flush(total, timeout, lent)
 	w.parts = [3][]byte{}
 	w.sent.Add(int64(total - left))
 	if err == nil {
@@ -147,12 +151,12 @@ func (w *writer) gather(h wire.Header, payload []byte) int {
 	return total
 }
 
-// flush writes what is in vec, left bytes, and returns how many it could not.
-// No clock is read unless it has to wait.
-func (w *writer) flush(left int, timeout time.Duration) (int, error) {
+// flush writes what is in vec, left bytes, and returns how many it could not. No
+// clock is read unless it has to wait.
+func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) {
 	var deadline, idle time.Time
 	for {
-		n, err := w.stream.sock.write(w.vec)
+		n, err := w.put(lent)
 		left -= n
 		switch {
 		case left == 0:
@@ -171,6 +175,14 @@ func (w *writer) flush(left int, timeout time.Duration) (int, error) {
 			return left, err
 		}
 	}
+}
+
+// put writes or lends what is in vec as far as there is room.
+func (w *writer) put(lent bool) (int, error) {
+	if lent {
+		return w.stream.sock.lend(w.vec)
+	}
+	return w.stream.sock.write(w.vec)
 }
 
 // advance takes n written bytes from vec.

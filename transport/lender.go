@@ -1,0 +1,31 @@
+package transport
+
+import "time"
+
+// Lender is a mesh that can send from where a slice lies: the copy into the
+// system's buffers costs more than all the rest of a large message.
+type Lender interface {
+	// Lend is Send of a slice that keeps its contents until its receiver has it all,
+	// not only until Lend returns: what the receiver gets if it is written before is
+	// not defined. When the receiver has it only the receiver can tell.
+	Lend(to int, tag Tag, p []byte, timeout time.Duration) error
+}
+
+// Wrapper is a mesh around another one that may be a Lender.
+type Wrapper interface {
+	// Lender returns the wrapped mesh's, or one that stands before it, or nil.
+	Lender() Lender
+}
+
+// LenderOf returns m as a Lender, nil where its messages are not lent. It is the
+// same on all ranks of a job whose meshes are of the same kind, whatever their
+// systems can do: a Lender may also copy.
+func LenderOf(m Mesh) Lender {
+	switch m := m.(type) {
+	case Wrapper:
+		return m.Lender()
+	case Lender:
+		return m
+	}
+	return nil
+}
