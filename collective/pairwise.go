@@ -157,11 +157,17 @@ func pairSpread(w *Work, k int) step {
 }
 
 func (w *Work) pairAllReduce() error {
+	w.lends()
 	if err := w.pairScatter(); err != nil {
 		return err
 	}
 	w.nextPhase()
-	return w.pairGather()
+	if err := w.pairGather(); err != nil || !w.lending {
+		return err
+	}
+	w.lending = false
+	w.nextPhase()
+	return w.disseminate()
 }
 
 // nextPhase begins to number messages anew.

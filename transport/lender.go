@@ -6,8 +6,9 @@ import "time"
 // system's buffers costs more than all the rest of a large message.
 type Lender interface {
 	// Lend is Send of a slice that keeps its contents until its receiver has it all,
-	// not only until Lend returns: what the receiver gets if it is written before is
-	// not defined. When the receiver has it only the receiver can tell.
+	// not only until Lend returns. If it is written before, or freed and used again,
+	// what the receiver gets is not defined. That it has everything only the receiver
+	// can tell.
 	Lend(to int, tag Tag, p []byte, timeout time.Duration) error
 }
 

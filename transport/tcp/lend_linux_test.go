@@ -1,0 +1,156 @@
+package tcp
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+func pattern(n, salt int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(i*7 + i>>8 + salt)
+	}
+	return p
+}
+
+// Lent messages come as they were, between copied ones, through small buffers, and
+// where the system refuses to lend; and nothing of theirs stays open.
+func TestLend(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		refuse bool
+		lends  bool
+	}{
+		"lent":          {func(*Config) {}, false, true},
+		"small buffers": {func(c *Config) { c.SocketBufferBytes = 32 << 10 }, false, true},
+		"streams":       {func(c *Config) { c.Streams = 3 }, false, true},
+		"checksums":     {func(c *Config) { c.Checksum = true }, false, false},
+		"refused":       {func(*Config) {}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leakcheck.Check(t)
+			open := openFiles(t)
+			m := formed(t, 2, c.change)
+			if c.refuse {
+				for _, s := range m[0].peers[1].streams {
+					s.sock.(*epollSocket).pipe.refused = true
+				}
+			}
+			sizes := []int{0, 1, lendFrom - 1, lendFrom, lendFrom + 1, 300_001, pipeBytes + 4097, 3 << 20}
+			var lent [][]byte // to the end: what the collector reuses would be sent as it is then
+			for i, n := range sizes {
+				lent = append(lent, pattern(n, i))
+			}
+			sent := make(chan error, 1)
+			go func() {
+				for i, n := range sizes {
+					if err := m[0].Lend(1, transport.Tag{Part: uint32(2 * i)}, lent[i], patience); err != nil {
+						sent <- err
+						return
+					}
+					if err := m[0].Send(1, transport.Tag{Part: uint32(2*i + 1)}, pattern(n/2, -i), patience); err != nil {
+						sent <- err
+						return
+					}
+				}
+				sent <- nil
+			}()
+			for i, n := range sizes {
+				got, err := receive(m[1], 0, transport.Tag{Part: uint32(2 * i)}, n)
+				if err != nil || !bytes.Equal(got, lent[i]) {
+					t.Fatalf("lent message of %d bytes: differs, or %v", n, err)
+				}
+				got, err = receive(m[1], 0, transport.Tag{Part: uint32(2*i + 1)}, n/2)
+				if err != nil || !bytes.Equal(got, pattern(n/2, -i)) {
+					t.Fatalf("message of %d bytes after a lent one: differs, or %v", n/2, err)
+				}
+			}
+			if err := <-sent; err != nil {
+				t.Fatal(err)
+			}
+			lends := false
+			for _, s := range m[0].peers[1].streams {
+				lends = lends || s.sock.(*epollSocket).pipe.out != 0
+			}
+			if lends != c.lends {
+				t.Errorf("messages went through a pipe: %v, want %v", lends, c.lends)
+			}
+			m[0].Close()
+			m[1].Close()
+			for end := time.Now().Add(patience); openFiles(t) > open; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d files are open after, %d before", openFiles(t), open)
+				}
+			}
+		})
+	}
+}
+
+func openFiles(t *testing.T) int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// What is lent is not copied: if the sender breaks the rule and writes before the
+// receiver has read, the receiver sees that.
+func TestLentMemoryIsRead(t *testing.T) {
+	m := formed(t, 2, func(c *Config) { c.MaxUnexpectedBytes = 1 })
+	// The first message fills the place for what is not asked for, so that nobody
+	// reads the second before its receive is posted.
+	first, second := pattern(lendFrom, 1), pattern(lendFrom, 2)
+	for i, p := range [][]byte{first, second} {
+		if err := m[0].Lend(1, transport.Tag{Part: uint32(i)}, p, patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(second)
+	if _, err := receive(m[1], 0, transport.Tag{}, len(first)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := receive(m[1], 0, transport.Tag{Part: 1}, len(second))
+	if err != nil || !bytes.Equal(got, second) {
+		t.Errorf("the receiver has a copy, or %v", err)
+	}
+}
+
+func TestLendAllocatesNothing(t *testing.T) {
+	m := formed(t, 2, func(*Config) {})
+	p, dst := pattern(64<<10, 0), make([]byte, 64<<10)
+	var r transport.Recv
+	part := uint32(0)
+	if n := testing.AllocsPerRun(50, func() {
+		tag := transport.Tag{Part: part}
+		part++
+		m[1].Post(&r, 0, tag, dst)
+		if err := m[0].Lend(1, tag, p, patience); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Wait(patience); err != nil {
+			t.Fatal(err)
+		}
+	}); n >= 1 {
+		t.Errorf("%v allocations a message", n)
+	}
+}
+
+// A lent message that nobody reads ends like any other.
+func TestLendToAPeerThatDoesNotReceive(t *testing.T) {
+	leakcheck.Check(t)
+	m := formed(t, 2, func(c *Config) { c.MaxUnexpectedBytes, c.SocketBufferBytes = 1<<16, 64<<10 })
+	p := pattern(1<<20, 0)
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		err = m[0].Lend(1, transport.Tag{Part: uint32(i)}, p, 100*time.Millisecond)
+	}
+	if err == nil {
+		t.Error("100 MiB were sent to a peer that reads nothing")
+	}
+}
