@@ -22,7 +22,7 @@ const (
 	// payload and of the sum's, and borders between the parts are moved so that all
 	// receive about the same.
 	Split = "split"
-	// Dense: an allreduce of all values.
+	// Dense: an allreduce of all values, as float32.
 	Dense = "dense"
 )
 
@@ -201,6 +201,18 @@ func Choose(s Situation) string {
 		}
 	}
 	return best
+}
+
+// Use makes the group choose by another function from the next exchange on, as
+// Config.Choose; nil: by the fixed rule. Every rank calls it between the same two
+// exchanges, when none is under way. It is an error where an algorithm was
+// configured.
+func (e *Group) Use(choose func(Situation) string) error {
+	if e.cfg.Algorithm != "" {
+		return fmt.Errorf("exchange: algorithm %q is configured: no other choice has an effect", e.cfg.Algorithm)
+	}
+	e.cfg.Choose = choose
+	return nil
 }
 
 // choose is as configured.

@@ -59,6 +59,9 @@ func TestExplain(t *testing.T) {
 		if text := e.Explain(50); text != "50 values over 2 ranks, as configured: tree" {
 			t.Error(text)
 		}
+		if err := e.Use(Choose); err == nil {
+			t.Error("a choice that has no effect was accepted")
+		}
 		return nil
 	})
 }
@@ -83,6 +86,12 @@ func TestTunedChoice(t *testing.T) {
 				op.Sparse.Append(i, 1)
 			}
 			if err := do(groups[r], op); err != nil || op.Sent.Algorithm != Tree || op.X[0] != 3 {
+				t.Errorf("rank %d: %v, %+v", r, err, op.Sent)
+			}
+			if err := groups[r].Use(func(Situation) string { return Split }); err != nil {
+				t.Error(err)
+			}
+			if err := do(groups[r], op); err != nil || op.Sent.Algorithm != Split || op.X[0] != 3 {
 				t.Errorf("rank %d: %v, %+v", r, err, op.Sent)
 			}
 		})

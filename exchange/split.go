@@ -151,11 +151,11 @@ func (e *Group) collect(op *Op, x []float32, received int) {
 	t := &e.total
 	t.Reset(len(x))
 	most := min(received, len(x))
+	if op.Most > 0 {
+		most = min(most, quota(op.Most, e.size, e.rank))
+	}
 	if most == 0 {
 		return
-	}
-	if op.Most > 0 {
-		most = min(most, max(1, op.Most/e.size))
 	}
 	if cap(t.Index) < most {
 		t.Reserve(most + most/4)
@@ -163,6 +163,11 @@ func (e *Group) collect(op *Op, x []float32, received int) {
 	if e.picker.Reaching(t, 0, x, nil, 0, most) > most {
 		e.picker.Exact(t, 0, x, nil, most)
 	}
+}
+
+// quota is how many of most entries may lie in the part of a rank.
+func quota(most, size, rank int) int {
+	return int(int64(most)*int64(rank+1)/int64(size) - int64(most)*int64(rank)/int64(size))
 }
 
 // hand gives the sum of this rank's part to all, and gathers those of all parts in

@@ -128,21 +128,26 @@ func (e *Group) receiveEntries(op *Op, from, lo, hi int) error {
 	if err := collective.Receive(e.own, e.inFrame, from); err != nil {
 		return err
 	}
-	k := int(e.inFrame[0])
-	if k < 0 || k > most {
-		return damaged(from, "%d entries, at most %d make sense", k, most)
-	}
-	e.theirs = compress.Sparse{Len: len(op.X), Index: e.inFrame[1 : 1+k], Value: floatsOf(e.inFrame[1+k : 1+2*k])}
-	err := e.theirs.Validate()
-	for _, spare := range e.inFrame[1+2*k:] {
-		if spare != 0 && err == nil {
-			err = fmt.Errorf("its %d entries are followed by more", k)
-		}
-	}
-	if err != nil {
+	var err error
+	if e.theirs, err = unpack(e.inFrame, len(op.X)); err != nil {
 		return &peerError{from, err}
 	}
 	return nil
+}
+
+// unpack returns the vector of length n that a message holds, in the message's memory.
+func unpack(frame []int32, n int) (s compress.Sparse, err error) {
+	k := int(frame[0])
+	if k < 0 || 1+2*k > len(frame) {
+		return s, fmt.Errorf("%d entries in a message with room for %d", k, len(frame)/2)
+	}
+	for _, spare := range frame[1+2*k:] {
+		if spare != 0 {
+			return s, fmt.Errorf("%d entries are followed by more", k)
+		}
+	}
+	s = compress.Sparse{Len: n, Index: frame[1 : 1+k], Value: floatsOf(frame[1+k : 1+2*k])}
+	return s, s.Validate()
 }
 
 // floatsOf is x as floats, without a copy.
