@@ -118,6 +118,10 @@ func (r *run) save(p position) error {
 	if err != nil {
 		return fmt.Errorf("the strategy cannot be saved: %w", err)
 	}
+	more := map[string]string{morePast: string(past), moreExchange: string(setup)}
+	if r.replica.Tuner.Chosen() {
+		more[moreChosen] = "yes"
+	}
 	keep := r.cfg.Checkpoint.Keep
 	if keep == 0 {
 		keep = checkpoint.DefaultKeep
@@ -126,7 +130,7 @@ func (r *run) save(p position) error {
 		Header: checkpoint.Header{
 			Model: r.spec.Name, Step: o.Steps(), Epoch: int64(p.epoch - 1), Position: int64(p.step),
 			NP: r.job.Size(), Strategy: string(o.Strategy()),
-			Settings: r.settings(), More: map[string]string{morePast: string(past), moreExchange: string(setup)},
+			Settings: r.settings(), More: more,
 		},
 		Arrays: append(append(r.replica.arrays(means), own.arrays()...), r.kept()...),
 		Keep:   keep,

@@ -61,6 +61,9 @@ type Config struct {
 	Threads int
 	// Exchange says how the ranks agree on a step.
 	Exchange distopt.Config
+	// Tuning says by what a strategy "auto" and measured plans are chosen, which
+	// Exchange may name, too.
+	Tuning Tuning
 	// WarmupDensity are the shares of values that are sent in the first epochs,
 	// instead of Exchange.Spars (Lin et al. 2018).
 	WarmupDensity []float64
@@ -117,7 +120,8 @@ func (c Config) Validate() error {
 	if math.IsNaN(c.Dropout) || c.Dropout >= 1 {
 		errs = append(errs, fmt.Errorf("dropout %v: want below 1; negative for none, 0 for the model's own", c.Dropout))
 	}
-	errs = append(errs, c.Exchange.Validate(), c.Checkpoint.Validate())
+	errs = append(errs, c.tuning().Validate(), c.Checkpoint.Validate())
+	errs = append(errs, c.validateTuning()...)
 	errs = append(errs, c.validateCodec()...)
 	return errors.Join(errs...)
 }

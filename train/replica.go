@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // Replica is one rank's copy of a model, with the optimizer that keeps it equal
@@ -20,6 +21,7 @@ type Replica struct {
 	Spec   models.Spec
 	Params *nn.Params
 	Opt    *distopt.Optimizer
+	Tuner  *tune.Tuner // beside Opt: what a step's gradients go by, if it is chosen
 
 	rule    *optim.Shared // within Opt
 	model   models.Model
@@ -66,14 +68,17 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 	for _, t := range r.Params.Tables() {
 		tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
 	}
-	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.Exchange)
+	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base())
 	if err != nil {
 		r.rule.Close()
 		job.Free(r.Params.Grads())
 		return nil, err
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
-	if err := r.Opt.Broadcast(); err != nil {
+	if err = r.Opt.Broadcast(); err == nil {
+		r.Tuner, err = r.newTuner(cfg)
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -171,7 +176,7 @@ func mix(a, b uint64) uint64 {
 }
 
 // Step ends a step: it waits for the agreed gradients and updates.
-func (r *Replica) Step() error { return r.Opt.Step() }
+func (r *Replica) Step() error { return r.Tuner.Step() }
 
 // SetLR sets the learning rate of the next steps.
 func (r *Replica) SetLR(lr float64) { r.rule.SetLR(lr) }

@@ -83,6 +83,7 @@ type saved struct {
 	NP          int
 	Past        past
 	Setup       *distopt.Setup
+	Chosen      bool // by measurements
 }
 
 // resume restores the folder's last checkpoint on all ranks and returns where
@@ -111,7 +112,7 @@ func (r *run) resume() (position, error) {
 		return position{}, fmt.Errorf("resuming: telling all ranks: %w", err)
 	}
 	if head.File == "" {
-		return position{epoch: 1}, nil
+		return position{epoch: 1}, r.replica.Tuner.Resumed(false)
 	}
 	if head.Epoch > r.cfg.Epochs || head.Done > r.steps {
 		return position{}, fmt.Errorf("resuming: %s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps",
@@ -127,7 +128,7 @@ func (r *run) resume() (position, error) {
 	if err := r.load(f, head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
 	}
-	return p, nil
+	return p, r.replica.Tuner.Resumed(head.Chosen)
 }
 
 // open opens the last checkpoint, if there is one, and checks that it is of this
@@ -157,6 +158,7 @@ func (r *run) open() (*checkpoint.File, saved, error) {
 			err = fmt.Errorf("%s: the figures so far cannot be read: %w", path, err)
 		}
 	}
+	head.Chosen = h.More[moreChosen] == "yes"
 	if text, ok := h.More[moreExchange]; ok && err == nil {
 		if err = json.Unmarshal([]byte(text), &head.Setup); err != nil {
 			err = fmt.Errorf("%s: the strategy and the plan cannot be read: %w", path, err)
@@ -173,6 +175,7 @@ func (r *run) open() (*checkpoint.File, saved, error) {
 const (
 	morePast     = "past"
 	moreExchange = "exchange"
+	moreChosen   = "chosen" // whether strategy or plan were chosen by measurements
 )
 
 // load fills every rank's memory from the file that rank 0 has opened.

@@ -85,6 +85,7 @@ func (c *stepBench) stepConfig(cmd *cobra.Command, model string) train.Config {
 		cfg.Batch = c.cfg.Batch
 	}
 	cfg.Exchange, cfg.Threads = c.cfg.Exchange, c.computeThreads()
+	cfg.Tuning = c.tuning.forTraining()
 	if cfg.Optimizer != "adamw" {
 		cfg.SetOptimizer("sgd")
 		cfg.LR, cfg.Momentum, cfg.WeightDecay = 0.005, 0.9, 0

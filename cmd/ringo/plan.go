@@ -45,6 +45,7 @@ type planCommand struct {
 	planners              []bucket.Named
 	loaded                bucket.Profile // of --profile
 	computeFrom, linkFrom string         // what the figures rest on, for the report
+	codecFrom             string
 }
 
 // Values of --plan besides the planners' names.
@@ -117,7 +118,7 @@ func newPlan() *cobra.Command {
 	fs.StringVar(&c.strategy, "strategy", "fp32", "what the ranks exchange; see above")
 	fs.Float64Var(&c.spars, "spars", 0.01, "the `share` of values that sparse strategies send")
 	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
-	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless the profile has its cost")
+	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless --measure or the profile say what it costs: 6 bytes a value for a cast, 28 for an exact selection, 12 for one by a threshold that is reused")
 	fs.StringVar(&c.algorithm, "algorithm", autoAlgorithm, "how groups are exchanged; auto: the fastest for each group's size")
 	fs.StringVar(&c.plan, "plan", "", "`name` of a plan, see above (default: exact, or the only one that the strategy has)")
 	fs.IntVar(&c.bucketBytes, "bucket-bytes", 0, "bytes of a group with --plan fixed; 0: the default")
@@ -366,7 +367,11 @@ func (c *planCommand) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.P
 			threads = min(runtime.NumCPU(), train.MaxThreads)
 		}
 		c.computeFrom = "measured here on " + counted(threads, "thread")
-		return measuredProfile(spec, batch, threads, func() error { return context.Cause(cmd.Context()) })
+		f, err := measuredProfile(spec, batch, threads, func() error { return context.Cause(cmd.Context()) })
+		if err == nil && !c.changed("memory") {
+			err = c.measureCodec(&f)
+		}
+		return f, err
 	}
 	c.computeFrom = "given, shared out by the layers' work"
 	return outlineProfile(spec, batch, c.computeMS/1e3)
@@ -416,7 +421,13 @@ func (c *planCommand) codec(f bucket.Profile) (exact, reuse bucket.Curve) {
 	if !ok && s.sparse {
 		p, ok = f.Codec("topk", c.spars) // whatever the scope, the selection is the same
 	}
+	if c.codecFrom = "given"; s.exact == 0 {
+		c.codecFrom = "none"
+	}
 	if ok && !c.changed("memory") {
+		if c.codecFrom = "of the profile"; c.measure {
+			c.codecFrom = "measured here on 1 thread"
+		}
 		if s.reuse == 0 {
 			return p.Exact, p.Exact
 		}

@@ -5,9 +5,13 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // flopsPerByte is how many operations of a product take as long as a byte of
@@ -120,4 +124,39 @@ func measuredProfile(spec models.Spec, batch, threads int, stop func() error) (b
 		return bucket.Profile{}, err
 	}
 	return profileOf(spec, ps, batch, forward, backward), nil
+}
+
+// measureCodec times the strategy's codec here, on one thread as it works in a job,
+// and adds its cost to the profile.
+func (c *planCommand) measureCodec(f *bucket.Profile) error {
+	cfg := distopt.Config{Strategy: distopt.Strategy(c.chosen.name)}
+	if c.chosen.sparse {
+		cfg.Spars = c.spars
+	}
+	if c.chosen.reuse > 0 {
+		cfg.Every = c.every
+	}
+	if c.chosen.exact == 0 {
+		return nil
+	}
+	chain, err := cfg.NewChain()
+	if err != nil {
+		return err
+	}
+	mesh := mem.New(1)[0]
+	defer mesh.Close()
+	alone, err := collective.New(mesh, collective.Config{})
+	if err != nil {
+		return err
+	}
+	defer alone.Close()
+	values := 0
+	for _, l := range f.Layers {
+		values += l.Values
+	}
+	codec, _, err := tune.Codec(alone, tune.Candidate{Name: c.chosen.name, Chain: chain, Density: cfg.Density(), Every: cfg.Every}, nil, values)
+	if err == nil {
+		f.Codecs = append(f.Codecs, codec)
+	}
+	return err
 }

@@ -47,6 +47,7 @@ type planResult struct {
 
 	ComputeFrom string      `json:"compute_from"`
 	LinksFrom   string      `json:"links_from"`
+	CodecFrom   string      `json:"codec_from"` // "none" where values travel as they are
 	Groups      []planGroup `json:"groups"`
 }
 
@@ -124,7 +125,7 @@ func (c *planCommand) result(spec models.Spec, f bucket.Profile, s bucket.Step, 
 	r := planResult{
 		Kind: "plan", Model: f.Model, Params: spec.Params, Layers: len(s.Layers), Batch: f.Batch, NP: c.np, Hosts: c.hosts,
 		Strategy: c.chosen.name, SHA256: p.SHA256(), StepMS: 1e3 * t.Total, ComputeMS: 1e3 * (t.Compute - t.Selecting),
-		SelectMS: 1e3 * t.Selecting, ExposedMS: 1e3 * t.Exposed, UpdateMS: 1e3 * s.Update, ComputeFrom: c.computeFrom, LinksFrom: c.linkFrom,
+		SelectMS: 1e3 * t.Selecting, ExposedMS: 1e3 * t.Exposed, UpdateMS: 1e3 * s.Update, ComputeFrom: c.computeFrom, LinksFrom: c.linkFrom, CodecFrom: c.codecFrom,
 	}
 	if c.chosen.sparse {
 		r.Spars = c.spars
@@ -163,6 +164,11 @@ func (c *planCommand) write(to io.Writer, results []planResult, best int) {
 		fmt.Fprintf(to, "%s on %s: links %s\n", counted(c.np, "rank"), counted(c.hosts, "host"), r.LinksFrom)
 	}
 	fmt.Fprintf(to, "compute %s ms, %s\n", msText(r.ComputeMS), r.ComputeFrom)
+	if r.CodecFrom == "given" {
+		fmt.Fprintf(to, "codec at %s of memory (--memory)\n", rateText(c.memoryRate))
+	} else if r.CodecFrom != "none" {
+		fmt.Fprintf(to, "codec %s\n", r.CodecFrom)
+	}
 	if r.NaiveMS > 0 {
 		fmt.Fprintf(to, "exchange %s ms one way, as it is often quoted; %s ms there and back\n", msText(r.NaiveOneWayMS), msText(r.NaiveMS))
 	}

@@ -233,6 +233,29 @@ func TestPlanProfile(t *testing.T) {
 	checkRefused(t, exitUsage, "plan mnist --profile "+file, "--profile: "+file, `format "x"`)
 }
 
+// With --measure the codec is timed, too, and its cost is part of the profile that is
+// saved; else its figures rest on a rate that is told.
+func TestPlanCodec(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mlp.json")
+	const job = "mlp --np 4 --strategy dlgs --dlgs-every 8 "
+	measured, text := planOf(t, job+"--measure --threads 1 --batch 4 --save "+file)
+	checkHolds(t, "plan", text, "codec measured here on 1 thread")
+	r := measured[0]
+	if r.CodecFrom != "measured here on 1 thread" || r.SelectMS <= 0 || r.StepExactMS <= 0 {
+		t.Errorf("%+v", r)
+	}
+	again, text := planOf(t, job+"--profile "+file)
+	checkHolds(t, "plan", text, "codec of the profile")
+	if again[0].SHA256 != r.SHA256 || math.Abs(again[0].SelectMS-r.SelectMS) > 1e-9 {
+		t.Errorf("by the profile %+v, measured %+v", again[0], r)
+	}
+	_, text = planOf(t, job+"--compute-ms 10")
+	checkHolds(t, "plan", text, "codec at 10 GB/s of memory (--memory)")
+	if plain, text := planOf(t, "mlp --np 4 --compute-ms 10"); plain[0].CodecFrom != "none" || strings.Contains(text, "codec") {
+		t.Errorf("fp32 has a codec: %+v\n%s", plain[0], text)
+	}
+}
+
 func TestPlanUsage(t *testing.T) {
 	const ok = "plan mnist --np 4 --compute-ms 10 "
 	for _, c := range [][]string{

@@ -109,7 +109,7 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	if f.algorithm == collective.Exchange && f.np > 2 {
 		faults.add("--algorithm exchange is for two ranks, --np is %d", f.np)
 	}
-	f.tuning.check(&faults)
+	f.tuning.check(cmd, &faults)
 	f.checkTimes(&faults)
 	if f.threads < 0 || f.threads > train.MaxThreads {
 		faults.add("--threads %d: want 0 to %d", f.threads, train.MaxThreads)

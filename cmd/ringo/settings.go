@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // maxSeeds bounds a slip of the finger.
@@ -66,7 +67,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 
 // registerExchange registers the flags of how gradients travel.
 func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
-	fs.StringVar((*string)(&c.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList())
+	fs.StringVar((*string)(&c.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList()+"; auto: the fastest of some, measured in the first steps")
 	fs.Float64Var(&c.Spars, distopt.SettingSpars, 0, "the `share` of values that is sent by "+takers(distopt.SettingWarmup)+"; the least magnitude of sparseThreshold; 0: 0.05")
 	fs.IntVar(&c.Every, distopt.SettingEvery, 0, fmt.Sprintf("dlgs selects exactly every so many `steps`; 0: %d", compress.DefaultEvery))
 	fs.BoolVar(&c.LayerThresholds, distopt.SettingThresholds, false, "select from each layer of a bucket by itself, of "+takers(distopt.SettingThresholds))
@@ -74,7 +75,7 @@ func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.Float64Var(&c.Momentum, distopt.SettingMomentum, 0, "`factor` of DGC's momentum correction, in place of --momentum, of strategies that select; 0: none")
 	fs.IntVar(&c.Partitions, distopt.SettingPartitions, 0, "parts that partialUpdate averages in turn; 0: 4")
 	fs.StringVar(&c.SparseAlgorithm, distopt.SettingAlgorithm, "", "how selected entries are exchanged: "+strings.Join(exchange.Algorithms(), ", ")+" (default: by their number)")
-	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags)")
+	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+"; by measurements (--tune) or a --profile of them: "+strings.Join(tune.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags, exact of auto)")
 	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
 }
 

@@ -76,7 +76,7 @@ func oneModel(cmd *cobra.Command, args []string) error {
 func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 	errs := c.check(cmd)
 	s, err := c.forModel(cmd, model)
-	s.cfg.Threads = c.computeThreads()
+	s.cfg.Threads, s.cfg.Tuning = c.computeThreads(), c.tuning.forTraining()
 	errs = append(errs, err, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
 	if s.seeds < 1 || s.seeds > maxSeeds {
 		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))
@@ -108,7 +108,9 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 		if err != nil {
 			return err
 		}
-		err = s.train(job, rep, rep.summary, rep.seeds)
+		told := s // the other ranks may be in this process
+		told.cfg.Tuning.Report, told.cfg.Tuning.Save = rep.choice, c.tuning.planned
+		err = told.train(job, rep, rep.summary, rep.seeds)
 		return errors.Join(err, rep.finish())
 	})
 }

@@ -76,10 +76,73 @@ func TestTuneUsage(t *testing.T) {
 			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
 		}
 	}
+	for _, cmd := range []string{synthetic, "bench step mnist "} {
+		for _, c := range [][]string{
+			{"--plan exact", `plan "exact" is made of measurements`, "(--profile FILE)", "(--tune)"},
+			{"--plan saved", `plan "saved" is the one that a profile holds`},
+			{"--strategy topk --plan exact --tune", `plan "exact" has no effect on strategy topk`},
+			{"--plan exact --profile " + planner, `the profile is of model "mlp", not of mnist-cnn`},
+			{"--strategy auto --clip-value 3", "strategy auto chooses among the plain ones"},
+			{"--strategy auto --spars 3", "spars 3: want more than 0 and at most 1"},
+		} {
+			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
+		}
+	}
 	file := filepath.Join(dir, "no", "file")
 	status, _, errs := command(t, "bench allreduce --np 2 --transport mem --floats 1 --tune --save-profile "+file)
 	if status == 0 || !strings.Contains(errs, "--save-profile: tune: saving a profile") {
 		t.Errorf("a file that cannot be written: status %d, %s", status, errs)
 	}
 	checkRefused(t, exitUsage, "plan mlp --profile "+links+" --np 2", "--profile: "+links)
+}
+
+// Auto says what it chose and how steps then went, to a person and to programs, and
+// saves it; by the profile the same is chosen again with the same bits.
+func TestTrainAuto(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "job.json")
+	const run = "train mlp --data synthetic --np 2 --transport mem --threads 1 --batch 16 --train-limit 1280 --eval-limit 64 --epochs 1 --strategy auto --spars 0.1 --json - "
+	status, out, errs := command(t, run+"--save-profile "+file)
+	if status != 0 {
+		t.Fatalf("status %d, %s", status, errs)
+	}
+	checkHolds(t, "auto", errs, "fp32   predicted", "topk   predicted", "ms a step, measured ")
+	events := checkEvents(t, out)
+	choice, after := events["choice"], events["choice_measured"]
+	if len(choice) == 0 || len(after) == 0 || len(choice[0]["candidates"].([]any)) != 5 || !(choice[0]["predicted_ms"].(float64) > 0) || !(after[0]["step_ms"].(float64) > 0) {
+		t.Fatalf("choices %v, then %v", choice, after)
+	}
+	p, err := tune.Load(file)
+	if err != nil || p.Planner == nil || p.Planner.Plan.SHA256 != choice[len(choice)-1]["plan_sha256"] {
+		t.Fatalf("saved %+v, %v", p, err)
+	}
+	shas := map[any]bool{}
+	for range 2 {
+		status, out, errs = command(t, run+"--profile "+file)
+		if status != 0 {
+			t.Fatalf("status %d, %s", status, errs)
+		}
+		events = checkEvents(t, out)
+		if c := events["choice"]; len(c) != 1 || c[0]["why"] != "by the profile" || c[0]["strategy"] != choice[len(choice)-1]["strategy"] || len(events["choice_measured"]) != 0 {
+			t.Errorf("by the profile: %v", events)
+		}
+		shas[events["summary"][0]["params_sha256"]] = true
+	}
+	if len(shas) != 1 {
+		t.Errorf("by one profile parameters %v", shas)
+	}
+}
+
+// checkEvents reads lines of JSON by their event.
+func checkEvents(t *testing.T, text string) map[string][]map[string]any {
+	t.Helper()
+	out := map[string][]map[string]any{}
+	for line := range strings.Lines(text) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		name, _ := e["event"].(string)
+		out[name] = append(out[name], e)
+	}
+	return out
 }

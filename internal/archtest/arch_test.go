@@ -24,7 +24,7 @@ var forbidden = []struct {
 	why      string
 }{
 	{
-		from: []string{"distopt", "exchange", "collective", "compress", "bucket", "ps/..."},
+		from: []string{"distopt", "tune", "exchange", "collective", "compress", "bucket", "ps/..."},
 		to:   []string{"nn", "models", "train"},
 		why:  "what moves gradients works on plain slices, so that any framework can use it",
 	},

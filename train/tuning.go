@@ -1,0 +1,54 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/tune"
+)
+
+// Tuning says by what a strategy "auto" and plans that are made of measurements are
+// chosen. The zero value measures for "auto" alone.
+type Tuning struct {
+	// Measure times the run's first steps, its codecs and its links, and chooses by
+	// that: results then depend on what was measured.
+	Measure bool
+	// Profile is what to choose by instead, the same on every rank.
+	Profile *bucket.Profile
+	// Report is told of choices, and Save given what was measured, on rank 0; nil:
+	// nobody is.
+	Report func(tune.Report)          `json:"-"`
+	Save   func(bucket.Profile) error `json:"-"`
+}
+
+// tuning is the configuration of what chooses.
+func (c Config) tuning() tune.Config {
+	out := tune.Config{
+		Exchange: c.Exchange, Measure: c.Tuning.Measure, Profile: c.Tuning.Profile, Model: c.Model, Batch: c.Batch,
+		MayKeep: c.Checkpoint.Resume,
+	}
+	if spec, err := c.spec(); err == nil {
+		out.Model = spec.Name
+	}
+	return out
+}
+
+func (c Config) validateTuning() (errs []error) {
+	if c.Exchange.Strategy == tune.Auto && len(c.WarmupDensity) > 0 {
+		errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out", distopt.SettingWarmup, c.WarmupDensity, tune.Auto))
+	}
+	if f := c.Tuning.Profile; f != nil && c.tuning().Chooses() && f.Model != c.tuning().Model {
+		errs = append(errs, fmt.Errorf("the profile is of model %q, not of %s", f.Model, c.tuning().Model))
+	}
+	return errs
+}
+
+// newTuner makes the tuner of an optimizer.
+func (r *Replica) newTuner(cfg Config) (*tune.Tuner, error) {
+	c := cfg.tuning()
+	if r.group.Rank() == 0 {
+		c.Report, c.Save = cfg.Tuning.Report, cfg.Tuning.Save
+	}
+	return tune.New(r.group, r.Opt, layersOf(r.Params), r.Params.Grads(), c)
+}

@@ -1,0 +1,114 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/bucket"
+)
+
+// Prediction is what a step under a candidate with its plan is predicted to take, in
+// seconds.
+type Prediction struct {
+	Strategy string
+	Plan     bucket.Plan
+	PlanName string
+	// Step is the mean step, Exact and Reuse a step that selects exactly and one that
+	// reuses a threshold; all equal where there is no difference.
+	Step, Exact, Reuse float64
+	// Parts of the mean step besides forward, backward and the update.
+	Compress, Exposed float64
+}
+
+// Predict plans for a candidate by what a profile, which must be valid, holds of a
+// group of that many ranks and hosts, and predicts its step. The error says what
+// the profile lacks.
+func Predict(f bucket.Profile, c Candidate, ranks, hosts int) (Prediction, error) {
+	step, err := stepOf(f, c, ranks, hosts)
+	if err != nil {
+		return Prediction{}, err
+	}
+	p := c.Planner.Plan(step)
+	if err := p.Validate(step.Layers); err != nil {
+		return Prediction{}, fmt.Errorf("tune: plan %s for %s: %w", c.Planner.Name, c.Name, err)
+	}
+	return predict(f, c, step, p), nil
+}
+
+// predict is the step of a plan.
+func predict(f bucket.Profile, c Candidate, step bucket.Step, p bucket.Plan) Prediction {
+	t := bucket.Predict(step, p)
+	out := Prediction{Strategy: c.Name, Plan: p, PlanName: c.Planner.Name, Step: t.Total, Exact: t.Total, Reuse: t.Total, Compress: t.Selecting, Exposed: t.Exposed}
+	if codec, ok := f.Codec(c.Name, densityIn(f, c)); ok && c.reuses() {
+		step.Costs.Select = codec.Exact
+		out.Exact = bucket.Predict(step, p).Total
+		step.Costs.Select = codec.Reuse
+		out.Reuse = bucket.Predict(step, p).Total
+	}
+	return out
+}
+
+// stepOf is the profile's step with the candidate's costs.
+func stepOf(f bucket.Profile, c Candidate, ranks, hosts int) (bucket.Step, error) {
+	step := f.Step()
+	c.Density = densityIn(f, c)
+	var errs []error
+	if c.Chain != nil {
+		codec, ok := f.Codec(c.Name, c.Density)
+		if !ok {
+			errs = append(errs, fmt.Errorf("the profile has no cost of codec %s%s", c.Name, densityText(c.Density)))
+		}
+		step.Costs.Select = bucket.Mean(codec.Exact, codec.Reuse, c.Every)
+	}
+	payload := c.payload(0)
+	if ranks == 1 {
+		payload.Unit = 4
+		step.Costs.Sends = []bucket.Send{{Name: "none", Payload: payload}}
+	} else if step.Costs.Sends = f.Sends(c.code(), payload, ranks, hosts); len(step.Costs.Sends) == 0 {
+		errs = append(errs, fmt.Errorf("the profile has no cost of exchanging %s%s among %d ranks on %d hosts", c.code(), densityText(c.Density), ranks, hosts))
+	}
+	if len(errs) == 0 {
+		errs = append(errs, step.Validate())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return bucket.Step{}, fmt.Errorf("tune: strategy %s: %w; measure this job (--tune) and save that", c.Name, err)
+	}
+	return step, nil
+}
+
+// densityIn is the candidate's density, in the profile where it does not say it itself.
+func densityIn(f bucket.Profile, c Candidate) float64 {
+	for _, codec := range f.Codecs {
+		if c.sparse() && c.Density == 0 && codec.Name == c.Name {
+			return codec.Density
+		}
+	}
+	return c.Density
+}
+
+func densityText(d float64) string {
+	if d == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" at density %v", d)
+}
+
+// margin is by how much a candidate must be predicted to be faster than the first, as
+// a share of its step: measurements are not better than that, and what makes
+// gradients smaller also changes what is learned.
+const margin = 0.03
+
+// Choose returns which prediction to go with: the fastest, unless the first, gradients
+// as they are, is slower by less than measurements can tell.
+func Choose(all []Prediction) int {
+	best := 0
+	for i, p := range all {
+		if p.Step < all[best].Step {
+			best = i
+		}
+	}
+	if all[best].Step > all[0].Step*(1-margin) {
+		return 0
+	}
+	return best
+}

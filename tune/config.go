@@ -1,0 +1,166 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/distopt"
+)
+
+// Auto is the strategy that chooses one of AutoStrategies.
+const Auto distopt.Strategy = "auto"
+
+// AutoStrategies are what Auto chooses from; the first where no other pays.
+func AutoStrategies() []distopt.Strategy {
+	return []distopt.Strategy{distopt.FP32, distopt.FP16, distopt.BF16, distopt.DLGS, distopt.TopK}
+}
+
+// SavedPlan is the name of the plan that a profile holds.
+const SavedPlan = "saved"
+
+// Plans are the names of plans that are made of measurements.
+func Plans() []string { return []string{"mgwfbp", "dlgs-scan", "exact", SavedPlan} }
+
+// Config says what a Tuner chooses and by what.
+type Config struct {
+	// Exchange is the configuration of the optimizer, but that its strategy may also
+	// be Auto, and its plan one of Plans. Base is what the Optimizer itself is made
+	// with. Under Auto the empty plan is "exact".
+	Exchange distopt.Config
+	// Measure takes the times of the job's own first steps, which Auto does anyhow
+	// unless there is a Profile. Choices, and with them results, then differ from run
+	// to run.
+	Measure bool
+	// Profile, if there is one, is what to choose by instead; the same on every rank.
+	Profile *bucket.Profile
+	// MayKeep says that Resumed will be called, which may bring a choice to keep: then
+	// a plan needs neither Measure nor Profile.
+	MayKeep bool
+	// Model and Batch are told in the profile.
+	Model string
+	Batch int
+	// Pool is what the optimizer's codecs compute with; nil: the caller's thread.
+	Pool compress.Pool
+	// Report is told on every rank, within New and Step, what was chosen, and when
+	// steps were measured how long they took; nil: nobody is.
+	Report func(Report)
+	// Save is given what was measured when a choice was made of it; nil: nobody is.
+	// Its error ends the step.
+	Save func(bucket.Profile) error
+}
+
+// Chooses tells whether there is anything to choose: whether strategy or plan are of
+// those that distopt does not know.
+func (c Config) Chooses() bool {
+	return c.Exchange.Strategy == Auto || slices.Contains(Plans(), c.Exchange.Plan)
+}
+
+// Base is the configuration of the Optimizer: Exchange, where it is what distopt knows.
+func (c Config) Base() distopt.Config {
+	out := c.Exchange
+	if out.Strategy == Auto {
+		out.Strategy, out.Spars, out.Every = distopt.FP32, 0, 0 // of later ones
+	}
+	if slices.Contains(Plans(), out.Plan) {
+		out.Plan = ""
+	}
+	return out
+}
+
+// Validate reports every fault of c at once.
+func (c Config) Validate() error {
+	auto, measured := c.Exchange.Strategy == Auto, slices.Contains(Plans(), c.Exchange.Plan)
+	errs := []error{c.Base().Validate()}
+	if x := c.Exchange; auto {
+		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every}.Validate())
+	}
+	if c.Measure && c.Profile != nil {
+		errs = append(errs, errors.New("measuring (--tune) and a saved profile (--profile) are two sources for one choice: leave one of them out"))
+	}
+	if i, err := distopt.Lookup(c.Base().Strategy); err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate) {
+		errs = append(errs, fmt.Errorf("plan %q has no effect on strategy %s: leave it out", c.Exchange.Plan, i.Name))
+	}
+	switch {
+	case c.Exchange.Plan == SavedPlan && (c.Profile == nil || c.Profile.Plan == nil) && !c.MayKeep:
+		errs = append(errs, errors.New(`plan "saved" is the one that a profile holds: name a file that has one (--profile FILE)`))
+	case measured && !auto && !c.Measure && c.Profile == nil && !c.MayKeep:
+		errs = append(errs, noSource(c.Exchange.Plan))
+	}
+	if x := c.Exchange; auto && (x.Chain != nil || x.ClipValue != 0 || x.Momentum != 0 || x.LayerThresholds || x.SparseAlgorithm != "") {
+		errs = append(errs, errors.New("strategy auto chooses among the plain ones: a chain of one's own, clip-value, momentum-correction, layer-thresholds and an algorithm of sparse exchanges would act under some of them alone: leave them out"))
+	}
+	if c.Profile != nil {
+		errs = append(errs, c.Profile.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// noSource says what a plan can be made of.
+func noSource(plan string) error {
+	return fmt.Errorf("plan %q is made of measurements: name a file with those of an earlier run (--profile FILE), for results that can be repeated, or measure now (--tune), which may change them from run to run", plan)
+}
+
+// candidates are the strategies to choose from, each with its planner.
+func (c Config) candidates() ([]Candidate, error) {
+	names := []distopt.Strategy{c.Base().Strategy}
+	if c.Exchange.Strategy == Auto {
+		names = AutoStrategies()
+	}
+	var out []Candidate
+	for _, name := range names {
+		cfg := c.Exchange
+		cfg.Strategy = name
+		info, err := distopt.Lookup(name)
+		if err != nil {
+			return nil, fmt.Errorf("tune: %w", err)
+		}
+		one := Candidate{Name: string(info.Name), Every: 1}
+		if one.Chain, err = cfg.NewChain(); err != nil {
+			return nil, fmt.Errorf("tune: strategy %s: %w", name, err)
+		}
+		if one.sparse() {
+			one.Density = cfg.Density()
+		}
+		if info.HasEffect(distopt.SettingEvery) {
+			if one.Every = cfg.Every; one.Every == 0 {
+				one.Every = compress.DefaultEvery
+			}
+		}
+		if one.Planner, err = c.planner(info.Plan); err != nil {
+			return nil, fmt.Errorf("tune: %w", err)
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// planner is the one of that name, the only one of a strategy, or else the configured
+// one.
+func (c Config) planner(only string) (bucket.Named, error) {
+	name := only
+	if name == "" {
+		if name = c.Exchange.Plan; name == "" {
+			name = "exact"
+		}
+	}
+	switch {
+	case name == SavedPlan:
+		return bucket.Named{Name: SavedPlan, Plan: func(bucket.Step) bucket.Plan { return c.Profile.SavedPlan() }}, nil
+	case name == distopt.PlanFixed:
+		return bucket.Named{Name: name, Plan: bucket.FixedOf(c.Exchange.BucketBytes)}, nil
+	}
+	return bucket.LookupPlanner(name)
+}
+
+// candidate is the one of that name.
+func (t *Tuner) candidate(name string) Candidate {
+	for _, c := range t.candidates {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Candidate{Name: name}
+}

@@ -1,0 +1,186 @@
+package tune
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
+)
+
+// What an exchange is timed with.
+const (
+	linkLeast  = 1 << 10 // values of the shortest
+	linkRounds = 9       // most of one size
+	linkBudget = 0.2     // seconds of one size; the first is always timed twice
+	linkLong   = 0.5     // seconds of an exchange after which none is longer
+)
+
+// Exchange measures how long r takes to exchange a candidate's groups, by their size,
+// on the job's own links with all its ranks: the lines that fit the times of each
+// algorithm that r chose. unit is the bytes of an entry of the payload, from Codec.
+// arena is the job's own arena of gradients between two steps, since where values lie
+// matters to what carries them; it is left all zero. It is a collective call that
+// takes some seconds on slow links.
+func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64, arena []float32) ([]bucket.LinkProfile, error) {
+	if g.Size() == 1 {
+		return nil, nil
+	}
+	b := exchangeBench{g: g, r: r, c: c, arena: arena, payload: c.payload(unit), rand: rand.New(rand.NewPCG(2, uint64(g.Rank())))}
+	defer clear(arena)
+	for _, size := range linkSizes(len(arena)) {
+		took, err := b.time(size)
+		if err != nil {
+			return nil, fmt.Errorf("tune: exchanging %d values under %s: %w", size, c.Name, err)
+		}
+		if took > linkLong {
+			break
+		}
+	}
+	return b.lines()
+}
+
+// linkSizes are the lengths that are timed: by a factor of 4, the arena's last.
+func linkSizes(values int) (sizes []int) {
+	for n := linkLeast; n < values; n *= 4 {
+		sizes = append(sizes, n)
+	}
+	return append(sizes, values)
+}
+
+// exchangeBench times exchanges of groups at the arena's start.
+type exchangeBench struct {
+	g       *collective.Group
+	r       exchange.Reducer
+	c       Candidate
+	arena   []float32
+	payload bucket.Payload
+	rand    *rand.Rand
+	points  []point
+}
+
+// point is a measured exchange.
+type point struct {
+	bucket.Sample        // bytes of payload
+	algorithm     string // empty: the reducer does not tell
+}
+
+// time measures one length and returns how long it takes, the same on every rank.
+func (b *exchangeBench) time(size int) (float64, error) {
+	op := &exchange.Op{X: b.arena[:size]}
+	if b.c.Chain != nil {
+		op.Code = b.c.Chain.Quantiser()
+	}
+	if b.c.sparse() {
+		op.Sparse = b.entries(size)
+	}
+	rounds, times := 2, []float64(nil)
+	for i := 0; i < rounds; i++ {
+		took, err := b.once(op)
+		if err != nil {
+			return 0, err
+		}
+		agreed := []float64{took}
+		if err := slowest(b.g, agreed); err != nil {
+			return 0, err
+		}
+		if i > 0 || agreed[0] > linkLong { // the first finds buffers too small
+			times = append(times, agreed[0])
+		}
+		if i == 0 {
+			rounds = min(linkRounds, max(2, int(linkBudget/max(agreed[0], 1e-6))))
+			if agreed[0] > linkLong {
+				rounds = 1
+			}
+		}
+	}
+	took := max(median(times), 1e-9)
+	b.points = append(b.points, point{bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, op.Sent.Algorithm})
+	return took, nil
+}
+
+// once exchanges op when all ranks are there.
+func (b *exchangeBench) once(op *exchange.Op) (seconds float64, err error) {
+	clear(op.X)
+	if err := collective.Barrier(b.g); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	b.r.Start(op)
+	end, err := b.r.Wait(op)
+	return end.Sub(start).Seconds(), err
+}
+
+// entries are as many of size values as the candidate sends, anywhere: ranks choose
+// different ones, as they do of gradients.
+func (b *exchangeBench) entries(size int) *compress.Sparse {
+	k := b.payload.Entries(size)
+	s := &compress.Sparse{}
+	s.Reset(size)
+	for i := 0; i < size && s.Count() < k; i++ { // Knuth's algorithm S
+		if b.rand.IntN(size-i) < k-s.Count() {
+			s.Append(i, 1)
+		}
+	}
+	return s
+}
+
+// lines fits a line to the points of each algorithm. Algorithms follow each other by
+// size; one that was seen at a single size is taken with what follows it.
+func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
+	var out []bucket.LinkProfile
+	link := bucket.LinkProfile{Payload: bucket.DensePayload, Code: b.c.code(), Ranks: b.g.Size(), Hosts: b.g.Hosts()}
+	if b.c.sparse() {
+		link.Payload, link.Density, link.Unit = bucket.SparsePayload, b.payload.Density, b.payload.Unit
+	}
+	for _, run := range runs(b.points) {
+		samples := make([]bucket.Sample, len(run))
+		for i, p := range run {
+			samples[i] = p.Sample
+		}
+		var err error
+		if link.Fixed, link.PerByte, err = bucket.FitLine(samples); err != nil {
+			return nil, err
+		}
+		if link.Algorithm = run[len(run)-1].algorithm; link.Algorithm == "" {
+			link.Algorithm = "exchange"
+		}
+		if n := len(out); n > 0 { // half-way, as sizes grow by factors
+			link.Above = math.Sqrt(out[n-1].UpTo * run[0].Size)
+			out[n-1].UpTo = link.Above
+		}
+		link.UpTo = run[len(run)-1].Size
+		out = append(out, link)
+	}
+	out[len(out)-1].UpTo = 0
+	return out, nil
+}
+
+// runs cuts points, in the order of their sizes, where the algorithm changes. No run
+// is of one point, unless there is no other.
+func runs(points []point) (out [][]point) {
+	for i, p := range points {
+		if i == 0 || p.algorithm != points[i-1].algorithm {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], p)
+	}
+	for i := 0; i < len(out); i++ {
+		switch {
+		case len(out[i]) > 1 || len(out) == 1:
+		case i+1 < len(out):
+			out[i+1] = append(out[i], out[i+1]...)
+			out = slices.Delete(out, i, i+1)
+			i--
+		default: // the longest: with what comes before
+			out[i-1] = append(out[i-1], out[i]...)
+			out = out[:i]
+		}
+	}
+	return out
+}

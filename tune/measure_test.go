@@ -1,0 +1,288 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// onRanks runs f on n ranks at once.
+func onRanks(t *testing.T, n int, f func(g *collective.Group) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for r, m := range mem.New(n) {
+		all.Go(func() {
+			g, err := collective.New(m, collective.Config{})
+			if err == nil {
+				err = f(g)
+				err = errors.Join(err, g.Close())
+			}
+			if err != nil {
+				errs[r] = fmt.Errorf("rank %d: %w", r, err)
+			}
+			_ = m.Close()
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// channel is a reducer of which an exchange takes a time that is known: one after the
+// other, by its bytes. It sums nothing.
+type channel struct {
+	short, long         time.Duration // of a message, up to so many bytes and beyond
+	bound               int64
+	perByte             time.Duration
+	perEntry            int64
+	slower              time.Duration // of this rank
+	mu                  sync.Mutex
+	busy                time.Time
+	ends                map[*exchange.Op]time.Time
+	most                int // values of the longest
+	withoutNames, fails bool
+}
+
+func (c *channel) Start(op *exchange.Op) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	op.Sent = exchange.Sent{Algorithm: "short", Bytes: 4 * int64(len(op.X))}
+	if op.Code != nil {
+		op.Sent.Bytes = int64(op.Code.Size(len(op.X)))
+	}
+	op.Sent.Entries = len(op.X)
+	if op.Sparse != nil {
+		op.Sent.Entries = op.Sparse.Count()
+		op.Sent.Bytes = c.perEntry * int64(op.Sparse.Count())
+	}
+	took := c.short
+	if op.Sent.Bytes > c.bound {
+		op.Sent.Algorithm, took = "long", c.long
+	}
+	if c.withoutNames {
+		op.Sent.Algorithm = ""
+	}
+	if now := time.Now(); c.busy.Before(now) {
+		c.busy = now
+	}
+	c.busy = c.busy.Add(took + c.slower + c.perByte*time.Duration(op.Sent.Bytes))
+	if c.ends == nil {
+		c.ends = map[*exchange.Op]time.Time{}
+	}
+	c.ends[op] = c.busy
+	c.most = max(c.most, len(op.X))
+}
+
+func (c *channel) Wait(op *exchange.Op) (time.Time, error) {
+	c.mu.Lock()
+	end := c.ends[op]
+	c.mu.Unlock()
+	time.Sleep(time.Until(end))
+	if c.fails {
+		return end, errors.New("a broken link")
+	}
+	return end, nil
+}
+
+func (c *channel) Close() error { return nil }
+
+func chainOf(t testing.TB, stages ...compress.Stage) *compress.Chain {
+	t.Helper()
+	c, err := compress.NewChain(stages...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func close1(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
+
+// The lines are those of the channel, of each algorithm, as the slowest rank sees
+// them; the same on all ranks; and nothing is left in the arena.
+func TestExchange(t *testing.T) {
+	for name, c := range map[string]struct {
+		candidate Candidate
+		unit      float64
+		bound     int64
+		bytes     func(values float64) float64
+	}{
+		"fp32": {Candidate{Name: "fp32"}, 4, 20000, func(n float64) float64 { return 4 * n }},
+		"fp16": {Candidate{Name: "fp16", Chain: chainOf(t, compress.FP16{})}, 2, 20000, func(n float64) float64 { return 2 * n }},
+		"topk": {Candidate{Name: "topk", Density: 0.01, Chain: chainOf(t, compress.TopK{Ratio: 0.01})}, 6, 2000, func(n float64) float64 { return 0.06 * n }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			links := make([][]bucket.LinkProfile, 3)
+			onRanks(t, 3, func(g *collective.Group) error {
+				arena := make([]float32, 1<<20)
+				arena[len(arena)-1] = 7
+				// 1,000 bytes a millisecond; rank 1 takes a millisecond longer
+				r := &channel{short: time.Millisecond, long: 5 * time.Millisecond, bound: c.bound, perByte: 10, perEntry: 6}
+				if g.Rank() == 1 {
+					r.slower = time.Millisecond
+				}
+				var err error
+				links[g.Rank()], err = Exchange(g, r, c.candidate, c.unit, arena)
+				for i, v := range arena {
+					if v != 0 {
+						return fmt.Errorf("value %d of the arena is left %v", i, v)
+					}
+				}
+				return err
+			})
+			if !reflect.DeepEqual(links[0], links[1]) || !reflect.DeepEqual(links[0], links[2]) {
+				t.Errorf("%s: ranks differ: %+v", name, links)
+			}
+			if len(links[0]) != 2 {
+				t.Fatalf("%s: %+v, want two algorithms", name, links[0])
+			}
+			short, long := links[0][0], links[0][1]
+			if short.Algorithm != "short" || long.Algorithm != "long" || short.UpTo != long.Above || long.UpTo != 0 || short.Above != 0 || int64(short.UpTo) < c.bound/4 || int64(short.UpTo) > 4*c.bound {
+				t.Errorf("%s: %+v", name, links[0])
+			}
+			if !close1(short.Fixed, 2e-3, 0.02) || !close1(long.Fixed, 6e-3, 0.02) || !close1(long.PerByte, 1e-8, 0.02) {
+				t.Errorf("%s: %+v", name, links[0])
+			}
+			if short.Ranks != 3 || short.Hosts != 1 || (name == "topk") != (short.Payload == bucket.SparsePayload) || (name == "topk") != (short.Density == 0.01 && short.Unit == 6) {
+				t.Errorf("%s: %+v", name, short)
+			}
+			f := bucket.Profile{Links: links[0]}
+			costs := bucket.Costs{Sends: f.Sends(c.candidate.code(), c.candidate.payload(c.unit), 3, 1)}
+			for _, values := range []int{1 << 10, 1 << 16, 1 << 20} {
+				_, took := costs.Send(values)
+				want := 2e-3 + 1e-8*c.bytes(float64(values))
+				if c.bytes(float64(values)) > float64(c.bound) {
+					want += 4e-3
+				}
+				if !close1(took, want, 0.02) {
+					t.Errorf("%s: %d values take %v s, want %v", name, values, took, want)
+				}
+			}
+		})
+	}
+}
+
+// A slow link is not measured for minutes, a reducer that tells no algorithm is one
+// line, and a single size is a constant.
+func TestExchangeOfSlowLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		onRanks(t, 2, func(g *collective.Group) error {
+			r := &channel{short: time.Millisecond, long: time.Millisecond, perByte: time.Microsecond, withoutNames: true}
+			start := time.Now()
+			links, err := Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 1<<24)) // a minute and more for all
+			if err != nil {
+				return err
+			}
+			if took := time.Since(start); took > 20*time.Second || r.most > 1<<20 {
+				return fmt.Errorf("measured for %v, up to %d values", took, r.most)
+			}
+			if len(links) != 1 || links[0].Algorithm != "exchange" || !close1(links[0].PerByte, 1e-6, 0.01) || !close1(links[0].Fixed, 1e-3, 0.01) {
+				return fmt.Errorf("%+v", links)
+			}
+			if links, err = Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 250)); err != nil || len(links) != 1 || !close1(links[0].Fixed, 2e-3, 0.01) {
+				return fmt.Errorf("one size: %+v, %v", links, err)
+			}
+			r.fails = true
+			if _, err := Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 250)); err == nil {
+				return errors.New("a broken link was measured")
+			}
+			return nil
+		})
+		onRanks(t, 1, func(g *collective.Group) error {
+			if links, err := Exchange(g, nil, Candidate{Name: "fp32"}, 4, make([]float32, 9)); links != nil || err != nil {
+				return fmt.Errorf("one rank: %+v, %v", links, err)
+			}
+			return nil
+		})
+	})
+}
+
+func TestRuns(t *testing.T) {
+	for sequence, want := range map[string]string{
+		"a": "a", "aa": "aa", "aab": "aab", "abb": "abb", "aabb": "aa bb", "aabcc": "aa bcc", "abc": "abc", "aabbc": "aa bbc", "aba": "aba", "abab": "ab ab",
+	} {
+		var points []point
+		for _, a := range sequence {
+			points = append(points, point{algorithm: string(a)})
+		}
+		got := ""
+		for i, run := range runs(points) {
+			if i > 0 {
+				got += " "
+			}
+			for _, p := range run {
+				got += p.algorithm
+			}
+		}
+		if got != want {
+			t.Errorf("%s is cut into %s, want %s", sequence, got, want)
+		}
+	}
+}
+
+// Codecs cost something, more for more values, the same on every rank, and what they
+// send is what the payload says.
+func TestCodec(t *testing.T) {
+	for _, c := range []struct {
+		candidate   Candidate
+		least, most float64 // bytes of an entry
+	}{
+		{Candidate{Name: "fp32"}, 4, 4},
+		{Candidate{Name: "fp16", Chain: chainOf(t, compress.FP16{})}, 2, 2}, // cast by the exchange
+		{Candidate{Name: "clip", Chain: chainOf(t, compress.Clip{Max: 1}, compress.BF16{})}, 2, 2},
+		{Candidate{Name: "int8", Chain: chainOf(t, compress.Int8{})}, 1, 1.1},
+		{Candidate{Name: "topk", Density: 0.01, Chain: chainOf(t, compress.TopK{Ratio: 0.01})}, 4.5, 8},
+		{Candidate{Name: "dlgs", Density: 0.01, Every: 16, Chain: chainOf(t, compress.DLGS{Ratio: 0.01})}, 4.5, 8},
+		{Candidate{Name: "clipped", Density: 0.01, Chain: chainOf(t, compress.Clip{Max: 0.1}, compress.TopK{Ratio: 0.01}, compress.FP16{})}, 2.5, 6},
+	} {
+		costs, units := make([]bucket.CodecProfile, 2), make([]float64, 2)
+		onRanks(t, 2, func(g *collective.Group) (err error) {
+			costs[g.Rank()], units[g.Rank()], err = Codec(g, c.candidate, nil, 1<<16+5)
+			return err
+		})
+		if costs[0] != costs[1] || units[0] != units[1] || costs[0].Name != c.candidate.Name || costs[0].Density != c.candidate.Density {
+			t.Errorf("%+v and %+v, %v bytes", costs[0], costs[1], units)
+		}
+		if units[0] < c.least || units[0] > c.most {
+			t.Errorf("%s: %v bytes an entry, want %v to %v", c.candidate.Name, units[0], c.least, c.most)
+		}
+		if cost := costs[0].Exact; cost.Zero() != (c.candidate.local() == nil) || cost.At(1<<16) < cost.At(1<<10) {
+			t.Errorf("%s: %+v", c.candidate.Name, costs[0])
+		}
+		if !c.candidate.reuses() && costs[0].Exact != costs[0].Reuse {
+			t.Errorf("%s selects in one way, which costs %+v", c.candidate.Name, costs[0])
+		}
+	}
+	onRanks(t, 1, func(g *collective.Group) error { // smaller than any group
+		cost, _, err := Codec(g, Candidate{Name: "topk", Density: 0.01, Chain: chainOf(t, compress.TopK{Ratio: 0.01})}, nil, 3)
+		if err == nil && cost.Exact.Zero() {
+			err = errors.New("it costs nothing")
+		}
+		return err
+	})
+}
+
+// Times are those of the rank on which a gradient is final last.
+func TestComputation(t *testing.T) {
+	onRanks(t, 2, func(g *collective.Group) error {
+		backward := [][]float64{{1, 5, 1}, {3, 1, 1}}[g.Rank()]
+		forward, update, got, err := Computation(g, float64(2-g.Rank()), float64(3+g.Rank()), backward)
+		// final on rank 0 after 2, 3, 8, 9; on rank 1 after 1, 4, 5, 6
+		if want := []float64{2, 4, 1}; err != nil || forward != 2 || update != 4 || !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("forward %v, update %v, backward %v, %v; want %v", forward, update, got, err, want)
+		}
+		return nil
+	})
+}

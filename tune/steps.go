@@ -1,0 +1,175 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/bucket"
+)
+
+// measure ends the profiling of the computation: it times codecs and links, and
+// chooses.
+func (t *Tuner) measure() error {
+	f, err := t.computation()
+	if err != nil {
+		return err
+	}
+	if err := t.densities(); err != nil {
+		return err
+	}
+	if err := t.costs(&f); err != nil {
+		return err
+	}
+	return t.choose(f, "")
+}
+
+// densities finds the density of a strategy that does not say it, such as that of a
+// threshold.
+func (t *Tuner) densities() error {
+	seen := []float64{min(1, max(1e-9, median(t.steps.density)))}
+	if err := slowest(t.g, seen); err != nil {
+		return err
+	}
+	for i, c := range t.candidates {
+		if c.sparse() && c.Density == 0 {
+			t.candidates[i].Density = seen[0]
+		}
+	}
+	return nil
+}
+
+// computation is the profile of the steps of this phase, without costs.
+func (t *Tuner) computation() (bucket.Profile, error) {
+	f := bucket.Profile{Model: t.cfg.Model, Ranks: t.g.Size(), Batch: t.cfg.Batch}
+	forward, backward, err := t.profiler.Medians()
+	if err != nil {
+		return f, fmt.Errorf("tune: %w", err)
+	}
+	if f.Forward, f.Update, backward, err = Computation(t.g, forward, median(recent(t.steps.update)), backward); err != nil {
+		return f, err
+	}
+	// What is neither exchange nor update is computation, and what the caller does
+	// between steps: waiting for data, for one. The slowest rank of a step need not
+	// be that of the next.
+	whole := slices.Clone(recent(t.steps.compute))
+	if err := slowest(t.g, whole); err != nil {
+		return f, err
+	}
+	all := f.Forward
+	for _, b := range backward {
+		all += b
+	}
+	if more := median(whole) / all; more > 1 {
+		f.Forward *= more
+		for i := range backward {
+			backward[i] *= more
+		}
+	}
+	for i, l := range t.layers {
+		f.Layers = append(f.Layers, bucket.LayerProfile{Name: l.Name, Values: l.Len, Backward: backward[i]})
+	}
+	return f, nil
+}
+
+// costs measures what the candidates' codecs and exchanges cost.
+func (t *Tuner) costs(f *bucket.Profile) error {
+	f.Codecs, f.Links = nil, nil
+	type wire struct { // exchanges that cost the same
+		sparse  bool
+		density float64
+		unit    float64
+	}
+	seen := map[wire][]bucket.LinkProfile{}
+	for _, c := range t.candidates {
+		codec, unit, err := Codec(t.g, c, t.cfg.Pool, len(t.grads))
+		if err != nil {
+			return err
+		}
+		if c.Chain != nil {
+			f.Codecs = append(f.Codecs, codec)
+		}
+		w := wire{c.sparse(), c.Density, c.payload(unit).Unit}
+		if w.sparse {
+			w.unit = 0 // its entries may differ by chance
+		}
+		links, ok := seen[w]
+		if !ok {
+			if links, err = Exchange(t.g, t.opt.Reducer(), c, unit, t.grads); err != nil {
+				return err
+			}
+			seen[w] = links
+		} else if w.sparse {
+			continue // the same lines
+		}
+		for _, l := range links {
+			l.Code = c.code()
+			f.Links = append(f.Links, l)
+		}
+	}
+	return nil
+}
+
+// verify compares the steps since the choice with what was predicted.
+func (t *Tuner) verify() error {
+	m, err := t.measured()
+	if err != nil {
+		return err
+	}
+	t.report(Report{Measured: &m})
+	f, err := t.computation()
+	if err != nil {
+		return err
+	}
+	t.usual = usual{step: f.Step(), exposed: m.Exposed, total: m.Step}
+	return t.enter(watching, t.period)
+}
+
+// measured are the times of the phase's steps, of the slowest rank.
+func (t *Tuner) measured() (Measured, error) {
+	exact, reuse := t.steps.split()
+	all := []float64{median(t.steps.total), median(t.steps.exposed), medianOr0(exact), medianOr0(reuse)}
+	if err := slowest(t.g, all); err != nil {
+		return Measured{}, err
+	}
+	m := Measured{Step: all[0], Exposed: all[1], Exact: all[2], Reuse: all[3], Steps: len(t.steps.total)}
+	if c := t.candidate(t.choice.Strategy); c.reuses() && m.Exact > 0 && m.Reuse > 0 {
+		m.Step = m.Reuse + (m.Exact-m.Reuse)/float64(c.Every) // as it is predicted
+	}
+	return m, nil
+}
+
+// split are the times of exact steps and of others.
+func (s *stepTimes) split() (exact, reuse []float64) {
+	for i, t := range s.total {
+		if s.exact[i] {
+			exact = append(exact, t)
+		} else {
+			reuse = append(reuse, t)
+		}
+	}
+	return exact, reuse
+}
+
+// look compares the last steps with those when the choice was new, and chooses anew
+// where they have moved too far.
+func (t *Tuner) look() error {
+	f, err := t.computation()
+	if err != nil {
+		return err
+	}
+	exposed := []float64{median(recent(t.steps.exposed))}
+	if err := slowest(t.g, exposed); err != nil {
+		return err
+	}
+	drift := max(bucket.Drift(t.usual.step, f.Step()), (exposed[0]-t.usual.exposed)/t.usual.total, (t.usual.exposed-exposed[0])/t.usual.total)
+	if drift < driftBound {
+		return t.enter(watching, t.period)
+	}
+	t.again++
+	t.period *= 2 // a machine that never settles is not measured all the time
+	f.Codecs, f.Links = t.planned.Codecs, t.planned.Links
+	if err := t.costs(&f); err != nil {
+		return err
+	}
+	return t.choose(f, fmt.Sprintf("again: steps have moved by %.0f %%", 100*drift))
+}

@@ -1,0 +1,353 @@
+package tune
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/distopt"
+)
+
+// Steps of a measurement: how many settle caches and buffers first, over how many
+// medians are, and after how many the times are compared with those before.
+const (
+	settleSteps  = 3
+	measureSteps = 9
+	watchSteps   = 64
+)
+
+// driftBound is the share of a step by which times must have moved for a new plan:
+// below a tenth plans hardly change, and a busy machine moves them by as much.
+const driftBound = 0.25
+
+// Tuner stands beside an Optimizer: it times its steps and chooses its plan and, under
+// Auto, its strategy.
+//
+//	cfg := tune.Config{Exchange: distopt.Config{Strategy: tune.Auto}}
+//	opt, err := distopt.New(group, sgd, layers, params, grads, nil, cfg.Base())
+//	t, err := tune.New(group, opt, layers, grads, cfg)
+//	for each batch {
+//	    tape.Backward(loss, opt.GradReady)
+//	    err = t.Step() // in the place of opt.Step
+//	}
+//
+// Where it measures, the first steps go on as any others, but with all gradients in
+// one group, so that nothing is exchanged while backward is timed. Then codecs and
+// links are timed between two steps, the choice is made, and the steps that follow are
+// compared with what was predicted. From then on times are watched: where they have
+// moved far from those that the choice was made by, it is made again.
+//
+// It is used by one goroutine, and every rank calls its methods in the same order.
+type Tuner struct {
+	g      *collective.Group
+	opt    *distopt.Optimizer
+	layers []bucket.Layer
+	grads  []float32
+	cfg    Config
+	auto   bool
+
+	phase    phase
+	left     int  // steps of the phase
+	waiting  bool // for Resumed
+	chosen   bool
+	profiler *bucket.Profiler // of the phase; nil: it needs none
+	begun    time.Time        // the step under way
+	buckets  []distopt.BucketTimes
+	steps    stepTimes
+	planned  bucket.Profile // what the choice was made by
+	choice   Prediction
+	all      []Prediction
+	usual    usual // what times are compared with
+	period   int   // steps between two looks
+	again    int   // how often it was chosen anew
+	// candidate strategies with their chains, which do not change
+	candidates []Candidate
+}
+
+type phase int
+
+const (
+	idle     phase = iota // nothing is measured
+	settling              // caches and buffers, before profiling
+	profiling
+	settled // after the choice, before verifying
+	verifying
+	watching
+)
+
+// usual is what steps took when the choice was new.
+type usual struct {
+	step    bucket.Step // without costs
+	exposed float64
+	total   float64
+}
+
+// stepTimes are those of the steps of a phase, in seconds.
+type stepTimes struct {
+	total, compute, exposed, update, density []float64
+	exact                                    []bool // every selection was exact
+}
+
+func (s *stepTimes) reset() {
+	s.total, s.compute, s.exposed, s.update, s.density, s.exact = s.total[:0], s.compute[:0], s.exposed[:0], s.update[:0], s.density[:0], s.exact[:0]
+}
+
+// New makes a tuner for opt, whose layers and arena of gradients these are. Where
+// nothing is to be measured it chooses at once. It is a collective call. Errors: what
+// Validate reports, or a profile that lacks what the choice needs.
+func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, grads []float32, cfg Config) (*Tuner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("tune: %w", err)
+	}
+	t := &Tuner{g: g, opt: opt, layers: layers, grads: grads, cfg: cfg, auto: cfg.Exchange.Strategy == Auto}
+	if t.auto {
+		if err := opt.Prepare(cfg.Exchange.Spars, cfg.Exchange.Every); err != nil {
+			return nil, err
+		}
+	}
+	if !cfg.Chooses() {
+		return t, nil
+	}
+	var err error
+	if t.candidates, err = cfg.candidates(); err != nil {
+		return nil, err
+	}
+	switch {
+	case t.auto && g.Size() == 1:
+		t.chosen = true
+		t.report(Report{Why: "one rank: there is nothing to exchange"})
+		return t, nil
+	case cfg.Profile != nil:
+		return t, t.fromProfile()
+	case !t.auto && !cfg.Measure:
+		t.waiting = true
+		return t, nil
+	}
+	return t, t.start()
+}
+
+// start begins to measure.
+func (t *Tuner) start() error {
+	t.begun = time.Now()
+	t.period = watchSteps
+	if t.canPlan(string(t.opt.Strategy())) {
+		if err := t.opt.SetPlan(distopt.PlanOne, bucket.One(t.layers)); err != nil {
+			return err
+		}
+	}
+	return t.enter(settling, settleSteps)
+}
+
+// canPlan tells whether a strategy may have any plan.
+func (t *Tuner) canPlan(strategy string) bool {
+	i, err := distopt.Lookup(distopt.Strategy(strategy))
+	return err == nil && i.Plan == ""
+}
+
+// enter begins a phase of so many steps.
+func (t *Tuner) enter(p phase, steps int) (err error) {
+	t.phase, t.left = p, steps
+	t.steps.reset()
+	t.opt.EndProfile()
+	if t.profiler = nil; p == profiling || p == verifying || p == watching {
+		t.profiler, err = t.opt.Profile(measureSteps)
+	}
+	return err
+}
+
+// Step ends the step that backward began: see Optimizer.Step. It may then measure and
+// choose, together with the other ranks.
+func (t *Tuner) Step() error {
+	if t.waiting {
+		return fmt.Errorf("tune: %w", noSource(t.cfg.Exchange.Plan))
+	}
+	if err := t.opt.Step(); err != nil || t.phase == idle {
+		return err
+	}
+	now := time.Now()
+	times := t.opt.Times()
+	t.steps.total = append(t.steps.total, now.Sub(t.begun).Seconds())
+	t.steps.compute = append(t.steps.compute, (now.Sub(t.begun) - times.Compress - times.Exposed - times.Update).Seconds())
+	t.steps.exposed = append(t.steps.exposed, times.Exposed.Seconds())
+	t.steps.update = append(t.steps.update, times.Update.Seconds())
+	t.steps.density = append(t.steps.density, times.Density)
+	t.steps.exact = append(t.steps.exact, t.exact())
+	if t.left--; t.left == 0 {
+		if err := t.next(); err != nil {
+			return err
+		}
+		now = time.Now()
+	}
+	t.begun = now
+	return nil
+}
+
+// exact tells whether the last step selected exactly, all of it.
+func (t *Tuner) exact() bool {
+	if t.phase != verifying {
+		return false
+	}
+	t.buckets = t.opt.Buckets(t.buckets[:0])
+	for _, b := range t.buckets {
+		if !b.Exact {
+			return false
+		}
+	}
+	return true
+}
+
+// next ends a phase.
+func (t *Tuner) next() error {
+	switch t.phase {
+	case settling:
+		return t.enter(profiling, measureSteps)
+	case profiling:
+		return t.measure()
+	case settled:
+		return t.enter(verifying, t.verifySteps())
+	case verifying:
+		return t.verify()
+	case watching:
+		return t.look()
+	}
+	return nil
+}
+
+// verifySteps is over how many steps a prediction is compared: some of every kind.
+func (t *Tuner) verifySteps() int {
+	if c := t.candidate(t.choice.Strategy); c.reuses() {
+		return max(measureSteps, 2*c.Every)
+	}
+	return measureSteps
+}
+
+// choose predicts every candidate's step and goes on with the one to go on with.
+func (t *Tuner) choose(f bucket.Profile, why string) error {
+	t.all = nil // reports have the old ones
+	for _, c := range t.candidates {
+		p, err := Predict(f, c, t.g.Size(), t.g.Hosts())
+		if err != nil {
+			return err
+		}
+		t.all = append(t.all, p)
+	}
+	t.planned, t.choice = f, t.all[Choose(t.all)]
+	if err := t.adopt(t.choice); err != nil {
+		return err
+	}
+	t.chosen = true
+	if t.again == 0 && why == "" && t.auto {
+		why = reason(t.all, t.choice)
+	}
+	t.report(Report{Why: why})
+	if t.phase == idle {
+		return nil
+	}
+	if f, ok := t.Profile(); ok && t.cfg.Save != nil {
+		if err := t.cfg.Save(f); err != nil {
+			return err
+		}
+	}
+	return t.enter(settled, settleSteps)
+}
+
+// adopt makes the optimizer's strategy and plan those of a prediction.
+func (t *Tuner) adopt(p Prediction) error {
+	if t.auto {
+		if err := t.opt.SetStrategy(distopt.Strategy(p.Strategy)); err != nil {
+			return err
+		}
+	}
+	if !t.canPlan(p.Strategy) {
+		return nil
+	}
+	return t.opt.SetPlan(p.PlanName, p.Plan)
+}
+
+// fromProfile chooses by what was measured before.
+func (t *Tuner) fromProfile() error {
+	f := *t.cfg.Profile
+	if err := fits(f, t.layers); err != nil {
+		return err
+	}
+	return t.choose(f, "by the profile")
+}
+
+// fits reports a profile of another model than the layers are of.
+func fits(f bucket.Profile, layers []bucket.Layer) error {
+	if len(f.Layers) != len(layers) {
+		return fmt.Errorf("tune: the profile, of model %q, has %d layers, this model %d: name one of this model", f.Model, len(f.Layers), len(layers))
+	}
+	for i, l := range f.Layers {
+		if l.Values != layers[i].Len {
+			return fmt.Errorf("tune: layer %d of the profile, of model %q, is %s with %d values, here %s with %d: name one of this model", i, f.Model, l.Name, l.Values, layers[i].Name, layers[i].Len)
+		}
+	}
+	return nil
+}
+
+// Resumed says that the optimizer was restored from a checkpoint, or that there was
+// none to restore from: chosen tells whether the run that was saved had made its
+// choice (Chosen). It is then kept, unless this run was told to measure. It is a
+// collective call before the first step.
+func (t *Tuner) Resumed(chosen bool) error {
+	switch {
+	case chosen && !t.cfg.Measure:
+		t.waiting, t.chosen = false, true
+		t.Stay()
+		t.choice, t.all = Prediction{}, nil
+		if t.cfg.Chooses() {
+			t.report(Report{Why: "kept from the checkpoint"})
+		}
+		return nil
+	case t.waiting:
+		return fmt.Errorf("tune: there is no choice in a checkpoint to keep: %w", noSource(t.cfg.Exchange.Plan))
+	case t.phase == idle:
+		return nil
+	}
+	if t.auto {
+		if err := t.opt.SetStrategy(distopt.FP32); err != nil {
+			return err
+		}
+	}
+	return t.start()
+}
+
+// Measuring tells whether steps are still measured for a choice, or compared with it.
+func (t *Tuner) Measuring() bool { return t.phase != idle && t.phase != watching }
+
+// Stay keeps the choice for good: times are no longer watched. It is called between
+// steps, on every rank the same.
+func (t *Tuner) Stay() {
+	t.opt.EndProfile()
+	t.phase, t.profiler = idle, nil
+}
+
+// Chosen tells whether there is a choice to keep.
+func (t *Tuner) Chosen() bool { return t.chosen }
+
+// Profile is what was measured, with the plan that was made of it; ok is false while
+// there is none.
+func (t *Tuner) Profile() (f bucket.Profile, ok bool) {
+	if t.phase == idle || len(t.planned.Layers) == 0 {
+		return f, false
+	}
+	f = t.planned
+	c := t.candidate(t.choice.Strategy)
+	if err := f.SavePlan(t.choice.PlanName, t.choice.Plan); err != nil {
+		return f, false
+	}
+	f.Plan.Strategy, f.Plan.Density = c.Name, c.Density
+	return f, true
+}
+
+// recent are the last ones, as many as a Profiler keeps.
+func recent(x []float64) []float64 { return x[max(0, len(x)-measureSteps):] }
+
+func medianOr0(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return median(x)
+}

@@ -1,0 +1,410 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// job is a training job whose computation and links take known times.
+type job struct {
+	ranks    int
+	values   []int // of the layers
+	backward []time.Duration
+	forward  time.Duration
+	link     func() *channel
+	cfg      Config
+	resumed  *bool // what Resumed is told; nil: it is not called
+	stay     bool  // once it is measured
+	// change is called before each step, on every rank.
+	change func(step int, backward []time.Duration, c *channel)
+}
+
+// outcome is what a rank saw.
+type outcome struct {
+	reports []Report
+	opt     *distopt.Optimizer
+	profile bucket.Profile
+	known   bool
+	chosen  bool
+}
+
+// small has layers whose backward lasts 12 ms and gradients of 80 kB.
+func small(link func() *channel, cfg Config) job {
+	return job{
+		ranks: 2, values: []int{64, 4096, 15360, 480}, forward: 4 * time.Millisecond,
+		backward: []time.Duration{time.Millisecond, 5 * time.Millisecond, 4 * time.Millisecond, 2 * time.Millisecond},
+		link:     link, cfg: cfg,
+	}
+}
+
+// run trains for so many steps in a bubble and returns what rank 0 saw; that the other
+// ranks go on with the same strategy and plan is checked.
+func (j job) run(t *testing.T, steps int) (out outcome) {
+	t.Helper()
+	outs := make([]outcome, j.ranks)
+	synctest.Test(t, func(t *testing.T) {
+		onRanks(t, j.ranks, func(g *collective.Group) error {
+			return j.rank(g, steps, &outs[g.Rank()])
+		})
+	})
+	for r, o := range outs {
+		if o.opt.Strategy() != outs[0].opt.Strategy() || !reflect.DeepEqual(o.opt.Plan(), outs[0].opt.Plan()) || len(o.reports) != len(outs[0].reports) {
+			t.Errorf("rank %d goes on with %s in %v after %d reports, rank 0 with %s in %v after %d", r, o.opt.Strategy(), o.opt.Plan(), len(o.reports),
+				outs[0].opt.Strategy(), outs[0].opt.Plan(), len(outs[0].reports))
+		}
+	}
+	return outs[0]
+}
+
+func (j job) rank(g *collective.Group, steps int, out *outcome) error {
+	var layers []bucket.Layer
+	at := 0
+	for i, n := range j.values {
+		layers = append(layers, bucket.Layer{Name: fmt.Sprint("layer", i), Offset: at, Len: n})
+		at += n
+	}
+	params, grads := make([]float32, at), make([]float32, at)
+	c := j.link()
+	cfg := j.cfg
+	cfg.Report = func(r Report) { out.reports = append(out.reports, r) }
+	cfg.Save = func(f bucket.Profile) error { out.profile, out.known = f, true; return f.Validate() }
+	cfg.Model, cfg.Batch = "job", 3
+	base := cfg.Base()
+	base.Reducer = c
+	opt, err := distopt.New(g, &optim.SGD{LR: 0.1}, layers, params, grads, nil, base)
+	if err != nil {
+		return err
+	}
+	t, err := New(g, opt, layers, grads, cfg)
+	if err != nil {
+		return err
+	}
+	out.opt = opt
+	if j.resumed != nil {
+		if err := t.Resumed(*j.resumed); err != nil {
+			return err
+		}
+	}
+	backward := append([]time.Duration(nil), j.backward...)
+	for step := range steps {
+		if j.change != nil {
+			j.change(step, backward, c)
+		}
+		time.Sleep(j.forward)
+		opt.BeginBackward()
+		for i, l := range layers {
+			time.Sleep(backward[i])
+			for k := range l.Len {
+				grads[l.Offset+k] = float32((l.Offset+k)*7919%1000+1) * 1e-3
+			}
+			opt.GradReady(i)
+		}
+		if err := t.Step(); err != nil {
+			return err
+		}
+		if j.stay && !t.Measuring() {
+			t.Stay()
+		}
+	}
+	if f, ok := t.Profile(); !j.stay && ok != out.known || ok && !reflect.DeepEqual(f, out.profile) {
+		return fmt.Errorf("the profile is %+v, %+v was saved", f, out.profile)
+	}
+	out.chosen = t.Chosen()
+	return nil
+}
+
+func auto(spars float64) Config {
+	return Config{Exchange: distopt.Config{Strategy: Auto, Spars: spars, Every: 4}}
+}
+
+// fast takes 10 us and 1 ns a byte, slow a millisecond and 1 us.
+func fast() *channel {
+	return &channel{short: 10 * time.Microsecond, long: 10 * time.Microsecond, perByte: 1, perEntry: 6}
+}
+func slow() *channel {
+	return &channel{short: time.Millisecond, long: time.Millisecond, perByte: time.Microsecond, perEntry: 6}
+}
+
+// Auto goes on with gradients as they are where nothing can be gained, with fewer
+// where links are slow, and steps then take what was predicted.
+func TestAuto(t *testing.T) {
+	for name, c := range map[string]struct {
+		link func() *channel
+		want distopt.Strategy
+		why  string
+	}{
+		"fast": {fast, distopt.FP32, "compression does not pay here: fp32 is predicted to take "},
+		"slow": {slow, distopt.DLGS, "dlgs is predicted to be "},
+	} {
+		out := small(c.link, auto(0.01)).run(t, 40)
+		if len(out.reports) != 2 {
+			t.Fatalf("%s: %d reports: %+v", name, len(out.reports), out.reports)
+		}
+		choice, after := out.reports[0], out.reports[1]
+		if out.opt.Strategy() != c.want || choice.Chosen.Strategy != string(c.want) || len(choice.All) != 5 || !strings.HasPrefix(choice.Why, c.why) {
+			t.Errorf("%s: chose %s: %+v", name, out.opt.Strategy(), choice)
+		}
+		if choice.Measured != nil || after.Measured == nil || after.Measured.Steps < 9 || choice.SHA256 != out.opt.Plan().SHA256() || choice.Groups != len(out.opt.Plan()) {
+			t.Errorf("%s: %+v, then %+v", name, choice, after)
+		}
+		if m := after.Measured; !close1(m.Step, choice.Chosen.Step, 0.03) {
+			t.Errorf("%s: predicted %v s, measured %v", name, choice.Chosen.Step, m.Step)
+		}
+		for _, p := range choice.All {
+			if p.Step < 0.016 || p.Strategy == "topk" && len(p.Plan) != 1 {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+		if !out.chosen || !out.known || out.profile.Plan.Strategy != string(c.want) || out.profile.Ranks != 2 || out.profile.Batch != 3 || !close1(out.profile.Forward, 0.004, 0.01) || !close1(out.profile.Layers[1].Backward, 0.005, 0.01) {
+			t.Errorf("%s: chosen %v, profile %+v", name, out.chosen, out.profile)
+		}
+	}
+}
+
+// On one rank there is nothing to measure.
+func TestAutoAlone(t *testing.T) {
+	j := small(fast, auto(0.01))
+	j.ranks = 1
+	out := j.run(t, 30)
+	if len(out.reports) != 1 || out.opt.Strategy() != distopt.FP32 || !strings.Contains(out.reports[0].Why, "one rank") || !out.chosen || out.known {
+		t.Errorf("%s: %+v", out.opt.Strategy(), out.reports)
+	}
+}
+
+// A measured plan is the one that the planner makes of the true times, is what steps
+// then take, and is made again from its profile without measuring.
+func TestMeasuredPlan(t *testing.T) {
+	cfg := Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}
+	link := func() *channel {
+		return &channel{short: 3 * time.Millisecond, long: 3 * time.Millisecond, perByte: 100}
+	}
+	out := small(link, cfg).run(t, 30)
+	want := bucket.Exact(bucket.Step{
+		Layers: []bucket.Layer{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
+		Costs: bucket.Costs{Sends: []bucket.Send{{Payload: bucket.Payload{Unit: 4}, Fixed: 3e-3, PerByte: 1e-7}}},
+	})
+	if !reflect.DeepEqual(out.opt.Plan(), want) || len(want) == 1 || len(want) == 4 || out.opt.PlanName() != "exact" {
+		t.Errorf("plan %s %v, want %v", out.opt.PlanName(), out.opt.Plan(), want)
+	}
+	if len(out.reports) != 2 || !close1(out.reports[1].Measured.Step, out.reports[0].Chosen.Step, 0.01) || out.reports[0].Why != "" {
+		t.Fatalf("%+v", out.reports)
+	}
+	again := small(link, Config{Exchange: distopt.Config{Plan: "exact"}, Profile: &out.profile}).run(t, 3)
+	saved := small(link, Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &out.profile}).run(t, 3)
+	for _, o := range []outcome{again, saved} {
+		if !reflect.DeepEqual(o.opt.Plan(), want) || len(o.reports) != 1 || o.known || !o.chosen || o.reports[0].Chosen.Step != out.reports[0].Chosen.Step {
+			t.Errorf("by the profile: %v, %+v", o.opt.Plan(), o.reports)
+		}
+	}
+}
+
+// Exact and other steps of a strategy that reuses thresholds are told apart.
+func TestMeasuredReuse(t *testing.T) {
+	out := small(slow, Config{Exchange: distopt.Config{Strategy: distopt.DLGS, Spars: 0.01, Every: 4, Plan: "dlgs-scan"}, Measure: true}).run(t, 40)
+	if len(out.reports) != 2 || out.opt.PlanName() != "dlgs-scan" {
+		t.Fatalf("%+v", out.reports)
+	}
+	if m := out.reports[1].Measured; m.Exact <= 0 || m.Reuse <= 0 || !close1(m.Step, out.reports[0].Chosen.Step, 0.03) {
+		t.Errorf("predicted %+v, measured %+v", out.reports[0].Chosen, m)
+	}
+}
+
+// The density of a strategy that goes by magnitude is found out.
+func TestMeasuredThreshold(t *testing.T) {
+	cfg := Config{Exchange: distopt.Config{Strategy: distopt.SparseThreshold, Spars: 0.5, Plan: "exact"}, Measure: true}
+	out := small(slow, cfg).run(t, 20)
+	if len(out.profile.Codecs) != 1 || !(out.profile.Codecs[0].Density > 0.1) || out.profile.Plan.Density != out.profile.Codecs[0].Density {
+		t.Fatalf("%+v", out.profile)
+	}
+	cfg.Measure, cfg.Profile = false, &out.profile
+	if again := small(slow, cfg).run(t, 1); !reflect.DeepEqual(again.opt.Plan(), out.opt.Plan()) {
+		t.Errorf("by the profile %v, measured %v", again.opt.Plan(), out.opt.Plan())
+	}
+}
+
+// When times leave those that the choice was made by it is made again, once; when they
+// do not, it is not.
+func TestDriftIsPlannedAnew(t *testing.T) {
+	j := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
+	if out := j.run(t, 240); len(out.reports) != 2 {
+		t.Errorf("without drift: %+v", out.reports)
+	}
+	j.change = func(step int, backward []time.Duration, c *channel) {
+		if step == 100 {
+			backward[1] *= 20
+		}
+	}
+	out := j.run(t, 420)
+	if len(out.reports) != 4 || out.reports[2].Again != 1 || !strings.HasPrefix(out.reports[2].Why, "again: steps have moved by ") || !close1(out.reports[3].Measured.Step, out.reports[2].Chosen.Step, 0.01) {
+		t.Errorf("backward is slower: %+v", out.reports)
+	}
+	j.stay = true
+	if out := j.run(t, 420); len(out.reports) != 2 || !out.chosen {
+		t.Errorf("nobody watches, but %+v", out.reports)
+	}
+	j.stay = false
+	j.change = func(step int, backward []time.Duration, c *channel) {
+		if step == 100 {
+			c.perByte = 3 * time.Microsecond
+		}
+	}
+	if out := j.run(t, 240); len(out.reports) != 4 || !close1(out.reports[3].Measured.Step, out.reports[2].Chosen.Step, 0.01) {
+		t.Errorf("links are slower: %+v", out.reports)
+	}
+}
+
+// What a checkpoint's run had chosen is kept; without a choice, or told to measure, it
+// is chosen now, and where it cannot be that is an error.
+func TestResumed(t *testing.T) {
+	yes, no := true, false
+	j := small(slow, auto(0.01))
+	j.cfg.MayKeep, j.resumed = true, &yes
+	if out := j.run(t, 30); len(out.reports) != 1 || !strings.Contains(out.reports[0].Why, "checkpoint") || out.opt.Strategy() != distopt.FP32 || !out.chosen {
+		t.Errorf("kept: %+v", out.reports)
+	}
+	j.resumed = &no
+	if out := j.run(t, 40); len(out.reports) != 2 || out.opt.Strategy() != distopt.DLGS {
+		t.Errorf("nothing to keep: %+v", out.reports)
+	}
+	j.resumed, j.cfg.Measure = &yes, true
+	if out := j.run(t, 40); len(out.reports) != 2 || out.opt.Strategy() != distopt.DLGS {
+		t.Errorf("told to measure: %+v", out.reports)
+	}
+	j.cfg = Config{Exchange: distopt.Config{Plan: "exact"}, MayKeep: true}
+	if out := j.run(t, 3); len(out.reports) != 0 {
+		t.Logf("kept plan: %+v", out.reports)
+	}
+	for _, resumed := range []*bool{&no, nil} {
+		j.resumed = resumed
+		synctest.Test(t, func(t *testing.T) {
+			onRanks(t, 2, func(g *collective.Group) error {
+				if err := j.rank(g, 1, new(outcome)); err == nil || !strings.Contains(err.Error(), "--profile FILE") {
+					return fmt.Errorf("no source: %v", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A fault of an exchange that is measured is told.
+func TestFaults(t *testing.T) {
+	j := small(fast, auto(0.01))
+	j.change = func(step int, _ []time.Duration, c *channel) { c.fails = step >= 11 } // the last that is profiled
+	synctest.Test(t, func(t *testing.T) {
+		onRanks(t, 2, func(g *collective.Group) error {
+			if err := j.rank(g, 40, new(outcome)); err == nil || !strings.Contains(err.Error(), "a broken link") {
+				return fmt.Errorf("a broken link gave %v", err)
+			}
+			return nil
+		})
+	})
+	other := bucket.Profile{Model: "other", Ranks: 2, Layers: []bucket.LayerProfile{{Name: "a", Values: 1}}}
+	poor := bucket.Profile{Model: "job", Ranks: 2}
+	for i, n := range small(nil, Config{}).values {
+		poor.Layers = append(poor.Layers, bucket.LayerProfile{Name: fmt.Sprint(i), Values: n})
+	}
+	moved := poor
+	moved.Layers = append([]bucket.LayerProfile{{Name: "x", Values: 63}}, poor.Layers[1:]...)
+	for want, f := range map[string]bucket.Profile{
+		`of model "other", has 1 layers, this model 4`:                other,
+		"no cost of exchanging fp32 among 2 ranks on 1 hosts":         poor,
+		`layer 0 of the profile, of model "job", is x with 63 values`: moved,
+	} {
+		j := small(fast, Config{Exchange: distopt.Config{Plan: "exact"}, Profile: &f})
+		onRanks(t, 2, func(g *collective.Group) error {
+			if err := j.rank(g, 0, new(outcome)); err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("got %v, want %q", err, want)
+			}
+			return nil
+		})
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	f := testProfile(t).Planner
+	none := *f
+	none.Plan = nil
+	for _, c := range []struct {
+		cfg  Config
+		want []string // none: it is valid
+	}{
+		{Config{}, nil},
+		{auto(0.1), nil},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: "mgwfbp"}}, nil},
+		{Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}, nil},
+		{Config{Exchange: distopt.Config{Plan: "exact"}, Profile: f}, nil},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: f}, nil},
+		{Config{Exchange: distopt.Config{Plan: "exact"}, MayKeep: true}, nil},
+		{Config{Exchange: distopt.Config{Plan: "exact"}}, []string{`plan "exact" is made of measurements`, "--profile FILE", "--tune"}},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}}, []string{`plan "saved" is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &none}, []string{`plan "saved" is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.TopK}, Measure: true}, []string{`plan "exact" has no effect on strategy topk`}},
+		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.PartialUpdate}, Measure: true}, []string{`plan "exact" has no effect on strategy partialUpdate`}},
+		{Config{Measure: true, Profile: f}, []string{"two sources for one choice"}},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Momentum: 0.9}}, []string{"strategy auto chooses among the plain ones"}},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Spars: 7}, Profile: &bucket.Profile{}}, []string{"spars 7", "0 layers"}},
+		{Config{Exchange: distopt.Config{Strategy: "ato", Plan: "exct"}}, []string{`"ato" is not known`, `"exct" is not known`}},
+	} {
+		err := c.cfg.Validate()
+		if len(c.want) == 0 && err != nil {
+			t.Errorf("%+v: %v", c.cfg.Exchange, err)
+		}
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %q", c.cfg.Exchange, err, want)
+			}
+		}
+	}
+}
+
+// The fastest is chosen, unless gradients as they are are as fast for all one can
+// measure.
+func TestChoose(t *testing.T) {
+	for _, c := range []struct {
+		steps []float64
+		want  int
+	}{{[]float64{1}, 0}, {[]float64{1, 2}, 0}, {[]float64{1, 0.98, 0.975}, 0}, {[]float64{1, 0.98, 0.9, 0.8}, 3}} {
+		var all []Prediction
+		for _, s := range c.steps {
+			all = append(all, Prediction{Step: s})
+		}
+		if got := Choose(all); got != c.want {
+			t.Errorf("of %v chose %d, want %d", c.steps, got, c.want)
+		}
+	}
+}
+
+// What Predict lacks is told, all of it.
+func TestPredictNames(t *testing.T) {
+	f := *testProfile(t).Planner
+	exact, err := bucket.LookupPlanner("exact")
+	err = errors.Join(err, f.Validate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Candidate{Name: "fp16", Chain: nil, Planner: exact}
+	if p, err := Predict(f, c, 2, 1); err != nil || p.PlanName != "exact" || p.Step <= f.Forward || p.Exact != p.Step {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := Predict(f, c, 1, 1); err != nil || !close1(p.Step, 0.004+1.6e-3+1e-4, 1e-9) {
+		t.Errorf("alone: %+v, %v", p, err)
+	}
+	_, err = Predict(f, Candidate{Name: "x", Density: 0.5, Chain: chainOf(t, compress.TopK{Ratio: 0.5}), Planner: exact}, 3, 1)
+	for _, want := range []string{"strategy x", "no cost of codec x at density 0.5", "no cost of exchanging fp32 at density 0.5 among 3 ranks on 1 hosts"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
