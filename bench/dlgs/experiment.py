@@ -75,7 +75,7 @@ class Experiment:
 
     def time_one(self, name, task, method, **conditions):
         settings = task.timing(self.o.workers, self.o.steps, self.o.epochs)
-        return self.run(name, task, method, settings, steps=self.o.steps, **conditions)
+        return self.run(name, task, method, settings, **conditions)
 
     def link(self, task, r):
         """The links for a task and r, measured or kept; they are shaped when it returns."""
@@ -93,7 +93,7 @@ class Experiment:
         """Measures the computation without limits on links, then the rate at which the goodput is what r asks for."""
         self.net.shape(None)
         n = self.o.steps or CALIBRATION_STEPS
-        free = self.run(report.free_name(task.name), task, dense("one"), task.timing(self.o.workers, n, self.o.epochs), rate=None, steps=n)
+        free = self.run(report.free_name(task.name), task, dense("one"), task.timing(self.o.workers, n, self.o.epochs), rate=None)
         f, values, w = report.steady(free), free.summary["params"], self.o.workers
         wanted = links.goodput_for(values, w, f["compute_ms"] / 1e3, r)
         rate = links.rate_for(wanted)
@@ -123,7 +123,7 @@ class Experiment:
         else:
             rate = self.link(task, r)["rate"]
         for m in [dense("exact"), *sparse()]:
-            self.run(report.training_name(task.name, m), task, m, task.training(), rate=rate, steps=task.steps_per_epoch(self.o.workers))
+            self.run(report.training_name(task.name, m), task, m, task.training(), rate=rate)
 
     def auto(self, task):
         spars = self.o.spars
@@ -140,7 +140,7 @@ class Experiment:
             return
         data = ["--data", os.path.abspath(data_of(self.o, task)), "--seed", str(self.o.seed)]
         settings = task.timing(self.o.workers, self.o.steps, self.o.epochs)
-        self.runner.here(name, task.model, *m.flags(), *settings, "--transport", "shm", "--threads", "1", *data, steps=self.o.steps)
+        self.runner.here(name, task.model, *m.flags(), *settings, "--transport", "shm", "--threads", "1", *data)
 
 
 def timed_methods(plans):

@@ -6,6 +6,7 @@ from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candi
 from tables import Factor, Percent, Table
 
 STAGES = (("compute_ms", "computation"), ("compress_ms", "compression"), ("exposed_comm_ms", "exposed communication"), ("update_ms", "update"))
+FIGURES = ("step_ms", "step_exact_ms", "step_reuse_ms", "step_bytes_sent", "density", *(k for k, _ in STAGES))
 COLOUR = {"uncompressed": svg.COLOURS[6], "top-k": svg.COLOURS[1], "LAGS": svg.COLOURS[2], "DLGS": svg.COLOURS[0]}
 STAGE_COLOUR = (svg.COLOURS[0], svg.COLOURS[4], svg.COLOURS[1], svg.COLOURS[2])
 AUTO_LINKS = ("shm", "1gbit", "100mbit")
@@ -41,12 +42,10 @@ def steady(run):
     """The figures of a run's epochs after the first, in which it warms up and plans: the median of each."""
     epochs = run.epochs[1:] or run.epochs
     out = {}
-    for key in ("step_ms", "density", *(k for k, _ in STAGES)):
+    for key in FIGURES:
         values = [e[key] for e in epochs if e.get(key) is not None]
         if values:
             out[key] = statistics.median(values)
-    if epochs[0].get("bytes_sent") is not None:
-        out["bytes_sent"] = statistics.median(e["bytes_sent"] for e in epochs)
     return out
 
 
@@ -56,7 +55,7 @@ class Rounds:
     def __init__(self, runs):
         rounds = [steady(r) for r in runs]
         self.all = [r["step_ms"] for r in rounds]
-        self.summary, self.steps = runs[0].summary, runs[0].command.get("steps")
+        self.summary = runs[0].summary
         self.median = {k: statistics.median(r[k] for r in rounds if k in r) for k in rounds[0]}
 
     def __getitem__(self, key):
@@ -149,8 +148,8 @@ def steps(report, task, r, link):
         if t := rounds_of(report.runner, lambda i: timing_name(task, r, m, i)):
             rows.append((m.title, t.summary.get("plan"), t))
     for name, used, t in rows:
-        sent = t["bytes_sent"] and t["bytes_sent"] / link["workers"] / t.steps / 1e3
-        table.add(name, used, t["step_ms"], t.span, Factor(base["step_ms"] / t["step_ms"]), *(t[k] for k, _ in STAGES), sent, t["density"])
+        sent = t["step_bytes_sent"]
+        table.add(name, used, t["step_ms"], t.span, Factor(base["step_ms"] / t["step_ms"]), *(t[k] for k, _ in STAGES), sent and sent / 1e3, t["density"])
     report.table(table)
     series = [svg.Series(name, [t[k] for _, _, t in rows], colour) for (k, name), colour in zip(STAGES, STAGE_COLOUR)]
     if any(v is not None for s in series for v in s.values):
@@ -179,8 +178,8 @@ def predicted_steps(run):
     s, last = run.summary, steady(run)
     out = []
     for kind in ("exact", "reuse"):
-        if s.get(f"predicted_{kind}_ms") and s.get(f"step_{kind}_ms"):
-            out.append((kind, s[f"predicted_{kind}_ms"], s[f"step_{kind}_ms"]))
+        if s.get(f"predicted_{kind}_ms") and last.get(f"step_{kind}_ms"):
+            out.append((kind, s[f"predicted_{kind}_ms"], last[f"step_{kind}_ms"]))
     if not out and s.get("predicted_ms"):
         out.append(("all", s["predicted_ms"], last["step_ms"]))
     return out

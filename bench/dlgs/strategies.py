@@ -67,7 +67,7 @@ class Result:
         self.method, self.accuracy = method, [r.summary["eval_accuracy"] for r in runs]
         figures = [steady(r) for r in runs]
         median = lambda key: statistics.median(f[key] for f in figures) if all(key in f for f in figures) else None
-        self.sent, self.density, self.step_ms = median("bytes_sent"), median("density"), median("step_ms")
+        self.sent, self.density, self.step_ms = median("step_bytes_sent"), median("density"), median("step_ms")
         self.predicted = runs[0].summary.get("predicted_bytes")
 
     @property

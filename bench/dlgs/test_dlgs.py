@@ -10,12 +10,12 @@ from tables import Factor, Percent, Table, cell
 
 def epoch(n, **more):
     return {"event": "epoch", "epoch": n, "step_ms": 100.0, "compute_ms": 60.0, "compress_ms": 10.0, "exposed_comm_ms": 25.0, "update_ms": 5.0,
-            "train_loss": 1.0 / n, "eval_loss": 1.1 / n, "eval_accuracy": 0.1 * n, "bytes_sent": 8000, **more}
+            "train_loss": 1.0 / n, "eval_loss": 1.1 / n, "eval_accuracy": 0.1 * n, "step_bytes_sent": 8000, **more}
 
 
 def keep(folder, name, epochs, **summary):
     """A kept run as Runner writes it."""
-    lines = [{"event": "command", "steps": 2}, *epochs, {"event": "summary", "wall_s": 12.0, "params": 1000, "plan": "exact", "buckets": 3, **summary}]
+    lines = [{"event": "command"}, *epochs, {"event": "summary", "wall_s": 12.0, "params": 1000, "plan": "exact", "buckets": 3, **summary}]
     with open(os.path.join(folder, name + ".jsonl"), "w") as f:
         f.writelines(json.dumps(line) + "\n" for line in lines)
 
@@ -170,7 +170,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(dlgs[0], "DLGS 0.01")
         self.assertAlmostEqual(dlgs[4], 210 / 77)
         self.assertEqual(dlgs[3], "70.0–84.0")
-        self.assertEqual(dlgs[9], 8000 / 4 / 2 / 1e3)  # kB of a rank and step
+        self.assertEqual(dlgs[9], 8.0)  # kB of a rank and step
         self.assertIn("65.0 ms, 3.23 x", table.note)  # 210 / (60 + 5)
         self.assertIn("DLGS 0.01", made.write())
         self.assertEqual(charts, ["resnet20-r3-steps.svg"])
