@@ -54,11 +54,12 @@ class Method:
         out = ["--strategy", self.strategy]
         for flag, value in (("--spars", self.spars), ("--plan", self.plan), ("--dlgs-every", self.every)):
             out += [] if value is None else [flag, f"{value:g}" if isinstance(value, float) else str(value)]
-        return out
+        return out + (["--tune"] if self.plan in MEASURED_PLANS else [])
 
 
 RATIOS = (0.1, 0.01)
 DENSE_PLANS = ("one", "per-layer", "fixed", "mgwfbp", "exact")
+MEASURED_PLANS = ("mgwfbp", "dlgs-scan", "exact")  # made from what the first steps take
 DLGS_PLAN = "exact"
 SPARSE_PLANS = ("one", "per-layer", "fixed", "mgwfbp", "dlgs-scan", "exact")
 

@@ -293,7 +293,7 @@ class Settings(unittest.TestCase):
     def test_methods(self):
         self.assertEqual(methods.dense("fixed").flags(), ["--strategy", "fp32", "--plan", "fixed"])
         m = methods.Method("DLGS", "dlgs", 0.01, "exact", every=1)
-        self.assertEqual(m.flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "exact", "--dlgs-every", "1"])
+        self.assertEqual(m.flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "exact", "--dlgs-every", "1", "--tune"])
         self.assertEqual((m.name, m.title), ("dlgs-0.01-exact-every1", "DLGS 0.01"))
         names = [m.name for m in experiment.timed_methods(plans=True)]
         self.assertEqual(len(set(names)), len(names))
