@@ -26,6 +26,11 @@ class Run:
         self.command = next((e for e in events if e.get("event") == "command"), {})
         self.epochs = [e for e in events if e.get("event") == "epoch"]
         self.summary = next((e for e in events if e.get("event") == "summary"), None)
+        self.events = events
+
+    def last(self, event):
+        """The last line of a kind; empty if there is none."""
+        return next((e for e in reversed(self.events) if e.get("event") == event), {})
 
 
 class Runner:

@@ -55,7 +55,7 @@ class Rounds:
     def __init__(self, runs):
         rounds = [steady(r) for r in runs]
         self.all = [r["step_ms"] for r in rounds]
-        self.summary = runs[0].summary
+        self.summary, self.choice = runs[0].summary, runs[0].last("choice")
         self.median = {k: statistics.median(r[k] for r in rounds if k in r) for k in rounds[0]}
 
     def __getitem__(self, key):
@@ -164,8 +164,8 @@ def predictions(report, task, r):
     for m in [*map(dense, DENSE_PLANS), *sparse()]:
         run = report.runner.kept(timing_name(task, r, m, 1))
         for kind, predicted, measured in predicted_steps(run) if run else ():
-            table.add(m.title, run.summary.get("plan"), kind, predicted, measured, measured / predicted)
-            names.append(f"{m.title}\n{run.summary.get('plan')}, {kind}")
+            table.add(m.title, m.plan, kind, predicted, measured, measured / predicted)
+            names.append(f"{m.title}\n{m.plan}, {kind}")
             pairs.append((predicted, measured))
     report.table(table)
     if pairs:
@@ -174,15 +174,10 @@ def predictions(report, task, r):
 
 
 def predicted_steps(run):
-    """(kind, predicted ms, measured ms) of the kinds of steps that a run's summary tells of."""
-    s, last = run.summary, steady(run)
-    out = []
-    for kind in ("exact", "reuse"):
-        if s.get(f"predicted_{kind}_ms") and last.get(f"step_{kind}_ms"):
-            out.append((kind, s[f"predicted_{kind}_ms"], last[f"step_{kind}_ms"]))
-    if not out and s.get("predicted_ms"):
-        out.append(("all", s["predicted_ms"], last["step_ms"]))
-    return out
+    """(kind, predicted ms, measured ms) of the steps since a run's last choice that were compared with it."""
+    choice = run.last("choice_measured")
+    kinds = (("all", "predicted_ms", "step_ms"), ("exact", "predicted_exact_ms", "step_exact_ms"), ("reuse", "predicted_reuse_ms", "step_reuse_ms"))
+    return [(kind, choice[p], choice[m]) for kind, p, m in kinds if choice.get(p) and choice.get(m)]
 
 
 def plans(report, task, r):
@@ -240,7 +235,7 @@ def choices(report, task, spars):
         auto = rounds_of(report.runner, lambda i: auto_name(task, link, Method("auto", "auto", spars), i))
         if not found or not auto:
             continue
-        best, picked = min(t["step_ms"] for _, t in found), auto.summary.get("strategy")
+        best, picked = min(t["step_ms"] for _, t in found), auto.choice.get("strategy")
         table = Table(f"{task}: auto over {link}", ["candidate", "step ms", "rounds", "to the best", "picked"])
         for m, t in found:
             table.add(m.title, t["step_ms"], t.span, t["step_ms"] / best, "auto" if m.strategy == picked else "")

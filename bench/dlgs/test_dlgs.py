@@ -180,6 +180,15 @@ class Reports(unittest.TestCase):
         self.assertEqual([row[1] for row in plans.rows], ["one", "fixed", "exact"])
         self.assertAlmostEqual(plans.rows[0][5], 260 / 210)
 
+    def test_predictions_are_of_the_last_choice(self):
+        self.link()
+        measured = {"event": "choice_measured", "predicted_ms": 50.0, "step_ms": 55.0, "predicted_exact_ms": 60.0, "step_exact_ms": 57.0}
+        keep(self.out, report.timing_name("resnet20", 3, methods.dense("exact"), 1), [epoch(1), {"event": "choice_measured", "predicted_ms": 1.0, "step_ms": 2.0}, measured, epoch(2)])
+        table, charts = self.make()[0]["resnet20: predicted and measured step at r = 3"]
+        self.assertEqual([row[2:5] for row in table.rows], [["all", 50.0, 55.0], ["exact", 60.0, 57.0]])
+        self.assertAlmostEqual(table.rows[1][5], 0.95)
+        self.assertEqual(charts, ["resnet20-r3-predicted.svg"])
+
     def test_epochs(self):
         for m in (methods.dense("exact"), methods.Method("DLGS", "dlgs", 0.1, methods.DLGS_PLAN)):
             keep(self.out, report.training_name("resnet20", m), [epoch(n) for n in range(1, 4)])
@@ -194,8 +203,8 @@ class Reports(unittest.TestCase):
 
     def test_auto(self):
         for m, ms in zip(methods.auto_candidates(0.01), (100.0, 80.0, 83.0, 120.0, 130.0)):
-            keep(self.out, report.auto_name("resnet20", "1gbit", m, 1), [epoch(1), epoch(2, step_ms=ms)], strategy=m.strategy)
-        keep(self.out, report.auto_name("resnet20", "1gbit", methods.Method("auto", "auto", 0.01), 1), [epoch(1), epoch(2)], strategy="bf16")
+            keep(self.out, report.auto_name("resnet20", "1gbit", m, 1), [epoch(1), epoch(2, step_ms=ms)])
+        keep(self.out, report.auto_name("resnet20", "1gbit", methods.Method("auto", "auto", 0.01), 1), [epoch(1), {"event": "choice", "strategy": "bf16"}, epoch(2)])
         table, _ = self.make()[0]["resnet20: auto over 1gbit"]
         self.assertEqual([row[4] for row in table.rows], ["", "", "auto", "", ""])
         self.assertIn("3.8 % over the best, within 5 %", table.note)
