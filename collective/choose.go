@@ -18,6 +18,9 @@ type situation struct {
 	shared bool
 }
 
+// several says that there are hosts, and several ranks on one.
+func (s situation) several() bool { return 1 < s.hosts && s.hosts < s.ranks }
+
 // rule is a line of a table: what carries out operations of up to so many bytes.
 type rule struct {
 	upTo   int // of the operand; 0: all that are longer than the line before says
@@ -56,19 +59,28 @@ func fixedRules(k kind, s situation) []rule {
 		switch {
 		case s.ranks == 2:
 			return []rule{{128 << 10, byExchange}, {0, byRing}} // beyond, each adding all costs more than a step
-		case 1 < s.hosts && s.hosts < s.ranks:
+		case s.several():
 			return []rule{{128 << 10, byDoubling}, {0, byHierarchy}}
 		}
 		return []rule{{128 << 10, byDoubling}, {1 << 20, byHalving}, {0, byRing}}
 	case kindReduceScatter:
-		if s.hosts > 1 {
+		switch {
+		case s.several():
+			return []rule{{64 << 10, byPairs}, {0, byHierarchy}}
+		case s.hosts > 1:
 			return []rule{{64 << 10, byPairs}, {0, byRing}}
 		}
 		return []rule{{0, byPairs}}
 	case kindAllGather, kindAllGatherV:
+		if s.several() {
+			return []rule{{256 << 10, byDoubling}, {0, byHierarchy}}
+		}
 		return []rule{{256 << 10, byDoubling}, {0, byRing}}
 	case kindBroadcast, kindReduce:
-		if s.ranks == 2 {
+		switch {
+		case s.several():
+			return []rule{{0, byHierarchy}}
+		case s.ranks == 2:
 			return []rule{{0, byTree}}
 		}
 		return []rule{{256 << 10, byTree}, {0, byRing}}
@@ -78,6 +90,9 @@ func fixedRules(k kind, s situation) []rule {
 		}
 		return []rule{{0, byPairs}}
 	case kindAllToAll, kindAllToAllV:
+		if k == kindAllToAll && s.ranks >= 8 { // log2 N messages in place of N-1, of more bytes
+			return []rule{{s.ranks << 10, byDoubling}, {0, byPairs}}
+		}
 		return []rule{{0, byPairs}}
 	case kindBarrier:
 		return []rule{{0, byDoubling}}
@@ -87,7 +102,11 @@ func fixedRules(k kind, s situation) []rule {
 
 // fixed is the table of this group unless it was tuned.
 func (g *Group) fixed() *table {
-	return fixedTable(situation{ranks: g.size, hosts: g.hosts, shared: g.share.whole(g.size)})
+	hosts := g.hosts
+	if g.hosting == nil { // too many ranks on one
+		hosts = g.size
+	}
+	return fixedTable(situation{ranks: g.size, hosts: hosts, shared: g.share.whole(g.size)})
 }
 
 // method is the algorithm of an operation: the configured one where the

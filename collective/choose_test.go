@@ -32,12 +32,12 @@ alltoallv     pairwise
 `},
 		{4, Config{Hosts: []int{0, 0, 1, 1}}, `4 ranks on 2 hosts, by the fixed table
 allreduce     doubling to 128 KiB, then hierarchical
-broadcast     tree to 256 KiB, then ring
-allgather     doubling to 256 KiB, then ring
+broadcast     hierarchical
+allgather     doubling to 256 KiB, then hierarchical
 barrier       doubling
-allgatherv    doubling to 256 KiB, then ring
-reducescatter pairwise to 64 KiB, then ring
-reduce        tree to 256 KiB, then ring
+allgatherv    doubling to 256 KiB, then hierarchical
+reducescatter pairwise to 64 KiB, then hierarchical
+reduce        hierarchical
 gather        pairwise
 scatter       pairwise
 alltoall      pairwise
@@ -53,7 +53,7 @@ reducescatter halving
 reduce        tree to 256 KiB, then ring
 gather        tree to 4 KiB, then pairwise
 scatter       tree to 4 KiB, then pairwise
-alltoall      pairwise
+alltoall      doubling to 9 KiB, then pairwise
 alltoallv     pairwise
 `},
 	} {

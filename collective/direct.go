@@ -304,7 +304,7 @@ func (w *Work) look(i int, a arrival) error {
 		return w.waitFault(i, fmt.Errorf("%w: it shows parts of %d bytes, want %d", transport.ErrLength, a.most, want))
 	}
 	whole := a.most
-	if w.parts() > 1 && w.kind != kindAllToAllV { // there takeAll looks at each part
+	if w.parts() > 1 && w.kind != kindAllToAllV && w.how != byHierarchy { // takeAll looks at each part of the first
 		whole *= uint64(w.parts())
 	}
 	if a.place != nowhere && (a.place > room || whole > room-a.place) {
@@ -323,8 +323,11 @@ func (w *Work) outside(i int, place, n uint64) error {
 }
 
 // expects returns the length of the largest part that rank i must show, unless it
-// is known to that rank only.
+// is known to that rank only. Within a host all show everything.
 func (w *Work) expects(i int) (n int, known bool) {
+	if w.how == byHierarchy {
+		return len(w.x), true
+	}
 	switch w.kind {
 	case kindAllGatherV, kindAllToAllV:
 		return 0, false

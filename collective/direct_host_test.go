@@ -68,3 +68,29 @@ func TestHierarchicalDirect(t *testing.T) {
 		}
 	}
 }
+
+// So are the other hierarchical operations what they are, on every type and with parts
+// of one and of many pieces.
+func TestHierarchicalDirectOthers(t *testing.T) {
+	layouts := hostings
+	if raceDetector {
+		layouts = layouts[2:5]
+	}
+	for _, hosts := range layouts {
+		lengths := []int{0, 1, 5, 301, 2003}
+		if len(hosts) <= 4 {
+			lengths = append(lengths, 90001)
+		}
+		for r, err := range onMeshes(t, onHosts(hosts), Config{Algorithm: Hierarchical, Hosts: hosts, SegmentBytes: 4096}, func(g *Group) error {
+			var rng *rand.Rand
+			if g.share != nil {
+				rng = rand.New(rand.NewPCG(uint64(g.Rank()), 6))
+			}
+			return errors.Join((&trial[float32]{g: g, rng: rng}).all(lengths), (&trial[uint8]{g: g, rng: rng}).all(lengths[:4]), (&trial[float64]{g: g, rng: rng}).all(lengths[:4]), checkHalves(g))
+		}) {
+			if err != nil {
+				t.Errorf("hosts %v: rank %d: %v", hosts, r, err)
+			}
+		}
+	}
+}

@@ -108,9 +108,20 @@ func allFigures() []figures {
 
 		{kindAllToAll, byPairs, less1, perRank(less1), whole(less1), nil, func(n int) int { return n * (n - 1) },
 			[4]string{"N-1", "(N-1)/N K", "(N-1) K", "N(N-1)"}},
+		{kindAllToAll, byDoubling, rounds, perRank(setBits), whole(setBits), nil, func(n int) int { return n * rounds(n) },
+			[4]string{"L", "B/N K", "B K", "NL"}},
 		{kindBarrier, byDoubling, rounds, whole(func(int) int { return 0 }), whole(func(int) int { return 0 }), nil, func(n int) int { return n * rounds(n) },
 			[4]string{"L", "0", "0", "NL"}},
 	}
+}
+
+// setBits is how many bits are set in 0 to n-1, together.
+func setBits(n int) int {
+	sum := 0
+	for i := range n {
+		sum += bits.OnesCount(uint(i))
+	}
+	return sum
 }
 
 // largestSpan is the most places that a place other than the root and its

@@ -1,5 +1,7 @@
 package collective
 
+import "sync/atomic"
+
 // Hierarchical allreduce, for hosts of several ranks. x is cut into S slices, S
 // being the most ranks that a host has, and each host deals the slices out to its
 // ranks. The ranks of a host reduce-scatter the slices among each other (pairwise);
@@ -20,6 +22,10 @@ type hierarchy struct {
 	first  int     // of this rank's slices
 	cross  []scope // for each of them: who has it on each host
 	ends   []int   // how many slices end with each local rank
+
+	lists   [][]int                 // of ranks, by host
+	bundles [][]int                 // for each local place: the ranks whose parts it has between the phases
+	leaders []atomic.Pointer[scope] // by root: see leadersOf
 }
 
 // maxLocal is how many ranks of a host the numbers of messages have room for.
@@ -39,28 +45,31 @@ func newHierarchy(hosts []int, rank int) *hierarchy {
 			own = last
 		}
 	}
-	h := &hierarchy{local: newScope(lists[own], rank)}
+	h := &hierarchy{local: newScope(lists[own], rank), lists: lists, leaders: make([]atomic.Pointer[scope], len(hosts))}
 	for _, list := range lists {
 		h.slices = max(h.slices, len(list))
 	}
 	if h.slices > maxLocal {
 		return nil
 	}
-	h.ends = make([]int, h.local.size)
+	h.ends, h.bundles = make([]int, h.local.size), make([][]int, h.local.size)
 	for s := range h.slices {
-		owner := s * h.local.size / h.slices
+		peers, mute := partsOf(lists, s, h.slices)
+		owner := ownerOf(s, h.slices, h.local.size)
 		h.ends[owner] = s + 1
+		for i, r := range peers {
+			if mute == nil || !mute[i] {
+				h.bundles[owner] = append(h.bundles[owner], r)
+			}
+		}
 		if owner != h.local.rank {
 			continue
 		}
 		if len(h.cross) == 0 {
 			h.first = s
 		}
-		var peers []int
-		for _, list := range lists {
-			peers = append(peers, list[s*len(list)/h.slices])
-		}
 		h.cross = append(h.cross, newScope(peers, rank))
+		h.cross[len(h.cross)-1].silent = mute
 	}
 	return h
 }

@@ -135,3 +135,102 @@ func TestRingFollowsHosts(t *testing.T) {
 		}
 	}
 }
+
+// partsCrossing is what each host must send to others at the least when all parts, of n
+// values each, are carried around the ring of hosts: K less the parts of the next host,
+// or of its own if they are reduced.
+func partsCrossing(hosts []int, n int, reduced bool) map[int]int {
+	ranks, order := map[int]int{}, []int(nil)
+	for _, h := range hosts {
+		if ranks[h] == 0 {
+			order = append(order, h)
+		}
+		ranks[h]++
+	}
+	out := map[int]int{}
+	for i, h := range order {
+		without := order[(i+1)%len(order)]
+		if reduced {
+			without = h
+		}
+		if len(order) > 1 {
+			out[h] = 4 * n * (len(hosts) - ranks[without])
+		}
+	}
+	return out
+}
+
+// The other hierarchical operations send across the boundary of each host what
+// docs/costs.md says, with and without shared memory within hosts, and no more than any
+// other algorithm; the rooted ones exactly once to each host.
+func TestHierarchicalCrossing(t *testing.T) {
+	const n = 60
+	for _, hosts := range hostings {
+		for _, form := range []func() []transport.Mesh{func() []transport.Mesh { return mem.New(len(hosts)) }, func() []transport.Mesh { return onHosts(hosts) }} {
+			for _, k := range []kind{kindAllGather, kindAllGatherV, kindReduceScatter, kindBroadcast, kindReduce} {
+				for root := range hosts {
+					if !k.rooted() && root > 0 {
+						continue
+					}
+					got := map[string]map[int]int{}
+					for _, algorithm := range []string{Hierarchical, Ring, Tree, Doubling, Pairwise} {
+						if m, _ := methodOf(algorithm); carrier(k, m) == nil {
+							continue
+						}
+						meshes, spies := form(), make([]*spy, len(hosts))
+						for r := range meshes {
+							spies[r] = &spy{Mesh: meshes[r]}
+							meshes[r] = &hosted{spies[r], transport.WindowsOf(meshes[r])}
+						}
+						for r, err := range onMeshes(t, meshes, Config{Algorithm: algorithm, Hosts: hosts}, func(g *Group) error { return runFrom(k, g, n, root) }) {
+							if err != nil {
+								t.Fatalf("%v by %s, hosts %v: rank %d: %v", k, algorithm, hosts, r, err)
+							}
+						}
+						got[algorithm] = crossing(spies, hosts)
+					}
+					checkLeast(t, k, hosts, root, n, got)
+				}
+			}
+		}
+	}
+}
+
+// runFrom is runOf with any root.
+func runFrom(k kind, g *Group, n, root int) error {
+	whole := make([]float32, n*g.Size())
+	switch k {
+	case kindBroadcast:
+		return Broadcast(g, whole, root)
+	case kindReduce:
+		return Reduce(g, whole, Sum, root)
+	}
+	return runOf(k, g, n)
+}
+
+func checkLeast(t *testing.T, k kind, hosts []int, root, n int, got map[string]map[int]int) {
+	t.Helper()
+	sum := func(m map[int]int) (all int) {
+		for _, bytes := range m {
+			all += bytes
+		}
+		return all
+	}
+	least := sum(got[Hierarchical])
+	for algorithm, crossed := range got {
+		if sum(crossed) < least {
+			t.Errorf("%v, hosts %v, root %d: hierarchical sends %d bytes between hosts, %s %d", k, hosts, root, least, algorithm, sum(crossed))
+		}
+	}
+	if k.rooted() {
+		if want := 4 * n * len(hosts) * (distinct(hosts) - 1); least != want {
+			t.Errorf("%v, hosts %v, root %d: %d bytes between hosts, want %d", k, hosts, root, least, want)
+		}
+		return
+	}
+	for h, want := range partsCrossing(hosts, n, k == kindReduceScatter) {
+		if got[Hierarchical][h] != want {
+			t.Errorf("%v, hosts %v: host %d sends %d bytes to others, want %d", k, hosts, h, got[Hierarchical][h], want)
+		}
+	}
+}

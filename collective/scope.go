@@ -12,6 +12,9 @@ type scope struct {
 	rank  int   // this one's place
 	size  int
 	steps []RingStep // of an allreduce around the ring of places
+	// silent says whose parts are of another scope: see hierarchy_parts.go. Nil: all
+	// are of this one.
+	silent []bool
 }
 
 func newScope(ranks []int, own int) scope {

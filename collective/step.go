@@ -85,7 +85,12 @@ func (w *Work) chunk(i int) (lo, hi int) { return w.chunks(i, i+1) }
 // chunks returns the bytes of chunks i to j-1. Where the chunks are the ranks'
 // own parts and the places are not the ranks in order, j must be i+1.
 func (w *Work) chunks(i, j int) (lo, hi int) {
+	size := w.scope.size
 	if w.byRank {
+		if w.scope.silent != nil && w.scope.silent[i] {
+			return 0, 0
+		}
+		size = w.g.size
 		n := j - i
 		i = w.scope.ranks[i]
 		j = i + n
@@ -98,7 +103,7 @@ func (w *Work) chunks(i, j int) (lo, hi int) {
 	}
 	elem := w.elem.size()
 	values := len(w.x) / elem
-	lo, _ = RingChunk(values, w.scope.size, i)
-	_, hi = RingChunk(values, w.scope.size, j-1)
+	lo, _ = RingChunk(values, size, i)
+	_, hi = RingChunk(values, size, j-1)
 	return lo * elem, hi * elem
 }

@@ -150,7 +150,7 @@ func (p Profile) rules(g *Group) []Rule {
 			continue
 		}
 		for bytes := 1; bytes <= tuneMost; bytes *= 2 {
-			m := p.quickest(all, like, bytes)
+			m := p.quickest(all, k, like, bytes)
 			if last := len(t[k]) - 1; last >= 0 && t[k][last].method == m {
 				t[k][last].upTo = bytes
 			} else {
@@ -163,14 +163,14 @@ func (p Profile) rules(g *Group) []Rule {
 		kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindBarrier)
 }
 
-// quickest returns the algorithm that takes the least time by the formulas.
-func (p Profile) quickest(all []figures, k kind, bytes int) (best method) {
+// quickest returns the algorithm of k that takes the least time by the formulas of like.
+func (p Profile) quickest(all []figures, k, like kind, bytes int) (best method) {
 	least, whole := time.Duration(math.MaxInt64), float64(bytes)
 	if k == kindGather || k == kindScatter {
 		whole *= float64(p.Ranks) // tables count a part
 	}
 	for _, f := range all {
-		if f.kind != k || f.method == byNaive || fits(f.method, p.Ranks) != nil {
+		if f.kind != like || carrier(k, f.method) == nil || f.method == byNaive || fits(f.method, p.Ranks) != nil {
 			continue
 		}
 		if took := f.over(p.slowest(), p.add(), p.Ranks, whole); took < least || took == least && f.method == byExchange {

@@ -84,7 +84,7 @@ func TestRulesOfAdding(t *testing.T) {
 		{8, 1 << 13, 0, byDoubling}, {8, 1 << 13, 1e9, byHalving}, {8, 64, 1e9, byDoubling},
 	} {
 		p := Profile{Ranks: c.ranks, Hosts: 1, SameHost: near, AddBytesPerSecond: c.add}
-		if got := p.quickest(allFigures(), kindAllReduce, c.bytes); got != c.want {
+		if got := p.quickest(allFigures(), kindAllReduce, kindAllReduce, c.bytes); got != c.want {
 			t.Errorf("%d ranks, %d bytes, adding %v bytes a second: %v, want %v", c.ranks, c.bytes, c.add, got, c.want)
 		}
 	}

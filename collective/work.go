@@ -37,6 +37,7 @@ type Work struct {
 	base    uint32 // added to the numbers of messages, to tell phases apart
 	byRank  bool   // the chunks of x are the parts of the ranks
 	lending bool   // send lends
+	owned   bool   // x is a copy of the operand, which a reduce may write to
 
 	peer    atomic.Int32 // who of the mesh is waited for, plus one; 0: nobody
 	since   atomic.Int64 // and since when, nanoseconds after g.epoch
@@ -46,6 +47,7 @@ type Work struct {
 	pending [slots]bool // which of recvs have been posted and not waited for
 	scratch []byte      // where what is to be added arrives
 	held    []byte      // what an operation that leaves its operand alone has reduced so far
+	copied  []byte      // and what it has of a whole host
 	talk    func()      // runs a Send or Receive that is not waited for at once
 	aside   bool        // a Send is to go over the mesh
 
@@ -206,8 +208,9 @@ func (w *Work) tag(i int) transport.Tag {
 func number(step, segment int) int { return step<<numberBits | segment }
 
 const (
-	numberBits = 20 // of a message's number are its segment, 10 its step
-	phaseBits  = 30 // two its phase, see Work.base
+	numberBits = 20 // of a message's number are its segment,
+	stepBits   = 10 // its step,
+	phaseBits  = 30 // and two its phase, see Work.base
 )
 
 // post asks for message i from a rank of the scope; the receive is number i modulo posted.

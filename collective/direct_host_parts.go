@@ -1,0 +1,167 @@
+package collective
+
+// What the hierarchical operations but allreduce do within a host whose ranks share
+// memory. Each is one operation of the share: one arrival, when a rank has what the
+// others need, then rounds as in direct_exchange.go: what lies in an arena is taken
+// from there in the first, anything else in pieces through staging.
+
+// hostPlace is where this rank's x lies, for the others of the host to read; nowhere
+// also if a copy is cheaper than that nobody returns before they have.
+func (w *Work) hostPlace() uint64 {
+	if len(w.x) <= copyLimit {
+		return nowhere
+	}
+	return w.place(w.x)
+}
+
+// hostRounds carries out rounds until most bytes have been taken, room in each: all in
+// one if every rank whose x is read shows it in its arena. read says whose is; stage
+// copies a piece of this rank's to staging, and take takes the pieces of a round.
+func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take func(t, room int)) error {
+	s := w.g.share
+	w.steps = 0
+	place := nowhere
+	if read(s.me) {
+		if place = w.hostPlace(); place == nowhere {
+			stage(0, room)
+		}
+	}
+	if err := w.arrive(place, len(w.x)); err != nil {
+		return err
+	}
+	all, some := true, false
+	for i := range s.ranks {
+		if _, placed := w.placeOf(i); read(i) {
+			all, some = all && placed, some || placed
+		}
+	}
+	if all {
+		room = max(most, 1)
+	}
+	for t := 0; ; t++ {
+		take(t, room)
+		last := (t+1)*room >= most
+		if last && !some {
+			return nil
+		}
+		if !last && place == nowhere && read(s.me) {
+			stage(t+1, room)
+		}
+		if err := w.nextStep(); err != nil || last {
+			return err
+		}
+	}
+}
+
+// halfStage is how long the pieces are where there is one for all.
+func (s *share) halfStage() int { return len(s.staging[0]) / 2 }
+
+// stagePiece copies piece t of x.
+func (w *Work) stagePiece(t, room int) {
+	s := w.g.share
+	if from := t * room; from < len(w.x) {
+		copy(s.stage(w.number, s.me)[t%2*room:][:room], w.x[from:])
+	}
+}
+
+// hostView is where bytes [lo, hi) of place i's x can be read in round t: in its arena,
+// or from at on in the piece that begins at base.
+func (w *Work) hostView(i, lo, hi, base, at int) []byte {
+	s := w.g.share
+	if off, placed := w.placeOf(i); placed {
+		return s.arenas[i][off+lo : off+hi]
+	}
+	return s.stage(w.number, i)[base+at:][:hi-lo]
+}
+
+// hostSpread copies the leader's x to all ranks of the host.
+func (w *Work) hostSpread(leader int) error {
+	s := w.g.share
+	return w.hostRounds(len(w.x), s.halfStage(), func(i int) bool { return i == leader }, w.stagePiece, func(t, room int) {
+		lo := min(len(w.x), t*room)
+		hi := min(len(w.x), lo+room)
+		if s.me != leader && lo < hi {
+			copyCached(w.x[lo:hi], w.hostView(leader, lo, hi, t%2*room, 0))
+		}
+	})
+}
+
+// hostCollect reduces the operands of the host to the leader's x. The leader's own is
+// own, which may be that.
+func (w *Work) hostCollect(own []byte, leader int) error {
+	s := w.g.share
+	return w.hostRounds(len(w.x), s.halfStage(), func(i int) bool { return i != leader }, w.stagePiece, func(t, room int) {
+		lo := min(len(w.x), t*room)
+		hi := min(len(w.x), lo+room)
+		if s.me != leader || lo == hi {
+			return
+		}
+		w.srcs = w.srcs[:0]
+		for i := range s.ranks {
+			if i == leader {
+				w.srcs = append(w.srcs, own[lo:hi])
+			} else {
+				w.srcs = append(w.srcs, w.hostView(i, lo, hi, t%2*room, 0))
+			}
+		}
+		w.dsts = append(w.dsts[:0], w.x[lo:hi])
+		w.fold(w.dsts, w.srcs)
+	})
+}
+
+// largestBundle is the most bytes that a rank of the host has of the parts.
+func (w *Work) largestBundle() int {
+	most := 0
+	for i := range w.g.hosting.bundles {
+		most = max(most, w.bundleOf(i))
+	}
+	return most
+}
+
+// hostExchange gives every rank of the host the parts in the others' bundles.
+func (w *Work) hostExchange() error {
+	s := w.g.share
+	stage := func(t, room int) {
+		to := s.stage(w.number, s.me)[t%2*room:]
+		w.stretches(s.me, t*room, (t+1)*room, func(lo, hi, at int) { copy(to[at-t*room:], w.x[lo:hi]) })
+	}
+	return w.hostRounds(w.largestBundle(), s.halfStage(), func(int) bool { return true }, stage, func(t, room int) {
+		for k := 1; k < len(s.ranks); k++ {
+			i := (s.me + k) % len(s.ranks)
+			w.stretches(i, t*room, (t+1)*room, func(lo, hi, at int) {
+				copyCached(w.x[lo:hi], w.hostView(i, lo, hi, t%2*room, at-t*room))
+			})
+		}
+	})
+}
+
+// hostDeal reduces the parts in this rank's bundle over the host, to where the bundle
+// is to be.
+func (w *Work) hostDeal(bundle []byte) error {
+	s := w.g.share
+	ranks := len(s.ranks)
+	room := s.halfStage() / ranks &^ (cacheLine - 1)
+	stage := func(t, room int) {
+		for p := range s.ranks {
+			if p == s.me {
+				continue
+			}
+			to := s.stage(w.number, s.me)[(t%2*ranks+p)*room:]
+			w.stretches(p, t*room, (t+1)*room, func(lo, hi, at int) { copy(to[at-t*room:], w.x[lo:hi]) })
+		}
+	}
+	return w.hostRounds(w.largestBundle(), room, func(int) bool { return true }, stage, func(t, room int) {
+		w.stretches(s.me, t*room, (t+1)*room, func(lo, hi, at int) {
+			w.srcs = w.srcs[:0]
+			for i := range s.ranks {
+				if i == s.me {
+					w.srcs = append(w.srcs, w.x[lo:hi])
+				} else {
+					w.srcs = append(w.srcs, w.hostView(i, lo, hi, (t%2*ranks+s.me)*room, at-t*room))
+				}
+			}
+			w.dsts = append(w.dsts[:0], bundle[at:][:hi-lo])
+			w.fold(w.dsts, w.srcs)
+		})
+	})
+}

@@ -1,0 +1,210 @@
+package collective
+
+// Hierarchical reduce-scatter and allgather. The slices of the hierarchical allreduce
+// are here bundles of the ranks' parts: slice s holds the part of one rank of each
+// host, whose first slice it is. Those who have the slice on each host carry it around
+// a ring of hosts; within a host its ranks deal out what they reduce, or give each
+// other what they got, through shared memory or pairwise.
+//
+// With H hosts each sends K less the part of one of them, (H-1)/H K if they are alike,
+// over its wire: the least there is. A ring of all N ranks sends K less the part of one
+// rank, (N-1)/N K. A rank of a reduce-scatter keeps the bundles that it reduces, about
+// K over the ranks of its host.
+
+// ownerOf is the place of who has slice s of so many in a host of n ranks.
+func ownerOf(s, slices, n int) int { return s * n / slices }
+
+// leads reports whether slice s is the first one of who has it in a host of n ranks.
+func leads(s, slices, n int) bool {
+	return s == 0 || ownerOf(s-1, slices, n) != ownerOf(s, slices, n)
+}
+
+// partsOf returns who has slice s on each host, and whose part is in another slice;
+// mute is nil if no part is.
+func partsOf(lists [][]int, s, slices int) (ranks []int, mute []bool) {
+	silent := false
+	for _, list := range lists {
+		ranks = append(ranks, list[ownerOf(s, slices, len(list))])
+		mute = append(mute, !leads(s, slices, len(list)))
+		silent = silent || mute[len(mute)-1]
+	}
+	if !silent {
+		mute = nil
+	}
+	return ranks, mute
+}
+
+// bundleOf is the bytes of the parts that the local place i has between the phases.
+func (w *Work) bundleOf(i int) int {
+	n := 0
+	for _, r := range w.g.hosting.bundles[i] {
+		lo, hi := w.partAt(r)
+		n += hi - lo
+	}
+	return n
+}
+
+// partAt is where rank r's part lies in x.
+func (w *Work) partAt(r int) (lo, hi int) {
+	if len(w.ends) == 0 {
+		n := len(w.x) / w.g.size
+		return r * n, (r + 1) * n
+	}
+	if r > 0 {
+		lo = w.ends[r-1]
+	}
+	return lo, w.ends[r]
+}
+
+// stretches calls do for each part of x that bytes [from, to) of local place i's bundle
+// fall on: bytes [lo, hi) of x, which are the bundle's from at on.
+func (w *Work) stretches(i, from, to int, do func(lo, hi, at int)) {
+	at := 0
+	for _, r := range w.g.hosting.bundles[i] {
+		lo, hi := w.partAt(r)
+		a, b := max(from, at), min(to, at+hi-lo)
+		if a < b {
+			do(lo+a-at, lo+b-at, a)
+		}
+		at += hi - lo
+	}
+}
+
+// numbered reports whether the numbers of messages have room for all slices and hosts.
+func (h *hierarchy) numbered() bool { return h.slices*len(h.lists) <= 1<<stepBits }
+
+func (w *Work) hierarchicalAllGather() error {
+	h := w.g.hosting
+	if !h.numbered() {
+		return w.ringAllGather()
+	}
+	w.settle()
+	for i := range h.cross {
+		w.scope, w.base = &h.cross[i], 1<<phaseBits+uint32(h.first+i)<<(numberBits+1)
+		if w.scope.size == 1 || len(w.x) == 0 {
+			break
+		}
+		if err := w.ring(w.scope.steps[:w.scope.size-1], false); err != nil {
+			return err
+		}
+	}
+	if w.g.sharesHost() {
+		return w.hostExchange()
+	}
+	w.scope, w.base = &h.local, 0
+	for k := 1; k < h.local.size; k++ {
+		to, from := w.places(k)
+		if err := w.swapParts(to, from, h.bundles[h.local.rank], h.bundles[from], nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swapParts sends parts of x to one place and receives others from another, to x or, if
+// there is own, to be added to the bundle there. The number of a message is that of the
+// part in its bundle.
+func (w *Work) swapParts(to, from int, out, in []int, own []byte) error {
+	at := 0
+	for k := range max(len(out), len(in)) {
+		s := step{number: k, to: to, from: from}
+		if k < len(out) {
+			lo, hi := w.partAt(out[k])
+			s.out = w.x[lo:hi]
+		}
+		if k < len(in) {
+			lo, hi := w.partAt(in[k])
+			s.in = w.x[lo:hi]
+			if own != nil {
+				s.in = own[at:][:hi-lo]
+				s.own = s.in
+			}
+			at += hi - lo
+		}
+		if err := w.exchange(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Work) hierarchicalReduceScatter() error {
+	h, op := w.g.hosting, w.op
+	if !h.numbered() {
+		return w.ringReduceScatter()
+	}
+	defer func() { w.op = op }()
+	if op == Mean {
+		w.op = Sum // until the sum is whole
+	}
+	bundle := w.hold(w.bundleOf(h.local.rank))
+	if err := w.reduceBundle(bundle); err != nil {
+		return err
+	}
+	at := 0 // of the slice in the bundle
+	for i := range h.cross {
+		w.scope, w.base = &h.cross[i], 1<<phaseBits
+		n, err := w.aroundHosts(bundle[at:], (h.first+i)*len(h.lists))
+		if err != nil {
+			return err
+		}
+		at += n
+	}
+	w.op = op
+	w.average(w.dst)
+	return nil
+}
+
+// reduceBundle reduces, over the ranks of this host, the parts that this one has then.
+func (w *Work) reduceBundle(bundle []byte) error {
+	h := w.g.hosting
+	if w.g.sharesHost() {
+		return w.hostDeal(bundle)
+	}
+	w.stretches(h.local.rank, 0, len(bundle), func(lo, hi, at int) { copy(bundle[at:], w.x[lo:hi]) })
+	w.scope, w.base = &h.local, 0
+	for k := 1; k < h.local.size; k++ {
+		to, from := w.places(k)
+		if err := w.swapParts(to, from, h.bundles[to], h.bundles[h.local.rank], bundle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aroundHosts reduces the parts of a slice, of n bytes together, around the ring of
+// those who have it: its place p ends with the part of the rank there, which goes to dst.
+func (w *Work) aroundHosts(parts []byte, first int) (n int, err error) {
+	s := w.scope
+	part := func(place int) []byte {
+		place = mod(place, s.size)
+		at := 0
+		for p := range s.size {
+			size := 0
+			if s.silent == nil || !s.silent[p] {
+				lo, hi := w.partAt(s.ranks[p])
+				size = hi - lo
+			}
+			if p == place {
+				return parts[at:][:size]
+			}
+			at += size
+		}
+		return nil
+	}
+	for p := range s.size {
+		n += len(part(p))
+	}
+	for k := range s.size - 1 {
+		in := part(s.rank - 2 - k)
+		err := w.exchange(step{
+			number: first + k, to: (s.rank + 1) % s.size, out: part(s.rank - 1 - k),
+			from: mod(s.rank-1, s.size), in: in, own: in,
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	copy(w.dst, part(s.rank)) // nothing, if it is silent
+	return n, nil
+}
