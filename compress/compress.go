@@ -144,6 +144,8 @@ type Workspace struct {
 	counts   []uint32 // of the histogram, twice
 	sample   []float32
 	middle   []float32 // candidates that may be the k-th
+	lowIndex []int32   // candidates that are not among the k
+	lowValue []float32
 	values   []float32 // decoded
 	bytes    []byte
 	segments []segment

@@ -27,8 +27,14 @@ type Compressor struct {
 	coder      *Coder
 	groups     []Group
 	picks      map[[2]int]Selection // by range
-	bounds     [][]int              // by group: Lo, its parts, Hi
+	parts      [][]part             // by group
 	state      []optim.State
+}
+
+// part is a range [lo, hi) of the arena that is selected from by itself.
+type part struct {
+	lo, hi    int
+	selection Selection // nil of an empty range, and of chains without one
 }
 
 // Bind makes the state of a chain for the parameters of an arena of n values.
@@ -92,20 +98,29 @@ func (c *Compressor) SetGroups(groups []Group) error {
 		return fmt.Errorf("compress: %w", err)
 	}
 	old := c.picks
-	c.groups, c.bounds, c.picks = append([]Group(nil), groups...), bounds, map[[2]int]Selection{}
-	for _, b := range bounds {
+	c.groups, c.parts, c.picks = append([]Group(nil), groups...), make([][]part, len(groups)), map[[2]int]Selection{}
+	for i, b := range bounds {
 		for j, lo := range b[:len(b)-1] {
-			at := [2]int{lo, b[j+1]}
-			if at[0] == at[1] || c.chain.selector == nil {
-				continue
-			}
-			if c.picks[at] = old[at]; c.picks[at] == nil {
-				c.picks[at] = c.chain.selector.Bind(at[1] - at[0])
-			}
+			c.parts[i] = append(c.parts[i], c.pick(old, lo, b[j+1]))
 		}
 	}
 	c.gatherState()
 	return nil
+}
+
+// pick returns the part that is a range, with the selection that the range has, or
+// had.
+func (c *Compressor) pick(old map[[2]int]Selection, lo, hi int) part {
+	at := [2]int{lo, hi}
+	if lo == hi || c.chain.selector == nil {
+		return part{lo: lo, hi: hi}
+	}
+	if c.picks[at] == nil {
+		if c.picks[at] = old[at]; c.picks[at] == nil {
+			c.picks[at] = c.chain.selector.Bind(hi - lo)
+		}
+	}
+	return part{lo, hi, c.picks[at]}
 }
 
 func (c *Compressor) gatherState() {
@@ -117,15 +132,16 @@ func (c *Compressor) gatherState() {
 		c.state = append(c.state, t.State()...)
 	}
 	done := map[[2]int]bool{}
-	for _, b := range c.bounds {
-		for j, lo := range b[:len(b)-1] {
-			at := [2]int{lo, b[j+1]}
-			if p := c.picks[at]; p != nil && !done[at] {
-				for _, s := range p.State() {
-					c.state = append(c.state, optim.State{Name: fmt.Sprintf("selection/%d:%d/%s", at[0], at[1], s.Name), Data: s.Data})
-				}
+	for _, parts := range c.parts {
+		for _, p := range parts {
+			at := [2]int{p.lo, p.hi}
+			if p.selection == nil || done[at] {
+				continue
 			}
 			done[at] = true
+			for _, s := range p.selection.State() {
+				c.state = append(c.state, optim.State{Name: fmt.Sprintf("selection/%d:%d/%s", p.lo, p.hi, s.Name), Data: s.Data})
+			}
 		}
 	}
 }
@@ -170,8 +186,7 @@ func (c *Compressor) Residual(lo, hi int) []float32 {
 
 // Last tells about the last selection from a group's part; parts count from 0.
 func (c *Compressor) Last(group, part int) Pick {
-	b := c.bounds[group]
-	if p := c.picks[[2]int{b[part], b[part+1]}]; p != nil {
+	if p := c.parts[group][part].selection; p != nil {
 		return p.Last()
 	}
 	return Pick{}
@@ -198,14 +213,14 @@ func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 	if err := c.wrong(group, grads, "Select", true); err != nil {
 		return err
 	}
-	g, b := c.groups[group], c.bounds[group]
+	g := &c.groups[group]
 	for _, t := range c.transforms {
 		t.Apply(g.Lo, grads)
 	}
 	s.Reset(len(grads))
-	for j, lo := range b[:len(b)-1] {
-		if hi := b[j+1]; hi > lo {
-			c.picks[[2]int{lo, hi}].Select(c.work, s, lo-g.Lo, c.residual.Range(lo, hi), grads[lo-g.Lo:hi-g.Lo])
+	for _, p := range c.parts[group] {
+		if p.selection != nil {
+			p.selection.Select(c.work, s, p.lo-g.Lo, c.residual.Range(p.lo, p.hi), grads[p.lo-g.Lo:p.hi-g.Lo])
 		}
 	}
 	if at := s.nan(0); at >= 0 {
@@ -218,13 +233,13 @@ func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 }
 
 // roundEntries makes the values what others will decode, and keeps the rest.
-func (c *Compressor) roundEntries(s *Sparse, g Group) error {
+func (c *Compressor) roundEntries(s *Sparse, g *Group) error {
 	q := c.chain.quantiser
 	if q.Code() == CodeFP32 {
 		return nil
 	}
 	if q.Block() > 1 && q.Code() != CodeSign {
-		if _, index := layoutOf(s, q); headerBytes+index+q.Size(len(s.Value)) > headerBytes+q.Size(s.Len) {
+		if _, index := c.coder.layout(s); headerBytes+index+q.Size(len(s.Value)) > headerBytes+q.Size(s.Len) {
 			s.fill() // blocks are of entries: what is sent dense must be rounded so
 		}
 	}

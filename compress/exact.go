@@ -6,8 +6,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// smallSelection is the length up to which all values are candidates.
-const smallSelection = 4096
+// smallSelection is the length up to which all values are candidates: they are in
+// the nearest cache.
+const smallSelection = 2048
 
 // Exact adds grad (nil: nothing) to residual and moves its k largest magnitudes,
 // of equal ones those of lower index, to s, at base and their places. k is from
@@ -15,16 +16,23 @@ const smallSelection = 4096
 //
 // A bound that somewhat more than k values should reach, and one that somewhat
 // fewer should, are estimated from a sample; one pass takes all that reach the
-// first, and the k-th is searched among those between the two. Where the sample misled, or many values are equal, the values' upper 16
-// bits are counted, then the rest of the bits, and a last pass takes what the
-// k-th value bounds: 4 passes over memory at most, and nearly always one.
+// first, and the k-th is searched among those between the two. Where the sample
+// misled, or many values are equal, the values' upper 16 bits are counted, then the
+// rest of the bits, and a last pass takes what the k-th value bounds: 4 passes over
+// memory at most, and nearly always one.
 func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) float32 {
 	n, start := len(residual), len(s.Index)
-	w.take = take{residual: residual, grad: grad, base: base, limit: n}
-	high := uint32(noBound)
-	if n > smallSelection {
-		w.take.least, w.take.limit, high = w.estimate(residual, grad, k)
+	if n <= smallSelection {
+		if grad != nil {
+			w.kernel().Add(residual, grad)
+		}
+		kth, equal := w.kthLargest(residual, k, 0)
+		w.exactly(s, residual, base, kth, equal)
+		return math.Float32frombits(kth)
 	}
+	w.take = take{residual: residual, grad: grad, base: base, expected: k}
+	var high uint32
+	w.take.least, w.take.limit, high = w.estimate(residual, grad, k)
 	count := w.over(s)
 	if count <= w.take.limit {
 		if count >= k {
@@ -45,16 +53,15 @@ const sampleRun = 16
 // sampleOf fills w.sample with the magnitudes of about n/every values of
 // residual+grad, in runs at places that seed scatters.
 func (w *Workspace) sampleOf(residual, grad []float32, every int, seed uint32) {
-	n := len(residual)
+	n, k := len(residual), w.kernel()
 	stride := sampleRun * max(1, every)
 	w.sample = sized(w.sample, n/stride*sampleRun)
 	for i, to := 0, w.sample; len(to) > 0; i, to = i+1, to[sampleRun:] {
 		at := i*stride + int(scatter(seed+uint32(i))%uint32(stride-sampleRun+1))
-		copy(to[:sampleRun], residual[at:])
-		if grad != nil {
-			for j, g := range grad[at : at+sampleRun] {
-				to[j] += g
-			}
+		if grad == nil {
+			copy(to[:sampleRun], residual[at:])
+		} else {
+			k.AddTo(to[:sampleRun], residual[at:at+sampleRun], grad[at:at+sampleRun])
 		}
 	}
 }
@@ -66,10 +73,11 @@ func scatter(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// sampleEvery is the share of values, one of so many, that an estimate reads, and
-// sampleMost how many it reads at most.
+// An estimate reads one of sampleEvery values, or of fewer where that would be less
+// than sampleLeast, and sampleMost at most.
 const (
 	sampleEvery = 64
+	sampleLeast = 1 << 9
 	sampleMost  = 1 << 16
 )
 
@@ -78,7 +86,7 @@ const (
 // deviations of the sample's count off.
 func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, limit int, high uint32) {
 	n := len(residual)
-	w.sampleOf(residual, grad, max(sampleEvery, n/sampleMost), 0)
+	w.sampleOf(residual, grad, max(min(sampleEvery, n/sampleLeast), n/sampleMost), 0)
 	m := len(w.sample)
 	expected := float64(k) * float64(m) / float64(n)
 	margin := 4*math.Sqrt(expected) + 4
@@ -86,53 +94,67 @@ func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, lim
 	if rank >= m {
 		return 0, n, noBound
 	}
-	least, _ = w.kthLargest(w.sample, rank, 0)
+	least, reach := w.search(w.sample, rank, rank+rank/16+1, 0)
 	high = noBound
 	if rank := int(expected - margin); rank > 0 {
-		high, _ = w.kthLargest(w.sample, rank, least)
+		high, _ = w.search(w.sample, rank-rank/16, rank, least)
 	}
-	most := (float64(rank) + margin) * float64(n) / float64(m)
+	most := (float64(reach) + margin) * float64(n) / float64(m)
 	return max(least, 1), min(n, int(most)), max(high, 1)
 }
 
 // noBound is above every magnitude.
 const noBound = 1<<31 - 1
 
-// kthLargest returns the bits of the k-th largest magnitude of x, which is known
-// to be at least least, and how many of that magnitude are among the k largest. It
-// halves the range by counting what reaches its middle, at most 31 times: in a
-// cache a count is 20 times as fast as a histogram.
-func (w *Workspace) kthLargest(x []float32, k int, least uint32) (kth uint32, equal int) {
-	kernels, above := w.kernel(), 0
-	end := kernels.MaxMagnitude(x) + 1 // above many reach it, fewer than k
-	for end-least > 1 {
-		middle := least + (end-least)/2
-		if n := kernels.CountAtLeast(x, middle); n >= k {
-			least = middle
-		} else {
-			end, above = middle, n
-		}
+// search returns a bound that at least low of the magnitudes of x reach, and at
+// most high of them where there is such a bound, else the largest; and how many
+// do. least is one that low do. It halves the range by counting what reaches its
+// middle: in a cache a count is 20 times as fast as a histogram.
+func (w *Workspace) search(x []float32, low, high int, least uint32) (bound uint32, reach int) {
+	k, reach := w.kernel(), -1
+	end := k.MaxMagnitude(x) + 1 // fewer than low reach it
+	middle := least + (end-least)/2
+	if octaves := uint32(4 << 23); end > octaves && end-octaves > least {
+		middle = end - octaves // where it nearly always is
 	}
-	return least, k - above
+	for end-least > 1 {
+		if n := k.CountAtLeast(x, middle); n < low {
+			end = middle
+		} else if least, reach = middle, n; n <= high {
+			return least, reach
+		}
+		middle = least + (end-least)/2
+	}
+	if reach < 0 {
+		reach = k.CountAtLeast(x, least)
+	}
+	return least, reach
+}
+
+// kthLargest returns the bits of the k-th largest magnitude of x, which is known
+// to be at least least, and how many of that magnitude are among the k largest.
+func (w *Workspace) kthLargest(x []float32, k int, least uint32) (kth uint32, equal int) {
+	kernels := w.kernel()
+	kth, reach := w.search(x, k, k, least)
+	if reach == k {
+		kth = kernels.MinAtLeast(x, kth)
+	}
+	return kth, k - kernels.CountAtLeast(x, kth+1)
 }
 
 // kthBetween is kthLargest; where, as is probable, fewer than k magnitudes are at
 // least high, it looks at those below only.
 func (w *Workspace) kthBetween(x []float32, k int, least, high uint32) (kth uint32, equal int) {
-	above := w.kernel().CountAtLeast(x, high)
-	if above >= k {
-		return w.kthLargest(x, k, max(least, high))
-	}
-	if above == 0 {
+	if high == noBound {
 		return w.kthLargest(x, k, least)
 	}
 	w.middle = sized(w.middle, len(x))
-	to := 0
-	for _, v := range x { // without branches
-		w.middle[to] = v
-		to += int((simd.Magnitude(v) - high) >> 31)
+	below := w.kernel().Below(w.middle, x, high)
+	above := len(x) - below
+	if above >= k {
+		return w.kthLargest(x, k, max(least, high))
 	}
-	return w.kthLargest(w.middle[:to], k-above, least)
+	return w.kthLargest(w.middle[:below], k-above, least)
 }
 
 // descend returns the bin that holds the k-th of the values, from the last bin
@@ -150,18 +172,19 @@ func descend(counts []uint32, k int) (bin uint32, left int) {
 // into residual. All are at least least, and probably fewer than k at least high.
 // It returns the k-th largest magnitude.
 func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, least, high uint32) float32 {
-	index, value := s.Index[start:], s.Value[start:]
-	kth, equal := w.kthBetween(value, k, least, high)
-	to := 0
-	for i, v := range value { // without branches: a third may be put back
-		at, m := index[i], simd.Magnitude(v)
-		index[to], value[to] = at, v
-		below := int32(m-kth) >> 31 // all bits, or none
-		residual[int(at)-base] = math.Float32frombits(math.Float32bits(v) & uint32(below))
-		to += 1 + int(below)
+	rest := s.entries(start)
+	kth, equal := w.kthBetween(rest.Value, k, least, high)
+	w.lowIndex, w.lowValue = sized(w.lowIndex, takeChunk), sized(w.lowValue, takeChunk)
+	low, to, kept := simd.Entries{Index: w.lowIndex, Value: w.lowValue}, rest, 0
+	for len(rest.Index) > 0 {
+		n := min(len(rest.Index), takeChunk)
+		high, below := w.kernel().Separate(to, low, simd.Entries{Index: rest.Index[:n], Value: rest.Value[:n]}, kth)
+		putBack(residual, base, low.Index[:below], low.Value[:below])
+		rest.Index, rest.Value = rest.Index[n:], rest.Value[n:]
+		to.Index, to.Value, kept = to.Index[high:], to.Value[high:], kept+high
 	}
-	s.Index, s.Value = s.Index[:start+to], s.Value[:start+to]
-	if to > k { // more equal the k-th than are wanted
+	s.Index, s.Value = s.Index[:start+kept], s.Value[:start+kept]
+	if kept > k { // more equal the k-th than are wanted
 		w.spare(s, start, residual, base, kth, equal)
 	}
 	return math.Float32frombits(kth)
@@ -199,7 +222,7 @@ func (w *Workspace) count(x []float32, k int) (kth uint32, equal int) {
 // exactly moves from residual to s all above a magnitude, and the first so many
 // that equal it.
 func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32, equal int) {
-	k := w.kernel()
+	k, often := w.kernel(), simd.Few
 	for lo := 0; lo < len(residual); lo += takeChunk {
 		x := residual[lo:min(lo+takeChunk, len(residual))]
 		s.Reserve(len(x))
@@ -208,9 +231,10 @@ func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32,
 			least++
 		}
 		room := start + len(x)
-		n := k.Take(s.Index[start:room], s.Value[start:room], x, least, int32(base+lo))
+		n := k.Take(s.Index[start:room], s.Value[start:room], x, least, int32(base+lo), often)
 		s.Index, s.Value = s.Index[:start+n], s.Value[:start+n]
-		if equal > 0 {
+		often = simd.OftenOf(n, len(x))
+		if equal > 0 && n > 0 && k.MinAtLeast(s.Value[start:], 0) == kth {
 			equal -= w.spare(s, start, x, base+lo, kth, equal)
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // A payload is a vector of n values as it is sent; numbers are little-endian:
@@ -49,8 +52,9 @@ func PayloadBound(n int, q Quantiser) int { return headerBytes + (n+7)/8 + q.Siz
 // Coder writes and reads payloads. Each goroutine has its own; see
 // [Chain.NewCoder].
 type Coder struct {
-	q     Quantiser
-	dense []float32
+	q      Quantiser
+	dense  []float32
+	widths []byte // of the blocks of gaps of the vector at hand
 }
 
 // NewCoder returns a coder of the chain's payloads.
@@ -75,7 +79,7 @@ func (c *Coder) Size(s *Sparse) int {
 // Encode appends the payload of s to dst. s must be valid. Errors are those of
 // the code, with the index in s.
 func (c *Coder) Encode(dst []byte, s *Sparse) ([]byte, error) {
-	where, indexBytes := layoutOf(s, c.q)
+	where, indexBytes := c.layout(s)
 	values := s.Value
 	if where == indexDense && len(values) < s.Len {
 		c.dense = sized(c.dense, s.Len)
@@ -90,7 +94,7 @@ func (c *Coder) Encode(dst []byte, s *Sparse) ([]byte, error) {
 	case indexBitmap:
 		putBitmap(dst[at:at+indexBytes], s.Index)
 	case indexPacked:
-		putGaps(dst[at:], s.Index)
+		c.putGaps(dst[at:], s.Index)
 	}
 	return dst, c.q.Encode(dst[at+indexBytes:], values)
 }
@@ -105,12 +109,7 @@ func (c *Coder) EncodeDense(dst []byte, x []float32) ([]byte, error) {
 // appendHeader appends a header and room for what follows.
 func appendHeader(dst []byte, where int, q Quantiser, n, count, indexBytes int) []byte {
 	start, size := len(dst), headerBytes+indexBytes+q.Size(count)
-	if cap(dst) < start+size {
-		grown := make([]byte, start, start+size)
-		copy(grown, dst)
-		dst = grown
-	}
-	dst = dst[:start+size]
+	dst = slices.Grow(dst, size)[:start+size]
 	head := dst[start:]
 	head[0], head[1], head[2], head[3] = payloadFormat, byte(where), q.Code(), 0
 	binary.LittleEndian.PutUint32(head[4:], uint32(n))
@@ -118,88 +117,74 @@ func appendHeader(dst []byte, where int, q Quantiser, n, count, indexBytes int) 
 	return dst
 }
 
-// layoutOf is the rule by which indices are stored, and how many bytes they take.
-func layoutOf(s *Sparse, q Quantiser) (where, bytes int) {
+// layout is the rule by which indices are stored, and how many bytes they take.
+// It notes the widths of gaps.
+func (c *Coder) layout(s *Sparse) (where, bytes int) {
 	count := len(s.Index)
 	if count == s.Len {
 		return indexDense, 0
 	}
-	packed, bitmap := gapsSize(s.Index), (s.Len+7)/8
+	packed, bitmap := c.measureGaps(s.Index), (s.Len+7)/8
 	where, bytes = indexBitmap, bitmap
 	if packed < bitmap {
 		where, bytes = indexPacked, packed
 	}
-	if q.Block() == 1 && q.Size(s.Len) <= bytes+q.Size(count) {
+	if c.q.Block() == 1 && c.q.Size(s.Len) <= bytes+c.q.Size(count) {
 		return indexDense, 0
 	}
 	return where, bytes
 }
 
+// putBitmap fills dst, a word at a time: to add to what is in memory would wait for
+// the bit before.
 func putBitmap(dst []byte, index []int32) {
 	clear(dst)
-	for _, i := range index {
-		dst[i>>3] |= 1 << (i & 7)
+	words, held, at := len(dst)/8, uint64(0), -1
+	for i, place := range index {
+		word := int(place >> 6)
+		if word >= words { // fewer than 64 bits
+			for _, place := range index[i:] {
+				dst[place>>3] |= 1 << (place & 7)
+			}
+			return
+		}
+		if word != at {
+			held = 0
+		}
+		held |= 1 << (place & 63)
+		at = word
+		binary.LittleEndian.PutUint64(dst[8*word:], held)
 	}
 }
 
-// gapWidth is how many bits the largest gap of a block takes.
-func gapWidth(block []int32, before int32) int {
-	all := uint32(0)
-	for _, i := range block {
-		all |= uint32(i - before - 1)
-		before = i
-	}
-	return bits.Len32(all)
-}
+// gapsBytes is how many bytes gaps of width bits take, the width's included.
+func gapsBytes(gaps, width int) int { return 1 + (gaps*width+7)/8 }
 
-func gapsSize(index []int32) (bytes int) {
-	before := int32(-1)
+// measureGaps notes how many bits the largest gap of each block takes, and returns
+// how many bytes all take.
+func (c *Coder) measureGaps(index []int32) (size int) {
+	k, before := simd.Host(), int32(-1)
+	c.widths = c.widths[:0]
 	for len(index) > 0 {
 		block := index[:min(gapBlock, len(index))]
-		bytes += 1 + (len(block)*gapWidth(block, before)+7)/8
+		width := bits.Len32(k.GapBits(block, before))
+		c.widths = append(c.widths, byte(width))
+		size += gapsBytes(len(block), width)
 		before, index = block[len(block)-1], index[len(block):]
 	}
-	return bytes
+	return size
 }
 
-// putGaps writes packed indices to the front of dst. What is behind them is
-// overwritten, and written later.
-func putGaps(dst []byte, index []int32) {
-	before := int32(-1)
-	for len(index) > 0 {
+// putGaps writes packed indices, whose widths are known, to the front of dst. What
+// is behind them is overwritten, and written later.
+func (c *Coder) putGaps(dst []byte, index []int32) {
+	k, before := simd.Host(), int32(-1)
+	for _, width := range c.widths {
 		block := index[:min(gapBlock, len(index))]
-		width := gapWidth(block, before)
-		dst[0] = byte(width)
-		putBits(dst[1:], block, before, width)
+		dst[0] = width
+		k.PackGaps(dst[1:], block, before, int(width))
 		before = block[len(block)-1]
-		dst, index = dst[1+(len(block)*width+7)/8:], index[len(block):]
-	}
-}
-
-// putBits writes the gaps of a block: four at a time where they fit 56 bits, so
-// that with less than a byte left over they fit a word.
-func putBits(dst []byte, block []int32, before int32, width int) {
-	var held uint64 // n bits not written yet
-	n, at, w := 0, 0, width&63
-	if width <= 14 {
-		for ; len(block) >= 4 && at+8 <= len(dst); block = block[4:] {
-			a, b, c, d := block[0], block[1], block[2], block[3]
-			four := uint64(a-before-1) | uint64(b-a-1)<<w | uint64(c-b-1)<<(2*w&63) | uint64(d-c-1)<<(3*w&63)
-			held |= four << (n & 63)
-			n, before = n+4*w, d
-			binary.LittleEndian.PutUint64(dst[at:], held)
-			at, held, n = at+n>>3, held>>(n&^7&63), n&7
-		}
-	}
-	for _, i := range block {
-		held |= uint64(i-before-1) << n
-		for n, before = n+width, i; n >= 8; n -= 8 {
-			dst[at] = byte(held)
-			at, held = at+1, held>>8
-		}
-	}
-	if n > 0 {
-		dst[at] = byte(held)
+		dst, index = dst[gapsBytes(len(block), int(width)):], index[len(block):]
 	}
 }
 
@@ -290,76 +275,44 @@ func (c *Coder) header(p []byte) (where, n, count int, rest []byte, err error) {
 }
 
 func getBitmap(index []int32, src []byte, n int) (rest []byte, err error) {
-	size := (n + 7) / 8
+	size, found := (n+7)/8, 0
 	if len(src) < size {
 		return nil, fmt.Errorf("%w end early", errIndices)
 	}
 	src, rest = src[:size], src[size:]
-	found := 0
-	for at := 0; at < size; at += 8 {
-		var word uint64
-		if at+8 <= size {
-			word = binary.LittleEndian.Uint64(src[at:])
-		} else {
-			word = shortWord(src[at:])
-		}
-		if found+bits.OnesCount64(word) > len(index) {
-			return nil, fmt.Errorf("%w are more than their count", errIndices)
-		}
-		for ; word != 0; word &= word - 1 {
-			index[found] = int32(8*at + bits.TrailingZeros64(word))
-			found++
-		}
+	words := size &^ 7
+	for at := 0; at < words; at += 8 {
+		found += bits.OnesCount64(binary.LittleEndian.Uint64(src[at:]))
 	}
-	if found < len(index) || found > 0 && int(index[found-1]) >= n {
-		return nil, fmt.Errorf("%w are fewer than their count, or behind the last value", errIndices)
+	for _, b := range src[words:] {
+		found += bits.OnesCount8(b)
 	}
+	if found != len(index) {
+		return nil, fmt.Errorf("%w are not as many as their count", errIndices)
+	}
+	if n&7 != 0 && src[size-1]>>(n&7) != 0 {
+		return nil, fmt.Errorf("%w pass the last value", errIndices)
+	}
+	simd.Host().FromBitmap(index, src)
 	return rest, nil
 }
 
 func getGaps(index []int32, src []byte, n int) (rest []byte, err error) {
-	before := -1
+	k, before := simd.Host(), int32(-1)
 	for len(index) > 0 {
 		block := index[:min(gapBlock, len(index))]
-		if len(src) == 0 || src[0] > gapBitsMax || len(src) < 1+(len(block)*int(src[0])+7)/8 {
+		if len(src) == 0 || src[0] > gapBitsMax || len(src) < gapsBytes(len(block), int(src[0])) {
 			return nil, fmt.Errorf("%w end early, or a width is above %d", errIndices, gapBitsMax)
 		}
 		width := int(src[0])
-		if before, err = getBits(block, src[1:], before, width, n); err != nil {
-			return nil, err
+		if k.UnpackGaps(block, src[1:], before, width) >= uint32(n) {
+			return nil, fmt.Errorf("%w pass the last value", errIndices)
 		}
-		index, src = index[len(block):], src[1+(len(block)*width+7)/8:]
+		if end := len(block) * width; end&7 != 0 && src[1+end>>3]>>(end&7) != 0 {
+			return nil, fmt.Errorf("%w are followed by bits that are not 0", errIndices)
+		}
+		before = block[len(block)-1]
+		index, src = index[len(block):], src[gapsBytes(len(block), width):]
 	}
 	return src, nil
-}
-
-// getBits reads a block of gaps from the front of src and returns the last index.
-func getBits(block []int32, src []byte, before, width, n int) (int, error) {
-	mask, pos := uint64(1)<<width-1, 0
-	for i := range block {
-		var word uint64
-		if at := pos >> 3; at+8 <= len(src) {
-			word = binary.LittleEndian.Uint64(src[at:])
-		} else {
-			word = shortWord(src[at:])
-		}
-		before += int(word>>(pos&7)&mask) + 1
-		pos += width
-		if before >= n {
-			return 0, fmt.Errorf("%w pass the last value", errIndices)
-		}
-		block[i] = int32(before)
-	}
-	if pos&7 != 0 && src[pos>>3]>>(pos&7) != 0 {
-		return 0, fmt.Errorf("%w are followed by bits that are not 0", errIndices)
-	}
-	return before, nil
-}
-
-// shortWord reads the last bytes, fewer than 8.
-func shortWord(src []byte) (word uint64) {
-	for i, b := range src {
-		word |= uint64(b) << (8 * i)
-	}
-	return word
 }

@@ -166,7 +166,7 @@ func TestIndicesAreSmall(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
 	for _, share := range []float64{0.001, 0.01, 0.05, 0.1, 0.3, 0.5} {
 		s := someOf(r, 1<<20, share)
-		_, size := layoutOf(s, FP32{})
+		_, size := (&Coder{q: FP32{}}).layout(s)
 		entropy := -(math.Log2(share) + (1-share)/share*math.Log2(1-share)) // bits an entry
 		if got := 8 * float64(size) / float64(s.Count()); got > entropy+2.1 || got < entropy-0.05 {
 			t.Errorf("density %v: %.2f bits an index, the entropy is %.2f", share, got, entropy)
@@ -192,7 +192,7 @@ func TestLayoutRule(t *testing.T) {
 		}
 		for _, q := range []Quantiser{FP32{}, FP16{}} {
 			best := min(q.Size(s.Len), q.Size(s.Count())+min(packed, (s.Len+7)/8))
-			where, size := layoutOf(s, q)
+			where, size := (&Coder{q: q}).layout(s)
 			got := size + q.Size(s.Count())
 			if where == indexDense {
 				got = q.Size(s.Len)
@@ -267,7 +267,7 @@ func TestBadPayloads(t *testing.T) {
 		"a byte more":          {append(slices.Clone(packed), 0), "bytes of values"},
 		"a byte less":          {packed[:len(packed)-1], "bytes of values"},
 		"dense of few":         {set(dense, 8, 9), "no such vector"},
-		"bits missing":         {set(bitmap, headerBytes, 0), "fewer"},
+		"bits missing":         {set(bitmap, headerBytes, 0), "as many"},
 		"bits behind the last": {set(bitmap, headerBytes+125, 0xfe), "value"},
 		"only the header":      {set(make([]byte, headerBytes), 0, 1, 0, CodeFP32, 0, 255, 255, 255, 1, 255, 255, 255, 1), "bytes after the header"},
 	} {

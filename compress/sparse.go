@@ -36,10 +36,15 @@ func (s *Sparse) Append(index int, value float32) {
 
 // AddTo adds the entries to dst, which has Len values.
 func (s *Sparse) AddTo(dst []float32) {
-	dst = dst[:s.Len]
+	dst, value := dst[:s.Len], s.Value[:len(s.Index)]
 	for i, at := range s.Index {
-		dst[at] += s.Value[i]
+		dst[at] += value[i]
 	}
+}
+
+// entries are those from start on.
+func (s *Sparse) entries(start int) simd.Entries {
+	return simd.Entries{Index: s.Index[start:], Value: s.Value[start:]}
 }
 
 // Reserve makes room for n more entries, so that appending them does not
@@ -97,6 +102,9 @@ func (s *Sparse) fill() {
 
 // nan returns the place in s of the first NaN from entry start on, or -1.
 func (s *Sparse) nan(start int) int {
+	if simd.Host().MaxMagnitude(s.Value[start:]) <= simd.InfMagnitude {
+		return -1
+	}
 	for i, v := range s.Value[start:] {
 		if simd.Magnitude(v) > simd.InfMagnitude {
 			return start + i

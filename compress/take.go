@@ -1,5 +1,7 @@
 package compress
 
+import "github.com/ringo-ml/ringo/internal/simd"
+
 // takeChunk is how many values a kernel is given at a time.
 const takeChunk = 4096
 
@@ -10,6 +12,7 @@ type take struct {
 	base           int
 	least          uint32 // bits of the magnitude
 	limit          int    // more than this are too many, and the pass stops
+	expected       int    // how many there are, about
 }
 
 // segment is the part of a pass that one thread does.
@@ -99,15 +102,17 @@ func (w *Workspace) join(s *Sparse, parts []segment) int {
 func (w *Workspace) segment(g *segment) {
 	t, k := &w.take, w.kernel()
 	g.done, g.count = g.lo, 0
+	often := simd.OftenOf(t.expected, len(t.residual))
 	for g.done < g.hi && g.count <= t.limit {
-		to := min(g.done+takeChunk, g.hi)
+		to, took := min(g.done+takeChunk, g.hi), 0
 		index, value, base := g.index[g.count:], g.value[g.count:], int32(t.base+g.done)
 		if t.grad == nil {
-			g.count += k.Take(index, value, t.residual[g.done:to], t.least, base)
+			took = k.Take(index, value, t.residual[g.done:to], t.least, base, often)
 		} else {
-			g.count += k.TakeAdded(index, value, t.residual[g.done:to], t.grad[g.done:to], t.least, base)
+			took = k.TakeAdded(index, value, t.residual[g.done:to], t.grad[g.done:to], t.least, base, often)
 		}
-		g.done = to
+		often = simd.OftenOf(took, to-g.done)
+		g.count, g.done = g.count+took, to
 	}
 }
 

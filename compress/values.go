@@ -89,15 +89,18 @@ func (FP32) Feedback() bool { return false }
 
 // Encode copies x; only NaN is an error.
 func (FP32) Encode(dst []byte, x []float32) error {
-	if err := reject(x, simd.InfMagnitude+1, "fp32"); err != nil {
-		return err
-	}
-	if littleEndian {
-		copy(dst, bytesOf(x))
-		return nil
-	}
-	for i, v := range x {
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+	for at := 0; at < len(x); at += valueBlock {
+		block := x[at:min(at+valueBlock, len(x))]
+		if simd.Host().MaxMagnitude(block) > simd.InfMagnitude {
+			return reject(x, simd.InfMagnitude+1, "fp32")
+		}
+		if littleEndian {
+			copy(dst[4*at:], bytesOf(block))
+			continue
+		}
+		for i, v := range block {
+			binary.LittleEndian.PutUint32(dst[4*(at+i):], math.Float32bits(v))
+		}
 	}
 	return nil
 }
@@ -134,16 +137,12 @@ func (FP16) Feedback() bool { return false }
 
 // Encode rounds x; the first value out of range is the error.
 func (FP16) Encode(dst []byte, x []float32) error {
-	if err := reject(x, simd.Magnitude(65520), "fp16"); err != nil {
-		return err
-	}
-	encodeHalves(dst, x, simd.Host().ToHalf)
-	return nil
+	return encodeHalves(dst, x, "fp16", simd.Magnitude(65520), (*simd.Kernels).ToHalf)
 }
 
 // Decode is exact.
 func (FP16) Decode(dst []float32, src []byte) error {
-	decodeHalves(dst, src, simd.Host().FromHalf)
+	decodeHalves(dst, src, (*simd.Kernels).FromHalf)
 	return nil
 }
 
@@ -168,57 +167,82 @@ func (BF16) Feedback() bool { return false }
 // Encode rounds x; the first value out of range is the error.
 func (BF16) Encode(dst []byte, x []float32) error {
 	const roundsToInf = 0x7f7f8000
-	if err := reject(x, roundsToInf, "bf16"); err != nil {
-		return err
-	}
-	encodeHalves(dst, x, simd.Host().ToBrain)
-	return nil
+	return encodeHalves(dst, x, "bf16", roundsToInf, (*simd.Kernels).ToBrain)
 }
 
 // Decode is exact.
 func (BF16) Decode(dst []float32, src []byte) error {
-	decodeHalves(dst, src, simd.Host().FromBrain)
+	decodeHalves(dst, src, (*simd.Kernels).FromBrain)
 	return nil
 }
 
-// halfBlock is how many 16-bit values are converted at a time.
-const halfBlock = 2048
+// valueBlock is how many values are checked and converted at a time, so that the
+// second finds in the nearest cache what the first has read.
+const valueBlock = 2048
 
-// halves is memory for the conversion: bytes may lie at odd addresses.
-var halves = sync.Pool{New: func() any { return new([halfBlock]uint16) }}
+// halves is memory for 16-bit values whose bytes lie at odd addresses, or the
+// other way round.
+var halves = sync.Pool{New: func() any { return new([valueBlock]uint16) }}
 
-func encodeHalves(dst []byte, x []float32, convert func([]uint16, []float32)) {
-	block := halves.Get().(*[halfBlock]uint16)
-	defer halves.Put(block)
-	for len(x) > 0 {
-		n := min(len(x), halfBlock)
-		convert(block[:n], x[:n])
+// encodeHalves converts values whose magnitude's bits are below bound.
+func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert func(*simd.Kernels, []uint16, []float32)) error {
+	k, aside := simd.Host(), (*[valueBlock]uint16)(nil)
+	for at := 0; at < len(x); at += valueBlock {
+		block := x[at:min(at+valueBlock, len(x))]
+		if k.MaxMagnitude(block) >= bound {
+			return reject(x, bound, code)
+		}
+		to := dst[2*at : 2*(at+len(block))]
+		if whole := wholeHalves(to); whole != nil {
+			convert(k, whole, block)
+			continue
+		}
+		if aside == nil {
+			aside = halves.Get().(*[valueBlock]uint16)
+			defer halves.Put(aside)
+		}
+		convert(k, aside[:len(block)], block)
 		if littleEndian {
-			copy(dst, bytesOf(block[:n]))
+			copy(to, bytesOf(aside[:len(block)]))
+			continue
+		}
+		for i, h := range aside[:len(block)] {
+			binary.LittleEndian.PutUint16(to[2*i:], h)
+		}
+	}
+	return nil
+}
+
+func decodeHalves(dst []float32, src []byte, convert func(*simd.Kernels, []float32, []uint16)) {
+	k := simd.Host()
+	if whole := wholeHalves(src[:2*len(dst)]); whole != nil {
+		convert(k, dst, whole)
+		return
+	}
+	aside := halves.Get().(*[valueBlock]uint16)
+	defer halves.Put(aside)
+	for len(dst) > 0 {
+		n := min(len(dst), valueBlock)
+		if littleEndian {
+			copy(bytesOf(aside[:n]), src)
 		} else {
-			for i, h := range block[:n] {
-				binary.LittleEndian.PutUint16(dst[2*i:], h)
+			for i := range n {
+				aside[i] = binary.LittleEndian.Uint16(src[2*i:])
 			}
 		}
-		x, dst = x[n:], dst[2*n:]
+		convert(k, dst[:n], aside[:n])
+		dst, src = dst[n:], src[2*n:]
 	}
 }
 
-func decodeHalves(dst []float32, src []byte, convert func([]float32, []uint16)) {
-	block := halves.Get().(*[halfBlock]uint16)
-	defer halves.Put(block)
-	for len(dst) > 0 {
-		n := min(len(dst), halfBlock)
-		if littleEndian {
-			copy(bytesOf(block[:n]), src)
-		} else {
-			for i := range n {
-				block[i] = binary.LittleEndian.Uint16(src[2*i:])
-			}
-		}
-		convert(dst[:n], block[:n])
-		dst, src = dst[n:], src[2*n:]
+// wholeHalves is b as 16-bit values, or nil where they do not lie in memory as
+// values do.
+func wholeHalves(b []byte) []uint16 {
+	first := unsafe.Pointer(unsafe.SliceData(b))
+	if !littleEndian || uintptr(first)&1 != 0 {
+		return nil
 	}
+	return unsafe.Slice((*uint16)(first), len(b)/2)
 }
 
 // littleEndian tells whether values lie in memory as they do in payloads.

@@ -13,11 +13,11 @@ import (
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: exchanges, training steps, matrix products, kernels",
+		Short: "Measure this machine: exchanges, training steps, matrix products, kernels, codecs",
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels())
+	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels(), newBenchCodec())
 	return cmd
 }
 

@@ -144,6 +144,8 @@ func TestUsage(t *testing.T) {
 		{"bench kernels --only fft", "--only fft: no kernel's name has it", "gemm"},
 		{"bench kernels --kernels mmx --time 0", "--kernels", `"mmx"`, "--time 0s: want more than 0"},
 		{"bench kernels extra", "takes no argument"},
+		{"bench codec --only fft", "--only fft: no stage's name has it", "dlgs/reuse"},
+		{"bench codec --values 0 --ratio 2 --data odd --time 0", "--values 0: want 1", "--ratio 2: want more than 0", `--data "odd"`, "--time 0s: want more than 0"},
 		{"bench step", "`ringo bench step` needs a model, for instance `ringo bench step mnist`"},
 		{"bench step mnits", `did you mean "mnist"?`},
 		{"bench step mnist mlp", "takes one model"},

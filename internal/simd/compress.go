@@ -5,8 +5,8 @@ import "math"
 // compressLevel holds the kernels of gradient compression. Counts are multiples
 // of vectorLevel.width (sums: of 16). nil: portable.
 type compressLevel struct {
-	takeAdded     func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int
-	take          func(index *int32, value, x *float32, n int, least uint32, base int32) int
+	takeAdded     [2]func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int // for few, for many
+	take          [2]func(index *int32, value, x *float32, n int, least uint32, base int32) int
 	countAtLeast  func(x *float32, n int, least uint32) int
 	maxMagnitude  func(x *float32, n int) uint32
 	sumMagnitudes func(lanes *[16]float64, x *float32, n int)
@@ -15,6 +15,8 @@ type compressLevel struct {
 	dequantise    func(dst *float32, x *int8, n int, scale float32)
 	toSigns       func(dst *byte, x *float32, n int)
 	fromSigns     func(dst *float32, x *byte, n int, scale float32)
+	gaps          gapLevel
+	sieve         sieveLevel
 }
 
 // Magnitude returns the bits of x without the sign. They order as magnitudes
@@ -23,6 +25,24 @@ func Magnitude(x float32) uint32 { return math.Float32bits(x) &^ (1 << 31) }
 
 // InfMagnitude are the bits of infinity.
 const InfMagnitude = 0x7f800000
+
+// Often says how often values are taken, which changes the time that it takes and
+// nothing else.
+type Often int
+
+// Few are up to one of 32.
+const (
+	Few Often = iota
+	Many
+)
+
+// OftenOf is how often count of n values are.
+func OftenOf(count, n int) Often {
+	if 32*count > n {
+		return Many
+	}
+	return Few
+}
 
 // TakeAdded adds grad to x and moves out of x, in the same pass, the values
 // whose magnitude's bits are at least least (below 1<<31):
@@ -33,14 +53,14 @@ const InfMagnitude = 0x7f800000
 // It returns how many there are. NaN is among them whatever least is. index and
 // value are at least as long as x; what is behind the returned count is
 // unspecified.
-func (k *Kernels) TakeAdded(index []int32, value, x, grad []float32, least uint32, base int32) int {
+func (k *Kernels) TakeAdded(index []int32, value, x, grad []float32, least uint32, base int32, often Often) int {
 	if len(x) != len(grad) {
 		sameLength("TakeAdded", len(x), len(grad))
 	}
 	index, value = index[:len(x)], value[:len(x)]
 	count := 0
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
-		count += k.compress.takeAdded(&index[count], &value[count], &x[0], &grad[0], n, least, base)
+		count += k.compress.takeAdded[often](&index[count], &value[count], &x[0], &grad[0], n, least, base)
 		x, grad, base = x[n:], grad[n:], base+int32(n)
 	}
 	for i, g := range grad {
@@ -56,11 +76,11 @@ func (k *Kernels) TakeAdded(index []int32, value, x, grad []float32, least uint3
 }
 
 // Take is [Kernels.TakeAdded] with nothing to add.
-func (k *Kernels) Take(index []int32, value, x []float32, least uint32, base int32) int {
+func (k *Kernels) Take(index []int32, value, x []float32, least uint32, base int32, often Often) int {
 	index, value = index[:len(x)], value[:len(x)]
 	count := 0
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
-		count += k.compress.take(&index[count], &value[count], &x[0], n, least, base)
+		count += k.compress.take[often](&index[count], &value[count], &x[0], n, least, base)
 		x, base = x[n:], base+int32(n)
 	}
 	for i, v := range x {

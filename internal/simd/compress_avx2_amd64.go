@@ -5,16 +5,43 @@
 package simd
 
 //go:noescape
+func take2(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+
+//go:noescape
+func takeMany2(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+
+//go:noescape
 func takeAdded2(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
 
 //go:noescape
-func take2(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+func takeAddedMany2(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
+
+//go:noescape
+func fromBitmap2(index *int32, bits *byte, n int, base int32) int
+
+//go:noescape
+func gapBits2(index *int32, groups int, before int32) uint32
+
+//go:noescape
+func packGaps2(dst *byte, index *int32, groups int, before int32, width int)
+
+//go:noescape
+func unpackGaps2(index *int32, src *byte, groups int, before int32, width int) uint32
 
 //go:noescape
 func countAtLeast2(x *float32, n int, least uint32) int
 
 //go:noescape
 func maxMagnitude2(x *float32, n int) uint32
+
+//go:noescape
+func minAtLeast2(x *float32, n int, least uint32) uint32
+
+//go:noescape
+func below2(dst *float32, x *float32, n int, bound uint32) int
+
+//go:noescape
+func separate2(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int
 
 //go:noescape
 func sumMagnitudes2(lanes *[16]float64, x *float32, n int)

@@ -262,6 +262,16 @@ DATA compressTable<>+2032(SB)/8, $0x0007060504030201
 DATA compressTable<>+2040(SB)/8, $0x0706050403020100
 GLOBL compressTable<>(SB), RODATA|NOPTR, $2048
 
+DATA packedOrder<>+0(SB)/4, $0x00000000
+DATA packedOrder<>+4(SB)/4, $0x00000004
+DATA packedOrder<>+8(SB)/4, $0x00000001
+DATA packedOrder<>+12(SB)/4, $0x00000005
+DATA packedOrder<>+16(SB)/4, $0x00000002
+DATA packedOrder<>+20(SB)/4, $0x00000006
+DATA packedOrder<>+24(SB)/4, $0x00000003
+DATA packedOrder<>+28(SB)/4, $0x00000007
+GLOBL packedOrder<>(SB), RODATA|NOPTR, $32
+
 DATA compressLanes<>+0(SB)/4, $0x00000000
 DATA compressLanes<>+4(SB)/4, $0x00000001
 DATA compressLanes<>+8(SB)/4, $0x00000002
@@ -272,123 +282,1305 @@ DATA compressLanes<>+24(SB)/4, $0x00000006
 DATA compressLanes<>+28(SB)/4, $0x00000007
 GLOBL compressLanes<>(SB), RODATA|NOPTR, $32
 
-// func takeAdded2(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
-// Requires: AVX, AVX2, MMX+, POPCNT
-TEXT ·takeAdded2(SB), NOSPLIT, $0-56
+// func take2(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+// Requires: AVX, AVX2, BMI, CMOV, MMX+, POPCNT
+TEXT ·take2(SB), NOSPLIT, $0-48
 	MOVQ         index+0(FP), AX
-	MOVQ         value+8(FP), CX
-	MOVQ         x+16(FP), DX
-	MOVQ         n+32(FP), BX
-	MOVQ         grad+24(FP), SI
-	MOVL         base+44(FP), DI
-	MOVL         least+40(FP), R8
-	MOVL         $0x00000008, R9
-	VMOVD        R9, X1
-	VPBROADCASTD X1, Y1
+	MOVQ         x+16(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         value+8(FP), SI
+	MOVL         base+36(FP), BX
+	SUBQ         AX, SI
+	MOVL         $0x7fffffff, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Y0
-	VPADDD       compressLanes<>+0(SB), Y0, Y0
-	MOVL         $0x7fffffff, DI
-	VMOVD        DI, X2
-	VPBROADCASTD X2, Y2
-	DECL         R8
-	VMOVD        R8, X3
-	VPBROADCASTD X3, Y3
-	LEAQ         compressTable<>+0(SB), R8
-	MOVQ         CX, DI
-	TESTQ        BX, BX
-	JZ           end
+	MOVL         least+32(FP), DI
+	DECL         DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Y1
+	MOVQ         AX, R8
+	VMOVDQU      packedOrder<>+0(SB), Y2
+
+block:
+	MOVQ    $0x00000800, DI
+	CMPQ    DX, DI
+	CMOVQLT DX, DI
+	SUBQ    DI, DX
+	CMPQ    DI, $0x00000040
+	JLT     single
 
 turn:
-	VMOVUPS    (DX), Y4
-	VADDPS     (SI), Y4, Y4
-	PREFETCHT0 1024(DX)
-	PREFETCHT0 1024(SI)
-	VPAND      Y2, Y4, Y5
-	VPCMPGTD   Y3, Y5, Y5
-	VMOVMSKPS  Y5, R9
-	VPANDN     Y4, Y5, Y6
-	VMOVUPS    Y6, (DX)
-	TESTL      R9, R9
-	JZ         none
-	VPMOVZXBD  (R8)(R9*8), Y5
-	VPERMPS    Y4, Y5, Y6
-	VMOVUPS    Y6, (CX)
-	VPERMD     Y0, Y5, Y5
-	VMOVDQU    Y5, (AX)
-	POPCNTQ    R9, R9
-	LEAQ       (AX)(R9*4), AX
-	LEAQ       (CX)(R9*4), CX
+	VMOVUPS    (CX), Y3
+	PREFETCHT0 1024(CX)
+	VPAND      Y0, Y3, Y3
+	VPCMPGTD   Y1, Y3, Y3
+	VMOVUPS    32(CX), Y4
+	VPAND      Y0, Y4, Y4
+	VPCMPGTD   Y1, Y4, Y4
+	VMOVUPS    64(CX), Y5
+	PREFETCHT0 1088(CX)
+	VPAND      Y0, Y5, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VMOVUPS    96(CX), Y6
+	VPAND      Y0, Y6, Y6
+	VPCMPGTD   Y1, Y6, Y6
+	VPACKSSDW  Y4, Y3, Y3
+	VPACKSSDW  Y6, Y5, Y4
+	VPACKSSWB  Y4, Y3, Y3
+	VPERMD     Y3, Y2, Y3
+	VPMOVMSKB  Y3, R9
+	VMOVUPS    128(CX), Y3
+	PREFETCHT0 1152(CX)
+	VPAND      Y0, Y3, Y3
+	VPCMPGTD   Y1, Y3, Y3
+	VMOVUPS    160(CX), Y4
+	VPAND      Y0, Y4, Y4
+	VPCMPGTD   Y1, Y4, Y4
+	VMOVUPS    192(CX), Y5
+	PREFETCHT0 1216(CX)
+	VPAND      Y0, Y5, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VMOVUPS    224(CX), Y6
+	VPAND      Y0, Y6, Y6
+	VPCMPGTD   Y1, Y6, Y6
+	VPACKSSDW  Y4, Y3, Y3
+	VPACKSSDW  Y6, Y5, Y4
+	VPACKSSWB  Y4, Y3, Y3
+	VPERMD     Y3, Y2, Y3
+	VPMOVMSKB  Y3, R10
+	SHLQ       $0x20, R10
+	ORQ        R10, R9
+	POPCNTQ    R9, R10
+	CMPQ       R10, $0x02
+	JGT        many
+	TZCNTQ     R9, R11
+	BLSRQ      R9, R9
+	TZCNTQ     R9, R9
+	ADDL       BX, R11
+	ADDL       BX, R9
+	MOVL       R11, (AX)
+	MOVL       R9, 4(AX)
+	LEAQ       (AX)(R10*4), AX
+	ADDL       $0x00000040, BX
+	ADDQ       $0x00000100, CX
+	SUBQ       $0x00000040, DI
+	CMPQ       DI, $0x00000040
+	JGE        turn
+	JMP        single
 
-none:
-	VPADDD Y1, Y0, Y0
-	ADDQ   $0x00000020, DX
-	ADDQ   $0x00000020, SI
-	SUBQ   $0x00000008, BX
-	JNZ    turn
+many:
+	MOVL         $0x00000008, R10
+	VMOVD        R10, X4
+	VPBROADCASTD X4, Y4
+	LEAQ         compressTable<>+0(SB), R11
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y3, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	ADDL         $0x00000040, BX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x00000040, DI
+	CMPQ         DI, $0x00000040
+	JGE          turn
 
-end:
-	SUBQ DI, CX
-	SHRQ $0x02, CX
-	MOVQ CX, ret+48(FP)
+single:
+	TESTQ        DI, DI
+	JZ           move
+	VMOVUPS      (CX), Y3
+	PREFETCHT0   1024(CX)
+	VPAND        Y0, Y3, Y3
+	VPCMPGTD     Y1, Y3, Y3
+	VMOVMSKPS    Y3, R9
+	MOVL         $0x00000008, R10
+	VMOVD        R10, X3
+	VPBROADCASTD X3, Y3
+	LEAQ         compressTable<>+0(SB), R10
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVBLZX      R9, R9
+	VPMOVZXBD    (R10)(R9*8), Y4
+	VPADDD       Y3, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R9, R9
+	LEAQ         (AX)(R9*4), AX
+	ADDL         $0x00000008, BX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x00000008, DI
+	JMP          single
+
+move:
+	CMPQ R8, AX
+	JEQ  moved
+	MOVQ x+16(FP), R10
+	MOVL base+36(FP), DI
+	SHLQ $0x02, DI
+	SUBQ DI, R10
+
+moveOne:
+	MOVL (R8), DI
+	MOVL (R10)(DI*4), R9
+	MOVL $0x00000000, (R10)(DI*4)
+	MOVL R9, (R8)(SI*1)
+	ADDQ $0x04, R8
+	CMPQ R8, AX
+	JNE  moveOne
+
+moved:
+	TESTQ DX, DX
+	JNZ   block
+	MOVQ  index+0(FP), CX
+	SUBQ  CX, AX
+	SHRQ  $0x02, AX
+	MOVQ  AX, ret+40(FP)
 	VZEROUPPER
 	RET
 
-// func take2(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+// func takeMany2(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
 // Requires: AVX, AVX2, MMX+, POPCNT
-TEXT ·take2(SB), NOSPLIT, $0-48
+TEXT ·takeMany2(SB), NOSPLIT, $0-48
 	MOVQ         index+0(FP), AX
-	MOVQ         value+8(FP), CX
-	MOVQ         x+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         base+36(FP), SI
-	MOVL         least+32(FP), DI
-	MOVL         $0x00000008, R8
-	VMOVD        R8, X1
-	VPBROADCASTD X1, Y1
-	VMOVD        SI, X0
+	MOVQ         x+16(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         value+8(FP), SI
+	MOVL         base+36(FP), BX
+	SUBQ         AX, SI
+	MOVL         $0x7fffffff, DI
+	VMOVD        DI, X0
 	VPBROADCASTD X0, Y0
-	VPADDD       compressLanes<>+0(SB), Y0, Y0
-	MOVL         $0x7fffffff, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Y2
+	MOVL         least+32(FP), DI
 	DECL         DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x00000008, DI
 	VMOVD        DI, X3
 	VPBROADCASTD X3, Y3
-	LEAQ         compressTable<>+0(SB), DI
-	MOVQ         CX, SI
-	TESTQ        BX, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	LEAQ         compressTable<>+0(SB), BX
+	CMPQ         DX, $0x00000020
+	JLT          single
+
+turn:
+	VMOVUPS    (CX), Y4
+	PREFETCHT0 1024(CX)
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, DI
+	VMOVUPS    Y6, (CX)
+	VPMOVZXBD  (BX)(DI*8), Y5
+	POPCNTL    DI, DI
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(SI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(DI*4), AX
+	VPADDD     Y3, Y2, Y2
+	VMOVUPS    32(CX), Y4
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, DI
+	VMOVUPS    Y6, 32(CX)
+	VPMOVZXBD  (BX)(DI*8), Y5
+	POPCNTL    DI, DI
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(SI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(DI*4), AX
+	VPADDD     Y3, Y2, Y2
+	VMOVUPS    64(CX), Y4
+	PREFETCHT0 1088(CX)
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, DI
+	VMOVUPS    Y6, 64(CX)
+	VPMOVZXBD  (BX)(DI*8), Y5
+	POPCNTL    DI, DI
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(SI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(DI*4), AX
+	VPADDD     Y3, Y2, Y2
+	VMOVUPS    96(CX), Y4
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, DI
+	VMOVUPS    Y6, 96(CX)
+	VPMOVZXBD  (BX)(DI*8), Y5
+	POPCNTL    DI, DI
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(SI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(DI*4), AX
+	VPADDD     Y3, Y2, Y2
+	ADDQ       $0x00000080, CX
+	SUBQ       $0x00000020, DX
+	CMPQ       DX, $0x00000020
+	JGE        turn
+
+single:
+	TESTQ      DX, DX
+	JZ         end
+	VMOVUPS    (CX), Y4
+	PREFETCHT0 1024(CX)
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, DI
+	VMOVUPS    Y6, (CX)
+	VPMOVZXBD  (BX)(DI*8), Y5
+	POPCNTL    DI, DI
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(SI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(DI*4), AX
+	VPADDD     Y3, Y2, Y2
+	ADDQ       $0x00000020, CX
+	SUBQ       $0x00000008, DX
+	JMP        single
+
+end:
+	MOVQ index+0(FP), CX
+	SUBQ CX, AX
+	SHRQ $0x02, AX
+	MOVQ AX, ret+40(FP)
+	VZEROUPPER
+	RET
+
+// func takeAdded2(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
+// Requires: AVX, AVX2, BMI, CMOV, MMX+, POPCNT
+TEXT ·takeAdded2(SB), NOSPLIT, $0-56
+	MOVQ         index+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         n+32(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         value+8(FP), DI
+	MOVL         base+44(FP), SI
+	SUBQ         AX, DI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y0
+	MOVL         least+40(FP), R8
+	DECL         R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Y1
+	MOVQ         AX, R9
+	VMOVDQU      packedOrder<>+0(SB), Y2
+
+block:
+	MOVQ    $0x00000800, R8
+	CMPQ    DX, R8
+	CMOVQLT DX, R8
+	SUBQ    R8, DX
+	CMPQ    R8, $0x00000040
+	JLT     single
+
+turn:
+	VMOVUPS    (CX), Y3
+	VADDPS     (BX), Y3, Y3
+	PREFETCHT0 1024(CX)
+	PREFETCHT0 1024(BX)
+	VPAND      Y0, Y3, Y4
+	VPCMPGTD   Y1, Y4, Y4
+	VMOVUPS    Y3, (CX)
+	VMOVUPS    32(CX), Y3
+	VADDPS     32(BX), Y3, Y3
+	VPAND      Y0, Y3, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VMOVUPS    Y3, 32(CX)
+	VMOVUPS    64(CX), Y3
+	VADDPS     64(BX), Y3, Y3
+	PREFETCHT0 1088(CX)
+	PREFETCHT0 1088(BX)
+	VPAND      Y0, Y3, Y6
+	VPCMPGTD   Y1, Y6, Y6
+	VMOVUPS    Y3, 64(CX)
+	VMOVUPS    96(CX), Y3
+	VADDPS     96(BX), Y3, Y3
+	VPAND      Y0, Y3, Y7
+	VPCMPGTD   Y1, Y7, Y7
+	VMOVUPS    Y3, 96(CX)
+	VPACKSSDW  Y5, Y4, Y3
+	VPACKSSDW  Y7, Y6, Y4
+	VPACKSSWB  Y4, Y3, Y3
+	VPERMD     Y3, Y2, Y3
+	VPMOVMSKB  Y3, R10
+	VMOVUPS    128(CX), Y3
+	VADDPS     128(BX), Y3, Y3
+	PREFETCHT0 1152(CX)
+	PREFETCHT0 1152(BX)
+	VPAND      Y0, Y3, Y4
+	VPCMPGTD   Y1, Y4, Y4
+	VMOVUPS    Y3, 128(CX)
+	VMOVUPS    160(CX), Y3
+	VADDPS     160(BX), Y3, Y3
+	VPAND      Y0, Y3, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VMOVUPS    Y3, 160(CX)
+	VMOVUPS    192(CX), Y3
+	VADDPS     192(BX), Y3, Y3
+	PREFETCHT0 1216(CX)
+	PREFETCHT0 1216(BX)
+	VPAND      Y0, Y3, Y6
+	VPCMPGTD   Y1, Y6, Y6
+	VMOVUPS    Y3, 192(CX)
+	VMOVUPS    224(CX), Y3
+	VADDPS     224(BX), Y3, Y3
+	VPAND      Y0, Y3, Y7
+	VPCMPGTD   Y1, Y7, Y7
+	VMOVUPS    Y3, 224(CX)
+	VPACKSSDW  Y5, Y4, Y3
+	VPACKSSDW  Y7, Y6, Y4
+	VPACKSSWB  Y4, Y3, Y3
+	VPERMD     Y3, Y2, Y3
+	VPMOVMSKB  Y3, R11
+	SHLQ       $0x20, R11
+	ORQ        R11, R10
+	POPCNTQ    R10, R11
+	CMPQ       R11, $0x02
+	JGT        many
+	TZCNTQ     R10, R12
+	BLSRQ      R10, R10
+	TZCNTQ     R10, R10
+	ADDL       SI, R12
+	ADDL       SI, R10
+	MOVL       R12, (AX)
+	MOVL       R10, 4(AX)
+	LEAQ       (AX)(R11*4), AX
+	ADDL       $0x00000040, SI
+	ADDQ       $0x00000100, CX
+	ADDQ       $0x00000100, BX
+	SUBQ       $0x00000040, R8
+	CMPQ       R8, $0x00000040
+	JGE        turn
+	JMP        single
+
+many:
+	MOVL         $0x00000008, R11
+	VMOVD        R11, X4
+	VPBROADCASTD X4, Y4
+	LEAQ         compressTable<>+0(SB), R12
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y5
+	VPADDD       Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y4, Y3, Y3
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y3, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	ADDL         $0x00000040, SI
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, BX
+	SUBQ         $0x00000040, R8
+	CMPQ         R8, $0x00000040
+	JGE          turn
+
+single:
+	TESTQ        R8, R8
+	JZ           move
+	VMOVUPS      (CX), Y3
+	VADDPS       (BX), Y3, Y3
+	PREFETCHT0   1024(CX)
+	PREFETCHT0   1024(BX)
+	VPAND        Y0, Y3, Y4
+	VPCMPGTD     Y1, Y4, Y4
+	VMOVUPS      Y3, (CX)
+	VMOVMSKPS    Y4, R10
+	MOVL         $0x00000008, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	LEAQ         compressTable<>+0(SB), R11
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	MOVBLZX      R10, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y3, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	ADDL         $0x00000008, SI
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000008, R8
+	JMP          single
+
+move:
+	CMPQ R9, AX
+	JEQ  moved
+	MOVQ x+16(FP), R11
+	MOVL base+44(FP), R8
+	SHLQ $0x02, R8
+	SUBQ R8, R11
+
+moveOne:
+	MOVL (R9), R8
+	MOVL (R11)(R8*4), R10
+	MOVL $0x00000000, (R11)(R8*4)
+	MOVL R10, (R9)(DI*1)
+	ADDQ $0x04, R9
+	CMPQ R9, AX
+	JNE  moveOne
+
+moved:
+	TESTQ DX, DX
+	JNZ   block
+	MOVQ  index+0(FP), CX
+	SUBQ  CX, AX
+	SHRQ  $0x02, AX
+	MOVQ  AX, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func takeAddedMany2(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
+// Requires: AVX, AVX2, MMX+, POPCNT
+TEXT ·takeAddedMany2(SB), NOSPLIT, $0-56
+	MOVQ         index+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         n+32(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         value+8(FP), DI
+	MOVL         base+44(FP), SI
+	SUBQ         AX, DI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y0
+	MOVL         least+40(FP), R8
+	DECL         R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x00000008, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Y2
+	LEAQ         compressTable<>+0(SB), SI
+	CMPQ         DX, $0x00000020
+	JLT          single
+
+turn:
+	VMOVUPS    (CX), Y4
+	VADDPS     (BX), Y4, Y4
+	PREFETCHT0 1024(CX)
+	PREFETCHT0 1024(BX)
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, R8
+	VMOVUPS    Y6, (CX)
+	VPMOVZXBD  (SI)(R8*8), Y5
+	POPCNTL    R8, R8
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(DI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(R8*4), AX
+	VPADDD     Y3, Y2, Y2
+	VMOVUPS    32(CX), Y4
+	VADDPS     32(BX), Y4, Y4
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, R8
+	VMOVUPS    Y6, 32(CX)
+	VPMOVZXBD  (SI)(R8*8), Y5
+	POPCNTL    R8, R8
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(DI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(R8*4), AX
+	VPADDD     Y3, Y2, Y2
+	VMOVUPS    64(CX), Y4
+	VADDPS     64(BX), Y4, Y4
+	PREFETCHT0 1088(CX)
+	PREFETCHT0 1088(BX)
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, R8
+	VMOVUPS    Y6, 64(CX)
+	VPMOVZXBD  (SI)(R8*8), Y5
+	POPCNTL    R8, R8
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(DI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(R8*4), AX
+	VPADDD     Y3, Y2, Y2
+	VMOVUPS    96(CX), Y4
+	VADDPS     96(BX), Y4, Y4
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, R8
+	VMOVUPS    Y6, 96(CX)
+	VPMOVZXBD  (SI)(R8*8), Y5
+	POPCNTL    R8, R8
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(DI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(R8*4), AX
+	VPADDD     Y3, Y2, Y2
+	ADDQ       $0x00000080, CX
+	ADDQ       $0x00000080, BX
+	SUBQ       $0x00000020, DX
+	CMPQ       DX, $0x00000020
+	JGE        turn
+
+single:
+	TESTQ      DX, DX
+	JZ         end
+	VMOVUPS    (CX), Y4
+	VADDPS     (BX), Y4, Y4
+	PREFETCHT0 1024(CX)
+	PREFETCHT0 1024(BX)
+	VPAND      Y0, Y4, Y5
+	VPCMPGTD   Y1, Y5, Y5
+	VPANDN     Y4, Y5, Y6
+	VMOVMSKPS  Y5, R8
+	VMOVUPS    Y6, (CX)
+	VPMOVZXBD  (SI)(R8*8), Y5
+	POPCNTL    R8, R8
+	VPERMPS    Y4, Y5, Y6
+	VPADDD     Y2, Y5, Y5
+	VMOVUPS    Y6, (AX)(DI*1)
+	VMOVDQU    Y5, (AX)
+	LEAQ       (AX)(R8*4), AX
+	VPADDD     Y3, Y2, Y2
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000020, BX
+	SUBQ       $0x00000008, DX
+	JMP        single
+
+end:
+	MOVQ index+0(FP), CX
+	SUBQ CX, AX
+	SHRQ $0x02, AX
+	MOVQ AX, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func fromBitmap2(index *int32, bits *byte, n int, base int32) int
+// Requires: AVX, AVX2, POPCNT
+TEXT ·fromBitmap2(SB), NOSPLIT, $0-40
+	MOVQ         index+0(FP), AX
+	MOVQ         bits+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVL         $0x00000008, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         base+24(FP), BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	LEAQ         compressTable<>+0(SB), BX
+	TESTQ        DX, DX
 	JZ           end
 
 turn:
-	VMOVUPS    (DX), Y4
-	PREFETCHT0 1024(DX)
-	VPAND      Y2, Y4, Y5
-	VPCMPGTD   Y3, Y5, Y5
-	VMOVMSKPS  Y5, R8
-	VPANDN     Y4, Y5, Y6
-	VMOVUPS    Y6, (DX)
-	TESTL      R8, R8
-	JZ         none
-	VPMOVZXBD  (DI)(R8*8), Y5
-	VPERMPS    Y4, Y5, Y6
-	VMOVUPS    Y6, (CX)
-	VPERMD     Y0, Y5, Y5
-	VMOVDQU    Y5, (AX)
-	POPCNTQ    R8, R8
-	LEAQ       (AX)(R8*4), AX
-	LEAQ       (CX)(R8*4), CX
-
-none:
-	VPADDD Y1, Y0, Y0
-	ADDQ   $0x00000020, DX
-	SUBQ   $0x00000008, BX
-	JNZ    turn
+	MOVBLZX   (CX), SI
+	VPMOVZXBD (BX)(SI*8), Y2
+	VPADDD    Y0, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	POPCNTL   SI, SI
+	LEAQ      (AX)(SI*4), AX
+	VPADDD    Y1, Y0, Y0
+	ADDQ      $0x01, CX
+	SUBQ      $0x00000008, DX
+	JNZ       turn
 
 end:
-	SUBQ SI, CX
-	SHRQ $0x02, CX
-	MOVQ CX, ret+40(FP)
+	MOVQ index+0(FP), CX
+	SUBQ CX, AX
+	SHRQ $0x02, AX
+	MOVQ AX, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func gapBits2(index *int32, groups int, before int32) uint32
+// Requires: AVX, AVX2
+TEXT ·gapBits2(SB), NOSPLIT, $0-28
+	MOVQ         index+0(FP), AX
+	MOVL         before+16(FP), CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPEQD     Y1, Y1, Y1
+	MOVQ         groups+8(FP), CX
+	VXORPS       Y2, Y2, Y2
+
+group:
+	VMOVDQU      (AX), Y3
+	VPERM2I128   $0x21, Y3, Y0, Y0
+	VPALIGNR     $0x0c, Y0, Y3, Y0
+	VPSUBD       Y0, Y3, Y4
+	VMOVDQA      Y3, Y0
+	VPADDD       Y1, Y4, Y4
+	ADDQ         $0x20, AX
+	VPOR         Y4, Y2, Y2
+	SUBQ         $0x01, CX
+	JNZ          group
+	VEXTRACTI128 $0x01, Y2, X0
+	VPOR         X0, X2, X2
+	VPSHUFD      $0x4e, X2, X0
+	VPOR         X0, X2, X2
+	VPSHUFD      $0xb1, X2, X0
+	VPOR         X0, X2, X2
+	VMOVD        X2, AX
+	MOVL         AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func packGaps2(dst *byte, index *int32, groups int, before int32, width int)
+// Requires: AVX, AVX2, BMI2
+TEXT ·packGaps2(SB), NOSPLIT, $0-40
+	MOVQ         index+8(FP), AX
+	MOVL         before+24(FP), CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPEQD     Y1, Y1, Y1
+	MOVQ         groups+16(FP), CX
+	MOVQ         dst+0(FP), DX
+	MOVQ         width+32(FP), BX
+	VXORPS       Y4, Y4, Y4
+	VMOVQ        BX, X2
+	VPBROADCASTQ X2, Y2
+	VPADDQ       Y2, Y2, Y3
+	MOVQ         BX, DI
+	SHLQ         $0x02, DI
+	MOVQ         DI, SI
+	ANDQ         $0x07, SI
+	SUBQ         SI, DI
+	MOVQ         DI, R8
+	SHRQ         $0x03, R8
+
+group:
+	VMOVDQU      (AX), Y5
+	VPERM2I128   $0x21, Y5, Y0, Y0
+	VPALIGNR     $0x0c, Y0, Y5, Y0
+	VPSUBD       Y0, Y5, Y6
+	VMOVDQA      Y5, Y0
+	VPADDD       Y1, Y6, Y6
+	ADDQ         $0x20, AX
+	VPSRLQ       $0x20, Y6, Y5
+	VPSLLVQ      Y2, Y5, Y5
+	VPBLENDD     $0xaa, Y4, Y6, Y6
+	VPOR         Y5, Y6, Y6
+	VPSRLDQ      $0x08, Y6, Y5
+	VPSLLVQ      Y3, Y5, Y5
+	VPOR         Y5, Y6, Y6
+	VMOVQ        X6, R9
+	VEXTRACTI128 $0x01, Y6, X5
+	VMOVQ        X5, R10
+	MOVQ         R9, (DX)
+	SHRXQ        DI, R9, R9
+	SHLXQ        SI, R10, R10
+	ORQ          R9, R10
+	MOVQ         R10, (DX)(R8*1)
+	ADDQ         BX, DX
+	SUBQ         $0x01, CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
+DATA unpackTable<>+0(SB)/4, $0x03020100
+DATA unpackTable<>+4(SB)/4, $0x03020100
+DATA unpackTable<>+8(SB)/4, $0x03020100
+DATA unpackTable<>+12(SB)/4, $0x03020100
+DATA unpackTable<>+16(SB)/4, $0x03020100
+DATA unpackTable<>+20(SB)/4, $0x03020100
+DATA unpackTable<>+24(SB)/4, $0x03020100
+DATA unpackTable<>+28(SB)/4, $0x03020100
+DATA unpackTable<>+32(SB)/4, $0x00000000
+DATA unpackTable<>+36(SB)/4, $0x00000000
+DATA unpackTable<>+40(SB)/4, $0x00000000
+DATA unpackTable<>+44(SB)/4, $0x00000000
+DATA unpackTable<>+48(SB)/4, $0x00000000
+DATA unpackTable<>+52(SB)/4, $0x00000000
+DATA unpackTable<>+56(SB)/4, $0x00000000
+DATA unpackTable<>+60(SB)/4, $0x00000000
+DATA unpackTable<>+64(SB)/4, $0x03020100
+DATA unpackTable<>+68(SB)/4, $0x03020100
+DATA unpackTable<>+72(SB)/4, $0x03020100
+DATA unpackTable<>+76(SB)/4, $0x03020100
+DATA unpackTable<>+80(SB)/4, $0x03020100
+DATA unpackTable<>+84(SB)/4, $0x03020100
+DATA unpackTable<>+88(SB)/4, $0x03020100
+DATA unpackTable<>+92(SB)/4, $0x03020100
+DATA unpackTable<>+96(SB)/4, $0x00000000
+DATA unpackTable<>+100(SB)/4, $0x00000001
+DATA unpackTable<>+104(SB)/4, $0x00000002
+DATA unpackTable<>+108(SB)/4, $0x00000003
+DATA unpackTable<>+112(SB)/4, $0x00000004
+DATA unpackTable<>+116(SB)/4, $0x00000005
+DATA unpackTable<>+120(SB)/4, $0x00000006
+DATA unpackTable<>+124(SB)/4, $0x00000007
+DATA unpackTable<>+128(SB)/4, $0x03020100
+DATA unpackTable<>+132(SB)/4, $0x03020100
+DATA unpackTable<>+136(SB)/4, $0x03020100
+DATA unpackTable<>+140(SB)/4, $0x03020100
+DATA unpackTable<>+144(SB)/4, $0x03020100
+DATA unpackTable<>+148(SB)/4, $0x03020100
+DATA unpackTable<>+152(SB)/4, $0x03020100
+DATA unpackTable<>+156(SB)/4, $0x03020100
+DATA unpackTable<>+160(SB)/4, $0x00000000
+DATA unpackTable<>+164(SB)/4, $0x00000002
+DATA unpackTable<>+168(SB)/4, $0x00000004
+DATA unpackTable<>+172(SB)/4, $0x00000006
+DATA unpackTable<>+176(SB)/4, $0x00000000
+DATA unpackTable<>+180(SB)/4, $0x00000002
+DATA unpackTable<>+184(SB)/4, $0x00000004
+DATA unpackTable<>+188(SB)/4, $0x00000006
+DATA unpackTable<>+192(SB)/4, $0x03020100
+DATA unpackTable<>+196(SB)/4, $0x03020100
+DATA unpackTable<>+200(SB)/4, $0x03020100
+DATA unpackTable<>+204(SB)/4, $0x04030201
+DATA unpackTable<>+208(SB)/4, $0x03020100
+DATA unpackTable<>+212(SB)/4, $0x03020100
+DATA unpackTable<>+216(SB)/4, $0x04030201
+DATA unpackTable<>+220(SB)/4, $0x04030201
+DATA unpackTable<>+224(SB)/4, $0x00000000
+DATA unpackTable<>+228(SB)/4, $0x00000003
+DATA unpackTable<>+232(SB)/4, $0x00000006
+DATA unpackTable<>+236(SB)/4, $0x00000001
+DATA unpackTable<>+240(SB)/4, $0x00000004
+DATA unpackTable<>+244(SB)/4, $0x00000007
+DATA unpackTable<>+248(SB)/4, $0x00000002
+DATA unpackTable<>+252(SB)/4, $0x00000005
+DATA unpackTable<>+256(SB)/4, $0x03020100
+DATA unpackTable<>+260(SB)/4, $0x03020100
+DATA unpackTable<>+264(SB)/4, $0x04030201
+DATA unpackTable<>+268(SB)/4, $0x04030201
+DATA unpackTable<>+272(SB)/4, $0x03020100
+DATA unpackTable<>+276(SB)/4, $0x03020100
+DATA unpackTable<>+280(SB)/4, $0x04030201
+DATA unpackTable<>+284(SB)/4, $0x04030201
+DATA unpackTable<>+288(SB)/4, $0x00000000
+DATA unpackTable<>+292(SB)/4, $0x00000004
+DATA unpackTable<>+296(SB)/4, $0x00000000
+DATA unpackTable<>+300(SB)/4, $0x00000004
+DATA unpackTable<>+304(SB)/4, $0x00000000
+DATA unpackTable<>+308(SB)/4, $0x00000004
+DATA unpackTable<>+312(SB)/4, $0x00000000
+DATA unpackTable<>+316(SB)/4, $0x00000004
+DATA unpackTable<>+320(SB)/4, $0x03020100
+DATA unpackTable<>+324(SB)/4, $0x03020100
+DATA unpackTable<>+328(SB)/4, $0x04030201
+DATA unpackTable<>+332(SB)/4, $0x04030201
+DATA unpackTable<>+336(SB)/4, $0x03020100
+DATA unpackTable<>+340(SB)/4, $0x04030201
+DATA unpackTable<>+344(SB)/4, $0x04030201
+DATA unpackTable<>+348(SB)/4, $0x05040302
+DATA unpackTable<>+352(SB)/4, $0x00000000
+DATA unpackTable<>+356(SB)/4, $0x00000005
+DATA unpackTable<>+360(SB)/4, $0x00000002
+DATA unpackTable<>+364(SB)/4, $0x00000007
+DATA unpackTable<>+368(SB)/4, $0x00000004
+DATA unpackTable<>+372(SB)/4, $0x00000001
+DATA unpackTable<>+376(SB)/4, $0x00000006
+DATA unpackTable<>+380(SB)/4, $0x00000003
+DATA unpackTable<>+384(SB)/4, $0x03020100
+DATA unpackTable<>+388(SB)/4, $0x03020100
+DATA unpackTable<>+392(SB)/4, $0x04030201
+DATA unpackTable<>+396(SB)/4, $0x05040302
+DATA unpackTable<>+400(SB)/4, $0x03020100
+DATA unpackTable<>+404(SB)/4, $0x03020100
+DATA unpackTable<>+408(SB)/4, $0x04030201
+DATA unpackTable<>+412(SB)/4, $0x05040302
+DATA unpackTable<>+416(SB)/4, $0x00000000
+DATA unpackTable<>+420(SB)/4, $0x00000006
+DATA unpackTable<>+424(SB)/4, $0x00000004
+DATA unpackTable<>+428(SB)/4, $0x00000002
+DATA unpackTable<>+432(SB)/4, $0x00000000
+DATA unpackTable<>+436(SB)/4, $0x00000006
+DATA unpackTable<>+440(SB)/4, $0x00000004
+DATA unpackTable<>+444(SB)/4, $0x00000002
+DATA unpackTable<>+448(SB)/4, $0x03020100
+DATA unpackTable<>+452(SB)/4, $0x03020100
+DATA unpackTable<>+456(SB)/4, $0x04030201
+DATA unpackTable<>+460(SB)/4, $0x05040302
+DATA unpackTable<>+464(SB)/4, $0x03020100
+DATA unpackTable<>+468(SB)/4, $0x04030201
+DATA unpackTable<>+472(SB)/4, $0x05040302
+DATA unpackTable<>+476(SB)/4, $0x06050403
+DATA unpackTable<>+480(SB)/4, $0x00000000
+DATA unpackTable<>+484(SB)/4, $0x00000007
+DATA unpackTable<>+488(SB)/4, $0x00000006
+DATA unpackTable<>+492(SB)/4, $0x00000005
+DATA unpackTable<>+496(SB)/4, $0x00000004
+DATA unpackTable<>+500(SB)/4, $0x00000003
+DATA unpackTable<>+504(SB)/4, $0x00000002
+DATA unpackTable<>+508(SB)/4, $0x00000001
+DATA unpackTable<>+512(SB)/4, $0x03020100
+DATA unpackTable<>+516(SB)/4, $0x04030201
+DATA unpackTable<>+520(SB)/4, $0x05040302
+DATA unpackTable<>+524(SB)/4, $0x06050403
+DATA unpackTable<>+528(SB)/4, $0x03020100
+DATA unpackTable<>+532(SB)/4, $0x04030201
+DATA unpackTable<>+536(SB)/4, $0x05040302
+DATA unpackTable<>+540(SB)/4, $0x06050403
+DATA unpackTable<>+544(SB)/4, $0x00000000
+DATA unpackTable<>+548(SB)/4, $0x00000000
+DATA unpackTable<>+552(SB)/4, $0x00000000
+DATA unpackTable<>+556(SB)/4, $0x00000000
+DATA unpackTable<>+560(SB)/4, $0x00000000
+DATA unpackTable<>+564(SB)/4, $0x00000000
+DATA unpackTable<>+568(SB)/4, $0x00000000
+DATA unpackTable<>+572(SB)/4, $0x00000000
+DATA unpackTable<>+576(SB)/4, $0x03020100
+DATA unpackTable<>+580(SB)/4, $0x04030201
+DATA unpackTable<>+584(SB)/4, $0x05040302
+DATA unpackTable<>+588(SB)/4, $0x06050403
+DATA unpackTable<>+592(SB)/4, $0x03020100
+DATA unpackTable<>+596(SB)/4, $0x04030201
+DATA unpackTable<>+600(SB)/4, $0x05040302
+DATA unpackTable<>+604(SB)/4, $0x06050403
+DATA unpackTable<>+608(SB)/4, $0x00000000
+DATA unpackTable<>+612(SB)/4, $0x00000001
+DATA unpackTable<>+616(SB)/4, $0x00000002
+DATA unpackTable<>+620(SB)/4, $0x00000003
+DATA unpackTable<>+624(SB)/4, $0x00000004
+DATA unpackTable<>+628(SB)/4, $0x00000005
+DATA unpackTable<>+632(SB)/4, $0x00000006
+DATA unpackTable<>+636(SB)/4, $0x00000007
+DATA unpackTable<>+640(SB)/4, $0x03020100
+DATA unpackTable<>+644(SB)/4, $0x04030201
+DATA unpackTable<>+648(SB)/4, $0x05040302
+DATA unpackTable<>+652(SB)/4, $0x06050403
+DATA unpackTable<>+656(SB)/4, $0x03020100
+DATA unpackTable<>+660(SB)/4, $0x04030201
+DATA unpackTable<>+664(SB)/4, $0x05040302
+DATA unpackTable<>+668(SB)/4, $0x06050403
+DATA unpackTable<>+672(SB)/4, $0x00000000
+DATA unpackTable<>+676(SB)/4, $0x00000002
+DATA unpackTable<>+680(SB)/4, $0x00000004
+DATA unpackTable<>+684(SB)/4, $0x00000006
+DATA unpackTable<>+688(SB)/4, $0x00000000
+DATA unpackTable<>+692(SB)/4, $0x00000002
+DATA unpackTable<>+696(SB)/4, $0x00000004
+DATA unpackTable<>+700(SB)/4, $0x00000006
+DATA unpackTable<>+704(SB)/4, $0x03020100
+DATA unpackTable<>+708(SB)/4, $0x04030201
+DATA unpackTable<>+712(SB)/4, $0x05040302
+DATA unpackTable<>+716(SB)/4, $0x07060504
+DATA unpackTable<>+720(SB)/4, $0x03020100
+DATA unpackTable<>+724(SB)/4, $0x04030201
+DATA unpackTable<>+728(SB)/4, $0x06050403
+DATA unpackTable<>+732(SB)/4, $0x07060504
+DATA unpackTable<>+736(SB)/4, $0x00000000
+DATA unpackTable<>+740(SB)/4, $0x00000003
+DATA unpackTable<>+744(SB)/4, $0x00000006
+DATA unpackTable<>+748(SB)/4, $0x00000001
+DATA unpackTable<>+752(SB)/4, $0x00000004
+DATA unpackTable<>+756(SB)/4, $0x00000007
+DATA unpackTable<>+760(SB)/4, $0x00000002
+DATA unpackTable<>+764(SB)/4, $0x00000005
+DATA unpackTable<>+768(SB)/4, $0x03020100
+DATA unpackTable<>+772(SB)/4, $0x04030201
+DATA unpackTable<>+776(SB)/4, $0x06050403
+DATA unpackTable<>+780(SB)/4, $0x07060504
+DATA unpackTable<>+784(SB)/4, $0x03020100
+DATA unpackTable<>+788(SB)/4, $0x04030201
+DATA unpackTable<>+792(SB)/4, $0x06050403
+DATA unpackTable<>+796(SB)/4, $0x07060504
+DATA unpackTable<>+800(SB)/4, $0x00000000
+DATA unpackTable<>+804(SB)/4, $0x00000004
+DATA unpackTable<>+808(SB)/4, $0x00000000
+DATA unpackTable<>+812(SB)/4, $0x00000004
+DATA unpackTable<>+816(SB)/4, $0x00000000
+DATA unpackTable<>+820(SB)/4, $0x00000004
+DATA unpackTable<>+824(SB)/4, $0x00000000
+DATA unpackTable<>+828(SB)/4, $0x00000004
+DATA unpackTable<>+832(SB)/4, $0x03020100
+DATA unpackTable<>+836(SB)/4, $0x04030201
+DATA unpackTable<>+840(SB)/4, $0x06050403
+DATA unpackTable<>+844(SB)/4, $0x07060504
+DATA unpackTable<>+848(SB)/4, $0x03020100
+DATA unpackTable<>+852(SB)/4, $0x05040302
+DATA unpackTable<>+856(SB)/4, $0x06050403
+DATA unpackTable<>+860(SB)/4, $0x08070605
+DATA unpackTable<>+864(SB)/4, $0x00000000
+DATA unpackTable<>+868(SB)/4, $0x00000005
+DATA unpackTable<>+872(SB)/4, $0x00000002
+DATA unpackTable<>+876(SB)/4, $0x00000007
+DATA unpackTable<>+880(SB)/4, $0x00000004
+DATA unpackTable<>+884(SB)/4, $0x00000001
+DATA unpackTable<>+888(SB)/4, $0x00000006
+DATA unpackTable<>+892(SB)/4, $0x00000003
+DATA unpackTable<>+896(SB)/4, $0x03020100
+DATA unpackTable<>+900(SB)/4, $0x04030201
+DATA unpackTable<>+904(SB)/4, $0x06050403
+DATA unpackTable<>+908(SB)/4, $0x08070605
+DATA unpackTable<>+912(SB)/4, $0x03020100
+DATA unpackTable<>+916(SB)/4, $0x04030201
+DATA unpackTable<>+920(SB)/4, $0x06050403
+DATA unpackTable<>+924(SB)/4, $0x08070605
+DATA unpackTable<>+928(SB)/4, $0x00000000
+DATA unpackTable<>+932(SB)/4, $0x00000006
+DATA unpackTable<>+936(SB)/4, $0x00000004
+DATA unpackTable<>+940(SB)/4, $0x00000002
+DATA unpackTable<>+944(SB)/4, $0x00000000
+DATA unpackTable<>+948(SB)/4, $0x00000006
+DATA unpackTable<>+952(SB)/4, $0x00000004
+DATA unpackTable<>+956(SB)/4, $0x00000002
+DATA unpackTable<>+960(SB)/4, $0x03020100
+DATA unpackTable<>+964(SB)/4, $0x04030201
+DATA unpackTable<>+968(SB)/4, $0x06050403
+DATA unpackTable<>+972(SB)/4, $0x08070605
+DATA unpackTable<>+976(SB)/4, $0x03020100
+DATA unpackTable<>+980(SB)/4, $0x05040302
+DATA unpackTable<>+984(SB)/4, $0x07060504
+DATA unpackTable<>+988(SB)/4, $0x09080706
+DATA unpackTable<>+992(SB)/4, $0x00000000
+DATA unpackTable<>+996(SB)/4, $0x00000007
+DATA unpackTable<>+1000(SB)/4, $0x00000006
+DATA unpackTable<>+1004(SB)/4, $0x00000005
+DATA unpackTable<>+1008(SB)/4, $0x00000004
+DATA unpackTable<>+1012(SB)/4, $0x00000003
+DATA unpackTable<>+1016(SB)/4, $0x00000002
+DATA unpackTable<>+1020(SB)/4, $0x00000001
+DATA unpackTable<>+1024(SB)/4, $0x03020100
+DATA unpackTable<>+1028(SB)/4, $0x05040302
+DATA unpackTable<>+1032(SB)/4, $0x07060504
+DATA unpackTable<>+1036(SB)/4, $0x09080706
+DATA unpackTable<>+1040(SB)/4, $0x03020100
+DATA unpackTable<>+1044(SB)/4, $0x05040302
+DATA unpackTable<>+1048(SB)/4, $0x07060504
+DATA unpackTable<>+1052(SB)/4, $0x09080706
+DATA unpackTable<>+1056(SB)/4, $0x00000000
+DATA unpackTable<>+1060(SB)/4, $0x00000000
+DATA unpackTable<>+1064(SB)/4, $0x00000000
+DATA unpackTable<>+1068(SB)/4, $0x00000000
+DATA unpackTable<>+1072(SB)/4, $0x00000000
+DATA unpackTable<>+1076(SB)/4, $0x00000000
+DATA unpackTable<>+1080(SB)/4, $0x00000000
+DATA unpackTable<>+1084(SB)/4, $0x00000000
+DATA unpackTable<>+1088(SB)/4, $0x03020100
+DATA unpackTable<>+1092(SB)/4, $0x05040302
+DATA unpackTable<>+1096(SB)/4, $0x07060504
+DATA unpackTable<>+1100(SB)/4, $0x09080706
+DATA unpackTable<>+1104(SB)/4, $0x03020100
+DATA unpackTable<>+1108(SB)/4, $0x05040302
+DATA unpackTable<>+1112(SB)/4, $0x07060504
+DATA unpackTable<>+1116(SB)/4, $0x09080706
+DATA unpackTable<>+1120(SB)/4, $0x00000000
+DATA unpackTable<>+1124(SB)/4, $0x00000001
+DATA unpackTable<>+1128(SB)/4, $0x00000002
+DATA unpackTable<>+1132(SB)/4, $0x00000003
+DATA unpackTable<>+1136(SB)/4, $0x00000004
+DATA unpackTable<>+1140(SB)/4, $0x00000005
+DATA unpackTable<>+1144(SB)/4, $0x00000006
+DATA unpackTable<>+1148(SB)/4, $0x00000007
+DATA unpackTable<>+1152(SB)/4, $0x03020100
+DATA unpackTable<>+1156(SB)/4, $0x05040302
+DATA unpackTable<>+1160(SB)/4, $0x07060504
+DATA unpackTable<>+1164(SB)/4, $0x09080706
+DATA unpackTable<>+1168(SB)/4, $0x03020100
+DATA unpackTable<>+1172(SB)/4, $0x05040302
+DATA unpackTable<>+1176(SB)/4, $0x07060504
+DATA unpackTable<>+1180(SB)/4, $0x09080706
+DATA unpackTable<>+1184(SB)/4, $0x00000000
+DATA unpackTable<>+1188(SB)/4, $0x00000002
+DATA unpackTable<>+1192(SB)/4, $0x00000004
+DATA unpackTable<>+1196(SB)/4, $0x00000006
+DATA unpackTable<>+1200(SB)/4, $0x00000000
+DATA unpackTable<>+1204(SB)/4, $0x00000002
+DATA unpackTable<>+1208(SB)/4, $0x00000004
+DATA unpackTable<>+1212(SB)/4, $0x00000006
+DATA unpackTable<>+1216(SB)/4, $0x03020100
+DATA unpackTable<>+1220(SB)/4, $0x05040302
+DATA unpackTable<>+1224(SB)/4, $0x07060504
+DATA unpackTable<>+1228(SB)/4, $0x0a090807
+DATA unpackTable<>+1232(SB)/4, $0x03020100
+DATA unpackTable<>+1236(SB)/4, $0x05040302
+DATA unpackTable<>+1240(SB)/4, $0x08070605
+DATA unpackTable<>+1244(SB)/4, $0x0a090807
+DATA unpackTable<>+1248(SB)/4, $0x00000000
+DATA unpackTable<>+1252(SB)/4, $0x00000003
+DATA unpackTable<>+1256(SB)/4, $0x00000006
+DATA unpackTable<>+1260(SB)/4, $0x00000001
+DATA unpackTable<>+1264(SB)/4, $0x00000004
+DATA unpackTable<>+1268(SB)/4, $0x00000007
+DATA unpackTable<>+1272(SB)/4, $0x00000002
+DATA unpackTable<>+1276(SB)/4, $0x00000005
+DATA unpackTable<>+1280(SB)/4, $0x03020100
+DATA unpackTable<>+1284(SB)/4, $0x05040302
+DATA unpackTable<>+1288(SB)/4, $0x08070605
+DATA unpackTable<>+1292(SB)/4, $0x0a090807
+DATA unpackTable<>+1296(SB)/4, $0x03020100
+DATA unpackTable<>+1300(SB)/4, $0x05040302
+DATA unpackTable<>+1304(SB)/4, $0x08070605
+DATA unpackTable<>+1308(SB)/4, $0x0a090807
+DATA unpackTable<>+1312(SB)/4, $0x00000000
+DATA unpackTable<>+1316(SB)/4, $0x00000004
+DATA unpackTable<>+1320(SB)/4, $0x00000000
+DATA unpackTable<>+1324(SB)/4, $0x00000004
+DATA unpackTable<>+1328(SB)/4, $0x00000000
+DATA unpackTable<>+1332(SB)/4, $0x00000004
+DATA unpackTable<>+1336(SB)/4, $0x00000000
+DATA unpackTable<>+1340(SB)/4, $0x00000004
+DATA unpackTable<>+1344(SB)/4, $0x03020100
+DATA unpackTable<>+1348(SB)/4, $0x05040302
+DATA unpackTable<>+1352(SB)/4, $0x08070605
+DATA unpackTable<>+1356(SB)/4, $0x0a090807
+DATA unpackTable<>+1360(SB)/4, $0x03020100
+DATA unpackTable<>+1364(SB)/4, $0x06050403
+DATA unpackTable<>+1368(SB)/4, $0x08070605
+DATA unpackTable<>+1372(SB)/4, $0x0b0a0908
+DATA unpackTable<>+1376(SB)/4, $0x00000000
+DATA unpackTable<>+1380(SB)/4, $0x00000005
+DATA unpackTable<>+1384(SB)/4, $0x00000002
+DATA unpackTable<>+1388(SB)/4, $0x00000007
+DATA unpackTable<>+1392(SB)/4, $0x00000004
+DATA unpackTable<>+1396(SB)/4, $0x00000001
+DATA unpackTable<>+1400(SB)/4, $0x00000006
+DATA unpackTable<>+1404(SB)/4, $0x00000003
+DATA unpackTable<>+1408(SB)/4, $0x03020100
+DATA unpackTable<>+1412(SB)/4, $0x05040302
+DATA unpackTable<>+1416(SB)/4, $0x08070605
+DATA unpackTable<>+1420(SB)/4, $0x0b0a0908
+DATA unpackTable<>+1424(SB)/4, $0x03020100
+DATA unpackTable<>+1428(SB)/4, $0x05040302
+DATA unpackTable<>+1432(SB)/4, $0x08070605
+DATA unpackTable<>+1436(SB)/4, $0x0b0a0908
+DATA unpackTable<>+1440(SB)/4, $0x00000000
+DATA unpackTable<>+1444(SB)/4, $0x00000006
+DATA unpackTable<>+1448(SB)/4, $0x00000004
+DATA unpackTable<>+1452(SB)/4, $0x00000002
+DATA unpackTable<>+1456(SB)/4, $0x00000000
+DATA unpackTable<>+1460(SB)/4, $0x00000006
+DATA unpackTable<>+1464(SB)/4, $0x00000004
+DATA unpackTable<>+1468(SB)/4, $0x00000002
+DATA unpackTable<>+1472(SB)/4, $0x03020100
+DATA unpackTable<>+1476(SB)/4, $0x05040302
+DATA unpackTable<>+1480(SB)/4, $0x08070605
+DATA unpackTable<>+1484(SB)/4, $0x0b0a0908
+DATA unpackTable<>+1488(SB)/4, $0x03020100
+DATA unpackTable<>+1492(SB)/4, $0x06050403
+DATA unpackTable<>+1496(SB)/4, $0x09080706
+DATA unpackTable<>+1500(SB)/4, $0x0c0b0a09
+DATA unpackTable<>+1504(SB)/4, $0x00000000
+DATA unpackTable<>+1508(SB)/4, $0x00000007
+DATA unpackTable<>+1512(SB)/4, $0x00000006
+DATA unpackTable<>+1516(SB)/4, $0x00000005
+DATA unpackTable<>+1520(SB)/4, $0x00000004
+DATA unpackTable<>+1524(SB)/4, $0x00000003
+DATA unpackTable<>+1528(SB)/4, $0x00000002
+DATA unpackTable<>+1532(SB)/4, $0x00000001
+DATA unpackTable<>+1536(SB)/4, $0x03020100
+DATA unpackTable<>+1540(SB)/4, $0x06050403
+DATA unpackTable<>+1544(SB)/4, $0x09080706
+DATA unpackTable<>+1548(SB)/4, $0x0c0b0a09
+DATA unpackTable<>+1552(SB)/4, $0x03020100
+DATA unpackTable<>+1556(SB)/4, $0x06050403
+DATA unpackTable<>+1560(SB)/4, $0x09080706
+DATA unpackTable<>+1564(SB)/4, $0x0c0b0a09
+DATA unpackTable<>+1568(SB)/4, $0x00000000
+DATA unpackTable<>+1572(SB)/4, $0x00000000
+DATA unpackTable<>+1576(SB)/4, $0x00000000
+DATA unpackTable<>+1580(SB)/4, $0x00000000
+DATA unpackTable<>+1584(SB)/4, $0x00000000
+DATA unpackTable<>+1588(SB)/4, $0x00000000
+DATA unpackTable<>+1592(SB)/4, $0x00000000
+DATA unpackTable<>+1596(SB)/4, $0x00000000
+DATA unpackTable<>+1600(SB)/4, $0x03020100
+DATA unpackTable<>+1604(SB)/4, $0x06050403
+DATA unpackTable<>+1608(SB)/4, $0x09080706
+DATA unpackTable<>+1612(SB)/4, $0x0c0b0a09
+DATA unpackTable<>+1616(SB)/4, $0x03020100
+DATA unpackTable<>+1620(SB)/4, $0x06050403
+DATA unpackTable<>+1624(SB)/4, $0x09080706
+DATA unpackTable<>+1628(SB)/4, $0x0c0b0a09
+DATA unpackTable<>+1632(SB)/4, $0x00000000
+DATA unpackTable<>+1636(SB)/4, $0x00000001
+DATA unpackTable<>+1640(SB)/4, $0x00000002
+DATA unpackTable<>+1644(SB)/4, $0x00000003
+DATA unpackTable<>+1648(SB)/4, $0x00000004
+DATA unpackTable<>+1652(SB)/4, $0x00000005
+DATA unpackTable<>+1656(SB)/4, $0x00000006
+DATA unpackTable<>+1660(SB)/4, $0x00000007
+GLOBL unpackTable<>(SB), RODATA|NOPTR, $1664
+
+// func unpackGaps2(index *int32, src *byte, groups int, before int32, width int) uint32
+// Requires: AVX, AVX2
+TEXT ·unpackGaps2(SB), NOSPLIT, $0-44
+	MOVQ         index+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         groups+16(FP), DX
+	MOVQ         width+32(FP), BX
+	MOVL         before+24(FP), SI
+	VXORPS       Y2, Y2, Y2
+	MOVL         $0x00000007, DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPEQD     Y3, Y3, Y3
+	MOVQ         BX, SI
+	SHLQ         $0x06, SI
+	LEAQ         unpackTable<>+0(SB), DI
+	ADDQ         DI, SI
+	VMOVDQU      (SI), Y5
+	VMOVDQU      32(SI), Y6
+	VMOVD        BX, X1
+	VPSLLD       X1, Y3, Y1
+	VPANDN       Y3, Y1, Y1
+	MOVQ         BX, DI
+	SHRQ         $0x01, DI
+
+group:
+	VMOVDQU      (CX), X7
+	VINSERTI128  $0x01, (CX)(DI*1), Y7, Y7
+	VPSHUFB      Y5, Y7, Y7
+	VPSRLVD      Y6, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y3, Y7, Y7
+	VPSLLDQ      $0x04, Y7, Y8
+	VPADDD       Y8, Y7, Y7
+	VPSLLDQ      $0x08, Y7, Y8
+	VPADDD       Y8, Y7, Y7
+	VPSHUFD      $0xff, Y7, Y8
+	VPERM2I128   $0x08, Y8, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VPADDD       Y0, Y7, Y8
+	VPERMD       Y7, Y4, Y7
+	VPADDD       Y7, Y0, Y0
+	VMOVDQU      Y8, (AX)
+	VPMAXUD      Y8, Y2, Y2
+	ADDQ         BX, CX
+	ADDQ         $0x20, AX
+	SUBQ         $0x01, DX
+	JNZ          group
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMAXUD      X0, X2, X2
+	VPSHUFD      $0x4e, X2, X0
+	VPMAXUD      X0, X2, X2
+	VPSHUFD      $0xb1, X2, X0
+	VPMAXUD      X0, X2, X2
+	VMOVD        X2, AX
+	MOVL         AX, ret+40(FP)
 	VZEROUPPER
 	RET
 
@@ -505,6 +1697,172 @@ end:
 	VPMAXUD      X0, X1, X1
 	VMOVD        X1, AX
 	MOVL         AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func minAtLeast2(x *float32, n int, least uint32) uint32
+// Requires: AVX, AVX2
+TEXT ·minAtLeast2(SB), NOSPLIT, $0-28
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         least+16(FP), CX
+	DECL         CX
+	VMOVD        CX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0xffffffff, CX
+	VMOVD        CX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0xffffffff, CX
+	VMOVD        CX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         n+8(FP), CX
+	CMPQ         CX, $0x00000020
+	JLT          single
+
+many:
+	VMOVUPS  (AX), Y4
+	VPAND    Y0, Y4, Y4
+	VPCMPGTD Y1, Y4, Y5
+	VPXOR    Y3, Y5, Y5
+	VPOR     Y5, Y4, Y4
+	VPMINUD  Y4, Y2, Y2
+	VMOVUPS  32(AX), Y4
+	VPAND    Y0, Y4, Y4
+	VPCMPGTD Y1, Y4, Y5
+	VPXOR    Y3, Y5, Y5
+	VPOR     Y5, Y4, Y4
+	VPMINUD  Y4, Y2, Y2
+	VMOVUPS  64(AX), Y4
+	VPAND    Y0, Y4, Y4
+	VPCMPGTD Y1, Y4, Y5
+	VPXOR    Y3, Y5, Y5
+	VPOR     Y5, Y4, Y4
+	VPMINUD  Y4, Y2, Y2
+	VMOVUPS  96(AX), Y4
+	VPAND    Y0, Y4, Y4
+	VPCMPGTD Y1, Y4, Y5
+	VPXOR    Y3, Y5, Y5
+	VPOR     Y5, Y4, Y4
+	VPMINUD  Y4, Y2, Y2
+	ADDQ     $0x00000080, AX
+	SUBQ     $0x00000020, CX
+	CMPQ     CX, $0x00000020
+	JGE      many
+
+single:
+	TESTQ    CX, CX
+	JZ       end
+	VMOVUPS  (AX), Y4
+	VPAND    Y0, Y4, Y4
+	VPCMPGTD Y1, Y4, Y5
+	VPXOR    Y3, Y5, Y5
+	VPOR     Y5, Y4, Y4
+	VPMINUD  Y4, Y2, Y2
+	ADDQ     $0x00000020, AX
+	SUBQ     $0x00000008, CX
+	JMP      single
+
+end:
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMINUD      X0, X2, X2
+	VPSHUFD      $0x4e, X2, X0
+	VPMINUD      X0, X2, X2
+	VPSHUFD      $0xb1, X2, X0
+	VPMINUD      X0, X2, X2
+	VMOVD        X2, AX
+	MOVL         AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func below2(dst *float32, x *float32, n int, bound uint32) int
+// Requires: AVX, AVX2, POPCNT
+TEXT ·below2(SB), NOSPLIT, $0-40
+	MOVL         $0x7fffffff, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         bound+24(FP), AX
+	DECL         AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, Y1
+	LEAQ         compressTable<>+0(SB), AX
+	MOVQ         dst+0(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         n+16(FP), BX
+
+turn:
+	VMOVUPS   (DX), Y2
+	VPAND     Y0, Y2, Y3
+	VPCMPGTD  Y1, Y3, Y3
+	VMOVMSKPS Y3, SI
+	XORL      $0x000000ff, SI
+	VPMOVZXBD (AX)(SI*8), Y3
+	POPCNTL   SI, SI
+	VPERMD    Y2, Y3, Y2
+	VMOVUPS   Y2, (CX)
+	LEAQ      (CX)(SI*4), CX
+	ADDQ      $0x20, DX
+	SUBQ      $0x08, BX
+	JNZ       turn
+	MOVQ      dst+0(FP), AX
+	SUBQ      AX, CX
+	SHRQ      $0x02, CX
+	MOVQ      CX, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func separate2(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int
+// Requires: AVX, AVX2, POPCNT
+TEXT ·separate2(SB), NOSPLIT, $0-72
+	MOVL         $0x7fffffff, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         bound+40(FP), AX
+	DECL         AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, Y1
+	LEAQ         compressTable<>+0(SB), AX
+	MOVQ         toIndex+0(FP), CX
+	MOVQ         toValue+8(FP), DX
+	MOVQ         lowIndex+48(FP), BX
+	MOVQ         lowValue+56(FP), SI
+	MOVQ         index+16(FP), DI
+	MOVQ         value+24(FP), R8
+	MOVQ         n+32(FP), R9
+
+turn:
+	VMOVUPS   (R8), Y2
+	VMOVUPS   (DI), Y3
+	VPAND     Y0, Y2, Y4
+	VPCMPGTD  Y1, Y4, Y4
+	VMOVMSKPS Y4, R11
+	MOVL      R11, R10
+	VPMOVZXBD (AX)(R10*8), Y4
+	POPCNTL   R10, R10
+	XORL      $0x000000ff, R11
+	VPMOVZXBD (AX)(R11*8), Y5
+	POPCNTL   R11, R11
+	VPERMD    Y2, Y4, Y6
+	VMOVUPS   Y6, (DX)
+	VPERMD    Y3, Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VPERMD    Y2, Y5, Y2
+	VMOVUPS   Y2, (SI)
+	VPERMD    Y3, Y5, Y2
+	VMOVUPS   Y2, (BX)
+	LEAQ      (DX)(R10*4), DX
+	LEAQ      (CX)(R10*4), CX
+	LEAQ      (SI)(R11*4), SI
+	LEAQ      (BX)(R11*4), BX
+	ADDQ      $0x20, DI
+	ADDQ      $0x20, R8
+	SUBQ      $0x08, R9
+	JNZ       turn
+	MOVQ      toValue+8(FP), AX
+	SUBQ      AX, DX
+	SHRQ      $0x02, DX
+	MOVQ      DX, ret+64(FP)
 	VZEROUPPER
 	RET
 

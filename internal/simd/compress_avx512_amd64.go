@@ -5,16 +5,34 @@
 package simd
 
 //go:noescape
+func take512(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+
+//go:noescape
+func takeMany512(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+
+//go:noescape
 func takeAdded512(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
 
 //go:noescape
-func take512(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+func takeAddedMany512(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
+
+//go:noescape
+func fromBitmap512(index *int32, bits *byte, n int, base int32) int
 
 //go:noescape
 func countAtLeast512(x *float32, n int, least uint32) int
 
 //go:noescape
 func maxMagnitude512(x *float32, n int) uint32
+
+//go:noescape
+func minAtLeast512(x *float32, n int, least uint32) uint32
+
+//go:noescape
+func below512(dst *float32, x *float32, n int, bound uint32) int
+
+//go:noescape
+func separate512(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int
 
 //go:noescape
 func sumMagnitudes512(lanes *[16]float64, x *float32, n int)

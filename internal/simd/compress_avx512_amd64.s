@@ -4,6 +4,264 @@
 
 #include "textflag.h"
 
+DATA compressTable<>+0(SB)/8, $0x0000000000000000
+DATA compressTable<>+8(SB)/8, $0x0000000000000000
+DATA compressTable<>+16(SB)/8, $0x0000000000000001
+DATA compressTable<>+24(SB)/8, $0x0000000000000100
+DATA compressTable<>+32(SB)/8, $0x0000000000000002
+DATA compressTable<>+40(SB)/8, $0x0000000000000200
+DATA compressTable<>+48(SB)/8, $0x0000000000000201
+DATA compressTable<>+56(SB)/8, $0x0000000000020100
+DATA compressTable<>+64(SB)/8, $0x0000000000000003
+DATA compressTable<>+72(SB)/8, $0x0000000000000300
+DATA compressTable<>+80(SB)/8, $0x0000000000000301
+DATA compressTable<>+88(SB)/8, $0x0000000000030100
+DATA compressTable<>+96(SB)/8, $0x0000000000000302
+DATA compressTable<>+104(SB)/8, $0x0000000000030200
+DATA compressTable<>+112(SB)/8, $0x0000000000030201
+DATA compressTable<>+120(SB)/8, $0x0000000003020100
+DATA compressTable<>+128(SB)/8, $0x0000000000000004
+DATA compressTable<>+136(SB)/8, $0x0000000000000400
+DATA compressTable<>+144(SB)/8, $0x0000000000000401
+DATA compressTable<>+152(SB)/8, $0x0000000000040100
+DATA compressTable<>+160(SB)/8, $0x0000000000000402
+DATA compressTable<>+168(SB)/8, $0x0000000000040200
+DATA compressTable<>+176(SB)/8, $0x0000000000040201
+DATA compressTable<>+184(SB)/8, $0x0000000004020100
+DATA compressTable<>+192(SB)/8, $0x0000000000000403
+DATA compressTable<>+200(SB)/8, $0x0000000000040300
+DATA compressTable<>+208(SB)/8, $0x0000000000040301
+DATA compressTable<>+216(SB)/8, $0x0000000004030100
+DATA compressTable<>+224(SB)/8, $0x0000000000040302
+DATA compressTable<>+232(SB)/8, $0x0000000004030200
+DATA compressTable<>+240(SB)/8, $0x0000000004030201
+DATA compressTable<>+248(SB)/8, $0x0000000403020100
+DATA compressTable<>+256(SB)/8, $0x0000000000000005
+DATA compressTable<>+264(SB)/8, $0x0000000000000500
+DATA compressTable<>+272(SB)/8, $0x0000000000000501
+DATA compressTable<>+280(SB)/8, $0x0000000000050100
+DATA compressTable<>+288(SB)/8, $0x0000000000000502
+DATA compressTable<>+296(SB)/8, $0x0000000000050200
+DATA compressTable<>+304(SB)/8, $0x0000000000050201
+DATA compressTable<>+312(SB)/8, $0x0000000005020100
+DATA compressTable<>+320(SB)/8, $0x0000000000000503
+DATA compressTable<>+328(SB)/8, $0x0000000000050300
+DATA compressTable<>+336(SB)/8, $0x0000000000050301
+DATA compressTable<>+344(SB)/8, $0x0000000005030100
+DATA compressTable<>+352(SB)/8, $0x0000000000050302
+DATA compressTable<>+360(SB)/8, $0x0000000005030200
+DATA compressTable<>+368(SB)/8, $0x0000000005030201
+DATA compressTable<>+376(SB)/8, $0x0000000503020100
+DATA compressTable<>+384(SB)/8, $0x0000000000000504
+DATA compressTable<>+392(SB)/8, $0x0000000000050400
+DATA compressTable<>+400(SB)/8, $0x0000000000050401
+DATA compressTable<>+408(SB)/8, $0x0000000005040100
+DATA compressTable<>+416(SB)/8, $0x0000000000050402
+DATA compressTable<>+424(SB)/8, $0x0000000005040200
+DATA compressTable<>+432(SB)/8, $0x0000000005040201
+DATA compressTable<>+440(SB)/8, $0x0000000504020100
+DATA compressTable<>+448(SB)/8, $0x0000000000050403
+DATA compressTable<>+456(SB)/8, $0x0000000005040300
+DATA compressTable<>+464(SB)/8, $0x0000000005040301
+DATA compressTable<>+472(SB)/8, $0x0000000504030100
+DATA compressTable<>+480(SB)/8, $0x0000000005040302
+DATA compressTable<>+488(SB)/8, $0x0000000504030200
+DATA compressTable<>+496(SB)/8, $0x0000000504030201
+DATA compressTable<>+504(SB)/8, $0x0000050403020100
+DATA compressTable<>+512(SB)/8, $0x0000000000000006
+DATA compressTable<>+520(SB)/8, $0x0000000000000600
+DATA compressTable<>+528(SB)/8, $0x0000000000000601
+DATA compressTable<>+536(SB)/8, $0x0000000000060100
+DATA compressTable<>+544(SB)/8, $0x0000000000000602
+DATA compressTable<>+552(SB)/8, $0x0000000000060200
+DATA compressTable<>+560(SB)/8, $0x0000000000060201
+DATA compressTable<>+568(SB)/8, $0x0000000006020100
+DATA compressTable<>+576(SB)/8, $0x0000000000000603
+DATA compressTable<>+584(SB)/8, $0x0000000000060300
+DATA compressTable<>+592(SB)/8, $0x0000000000060301
+DATA compressTable<>+600(SB)/8, $0x0000000006030100
+DATA compressTable<>+608(SB)/8, $0x0000000000060302
+DATA compressTable<>+616(SB)/8, $0x0000000006030200
+DATA compressTable<>+624(SB)/8, $0x0000000006030201
+DATA compressTable<>+632(SB)/8, $0x0000000603020100
+DATA compressTable<>+640(SB)/8, $0x0000000000000604
+DATA compressTable<>+648(SB)/8, $0x0000000000060400
+DATA compressTable<>+656(SB)/8, $0x0000000000060401
+DATA compressTable<>+664(SB)/8, $0x0000000006040100
+DATA compressTable<>+672(SB)/8, $0x0000000000060402
+DATA compressTable<>+680(SB)/8, $0x0000000006040200
+DATA compressTable<>+688(SB)/8, $0x0000000006040201
+DATA compressTable<>+696(SB)/8, $0x0000000604020100
+DATA compressTable<>+704(SB)/8, $0x0000000000060403
+DATA compressTable<>+712(SB)/8, $0x0000000006040300
+DATA compressTable<>+720(SB)/8, $0x0000000006040301
+DATA compressTable<>+728(SB)/8, $0x0000000604030100
+DATA compressTable<>+736(SB)/8, $0x0000000006040302
+DATA compressTable<>+744(SB)/8, $0x0000000604030200
+DATA compressTable<>+752(SB)/8, $0x0000000604030201
+DATA compressTable<>+760(SB)/8, $0x0000060403020100
+DATA compressTable<>+768(SB)/8, $0x0000000000000605
+DATA compressTable<>+776(SB)/8, $0x0000000000060500
+DATA compressTable<>+784(SB)/8, $0x0000000000060501
+DATA compressTable<>+792(SB)/8, $0x0000000006050100
+DATA compressTable<>+800(SB)/8, $0x0000000000060502
+DATA compressTable<>+808(SB)/8, $0x0000000006050200
+DATA compressTable<>+816(SB)/8, $0x0000000006050201
+DATA compressTable<>+824(SB)/8, $0x0000000605020100
+DATA compressTable<>+832(SB)/8, $0x0000000000060503
+DATA compressTable<>+840(SB)/8, $0x0000000006050300
+DATA compressTable<>+848(SB)/8, $0x0000000006050301
+DATA compressTable<>+856(SB)/8, $0x0000000605030100
+DATA compressTable<>+864(SB)/8, $0x0000000006050302
+DATA compressTable<>+872(SB)/8, $0x0000000605030200
+DATA compressTable<>+880(SB)/8, $0x0000000605030201
+DATA compressTable<>+888(SB)/8, $0x0000060503020100
+DATA compressTable<>+896(SB)/8, $0x0000000000060504
+DATA compressTable<>+904(SB)/8, $0x0000000006050400
+DATA compressTable<>+912(SB)/8, $0x0000000006050401
+DATA compressTable<>+920(SB)/8, $0x0000000605040100
+DATA compressTable<>+928(SB)/8, $0x0000000006050402
+DATA compressTable<>+936(SB)/8, $0x0000000605040200
+DATA compressTable<>+944(SB)/8, $0x0000000605040201
+DATA compressTable<>+952(SB)/8, $0x0000060504020100
+DATA compressTable<>+960(SB)/8, $0x0000000006050403
+DATA compressTable<>+968(SB)/8, $0x0000000605040300
+DATA compressTable<>+976(SB)/8, $0x0000000605040301
+DATA compressTable<>+984(SB)/8, $0x0000060504030100
+DATA compressTable<>+992(SB)/8, $0x0000000605040302
+DATA compressTable<>+1000(SB)/8, $0x0000060504030200
+DATA compressTable<>+1008(SB)/8, $0x0000060504030201
+DATA compressTable<>+1016(SB)/8, $0x0006050403020100
+DATA compressTable<>+1024(SB)/8, $0x0000000000000007
+DATA compressTable<>+1032(SB)/8, $0x0000000000000700
+DATA compressTable<>+1040(SB)/8, $0x0000000000000701
+DATA compressTable<>+1048(SB)/8, $0x0000000000070100
+DATA compressTable<>+1056(SB)/8, $0x0000000000000702
+DATA compressTable<>+1064(SB)/8, $0x0000000000070200
+DATA compressTable<>+1072(SB)/8, $0x0000000000070201
+DATA compressTable<>+1080(SB)/8, $0x0000000007020100
+DATA compressTable<>+1088(SB)/8, $0x0000000000000703
+DATA compressTable<>+1096(SB)/8, $0x0000000000070300
+DATA compressTable<>+1104(SB)/8, $0x0000000000070301
+DATA compressTable<>+1112(SB)/8, $0x0000000007030100
+DATA compressTable<>+1120(SB)/8, $0x0000000000070302
+DATA compressTable<>+1128(SB)/8, $0x0000000007030200
+DATA compressTable<>+1136(SB)/8, $0x0000000007030201
+DATA compressTable<>+1144(SB)/8, $0x0000000703020100
+DATA compressTable<>+1152(SB)/8, $0x0000000000000704
+DATA compressTable<>+1160(SB)/8, $0x0000000000070400
+DATA compressTable<>+1168(SB)/8, $0x0000000000070401
+DATA compressTable<>+1176(SB)/8, $0x0000000007040100
+DATA compressTable<>+1184(SB)/8, $0x0000000000070402
+DATA compressTable<>+1192(SB)/8, $0x0000000007040200
+DATA compressTable<>+1200(SB)/8, $0x0000000007040201
+DATA compressTable<>+1208(SB)/8, $0x0000000704020100
+DATA compressTable<>+1216(SB)/8, $0x0000000000070403
+DATA compressTable<>+1224(SB)/8, $0x0000000007040300
+DATA compressTable<>+1232(SB)/8, $0x0000000007040301
+DATA compressTable<>+1240(SB)/8, $0x0000000704030100
+DATA compressTable<>+1248(SB)/8, $0x0000000007040302
+DATA compressTable<>+1256(SB)/8, $0x0000000704030200
+DATA compressTable<>+1264(SB)/8, $0x0000000704030201
+DATA compressTable<>+1272(SB)/8, $0x0000070403020100
+DATA compressTable<>+1280(SB)/8, $0x0000000000000705
+DATA compressTable<>+1288(SB)/8, $0x0000000000070500
+DATA compressTable<>+1296(SB)/8, $0x0000000000070501
+DATA compressTable<>+1304(SB)/8, $0x0000000007050100
+DATA compressTable<>+1312(SB)/8, $0x0000000000070502
+DATA compressTable<>+1320(SB)/8, $0x0000000007050200
+DATA compressTable<>+1328(SB)/8, $0x0000000007050201
+DATA compressTable<>+1336(SB)/8, $0x0000000705020100
+DATA compressTable<>+1344(SB)/8, $0x0000000000070503
+DATA compressTable<>+1352(SB)/8, $0x0000000007050300
+DATA compressTable<>+1360(SB)/8, $0x0000000007050301
+DATA compressTable<>+1368(SB)/8, $0x0000000705030100
+DATA compressTable<>+1376(SB)/8, $0x0000000007050302
+DATA compressTable<>+1384(SB)/8, $0x0000000705030200
+DATA compressTable<>+1392(SB)/8, $0x0000000705030201
+DATA compressTable<>+1400(SB)/8, $0x0000070503020100
+DATA compressTable<>+1408(SB)/8, $0x0000000000070504
+DATA compressTable<>+1416(SB)/8, $0x0000000007050400
+DATA compressTable<>+1424(SB)/8, $0x0000000007050401
+DATA compressTable<>+1432(SB)/8, $0x0000000705040100
+DATA compressTable<>+1440(SB)/8, $0x0000000007050402
+DATA compressTable<>+1448(SB)/8, $0x0000000705040200
+DATA compressTable<>+1456(SB)/8, $0x0000000705040201
+DATA compressTable<>+1464(SB)/8, $0x0000070504020100
+DATA compressTable<>+1472(SB)/8, $0x0000000007050403
+DATA compressTable<>+1480(SB)/8, $0x0000000705040300
+DATA compressTable<>+1488(SB)/8, $0x0000000705040301
+DATA compressTable<>+1496(SB)/8, $0x0000070504030100
+DATA compressTable<>+1504(SB)/8, $0x0000000705040302
+DATA compressTable<>+1512(SB)/8, $0x0000070504030200
+DATA compressTable<>+1520(SB)/8, $0x0000070504030201
+DATA compressTable<>+1528(SB)/8, $0x0007050403020100
+DATA compressTable<>+1536(SB)/8, $0x0000000000000706
+DATA compressTable<>+1544(SB)/8, $0x0000000000070600
+DATA compressTable<>+1552(SB)/8, $0x0000000000070601
+DATA compressTable<>+1560(SB)/8, $0x0000000007060100
+DATA compressTable<>+1568(SB)/8, $0x0000000000070602
+DATA compressTable<>+1576(SB)/8, $0x0000000007060200
+DATA compressTable<>+1584(SB)/8, $0x0000000007060201
+DATA compressTable<>+1592(SB)/8, $0x0000000706020100
+DATA compressTable<>+1600(SB)/8, $0x0000000000070603
+DATA compressTable<>+1608(SB)/8, $0x0000000007060300
+DATA compressTable<>+1616(SB)/8, $0x0000000007060301
+DATA compressTable<>+1624(SB)/8, $0x0000000706030100
+DATA compressTable<>+1632(SB)/8, $0x0000000007060302
+DATA compressTable<>+1640(SB)/8, $0x0000000706030200
+DATA compressTable<>+1648(SB)/8, $0x0000000706030201
+DATA compressTable<>+1656(SB)/8, $0x0000070603020100
+DATA compressTable<>+1664(SB)/8, $0x0000000000070604
+DATA compressTable<>+1672(SB)/8, $0x0000000007060400
+DATA compressTable<>+1680(SB)/8, $0x0000000007060401
+DATA compressTable<>+1688(SB)/8, $0x0000000706040100
+DATA compressTable<>+1696(SB)/8, $0x0000000007060402
+DATA compressTable<>+1704(SB)/8, $0x0000000706040200
+DATA compressTable<>+1712(SB)/8, $0x0000000706040201
+DATA compressTable<>+1720(SB)/8, $0x0000070604020100
+DATA compressTable<>+1728(SB)/8, $0x0000000007060403
+DATA compressTable<>+1736(SB)/8, $0x0000000706040300
+DATA compressTable<>+1744(SB)/8, $0x0000000706040301
+DATA compressTable<>+1752(SB)/8, $0x0000070604030100
+DATA compressTable<>+1760(SB)/8, $0x0000000706040302
+DATA compressTable<>+1768(SB)/8, $0x0000070604030200
+DATA compressTable<>+1776(SB)/8, $0x0000070604030201
+DATA compressTable<>+1784(SB)/8, $0x0007060403020100
+DATA compressTable<>+1792(SB)/8, $0x0000000000070605
+DATA compressTable<>+1800(SB)/8, $0x0000000007060500
+DATA compressTable<>+1808(SB)/8, $0x0000000007060501
+DATA compressTable<>+1816(SB)/8, $0x0000000706050100
+DATA compressTable<>+1824(SB)/8, $0x0000000007060502
+DATA compressTable<>+1832(SB)/8, $0x0000000706050200
+DATA compressTable<>+1840(SB)/8, $0x0000000706050201
+DATA compressTable<>+1848(SB)/8, $0x0000070605020100
+DATA compressTable<>+1856(SB)/8, $0x0000000007060503
+DATA compressTable<>+1864(SB)/8, $0x0000000706050300
+DATA compressTable<>+1872(SB)/8, $0x0000000706050301
+DATA compressTable<>+1880(SB)/8, $0x0000070605030100
+DATA compressTable<>+1888(SB)/8, $0x0000000706050302
+DATA compressTable<>+1896(SB)/8, $0x0000070605030200
+DATA compressTable<>+1904(SB)/8, $0x0000070605030201
+DATA compressTable<>+1912(SB)/8, $0x0007060503020100
+DATA compressTable<>+1920(SB)/8, $0x0000000007060504
+DATA compressTable<>+1928(SB)/8, $0x0000000706050400
+DATA compressTable<>+1936(SB)/8, $0x0000000706050401
+DATA compressTable<>+1944(SB)/8, $0x0000070605040100
+DATA compressTable<>+1952(SB)/8, $0x0000000706050402
+DATA compressTable<>+1960(SB)/8, $0x0000070605040200
+DATA compressTable<>+1968(SB)/8, $0x0000070605040201
+DATA compressTable<>+1976(SB)/8, $0x0007060504020100
+DATA compressTable<>+1984(SB)/8, $0x0000000706050403
+DATA compressTable<>+1992(SB)/8, $0x0000070605040300
+DATA compressTable<>+2000(SB)/8, $0x0000070605040301
+DATA compressTable<>+2008(SB)/8, $0x0007060504030100
+DATA compressTable<>+2016(SB)/8, $0x0000070605040302
+DATA compressTable<>+2024(SB)/8, $0x0007060504030200
+DATA compressTable<>+2032(SB)/8, $0x0007060504030201
+DATA compressTable<>+2040(SB)/8, $0x0706050403020100
+GLOBL compressTable<>(SB), RODATA|NOPTR, $2048
+
 DATA compressLanes<>+0(SB)/4, $0x00000000
 DATA compressLanes<>+4(SB)/4, $0x00000001
 DATA compressLanes<>+8(SB)/4, $0x00000002
@@ -22,123 +280,771 @@ DATA compressLanes<>+56(SB)/4, $0x0000000e
 DATA compressLanes<>+60(SB)/4, $0x0000000f
 GLOBL compressLanes<>(SB), RODATA|NOPTR, $64
 
-// func takeAdded512(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
-// Requires: AVX, AVX512F, MMX+, POPCNT
-TEXT ·takeAdded512(SB), NOSPLIT, $0-56
+// func take512(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+// Requires: AVX, AVX2, AVX512BW, AVX512F, BMI, CMOV, MMX+, POPCNT
+TEXT ·take512(SB), NOSPLIT, $0-48
 	MOVQ         index+0(FP), AX
-	MOVQ         value+8(FP), CX
-	MOVQ         x+16(FP), DX
-	MOVQ         n+32(FP), BX
-	MOVQ         grad+24(FP), SI
-	MOVL         base+44(FP), DI
-	MOVL         least+40(FP), R8
-	MOVL         $0x00000010, R9
-	VMOVD        R9, X1
-	VPBROADCASTD X1, Z1
+	MOVQ         x+16(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         value+8(FP), SI
+	MOVL         base+36(FP), BX
+	SUBQ         AX, SI
+	MOVL         $0x7fffffff, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z0
-	VPADDD       compressLanes<>+0(SB), Z0, Z0
-	MOVL         $0x7fffffff, DI
-	VMOVD        DI, X2
-	VPBROADCASTD X2, Z2
-	VMOVD        R8, X3
-	VPBROADCASTD X3, Z3
-	MOVQ         CX, DI
-	TESTQ        BX, BX
-	JZ           end
+	MOVL         least+32(FP), DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Z1
+	MOVQ         AX, R8
+
+block:
+	MOVQ    $0x00000800, DI
+	CMPQ    DX, DI
+	CMOVQLT DX, DI
+	SUBQ    DI, DX
+	CMPQ    DI, $0x00000040
+	JLT     single
 
 turn:
-	VMOVUPS       (DX), Z4
-	VADDPS        (SI), Z4, Z4
-	PREFETCHT0    1024(DX)
-	PREFETCHT0    1024(SI)
-	VPANDD        Z2, Z4, Z5
-	VPCMPUD       $0x05, Z3, Z5, K1
-	KNOTW         K1, K2
-	VMOVAPS.Z     Z4, K2, Z5
-	VMOVUPS       Z5, (DX)
-	KMOVW         K1, R8
-	VCOMPRESSPS.Z Z4, K1, Z4
-	VPCOMPRESSD.Z Z0, K1, Z5
-	POPCNTQ       R8, R8
-	VMOVUPS       Y4, (CX)
-	VMOVUPS       Y5, (AX)
-	CMPQ          R8, $0x08
-	JLE           none
-	VMOVUPS       Z4, (CX)
-	VMOVUPS       Z5, (AX)
+	VMOVUPS    (CX), Z2
+	PREFETCHT0 1024(CX)
+	VPANDD     Z0, Z2, Z2
+	VPCMPUD    $0x05, Z1, Z2, K1
+	VMOVUPS    64(CX), Z2
+	PREFETCHT0 1088(CX)
+	VPANDD     Z0, Z2, Z2
+	VPCMPUD    $0x05, Z1, Z2, K2
+	VMOVUPS    128(CX), Z2
+	PREFETCHT0 1152(CX)
+	VPANDD     Z0, Z2, Z2
+	VPCMPUD    $0x05, Z1, Z2, K3
+	VMOVUPS    192(CX), Z2
+	PREFETCHT0 1216(CX)
+	VPANDD     Z0, Z2, Z2
+	VPCMPUD    $0x05, Z1, Z2, K4
+	KUNPCKWD   K1, K2, K1
+	KUNPCKWD   K3, K4, K2
+	KUNPCKDQ   K1, K2, K1
+	KMOVQ      K1, R9
+	POPCNTQ    R9, R10
+	CMPQ       R10, $0x02
+	JGT        many
+	TZCNTQ     R9, R11
+	BLSRQ      R9, R9
+	TZCNTQ     R9, R9
+	ADDL       BX, R11
+	ADDL       BX, R9
+	MOVL       R11, (AX)
+	MOVL       R9, 4(AX)
+	LEAQ       (AX)(R10*4), AX
+	ADDL       $0x00000040, BX
+	ADDQ       $0x00000100, CX
+	SUBQ       $0x00000040, DI
+	CMPQ       DI, $0x00000040
+	JGE        turn
+	JMP        single
 
-none:
-	LEAQ   (AX)(R8*4), AX
-	LEAQ   (CX)(R8*4), CX
-	VPADDD Z1, Z0, Z0
-	ADDQ   $0x00000040, DX
-	ADDQ   $0x00000040, SI
-	SUBQ   $0x00000010, BX
-	JNZ    turn
+many:
+	MOVL         $0x00000008, R10
+	VMOVD        R10, X3
+	VPBROADCASTD X3, Y3
+	LEAQ         compressTable<>+0(SB), R11
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y3
+	VPADDD       Y2, Y3, Y3
+	VMOVDQU      Y3, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	ADDL         $0x00000040, BX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x00000040, DI
+	CMPQ         DI, $0x00000040
+	JGE          turn
 
-end:
-	SUBQ DI, CX
-	SHRQ $0x02, CX
-	MOVQ CX, ret+48(FP)
+single:
+	TESTQ        DI, DI
+	JZ           move
+	VMOVUPS      (CX), Z2
+	PREFETCHT0   1024(CX)
+	VPANDD       Z0, Z2, Z2
+	VPCMPUD      $0x05, Z1, Z2, K1
+	KMOVW        K1, R9
+	MOVL         $0x00000008, R10
+	VMOVD        R10, X3
+	VPBROADCASTD X3, Y3
+	LEAQ         compressTable<>+0(SB), R11
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	SHRQ         $0x08, R9
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R9, R10
+	VPMOVZXBD    (R11)(R10*8), Y3
+	VPADDD       Y2, Y3, Y3
+	VMOVDQU      Y3, (AX)
+	POPCNTL      R10, R10
+	LEAQ         (AX)(R10*4), AX
+	ADDL         $0x00000010, BX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, DI
+	JMP          single
+
+move:
+	CMPQ R8, AX
+	JEQ  moved
+	MOVQ x+16(FP), R10
+	MOVL base+36(FP), DI
+	SHLQ $0x02, DI
+	SUBQ DI, R10
+
+moveOne:
+	MOVL (R8), DI
+	MOVL (R10)(DI*4), R9
+	MOVL $0x00000000, (R10)(DI*4)
+	MOVL R9, (R8)(SI*1)
+	ADDQ $0x04, R8
+	CMPQ R8, AX
+	JNE  moveOne
+
+moved:
+	TESTQ DX, DX
+	JNZ   block
+	MOVQ  index+0(FP), CX
+	SUBQ  CX, AX
+	SHRQ  $0x02, AX
+	MOVQ  AX, ret+40(FP)
 	VZEROUPPER
 	RET
 
-// func take512(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
+// func takeMany512(index *int32, value *float32, x *float32, n int, least uint32, base int32) int
 // Requires: AVX, AVX512F, MMX+, POPCNT
-TEXT ·take512(SB), NOSPLIT, $0-48
+TEXT ·takeMany512(SB), NOSPLIT, $0-48
 	MOVQ         index+0(FP), AX
-	MOVQ         value+8(FP), CX
-	MOVQ         x+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         base+36(FP), SI
-	MOVL         least+32(FP), DI
-	MOVL         $0x00000010, R8
-	VMOVD        R8, X1
-	VPBROADCASTD X1, Z1
-	VMOVD        SI, X0
+	MOVQ         x+16(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         value+8(FP), SI
+	MOVL         base+36(FP), BX
+	SUBQ         AX, SI
+	MOVL         $0x7fffffff, DI
+	VMOVD        DI, X0
 	VPBROADCASTD X0, Z0
-	VPADDD       compressLanes<>+0(SB), Z0, Z0
-	MOVL         $0x7fffffff, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Z2
+	MOVL         least+32(FP), DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x00000010, DI
 	VMOVD        DI, X3
 	VPBROADCASTD X3, Z3
-	MOVQ         CX, SI
-	TESTQ        BX, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	VPXORD       Z4, Z4, Z4
+	VPADDD       compressLanes<>+0(SB), Z2, Z2
+	CMPQ         DX, $0x00000040
+	JLT          single
+
+turn:
+	VMOVUPS       (CX), Z4
+	PREFETCHT0    1024(CX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, (CX)
+	KMOVW         K1, BX
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       BX, BX
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(SI*1)
+	CMPL          BX, $0x08
+	JLE           halfA
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(SI*1)
+
+halfA:
+	LEAQ          (AX)(BX*4), AX
+	VPADDD        Z3, Z2, Z2
+	VMOVUPS       64(CX), Z4
+	PREFETCHT0    1088(CX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, 64(CX)
+	KMOVW         K1, BX
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       BX, BX
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(SI*1)
+	CMPL          BX, $0x08
+	JLE           halfB
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(SI*1)
+
+halfB:
+	LEAQ          (AX)(BX*4), AX
+	VPADDD        Z3, Z2, Z2
+	VMOVUPS       128(CX), Z4
+	PREFETCHT0    1152(CX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, 128(CX)
+	KMOVW         K1, BX
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       BX, BX
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(SI*1)
+	CMPL          BX, $0x08
+	JLE           halfC
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(SI*1)
+
+halfC:
+	LEAQ          (AX)(BX*4), AX
+	VPADDD        Z3, Z2, Z2
+	VMOVUPS       192(CX), Z4
+	PREFETCHT0    1216(CX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, 192(CX)
+	KMOVW         K1, BX
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       BX, BX
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(SI*1)
+	CMPL          BX, $0x08
+	JLE           halfD
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(SI*1)
+
+halfD:
+	LEAQ   (AX)(BX*4), AX
+	VPADDD Z3, Z2, Z2
+	ADDQ   $0x00000100, CX
+	SUBQ   $0x00000040, DX
+	CMPQ   DX, $0x00000040
+	JGE    turn
+
+single:
+	TESTQ         DX, DX
+	JZ            end
+	VMOVUPS       (CX), Z4
+	PREFETCHT0    1024(CX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, (CX)
+	KMOVW         K1, BX
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       BX, BX
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(SI*1)
+	CMPL          BX, $0x08
+	JLE           halfSingle
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(SI*1)
+
+halfSingle:
+	LEAQ   (AX)(BX*4), AX
+	VPADDD Z3, Z2, Z2
+	ADDQ   $0x00000040, CX
+	SUBQ   $0x00000010, DX
+	JMP    single
+
+end:
+	MOVQ index+0(FP), CX
+	SUBQ CX, AX
+	SHRQ $0x02, AX
+	MOVQ AX, ret+40(FP)
+	VZEROUPPER
+	RET
+
+// func takeAdded512(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
+// Requires: AVX, AVX2, AVX512BW, AVX512F, BMI, CMOV, MMX+, POPCNT
+TEXT ·takeAdded512(SB), NOSPLIT, $0-56
+	MOVQ         index+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         n+32(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         value+8(FP), DI
+	MOVL         base+44(FP), SI
+	SUBQ         AX, DI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Z0
+	MOVL         least+40(FP), R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Z1
+	MOVQ         AX, R9
+
+block:
+	MOVQ    $0x00000800, R8
+	CMPQ    DX, R8
+	CMOVQLT DX, R8
+	SUBQ    R8, DX
+	CMPQ    R8, $0x00000040
+	JLT     single
+
+turn:
+	VMOVUPS    (CX), Z2
+	VADDPS     (BX), Z2, Z2
+	PREFETCHT0 1024(CX)
+	PREFETCHT0 1024(BX)
+	VPANDD     Z0, Z2, Z3
+	VPCMPUD    $0x05, Z1, Z3, K1
+	VMOVUPS    Z2, (CX)
+	VMOVUPS    64(CX), Z2
+	VADDPS     64(BX), Z2, Z2
+	PREFETCHT0 1088(CX)
+	PREFETCHT0 1088(BX)
+	VPANDD     Z0, Z2, Z3
+	VPCMPUD    $0x05, Z1, Z3, K2
+	VMOVUPS    Z2, 64(CX)
+	VMOVUPS    128(CX), Z2
+	VADDPS     128(BX), Z2, Z2
+	PREFETCHT0 1152(CX)
+	PREFETCHT0 1152(BX)
+	VPANDD     Z0, Z2, Z3
+	VPCMPUD    $0x05, Z1, Z3, K3
+	VMOVUPS    Z2, 128(CX)
+	VMOVUPS    192(CX), Z2
+	VADDPS     192(BX), Z2, Z2
+	PREFETCHT0 1216(CX)
+	PREFETCHT0 1216(BX)
+	VPANDD     Z0, Z2, Z3
+	VPCMPUD    $0x05, Z1, Z3, K4
+	VMOVUPS    Z2, 192(CX)
+	KUNPCKWD   K1, K2, K1
+	KUNPCKWD   K3, K4, K2
+	KUNPCKDQ   K1, K2, K1
+	KMOVQ      K1, R10
+	POPCNTQ    R10, R11
+	CMPQ       R11, $0x02
+	JGT        many
+	TZCNTQ     R10, R12
+	BLSRQ      R10, R10
+	TZCNTQ     R10, R10
+	ADDL       SI, R12
+	ADDL       SI, R10
+	MOVL       R12, (AX)
+	MOVL       R10, 4(AX)
+	LEAQ       (AX)(R11*4), AX
+	ADDL       $0x00000040, SI
+	ADDQ       $0x00000100, CX
+	ADDQ       $0x00000100, BX
+	SUBQ       $0x00000040, R8
+	CMPQ       R8, $0x00000040
+	JGE        turn
+	JMP        single
+
+many:
+	MOVL         $0x00000008, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	LEAQ         compressTable<>+0(SB), R12
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y3
+	VPADDD       Y2, Y3, Y3
+	VMOVDQU      Y3, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	ADDL         $0x00000040, SI
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, BX
+	SUBQ         $0x00000040, R8
+	CMPQ         R8, $0x00000040
+	JGE          turn
+
+single:
+	TESTQ        R8, R8
+	JZ           move
+	VMOVUPS      (CX), Z2
+	VADDPS       (BX), Z2, Z2
+	PREFETCHT0   1024(CX)
+	PREFETCHT0   1024(BX)
+	VPANDD       Z0, Z2, Z3
+	VPCMPUD      $0x05, Z1, Z3, K1
+	VMOVUPS      Z2, (CX)
+	KMOVW        K1, R10
+	MOVL         $0x00000008, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	LEAQ         compressTable<>+0(SB), R12
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y4
+	VPADDD       Y2, Y4, Y4
+	VMOVDQU      Y4, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	SHRQ         $0x08, R10
+	VPADDD       Y3, Y2, Y2
+	MOVBLZX      R10, R11
+	VPMOVZXBD    (R12)(R11*8), Y3
+	VPADDD       Y2, Y3, Y3
+	VMOVDQU      Y3, (AX)
+	POPCNTL      R11, R11
+	LEAQ         (AX)(R11*4), AX
+	ADDL         $0x00000010, SI
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x00000010, R8
+	JMP          single
+
+move:
+	CMPQ R9, AX
+	JEQ  moved
+	MOVQ x+16(FP), R11
+	MOVL base+44(FP), R8
+	SHLQ $0x02, R8
+	SUBQ R8, R11
+
+moveOne:
+	MOVL (R9), R8
+	MOVL (R11)(R8*4), R10
+	MOVL $0x00000000, (R11)(R8*4)
+	MOVL R10, (R9)(DI*1)
+	ADDQ $0x04, R9
+	CMPQ R9, AX
+	JNE  moveOne
+
+moved:
+	TESTQ DX, DX
+	JNZ   block
+	MOVQ  index+0(FP), CX
+	SUBQ  CX, AX
+	SHRQ  $0x02, AX
+	MOVQ  AX, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func takeAddedMany512(index *int32, value *float32, x *float32, grad *float32, n int, least uint32, base int32) int
+// Requires: AVX, AVX512F, MMX+, POPCNT
+TEXT ·takeAddedMany512(SB), NOSPLIT, $0-56
+	MOVQ         index+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         n+32(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         value+8(FP), DI
+	MOVL         base+44(FP), SI
+	SUBQ         AX, DI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Z0
+	MOVL         least+40(FP), R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x00000010, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Z3
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Z2
+	VPXORD       Z4, Z4, Z4
+	VPADDD       compressLanes<>+0(SB), Z2, Z2
+	CMPQ         DX, $0x00000040
+	JLT          single
+
+turn:
+	VMOVUPS       (CX), Z4
+	VADDPS        (BX), Z4, Z4
+	PREFETCHT0    1024(CX)
+	PREFETCHT0    1024(BX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, (CX)
+	KMOVW         K1, SI
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       SI, SI
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(DI*1)
+	CMPL          SI, $0x08
+	JLE           halfA
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(DI*1)
+
+halfA:
+	LEAQ          (AX)(SI*4), AX
+	VPADDD        Z3, Z2, Z2
+	VMOVUPS       64(CX), Z4
+	VADDPS        64(BX), Z4, Z4
+	PREFETCHT0    1088(CX)
+	PREFETCHT0    1088(BX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, 64(CX)
+	KMOVW         K1, SI
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       SI, SI
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(DI*1)
+	CMPL          SI, $0x08
+	JLE           halfB
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(DI*1)
+
+halfB:
+	LEAQ          (AX)(SI*4), AX
+	VPADDD        Z3, Z2, Z2
+	VMOVUPS       128(CX), Z4
+	VADDPS        128(BX), Z4, Z4
+	PREFETCHT0    1152(CX)
+	PREFETCHT0    1152(BX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, 128(CX)
+	KMOVW         K1, SI
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       SI, SI
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(DI*1)
+	CMPL          SI, $0x08
+	JLE           halfC
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(DI*1)
+
+halfC:
+	LEAQ          (AX)(SI*4), AX
+	VPADDD        Z3, Z2, Z2
+	VMOVUPS       192(CX), Z4
+	VADDPS        192(BX), Z4, Z4
+	PREFETCHT0    1216(CX)
+	PREFETCHT0    1216(BX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, 192(CX)
+	KMOVW         K1, SI
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       SI, SI
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(DI*1)
+	CMPL          SI, $0x08
+	JLE           halfD
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(DI*1)
+
+halfD:
+	LEAQ   (AX)(SI*4), AX
+	VPADDD Z3, Z2, Z2
+	ADDQ   $0x00000100, CX
+	ADDQ   $0x00000100, BX
+	SUBQ   $0x00000040, DX
+	CMPQ   DX, $0x00000040
+	JGE    turn
+
+single:
+	TESTQ         DX, DX
+	JZ            end
+	VMOVUPS       (CX), Z4
+	VADDPS        (BX), Z4, Z4
+	PREFETCHT0    1024(CX)
+	PREFETCHT0    1024(BX)
+	VPANDD        Z0, Z4, Z5
+	VPCMPUD       $0x05, Z1, Z5, K1
+	KNOTW         K1, K2
+	VMOVAPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, (CX)
+	KMOVW         K1, SI
+	VPCOMPRESSD.Z Z2, K1, Z5
+	VCOMPRESSPS.Z Z4, K1, Z4
+	POPCNTL       SI, SI
+	VMOVUPS       Y5, (AX)
+	VMOVUPS       Y4, (AX)(DI*1)
+	CMPL          SI, $0x08
+	JLE           halfSingle
+	VMOVUPS       Z5, (AX)
+	VMOVUPS       Z4, (AX)(DI*1)
+
+halfSingle:
+	LEAQ   (AX)(SI*4), AX
+	VPADDD Z3, Z2, Z2
+	ADDQ   $0x00000040, CX
+	ADDQ   $0x00000040, BX
+	SUBQ   $0x00000010, DX
+	JMP    single
+
+end:
+	MOVQ index+0(FP), CX
+	SUBQ CX, AX
+	SHRQ $0x02, AX
+	MOVQ AX, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func fromBitmap512(index *int32, bits *byte, n int, base int32) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·fromBitmap512(SB), NOSPLIT, $0-40
+	MOVQ         index+0(FP), AX
+	MOVQ         bits+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVL         $0x00000010, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         base+24(FP), BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	VPADDD       compressLanes<>+0(SB), Z0, Z0
+	TESTQ        DX, DX
 	JZ           end
 
 turn:
-	VMOVUPS       (DX), Z4
-	PREFETCHT0    1024(DX)
-	VPANDD        Z2, Z4, Z5
-	VPCMPUD       $0x05, Z3, Z5, K1
-	KNOTW         K1, K2
-	VMOVAPS.Z     Z4, K2, Z5
-	VMOVUPS       Z5, (DX)
-	KMOVW         K1, DI
-	VCOMPRESSPS.Z Z4, K1, Z4
-	VPCOMPRESSD.Z Z0, K1, Z5
-	POPCNTQ       DI, DI
-	VMOVUPS       Y4, (CX)
-	VMOVUPS       Y5, (AX)
-	CMPQ          DI, $0x08
-	JLE           none
-	VMOVUPS       Z4, (CX)
-	VMOVUPS       Z5, (AX)
-
-none:
-	LEAQ   (AX)(DI*4), AX
-	LEAQ   (CX)(DI*4), CX
-	VPADDD Z1, Z0, Z0
-	ADDQ   $0x00000040, DX
-	SUBQ   $0x00000010, BX
-	JNZ    turn
+	MOVWLZX       (CX), BX
+	KMOVW         BX, K1
+	VPCOMPRESSD.Z Z0, K1, Z2
+	VMOVUPS       Z2, (AX)
+	POPCNTL       BX, BX
+	LEAQ          (AX)(BX*4), AX
+	VPADDD        Z1, Z0, Z0
+	ADDQ          $0x02, CX
+	SUBQ          $0x00000010, DX
+	JNZ           turn
 
 end:
-	SUBQ SI, CX
-	SHRQ $0x02, CX
-	MOVQ CX, ret+40(FP)
+	MOVQ index+0(FP), CX
+	SUBQ CX, AX
+	SHRQ $0x02, AX
+	MOVQ AX, ret+32(FP)
 	VZEROUPPER
 	RET
 
@@ -256,6 +1162,152 @@ end:
 	VPMAXUD       X0, X1, X1
 	VMOVD         X1, AX
 	MOVL          AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func minAtLeast512(x *float32, n int, least uint32) uint32
+// Requires: AVX, AVX2, AVX512F
+TEXT ·minAtLeast512(SB), NOSPLIT, $0-28
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         least+16(FP), CX
+	VMOVD        CX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0xffffffff, CX
+	VMOVD        CX, X2
+	VPBROADCASTD X2, Z2
+	MOVQ         n+8(FP), CX
+	CMPQ         CX, $0x00000040
+	JLT          single
+
+many:
+	VMOVUPS (AX), Z3
+	VPANDD  Z0, Z3, Z3
+	VPCMPUD $0x05, Z1, Z3, K1
+	VPMINUD Z3, Z2, K1, Z2
+	VMOVUPS 64(AX), Z3
+	VPANDD  Z0, Z3, Z3
+	VPCMPUD $0x05, Z1, Z3, K1
+	VPMINUD Z3, Z2, K1, Z2
+	VMOVUPS 128(AX), Z3
+	VPANDD  Z0, Z3, Z3
+	VPCMPUD $0x05, Z1, Z3, K1
+	VPMINUD Z3, Z2, K1, Z2
+	VMOVUPS 192(AX), Z3
+	VPANDD  Z0, Z3, Z3
+	VPCMPUD $0x05, Z1, Z3, K1
+	VPMINUD Z3, Z2, K1, Z2
+	ADDQ    $0x00000100, AX
+	SUBQ    $0x00000040, CX
+	CMPQ    CX, $0x00000040
+	JGE     many
+
+single:
+	TESTQ   CX, CX
+	JZ      end
+	VMOVUPS (AX), Z3
+	VPANDD  Z0, Z3, Z3
+	VPCMPUD $0x05, Z1, Z3, K1
+	VPMINUD Z3, Z2, K1, Z2
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000010, CX
+	JMP     single
+
+end:
+	VEXTRACTI64X4 $0x01, Z2, Y0
+	VPMINUD       Y0, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X0
+	VPMINUD       X0, X2, X2
+	VPSHUFD       $0x4e, X2, X0
+	VPMINUD       X0, X2, X2
+	VPSHUFD       $0xb1, X2, X0
+	VPMINUD       X0, X2, X2
+	VMOVD         X2, AX
+	MOVL          AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func below512(dst *float32, x *float32, n int, bound uint32) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·below512(SB), NOSPLIT, $0-40
+	MOVL         $0x7fffffff, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         bound+24(FP), AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, Z1
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+
+turn:
+	VMOVUPS       (CX), Z2
+	VPANDD        Z0, Z2, Z3
+	VPCMPUD       $0x01, Z1, Z3, K1
+	KMOVW         K1, BX
+	POPCNTL       BX, BX
+	VPCOMPRESSD.Z Z2, K1, Z2
+	VMOVUPS       Z2, (AX)
+	LEAQ          (AX)(BX*4), AX
+	ADDQ          $0x40, CX
+	SUBQ          $0x10, DX
+	JNZ           turn
+	MOVQ          dst+0(FP), CX
+	SUBQ          CX, AX
+	SHRQ          $0x02, AX
+	MOVQ          AX, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func separate512(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·separate512(SB), NOSPLIT, $0-72
+	MOVL         $0x7fffffff, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         bound+40(FP), AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, Z1
+	MOVQ         toIndex+0(FP), AX
+	MOVQ         toValue+8(FP), CX
+	MOVQ         lowIndex+48(FP), DX
+	MOVQ         lowValue+56(FP), BX
+	MOVQ         index+16(FP), SI
+	MOVQ         value+24(FP), DI
+	MOVQ         n+32(FP), R8
+
+turn:
+	VMOVUPS       (DI), Z2
+	VMOVUPS       (SI), Z3
+	VPANDD        Z0, Z2, Z4
+	VPCMPUD       $0x01, Z1, Z4, K1
+	KMOVW         K1, R10
+	POPCNTL       R10, R10
+	KNOTW         K1, K2
+	MOVL          $0x00000010, R9
+	SUBL          R10, R9
+	VPCOMPRESSD.Z Z2, K2, Z4
+	VMOVUPS       Z4, (CX)
+	VPCOMPRESSD.Z Z3, K2, Z4
+	VMOVUPS       Z4, (AX)
+	VPCOMPRESSD.Z Z2, K1, Z2
+	VMOVUPS       Z2, (BX)
+	VPCOMPRESSD.Z Z3, K1, Z2
+	VMOVUPS       Z2, (DX)
+	LEAQ          (CX)(R9*4), CX
+	LEAQ          (AX)(R9*4), AX
+	LEAQ          (BX)(R10*4), BX
+	LEAQ          (DX)(R10*4), DX
+	ADDQ          $0x40, SI
+	ADDQ          $0x40, DI
+	SUBQ          $0x10, R8
+	JNZ           turn
+	MOVQ          toValue+8(FP), AX
+	SUBQ          AX, CX
+	SHRQ          $0x02, CX
+	MOVQ          CX, ret+64(FP)
 	VZEROUPPER
 	RET
 

@@ -28,7 +28,7 @@ func BenchmarkTake(b *testing.B) {
 					b.SetBytes(12 * int64(n))
 					clear(x)
 					for i := 0; b.Loop(); i++ { // what the one leaves the other takes back
-						k.TakeAdded(index, value, x, [][]float32{grad, against}[i%2], Magnitude(1-ratio), 0)
+						k.TakeAdded(index, value, x, [][]float32{grad, against}[i%2], Magnitude(1-ratio), 0, OftenOf(int(100*ratio), 100))
 					}
 				})
 			}

@@ -37,14 +37,15 @@ func TestTake(t *testing.T) {
 		for _, n := range lengths() {
 			for _, bound := range []float32{0, math.SmallestNonzeroFloat32, 0.5, 0.99, float32(math.Inf(1))} {
 				for _, added := range []bool{false, true} {
-					checkTake(t, k, r, n, Magnitude(bound), added)
+					checkTake(t, k, r, n, Magnitude(bound), added, Few)
+					checkTake(t, k, r, n, Magnitude(bound), added, Many)
 				}
 			}
 		}
 	})
 }
 
-func checkTake(t *testing.T, k *Kernels, r *rand.Rand, n int, least uint32, added bool) {
+func checkTake(t *testing.T, k *Kernels, r *rand.Rand, n int, least uint32, added bool, often Often) {
 	t.Helper()
 	x, checkX := guarded(r, n)
 	grad, checkGrad := guarded(r, n)
@@ -61,12 +62,12 @@ func checkTake(t *testing.T, k *Kernels, r *rand.Rand, n int, least uint32, adde
 	var got int
 	if added {
 		wantIndex, wantValue = takeNaive(want, grad, least, base)
-		got = k.TakeAdded(index, value, x, grad, least, base)
+		got = k.TakeAdded(index, value, x, grad, least, base, often)
 	} else {
 		wantIndex, wantValue = takeNaive(want, nil, least, base)
-		got = k.Take(index, value, x, least, base)
+		got = k.Take(index, value, x, least, base, often)
 	}
-	what := fmt.Sprintf("%d values, at least %#x, added %v", n, least, added)
+	what := fmt.Sprintf("%d values, at least %#x, added %v, often %v", n, least, added, often)
 	if !slices.Equal(index[:got], wantIndex) {
 		t.Fatalf("%s: indices %v, want %v", what, index[:got], wantIndex)
 	}
@@ -95,12 +96,13 @@ func checkTake(t *testing.T, k *Kernels, r *rand.Rand, n int, least uint32, adde
 // NaN is always taken.
 func TestTakeTakesNaN(t *testing.T) {
 	eachLevel(t, func(t *testing.T, k *Kernels) {
-		for _, bits := range []uint32{0x7f800001, 0xff800001, 0x7fc00000, 0xffffffff} {
+		for i, bits := range []uint32{0x7f800001, 0xff800001, 0x7fc00000, 0xffffffff, 0x7f800001, 0xff800001} {
+			often := Often(i / 3)
 			x, index, value := make([]float32, 40), make([]int32, 40), make([]float32, 40)
 			for _, at := range []int{0, 17, 39} {
 				x[at] = math.Float32frombits(bits)
 			}
-			if n := k.Take(index, value, x, InfMagnitude, 0); n != 3 || !slices.Equal(index[:n], []int32{0, 17, 39}) {
+			if n := k.Take(index, value, x, InfMagnitude, 0, often); n != 3 || !slices.Equal(index[:n], []int32{0, 17, 39}) {
 				t.Errorf("%#x: %v was taken", bits, index[:n])
 			}
 			if n := k.MaxMagnitude([]float32{1, math.Float32frombits(bits)}); n <= InfMagnitude {

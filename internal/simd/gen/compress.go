@@ -3,7 +3,6 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
 )
 
 // compression generates the kernels of gradient compression. Counts are
@@ -11,15 +10,29 @@ import (
 // sign, floats order as their bits do, and NaN is above infinity.
 func compression(l level) {
 	ConstraintExpr("amd64")
-	var packed Mem
+	packed := compressTable("compressTable")
+	var order Mem
 	if !l.masked {
-		packed = compressTable("compressTable")
+		order = packedOrder()
 	}
 	lanes := l.laneTable("compressLanes")
-	l.take("takeAdded", true, packed, lanes)
-	l.take("take", false, packed, lanes)
+	for _, added := range []bool{false, true} {
+		name := "take"
+		if added {
+			name = "takeAdded"
+		}
+		l.take(name, added, packed, order)
+		l.takeMany(name+"Many", added, packed, lanes)
+	}
+	l.fromBitmap(packed, lanes)
+	if !l.masked { // both levels have these
+		gaps()
+	}
 	l.countAtLeast()
 	l.maxMagnitude()
+	l.minAtLeast()
+	l.below(packed)
+	l.separate(packed)
 	l.sumMagnitudes()
 	l.subtract()
 	l.quantise()
@@ -65,125 +78,6 @@ func (l level) laneTable(name string) Mem {
 	return m
 }
 
-// countingFrom is base, base+1, ... and step the vector of lanes.
-func (l level) countingFrom(base reg.GPVirtual, m Mem) (at, step vec) {
-	at, step = l.vector(), l.bits(uint32(l.lanes))
-	VMOVD(base.As32(), at.AsX())
-	VPBROADCASTD(at.AsX(), at)
-	VPADDD(m, at, at)
-	return at, step
-}
-
-// takeAhead is how many bytes before its use a value is fetched: a turn has too
-// many instructions for the processor to look far ahead itself.
-const takeAhead = 1024
-
-// take moves values whose magnitude's bits are at least least, and their
-// places from base on, to value and index; it zeroes them in x and returns how
-// many there are. added: x += grad first. It writes whole vectors, the first at
-// the front of value and index, each at most at the place of the values read.
-func (l level) take(name string, added bool, table, numbers Mem) {
-	signature := "func(index *int32, value, x *float32, n int, least uint32, base int32) int"
-	if added {
-		signature = "func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int"
-	}
-	TEXT(name+l.suffix, NOSPLIT, signature)
-	Pragma("noescape")
-	index, value, x, n := load("index"), load("value"), load("x"), load("n")
-	var grad reg.GPVirtual
-	if added {
-		grad = load("grad")
-	}
-	base, least := GP32(), GP32()
-	Load(Param("base"), base)
-	Load(Param("least"), least)
-	at, step := l.countingFrom(base.As64().(reg.GPVirtual), numbers)
-	abs, bound, from := l.magnitudes(), l.vector(), GP64()
-	if !l.masked {
-		DECL(least) // the comparison is greater, signed: magnitudes are not negative
-	}
-	VMOVD(least, bound.AsX())
-	VPBROADCASTD(bound.AsX(), bound)
-	lanes := GP64()
-	if !l.masked {
-		LEAQ(table, lanes)
-	}
-	MOVQ(value, from)
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	Label("turn")
-	g, m, taken := l.vector(), l.vector(), GP64()
-	VMOVUPS(mem(x, 0), g)
-	if added {
-		VADDPS(mem(grad, 0), g, g)
-	}
-	PREFETCHT0(mem(x, takeAhead))
-	if added {
-		PREFETCHT0(mem(grad, takeAhead))
-	}
-	l.and(abs, g, m)
-	if l.masked {
-		l.takeMasked(g, m, bound, at, x, index, value, taken)
-	} else {
-		l.takeTable(g, m, bound, at, x, index, value, taken, lanes)
-	}
-	VPADDD(step, at, at)
-	ADDQ(U32(l.bytes()), x)
-	if added {
-		ADDQ(U32(l.bytes()), grad)
-	}
-	SUBQ(U32(l.lanes), n)
-	JNZ(LabelRef("turn"))
-	Label("end")
-	SUBQ(from, value)
-	SHRQ(U8(2), value)
-	Store(value, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
-}
-
-func (l level) takeMasked(g, m, bound, at vec, x, index, value, taken reg.GPVirtual) {
-	some, rest := K(), K()
-	const notLess = 5
-	VPCMPUD(U8(notLess), bound, m, some)
-	KNOTW(some, rest)
-	kept, values, places := l.vector(), l.vector(), l.vector()
-	VMOVAPS_Z(g, rest, kept)
-	VMOVUPS(kept, mem(x, 0))
-	KMOVW(some, taken.As32())
-	VCOMPRESSPS_Z(g, some, values)
-	VPCOMPRESSD_Z(at, some, places)
-	POPCNTQ(taken, taken)
-	VMOVUPS(values.AsY(), mem(value, 0))
-	VMOVUPS(places.AsY(), mem(index, 0))
-	CMPQ(taken, U8(8)) // rarely more: half a vector crosses half as many lines
-	JLE(LabelRef("none"))
-	VMOVUPS(values, mem(value, 0))
-	VMOVUPS(places, mem(index, 0))
-	Label("none")
-	LEAQ(Mem{Base: index, Index: taken, Scale: 4}, index)
-	LEAQ(Mem{Base: value, Index: taken, Scale: 4}, value)
-}
-
-func (l level) takeTable(g, m, bound, at vec, x, index, value, taken, table reg.GPVirtual) {
-	order, kept := l.vector(), l.vector()
-	VPCMPGTD(bound, m, m)
-	VMOVMSKPS(m, taken.As32())
-	VPANDN(g, m, kept)
-	VMOVUPS(kept, mem(x, 0))
-	TESTL(taken.As32(), taken.As32())
-	JZ(LabelRef("none"))
-	VPMOVZXBD(Mem{Base: table, Index: taken, Scale: 8}, order)
-	VPERMPS(g, order, kept)
-	VMOVUPS(kept, mem(value, 0))
-	VPERMD(at, order, order)
-	VMOVDQU(order, mem(index, 0))
-	POPCNTQ(taken, taken)
-	LEAQ(Mem{Base: index, Index: taken, Scale: 4}, index)
-	LEAQ(Mem{Base: value, Index: taken, Scale: 4}, value)
-	Label("none")
-}
-
 // countAtLeast counts magnitudes of at least least.
 func (l level) countAtLeast() {
 	f := l.begin("countAtLeast", "func(x *float32, n int, least uint32) int", "x")
@@ -225,16 +119,21 @@ func (l level) maxMagnitude() {
 		l.and(abs, m, m)
 		VPMAXUD(m, acc, acc)
 	})
+	l.foldInts(acc, VPMAXUD)
+}
+
+// foldInts ends a function with the fold of the lanes of acc as its result.
+func (l level) foldInts(acc vec, fold func(...Op)) {
 	y, x, t := acc.AsY(), acc.AsX(), YMM()
 	if l.masked {
 		VEXTRACTI64X4(U8(1), acc.AsZ(), t)
-		VPMAXUD(t, y, y)
+		fold(t, y, y)
 	}
 	VEXTRACTI128(U8(1), y, t.AsX())
-	VPMAXUD(t.AsX(), x, x)
+	fold(t.AsX(), x, x)
 	for _, swap := range []uint8{0x4e, 0xb1} {
 		VPSHUFD(U8(swap), x, t.AsX())
-		VPMAXUD(t.AsX(), x, x)
+		fold(t.AsX(), x, x)
 	}
 	out := GP32()
 	VMOVD(x, out)

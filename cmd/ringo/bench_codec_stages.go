@@ -1,0 +1,281 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// codecDraws are the distributions of gradients.
+var codecDraws = map[string]func(r *rand.Rand) float32{
+	"normal": func(r *rand.Rand) float32 { return float32(r.NormFloat64()) },
+	"heavy": func(r *rand.Rand) float32 {
+		x := math.Exp(2 * r.NormFloat64())
+		if r.Uint32()&1 == 1 {
+			x = -x
+		}
+		return float32(x)
+	},
+}
+
+// codecScene is what codecs work on: gradients of one kind and length.
+type codecScene struct {
+	data     string
+	n        int
+	noise    []float32 // gradients are windows of it
+	window   int
+	residual []float32 // of the streaming pass
+}
+
+// codecTile is the length of the residual that is brought to its steady state and
+// then repeated, and codecShift how many values one gradient is from the next.
+const (
+	codecTile  = 1 << 16
+	codecShift = 1 << 4
+)
+
+func newCodecScene(data string, n int) *codecScene {
+	s := &codecScene{data: data, n: n, residual: make([]float32, n)}
+	r, draw := rand.New(rand.NewPCG(1, uint64(n))), codecDraws[data]
+	s.noise = make([]float32, n+max(1<<13, min(n/4, 1<<20)))
+	for i := range s.noise {
+		s.noise[i] = draw(r)
+	}
+	return s
+}
+
+// grads returns the next step's gradients.
+func (s *codecScene) grads() []float32 {
+	at := s.window
+	s.window += codecShift
+	if s.window+s.n > len(s.noise) {
+		s.window = 0
+	}
+	return s.noise[at : at+s.n]
+}
+
+// stream is one streaming pass over gradient and residual.
+func (s *codecScene) stream() error {
+	simd.Host().Add(s.residual, s.grads())
+	return nil
+}
+
+// bind makes a compressor for the scene. Of a selection the residual is as after
+// many steps of DLGS: those are made with fewer values, which are then repeated.
+func (s *codecScene) bind(ratio float64, stages ...compress.Stage) (*compress.Compressor, error) {
+	bound := func(n int, stages ...compress.Stage) (*compress.Compressor, error) {
+		chain, err := compress.NewChain(stages...)
+		if err != nil {
+			return nil, err
+		}
+		return chain.Bind([]compress.Param{{Name: "group", Hi: n}}, n, nil)
+	}
+	c, err := bound(s.n, stages...)
+	if err != nil || !c.Chain().Sparse() {
+		return c, err
+	}
+	tile, err := bound(codecTile, compress.DLGS{Ratio: ratio})
+	if err != nil {
+		return nil, err
+	}
+	var sparse compress.Sparse
+	r, draw, grads := rand.New(rand.NewPCG(2, 3)), codecDraws[s.data], make([]float32, 4*codecTile)
+	for i := range grads {
+		grads[i] = draw(r)
+	}
+	for range min(4000, int(3/ratio)+1) {
+		at := r.IntN(len(grads) - codecTile)
+		if err := tile.Select(&sparse, 0, grads[at:at+codecTile]); err != nil {
+			return nil, err
+		}
+	}
+	kept := c.Residual(0, s.n)
+	for len(kept) > 0 {
+		kept = kept[copy(kept, tile.Residual(0, codecTile)):]
+	}
+	return c, nil
+}
+
+// codecStage is a stage of a codec.
+type codecStage struct {
+	codec, stage string
+	make         func(s *codecScene, ratio float64) (*codecCall, error)
+}
+
+func (s codecStage) name() string { return s.codec + "/" + s.stage }
+
+func codecStageNames() (names []string) {
+	for _, s := range slices.Concat(sparseStages(), denseStages()) {
+		names = append(names, s.name())
+	}
+	return names
+}
+
+// sparseStages are those whose work depends on a ratio.
+func sparseStages() []codecStage {
+	selection := func(codec, stage string, reuse bool, selector func(s *codecScene, ratio float64) compress.Selector) codecStage {
+		return codecStage{codec, stage, func(s *codecScene, ratio float64) (*codecCall, error) {
+			return s.selection(ratio, reuse, selector(s, ratio))
+		}}
+	}
+	return []codecStage{
+		selection("dlgs", "reuse", true, func(_ *codecScene, r float64) compress.Selector {
+			return compress.DLGS{Ratio: r, Every: 1 << 20}
+		}),
+		selection("topk", "exact", false, func(_ *codecScene, r float64) compress.Selector { return compress.TopK{Ratio: r} }),
+		selection("sampled", "select", false, func(_ *codecScene, r float64) compress.Selector { return compress.Sampled{Ratio: r} }),
+		selection("gaussiank", "select", false, func(_ *codecScene, r float64) compress.Selector { return compress.GaussianK{Ratio: r} }),
+		{"payload", "encode", (*codecScene).encoding},
+		{"payload", "decode", (*codecScene).decoding},
+		{"payload", "scatter", (*codecScene).scattering},
+	}
+}
+
+// selection is a step of a selector; reuse: only those count that do not select
+// exactly.
+func (s *codecScene) selection(ratio float64, reuse bool, selector compress.Selector) (*codecCall, error) {
+	c, err := s.bind(ratio, selector)
+	if err != nil {
+		return nil, err
+	}
+	var sparse compress.Sparse
+	call := &codecCall{
+		call:    func() error { return c.Select(&sparse, 0, s.grads()) },
+		density: sparse.Density,
+		bytes:   func() float64 { return 12 * float64(s.n) },
+	}
+	if reuse {
+		call.other = func() bool { return c.Last(0, 0).Exact }
+	}
+	return call, call.call() // the first is exact
+}
+
+// codecVectors is how many vectors a payload's stages take in turn, so that they
+// cannot be learned: fewer of many entries.
+func codecVectors(entries int) int { return max(2, min(64, (1<<20)/max(1, entries))) }
+
+// vectors are what successive steps send, and their payloads.
+func (s *codecScene) vectors(ratio float64) (vectors []*compress.Sparse, payloads [][]byte, c *compress.Compressor, err error) {
+	if c, err = s.bind(ratio, compress.DLGS{Ratio: ratio}); err != nil {
+		return nil, nil, nil, err
+	}
+	for range codecVectors(compress.Entries(ratio, s.n)) {
+		v := &compress.Sparse{}
+		if err = c.Select(v, 0, s.grads()); err != nil {
+			return nil, nil, nil, err
+		}
+		p, err := c.Encode(nil, v)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		vectors, payloads = append(vectors, v), append(payloads, p)
+	}
+	return vectors, payloads, c, nil
+}
+
+// payloadCall is a call for each of the vectors in turn, which moves bytes for every
+// entry.
+func payloadCall(vectors []*compress.Sparse, payloads [][]byte, entryBytes float64, payload bool, call func(i int) error) *codecCall {
+	entries, size, values, i := 0, 0, 0, -1
+	for j, v := range vectors {
+		entries, size, values = entries+v.Count(), size+len(payloads[j]), values+v.Len
+	}
+	one := 1 / float64(len(vectors))
+	out := &codecCall{
+		call: func() error {
+			i = (i + 1) % len(vectors)
+			return call(i)
+		},
+		density:  func() float64 { return float64(entries) / float64(values) },
+		bytes:    func() float64 { return entryBytes * float64(entries) * one },
+		perEntry: func() float64 { return float64(size) / float64(entries) },
+	}
+	if payload {
+		out.bytes = func() float64 { return (entryBytes*float64(entries) + float64(size)) * one }
+	}
+	return out
+}
+
+func (s *codecScene) encoding(ratio float64) (*codecCall, error) {
+	vectors, payloads, c, err := s.vectors(ratio)
+	if err != nil {
+		return nil, err
+	}
+	var p []byte
+	return payloadCall(vectors, payloads, 8, true, func(i int) (err error) {
+		p, err = c.Encode(p[:0], vectors[i])
+		return err
+	}), nil
+}
+
+func (s *codecScene) decoding(ratio float64) (*codecCall, error) {
+	vectors, payloads, c, err := s.vectors(ratio)
+	if err != nil {
+		return nil, err
+	}
+	var v compress.Sparse
+	return payloadCall(vectors, payloads, 8, true, func(i int) error { return c.Decode(&v, payloads[i]) }), nil
+}
+
+// scattering adds to a dense sum, whose values it reads and writes.
+func (s *codecScene) scattering(ratio float64) (*codecCall, error) {
+	vectors, payloads, _, err := s.vectors(ratio)
+	if err != nil {
+		return nil, err
+	}
+	sum := make([]float32, s.n)
+	return payloadCall(vectors, payloads, 16, false, func(i int) error {
+		vectors[i].AddTo(sum)
+		return nil
+	}), nil
+}
+
+// denseStages are those of codes, for all values.
+func denseStages() (out []codecStage) {
+	for _, q := range []compress.Quantiser{compress.FP16{}, compress.BF16{}, compress.Int8{}, compress.Sign{}} {
+		for _, stage := range []string{"round", "encode", "decode"} {
+			out = append(out, codecStage{q.Name(), stage, func(s *codecScene, _ float64) (*codecCall, error) { return s.code(q, stage) }})
+		}
+	}
+	return out
+}
+
+// code is a stage of a code. What is encoded and decoded fits it, whatever the
+// gradients are.
+func (s *codecScene) code(q compress.Quantiser, stage string) (*codecCall, error) {
+	c, err := s.bind(0, q)
+	if err != nil {
+		return nil, err
+	}
+	grads := make([]float32, s.n)
+	copy(grads, s.noise)
+	for i, v := range grads {
+		grads[i] = v / 1024
+	}
+	p, err := c.EncodeDense(nil, grads)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", q.Name(), err)
+	}
+	size := float64(len(p))
+	out := &codecCall{density: func() float64 { return 1 }, perEntry: func() float64 { return size / float64(s.n) }}
+	values := 4.0
+	switch stage {
+	case "round":
+		out.call = func() error { return c.Round(0, grads) }
+		if values = 8; q.Feedback() {
+			values = 16
+		}
+		out.bytes = func() float64 { return values * float64(s.n) }
+		return out, nil
+	case "encode":
+		out.call = func() (err error) { p, err = c.EncodeDense(p[:0], grads); return err }
+	case "decode":
+		out.call = func() error { return c.DecodeDense(grads, p) }
+	}
+	out.bytes = func() float64 { return values*float64(s.n) + size }
+	return out, nil
+}

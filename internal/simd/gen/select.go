@@ -1,0 +1,182 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// What an exact selection does with its candidates. Counts are multiples of the
+// vector; x, index and value are read before what is written there.
+
+// boundOf broadcasts a bound that magnitudes are compared with by reaching.
+func (l level) boundOf(param string) vec {
+	b, v := GP32(), l.vector()
+	Load(Param(param), b)
+	if !l.masked {
+		DECL(b) // the comparison is greater, signed: magnitudes are not negative
+	}
+	VMOVD(b, v.AsX())
+	VPBROADCASTD(v.AsX(), v)
+	return v
+}
+
+// minAtLeast is the smallest of the magnitudes' bits that are at least least, and
+// all ones where there are none.
+func (l level) minAtLeast() {
+	f := l.begin("minAtLeast", "func(x *float32, n int, least uint32) uint32", "x")
+	abs, bound, acc := l.magnitudes(), l.boundOf("least"), l.bits(1<<32-1)
+	var ones vec
+	if !l.masked {
+		ones = l.bits(1<<32 - 1)
+	}
+	f.run(4, func(at func(int) Mem) {
+		m := l.vector()
+		VMOVUPS(at(0), m)
+		l.and(abs, m, m)
+		if l.masked {
+			k := K()
+			VPCMPUD(U8(5), bound, m, k)
+			VPMINUD(m, acc, k, acc)
+			return
+		}
+		some := l.vector()
+		VPCMPGTD(bound, m, some)
+		VPXOR(ones, some, some)
+		VPOR(some, m, m)
+		VPMINUD(m, acc, acc)
+	})
+	l.foldInts(acc, VPMINUD)
+}
+
+// sieve is what below and separate share: which lanes reach a bound.
+type sieve struct {
+	level
+	abs, bound vec
+	table      reg.GPVirtual
+}
+
+func (l level) newSieve(table Mem) *sieve {
+	s := &sieve{level: l, abs: l.magnitudes(), bound: l.boundOf("bound")}
+	if !l.masked {
+		s.table = GP64()
+		LEAQ(table, s.table)
+	}
+	return s
+}
+
+// lanes are those of a vector that are chosen, in order, and how many.
+type lanes struct {
+	mask  reg.OpmaskVirtual
+	order vec
+	count reg.GPVirtual
+}
+
+// split returns the lanes of v that reach the bound and, if wanted, those that do
+// not.
+func (s *sieve) split(v vec, both bool) (high, low lanes) {
+	m := s.vector()
+	high.count, low.count = GP64(), GP64()
+	s.and(s.abs, v, m)
+	if s.masked {
+		low.mask = K()
+		VPCMPUD(U8(1), s.bound, m, low.mask)
+		KMOVW(low.mask, low.count.As32())
+		POPCNTL(low.count.As32(), low.count.As32())
+		if both {
+			high.mask = K()
+			KNOTW(low.mask, high.mask)
+			MOVL(U32(s.level.lanes), high.count.As32())
+			SUBL(low.count.As32(), high.count.As32())
+		}
+		return high, low
+	}
+	VPCMPGTD(s.bound, m, m)
+	VMOVMSKPS(m, low.count.As32())
+	if both {
+		MOVL(low.count.As32(), high.count.As32())
+		s.arrange(&high)
+	}
+	XORL(U32(0xff), low.count.As32())
+	s.arrange(&low)
+	return high, low
+}
+
+// arrange turns a mask in count into the order of its lanes and their count.
+func (s *sieve) arrange(out *lanes) {
+	out.order = s.vector()
+	VPMOVZXBD(Mem{Base: s.table, Index: out.count, Scale: 8}, out.order)
+	POPCNTL(out.count.As32(), out.count.As32())
+}
+
+// put writes the chosen lanes of v to the front of to.
+func (s *sieve) put(v vec, o lanes, to reg.GPVirtual) {
+	t := s.vector()
+	if s.masked {
+		VPCOMPRESSD_Z(v, o.mask, t)
+	} else {
+		VPERMD(v, o.order, t)
+	}
+	VMOVUPS(t, mem(to, 0))
+}
+
+// skip goes on behind as many values.
+func skip(o lanes, pointers ...reg.GPVirtual) {
+	for _, p := range pointers {
+		LEAQ(Mem{Base: p, Index: o.count, Scale: 4}, p)
+	}
+}
+
+// below writes to dst the values whose magnitude's bits are below bound, and
+// returns how many there are. It writes whole vectors.
+func (l level) below(table Mem) {
+	TEXT("below"+l.suffix, NOSPLIT, "func(dst, x *float32, n int, bound uint32) int")
+	Pragma("noescape")
+	s := l.newSieve(table)
+	dst, x, n := load("dst"), load("x"), load("n")
+	Label("turn")
+	v := l.vector()
+	VMOVUPS(mem(x, 0), v)
+	_, low := s.split(v, false)
+	s.put(v, low, dst)
+	skip(low, dst)
+	ADDQ(U8(l.bytes()), x)
+	SUBQ(U8(l.lanes), n)
+	JNZ(LabelRef("turn"))
+	SUBQ(load("dst"), dst)
+	SHRQ(U8(2), dst)
+	Store(dst, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
+// separate writes the entries whose magnitude's bits are at least bound to toIndex
+// and toValue, and the others to lowIndex and lowValue. It returns how many are of
+// the first kind. It writes whole vectors.
+func (l level) separate(table Mem) {
+	TEXT("separate"+l.suffix, NOSPLIT, "func(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int")
+	Pragma("noescape")
+	s := l.newSieve(table)
+	toIndex, toValue, lowIndex, lowValue := load("toIndex"), load("toValue"), load("lowIndex"), load("lowValue")
+	index, value, n := load("index"), load("value"), load("n")
+	Label("turn")
+	v, at := l.vector(), l.vector()
+	VMOVUPS(mem(value, 0), v)
+	VMOVUPS(mem(index, 0), at)
+	high, low := s.split(v, true)
+	s.put(v, high, toValue)
+	s.put(at, high, toIndex)
+	s.put(v, low, lowValue)
+	s.put(at, low, lowIndex)
+	skip(high, toValue, toIndex)
+	skip(low, lowValue, lowIndex)
+	ADDQ(U8(l.bytes()), index)
+	ADDQ(U8(l.bytes()), value)
+	SUBQ(U8(l.lanes), n)
+	JNZ(LabelRef("turn"))
+	SUBQ(load("toValue"), toValue)
+	SHRQ(U8(2), toValue)
+	Store(toValue, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
