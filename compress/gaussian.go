@@ -59,7 +59,7 @@ func (d *gaussian) Select(w *Workspace, s *Sparse, base int, residual, grad []fl
 		}
 	}
 	start, most := len(s.Index), min(4*d.k, len(residual))
-	count := w.Reaching(s, base, residual, nil, least, most, d.k)
+	count := w.reaching(s, base, residual, nil, least, most, d.k)
 	if d.last = (Pick{Threshold: least}); count <= most && 4*count >= d.k {
 		return
 	}

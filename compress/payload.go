@@ -68,7 +68,7 @@ func (c *Coder) Use(q Quantiser) { c.q = q }
 
 // Size is the length of the payload of s.
 func (c *Coder) Size(s *Sparse) int {
-	where, bytes := layoutOf(s, c.q)
+	where, bytes := c.layout(s)
 	count := len(s.Value)
 	if where == indexDense {
 		count = s.Len

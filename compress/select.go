@@ -71,7 +71,7 @@ func (c Threshold) Bind(int) Selection { return fixed(c.Least) }
 type fixed float32
 
 func (f fixed) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
-	w.Reaching(s, base, residual, grad, float32(f), len(residual), 0)
+	w.Reaching(s, base, residual, grad, float32(f), len(residual))
 }
 
 func (f fixed) Last() Pick           { return Pick{Threshold: float32(f)} }
@@ -79,9 +79,13 @@ func (f fixed) State() []optim.State { return nil }
 
 // Reaching adds grad (nil: nothing) to residual and moves to s what has at least
 // a magnitude and is not zero. If these are more than limit, none is moved. It
-// returns how many there are; a count above limit may be too small. It is fastest
-// if about as many as expected are moved.
-func (w *Workspace) Reaching(s *Sparse, base int, residual, grad []float32, least float32, limit, expected int) int {
+// returns how many there are; a count above limit may be too small.
+func (w *Workspace) Reaching(s *Sparse, base int, residual, grad []float32, least float32, limit int) int {
+	return w.reaching(s, base, residual, grad, least, limit, 0)
+}
+
+// reaching is Reaching, fastest if about as many as expected are moved.
+func (w *Workspace) reaching(s *Sparse, base int, residual, grad []float32, least float32, limit, expected int) int {
 	w.take = take{residual: residual, grad: grad, base: base, least: max(1, simd.Magnitude(least)), limit: limit, expected: expected}
 	return w.over(s)
 }
@@ -139,7 +143,7 @@ func (d *dlgs) Select(w *Workspace, s *Sparse, base int, residual, grad []float3
 	if d.exact = *left < 1; !d.exact {
 		*left--
 		start, most := len(s.Index), min(4*d.k, len(residual))
-		count := w.Reaching(s, base, residual, grad, *h, most, d.k)
+		count := w.reaching(s, base, residual, grad, *h, most, d.k)
 		if count <= most && 4*count >= d.k {
 			return
 		}
@@ -210,7 +214,7 @@ func (d *sampled) Select(w *Workspace, s *Sparse, base int, residual, grad []flo
 	}
 	bits, _ := w.kthLargest(w.sample, max(1, rank), 0)
 	least, most := math.Float32frombits(bits), min(n, 4*d.k)
-	count := w.Reaching(s, base, residual, grad, least, most, d.k)
+	count := w.reaching(s, base, residual, grad, least, most, d.k)
 	switch {
 	case count <= most && count > 2*d.k:
 		d.last = Pick{w.trim(s, start, residual, base, d.k, max(1, bits), noBound), false}
