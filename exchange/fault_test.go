@@ -102,6 +102,9 @@ func TestCloseUnderWay(t *testing.T) {
 					t.Errorf("%s: no error", kind)
 				}
 			}
+			if err := do(e, kindsOf(rank)[kind]()); err == nil || !strings.Contains(err.Error(), "closed") {
+				t.Errorf("%s: after Close: %v", kind, err)
+			}
 			return nil
 		})
 	}

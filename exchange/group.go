@@ -81,7 +81,12 @@ func (e *Group) Start(op *Op) {
 		return
 	}
 	h.op, h.live, h.twice, h.work, h.queued, h.err = op, true, false, nil, false, nil
-	if err := check(op); err != nil {
+	err := check(op)
+	if e.mu.Lock(); err == nil && e.closed {
+		err = errors.New("the reducer was closed")
+	}
+	e.mu.Unlock()
+	if err != nil {
 		h.end, h.err = time.Now(), e.fault(op, "start", err)
 		return
 	}
