@@ -48,12 +48,11 @@ type Op struct {
 	// Sparse is this rank's contribution where few entries are sent: of length
 	// len(X), its values as Code decodes them (compress.Compressor.Select).
 	Sparse *compress.Sparse
-	// Most, above 0, is how many entries a sparse sum may have: an exchange that
-	// meets the sum in parts (Split) may keep to the largest entries of each, which
-	// bounds what travels whatever the number of ranks (Ok-Topk). Sparse then holds
-	// afterwards what this rank contributed to entries that were left out, to be
-	// added to its residual; it is empty where nothing was. 0: the sum is whole, and
-	// Sparse stays as it is. It is the same on every rank.
+	// Most, above 0, is how many entries a sparse sum may have, the same on every rank.
+	// An exchange that meets the sum in parts (Split) may keep to the largest entries
+	// of each, which bounds what travels whatever the number of ranks (Ok-Topk). If
+	// Sent.Left is above 0, Sparse then holds what this rank contributed to entries
+	// that were left out, to be added to its residual. 0: the sum is whole.
 	Most int
 	// Code is how values travel, FP32 if nil. Of a dense bucket X holds values as
 	// Code decodes them (compress.Compressor.Round).
@@ -72,4 +71,5 @@ type Sent struct {
 	Bytes     int64  // of payload that this rank sent; none where ranks share memory
 	Entries   int    // this rank contributed; len(X) of a dense bucket
 	Dense     bool   // the exchange was dense, be it because that is cheaper
+	Left      int    // entries that the sum left out; Op.Sparse holds them if there are any
 }

@@ -132,9 +132,6 @@ func (e *Group) alone(h *held) {
 		op.Sent.Entries, op.Sent.Dense = op.Sparse.Count(), false
 		e.vectors = append(e.vectors[:0], op.Sparse)
 		e.sum(op.X, e.vectors)
-		if op.Most > 0 {
-			op.Sparse.Reset(len(op.X))
-		}
 	}
 	h.end = time.Now()
 }

@@ -64,24 +64,24 @@ func (e *Group) sparse(h *held) (what string, err error) {
 	default:
 		err = fmt.Errorf("the algorithm that was chosen, %q, is not known", name)
 	}
-	if err == nil && op.Most > 0 {
-		op.leave(name == Split)
+	if err == nil && op.Most > 0 && name == Split {
+		op.leave()
 	}
 	return name, err
 }
 
-// leave keeps of op.Sparse what the sum left out.
-func (op *Op) leave(some bool) {
-	s, kept := op.Sparse, 0
-	if some {
-		for i, at := range s.Index {
-			s.Index[kept], s.Value[kept] = at, s.Value[i]
-			if op.X[at] == 0 {
-				kept++
-			}
+// leave keeps of op.Sparse what the sum left out, if anything.
+func (op *Op) leave() {
+	s, left := op.Sparse, 0
+	for i, at := range s.Index {
+		if op.X[at] == 0 {
+			s.Index[left], s.Value[left] = at, s.Value[i]
+			left++
 		}
 	}
-	s.Index, s.Value = s.Index[:kept], s.Value[:kept]
+	if op.Sent.Left = left; left > 0 {
+		s.Index, s.Value = s.Index[:left], s.Value[:left]
+	}
 }
 
 // introduce gathers the frames.

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -167,6 +168,9 @@ func TestMost(t *testing.T) {
 				op := &Op{X: make([]float32, n), Sparse: clone(ranks[rank]), Most: most}
 				err := do(e, op)
 				sums[rank], left[rank] = op.X, op.Sparse
+				if op.Sent.Left != op.Sparse.Count() {
+					return fmt.Errorf("%d entries were left, it says %d", op.Sparse.Count(), op.Sent.Left)
+				}
 				return err
 			})
 			if t.Failed() {
@@ -194,19 +198,22 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// Other algorithms take the whole sum, and nothing is left.
+// Where nothing is left out, by another algorithm or because there is room, the
+// contribution stays as it is.
 func TestMostIsAPermission(t *testing.T) {
-	onRanks(t, 2, Config{Algorithm: AllGather}, func(e *Group, rank int) error {
-		s := &compress.Sparse{Len: 5, Index: []int32{1, 2, 3}, Value: []float32{1, 2, 3}}
-		op := &Op{X: make([]float32, 5), Sparse: s, Most: 1}
-		if err := do(e, op); err != nil {
-			return err
-		}
-		if s.Count() != 0 {
-			return fmt.Errorf("%v was left", s)
-		}
-		return sameBits("sum", op.X, []float32{0, 2, 4, 6, 0})
-	})
+	for _, c := range []Op{{Sent: Sent{Algorithm: AllGather}, Most: 1}, {Sent: Sent{Algorithm: Split}, Most: 20}} {
+		onRanks(t, 2, Config{Algorithm: c.Sent.Algorithm}, func(e *Group, rank int) error {
+			s := &compress.Sparse{Len: 5, Index: []int32{1, 2, 3}, Value: []float32{1, 2, 3}}
+			op := &Op{X: make([]float32, 5), Sparse: s, Most: c.Most}
+			if err := do(e, op); err != nil {
+				return err
+			}
+			if op.Sent.Left != 0 || s.Count() != 3 {
+				return fmt.Errorf("%v was left, %+v", s, op.Sent)
+			}
+			return errors.Join(sameBits("sum", op.X, []float32{0, 2, 4, 6, 0}), sameBits("contribution", s.Value, []float32{1, 2, 3}))
+		})
+	}
 }
 
 // The rule finds, over ranks that do not agree on what they exchange, who differs.
