@@ -116,6 +116,13 @@ func (c *Chain) Uncoded() *Chain {
 // Sparse tells whether the chain selects entries.
 func (c *Chain) Sparse() bool { return c.selector != nil }
 
+// Reuses tells whether a threshold that one step has selected serves later ones
+// (DLGS).
+func (c *Chain) Reuses() bool {
+	_, ok := c.selector.(DLGS)
+	return ok
+}
+
 // Feedback tells whether the chain keeps what was not sent.
 func (c *Chain) Feedback() bool { return c.selector != nil || c.quantiser.Feedback() }
 

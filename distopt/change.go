@@ -148,7 +148,10 @@ func (o *Optimizer) arrange() error {
 	if !slices.Equal(plan, o.plan) || o.queue == nil {
 		o.plan, o.queue = plan, bucket.NewQueue(plan)
 		o.ops, o.flying = make([]exchange.Op, len(plan)), make([]bool, len(plan))
-		o.watch.buckets = nil
+		o.watch.buckets, o.watch.names = nil, nil
+		if o.watch.trace = o.cfg.Trace; o.watch.trace != nil {
+			o.watch.names = names(plan, o.layers)
+		}
 	}
 	apart := o.cfg.LayerThresholds && (o.info.HasEffect(SettingThresholds) || o.info.Name == Custom)
 	if err := o.codec.group(plan, o.layers, apart); err != nil {

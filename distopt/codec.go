@@ -131,6 +131,28 @@ func (c *codec) threshold(b, layer int) float32 {
 	return c.local.Last(b, c.part(b, layer)).Threshold
 }
 
+// anew is how many values lie in what the last step selected anew, where
+// thresholds are reused.
+func (c *codec) anew() (values int, reuses bool) {
+	if c.local == nil || !c.local.Chain().Reuses() {
+		return 0, false
+	}
+	for b, g := range c.groups {
+		lo := g.Lo
+		for part := range len(g.Parts) + 1 {
+			hi := g.Hi
+			if part < len(g.Parts) {
+				hi = g.Parts[part]
+			}
+			if c.local.Last(b, part).Exact {
+				values += hi - lo
+			}
+			lo = hi
+		}
+	}
+	return values, true
+}
+
 // exact tells whether all of a bucket was selected exactly.
 func (c *codec) exact(b int) bool {
 	if c.entries(b) == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/trace"
 )
 
 // Plan kinds accepted by Config.Plan.
@@ -69,6 +70,9 @@ type Config struct {
 	// LayerThresholds selects from each layer of a bucket by itself, so that each
 	// has its share and its threshold. They still travel together.
 	LayerThresholds bool
+	// Trace records when buckets are compressed, exchanged and updated; nil:
+	// nothing is recorded.
+	Trace *trace.Recorder `json:"-"`
 }
 
 // Validate reports every fault of c at once.

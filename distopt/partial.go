@@ -16,7 +16,7 @@ func (o *Optimizer) partialStep() {
 	if !ok {
 		return
 	}
-	o.update(0, len(o.params), o.scale()*factor)
+	o.update(wholeArena, 0, len(o.params), o.scale()*factor)
 	start := time.Now()
 	if !o.gatherTables() {
 		return
@@ -24,7 +24,7 @@ func (o *Optimizer) partialStep() {
 	if factor, ok = o.clipFactor(false, true); !ok {
 		return
 	}
-	o.tables.update(o.tableScale() * factor)
+	o.updateTables(factor)
 	o.averagePartition()
 	o.watch.now.Exposed = time.Since(start)
 }
@@ -35,8 +35,10 @@ func (o *Optimizer) averagePartition() {
 	k := int(o.step % int64(parts))
 	lo, hi := partition(len(o.params), parts, k)
 	op.X, op.Lo = o.params[lo:hi:hi], lo
+	start := o.cfg.Trace.Now()
 	o.reducer.Start(op)
-	if _, err := o.reducer.Wait(op); err != nil {
+	end, err := o.reducer.Wait(op)
+	if err != nil {
 		o.fail(&Error{Step: o.step, Bucket: k, Buckets: parts, What: "averaging a partition of the parameters", Err: err})
 		return
 	}
@@ -44,6 +46,7 @@ func (o *Optimizer) averagePartition() {
 		o.kernels.Scale(op.X, 1/float32(n))
 	}
 	o.watch.count(op.Sent)
+	o.cfg.Trace.Sent("partition", op.Sent.Algorithm, op.Sent.Bytes, start, end)
 }
 
 // partition returns part i of k about equal parts of n values. Parts start at

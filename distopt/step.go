@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/trace"
 )
 
 // GradReady says that the gradient of a layer is final. When that completes a
@@ -38,23 +39,28 @@ func (o *Optimizer) GradReady(layer int) {
 	o.watch.away(since)
 }
 
-// send compresses a complete bucket and starts its exchange.
+// send compresses a complete bucket and starts its exchange, where values are
+// cast to 16 bits.
 func (o *Optimizer) send(b int) {
+	op, coded := &o.ops[b], o.codec.local != nil || o.codec.code != nil
+	var start time.Time
+	if coded {
+		start = time.Now()
+	}
 	if o.codec.local != nil {
-		start := time.Now()
-		err := o.codec.encode(b, o.ops[b].X)
-		o.watch.compressed(b, time.Since(start))
-		if err != nil {
+		if err := o.codec.encode(b, op.X); err != nil {
 			o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "compressing the gradients", Err: err})
 			return
 		}
 	}
-	if o.cfg.Strategy == PartialUpdate {
-		return
+	if o.cfg.Strategy != PartialUpdate {
+		o.watch.started(b)
+		o.flying[b] = true
+		o.reducer.Start(op)
 	}
-	o.watch.started(b)
-	o.flying[b] = true
-	o.reducer.Start(&o.ops[b])
+	if coded {
+		o.watch.compressed(b, start, time.Now())
+	}
 }
 
 // Step ends the step that backward began: it agrees on what is still missing
@@ -80,6 +86,8 @@ func (o *Optimizer) Step() error {
 	}
 	o.drain()
 	if o.fault == nil {
+		anew, reuses := o.codec.anew()
+		o.watch.now.Reuses, o.watch.now.Anew = reuses, float64(anew)/float64(max(1, len(o.grads)))
 		o.fault = o.watch.end(len(o.grads))
 	}
 	if o.fault != nil {
@@ -102,7 +110,7 @@ func (o *Optimizer) averageStep() {
 			return
 		}
 		if o.cfg.ClipNorm == 0 {
-			o.update(o.plan[b].Lo, o.plan[b].Hi, o.scale())
+			o.update(o.watch.name(b), o.plan[b].Lo, o.plan[b].Hi, o.scale())
 		}
 	}
 	if !o.gatherTables() {
@@ -113,9 +121,9 @@ func (o *Optimizer) averageStep() {
 		return
 	}
 	if o.cfg.ClipNorm > 0 {
-		o.update(0, len(o.params), o.scale()*factor)
+		o.update(wholeArena, 0, len(o.params), o.scale()*factor)
 	}
-	o.tables.update(o.tableScale() * factor)
+	o.updateTables(factor)
 }
 
 // gatherTables agrees on the tables' gradients.
@@ -126,6 +134,9 @@ func (o *Optimizer) gatherTables() bool {
 		return false
 	}
 	o.watch.agreed(end)
+	if !end.IsZero() {
+		o.cfg.Trace.Span(trace.Exchange, allTables, o.watch.start, end)
+	}
 	return true
 }
 

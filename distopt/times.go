@@ -8,13 +8,14 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/trace"
 )
 
 // StepTimes is where the time of a step went on this rank, besides the
 // computation, and what it sent. Compress, Exposed and Update do not overlap:
 // what is left of the step is forward, backward, and what the caller does.
 type StepTimes struct {
-	// Compress is spent in GradReady: selecting, rounding, keeping the rest.
+	// Compress is spent in GradReady: selecting, rounding, casting, keeping the rest.
 	Compress time.Duration
 	// Exposed is as Optimizer.Exposed returns it.
 	Exposed time.Duration
@@ -27,6 +28,10 @@ type StepTimes struct {
 	// Density is the share of the arena's values that this rank contributed, 1
 	// where all are sent. Padding counts as values.
 	Density float64
+	// Reuses: the strategy selects by thresholds of earlier steps. Anew is the share
+	// of the arena's values that lie where this step selected anew all the same.
+	Reuses bool
+	Anew   float64
 }
 
 // Times are those of the last step.
@@ -104,6 +109,35 @@ type watch struct {
 	profiler *bucket.Profiler // nil: nobody wants to know
 	begun    time.Time        // of the step
 	buckets  []BucketTimes
+
+	trace *trace.Recorder // nil: nothing is recorded
+	names []string        // of the buckets, for it
+}
+
+// What a timeline shows beside buckets.
+const (
+	wholeArena = "all gradients"
+	allTables  = "tables"
+)
+
+// names are those of a plan's buckets.
+func names(plan bucket.Plan, layers []bucket.Layer) []string {
+	out := make([]string, len(plan))
+	for b, k := range plan {
+		out[b] = fmt.Sprintf("bucket %d: %s", b, layers[k.First].Name)
+		if k.Last > k.First {
+			out[b] += " to " + layers[k.Last].Name
+		}
+	}
+	return out
+}
+
+// name is a bucket's where anything is recorded.
+func (w *watch) name(b int) string {
+	if w.trace == nil {
+		return ""
+	}
+	return w.names[b]
 }
 
 // Profile makes steps report when each layer's gradient is final, less the time
@@ -142,7 +176,7 @@ func (o *Optimizer) BeginBackward() {
 // Buckets appends what the last step did to each bucket of the plan to dst;
 // nothing unless it was profiled.
 func (o *Optimizer) Buckets(dst []BucketTimes) []BucketTimes {
-	if len(o.watch.buckets) != len(o.plan) {
+	if o.watch.profiler == nil || len(o.watch.buckets) != len(o.plan) {
 		return dst
 	}
 	for b, t := range o.watch.buckets {
@@ -170,15 +204,17 @@ func (w *watch) away(since time.Time) {
 }
 
 // compressed counts what a codec took for a bucket.
-func (w *watch) compressed(b int, d time.Duration) {
+func (w *watch) compressed(b int, start, end time.Time) {
+	d := end.Sub(start)
 	w.now.Compress += d
 	if w.profiler != nil {
 		w.at(b).Compress = d
 	}
+	w.trace.Span(trace.Compress, w.name(b), start, end)
 }
 
 func (w *watch) started(b int) {
-	if w.profiler != nil {
+	if w.profiler != nil || w.trace != nil {
 		w.at(b).Started = time.Now()
 	}
 }
@@ -207,6 +243,9 @@ func (w *watch) sent(b int, end time.Time, s exchange.Sent) {
 	if w.profiler != nil {
 		t := w.at(b)
 		t.Ended, t.Sent = end, s
+	}
+	if w.trace != nil {
+		w.trace.Sent(w.names[b], s.Algorithm, s.Bytes, w.at(b).Started, end)
 	}
 }
 

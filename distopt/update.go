@@ -3,6 +3,8 @@ package distopt
 import (
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/trace"
 )
 
 // scale turns the sum over accumulated backwards, and over the ranks where they
@@ -20,8 +22,21 @@ func (o *Optimizer) tableScale() float32 {
 	return 1 / float32(o.cfg.Accumulation*o.group.Size())
 }
 
-func (o *Optimizer) update(lo, hi int, scale float32) {
+// update applies the rule to a part of the arenas, which a timeline shows under
+// that name.
+func (o *Optimizer) update(name string, lo, hi int, scale float32) {
+	start := o.cfg.Trace.Now()
 	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)
+	o.cfg.Trace.Span(trace.Update, name, start, o.cfg.Trace.Now())
+}
+
+func (o *Optimizer) updateTables(factor float32) {
+	if len(o.tables.list) == 0 {
+		return
+	}
+	start := o.cfg.Trace.Now()
+	o.tables.update(o.tableScale() * factor)
+	o.cfg.Trace.Span(trace.Update, allTables, start, o.cfg.Trace.Now())
 }
 
 // clipFactor is what the gradients of the arena, of the tables or of both are
