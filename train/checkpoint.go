@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/trace"
 )
 
 // Checkpoint says where and when a run is saved. Only rank 0 needs the folder.
@@ -93,6 +94,8 @@ func (r *run) due(step int, ended bool) bool {
 // save writes a checkpoint on rank 0. It is a collective call.
 func (r *run) save(p position) error {
 	r.job.SetStatus("saving a checkpoint")
+	start := r.trace().Now()
+	defer func() { r.trace().Span(trace.Checkpoint, "checkpoint", start, r.trace().Now()) }()
 	o := r.replica.Opt
 	if s := o.Strategy(); s == distopt.PartialUpdate {
 		if err := errors.Join(o.SetStrategy(distopt.FP32), o.SetStrategy(s)); err != nil {

@@ -69,6 +69,8 @@ type Config struct {
 	WarmupDensity []float64
 	// Checkpoint says where and when the run is saved.
 	Checkpoint Checkpoint
+	// Layers tells of each layer in Epoch. It costs a pass over the residuals.
+	Layers bool
 }
 
 // Defaults returns the settings that a model is usually trained with, on the
@@ -209,10 +211,10 @@ func FindData(c Config) error {
 	return data.Find(spec.Data, c.dataOf(spec))
 }
 
-// agreed is what must be equal on all ranks. Threads and the places of files may
-// differ: they do not change the result.
+// agreed is what must be equal on all ranks. Threads, the places of files and
+// what is told may differ: they do not change the result.
 func (c Config) agreed() Config {
-	c.Threads = 0
+	c.Threads, c.Layers = 0, false
 	if c.Checkpoint.Dir != "" {
 		c.Checkpoint.Dir = "files"
 	}

@@ -2,10 +2,12 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/trace"
 )
 
 // epoch trains over what is left of the training set in the epoch that at is in,
@@ -22,6 +24,7 @@ func (r *run) epoch(at *position) error {
 	if err := r.evaluate(epoch, t); err != nil {
 		return err
 	}
+	t.median = r.medianStep()
 	r.countTraffic(t)
 	if err := t.sum(r.job.Group()); err != nil {
 		return err
@@ -54,6 +57,8 @@ func (r *run) trainEpoch(at *position) (err error) {
 		r.order.Seek(at.step * r.accumulation())
 	}
 	start := time.Now()
+	r.stepS = slices.Grow(r.stepS[:0], r.steps)
+	r.watch.Begin(start)
 	for at.step < r.steps {
 		if err := r.step(at.epoch, at.step, &at.tally); err != nil {
 			return err
@@ -63,9 +68,13 @@ func (r *run) trainEpoch(at *position) (err error) {
 			if start, err = r.saveMidEpoch(at, start); err != nil {
 				return err
 			}
+			r.watch.Begin(start)
 		}
 	}
 	at.tally.trainS += time.Since(start).Seconds()
+	if r.cfg.Layers && r.job.Rank() == 0 {
+		r.layers = r.replica.Layers()
+	}
 	return nil
 }
 
@@ -88,8 +97,9 @@ func (r *run) step(epoch, step int, t *tally) error {
 	k := r.accumulation()
 	lr := r.lr(epoch, step)
 	r.replica.SetLR(lr)
+	r.trace().BeginStep(r.replica.Opt.Steps())
 	for i := range k {
-		b, err := next(r.order)
+		b, err := r.nextBatch()
 		if err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
@@ -99,13 +109,40 @@ func (r *run) step(epoch, step int, t *tally) error {
 			return fmt.Errorf("step %d: the loss is %v: training has diverged; lower the learning rate (now %v)", step, res.Loss, lr)
 		}
 	}
+	r.watch.Ready(time.Now())
 	if err := r.replica.Step(); err != nil {
 		return err
 	}
-	t.exposedS += r.replica.Opt.Exposed().Seconds()
+	spent := r.watch.End(time.Now(), r.replica.Opt.Times())
+	r.stepS = append(r.stepS, spent.Whole.Seconds())
+	t.spent.add(spent)
 	r.obs.Progress(Progress{Phase: "train", Epoch: epoch, Epochs: r.cfg.Epochs, Done: step + 1, Total: r.steps,
 		Samples: k * r.cfg.Batch * r.job.Size(), Loss: res.Loss})
 	return nil
+}
+
+// nextBatch is the next training batch. How long it takes counts as waiting.
+func (r *run) nextBatch() (*data.Batch, error) {
+	start := time.Now()
+	b, err := next(r.order)
+	end := time.Now()
+	r.watch.Waited(end.Sub(start))
+	r.trace().Span(trace.Data, "data", start, end)
+	return b, err
+}
+
+// trace is where times are recorded, nil for nowhere.
+func (r *run) trace() *trace.Recorder { return r.cfg.Exchange.Trace }
+
+// medianStep is the median time in seconds of the epoch's steps since the run
+// began or was resumed.
+func (r *run) medianStep() float64 {
+	n := len(r.stepS)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(r.stepS)
+	return (r.stepS[(n-1)/2] + r.stepS[n/2]) / 2
 }
 
 // next is the next batch of an epoch that has one.
@@ -122,6 +159,8 @@ func finite(x float64) bool { return x-x == 0 }
 // evaluate runs the model over this rank's part of the evaluation set, every
 // sample exactly once over all ranks.
 func (r *run) evaluate(epoch int, t *tally) error {
+	start := r.trace().Now()
+	defer func() { r.trace().Span(trace.Evaluation, "evaluation", start, r.trace().Now()) }()
 	r.shard.Start(epoch)
 	r.replica.ResetState()
 	r.scores = r.scores[:0]
@@ -154,10 +193,12 @@ func (r *run) report(epoch int, t *tally) (Epoch, error) {
 		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, r.steps-1),
 		TrainLoss: t.loss / t.terms, TrainAccuracy: t.correct / t.terms,
 		EvalLoss: t.evalLoss / t.evalTerms, EvalAccuracy: t.evalCorrect / t.evalTerms,
-		SamplesPerS: t.samples / (t.trainS / np),
-		StepMS:      1000 * t.trainS / steps, ExposedCommMS: 1000 * t.exposedS / steps,
+		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
+		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
+		DataWaitMS: 1000 * t.spent.data / t.spent.steps, StepBytesSent: t.spent.bytes / t.spent.steps,
 	}
+	e.Layers = r.layers
 	if !finite(e.EvalLoss) {
 		return Epoch{}, fmt.Errorf("evaluating: the loss is %v: training has diverged; lower the learning rate (now %v)", e.EvalLoss, e.LR)
 	}

@@ -56,10 +56,18 @@ type Epoch struct {
 	// for language models.
 	SamplesPerS float64 `json:"samples_per_s"`
 	TokensPerS  Figure  `json:"tokens_per_s,omitzero"`
-	// StepMS is the mean time of a step, ExposedCommMS the mean part of it from
-	// the end of backward to the last agreement; both are means over ranks.
-	StepMS        float64 `json:"step_ms"`
-	ExposedCommMS float64 `json:"exposed_comm_ms"`
+	// StepMS is the mean time of a step, StepMedianMS the median, of the steps
+	// since the run began or was resumed; both are means over ranks.
+	StepMS       float64 `json:"step_ms"`
+	StepMedianMS float64 `json:"step_median_ms"`
+	// BreakDown is of StepMS; DataWaitMS is the part of ComputeMS that waits for
+	// batches. StepBytesSent is the payload of its gradients that a rank sends in a
+	// step. All are means.
+	BreakDown
+	DataWaitMS    float64 `json:"data_wait_ms"`
+	StepBytesSent float64 `json:"step_bytes_sent"`
+	// Layers is what rank 0's last step did to each layer, with Config.Layers.
+	Layers []Layer `json:"layers,omitempty"`
 	// BytesSent is the payload all ranks sent in the epoch, evaluation
 	// included; WireBytes adds headers, handshakes and control connections.
 	BytesSent int64 `json:"bytes_sent"`

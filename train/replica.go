@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -29,6 +30,7 @@ type Replica struct {
 	group   *collective.Group
 	tape    *nn.Tape
 	kernels *simd.Kernels
+	trace   *trace.Recorder
 	x       nn.Tensor // the last batch's values
 	seed    uint64
 	passes  uint64 // backwards so far
@@ -55,7 +57,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 	}
 	g := job.Group()
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
-	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: g, seed: cfg.Seed}
+	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: g, seed: cfg.Seed, trace: cfg.Exchange.Trace}
 	r.model = spec.Build(r.Params, opts)
 	r.Params.GradsFrom(job.Alloc)
 	if err := r.arrange(); err != nil {
@@ -151,14 +153,19 @@ func (r *Replica) Backward(b models.Batch, last bool) Result {
 	r.tape.Reset()
 	r.tape.SetSeed(mix(mix(r.seed, uint64(r.group.Rank())), r.passes))
 	r.passes++
+	start := r.trace.Now()
 	loss, out := r.model.Loss(r.tape, b)
 	res := Result{Outcome: out, Loss: float64(loss.Data[0])}
+	middle := r.trace.Now()
+	r.trace.Span(trace.Forward, "forward", start, middle)
 	if !last {
 		r.tape.Backward(loss, nil)
+		r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
 		return res
 	}
 	r.Opt.BeginBackward()
 	r.tape.Backward(loss, r.Opt.GradReady)
+	r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
 	for i, t := range r.Params.Tables() {
 		ids, rows := t.Grad()
 		r.Opt.RowsReady(i, ids, rows)

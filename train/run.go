@@ -34,6 +34,9 @@ type run struct {
 	resumed         string // the checkpoint, "" for none
 	started         time.Time
 	payload0, wire0 int64 // traffic that was counted
+	watch           Watch
+	stepS           []float64 // of each step of the epoch
+	layers          []Layer   // of its last step, if they are asked for
 }
 
 // Run trains the model on every rank of the job and returns the summary, equal
@@ -175,7 +178,8 @@ func (r *run) agreeConfig() error {
 	text, err := json.Marshal(struct {
 		Config
 		Algorithm, Chain string
-	}{r.cfg.agreed(), r.job.Group().Algorithm(), chainName(r.cfg.Exchange.Chain)})
+		Traced           bool
+	}{r.cfg.agreed(), r.job.Group().Algorithm(), chainName(r.cfg.Exchange.Chain), r.trace() != nil})
 	if err != nil {
 		return fmt.Errorf("the configuration cannot be written as JSON: %w", err)
 	}

@@ -12,16 +12,17 @@ import (
 type tally struct {
 	loss, correct, terms, samples    float64 // training; the loss is a mean over terms
 	evalLoss, evalCorrect, evalTerms float64
-	trainS, exposedS                 float64
+	trainS, median                   float64 // in seconds
 	payload, wire                    float64
+	spent                            spent
 }
 
 // values are the fields in a fixed order, to be added up or saved.
 func (t *tally) values() []*float64 {
-	return []*float64{
+	return append([]*float64{
 		&t.loss, &t.correct, &t.terms, &t.samples, &t.evalLoss, &t.evalCorrect, &t.evalTerms,
-		&t.trainS, &t.exposedS, &t.payload, &t.wire,
-	}
+		&t.trainS, &t.median, &t.payload, &t.wire,
+	}, t.spent.values()...)
 }
 
 // sum adds the tallies of all ranks.

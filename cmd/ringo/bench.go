@@ -31,32 +31,13 @@ func openBench(cmd *cobra.Command, job *ringo.Job, path string) (output, error) 
 
 // slowest returns, for each measurement, the time of the slowest rank.
 func slowest(g *collective.Group, own []float64) ([]float64, error) {
-	return overRanks(g, own, slices.Max[[]float64])
-}
-
-// meanOf returns, for each measurement, the mean over ranks.
-func meanOf(g *collective.Group, own []float64) ([]float64, error) {
-	return overRanks(g, own, func(x []float64) float64 {
-		sum := 0.0
-		for _, v := range x {
-			sum += v
-		}
-		return sum / float64(len(x))
-	})
-}
-
-func overRanks(g *collective.Group, own []float64, reduce func([]float64) float64) ([]float64, error) {
 	all := make([]float64, len(own)*g.Size())
 	if err := collective.AllGather(g, all, own); err != nil {
 		return nil, fmt.Errorf("gathering the times: %w", err)
 	}
-	out := make([]float64, len(own))
-	one := make([]float64, g.Size())
-	for i := range own {
-		for r := range one {
-			one[r] = all[r*len(own)+i]
-		}
-		out[i] = reduce(one)
+	out := slices.Clone(all[:len(own)])
+	for i, v := range all {
+		out[i%len(own)] = max(out[i%len(own)], v)
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,11 @@ import (
 // stepBench is `ringo bench step MODEL`.
 type stepBench struct {
 	jobFlags
-	cfg   train.Config // what flags set
-	steps int
-	json  string
+	cfg      train.Config // what flags set
+	steps    int
+	layers   bool
+	timeline tracing
+	json     string
 }
 
 // What a step's inputs and the list of times may take.
@@ -30,30 +33,40 @@ const (
 	maxBatch = 1 << 16
 )
 
-// stepResult is its line of JSON. Times are medians over steps.
+// stepResult is its line of JSON.
 type stepResult struct {
-	Bench         string       `json:"bench"` // "step"
-	Model         string       `json:"model"`
-	Batch         int          `json:"batch"` // per rank
-	NP            int          `json:"np"`
-	Servers       int          `json:"servers,omitempty"` // through which gradients went
-	Threads       int          `json:"threads"`           // per rank
-	StepMS        float64      `json:"step_ms"`           // of the slowest rank
-	SamplesPerS   float64      `json:"samples_per_s"`
-	TokensPerS    train.Figure `json:"tokens_per_s,omitzero"`
-	ExposedCommMS float64      `json:"exposed_comm_ms"` // mean over ranks
-	Params        int          `json:"params"`
-	Steps         int          `json:"steps"`
-	Optimizer     string       `json:"optimizer"`
-	Strategy      string       `json:"strategy"`
-	Plan          string       `json:"plan"`
-	Kernels       string       `json:"kernels"`
+	Bench   string `json:"bench"` // "step"
+	Model   string `json:"model"`
+	Batch   int    `json:"batch"` // per rank
+	NP      int    `json:"np"`
+	Servers int    `json:"servers,omitempty"` // through which gradients went
+	Threads int    `json:"threads"`           // per rank
+	// StepMS is the median over steps, StepMeanMS the mean; both are of the rank
+	// that took longest for the step, and so is the break-down. It is a mean over the
+	// third of the steps around the median, so that its parts add up to that.
+	StepMS      float64      `json:"step_ms"`
+	StepMeanMS  float64      `json:"step_mean_ms"`
+	SamplesPerS float64      `json:"samples_per_s"` // by StepMS
+	TokensPerS  train.Figure `json:"tokens_per_s,omitzero"`
+	train.BreakDown
+	// BytesSent is the payload of a step's gradients that a rank sends, Density its
+	// share of their values: means over ranks and all steps.
+	BytesSent int64  `json:"bytes_sent"`
+	Params    int    `json:"params"`
+	Steps     int    `json:"steps"`
+	Optimizer string `json:"optimizer"`
+	Strategy  string `json:"strategy"`
+	Plan      string `json:"plan"`
+	Buckets   int    `json:"buckets"`
+	Kernels   string `json:"kernels"`
 	// AllocsPerStep counts the process of the rank that made most; with
 	// --transport mem all ranks are in it.
 	AllocsPerStep float64 `json:"allocs_per_step"`
 	// RSSGrowthBytes is by how much the largest process' memory has grown from
 	// before the model was built to after the steps; 0 where it is not known.
 	RSSGrowthBytes int64 `json:"rss_growth_bytes"`
+	// Layers is what the last step did to each, with --layers.
+	Layers []train.Layer `json:"layers,omitempty"`
 }
 
 func newBenchStep() *cobra.Command {
@@ -73,6 +86,8 @@ func newBenchStep() *cobra.Command {
 	fs.IntVar(&c.cfg.Batch, "batch", 0, "samples per rank (default: the model's)")
 	fs.IntVar(&c.steps, "steps", 100, "steps to measure, after a tenth as many to warm up")
 	registerExchange(fs, &c.cfg.Exchange)
+	fs.BoolVar(&c.layers, "layers", false, "show of each layer what the last step sent of it and kept")
+	c.timeline.register(fs)
 	fs.StringVar(&c.json, "json", "", "write the result as a JSON object to `FILE`, or to stdout with -")
 	return cmd
 }
@@ -97,7 +112,7 @@ func (c *stepBench) stepConfig(cmd *cobra.Command, model string) train.Config {
 }
 
 func (c *stepBench) execute(cmd *cobra.Command, model string) error {
-	errs := c.check(cmd)
+	errs := append(c.check(cmd), c.timeline.check(cmd.Flags().Changed))
 	cfg := c.stepConfig(cmd, model)
 	errs = append(errs, cfg.Validate(), c.checkExchange(cfg.Exchange))
 	if c.steps < 1 || c.steps > maxSteps {
@@ -109,25 +124,49 @@ func (c *stepBench) execute(cmd *cobra.Command, model string) error {
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
-	if err := c.checkJSON(c.json); err != nil {
+	if err := cmp.Or(c.checkJSON(c.json), c.checkOutput("--trace", c.timeline.path)); err != nil {
 		return err
 	}
 	return c.run(cmd, func(job *ringo.Job) error {
-		out, err := openBench(cmd, job, c.json)
+		timeline, err := c.timeline.begin(job)
 		if err != nil {
 			return err
 		}
-		r, err := c.measure(job, cfg)
-		if err == nil {
-			rate, unit := r.SamplesPerS, "samples"
-			if r.TokensPerS.Known {
-				rate, unit = r.TokensPerS.Value, "tokens"
-			}
-			err = out.result(r, "step %s  batch %d x %s  median %.3f ms  %.0f %s/s  %.3f ms exposed  %.1f allocations  memory +%.1f MiB",
-				r.Model, r.Batch, counted(r.NP, "rank"), r.StepMS, rate, unit, r.ExposedCommMS, r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
-		}
-		return errors.Join(err, out.close())
+		cfg := cfg
+		cfg.Exchange.Trace = timeline.rec
+		return timeline.end(c.tell(cmd, job, cfg), cmd.ErrOrStderr())
 	})
+}
+
+// tell measures and writes what was found.
+func (c *stepBench) tell(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
+	out, err := openBench(cmd, job, c.json)
+	if err != nil {
+		return err
+	}
+	r, err := c.measure(job, cfg)
+	if err == nil {
+		err = out.result(r, "%s", r)
+		for _, l := range r.Layers {
+			out.header("  %-40s density %.4f  threshold %.3g  residual norm %.3g", l.Name, l.Density, l.Threshold, l.ResidualNorm)
+		}
+	}
+	return errors.Join(err, out.close())
+}
+
+// String is the line for a person.
+func (r stepResult) String() string {
+	rate, unit := r.SamplesPerS, "samples"
+	if r.TokensPerS.Known {
+		rate, unit = r.TokensPerS.Value, "tokens"
+	}
+	text := fmt.Sprintf("step %s  batch %d x %s  median %.3f ms  %.0f %s/s  compute %.3f + compress %.3f + exposed %.3f + update %.3f ms",
+		r.Model, r.Batch, counted(r.NP, "rank"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
+	if r.StepExactMS.Known && r.StepReuseMS.Known {
+		text += fmt.Sprintf("  exact %.3f, reuse %.3f ms", r.StepExactMS.Value, r.StepReuseMS.Value)
+	}
+	return text + fmt.Sprintf("  density %.4g  %s bytes sent  %.1f allocations  memory +%.1f MiB",
+		r.Density, grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
 }
 
 // cost is what the steps of a process took besides time.
@@ -144,8 +183,9 @@ func (c *stepBench) measure(job *ringo.Job, cfg train.Config) (stepResult, error
 	defer replica.Close()
 	batch := randomBatch(replica, cfg.Batch, job.Rank())
 	warm := max(3, c.steps/10)
-	ms, exposed := make([]float64, c.steps), make([]float64, c.steps)
+	times := newStepTimes(c.steps)
 	var start, end runtime.MemStats
+	var watch train.Watch
 	for i := range warm + c.steps {
 		if err := context.Cause(job.Context()); err != nil {
 			return stepResult{}, err // a group of one rank would not notice
@@ -153,39 +193,45 @@ func (c *stepBench) measure(job *ringo.Job, cfg train.Config) (stepResult, error
 		if i == warm {
 			runtime.ReadMemStats(&start)
 		}
-		begun := time.Now()
+		cfg.Exchange.Trace.BeginStep(int64(i))
+		watch.Begin(time.Now())
 		replica.Backward(replica.Batch(batch), true)
+		watch.Ready(time.Now())
 		if err := replica.Step(); err != nil {
 			return stepResult{}, err
 		}
-		if i >= warm {
-			ms[i-warm] = 1e3 * time.Since(begun).Seconds()
-			exposed[i-warm] = 1e3 * replica.Opt.Exposed().Seconds()
+		if spent := watch.End(time.Now(), replica.Opt.Times()); i >= warm {
+			times.add(spent)
 		}
 	}
 	runtime.ReadMemStats(&end)
 	spent := cost{float64(end.Mallocs-start.Mallocs) / float64(c.steps), float64(residentBytes() - before)}
-	return c.result(job, cfg, replica, ms, exposed, spent)
+	return c.result(job, cfg, replica, times, spent)
 }
 
-func (c *stepBench) result(job *ringo.Job, cfg train.Config, replica *train.Replica, ms, exposed []float64, spent cost) (stepResult, error) {
-	all, err := slowest(job.Group(), append(ms, spent.allocs, spent.rss))
+func (c *stepBench) result(job *ringo.Job, cfg train.Config, replica *train.Replica, times *stepTimes, spent cost) (stepResult, error) {
+	most, err := slowest(job.Group(), []float64{spent.allocs, spent.rss})
 	if err != nil {
 		return stepResult{}, err
 	}
-	if exposed, err = meanOf(job.Group(), exposed); err != nil {
+	if err := times.ofSlowest(job.Group()); err != nil {
 		return stepResult{}, err
 	}
-	step := median(all[:c.steps])
+	o, whole := replica.Opt, times.parts[wholePart]
 	r := stepResult{
 		Bench: "step", Model: cfg.Model, Batch: cfg.Batch, NP: job.Size(), Servers: job.Servers(), Threads: cfg.Threads,
-		StepMS: step, SamplesPerS: 1e3 * float64(cfg.Batch*job.Size()) / step, ExposedCommMS: median(exposed),
+		StepMeanMS: mean(whole), BreakDown: times.breakDown(), BytesSent: int64(times.bytes) / int64(c.steps),
 		Params: replica.Params.Count(), Steps: c.steps, Optimizer: cfg.Optimizer,
-		Strategy: string(replica.Opt.Strategy()), Plan: replica.Opt.PlanName(), Kernels: replica.Kernels(),
-		AllocsPerStep: all[c.steps], RSSGrowthBytes: int64(all[c.steps+1]),
+		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Kernels: replica.Kernels(),
+		AllocsPerStep: most[0], RSSGrowthBytes: int64(most[1]),
 	}
+	r.StepMS = median(whole)
+	r.SamplesPerS = 1e3 * float64(cfg.Batch*job.Size()) / r.StepMS
 	if replica.Spec.Task == models.Language {
 		r.TokensPerS = train.Figure{Value: r.SamplesPerS * float64(replica.Spec.Labels), Known: true}
+	}
+	if c.layers {
+		r.Layers = replica.Layers()
 	}
 	return r, nil
 }

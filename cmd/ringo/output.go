@@ -36,13 +36,16 @@ func openOutput(cmd *cobra.Command, path string) (output, error) {
 
 // checkJSON reports a file that cannot be written before ranks are started: they
 // would all say so. It is left to rank 0 where that is on another host.
-func (f *jobFlags) checkJSON(path string) error {
+func (f *jobFlags) checkJSON(path string) error { return f.checkOutput("--json", path) }
+
+// checkOutput is checkJSON for the file of any flag.
+func (f *jobFlags) checkOutput(flag, path string) error {
 	if path == "" || path == "-" || f.worker || f.byHand && f.rank > 0 {
 		return nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return fmt.Errorf("--json: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return file.Close()
 }

@@ -35,7 +35,7 @@ func scene(t *testing.T, r *reporter) {
 			}
 			r.Epoch(train.Epoch{
 				Event: "epoch", Epoch: epoch, TrainLoss: 0.5, TrainAccuracy: 0.875, EvalLoss: 0.25, EvalAccuracy: 1,
-				SamplesPerS: 1234.5, StepMS: 12.34, ExposedCommMS: 0.56, BytesSent: 10, WireBytes: 12,
+				SamplesPerS: 1234.5, StepMS: 12.34, BreakDown: train.BreakDown{ExposedCommMS: 0.56}, BytesSent: 10, WireBytes: 12,
 			})
 		}
 		r.summary(train.Summary{
@@ -174,7 +174,7 @@ func checkJSON(t *testing.T, text string, fields ...string) []map[string]any {
 
 // The names of the JSON fields, which programs rely on.
 const (
-	epochFields   = "event epoch seed lr train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms exposed_comm_ms bytes_sent wire_bytes"
+	epochFields   = "event epoch seed lr train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms step_median_ms compute_ms compress_ms exposed_comm_ms update_ms data_wait_ms density step_bytes_sent bytes_sent wire_bytes"
 	summaryFields = "event model np strategy plan plan_sha256 optimizer seed train_loss eval_loss eval_accuracy samples_per_s params_sha256 wall_s params buckets"
 	skippedFields = summaryFields + " skipped"
 )

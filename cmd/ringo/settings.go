@@ -62,6 +62,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Checkpoint.Every, "every", c.Checkpoint.Every, "save after every `N` steps; 0: after each epoch")
 	fs.BoolVar(&c.Checkpoint.Resume, "resume", c.Checkpoint.Resume, "go on from the last checkpoint, if there is one")
 	fs.StringVar(&s.density, distopt.SettingWarmup, "", "`SHARE,...`: send so large shares in the first epochs instead of --spars, such as 0.25,0.0625,0.015625,0.004")
+	fs.BoolVar(&c.Layers, "layers", c.Layers, "tell in --json of each layer what rank 0's last step of an epoch sent of it and kept")
 	fs.StringVar(&s.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")
 }
 
@@ -151,6 +152,9 @@ func (s *settings) forModel(cmd *cobra.Command, model string) (settings, error) 
 func (s *settings) idle(model string) (errs []error) {
 	if spec, err := models.Lookup(model); err == nil && spec.Task != models.Language && s.dropout > 0 {
 		errs = append(errs, fmt.Errorf("--dropout %v has no effect on %s, which drops nothing: leave it out", s.dropout, spec.Name))
+	}
+	if s.cfg.Layers && s.json == "" {
+		errs = append(errs, errors.New("--layers has no effect without --json: leave it out"))
 	}
 	return errs
 }

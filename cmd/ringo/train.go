@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,6 +18,7 @@ import (
 type trainCommand struct {
 	jobFlags
 	settings
+	tracing
 }
 
 func newTrain() *cobra.Command {
@@ -35,6 +37,7 @@ func newTrain() *cobra.Command {
 	c.jobFlags.register(cmd.Flags())
 	c.registerServers(cmd.Flags())
 	c.settings.register(cmd.Flags())
+	c.tracing.register(cmd.Flags())
 	return cmd
 }
 
@@ -74,7 +77,7 @@ func oneModel(cmd *cobra.Command, args []string) error {
 }
 
 func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
-	errs := c.check(cmd)
+	errs := append(c.jobFlags.check(cmd), c.tracing.check(cmd.Flags().Changed))
 	s, err := c.forModel(cmd, model)
 	s.cfg.Threads, s.cfg.Tuning = c.computeThreads(), c.tuning.forTraining()
 	errs = append(errs, err, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
@@ -97,22 +100,33 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 			return err
 		}
 	}
-	if err := c.checkJSON(s.json); err != nil {
+	if err := cmp.Or(c.checkJSON(s.json), c.checkOutput("--trace", c.tracing.path)); err != nil {
 		return err
 	}
 	return c.run(cmd, func(job *ringo.Job) error {
-		if job.Rank() != 0 {
-			return s.train(job, silent{}, func(train.Summary) {}, func(train.Seeds) {})
-		}
-		rep, err := c.reporter(cmd, job, s.json)
+		timeline, err := c.begin(job)
 		if err != nil {
 			return err
 		}
-		told := s // the other ranks may be in this process
-		told.cfg.Tuning.Report, told.cfg.Tuning.Save = rep.choice, c.tuning.planned
-		err = told.train(job, rep, rep.summary, rep.seeds)
-		return errors.Join(err, rep.finish())
+		s := s // each rank has a recorder of its own
+		s.cfg.Exchange.Trace = timeline.rec
+		return timeline.end(c.trainOn(cmd, job, &s), cmd.ErrOrStderr())
 	})
+}
+
+// trainOn is what a rank does: rank 0 tells of it.
+func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, s *settings) error {
+	if job.Rank() != 0 {
+		return s.train(job, silent{}, func(train.Summary) {}, func(train.Seeds) {})
+	}
+	rep, err := c.reporter(cmd, job, s.json)
+	if err != nil {
+		return err
+	}
+	told := *s // the other ranks may be in this process
+	told.cfg.Tuning.Report, told.cfg.Tuning.Save = rep.choice, c.tuning.planned
+	err = told.train(job, rep, rep.summary, rep.seeds)
+	return errors.Join(err, rep.finish())
 }
 
 // train runs every seed and tells of each run and, of several, of all.

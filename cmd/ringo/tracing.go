@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/trace"
+)
+
+// tracing is --trace: whether and for how long a timeline is recorded.
+type tracing struct {
+	path  string
+	steps int
+}
+
+// defaultTraceSteps is enough to see every kind of step, and few enough for a
+// viewer in a browser.
+const defaultTraceSteps = 200
+
+func (t *tracing) register(fs *pflag.FlagSet) {
+	fs.StringVar(&t.path, "trace", "", "write a timeline of all ranks to `FILE`, in Chrome's trace format: ui.perfetto.dev opens it")
+	fs.IntVar(&t.steps, "trace-steps", defaultTraceSteps, "record the first `N` steps with --trace; 0: all, while memory for them lasts")
+}
+
+// check reports every fault of the flags.
+func (t *tracing) check(changed func(string) bool) error {
+	if changed("trace-steps") && t.path == "" {
+		return fmt.Errorf("--trace-steps %d has no effect without --trace", t.steps)
+	}
+	if err := t.config().Validate(); err != nil {
+		return fmt.Errorf("--trace-steps: %w", err)
+	}
+	return nil
+}
+
+func (t *tracing) config() trace.Config { return trace.Config{Steps: t.steps} }
+
+// traced is one rank's timeline, from the start of a command to its end. Without
+// --trace its recorder is nil.
+type traced struct {
+	job  *ringo.Job
+	path string
+	rec  *trace.Recorder
+	file *os.File // of rank 0
+}
+
+// begin makes a rank's recorder. It is a collective call.
+func (t *tracing) begin(job *ringo.Job) (*traced, error) {
+	out := &traced{job: job, path: t.path}
+	if t.path == "" {
+		return out, nil
+	}
+	if job.Rank() == 0 {
+		file, err := os.Create(t.path)
+		if err != nil {
+			return nil, fmt.Errorf("--trace: %w", err)
+		}
+		out.file = file
+	}
+	var err error
+	if out.rec, err = trace.New(t.config()); err == nil {
+		job.SetStatus("aligning the clocks of the ranks")
+		err = out.rec.Align(job.Group())
+	}
+	if err != nil {
+		return nil, errors.Join(err, out.discard())
+	}
+	return out, nil
+}
+
+// end writes the timeline, unless what was recorded has failed with err, and says
+// where it is. It is a collective call if err is nil on every rank.
+func (t *traced) end(err error, say io.Writer) error {
+	if t.rec == nil {
+		return err
+	}
+	if err == nil {
+		t.job.SetStatus("writing the timeline")
+		err = t.rec.Write(t.job.Group(), t.file)
+	}
+	if err != nil {
+		return errors.Join(err, t.discard())
+	}
+	if t.file == nil {
+		return nil
+	}
+	if err := t.file.Close(); err != nil {
+		return fmt.Errorf("--trace: %w", err)
+	}
+	spans, dropped := t.rec.Kept()
+	text := fmt.Sprintf("timeline of %s in %s: open it with ui.perfetto.dev", counted(t.job.Size(), "rank"), t.path)
+	if dropped > 0 {
+		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s (--trace-steps)", counted(spans, "span"), grouped(int(dropped)))
+	}
+	fmt.Fprintln(say, text)
+	return nil
+}
+
+// discard removes a file that would be no timeline.
+func (t *traced) discard() error {
+	if t.file == nil {
+		return nil
+	}
+	return errors.Join(t.file.Close(), os.Remove(t.path))
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// rows reads a timeline: by rank and row, the names of its boxes.
+func rows(t *testing.T, file string) map[string]map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f struct {
+		Events []struct {
+			Ph, Name string
+			Pid, Tid int
+			Ts, Dur  *float64
+			Args     struct{ Name string }
+		} `json:"traceEvents"`
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	ranks, threads, out := map[int]string{}, map[[2]int]string{}, map[string]map[string][]string{}
+	for _, e := range f.Events {
+		switch {
+		case e.Ph == "M" && e.Name == "process_name":
+			ranks[e.Pid] = e.Args.Name
+			out[e.Args.Name] = map[string][]string{}
+		case e.Ph == "M" && e.Name == "thread_name":
+			threads[[2]int{e.Pid, e.Tid}] = e.Args.Name
+		case e.Ph == "X":
+			if e.Ts == nil || e.Dur == nil || *e.Ts < 0 || *e.Dur < 0 {
+				t.Fatalf("%+v has no time", e)
+			}
+			row := threads[[2]int{e.Pid, e.Tid}]
+			out[ranks[e.Pid]][row] = append(out[ranks[e.Pid]][row], e.Name)
+		}
+	}
+	return out
+}
+
+// Every rank's stages are on the timeline, as often as there were steps.
+func TestTraceOfATraining(t *testing.T) {
+	for _, c := range []struct {
+		flags             string
+		ranks, steps, cut int
+	}{
+		{"--transport mem --np 1", 1, 12, 0},
+		{"--transport mem --np 2 --trace-steps 4", 2, 4, 2},
+		{"--transport tcp --np 2 --plan per-layer --checkpoint " + t.TempDir(), 2, 6, 0},
+	} {
+		file := filepath.Join(t.TempDir(), "trace.json")
+		status, _, errs := command(t, "train mlp "+small+c.flags+" --trace "+file)
+		if status != 0 || !strings.HasPrefix(errs, "timeline of "+counted(c.ranks, "rank")) || strings.Contains(errs, "cut:") != (c.cut > 0) {
+			t.Fatalf("%s: status %d, stderr %q", c.flags, status, errs)
+		}
+		got := rows(t, file)
+		if len(got) != c.ranks {
+			t.Errorf("%s: %d ranks", c.flags, len(got))
+		}
+		for rank, lanes := range got {
+			for _, name := range []string{"data wait", "forward", "backward"} {
+				if len(lanes[name]) != c.steps {
+					t.Errorf("%s, %s: %d boxes of %s in %d steps", c.flags, rank, len(lanes[name]), name, c.steps)
+				}
+			}
+			exchanges := 0
+			for name, boxes := range lanes {
+				if strings.HasPrefix(name, "exchange") {
+					exchanges += len(boxes)
+				}
+			}
+			if updates := len(lanes["update"]); exchanges != updates || exchanges < c.steps || exchanges%c.steps != 0 {
+				t.Errorf("%s, %s: %d exchanges and %d updates of buckets in %d steps", c.flags, rank, exchanges, updates, c.steps)
+			}
+			if want := 1 - min(1, c.cut); len(lanes["evaluation"]) != want {
+				t.Errorf("%s, %s: %d evaluations, want %d", c.flags, rank, len(lanes["evaluation"]), want)
+			}
+			if saves := strings.Contains(c.flags, "--checkpoint"); (len(lanes["checkpoint"]) > 0) != saves {
+				t.Errorf("%s, %s: %d checkpoints", c.flags, rank, len(lanes["checkpoint"]))
+			}
+		}
+	}
+}
+
+func TestTraceOfABenchmark(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.json")
+	status, out, errs := command(t, "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.01 --layers --trace "+file)
+	if status != 0 || !strings.HasPrefix(errs, "timeline of 2 ranks") {
+		t.Fatalf("status %d, stderr %q", status, errs)
+	}
+	checkHolds(t, "stdout", out, "\n  ", "residual norm", "density 0.01")
+	for rank, lanes := range rows(t, file) {
+		if n := len(lanes["forward"]); n != 6 { // three to warm up
+			t.Errorf("%s: %d boxes of forward", rank, n)
+		}
+		if len(lanes["compress"]) < 6 || !strings.HasPrefix(lanes["compress"][0], "bucket ") {
+			t.Errorf("%s: compress holds %q", rank, lanes["compress"])
+		}
+	}
+}
+
+func TestTraceFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "no", "trace.json")
+	checkRefused(t, exitUsage, "train mlp "+small+"--trace-steps 4", "--trace-steps 4 has no effect without --trace")
+	checkRefused(t, exitUsage, "train mlp "+small+"--trace "+file+" --trace-steps -1", "--trace-steps", "-1 steps")
+	checkRefused(t, exitUsage, "train mlp "+small+"--layers", "--layers has no effect without --json")
+	for _, np := range []string{"1", "2 --transport mem", "2 --transport tcp"} {
+		checkRefused(t, exitFailed, "train mlp "+small+"--trace "+file+" --np "+np, "--trace", file)
+	}
+	// What fails leaves no file that is no timeline.
+	file = filepath.Join(t.TempDir(), "trace.json")
+	checkRefused(t, exitFailed, "train mlp "+small+"--batch 193 --trace "+file, "193")
+	if _, err := os.Stat(file); err == nil {
+		t.Error("a run that failed left a timeline")
+	}
+}

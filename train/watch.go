@@ -1,0 +1,72 @@
+package train
+
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/distopt"
+)
+
+// StepKind tells apart the steps of strategies that reuse thresholds.
+type StepKind int8
+
+const (
+	// OtherStep is one of a strategy that does not, or neither of the others: buckets
+	// begin anew at different times once one has had to earlier.
+	OtherStep StepKind = 0
+	// ExactStep is one in which thresholds of at least 9/10 of the values were
+	// selected anew.
+	ExactStep StepKind = 1
+	// ReuseStep is one in which those of at most 1/10 were.
+	ReuseStep StepKind = -1
+)
+
+// StepTime is where the time of a step went on one rank. Compute, Compress,
+// Exposed and Update are apart from each other, and together the whole step but
+// for what is between them: a percent or so.
+type StepTime struct {
+	Whole   time.Duration
+	Compute time.Duration // from the step's start to the end of backward, without Compress
+	Data    time.Duration // of Compute: waiting for batches
+	Kind    StepKind
+	distopt.StepTimes
+}
+
+// Accounted is the sum of the parts.
+func (s StepTime) Accounted() time.Duration { return s.Compute + s.Compress + s.Exposed + s.Update }
+
+// Watch measures steps that follow each other. It is told the time and reads no
+// clock: Begin, Waited for each batch, Ready, then End. The zero value is ready
+// for Begin.
+type Watch struct {
+	begun, ready time.Time
+	data         time.Duration
+}
+
+// Begin says that a step begins.
+func (w *Watch) Begin(now time.Time) { *w = Watch{begun: now, ready: now} }
+
+// Waited says that the step waited so long for a batch.
+func (w *Watch) Waited(d time.Duration) { w.data += d }
+
+// Ready says that the step's last backward has ended and the optimizer's Step is
+// about to be called.
+func (w *Watch) Ready(now time.Time) { w.ready = now }
+
+// End says that the optimizer's Step has returned, with what it says of itself,
+// and returns the step's times. The next step begins now.
+func (w *Watch) End(now time.Time, t distopt.StepTimes) StepTime {
+	s := StepTime{Whole: now.Sub(w.begun), Compute: w.ready.Sub(w.begun) - t.Compress, Data: w.data, Kind: kindOf(t), StepTimes: t}
+	w.Begin(now)
+	return s
+}
+
+// kindOf is what a step was.
+func kindOf(t distopt.StepTimes) StepKind {
+	switch {
+	case t.Reuses && t.Anew >= 0.9:
+		return ExactStep
+	case t.Reuses && t.Anew <= 0.1:
+		return ReuseStep
+	}
+	return OtherStep
+}
