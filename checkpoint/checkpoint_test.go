@@ -410,3 +410,58 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// An array that is nowhere whole goes by in parts of the same lengths when it is
+// written and when it is read, and its file is that of one in memory.
+func TestPassing(t *testing.T) {
+	for _, n := range []int{0, 1, PassingPart, 2*PassingPart + 7} {
+		want := make([]float32, n)
+		for i := range want {
+			want[i] = float32(i) / 3
+		}
+		at, lens := 0, []int(nil)
+		from := Passing("x", n, func(part []float32) error {
+			at += copy(part, want[at:])
+			lens = append(lens, len(part))
+			return nil
+		})
+		var whole, passed strings.Builder
+		for b, a := range map[*strings.Builder]Array{&whole: Floats("x", want), &passed: from} {
+			if err := write(b, nil, []Array{a}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if whole.String() != passed.String() {
+			t.Fatalf("%d values: the bytes differ", n)
+		}
+		f, err := Load(save(t, t.TempDir(), State{Arrays: []Array{Floats("x", want)}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float32
+		err = f.Read(Passing("x", n, func(part []float32) error {
+			if len(lens) == 0 || len(part) != lens[0] {
+				t.Errorf("%d values: a part of %d, wrote parts of %v", n, len(part), lens)
+			} else {
+				lens = lens[1:]
+			}
+			got = append(got, part...)
+			return nil
+		}))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%d values: %d came by, %v", n, len(got), err)
+		}
+		if n > 0 {
+			fault := Passing("x", n, func([]float32) error { return errFull })
+			if err := f.Read(fault); !errors.Is(err, errFull) {
+				t.Errorf("reading: %v", err)
+			}
+			if err := write(io.Discard, nil, []Array{fault}); !errors.Is(err, errFull) {
+				t.Errorf("writing: %v", err)
+			}
+		}
+		if err := errors.Join(f.Read(Passing("x", n+1, nil)), f.Close()); err == nil {
+			t.Error("one more value than the file has was read")
+		}
+	}
+}
