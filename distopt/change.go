@@ -153,7 +153,7 @@ func (o *Optimizer) arrange() error {
 			o.watch.names = names(plan, o.layers)
 		}
 	}
-	apart := o.cfg.LayerThresholds && (o.info.HasEffect(SettingThresholds) || o.info.Name == Custom)
+	apart := o.cfg.LayerThresholds && o.info.HasEffect(SettingThresholds)
 	if err := o.codec.group(plan, o.layers, apart); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}

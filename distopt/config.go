@@ -99,7 +99,7 @@ func (c Config) checkStrategy() (errs []error) {
 	i, err := Lookup(c.name())
 	if err != nil {
 		errs = append(errs, err)
-		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds}}
+		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds, SettingAlgorithm}}
 	}
 	switch {
 	case c.Chain != nil && c.Strategy != "" && c.Strategy != Custom:
@@ -113,8 +113,8 @@ func (c Config) checkStrategy() (errs []error) {
 	if plan := c.planName(i); c.BucketBytes > 0 && plan != PlanFixed {
 		errs = append(errs, fmt.Errorf("bucket size %d bytes has no effect on plan %q: use plan %q or leave it out", c.BucketBytes, plan, PlanFixed))
 	}
-	if c.SparseAlgorithm != "" && (c.Reducer != nil || !i.Selects() && i.Name != Custom) {
-		errs = append(errs, fmt.Errorf("%s %q has no effect on strategy %s, or on a reducer of one's own: leave it out", SettingAlgorithm, c.SparseAlgorithm, i.Name))
+	if c.SparseAlgorithm != "" && c.Reducer != nil {
+		errs = append(errs, fmt.Errorf("%s %q has no effect on a reducer of one's own: leave it out", SettingAlgorithm, c.SparseAlgorithm))
 	} else if err := c.sparse().Validate(); err != nil {
 		errs = append(errs, err)
 	}

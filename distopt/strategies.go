@@ -64,15 +64,15 @@ const (
 	SettingMomentum   = "momentum-correction"
 	SettingWarmup     = "warmup-density" // of train.Config
 	SettingThresholds = "layer-thresholds"
-	SettingAlgorithm  = "sparse-algorithm" // of all that select
+	SettingAlgorithm  = "sparse-algorithm"
 )
 
 // Info is a strategy's row of the table.
 type Info struct {
 	Name  Strategy
 	About string // one line
-	// Codec is the chain of compress, settings by name; clip and momentum are there
-	// where they are set. Empty: values are sent as they are.
+	// Codec is the chain of compress, settings by their names; clip and momentum are
+	// there where they are set. Empty: values are sent as they are.
 	Codec    string
 	Scope    Scope
 	Exchange string
@@ -92,41 +92,45 @@ const (
 	byBlocks    = "reduce-scatter and allgather of coded blocks"
 	byEntries   = "of entries: allgather, tree or split, dense where that is cheaper"
 	byMean      = "mean of the parameters by allreduce in float32"
+
+	clipped   = "clip(clip-value) > "
+	corrected = clipped + "momentum(momentum-correction) > "
 )
 
 // Infos is every strategy with its codec, scope and exchange: the same table as
 // in docs/strategies.md. "auto" is no row of it: what it does is to choose one of
 // these.
 func Infos() []Info {
-	ratio := []string{SettingSpars, SettingClipValue, SettingMomentum, SettingWarmup}
+	least := []string{SettingSpars, SettingClipValue, SettingMomentum, SettingAlgorithm}
+	ratio := append(slices.Clone(least), SettingWarmup)
 	topk := func(c Config) compress.Selector { return compress.TopK{Ratio: c.spars()} }
 	grouped := append(slices.Clone(ratio), SettingThresholds)
 	return []Info{
 		{Name: FP32, About: "all values in single precision", Scope: ByBucket, Exchange: byAllReduce},
 		{Name: FP16, About: "all values in half precision", Scope: ByBucket, Exchange: byHalves,
-			Codec: "clip > fp16", Takes: []string{SettingClipValue}, code: compress.FP16{}},
+			Codec: clipped + "fp16", Takes: []string{SettingClipValue}, code: compress.FP16{}},
 		{Name: BF16, About: "all values in bfloat16", Scope: ByBucket, Exchange: byHalves,
-			Codec: "clip > bf16", Takes: []string{SettingClipValue}, code: compress.BF16{}},
+			Codec: clipped + "bf16", Takes: []string{SettingClipValue}, code: compress.BF16{}},
 		{Name: Int8, About: "all values in a byte each, what rounding loses is kept", Scope: ByBucket, Exchange: byBlocks,
-			Codec: "clip > int8", Takes: []string{SettingClipValue}, code: compress.Int8{}},
+			Codec: clipped + "int8", Takes: []string{SettingClipValue}, code: compress.Int8{}},
 		{Name: PartialUpdate, About: "own updates, then the mean of one partition of the parameters", Scope: ByPartition, Exchange: byMean,
 			Takes: []string{SettingPartitions}},
 		{Name: SparseTopK, About: "the largest of each bucket", Scope: ByBucket, Exchange: byEntries,
-			Codec: "clip > momentum > topk(spars) > fp32", Takes: grouped, selects: topk},
+			Codec: corrected + "topk(spars) > fp32", Takes: grouped, selects: topk},
 		{Name: SparseThreshold, About: "all of at least a magnitude, spars", Scope: ByBucket, Exchange: byEntries,
-			Codec: "clip > momentum > threshold(spars) > fp32", Takes: []string{SettingSpars, SettingClipValue, SettingMomentum},
+			Codec: corrected + "threshold(spars) > fp32", Takes: least,
 			selects: func(c Config) compress.Selector {
 				return compress.Threshold{Least: c.spars() * float64(max(1, c.Accumulation))}
 			}},
 		{Name: TopK, About: "the largest of the whole model, after backward", Scope: ByModel, Exchange: byEntries, Plan: PlanOne,
-			Codec: "clip > momentum > topk(spars) > fp32", Takes: ratio, selects: topk},
+			Codec: corrected + "topk(spars) > fp32", Takes: ratio, selects: topk},
 		{Name: LAGS, About: "the largest of each layer", Scope: ByLayer, Exchange: byEntries, Plan: PlanPerLayer,
-			Codec: "clip > momentum > topk(spars) > fp32", Takes: ratio, selects: topk},
+			Codec: corrected + "topk(spars) > fp32", Takes: ratio, selects: topk},
 		{Name: DGC, About: "the largest of each bucket, by a sampled threshold", Scope: ByBucket, Exchange: byEntries,
-			Codec: "clip > momentum > sampled(spars) > fp32", Takes: grouped,
+			Codec: corrected + "sampled(spars) > fp32", Takes: grouped,
 			selects: func(c Config) compress.Selector { return compress.Sampled{Ratio: c.spars()} }},
 		{Name: DLGS, About: "the largest of each bucket, by a threshold that is reused", Scope: ByBucket, Exchange: byEntries,
-			Codec: "clip > momentum > dlgs(spars, every dlgs-every) > fp32", Takes: append(slices.Clone(grouped), SettingEvery),
+			Codec: corrected + "dlgs(spars, every dlgs-every) > fp32", Takes: append(slices.Clone(grouped), SettingEvery),
 			selects: func(c Config) compress.Selector { return compress.DLGS{Ratio: c.spars(), Every: c.Every} }},
 	}
 }
@@ -147,7 +151,8 @@ func Lookup(s Strategy) (Info, error) {
 		s = FP32
 	}
 	if s == Custom {
-		return Info{Name: Custom, About: "a chain of one's own", Scope: ByBucket, Exchange: "as the chain needs"}, nil
+		return Info{Name: Custom, About: "a chain of one's own", Scope: ByBucket, Exchange: "as the chain needs",
+			Takes: []string{SettingThresholds, SettingAlgorithm}}, nil
 	}
 	var known []string
 	for _, i := range Infos() {
@@ -233,8 +238,9 @@ func (c Config) checkSettings(i Info) (errs []error) {
 		{SettingClipValue, c.ClipValue, c.ClipValue != 0},
 		{SettingMomentum, c.Momentum, c.Momentum != 0},
 		{SettingThresholds, c.LayerThresholds, c.LayerThresholds},
+		{SettingAlgorithm, c.SparseAlgorithm, c.SparseAlgorithm != ""},
 	} {
-		if s.given && !i.HasEffect(s.name) && (i.Name != Custom || s.name != SettingThresholds) {
+		if s.given && !i.HasEffect(s.name) {
 			errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out, or use one of %s", s.name, s.value, i.Name, wants(s.name)))
 		}
 	}
