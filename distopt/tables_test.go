@@ -1,6 +1,7 @@
 package distopt
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -141,7 +142,7 @@ func tableRun(t *testing.T, cfg Config, size, steps int) (params [][]float32, ta
 				return err
 			}
 		}
-		return o.Sync()
+		return errors.Join(o.Sync(), o.Close())
 	})
 	return params, tables, state
 }
@@ -212,6 +213,7 @@ func TestTablesEqualOneReplica(t *testing.T) {
 	for _, cfg := range []Config{
 		{}, {Plan: PlanPerLayer}, {ClipNorm: 1.5}, {Accumulation: 3, ClipNorm: 0.5},
 		{Strategy: PartialUpdate}, {Strategy: PartialUpdate, ClipNorm: 1},
+		{Strategy: FP16}, {Strategy: TopK}, {Strategy: DLGS, Accumulation: 2},
 	} {
 		for _, size := range []int{1, 2, 3, 5} {
 			params, tables, state := tableRun(t, cfg, size, steps)
@@ -241,7 +243,7 @@ func TestTablesEqualOneReplica(t *testing.T) {
 			for rank := range size {
 				requireSameBits(t, params[0], params[rank], rank)
 			}
-			if cfg.Strategy == PartialUpdate {
+			if cfg.Strategy != "" {
 				continue
 			}
 			dense := newOracle(make([]float32, len(params[0])))

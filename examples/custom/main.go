@@ -41,7 +41,7 @@ func train(job *ringo.Job) error {
 	}
 	var layers []bucket.Layer
 	for _, s := range params.Slots() { // in the order backward finishes them
-		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded})
+		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len})
 	}
 	opt, err := distopt.New(job.Group(), &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, params.Values(), params.Grads(), nil, distopt.Config{})
 	if err != nil {
@@ -50,7 +50,7 @@ func train(job *ringo.Job) error {
 	if err := opt.Broadcast(); err != nil { // all begin with rank 0's parameters
 		return err
 	}
-	strategy := map[int]distopt.Strategy{100: distopt.PartialUpdate, 200: distopt.FP32}
+	strategy := map[int]distopt.Strategy{60: distopt.PartialUpdate, 120: distopt.DLGS, 200: distopt.FP16}
 	tape, rnd := nn.NewTape(nn.TapeConfig{}), rand.New(rand.NewPCG(2, uint64(job.Rank())))
 	for step := range 300 {
 		for i := range labels { // every rank draws samples of its own
@@ -75,5 +75,5 @@ func train(job *ringo.Job) error {
 			fmt.Printf("step %3d, rank 0 of %d, %s: loss %.4f\n", step+1, job.Size(), opt.Strategy(), loss.Data[0])
 		}
 	}
-	return nil
+	return opt.Close()
 }
