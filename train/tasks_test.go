@@ -20,6 +20,9 @@ func TestTasksAreReproducible(t *testing.T) {
 	for _, spec := range []models.Spec{tinyClick(), tinyLSTM(), tinyNorm()} {
 		for _, np := range []int{1, 2, 3} {
 			for _, strategy := range distopt.Strategies() {
+				if np != 2 && strategy != distopt.FP32 && strategy != distopt.PartialUpdate {
+					continue // time
+				}
 				cfg := custom(spec)
 				cfg.Exchange.Strategy, cfg.Exchange.ClipNorm = strategy, 1
 				first, _ := onRanks(t, np, cfg)
