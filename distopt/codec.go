@@ -3,6 +3,7 @@ package distopt
 import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
 )
 
 // codec is what happens to a bucket's gradients before they are exchanged, and
@@ -107,6 +108,13 @@ func (c *codec) encode(b int, grads []float32) error {
 func (c *codec) clean(lo int, x []float32) {
 	if c.local != nil && c.code != nil && c.code.Block() > 1 {
 		c.local.Layout().ClearPadding(lo, x)
+	}
+}
+
+// takeBack keeps what this rank contributed to entries that a sum left out.
+func (c *codec) takeBack(op *exchange.Op) {
+	if op.Sent.Left > 0 {
+		op.Sparse.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
 	}
 }
 

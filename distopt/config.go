@@ -67,6 +67,10 @@ type Config struct {
 	// exchange.Algorithms; empty: chosen by exchange.Choose. It is for the reducer
 	// that New makes.
 	SparseAlgorithm string
+	// BoundSum lets an exchange that meets the sum in parts keep to as many entries as
+	// one rank sends, the largest, so that what travels does not grow with the number
+	// of ranks (Ok-Topk; Li and Hoefler, PPoPP 2022). What is left out stays kept.
+	BoundSum bool
 	// LayerThresholds selects from each layer of a bucket by itself, so that each
 	// has its share and its threshold. They still travel together.
 	LayerThresholds bool
@@ -99,7 +103,7 @@ func (c Config) checkStrategy() (errs []error) {
 	i, err := Lookup(c.name())
 	if err != nil {
 		errs = append(errs, err)
-		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds, SettingAlgorithm}}
+		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds, SettingAlgorithm, SettingBound}}
 	}
 	switch {
 	case c.Chain != nil && c.Strategy != "" && c.Strategy != Custom:
@@ -119,6 +123,19 @@ func (c Config) checkStrategy() (errs []error) {
 		errs = append(errs, err)
 	}
 	return append(errs, c.checkSettings(i)...)
+}
+
+// most is how many entries the sum of a group may have; 0: all.
+func (c Config) most(g compress.Group) (n int) {
+	if !c.BoundSum {
+		return 0
+	}
+	lo := g.Lo
+	for _, hi := range append(slices.Clone(g.Parts), g.Hi) {
+		n += compress.Entries(c.spars(), hi-lo)
+		lo = hi
+	}
+	return n
 }
 
 // sparse is the configuration of the reducer.

@@ -5,9 +5,11 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -179,4 +181,72 @@ func TestCompressedStepAllocatesNothing(t *testing.T) {
 			return w.o.Close()
 		})
 	}
+}
+
+// A bounded sum has no more entries than a rank sends, and what it leaves out stays
+// kept: over all ranks nothing is lost.
+func TestBoundSum(t *testing.T) {
+	const size, steps = 3, 4
+	layers := padded()
+	var mu sync.Mutex
+	in, kept := make([]float64, total(layers)), make([]float64, total(layers))
+	out := make([][]float32, size)
+	left := 0
+	onRanks(t, size, func(g *collective.Group) error {
+		w := &rig{layers: layers, params: make([]float32, total(layers)), grads: make([]float32, total(layers)), rank: g.Rank()}
+		sgd := optim.SGD{LR: 1}
+		var err error
+		cfg := Config{Strategy: SparseTopK, Spars: 0.1, BucketBytes: 4000, LayerThresholds: true, BoundSum: true, SparseAlgorithm: exchange.Split}
+		if w.o, err = New(g, &sgd, layers, w.params, w.grads, nil, cfg); err != nil {
+			return err
+		}
+		out[w.rank] = w.params
+		for range steps {
+			w.fill()
+			mu.Lock()
+			for i, v := range w.grads {
+				in[i] += float64(v)
+			}
+			mu.Unlock()
+			w.ready()
+			if err := w.o.Step(); err != nil {
+				return err
+			}
+			for b, k := range w.o.Plan() {
+				entries, most := 0, 0
+				for _, v := range w.grads[k.Lo:k.Hi] {
+					if v != 0 {
+						entries++
+					}
+				}
+				for _, n := range w.parts(k, cfg) {
+					most += compress.Entries(cfg.Spars, n)
+				}
+				if entries > most {
+					return fmt.Errorf("bucket %d: a sum of %d entries, want at most %d", b, entries, most)
+				}
+				mu.Lock()
+				left += w.o.ops[b].Sent.Left
+				mu.Unlock()
+			}
+			if d, all := w.o.Layers(nil)[3].Density, 0.2; d <= 0 || d > all {
+				return fmt.Errorf("a density of %v", d)
+			}
+		}
+		mu.Lock()
+		for i, v := range w.residual() {
+			kept[i] += float64(v)
+		}
+		mu.Unlock()
+		return w.o.Close()
+	})
+	if left == 0 {
+		t.Error("no sum left anything out: the test shows nothing")
+	}
+	for i := range in { // the update has subtracted the means
+		if got := -size*float64(out[0][i]) + kept[i]; math.Abs(got-in[i]) > 1e-4 {
+			t.Fatalf("value %d: %v was agreed on or is kept, the gradients are %v", i, got, in[i])
+		}
+	}
+	requireSameBits(t, out[0], out[size-1], size-1)
 }

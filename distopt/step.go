@@ -149,6 +149,7 @@ func (o *Optimizer) wait(b int) bool {
 		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: o.named(err)})
 		return false
 	}
+	o.codec.takeBack(op)
 	o.codec.clean(op.Lo, op.X)
 	o.watch.agreed(end)
 	o.watch.sent(b, end, op.Sent)

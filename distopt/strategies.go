@@ -65,6 +65,7 @@ const (
 	SettingWarmup     = "warmup-density" // of train.Config
 	SettingThresholds = "layer-thresholds"
 	SettingAlgorithm  = "sparse-algorithm"
+	SettingBound      = "bound-sum"
 )
 
 // Info is a strategy's row of the table.
@@ -102,7 +103,7 @@ const (
 // these.
 func Infos() []Info {
 	least := []string{SettingSpars, SettingClipValue, SettingMomentum, SettingAlgorithm}
-	ratio := append(slices.Clone(least), SettingWarmup)
+	ratio := append(slices.Clone(least), SettingBound, SettingWarmup)
 	topk := func(c Config) compress.Selector { return compress.TopK{Ratio: c.spars()} }
 	grouped := append(slices.Clone(ratio), SettingThresholds)
 	return []Info{
@@ -239,6 +240,7 @@ func (c Config) checkSettings(i Info) (errs []error) {
 		{SettingMomentum, c.Momentum, c.Momentum != 0},
 		{SettingThresholds, c.LayerThresholds, c.LayerThresholds},
 		{SettingAlgorithm, c.SparseAlgorithm, c.SparseAlgorithm != ""},
+		{SettingBound, c.BoundSum, c.BoundSum},
 	} {
 		if s.given && !i.HasEffect(s.name) {
 			errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out, or use one of %s", s.name, s.value, i.Name, wants(s.name)))

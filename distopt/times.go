@@ -46,7 +46,8 @@ func (o *Optimizer) Exposed() time.Duration { return o.watch.last.Exposed }
 // LayerTimes is what the last step did to a layer.
 type LayerTimes struct {
 	Name string
-	// Density is the share of its values that this rank contributed.
+	// Density is the share of its values that this rank contributed; of its bucket's
+	// where the sum left some out.
 	Density float64
 	// Threshold is the least magnitude that was certain to be sent; 0 where all are.
 	Threshold float32
@@ -71,6 +72,9 @@ func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 				t.Threshold = o.codec.threshold(b, i-k.First)
 			}
 			t.Density = float64(sent) / float64(max(1, l.Len))
+			if at := o.ops[b].Sent; at.Left > 0 {
+				t.Density = float64(at.Entries) / float64(max(1, k.Len()))
+			}
 			if c := o.codec.local; c != nil {
 				t.ResidualNorm = math.Sqrt(o.kernels.SumSquares(c.Residual(l.Offset, l.Offset+l.Len)))
 			}

@@ -46,6 +46,7 @@ func (r *run) settings() map[string]string {
 	some(distopt.SettingMomentum, number(x.Momentum), x.Momentum != 0)
 	some(distopt.SettingThresholds, "true", x.LayerThresholds)
 	some(distopt.SettingAlgorithm, x.SparseAlgorithm, x.SparseAlgorithm != "")
+	some(distopt.SettingBound, "true", x.BoundSum)
 	some(distopt.SettingWarmup, fmt.Sprint(c.WarmupDensity), len(c.WarmupDensity) > 0)
 	if x.Chain != nil {
 		out["chain"] = x.Chain.String()

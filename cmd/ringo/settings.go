@@ -76,6 +76,7 @@ func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.Float64Var(&c.Momentum, distopt.SettingMomentum, 0, "`factor` of DGC's momentum correction, in place of --momentum, of strategies that select; 0: none")
 	fs.IntVar(&c.Partitions, distopt.SettingPartitions, 0, "parts that partialUpdate averages in turn; 0: 4")
 	fs.StringVar(&c.SparseAlgorithm, distopt.SettingAlgorithm, "", "how selected entries are exchanged: "+strings.Join(exchange.Algorithms(), ", ")+" (default: by their number)")
+	fs.BoolVar(&c.BoundSum, distopt.SettingBound, false, "let a sum of selected entries have no more than one rank sends, as Ok-Topk does, so that bytes do not grow with the ranks")
 	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+"; by measurements (--tune) or a --profile of them: "+strings.Join(tune.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags, exact of auto)")
 	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
 }
