@@ -165,6 +165,20 @@ func TestServeFaults(t *testing.T) {
 	}
 }
 
+// Ranks that exchange different buckets are told what both did, whoever notices.
+func TestServeMismatch(t *testing.T) {
+	leakcheck.Check(t)
+	errs, servers := withServers(t, 2, 1, t.Context(), func(job *ringo.Job) error {
+		op := &over.Op{X: make([]float32, 100+job.Rank())}
+		job.Reducer().Start(op)
+		_, err := job.Reducer().Wait(op)
+		return err
+	})
+	for _, err := range append(errs, servers[0].err) {
+		checkText(t, err, "rank 0 pushed fp32, 100 values at 0", "but rank 1 pushed fp32, 101 values at 0")
+	}
+}
+
 // A process is told when it has the other role, or none.
 func TestRoles(t *testing.T) {
 	serve := func(cfg ringo.Config) error {

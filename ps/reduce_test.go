@@ -381,3 +381,39 @@ func TestLayout(t *testing.T) {
 		}
 	}
 }
+
+// What members send is what docs/costs.md says.
+func TestCosts(t *testing.T) {
+	const n = 10007
+	for _, trainers := range []int{1, 3} {
+		for _, servers := range []int{1, 2} {
+			for _, q := range []compress.Quantiser{compress.FP32{}, compress.BF16{}, compress.Int8{}} {
+				meshes := mem.New(trainers + servers)
+				for _, err := range onMeshes(t, meshes, Config{Trainers: trainers, SegmentBytes: minSegment}, func(c *Client) error {
+					return reduce(c, &exchange.Op{X: gradient(n, c.rank(), 0), Code: q})
+				}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				l := newLayout(n, q.Block(), minSegment/4, servers)
+				k, g := 0, 0
+				for s := range servers {
+					lo, hi := l.bounds(s)
+					ki, gi := q.Size(hi-lo), l.segments(s)
+					k, g = k+ki, g+gi
+					got := meshes[trainers+s].Traffic()
+					if got.PayloadSent != int64(trainers*ki) || got.MessagesSent != int64(trainers*gi) || got.PayloadReceived != int64(trainers*(ki+2*headBytes)) {
+						t.Errorf("%s, %d trainers, server %d of %d: %+v, want %d bytes sent in %d messages", q.Name(), trainers, s, servers, got, trainers*ki, trainers*gi)
+					}
+				}
+				for r := range trainers {
+					got := meshes[r].Traffic()
+					if got.PayloadSent != int64(k+2*servers*headBytes) || got.MessagesSent != int64(g+2*servers) || got.PayloadReceived != int64(k) {
+						t.Errorf("%s, rank %d of %d, %d servers: %+v, want %d bytes sent in %d messages", q.Name(), r, trainers, servers, got, k+2*servers*headBytes, g+2*servers)
+					}
+				}
+			}
+		}
+	}
+}
