@@ -86,9 +86,6 @@ func TestLeavesEarly(t *testing.T) {
 				}
 			}
 		})
-		if name == "in good order" && errs[1] != nil {
-			t.Errorf("the one that left: %v", errs[1])
-		}
 		want := []string{"rank 0 pushed fp32, 1000 values", "but rank 1 has left"}
 		checkErrors(t, errs, append(want, "on rank 0 with server "))
 		if errs[2] == nil || errs[3] == nil || !strings.Contains(errs[2].Error()+errs[3].Error(), want[1]) {

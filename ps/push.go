@@ -54,12 +54,12 @@ func (c *Client) pushFlight(f *flight) {
 			sl := c.freeSlot()
 			sl.f, sl.server, sl.k, sl.last = f, s, k, left == 0
 			sl.lo, sl.hi = f.layout.at(s, k)
-			c.expect(sl)
 			if c.fault.Load() == nil {
 				if err := c.pushSegment(sl); err != nil {
 					c.fail(c.wrap("push", f, c.blame(err, s), err))
 				}
 			}
+			c.expect(sl)
 			c.publish()
 		}
 	}
@@ -106,8 +106,7 @@ func (c *Client) publish() {
 }
 
 // expect posts the receive of what comes first for a slot. Dense float32 comes
-// straight to its place, which is read by the push before: the sum cannot be sent
-// before this rank's part of it is there.
+// straight to its place, which the push has read by now.
 func (c *Client) expect(sl *slot) {
 	f := sl.f
 	tag, dst := bodyTag(f.seq, sl.k), []byte(nil)

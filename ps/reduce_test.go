@@ -199,8 +199,8 @@ func TestInFlight(t *testing.T) {
 func TestOverTCP(t *testing.T) {
 	leakcheck.Check(t)
 	for r, err := range onMeshes(t, tcpMeshes(t, 4), Config{Trainers: 2}, func(c *Client) error {
-		for turn := range 3 {
-			big := &exchange.Op{X: gradient(1_500_001, c.rank(), turn)}
+		for turn := range 2 {
+			big := &exchange.Op{X: gradient(400_001, c.rank(), turn)}
 			sparse := &exchange.Op{X: make([]float32, 50001), Sparse: entries(t, 50001, c.rank(), turn, 0.05, compress.Int8{}), Code: compress.Int8{}}
 			c.Start(big)
 			c.Start(sparse)
@@ -209,7 +209,7 @@ func TestOverTCP(t *testing.T) {
 					return err
 				}
 			}
-			want := [][]float32{gradient(1_500_001, 0, turn), gradient(1_500_001, 1, turn)}
+			want := [][]float32{gradient(400_001, 0, turn), gradient(400_001, 1, turn)}
 			if err := sameBits("big", big.X, naiveDense(t, compress.FP32{}, want)); err != nil {
 				return err
 			}
