@@ -22,29 +22,34 @@ type CostSample struct {
 	Apply float64
 }
 
-// Lengths that MeasureCosts tries. An arena of costArena values leaves the nearest
-// caches between one turn and the next, as a step does.
+// Lengths that MeasureCosts tries. An arena of costLongest values leaves the nearest
+// caches between one turn and the next, as a step of a large model does.
 const (
 	costShortest = 1 << 10
-	costArena    = 1 << 20
+	costLongest  = 1 << 20
 	costTurns    = 3
 )
 
 // MeasureCosts measures chain on the threads of pool (nil: the caller's) with
-// normally distributed gradients: groups of 1 Ki to 1 Mi values, the fastest of
-// three turns each. It takes a tenth of a second to half a second, and 20 MiB.
-func MeasureCosts(chain *Chain, pool Pool) ([]CostSample, error) {
-	c, err := chain.Bind([]Param{{Name: "arena", Hi: costArena}}, costArena, pool)
+// normally distributed gradients, for a model of so many values: groups of 1 Ki
+// values by factors of 4 up to that, but 1 Ki at least and 1 Mi at most, the fastest of
+// three turns each. It takes up to half a second and 20 MiB.
+func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
+	arena := costShortest
+	for arena < costLongest && 4*arena <= values {
+		arena *= 4
+	}
+	c, err := chain.Bind([]Param{{Name: "arena", Hi: arena}}, arena, pool)
 	if err != nil {
 		return nil, err
 	}
-	m := &costMeter{c: c, noise: make([]float32, costArena), grads: make([]float32, costArena), sum: make([]float32, costArena)}
+	m := &costMeter{c: c, noise: make([]float32, arena), grads: make([]float32, arena), sum: make([]float32, arena)}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range m.noise {
 		m.noise[i] = float32(r.NormFloat64())
 	}
 	var out []CostSample
-	for n := costShortest; n <= costArena; n *= 4 {
+	for n := costShortest; n <= arena; n *= 4 {
 		s, err := m.sample(n)
 		if err != nil {
 			return nil, err
@@ -66,7 +71,7 @@ type costMeter struct {
 // sample measures groups of n values.
 func (m *costMeter) sample(n int) (CostSample, error) {
 	var groups []Group
-	for lo := 0; lo < costArena; lo += n {
+	for lo := 0; lo < len(m.noise); lo += n {
 		groups = append(groups, Group{Lo: lo, Hi: lo + n})
 	}
 	s := CostSample{Values: n, Entries: n, Exact: math.Inf(1), Reuse: math.Inf(1), Apply: math.Inf(1)}
@@ -101,7 +106,7 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 // returns the seconds.
 func (m *costMeter) send(groups []Group) (float64, error) {
 	copy(m.grads, m.noise)
-	if kept := m.c.Residual(0, costArena); kept != nil {
+	if kept := m.c.Residual(0, len(m.noise)); kept != nil {
 		clear(kept)
 	}
 	m.payload, m.ends = m.payload[:0], m.ends[:0]

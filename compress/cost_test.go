@@ -9,7 +9,7 @@ func TestMeasureCosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		samples, err := MeasureCosts(chain, nil)
+		samples, err := MeasureCosts(chain, nil, 3<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,8 +26,21 @@ func TestMeasureCosts(t *testing.T) {
 				t.Errorf("%v: payloads of %d bytes of %d values", chain, s.Bytes, s.Values)
 			}
 		}
-		if last != costArena {
+		if last != costLongest {
 			t.Errorf("%v: the longest group has %d values", chain, last)
+		}
+	}
+}
+
+// Small models are measured by what they could send.
+func TestMeasureCostsOfSmallModels(t *testing.T) {
+	chain, err := NewChain(TopK{0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for values, want := range map[int]int{0: 1, 1: 1, 4095: 1, 4096: 2, 20000: 3} {
+		if samples, err := MeasureCosts(chain, nil, values); err != nil || len(samples) != want {
+			t.Errorf("%d values: %d lengths, %v, want %d", values, len(samples), err, want)
 		}
 	}
 }
