@@ -187,6 +187,10 @@ var halves = sync.Pool{New: func() any { return new([valueBlock]uint16) }}
 // encodeHalves converts values whose magnitude's bits are below bound.
 func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert func(*simd.Kernels, []uint16, []float32)) error {
 	k, aside := simd.Host(), (*[valueBlock]uint16)(nil)
+	if wholeHalves(dst[:2*len(x)]) == nil { // a defer in the loop would allocate
+		aside = halves.Get().(*[valueBlock]uint16)
+		defer halves.Put(aside)
+	}
 	for at := 0; at < len(x); at += valueBlock {
 		block := x[at:min(at+valueBlock, len(x))]
 		if k.MaxMagnitude(block) >= bound {
@@ -196,10 +200,6 @@ func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert fu
 		if whole := wholeHalves(to); whole != nil {
 			convert(k, whole, block)
 			continue
-		}
-		if aside == nil {
-			aside = halves.Get().(*[valueBlock]uint16)
-			defer halves.Put(aside)
 		}
 		convert(k, aside[:len(block)], block)
 		if littleEndian {

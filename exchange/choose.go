@@ -77,8 +77,10 @@ func (c Cost) weight() int {
 //	allgather  (N-1) p in L messages, N-1 of payloads longer than 256 KiB together
 //	tree       8 k (P-1) + 4 log2 P, P = 2^floor(log2 N), in log2 P messages, the sums
 //	           of P/2 ranks at most 8 n; where N > P two more of K and less
-//	split      (N-1)/N (p + u), u the payload of U float32, and 16 (N-1) and headers,
-//	           in 2 (N-1) + L messages, and as many as an allgather of u
+//	split      (N-1)/N (p + u), u the payload of U float32, 32 (N-1) of headers and
+//	           lengths, and those of an alltoall of lengths: 8 (N-1), of 8 ranks and
+//	           more 4 N L; in N-1 + L messages, as many as an allgather of u takes, and
+//	           N-1 or L for the alltoall
 //	dense      2 (N-1)/N 4 n, up to 128 KiB log2 N 4 n
 //
 // Messages that do not depend on each other are one step.
@@ -112,7 +114,14 @@ func (s Situation) splitCost() Cost {
 	}
 	sums := payloadBytes(s.Len, sum)
 	gather := log2(n) + gatherSteps(n, sums)
-	return Cost{2 + gather, 2*(n-1) + gather, share(parts+sums, n) + (16+2*headerBytes)*(n-1), 3*own + 2*sum}
+	steps, messages, lengths := 1, n-1, 8*(n-1)
+	if n >= 8 { // by doubling
+		steps, messages, lengths = log2(n), log2(n), 0
+		for i := range n {
+			lengths += 8 * bits.OnesCount(uint(i))
+		}
+	}
+	return Cost{1 + steps + gather, n - 1 + messages + gather, share(parts+sums, n) + lengths + (8+2*headerBytes)*(n-1), 3*own + 2*sum}
 }
 
 // treeCost counts a rank of those that others hand their vectors to, where there are
