@@ -57,8 +57,12 @@ func fixedRules(k kind, s situation) []rule {
 	switch k {
 	case kindAllReduce:
 		switch {
+		case s.ranks == 2 && s.hosts == 1:
+			return []rule{{128 << 10, byExchange}, {0, byPairs}} // beyond, each adding all costs more than a step
 		case s.ranks == 2:
-			return []rule{{128 << 10, byExchange}, {0, byRing}} // beyond, each adding all costs more than a step
+			return []rule{{128 << 10, byExchange}, {0, byRing}}
+		case s.ranks <= 8 && s.hosts == 1:
+			return []rule{{128 << 10, byDoubling}, {0, byPairs}}
 		case s.several():
 			return []rule{{128 << 10, byDoubling}, {0, byHierarchy}}
 		}

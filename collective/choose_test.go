@@ -18,7 +18,7 @@ func TestExplain(t *testing.T) {
 		want  string
 	}{
 		{2, Config{}, `2 ranks on 1 host, by the fixed table
-allreduce     exchange to 128 KiB, then ring
+allreduce     exchange to 128 KiB, then pairwise
 broadcast     tree
 allgather     doubling to 256 KiB, then ring
 barrier       doubling
@@ -117,19 +117,21 @@ func TestProfilesDiffer(t *testing.T) {
 }
 
 func TestChoice(t *testing.T) {
-	g, err := New(mem.New(3)[0], Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.Close()
 	for _, c := range []struct {
+		ranks int
 		op    string
 		bytes int
 		want  string
 	}{
-		{"allreduce", 0, Doubling}, {"allreduce", 128 << 10, Doubling}, {"allreduce", 128<<10 + 1, Halving}, {"allreduce", 1<<20 + 1, Ring},
-		{"send", 100, ""}, {"allsum", 100, ""},
+		{3, "allreduce", 0, Doubling}, {3, "allreduce", 128 << 10, Doubling}, {3, "allreduce", 128<<10 + 1, Pairwise},
+		{9, "allreduce", 128<<10 + 1, Halving}, {9, "allreduce", 1<<20 + 1, Ring},
+		{3, "send", 100, ""}, {3, "allsum", 100, ""},
 	} {
+		g, err := New(mem.New(c.ranks)[0], Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
 		if got := g.Choice(c.op, c.bytes); got != c.want {
 			t.Errorf("%s of %d bytes goes by %q, want %q", c.op, c.bytes, got, c.want)
 		}

@@ -6,9 +6,9 @@ package collective
 //
 // All-to-all, gather, scatter: (N-1)/N K bytes in N-1 messages. An allgather
 // sends the same part N-1 times, a reduce-scatter receives N-1 times, and an
-// allreduce is one after the other: the ring's 2(N-1)/N K bytes in 2(N-1)
-// messages, but in two rounds instead of 2(N-1). It suits few ranks and short
-// slices; its ring of parts crosses the boundaries of hosts many times over.
+// allreduce is one after the other, or both by rows (rows.go): the ring's
+// 2(N-1)/N K bytes in 2(N-1) messages, but in two rounds instead of 2(N-1). It suits
+// few ranks; its parts cross the boundaries of hosts many times over.
 
 // lane is one direction's walk over the messages of all steps.
 type lane struct {
@@ -96,7 +96,7 @@ func (w *Work) landing(s step, i, slot, count int) []byte {
 func (w *Work) depth() int {
 	const short = 4096
 	if w.bytes()/w.scope.size <= short {
-		return slots
+		return slots / 2
 	}
 	return posted
 }
@@ -158,16 +158,23 @@ func pairSpread(w *Work, k int) step {
 
 func (w *Work) pairAllReduce() error {
 	w.lends()
-	if err := w.pairScatter(); err != nil {
-		return err
-	}
-	w.nextPhase()
-	if err := w.pairGather(); err != nil || !w.lending {
+	if err := w.pairReduceAll(); err != nil || !w.lending {
 		return err
 	}
 	w.lending = false
 	w.nextPhase()
 	return w.disseminate()
+}
+
+func (w *Work) pairReduceAll() error {
+	if r, ok := w.newRows(); ok {
+		return r.allReduce()
+	}
+	if err := w.pairScatter(); err != nil {
+		return err
+	}
+	w.nextPhase()
+	return w.pairGather()
 }
 
 // nextPhase begins to number messages anew.

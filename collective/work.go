@@ -64,7 +64,7 @@ const (
 	// posted is how many receives an operation posts ahead.
 	posted = 4
 	// slots is how many it posts of short messages to many ranks.
-	slots = 16
+	slots = 32
 )
 
 // newWork returns a Work that is not in use, or a new one.

@@ -1,0 +1,141 @@
+package collective
+
+import "slices"
+
+// Allreduce by rows, which pairwise allreduce is for up to 11 ranks. The segments of
+// all chunks at the same place form a row. Every rank sends each other one what it
+// has of that one's segment, adds what it gets for its own in one pass, in the order
+// of the ranks, and sends the sum to all, while the sums of the row before arrive.
+//
+// Cost: 2a + 2(N-1)/N K/B + K/N/G, in 2(N-1) messages for each row: the ring's bytes in
+// two steps instead of 2(N-1). Ranks that share a host gain most: operands are added
+// while they are in the cache, an owner's chunk is read and written once instead of
+// in each of N-1 steps, and sums are still in its cache when the others read them.
+
+// rows is an allreduce by rows.
+type rows struct {
+	*Work
+	bytes int // of a segment
+	count int // rows
+}
+
+const (
+	// rowCache is how much arrives to be added at a time: as much as the second-level
+	// cache holds.
+	rowCache = 2 << 20
+	leastRow = 64 << 10
+)
+
+// newRows plans the rows; ok is false for more ranks than there are receives for.
+func (w *Work) newRows() (r rows, ok bool) {
+	peers := w.scope.size - 1
+	if 3*peers > slots {
+		return r, false
+	}
+	r = rows{Work: w, bytes: min(w.segmentBytes(), max(leastRow, rowCache/peers&^(leastRow-1)))}
+	r.count = (w.largest() + r.bytes - 1) / r.bytes
+	return r, true
+}
+
+// part is the segment of the chunk of a place in a row; it may be empty.
+func (r rows) part(place, row int) []byte {
+	p := r.region(place)
+	return p[min(len(p), row*r.bytes):min(len(p), (row+1)*r.bytes)]
+}
+
+func (r rows) allReduce() error {
+	r.rooms(r.scope.size-1, r.bytes)
+	for row := range r.count {
+		if err := r.spread(row); err != nil {
+			return err
+		}
+		if err := r.sum(row); err != nil {
+			return err
+		}
+		if row > 0 { // the sums of this one have just begun to come
+			if err := r.take(row - 1); err != nil {
+				return err
+			}
+		}
+	}
+	if r.count == 0 {
+		return nil
+	}
+	return r.take(r.count - 1)
+}
+
+// Receives: one for each peer's operands, then two, by turns of rows, for each
+// peer's sums.
+
+func (r rows) operandSlot(k int) int { return k - 1 }
+
+func (r rows) sumSlot(row, k int) int { return (1+row%2)*(r.scope.size-1) + k - 1 }
+
+// operand is where that of the rank k places back arrives.
+func (r rows) operand(k, n int) []byte { return r.spaceOf(r.operandSlot(k), r.scope.size-1, n) }
+
+// spread asks for a row's operands and sums, and sends each rank what it adds.
+func (r rows) spread(row int) error {
+	own := r.part(r.scope.rank, row)
+	for k := 1; k < r.scope.size; k++ {
+		_, from := r.places(k)
+		if len(own) > 0 {
+			r.postTo(r.operandSlot(k), row, from, r.operand(k, len(own)))
+		}
+		if sum := r.part(from, row); len(sum) > 0 {
+			r.postTo(r.sumSlot(row, k), sumNumber|row, from, sum)
+		}
+	}
+	for k := 1; k < r.scope.size; k++ {
+		to, _ := r.places(k)
+		if p := r.part(to, row); len(p) > 0 {
+			if err := r.send(row, to, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sumNumber tells the messages with sums from those with operands.
+const sumNumber = 1 << numberBits
+
+// sum adds a row's operands, in the order of the ranks, and sends the result to all.
+func (r rows) sum(row int) error {
+	own := r.part(r.scope.rank, row)
+	if len(own) == 0 {
+		return nil
+	}
+	r.srcs = slices.Grow(r.srcs[:0], r.scope.size)[:r.scope.size]
+	r.srcs[r.scope.rank] = own
+	for k := 1; k < r.scope.size; k++ {
+		_, from := r.places(k)
+		if err := r.waitFor(r.operandSlot(k), from); err != nil {
+			return err
+		}
+		r.srcs[from] = r.operand(k, len(own))
+	}
+	r.dsts = append(r.dsts[:0], own)
+	r.fold(r.dsts, r.srcs)
+	for k := 1; k < r.scope.size; k++ {
+		to, _ := r.places(k)
+		if err := r.send(sumNumber|row, to, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take waits for the sums of a row.
+func (r rows) take(row int) error {
+	for k := 1; k < r.scope.size; k++ {
+		_, from := r.places(k)
+		if len(r.part(from, row)) == 0 {
+			continue
+		}
+		if err := r.waitFor(r.sumSlot(row, k), from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
