@@ -2,6 +2,7 @@ package distopt
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -14,6 +15,7 @@ type merger struct {
 	runs        []int    // where each sorted run of keys ends
 	ids, from   []int32  // of the result, and which row is the first of each
 	again       []repeat
+	later       []repeat // see common
 	rows        []float32
 }
 
@@ -41,6 +43,76 @@ func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]in
 	}
 	return m.ids, m.rows
 }
+
+// part folds the rows of two ranks, as merge takes them, so that they can be applied
+// one rank after the other: rows of an id that both have are added to those of the first,
+// in place, and taken out of the second's, whose others move up. It returns the second's.
+// Every id is then in one of the two, with the sum that merge has for it. It takes
+// O(n + dim r) with r such ids: nothing is sorted, and most rows stay where they are.
+func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int32, []float32) {
+	n := counts[0]
+	first, second, theirs := ids[:n], ids[n:], rows[n*dim:]
+	m.common(first, second)
+	for _, a := range m.again {
+		m.kernels.Add(rows[int(a.to)*dim:][:dim], theirs[int(a.from)*dim:][:dim])
+	}
+	kept, at := 0, 0
+	for k := 0; k <= len(m.again); k++ { // what is between two that are taken out
+		end := len(second)
+		if k < len(m.again) {
+			end = int(m.again[k].from)
+		}
+		if kept != at {
+			copy(second[kept:], second[at:end])
+			copy(theirs[kept*dim:], theirs[at*dim:end*dim])
+		}
+		kept, at = kept+end-at, end+1
+	}
+	return second[:kept], theirs[:kept*dim]
+}
+
+// common finds the ids that both lists have, ascending, without a branch that depends
+// on their order. The lists are cut in two at the same id, and both halves are looked
+// through at once: neither waits for the other's loads.
+func (m *merger) common(a, b []int32) {
+	m.again = m.again[:0]
+	cut, cutB := len(a)/2, 0
+	if cut > 0 {
+		cutB, _ = slices.BinarySearch(b, a[cut])
+	}
+	lowA, lowB, highA, highB := a[:cut], b[:cutB], a[cut:], b[cutB:]
+	i, j, k, l := 0, 0, 0, 0
+	m.later = m.later[:0]
+	for i < len(lowA) && j < len(lowB) && k < len(highA) && l < len(highB) {
+		x, y, z, w := lowA[i], lowB[j], highA[k], highB[l]
+		if x == y {
+			m.again = append(m.again, repeat{int32(i), int32(j)})
+		}
+		if z == w {
+			m.later = append(m.later, repeat{int32(cut + k), int32(cutB + l)})
+		}
+		i, j = i+upTo(x, y), j+upTo(y, x)
+		k, l = k+upTo(z, w), l+upTo(w, z)
+	}
+	m.again = commonFrom(m.again, a[:cut], b[:cutB], i, j)
+	m.again = append(m.again, m.later...)
+	m.again = commonFrom(m.again, a, b, cut+k, cutB+l)
+}
+
+// commonFrom goes on in one pair of lists.
+func commonFrom(found []repeat, a, b []int32, i, j int) []repeat {
+	for i < len(a) && j < len(b) {
+		x, y := a[i], b[j]
+		if x == y {
+			found = append(found, repeat{int32(i), int32(j)})
+		}
+		i, j = i+upTo(x, y), j+upTo(y, x)
+	}
+	return found
+}
+
+// upTo is 1 if x <= y, else 0.
+func upTo(x, y int32) int { return int(uint64(int64(x)-int64(y)-1) >> 63) }
 
 // list makes the keys, a run for each rank that has any. Where two ids are
 // equal, the lower rank's key is the lower one.

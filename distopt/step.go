@@ -128,7 +128,7 @@ func (o *Optimizer) averageStep() {
 
 // gatherTables agrees on the tables' gradients.
 func (o *Optimizer) gatherTables() bool {
-	end, err := o.tables.finish()
+	end, err := o.tables.finish(o.cfg.ClipNorm > 0)
 	if err != nil {
 		o.fail(fmt.Errorf("distopt: step %d: %w", o.step, err))
 		return false

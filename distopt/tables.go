@@ -34,6 +34,8 @@ type table struct {
 	merger          merger
 	sumIDs          []int32 // agreed: the sum over ranks
 	sumRows         []float32
+	restIDs         []int32 // and what of the second rank is not in it
+	restRows        []float32
 }
 
 // tables carries the row-sparse gradients of a step.
@@ -155,9 +157,10 @@ func (s *tables) begin() {
 	s.counting = collective.StartAllGather(s.group, s.all, s.own)
 }
 
-// finish gathers and merges all gradients and returns when the last was there.
-// An error says which table it is about.
-func (s *tables) finish() (end time.Time, err error) {
+// finish gathers and merges all gradients and returns when the last was there. Unless
+// the sum is to be whole, for its norm, the rows of two ranks are left apart as far as
+// their ids differ. An error says which table it is about.
+func (s *tables) finish(whole bool) (end time.Time, err error) {
 	if s.counting == nil { // this rank's are all there are
 		for _, t := range s.list {
 			t.sumIDs, t.sumRows = t.ids, t.rows
@@ -177,10 +180,21 @@ func (s *tables) finish() (end time.Time, err error) {
 		if err != nil {
 			return end, fmt.Errorf("table %s: exchanging the rows: %w", t.Name, err)
 		}
-		t.sumIDs, t.sumRows = t.merger.merge(t.Dim, t.counts, t.allIDs, t.allRows)
+		t.join(whole)
 		end = last
 	}
 	return end, nil
+}
+
+// join makes the sum of what was gathered.
+func (t *table) join(whole bool) {
+	if whole || len(t.counts) != 2 {
+		t.sumIDs, t.sumRows = t.merger.merge(t.Dim, t.counts, t.allIDs, t.allRows)
+		return
+	}
+	n := t.counts[0]
+	t.restIDs, t.restRows = t.merger.part(t.Dim, t.counts, t.allIDs, t.allRows)
+	t.sumIDs, t.sumRows = t.allIDs[:n], t.allRows[:n*t.Dim]
 }
 
 // start begins to gather ids and rows. counts holds every rank's number of ids
@@ -215,6 +229,9 @@ func (s *tables) update(scale float32) {
 		if len(t.sumIDs) > 0 {
 			s.opt.UpdateRows(i, t.Data, t.sumIDs, t.sumRows, scale)
 		}
+		if len(t.restIDs) > 0 {
+			s.opt.UpdateRows(i, t.Data, t.restIDs, t.restRows, scale)
+		}
 	}
 }
 
@@ -246,7 +263,7 @@ func (s *tables) drain() {
 // reset ends the step.
 func (s *tables) reset() {
 	for _, t := range s.list {
-		t.ready, t.ids, t.rows, t.sumIDs, t.sumRows = false, nil, nil, nil, nil
+		t.ready, t.ids, t.rows, t.sumIDs, t.sumRows, t.restIDs, t.restRows = false, nil, nil, nil, nil, nil, nil
 	}
 }
 
