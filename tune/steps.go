@@ -71,8 +71,24 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 	return f, nil
 }
 
+// current makes the candidates those of the share that is sent now, which a warm-up
+// changes over a run.
+func (t *Tuner) current() (err error) {
+	cfg := t.cfg
+	spars := t.opt.Spars()
+	if t.auto || spars == 0 || cfg.Exchange.Density() == 0 || spars == t.candidates[0].Density {
+		return nil
+	}
+	cfg.Exchange.Spars = spars
+	t.candidates, err = cfg.candidates()
+	return err
+}
+
 // costs measures what the candidates' codecs and exchanges cost.
 func (t *Tuner) costs(f *bucket.Profile) error {
+	if err := t.current(); err != nil {
+		return err
+	}
 	f.Codecs, f.Links = nil, nil
 	type wire struct { // exchanges that cost the same
 		sparse  bool

@@ -26,6 +26,7 @@ type job struct {
 	cfg      Config
 	resumed  *bool // what Resumed is told; nil: it is not called
 	stay     bool  // once it is measured
+	spars    func(step int) float64
 	// change is called before each step, on every rank.
 	change func(step int, backward []time.Duration, c *channel)
 }
@@ -100,6 +101,11 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 	for step := range steps {
 		if j.change != nil {
 			j.change(step, backward, c)
+		}
+		if j.spars != nil {
+			if err := opt.SetSpars(j.spars(step)); err != nil {
+				return err
+			}
 		}
 		time.Sleep(j.forward)
 		opt.BeginBackward()
@@ -217,6 +223,26 @@ func TestMeasuredReuse(t *testing.T) {
 	}
 	if m := out.reports[1].Measured; m.Exact <= 0 || m.Reuse <= 0 || !close1(m.Step, out.reports[0].Chosen.Step, 0.03) {
 		t.Errorf("predicted %+v, measured %+v", out.reports[0].Chosen, m)
+	}
+}
+
+// What is measured is the share that is sent now, also where it changes during the run.
+func TestMeasuredWarmup(t *testing.T) {
+	j := small(slow, Config{Exchange: distopt.Config{Strategy: distopt.SparseTopK, Spars: 0.01, Plan: "exact"}, Measure: true})
+	j.spars = func(step int) float64 {
+		if step < 60 {
+			return 0.5
+		}
+		return 0.01
+	}
+	out := j.run(t, 200)
+	if len(out.reports) < 4 || out.profile.Plan.Density != 0.01 {
+		t.Fatalf("%d reports, planned for density %v", len(out.reports), out.profile.Plan.Density)
+	}
+	for _, at := range []int{0, len(out.reports) - 2} {
+		if r := out.reports[at+1]; !close1(r.Measured.Step, r.Chosen.Step, 0.03) {
+			t.Errorf("predicted %v s, measured %v", r.Chosen.Step, r.Measured.Step)
+		}
 	}
 }
 
