@@ -324,6 +324,10 @@ func (t *Tuner) Stay() {
 	t.phase, t.profiler = idle, nil
 }
 
+// Choice is what steps go on with by a prediction; ok is false where nothing was
+// predicted.
+func (t *Tuner) Choice() (p Prediction, ok bool) { return t.choice, t.choice.Strategy != "" }
+
 // Chosen tells whether there is a choice to keep.
 func (t *Tuner) Chosen() bool { return t.chosen }
 

@@ -65,6 +65,7 @@ type stepResult struct {
 	// RSSGrowthBytes is by how much the largest process' memory has grown from
 	// before the model was built to after the steps; 0 where it is not known.
 	RSSGrowthBytes int64 `json:"rss_growth_bytes"`
+	stepChoice
 	// Layers is what the last step did to each, with --layers.
 	Layers []train.Layer `json:"layers,omitempty"`
 }
@@ -101,6 +102,7 @@ func (c *stepBench) stepConfig(cmd *cobra.Command, model string) train.Config {
 	}
 	cfg.Exchange, cfg.Threads = c.cfg.Exchange, c.computeThreads()
 	cfg.Tuning = c.tuning.forTraining()
+	cfg.Tuning.Save = c.tuning.planned
 	if cfg.Optimizer != "adamw" {
 		cfg.SetOptimizer("sgd")
 		cfg.LR, cfg.Momentum, cfg.WeightDecay = 0.005, 0.9, 0
@@ -165,7 +167,7 @@ func (r stepResult) String() string {
 	if r.StepExactMS.Known && r.StepReuseMS.Known {
 		text += fmt.Sprintf("  exact %.3f, reuse %.3f ms", r.StepExactMS.Value, r.StepReuseMS.Value)
 	}
-	return text + fmt.Sprintf("  density %.4g  %s bytes sent  %.1f allocations  memory +%.1f MiB",
+	return text + r.stepChoice.String() + fmt.Sprintf("  density %.4g  %s bytes sent  %.1f allocations  memory +%.1f MiB",
 		r.Density, grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
 }
 
@@ -186,6 +188,9 @@ func (c *stepBench) measure(job *ringo.Job, cfg train.Config) (stepResult, error
 	times := newStepTimes(c.steps)
 	var start, end runtime.MemStats
 	var watch train.Watch
+	if err := tuned(job, replica, batch); err != nil {
+		return stepResult{}, err
+	}
 	for i := range warm + c.steps {
 		if err := context.Cause(job.Context()); err != nil {
 			return stepResult{}, err // a group of one rank would not notice
@@ -223,7 +228,7 @@ func (c *stepBench) result(job *ringo.Job, cfg train.Config, replica *train.Repl
 		StepMeanMS: mean(whole), BreakDown: times.breakDown(), BytesSent: int64(times.bytes) / int64(c.steps),
 		Params: replica.Params.Count(), Steps: c.steps, Optimizer: cfg.Optimizer,
 		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Kernels: replica.Kernels(),
-		AllocsPerStep: most[0], RSSGrowthBytes: int64(most[1]),
+		AllocsPerStep: most[0], RSSGrowthBytes: int64(most[1]), stepChoice: choiceOf(replica),
 	}
 	r.StepMS = median(whole)
 	r.SamplesPerS = 1e3 * float64(cfg.Batch*job.Size()) / r.StepMS

@@ -14,7 +14,7 @@ import (
 
 const (
 	allReduceFields = "bench np transport algorithm floats median_us min_us bytes_sent_per_rank busbw_gb_s iterations"
-	stepFields      = "bench model batch np threads step_ms step_mean_ms samples_per_s compute_ms compress_ms exposed_comm_ms update_ms density bytes_sent params steps optimizer strategy plan buckets kernels allocs_per_step rss_growth_bytes"
+	stepFields      = "bench model batch np threads step_ms step_mean_ms samples_per_s compute_ms compress_ms exposed_comm_ms update_ms density bytes_sent params steps optimizer strategy plan buckets kernels allocs_per_step rss_growth_bytes plan_sha256"
 )
 
 // ringBytes is the payload that the busiest rank of a ring of n sends in one

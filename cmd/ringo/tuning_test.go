@@ -132,6 +132,29 @@ func TestTrainAuto(t *testing.T) {
 	}
 }
 
+// A benchmark measures until it has chosen, saves that, and shows what was predicted
+// beside what it took.
+func TestBenchStepTuned(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "job.json")
+	const bench = "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.1 --dlgs-every 4 --plan exact --json - "
+	status, out, errs := command(t, bench+"--tune --save-profile "+file)
+	if status != 0 {
+		t.Fatalf("status %d, %s", status, errs)
+	}
+	checkHolds(t, "bench step", errs, "  predicted ", " (exact ")
+	var tuned, again stepResult
+	if err := json.Unmarshal([]byte(out), &tuned); err != nil {
+		t.Fatal(err)
+	}
+	if tuned.Plan != "exact" || !(tuned.PredictedMS > 0) || !(tuned.PredictedExactMS > 0 && tuned.PredictedReuseMS > 0) {
+		t.Errorf("%+v", tuned)
+	}
+	status, out, errs = command(t, bench+"--profile "+file)
+	if err := json.Unmarshal([]byte(out), &again); status != 0 || err != nil || again.SHA256 != tuned.SHA256 || again.PredictedMS != tuned.PredictedMS {
+		t.Errorf("by the profile: status %d, %s%+v, measured %+v", status, errs, again, tuned)
+	}
+}
+
 // checkEvents reads lines of JSON by their event.
 func checkEvents(t *testing.T, text string) map[string][]map[string]any {
 	t.Helper()
