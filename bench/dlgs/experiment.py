@@ -31,6 +31,7 @@ def options():
     ap.add_argument("--unshaped", action="store_true", help="with --train: over links that are not shaped, for accuracy alone")
     ap.add_argument("--epochs", type=int, default=3, help="of timing; the first warms up")
     ap.add_argument("--rounds", type=int, default=1, help="of timing: all methods in turns, so often")
+    ap.add_argument("--only", default="", help="time these methods alone, by the names of their files, such as fp32-fixed,dlgs-0.01-exact")
     ap.add_argument("--spars", type=float, default=0.01, help="the ratio of --auto")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--workers", type=int, default=4)
@@ -52,6 +53,10 @@ def check(ap, o):
             ap.error(f"task {t} needs --{TASKS[t].data} DIR")
     if min(o.r) <= 0 or o.workers < 2 or o.epochs < 2 or o.rounds < 1 or o.steps < 0:
         ap.error("want --r above 0, --workers and --epochs of at least 2, --rounds of at least 1, --steps of at least 0")
+    known = [m.name for m in timed_methods(o.plans)]
+    for name in o.only.split(",") if o.only else ():
+        if name not in known or not o.steps or o.auto:
+            ap.error(f"--only {name}: want --steps N and some of {', '.join(known)}")
     if (o.plans or o.auto) and not o.steps:
         ap.error("--plans and --auto belong to --steps N")
     if o.unshaped and not o.train:
@@ -159,7 +164,7 @@ def measure(o, runner):
                 e.auto(task)
             elif o.steps:
                 for r in o.r:
-                    e.time(task, r, timed_methods(o.plans))
+                    e.time(task, r, [m for m in timed_methods(o.plans) if m.name in (o.only or m.name).split(",")])
             if o.train and not task.time_only:
                 e.train(task, o.r[0])
 

@@ -315,7 +315,7 @@ class Settings(unittest.TestCase):
         self.assertEqual(t.timing(4, 16, 3)[-4:], ["--train-limit", "2048", "--eval-limit", "128"])
 
     def test_options_that_do_nothing_are_refused(self):
-        for line in ("--out x --plans", "--out x --unshaped", "--out x --steps 4", "--out x --tasks lenet", "--out x --epochs 1", "--out x --r 0"):
+        for line in ("--out x --plans", "--out x --unshaped", "--out x --steps 4", "--out x --only fp32-one", "--out x --steps 4 --pixels y --tasks resnet20 --only sgd", "--out x --tasks lenet", "--out x --epochs 1", "--out x --r 0"):
             with self.subTest(line), contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
                 sys.argv = ["experiment.py", *line.split()]
                 experiment.options()
