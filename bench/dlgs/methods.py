@@ -77,5 +77,6 @@ def sparse(ratios=RATIOS):
 
 
 def auto_candidates(spars):
-    """What `auto` chooses from."""
-    return [Method("fp32", "fp32"), Method("fp16", "fp16"), Method("bf16", "bf16"), Method("DLGS", "dlgs", spars), Method("top-k", "topk", spars)]
+    """What `auto` chooses from, with the plans that it makes."""
+    dense = [Method(s, s, plan="exact") for s in ("fp32", "fp16", "bf16")]
+    return [*dense, Method("DLGS", "dlgs", spars, "exact"), Method("top-k", "topk", spars)]

@@ -28,9 +28,9 @@ class Run:
         self.summary = next((e for e in events if e.get("event") == "summary"), None)
         self.events = events
 
-    def last(self, event):
-        """The last line of a kind; empty if there is none."""
-        return next((e for e in reversed(self.events) if e.get("event") == event), {})
+    def last(self, *kinds):
+        """The last line of one of these kinds; empty if there is none."""
+        return next((e for e in reversed(self.events) if e.get("event") in kinds), {})
 
 
 class Runner:

@@ -174,10 +174,11 @@ def predictions(report, task, r):
 
 
 def predicted_steps(run):
-    """(kind, predicted ms, measured ms) of the steps since a run's last choice that were compared with it."""
-    choice = run.last("choice_measured")
+    """(kind, predicted ms, measured ms) by a run's last choice: measured by itself, or else by the epochs."""
+    choice, epochs = run.last("choice", "choice_measured"), steady(run)
     kinds = (("all", "predicted_ms", "step_ms"), ("exact", "predicted_exact_ms", "step_exact_ms"), ("reuse", "predicted_reuse_ms", "step_reuse_ms"))
-    return [(kind, choice[p], choice[m]) for kind, p, m in kinds if choice.get(p) and choice.get(m)]
+    out = [(kind, choice.get(p), choice.get(m) or epochs.get(m)) for kind, p, m in kinds]
+    return [row for row in out if row[1] and row[2]]
 
 
 def plans(report, task, r):
@@ -236,9 +237,10 @@ def choices(report, task, spars):
         if not found or not auto:
             continue
         best, picked = min(t["step_ms"] for _, t in found), auto.choice.get("strategy")
-        table = Table(f"{task}: auto over {link}", ["candidate", "step ms", "rounds", "to the best", "picked"])
+        table = Table(f"{task}: auto over {link}", ["candidate", "predicted ms", "step ms", "rounds", "to the best", "picked"])
+        predicted = {c["strategy"]: c["step_ms"] for c in auto.choice.get("candidates", ())}
         for m, t in found:
-            table.add(m.title, t["step_ms"], t.span, t["step_ms"] / best, "auto" if m.strategy == picked else "")
+            table.add(m.title, predicted.get(m.strategy), t["step_ms"], t.span, t["step_ms"] / best, "auto" if m.strategy == picked else "")
         table.note = verdict(picked, {m.strategy: t["step_ms"] for m, t in found})
         report.table(table)
 

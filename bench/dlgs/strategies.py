@@ -5,10 +5,11 @@ usage: bench/dlgs/strategies.py --data MNIST --out DIR [--seeds 1,2,3] [--only f
 
 Prints, and writes to strategies.md and strategies.txt in --out, the mean test accuracy after the last
 epoch with its distance to that of fp32, and the bytes that a rank sent in a step beside what
-`ringo plan` predicts. Runs are kept in --out, and those that are whole are not made again.
+the formulas predict. Runs are kept in --out, and those that are whole are not made again.
 """
 import argparse, json, math, os, statistics, subprocess, sys, tempfile
 
+import volumes
 from methods import RATIOS, Method
 from ranks import Runner, build, netns
 from report import steady
@@ -16,6 +17,7 @@ from tables import Percent, Table
 
 MODEL = "mnist"
 BATCH = 64
+EXACT = ("sparseTopK", "topk", "lags")  # send exactly the share that was asked for; of others it is measured
 POINTS = 0.3  # by how much a mean may differ from fp32's
 
 
@@ -60,15 +62,36 @@ def one_run(o, runner, method, seed):
                        "--seed", str(seed), "--transport", "tcp", "--threads", "1", "--data", os.path.abspath(o.data))
 
 
-class Result:
-    """The seeds of a strategy."""
+def groups(o, runner):
+    """By plan, how many values each of its groups has: of `ringo plan`, or kept."""
+    path = os.path.join(o.out, f"{MODEL}-groups.json")
+    if runner.ringo:
+        found = {plan: groups_of(runner.ringo, plan) for plan in ("one", "per-layer", "fixed")}
+        with open(path, "w") as f:
+            json.dump(found, f)
+    if not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        return json.load(f)
 
-    def __init__(self, method, runs):
+
+def groups_of(ringo, plan):
+    command = [ringo, "plan", MODEL, "--np", "2", "--strategy", "fp32", "--plan", plan, "--compute-ms", "1", "--json", "-"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [g["values"] for g in json.loads(next(line for line in lines if line.startswith("{")))["groups"]]
+
+
+class Result:
+    """The seeds of a strategy. found has the groups of each plan."""
+
+    def __init__(self, method, runs, found, workers):
         self.method, self.accuracy = method, [r.summary["eval_accuracy"] for r in runs]
         figures = [steady(r) for r in runs]
         median = lambda key: statistics.median(f[key] for f in figures) if all(key in f for f in figures) else None
         self.sent, self.density, self.step_ms = median("step_bytes_sent"), median("density"), median("step_ms")
-        self.predicted = runs[0].summary.get("predicted_bytes")
+        share = method.spars if method.strategy in EXACT else self.density
+        sizes = found.get(runs[0].summary.get("plan"))
+        self.predicted = sizes and volumes.predicted(method.strategy, sizes, workers, share)
 
     @property
     def mean(self):
@@ -89,17 +112,17 @@ def table(results, epochs, workers):
         ratio = r.sent / r.predicted if r.sent and r.predicted else None
         kb = lambda v: v and v / 1e3
         out.add(r.method.title, Percent(r.mean), Percent(r.error), points, abs(points) <= POINTS, r.step_ms, kb(r.sent), kb(r.predicted), ratio, r.density)
-    out.note = f"within: {POINTS} points of fp32's mean. sent kB: payload per rank and step, of the training alone."
+    out.note = f"within: {POINTS} points of fp32's mean. sent kB: payload per rank and step, of the training alone; predicted of the share that was asked for or, where a threshold decides, that was sent."
     return out
 
 
-def collect(runner, o):
+def collect(runner, o, found):
     """The strategies of which all seeds are there, fp32 first."""
     out = []
     for m in o.methods:
         runs = [runner.kept(run_name(m, o.epochs, seed)) for seed in o.seeds]
         if all(runs):
-            out.append(Result(m, runs))
+            out.append(Result(m, runs, found, o.workers))
     return out if out and out[0].method.strategy == "fp32" else []
 
 
@@ -115,7 +138,7 @@ def main():
         except KeyboardInterrupt:
             raise SystemExit(130)
         finally:
-            write(o, collect(runner, o))
+            write(o, collect(runner, o, groups(o, runner)))
 
 
 def write(o, results):

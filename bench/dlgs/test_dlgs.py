@@ -3,7 +3,7 @@ import contextlib, io, json, os, sys, tempfile, textwrap, unittest
 import xml.etree.ElementTree as ET
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import experiment, links, methods, report, strategies, svg
+import experiment, links, methods, report, strategies, svg, volumes
 from ranks import Run, Runner
 from tables import Factor, Percent, Table, cell
 
@@ -204,9 +204,10 @@ class Reports(unittest.TestCase):
     def test_auto(self):
         for m, ms in zip(methods.auto_candidates(0.01), (100.0, 80.0, 83.0, 120.0, 130.0)):
             keep(self.out, report.auto_name("resnet20", "1gbit", m, 1), [epoch(1), epoch(2, step_ms=ms)])
-        keep(self.out, report.auto_name("resnet20", "1gbit", methods.Method("auto", "auto", 0.01), 1), [epoch(1), {"event": "choice", "strategy": "bf16"}, epoch(2)])
+        keep(self.out, report.auto_name("resnet20", "1gbit", methods.Method("auto", "auto", 0.01), 1), [epoch(1), {"event": "choice", "strategy": "bf16", "candidates": [{"strategy": "fp16", "step_ms": 81.0}]}, epoch(2)])
         table, _ = self.make()[0]["resnet20: auto over 1gbit"]
-        self.assertEqual([row[4] for row in table.rows], ["", "", "auto", "", ""])
+        self.assertEqual([row[5] for row in table.rows], ["", "", "auto", "", ""])
+        self.assertEqual([row[1] for row in table.rows], [None, 81.0, None, None, None])
         self.assertIn("3.8 % over the best, within 5 %", table.note)
         self.assertIn("NOT within", report.verdict("fp32", {"fp32": 110, "fp16": 100}))
         self.assertIn("not measured", report.verdict("int8", {"fp32": 110}))
@@ -215,10 +216,27 @@ class Reports(unittest.TestCase):
         self.assertEqual(self.make()[1].write(), "")
 
 
+class Volumes(unittest.TestCase):
+    def test_dense(self):
+        for strategy, want in (("fp32", 8000), ("fp16", 4000), ("bf16", 4000), ("partialUpdate", 2000), ("int8", 2000 + 4 * (6 + 2))):
+            self.assertEqual(volumes.predicted(strategy, [1500, 500], 2), want)
+        self.assertEqual(volumes.predicted("fp32", [1000], 4), 6000)
+
+    def test_sparse(self):
+        self.assertEqual(volumes.entries(1000, 0.0101), 11)
+        self.assertEqual(volumes.entries(3, 0.01), 1)
+        self.assertEqual(volumes.payload(1000, 0), 0)
+        self.assertEqual(volumes.payload(1000, 10), 12 + 40 + 10 * 9 // 8)  # gaps of 100: seven bits and two
+        self.assertEqual(volumes.payload(1000, 500), 12 + 2000 + 125)  # a bitmap
+        self.assertEqual(volumes.payload(1000, 1000), 12 + 4000)
+        self.assertEqual(volumes.predicted("topk", [1000], 2, 0.01), 24 + 12 + 40 + 11)
+        self.assertIsNone(volumes.predicted("topk", [1000], 2, 0.6))
+
+
 class Strategies(unittest.TestCase):
     def results(self):
-        runs = lambda *accuracy: [Run(json.dumps(e) for e in (epoch(1), epoch(2), {"event": "summary", "eval_accuracy": a, "predicted_bytes": 10_000})) for a in accuracy]
-        return [strategies.Result(m, r) for m, r in (
+        runs = lambda *accuracy: [Run(json.dumps(e) for e in (epoch(1), epoch(2), {"event": "summary", "eval_accuracy": a, "plan": "fixed"})) for a in accuracy]
+        return [strategies.Result(m, r, {"fixed": [1500, 500]}, 2) for m, r in (
             (methods.Method("fp32", "fp32"), runs(0.985, 0.987, 0.989)),
             (methods.Method("dlgs", "dlgs", 0.01), runs(0.984, 0.985, 0.986)),
             (methods.Method("topk", "topk", 0.01), runs(0.97, 0.99, 0.98)))]
@@ -230,7 +248,9 @@ class Strategies(unittest.TestCase):
             self.assertAlmostEqual(row[3], points)
         self.assertEqual([row[4] for row in t.rows], [True, True, False])
         self.assertAlmostEqual(t.rows[1][2], 0.001 / 3**0.5)
-        self.assertAlmostEqual(t.rows[1][8], 0.8)  # 8,000 bytes of 10,000
+        self.assertAlmostEqual(t.rows[0][8], 1)  # 8,000 bytes of 2,000 values
+        self.assertIsNone(t.rows[1][8])  # nobody told its density
+        self.assertGreater(t.rows[2][8], 1)
         t.text()
 
     def test_every_strategy_has_a_name_of_its_own(self):
