@@ -2,14 +2,23 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// rows reads a timeline: by rank and row, the names of its boxes.
-func rows(t *testing.T, file string) map[string]map[string][]string {
+// timelineBox is one of a timeline, in microseconds.
+type timelineBox struct {
+	name       string
+	step       int
+	start, end float64
+}
+
+// rows reads a timeline: the boxes by rank and row, and by rank how wrong its clock
+// may be.
+func rows(t *testing.T, file string) (boxes map[string]map[string][]timelineBox, wrong map[string]float64) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -20,18 +29,28 @@ func rows(t *testing.T, file string) map[string]map[string][]string {
 			Ph, Name string
 			Pid, Tid int
 			Ts, Dur  *float64
-			Args     struct{ Name string }
+			Args     struct {
+				Name string
+				Step int
+			}
 		} `json:"traceEvents"`
+		Other struct {
+			Ranks []struct {
+				Rank  int
+				Wrong float64 `json:"clock_error_us"`
+			}
+		} `json:"otherData"`
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	ranks, threads, out := map[int]string{}, map[[2]int]string{}, map[string]map[string][]string{}
+	ranks, threads := map[int]string{}, map[[2]int]string{}
+	boxes, wrong = map[string]map[string][]timelineBox{}, map[string]float64{}
 	for _, e := range f.Events {
 		switch {
 		case e.Ph == "M" && e.Name == "process_name":
 			ranks[e.Pid] = e.Args.Name
-			out[e.Args.Name] = map[string][]string{}
+			boxes[e.Args.Name] = map[string][]timelineBox{}
 		case e.Ph == "M" && e.Name == "thread_name":
 			threads[[2]int{e.Pid, e.Tid}] = e.Args.Name
 		case e.Ph == "X":
@@ -39,10 +58,45 @@ func rows(t *testing.T, file string) map[string]map[string][]string {
 				t.Fatalf("%+v has no time", e)
 			}
 			row := threads[[2]int{e.Pid, e.Tid}]
-			out[ranks[e.Pid]][row] = append(out[ranks[e.Pid]][row], e.Name)
+			boxes[ranks[e.Pid]][row] = append(boxes[ranks[e.Pid]][row], timelineBox{e.Name, e.Args.Step, *e.Ts, *e.Ts + *e.Dur})
 		}
 	}
-	return out
+	for _, r := range f.Other.Ranks {
+		wrong[fmt.Sprintf("rank %d", r.Rank)] = r.Wrong
+	}
+	return boxes, wrong
+}
+
+// checkCausal wants no allreduce to have ended on one rank before it began on
+// another, but for what clocks may be wrong.
+func checkCausal(t *testing.T, boxes map[string]map[string][]timelineBox, wrong map[string]float64) {
+	t.Helper()
+	type key struct {
+		name string
+		step int
+	}
+	began, by := map[key]timelineBox{}, map[key]string{}
+	each := func(fn func(rank string, k key, b timelineBox)) {
+		for rank, lanes := range boxes {
+			for row, list := range lanes {
+				for _, b := range list {
+					if strings.HasPrefix(row, "exchange") {
+						fn(rank, key{b.name, b.step}, b)
+					}
+				}
+			}
+		}
+	}
+	each(func(rank string, k key, b timelineBox) {
+		if last, ok := began[k]; !ok || b.start > last.start {
+			began[k], by[k] = b, rank
+		}
+	})
+	each(func(rank string, k key, b timelineBox) {
+		if late, at := began[k].start, by[k]; b.end < late-wrong[rank]-wrong[at]-0.01 {
+			t.Errorf("%s of step %d ends at %v µs on %s and begins at %v on %s; clocks are said to be within %v", k.name, k.step, b.end, rank, late, at, wrong)
+		}
+	})
 }
 
 // Every rank's stages are on the timeline, as often as there were steps.
@@ -60,10 +114,11 @@ func TestTraceOfATraining(t *testing.T) {
 		if status != 0 || !strings.HasPrefix(errs, "timeline of "+counted(c.ranks, "rank")) || strings.Contains(errs, "cut:") != (c.cut > 0) {
 			t.Fatalf("%s: status %d, stderr %q", c.flags, status, errs)
 		}
-		got := rows(t, file)
-		if len(got) != c.ranks {
+		got, wrong := rows(t, file)
+		if len(got) != c.ranks || len(wrong) != c.ranks {
 			t.Errorf("%s: %d ranks", c.flags, len(got))
 		}
+		checkCausal(t, got, wrong)
 		for rank, lanes := range got {
 			for _, name := range []string{"data wait", "forward", "backward"} {
 				if len(lanes[name]) != c.steps {
@@ -96,12 +151,13 @@ func TestTraceOfABenchmark(t *testing.T) {
 		t.Fatalf("status %d, stderr %q", status, errs)
 	}
 	checkHolds(t, "stdout", out, "\n  ", "residual norm", "density 0.01")
-	for rank, lanes := range rows(t, file) {
+	boxes, _ := rows(t, file)
+	for rank, lanes := range boxes {
 		if n := len(lanes["forward"]); n != 6 { // three to warm up
 			t.Errorf("%s: %d boxes of forward", rank, n)
 		}
-		if len(lanes["compress"]) < 6 || !strings.HasPrefix(lanes["compress"][0], "bucket ") {
-			t.Errorf("%s: compress holds %q", rank, lanes["compress"])
+		if len(lanes["compress"]) < 6 || !strings.HasPrefix(lanes["compress"][0].name, "bucket ") {
+			t.Errorf("%s: compress holds %+v", rank, lanes["compress"])
 		}
 	}
 }
