@@ -38,13 +38,21 @@ const answerTimeout = 2 * time.Second
 type MissingError struct {
 	Ranks     []int // who is missing, ascending
 	WorldSize int
+	Servers   int // how many of all, the last, are servers
 	Timeout   time.Duration
 }
 
 // Error names the missing ranks.
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s of %d did not join within %v: are they started, with the same ticket and rendezvous?",
-		rankList(e.Ranks), e.WorldSize, e.Timeout)
+	servers := ""
+	switch {
+	case e.Servers == 1:
+		servers = ", the last of which is a server,"
+	case e.Servers > 1:
+		servers = fmt.Sprintf(", the last %d of which are servers,", e.Servers)
+	}
+	return fmt.Sprintf("%s of %d%s did not join within %v: are they started, with the same ticket and rendezvous?",
+		rankList(e.Ranks), e.WorldSize, servers, e.Timeout)
 }
 
 // ErrNoCoordinator: the coordinator ended or cannot be reached. A rank of a

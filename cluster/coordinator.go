@@ -295,7 +295,7 @@ func verdictMessage(err error) message {
 	case errors.As(err, &lost):
 		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why}
 	case errors.As(err, &missing):
-		return message{Kind: kindVerdict, Peer: -1, Missing: missing.Ranks, World: missing.WorldSize, WaitMillis: missing.Timeout.Milliseconds()}
+		return message{Kind: kindVerdict, Peer: -1, Missing: missing.Ranks, World: missing.WorldSize, Servers: missing.Servers, WaitMillis: missing.Timeout.Milliseconds()}
 	}
 	return message{Kind: kindVerdict, Peer: -1, Why: err.Error()}
 }

@@ -167,7 +167,7 @@ func TestMessages(t *testing.T) {
 	for _, m := range []message{
 		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", BeatNanos: 1e9, DeadNanos: 1e10},
 		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17, In: "allreduce 12", Begun: []Begun{{7, "barrier"}}},
-		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, WaitMillis: 60000},
+		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, Servers: 1, WaitMillis: 60000},
 		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindFailed, Peer: 1, Why: "no \"space\"\nleft"},
 	} {
@@ -215,7 +215,7 @@ func FuzzDecode(f *testing.F) {
 	for _, m := range []message{
 		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", BeatNanos: 1e9, DeadNanos: 1e10},
 		{Kind: kindRoster, Addrs: []string{"a:1", "b:2", "c:3"}},
-		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3},
+		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3, Servers: 2},
 		{Kind: kindStatus, Waits: true, WaitMillis: 5, Doing: "\x00"},
 	} {
 		b, _ := encode(m)

@@ -57,6 +57,7 @@ type message struct {
 	Why        string   `json:"why,omitempty"`
 	Missing    []int    `json:"missing,omitempty"`
 	World      int      `json:"world,omitempty"`
+	Servers    int      `json:"servers,omitempty"`
 }
 
 // same reports whether m and other say the same; those with lists never do.
@@ -65,7 +66,7 @@ func (m *message) same(other *message) bool {
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
 		m.WaitMillis == other.WaitMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
-		m.In == other.In && m.Why == other.Why && m.World == other.World
+		m.In == other.In && m.Why == other.Why && m.World == other.World && m.Servers == other.Servers
 }
 
 // encode returns the frame of m. Texts are cut to their limits.
@@ -109,6 +110,8 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a heartbeat of %d ns, dead after %d ns", m.BeatNanos, m.DeadNanos)
 	case len(m.Missing) > worldSize:
 		return fmt.Errorf("%d missing ranks of %d", len(m.Missing), worldSize)
+	case m.Servers < 0 || m.Servers > worldSize:
+		return fmt.Errorf("%d servers among %d ranks", m.Servers, worldSize)
 	}
 	if len(m.Begun) > maxBegun || slices.ContainsFunc(m.Begun, func(b Begun) bool { return len(b.What) > maxDoing }) {
 		return fmt.Errorf("%d begun operations, or a long text", len(m.Begun))

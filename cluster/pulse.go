@@ -97,7 +97,7 @@ func verdictError(msg message) error {
 	case msg.Peer >= 0:
 		return &transport.LostError{Rank: msg.Peer, Why: msg.Why}
 	case len(msg.Missing) > 0:
-		return &MissingError{Ranks: msg.Missing, WorldSize: msg.World, Timeout: time.Duration(msg.WaitMillis) * time.Millisecond}
+		return &MissingError{Ranks: msg.Missing, WorldSize: msg.World, Servers: msg.Servers, Timeout: time.Duration(msg.WaitMillis) * time.Millisecond}
 	}
 	return errors.New(msg.Why)
 }

@@ -29,7 +29,7 @@ func (c *Coordinator) checkMissing() {
 	if c.complete || c.verdict != nil {
 		return
 	}
-	missing := &MissingError{WorldSize: c.cfg.WorldSize, Timeout: c.cfg.JoinTimeout}
+	missing := &MissingError{WorldSize: c.cfg.WorldSize, Servers: c.cfg.Servers, Timeout: c.cfg.JoinTimeout}
 	for r := range c.seats {
 		if c.seats[r].state != seatJoined {
 			missing.Ranks = append(missing.Ranks, r)

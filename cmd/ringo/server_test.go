@@ -142,8 +142,28 @@ func TestServerByHand(t *testing.T) {
 	address = freeAddress(t)
 	rank := byHand(t, "train mlp "+small+"--mode ps --servers 1 --join-timeout 300ms", "0", address, ticket)
 	other := byHand(t, "train mlp "+small+"--mode ps --servers 1", "1", address, ticket)
-	rank.checkEnd(exitFailed, "rank 2 of 3 did not join within 300ms")
-	other.checkEnd(exitFailed, "rank 2 of 3 did not join")
+	rank.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join within 300ms")
+	other.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join")
+}
+
+// Without a launcher too, those who are left name who was killed.
+func TestServerByHandKilled(t *testing.T) {
+	for victim, want := range map[int]string{1: "rank 1 is lost: its control connection ended", 2: "rank 2 is lost: server 0: its control connection ended"} {
+		address, ticket := freeAddress(t), ticket()
+		line := endless + "--mode ps --servers 1"
+		all := []*program{
+			byHand(t, line, "0", address, ticket), byHand(t, line, "1", address, ticket),
+			start(t, "server --index 0 --servers 1 --np 2 --rendezvous "+address, ticket),
+		}
+		all[0].await(&all[0].out, "epoch       2/")
+		all[victim].cmd.Process.Kill()
+		all[victim].wait()
+		for i, p := range all {
+			if i != victim {
+				p.checkEnd(exitFailed, want)
+			}
+		}
+	}
 }
 
 // `ringo run` starts servers beside any program, which need not be told.
