@@ -4,13 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // BlockLen is how many values of Int8 and Sign share a scale.
-const BlockLen = 256
+const BlockLen = simd.Int8Block
 
 // scaleBytes is the length of a block's scale, a float32 before its values.
 const scaleBytes = 4
@@ -39,48 +38,27 @@ func (Int8) Size(n int) int { return n + scaleBytes*((n+BlockLen-1)/BlockLen) }
 // Feedback returns true.
 func (Int8) Feedback() bool { return true }
 
-const smallestBlock = 1e-30 // far from where a scale's inverse would overflow
-
 // Encode stores blocks, each its scale and then its values.
 func (Int8) Encode(dst []byte, x []float32) error {
-	k := simd.Host()
-	for at := 0; at < len(x); at += BlockLen {
-		block := x[at:min(at+BlockLen, len(x))]
-		most := k.MaxMagnitude(block)
-		if most >= simd.InfMagnitude {
-			return shifted(reject(block, simd.InfMagnitude, "int8"), at)
-		}
-		q := signed(dst[scaleBytes : scaleBytes+len(block)])
-		scale := float32(0)
-		if largest := math.Float32frombits(most); largest < smallestBlock {
-			clear(q)
-		} else {
-			scale = math.Float32frombits(math.Float32bits(largest/127) &^ (1<<8 - 1))
-			k.Quantise(q, block, 1/scale)
-		}
-		binary.LittleEndian.PutUint32(dst, math.Float32bits(scale))
-		dst = dst[scaleBytes+len(block):]
+	if at := simd.Host().ToInt8(dst, x); at < len(x) {
+		return shifted(reject(x[at:min(at+BlockLen, len(x))], simd.InfMagnitude, "int8"), at)
 	}
 	return nil
 }
 
 // Decode returns an error where a scale is none.
 func (Int8) Decode(dst []float32, src []byte) error {
-	for at := 0; at < len(dst); at += BlockLen {
-		block := dst[at:min(at+BlockLen, len(dst))]
-		scale, err := scaleOf("int8", src, at, math.MaxFloat32/127)
-		if err != nil {
-			return err
-		}
-		simd.Host().Dequantise(block, signed(src[scaleBytes:scaleBytes+len(block)]), scale)
-		src = src[scaleBytes+len(block):]
+	if at := simd.Host().FromInt8(dst, src); at < len(dst) {
+		_, err := scaleOf("int8", src[at/BlockLen*simd.Int8Stored:], at, math.MaxFloat32/127)
+		return err
 	}
 	return nil
 }
 
 func scaleOf(code string, src []byte, at int, most float32) (float32, error) {
-	scale := math.Float32frombits(binary.LittleEndian.Uint32(src))
-	if !(scale >= 0 && scale <= most) {
+	bits := binary.LittleEndian.Uint32(src)
+	scale := math.Float32frombits(bits)
+	if bits > math.Float32bits(most) { // negative and NaN, too
 		return 0, fmt.Errorf("%s: the block of values %d on has scale %v: damaged, or stored by something else", code, at, scale)
 	}
 	return scale, nil
@@ -92,10 +70,6 @@ func shifted(err error, at int) error {
 		e.Index += at
 	}
 	return err
-}
-
-func signed(b []byte) []int8 {
-	return unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(b))), len(b))
 }
 
 // Sign stores the sign of a value in one bit, and for every block a scale, the

@@ -2,8 +2,13 @@ package compress
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// takeChunk is how many values a kernel is given at a time.
-const takeChunk = 4096
+// takeChunk is how many values are worked on together, so that a second pass over
+// them finds them in the nearest cache; takePass how many a pass over memory does
+// between two looks at how many it has found.
+const (
+	takeChunk = 4 << 10
+	takePass  = 16 << 10
+)
 
 // take is a pass over residual and grad that moves the entries of at least a
 // magnitude to a Sparse, on all threads of the pool.
@@ -38,17 +43,17 @@ func (w *Workspace) over(s *Sparse) int {
 	if w.pool != nil {
 		threads = max(1, min(w.pool.Threads(), n/minSegment))
 	}
-	w.segments = sized(w.segments, max(threads, len(w.segments)))
 	if threads == 1 {
 		return w.alone(s)
 	}
+	w.segments = sized(w.segments, max(threads, len(w.segments)))
 	for i := range threads {
 		g := &w.segments[i]
 		g.lo, g.hi = n/threads*i, n/threads*(i+1)
 		if i == threads-1 {
 			g.hi = n
 		}
-		room := min(w.take.limit+takeChunk, g.hi-g.lo)
+		room := min(w.take.limit+takePass, g.hi-g.lo)
 		g.index, g.value = sized(g.index, room), sized(g.value, room)
 	}
 	if w.part == nil {
@@ -61,20 +66,16 @@ func (w *Workspace) over(s *Sparse) int {
 // alone is over on the caller's thread, straight to s.
 func (w *Workspace) alone(s *Sparse) int {
 	n, start := len(w.take.residual), len(s.Index)
-	room := min(w.take.limit+takeChunk, n)
+	room := min(w.take.limit+takePass, n)
 	s.Reserve(room)
-	g := &w.segments[0]
-	kept := *g
-	*g = segment{lo: 0, hi: n, index: s.Index[start : start+room], value: s.Value[start : start+room]}
-	w.segment(g)
-	count := g.count
-	if count > w.take.limit {
-		w.undo(g)
+	g := segment{hi: n, index: s.Index[start : start+room], value: s.Value[start : start+room]}
+	w.segment(&g)
+	if g.count > w.take.limit {
+		w.undo(&g)
 	} else {
-		s.Index, s.Value = s.Index[:start+count], s.Value[:start+count]
+		s.Index, s.Value = s.Index[:start+g.count], s.Value[:start+g.count]
 	}
-	*g = kept
-	return count
+	return g.count
 }
 
 // join appends what all threads found, in order.
@@ -104,7 +105,7 @@ func (w *Workspace) segment(g *segment) {
 	g.done, g.count = g.lo, 0
 	often := simd.OftenOf(t.expected, len(t.residual))
 	for g.done < g.hi && g.count <= t.limit {
-		to, took := min(g.done+takeChunk, g.hi), 0
+		to, took := min(g.done+takePass, g.hi), 0
 		index, value, base := g.index[g.count:], g.value[g.count:], int32(t.base+g.done)
 		if t.grad == nil {
 			took = k.Take(index, value, t.residual[g.done:to], t.least, base, often)

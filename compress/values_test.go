@@ -41,7 +41,7 @@ func quantiseNaive(q Quantiser, x []float32) []float32 {
 			for i, v := range block {
 				if q == (Quantiser)(Sign{}) {
 					out[at+i] = float32(math.Copysign(float64(float32(sum/float64(len(block)))), float64(v)))
-				} else if most >= smallestBlock {
+				} else if most >= 1e-30 {
 					out[at+i] = float32(math.RoundToEven(float64(v*(1/scale)))) * scale
 				}
 			}
@@ -110,7 +110,7 @@ func TestInt8Extremes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, v := range x {
-			if err := math.Abs(float64(got[i]) - float64(v)); err > float64(most)/253 && most >= smallestBlock || math.Abs(float64(got[i])) > math.Abs(float64(v))+float64(most)/253 {
+			if err := math.Abs(float64(got[i]) - float64(v)); err > float64(most)/253 && most >= 1e-30 || math.Abs(float64(got[i])) > math.Abs(float64(v))+float64(most)/253 {
 				t.Errorf("of %v: %v became %v", most, v, got[i])
 			}
 		}

@@ -20,6 +20,7 @@ type codecBench struct {
 	data   []string
 	only   []string
 	time   time.Duration // per measurement
+	arena  int
 	json   string
 }
 
@@ -30,6 +31,7 @@ type codecResult struct {
 	Stage   string  `json:"stage"`           // "reuse", "exact", "encode"
 	Data    string  `json:"data"`            // what the gradients are drawn from
 	Values  int     `json:"values"`          // of the group
+	Arena   int     `json:"arena"`           // of the values that calls go through, group after group
 	Ratio   float64 `json:"ratio,omitempty"` // of the values that shall be sent; none: all are
 	Density float64 `json:"density"`         // of those that were
 	// MedianUS is the time of one call, GBPerS what it must read and write: of a
@@ -56,7 +58,8 @@ func newBenchCodec() *cobra.Command {
 		Use:   "codec",
 		Short: "Time the codecs on one thread, and compare with one pass over memory",
 		Long: "Time each stage of the codecs on one thread, in turns with one streaming pass over\n" +
-			"gradient and residual. Every call gets another gradient; residuals and thresholds\nare as after many steps.\n\n" +
+			"gradient and residual. Every call gets another gradient; residuals and thresholds\nare as after many steps. One group alone stays in the caches that it fits; with\n" +
+			"--arena, calls go through many groups, as a step does, and find residuals where the\nstep before has left them.\n\n" +
 			"Codecs and stages: " + strings.Join(codecStageNames(), ", ") + ".",
 		Example: "  ringo bench codec\n  ringo bench codec --only dlgs,payload --values 4096,65536 --ratio 0.01 --json -",
 		Args:    noArguments,
@@ -68,6 +71,7 @@ func newBenchCodec() *cobra.Command {
 	fs.StringSliceVar(&c.data, "data", []string{"normal", "heavy"}, "`distributions` of gradients: normal, or heavy, with tails like those of real ones")
 	fs.StringSliceVar(&c.only, "only", nil, "stages with one of these `words` in codec/stage; none: all")
 	fs.DurationVar(&c.time, "time", 20*time.Millisecond, "about how long to measure each stage")
+	fs.IntVar(&c.arena, "arena", 0, "selections and passes go through groups of so many `values` together; 0: one group alone")
 	fs.StringVar(&c.json, "json", "", "write one JSON object per measurement to `FILE`, or to stdout with -")
 	return cmd
 }
@@ -78,6 +82,9 @@ func (c *codecBench) execute(cmd *cobra.Command) error {
 		if n < 1 || n > mostCodecValues {
 			faults.add("--values %d: want 1 to %d", n, mostCodecValues)
 		}
+	}
+	if c.arena < 0 || c.arena > mostCodecValues {
+		faults.add("--arena %d: want 0 to %d", c.arena, mostCodecValues)
 	}
 	for _, r := range c.ratios {
 		if !(r > 0 && r <= 1) {
@@ -106,7 +113,7 @@ func (c *codecBench) execute(cmd *cobra.Command) error {
 	for _, data := range c.data {
 		for _, n := range c.values {
 			if err == nil {
-				err = c.measure(cmd.Context(), newCodecScene(data, n), &out)
+				err = c.measure(cmd.Context(), newCodecScene(data, n, max(1, c.arena/n)), &out)
 			}
 		}
 	}
@@ -186,7 +193,7 @@ func (s *codecScene) measure(stage codecStage, ratio float64, budget time.Durati
 		us, streams, quotients = append(us, b), append(streams, a), append(quotients, b/a)
 	}
 	r := codecResult{
-		Bench: "codec", Codec: stage.codec, Stage: stage.stage, Data: s.data, Values: s.n, Ratio: ratio, Density: runs.density(),
+		Bench: "codec", Codec: stage.codec, Stage: stage.stage, Data: s.data, Values: s.n, Arena: s.n * s.groups, Ratio: ratio, Density: runs.density(),
 		MedianUS: median(us), StreamUS: median(streams), Streams: median(quotients), Kernels: simd.Host().Name(), Iterations: len(us) * calls,
 	}
 	r.GBPerS = run.bytes() / r.MedianUS / 1e3

@@ -25,10 +25,12 @@ var codecDraws = map[string]func(r *rand.Rand) float32{
 // codecScene is what codecs work on: gradients of one kind and length.
 type codecScene struct {
 	data     string
-	n        int
+	n        int // of a group
+	groups   int
 	noise    []float32 // gradients are windows of it
 	window   int
 	residual []float32 // of the streaming pass
+	passed   int       // group of the last pass
 }
 
 // codecTile is the length of the residual that is brought to its steady state and
@@ -38,12 +40,15 @@ const (
 	codecShift = 1 << 4
 )
 
-func newCodecScene(data string, n int) *codecScene {
-	s := &codecScene{data: data, n: n, residual: make([]float32, n)}
+func newCodecScene(data string, n, groups int) *codecScene {
+	s := &codecScene{data: data, n: n, groups: groups, residual: make([]float32, n*groups)}
 	r, draw := rand.New(rand.NewPCG(1, uint64(n))), codecDraws[data]
 	s.noise = make([]float32, n+max(1<<13, min(n/4, 1<<20)))
 	for i := range s.noise {
 		s.noise[i] = draw(r)
+	}
+	for i := range s.residual { // memory is faulted in
+		s.residual[i] = 1
 	}
 	return s
 }
@@ -60,25 +65,19 @@ func (s *codecScene) grads() []float32 {
 
 // stream is one streaming pass over gradient and residual.
 func (s *codecScene) stream() error {
-	simd.Host().Add(s.residual, s.grads())
+	s.passed = (s.passed + 1) % s.groups
+	simd.Host().Add(s.residual[s.n*s.passed:][:s.n], s.grads())
 	return nil
 }
 
 // bind makes a compressor for the scene. Of a selection the residual is as after
 // many steps of DLGS: those are made with fewer values, which are then repeated.
 func (s *codecScene) bind(ratio float64, stages ...compress.Stage) (*compress.Compressor, error) {
-	bound := func(n int, stages ...compress.Stage) (*compress.Compressor, error) {
-		chain, err := compress.NewChain(stages...)
-		if err != nil {
-			return nil, err
-		}
-		return chain.Bind([]compress.Param{{Name: "group", Hi: n}}, n, nil)
-	}
-	c, err := bound(s.n, stages...)
+	c, err := boundGroups(s.n, s.groups, stages...)
 	if err != nil || !c.Chain().Sparse() {
 		return c, err
 	}
-	tile, err := bound(codecTile, compress.DLGS{Ratio: ratio})
+	tile, err := boundGroups(codecTile, 1, compress.DLGS{Ratio: ratio})
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +92,28 @@ func (s *codecScene) bind(ratio float64, stages ...compress.Stage) (*compress.Co
 			return nil, err
 		}
 	}
-	kept := c.Residual(0, s.n)
+	kept := c.Residual(0, s.n*s.groups)
 	for len(kept) > 0 {
 		kept = kept[copy(kept, tile.Residual(0, codecTile)):]
 	}
 	return c, nil
+}
+
+// boundGroups makes a compressor for groups of n values each.
+func boundGroups(n, groups int, stages ...compress.Stage) (*compress.Compressor, error) {
+	chain, err := compress.NewChain(stages...)
+	if err != nil {
+		return nil, err
+	}
+	c, err := chain.Bind([]compress.Param{{Name: "groups", Hi: n * groups}}, n*groups, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]compress.Group, groups)
+	for i := range all {
+		all[i] = compress.Group{Lo: n * i, Hi: n * (i + 1)}
+	}
+	return c, c.SetGroups(all)
 }
 
 // codecStage is a stage of a codec.
@@ -143,15 +159,24 @@ func (s *codecScene) selection(ratio float64, reuse bool, selector compress.Sele
 		return nil, err
 	}
 	var sparse compress.Sparse
+	at := 0
 	call := &codecCall{
-		call:    func() error { return c.Select(&sparse, 0, s.grads()) },
+		call: func() error {
+			at = (at + 1) % s.groups
+			return c.Select(&sparse, at, s.grads())
+		},
 		density: sparse.Density,
 		bytes:   func() float64 { return 12 * float64(s.n) },
 	}
 	if reuse {
-		call.other = func() bool { return c.Last(0, 0).Exact }
+		call.other = func() bool { return c.Last(at, 0).Exact }
 	}
-	return call, call.call() // the first is exact
+	for range s.groups { // the first is exact
+		if err := call.call(); err != nil {
+			return nil, err
+		}
+	}
+	return call, nil
 }
 
 // codecVectors is how many vectors a payload's stages take in turn, so that they

@@ -10,11 +10,11 @@ import (
 
 // Every stage of every codec has a line, whose figures fit each other.
 func TestBenchCodec(t *testing.T) {
-	status, out, errs := command(t, "bench codec --time 1ms --values 1000,5000 --ratio 0.02 --data heavy --json -")
+	status, out, errs := command(t, "bench codec --time 1ms --values 1000,5000 --ratio 0.02 --data heavy --arena 15000 --json -")
 	if status != 0 {
 		t.Fatalf("status %d, stderr %s", status, errs)
 	}
-	const all = "bench codec stage data values density median_us gb_s stream_us stream_gb_s streams kernels iterations"
+	const all = "bench codec stage data values arena density median_us gb_s stream_us stream_gb_s streams kernels iterations"
 	var fields []string
 	for line := range strings.Lines(out) {
 		f := all
@@ -30,7 +30,7 @@ func TestBenchCodec(t *testing.T) {
 	for _, r := range checkJSON(t, out, fields...) {
 		seen[r["codec"].(string)+"/"+r["stage"].(string)]++
 		n, us := r["values"].(float64), r["median_us"].(float64)
-		if r["bench"] != "codec" || r["data"] != "heavy" || r["kernels"] != simd.Host().Name() || !(us > 0) || r["iterations"].(float64) < 3 {
+		if r["bench"] != "codec" || r["arena"].(float64) != 15000 || r["data"] != "heavy" || r["kernels"] != simd.Host().Name() || !(us > 0) || r["iterations"].(float64) < 3 {
 			t.Errorf("%v", r)
 		}
 		if got, want := r["stream_gb_s"].(float64), 12*n/r["stream_us"].(float64)/1e3; math.Abs(got/want-1) > 1e-9 {

@@ -13,10 +13,13 @@ type compressLevel struct {
 	subtract      func(x, y *float32, n int)
 	quantise      func(dst *int8, x *float32, n int, factor float32)
 	dequantise    func(dst *float32, x *int8, n int, scale float32)
-	toSigns       func(dst *byte, x *float32, n int)
-	fromSigns     func(dst *float32, x *byte, n int, scale float32)
-	gaps          gapLevel
-	sieve         sieveLevel
+	// blocks: see Int8Block. The result is how many were done.
+	quantiseBlocks   func(dst *int8, x *float32, blocks int, least, cut uint32) int
+	dequantiseBlocks func(dst *float32, x *int8, blocks int, most uint32) int
+	toSigns          func(dst *byte, x *float32, n int)
+	fromSigns        func(dst *float32, x *byte, n int, scale float32)
+	gaps             gapLevel
+	sieve            sieveLevel
 }
 
 // Magnitude returns the bits of x without the sign. They order as magnitudes

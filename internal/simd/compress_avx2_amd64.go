@@ -56,6 +56,12 @@ func quantise2(dst *int8, x *float32, n int, factor float32)
 func dequantise2(dst *float32, x *int8, n int, scale float32)
 
 //go:noescape
+func quantiseBlocks2(dst *int8, x *float32, blocks int, least uint32, cut uint32) int
+
+//go:noescape
+func dequantiseBlocks2(dst *float32, x *int8, blocks int, most uint32) int
+
+//go:noescape
 func toSigns2(dst *byte, x *float32, n int)
 
 //go:noescape

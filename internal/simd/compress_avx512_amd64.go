@@ -47,6 +47,12 @@ func quantise512(dst *int8, x *float32, n int, factor float32)
 func dequantise512(dst *float32, x *int8, n int, scale float32)
 
 //go:noescape
+func quantiseBlocks512(dst *int8, x *float32, blocks int, least uint32, cut uint32) int
+
+//go:noescape
+func dequantiseBlocks512(dst *float32, x *int8, blocks int, most uint32) int
+
+//go:noescape
 func toSigns512(dst *byte, x *float32, n int)
 
 //go:noescape

@@ -1452,6 +1452,230 @@ end:
 	VZEROUPPER
 	RET
 
+// func quantiseBlocks512(dst *int8, x *float32, blocks int, least uint32, cut uint32) int
+// Requires: AVX, AVX2, AVX512F
+TEXT ·quantiseBlocks512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	MOVL         least+24(FP), SI
+	MOVL         cut+28(FP), DI
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x42fe0000, R8
+	VMOVD        R8, X1
+	MOVL         $0x3f800000, R8
+	VMOVD        R8, X2
+	XORQ         BX, BX
+
+block:
+	VPXORD        Z3, Z3, Z3
+	VPXORD        Z4, Z4, Z4
+	VPANDD        (CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        64(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPANDD        128(CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        192(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPANDD        256(CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        320(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPANDD        384(CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        448(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPANDD        512(CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        576(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPANDD        640(CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        704(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPANDD        768(CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        832(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPANDD        896(CX), Z0, Z5
+	VPMAXUD       Z5, Z3, Z3
+	VPANDD        960(CX), Z0, Z5
+	VPMAXUD       Z5, Z4, Z4
+	VPMAXUD       Z4, Z3, Z3
+	VEXTRACTI64X4 $0x01, Z3, Y5
+	VPMAXUD       Y5, Y3, Y3
+	VEXTRACTI128  $0x01, Y3, X5
+	VPMAXUD       X5, X3, X3
+	VPSHUFD       $0x4e, X3, X5
+	VPMAXUD       X5, X3, X3
+	VPSHUFD       $0xb1, X3, X5
+	VPMAXUD       X5, X3, X3
+	VMOVD         X3, R8
+	CMPL          R8, $0x7f800000
+	JAE           end
+	VPXOR         X5, X5, X5
+	MOVL          $0x00000000, (AX)
+	CMPL          R8, SI
+	JB            factor
+	VDIVSS        X1, X3, X5
+	VMOVD         X5, R8
+	ANDL          DI, R8
+	MOVL          R8, (AX)
+	VMOVD         R8, X5
+	VDIVSS        X5, X2, X5
+
+factor:
+	VBROADCASTSS X5, Z5
+	VMULPS       (CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 4(AX)
+	VMULPS       64(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 20(AX)
+	VMULPS       128(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 36(AX)
+	VMULPS       192(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 52(AX)
+	VMULPS       256(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 68(AX)
+	VMULPS       320(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 84(AX)
+	VMULPS       384(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 100(AX)
+	VMULPS       448(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 116(AX)
+	VMULPS       512(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 132(AX)
+	VMULPS       576(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 148(AX)
+	VMULPS       640(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 164(AX)
+	VMULPS       704(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 180(AX)
+	VMULPS       768(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 196(AX)
+	VMULPS       832(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 212(AX)
+	VMULPS       896(CX), Z5, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPMOVSDB     Z6, 228(AX)
+	VMULPS       960(CX), Z5, Z5
+	VCVTPS2DQ    Z5, Z5
+	VPMOVSDB     Z5, 244(AX)
+	ADDQ         $0x00000400, CX
+	ADDQ         $0x00000104, AX
+	INCQ         BX
+	CMPQ         BX, DX
+	JNE          block
+
+end:
+	MOVQ BX, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func dequantiseBlocks512(dst *float32, x *int8, blocks int, most uint32) int
+// Requires: AVX, AVX512F
+TEXT ·dequantiseBlocks512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ blocks+16(FP), DX
+	MOVL most+24(FP), SI
+	XORQ BX, BX
+
+block:
+	CMPL         (CX), SI
+	JHI          end
+	VBROADCASTSS (CX), Z0
+	VPMOVSXBD    4(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+	VPMOVSXBD    20(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 64(AX)
+	VPMOVSXBD    36(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 128(AX)
+	VPMOVSXBD    52(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 192(AX)
+	VPMOVSXBD    68(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 256(AX)
+	VPMOVSXBD    84(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 320(AX)
+	VPMOVSXBD    100(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 384(AX)
+	VPMOVSXBD    116(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 448(AX)
+	VPMOVSXBD    132(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 512(AX)
+	VPMOVSXBD    148(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 576(AX)
+	VPMOVSXBD    164(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 640(AX)
+	VPMOVSXBD    180(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 704(AX)
+	VPMOVSXBD    196(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 768(AX)
+	VPMOVSXBD    212(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 832(AX)
+	VPMOVSXBD    228(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 896(AX)
+	VPMOVSXBD    244(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 960(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000104, CX
+	INCQ         BX
+	CMPQ         BX, DX
+	JNE          block
+
+end:
+	MOVQ BX, ret+32(FP)
+	VZEROUPPER
+	RET
+
 // func toSigns512(dst *byte, x *float32, n int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·toSigns512(SB), NOSPLIT, $0-24

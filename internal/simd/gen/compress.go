@@ -37,6 +37,8 @@ func compression(l level) {
 	l.subtract()
 	l.quantise()
 	l.dequantise()
+	l.quantiseBlocks()
+	l.dequantiseBlocks()
 	l.toSigns()
 	l.fromSigns()
 }
@@ -192,16 +194,7 @@ func (l level) quantise() {
 	Label("turn")
 	v := l.vector()
 	VMULPS(mem(x, 0), factor, v)
-	VCVTPS2DQ(v, v)
-	if l.masked {
-		VPMOVSDB(v, mem(dst, 0))
-	} else {
-		high := XMM()
-		VEXTRACTI128(U8(1), v, high)
-		VPACKSSDW(high, v.AsX(), high)
-		VPACKSSWB(high, high, high)
-		VMOVQ(high, mem(dst, 0))
-	}
+	l.toBytes(v, mem(dst, 0))
 	ADDQ(U8(l.lanes), dst)
 	ADDQ(U8(l.bytes()), x)
 	SUBQ(U8(l.lanes), n)

@@ -1,0 +1,139 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Blocks of 8-bit values: a scale of 4 bytes before as many bytes as a block has
+// values.
+const (
+	quantBlock  = 256
+	quantScale  = 4
+	quantStored = quantScale + quantBlock
+)
+
+// quantiseBlocks stores blocks until one has a magnitude that is infinite or NaN,
+// and returns how many it has stored. The scale is the largest magnitude divided by
+// 127, cut to the bits of cut; 0 of a block whose magnitudes are all below least.
+func (l level) quantiseBlocks() {
+	TEXT("quantiseBlocks"+l.suffix, NOSPLIT, "func(dst *int8, x *float32, blocks int, least, cut uint32) int")
+	Pragma("noescape")
+	dst, x, n, done := load("dst"), load("x"), load("blocks"), GP64()
+	least, cut, bits := GP32(), GP32(), GP32()
+	Load(Param("least"), least)
+	Load(Param("cut"), cut)
+	abs, divisor, one := l.magnitudes(), XMM(), XMM()
+	MOVL(U32(0x42fe0000), bits) // 127
+	VMOVD(bits, divisor)
+	MOVL(U32(oneBits), bits)
+	VMOVD(bits, one)
+	XORQ(done, done)
+	Label("block")
+	most := l.maxOf(x, abs)
+	VMOVD(most.AsX(), bits)
+	CMPL(bits, U32(0x7f800000))
+	JAE(LabelRef("end"))
+	factor, scale := l.vector(), XMM()
+	VPXOR(factor.AsX(), factor.AsX(), factor.AsX()) // a small block is all 0
+	MOVL(U32(0), mem(dst, 0))
+	CMPL(bits, least)
+	JB(LabelRef("factor"))
+	VDIVSS(divisor, most.AsX(), scale)
+	VMOVD(scale, bits)
+	ANDL(cut, bits)
+	MOVL(bits, mem(dst, 0))
+	VMOVD(bits, scale)
+	VDIVSS(scale, one, factor.AsX())
+	Label("factor")
+	VBROADCASTSS(factor.AsX(), factor)
+	for i := range quantBlock / l.lanes {
+		v := l.vector()
+		VMULPS(mem(x, i*l.bytes()), factor, v)
+		l.toBytes(v, mem(dst, quantScale+i*l.lanes))
+	}
+	ADDQ(U32(4*quantBlock), x)
+	ADDQ(U32(quantStored), dst)
+	INCQ(done)
+	CMPQ(done, n)
+	JNE(LabelRef("block"))
+	Label("end")
+	Store(done, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
+// maxOf is the largest of the magnitudes' bits of a block, in the first lane.
+func (l level) maxOf(x reg.GPVirtual, abs vec) vec {
+	acc := []vec{l.zero(), l.zero()}
+	for i := range quantBlock / l.lanes {
+		m := l.vector()
+		if l.masked {
+			VPANDD(mem(x, i*l.bytes()), abs, m)
+		} else {
+			VPAND(mem(x, i*l.bytes()), abs, m)
+		}
+		VPMAXUD(m, acc[i%2], acc[i%2])
+	}
+	most := acc[0]
+	VPMAXUD(acc[1], most, most)
+	y, s, t := most.AsY(), most.AsX(), YMM()
+	if l.masked {
+		VEXTRACTI64X4(U8(1), most.AsZ(), t)
+		VPMAXUD(t, y, y)
+	}
+	VEXTRACTI128(U8(1), y, t.AsX())
+	VPMAXUD(t.AsX(), s, s)
+	for _, swap := range []uint8{0x4e, 0xb1} {
+		VPSHUFD(U8(swap), s, t.AsX())
+		VPMAXUD(t.AsX(), s, s)
+	}
+	return most
+}
+
+// toBytes rounds v, within -127 to 127, to the nearest, ties to even.
+func (l level) toBytes(v vec, to Mem) {
+	VCVTPS2DQ(v, v)
+	if l.masked {
+		VPMOVSDB(v, to)
+		return
+	}
+	high := XMM()
+	VEXTRACTI128(U8(1), v, high)
+	VPACKSSDW(high, v.AsX(), high)
+	VPACKSSWB(high, high, high)
+	VMOVQ(high, to)
+}
+
+// dequantiseBlocks is the inverse. It returns how many blocks it has read until one
+// has a scale whose bits are above most.
+func (l level) dequantiseBlocks() {
+	TEXT("dequantiseBlocks"+l.suffix, NOSPLIT, "func(dst *float32, x *int8, blocks int, most uint32) int")
+	Pragma("noescape")
+	dst, x, n, done := load("dst"), load("x"), load("blocks"), GP64()
+	most := GP32()
+	Load(Param("most"), most)
+	XORQ(done, done)
+	Label("block")
+	CMPL(mem(x, 0), most)
+	JHI(LabelRef("end"))
+	scale := l.vector()
+	VBROADCASTSS(mem(x, 0), scale)
+	for i := range quantBlock / l.lanes {
+		v := l.vector()
+		VPMOVSXBD(mem(x, quantScale+i*l.lanes), v)
+		VCVTDQ2PS(v, v)
+		VMULPS(scale, v, v)
+		VMOVUPS(v, mem(dst, i*l.bytes()))
+	}
+	ADDQ(U32(4*quantBlock), dst)
+	ADDQ(U32(quantStored), x)
+	INCQ(done)
+	CMPQ(done, n)
+	JNE(LabelRef("block"))
+	Label("end")
+	Store(done, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
