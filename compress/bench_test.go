@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-var benchLengths = []int{1 << 16, 1 << 20, 1 << 24}
+var benchLengths = []int{1 << 12, 1 << 14, 1 << 16, 1 << 20, 1 << 24}
 
 // grads are two gradients; steps take turns, and each is the negative of the
 // other, so that residuals stay as they are.

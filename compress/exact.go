@@ -8,7 +8,7 @@ import (
 
 // smallSelection is the length up to which all values are candidates: they are in
 // the nearest cache.
-const smallSelection = 2048
+const smallSelection = 3 << 10
 
 // Exact adds grad (nil: nothing) to residual and moves its k largest magnitudes,
 // of equal ones those of lower index, to s, at base and their places. k is from

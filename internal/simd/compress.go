@@ -7,7 +7,7 @@ import "math"
 type compressLevel struct {
 	takeAdded     [2]func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int // for few, for many
 	take          [2]func(index *int32, value, x *float32, n int, least uint32, base int32) int
-	countAtLeast  func(x *float32, n int, least uint32) int
+	countAtLeast  func(x *float32, n int, least uint32) uint32
 	maxMagnitude  func(x *float32, n int) uint32
 	sumMagnitudes func(lanes *[16]float64, x *float32, n int)
 	subtract      func(x, y *float32, n int)
@@ -100,7 +100,7 @@ func (k *Kernels) Take(index []int32, value, x []float32, least uint32, base int
 // is below 1<<31.
 func (k *Kernels) CountAtLeast(x []float32, least uint32) (count int) {
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
-		count += k.compress.countAtLeast(&x[0], n, least)
+		count += int(k.compress.countAtLeast(&x[0], n, least))
 		x = x[n:]
 	}
 	for _, v := range x {

@@ -29,7 +29,7 @@ func packGaps2(dst *byte, index *int32, groups int, before int32, width int)
 func unpackGaps2(index *int32, src *byte, groups int, before int32, width int) uint32
 
 //go:noescape
-func countAtLeast2(x *float32, n int, least uint32) int
+func countAtLeast2(x *float32, n int, least uint32) uint32
 
 //go:noescape
 func maxMagnitude2(x *float32, n int) uint32

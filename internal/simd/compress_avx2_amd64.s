@@ -1584,9 +1584,9 @@ group:
 	VZEROUPPER
 	RET
 
-// func countAtLeast2(x *float32, n int, least uint32) int
-// Requires: AVX, AVX2, POPCNT
-TEXT ·countAtLeast2(SB), NOSPLIT, $0-32
+// func countAtLeast2(x *float32, n int, least uint32) uint32
+// Requires: AVX, AVX2
+TEXT ·countAtLeast2(SB), NOSPLIT, $0-28
 	MOVQ         x+0(FP), AX
 	MOVL         $0x7fffffff, CX
 	VMOVD        CX, X0
@@ -1595,56 +1595,50 @@ TEXT ·countAtLeast2(SB), NOSPLIT, $0-32
 	DECL         CX
 	VMOVD        CX, X1
 	VPBROADCASTD X1, Y1
-	XORQ         CX, CX
-	MOVQ         n+8(FP), DX
-	CMPQ         DX, $0x00000020
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         n+8(FP), CX
+	CMPQ         CX, $0x00000020
 	JLT          single
 
 many:
-	VMOVUPS   (AX), Y2
-	VPAND     Y0, Y2, Y2
-	VPCMPGTD  Y1, Y2, Y2
-	VMOVMSKPS Y2, BX
-	POPCNTQ   BX, BX
-	ADDQ      BX, CX
-	VMOVUPS   32(AX), Y2
-	VPAND     Y0, Y2, Y2
-	VPCMPGTD  Y1, Y2, Y2
-	VMOVMSKPS Y2, BX
-	POPCNTQ   BX, BX
-	ADDQ      BX, CX
-	VMOVUPS   64(AX), Y2
-	VPAND     Y0, Y2, Y2
-	VPCMPGTD  Y1, Y2, Y2
-	VMOVMSKPS Y2, BX
-	POPCNTQ   BX, BX
-	ADDQ      BX, CX
-	VMOVUPS   96(AX), Y2
-	VPAND     Y0, Y2, Y2
-	VPCMPGTD  Y1, Y2, Y2
-	VMOVMSKPS Y2, BX
-	POPCNTQ   BX, BX
-	ADDQ      BX, CX
-	ADDQ      $0x00000080, AX
-	SUBQ      $0x00000020, DX
-	CMPQ      DX, $0x00000020
-	JGE       many
+	VPAND    (AX), Y0, Y4
+	VPCMPGTD Y1, Y4, Y4
+	VPSUBD   Y4, Y2, Y2
+	VPAND    32(AX), Y0, Y4
+	VPCMPGTD Y1, Y4, Y4
+	VPSUBD   Y4, Y3, Y3
+	VPAND    64(AX), Y0, Y4
+	VPCMPGTD Y1, Y4, Y4
+	VPSUBD   Y4, Y2, Y2
+	VPAND    96(AX), Y0, Y4
+	VPCMPGTD Y1, Y4, Y4
+	VPSUBD   Y4, Y3, Y3
+	ADDQ     $0x00000080, AX
+	SUBQ     $0x00000020, CX
+	CMPQ     CX, $0x00000020
+	JGE      many
 
 single:
-	TESTQ     DX, DX
-	JZ        end
-	VMOVUPS   (AX), Y2
-	VPAND     Y0, Y2, Y2
-	VPCMPGTD  Y1, Y2, Y2
-	VMOVMSKPS Y2, BX
-	POPCNTQ   BX, BX
-	ADDQ      BX, CX
-	ADDQ      $0x00000020, AX
-	SUBQ      $0x00000008, DX
-	JMP       single
+	TESTQ    CX, CX
+	JZ       end
+	VPAND    (AX), Y0, Y4
+	VPCMPGTD Y1, Y4, Y4
+	VPSUBD   Y4, Y2, Y2
+	ADDQ     $0x00000020, AX
+	SUBQ     $0x00000008, CX
+	JMP      single
 
 end:
-	MOVQ CX, ret+24(FP)
+	VPADDD       Y3, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPADDD       X0, X2, X2
+	VPSHUFD      $0x4e, X2, X0
+	VPADDD       X0, X2, X2
+	VPSHUFD      $0xb1, X2, X0
+	VPADDD       X0, X2, X2
+	VMOVD        X2, AX
+	MOVL         AX, ret+24(FP)
 	VZEROUPPER
 	RET
 

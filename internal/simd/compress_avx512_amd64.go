@@ -20,7 +20,7 @@ func takeAddedMany512(index *int32, value *float32, x *float32, grad *float32, n
 func fromBitmap512(index *int32, bits *byte, n int, base int32) int
 
 //go:noescape
-func countAtLeast512(x *float32, n int, least uint32) int
+func countAtLeast512(x *float32, n int, least uint32) uint32
 
 //go:noescape
 func maxMagnitude512(x *float32, n int) uint32

@@ -1048,9 +1048,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func countAtLeast512(x *float32, n int, least uint32) int
-// Requires: AVX, AVX512F, POPCNT
-TEXT ·countAtLeast512(SB), NOSPLIT, $0-32
+// func countAtLeast512(x *float32, n int, least uint32) uint32
+// Requires: AVX, AVX2, AVX512F
+TEXT ·countAtLeast512(SB), NOSPLIT, $0-28
 	MOVQ         x+0(FP), AX
 	MOVL         $0x7fffffff, CX
 	VMOVD        CX, X0
@@ -1058,56 +1058,55 @@ TEXT ·countAtLeast512(SB), NOSPLIT, $0-32
 	MOVL         least+16(FP), CX
 	VMOVD        CX, X1
 	VPBROADCASTD X1, Z1
-	XORQ         CX, CX
-	MOVQ         n+8(FP), DX
-	CMPQ         DX, $0x00000040
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x00000001, CX
+	VMOVD        CX, X4
+	VPBROADCASTD X4, Z4
+	MOVQ         n+8(FP), CX
+	CMPQ         CX, $0x00000040
 	JLT          single
 
 many:
-	VMOVUPS (AX), Z2
-	VPANDD  Z0, Z2, Z2
-	VPCMPUD $0x05, Z1, Z2, K1
-	KMOVW   K1, BX
-	POPCNTQ BX, BX
-	ADDQ    BX, CX
-	VMOVUPS 64(AX), Z2
-	VPANDD  Z0, Z2, Z2
-	VPCMPUD $0x05, Z1, Z2, K1
-	KMOVW   K1, BX
-	POPCNTQ BX, BX
-	ADDQ    BX, CX
-	VMOVUPS 128(AX), Z2
-	VPANDD  Z0, Z2, Z2
-	VPCMPUD $0x05, Z1, Z2, K1
-	KMOVW   K1, BX
-	POPCNTQ BX, BX
-	ADDQ    BX, CX
-	VMOVUPS 192(AX), Z2
-	VPANDD  Z0, Z2, Z2
-	VPCMPUD $0x05, Z1, Z2, K1
-	KMOVW   K1, BX
-	POPCNTQ BX, BX
-	ADDQ    BX, CX
+	VPANDD  (AX), Z0, Z5
+	VPCMPUD $0x05, Z1, Z5, K1
+	VPADDD  Z4, Z2, K1, Z2
+	VPANDD  64(AX), Z0, Z5
+	VPCMPUD $0x05, Z1, Z5, K1
+	VPADDD  Z4, Z3, K1, Z3
+	VPANDD  128(AX), Z0, Z5
+	VPCMPUD $0x05, Z1, Z5, K1
+	VPADDD  Z4, Z2, K1, Z2
+	VPANDD  192(AX), Z0, Z5
+	VPCMPUD $0x05, Z1, Z5, K1
+	VPADDD  Z4, Z3, K1, Z3
 	ADDQ    $0x00000100, AX
-	SUBQ    $0x00000040, DX
-	CMPQ    DX, $0x00000040
+	SUBQ    $0x00000040, CX
+	CMPQ    CX, $0x00000040
 	JGE     many
 
 single:
-	TESTQ   DX, DX
+	TESTQ   CX, CX
 	JZ      end
-	VMOVUPS (AX), Z2
-	VPANDD  Z0, Z2, Z2
-	VPCMPUD $0x05, Z1, Z2, K1
-	KMOVW   K1, BX
-	POPCNTQ BX, BX
-	ADDQ    BX, CX
+	VPANDD  (AX), Z0, Z5
+	VPCMPUD $0x05, Z1, Z5, K1
+	VPADDD  Z4, Z2, K1, Z2
 	ADDQ    $0x00000040, AX
-	SUBQ    $0x00000010, DX
+	SUBQ    $0x00000010, CX
 	JMP     single
 
 end:
-	MOVQ CX, ret+24(FP)
+	VPADDD        Z3, Z2, Z2
+	VEXTRACTI64X4 $0x01, Z2, Y0
+	VPADDD        Y0, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X0
+	VPADDD        X0, X2, X2
+	VPSHUFD       $0x4e, X2, X0
+	VPADDD        X0, X2, X2
+	VPSHUFD       $0xb1, X2, X0
+	VPADDD        X0, X2, X2
+	VMOVD         X2, AX
+	MOVL          AX, ret+24(FP)
 	VZEROUPPER
 	RET
 

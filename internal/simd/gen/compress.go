@@ -80,35 +80,31 @@ func (l level) laneTable(name string) Mem {
 	return m
 }
 
-// countAtLeast counts magnitudes of at least least.
+// countAtLeast counts magnitudes of at least least, in the lanes of two vectors.
 func (l level) countAtLeast() {
-	f := l.begin("countAtLeast", "func(x *float32, n int, least uint32) int", "x")
-	abs, bound, least, count := l.magnitudes(), l.vector(), GP32(), GP64()
-	Load(Param("least"), least)
-	if !l.masked {
-		DECL(least)
+	f := l.begin("countAtLeast", "func(x *float32, n int, least uint32) uint32", "x")
+	abs, bound := l.magnitudes(), l.boundOf("least")
+	counts, turn := []vec{l.zero(), l.zero()}, 0
+	var one vec
+	if l.masked {
+		one = l.bits(1)
 	}
-	VMOVD(least, bound.AsX())
-	VPBROADCASTD(bound.AsX(), bound)
-	XORQ(count, count)
 	f.run(4, func(at func(int) Mem) {
-		m, taken := l.vector(), GP64()
-		VMOVUPS(at(0), m)
-		l.and(abs, m, m)
+		m, count := l.vector(), counts[turn%2]
+		turn++
 		if l.masked {
 			k := K()
+			VPANDD(at(0), abs, m)
 			VPCMPUD(U8(5), bound, m, k)
-			KMOVW(k, taken.As32())
-		} else {
-			VPCMPGTD(bound, m, m)
-			VMOVMSKPS(m, taken.As32())
+			VPADDD(one, count, k, count)
+			return
 		}
-		POPCNTQ(taken, taken)
-		ADDQ(taken, count)
+		VPAND(at(0), abs, m)
+		VPCMPGTD(bound, m, m)
+		VPSUBD(m, count, count) // all ones are -1
 	})
-	Store(count, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
+	VPADDD(counts[1], counts[0], counts[0])
+	l.foldInts(counts[0], VPADDD)
 }
 
 // maxMagnitude is the largest of the magnitudes' bits.
