@@ -54,6 +54,9 @@ func (s *Sparse) Reserve(n int) {
 	if cap(s.Index) >= have+n && cap(s.Value) >= have+n {
 		return
 	}
+	if s.Index != nil { // lengths differ a little from step to step
+		n += (have + n) / 8
+	}
 	index, value := make([]int32, have, have+n), make([]float32, have, have+n)
 	copy(index, s.Index)
 	copy(value, s.Value)
