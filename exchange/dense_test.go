@@ -232,19 +232,22 @@ func TestManyInFlight(t *testing.T) {
 	}
 }
 
-// Ranks that share memory get the bits of those that do not, where the order of the
-// sum is one's own, and send nothing.
-func TestSharedMemory(t *testing.T) {
-	const size = 3
+// Ranks that share memory, or hosts, get the bits of those that do not, where the order
+// of the sum is one's own. In shared memory nothing is sent but by a tree.
+func TestSharedMemoryAndHosts(t *testing.T) {
+	const size = 5
 	for kind := range kindsOf(0) {
 		var want [][]float32
-		for _, shared := range []bool{false, true} {
-			meshes := mem.New(size)
-			if shared {
+		for _, how := range []string{"alone", "shared", "hosts"} {
+			meshes, cfg := mem.New(size), collective.Config{}
+			switch how {
+			case "shared":
 				meshes = mem.NewShared(size, 1<<20)
+			case "hosts":
+				cfg.Hosts = []int{0, 0, 1, 1, 1}
 			}
 			got := make([][]float32, size)
-			for r, err := range onMeshes(t, meshes, configOf(kind), func(e *Group, rank int) error {
+			for r, err := range onGroups(t, meshes, cfg, configOf(kind), func(e *Group, rank int) error {
 				op := kindsOf(rank)[kind]()
 				for range 3 {
 					for i := range op.X {
@@ -254,24 +257,24 @@ func TestSharedMemory(t *testing.T) {
 						return err
 					}
 				}
-				if sent := op.Sent.Bytes > 0; kind != Tree && sent == shared {
+				if sent := op.Sent.Bytes > 0; kind != Tree && how != "hosts" && sent == (how == "shared") {
 					return fmt.Errorf("sent %d bytes", op.Sent.Bytes)
 				}
 				got[rank] = op.X
 				return nil
 			}) {
 				if err != nil {
-					t.Fatalf("%s, rank %d: %v", kind, r, err)
+					t.Fatalf("%s, %s, rank %d: %v", kind, how, r, err)
 				}
 			}
 			if want == nil {
 				want = got
 			}
 			for r := range got {
-				if err := sameBits(fmt.Sprintf("%s, shared %v, rank %d", kind, shared, r), got[r], got[0]); err != nil {
+				if err := sameBits(fmt.Sprintf("%s, %s, rank %d", kind, how, r), got[r], got[0]); err != nil {
 					t.Error(err)
 				}
-				if err := sameBits(fmt.Sprintf("%s, shared beside not", kind), got[r], want[r]); err != nil && kind != Dense && kind != "fp16" && kind != "fp32" {
+				if err := sameBits(fmt.Sprintf("%s, %s", kind, how), got[r], want[r]); err != nil && kind != Dense && kind != "fp16" && kind != "fp32" {
 					t.Error(err)
 				}
 			}

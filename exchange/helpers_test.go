@@ -17,12 +17,18 @@ import (
 // ranks' errors. Reducers, groups and meshes are closed after all have returned.
 func onMeshes(t testing.TB, meshes []transport.Mesh, cfg Config, body func(e *Group, rank int) error) []error {
 	t.Helper()
+	return onGroups(t, meshes, collective.Config{}, cfg, body)
+}
+
+// onGroups is onMeshes with a configuration of the groups.
+func onGroups(t testing.TB, meshes []transport.Mesh, groupCfg collective.Config, cfg Config, body func(e *Group, rank int) error) []error {
+	t.Helper()
 	errs := make([]error, len(meshes))
 	reducers, groups := make([]*Group, len(meshes)), make([]*collective.Group, len(meshes))
 	var wg sync.WaitGroup
 	for r, m := range meshes {
 		var err error
-		if groups[r], err = collective.New(m, collective.Config{}); err != nil {
+		if groups[r], err = collective.New(m, groupCfg); err != nil {
 			t.Fatal(err)
 		}
 		if reducers[r], err = Over(groups[r], cfg); err != nil {
