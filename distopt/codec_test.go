@@ -185,3 +185,35 @@ func TestBadValues(t *testing.T) {
 		})
 	}
 }
+
+// A tensor of more than 4 Mi values, one beside it, and a share of which a single
+// entry is left.
+func TestLargeTensor(t *testing.T) {
+	const large = 4<<20 + 1
+	layers := []bucket.Layer{{Name: "large", Len: large + 15, Pad: 15}, {Name: "one", Offset: large + 15, Len: 16, Pad: 15}}
+	for _, s := range []Strategy{TopK, DLGS} {
+		onRanks(t, 2, func(g *collective.Group) error {
+			w, err := newRig(g, layers, Config{Strategy: s, Spars: 1.0 / (8 << 20)})
+			if err != nil {
+				return err
+			}
+			for at := range 2 {
+				clear(w.grads)
+				w.grads[large-1-at], w.grads[large+15] = 3, float32(g.Rank())
+				w.ready()
+				if err := w.o.Step(); err != nil {
+					return err
+				}
+				for b := range w.o.Plan() {
+					if n := w.o.codec.sparse[b].Count(); n != 1 {
+						return fmt.Errorf("%s: %d entries of bucket %d", s, n, b)
+					}
+				}
+				if math.Abs(float64(w.params[large-1-at])+0.3) > 1e-6 {
+					return fmt.Errorf("%s: parameter %d is %v", s, large-1-at, w.params[large-1-at])
+				}
+			}
+			return nil
+		})
+	}
+}

@@ -15,6 +15,12 @@ import (
 // A rank that leaves in mid-step gives the others an error with step and
 // bucket, and nobody hangs.
 func TestLostPeer(t *testing.T) {
+	for _, s := range []Strategy{FP32, Int8, LAGS} {
+		t.Run(string(s), func(t *testing.T) { losePeer(t, s) })
+	}
+}
+
+func losePeer(t *testing.T, s Strategy) {
 	layers := toy()
 	n := total(layers)
 	var before sync.WaitGroup // the others' steps before the fault
@@ -22,7 +28,7 @@ func TestLostPeer(t *testing.T) {
 	errs := ranks(t, 3, func(g *collective.Group) error {
 		grads := make([]float32, n)
 		sgd := testSGD
-		o, err := New(g, &sgd, layers, make([]float32, n), grads, nil, Config{Plan: PlanPerLayer})
+		o, err := New(g, &sgd, layers, make([]float32, n), grads, nil, Config{Strategy: s, Plan: PlanPerLayer})
 		if err != nil {
 			return err
 		}
