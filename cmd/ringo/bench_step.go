@@ -43,7 +43,7 @@ type stepResult struct {
 	Threads int    `json:"threads"`           // per rank
 	// StepMS is the median over steps, StepMeanMS the mean; both are of the rank
 	// that took longest for the step, and so is the break-down. It is a mean over the
-	// third of the steps around the median, so that its parts add up to that.
+	// steps that took as long as the median, by 1 %, so that its parts add up to that.
 	StepMS      float64      `json:"step_ms"`
 	StepMeanMS  float64      `json:"step_mean_ms"`
 	SamplesPerS float64      `json:"samples_per_s"` // by StepMS

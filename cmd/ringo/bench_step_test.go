@@ -32,6 +32,8 @@ func TestBreakDownAddsUp(t *testing.T) {
 		{[]float64{10, 20}, 15},
 		{[]float64{10, 1000, 12}, 12},
 		{[]float64{10, 10.2, 9.9, 5000, 10.1, 3, 10, 10}, 10},
+		{[]float64{10, 10.05, 9.96, 400, 410, 420, 430}, 400}, // a machine that others use, too
+		{[]float64{10, 10, 10, 400, 400, 400}, 205},
 	} {
 		times := newStepTimes(len(c.steps))
 		for _, s := range c.steps {
@@ -40,7 +42,7 @@ func TestBreakDownAddsUp(t *testing.T) {
 		b := times.breakDown()
 		sum := b.ComputeMS + b.CompressMS + b.ExposedCommMS + b.UpdateMS
 		m := median(times.parts[wholePart])
-		if math.Abs(sum-m) > 0.02*m || math.Abs(sum-c.want) > 0.02*c.want || math.Abs(b.ExposedCommMS-0.3*sum) > 1e-6*sum || b.Density != 0.25 {
+		if math.Abs(sum-m) > 0.01*m || math.Abs(sum-c.want) > 0.01*c.want || math.Abs(b.ExposedCommMS-0.3*sum) > 1e-6*sum || b.Density != 0.25 {
 			t.Errorf("steps of %v ms: %+v, sum %v, median %v, want %v", c.steps, b, sum, m, c.want)
 		}
 	}

@@ -80,15 +80,26 @@ func (t *stepTimes) ofSlowest(g *collective.Group) error {
 }
 
 // breakDown is where the time of the median step goes. Medians of parts do not
-// add up, so these are means over the third of the steps around the median.
+// add up, and a single step says little about each, so these are means over the
+// steps that took as long as the median, by 1 %: the one or two in the middle and
+// those around them. Their mean is the median by 1 %, however the others spread.
 func (t *stepTimes) breakDown() train.BreakDown {
-	n := len(t.parts[wholePart])
+	whole := t.parts[wholePart]
+	n := len(whole)
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.parts[wholePart][a], t.parts[wholePart][b]) })
-	middle := order[n/3 : n-n/3]
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(whole[a], whole[b]) })
+	first, end := (n-1)/2, n/2+1
+	typical := (whole[order[first]] + whole[order[end-1]]) / 2
+	for first > 0 && whole[order[first-1]] >= 0.99*typical {
+		first--
+	}
+	for end < n && whole[order[end]] <= 1.01*typical {
+		end++
+	}
+	middle := order[first:end]
 	mean := func(part int) float64 {
 		sum := 0.0
 		for _, step := range middle {
