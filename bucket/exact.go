@@ -14,14 +14,14 @@ import (
 //
 //	F[j] = min over i < j of max(F[i], R[j]) + t_c(i..j)
 //
-// with R[j] the time at which layers 1..j are final: O(L²). With selection
-// groups also delay the compute path, and a prefix is described by two times,
+// with R[j] the time at which layers 1..j are final: O(L²). With selection, or
+// exchanges that take time from the computation, groups also delay the compute path, and a prefix is described by two times,
 // see exactFront.
 func Exact(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil
 	}
-	if s.Costs.Select.Zero() {
+	if s.Costs.free() {
 		return exactDense(s)
 	}
 	p, _ := exactFront(s)
@@ -73,9 +73,9 @@ func exactFront(s Step) (p Plan, largest int) {
 		for i := j - 1; i >= 0; i-- {
 			backward += s.Backward[i]
 			values := span(s.Layers, i, j-1).Len()
-			sel, send := s.Costs.Select.At(values), s.Costs.send(values)
+			sel, send, busy := s.Costs.group(values)
 			for k, f := range fronts[i] {
-				all = append(all, prefix{f.then(backward, sel, send), i, k})
+				all = append(all, prefix{f.then(backward, sel, send, busy), i, k})
 			}
 		}
 		fronts[j] = pareto(all)

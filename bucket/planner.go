@@ -61,7 +61,7 @@ func MGWFBP(s Step) Plan {
 	first, backward := 0, s.Backward[0]
 	for i := range s.Layers {
 		b := span(s.Layers, first, i)
-		sel, send := s.Costs.Select.At(b.Len()), s.Costs.send(b.Len())
+		sel, send, busy := s.Costs.group(b.Len())
 		if i+1 < len(s.Layers) {
 			starts := max(state.compute+backward+sel, state.channel)
 			next := s.Layers[i+1].Len
@@ -73,7 +73,7 @@ func MGWFBP(s Step) Plan {
 			}
 		}
 		p = append(p, b)
-		state = state.then(backward, sel, send)
+		state = state.then(backward, sel, send, busy)
 		if first = i + 1; first < len(s.Layers) {
 			backward = s.Backward[first]
 		}

@@ -26,6 +26,9 @@ func randomStep(rng *rand.Rand, layers int, selects bool) Step {
 	}
 	s.Costs.Select = Curve{Fixed: rng.Float64() / 2, PerValue: rng.Float64() * scale / 4, PerLog: float64(rng.IntN(2)) * scale / 50}
 	s.Costs.Sends = append(s.Costs.Sends, Send{Name: "sparse", Payload: Payload{Density: 0.05, Unit: 8}, Fixed: 2 * rng.ExpFloat64(), PerByte: rng.Float64() * scale})
+	if rng.IntN(2) == 0 { // exchanges that take cores from the computation
+		s.Costs.Sends[0].BusyFixed, s.Costs.Sends[1].BusyPerByte = rng.Float64(), rng.Float64()*scale
+	}
 	return s
 }
 
@@ -177,8 +180,8 @@ func TestPredictTotal(t *testing.T) {
 		for _, b := range s.Backward {
 			sum += b
 		}
-		if !near(got.Compute, sum+got.Selecting) || len(got.Layers) != len(s.Layers) || len(got.Groups) != len(p) {
-			t.Fatalf("predicted %+v: compute is not forward, backward and selecting, %v", got, sum)
+		if !near(got.Compute, sum+got.Selecting+got.Busy) || len(got.Layers) != len(s.Layers) || len(got.Groups) != len(p) {
+			t.Fatalf("predicted %+v: compute is not forward, backward, selecting and busy, %v", got, sum)
 		}
 	}
 }

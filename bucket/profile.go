@@ -73,6 +73,9 @@ type LinkProfile struct {
 	Hosts   int     `json:"hosts"`
 	Fixed   float64 `json:"fixed_s"`
 	PerByte float64 `json:"per_byte_s"`
+	// Busy is what the exchange takes from the computation beside it.
+	BusyFixed   float64 `json:"busy_fixed_s,omitempty"`
+	BusyPerByte float64 `json:"busy_per_byte_s,omitempty"`
 }
 
 // SavedPlan is a plan by the index of each group's last layer.
@@ -164,7 +167,7 @@ func (f Profile) Sends(code string, p Payload, ranks, hosts int) []Send {
 		if l.Payload != kind || l.Ranks != ranks || l.Hosts != hosts || l.Code != "" && l.Code != code || l.Density > 0 && l.Density != p.Density {
 			continue
 		}
-		s := Send{Name: l.Algorithm, Payload: p, Fixed: l.Fixed, PerByte: l.PerByte, Above: l.Above, UpTo: l.UpTo}
+		s := Send{Name: l.Algorithm, Payload: p, Fixed: l.Fixed, PerByte: l.PerByte, Above: l.Above, UpTo: l.UpTo, BusyFixed: l.BusyFixed, BusyPerByte: l.BusyPerByte}
 		if l.Unit > 0 {
 			s.Payload.Unit = l.Unit
 		}
@@ -245,6 +248,8 @@ func (f Profile) checkCosts(bad *faults) {
 		}
 		bad.seconds(what+": fixed", l.Fixed)
 		bad.seconds(what+": per byte", l.PerByte)
+		bad.seconds(what+": busy", l.BusyFixed)
+		bad.seconds(what+": busy per byte", l.BusyPerByte)
 		bad.density(what, l.Density)
 		if !(l.Unit >= 0) || math.IsInf(l.Unit, 0) {
 			bad.add("%s: %v bytes an entry: want 0 (not known) or more", what, l.Unit)
@@ -255,6 +260,6 @@ func (f Profile) checkCosts(bad *faults) {
 
 // same reports whether two links describe the same exchange of the same sizes.
 func (l LinkProfile) same(o LinkProfile) bool {
-	l.Fixed, l.PerByte, l.Unit = o.Fixed, o.PerByte, o.Unit
+	l.Fixed, l.PerByte, l.Unit, l.BusyFixed, l.BusyPerByte = o.Fixed, o.PerByte, o.Unit, o.BusyFixed, o.BusyPerByte
 	return l == o
 }

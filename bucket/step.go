@@ -13,7 +13,8 @@ import (
 // The model is that of MG-WFBP (Shi et al. 2019) and DLGS (Ju et al. 2024): a
 // rank computes on one path, forward, then backward layer by layer, with a
 // group's selection right after the backward of its last layer; one channel
-// carries the groups one after the other, in plan order.
+// carries the groups one after the other, in plan order. What carries a group may take
+// time from the computation (Send.Busy), which counts when the group could be sent.
 type Step struct {
 	Layers   []Layer
 	Forward  float64   // from the step's start to the start of backward
@@ -42,6 +43,9 @@ type Send struct {
 	// included; UpTo 0: without bound. Where a library chooses its algorithm by
 	// size, a group is carried by what is chosen for it.
 	Above, UpTo float64
+	// BusyFixed and BusyPerByte are the time that an exchange takes from the
+	// computation beside it, where the two share cores: at most that of the exchange.
+	BusyFixed, BusyPerByte float64
 }
 
 // Payload is the size of what a rank contributes for a group.
@@ -66,6 +70,11 @@ func (p Payload) Bytes(values int) float64 { return p.Unit * float64(p.Entries(v
 
 // Seconds is how long a group of that many values is on the channel.
 func (s Send) Seconds(values int) float64 { return s.Fixed + s.PerByte*s.Payload.Bytes(values) }
+
+// Busy is the time that the exchange of a group takes from the computation beside it.
+func (s Send) Busy(values int) float64 {
+	return min(s.Seconds(values), s.BusyFixed+s.BusyPerByte*s.Payload.Bytes(values))
+}
 
 // holds reports whether s is for groups of that many values.
 func (s Send) holds(values int) bool {
@@ -94,6 +103,22 @@ func (c Costs) Send(values int) (way Send, seconds float64) {
 func (c Costs) send(values int) float64 {
 	_, t := c.Send(values)
 	return t
+}
+
+// group is what one costs: to select, on the channel, and beside that.
+func (c Costs) group(values int) (sel, send, busy float64) {
+	way, send := c.Send(values)
+	return c.Select.At(values), send, way.Busy(values)
+}
+
+// free reports whether groups cost the compute path nothing.
+func (c Costs) free() bool {
+	for _, s := range c.Sends {
+		if s.BusyFixed != 0 || s.BusyPerByte != 0 {
+			return false
+		}
+	}
+	return c.Select.Zero()
 }
 
 // Curve is a fitted cost in seconds as a function of a number of values x:
@@ -146,6 +171,8 @@ func (s Step) Validate() error {
 		what := fmt.Sprintf("send %q", w.Name)
 		f.seconds(what+": fixed", w.Fixed)
 		f.seconds(what+": per byte", w.PerByte)
+		f.seconds(what+": busy", w.BusyFixed)
+		f.seconds(what+": busy per byte", w.BusyPerByte)
 		f.density(what, w.Payload.Density)
 		f.bounds(what, w.Above, w.UpTo)
 		if !(w.Payload.Unit > 0) || math.IsInf(w.Payload.Unit, 0) {

@@ -10,6 +10,8 @@ type Timeline struct {
 	Compute float64
 	// Selecting is the part of Compute that selections take.
 	Selecting float64
+	// Busy is the part of Compute that exchanges took from the computation.
+	Busy float64
 	// Exposed is how long after Compute the last group is agreed.
 	Exposed float64
 	// Total is the step: Compute + Exposed + the update.
@@ -35,11 +37,16 @@ type GroupTimes struct {
 //	select(g)     = ready(g) .. ready(g) + t_s(values)
 //	send(g)       starts at max(end of select(g), end of send(g-1)), takes t_c(values)
 //
+// and, where exchanges are carried by the cores that compute, ready(g+1) is later by
+// the Busy of g.
+//
 // It costs O(layers).
 func Predict(s Step, p Plan) Timeline {
 	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Groups: make([]GroupTimes, 0, len(p))}
-	now, channel := s.Forward, 0.0
+	now, channel, busy := s.Forward, 0.0, 0.0 // busy: of the group before
 	for _, b := range p {
+		now += busy
+		t.Busy += busy
 		for i := b.First; i <= b.Last; i++ {
 			t.Layers = append(t.Layers, Interval{now, now + s.Backward[i]})
 			now += s.Backward[i]
@@ -53,10 +60,11 @@ func Predict(s Step, p Plan) Timeline {
 		g.Send.End = g.Send.Start + took
 		channel = g.Send.End
 		t.Groups = append(t.Groups, g)
+		busy = way.Busy(b.Len())
 	}
 	t.Compute = now
-	t.Exposed = max(0, channel-now)
-	t.Total = max(now, channel) + s.Update
+	t.Exposed = max(0, channel-t.Compute)
+	t.Total = max(t.Compute, channel) + s.Update
 	return t
 }
 
@@ -68,7 +76,8 @@ func (s Step) total(p Plan) float64 {
 		for i := b.First; i <= b.Last; i++ {
 			backward += s.Backward[i]
 		}
-		state = state.then(backward, s.Costs.Select.At(b.Len()), s.Costs.send(b.Len()))
+		sel, send, busy := s.Costs.group(b.Len())
+		state = state.then(backward, sel, send, busy)
 	}
 	return max(state.compute, state.channel) + s.Update
 }
@@ -77,9 +86,11 @@ func (s Step) total(p Plan) float64 {
 // far.
 type finish struct{ compute, channel float64 }
 
-// then appends a group.
-func (f finish) then(backward, sel, send float64) finish {
+// then appends a group. What the last one's exchange takes from the computation is
+// within that exchange, so that the end is that of the channel.
+func (f finish) then(backward, sel, send, busy float64) finish {
 	f.compute += backward + sel
 	f.channel = max(f.compute, f.channel) + send
+	f.compute += busy
 	return f
 }

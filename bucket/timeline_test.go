@@ -133,3 +133,26 @@ func TestGoldenTimelines(t *testing.T) {
 		}
 	}
 }
+
+// What an exchange takes from the computation delays what follows, and no more than it
+// lasts; after the last group there is nothing to delay.
+func TestPredictBusy(t *testing.T) {
+	s := Step{
+		Layers: []Layer{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 1,
+		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4, BusyFixed: 1, BusyPerByte: 0.05}}},
+	}
+	for _, c := range []struct {
+		plan                    Plan
+		busy                    float64
+		compute, exposed, total float64
+	}{
+		{PerLayer(s.Layers), 1, 6, 4, 11}, // 3 from the second layer; its group starts at 6
+		{PerLayer(s.Layers), 9, 7, 4, 12}, // no more than the 4 that the exchange lasts
+		{One(s.Layers), 1, 3, 4, 8},
+	} {
+		s.Costs.Sends[0].BusyFixed = c.busy
+		if got := Predict(s, c.plan); got.Compute != c.compute || got.Exposed != c.exposed || got.Total != c.total || s.total(c.plan) != c.total {
+			t.Errorf("%d groups, busy %v: compute %v, exposed %v, total %v, want %+v", len(c.plan), c.busy, got.Compute, got.Exposed, got.Total, c)
+		}
+	}
+}

@@ -1,9 +1,11 @@
 package tune
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // What an exchange is timed with.
@@ -19,6 +22,9 @@ const (
 	linkRounds = 9       // most of one size
 	linkBudget = 0.2     // seconds of one size; the first is always timed twice
 	linkLong   = 0.5     // seconds of an exchange after which none is longer
+	loadValues = 16 << 10
+	loadMost   = 0.1 // seconds of a load beside an exchange
+	loadRounds = 3
 )
 
 // Exchange measures how long r takes to exchange a candidate's groups, by their size,
@@ -62,12 +68,14 @@ type exchangeBench struct {
 	payload bucket.Payload
 	rand    *rand.Rand
 	points  []point
+	load    [2][]float32 // of a computation beside an exchange
 }
 
 // point is a measured exchange.
 type point struct {
-	bucket.Sample        // bytes of payload
-	algorithm     string // empty: the reducer does not tell
+	bucket.Sample         // bytes of payload
+	algorithm     string  // empty: the reducer does not tell
+	busy          float64 // seconds that it takes from the computation
 }
 
 // time measures one length and returns how long it takes, the same on every rank.
@@ -100,8 +108,66 @@ func (b *exchangeBench) time(size int) (float64, error) {
 		}
 	}
 	took := max(median(times), 1e-9)
-	b.points = append(b.points, point{bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, op.Sent.Algorithm})
+	busy, err := b.busy(op, took)
+	if err != nil {
+		return 0, err
+	}
+	b.points = append(b.points, point{bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, op.Sent.Algorithm, busy})
 	return took, nil
+}
+
+// busy measures how much longer a computation takes beside an exchange that takes so
+// long than alone, on all ranks at once: what the exchange takes of cores and of
+// memory's bandwidth. The fastest of some rounds count.
+func (b *exchangeBench) busy(op *exchange.Op, took float64) (float64, error) {
+	alone, err := b.loaded(nil, 8)
+	if err != nil || alone[0] < 1e-6 {
+		return 0, err // a clock that stands still while one computes
+	}
+	window := min(1.2*took, loadMost)
+	turns := max(1, int(8*window/alone[0]))
+	best := []float64{math.Inf(1), math.Inf(1)}
+	for range loadRounds {
+		for i, beside := range []*exchange.Op{nil, op} {
+			seconds, err := b.loaded(beside, turns)
+			if err != nil {
+				return 0, err
+			}
+			best[i] = min(best[i], seconds[0])
+		}
+	}
+	return min(took, max(0, best[1]-best[0])*max(1, took/window)), nil
+}
+
+// loaded is how long so many turns of a computation take on the slowest rank, beside
+// an exchange or alone.
+func (b *exchangeBench) loaded(op *exchange.Op, turns int) (seconds []float64, err error) {
+	if b.load[0] == nil {
+		b.load = [2][]float32{make([]float32, loadValues), make([]float32, loadValues)}
+	}
+	if op != nil {
+		clear(op.X)
+	}
+	if err := collective.Barrier(b.g); err != nil {
+		return nil, err
+	}
+	kernels, start := simd.Host(), time.Now()
+	if op != nil {
+		b.r.Start(op)
+	}
+	for range turns {
+		for range 16 {
+			kernels.Add(b.load[0], b.load[1])
+		}
+		runtime.Gosched() // as between two layers of backward
+	}
+	seconds = []float64{time.Since(start).Seconds()}
+	if op != nil {
+		if _, err := b.r.Wait(op); err != nil {
+			return nil, err
+		}
+	}
+	return seconds, slowest(b.g, seconds)
 }
 
 // once exchanges op when all ranks are there.
@@ -139,12 +205,16 @@ func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 		link.Payload, link.Density, link.Unit = bucket.SparsePayload, b.payload.Density, b.payload.Unit
 	}
 	for _, run := range runs(b.points) {
-		samples := make([]bucket.Sample, len(run))
+		samples, busy := make([]bucket.Sample, len(run)), make([]bucket.Sample, len(run))
 		for i, p := range run {
-			samples[i] = p.Sample
+			samples[i], busy[i] = p.Sample, bucket.Sample{Size: p.Size, Seconds: max(p.busy, 1e-9)} // a fit wants some
 		}
-		var err error
-		if link.Fixed, link.PerByte, err = bucket.FitLine(samples); err != nil {
+		var err, second error
+		link.Fixed, link.PerByte, err = bucket.FitLine(samples)
+		if link.BusyFixed, link.BusyPerByte = 0, 0; slices.ContainsFunc(run, func(p point) bool { return p.busy > 0 }) {
+			link.BusyFixed, link.BusyPerByte, second = bucket.FitLine(busy)
+		}
+		if err := errors.Join(err, second); err != nil {
 			return nil, err
 		}
 		if link.Algorithm = run[len(run)-1].algorithm; link.Algorithm == "" {

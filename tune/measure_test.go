@@ -209,6 +209,31 @@ func TestExchangeOfSlowLinks(t *testing.T) {
 	})
 }
 
+// Over real links an exchange takes no more from the computation than it lasts, and all
+// ranks agree on that.
+func TestExchangeBusy(t *testing.T) {
+	links := make([][]bucket.LinkProfile, 2)
+	onRanks(t, 2, func(g *collective.Group) error {
+		r, err := exchange.Over(g, exchange.Config{})
+		if err != nil {
+			return err
+		}
+		links[g.Rank()], err = Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 1<<16))
+		return errors.Join(err, r.Close())
+	})
+	if !reflect.DeepEqual(links[0], links[1]) {
+		t.Errorf("ranks differ: %+v", links)
+	}
+	f := bucket.Profile{Links: links[0]}
+	for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, 2, 1) {
+		for _, values := range []int{1 << 10, 1 << 16} {
+			if busy := s.Busy(values); busy < 0 || busy > s.Seconds(values) {
+				t.Errorf("%d values take %v s of the computation and last %v", values, busy, s.Seconds(values))
+			}
+		}
+	}
+}
+
 func TestRuns(t *testing.T) {
 	for sequence, want := range map[string]string{
 		"a": "a", "aa": "aa", "aab": "aab", "abb": "abb", "aabb": "aa bb", "aabcc": "aa bcc", "abc": "abc", "aabbc": "aa bbc", "aba": "aba", "abab": "ab ab",
