@@ -144,3 +144,41 @@ func TestUnknownTransport(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Messages of two ranks go through the memory, of any length and from both kinds of it,
+// and not over the mesh.
+func TestMessagesThroughSharedMemory(t *testing.T) {
+	leakcheck.Check(t)
+	for r, err := range runAll(t, byHand(t, 3), func(job *ringo.Job) error {
+		g, right, left := job.Group(), (job.Rank()+1)%3, (job.Rank()+2)%3
+		before := job.Traffic().PayloadSent
+		for i, n := range []int{0, 5, 9, 1000, 16384, 16385, 100000} {
+			own, arena, got := make([]float32, n), job.Alloc(n), make([]float32, n)
+			for k := range own {
+				own[k], arena[k] = float32(100*job.Rank()+i+k), float32(-100*job.Rank()-i-k)
+			}
+			a, b := collective.StartSend(g, own, right), collective.StartSend(g, arena, right)
+			for _, sign := range []float32{1, -1} {
+				if err := collective.Receive(g, got, left); err != nil {
+					return err
+				}
+				for k, v := range got {
+					if v != sign*float32(100*left+i+k) {
+						return fmt.Errorf("value %d of %d is %v", k, n, v)
+					}
+				}
+			}
+			if err := errors.Join(a.Wait(), b.Wait()); err != nil {
+				return err
+			}
+		}
+		if sent := job.Traffic().PayloadSent - before; sent != 0 {
+			return fmt.Errorf("%d bytes went over the mesh", sent)
+		}
+		return collective.Barrier(g)
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/internal/waiting"
@@ -32,8 +33,11 @@ import (
 // and read once, and a cache line each way.
 
 const (
-	pairSlots  = 4
+	pairSlots  = 8
 	pairPieces = 4 // of a cell
+	// pairPatience is how long a sender waits for a slot: what the way over the mesh
+	// costs, so that it loses no more than that. Then it does not until one was free.
+	pairPatience = 20 * time.Microsecond
 	// lines of a pair in one rank's piece of Control: as the sender its counter of
 	// announcements, the notices and how much is in the cells; as the receiver how
 	// much was taken from them.
@@ -69,6 +73,7 @@ type pipe struct {
 	wait int               // how many wait for it
 	done uint64            // of receives: how many have seen their announcement
 	held [pairSlots]uint64 // of sends: the number of the message that a slot was last given to, plus one
+	full bool              // of sends: no slot became free in time
 }
 
 // pair is both directions.
@@ -137,9 +142,8 @@ func (w *Work) put(out *pipe) (done bool) {
 	if n > eager {
 		place = w.place(w.x)
 	}
-	free := out.held[k] == 0 || out.taken[k].Load() >= progress(out.held[k]-1, pieceAll)
 	fits := out.inCell(n) || n > eager && (place != nowhere || len(out.cells[k]) >= leastStream)
-	if free && fits && !w.aside {
+	if fits && !w.aside && w.free(out, k) {
 		out.held[k] = w.number + 1
 		m := out.notices[k]
 		m.sig, m.bytes, m.place = w.sig, uint64(n), place
@@ -153,6 +157,19 @@ func (w *Work) put(out *pipe) (done bool) {
 	}
 	out.announced.Raise(w.number + 1)
 	return done
+}
+
+// free reports whether a slot is free, or is soon.
+func (w *Work) free(out *pipe, k uint64) bool {
+	if out.held[k] == 0 {
+		return true
+	}
+	g, all, patience := w.g, progress(out.held[k]-1, pieceAll), pairPatience
+	if out.full {
+		patience = 0
+	}
+	out.full = g.share.waiter.AtLeast(out.taken[k], all, g.mesh, g.ranks[w.root], patience) != nil
+	return !out.full
 }
 
 // finishPut is the rest of a long message.

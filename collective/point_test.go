@@ -64,7 +64,7 @@ func TestPairs(t *testing.T) {
 
 // Ranks that share memory send nothing over the mesh, but what finds no room.
 func TestPairsGoThroughMemory(t *testing.T) {
-	for size, cell := range map[int]int{2: 16384, 7: 1 << 20 / 6 / 4 / 64 * 16} {
+	for size, cell := range map[int]int{2: 16384, 7: 1 << 20 / 6 / pairSlots / 64 * 16} {
 		for _, n := range pairLengths {
 			meshes := mem.NewShared(size, testArena)
 			var sent int64
