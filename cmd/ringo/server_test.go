@@ -196,6 +196,7 @@ func TestServerUsage(t *testing.T) {
 		{synthetic + "--mode ps --servers -1", "--servers -1: want 1 to 1024"},
 		{synthetic + "--mode ps --strategy partialUpdate", "it averages parameters among the ranks"},
 		{synthetic + "--mode ps --strategy topk --sparse-algorithm tree", "has no effect with --mode ps"},
+		{synthetic + "--mode ps --strategy topk --bound-sum", "--bound-sum has no effect with --mode ps"},
 		{"bench step mnist --servers 2", "--servers 2 has no effect without --mode ps"},
 		{"bench allreduce --servers 2", "unknown flag: --servers"},
 		{"run --servers -1 -- true", "--servers -1: want 0 to 1024"},
