@@ -36,7 +36,7 @@ def options():
     ap.add_argument("--only", default="", help="some strategies, by their names in the table; fp32 always")
     ap.add_argument("--epochs", type=int, default=10)
     ap.add_argument("--workers", type=int, default=2)
-    ap.add_argument("--threshold", type=float, default=0.003, help="of sparseThreshold; it should send at most a tenth")
+    ap.add_argument("--threshold", type=float, default=0.02, help="of sparseThreshold; it should send at most a tenth")
     ap.add_argument("--deadline", type=float, default=3600, help="seconds that a run may take")
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
     o = ap.parse_args()
