@@ -1,7 +1,6 @@
 package ps
 
 import (
-	"fmt"
 	"slices"
 	"unsafe"
 
@@ -38,11 +37,6 @@ func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
 
-// floatsOf is the inverse of bytesOf, for memory that was float32.
-func floatsOf(b []byte) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
-}
-
 // buffer is memory that grows, aligned for float32.
 type buffer struct{ floats []float32 }
 
@@ -75,12 +69,4 @@ func infinite(k *simd.Kernels, x []float32) int {
 		return -1
 	}
 	return slices.IndexFunc(x, func(v float32) bool { return simd.Magnitude(v) >= simd.InfMagnitude })
-}
-
-// checkLen reports a body of another length than a code's.
-func checkLen(q compress.Quantiser, n, got int) error {
-	if want := q.Size(n); got != want {
-		return fmt.Errorf("%d values of %s in %d bytes, want %d", n, q.Name(), got, want)
-	}
-	return nil
 }

@@ -22,7 +22,7 @@ type file struct {
 		Cat  string
 		Pid  int
 		Tid  int
-		Ts   *float64
+		TS   *float64
 		Dur  *float64
 		S    string
 		Args map[string]any
@@ -63,7 +63,7 @@ func read(t *testing.T, text []byte) (f file, threads map[thread]string, boxes m
 		at := thread{e.Pid, e.Tid}
 		switch e.Ph {
 		case "M":
-			if e.Ts != nil {
+			if e.TS != nil {
 				t.Errorf("metadata %s has a time", e.Name)
 			}
 			switch e.Name {
@@ -73,12 +73,12 @@ func read(t *testing.T, text []byte) (f file, threads map[thread]string, boxes m
 				threads[at] = e.Args["name"].(string)
 			}
 		case "X":
-			if e.Ts == nil || e.Dur == nil || *e.Ts < 0 || *e.Dur < 0 {
+			if e.TS == nil || e.Dur == nil || *e.TS < 0 || *e.Dur < 0 {
 				t.Fatalf("%+v has no time", e)
 			}
-			boxes[at] = append(boxes[at], box{e.Name, e.Cat, *e.Ts, *e.Ts + *e.Dur, e.Args})
+			boxes[at] = append(boxes[at], box{e.Name, e.Cat, *e.TS, *e.TS + *e.Dur, e.Args})
 		case "i":
-			if e.Ts == nil || e.S != "p" {
+			if e.TS == nil || e.S != "p" {
 				t.Errorf("%+v has no time or scope", e)
 			}
 		default:

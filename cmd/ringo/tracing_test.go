@@ -28,7 +28,7 @@ func rows(t *testing.T, file string) (boxes map[string]map[string][]timelineBox,
 		Events []struct {
 			Ph, Name string
 			Pid, Tid int
-			Ts, Dur  *float64
+			TS, Dur  *float64
 			Args     struct {
 				Name string
 				Step int
@@ -54,11 +54,11 @@ func rows(t *testing.T, file string) (boxes map[string]map[string][]timelineBox,
 		case e.Ph == "M" && e.Name == "thread_name":
 			threads[[2]int{e.Pid, e.Tid}] = e.Args.Name
 		case e.Ph == "X":
-			if e.Ts == nil || e.Dur == nil || *e.Ts < 0 || *e.Dur < 0 {
+			if e.TS == nil || e.Dur == nil || *e.TS < 0 || *e.Dur < 0 {
 				t.Fatalf("%+v has no time", e)
 			}
 			row := threads[[2]int{e.Pid, e.Tid}]
-			boxes[ranks[e.Pid]][row] = append(boxes[ranks[e.Pid]][row], timelineBox{e.Name, e.Args.Step, *e.Ts, *e.Ts + *e.Dur})
+			boxes[ranks[e.Pid]][row] = append(boxes[ranks[e.Pid]][row], timelineBox{e.Name, e.Args.Step, *e.TS, *e.TS + *e.Dur})
 		}
 	}
 	for _, r := range f.Other.Ranks {
