@@ -106,21 +106,11 @@ func rankList(ranks []int) string {
 // blamed returns the rank that err accuses, or -1 when it accuses nobody: the
 // fault is then of the rank that has it.
 func blamed(err error) int {
-	var lost *transport.LostError
-	var abort *transport.AbortError
-	var link *transport.Error
 	var mismatch *transport.MismatchError
-	switch {
-	case errors.Is(err, transport.ErrLength), errors.As(err, &mismatch):
+	if errors.Is(err, transport.ErrLength) || errors.As(err, &mismatch) {
 		return -1 // the ranks' programs differ; the peer is alive
-	case errors.As(err, &lost):
-		return lost.Rank
-	case errors.As(err, &abort):
-		return abort.Rank
-	case errors.As(err, &link):
-		return link.Peer
 	}
-	return -1
+	return transport.Culprit(err, -1)
 }
 
 // clip shortens a text to at most n bytes.

@@ -48,26 +48,13 @@ func (w *Work) wrap(err error) *OpError {
 	return &OpError{Op: w.kind.String(), Rank: rank, Peer: culprit(err, rank), Seq: w.seq, Err: err}
 }
 
-// culprit returns the rank to blame for err: one that is lost, else who aborted
-// or the other end of the failed message, else none but this rank.
+// culprit returns the rank to blame for err: transport.Culprit, or else whom an
+// operation inside err blames, or else this rank.
 func culprit(err error, rank int) int {
-	var (
-		lost  *transport.LostError
-		abort *transport.AbortError
-		op    *OpError
-		link  *transport.Error
-	)
-	switch {
-	case errors.As(err, &lost):
-		return lost.Rank
-	case errors.As(err, &abort):
-		return abort.Rank
-	case errors.As(err, &op):
-		return op.Peer
-	case errors.As(err, &link):
-		return link.Peer
+	if op := (*OpError)(nil); errors.As(err, &op) {
+		rank = op.Peer
 	}
-	return rank
+	return transport.Culprit(err, rank)
 }
 
 // misuse is a fault of the caller: nothing was started, and the group goes on

@@ -221,7 +221,7 @@ func (c *Client) fail(err *Error) {
 }
 
 func (c *Client) wrap(op string, f *flight, peer int, err error) *Error {
-	return &Error{Op: op, Seq: f.seq, What: f.head.String(), Rank: c.mesh.Rank(), Peer: culprit(err, peer), Trainers: c.cfg.Trainers, Err: err}
+	return &Error{Op: op, Seq: f.seq, What: f.head.String(), Rank: c.mesh.Rank(), Peer: transport.Culprit(err, peer), Trainers: c.cfg.Trainers, Err: err}
 }
 
 // member is a server's number in the mesh.
@@ -261,7 +261,7 @@ func (c *Client) close() error {
 	for s := range c.servers {
 		if err := c.mesh.Send(c.member(s), headTag(seq), b[:], c.cfg.Timeout); err != nil {
 			peer := c.member(s)
-			errs = append(errs, &Error{Op: "leave", Seq: seq, Rank: c.mesh.Rank(), Peer: culprit(err, peer), Trainers: c.cfg.Trainers, Err: err})
+			errs = append(errs, &Error{Op: "leave", Seq: seq, Rank: c.mesh.Rank(), Peer: transport.Culprit(err, peer), Trainers: c.cfg.Trainers, Err: err})
 		}
 	}
 	return errors.Join(errs...)

@@ -59,25 +59,6 @@ func (e *MismatchError) Error() string {
 		e.Ranks[0], verb(e.What[0]), e.Ranks[1], verb(e.What[1]))
 }
 
-// culprit returns the member to blame for err: one that is lost, else who aborted
-// or the other end of the failed message, else fallback.
-func culprit(err error, fallback int) int {
-	var (
-		lost  *transport.LostError
-		abort *transport.AbortError
-		link  *transport.Error
-	)
-	switch {
-	case errors.As(err, &lost):
-		return lost.Rank
-	case errors.As(err, &abort):
-		return abort.Rank
-	case errors.As(err, &link):
-		return link.Peer
-	}
-	return fallback
-}
-
 // valueFault makes a code's error about a value that of a place in the arena:
 // values from place lo on, or of the entries listed, counted from there.
 func valueFault(err error, lo int, index []int32) error {

@@ -128,7 +128,7 @@ func (s *Server) fail(err error) error {
 	if s.layout.servers > 0 {
 		what = s.head.String()
 	}
-	fault := &Error{Op: "serve", Seq: s.seq, What: what, Rank: s.mesh.Rank(), Peer: culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
+	fault := &Error{Op: "serve", Seq: s.seq, What: what, Rank: s.mesh.Rank(), Peer: transport.Culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
 	s.mesh.Abort(fault)
 	for t := range s.trainers {
 		tr := &s.trainers[t]

@@ -125,3 +125,22 @@ func Aborted(cause error) error {
 	}
 	return &aborted{cause}
 }
+
+// Culprit returns the rank to blame for err: one that is lost, else who aborted, or
+// the other end of the message that failed; fallback where err names nobody.
+func Culprit(err error, fallback int) int {
+	var (
+		lost  *LostError
+		abort *AbortError
+		link  *Error
+	)
+	switch {
+	case errors.As(err, &lost):
+		return lost.Rank
+	case errors.As(err, &abort):
+		return abort.Rank
+	case errors.As(err, &link):
+		return link.Peer
+	}
+	return fallback
+}
