@@ -29,7 +29,7 @@ TASKS = {
                   {"epochs": 10, "batch": 32, "lr": 0.05, "momentum": 0.9, "weight-decay": 1e-4},
                   ("train_loss", "eval_loss", "eval_accuracy")),
     "lstm": Task("lstm", 1, "torch_lstm.py",
-                 {"epochs": 4, "batch": 20, "lr": 20, "momentum": 0, "weight-decay": 0, "clip-norm": 0.25, "dropout": 0.5},
+                 {"epochs": 3, "batch": 20, "lr": 20, "momentum": 0, "weight-decay": 0, "clip-norm": 0.25, "dropout": 0.5},
                  ("train_loss", "eval_loss", "eval_perplexity"), ("--optimizer", "sgd")),
     "ctr": Task("ctr-dnn", 1, "torch_ctr.py", {"epochs": 2, "batch": 64, "lr": 0.01},
                 ("train_loss", "eval_logloss", "eval_auc"), ("--optimizer", "adagrad", "--weight-decay", "0")),
