@@ -87,14 +87,18 @@ func (a *Adagrad) State() []State { return []State{{Name: "sum", Data: a.sum}} }
 func (a *Adagrad) BindTables(dims [][2]int) error {
 	f := a.faults()
 	refuseDecay(&f, dims, a.WeightDecay)
-	return a.tables.bind(f, a.Name(), dims, float32(a.Initial), "sum")
+	rule := a.rows()
+	return a.tables.bind(f, a.Name(), dims, rule.Parts)
 }
 
 // UpdateRows applies the rule to the rows ids of a table.
 func (a *Adagrad) UpdateRows(table int, data []float32, ids []int32, grads []float32, gradScale float32) {
-	sum := a.tables.state[table][0].Data
-	simd.Host().AdagradRows(data, sum, ids, grads, a.tables.dim(table), float32(a.LR), gradScale, float32(a.Eps))
+	rule := a.rows()
+	rule.UpdateRows(data, a.tables.parts[table], a.tables.dim(table), ids, grads, gradScale)
 }
+
+// rows is the rule for rows.
+func (a *Adagrad) rows() AdagradRows { return AdagradRows{LR: a.LR, Initial: a.Initial, Eps: a.Eps} }
 
 // TableState returns a table's sums of squares.
 func (a *Adagrad) TableState(table int) []State { return a.tables.state[table] }

@@ -187,14 +187,16 @@ func (a *AdamW) State() []State {
 func (a *AdamW) BindTables(dims [][2]int) error {
 	f := a.faults()
 	refuseDecay(&f, dims, a.WeightDecay)
-	return a.tables.bind(f, a.Name(), dims, 0, "moment1", "moment2")
+	return a.tables.bind(f, a.Name(), dims, func(dim int) []RowPart {
+		return []RowPart{{Name: "moment1", Width: dim}, {Name: "moment2", Width: dim}}
+	})
 }
 
 // UpdateRows applies the rule to the rows ids of a table.
 func (a *AdamW) UpdateRows(table int, data []float32, ids []int32, grads []float32, gradScale float32) {
-	f, state := a.factors, a.tables.state[table]
+	f, state := a.factors, a.tables.parts[table]
 	f.Scale, f.Keep = gradScale, 1
-	simd.Host().AdamRows(data, state[0].Data, state[1].Data, ids, grads, a.tables.dim(table), f)
+	simd.Host().AdamRows(data, state[0], state[1], ids, grads, a.tables.dim(table), f)
 }
 
 // TableState returns a table's moments.

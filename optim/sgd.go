@@ -97,12 +97,13 @@ func (s *SGD) BindTables(dims [][2]int) error {
 	f := s.faults()
 	f.want(len(dims) == 0 || s.Momentum == 0, "momentum %v with row-sparse tables: it would move rows that a step did not use; set it to 0, or use adagrad", s.Momentum)
 	refuseDecay(&f, dims, s.WeightDecay)
-	return s.tables.bind(f, s.Name(), dims, 0)
+	return s.tables.bind(f, s.Name(), dims, (&SGDRows{}).Parts)
 }
 
 // UpdateRows computes p = p - LR*gradScale*grad for the rows ids of a table.
 func (s *SGD) UpdateRows(table int, data []float32, ids []int32, grads []float32, gradScale float32) {
-	simd.Host().SGDRows(data, ids, grads, s.tables.dim(table), float32(s.LR), gradScale)
+	rule := SGDRows{LR: s.LR}
+	rule.UpdateRows(data, s.tables.parts[table], s.tables.dim(table), ids, grads, gradScale)
 }
 
 // TableState returns nothing.

@@ -5,15 +5,17 @@ import (
 	"slices"
 )
 
-// tables is the state of row-sparse tables, part by part.
+// tables is the state of row-sparse tables, part by part: as State to show, and
+// as a rule takes it.
 type tables struct {
 	dims  [][2]int
 	state [][]State
+	parts [][][]float32
 }
 
-// bind makes the named parts of each table's state, filled with initial. It
-// adds its faults to those that the caller found.
-func (t *tables) bind(f faults, optimizer string, dims [][2]int, initial float32, names ...string) error {
+// bind makes each table's state, of the parts that its rows have. It adds its
+// faults to those that the caller found.
+func (t *tables) bind(f faults, optimizer string, dims [][2]int, parts func(dim int) []RowPart) error {
 	for i, d := range dims {
 		f.want(d[0] >= 1 && d[0] <= math.MaxInt32 && d[1] >= 1 && d[1] <= math.MaxInt32 && d[0]*d[1] > 0,
 			"table %d of %d rows by %d: want at least 1 and at most %d each", i, d[0], d[1], math.MaxInt32)
@@ -24,15 +26,16 @@ func (t *tables) bind(f faults, optimizer string, dims [][2]int, initial float32
 	}
 	t.dims = append([][2]int{}, dims...)
 	for _, d := range dims {
-		var parts []State
-		for _, name := range names {
-			data := make([]float32, d[0]*d[1])
-			if initial != 0 {
-				fill(data, initial)
+		var state []State
+		var arrays [][]float32
+		for _, p := range parts(d[1]) {
+			data := make([]float32, d[0]*p.Width)
+			if p.Initial != 0 {
+				fill(data, p.Initial)
 			}
-			parts = append(parts, State{Name: name, Data: data})
+			state, arrays = append(state, State{Name: p.Name, Data: data}), append(arrays, data)
 		}
-		t.state = append(t.state, parts)
+		t.state, t.parts = append(t.state, state), append(t.parts, arrays)
 	}
 	return nil
 }
