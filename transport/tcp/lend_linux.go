@@ -8,8 +8,14 @@ import (
 // references to them instead of copies (vmsplice(2), splice(2)). On loopback the
 // receiver copies straight from the sender's memory; a network card reads it
 // there, also when a segment has to be sent again.
+//
+// The kernel holds the pages themselves, so that memory that is freed meanwhile is
+// never touched after it is somebody else's; what is written to it meanwhile is
+// sent. Only the receiver can tell when that no longer matters (transport.Lender).
+// Pages that have not reached the socket when a frame fails are let go at once.
 
-// pipe is what pages go through. Its bytes are the next ones of the frame.
+// pipe is what pages go through. Its bytes are the next ones of the frame that is
+// being written; between frames it is empty.
 type pipe struct {
 	in, out int // descriptors
 	held    int // bytes
@@ -28,13 +34,31 @@ func (s *epollSocket) lend(v [][]byte) (int, error) {
 	defer s.free()
 	if !s.pipe.refused {
 		n, err := s.through(v)
-		if err == nil || err == errAgain || err == unix.EPIPE || err == unix.ECONNRESET {
+		if err == nil || err == errAgain || !unable(err) {
 			return n, err
 		}
 		s.pipe.close() // of what it held nothing has reached the socket
 		s.pipe.refused = true
 	}
 	return outcome(unix.Writev(s.fd, v))
+}
+
+// takeBack empties the pipe.
+func (s *epollSocket) takeBack() {
+	if s.use() {
+		s.pipe.close()
+		s.free()
+	}
+}
+
+// unable reports whether an error says that this system does not lend, or has
+// nothing left to lend with. Every other one is the connection's own.
+func unable(err error) bool {
+	switch err {
+	case unix.EINVAL, unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS:
+		return true
+	}
+	return false
 }
 
 // through fills the pipe from v, whose first bytes may be in it already, and

@@ -2,12 +2,17 @@ package tcp
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
 )
 
 func pattern(n, salt int) []byte {
@@ -152,5 +157,73 @@ func TestLendToAPeerThatDoesNotReceive(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("100 MiB were sent to a peer that reads nothing")
+	}
+}
+
+// A lent frame of which nothing was sent in time leaves nothing behind: the next one
+// comes as it is, and not with the first one's beginning.
+func TestNothingIsLeftOfALentFrame(t *testing.T) {
+	leakcheck.Check(t)
+	s, end := streamTo(t)
+	filled := fill(t, s.sock)
+	p := pattern(lendFrom, 1)
+	err := s.send(wire.Header{Type: wire.Data, Seq: 1}, p, time.Millisecond, true)
+	if !errors.Is(err, transport.ErrTimeout) || s.broken != nil {
+		t.Fatalf("%v, and then %v", err, s.broken)
+	}
+	if held := s.sock.(*epollSocket).pipe.held; held != 0 {
+		t.Errorf("%d bytes are kept", held)
+	}
+	if _, err := io.CopyN(io.Discard, end, int64(filled)); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	q := pattern(lendFrom, 2)
+	go func() { sent <- s.send(wire.Header{Type: wire.Data, Seq: 2}, q, patience, true) }()
+	got := make([]byte, wire.HeaderSize+len(q))
+	if _, err := io.ReadFull(end, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	h, err := wire.ParseHeader((*[wire.HeaderSize]byte)(got), wire.MaxPayload)
+	if err != nil || h.Seq != 2 || !bytes.Equal(got[wire.HeaderSize:], q) {
+		t.Errorf("message %d comes, %v; its payload is as it was: %v", h.Seq, err, bytes.Equal(got[wire.HeaderSize:], q))
+	}
+}
+
+// streamTo returns a stream and the other end of its connection, which is one
+// whose room is known: none until the other end has read.
+func streamTo(t *testing.T) (*stream, *os.File) {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(ends[1]), "the other end")
+	t.Cleanup(func() { theirs.Close() })
+	sock := &epollSocket{fd: ends[0]}
+	if sock.in, err = newGate(sock.fd, unix.EPOLLIN); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sock.close)
+	s := reader(&scripted{}, 1)
+	s.sock = sock
+	s.writer.init(s, 0)
+	return s, theirs
+}
+
+// fill writes until nothing fits, and returns how many bytes did.
+func fill(t *testing.T, sock socket) (filled int) {
+	t.Helper()
+	for {
+		n, err := sock.write([][]byte{make([]byte, 1000)})
+		switch filled += n; {
+		case err == errAgain:
+			return filled
+		case err != nil:
+			t.Fatal(err)
+		}
 	}
 }

@@ -25,10 +25,13 @@ type socket interface {
 	// write takes as much of v as fits, or errAgain.
 	write(v [][]byte) (int, error)
 
-	// lend is write, but what it has taken of slices after the first is read from
-	// where it lies until the other end has it. After an error, and errAgain is
-	// none, the rest goes the same way: v begins where the last call ended.
+	// lend is write, but what it has taken of the last slice is read from where it
+	// lies until the other end has it. It may keep bytes that it has not counted
+	// yet: until all of v is taken the next call is lend again, with v from where
+	// the last one ended, or takeBack.
 	lend(v [][]byte) (int, error)
+	// takeBack forgets what lend keeps: the rest of v is not to be sent.
+	takeBack()
 
 	// arm makes awaitRead return once when something is there to be read.
 	arm()
@@ -132,6 +135,8 @@ func (s *netSocket) write(v [][]byte) (int, error) {
 }
 
 func (s *netSocket) lend(v [][]byte) (int, error) { return s.write(v) }
+
+func (s *netSocket) takeBack() {}
 
 func (s *netSocket) arm() {
 	s.armed.Store(true)

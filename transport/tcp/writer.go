@@ -38,8 +38,9 @@ func (w *writer) init(s *stream, sent int64) {
 }
 
 // send writes one frame and returns when the operating system has it, or, if the
-// payload is lent, knows where it lies. The timeout counts from when it first has to wait. A frame that could only be
-// written in part leaves the stream unusable for writing.
+// payload is lent, knows where it lies. The timeout counts from when it first has
+// to wait. A frame that could only be written in part leaves the stream unusable
+// for writing.
 func (w *writer) send(h wire.Header, payload []byte, timeout time.Duration, lent bool) error {
 	if err := w.acquire(timeout); err != nil {
 		return err
@@ -113,6 +114,9 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration, len
 	w.sent.Add(int64(total - left))
 	if err == nil {
 		return nil
+	}
+	if lent {
+		w.stream.sock.takeBack() // or the next frame would begin with this one's bytes
 	}
 	if errors.Is(err, errDeadline) {
 		err = fmt.Errorf("%w after %v with %d of %d bytes written; the other end does not read", transport.ErrTimeout, timeout, total-left, total)
