@@ -153,6 +153,29 @@ func TestSliceIsGivenBack(t *testing.T) {
 	}
 }
 
+// A peer that goes on sending and reads nothing does not keep a sender beyond its
+// deadline, nor beyond the end of the mesh.
+func TestASendEndsThoughThePeerSends(t *testing.T) {
+	for name, end := range map[string]func(*Mesh){
+		"deadline": func(*Mesh) {},
+		"close":    func(m *Mesh) { m.down.Store(&transport.ErrClosed) },
+	} {
+		said := frames(false, make([]byte, largePayload))
+		s := reader(&scripted{said: said, pieces: func() int { return 1 }, end: io.EOF}, 1<<20)
+		s.writer.init(s, 0)
+		timeout := time.Hour
+		if end(s.peer.mesh); name == "deadline" {
+			timeout = 0
+		}
+		if err := s.send(wire.Header{Type: wire.Data}, []byte("x"), timeout, false); !errors.Is(err, transport.ErrTimeout) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := s.received.Load(); got >= int64(len(said)) {
+			t.Errorf("%s: all %d bytes that the peer had to say were read first", name, got)
+		}
+	}
+}
+
 // Whatever a peer sends, reading it ends in an error or waits for more, keeps no
 // more than the limit and delivers nothing that was not sent.
 func FuzzStream(f *testing.F) {

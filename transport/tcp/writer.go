@@ -200,7 +200,8 @@ func (w *writer) advance(n int) {
 
 // awaitRoom returns when the connection may take more. The peer may be waiting
 // for room too, so what it sends is read meanwhile. Since idle nothing has moved
-// in either direction.
+// in either direction. A peer that sends without reading keeps nobody here beyond
+// the deadline, nor once the mesh has ended.
 func (s *stream) awaitRoom(deadline time.Time, idle *time.Time) error {
 	before := s.received.Load()
 	if s.take() {
@@ -211,7 +212,8 @@ func (s *stream) awaitRoom(deadline time.Time, idle *time.Time) error {
 	if s.received.Load() != before || idle.IsZero() {
 		*idle = now
 	}
-	if now.Sub(*idle) < longSpin && !s.peer.mesh.manners.crowded {
+	spins := now.Sub(*idle) < longSpin && !s.peer.mesh.manners.crowded
+	if spins && now.Before(deadline) && s.peer.mesh.down.Load() == nil {
 		return nil
 	}
 	*idle = time.Time{}
