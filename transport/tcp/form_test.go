@@ -234,3 +234,36 @@ func TestValidate(t *testing.T) {
 		t.Errorf("a mesh of one: %v", err)
 	}
 }
+
+// A rank that cannot use one of its connections gives up all of them, so that the
+// others do not wait for it.
+func TestNothingIsLeftOfAMeshThatCannotBeMade(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := configs(t, 3)
+	refused := errors.New("out of descriptors")
+	opened := 0
+	for r := range cfgs {
+		cfgs[r].Streams = 2
+	}
+	cfgs[2].open = func(conn *net.TCPConn) (socket, error) {
+		if opened++; opened == 4 {
+			return nil, refused
+		}
+		return openSocket(conn)
+	}
+	meshes, errs := join(cfgs)
+	if !errors.Is(errs[2], refused) || !strings.Contains(errs[2].Error(), "rank 2: the connection with rank 1") {
+		t.Errorf("rank 2: %v", errs[2])
+	}
+	for r := range 2 {
+		if errs[r] != nil {
+			t.Fatal(errs[r])
+		}
+		_, err := receive(meshes[r], 2, transport.Tag{}, 1)
+		var lost *transport.LostError
+		if !errors.As(err, &lost) || lost.Rank != 2 {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	closeAll(meshes)
+}

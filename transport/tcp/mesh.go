@@ -47,6 +47,7 @@ func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 		}
 		var err error
 		if m.peers[r], err = newPeer(m, r, links[r], cfg, pool); err != nil {
+			m.closePeers()
 			return nil, err
 		}
 	}
@@ -59,6 +60,15 @@ func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 		}
 	}
 	return m, nil
+}
+
+// closePeers closes the connections of a mesh that could not be made.
+func (m *Mesh) closePeers() {
+	for _, p := range m.peers {
+		if p != nil {
+			p.close()
+		}
+	}
 }
 
 // Rank is this rank's number.

@@ -34,6 +34,7 @@ func newPeer(m *Mesh, rank int, links []*transport.Link, cfg Config, pool *trans
 	for _, l := range links {
 		s, err := newStream(p, l, cfg)
 		if err != nil {
+			p.close()
 			return nil, fmt.Errorf("the connection with rank %d: %w", rank, err)
 		}
 		p.streams = append(p.streams, s)
