@@ -37,18 +37,21 @@ func encodeAbort(e *transport.AbortError) []byte {
 	return append(b, e.Reason[:min(len(e.Reason), maxWhy)]...)
 }
 
-func decodeAbort(b []byte) (*transport.AbortError, error) {
+// decodeAbort reads an abort frame of a mesh of size ranks. Who aborted is one of
+// them; a lost rank that is none of them stays in the text only, for it would be
+// blamed by number.
+func decodeAbort(b []byte, size int) (*transport.AbortError, error) {
 	if len(b) < abortFixed || len(b) > maxAbort {
 		return nil, errAbort
 	}
 	from := binary.LittleEndian.Uint32(b)
 	rank, n := binary.LittleEndian.Uint32(b[4:]), int(binary.LittleEndian.Uint16(b[8:]))
-	if b = b[abortFixed:]; n > len(b) {
+	if b = b[abortFixed:]; n > len(b) || int64(from) >= int64(size) {
 		return nil, errAbort
 	}
-	e := &transport.AbortError{Rank: int(int32(from)), Reason: string(b[n:])}
-	if rank != noRank {
-		e.Lost = &transport.LostError{Rank: int(int32(rank)), Why: string(b[:n])}
+	e := &transport.AbortError{Rank: int(from), Reason: string(b[n:])}
+	if int64(rank) < int64(size) {
+		e.Lost = &transport.LostError{Rank: int(rank), Why: string(b[:n])}
 	}
 	return e, nil
 }

@@ -335,15 +335,25 @@ func acceptAs(t *testing.T, cfgs []Config, rank int) *transport.Link {
 
 func TestAbortFrame(t *testing.T) {
 	long := strings.Repeat("x", 3*maxWhy)
+	const size = 4
 	for _, e := range []*transport.AbortError{
 		{Rank: 3, Reason: "r"},
 		{Rank: 0, Reason: "", Lost: &transport.LostError{Rank: 0, Why: ""}},
 		{Rank: 1, Reason: long, Lost: &transport.LostError{Rank: 2, Why: long}},
 	} {
 		b := encodeAbort(e)
-		got, err := decodeAbort(b)
+		got, err := decodeAbort(b, size)
 		if err != nil || got.Rank != e.Rank || got.Reason != e.Reason[:min(maxWhy, len(e.Reason))] || (got.Lost == nil) != (e.Lost == nil) {
 			t.Errorf("got %v, %v, want %v", got, err, e)
+		}
+	}
+	for _, rank := range []int{size, -1, 1 << 31} {
+		if got, err := decodeAbort(encodeAbort(&transport.AbortError{Rank: rank}), size); err != errAbort {
+			t.Errorf("an abort by rank %d: %v, %v", rank, got, err)
+		}
+		e := transport.NewAbortError(1, &transport.LostError{Rank: rank, Why: "w"})
+		if got, err := decodeAbort(encodeAbort(e), size); err != nil || got.Lost != nil || got.Reason != e.Reason {
+			t.Errorf("the loss of rank %d: %+v, %v", rank, got, err)
 		}
 	}
 }
@@ -351,11 +361,15 @@ func TestAbortFrame(t *testing.T) {
 func FuzzDecodeAbort(f *testing.F) {
 	f.Add(encodeAbort(&transport.AbortError{Rank: 1, Reason: "r", Lost: &transport.LostError{Rank: 2, Why: "w"}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := decodeAbort(b)
+		const size = 5
+		e, err := decodeAbort(b, size)
 		if err != nil {
 			return
 		}
-		if again, err := decodeAbort(encodeAbort(e)); err != nil || again.Rank != e.Rank {
+		if e.Rank < 0 || e.Rank >= size || e.Lost != nil && (e.Lost.Rank < 0 || e.Lost.Rank >= size) {
+			t.Fatalf("% x names a rank that does not exist: %v", b, e)
+		}
+		if again, err := decodeAbort(encodeAbort(e), size); err != nil || again.Rank != e.Rank {
 			t.Fatalf("% x: %v, %v", b, again, err)
 		}
 	})

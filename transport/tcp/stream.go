@@ -245,7 +245,7 @@ func (s *stream) body(wait bool) error {
 		if err := s.read(s.last); err != nil {
 			return err
 		}
-		why, malformed := decodeAbort(s.last)
+		why, malformed := decodeAbort(s.last, s.peer.mesh.size)
 		if malformed != nil {
 			return malformed
 		}
