@@ -161,8 +161,12 @@ func takeMemory(conn *net.UnixConn) (fd int, err error) {
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:got])
 	if err == nil && len(messages) == 1 {
-		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
+		fds, err := unix.ParseUnixRights(&messages[0])
+		if err == nil && len(fds) == 1 {
 			return fds[0], nil
+		}
+		for _, fd := range fds { // the room for one has room for a second
+			closeMemory(fd)
 		}
 	}
 	return -1, fmt.Errorf("%d bytes came without a descriptor: is the process out of descriptors (ulimit -n)?", n)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ringo-ml/ringo/transport"
@@ -17,7 +20,7 @@ import (
 // with a byte, so that nothing of the answer is read ahead as ordinary bytes,
 // which would lose the descriptor.
 
-// strangers bounds the connections that are being looked at.
+// strangers is how many may be at the socket, besides the ranks that are expected.
 const strangers = 64
 
 // source hands a memory's descriptor to ranks of this host.
@@ -31,7 +34,7 @@ type source struct {
 	cancel  context.CancelFunc
 	ln      *net.UnixListener
 	workers sync.WaitGroup
-	slots   chan struct{}
+	door    *transport.Door
 
 	mu    sync.Mutex
 	ranks []int // who have not asked yet
@@ -44,7 +47,7 @@ func newSource(ctx context.Context, fd int, hello transport.Hello, ticket transp
 	rand.Read(random[:]) // never fails
 	s := &source{
 		name: "@ringo-" + hex.EncodeToString(random[:]), fd: fd, hello: hello, ticket: ticket,
-		slots: make(chan struct{}, strangers), ranks: slices.Clone(ranks),
+		door: transport.NewDoor(strangers+len(ranks), nil), ranks: slices.Clone(ranks),
 	}
 	var err error
 	if s.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: s.name, Net: "unix"}); err != nil {
@@ -65,30 +68,26 @@ func (s *source) close() {
 
 func (s *source) listen() {
 	for {
-		s.slots <- struct{}{}
 		conn, err := s.ln.AcceptUnix()
-		if err != nil {
-			if <-s.slots; s.ctx.Err() != nil {
-				return
-			}
-			select { // out of descriptors, for instance: others may free some
-			case <-time.After(20 * time.Millisecond):
-			case <-s.ctx.Done():
-				return
-			}
+		if err == nil {
+			s.workers.Go(func() { s.answer(conn) })
 			continue
 		}
-		s.workers.Go(func() {
-			s.answer(conn)
-			<-s.slots
-		})
+		if s.ctx.Err() != nil {
+			return
+		}
+		select { // out of descriptors, for instance: others may free some
+		case <-time.After(pause):
+		case <-s.ctx.Done():
+			return
+		}
 	}
 }
 
 // answer gives the memory to a rank that proves to be one. Others are turned
 // away by the handshake; what they wanted is nobody's concern.
 func (s *source) answer(conn *net.UnixConn) {
-	link, theirs, err := transport.Accept(s.ctx, conn, s.ticket, s.hello, s.check)
+	link, theirs, err := s.door.Accept(s.ctx, conn, s.ticket, s.hello, s.check)
 	if err != nil {
 		return
 	}
@@ -132,28 +131,51 @@ func bound(ctx context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// receiveMemory asks the leader's source for the descriptor.
+// pause is between two tries of what may work later.
+const pause = 20 * time.Millisecond
+
+// receiveMemory asks the leader's source for the descriptor. Who is sent away from
+// the door because strangers press in tries again, for as long as a handshake takes.
 func receiveMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, err error) {
+	limited, cancel := context.WithTimeout(ctx, transport.HandshakeTimeout)
+	defer cancel()
+	for {
+		var hungUp bool
+		if fd, hungUp, err = askForMemory(ctx, name, hello, ticket, leader); !hungUp {
+			return fd, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-limited.Done():
+			return -1, err
+		}
+	}
+}
+
+// askForMemory is one try; hungUp says that it ended before the source had said
+// anything of it.
+func askForMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, hungUp bool, err error) {
 	dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", name)
 	if err != nil {
-		return -1, fmt.Errorf("connecting to the socket of rank %d: %w", leader, err)
+		return -1, false, fmt.Errorf("connecting to the socket of rank %d: %w", leader, err)
 	}
 	link, theirs, err := transport.Introduce(ctx, conn, ticket, hello)
 	if err != nil {
-		return -1, err
+		closed := slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, func(e error) bool { return errors.Is(err, e) })
+		return -1, closed, fmt.Errorf("the socket of rank %d: %w", leader, err)
 	}
 	defer link.Close()
 	if theirs.Rank != leader {
-		return -1, fmt.Errorf("the socket of rank %d is answered by rank %d", leader, theirs.Rank)
+		return -1, false, fmt.Errorf("the socket of rank %d is answered by rank %d", leader, theirs.Rank)
 	}
 	stop := bound(ctx, conn)
 	defer stop()
 	if _, err := conn.Write([]byte{1}); err != nil {
-		return -1, fmt.Errorf("asking rank %d for memory: %w", leader, err)
+		return -1, false, fmt.Errorf("asking rank %d for memory: %w", leader, err)
 	}
 	if fd, err = takeMemory(conn.(*net.UnixConn)); err != nil {
-		return -1, fmt.Errorf("memory from rank %d: %w", leader, err)
+		return -1, false, fmt.Errorf("memory from rank %d: %w", leader, err)
 	}
-	return fd, nil
+	return fd, false, nil
 }

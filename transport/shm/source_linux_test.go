@@ -112,6 +112,52 @@ func TestStrangersGetNoMemory(t *testing.T) {
 	closeMemory(fd)
 }
 
+// TestMemoryInACrowd: however many strangers wait silently, a rank gets its memory at
+// once.
+func TestMemoryInACrowd(t *testing.T) {
+	leakcheck.Check(t)
+	s := serving(t)
+	defer s.close()
+	for range 2 * strangers {
+		conn, err := net.Dial("unix", s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), transport.HandshakeTimeout/2) // the silent ones are inside until then
+	defer cancel()
+	fd, err := receiveMemory(ctx, s.name, helloOf(1), ticket, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeMemory(fd)
+}
+
+// TestTooManyDescriptors: those that nobody asked for are not kept.
+func TestTooManyDescriptors(t *testing.T) {
+	leakcheck.Check(t)
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ends[0])
+	file := os.NewFile(uintptr(ends[1]), "socket")
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := unix.Sendmsg(ends[0], []byte{1}, unix.UnixRights(ends[0], ends[0]), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if fd, err := takeMemory(conn.(*net.UnixConn)); err == nil {
+		closeMemory(fd)
+		t.Error("one of two descriptors was taken for memory")
+	}
+}
+
 // TestAnImpostorOfTheSource is found out: without the ticket it gets nobody to
 // take memory from it, and what is not sealed is refused.
 func TestAnImpostorOfTheSource(t *testing.T) {
