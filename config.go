@@ -45,9 +45,9 @@ type Config struct {
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
 	// about themselves.
 	Collective collective.Config
-	// Report, if set, is told in one line about ranks that are slow, by the rank
-	// that coordinates a job started by hand (a launcher has its own), and, by
-	// rank 0, about ranks that cannot share memory.
+	// Report, if set, is told in one line about strangers that this rank refused,
+	// and, on the rank that coordinates a job started by hand, about ranks that are
+	// slow or cannot share memory. A launcher tells of these itself.
 	Report func(line string)
 
 	serves bool // it places a server

@@ -167,11 +167,11 @@ func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh,
 		j.kind = TransportSHM
 	}
 	why, failed := m.Reason()
-	if asked == TransportTCP || asked == "" && !(failed && shm.Supported) {
+	if asked != TransportSHM && !(failed && shm.Supported) {
 		return m, nil
 	}
-	if j.fallback = why; why != "" && j.rank == 0 && cfg.Report != nil {
-		cfg.Report("tcp in place of shared memory: " + why)
+	if j.fallback = why; why != "" && j.rank == 0 { // for all: it is the same everywhere
+		j.member.Report("tcp in place of shared memory: " + why)
 	}
 	return m, nil
 }
@@ -293,9 +293,9 @@ func (j *Job) Group() *collective.Group { return j.group }
 // TransportTCP, or "mem" inside one process.
 func (j *Job) Transport() string { return j.kind }
 
-// Fallback says why ranks of one host do not share memory although they were to,
-// the same on every rank; empty if they do. Where every rank has a host of its own
-// it does so if TransportSHM was asked for by name.
+// Fallback says which ranks of one host do not share memory although they were to,
+// and why, the same on every rank; empty if all do. Where every rank has a host of
+// its own it says so if TransportSHM was asked for by name.
 func (j *Job) Fallback() string { return j.fallback }
 
 // Alloc returns n zeros, aligned to 64 bytes, in the memory that this rank shares

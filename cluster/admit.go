@@ -168,7 +168,27 @@ func (c *Coordinator) serve(rank int, member *connection) {
 			return
 		}
 		c.heard(rank, m)
+		if m.Kind == kindReport && c.news(m.Why) {
+			c.cfg.Report(m.Why)
+		}
 	}
+}
+
+// maxTold bounds the lines that ranks have reported.
+const maxTold = 64
+
+// news reports whether no rank has reported the line before.
+func (c *Coordinator) news(line string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told[line] || len(c.told) == maxTold {
+		return false
+	}
+	if c.told == nil {
+		c.told = map[string]bool{}
+	}
+	c.told[line] = true
+	return true
 }
 
 // heard acts on one message of rank.

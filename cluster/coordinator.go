@@ -44,7 +44,7 @@ type CoordinatorConfig struct {
 	StuckAfter time.Duration
 	// Report, if set, is called with one line about each thing that a person
 	// would want to know and that ends nothing: slow ranks, refused
-	// connections. It must not block for long.
+	// connections, what ranks themselves report. It must not block for long.
 	Report func(line string)
 }
 
@@ -118,6 +118,7 @@ type Coordinator struct {
 	recheck  *time.Timer // of judge
 	join     *time.Timer // until the last must have joined; nil: nobody joined
 	slow     reporter
+	told     map[string]bool // the lines that ranks had reported
 }
 
 // seat is one rank's place.

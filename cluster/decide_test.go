@@ -217,6 +217,7 @@ func FuzzDecode(f *testing.F) {
 		{Kind: kindRoster, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3, Servers: 2},
 		{Kind: kindStatus, Waits: true, WaitMillis: 5, Doing: "\x00"},
+		{Kind: kindReport, Peer: -1, Why: "a line"},
 	} {
 		b, _ := encode(m)
 		f.Add(b)

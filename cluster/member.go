@@ -266,6 +266,12 @@ func (m *Member) SetStatus(text string) {
 	m.doing = text
 }
 
+// Report has the coordinator report a line, once in the job however many ranks say
+// it. It does not wait for that.
+func (m *Member) Report(line string) {
+	_ = m.ch.send(message{Kind: kindReport, Peer: -1, Why: line}, answerTimeout) // or the job is lost, too
+}
+
 // Wait is a wait of this rank for another.
 type Wait struct {
 	Peer  int       // whom it waits for

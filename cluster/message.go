@@ -29,6 +29,7 @@ const (
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1
+	kindReport  kind = "report"  // a person would want to know Why
 	kindLeave   kind = "leave"   // it is done, in good order
 )
 
@@ -138,7 +139,7 @@ func (m *message) checkKind(worldSize int) error {
 			}
 		}
 		return nil
-	case kindStatus, kindSuspect, kindFailed, kindLeave, kindBeat, kindVerdict, kindBye, kindClosing:
+	case kindStatus, kindSuspect, kindFailed, kindReport, kindLeave, kindBeat, kindVerdict, kindBye, kindClosing:
 		return nil
 	}
 	return fmt.Errorf("unknown kind")

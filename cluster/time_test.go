@@ -135,6 +135,28 @@ func TestQuietJobGoesOn(t *testing.T) {
 	})
 }
 
+// What several ranks say is reported once, and not without end.
+func TestRanksReport(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *scene) {
+		for _, m := range s.members {
+			m.Report("the disk is full")
+			m.Report("and old")
+		}
+		synctest.Wait()
+		lines := s.reports()
+		if slices.Sort(lines); !slices.Equal(lines, []string{"and old", "the disk is full"}) {
+			t.Errorf("reports: %q", lines)
+		}
+		for i := range 2 * maxTold {
+			s.members[0].Report(strings.Repeat("x", i))
+			synctest.Wait()
+		}
+		if n := len(s.reports()); n != maxTold {
+			t.Errorf("%d lines are reported", n)
+		}
+	})
+}
+
 // A rank without a heartbeat is lost after 10 s.
 func TestSilentRank(t *testing.T) {
 	play(t, 3, func(t *testing.T, s *scene) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -12,8 +13,8 @@ import (
 // can be posted without knowing what comes:
 //
 //	offset size
-//	     0    1  layout, 2
-//	     1    1  1: able, done, agreed; 0: not, and the text says why
+//	     0    1  layout, 3
+//	     1    1  1: able, done, agreed; 0: not, and the text says why; 2: not, because it was told so
 //	     2    2  length of the text
 //	     4    4  0
 //	     8    8  bytes of each arena
@@ -25,15 +26,23 @@ const (
 	messageBytes = 2048
 	textAt       = 176
 	maxText      = messageBytes - textAt
-	layout       = 2
+	layout       = 3
 	maskBytes    = 128
 	// maxArena keeps lengths of whole regions far from overflow.
 	maxArena = 1 << 50
 )
 
+// What the second byte says.
+const (
+	notAble byte = iota
+	able
+	toldNot
+)
+
 // card is a message: what a rank is like, or how far it has come.
 type card struct {
 	ok            bool
+	told          bool // not to share memory
 	arena         int64
 	machine, host [16]byte
 	cores         [maskBytes]byte
@@ -45,8 +54,11 @@ var errCard = errors.New("a message that is none of this protocol: do all ranks 
 func (c *card) encode() []byte {
 	b := make([]byte, messageBytes)
 	b[0] = layout
-	if c.ok {
-		b[1] = 1
+	switch {
+	case c.ok:
+		b[1] = able
+	case c.told:
+		b[1] = toldNot
 	}
 	text := c.text
 	if len(text) > maxText {
@@ -62,14 +74,14 @@ func (c *card) encode() []byte {
 }
 
 func decodeCard(b []byte) (*card, error) {
-	if len(b) != messageBytes || b[0] != layout || b[1] > 1 {
+	if len(b) != messageBytes || b[0] != layout || b[1] > toldNot {
 		return nil, errCard
 	}
 	n, arena := int(binary.LittleEndian.Uint16(b[2:])), binary.LittleEndian.Uint64(b[8:])
 	if n > maxText || arena > maxArena {
 		return nil, fmt.Errorf("%w (a text of %d bytes, an arena of %d)", errCard, n, arena)
 	}
-	c := &card{ok: b[1] == 1, arena: int64(arena), text: string(b[textAt : textAt+n])}
+	c := &card{ok: b[1] == able, told: b[1] == toldNot, arena: int64(arena), text: string(b[textAt : textAt+n])}
 	copy(c.machine[:], b[16:])
 	copy(c.host[:], b[32:])
 	copy(c.cores[:], b[48:])
@@ -100,6 +112,21 @@ func unable(cards []*card, ranks []int) string {
 		}
 	}
 	return ""
+}
+
+// toldAll reports whether all ranks of one host were told not to share memory.
+func toldAll(cards []*card, ranks []int) bool {
+	return !slices.ContainsFunc(ranks, func(r int) bool { return !cards[r].told })
+}
+
+// names lists two ranks or more, ascending: "ranks 0 to 3", or "ranks 0, 2 and 3".
+func names(ranks []int) string {
+	if first, last := ranks[0], ranks[len(ranks)-1]; len(ranks) > 2 && last-first == len(ranks)-1 {
+		return fmt.Sprintf("ranks %d to %d", first, last)
+	}
+	words := strings.Fields(strings.Trim(fmt.Sprint(ranks), "[]"))
+	last := len(words) - 1
+	return "ranks " + strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // alone returns why no two ranks share a host.

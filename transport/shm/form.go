@@ -3,6 +3,7 @@ package shm
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo/transport"
@@ -82,7 +83,7 @@ func (f *formation) run() (*Mesh, *region, error) {
 func (f *formation) meet() ([]*card, error) {
 	mine := describe()
 	if f.cfg.Off != "" {
-		mine.ok, mine.text = false, f.cfg.Off
+		mine.ok, mine.told, mine.text = false, true, f.cfg.Off
 	}
 	if f.cfg.ArenaBytes > 0 {
 		mine.arena = f.cfg.ArenaBytes
@@ -222,21 +223,32 @@ func (f *formation) judge(why string) ([]string, error) {
 	return whys, nil
 }
 
+// maxWhys is how many hosts a reason describes.
+const maxWhys = 4
+
 // outcome is what Reason returns.
 func (f *formation) outcome(whys []string) (reason string, failed bool) {
-	several := false
+	var faults []string
+	more, several := 0, false
 	for h, ranks := range f.ranks {
 		if len(ranks) < 2 {
 			continue
 		}
-		if several = true; whys[h] != "" {
-			return whys[h], true
+		switch several = true; {
+		case whys[h] == "" || toldAll(f.cards, ranks):
+		case len(faults) == maxWhys:
+			more++
+		default:
+			faults = append(faults, fmt.Sprintf("%s (%s)", names(ranks), whys[h]))
 		}
 	}
 	if !several {
 		return alone(f.cards), false
 	}
-	return "", false
+	if reason = strings.Join(faults, ", "); more > 0 {
+		reason += fmt.Sprintf(", and ranks of more hosts (%d)", more)
+	}
+	return reason, len(faults) > 0
 }
 
 // tell sends c to ranks, this one left out.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/transport"
@@ -33,11 +34,23 @@ func TestOneRankThatCannot(t *testing.T) {
 		if m.Windows() != nil {
 			t.Errorf("rank %d shares memory", i)
 		}
-		if why, failed := m.Reason(); why != "rank 1: it was told not to" || !failed {
+		if why, failed := m.Reason(); why != "ranks 0 to 2 (rank 1: it was told not to)" || !failed {
 			t.Errorf("rank %d: %q, %v", i, why, failed)
 		}
 		if !slices.Equal(m.Hosts(), []int{0, 0, 0}) {
 			t.Errorf("rank %d: hosts %v", i, m.Hosts())
+		}
+	}
+}
+
+// TestAllToldNotTo: that is no failure.
+func TestAllToldNotTo(t *testing.T) {
+	leakcheck.Check(t)
+	meshes := formed(t, 2, func(_ int, cfg *Config) { cfg.Off = "it was told not to" })
+	defer closeAll(t, meshes)
+	for i, m := range meshes {
+		if why, failed := m.Reason(); why != "" || failed || m.Windows() != nil {
+			t.Errorf("rank %d: %q, %v", i, why, failed)
 		}
 	}
 }
@@ -48,7 +61,7 @@ func TestTooMuch(t *testing.T) {
 	meshes := formed(t, 2, func(_ int, cfg *Config) { cfg.ArenaBytes = maxArena })
 	defer closeAll(t, meshes)
 	for i, m := range meshes {
-		if why, failed := m.Reason(); !strings.HasPrefix(why, "rank 0: ") || !failed || m.Windows() != nil {
+		if why, failed := m.Reason(); !strings.HasPrefix(why, "ranks 0 and 1 (rank 0: ") || !failed || m.Windows() != nil {
 			t.Errorf("rank %d: %q, %v", i, why, failed)
 		}
 	}
@@ -172,24 +185,32 @@ func TestHostsAreNumberedByTheirLowestRanks(t *testing.T) {
 	}
 }
 
-// TestOutcome: the first host in the way decides; hosts of one rank never are.
+// TestOutcome: each host in the way is described, up to a limit; hosts of one rank,
+// and those whose ranks were all told so, never are.
 func TestOutcome(t *testing.T) {
 	for _, c := range []struct {
-		hosts, machines string // a letter for each rank
+		hosts, machines string // a letter for each rank; a capital host: it was told not to
 		whys            []string
 		reason          string
 		failed          bool
 	}{
 		{"aabb", "xxyy", []string{"", ""}, "", false},
-		{"aabb", "xxyy", []string{"", "no b"}, "no b", true},
-		{"aabb", "xxyy", []string{"no a", "no b"}, "no a", true},
+		{"aabb", "xxyy", []string{"", "no b"}, "ranks 2 and 3 (no b)", true},
+		{"aabb", "xxyy", []string{"no a", "no b"}, "ranks 0 and 1 (no a), ranks 2 and 3 (no b)", true},
+		{"aaba", "xxyx", []string{"no a", ""}, "ranks 0, 1 and 3 (no a)", true},
+		{"abbbb", "xyyyy", []string{"", "no b"}, "ranks 1 to 4 (no b)", true},
+		{"AABb", "xxyy", []string{"no a", "no b"}, "ranks 2 and 3 (no b)", true},
+		{"AABB", "xxyy", []string{"no a", "no b"}, "", false},
+		{"aabbccddeeff", "uuvvwwxxyyzz", []string{"1", "2", "", "4", "5", "6"},
+			"ranks 0 and 1 (1), ranks 2 and 3 (2), ranks 6 and 7 (4), ranks 8 and 9 (5), and ranks of more hosts (1)", true},
 		{"abb", "xyy", []string{"no a", ""}, "", false},
 		{"ab", "xy", []string{"", ""}, "every rank has a host of its own", false},
 		{"ab", "xx", []string{"", ""}, "ranks 0 and 1 are on one machine, but in different network namespaces (containers): every rank counts as a host of its own", false},
 	} {
 		f := new(formation)
 		for r := range c.hosts {
-			f.cards = append(f.cards, &card{ok: true, host: [16]byte{c.hosts[r]}, machine: [16]byte{c.machines[r]}})
+			told, host := unicode.IsUpper(rune(c.hosts[r])), unicode.ToLower(rune(c.hosts[r]))
+			f.cards = append(f.cards, &card{ok: !told, told: told, host: [16]byte{byte(host)}, machine: [16]byte{c.machines[r]}})
 		}
 		_, f.ranks = hostsOf(f.cards)
 		if reason, failed := f.outcome(c.whys); reason != c.reason || failed != c.failed {
@@ -212,6 +233,7 @@ func TestCoresAreCountedOnce(t *testing.T) {
 func FuzzCard(f *testing.F) {
 	f.Add((&card{ok: true, arena: 1 << 40, text: "@ringo-00"}).encode())
 	f.Add((&card{text: strings.Repeat("no", 500)}).encode())
+	f.Add((&card{told: true, text: "no"}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := decodeCard(b)

@@ -267,7 +267,7 @@ func TestOneProcessMayNot(t *testing.T) {
 	} {
 		lines, errs := processes(t, loopback(t, 3), nil, c.roles...)
 		for r, line := range lines {
-			if errs[r] != nil || !strings.HasPrefix(line, `[0 0 0] "`+c.who) || !strings.HasSuffix(line, `" true false`) || !strings.Contains(line, c.hint) {
+			if errs[r] != nil || !strings.HasPrefix(line, `[0 0 0] "ranks 0 to 2 (`+c.who) || !strings.HasSuffix(line, `)" true false`) || !strings.Contains(line, c.hint) {
 				t.Errorf("%v: rank %d: %q, %v", c.roles, r, line, errs[r])
 			}
 		}

@@ -107,10 +107,11 @@ func (m *Mesh) Lender() transport.Lender { return transport.LenderOf(m.Mesh) }
 // changed.
 func (m *Mesh) Hosts() []int { return m.hosts }
 
-// Reason says why ranks of one host share no memory, for the first such host in
-// the job, the same on every rank; failed is true when they were to. Where no
-// host has two ranks it says so, which is no failure. It is empty when all is as
-// it should be.
+// Reason says which ranks of one host share no memory although they were to, and
+// why: "ranks 0 to 2 (rank 1: it was told to use tcp alone)", for each such host,
+// the same on every rank. failed is true where there are any. Where no host has two
+// ranks it says so, which is no failure. It is empty when all is as it should be,
+// also where all ranks of a host have Config.Off.
 func (m *Mesh) Reason() (why string, failed bool) { return m.reason, m.failed }
 
 // Traffic returns the counters of the inner mesh, whose payload is that of the
