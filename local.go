@@ -13,7 +13,8 @@ import (
 // Local runs fn on n ranks that are goroutines of this process and talk through
 // memory, and returns the first fault, naming its rank. It is what tests of a
 // training program need, and what `--transport mem` does. Servers, if cfg has any,
-// are goroutines too.
+// are goroutines too. What cfg says of processes has no effect: Transport, Network,
+// JoinTimeout, Heartbeat, DeadAfter and Report.
 func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	if n < 1 {
 		return fmt.Errorf("%d ranks: want at least 1", n)

@@ -78,9 +78,10 @@ func (s Slow) stuck(long time.Duration) string {
 }
 
 // FindSlow returns the ranks that have held up others for at least after, by
-// rank; from stuck on, their operation is taken for stuck. A rank that waits is not slow itself: whom it waits for is, or whom
-// that one waits for, and so on to the root of the chain. Cost: O(N^2) for the N
-// ranks in the worst case, some microseconds for 64.
+// rank; from stuck on, their operation is taken for stuck. A rank that waits is not
+// slow itself: whom it waits for is, or whom that one waits for, and so on to the
+// root of the chain. Cost: O(N^2) for the N ranks in the worst case, some
+// microseconds for 64.
 func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	found := make([]*Slow, len(ranks))
 	for r, s := range ranks {

@@ -211,6 +211,9 @@ func (m *Mesh) stop(err error, tell func(peer *Mesh)) {
 // Cut breaks the link to a peer in both directions, as if each had lost the
 // other. It is there for fault injection.
 func (m *Mesh) Cut(peer int) {
+	if transport.CheckPeer(m, peer) != nil {
+		return
+	}
 	other := m.ranks[peer]
 	m.from[peer].Break(transport.Lost(peer))
 	other.from[m.rank].Break(transport.Lost(m.rank))

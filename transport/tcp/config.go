@@ -1,12 +1,14 @@
 // Package tcp is the mesh of processes: one TCP connection between every two
-// ranks.
+// ranks, or several.
 //
-// Each connection has one reader, a goroutine that reads a message straight
-// into the slice that was posted for it. Senders write from their own
-// goroutine. Neither allocates once the mesh is warm.
+// Who waits for a message reads the connection that it comes by, and a goroutine
+// of the connection does when nobody waits so; messages go straight into the
+// slices that were posted for them. Senders write from their own goroutine.
+// Neither allocates once the mesh is warm.
 //
-// A host that vanishes without a word is noticed by the operating system's
-// keepalive probes, within about 10 s, at no cost to messages.
+// A host that vanishes without a word while nothing is under way to it is noticed by
+// the operating system's keepalive probes, within about 10 s, at no cost to messages;
+// otherwise the cluster's heartbeats come first.
 package tcp
 
 import (
