@@ -74,10 +74,13 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 	if c.budget <= 0 {
 		errs = append(errs, fmt.Errorf("--time %v: want a positive time", c.budget))
 	}
+	if c.explain && c.json != "" {
+		errs = append(errs, errors.New("--json has no effect with --explain, which measures nothing: leave it out"))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
-	if err := c.checkJSON(c.json); err != nil {
+	if err := c.checkOutputs(c.json, ""); err != nil {
 		return err
 	}
 	return c.run(cmd, func(job *ringo.Job) error {

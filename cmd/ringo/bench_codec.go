@@ -60,7 +60,7 @@ func newBenchCodec() *cobra.Command {
 		Long: "Time each stage of the codecs on one thread, in turns with one streaming pass over\n" +
 			"gradient and residual. Every call gets another gradient; residuals and thresholds\nare as after many steps. One group alone stays in the caches that it fits; with\n" +
 			"--arena, calls go through many groups, as a step does, and find residuals where the\nstep before has left them.\n\n" +
-			"Codecs and stages: " + strings.Join(codecStageNames(), ", ") + ".",
+			"Codecs and stages:\n" + inLines(codecStageNames()),
 		Example: "  ringo bench codec\n  ringo bench codec --only dlgs,payload --values 4096,65536 --ratio 0.01 --json -",
 		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
@@ -90,6 +90,9 @@ func (c *codecBench) execute(cmd *cobra.Command) error {
 		if !(r > 0 && r <= 1) {
 			faults.add("--ratio %v: want more than 0 and at most 1", r)
 		}
+	}
+	if len(c.data) == 0 {
+		faults.add("--data is empty: name normal or heavy")
 	}
 	for _, d := range c.data {
 		if codecDraws[d] == nil {

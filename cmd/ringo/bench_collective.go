@@ -94,7 +94,7 @@ func (c *collectiveBench) execute(cmd *cobra.Command) error {
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
-	if err := c.checkJSON(c.json); err != nil {
+	if err := c.checkOutputs(c.json, ""); err != nil {
 		return err
 	}
 	return c.run(cmd, func(job *ringo.Job) error { return c.rank(cmd, job) })

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -55,7 +54,7 @@ func newBenchGemm() *cobra.Command {
 		Long: `Times C[m,n] = A[m,k] B[k,n] in float32. The peak is measured in turns with
 the products: fused multiply-adds on registers alone, on as many threads.`,
 		Example: "  ringo bench gemm --n 1024,2048 --threads 1 --json -\n  ringo bench gemm --m 64 --k 800 --n 500 --trans-b",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
@@ -95,14 +94,14 @@ func (c *gemmBench) execute(cmd *cobra.Command) error {
 }
 
 func (c *gemmBench) check() (*simd.Kernels, error) {
+	var faults faultList
 	kernels, err := simd.Lookup(c.level)
-	errs := []error{err}
 	if err != nil {
-		errs[0] = fmt.Errorf("--kernels: %w", err)
+		faults.add("--kernels: %w", err)
 	}
 	side := func(flag string, v, least int) {
 		if v < least || v > maxSide {
-			errs = append(errs, fmt.Errorf("--%s %d: want %d to %d", flag, v, least, maxSide))
+			faults.add("--%s %d: want %d to %d", flag, v, least, maxSide)
 		}
 	}
 	for _, n := range c.n {
@@ -111,15 +110,15 @@ func (c *gemmBench) check() (*simd.Kernels, error) {
 	side("m", c.m, 0)
 	side("k", c.k, 0)
 	if len(c.n) == 0 {
-		errs = append(errs, errors.New("--n: want at least one size"))
+		faults.add("--n: want at least one size")
 	}
 	if c.threads < 0 || c.threads > train.MaxThreads {
-		errs = append(errs, fmt.Errorf("--threads %d: want 0 to %d", c.threads, train.MaxThreads))
+		faults.add("--threads %d: want 0 to %d", c.threads, train.MaxThreads)
 	}
 	if c.time <= 0 || c.time > time.Hour {
-		errs = append(errs, fmt.Errorf("--time %v: want more than 0 and at most 1h", c.time))
+		faults.add("--time %v: want more than 0 and at most 1h", c.time)
 	}
-	return kernels, errors.Join(errs...)
+	return kernels, errors.Join(faults...)
 }
 
 // gemmProduct is one product and its operands.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +125,7 @@ func (c *stepBench) execute(cmd *cobra.Command, model string) error {
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
-	if err := cmp.Or(c.checkJSON(c.json), c.checkOutput("--trace", c.timeline.path)); err != nil {
+	if err := c.checkOutputs(c.json, c.timeline.path); err != nil {
 		return err
 	}
 	return c.run(cmd, func(job *ringo.Job) error {

@@ -64,9 +64,6 @@ func setNamed(name string) publishedSet {
 	return all[slices.IndexFunc(all, func(s publishedSet) bool { return s.name == name })]
 }
 
-// newDataMNIST returns the command; f says what to fetch.
-func newDataMNIST(f data.Fetcher) *cobra.Command { return newDataSet(setNamed("mnist"), f) }
-
 // newDataSet returns the command that fetches a set; f says what.
 func newDataSet(set publishedSet, f data.Fetcher) *cobra.Command {
 	progress := "auto"
@@ -96,6 +93,9 @@ func newDataCIFAR(f data.Fetcher) *cobra.Command {
 		}
 		if from == "" {
 			return run(cmd, args)
+		}
+		if cmd.Flags().Changed("mirror") {
+			return usagef("--mirror is for fetching; --from fetches nothing")
 		}
 		out := cmd.Flag("out").Value.String()
 		if out == "" {

@@ -60,7 +60,7 @@ func gzipped(content []byte) []byte {
 // fetchFrom runs `ringo data mnist` against the mirror.
 func (m *mirror) fetchFrom(line string) (status int, stdout, stderr string) {
 	m.asked = nil
-	return execute(newDataMNIST(data.Fetcher{Files: m.files}), line)
+	return execute(newDataSet(setNamed("mnist"), data.Fetcher{Files: m.files}), line)
 }
 
 func TestDataMNIST(t *testing.T) {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
@@ -34,13 +36,26 @@ func openOutput(cmd *cobra.Command, path string) (output, error) {
 	return o, nil
 }
 
-// checkJSON reports a file that cannot be written before ranks are started: they
-// would all say so. It is left to rank 0 where that is on another host.
-func (f *jobFlags) checkJSON(path string) error { return f.checkOutput("--json", path) }
+// checkOutputs reports files that cannot be written before ranks are started: they
+// would all say so, some of them only at the end of a run. It is left to rank 0 where
+// that is on another host. trace is "" of commands that draw no timeline.
+func (f *jobFlags) checkOutputs(json, trace string) error {
+	if f.worker || f.byHand && f.rank > 0 {
+		return nil
+	}
+	save := f.tuning.save
+	switch {
+	case trace == "-" || save == "-":
+		return usagef("--trace and --save-profile want a file: only --json writes to stdout with -")
+	case trace != "" && trace == json || save != "" && oneOf(save, json, trace):
+		return usagef("--json, --trace and --save-profile want a file each")
+	}
+	return errors.Join(writable("--json", json), writable("--trace", trace), creatable("--save-profile", save))
+}
 
-// checkOutput is checkJSON for the file of any flag.
-func (f *jobFlags) checkOutput(flag, path string) error {
-	if path == "" || path == "-" || f.worker || f.byHand && f.rank > 0 {
+// writable reports a file that cannot be written, which it makes if there is none.
+func writable(flag, path string) error {
+	if path == "" || path == "-" {
 		return nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
@@ -48,6 +63,19 @@ func (f *jobFlags) checkOutput(flag, path string) error {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return file.Close()
+}
+
+// creatable reports a file that could not get its name once it is whole, and leaves
+// nothing there.
+func creatable(flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	probe, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // object writes v as a line of JSON.

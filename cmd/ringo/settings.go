@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/models"
@@ -35,7 +36,7 @@ type settings struct {
 
 func (s *settings) register(fs *pflag.FlagSet) {
 	c := &s.cfg
-	fs.StringVar(&c.Data, "data", c.Data, "`DIR` with the data set's files, or \"synthetic\" (required, unless both files are named)")
+	fs.StringVar(&c.Data, "data", c.Data, "`DIR` with the data set's files, of images a .tar.gz too, or \"synthetic\" (required, unless both files are named)")
 	fs.StringVar(&c.TrainFile, "train-file", c.TrainFile, "train on this `FILE` (text, Criteo)")
 	fs.StringVar(&c.EvalFile, "eval-file", c.EvalFile, "evaluate on this `FILE` (text, Criteo)")
 	fs.IntVar(&c.SkipBad, "skip-bad", c.SkipBad, "leave out up to `N` bad lines or images, and count them")
@@ -78,7 +79,7 @@ func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.StringVar(&c.SparseAlgorithm, distopt.SettingAlgorithm, "", "how selected entries are exchanged: "+strings.Join(exchange.Algorithms(), ", ")+" (default: by their number)")
 	fs.BoolVar(&c.BoundSum, distopt.SettingBound, false, "let a sum of selected entries have no more than one rank sends, as Ok-Topk does, so that bytes do not grow with the ranks")
 	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+"; by measurements (--tune) or a --profile of them: "+strings.Join(tune.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags, exact of auto)")
-	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: the default")
+	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: 8 MiB, halved until a model has four buckets")
 }
 
 // takers are the strategies on which a setting has an effect.
@@ -153,6 +154,9 @@ func (s *settings) forModel(cmd *cobra.Command, model string) (settings, error) 
 func (s *settings) idle(model string) (errs []error) {
 	if spec, err := models.Lookup(model); err == nil && spec.Task != models.Language && s.dropout > 0 {
 		errs = append(errs, fmt.Errorf("--dropout %v has no effect on %s, which drops nothing: leave it out", s.dropout, spec.Name))
+	}
+	if s.cfg.SkipBad > 0 && s.cfg.Data == data.Synthetic {
+		errs = append(errs, fmt.Errorf("--skip-bad %d has no effect on synthetic data: leave it out", s.cfg.SkipBad))
 	}
 	if s.cfg.Layers && s.json == "" {
 		errs = append(errs, errors.New("--layers has no effect without --json: leave it out"))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,12 +40,12 @@ func newTrain() *cobra.Command {
 	return cmd
 }
 
-// modelList describes the models and their defaults, two lines each.
+// modelList describes the models and their defaults, three lines each.
 func modelList() string {
 	var b strings.Builder
 	for _, s := range models.All() {
 		names := strings.Join(append([]string{s.Name}, s.Aliases...), ", ")
-		fmt.Fprintf(&b, "  %s: %s (%s parameters)\n", names, s.About, grouped(s.Params))
+		fmt.Fprintf(&b, "  %s (%s parameters)\n      %s\n", names, grouped(s.Params), s.About)
 		d := s.Defaults
 		fmt.Fprintf(&b, "      data %s, batch %d, %s, %s, lr %v", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, d.LR)
 		for _, v := range []struct {
@@ -100,7 +99,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 			return err
 		}
 	}
-	if err := cmp.Or(c.checkJSON(s.json), c.checkOutput("--trace", c.tracing.path)); err != nil {
+	if err := c.checkOutputs(s.json, c.tracing.path); err != nil {
 		return err
 	}
 	return c.run(cmd, func(job *ringo.Job) error {

@@ -90,6 +90,7 @@ func TestRunTimeFaults(t *testing.T) {
 		{"train mlp " + small + "--np 2 --transport mem --json " + nowhere + "/run.jsonl", "--json", nowhere + "/run.jsonl"},
 		{"bench allreduce --json " + nowhere + "/run.jsonl", "--json", nowhere},
 		{"bench step mlp --json " + nowhere + "/run.jsonl", "--json", nowhere},
+		{"train mlp " + small + "--trace " + nowhere + "/trace.json", "--trace", nowhere},
 		{"train mlp " + small + "--batch 193", "training set", "192 samples", "193"},
 		{"train mlp " + small + "--accumulate 20", "192", "fewer ranks or a smaller batch"},
 		{"run --np 2 -- no-such-program-anywhere", `cannot start "no-such-program-anywhere": executable file not found`},

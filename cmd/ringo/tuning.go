@@ -30,10 +30,12 @@ func (t *tuning) register(fs *pflag.FlagSet) {
 	fs.StringVar(&t.profile, "profile", "", "choose by what --save-profile wrote to `FILE`, with the same results each time; every rank reads it")
 }
 
-// check reads the profile and reports every fault.
-func (t *tuning) check(cmd *cobra.Command, faults *faultList) {
+// check reads the profile and reports every fault. alone says that there is one rank.
+func (t *tuning) check(cmd *cobra.Command, alone bool, faults *faultList) {
 	if t.save != "" && !t.tune && !measuresItself(cmd) {
 		faults.add("--save-profile %s has nothing to save without --tune", t.save)
+	} else if t.save != "" && !t.tune && alone {
+		faults.add("--save-profile %s has nothing to save on one rank, which exchanges nothing", t.save)
 	}
 	if t.tune && t.profile != "" {
 		faults.add("--tune and --profile %s are two sources for one choice: choose one", t.profile)
