@@ -11,7 +11,7 @@ a mode only that is done, and needs no root.
 import argparse, json, os, sys, tempfile
 
 import links, report
-from methods import DENSE_PLANS, DLGS_PLAN, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse
+from methods import DENSE_PLANS, DLGS_PLAN, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse, trained_methods
 from ranks import Runner, build, netns
 
 CALIBRATION_STEPS = 12  # of an epoch, unless --steps says
@@ -31,7 +31,7 @@ def options():
     ap.add_argument("--unshaped", action="store_true", help="with --train: over links that are not shaped, for accuracy alone")
     ap.add_argument("--epochs", type=int, default=3, help="of timing; the first warms up")
     ap.add_argument("--rounds", type=int, default=1, help="of timing: all methods in turns, so often")
-    ap.add_argument("--only", default="", help="time these methods alone, by the names of their files, such as fp32-fixed,dlgs-0.01-exact")
+    ap.add_argument("--only", default="", help="time or train these methods alone, by the names of their files, such as fp32-fixed,dlgs-0.01-exact")
     ap.add_argument("--spars", type=float, default=0.01, help="the ratio of --auto")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--workers", type=int, default=4)
@@ -53,10 +53,10 @@ def check(ap, o):
             ap.error(f"task {t} needs --{TASKS[t].data} DIR")
     if min(o.r) <= 0 or o.workers < 2 or o.epochs < 2 or o.rounds < 1 or o.steps < 0:
         ap.error("want --r above 0, --workers and --epochs of at least 2, --rounds of at least 1, --steps of at least 0")
-    known = [m.name for m in timed_methods(o.plans)]
+    known = [m.name for m in (timed_methods(o.plans) if o.steps else trained_methods())]
     for name in o.only.split(",") if o.only else ():
-        if name not in known or not o.steps or o.auto:
-            ap.error(f"--only {name}: want --steps N and some of {', '.join(known)}")
+        if name not in known or not (o.steps or o.train) or o.auto:
+            ap.error(f"--only {name}: want --steps N or --train, and some of {', '.join(known)}")
     if (o.plans or o.auto) and not o.steps:
         ap.error("--plans and --auto belong to --steps N")
     if o.unshaped and not o.train:
@@ -127,7 +127,7 @@ class Experiment:
             self.net.shape(None)
         else:
             rate = self.link(task, r)["rate"]
-        for m in [dense("exact"), *sparse()]:
+        for m in chosen(self.o, trained_methods()):
             self.run(report.training_name(task.name, m), task, m, task.training(), rate=rate)
 
     def auto(self, task):
@@ -154,6 +154,11 @@ def timed_methods(plans):
     return [*map(dense, DENSE_PLANS), *sparse(), *(more if plans else [])]
 
 
+def chosen(o, methods):
+    """Those that --only names."""
+    return [m for m in methods if not o.only or m.name in o.only.split(",")]
+
+
 def measure(o, runner):
     netns.need_root()
     netns.raise_on_signals()
@@ -164,7 +169,7 @@ def measure(o, runner):
                 e.auto(task)
             elif o.steps:
                 for r in o.r:
-                    e.time(task, r, [m for m in timed_methods(o.plans) if m.name in (o.only or m.name).split(",")])
+                    e.time(task, r, chosen(o, timed_methods(o.plans)))
             if o.train and not task.time_only:
                 e.train(task, o.r[0])
 

@@ -76,6 +76,11 @@ def sparse(ratios=RATIOS):
     return out
 
 
+def trained_methods():
+    """The paper's methods, each once: those whose accuracy is compared."""
+    return [dense("exact"), *sparse()]
+
+
 def auto_candidates(spars):
     """What `auto` chooses from, with the plans that it makes."""
     dense = [Method(s, s, plan="exact") for s in ("fp32", "fp16", "bf16")]

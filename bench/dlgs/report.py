@@ -2,7 +2,7 @@
 import json, os, statistics
 
 import links, svg
-from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse
+from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse, trained_methods
 from tables import Factor, Percent, Table
 
 STAGES = (("compute_ms", "computation"), ("compress_ms", "compression"), ("exposed_comm_ms", "exposed communication"), ("update_ms", "update"))
@@ -123,7 +123,7 @@ def make(runner, tasks, rs, workers, spars):
     for task in tasks:
         for r in rs:
             link = read_link(runner.out, task, r)
-            if link and best_dense(runner, task, r)[1]:
+            if link:
                 steps(report, task, r, link)
                 predictions(report, task, r)
                 plans(report, task, r)
@@ -135,24 +135,25 @@ def make(runner, tasks, rs, workers, spars):
 
 def steps(report, task, r, link):
     """A step's time and its stages, of each method."""
-    plan, base = best_dense(report.runner, task, r)
+    plan, base = best_dense(report.runner, task, r)  # there is none if other methods were picked
     ideal = link["compute_ms"] + link["update_ms"]
-    bound = base["step_ms"] / ideal
+    faster = lambda ms: Factor(base["step_ms"] / ms) if base else None
+    bound = f", {faster(ideal):.2f} x" if base else ""
     table = Table(
         f"{task}: a step where the uncompressed exchange takes {r:g} times the computation",
         ["method", "plan", "step ms", "rounds", "faster", "compute", "compress", "exposed", "update", "sent kB", "density"],
         note=f"Links of {links.text(link['rate'])}, goodput {link['goodput'] / 1e6:.2f} MB/s, {link['congestion_control']}; computation {link['compute_ms']:.1f} ms, "
-        f"uncompressed exchange {link['exchange_ms']:.1f} ms at least. Perfect compression would reach {ideal:.1f} ms, {bound:.2f} x. ms per step, sent kB per rank and step.")
-    rows = [("uncompressed", plan, base)]
+        f"uncompressed exchange {link['exchange_ms']:.1f} ms at least. Perfect compression would reach {ideal:.1f} ms{bound}. ms per step, sent kB per rank and step.")
+    rows = [("uncompressed", plan, base)] if base else []
     for m in sparse():
         if t := rounds_of(report.runner, lambda i: timing_name(task, r, m, i)):
             rows.append((m.title, t.summary.get("plan"), t))
     for name, used, t in rows:
         sent = t["step_bytes_sent"]
-        table.add(name, used, t["step_ms"], t.span, Factor(base["step_ms"] / t["step_ms"]), *(t[k] for k, _ in STAGES), sent and sent / 1e3, t["density"])
+        table.add(name, used, t["step_ms"], t.span, faster(t["step_ms"]), *(t[k] for k, _ in STAGES), sent and sent / 1e3, t["density"])
     report.table(table)
     series = [svg.Series(name, [t[k] for _, _, t in rows], colour) for (k, name), colour in zip(STAGES, STAGE_COLOUR)]
-    if any(v is not None for s in series for v in s.values):
+    if any(v is not None for s in series for v in s.values):  # none without rows
         report.chart(f"{task}-r{r:g}-steps.svg", svg.bars(f"{task}: a step at r = {r:g}", "ms per step", [n.replace(" ", "\n") for n, _, _ in rows], series,
                                                           stacked=True, rules=[("perfect compression", ideal)]))
 
@@ -195,7 +196,7 @@ def plans(report, task, r):
 
 def epochs(report, task, rs, workers):
     """Accuracy and loss by epoch of the trained methods, and the time of the whole schedule."""
-    trained = [(m, run) for m in [dense("exact"), *sparse()] if (run := report.runner.kept(training_name(task, m)))]
+    trained = [(m, run) for m in trained_methods() if (run := report.runner.kept(training_name(task, m)))]
     if not trained:
         return
     every = TASKS[task].steps_per_epoch(workers) * TASKS[task].epochs

@@ -1,5 +1,5 @@
 """Tests of what needs no root and no network: python3 -m unittest discover -s bench/dlgs"""
-import contextlib, io, json, os, sys, tempfile, textwrap, unittest
+import contextlib, io, json, os, sys, tempfile, textwrap, unittest, unittest.mock
 import xml.etree.ElementTree as ET
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -180,6 +180,14 @@ class Reports(unittest.TestCase):
         self.assertEqual([row[1] for row in plans.rows], ["one", "fixed", "exact"])
         self.assertAlmostEqual(plans.rows[0][5], 260 / 210)
 
+    def test_steps_of_methods_that_were_picked(self):
+        self.link()
+        keep(self.out, report.timing_name("resnet20", 3, methods.Method("DLGS", "dlgs", 0.01, methods.DLGS_PLAN), 1), [epoch(1), epoch(2, step_ms=70.0)])
+        table, charts = self.make()[0]["resnet20: a step where the uncompressed exchange takes 3 times the computation"]
+        self.assertEqual([(row[0], row[2], row[4]) for row in table.rows], [("DLGS 0.01", 70.0, None)])
+        self.assertIn("would reach 65.0 ms. ms per step", table.note)
+        self.assertEqual(charts, ["resnet20-r3-steps.svg"])
+
     def test_predictions_are_of_the_last_choice(self):
         self.link()
         measured = {"event": "choice_measured", "predicted_ms": 50.0, "step_ms": 55.0, "predicted_exact_ms": 60.0, "step_exact_ms": 57.0}
@@ -334,11 +342,22 @@ class Settings(unittest.TestCase):
         self.assertIn("8:0.01,12:0.001", t.training())
         self.assertEqual(t.timing(4, 16, 3)[-4:], ["--train-limit", "2048", "--eval-limit", "128"])
 
+    def options(self, line):
+        with unittest.mock.patch.object(sys, "argv", ["experiment.py", *line.split()]), contextlib.redirect_stderr(io.StringIO()):
+            return experiment.options()
+
+    def test_only(self):
+        o = self.options("--out x --pixels y --tasks resnet20 --train --only topk-0.1,fp32-exact")
+        self.assertEqual([m.name for m in experiment.chosen(o, methods.trained_methods())], ["fp32-exact", "topk-0.1"])
+        o = self.options("--out x --pixels y --tasks resnet20 --train")
+        self.assertEqual(len(experiment.chosen(o, methods.trained_methods())), 7)
+        o = self.options("--out x --pixels y --tasks resnet20 --steps 4 --plans --only dlgs-0.01-one")
+        self.assertEqual([m.name for m in experiment.chosen(o, experiment.timed_methods(o.plans))], ["dlgs-0.01-one"])
+
     def test_options_that_do_nothing_are_refused(self):
-        for line in ("--out x --plans", "--out x --unshaped", "--out x --steps 4", "--out x --only fp32-one", "--out x --steps 4 --pixels y --tasks resnet20 --only sgd", "--out x --tasks lenet", "--out x --epochs 1", "--out x --r 0"):
-            with self.subTest(line), contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
-                sys.argv = ["experiment.py", *line.split()]
-                experiment.options()
+        for line in ("--out x --plans", "--out x --unshaped", "--out x --steps 4", "--out x --only fp32-one", "--out x --steps 4 --pixels y --tasks resnet20 --only sgd", "--out x --train --pixels y --tasks resnet20 --only fp32-one", "--out x --tasks lenet", "--out x --epochs 1", "--out x --r 0"):
+            with self.subTest(line), self.assertRaises(SystemExit):
+                self.options(line)
 
 
 if __name__ == "__main__":
