@@ -15,6 +15,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FLOATS = [1, 256, 4096, 65536, 1 << 20, 1 << 24]
 TABLES = ("shm", "tcp", "tcp-default")
+SIDES = {"shm": ("openmpi-shm", "ringo-arena", "ringo-private", "limit"), "tcp": ("openmpi-tcp", "gloo-tcp", "ringo-tcp")}  # peers first
+SIDES["tcp-default"] = SIDES["tcp"]
 SYSTEM = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 
@@ -38,7 +40,16 @@ def options():
             ap.error(f"unknown table {t!r}: know {', '.join(TABLES)}")
     if min(o.rounds, *o.np) < 1 or min(o.floats) < 0 or o.time <= 0:
         ap.error("--rounds, --np and --time must be positive, --floats not negative")
+    for s in o.sides.split(",") if o.sides else ():
+        if not any(s in SIDES[t] for t in o.tables):
+            ap.error(f"--sides {s}: want some of {', '.join(dict.fromkeys(s for t in o.tables for s in SIDES[t]))}")
+    o.tables = [t for t in o.tables if picked(o, t)]
     return o
+
+
+def picked(o, table):
+    """The sides of a table that --sides names."""
+    return [s for s in SIDES[table] if not o.sides or s in o.sides.split(",")]
 
 
 def note(text):
@@ -85,22 +96,17 @@ def ringo(o, np, transport, *more):
 
 
 def sides(o, table, np):
-    """What a table compares, by name: peers first."""
-    if table == "shm":
-        all_sides = {
-            "openmpi-shm": lambda: openmpi(o, np, "openmpi-shm", "--mca", "btl", "self,vader"),
-            "ringo-arena": lambda: ringo(o, np, "shm", "--buffer", "arena"),
-            "ringo-private": lambda: ringo(o, np, "shm", "--buffer", "private"),
-            "limit": lambda: ringo(o, np, "shm", "--buffer", "arena", "--limit"),
-        }
-    else:
-        all_sides = {
-            "openmpi-tcp": lambda: openmpi(o, np, "openmpi-tcp", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
-            "gloo-tcp": lambda: gloo(o, np),
-            "ringo-tcp": lambda: ringo(o, np, "tcp"),
-        }
-    wanted = o.sides.split(",") if o.sides else list(all_sides)
-    return {name: side for name, side in all_sides.items() if name in wanted}
+    """What a table compares, by name."""
+    all_sides = {
+        "openmpi-shm": lambda: openmpi(o, np, "openmpi-shm", "--mca", "btl", "self,vader"),
+        "ringo-arena": lambda: ringo(o, np, "shm", "--buffer", "arena"),
+        "ringo-private": lambda: ringo(o, np, "shm", "--buffer", "private"),
+        "limit": lambda: ringo(o, np, "shm", "--buffer", "arena", "--limit"),
+        "openmpi-tcp": lambda: openmpi(o, np, "openmpi-tcp", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
+        "gloo-tcp": lambda: gloo(o, np),
+        "ringo-tcp": lambda: ringo(o, np, "tcp"),
+    }
+    return {name: all_sides[name] for name in picked(o, table)}
 
 
 # --- rounds and tables ----------------------------------------------------------------------

@@ -27,7 +27,10 @@ def options():
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
     ap.add_argument("--json", default="", help="write the figures to this file")
     ap.add_argument("--bytes", type=int, default=256 << 20, help=argparse.SUPPRESS)
-    return ap.parse_args()
+    o = ap.parse_args()
+    if o.hosts < 2 or min(o.per_host, o.floats, o.rounds) < 1 or o.time <= 0:
+        ap.error("want --hosts of at least 2, --per-host, --floats and --rounds of at least 1, --time above 0")
+    return o
 
 
 def allreduce(o, net):
@@ -53,6 +56,7 @@ def allreduce(o, net):
 def main():
     o = options()
     netns.need_root()
+    netns.raise_on_signals()
     with tempfile.TemporaryDirectory() as folder:
         if not o.ringo:
             o.ringo = os.path.join(folder, "ringo")
