@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,9 +14,9 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // planCommand is `ringo plan MODEL`.
@@ -58,7 +57,7 @@ const (
 type strategyCost struct {
 	name   string
 	about  string
-	unit   float64 // bytes of a value, or of an entry
+	unit   float64 // bytes of a value; of entries it depends on how many there are
 	sparse bool
 	// exact and reuse are passes over the gradient: bytes of memory for each
 	// value. reuse is 0 where every step is exact.
@@ -74,8 +73,6 @@ const (
 	feedbackBytes  = 12
 	selectionBytes = 4*4 + feedbackBytes
 	castBytes      = 6
-	// entryBytes is a value with its index.
-	entryBytes = 8
 )
 
 func strategyCosts() []strategyCost {
@@ -83,10 +80,10 @@ func strategyCosts() []strategyCost {
 		{name: "fp32", about: "all values", unit: 4},
 		{name: "fp16", about: "all values in half precision", unit: 2, exact: castBytes},
 		{name: "bf16", about: "all values in bfloat16", unit: 2, exact: castBytes},
-		{name: "sparseTopK", about: "the largest of each group", unit: entryBytes, sparse: true, exact: selectionBytes},
-		{name: "topk", about: "the largest of the whole model", unit: entryBytes, sparse: true, exact: selectionBytes, plan: "one"},
-		{name: "lags", about: "the largest of each layer", unit: entryBytes, sparse: true, exact: selectionBytes, plan: "per-layer"},
-		{name: "dlgs", about: "the largest of each group, by a threshold that is reused", unit: entryBytes, sparse: true, exact: selectionBytes, reuse: feedbackBytes},
+		{name: "sparseTopK", about: "the largest of each group", sparse: true, exact: selectionBytes},
+		{name: "topk", about: "the largest of the whole model", sparse: true, exact: selectionBytes, plan: "one"},
+		{name: "lags", about: "the largest of each layer", sparse: true, exact: selectionBytes, plan: "per-layer"},
+		{name: "dlgs", about: "the largest of each group, by a threshold that is reused", sparse: true, exact: selectionBytes, reuse: feedbackBytes},
 		{name: "naive", about: "all values, to rank 0 and back", unit: 4, algorithm: collective.Naive},
 	}
 }
@@ -116,12 +113,12 @@ func newPlan() *cobra.Command {
 	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
 	fs.StringVar(&c.strategy, "strategy", "fp32", "what the ranks exchange; see above")
-	fs.Float64Var(&c.spars, "spars", 0.01, "the `share` of values that sparse strategies send")
+	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
 	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
 	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless --measure or the profile say what it costs: 6 bytes a value for a cast, 28 for an exact selection, 12 for one by a threshold that is reused")
-	fs.StringVar(&c.algorithm, "algorithm", autoAlgorithm, "how groups are exchanged; auto: the fastest for each group's size")
+	fs.StringVar(&c.algorithm, "algorithm", autoAlgorithm, "how groups are exchanged: ring, doubling, hierarchical or naive, entries by allgather, tree or split, or dense-ring and so on; auto: the fastest for each group's size")
 	fs.StringVar(&c.plan, "plan", "", "`name` of a plan, see above (default: exact, or the only one that the strategy has)")
-	fs.IntVar(&c.bucketBytes, "bucket-bytes", 0, "bytes of a group with --plan fixed; 0: the default")
+	fs.IntVar(&c.bucketBytes, "bucket-bytes", 0, "bytes of a group with --plan fixed; 0: 8 MiB, halved until a model has four groups")
 	fs.StringVar(&c.json, "json", "", "write one JSON object per plan to `FILE`, or to stdout with -")
 	return cmd
 }
@@ -143,184 +140,12 @@ func planHelp() string {
 		"  saved        what the profile has\n"
 }
 
-// maxPlanRanks bounds a cluster that need not exist.
-const maxPlanRanks = 1 << 20
-
-// check reports every fault of the command line, and reads what it names.
-func (c *planCommand) check(model string) error {
-	var faults faultList
-	c.checkCluster(&faults)
-	c.checkCompute(&faults)
-	c.checkStrategy(&faults)
-	if c.profile != "" {
-		var err error
-		if c.loaded, err = plannerPart(c.profile); err != nil {
-			faults.add("--profile: %w", err)
-		} else if spec, _ := models.Lookup(model); c.loaded.Model != spec.Name {
-			faults.add("--profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
-		}
-	}
-	if c.plan == savedPlan && c.loaded.Plan == nil {
-		faults.add("--plan %s: no plan was saved: name a file with one with --profile", savedPlan)
-	}
-	if err := errors.Join(faults...); err != nil {
-		return usageError{err}
-	}
-	return nil
-}
-
-// plannerPart reads the planner's part of a profile's file.
-func plannerPart(path string) (bucket.Profile, error) {
-	p, err := tune.Load(path)
-	if err == nil && p.Planner == nil {
-		err = fmt.Errorf("%s has a table of collectives alone: nothing to plan from", path)
-	}
-	if err != nil {
-		return bucket.Profile{}, err
-	}
-	return *p.Planner, nil
-}
-
-func (c *planCommand) checkCluster(faults *faultList) {
-	if c.np < 1 || c.np > maxPlanRanks {
-		faults.add("--np %d: want 1 to %d", c.np, maxPlanRanks)
-	}
-	if c.hosts < 1 || c.hosts > c.np {
-		faults.add("--hosts %d: want 1 to %d, the number of ranks", c.hosts, c.np)
-	}
-	rate := func(flag, text string) float64 {
-		r, err := parseRate(text)
-		if err != nil {
-			faults.add("--%s %w", flag, err)
-		}
-		return r
-	}
-	c.cluster = planCluster{np: c.np, hosts: c.hosts, inter: rate("inter", c.inter), intra: rate("intra", c.intra), latency: c.latency.Seconds()}
-	c.memoryRate = rate("memory", c.memory)
-	if c.latency < 0 {
-		faults.add("--latency %v: want 0 or more", c.latency)
-	}
-	if c.hosts == 1 && c.changed("inter") {
-		faults.add("--inter %s has no effect on one host: leave it out, or say --hosts", c.inter)
-	}
-	if c.hosts == c.np && c.np > 1 && c.changed("intra") {
-		faults.add("--intra %s has no effect with one rank on each host: leave it out", c.intra)
-	}
-}
-
-func (c *planCommand) checkCompute(faults *faultList) {
-	sources := 0
-	for _, given := range []bool{c.changed("compute-ms"), c.measure, c.profile != ""} {
-		if given {
-			sources++
-		}
-	}
-	if sources != 1 {
-		faults.add("want one of --compute-ms MS, --measure and --profile FILE, got %d", sources)
-	}
-	if c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)) {
-		faults.add("--compute-ms %v: want a positive number", c.computeMS)
-	}
-	if c.changed("threads") && !c.measure {
-		faults.add("--threads belongs to --measure")
-	}
-	if c.threads < 0 || c.threads > train.MaxThreads {
-		faults.add("--threads %d: want 0 to %d", c.threads, train.MaxThreads)
-	}
-	if c.changed("batch") && c.profile != "" {
-		faults.add("--batch has no effect with --profile, which is of its own batch: leave it out")
-	}
-	if c.changed("batch") && (c.batch < 1 || c.batch > maxBatch) {
-		faults.add("--batch %d: want 1 to %d", c.batch, maxBatch)
-	}
-}
-
-func (c *planCommand) checkStrategy(faults *faultList) {
-	all := strategyCosts()
-	at := slices.IndexFunc(all, func(s strategyCost) bool { return s.name == c.strategy })
-	if at < 0 {
-		faults.add("--strategy %q is not known here: use one of %s", c.strategy, strings.Join(namesOf(all), ", "))
-		return
-	}
-	s := all[at]
-	c.chosen = s
-	if !(c.spars > 0 && c.spars <= 1) {
-		faults.add("--spars %v: want more than 0 and at most 1", c.spars)
-	}
-	if c.every < 1 {
-		faults.add("--dlgs-every %d: want at least 1", c.every)
-	}
-	for flag, idle := range map[string]bool{"spars": !s.sparse, "dlgs-every": s.reuse == 0, "memory": s.exact == 0} {
-		if idle && c.changed(flag) {
-			faults.add("--%s has no effect on strategy %s: leave it out", flag, s.name)
-		}
-	}
-	c.checkPlan(faults)
-	if s.algorithm != "" && c.changed("algorithm") && c.algorithm != s.algorithm {
-		faults.add("--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
-	}
-	if s.algorithm != "" {
-		c.algorithm = s.algorithm
-	}
-	if len(*faults) > 0 {
-		return
-	}
-	if len(pick(c.described(), c.algorithm)) == 0 {
-		faults.add("--algorithm %q is not known for strategy %s on %s: use auto or one of %s", c.algorithm, s.name, c.cluster, strings.Join(wayNames(c.described()), ", "))
-	}
-}
-
-func (c *planCommand) checkPlan(faults *faultList) {
-	s := c.chosen
-	if c.plan == "" {
-		if c.plan = "exact"; s.plan != "" {
-			c.plan = s.plan
-		}
-	}
-	if s.plan != "" && c.plan != s.plan {
-		faults.add("--plan %s: strategy %s selects %s and has plan %s alone", c.plan, s.name, s.about, s.plan)
-	}
-	switch p, err := bucket.LookupPlanner(c.plan); {
-	case c.plan == allPlans:
-		c.planners = bucket.Planners()
-	case c.plan == savedPlan:
-		c.planners = []bucket.Named{{Name: savedPlan, Plan: func(bucket.Step) bucket.Plan { return c.loaded.SavedPlan() }}}
-	case err != nil:
-		faults.add("--%w, all or saved", err)
-	default:
-		c.planners = []bucket.Named{p}
-	}
-	if c.bucketBytes != 0 && (c.bucketBytes < 4 || c.plan != "fixed") {
-		faults.add("--bucket-bytes %d: want at least 4, with --plan fixed", c.bucketBytes)
-	} else if c.bucketBytes != 0 {
-		c.planners[0].Plan = bucket.FixedOf(c.bucketBytes)
-	}
-	if c.save != "" && c.plan == allPlans {
-		faults.add("--save keeps one plan: name it with --plan")
-	}
-}
-
-func namesOf(all []strategyCost) (names []string) {
-	for _, s := range all {
-		names = append(names, s.name)
-	}
-	return names
-}
-
-func wayNames(ways []way) (names []string) {
-	for _, w := range ways {
-		names = append(names, w.Name)
-	}
-	return names
-}
-
 // payload is what a group sends under the strategy.
 func (c *planCommand) payload() bucket.Payload {
-	p := bucket.Payload{Unit: c.chosen.unit}
 	if c.chosen.sparse {
-		p.Density = c.spars
+		return bucket.Payload{Density: c.spars, Unit: entryBytes(c.spars)}
 	}
-	return p
+	return bucket.Payload{Unit: c.chosen.unit}
 }
 
 // described are the ways to exchange a group on the cluster of the flags.

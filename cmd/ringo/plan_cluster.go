@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/exchange"
 )
 
 // byteUnits are the units of a rate, in bytes a second.
@@ -100,19 +101,20 @@ func (c planCluster) dense(p bucket.Payload) []way {
 	return add(ways, collective.Naive, 2, 2*(n-1)/c.slowest(), 2*(n-1)/n)
 }
 
-// sparse are the exchanges of entries, and of all values where that is cheaper:
+// sparse are the exchanges of entries, as exchange.Situation has their costs, and of
+// all values where that is cheaper:
 //
-//	allgather  every rank's entries go round the ring: N-1 messages and bytes
-//	split      each rank reduces a part of the index space, then they gather the
-//	           results (Ok-Topk, 2022): 2(N-1) messages, 3(N-1)/N bytes a byte
+//	allgather  every rank's entries go round the ring of all
+//	tree       sums go to ranks twice as far away in each round
+//	split      each rank sums a part of the index space, then they gather the parts
 func (c planCluster) sparse(p, dense bucket.Payload) []way {
 	if c.np == 1 {
 		return c.dense(p)
 	}
-	n := float64(c.np)
 	ways := []way{
-		{bucket.Send{Name: "allgather", Payload: p, Fixed: (n - 1) * c.latency, PerByte: (n - 1) / c.slowest()}, n - 1},
-		{bucket.Send{Name: "split", Payload: p, Fixed: 2 * (n - 1) * c.latency, PerByte: 3 * (n - 1) / n * c.shared((float64(c.hosts)-1)/float64(c.hosts))}, 3 * (n - 1) / n},
+		c.entries(exchange.AllGather, p, 1/c.slowest()),
+		c.entries(exchange.Tree, p, c.shared(c.abroad())),
+		c.entries(exchange.Split, p, c.shared(float64(c.hosts-1)/float64(c.hosts))),
 	}
 	for _, w := range c.dense(dense) {
 		if w.Name != collective.Naive {
@@ -121,6 +123,52 @@ func (c planCluster) sparse(p, dense bucket.Payload) []way {
 		}
 	}
 	return ways
+}
+
+// abroad is the share of what a rank sends up a tree that goes to other hosts: the
+// rounds within them come first, and each sends twice as much as the one before.
+func (c planCluster) abroad() float64 {
+	all, within := 1<<(bits.Len(uint(c.np))-1), 1<<(bits.Len(uint(c.local()))-1)
+	if c.hosts == 1 || all <= within {
+		return 0
+	}
+	return float64(all-within) / float64(all-1)
+}
+
+const (
+	// entryTime is the seconds that an entry takes to code, decode, merge or add:
+	// what exchange.Choose counts it for at 1 Gbit/s.
+	entryTime = 8e-9
+	// planLength is the length of the vector whose cost is taken for that of all:
+	// neither headers nor the bounds of integers matter there, whatever --np is.
+	planLength = 1 << 20
+)
+
+// entries is an exchange of entries as a line: what it takes with none of them, and
+// for each byte of a rank's payload. perByte is how long ranks that all send need for
+// a byte each.
+func (c planCluster) entries(algorithm string, p bucket.Payload, perByte float64) way {
+	own := p.Entries(planLength)
+	payload := p.Bytes(planLength)
+	at := func(own int, payload float64) exchange.Cost {
+		return exchange.Situation{Ranks: c.np, Len: planLength, Entries: c.np * own, Payload: c.np * int(payload)}.Cost(algorithm)
+	}
+	none, all := at(0, 0), at(own, payload)
+	moved := float64(all.Bytes-none.Bytes) / payload
+	first := bits.Len(uint(c.np - 1)) // messages by which ranks tell what they have
+	return way{bucket.Send{
+		Name: algorithm, Payload: p,
+		Fixed:   float64(first+all.Steps)*c.latency + float64(none.Bytes)*perByte,
+		PerByte: moved*perByte + float64(all.Entries)*entryTime/payload,
+	}, moved}
+}
+
+// entryBytes is what a value and its place take in a payload of so large a share of
+// all: the place is a gap in a few bits more than its mean has, or a bit for each
+// value where that is shorter (docs/costs.md).
+func entryBytes(share float64) float64 {
+	gap := min(1/share, 1<<40)
+	return 4 + min(float64(bits.Len(uint(gap))+2), gap)/8
 }
 
 // pick keeps the ways of that name; auto is all but the straw man.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -131,14 +132,14 @@ func TestPlanStrategies(t *testing.T) {
 		return results[0]
 	}
 	fp32, fp16 := plan("--plan one"), plan("--plan one --strategy fp16")
-	topk, lags, dlgs := plan("--strategy topk"), plan("--strategy lags"), plan("--strategy dlgs")
+	topk, lags, dlgs := plan("--strategy topk --spars 0.01"), plan("--strategy lags --spars 0.01"), plan("--strategy dlgs --spars 0.01")
 	if math.Abs(fp16.BytesSent/fp32.BytesSent-0.5) > 1e-9 || fp32.SelectMS != 0 || fp16.SelectMS == 0 {
 		t.Errorf("fp32 %+v, fp16 %+v", fp32, fp16)
 	}
 	if len(topk.Groups) != 1 || len(lags.Groups) != lags.Layers || topk.Plan != "one" || lags.Plan != "per-layer" {
 		t.Errorf("topk in %d groups, lags in %d", len(topk.Groups), len(lags.Groups))
 	}
-	if values := float64(topk.Bytes / 4); topk.Groups[0].Bytes != 8*math.Ceil(values*0.01) {
+	if values := float64(topk.Bytes / 4); topk.Groups[0].Bytes != (4+9./8)*math.Ceil(values*0.01) { // gaps of 100: seven bits and two
 		t.Errorf("topk sends %v bytes of %v values", topk.Groups[0].Bytes, values)
 	}
 	if topk.StepExactMS != 0 || !(dlgs.StepReuseMS < dlgs.StepMS && dlgs.StepMS < dlgs.StepExactMS) || dlgs.Every != compress.DefaultEvery {
@@ -150,7 +151,10 @@ func TestPlanStrategies(t *testing.T) {
 	if all := plan("--strategy dlgs --dlgs-every 1"); math.Abs(all.StepMS-all.StepExactMS) > 1e-9 {
 		t.Errorf("every step exact: %v ms, exact %v", all.StepMS, all.StepExactMS)
 	}
-	// entries are twice as large as values: beyond a density the ring is cheaper
+	if spars := plan("--strategy topk").Spars; spars != distopt.DefaultSpars {
+		t.Errorf("a share of %v by default, training has %v", spars, distopt.DefaultSpars)
+	}
+	// entries have places and are merged: beyond a density the ring is cheaper
 	for _, g := range plan("--strategy sparseTopK --plan one --spars 0.9").Groups {
 		if g.By != "dense-ring" {
 			t.Errorf("at density 0.9 by %s", g.By)
@@ -158,6 +162,41 @@ func TestPlanStrategies(t *testing.T) {
 	}
 	if by := plan("--strategy topk --spars 0.001 --algorithm allgather").Groups[0].By; by != "allgather" {
 		t.Errorf("by %s", by)
+	}
+}
+
+// What is predicted to be sent is what docs/costs.md has beside what was measured, of
+// 100,000 values, in kB.
+func TestPlanSparseTraffic(t *testing.T) {
+	for _, c := range []struct {
+		ranks            int
+		density          float64
+		allgather, split float64
+	}{
+		{2, 0.01, 5.1, 7.6}, {4, 0.01, 15.5, 18.5}, {8, 0.01, 36.8, 37.8}, {16, 0.01, 78.5, 71.0}, {4, 0.05, 72.5, 82.0}, {16, 0.05, 361.2, 243.4}, {64, 0.05, 1537.9, 419.0},
+	} {
+		p := bucket.Payload{Density: c.density, Unit: entryBytes(c.density)}
+		sent := map[string]float64{}
+		for _, w := range (planCluster{np: c.ranks, hosts: 1, inter: 1, intra: 1}).sparse(p, bucket.Payload{Unit: 4}) {
+			sent[w.Name] = w.moved * p.Bytes(100_000) / 1e3
+		}
+		for name, want := range map[string]float64{"allgather": c.allgather, "split": c.split} {
+			if got := sent[name]; math.Abs(got/want-1) > 0.06 {
+				t.Errorf("%s of %d ranks at density %v: %.1f kB, want about %v", name, c.ranks, c.density, got, want)
+			}
+		}
+	}
+}
+
+// The largest cluster that can be named, and the smallest share, overflow nothing.
+func TestPlanLimits(t *testing.T) {
+	for _, flags := range []string{"--np 1048576 --hosts 1048576", "--np 1048576 --spars 1", "--np 3 --hosts 2 --spars 1e-300"} {
+		for _, strategy := range []string{"topk", "dlgs"} {
+			results, _ := planOf(t, "mlp --compute-ms 10 --strategy "+strategy+" "+flags)
+			if r := results[0]; !(r.BytesSent > 0 && r.StepMS >= 10) || math.IsInf(r.StepMS, 0) {
+				t.Errorf("%s %s: %+v", strategy, flags, r)
+			}
+		}
 	}
 }
 
