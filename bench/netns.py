@@ -4,7 +4,7 @@
         net.shape(100e6)
         subprocess.run([*net.enter(0), "ping", "-c1", net.address(1)])
 """
-import ctypes, json, os, signal, socket, subprocess, sys, time
+import ctypes, json, os, shutil, signal, socket, subprocess, sys, time
 
 PORT = 7001  # of the stream that measures goodput
 
@@ -12,6 +12,9 @@ PORT = 7001  # of the stream that measures goodput
 def need_root():
     if os.geteuid() != 0 or not sys.platform.startswith("linux"):
         raise SystemExit("network namespaces need Linux and root")
+    for tool in ("ip", "tc"):
+        if not shutil.which(tool):
+            raise SystemExit(f"no {tool}: install iproute2")
 
 
 def run(line):

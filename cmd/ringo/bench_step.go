@@ -254,7 +254,7 @@ func randomBatch(replica *train.Replica, n, rank int) *data.Batch {
 // it names.
 func noiseBatch(spec models.Spec, rows, n, rank int) *data.Batch {
 	b := new(data.Batch)
-	b.Resize(data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: max(1, spec.Labels)}, n)
+	b.Resize(shapeOf(spec), n)
 	rnd := rand.New(rand.NewPCG(1, uint64(rank)))
 	for i := range b.Values {
 		b.Values[i] = float32(rnd.NormFloat64())
