@@ -188,6 +188,16 @@ class Reports(unittest.TestCase):
         self.assertIn("would reach 65.0 ms. ms per step", table.note)
         self.assertEqual(charts, ["resnet20-r3-steps.svg"])
 
+    def test_a_plan_that_was_picked_alone(self):
+        self.link()
+        name = lambda plan: report.timing_name("resnet20", 3, methods.Method("DLGS", "dlgs", 0.01, plan), 1)
+        keep(self.out, name("exact"), [epoch(1), epoch(2)])
+        self.assertNotIn("resnet20: plans at r = 3", self.make()[0])  # the table of steps has it
+        os.remove(self.runner.path(name("exact")))
+        keep(self.out, name("one"), [epoch(1), epoch(2, step_ms=70.0)])
+        table, _ = self.make()[0]["resnet20: plans at r = 3"]
+        self.assertEqual([row[1:4] for row in table.rows], [["one", 3, 70.0]])
+
     def test_predictions_are_of_the_last_choice(self):
         self.link()
         measured = {"event": "choice_measured", "predicted_ms": 50.0, "step_ms": 55.0, "predicted_exact_ms": 60.0, "step_exact_ms": 57.0}
