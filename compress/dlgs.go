@@ -1,0 +1,185 @@
+package compress
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// DLGS selects by a threshold that is reused (Ju, Kang, Liu, Huo, J. Xi'an
+// Jiaotong Univ. 2024(9)). Every so many steps k = max(1, ceil(Ratio*n)) entries
+// are selected exactly, as TopK does, and the k-th magnitude H is kept; the steps
+// between send |g| >= H, zeros left out, for the cost of one pass over gradient
+// and residual. When their count leaves [k/4, 4k], the step selects exactly after
+// all.
+//
+// In the paper H stays as it is until the next exact selection (Fixed). But what is
+// kept grows for about 1/Ratio steps, because entries wait about so long until they are
+// sent, so that a threshold that stays lets through two or three times k entries then;
+// of gradients that fade it lets through half of k. So H is corrected after each
+// step by what was sent of what was asked for, and the mean over a period stays near k.
+type DLGS struct {
+	Ratio float64 // of the values, above 0 and at most 1
+	Every int     // steps from one exact selection to the next; 0: DefaultEvery
+	Fixed bool    // H is not corrected between exact selections, as in the paper
+}
+
+// DefaultEvery is the period of DLGS's exact selections. For groups of 16 Ki values
+// and more an exact step costs 1.7 to 3 times one that reuses the threshold, so that
+// all steps together cost 4 to 12 % more than if none were exact; for 4 Ki values
+// about 4 times and a fifth more.
+const DefaultEvery = 16
+
+// Name is such as "dlgs(0.01, every 16)", or "dlgs(0.01, every 16, fixed)".
+func (c DLGS) Name() string {
+	fixed := ""
+	if c.Fixed {
+		fixed = ", fixed"
+	}
+	return fmt.Sprintf("dlgs(%v, every %d%s)", c.Ratio, c.every(), fixed)
+}
+
+func (c DLGS) every() int {
+	if c.Every == 0 {
+		return DefaultEvery
+	}
+	return c.Every
+}
+
+// Validate reports bad settings.
+func (c DLGS) Validate() error {
+	if c.Every < 0 || c.Every > 1<<20 {
+		return fmt.Errorf("dlgs: exact every %d steps: want 1 to %d, or 0 for %d", c.Every, 1<<20, DefaultEvery)
+	}
+	return checkRatio("dlgs", c.Ratio)
+}
+
+// Bind makes the state for n values: its first step is exact.
+func (c DLGS) Bind(n int) Selection {
+	d := &dlgs{k: Entries(c.Ratio, n), every: c.every(), fixed: c.Fixed}
+	d.data = []optim.State{{Name: "threshold", Data: d.kept[:]}}
+	return d
+}
+
+type dlgs struct {
+	k, every int
+	fixed    bool
+	last     Pick
+	kept     [3]float32 // what a checkpoint holds, by the places below
+	data     []optim.State
+}
+
+// Places in dlgs.kept.
+const (
+	dlgsThreshold = iota // of the next step
+	dlgsLeft             // steps left that may use it
+	dlgsOver             // by how much thresholds let through more than was asked for, in steps of k
+)
+
+func (d *dlgs) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	start := len(s.Index)
+	if d.kept[dlgsLeft] >= 1 {
+		d.kept[dlgsLeft]--
+		if d.reuse(w, s, base, residual, grad) {
+			d.last = Pick{Threshold: d.kept[dlgsThreshold]}
+			d.correct(w, s.Value[start:])
+			return
+		}
+		grad = nil // it is added
+	}
+	d.last = Pick{w.Exact(s, base, residual, grad, d.k), true}
+	d.kept[dlgsThreshold], d.kept[dlgsLeft] = d.last.Threshold, float32(d.every-1)
+	d.correct(w, s.Value[start:])
+}
+
+// reuse sends what reaches the threshold. Where that is too little or too much nothing
+// is sent, and grad is added.
+func (d *dlgs) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
+	start, most := len(s.Index), min(4*d.k, len(residual))
+	count := w.reaching(s, base, residual, grad, d.kept[dlgsThreshold], most, d.k)
+	if count <= most && 4*count >= d.k {
+		return true
+	}
+	d.deviates(min(4, d.share(count)))
+	if count <= most {
+		putBack(residual, base, s.Index[start:], s.Value[start:])
+		s.Index, s.Value = s.Index[:start], s.Value[:start]
+	}
+	return false
+}
+
+// share is a number of entries beside what was asked for.
+func (d *dlgs) share(count int) float64 { return float64(count) / float64(d.k) }
+
+// deviates notes what a threshold let through, as share.
+func (d *dlgs) deviates(share float64) {
+	over := float64(d.kept[dlgsOver]) + share - 1
+	d.kept[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))
+}
+
+// How a threshold is corrected.
+const (
+	dlgsStepShare = 0.5 // of a step's deviation that the next step takes back at once
+	dlgsOverSteps = 2   // over how many steps what deviated in all is taken back
+	dlgsOverMost  = 16  // at which the sum of deviations ends
+)
+
+// correct moves the threshold, H, after a step that has sent c entries, the values:
+//
+//	over += c/k - 1                    also where a reuse step was given up, at most 3
+//	e     = log2(c/k)/2 + over/2       halvings of the count that are wanted
+//	H    *= 1 + e (M/H - 1), where e < 0: H /= 1 - e (M/H - 1)
+//
+// M is the median magnitude of what was sent, so that M/H - 1, at most 1, is by how
+// much H would have had to be larger for half the entries. It is a controller with a
+// proportional and an integral part whose gain follows the tail of the distribution:
+// growth that lasts leaves no lasting error, as it would without the integral, and a
+// random count moves H little. The median is that of up to 512 of the entries: it costs
+// nothing beside the pass.
+func (d *dlgs) correct(w *Workspace, sent []float32) {
+	if d.fixed || d.every == 1 {
+		return
+	}
+	share := d.share(len(sent))
+	d.deviates(share)
+	h := float64(d.kept[dlgsThreshold])
+	if d.kept[dlgsLeft] < 1 || !(h > 0 && h <= math.MaxFloat32) {
+		return // the next step is exact; or nothing bounds what is sent, or nothing can
+	}
+	spread := min(1, float64(w.middleOf(sent, d.kept[dlgsThreshold]))/h-1)
+	e := float64(dlgsStepShare*log2(share)) + float64(d.kept[dlgsOver])/dlgsOverSteps
+	change := 1 + math.Abs(float64(e*spread))
+	if e < 0 {
+		change = 1 / change
+	}
+	d.kept[dlgsThreshold] = float32(h * change)
+}
+
+// middleMost is how many entries the median is estimated from.
+const middleMost = 512
+
+// middleOf is the median magnitude of x, one or more values of at least a magnitude,
+// or of some of them at even distances.
+func (w *Workspace) middleOf(x []float32, least float32) float32 {
+	if stride := len(x) / middleMost; stride > 1 {
+		w.sample = sized(w.sample, middleMost)
+		for i := range w.sample {
+			w.sample[i] = x[i*stride]
+		}
+		x = w.sample
+	}
+	bits, _ := w.kthLargest(x, (len(x)+1)/2, simd.Magnitude(least))
+	return math.Float32frombits(bits)
+}
+
+// log2 is the logarithm of x > 0, linear between powers of two: at most 0.09 too
+// small, and with the same bits everywhere.
+func log2(x float64) float64 {
+	part, exponent := math.Frexp(x)
+	return float64(exponent-2) + 2*part
+}
+
+func (d *dlgs) Last() Pick           { return d.last }
+func (d *dlgs) State() []optim.State { return d.data }
