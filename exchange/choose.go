@@ -158,26 +158,11 @@ func (s Situation) union() int {
 		return 0
 	}
 	absent := 1 - float64(s.Entries)/float64(s.Ranks)/float64(s.Len)
-	all := 1.0
-	for range s.Ranks {
-		all = float64(all * absent)
-	}
-	u := int(math.Ceil(float64(s.Len) * (1 - all)))
+	u := int(math.Ceil(float64(s.Len) * (1 - power(absent, s.Ranks))))
 	if s.Most > 0 {
 		u = min(u, s.Most)
 	}
 	return u
-}
-
-const headerBytes = 12 // of a payload
-
-// payloadBytes is about what a payload of k of n float32 takes.
-func payloadBytes(n, k int) int {
-	if k == 0 {
-		return 0
-	}
-	indices := min((n+7)/8, k*(bits.Len(uint(n/k))+2)/8)
-	return headerBytes + min(4*n, 4*k+indices)
 }
 
 // share is what an allgather of so many bytes makes a rank send.

@@ -23,7 +23,7 @@ func volume(t *testing.T, algorithm string, size, k, most int) int {
 		op := &Op{X: make([]float32, volumeLen), Sparse: &compress.Sparse{}, Most: most}
 		for range 2 {
 			op.Sparse.Reset(volumeLen)
-			gap := volumeLen/float64(k) - 0.5
+			gap := volumeLen/float64(k) - 1
 			for i := rng.ExpFloat64() * gap; i < volumeLen; i += 1 + float64(rng.ExpFloat64()*gap) {
 				op.Sparse.Append(int(i), float32(rng.NormFloat64()))
 			}

@@ -243,12 +243,16 @@ class Volumes(unittest.TestCase):
     def test_sparse(self):
         self.assertEqual(volumes.entries(1000, 0.0101), 11)
         self.assertEqual(volumes.entries(3, 0.01), 1)
-        self.assertEqual(volumes.payload(1000, 0), 0)
-        self.assertEqual(volumes.payload(1000, 10), 12 + 40 + 10 * 9 // 8)  # gaps of 100: seven bits and two
-        self.assertEqual(volumes.payload(1000, 500), 12 + 2000 + 125)  # a bitmap
-        self.assertEqual(volumes.payload(1000, 1000), 12 + 4000)
-        self.assertEqual(volumes.predicted("topk", [1000], 2, 0.01), 24 + 12 + 40 + 11)
+        self.assertEqual(volumes.predicted("topk", [1000], 2, 0.01), 24 + 12 + 40 + 12)
         self.assertIsNone(volumes.predicted("topk", [1000], 2, 0.6))
+
+
+    def test_payloads_are_those_of_exchange(self):  # the same as in exchange/payload_test.go
+        for n, k, size in (
+            (1000, 0, 0), (1000, 10, 64), (1000, 500, 2137), (1000, 1000, 4012), (1000, 1, 19), (100000, 1000, 5211),
+            (100000, 5000, 24525), (100000, 10000, 47751), (1048576, 1049, 5909), (431080, 4311, 22425), (431080, 43108, 205806),
+            (5, 1, 17), (1, 1, 16), (300, 128, 562), (300, 129, 566), (16777216, 167773, 872291)):
+            self.assertEqual(volumes.payload(n, k), size, (n, k))
 
 
 class Strategies(unittest.TestCase):

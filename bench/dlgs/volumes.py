@@ -3,6 +3,7 @@ import math
 
 FRAME = 24  # bytes of what each rank tells the others before a sparse exchange
 HEADER = 12  # of a payload
+GAPS = 128  # that are stored in as many bits as the largest of them takes
 BLOCK = 256  # values of int8 that share a scale
 
 
@@ -16,13 +17,27 @@ def int8(n):
     return n + 4 * math.ceil(n / BLOCK)
 
 
+def gap_width(n, k, m):
+    """How many bits the largest of m gaps between k of n independent places takes on average. A gap is at least g
+    with the probability (1-k/n)^g, and the largest takes more than w bits where one is at least 2^w."""
+    return sum(1 - (1 - (1 - k / n) ** 2**w) ** m for w in range(n.bit_length()))
+
+
+def gaps(n, k):
+    """Bytes of the gaps before k of n places: of each block a byte and its bits, in whole bytes."""
+    full, rest = divmod(k, GAPS)
+    size = full * (1 + GAPS / 8 * gap_width(n, k, GAPS))
+    if rest:
+        size += 1 + 3.5 / 8 + rest * gap_width(n, k, rest) / 8
+    return int(size + 0.5)
+
+
 def payload(n, k):
-    """About what k of n values take, at independent places: a gap needs the bits of its mean and
-    some more; a bitmap where that is shorter."""
+    """What k of n values take on average if their places are independent of each other: their gaps, or a bitmap
+    or all values where that is shorter. Where entries crowd, as gradients' do, it is a few per cent more."""
     if k == 0:
         return 0
-    indices = min((n + 7) // 8, k * ((n // k).bit_length() + 2) // 8)
-    return HEADER + min(4 * n, 4 * k + indices)
+    return HEADER + min(4 * n, 4 * k + min((n + 7) // 8, gaps(n, k)))
 
 
 def entries(n, share):
