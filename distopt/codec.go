@@ -10,6 +10,7 @@ import (
 // what is kept of them.
 type codec struct {
 	local  *compress.Compressor // nil: nothing happens
+	pool   compress.Pool        // what it computes with; nil: the caller's thread
 	code   compress.Quantiser   // how values travel; nil: float32
 	groups []compress.Group     // by bucket
 	sparse []compress.Sparse    // by bucket: what is sent of it
@@ -39,7 +40,7 @@ func (c *codec) use(chain *compress.Chain, layers []bucket.Layer, n int) (err er
 	case local.Identity():
 		c.local = nil
 	default:
-		c.local, err = local.Bind(paramsOf(layers), n, nil)
+		c.local, err = local.Bind(paramsOf(layers), n, c.pool)
 	}
 	c.code, c.owes = code, kept && !local.Feedback()
 	return err

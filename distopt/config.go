@@ -74,6 +74,9 @@ type Config struct {
 	// LayerThresholds selects from each layer of a bucket by itself, so that each
 	// has its share and its threshold. They still travel together.
 	LayerThresholds bool
+	// Pool is what selections compute with on their pass over memory; nil: the caller's
+	// thread. The result does not depend on it.
+	Pool compress.Pool `json:"-"`
 	// Trace records when buckets are compressed, exchanged and updated; nil:
 	// nothing is recorded.
 	Trace *trace.Recorder `json:"-"`

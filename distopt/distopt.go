@@ -81,9 +81,9 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	o := &Optimizer{
 		group: g, opt: opt, layers: layers, params: params, grads: grads, tables: sparse, cfg: cfg.Resolved(), kernels: simd.Host(),
 	}
-	o.planName = cfg.planName(Info{})
+	o.codec.pool, o.planName = cfg.Pool, cfg.planName(Info{})
 	if o.agreed, err = agreePlan(g, cfg.plan(layers, o.planName), layers); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("distopt: %w", err)
 	}
 	if err := o.adopt(o.cfg); err != nil {
 		return nil, err

@@ -30,6 +30,19 @@ func TestPoolLevelsMemory(t *testing.T) {
 	}
 }
 
+// A tape's threads run others' work between its operations, each part once.
+func TestTapeRuns(t *testing.T) {
+	tape := NewTape(TapeConfig{Threads: 3})
+	defer tape.Close()
+	var parts [40]int
+	tape.Run(len(parts), func(i int) { parts[i]++ })
+	for i, n := range parts {
+		if n != 1 || tape.Threads() != 3 {
+			t.Errorf("part %d ran %d times on %d threads", i, n, tape.Threads())
+		}
+	}
+}
+
 func TestDryPoolRunsNothing(t *testing.T) {
 	p := newPool(simd.Host(), 1)
 	p.dry = true

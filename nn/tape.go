@@ -78,6 +78,19 @@ func NewTape(cfg TapeConfig) *Tape {
 // tensors it made remain valid.
 func (t *Tape) Close() { t.pool.close() }
 
+// Threads is how many parts Run runs at the same time.
+func (t *Tape) Threads() int { return t.pool.threads() }
+
+// Run calls part(0) to part(parts-1) on the tape's threads, in any order, and returns
+// when all have returned. It is for work between operations, such as that of Backward's
+// ready, on the goroutine that uses the tape.
+func (t *Tape) Run(parts int, part func(i int)) { t.pool.run(partFunc(part), parts) }
+
+// partFunc is a job that needs no working memory.
+type partFunc func(i int)
+
+func (f partFunc) part(_ *worker, i int) { f(i) }
+
 // Reset forgets the recording, for the next training step.
 func (t *Tape) Reset() { t.n, t.eval, t.params = 0, false, nil }
 

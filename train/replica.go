@@ -70,13 +70,15 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 	for _, t := range r.Params.Tables() {
 		tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
 	}
+	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
+	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
 	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base())
 	if err != nil {
+		r.tape.Close()
 		r.rule.Close()
 		job.Free(r.Params.Grads())
 		return nil, err
 	}
-	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
 	if err = r.Opt.Broadcast(); err == nil {
 		r.Tuner, err = r.newTuner(cfg)
 	}

@@ -42,8 +42,6 @@ type Config struct {
 	// Model and Batch are told in the profile.
 	Model string
 	Batch int
-	// Pool is what the optimizer's codecs compute with; nil: the caller's thread.
-	Pool compress.Pool
 	// Report is told on every rank, within New and Step, what was chosen, and when
 	// steps were measured how long they took; nil: nobody is.
 	Report func(Report)

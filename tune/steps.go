@@ -97,7 +97,7 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 	}
 	seen := map[wire][]bucket.LinkProfile{}
 	for _, c := range t.candidates {
-		codec, unit, err := Codec(t.g, c, t.cfg.Pool, len(t.grads))
+		codec, unit, err := Codec(t.g, c, t.cfg.Exchange.Pool, len(t.grads))
 		if err != nil {
 			return err
 		}
