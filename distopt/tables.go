@@ -173,12 +173,20 @@ func (s *tables) finish(whole bool) (end time.Time, err error) {
 		return end, fmt.Errorf("counting the rows: %w", err)
 	}
 	for i, t := range s.list {
-		t.start(s.group, s.all[i:], len(s.list))
+		if err := t.count(s.all[i:], len(s.list)); err != nil {
+			return end, fmt.Errorf("table %s: %w", t.Name, err)
+		}
+	}
+	for _, t := range s.list {
+		t.start(s.group)
 	}
 	for _, t := range s.list {
 		last, err := t.wait()
 		if err != nil {
 			return end, fmt.Errorf("table %s: exchanging the rows: %w", t.Name, err)
+		}
+		if err := t.check(); err != nil {
+			return end, fmt.Errorf("table %s: %w", t.Name, err)
 		}
 		t.join(whole)
 		end = last
@@ -197,13 +205,40 @@ func (t *table) join(whole bool) {
 	t.sumIDs, t.sumRows = t.allIDs[:n], t.allRows[:n*t.Dim]
 }
 
-// start begins to gather ids and rows. counts holds every rank's number of ids
-// in steps of stride.
-func (t *table) start(g *collective.Group, counts []int32, stride int) {
-	total := 0
+// count takes every rank's number of ids, in steps of stride, unless it makes no sense.
+func (t *table) count(counts []int32, stride int) error {
 	for r := range t.counts {
-		t.counts[r] = int(counts[r*stride])
-		total += t.counts[r]
+		n := int(counts[r*stride])
+		if n < 0 || n > t.Rows {
+			return fmt.Errorf("rank %d says that it has %d rows, there are %d", r, n, t.Rows)
+		}
+		t.counts[r] = n
+	}
+	return nil
+}
+
+// check reports ids that a rank cannot have: they say where rows are written.
+func (t *table) check() error {
+	at := 0
+	for r, n := range t.counts {
+		before, wrong := int32(-1), int32(0)
+		for _, id := range t.allIDs[at : at+n] { // without a branch
+			wrong |= id | (id - before - 1)
+			before = id
+		}
+		if wrong < 0 || int(before) >= t.Rows {
+			return fmt.Errorf("the ids of rank %d do not ascend from 0 to below %d", r, t.Rows)
+		}
+		at += n
+	}
+	return nil
+}
+
+// start begins to gather ids and rows.
+func (t *table) start(g *collective.Group) {
+	total := 0
+	for _, n := range t.counts {
+		total += n
 	}
 	t.allIDs, t.allRows = roomFor(t.allIDs, total), roomFor(t.allRows, total*t.Dim)
 	t.idWork = collective.StartAllGatherV(g, t.allIDs, t.ids, t.counts)

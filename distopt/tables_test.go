@@ -342,6 +342,35 @@ func TestDifferentTables(t *testing.T) {
 	}
 }
 
+// What another rank says of its rows is checked before memory or rows are touched.
+func TestBadRowsOfAPeer(t *testing.T) {
+	layers := toy()
+	n := total(layers)
+	for what, ids := range map[string][]int32{
+		"says that it has 8 rows": {0, 1, 2, 3, 4, 5, 6, 7}, "ascend from 0 to below 7": {1, 7}, "do not ascend": {3, 2}, "the ids of rank 1": {-5, 2},
+	} {
+		for rank, err := range ranks(t, 2, func(g *collective.Group) error {
+			o, err := New(g, &rowSGD{SGD: testSGD}, layers, make([]float32, n), make([]float32, n), embeddings(), Config{})
+			if err != nil {
+				return err
+			}
+			for l := range layers {
+				o.GradReady(l)
+			}
+			o.RowsReady(0, nil, nil)
+			o.RowsReady(1, nil, nil)
+			if g.Rank() == 1 { // past its own checks
+				o.tables.list[0].ids, o.tables.list[0].rows = ids, make([]float32, 3*len(ids))
+			}
+			return o.Step()
+		}) {
+			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "table0") || !strings.Contains(err.Error(), "rank 1") {
+				t.Errorf("%v, rank %d: %v", ids, rank, err)
+			}
+		}
+	}
+}
+
 // A rank that leaves while the others wait for its rows is named, with the step.
 func TestLostPeerOfTables(t *testing.T) {
 	var before sync.WaitGroup
