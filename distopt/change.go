@@ -1,6 +1,7 @@
 package distopt
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -190,14 +191,9 @@ func (o *Optimizer) SetPlan(name string, p bucket.Plan) error {
 	if o.info.Plan != "" {
 		return fmt.Errorf("distopt: plan %q has no effect on strategy %s, which has plan %q alone", name, o.info.Name, o.info.Plan)
 	}
-	if o.group.Rank() == 0 {
-		if err := p.Validate(o.layers); err != nil {
-			return fmt.Errorf("distopt: plan %q: %w", name, err)
-		}
-	}
 	agreed, err := agreePlan(o.group, p, o.layers)
 	if err != nil {
-		return err
+		return fmt.Errorf("distopt: plan %q: %w", name, err)
 	}
 	return o.setPlan(name, agreed)
 }
@@ -214,23 +210,38 @@ func (o *Optimizer) setPlan(name string, p bucket.Plan) error {
 	return o.arrange()
 }
 
-// agreePlan gives every rank rank 0's plan.
+// agreePlan gives every rank rank 0's plan. Where that is none all ranks have an error,
+// and none waits for the others.
 func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Layer) (bucket.Plan, error) {
-	code := own.Encode()
-	size := []int32{int32(len(code))}
-	if err := collective.Broadcast(g, size, 0); err != nil {
-		return nil, fmt.Errorf("distopt: broadcasting the plan: %w", err)
+	var code []byte
+	var bad error
+	size := []int32{0}
+	if g.Rank() == 0 {
+		if bad = own.Validate(layers); bad == nil {
+			code = own.Encode()
+			size[0] = int32(len(code))
+		} else {
+			size[0] = -1
+		}
 	}
-	if size[0] < 0 || int(size[0]) > 4*len(layers) {
-		return nil, fmt.Errorf("distopt: rank 0's plan has %d bytes, but %d layers allow %d: do all ranks train the same model?", size[0], len(layers), 4*len(layers))
+	if err := collective.Broadcast(g, size, 0); err != nil {
+		return nil, errors.Join(bad, fmt.Errorf("broadcasting the plan: %w", err))
+	}
+	switch {
+	case bad != nil:
+		return nil, bad
+	case size[0] < 0:
+		return nil, errors.New("rank 0's plan does not fit its model: its own error says why")
+	case int(size[0]) > 4*len(layers):
+		return nil, fmt.Errorf("rank 0's plan has %d bytes, but %d layers allow %d: do all ranks train the same model?", size[0], len(layers), 4*len(layers))
 	}
 	code = append(code, make([]byte, 4*len(layers))...)[:size[0]]
 	if err := collective.Broadcast(g, code, 0); err != nil {
-		return nil, fmt.Errorf("distopt: broadcasting the plan: %w", err)
+		return nil, fmt.Errorf("broadcasting the plan: %w", err)
 	}
 	plan, err := bucket.Decode(code, layers)
 	if err != nil {
-		return nil, fmt.Errorf("distopt: rank 0's plan does not fit this rank's model: %w", err)
+		return nil, fmt.Errorf("rank 0's plan does not fit this rank's model: %w", err)
 	}
 	return plan, nil
 }

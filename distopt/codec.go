@@ -119,6 +119,15 @@ func (c *codec) takeBack(op *exchange.Op) {
 	}
 }
 
+// giveBack keeps what this rank was to send of a bucket that was not agreed on: gradient
+// and old residual are then kept. Of a dense code only what rounding lost is, because
+// sums take the place of what was to be sent.
+func (c *codec) giveBack(op *exchange.Op) {
+	if op.Sparse != nil {
+		op.Sparse.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
+	}
+}
+
 // settle ends a step. What was owed went with it, and where nothing is left to
 // do, nothing is done from now on.
 func (c *codec) settle() {

@@ -66,7 +66,9 @@ func (o *Optimizer) send(b int) {
 // Step ends the step that backward began: it agrees on what is still missing
 // and updates the parameters. On an error, which names the step and the
 // bucket, the parameters are not usable on this rank and every later Step
-// fails with the same error.
+// fails with the same error. What selections were to send
+// of buckets that were not agreed on is then kept again: State has the gradients of the
+// step and what was kept before.
 func (o *Optimizer) Step() error {
 	o.watch.begin()
 	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {
@@ -146,6 +148,7 @@ func (o *Optimizer) wait(b int) bool {
 	end, err := o.reducer.Wait(op)
 	o.flying[b] = false
 	if err != nil {
+		o.codec.giveBack(op)
 		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: o.named(err)})
 		return false
 	}
@@ -170,12 +173,14 @@ func (o *Optimizer) named(err error) error {
 }
 
 // drain waits for everything still in flight after a fault, so that no
-// operation writes to the arenas once Step has returned.
+// operation writes to the arenas once Step has returned. Nothing is updated with
+// these buckets, summed or not: what was to be sent of them stays kept.
 func (o *Optimizer) drain() {
 	for b, flying := range o.flying {
 		if flying {
 			_, _ = o.reducer.Wait(&o.ops[b]) // the first fault is already kept
 			o.flying[b] = false
+			o.codec.giveBack(&o.ops[b])
 		}
 	}
 	o.tables.drain()
