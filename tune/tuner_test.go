@@ -221,7 +221,8 @@ func TestMeasuredReuse(t *testing.T) {
 	if len(out.reports) != 2 || out.opt.PlanName() != "dlgs-scan" {
 		t.Fatalf("%+v", out.reports)
 	}
-	if m := out.reports[1].Measured; m.Exact <= 0 || m.Reuse <= 0 || !close1(m.Step, out.reports[0].Chosen.Step, 0.03) {
+	// The thresholds of groups that send a handful of entries let through some more or fewer.
+	if m := out.reports[1].Measured; m.Exact <= 0 || m.Reuse <= 0 || !close1(m.Step, out.reports[0].Chosen.Step, 0.05) {
 		t.Errorf("predicted %+v, measured %+v", out.reports[0].Chosen, m)
 	}
 }
