@@ -23,9 +23,8 @@ func volume(t *testing.T, algorithm string, size, k, most int) int {
 		op := &Op{X: make([]float32, volumeLen), Sparse: &compress.Sparse{}, Most: most}
 		for range 2 {
 			op.Sparse.Reset(volumeLen)
-			gap := volumeLen/float64(k) - 1
-			for i := rng.ExpFloat64() * gap; i < volumeLen; i += 1 + float64(rng.ExpFloat64()*gap) {
-				op.Sparse.Append(int(i), float32(rng.NormFloat64()))
+			for _, at := range places(rng, volumeLen, k) {
+				op.Sparse.Append(int(at), float32(rng.NormFloat64()))
 			}
 			if err := do(e, op); err != nil {
 				return err
@@ -37,7 +36,7 @@ func volume(t *testing.T, algorithm string, size, k, most int) int {
 	return int(slices.Max(sent))
 }
 
-// What is sent is what the formulas say, within a tenth, and docs/costs.md shows both;
+// What is sent is what the formulas say, within 3 %, and docs/costs.md shows both;
 // where it does not, the failing test prints the table that it must have.
 func TestVolume(t *testing.T) {
 	if raceDetector {
@@ -60,7 +59,7 @@ func TestVolume(t *testing.T) {
 					continue
 				}
 				got := volume(t, algorithm, size, k, s.Most)
-				if math.Abs(float64(got-want)) > 0.1*float64(want) {
+				if math.Abs(float64(got-want)) > 0.03*float64(want) {
 					t.Errorf("%s over %d ranks at density %v, at most %d: %d bytes, the formula says %d", algorithm, size, density, s.Most, got, want)
 				}
 				fmt.Fprintf(&b, " %s, %s |", kilobytes(got), kilobytes(want))
