@@ -54,6 +54,11 @@ var forbidden = []struct {
 		why:  "these are leaves that every layer may use",
 	},
 	{
+		from: []string{"ps/rows"},
+		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "ps", "data", "launch"},
+		why:  "a table in memory is rows and the rules that update them: what stores, sends and serves them stands on it",
+	},
+	{
 		from: []string{"trace"},
 		to:   []string{"distopt", "bucket", "compress", "exchange", "optim/...", "nn", "models", "train", "data", "cluster", "launch"},
 		why:  "what records times is called by all stages and knows none of them",

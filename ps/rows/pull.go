@@ -1,0 +1,207 @@
+package rows
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// Pull writes the weights of keys' rows to dst, len(keys)*Dim values, in order.
+// Keys that have no row get one, or, where Admit says no, only its initial weights
+// in dst. A key may be in the batch more than once.
+//
+// With ErrFull all that has a row was still written; the rest has initial weights.
+func (t *Table) Pull(keys []uint64, dst []float32) error {
+	b, err := t.beginValues("Pull", keys, len(dst), t.cfg.Dim)
+	if err != nil {
+		return err
+	}
+	now := t.epoch.Load()
+	t.each(b, func(s *stripe, lo, hi int) {
+		if misses := b.locate(t.index, lo, hi); misses > 0 {
+			denied, e := t.create(s, b, lo, misses, false)
+			s.denied += denied
+			err = firstOf(err, e)
+		}
+		n := t.copyOut(b, lo, hi, dst)
+		if t.figures != nil {
+			t.touch(b.rows[:n], now)
+		}
+	})
+	t.giveBatch(b)
+	if err != nil {
+		return t.fault(err)
+	}
+	return nil
+}
+
+// Peek writes the weights of keys' rows to dst, len(keys)*Dim values, and changes
+// nothing: for a key that has no row it writes the initial weights and appends the
+// key's place in the batch to missing, which it returns, in no order.
+func (t *Table) Peek(keys []uint64, dst []float32, missing []int32) ([]int32, error) {
+	b, err := t.beginValues("Peek", keys, len(dst), t.cfg.Dim)
+	if err != nil {
+		return missing, err
+	}
+	t.each(b, func(_ *stripe, lo, hi int) {
+		missing = b.addMissing(missing, lo, b.locate(t.index, lo, hi))
+		t.copyOut(b, lo, hi, dst)
+	})
+	t.giveBatch(b)
+	return missing, nil
+}
+
+// Push applies the rule with gradients of keys, len(keys)*Dim values in order, each
+// multiplied by scale. A key that has no row gets one first; where Admit says no, its
+// gradient is dropped. A batch that holds a key twice is refused whole: the client
+// adds up such gradients before they travel.
+//
+// With ErrFull the gradients of keys that have a row were applied.
+func (t *Table) Push(keys []uint64, grads []float32, scale float32) error {
+	_, err := t.push("Push", keys, grads, scale, true, nil)
+	return err
+}
+
+// PushPresent is Push for keys that have a row. It appends the places in the batch
+// of the others to missing, which it returns, in no order.
+func (t *Table) PushPresent(keys []uint64, grads []float32, scale float32, missing []int32) ([]int32, error) {
+	return t.push("PushPresent", keys, grads, scale, false, missing)
+}
+
+func (t *Table) push(op string, keys []uint64, grads []float32, scale float32, create bool, missing []int32) ([]int32, error) {
+	b, err := t.beginValues(op, keys, len(grads), t.cfg.Dim)
+	if err != nil {
+		return missing, err
+	}
+	defer t.giveBatch(b)
+	if err := b.unique(); err != nil {
+		return missing, t.fault(fmt.Errorf("%s: %w", op, err))
+	}
+	kernels := simd.Host()
+	t.each(b, func(s *stripe, lo, hi int) {
+		misses := b.locate(t.index, lo, hi)
+		switch {
+		case misses > 0 && create:
+			denied, e := t.create(s, b, lo, misses, true)
+			s.dropped += denied
+			err = firstOf(err, e)
+		case misses > 0:
+			missing = b.addMissing(missing, lo, misses)
+		}
+		t.update(kernels, b, lo, hi, grads, scale)
+	})
+	if err != nil {
+		return missing, t.fault(err)
+	}
+	return missing, nil
+}
+
+// update applies the rule to the rows of a block.
+func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []float32, scale float32) {
+	n := b.compact(lo, hi, nil)
+	rows, mask := b.rows[:n], t.weights.mask
+	sum := fetch(t.weights, rows)
+	for _, a := range t.state {
+		sum += fetch(a, rows)
+	}
+	b.sink += math.Float32bits(sum)
+	dim := t.cfg.Dim
+	kernels.Lookup(b.grads[:n*dim], grads, b.from[:n], dim)
+	for at := 0; at < n; {
+		of := uint32(rows[at]) >> t.weights.shift
+		end := at
+		for ; end < n && uint32(rows[end])>>t.weights.shift == of; end++ {
+			b.places[end] = int32(uint32(rows[end]) & mask)
+		}
+		t.cfg.Rule.UpdateRows(t.weights.slabs[of], t.slab[of].state, dim, b.places[at:end], b.grads[at*dim:end*dim], scale)
+		at = end
+	}
+}
+
+// fetch reads something of each cache line of rows, so that all are on their way at
+// once. The sum is of no use.
+func fetch(a *array[float32], rows []int32) (sum float32) {
+	if a.flat == nil {
+		for _, row := range rows {
+			sum += a.item(uint32(row))[0]
+		}
+		return sum
+	}
+	if a.width <= 16 {
+		for _, row := range rows {
+			sum += a.flat[int(row)*a.width]
+		}
+		return sum
+	}
+	for _, row := range rows {
+		values := a.flat[int(row)*a.width:][:a.width]
+		for at := 0; at < len(values); at += 16 {
+			sum += values[at]
+		}
+	}
+	return sum
+}
+
+// touch marks rows as touched now.
+func (t *Table) touch(rows []int32, now uint32) {
+	for _, row := range rows {
+		x := &t.figures.item(uint32(row))[0]
+		*x = touched(*x, now)
+	}
+}
+
+// copyOut writes the weights of a block's rows to their places in dst, initial ones
+// where there is no row, and returns how many rows there are.
+func (t *Table) copyOut(b *batch, lo, hi int, dst []float32) (n int) {
+	dim := t.cfg.Dim
+	n = b.compact(lo, hi, func(i int) {
+		t.cfg.Init(dst[int(b.pos[i])*dim:][:dim], rowStream(t.stream, b.keys[i]))
+	})
+	rows, from := b.rows[:n], b.from[:n]
+	b.sink += math.Float32bits(fetch(t.weights, rows))
+	flat := t.weights.flat
+	for i, row := range rows {
+		if to := dst[int(from[i])*dim:][:dim]; flat != nil {
+			copyRow(to, flat[int(row)*dim:][:dim])
+		} else {
+			copyRow(to, t.weights.item(uint32(row)))
+		}
+	}
+	return n
+}
+
+// copyRow copies whole cache lines without a call.
+func copyRow(dst, src []float32) {
+	for len(src) >= 16 && len(dst) >= 16 {
+		line := *(*[16]float32)(src)
+		*(*[16]float32)(dst) = line
+		dst, src = dst[16:], src[16:]
+	}
+	if len(src) > 0 {
+		copy(dst, src)
+	}
+}
+
+// beginValues checks the number of values and begins a batch.
+func (t *Table) beginValues(op string, keys []uint64, values, width int) (*batch, error) {
+	if values != len(keys)*width {
+		return nil, t.fault(fmt.Errorf("%s: %d values for %d rows of %d", op, values, len(keys), width))
+	}
+	return t.begin(keys)
+}
+
+// addMissing appends the places in the batch of the misses of a block.
+func (b *batch) addMissing(missing []int32, lo, misses int) []int32 {
+	for _, i := range b.misses[:misses] {
+		missing = append(missing, b.pos[lo+int(i)])
+	}
+	return missing
+}
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,119 @@
+package rows
+
+import "math/bits"
+
+// Verdict is what Walk does with a row.
+type Verdict bool
+
+// What becomes of a row.
+const (
+	Keep Verdict = false
+	Drop Verdict = true // the row is deleted, before another goroutine can see it
+)
+
+// Cursor is a place of a Walk. The zero value is the beginning.
+type Cursor struct{ hash uint64 }
+
+// Walk calls visit with about most rows (at least 1) that follow the cursor, in an
+// order of its own, and returns the cursor behind them; more is false at the end.
+// Other goroutines work on the table meanwhile, and between calls as long as the
+// caller likes: a row that is there all the time is visited exactly once, one that
+// is made or deleted meanwhile may be or not.
+//
+// The rows of a call are in one stripe, which is locked: visit sees whole rows and
+// may change them, what it does with a row happens at once for all others, and it
+// must be quick and must not call the table.
+//
+// A cursor is a hash: rows are visited in the order of their hashes, roughly, which
+// no growing or shrinking of the index changes.
+func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Cursor, more bool, err error) {
+	if t.closed.Load() {
+		return from, false, t.fault(ErrClosed)
+	}
+	b := t.takeBatch()
+	defer t.giveBatch(b)
+	x := t.index
+	s := &t.stripes[from.hash>>(64-stripeBits)]
+	s.Lock()
+	defer s.Unlock()
+	seg := x.segment(from.hash)
+	// Four rows to a line, a little less than there are.
+	first := x.home(seg, from.hash)
+	lines := min(uint32(min(max(most, 1), 1<<20)/4+1), seg.lines-first)
+	end := x.startOf(from.hash, first+lines)
+	n := 0
+	for l, left := first, seg.lines; left > 0; left-- {
+		ln := x.line(seg.at(l))
+		for taken := ln.meta & allTaken; taken != 0; taken &= taken - 1 {
+			slot := bits.TrailingZeros32(taken)
+			key := ln.keys[slot]
+			if h := x.hash(key); h-from.hash > end-1-from.hash {
+				continue
+			}
+			if n == blockRows {
+				t.visit(s, b, n, visit)
+				n = 0
+			}
+			b.walkKeys[n], b.rows[n] = key, int32(ln.rows[slot])
+			n++
+		}
+		if lines > 0 {
+			lines--
+		}
+		if lines == 0 && ln.meta < onePast {
+			break
+		}
+		l = seg.next(l)
+	}
+	t.visit(s, b, n, visit)
+	x.shrink(seg)
+	return Cursor{end}, end != 0, nil
+}
+
+// startOf is the lowest hash that belongs to line l of the segment of another hash,
+// or the first of the next segment (0 behind the last) where there is no such line.
+func (x *index) startOf(hash uint64, l uint32) uint64 {
+	s := x.segment(hash)
+	start := hash >> (64 - x.bits) << (64 - x.bits)
+	if l >= s.lines {
+		return start + 1<<(64-x.bits)
+	}
+	q, r := bits.Div64(uint64(l), 0, uint64(s.lines))
+	if r > 0 {
+		q++
+	}
+	part := q >> x.bits
+	if part<<x.bits != q {
+		part++
+	}
+	return start + part
+}
+
+// visit shows the first n rows of the batch. Those that are dropped leave no line
+// that was not looked at yet: removing moves nothing.
+func (t *Table) visit(s *stripe, b *batch, n int, visit func(*Row) Verdict) {
+	rows := b.rows[:n]
+	b.sink = uint32(fetch(t.weights, rows))
+	dropped := 0
+	for i, row := range rows {
+		v := &b.view
+		v.Key, v.Weights = b.walkKeys[i], t.weights.item(uint32(row))
+		for k, a := range t.state {
+			v.State[k] = a.item(uint32(row))
+		}
+		if t.figures != nil {
+			v.Figures = unpackFigures(t.figures.item(uint32(row))[0])
+		}
+		if visit(v) == Drop {
+			h := t.index.hash(b.walkKeys[i])
+			t.index.remove(t.index.segment(h), b.walkKeys[i], h)
+			b.fresh[dropped] = row
+			dropped++
+		} else if t.figures != nil {
+			t.figures.item(uint32(row))[0] = v.Figures.pack()
+		}
+	}
+	t.giveNumbers(b.fresh[:dropped])
+	s.rows -= dropped
+	s.deleted += dropped
+}
