@@ -192,68 +192,6 @@ func (g *Group) Hosts() int { return g.hosts }
 // decides.
 func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 
-// Wait is a wait of an operation for a peer.
-type Wait struct {
-	Op    string    // the operation: "allreduce"
-	Seq   uint32    // which one of the group, from 0; of a Send or Receive, of those to or from Peer
-	Peer  int       // whom it waits for, as the mesh numbers it
-	Since time.Time // since when
-}
-
-// Waiting returns the longest wait of this rank. ok is false while it waits for
-// nobody, or not for SlowAfter yet. It may be called at any time from any
-// goroutine.
-func (g *Group) Waiting() (longest Wait, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	look := func(w *Work) {
-		p, start := int(w.peer.Load())-1, g.epoch.Add(time.Duration(w.since.Load()))
-		if p >= 0 && (!ok || start.Before(longest.Since)) {
-			longest, ok = Wait{Op: w.kind.String(), Seq: w.seq, Peer: p, Since: start}, true
-		}
-	}
-	for i := range g.window.slots {
-		if w := g.window.slots[i].work; w != nil {
-			look(w)
-		}
-	}
-	for _, w := range g.talking {
-		look(w)
-	}
-	for _, b := range g.beside {
-		if w, waits := b.Waiting(); waits && (!ok || w.Since.Before(longest.Since)) {
-			longest, ok = w, true
-		}
-	}
-	if ok && time.Since(longest.Since) < g.cfg.SlowAfter {
-		return Wait{}, false
-	}
-	return longest, ok
-}
-
-// begun is how many operations Begun returns.
-const begun = 16
-
-// Begun is an operation that this rank has started.
-type Begun struct {
-	Seq  uint32 // which one of the group, from 0
-	What string // in words that are the same on all ranks that start the same
-}
-
-// Begun returns the last operations that were started, at most 16, oldest first.
-// Ranks that wait for each other compare them. It may be called at any time from
-// any goroutine.
-func (g *Group) Begun() []Begun {
-	g.mu.Lock()
-	next, recent := g.next, g.recent
-	g.mu.Unlock()
-	var out []Begun
-	for seq := next - min(next, begun); seq != next; seq++ {
-		out = append(out, Begun{Seq: seq, What: recent[seq%begun].String()})
-	}
-	return out
-}
-
 // Close ends the group and returns when its goroutines have ended. Operations
 // still in flight fail, here and, because the group is then broken, on the
 // peers. The mesh is left open.

@@ -1,0 +1,215 @@
+package collective
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/waiting"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The arrival with which a direct operation begins: what a rank says of itself, in a
+// cache line of its own, and what it makes of what the others say. Their memory is not
+// to be trusted: what they show is read once and looked at before it is used.
+
+// The counter of an arrival is the turn of the slot in the high bits and in the
+// low ones a summary of the signature: all of it when the operand is in the
+// line, so that ranks that agree know it from the counter alone, else a hash.
+const (
+	summaryBits = 30
+	summaryMask = 1<<summaryBits - 1
+	summaryAll  = 1 << (summaryBits - 1)
+)
+
+// summary says all when the operand is in the line. See the fields of signature.
+func (s signature) summary(inline bool) uint64 {
+	if inline {
+		return summaryAll | uint64(s&0xfff) | uint64(s>>16&0x3ff)<<12 | uint64(s>>26&0x3f)<<22
+	}
+	return uint64(s) * 0x9e3779b97f4a7c15 >> (64 - summaryBits + 1)
+}
+
+// signatureOf is the signature that a summary holds all of.
+func signatureOf(summary uint64) signature {
+	return signature(summary&0xfff) | signature(byDirect)<<12 | signature(summary>>12&0x3ff)<<16 | signature(summary>>22&0x3f)<<26
+}
+
+const nowhere = ^uint64(0)
+
+// place returns where in this rank's arena p lies, or nowhere.
+func (w *Work) place(p []byte) uint64 {
+	if len(p) == 0 {
+		return 0
+	}
+	if off, ok := w.g.share.windows.Offset(p); ok {
+		return uint64(off)
+	}
+	return nowhere
+}
+
+// inline reports whether operands of so many bytes, the same on every rank, go in
+// the lines of the arrival. Their length must fit the summary.
+func (w *Work) inline(size int) bool { return size <= inlineSize && w.shared() < 64 }
+
+// arriveInline says what this rank does in operation w, puts its operand beside
+// it and waits until all others have done so.
+func (w *Work) arriveInline(operand []byte) error {
+	s := w.g.share
+	f := s.flag(w.number, s.me, lineArrived)
+	if len(operand) == 4 {
+		*(*uint32)(unsafe.Pointer(&f.Inline)) = *(*uint32)(unsafe.Pointer(unsafe.SliceData(operand)))
+	} else {
+		copy(f.Inline[:], operand)
+	}
+	turn := s.turn(w.number) << summaryBits
+	mine := turn | w.sig.summary(true)
+	f.Raise(mine)
+	for i := range s.ranks {
+		if i == s.me {
+			continue
+		}
+		f := s.flag(w.number, i, lineArrived)
+		if f.Load() < turn {
+			if err := w.await(f, turn, i); err != nil {
+				return err
+			}
+		}
+		if f.Load() != mine {
+			return w.differs(f, i)
+		}
+	}
+	return nil
+}
+
+// arrive says what this rank does in operation w and where in its arena its
+// operand lies, or nowhere, and waits until all others have done so. What they
+// then read of this rank they may read until this slot's next operation.
+func (w *Work) arrive(place uint64, most int) error {
+	s := w.g.share
+	f := s.flag(w.number, s.me, lineArrived)
+	mine := arrival{w.sig, place, uint64(most)}
+	*arrivalOf(f) = mine
+	turn := s.turn(w.number) << summaryBits
+	f.Raise(turn | w.sig.summary(false))
+	w.shows = append(w.shows[:0], make([]show, len(s.ranks))...)
+	w.shows[s.me] = mine.show()
+	for i := range s.ranks {
+		if i == s.me {
+			continue
+		}
+		f := s.flag(w.number, i, lineArrived)
+		if f.Load() < turn {
+			if err := w.await(f, turn, i); err != nil {
+				return err
+			}
+		}
+		if f.Load()&summaryAll != 0 || arrivalOf(f).sig != w.sig {
+			return w.differs(f, i)
+		}
+		if err := w.look(i, *arrivalOf(f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrival is what is in the line when the operand is not.
+type arrival struct {
+	sig   signature
+	place uint64 // where in the rank's arena the operand lies, or nowhere
+	most  uint64 // the length of its largest part
+}
+
+func arrivalOf(f *waiting.Flag) *arrival { return (*arrival)(unsafe.Pointer(&f.Inline)) }
+
+// differs is the error that another rank has arrived with another operation.
+func (w *Work) differs(f *waiting.Flag, i int) error {
+	var theirs signature
+	if n := f.Load() & summaryMask; n&summaryAll != 0 {
+		theirs = signatureOf(n)
+	} else {
+		theirs = arrivalOf(f).sig
+	}
+	return w.waitFault(i, &transport.MismatchError{Mine: uint64(w.sig), Theirs: uint64(theirs)})
+}
+
+// show is what a rank has arrived with. It is read once: what a peer writes there
+// later has no effect.
+type show struct {
+	off    int // of its operand in its arena
+	most   int // the length of its largest part
+	placed bool
+}
+
+func (a arrival) show() show {
+	return show{off: int(a.place), most: int(a.most), placed: a.place != nowhere}
+}
+
+// look keeps what rank i has arrived with, unless it points to where that rank has
+// no memory, or is as long as no operand of this operation: a fault of its program,
+// or of one that writes to memory that is not its own.
+func (w *Work) look(i int, a arrival) error {
+	s := w.g.share
+	room := uint64(len(s.arenas[i]))
+	if want, known := w.expects(i); known && a.most != uint64(want) || a.most > maxOperand {
+		return w.waitFault(i, fmt.Errorf("%w: it shows parts of %d bytes, want %d", transport.ErrLength, a.most, want))
+	}
+	whole := a.most
+	if w.parts() > 1 && w.kind != kindAllToAllV && w.how != byHierarchy { // takeAll looks at each part of the first
+		whole *= uint64(w.parts())
+	}
+	if a.place != nowhere && (a.place > room || whole > room-a.place) {
+		return w.outside(i, a.place, whole)
+	}
+	w.shows[i] = a.show()
+	return nil
+}
+
+// maxOperand is beyond any operand, and far from an overflow.
+const maxOperand = 1 << 50
+
+// outside is the error that a rank's operand is not where its memory is.
+func (w *Work) outside(i int, place, n uint64) error {
+	return w.waitFault(i, fmt.Errorf("it shows %d bytes at %d of its arena of %d: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
+}
+
+// expects returns the length of the largest part that rank i must show, unless it
+// is known to that rank only. Within a host all show everything.
+func (w *Work) expects(i int) (n int, known bool) {
+	if w.how == byHierarchy {
+		return len(w.x), true
+	}
+	switch w.kind {
+	case kindAllGatherV, kindAllToAllV:
+		return 0, false
+	case kindAllGather, kindGather:
+		return len(w.src), true
+	case kindReduceScatter, kindAllToAll:
+		return len(w.x) / w.g.size, true
+	case kindBroadcast:
+		if w.g.share.ranks[i] != w.root {
+			return 0, true
+		}
+	case kindScatter:
+		if w.g.share.ranks[i] != w.root {
+			return 0, true
+		}
+		return len(w.dst), true
+	}
+	return len(w.x), true
+}
+
+// placeOf returns where a rank's operand begins in its arena; ok is false when
+// it is not there. It has arrived.
+func (w *Work) placeOf(i int) (off int, ok bool) { return w.shows[i].off, w.shows[i].placed }
+
+// placed counts the ranks whose operands lie in their arenas.
+func (w *Work) placed() int {
+	n := 0
+	for i := range w.g.share.ranks {
+		if _, ok := w.placeOf(i); ok {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,119 @@
+package collective
+
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// The messages of an operation: how they are named, sent, asked for and waited for, and
+// where what is to be added arrives.
+
+const (
+	// posted is how many receives an operation posts ahead.
+	posted = 4
+	// slots is how many it posts of short messages to many ranks.
+	slots = 32
+)
+
+// tag names message i of the operation between two ranks.
+func (w *Work) tag(i int) transport.Tag {
+	return transport.Tag{Group: w.group, Seq: w.seq, Part: w.base + uint32(i), Sig: uint64(w.sig)}
+}
+
+// number names a message by the step of the algorithm and the segment.
+func number(step, segment int) int { return step<<numberBits | segment }
+
+const (
+	numberBits = 20 // of a message's number are its segment,
+	stepBits   = 10 // its step,
+	phaseBits  = 30 // and two its phase, see Work.base
+)
+
+// post asks for message i from a rank of the scope; the receive is number i modulo posted.
+func (w *Work) post(i, from int, dst []byte) { w.postTo(i%posted, i, from, dst) }
+
+// postTo is post with the number of the receive.
+func (w *Work) postTo(slot, i, from int, dst []byte) {
+	w.pending[slot] = true
+	w.g.mesh.Post(&w.recvs[slot], w.meshRank(from), w.tag(i), dst)
+}
+
+// wait waits for message i, which was posted.
+func (w *Work) wait(i, from int) error { return w.waitFor(i%posted, from) }
+
+func (w *Work) waitFor(slot, from int) error {
+	w.waitsFor(w.scope.ranks[from])
+	err := w.recvs[slot].Wait(w.g.cfg.Timeout)
+	w.pending[slot] = false
+	w.peer.Store(0)
+	return err
+}
+
+// send sends message i. If it has to wait, then since the last receive: a clock
+// costs as much as half the rest of a short operation.
+func (w *Work) send(i, to int, p []byte) error {
+	peer := w.meshRank(to)
+	w.peer.Store(int32(peer) + 1)
+	var err error
+	if w.lending {
+		err = w.g.lender.Lend(peer, w.tag(i), p, w.g.cfg.Timeout)
+	} else {
+		err = w.g.mesh.Send(peer, w.tag(i), p, w.g.cfg.Timeout)
+	}
+	w.sent += int64(len(p))
+	w.peer.Store(0)
+	return err
+}
+
+// lendFrom is from how many bytes for each rank on large messages are lent and not
+// copied, which ends with a word from who has received them.
+const lendFrom = 256 << 10
+
+// lends decides whether send lends, as it does on all ranks: what an operation
+// sends must then not be overwritten before its receiver has it, and the end of
+// the operation is to wait for that.
+func (w *Work) lends() {
+	w.lending = w.g.lender != nil && len(w.x)/w.scope.size >= lendFrom
+}
+
+// waitsFor notes that the operation waits for a rank of the group.
+func (w *Work) waitsFor(peer int) {
+	if !w.stamped {
+		w.since.Store(int64(time.Since(w.g.epoch)))
+	}
+	w.stamped = false
+	w.peer.Store(int32(w.g.ranks[peer]) + 1)
+}
+
+// stamp notes when the operation began.
+func (w *Work) stamp() {
+	w.since.Store(int64(time.Since(w.g.epoch)))
+	w.stamped = true
+}
+
+// meshRank is the rank in the mesh of a place in the scope.
+func (w *Work) meshRank(place int) int { return w.g.ranks[w.scope.ranks[place]] }
+
+// room returns place for n bytes to arrive in for each posted receive.
+func (w *Work) room(n int) {
+	w.rooms(posted, n)
+}
+
+// rooms is room for another number of receives.
+func (w *Work) rooms(count, n int) {
+	const line = 64
+	n = (n + line - 1) &^ (line - 1)
+	if len(w.scratch) < count*n {
+		w.scratch = make([]byte, (count*n+slots*line-1)&^(slots*line-1))
+	}
+}
+
+// space is where message i of n bytes arrives to be added.
+func (w *Work) space(i, n int) []byte { return w.spaceOf(i%posted, posted, n) }
+
+// spaceOf is the space of one of count receives.
+func (w *Work) spaceOf(slot, count, n int) []byte {
+	stride := len(w.scratch) / count
+	return w.scratch[slot*stride:][:n:n]
+}
