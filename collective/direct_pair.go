@@ -71,7 +71,7 @@ type pipe struct {
 	mu   sync.Mutex
 	turn sync.Cond         // of receives: heard has grown
 	wait int               // how many wait for it
-	done uint64            // of receives: how many have seen their announcement
+	done uint64            // of receives: how many have had their turn
 	held [pairSlots]uint64 // of sends: the number of the message that a slot was last given to, plus one
 	full bool              // of sends: no slot became free in time
 }
@@ -195,24 +195,46 @@ func (w *Work) finishPut(i int) error {
 // of its own when it sleeps.
 func (w *Work) hear(i int) error {
 	in := w.g.share.pairs[i].in
-	in.mu.Lock()
-	for in.done != w.number {
-		in.wait++
-		in.turn.Wait()
-		in.wait--
+	in.line(w.number)
+	defer in.pass()
+	if in.announced.Load() > w.number {
+		return nil
 	}
-	in.mu.Unlock()
-	var err error
-	if in.announced.Load() <= w.number {
-		err = w.await(in.announced, w.number+1, i)
+	return w.await(in.announced, w.number+1, i)
+}
+
+// stepAside takes and passes the turn of a Receive that a fault keeps from beginning:
+// those after it wait for no deadline but its.
+func (w *Work) stepAside() {
+	if w.kind != kindReceive {
+		return
 	}
-	in.mu.Lock()
-	in.done++
-	if in.wait > 0 {
-		in.turn.Broadcast()
+	if i := w.pairPlace(); i >= 0 {
+		in := w.g.share.pairs[i].in
+		in.line(w.number)
+		in.pass()
 	}
-	in.mu.Unlock()
-	return err
+}
+
+// line waits until all receives that were started before this one have had their turn.
+func (p *pipe) line(number uint64) {
+	p.mu.Lock()
+	for p.done != number {
+		p.wait++
+		p.turn.Wait()
+		p.wait--
+	}
+	p.mu.Unlock()
+}
+
+// pass ends the turn.
+func (p *pipe) pass() {
+	p.mu.Lock()
+	p.done++
+	if p.wait > 0 {
+		p.turn.Broadcast()
+	}
+	p.mu.Unlock()
 }
 
 // take receives the message of w from place i, once it was announced. ok is false if

@@ -10,7 +10,8 @@ import "time"
 // A message longer than eager waits until the other rank has called Receive, which
 // it says with an empty message: else a sender that is far ahead would fill the
 // memory for early messages, and then collective operations would be stuck
-// behind it.
+// behind it. The sender announces it with an empty message, too, or a Receive of less,
+// which says nothing, would wait for what never comes instead of being told.
 //
 // Between ranks that share memory, messages go through that: see direct_pair.go.
 
@@ -153,7 +154,13 @@ func (w *Work) sendPair() error {
 	if w.how == byDirect {
 		return w.finishPut(w.pairPlace())
 	}
-	if len(w.x) > eager {
+	switch n := len(w.x); {
+	case n == 0: // a message all the same
+		return w.send(0, w.root, nil)
+	case n > eager:
+		if err := w.send(announcement, w.root, nil); err != nil {
+			return err
+		}
 		w.group ^= pairGroup | readyGroup
 		w.post(0, w.root, nil)
 		if err := w.wait(0, w.root); err != nil {
@@ -164,6 +171,10 @@ func (w *Work) sendPair() error {
 	return w.exchange(step{to: w.root, out: w.x})
 }
 
+// announcement is the number of the message that announces a long one, beyond those of
+// segments.
+const announcement = 1 << phaseBits
+
 func (w *Work) receivePair() error {
 	if i := w.pairPlace(); i >= 0 {
 		if err := w.hear(i); err != nil {
@@ -173,12 +184,21 @@ func (w *Work) receivePair() error {
 			return err
 		}
 	}
-	if len(w.x) > eager {
-		w.group ^= pairGroup | readyGroup
-		if err := w.send(0, w.root, nil); err != nil {
-			return err
-		}
-		w.group ^= pairGroup | readyGroup
+	switch n := len(w.x); {
+	case n == 0:
+		w.post(0, w.root, nil)
+		return w.wait(0, w.root)
+	case n <= eager:
+		return w.exchange(step{from: w.root, in: w.x})
 	}
-	return w.exchange(step{from: w.root, in: w.x})
+	w.postTo(posted, announcement, w.root, nil)
+	w.group ^= pairGroup | readyGroup
+	if err := w.send(0, w.root, nil); err != nil {
+		return err
+	}
+	w.group ^= pairGroup | readyGroup
+	if err := w.exchange(step{from: w.root, in: w.x}); err != nil {
+		return err
+	}
+	return w.waitFor(posted, w.root) // it is here: it came before the rest
 }

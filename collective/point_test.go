@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/waiting"
@@ -182,20 +183,68 @@ func TestPairsInAnyOrder(t *testing.T) {
 // Two ranks that disagree are told on both sides what the other one has started.
 func TestPairMismatch(t *testing.T) {
 	for name, form := range pairMeshes {
-		for _, n := range []int{5, 1000, 40000} {
+		for _, n := range [][2]int{{5, 6}, {1000, 1001}, {40000, 40001}, {0, 3}, {3, 0}, {5, 40000}, {40000, 5}, {0, 40000}, {40000, 0}} {
 			errs := onMeshes(t, form(2), Config{Timeout: 20 * time.Second}, func(g *Group) error {
 				if g.Rank() == 0 {
-					return errors.Join(Send(g, make([]float32, n), 1), Barrier(g))
+					return errors.Join(Send(g, make([]float32, n[0]), 1), Barrier(g))
 				}
-				return Receive(g, make([]float32, n+1), 0)
+				return Receive(g, make([]float32, n[1]), 0)
 			})
 			for r, err := range errs {
-				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("send of %d float32", n)) || !strings.Contains(err.Error(), fmt.Sprintf("send of %d float32", n+1)) {
+				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("send of %d float32", n[0])) || !strings.Contains(err.Error(), fmt.Sprintf("send of %d float32", n[1])) {
 					t.Errorf("%s, %d values: rank %d: %v", name, n, r, err)
 				}
 			}
 		}
 	}
+}
+
+// A Send is a message for each segment, at least one; above 64 KiB each side has an empty
+// one more.
+func TestPairMessages(t *testing.T) {
+	for n, want := range map[int][2]int64{0: {1, 0}, 1: {1, 0}, 4096: {1, 0}, 4097: {2, 0}, 16384: {4, 0}, 16385: {6, 1}, 40960: {11, 1}} {
+		meshes := mem.New(2)
+		for r, err := range onMeshes(t, meshes, Config{SegmentBytes: 16 << 10}, func(g *Group) error {
+			if g.Rank() == 0 {
+				return Send(g, make([]float32, n), 1)
+			}
+			return Receive(g, make([]float32, n), 0)
+		}) {
+			if err != nil {
+				t.Errorf("%d values: rank %d: %v", n, r, err)
+			}
+			if got := meshes[r].Traffic(); got.MessagesSent != want[r] || got.PayloadSent != int64(4*n*(1-r)) {
+				t.Errorf("%d values: rank %d sent %d bytes in %d messages, want %d", n, r, got.PayloadSent, got.MessagesSent, want[r])
+			}
+		}
+	}
+}
+
+// A Receive that a fault keeps from beginning does not leave those after it waiting for
+// their turn.
+func TestReceivesHaveTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(mem.NewShared(2, testArena)[0], Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := g.newWork(kindReceive, float32s)
+		first.root = 1
+		if _, err := g.beginPair(first, true); err != nil {
+			t.Fatal(err)
+		}
+		second := StartReceive(g, make([]float32, 1), 1)
+		synctest.Wait() // for its turn
+		_ = g.Fail(errors.New("a bad disk"))
+		first.err, first.here = first.run(), true
+		g.hush(first)
+		for _, w := range []*Work{first, second} {
+			if err := w.Wait(); err == nil || !strings.Contains(err.Error(), "a bad disk") {
+				t.Error(err)
+			}
+		}
+		g.Close()
+	})
 }
 
 // A peer that dies, hangs or aborts ends what waits for it, with its name.

@@ -144,6 +144,7 @@ func (w *Work) bytes() int { return max(len(w.x), len(w.src), len(w.dst)) }
 func (w *Work) run() error {
 	g := w.g
 	if fault := g.fault.Load(); fault != nil {
+		w.stepAside()
 		return w.wrap(fault)
 	}
 	err := w.execute()
