@@ -102,18 +102,18 @@ func (w *Work) room(n int) {
 
 // rooms is room for another number of receives.
 func (w *Work) rooms(count, n int) {
-	const line = 64
-	n = (n + line - 1) &^ (line - 1)
+	n = (n + cacheLine - 1) &^ (cacheLine - 1)
 	if len(w.scratch) < count*n {
-		w.scratch = make([]byte, (count*n+slots*line-1)&^(slots*line-1))
+		w.scratch = make([]byte, count*n)
 	}
 }
 
 // space is where message i of n bytes arrives to be added.
 func (w *Work) space(i, n int) []byte { return w.spaceOf(i%posted, posted, n) }
 
-// spaceOf is the space of one of count receives.
+// spaceOf is the space of one of count receives. It begins a cache line, whatever the
+// scratch was made for: else every vector of the operands would lie in two.
 func (w *Work) spaceOf(slot, count, n int) []byte {
-	stride := len(w.scratch) / count
+	stride := len(w.scratch) / count &^ (cacheLine - 1)
 	return w.scratch[slot*stride:][:n:n]
 }

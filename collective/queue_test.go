@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 // Works that are started in a row while one worker is idle are all under way, not
@@ -85,4 +86,21 @@ func TestWaitingReceive(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// What arrives to be added begins a cache line, whatever the scratch was made for before.
+func TestScratchIsAligned(t *testing.T) {
+	w := new(Work)
+	for _, c := range [][2]int{{4, 512 << 10}, {3, 512 << 10}, {5, 200}, {32, 4}, {10, 4096}, {7, 1000}} {
+		w.rooms(c[0], c[1])
+		end := uintptr(0)
+		for slot := range c[0] {
+			p := w.spaceOf(slot, c[0], c[1])
+			at := uintptr(unsafe.Pointer(&p[0]))
+			if at%cacheLine != 0 || at < end || len(p) != c[1] {
+				t.Errorf("%v: place %d is %d bytes at %#x, after %#x", c, slot, len(p), at, end)
+			}
+			end = at + uintptr(len(p))
+		}
+	}
 }
