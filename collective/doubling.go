@@ -33,12 +33,7 @@ func (w *Work) doublingAllReduce() error {
 		own = rank / 2
 	}
 	for k, far := 1, 1; far < full; k, far = k+1, far*2 {
-		peer := own ^ far
-		if peer < extra {
-			peer = 2*peer + 1
-		} else {
-			peer += extra
-		}
+		peer := unfolded(own^far, extra)
 		if err := w.exchange(step{number: k, to: peer, out: w.x, from: peer, in: w.x, own: w.x}); err != nil {
 			return err
 		}
@@ -48,6 +43,14 @@ func (w *Work) doublingAllReduce() error {
 		return w.exchange(step{number: last, to: rank - 1, out: w.x})
 	}
 	return nil
+}
+
+// unfolded is the rank of one of the 2^k that are left of 2^k + extra.
+func unfolded(own, extra int) int {
+	if own < extra {
+		return 2*own + 1
+	}
+	return own + extra
 }
 
 // lastStep is a number beyond those of all steps of doubling.

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -115,6 +116,12 @@ func allFigures() []figures {
 	}
 }
 
+// figuresOf returns the figures of an operation by an algorithm that it has.
+func figuresOf(k kind, m method) figures {
+	all := allFigures()
+	return all[slices.IndexFunc(all, func(f figures) bool { return f.kind == k && f.method == m })]
+}
+
 // setBits is how many bits are set in 0 to n-1, together.
 func setBits(n int) int {
 	sum := 0
@@ -135,13 +142,17 @@ func largestSpan(n int) int {
 }
 
 // over predicts how long the operation takes on a link where adding takes so many
-// seconds a byte: latency for each step, the time of what the busiest rank sends, and
-// that of adding, as if segments did not let the two overlap. What ranks send to one
-// receiver comes one after the other.
-func (f figures) over(l Link, add float64, n int, bytes float64) time.Duration {
-	sent := f.busiest(n)
+// seconds a byte: latency for each step, the time of what the busiest rank sends, gets to
+// add, or of what goes over the wire of a host, in K, whichever is most, and that of
+// adding, as if segments did not let the two overlap. What ranks send to one receiver
+// comes one after the other.
+func (f figures) over(l Link, add float64, n int, wire, bytes float64) time.Duration {
+	sent := max(f.busiest(n), wire)
 	if f.kind == kindGather {
 		sent = f.all(n)
+	}
+	if f.adds != nil {
+		sent = max(sent, f.adds(n))
 	}
 	seconds := float64(f.steps(n))*l.LatencySeconds + sent*bytes/l.BytesPerSecond
 	if f.adds != nil {

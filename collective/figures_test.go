@@ -125,6 +125,39 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// So is what the busiest host sends to others or gets from them, whatever ranks it has.
+func TestAcrossAgainstCounters(t *testing.T) {
+	const n = 12
+	for _, f := range allFigures() {
+		for _, hosts := range append(hostings, []int{0, 0, 0, 0, 1, 1, 1, 1}) {
+			if fits(f.method, len(hosts)) != nil {
+				continue
+			}
+			meshes, spies := spied(len(hosts))
+			for r, err := range onMeshes(t, meshes, Config{Algorithm: f.method.String(), Hosts: hosts}, func(g *Group) error { return runOf(f.kind, g, n) }) {
+				if err != nil {
+					t.Fatalf("%v by %v, hosts %v: rank %d: %v", f.kind, f.method, hosts, r, err)
+				}
+			}
+			most, in := 0, map[int]int{}
+			for _, bytes := range crossing(spies, hosts) {
+				most = max(most, bytes)
+			}
+			for r, s := range spies {
+				for _, m := range s.log {
+					if h := hosts[m.to]; h != hosts[r] {
+						in[h] += m.size
+						most = max(most, in[h])
+					}
+				}
+			}
+			if want := float64(4*n*len(hosts)) * f.across(hosts); math.Abs(float64(most)-want) > 0.01 {
+				t.Errorf("%v by %v, hosts %v: %d bytes over the wire of a host, the formula says %v", f.kind, f.method, hosts, most, want)
+			}
+		}
+	}
+}
+
 // Every algorithm of every operation is in the table.
 func TestFiguresAreComplete(t *testing.T) {
 	have := map[[2]int]bool{}

@@ -73,6 +73,9 @@ func (w *Work) stretches(i, from, to int, do func(lo, hi, at int)) {
 // numbered reports whether the numbers of messages have room for all slices and hosts.
 func (h *hierarchy) numbered() bool { return h.slices*len(h.lists) <= 1<<stepBits }
 
+// carries reports whether an operation is hierarchical where that is its algorithm.
+func (h *hierarchy) carries(k kind) bool { return k == kindAllReduce || k.rooted() || h.numbered() }
+
 func (w *Work) hierarchicalAllGather() error {
 	h := w.g.hosting
 	if !h.numbered() {

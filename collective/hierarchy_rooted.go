@@ -16,7 +16,9 @@ import "slices"
 const treeBytes = 256 << 10
 
 // along says whether an operand goes along a chain of the scope's ranks.
-func (w *Work) along() bool { return w.scope.size > 2 && len(w.x) > treeBytes }
+func (w *Work) along() bool { return chained(w.scope.size, len(w.x)) }
+
+func chained(ranks, bytes int) bool { return ranks > 2 && bytes > treeBytes }
 
 // leadersOf returns the leaders of the hosts if root, which is place 0, is its host's.
 // A rank that is none has no place. The hosts follow each other as in the ring.

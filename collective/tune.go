@@ -13,6 +13,7 @@ const (
 	tuneBytes  = 4 << 20 // exchanged by two ranks at once
 	tuneSwaps  = 8
 	tuneMost   = 1 << 30 // bytes of the longest operand that is told apart
+	maxProfile = 1 << 20 // bytes of a profile as text
 )
 
 // Tune measures the group's links and returns the table that the formulas of
@@ -135,22 +136,15 @@ func (p Profile) add() float64 {
 
 // rules derives the table from the links.
 func (p Profile) rules(g *Group) []Rule {
-	fixed, t := g.fixed(), new(table)
-	all := allFigures()
+	fixed, t, flat := g.fixed(), new(table), flatOn(g.hostOf)
 	for k := range kindSend {
-		like := k
-		switch k {
-		case kindAllGatherV:
-			like = kindAllGather
-		case kindAllToAllV:
-			like = kindAllToAll
-		}
 		if len(fixed[k]) == 1 && fixed[k][0].method == byDirect {
 			t[k] = fixed[k] // no links are involved
 			continue
 		}
+		hosts := g.hosting != nil && g.hosting.carries(k)
 		for bytes := 1; bytes <= tuneMost; bytes *= 2 {
-			m := p.quickest(all, k, like, bytes)
+			m := p.quickest(flat, k, bytes, hosts)
 			if last := len(t[k]) - 1; last >= 0 && t[k][last].method == m {
 				t[k][last].upTo = bytes
 			} else {
@@ -163,21 +157,50 @@ func (p Profile) rules(g *Group) []Rule {
 		kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindBarrier)
 }
 
-// quickest returns the algorithm of k that takes the least time by the formulas of like.
-func (p Profile) quickest(all []figures, k, like kind, bytes int) (best method) {
-	least, whole := time.Duration(math.MaxInt64), float64(bytes)
+// flat is an algorithm that knows of no hosts, and what it sends over the wire of one.
+type flat struct {
+	figures
+	wire float64 // in K
+}
+
+func flatOn(hosts []int) []flat {
+	var out []flat
+	for _, f := range allFigures() {
+		if fits(f.method, len(hosts)) == nil && f.method != byNaive {
+			out = append(out, flat{f, f.across(hosts)})
+		}
+	}
+	return out
+}
+
+// even is the operation whose figures another one of parts that differ in length has.
+func (k kind) even() kind {
+	switch k {
+	case kindAllGatherV:
+		return kindAllGather
+	case kindAllToAllV:
+		return kindAllToAll
+	}
+	return k
+}
+
+// quickest returns the algorithm of k that takes the least time; the hierarchical one
+// only if hosts says that it can be had.
+func (p Profile) quickest(all []flat, k kind, bytes int, hosts bool) (best method) {
+	least, whole := time.Duration(math.MaxInt64), bytes
 	if k == kindGather || k == kindScatter {
-		whole *= float64(p.Ranks) // tables count a part
+		whole *= p.Ranks // tables count a part
 	}
 	for _, f := range all {
-		if f.kind != like || carrier(k, f.method) == nil || f.method == byNaive || fits(f.method, p.Ranks) != nil {
+		if f.kind != k.even() || carrier(k, f.method) == nil {
 			continue
 		}
-		if took := f.over(p.slowest(), p.add(), p.Ranks, whole); took < least || took == least && f.method == byExchange {
+		took := f.over(p.slowest(), p.add(), p.Ranks, f.wire, float64(whole))
+		if took < least || took == least && f.method == byExchange {
 			least, best = took, f.method
 		}
 	}
-	if took, ok := p.hierarchical(whole); k == kindAllReduce && ok && took < least {
+	if took, ok := p.hierarchical(k.even(), whole); hosts && ok && took < least {
 		best = byHierarchy
 	}
 	return best
@@ -191,21 +214,35 @@ func (p Profile) slowest() Link {
 	return p.SameHost
 }
 
-// hierarchical predicts the hierarchical allreduce on hosts of equal numbers of ranks,
-// which share their host's wire; ok is false where there is no hierarchy.
-func (p Profile) hierarchical(bytes float64) (took time.Duration, ok bool) {
-	if p.Hosts < 2 || p.Hosts == p.Ranks {
+// hierarchical predicts an operation by the hierarchical algorithm, on hosts of equal
+// numbers of ranks, as what goes on within each and between them, one after the other;
+// ok is false where there is no hierarchy. The ranks of a host share its wire and, but in
+// rooted operations, what is to be added between hosts. Within a host all goes by
+// messages here: where its ranks share memory, it takes less.
+func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
+	if p.Hosts < 2 || p.Hosts >= p.Ranks || carrier(k, byHierarchy) == nil {
 		return 0, false
 	}
-	l, h := float64(p.Ranks)/float64(p.Hosts), float64(p.Hosts)
-	within := 2*(l-1)*p.SameHost.LatencySeconds + 2*(l-1)/l*bytes/p.SameHost.BytesPerSecond
-	steps := 2 * (h - 1)
-	if p.Hosts == 2 {
-		steps = 1
+	local := (p.Ranks + p.Hosts - 1) / p.Hosts
+	within, between, add := byPairs, byRing, p.add()/float64(local)
+	switch {
+	case k.rooted():
+		within, between, add = treeOrChain(local, bytes), treeOrChain(p.Hosts, bytes), p.add()
+	case k == kindAllReduce && p.Hosts == 2:
+		between = byExchange
+	case k != kindAllReduce: // parts go one by one, a host's each
+		took = time.Duration(float64((p.Hosts-1)*(local-1)) * p.SameHost.LatencySeconds * float64(time.Second))
 	}
-	between := steps*p.Between.LatencySeconds + 2*(h-1)/h*bytes/p.Between.BytesPerSecond
-	adding := ((l-1)/l + (h-1)/h/l) * bytes * p.add()
-	return time.Duration((within + between + adding) * float64(time.Second)), true
+	took += figuresOf(k, within).over(p.SameHost, p.add(), local, 0, float64(bytes))
+	return took + figuresOf(k, between).over(p.Between, add, p.Hosts, 0, float64(bytes)), true
+}
+
+// treeOrChain is what a hierarchical broadcast or reduce takes among so many ranks.
+func treeOrChain(ranks, bytes int) method {
+	if chained(ranks, bytes) {
+		return byRing
+	}
+	return byTree
 }
 
 // agree hands rank 0's profile to all.
@@ -219,6 +256,9 @@ func (g *Group) agree(p Profile) (Profile, error) {
 		return Profile{}, err
 	}
 	if g.rank != 0 {
+		if size[0] < 0 || size[0] > maxProfile {
+			return Profile{}, fmt.Errorf("collective: rank 0's profile has %d bytes, want at most %d", size[0], maxProfile)
+		}
 		text = make([]byte, size[0])
 	}
 	if err := Broadcast(g, text, 0); err != nil {

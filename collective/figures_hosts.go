@@ -1,0 +1,125 @@
+package collective
+
+// What the algorithms that know of no hosts send between them: the ranks of a host share
+// its wire, so that the links of ranks alone do not say how long an operation takes.
+
+// across is the most that a host sends to the others or gets from them, in K, with ranks
+// on the hosts given and rank 0 as the root.
+func (f figures) across(hosts []int) float64 {
+	out, in := map[int]float64{}, map[int]float64{}
+	f.sends(hosts, func(from, to int, k float64) {
+		if a, b := hosts[from], hosts[to]; a != b {
+			out[a] += k
+			in[b] += k
+		}
+	})
+	most := 0.0
+	for h := range out {
+		most = max(most, out[h])
+	}
+	for h := range in {
+		most = max(most, in[h])
+	}
+	return most
+}
+
+// sends calls each for what a rank sends to another, in K.
+func (f figures) sends(hosts []int, each func(from, to int, k float64)) {
+	n := len(hosts)
+	switch {
+	case f.method == byRing && f.kind.rooted():
+		for r := range n - 1 {
+			f.along(r, r+1, 1, each)
+		}
+	case f.method == byRing:
+		order := byHost(hosts)
+		for i, r := range order {
+			each(r, order[(i+1)%n], f.busiest(n))
+		}
+	case f.method == byTree:
+		for r := 1; r < n; r++ {
+			share := 1.0
+			if f.kind == kindGather || f.kind == kindScatter {
+				share = float64(treeSpan(r, n)) / float64(n)
+			}
+			f.along(treeParent(r, false), r, share, each)
+		}
+	case f.method == byNaive || f.kind.rooted(): // a star
+		for r := 1; r < n; r++ {
+			f.along(0, r, f.all(n)/float64(n-1)/f.ways(), each)
+		}
+	case f.method == byDoubling && f.kind == kindAllReduce:
+		foldedSends(n, each)
+	default:
+		f.circle(n, func(far int, k float64) {
+			for r := range n {
+				each(r, (r+far)%n, k)
+			}
+		})
+	}
+}
+
+// along is what goes between a rank and one that is further from the root: away from it,
+// towards it, or both.
+func (f figures) along(near, far int, k float64, each func(from, to int, k float64)) {
+	if f.kind != kindReduce && f.kind != kindGather {
+		each(near, far, k)
+	}
+	if f.kind != kindBroadcast && f.kind != kindScatter {
+		each(far, near, k)
+	}
+}
+
+// ways is 2 for what goes to the root and back.
+func (f figures) ways() float64 {
+	if f.kind == kindAllReduce {
+		return 2
+	}
+	return 1
+}
+
+// circle calls each for the distances at which every rank sends to another, or the other
+// way round, which crosses the same boundaries.
+func (f figures) circle(n int, each func(far int, k float64)) {
+	if f.method == byPairs || f.method == byExchange {
+		for far := 1; far < n; far++ {
+			each(far, f.busiest(n)/float64(n-1))
+		}
+		return
+	}
+	for far := 1; far < n; far *= 2 {
+		chunks := min(far, n-far)
+		switch f.kind {
+		case kindBarrier:
+			chunks = 0
+		case kindAllToAll:
+			chunks = withBit(n, far)
+		}
+		each(far, f.ways()*float64(chunks)/float64(n))
+	}
+}
+
+// withBit is how many of 0 to n-1 have a bit set.
+func withBit(n, bit int) int {
+	count := 0
+	for i := range n {
+		if i&bit != 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// foldedSends are those of doublingAllReduce.
+func foldedSends(n int, each func(from, to int, k float64)) {
+	extra := n - full(n)
+	for own := range full(n) {
+		if own < extra {
+			each(2*own, 2*own+1, 1)
+			each(2*own+1, 2*own, 1)
+		}
+		for far := 1; far < full(n); far *= 2 {
+			each(unfolded(own, extra), unfolded(own^far, extra), 1)
+		}
+	}
+}
