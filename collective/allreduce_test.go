@@ -207,6 +207,36 @@ func TestSubset(t *testing.T) {
 	})
 }
 
+// Groups of some ranks, in orders of their own, have every operation, by messages and in
+// shared memory; of one rank, too.
+func TestSubsetsHaveEverything(t *testing.T) {
+	subsets := [][]int{{5, 1, 4}, {2}, {3, 6, 0, 7}}
+	hosts := []int{0, 0, 1, 1, 0, 1, 0, 0}
+	for name, form := range pairMeshes {
+		for _, algorithm := range append(Algorithms(), "") {
+			if name == "shared" && algorithm != "" || algorithm == Direct || algorithm == Exchange {
+				continue
+			}
+			for r, err := range onMeshes(t, form(len(hosts)), Config{ID: 7}, func(g *Group) error {
+				ranks := subsets[slices.IndexFunc(subsets, func(s []int) bool { return slices.Contains(s, g.Rank()) })]
+				sub, err := New(g.mesh, Config{Algorithm: algorithm, Ranks: ranks, Hosts: hosts, ID: 1, SegmentBytes: 128})
+				if err != nil {
+					return err
+				}
+				defer sub.Close()
+				if name == "shared" && len(ranks) > 1 && !sub.share.whole(len(ranks)) {
+					return errors.New("memory is not used")
+				}
+				return errors.Join((&trial[float32]{g: sub}).all([]int{0, 1, len(ranks) - 1, 37}), (&trial[int64]{g: sub}).all([]int{5}), Barrier(g))
+			}) {
+				if err != nil {
+					t.Errorf("%s, %q: rank %d: %v", name, algorithm, r, err)
+				}
+			}
+		}
+	}
+}
+
 func TestWrongMembers(t *testing.T) {
 	m := mem.New(3)[1]
 	for want, cfg := range map[string]Config{

@@ -58,8 +58,12 @@ func culprit(err error, rank int) int {
 }
 
 // misuse is a fault of the caller: nothing was started, and the group goes on
-// working if all ranks made the same mistake.
+// working if all ranks made the same mistake. Its number is the one that the operation
+// would have had.
 func (w *Work) misuse(format string, args ...any) *Work {
-	rank := w.g.mesh.Rank()
-	return w.refuse(&OpError{Op: w.kind.String(), Rank: rank, Peer: rank, Err: fmt.Errorf(format, args...)})
+	g, rank := w.g, w.g.mesh.Rank()
+	g.mu.Lock()
+	seq := g.next
+	g.mu.Unlock()
+	return w.refuse(&OpError{Op: w.kind.String(), Rank: rank, Peer: rank, Seq: seq, Err: fmt.Errorf(format, args...)})
 }

@@ -67,6 +67,27 @@ func TestHalves(t *testing.T) {
 	}
 }
 
+// A sum beyond the type is infinite, on all ranks by every algorithm; a direct mean is
+// rounded only at its end.
+func TestHalvesOverflow(t *testing.T) {
+	infinite := func(g *Group) error {
+		a, b := rounded16[Float16]([]float32{40000, -40000, 1}), rounded16[BFloat16]([]float32{3e38, -3e38, 1})
+		n := float32(g.Size())
+		return errors.Join(AllReduce(g, a, Sum), AllReduce(g, b, Sum),
+			same("float16", a, append([]Float16{0x7c00, 0xfc00}, rounded16[Float16]([]float32{n})...)),
+			same("bfloat16", b, append([]BFloat16{0x7f80, 0xff80}, rounded16[BFloat16]([]float32{n})...)))
+	}
+	for _, algorithm := range Algorithms() {
+		if algorithm != Direct && algorithm != Exchange {
+			onRanks(t, 3, Config{Algorithm: algorithm}, infinite)
+		}
+	}
+	onShared(t, 3, Config{}, func(g *Group) error {
+		x := rounded16[Float16]([]float32{40000})
+		return errors.Join(infinite(g), AllReduce(g, x, Mean), same("mean", x, rounded16[Float16]([]float32{40000})))
+	})
+}
+
 // A direct sum of many small values beside a large one is rounded once.
 func TestHalvesAreRoundedOnce(t *testing.T) {
 	onShared(t, 5, Config{}, func(g *Group) error {

@@ -17,24 +17,33 @@ func TestLentOperandsAreGivenBack(t *testing.T) {
 		for _, size := range []int{2, 3, 4} {
 			n := size*lendFrom/4 + 4*size + 1 // chunks of unequal length
 			leakcheck.Check(t)
-			for r, err := range onMeshes(t, tcpMeshes(t, size), Config{Algorithm: algorithm, SegmentBytes: 96 << 10}, func(g *Group) error {
+			// two operations in flight, of which neither is to end before the other
+			for r, err := range onMeshes(t, tcpMeshes(t, size), Config{Algorithm: algorithm, SegmentBytes: 96 << 10, InFlight: 64}, func(g *Group) error {
 				if g.lender == nil {
 					return errors.New("TCP does not lend")
 				}
 				want := float32(size * (size + 1) / 2)
-				x := make([]float32, n)
+				x, y := make([]float32, n), make([]float32, n+1)
 				for round := range 6 {
-					for i := range x {
-						x[i] = float32((g.Rank() + 1) * (i%5 + round))
-					}
-					if err := AllReduce(g, x, Sum); err != nil {
-						return err
-					}
-					for i, v := range x {
-						if v != want*float32(i%5+round) {
-							return errors.New("a rank read what another one had written after its operation")
+					for _, p := range [][]float32{x, y} {
+						for i := range p {
+							p[i] = float32((g.Rank() + 1) * (i%5 + round))
 						}
-						x[i] = -1
+					}
+					first, second := StartAllReduce(g, x, Sum), StartAllReduce(g, y, Sum)
+					for _, ended := range []struct {
+						w *Work
+						p []float32
+					}{{second, y}, {first, x}} {
+						if err := ended.w.Wait(); err != nil {
+							return err
+						}
+						for i, v := range ended.p {
+							if v != want*float32(i%5+round) {
+								return errors.New("a rank read what another one had written after its operation")
+							}
+							ended.p[i] = -1
+						}
 					}
 				}
 				return nil
@@ -74,12 +83,13 @@ func TestLentPartsAreGivenBack(t *testing.T) {
 	}
 }
 
-// Each rank sends one message more where operands are lent, and as many bytes.
-func TestLendingCostsAMessage(t *testing.T) {
+// Where operands are lent each rank of a ring sends one message more, by pairs those of a
+// barrier, and as many bytes.
+func TestLendingCostsMessages(t *testing.T) {
 	const size = 3
-	for _, n := range []int{size * (lendFrom/4 - 1), size * lendFrom / 4} {
+	for i, n := range []int{size * (lendFrom/4 - 1), size * lendFrom / 4, size * (lendFrom/4 - 1), size * lendFrom / 4} {
 		meshes := tcpMeshes(t, size)
-		cfg := Config{Algorithm: Ring, SegmentBytes: lendFrom}
+		cfg := Config{Algorithm: []string{Ring, Pairwise}[i/2], SegmentBytes: lendFrom}
 		for r, err := range onMeshes(t, meshes, cfg, func(g *Group) error {
 			return AllReduce(g, make([]float32, n), Sum)
 		}) {
@@ -89,7 +99,7 @@ func TestLendingCostsAMessage(t *testing.T) {
 		}
 		want := int64(2 * (size - 1))
 		if n >= size*lendFrom/4 {
-			want++
+			want += int64([]int{1, rounds(size)}[i/2])
 		}
 		for r, m := range meshes {
 			got := m.Traffic()

@@ -14,7 +14,8 @@ type Number interface {
 
 // Float16 is the bits of an IEEE 754 binary16 number. Reductions compute in
 // float32 and round what a rank stores: direct ones once, those by messages at
-// every step.
+// every step. Rounding makes 65,520 and more infinite, also a sum on its way to a mean
+// that is not: values that may come near that are better scaled first.
 type Float16 uint16
 
 // BFloat16 is the upper half of a float32, reduced as Float16 is.

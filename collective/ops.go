@@ -8,7 +8,8 @@ type Op uint8
 const (
 	// Sum adds the values of all ranks.
 	Sum Op = iota
-	// Mean is the sum times 1/Size, rounded once to T; floating point only.
+	// Mean is the sum times 1/Size; floating point only. Where the sum of 16-bit values
+	// is too large for the type, the mean may be infinite: see Float16.
 	Mean
 	// Min is the least value. As in Go, NaN wins over all numbers, and -0 is less
 	// than 0.

@@ -30,12 +30,16 @@ func (j *jitter) Send(to int, tag transport.Tag, p []byte, timeout time.Duration
 // the same bits whatever the timing, the segmentation and the number of
 // operations in flight: those of the definition.
 func TestRandomPrograms(t *testing.T) {
-	for program := range uint64(12) {
+	for program := range uint64(18) {
+		algorithm := Ring
+		if program >= 12 {
+			algorithm = Pairwise
+		}
 		for timing := range uint64(3) {
 			synctest.Test(t, func(t *testing.T) {
 				shape := rand.New(rand.NewPCG(program, 1))
 				size := 1 + shape.IntN(7)
-				cfg := Config{Algorithm: Ring, SegmentBytes: 64 << rand.New(rand.NewPCG(program, timing)).IntN(4), InFlight: 1 + int(timing)*2}
+				cfg := Config{Algorithm: algorithm, SegmentBytes: 64 << rand.New(rand.NewPCG(program, timing)).IntN(4), InFlight: 1 + int(timing)*2}
 				meshes := mem.NewLimited(size, 1<<16)
 				for r := range meshes {
 					meshes[r] = &jitter{meshes[r], timing*100 + uint64(r)}
@@ -94,7 +98,7 @@ func randomOperation(g *Group, rng *rand.Rand) (*Work, func() error) {
 	}
 	x := anywhere(g, rng, filled(g.Rank(), n))
 	reduced := serialRing
-	if g.share.whole(size) {
+	if g.share.whole(size) || g.named == byPairs && size > 1 {
 		reduced = inRankOrder[float32]
 	}
 	expect := func(want []float32) func() error {

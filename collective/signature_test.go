@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/transport/mem"
@@ -38,6 +39,9 @@ func FuzzSignature(f *testing.F) {
 // Ranks that disagree about the type or the reduction are told, on all of them,
 // and no sum is returned.
 func TestMismatch(t *testing.T) {
+	said := map[string][2]string{
+		"type": {"allreduce (sum) of 40 float32", "allreduce (sum) of 40 int32"}, "reduction": {"(sum)", "(max)"}, "length": {"of 40 float32", "of 39 float32"},
+	}
 	for name, run := range map[string]func(g *Group, odd bool) error{
 		"type": func(g *Group, odd bool) error {
 			if odd {
@@ -56,6 +60,8 @@ func TestMismatch(t *testing.T) {
 			errs := onMeshes(t, mem.New(size), Config{}, func(g *Group) error {
 				if err := run(g, g.Rank() == 1); err == nil {
 					return errors.New("nothing was noticed")
+				} else if text := err.Error(); !strings.Contains(text, said[name][0]) || !strings.Contains(text, said[name][1]) {
+					return fmt.Errorf("%w: it does not say who does what", err)
 				} else if op := asOpError(t, err); op.Seq != 0 {
 					return fmt.Errorf("operation %d is blamed", op.Seq)
 				}
