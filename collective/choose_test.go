@@ -1,8 +1,10 @@
 package collective
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -94,6 +96,30 @@ func TestUse(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", p, err, want)
 		}
 	}
+}
+
+// A profile from wherever it may come is refused, or has an algorithm for every length of
+// the operations that it has rules for.
+func FuzzProfile(f *testing.F) {
+	f.Add(`{"ranks":3,"hosts":1,"rules":[{"operation":"allreduce","up_to":100,"algorithm":"tree"},{"operation":"allreduce","algorithm":"ring"}]}`)
+	f.Add(`{"ranks":-1,"rules":[{"operation":"send","up_to":-5},{"operation":"","algorithm":""},{"operation":"barrier","algorithm":"naive"}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var p Profile
+		if json.Unmarshal([]byte(text), &p) != nil {
+			return
+		}
+		rules, err := p.table()
+		if (err == nil) != (p.Validate() == nil) {
+			t.Errorf("%s: %v, Validate says %v", text, err, p.Validate())
+		}
+		for k := range kinds {
+			for _, bytes := range []int{0, 1, 1 << 20, math.MaxInt} {
+				if err == nil && len(rules[k]) > 0 && carrier(k, rules.choose(k, bytes)) == nil {
+					t.Errorf("%s: nothing carries %v of %d bytes", text, k, bytes)
+				}
+			}
+		}
+	})
 }
 
 // Ranks with different profiles are told.
