@@ -62,8 +62,11 @@ func culprit(err error, rank int) int {
 // would have had.
 func (w *Work) misuse(format string, args ...any) *Work {
 	g, rank := w.g, w.g.mesh.Rank()
-	g.mu.Lock()
-	seq := g.next
-	g.mu.Unlock()
+	seq := uint32(0)
+	if !w.kind.pairs() { // whose number is of a pair, which may not be one
+		g.mu.Lock()
+		seq = g.next
+		g.mu.Unlock()
+	}
 	return w.refuse(&OpError{Op: w.kind.String(), Rank: rank, Peer: rank, Seq: seq, Err: fmt.Errorf(format, args...)})
 }
