@@ -122,13 +122,19 @@ func (c *Client) Start(op *exchange.Op) {
 		return
 	}
 	f.op, f.live, f.sent, f.err, f.queued = op, true, 0, nil, nil
+	bad := f.plan(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.seq = c.seq
+	if c.closing { // nobody would push it
+		f.err, f.end = c.wrap("exchange", f, c.mesh.Rank(), transport.ErrClosed), time.Now()
+		f.done <- struct{}{}
+		return
+	}
 	c.seq++
 	c.pending++
-	if err := f.plan(c); err != nil {
-		c.fail(c.wrap("push", f, c.mesh.Rank(), err))
+	if bad != nil {
+		c.fail(c.wrap("push", f, c.mesh.Rank(), bad))
 	}
 	if c.next == nil {
 		c.next = f

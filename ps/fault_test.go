@@ -279,6 +279,31 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// A payload that lists all values is not taken for those of another place.
+func TestDenseElsewhere(t *testing.T) {
+	meshes := mem.New(3)
+	defer closeAll(meshes)
+	s, err := NewServer(meshes[2], Config{Trainers: 1, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := compress.NewCoder(compress.FP32{}).EncodeDense(nil, make([]float32, 50))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h [headBytes]byte
+	head{kind: kindSparse, code: compress.CodeFP32, block: 1, n: 100, segment: 1000}.encode(&h)
+	var b [sizeBytes]byte
+	size{bytes: len(body)}.encode(&b) // from 0 on, for the second server
+	err = errors.Join(meshes[0].Send(2, headTag(0), h[:], time.Second), meshes[0].Send(2, sizeTag(0, 0), b[:], time.Second),
+		meshes[0].Send(2, bodyTag(0, 0), body, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, func() { err = s.Run(context.Background()) })
+	checkErrors(t, []error{err}, []string{"what rank 0 sent for segment 0: a payload of the values 0 to 50 for 50 to 100"})
+}
+
 // payload is an empty vector's, of length n, in the bytes of one with a packed
 // entry.
 func payload(t *testing.T, n int) []byte {
@@ -364,6 +389,16 @@ func TestMisuse(t *testing.T) {
 		})
 		checkErrors(t, errs, []string{want, "on rank 0:"}, []string{want, "rank 0 aborted"}, []string{want})
 	}
+	// What is started after Close fails, and nobody waits for it.
+	onTrainers(t, 1, 1, Config{}, func(c *Client) error {
+		if err := c.Close(); err != nil {
+			return err
+		}
+		if err := reduce(c, &exchange.Op{X: make([]float32, 10)}); !errors.Is(err, transport.ErrClosed) {
+			return fmt.Errorf("after Close: %v", err)
+		}
+		return nil
+	})
 	// Close with an exchange under way ends everything.
 	errs := onMeshes(t, mem.New(3), Config{Trainers: 2}, func(c *Client) error {
 		op := &exchange.Op{X: make([]float32, 10)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
@@ -72,6 +73,38 @@ func FuzzServer(f *testing.F) {
 			if (head{kind: kindLeave}).encode(&leave); string(h) != string(leave[:]) {
 				t.Fatalf("%x is served to its end", h)
 			}
+		}
+	})
+}
+
+// A client survives whatever a server answers, dense and sparse: it has a sum or an
+// error.
+func FuzzClient(f *testing.F) {
+	q := ownCodes()
+	f.Add(byte(0), []byte{212, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 212))
+	f.Add(byte(1), []byte("\x12\x00\x00\x00\x00\x00\x00\x00"), []byte("\x01\x02\x00\x00\x32\x00\x00\x00\x01\x00\x00\x00\x03\x07\x00\x00\x80\x3f"))
+	for i, code := range q {
+		f.Add(byte(2*i), []byte{}, make([]byte, code.Size(50)))
+	}
+	f.Fuzz(func(t *testing.T, what byte, sz, body []byte) {
+		meshes := mem.New(2)
+		defer closeAll(meshes)
+		c, err := NewClient(meshes[0], Config{Trainers: 1, Timeout: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := &exchange.Op{X: make([]float32, 50), Code: q[int(what)/2%len(q)]}
+		if what%2 == 1 {
+			op.Sparse = &compress.Sparse{Len: 50}
+			_ = meshes[1].Send(0, sizeTag(0, 0), sz, time.Second)
+		}
+		_ = meshes[1].Send(0, bodyTag(0, 0), body, time.Second)
+		err = reduce(c, op)
+		if fits := len(body) == op.Code.Size(50); op.Sparse == nil && err == nil && !fits {
+			t.Fatalf("%d bytes are taken for 50 values of %s", len(body), op.Code.Name())
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -32,8 +32,9 @@
 // # Cost
 //
 // Of K bytes with N trainers each trainer sends and receives K, each server NK/S.
-// A server holds at most 4 segments of each trainer and one of sums; a client
-// has at most 4 segments for each server under way.
+// A server holds at most 4 segments of each trainer and 4 of sums, which go to all
+// trainers at once: one that reads slowly holds the others up when it is 4 segments
+// behind. A client has at most 4 segments for each server under way.
 package ps
 
 import (

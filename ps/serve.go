@@ -15,13 +15,11 @@ func (s *Server) serve() error {
 		for ; asked < min(n, k+ahead); asked++ {
 			s.ask(asked)
 		}
-		sum, err := s.add(k)
-		if err != nil {
+		m := s.freeSum(k)
+		if err := s.add(m); err != nil {
 			return err
 		}
-		if err := s.answer(k, sum); err != nil {
-			return err
-		}
+		s.answer(m)
 	}
 	return nil
 }
@@ -51,68 +49,72 @@ func (s *Server) await(t, k int) error {
 	return err
 }
 
-// add returns the body of the sum of segment k.
-func (s *Server) add(k int) ([]byte, error) {
-	lo, hi := s.layout.at(s.Index(), k)
+// add makes m the sum of its segment.
+func (s *Server) add(m *sum) error {
+	lo, hi := s.layout.at(s.Index(), m.k)
 	switch {
 	case s.head.kind == kindSparse:
-		return s.addSparse(k, lo, hi)
+		return s.addSparse(m, lo, hi)
 	case s.head.code == compress.CodeFP32:
-		return s.addValues(k, hi-lo)
+		return s.addValues(m, hi-lo)
 	}
-	return s.addCoded(k, hi-lo)
+	return s.addCoded(m, hi-lo)
 }
 
-// addValues adds float32 in the memory in which rank 0's came.
-func (s *Server) addValues(k, n int) ([]byte, error) {
-	acc := s.trainers[0].slots[k%ahead].body.values(n)
+// addValues adds float32 in the memory in which rank 0's came, and gives its slot
+// the sum's in exchange.
+func (s *Server) addValues(m *sum, n int) error {
+	first := &s.trainers[0].slots[m.k%ahead]
+	acc := first.body.values(n)
 	for t := range s.trainers {
-		if err := s.await(t, k); err != nil {
-			return nil, err
+		if err := s.await(t, m.k); err != nil {
+			return err
 		}
 		s.received.Add(int64(4 * n))
 		if t > 0 {
-			s.kernels.Combine(simd.ReduceSum, acc, acc, s.trainers[t].slots[k%ahead].body.values(n))
+			s.kernels.Combine(simd.ReduceSum, acc, acc, s.trainers[t].slots[m.k%ahead].body.values(n))
 		}
 	}
-	return bytesOf(acc), nil
+	first.body, m.room = m.room, first.body
+	m.body = bytesOf(acc)
+	return nil
 }
 
 // addCoded adds what it decodes, in float32, and codes the sum once.
-func (s *Server) addCoded(k, n int) ([]byte, error) {
+func (s *Server) addCoded(m *sum, n int) error {
 	acc, part, bytes := s.acc.values(n), s.part.values(n), s.code.Size(n)
 	for t := range s.trainers {
-		if err := s.await(t, k); err != nil {
-			return nil, err
+		if err := s.await(t, m.k); err != nil {
+			return err
 		}
 		s.received.Add(int64(bytes))
 		to := part
 		if t == 0 {
 			to = acc
 		}
-		if err := s.code.Decode(to, s.trainers[t].slots[k%ahead].body.bytes(bytes)); err != nil {
-			return nil, s.damaged(t, k, err)
+		if err := s.code.Decode(to, s.trainers[t].slots[m.k%ahead].body.bytes(bytes)); err != nil {
+			return s.damaged(t, m.k, err)
 		}
 		if t > 0 {
 			s.kernels.Combine(simd.ReduceSum, acc, acc, part)
 		}
 	}
-	out := s.trainers[0].slots[k%ahead].body.bytes(bytes)
+	m.body = m.room.bytes(bytes)
 	if halves(s.head.code) {
-		roundHalves(s.kernels, s.head.code, out, acc)
-		return out, nil
+		roundHalves(s.kernels, s.head.code, m.body, acc)
+		return nil
 	}
-	if err := s.code.Encode(out, acc); err != nil {
-		lo, _ := s.layout.at(s.Index(), k)
-		return nil, valueFault(err, s.head.lo+lo, nil)
+	if err := s.code.Encode(m.body, acc); err != nil {
+		lo, _ := s.layout.at(s.Index(), m.k)
+		return valueFault(err, s.head.lo+lo, nil)
 	}
-	return out, nil
+	return nil
 }
 
 // addSparse adds entries in a dense array and codes those that any trainer had.
-func (s *Server) addSparse(k, lo, hi int) ([]byte, error) {
-	if err := s.takeSparse(k, lo, hi); err != nil {
-		return nil, err
+func (s *Server) addSparse(m *sum, lo, hi int) error {
+	if err := s.takeSparse(m.k, lo, hi); err != nil {
+		return err
 	}
 	acc := s.acc.values(hi - lo)
 	clear(acc)
@@ -124,29 +126,31 @@ func (s *Server) addSparse(k, lo, hi int) ([]byte, error) {
 	clear(s.present)
 	coder, err := s.coders.of(s.code)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for t := range s.trainers {
-		if err := s.addPayload(coder, t, k, lo, hi); err != nil {
-			return nil, err
+		if err := s.addPayload(coder, t, m.k, lo, hi); err != nil {
+			return err
 		}
 	}
 	// A sum of few values in their code would lose, and nobody keeps what is lost.
 	if coder, err = s.coders.of(compress.FP32{}); err != nil {
-		return nil, err
+		return err
 	}
 	var index []int32
 	if s.whole {
-		s.out, err = coder.EncodeDense(s.out[:0], acc)
+		m.payload, err = coder.EncodeDense(m.payload[:0], acc)
 	} else {
 		s.union(acc)
 		index = s.sparse.Index
-		s.out, err = coder.Encode(s.out[:0], &s.sparse)
+		m.payload, err = coder.Encode(m.payload[:0], &s.sparse)
 	}
 	if err != nil {
-		return nil, valueFault(err, s.head.lo+lo, index)
+		return valueFault(err, s.head.lo+lo, index)
 	}
-	return s.out, nil
+	m.body = m.payload
+	size{bytes: len(m.body), base: lo}.encode(&m.size)
+	return nil
 }
 
 // takeSparse waits for the sizes of a segment and asks for the bodies.
@@ -178,7 +182,7 @@ func (s *Server) addPayload(coder *compress.Coder, t, k, lo, hi int) error {
 		return err
 	}
 	acc, body := s.acc.values(hi-lo), tr.body.bytes(tr.of.bytes)
-	if dense(body) && s.head.block == 1 {
+	if dense(body) && s.head.block == 1 && tr.of.base == lo {
 		part := s.part.values(hi - lo)
 		if err := coder.DecodeDense(part, body); err != nil {
 			return s.damaged(t, k, err)
@@ -217,25 +221,6 @@ func (s *Server) union(acc []float32) {
 			s.sparse.Append(at, acc[at])
 		}
 	}
-}
-
-// answer sends the sum of segment k to all trainers.
-func (s *Server) answer(k int, sum []byte) error {
-	for t := range s.trainers {
-		if s.head.kind == kindSparse {
-			lo, _ := s.layout.at(s.Index(), k)
-			size{bytes: len(sum), base: lo}.encode(&s.size)
-			if err := s.mesh.Send(t, sizeTag(s.seq, k), s.size[:], s.cfg.Timeout); err != nil {
-				return err
-			}
-			s.sent.Add(sizeBytes)
-		}
-		if err := s.mesh.Send(t, bodyTag(s.seq, k), sum, s.cfg.Timeout); err != nil {
-			return err
-		}
-		s.sent.Add(int64(len(sum)))
-	}
-	return nil
 }
 
 // damaged says that what a trainer sent cannot be read.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 // others have begun.
 const headLook = time.Second
 
-// Server sums what the trainers of a mesh push and sends the sums back. It works
-// on one goroutine, the one that runs it.
+// Server sums what the trainers of a mesh push and sends the sums back. It adds
+// on one goroutine, the one that runs it, and has one more for each trainer, which
+// sends: none waits until another has read.
 type Server struct {
 	mesh     transport.Mesh
 	cfg      Config
@@ -34,13 +36,16 @@ type Server struct {
 	code   compress.Quantiser   // of the exchange
 
 	coders  coders
-	acc     buffer // a segment's sum
-	part    buffer // and what is added to it
-	out     []byte
-	size    [sizeBytes]byte
+	acc     buffer   // a segment's sum
+	part    buffer   // and what is added to it
 	present []uint64 // which entries a segment's sum has, a bit each
 	whole   bool     // it has all
 	sparse  compress.Sparse
+
+	sums    [ahead]sum // made last, a ring
+	made    uint64     // how many there were
+	senders sync.WaitGroup
+	fault   atomic.Pointer[Error]
 
 	exchanges, received, sent atomic.Int64
 }
@@ -56,6 +61,7 @@ type trainer struct {
 	body   buffer
 	of     size // of that body
 	slots  [ahead]segment
+	toSend chan *sum
 }
 
 // segment is a posted receive of a trainer's segment, or of its size.
@@ -105,31 +111,59 @@ func (s *Server) Waiting() (collective.Wait, bool) { return s.wait.load("exchang
 func (s *Server) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.mesh.Abort(context.Cause(ctx)) })
 	defer stop()
+	for t := range s.trainers {
+		s.trainers[t].toSend = make(chan *sum, ahead)
+		s.senders.Go(func() { s.send(t) })
+	}
+	if err := s.serveAll(); err != nil {
+		s.fail(s.seq, s.doing(), err)
+		s.withdraw()
+	}
+	for t := range s.trainers {
+		close(s.trainers[t].toSend)
+	}
+	s.senders.Wait()
+	if fault := s.fault.Load(); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// serveAll carries exchanges out until all trainers have left.
+func (s *Server) serveAll() error {
 	for {
 		over, err := s.next()
-		if err == nil && !over {
-			err = s.serve()
+		if err != nil || over {
+			return err
 		}
-		if err != nil {
-			return s.fail(err)
-		}
-		if over {
-			return nil
+		if err := s.serve(); err != nil {
+			return err
 		}
 		s.seq++
 		s.exchanges.Add(1)
 	}
 }
 
-// fail ends all operations of the mesh because of err, and returns when the mesh
-// no longer touches the server's memory.
-func (s *Server) fail(err error) error {
-	what := ""
-	if s.layout.servers > 0 {
-		what = s.head.String()
+// doing is the exchange under way, "" where nothing is known of it.
+func (s *Server) doing() string {
+	if s.layout.servers == 0 {
+		return ""
 	}
-	fault := &Error{Op: "serve", Seq: s.seq, What: what, Rank: s.mesh.Rank(), Peer: transport.Culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
-	s.mesh.Abort(fault)
+	return s.head.String()
+}
+
+// fail makes err the server's fault, unless there is one, and ends all operations
+// of the mesh with it.
+func (s *Server) fail(seq uint32, what string, err error) {
+	fault := &Error{Op: "serve", Seq: seq, What: what, Rank: s.mesh.Rank(), Peer: transport.Culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
+	if s.fault.CompareAndSwap(nil, fault) {
+		s.mesh.Abort(fault)
+	}
+}
+
+// withdraw returns when the mesh, which was aborted, no longer touches the server's
+// memory.
+func (s *Server) withdraw() {
 	for t := range s.trainers {
 		tr := &s.trainers[t]
 		if tr.posted {
@@ -143,7 +177,6 @@ func (s *Server) fail(err error) error {
 			}
 		}
 	}
-	return fault
 }
 
 // next waits until all trainers have begun the next exchange, or have left: then
