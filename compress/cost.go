@@ -13,10 +13,11 @@ type CostSample struct {
 	Values  int // of the group
 	Entries int // that are sent; all without a selection
 	Bytes   int // of the payload
-	// Exact is a step that selects exactly, and its encoding; Reuse is a step by a
-	// threshold that was found before. They differ for DLGS alone. Without a selection
-	// both are Round and its encoding.
+	// Exact is a step that selects exactly; Reuse is a step by a threshold that was
+	// found before. They differ for DLGS alone. Without a selection both are Round.
 	Exact, Reuse float64
+	// Encode is the encoding of the payload, which exchanges do beside the computation.
+	Encode float64
 	// Apply is the decoding of one payload, and its addition to a sum: as often as
 	// there are ranks.
 	Apply float64
@@ -63,7 +64,8 @@ func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 type costMeter struct {
 	c                 *Compressor
 	noise, grads, sum []float32
-	sparse            Sparse
+	sparse            Sparse   // decoded
+	sent              []Sparse // of each group
 	payload           []byte
 	ends              []int // of each group's payload
 }
@@ -74,7 +76,10 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 	for lo := 0; lo < len(m.noise); lo += n {
 		groups = append(groups, Group{Lo: lo, Hi: lo + n})
 	}
-	s := CostSample{Values: n, Entries: n, Exact: math.Inf(1), Reuse: math.Inf(1), Apply: math.Inf(1)}
+	s := CostSample{Values: n, Entries: n, Exact: math.Inf(1), Reuse: math.Inf(1), Encode: math.Inf(1), Apply: math.Inf(1)}
+	if len(m.sent) < len(groups) {
+		m.sent = make([]Sparse, len(groups))
+	}
 	for range costTurns {
 		if err := m.c.Change(m.c.chain); err != nil { // thresholds are forgotten
 			return s, err
@@ -88,6 +93,10 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 				return s, err
 			}
 			*best = min(*best, took/float64(len(groups)))
+			if took, err = m.encode(groups); err != nil {
+				return s, err
+			}
+			s.Encode = min(s.Encode, took/float64(len(groups)))
 		}
 		took, err := m.apply(groups)
 		if err != nil {
@@ -102,24 +111,38 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 	return s, nil
 }
 
-// send does what one step does to send every group, with nothing kept before, and
-// returns the seconds.
+// send does what one step does on the path of the computation to send every group,
+// with nothing kept before, and returns the seconds.
 func (m *costMeter) send(groups []Group) (float64, error) {
 	copy(m.grads, m.noise)
 	if kept := m.c.Residual(0, len(m.noise)); kept != nil {
 		clear(kept)
 	}
+	start := time.Now()
+	for i, g := range groups {
+		var err error
+		if grads := m.grads[g.Lo:g.Hi]; m.c.chain.Sparse() {
+			err = m.c.Select(&m.sent[i], i, grads)
+		} else {
+			err = m.c.Round(i, grads)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start).Seconds(), nil
+}
+
+// encode makes the payloads of what send has left.
+func (m *costMeter) encode(groups []Group) (float64, error) {
 	m.payload, m.ends = m.payload[:0], m.ends[:0]
 	start := time.Now()
 	for i, g := range groups {
 		var err error
-		grads := m.grads[g.Lo:g.Hi]
-		if !m.c.chain.Sparse() {
-			if err = m.c.Round(i, grads); err == nil {
-				m.payload, err = m.c.EncodeDense(m.payload, grads)
-			}
-		} else if err = m.c.Select(&m.sparse, i, grads); err == nil {
-			m.payload, err = m.c.Encode(m.payload, &m.sparse)
+		if m.c.chain.Sparse() {
+			m.payload, err = m.c.Encode(m.payload, &m.sent[i])
+		} else {
+			m.payload, err = m.c.EncodeDense(m.payload, m.grads[g.Lo:g.Hi])
 		}
 		if err != nil {
 			return 0, err

@@ -19,7 +19,7 @@ func TestMeasureCosts(t *testing.T) {
 		}
 		last := 0
 		for _, s := range samples {
-			if s.Values <= last || !(s.Exact > 0 && s.Reuse > 0 && s.Apply > 0) {
+			if s.Values <= last || !(s.Exact > 0 && s.Reuse > 0 && s.Encode > 0 && s.Apply > 0) {
 				t.Errorf("%v: %+v", chain, s)
 			}
 			last = s.Values
