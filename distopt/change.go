@@ -86,8 +86,8 @@ func (o *Optimizer) leave(to Strategy) error {
 }
 
 // SetSpars changes the share, or the threshold, of the following steps'
-// selections, as Config.Spars. It is called between steps with the same value on
-// every rank. What was kept stays kept; the next selections are exact. The value
+// selections, as Config.Spars. It is a collective call between steps, with the same
+// value on every rank. What was kept stays kept; the next selections are exact. The value
 // that it has already changes nothing.
 func (o *Optimizer) SetSpars(spars float64) error {
 	if err := o.between("change spars"); err != nil {
@@ -130,6 +130,9 @@ func (o *Optimizer) adopt(cfg Config) error {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	chain, err := cfg.chain()
+	if err == nil {
+		err = o.agree(cfg)
+	}
 	if err == nil {
 		err = o.codec.use(chain, o.layers, len(o.grads))
 	}

@@ -63,7 +63,8 @@ type Optimizer struct {
 // in the order in which backward finishes them; rows are the tables, if there
 // are any, for which opt must be an optim.RowOptimizer. The plan is computed by rank 0
 // and broadcast, so New is a collective call. Errors: a bad configuration (all
-// faults together), arenas that do not fit the layers, or a failed broadcast.
+// faults together), arenas that do not fit the layers, ranks with other strategies, or
+// a failed broadcast.
 func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)

@@ -130,12 +130,16 @@ func (o *Optimizer) averageStep() {
 
 // gatherTables agrees on the tables' gradients.
 func (o *Optimizer) gatherTables() bool {
+	if len(o.tables.list) == 0 {
+		return true
+	}
+	since := time.Now()
 	end, err := o.tables.finish(o.cfg.ClipNorm > 0)
 	if err != nil {
 		o.fail(fmt.Errorf("distopt: step %d: %w", o.step, err))
 		return false
 	}
-	o.watch.agreed(end)
+	o.watch.gathered(since, end)
 	if !end.IsZero() {
 		o.cfg.Trace.Span(trace.Exchange, allTables, o.watch.start, end)
 	}

@@ -141,6 +141,9 @@ func tableRun(t *testing.T, cfg Config, size, steps int) (params [][]float32, ta
 			if err := o.Step(); err != nil {
 				return err
 			}
+			if x := o.Times(); x.Dense < 0 || x.Dense+x.Rows > x.Exposed || (x.Rows > 0) != (g.Size() > 1) {
+				return fmt.Errorf("step %d: exposed %v, of which dense %v and rows %v", step, x.Exposed, x.Dense, x.Rows)
+			}
 		}
 		return errors.Join(o.Sync(), o.Close())
 	})

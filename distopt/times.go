@@ -19,6 +19,10 @@ type StepTimes struct {
 	Compress time.Duration
 	// Exposed is as Optimizer.Exposed returns it.
 	Exposed time.Duration
+	// Dense is the part of Exposed until the last dense gradient was agreed, and Rows
+	// that from when these were updated until the tables' rows were agreed. Under
+	// PartialUpdate Dense is 0.
+	Dense, Rows time.Duration
 	// Update is the rest of Step: updates that did not happen while the exchange
 	// went on.
 	Update time.Duration
@@ -239,6 +243,17 @@ func (w *watch) begin() {
 // agreed notes when a bucket was.
 func (w *watch) agreed(end time.Time) {
 	w.now.Exposed = max(w.now.Exposed, end.Sub(w.start))
+	w.now.Dense = w.now.Exposed
+}
+
+// gathered notes when the tables' rows were, which were waited for since then; end
+// is zero where there was nothing to wait for.
+func (w *watch) gathered(since, end time.Time) {
+	if end.IsZero() {
+		return
+	}
+	w.now.Exposed = max(w.now.Exposed, end.Sub(w.start))
+	w.now.Rows = max(0, end.Sub(since))
 }
 
 // sent counts what a bucket's exchange was.

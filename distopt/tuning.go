@@ -16,6 +16,18 @@ func (o *Optimizer) Reducer() exchange.Reducer { return o.reducer }
 // NewChain is what the strategy's gradients go through; nil: nothing.
 func (c Config) NewChain() (*compress.Chain, error) { return c.chain() }
 
+// Reselect makes the next selections exact, of all buckets in the same step. It is
+// called between steps, on every rank.
+func (o *Optimizer) Reselect() error {
+	if err := o.between("call Reselect"); err != nil {
+		return err
+	}
+	if err := o.codec.forget(); err != nil {
+		return fmt.Errorf("distopt: %w", err)
+	}
+	return o.arrange()
+}
+
 // Density is the share of values that a strategy which selects is meant to send; 0
 // where it sends all, and where it selects by magnitude.
 func (c Config) Density() float64 {

@@ -2,6 +2,7 @@ package distopt
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,82 @@ func TestPrepare(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// After Reselect all buckets select exactly in the next step.
+func TestReselect(t *testing.T) {
+	onRanks(t, 2, func(g *collective.Group) error {
+		w, err := newRig(g, padded(), Config{Strategy: DLGS, Spars: 0.1, Every: 100, BucketBytes: 400})
+		if err != nil {
+			return err
+		}
+		for turn := range 3 {
+			if err := w.train(1); err != nil {
+				return err
+			}
+			if anew := w.o.Times().Anew; anew != 1 {
+				t.Errorf("turn %d: %v of the values were selected anew", turn, anew)
+			}
+			if err := w.train(1); err != nil {
+				return err
+			}
+			if anew := w.o.Times().Anew; anew == 1 {
+				t.Errorf("turn %d: the second step selects all anew", turn)
+			}
+			kept := w.residual()
+			if err := w.o.Reselect(); err != nil {
+				return err
+			}
+			if !slices.Equal(kept, w.residual()) {
+				t.Errorf("turn %d: what is kept has changed", turn)
+			}
+		}
+		w.fill()
+		w.o.GradReady(0)
+		if err := w.o.Reselect(); err == nil {
+			t.Error("in the middle of a step")
+		}
+		return nil
+	})
+}
+
+// Ranks with other strategies are told what both have, when they are made and when one
+// is changed, and nobody waits.
+func TestStrategiesDiffer(t *testing.T) {
+	one := func(rank int, odd, other Config) Config {
+		if rank == 1 {
+			return odd
+		}
+		return other
+	}
+	dlgs, dense := Config{Strategy: DLGS, Spars: 0.25}, Config{}
+	check := func(errs []error) {
+		t.Helper()
+		for rank, err := range errs {
+			for _, want := range []string{"rank 1 has strategy dlgs (dlgs(0.25, every 16) > fp32)", "rank 0 fp32: all ranks must have the same"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("rank %d: %v, want %q", rank, err, want)
+				}
+			}
+		}
+	}
+	check(ranks(t, 3, func(g *collective.Group) error {
+		_, err := newRig(g, padded(), one(g.Rank(), dlgs, dense))
+		return err
+	}))
+	check(ranks(t, 3, func(g *collective.Group) error {
+		w, err := newRig(g, padded(), Config{Strategy: BF16})
+		if err == nil {
+			err = w.o.Prepare(0.25, 0)
+		}
+		if err != nil {
+			return err
+		}
+		return w.o.SetStrategy(one(g.Rank(), dlgs, Config{Strategy: FP32}).Strategy)
+	}))
+	if a, b := told(Config{Strategy: DLGS, Spars: 0.1}), told(Config{Strategy: DLGS, Spars: 0.2}); len(a) != agreedBytes || slices.Equal(a, b) {
+		t.Errorf("%q and %q", a, b)
+	}
 }
 
 func TestDensity(t *testing.T) {

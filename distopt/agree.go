@@ -1,0 +1,51 @@
+package distopt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// agreedBytes is what each rank tells of its strategy: a hash and as much of its text
+// as fits.
+const agreedBytes = 128
+
+// agree reports ranks that were given other strategies. Their exchanges would be of
+// different kinds, of which some are operations of other groups, that never meet: all
+// would wait until a timeout.
+func (o *Optimizer) agree(cfg Config) error {
+	if o.group.Size() == 1 {
+		return nil
+	}
+	own, all := told(cfg), make([]byte, agreedBytes*o.group.Size())
+	if err := collective.AllGather(o.group, all, own); err != nil {
+		return fmt.Errorf("comparing the strategies: %w", err)
+	}
+	for rank := range o.group.Size() {
+		if theirs := all[rank*agreedBytes:][:agreedBytes]; !bytes.Equal(theirs, all[:agreedBytes]) {
+			return fmt.Errorf("rank %d has strategy %s, rank 0 %s: all ranks must have the same", rank, shown(theirs), shown(all))
+		}
+	}
+	return nil
+}
+
+// told is the strategy of cfg as it is compared.
+func told(cfg Config) []byte {
+	text := string(cfg.Strategy)
+	if c, err := cfg.chain(); err == nil && c != nil {
+		text += " (" + c.String() + ")"
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(text)) // never fails
+	out := binary.LittleEndian.AppendUint64(make([]byte, 0, agreedBytes), hash.Sum64())
+	out = append(out, text[:min(len(text), agreedBytes-len(out))]...)
+	return append(out, make([]byte, agreedBytes-len(out))...)
+}
+
+// shown is the text of what told made.
+func shown(told []byte) string {
+	return string(bytes.TrimRight(told[8:agreedBytes], "\x00"))
+}
