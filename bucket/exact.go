@@ -15,8 +15,8 @@ import (
 //	F[j] = min over i < j of max(F[i], R[j]) + t_c(i..j)
 //
 // with R[j] the time at which layers 1..j are final: O(L²). With selection, or
-// exchanges that take time from the computation, groups also delay the compute path, and a prefix is described by two times,
-// see exactFront.
+// exchanges that take time from the computation, groups also delay the compute path,
+// and a prefix is described by two times, see exactFront.
 func Exact(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil

@@ -22,9 +22,11 @@ type Profile struct {
 	Ranks int    `json:"ranks"` // it was measured on, or described for
 	Batch int    `json:"batch"` // samples per rank
 	// Forward is the time to the start of backward, Update what follows when
-	// all gradients are agreed.
+	// all gradients are agreed, Rows the exchange of row-sparse tables after the dense
+	// gradients.
 	Forward float64        `json:"forward_s"`
 	Update  float64        `json:"update_s"`
+	Rows    float64        `json:"rows_s,omitempty"`
 	Layers  []LayerProfile `json:"layers"` // in the order in which backward finishes them
 	Codecs  []CodecProfile `json:"codecs,omitempty"`
 	Links   []LinkProfile  `json:"links,omitempty"`
@@ -48,6 +50,8 @@ type CodecProfile struct {
 	Density float64 `json:"density,omitempty"`
 	Exact   Curve   `json:"exact"`
 	Reuse   Curve   `json:"reuse"`
+	// After is what a group costs when it has been agreed, such as a cast.
+	After Curve `json:"after,omitzero"`
 }
 
 // Payloads of a LinkProfile.
@@ -56,7 +60,8 @@ const (
 	SparsePayload = "sparse" // entries with their indices
 )
 
-// LinkProfile is the cost of an exchange among Ranks ranks on Hosts hosts:
+// LinkProfile is the cost of an exchange among Ranks ranks on Hosts hosts, through
+// Servers servers or, with 0, among themselves:
 // Fixed + PerByte x the bytes of what one rank contributes, between Above and UpTo
 // of them.
 type LinkProfile struct {
@@ -71,6 +76,7 @@ type LinkProfile struct {
 	UpTo    float64 `json:"up_to_bytes,omitempty"` // 0: without bound
 	Ranks   int     `json:"ranks"`
 	Hosts   int     `json:"hosts"`
+	Servers int     `json:"servers,omitempty"`
 	Fixed   float64 `json:"fixed_s"`
 	PerByte float64 `json:"per_byte_s"`
 	// Busy is what the exchange takes from the computation beside it.
@@ -137,7 +143,7 @@ func (f Profile) layers() []Layer {
 
 // Step is the profile's computation without costs: set Costs before planning.
 func (f Profile) Step() Step {
-	s := Step{Layers: f.layers(), Forward: f.Forward, Update: f.Update}
+	s := Step{Layers: f.layers(), Forward: f.Forward, Update: f.Update, Rows: f.Rows}
 	for _, l := range f.Layers {
 		s.Backward = append(s.Backward, l.Backward)
 	}
@@ -156,15 +162,16 @@ func (f Profile) Codec(name string, density float64) (CodecProfile, bool) {
 }
 
 // Sends are the profile's ways to carry payloads of values in a code, "" for any,
-// among that many ranks and hosts, in the order of the profile.
-func (f Profile) Sends(code string, p Payload, ranks, hosts int) []Send {
+// among that many ranks on hosts, through servers or with 0 among themselves, in the
+// order of the profile.
+func (f Profile) Sends(code string, p Payload, ranks, hosts, servers int) []Send {
 	kind := DensePayload
 	if p.Density > 0 {
 		kind = SparsePayload
 	}
 	var out []Send
 	for _, l := range f.Links {
-		if l.Payload != kind || l.Ranks != ranks || l.Hosts != hosts || l.Code != "" && l.Code != code || l.Density > 0 && l.Density != p.Density {
+		if l.Payload != kind || l.Ranks != ranks || l.Hosts != hosts || l.Servers != servers || l.Code != "" && l.Code != code || l.Density > 0 && l.Density != p.Density {
 			continue
 		}
 		s := Send{Name: l.Algorithm, Payload: p, Fixed: l.Fixed, PerByte: l.PerByte, Above: l.Above, UpTo: l.UpTo, BusyFixed: l.BusyFixed, BusyPerByte: l.BusyPerByte}
@@ -187,6 +194,7 @@ func (f Profile) Validate() error {
 	}
 	bad.seconds("forward", f.Forward)
 	bad.seconds("update", f.Update)
+	bad.seconds("rows", f.Rows)
 	if f.checkLayers(&bad); len(bad) == 0 && f.Plan != nil {
 		if p, err := f.Plan.plan(f.layers()); err != nil {
 			bad.add("plan %q: %w", f.Plan.Name, err)
@@ -234,6 +242,7 @@ func (f Profile) checkCosts(bad *faults) {
 		bad.density(what, c.Density)
 		bad.curve(what+": exact", c.Exact)
 		bad.curve(what+": reuse", c.Reuse)
+		bad.curve(what+": after", c.After)
 	}
 	for i, l := range f.Links {
 		what := fmt.Sprintf("link %d %q", i, l.Algorithm)
@@ -243,8 +252,8 @@ func (f Profile) checkCosts(bad *faults) {
 		if l.Payload != DensePayload && l.Payload != SparsePayload {
 			bad.add("%s: payload %q: want %s or %s", what, l.Payload, DensePayload, SparsePayload)
 		}
-		if l.Ranks < 1 || l.Hosts < 1 || l.Hosts > l.Ranks {
-			bad.add("%s: %d ranks on %d hosts: want at least one rank a host", what, l.Ranks, l.Hosts)
+		if l.Ranks < 1 || l.Hosts < 1 || l.Hosts > l.Ranks || l.Servers < 0 {
+			bad.add("%s: %d ranks on %d hosts, %d servers: want at least one rank a host", what, l.Ranks, l.Hosts, l.Servers)
 		}
 		bad.seconds(what+": fixed", l.Fixed)
 		bad.seconds(what+": per byte", l.PerByte)

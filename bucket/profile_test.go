@@ -33,14 +33,14 @@ func TestProfileGivesSteps(t *testing.T) {
 	ring := Send{Name: "ring", Payload: p, Fixed: 1e-5, PerByte: 1e-9}
 	halving := Send{Name: "halving", Payload: p, Fixed: 2e-5, PerByte: 3e-9, UpTo: 1024}
 	gather := Send{Name: "allgather", Payload: Payload{Density: 0.1, Unit: 5.5}, Fixed: 3e-5, PerByte: 4e-9, Above: 100}
-	dense, sparse := f.Sends("fp32", p, 2, 1), f.Sends("", Payload{Density: 0.1, Unit: 8}, 2, 1)
+	dense, sparse := f.Sends("fp32", p, 2, 1, 0), f.Sends("", Payload{Density: 0.1, Unit: 8}, 2, 1, 0)
 	if !reflect.DeepEqual(dense, []Send{ring, halving}) || !reflect.DeepEqual(sparse, []Send{gather}) {
 		t.Errorf("dense %+v, sparse %+v", dense, sparse)
 	}
-	if other := f.Sends("fp16", p, 2, 1); !reflect.DeepEqual(other, []Send{ring}) {
+	if other := f.Sends("fp16", p, 2, 1, 0); !reflect.DeepEqual(other, []Send{ring}) {
 		t.Errorf("another code: %+v", other)
 	}
-	if more := append(f.Sends("", p, 8, 1), f.Sends("", Payload{Density: 0.2, Unit: 8}, 2, 1)...); more != nil {
+	if more := append(f.Sends("", p, 8, 1, 0), f.Sends("", Payload{Density: 0.2, Unit: 8}, 2, 1, 0)...); more != nil {
 		t.Errorf("8 ranks, another density: %+v, of which the profile says nothing", more)
 	}
 	s.Costs.Sends = dense

@@ -19,8 +19,15 @@ type Step struct {
 	Layers   []Layer
 	Forward  float64   // from the step's start to the start of backward
 	Backward []float64 // by layer: from the previous gradient to this one
-	Update   float64   // what follows when all gradients are agreed
-	Costs    Costs
+	// Update is what follows when all gradients are agreed. With Overlap a group is
+	// updated as soon as it is agreed and backward has ended, while later ones travel:
+	// Predict then counts what of that is left in the end. Planners count all of it, and
+	// no After: where the update happens changes plans by less than times can be measured.
+	Update  float64
+	Overlap bool
+	// Rows is the exchange of row-sparse tables, after all groups.
+	Rows  float64
+	Costs Costs
 }
 
 // Costs are what a group costs as a function of its size in values.
@@ -28,6 +35,9 @@ type Costs struct {
 	// Select is the codec's time on the compute path; zero for dense gradients
 	// that travel as they are.
 	Select Curve
+	// After is what a group costs when it has been agreed, before its update, such as
+	// a cast.
+	After Curve
 	// Sends are the ways to carry a group; the cheapest for its size is taken,
 	// the first of equals. There is at least one.
 	Sends []Send
@@ -138,6 +148,11 @@ func (c Curve) At(values int) float64 {
 	return c.Fixed + c.PerValue*x + c.PerLog*x*math.Log2(x)
 }
 
+// Plus is the sum of two costs.
+func (c Curve) Plus(o Curve) Curve {
+	return Curve{Fixed: c.Fixed + o.Fixed, PerValue: c.PerValue + o.PerValue, PerLog: c.PerLog + o.PerLog}
+}
+
 // Zero reports whether the curve is zero everywhere.
 func (c Curve) Zero() bool { return c == Curve{} }
 
@@ -157,6 +172,7 @@ func (s Step) Validate() error {
 	var f faults
 	f.seconds("forward", s.Forward)
 	f.seconds("update", s.Update)
+	f.seconds("rows", s.Rows)
 	if len(s.Backward) != len(s.Layers) {
 		f.add("%d backward times for %d layers", len(s.Backward), len(s.Layers))
 	}
@@ -164,6 +180,7 @@ func (s Step) Validate() error {
 		f.seconds(fmt.Sprintf("backward of layer %d", i), t)
 	}
 	f.curve("select", s.Costs.Select)
+	f.curve("after", s.Costs.After)
 	if len(s.Costs.Sends) == 0 {
 		f.add("no way to send a group")
 	}

@@ -12,9 +12,10 @@ type Timeline struct {
 	Selecting float64
 	// Busy is the part of Compute that exchanges took from the computation.
 	Busy float64
-	// Exposed is how long after Compute the last group is agreed.
+	// Exposed is how long after Compute the last group is agreed, and the rows after that.
 	Exposed float64
-	// Total is the step: Compute + Exposed + the update.
+	// Total is the step: Compute + Exposed + the update, or what of the update does not
+	// happen while later groups travel.
 	Total float64
 }
 
@@ -63,12 +64,49 @@ func Predict(s Step, p Plan) Timeline {
 		busy = way.Busy(b.Len())
 	}
 	t.Compute = now
-	t.Exposed = max(0, channel-t.Compute)
-	t.Total = max(t.Compute, channel) + s.Update
+	t.Exposed = max(0, channel-t.Compute) + s.Rows
+	t.Total = s.updated(p, t) + s.Rows
 	return t
 }
 
-// total is Predict(s, p).Total without the timeline.
+// updated is when the last group of a timeline is updated. Each is when it is agreed,
+// backward has ended, and the one before is updated. An update beside an exchange that
+// takes a share of its time from the cores delays that by as much: where they carry all
+// of it, nothing is gained.
+func (s Step) updated(p Plan, t Timeline) float64 {
+	now, late, all := t.Compute, 0.0, 0
+	for _, b := range p {
+		all += b.Len()
+	}
+	for g, b := range p {
+		now = max(now, t.Groups[g].Send.End+late)
+		work := s.Costs.After.At(b.Len())
+		if s.Overlap {
+			work += s.Update * float64(b.Len()) / float64(max(1, all))
+		}
+		if g+1 < len(p) {
+			beside := min(work, max(0, t.Groups[len(p)-1].Send.End+late-now))
+			late += beside * s.Costs.share(p[g+1].Len())
+		}
+		now += work
+	}
+	if s.Overlap && all > 0 {
+		return now
+	}
+	return now + s.Update
+}
+
+// share is the part of a group's exchange that the cores carry which compute.
+func (c Costs) share(values int) float64 {
+	way, seconds := c.Send(values)
+	if seconds == 0 {
+		return 0
+	}
+	return way.Busy(values) / seconds
+}
+
+// total is what planners make short: Predict(s, p).Total with all of the update in the
+// end.
 func (s Step) total(p Plan) float64 {
 	state := finish{compute: s.Forward}
 	for _, b := range p {
@@ -79,7 +117,7 @@ func (s Step) total(p Plan) float64 {
 		sel, send, busy := s.Costs.group(b.Len())
 		state = state.then(backward, sel, send, busy)
 	}
-	return max(state.compute, state.channel) + s.Update
+	return max(state.compute, state.channel) + s.Update + s.Rows
 }
 
 // finish is when the compute path and the channel are done with the groups so

@@ -134,6 +134,37 @@ func TestGoldenTimelines(t *testing.T) {
 	}
 }
 
+// Updates happen while later groups travel, as far as the exchange leaves them cores.
+func TestPredictOverlap(t *testing.T) {
+	s := Step{
+		Layers: []Layer{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 4,
+		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4}}},
+	}
+	for _, c := range []struct {
+		overlap          bool
+		update           float64
+		busy, rows, cast float64
+		plan             Plan
+		total            float64
+	}{
+		{false, 4, 0, 0, 0, PerLayer(s.Layers), 14}, // groups are agreed at 6 and 10
+		{true, 4, 0, 0, 0, PerLayer(s.Layers), 12},
+		{true, 4, 0, 3, 0, PerLayer(s.Layers), 15},
+		{true, 4, 0, 0, 1, PerLayer(s.Layers), 13},
+		{false, 4, 0, 0, 1, PerLayer(s.Layers), 15}, // of the cast of the first group nothing is left
+		{true, 12, 0, 0, 0, PerLayer(s.Layers), 18}, // 6 to 12 to 18
+		{true, 4, 4, 0, 0, PerLayer(s.Layers), 15},  // backward ends at 7, the exchanges at 11: nothing is gained
+		{true, 4, 0, 0, 0, One(s.Layers), 11},
+		{false, 4, 0, 0, 0, One(s.Layers), 11},
+	} {
+		s.Overlap, s.Update, s.Rows, s.Costs.After = c.overlap, c.update, c.rows, Curve{Fixed: c.cast}
+		s.Costs.Sends[0].BusyFixed = c.busy
+		if got := Predict(s, c.plan); !near(got.Total, c.total) || !near(s.total(c.plan), got.Compute+got.Exposed+s.Update) {
+			t.Errorf("%+v: total %v, exposed %v of %v", c, got.Total, got.Exposed, s.total(c.plan))
+		}
+	}
+}
+
 // What an exchange takes from the computation delays what follows, and no more than it
 // lasts; after the last group there is nothing to delay.
 func TestPredictBusy(t *testing.T) {

@@ -3,6 +3,7 @@ package tune
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringo-ml/ringo/bucket"
 )
@@ -21,10 +22,10 @@ type Prediction struct {
 }
 
 // Predict plans for a candidate by what a profile, which must be valid, holds of a
-// group of that many ranks and hosts, and predicts its step. The error says what
-// the profile lacks.
-func Predict(f bucket.Profile, c Candidate, ranks, hosts int) (Prediction, error) {
-	step, err := stepOf(f, c, ranks, hosts)
+// group of that many ranks and hosts that sums through so many servers, 0 for none,
+// and predicts its step. The error says what the profile lacks.
+func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Prediction, error) {
+	step, err := stepOf(f, c, ranks, hosts, servers)
 	if err != nil {
 		return Prediction{}, err
 	}
@@ -37,20 +38,25 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts int) (Prediction, error
 
 // predict is the step of a plan.
 func predict(f bucket.Profile, c Candidate, step bucket.Step, p bucket.Plan) Prediction {
-	t := bucket.Predict(step, p)
-	out := Prediction{Strategy: c.Name, Plan: p, PlanName: c.Planner.Name, Step: t.Total, Exact: t.Total, Reuse: t.Total, Compress: t.Selecting, Exposed: t.Exposed}
+	exact := bucket.Predict(step, p)
+	reuse, share := exact, 1.0 // of exact steps
 	if codec, ok := f.Codec(c.Name, densityIn(f, c)); ok && c.reuses() {
 		step.Costs.Select = codec.Exact
-		out.Exact = bucket.Predict(step, p).Total
+		exact = bucket.Predict(step, p)
 		step.Costs.Select = codec.Reuse
-		out.Reuse = bucket.Predict(step, p).Total
+		reuse, share = bucket.Predict(step, p), 1/float64(c.Every)
 	}
-	return out
+	mean := func(a, b float64) float64 { return b + share*(a-b) }
+	return Prediction{
+		Strategy: c.Name, Plan: p, PlanName: c.Planner.Name, Step: mean(exact.Total, reuse.Total), Exact: exact.Total, Reuse: reuse.Total,
+		Compress: mean(exact.Selecting, reuse.Selecting), Exposed: mean(exact.Exposed, reuse.Exposed),
+	}
 }
 
 // stepOf is the profile's step with the candidate's costs.
-func stepOf(f bucket.Profile, c Candidate, ranks, hosts int) (bucket.Step, error) {
+func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.Step, error) {
 	step := f.Step()
+	step.Overlap = !c.Clipped
 	c.Density = densityIn(f, c)
 	var errs []error
 	if c.Chain != nil {
@@ -58,14 +64,14 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts int) (bucket.Step, error
 		if !ok {
 			errs = append(errs, fmt.Errorf("the profile has no cost of codec %s%s", c.Name, densityText(c.Density)))
 		}
-		step.Costs.Select = bucket.Mean(codec.Exact, codec.Reuse, c.Every)
+		step.Costs.Select, step.Costs.After = bucket.Mean(codec.Exact, codec.Reuse, c.Every), codec.After
 	}
 	payload := c.payload(0)
-	if ranks == 1 {
+	if ranks == 1 && servers == 0 {
 		payload.Unit = 4
 		step.Costs.Sends = []bucket.Send{{Name: "none", Payload: payload}}
-	} else if step.Costs.Sends = f.Sends(c.code(), payload, ranks, hosts); len(step.Costs.Sends) == 0 {
-		errs = append(errs, fmt.Errorf("the profile has no cost of exchanging %s%s among %d ranks on %d hosts", c.code(), densityText(c.Density), ranks, hosts))
+	} else if step.Costs.Sends = f.Sends(c.code(), payload, ranks, hosts, servers); len(step.Costs.Sends) == 0 {
+		errs = append(errs, fmt.Errorf("the profile has no cost of exchanging %s%s among %d ranks on %d hosts%s", c.code(), densityText(c.Density), ranks, hosts, serversText(f, servers)))
 	}
 	if len(errs) == 0 {
 		errs = append(errs, step.Validate())
@@ -84,6 +90,21 @@ func densityIn(f bucket.Profile, c Candidate) float64 {
 		}
 	}
 	return c.Density
+}
+
+// serversText says through what an exchange goes, and that a profile is of the other
+// way.
+func serversText(f bucket.Profile, servers int) string {
+	other := len(f.Links) > 0 && !slices.ContainsFunc(f.Links, func(l bucket.LinkProfile) bool { return (l.Servers > 0) == (servers > 0) })
+	switch {
+	case servers > 0 && other:
+		return fmt.Sprintf(" through %d servers: it is of ranks without servers", servers)
+	case servers > 0:
+		return fmt.Sprintf(" through %d servers", servers)
+	case other:
+		return " without servers: it is of a job that has some"
+	}
+	return ""
 }
 
 func densityText(d float64) string {

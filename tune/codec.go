@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,11 +10,10 @@ import (
 )
 
 // Codec measures what the candidate costs on the compute path of a model of so many
-// values, on all ranks of g at once and with the threads of pool, as in a step, and fits curves to it; unit is the
-// bytes of an entry of its payload, or of a value where all are sent. What
-// compress.MeasureCosts measures includes the encoding of payloads, which exchanges do
-// once more beside the computation: a few per cent of a selection. It is a collective
-// call and takes some tenths of a second.
+// values, on all ranks of g at once and with the threads of pool, as in a step, and fits
+// curves to it; unit is the bytes of an entry of its payload, or of a value where all
+// are sent. Encoding payloads and casts to 16 bits are the exchange's, see Exchange. It
+// is a collective call and takes some tenths of a second.
 func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (cost bucket.CodecProfile, unit float64, err error) {
 	cost, unit = bucket.CodecProfile{Name: c.Name, Density: c.Density}, c.payload(0).Unit
 	chain := c.local()
@@ -52,7 +50,7 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 	return cost, unit, err
 }
 
-func median[T cmp.Ordered](x []T) T {
+func median(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
-	return x[len(x)/2]
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }

@@ -115,7 +115,7 @@ func (c Config) candidates() ([]Candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tune: %w", err)
 		}
-		one := Candidate{Name: string(info.Name), Every: 1}
+		one := Candidate{Name: string(info.Name), Every: 1, Clipped: cfg.ClipNorm > 0}
 		if one.Chain, err = cfg.NewChain(); err != nil {
 			return nil, fmt.Errorf("tune: strategy %s: %w", name, err)
 		}

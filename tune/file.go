@@ -18,7 +18,7 @@ import (
 // none.
 const (
 	Format  = "ringo-profile"
-	Version = 2
+	Version = 3
 )
 
 // maxFile bounds what is read of a file.
@@ -108,7 +108,7 @@ func Save(path string, p Profile) (err error) {
 		return fmt.Errorf("tune: saving a profile: %w", err)
 	}
 	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}

@@ -19,16 +19,17 @@ var update = flag.Bool("update", false, "write the golden profile anew, to be re
 func testProfile(t testing.TB) Profile {
 	t.Helper()
 	f := &bucket.Profile{
-		Model: "mnist-cnn", Ranks: 2, Batch: 64, Forward: 0.004, Update: 1e-4,
+		Model: "mnist-cnn", Ranks: 2, Batch: 64, Forward: 0.004, Update: 1e-4, Rows: 2e-4,
 		Layers: []bucket.LayerProfile{{Name: "fc2", Values: 5008, Backward: 1e-4}, {Name: "fc1", Values: 400000, Backward: 1.5e-3}, {Name: "conv1", Values: 512}},
 		Codecs: []bucket.CodecProfile{
-			{Name: "fp16", Exact: bucket.Curve{Fixed: 1e-6, PerValue: 1e-9}},
+			{Name: "fp16", Exact: bucket.Curve{Fixed: 1e-6, PerValue: 1e-9}, After: bucket.Curve{PerValue: 5e-10}},
 			{Name: "dlgs", Density: 0.01, Exact: bucket.Curve{Fixed: 1e-6, PerValue: 2e-9, PerLog: 1e-10}, Reuse: bucket.Curve{Fixed: 1e-6, PerValue: 1e-9}},
 		},
 		Links: []bucket.LinkProfile{
 			{Algorithm: "exchange", Payload: bucket.DensePayload, Code: "fp32", UpTo: 131072, Ranks: 2, Hosts: 1, Fixed: 1e-5, PerByte: 1e-9},
 			{Algorithm: "ring", Payload: bucket.DensePayload, Code: "fp32", Above: 131072, Ranks: 2, Hosts: 1, Fixed: 2e-5, PerByte: 2e-9},
 			{Algorithm: "allgather", Payload: bucket.SparsePayload, Density: 0.01, Unit: 5.5, Ranks: 2, Hosts: 1, Fixed: 3e-5, PerByte: 4e-9},
+			{Algorithm: "ps", Payload: bucket.DensePayload, Code: "fp32", Ranks: 2, Hosts: 1, Servers: 1, Fixed: 4e-5, PerByte: 3e-9},
 		},
 	}
 	if err := f.SavePlan("exact", bucket.PerLayer(f.Step().Layers)); err != nil {
@@ -97,16 +98,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":      {"", "not a profile"},
 		"not JSON":     {"ringo", "not a profile"},
 		"array":        {"[]", "not a profile"},
-		"other format": {`{"format":"x","version":2}`, `format "x", version 2: want "ringo-profile", version 2`},
-		"older":        {strings.Replace(text, `"version": 2`, `"version": 1`, 1), "version 1"},
-		"newer":        {strings.Replace(text, `"version": 2`, `"version": 3`, 1), "version 3"},
+		"other format": {`{"format":"x","version":3}`, `format "x", version 3: want "ringo-profile", version 3`},
+		"older":        {strings.Replace(text, `"version": 3`, `"version": 2`, 1), "version 2"},
+		"newer":        {strings.Replace(text, `"version": 3`, `"version": 4`, 1), "version 4"},
 		"a bare table": {`{"ranks":2,"hosts":1,"rules":[]}`, `format ""`},
 		"unknown":      {strings.Replace(text, `"batch"`, `"btch"`, 1), `unknown field "btch"`},
 		"trailing":     {text + "{}", "not a profile"},
 		"truncated":    {text[:len(text)/2], "not a profile"},
 		"wrong type":   {strings.Replace(text, `"batch": 64`, `"batch": 2.5`, 1), "bad profile"},
 		"fault":        {strings.Replace(text, `"forward_s": 0.004`, `"forward_s": -4`, 1), "forward -4 s"},
-		"no part":      {`{"format":"ringo-profile","version":2}`, "neither"},
+		"no part":      {`{"format":"ringo-profile","version":3}`, "neither"},
 	} {
 		if _, err := Decode([]byte(c[0])); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%s: %v, want %q", name, err, c[1])
@@ -120,9 +121,9 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"format":"ringo-profile","version":2}`))
-	f.Add([]byte(`{"format":"ringo-profile","version":2,"collectives":{"ranks":1,"hosts":1,"rules":[{"operation":"barrier","algorithm":"doubling"}]}}`))
-	f.Add([]byte(`{"format":"ringo-profile","version":2,"planner":{"ranks":1,"layers":[{"name":"a","values":1,"backward_s":1e-3}],"plan":{"name":"x","last_layers":[0]}}}`))
+	f.Add([]byte(`{"format":"ringo-profile","version":3}`))
+	f.Add([]byte(`{"format":"ringo-profile","version":3,"collectives":{"ranks":1,"hosts":1,"rules":[{"operation":"barrier","algorithm":"doubling"}]}}`))
+	f.Add([]byte(`{"format":"ringo-profile","version":3,"planner":{"ranks":1,"layers":[{"name":"a","values":1,"backward_s":1e-3}],"plan":{"name":"x","last_layers":[0]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Decode(data)
 		if err != nil {
@@ -151,7 +152,7 @@ func FuzzDecode(f *testing.F) {
 // A file that this version wrote is read, and written again byte for byte: whoever
 // changes the format raises its version.
 func TestFormat(t *testing.T) {
-	const file = "testdata/profile-v2.json"
+	const file = "testdata/profile-v3.json"
 	got, err := Encode(testProfile(t))
 	if err != nil {
 		t.Fatal(err)

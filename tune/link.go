@@ -29,26 +29,53 @@ const (
 
 // Exchange measures how long r takes to exchange a candidate's groups, by their size,
 // on the job's own links with all its ranks: the lines that fit the times of each
-// algorithm that r chose. unit is the bytes of an entry of the payload, from Codec.
+// algorithm that r chose, and what r takes of its caller's own time. unit is the bytes of an entry of the payload, from Codec.
 // arena is the job's own arena of gradients between two steps, since where values lie
 // matters to what carries them; it is left all zero. It is a collective call that
 // takes some seconds on slow links.
-func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64, arena []float32) ([]bucket.LinkProfile, error) {
-	if g.Size() == 1 {
-		return nil, nil
+func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64, arena []float32) ([]bucket.LinkProfile, Calls, error) {
+	if g.Size() == 1 && serversOf(r) == 0 {
+		return nil, Calls{}, nil
 	}
 	b := exchangeBench{g: g, r: r, c: c, arena: arena, payload: c.payload(unit), rand: rand.New(rand.NewPCG(2, uint64(g.Rank())))}
 	defer clear(arena)
 	for _, size := range linkSizes(len(arena)) {
 		took, err := b.time(size)
 		if err != nil {
-			return nil, fmt.Errorf("tune: exchanging %d values under %s: %w", size, c.Name, err)
+			return nil, Calls{}, fmt.Errorf("tune: exchanging %d values under %s: %w", size, c.Name, err)
 		}
 		if took > linkLong {
 			break
 		}
 	}
-	return b.lines()
+	calls, err := b.calls()
+	if err != nil {
+		return nil, Calls{}, err
+	}
+	links, err := b.lines()
+	return links, calls, err
+}
+
+// Calls are what a Reducer's caller spends in it by the values of a group: Start on the
+// path of the computation, and Wait after the exchange has ended. That is casting to 16
+// bits and back; of other codes both are zero, since what they take is no more than what
+// one notes of an operation.
+type Calls struct{ Start, Wait bucket.Curve }
+
+// calls fits curves to what casts took.
+func (b *exchangeBench) calls() (out Calls, err error) {
+	if !b.c.casts() {
+		return out, nil
+	}
+	var start, wait []bucket.Sample
+	for _, p := range b.points {
+		start = append(start, bucket.Sample{Size: p.values, Seconds: max(p.start, 1e-9)})
+		wait = append(wait, bucket.Sample{Size: p.values, Seconds: max(p.wait, 1e-9)})
+	}
+	if out.Start.Fixed, out.Start.PerValue, err = bucket.FitLine(start); err == nil {
+		out.Wait.Fixed, out.Wait.PerValue, err = bucket.FitLine(wait)
+	}
+	return out, err
 }
 
 // linkSizes are the lengths that are timed: by a factor of 4, the arena's last.
@@ -76,6 +103,8 @@ type point struct {
 	bucket.Sample         // bytes of payload
 	algorithm     string  // empty: the reducer does not tell
 	busy          float64 // seconds that it takes from the computation
+	values        float64 // of the group
+	start, wait   float64 // seconds in Start, and in Wait after the end
 }
 
 // time measures one length and returns how long it takes, the same on every rank.
@@ -87,18 +116,18 @@ func (b *exchangeBench) time(size int) (float64, error) {
 	if b.c.sparse() {
 		op.Sparse = b.entries(size)
 	}
-	rounds, times := 2, []float64(nil)
+	rounds := 2
+	var times, starts, waits []float64
 	for i := 0; i < rounds; i++ {
-		took, err := b.once(op)
+		agreed, err := b.once(op)
+		if err == nil {
+			err = slowest(b.g, agreed)
+		}
 		if err != nil {
 			return 0, err
 		}
-		agreed := []float64{took}
-		if err := slowest(b.g, agreed); err != nil {
-			return 0, err
-		}
 		if i > 0 || agreed[0] > linkLong { // the first finds buffers too small
-			times = append(times, agreed[0])
+			times, starts, waits = append(times, agreed[0]), append(starts, agreed[1]), append(waits, agreed[2])
 		}
 		if i == 0 {
 			rounds = min(linkRounds, max(2, int(linkBudget/max(agreed[0], 1e-6))))
@@ -112,7 +141,10 @@ func (b *exchangeBench) time(size int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b.points = append(b.points, point{bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, op.Sent.Algorithm, busy})
+	b.points = append(b.points, point{
+		Sample: bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, algorithm: op.Sent.Algorithm, busy: busy,
+		values: float64(size), start: median(starts), wait: median(waits),
+	})
 	return took, nil
 }
 
@@ -153,7 +185,9 @@ func (b *exchangeBench) loaded(op *exchange.Op, turns int) (seconds []float64, e
 	}
 	kernels, start := simd.Host(), time.Now()
 	if op != nil {
-		b.r.Start(op)
+		if b.r.Start(op); b.c.casts() {
+			start = time.Now() // they count apart
+		}
 	}
 	for range turns {
 		for range 16 {
@@ -170,16 +204,24 @@ func (b *exchangeBench) loaded(op *exchange.Op, turns int) (seconds []float64, e
 	return seconds, slowest(b.g, seconds)
 }
 
-// once exchanges op when all ranks are there.
-func (b *exchangeBench) once(op *exchange.Op) (seconds float64, err error) {
+// once exchanges op when all ranks are there, and returns the seconds of the exchange,
+// of Start and of Wait after the end. Of casts the exchange begins behind Start, which
+// counts apart.
+func (b *exchangeBench) once(op *exchange.Op) (seconds []float64, err error) {
 	clear(op.X)
 	if err := collective.Barrier(b.g); err != nil {
-		return 0, err
+		return nil, err
 	}
 	start := time.Now()
 	b.r.Start(op)
+	begun := time.Now()
 	end, err := b.r.Wait(op)
-	return end.Sub(start).Seconds(), err
+	after := time.Since(end)
+	spent := begun.Sub(start)
+	if b.c.casts() {
+		start = begun
+	}
+	return []float64{end.Sub(start).Seconds(), spent.Seconds(), after.Seconds()}, err
 }
 
 // entries are as many of size values as the candidate sends, anywhere: ranks choose
@@ -200,7 +242,7 @@ func (b *exchangeBench) entries(size int) *compress.Sparse {
 // size; one that was seen at a single size is taken with what follows it.
 func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 	var out []bucket.LinkProfile
-	link := bucket.LinkProfile{Payload: bucket.DensePayload, Code: b.c.code(), Ranks: b.g.Size(), Hosts: b.g.Hosts()}
+	link := bucket.LinkProfile{Payload: bucket.DensePayload, Code: b.c.code(), Ranks: b.g.Size(), Hosts: b.g.Hosts(), Servers: serversOf(b.r)}
 	if b.c.sparse() {
 		link.Payload, link.Density, link.Unit = bucket.SparsePayload, b.payload.Density, b.payload.Unit
 	}

@@ -49,6 +49,8 @@ type channel struct {
 	perByte             time.Duration
 	perEntry            int64
 	slower              time.Duration // of this rank
+	cast                time.Duration // of a value to 16 bits, and as long back
+	servers             int
 	mu                  sync.Mutex
 	busy                time.Time
 	ends                map[*exchange.Op]time.Time
@@ -56,7 +58,18 @@ type channel struct {
 	withoutNames, fails bool
 }
 
+// casts is how long those of op take.
+func (c *channel) casts(op *exchange.Op) time.Duration {
+	if op.Code == nil || op.Code.Code() != compress.CodeFP16 || op.Sparse != nil {
+		return 0
+	}
+	return c.cast * time.Duration(len(op.X))
+}
+
+func (c *channel) Servers() int { return c.servers }
+
 func (c *channel) Start(op *exchange.Op) {
+	time.Sleep(c.casts(op))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	op.Sent = exchange.Sent{Algorithm: "short", Bytes: 4 * int64(len(op.X))}
@@ -91,6 +104,7 @@ func (c *channel) Wait(op *exchange.Op) (time.Time, error) {
 	end := c.ends[op]
 	c.mu.Unlock()
 	time.Sleep(time.Until(end))
+	time.Sleep(c.casts(op))
 	if c.fails {
 		return end, errors.New("a broken link")
 	}
@@ -134,7 +148,7 @@ func TestExchange(t *testing.T) {
 					r.slower = time.Millisecond
 				}
 				var err error
-				links[g.Rank()], err = Exchange(g, r, c.candidate, c.unit, arena)
+				links[g.Rank()], _, err = Exchange(g, r, c.candidate, c.unit, arena)
 				for i, v := range arena {
 					if v != 0 {
 						return fmt.Errorf("value %d of the arena is left %v", i, v)
@@ -159,7 +173,7 @@ func TestExchange(t *testing.T) {
 				t.Errorf("%s: %+v", name, short)
 			}
 			f := bucket.Profile{Links: links[0]}
-			costs := bucket.Costs{Sends: f.Sends(c.candidate.code(), c.candidate.payload(c.unit), 3, 1)}
+			costs := bucket.Costs{Sends: f.Sends(c.candidate.code(), c.candidate.payload(c.unit), 3, 1, 0)}
 			for _, values := range []int{1 << 10, 1 << 16, 1 << 20} {
 				_, took := costs.Send(values)
 				want := 2e-3 + 1e-8*c.bytes(float64(values))
@@ -181,27 +195,27 @@ func TestExchangeOfSlowLinks(t *testing.T) {
 		onRanks(t, 2, func(g *collective.Group) error {
 			r := &channel{short: time.Millisecond, long: time.Millisecond, perByte: time.Microsecond, withoutNames: true}
 			start := time.Now()
-			links, err := Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 1<<24)) // a minute and more for all
+			links, calls, err := Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 1<<24)) // a minute and more for all
 			if err != nil {
 				return err
 			}
 			if took := time.Since(start); took > 20*time.Second || r.most > 1<<20 {
 				return fmt.Errorf("measured for %v, up to %d values", took, r.most)
 			}
-			if len(links) != 1 || links[0].Algorithm != "exchange" || !close1(links[0].PerByte, 1e-6, 0.01) || !close1(links[0].Fixed, 1e-3, 0.01) {
+			if len(links) != 1 || calls != (Calls{}) || links[0].Algorithm != "exchange" || !close1(links[0].PerByte, 1e-6, 0.01) || !close1(links[0].Fixed, 1e-3, 0.01) {
 				return fmt.Errorf("%+v", links)
 			}
-			if links, err = Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 250)); err != nil || len(links) != 1 || !close1(links[0].Fixed, 2e-3, 0.01) {
+			if links, _, err = Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 250)); err != nil || len(links) != 1 || !close1(links[0].Fixed, 2e-3, 0.01) {
 				return fmt.Errorf("one size: %+v, %v", links, err)
 			}
 			r.fails = true
-			if _, err := Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 250)); err == nil {
+			if _, _, err := Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 250)); err == nil {
 				return errors.New("a broken link was measured")
 			}
 			return nil
 		})
 		onRanks(t, 1, func(g *collective.Group) error {
-			if links, err := Exchange(g, nil, Candidate{Name: "fp32"}, 4, make([]float32, 9)); links != nil || err != nil {
+			if links, _, err := Exchange(g, nil, Candidate{Name: "fp32"}, 4, make([]float32, 9)); links != nil || err != nil {
 				return fmt.Errorf("one rank: %+v, %v", links, err)
 			}
 			return nil
@@ -218,14 +232,14 @@ func TestExchangeBusy(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		links[g.Rank()], err = Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 1<<16))
+		links[g.Rank()], _, err = Exchange(g, r, Candidate{Name: "fp32"}, 4, make([]float32, 1<<16))
 		return errors.Join(err, r.Close())
 	})
 	if !reflect.DeepEqual(links[0], links[1]) {
 		t.Errorf("ranks differ: %+v", links)
 	}
 	f := bucket.Profile{Links: links[0]}
-	for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, 2, 1) {
+	for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, 2, 1, 0) {
 		for _, values := range []int{1 << 10, 1 << 16} {
 			if busy := s.Busy(values); busy < 0 || busy > s.Seconds(values) {
 				t.Errorf("%d values take %v s of the computation and last %v", values, busy, s.Seconds(values))

@@ -3,6 +3,7 @@ package tune
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
 )
@@ -19,6 +20,9 @@ func (t *Tuner) measure() error {
 	}
 	if err := t.costs(&f); err != nil {
 		return err
+	}
+	if codec, ok := f.Codec(string(t.opt.Strategy()), 0); ok { // it was part of the update
+		f.Update = max(0, f.Update-codec.After.At(len(t.grads)))
 	}
 	return t.choose(f, "")
 }
@@ -48,6 +52,11 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 	if f.Forward, f.Update, backward, err = Computation(t.g, forward, median(recent(t.steps.update)), backward); err != nil {
 		return f, err
 	}
+	rows := []float64{median(recent(t.steps.rows))}
+	if err := slowest(t.g, rows); err != nil {
+		return f, err
+	}
+	f.Rows = rows[0]
 	// What is neither exchange nor update is computation, and what the caller does
 	// between steps: waiting for data, for one. The slowest rank of a step need not
 	// be that of the next.
@@ -95,29 +104,36 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 		density float64
 		unit    float64
 	}
-	seen := map[wire][]bucket.LinkProfile{}
+	type cost struct {
+		links []bucket.LinkProfile
+		calls Calls
+	}
+	seen := map[wire]cost{}
 	for _, c := range t.candidates {
 		codec, unit, err := Codec(t.g, c, t.cfg.Exchange.Pool, len(t.grads))
 		if err != nil {
 			return err
 		}
-		if c.Chain != nil {
-			f.Codecs = append(f.Codecs, codec)
-		}
 		w := wire{c.sparse(), c.Density, c.payload(unit).Unit}
 		if w.sparse {
 			w.unit = 0 // its entries may differ by chance
 		}
-		links, ok := seen[w]
+		known, ok := seen[w]
 		if !ok {
-			if links, err = Exchange(t.g, t.opt.Reducer(), c, unit, t.grads); err != nil {
+			if known.links, known.calls, err = Exchange(t.g, t.opt.Reducer(), c, unit, t.grads); err != nil {
 				return err
 			}
-			seen[w] = links
-		} else if w.sparse {
+			seen[w] = known
+		}
+		if c.Chain != nil {
+			codec.Exact, codec.Reuse = codec.Exact.Plus(known.calls.Start), codec.Reuse.Plus(known.calls.Start)
+			codec.After = known.calls.Wait
+			f.Codecs = append(f.Codecs, codec)
+		}
+		if ok && w.sparse {
 			continue // the same lines
 		}
-		for _, l := range links {
+		for _, l := range known.links {
 			l.Code = c.code()
 			f.Links = append(f.Links, l)
 		}
@@ -127,11 +143,10 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 
 // verify compares the steps since the choice with what was predicted.
 func (t *Tuner) verify() error {
-	m, err := t.measured()
+	m, err := t.compare("")
 	if err != nil {
 		return err
 	}
-	t.report(Report{Measured: &m})
 	f, err := t.computation()
 	if err != nil {
 		return err
@@ -140,9 +155,43 @@ func (t *Tuner) verify() error {
 	return t.enter(watching, t.period)
 }
 
+// compare tells how the steps of this phase went.
+func (t *Tuner) compare(why string) (Measured, error) {
+	m, err := t.measured()
+	if err != nil {
+		return m, err
+	}
+	if c := t.candidate(t.choice.Strategy); c.reuses() && (m.Exact == 0 || m.Reuse == 0) {
+		which := "exactly"
+		if m.Reuse == 0 {
+			which = "by a threshold found before"
+		}
+		why = strings.TrimPrefix(why+"; no step selected "+which+", and the figure is of the others alone", "; ")
+	}
+	t.report(Report{Measured: &m, Why: why})
+	return m, nil
+}
+
+// End tells how steps went so far where the run ends before they were compared with the
+// prediction, or that nothing was chosen. It is a collective call after the last step.
+func (t *Tuner) End() error {
+	switch t.phase {
+	case settling, profiling:
+		t.report(Report{Why: "the run ended before its steps were measured: nothing was chosen"})
+	case settled, verifying:
+		if len(t.steps.total) > 0 {
+			if _, err := t.compare("the run ended early"); err != nil {
+				return err
+			}
+		}
+	}
+	t.Stay()
+	return nil
+}
+
 // measured are the times of the phase's steps, of the slowest rank.
 func (t *Tuner) measured() (Measured, error) {
-	exact, reuse := t.steps.split()
+	exact, reuse := t.steps.split(t.candidate(t.choice.Strategy).reuses())
 	all := []float64{median(t.steps.total), median(t.steps.exposed), medianOr0(exact), medianOr0(reuse)}
 	if err := slowest(t.g, all); err != nil {
 		return Measured{}, err
@@ -154,14 +203,23 @@ func (t *Tuner) measured() (Measured, error) {
 	return m, nil
 }
 
-// split are the times of exact steps and of others.
-func (s *stepTimes) split() (exact, reuse []float64) {
+// split are the times of steps that selected nearly all anew and of those that selected
+// hardly anything so or, where there is none, less than nearly all; without reuses all
+// steps are alike.
+func (s *stepTimes) split(reuses bool) (exact, reuse []float64) {
+	var between []float64
 	for i, t := range s.total {
-		if s.exact[i] {
-			exact = append(exact, t)
-		} else {
+		switch {
+		case !reuses || s.anew[i] <= 0.1:
 			reuse = append(reuse, t)
+		case s.anew[i] >= 0.9:
+			exact = append(exact, t)
+		default:
+			between = append(between, t)
 		}
+	}
+	if len(reuse) == 0 {
+		reuse = between
 	}
 	return exact, reuse
 }
@@ -182,8 +240,8 @@ func (t *Tuner) look() error {
 		return t.enter(watching, t.period)
 	}
 	t.again++
-	t.period *= 2 // a machine that never settles is not measured all the time
-	f.Codecs, f.Links = t.planned.Codecs, t.planned.Links
+	t.period *= 2               // a machine that never settles is not measured all the time
+	f.Update = t.planned.Update // some of this one's happened while groups travelled
 	if err := t.costs(&f); err != nil {
 		return err
 	}

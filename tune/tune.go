@@ -19,6 +19,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/exchange"
 )
 
 // Candidate is a way to carry gradients that a job could choose.
@@ -32,6 +33,9 @@ type Candidate struct {
 	// Every is how many selections there are for each exact one, of a chain that
 	// reuses thresholds; otherwise 1 or 0.
 	Every int
+	// Clipped says that the norm of the whole gradient is bounded, so that no group is
+	// updated before the last is agreed.
+	Clipped bool
 	// Planner cuts the layers: the only one that the strategy has, or the best.
 	Planner bucket.Named
 }
@@ -52,13 +56,23 @@ func (c Candidate) local() *compress.Chain {
 	if c.Chain == nil {
 		return nil
 	}
-	if q := c.Chain.Quantiser().Code(); !c.sparse() && (q == compress.CodeFP16 || q == compress.CodeBF16) {
+	if c.casts() {
 		if plain := c.Chain.Uncoded(); !plain.Identity() {
 			return plain
 		}
 		return nil
 	}
 	return c.Chain
+}
+
+// casts tells whether the reducer's caller may make 16 bits of the values, and values
+// of these.
+func (c Candidate) casts() bool {
+	if c.Chain == nil || c.sparse() {
+		return false
+	}
+	q := c.Chain.Quantiser().Code()
+	return q == compress.CodeFP16 || q == compress.CodeBF16
 }
 
 // payload is what a group sends, if entries are of unit bytes.
@@ -81,6 +95,14 @@ func (c Candidate) payload(unit float64) bucket.Payload {
 
 // reuses tells whether most of its steps are unlike its exact ones.
 func (c Candidate) reuses() bool { return c.Every > 1 }
+
+// serversOf is how many servers a reducer has, 0 where the ranks sum among themselves.
+func serversOf(r exchange.Reducer) int {
+	if s, ok := r.(interface{ Servers() int }); ok {
+		return s.Servers()
+	}
+	return 0
+}
 
 // slowest makes each figure that of the rank on which it is largest, on every rank of
 // the group.

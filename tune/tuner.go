@@ -53,7 +53,6 @@ type Tuner struct {
 	chosen   bool
 	profiler *bucket.Profiler // of the phase; nil: it needs none
 	begun    time.Time        // the step under way
-	buckets  []distopt.BucketTimes
 	steps    stepTimes
 	planned  bucket.Profile // what the choice was made by
 	choice   Prediction
@@ -85,12 +84,25 @@ type usual struct {
 
 // stepTimes are those of the steps of a phase, in seconds.
 type stepTimes struct {
-	total, compute, exposed, update, density []float64
-	exact                                    []bool // every selection was exact
+	total, compute, exposed, update, rows, density []float64
+	anew                                           []float64 // share of the values that were selected anew
 }
 
 func (s *stepTimes) reset() {
-	s.total, s.compute, s.exposed, s.update, s.density, s.exact = s.total[:0], s.compute[:0], s.exposed[:0], s.update[:0], s.density[:0], s.exact[:0]
+	for _, x := range []*[]float64{&s.total, &s.compute, &s.exposed, &s.update, &s.rows, &s.density, &s.anew} {
+		*x = (*x)[:0]
+	}
+}
+
+// add counts a step that took so long.
+func (s *stepTimes) add(whole time.Duration, t distopt.StepTimes) {
+	s.total = append(s.total, whole.Seconds())
+	s.compute = append(s.compute, (whole - t.Compress - t.Exposed - t.Update).Seconds())
+	s.exposed = append(s.exposed, t.Exposed.Seconds())
+	s.update = append(s.update, (t.Update + t.Exposed - t.Dense - t.Rows).Seconds()) // of what tables wait for, too
+	s.rows = append(s.rows, t.Rows.Seconds())
+	s.density = append(s.density, t.Density)
+	s.anew = append(s.anew, t.Anew)
 }
 
 // New makes a tuner for opt, whose layers and arena of gradients these are. Where
@@ -114,7 +126,7 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 		return nil, err
 	}
 	switch {
-	case t.auto && g.Size() == 1:
+	case t.auto && g.Size() == 1 && serversOf(opt.Reducer()) == 0:
 		t.chosen = true
 		t.report(Report{Why: "one rank: there is nothing to exchange"})
 		return t, nil
@@ -153,6 +165,9 @@ func (t *Tuner) enter(p phase, steps int) (err error) {
 	if t.profiler = nil; p == profiling || p == verifying || p == watching {
 		t.profiler, err = t.opt.Profile(measureSteps)
 	}
+	if err == nil && p == verifying && t.candidate(t.choice.Strategy).reuses() {
+		err = t.opt.Reselect() // one step of each kind at least is seen, however rare
+	}
 	return err
 }
 
@@ -166,13 +181,7 @@ func (t *Tuner) Step() error {
 		return err
 	}
 	now := time.Now()
-	times := t.opt.Times()
-	t.steps.total = append(t.steps.total, now.Sub(t.begun).Seconds())
-	t.steps.compute = append(t.steps.compute, (now.Sub(t.begun) - times.Compress - times.Exposed - times.Update).Seconds())
-	t.steps.exposed = append(t.steps.exposed, times.Exposed.Seconds())
-	t.steps.update = append(t.steps.update, times.Update.Seconds())
-	t.steps.density = append(t.steps.density, times.Density)
-	t.steps.exact = append(t.steps.exact, t.exact())
+	t.steps.add(now.Sub(t.begun), t.opt.Times())
 	if t.left--; t.left == 0 {
 		if err := t.next(); err != nil {
 			return err
@@ -181,20 +190,6 @@ func (t *Tuner) Step() error {
 	}
 	t.begun = now
 	return nil
-}
-
-// exact tells whether the last step selected exactly, all of it.
-func (t *Tuner) exact() bool {
-	if t.phase != verifying {
-		return false
-	}
-	t.buckets = t.opt.Buckets(t.buckets[:0])
-	for _, b := range t.buckets {
-		if !b.Exact {
-			return false
-		}
-	}
-	return true
 }
 
 // next ends a phase.
@@ -214,10 +209,11 @@ func (t *Tuner) next() error {
 	return nil
 }
 
-// verifySteps is over how many steps a prediction is compared: some of every kind.
+// verifySteps is over how many steps a prediction is compared: the first selects
+// exactly, where others need not, and one more of its kind follows if it comes soon.
 func (t *Tuner) verifySteps() int {
 	if c := t.candidate(t.choice.Strategy); c.reuses() {
-		return max(measureSteps, 2*c.Every)
+		return max(measureSteps, min(2*c.Every, watchSteps))
 	}
 	return measureSteps
 }
@@ -226,7 +222,7 @@ func (t *Tuner) verifySteps() int {
 func (t *Tuner) choose(f bucket.Profile, why string) error {
 	t.all = nil // reports have the old ones
 	for _, c := range t.candidates {
-		p, err := Predict(f, c, t.g.Size(), t.g.Hosts())
+		p, err := Predict(f, c, t.g.Size(), t.g.Hosts(), serversOf(t.opt.Reducer()))
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,8 @@ type job struct {
 	resumed  *bool // what Resumed is told; nil: it is not called
 	stay     bool  // once it is measured
 	spars    func(step int) float64
+	ends     bool // the run is told to
+	varied   bool // gradients are, and few are large: thresholds can be reused
 	// change is called before each step, on every rank.
 	change func(step int, backward []time.Duration, c *channel)
 }
@@ -113,6 +115,10 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 			time.Sleep(backward[i])
 			for k := range l.Len {
 				grads[l.Offset+k] = float32((l.Offset+k)*7919%1000+1) * 1e-3
+				if j.varied {
+					h := ((l.Offset+k)*7919 + step*104729) % 1009
+					grads[l.Offset+k] = float32(1-2*(h&1)) / float32(1+h)
+				}
 			}
 			opt.GradReady(i)
 		}
@@ -123,7 +129,11 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 			t.Stay()
 		}
 	}
-	if f, ok := t.Profile(); !j.stay && ok != out.known || ok && !reflect.DeepEqual(f, out.profile) {
+	if j.ends {
+		if err := t.End(); err != nil {
+			return err
+		}
+	} else if f, ok := t.Profile(); !j.stay && ok != out.known || ok && !reflect.DeepEqual(f, out.profile) {
 		return fmt.Errorf("the profile is %+v, %+v was saved", f, out.profile)
 	}
 	out.chosen = t.Chosen()
@@ -217,7 +227,9 @@ func TestMeasuredPlan(t *testing.T) {
 
 // Exact and other steps of a strategy that reuses thresholds are told apart.
 func TestMeasuredReuse(t *testing.T) {
-	out := small(slow, Config{Exchange: distopt.Config{Strategy: distopt.DLGS, Spars: 0.01, Every: 4, Plan: "dlgs-scan"}, Measure: true}).run(t, 40)
+	j := small(slow, Config{Exchange: distopt.Config{Strategy: distopt.DLGS, Spars: 0.01, Every: 4, Plan: "dlgs-scan"}, Measure: true})
+	j.varied = true
+	out := j.run(t, 40)
 	if len(out.reports) != 2 || out.opt.PlanName() != "dlgs-scan" {
 		t.Fatalf("%+v", out.reports)
 	}
@@ -422,13 +434,13 @@ func TestPredictNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Candidate{Name: "fp16", Chain: nil, Planner: exact}
-	if p, err := Predict(f, c, 2, 1); err != nil || p.PlanName != "exact" || p.Step <= f.Forward || p.Exact != p.Step {
+	if p, err := Predict(f, c, 2, 1, 0); err != nil || p.PlanName != "exact" || p.Step <= f.Forward || p.Exact != p.Step {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := Predict(f, c, 1, 1); err != nil || !close1(p.Step, 0.004+1.6e-3+1e-4, 1e-9) {
+	if p, err := Predict(f, c, 1, 1, 0); err != nil || !close1(p.Step, 0.004+1.6e-3+1e-4+2e-4, 1e-9) {
 		t.Errorf("alone: %+v, %v", p, err)
 	}
-	_, err = Predict(f, Candidate{Name: "x", Density: 0.5, Chain: chainOf(t, compress.TopK{Ratio: 0.5}), Planner: exact}, 3, 1)
+	_, err = Predict(f, Candidate{Name: "x", Density: 0.5, Chain: chainOf(t, compress.TopK{Ratio: 0.5}), Planner: exact}, 3, 1, 0)
 	for _, want := range []string{"strategy x", "no cost of codec x at density 0.5", "no cost of exchanging fp32 at density 0.5 among 3 ranks on 1 hosts"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

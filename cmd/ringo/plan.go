@@ -214,9 +214,9 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 	if !c.chosen.sparse {
 		code = c.chosen.name
 	}
-	measured := f.Sends(code, c.payload(), c.np, c.hosts)
+	measured := f.Sends(code, c.payload(), c.np, c.hosts, 0)
 	if c.chosen.sparse && !slices.ContainsFunc(f.Links, func(l bucket.LinkProfile) bool { return l.Density > 0 }) {
-		for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, c.np, c.hosts) {
+		for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, c.np, c.hosts, 0) {
 			s.Name = "dense-" + s.Name
 			measured = append(measured, s)
 		}

@@ -172,6 +172,9 @@ func (r *reporter) choice(made tune.Report) {
 func (e choiceEvent) lines() []string {
 	if e.Event == "choice_measured" {
 		text := fmt.Sprintf("%s, plan %s: predicted %s ms a step, measured %s (%+.1f %%) over %s", e.Strategy, e.Plan, msText(e.Predicted), msText(e.Step), 100*(e.Step/e.Predicted-1), counted(e.Steps, "step"))
+		if e.Why != "" {
+			text += ": " + e.Why
+		}
 		out := []string{text}
 		if e.StepExact > 0 && e.StepReuse > 0 {
 			out = append(out, fmt.Sprintf("  exact steps: predicted %s ms, measured %s; others: predicted %s, measured %s", msText(e.PredExact), msText(e.StepExact), msText(e.PredReuse), msText(e.StepReuse)))
