@@ -47,7 +47,7 @@ func (l Lane) String() string {
 	return fmt.Sprintf("Lane(%d)", uint8(l))
 }
 
-// DefaultSpans is how many spans a rank keeps if Config does not say: 8 MiB.
+// DefaultSpans is how many spans a rank keeps if Config does not say: 9 MiB.
 const DefaultSpans = 1 << 17
 
 // maxSpans bounds what a rank may keep, and so what rank 0 takes from each.
@@ -60,7 +60,7 @@ type Config struct {
 	// 0 means all.
 	Steps int
 	// Spans is how many spans are kept, at most 1 Mi; 0 means DefaultSpans. Memory
-	// for them, 64 bytes each, is taken at once.
+	// for them, 72 bytes each, is taken at once, and as much again by Write.
 	Spans int
 }
 

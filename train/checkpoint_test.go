@@ -205,6 +205,26 @@ func TestResumeRefuses(t *testing.T) {
 		checkFails(t, c.np, other, c.want...)
 	}
 	files, _ := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*"))
+	f, err := checkpoint.Load(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := f.Header
+	_ = f.Close()
+	head.NP = 1 << 40
+	far := cfg
+	far.Checkpoint.Dir = t.TempDir()
+	if _, err := checkpoint.Save(far.Checkpoint.Dir, checkpoint.State{Header: head}); err != nil {
+		t.Fatal(err)
+	}
+	checkFails(t, 2, far, "says that 1099511627776 ranks did 1 epochs and 0 steps")
+	err = ringo.Local(context.Background(), 2, ringo.Config{Servers: 1}, func(job *ringo.Job) error {
+		_, err := Run(job, cfg, new(recorder))
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "--mode: the checkpoint has none, this run ps") {
+		t.Errorf("with servers: %v", err)
+	}
 	if err := os.Truncate(files[0], 2000); err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,8 @@ func (r *run) settings() map[string]string {
 	some(distopt.SettingAlgorithm, x.SparseAlgorithm, x.SparseAlgorithm != "")
 	some(distopt.SettingBound, "true", x.BoundSum)
 	some(distopt.SettingWarmup, fmt.Sprint(c.WarmupDensity), len(c.WarmupDensity) > 0)
+	// Servers add in another order, and plans were chosen by what they cost.
+	some("mode", "ps", r.job.Servers() > 0)
 	if x.Chain != nil {
 		out["chain"] = x.Chain.String()
 	}
@@ -55,6 +57,9 @@ func (r *run) settings() map[string]string {
 }
 
 const settingNP = "--np"
+
+// maxRanks bounds what a checkpoint may say of the ranks that wrote it.
+const maxRanks = 1 << 16
 
 // differ reports every setting that the checkpoint has otherwise.
 func differ(saved, own map[string]string) error {
@@ -151,7 +156,9 @@ func (r *run) open() (*checkpoint.File, saved, error) {
 	if h.Position == 0 {
 		own[settingNP] = h.Settings[settingNP]
 	}
-	if err = differ(h.Settings, own); err != nil {
+	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
+		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
+	} else if err = differ(h.Settings, own); err != nil {
 		err = fmt.Errorf("%s is of a run with other settings: %w", path, err)
 	}
 	if text, ok := h.More[morePast]; ok && err == nil {
@@ -235,12 +242,18 @@ func (r *run) restore(own perRank, t *tally) error {
 	return nil
 }
 
+// maxTold bounds what rank 0 tells of a checkpoint: more than a header can hold.
+const maxTold = 64 << 20
+
 // broadcastBytes gives every rank rank 0's bytes, whose number the others need
 // not know.
 func broadcastBytes(g *collective.Group, own []byte) ([]byte, error) {
 	size := []int64{int64(len(own))}
 	if err := collective.Broadcast(g, size, 0); err != nil {
 		return nil, err
+	}
+	if size[0] < 0 || size[0] > maxTold {
+		return nil, fmt.Errorf("rank 0 tells %d bytes, at most %d make sense", size[0], maxTold)
 	}
 	if g.Rank() != 0 {
 		own = make([]byte, size[0])

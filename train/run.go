@@ -72,6 +72,9 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (Summary, er
 			return Summary{}, fmt.Errorf("epoch %d: %w", at.epoch, err)
 		}
 	}
+	if err := r.replica.Tuner.End(); err != nil {
+		return Summary{}, err
+	}
 	return r.summary()
 }
 
