@@ -67,6 +67,8 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (Summary, er
 		}
 	}
 	r.obs.Start(r.info())
+	now := r.job.Traffic() // of what came before, such as another seed's run
+	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
 	for at.epoch <= cfg.Epochs {
 		if err := r.epoch(&at); err != nil {
 			return Summary{}, fmt.Errorf("epoch %d: %w", at.epoch, err)
