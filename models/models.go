@@ -70,7 +70,7 @@ type Options struct {
 
 // Defaults are the settings a model is usually trained with.
 type Defaults struct {
-	Optimizer string // "sgd", "adagrad" or "adamw"
+	Optimizer string // "sgd", "adagrad", "adam", "adamw" or "ftrl"
 	Batch     int    // samples per rank
 	Epochs    int
 	LR        float64

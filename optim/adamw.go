@@ -19,12 +19,12 @@ import (
 //
 // m and v start at zero; where they would be subnormal they are zero. What
 // depends on t is computed in float64 once a step. An update moves seven values: p, g, m and v are read, p, m and v are written.
-// [NewAdamW] gives PyTorch's settings; with WeightDecay 0 it is Adam. The zero
+// [NewAdamW] gives PyTorch's settings; [NewAdam] is without decay. The zero
 // value is refused by Validate.
 //
 // For tables it is lazy, as torch.optim.SparseAdam: the rule is applied to the
 // rows that a step used, with that step's t, and moments of other rows do not
-// decay meanwhile. Weight decay is refused by BindTables.
+// decay meanwhile ([AdamRows] has a count for each row). Weight decay is refused by BindTables.
 type AdamW struct {
 	// LR is the learning rate, positive. It may be changed between steps.
 	LR float64
@@ -39,6 +39,7 @@ type AdamW struct {
 	// and normalisations, in any order. They are settled by Bind.
 	NoDecay [][2]int
 
+	plain   bool          // Adam, which has no weight decay
 	kernels *simd.Kernels // nil before Bind
 	m, v    []float32
 	kept    [][2]int // NoDecay sorted, without overlaps
@@ -55,6 +56,12 @@ func NewAdamW(lr float64) *AdamW {
 	return &AdamW{LR: lr, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 }
 
+// NewAdam is Adam, named "adam", with a learning rate and PyTorch's settings:
+// AdamW without weight decay, which Validate refuses.
+func NewAdam(lr float64) *AdamW {
+	return &AdamW{LR: lr, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, plain: true}
+}
+
 // Validate reports every setting that is out of its range.
 func (a *AdamW) Validate() error { return a.faults().err(a.Name()) }
 
@@ -65,11 +72,17 @@ func (a *AdamW) faults() (f faults) {
 	f.positive("eps", a.Eps)
 	f.notNegative("weight decay", a.WeightDecay)
 	f.want(!(a.LR*a.WeightDecay >= 1), "weight decay %v with learning rate %v: want a product below 1", a.WeightDecay, a.LR)
+	f.want(!a.plain || a.WeightDecay == 0, "weight decay %v: adam has none; use adamw", a.WeightDecay)
 	return f
 }
 
-// Name returns "adamw".
-func (a *AdamW) Name() string { return "adamw" }
+// Name returns "adamw", or "adam" for what NewAdam made.
+func (a *AdamW) Name() string {
+	if a.plain {
+		return "adam"
+	}
+	return "adamw"
+}
 
 // Bind checks the settings, which includes that NoDecay lies within the arena,
 // and makes the moments of n values, all zero.

@@ -40,6 +40,7 @@ func BenchmarkUpdate(b *testing.B) {
 			{"momentum", &SGD{LR: 1e-3, Momentum: 0.9}, 5},
 			{"adagrad", NewAdagrad(1e-3), 5},
 			{"adamw", NewAdamW(1e-3), 7},
+			{"ftrl", NewFTRL(1e-3), 7},
 		} {
 			b.Run(c.name+"/"+name, func(b *testing.B) {
 				if err := c.o.Bind(n); err != nil {
@@ -79,6 +80,33 @@ func BenchmarkUpdateRows(b *testing.B) {
 				o.BeginStep()
 				o.UpdateRows(0, data, sets[i%len(sets)], g, 1)
 				i++
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/used, "ns/row")
+		})
+	}
+}
+
+// BenchmarkRowRules is a server's table: a million rows of 16 values, of which a
+// batch names 8192 in random order.
+func BenchmarkRowRules(b *testing.B) {
+	const rows, dim, used = 1 << 20, 16, 8192
+	r := rand.New(rand.NewPCG(25, 26))
+	weights, g, order := random(r, rows*dim), random(r, used*dim), r.Perm(rows)
+	for _, name := range RowRules() {
+		b.Run(name, func(b *testing.B) {
+			rule, err := NewRowRule(name, 1e-3)
+			if err != nil {
+				b.Fatal(err)
+			}
+			table := rowTable{rule: rule, dim: dim}
+			table.grow(weights)
+			ids, at := make([]int32, used), 0
+			for b.Loop() {
+				for i := range ids {
+					ids[i] = int32(order[at%rows])
+					at++
+				}
+				table.update(ids, g, 1)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/used, "ns/row")
 		})

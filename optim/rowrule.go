@@ -14,7 +14,7 @@ package optim
 // change a setting meanwhile. The bits of a row do not depend on the other rows
 // of a call, on their order, or on the instruction set.
 type RowRule interface {
-	// Name is the rule's name in logs and checkpoints.
+	// Name is the rule's name in logs and checkpoints, as [NewRowRule] takes it.
 	Name() string
 	// Validate reports every setting that is out of its range.
 	Validate() error

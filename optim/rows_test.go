@@ -10,7 +10,7 @@ import (
 
 // rowTwins are the twins that take tables.
 func rowTwins(t *testing.T, f func(t *testing.T, w ruleTwin)) {
-	for _, name := range []string{"sgd", "adagrad", "adam"} {
+	for _, name := range []string{"sgd", "adagrad", "adam", "ftrl"} {
 		t.Run(name, func(t *testing.T) { f(t, ruleTwins[name]) })
 	}
 }

@@ -42,8 +42,12 @@ var ruleTwins = map[string]ruleTwin{
 		func(p *float64, s []float64, g float64, _ int, _ bool) { adagradTwin(p, s, g+0.01**p) },
 	},
 	"adam": {
-		func() RowOptimizer { return &AdamW{LR: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8} },
+		func() RowOptimizer { return NewAdam(0.1) },
 		func(p *float64, s []float64, g float64, t int, _ bool) { adamTwin(p, s, g, t) },
+	},
+	"ftrl": {
+		func() RowOptimizer { return &FTRL{LR: 0.1, Beta: 1, L1: 0.1, L2: 0.2} },
+		func(p *float64, s []float64, g float64, _ int, _ bool) { ftrlTwin(p, s, g) },
 	},
 	"adamw": {
 		func() RowOptimizer {
@@ -284,6 +288,8 @@ func TestValidate(t *testing.T) {
 			&Adagrad{LR: v, WeightDecay: v, Initial: v, Eps: v}:           {"learning rate", "weight decay", "initial sum", "eps"},
 			&AdamW{LR: v, Beta1: v, Beta2: v, Eps: v, WeightDecay: v}:     {"learning rate", "beta1", "beta2", "eps", "weight decay"},
 			&AdamW{LR: 1, Eps: 1, WeightDecay: 1}:                         {"product below 1"},
+			&AdamW{LR: 1, Eps: 1, WeightDecay: 0.1, plain: true}:          {"adam: weight decay 0.1: adam has none"},
+			&FTRL{LR: v, Beta: v, L1: v, L2: v, Initial: v}:               {"learning rate", "beta", "l1", "l2", "initial sum"},
 			&AdamW{LR: v, Eps: 1, NoDecay: [][2]int{{0, 9}, {2, 1}}}:      {"learning rate", "[0, 9)", "[2, 1)", "3 values"},
 			&AdamW{LR: 1, Eps: 1e-50, NoDecay: [][2]int{{-1, 2}, {1, 2}}}: {"eps", "[-1, 2)"},
 		} {
@@ -303,7 +309,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	for _, o := range []Optimizer{&SGD{}, &Adagrad{}, &AdamW{}, &SGD{LR: 1, Momentum: 1}, &Adagrad{LR: 1}, &AdamW{LR: 1, Beta1: 1, Eps: 1}} {
+	for _, o := range []Optimizer{&SGD{}, &Adagrad{}, &AdamW{}, &FTRL{}, &FTRL{LR: 1}, &SGD{LR: 1, Momentum: 1}, &Adagrad{LR: 1}, &AdamW{LR: 1, Beta1: 1, Eps: 1}} {
 		if o.Bind(3) == nil {
 			t.Errorf("%+v was accepted", o)
 		}

@@ -21,7 +21,7 @@ import (
 func resumable() map[string]Config {
 	out := map[string]Config{
 		"momentum": small(), "adamw": small(), "accumulation": small(), "partialUpdate": small(), "schedule": small(),
-		"table": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()),
+		"table": custom(tinyClick()), "adamTable": custom(tinyClick()), "ftrlTable": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()),
 		"topk": small(), "int8": small(), "dlgs": small(), "dgc": small(),
 	}
 	for name, c := range out {
@@ -29,6 +29,10 @@ func resumable() map[string]Config {
 		switch name {
 		case "adamw":
 			c.SetOptimizer("adamw")
+		case "adamTable":
+			c.SetOptimizer("adam")
+		case "ftrlTable":
+			c.SetOptimizer("ftrl")
 		case "accumulation":
 			c.Exchange.Accumulation = 2
 		case "partialUpdate":

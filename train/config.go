@@ -46,8 +46,8 @@ type Config struct {
 	Cosine bool
 	Floor  float64
 	Warmup schedule.Warmup
-	// Momentum is of "sgd"; Eps is of "adagrad" and "adamw", 0 for its usual
-	// value; WeightDecay is of all.
+	// Momentum is of "sgd"; Eps is of "adagrad", "adam" and "adamw", 0 for its usual
+	// value; WeightDecay is of "sgd", "adagrad" and "adamw".
 	Momentum, Eps, WeightDecay float64
 	// Dropout replaces the model's own probability; 0 keeps it, a negative one
 	// means none.

@@ -11,7 +11,7 @@ import (
 )
 
 // Optimizers are the names that Config.Optimizer accepts.
-func Optimizers() []string { return []string{"sgd", "adagrad", "adamw"} }
+func Optimizers() []string { return []string{"sgd", "adagrad", "adam", "adamw", "ftrl"} }
 
 // SetOptimizer chooses an optimizer. Where it is another than before, learning
 // rate, momentum and weight decay become its usual ones: those of the old one
@@ -22,8 +22,13 @@ func (c *Config) SetOptimizer(name string) {
 		return
 	}
 	c.Optimizer, c.LR, c.Momentum, c.WeightDecay, c.Eps = name, 0.01, 0, 0, 0
-	if name == "adamw" {
+	switch name {
+	case "adam":
+		c.LR = 0.001
+	case "adamw":
 		c.LR, c.WeightDecay = 0.001, 0.01
+	case "ftrl":
+		c.LR = 0.05
 	}
 	if spec, err := c.spec(); err == nil && spec.Rows > 0 {
 		c.WeightDecay = 0
@@ -45,8 +50,15 @@ func (c Config) validateOptimizer() (errs []error) {
 	if c.Momentum != 0 && c.Optimizer != "sgd" {
 		errs = append(errs, fmt.Errorf("momentum %v has no effect on optimizer %q: leave it out", c.Momentum, c.Optimizer))
 	}
-	if c.Eps != 0 && c.Optimizer == "sgd" {
+	if c.Eps != 0 && (c.Optimizer == "sgd" || c.Optimizer == "ftrl") {
 		errs = append(errs, fmt.Errorf("eps %v has no effect on optimizer %q: leave it out", c.Eps, c.Optimizer))
+	}
+	switch {
+	case c.WeightDecay == 0:
+	case c.Optimizer == "adam":
+		errs = append(errs, fmt.Errorf("weight decay %v with optimizer \"adam\", which has none: use adamw", c.WeightDecay))
+	case c.Optimizer == "ftrl":
+		errs = append(errs, fmt.Errorf("weight decay %v with optimizer \"ftrl\", which has none: leave it out", c.WeightDecay))
 	}
 	if spec, err := c.spec(); err == nil && spec.Rows > 0 && (c.Momentum != 0 || c.WeightDecay != 0) {
 		errs = append(errs, fmt.Errorf("momentum %v and weight decay %v would move rows of %s's table that no sample has touched: want 0 and 0", c.Momentum, c.WeightDecay, spec.Name))
@@ -71,6 +83,14 @@ func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 			o.Eps = c.Eps
 		}
 		return o
+	case "adam":
+		o := optim.NewAdam(c.LR)
+		if c.Eps != 0 {
+			o.Eps = c.Eps
+		}
+		return o
+	case "ftrl":
+		return optim.NewFTRL(c.LR)
 	case "adamw":
 		o := optim.NewAdamW(c.LR)
 		o.WeightDecay = c.WeightDecay

@@ -447,7 +447,9 @@ def sgd(lr, momentum, decay):
 sgd(0.1, 0.9, 0.01)
 sgd(0.1, 0, 0)
 sgd(0.1, 0, 0.01)
+sgd(0.1, 0.9, 0)
 optimizer("adagrad", "adagrad", lambda p: torch.optim.Adagrad(p, 0.05, eps=1e-10), lr=0.05, eps=1e-10)
+optimizer("adam", "adam", lambda p: torch.optim.Adam(p, 0.01, (0.9, 0.95), 1e-8), lr=0.01, beta1=0.9, beta2=0.95, eps=1e-8)
 optimizer("adamw", "adamw", lambda p: torch.optim.AdamW(p, 0.01, (0.9, 0.95), 1e-8, 0.1),
           lr=0.01, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1)
 

@@ -51,7 +51,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.Floor, "lr-floor", c.Floor, "where --lr-cosine ends")
 	fs.StringVar(&s.warmup, "warmup", "", "let the learning rate rise over so many steps (500) or epochs (2epochs) first")
 	fs.Float64Var(&c.Momentum, "momentum", c.Momentum, "momentum of sgd")
-	fs.Float64Var(&c.Eps, "eps", c.Eps, "what adagrad and adamw add to the divisor; 0: 1e-10 and 1e-8")
+	fs.Float64Var(&c.Eps, "eps", c.Eps, "what adagrad, adam and adamw add to the divisor; 0: 1e-10, 1e-8 and 1e-8")
 	fs.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "L2 penalty on the parameters; decoupled with adamw, where biases and normalisations have none")
 	fs.Float64Var(&s.dropout, "dropout", 0, "probability of dropping a value, of models that do; 0: none (default: the model's)")
 	fs.Float64Var(&c.Exchange.ClipNorm, "clip-norm", c.Exchange.ClipNorm, "bound on the norm of the whole gradient; 0: none")

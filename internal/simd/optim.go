@@ -13,12 +13,18 @@ type optimLevel struct {
 	momentum func(p, v, g *float32, n int, lr, momentum, decay, scale float32)
 	adagrad  func(p, s, g *float32, n int, lr, decay, scale, eps float32)
 	adamW    func(p, m, v, g *float32, n int, scale, keep, beta1, comp1, beta2, comp2, rate, unbias, eps float32)
+	ftrl     func(p, z, s, g *float32, n int, scale, lr, beta, l1, l2 float32)
 
 	// The rows of p and of the state that ids name, dim values each; row i of g
 	// is for ids[i]. The first dim mod width words of mask are negative.
-	sgdRows     func(p *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale float32)
-	adagradRows func(p, s *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale, eps float32)
-	adamRows    func(p, m, v *float32, ids *int32, g *float32, n, dim int, mask *int32, scale, keep, beta1, comp1, beta2, comp2, rate, unbias, eps float32)
+	sgdRows        func(p *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale float32)
+	momentumRows   func(p, v *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, momentum, scale float32)
+	adagradRows    func(p, s *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale, eps float32)
+	adamRows       func(p, m, v *float32, ids *int32, g *float32, n, dim int, mask *int32, scale, keep, beta1, comp1, beta2, comp2, rate, unbias, eps float32)
+	adamOwnRows    func(p, m, v, w *float32, ids *int32, g *float32, n, dim int, mask *int32, scale, keep, beta1, comp1, beta2, comp2, lr, eps float32)
+	rowWiseAdagrad func(p, s *float32, ids *int32, g, scales *float32, scaleStep, n, dim int, mask *int32, lr, initial, width, scale float32)
+	ftrlRows       func(p, z, s *float32, ids *int32, g *float32, n, dim int, mask *int32, scale, lr, beta, l1, l2 float32)
+	clampRows      func(p *float32, ids *int32, n, dim int, mask *int32, lo, hi float32)
 }
 
 // AdamFactors are the scalars of one step of Adam.
@@ -206,6 +212,10 @@ func checkRows(op string, ids []int32, g []float32, dim, params, state int) {
 		panic(fmt.Sprintf("simd: %s: %d ids with gradients of %d values for rows of %d in a table of %d values with state of %d",
 			op, len(ids), len(g), dim, params, state))
 	}
+	checkIDs(op, ids, dim, params)
+}
+
+func checkIDs(op string, ids []int32, dim, params int) {
 	rows := uint32(params / dim)
 	for i, id := range ids {
 		if uint32(id) >= rows {

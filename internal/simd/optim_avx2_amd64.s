@@ -514,6 +514,243 @@ end:
 	VZEROUPPER
 	RET
 
+// func ftrl2(p *float32, z *float32, s *float32, grad *float32, n int, scale float32, lr float32, beta float32, l1 float32, l2 float32)
+// Requires: AVX, AVX2
+TEXT ·ftrl2(SB), NOSPLIT, $0-60
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         z+8(FP), DX
+	MOVQ         s+16(FP), BX
+	VBROADCASTSS scale+40(FP), Y0
+	VBROADCASTSS lr+44(FP), Y1
+	VBROADCASTSS beta+48(FP), Y2
+	VBROADCASTSS l1+52(FP), Y3
+	VBROADCASTSS l2+56(FP), Y4
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Y5
+	MOVQ         n+32(FP), SI
+	CMPQ         SI, $0x00000020
+	JLT          single
+
+many:
+	VMOVUPS   (AX), Y6
+	VMOVUPS   (DX), Y7
+	VMOVUPS   (BX), Y8
+	VSQRTPS   Y8, Y9
+	VADDPS    Y2, Y9, Y10
+	VADDPS    Y4, Y10, Y10
+	VMULPS    Y6, Y10, Y10
+	VPAND     Y5, Y6, Y11
+	VPOR      Y3, Y11, Y11
+	VADDPS    Y11, Y10, Y10
+	VPXOR     Y5, Y10, Y10
+	VXORPS    Y11, Y11, Y11
+	VCMPPS    $0x00, Y11, Y7, Y12
+	VCMPPS    $0x04, Y11, Y6, Y11
+	VPAND     Y11, Y12, Y12
+	VBLENDVPS Y12, Y10, Y7, Y7
+	VMOVUPS   (CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMULPS    Y11, Y11, Y10
+	VADDPS    Y10, Y8, Y8
+	VMOVUPS   Y8, (BX)
+	VMULPS    Y1, Y11, Y11
+	VADDPS    Y11, Y7, Y7
+	VSQRTPS   Y8, Y10
+	VSUBPS    Y9, Y10, Y9
+	VMULPS    Y6, Y9, Y9
+	VSUBPS    Y9, Y7, Y7
+	VMOVUPS   Y7, (DX)
+	VADDPS    Y2, Y10, Y10
+	VADDPS    Y4, Y10, Y10
+	VPAND     Y5, Y7, Y11
+	VPXOR     Y11, Y7, Y6
+	VPOR      Y3, Y11, Y11
+	VSUBPS    Y11, Y7, Y7
+	VDIVPS    Y10, Y7, Y7
+	VPXOR     Y5, Y7, Y7
+	VCMPPS    $0x06, Y3, Y6, Y6
+	VANDPS    Y6, Y7, Y7
+	VMOVUPS   Y7, (AX)
+	VMOVUPS   32(AX), Y6
+	VMOVUPS   32(DX), Y7
+	VMOVUPS   32(BX), Y8
+	VSQRTPS   Y8, Y9
+	VADDPS    Y2, Y9, Y10
+	VADDPS    Y4, Y10, Y10
+	VMULPS    Y6, Y10, Y10
+	VPAND     Y5, Y6, Y11
+	VPOR      Y3, Y11, Y11
+	VADDPS    Y11, Y10, Y10
+	VPXOR     Y5, Y10, Y10
+	VXORPS    Y11, Y11, Y11
+	VCMPPS    $0x00, Y11, Y7, Y12
+	VCMPPS    $0x04, Y11, Y6, Y11
+	VPAND     Y11, Y12, Y12
+	VBLENDVPS Y12, Y10, Y7, Y7
+	VMOVUPS   32(CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMULPS    Y11, Y11, Y10
+	VADDPS    Y10, Y8, Y8
+	VMOVUPS   Y8, 32(BX)
+	VMULPS    Y1, Y11, Y11
+	VADDPS    Y11, Y7, Y7
+	VSQRTPS   Y8, Y10
+	VSUBPS    Y9, Y10, Y9
+	VMULPS    Y6, Y9, Y9
+	VSUBPS    Y9, Y7, Y7
+	VMOVUPS   Y7, 32(DX)
+	VADDPS    Y2, Y10, Y10
+	VADDPS    Y4, Y10, Y10
+	VPAND     Y5, Y7, Y11
+	VPXOR     Y11, Y7, Y6
+	VPOR      Y3, Y11, Y11
+	VSUBPS    Y11, Y7, Y7
+	VDIVPS    Y10, Y7, Y7
+	VPXOR     Y5, Y7, Y7
+	VCMPPS    $0x06, Y3, Y6, Y6
+	VANDPS    Y6, Y7, Y7
+	VMOVUPS   Y7, 32(AX)
+	VMOVUPS   64(AX), Y6
+	VMOVUPS   64(DX), Y7
+	VMOVUPS   64(BX), Y8
+	VSQRTPS   Y8, Y9
+	VADDPS    Y2, Y9, Y10
+	VADDPS    Y4, Y10, Y10
+	VMULPS    Y6, Y10, Y10
+	VPAND     Y5, Y6, Y11
+	VPOR      Y3, Y11, Y11
+	VADDPS    Y11, Y10, Y10
+	VPXOR     Y5, Y10, Y10
+	VXORPS    Y11, Y11, Y11
+	VCMPPS    $0x00, Y11, Y7, Y12
+	VCMPPS    $0x04, Y11, Y6, Y11
+	VPAND     Y11, Y12, Y12
+	VBLENDVPS Y12, Y10, Y7, Y7
+	VMOVUPS   64(CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMULPS    Y11, Y11, Y10
+	VADDPS    Y10, Y8, Y8
+	VMOVUPS   Y8, 64(BX)
+	VMULPS    Y1, Y11, Y11
+	VADDPS    Y11, Y7, Y7
+	VSQRTPS   Y8, Y10
+	VSUBPS    Y9, Y10, Y9
+	VMULPS    Y6, Y9, Y9
+	VSUBPS    Y9, Y7, Y7
+	VMOVUPS   Y7, 64(DX)
+	VADDPS    Y2, Y10, Y10
+	VADDPS    Y4, Y10, Y10
+	VPAND     Y5, Y7, Y11
+	VPXOR     Y11, Y7, Y6
+	VPOR      Y3, Y11, Y11
+	VSUBPS    Y11, Y7, Y7
+	VDIVPS    Y10, Y7, Y7
+	VPXOR     Y5, Y7, Y7
+	VCMPPS    $0x06, Y3, Y6, Y6
+	VANDPS    Y6, Y7, Y7
+	VMOVUPS   Y7, 64(AX)
+	VMOVUPS   96(AX), Y6
+	VMOVUPS   96(DX), Y7
+	VMOVUPS   96(BX), Y8
+	VSQRTPS   Y8, Y9
+	VADDPS    Y2, Y9, Y10
+	VADDPS    Y4, Y10, Y10
+	VMULPS    Y6, Y10, Y10
+	VPAND     Y5, Y6, Y11
+	VPOR      Y3, Y11, Y11
+	VADDPS    Y11, Y10, Y10
+	VPXOR     Y5, Y10, Y10
+	VXORPS    Y11, Y11, Y11
+	VCMPPS    $0x00, Y11, Y7, Y12
+	VCMPPS    $0x04, Y11, Y6, Y11
+	VPAND     Y11, Y12, Y12
+	VBLENDVPS Y12, Y10, Y7, Y7
+	VMOVUPS   96(CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMULPS    Y11, Y11, Y10
+	VADDPS    Y10, Y8, Y8
+	VMOVUPS   Y8, 96(BX)
+	VMULPS    Y1, Y11, Y11
+	VADDPS    Y11, Y7, Y7
+	VSQRTPS   Y8, Y10
+	VSUBPS    Y9, Y10, Y9
+	VMULPS    Y6, Y9, Y9
+	VSUBPS    Y9, Y7, Y7
+	VMOVUPS   Y7, 96(DX)
+	VADDPS    Y2, Y10, Y10
+	VADDPS    Y4, Y10, Y10
+	VPAND     Y5, Y7, Y11
+	VPXOR     Y11, Y7, Y6
+	VPOR      Y3, Y11, Y11
+	VSUBPS    Y11, Y7, Y7
+	VDIVPS    Y10, Y7, Y7
+	VPXOR     Y5, Y7, Y7
+	VCMPPS    $0x06, Y3, Y6, Y6
+	VANDPS    Y6, Y7, Y7
+	VMOVUPS   Y7, 96(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	SUBQ      $0x00000020, SI
+	CMPQ      SI, $0x00000020
+	JGE       many
+
+single:
+	TESTQ     SI, SI
+	JZ        end
+	VMOVUPS   (AX), Y6
+	VMOVUPS   (DX), Y7
+	VMOVUPS   (BX), Y8
+	VSQRTPS   Y8, Y9
+	VADDPS    Y2, Y9, Y10
+	VADDPS    Y4, Y10, Y10
+	VMULPS    Y6, Y10, Y10
+	VPAND     Y5, Y6, Y11
+	VPOR      Y3, Y11, Y11
+	VADDPS    Y11, Y10, Y10
+	VPXOR     Y5, Y10, Y10
+	VXORPS    Y11, Y11, Y11
+	VCMPPS    $0x00, Y11, Y7, Y12
+	VCMPPS    $0x04, Y11, Y6, Y11
+	VPAND     Y11, Y12, Y12
+	VBLENDVPS Y12, Y10, Y7, Y7
+	VMOVUPS   (CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMULPS    Y11, Y11, Y10
+	VADDPS    Y10, Y8, Y8
+	VMOVUPS   Y8, (BX)
+	VMULPS    Y1, Y11, Y11
+	VADDPS    Y11, Y7, Y7
+	VSQRTPS   Y8, Y10
+	VSUBPS    Y9, Y10, Y9
+	VMULPS    Y6, Y9, Y9
+	VSUBPS    Y9, Y7, Y7
+	VMOVUPS   Y7, (DX)
+	VADDPS    Y2, Y10, Y10
+	VADDPS    Y4, Y10, Y10
+	VPAND     Y5, Y7, Y11
+	VPXOR     Y11, Y7, Y6
+	VPOR      Y3, Y11, Y11
+	VSUBPS    Y11, Y7, Y7
+	VDIVPS    Y10, Y7, Y7
+	VPXOR     Y5, Y7, Y7
+	VCMPPS    $0x06, Y3, Y6, Y6
+	VANDPS    Y6, Y7, Y7
+	VMOVUPS   Y7, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000008, SI
+	JMP       single
+
+end:
+	VZEROUPPER
+	RET
+
 // func sgdRows2(p *float32, ids *int32, grad *float32, n int, dim int, mask *int32, lr float32, scale float32)
 // Requires: AVX, CMOV, MMX+
 TEXT ·sgdRows2(SB), NOSPLIT, $0-56
@@ -571,6 +808,90 @@ tail:
 next:
 	ADDQ $0x04, DX
 	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func momentumRows2(p *float32, v *float32, ids *int32, grad *float32, n int, dim int, mask *int32, lr float32, momentum float32, scale float32)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·momentumRows2(SB), NOSPLIT, $0-68
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         v+8(FP), DX
+	VBROADCASTSS lr+56(FP), Y0
+	VBROADCASTSS momentum+60(FP), Y1
+	VBROADCASTSS scale+64(FP), Y2
+	MOVL         $0x007fffff, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         ids+16(FP), BX
+	MOVQ         n+32(FP), SI
+	MOVQ         dim+40(FP), DI
+	LEAQ         -4(BX)(SI*4), R8
+	MOVQ         mask+48(FP), R9
+	VMOVUPS      (R9), Y4
+
+row:
+	LEAQ       32(BX), R9
+	CMPQ       R9, R8
+	CMOVQGT    R8, R9
+	MOVLQSX    (R9), R9
+	IMULQ      DI, R9
+	LEAQ       -1(R9)(DI*1), R10
+	PREFETCHT0 (AX)(R9*4)
+	PREFETCHT0 (AX)(R10*4)
+	PREFETCHT0 (DX)(R9*4)
+	PREFETCHT0 (DX)(R10*4)
+	MOVLQSX    (BX), R9
+	IMULQ      DI, R9
+	SHLQ       $0x02, R9
+	MOVQ       DI, R10
+	CMPQ       R10, $0x00000008
+	JLT        tail
+
+whole:
+	VMOVUPS  (CX), Y5
+	VMOVUPS  (DX)(R9*1), Y6
+	VMULPS   Y2, Y5, Y5
+	VMULPS   Y1, Y6, Y6
+	VADDPS   Y5, Y6, Y6
+	VPSLLD   $0x01, Y6, Y5
+	VPSRLD   $0x01, Y5, Y5
+	VPCMPGTD Y3, Y5, Y5
+	VPAND    Y5, Y6, Y6
+	VMOVUPS  Y6, (DX)(R9*1)
+	VMOVUPS  (AX)(R9*1), Y5
+	VMULPS   Y0, Y6, Y6
+	VSUBPS   Y6, Y5, Y5
+	VMOVUPS  Y5, (AX)(R9*1)
+	ADDQ     $0x00000020, R9
+	ADDQ     $0x00000020, CX
+	SUBQ     $0x00000008, R10
+	CMPQ     R10, $0x00000008
+	JGE      whole
+
+tail:
+	TESTQ      R10, R10
+	JZ         next
+	VMASKMOVPS (CX), Y4, Y5
+	VMASKMOVPS (DX)(R9*1), Y4, Y6
+	VMULPS     Y2, Y5, Y5
+	VMULPS     Y1, Y6, Y6
+	VADDPS     Y5, Y6, Y6
+	VPSLLD     $0x01, Y6, Y5
+	VPSRLD     $0x01, Y5, Y5
+	VPCMPGTD   Y3, Y5, Y5
+	VPAND      Y5, Y6, Y6
+	VMASKMOVPS Y6, Y4, (DX)(R9*1)
+	VMASKMOVPS (AX)(R9*1), Y4, Y5
+	VMULPS     Y0, Y6, Y6
+	VSUBPS     Y6, Y5, Y5
+	VMASKMOVPS Y5, Y4, (AX)(R9*1)
+	LEAQ       (CX)(R10*4), CX
+
+next:
+	ADDQ $0x04, BX
+	DECQ SI
 	JNZ  row
 	VZEROUPPER
 	RET
@@ -775,6 +1096,433 @@ tail:
 next:
 	ADDQ $0x04, SI
 	DECQ DI
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func adamOwnRows2(p *float32, m *float32, v *float32, w *float32, ids *int32, grad *float32, n int, dim int, mask *int32, scale float32, keep float32, beta1 float32, comp1 float32, beta2 float32, comp2 float32, lr float32, eps float32)
+// Requires: AVX, AVX2, CMOV, MMX+, SSE
+TEXT ·adamOwnRows2(SB), NOSPLIT, $0-104
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+40(FP), CX
+	MOVQ         m+8(FP), DX
+	MOVQ         v+16(FP), BX
+	MOVQ         w+24(FP), SI
+	VBROADCASTSS scale+72(FP), Y0
+	VBROADCASTSS keep+76(FP), Y1
+	VBROADCASTSS beta1+80(FP), Y2
+	VBROADCASTSS comp1+84(FP), Y3
+	VBROADCASTSS beta2+88(FP), Y4
+	VBROADCASTSS comp2+92(FP), Y5
+	VBROADCASTSS eps+100(FP), Y6
+	MOVL         $0x007fffff, DI
+	VMOVD        DI, X7
+	VPBROADCASTD X7, Y7
+	MOVQ         ids+32(FP), DI
+	MOVQ         n+48(FP), R8
+	MOVQ         dim+56(FP), R9
+	LEAQ         -4(DI)(R8*4), R10
+	MOVQ         mask+64(FP), R11
+	VMOVUPS      (R11), Y8
+
+row:
+	LEAQ         32(DI), R11
+	CMPQ         R11, R10
+	CMOVQGT      R10, R11
+	MOVLQSX      (R11), R11
+	PREFETCHT0   (SI)(R11*8)
+	IMULQ        R9, R11
+	LEAQ         -1(R11)(R9*1), R12
+	PREFETCHT0   (AX)(R11*4)
+	PREFETCHT0   (AX)(R12*4)
+	PREFETCHT0   (DX)(R11*4)
+	PREFETCHT0   (DX)(R12*4)
+	PREFETCHT0   (BX)(R11*4)
+	PREFETCHT0   (BX)(R12*4)
+	MOVLQSX      (DI), R11
+	MOVQ         R11, R12
+	VMOVSS       (SI)(R12*8), X9
+	VMULSS       X2, X9, X9
+	VADDSS       X3, X9, X9
+	VMOVSS       X9, (SI)(R12*8)
+	MOVSS        lr+96(FP), X10
+	VDIVSS       X9, X10, X9
+	VBROADCASTSS X9, Y9
+	VMOVSS       4(SI)(R12*8), X10
+	VMULSS       X4, X10, X10
+	VADDSS       X5, X10, X10
+	VMOVSS       X10, 4(SI)(R12*8)
+	MOVL         $0x3f800000, R12
+	VMOVD        R12, X11
+	VSQRTSS      X10, X10, X10
+	VDIVSS       X10, X11, X10
+	VBROADCASTSS X10, Y10
+	IMULQ        R9, R11
+	SHLQ         $0x02, R11
+	MOVQ         R9, R12
+	CMPQ         R12, $0x00000008
+	JLT          tail
+
+whole:
+	VMOVUPS  (CX), Y11
+	VMOVUPS  (DX)(R11*1), Y12
+	VMOVUPS  (BX)(R11*1), Y13
+	VMULPS   Y0, Y11, Y11
+	VMULPS   Y2, Y12, Y12
+	VMULPS   Y3, Y11, Y14
+	VADDPS   Y14, Y12, Y12
+	VPSLLD   $0x01, Y12, Y14
+	VPSRLD   $0x01, Y14, Y14
+	VPCMPGTD Y7, Y14, Y14
+	VPAND    Y14, Y12, Y12
+	VMOVUPS  Y12, (DX)(R11*1)
+	VMULPS   Y4, Y13, Y13
+	VMULPS   Y5, Y11, Y14
+	VMULPS   Y11, Y14, Y14
+	VADDPS   Y14, Y13, Y13
+	VPSLLD   $0x01, Y13, Y11
+	VPSRLD   $0x01, Y11, Y11
+	VPCMPGTD Y7, Y11, Y11
+	VPAND    Y11, Y13, Y13
+	VMOVUPS  Y13, (BX)(R11*1)
+	VSQRTPS  Y13, Y13
+	VMULPS   Y10, Y13, Y13
+	VADDPS   Y6, Y13, Y13
+	VMULPS   Y9, Y12, Y12
+	VDIVPS   Y13, Y12, Y12
+	VMOVUPS  (AX)(R11*1), Y11
+	VMULPS   Y1, Y11, Y11
+	VSUBPS   Y12, Y11, Y11
+	VMOVUPS  Y11, (AX)(R11*1)
+	ADDQ     $0x00000020, R11
+	ADDQ     $0x00000020, CX
+	SUBQ     $0x00000008, R12
+	CMPQ     R12, $0x00000008
+	JGE      whole
+
+tail:
+	TESTQ      R12, R12
+	JZ         next
+	VMASKMOVPS (CX), Y8, Y11
+	VMASKMOVPS (DX)(R11*1), Y8, Y12
+	VMASKMOVPS (BX)(R11*1), Y8, Y13
+	VMULPS     Y0, Y11, Y11
+	VMULPS     Y2, Y12, Y12
+	VMULPS     Y3, Y11, Y14
+	VADDPS     Y14, Y12, Y12
+	VPSLLD     $0x01, Y12, Y14
+	VPSRLD     $0x01, Y14, Y14
+	VPCMPGTD   Y7, Y14, Y14
+	VPAND      Y14, Y12, Y12
+	VMASKMOVPS Y12, Y8, (DX)(R11*1)
+	VMULPS     Y4, Y13, Y13
+	VMULPS     Y5, Y11, Y14
+	VMULPS     Y11, Y14, Y14
+	VADDPS     Y14, Y13, Y13
+	VPSLLD     $0x01, Y13, Y11
+	VPSRLD     $0x01, Y11, Y11
+	VPCMPGTD   Y7, Y11, Y11
+	VPAND      Y11, Y13, Y13
+	VMASKMOVPS Y13, Y8, (BX)(R11*1)
+	VSQRTPS    Y13, Y13
+	VMULPS     Y10, Y13, Y13
+	VADDPS     Y6, Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VDIVPS     Y13, Y12, Y12
+	VMASKMOVPS (AX)(R11*1), Y8, Y9
+	VMULPS     Y1, Y9, Y9
+	VSUBPS     Y12, Y9, Y9
+	VMASKMOVPS Y9, Y8, (AX)(R11*1)
+	LEAQ       (CX)(R12*4), CX
+
+next:
+	ADDQ $0x04, DI
+	DECQ R8
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func rowWiseAdagrad2(p *float32, s *float32, ids *int32, grad *float32, scales *float32, scaleStep int, n int, dim int, mask *int32, lr float32, initial float32, width float32, scale float32)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·rowWiseAdagrad2(SB), NOSPLIT, $0-88
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         s+8(FP), DX
+	MOVQ         scales+32(FP), BX
+	MOVQ         scaleStep+40(FP), SI
+	VBROADCASTSS lr+72(FP), Y0
+	VBROADCASTSS initial+76(FP), Y1
+	VBROADCASTSS width+80(FP), Y2
+	VBROADCASTSS scale+84(FP), Y3
+	MOVQ         ids+16(FP), DI
+	MOVQ         n+48(FP), R8
+	MOVQ         dim+56(FP), R9
+	LEAQ         -4(DI)(R8*4), R10
+	MOVQ         mask+64(FP), R11
+	VMOVUPS      (R11), Y4
+
+row:
+	LEAQ         32(DI), R11
+	CMPQ         R11, R10
+	CMOVQGT      R10, R11
+	MOVLQSX      (R11), R11
+	PREFETCHT0   (DX)(R11*4)
+	IMULQ        R9, R11
+	LEAQ         -1(R11)(R9*1), R12
+	PREFETCHT0   (AX)(R11*4)
+	PREFETCHT0   (AX)(R12*4)
+	MOVLQSX      (DI), R11
+	MOVQ         R11, R13
+	VMOVSS       (DX)(R13*4), X5
+	VADDSS       X1, X5, X5
+	VDIVSS       X5, X1, X5
+	VSQRTSS      X5, X5, X5
+	VMULSS       X0, X5, X5
+	VBROADCASTSS X5, Y5
+	VDIVSS       (BX), X3, X6
+	VBROADCASTSS X6, Y6
+	VXORPS       X7, X7, X7
+	IMULQ        R9, R11
+	SHLQ         $0x02, R11
+	MOVQ         R9, R12
+	CMPQ         R12, $0x00000008
+	JLT          tail
+
+whole:
+	VMOVUPS (CX), Y8
+	VMOVUPS (AX)(R11*1), Y9
+	VMULPS  Y6, Y8, Y8
+	VMULPS  Y5, Y8, Y10
+	VSUBPS  Y10, Y9, Y9
+	VMOVUPS Y9, (AX)(R11*1)
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	ADDQ    $0x00000020, R11
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, R12
+	CMPQ    R12, $0x00000008
+	JGE     whole
+
+tail:
+	TESTQ      R12, R12
+	JZ         next
+	VMASKMOVPS (CX), Y4, Y8
+	VMASKMOVPS (AX)(R11*1), Y4, Y9
+	VMULPS     Y6, Y8, Y8
+	VMULPS     Y5, Y8, Y5
+	VSUBPS     Y5, Y9, Y9
+	VMASKMOVPS Y9, Y4, (AX)(R11*1)
+	VMULPS     Y8, Y8, Y8
+	VANDPS     Y4, Y8, Y8
+	VADDPS     Y8, Y7, Y7
+	LEAQ       (CX)(R12*4), CX
+
+next:
+	VEXTRACTF128 $0x01, Y7, X5
+	VADDPS       X5, X7, X7
+	VPERMILPS    $0x0e, X7, X5
+	VADDPS       X5, X7, X7
+	VPERMILPS    $0x01, X7, X5
+	VADDSS       X5, X7, X7
+	VDIVSS       X2, X7, X7
+	VADDSS       (DX)(R13*4), X7, X7
+	VMOVSS       X7, (DX)(R13*4)
+	ADDQ         SI, BX
+	ADDQ         $0x04, DI
+	DECQ         R8
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func ftrlRows2(p *float32, z *float32, s *float32, ids *int32, grad *float32, n int, dim int, mask *int32, scale float32, lr float32, beta float32, l1 float32, l2 float32)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·ftrlRows2(SB), NOSPLIT, $0-84
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+32(FP), CX
+	MOVQ         z+8(FP), DX
+	MOVQ         s+16(FP), BX
+	VBROADCASTSS scale+64(FP), Y0
+	VBROADCASTSS lr+68(FP), Y1
+	VBROADCASTSS beta+72(FP), Y2
+	VBROADCASTSS l1+76(FP), Y3
+	VBROADCASTSS l2+80(FP), Y4
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Y5
+	MOVQ         ids+24(FP), SI
+	MOVQ         n+40(FP), DI
+	MOVQ         dim+48(FP), R8
+	LEAQ         -4(SI)(DI*4), R9
+	MOVQ         mask+56(FP), R10
+	VMOVUPS      (R10), Y6
+
+row:
+	LEAQ       32(SI), R10
+	CMPQ       R10, R9
+	CMOVQGT    R9, R10
+	MOVLQSX    (R10), R10
+	IMULQ      R8, R10
+	LEAQ       -1(R10)(R8*1), R11
+	PREFETCHT0 (AX)(R10*4)
+	PREFETCHT0 (AX)(R11*4)
+	PREFETCHT0 (DX)(R10*4)
+	PREFETCHT0 (DX)(R11*4)
+	PREFETCHT0 (BX)(R10*4)
+	PREFETCHT0 (BX)(R11*4)
+	MOVLQSX    (SI), R10
+	IMULQ      R8, R10
+	SHLQ       $0x02, R10
+	MOVQ       R8, R11
+	CMPQ       R11, $0x00000008
+	JLT        tail
+
+whole:
+	VMOVUPS   (AX)(R10*1), Y7
+	VMOVUPS   (DX)(R10*1), Y8
+	VMOVUPS   (BX)(R10*1), Y9
+	VSQRTPS   Y9, Y10
+	VADDPS    Y2, Y10, Y11
+	VADDPS    Y4, Y11, Y11
+	VMULPS    Y7, Y11, Y11
+	VPAND     Y5, Y7, Y12
+	VPOR      Y3, Y12, Y12
+	VADDPS    Y12, Y11, Y11
+	VPXOR     Y5, Y11, Y11
+	VXORPS    Y12, Y12, Y12
+	VCMPPS    $0x00, Y12, Y8, Y13
+	VCMPPS    $0x04, Y12, Y7, Y12
+	VPAND     Y12, Y13, Y13
+	VBLENDVPS Y13, Y11, Y8, Y8
+	VMOVUPS   (CX), Y12
+	VMULPS    Y0, Y12, Y12
+	VMULPS    Y12, Y12, Y11
+	VADDPS    Y11, Y9, Y9
+	VMOVUPS   Y9, (BX)(R10*1)
+	VMULPS    Y1, Y12, Y12
+	VADDPS    Y12, Y8, Y8
+	VSQRTPS   Y9, Y11
+	VSUBPS    Y10, Y11, Y10
+	VMULPS    Y7, Y10, Y10
+	VSUBPS    Y10, Y8, Y8
+	VMOVUPS   Y8, (DX)(R10*1)
+	VADDPS    Y2, Y11, Y11
+	VADDPS    Y4, Y11, Y11
+	VPAND     Y5, Y8, Y12
+	VPXOR     Y12, Y8, Y7
+	VPOR      Y3, Y12, Y12
+	VSUBPS    Y12, Y8, Y8
+	VDIVPS    Y11, Y8, Y8
+	VPXOR     Y5, Y8, Y8
+	VCMPPS    $0x06, Y3, Y7, Y7
+	VANDPS    Y7, Y8, Y8
+	VMOVUPS   Y8, (AX)(R10*1)
+	ADDQ      $0x00000020, R10
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000008, R11
+	CMPQ      R11, $0x00000008
+	JGE       whole
+
+tail:
+	TESTQ      R11, R11
+	JZ         next
+	VMASKMOVPS (AX)(R10*1), Y6, Y7
+	VMASKMOVPS (DX)(R10*1), Y6, Y8
+	VMASKMOVPS (BX)(R10*1), Y6, Y9
+	VSQRTPS    Y9, Y10
+	VADDPS     Y2, Y10, Y11
+	VADDPS     Y4, Y11, Y11
+	VMULPS     Y7, Y11, Y11
+	VPAND      Y5, Y7, Y12
+	VPOR       Y3, Y12, Y12
+	VADDPS     Y12, Y11, Y11
+	VPXOR      Y5, Y11, Y11
+	VXORPS     Y12, Y12, Y12
+	VCMPPS     $0x00, Y12, Y8, Y13
+	VCMPPS     $0x04, Y12, Y7, Y12
+	VPAND      Y12, Y13, Y13
+	VBLENDVPS  Y13, Y11, Y8, Y8
+	VMASKMOVPS (CX), Y6, Y12
+	VMULPS     Y0, Y12, Y12
+	VMULPS     Y12, Y12, Y11
+	VADDPS     Y11, Y9, Y9
+	VMASKMOVPS Y9, Y6, (BX)(R10*1)
+	VMULPS     Y1, Y12, Y12
+	VADDPS     Y12, Y8, Y8
+	VSQRTPS    Y9, Y11
+	VSUBPS     Y10, Y11, Y10
+	VMULPS     Y7, Y10, Y10
+	VSUBPS     Y10, Y8, Y8
+	VMASKMOVPS Y8, Y6, (DX)(R10*1)
+	VADDPS     Y2, Y11, Y11
+	VADDPS     Y4, Y11, Y11
+	VPAND      Y5, Y8, Y12
+	VPXOR      Y12, Y8, Y7
+	VPOR       Y3, Y12, Y12
+	VSUBPS     Y12, Y8, Y8
+	VDIVPS     Y11, Y8, Y8
+	VPXOR      Y5, Y8, Y8
+	VCMPPS     $0x06, Y3, Y7, Y7
+	VANDPS     Y7, Y8, Y8
+	VMASKMOVPS Y8, Y6, (AX)(R10*1)
+	LEAQ       (CX)(R11*4), CX
+
+next:
+	ADDQ $0x04, SI
+	DECQ DI
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func clampRows2(p *float32, ids *int32, n int, dim int, mask *int32, lo float32, hi float32)
+// Requires: AVX, CMOV, MMX+
+TEXT ·clampRows2(SB), NOSPLIT, $0-48
+	MOVQ         p+0(FP), AX
+	VBROADCASTSS lo+40(FP), Y0
+	VBROADCASTSS hi+44(FP), Y1
+	MOVQ         ids+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         dim+24(FP), BX
+	LEAQ         -4(CX)(DX*4), SI
+	MOVQ         mask+32(FP), DI
+	VMOVUPS      (DI), Y2
+
+row:
+	LEAQ       32(CX), DI
+	CMPQ       DI, SI
+	CMOVQGT    SI, DI
+	MOVLQSX    (DI), DI
+	IMULQ      BX, DI
+	LEAQ       -1(DI)(BX*1), R8
+	PREFETCHT0 (AX)(DI*4)
+	PREFETCHT0 (AX)(R8*4)
+	MOVLQSX    (CX), DI
+	IMULQ      BX, DI
+	SHLQ       $0x02, DI
+	MOVQ       BX, R8
+	CMPQ       R8, $0x00000008
+	JLT        tail
+
+whole:
+	VMOVUPS (AX)(DI*1), Y3
+	VMINPS  Y3, Y1, Y3
+	VMAXPS  Y3, Y0, Y3
+	VMOVUPS Y3, (AX)(DI*1)
+	ADDQ    $0x00000020, DI
+	SUBQ    $0x00000008, R8
+	CMPQ    R8, $0x00000008
+	JGE     whole
+
+tail:
+	TESTQ      R8, R8
+	JZ         next
+	VMASKMOVPS (AX)(DI*1), Y2, Y3
+	VMINPS     Y3, Y1, Y3
+	VMAXPS     Y3, Y0, Y3
+	VMASKMOVPS Y3, Y2, (AX)(DI*1)
+
+next:
+	ADDQ $0x04, CX
+	DECQ DX
 	JNZ  row
 	VZEROUPPER
 	RET

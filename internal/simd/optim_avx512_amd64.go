@@ -17,10 +17,28 @@ func adagrad512(p *float32, s *float32, grad *float32, n int, lr float32, decay 
 func adamW512(p *float32, m *float32, v *float32, grad *float32, n int, scale float32, keep float32, beta1 float32, comp1 float32, beta2 float32, comp2 float32, rate float32, unbias float32, eps float32)
 
 //go:noescape
+func ftrl512(p *float32, z *float32, s *float32, grad *float32, n int, scale float32, lr float32, beta float32, l1 float32, l2 float32)
+
+//go:noescape
 func sgdRows512(p *float32, ids *int32, grad *float32, n int, dim int, mask *int32, lr float32, scale float32)
+
+//go:noescape
+func momentumRows512(p *float32, v *float32, ids *int32, grad *float32, n int, dim int, mask *int32, lr float32, momentum float32, scale float32)
 
 //go:noescape
 func adagradRows512(p *float32, s *float32, ids *int32, grad *float32, n int, dim int, mask *int32, lr float32, scale float32, eps float32)
 
 //go:noescape
 func adamRows512(p *float32, m *float32, v *float32, ids *int32, grad *float32, n int, dim int, mask *int32, scale float32, keep float32, beta1 float32, comp1 float32, beta2 float32, comp2 float32, rate float32, unbias float32, eps float32)
+
+//go:noescape
+func adamOwnRows512(p *float32, m *float32, v *float32, w *float32, ids *int32, grad *float32, n int, dim int, mask *int32, scale float32, keep float32, beta1 float32, comp1 float32, beta2 float32, comp2 float32, lr float32, eps float32)
+
+//go:noescape
+func rowWiseAdagrad512(p *float32, s *float32, ids *int32, grad *float32, scales *float32, scaleStep int, n int, dim int, mask *int32, lr float32, initial float32, width float32, scale float32)
+
+//go:noescape
+func ftrlRows512(p *float32, z *float32, s *float32, ids *int32, grad *float32, n int, dim int, mask *int32, scale float32, lr float32, beta float32, l1 float32, l2 float32)
+
+//go:noescape
+func clampRows512(p *float32, ids *int32, n int, dim int, mask *int32, lo float32, hi float32)

@@ -484,6 +484,238 @@ end:
 	VZEROUPPER
 	RET
 
+// func ftrl512(p *float32, z *float32, s *float32, grad *float32, n int, scale float32, lr float32, beta float32, l1 float32, l2 float32)
+// Requires: AVX, AVX512F
+TEXT ·ftrl512(SB), NOSPLIT, $0-60
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         z+8(FP), DX
+	MOVQ         s+16(FP), BX
+	VBROADCASTSS scale+40(FP), Z0
+	VBROADCASTSS lr+44(FP), Z1
+	VBROADCASTSS beta+48(FP), Z2
+	VBROADCASTSS l1+52(FP), Z3
+	VBROADCASTSS l2+56(FP), Z4
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Z5
+	MOVQ         n+32(FP), SI
+	CMPQ         SI, $0x00000040
+	JLT          single
+
+many:
+	VMOVUPS   (AX), Z6
+	VMOVUPS   (DX), Z7
+	VMOVUPS   (BX), Z8
+	VSQRTPS   Z8, Z9
+	VADDPS    Z2, Z9, Z10
+	VADDPS    Z4, Z10, Z10
+	VMULPS    Z6, Z10, Z10
+	VPANDD    Z5, Z6, Z11
+	VPORD     Z3, Z11, Z11
+	VADDPS    Z11, Z10, Z10
+	VPXORD    Z5, Z10, Z10
+	VPXORD    Z12, Z12, Z12
+	VCMPPS    $0x00, Z12, Z7, K1
+	VCMPPS    $0x04, Z12, Z6, K1, K1
+	VMOVAPS   Z10, K1, Z7
+	VMOVUPS   (CX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMULPS    Z11, Z11, Z10
+	VADDPS    Z10, Z8, Z8
+	VMOVUPS   Z8, (BX)
+	VMULPS    Z1, Z11, Z11
+	VADDPS    Z11, Z7, Z7
+	VSQRTPS   Z8, Z10
+	VSUBPS    Z9, Z10, Z9
+	VMULPS    Z6, Z9, Z9
+	VSUBPS    Z9, Z7, Z7
+	VMOVUPS   Z7, (DX)
+	VADDPS    Z2, Z10, Z10
+	VADDPS    Z4, Z10, Z10
+	VPANDD    Z5, Z7, Z11
+	VPXORD    Z11, Z7, Z6
+	VPORD     Z3, Z11, Z11
+	VSUBPS    Z11, Z7, Z7
+	VDIVPS    Z10, Z7, Z7
+	VPXORD    Z5, Z7, Z7
+	VCMPPS    $0x06, Z3, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (AX)
+	VMOVUPS   64(AX), Z6
+	VMOVUPS   64(DX), Z7
+	VMOVUPS   64(BX), Z8
+	VSQRTPS   Z8, Z9
+	VADDPS    Z2, Z9, Z10
+	VADDPS    Z4, Z10, Z10
+	VMULPS    Z6, Z10, Z10
+	VPANDD    Z5, Z6, Z11
+	VPORD     Z3, Z11, Z11
+	VADDPS    Z11, Z10, Z10
+	VPXORD    Z5, Z10, Z10
+	VPXORD    Z13, Z13, Z13
+	VCMPPS    $0x00, Z13, Z7, K1
+	VCMPPS    $0x04, Z13, Z6, K1, K1
+	VMOVAPS   Z10, K1, Z7
+	VMOVUPS   64(CX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMULPS    Z11, Z11, Z10
+	VADDPS    Z10, Z8, Z8
+	VMOVUPS   Z8, 64(BX)
+	VMULPS    Z1, Z11, Z11
+	VADDPS    Z11, Z7, Z7
+	VSQRTPS   Z8, Z10
+	VSUBPS    Z9, Z10, Z9
+	VMULPS    Z6, Z9, Z9
+	VSUBPS    Z9, Z7, Z7
+	VMOVUPS   Z7, 64(DX)
+	VADDPS    Z2, Z10, Z10
+	VADDPS    Z4, Z10, Z10
+	VPANDD    Z5, Z7, Z11
+	VPXORD    Z11, Z7, Z6
+	VPORD     Z3, Z11, Z11
+	VSUBPS    Z11, Z7, Z7
+	VDIVPS    Z10, Z7, Z7
+	VPXORD    Z5, Z7, Z7
+	VCMPPS    $0x06, Z3, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, 64(AX)
+	VMOVUPS   128(AX), Z6
+	VMOVUPS   128(DX), Z7
+	VMOVUPS   128(BX), Z8
+	VSQRTPS   Z8, Z9
+	VADDPS    Z2, Z9, Z10
+	VADDPS    Z4, Z10, Z10
+	VMULPS    Z6, Z10, Z10
+	VPANDD    Z5, Z6, Z11
+	VPORD     Z3, Z11, Z11
+	VADDPS    Z11, Z10, Z10
+	VPXORD    Z5, Z10, Z10
+	VPXORD    Z14, Z14, Z14
+	VCMPPS    $0x00, Z14, Z7, K1
+	VCMPPS    $0x04, Z14, Z6, K1, K1
+	VMOVAPS   Z10, K1, Z7
+	VMOVUPS   128(CX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMULPS    Z11, Z11, Z10
+	VADDPS    Z10, Z8, Z8
+	VMOVUPS   Z8, 128(BX)
+	VMULPS    Z1, Z11, Z11
+	VADDPS    Z11, Z7, Z7
+	VSQRTPS   Z8, Z10
+	VSUBPS    Z9, Z10, Z9
+	VMULPS    Z6, Z9, Z9
+	VSUBPS    Z9, Z7, Z7
+	VMOVUPS   Z7, 128(DX)
+	VADDPS    Z2, Z10, Z10
+	VADDPS    Z4, Z10, Z10
+	VPANDD    Z5, Z7, Z11
+	VPXORD    Z11, Z7, Z6
+	VPORD     Z3, Z11, Z11
+	VSUBPS    Z11, Z7, Z7
+	VDIVPS    Z10, Z7, Z7
+	VPXORD    Z5, Z7, Z7
+	VCMPPS    $0x06, Z3, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, 128(AX)
+	VMOVUPS   192(AX), Z6
+	VMOVUPS   192(DX), Z7
+	VMOVUPS   192(BX), Z8
+	VSQRTPS   Z8, Z9
+	VADDPS    Z2, Z9, Z10
+	VADDPS    Z4, Z10, Z10
+	VMULPS    Z6, Z10, Z10
+	VPANDD    Z5, Z6, Z11
+	VPORD     Z3, Z11, Z11
+	VADDPS    Z11, Z10, Z10
+	VPXORD    Z5, Z10, Z10
+	VPXORD    Z15, Z15, Z15
+	VCMPPS    $0x00, Z15, Z7, K1
+	VCMPPS    $0x04, Z15, Z6, K1, K1
+	VMOVAPS   Z10, K1, Z7
+	VMOVUPS   192(CX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMULPS    Z11, Z11, Z10
+	VADDPS    Z10, Z8, Z8
+	VMOVUPS   Z8, 192(BX)
+	VMULPS    Z1, Z11, Z11
+	VADDPS    Z11, Z7, Z7
+	VSQRTPS   Z8, Z10
+	VSUBPS    Z9, Z10, Z9
+	VMULPS    Z6, Z9, Z9
+	VSUBPS    Z9, Z7, Z7
+	VMOVUPS   Z7, 192(DX)
+	VADDPS    Z2, Z10, Z10
+	VADDPS    Z4, Z10, Z10
+	VPANDD    Z5, Z7, Z11
+	VPXORD    Z11, Z7, Z6
+	VPORD     Z3, Z11, Z11
+	VSUBPS    Z11, Z7, Z7
+	VDIVPS    Z10, Z7, Z7
+	VPXORD    Z5, Z7, Z7
+	VCMPPS    $0x06, Z3, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, 192(AX)
+	ADDQ      $0x00000100, AX
+	ADDQ      $0x00000100, CX
+	ADDQ      $0x00000100, DX
+	ADDQ      $0x00000100, BX
+	SUBQ      $0x00000040, SI
+	CMPQ      SI, $0x00000040
+	JGE       many
+
+single:
+	TESTQ     SI, SI
+	JZ        end
+	VMOVUPS   (AX), Z6
+	VMOVUPS   (DX), Z7
+	VMOVUPS   (BX), Z8
+	VSQRTPS   Z8, Z9
+	VADDPS    Z2, Z9, Z10
+	VADDPS    Z4, Z10, Z10
+	VMULPS    Z6, Z10, Z10
+	VPANDD    Z5, Z6, Z11
+	VPORD     Z3, Z11, Z11
+	VADDPS    Z11, Z10, Z10
+	VPXORD    Z5, Z10, Z10
+	VPXORD    Z16, Z16, Z16
+	VCMPPS    $0x00, Z16, Z7, K1
+	VCMPPS    $0x04, Z16, Z6, K1, K1
+	VMOVAPS   Z10, K1, Z7
+	VMOVUPS   (CX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMULPS    Z11, Z11, Z10
+	VADDPS    Z10, Z8, Z8
+	VMOVUPS   Z8, (BX)
+	VMULPS    Z1, Z11, Z11
+	VADDPS    Z11, Z7, Z7
+	VSQRTPS   Z8, Z10
+	VSUBPS    Z9, Z10, Z9
+	VMULPS    Z6, Z9, Z9
+	VSUBPS    Z9, Z7, Z7
+	VMOVUPS   Z7, (DX)
+	VADDPS    Z2, Z10, Z10
+	VADDPS    Z4, Z10, Z10
+	VPANDD    Z5, Z7, Z11
+	VPXORD    Z11, Z7, Z6
+	VPORD     Z3, Z11, Z11
+	VSUBPS    Z11, Z7, Z7
+	VDIVPS    Z10, Z7, Z7
+	VPXORD    Z5, Z7, Z7
+	VCMPPS    $0x06, Z3, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000010, SI
+	JMP       single
+
+end:
+	VZEROUPPER
+	RET
+
 // func sgdRows512(p *float32, ids *int32, grad *float32, n int, dim int, mask *int32, lr float32, scale float32)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
 TEXT ·sgdRows512(SB), NOSPLIT, $0-56
@@ -542,6 +774,87 @@ tail:
 next:
 	ADDQ $0x04, DX
 	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func momentumRows512(p *float32, v *float32, ids *int32, grad *float32, n int, dim int, mask *int32, lr float32, momentum float32, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·momentumRows512(SB), NOSPLIT, $0-68
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         v+8(FP), DX
+	VBROADCASTSS lr+56(FP), Z0
+	VBROADCASTSS momentum+60(FP), Z1
+	VBROADCASTSS scale+64(FP), Z2
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         ids+16(FP), BX
+	MOVQ         n+32(FP), SI
+	MOVQ         dim+40(FP), DI
+	LEAQ         -4(BX)(SI*4), R8
+	MOVQ         mask+48(FP), R9
+	VMOVUPS      (R9), Z4
+	VPMOVD2M     Z4, K1
+
+row:
+	LEAQ       32(BX), R9
+	CMPQ       R9, R8
+	CMOVQGT    R8, R9
+	MOVLQSX    (R9), R9
+	IMULQ      DI, R9
+	LEAQ       -1(R9)(DI*1), R10
+	PREFETCHT0 (AX)(R9*4)
+	PREFETCHT0 (AX)(R10*4)
+	PREFETCHT0 (DX)(R9*4)
+	PREFETCHT0 (DX)(R10*4)
+	MOVLQSX    (BX), R9
+	IMULQ      DI, R9
+	SHLQ       $0x02, R9
+	MOVQ       DI, R10
+	CMPQ       R10, $0x00000010
+	JLT        tail
+
+whole:
+	VMOVUPS   (CX), Z4
+	VMOVUPS   (DX)(R9*1), Z5
+	VMULPS    Z2, Z4, Z4
+	VMULPS    Z1, Z5, Z5
+	VADDPS    Z4, Z5, Z5
+	VPTESTMD  Z3, Z5, K2
+	VMOVAPS.Z Z5, K2, Z5
+	VMOVUPS   Z5, (DX)(R9*1)
+	VMOVUPS   (AX)(R9*1), Z4
+	VMULPS    Z0, Z5, Z5
+	VSUBPS    Z5, Z4, Z4
+	VMOVUPS   Z4, (AX)(R9*1)
+	ADDQ      $0x00000040, R9
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000010, R10
+	CMPQ      R10, $0x00000010
+	JGE       whole
+
+tail:
+	TESTQ     R10, R10
+	JZ        next
+	VMOVUPS.Z (CX), K1, Z4
+	VMOVUPS.Z (DX)(R9*1), K1, Z5
+	VMULPS    Z2, Z4, Z4
+	VMULPS    Z1, Z5, Z5
+	VADDPS    Z4, Z5, Z5
+	VPTESTMD  Z3, Z5, K2
+	VMOVAPS.Z Z5, K2, Z5
+	VMOVUPS   Z5, K1, (DX)(R9*1)
+	VMOVUPS.Z (AX)(R9*1), K1, Z4
+	VMULPS    Z0, Z5, Z5
+	VSUBPS    Z5, Z4, Z4
+	VMOVUPS   Z4, K1, (AX)(R9*1)
+	LEAQ      (CX)(R10*4), CX
+
+next:
+	ADDQ $0x04, BX
+	DECQ SI
 	JNZ  row
 	VZEROUPPER
 	RET
@@ -740,6 +1053,431 @@ tail:
 next:
 	ADDQ $0x04, SI
 	DECQ DI
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func adamOwnRows512(p *float32, m *float32, v *float32, w *float32, ids *int32, grad *float32, n int, dim int, mask *int32, scale float32, keep float32, beta1 float32, comp1 float32, beta2 float32, comp2 float32, lr float32, eps float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+, SSE
+TEXT ·adamOwnRows512(SB), NOSPLIT, $0-104
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+40(FP), CX
+	MOVQ         m+8(FP), DX
+	MOVQ         v+16(FP), BX
+	MOVQ         w+24(FP), SI
+	VBROADCASTSS scale+72(FP), Z0
+	VBROADCASTSS keep+76(FP), Z1
+	VBROADCASTSS beta1+80(FP), Z2
+	VBROADCASTSS comp1+84(FP), Z3
+	VBROADCASTSS beta2+88(FP), Z4
+	VBROADCASTSS comp2+92(FP), Z5
+	VBROADCASTSS eps+100(FP), Z6
+	MOVL         $0x7f800000, DI
+	VMOVD        DI, X7
+	VPBROADCASTD X7, Z7
+	MOVQ         ids+32(FP), DI
+	MOVQ         n+48(FP), R8
+	MOVQ         dim+56(FP), R9
+	LEAQ         -4(DI)(R8*4), R10
+	MOVQ         mask+64(FP), R11
+	VMOVUPS      (R11), Z8
+	VPMOVD2M     Z8, K1
+
+row:
+	LEAQ         32(DI), R11
+	CMPQ         R11, R10
+	CMOVQGT      R10, R11
+	MOVLQSX      (R11), R11
+	PREFETCHT0   (SI)(R11*8)
+	IMULQ        R9, R11
+	LEAQ         -1(R11)(R9*1), R12
+	PREFETCHT0   (AX)(R11*4)
+	PREFETCHT0   (AX)(R12*4)
+	PREFETCHT0   (DX)(R11*4)
+	PREFETCHT0   (DX)(R12*4)
+	PREFETCHT0   (BX)(R11*4)
+	PREFETCHT0   (BX)(R12*4)
+	MOVLQSX      (DI), R11
+	MOVQ         R11, R12
+	VMOVSS       (SI)(R12*8), X8
+	VMULSS       X2, X8, X8
+	VADDSS       X3, X8, X8
+	VMOVSS       X8, (SI)(R12*8)
+	MOVSS        lr+96(FP), X9
+	VDIVSS       X8, X9, X8
+	VBROADCASTSS X8, Z8
+	VMOVSS       4(SI)(R12*8), X9
+	VMULSS       X4, X9, X9
+	VADDSS       X5, X9, X9
+	VMOVSS       X9, 4(SI)(R12*8)
+	MOVL         $0x3f800000, R12
+	VMOVD        R12, X10
+	VSQRTSS      X9, X9, X9
+	VDIVSS       X9, X10, X9
+	VBROADCASTSS X9, Z9
+	IMULQ        R9, R11
+	SHLQ         $0x02, R11
+	MOVQ         R9, R12
+	CMPQ         R12, $0x00000010
+	JLT          tail
+
+whole:
+	VMOVUPS   (CX), Z10
+	VMOVUPS   (DX)(R11*1), Z11
+	VMOVUPS   (BX)(R11*1), Z12
+	VMULPS    Z0, Z10, Z10
+	VMULPS    Z2, Z11, Z11
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z7, Z11, K2
+	VMOVAPS.Z Z11, K2, Z11
+	VMOVUPS   Z11, (DX)(R11*1)
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z10, Z13
+	VMULPS    Z10, Z13, Z13
+	VADDPS    Z13, Z12, Z12
+	VPTESTMD  Z7, Z12, K2
+	VMOVAPS.Z Z12, K2, Z12
+	VMOVUPS   Z12, (BX)(R11*1)
+	VSQRTPS   Z12, Z12
+	VMULPS    Z9, Z12, Z12
+	VADDPS    Z6, Z12, Z12
+	VMULPS    Z8, Z11, Z11
+	VDIVPS    Z12, Z11, Z11
+	VMOVUPS   (AX)(R11*1), Z10
+	VMULPS    Z1, Z10, Z10
+	VSUBPS    Z11, Z10, Z10
+	VMOVUPS   Z10, (AX)(R11*1)
+	ADDQ      $0x00000040, R11
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000010, R12
+	CMPQ      R12, $0x00000010
+	JGE       whole
+
+tail:
+	TESTQ     R12, R12
+	JZ        next
+	VMOVUPS.Z (CX), K1, Z10
+	VMOVUPS.Z (DX)(R11*1), K1, Z11
+	VMOVUPS.Z (BX)(R11*1), K1, Z12
+	VMULPS    Z0, Z10, Z10
+	VMULPS    Z2, Z11, Z11
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z7, Z11, K2
+	VMOVAPS.Z Z11, K2, Z11
+	VMOVUPS   Z11, K1, (DX)(R11*1)
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z10, Z13
+	VMULPS    Z10, Z13, Z13
+	VADDPS    Z13, Z12, Z12
+	VPTESTMD  Z7, Z12, K2
+	VMOVAPS.Z Z12, K2, Z12
+	VMOVUPS   Z12, K1, (BX)(R11*1)
+	VSQRTPS   Z12, Z12
+	VMULPS    Z9, Z12, Z12
+	VADDPS    Z6, Z12, Z12
+	VMULPS    Z8, Z11, Z11
+	VDIVPS    Z12, Z11, Z11
+	VMOVUPS.Z (AX)(R11*1), K1, Z8
+	VMULPS    Z1, Z8, Z8
+	VSUBPS    Z11, Z8, Z8
+	VMOVUPS   Z8, K1, (AX)(R11*1)
+	LEAQ      (CX)(R12*4), CX
+
+next:
+	ADDQ $0x04, DI
+	DECQ R8
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func rowWiseAdagrad512(p *float32, s *float32, ids *int32, grad *float32, scales *float32, scaleStep int, n int, dim int, mask *int32, lr float32, initial float32, width float32, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, MMX+
+TEXT ·rowWiseAdagrad512(SB), NOSPLIT, $0-88
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         s+8(FP), DX
+	MOVQ         scales+32(FP), BX
+	MOVQ         scaleStep+40(FP), SI
+	VBROADCASTSS lr+72(FP), Z0
+	VBROADCASTSS initial+76(FP), Z1
+	VBROADCASTSS width+80(FP), Z2
+	VBROADCASTSS scale+84(FP), Z3
+	MOVQ         ids+16(FP), DI
+	MOVQ         n+48(FP), R8
+	MOVQ         dim+56(FP), R9
+	LEAQ         -4(DI)(R8*4), R10
+	MOVQ         mask+64(FP), R11
+	VMOVUPS      (R11), Z4
+	VPMOVD2M     Z4, K1
+
+row:
+	LEAQ         32(DI), R11
+	CMPQ         R11, R10
+	CMOVQGT      R10, R11
+	MOVLQSX      (R11), R11
+	PREFETCHT0   (DX)(R11*4)
+	IMULQ        R9, R11
+	LEAQ         -1(R11)(R9*1), R12
+	PREFETCHT0   (AX)(R11*4)
+	PREFETCHT0   (AX)(R12*4)
+	MOVLQSX      (DI), R11
+	MOVQ         R11, R13
+	VMOVSS       (DX)(R13*4), X4
+	VADDSS       X1, X4, X4
+	VDIVSS       X4, X1, X4
+	VSQRTSS      X4, X4, X4
+	VMULSS       X0, X4, X4
+	VBROADCASTSS X4, Z4
+	VDIVSS       (BX), X3, X5
+	VBROADCASTSS X5, Z6
+	VXORPS       X5, X5, X5
+	IMULQ        R9, R11
+	SHLQ         $0x02, R11
+	MOVQ         R9, R12
+	CMPQ         R12, $0x00000010
+	JLT          tail
+
+whole:
+	VMOVUPS       (CX), Z7
+	VMOVUPS       (AX)(R11*1), Z8
+	VMULPS        Z6, Z7, Z7
+	VMULPS        Z4, Z7, Z9
+	VSUBPS        Z9, Z8, Z8
+	VMOVUPS       Z8, (AX)(R11*1)
+	VMULPS        Z7, Z7, Z7
+	VADDPS        Y7, Y5, Y5
+	VEXTRACTF32X8 $0x01, Z7, Y7
+	VADDPS        Y7, Y5, Y5
+	ADDQ          $0x00000040, R11
+	ADDQ          $0x00000040, CX
+	SUBQ          $0x00000010, R12
+	CMPQ          R12, $0x00000010
+	JGE           whole
+
+tail:
+	TESTQ         R12, R12
+	JZ            next
+	VMOVUPS.Z     (CX), K1, Z7
+	VMOVUPS.Z     (AX)(R11*1), K1, Z8
+	VMULPS        Z6, Z7, Z7
+	VMULPS        Z4, Z7, Z4
+	VSUBPS        Z4, Z8, Z8
+	VMOVUPS       Z8, K1, (AX)(R11*1)
+	VMULPS        Z7, Z7, Z7
+	VMOVAPS.Z     Z7, K1, Z7
+	VADDPS        Y7, Y5, Y5
+	VEXTRACTF32X8 $0x01, Z7, Y4
+	VADDPS        Y4, Y5, Y5
+	LEAQ          (CX)(R12*4), CX
+
+next:
+	VEXTRACTF32X4 $0x01, Y5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x0e, X5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x01, X5, X4
+	VADDSS        X4, X5, X5
+	VDIVSS        X2, X5, X5
+	VADDSS        (DX)(R13*4), X5, X5
+	VMOVSS        X5, (DX)(R13*4)
+	ADDQ          SI, BX
+	ADDQ          $0x04, DI
+	DECQ          R8
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func ftrlRows512(p *float32, z *float32, s *float32, ids *int32, grad *float32, n int, dim int, mask *int32, scale float32, lr float32, beta float32, l1 float32, l2 float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·ftrlRows512(SB), NOSPLIT, $0-84
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+32(FP), CX
+	MOVQ         z+8(FP), DX
+	MOVQ         s+16(FP), BX
+	VBROADCASTSS scale+64(FP), Z0
+	VBROADCASTSS lr+68(FP), Z1
+	VBROADCASTSS beta+72(FP), Z2
+	VBROADCASTSS l1+76(FP), Z3
+	VBROADCASTSS l2+80(FP), Z4
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Z5
+	MOVQ         ids+24(FP), SI
+	MOVQ         n+40(FP), DI
+	MOVQ         dim+48(FP), R8
+	LEAQ         -4(SI)(DI*4), R9
+	MOVQ         mask+56(FP), R10
+	VMOVUPS      (R10), Z6
+	VPMOVD2M     Z6, K1
+
+row:
+	LEAQ       32(SI), R10
+	CMPQ       R10, R9
+	CMOVQGT    R9, R10
+	MOVLQSX    (R10), R10
+	IMULQ      R8, R10
+	LEAQ       -1(R10)(R8*1), R11
+	PREFETCHT0 (AX)(R10*4)
+	PREFETCHT0 (AX)(R11*4)
+	PREFETCHT0 (DX)(R10*4)
+	PREFETCHT0 (DX)(R11*4)
+	PREFETCHT0 (BX)(R10*4)
+	PREFETCHT0 (BX)(R11*4)
+	MOVLQSX    (SI), R10
+	IMULQ      R8, R10
+	SHLQ       $0x02, R10
+	MOVQ       R8, R11
+	CMPQ       R11, $0x00000010
+	JLT        tail
+
+whole:
+	VMOVUPS   (AX)(R10*1), Z6
+	VMOVUPS   (DX)(R10*1), Z9
+	VMOVUPS   (BX)(R10*1), Z10
+	VSQRTPS   Z10, Z11
+	VADDPS    Z2, Z11, Z12
+	VADDPS    Z4, Z12, Z12
+	VMULPS    Z6, Z12, Z12
+	VPANDD    Z5, Z6, Z13
+	VPORD     Z3, Z13, Z13
+	VADDPS    Z13, Z12, Z12
+	VPXORD    Z5, Z12, Z12
+	VPXORD    Z7, Z7, Z7
+	VCMPPS    $0x00, Z7, Z9, K2
+	VCMPPS    $0x04, Z7, Z6, K2, K2
+	VMOVAPS   Z12, K2, Z9
+	VMOVUPS   (CX), Z13
+	VMULPS    Z0, Z13, Z13
+	VMULPS    Z13, Z13, Z12
+	VADDPS    Z12, Z10, Z10
+	VMOVUPS   Z10, (BX)(R10*1)
+	VMULPS    Z1, Z13, Z13
+	VADDPS    Z13, Z9, Z9
+	VSQRTPS   Z10, Z12
+	VSUBPS    Z11, Z12, Z11
+	VMULPS    Z6, Z11, Z11
+	VSUBPS    Z11, Z9, Z9
+	VMOVUPS   Z9, (DX)(R10*1)
+	VADDPS    Z2, Z12, Z12
+	VADDPS    Z4, Z12, Z12
+	VPANDD    Z5, Z9, Z13
+	VPXORD    Z13, Z9, Z6
+	VPORD     Z3, Z13, Z13
+	VSUBPS    Z13, Z9, Z9
+	VDIVPS    Z12, Z9, Z9
+	VPXORD    Z5, Z9, Z9
+	VCMPPS    $0x06, Z3, Z6, K2
+	VMOVAPS.Z Z9, K2, Z9
+	VMOVUPS   Z9, (AX)(R10*1)
+	ADDQ      $0x00000040, R10
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000010, R11
+	CMPQ      R11, $0x00000010
+	JGE       whole
+
+tail:
+	TESTQ     R11, R11
+	JZ        next
+	VMOVUPS.Z (AX)(R10*1), K1, Z6
+	VMOVUPS.Z (DX)(R10*1), K1, Z9
+	VMOVUPS.Z (BX)(R10*1), K1, Z10
+	VSQRTPS   Z10, Z11
+	VADDPS    Z2, Z11, Z12
+	VADDPS    Z4, Z12, Z12
+	VMULPS    Z6, Z12, Z12
+	VPANDD    Z5, Z6, Z13
+	VPORD     Z3, Z13, Z13
+	VADDPS    Z13, Z12, Z12
+	VPXORD    Z5, Z12, Z12
+	VPXORD    Z8, Z8, Z8
+	VCMPPS    $0x00, Z8, Z9, K2
+	VCMPPS    $0x04, Z8, Z6, K2, K2
+	VMOVAPS   Z12, K2, Z9
+	VMOVUPS.Z (CX), K1, Z13
+	VMULPS    Z0, Z13, Z13
+	VMULPS    Z13, Z13, Z12
+	VADDPS    Z12, Z10, Z10
+	VMOVUPS   Z10, K1, (BX)(R10*1)
+	VMULPS    Z1, Z13, Z13
+	VADDPS    Z13, Z9, Z9
+	VSQRTPS   Z10, Z12
+	VSUBPS    Z11, Z12, Z11
+	VMULPS    Z6, Z11, Z11
+	VSUBPS    Z11, Z9, Z9
+	VMOVUPS   Z9, K1, (DX)(R10*1)
+	VADDPS    Z2, Z12, Z12
+	VADDPS    Z4, Z12, Z12
+	VPANDD    Z5, Z9, Z13
+	VPXORD    Z13, Z9, Z6
+	VPORD     Z3, Z13, Z13
+	VSUBPS    Z13, Z9, Z9
+	VDIVPS    Z12, Z9, Z9
+	VPXORD    Z5, Z9, Z9
+	VCMPPS    $0x06, Z3, Z6, K2
+	VMOVAPS.Z Z9, K2, Z9
+	VMOVUPS   Z9, K1, (AX)(R10*1)
+	LEAQ      (CX)(R11*4), CX
+
+next:
+	ADDQ $0x04, SI
+	DECQ DI
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func clampRows512(p *float32, ids *int32, n int, dim int, mask *int32, lo float32, hi float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·clampRows512(SB), NOSPLIT, $0-48
+	MOVQ         p+0(FP), AX
+	VBROADCASTSS lo+40(FP), Z0
+	VBROADCASTSS hi+44(FP), Z1
+	MOVQ         ids+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         dim+24(FP), BX
+	LEAQ         -4(CX)(DX*4), SI
+	MOVQ         mask+32(FP), DI
+	VMOVUPS      (DI), Z2
+	VPMOVD2M     Z2, K1
+
+row:
+	LEAQ       32(CX), DI
+	CMPQ       DI, SI
+	CMOVQGT    SI, DI
+	MOVLQSX    (DI), DI
+	IMULQ      BX, DI
+	LEAQ       -1(DI)(BX*1), R8
+	PREFETCHT0 (AX)(DI*4)
+	PREFETCHT0 (AX)(R8*4)
+	MOVLQSX    (CX), DI
+	IMULQ      BX, DI
+	SHLQ       $0x02, DI
+	MOVQ       BX, R8
+	CMPQ       R8, $0x00000010
+	JLT        tail
+
+whole:
+	VMOVUPS (AX)(DI*1), Z2
+	VMINPS  Z2, Z1, Z2
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, (AX)(DI*1)
+	ADDQ    $0x00000040, DI
+	SUBQ    $0x00000010, R8
+	CMPQ    R8, $0x00000010
+	JGE     whole
+
+tail:
+	TESTQ     R8, R8
+	JZ        next
+	VMOVUPS.Z (AX)(DI*1), K1, Z2
+	VMINPS    Z2, Z1, Z2
+	VMAXPS    Z2, Z0, Z2
+	VMOVUPS   Z2, K1, (AX)(DI*1)
+
+next:
+	ADDQ $0x04, CX
+	DECQ DX
 	JNZ  row
 	VZEROUPPER
 	RET

@@ -32,7 +32,9 @@ var updateTwins = []updateTwin{
 	{
 		"Momentum",
 		func(k *Kernels, x [4][]float32) { k.Momentum(x[0], x[2], x[1], 0.1, 0.9, 0.01, 0.25) },
-		nil,
+		func(k *Kernels, x [4][]float32, ids []int32, g []float32, dim int) {
+			k.MomentumRows(x[0], x[2], ids, g, dim, 0.1, 0.9, 0.25)
+		},
 		func(p, g, v, _ *float32, rows bool) {
 			*v = naiveFlush(float32(0.9**v) + naiveGradient(*p, *g, rows))
 			*p -= float32(0.1 * *v)
@@ -64,6 +66,41 @@ var updateTwins = []updateTwin{
 			*p = float32(0.999**p) - float32(0.02**m)/root
 		},
 	},
+	{
+		"FTRL",
+		func(k *Kernels, x [4][]float32) { k.FTRL(x[0], x[2], x[3], x[1], testFTRL) },
+		func(k *Kernels, x [4][]float32, ids []int32, g []float32, dim int) {
+			k.FTRLRows(x[0], x[2], x[3], ids, g, dim, testFTRL)
+		},
+		func(p, g, z, s *float32, _ bool) { naiveFTRL(p, g, z, s) },
+	},
+}
+
+var testFTRL = FTRLFactors{Scale: 0.25, LR: 0.1, Beta: 1.5, L1: 0.02, L2: 0.03}
+
+func naiveFTRL(p, g, z, s *float32) {
+	before := naiveRoot(*s)
+	if *z == 0 && (*p > 0 || *p != *p) {
+		*z = -(float32(*p*((before+1.5)+0.03)) + 0.02)
+	} else if *z == 0 && *p < 0 {
+		*z = -(float32(*p*((before+1.5)+0.03)) - 0.02)
+	}
+	d := float32(*g * 0.25)
+	*s += float32(d * d)
+	after := naiveRoot(*s)
+	*z += float32(0.1 * d)
+	*z -= float32((after - before) * *p)
+	divisor := (after + 1.5) + 0.03
+	switch {
+	case *z > 0.02:
+		*p = -((*z - 0.02) / divisor)
+	case *z < -0.02:
+		*p = -((*z + 0.02) / divisor)
+	case *z != *z:
+		*p = *z
+	default:
+		*p = 0
+	}
 }
 
 func naiveGradient(p, g float32, rows bool) float32 {
@@ -211,6 +248,19 @@ func TestUpdatesRefuse(t *testing.T) {
 			func() { k.SGDRows(x, nil, nil, 0, 0, 0) },
 			func() { k.AdagradRows(x, y, []int32{0}, x[:2], 2, 0, 0, 0) },
 			func() { k.AdamRows(x, x, y, []int32{0}, x[:2], 2, AdamFactors{}) },
+			func() { k.MomentumRows(x, y, []int32{0}, x[:2], 2, 0, 0, 0) },
+			func() { k.FTRL(x, x, y, x, FTRLFactors{}) },
+			func() { k.FTRLRows(x, y, x, []int32{0}, x[:2], 2, FTRLFactors{}) },
+			func() { k.AdamOwnRows(x, x, y, x, []int32{0}, x[:2], 2, 0, AdamFactors{}) },
+			func() { k.AdamOwnRows(x, x, x, x[:5], []int32{0}, x[:2], 2, 0, AdamFactors{}) },
+			func() { k.AdamOwnRows(x, x, x, x, []int32{3}, x[:2], 2, 0, AdamFactors{}) },
+			func() { k.RowWiseAdagrad(x, x[:2], []int32{0}, x[:2], nil, 2, 0, 0, 0) },
+			func() { k.RowWiseAdagrad(x, x, []int32{0}, x[:2], x[:2], 2, 0, 0, 0) },
+			func() { k.RowWiseAdagrad(x, x, []int32{0}, x[:2], []float32{}, 2, 0, 0, 0) },
+			func() { k.RowWiseAdagrad(x, x, []int32{-1}, x[:2], nil, 2, 0, 0, 0) },
+			func() { k.ClampRows(x, []int32{3}, 2, 0, 0) },
+			func() { k.ClampRows(x, []int32{0}, 0, 0, 0) },
+			func() { k.ClampRows(x, []int32{0}, 4, 0, 0) },
 		} {
 			func() {
 				defer func() {
@@ -266,7 +316,7 @@ func TestUpdateCallsAreShort(t *testing.T) {
 				w.rows(k, x, ids, x[1], dim)
 			}
 		}
-		limits := calls{"sgd": callFloats, "momentum": callFloats, "adagrad": callFloats, "adamW": callFloats, "rows": callRows}
+		limits := calls{"sgd": callFloats, "momentum": callFloats, "ftrl": callFloats, "adagrad": callFloats, "adamW": callFloats, "rows": callRows}
 		for kernel, limit := range limits {
 			if most[kernel] != limit {
 				t.Errorf("%s: one call of %s was given %d, want at most and here %d", level.Name(), kernel, most[kernel], limit)
@@ -318,6 +368,19 @@ func countedUpdates(k *Kernels, c calls) *Kernels {
 		rows(n, dim)
 		adamRows(p, m, v, ids, g, n, dim, mask, f0, f1, f2, f3, f4, f5, f6, f7, f8)
 	}
+	ftrl, momentumRows, ftrlRows := o.ftrl, o.momentumRows, o.ftrlRows
+	o.ftrl = func(p, z, s, g *float32, n int, f0, f1, f2, f3, f4 float32) {
+		c.note("ftrl", n)
+		ftrl(p, z, s, g, n, f0, f1, f2, f3, f4)
+	}
+	o.momentumRows = func(p, v *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, momentum, scale float32) {
+		rows(n, dim)
+		momentumRows(p, v, ids, g, n, dim, mask, lr, momentum, scale)
+	}
+	o.ftrlRows = func(p, z, s *float32, ids *int32, g *float32, n, dim int, mask *int32, f0, f1, f2, f3, f4 float32) {
+		rows(n, dim)
+		ftrlRows(p, z, s, ids, g, n, dim, mask, f0, f1, f2, f3, f4)
+	}
 	return &out
 }
 
@@ -329,7 +392,7 @@ func sqrtSpecial(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 // BenchmarkUpdates counts the bytes each rule reads and writes, in the caches
 // and in memory.
 func BenchmarkUpdates(b *testing.B) {
-	moves := map[string]int{"SGDPlain": 3, "Momentum": 5, "Adagrad": 5, "AdamW": 7}
+	moves := map[string]int{"SGDPlain": 3, "Momentum": 5, "Adagrad": 5, "AdamW": 7, "FTRL": 7}
 	for _, n := range []int{4096, 1 << 24} {
 		r := rand.New(rand.NewPCG(39, 40))
 		x, _ := operands(r, n, false)

@@ -7,10 +7,11 @@ import (
 )
 
 // lanesAt is how an update rule reaches one vector of each of its arrays: whole,
-// or the first lanes of it, as a row's end needs.
+// or the first lanes of it, as a row's end needs. keep makes 0 of the others.
 type lanesAt struct {
 	load  func(array int) reg.VecVirtual
 	store func(v reg.VecVirtual, array int)
+	keep  func(v reg.VecVirtual)
 }
 
 // rule is the arithmetic of an optimizer on one vector of each array. Its
@@ -20,42 +21,26 @@ type rule struct {
 	name    string
 	state   []string // state arrays
 	factors []string
-	fades   bool // state that can become subnormal: see flush
+	uses    []string // constants: "exponent" (state that can become subnormal: see flush), "sign"
 	body    func(l level, f map[string]reg.VecVirtual, at lanesAt)
 }
 
+var fading, signed = []string{"exponent"}, []string{"sign"}
+
 var rules = []rule{
-	{"sgdPlain", nil, []string{"lr", "decay", "scale"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+	{"sgdPlain", nil, []string{"lr", "decay", "scale"}, nil, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
 		p, g := at.load(0), decayed(l, f, at)
 		l.descend(p, g, f["lr"], at)
 	}},
-	{"momentum", []string{"v"}, []string{"lr", "momentum", "decay", "scale"}, true, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
-		g, v := decayed(l, f, at), at.load(2)
-		VMULPS(f["momentum"], v, v)
-		VADDPS(g, v, v)
-		l.flush(v, f)
-		at.store(v, 2)
-		l.descend(at.load(0), v, f["lr"], at)
+	{"momentum", []string{"v"}, []string{"lr", "momentum", "decay", "scale"}, fading, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+		momentumRule(l, f, decayed(l, f, at), at.load(2), at)
 	}},
-	{"adagrad", []string{"s"}, []string{"lr", "decay", "scale", "eps"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
+	{"adagrad", []string{"s"}, []string{"lr", "decay", "scale", "eps"}, nil, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
 		g := decayed(l, f, at)
 		adagradRule(l, f, g, at)
 	}},
-	{"adamW", []string{"m", "v"}, adamFactors, true, adamRule},
-}
-
-var rowRules = []rule{
-	{"sgdRows", nil, []string{"lr", "scale"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
-		g := at.load(1)
-		VMULPS(f["scale"], g, g)
-		l.descend(at.load(0), g, f["lr"], at)
-	}},
-	{"adagradRows", []string{"s"}, []string{"lr", "scale", "eps"}, false, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
-		g := at.load(1)
-		VMULPS(f["scale"], g, g)
-		adagradRule(l, f, g, at)
-	}},
-	{"adamRows", []string{"m", "v"}, adamFactors, true, adamRule},
+	{"adamW", []string{"m", "v"}, adamFactors, fading, adamRule},
+	{"ftrl", []string{"z", "s"}, ftrlFactors, signed, ftrlRule},
 }
 
 // decayed is the gradient, scaled, and decay times the parameter added.
@@ -72,6 +57,14 @@ func (l level) descend(p, g, lr reg.VecVirtual, at lanesAt) {
 	VMULPS(lr, g, g)
 	VSUBPS(g, p, p)
 	at.store(p, 0)
+}
+
+func momentumRule(l level, f map[string]reg.VecVirtual, g, v reg.VecVirtual, at lanesAt) {
+	VMULPS(f["momentum"], v, v)
+	VADDPS(g, v, v)
+	l.flush(v, f)
+	at.store(v, 2)
+	l.descend(at.load(0), v, f["lr"], at)
 }
 
 func adagradRule(l level, f map[string]reg.VecVirtual, g reg.VecVirtual, at lanesAt) {
@@ -113,6 +106,82 @@ func adamRule(l level, f map[string]reg.VecVirtual, at lanesAt) {
 	VMULPS(f["keep"], p, p)
 	VSUBPS(m, p, p)
 	at.store(p, 0)
+}
+
+var ftrlFactors = []string{"scale", "lr", "beta", "l1", "l2"}
+
+// ftrlRule keeps z in units of the learning rate. A z of 0 beside a weight that
+// is not 0 stands for the z that would have given this weight.
+func ftrlRule(l level, f map[string]reg.VecVirtual, at lanesAt) {
+	w, z, n := at.load(0), at.load(2), at.load(3)
+	root, divisor, shift := l.vector(), l.vector(), l.vector()
+	VSQRTPS(n, root)
+	VADDPS(f["beta"], root, divisor)
+	VADDPS(f["l2"], divisor, divisor)
+	VMULPS(w, divisor, divisor)
+	l.and(f["sign"], w, shift)
+	l.or(f["l1"], shift, shift)
+	VADDPS(shift, divisor, divisor)
+	l.xor(f["sign"], divisor, divisor)
+	l.adopt(z, w, divisor)
+
+	g := at.load(1)
+	VMULPS(f["scale"], g, g)
+	VMULPS(g, g, divisor)
+	VADDPS(divisor, n, n)
+	at.store(n, 3)
+	VMULPS(f["lr"], g, g)
+	VADDPS(g, z, z)
+	VSQRTPS(n, divisor)
+	VSUBPS(root, divisor, root)
+	VMULPS(w, root, root)
+	VSUBPS(root, z, z)
+	at.store(z, 2)
+
+	VADDPS(f["beta"], divisor, divisor)
+	VADDPS(f["l2"], divisor, divisor)
+	l.and(f["sign"], z, shift)
+	l.xor(shift, z, w) // the magnitude
+	l.or(f["l1"], shift, shift)
+	VSUBPS(shift, z, z)
+	VDIVPS(divisor, z, z)
+	l.xor(f["sign"], z, z)
+	const notLessOrEqual = 6 // also where NaN
+	if l.masked {
+		k := K()
+		VCMPPS(U8(notLessOrEqual), f["l1"], w, k)
+		VMOVAPS_Z(z, k, z)
+	} else {
+		VCMPPS(U8(notLessOrEqual), f["l1"], w, w)
+		VANDPS(w, z, z)
+	}
+	at.store(z, 0)
+}
+
+// adopt makes z the other where z is 0 and w is not.
+func (l level) adopt(z, w, other reg.VecVirtual) {
+	const equal, notEqual = 0, 4 // the second also where NaN
+	zero := l.zero()
+	if l.masked {
+		k := K()
+		VCMPPS(U8(equal), zero, z, k)
+		VCMPPS(U8(notEqual), zero, w, k, k)
+		VMOVAPS(other, k, z)
+		return
+	}
+	some := l.vector()
+	VCMPPS(U8(equal), zero, z, some)
+	VCMPPS(U8(notEqual), zero, w, zero)
+	VPAND(zero, some, some)
+	VBLENDVPS(some, other, z, z)
+}
+
+func (l level) or(a, b, to reg.VecVirtual) {
+	if l.masked {
+		VPORD(a, b, to)
+	} else {
+		VPOR(a, b, to)
+	}
 }
 
 // flush makes 0 of subnormal numbers: state that fades away would stay one
@@ -177,8 +246,13 @@ func (r rule) broadcast(l level) map[string]reg.VecVirtual {
 	for _, name := range r.factors {
 		f[name] = l.scalar(name)
 	}
-	if r.fades {
-		f["exponent"] = l.exponent()
+	for _, name := range r.uses {
+		switch name {
+		case "exponent":
+			f[name] = l.exponent()
+		case "sign":
+			f[name] = l.bits(1 << 31)
+		}
 	}
 	return f
 }
@@ -197,111 +271,4 @@ func (r rule) dense(l level) {
 			store: func(v reg.VecVirtual, array int) { VMOVUPS(v, at(array)) },
 		})
 	})
-}
-
-// rowsAhead is how many rows ahead of its use a row is fetched: enough to
-// cover a miss to memory with the work on rows of ten floats.
-const rowsAhead = 8
-
-// rows is the rule over n rows (at least 1) of dim values: row ids[i] of the
-// parameters and of the state, row i of the gradients. The first dim mod lanes
-// words of mask have their sign set, the others are 0.
-func (r rule) rows(l level) {
-	TEXT(r.name+l.suffix, NOSPLIT, r.parameters(" *float32, ids *int32, grad *float32", ", n, dim int, mask *int32, "))
-	Pragma("noescape")
-	arrays := []reg.Register{load("p"), load("grad")}
-	for _, name := range r.state {
-		arrays = append(arrays, load(name))
-	}
-	factors := r.broadcast(l)
-	ids, n, dim := load("ids"), load("n"), load("dim")
-	last, ahead, off, left := GP64(), GP64(), GP64(), GP64()
-	LEAQ(Mem{Base: ids, Index: n, Scale: 4, Disp: -4}, last)
-	at := func(array int) Mem {
-		if array == 1 {
-			return mem(arrays[1], 0)
-		}
-		return Mem{Base: arrays[array], Index: off, Scale: 1}
-	}
-	tail := l.tail()
-
-	Label("row")
-	LEAQ(mem(ids, 4*rowsAhead), ahead)
-	CMPQ(ahead, last)
-	CMOVQGT(last, ahead)
-	MOVLQSX(mem(ahead, 0), off)
-	IMULQ(dim, off)
-	LEAQ(Mem{Base: off, Index: dim, Scale: 1, Disp: -1}, left) // the row's last value
-	for i, a := range arrays {
-		if i != 1 {
-			PREFETCHT0(Mem{Base: a, Index: off, Scale: 4})
-			PREFETCHT0(Mem{Base: a, Index: left, Scale: 4})
-		}
-	}
-	MOVLQSX(mem(ids, 0), off)
-	IMULQ(dim, off)
-	SHLQ(U8(2), off)
-	MOVQ(dim, left)
-	CMPQ(left, U32(l.lanes))
-	JLT(LabelRef("tail"))
-	Label("whole")
-	r.body(l, factors, lanesAt{
-		load: func(array int) reg.VecVirtual {
-			v := l.vector()
-			VMOVUPS(at(array), v)
-			return v
-		},
-		store: func(v reg.VecVirtual, array int) { VMOVUPS(v, at(array)) },
-	})
-	ADDQ(U32(l.bytes()), off)
-	ADDQ(U32(l.bytes()), arrays[1])
-	SUBQ(U32(l.lanes), left)
-	CMPQ(left, U32(l.lanes))
-	JGE(LabelRef("whole"))
-	Label("tail")
-	TESTQ(left, left)
-	JZ(LabelRef("next"))
-	r.body(l, factors, lanesAt{
-		load:  func(array int) reg.VecVirtual { return tail.load(at(array)) },
-		store: func(v reg.VecVirtual, array int) { tail.store(v, at(array)) },
-	})
-	LEAQ(Mem{Base: arrays[1], Index: left, Scale: 4}, arrays[1])
-	Label("next")
-	ADDQ(U8(4), ids)
-	DECQ(n)
-	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
-}
-
-// part loads and stores the lanes of a vector that a mask selects.
-type part struct {
-	load  func(m Mem) reg.VecVirtual
-	store func(v reg.VecVirtual, m Mem)
-}
-
-func (l level) tail() part {
-	mask := l.vector()
-	from := load("mask")
-	VMOVUPS(mem(from, 0), mask)
-	if l.masked {
-		k := K()
-		VPMOVD2M(mask, k)
-		return part{
-			load: func(m Mem) reg.VecVirtual {
-				v := l.vector()
-				VMOVUPS_Z(m, k, v)
-				return v
-			},
-			store: func(v reg.VecVirtual, m Mem) { VMOVUPS(v, k, m) },
-		}
-	}
-	return part{
-		load: func(m Mem) reg.VecVirtual {
-			v := l.vector()
-			VMASKMOVPS(m, mask, v)
-			return v
-		},
-		store: func(v reg.VecVirtual, m Mem) { VMASKMOVPS(v, mask, m) },
-	}
 }

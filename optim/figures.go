@@ -1,0 +1,116 @@
+package optim
+
+// Figures are what a click table knows of a row besides its weights: the part
+// "figures" of the row's state, in this order.
+type Figures struct {
+	// Show and Click are how often the row was part of a sample that was shown
+	// and clicked, faded by every day that has passed.
+	Show, Click float32
+	// Unseen is the days since a sample had the row, 0 today.
+	Unseen float32
+	// Delta is the score that the row's shows and clicks were worth since the
+	// last base was saved, not faded.
+	Delta float32
+}
+
+// FigureCount is how many values Figures have in a row's state.
+const FigureCount = 4
+
+// FiguresOf returns the figures of a row, from the part of all rows' [rows, 4].
+func FiguresOf(part []float32, row int32) Figures {
+	f := (*[FigureCount]float32)(part[int(row)*FigureCount:])
+	return Figures{Show: f[0], Click: f[1], Unseen: f[2], Delta: f[3]}
+}
+
+// Put writes the figures of a row.
+func (f Figures) Put(part []float32, row int32) {
+	*(*[FigureCount]float32)(part[int(row)*FigureCount:]) = [FigureCount]float32{f.Show, f.Click, f.Unseen, f.Delta}
+}
+
+// ClickPolicy decides which rows of a click table are worth their memory. Its
+// methods are pure functions of a row's figures and of the days that they are
+// given. [NewClickPolicy] gives the usual settings; in the zero value all rows
+// have score 0 and all limits are 0, so that Validate refuses it.
+type ClickPolicy struct {
+	// NoClick and Click are what a show without and with a click is worth, 0 or
+	// more, one of them positive.
+	NoClick, Click float64
+	// ExtendAt is the score from which a row has its extension (embedx).
+	ExtendAt float64
+	// Decay is what a day leaves of shows and clicks, above 0 and at most 1.
+	Decay float64
+	// DeleteBelow is the score below which a row is deleted.
+	DeleteBelow float64
+	// DeleteAfter is after how many days unseen a row is deleted, 1 or more.
+	DeleteAfter float64
+	// ColdAfter is after how many days unseen a row may leave memory, 0 or more.
+	ColdAfter float64
+}
+
+// NewClickPolicy is a show worth 0.1 and a click 1, extension from a score of
+// 10, 0.98 left a day, deletion below 0.8 or after 30 days, cold after one.
+func NewClickPolicy() ClickPolicy {
+	return ClickPolicy{NoClick: 0.1, Click: 1, ExtendAt: 10, Decay: 0.98, DeleteBelow: 0.8, DeleteAfter: 30, ColdAfter: 1}
+}
+
+// Validate reports every setting that is out of its range.
+func (p ClickPolicy) Validate() error { return p.faults().err("click policy") }
+
+func (p ClickPolicy) faults() (f faults) {
+	f.notNegative("worth of a show without a click", p.NoClick)
+	f.notNegative("worth of a click", p.Click)
+	f.want(!(p.NoClick == 0 && p.Click == 0), "shows and clicks worth 0: all scores would be 0; want one of them positive")
+	f.notNegative("extension's least score", p.ExtendAt)
+	f.want(p.Decay > 0 && p.Decay <= 1, "decay %v: want a number above 0 and at most 1", p.Decay)
+	f.notNegative("least score", p.DeleteBelow)
+	f.want(p.DeleteAfter >= 1, "days until deletion %v: want 1 or more", p.DeleteAfter)
+	f.notNegative("days until cold", p.ColdAfter)
+	return f
+}
+
+// Score is what a row is worth: (Show-Click)*p.NoClick + Click*p.Click.
+func (p ClickPolicy) Score(f Figures) float32 { return p.worth(f.Show, f.Click) }
+
+func (p ClickPolicy) worth(show, click float32) float32 {
+	return float32((show-click)*float32(p.NoClick)) + float32(click*float32(p.Click))
+}
+
+// Seen is the figures after samples of today showed and clicked the row.
+func (p ClickPolicy) Seen(f Figures, show, click float32) Figures {
+	return Figures{Show: f.Show + show, Click: f.Click + click, Delta: f.Delta + p.worth(show, click)}
+}
+
+// Extends reports whether a row is worth an extension.
+func (p ClickPolicy) Extends(f Figures) bool { return p.Score(f) >= float32(p.ExtendAt) }
+
+// Age is the figures after days more have passed, 0 or more: what the daily
+// shrinking does to rows that it keeps.
+func (p ClickPolicy) Age(f Figures, days int) Figures {
+	left := float32(power(p.Decay, uint64(max(0, days))))
+	f.Show *= left
+	f.Click *= left
+	f.Unseen += float32(max(0, days))
+	return f
+}
+
+// Deletes reports whether a row, aged, is to be deleted: by score or by age.
+func (p ClickPolicy) Deletes(f Figures) bool {
+	return p.Score(f) < float32(p.DeleteBelow) || f.Unseen > float32(p.DeleteAfter)
+}
+
+// Cold reports whether a row may leave memory for slower storage.
+func (p ClickPolicy) Cold(f Figures) bool { return f.Unseen >= float32(p.ColdAfter) && f.Unseen > 0 }
+
+// Based is the figures after the row was saved in a base.
+func (f Figures) Based() Figures {
+	f.Delta = 0
+	return f
+}
+
+// Admits reports whether a new key gets a row: once it was seen count times, in
+// the filter that counts keys before they have rows, or where its hash falls
+// into the share that is admitted. hash is the key's own, the same everywhere,
+// so that a key is admitted by all or by none.
+func Admits(seen, count int, hash uint64, share float64) bool {
+	return seen >= count && float64(hash>>11)*0x1p-53 < share
+}

@@ -1,0 +1,120 @@
+package optim
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// FTRL is FTRL-Proximal (McMahan et al., Ad Click Prediction: a View from the
+// Trenches, 2013, algorithm 1): Adagrad's rates, with penalties that keep
+// weights exactly zero whose gradients do not say otherwise. With alpha = LR:
+//
+//	g = gradScale*grad
+//	z = z + alpha*g - (sqrt(s+g*g) - sqrt(s))*p
+//	s = s + g*g
+//	p = 0 where |z| <= alpha*L1, else
+//	    -(z - sign(z)*alpha*L1) / (Beta + sqrt(s) + alpha*L2)
+//
+// z is the paper's times alpha. While alpha is constant the weights are the
+// paper's; where a schedule changes it, each gradient keeps the rate that it
+// came with, and weights do not jump, as they would with the paper's z. With a
+// rate of 0 nothing moves.
+//
+// Weights need not start at 0, as the paper's do: beside a weight that is not, a
+// z of 0 stands for the z that would have given this weight, so that training
+// starts from the weights that are there. (No update leaves these two.)
+//
+// s starts at Initial. An update moves seven values: p, g, z and s are read, p,
+// z and s are written. [NewFTRL] gives the usual settings; the zero value is
+// refused by Validate. For tables the rule is applied to the rows that a step
+// used.
+type FTRL struct {
+	// LR is the learning rate, positive: alpha of the paper. It may be changed
+	// between steps.
+	LR float64
+	// Beta divides the rate before there are gradients, positive.
+	Beta float64
+	// L1 and L2 are the penalties, 0 for none. They weigh against the sum of all
+	// gradients so far, not against each step's.
+	L1, L2 float64
+	// Initial is what the sums of squares start from, 0 or more.
+	Initial float64
+
+	kernels *simd.Kernels // nil before Bind
+	z, sum  []float32
+	tables  tables
+}
+
+var _ RowOptimizer = (*FTRL)(nil)
+
+// NewFTRL is FTRL with a learning rate, beta 1 and no penalties.
+func NewFTRL(lr float64) *FTRL { return &FTRL{LR: lr, Beta: 1} }
+
+// Validate reports every setting that is out of its range.
+func (o *FTRL) Validate() error { return o.faults().err(o.Name()) }
+
+func (o *FTRL) faults() faults {
+	rule := o.rows()
+	return rule.faults()
+}
+
+// Name returns "ftrl".
+func (o *FTRL) Name() string { return "ftrl" }
+
+// Bind checks the settings and makes the state of n values.
+func (o *FTRL) Bind(n int) error {
+	f := o.faults()
+	f.bound(len(o.z), n, o.kernels != nil)
+	if len(f) > 0 || o.kernels != nil {
+		return f.err(o.Name())
+	}
+	o.kernels, o.z, o.sum = simd.Host(), make([]float32, n), make([]float32, n)
+	fill(o.sum, float32(o.Initial))
+	return nil
+}
+
+// SetLR sets LR.
+func (o *FTRL) SetLR(lr float64) {
+	checkLR(o.Name(), lr)
+	o.LR = lr
+}
+
+// CurrentLR returns LR.
+func (o *FTRL) CurrentLR() float64 { return o.LR }
+
+// BeginStep does nothing: z and the sums are all that FTRL knows of earlier
+// steps.
+func (o *FTRL) BeginStep() {}
+
+// Update applies the rule to the arena's values [lo, lo+len(params)). It panics
+// when Bind has not been called or the ranges do not fit.
+func (o *FTRL) Update(lo int, params, grads []float32, gradScale float32) {
+	if o.LR == 0 {
+		return
+	}
+	rule := o.rows()
+	z, sum := o.z[lo:lo+len(params)], o.sum[lo:lo+len(params)]
+	o.kernels.FTRL(params, z, sum, grads, rule.factors(gradScale))
+}
+
+// State returns z and the sums of squares.
+func (o *FTRL) State() []State {
+	return []State{{Name: "linear", Data: o.z}, {Name: "sum", Data: o.sum}}
+}
+
+// BindTables checks the settings and makes the state of tables.
+func (o *FTRL) BindTables(dims [][2]int) error {
+	rule := o.rows()
+	return o.tables.bind(o.faults(), o.Name(), dims, rule.Parts)
+}
+
+// UpdateRows applies the rule to the rows ids of a table.
+func (o *FTRL) UpdateRows(table int, data []float32, ids []int32, grads []float32, gradScale float32) {
+	rule := o.rows()
+	rule.UpdateRows(data, o.tables.parts[table], o.tables.dim(table), ids, grads, gradScale)
+}
+
+// TableState returns a table's z and sums of squares.
+func (o *FTRL) TableState(table int) []State { return o.tables.state[table] }
+
+// rows is the rule for rows.
+func (o *FTRL) rows() FTRLRows {
+	return FTRLRows{LR: o.LR, Beta: o.Beta, L1: o.L1, L2: o.L2, Initial: o.Initial}
+}
