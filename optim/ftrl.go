@@ -44,7 +44,9 @@ type FTRL struct {
 
 var _ RowOptimizer = (*FTRL)(nil)
 
-// NewFTRL is FTRL with a learning rate, beta 1 and no penalties.
+// NewFTRL is FTRL with a learning rate, beta 1 and no penalties. Beta is meant for
+// gradients of single samples; those of a batch's mean are small beside it and
+// want a rate about ten times that of other rules, or a smaller beta.
 func NewFTRL(lr float64) *FTRL { return &FTRL{LR: lr, Beta: 1} }
 
 // Validate reports every setting that is out of its range.

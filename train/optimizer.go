@@ -28,7 +28,7 @@ func (c *Config) SetOptimizer(name string) {
 	case "adamw":
 		c.LR, c.WeightDecay = 0.001, 0.01
 	case "ftrl":
-		c.LR = 0.05
+		c.LR = 0.5
 	}
 	if spec, err := c.spec(); err == nil && spec.Rows > 0 {
 		c.WeightDecay = 0

@@ -298,7 +298,7 @@ func TestSetOptimizer(t *testing.T) {
 		model, optimizer string
 		lr, decay        float64
 	}{{"mnist", "sgd", 0.005, 1e-5}, {"mnist", "adamw", 0.001, 0.01}, {"mnist", "adagrad", 0.01, 0}, {"ctr-dnn", "adamw", 0.001, 0}, {"ctr-dnn", "sgd", 0.01, 0},
-		{"mnist", "adam", 0.001, 0}, {"ctr-dnn", "adam", 0.001, 0}, {"mnist", "ftrl", 0.05, 0}, {"ctr-dnn", "ftrl", 0.05, 0}} {
+		{"mnist", "adam", 0.001, 0}, {"ctr-dnn", "adam", 0.001, 0}, {"mnist", "ftrl", 0.5, 0}, {"ctr-dnn", "ftrl", 0.5, 0}} {
 		cfg := Defaults(c.model, data.Synthetic)
 		cfg.SetOptimizer(c.optimizer)
 		if cfg.LR != c.lr || cfg.WeightDecay != c.decay || cfg.Validate() != nil {

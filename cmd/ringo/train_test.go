@@ -194,7 +194,7 @@ func TestModelDefaults(t *testing.T) {
 		"--optimizer adamw":           "adamw, learning rate 0.001;",
 		"--lr 0.25 --optimizer adamw": "adamw, learning rate 0.25;",
 		"--optimizer adam":            "adam, learning rate 0.001;",
-		"--optimizer ftrl":            "ftrl, learning rate 0.05;",
+		"--optimizer ftrl":            "ftrl, learning rate 0.5;",
 		"--optimizer sgd":             "sgd, learning rate 0.005;",
 		"--lr-steps 1:0.01,3:0.002":   "learning rate 0.005, 0.01 from epoch 1, 0.002 from epoch 3;",
 		"--lr-cosine --warmup 3":      "learning rate 0.005, cosine to 0, warm-up 3 steps;",
