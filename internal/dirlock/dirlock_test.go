@@ -1,0 +1,30 @@
+package dirlock
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestOneHolder(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Take(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Take(dir); !errors.Is(err, ErrHeld) {
+		t.Fatalf("a second holder: %v", err)
+	}
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	l, err = Take(dir)
+	if err != nil {
+		t.Fatalf("after its release: %v", err)
+	}
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Take(dir + "/none"); err == nil {
+		t.Error("a directory that does not exist was taken")
+	}
+}

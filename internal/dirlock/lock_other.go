@@ -1,0 +1,13 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package dirlock
+
+import (
+	"errors"
+	"os"
+	"runtime"
+)
+
+func lock(*os.File) error {
+	return errors.New("a directory cannot be locked on " + runtime.GOOS)
+}

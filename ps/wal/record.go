@@ -1,0 +1,147 @@
+package wal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+const (
+	magic         = "RINGOWAL"
+	version       = 1
+	flagSync      = 1
+	segmentHeader = 28
+	recordHeader  = 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// record is one of a segment.
+type record struct {
+	number  uint64
+	before  uint32 // records of the same write before it
+	payload []byte // of the segment's bytes
+}
+
+// size is how many bytes of a segment the record has.
+func (r record) size() int { return recordHeader + len(r.payload) }
+
+// appendHeader appends a record's header. sum is the payload's CRC-32C, so that
+// it can be computed before the record's number is known.
+func appendHeader(b []byte, n int, before uint32, number uint64, sum uint32) []byte {
+	at := len(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	b = binary.LittleEndian.AppendUint32(b, before)
+	b = binary.LittleEndian.AppendUint64(b, number)
+	return binary.LittleEndian.AppendUint32(b, crc32.Update(sum, castagnoli, b[at:]))
+}
+
+// decode reads the record that b begins with. A fault is empty or says why there
+// is none.
+func decode(b []byte) (r record, fault string) {
+	if len(b) < recordHeader {
+		return record{}, fmt.Sprintf("%d bytes, a record has at least %d", len(b), recordHeader)
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if uint64(n) > uint64(len(b)-recordHeader) {
+		return record{}, fmt.Sprintf("a record of %d bytes where %d are left", n, len(b)-recordHeader)
+	}
+	r = record{
+		number:  binary.LittleEndian.Uint64(b[8:]),
+		before:  binary.LittleEndian.Uint32(b[4:]),
+		payload: b[recordHeader : recordHeader+int(n)],
+	}
+	sum := crc32.Update(crc32.Checksum(r.payload, castagnoli), castagnoli, b[:recordHeader-4])
+	if has := binary.LittleEndian.Uint32(b[16:]); has != sum {
+		return record{}, fmt.Sprintf("the record's checksum is %08x, the file says %08x", sum, has)
+	}
+	return r, ""
+}
+
+// appendSegmentHeader appends the header of a segment.
+func appendSegmentHeader(b []byte, first uint64, sync bool) []byte {
+	at, flags := len(b), uint32(0)
+	if sync {
+		flags |= flagSync
+	}
+	b = append(b, magic...)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint32(b, flags)
+	b = binary.LittleEndian.AppendUint64(b, first)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+}
+
+// scan reads the records of a segment's bytes b, whose first record must have the
+// number first, and calls do for each; an error of do ends it. It returns where
+// the next record goes and its number. In the last segment of a log a write cut
+// short ends the scan and is no fault; end is then before the end of b.
+func scan(path string, b []byte, first uint64, last bool, do func(record) error) (end int, next uint64, err error) {
+	sync, err := checkHeader(path, b, first)
+	if err != nil {
+		return 0, 0, err
+	}
+	end, next = segmentHeader, first
+	for end < len(b) {
+		r, fault := decode(b[end:])
+		if fault == "" && r.number != next {
+			return end, next, &DamageError{path, int64(end), fmt.Sprintf("record %d where %d belongs", r.number, next)}
+		}
+		if fault != "" {
+			if last && !followed(b[end+1:], next, sync) {
+				return end, next, nil
+			}
+			return end, next, &DamageError{path, int64(end), fmt.Sprintf("record %d: %s", next, fault)}
+		}
+		if err := do(r); err != nil {
+			return end, next, err
+		}
+		end += r.size()
+		next++
+	}
+	return end, next, nil
+}
+
+// checkHeader checks a segment's header and says whether it was written with Sync.
+func checkHeader(path string, b []byte, first uint64) (sync bool, err error) {
+	damage := func(at int64, format string, a ...any) (bool, error) {
+		return false, &DamageError{path, at, fmt.Sprintf(format, a...)}
+	}
+	if len(b) < segmentHeader {
+		return damage(int64(len(b)), "the file ends within its header of %d bytes", segmentHeader)
+	}
+	if string(b[:8]) != magic {
+		return damage(0, "it does not begin with %q", magic)
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
+		return false, fmt.Errorf("%s: format version %d, this program reads version %d: %w: use the program that wrote it", path, v, version, ErrVersion)
+	}
+	if sum, has := crc32.Checksum(b[:segmentHeader-4], castagnoli), binary.LittleEndian.Uint32(b[segmentHeader-4:]); sum != has {
+		return damage(0, "the header's checksum is %08x, the file says %08x", sum, has)
+	}
+	flags := binary.LittleEndian.Uint32(b[12:])
+	if flags&^flagSync != 0 {
+		return damage(12, "unknown flags %#x", flags)
+	}
+	if n := binary.LittleEndian.Uint64(b[16:]); n != first {
+		return damage(16, "the header's first record is %d, the file's name says %d", n, first)
+	}
+	return flags&flagSync != 0, nil
+}
+
+// followed tells whether a whole record stands in b, after a place where the
+// record next should be and is not, that shows that next was once whole: one of a
+// later write, or without sync any, because the system then keeps a write's
+// beginning at least. It costs a look at every byte, after a crash only.
+func followed(b []byte, next uint64, sync bool) bool {
+	for ; len(b) >= recordHeader; b = b[1:] {
+		number := binary.LittleEndian.Uint64(b[8:])
+		if number < next || number-next > uint64(len(b)) {
+			continue // no record that fits in the rest has this number
+		}
+		r, fault := decode(b)
+		if fault == "" && (!sync || r.number-next > uint64(r.before)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,157 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// segment is a file of a log.
+type segment struct {
+	first uint64 // number of its first record
+	path  string
+}
+
+const (
+	namePrefix = "segment-"
+	nameDigits = 20 // of the largest uint64, so that names sort as numbers do
+)
+
+func segmentPath(dir string, first uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%s%0*d", namePrefix, nameDigits, first))
+}
+
+// list returns a directory's segments in order. Other files do not count.
+func list(dir string) ([]segment, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []segment
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), namePrefix)
+		first, err := strconv.ParseUint(digits, 10, 64)
+		path := filepath.Join(dir, e.Name())
+		if ok && err == nil && first > 0 && path == segmentPath(dir, first) && !e.IsDir() {
+			out = append(out, segment{first, path})
+		}
+	}
+	slices.SortFunc(out, func(a, b segment) int { return strings.Compare(a.path, b.path) })
+	return out, nil
+}
+
+// create makes a segment with its header.
+func (l *Log) create(first uint64) (f file, s segment, err error) {
+	s = segment{first, segmentPath(l.dir, first)}
+	if f, err = l.c.create(s.path); err != nil {
+		return nil, s, err
+	}
+	_, err = f.WriteAt(appendSegmentHeader(nil, first, l.c.Sync), 0)
+	if err == nil && l.c.Sync {
+		if err = f.Sync(); err == nil {
+			err = syncFolder(l.dir)
+		}
+	}
+	if err != nil {
+		return nil, s, errors.Join(err, f.Close(), os.Remove(s.path))
+	}
+	return f, s, nil
+}
+
+// write adds a group, whose first record is given, to the log. Only who has set
+// l.writing calls it. Where it fails resumable says that the disk was full and the
+// log is as it was before.
+func (l *Log) write(group []byte, first uint64) (resumable bool, err error) {
+	if l.size > segmentHeader && l.size+int64(len(group)) > l.c.SegmentBytes {
+		if err := l.rotate(first); err != nil {
+			return isFull(err), err
+		}
+	}
+	if _, err := l.file.WriteAt(group, l.size); err != nil {
+		if !isFull(err) {
+			return false, err
+		}
+		cut := l.cut()
+		return cut == nil, errors.Join(err, cut)
+	}
+	if l.c.Sync {
+		// The system may have dropped pages whose write failed and call the next
+		// sync a success, so there is no going on from here.
+		if err := l.file.Sync(); err != nil {
+			return false, err
+		}
+	}
+	l.size += int64(len(group))
+	l.count(len(group))
+	return false, nil
+}
+
+// cut removes what is left of a group that could not be written.
+func (l *Log) cut() error {
+	err := l.file.Truncate(l.size)
+	if err == nil && l.c.Sync {
+		err = l.file.Sync()
+	}
+	return err
+}
+
+// rotate begins a segment.
+func (l *Log) rotate(first uint64) error {
+	f, s, err := l.create(first)
+	if err != nil {
+		return err
+	}
+	if err := l.file.Close(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	l.file, l.size = f, segmentHeader
+	l.mu.Lock()
+	l.segments = append(l.segments, s)
+	l.mu.Unlock()
+	return nil
+}
+
+func (l *Log) count(bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Writes++
+	l.stats.Bytes += int64(bytes)
+	if l.c.Sync {
+		l.stats.Syncs++
+	}
+}
+
+// Truncate removes the segments all of whose records come before the one with the
+// number first, such as those that a checkpoint has made superfluous: the oldest
+// first, and never the one being written. It may run beside everything else.
+func (l *Log) Truncate(first uint64) error {
+	l.truncating.Lock()
+	defer l.truncating.Unlock()
+	removed := false
+	for {
+		l.mu.Lock()
+		more := !l.closed && len(l.segments) > 1 && l.segments[1].first <= first
+		path := l.segments[0].path
+		l.mu.Unlock()
+		if !more {
+			break
+		}
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("wal: truncating to record %d: %w", first, err)
+		}
+		l.mu.Lock()
+		l.segments = slices.Delete(l.segments, 0, 1)
+		l.mu.Unlock()
+		removed = true
+	}
+	if removed && l.c.Sync {
+		if err := syncFolder(l.dir); err != nil {
+			return fmt.Errorf("wal: truncating to record %d: %w", first, err)
+		}
+	}
+	return nil
+}
