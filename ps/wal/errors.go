@@ -23,6 +23,7 @@ type DamageError struct {
 	Fault  string
 }
 
+// Error names file and offset.
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.Path, e.Offset, e.Fault)
 }
@@ -40,6 +41,7 @@ type WriteError struct {
 	Err       error
 }
 
+// Error says what is safe, what is not, and what to do.
 func (e *WriteError) Error() string {
 	head := fmt.Sprintf("wal: %s: writing records %d to %d: %v; records up to %d are safe", e.Dir, e.Safe+1, e.Last, e.Err, e.Safe)
 	if e.Resumable {
@@ -48,4 +50,5 @@ func (e *WriteError) Error() string {
 	return head + ", later ones may not be: check the disk, then open the log again"
 }
 
+// Unwrap is the system's error.
 func (e *WriteError) Unwrap() error { return e.Err }
