@@ -64,6 +64,11 @@ var forbidden = []struct {
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
+		from: []string{"ps/wal", "ps/store", "internal/dirlock"},
+		to:   []string{"", "ps", "ps/rows", "transport/...", "wire", "cluster", "launch", "train", "collective", "exchange", "distopt", "nn", "models", "optim/...", "checkpoint", "data", "cmd/..."},
+		why:  "a log and a store of bytes know nothing of what the bytes mean",
+	},
+	{
 		from: []string{"..."},
 		to:   []string{"cmd/..."},
 		why:  "the command stands on top",
@@ -157,6 +162,61 @@ func TestLayering(t *testing.T) {
 			}
 		}
 	}
+}
+
+// heavy are modules with many dependencies of their own: the one package that
+// imports each, and those that may reach it.
+var heavy = []struct {
+	module string
+	in     string
+	reach  []string
+	why    string
+}{
+	{
+		module: "github.com/cockroachdb/pebble",
+		in:     "ps/store",
+		reach:  []string{"ps/store", "cmd/..."},
+		why:    "who trains without an SSD must not compile a storage engine",
+	},
+}
+
+func TestHeavyModules(t *testing.T) {
+	imports := map[string][]string{} // of ours, by package
+	files := source(t)
+	for _, f := range files {
+		for _, imp := range f.ast.Imports {
+			full, _ := strconv.Unquote(imp.Path.Value)
+			for _, h := range heavy {
+				if strings.HasPrefix(full, h.module) && f.pkg != h.in {
+					t.Errorf("%s imports %s, which is for %s alone: %s", f.path, full, h.in, h.why)
+				}
+			}
+			if to, ours := strings.CutPrefix(full, module); ours && !f.test() {
+				imports[f.pkg] = append(imports[f.pkg], strings.TrimPrefix(to, "/"))
+			}
+		}
+	}
+	for _, h := range heavy {
+		for pkg := range imports {
+			if reaches(imports, pkg, h.in, map[string]bool{}) && !matches(h.reach, pkg) {
+				t.Errorf("%s imports %s, by way of others or itself: %s", pkg, h.in, h.why)
+			}
+		}
+	}
+}
+
+// reaches tells whether a package imports another one, itself or through others.
+func reaches(imports map[string][]string, from, to string, seen map[string]bool) bool {
+	if seen[from] {
+		return false
+	}
+	seen[from] = true
+	for _, next := range imports[from] {
+		if next == to || reaches(imports, next, to, seen) {
+			return true
+		}
+	}
+	return false
 }
 
 // calls are functions that may only be called in the named packages.

@@ -1,0 +1,252 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// formatFile says which version of the format a directory has: how keys and sizes
+// lie in Pebble, whose own version is in its files.
+const (
+	formatFile = "FORMAT"
+	formatText = "ringo store 1\n"
+	tempSuffix = ".tmp"
+	lockFile   = "LOCK" // dirlock's, and Pebble's
+)
+
+// checkFormat reads a directory's format, and writes it where the directory is new.
+func checkFormat(dir string) error {
+	path := filepath.Join(dir, formatFile)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		return checkFormatText(path, string(b))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.Name() != lockFile && f.Name() != formatFile+tempSuffix {
+			return fmt.Errorf("it has %s and no %s: it is no store", f.Name(), formatFile)
+		}
+	}
+	temp := path + tempSuffix
+	return errors.Join(writeFile(temp, formatText), os.Rename(temp, path), syncFolder(dir))
+}
+
+func checkFormatText(path, text string) error {
+	if text == formatText {
+		return nil
+	}
+	if strings.HasPrefix(text, "ringo store ") {
+		return fmt.Errorf("%s says %q, this program reads %q: %w: use the program that wrote it", path, text, formatText, ErrVersion)
+	}
+	return &DamageError{path, fmt.Errorf("it says %.40q, want %q", text, formatText)}
+}
+
+func writeFile(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// listFile says which files a directory had when it was last at rest, and how long
+// they were: Pebble takes a list of its files that was cut short for an older one,
+// and would remove the files that it does not name. Its last line is a checksum.
+const listFile = "FILES"
+
+// writeList writes the list of a directory at rest.
+func writeList(dir string) error {
+	files, err := os.ReadDir(filepath.Join(dir, rowsFolder))
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			return err
+		}
+		if f.Name() != lockFile {
+			fmt.Fprintf(&b, "%d %s\n", info.Size(), f.Name())
+		}
+	}
+	fmt.Fprintf(&b, "%08x\n", crc32.Checksum([]byte(b.String()), castagnoli))
+	path := filepath.Join(dir, listFile)
+	return errors.Join(writeFile(path+tempSuffix, b.String()), os.Rename(path+tempSuffix, path), syncFolder(dir))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checkList compares a directory with its list. One without a list was in use when
+// its process ended.
+func checkList(dir string) error {
+	path := filepath.Join(dir, listFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	files, err := parseList(string(text))
+	if err != nil {
+		return &DamageError{path, err}
+	}
+	for name, size := range files {
+		file := filepath.Join(dir, rowsFolder, name)
+		info, err := os.Stat(file)
+		if err != nil {
+			return &DamageError{file, err}
+		}
+		if info.Size() != size {
+			return &DamageError{file, fmt.Errorf("it has %d bytes, it had %d", info.Size(), size)}
+		}
+	}
+	return nil
+}
+
+// parseList reads a list: sizes by name.
+func parseList(text string) (map[string]int64, error) {
+	body, sum := text, ""
+	if at := strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n') + 1; strings.HasSuffix(text, "\n") {
+		body, sum = text[:at], text[at:]
+	}
+	if sum != fmt.Sprintf("%08x\n", crc32.Checksum([]byte(body), castagnoli)) {
+		return nil, errors.New("its checksum is wrong")
+	}
+	out := map[string]int64{}
+	for line := range strings.Lines(body) {
+		digits, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		size, err := strconv.ParseInt(digits, 10, 64)
+		if !ok || err != nil || size < 0 || name == "" || name != filepath.Base(name) {
+			return nil, fmt.Errorf("it says %q, want a size and a name", line)
+		}
+		out[name] = size
+	}
+	return out, nil
+}
+
+// publish makes a directory that appears whole or not at all: fill works on one
+// with another name, dir.tmp, which replaces what an earlier attempt left.
+func publish(dir string, fill func(tmp string) error) error {
+	dir = filepath.Clean(dir)
+	_, err := os.Lstat(dir)
+	if err == nil {
+		return fmt.Errorf("store: writing %s: %w", dir, fs.ErrExist)
+	}
+	tmp := dir + tempSuffix
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.RemoveAll(tmp)
+	}
+	if err == nil {
+		err = os.MkdirAll(tmp, 0o777)
+	}
+	if err == nil {
+		if err = fill(tmp); err == nil {
+			err = syncFolder(tmp)
+		}
+		if err == nil {
+			err = os.Rename(tmp, dir)
+		}
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(tmp))
+		}
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("store: writing %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Checkpoint is Store's. On the same file system it links files and copies little,
+// whatever the store's size; rows put before it are in it. The links hold on to
+// files that the store lets go of later.
+func (d *Disk) Checkpoint(dir string) error {
+	if err := d.writable(); err != nil {
+		return err
+	}
+	return publish(dir, func(tmp string) error {
+		if !d.c.Log {
+			if err := d.flush(); err != nil {
+				return err
+			}
+		}
+		if err := d.db.Checkpoint(filepath.Join(tmp, rowsFolder), pebble.WithFlushedWAL()); err != nil {
+			return d.known(err)
+		}
+		return errors.Join(writeFile(filepath.Join(tmp, formatFile), formatText), writeList(tmp))
+	})
+}
+
+// Restore makes a store's directory, which must not exist, of a checkpoint, which
+// stays as it is. On the same file system it links files and copies little.
+func Restore(checkpoint, dir string) error {
+	format := filepath.Join(checkpoint, formatFile)
+	text, err := os.ReadFile(format)
+	if err == nil {
+		err = checkFormatText(format, string(text))
+	}
+	if err == nil {
+		err = checkList(checkpoint)
+	}
+	if err != nil {
+		return fmt.Errorf("store: restoring %s: %w", checkpoint, err)
+	}
+	return publish(dir, func(tmp string) error {
+		from, to := filepath.Join(checkpoint, rowsFolder), filepath.Join(tmp, rowsFolder)
+		files, err := os.ReadDir(from)
+		if err == nil {
+			err = os.Mkdir(to, 0o777)
+		}
+		for _, f := range files {
+			if err == nil && f.Name() != lockFile {
+				err = linkOrCopy(filepath.Join(from, f.Name()), filepath.Join(to, f.Name()))
+			}
+		}
+		return errors.Join(err, syncFolder(to), writeFile(filepath.Join(tmp, formatFile), formatText), writeList(tmp))
+	})
+}
+
+// linkOrCopy links a file that is never written again, and copies others.
+func linkOrCopy(from, to string) error {
+	if strings.HasSuffix(from, ".sst") && os.Link(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return errors.Join(err, in.Close())
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close(), in.Close())
+}

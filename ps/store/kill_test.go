@@ -1,0 +1,184 @@
+package store
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The test binary is also the process that is killed: STORE_CHILD says as what.
+func TestMain(m *testing.M) {
+	child := map[string]func(dir string) error{
+		"put":     func(dir string) error { return putForever(dir, false) },
+		"put log": func(dir string) error { return putForever(dir, true) },
+		"tmpfs":   onSmallDisk,
+	}
+	if run := child[os.Getenv("STORE_CHILD")]; run != nil {
+		if err := run(os.Getenv("STORE_DIR")); err != nil {
+			fmt.Println("child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func child(as, dir string) *exec.Cmd {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), "STORE_CHILD="+as, "STORE_DIR="+dir)
+	return c
+}
+
+const (
+	killedKeys  = 500 // all of which a Put writes
+	killedWidth = 64
+)
+
+// putForever writes the same keys again and again, with the number of the Put in
+// each row, and says which Puts are done. After each it deletes one more key.
+func putForever(dir string, log bool) error {
+	d, err := Open(dir, Config{LimitBytes: MinLimitBytes, Log: log})
+	if err != nil {
+		return err
+	}
+	var rows Rows
+	for n := uint64(1); ; n++ {
+		rows.Reset()
+		row := make([]byte, killedWidth)
+		binary.LittleEndian.PutUint64(row, n)
+		for k := range uint64(killedKeys) {
+			rows.Add(k, row)
+		}
+		if err := errors.Join(d.Put(1, &rows), d.Delete(1, []uint64{n % killedKeys}, nil)); err != nil {
+			return err
+		}
+		fmt.Println(n)
+	}
+}
+
+// A process killed at any moment leaves a store whose rows are those after one of
+// its Puts, all of them, and whose sizes are theirs: of the last that was done
+// where it keeps a log.
+func TestKill(t *testing.T) {
+	for _, as := range []string{"put", "put log"} {
+		for round := range 2 {
+			dir := t.TempDir()
+			c := child(as, dir)
+			out, err := c.StdoutPipe()
+			must(t, err)
+			must(t, c.Start())
+			done := uint64(0)
+			lines := bufio.NewScanner(out)
+			for i := 0; lines.Scan(); i++ {
+				if _, err := fmt.Sscan(lines.Text(), &done); err != nil {
+					t.Fatalf("the child says %q", lines.Text())
+				}
+				if i == 30+round*23 {
+					must(t, c.Process.Kill())
+				}
+			}
+			_ = c.Wait() // killed
+			d, err := Open(dir, Config{})
+			must(t, err)
+			seen, rows := uint64(0), int64(0)
+			must(t, d.Iterate(1, func(k uint64, row []byte) error {
+				n := binary.LittleEndian.Uint64(row)
+				if rows++; seen != 0 && n != seen {
+					return fmt.Errorf("key %d is of Put %d, others of %d", k, n, seen)
+				}
+				seen = n
+				return nil
+			}))
+			if got := d.Table(1); got.Rows != rows || got.Bytes != rows*(killedWidth+KeyBytes) {
+				t.Errorf("%s: %+v, but %d rows", as, got, rows)
+			}
+			if as == "put log" && seen < done || seen > 0 && rows < killedKeys-1 {
+				t.Errorf("%s: %d rows of Put %d; %d were done", as, rows, seen, done)
+			}
+			if as == "put" && seen == 0 {
+				t.Errorf("nothing of %d Puts has reached a file", done)
+			}
+			must(t, d.Close())
+		}
+	}
+}
+
+// fullThenRoom fills a store until the disk is full, and goes on when it is not.
+func fullThenRoom(dir string, fill func(n int) error, room func() error) error {
+	d, err := Open(dir, Config{LimitBytes: MinLimitBytes})
+	if err != nil {
+		return err
+	}
+	var rows Rows
+	put := func(first uint64) error {
+		rows.Reset()
+		for k := range uint64(100) {
+			rows.Add(first+k, []byte(strings.Repeat("x", 500)))
+		}
+		return d.Put(1, &rows)
+	}
+	if err := errors.Join(put(0), fill(3<<20)); err != nil {
+		return err
+	}
+	n := uint64(1)
+	for ; err == nil && n < 1000; n++ {
+		err = put(n * 100)
+	}
+	if !errors.Is(err, syscall.ENOSPC) || n < 3 {
+		return fmt.Errorf("%d puts, then %v", n, err)
+	}
+	if got := d.Table(1).Rows; got != int64(n-1)*100 {
+		return fmt.Errorf("%d rows, want %d", got, (n-1)*100)
+	}
+	if err := errors.Join(room(), put(n*100)); err != nil {
+		return fmt.Errorf("with room again: %w", err)
+	}
+	if err := errors.Join(d.Close(), wants(dir, n*100, n*100)); err != nil {
+		return err
+	}
+	// A disk that somebody else fills, with rows in a buffer: Close says so.
+	if d, err = Open(dir, Config{LimitBytes: MinLimitBytes}); err != nil {
+		return err
+	}
+	if err := put(n*100 + 100); err != nil {
+		return err
+	}
+	if err := fill(9 << 20); !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("filling the disk: %w", err)
+	}
+	if err := d.Close(); !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("closed with rows for a full disk: %w", err)
+	}
+	return errors.Join(room(), wants(dir, n*100, n*100+100))
+}
+
+// wants checks how many rows a store has, and that it knows.
+func wants(dir string, least, most uint64) error {
+	d, err := Open(dir, Config{LimitBytes: MinLimitBytes})
+	if err != nil {
+		return err
+	}
+	seen := uint64(0)
+	err = d.Iterate(1, func(uint64, []byte) error { seen++; return nil })
+	if got := d.Table(1).Rows; err == nil && (seen < least || seen > most || uint64(got) != seen) {
+		err = fmt.Errorf("%d rows after all, %d counted, want %d to %d", seen, got, least, most)
+	}
+	return errors.Join(err, d.Close())
+}
+
+func onSmallDisk(dir string) error {
+	if err := mountSmall(dir, "8m"); err != nil {
+		return err
+	}
+	ballast := filepath.Join(dir, "ballast")
+	return fullThenRoom(filepath.Join(dir, "store"),
+		func(n int) error { return os.WriteFile(ballast, make([]byte, n), 0o666) },
+		func() error { return os.Remove(ballast) })
+}
