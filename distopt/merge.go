@@ -71,6 +71,37 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 	return second[:kept], theirs[:kept*dim]
 }
 
+// split copies another rank's rows, which stay as they are: those of ids that own does not
+// have are returned, with their ids, ascending; the others wait for fold. It takes
+// O(n + dim n) with n ids, and reads each row once.
+func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []float32) {
+	m.common(own, ids)
+	rest := len(ids) - len(m.again)
+	m.ids, m.rows = roomFor(m.ids, rest), roomFor(m.rows, len(ids)*dim)
+	both := m.rows[rest*dim:]
+	at, kept := 0, 0
+	for k := 0; k <= len(m.again); k++ { // what is between two that both have, then the latter
+		end := len(ids)
+		if k < len(m.again) {
+			end = int(m.again[k].from)
+			copy(both[k*dim:][:dim], rows[end*dim:])
+		}
+		copy(m.ids[kept:], ids[at:end])
+		copy(m.rows[kept*dim:], rows[at*dim:end*dim])
+		kept, at = kept+end-at, end+1
+	}
+	return m.ids, m.rows[:rest*dim]
+}
+
+// fold adds to own's rows those of the other rank that split has kept: afterwards they
+// are the sums that merge has.
+func (m *merger) fold(dim int, rows []float32) {
+	both := m.rows[len(m.ids)*dim:]
+	for k, a := range m.again {
+		m.kernels.Add(rows[int(a.to)*dim:][:dim], both[k*dim:][:dim])
+	}
+}
+
 // common finds the ids that both lists have, ascending, without a branch that depends
 // on their order. The lists are cut in two at the same id, and both halves are looked
 // through at once: neither waits for the other's loads.

@@ -30,6 +30,7 @@ type table struct {
 	counts          []int // by rank
 	allIDs          []int32
 	allRows         []float32
+	views           []view           // by rank, where all are in memory that the ranks share
 	idWork, rowWork *collective.Work // nil when not in flight
 	merger          merger
 	sumIDs          []int32 // agreed: the sum over ranks
@@ -43,7 +44,7 @@ type tables struct {
 	group    *collective.Group
 	opt      optim.RowOptimizer
 	list     []*table
-	own, all []int32          // numbers of ids: of this rank's tables, of all ranks'
+	own, all []int64          // what is shown of this rank's tables, of all ranks'
 	counting *collective.Work // gathers them
 }
 
@@ -65,10 +66,10 @@ func newTables(g *collective.Group, opt optim.Optimizer, list []Table) (tables, 
 			errs = append(errs, fmt.Errorf("table %s has %d values for %d rows of %d", t.Name, len(t.Data), t.Rows, t.Dim))
 		}
 		dims = append(dims, [2]int{t.Rows, t.Dim})
-		s.list = append(s.list, &table{Table: t, counts: make([]int, g.Size()), merger: merger{kernels: simd.Host()}})
+		s.list = append(s.list, &table{Table: t, counts: make([]int, g.Size()), views: make([]view, g.Size()), merger: merger{kernels: simd.Host()}})
 	}
 	s.opt = rows
-	s.own, s.all = make([]int32, len(list)), make([]int32, len(list)*g.Size())
+	s.own, s.all = make([]int64, shownLen*len(list)), make([]int64, shownLen*len(list)*g.Size())
 	if len(errs) == 0 {
 		errs = append(errs, rows.BindTables(dims))
 	}
@@ -146,13 +147,13 @@ func (s *tables) waiting() string {
 	return ""
 }
 
-// begin starts to tell all ranks how many ids each has.
+// begin starts to tell all ranks how many ids each has, and where.
 func (s *tables) begin() {
 	if len(s.list) == 0 || s.group.Size() == 1 {
 		return
 	}
 	for i, t := range s.list {
-		s.own[i] = int32(len(t.ids))
+		t.show(s.group, s.own[shownLen*i:])
 	}
 	s.counting = collective.StartAllGather(s.group, s.all, s.own)
 }
@@ -173,9 +174,12 @@ func (s *tables) finish(whole bool) (end time.Time, err error) {
 		return end, fmt.Errorf("counting the rows: %w", err)
 	}
 	for i, t := range s.list {
-		if err := t.count(s.all[i:], len(s.list)); err != nil {
+		if err := t.count(s.all[shownLen*i:], shownLen*len(s.list)); err != nil {
 			return end, fmt.Errorf("table %s: %w", t.Name, err)
 		}
+	}
+	if s.inPlace() {
+		return s.takeInPlace(whole)
 	}
 	for _, t := range s.list {
 		t.start(s.group)
@@ -205,14 +209,15 @@ func (t *table) join(whole bool) {
 	t.sumIDs, t.sumRows = t.allIDs[:n], t.allRows[:n*t.Dim]
 }
 
-// count takes every rank's number of ids, in steps of stride, unless it makes no sense.
-func (t *table) count(counts []int32, stride int) error {
+// count takes every rank's number of ids, of what they have shown in steps of stride,
+// unless it makes no sense.
+func (t *table) count(shown []int64, stride int) error {
 	for r := range t.counts {
-		n := int(counts[r*stride])
-		if n < 0 || n > t.Rows {
+		n := shown[r*stride+shownCount]
+		if n < 0 || n > int64(t.Rows) {
 			return fmt.Errorf("rank %d says that it has %d rows, there are %d", r, n, t.Rows)
 		}
-		t.counts[r] = n
+		t.counts[r] = int(n)
 	}
 	return nil
 }
@@ -221,15 +226,22 @@ func (t *table) count(counts []int32, stride int) error {
 func (t *table) check() error {
 	at := 0
 	for r, n := range t.counts {
-		before, wrong := int32(-1), int32(0)
-		for _, id := range t.allIDs[at : at+n] { // without a branch
-			wrong |= id | (id - before - 1)
-			before = id
-		}
-		if wrong < 0 || int(before) >= t.Rows {
-			return fmt.Errorf("the ids of rank %d do not ascend from 0 to below %d", r, t.Rows)
+		if err := t.checkIDs(r, t.allIDs[at:at+n]); err != nil {
+			return err
 		}
 		at += n
+	}
+	return nil
+}
+
+func (t *table) checkIDs(rank int, ids []int32) error {
+	before, wrong := int32(-1), int32(0)
+	for _, id := range ids { // without a branch
+		wrong |= id | (id - before - 1)
+		before = id
+	}
+	if wrong < 0 || int(before) >= t.Rows {
+		return fmt.Errorf("the ids of rank %d do not ascend from 0 to below %d", rank, t.Rows)
 	}
 	return nil
 }

@@ -134,8 +134,7 @@ func (t *Table) merge(keys []uint64, dy []float32) {
 	oldIDs, oldGrads := t.ids, t.grads
 	ids, grads := t.spareIDs[:0], t.spareGrads[:0]
 	if need := len(oldGrads) + len(keys)*t.Dim; cap(grads) < need {
-		grads = aligned(need)[:0]
-		ids = make([]int32, 0, need/t.Dim) // as many as there can be: later steps may name more rows
+		grads, ids = t.owner.takeRows(need, t.Dim) // as many as there can be: later steps may name more rows
 	}
 	take := func() { // the next row of the old gradient
 		ids, oldIDs = append(ids, oldIDs[0]), oldIDs[1:]

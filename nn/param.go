@@ -74,6 +74,7 @@ type Params struct {
 	values   []float32
 	grads    []float32
 	alloc    func(n int) []float32 // where grads come from
+	lent     [][]float32           // what it gave, the latest last
 	tables   []*Table
 	buffers  []*Buffer
 	state    []float32 // the arena of buffers
@@ -192,9 +193,29 @@ func (ps *Params) ZeroGrads() {
 }
 
 // GradsFrom makes Arrange take the memory of the arena of gradients from alloc,
-// which returns n zeros aligned to 64 bytes. Memory that ranks share is reduced
-// without a copy. Nil, as at the start: memory of Go.
+// which returns n zeros aligned to 64 bytes, and Backward that of the tables'
+// gradients, until it has enough. Memory that ranks share is reduced without a copy.
+// Nil, as at the start: memory of Go.
 func (ps *Params) GradsFrom(alloc func(n int) []float32) { ps.alloc = alloc }
+
+// Release hands what GradsFrom's alloc has given to free, the latest first. No
+// gradient may be used afterwards.
+func (ps *Params) Release(free func(x []float32)) {
+	for _, x := range slices.Backward(ps.lent) {
+		free(x)
+	}
+	ps.lent = nil
+}
+
+// take is memory for gradients, of alloc if there is one.
+func (ps *Params) take(n int) []float32 {
+	if ps.alloc == nil {
+		return aligned(n)
+	}
+	x := ps.alloc(n)
+	ps.lent = append(ps.lent, x)
+	return x
+}
 
 // Arrange records the model once to learn in which order backward finishes the
 // gradients, and moves the parameters into an arena of that order; unused ones
@@ -286,11 +307,10 @@ func (ps *Params) layOut(order []*Param) error {
 func (ps *Params) makeGrads(n int) error {
 	if ps.alloc == nil {
 		runtime.GC() // the memory that the values lay in before becomes the gradients'
-		ps.grads = aligned(n)
-		return nil
+	} else {
+		debug.FreeOSMemory() // that memory serves nobody
 	}
-	debug.FreeOSMemory() // that memory serves nobody
-	ps.grads = ps.alloc(n)
+	ps.grads = ps.take(n)
 	if len(ps.grads) != n || !isAligned(ps.grads) {
 		return fmt.Errorf("nn: Arrange: GradsFrom got %d values at %p, want %d at a multiple of 64 bytes", len(ps.grads), ps.grads, n)
 	}

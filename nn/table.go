@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"unsafe"
 )
 
 // Table is a parameter of which a step touches few rows: an embedding. It lies
@@ -45,6 +46,16 @@ func (ps *Params) NewTable(name string, init Init, rows, dim int) *Table {
 // Tables returns the tables in the order in which they were made. It must not
 // be changed.
 func (ps *Params) Tables() []*Table { return ps.tables }
+
+// takeRows is memory for n values of rows and as many ids as there can be, both empty.
+// The dry run's, which is for one sample, is not worth alloc's.
+func (ps *Params) takeRows(n, dim int) ([]float32, []int32) {
+	if ps.slots == nil {
+		return make([]float32, 0, n), make([]int32, 0, n/dim)
+	}
+	ids := ps.take(n / dim)
+	return ps.take(n)[:0], unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(ids))), len(ids))[:0]
+}
 
 // Buffer is a tensor that a model keeps but does not train, such as running
 // statistics. After Arrange, Data is part of the arena of buffers.

@@ -76,7 +76,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 	if err != nil {
 		r.tape.Close()
 		r.rule.Close()
-		job.Free(r.Params.Grads())
+		r.Params.Release(job.Free)
 		return nil, err
 	}
 	if err = r.Opt.Broadcast(); err == nil {
@@ -235,5 +235,5 @@ func (r *Replica) Close() {
 	r.tape.Close()
 	_ = r.Opt.Close() // a fault of the exchange was told by Step
 	r.rule.Close()
-	r.job.Free(r.Params.Grads())
+	r.Params.Release(r.job.Free)
 }
