@@ -71,6 +71,7 @@ func TestFindSlow(t *testing.T) {
 		{"two roots", []Status{on(1, 6), busy, on(3, 9), busy}, "rank 1 is slow: rank 0 has been waiting for it for 6s (saving)\nrank 3 is slow: rank 2 has been waiting for it for 9s (saving)"},
 		{"a circle", []Status{on(1, 6), on(2, 7), on(0, 8)}, "ranks 0, 1 and 2 wait for each other, the longest for 8s: messages are not arriving"},
 		{"a tail on a circle", []Status{on(1, 6), on(2, 7), on(1, 8)}, "ranks 0, 1 and 2 wait for each other, the longest for 8s: messages are not arriving"},
+		{"a circle that has just closed", []Status{on(1, 6), on(0, 3)}, "ranks 0 and 1 wait for each other, the longest for 6s: messages are not arriving"},
 		{"a silent rank", []Status{on(1, 6), {Waits: true, Peer: 2, For: 9 * time.Second, Silent: 8 * time.Second}, busy}, "rank 1 is slow: rank 0 has been waiting for it for 6s (no sign of life for 8s)"},
 		{"in an operation", []Status{{Waits: true, Peer: 1, For: 6 * time.Second, In: "barrier 3"}, busy}, "rank 1 is slow: rank 0 has been waiting for it in barrier 3 for 6s (saving)"},
 		{"stuck", []Status{{Waits: true, Peer: 1, For: 31 * time.Second, In: "barrier 3"}, {}}, "barrier 3 makes no progress, though all ranks are alive: rank 0 has been waiting for rank 1 for 31s; it fails at its timeout"},

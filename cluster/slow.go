@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -97,9 +98,14 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 			if ranks[root].Silent >= after {
 				found[root].Silent = ranks[root].Silent
 			}
+			if circle { // with those of it that have not waited for so long
+				found[root].By = circleOf(ranks, root)
+			}
 		}
 		f := found[root]
-		f.By = append(f.By, r)
+		if !slices.Contains(f.By, r) {
+			f.By = append(f.By, r)
+		}
 		if s.For > f.For {
 			f.For, f.In, f.Stuck = s.For, s.In, s.For >= stuck
 		}
@@ -107,6 +113,7 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	var out []Slow
 	for _, f := range found {
 		if f != nil {
+			slices.Sort(f.By)
 			out = append(out, *f)
 		}
 	}
@@ -124,11 +131,16 @@ func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
 		}
 		r = s.Peer
 	}
-	rank = r // as many steps as ranks: it is on the circle
+	return slices.Min(circleOf(ranks, r)), true // as many steps as ranks: it is on the circle
+}
+
+// circleOf returns the ranks of the circle that r is on.
+func circleOf(ranks []Status, r int) []int {
+	members := []int{r}
 	for next := ranks[r].Peer; next != r; next = ranks[next].Peer {
-		rank = min(rank, next)
+		members = append(members, next)
 	}
-	return rank, true
+	return members
 }
 
 // reporter turns what FindSlow finds into lines, each rank's at once, then after
