@@ -51,6 +51,10 @@ const rowsFolder = "rows"
 // takes it ([ErrHeld] where another process has it). A directory that holds
 // something else is refused. Damage that shows at once gives a *[DamageError], a
 // format that this program does not know [ErrVersion].
+//
+// A full disk is an error of what is written, but for Pebble's manifest: where not even
+// that finds room it ends the process, and rows that were not in files are lost. The
+// limit is to be well below what the disk has, and others are not to fill it.
 func Open(dir string, c Config) (*Disk, error) {
 	fail := func(err error) (*Disk, error) { return nil, fmt.Errorf("store: opening %s: %w", dir, err) }
 	if err := c.Validate(); err != nil {

@@ -23,6 +23,9 @@ func TestFullDisk(t *testing.T) {
 	if errors.Is(err, syscall.EPERM) || err != nil && strings.Contains(string(out), "child: cannot") {
 		t.Skipf("NOT TESTED: %v %s", err, out)
 	}
+	if strings.Contains(string(out), "MANIFEST flush failed") {
+		t.Skipf("NOT TESTED TO THE END: where not even the manifest can be written, Pebble ends the process (see Open): %s", out)
+	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -309,7 +309,7 @@ func TestCheckpoint(t *testing.T) {
 // A store at its limit takes no more, says by how much, and goes on when rows
 // have been deleted. Its files never exceed the limit.
 func TestLimit(t *testing.T) {
-	const limit, width, batch = MinLimitBytes, 1000, 50
+	const limit, width, batch = MinLimitBytes, 1000, 200
 	each(t, limit, func(t *testing.T, s Store) {
 		var rows Rows
 		next := uint64(0)
