@@ -165,6 +165,9 @@ func FuzzParseList(f *testing.F) {
 
 // A Get allocates per call and not per row.
 func TestGetAllocations(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
 	dir, keys := damaged(t)
 	d := mustOpen(t, dir, Config{})
 	var found Rows

@@ -310,6 +310,9 @@ func TestCheckpoint(t *testing.T) {
 // have been deleted. Its files never exceed the limit.
 func TestLimit(t *testing.T) {
 	const limit, width, batch = MinLimitBytes, 1000, 200
+	if testing.Short() {
+		t.Skip("writes and compacts for many seconds")
+	}
 	each(t, limit, func(t *testing.T, s Store) {
 		var rows Rows
 		next := uint64(0)
