@@ -40,7 +40,7 @@ func (s *epollSocket) lend(v [][]byte) (int, error) {
 		s.pipe.close() // of what it held nothing has reached the socket
 		s.pipe.refused = true
 	}
-	return outcome(unix.Writev(s.fd, v))
+	return outcome(writev(s.fd, v))
 }
 
 // takeBack empties the pipe.

@@ -104,7 +104,7 @@ func (s *epollSocket) write(v [][]byte) (n int, err error) {
 	if len(v) == 1 && len(v[0]) <= smallFrame {
 		n, err = trySend(s.fd, v[0])
 	} else {
-		n, err = unix.Writev(s.fd, v)
+		n, err = writev(s.fd, v)
 	}
 	s.free()
 	return outcome(n, err)
