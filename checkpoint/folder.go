@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // ErrNone is the error of Latest where a folder has no checkpoint, or does not
@@ -88,7 +90,7 @@ func Save(dir string, s State) (path string, err error) {
 		_ = os.Remove(temp)
 		return fail(err)
 	}
-	if err := syncFolder(dir); err != nil {
+	if err := folder.Sync(dir); err != nil {
 		return fail(err)
 	}
 	if err := prune(dir, path, s.Keep); err != nil {
@@ -135,15 +137,6 @@ func writeFile(path string, header []byte, arrays []Array) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// syncFolder makes a rename last.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func removeLeftovers(dir string) error {

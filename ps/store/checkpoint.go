@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // formatFile says which version of the format a directory has: how keys and sizes
@@ -19,8 +21,8 @@ import (
 const (
 	formatFile = "FORMAT"
 	formatText = "ringo store 1\n"
-	tempSuffix = ".tmp"
-	lockFile   = "LOCK" // dirlock's, and Pebble's
+	tempSuffix = folder.TempSuffix
+	lockFile   = "LOCK" // package folder's, and Pebble's
 )
 
 // checkFormat reads a directory's format, and writes it where the directory is new.
@@ -43,7 +45,7 @@ func checkFormat(dir string) error {
 		}
 	}
 	temp := path + tempSuffix
-	return errors.Join(writeFile(temp, formatText), os.Rename(temp, path), syncFolder(dir))
+	return errors.Join(writeFile(temp, formatText), os.Rename(temp, path), folder.Sync(dir))
 }
 
 func checkFormatText(path, text string) error {
@@ -63,14 +65,6 @@ func writeFile(path, text string) error {
 	}
 	_, err = io.WriteString(f, text)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // listFile says which files a directory had when it was last at rest, and how long
@@ -96,7 +90,7 @@ func writeList(dir string) error {
 	}
 	fmt.Fprintf(&b, "%08x\n", crc32.Checksum([]byte(b.String()), castagnoli))
 	path := filepath.Join(dir, listFile)
-	return errors.Join(writeFile(path+tempSuffix, b.String()), os.Rename(path+tempSuffix, path), syncFolder(dir))
+	return errors.Join(writeFile(path+tempSuffix, b.String()), os.Rename(path+tempSuffix, path), folder.Sync(dir))
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -150,37 +144,10 @@ func parseList(text string) (map[string]int64, error) {
 	return out, nil
 }
 
-// publish makes a directory that appears whole or not at all: fill works on one
-// with another name, dir.tmp, which replaces what an earlier attempt left.
+// publish makes a directory that appears whole or not at all.
 func publish(dir string, fill func(tmp string) error) error {
-	dir = filepath.Clean(dir)
-	_, err := os.Lstat(dir)
-	if err == nil {
-		return fmt.Errorf("store: writing %s: %w", dir, fs.ErrExist)
-	}
-	tmp := dir + tempSuffix
-	if errors.Is(err, fs.ErrNotExist) {
-		err = os.RemoveAll(tmp)
-	}
-	if err == nil {
-		err = os.MkdirAll(tmp, 0o777)
-	}
-	if err == nil {
-		if err = fill(tmp); err == nil {
-			err = syncFolder(tmp)
-		}
-		if err == nil {
-			err = os.Rename(tmp, dir)
-		}
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(tmp))
-		}
-	}
-	if err == nil {
-		err = syncFolder(filepath.Dir(dir))
-	}
-	if err != nil {
-		return fmt.Errorf("store: writing %s: %w", dir, err)
+	if err := folder.Publish(dir, fill); err != nil {
+		return fmt.Errorf("store: writing %s: %w", filepath.Clean(dir), err)
 	}
 	return nil
 }
@@ -230,7 +197,7 @@ func Restore(checkpoint, dir string) error {
 				err = linkOrCopy(filepath.Join(from, f.Name()), filepath.Join(to, f.Name()))
 			}
 		}
-		return errors.Join(err, syncFolder(to), writeFile(filepath.Join(tmp, formatFile), formatText), writeList(tmp))
+		return errors.Join(err, folder.Sync(to), writeFile(filepath.Join(tmp, formatFile), formatText), writeList(tmp))
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // Disk is a store in a directory, held by Pebble. Compactions run beside the
@@ -25,7 +25,7 @@ import (
 type Disk struct {
 	dir    string
 	c      Config
-	lock   *dirlock.Lock
+	lock   *folder.Lock
 	ledger *ledger
 	db     *pebble.DB
 	write  *pebble.WriteOptions
@@ -63,7 +63,7 @@ func Open(dir string, c Config) (*Disk, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fail(err)
 	}
-	lock, err := dirlock.Take(dir)
+	lock, err := folder.Take(dir)
 	if err != nil {
 		return fail(err)
 	}

@@ -16,12 +16,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 var (
 	// ErrHeld is the error of Open where another process has the directory.
-	ErrHeld = dirlock.ErrHeld
+	ErrHeld = folder.ErrHeld
 	// ErrVersion is the error of a store that another version of the format wrote.
 	ErrVersion = errors.New("another version of the format")
 	// ErrClosed is the error of a store that has been closed.

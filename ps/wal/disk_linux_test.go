@@ -102,3 +102,8 @@ func fullThenRoom(dir string, fill, room func() error, want error) error {
 	}
 	return errors.Join(err, l.Close())
 }
+
+// diskChildren are what the binary is besides for the tests of this file.
+func diskChildren() map[string]func(dir string) error {
+	return map[string]func(dir string) error{"limit": underLimit, "tmpfs": onSmallDisk}
+}

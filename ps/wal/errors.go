@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 var (
 	// ErrHeld is the error of Open where another process has the log.
-	ErrHeld = dirlock.ErrHeld
+	ErrHeld = folder.ErrHeld
 	// ErrVersion is the error of a log that another version of the format wrote.
 	ErrVersion = errors.New("another version of the format")
 	// ErrClosed is the error of a log that has been closed.

@@ -30,15 +30,6 @@ func open(path string, flags int) (file, error) {
 	return osFile{f}, nil
 }
 
-// syncFolder makes what was created, renamed or removed in a directory last.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // isFull tells whether an error is that of a disk, quota or file size that is
 // used up, which making room can mend.
 func isFull(err error) bool {

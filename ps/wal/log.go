@@ -6,14 +6,14 @@ import (
 	"hash/crc32"
 	"sync"
 
-	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // Log is an open log. All methods may be called at once.
 type Log struct {
 	dir  string
 	c    Config
-	lock *dirlock.Lock
+	lock *folder.Lock
 
 	// Who writes a group owns file and size while writing is set; nobody else
 	// touches them.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // Open opens the log in a directory, which it makes where there is none, takes the
@@ -21,7 +21,7 @@ func Open(dir string, c Config) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fail(err)
 	}
-	lock, err := dirlock.Take(dir)
+	lock, err := folder.Take(dir)
 	if err != nil {
 		return fail(err)
 	}

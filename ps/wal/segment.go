@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // segment is a file of a log.
@@ -53,7 +55,7 @@ func (l *Log) create(first uint64) (f file, s segment, err error) {
 	_, err = f.WriteAt(appendSegmentHeader(nil, first, l.c.Sync), 0)
 	if err == nil && l.c.Sync {
 		if err = f.Sync(); err == nil {
-			err = syncFolder(l.dir)
+			err = folder.Sync(l.dir)
 		}
 	}
 	if err != nil {
@@ -149,7 +151,7 @@ func (l *Log) Truncate(first uint64) error {
 		removed = true
 	}
 	if removed && l.c.Sync {
-		if err := syncFolder(l.dir); err != nil {
+		if err := folder.Sync(l.dir); err != nil {
 			return fmt.Errorf("wal: truncating to record %d: %w", first, err)
 		}
 	}

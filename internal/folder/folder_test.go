@@ -1,4 +1,4 @@
-package dirlock
+package folder
 
 import (
 	"errors"
@@ -26,5 +26,15 @@ func TestOneHolder(t *testing.T) {
 	}
 	if _, err := Take(dir + "/none"); err == nil {
 		t.Error("a directory that does not exist was taken")
+	}
+}
+
+func TestSync(t *testing.T) {
+	dir := t.TempDir()
+	if err := Sync(dir); err != nil {
+		t.Error(err)
+	}
+	if err := Sync(dir + "/none"); err == nil {
+		t.Error("a directory that does not exist was synced")
 	}
 }

@@ -1,6 +1,6 @@
-// Package dirlock makes a directory one process's own, for as long as that
-// process lives.
-package dirlock
+// Package folder makes a directory one process's own, for as long as that process
+// lives, and makes changes of its entries last.
+package folder
 
 import (
 	"errors"
@@ -37,3 +37,12 @@ func Take(dir string) (*Lock, error) {
 
 // Release lets the directory go.
 func (l *Lock) Release() error { return l.f.Close() }
+
+// Sync makes what was created, renamed or removed in a directory survive a power loss.
+func Sync(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
