@@ -1,14 +1,11 @@
 package data
 
 import (
-	"bufio"
-	"compress/gzip"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -63,7 +60,7 @@ func textFiles(dir string, tables bool) (names []string, err error) {
 	}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		name := strings.TrimSuffix(strings.ToLower(e.Name()), ".gz")
+		name, _ := unpackedName(strings.ToLower(e.Name()))
 		switch filepath.Ext(name) {
 		case ".tsv", ".csv":
 			if tables && !e.IsDir() && !strings.HasPrefix(name, ".") {
@@ -87,7 +84,7 @@ func named(dir string, names []string, words ...string) (string, error) {
 			if !strings.Contains(strings.ToLower(name), word) {
 				continue
 			}
-			if n := len(found); n > 0 && name == found[n-1]+".gz" { // names are sorted
+			if plain, packing := unpackedName(name); packing != "" && slices.Contains(found, plain) { // names are sorted
 				continue
 			}
 			found = append(found, name)
@@ -100,7 +97,7 @@ func named(dir string, names []string, words ...string) (string, error) {
 			return "", fmt.Errorf("%s has %d files with %q in their names (%s): name one with --train-file or --eval-file", dir, len(found), word, strings.Join(found, ", "))
 		}
 	}
-	return "", fmt.Errorf("%s has no .txt or .tsv file (or .gz of one) with %s in its name: %w", dir, strings.Join(words, ", "), fs.ErrNotExist)
+	return "", fmt.Errorf("%s has no .txt or .tsv file (or .gz or .zst of one) with %s in its name: %w", dir, strings.Join(words, ", "), fs.ErrNotExist)
 }
 
 func textAlternatives(set, dir string) string {
@@ -112,32 +109,4 @@ func textAlternatives(set, dir string) string {
 		fetch = fmt.Sprintf("fetch WikiText-2 with `ringo data text --out %s`, ", dir)
 	}
 	return fetch + "name the files with --train-file and --eval-file, or train with `--data synthetic`"
-}
-
-// openLines opens a file, decompressing it if its name ends in .gz.
-func openLines(path string) (io.ReadCloser, error) {
-	f, err := os.Open(path)
-	if err != nil || !strings.HasSuffix(strings.ToLower(path), ".gz") {
-		return f, err
-	}
-	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<18))
-	if err != nil {
-		return nil, errors.Join(&FormatError{path, 0, whyNoGzip(err)}, f.Close())
-	}
-	return unzipped{z, f}, nil
-}
-
-// unzipped closes the file under the decompressor.
-type unzipped struct {
-	io.Reader
-	io.Closer
-}
-
-// readFault names a file that cannot be read on from an offset.
-func readFault(path string, offset int64, err error) error {
-	var disk *fs.PathError
-	if errors.As(err, &disk) {
-		return err
-	}
-	return &FormatError{path, offset, why(err)}
 }

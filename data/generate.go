@@ -53,7 +53,7 @@ type slotColumn struct {
 // looks at the first million rows. A bad line is an error with its number and
 // byte offset.
 func LearnCriteo(path string) (*CriteoModel, error) {
-	f, err := openLines(path)
+	f, err := OpenText(path)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (m *CriteoModel) readSample(name string, r io.Reader, most int) (*sampleCol
 		c.categories[i] = map[string]int{}
 	}
 	var numbers [clickNumbers]float32
-	var ids [clickSlots]int32
+	var values [clickSlots]uint64
 	in := bufio.NewReaderSize(r, chunkBytes)
 	offset := int64(0)
 	for c.rows < most {
@@ -108,7 +108,7 @@ func (m *CriteoModel) readSample(name string, r io.Reader, most int) (*sampleCol
 		if len(line) == 0 {
 			break
 		}
-		if at, fault := m.parser.line(line, 0, &numbers, &ids); fault != "" {
+		if _, at, fault := m.parser.line(line, 0, &numbers, &values); fault != "" {
 			return nil, &FormatError{name, offset + int64(at), fmt.Sprintf("line %d: %s", c.rows+1, fault)}
 		}
 		offset += int64(len(line))

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // FormatError is a fault in the content of a data file. Offset is the byte at
@@ -169,6 +171,12 @@ func why(err error) string {
 		return "the gzip checksum does not match: the file is damaged"
 	case errors.Is(err, gzip.ErrHeader):
 		return "no gzip header here"
+	case errors.Is(err, zstd.ErrCRCMismatch):
+		return "the zstd checksum does not match: the file is damaged"
+	case errors.Is(err, zstd.ErrMagicMismatch):
+		return "no zstd frame here"
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return "this zstd file wants more than 128 MiB to be unpacked: pack it with --long=27 or less"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "truncated: the file ends too early"
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -25,6 +26,18 @@ type lineFault struct {
 	text   string
 }
 
+// lineLimit is how long a line may be, where chunks are not longer.
+const lineLimit = 1 << 18
+
+// longest is how long a line may be, without its end, in a file that is cut
+// into pieces of a size.
+func longest(size int) int { return max(size, lineLimit) }
+
+// tooLong is the fault of a file without line ends, such as a binary one.
+func tooLong(name string, offset int64, most int) error {
+	return &FormatError{name, offset, fmt.Sprintf("a line of more than %d bytes: this is no file of text lines", most)}
+}
+
 // chunk is a part of a file on its way from the reader to the collector.
 type chunk struct {
 	text   []byte // whole lines; only a file's last may lack its end
@@ -33,44 +46,59 @@ type chunk struct {
 	done   chan struct{}
 }
 
-// chunks cuts a file into pieces of whole lines.
+// chunks cuts a stream into pieces of whole lines.
 type chunks struct {
 	name   string
 	r      io.Reader
-	size   int
+	size   int    // of a piece, unless a line is longer
 	rest   []byte // of the last chunk, from its last line's end on
 	offset int64  // of rest
 	ended  bool
 }
 
-// next fills c's text; io.EOF when there is no more.
-func (s *chunks) next(c *chunk) error {
-	c.text = append(c.text[:0], s.rest...)
-	c.offset = s.offset
+// next returns the next piece in text's memory, if that is large enough, and
+// where it begins; io.EOF when there is no more. An error leaves text's memory
+// with the caller.
+func (s *chunks) next(text []byte) (_ []byte, offset int64, err error) {
+	text = append(text[:0], s.rest...)
 	s.rest = s.rest[:0]
-	for filled := len(c.text); !s.ended && filled < s.size; filled = len(c.text) {
-		c.text = append(c.text, make([]byte, s.size-filled)...)
-		got, err := s.r.Read(c.text[filled:])
-		c.text = c.text[:filled+got]
+	end := -1
+	for want := s.size; ; want = min(2*max(want, len(text)), longest(s.size)+1) {
+		if text, err = s.fill(text, want); err != nil {
+			return text, s.offset, err
+		}
+		if len(text) == 0 {
+			return text, s.offset, io.EOF
+		}
+		if end = bytes.LastIndexByte(text, '\n') + 1; end == 0 && len(text) > longest(s.size) {
+			return text, s.offset, tooLong(s.name, s.offset, longest(s.size))
+		}
+		if end > 0 || s.ended {
+			break
+		}
+	}
+	if !s.ended {
+		s.rest = append(s.rest, text[end:]...)
+		text = text[:end]
+	}
+	offset = s.offset
+	s.offset += int64(len(text))
+	return text, offset, nil
+}
+
+// fill reads until text is so long, or the stream has ended.
+func (s *chunks) fill(text []byte, want int) ([]byte, error) {
+	text = slices.Grow(text, max(0, want-len(text)))
+	for !s.ended && len(text) < want {
+		got, err := s.r.Read(text[len(text):want])
+		text = text[:len(text)+got]
 		if err == io.EOF {
 			s.ended = true
 		} else if err != nil {
-			return readFault(s.name, c.offset+int64(len(c.text)), err)
+			return text, readFault(s.name, s.offset+int64(len(text)), err)
 		}
 	}
-	if len(c.text) == 0 {
-		return io.EOF
-	}
-	if !s.ended {
-		end := bytes.LastIndexByte(c.text, '\n') + 1
-		if end == 0 {
-			return &FormatError{s.name, c.offset, fmt.Sprintf("a line of more than %d bytes: this is no file of text lines", s.size)}
-		}
-		s.rest = append(s.rest, c.text[end:]...)
-		c.text = c.text[:end]
-	}
-	s.offset += int64(len(c.text))
-	return nil
+	return text, nil
 }
 
 // parseLines parses a file's chunks by several goroutines and gives the blocks
@@ -97,8 +125,8 @@ func parseLines(in *chunks, threads int, parse func([]byte, *block), collect fun
 	for end := false; ; {
 		for !end && pending < len(ring) {
 			c := &ring[(head+pending)%len(ring)]
-			err := in.next(c)
-			if err != nil {
+			var err error
+			if c.text, c.offset, err = in.next(c.text); err != nil {
 				if end = true; err != io.EOF {
 					failed = err
 				}

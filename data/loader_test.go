@@ -45,7 +45,7 @@ func steps(t *testing.T, l *Loader) (all []Batch) {
 		if !ok {
 			return all
 		}
-		all = append(all, Batch{b.N, slices.Clone(b.Values), slices.Clone(b.IDs), slices.Clone(b.Labels)})
+		all = append(all, Batch{N: b.N, Values: slices.Clone(b.Values), IDs: slices.Clone(b.IDs), Labels: slices.Clone(b.Labels)})
 	}
 }
 

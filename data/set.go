@@ -26,6 +26,7 @@ type Config struct {
 	Steps      int    // text and chars: tokens per sample (35; 128)
 	Vocabulary int    // text: the most frequent words to know, <unk> and <eos> included (10,000)
 	Rows       int    // criteo: rows of the embedding table, row 0 for what is missing (1,000,001)
+	Stream     bool   // criteo: leave the training rows where they are, for a ClickStream over Set.Files; TrainFile may be a folder
 	ImageSize  int    // images: height and width of a sample (224)
 	Threads    int    // that read and decode at once (GOMAXPROCS)
 }
@@ -51,6 +52,8 @@ func (c Config) Validate() error {
 	} {
 		fault(v.value < 0 || v.value > v.most, "%s %d: need 0 to %d", v.name, v.value, v.most)
 	}
+	fault(c.Stream && c.Dir == Synthetic, "Stream: synthetic rows have no files to be streamed from")
+	fault(c.Stream && c.TrainLimit > 0, "TrainLimit %d: a stream has all rows of its files", c.TrainLimit)
 	fault(c.Rows == 1, "Rows 1: need at least 2, for row 0 stands for what is missing")
 	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "Vocabulary %d: need at least 3, <unk>, <eos> and a word", c.Vocabulary)
 	return errors.Join(errs...)
@@ -76,6 +79,7 @@ func or(value, usual int) int {
 type Set struct {
 	Name        string
 	Train, Eval Source
+	Files       []string // with Config.Stream: where the training rows are, instead of Train
 	Classes     int      // of the labels; 0 where these are tokens
 	Vocabulary  int      // tokens; 0 where there are none
 	Rows        int      // of the embedding table that ids index; 0 where there is none
@@ -94,8 +98,13 @@ func (s *Set) Skipped() int { return s.skips.count() }
 func (s *Set) Fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words)
+	writeFiles(h, s.Files)
 	for _, src := range []Source{s.Train, s.Eval} {
-		fmt.Fprintf(h, "%d %v\n", src.Len(), src.Shape())
+		if src == nil {
+			continue
+		}
+		shape := src.Shape()
+		fmt.Fprintf(h, "%d {%v %d %d}\n", src.Len(), shape.Values, shape.IDs, shape.Labels)
 		for {
 			limited, ok := src.(head)
 			if !ok {
@@ -149,6 +158,9 @@ func formatOf(name string, cfg Config) (format, error) {
 	}
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
 		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): give the folder with --data alone", name, cfg.TrainFile, cfg.EvalFile))
+	}
+	if cfg.Stream && name != "criteo" {
+		err = errors.Join(err, fmt.Errorf("data: Stream: %s is read into memory; only criteo is streamed", name))
 	}
 	return all[i], err
 }

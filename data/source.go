@@ -12,6 +12,7 @@ package data
 type Shape struct {
 	Values []int // the dimensions of its floats, images channels-last [h, w, c]; none: no floats
 	IDs    int   // 32-bit numbers that index a table: tokens, hashed categories
+	Keys   int   // 64-bit keys of a table without a fixed number of rows; see ClickKey
 	Labels int   // 32-bit labels: 1, or one per token
 }
 
@@ -32,6 +33,7 @@ type Batch struct {
 	N      int
 	Values []float32 // N*Shape.Size()
 	IDs    []int32   // N*Shape.IDs
+	Keys   []uint64  // N*Shape.Keys
 	Labels []int32   // N*Shape.Labels
 }
 
@@ -41,6 +43,7 @@ func (b *Batch) Resize(s Shape, n int) {
 	b.N = n
 	b.Values = grown(b.Values, n*s.Size())
 	b.IDs = grown(b.IDs, n*s.IDs)
+	b.Keys = grown(b.Keys, n*s.Keys)
 	b.Labels = grown(b.Labels, n*s.Labels)
 }
 

@@ -216,7 +216,7 @@ func openTokens(set string, c Config, steps int, read func(name string, r io.Rea
 		path string
 		into *Source
 	}{{files.train, &s.Train}, {files.eval, &s.Eval}} {
-		f, err := openLines(part.path)
+		f, err := OpenText(part.path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", set, err)
 		}

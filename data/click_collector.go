@@ -1,0 +1,203 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// collector turns blocks into windows, in order, and judges what is bad in them.
+type collector struct {
+	limit int // bad lines that are left out
+	bad   int // those so far
+	first *clickFault
+	skip  int // rows of the first block, which an earlier window had
+
+	over   bool        // no more rows can be had: it was the last block, or
+	failed error       // one that could not be read, or
+	fault  *clickFault // a bad line too many
+
+	coming *clickBlock // taken from the run, but perhaps not done
+	block  *clickBlock // whose rows go to windows
+	row    int         // the next one of it
+	before int         // bad lines before block
+	spare  []*clickBlock
+}
+
+// clickFault is a bad line, whose number is found out only if it is told.
+type clickFault struct {
+	path   string
+	begin  int64 // of its block, in the unpacked file
+	offset int64
+	text   string
+}
+
+// fill adds rows to a window until it is full or there are no more; without wait
+// only rows that are there.
+func (s *ClickStream) fill(w *clickWindow, wait bool) {
+	full := s.cfg.window()
+	for len(w.rows) < full {
+		if s.block == nil || s.row == len(s.block.labels) {
+			if !s.collect(wait) {
+				return
+			}
+			continue // a block may have no rows
+		}
+		if len(w.rows) == 0 {
+			w.begin = StreamPosition{Block: s.block.number, Row: s.row, Bad: s.before}
+		}
+		n := min(full-len(w.rows), len(s.block.labels)-s.row)
+		w.add(s.block, s.row, s.row+n)
+		w.bad = s.bad
+		s.row += n
+	}
+}
+
+// collect makes the next block the one whose rows are taken; false if there is
+// none, or none yet.
+func (s *ClickStream) collect(wait bool) bool {
+	if s.over {
+		return false
+	}
+	if !s.arrived(wait) {
+		return false
+	}
+	b := s.coming
+	s.coming = nil
+	s.let(s.block)
+	s.block = nil
+	if b.err != nil {
+		s.failed, s.over = b.err, true
+		return false
+	}
+	s.before = s.bad
+	if fault := s.judge(b); fault != nil {
+		s.fault, s.over = fault, true
+		return false
+	}
+	b.users = 1
+	s.block, s.row = b, min(s.skip, len(b.labels))
+	s.skip = 0
+	s.run.free <- s.another()
+	return true
+}
+
+// arrived waits for the next block, or only looks. It notices the last one.
+func (s *ClickStream) arrived(wait bool) bool {
+	if s.coming == nil {
+		var ok bool
+		if wait {
+			s.coming, ok = <-s.run.order
+		} else {
+			select {
+			case s.coming, ok = <-s.run.order:
+			default:
+				return false
+			}
+		}
+		if !ok {
+			s.over = true
+			return false
+		}
+	}
+	if wait {
+		<-s.coming.done
+		return true
+	}
+	select {
+	case <-s.coming.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// judge counts a block's bad lines and returns the one that is too many.
+func (c *collector) judge(b *clickBlock) *clickFault {
+	for _, f := range b.faults {
+		fault := &clickFault{b.path, b.offset, b.offset + int64(f.offset), f.text}
+		if c.bad == c.limit {
+			return fault
+		}
+		if c.bad++; c.first == nil {
+			c.first = fault
+		}
+	}
+	return nil
+}
+
+// another is a block to be cut in the place of one that is held.
+func (c *collector) another() *clickBlock {
+	if n := len(c.spare); n > 0 {
+		b := c.spare[n-1]
+		c.spare = c.spare[:n-1]
+		return b
+	}
+	return newClickBlock()
+}
+
+// let takes back a block that nobody uses any more.
+func (c *collector) let(b *clickBlock) {
+	if b == nil {
+		return
+	}
+	if b.users--; b.users == 0 {
+		c.spare = append(c.spare, b)
+	}
+}
+
+// drop empties a window.
+func (s *ClickStream) drop(w *clickWindow) {
+	for _, b := range w.blocks {
+		s.let(b)
+	}
+	clear(w.blocks)
+	w.blocks, w.rows, w.given = w.blocks[:0], w.rows[:0], 0
+}
+
+// broken reports whether rows ended before the files did.
+func (c *collector) broken() bool { return c.failed != nil || c.fault != nil }
+
+// told is the failure in words. The number of a bad line is found by reading its
+// file again up to it, which only a run does that ends.
+func (c *collector) told() error {
+	switch {
+	case c.fault == nil:
+		return c.failed
+	case c.limit == 0:
+		return fmt.Errorf("%w; --skip-bad N leaves out up to N such faults", c.fault.error())
+	case c.first == nil: // it was left out before the position that was resumed
+		return fmt.Errorf("%w; %d more before it were left out, as --skip-bad allows", c.fault.error(), c.bad)
+	}
+	return fmt.Errorf("%w; %d more before it were left out, as --skip-bad allows, the first: %v", c.fault.error(), c.bad, c.first.error())
+}
+
+// error names file, line and offset.
+func (f *clickFault) error() *FormatError {
+	line, err := lineNumber(f.path, f.offset)
+	if err != nil {
+		return &FormatError{f.path, f.offset, fmt.Sprintf("%s (in a line whose number cannot be found out: %v)", f.text, err)}
+	}
+	return &FormatError{f.path, f.offset, fmt.Sprintf("line %d: %s", line, f.text)}
+}
+
+// lineNumber is that of the line with an offset, from 1.
+func lineNumber(path string, offset int64) (line int64, err error) {
+	r, err := OpenText(path)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	line = 1
+	buf := make([]byte, usualBlock)
+	for left := offset; left > 0 && err == nil; {
+		var n int
+		n, err = r.Read(buf[:min(left, int64(len(buf)))])
+		line += int64(bytes.Count(buf[:n], []byte{'\n'}))
+		left -= int64(n)
+		if err == io.EOF && left == 0 {
+			err = nil
+		}
+	}
+	return line, err
+}

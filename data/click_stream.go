@@ -1,0 +1,393 @@
+package data
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// ClickStreamConfig says what a ClickStream reads, and how. What decides the
+// order of rows is the same on all ranks, but for Rank.
+type ClickStreamConfig struct {
+	// Files hold rows in Criteo's format, in the order in which they are read:
+	// plain, or compressed if their names end in .gz, .zst or .zstd. See
+	// ClickFiles. They must not change while they are read.
+	Files []string
+	// Batch is the number of rows of a batch, at least 1.
+	Batch int
+	// Rows is that of the table which Batch.IDs index, row 0 for what is missing;
+	// 0: no ids are wanted. Keys asks for Batch.Keys, see ClickKey. At least one
+	// of both is wanted.
+	Rows int
+	Keys bool
+	// Window is how many rows are shuffled among each other: a multiple of Batch;
+	// 0: rows come in the files' order. Each window of an epoch has an order of
+	// its own, which depends on Seed, the epoch, the rank and the window's number.
+	// Rows never move to another window: what comes in an order, of time or of
+	// users, should be cut into many files and read with Interleave. Memory: twice
+	// the window, at about 170 bytes a row with ids alone, 270 with keys alone.
+	Window int
+	Seed   uint64
+	// Rank and Size are this rank and the number of ranks that share the files; a
+	// Size of 0 stands for 1. Rank r gets every Size-th block from block r on; or
+	// with ByFile every Size-th file from file r on. Of a compressed file each rank
+	// unpacks all blocks to get its own, unless ByFile is set.
+	Rank, Size int
+	ByFile     bool
+	// Interleave is how many files are read at once, a block of each in turn; 0: 1.
+	// Each compressed one is unpacked by a goroutine of its own.
+	Interleave int
+	// Steps ends an epoch after so many batches, as a job needs whose ranks make
+	// their steps together; rows that do not suffice are an error. 0: an epoch has
+	// all of the rank's rows, which are not equally many on all ranks.
+	Steps int64
+	// Remainder gives out the last rows of an epoch, fewer than Batch, instead of
+	// leaving them out: for evaluation.
+	Remainder bool
+	// SkipBad is how many bad lines of a rank are left out and counted in an
+	// epoch; more are an error.
+	SkipBad int
+	// Threads is how many goroutines read and parse; 0: GOMAXPROCS. They do not
+	// change what is read.
+	Threads int
+	// BlockBytes is how much of a file is read and parsed at a time, and what ranks
+	// share; 0: 1 MiB, or less for files so small that a rank would not have 64
+	// blocks, down to 4 KiB.
+	BlockBytes int
+}
+
+const (
+	maxBlockBytes = 1 << 28
+	maxWindow     = 1 << 28
+	maxInterleave = 1 << 10
+	usualBlock    = 1 << 20
+	leastBlock    = 1 << 12
+	blocksPerRank = 64 // that usual blocks are made smaller for
+)
+
+// Validate reports all faults together, those of the files' existence too.
+func (c ClickStreamConfig) Validate() error {
+	_, _, err := c.resolve()
+	return err
+}
+
+// resolve is c with what its zero values stand for, and the files' sizes.
+func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
+	c.Size, c.Interleave = or(c.Size, 1), or(c.Interleave, 1)
+	c.Threads = or(c.Threads, runtime.GOMAXPROCS(0))
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("click stream: "+format, args...))
+		}
+	}
+	fault(len(c.Files) == 0, "no files")
+	fault(c.Batch < 1 || c.Batch > maxWindow, "batch %d: need 1 to %d", c.Batch, maxWindow)
+	fault(c.Rows == 0 && !c.Keys, "neither ids (Rows) nor keys (Keys) are wanted")
+	fault(c.Rows < 0 || c.Rows == 1 || c.Rows > maxElements, "a table of %d rows: need 2 to %d, or 0 for no ids", c.Rows, maxElements)
+	fault(c.Window < 0 || c.Window > maxWindow, "a window of %d rows: need 0 to %d", c.Window, maxWindow)
+	fault(c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "a window of %d rows: need a multiple of the batch, %d", c.Window, c.Batch)
+	fault(c.Size < 1, "%d ranks: need at least 1", c.Size)
+	fault(c.Rank < 0 || c.Rank >= c.Size, "rank %d of %d: need 0 <= rank < ranks", c.Rank, c.Size)
+	fault(c.ByFile && len(c.Files) < c.Size, "%d files for %d ranks: whole files need at least one each; share blocks instead", len(c.Files), c.Size)
+	fault(c.Interleave < 1 || c.Interleave > maxInterleave, "%d files at once: need 1 to %d", c.Interleave, maxInterleave)
+	fault(c.Steps < 0, "%d steps: need at least 0", c.Steps)
+	fault(c.SkipBad < 0 || c.SkipBad > maxElements, "%d bad lines to skip: need 0 to %d", c.SkipBad, maxElements)
+	fault(c.Threads < 1 || c.Threads > 1<<12, "%d threads: need 0 to %d", c.Threads, 1<<12)
+	fault(c.BlockBytes < 0 || c.BlockBytes > maxBlockBytes, "blocks of %d bytes: need 0 to %d", c.BlockBytes, maxBlockBytes)
+	sizes, total := make([]int64, len(c.Files)), int64(0)
+	for i, path := range c.Files {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case !info.Mode().IsRegular():
+			fault(true, "%s is not a file", path)
+		default:
+			sizes[i] = info.Size()
+			total += sizes[i]
+		}
+	}
+	if c.BlockBytes == 0 && c.Size > 0 {
+		each := total / int64(c.Size) / blocksPerRank / leastBlock * leastBlock
+		c.BlockBytes = int(min(max(each, leastBlock), usualBlock))
+	}
+	return c, sizes, errors.Join(errs...)
+}
+
+// window is how many rows are taken together.
+func (c *ClickStreamConfig) window() int { return or(c.Window, c.Batch) }
+
+// digest stands for all that decides which rows this rank gets in which order.
+func (c *ClickStreamConfig) digest(sizes []int64) string {
+	h := sha256.New()
+	fmt.Fprintln(h, c.Batch, c.Window, c.Seed, c.Rank, c.Size, c.ByFile, c.Interleave, c.BlockBytes)
+	for i, path := range c.Files {
+		fmt.Fprintf(h, "%q %d\n", filepath.Base(path), sizes[i])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// StreamPosition is where a ClickStream is between two batches. It is saved with
+// a checkpoint and given to Resume.
+type StreamPosition struct {
+	Epoch int   `json:"epoch"`
+	Step  int64 `json:"step"` // batches given out in this epoch
+	// First is the step that the window of the last batch began with, Block and Row
+	// where that window's rows begin, and Bad how many bad lines came before Block.
+	First int64 `json:"first"`
+	Block int64 `json:"block"`
+	Row   int   `json:"row"`
+	Bad   int   `json:"bad"`
+	// Of stands for the files and the settings.
+	Of string `json:"of"`
+}
+
+// ClickStream gives out the rows of files in Criteo's format batch by batch,
+// without ever holding them all: files are cut into blocks at line ends, blocks
+// are read and parsed by several goroutines, and collected in the files' order,
+// so that batches are the same whatever the number of goroutines. In the steady
+// state a batch allocates nothing.
+//
+// It has Loader's methods, but for Steps: how many batches there are is not
+// known before all lines were counted (Lines). It belongs to one goroutine.
+type ClickStream struct {
+	cfg    ClickStreamConfig // resolved
+	of     string
+	parser *clickParser
+	batch  Batch
+
+	run    *clickRun // nil before the first epoch
+	epoch  int
+	step   int64
+	err    error // told from now on
+	ended  bool  // no more batches in this epoch
+	window [2]clickWindow
+	now    *clickWindow // whose rows are given out
+	ahead  *clickWindow // filled meanwhile
+
+	collector
+}
+
+// OpenClickStream checks the configuration and the files' existence; call Start
+// or Resume before the first batch, and Close at the end.
+func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
+	cfg, sizes, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), parser: newClickParser(cfg.Rows), ended: true}
+	s.parser.keys = cfg.Keys
+	s.now, s.ahead = &s.window[0], &s.window[1]
+	return s, nil
+}
+
+// Shape is that of the batches' rows.
+func (s *ClickStream) Shape() Shape {
+	shape := Shape{Values: clickValues, Labels: 1}
+	if s.cfg.Rows > 0 {
+		shape.IDs = clickSlots
+	}
+	if s.cfg.Keys {
+		shape.Keys = clickSlots
+	}
+	return shape
+}
+
+// Start begins an epoch, giving up what is left of another.
+func (s *ClickStream) Start(epoch int) { s.start(StreamPosition{Epoch: epoch}) }
+
+// start begins with the window that a position is in.
+func (s *ClickStream) start(p StreamPosition) {
+	s.halt()
+	s.epoch, s.step, s.err, s.ended = p.Epoch, p.First, nil, false
+	s.collector = collector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row, spare: s.spare}
+	s.now.begin = StreamPosition{Epoch: p.Epoch, Step: p.First, First: p.First, Block: p.Block, Row: p.Row, Bad: p.Bad, Of: s.of}
+	s.now.bad = p.Bad
+	s.run = newClickRun(&s.cfg, p.Block, s.parser.parse)
+}
+
+// halt ends the pass and takes all blocks back.
+func (s *ClickStream) halt() {
+	if s.run == nil {
+		return
+	}
+	s.run.close()
+	s.run = nil
+	s.drop(s.now)
+	s.drop(s.ahead)
+	s.ended = true
+}
+
+// Position is where the next batch is.
+func (s *ClickStream) Position() StreamPosition {
+	p := s.now.begin
+	p.Step = s.step
+	return p
+}
+
+// Resume makes the batch at a position the next one. It reads again at most a
+// window, and of compressed files all that comes before it. A position of other
+// files or settings is refused.
+func (s *ClickStream) Resume(p StreamPosition) error {
+	per := int64(s.cfg.window() / s.cfg.Batch) // batches of a window
+	switch {
+	case p.Of != s.of:
+		return fmt.Errorf("click stream: the position is of other files or settings (%.8q, here %.8q): give the same files, sizes, batch, window, seed, ranks and blocks", p.Of, s.of)
+	case p.First < 0 || p.First%per != 0 || p.Step < p.First || p.Step > p.First+per || p.Block < 0 || p.Row < 0 || p.Bad < 0 || p.Bad > s.cfg.SkipBad:
+		return fmt.Errorf("click stream: step %d in a window from step %d, block %d, row %d on after %d bad lines (at most %d) is no position in windows of %d batches",
+			p.Step, p.First, p.Block, p.Row, p.Bad, s.cfg.SkipBad, per)
+	}
+	s.start(p)
+	return s.pass(p.Step)
+}
+
+// Seek makes a step the next one of the epoch that was started. Unlike Resume it
+// parses all that comes before the step. A step that the epoch does not have is
+// an error.
+func (s *ClickStream) Seek(step int) error {
+	s.start(StreamPosition{Epoch: s.epoch})
+	if step < 0 {
+		s.err = fmt.Errorf("click stream: there is no step %d", step)
+		return s.err
+	}
+	return s.pass(int64(step))
+}
+
+// pass leaves batches out until a step is next.
+func (s *ClickStream) pass(step int64) error {
+	for s.step < step {
+		rows, err := s.more()
+		batches := int64(rows / s.cfg.Batch)
+		if s.cfg.Remainder && rows%s.cfg.Batch > 0 {
+			batches++
+		}
+		if err == nil && (batches == 0 || s.cfg.Steps > 0 && step > s.cfg.Steps) {
+			err = fmt.Errorf("click stream: epoch %d has no step %d: rank %d of %d has %d batches", s.epoch, step, s.cfg.Rank, s.cfg.Size, s.step)
+		}
+		if err != nil {
+			s.err = err
+			return err
+		}
+		n := min(step-s.step, batches)
+		// A window that is left out as a whole is left as it came.
+		whole := n == batches && s.now.given == 0
+		s.now.skip(min(int(n)*s.cfg.Batch, rows), s.cfg.Window > 0 && !whole)
+		s.step += n
+	}
+	return nil
+}
+
+// Next returns the next batch, which is good until the next call of any method,
+// or false when the epoch is over. An error comes in the place of the window
+// that it spoilt, and then again until Start, Seek or Resume.
+func (s *ClickStream) Next() (*Batch, bool, error) {
+	ok, err := s.Read(&s.batch)
+	return &s.batch, ok, err
+}
+
+// Read is Next into a batch of the caller's, who may thus hold several.
+func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
+	if s.err != nil || s.ended {
+		return false, s.err
+	}
+	if s.cfg.Steps > 0 && s.step == s.cfg.Steps {
+		s.ended = true
+		return false, nil
+	}
+	rows, err := s.more()
+	if err != nil {
+		s.err = err
+		return false, err
+	}
+	n := min(rows, s.cfg.Batch)
+	if n == 0 || n < s.cfg.Batch && !s.cfg.Remainder {
+		s.err, s.ended, s.now.bad = s.end(n), true, s.bad
+		return false, s.err
+	}
+	b.Resize(s.Shape(), n)
+	s.now.take(b, n, s.cfg.Window > 0)
+	s.step++
+	s.fill(s.ahead, false)
+	return true, nil
+}
+
+// end says what is wrong with an epoch's end, n rows after the last batch.
+func (s *ClickStream) end(n int) error {
+	switch {
+	case s.cfg.Steps > 0 && s.step < s.cfg.Steps:
+		return fmt.Errorf("click stream: rank %d of %d has rows for %d batches of %d in epoch %d, but an epoch of %d was asked for: count with Lines, less SkipBad",
+			s.cfg.Rank, s.cfg.Size, s.step, s.cfg.Batch, s.epoch, s.cfg.Steps)
+	case s.step == 0:
+		return fmt.Errorf("click stream: rank %d of %d has %d rows of %d files (%s, ...), fewer than one batch of %d: want lines of a label, 13 numbers and 26 categories, separated by tabs",
+			s.cfg.Rank, s.cfg.Size, n, len(s.cfg.Files), s.cfg.Files[0], s.cfg.Batch)
+	}
+	return nil
+}
+
+// more is how many rows are left in the window, after opening the next one if
+// fewer than a batch are. 0: the epoch has no more.
+func (s *ClickStream) more() (int, error) {
+	if left := s.now.left(); left >= s.cfg.Batch || left > 0 && s.over {
+		return left, nil
+	}
+	// A window is a multiple of the batch, so that nothing is left of a full one.
+	s.fill(s.ahead, true)
+	if s.broken() && s.ahead.left() < s.cfg.window() {
+		return 0, s.told()
+	}
+	if s.ahead.left() == 0 {
+		return 0, nil
+	}
+	first := s.step
+	s.drop(s.now)
+	s.now, s.ahead = s.ahead, s.now
+	s.now.begin.Epoch, s.now.begin.First, s.now.begin.Of = s.epoch, first, s.of
+	window := uint64(first) / uint64(s.cfg.window()/s.cfg.Batch)
+	s.now.order = stream(s.cfg.Seed, uint64(s.epoch), window*uint64(s.cfg.Size)+uint64(s.cfg.Rank))
+	return s.now.left(), nil
+}
+
+// Bad is how many bad lines were left out in this epoch: up to the end of the
+// last block that the last batch's window has rows of, and once Next has said
+// that there are no more rows, all of them.
+func (s *ClickStream) Bad() int { return s.now.bad }
+
+// Lines counts the lines of this rank's share, good and bad, by reading and
+// unpacking it once, without parsing. A rank can make at least (lines - SkipBad)
+// / Batch steps, so that the least of that over all ranks is right for Steps on
+// each. An epoch that is under way goes on.
+func (s *ClickStream) Lines(ctx context.Context) (lines int64, err error) {
+	r := newClickRun(&s.cfg, 0, countLines)
+	defer r.close()
+	for b := range r.order {
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		if b.err != nil {
+			return 0, b.err
+		}
+		lines += int64(b.lines)
+		r.free <- b
+	}
+	return lines, nil
+}
+
+// SetSteps is ClickStreamConfig.Steps, for ranks that agree on it after they
+// have counted their Lines; 0 for all rows. It panics below 0.
+func (s *ClickStream) SetSteps(steps int64) {
+	if steps < 0 {
+		panic(fmt.Sprintf("data: %d steps", steps))
+	}
+	s.cfg.Steps = steps
+}
+
+// Close ends the goroutines and waits for them.
+func (s *ClickStream) Close() { s.halt() }

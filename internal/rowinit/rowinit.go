@@ -1,0 +1,90 @@
+// Package rowinit says with which weights the rows of sparse tables begin. They follow
+// from the table's seed and name and the row's key alone, so that a row begins with the
+// same values in whatever process, in whatever order and by however many threads rows
+// are made: a trainer's own table and the shards of servers agree.
+package rowinit
+
+import (
+	"fmt"
+	"math"
+)
+
+// Spec names an initialiser, for what is written down and sent. The zero value is zeros.
+type Spec struct {
+	// Name is "zeros" (or empty), "constant" or "uniform".
+	Name string `json:"name,omitempty"`
+	// Value is the constant, or the limit of values drawn from [-Value, Value).
+	Value float64 `json:"value,omitempty"`
+}
+
+// Init is the initialiser.
+func (s Spec) Init() (Init, error) {
+	switch s.Name {
+	case "", "zeros":
+		if s.Value != 0 {
+			return nil, fmt.Errorf("initial weights of zeros with a value of %v: want none, or constant or uniform", s.Value)
+		}
+		return Constant(0), nil
+	case "constant", "uniform":
+		v := float32(s.Value)
+		if math.IsNaN(s.Value) || math.IsInf(float64(v), 0) {
+			return nil, fmt.Errorf("initial weights %s of %v: want a finite float32", s.Name, s.Value)
+		}
+		if s.Name == "constant" {
+			return Constant(v), nil
+		}
+		if v < 0 {
+			return nil, fmt.Errorf("initial weights uniform up to %v: want a limit from 0", s.Value)
+		}
+		return Uniform(v), nil
+	}
+	return nil, fmt.Errorf("initial weights %q are not known: use zeros, constant or uniform", s.Name)
+}
+
+// Init writes a row's initial weights, which follow from its stream alone. It is called
+// by many goroutines at once, often while they hold locks.
+type Init func(dst []float32, stream uint64)
+
+// Constant begins all weights with v.
+func Constant(v float32) Init {
+	return func(dst []float32, _ uint64) {
+		for i := range dst {
+			dst[i] = v
+		}
+	}
+}
+
+// Uniform draws weights from [-limit, limit), in 2^24 steps, by SplitMix64 (Steele,
+// Lea and Flood 2014), a generator that needs nothing but a counter.
+func Uniform(limit float32) Init {
+	return func(dst []float32, stream uint64) {
+		for i := range dst {
+			stream += golden
+			u := float32(Mix(stream)>>40) * (1.0 / (1 << 23)) // exact, in [0, 2)
+			dst[i] = (u - 1) * limit
+		}
+	}
+}
+
+// golden is 2^64 divided by the golden ratio, odd.
+const golden = 0x9e3779b97f4a7c15
+
+// Mix is the finaliser of SplitMix64 (Stafford's variant 13): one-to-one, and every
+// bit of the result depends on every bit of x.
+func Mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Table is the part of streams that a table gives.
+func Table(seed uint64, name string) uint64 {
+	h := Mix(seed + golden)
+	for _, c := range []byte(name) {
+		h = Mix(h ^ uint64(c) + golden)
+	}
+	return h
+}
+
+// Row is the stream of a key of a table.
+func Row(table, key uint64) uint64 { return Mix(table ^ Mix(key+golden)) }
