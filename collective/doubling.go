@@ -84,21 +84,17 @@ func (w *Work) doublingGather() error {
 type chunkRange struct{ peer, first, n int }
 
 // exchangeChunks sends chunks of x while others arrive, to be added or to
-// overwrite.
+// overwrite. Which of the two goes past the last chunk differs from rank to rank: it is one
+// exchange, so that no rank has received before it sends the rest.
 func (w *Work) exchangeChunks(number int, out, in chunkRange, add bool) error {
 	outs, ins := w.split(out), w.split(in)
-	for i := range outs {
-		s := step{number: 2*number + i, to: out.peer, from: in.peer}
-		s.out = w.x[outs[i].lo:outs[i].hi]
-		s.in = w.x[ins[i].lo:ins[i].hi]
-		if add {
-			s.own = s.in
-		}
-		if err := w.exchange(s); err != nil {
-			return err
-		}
+	s := step{number: 2 * number, to: out.peer, from: in.peer}
+	s.out, s.moreOut = w.x[outs[0].lo:outs[0].hi], w.x[outs[1].lo:outs[1].hi]
+	s.in, s.moreIn = w.x[ins[0].lo:ins[0].hi], w.x[ins[1].lo:ins[1].hi]
+	if add {
+		s.own = s.in
 	}
-	return nil
+	return w.exchange(s)
 }
 
 type span struct{ lo, hi int }

@@ -11,50 +11,72 @@ type step struct {
 	from   int
 	in     []byte // where the result goes; nothing is received if it is empty
 	own    []byte // what is combined with what arrives, of in's length; nil: in is overwritten
+
+	// What lies elsewhere in the slice and follows out and in, as the messages of the next
+	// number, where in is combined in place or not at all.
+	moreOut, moreIn []byte
 }
 
 // exchange carries out s. Where own is in, segment i is sent before it is
 // combined, so that out may be in as well.
 func (w *Work) exchange(s step) error {
 	if w.inPlace(s) {
-		w.room(min(len(s.in), w.segmentBytes()))
+		w.room(min(max(len(s.in), len(s.moreIn)), w.segmentBytes()))
 	}
-	in, out := w.segmentsOf(s.in), w.segmentsOf(s.out)
+	in, out := w.segmentsOf(s.in)+w.segmentsOf(s.moreIn), w.segmentsOf(s.out)+w.segmentsOf(s.moreOut)
 	for asked, sent, i := 0, 0, 0; i < in || sent < out; i++ {
 		for ; asked < min(in, i+posted); asked++ {
-			w.post(number(s.number, asked), s.from, w.target(s, asked))
+			at, dst := w.part(s.number, s.in, s.moreIn, asked)
+			w.postTo(asked%posted, at, s.from, w.target(s, asked, dst))
 		}
 		for ; sent < out && (sent < i+posted || i >= in); sent++ {
-			if err := w.send(number(s.number, sent), s.to, w.cut(s.out, sent)); err != nil {
+			at, p := w.part(s.number, s.out, s.moreOut, sent)
+			if err := w.send(at, s.to, p); err != nil {
 				return err
 			}
 		}
 		if i >= in {
 			continue
 		}
-		if err := w.wait(number(s.number, i), s.from); err != nil {
+		if err := w.waitFor(i%posted, s.from); err != nil {
 			return err
 		}
 		if s.own != nil {
-			w.merge(w.cut(s.in, i), w.cut(s.own, i), w.target(s, i), s.from)
+			_, dst := w.part(s.number, s.in, s.moreIn, i)
+			w.merge(dst, w.operand(s, i, dst), w.target(s, i, dst), s.from)
 		}
 	}
 	return nil
 }
 
+// part returns segment i of p and what follows it, and the number of its message.
+func (w *Work) part(step int, p, more []byte, i int) (int, []byte) {
+	if n := w.segmentsOf(p); i >= n {
+		return number(step+1, i-n), w.cut(more, i-n)
+	}
+	return number(step, i), w.cut(p, i)
+}
+
 // inPlace says that in holds this rank's operand, so that what arrives must go
 // elsewhere first.
 func (w *Work) inPlace(s step) bool {
-	return s.own != nil && len(s.in) > 0 && &s.own[0] == &s.in[0]
+	return s.own != nil && (len(s.in) > 0 && &s.own[0] == &s.in[0] || len(s.moreIn) > 0)
 }
 
-// target is where segment i arrives.
-func (w *Work) target(s step, i int) []byte {
-	dst := w.cut(s.in, i)
+// target is where segment i, whose result goes to dst, arrives.
+func (w *Work) target(s step, i int, dst []byte) []byte {
 	if w.inPlace(s) {
-		return w.space(number(s.number, i), len(dst))
+		return w.space(i, len(dst))
 	}
 	return dst
+}
+
+// operand is what is combined with segment i.
+func (w *Work) operand(s step, i int, dst []byte) []byte {
+	if w.inPlace(s) {
+		return dst
+	}
+	return w.cut(s.own, i)
 }
 
 // merge combines this rank's operand with a peer's, the lower rank's first.

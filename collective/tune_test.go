@@ -53,6 +53,10 @@ func TestRulesOfLinks(t *testing.T) {
 		{make([]int, 8), 8, byDoubling},
 		{make([]int, 8), 1 << 26, byHalving},
 		{[]int{0, 0, 0, 0, 1, 1, 1, 1}, 1 << 26, byHierarchy},
+		{[]int{0, 1, 2, 3}, 4 << 10, byDoubling}, // 200 us in place of 600
+		{[]int{0, 1, 2, 3}, 64 << 10, byHalving}, // 1.4 ms in place of 1.6
+		{[]int{0, 1, 2, 3}, 1 << 20, byRing},     // 15.9 ms in place of 16.1 do not pay
+		{[]int{0, 1}, 1 << 26, byRing},
 	} {
 		p := Profile{Ranks: len(c.hosts), Hosts: distinct(c.hosts), SameHost: near, Between: far}
 		g, err := New(mem.New(len(c.hosts))[0], Config{Hosts: c.hosts})
@@ -126,8 +130,8 @@ func TestRulesOfHosts(t *testing.T) {
 		{"allreduce", uneven, far, long, Hierarchical}, {"allreduce", blocks, near, long, Ring},
 		{"reducescatter", blocks, far, long, Hierarchical}, {"reducescatter", mixed, far, 1 << 10, Hierarchical},
 		{"reducescatter", blocks, near, long, Ring}, {"reducescatter", make([]int, 8), near, long, Halving},
-		{"allgather", blocks, far, long, Hierarchical}, {"allgather", mixed, near, long, Doubling}, // which crosses in its first step only
-
+		{"allgather", blocks, far, long, Hierarchical}, {"allgather", mixed, near, long, Ring}, // as long as doubling but for latency
+		{"allgather", mixed, near, 1 << 12, Doubling},
 		{"allgatherv", uneven, far, long, Hierarchical}, {"allgatherv", mixed, far, 1, Hierarchical},
 		{"broadcast", blocks, far, 1, Hierarchical}, {"broadcast", blocks, near, long, Ring}, {"broadcast", mixed, near, long, Hierarchical},
 		{"reduce", mixed, far, long, Hierarchical}, {"reduce", blocks, near, long, Ring}, {"reduce", upTo(8), far, 1 << 20, Ring}, {"reduce", make([]int, 8), near, 1, Tree}, {"reduce", make([]int, 8), near, long, Ring},
