@@ -66,9 +66,9 @@ func (o *Optimizer) send(b int) {
 // Step ends the step that backward began: it agrees on what is still missing
 // and updates the parameters. On an error, which names the step and the
 // bucket, the parameters are not usable on this rank and every later Step
-// fails with the same error. What selections were to send
-// of buckets that were not agreed on is then kept again: State has the gradients of the
-// step and what was kept before.
+// fails with the same error. What selections were to send of buckets that were not
+// agreed on is then kept again: State has the gradients of the step and what was
+// kept before.
 func (o *Optimizer) Step() error {
 	o.watch.begin()
 	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {

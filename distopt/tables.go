@@ -248,11 +248,7 @@ func (t *table) checkIDs(rank int, ids []int32) error {
 
 // start begins to gather ids and rows.
 func (t *table) start(g *collective.Group) {
-	total := 0
-	for _, n := range t.counts {
-		total += n
-	}
-	t.allIDs, t.allRows = roomFor(t.allIDs, total), roomFor(t.allRows, total*t.Dim)
+	t.makeRoom()
 	t.idWork = collective.StartAllGatherV(g, t.allIDs, t.ids, t.counts)
 	for r := range t.counts {
 		t.counts[r] *= t.Dim
@@ -261,6 +257,15 @@ func (t *table) start(g *collective.Group) {
 	for r := range t.counts {
 		t.counts[r] /= t.Dim
 	}
+}
+
+// makeRoom makes room for what was counted.
+func (t *table) makeRoom() {
+	total := 0
+	for _, n := range t.counts {
+		total += n
+	}
+	t.allIDs, t.allRows = roomFor(t.allIDs, total), roomFor(t.allRows, total*t.Dim)
 }
 
 func (t *table) wait() (end time.Time, err error) {

@@ -95,11 +95,7 @@ func (t *table) look(g *collective.Group, shown []int64, stride int) (err error)
 
 // copyAll gathers what the views show.
 func (t *table) copyAll() {
-	total := 0
-	for _, n := range t.counts {
-		total += n
-	}
-	t.allIDs, t.allRows = roomFor(t.allIDs, total), roomFor(t.allRows, total*t.Dim)
+	t.makeRoom()
 	at := 0
 	for _, v := range t.views {
 		copy(t.allIDs[at:], v.ids)

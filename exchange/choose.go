@@ -110,9 +110,9 @@ func (s Situation) splitCost() Cost {
 	n, own, sum := s.Ranks, s.Entries/max(1, s.Ranks), s.union()
 	parts := s.Payload / max(1, n)
 	if s.Blocks {
-		parts = payloadBytes(s.Len, own)
+		parts = PayloadBytes(s.Len, own)
 	}
-	sums := payloadBytes(s.Len, sum)
+	sums := PayloadBytes(s.Len, sum)
 	gather := log2(n) + gatherSteps(n, sums)
 	steps, messages, lengths := 1, n-1, 8*(n-1)
 	if n >= 8 { // by doubling
@@ -223,7 +223,7 @@ func (e *Group) choose(s Situation) string {
 // even is the situation where each of the ranks contributes k of n entries, as
 // float32.
 func even(ranks, n, k int) Situation {
-	return Situation{Ranks: ranks, Len: n, Entries: ranks * k, Payload: ranks * payloadBytes(n, k)}
+	return Situation{Ranks: ranks, Len: n, Entries: ranks * k, Payload: ranks * PayloadBytes(n, k)}
 }
 
 // Explain says in one line by which algorithms vectors of n values would be

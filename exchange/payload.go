@@ -8,11 +8,11 @@ const (
 	gapBlock    = 128 // gaps that are stored in as many bits as their largest takes
 )
 
-// payloadBytes is the expected length of the payload of k of n float32 whose places are
+// PayloadBytes is the expected length of the payload of k of n float32 whose places are
 // independent of each other. Where entries crowd, as gradients' do, a block that goes
 // from a crowded to an empty region stores all its gaps as wide as the largest: such
 // payloads are a few per cent longer.
-func payloadBytes(n, k int) int {
+func PayloadBytes(n, k int) int {
 	if k == 0 {
 		return 0
 	}

@@ -17,7 +17,7 @@ func TestPayloadBytes(t *testing.T) {
 		{100000, 5000, 24525}, {100000, 10000, 47751}, {1048576, 1049, 5909}, {431080, 4311, 22425}, {431080, 43108, 205806},
 		{5, 1, 17}, {1, 1, 16}, {300, 128, 562}, {300, 129, 566}, {16777216, 167773, 872291},
 	} {
-		if got := payloadBytes(c[0], c[1]); got != c[2] {
+		if got := PayloadBytes(c[0], c[1]); got != c[2] {
 			t.Errorf("%d of %d: %d bytes, want %d", c[1], c[0], got, c[2])
 		}
 	}
@@ -36,7 +36,7 @@ func TestPayloadsAreAsPredicted(t *testing.T) {
 				s := compress.Sparse{Len: n, Index: places(r, n, k), Value: make([]float32, k)}
 				total += coder.Size(&s)
 			}
-			want, got := float64(payloadBytes(n, k)), float64(total)/float64(draws)
+			want, got := float64(PayloadBytes(n, k)), float64(total)/float64(draws)
 			if math.Abs(got-want) > 1+0.003*want {
 				t.Errorf("%d of %d: %.1f bytes on average, the prediction is %v", k, n, got, want)
 			}

@@ -53,7 +53,7 @@ func buildCTR(ps *nn.Params, o Options, widths []int) Model {
 	if o.Rows > 0 {
 		rows = o.Rows
 	}
-	m := &ctr{table: ps.NewTable("embedding", nn.Uniform(0.05), rows, ctrDim)}
+	m := &ctr{table: ps.NewTable("embedding", nn.UniformRows(0.05), rows, ctrDim)}
 	in := ctrSlots*ctrDim + ctrNumbers
 	for i, width := range widths {
 		m.hidden = append(m.hidden, ps.Dense(fmt.Sprintf("fc%d", i+1), in, width))

@@ -23,7 +23,7 @@ type lookups struct {
 func newLookups(t *testing.T, n, each, rows, dim, rest int) *lookups {
 	t.Helper()
 	m := &lookups{n: n, each: each, rows: rows, dim: dim, rest: rest, ps: NewParams(1)}
-	m.tab = m.ps.NewTable("table", Uniform(1), rows, dim)
+	m.tab = m.ps.NewTable("table", UniformRows(1), rows, dim)
 	m.dense = m.ps.New("dense", Zeros, rows, dim)
 	if rest > 0 {
 		m.x = NewTensor(n, rest)
@@ -219,7 +219,7 @@ func TestEmbeddingDoesNotAllocate(t *testing.T) {
 func BenchmarkEmbeddingTable(b *testing.B) {
 	const n, each, rows, dim = 512, 26, 1_000_001, 10
 	ps := NewParams(1)
-	tab := ps.NewTable("table", Uniform(1), rows, dim)
+	tab := ps.NewTable("table", UniformRows(1), rows, dim)
 	r := rand.New(rand.NewPCG(1, 2))
 	batches := make([][]int32, 50)
 	for i := range batches {

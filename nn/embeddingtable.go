@@ -36,7 +36,7 @@ func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Ten
 		cols += rest.Shape[1]
 	}
 	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see fillKeys
-	checkIDs(tab.Name, ids, tab.Rows)
+	checkIDs(tab.Name, ids, tab.held())
 	o := record[tableLookupOp](t)
 	o.ids, o.tab, o.rest = ids, tab, rest
 	y := t.begin(o, n, cols)
@@ -101,7 +101,7 @@ const (
 // sortKeys sorts the keys by id and leaves equal ones in their order: a radix
 // sort, O(k) with a pass for each 11 bits of the largest id.
 func (o *tableLookupOp) sortKeys() {
-	passes := (bits.Len(uint(o.tab.Rows-1)) + radixBits - 1) / radixBits
+	passes := (bits.Len(uint(o.tab.held()-1)) + radixBits - 1) / radixBits
 	if cap(o.spare) < len(o.keys) {
 		o.spare = make([]uint64, len(o.keys))
 	}

@@ -80,9 +80,10 @@ type Params struct {
 	state    []float32 // the arena of buffers
 	finished bool      // the last Backward ended a step
 
-	outline  bool // see NewOutline
-	forward  Work
-	backward []Work // by slot
+	outline   bool // see NewOutline
+	elsewhere bool // see TablesElsewhere
+	forward   Work
+	backward  []Work // by slot
 }
 
 // NewParams makes an empty registry. Each parameter draws its initial values
@@ -154,7 +155,7 @@ func (ps *Params) Dense(name string, in, out int) Layer {
 func (ps *Params) Count() int {
 	n := 0
 	for _, t := range ps.tables {
-		n += len(t.Data)
+		n += t.Rows * t.Dim
 	}
 	for _, p := range ps.list {
 		n += len(p.Data)

@@ -5,14 +5,24 @@ import (
 	"math/rand/v2"
 	"slices"
 	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
 )
+
+// RowInit says with what a table's rows begin. Their values follow from the registry's seed,
+// the table's name and the row's number: see package rowinit.
+type RowInit = rowinit.Spec
+
+// UniformRows draws from the uniform distribution over [-bound, bound).
+func UniformRows(bound float64) RowInit { return RowInit{Name: "uniform", Value: bound} }
 
 // Table is a parameter of which a step touches few rows: an embedding. It lies
 // outside the arenas, and its gradient is row-sparse.
 type Table struct {
 	Name      string
 	Rows, Dim int
-	Data      []float32 // Rows*Dim, row after row
+	Data      []float32 // Rows*Dim, row after row; of a table whose rows lie elsewhere, those held
+	Init      RowInit
 
 	owner *Params
 	ids   []int32
@@ -27,17 +37,48 @@ type Table struct {
 // each. Both are good until the next Backward.
 func (t *Table) Grad() (ids []int32, rows []float32) { return t.ids, t.grads }
 
-// NewTable makes a table, whose values come from a stream of its own, as those
-// of New. Faults are reported by Arrange.
-func (ps *Params) NewTable(name string, init Init, rows, dim int) *Table {
-	t := &Table{Name: name, Rows: rows, Dim: dim, owner: ps}
+// TablesElsewhere makes the tables to come without rows: these lie elsewhere, such as on
+// servers, and each pass has its own, see Table.Hold.
+func (ps *Params) TablesElsewhere() { ps.elsewhere = true }
+
+// Hold makes rows, of Dim values each, those of a table whose rows lie elsewhere: id i is
+// row i of them, and so it is in Grad. They stay the caller's, who changes them between passes only.
+func (t *Table) Hold(rows []float32) {
+	if !t.owner.elsewhere || len(rows) == 0 || len(rows)%t.Dim != 0 {
+		panic(fmt.Sprintf("nn: table %s: %d values are held: want rows of %d, and a table whose rows lie elsewhere", t.Name, len(rows), t.Dim))
+	}
+	t.Data = rows
+}
+
+// held is how many rows there are to look up.
+func (t *Table) held() int { return len(t.Data) / t.Dim }
+
+// Stream is the stream of the table's row streams.
+func (t *Table) Stream() uint64 { return rowinit.Table(t.owner.seed, t.Name) }
+
+// NewTable makes a table. Faults are reported by Arrange.
+func (ps *Params) NewTable(name string, init RowInit, rows, dim int) *Table {
+	t := &Table{Name: name, Rows: rows, Dim: dim, Init: init, owner: ps}
 	if err := ps.check(name, []int{rows, dim}); err != nil {
 		ps.faults = append(ps.faults, err)
 		return t
 	}
-	t.Data = aligned(rows * dim)
-	if !ps.outline {
-		init(ps.stream(name), t.Data)
+	begin, err := init.Init()
+	if err != nil {
+		ps.faults = append(ps.faults, fmt.Errorf("table %q: %w", name, err))
+		return t
+	}
+	switch {
+	case ps.elsewhere:
+		t.Data = make([]float32, dim) // for Arrange
+	case ps.outline:
+		t.Data = aligned(rows * dim)
+	default:
+		t.Data = aligned(rows * dim)
+		stream := t.Stream()
+		for i := range rows {
+			begin(t.Data[i*dim:][:dim], rowinit.Row(stream, uint64(i)))
+		}
 	}
 	ps.tables = append(ps.tables, t)
 	return t

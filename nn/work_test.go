@@ -47,7 +47,7 @@ func TestWork(t *testing.T) {
 // An outline describes the same arenas, of which there are none.
 func TestOutline(t *testing.T) {
 	build := func(ps *Params) {
-		table := ps.NewTable("table", Normal(1), 100, 8)
+		table := ps.NewTable("table", UniformRows(1), 100, 8)
 		embedding := ps.New("embedding", Normal(1), 50, 6)
 		lstm := ps.LSTM("lstm", Uniform(1), 6, 8)
 		dense := ps.Dense("dense", 8, 3)
