@@ -27,6 +27,7 @@ type batch struct {
 	from     [blockRows]int32 // places in the caller's batch
 	grads    []float32
 	walkKeys [blockRows]uint64
+	piece    Piece
 
 	seen  []uint64 // see unique
 	round uint64
@@ -106,9 +107,19 @@ func (b *batch) group(stripe int) (lo, hi int) {
 }
 
 // each calls f with every stripe that has keys, locked, and the ranges of its keys
-// in blocks. Batches begin with different stripes, so that they do not follow each
-// other from lock to lock.
+// in blocks.
 func (t *Table) each(b *batch, f func(s *stripe, lo, hi int)) {
+	t.eachStripe(b, func(s *stripe, _, lo, hi int) {
+		for ; lo < hi; lo += blockRows {
+			f(s, lo, min(hi, lo+blockRows))
+		}
+	})
+}
+
+// eachStripe calls f with every stripe that has keys, locked, its number and the
+// range of its keys. Batches begin with different stripes, so that they do not
+// follow each other from lock to lock.
+func (t *Table) eachStripe(b *batch, f func(s *stripe, n, lo, hi int)) {
 	first := int(t.turn.Add(stripes/4 + 1))
 	for i := range stripes {
 		n := (first + i) % stripes
@@ -118,9 +129,7 @@ func (t *Table) each(b *batch, f func(s *stripe, lo, hi int)) {
 		}
 		s := &t.stripes[n]
 		s.Lock()
-		for ; lo < hi; lo += blockRows {
-			f(s, lo, min(hi, lo+blockRows))
-		}
+		f(s, n, lo, hi)
 		s.Unlock()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/simd"
@@ -32,6 +34,8 @@ func (benchRule) UpdateRows(data []float32, state [][]float32, dim int, ids []in
 		}
 	}
 }
+
+var benchSeq atomic.Uint64 // numbers of pushes, which must grow from one benchmark to the next
 
 const (
 	benchBatch   = 4096
@@ -86,7 +90,7 @@ func BenchmarkTable(b *testing.B) {
 func benchSkew(b *testing.B, tb *Table, keys [][]uint64) {
 	bounds := placesOf(tb, keys)
 	for _, goroutines := range []int{1, 2} {
-		for _, op := range []string{"pull", "push", "pull-bound", "push-bound"} {
+		for _, op := range []string{"pull", "push", "push-once", "pull-bound", "push-bound"} {
 			b.Run(fmt.Sprintf("goroutines=%d/%s", goroutines, op), func(b *testing.B) {
 				benchTable(b, tb, op, keys, bounds, goroutines)
 			})
@@ -117,7 +121,7 @@ func fill(b *testing.B, tb *Table, n int) {
 }
 
 func benchTable(b *testing.B, tb *Table, op string, keys [][]uint64, bounds []places, goroutines int) {
-	if tb.weights.flat == nil && len(op) > 4 {
+	if tb.weights.flat == nil && strings.HasSuffix(op, "-bound") {
 		b.Skip("the bound is for arrays of one slab")
 	}
 	workers(goroutines, func(g int) {
@@ -125,6 +129,7 @@ func benchTable(b *testing.B, tb *Table, op string, keys [][]uint64, bounds []pl
 		for i := range x {
 			x[i] = 1e-3
 		}
+		o := Once{Create: true}
 		for i := range b.N {
 			at := (i + g*benchBatches/2) % benchBatches
 			var err error
@@ -133,6 +138,8 @@ func benchTable(b *testing.B, tb *Table, op string, keys [][]uint64, bounds []pl
 				err = tb.Pull(keys[at], x)
 			case "push":
 				err = tb.Push(keys[at], x, 1)
+			case "push-once":
+				err = tb.PushOnce(g, benchSeq.Add(1), keys[at], x, 1, &o)
 			default:
 				bounds[at].gather(tb, x, op == "push-bound")
 			}

@@ -1,80 +1,68 @@
 package rows
 
-import "math"
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
+)
 
 // Init writes a row's initial weights. They must follow from stream alone, a
 // number that follows from the table's seed and name and the row's key: then a row
 // begins with the same values on whatever server, in whatever order and by however
 // many threads rows are made. It is called by many goroutines at once, often while
 // they hold locks.
-type Init func(dst []float32, stream uint64)
+type Init = rowinit.Init
 
 // Constant begins all weights with v.
-func Constant(v float32) Init {
-	return func(dst []float32, _ uint64) {
-		for i := range dst {
-			dst[i] = v
-		}
-	}
-}
+func Constant(v float32) Init { return rowinit.Constant(v) }
 
-// Uniform draws weights from [-limit, limit), in 2^24 steps, by SplitMix64 (Steele,
-// Lea and Flood 2014), a generator that needs nothing but a counter.
-func Uniform(limit float32) Init {
-	return func(dst []float32, stream uint64) {
-		for i := range dst {
-			stream += golden
-			u := float32(mix(stream)>>40) * (1.0 / (1 << 23)) // exact, in [0, 2)
-			dst[i] = (u - 1) * limit
-		}
-	}
-}
+// Uniform draws weights from [-limit, limit), in 2^24 steps.
+func Uniform(limit float32) Init { return rowinit.Uniform(limit) }
 
-// golden is 2^64 divided by the golden ratio, odd.
-const golden = 0x9e3779b97f4a7c15
-
-// mix is the finaliser of SplitMix64 (Stafford's variant 13): one-to-one, and every
-// bit of the result depends on every bit of x.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-// tableStream is the part of streams that the table gives.
-func tableStream(seed uint64, name string) uint64 {
-	h := mix(seed + golden)
-	for _, c := range []byte(name) {
-		h = mix(h ^ uint64(c) + golden)
-	}
-	return h
-}
-
-// rowStream is the stream of a key of a table.
-func rowStream(table, key uint64) uint64 { return mix(table ^ mix(key+golden)) }
+func mix(x uint64) uint64                         { return rowinit.Mix(x) }
+func tableStream(seed uint64, name string) uint64 { return rowinit.Table(seed, name) }
+func rowStream(table, key uint64) uint64          { return rowinit.Row(table, key) }
 
 // Figures say how much a row is used. They are for what admits, evicts and shrinks.
 type Figures struct {
-	// Last is the epoch (see SetEpoch) of the row's last Pull, or of the Push that
-	// made it.
+	// Last is the epoch (see SetEpoch) of the row's last Pull or Push.
 	Last uint16
-	// Touches counts the Pulls of the row, up to 65535. Keys that a batch holds
+	// Touches counts the Pulls of the row, up to 16383. Keys that a batch holds
 	// more than once count more than once.
 	Touches uint16
+	// Changed says that a Push, or an Import that said nothing else, has changed
+	// the row since somebody last took the mark away. A row that was only made has
+	// none: its values follow from its key.
+	Changed bool
+	// Stored is a mark for whoever keeps rows elsewhere; the table never changes it.
+	Stored bool
 }
 
 // Age is how many epochs ago the row was touched, if that is less than 65536.
 func (f Figures) Age(now uint16) int { return int(now - f.Last) }
 
-func (f Figures) pack() uint32 { return uint32(f.Last)<<16 | uint32(f.Touches) }
+// How figures are packed: Last above, then the marks, then Touches.
+const (
+	changedBit  = 1 << 15
+	storedBit   = 1 << 14
+	mostTouches = storedBit - 1
+)
 
-func unpackFigures(x uint32) Figures { return Figures{Last: uint16(x >> 16), Touches: uint16(x)} }
-
-// touched is packed figures x after a touch in epoch now.
-func touched(x, now uint32) uint32 {
-	count := x & math.MaxUint16
-	if count < math.MaxUint16 {
-		count++
-	}
-	return now<<16 | count
+func (f Figures) pack() uint32 {
+	return uint32(f.Last)<<16 | bit(f.Changed)*changedBit | bit(f.Stored)*storedBit | min(uint32(f.Touches), mostTouches)
 }
+
+func unpackFigures(x uint32) Figures {
+	return Figures{Last: uint16(x >> 16), Touches: uint16(x & mostTouches), Changed: x&changedBit != 0, Stored: x&storedBit != 0}
+}
+
+// touched is packed figures x after a Pull in epoch now.
+func touched(x, now uint32) uint32 {
+	if x&mostTouches < mostTouches {
+		x++
+	}
+	return now<<16 | x&math.MaxUint16
+}
+
+// changed is packed figures x after a Push in epoch now.
+func changed(x, now uint32) uint32 { return now<<16 | x&math.MaxUint16 | changedBit }

@@ -17,7 +17,6 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 	if err != nil {
 		return err
 	}
-	now := t.epoch.Load()
 	t.each(b, func(s *stripe, lo, hi int) {
 		if misses := b.locate(t.index, lo, hi); misses > 0 {
 			denied, e := t.create(s, b, lo, misses, false)
@@ -26,7 +25,7 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 		}
 		n := t.copyOut(b, lo, hi, dst)
 		if t.figures != nil {
-			t.touch(b.rows[:n], now)
+			t.touch(b.rows[:n])
 		}
 	})
 	t.giveBatch(b)
@@ -117,6 +116,9 @@ func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []floa
 		t.cfg.Rule.UpdateRows(t.weights.slabs[of], t.slab[of].state, dim, b.places[at:end], b.grads[at*dim:end*dim], scale)
 		at = end
 	}
+	if t.figures != nil {
+		t.change(rows)
+	}
 }
 
 // fetch reads something of each cache line of rows, so that all are on their way at
@@ -143,11 +145,22 @@ func fetch(a *array[float32], rows []int32) (sum float32) {
 	return sum
 }
 
-// touch marks rows as touched now.
-func (t *Table) touch(rows []int32, now uint32) {
+// touch marks rows as touched now. Their stripe is locked, and that is when the epoch
+// is read: a row's never goes back.
+func (t *Table) touch(rows []int32) {
+	now := t.epoch.Load()
 	for _, row := range rows {
 		x := &t.figures.item(uint32(row))[0]
 		*x = touched(*x, now)
+	}
+}
+
+// change marks rows, whose stripe is locked, as changed now.
+func (t *Table) change(rows []int32) {
+	now := t.epoch.Load()
+	for _, row := range rows {
+		x := &t.figures.item(uint32(row))[0]
+		*x = changed(*x, now)
 	}
 }
 
@@ -158,6 +171,14 @@ func (t *Table) copyOut(b *batch, lo, hi int, dst []float32) (n int) {
 	n = b.compact(lo, hi, func(i int) {
 		t.cfg.Init(dst[int(b.pos[i])*dim:][:dim], rowStream(t.stream, b.keys[i]))
 	})
+	t.copyRows(b, n, dst)
+	return n
+}
+
+// copyRows writes the weights of a block's first n rows, compacted, to their places
+// in dst.
+func (t *Table) copyRows(b *batch, n int, dst []float32) {
+	dim := t.cfg.Dim
 	rows, from := b.rows[:n], b.from[:n]
 	b.sink += math.Float32bits(fetch(t.weights, rows))
 	flat := t.weights.flat
@@ -168,7 +189,6 @@ func (t *Table) copyOut(b *batch, lo, hi int, dst []float32) (n int) {
 			copyRow(to, t.weights.item(uint32(row)))
 		}
 	}
-	return n
 }
 
 // copyRow copies whole cache lines without a call.

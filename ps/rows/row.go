@@ -42,8 +42,8 @@ func (t *Table) Export(keys []uint64, values []float32, figures []Figures, missi
 
 // Import stores whole rows as Export gave them. A key that has a row already keeps
 // it unless replace is true: then the row is overwritten. figures may be nil: then
-// made rows are marked as touched now, and overwritten ones keep theirs. Admit is not
-// asked. It returns how many rows it wrote; with ErrFull these are not all. Where a
+// made rows are marked as touched now, overwritten ones keep theirs, and both are
+// marked as Changed. Admit is not asked. It returns how many rows it wrote; with ErrFull these are not all. Where a
 // batch holds a key twice, its first row is stored, or with replace its last.
 func (t *Table) Import(keys []uint64, values []float32, figures []Figures, replace bool) (stored int, err error) {
 	b, err := t.beginRows("Import", keys, values, figures)
@@ -82,12 +82,16 @@ func (t *Table) importBlock(s *stripe, b *batch, lo, hi int, values []float32, f
 		}
 		pos := int(b.pos[lo+i])
 		t.writeRow(uint32(row), values[pos*t.width:][:t.width])
-		if t.figures != nil && (figures != nil || made) {
-			f := Figures{Last: t.Epoch()}
-			if figures != nil {
-				f = figures[pos]
+		if t.figures != nil {
+			x := &t.figures.item(uint32(row))[0]
+			switch {
+			case figures != nil:
+				*x = figures[pos].pack()
+			case made:
+				*x = Figures{Last: t.Epoch(), Changed: true}.pack()
+			default:
+				*x |= changedBit
 			}
-			t.figures.item(uint32(row))[0] = f.pack()
 		}
 		stored++
 	}

@@ -283,22 +283,32 @@ func TestFigures(t *testing.T) {
 	x := make([]float32, 2)
 	tb.SetEpoch(5)
 	must(t, tb.Push([]uint64{1}, x[:1], 1))
-	if f := figures(1); f != (Figures{5, 0}) {
+	if f := figures(1); f != (Figures{Last: 5, Changed: true}) {
 		t.Errorf("after a push: %v", f)
 	}
 	tb.SetEpoch(65535)
 	must(t, tb.Pull([]uint64{1, 1}, x))
-	if f := figures(1); f != (Figures{65535, 2}) {
+	if f := figures(1); f != (Figures{Last: 65535, Touches: 2, Changed: true}) {
 		t.Errorf("after a pull of two: %v", f)
 	}
-	_, err := tb.Import([]uint64{1}, x[:1], []Figures{{7, 65534}}, true)
+	_, err := tb.Import([]uint64{1}, x[:1], []Figures{{Last: 7, Touches: mostTouches - 1, Stored: true}}, true)
 	must(t, err)
 	must(t, tb.Pull([]uint64{1, 1}, x))
-	if f := figures(1); f != (Figures{65535, 65535}) {
+	if f := figures(1); f != (Figures{Last: 65535, Touches: mostTouches, Stored: true}) {
 		t.Errorf("at the end of the counter: %v", f)
 	}
-	if f := (Figures{1, 2}); unpackFigures(f.pack()) != f {
-		t.Error("pack and unpack differ")
+	tb.SetEpoch(3)
+	must(t, tb.Push([]uint64{1}, x[:1], 1))
+	if f := figures(1); f != (Figures{Last: 3, Touches: mostTouches, Changed: true, Stored: true}) {
+		t.Errorf("after another push: %v", f)
+	}
+	for _, f := range []Figures{{1, 2, false, true}, {65535, mostTouches, true, false}, {}} {
+		if unpackFigures(f.pack()) != f {
+			t.Errorf("pack and unpack differ: %v", f)
+		}
+	}
+	if f := unpackFigures(Figures{Touches: 65535}.pack()); f != (Figures{Touches: mostTouches}) {
+		t.Errorf("too many touches: %v", f)
 	}
 }
 
@@ -313,7 +323,17 @@ func TestNoAllocations(t *testing.T) {
 	rows, figures, missing := make([]float32, n*17), make([]Figures, n), make([]int32, 0, n)
 	absent := sequence(1<<40, n)
 	at := Cursor{}
+	once, seq := Once{Missing: make([]int32, 0, n)}, uint64(0)
+	keep := func(int, *Row) Verdict { return Keep }
 	for what, f := range map[string]func() error{
+		"PullPresent": func() error { _, err := tb.PullPresent(keys, x, missing); return err },
+		"PushOnce":    func() error { seq++; return tb.PushOnce(3, seq, keys, x, 1, &once) },
+		"Visit":       func() error { return tb.Visit(keys, keep) },
+		"Make":        func() error { _, err := tb.Make(keys); return err },
+		"WalkPiece": func() (err error) {
+			at, _, err = tb.WalkPiece(at, 100, func(*Piece) {}, func(*Row) Verdict { return Keep })
+			return err
+		},
 		"Pull":        func() error { return tb.Pull(keys, x) },
 		"Push":        func() error { return tb.Push(keys, x, 1) },
 		"Peek":        func() error { _, err := tb.Peek(absent, x, missing); return err },

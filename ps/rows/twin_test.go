@@ -52,6 +52,11 @@ func (w *twin) update(key uint64, grad []float32, scale float32) {
 		at += p.Width
 	}
 	w.cfg.Rule.UpdateRows(r.values[:w.cfg.Dim], state, w.cfg.Dim, []int32{0}, grad, scale)
+	r.figures.Last, r.figures.Changed = w.t.Epoch(), true
+}
+
+func (w *twin) touch(r *twinRow) {
+	r.figures = unpackFigures(touched(r.figures.pack(), uint32(w.t.Epoch())))
 }
 
 // check compares all rows.
@@ -120,7 +125,7 @@ func (w *twin) random(t *testing.T, r *rand.Rand) string {
 		n = r.IntN(3)
 	}
 	keys := drawKeys(r, n)
-	switch op := r.IntN(9); op {
+	switch op := r.IntN(12); op {
 	case 0, 1:
 		return w.pull(t, append(keys, keys[:n/3]...))
 	case 2:
@@ -133,6 +138,12 @@ func (w *twin) random(t *testing.T, r *rand.Rand) string {
 		return w.load(t, r, append(keys, keys[:n/3]...))
 	case 7:
 		return w.drop(t, r.Uint64N(4)+2)
+	case 8:
+		return w.pullPresent(t, append(keys, keys[:n/3]...))
+	case 9:
+		return w.make(t, append(keys, keys[:n/3]...))
+	case 10:
+		return w.visit(t, keys, r.Uint64N(4)+2)
 	}
 	return w.remove(t, append(keys, keys[:n/3]...))
 }
@@ -144,7 +155,7 @@ func (w *twin) pull(t *testing.T, keys []uint64) string {
 		want := w.initial(key)
 		if row := w.row(key, true); row != nil {
 			want = row.values
-			row.figures = unpackFigures(touched(row.figures.pack(), uint32(w.t.Epoch())))
+			w.touch(row)
 		}
 		if got := dst[i*w.cfg.Dim:][:w.cfg.Dim]; !slices.Equal(got, want[:w.cfg.Dim]) {
 			t.Fatalf("pull: key %d: %v, want %v", key, got, want)
@@ -227,7 +238,7 @@ func (w *twin) load(t *testing.T, r *rand.Rand, keys []uint64) string {
 	var figures []Figures
 	if r.IntN(2) == 0 {
 		for range keys {
-			figures = append(figures, Figures{uint16(r.Uint32()), uint16(r.Uint32())})
+			figures = append(figures, Figures{uint16(r.Uint32()), uint16(r.Uint32N(mostTouches + 1)), r.IntN(2) == 0, r.IntN(2) == 0})
 		}
 	}
 	stored, err := w.t.Import(keys, values, figures, replace)
@@ -243,6 +254,7 @@ func (w *twin) load(t *testing.T, r *rand.Rand, keys []uint64) string {
 		if row != nil {
 			f = row.figures
 		}
+		f.Changed = true
 		if figures != nil {
 			f = figures[i]
 		}
@@ -286,4 +298,64 @@ func (w *twin) remove(t *testing.T, keys []uint64) string {
 		t.Fatalf("deleted %d rows, want %d", got, want)
 	}
 	return "delete"
+}
+
+func (w *twin) pullPresent(t *testing.T, keys []uint64) string {
+	dst := make([]float32, len(keys)*w.cfg.Dim)
+	missing, err := w.t.PullPresent(keys, dst, []int32{-7})
+	must(t, err)
+	w.checkMissing(t, "pull present", keys, missing)
+	for i, key := range keys {
+		want := make([]float32, w.cfg.Dim)
+		if row := w.rows[key]; row != nil {
+			want = row.values[:w.cfg.Dim]
+			w.touch(row)
+		}
+		if got := dst[i*w.cfg.Dim:][:w.cfg.Dim]; !slices.Equal(got, want) {
+			t.Fatalf("pull present: key %d: %v, want %v", key, got, want)
+		}
+	}
+	return "pull present"
+}
+
+func (w *twin) make(t *testing.T, keys []uint64) string {
+	before := len(w.rows)
+	made, err := w.t.Make(keys)
+	must(t, err)
+	for _, key := range keys {
+		if row := w.row(key, true); row != nil {
+			w.touch(row)
+		}
+	}
+	if want := len(w.rows) - before; made != want {
+		t.Fatalf("made %d rows, want %d", made, want)
+	}
+	return "make"
+}
+
+// visit changes the rows of keys and deletes those whose key divides.
+func (w *twin) visit(t *testing.T, keys []uint64, divisor uint64) string {
+	seen := map[uint64]bool{}
+	must(t, w.t.Visit(keys, func(i int, r *Row) Verdict {
+		if r.Key != keys[i] || seen[r.Key] || w.rows[r.Key] == nil || r.Weights[0] != w.rows[r.Key].values[0] {
+			t.Fatalf("visit: place %d has key %d, got key %d, seen %t", i, keys[i], r.Key, seen[r.Key])
+		}
+		seen[r.Key] = true
+		r.Weights[0]++
+		r.Figures.Stored = true
+		return Verdict(r.Key%divisor == 0)
+	}))
+	for _, key := range keys {
+		row := w.rows[key]
+		if (row != nil) != seen[key] {
+			t.Fatalf("visit: key %d: visited %t", key, seen[key])
+		}
+		if row != nil && key%divisor == 0 {
+			delete(w.rows, key)
+		} else if row != nil {
+			row.values[0]++
+			row.figures.Stored = true
+		}
+	}
+	return "visit"
 }

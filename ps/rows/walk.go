@@ -27,6 +27,22 @@ type Cursor struct{ hash uint64 }
 // A cursor is a hash: rows are visited in the order of their hashes, roughly, which
 // no growing or shrinking of the index changes.
 func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Cursor, more bool, err error) {
+	return t.WalkPiece(from, most, nil, visit)
+}
+
+// Piece is what one call of WalkPiece goes through: the rows of a range of hashes.
+type Piece struct {
+	// First and Last are the lowest and the highest hash, see Table.Hash. The next
+	// call's piece begins behind Last.
+	First, Last uint64
+	// Marks are those of the piece's stripe, StripeOf(First), by lane: a row of the
+	// piece holds exactly the pushes up to its lane's mark. They must not be kept.
+	Marks []Mark
+}
+
+// WalkPiece is Walk that first calls piece, unless it is nil, in the same locked
+// visit: what it learns is true of each row that visit sees.
+func (t *Table) WalkPiece(from Cursor, most int, piece func(*Piece), visit func(*Row) Verdict) (next Cursor, more bool, err error) {
 	if t.closed.Load() {
 		return from, false, t.fault(ErrClosed)
 	}
@@ -41,6 +57,12 @@ func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Curs
 	first := x.home(seg, from.hash)
 	lines := min(uint32(min(max(most, 1), 1<<20)/4+1), seg.lines-first)
 	end := x.startOf(from.hash, first+lines)
+	if piece != nil {
+		p := &b.piece
+		p.First, p.Last, p.Marks = from.hash, end-1, t.lanes.list(StripeOf(from.hash), p.Marks[:0])
+		piece(p)
+	}
+	show := func(_ int, r *Row) Verdict { return visit(r) }
 	n := 0
 	for l, left := first, seg.lines; left > 0; left-- {
 		ln := x.line(seg.at(l))
@@ -51,7 +73,7 @@ func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Curs
 				continue
 			}
 			if n == blockRows {
-				t.visit(s, b, n, visit)
+				t.visit(s, b, n, show)
 				n = 0
 			}
 			b.walkKeys[n], b.rows[n] = key, int32(ln.rows[slot])
@@ -65,7 +87,7 @@ func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Curs
 		}
 		l = seg.next(l)
 	}
-	t.visit(s, b, n, visit)
+	t.visit(s, b, n, show)
 	x.shrink(seg)
 	return Cursor{end}, end != 0, nil
 }
@@ -89,12 +111,11 @@ func (x *index) startOf(hash uint64, l uint32) uint64 {
 	return start + part
 }
 
-// visit shows the first n rows of the batch. Those that are dropped leave no line
-// that was not looked at yet: removing moves nothing.
-func (t *Table) visit(s *stripe, b *batch, n int, visit func(*Row) Verdict) {
+// visit shows the first n rows of the batch and returns how many it dropped. They
+// leave no line that was not looked at yet: removing moves nothing.
+func (t *Table) visit(s *stripe, b *batch, n int, do func(i int, r *Row) Verdict) (dropped int) {
 	rows := b.rows[:n]
 	b.sink = uint32(fetch(t.weights, rows))
-	dropped := 0
 	for i, row := range rows {
 		v := &b.view
 		v.Key, v.Weights = b.walkKeys[i], t.weights.item(uint32(row))
@@ -104,7 +125,7 @@ func (t *Table) visit(s *stripe, b *batch, n int, visit func(*Row) Verdict) {
 		if t.figures != nil {
 			v.Figures = unpackFigures(t.figures.item(uint32(row))[0])
 		}
-		if visit(v) == Drop {
+		if do(i, v) == Drop {
 			h := t.index.hash(b.walkKeys[i])
 			t.index.remove(t.index.segment(h), b.walkKeys[i], h)
 			b.fresh[dropped] = row
@@ -116,4 +137,5 @@ func (t *Table) visit(s *stripe, b *batch, n int, visit func(*Row) Verdict) {
 	t.giveNumbers(b.fresh[:dropped])
 	s.rows -= dropped
 	s.deleted += dropped
+	return dropped
 }

@@ -1,0 +1,207 @@
+package snapshot
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+)
+
+// Draft is a checkpoint that is being written. One of Commit and Abandon ends it.
+type Draft struct {
+	dir      string
+	manifest Manifest
+	temp     string
+	open     int // files not closed
+}
+
+// Begin begins a checkpoint in a directory, which is made where there is none. base
+// is the number of the one that it is a delta to, which must be there; 0 is for a
+// full one. Only one at a time may be begun.
+func Begin(dir string, base uint64) (*Draft, error) {
+	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("snapshot: beginning one in %s: %w", dir, err) }
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fail(err)
+	}
+	all, err := Numbers(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if base != 0 && !slices.Contains(all, base) {
+		return fail(fmt.Errorf("a delta to checkpoint %d: %w", base, ErrNone))
+	}
+	d := &Draft{dir: dir, manifest: Manifest{Version: Version, Number: 1, Base: base}}
+	if len(all) > 0 {
+		d.manifest.Number = all[len(all)-1] + 1
+	}
+	d.temp = filepath.Join(dir, folderName(d.manifest.Number)+tempSuffix)
+	if err := os.RemoveAll(d.temp); err != nil {
+		return fail(err)
+	}
+	if err := os.Mkdir(d.temp, 0o777); err != nil {
+		return fail(err)
+	}
+	return d, nil
+}
+
+// Number is the checkpoint's.
+func (d *Draft) Number() uint64 { return d.manifest.Number }
+
+// Create makes a file of the checkpoint. It is buffered; Close forces it to the
+// disk and enters its length and checksum.
+func (d *Draft) Create(name string) (io.WriteCloser, error) {
+	if !goodName(name) || slices.ContainsFunc(d.manifest.Files, func(f File) bool { return f.Name == name }) {
+		return nil, fmt.Errorf("snapshot: a file named %q: want a new name without a path", name)
+	}
+	f, err := os.OpenFile(filepath.Join(d.temp, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	d.open++
+	w := &writer{draft: d, file: f, entry: File{Name: name}}
+	w.buffer = bufio.NewWriterSize(f, 256<<10)
+	return w, nil
+}
+
+// Folder is the path of a folder of the checkpoint that does not exist yet. The
+// caller makes it, before Commit, and looks himself that what he reads there is whole.
+func (d *Draft) Folder(name string) (string, error) {
+	if !goodName(name) || slices.Contains(d.manifest.Folders, name) {
+		return "", fmt.Errorf("snapshot: a folder named %q: want a new name without a path", name)
+	}
+	d.manifest.Folders = append(d.manifest.Folders, name)
+	return filepath.Join(d.temp, name), nil
+}
+
+type writer struct {
+	draft  *Draft
+	file   *os.File
+	buffer *bufio.Writer
+	entry  File
+	closed bool
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	n, err := w.buffer.Write(b)
+	w.entry.CRC = crc32.Update(w.entry.CRC, castagnoli, b[:n])
+	w.entry.Bytes += int64(n)
+	return n, err
+}
+
+func (w *writer) Close() error {
+	if w.closed {
+		return os.ErrClosed
+	}
+	w.closed = true
+	err := w.buffer.Flush()
+	if err == nil {
+		err = w.file.Sync()
+	}
+	err = errors.Join(err, w.file.Close())
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err) // the draft stays open and cannot be committed
+	}
+	w.draft.open--
+	w.draft.manifest.Files = append(w.draft.manifest.Files, w.entry)
+	return nil
+}
+
+// Commit makes the checkpoint appear. meta is kept in its manifest as JSON. All
+// files must have been closed.
+func (d *Draft) Commit(meta any) (*Snapshot, error) {
+	s, err := d.commit(meta)
+	if err != nil {
+		d.Abandon()
+		return nil, fmt.Errorf("snapshot: committing checkpoint %d: %w", d.Number(), err)
+	}
+	return s, nil
+}
+
+func (d *Draft) commit(meta any) (_ *Snapshot, err error) {
+	if d.open != 0 {
+		return nil, fmt.Errorf("%d of its files are not complete", d.open)
+	}
+	for _, name := range d.manifest.Folders {
+		if info, err := os.Stat(filepath.Join(d.temp, name)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("its folder %q was not made", name)
+		}
+	}
+	if d.manifest.Meta, err = json.Marshal(meta); err != nil {
+		return nil, err
+	}
+	b, err := encode(d.manifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeSynced(filepath.Join(d.temp, manifestName), b); err != nil {
+		return nil, err
+	}
+	if err := folder.Sync(d.temp); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Manifest: d.manifest, Dir: filepath.Join(d.dir, folderName(d.Number()))}
+	if err := os.Rename(d.temp, s.Dir); err != nil {
+		return nil, err
+	}
+	return s, folder.Sync(d.dir)
+}
+
+func writeSynced(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Abandon removes what was written. Files that are still open may be written to and
+// closed, without effect.
+func (d *Draft) Abandon() {
+	_ = os.RemoveAll(d.temp) // the next Begin or Prune removes what is left
+}
+
+// Open opens a file of the checkpoint for reading from its beginning to its end. Where the
+// bytes are not those that were written, the read that comes to the end gives a
+// *DamageError instead of io.EOF: what was read until then may be wrong.
+func (s *Snapshot) Open(name string) (io.ReadCloser, error) {
+	i := slices.IndexFunc(s.Files, func(f File) bool { return f.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("snapshot: checkpoint %d in %s has no file %q", s.Number, s.Dir, name)
+	}
+	f, err := os.Open(filepath.Join(s.Dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	return &reader{file: f, in: bufio.NewReaderSize(f, 256<<10), want: s.Files[i]}, nil
+}
+
+type reader struct {
+	file  *os.File
+	in    *bufio.Reader
+	want  File
+	bytes int64
+	sum   uint32
+}
+
+func (r *reader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	r.bytes += int64(n)
+	r.sum = crc32.Update(r.sum, castagnoli, b[:n])
+	if err == io.EOF && (r.bytes != r.want.Bytes || r.sum != r.want.CRC) {
+		err = &DamageError{r.file.Name(), fmt.Sprintf("%d bytes with the checksum %08x, the manifest says %d and %08x", r.bytes, r.sum, r.want.Bytes, r.want.CRC)}
+	}
+	return n, err
+}
+
+func (r *reader) Close() error { return r.file.Close() }

@@ -1,0 +1,295 @@
+// Package snapshot keeps the checkpoints of a server in a directory: each a folder of
+// files with a manifest, that appears whole or not at all. It knows nothing of what
+// the files mean.
+//
+// A checkpoint is full, or a delta to the one that its manifest names as its base:
+// a chain of deltas ends in a full one. Folders are named checkpoint-NUMBER; numbers
+// grow by one. While a checkpoint is written its folder has another name; Commit
+// forces its files to the disk, writes the manifest, and renames it.
+//
+// The file MANIFEST is a line of JSON (see [Manifest]) and a line with the CRC-32C of
+// the first in hexadecimal. It has the length and CRC-32C of each file.
+package snapshot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+)
+
+// Version is that of the format.
+const Version = 1
+
+const (
+	prefix       = "checkpoint-"
+	digits       = 12
+	tempSuffix   = ".tmp"
+	manifestName = "MANIFEST"
+	maxManifest  = 64 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var (
+	// ErrNone is the error where there is no checkpoint.
+	ErrNone = errors.New("no checkpoint")
+	// ErrVersion is the error of a checkpoint that another version of the format
+	// wrote.
+	ErrVersion = errors.New("another version of the format")
+)
+
+// DamageError says what is wrong with a checkpoint's file.
+type DamageError struct {
+	Path  string
+	Fault string
+}
+
+// Error names the file.
+func (e *DamageError) Error() string { return fmt.Sprintf("%s is damaged: %s", e.Path, e.Fault) }
+
+// Manifest says what a checkpoint is.
+type Manifest struct {
+	Version int    `json:"version"`
+	Number  uint64 `json:"number"` // 1 and up
+	// Base is the number of the checkpoint that a delta adds to, 0 of a full one.
+	Base uint64 `json:"base,omitempty"`
+	// Meta is the owner's.
+	Meta  json.RawMessage `json:"meta"`
+	Files []File          `json:"files"`
+	// Folders are those of [Draft.Folder].
+	Folders []string `json:"folders,omitempty"`
+}
+
+// File is one of a checkpoint's.
+type File struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	CRC   uint32 `json:"crc"` // CRC-32C
+}
+
+// Snapshot is a checkpoint that exists.
+type Snapshot struct {
+	Manifest
+	Dir string // its folder
+}
+
+// Folder is the path of one of the checkpoint's folders.
+func (s *Snapshot) Folder(name string) (string, error) {
+	if !slices.Contains(s.Folders, name) {
+		return "", fmt.Errorf("snapshot: checkpoint %d in %s has no folder %q", s.Number, s.Dir, name)
+	}
+	return filepath.Join(s.Dir, name), nil
+}
+
+func folderName(number uint64) string { return fmt.Sprintf("%s%0*d", prefix, digits, number) }
+
+// numberOf is the number that a folder is named after.
+func numberOf(name string) (number uint64, ok bool) {
+	tail, is := strings.CutPrefix(name, prefix)
+	number, err := strconv.ParseUint(tail, 10, 64)
+	return number, is && err == nil && number > 0 && name == folderName(number)
+}
+
+// Numbers are those of the checkpoints in a directory, the lowest first; none where
+// there is no such directory.
+func Numbers(dir string) ([]uint64, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	var out []uint64
+	for _, e := range entries {
+		if n, ok := numberOf(e.Name()); ok && e.IsDir() {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Read reads the manifest of a checkpoint and looks that its files are there and
+// have their lengths. What is in them is checked by who reads them: see Open.
+func Read(dir string, number uint64) (*Snapshot, error) {
+	s := &Snapshot{Dir: filepath.Join(dir, folderName(number))}
+	path := filepath.Join(s.Dir, manifestName)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("snapshot: %s: %w", path, ErrNone)
+	}
+	if err == nil && info.Size() > maxManifest {
+		return nil, fmt.Errorf("snapshot: %w", &DamageError{path, fmt.Sprintf("%d bytes, at most %d are a manifest", info.Size(), maxManifest)})
+	}
+	var b []byte
+	if err == nil {
+		b, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	if s.Manifest, err = decode(path, b); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	if s.Number != number {
+		return nil, fmt.Errorf("snapshot: %w", &DamageError{path, fmt.Sprintf("it is the manifest of checkpoint %d", s.Number)})
+	}
+	for _, f := range s.Files {
+		info, err := os.Stat(filepath.Join(s.Dir, f.Name))
+		if err != nil {
+			return nil, fmt.Errorf("snapshot: checkpoint %d lacks a file: %w", number, err)
+		}
+		if info.Size() != f.Bytes {
+			return nil, fmt.Errorf("snapshot: %w", &DamageError{filepath.Join(s.Dir, f.Name), fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), f.Bytes)})
+		}
+	}
+	for _, name := range s.Folders {
+		if info, err := os.Stat(filepath.Join(s.Dir, name)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("snapshot: checkpoint %d lacks its folder %s", number, filepath.Join(s.Dir, name))
+		}
+	}
+	return s, nil
+}
+
+// Chain is the checkpoint of that number, or the newest where it is 0, and all that
+// it is a delta to: the full one first. ErrNone where there is none.
+func Chain(dir string, number uint64) ([]*Snapshot, error) {
+	if number == 0 {
+		all, err := Numbers(dir)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			return nil, fmt.Errorf("snapshot: %s: %w", dir, ErrNone)
+		}
+		number = all[len(all)-1]
+	}
+	var out []*Snapshot
+	for number != 0 {
+		s, err := Read(dir, number)
+		if err != nil {
+			if len(out) > 0 {
+				err = fmt.Errorf("checkpoint %d is a delta to checkpoint %d: %w", out[len(out)-1].Number, number, err)
+			}
+			return nil, err
+		}
+		out = append(out, s)
+		number = s.Base // below s.Number: decode looks
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+// Prune removes what is left of checkpoints that were not committed, and all but
+// the newest keep and those that they are deltas to; 0 keeps all. Nothing may be
+// written meanwhile.
+func Prune(dir string, keep int) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if name, temp := strings.CutSuffix(e.Name(), tempSuffix); temp {
+			if _, ours := numberOf(name); ours {
+				errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+			}
+		}
+	}
+	all, err := Numbers(dir)
+	if err != nil {
+		return err
+	}
+	if keep > 0 && len(all) > keep {
+		errs = append(errs, drop(dir, all, keep))
+	}
+	return errors.Join(errs...)
+}
+
+// drop removes what the newest keep do not need, the newest of it first, so that
+// what remains of a prune cut short has its bases.
+func drop(dir string, all []uint64, keep int) error {
+	needed := map[uint64]bool{}
+	for _, n := range all[len(all)-keep:] {
+		if needed[n] {
+			continue
+		}
+		chain, err := Chain(dir, n)
+		if err != nil {
+			return err // what is damaged does not say what it needs
+		}
+		for _, s := range chain {
+			needed[s.Number] = true
+		}
+	}
+	for _, n := range slices.Backward(all) {
+		if needed[n] {
+			continue
+		}
+		// The manifest goes with the name: a folder that is half removed is not found.
+		path := filepath.Join(dir, folderName(n))
+		if err := os.Rename(path, path+tempSuffix); err != nil {
+			return fmt.Errorf("snapshot: %w", err)
+		}
+		if err := os.RemoveAll(path + tempSuffix); err != nil {
+			return fmt.Errorf("snapshot: %w", err)
+		}
+	}
+	return folder.Sync(dir)
+}
+
+func encode(m Manifest) ([]byte, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(b, "\n%08x\n", crc32.Checksum(b, castagnoli)), nil
+}
+
+func decode(path string, b []byte) (m Manifest, err error) {
+	damage := func(format string, a ...any) (Manifest, error) {
+		return Manifest{}, &DamageError{path, fmt.Sprintf(format, a...)}
+	}
+	if len(b) < 10 || b[len(b)-1] != '\n' || b[len(b)-10] != '\n' {
+		return damage("it does not end with a line of a checksum")
+	}
+	line, has := b[:len(b)-10], string(b[len(b)-9:len(b)-1])
+	if sum := fmt.Sprintf("%08x", crc32.Checksum(line, castagnoli)); sum != has {
+		return damage("its checksum is %s, it says %q", sum, has)
+	}
+	if err := json.Unmarshal(line, &m); err != nil {
+		return damage("%v", err)
+	}
+	if m.Version != Version {
+		return Manifest{}, fmt.Errorf("%s: format version %d, this program reads version %d: %w: use the program that wrote it", path, m.Version, Version, ErrVersion)
+	}
+	if m.Number == 0 || m.Base >= m.Number {
+		return damage("checkpoint %d with the base %d", m.Number, m.Base)
+	}
+	for i, f := range m.Files {
+		if !goodName(f.Name) || f.Bytes < 0 || slices.ContainsFunc(m.Files[:i], func(g File) bool { return g.Name == f.Name }) {
+			return damage("file %d is named %q and has %d bytes", i, f.Name, f.Bytes)
+		}
+	}
+	for i, name := range m.Folders {
+		if !goodName(name) || slices.Contains(m.Folders[:i], name) {
+			return damage("folder %d is named %q", i, name)
+		}
+	}
+	return m, nil
+}
+
+// goodName tells whether a file's name is one and stays in its folder.
+func goodName(name string) bool {
+	return name != "" && len(name) <= 128 && name == filepath.Base(name) && filepath.IsLocal(name) && name != manifestName && !strings.ContainsAny(name, "/\\\x00")
+}

@@ -1,0 +1,445 @@
+package tables
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/ps/wal"
+)
+
+// enter begins a change of a lane. Where again is false and err nil the lane is locked
+// and the change is its next one; else it is not locked.
+func (e *Engine) enter(lane int, seq uint64) (l *lane, again bool, t Ticket, err error) {
+	if err := e.Err(); err != nil {
+		return nil, false, t, err
+	}
+	if lane < 0 || lane >= len(e.lanes) {
+		return nil, false, t, fmt.Errorf("tables: lane %d: want 0 to %d", lane, len(e.lanes)-1)
+	}
+	l = &e.lanes[lane]
+	l.mu.Lock()
+	last := l.last.Load()
+	switch {
+	case seq <= last:
+		again, t = true, l.ticket
+	case seq > last+1:
+		err = &GapError{lane, seq, last}
+	case l.lost != nil:
+		err = fmt.Errorf("tables: lane %d: %w", lane, l.lost)
+	case l.left:
+		err = fmt.Errorf("tables: lane %d: change %d: %w", lane, seq, ErrLeft)
+	default:
+		return l, false, t, nil
+	}
+	l.mu.Unlock()
+	return l, again, t, err
+}
+
+// PushRows moves rows by gradients, len(keys)*Dim values, as the mode says. Each key
+// comes once; a batch with one twice is refused. It is the lane's change number
+// seq: what the lane has had already is left alone, and gives its last ticket. Slices
+// are not kept. Errors other than those of Failed leave the change untaken: it may be
+// made again.
+func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
+	l, again, t, err := e.enter(lane, seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	c := change{kind: kindRows, lane: lane, table: table, seq: seq, step: step, keys: keys, values: grads}
+	if err := e.allow(l, &c); err != nil {
+		return t, err
+	}
+	if e.cfg.Mode == Sync {
+		return e.keep(l, &c)
+	}
+	if err := e.sparse[table].table.Push(lane, seq, keys, grads, e.cfg.scale()); err != nil {
+		return t, fmt.Errorf("tables: lane %d: change %d: table %q: %w", lane, seq, e.sparse[table].Name, err)
+	}
+	l.keys.Add(int64(len(keys)))
+	return e.take(l, &c)
+}
+
+// PushDense moves values of an array from lo of the whole array on by gradients. All
+// must be this server's. In sync, values that nobody pushes in a step count as 0 where
+// others of the array are pushed. Else it is like PushRows.
+func (e *Engine) PushDense(lane int, seq uint64, array int, step uint64, lo int, grads []float32) (Ticket, error) {
+	l, again, t, err := e.enter(lane, seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	c := change{kind: kindDense, lane: lane, table: array, seq: seq, step: step, at: uint64(lo), values: grads}
+	if err := e.allow(l, &c); err != nil {
+		return t, err
+	}
+	if e.cfg.Mode == Sync {
+		return e.keep(l, &c)
+	}
+	if err := e.dense[array].push(lane, seq, step, lo, grads, e.cfg.scale()); err != nil {
+		return t, fmt.Errorf("tables: lane %d: change %d: array %q: %w", lane, seq, e.dense[array].Name, err)
+	}
+	return e.take(l, &c)
+}
+
+// SetDense gives values of an array their initial values, unless they have some: from an
+// earlier SetDense, or a checkpoint. One trainer sends a server's range from its
+// first value on, in pieces without gaps. Else it is like PushDense.
+func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32) (Ticket, error) {
+	l, again, t, err := e.enter(lane, seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	c := change{kind: kindSet, lane: lane, table: array, seq: seq, at: uint64(lo), values: values}
+	if err := e.allow(l, &c); err != nil {
+		return t, err
+	}
+	if err := e.setDense(&c); err != nil {
+		return t, err
+	}
+	return e.take(l, &c)
+}
+
+func (e *Engine) setDense(c *change) error {
+	d := e.dense[c.table]
+	completed, err := d.initial(int(c.at), c.values)
+	if err != nil {
+		return fmt.Errorf("tables: lane %d: change %d: array %q: %w", c.lane, c.seq, d.Name, err)
+	}
+	if completed {
+		e.clocks.arraySet()
+	}
+	return nil
+}
+
+// allow reports a change that does not fit. The lane is locked and the gate shared.
+func (e *Engine) allow(l *lane, c *change) error {
+	if err := e.Err(); err != nil {
+		return err
+	}
+	err := e.fits(c)
+	if err == nil && c.kind == kindDense {
+		err = e.dense[c.table].ready()
+	}
+	if err == nil && c.kind != kindSet {
+		err = e.inStep(l, c)
+	}
+	if err == nil && e.log != nil && c.size() > e.most {
+		err = fmt.Errorf("%d bytes: the log takes %d at once: send less, or raise its buffer", c.size(), e.most)
+	}
+	if err != nil {
+		return fmt.Errorf("tables: lane %d: change %d: %w", c.lane, c.seq, err)
+	}
+	return nil
+}
+
+// fits reports a change that this server has no place for.
+func (e *Engine) fits(c *change) error {
+	if c.kind == kindRows {
+		if c.table < 0 || c.table >= len(e.sparse) {
+			return fmt.Errorf("table %d of %d", c.table, len(e.sparse))
+		}
+		if t := e.sparse[c.table]; len(c.values) != len(c.keys)*t.width {
+			return fmt.Errorf("table %q: %d values for %d rows of %d", t.Name, len(c.values), len(c.keys), t.width)
+		}
+		return nil
+	}
+	if c.table < 0 || c.table >= len(e.dense) {
+		return fmt.Errorf("array %d of %d", c.table, len(e.dense))
+	}
+	d := e.dense[c.table]
+	if c.at > math.MaxInt64 || len(c.keys) > 0 {
+		return fmt.Errorf("array %q: values from %d on, and %d keys", d.Name, c.at, len(c.keys))
+	}
+	if err := d.check(int(c.at), len(c.values)); err != nil {
+		return fmt.Errorf("array %q: %w", d.Name, err)
+	}
+	return nil
+}
+
+// inStep wants a change to be of the lane's step: in sync and ssp the one after what it
+// has clocked, else any later one.
+func (e *Engine) inStep(l *lane, c *change) error {
+	strict := e.cfg.Mode == Sync || e.cfg.Mode == SSP
+	if c.step <= l.clock || strict && c.step != l.clock+1 {
+		return fmt.Errorf("step %d after step %d was clocked: want step %d", c.step, l.clock, l.clock+1)
+	}
+	return nil
+}
+
+// take enters a change that was applied into the log and counts it.
+func (e *Engine) take(l *lane, c *change) (Ticket, error) {
+	t, err := e.append(&l.head, c)
+	if err != nil {
+		return t, err
+	}
+	l.ticket = t
+	l.last.Store(c.seq)
+	l.pushes.Add(1)
+	return t, nil
+}
+
+// append writes a change to the log, if there is one. Where it cannot be written the
+// engine stops: what was applied could not be told from what was not.
+func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) {
+	if e.log == nil {
+		return t, nil
+	}
+	c.putHead(head)
+	keys, values := wire(c.keys, c.values)
+	if t, err = e.log.Append(head[:], keys, values); err != nil {
+		e.fail(err)
+	}
+	return t, err
+}
+
+// keep keeps a push until its step is decided.
+func (e *Engine) keep(l *lane, c *change) (Ticket, error) {
+	p, err := e.prepare(c)
+	if err != nil {
+		return Ticket{}, err
+	}
+	t, err := e.take(l, c)
+	if err != nil {
+		e.steps.give(p)
+		return t, err
+	}
+	l.keys.Add(int64(len(c.keys)))
+	e.steps.add(c.step, t.Number, p, c.kind == kindRows)
+	return t, nil
+}
+
+// prepare copies a push.
+func (e *Engine) prepare(c *change) (*push, error) {
+	p := e.steps.take()
+	if c.kind == kindDense {
+		p.setDense(c.lane, c.seq, c.table, int(c.at), c.values)
+		return p, nil
+	}
+	if err := p.setRows(c.lane, c.seq, c.table, e.sparse[c.table].width, c.keys, c.values); err != nil {
+		e.steps.give(p)
+		return nil, fmt.Errorf("tables: lane %d: change %d: table %q: %w", c.lane, c.seq, e.sparse[c.table].Name, err)
+	}
+	return p, nil
+}
+
+// Clock says that all pushes of a step and this lane have been made. rate is the
+// learning rate of all rules from the next step on, of whichever lane is the most advanced (in
+// sync, of the lowest); below 0 rates stay as they are. In sync it returns when
+// the steps that are complete by it have been applied.
+func (e *Engine) Clock(lane int, seq uint64, step uint64, rate float64) (Ticket, error) {
+	if math.IsNaN(rate) || math.IsInf(rate, 0) || math.IsInf(float64(float32(rate)), 0) {
+		return Ticket{}, fmt.Errorf("tables: lane %d: change %d: learning rate %v: want a finite number", lane, seq, rate)
+	}
+	if rate < 0 || e.cfg.Mode == Geo {
+		rate = -1
+	}
+	l, again, t, err := e.enter(lane, seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	if e.enterAs(rate) {
+		defer e.gate.Unlock()
+	} else {
+		defer e.gate.RUnlock()
+	}
+	c := change{kind: kindClock, lane: lane, seq: seq, step: step, at: math.Float64bits(rate)}
+	if err := e.Err(); err != nil {
+		return t, err
+	}
+	if err := e.inStep(l, &c); err != nil {
+		return t, fmt.Errorf("tables: lane %d: change %d: %w", lane, seq, err)
+	}
+	return e.event(l, &c)
+}
+
+// enterAs takes the gate: alone where rates are to change while others push.
+func (e *Engine) enterAs(rate float64) (alone bool) {
+	changes := func() bool {
+		return e.cfg.Mode != Sync && rate >= 0 && math.Float64bits(rate) != e.rate.Load()
+	}
+	if !changes() {
+		e.gate.RLock()
+		if !changes() { // nobody changes it before the gate is let go
+			return false
+		}
+		e.gate.RUnlock()
+	}
+	e.gate.Lock()
+	return true
+}
+
+// Leave says that a lane makes no more changes: it is not waited for any more. Pushes of
+// a step that it has not clocked are, in sync, dropped.
+func (e *Engine) Leave(lane int, seq uint64) (Ticket, error) {
+	l, again, t, err := e.enter(lane, seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if err := e.Err(); err != nil {
+		return t, err
+	}
+	return e.event(l, &change{kind: kindLeave, lane: lane, seq: seq})
+}
+
+// Lost says that a trainer does not come back. The engine stops with a *LostError, or,
+// with Config.LostLeaves, goes on as if the trainer had left. For one that has left, or
+// was lost before, nothing happens.
+func (e *Engine) Lost(trainer int, cause error) error {
+	if trainer < 0 || trainer >= e.cfg.Trainers {
+		return fmt.Errorf("tables: trainer %d was lost: want 0 to %d", trainer, e.cfg.Trainers-1)
+	}
+	lost := &LostError{trainer, cause}
+	for lane := trainer * e.cfg.Lanes; lane < (trainer+1)*e.cfg.Lanes; lane++ {
+		if err := e.lose(lane, lost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) lose(lane int, lost *LostError) error {
+	l := &e.lanes[lane]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left {
+		return nil
+	}
+	if err := e.Err(); err != nil {
+		return err
+	}
+	if !e.cfg.LostLeaves {
+		e.fail(lost)
+		return lost
+	}
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if err := e.Err(); err != nil {
+		return err
+	}
+	l.lost = lost
+	_, err := e.event(l, &change{kind: kindLost, lane: lane})
+	return err
+}
+
+// event enters what moves clocks into the log, and moves them.
+func (e *Engine) event(l *lane, c *change) (t wal.Position, err error) {
+	e.control.Lock()
+	t, err = e.append(&l.head, c)
+	if err == nil {
+		e.turn(l, c, t.Number)
+	}
+	e.control.Unlock()
+	if err != nil {
+		return t, err
+	}
+	l.ticket = t
+	if c.kind != kindLost {
+		l.last.Store(c.seq)
+	}
+	return t, e.applySteps()
+}
+
+// turn moves clocks. e.control is held, or the log replayed.
+func (e *Engine) turn(l *lane, c *change, record uint64) {
+	if c.kind != kindClock {
+		l.left = true
+		e.clocks.leave(c.lane)
+	} else {
+		l.clock = c.step
+		rate := math.Float64frombits(c.at)
+		if e.cfg.Mode == Sync {
+			e.steps.offer(c.step, record, c.lane, rate)
+		}
+		if leads := e.clocks.advance(c.lane, c.step); leads && e.cfg.Mode != Sync {
+			e.setRate(rate)
+		}
+	}
+	if e.cfg.Mode == Sync {
+		e.steps.decide(e.clocks)
+	}
+}
+
+// setRate gives all rules a learning rate; below 0 nothing changes. Nobody may push
+// meanwhile: the gate is held alone, or the rate is what they have, or it is sync's.
+func (e *Engine) setRate(rate float64) {
+	if rate < 0 || math.Float64bits(rate) == e.rate.Load() {
+		return
+	}
+	for _, t := range e.sparse {
+		if t.rated != nil {
+			t.rated.SetLR(rate)
+		}
+	}
+	for _, d := range e.dense {
+		d.setLR(rate)
+	}
+	e.rate.Store(math.Float64bits(rate))
+}
+
+// applySteps applies all steps that are decided, in sync.
+func (e *Engine) applySteps() error {
+	if e.cfg.Mode != Sync {
+		return nil
+	}
+	e.merging.Lock()
+	defer e.merging.Unlock()
+	for {
+		if err := e.Err(); err != nil {
+			return err
+		}
+		k, done := e.steps.next()
+		if k == nil {
+			e.clocks.setApplied(done)
+			return nil
+		}
+		if err := e.apply(k); err != nil {
+			err = fmt.Errorf("tables: step %d: applying its sum: %w", k.number, err)
+			e.fail(err)
+			return err
+		}
+		e.clocks.setApplied(k.number)
+		e.steps.end(k)
+	}
+}
+
+// apply applies the mean of a step's pushes. e.merging is held, and the gate shared.
+func (e *Engine) apply(k *step) error {
+	scale := 1 / float32(max(1, k.n))
+	for i, list := range k.rows {
+		list = k.chosen(list, e.cfg.Lanes)
+		if len(list) == 0 {
+			continue
+		}
+		t := e.sparse[i]
+		keys, sums := e.merger.merge(list, t.width)
+		if err := pushSum(t.table, k.number, t.width, keys, sums, scale); err != nil {
+			return fmt.Errorf("table %q: %w", t.Name, err)
+		}
+	}
+	for i, list := range k.dense {
+		list = k.chosen(list, e.cfg.Lanes)
+		if len(list) == 0 {
+			continue
+		}
+		d := e.dense[i]
+		e.total = roomFor(e.total, d.hi-d.lo)
+		mergeDense(e.merger.kernels, list, e.cfg.Lanes, d.lo, e.total)
+		if err := d.push(0, k.number, k.number, d.lo, e.total, scale); err != nil {
+			return fmt.Errorf("array %q: %w", d.Name, err)
+		}
+	}
+	e.setRate(k.rate)
+	return nil
+}

@@ -1,0 +1,327 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/snapshot"
+	"github.com/ringo-ml/ringo/ps/wal"
+)
+
+// jobFile says in JSON what a directory belongs to.
+const jobFile = "JOB"
+
+// recover brings the engine to where its directory is: the newest checkpoint, then the
+// log. A new directory begins with the checkpoints of Config.From.
+func (e *Engine) recover(ctx context.Context) error {
+	if e.cfg.Durability == None {
+		return e.loadFrom(ctx)
+	}
+	if err := os.MkdirAll(e.cfg.Dir, 0o777); err != nil {
+		return err
+	}
+	var err error
+	if e.lock, err = folder.Take(e.cfg.Dir); err != nil {
+		return err
+	}
+	if err := e.claim(); err != nil {
+		return err
+	}
+	if e.cfg.Durability == WAL {
+		if e.log, err = wal.Open(filepath.Join(e.cfg.Dir, "log"), e.cfg.wal()); err != nil {
+			return err
+		}
+	}
+	var chain []*snapshot.Snapshot
+	if !none(e.checkpoints()) {
+		if chain, err = snapshot.Chain(e.checkpoints(), 0); err != nil {
+			return err
+		}
+	}
+	st := state{Record: 1}
+	if len(chain) > 0 {
+		if st, err = e.load(ctx, chain); err != nil {
+			return err
+		}
+	} else if e.log == nil || e.log.Stats().Last == 0 {
+		if err := e.loadFrom(ctx); err != nil {
+			return err
+		}
+	}
+	if e.log != nil {
+		if err := e.replay(st.Record); err != nil {
+			return err
+		}
+	}
+	for _, t := range e.sparse {
+		if err := t.table.Replayed(); err != nil {
+			return err
+		}
+	}
+	if len(chain) == 0 && (len(e.cfg.From) > 0 || e.log != nil && e.deltas()) {
+		// What comes now builds on it. Tables of several tiers may choose which
+		// keys get a row, but not in a replay, of which Load tells them.
+		_, err = e.Save(ctx, false)
+	}
+	return err
+}
+
+// none tells whether a directory has no checkpoint.
+func none(dir string) bool {
+	all, err := snapshot.Numbers(dir)
+	return err == nil && len(all) == 0
+}
+
+// claim makes the directory this server's, or reports that it is another's.
+func (e *Engine) claim() error {
+	path := filepath.Join(e.cfg.Dir, jobFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return e.writeJob(path)
+	}
+	if err != nil {
+		return err
+	}
+	var has identity
+	if err := json.Unmarshal(b, &has); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return e.mine(path, has)
+}
+
+func (e *Engine) mine(path string, has identity) error {
+	if want := e.identity(); has != want {
+		return fmt.Errorf("%s is of %+v, this server is %+v: name another directory, or load the other job's checkpoints into it (Config.From)", path, has, want)
+	}
+	return nil
+}
+
+func (e *Engine) writeJob(path string) error {
+	b, err := json.Marshal(e.identity())
+	if err != nil {
+		return err
+	}
+	temp := path + ".tmp"
+	f, err := os.Create(temp)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(append(b, '\n')); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return folder.Sync(e.cfg.Dir)
+}
+
+// stateOf is what a checkpoint's manifest says.
+func stateOf(s *snapshot.Snapshot) (st state, err error) {
+	if err := json.Unmarshal(s.Meta, &st); err != nil {
+		return st, fmt.Errorf("%s: its manifest: %w", s.Dir, err)
+	}
+	return st, nil
+}
+
+// load loads this server's own checkpoint and the deltas to it.
+func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state, err error) {
+	newest := chain[len(chain)-1]
+	if st, err = stateOf(newest); err != nil {
+		return st, err
+	}
+	if err := e.mine(newest.Dir, st.identity); err != nil {
+		return st, err
+	}
+	if len(st.Lanes) != len(e.lanes) {
+		return st, fmt.Errorf("%s: its manifest has %d lanes of %d", newest.Dir, len(st.Lanes), len(e.lanes))
+	}
+	if e.saved.epochs, err = e.loadParts(ctx, chain, nil); err != nil {
+		return st, err
+	}
+	e.saved.number = newest.Number
+	e.newest.Store(newest.Number)
+	for i, s := range st.Lanes {
+		l := &e.lanes[i]
+		l.last.Store(s.Last)
+		l.clock, l.left = s.Clock, s.Left
+		if s.Lost {
+			l.lost = e.lostBefore(i)
+		}
+		e.clocks.lanes[i] = laneClock{s.Clock, s.Left}
+	}
+	e.clocks.highest, e.clocks.applied, e.steps.decided = st.Highest, st.Applied, st.Applied
+	e.clocks.measure()
+	e.setRate(st.Rate)
+	return st, nil
+}
+
+func (e *Engine) lostBefore(lane int) error {
+	return &LostError{lane / e.cfg.Lanes, errors.New("before this server was started again")}
+}
+
+// loadParts loads tables and arrays of a chain; with keep, rows of another number of servers.
+func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep func(uint64) bool) (epochs []uint64, err error) {
+	states := make([]state, len(chain))
+	for i, s := range chain {
+		if states[i], err = stateOf(s); err != nil {
+			return nil, err
+		}
+		if len(states[i].Since) != len(e.sparse) || states[i].Schema != e.hash {
+			return nil, fmt.Errorf("%s: it has %d tables of the schema %s, not %d of %s", s.Dir, len(states[i].Since), states[i].Schema, len(e.sparse), e.hash)
+		}
+	}
+	for i, t := range e.sparse {
+		first := len(chain) - 1
+		for first > 0 && states[first].Since[i] != 0 {
+			first--
+		}
+		var epoch uint64
+		for _, s := range chain[first:] {
+			dir, err := s.Folder(tableFolder(i))
+			if err == nil {
+				epoch, err = t.table.Load(ctx, dir, keep)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("loading table %q: %w", t.Name, err)
+			}
+		}
+		epochs = append(epochs, epoch)
+	}
+	for i, d := range e.dense {
+		if err := loadDense(ctx, d, chain[len(chain)-1], denseFile(i), keep == nil); err != nil {
+			return nil, fmt.Errorf("loading array %q: %w", d.Name, err)
+		}
+	}
+	return epochs, nil
+}
+
+// loadDense reads an array's file to its end, where damage shows.
+func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, file string, own bool) error {
+	r, err := s.Open(file)
+	if err != nil {
+		return err
+	}
+	err = d.load(ctx, r, own)
+	if err == nil {
+		err = atEnd(r)
+	}
+	if err = errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(s.Dir, file), err)
+	}
+	return nil
+}
+
+// loadFrom loads the newest checkpoints of all servers of a job, which may have been of
+// another number. Lanes, clocks and rates begin anew.
+func (e *Engine) loadFrom(ctx context.Context) error {
+	mine := func(key uint64) bool { return schema.Owner(key, e.cfg.Servers) == e.cfg.Index }
+	seen := map[int]string{}
+	var job identity
+	for _, dir := range e.cfg.From {
+		chain, err := snapshot.Chain(filepath.Join(dir, "checkpoints"), 0)
+		if err != nil {
+			return fmt.Errorf("loading from %s: %w", dir, err)
+		}
+		st, err := stateOf(chain[len(chain)-1])
+		if err != nil {
+			return err
+		}
+		if other := seen[st.Index]; other != "" || st.Servers != len(e.cfg.From) || len(seen) > 0 && st.Job != job.Job {
+			return fmt.Errorf("loading from %s: it is server %d of %d of job %q: want the directories of all servers of one job, these are %v", dir, st.Index, st.Servers, st.Job, e.cfg.From)
+		}
+		seen[st.Index], job = dir, st.identity
+		if _, err := e.loadParts(ctx, chain, mine); err != nil {
+			return fmt.Errorf("loading from %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// replay applies the log from a record on, as far as the tables do not have it.
+func (e *Engine) replay(from uint64) error {
+	c := &e.replaying
+	return e.log.Replay(from, func(number uint64, b []byte) error {
+		if err := c.decode(b); err != nil {
+			return fmt.Errorf("record %d: %w", number, err)
+		}
+		if err := e.redo(number, c); err != nil {
+			return fmt.Errorf("record %d: change %d of lane %d: %w", number, c.seq, c.lane, err)
+		}
+		return nil
+	})
+}
+
+// redo applies a change of the log. One that the checkpoint's state has already counts
+// only where it belongs to a step that sync has not applied.
+func (e *Engine) redo(number uint64, c *change) error {
+	if c.kind == kindMark {
+		return nil
+	}
+	if c.lane >= len(e.lanes) {
+		return fmt.Errorf("there are %d lanes", len(e.lanes))
+	}
+	l := &e.lanes[c.lane]
+	if c.kind == kindLost {
+		l.lost = e.lostBefore(c.lane)
+		e.turn(l, c, number)
+		return e.applySteps()
+	}
+	last := l.last.Load()
+	had := c.seq <= last
+	if !had && c.seq != last+1 {
+		return &GapError{c.lane, c.seq, last}
+	}
+	if err := e.redoOne(number, l, c, had); err != nil {
+		return err
+	}
+	l.last.Store(max(last, c.seq))
+	return nil
+}
+
+func (e *Engine) redoOne(number uint64, l *lane, c *change, had bool) error {
+	switch {
+	case c.kind == kindClock && had:
+		if e.cfg.Mode == Sync && c.step > e.clocks.applied {
+			e.steps.offer(c.step, number, c.lane, math.Float64frombits(c.at))
+		}
+		return nil
+	case c.kind == kindClock || c.kind == kindLeave:
+		if had {
+			return nil
+		}
+		e.turn(l, c, number)
+		return e.applySteps()
+	}
+	if err := e.fits(c); err != nil {
+		return err
+	}
+	switch {
+	case c.kind == kindSet:
+		return e.setDense(c)
+	case e.cfg.Mode == Sync:
+		if c.step <= e.clocks.applied {
+			return nil
+		}
+		p, err := e.prepare(c)
+		if err == nil {
+			e.steps.add(c.step, number, p, c.kind == kindRows)
+		}
+		return err
+	case had:
+		return nil
+	case c.kind == kindRows:
+		return e.sparse[c.table].table.Push(c.lane, c.seq, c.keys, c.values, e.cfg.scale())
+	}
+	return e.dense[c.table].push(c.lane, c.seq, c.step, int(c.at), c.values, e.cfg.scale())
+}

@@ -1,0 +1,588 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/snapshot"
+	"github.com/ringo-ml/ringo/ps/wal"
+)
+
+// In every mode a server that is closed and opened again, with checkpoints or without, at
+// any place in a step, ends with what one has that was never closed.
+func TestRecoversExactly(t *testing.T) {
+	for _, mode := range []Mode{Sync, Async, SSP} {
+		for _, saves := range []bool{false, true} {
+			t.Run(name("%s saves %v", mode, saves), func(t *testing.T) {
+				s := mixed()
+				c := Config{Job: "j", Trainers: 2, Mode: mode, Durability: WAL, Dir: t.TempDir()}
+				if mode == SSP {
+					c.Staleness = 100
+				}
+				never := open(t, Config{Trainers: 2, Mode: mode, Staleness: c.Staleness, Durability: None}, s)
+				e := open(t, c, s)
+				rng := rand.New(rand.NewPCG(4, uint64(len(mode))))
+				seq := []uint64{0, 0}
+				again := func() {
+					if rng.IntN(12) != 0 {
+						return
+					}
+					if saves && rng.IntN(2) == 0 {
+						_, err := e.Save(context.Background(), rng.IntN(2) == 0)
+						must(t, err)
+					}
+					must(t, e.Close())
+					e = open(t, c, s)
+					for lane := range seq {
+						if e.Last(lane) != seq[lane] {
+							t.Fatalf("lane %d comes back with %d changes of %d", lane, e.Last(lane), seq[lane])
+						}
+					}
+				}
+				both := func(lane int, change func(e *Engine, seq uint64) (Ticket, error)) {
+					t.Helper()
+					seq[lane]++
+					for _, e := range []*Engine{never, e} {
+						if _, err := change(e, seq[lane]); err != nil {
+							t.Fatal(err)
+						}
+					}
+					again()
+				}
+				initial := initials(s)
+				for i, d := range s.Dense {
+					for lo := 0; lo < d.Len; lo += 200 {
+						both(0, func(e *Engine, seq uint64) (Ticket, error) {
+							return e.SetDense(0, seq, i, lo, initial[i][lo:min(d.Len, lo+200)])
+						})
+					}
+				}
+				for step := uint64(1); step <= 8; step++ {
+					for _, lane := range rng.Perm(2) {
+						all := draw(s, rng, 120)
+						for i := range s.Sparse {
+							both(lane, func(e *Engine, seq uint64) (Ticket, error) {
+								return e.PushRows(lane, seq, i, step, all[i].keys, all[i].values)
+							})
+						}
+						for i, d := range s.Dense {
+							for lo := 0; lo < d.Len; lo += 500 {
+								both(lane, func(e *Engine, seq uint64) (Ticket, error) {
+									return e.PushDense(lane, seq, i, step, lo, all[len(s.Sparse)+i].values[lo:min(d.Len, lo+500)])
+								})
+							}
+						}
+						both(lane, func(e *Engine, seq uint64) (Ticket, error) {
+							return e.Clock(lane, seq, step, 0.1/float64(step+3*uint64(lane))) // sync takes that of lane 0
+						})
+					}
+				}
+				both(0, func(e *Engine, seq uint64) (Ticket, error) { return e.Leave(0, seq) })
+				must(t, e.Close())
+				e = open(t, c, s)
+				sameEngines(t, never, e)
+			})
+		}
+	}
+}
+
+// sameEngines compares all rows below the keys that draw takes, all arrays, and clocks.
+func sameEngines(t *testing.T, a, b *Engine) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i, x := range a.schema.Sparse {
+		keys := distinct(rng, 400, 400)
+		va, vb := make([]float32, len(keys)*x.Dim), make([]float32, len(keys)*x.Dim)
+		must(t, a.PullRows(i, keys, va))
+		must(t, b.PullRows(i, keys, vb))
+		if !same(va, vb) {
+			t.Errorf("table %s differs", x.Name)
+		}
+	}
+	for i, d := range a.dense {
+		if !same(d.params, b.dense[i].params) {
+			t.Errorf("array %s differs", d.Name)
+		}
+		for k, st := range d.opt.State() {
+			if other := b.dense[i].opt.State()[k]; !same(st.Data, other.Data) {
+				t.Errorf("array %s: state %s differs", d.Name, st.Name)
+			}
+		}
+	}
+	if a.clocks.slowest != b.clocks.slowest || a.clocks.highest != b.clocks.highest || a.clocks.applied != b.clocks.applied || a.rate.Load() != b.rate.Load() {
+		t.Errorf("clocks %+v %v, want %+v %v", b.clocks.lanes, b.rate.Load(), a.clocks.lanes, a.rate.Load())
+	}
+}
+
+// Checkpoints are written while trainers push. What is found after each, and after the
+// end, is every push once.
+func TestSavesWhileTrainersPush(t *testing.T) {
+	for _, mode := range []Mode{Async, Sync} {
+		s := whole(4)
+		c := Config{Trainers: 3, Mode: mode, Durability: WAL, Dir: t.TempDir(), Keep: 2}
+		if mode == Sync {
+			c.Trainers = 2 // the mean of whole numbers by 2 is exact
+		}
+		e := open(t, c, s)
+		want := newSums(s)
+		newClient(t, e, 0).begin(want.dense())
+		var done atomic.Int32
+		var all sync.WaitGroup
+		for n := range c.Trainers {
+			all.Go(func() {
+				defer done.Add(1)
+				tr := newTrainer(t, []*Engine{e}, n)
+				for step := uint64(1); step <= 40; step++ {
+					if err := e.Await(context.Background(), n, step); err != nil {
+						t.Error(err)
+						return
+					}
+					g := integers(s, tr.rng, 500)
+					if mode == Sync { // halves
+						for _, g := range g {
+							for i := range g.values {
+								g.values[i] *= 2
+							}
+						}
+					}
+					want.addScaled(g, mode == Sync)
+					tr.push(s, g)
+					tr.each(func(l *client) { l.clock(-1) })
+				}
+			})
+		}
+		saves := 0
+		for int(done.Load()) < c.Trainers {
+			saved, err := e.Save(context.Background(), true)
+			must(t, err)
+			if saves++; saved.Number != uint64(saves) || saved.Base != 0 {
+				t.Errorf("checkpoint %d is %+v", saves, saved)
+			}
+		}
+		all.Wait()
+		want.compare(t, []*Engine{e})
+		must(t, e.Close())
+		numbers, err := snapshot.Numbers(filepath.Join(c.Dir, "checkpoints"))
+		must(t, err)
+		if len(numbers) != min(saves, 2) {
+			t.Errorf("%d checkpoints are left of %d", len(numbers), saves)
+		}
+		e = open(t, c, s)
+		want.compare(t, []*Engine{e})
+	}
+}
+
+// A sum of many keys is pushed in chunks, by several threads. Checkpoints that have some
+// chunks and not others, of rows at different moments, and the log give each key its sum once.
+func TestChunksOnce(t *testing.T) {
+	for _, newTable := range []func(int, rows.Config) (Table, error){newMemory, newMapped} {
+		chunksOnce(t, newTable)
+	}
+}
+
+func chunksOnce(t *testing.T, newTable func(int, rows.Config) (Table, error)) {
+	const most = 14_000
+	s := whole(2)
+	s.Dense = nil
+	c := Config{Trainers: 2, Mode: Sync, Durability: WAL, Dir: t.TempDir(), Make: newTable}
+	e := open(t, c, s)
+	want := newSumsOf(s)
+	lanes := []*client{newClient(t, e, 0), newClient(t, e, 1)}
+	rng := rand.New(rand.NewPCG(8, 8))
+	for range 4 {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 2 {
+				if _, err := e.Save(context.Background(), true); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		for range 3 {
+			for _, l := range lanes {
+				l.e = e
+				keys := distinct(rng, most-2000, most)
+				g, half := make([]float32, 2*len(keys)), make([]float32, 2*len(keys))
+				for i := range g {
+					half[i] = float32(rng.IntN(9) - 4)
+					g[i] = 2 * half[i]
+				}
+				want.addRows([]grads{{keys, half}}, -1)
+				l.rows(0, keys, g)
+			}
+			for _, l := range lanes {
+				l.clock(-1)
+			}
+		}
+		<-done
+		want.compareRows(t, []*Engine{e})
+		must(t, e.Close())
+		e = open(t, c, s)
+		want.compareRows(t, []*Engine{e})
+	}
+}
+
+// addScaled adds what a trainer pushes, halved where two trainers' mean is taken.
+func (w *sums) addScaled(g []grads, halved bool) {
+	if halved {
+		c := make([]grads, len(g))
+		for i, x := range g {
+			c[i] = grads{x.keys, slices.Clone(x.values)}
+			for k := range c[i].values {
+				c[i].values[k] /= 2
+			}
+		}
+		g = c
+	}
+	w.add(g, false)
+}
+
+// With checkpoints alone what came after the newest is lost, trainers that have gone on
+// meanwhile may, and nothing is applied twice.
+func TestCheckpointWindow(t *testing.T) {
+	for _, mode := range []Mode{Async, Sync} {
+		s := sparseOnly()
+		c := Config{Trainers: 2, Mode: mode, Durability: Checkpoint, Dir: t.TempDir()}
+		e := open(t, c, s)
+		lanes := []*client{newClient(t, e, 0), newClient(t, e, 1)}
+		step := func() {
+			for _, l := range lanes {
+				l.rows(0, []uint64{3}, []float32{2, 4})
+			}
+			for _, l := range lanes {
+				l.clock(-1)
+			}
+		}
+		step()
+		_, err := e.Save(context.Background(), false)
+		must(t, err)
+		step() // lost
+		step() // lost
+		must(t, e.Close())
+		e = open(t, c, s)
+		for i, l := range lanes {
+			last, err := e.Join(i, l.seq+1, l.step-1)
+			must(t, err)
+			if last != l.seq {
+				t.Errorf("%s: lane %d goes on after %d, want %d", mode, i, last, l.seq)
+			}
+			l.e = e
+		}
+		must(t, e.Await(context.Background(), 0, 4)) // nobody waits for what is lost
+		step()
+		got, want := make([]float32, 2), float32(-8)
+		if mode == Sync {
+			want = -4
+		}
+		must(t, e.PullRows(0, []uint64{3}, got))
+		if got[0] != want {
+			t.Errorf("%s: the row is %v, want %v first", mode, got, want)
+		}
+	}
+}
+
+// Checkpoints of any number of servers are the beginning of a job with any other.
+func TestOtherNumberOfServers(t *testing.T) {
+	s := mixed()
+	dir := t.TempDir()
+	c := Config{Job: "first", Trainers: 1, Mode: Sync, Durability: WAL, Dir: filepath.Join(dir, "first")}
+	servers := cluster(t, c, s, 3)
+	w := newTwin(t, s)
+	tr := newTrainer(t, servers, 0)
+	train := func(tr *trainer, from, to int) {
+		for i := from; i < to; i++ {
+			g := draw(s, rand.New(rand.NewPCG(uint64(i), 8)), 300)
+			w.step([][]grads{g})
+			tr.push(s, g)
+			tr.each(func(l *client) { l.clock(-1) })
+		}
+	}
+	for i := range servers {
+		tr.lanes[i][0].begin(initials(s))
+	}
+	train(tr, 0, 4)
+	var from []string
+	for i, e := range servers {
+		_, err := e.Save(context.Background(), false)
+		must(t, err)
+		must(t, e.Close())
+		from = append(from, filepath.Join(c.Dir, name("%d", i)))
+	}
+	for _, n := range []int{5, 1, 2} {
+		c := Config{Job: "second", Trainers: 1, Mode: Sync, Durability: WAL, Dir: filepath.Join(dir, name("%d", n)), From: from}
+		servers := cluster(t, c, s, n)
+		w.compare(t, servers)
+		count := int64(0)
+		for _, e := range servers {
+			count += e.Stats().Tables[0].Rows
+		}
+		if count != int64(len(w.rows[0])) {
+			t.Errorf("%d servers have %d rows of %d", n, count, len(w.rows[0]))
+		}
+		if n != 2 {
+			continue
+		}
+		train(newTrainer(t, servers, 0), 4, 6) // with the optimizers' states as they were
+		w.compare(t, servers)
+		for i := range servers {
+			must(t, servers[i].Close())
+		}
+		w.compare(t, cluster(t, c, s, n)) // From is not looked at any more
+	}
+}
+
+func TestFromIncomplete(t *testing.T) {
+	s := sparseOnly()
+	dir := t.TempDir()
+	c := Config{Job: "first", Trainers: 1, Mode: Async, Durability: Checkpoint, Dir: filepath.Join(dir, "first")}
+	var from []string
+	for i, e := range cluster(t, c, s, 2) {
+		_, err := e.Save(context.Background(), false)
+		must(t, err)
+		from = append(from, filepath.Join(c.Dir, name("%d", i)))
+	}
+	for _, bad := range [][]string{from[:1], {from[0], from[0]}, {from[0], filepath.Join(dir, "none")}, {from[0], from[1], from[1]}} {
+		_, err := Open(Config{Trainers: 1, Mode: Async, Durability: Checkpoint, Dir: t.TempDir(), From: bad}, s)
+		if err == nil || !strings.Contains(err.Error(), "loading from") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	other := sparseOnly()
+	other.Sparse[0].Seed = 9
+	if _, err := Open(Config{Trainers: 1, Mode: Async, Durability: None, From: from}, other); err == nil || !strings.Contains(err.Error(), "schema") {
+		t.Errorf("another schema: %v", err)
+	}
+	must(t, open(t, Config{Trainers: 4, Mode: Async, Durability: None, From: from}, s).Err())
+}
+
+// A directory of another server, job or schema is refused, and stays as it is.
+func TestForeignDirectory(t *testing.T) {
+	s := whole(2)
+	c := Config{Job: "a", Servers: 2, Trainers: 2, Mode: Async, Durability: WAL, Dir: t.TempDir()}
+	e := open(t, c, s)
+	if _, err := Open(c, s); !errors.Is(err, wal.ErrHeld) {
+		t.Errorf("a directory in use: %v", err)
+	}
+	must(t, e.Close())
+	for i, change := range []func(c *Config, s *schema.Schema){
+		func(c *Config, _ *schema.Schema) { c.Job = "b" },
+		func(c *Config, _ *schema.Schema) { c.Index = 1 },
+		func(c *Config, _ *schema.Schema) { c.Servers = 3 },
+		func(c *Config, _ *schema.Schema) { c.Trainers = 3 },
+		func(c *Config, _ *schema.Schema) { c.Lanes = 2 },
+		func(c *Config, _ *schema.Schema) { c.Mode = Sync },
+		func(c *Config, _ *schema.Schema) { c.Durability = Checkpoint },
+		func(_ *Config, s *schema.Schema) { s.Sparse[0].Dim = 3 },
+	} {
+		c, s := c, whole(2)
+		change(&c, &s)
+		if _, err := Open(c, s); err == nil || !strings.Contains(err.Error(), "JOB") {
+			t.Errorf("change %d: %v", i, err)
+		}
+	}
+	must(t, open(t, c, s).Err())
+}
+
+// Damage anywhere in a checkpoint is an error that names the file.
+func TestDamagedCheckpoint(t *testing.T) {
+	s := whole(2)
+	c := Config{Trainers: 1, Mode: Async, Durability: Checkpoint, Dir: t.TempDir()}
+	e := open(t, c, s)
+	cl := newClient(t, e, 0)
+	cl.begin([][]float32{make([]float32, 40)})
+	cl.rows(0, []uint64{1, 2, 3}, make([]float32, 6))
+	saved, err := e.Save(context.Background(), false)
+	must(t, err)
+	must(t, e.Close())
+	for _, file := range []string{"MANIFEST", "dense-0", "table-0/rows"} {
+		path := filepath.Join(saved.Dir, file)
+		good, err := os.ReadFile(path)
+		must(t, err)
+		for _, at := range []int{0, 2, len(good) / 2, len(good) - 1} {
+			bad := slices.Clone(good)
+			bad[at] ^= 4
+			must(t, os.WriteFile(path, bad, 0o666))
+			if _, err := Open(c, s); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s changed at %d: %v", file, at, err)
+			}
+		}
+		must(t, os.WriteFile(path, good[:len(good)-2], 0o666))
+		if _, err := Open(c, s); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s cut short: %v", file, err)
+		}
+		must(t, os.WriteFile(path, good, 0o666))
+	}
+	must(t, open(t, c, s).Err())
+}
+
+// What cannot be saved leaves everything as it was.
+func TestSaveFails(t *testing.T) {
+	s := whole(2)
+	c := Config{Trainers: 1, Mode: Async, Durability: WAL, Dir: t.TempDir()}
+	e := open(t, c, s)
+	cl := newClient(t, e, 0)
+	cl.begin([][]float32{make([]float32, 40)})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	cl.rows(0, []uint64{1}, []float32{1, 1})
+	if _, err := e.Save(ctx, false); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a save that was cancelled: %v", err)
+	}
+	must(t, e.Err())
+	entries, err := os.ReadDir(filepath.Join(c.Dir, "checkpoints"))
+	must(t, err)
+	if len(entries) != 0 {
+		t.Errorf("it left %v", entries)
+	}
+	cl.rows(0, []uint64{1}, []float32{1, 1})
+	_, err = e.Save(context.Background(), false)
+	must(t, err)
+	if _, err := open(t, Config{Trainers: 1, Mode: Async, Durability: None}, s).Save(context.Background(), false); err == nil {
+		t.Error("saved without durability")
+	}
+	if _, err := e.Shrink(context.Background(), 0); err == nil {
+		t.Error("shrunk by no days")
+	}
+	_, err = e.Shrink(context.Background(), 1)
+	must(t, err)
+	st := e.Stats()
+	if st.Log == nil || st.Tables[0].Rows != 1 || st.Arrays[0].Set != 40 || st.Lanes[0].Keys != 2 {
+		t.Errorf("stats %+v", st)
+	}
+	if _, err := json.Marshal(st); err != nil {
+		t.Error(err)
+	}
+}
+
+// A trainer that was given up stays so, from the log and from a checkpoint.
+func TestLostForGood(t *testing.T) {
+	for _, saves := range []bool{false, true} {
+		c := Config{Trainers: 2, Mode: Sync, Durability: WAL, Dir: t.TempDir(), LostLeaves: true}
+		e := open(t, c, sparseOnly())
+		cl := newClient(t, e, 0)
+		cl.rows(0, []uint64{1}, []float32{2, 4})
+		cl.clock(-1)
+		must(t, e.Lost(1, errors.New("gone")))
+		if saves {
+			_, err := e.Save(context.Background(), false)
+			must(t, err)
+		}
+		must(t, e.Close())
+		e = open(t, c, sparseOnly())
+		must(t, e.Await(context.Background(), 0, 2))
+		var lost *LostError
+		if _, err := e.Join(1, 1, 0); !errors.As(err, &lost) || lost.Trainer != 1 {
+			t.Errorf("saves %v: it joins: %v", saves, err)
+		}
+		cl = newClient(t, e, 0)
+		cl.rows(0, []uint64{1}, []float32{2, 4})
+		cl.clock(-1)
+		must(t, e.Await(context.Background(), 0, 3))
+		got := make([]float32, 2)
+		must(t, e.PullRows(0, []uint64{1}, got))
+		if got[0] != -4 || got[1] != -8 {
+			t.Errorf("saves %v: the row is %v", saves, got)
+		}
+	}
+}
+
+// When all have left that is known, after a restart too.
+func TestLeft(t *testing.T) {
+	c := Config{Trainers: 2, Lanes: 2, Mode: SSP, Durability: WAL, Dir: t.TempDir()}
+	e := open(t, c, sparseOnly())
+	over := func() bool {
+		select {
+		case <-e.Left():
+			return true
+		default:
+			return false
+		}
+	}
+	for lane := range 4 {
+		if over() {
+			t.Errorf("all have left after %d of 4 lanes", lane)
+		}
+		newClient(t, e, lane).leave()
+	}
+	for range 2 {
+		if !over() {
+			t.Error("all have left, and nobody knows")
+		}
+		_, err := e.Save(context.Background(), false)
+		must(t, err)
+		must(t, e.Close())
+		e = open(t, c, sparseOnly())
+	}
+}
+
+// All rows are handed out once.
+func TestEach(t *testing.T) {
+	s := sparseOnly()
+	e := open(t, Config{Trainers: 1, Mode: Async, Durability: None}, s)
+	want := newSumsOf(s)
+	rng := rand.New(rand.NewPCG(3, 3))
+	cl := newClient(t, e, 0)
+	for range 5 {
+		g := integers(s, rng, 9000)
+		want.addRows(g, -1)
+		cl.rows(0, g[0].keys, g[0].values)
+	}
+	must(t, e.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
+		for i, key := range keys {
+			if !same(want.rows[key], weights[2*i:][:2]) {
+				t.Fatalf("key %d is %v, want %v", key, weights[2*i:][:2], want.rows[key])
+			}
+			delete(want.rows, key)
+		}
+		return nil
+	}))
+	if len(want.rows) != 0 {
+		t.Errorf("%d rows were not handed out", len(want.rows))
+	}
+	stop := errors.New("stop")
+	if err := e.Each(context.Background(), 0, func([]uint64, []float32) error { return stop }); err != stop {
+		t.Errorf("stopped: %v", err)
+	}
+	other := open(t, Config{Trainers: 1, Mode: Async, Durability: None, Make: newMapped}, s)
+	if err := other.Each(context.Background(), 0, func([]uint64, []float32) error { return nil }); err == nil {
+		t.Error("a table that cannot hand out its rows did")
+	}
+}
+
+// The log does not grow for ever: a checkpoint cuts it.
+func TestLogIsCut(t *testing.T) {
+	s := sparseOnly()
+	c := Config{Trainers: 1, Mode: Async, Durability: WAL, Dir: t.TempDir(), LogBuffer: 1 << 20}
+	e := open(t, c, s)
+	cl := newClient(t, e, 0)
+	keys, values := make([]uint64, 40_000), make([]float32, 80_000)
+	for i := range keys {
+		keys[i] = uint64(i)
+	}
+	for range 110 { // more than a segment of 64 MiB
+		cl.rows(0, keys, values)
+	}
+	must(t, e.Durable(cl.last))
+	if n := e.Stats().Log.Segments; n < 2 {
+		t.Fatalf("%d segments", n)
+	}
+	_, err := e.Save(context.Background(), false)
+	must(t, err)
+	if st := e.Stats().Log; st.Segments != 1 {
+		t.Errorf("%d segments after a checkpoint", st.Segments)
+	}
+	must(t, e.Close())
+	must(t, open(t, c, s).Err())
+}

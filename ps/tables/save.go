@@ -1,0 +1,243 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/snapshot"
+)
+
+// identity is what a directory belongs to.
+type identity struct {
+	Job        string     `json:"job"`
+	Schema     string     `json:"schema"` // hash
+	Index      int        `json:"index"`
+	Servers    int        `json:"servers"`
+	Trainers   int        `json:"trainers"`
+	Lanes      int        `json:"lanes"`
+	Mode       Mode       `json:"mode"`
+	Durability Durability `json:"durability"`
+}
+
+func (e *Engine) identity() identity {
+	c := e.cfg
+	return identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Lanes, c.Mode, c.Durability}
+}
+
+// state is what a checkpoint's manifest says besides files.
+type state struct {
+	identity
+	// Record is where in the log the replay begins, 0 without a log. Changes of
+	// records before it are in the checkpoint.
+	Record  uint64      `json:"record"`
+	Lanes   []laneState `json:"lane_states"` // when Record was the next one
+	Highest uint64      `json:"highest"`
+	Applied uint64      `json:"applied"`
+	Rate    float64     `json:"rate"` // that was set, -1 for none
+	Epochs  []uint64    `json:"epochs"`
+	Since   []uint64    `json:"since"` // by table: 0 where it is whole
+}
+
+type laneState struct {
+	Last  uint64 `json:"last"`
+	Clock uint64 `json:"clock"`
+	Left  bool   `json:"left,omitempty"`
+	Lost  bool   `json:"lost,omitempty"`
+}
+
+// saved is the newest checkpoint.
+type saved struct {
+	number uint64
+	epochs []uint64
+}
+
+// Saved says what Save wrote.
+type Saved struct {
+	Number uint64        `json:"number"`
+	Base   uint64        `json:"base"` // of a delta, else 0
+	Dir    string        `json:"dir"`
+	Took   time.Duration `json:"took_ns"`
+}
+
+func (e *Engine) checkpoints() string { return filepath.Join(e.cfg.Dir, "checkpoints") }
+
+func tableFolder(i int) string { return fmt.Sprintf("table-%d", i) }
+func denseFile(i int) string   { return fmt.Sprintf("dense-%d", i) }
+
+// Save writes a checkpoint, whole or, with delta, what has changed since the one before;
+// where there is none before, or no table knows what has changed, it is whole. Training goes
+// on meanwhile. A checkpoint appears whole or not at all; older ones than Config.Keep says
+// and what the log no longer needs are then removed. One that cannot be
+// written is an error that leaves everything as it was.
+func (e *Engine) Save(ctx context.Context, delta bool) (Saved, error) {
+	if e.cfg.Durability == None {
+		return Saved{}, fmt.Errorf("tables: saving: durability is %q", None)
+	}
+	e.saving.Lock()
+	defer e.saving.Unlock()
+	if err := e.Err(); err != nil {
+		return Saved{}, err
+	}
+	begun := time.Now()
+	s, err := e.save(ctx, delta)
+	s.Took = time.Since(begun)
+	if err != nil {
+		return s, fmt.Errorf("tables: server %d of %d: saving: %w", e.cfg.Index, e.cfg.Servers, err)
+	}
+	return s, nil
+}
+
+func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
+	base := uint64(0)
+	if delta && e.deltas() {
+		base = e.saved.number
+	}
+	draft, err := snapshot.Begin(e.checkpoints(), base)
+	if err != nil {
+		return Saved{}, err
+	}
+	st, err := e.write(ctx, draft, base != 0)
+	if err == nil {
+		err = e.settle()
+	}
+	if err != nil {
+		draft.Abandon()
+		return Saved{}, err
+	}
+	done, err := draft.Commit(st)
+	if err != nil {
+		return Saved{}, err
+	}
+	e.saved = saved{done.Number, st.Epochs}
+	e.newest.Store(done.Number)
+	for i, t := range e.sparse {
+		t.table.Committed(st.Epochs[i])
+	}
+	out := Saved{Number: done.Number, Base: base, Dir: done.Dir}
+	if err := snapshot.Prune(e.checkpoints(), e.cfg.Keep); err != nil {
+		return out, fmt.Errorf("checkpoint %d is there, older ones could not be removed: %w", done.Number, err)
+	}
+	if e.log != nil {
+		if err := e.log.Truncate(st.Record); err != nil {
+			return out, fmt.Errorf("checkpoint %d is there: %w", done.Number, err)
+		}
+	}
+	return out, nil
+}
+
+// deltas tells whether any table knows what has changed.
+func (e *Engine) deltas() bool {
+	for _, t := range e.sparse {
+		if t.table.Deltas() {
+			return true
+		}
+	}
+	return false
+}
+
+// write writes tables and arrays.
+func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (state, error) {
+	st := e.cut()
+	for i, t := range e.sparse {
+		since := uint64(0)
+		if delta && t.table.Deltas() {
+			since = e.saved.epochs[i]
+		}
+		dir, err := draft.Folder(tableFolder(i))
+		if err != nil {
+			return st, err
+		}
+		epoch, err := t.table.Save(ctx, dir, since)
+		if err != nil {
+			return st, fmt.Errorf("table %q: %w", t.Name, err)
+		}
+		st.Epochs, st.Since = append(st.Epochs, epoch), append(st.Since, since)
+		if err := e.Err(); err != nil {
+			return st, err
+		}
+	}
+	for i, d := range e.dense {
+		w, err := draft.Create(denseFile(i))
+		if err != nil {
+			return st, err
+		}
+		if err := d.save(w); err != nil {
+			return st, fmt.Errorf("array %q: %w", d.Name, err)
+		}
+		if err := w.Close(); err != nil {
+			return st, fmt.Errorf("array %q: %w", d.Name, err)
+		}
+		if err := e.Err(); err != nil {
+			return st, err
+		}
+	}
+	return st, nil
+}
+
+// cut is the state between two changes: those before are in the tables, or kept by
+// sync, whose records are then part of the replay.
+func (e *Engine) cut() state {
+	e.gate.Lock()
+	defer e.gate.Unlock()
+	st := state{identity: e.identity(), Rate: math.Float64frombits(e.rate.Load())}
+	if e.log != nil {
+		st.Record = e.log.Stats().Last + 1
+		if first := e.steps.needs(); first != 0 {
+			st.Record = first
+		}
+	}
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		st.Lanes = append(st.Lanes, laneState{l.last.Load(), l.clock, l.left, l.lost != nil})
+	}
+	e.clocks.mu.Lock()
+	defer e.clocks.mu.Unlock()
+	st.Highest, st.Applied = e.clocks.highest, e.clocks.applied
+	return st
+}
+
+// settle waits until all changes that tables may hold survive: a checkpoint that held one
+// that the log loses would make it count as had already when it comes again.
+func (e *Engine) settle() error {
+	if e.log == nil {
+		return nil
+	}
+	e.gate.Lock() // none is applied and not in the log
+	var head [headBytes]byte
+	t, err := e.append(&head, &change{kind: kindMark})
+	e.gate.Unlock()
+	if err != nil {
+		return err
+	}
+	return e.Durable(t)
+}
+
+// Shrink lets days pass for the rows: they age, and those that are worth nothing are
+// deleted. Unless Durability is None a checkpoint follows, a delta where there can be
+// one: a server that ends before it is there comes back with rows that have not aged.
+func (e *Engine) Shrink(ctx context.Context, days int) (deleted int64, err error) {
+	if days < 1 {
+		return 0, fmt.Errorf("tables: shrinking by %d days: want 1 or more", days)
+	}
+	e.saving.Lock()
+	for _, t := range e.sparse {
+		if err = e.Err(); err != nil {
+			break
+		}
+		n, fault := t.table.Shrink(ctx, days)
+		deleted += n
+		if fault != nil {
+			err = fmt.Errorf("tables: shrinking table %q: %w", t.Name, fault)
+			break
+		}
+	}
+	e.saving.Unlock()
+	if err != nil || e.cfg.Durability == None {
+		return deleted, err
+	}
+	_, err = e.Save(ctx, true)
+	return deleted, err
+}

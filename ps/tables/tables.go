@@ -1,0 +1,250 @@
+// Package tables is one parameter server without its network: its part of all sparse
+// tables and dense arrays of a job, moved by the trainers' pushes exactly once each,
+// as consistent as the job wants it, and as durable.
+//
+// # Lanes
+//
+// A trainer has one lane or more to each server. Each lane numbers its changes 1, 2,
+// 3 and so on; the server takes them in this order, and what it has already it leaves
+// out: a client that does not know whether a change arrived sends it again. Changes of
+// a lane come one at a time, those of different lanes at once. After every connect
+// [Engine.Join] tells the client where to go on.
+//
+// # Consistency
+//
+// Steps count from 1. All pushes of a step and a lane come before the lane's Clock
+// for it; a trainer has clocked a step when all its lanes have.
+//
+//   - Async applies pushes as they come.
+//   - SSP does so too, and a pull of step t waits until the slowest trainer has clocked
+//     step t-1-Staleness (Ho et al., "More effective distributed ML via a stale
+//     synchronous parallel parameter server", NIPS 2013).
+//   - Sync keeps the pushes of a step until all trainers have clocked it, adds them up in
+//     the order of trainers, and applies the sum once, times 1/trainers: what the naive
+//     algorithm of package collective and distopt come to, to the last bit. A
+//     pull of step t waits until step t-1 is applied.
+//   - Geo adds what trainers have moved their own copies by: no rule, no wait.
+//
+// A trainer that leaves is not waited for any more. One that is lost ends the job with
+// an error that names it, or counts as one that has left ([Config].LostLeaves).
+//
+// # Durability
+//
+// With WAL every change is in a log before it is acknowledged, and a server that is
+// killed comes back with all of them: the newest checkpoint, and of the log what that
+// does not hold. Every part of a checkpoint knows, lane by lane, the last change that
+// it holds, so that training goes on while it is written. With Checkpoint what has
+// come since the newest one is lost, with None everything.
+//
+// # Cost
+//
+// A push is sorted and applied by its caller's goroutine, under the table's own locks;
+// it allocates nothing. With WAL its bytes are copied once more, to the log's buffer.
+// In sync a push is copied and sorted into 64 pieces when it comes, by its caller, and
+// the sum is made piece by piece: a probe of a small table that the first cache holds,
+// a row read and a row added, as fast as memory gives them. The pushes of a step are
+// held until the last trainer has clocked it, and those of later steps that other
+// trainers have begun: as much memory as clients may have under way.
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/wal"
+)
+
+// Mode is how consistent what trainers see is.
+type Mode string
+
+// The modes.
+const (
+	Sync  Mode = "sync"
+	Async Mode = "async"
+	SSP   Mode = "ssp"
+	Geo   Mode = "geo"
+)
+
+// Durability is what survives the end of the process.
+type Durability string
+
+// The durabilities.
+const (
+	None       Durability = "none"
+	Checkpoint Durability = "checkpoint"
+	WAL        Durability = "wal"
+)
+
+// Limits.
+const (
+	// MaxLanes is how many lanes a job has at most, all trainers' together.
+	MaxLanes = 1024
+	// DefaultWaitLimit is that of Config.WaitLimit.
+	DefaultWaitLimit = 10 * time.Minute
+	// DefaultLogBuffer is that of Config.LogBuffer.
+	DefaultLogBuffer = 16 << 20
+	// DefaultKeep is that of Config.Keep.
+	DefaultKeep = 2
+)
+
+// Config says which server this is and how it serves. Mode, Durability and the
+// number of trainers have no defaults.
+type Config struct {
+	// Job names the job. A directory that holds another job's is refused.
+	Job string
+	// Index is this server's number of Servers, from 0; Servers 0 means 1.
+	Index, Servers int
+	// Trainers is how many there are, and Lanes how many lanes each has: 0 means 1.
+	// Lane l of trainer t is lane t*Lanes+l.
+	Trainers, Lanes int
+	Mode            Mode
+	// Staleness is SSP's: how many steps a trainer may be ahead of the slowest. 0 or more.
+	Staleness  int
+	Durability Durability
+	// Fsync makes the log survive a loss of power, at the price of a disk's
+	// flush for each group of changes.
+	Fsync bool
+	// Dir is the server's own directory, made where there is none. It is needed
+	// unless Durability is None.
+	Dir string
+	// From are the directories of all servers of the job, or of another number of
+	// them, whose newest checkpoints a new job begins with. It is looked at only
+	// where Dir holds nothing.
+	From []string
+	// Keep is how many checkpoints stay, besides those that they are deltas to. 0 means
+	// DefaultKeep.
+	Keep int
+	// MaxRows is the most rows that a table has on this server; 0 is the default of
+	// package rows.
+	MaxRows int
+	// LostLeaves lets the others go on when a trainer is lost, without it.
+	LostLeaves bool
+	// WaitLimit is how long Await waits. 0 means DefaultWaitLimit.
+	WaitLimit time.Duration
+	// LogBuffer bounds a change in the log, in bytes; there are two buffers of it. 0
+	// means DefaultLogBuffer.
+	LogBuffer int
+	// Make makes the server's part of table i. nil makes one in memory, whose
+	// checkpoints are always whole, hold pushes up while they are written, and
+	// which never shrinks; ps/tiers has others.
+	Make func(i int, c rows.Config) (Table, error)
+}
+
+// Table is a server's part of one sparse table. Its methods may be called at once,
+// except that a lane's pushes come one after the other.
+type Table interface {
+	// Pull writes the weights of keys' rows to dst; rows that are not there are
+	// made. Keys may come more than once.
+	Pull(keys []uint64, dst []float32) error
+	// Peek is Pull that makes no rows, moves none and counts nothing: for a key
+	// without a row it writes initial weights.
+	Peek(keys []uint64, dst []float32) error
+	// Push applies gradients, times scale. What the rows have of that lane and
+	// number already is left out. A key twice is rows.ErrDuplicate, and
+	// nothing is applied. After another error the same push may be made again.
+	Push(lane int, seq uint64, keys []uint64, grads []float32, scale float32) error
+	// Shrink ages rows by days and deletes those that are worth nothing.
+	Shrink(ctx context.Context, days int) (deleted int64, err error)
+	// Save writes the table to a directory that does not exist, while it is in
+	// use: whole, or where since is the epoch of an earlier Save what has changed
+	// from then on. Not all tables can do the latter: see Deltas.
+	Save(ctx context.Context, dir string, since uint64) (epoch uint64, err error)
+	// Deltas tells whether Save takes a since other than 0.
+	Deltas() bool
+	// Committed says that what Save wrote is safe.
+	Committed(epoch uint64)
+	// Load adds what Save wrote: first a whole table, then deltas. Where keep is
+	// nil the marks are loaded too, and pushes of the log follow until Replayed;
+	// else the rows that it wants are, of another server.
+	Load(ctx context.Context, dir string, keep func(key uint64) bool) (epoch uint64, err error)
+	// Replayed ends the loading.
+	Replayed() error
+	// Stats says how large the table is.
+	Stats() TableStats
+	// Close gives everything back.
+	Close() error
+}
+
+// TableStats says how large a table is on this server.
+type TableStats struct {
+	Rows        int64 `json:"rows"`         // in memory
+	StoredRows  int64 `json:"stored_rows"`  // in the tier below
+	Bytes       int64 `json:"bytes"`        // resident, of the rows in memory
+	StoredBytes int64 `json:"stored_bytes"` // in the tier below
+}
+
+// filled is the configuration with its defaults.
+func (c Config) filled() Config {
+	defaults := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	defaults(&c.Servers, 1)
+	defaults(&c.Lanes, 1)
+	defaults(&c.Keep, DefaultKeep)
+	defaults(&c.LogBuffer, DefaultLogBuffer)
+	if c.WaitLimit == 0 {
+		c.WaitLimit = DefaultWaitLimit
+	}
+	return c
+}
+
+// Validate reports every setting that is missing or out of its range.
+func (c Config) Validate() error {
+	c = c.filled()
+	var errs []error
+	want := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("tables: "+format, args...))
+		}
+	}
+	want(c.Servers >= 1 && c.Index >= 0 && c.Index < c.Servers, "server %d of %d: want 0 to %d", c.Index, c.Servers, c.Servers-1)
+	want(c.Trainers >= 1 && c.Lanes >= 1 && c.Trainers <= MaxLanes && c.Lanes <= MaxLanes && c.Trainers*c.Lanes <= MaxLanes,
+		"%d trainers with %d lanes each: want at least 1, and at most %d lanes together", c.Trainers, c.Lanes, MaxLanes)
+	want(c.Mode == Sync || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, "mode %q: want sync, async, ssp or geo", c.Mode)
+	want(c.Staleness >= 0, "staleness %d: want 0 or more", c.Staleness)
+	want(c.Staleness == 0 || c.Mode == SSP, "staleness %d in mode %q: it is for ssp alone", c.Staleness, c.Mode)
+	want(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, "durability %q: want none, checkpoint or wal", c.Durability)
+	want(c.Dir != "" || c.Durability == None, "durability %q without a directory", c.Durability)
+	want(!c.Fsync || c.Durability == WAL, "fsync with durability %q: it is for wal alone", c.Durability)
+	want(c.Keep >= 1, "%d checkpoints to keep: want 1 or more", c.Keep)
+	want(c.WaitLimit > 0, "a wait limit of %v: want more than 0", c.WaitLimit)
+	want(c.MaxRows >= 0 && c.MaxRows <= math.MaxInt32, "at most %d rows: want 1 to %d, or 0", c.MaxRows, math.MaxInt32)
+	if err := c.wal().Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("tables: the log: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) wal() wal.Config {
+	return wal.Config{Sync: c.Fsync, BufferBytes: c.LogBuffer, SegmentBytes: max(wal.DefaultSegmentBytes, 2*int64(c.LogBuffer))}
+}
+
+// rowsConfig is a table's.
+func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
+	rule, err := t.Rule.Rows()
+	if err != nil {
+		return rows.Config{}, err
+	}
+	if c.Mode == Geo {
+		rule = &optim.SGDRows{LR: 1}
+	}
+	init, err := t.Init.Init()
+	return rows.Config{Name: t.Name, Dim: t.Dim, Rule: rule, Init: init, Seed: t.Seed, MaxRows: c.MaxRows}, err
+}
+
+// scale is what pushes are multiplied by as they come: geo's are subtracted by
+// descent with a rate of 1.
+func (c Config) scale() float32 {
+	if c.Mode == Geo {
+		return -1
+	}
+	return 1
+}

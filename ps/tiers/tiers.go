@@ -1,0 +1,169 @@
+// Package tiers gives a server of ps/tables tables of ps/shard: rows in memory, within a
+// budget, and the rest on SSD.
+package tiers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/shard"
+	"github.com/ringo-ml/ringo/ps/store"
+	"github.com/ringo-ml/ringo/ps/tables"
+)
+
+// Config says where rows are kept. The zero value is memory without a limit.
+type Config struct {
+	// Dir is a directory for rows that memory has no room for, made where there is
+	// none. It is scratch: what it has from an earlier process is removed, because
+	// checkpoints and logs hold all rows. Empty: there is no second tier.
+	Dir string
+	// MemoryBytes bounds the memory of all tables' rows together, shared so that
+	// each has room for about as many. 0 is no limit, and for no Dir.
+	MemoryBytes int64
+	// DiskBytes bounds the files in Dir; 0 is no limit.
+	DiskBytes int64
+	// CacheBytes is the SSD's block cache; 0 is store's default.
+	CacheBytes int64
+	// Admission says which keys get a row.
+	Admission shard.Admission
+	// DeleteAfter is after how many days without a pull or push rows of tables whose
+	// rule does not decide that itself are deleted; 0 never.
+	DeleteAfter int
+}
+
+// Tiers make a server's tables.
+type Tiers struct {
+	c       Config
+	lock    *folder.Lock
+	store   store.Store // nil without Dir
+	budgets []int64     // by table
+}
+
+// Open makes tiers for the tables of a schema. They are closed after the tables.
+func Open(c Config, s schema.Schema) (*Tiers, error) {
+	if (c.Dir != "") != (c.MemoryBytes > 0) || c.MemoryBytes < 0 || c.DeleteAfter < 0 {
+		return nil, fmt.Errorf("tiers: %d bytes of memory with the directory %q, deleting after %d days: want a limit with a directory and none without one, and days from 0", c.MemoryBytes, c.Dir, c.DeleteAfter)
+	}
+	t := &Tiers{c: c}
+	var err error
+	if t.budgets, err = budgets(c.MemoryBytes, s); err != nil || c.Dir == "" {
+		return t, err
+	}
+	if err := t.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("tiers: %w", err), t.Close())
+	}
+	return t, nil
+}
+
+// budgets shares memory in proportion to the size of a row with its part of the index.
+func budgets(total int64, s schema.Schema) (out []int64, err error) {
+	var sum float64
+	sizes := make([]float64, len(s.Sparse))
+	for i, x := range s.Sparse {
+		parts, err := x.Parts()
+		if err != nil {
+			return nil, fmt.Errorf("tiers: table %q: %w", x.Name, err)
+		}
+		values := x.Dim
+		for _, p := range parts {
+			values += p.Width
+		}
+		sizes[i] = 4*float64(values) + 4 + 17.1 // see ps/rows
+		sum += sizes[i]
+	}
+	for _, size := range sizes {
+		out = append(out, int64(float64(total)*size/sum))
+	}
+	return out, nil
+}
+
+func (t *Tiers) open() (err error) {
+	if err := os.MkdirAll(t.c.Dir, 0o777); err != nil {
+		return err
+	}
+	if t.lock, err = folder.Take(t.c.Dir); err != nil {
+		return err
+	}
+	dir := filepath.Join(t.c.Dir, "rows")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	t.store, err = store.Open(dir, store.Config{CacheBytes: t.c.CacheBytes, LimitBytes: t.c.DiskBytes})
+	return err
+}
+
+// Close closes the store.
+func (t *Tiers) Close() error {
+	var errs []error
+	if t.store != nil {
+		errs = append(errs, t.store.Close())
+	}
+	if t.lock != nil {
+		errs = append(errs, t.lock.Release())
+	}
+	return errors.Join(errs...)
+}
+
+// Make makes table i: it is tables.Config.Make.
+func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
+	sc := shard.Config{
+		Rows: c, Number: uint32(i), Store: t.store, MemoryBytes: t.budgets[i],
+		Admission: t.c.Admission, Deltas: true,
+	}
+	rule := c.Rule
+	if b, ok := rule.(*optim.Bounded); ok {
+		rule = b.RowRule
+	}
+	if click, ok := rule.(*optim.ClickRows); ok {
+		clicks, err := shard.NewClicks(click, c.Dim)
+		if err != nil {
+			return nil, err
+		}
+		sc.Shrinker, sc.Policy = clicks, shard.ByScore(clicks)
+	} else if t.c.DeleteAfter > 0 {
+		sc.Shrinker = shard.Unseen{After: t.c.DeleteAfter}
+	}
+	s, err := shard.New(sc)
+	if err != nil {
+		return nil, err
+	}
+	return table{s}, nil
+}
+
+// table is a shard as tables.Table.
+type table struct{ *shard.Table }
+
+func (t table) Shrink(ctx context.Context, days int) (int64, error) {
+	s, err := t.Table.Shrink(ctx, days)
+	return s.Deleted, err
+}
+
+func (t table) Save(ctx context.Context, dir string, since uint64) (uint64, error) {
+	save := t.Table.Save
+	if since != 0 {
+		save = func(ctx context.Context, dir string) (shard.Saved, error) {
+			return t.Table.SaveDelta(ctx, dir, since)
+		}
+	}
+	s, err := save(ctx, dir)
+	return s.Epoch, err
+}
+
+func (t table) Load(ctx context.Context, dir string, keep func(uint64) bool) (uint64, error) {
+	l, err := t.Table.Load(ctx, dir, keep)
+	return l.Epoch, err
+}
+
+func (t table) Deltas() bool { return true }
+
+func (t table) Stats() tables.TableStats {
+	s := t.Table.Stats()
+	return tables.TableStats{Rows: int64(s.MemoryRows), StoredRows: s.StoreRows, Bytes: int64(s.Memory.Resident()), StoredBytes: s.StoreBytes}
+}

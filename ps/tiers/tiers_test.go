@@ -1,0 +1,276 @@
+package tiers
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/shard"
+	"github.com/ringo-ml/ringo/ps/tables"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func counting(dim int) schema.Schema {
+	return schema.Schema{Sparse: []schema.Sparse{{Name: "counts", Dim: dim, Rule: schema.Rule{Name: "sgd", LR: 1}}}}
+}
+
+// server is an engine with its tiers.
+type server struct {
+	*tables.Engine
+	tiers *Tiers
+}
+
+func start(t *testing.T, c tables.Config, tc Config, s schema.Schema) server {
+	t.Helper()
+	ti, err := Open(tc, s)
+	must(t, err)
+	c.Make = ti.Make
+	e, err := tables.Open(c, s)
+	if err != nil {
+		t.Fatal(errors.Join(err, ti.Close()))
+	}
+	return server{e, ti}
+}
+
+func (s server) stop(t *testing.T) {
+	t.Helper()
+	must(t, errors.Join(s.Close(), s.tiers.Close()))
+}
+
+// A table several times as large as its memory has every push once: while rows move
+// between the tiers, are saved whole and in deltas, and come back from checkpoint and log.
+func TestEngineOverTiers(t *testing.T) {
+	leakcheck.Check(t)
+	const dim, keys, batch = 16, 30_000, 1000
+	s := counting(dim)
+	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
+	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20}
+	e := start(t, c, tc, s)
+	want := make([]float32, keys)
+	rng := rand.New(rand.NewPCG(1, 2))
+	seq := uint64(0)
+	var last tables.Ticket
+	check := func() {
+		t.Helper()
+		got, all := make([]float32, batch*dim), make([]uint64, batch)
+		for lo := 0; lo < keys; lo += batch {
+			for i := range all {
+				all[i] = uint64(lo + i)
+			}
+			must(t, e.PullRows(0, all, got))
+			for i := range all {
+				if got[i*dim] != -want[lo+i] || got[i*dim+dim-1] != -want[lo+i] {
+					t.Fatalf("key %d is %v, want %v", lo+i, got[i*dim], -want[lo+i])
+				}
+			}
+		}
+	}
+	for round := range 6 {
+		for range 12 {
+			seq++
+			k, g := make([]uint64, 0, batch), make([]float32, batch*dim)
+			for _, key := range rng.Perm(keys)[:batch] {
+				v := float32(rng.IntN(7) - 3)
+				for j := range dim {
+					g[len(k)*dim+j] = v
+				}
+				k = append(k, uint64(key))
+				want[key] += v
+			}
+			var err error
+			last, err = e.PushRows(0, seq, 0, 1, k, g)
+			must(t, err)
+		}
+		if round%2 == 0 {
+			_, err := e.Save(context.Background(), round > 0)
+			must(t, err)
+		}
+		if round%3 == 1 {
+			must(t, e.Durable(last))
+			e.stop(t)
+			e = start(t, c, tc, s)
+			if e.Last(0) != seq {
+				t.Fatalf("%d changes of %d are back", e.Last(0), seq)
+			}
+		}
+	}
+	st := e.Stats().Tables[0]
+	if st.StoredRows == 0 || st.Bytes > 2<<20 {
+		t.Errorf("not in two tiers: %+v", st)
+	}
+	check()
+	e.stop(t)
+	e = start(t, c, tc, s)
+	check()
+	e.stop(t)
+}
+
+// Whatever tier a row is in, sync comes to the same bits: those of tables in memory.
+func TestSyncOverTiers(t *testing.T) {
+	const keys, batch = 20_000, 3000
+	s := schema.Schema{Sparse: []schema.Sparse{
+		{Name: "wide", Dim: 16, Rule: schema.Rule{Name: "adagrad", LR: 0.1}, Init: schema.Init{Name: "uniform", Value: 0.1}, Seed: 1},
+		{Name: "odd", Dim: 3, Rule: schema.Rule{Name: "adam", LR: 0.01}},
+	}}
+	c := tables.Config{Trainers: 2, Mode: tables.Sync, Durability: tables.None, MaxRows: 1 << 20}
+	memory, err := tables.Open(c, s)
+	must(t, err)
+	defer memory.Close()
+	c.Durability, c.Dir = tables.WAL, t.TempDir()
+	tc := Config{Dir: t.TempDir(), MemoryBytes: 2500 << 10}
+	e := start(t, c, tc, s)
+	rng := rand.New(rand.NewPCG(3, 4))
+	seq := make([]uint64, c.Trainers)
+	for step := uint64(1); step <= 12; step++ {
+		for lane := range c.Trainers {
+			for table, x := range s.Sparse {
+				k, g := make([]uint64, batch), make([]float32, batch*x.Dim)
+				for i, key := range rng.Perm(keys)[:batch] {
+					k[i] = uint64(key)
+				}
+				for i := range g {
+					g[i] = float32(rng.NormFloat64())
+				}
+				seq[lane]++
+				for _, engine := range []*tables.Engine{memory, e.Engine} {
+					_, err := engine.PushRows(lane, seq[lane], table, step, k, g)
+					must(t, err)
+				}
+			}
+			seq[lane]++
+			for _, engine := range []*tables.Engine{memory, e.Engine} {
+				_, err := engine.Clock(lane, seq[lane], step, -1)
+				must(t, err)
+			}
+		}
+		switch step % 4 {
+		case 1:
+			_, err := e.Save(context.Background(), true)
+			must(t, err)
+		case 3:
+			e.stop(t)
+			e = start(t, c, tc, s)
+		}
+	}
+	for table, x := range s.Sparse {
+		want, got := make([]float32, batch*x.Dim), make([]float32, batch*x.Dim)
+		k := make([]uint64, batch)
+		for lo := 0; lo < keys; lo += batch {
+			for i := range k {
+				k[i] = uint64(lo + i)
+			}
+			must(t, memory.PeekRows(table, k, want))
+			must(t, e.PeekRows(table, k, got))
+			for i := range want {
+				if math.Float32bits(want[i]) != math.Float32bits(got[i]) {
+					t.Fatalf("table %s: key %d has %v, want %v", x.Name, lo+i/x.Dim, got[i], want[i])
+				}
+			}
+		}
+	}
+	e.stop(t)
+}
+
+// A push that found a row, because its key had come often enough, is not lost to a
+// restart after which it has not.
+func TestAdmissionInReplay(t *testing.T) {
+	s := counting(2)
+	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
+	tc := Config{Admission: shard.Admission{Count: 3}}
+	e := start(t, c, tc, s)
+	got := make([]float32, 4)
+	push := func(seq uint64) {
+		_, err := e.PushRows(0, seq, 0, 1, []uint64{1, 2}, []float32{1, 1, 1, 1})
+		must(t, err)
+	}
+	must(t, e.PullRows(0, []uint64{1, 2}, got))
+	push(1) // dropped
+	for range 3 {
+		must(t, e.PullRows(0, []uint64{1}, got[:2]))
+	}
+	push(2) // of key 1 it is kept
+	must(t, e.PeekRows(0, []uint64{1, 2}, got))
+	if got[0] != -1 || got[2] != 0 {
+		t.Fatalf("rows %v", got)
+	}
+	e.stop(t)
+	e = start(t, c, tc, s)
+	must(t, e.PeekRows(0, []uint64{1}, got[:2]))
+	if got[0] > -1 {
+		t.Errorf("after a restart the row is %v", got[:2])
+	}
+	n := 0
+	must(t, e.Each(context.Background(), 0, func(keys []uint64, _ []float32) error {
+		n += len(keys)
+		return nil
+	}))
+	if n == 0 {
+		t.Error("no rows are handed out")
+	}
+	e.stop(t)
+}
+
+// Checkpoints of tables over two tiers are the beginning of a job of other servers.
+func TestOtherServers(t *testing.T) {
+	const keys = 9000
+	s := counting(4)
+	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.Checkpoint, Dir: t.TempDir()}
+	tc := Config{Dir: t.TempDir(), MemoryBytes: 512 << 10}
+	e := start(t, c, tc, s)
+	k, g := make([]uint64, keys), make([]float32, 4*keys)
+	for i := range k {
+		k[i] = uint64(i)
+		g[4*i] = float32(i)
+	}
+	for i := range 3 {
+		lo, hi := keys/3*i, keys/3*(i+1)
+		_, err := e.PushRows(0, uint64(i+1), 0, 1, k[lo:hi], g[4*lo:4*hi])
+		must(t, err)
+		_, err = e.Save(context.Background(), i > 0)
+		must(t, err)
+	}
+	e.stop(t)
+	found := 0
+	for i := range 2 {
+		c := tables.Config{Job: "next", Index: i, Servers: 2, Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir(), From: []string{c.Dir}}
+		e := start(t, c, Config{Dir: t.TempDir(), MemoryBytes: 512 << 10}, s)
+		must(t, e.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
+			for i, key := range keys {
+				if weights[4*i] != -float32(key) {
+					t.Fatalf("key %d is %v", key, weights[4*i:][:4])
+				}
+			}
+			found += len(keys)
+			return nil
+		}))
+		e.stop(t)
+	}
+	if found != keys {
+		t.Errorf("two servers have %d rows of %d", found, keys)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for _, c := range []Config{{Dir: "x"}, {MemoryBytes: 1 << 20}, {DeleteAfter: -1}} {
+		if ti, err := Open(c, counting(4)); err == nil {
+			t.Errorf("%+v was accepted: %v", c, ti.Close())
+		}
+	}
+	dir := t.TempDir()
+	a, err := Open(Config{Dir: dir, MemoryBytes: 1 << 20}, counting(4))
+	must(t, err)
+	if b, err := Open(Config{Dir: dir, MemoryBytes: 1 << 20}, counting(4)); err == nil {
+		t.Errorf("a directory in use was taken: %v", b.Close())
+	}
+	must(t, a.Close())
+}
