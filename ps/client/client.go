@@ -1,0 +1,297 @@
+// Package client is a trainer's end of the connections to its job's parameter
+// servers. Package ps/service is the other end.
+//
+//	c, err := client.Dial(ctx, client.Config{Servers: addresses, …})
+//	lane := c.Lane(0)
+//	next, err := lane.PullRows(table, 1, keys, rows)
+//	for step := uint64(1); ; step++ {
+//		err = next.Wait()
+//		next, err = lane.PullRows(table, step+1, nextKeys, nextRows) // travels while this one computes
+//		…
+//		err = lane.PushRows(table, step, keys, grads)
+//		err = lane.Clock(step, rate)
+//	}
+//	err = c.Leave(ctx)
+//
+// A lane is one connection to every server. What goes through a lane reaches each
+// server in the order of the calls: a pull sees what was pushed before it, as far as
+// the servers' consistency lets it. Only where a pull is so long, or so many are made, that
+// more than [Config.Pulls] messages would be under way, those that wait for their turn are
+// overtaken by later pushes. Trainers that run several batches at once give
+// each thread a lane.
+//
+// # Pushes are applied exactly once
+//
+// A push is copied when it is made, keeps its number until the server has
+// acknowledged it, and is sent again where a connection was cut before; the server
+// leaves out what it has had. At most [Config.Window] of a lane wait for a server's
+// acknowledgement: then a push waits, so that a trainer is never far ahead. A server
+// that is away is tried again, more and more slowly, for [Config.Reconnect]; then the
+// client ends with an error that names it.
+//
+// # Cost
+//
+// Keys are cut by owner and copied once, gradients are copied (or encoded) once.
+// Rows that come from the only server are read from the connection straight to where
+// they are wanted; those of several are read aside and put to their places. A batch
+// makes no garbage once memory has grown.
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Config says who the trainer is and where its servers are. The zero value is not
+// valid: Servers, Ticket, Version, Trainers and Schema are needed.
+type Config struct {
+	Servers []string // addresses, by index: the same on all trainers
+	Ticket  transport.Ticket
+	Version string // of the program
+	Job     string // as the servers have it; may be ""
+
+	Trainer, Trainers int           // which of how many
+	Lanes             int           // of each trainer; 0: 1
+	Schema            schema.Schema // of the tables
+
+	// Pull and Push are the codes in which rows and their gradients travel, Dense
+	// that of arrays, both ways. Zero: float32.
+	Pull, Push, Dense message.Code
+	// Merge lets keys be more than once in a batch: they travel once, and their
+	// gradients are summed in the order in which they appear. Without it a pull
+	// may hold a key twice, a push may not.
+	Merge bool
+
+	// Window is how many changes of a lane may wait for a server's
+	// acknowledgement, and Pulls how many messages for rows or values may be under
+	// way to it; 0: 16 each. The server may allow fewer pulls.
+	Window, Pulls int
+	// Reconnect is how long a server may be away, at the beginning too; 0: 2 min.
+	Reconnect time.Duration
+	// Timeout is how long an answer or an acknowledgement may take, absences of
+	// the server included: more than Reconnect, and more than servers wait for
+	// other trainers. 0: 15 min.
+	Timeout time.Duration
+	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
+	SocketBytes int
+
+	// Dial makes a connection; nil: TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+func (c Config) withDefaults() Config {
+	c.Lanes = cmp.Or(c.Lanes, 1)
+	c.Window, c.Pulls = cmp.Or(c.Window, 16), cmp.Or(c.Pulls, 16)
+	c.Reconnect, c.Timeout = cmp.Or(c.Reconnect, 2*time.Minute), cmp.Or(c.Timeout, 15*time.Minute)
+	c.SocketBytes = cmp.Or(c.SocketBytes, 2<<20)
+	if c.Dial == nil {
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
+			return dialer.DialContext(ctx, "tcp", addr)
+		}
+	}
+	return c
+}
+
+// Validate reports all faults together.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("ps: client: "+format, args...))
+		}
+	}
+	fault(len(c.Ticket) == 0, "no ticket")
+	fault(c.Version == "", "no version")
+	for i, addr := range c.Servers {
+		fault(addr == "", "server %d has no address", i)
+	}
+	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Lanes: c.Lanes, Servers: len(c.Servers), Session: 1, From: 1, Job: c.Job}
+	if err := hello.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("ps: client: %w", err))
+	}
+	if err := c.Schema.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("ps: client: %w", err))
+	}
+	for what, code := range map[string]message.Code{"rows pulled": c.Pull, "gradients pushed": c.Push, "arrays": c.Dense} {
+		fault(!code.Valid(), "%s in %v", what, code)
+	}
+	fault(c.Window < 1 || c.Pulls < 1, "%d changes and %d pulls under way: want at least 1 each", c.Window, c.Pulls)
+	fault(c.Reconnect < 0 || c.Timeout <= c.Reconnect, "servers may be away for %v and take %v to answer: want more than 0, and the second to be more", c.Reconnect, c.Timeout)
+	fault(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
+	return errors.Join(errs...)
+}
+
+// Client is a trainer's connections to all servers.
+type Client struct {
+	cfg     Config
+	hash    [32]byte // the schema's
+	json    []byte   // the schema
+	session uint64
+	lanes   []*Lane
+	count   counters
+
+	ctx    context.Context // done when the client ends
+	cancel context.CancelFunc
+	links  sync.WaitGroup
+
+	mu  sync.Mutex
+	err error // the first fault
+}
+
+// ErrClosed: the client was closed.
+var ErrClosed = errors.New("the client is closed")
+
+// Dial connects all lanes to all servers. It waits for servers that are not there yet,
+// within ctx and Config.Reconnect.
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	c := &Client{cfg: cfg, session: 1 + rand.Uint64N(1<<63)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if _, err := hex.Decode(c.hash[:], []byte(cfg.Schema.Hash())); err != nil {
+		return nil, fmt.Errorf("ps: client: the schema's hash: %w", err)
+	}
+	var err error
+	if c.json, err = json.Marshal(cfg.Schema); err != nil {
+		return nil, fmt.Errorf("ps: client: the schema: %w", err)
+	}
+	if len(c.json) > message.MaxSchema {
+		return nil, fmt.Errorf("ps: client: the schema takes %d bytes, the limit is %d", len(c.json), message.MaxSchema)
+	}
+	for l := range cfg.Lanes {
+		c.lanes = append(c.lanes, newLane(c, l))
+	}
+	for _, k := range c.allLinks() {
+		c.links.Go(k.run)
+	}
+	if err := c.await(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// await waits until every link has been up.
+func (c *Client) await(ctx context.Context) error {
+	for _, k := range c.allLinks() {
+		select {
+		case <-k.ready:
+		case <-c.ctx.Done():
+			return c.Err()
+		case <-ctx.Done():
+			return k.fault("connecting", 0, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+func (c *Client) allLinks() (out []*link) {
+	for _, l := range c.lanes {
+		out = append(out, l.links...)
+	}
+	return out
+}
+
+// Lane is a lane by number, from 0.
+func (c *Client) Lane(i int) *Lane { return c.lanes[i] }
+
+// Err is the fault that has ended the client, nil while there is none.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Done is closed when the client has ended: Err says why.
+func (c *Client) Done() <-chan struct{} { return c.ctx.Done() }
+
+// fail ends everything; the first cause is kept.
+func (c *Client) fail(cause error) {
+	c.mu.Lock()
+	if c.err == nil {
+		c.err = cause
+	}
+	cause = c.err
+	c.mu.Unlock()
+	c.cancel()
+	for _, k := range c.allLinks() {
+		k.abandon(cause)
+	}
+}
+
+// Flush waits until all servers have acknowledged everything that was pushed.
+func (c *Client) Flush(ctx context.Context) error {
+	for _, k := range c.allLinks() {
+		if err := k.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leave tells all servers that this trainer has no more to do, waits until they have
+// acknowledged that and everything before, and closes the client. Without it servers
+// take a trainer that is gone for lost.
+func (c *Client) Leave(ctx context.Context) error {
+	for _, l := range c.lanes {
+		if err := l.leave(); err != nil {
+			return err
+		}
+	}
+	if err := c.Flush(ctx); err != nil {
+		return err
+	}
+	var bye sync.WaitGroup
+	for _, k := range c.allLinks() {
+		bye.Go(func() { k.goodbye(ctx) })
+	}
+	bye.Wait()
+	return c.Close()
+}
+
+// Close ends the client at once. What waits fails with ErrClosed, and what was pushed
+// and not acknowledged may or may not have arrived. When it returns nothing is written
+// to anybody's memory any more. It returns nil.
+func (c *Client) Close() error {
+	c.fail(fmt.Errorf("ps: trainer %d: %w", c.cfg.Trainer, ErrClosed))
+	c.links.Wait()
+	return nil
+}
+
+// Error is a fault of one operation with one server.
+type Error struct {
+	Op      string // "pull of table \"ads\""
+	Trainer int
+	Lane    int
+	Server  int
+	Addr    string
+	Step    uint64 // 0: of none
+	Err     error
+}
+
+// Error says what failed, with whom, and why.
+func (e *Error) Error() string {
+	step := ""
+	if e.Step != 0 {
+		step = fmt.Sprintf(" of step %d", e.Step)
+	}
+	return fmt.Sprintf("ps: trainer %d: %s%s, server %d (%s), lane %d: %v", e.Trainer, e.Op, step, e.Server, e.Addr, e.Lane, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,62 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// A job of one server and one trainer, in one process.
+func Example() {
+	ticket := transport.NewTicket()
+	sc := schema.Schema{Sparse: []schema.Sparse{{Name: "ads", Dim: 2, Rule: schema.Rule{Name: "sgd", LR: 0.5}}}}
+
+	// The server's process. It learns the schema from the trainer.
+	var engine *tables.Engine
+	server, err := service.New(service.Config{
+		Ticket: ticket, Version: "1", Servers: 1, Trainers: 1,
+		Open: func(sc schema.Schema) (_ service.Engine, err error) {
+			engine, err = tables.Open(tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.None}, sc)
+			return engine, err
+		},
+	})
+	check(err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(context.Background(), listener) }()
+
+	// The trainer's process.
+	c, err := client.Dial(context.Background(), client.Config{
+		Servers: []string{listener.Addr().String()}, Ticket: ticket, Version: "1", Trainers: 1, Schema: sc,
+	})
+	check(err)
+	lane, keys, rows := c.Lane(0), []uint64{7, 1 << 60}, make([]float32, 4)
+	for step := uint64(1); step <= 3; step++ {
+		pull, err := lane.PullRows(0, step, keys, rows)
+		check(err)
+		check(pull.Wait())
+		fmt.Println("step", step, rows)
+		check(lane.PushRows(0, step, keys, []float32{1, 2, 3, 4}))
+		check(lane.Clock(step, 0.5))
+	}
+	check(c.Leave(context.Background()))
+	check(<-ended)
+	check(engine.Close())
+	// Output:
+	// step 1 [0 0 0 0]
+	// step 2 [-0.5 -1 -1.5 -2]
+	// step 3 [-1 -2 -3 -4]
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,386 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// link is a lane's way to one server: a connection, and after it the next one. A
+// goroutine, run, makes connections and reads them; while there is one another writes.
+type link struct {
+	c            *Client
+	lane, server int
+	addr         string
+	ready        chan struct{} // closed when it has been up
+	wake         chan struct{} // has a token when there may be something to write
+	limits       message.Limits
+
+	// The reader's.
+	aside   message.Buffer // bodies that are not read to their places
+	decoded []float32
+
+	mu      sync.Mutex
+	changed sync.Cond // of what follows; for those who wait for room or acknowledgements
+	err     error     // why nothing can be sent any more
+	queue   []*item   // what has no answer, in the order in which it was made
+	sent    int       // all before this place have been sent on this connection
+	idle    []*item   // that nobody has
+	changes int       // in the queue
+	pulls   int       // in the queue
+	number  uint64    // of the last change
+	clock   uint64    // the last step whose end was acknowledged
+	request uint64    // number of the last pull
+	pulling int       // how many pulls may be under way
+	asking  int       // how many are
+	leaving bool      // Goodbye is to be sent when nothing else is
+	conn    *message.Conn
+	was     [2]int64 // bytes of earlier connections: sent and received
+}
+
+func newLink(c *Client, lane, server int, addr string) *link {
+	k := &link{c: c, lane: lane, server: server, addr: addr, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+	k.changed.L = &k.mu
+	for _, t := range c.cfg.Schema.Sparse {
+		k.limits.Dims = append(k.limits.Dims, t.Dim)
+	}
+	for _, d := range c.cfg.Schema.Dense {
+		k.limits.Arrays = append(k.limits.Arrays, d.Len)
+	}
+	return k
+}
+
+// fault is an error with this server.
+func (k *link) fault(op string, step uint64, err error) error {
+	return &Error{Op: op, Trainer: k.c.cfg.Trainer, Lane: k.lane, Server: k.server, Addr: k.addr, Step: step, Err: err}
+}
+
+func (k *link) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the link's life.
+func (k *link) run() {
+	cause := errors.New("it was never reached")
+	for first := true; ; first = false {
+		conn, w, err := k.reach(cause)
+		if err == nil && !first {
+			k.c.count.reconnects.Add(1)
+		}
+		if err == nil {
+			err = k.begin(conn, w)
+		}
+		if err != nil {
+			k.c.fail(k.fault("connecting", 0, err))
+			return
+		}
+		if first {
+			close(k.ready)
+		}
+		cause = k.converse(conn, w)
+		k.checkAges(time.Now()) // a connection that breaks again and again must not put off the end
+		if k.over() {
+			return
+		}
+		if isFinal(cause) {
+			k.c.fail(k.fault("the connection", 0, cause))
+			return
+		}
+	}
+}
+
+// over tells whether nobody wants the connection any more.
+func (k *link) over() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err != nil || k.leaving
+}
+
+// isFinal tells faults that another try would only repeat.
+func isFinal(err error) bool {
+	f := (*message.Failure)(nil)
+	if errors.As(err, &f) {
+		return true
+	}
+	for _, fault := range []error{
+		transport.ErrTicket, transport.ErrVersion, transport.ErrNotRingo, transport.ErrRefused, message.ErrMalformed, message.ErrProtocol,
+		wire.ErrMagic, wire.ErrVersion, wire.ErrChecksum, wire.ErrTooLong,
+	} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
+}
+
+// reach connects. It tries again, more and more slowly, for as long as a server may be
+// away. cause is why there is no connection.
+func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
+	const shortest, longest = 10 * time.Millisecond, time.Second
+	limit := k.c.cfg.Reconnect
+	ctx, cancel := context.WithTimeout(k.c.ctx, limit)
+	defer cancel()
+	last, timer := error(nil), time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		conn, w, err := k.try(ctx)
+		if err == nil {
+			return conn, w, nil
+		}
+		if k.c.ctx.Err() != nil {
+			return nil, w, k.c.Err()
+		}
+		if isFinal(err) {
+			return nil, w, err
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // the one before says more than that the time is over
+		}
+		timer.Reset(pause/2 + rand.N(pause/2)) // lanes do not come all at once
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			if k.c.ctx.Err() != nil {
+				return nil, w, k.c.Err()
+			}
+			return nil, w, fmt.Errorf("it could not be reached for %v (%w), after: %v", limit, last, cause)
+		}
+	}
+}
+
+// try makes a connection and has the server take it.
+func (k *link) try(ctx context.Context) (*message.Conn, message.Welcome, error) {
+	cfg := &k.c.cfg
+	nc, err := cfg.Dial(ctx, k.addr)
+	if err != nil {
+		return nil, message.Welcome{}, err
+	}
+	if c, ok := nc.(*net.TCPConn); ok { // faults show at the first use
+		c.SetReadBuffer(cfg.SocketBytes)
+		c.SetWriteBuffer(cfg.SocketBytes)
+	}
+	mine := transport.Hello{Version: cfg.Version, Purpose: transport.Service, Rank: cfg.Trainer, WorldSize: cfg.Trainers}
+	l, _, err := transport.Introduce(ctx, nc, cfg.Ticket, mine)
+	if err != nil {
+		return nil, message.Welcome{}, err
+	}
+	// A server that opens its tables says that it lives and may take its time.
+	patience, cancel := context.WithTimeout(k.c.ctx, cfg.Timeout)
+	defer cancel()
+	stop := context.AfterFunc(patience, func() { l.Close() })
+	conn := message.NewConn(l, message.Trainer, &k.limits, transport.HandshakeTimeout)
+	w, err := k.introduce(conn)
+	if !stop() && err == nil {
+		err = context.Cause(patience)
+	}
+	if err != nil {
+		l.Close()
+		return nil, w, err
+	}
+	return conn, w, nil
+}
+
+// introduce says hello.
+func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
+	cfg := &k.c.cfg
+	hello := message.Hello{
+		Trainer: cfg.Trainer, Trainers: cfg.Trainers, Lane: k.lane, Lanes: cfg.Lanes, Server: k.server, Servers: len(cfg.Servers),
+		Session: k.c.session, Hash: k.c.hash, Job: cfg.Job,
+	}
+	hello.From, hello.Clock = k.from()
+	if err := conn.WriteFrame(message.TypeHello, hello.Append(nil)); err != nil {
+		return w, err
+	}
+	for {
+		t, _, n, err := conn.Next()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return w, err
+		}
+		b, err := conn.ReadAll(n)
+		if err != nil {
+			return w, err
+		}
+		switch t {
+		case message.TypeNeedSchema:
+			err = conn.WriteFrame(message.TypeSchema, k.c.json)
+		case message.TypeWelcome:
+			return message.ParseWelcome(b)
+		default:
+			err = parting(t, b)
+		}
+		if err != nil {
+			return w, err
+		}
+	}
+}
+
+// errEnds: the server has said goodbye. Another one may take its place.
+var errEnds = errors.New("the server has ended")
+
+// parting is the error that a server's last frame is.
+func parting(t wire.Type, b []byte) error {
+	switch t {
+	case message.TypeFailure:
+		f, err := message.ParseFailure(b)
+		if err != nil {
+			return err
+		}
+		return f
+	case message.TypeGoodbye:
+		return fmt.Errorf("%w: %s", errEnds, message.Text(b))
+	}
+	return fmt.Errorf("%w: a %s where none may come", message.ErrMalformed, message.Name(t))
+}
+
+// from is the number of the first change that is still held, and the last step that
+// one before it has ended.
+func (k *link) from() (number, clock uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.number - uint64(k.changes) + 1, k.clock
+}
+
+// begin takes a new connection up: what the server has is not sent again, everything
+// else is, in its order.
+func (k *link) begin(conn *message.Conn, w message.Welcome) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		conn.Link().Close()
+		return k.err
+	}
+	fresh := k.number == 0
+	if !fresh && w.Last > k.number || w.Last+1 < k.number-uint64(k.changes)+1 {
+		conn.Link().Close()
+		return fmt.Errorf("the server has changes up to number %d of this lane, this trainer has made %d and %d are not acknowledged: does another process say that it is this trainer?",
+			w.Last, k.number, k.changes)
+	}
+	if fresh {
+		k.number = w.Last // an earlier process of this trainer made them
+	}
+	k.limits.Keys, k.limits.Values = w.Keys, w.Values
+	k.pulling = min(w.Pulls, k.c.cfg.Pulls)
+	conn.SetSilence(w.Silence)
+	k.conn, k.sent, k.asking = conn, 0, 0
+	for _, it := range k.queue {
+		again := it.there
+		it.there = it.change && it.head.Number <= w.Last
+		if again && !it.there {
+			k.c.count.resent.Add(1)
+		}
+	}
+	k.poke()
+	return nil
+}
+
+// converse reads a connection to its end, and returns why it has ended. Meanwhile
+// another goroutine writes.
+func (k *link) converse(conn *message.Conn, w message.Welcome) error {
+	stop, written := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(written)
+		k.write(conn, w.Heartbeat, stop)
+	}()
+	err := k.receive(conn)
+	close(stop)
+	conn.Link().Close()
+	<-written
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conn = nil
+	k.changed.Broadcast()
+	k.was[0] += conn.Link().Sent()
+	k.was[1] += conn.Link().Received()
+	return err
+}
+
+// traffic is how many bytes were sent and received.
+func (k *link) traffic() (sent, received int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sent, received = k.was[0], k.was[1]
+	if k.conn != nil {
+		sent += k.conn.Link().Sent()
+		received += k.conn.Link().Received()
+	}
+	return sent, received
+}
+
+// abandon ends the link: nothing more is sent, and what waits fails.
+func (k *link) abandon(cause error) {
+	k.mu.Lock()
+	if k.err == nil {
+		k.err = cause
+	}
+	queue := k.queue
+	k.queue, k.sent, k.changes, k.pulls, k.asking = nil, 0, 0, 0, 0
+	if k.conn != nil {
+		k.conn.Link().Close()
+	}
+	k.changed.Broadcast()
+	k.mu.Unlock()
+	for _, it := range queue {
+		if it.pull != nil {
+			it.pull.part(cause)
+		}
+	}
+}
+
+// flush waits until everything is acknowledged.
+func (k *link) flush(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.changed.Broadcast()
+	})
+	defer stop()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for k.changes > 0 && k.err == nil {
+		if ctx.Err() != nil {
+			return k.fault(fmt.Sprintf("waiting for the acknowledgement of %d changes", k.changes), 0, context.Cause(ctx))
+		}
+		k.changed.Wait()
+	}
+	return k.err
+}
+
+// goodbye lets the server know that this trainer knows that it has left. The server
+// would wait a while for it, so nothing hangs on its success.
+func (k *link) goodbye(ctx context.Context) {
+	k.mu.Lock()
+	k.leaving = true
+	up := k.conn != nil
+	k.mu.Unlock()
+	k.poke()
+	if up {
+		stop := context.AfterFunc(ctx, func() { k.abandon(context.Cause(ctx)) })
+		defer stop()
+		k.ended()
+	}
+}
+
+// ended waits until the connection has ended, which the server does after a goodbye.
+func (k *link) ended() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for k.conn != nil && k.err == nil {
+		k.changed.Wait()
+	}
+}

@@ -1,0 +1,332 @@
+package client
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// item is a message that has no answer yet. It belongs to whoever makes it, then to
+// the queue.
+type item struct {
+	t      wire.Type
+	head   message.Head
+	buf    message.Buffer
+	frame  []byte
+	change bool
+
+	since   time.Time // when it was made
+	there   bool      // sent on this connection, or the server has it from an earlier one
+	writing bool      // the writer reads frame
+	dropped bool      // it has its answer: the writer gives it back
+
+	pull   *Pull
+	dst    []float32 // where the answer goes, all in order; or else
+	places []int32   // the place in the pull's destination of each row
+}
+
+// room returns an item when there is room for it in the queue, or why nothing can be
+// sent any more. The caller is the only one that makes items for this link.
+func (k *link) room(change bool) (*item, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil && k.full(change) {
+		start := time.Now()
+		for k.err == nil && k.full(change) {
+			k.changed.Wait() // which ends: every item in the queue has a deadline
+		}
+		if change {
+			k.c.count.pushWait.Add(int64(time.Since(start)))
+		} else {
+			k.c.count.pullWait.Add(int64(time.Since(start)))
+		}
+	}
+	if k.err != nil {
+		return nil, k.err
+	}
+	if n := len(k.idle); n > 0 {
+		it := k.idle[n-1]
+		k.idle = k.idle[:n-1]
+		return it, nil
+	}
+	return new(item), nil
+}
+
+// maxWaiting is how many pulls of a lane may wait, sent or not.
+const maxWaiting = 4096
+
+func (k *link) full(change bool) bool {
+	if change {
+		return k.changes >= k.c.cfg.Window
+	}
+	return k.pulls >= maxWaiting
+}
+
+// giveUp takes back an item that could not be made.
+func (k *link) giveUp(it *item) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.free(it)
+}
+
+// free needs the lock.
+func (k *link) free(it *item) {
+	it.pull, it.dst, it.places = nil, nil, nil
+	k.idle = append(k.idle, it)
+}
+
+// add numbers an item and puts it in the queue.
+func (k *link) add(it *item) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return k.err
+	}
+	number := &k.request
+	if it.change {
+		number = &k.number
+	}
+	it.head.Number = *number + 1
+	if err := message.PutFront(it.frame, it.t, it.head); err != nil {
+		k.free(it)
+		return k.itemFault(it, err)
+	}
+	*number++
+	if it.change {
+		k.changes++
+	} else {
+		k.pulls++
+		it.pull.more()
+	}
+	it.since, it.there, it.dropped = time.Now(), false, false
+	k.queue = append(k.queue, it)
+	k.poke()
+	return nil
+}
+
+// itemFault is an error with what an item is about.
+func (k *link) itemFault(it *item, err error) error {
+	return k.fault(k.what(it.t, it.head), it.head.Step, err)
+}
+
+func (k *link) what(t wire.Type, h message.Head) string {
+	sc := &k.c.cfg.Schema
+	switch t {
+	case message.TypePullRows, message.TypePushRows:
+		return fmt.Sprintf("%s of table %q", message.Name(t), sc.Sparse[h.Table].Name)
+	case message.TypePullDense, message.TypePushDense, message.TypeSetDense:
+		return fmt.Sprintf("%s %q", message.Name(t), sc.Dense[h.Table].Name)
+	}
+	return message.Name(t)
+}
+
+// rowsOf is how many rows of a width a message carries.
+func (k *link) rowsOf(dim int) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(1, min(k.limits.Keys, k.limits.Values/dim))
+}
+
+// valuesOf is how many values a message carries: whole blocks of every code.
+func (k *link) valuesOf() int {
+	const block = 256
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(1, k.limits.Values/block*block)
+}
+
+// change queues a change whose body, of size bytes, fill writes.
+func (k *link) change(t wire.Type, head message.Head, size int, fill func(body []byte) error) error {
+	it, err := k.room(true)
+	if err != nil {
+		return err
+	}
+	it.t, it.head, it.change = t, head, true
+	it.frame = it.buf.Sized(message.Front + size)
+	if fill != nil {
+		if err := fill(it.frame[message.Front:]); err != nil {
+			k.giveUp(it)
+			return k.itemFault(it, err)
+		}
+	}
+	return k.add(it)
+}
+
+// pushRows queues gradients, in order, of keys, or where places are given of those.
+func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads []float32) error {
+	front := message.KeySize * head.Count
+	return k.change(message.TypePushRows, head, front+head.Code.Size(len(grads)), func(body []byte) error {
+		putKeys(body[:front], keys, places)
+		return head.Code.Encode(body[front:], grads)
+	})
+}
+
+// putKeys writes keys, or where places are given those.
+func putKeys(body []byte, keys []uint64, places []int32) {
+	if places == nil {
+		copy(message.Keys(body), keys)
+		return
+	}
+	to := message.Keys(body)
+	for i, p := range places {
+		to[i] = keys[p]
+	}
+}
+
+// pullRows queues a request for rows of keys, which go to dst, or where places are
+// given of those, which go to the same places of the pull's destination.
+func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int32, dst []float32) error {
+	it, err := k.room(false)
+	if err != nil {
+		return err
+	}
+	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypePullRows, head, false, p, dst, places
+	it.frame = it.buf.Sized(message.Front + message.KeySize*head.Count)
+	putKeys(it.frame[message.Front:], keys, places)
+	return k.add(it)
+}
+
+// pullDense queues a request for a range of an array, which goes to dst.
+func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
+	it, err := k.room(false)
+	if err != nil {
+		return err
+	}
+	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypePullDense, head, false, p, dst, nil
+	it.frame = it.buf.Sized(message.Front)
+	return k.add(it)
+}
+
+// maxWrite is how many messages are written at a time.
+const maxWrite = 16
+
+// load moves messages that were not sent to the writer's hands. Where as many pulls
+// are under way as may be, those that follow stay, and changes overtake them: an answer
+// may wait for just that change.
+func (k *link) load(items []*item) []*item {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := k.sent; i < len(k.queue) && len(items) < maxWrite; i++ {
+		it := k.queue[i]
+		if it.there || !it.change && k.asking >= k.pulling {
+			continue
+		}
+		if !it.change {
+			k.asking++
+		}
+		it.there, it.writing = true, true
+		items = append(items, it)
+	}
+	for k.sent < len(k.queue) && k.queue[k.sent].there {
+		k.sent++
+	}
+	return items
+}
+
+// written takes messages back from the writer.
+func (k *link) written(items []*item) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, it := range items {
+		if it.writing = false; it.dropped {
+			k.free(it)
+		}
+	}
+}
+
+// drop takes the item at a place out of the queue. It needs the lock.
+func (k *link) drop(i int) {
+	it := k.queue[i]
+	k.queue = slices.Delete(k.queue, i, i+1)
+	if i < k.sent {
+		k.sent--
+	}
+	if it.change {
+		k.changes--
+	} else {
+		k.pulls--
+		k.asking-- // only what was sent has an answer
+		k.poke()
+	}
+	if it.dropped = true; !it.writing {
+		k.free(it)
+	}
+	k.changed.Broadcast()
+}
+
+// write writes what is in the queue, and signs of life where there is nothing, until
+// stop is closed or the connection has broken.
+func (k *link) write(conn *message.Conn, beat time.Duration, stop <-chan struct{}) {
+	heartbeat, err := message.AppendFrame(nil, message.TypeHeartbeat, nil)
+	if err != nil {
+		panic(err) // a frame without a payload
+	}
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	var items []*item
+	var frames [][]byte
+	for {
+		items, frames = k.load(items[:0]), frames[:0]
+		for _, it := range items {
+			frames = append(frames, it.frame)
+		}
+		if len(items) == 0 {
+			if k.partWith(conn) {
+				return
+			}
+			select {
+			case <-k.wake:
+				continue
+			case <-stop:
+				return
+			case now := <-tick.C:
+				k.checkAges(now)
+				frames = append(frames, heartbeat)
+			}
+		}
+		k.c.count.messages.Add(int64(len(items)))
+		err := conn.Write(net.Buffers(frames))
+		k.written(items)
+		if err != nil {
+			conn.Link().Close() // the reader finds out
+			return
+		}
+	}
+}
+
+// partWith says goodbye where that is due: everything is acknowledged.
+func (k *link) partWith(conn *message.Conn) bool {
+	k.mu.Lock()
+	due := k.leaving
+	k.mu.Unlock()
+	if due && conn.WriteFrame(message.TypeGoodbye, nil) != nil {
+		conn.Link().Close()
+	}
+	return due
+}
+
+// checkAges ends the client when the oldest message has waited for too long.
+func (k *link) checkAges(now time.Time) {
+	limit := k.c.cfg.Timeout
+	k.mu.Lock()
+	err := error(nil)
+	for _, it := range k.queue {
+		if now.Sub(it.since) <= limit {
+			continue
+		}
+		what := "answer"
+		if it.change {
+			what = "acknowledgement"
+		}
+		err = k.itemFault(it, fmt.Errorf("no %s within %v: is the server stuck, or does it wait for other trainers?", what, limit))
+		break
+	}
+	k.mu.Unlock()
+	if err != nil {
+		k.c.fail(err)
+	}
+}

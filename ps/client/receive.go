@@ -1,0 +1,149 @@
+package client
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// receive reads answers and acknowledgements, until the connection ends, and returns
+// why it did.
+func (k *link) receive(conn *message.Conn) error {
+	for {
+		t, h, n, err := conn.Next()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		switch t {
+		case message.TypeAck:
+			err = k.acknowledged(h.Number)
+		case message.TypeRows, message.TypeValues, message.TypeFailed:
+			err = k.answered(conn, t, h, n)
+		default:
+			var b []byte
+			if b, err = conn.ReadAll(n); err == nil {
+				err = parting(t, b)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// acknowledged drops all changes up to a number.
+func (k *link) acknowledged(number uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if number > k.number {
+		return fmt.Errorf("%w: the acknowledgement of change %d, of %d", message.ErrMalformed, number, k.number)
+	}
+	for i := 0; i < len(k.queue); {
+		it := k.queue[i]
+		switch {
+		case !it.change:
+			i++
+		case it.head.Number > number:
+			return nil
+		case !it.there:
+			return fmt.Errorf("%w: the acknowledgement of change %d, which was not sent", message.ErrMalformed, it.head.Number)
+		default:
+			if it.t == message.TypeClock {
+				k.clock = it.head.Step
+			}
+			k.drop(i)
+		}
+	}
+	return nil
+}
+
+// answered reads an answer to where it belongs.
+func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) error {
+	it, err := k.asked(t, h)
+	if err != nil {
+		return err
+	}
+	if t == message.TypeFailed {
+		b, err := conn.ReadAll(n)
+		if err != nil {
+			return err
+		}
+		k.finish(it, k.itemFault(it, &message.Failure{Reason: message.ReasonFailed, Text: message.Text(b)}))
+		return nil
+	}
+	if err := k.place(conn, it, n); err != nil {
+		return err
+	}
+	k.finish(it, nil)
+	return nil
+}
+
+// asked finds the pull that an answer is for.
+func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := slices.IndexFunc(k.queue, func(it *item) bool { return !it.change && it.head.Number == h.Number })
+	if i < 0 || !k.queue[i].there {
+		return nil, fmt.Errorf("%w: an answer to request %d, which was not made", message.ErrMalformed, h.Number)
+	}
+	it := k.queue[i]
+	want := message.TypeValues
+	if it.t == message.TypePullRows {
+		want = message.TypeRows
+	}
+	if t != message.TypeFailed && (t != want || h != it.head) {
+		return nil, fmt.Errorf("%w: %s %+v in answer to %s %+v", message.ErrMalformed, message.Name(t), h, message.Name(it.t), it.head)
+	}
+	return it, nil
+}
+
+// place reads n bytes of rows or values.
+func (k *link) place(conn *message.Conn, it *item, n int) error {
+	code, fits := it.head.Code, it.dst != nil
+	if code == message.FP32 && fits {
+		return conn.Read(message.BytesOf(it.dst))
+	}
+	body := k.aside.Sized(n)
+	if err := conn.Read(body); err != nil {
+		return err
+	}
+	if fits {
+		return code.Decode(it.dst, body)
+	}
+	dim, values := it.pull.dim, []float32(nil)
+	if code == message.FP32 {
+		values = message.Floats(body)
+	} else {
+		k.decoded = sized(k.decoded, len(it.places)*dim)
+		values = k.decoded
+		if err := code.Decode(values, body); err != nil {
+			return err
+		}
+	}
+	dst := it.pull.dst
+	for i, p := range it.places {
+		copy(dst[int(p)*dim:][:dim], values[i*dim:][:dim])
+	}
+	return nil
+}
+
+// finish takes a pull that has its answer out of the queue, unless the link was
+// abandoned meanwhile.
+func (k *link) finish(it *item, err error) {
+	k.mu.Lock()
+	i := slices.Index(k.queue, it)
+	p := it.pull
+	if i >= 0 {
+		k.drop(i)
+	}
+	k.mu.Unlock()
+	if i >= 0 {
+		p.part(err)
+	}
+}

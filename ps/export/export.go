@@ -1,0 +1,222 @@
+// Package export writes a table's weights for serving: one file, without optimizer state.
+//
+// Text has a line for each row, the key and its weights with spaces between:
+//
+//	42 0.25 -1.5
+//
+// Weights are the shortest decimals that give the same float32 again. Binary is little-endian:
+//
+//	offset  bytes
+//	0       8     "RINGOEMB"
+//	8       4     version of the format, 1
+//	12      4     dim, weights in a row
+//	16      8+4*dim for each row: its key, its weights
+//	...     8     number of rows
+//	...     4     CRC-32C of all bytes before
+//
+// Rows come in no order.
+package export
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+)
+
+// Format is how rows are written.
+type Format string
+
+// The formats.
+const (
+	Text   Format = "text"
+	Binary Format = "binary"
+)
+
+// Version is that of the binary format.
+const Version = 1
+
+const (
+	magic  = "RINGOEMB"
+	header = 16
+	footer = 12
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Rows hands rows out, some at a time: keys, and dim weights for each. It ends with the
+// first error of do, which it returns.
+type Rows func(do func(keys []uint64, weights []float32) error) error
+
+// File writes rows of dim weights to a file, which appears whole or not at all, and
+// replaces one of that name. It returns how many rows there are.
+func File(path string, format Format, dim int, rows Rows) (n int64, err error) {
+	fail := func(err error) (int64, error) { return 0, fmt.Errorf("export: writing %s: %w", path, err) }
+	temp := path + ".tmp"
+	f, err := os.Create(temp)
+	if err != nil {
+		return fail(err)
+	}
+	n, err = Write(f, format, dim, rows)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err == nil {
+		err = folder.Sync(filepath.Dir(path))
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return fail(err)
+	}
+	return n, nil
+}
+
+// Write writes rows of dim weights and returns how many there are.
+func Write(w io.Writer, format Format, dim int, rows Rows) (n int64, err error) {
+	if dim < 1 {
+		return 0, fmt.Errorf("export: rows of %d weights: want 1 or more", dim)
+	}
+	out := &writer{out: bufio.NewWriterSize(w, 1<<20), dim: dim}
+	row := out.text
+	switch format {
+	case Text:
+	case Binary:
+		row = out.binary
+		out.line = append(out.line, magic...)
+		out.line = binary.LittleEndian.AppendUint32(out.line, Version)
+		out.line = binary.LittleEndian.AppendUint32(out.line, uint32(dim))
+	default:
+		return 0, fmt.Errorf("export: format %q is not known: use %s or %s", format, Text, Binary)
+	}
+	err = out.flushLine()
+	if err == nil {
+		err = rows(func(keys []uint64, weights []float32) error {
+			if len(weights) != len(keys)*dim {
+				return fmt.Errorf("export: %d weights for %d rows of %d", len(weights), len(keys), dim)
+			}
+			for i, key := range keys {
+				row(key, weights[i*dim:][:dim])
+				if err := out.flushLine(); err != nil {
+					return err
+				}
+			}
+			out.rows += int64(len(keys))
+			return nil
+		})
+	}
+	if err == nil && format == Binary {
+		err = out.end()
+	}
+	if err == nil {
+		err = out.out.Flush()
+	}
+	return out.rows, err
+}
+
+type writer struct {
+	out  *bufio.Writer
+	dim  int
+	rows int64
+	sum  uint32
+	line []byte
+}
+
+func (w *writer) text(key uint64, weights []float32) {
+	w.line = strconv.AppendUint(w.line, key, 10)
+	for _, v := range weights {
+		w.line = append(w.line, ' ')
+		w.line = strconv.AppendFloat(w.line, float64(v), 'g', -1, 32)
+	}
+	w.line = append(w.line, '\n')
+}
+
+func (w *writer) binary(key uint64, weights []float32) {
+	w.line = binary.LittleEndian.AppendUint64(w.line, key)
+	for _, v := range weights {
+		w.line = binary.LittleEndian.AppendUint32(w.line, math.Float32bits(v))
+	}
+}
+
+func (w *writer) flushLine() error {
+	w.sum = crc32.Update(w.sum, castagnoli, w.line)
+	_, err := w.out.Write(w.line)
+	w.line = w.line[:0]
+	return err
+}
+
+func (w *writer) end() error {
+	w.line = binary.LittleEndian.AppendUint64(w.line, uint64(w.rows))
+	if err := w.flushLine(); err != nil {
+		return err
+	}
+	w.line = binary.LittleEndian.AppendUint32(w.line, w.sum)
+	return w.flushLine()
+}
+
+// Read reads what Write wrote in binary, of size bytes, and calls do with one row after
+// the other; weights are valid during the call only. Where the file is damaged the
+// error comes at its end at the latest: what do has got until then may be wrong.
+func Read(r io.Reader, size int64, do func(key uint64, weights []float32) error) (dim int, rows int64, err error) {
+	in, sum := bufio.NewReaderSize(r, 1<<20), uint32(0)
+	next := func(b []byte) error {
+		_, err := io.ReadFull(in, b)
+		sum = crc32.Update(sum, castagnoli, b)
+		return err
+	}
+	fail := func(format string, a ...any) (int, int64, error) {
+		return 0, 0, fmt.Errorf("export: reading: "+format, a...)
+	}
+	var head [header]byte
+	if err := next(head[:]); err != nil {
+		return fail("%w", err)
+	}
+	if string(head[:8]) != magic {
+		return fail("it does not begin with %q", magic)
+	}
+	if v := binary.LittleEndian.Uint32(head[8:]); v != Version {
+		return fail("format version %d, this program reads version %d", v, Version)
+	}
+	width := int64(binary.LittleEndian.Uint32(head[12:]))
+	body := size - header - footer
+	if width < 1 || body < 0 || body%(8+4*width) != 0 {
+		return fail("%d bytes do not hold whole rows of %d weights", size, width)
+	}
+	if rows = body / (8 + 4*width); rows > 0 {
+		b, weights := make([]byte, 8+4*width), make([]float32, width)
+		for range rows {
+			if err := next(b); err != nil {
+				return fail("%w", err)
+			}
+			for i := range weights {
+				weights[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[8+4*i:]))
+			}
+			if err := do(binary.LittleEndian.Uint64(b), weights); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	var count [8]byte
+	if err := next(count[:]); err != nil {
+		return fail("%w", err)
+	}
+	want := sum
+	var check [4]byte
+	if err := next(check[:]); err != nil {
+		return fail("%w", err)
+	}
+	if n, has := binary.LittleEndian.Uint64(count[:]), binary.LittleEndian.Uint32(check[:]); n != uint64(rows) || has != want {
+		return fail("it is damaged: %d rows with the checksum %08x, it says %d and %08x", rows, want, n, has)
+	}
+	return int(width), rows, nil
+}

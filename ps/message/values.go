@@ -1,0 +1,103 @@
+package message
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/compress"
+)
+
+// Code is how values are stored: a code of package compress.
+type Code byte
+
+// The codes.
+const (
+	FP32 = Code(compress.CodeFP32) // as they are
+	FP16 = Code(compress.CodeFP16) // float16
+	BF16 = Code(compress.CodeBF16) // bfloat16
+	Int8 = Code(compress.CodeInt8) // blocks of 256 values, whole rows one after the other, that share a scale
+)
+
+// ParseCode returns the code of a name: "fp32", "fp16", "bf16" or "int8".
+func ParseCode(name string) (Code, error) {
+	for c := FP32; c.Valid(); c++ {
+		if c.String() == name {
+			return c, nil
+		}
+	}
+	return 0, fmt.Errorf("message: no code %q: want fp32, fp16, bf16 or int8", name)
+}
+
+// Valid tells whether there is such a code.
+func (c Code) Valid() bool { return c <= Int8 }
+
+// quantiser makes no garbage: the codes have no fields.
+func (c Code) quantiser() compress.Quantiser {
+	switch c {
+	case FP16:
+		return compress.FP16{}
+	case BF16:
+		return compress.BF16{}
+	case Int8:
+		return compress.Int8{}
+	}
+	return compress.FP32{}
+}
+
+// String is the code's name.
+func (c Code) String() string {
+	if !c.Valid() {
+		return fmt.Sprintf("code %d", byte(c))
+	}
+	return c.quantiser().Name()
+}
+
+// Size is how many bytes n values take.
+func (c Code) Size(n int) int { return c.quantiser().Size(n) }
+
+// Encode stores x in dst, of Size(len(x)) bytes. A NaN, and a value that the code has
+// no room for, is a *compress.ValueError.
+func (c Code) Encode(dst []byte, x []float32) error { return c.quantiser().Encode(dst, x) }
+
+// Decode is the inverse of Encode. The error is an ErrMalformed.
+func (c Code) Decode(dst []float32, src []byte) error {
+	if err := c.quantiser().Decode(dst, src); err != nil {
+		return malformed("%v", err)
+	}
+	return nil
+}
+
+// Keys is b as keys, without a copy. b is a whole number of keys long. Numbers cross
+// the wire as they lie in memory, little-endian on every supported platform.
+func Keys(b []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
+}
+
+// Floats is b as values, without a copy. b is a whole number of them long.
+func Floats(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// BytesOf is x as bytes, without a copy.
+func BytesOf[T uint64 | float32](x []T) []byte {
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)))
+}
+
+// lineSize is that of a cache line in bytes.
+const lineSize = 64
+
+// Buffer is memory for a frame: it begins on a cache line and grows by need. The zero
+// value is empty.
+type Buffer struct{ bytes []byte }
+
+// Sized returns n bytes; what they hold is unspecified. What it returned before is no
+// longer valid.
+func (b *Buffer) Sized(n int) []byte {
+	if cap(b.bytes) < n {
+		room := make([]byte, n+n/8+lineSize)
+		skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(room)))) & (lineSize - 1)
+		b.bytes = room[skip:]
+	}
+	return b.bytes[:n]
+}

@@ -1,0 +1,127 @@
+package schema
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Rule names an optimizer of package optim and its settings.
+type Rule struct {
+	// Name is one of optim.RowRules for tables; for arrays sgd, adagrad, adam,
+	// adamw or ftrl.
+	Name string `json:"name"`
+	// LR is the learning rate at first.
+	LR float64 `json:"lr"`
+	// Settings replace the usual ones, by name: momentum, weight_decay, initial,
+	// eps, beta, beta1, beta2, l1, l2, bound, and those of a click policy.
+	Settings map[string]float64 `json:"settings,omitempty"`
+}
+
+// Rows is the rule for rows. Every call makes a new one. Bound is a setting of all.
+func (r Rule) Rows() (optim.RowRule, error) {
+	rule, err := optim.NewRowRule(r.Name, r.LR)
+	if err != nil {
+		return nil, err
+	}
+	bounded := &optim.Bounded{RowRule: rule}
+	fields := rowFields(rule)
+	if fields["bound"] == nil {
+		fields["bound"] = &bounded.Bound
+	}
+	if err := r.set(fields); err != nil {
+		return nil, err
+	}
+	if bounded.Bound != 0 {
+		rule = bounded
+	}
+	return rule, rule.Validate()
+}
+
+// Dense is the rule for an array. Every call makes a new one.
+func (r Rule) Dense() (optim.Optimizer, error) {
+	opt, fields := denseRule(r.Name, r.LR)
+	if opt == nil {
+		return nil, fmt.Errorf("rule %q for an array is not known: use one of sgd, adagrad, adam, adamw, ftrl", r.Name)
+	}
+	if err := r.set(fields); err != nil {
+		return nil, err
+	}
+	if v, ok := opt.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	return opt, nil
+}
+
+// set gives a rule's fields the settings' values.
+func (r Rule) set(fields map[string]*float64) error {
+	var unknown []string
+	for name, v := range r.Settings {
+		to := fields[name]
+		if to == nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			unknown = append(unknown, fmt.Sprintf("%s = %v", name, v))
+			continue
+		}
+		*to = v
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		known := slices.Sorted(maps.Keys(fields))
+		return fmt.Errorf("rule %q: settings %s: want finite values of %s", r.Name, strings.Join(unknown, ", "), strings.Join(known, ", "))
+	}
+	return nil
+}
+
+func rowFields(rule optim.RowRule) map[string]*float64 {
+	switch o := rule.(type) {
+	case *optim.MomentumRows:
+		return map[string]*float64{"momentum": &o.Momentum}
+	case *optim.AdagradRows:
+		return map[string]*float64{"initial": &o.Initial, "eps": &o.Eps}
+	case *optim.RowWiseAdagrad:
+		return map[string]*float64{"initial": &o.Initial}
+	case *optim.AdamRows:
+		f := map[string]*float64{"beta1": &o.Beta1, "beta2": &o.Beta2, "eps": &o.Eps}
+		if o.WeightDecay != 0 {
+			f["weight_decay"] = &o.WeightDecay
+		}
+		return f
+	case *optim.FTRLRows:
+		return map[string]*float64{"beta": &o.Beta, "l1": &o.L1, "l2": &o.L2, "initial": &o.Initial}
+	case *optim.ClickRows:
+		p := &o.Policy
+		return map[string]*float64{
+			"initial": &o.Rule.Initial, "bound": &o.Bound,
+			"no_click": &p.NoClick, "click": &p.Click, "extend_at": &p.ExtendAt, "decay": &p.Decay,
+			"delete_below": &p.DeleteBelow, "delete_after": &p.DeleteAfter, "cold_after": &p.ColdAfter,
+		}
+	}
+	return map[string]*float64{}
+}
+
+func denseRule(name string, lr float64) (optim.Optimizer, map[string]*float64) {
+	switch name {
+	case "sgd":
+		o := &optim.SGD{LR: lr}
+		return o, map[string]*float64{"momentum": &o.Momentum, "weight_decay": &o.WeightDecay}
+	case "adagrad":
+		o := optim.NewAdagrad(lr)
+		return o, map[string]*float64{"weight_decay": &o.WeightDecay, "initial": &o.Initial, "eps": &o.Eps}
+	case "adam":
+		o := optim.NewAdam(lr)
+		return o, map[string]*float64{"beta1": &o.Beta1, "beta2": &o.Beta2, "eps": &o.Eps}
+	case "adamw":
+		o := optim.NewAdamW(lr)
+		return o, map[string]*float64{"beta1": &o.Beta1, "beta2": &o.Beta2, "eps": &o.Eps, "weight_decay": &o.WeightDecay}
+	case "ftrl":
+		o := optim.NewFTRL(lr)
+		return o, map[string]*float64{"beta": &o.Beta, "l1": &o.L1, "l2": &o.L2, "initial": &o.Initial}
+	}
+	return nil, nil
+}

@@ -1,0 +1,225 @@
+// Package server is a whole server of tables: what trainers talk to (ps/service), and
+// what it keeps for them (ps/tables).
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/ps/tiers"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Config says who the server is and how it keeps tables. The zero value is not valid.
+type Config struct {
+	// Listener is where trainers come. Run closes it.
+	Listener net.Listener
+	Ticket   transport.Ticket
+	Version  string // of the program
+	// Index is which of Servers this is, Trainers how many train.
+	Index, Servers, Trainers int
+	// Mode, Staleness, Durability, Fsync and LostLeaves are those of tables.Config.
+	Mode       tables.Mode
+	Staleness  int
+	Durability tables.Durability
+	Fsync      bool
+	LostLeaves bool
+	// Dir is a folder that servers may have in common; each has one of its own in it.
+	Dir string
+	// MemoryBytes bounds the rows in memory, DiskBytes those in Dir that memory has no room
+	// for; 0: no limit, and without one of memory all rows are in memory.
+	MemoryBytes, DiskBytes int64
+	// SaveEvery is the time between checkpoints, 0 for none but the last.
+	SaveEvery time.Duration
+	// Rejoin is how long a trainer may be away; 0: 60 s.
+	Rejoin time.Duration
+	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. It is
+	// not authenticated: let it listen on this host only. Run closes it.
+	Admin net.Listener
+	// Report gets lines about what a person should know, from many goroutines. It may be nil.
+	Report func(line string)
+}
+
+// Figures are what a server has done.
+type Figures struct {
+	service.Figures
+	Tables tables.Stats `json:"tables"`
+}
+
+// server is one run.
+type server struct {
+	cfg     Config
+	service *service.Server
+
+	mu     sync.Mutex
+	engine *tables.Engine
+	tiers  *tiers.Tiers
+}
+
+// Validate reports all faults together.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Listener == nil {
+		errs = append(errs, errors.New("ps: server: it has nowhere to listen"))
+	}
+	if c.SaveEvery < 0 || c.SaveEvery > 0 && c.Durability == tables.None {
+		errs = append(errs, fmt.Errorf("ps: server: a checkpoint every %v with durability %q: want at least 0, and durability checkpoint or wal", c.SaveEvery, c.Durability))
+	}
+	if c.MemoryBytes < 0 || c.DiskBytes < 0 || c.DiskBytes > 0 && c.MemoryBytes == 0 || c.MemoryBytes > 0 && c.Dir == "" {
+		errs = append(errs, fmt.Errorf("ps: server: rows of %d bytes in memory and %d on disk in %q: want at least 0, a limit of memory where there is one of the disk, and then a folder", c.MemoryBytes, c.DiskBytes, c.Dir))
+	}
+	return errors.Join(append(errs, c.tables().Validate())...)
+}
+
+// own is the server's folder.
+func (c Config) own() string { return filepath.Join(c.Dir, "server-"+strconv.Itoa(c.Index)) }
+
+func (c Config) tables() tables.Config {
+	job := sha256.Sum256(append([]byte("ringo tables "), c.Ticket...))
+	t := tables.Config{
+		Job:   hex.EncodeToString(job[:8]), // a server that is started again goes on, another job does not
+		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Mode: c.Mode, Staleness: c.Staleness,
+		Durability: c.Durability, Fsync: c.Fsync, LostLeaves: c.LostLeaves,
+	}
+	if c.Dir != "" && c.Durability != tables.None {
+		t.Dir = c.own()
+	}
+	return t
+}
+
+// Run serves until all trainers have left, and then returns nil, ctx ends, or something fails.
+func Run(ctx context.Context, cfg Config) (Figures, error) {
+	if err := cfg.Validate(); err != nil {
+		return Figures{}, err
+	}
+	if cfg.Report == nil {
+		cfg.Report = func(string) {}
+	}
+	s := &server{cfg: cfg}
+	var err error
+	s.service, err = service.New(service.Config{
+		Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers,
+		Rejoin: cfg.Rejoin, Report: cfg.Report, Open: s.open,
+	})
+	if err != nil {
+		return Figures{}, err
+	}
+	outer := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var beside sync.WaitGroup
+	if cfg.Admin != nil {
+		web := &http.Server{Handler: s.service.Handler(s.admin()), ReadHeaderTimeout: 10 * time.Second}
+		beside.Go(func() { _ = web.Serve(cfg.Admin) })
+		stop := context.AfterFunc(ctx, func() { _ = web.Close() }) // which ends Serve
+		defer stop()
+	}
+	if cfg.SaveEvery > 0 {
+		beside.Go(func() { s.saveNowAndThen(ctx, cancel) })
+	}
+	err = s.service.Serve(ctx, cfg.Listener)
+	if err == nil {
+		err = context.Cause(ctx) // nil where all trainers have left
+	}
+	cancel(nil)
+	beside.Wait()
+	figures := Figures{Figures: s.service.Figures()}
+	if e := s.opened(); e != nil {
+		figures.Tables = e.Stats()
+		if cfg.Durability != tables.None && (err == nil || outer.Err() != nil) {
+			_, saved := e.Save(context.WithoutCancel(ctx), false)
+			err = errors.Join(err, saved)
+		}
+		err = errors.Join(err, e.Close(), s.tiers.Close())
+	}
+	return figures, err
+}
+
+// open makes the engine for the trainers' schema.
+func (s *server) open(sc schema.Schema) (service.Engine, error) {
+	c, below := s.cfg.tables(), tiers.Config{}
+	if s.cfg.MemoryBytes > 0 {
+		below = tiers.Config{Dir: filepath.Join(s.cfg.own(), "below"), MemoryBytes: s.cfg.MemoryBytes, DiskBytes: s.cfg.DiskBytes}
+	}
+	t, err := tiers.Open(below, sc)
+	if err != nil {
+		return nil, err
+	}
+	c.Make = t.Make
+	e, err := tables.Open(c, sc)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engine, s.tiers = e, t
+	return e, nil
+}
+
+func (s *server) opened() *tables.Engine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.engine
+}
+
+// saveNowAndThen writes checkpoints. One that cannot be written ends the server: who asked
+// for it relies on it.
+func (s *server) saveNowAndThen(ctx context.Context, fail context.CancelCauseFunc) {
+	tick := time.NewTicker(s.cfg.SaveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		e := s.opened()
+		if e == nil {
+			continue // nobody has come yet
+		}
+		if _, err := e.Save(ctx, false); err != nil && ctx.Err() == nil {
+			fail(fmt.Errorf("ps: server %d: a checkpoint: %w", s.cfg.Index, err))
+			return
+		}
+	}
+}
+
+// admin is what may be asked by HTTP.
+func (s *server) admin() service.Admin {
+	with := func(do func(e *tables.Engine) (any, error)) (any, error) {
+		e := s.opened()
+		if e == nil {
+			return nil, fmt.Errorf("ps: server %d has no tables yet: no trainer has come", s.cfg.Index)
+		}
+		return do(e)
+	}
+	return service.Admin{
+		Stats: func() any {
+			out, _ := with(func(e *tables.Engine) (any, error) { return e.Stats(), nil })
+			return out
+		},
+		Save: func(ctx context.Context, delta bool) (any, error) {
+			return with(func(e *tables.Engine) (any, error) { return e.Save(ctx, delta) })
+		},
+		Shrink: func(ctx context.Context, days int) (any, error) {
+			return with(func(e *tables.Engine) (any, error) {
+				deleted, err := e.Shrink(ctx, days)
+				return struct {
+					Deleted int64 `json:"deleted_rows"`
+				}{deleted}, err
+			})
+		},
+	}
+}

@@ -1,0 +1,213 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/message"
+)
+
+// seats are who is there: a seat for each lane, taken by at most one connection.
+type seats struct {
+	mu       sync.Mutex
+	lanes    int // of each trainer
+	list     []seat
+	trainers []trainer
+	changed  chan struct{} // gets a token when a lane has ended in good order
+}
+
+type seat struct {
+	conn  *conn
+	since time.Time // when it was left; with left, when the lane left
+	cause error     // why
+	left  bool      // the lane has left for good
+	bye   bool      // and knows that the server knows
+
+	newest newest // change of earlier connections
+}
+
+type trainer struct {
+	session uint64   // of the process that is this trainer now
+	retired []uint64 // of those that were
+	lost    bool
+}
+
+// maxRetired is how many processes may be one trainer, one after the other, and be
+// known by the sessions that they had.
+const maxRetired = 64
+
+var errNeverCame = errors.New("it has never connected")
+
+func (s *seats) init(trainers, lanes int) {
+	s.lanes, s.list, s.trainers = lanes, make([]seat, trainers*lanes), make([]trainer, trainers)
+	s.changed = make(chan struct{}, 1)
+	for i := range s.list {
+		s.list[i].cause = errNeverCame
+	}
+}
+
+// begin starts the time that trainers have to come.
+func (s *seats) begin(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.list {
+		if p := &s.list[i]; !p.left {
+			p.since = now
+		}
+	}
+}
+
+// take gives c its seat, or returns the connection that must end first.
+func (s *seats) take(c *conn) (old *conn, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.trainers[c.who.Trainer]
+	if slices.Contains(t.retired, c.who.Session) {
+		return nil, &message.Failure{Reason: message.ReasonReplaced,
+			Text: fmt.Sprintf("another process has connected as trainer %d: were two started with the same rank?", c.who.Trainer)}
+	}
+	if t.session != c.who.Session {
+		if t.session != 0 {
+			if len(t.retired) == maxRetired {
+				t.retired = slices.Delete(t.retired, 0, 1)
+			}
+			t.retired = append(t.retired, t.session)
+		}
+		t.session = c.who.Session
+		for l := range s.lanes { // the old process's other lanes end, too
+			if other := s.list[c.who.Trainer*s.lanes+l].conn; other != nil && l != c.who.Lane {
+				other.replace()
+			}
+		}
+	}
+	place := &s.list[c.lane]
+	if place.conn != nil {
+		return place.conn, nil
+	}
+	place.conn, place.bye = c, false
+	c.safe.newest = place.newest
+	return nil, nil
+}
+
+// leave frees the seat of c, if it has it.
+func (s *seats) leave(c *conn, now time.Time, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := &s.list[c.lane]
+	if place.conn != c {
+		return
+	}
+	place.conn = nil
+	place.newest = c.safe.newest
+	if !place.left {
+		place.since, place.cause = now, cause
+	}
+	s.tell()
+}
+
+// departed notes that a lane has left.
+func (s *seats) departed(lane int, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := &s.list[lane]; !p.left {
+		p.left, p.since = true, now
+	}
+}
+
+// goodbye notes that a lane has left and knows that its leave has arrived.
+func (s *seats) goodbye(lane int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list[lane].left, s.list[lane].bye = true, true
+	s.tell()
+}
+
+func (s *seats) tell() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// away is a lane that has been empty for too long.
+type away struct {
+	trainer, lane int
+	cause         error
+}
+
+// overdue returns the trainers that have a lane which is empty since before a time
+// and has not left, each once ever.
+func (s *seats) overdue(before time.Time) (out []away) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.list {
+		t := &s.trainers[i/s.lanes]
+		if t.lost || p.conn != nil || p.left || p.since.After(before) {
+			continue
+		}
+		t.lost = true
+		out = append(out, away{i / s.lanes, i % s.lanes, p.cause})
+	}
+	return out
+}
+
+// firstLost returns the first trainer that is lost.
+func (s *seats) firstLost() (trainer int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, t := range s.trainers {
+		if t.lost {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// done tells whether nobody is to come any more: all trainers are lost, or have left
+// and know it, or left before a time: an acknowledgement that was lost is asked for
+// again within it.
+func (s *seats) done(before time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.list {
+		if !s.trainers[i/s.lanes].lost && !(p.left && (p.bye || p.since.Before(before))) {
+			return false
+		}
+	}
+	return true
+}
+
+// Trainer is what a server knows of a trainer.
+type Trainer struct {
+	Trainer   int    `json:"trainer"`
+	Connected int    `json:"connected"` // lanes
+	Left      int    `json:"left"`      // lanes
+	Lost      bool   `json:"lost"`
+	Away      string `json:"away,omitempty"` // why a lane that has not left is not connected
+}
+
+// show describes all trainers.
+func (s *seats) show() []Trainer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Trainer, len(s.trainers))
+	for i := range out {
+		out[i] = Trainer{Trainer: i, Lost: s.trainers[i].lost}
+	}
+	for i, p := range s.list {
+		t := &out[i/s.lanes]
+		switch {
+		case p.left:
+			t.Left++
+		case p.conn == nil && p.cause != nil:
+			t.Away = p.cause.Error()
+		}
+		if p.conn != nil {
+			t.Connected++
+		}
+	}
+	return out
+}
