@@ -66,7 +66,8 @@ func TestNeighbours(t *testing.T) {
 // again afterwards.
 func TestBound(t *testing.T) {
 	leakcheck.Check(t)
-	done, err := onOneThread(func() error {
+	j := &job{}
+	err := j.onOneThread(func() error {
 		var all, now unix.CPUSet
 		if err := unix.SchedGetaffinity(0, &all); err != nil {
 			return err
@@ -95,7 +96,7 @@ func TestBound(t *testing.T) {
 		}
 		return nil
 	})
-	done()
+	j.threads[0]()
 	if err != nil {
 		t.Fatal(err)
 	}

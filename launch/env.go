@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -21,6 +22,9 @@ const (
 	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
 	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
 	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
+	TablesVar      = "RINGO_PS_ADDRS"    // where the servers of tables listen, HOST:PORT,HOST:PORT,…, or unset: none
+	TableVar       = "RINGO_PS_INDEX"    // of a server of tables: its number, from 0
+	SocketVar      = "RINGO_PS_SOCKET"   // of a server of tables: the descriptor of its socket
 )
 
 const (
@@ -43,6 +47,8 @@ type Env struct {
 	Columns int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
+	// Tables are the addresses of the servers of tables, by number.
+	Tables []string
 }
 
 // Serves says that this process is a server, and not a rank that trains.
@@ -59,7 +65,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if _, present = lookup(RankVar); !present {
 		return Env{}, false, nil
 	}
-	r := envReader{lookup: lookup}
+	r := envReader{lookup: lookup, because: RankVar}
 	env.Rank = r.number(RankVar, 0)
 	env.WorldSize = r.number(WorldSizeVar, 1)
 	if _, ok := lookup(ServersVar); ok {
@@ -91,13 +97,15 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
 		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
 	}
+	env.Tables = r.addresses()
 	return env, true, errors.Join(r.errs...)
 }
 
 // envReader collects what is wrong with the variables.
 type envReader struct {
-	lookup func(string) (string, bool)
-	errs   []error
+	lookup  func(string) (string, bool)
+	because string // the variable that places the process
+	errs    []error
 }
 
 func (r *envReader) fail(format string, args ...any) {
@@ -123,7 +131,7 @@ func (r *envReader) role(env Env) {
 func (r *envReader) text(name string) string {
 	v, ok := r.lookup(name)
 	if !ok || v == "" {
-		r.fail("%s is not set, but %s is: a rank needs both", name, RankVar)
+		r.fail("%s is not set, but %s is: a process needs both", name, r.because)
 	}
 	return v
 }
@@ -167,6 +175,9 @@ func (e Env) Strings() []string {
 	}
 	if e.Columns > 0 {
 		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))
+	}
+	if len(e.Tables) > 0 {
+		out = append(out, TablesVar+"="+strings.Join(e.Tables, ","))
 	}
 	return out
 }

@@ -23,12 +23,14 @@ const giveUp = 2 * time.Second
 // job is one run.
 type job struct {
 	cfg         Config
-	programs    [2]string // the program's file, and that of the servers
+	programs    [3]string // the program's file, and those of the servers and of the servers of tables
+	tables      *tableSockets
 	screen      *screen
 	coordinator *cluster.Coordinator
 	guard       guard
-	procs       []*process // those that started
+	procs       []*process // those that started, by number; one that is started again takes the place of the first
 	exits       chan *process
+	threads     []func() // end the threads that have started them
 
 	interrupted bool // the context ended while processes ran
 
@@ -42,9 +44,13 @@ func (j *job) run(ctx context.Context) error {
 		return err
 	}
 	defer j.guard.stop()
-	j.exits = make(chan *process, j.members())
-	release, err := onOneThread(j.startAll)
-	defer release()
+	j.exits = make(chan *process, j.members()+j.cfg.Tables*(1+j.cfg.TableRestarts))
+	defer func() {
+		for _, release := range j.threads {
+			release()
+		}
+	}()
+	err := j.onOneThread(j.startAll)
 	if err != nil {
 		j.signal(syscall.SIGKILL)
 	}
@@ -57,12 +63,12 @@ func (j *job) run(ctx context.Context) error {
 	return j.result(ctx)
 }
 
-// members is how many processes the job has.
+// members is how many processes the job's mesh has.
 func (j *job) members() int { return j.cfg.N + j.cfg.Servers }
 
-// onOneThread calls fn on a thread that lives until release is called: the
+// onOneThread calls fn on a thread that lives as long as the job: the
 // kernel takes that thread's end for the death of the parent of what it started.
-func onOneThread(fn func() error) (release func(), err error) {
+func (j *job) onOneThread(fn func() error) error {
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -70,50 +76,68 @@ func onOneThread(fn func() error) (release func(), err error) {
 		started <- fn()
 		<-done
 	}()
-	return func() { close(done) }, <-started
+	j.threads = append(j.threads, func() { close(done) })
+	return <-started
 }
 
 // startAll starts the processes, up to the first that cannot start.
 func (j *job) startAll() error {
-	for rank := range j.members() {
-		p := j.newProcess(rank)
-		if err := j.cfg.bound(rank, func() error { return p.start(j.sink(rank)) }); err != nil {
-			return &StartError{Program: p.cmd.Args[0], Err: err}
+	for number := range j.members() + j.cfg.Tables {
+		p, err := j.start(number)
+		if err != nil {
+			return err
 		}
 		j.procs = append(j.procs, p)
-		j.guard.note('+', p.cmd.Process.Pid)
-		if j.cfg.OnStart != nil {
-			j.cfg.OnStart(rank, p.cmd.Process.Pid)
-		}
-		go j.watch(p)
 	}
 	return nil
 }
 
+// start starts a process by its number: ranks, servers, servers of tables.
+func (j *job) start(number int) (*process, error) {
+	p := j.newProcess(number)
+	if err := j.cfg.bound(number, func() error { return p.start(j.sink(number)) }); err != nil {
+		return nil, &StartError{Program: p.cmd.Args[0], Err: err}
+	}
+	j.guard.note('+', p.cmd.Process.Pid)
+	if j.cfg.OnStart != nil {
+		j.cfg.OnStart(number, p.cmd.Process.Pid)
+	}
+	go j.watch(p)
+	return p, nil
+}
+
 func (j *job) newProcess(rank int) *process {
+	if rank >= j.members() {
+		return j.newTable(rank)
+	}
 	env := Env{
 		Rank: rank, WorldSize: j.cfg.N, Servers: j.cfg.Servers, LocalRank: rank, Launched: true,
-		Rendezvous: j.coordinator.Addr().String(), Ticket: j.cfg.Ticket,
+		Rendezvous: j.coordinator.Addr().String(), Ticket: j.cfg.Ticket, Tables: j.tables.addrs,
 	}
 	if rank == 0 {
 		env.Columns = j.cfg.Columns
 	}
-	p := &process{rank: rank, server: -1, tail: tail{max: j.cfg.TailLines}}
+	p := &process{rank: rank, server: -1, table: -1, tail: tail{max: j.cfg.TailLines}}
 	program, command := j.programs[0], j.cfg.Command
 	if env.Serves() {
 		p.server = rank - j.cfg.N
 		program, command = j.programs[1], j.cfg.ServerCommand
 	}
+	p.run(program, command, append(withoutOurs(j.cfg.Env), env.Strings()...))
+	return p
+}
+
+// run says which program the process is.
+func (p *process) run(program string, command, env []string) {
 	p.cmd = exec.Command(program, command[1:]...)
 	p.cmd.Args[0] = command[0]
-	p.cmd.Env = append(withoutOurs(j.cfg.Env), env.Strings()...)
-	return p
+	p.cmd.Env = env
 }
 
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(ours, name)
@@ -130,7 +154,10 @@ func (j *job) sink(rank int) func(stream, []byte) {
 		}
 	}
 	prefix := fmt.Sprintf("[rank %d] ", rank)
-	if rank >= j.cfg.N {
+	switch {
+	case rank >= j.members():
+		prefix = fmt.Sprintf("[ps %d] ", rank-j.members())
+	case rank >= j.cfg.N:
 		prefix = fmt.Sprintf("[server %d] ", rank-j.cfg.N)
 	}
 	var lines [2]splitter
@@ -162,14 +189,11 @@ func (j *job) watch(p *process) {
 func (j *job) judge(p *process) {
 	switch {
 	case p.signalled():
+	case p.table >= 0: // the coordinator does not know of it: see tableEnded
 	case p.how == "":
 		j.coordinator.MarkEnded(p.rank)
 	default:
-		j.mu.Lock()
-		if j.first == nil {
-			j.first = p
-		}
-		j.mu.Unlock()
+		j.lose(p)
 		j.coordinator.MarkLost(p.rank, p.how+lastLine(p.tail.last()))
 	}
 }
@@ -201,12 +225,25 @@ func (j *job) supervise(ctx context.Context) error {
 	next := newEscalation()
 	defer next.stop()
 	lost, done := j.coordinator.Lost(), ctx.Done()
-	for running := len(j.procs); running > 0; {
+	for running, ranks := len(j.procs), min(len(j.procs), j.cfg.N); running > 0; {
 		select {
 		case p := <-j.exits:
-			running--
-			if p.how != "" && !j.coordinator.Left(p.rank) {
+			switch {
+			case p.table >= 0:
+				if !next.begun() && ctx.Err() == nil && j.tableEnded(p) {
+					continue // another has taken its place
+				}
+				if p.how != "" {
+					next.hurry() // its clients cannot go on
+				}
+			case p.how != "" && !j.coordinator.Left(p.rank):
 				next.begin(j.cfg.Grace)
+			}
+			running--
+			if p.rank < j.cfg.N {
+				if ranks--; ranks == 0 {
+					next.begin(j.cfg.Grace) // servers end when all have left
+				}
 			}
 		case err := <-lost:
 			lost = nil
@@ -259,6 +296,9 @@ func newEscalation() *escalation {
 }
 
 func (e *escalation) stop() { e.timer.Stop() }
+
+// begun says that the processes are to end.
+func (e *escalation) begun() bool { return e.step > 0 }
 
 // begin starts with a time of grace, once.
 func (e *escalation) begin(grace time.Duration) {
@@ -314,7 +354,7 @@ func (j *job) result(ctx context.Context) error {
 
 // death describes the end of p's rank; why is the coordinator's reason.
 func (p *process) death(why string) *DeathError {
-	d := &DeathError{Rank: p.rank, Server: p.server, How: p.how, Tail: p.tail.last()}
+	d := &DeathError{Rank: p.rank, Server: p.server, Table: p.table, How: p.how, Tail: p.tail.last()}
 	why = strings.TrimPrefix(why, cluster.ServerName(p.server)) // which d says itself
 	switch {
 	case why == "" || p.how != "" && strings.HasPrefix(why, p.how):
@@ -336,7 +376,8 @@ func said(tail []string, why string) bool {
 // DeathError says which rank ended the job, how, and with which last words.
 type DeathError struct {
 	Rank   int
-	Server int      // which server it was, from 0; -1: a rank that trains
+	Server int      // which server it was, from 0; -1: none
+	Table  int      // which server of tables it was, from 0; -1: none
 	How    string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
 	Tail   []string // its last lines of output
 }
@@ -344,6 +385,9 @@ type DeathError struct {
 // Error names the rank and shows its last lines, indented, one per line.
 func (e *DeathError) Error() string {
 	text := fmt.Sprintf("rank %d is lost: %s%s; ", e.Rank, cluster.ServerName(e.Server), e.How)
+	if e.Table >= 0 {
+		text = fmt.Sprintf("parameter server %d is lost: %s; ", e.Table, e.How)
+	}
 	if len(e.Tail) == 0 {
 		return text + "it wrote nothing"
 	}

@@ -43,6 +43,13 @@ type Config struct {
 	// with the numbers from N on.
 	Servers       int
 	ServerCommand []string
+	// Tables is how many more processes run TableCommand: servers that keep the
+	// job's parameters (ps/service), which the ranks connect to by themselves. Each has a socket
+	// that the launcher opened and that outlives it, so that one that was lost can be
+	// started again, up to TableRestarts times each, while its clients wait.
+	Tables        int
+	TableCommand  []string
+	TableRestarts int
 	// Env is the processes' environment, usually os.Environ(). The variables
 	// of type Env are set on top.
 	Env []string
@@ -89,7 +96,7 @@ type Config struct {
 	Report                 func(line string)
 	// OnStart and OnExit, if set, are called when a process has started and
 	// ended, from different goroutines for different ranks. Servers count as
-	// the ranks from N on. how is "" for
+	// the ranks from N on, and those that keep tables after them. how is "" for
 	// status 0, and otherwise "exit status 3" or "killed by signal 9".
 	OnStart func(rank, pid int)
 	OnExit  func(rank int, how string)
@@ -112,6 +119,12 @@ func (c Config) Validate() error {
 	}
 	if c.Servers > 0 && (len(c.ServerCommand) == 0 || c.ServerCommand[0] == "") {
 		errs = append(errs, errors.New("no program to run as servers"))
+	}
+	if c.Tables < 0 || c.TableRestarts < 0 {
+		errs = append(errs, fmt.Errorf("%d servers of tables, %d restarts: want at least 0", c.Tables, c.TableRestarts))
+	}
+	if c.Tables > 0 && (len(c.TableCommand) == 0 || c.TableCommand[0] == "") {
+		errs = append(errs, errors.New("no program to run as servers of tables"))
 	}
 	if c.TailLines < 0 {
 		errs = append(errs, fmt.Errorf("%d tail lines: want at least 0", c.TailLines))
@@ -174,15 +187,20 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer coordinator.Close()
-	j := &job{cfg: cfg, programs: programs, screen: screen, coordinator: coordinator}
+	tables, err := openTables(cfg.Tables)
+	if err != nil {
+		return err
+	}
+	defer tables.close()
+	j := &job{cfg: cfg, programs: programs, screen: screen, coordinator: coordinator, tables: tables}
 	return j.run(ctx)
 }
 
-// programs finds the files of the program and of that of the servers.
-func (c *Config) programs() (out [2]string, err error) {
-	for i, command := range [][]string{c.Command, c.ServerCommand} {
-		if i == 1 && c.Servers == 0 {
-			break
+// programs finds the files of the program and of those of the servers.
+func (c *Config) programs() (out [3]string, err error) {
+	for i, command := range [][]string{c.Command, c.ServerCommand, c.TableCommand} {
+		if i == 1 && c.Servers == 0 || i == 2 && c.Tables == 0 {
+			continue
 		}
 		if out[i], err = exec.LookPath(command[0]); err != nil {
 			return out, &StartError{Program: command[0], Err: err}

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 }
 
 func play(role string, args []string) int {
+	if table, present, err := TableFromEnv(os.LookupEnv); present {
+		return playTable(table, err, args)
+	}
 	env, _, err := FromEnv(os.LookupEnv)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -83,6 +86,8 @@ func play(role string, args []string) int {
 		return playLauncher(args)
 	case "member":
 		return playMember(env, args)
+	case "customer":
+		return playCustomer(env, args)
 	}
 	return 9
 }

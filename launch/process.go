@@ -22,13 +22,16 @@ const (
 
 // process is one rank's process, the leader of a process group of its own.
 type process struct {
-	rank    int
-	server  int // which server it is, -1: none
-	cmd     *exec.Cmd
-	pipes   []*os.File // our ends
-	reading sync.WaitGroup
-	drained chan struct{}
-	tail    tail
+	rank   int
+	server int // which server it is, -1: none
+	table  int // which server of tables, -1: none
+
+	restarts int // how many came before it in its place
+	cmd      *exec.Cmd
+	pipes    []*os.File // our ends
+	reading  sync.WaitGroup
+	drained  chan struct{}
+	tail     tail
 
 	how string // how it ended, "" for status 0; set by wait
 

@@ -17,6 +17,8 @@ const (
 	MeshLink Purpose = 2
 	// Memory connections hand shared memory to a rank of the same host.
 	Memory Purpose = 3
+	// Service connections join a trainer to a parameter server.
+	Service Purpose = 4
 )
 
 // String returns the purpose's name.
@@ -28,6 +30,8 @@ func (p Purpose) String() string {
 		return "mesh"
 	case Memory:
 		return "memory"
+	case Service:
+		return "parameter server"
 	}
 	return fmt.Sprintf("purpose %d", uint8(p))
 }

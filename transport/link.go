@@ -81,6 +81,48 @@ func (l *Link) WriteFrame(h wire.Header, payload []byte, timeout time.Duration) 
 	return err
 }
 
+// WriteEncoded writes frames that are encoded already, one after the other, in few
+// system calls. It uses the slice of frames up. It fails when nothing could be written
+// for as long as patience, which also bounds waiting for other writers; the link is
+// then of no use for writing, unless nothing at all was written.
+func (l *Link) WriteEncoded(frames net.Buffers, patience time.Duration) error {
+	if err := l.acquire(patience); err != nil {
+		return err
+	}
+	err := l.writeEncoded(frames, patience)
+	l.vec = nil
+	<-l.lock
+	return err
+}
+
+// writeEncoded needs the lock.
+func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
+	if l.broken != nil {
+		return l.broken
+	}
+	l.vec = frames
+	for total := int64(0); ; {
+		l.conn.SetWriteDeadline(time.Now().Add(patience)) // fails only where the write will, too
+		n, err := l.vec.WriteTo(l.conn)
+		l.sent.Add(n)
+		total += n
+		late := errors.Is(err, os.ErrDeadlineExceeded)
+		switch {
+		case err == nil:
+			return nil
+		case late && n > 0:
+			continue // slow, but it moves
+		case late:
+			err = fmt.Errorf("%w: nothing could be written for %v after %d bytes; the other end does not read", ErrTimeout, patience, total)
+			if total == 0 {
+				return err // the stream is as it was
+			}
+		}
+		l.broken = linkError(err)
+		return l.broken
+	}
+}
+
 // CloseWrite closes the writing side, so that the other end reads EOF after the
 // last frame. Later writes fail with cause.
 func (l *Link) CloseWrite(timeout time.Duration, cause error) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
@@ -243,4 +244,66 @@ func TestLinkAllocatesNothing(t *testing.T) {
 	if n >= 1 {
 		t.Errorf("a frame allocates %v times", n)
 	}
+}
+
+// Frames that are encoded already arrive as others do, however many and long.
+func TestLinkWritesEncodedFrames(t *testing.T) {
+	a, b := links(t)
+	var frames net.Buffers
+	total := int64(0)
+	for i, n := range []int{0, 5, 100000, 1 << 20} {
+		f := make([]byte, wire.HeaderSize+n)
+		if err := wire.PutHeader((*[wire.HeaderSize]byte)(f), wire.Header{Type: wire.Data, Seq: uint32(i), Length: n}); err != nil {
+			t.Fatal(err)
+		}
+		for j := range n {
+			f[wire.HeaderSize+j] = byte(i + 1)
+		}
+		frames, total = append(frames, f), total+int64(len(f))
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- a.WriteEncoded(frames, 10*time.Second) }()
+	for i, n := range []int{0, 5, 100000, 1 << 20} {
+		h, p, err := readMessage(b)
+		if err != nil || int(h.Seq) != i || !bytes.Equal(p, bytes.Repeat([]byte{byte(i + 1)}, n)) {
+			t.Fatalf("frame %d: %+v, %d bytes, %v", i, h, len(p), err)
+		}
+	}
+	if err := <-sent; err != nil || a.Sent() != total {
+		t.Errorf("%d bytes sent, %v, want %d", a.Sent(), err, total)
+	}
+}
+
+// Who reads slowly is waited for, who does not read at all is not.
+func TestLinkWritesEncodedFramesSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := net.Pipe()
+		defer x.Close()
+		defer y.Close()
+		a := newLink(x)
+		read := func(n int) {
+			for range n {
+				time.Sleep(900 * time.Millisecond)
+				y.Read(make([]byte, 1))
+			}
+		}
+		go read(30)
+		if err := a.WriteEncoded(net.Buffers{make([]byte, 10), make([]byte, 20)}, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.WriteEncoded(net.Buffers{make([]byte, 10)}, time.Second); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "does not read") {
+			t.Errorf("got %v", err)
+		}
+		go read(15)
+		if err := a.WriteEncoded(net.Buffers{make([]byte, 10)}, time.Second); err != nil {
+			t.Errorf("nothing was written, and yet the link is of no more use: %v", err)
+		}
+		first := a.WriteEncoded(net.Buffers{make([]byte, 10)}, time.Second)
+		if !errors.Is(first, ErrTimeout) || !strings.Contains(first.Error(), "after 5 bytes") {
+			t.Errorf("got %v", first)
+		}
+		if err := a.WriteEncoded(net.Buffers{make([]byte, 1)}, time.Second); err != first {
+			t.Errorf("a frame was written behind a part of another: %v", err)
+		}
+	})
 }

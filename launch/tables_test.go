@@ -1,0 +1,168 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// playTable answers who connects with its number and how many it has answered, and is killed
+// by a line "die". It ends when it is told to.
+func playTable(env TableEnv, err error, args []string) int {
+	if err != nil || len(args) > 0 && args[0] == "fail" {
+		fmt.Println("no table:", err)
+		return 4
+	}
+	l, err := net.FileListener(os.NewFile(uintptr(env.Socket), "socket"))
+	if err != nil || l.Addr().String() != env.Addrs[env.Index] {
+		fmt.Println(l, err, env)
+		return 5
+	}
+	for answered := 0; ; answered++ {
+		conn, err := l.Accept()
+		if err != nil {
+			return 6
+		}
+		line, _ := bufio.NewReader(conn).ReadString('\n')
+		switch line {
+		case "die\n":
+			fmt.Println("about to die")
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case "leave\n":
+			return 0
+		}
+		fmt.Fprintf(conn, "table %d of %d for %d, answer %d\n", env.Index, len(env.Addrs), env.WorldSize, answered)
+		_ = conn.Close()
+	}
+}
+
+// playCustomer says each word to each server of tables and prints the answers.
+func playCustomer(env Env, words []string) int {
+	for _, word := range words {
+		if word == "wait" {
+			time.Sleep(time.Minute)
+		}
+		for _, addr := range env.Tables {
+			conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+			if err != nil {
+				fmt.Println(err)
+				return 3
+			}
+			fmt.Fprintln(conn, word)
+			answer, _ := bufio.NewReader(conn).ReadString('\n')
+			fmt.Printf("%s: %q\n", word, answer)
+			_ = conn.Close()
+		}
+	}
+	return 0
+}
+
+// tablesBeside are two servers of tables, which may be started again so often.
+func tablesBeside(restarts int, args ...string) func(*Config) {
+	return func(c *Config) {
+		c.Tables, c.TableRestarts, c.TableCommand = 2, restarts, append([]string{os.Args[0]}, args...)
+	}
+}
+
+// Servers of tables find their sockets, ranks find their addresses, and all end well.
+func TestTables(t *testing.T) {
+	l := launch(t, context.Background(), 1, "customer", []string{"hello", "hello", "leave"}, tablesBeside(0))
+	for _, want := range []string{`hello: "table 0 of 2 for 1, answer 0\n"`, `hello: "table 1 of 2 for 1, answer 1\n"`} {
+		if l.err != nil || !strings.Contains(l.out, want) {
+			t.Errorf("%v, %q is not in\n%s", l.err, want, l.out)
+		}
+	}
+}
+
+// One that is killed is started again at the same address, where clients have waited; its
+// last words are told. One time too often ends the job with its name.
+func TestKilledTable(t *testing.T) {
+	l := launch(t, context.Background(), 1, "customer", []string{"hello", "die", "hello", "leave"}, tablesBeside(1))
+	for i := range 2 {
+		again := fmt.Sprintf(`hello: "table %d of 2 for 1, answer 0\n"`, i)
+		if l.err != nil || strings.Count(l.out, again) != 2 {
+			t.Errorf("%v, %q is not twice in\n%s", l.err, again, l.out)
+		}
+		told := fmt.Sprintf(`ringo: parameter server %d is lost: killed by signal 9 (SIGKILL); its last line: "about to die"; it is started again (1 of 1)`, i)
+		if !strings.Contains(l.log, told) || !strings.Contains(l.out, fmt.Sprintf("[ps %d] about to die\n", i)) {
+			t.Errorf("%q is not in\n%s%s", told, l.log, l.out)
+		}
+	}
+	l = launch(t, context.Background(), 2, "customer", []string{"die", "die", "wait"}, tablesBeside(1))
+	var death *DeathError
+	if !errors.As(l.err, &death) || death.Table < 0 || !strings.Contains(l.err.Error(), fmt.Sprintf("parameter server %d is lost: killed by signal 9 (SIGKILL); its last lines:\n  about to die", death.Table)) {
+		t.Errorf("got %v", l.err)
+	}
+}
+
+// One that cannot begin ends the job, after as many trials as are allowed.
+func TestTableThatFails(t *testing.T) {
+	l := launch(t, context.Background(), 1, "sleep", nil, tablesBeside(2, "fail"))
+	var death *DeathError
+	if !errors.As(l.err, &death) || death.Table < 0 || death.How != "exit status 4" || !strings.Contains(l.log, "it is started again (2 of 2)") {
+		t.Errorf("got %v\n%s", l.err, l.log)
+	}
+	var start *StartError
+	err := Run(context.Background(), Config{N: 1, Tables: 1, Command: []string{os.Args[0]}, TableCommand: []string{"no-such-program"}})
+	if !errors.As(err, &start) || start.Program != "no-such-program" {
+		t.Errorf("got %v", err)
+	}
+	err = Run(context.Background(), Config{N: 1, Tables: 1, TableRestarts: -1, Command: []string{os.Args[0]}})
+	for _, want := range []string{"no program to run as servers of tables", "-1 restarts"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+// Ranks that are done leave no servers behind, even if nobody has told these.
+func TestTablesEndWithRanks(t *testing.T) {
+	if l := launch(t, context.Background(), 1, "hello", nil, tablesBeside(1)); l.err != nil || strings.Contains(l.log, "again") {
+		t.Errorf("%v\n%s", l.err, l.log)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		time.Sleep(300 * time.Millisecond)
+		cancel()
+	}()
+	l := launch(t, ctx, 1, "sleep", nil, tablesBeside(1))
+	if !errors.Is(l.err, context.Canceled) || strings.Contains(l.log, "again") {
+		t.Errorf("%v\n%s", l.err, l.log)
+	}
+}
+
+func TestTableEnv(t *testing.T) {
+	want := TableEnv{Index: 1, Addrs: []string{"127.0.0.1:7", "[::1]:8"}, WorldSize: 3, Ticket: transport.NewTicket(), Socket: 3}
+	got, present, err := TableFromEnv(lookupIn(want.Strings()))
+	if err != nil || !present || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, %v, %v", got, present, err)
+	}
+	if _, present, err := TableFromEnv(lookupIn([]string{"RINGO_RANK=1"})); present || err != nil {
+		t.Error(present, err)
+	}
+	rank := Env{Rank: 0, WorldSize: 1, Rendezvous: "h:1", Ticket: transport.NewTicket(), Tables: want.Addrs}
+	if got, _, err := FromEnv(lookupIn(rank.Strings())); err != nil || fmt.Sprint(got) != fmt.Sprint(rank) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	_, _, err = TableFromEnv(lookupIn([]string{"RINGO_PS_INDEX=2", "RINGO_PS_ADDRS=a,b:1", "RINGO_PS_SOCKET=2", "RINGO_TICKET=secret"}))
+	for _, want := range []string{`want HOST:PORT,HOST:PORT,…, got "a"`, `RINGO_PS_SOCKET="2": want a number of at least 3`, "RINGO_WORLD_SIZE is not set, but RINGO_PS_INDEX is", "RINGO_TICKET: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	env := want.Strings()
+	env[0] = "RINGO_PS_INDEX=" + strconv.Itoa(len(want.Addrs))
+	if _, _, err := TableFromEnv(lookupIn(env)); err == nil || !strings.Contains(err.Error(), "RINGO_PS_INDEX=2, but RINGO_PS_ADDRS has 2 addresses") {
+		t.Errorf("got %v", err)
+	}
+}
