@@ -28,6 +28,9 @@ type Config struct {
 	Servers int
 	// PS says how servers and their clients work. Trainers is left 0: it is Size.
 	PS ps.Config
+	// Tables are the addresses of the job's servers of tables, HOST:PORT each, by
+	// number, the same on all ranks: see Job.DialTables. Empty: those that a launcher started.
+	Tables []string
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given.
 	Rendezvous string
 	// JoinTimeout bounds how long the ranks wait for each other at the start;
@@ -87,6 +90,10 @@ func (c Config) Validate() error {
 	}
 	fault(c.Size == 0 && (c.Rank != 0 || c.Rendezvous != ""),
 		"rank %d and rendezvous %q place a rank by hand, which needs the size too", c.Rank, c.Rendezvous)
+	for i, addr := range c.Tables {
+		_, port, err := net.SplitHostPort(addr)
+		fault(err != nil || port == "", "server of tables %d at %q: want HOST:PORT", i, addr)
+	}
 	fault(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
 		"transport %q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
 	fault(c.JoinTimeout < 0, "join timeout %v: want at least 0", c.JoinTimeout)

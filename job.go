@@ -32,6 +32,8 @@ type Job struct {
 	rank, size, localRank int // of a server rank is its number in the mesh
 	servers               int
 	columns               int
+	tables                []string         // addresses
+	ticket                transport.Ticket // nil in a job of one process
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -66,7 +68,10 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
-	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, kind: TransportTCP}
+	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	if len(cfg.Tables) > 0 {
+		j.tables = cfg.Tables
+	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.connect(env, cfg); err != nil {
 		j.giveUp(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/trace"
 )
@@ -65,6 +66,8 @@ type position struct {
 	epoch int   // from 1
 	step  int   // steps of this epoch that are done
 	tally tally // of this rank, over these steps
+
+	places []data.StreamPosition // of all ranks, where a checkpoint has them
 }
 
 // past is what a run keeps of the epochs that are done.
@@ -106,6 +109,10 @@ func (r *run) save(p position) error {
 	if err != nil {
 		return err
 	}
+	places, err := r.places()
+	if err != nil {
+		return err
+	}
 	means := append([]float32(nil), r.replica.Params.Buffers()...)
 	if err := collective.AllReduce(r.job.Group(), means, collective.Mean); err != nil {
 		return fmt.Errorf("averaging the running statistics: %w", err)
@@ -124,6 +131,9 @@ func (r *run) save(p position) error {
 	more := map[string]string{morePast: string(past), moreExchange: string(setup)}
 	if r.replica.Tuner.Chosen() {
 		more[moreChosen] = "yes"
+	}
+	if places != "" && p.step > 0 {
+		more[morePlaces] = places
 	}
 	keep := r.cfg.Checkpoint.Keep
 	if keep == 0 {

@@ -33,6 +33,16 @@ type Config struct {
 	// TrainLimit and EvalLimit use only so many samples; 0 means all.
 	TrainLimit, EvalLimit int
 
+	// Stream leaves the training rows in their files, of which there may be many
+	// and more than fit memory, and reads them as they are needed; TrainFile may
+	// be a folder. Only Criteo's are. Ranks share blocks of the files, or with
+	// ByFile whole files, which spares each rank unpacking the others'.
+	Stream, ByFile bool
+	// Window is how many rows of a stream are shuffled among each other, a multiple
+	// of Batch; 0: 128 batches; negative: none. Interleave is how many of its files
+	// are read at once; 0: 1.
+	Window, Interleave int
+
 	// Batch is the number of samples per rank and backward, at least 1.
 	Batch int
 	// Epochs is how often the training set is seen, at least 1.
@@ -59,6 +69,8 @@ type Config struct {
 	// Threads is how many threads compute in each rank, 1 to MaxThreads. It does
 	// not change the result.
 	Threads int
+	// Servers says whether parameters lie on servers.
+	Servers Servers
 	// Exchange says how the ranks agree on a step.
 	Exchange distopt.Config
 	// Tuning says by what a strategy "auto" and measured plans are chosen, which
@@ -113,6 +125,7 @@ func (c Config) Validate() error {
 	atLeast("training limit", c.TrainLimit, 0)
 	atLeast("evaluation limit", c.EvalLimit, 0)
 	atLeast("batch", c.Batch, 1)
+	errs = append(errs, c.validateStream()...)
 	atLeast("epochs", c.Epochs, 1)
 	atLeast("threads", c.Threads, 1)
 	if c.Threads > MaxThreads {
@@ -125,6 +138,7 @@ func (c Config) Validate() error {
 	errs = append(errs, c.tuning().Validate(), c.Checkpoint.Validate())
 	errs = append(errs, c.validateTuning()...)
 	errs = append(errs, c.validateCodec()...)
+	errs = append(errs, c.validateServers()...)
 	return errors.Join(errs...)
 }
 
@@ -185,6 +199,7 @@ func (c Config) data() data.Config {
 // dataOf is what data.Open needs to know for a model.
 func (c Config) dataOf(spec models.Spec) data.Config {
 	d := c.data()
+	d.Stream = c.Stream
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]

@@ -53,8 +53,8 @@ func (r *run) trainEpoch(at *position) (err error) {
 	r.order.Start(at.epoch)
 	if at.step == 0 {
 		r.replica.ResetState()
-	} else {
-		r.order.Seek(at.step * r.accumulation())
+	} else if err := r.seek(at); err != nil {
+		return err
 	}
 	start := time.Now()
 	r.stepS = slices.Grow(r.stepS[:0], r.steps)
@@ -96,14 +96,16 @@ func (r *run) step(epoch, step int, t *tally) error {
 	var res Result
 	k := r.accumulation()
 	lr := r.lr(epoch, step)
-	r.replica.SetLR(lr)
+	r.replica.SetLR(lr, r.lr(epoch, step+1))
 	r.trace().BeginStep(r.replica.Opt.Steps())
 	for i := range k {
 		b, err := r.nextBatch()
 		if err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
-		res = r.replica.Backward(r.replica.Batch(b), i == k-1)
+		if res, err = r.replica.Backward(r.replica.Batch(b), i == k-1); err != nil {
+			return err
+		}
 		t.train(res, b.N)
 		if !finite(res.Loss) {
 			return fmt.Errorf("step %d: the loss is %v: training has diverged; lower the learning rate (now %v)", step, res.Loss, lr)
@@ -146,7 +148,7 @@ func (r *run) medianStep() float64 {
 }
 
 // next is the next batch of an epoch that has one.
-func next(l *data.Loader) (*data.Batch, error) {
+func next(l batches) (*data.Batch, error) {
 	b, ok, err := l.Next()
 	if err == nil && !ok {
 		err = fmt.Errorf("the epoch has no more than %d batches", l.Steps())
@@ -172,7 +174,10 @@ func (r *run) evaluate(epoch int, t *tally) error {
 		if b.N == 0 {
 			continue // another rank's part is one sample longer
 		}
-		res := r.replica.Evaluate(r.replica.Batch(b))
+		res, err := r.replica.Evaluate(r.replica.Batch(b))
+		if err != nil {
+			return fmt.Errorf("evaluating: %w", err)
+		}
 		t.evaluate(res)
 		for i, s := range res.Scores {
 			r.scores = append(r.scores, newScored(s, b.Labels[i] == 1))

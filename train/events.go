@@ -100,7 +100,8 @@ type Summary struct {
 	SamplesPerS    float64 `json:"samples_per_s"`
 	TokensPerS     Figure  `json:"tokens_per_s,omitzero"`
 	// Skipped is how many bad lines or images this rank has left out. Lines are
-	// read by every rank, most images only by the one that trains on them.
+	// read by every rank, most images only by the one that trains on them; of a
+	// stream it is the last epoch's bad lines of all ranks.
 	Skipped int `json:"skipped,omitempty"`
 	// ParamsSHA256 is the hash of parameters, tables and running statistics,
 	// which all ranks agreed on.

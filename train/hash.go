@@ -12,6 +12,8 @@ import (
 type values struct {
 	name string
 	data []float32
+	// each, where it is set, shows the values in place of data, some at a time.
+	each func(func([]float32) error) error
 }
 
 // learnt returns the parameters, the tables and the buffers of the replica,
@@ -19,13 +21,17 @@ type values struct {
 func (r *Replica) learnt() []values {
 	var all []values
 	for _, p := range r.Params.List() {
-		all = append(all, values{p.Name, p.Data})
+		all = append(all, values{name: p.Name, data: p.Data})
 	}
 	for _, t := range r.Params.Tables() {
-		all = append(all, values{t.Name, t.Data})
+		v := values{name: t.Name, data: t.Data}
+		if r.remote != nil {
+			v.each = r.remote.Each
+		}
+		all = append(all, v)
 	}
 	for _, b := range r.Params.BufferList() {
-		all = append(all, values{b.Name, b.Data})
+		all = append(all, values{name: b.Name, data: b.Data})
 	}
 	slices.SortFunc(all, func(a, b values) int { return strings.Compare(a.name, b.name) })
 	return all
@@ -33,20 +39,29 @@ func (r *Replica) learnt() []values {
 
 // Hash is the SHA-256 of what the model has learnt, parameters, tables and
 // running statistics: name and little-endian values of each, sorted by name, so
-// that it does not depend on how memory is laid out.
-func (r *Replica) Hash() [sha256.Size]byte {
+// that it does not depend on how memory is laid out. An error is one of the servers that
+// a table lies on.
+func (r *Replica) Hash() (sum [sha256.Size]byte, err error) {
 	const piece = 4096 // values, so that a large table needs no copy of itself
 	h := sha256.New()
 	buf := make([]byte, 0, 4*piece)
-	for _, v := range r.learnt() {
-		h.Write(append(buf[:0], v.name+"\x00"...))
-		for part := range slices.Chunk(v.data, piece) {
+	write := func(data []float32) error {
+		for part := range slices.Chunk(data, piece) {
 			buf = buf[:0]
 			for _, x := range part {
 				buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(x))
 			}
 			h.Write(buf)
 		}
+		return nil
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	for _, v := range r.learnt() {
+		h.Write(append(buf[:0], v.name+"\x00"...))
+		if v.each == nil {
+			_ = write(v.data)
+		} else if err := v.each(write); err != nil {
+			return sum, err
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }

@@ -22,7 +22,7 @@ func tinyClick() models.Spec {
 		Name: "tiny-click", Task: models.Click, Data: "criteo", Input: []int{13}, IDs: 26, Classes: 2, Rows: 300,
 		Defaults: models.Defaults{Optimizer: "adagrad", LR: 0.05},
 		Build: func(ps *nn.Params, o models.Options) models.Model {
-			m := &clickModel{table: ps.NewTable("table", nn.Uniform(0.05), o.Rows, 3)}
+			m := &clickModel{table: ps.NewTable("table", nn.UniformRows(0.05), o.Rows, 3)}
 			m.hidden, m.out = ps.Dense("hidden", 26*3+13, 8), ps.Dense("out", 8, 2)
 			return m
 		},

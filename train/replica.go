@@ -33,8 +33,9 @@ type Replica struct {
 	trace   *trace.Recorder
 	x       nn.Tensor // the last batch's values
 	seed    uint64
-	passes  uint64 // backwards so far
-	begun   bool   // a step of several backwards
+	passes  uint64  // backwards so far
+	begun   bool    // a step of several backwards
+	remote  *remote // nil: parameters lie here
 }
 
 // NewReplica builds the model that cfg names, with the initial parameters of
@@ -58,17 +59,34 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 	g := job.Group()
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
 	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: g, seed: cfg.Seed, trace: cfg.Exchange.Trace}
+	away := cfg.Servers.Consistency != ""
+	if away {
+		r.Params.TablesElsewhere()
+	}
 	r.model = spec.Build(r.Params, opts)
 	r.Params.GradsFrom(job.Alloc)
 	if err := r.arrange(); err != nil {
 		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
 	}
-	if r.rule, err = optim.NewShared(cfg.newOptimizer(r.Params), max(1, cfg.Threads)); err != nil {
+	rule := cfg.newOptimizer(r.Params)
+	if away {
+		rule = &elsewhere{name: cfg.Optimizer}
+	}
+	if r.rule, err = optim.NewShared(rule, max(1, cfg.Threads)); err != nil {
 		return nil, err
 	}
 	var tables []distopt.Table
-	for _, t := range r.Params.Tables() {
-		tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
+	if away {
+		if err := r.connect(cfg); err != nil {
+			r.disconnect()
+			r.Params.Release(job.Free)
+			return nil, err
+		}
+		g, cfg.Exchange.Reducer = r.remote.alone, r.remote
+	} else {
+		for _, t := range r.Params.Tables() {
+			tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
+		}
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
 	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
@@ -80,7 +98,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 		return nil, err
 	}
 	if err = r.Opt.Broadcast(); err == nil {
-		r.Tuner, err = r.newTuner(cfg)
+		r.Tuner, err = r.newTuner(cfg, g)
 	}
 	if err != nil {
 		r.Close()
@@ -146,8 +164,13 @@ type Result struct {
 
 // Backward runs the model over a batch and adds to the gradients. With last,
 // it is the step's last backward: each gradient is handed to the optimizer as
-// soon as it is final.
-func (r *Replica) Backward(b models.Batch, last bool) Result {
+// soon as it is final. An error is one of the servers that parameters lie on.
+func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
+	if r.remote != nil {
+		if b.IDs, err = r.fetch(b.IDs, true); err != nil {
+			return res, err
+		}
+	}
 	if !r.begun {
 		r.Opt.BeginForward()
 	}
@@ -157,22 +180,26 @@ func (r *Replica) Backward(b models.Batch, last bool) Result {
 	r.passes++
 	start := r.trace.Now()
 	loss, out := r.model.Loss(r.tape, b)
-	res := Result{Outcome: out, Loss: float64(loss.Data[0])}
+	res = Result{Outcome: out, Loss: float64(loss.Data[0])}
 	middle := r.trace.Now()
 	r.trace.Span(trace.Forward, "forward", start, middle)
 	if !last {
 		r.tape.Backward(loss, nil)
 		r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
-		return res
+		return res, nil
 	}
 	r.Opt.BeginBackward()
 	r.tape.Backward(loss, r.Opt.GradReady)
 	r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
 	for i, t := range r.Params.Tables() {
 		ids, rows := t.Grad()
-		r.Opt.RowsReady(i, ids, rows)
+		if r.remote == nil {
+			r.Opt.RowsReady(i, ids, rows)
+		} else if err = r.remote.PushRows(ids, rows); err != nil {
+			return res, err
+		}
 	}
-	return res
+	return res, nil
 }
 
 // mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood
@@ -185,16 +212,34 @@ func mix(a, b uint64) uint64 {
 }
 
 // Step ends a step: it waits for the agreed gradients and updates.
-func (r *Replica) Step() error { return r.Tuner.Step() }
+func (r *Replica) Step() error {
+	err := r.Tuner.Step()
+	if err == nil && r.remote != nil {
+		err = r.remote.End(r.remote.next)
+	}
+	return err
+}
 
-// SetLR sets the learning rate of the next steps.
-func (r *Replica) SetLR(lr float64) { r.rule.SetLR(lr) }
+// SetLR sets the learning rate of the step under way, and that of the one after it, which servers
+// are told at its end.
+func (r *Replica) SetLR(lr, next float64) {
+	r.rule.SetLR(lr)
+	if r.remote != nil {
+		r.remote.next = next
+	}
+}
 
-// Evaluate runs the model over a batch without recording it for backward.
-func (r *Replica) Evaluate(b models.Batch) Result {
+// Evaluate runs the model over a batch without recording it for backward. An error is one
+// of the servers that parameters lie on.
+func (r *Replica) Evaluate(b models.Batch) (res Result, err error) {
+	if r.remote != nil {
+		if b.IDs, err = r.fetch(b.IDs, false); err != nil {
+			return res, err
+		}
+	}
 	r.tape.ResetEval()
 	loss, out := r.model.Loss(r.tape, b)
-	return Result{Outcome: out, Loss: float64(loss.Data[0])}
+	return Result{Outcome: out, Loss: float64(loss.Data[0])}, nil
 }
 
 // ResetState makes a model that carries state start anew, as before a pass over
@@ -217,7 +262,11 @@ func (r *Replica) state() [][]float32 {
 // parameters where the strategy lets them differ, and running statistics, which
 // become the mean over ranks. It is a collective call.
 func (r *Replica) Sync() error {
-	if err := r.Opt.Sync(); err != nil {
+	sync := r.Opt.Sync
+	if r.remote != nil {
+		sync = r.settle
+	}
+	if err := sync(); err != nil {
 		return err
 	}
 	if err := collective.AllReduce(r.group, r.Params.Buffers(), collective.Mean); err != nil {
@@ -234,6 +283,7 @@ func (r *Replica) Kernels() string { return r.kernels.Name() }
 func (r *Replica) Close() {
 	r.tape.Close()
 	_ = r.Opt.Close() // a fault of the exchange was told by Step
+	r.disconnect()
 	r.rule.Close()
 	r.Params.Release(r.job.Free)
 }

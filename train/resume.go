@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
@@ -50,6 +51,7 @@ func (r *run) settings() map[string]string {
 	some(distopt.SettingWarmup, fmt.Sprint(c.WarmupDensity), len(c.WarmupDensity) > 0)
 	// Servers add in another order, and plans were chosen by what they cost.
 	some("mode", "ps", r.job.Servers() > 0)
+	some("stream", fmt.Sprintf("windows of %d rows, %d files at once, by file %v", c.window(), max(1, c.Interleave), c.ByFile), c.Stream)
 	if x.Chain != nil {
 		out["chain"] = x.Chain.String()
 	}
@@ -90,6 +92,7 @@ type saved struct {
 	Past        past
 	Setup       *distopt.Setup
 	Chosen      bool // by measurements
+	Places      []data.StreamPosition
 }
 
 // resume restores the folder's last checkpoint on all ranks and returns where
@@ -129,7 +132,7 @@ func (r *run) resume() (position, error) {
 			return position{}, fmt.Errorf("resuming: %s: %w", head.File, err)
 		}
 	}
-	p := position{epoch: head.Epoch + 1, step: head.Done}
+	p := position{epoch: head.Epoch + 1, step: head.Done, places: head.Places}
 	r.past, r.resumed = head.Past, head.File
 	if err := r.load(f, head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
@@ -167,6 +170,11 @@ func (r *run) open() (*checkpoint.File, saved, error) {
 		}
 	}
 	head.Chosen = h.More[moreChosen] == "yes"
+	if text, ok := h.More[morePlaces]; ok && err == nil {
+		if err = json.Unmarshal([]byte(text), &head.Places); err != nil {
+			err = fmt.Errorf("%s: where the streams were cannot be read: %w", path, err)
+		}
+	}
 	if text, ok := h.More[moreExchange]; ok && err == nil {
 		if err = json.Unmarshal([]byte(text), &head.Setup); err != nil {
 			err = fmt.Errorf("%s: the strategy and the plan cannot be read: %w", path, err)
@@ -179,10 +187,12 @@ func (r *run) open() (*checkpoint.File, saved, error) {
 	return f, head, nil
 }
 
-// What a checkpoint's header holds besides: JSON of past and of distopt.Setup.
+// What a checkpoint's header holds besides: JSON of past, of distopt.Setup and of
+// the ranks' []data.StreamPosition.
 const (
 	morePast     = "past"
 	moreExchange = "exchange"
+	morePlaces   = "places"
 	moreChosen   = "chosen" // whether strategy or plan were chosen by measurements
 )
 

@@ -26,7 +26,9 @@ type run struct {
 	set     *data.Set
 	replica *Replica
 
-	order, shard    *data.Loader // of training and of evaluation
+	order           batches      // of training
+	shard           *data.Loader // of evaluation
+	samples         int          // of training, on all ranks
 	steps           int          // per epoch, on every rank
 	scores          []scored     // of the evaluation under way, of a click model
 	fingerprint     [sha256.Size]byte
@@ -77,7 +79,11 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (Summary, er
 	if err := r.replica.Tuner.End(); err != nil {
 		return Summary{}, err
 	}
-	return r.summary()
+	sum, err := r.summary()
+	if err != nil {
+		return Summary{}, err
+	}
+	return sum, r.replica.leave()
 }
 
 // prepare does everything before the first step.
@@ -127,6 +133,9 @@ func openSet(cfg Config) (*data.Set, error) {
 func (r *run) checkShapes() error {
 	want := data.Shape{Values: r.spec.Input, IDs: r.spec.IDs, Labels: max(1, r.spec.Labels)}
 	for _, src := range []data.Source{r.set.Train, r.set.Eval} {
+		if src == nil {
+			continue // it is streamed, in the shape of the other
+		}
 		if s := src.Shape(); s.Size() != want.Size() || s.IDs != want.IDs || s.Labels != want.Labels {
 			return fmt.Errorf("samples of data set %s have %v values, %d ids and %d labels, but model %s takes %v, %d and %d",
 				r.set.Name, s.Values, s.IDs, s.Labels, r.spec.Name, want.Values, want.IDs, want.Labels)
@@ -139,11 +148,11 @@ func (r *run) checkShapes() error {
 func (r *run) openLoaders() (err error) {
 	_, stateful := r.replica.model.(models.Stateful)
 	sampler := data.SamplerConfig{
-		N: r.set.Train.Len(), Batch: r.cfg.Batch, Rank: r.job.Rank(), Size: r.job.Size(), Seed: r.cfg.Seed,
+		Batch: r.cfg.Batch, Rank: r.job.Rank(), Size: r.job.Size(), Seed: r.cfg.Seed,
 		Streams: stateful && r.set.Streams,
 	}
-	loader := data.LoaderConfig{Source: r.set.Train, Seed: r.cfg.Seed, Augment: true, Workers: r.cfg.Threads}
-	if r.order, err = newLoader(loader, sampler); err != nil {
+	loader := data.LoaderConfig{Seed: r.cfg.Seed, Augment: true, Workers: r.cfg.Threads}
+	if err := r.openTraining(loader, sampler); err != nil {
 		return fmt.Errorf("training set: %w", err)
 	}
 	sampler.N, sampler.Evaluate = r.set.Eval.Len(), true
@@ -152,10 +161,30 @@ func (r *run) openLoaders() (err error) {
 		return fmt.Errorf("evaluation set: %w", err)
 	}
 	if r.steps = r.order.Steps() / r.accumulation(); r.steps == 0 {
-		n, np := r.set.Train.Len(), r.job.Size()
+		n, np := r.samples, r.job.Size()
 		return fmt.Errorf("%d training samples on %d ranks are %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
 			n, np, n/np, r.cfg.Batch*r.accumulation())
 	}
+	return nil
+}
+
+// openTraining opens the training batches. They are set only if that succeeds.
+func (r *run) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig) error {
+	if r.cfg.Stream {
+		s, err := r.openStream()
+		if err != nil {
+			return err
+		}
+		r.order, r.samples = s, int(s.lines)
+		return nil
+	}
+	r.samples = r.set.Train.Len()
+	loader.Source, sampler.N = r.set.Train, r.samples
+	l, err := newLoader(loader, sampler)
+	if err != nil {
+		return err
+	}
+	r.order = l
 	return nil
 }
 
@@ -167,10 +196,11 @@ func newLoader(cfg data.LoaderConfig, sampler data.SamplerConfig) (l *data.Loade
 }
 
 func (r *run) close() {
-	for _, l := range []*data.Loader{r.order, r.shard} {
-		if l != nil {
-			l.Close()
-		}
+	if r.order != nil {
+		r.order.Close()
+	}
+	if r.shard != nil {
+		r.shard.Close()
 	}
 	if r.replica != nil {
 		r.replica.Close()
@@ -229,8 +259,8 @@ func (r *run) info() Info {
 	o := r.replica.Opt
 	unit, per := r.unit()
 	return Info{
-		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, TrainSamples: r.set.Train.Len(), EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
+		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
+		Unit: unit, PerSample: per, TrainSamples: r.samples, EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(),
@@ -239,17 +269,24 @@ func (r *run) info() Info {
 }
 
 func (r *run) summary() (Summary, error) {
-	sum := r.replica.Hash()
+	sum, err := r.replica.Hash()
+	if err != nil {
+		return Summary{}, fmt.Errorf("comparing parameters: %w", err)
+	}
 	if err := r.sameOnAll(sum[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
+		return Summary{}, err
+	}
+	skipped, err := r.skipped()
+	if err != nil {
 		return Summary{}, err
 	}
 	o, last := r.replica.Opt, r.past.Last
 	s := Summary{
-		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers(),
+		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
 		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
-		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: r.set.Skipped(),
+		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
 		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
 	}
 	if r.spec.Task == models.Language {

@@ -224,7 +224,11 @@ func follow(job *ringo.Job, cfg Config, images data.Source, batch int, pick func
 		if err := images.Fill(&b, pick(step), data.Draw{}); err != nil {
 			return err
 		}
-		saw(step, r.Backward(r.Batch(&b), true).Loss)
+		res, err := r.Backward(r.Batch(&b), true)
+		if err != nil {
+			return err
+		}
+		saw(step, res.Loss)
 		if err := r.Step(); err != nil {
 			return err
 		}
@@ -255,14 +259,19 @@ func TestAccumulation(t *testing.T) {
 					if err := images.Fill(&b, index, data.Draw{}); err != nil {
 						return err
 					}
-					r.Backward(r.Batch(&b), k == accumulate-1)
+					if _, err := r.Backward(r.Batch(&b), k == accumulate-1); err != nil {
+						return err
+					}
 				}
 				if err := r.Step(); err != nil {
 					return err
 				}
 			}
-			err = images.Fill(&b, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, data.Draw{})
-			loss = r.Evaluate(r.Batch(&b)).Loss
+			if err := images.Fill(&b, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, data.Draw{}); err != nil {
+				return err
+			}
+			res, err := r.Evaluate(r.Batch(&b))
+			loss = res.Loss
 			return err
 		})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -45,10 +46,10 @@ func (c Config) validateTuning() (errs []error) {
 }
 
 // newTuner makes the tuner of an optimizer.
-func (r *Replica) newTuner(cfg Config) (*tune.Tuner, error) {
+func (r *Replica) newTuner(cfg Config, g *collective.Group) (*tune.Tuner, error) {
 	c := cfg.tuning()
 	if r.group.Rank() == 0 {
 		c.Report, c.Save = cfg.Tuning.Report, cfg.Tuning.Save
 	}
-	return tune.New(r.group, r.Opt, layersOf(r.Params), r.Params.Grads(), c)
+	return tune.New(g, r.Opt, layersOf(r.Params), r.Params.Grads(), c)
 }

@@ -1,0 +1,27 @@
+package ringo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/ps/client"
+)
+
+// Tables is how many servers of tables the job has: 0 for none.
+func (j *Job) Tables() int { return len(j.tables) }
+
+// DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says what is
+// asked of them; who and where they are, the ticket and the version are the job's. It waits
+// for servers that are not up yet. The client is its caller's to end, before the job.
+func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
+	if len(j.tables) == 0 {
+		return nil, fmt.Errorf("the job has no servers of tables: start it with some, or give all ranks their addresses")
+	}
+	if j.ticket == nil {
+		return nil, fmt.Errorf("a job of one process has no servers of tables: start its ranks as processes")
+	}
+	cfg.Servers, cfg.Ticket, cfg.Version = j.tables, j.ticket, Version
+	cfg.Trainer, cfg.Trainers = j.rank, j.size
+	return client.Dial(cmp.Or(j.ctx, context.Background()), cfg)
+}

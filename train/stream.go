@@ -1,0 +1,174 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+)
+
+// batches are a rank's training batches, as many in each epoch as on all other
+// ranks.
+type batches interface {
+	Steps() int
+	Start(epoch int)
+	Seek(step int)
+	Next() (*data.Batch, bool, error)
+	Close()
+}
+
+// usualWindow is how many batches of a stream are shuffled among each other.
+const usualWindow = 128
+
+// validateStream reports what is wrong with the settings of a stream.
+func (c Config) validateStream() (errs []error) {
+	if !c.Stream {
+		if c.Window != 0 || c.Interleave != 0 || c.ByFile {
+			errs = append(errs, fmt.Errorf("--shuffle-window %d, --interleave %d, --by-file=%v: only what is streamed (--stream) is read so: leave them out", c.Window, c.Interleave, c.ByFile))
+		}
+		return errs
+	}
+	if spec, err := c.spec(); err == nil && spec.Data != "criteo" {
+		errs = append(errs, fmt.Errorf("--stream: the data of %s are read into memory; only Criteo's rows are streamed", spec.Name))
+	}
+	if c.Data == data.Synthetic {
+		errs = append(errs, errors.New("--stream: synthetic rows have no files: make some with `ringo data criteo --generate`"))
+	}
+	if c.TrainLimit > 0 {
+		errs = append(errs, fmt.Errorf("--train-limit %d: a stream has all rows of its files: name fewer files with --train-file", c.TrainLimit))
+	}
+	if c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0 {
+		errs = append(errs, fmt.Errorf("--shuffle-window %d: want a multiple of the batch, %d; 0 for %d batches, or -1 for none", c.Window, c.Batch, usualWindow))
+	}
+	if c.Interleave < 0 {
+		errs = append(errs, fmt.Errorf("--interleave %d: want at least 0", c.Interleave))
+	}
+	return errs
+}
+
+// window is how many rows are shuffled among each other.
+func (c Config) window() int {
+	switch {
+	case c.Window < 0:
+		return 0
+	case c.Window == 0:
+		return usualWindow * c.Batch
+	}
+	return c.Window
+}
+
+// streamed is a stream that makes the steps that all ranks can make.
+type streamed struct {
+	*data.ClickStream
+	steps int
+	lines int64 // of all ranks
+}
+
+// Steps is the number of batches per epoch, the same on every rank.
+func (s *streamed) Steps() int { return s.steps }
+
+// Seek makes step the next one. Next tells what is wrong with it.
+func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
+
+// openStream opens this rank's share of the files. Each rank counts its lines,
+// which is a pass over the files, so that all know how many steps they have in
+// common. It is a collective call.
+func (r *run) openStream() (*streamed, error) {
+	stream, err := data.OpenClickStream(data.ClickStreamConfig{
+		Files: r.set.Files, Batch: r.cfg.Batch, Rows: r.set.Rows, Window: r.cfg.window(), Seed: r.cfg.Seed,
+		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.ByFile, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &streamed{ClickStream: stream}
+	if err := r.agreeSteps(s); err != nil {
+		stream.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// agreeSteps finds the steps that every rank has rows for, even if as many of
+// its lines are bad as may be.
+func (r *run) agreeSteps(s *streamed) error {
+	r.job.SetStatus("counting the lines of the training files")
+	lines, err := s.Lines(r.job.Context())
+	if err != nil {
+		return err
+	}
+	counts := make([]int64, r.job.Size())
+	if err := collective.AllGather(r.job.Group(), counts, []int64{lines}); err != nil {
+		return fmt.Errorf("comparing the ranks' lines: %w", err)
+	}
+	for _, n := range counts {
+		s.lines += n
+	}
+	least := slices.Min(counts)
+	s.steps = int(max(0, least-int64(r.cfg.SkipBad)) / int64(r.cfg.Batch))
+	s.SetSteps(int64(s.steps))
+	if s.steps == 0 {
+		return fmt.Errorf("rank %d has %d lines of %d files, of which up to %d may be bad: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
+			slices.Index(counts, least), least, len(r.set.Files), r.cfg.SkipBad, r.cfg.Batch)
+	}
+	return nil
+}
+
+// skipped is how many bad lines or images this rank has left out so far; of
+// streams it is the last epoch's of all ranks. Of a stream it is a collective
+// call.
+func (r *run) skipped() (int, error) {
+	s, ok := r.order.(*streamed)
+	if !ok {
+		return r.set.Skipped(), nil
+	}
+	bad := []int64{int64(s.Bad())}
+	if err := collective.AllReduce(r.job.Group(), bad, collective.Sum); err != nil {
+		return 0, fmt.Errorf("adding up the bad lines: %w", err)
+	}
+	return r.set.Skipped() + int(bad[0]), nil
+}
+
+// places is where the ranks' streams are, for a checkpoint in the middle of an
+// epoch: "" where nothing is streamed. It is a collective call.
+func (r *run) places() (string, error) {
+	s, ok := r.order.(*streamed)
+	if !ok {
+		return "", nil
+	}
+	p := s.Position()
+	own := []int64{int64(p.Epoch), p.Step, p.First, p.Block, int64(p.Row), int64(p.Bad)}
+	all := make([]int64, len(own)*r.job.Size())
+	if err := collective.AllGather(r.job.Group(), all, own); err != nil {
+		return "", fmt.Errorf("gathering where the streams are: %w", err)
+	}
+	positions := make([]data.StreamPosition, r.job.Size())
+	for i := range positions {
+		v := all[i*len(own):][:len(own)]
+		positions[i] = data.StreamPosition{Epoch: int(v[0]), Step: v[1], First: v[2], Block: v[3], Row: int(v[4]), Bad: int(v[5])}
+	}
+	text, err := json.Marshal(positions)
+	return string(text), err
+}
+
+// seek makes the next batches those of a step in the middle of an epoch that was
+// started.
+func (r *run) seek(at *position) error {
+	step := at.step * r.accumulation()
+	s, ok := r.order.(*streamed)
+	if !ok || len(at.places) != r.job.Size() {
+		r.order.Seek(step)
+		return nil
+	}
+	p := at.places[r.job.Rank()]
+	if p.Epoch != at.epoch || p.Step != int64(step) {
+		return fmt.Errorf("the checkpoint of epoch %d, batch %d has a stream at epoch %d, batch %d", at.epoch, step, p.Epoch, p.Step)
+	}
+	// The settings and the files are those of the checkpoint: resume has compared
+	// them.
+	p.Of = s.Position().Of
+	return s.Resume(p)
+}

@@ -1,0 +1,157 @@
+package train
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+)
+
+// clickFiles makes a folder of Criteo's rows: two files to train on, one of them
+// compressed, with a bad line each, and one to evaluate on.
+func clickFiles(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for f, name := range []string{"train_9.tsv", "train_10.tsv.gz", "test.tsv"} {
+		var text bytes.Buffer
+		for i := range 150 {
+			if i == 70 && f < 2 {
+				text.WriteString("bad\n")
+			}
+			fmt.Fprintf(&text, "%d", (i+f)%3/2)
+			for c := range 13 {
+				fmt.Fprintf(&text, "\t%d", (i+f)*(c+1)%97)
+			}
+			for c := range 26 {
+				fmt.Fprintf(&text, "\t%08x", (i+f)%(c+2))
+			}
+			text.WriteString("\n")
+		}
+		content := text.Bytes()
+		if strings.HasSuffix(name, ".gz") {
+			var packed bytes.Buffer
+			z := gzip.NewWriter(&packed)
+			if _, err := z.Write(content); err != nil || z.Close() != nil {
+				t.Fatal(err)
+			}
+			content = packed.Bytes()
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// runAlone is the error of a run on one rank.
+func runAlone(t *testing.T, cfg Config) error {
+	t.Helper()
+	return ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
+		_, err := Run(job, cfg, new(recorder))
+		return err
+	})
+}
+
+func streaming(dir string) Config {
+	c := custom(tinyClick())
+	c.Data, c.Stream, c.SkipBad = dir, true, 3
+	c.TrainLimit, c.EvalLimit, c.Batch, c.Epochs = 0, 0, 8, 2
+	c.Window, c.Interleave = 40, 2
+	return c
+}
+
+// A streamed run does not depend on threads, and one that goes on from any of its
+// checkpoints ends with the same bits.
+func TestStreamResume(t *testing.T) {
+	for _, np := range []int{1, 2} {
+		for _, accumulation := range []int{1, 2} {
+			cfg := streaming(clickFiles(t))
+			cfg.Exchange.Accumulation, cfg.ByFile = accumulation, accumulation == 2
+			want, whole := onRanks(t, np, cfg)
+			// Less what may be bad, of 302 lines.
+			if most := (302/np - 3) / 8 / accumulation; whole.info.TrainSamples != 302 || whole.info.StepsPerEpoch > most || whole.info.StepsPerEpoch < most-3 {
+				t.Fatalf("%d lines, %d steps, want at most %d", whole.info.TrainSamples, whole.info.StepsPerEpoch, most)
+			}
+			if np == 1 && want.Skipped != 2 {
+				t.Errorf("%d bad lines, want 2", want.Skipped)
+			}
+			saving := cfg
+			saving.Threads, saving.Checkpoint = 3, Checkpoint{Dir: t.TempDir(), Every: 3, Keep: 1000}
+			saved, rec := onRanks(t, np, saving)
+			checkSame(t, fmt.Sprintf("np %d, 3 threads", np), saved, rec.epochs, want, whole.epochs)
+			files, _ := filepath.Glob(filepath.Join(saving.Checkpoint.Dir, "*"))
+			if len(files) < 4 {
+				t.Fatalf("%d checkpoints", len(files))
+			}
+			for _, file := range files {
+				again := saving
+				again.Checkpoint.Dir, again.Checkpoint.Resume, again.Threads = onlyFile(t, file), true, 2
+				got, rec := onRanks(t, np, again)
+				checkSame(t, fmt.Sprintf("np %d, from %s", np, filepath.Base(file)), got, rec.epochs, want, whole.epochs)
+			}
+		}
+	}
+}
+
+// Rows are shuffled as the settings say, and by the seed.
+func TestStreamOrder(t *testing.T) {
+	dir := clickFiles(t)
+	seen := map[string]string{}
+	for name, change := range map[string]func(*Config){
+		"as it is": func(*Config) {}, "window": func(c *Config) { c.Window = 80 }, "usual window": func(c *Config) { c.Window = 0 },
+		"no window": func(c *Config) { c.Window = -1 }, "one file": func(c *Config) { c.Interleave = 1 }, "seed": func(c *Config) { c.Seed++ },
+	} {
+		cfg := streaming(dir)
+		change(&cfg)
+		got, _ := onRanks(t, 1, cfg)
+		if other, ok := seen[got.ParamsSHA256]; ok {
+			t.Errorf("%s: as %s", name, other)
+		}
+		seen[got.ParamsSHA256] = name
+	}
+}
+
+func TestStreamFaults(t *testing.T) {
+	dir := clickFiles(t)
+	for _, c := range []struct {
+		change func(*Config)
+		says   string
+	}{
+		{func(c *Config) { c.Stream = false }, "--shuffle-window 40, --interleave 2"},
+		{func(c *Config) { c.Data = data.Synthetic }, "synthetic rows have no files"},
+		{func(c *Config) { c.TrainLimit = 7 }, "--train-limit 7"},
+		{func(c *Config) { c.Window = 41 }, "a multiple of the batch, 8"},
+		{func(c *Config) { c.Interleave = -1 }, "--interleave -1"},
+		{func(c *Config) { c.Model, c.Custom = "mnist", small().Custom }, "are read into memory"},
+	} {
+		cfg := streaming(dir)
+		c.change(&cfg)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %q", err, c.says)
+		}
+	}
+	cfg := streaming(dir)
+	cfg.SkipBad = 0
+	if err := runAlone(t, cfg); err == nil || !strings.Contains(err.Error(), "train_9.tsv: byte") || !strings.Contains(err.Error(), `line 71: label "bad"`) {
+		t.Errorf("a bad line: %v", err)
+	}
+	cfg = streaming(dir)
+	cfg.Batch, cfg.Window = 400, 0
+	if err := runAlone(t, cfg); err == nil || !strings.Contains(err.Error(), "302 lines of 2 files") {
+		t.Errorf("too large a batch: %v", err)
+	}
+	for _, file := range []string{"train_9.tsv", "train_10.tsv.gz"} {
+		if err := os.Remove(filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := FindData(cfg); err == nil || !strings.Contains(err.Error(), "no folder train") {
+		t.Errorf("no files: %v", err)
+	}
+}
