@@ -13,11 +13,11 @@ import (
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: exchanges, training steps, matrix products, kernels, codecs",
+		Short: "Measure this machine: exchanges, training steps, products, kernels, codecs, reading",
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels(), newBenchCodec())
+	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels(), newBenchCodec(), newBenchRead())
 	return cmd
 }
 

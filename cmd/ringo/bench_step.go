@@ -199,7 +199,9 @@ func (c *stepBench) measure(job *ringo.Job, cfg train.Config) (stepResult, error
 		}
 		cfg.Exchange.Trace.BeginStep(int64(i))
 		watch.Begin(time.Now())
-		replica.Backward(replica.Batch(batch), true)
+		if _, err := replica.Backward(replica.Batch(batch), true); err != nil {
+			return stepResult{}, err
+		}
 		watch.Ready(time.Now())
 		if err := replica.Step(); err != nil {
 			return stepResult{}, err

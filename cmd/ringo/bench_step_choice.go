@@ -51,7 +51,9 @@ func tuned(job *ringo.Job, replica *train.Replica, batch *data.Batch) error {
 		if err := context.Cause(job.Context()); err != nil {
 			return err
 		}
-		replica.Backward(replica.Batch(batch), true)
+		if _, err := replica.Backward(replica.Batch(batch), true); err != nil {
+			return err
+		}
 		if err := replica.Step(); err != nil {
 			return err
 		}

@@ -45,7 +45,9 @@ type jobFlags struct {
 	progress    string
 	network     networkFlags
 	mode        string // where gradients are summed: modeCollective or modePS
-	servers     int
+	servers     int    // that sum
+	keepers     int    // servers that keep parameters
+	ps          psFlags
 
 	byHand bool // --rank was given
 	worker bool // this process was started by a launcher
@@ -81,7 +83,7 @@ const (
 
 // registerServers registers the flags of commands whose jobs may have servers.
 func (f *jobFlags) registerServers(fs *pflag.FlagSet) {
-	fs.StringVar(&f.mode, "mode", modeCollective, "`where` gradients are summed: collective (by the ranks themselves) or ps (on servers; row-sparse tables stay with the ranks)")
+	fs.StringVar(&f.mode, "mode", modeCollective, "`where` gradients go: collective (to the ranks themselves) or ps (to servers, see --ps-mode)")
 	fs.IntVar(&f.servers, "servers", 0, "number of `servers` with --mode ps; 0: 1. Started by hand they are ringo server")
 }
 
@@ -97,6 +99,10 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 		f.mode, f.servers = modePS, env.Servers
 	}
 	f.checkServers(&faults)
+	if cmd.Flags().Lookup("ps-mode") != nil {
+		f.ps.check(cmd, f.mode, &faults)
+		f.checkKeepers(&faults)
+	}
 	f.checkPlace(&faults)
 	f.network.check(&faults, !f.inProcess(), cmd.Flags().Changed)
 	if !oneOf(f.transport, "auto", ringo.TransportSHM, ringo.TransportTCP, "mem") {
@@ -224,5 +230,5 @@ func algorithmList() string { return strings.Join(collective.Algorithms(), ", ")
 
 // inProcess tells whether all ranks are goroutines of this process.
 func (f *jobFlags) inProcess() bool {
-	return f.transport == "mem" || f.transport == "auto" && f.np == 1
+	return f.transport == "mem" || f.transport == "auto" && f.np == 1 && !f.ps.keeps()
 }

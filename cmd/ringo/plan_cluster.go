@@ -164,11 +164,10 @@ func (c planCluster) entries(algorithm string, p bucket.Payload, perByte float64
 }
 
 // entryBytes is what a value and its place take in a payload of so large a share of
-// all: the place is a gap in a few bits more than its mean has, or a bit for each
-// value where that is shorter (docs/costs.md).
+// all.
 func entryBytes(share float64) float64 {
-	gap := min(1/share, 1<<40)
-	return 4 + min(float64(bits.Len(uint(gap))+2), gap)/8
+	k := max(1, int(share*planLength))
+	return float64(exchange.PayloadBytes(planLength, k)) / float64(k)
 }
 
 // pick keeps the ways of that name; auto is all but the straw man.

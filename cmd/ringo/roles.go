@@ -59,7 +59,7 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 
 // job is what the flags say of a job.
 func (f *jobFlags) job() ringo.Config {
-	cfg := ringo.Config{Servers: f.servers, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
+	cfg := ringo.Config{Servers: f.servers, Tables: f.ps.addrs, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
 	cfg.PS.Timeout = f.timeout
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport
@@ -70,11 +70,11 @@ func (f *jobFlags) job() ringo.Config {
 // roleTold is body of a job with servers, where each role says when it is up and
 // when it is done.
 func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
-	if f.servers == 0 {
+	if f.servers == 0 && f.keepers == 0 {
 		return body
 	}
 	return func(job *ringo.Job) error {
-		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(job.Servers(), "server"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(max(job.Servers(), job.Tables()), "server"))
 		err := body(job)
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done\n", job.Rank(), job.Size())
@@ -120,6 +120,10 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	cfg := launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, CoresEach: f.computeThreads()}
 	if cfg.Servers = f.servers; f.servers > 0 {
 		cfg.ServerCommand = append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)
+	}
+	if cfg.Tables = f.keepers; f.keepers > 0 {
+		cfg.TableCommand = append([]string{self, serverCommand}, givenFlags(cmd, tableFlags)...)
+		cfg.TableRestarts = f.ps.restarts
 	}
 	return launchProgram(cmd, cfg)
 }

@@ -29,13 +29,16 @@ func newServer() *cobra.Command {
 	c := &serverRole{}
 	cmd := &cobra.Command{
 		Use:   serverCommand + " --index I",
-		Short: "Be a server of a job, which sums gradients for its workers",
-		Long: "Be a server of a job, which sums gradients for its workers (--mode ps). Launchers\n" +
-			"start servers by themselves; one that is started by hand needs --index, --servers,\n" +
-			"--np, --rendezvous and the ticket in RINGO_TICKET. It ends when all workers have left.",
-		Example: "  ringo server --index 0 --servers 2 --np 4 --rendezvous host0:4000",
-		Args:    noArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
+		Short: "Be a server of a job, which sums gradients or keeps parameters",
+		Long: "Be a server of a job (--mode ps), which sums gradients for its workers or, with\n" +
+			"--ps-mode sync, async or ssp, keeps their parameters. Launchers start servers by\n" +
+			"themselves; one that is started by hand needs --index, --np and the ticket in\n" +
+			"RINGO_TICKET, and to sum --servers and --rendezvous, to keep --ps-addrs. It ends\n" +
+			"when all workers have left.",
+		Example: "  ringo server --index 0 --servers 2 --np 4 --rendezvous host0:4000\n" +
+			"  ringo server --index 0 --np 4 --ps-mode async --ps-addrs host0:5000,host1:5000",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
 	c.registerMember(fs)
@@ -43,12 +46,17 @@ func newServer() *cobra.Command {
 	fs.IntVar(&c.np, "np", 0, "number of `ranks` (workers)")
 	fs.IntVar(&c.servers, "servers", 0, "number of servers")
 	fs.IntVar(&c.index, "index", -1, "which `server` this is, from 0")
+	c.ps.registerTables(fs)
+	fs.StringSliceVar(&c.ps.addrs, "ps-addrs", nil, "`HOST:PORT,…` of all servers that keep parameters: this one listens at its own")
 	return cmd
 }
 
 func (c *serverRole) execute(cmd *cobra.Command) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
+	}
+	if c.ps.keeps() {
+		return c.serveTables(cmd)
 	}
 	cfg := c.job()
 	if !c.worker {
@@ -77,6 +85,11 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 		faults.add("--transport %q is not known: use auto, shm or tcp", c.transport)
 	}
 	c.checkTimes(&faults)
+	c.ps.check(cmd, modePS, &faults)
+	if c.ps.keeps() {
+		c.checkTables(cmd, &faults)
+		return faults
+	}
 	c.network.check(&faults, true, cmd.Flags().Changed)
 	if c.worker {
 		for _, name := range []string{"index", "np", "servers", "rendezvous"} {

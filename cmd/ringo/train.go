@@ -35,6 +35,7 @@ func newTrain() *cobra.Command {
 	}
 	c.jobFlags.register(cmd.Flags())
 	c.registerServers(cmd.Flags())
+	c.ps.registerRanks(cmd.Flags())
 	c.settings.register(cmd.Flags())
 	c.tracing.register(cmd.Flags())
 	return cmd
@@ -79,6 +80,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 	errs := append(c.jobFlags.check(cmd), c.tracing.check(cmd.Flags().Changed))
 	s, err := c.forModel(cmd, model)
 	s.cfg.Threads, s.cfg.Tuning = c.computeThreads(), c.tuning.forTraining()
+	s.cfg.Servers.Consistency = c.ps.consistency()
 	errs = append(errs, err, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
 	if s.seeds < 1 || s.seeds > maxSeeds {
 		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))

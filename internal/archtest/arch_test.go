@@ -59,14 +59,34 @@ var forbidden = []struct {
 		why:  "a table in memory is rows and the rules that update them: what stores, sends and serves them stands on it",
 	},
 	{
+		from: []string{"ps/message"},
+		to:   []string{"cluster", "collective", "exchange", "bucket", "distopt", "optim/...", "ps", "ps/rows", "ps/schema", "ps/store", "ps/wal", "ps/shard", "ps/tables", "ps/service/...", "ps/client", "launch", "data"},
+		why:  "messages are bytes and their limits, which both ends stand on",
+	},
+	{
+		from: []string{"ps/client"},
+		to:   []string{"ps/service/...", "ps/tables", "ps/shard", "ps/store", "ps/wal"},
+		why:  "who trains must not compile a server",
+	},
+	{
+		from: []string{"ps/shard"},
+		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "ps", "data", "launch", "checkpoint"},
+		why:  "a server's part of a table is rows in two tiers: what numbers, logs and sends pushes stands on it",
+	},
+	{
 		from: []string{"trace"},
 		to:   []string{"distopt", "bucket", "compress", "exchange", "optim/...", "nn", "models", "train", "data", "cluster", "launch"},
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
-		from: []string{"ps/wal", "ps/store", "internal/dirlock"},
+		from: []string{"ps/wal", "ps/store", "ps/snapshot", "ps/export", "internal/folder"},
 		to:   []string{"", "ps", "ps/rows", "transport/...", "wire", "cluster", "launch", "train", "collective", "exchange", "distopt", "nn", "models", "optim/...", "checkpoint", "data", "cmd/..."},
 		why:  "a log and a store of bytes know nothing of what the bytes mean",
+	},
+	{
+		from: []string{"ps/schema", "ps/tables", "ps/tiers"},
+		to:   []string{"", "ps", "transport/...", "wire", "cluster", "launch", "collective", "exchange", "distopt", "compress", "bucket", "checkpoint", "data"},
+		why:  "what a server holds, and how it changes, knows nothing of who asks: the service stands on it",
 	},
 	{
 		from: []string{"..."},
@@ -175,7 +195,7 @@ var heavy = []struct {
 	{
 		module: "github.com/cockroachdb/pebble",
 		in:     "ps/store",
-		reach:  []string{"ps/store", "cmd/..."},
+		reach:  []string{"ps/store", "ps/shard", "ps/tiers", "ps/server", "cmd/..."},
 		why:    "who trains without an SSD must not compile a storage engine",
 	},
 }

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// What servers do, besides what they keep.
+const psSum = "sum"
+
+// psFlags say what servers are for, and how they keep parameters.
+type psFlags struct {
+	mode       string // sum, or a consistency
+	staleness  int
+	durability string
+	fsync      bool
+	dir        string
+	memory     byteSize
+	disk       byteSize
+	restarts   int
+	addrs      []string // where servers of tables listen, started by hand
+}
+
+// psFlagNames are those that servers of tables take over.
+var psFlagNames = []string{"ps-mode", "staleness", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk"}
+
+func tableFlags(name string) bool { return oneOf(name, psFlagNames...) }
+
+// registerTables registers what servers of tables are told.
+func (f *psFlags) registerTables(fs *pflag.FlagSet) {
+	fs.StringVar(&f.mode, "ps-mode", psSum, "what servers do: sum (gradients; parameters stay with the ranks), or keep the parameters and update them: sync (as if the ranks summed), async (as gradients come) or ssp (async, but no rank is more than --staleness steps ahead)")
+	fs.IntVar(&f.staleness, "staleness", 0, "`steps` that a rank may be ahead of the slowest, with --ps-mode ssp")
+	fs.StringVar(&f.durability, "durability", string(tables.None), "what survives the end of a server that keeps parameters: none, checkpoint (what the last one held) or wal (all that it has acknowledged)")
+	fs.BoolVar(&f.fsync, "fsync", false, "with --durability wal: loss of power, too; each group of changes waits for the disk")
+	fs.StringVar(&f.dir, "ps-dir", "", "`DIR` of servers that keep parameters, one folder each, for --durability and --ps-memory")
+	fs.Var(&f.memory, "ps-memory", "`SIZE` of the rows that each server that keeps parameters has in memory, such as 4GiB; what is used least goes to --ps-dir, which should be on an SSD. 0: all rows")
+	fs.Var(&f.disk, "ps-disk", "`SIZE` that rows in each server's --ps-dir never exceed, with --ps-memory. 0: any")
+}
+
+// registerRanks registers what ranks are told besides.
+func (f *psFlags) registerRanks(fs *pflag.FlagSet) {
+	f.registerTables(fs)
+	fs.IntVar(&f.restarts, "ps-restarts", 0, "how often each server that keeps parameters is started again when it is lost")
+	fs.StringSliceVar(&f.addrs, "ps-addrs", nil, "`HOST:PORT,…` of the servers that keep parameters, for ranks and servers started by hand")
+}
+
+// keeps says that servers keep parameters.
+func (f *psFlags) keeps() bool { return f.mode != "" && f.mode != psSum }
+
+// consistency is what training is told.
+func (f *psFlags) consistency() string {
+	if f.keeps() {
+		return f.mode
+	}
+	return ""
+}
+
+// check reports faults of the flags; which of them were given is for changed to say.
+func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
+	changed := cmd.Flags().Changed
+	modes := append([]string{psSum}, train.Consistencies()...)
+	switch {
+	case !slices.Contains(modes, f.mode):
+		faults.add("--ps-mode %q is not known: use one of %s", f.mode, strings.Join(modes, ", "))
+	case changed("ps-mode") && mode != modePS:
+		faults.add("--ps-mode %s has no effect without --mode ps", f.mode)
+	case !f.keeps():
+		for _, name := range append(psFlagNames[1:], "ps-restarts", "ps-addrs") {
+			if cmd.Flags().Lookup(name) != nil && changed(name) {
+				faults.add("--%s has no effect with --ps-mode sum: servers keep nothing", name)
+			}
+		}
+	}
+	if f.staleness < 0 || f.staleness > 0 && f.mode != string(tables.SSP) {
+		faults.add("--staleness %d: want 0 or more, and --ps-mode ssp", f.staleness)
+	}
+	if !oneOf(f.durability, string(tables.None), string(tables.Checkpoint), string(tables.WAL)) {
+		faults.add("--durability %q is not known: use none, checkpoint or wal", f.durability)
+	} else if (f.durability != string(tables.None) || f.memory > 0) != (f.dir != "") {
+		faults.add("--durability %s and --ps-memory %s with --ps-dir %q: a folder is needed for checkpoint, wal and a limit of memory, and for them alone", f.durability, f.memory.String(), f.dir)
+	}
+	if f.disk > 0 && f.memory == 0 {
+		faults.add("--ps-disk %s has no effect without --ps-memory", f.disk.String())
+	}
+	if f.fsync && f.durability != string(tables.WAL) {
+		faults.add("--fsync is for --durability wal")
+	}
+	if f.restarts < 0 {
+		faults.add("--ps-restarts %d: want at least 0", f.restarts)
+	} else if f.restarts > 0 && f.keeps() && f.durability != string(tables.WAL) {
+		faults.add("--ps-restarts %d needs --durability wal: a server that is started again would have lost what it acknowledged", f.restarts)
+	}
+	for _, a := range f.addrs {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			faults.add("--ps-addrs: %q: want HOST:PORT", a)
+		}
+	}
+}
+
+// checkKeepers reports how a rank's place does not fit servers that keep parameters, and makes
+// the servers of the command line such.
+func (f *jobFlags) checkKeepers(faults *faultList) {
+	if !f.ps.keeps() {
+		return
+	}
+	f.keepers, f.servers = f.servers, 0
+	switch {
+	case f.inProcess():
+		faults.add("--ps-mode %s needs ranks that are processes: leave --transport mem out", f.ps.mode)
+	case f.byHand && len(f.ps.addrs) != f.keepers:
+		faults.add("--servers %d, but --ps-addrs has %d addresses: ranks started by hand need those of all servers", f.keepers, len(f.ps.addrs))
+	case !f.byHand && !f.worker && len(f.ps.addrs) > 0:
+		faults.add("--ps-addrs is for ranks started by hand: give --rank too")
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// serveTables is `ringo server` where servers keep the parameters.
+func (c *serverRole) serveTables(cmd *cobra.Command) error {
+	cfg, err := c.tableConfig()
+	if err != nil {
+		return err
+	}
+	cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	name := fmt.Sprintf("parameter server %d of %d", cfg.Index, cfg.Servers)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), counted(cfg.Trainers, "trainer"), cfg.Mode)
+	figures, err := server.Run(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	rows := int64(0)
+	for _, t := range figures.Tables.Tables {
+		rows += t.Rows + t.StoredRows
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s pulled, %s pushed, %s received, %s sent\n", name, counted(int(rows), "row"),
+		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), mebibytes(figures.BytesRead), mebibytes(figures.BytesWritten))
+	return nil
+}
+
+// tableConfig is what flags and the launcher say.
+func (c *serverRole) tableConfig() (server.Config, error) {
+	cfg := server.Config{
+		Version: ringo.Version, Mode: tables.Mode(c.ps.mode), Staleness: c.ps.staleness, Durability: tables.Durability(c.ps.durability),
+		Fsync: c.ps.fsync, Dir: c.ps.dir,
+		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk),
+	}
+	env, launched, err := launch.TableFromEnv(os.LookupEnv)
+	if err != nil {
+		return cfg, err
+	}
+	if launched {
+		cfg.Index, cfg.Servers, cfg.Trainers, cfg.Ticket = env.Index, len(env.Addrs), env.WorldSize, env.Ticket
+		socket := os.NewFile(uintptr(env.Socket), "socket")
+		if cfg.Listener, err = net.FileListener(socket); err != nil {
+			return cfg, fmt.Errorf("the socket that the launcher gave: %w", err)
+		}
+		return cfg, socket.Close()
+	}
+	text, _ := os.LookupEnv(launch.TicketVar)
+	if cfg.Ticket, err = transport.ParseTicket(text); err != nil {
+		return cfg, fmt.Errorf("%s: %w", launch.TicketVar, err)
+	}
+	cfg.Index, cfg.Servers, cfg.Trainers = c.index, len(c.ps.addrs), c.np
+	cfg.Listener, err = net.Listen("tcp", c.ps.addrs[c.index])
+	return cfg, err
+}
+
+// checkTables reports faults of the flags of a server that keeps parameters.
+func (c *serverRole) checkTables(cmd *cobra.Command, faults *faultList) {
+	_, launched, _ := launch.TableFromEnv(os.LookupEnv)
+	for _, name := range []string{"index", "np", "ps-addrs"} {
+		if launched && cmd.Flags().Changed(name) {
+			faults.add("--%s, but %s is set too: a launcher has already placed this process", name, launch.TableVar)
+		}
+	}
+	for _, name := range append([]string{"rendezvous", "servers", "transport"}, networkFlagNames...) {
+		if cmd.Flags().Changed(name) {
+			faults.add("--%s has no effect with --ps-mode %s: its trainers connect to --ps-addrs", name, c.ps.mode)
+		}
+	}
+	if launched {
+		return
+	}
+	if c.np < 1 || c.np > maxRanks {
+		faults.add("--np %d: want the number of workers, 1 to %d", c.np, maxRanks)
+	}
+	if len(c.ps.addrs) == 0 {
+		faults.add("a server that keeps parameters needs --ps-addrs HOST:PORT,…: where all of them listen")
+	} else if c.index < 0 || c.index >= len(c.ps.addrs) {
+		faults.add("--index %d: want a server from 0 to %d, as there are addresses", c.index, len(c.ps.addrs)-1)
+	}
+}

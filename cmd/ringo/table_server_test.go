@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+const clicks = "train ctr-dnn --data synthetic --train-limit 700 --eval-limit 101 --batch 50 --epochs 1 --progress none --threads 1 "
+
+// Parameters on servers that are in step have the bits of those with the ranks by the naive
+// algorithm: dense ones and tables, whatever the optimizer and however many servers.
+func TestParametersOnServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tables of ten million values")
+	}
+	for _, c := range []struct {
+		line        string
+		np, servers int
+	}{
+		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks, 2, 2}, {clicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
+	} {
+		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --algorithm naive", c.line, c.np))
+		got := runSummary(t, fmt.Sprintf("%s--np %d --mode ps --ps-mode sync --servers %d", c.line, c.np, c.servers))
+		if got["servers"] != float64(c.servers) {
+			t.Errorf("%+v: %v servers", c, got["servers"])
+		}
+		for _, field := range []string{"params_sha256", "eval_loss", "params"} {
+			if got[field] != want[field] || got[field] == nil {
+				t.Errorf("%+v: %s is %v, with the ranks %v", c, field, got[field], want[field])
+			}
+		}
+	}
+}
+
+// Rows that memory has no room for lie below it, and change nothing.
+func TestParametersBelowMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tables of ten million values")
+	}
+	line := strings.Replace(clicks, "700", "4000", 1) + "--np 2 --mode ps --ps-mode sync --servers 1 "
+	want := runSummary(t, line)
+	got := runSummary(t, line+"--ps-memory 800KiB --ps-disk 64MiB --ps-dir "+t.TempDir())
+	if got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
+		t.Errorf("%v, in memory %v", got, want)
+	}
+}
+
+// Ranks that go on by themselves train as well, and each role says when it is up and
+// how it ended.
+func TestParametersOutOfStep(t *testing.T) {
+	for _, mode := range []string{"async", "ssp --staleness 2"} {
+		status, out, errs := command(t, clicks+"--np 2 --mode ps --servers 2 --ps-mode "+mode)
+		if status != 0 {
+			t.Fatalf("%s: status %d: %s", mode, status, errs)
+		}
+		checkHolds(t, "stdout", out, "test log-loss", "parameters sha256")
+		errs = regexp.MustCompile(`127.0.0.1:\d+|[\d.]+ MiB|[\d,]+ (rows|pulled|pushed)`).ReplaceAllString(errs, "N")
+		name, _, _ := strings.Cut(mode, " ")
+		checkHolds(t, "stderr", errs, "[ps 0] parameter server 0 of 2 is up at N, for 2 trainers, "+name+"\n", "trainer 0 of 2 is up, with 2 servers\n",
+			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
+	}
+}
+
+// keeper is the process of a server that keeps parameters.
+func (p *program) keeper(index int) (pid int) {
+	p.t.Helper()
+	eventually(p.t, fmt.Sprintf("%s to start parameter server %d", p.line, index), func() bool {
+		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range environs {
+			env, _ := os.ReadFile(path)
+			if vars := strings.Split(string(env), "\x00"); slices.Contains(vars, p.mark) && slices.Contains(vars, fmt.Sprintf("%s=%d", launch.TableVar, index)) {
+				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+				return true
+			}
+		}
+		return len(environs) == 0
+	})
+	if pid == 0 {
+		p.t.Skip("no /proc to find processes in")
+	}
+	return pid
+}
+
+// A server that is killed comes back with all that it has acknowledged, and training ends
+// with the bits of a run that nothing has disturbed. Without a log it ends the job, by name.
+func TestKeeperKilled(t *testing.T) {
+	line := "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
+	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
+	p := start(t, line+"--mode ps --servers 2 --ps-mode sync --durability wal --ps-restarts 3 --ps-dir "+t.TempDir())
+	for i, epoch := range []string{"epoch  2/", "epoch  9/", "epoch 20/"} {
+		p.await(&p.out, epoch)
+		if err := syscall.Kill(p.keeper(i%2), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.checkEnd(0, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL)", "it is started again (1 of 3)", "it is started again (2 of 3)")
+	if got := sha(t, p.out.String()); got != want {
+		t.Errorf("sha256 %s, want %s", got, want)
+	}
+	p = start(t, endless+"--np 2 --mode ps --ps-mode async")
+	p.await(&p.out, "epoch       2/")
+	if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL); its last lines:\n")
+	p.checkGone()
+}
+
+// A rank that is killed ends the job, by name.
+func TestTrainerOfKeepersKilled(t *testing.T) {
+	p := start(t, endless+"--np 2 --mode ps --ps-mode sync")
+	p.await(&p.out, "epoch       2/")
+	if err := syscall.Kill(p.worker(1), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: killed by signal 9 (SIGKILL)")
+	p.checkGone()
+}
+
+// Servers and ranks that are started by hand find each other by addresses.
+func TestKeepersByHand(t *testing.T) {
+	line := "train mlp " + small
+	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
+	rendezvous, ticket := freeAddress(t), ticket()
+	addrs := freeAddress(t) + "," + freeAddress(t)
+	server := func(i int) *program {
+		return start(t, fmt.Sprintf("server --index %d --np 2 --ps-mode sync --ps-addrs %s", i, addrs), ticket)
+	}
+	flags := line + "--mode ps --servers 2 --ps-mode sync --ps-addrs " + addrs
+	one := server(1)
+	ranks := []*program{byHand(t, flags, "0", rendezvous, ticket), byHand(t, flags, "1", rendezvous, ticket)}
+	zero := server(0) // they wait for it
+	for _, p := range append(ranks, zero, one) {
+		p.checkEnd(0)
+	}
+	if got := sha(t, ranks[0].out.String()); got != want {
+		t.Errorf("sha256 %s, want %s", got, want)
+	}
+	status, _, errs := command(t, "server --index 0 --np 1 --ps-mode sync --ps-addrs 127.0.0.1:1")
+	if status != exitFailed || !strings.Contains(errs, launch.TicketVar) {
+		t.Errorf("status %d: %s", status, errs)
+	}
+}
+
+func TestKeeperUsage(t *testing.T) {
+	ps := synthetic + "--np 2 --mode ps "
+	for _, c := range [][]string{
+		{synthetic + "--ps-mode async", "--ps-mode async has no effect without --mode ps"},
+		{ps + "--ps-mode both", `--ps-mode "both" is not known: use one of sum, sync, async, ssp`},
+		{ps + "--durability wal --ps-dir x --ps-restarts 1", "--durability has no effect with --ps-mode sum", "--ps-restarts has no effect"},
+		{ps + "--ps-mode sync --staleness 1", "--staleness 1: want 0 or more, and --ps-mode ssp"},
+		{ps + "--ps-mode sync --durability wal", `--durability wal and --ps-memory 0 with --ps-dir ""`},
+		{ps + "--ps-mode sync --ps-dir x", `--durability none and --ps-memory 0 with --ps-dir "x"`},
+		{ps + "--ps-mode sync --ps-memory 1GiB --ps-dir x --ps-disk 1XB", `"1XB": want a size such as 4GiB`},
+		{ps + "--ps-mode sync --ps-disk 1GiB", "--ps-disk 1GiB has no effect without --ps-memory"},
+		{ps + "--ps-mode sync --durability most", `--durability "most" is not known`},
+		{ps + "--ps-mode sync --fsync", "--fsync is for --durability wal"},
+		{ps + "--ps-mode sync --ps-restarts 1", "--ps-restarts 1 needs --durability wal"},
+		{ps + "--ps-mode sync --ps-addrs a:1", "--ps-addrs is for ranks started by hand"},
+		{ps + "--ps-mode sync --transport mem", "--ps-mode sync needs ranks that are processes"},
+		{ps + "--ps-mode sync --strategy topk", "strategy topk selects or codes gradients"},
+		{ps + "--ps-mode sync --clip-norm 1", "clipping to a norm of 1"},
+		{ps + "--ps-mode sync --accumulate 2", "2 backwards in a step"},
+		{ps + "--ps-mode sync --warmup 5", "a warm-up begins below"},
+		{ps + "--ps-mode sync --checkpoint x --every 5", "checkpoints of ranks do not hold what servers have"},
+		{ps + "--ps-mode sync --rank 0 --rendezvous h:1 --servers 2 --ps-addrs a", "--servers 2, but --ps-addrs has 1 addresses", `--ps-addrs: "a": want HOST:PORT`},
+		{"server --ps-mode async", "--np 0", "--ps-addrs HOST:PORT,…"},
+		{"server --ps-mode async --np 1 --ps-addrs a:1 --index 1 --rendezvous h:1", "--index 1: want a server from 0 to 0", "--rendezvous has no effect with --ps-mode async"},
+	} {
+		checkRefused(t, exitUsage, c[0], c[1:]...)
+	}
+	for _, v := range (launch.TableEnv{Addrs: []string{"a:1"}, WorldSize: 1, Ticket: transport.NewTicket(), Socket: 3}).Strings() {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	checkRefused(t, exitUsage, "server --ps-mode async --index 0 --np 1", "--index, but RINGO_PS_INDEX is set too", "--np, but RINGO_PS_INDEX")
+}
