@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
 // sampleRows is the most rows of a sample that are looked at: with them the
@@ -27,6 +29,7 @@ type CriteoModel struct {
 	numbers [clickNumbers]numberColumn
 	slots   [clickSlots]slotColumn
 	parser  *clickParser
+	rate    float64 // of clicks
 	bias    float64
 	scale   float64
 }
@@ -40,9 +43,11 @@ type numberColumn struct {
 }
 
 // slotColumn is the distribution of a category. Outcome i of the alias table
-// (Walker 1977) is values[i]; the last one is a new value.
+// (Walker 1977) is values[i]; the last one is a new value. With a law, that decides
+// instead.
 type slotColumn struct {
 	missing uint64
+	law     *zipf.Law
 	values  []string
 	weights []float64 // for a click
 	keep    []uint64  // of 2^63: the outcome itself, otherwise its alias
@@ -84,7 +89,8 @@ func learnCriteo(name string, r io.Reader, most int) (*CriteoModel, error) {
 	for i := range m.slots {
 		m.slots[i] = learnSlot(columns.first[i], columns.categories[i], columns.rows, i)
 	}
-	m.calibrate(float64(columns.clicks) / float64(columns.rows))
+	m.rate = float64(columns.clicks) / float64(columns.rows)
+	m.calibrate()
 	return m, nil
 }
 
@@ -238,9 +244,41 @@ func (c *numberColumn) draw(row []byte, p *clickParser, r *rng) ([]byte, float64
 	return strconv.AppendInt(row, x, 10), c.weight * (float64(p.number(x)) - c.mean)
 }
 
-func (c *slotColumn) draw(row []byte, r *rng) ([]byte, float64) {
+// Follow has the categories of all columns follow Zipf's law over so many values each,
+// in place of the sample's: tables of any size, with known heat. What they speak for a
+// click are hidden weights too.
+func (m *CriteoModel) Follow(exponent float64, values uint32) error {
+	law, err := zipf.New(exponent, uint64(values))
+	if err != nil {
+		return err
+	}
+	for i := range m.slots {
+		m.slots[i].law = &law
+	}
+	m.calibrate()
+	return nil
+}
+
+// lawful appends a value by the law. Values are eight hexadecimal digits, in no order.
+func (c *slotColumn) lawful(row []byte, slot int, r *rng) ([]byte, float64) {
+	value, ok := c.law.Draw(r.unit())
+	for !ok {
+		value, ok = c.law.Draw(r.unit())
+	}
+	name := uint32(value) * 0x9e3779b1 // odd: no two values have one name
+	const digits = "0123456789abcdef"
+	for shift := 28; shift >= 0; shift -= 4 {
+		row = append(row, digits[name>>shift&15])
+	}
+	return row, hiddenWeight(slot, value)
+}
+
+func (c *slotColumn) draw(row []byte, slot int, r *rng) ([]byte, float64) {
 	if r.next()>>1 < c.missing {
 		return row, 0
+	}
+	if c.law != nil {
+		return c.lawful(row, slot, r)
 	}
 	i := r.below(len(c.keep))
 	if r.next()>>1 >= c.keep[i] {
@@ -276,7 +314,7 @@ func (m *CriteoModel) features(line []byte, r *rng) (_ []byte, logit float64, st
 		logit += part
 	}
 	for i := range m.slots {
-		line, part = m.slots[i].draw(append(line, '\t'), r)
+		line, part = m.slots[i].draw(append(line, '\t'), i, r)
 		logit += part
 	}
 	return line, logit, start
@@ -284,7 +322,7 @@ func (m *CriteoModel) features(line []byte, r *rng) (_ []byte, logit float64, st
 
 // calibrate sets scale and bias so that log-odds deviate by 1.2 and the share
 // of clicks is the sample's.
-func (m *CriteoModel) calibrate(rate float64) {
+func (m *CriteoModel) calibrate() {
 	const draws = 20_000
 	logits := make([]float64, draws)
 	var line []byte
@@ -306,7 +344,7 @@ func (m *CriteoModel) calibrate(rate float64) {
 		for _, l := range logits {
 			expected += sigmoid(m.bias + m.scale*l)
 		}
-		if expected > rate*draws {
+		if expected > m.rate*draws {
 			hi = m.bias
 		} else {
 			lo = m.bias

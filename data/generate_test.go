@@ -204,6 +204,59 @@ func TestAliasTable(t *testing.T) {
 	}
 }
 
+// Categories that follow a law have its frequencies, under eight digits each; everything else
+// is the sample's.
+func TestFollow(t *testing.T) {
+	m, err := learnCriteo("f", bytes.NewReader(sample(t)), sampleRows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, values = 20_000, 1000
+	plain, plainQuartiles, rate := columnStatistics(t, generate(t, m, GenerateConfig{Rows: rows, Threads: 2}))
+	if err := m.Follow(0.99, values); err != nil {
+		t.Fatal(err)
+	}
+	text := generate(t, m, GenerateConfig{Rows: rows, Threads: 2})
+	if !bytes.Equal(text, generate(t, m, GenerateConfig{Rows: rows, Threads: 1})) {
+		t.Error("the rows depend on the number of threads")
+	}
+	shares, quartiles, lawful := columnStatistics(t, text)
+	for i := range quartiles {
+		for q := range 3 {
+			if d := math.Abs(float64(quartiles[i][q]-plainQuartiles[i][q])) / (1 + math.Abs(float64(plainQuartiles[i][q]))); d > 0.3 {
+				t.Errorf("count %d: quartiles %v, before %v", i, quartiles[i], plainQuartiles[i])
+			}
+		}
+	}
+	total := 0.0
+	for i := range values {
+		total += math.Pow(float64(i+1), -0.99)
+	}
+	for i := 13; i < len(shares); i++ {
+		present := 1 - shares[i][0]
+		if math.Abs(shares[i][0]-plain[i][0]) > 0.02 || math.Abs(shares[i][1]-present/total) > 0.02 {
+			t.Errorf("category %d: missing %v (before %v), most frequent %v, want %v", i-13, shares[i][0], plain[i][0], shares[i][1], present/total)
+		}
+	}
+	if math.Abs(lawful-rate) > 0.02 {
+		t.Errorf("%v clicks, before %v", lawful, rate)
+	}
+	c, err := m.readSample("f", bytes.NewReader(text), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, count := range c.categories {
+		for v := range count {
+			if len(count) > values || len(v) != 8 {
+				t.Fatalf("category %d: %d values, one is %q", i, len(count), v)
+			}
+		}
+	}
+	if err := m.Follow(-1, values); err == nil {
+		t.Error("an exponent of -1 is taken")
+	}
+}
+
 func TestLearnCriteoFaults(t *testing.T) {
 	good := string(clickText(30))
 	for _, c := range []struct{ text, says string }{

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -32,6 +33,9 @@ type Config struct {
 	SkipBad int
 	// TrainLimit and EvalLimit use only so many samples; 0 means all.
 	TrainLimit, EvalLimit int
+	// TableRows is how many rows the embedding table has to which a click model's
+	// categories are hashed, 2 to MaxTableRows; 0: the model's own number.
+	TableRows int
 
 	// Stream leaves the training rows in their files, of which there may be many
 	// and more than fit memory, and reads them as they are needed; TrainFile may
@@ -126,6 +130,7 @@ func (c Config) Validate() error {
 	atLeast("evaluation limit", c.EvalLimit, 0)
 	atLeast("batch", c.Batch, 1)
 	errs = append(errs, c.validateStream()...)
+	errs = append(errs, c.validateTableRows())
 	atLeast("epochs", c.Epochs, 1)
 	atLeast("threads", c.Threads, 1)
 	if c.Threads > MaxThreads {
@@ -140,6 +145,23 @@ func (c Config) Validate() error {
 	errs = append(errs, c.validateCodec()...)
 	errs = append(errs, c.validateServers()...)
 	return errors.Join(errs...)
+}
+
+// MaxTableRows is the most rows of a table: ids are int32.
+const MaxTableRows = math.MaxInt32
+
+// validateTableRows reports a number of rows that no table can have.
+func (c Config) validateTableRows() error {
+	spec, err := c.spec()
+	switch {
+	case c.TableRows == 0 || err != nil: // Model is reported elsewhere
+		return nil
+	case spec.Task != models.Click:
+		return fmt.Errorf("--table-rows %d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
+	case c.TableRows < 2 || c.TableRows > MaxTableRows:
+		return fmt.Errorf("--table-rows %d: want 2 to %d, or 0 for the model's own number", c.TableRows, MaxTableRows)
+	}
+	return nil
 }
 
 // validateCodec reports what does not fit the strategy besides what Exchange
@@ -211,7 +233,7 @@ func (c Config) dataOf(spec models.Spec) data.Config {
 			d.Vocabulary = spec.Classes
 		}
 	case models.Click:
-		d.Rows = spec.Rows
+		d.Rows = cmp.Or(c.TableRows, spec.Rows)
 	}
 	return d
 }

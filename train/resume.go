@@ -41,6 +41,7 @@ func (r *run) settings() map[string]string {
 			out["--"+setting] = value
 		}
 	}
+	some("table-rows", strconv.Itoa(c.TableRows), c.TableRows != 0)
 	some(distopt.SettingSpars, number(x.Spars), x.Spars != 0)
 	some(distopt.SettingEvery, strconv.Itoa(x.Every), x.Every != 0)
 	some(distopt.SettingClipValue, number(x.ClipValue), x.ClipValue != 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -61,6 +62,28 @@ func TestFiguresOfTasks(t *testing.T) {
 		if c.click && e.EvalLogLoss.Value != e.EvalLoss {
 			t.Errorf("log-loss %v, loss %v", e.EvalLogLoss, e.EvalLoss)
 		}
+	}
+}
+
+// The table has the rows that are asked for, and categories are hashed to all of them.
+func TestTableRows(t *testing.T) {
+	cfg := custom(tinyClick())
+	first, rec := onRanks(t, 2, cfg)
+	cfg.TableRows = cfg.Custom.Rows / 2
+	again, half := onRanks(t, 2, cfg)
+	if got := rec.info.Params - half.info.Params; got != 3*cfg.TableRows || first.ParamsSHA256 == again.ParamsSHA256 {
+		t.Errorf("half the rows: %d parameters fewer, sha256 %s and %s", got, first.ParamsSHA256, again.ParamsSHA256)
+	}
+	for rows, want := range map[int]string{1: "--table-rows 1: want 2 to 2147483647", MaxTableRows + 1: "--table-rows 2147483648: want"} {
+		cfg.TableRows = rows
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d rows: %v", rows, err)
+		}
+	}
+	mlp := small()
+	mlp.TableRows = 5
+	if err := mlp.Validate(); err == nil || !strings.Contains(err.Error(), "--table-rows 5 has no effect on model mlp") {
+		t.Errorf("a model without a table: %v", err)
 	}
 }
 

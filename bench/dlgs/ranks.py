@@ -39,6 +39,7 @@ class Runner:
     def __init__(self, ringo, out, workers, deadline, grace=5):
         self.ringo, self.out, self.workers = ringo, out, workers
         self.deadline, self.grace = deadline, grace  # seconds: of a run, and to say why after one of its ranks has failed
+        self.prefix, self.watch = [], None  # before the command of a run here; called ten times a second with its processes
         os.makedirs(out, exist_ok=True)
 
     def path(self, name):
@@ -60,7 +61,7 @@ class Runner:
     def here(self, name, model, *flags, **conditions):
         """A run whose ranks are processes of this host."""
         made_by = {"event": "command", "model": model, "flags": list(flags), "workers": self.workers, **conditions}
-        launch = lambda json_file: [[self.ringo, "train", model, "--np", str(self.workers), "--progress", "none", "--json", json_file, *flags]]
+        launch = lambda json_file: [[*self.prefix, self.ringo, "train", model, "--np", str(self.workers), "--progress", "none", "--json", json_file, *flags]]
         return self.kept(name, made_by) or self.make(name, made_by, launch)
 
     def by_hand(self, net, rank, model, flags, json_file):
@@ -99,6 +100,8 @@ class Runner:
                 if time.monotonic() > limit:
                     raise SystemExit(f"{name}: not done after {self.deadline} s (--deadline)\n{tails(logs)}")
                 told = tell(json_file, told)
+                if self.watch:
+                    self.watch(ranks)
                 time.sleep(0.1)
             tell(json_file, told)
         finally:

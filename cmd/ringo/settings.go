@@ -44,6 +44,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Window, "shuffle-window", 0, "with --stream: `rows` that are shuffled among each other, a multiple of --batch; 0: 128 batches; -1: none")
 	fs.BoolVar(&c.ByFile, "by-file", false, "with --stream: ranks share whole files, not blocks of them; for compressed files, of which each rank unpacks its own alone")
 	fs.IntVar(&c.Interleave, "interleave", 0, "with --stream: `files` read at once, a block of each in turn; 0: 1")
+	fs.IntVar(&c.TableRows, "table-rows", 0, "`rows` of the embedding table that categories are hashed to (ctr-dnn); 0: the model's own number")
 	fs.IntVar(&c.TrainLimit, "train-limit", 0, "train on the first `N` samples only, of a tree of images on N spread over its classes; 0: all")
 	fs.IntVar(&c.EvalLimit, "eval-limit", 0, "evaluate on so few (`N`) likewise; 0: all")
 	fs.IntVar(&c.Batch, "batch", c.Batch, "samples per rank and backward")
