@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+
+	"github.com/ringo-ml/ringo/internal/usage"
 )
 
 // Admin is what a person may ask of a server besides how it is. A nil function is not
@@ -76,7 +78,7 @@ func (s *Server) Figures() Figures {
 // Handler serves over HTTP, in JSON:
 //
 //	GET  /health   Health; status 503 where the server has failed
-//	GET  /stats    Figures, and the tables' statistics
+//	GET  /stats    Figures, the tables' statistics, and what the process takes
 //	POST /save     a checkpoint; with ?delta=true what changed since the last one
 //	POST /shrink   decay and deletion of rows; with ?days=2 as of so many, else of one
 //
@@ -94,9 +96,10 @@ func (s *Server) Handler(a Admin) http.Handler {
 	})
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		out := struct {
-			Service Figures `json:"service"`
-			Tables  any     `json:"tables,omitempty"`
-		}{Service: s.Figures()}
+			Service Figures       `json:"service"`
+			Tables  any           `json:"tables,omitempty"`
+			Process usage.Figures `json:"process"`
+		}{Service: s.Figures(), Process: usage.Read()}
 		if a.Stats != nil && s.ready() != nil {
 			out.Tables = a.Stats()
 		}

@@ -60,7 +60,7 @@ func TestAdmin(t *testing.T) {
 	p.pushes(1, 1, 5, 1, 2, 3)
 	p.gets(message.TypeAck, 1)
 	expect("GET", "/health", nil, 200, `"state": "up"`, `"connected": 1`, `"job": "j"`)
-	expect("GET", "/stats", nil, 200, `"rows": 1`, `"rows_pushed": 1`)
+	expect("GET", "/stats", nil, 200, `"rows": 1`, `"rows_pushed": 1`, `"process": {`, `"gc_cycles": `)
 	expect("POST", "/save", nil, 200, "checkpoint 7")
 	expect("POST", "/save?delta=true", nil, 200, "checkpoint 7")
 	expect("POST", "/save?delta=perhaps", nil, 400, "want true or false")

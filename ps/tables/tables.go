@@ -177,6 +177,12 @@ type TableStats struct {
 	StoredRows  int64 `json:"stored_rows"`  // in the tier below
 	Bytes       int64 `json:"bytes"`        // resident, of the rows in memory
 	StoredBytes int64 `json:"stored_bytes"` // in the tier below
+	// Pulled and Pushed are keys since the table was made, and Missed those of them that
+	// were not in memory, of tables that have a tier below. A table without one counts
+	// nothing.
+	Pulled int64 `json:"pulled_keys"`
+	Pushed int64 `json:"pushed_keys"`
+	Missed int64 `json:"missed_keys"`
 }
 
 // filled is the configuration with its defaults.

@@ -165,5 +165,8 @@ func (t table) Deltas() bool { return true }
 
 func (t table) Stats() tables.TableStats {
 	s := t.Table.Stats()
-	return tables.TableStats{Rows: int64(s.MemoryRows), StoredRows: s.StoreRows, Bytes: int64(s.Memory.Resident()), StoredBytes: s.StoreBytes}
+	return tables.TableStats{
+		Rows: int64(s.MemoryRows), StoredRows: s.StoreRows, Bytes: int64(s.Memory.Resident()), StoredBytes: s.StoreBytes,
+		Pulled: s.Pulled, Pushed: s.Pushed, Missed: s.Missed,
+	}
 }

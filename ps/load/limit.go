@@ -1,0 +1,148 @@
+package load
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/hugepage"
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// Memory is plain arrays as large as a table's rows and their state, without keys, to
+// measure what memory allows.
+type Memory struct {
+	dim   int
+	rows  int
+	rule  optim.RowRule
+	data  []float32
+	state [][]float32
+	ids   []int32 // batches of rows, different ones in each
+	batch int
+	dst   []float32
+	grads []float32
+	at    uint32 // where the chase goes on
+}
+
+// Rates are how many rows a second one thread reaches that does nothing else.
+type Rates struct {
+	// Chase copies one row after the other, each at a place that the one before says:
+	// what the latency of memory allows.
+	Chase float64
+	// Gather copies rows of places that are known beforehand, many at a time: what
+	// pulling could be at most.
+	Gather float64
+	// Update applies the rule to rows of places that are known beforehand: what
+	// pushing could be at most.
+	Update float64
+}
+
+// maxMemory bounds the arrays in bytes.
+const maxMemory = 1 << 30
+
+// NewMemory makes arrays for a table of so many rows, of fewer where they would take
+// more than 1 GiB together.
+func NewMemory(t schema.Sparse, rows uint64, batch int) (*Memory, error) {
+	rule, err := t.Rule.Rows()
+	if err != nil {
+		return nil, err
+	}
+	parts := rule.Parts(t.Dim)
+	width := t.Dim
+	for _, p := range parts {
+		width += p.Width
+	}
+	m := &Memory{dim: t.Dim, rule: rule, batch: batch}
+	m.rows = int(max(uint64(batch), min(rows, uint64(maxMemory/4/width))))
+	m.data = hugepage.Floats(m.rows * t.Dim)
+	for _, p := range parts {
+		s := hugepage.Floats(m.rows * p.Width)
+		for i := range s {
+			s[i] = p.Initial
+		}
+		m.state = append(m.state, s)
+	}
+	m.dst, m.grads = make([]float32, batch*t.Dim), make([]float32, batch*t.Dim)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range m.grads {
+		m.grads[i] = 1e-3 * (r.Float32() - 0.5)
+	}
+	m.drawIDs(r)
+	return m, nil
+}
+
+// drawIDs draws batches of about a million rows together.
+func (m *Memory) drawIDs(r *rand.Rand) {
+	const ids = 1 << 20
+	var seen set
+	for range max(1, ids/m.batch) {
+		seen.reset(m.batch)
+		for have := 0; have < m.batch; {
+			if id := r.Uint64N(uint64(m.rows)); seen.add(id) {
+				m.ids = append(m.ids, int32(id))
+				have++
+			}
+		}
+	}
+}
+
+// Rows is how many rows the arrays have.
+func (m *Memory) Rows() int { return m.rows }
+
+// Bytes is how long the rows are without their state.
+func (m *Memory) Bytes() int64 { return 4 * int64(m.rows) * int64(m.dim) }
+
+// Measure takes the time d for each of the rates.
+func (m *Memory) Measure(ctx context.Context, d time.Duration) (Rates, error) {
+	m.link()
+	r := Rates{Chase: m.rate(ctx, d, m.chase)}
+	for i := range m.data { // the links are no weights
+		m.data[i] = 0
+	}
+	r.Gather = m.rate(ctx, d, m.gather)
+	r.Update = m.rate(ctx, d, m.update)
+	return r, context.Cause(ctx)
+}
+
+// rate calls f for batch after batch.
+func (m *Memory) rate(ctx context.Context, d time.Duration, f func(ids []int32)) float64 {
+	batches, done := len(m.ids)/m.batch, 0
+	start := time.Now()
+	for ; done == 0 || time.Since(start) < d && ctx.Err() == nil; done++ {
+		f(m.ids[done%batches*m.batch:][:m.batch])
+	}
+	return float64(done*m.batch) / time.Since(start).Seconds()
+}
+
+func (m *Memory) gather(ids []int32) { simd.Host().Lookup(m.dst, m.data, ids, m.dim) }
+
+func (m *Memory) update(ids []int32) { m.rule.UpdateRows(m.data, m.state, m.dim, ids, m.grads, 1) }
+
+// link writes to each row's first value which row comes next. Up to the largest power
+// of two the rows are one circle: a linear congruential sequence of full period (Hull
+// and Dobell 1962).
+func (m *Memory) link() {
+	mask := uint32(1)
+	for int(2*mask) <= m.rows {
+		mask *= 2
+	}
+	mask--
+	for i := range mask + 1 {
+		m.data[int(i)*m.dim] = math.Float32frombits((i*1664525 + 1013904223) & mask)
+	}
+	m.at = 0
+}
+
+// chase copies as many rows as a batch has.
+func (m *Memory) chase([]int32) {
+	at := m.at
+	for i := range m.batch {
+		to := m.dst[i*m.dim:][:m.dim]
+		copy(to, m.data[int(at)*m.dim:][:m.dim])
+		at = math.Float32bits(to[0])
+	}
+	m.at = at
+}

@@ -1,0 +1,75 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The rates are of what they say: the chase comes by every row of a circle, gathering
+// copies the rows of a batch, and updating moves them by the rule.
+func TestMemory(t *testing.T) {
+	m, err := NewMemory(tableOf("sgd", 4), 1000, 50)
+	must(t, err)
+	if m.Rows() != 1000 || m.Bytes() != 16000 {
+		t.Errorf("%d rows, %d bytes", m.Rows(), m.Bytes())
+	}
+	m.link()
+	seen := map[uint32]bool{}
+	m.batch = 1
+	for range 512 {
+		seen[m.at] = true
+		m.chase(nil)
+	}
+	if len(seen) != 512 || m.at != 0 {
+		t.Errorf("%d rows of 512 are in the circle, which ends at %d", len(seen), m.at)
+	}
+	m.batch = 50
+	for i := range m.data {
+		m.data[i] = float32(i)
+	}
+	for at := 0; at < len(m.ids); at += 50 {
+		ids := m.ids[at:][:50]
+		if sorted := slices.Sorted(slices.Values(ids)); len(slices.Compact(sorted)) != 50 || ids[0] < 0 || sorted[49] >= 1000 {
+			t.Fatalf("a batch of %v", ids)
+		}
+		m.gather(ids)
+		for i, id := range ids {
+			if m.dst[4*i+3] != float32(4*id+3) {
+				t.Fatalf("row %d is %v", id, m.dst[4*i:][:4])
+			}
+		}
+	}
+	ids := m.ids[:50]
+	m.update(ids)
+	for i, id := range ids {
+		if want := float32(4*id) - 0.05*m.grads[4*i]; m.data[4*id] != want {
+			t.Errorf("row %d begins with %v, want %v", id, m.data[4*id], want)
+		}
+	}
+}
+
+func TestMeasureMemory(t *testing.T) {
+	m, err := NewMemory(tableOf("adagrad", 8), 3000, 100)
+	must(t, err)
+	r, err := m.Measure(t.Context(), time.Millisecond)
+	if err != nil || r.Chase <= 0 || r.Gather <= 0 || r.Update <= 0 {
+		t.Errorf("%+v: %v", r, err)
+	}
+	big, err := NewMemory(tableOf("sgd", 1<<16), 1<<40, 1)
+	must(t, err)
+	if want := maxMemory / 4 >> 16; big.Rows() != want {
+		t.Errorf("%d rows, want %d", big.Rows(), want)
+	}
+	over := errors.New("over")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(over)
+	if _, err := m.Measure(ctx, time.Hour); err != over {
+		t.Errorf("%v", err)
+	}
+	if _, err := NewMemory(tableOf("none", 8), 3000, 100); err == nil {
+		t.Error("a rule that there is not")
+	}
+}
