@@ -13,11 +13,11 @@ import (
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: exchanges, training steps, products, kernels, codecs, reading",
+		Short: "Measure this machine: exchanges, steps, products, kernels, codecs, files, servers",
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels(), newBenchCodec(), newBenchRead())
+	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels(), newBenchCodec(), newBenchRead(), newBenchPS())
 	return cmd
 }
 

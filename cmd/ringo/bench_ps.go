@@ -1,0 +1,317 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/load"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// psBench is `ringo bench ps`.
+type psBench struct {
+	benchServer
+	keys      int64
+	dim       int
+	optimizer string
+	batches   []int
+	dists     []string
+	ops       []string
+	insert    float64
+	ahead     int
+	time      time.Duration
+	repeat    int
+	seed      uint64
+	progress  string
+	json      string
+
+	drawn []load.Dist // dists
+}
+
+func newBenchPS() *cobra.Command {
+	c := &psBench{keys: 1_000_000}
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "Time pulls from and pushes to a server of tables, and prove every row",
+		Long: `Times pulls and pushes of rows of a table that a server keeps, a process of its own
+that is asked over loopback. All keys get a row first, by a push each, while the
+server's memory is watched. Then each operation is timed in two ways: with several
+batches under way (rows/s), and one batch at a time (p50, p99 and p99.9). No key is
+twice in a batch, as trainers send them.
+
+About a thousand rows are compared with what they must be, to the last bit. In the
+same run, one thread copies (pull) or updates (push) rows of a plain array as large as
+the table, at most 1 GiB, at places known beforehand: "of memory" is rows/s as a share of
+that. "of latency" is the share of what copying one row after the other reaches.`,
+		Example: "  ringo bench ps --batch 1024,4096,16384 --dist uniform,zipf:0.99,zipf:1.2\n" +
+			"  ringo bench ps --keys 10M --ps-memory 128MiB --ps-dir /ssd --dist zipf:0.99\n" +
+			"  ringo bench ps --keys 50M --optimizer adagrad-rowwise --op pull --insert 0.1 --json -",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.Var((*rowCount)(&c.keys), "keys", "keys (`N`, 10M, 500k) that have rows before the operations are timed (default 1M)")
+	fs.IntVar(&c.dim, "dim", 16, "weights of a row")
+	fs.StringVar(&c.optimizer, "optimizer", "adagrad", "what the server updates rows with: "+strings.Join(optim.RowRules(), ", "))
+	fs.IntSliceVar(&c.batches, "batch", []int{4096}, "rows of a batch, a `list`")
+	fs.StringSliceVar(&c.dists, "dist", []string{"uniform"}, "how often keys are asked for, a `list` of uniform and zipf:S, such as zipf:0.99,zipf:1.2")
+	fs.StringSliceVar(&c.ops, "op", []string{"pull", "push"}, "`operations`: pull, push, both (a pull and a push of the same keys)")
+	fs.Float64Var(&c.insert, "insert", 0, "`share` of each batch that are new keys, whose rows are made")
+	fs.IntVar(&c.ahead, "ahead", 3, "pulls that each client has under way")
+	fs.DurationVar(&c.time, "time", time.Second, "how long to measure, each operation in each of the two ways")
+	fs.IntVar(&c.repeat, "repeat", 3, "how often to measure, all operations in turns; rates are medians")
+	fs.Uint64Var(&c.seed, "seed", 1, "decides which keys are drawn")
+	c.registerStore(fs)
+	fs.StringVar(&c.progress, "progress", "auto", "progress `style` of the filling: auto, bar, plain or none")
+	fs.StringVar(&c.json, "json", "", "write one JSON object per operation to `FILE`, or to stdout with -")
+	return cmd
+}
+
+// check reports all faults of the flags together.
+func (c *psBench) check() error {
+	var faults faultList
+	for _, d := range c.dists {
+		dist, err := load.ParseDist(d)
+		if err != nil {
+			faults.add("--dist %w", err)
+		}
+		c.drawn = append(c.drawn, dist)
+	}
+	if len(c.batches) == 0 || len(c.dists) == 0 || len(c.ops) == 0 {
+		faults.add("--batch, --dist and --op: want at least one each")
+	}
+	if c.time <= 0 || c.time > time.Hour {
+		faults.add("--time %v: want more than 0 and at most 1h", c.time)
+	}
+	if c.repeat < 1 || c.repeat > maxRepeat {
+		faults.add("--repeat %d: want 1 to %d", c.repeat, maxRepeat)
+	}
+	if c.ahead < 1 {
+		faults.add("--ahead %d: want at least 1", c.ahead)
+	}
+	if c.clients < 1 {
+		faults.add("--clients %d: want at least 1", c.clients)
+	}
+	if (c.memory > 0) != (c.dir != "") || c.disk > 0 && c.memory == 0 {
+		faults.add("--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
+	}
+	cfg := load.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
+	if err := cfg.Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	for _, w := range c.works() {
+		if err := w.Validate(uint64(c.keys)); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// table is what the server keeps.
+func (c *psBench) table() schema.Sparse {
+	return schema.Sparse{
+		Name: "bench", Dim: c.dim, Rule: schema.Rule{Name: c.optimizer, LR: 0.05}, Init: schema.Init{Name: "uniform", Value: 0.05},
+	}
+}
+
+// works is all that is measured, in order: the operations in turns.
+func (c *psBench) works() (out []load.Work) {
+	for _, d := range c.drawn {
+		for _, batch := range c.batches {
+			for _, op := range c.ops {
+				out = append(out, load.Work{Op: load.Op(op), Dist: d, Batch: batch, Insert: c.insert, Ahead: c.ahead})
+			}
+		}
+	}
+	return out
+}
+
+func (c *psBench) execute(cmd *cobra.Command) error {
+	if err := c.check(); err != nil {
+		return usageError{err}
+	}
+	style, err := progressStyle(c.progress, cmd.ErrOrStderr())
+	if err != nil {
+		return usageError{err}
+	}
+	out, err := openOutput(cmd, c.json)
+	if err != nil {
+		return err
+	}
+	bar := &fetchProgress{style: style, out: cmd.ErrOrStderr(), unit: "rows"}
+	bar.columns, _ = terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
+	return errors.Join(c.run(cmd.Context(), &out, bar), out.close())
+}
+
+// errServerEnded: how it ended says more.
+var errServerEnded = errors.New("the server has ended")
+
+// run starts the server, measures and ends it.
+func (c *psBench) run(ctx context.Context, out *output, bar *fetchProgress) error {
+	p, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	watched, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	go func() {
+		<-p.ended
+		lost(errServerEnded)
+	}()
+	err = c.against(watched, p, out, bar)
+	end := p.close(ctx, err == nil)
+	if err == errServerEnded && end != nil {
+		return end
+	}
+	return errors.Join(err, end)
+}
+
+// against measures a server until its trainers have left it.
+func (c *psBench) against(ctx context.Context, p *serverProcess, out *output, bar *fetchProgress) (err error) {
+	m := &psMeasure{c: c, server: p, out: out}
+	if m.empty, err = p.figures(ctx); err == nil {
+		m.load, err = load.Dial(ctx, load.Config{
+			Servers: []string{p.Addr}, Ticket: p.ticket, Version: ringo.Version, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients, Seed: c.seed,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	defer m.load.Close()
+	if err := m.measure(ctx, bar); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit) // the server's end is in order now
+	defer cancel()
+	if err := m.load.Leave(ctx); err != nil {
+		return fmt.Errorf("leaving the server: %w", err)
+	}
+	return nil
+}
+
+// psMeasure is one run against a server.
+type psMeasure struct {
+	c      *psBench
+	server *serverProcess
+	load   *load.Load
+	out    *output
+	empty  serverFigures        // before there was a row
+	memory map[int]*load.Memory // by rows of a batch
+}
+
+// psCase is what was measured of one kind of work.
+type psCase struct {
+	work          load.Work
+	rates         []float64 // rows a second, by repetition
+	us            []float64 // of batches one at a time, ascending
+	limits        []load.Rates
+	rows          int64
+	sent, read    int64
+	seconds       float64
+	pulled, found int64 // keys that the server looked for, and those of them in memory
+	cpu, gc       float64
+	allocs        uint64
+	batches       int64
+	after         serverFigures
+	keys          uint64 // afterwards
+	checked       int
+}
+
+func (m *psMeasure) measure(ctx context.Context, bar *fetchProgress) error {
+	if err := m.fill(ctx, bar); err != nil {
+		return err
+	}
+	works := m.c.works()
+	for len(works) > 0 { // the operations of a batch size and distribution
+		cases := make([]*psCase, len(m.c.ops))
+		for i := range cases {
+			cases[i] = &psCase{work: works[i]}
+		}
+		works = works[len(cases):]
+		for range m.c.repeat {
+			for _, k := range cases {
+				if err := m.turn(ctx, k); err != nil {
+					return err
+				}
+			}
+		}
+		for _, k := range cases {
+			if err := m.report(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turn measures a case once more.
+func (m *psMeasure) turn(ctx context.Context, k *psCase) error {
+	if err := m.limit(ctx, k); err != nil {
+		return err
+	}
+	before, err := m.server.figures(ctx)
+	if err != nil {
+		return err
+	}
+	stream, err := m.load.Stream(ctx, k.work, m.c.time)
+	if err != nil {
+		return fmt.Errorf("%s of batches of %d: %w", k.work.Op, k.work.Batch, err)
+	}
+	single, err := m.load.Single(ctx, k.work, m.c.time)
+	if err != nil {
+		return fmt.Errorf("%s of single batches of %d: %w", k.work.Op, k.work.Batch, err)
+	}
+	if k.after, err = m.server.figures(ctx); err != nil {
+		return err
+	}
+	k.add(stream, single, before, k.after)
+	k.keys = m.load.Keys()
+	k.checked, err = m.load.Check(ctx)
+	return err
+}
+
+// limit measures what memory allows.
+func (m *psMeasure) limit(ctx context.Context, k *psCase) (err error) {
+	if m.memory == nil {
+		m.memory = map[int]*load.Memory{}
+	}
+	at := m.memory[k.work.Batch]
+	if at == nil {
+		clear(m.memory) // one at a time is large enough
+		if at, err = load.NewMemory(m.c.table(), uint64(m.c.keys), k.work.Batch); err != nil {
+			return err
+		}
+		m.memory[k.work.Batch] = at
+	}
+	const time = 50 * time.Millisecond // of each rate
+	r, err := at.Measure(ctx, time)
+	k.limits = append(k.limits, r)
+	return err
+}
+
+// add joins a turn.
+func (k *psCase) add(stream, single load.Result, before, after serverFigures) {
+	k.rates = append(k.rates, float64(stream.Rows)/stream.Seconds)
+	k.us = append(k.us, single.MicrosecondsEachSorted...)
+	slices.Sort(k.us)
+	k.rows += stream.Rows
+	k.sent += stream.SentBytes
+	k.read += stream.ReadBytes
+	k.seconds += stream.Seconds
+	k.batches += stream.Batches + single.Batches
+	was, is := before.table(), after.table()
+	k.pulled += is.Pulled + is.Pushed - was.Pulled - was.Pushed
+	k.found += is.Pulled + is.Pushed - is.Missed - (was.Pulled + was.Pushed - was.Missed)
+	k.cpu += after.Process.CPUSeconds - before.Process.CPUSeconds
+	k.gc += after.Process.GCSeconds - before.Process.GCSeconds
+	k.allocs += after.Process.Allocs - before.Process.Allocs
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/ps/load"
+)
+
+// psServerCost is what the server's process has taken.
+type psServerCost struct {
+	// ResidentBytes are what the process has more than before there was a row, and
+	// PeakBytes the most that it ever had more; BytesPerRow is of the former and of rows
+	// in memory. 0 where the system does not say.
+	ResidentBytes int64   `json:"server_resident_bytes"`
+	PeakBytes     int64   `json:"server_peak_bytes"`
+	BytesPerRow   float64 `json:"server_bytes_per_row"`
+	Rows          int64   `json:"server_rows"`        // in memory
+	StoredRows    int64   `json:"server_stored_rows"` // on SSD alone
+	StoredBytes   int64   `json:"server_stored_bytes"`
+	GCShare       float64 `json:"server_gc_share"`            // of its CPU time
+	GCPauseUS     float64 `json:"server_gc_longest_pause_us"` // since it began
+}
+
+// psGrowth is the line of JSON of the filling.
+type psGrowth struct {
+	Bench     string  `json:"bench"` // "ps"
+	Op        string  `json:"op"`    // "fill": a push to each key
+	Keys      int64   `json:"keys"`
+	Dim       int     `json:"dim"`
+	Optimizer string  `json:"optimizer"`
+	Clients   int     `json:"clients"`
+	RowsPerS  float64 `json:"rows_s"`
+	psServerCost
+	// MaxBytesPerRow is the largest of BytesPerRow at any of the points from an eighth of
+	// the keys on: before that what does not depend on the rows counts.
+	MaxBytesPerRow float64         `json:"server_max_bytes_per_row"`
+	Points         []psGrowthPoint `json:"growth"`
+}
+
+// psGrowthPoint is the server's memory while it grows.
+type psGrowthPoint struct {
+	Rows          int64   `json:"rows"` // in memory
+	ResidentBytes int64   `json:"resident_bytes"`
+	BytesPerRow   float64 `json:"bytes_per_row"`
+}
+
+// psResult is the line of JSON of an operation.
+type psResult struct {
+	Bench     string  `json:"bench"` // "ps"
+	Op        string  `json:"op"`
+	Dist      string  `json:"dist"`
+	Batch     int     `json:"batch"`
+	Keys      uint64  `json:"keys"` // that there are afterwards
+	Dim       int     `json:"dim"`
+	Optimizer string  `json:"optimizer"`
+	Clients   int     `json:"clients"`
+	Ahead     int     `json:"ahead"`
+	Insert    float64 `json:"insert"`
+	// RowsPerS is the median of the turns, with several batches under way.
+	RowsPerS    float64 `json:"rows_s"`
+	MinRowsPerS float64 `json:"min_rows_s"`
+	MaxRowsPerS float64 `json:"max_rows_s"`
+	// Percentiles of batches one at a time; of fewer than 1000 there is no p99.9: 0.
+	P50US           float64 `json:"p50_us"`
+	P99US           float64 `json:"p99_us"`
+	P999US          float64 `json:"p999_us"`
+	SingleBatches   int     `json:"single_batches"`
+	BytesPerS       float64 `json:"bytes_s"` // both ways
+	SentBytesPerRow float64 `json:"sent_bytes_per_row"`
+	ReadBytesPerRow float64 `json:"read_bytes_per_row"`
+	MemoryHitRate   float64 `json:"memory_hit_rate"`
+	AllocsPerBatch  float64 `json:"server_allocs_per_batch"`
+	LimitRowsPerS   float64 `json:"limit_rows_s"`   // one thread, places known beforehand
+	LatencyRowsPerS float64 `json:"latency_rows_s"` // one thread, one row after the other
+	ShareOfLimit    float64 `json:"share_of_limit"`
+	ShareOfLatency  float64 `json:"share_of_latency"`
+	CheckedRows     int     `json:"checked_rows"` // all of them right
+	Turns           int     `json:"turns"`
+	psServerCost
+}
+
+// cost is what the server has taken, with the share of collecting in so much CPU time.
+func (m *psMeasure) cost(f serverFigures, cpu, gc float64) psServerCost {
+	t := f.table()
+	c := psServerCost{
+		Rows: t.Rows, StoredRows: t.StoredRows, StoredBytes: t.StoredBytes, GCPauseUS: f.Process.GCPauseUS,
+		ResidentBytes: f.Process.ResidentBytes - m.empty.Process.ResidentBytes,
+		PeakBytes:     f.Process.ResidentPeakBytes - m.empty.Process.ResidentBytes,
+	}
+	if c.Rows > 0 {
+		c.BytesPerRow = float64(c.ResidentBytes) / float64(c.Rows)
+	}
+	if cpu > 0 {
+		c.GCShare = gc / cpu
+	}
+	return c
+}
+
+// fill makes the rows and tells what their server took while it grew.
+func (m *psMeasure) fill(ctx context.Context, bar *fetchProgress) error {
+	c := m.c
+	g := psGrowth{Bench: "ps", Op: "fill", Keys: c.keys, Dim: c.dim, Optimizer: c.optimizer, Clients: c.clients}
+	at := m.empty
+	r, err := m.load.Fill(ctx, func(rows uint64) (err error) {
+		bar.update("filling", int64(rows), c.keys)
+		if at, err = m.server.figures(ctx); err != nil {
+			return err
+		}
+		cost := m.cost(at, 0, 0)
+		g.Points = append(g.Points, psGrowthPoint{cost.Rows, cost.ResidentBytes, cost.BytesPerRow})
+		if rows >= uint64(c.keys)/8 {
+			g.MaxBytesPerRow = max(g.MaxBytesPerRow, cost.BytesPerRow)
+		}
+		return nil
+	})
+	bar.finish()
+	if err != nil {
+		return fmt.Errorf("filling the table: %w", err)
+	}
+	g.RowsPerS = float64(r.Rows) / r.Seconds
+	g.psServerCost = m.cost(at, at.Process.CPUSeconds-m.empty.Process.CPUSeconds, at.Process.GCSeconds-m.empty.Process.GCSeconds)
+	tier := ""
+	if g.StoredRows > 0 {
+		tier = fmt.Sprintf(", %s on SSD", counted(int(g.StoredRows), "row"))
+	}
+	if err := m.out.result(g, "# filled %s of %d, %s: %s rows/s; the server has %.1f bytes per row in memory (%.1f at most while growing)%s, GC %.2f%% of its CPU",
+		counted(int(c.keys), "row"), c.dim, c.optimizer, grouped(int(g.RowsPerS)), g.BytesPerRow, g.MaxBytesPerRow, tier, 100*g.GCShare); err != nil {
+		return err
+	}
+	m.out.header("# %s, %d batches under way; then one at a time", counted(c.clients, "client"), c.ahead)
+	m.out.header("#%4s %-9s %6s %11s %9s %9s %9s %7s %7s %5s %6s %7s %5s %7s", "", "", "", "", "p50", "p99", "p99.9", "", "bytes", "in", "of", "of", "GC", "allocs")
+	m.out.header("#%4s %-9s %6s %11s %9s %9s %9s %7s %7s %5s %6s %7s %5s %7s", "op", "keys", "batch", "rows/s", "us", "us", "us", "MB/s", "per row", "mem.", "memory", "latency", "", "/batch")
+	return nil
+}
+
+// report tells of a case.
+func (m *psMeasure) report(k *psCase) error {
+	r := m.result(k)
+	p999 := "-"
+	if r.P999US > 0 {
+		p999 = fmt.Sprintf("%.0f", r.P999US)
+	}
+	return m.out.result(r, "%5s %-9s %6d %11s %9.0f %9.0f %9s %7.0f %7.1f %4.0f%% %6.2f %7.2f %4.1f%% %7.2f",
+		r.Op, r.Dist, r.Batch, grouped(int(r.RowsPerS)), r.P50US, r.P99US, p999, r.BytesPerS/1e6, r.SentBytesPerRow+r.ReadBytesPerRow,
+		100*r.MemoryHitRate, r.ShareOfLimit, r.ShareOfLatency, 100*r.GCShare, r.AllocsPerBatch)
+}
+
+// result turns what was measured into figures.
+func (m *psMeasure) result(k *psCase) psResult {
+	w := k.work
+	r := psResult{
+		Bench: "ps", Op: string(w.Op), Dist: w.Dist.String(), Batch: w.Batch, Keys: k.keys, Dim: m.c.dim, Optimizer: m.c.optimizer,
+		Clients: m.c.clients, Ahead: w.Ahead, Insert: w.Insert, CheckedRows: k.checked, Turns: len(k.rates),
+		RowsPerS: median(k.rates), SingleBatches: len(k.us), P50US: percentile(k.us, 0.5), P99US: percentile(k.us, 0.99),
+		BytesPerS:       float64(k.sent+k.read) / k.seconds,
+		SentBytesPerRow: float64(k.sent) / float64(k.rows), ReadBytesPerRow: float64(k.read) / float64(k.rows),
+		MemoryHitRate: 1, AllocsPerBatch: float64(k.allocs) / float64(k.batches),
+		psServerCost: m.cost(k.after, k.cpu, k.gc),
+	}
+	r.MinRowsPerS, r.MaxRowsPerS = k.rates[0], k.rates[len(k.rates)-1] // sorted by median
+	if len(k.us) >= 1000 {
+		r.P999US = percentile(k.us, 0.999)
+	}
+	if k.pulled > 0 {
+		r.MemoryHitRate = float64(k.found) / float64(k.pulled)
+	}
+	var limits, chases []float64
+	for _, l := range k.limits {
+		limits, chases = append(limits, limitOf(w.Op, l)), append(chases, l.Chase)
+	}
+	r.LimitRowsPerS, r.LatencyRowsPerS = median(limits), median(chases)
+	r.ShareOfLimit, r.ShareOfLatency = r.RowsPerS/r.LimitRowsPerS, r.RowsPerS/r.LatencyRowsPerS
+	return r
+}
+
+// limitOf is what memory allows of an operation.
+func limitOf(op load.Op, r load.Rates) float64 {
+	switch op {
+	case load.Pull:
+		return r.Gather
+	case load.Push:
+		return r.Update
+	}
+	return 1 / (1/r.Gather + 1/r.Update) // one after the other
+}
+
+// percentile is the least of ascending values that a share of them does not exceed.
+func percentile(sorted []float64, share float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
+}

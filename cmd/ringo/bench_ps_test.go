@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	psCostFields = " server_resident_bytes server_peak_bytes server_bytes_per_row server_rows server_stored_rows server_stored_bytes server_gc_share server_gc_longest_pause_us"
+	psFillFields = "bench op keys dim optimizer clients rows_s server_max_bytes_per_row growth" + psCostFields
+	psFields     = "bench op dist batch keys dim optimizer clients ahead insert rows_s min_rows_s max_rows_s p50_us p99_us p999_us single_batches " +
+		"bytes_s sent_bytes_per_row read_bytes_per_row memory_hit_rate server_allocs_per_batch limit_rows_s latency_rows_s share_of_limit share_of_latency checked_rows turns" + psCostFields
+)
+
+// benchPS runs a command line and returns its lines of JSON, the filling's first.
+func benchPS(t *testing.T, line string, results int) []map[string]any {
+	t.Helper()
+	status, out, errs := command(t, "bench ps --time 3ms --repeat 2 --progress none --json - "+line)
+	if status != 0 {
+		t.Fatalf("%s: status %d, stderr %s", line, status, errs)
+	}
+	return checkJSON(t, out, append([]string{psFillFields}, slices.Repeat([]string{psFields}, results)...)...)
+}
+
+func TestBenchPS(t *testing.T) {
+	got := benchPS(t, "--keys 20k --dim 8 --batch 100,700 --dist uniform,zipf:1.2 --op pull,both --clients 2 --insert 0.1 --ahead 2", 8)
+	fill := got[0]
+	if fill["op"] != "fill" || fill["keys"] != 20000. || fill["server_rows"] != 20000. || fill["rows_s"].(float64) <= 0 {
+		t.Errorf("%v", fill)
+	}
+	points := fill["growth"].([]any)
+	if last := points[len(points)-1].(map[string]any); len(points) < 3 || last["rows"] != 20000. || last["resident_bytes"].(float64) < 20000*8*8 {
+		t.Errorf("%v", points)
+	}
+	keys := 20000.
+	for i, r := range got[1:] {
+		dist, batch, op := []string{"uniform", "zipf:1.2"}[i/4], []float64{100, 700}[i/2%2], []string{"pull", "both"}[i%2]
+		if r["dist"] != dist || r["batch"] != batch || r["op"] != op || r["turns"] != 2. || r["clients"] != 2. {
+			t.Errorf("result %d is %v", i, r)
+		}
+		if i%2 == 0 && i > 0 && r["keys"].(float64) <= keys {
+			t.Errorf("%v keys after %v, though a tenth is new", r["keys"], keys)
+		}
+		keys = r["keys"].(float64)
+		if r["memory_hit_rate"] != 1. || r["checked_rows"].(float64) < 1024 || r["server_stored_rows"] != 0. {
+			t.Errorf("%v", r)
+		}
+		for _, share := range []string{"share_of_limit", "share_of_latency", "p50_us", "bytes_s", "server_allocs_per_batch"} {
+			if r[share].(float64) <= 0 {
+				t.Errorf("%s is %v", share, r[share])
+			}
+		}
+		if want := r["rows_s"].(float64) / r["limit_rows_s"].(float64); math.Abs(want-r["share_of_limit"].(float64)) > 1e-9 {
+			t.Errorf("%v, want %v", r["share_of_limit"], want)
+		}
+		if sent := map[string]float64{"pull": 8, "both": 48}[op]; math.Abs(r["sent_bytes_per_row"].(float64)-sent) > 0.25*sent {
+			t.Errorf("%s sends %v bytes a row, want about %v", op, r["sent_bytes_per_row"], sent)
+		}
+	}
+}
+
+// Rows beyond memory are asked for, too, and nothing stays of them.
+func TestBenchPSBelowMemory(t *testing.T) {
+	dir := t.TempDir()
+	got := benchPS(t, "--keys 30k --batch 500 --dist uniform --op push --optimizer adagrad-rowwise --ps-memory 1200KiB --ps-disk 64MiB --ps-dir "+dir, 1)
+	r := got[1]
+	if r["server_rows"].(float64)+r["server_stored_rows"].(float64) != 30000 || r["server_stored_bytes"].(float64) <= 0 {
+		t.Errorf("%v", r)
+	}
+	if hit := r["memory_hit_rate"].(float64); hit <= 0.05 || hit >= 0.95 {
+		t.Errorf("%v of the keys are in memory", hit)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+}
+
+// What a person reads has a line for each operation under its header.
+func TestBenchPSLines(t *testing.T) {
+	status, out, errs := command(t, "bench ps --keys 8k --batch 100 --time 2ms --repeat 1 --progress plain")
+	if status != 0 || errs != "filling: 8,000 rows\n" {
+		t.Fatalf("status %d, stderr %q", status, errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 6 {
+		t.Fatalf("%d lines:\n%s", len(lines), out)
+	}
+	checkHolds(t, "stdout", lines[0], "# filled 8,000 rows of 16, adagrad: ", " bytes per row in memory", " of its CPU")
+	for i, op := range []string{" pull uniform ", " push uniform "} {
+		if line := lines[4+i]; !strings.HasPrefix(line, op) || len(line) != len(lines[3]) {
+			t.Errorf("%q under\n%q", line, lines[3])
+		}
+	}
+}
+
+func TestBenchPSRefuses(t *testing.T) {
+	checkRefused(t, exitUsage, "bench ps --dist zipf --batch 0 --op get --insert 1 --ahead 0 --clients 0 --repeat 0 --time 0s --dim 0 --optimizer none",
+		`--dist "zipf"`, "batches of 0", `operation "get"`, "a share of 1", "--ahead 0", "--clients 0", "--repeat 0", "--time 0s", `"none" is not known`, "rows of 0 weights")
+	checkRefused(t, exitUsage, "bench ps --ps-memory 1MiB --op ''", `--ps-memory 1MiB and --ps-disk 0 with --ps-dir ""`)
+	checkRefused(t, exitUsage, "bench ps --ps-dir x --ps-disk 1MiB", `--ps-memory 0 and --ps-disk 1MiB`)
+	checkRefused(t, exitUsage, "bench ps --keys 1000 --batch 126", "an eighth of the keys")
+	checkRefused(t, exitUsage, "bench ps --keys none", "want a number of rows")
+	checkRefused(t, exitFailed, "bench ps --keys 8k --batch 100 --ps-memory 1MiB --ps-dir /nowhere", "--ps-dir", "/nowhere")
+	checkRefused(t, exitFailed, "bench ps --keys 8k --batch 100 --ps-memory 1KiB --ps-dir "+t.TempDir(), "want room for 4096")
+	checkRefused(t, exitFailed, benchServerCommand, "RINGO_TICKET")
+}
+
+// benchServerOf is the process of a benchmark's server.
+func (p *program) benchServerOf() (pid int) {
+	p.t.Helper()
+	eventually(p.t, p.line+" to start its server", func() bool {
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, path := range lines {
+			words, _ := os.ReadFile(path)
+			env, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
+			if strings.Contains(string(words), benchServerCommand) && slices.Contains(strings.Split(string(env), "\x00"), p.mark) {
+				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			}
+		}
+		return pid != 0 || len(lines) == 0
+	})
+	if pid == 0 {
+		p.t.Skip("no /proc to find processes in")
+	}
+	return pid
+}
+
+// A server ends with who has started it, however that ends, and one that is lost is an
+// error that says how it ended.
+func TestBenchPSServerEnds(t *testing.T) {
+	line := "bench ps --keys 8k --batch 100 --time 1h --progress plain"
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		p := start(t, line)
+		p.await(&p.errs, "filling: 8,000 rows")
+		p.benchServerOf()
+		if err := p.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if status := p.wait(); signal == syscall.SIGINT && status != exitInterrupted {
+			t.Errorf("status %d; stderr:\n%s", status, &p.errs)
+		}
+		p.checkGone()
+	}
+	p := start(t, line)
+	p.await(&p.errs, "filling: 8,000 rows")
+	if err := syscall.Kill(p.benchServerOf(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(exitFailed, "\nringo: the server has ended: signal: killed")
+	if n := strings.Count(p.errs.String(), "\n"); n != 2 {
+		t.Errorf("%d lines on stderr:\n%s", n, fmt.Sprint(&p.errs))
+	}
+}
