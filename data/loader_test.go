@@ -3,6 +3,7 @@ package data
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -176,5 +177,22 @@ func TestLoaderConfigFaults(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}
+	}
+}
+
+// A copy of a batch is all of it, in its own memory, which is used again.
+func TestCopyFrom(t *testing.T) {
+	a := Batch{N: 2, Values: []float32{1, 2}, IDs: []int32{3}, Keys: []uint64{4, 5, 6}, Labels: []int32{7}}
+	var b Batch
+	b.CopyFrom(&a)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v, want %+v", b, a)
+	}
+	if n := testing.AllocsPerRun(10, func() { b.CopyFrom(&a) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	a.Values[0], a.IDs[0], a.Keys[0], a.Labels[0] = 0, 0, 0, 0
+	if b.Values[0] != 1 || b.IDs[0] != 3 || b.Keys[0] != 4 || b.Labels[0] != 7 {
+		t.Errorf("%+v is not its own", b)
 	}
 }

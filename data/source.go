@@ -37,6 +37,16 @@ type Batch struct {
 	Labels []int32   // N*Shape.Labels
 }
 
+// CopyFrom makes the batch a copy of another one. It allocates only what no earlier batch was as large
+// as.
+func (b *Batch) CopyFrom(other *Batch) {
+	b.N = other.N
+	b.Values = append(b.Values[:0], other.Values...)
+	b.IDs = append(b.IDs[:0], other.IDs...)
+	b.Keys = append(b.Keys[:0], other.Keys...)
+	b.Labels = append(b.Labels[:0], other.Labels...)
+}
+
 // Resize gives the batch room for n samples of a shape. The content is
 // undefined afterwards. It allocates only what no earlier batch was as large as.
 func (b *Batch) Resize(s Shape, n int) {

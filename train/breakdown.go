@@ -27,6 +27,7 @@ type spent struct {
 	steps, compute, data, compress, exposed, update float64
 	bytes, density                                  float64
 	exacts, exact, reuses, reuse                    float64 // how many steps of a kind, and their time
+	pull                                            float64 // not in checkpoints: runs that have it write none
 }
 
 func (s *spent) values() []*float64 {
@@ -41,6 +42,7 @@ func (s *spent) add(t StepTime) {
 	s.steps++
 	s.compute += t.Compute.Seconds()
 	s.data += t.Data.Seconds()
+	s.pull += t.Pull.Seconds()
 	s.compress += t.Compress.Seconds()
 	s.exposed += t.Exposed.Seconds()
 	s.update += t.Update.Seconds()

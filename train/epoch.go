@@ -59,6 +59,11 @@ func (r *run) trainEpoch(at *position) (err error) {
 	start := time.Now()
 	r.stepS = slices.Grow(r.stepS[:0], r.steps)
 	r.watch.Begin(start)
+	if len(r.workers) > 0 {
+		if err := r.trainCrew(at); err != nil {
+			return err
+		}
+	}
 	for at.step < r.steps {
 		if err := r.step(at.epoch, at.step, &at.tally); err != nil {
 			return err
@@ -201,7 +206,7 @@ func (r *run) report(epoch int, t *tally) (Epoch, error) {
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
-		DataWaitMS: 1000 * t.spent.data / t.spent.steps, StepBytesSent: t.spent.bytes / t.spent.steps,
+		DataWaitMS: 1000 * t.spent.data / t.spent.steps, PullWaitMS: 1000 * t.spent.pull / t.spent.steps, StepBytesSent: t.spent.bytes / t.spent.steps,
 	}
 	e.Layers = r.layers
 	if !finite(e.EvalLoss) {

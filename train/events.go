@@ -64,7 +64,11 @@ type Epoch struct {
 	// batches. StepBytesSent is the payload of its gradients that a rank sends in a
 	// step. All are means.
 	BreakDown
-	DataWaitMS    float64 `json:"data_wait_ms"`
+	DataWaitMS float64 `json:"data_wait_ms"`
+	// PullWaitMS is the part of ComputeMS that waits for what servers that keep parameters
+	// send. Where a rank trains on several threads, parts and median are those of a
+	// thread's step, and StepMS is the time from one to the next of any of them.
+	PullWaitMS    float64 `json:"pull_wait_ms,omitempty"`
 	StepBytesSent float64 `json:"step_bytes_sent"`
 	// Layers is what rank 0's last step did to each layer, with Config.Layers.
 	Layers []Layer `json:"layers,omitempty"`

@@ -36,6 +36,10 @@ type Replica struct {
 	passes  uint64  // backwards so far
 	begun   bool    // a step of several backwards
 	remote  *remote // nil: parameters lie here
+
+	thread  int        // which of its rank's that train at once
+	threads int        // how many they are
+	mates   []*Replica // those of the other threads, of the first one's
 }
 
 // NewReplica builds the model that cfg names, with the initial parameters of
@@ -46,65 +50,86 @@ type Replica struct {
 // replicas of one job are closed in the opposite order of their making, or their
 // memory stays in use until the job ends.
 func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
+	r, err := build(job, cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.begin(cfg, cfg.LR, nil); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// build makes a replica that cannot train yet: begin must follow.
+func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 	spec, err := cfg.spec()
 	if err != nil {
 		return nil, err
 	}
-	if r := job.Reducer(); r != nil {
-		if cfg.Exchange.Strategy == distopt.PartialUpdate {
-			return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
-		}
-		cfg.Exchange.Reducer = r
+	if job.Reducer() != nil && cfg.Exchange.Strategy == distopt.PartialUpdate {
+		return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
 	}
-	g := job.Group()
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
-	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: g, seed: cfg.Seed, trace: cfg.Exchange.Trace}
+	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: job.Group(), seed: cfg.Seed, trace: cfg.Exchange.Trace, threads: cfg.Servers.threads()}
 	away := cfg.Servers.Consistency != ""
 	if away {
 		r.Params.TablesElsewhere()
 	}
 	r.model = spec.Build(r.Params, opts)
-	r.Params.GradsFrom(job.Alloc)
+	if !away {
+		r.Params.GradsFrom(job.Alloc)
+	}
 	if err := r.arrange(); err != nil {
+		r.Params.Release(job.Free)
 		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
 	}
+	return r, nil
+}
+
+// begin gives a replica its optimizer, and where parameters lie on servers connects it, with the
+// connections of the lead, if there is one. rate is the learning rate of the first step. It is a collective call. After
+// an error the replica is closed.
+func (r *Replica) begin(cfg Config, rate float64, lead *Replica) (err error) {
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	g, away := r.group, cfg.Servers.Consistency != ""
+	if reducer := r.job.Reducer(); reducer != nil {
+		cfg.Exchange.Reducer = reducer
+	}
 	rule := cfg.newOptimizer(r.Params)
-	if away {
+	if away && cfg.Servers.GeoSteps == 0 {
 		rule = &elsewhere{name: cfg.Optimizer}
 	}
-	if r.rule, err = optim.NewShared(rule, max(1, cfg.Threads)); err != nil {
-		return nil, err
+	threads := max(1, cfg.Threads/r.threads)
+	if r.rule, err = optim.NewShared(rule, threads); err != nil {
+		return err
 	}
 	var tables []distopt.Table
 	if away {
-		if err := r.connect(cfg); err != nil {
-			r.disconnect()
-			r.Params.Release(job.Free)
-			return nil, err
+		if err := r.connect(cfg, rate, lead); err != nil {
+			return err
 		}
-		g, cfg.Exchange.Reducer = r.remote.alone, r.remote
+		if g = r.remote.alone; cfg.Servers.GeoSteps == 0 {
+			cfg.Exchange.Reducer = r.remote
+		}
 	} else {
 		for _, t := range r.Params.Tables() {
 			tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
 		}
 	}
-	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.Threads})
+	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: threads})
 	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
 	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base())
 	if err != nil {
-		r.tape.Close()
-		r.rule.Close()
-		r.Params.Release(job.Free)
-		return nil, err
+		return err
 	}
 	if err = r.Opt.Broadcast(); err == nil {
 		r.Tuner, err = r.newTuner(cfg, g)
 	}
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
+	return err
 }
 
 // layersOf returns the arena's slots as the layers that a plan is made of.
@@ -176,7 +201,7 @@ func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
 	}
 	r.begun = !last
 	r.tape.Reset()
-	r.tape.SetSeed(mix(mix(r.seed, uint64(r.group.Rank())), r.passes))
+	r.tape.SetSeed(mix(mix(r.seed, uint64(r.group.Rank()*r.threads+r.thread)), r.passes))
 	r.passes++
 	start := r.trace.Now()
 	loss, out := r.model.Loss(r.tape, b)
@@ -225,6 +250,7 @@ func (r *Replica) Step() error {
 func (r *Replica) SetLR(lr, next float64) {
 	r.rule.SetLR(lr)
 	if r.remote != nil {
+		r.remote.SetRate(lr)
 		r.remote.next = next
 	}
 }
@@ -269,8 +295,18 @@ func (r *Replica) Sync() error {
 	if err := sync(); err != nil {
 		return err
 	}
-	if err := collective.AllReduce(r.group, r.Params.Buffers(), collective.Mean); err != nil {
+	own := r.Params.Buffers()
+	for _, m := range r.mates {
+		r.kernels.Add(own, m.Params.Buffers())
+	}
+	for i := range own {
+		own[i] /= float32(1 + len(r.mates))
+	}
+	if err := collective.AllReduce(r.group, own, collective.Mean); err != nil {
 		return fmt.Errorf("averaging the running statistics: %w", err)
+	}
+	for _, m := range r.mates {
+		copy(m.Params.Buffers(), own)
 	}
 	return nil
 }
@@ -281,9 +317,18 @@ func (r *Replica) Kernels() string { return r.kernels.Name() }
 // Close ends the replica's threads and exchange and gives the memory of its
 // gradients back.
 func (r *Replica) Close() {
-	r.tape.Close()
-	_ = r.Opt.Close() // a fault of the exchange was told by Step
+	for _, m := range r.mates {
+		m.Close()
+	}
+	if r.tape != nil {
+		r.tape.Close()
+	}
+	if r.Opt != nil {
+		_ = r.Opt.Close() // a fault of the exchange was told by Step
+	}
 	r.disconnect()
-	r.rule.Close()
+	if r.rule != nil {
+		r.rule.Close()
+	}
 	r.Params.Release(r.job.Free)
 }

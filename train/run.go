@@ -25,6 +25,7 @@ type run struct {
 	spec    models.Spec
 	set     *data.Set
 	replica *Replica
+	workers []*worker // where parameters lie on servers: the first one's replica is the run's
 
 	order           batches      // of training
 	shard           *data.Loader // of evaluation
@@ -114,10 +115,42 @@ func (r *run) prepare() (err error) {
 	}
 	r.job.SetStatus("building the model")
 	opts := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}
-	if r.replica, err = NewReplica(r.job, r.cfg, opts); err != nil {
+	if r.replica, err = build(r.job, r.cfg, opts); err != nil {
 		return err
 	}
-	return r.openLoaders()
+	if err := r.openLoaders(); err != nil {
+		return err
+	}
+	return r.begin(opts)
+}
+
+// begin makes replicas ready to train.
+func (r *run) begin(opts models.Options) error {
+	lead, rate := r.replica, r.lr(1, 0)
+	r.replica = nil // begin closes one that it fails with
+	if err := lead.begin(r.cfg, rate, nil); err != nil {
+		return err
+	}
+	r.replica = lead
+	if lead.remote == nil {
+		return nil
+	}
+	r.workers = append(r.workers, &worker{replica: lead})
+	cfg := r.cfg
+	cfg.Exchange.Trace = nil // a timeline shows the first thread
+	for i := 1; i < lead.threads; i++ {
+		m, err := build(r.job, cfg, opts)
+		if err != nil {
+			return err
+		}
+		m.thread = i
+		if err := m.begin(cfg, rate, lead); err != nil {
+			return err
+		}
+		lead.mates = append(lead.mates, m)
+		r.workers = append(r.workers, &worker{replica: m})
+	}
+	return nil
 }
 
 // openSet opens the data set of a model.
@@ -147,6 +180,9 @@ func (r *run) checkShapes() error {
 // openLoaders finds this rank's shards.
 func (r *run) openLoaders() (err error) {
 	_, stateful := r.replica.model.(models.Stateful)
+	if stateful && r.replica.threads > 1 {
+		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", r.spec.Name, r.replica.threads)
+	}
 	sampler := data.SamplerConfig{
 		Batch: r.cfg.Batch, Rank: r.job.Rank(), Size: r.job.Size(), Seed: r.cfg.Seed,
 		Streams: stateful && r.set.Streams,

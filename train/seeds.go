@@ -43,6 +43,9 @@ func RunSeeds(job *ringo.Job, cfg Config, n int, obs Observer, each func(Summary
 	if err := cfg.Validate(); err != nil {
 		return Seeds{}, err
 	}
+	if n > 1 && cfg.Servers.Consistency != "" {
+		return Seeds{}, fmt.Errorf("%d seeds with parameters on servers (%s): servers keep those of one run: run the seeds one by one", n, cfg.Servers.Consistency)
+	}
 	var set *data.Set
 	var runs []Summary
 	first := cfg.Seed

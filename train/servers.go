@@ -2,49 +2,84 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
-	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/trainer"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // Consistencies are the names that Servers.Consistency accepts, besides none.
-func Consistencies() []string { return []string{"sync", "async", "ssp"} }
+func Consistencies() []string { return []string{"sync", "async", "geo", "ssp"} }
 
 // Servers says that the parameters lie on the job's servers of tables, which update them.
 type Servers struct {
-	// Consistency is what the servers do, which they are told on their own: sync, async
-	// or ssp. Empty: parameters lie with the ranks.
+	// Consistency is what the servers do, which they are told on their own: sync, async,
+	// geo or ssp. Empty: parameters lie with the ranks.
 	Consistency string
+	// GeoSteps is after how many steps geo exchanges copies, which ranks move meanwhile by the
+	// optimizer: at least 1.
+	GeoSteps int
+	// Threads is how many threads of a rank train at once, each on batches of its own and with a
+	// replica of its own, as if they were ranks; they share Config.Threads. 0: 1. Not in sync.
+	Threads int
+	// Values is how values travel: fp32 (also where it is empty), fp16, bf16, or int8: gradients
+	// of rows in 8 bits, all else as fp16. Other than as fp32 sync has not the bits of ranks
+	// that sum.
+	Values string
+}
+
+// threads is how many train at once on a rank.
+func (s Servers) threads() int { return max(1, s.Threads) }
+
+// codes says how values travel.
+func (s Servers) codes(c *client.Config) error {
+	if s.Values == "" {
+		return nil
+	}
+	code, err := message.ParseCode(s.Values)
+	c.Pull, c.Push, c.Dense = code, code, code
+	if code == message.Int8 {
+		c.Pull, c.Dense = message.FP16, message.FP16 // parameters do not stand it
+	}
+	return err
 }
 
 // validateServers reports what parameters on servers rule out.
 func (c Config) validateServers() (errs []error) {
-	if c.Servers.Consistency == "" {
-		return nil
+	s := c.Servers
+	if s.Consistency == "" {
+		if s != (Servers{}) {
+			errs = append(errs, fmt.Errorf("geo steps %d, trainer threads %d, values %q: they are for parameters on servers: leave them out", s.GeoSteps, s.Threads, s.Values))
+		}
+		return errs
 	}
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
-			errs = append(errs, fmt.Errorf("parameters on servers (%s): "+format, append([]any{c.Servers.Consistency}, args...)...))
+			errs = append(errs, fmt.Errorf("parameters on servers (%s): "+format, append([]any{s.Consistency}, args...)...))
 		}
 	}
-	fault(!slices.Contains(Consistencies(), c.Servers.Consistency), "that consistency is not known: use one of %s", strings.Join(Consistencies(), ", "))
+	fault(!slices.Contains(Consistencies(), s.Consistency), "that consistency is not known: use one of %s", strings.Join(Consistencies(), ", "))
+	fault((s.Consistency == "geo") != (s.GeoSteps > 0), "copies exchanged every %d steps: want at least 1 for geo, and 0 for others", s.GeoSteps)
+	fault(s.Threads < 0 || s.Threads > MaxThreads, "%d trainer threads: want 0 to %d", s.Threads, MaxThreads)
+	fault(s.Threads > 1 && s.Consistency == "sync", "%d trainer threads do not keep in step: use async, geo or ssp, or more ranks", s.Threads)
+	if err := s.codes(new(client.Config)); err != nil {
+		fault(true, "%w", err)
+	}
 	x := c.Exchange.Resolved()
 	fault(x.Strategy != distopt.FP32, "strategy %s selects or codes gradients: use fp32, or let the servers sum only", x.Strategy)
 	fault(x.ClipNorm > 0, "clipping to a norm of %v needs the whole gradient in one place: use no clipping, or let the servers sum only", x.ClipNorm)
 	fault(x.Accumulation > 1, "%d backwards in a step: want 1", x.Accumulation)
 	fault(c.Tuning.Measure || c.Tuning.Profile != nil, "nothing is tuned: leave it out")
-	fault(c.Warmup != schedule.Warmup{}, "a warm-up begins below the rate that servers begin with: leave it out")
 	fault(c.Checkpoint.Dir != "", "checkpoints of ranks do not hold what servers have: leave them out")
 	fault(c.Optimizer == "adamw" && c.WeightDecay > 0, "adamw decays all parameters there, biases too: use adam, or a weight decay of 0")
 	return errs
@@ -53,13 +88,16 @@ func (c Config) validateServers() (errs []error) {
 // remote is what a replica has whose parameters lie on servers.
 type remote struct {
 	*trainer.Trainer
-	alone *collective.Group // of this rank
-	next  float64           // the learning rate of the next step
+	client *client.Client    // of all the rank's replicas
+	alone  *collective.Group // of this replica
+	next   float64           // the learning rate of the next step
+	ahead  *data.Batch       // the next batch, nil for none
 }
 
-// schemaOf describes the parameters of a model and the rules that move them.
-func (c Config) schemaOf(ps *nn.Params) (schema.Schema, error) {
-	rule := schema.Rule{Name: c.Optimizer, LR: c.LR, Settings: map[string]float64{}}
+// schemaOf describes the parameters of a model and the rules that move them, whose learning
+// rate is that of the first step.
+func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
+	rule := schema.Rule{Name: c.Optimizer, LR: rate, Settings: map[string]float64{}}
 	set := func(name string, v float64) {
 		if v != 0 {
 			rule.Settings[name] = v
@@ -78,24 +116,35 @@ func (c Config) schemaOf(ps *nn.Params) (schema.Schema, error) {
 	return s, s.Validate()
 }
 
-// connect finds the servers. It is called with the arenas arranged.
-func (r *Replica) connect(cfg Config) error {
-	s, err := cfg.schemaOf(r.Params)
-	if err != nil {
-		return err
-	}
-	rows := 0
-	for _, t := range r.Params.Tables() {
-		rows = t.Rows
-	}
-	c, err := r.job.DialTables(client.Config{Schema: s})
+// connect finds the servers, or takes the lead's connections. It is called with the arenas
+// arranged.
+func (r *Replica) connect(cfg Config, rate float64, lead *Replica) error {
+	s, err := cfg.schemaOf(r.Params, rate)
 	if err != nil {
 		return err
 	}
 	r.remote = &remote{next: -1}
-	r.remote.Trainer, err = trainer.New(trainer.Config{Client: c, Schema: s, Values: r.Params.Values(), Rows: rows, First: r.job.Rank() == 0})
-	if err != nil {
-		return errors.Join(err, c.Close())
+	threads := cfg.Servers.threads()
+	if lead != nil {
+		r.remote.client = lead.remote.client
+	} else {
+		c := client.Config{Schema: s, Lanes: threads}
+		if err := cfg.Servers.codes(&c); err != nil {
+			return err
+		}
+		if r.remote.client, err = r.job.DialTables(c); err != nil {
+			return err
+		}
+	}
+	t := trainer.Config{
+		Client: r.remote.client, Lane: r.thread, Schema: s, Values: r.Params.Values(), First: r.job.Rank() == 0 && lead == nil,
+		GeoSteps: cfg.Servers.GeoSteps, Copies: r.job.Size() * threads,
+	}
+	for _, table := range r.Params.Tables() {
+		t.Rows = table.Rows
+	}
+	if r.remote.Trainer, err = trainer.New(t); err != nil {
+		return err
 	}
 	r.remote.alone, err = collective.New(mem.New(1)[0], collective.Config{})
 	return err
@@ -105,9 +154,13 @@ func (r *Replica) connect(cfg Config) error {
 func (r *Replica) fetch(ids []int32, training bool) ([]int32, error) {
 	get := r.remote.Peek
 	if training {
-		get = func(ids []int32) ([]int32, []float32, error) { return r.remote.Fetch(ids, true) }
+		get = r.remote.Fetch
 	}
 	mapped, rows, err := get(ids)
+	if training && err == nil && r.remote.ahead != nil {
+		err = r.remote.Ask(r.remote.ahead.IDs)
+		r.remote.ahead = nil
+	}
 	if err != nil || len(rows) == 0 {
 		return ids, err
 	}
@@ -115,15 +168,33 @@ func (r *Replica) fetch(ids []int32, training bool) ([]int32, error) {
 	return mapped, nil
 }
 
+// expect names the batch that follows the one that Backward is called with next: what it needs of
+// servers travels meanwhile.
+func (r *Replica) expect(b *data.Batch) { r.remote.ahead = b }
+
+// pass ends a step in which this replica had no batch. Others may wait for it.
+func (r *Replica) pass() error { return r.remote.End(r.remote.next) }
+
 // settle is Sync where parameters lie on servers.
 func (r *Replica) settle() error {
+	all := append([]*Replica{r}, r.mates...)
+	for _, each := range all {
+		if err := each.remote.Share(); err != nil {
+			return err
+		}
+	}
 	if err := r.remote.Flush(context.Background()); err != nil {
 		return err
 	}
 	if err := collective.Barrier(r.group); err != nil {
 		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
 	}
-	return r.remote.Settle()
+	for _, each := range all {
+		if err := each.remote.Settle(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // elsewhere is an optimizer whose work others do.
@@ -155,10 +226,16 @@ func (r *Replica) leave() error {
 
 // disconnect is Close's part.
 func (r *Replica) disconnect() {
-	if r.remote != nil {
-		r.remote.Abandon()
-		if r.remote.alone != nil {
-			_ = r.remote.alone.Close()
-		}
+	if r.remote == nil {
+		return
+	}
+	if r.remote.client != nil {
+		_ = r.remote.client.Close() // of mates: again
+	}
+	if r.remote.Trainer != nil {
+		_ = r.remote.Trainer.Close()
+	}
+	if r.remote.alone != nil {
+		_ = r.remote.alone.Close()
 	}
 }

@@ -3,11 +3,13 @@ package train
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -20,13 +22,75 @@ func TestServersRuleOut(t *testing.T) {
 	}
 	c.Servers.Consistency = "later"
 	c.Exchange.Strategy, c.Exchange.ClipNorm, c.Exchange.Accumulation = distopt.TopK, 1, 3
-	c.Tuning, c.Warmup = Tuning{Measure: true, Report: func(tune.Report) {}}, schedule.Warmup{Steps: 1}
+	c.Tuning = Tuning{Measure: true, Report: func(tune.Report) {}}
 	c.Checkpoint = Checkpoint{Dir: "x", Every: 1}
+	c.Servers.GeoSteps, c.Servers.Threads, c.Servers.Values = 2, -1, "fp8"
 	err := c.Validate()
-	for _, want := range []string{"(later): that consistency is not known: use one of sync, async, ssp", "strategy topk", "a norm of 1", "3 backwards", "nothing is tuned", "a warm-up", "checkpoints of ranks"} {
+	for _, want := range []string{"(later): that consistency is not known: use one of sync, async, geo, ssp", "strategy topk", "a norm of 1", "3 backwards", "nothing is tuned", "checkpoints of ranks",
+		"copies exchanged every 2 steps", "-1 trainer threads", `no code "fp8"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
+	}
+}
+
+// Settings of servers have no effect without them, geo needs its steps, and threads do not keep in
+// step.
+func TestServersSettings(t *testing.T) {
+	for _, c := range []struct {
+		servers Servers
+		want    string
+	}{
+		{Servers{Threads: 2}, "trainer threads 2, values \"\": they are for parameters on servers"},
+		{Servers{Consistency: "geo"}, "copies exchanged every 0 steps"},
+		{Servers{Consistency: "sync", Threads: 2}, "2 trainer threads do not keep in step"},
+		{Servers{Consistency: "geo", GeoSteps: 3, Threads: 2, Values: "int8"}, ""},
+		{Servers{Consistency: "ssp", Threads: 1, Values: "bf16"}, ""},
+	} {
+		cfg := Defaults("ctr-dnn", data.Synthetic)
+		cfg.Servers = c.servers
+		if err := cfg.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.servers, err, c.want)
+		}
+	}
+	var codes client.Config
+	if err := (Servers{Values: "int8"}).codes(&codes); err != nil || codes.Push != message.Int8 || codes.Pull != message.FP16 || codes.Dense != message.FP16 {
+		t.Errorf("int8: %+v, %v", codes, err)
+	}
+	cfg := Defaults("ctr-dnn", data.Synthetic)
+	cfg.Servers.Consistency = "async"
+	if _, err := RunSeeds(nil, cfg, 2, nil, nil); err == nil || !strings.Contains(err.Error(), "servers keep those of one run") {
+		t.Errorf("several seeds: %v", err)
+	}
+}
+
+// The tallies of threads add up, the waits that no checkpoint holds too.
+func TestTalliesAdd(t *testing.T) {
+	var sum, one tally
+	for i, f := range one.values() {
+		*f = float64(i + 1)
+	}
+	one.spent.add(StepTime{Pull: time.Second, Data: time.Minute})
+	for range 3 {
+		sum.add(&one)
+	}
+	for i, f := range one.values() {
+		if *sum.values()[i] != 3**f {
+			t.Errorf("figure %d is %v, want 3 times %v", i, *sum.values()[i], *f)
+		}
+	}
+	if sum.spent.pull != 3 {
+		t.Errorf("waits of %v s, want 3", sum.spent.pull)
+	}
+	var w Watch
+	w.Begin(time.Unix(0, 0))
+	w.Pulled(time.Second)
+	w.Pulled(time.Second)
+	if s := w.End(time.Unix(9, 0), distopt.StepTimes{}); s.Pull != 2*time.Second || s.Whole != 9*time.Second {
+		t.Errorf("%+v", s)
+	}
+	if s := w.End(time.Unix(10, 0), distopt.StepTimes{}); s.Pull != 0 {
+		t.Errorf("the next step: %+v", s)
 	}
 }
 
@@ -46,7 +110,7 @@ func TestSchemaOf(t *testing.T) {
 		if name == "adagrad" {
 			ps.NewTable("table", nn.UniformRows(0.5), 10, 4)
 		}
-		s, err := c.schemaOf(ps)
+		s, err := c.schemaOf(ps, c.LR/4)
 		if name == "adagrad" && (len(s.Sparse) != 1 || s.Sparse[0].Init != nn.UniformRows(0.5) || s.Sparse[0].Dim != 4) {
 			t.Errorf("tables %+v", s.Sparse)
 		}
@@ -54,14 +118,14 @@ func TestSchemaOf(t *testing.T) {
 			t.Errorf("%s: an array of no values is valid", name)
 		}
 		rule, err := s.Dense[0].Rule.Dense()
-		if err != nil || rule.Name() != c.newOptimizer(ps).Name() || rule.CurrentLR() != c.LR {
+		if err != nil || rule.Name() != c.newOptimizer(ps).Name() || rule.CurrentLR() != c.LR/4 {
 			t.Errorf("%s: %v, %v", name, rule, err)
 		}
 	}
 	ps := nn.NewParams(1)
 	ps.NewTable("a", nn.UniformRows(1), 1, 1)
 	ps.NewTable("b", nn.UniformRows(1), 1, 1)
-	if _, err := Defaults("ctr-dnn", data.Synthetic).schemaOf(ps); err == nil || !strings.Contains(err.Error(), "has 2 tables") {
+	if _, err := Defaults("ctr-dnn", data.Synthetic).schemaOf(ps, 1); err == nil || !strings.Contains(err.Error(), "has 2 tables") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -27,7 +27,7 @@ func (t *tally) values() []*float64 {
 
 // sum adds the tallies of all ranks.
 func (t *tally) sum(g *collective.Group) error {
-	fields := t.values()
+	fields := append(t.values(), &t.spent.pull)
 	x := make([]float64, len(fields))
 	for i, f := range fields {
 		x[i] = *f
@@ -39,6 +39,14 @@ func (t *tally) sum(g *collective.Group) error {
 		*f = x[i]
 	}
 	return nil
+}
+
+// add adds the tally of another thread.
+func (t *tally) add(o *tally) {
+	other := append(o.values(), &o.spent.pull)
+	for i, f := range append(t.values(), &t.spent.pull) {
+		*f += *other[i]
+	}
 }
 
 // train counts a training batch of n samples.

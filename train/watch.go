@@ -27,6 +27,7 @@ type StepTime struct {
 	Whole   time.Duration
 	Compute time.Duration // from the step's start to the end of backward, without Compress
 	Data    time.Duration // of Compute: waiting for batches
+	Pull    time.Duration // of Compute: waiting for servers' rows and values
 	Kind    StepKind
 	distopt.StepTimes
 }
@@ -39,7 +40,7 @@ func (s StepTime) Accounted() time.Duration { return s.Compute + s.Compress + s.
 // for Begin.
 type Watch struct {
 	begun, ready time.Time
-	data         time.Duration
+	data, pull   time.Duration
 }
 
 // Begin says that a step begins.
@@ -48,6 +49,9 @@ func (w *Watch) Begin(now time.Time) { *w = Watch{begun: now, ready: now} }
 // Waited says that the step waited so long for a batch.
 func (w *Watch) Waited(d time.Duration) { w.data += d }
 
+// Pulled says that the step waited so long for what it needs of servers.
+func (w *Watch) Pulled(d time.Duration) { w.pull += d }
+
 // Ready says that the step's last backward has ended and the optimizer's Step is
 // about to be called.
 func (w *Watch) Ready(now time.Time) { w.ready = now }
@@ -55,7 +59,7 @@ func (w *Watch) Ready(now time.Time) { w.ready = now }
 // End says that the optimizer's Step has returned, with what it says of itself,
 // and returns the step's times. The next step begins now.
 func (w *Watch) End(now time.Time, t distopt.StepTimes) StepTime {
-	s := StepTime{Whole: now.Sub(w.begun), Compute: w.ready.Sub(w.begun) - t.Compress, Data: w.data, Kind: kindOf(t), StepTimes: t}
+	s := StepTime{Whole: now.Sub(w.begun), Compute: w.ready.Sub(w.begun) - t.Compress, Data: w.data, Pull: w.pull, Kind: kindOf(t), StepTimes: t}
 	w.Begin(now)
 	return s
 }

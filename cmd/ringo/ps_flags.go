@@ -12,6 +12,9 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
+// defaultGeoSteps keeps the model near sync's and spares most of the traffic.
+const defaultGeoSteps = 8
+
 // What servers do, besides what they keep.
 const psSum = "sum"
 
@@ -19,6 +22,9 @@ const psSum = "sum"
 type psFlags struct {
 	mode       string // sum, or a consistency
 	staleness  int
+	geoSteps   int
+	threads    int    // of a rank that train at once
+	values     string // how they travel
 	durability string
 	fsync      bool
 	dir        string
@@ -29,14 +35,15 @@ type psFlags struct {
 }
 
 // psFlagNames are those that servers of tables take over.
-var psFlagNames = []string{"ps-mode", "staleness", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk"}
+var psFlagNames = []string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk"}
 
 func tableFlags(name string) bool { return oneOf(name, psFlagNames...) }
 
 // registerTables registers what servers of tables are told.
 func (f *psFlags) registerTables(fs *pflag.FlagSet) {
-	fs.StringVar(&f.mode, "ps-mode", psSum, "what servers do: sum (gradients; parameters stay with the ranks), or keep the parameters and update them: sync (as if the ranks summed), async (as gradients come) or ssp (async, but no rank is more than --staleness steps ahead)")
+	fs.StringVar(&f.mode, "ps-mode", psSum, "what servers do: sum (gradients; parameters stay with the ranks), or keep the parameters and update them: sync (as if the ranks summed), async (as gradients come), geo (ranks update copies of their own and exchange by how much they moved every --geo-steps) or ssp (async, but no rank is more than --staleness steps ahead)")
 	fs.IntVar(&f.staleness, "staleness", 0, "`steps` that a rank may be ahead of the slowest, with --ps-mode ssp")
+	fs.IntVar(&f.threads, "trainer-threads", 1, "`threads` of each rank that train at once, each on batches of its own, with servers that keep parameters out of step; they share --threads")
 	fs.StringVar(&f.durability, "durability", string(tables.None), "what survives the end of a server that keeps parameters: none, checkpoint (what the last one held) or wal (all that it has acknowledged)")
 	fs.BoolVar(&f.fsync, "fsync", false, "with --durability wal: loss of power, too; each group of changes waits for the disk")
 	fs.StringVar(&f.dir, "ps-dir", "", "`DIR` of servers that keep parameters, one folder each, for --durability and --ps-memory")
@@ -47,6 +54,8 @@ func (f *psFlags) registerTables(fs *pflag.FlagSet) {
 // registerRanks registers what ranks are told besides.
 func (f *psFlags) registerRanks(fs *pflag.FlagSet) {
 	f.registerTables(fs)
+	fs.IntVar(&f.geoSteps, "geo-steps", defaultGeoSteps, "`steps` after which ranks exchange, with --ps-mode geo")
+	fs.StringVar(&f.values, "ps-values", "fp32", "how values travel to and from servers that keep parameters: fp32, fp16, bf16, or int8 (gradients of rows in 8 bits, all else fp16)")
 	fs.IntVar(&f.restarts, "ps-restarts", 0, "how often each server that keeps parameters is started again when it is lost")
 	fs.StringSliceVar(&f.addrs, "ps-addrs", nil, "`HOST:PORT,…` of the servers that keep parameters, for ranks and servers started by hand")
 }
@@ -54,12 +63,16 @@ func (f *psFlags) registerRanks(fs *pflag.FlagSet) {
 // keeps says that servers keep parameters.
 func (f *psFlags) keeps() bool { return f.mode != "" && f.mode != psSum }
 
-// consistency is what training is told.
-func (f *psFlags) consistency() string {
-	if f.keeps() {
-		return f.mode
+// training is what training is told.
+func (f *psFlags) training() train.Servers {
+	if !f.keeps() {
+		return train.Servers{}
 	}
-	return ""
+	s := train.Servers{Consistency: f.mode, Threads: f.threads, Values: f.values}
+	if f.mode == string(tables.Geo) {
+		s.GeoSteps = f.geoSteps
+	}
+	return s
 }
 
 // check reports faults of the flags; which of them were given is for changed to say.
@@ -72,7 +85,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	case changed("ps-mode") && mode != modePS:
 		faults.add("--ps-mode %s has no effect without --mode ps", f.mode)
 	case !f.keeps():
-		for _, name := range append(psFlagNames[1:], "ps-restarts", "ps-addrs") {
+		for _, name := range append(psFlagNames[1:], "geo-steps", "ps-values", "ps-restarts", "ps-addrs") {
 			if cmd.Flags().Lookup(name) != nil && changed(name) {
 				faults.add("--%s has no effect with --ps-mode sum: servers keep nothing", name)
 			}
@@ -80,6 +93,12 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	}
 	if f.staleness < 0 || f.staleness > 0 && f.mode != string(tables.SSP) {
 		faults.add("--staleness %d: want 0 or more, and --ps-mode ssp", f.staleness)
+	}
+	if changed("geo-steps") && f.keeps() && f.mode != string(tables.Geo) {
+		faults.add("--geo-steps %d has no effect with --ps-mode %s", f.geoSteps, f.mode)
+	}
+	if f.threads < 1 {
+		faults.add("--trainer-threads %d: want at least 1", f.threads)
 	}
 	if !oneOf(f.durability, string(tables.None), string(tables.Checkpoint), string(tables.WAL)) {
 		faults.add("--durability %q is not known: use none, checkpoint or wal", f.durability)

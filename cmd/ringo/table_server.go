@@ -39,7 +39,7 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 // tableConfig is what flags and the launcher say.
 func (c *serverRole) tableConfig() (server.Config, error) {
 	cfg := server.Config{
-		Version: ringo.Version, Mode: tables.Mode(c.ps.mode), Staleness: c.ps.staleness, Durability: tables.Durability(c.ps.durability),
+		Version: ringo.Version, Mode: tables.Mode(c.ps.mode), Staleness: c.ps.staleness, Lanes: c.ps.threads, Durability: tables.Durability(c.ps.durability),
 		Fsync: c.ps.fsync, Dir: c.ps.dir,
 		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk),
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +30,7 @@ func TestParametersOnServers(t *testing.T) {
 		np, servers int
 	}{
 		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks, 2, 2}, {clicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
+		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {clicks + "--table-rows 5000 --warmup 0.5epochs --lr-cosine ", 2, 1},
 	} {
 		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --algorithm naive", c.line, c.np))
 		got := runSummary(t, fmt.Sprintf("%s--np %d --mode ps --ps-mode sync --servers %d", c.line, c.np, c.servers))
@@ -69,6 +72,74 @@ func TestParametersOutOfStep(t *testing.T) {
 		checkHolds(t, "stderr", errs, "[ps 0] parameter server 0 of 2 is up at N, for 2 trainers, "+name+"\n", "trainer 0 of 2 is up, with 2 servers\n",
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
 	}
+	status, _, errs := command(t, "train lstm --data synthetic --np 1 --mode ps --ps-mode async --trainer-threads 2 --epochs 1 --train-limit 2000 --eval-limit 500 --clip-norm 0 --progress none")
+	if want := "model lstm carries state from batch to batch: it cannot train on 2 threads at once"; status != exitFailed || !strings.Contains(errs, want) {
+		t.Errorf("status %d, stderr %q, want %q", status, errs, want)
+	}
+}
+
+// Ranks that move copies of their own, on several threads or one, and values that travel in fewer
+// bits come near to what training in step does: one rank alone that exchanges copies to within
+// roundings.
+func TestParametersNearSync(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a dozen runs")
+	}
+	line := strings.Replace(clicks, "--epochs 1", "--epochs 3", 1) + "--table-rows 20000 "
+	figure := func(summary map[string]any, name string) float64 {
+		v, _ := summary[name].(float64)
+		return v
+	}
+	want := runSummary(t, line+"--np 1 --transport mem")
+	for _, c := range []struct {
+		flags  string
+		within float64 // of the evaluation's loss
+	}{
+		{"geo --geo-steps 1", 1e-3}, {"geo --geo-steps 5", 1e-3}, {"sync --ps-values fp16", 0.1}, {"sync --ps-values int8", 0.1},
+	} {
+		got := runSummary(t, line+"--np 1 --mode ps --servers 2 --ps-mode "+c.flags)
+		if diff := math.Abs(figure(got, "eval_loss") - figure(want, "eval_loss")); diff > c.within {
+			t.Errorf("%s: loss %v, want %v within %v", c.flags, got["eval_loss"], want["eval_loss"], c.within)
+		}
+		if strings.HasPrefix(c.flags, "sync") && got["params_sha256"] == want["params_sha256"] {
+			t.Errorf("%s: it has the bits of plain training: nothing was rounded", c.flags)
+		}
+	}
+	for _, flags := range []string{"geo --geo-steps 3", "async --trainer-threads 2", "ssp --staleness 1 --trainer-threads 3", "geo --trainer-threads 2", "async --ps-values bf16"} {
+		out := filepath.Join(t.TempDir(), "run.jsonl")
+		if status, _, errs := command(t, line+"--np 2 --mode ps --servers 2 --ps-mode "+flags+" --json "+out); status != 0 {
+			t.Fatalf("%s: status %d: %s", flags, status, errs)
+		}
+		first, last := epochsOf(t, out)
+		if !(figure(last, "train_loss") < figure(first, "train_loss")) || !(figure(last, "train_loss") < 0.69) {
+			t.Errorf("%s: the loss goes from %v to %v", flags, first["train_loss"], last["train_loss"])
+		}
+		if samples, ms := figure(last, "samples_per_s"), figure(last, "step_ms"); math.Abs(samples*ms/1000/100-1) > 1e-6 || figure(last, "pull_wait_ms") <= 0 {
+			t.Errorf("%s: %v samples/s, %v ms a step of 100, waits of %v ms", flags, samples, ms, last["pull_wait_ms"])
+		}
+	}
+}
+
+// epochsOf are the first and the last epoch of a run.
+func epochsOf(t *testing.T, path string) (first, last map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e["event"] != "epoch" {
+			continue
+		}
+		if last = e; first == nil {
+			first = e
+		}
+	}
+	return first, last
 }
 
 // keeper is the process of a server that keeps parameters.
@@ -156,7 +227,7 @@ func TestKeeperUsage(t *testing.T) {
 	ps := synthetic + "--np 2 --mode ps "
 	for _, c := range [][]string{
 		{synthetic + "--ps-mode async", "--ps-mode async has no effect without --mode ps"},
-		{ps + "--ps-mode both", `--ps-mode "both" is not known: use one of sum, sync, async, ssp`},
+		{ps + "--ps-mode both", `--ps-mode "both" is not known: use one of sum, sync, async, geo, ssp`},
 		{ps + "--durability wal --ps-dir x --ps-restarts 1", "--durability has no effect with --ps-mode sum", "--ps-restarts has no effect"},
 		{ps + "--ps-mode sync --staleness 1", "--staleness 1: want 0 or more, and --ps-mode ssp"},
 		{ps + "--ps-mode sync --durability wal", `--durability wal and --ps-memory 0 with --ps-dir ""`},
@@ -171,7 +242,13 @@ func TestKeeperUsage(t *testing.T) {
 		{ps + "--ps-mode sync --strategy topk", "strategy topk selects or codes gradients"},
 		{ps + "--ps-mode sync --clip-norm 1", "clipping to a norm of 1"},
 		{ps + "--ps-mode sync --accumulate 2", "2 backwards in a step"},
-		{ps + "--ps-mode sync --warmup 5", "a warm-up begins below"},
+		{ps + "--ps-mode sync --geo-steps 2", "--geo-steps 2 has no effect with --ps-mode sync"},
+		{ps + "--ps-mode geo --geo-steps 0", "copies exchanged every 0 steps: want at least 1 for geo"},
+		{ps + "--ps-mode sync --trainer-threads 2", "2 trainer threads do not keep in step: use async, geo or ssp"},
+		{ps + "--ps-mode async --trainer-threads 0", "--trainer-threads 0: want at least 1"},
+		{ps + "--ps-mode async --ps-values fp8", `no code "fp8": want fp32, fp16, bf16 or int8`},
+		{ps + "--ps-mode async --seeds 2", "--seeds 2 with --ps-mode async: servers keep the parameters of one run"},
+		{ps + "--ps-values fp16 --trainer-threads 2 --geo-steps 1", "--ps-values has no effect with --ps-mode sum", "--trainer-threads has no effect", "--geo-steps has no effect"},
 		{ps + "--ps-mode sync --checkpoint x --every 5", "checkpoints of ranks do not hold what servers have"},
 		{ps + "--ps-mode sync --rank 0 --rendezvous h:1 --servers 2 --ps-addrs a", "--servers 2, but --ps-addrs has 1 addresses", `--ps-addrs: "a": want HOST:PORT`},
 		{"server --ps-mode async", "--np 0", "--ps-addrs HOST:PORT,…"},

@@ -80,10 +80,13 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 	errs := append(c.jobFlags.check(cmd), c.tracing.check(cmd.Flags().Changed))
 	s, err := c.forModel(cmd, model)
 	s.cfg.Threads, s.cfg.Tuning = c.computeThreads(), c.tuning.forTraining()
-	s.cfg.Servers.Consistency = c.ps.consistency()
+	s.cfg.Servers = c.ps.training()
 	errs = append(errs, err, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
 	if s.seeds < 1 || s.seeds > maxSeeds {
 		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))
+	}
+	if s.seeds > 1 && c.ps.keeps() {
+		errs = append(errs, fmt.Errorf("--seeds %d with --ps-mode %s: servers keep the parameters of one run: run the seeds one by one", s.seeds, c.ps.mode))
 	}
 	if s.seeds > 1 && s.cfg.Checkpoint.Dir != "" {
 		errs = append(errs, fmt.Errorf("--seeds %d with --checkpoint: a folder of checkpoints is of one run", s.seeds))

@@ -30,6 +30,8 @@ type Config struct {
 	Version  string // of the program
 	// Index is which of Servers this is, Trainers how many train.
 	Index, Servers, Trainers int
+	// Lanes is how many lanes each trainer has; 0: 1.
+	Lanes int
 	// Mode, Staleness, Durability, Fsync and LostLeaves are those of tables.Config.
 	Mode       tables.Mode
 	Staleness  int
@@ -90,7 +92,7 @@ func (c Config) tables() tables.Config {
 	job := sha256.Sum256(append([]byte("ringo tables "), c.Ticket...))
 	t := tables.Config{
 		Job:   hex.EncodeToString(job[:8]), // a server that is started again goes on, another job does not
-		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Mode: c.Mode, Staleness: c.Staleness,
+		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Lanes: c.Lanes, Mode: c.Mode, Staleness: c.Staleness,
 		Durability: c.Durability, Fsync: c.Fsync, LostLeaves: c.LostLeaves,
 	}
 	if c.Dir != "" && c.Durability != tables.None {
@@ -110,7 +112,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	s := &server{cfg: cfg}
 	var err error
 	s.service, err = service.New(service.Config{
-		Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers,
+		Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
 		Rejoin: cfg.Rejoin, Report: cfg.Report, Open: s.open,
 	})
 	if err != nil {

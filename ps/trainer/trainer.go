@@ -2,16 +2,32 @@
 // pass it fetches the dense parameters and the rows that the batch names, during backward
 // it sends gradients as they become final, and at the end of a step it says so.
 //
-//	t, err := trainer.New(ctx, trainer.Config{Client: c, Schema: s, Values: params.Values()})
+//	t, err := trainer.New(trainer.Config{Client: c, Schema: s, Values: params.Values()})
 //	for … {
-//		mapped, rows, err := t.Fetch(ids, true) // ids of the batch; the model looks up mapped in rows
-//		…                                       // forward and backward; distopt gives buckets to t, an exchange.Reducer
-//		err = t.PushRows(at, grads)             // at as in mapped
+//		mapped, rows, err := t.Fetch(ids) // ids of the batch; the model looks up mapped in rows
+//		err = t.Ask(nextIDs)              // which travels meanwhile
+//		…                                 // forward and backward; distopt gives buckets to t, an exchange.Reducer
+//		err = t.PushRows(at, grads)       // at as in mapped
 //		err = t.End(rate)
 //	}
 //	err = t.Leave(ctx)
 //
-// What a pull sees of other trainers' steps is the servers' consistency.
+// What a pull sees of other trainers' steps is the servers' consistency. Rows that were asked for
+// ahead may lack the trainer's own last step as well, except in sync and in ssp without staleness,
+// where servers answer when they have it. Dense values are asked for at the end of a step and have it: training
+// without it does much worse at first.
+//
+// # Geo
+//
+// With [Config.GeoSteps] the trainer has copies of its own: the dense parameters, which its
+// caller's optimizer moves, and the rows it has touched, which PushRows moves by the schema's rule.
+// After so many steps it sends by how much they have moved, divided by [Config.Copies], takes the
+// servers' dense values, and forgets the rows: it pulls them again when a batch names them. The
+// rows' optimizer state stays: 4 bytes for each of its values and about 17 for each row that the
+// trainer has ever touched.
+//
+// With one trainer a value is after an exchange what its copy was before: to the last bit where it has at
+// most doubled or halved since the one before, else but for the roundings of difference and sum.
 package trainer
 
 import (
@@ -36,16 +52,23 @@ const (
 
 // Config says what the parameters are.
 type Config struct {
-	// Client is connected to the servers. The trainer owns it from New on.
+	// Client is connected to the servers. Trainers that share it, each with a lane, end
+	// together: Flush, Leave and Abandon are for all of them.
 	Client *client.Client
+	// Lane is the trainer's own, from 0.
+	Lane int
 	// Schema has one dense array, and at most one table.
 	Schema schema.Schema
-	// Values is the arena of dense parameters. Fetch and Settle write to it.
+	// Values is the arena of dense parameters. Fetch and Settle write to it, and what End asks
+	// for until then.
 	Values []float32
 	// Rows is how many ids the table has.
 	Rows int
 	// First says that this trainer gives the servers the first values: one of them does.
 	First bool
+	// GeoSteps, above 0, is after how many steps copies are exchanged, and Copies how many
+	// there are: of all trainers' lanes together.
+	GeoSteps, Copies int
 	// Timeout bounds waits for the servers; 0: 15 min.
 	Timeout time.Duration
 }
@@ -57,11 +80,13 @@ type Trainer struct {
 	lane *client.Lane
 	dim  int    // of the table, 0: there is none
 	step uint64 // under way, from 1
+	geo  *geo   // nil: the servers' rules move parameters
 
-	seen   compacter
-	rows   []float32
-	pushed []uint64
-	err    error // of a Start, for Wait
+	batches [2]batch // of even and odd steps: one is used, the other asked for
+	pending pending
+	pushed  []uint64
+	waited  time.Duration
+	err     error // of a Start, for Wait
 }
 
 // New makes a trainer. The first one sends the values that the parameters begin with.
@@ -69,65 +94,41 @@ func New(cfg Config) (*Trainer, error) {
 	if len(cfg.Schema.Dense) != 1 || len(cfg.Schema.Sparse) > 1 || len(cfg.Values) != cfg.Schema.Dense[0].Len {
 		return nil, fmt.Errorf("ps: trainer: %d arrays and %d tables, and %d values: want one array of as many, and at most one table", len(cfg.Schema.Dense), len(cfg.Schema.Sparse), len(cfg.Values))
 	}
+	if cfg.GeoSteps < 0 || cfg.GeoSteps > 0 && cfg.Copies < 1 {
+		return nil, fmt.Errorf("ps: trainer: %d copies exchanged every %d steps: want at least 1 and 0", cfg.Copies, cfg.GeoSteps)
+	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 15 * time.Minute
 	}
-	t := &Trainer{cfg: cfg, lane: cfg.Client.Lane(0), step: 1}
+	t := &Trainer{cfg: cfg, lane: cfg.Client.Lane(cfg.Lane), step: 1}
 	if len(cfg.Schema.Sparse) == 1 {
 		t.dim = cfg.Schema.Sparse[table].Dim
 	}
+	if cfg.GeoSteps > 0 {
+		var err error
+		if t.geo, err = newGeo(cfg); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.First {
 		if err := t.lane.SetDense(array, cfg.Values); err != nil {
-			return nil, err
+			return nil, errors.Join(err, t.Close())
 		}
 	}
 	return t, nil
 }
 
-// Fetch returns the rows that ids name, each once, and for each id which of them is its own:
-// both are good until the next Fetch, Peek or End. The rows are made if they are not there. With dense
-// it brings the dense parameters to what they are for the step as well; a step's first
-// Fetch does. It waits as the servers' consistency demands.
-func (t *Trainer) Fetch(ids []int32, dense bool) (mapped []int32, rows []float32, err error) {
-	return t.fetch(ids, dense, t.lane.PullRows)
-}
-
-// Peek is Fetch that makes no rows, for evaluation.
-func (t *Trainer) Peek(ids []int32) (mapped []int32, rows []float32, err error) {
-	return t.fetch(ids, false, t.lane.PeekRows)
-}
-
-func (t *Trainer) fetch(ids []int32, dense bool, pull func(int, uint64, []uint64, []float32) (*client.Pull, error)) (mapped []int32, rows []float32, err error) {
-	var waits [2]*client.Pull
-	if dense {
-		if waits[0], err = t.lane.PullDense(array, t.step, 0, t.cfg.Values); err != nil {
-			return nil, nil, err
-		}
-	}
-	if t.dim > 0 && len(ids) > 0 {
-		if err = t.seen.map32(ids, t.cfg.Rows); err == nil {
-			n := len(t.seen.keys) * t.dim
-			if cap(t.rows) < n {
-				t.rows = make([]float32, n, n+n/4)
-			}
-			rows, mapped = t.rows[:n], t.seen.mapped
-			waits[1], err = pull(table, t.step, t.seen.keys, rows)
-		}
-	}
-	for _, w := range waits {
-		if w != nil {
-			err = errors.Join(err, w.Wait())
-		}
-	}
-	return mapped, rows, err
-}
-
-// PushRows sends gradients of rows of the last Fetch: row i of grads is that of its row at[i],
+// PushRows moves rows of the last Fetch by gradients: row i of grads is that of its row at[i],
 // each once.
 func (t *Trainer) PushRows(at []int32, grads []float32) error {
+	if t.geo != nil {
+		t.geo.move(at, grads)
+		return nil
+	}
+	keys := t.batches[t.step%2].seen.keys
 	t.pushed = t.pushed[:0]
 	for _, i := range at {
-		t.pushed = append(t.pushed, t.seen.keys[i])
+		t.pushed = append(t.pushed, keys[i])
 	}
 	return t.lane.PushRows(table, t.step, t.pushed, grads)
 }
@@ -148,14 +149,49 @@ func (t *Trainer) Start(op *exchange.Op) {
 // Wait returns at once: nothing comes back before the next Fetch.
 func (t *Trainer) Wait(*exchange.Op) (time.Time, error) { return time.Now(), t.err }
 
-// Close does nothing: see Leave and End.
-func (t *Trainer) Close() error { return nil }
+// Close gives the memory of copies back. It does not end the connections: see Leave and Abandon.
+func (t *Trainer) Close() error {
+	if t.geo == nil {
+		return nil
+	}
+	return t.geo.close()
+}
 
-// End ends the step. rate is the learning rate from the next one on.
+// SetRate sets the learning rate by which PushRows moves copies of rows. Without copies it has no
+// effect: see End.
+func (t *Trainer) SetRate(rate float64) {
+	if t.geo != nil {
+		t.geo.setRate(rate)
+	}
+}
+
+// End ends the step. rate is the servers' learning rate from the next one on.
 func (t *Trainer) End(rate float64) error {
-	err := t.lane.Clock(t.step, rate)
+	if t.geo != nil && t.step%uint64(t.cfg.GeoSteps) == 0 {
+		if err := t.Share(); err != nil {
+			return err
+		}
+	}
+	if err := t.lane.Clock(t.step, rate); err != nil {
+		return err
+	}
 	t.step++
-	return err
+	if t.geo != nil && (!t.geo.stale || t.pending.values != nil) {
+		return nil
+	}
+	if err := t.awaitValues(); err != nil { // which a step without a Fetch did not use
+		return err
+	}
+	return t.askDense()
+}
+
+// Share sends by how much copies have moved since they were last exchanged. Settle must follow,
+// or a Fetch. Without copies nothing happens. It is called between steps.
+func (t *Trainer) Share() error {
+	if t.geo == nil {
+		return nil
+	}
+	return t.geo.share(t.lane, t.step, t.cfg.Values)
 }
 
 // Flush waits until the servers have all that was pushed, as safe as they make it. Where all trainers have
@@ -166,10 +202,23 @@ func (t *Trainer) Flush(ctx context.Context) error {
 	return t.cfg.Client.Flush(ctx)
 }
 
-// Settle brings the dense parameters to what they are after the steps so far.
+// Settle brings the dense parameters to what they are after the steps so far. Copies have been
+// shared before.
 func (t *Trainer) Settle() error {
-	_, _, err := t.fetch(nil, true, nil)
-	return err
+	if err := t.await(); err != nil { // what was asked for may lack others' last steps
+		return err
+	}
+	if err := t.askDense(); err != nil {
+		return err
+	}
+	return t.await()
+}
+
+// Waited is how long the trainer has waited for rows and values since it was last asked.
+func (t *Trainer) Waited() time.Duration {
+	d := t.waited
+	t.waited = 0
+	return d
 }
 
 // Each calls do with all rows of the table by number, some at a time: those never touched
@@ -206,5 +255,6 @@ func (t *Trainer) Leave(ctx context.Context) error {
 	return t.cfg.Client.Leave(ctx)
 }
 
-// Abandon ends the connections at once: the servers take this trainer for lost.
+// Abandon ends the connections at once: the servers take this trainer for lost. Any goroutine may
+// call it.
 func (t *Trainer) Abandon() { _ = t.cfg.Client.Close() }

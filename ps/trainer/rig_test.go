@@ -1,0 +1,123 @@
+package trainer
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	denseLen  = 1000
+	rowDim    = 3
+	tableRows = 300
+)
+
+// testSchema has a dense array and a table of few rows.
+func testSchema(rule string, rate float64) schema.Schema {
+	r := schema.Rule{Name: rule, LR: rate}
+	return schema.Schema{
+		Dense:  []schema.Dense{{Name: "dense", Len: denseLen, Rule: schema.Rule{Name: "sgd", LR: rate}}},
+		Sparse: []schema.Sparse{{Name: "rows", Dim: rowDim, Rule: r, Init: schema.Init{Name: "uniform", Value: 0.5}, Seed: 5}},
+	}
+}
+
+// job has servers with real tables.
+type job struct {
+	t      testing.TB
+	schema schema.Schema
+	client client.Config
+}
+
+func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
+	t.Helper()
+	cfg.Durability = tables.None
+	ticket := transport.NewTicket()
+	j := &job{t: t, schema: sc, client: client.Config{Ticket: ticket, Version: "1", Trainers: cfg.Trainers, Lanes: cfg.Lanes, Schema: sc}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ends []chan error
+	for i := range cfg.Servers {
+		cfg.Index = i
+		e, err := tables.Open(cfg, sc)
+		must(t, err)
+		s, err := service.New(service.Config{
+			Ticket: ticket, Version: "1", Index: i, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes, Schema: &sc,
+			Open: func(schema.Schema) (service.Engine, error) { return e, nil },
+		})
+		must(t, err)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		j.client.Servers = append(j.client.Servers, l.Addr().String())
+		end := make(chan error, 1)
+		ends = append(ends, end)
+		go func() { end <- s.Serve(ctx, l) }()
+		t.Cleanup(func() { must(t, e.Close()) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		for _, end := range ends {
+			must(t, <-end)
+		}
+	})
+	return j
+}
+
+// trainers makes a rank's trainers, one for each lane. Their values are what initial says, or the
+// servers'.
+func (j *job) trainers(rank int, change func(*Config)) (all []*Trainer) {
+	j.t.Helper()
+	cfg := j.client
+	cfg.Trainer = rank
+	c, err := client.Dial(context.Background(), cfg)
+	must(j.t, err)
+	j.t.Cleanup(func() { must(j.t, c.Close()) })
+	for lane := range max(1, cfg.Lanes) {
+		tc := Config{Client: c, Lane: lane, Schema: j.schema, Values: initial(), Rows: tableRows, First: rank+lane == 0}
+		if change != nil {
+			change(&tc)
+		}
+		tr, err := New(tc)
+		must(j.t, err)
+		j.t.Cleanup(func() { must(j.t, tr.Close()) })
+		all = append(all, tr)
+	}
+	return all
+}
+
+// initial are the dense values at first.
+func initial() (x []float32) {
+	for i := range denseLen {
+		x = append(x, float32(i%17)/16)
+	}
+	return x
+}
+
+// all are the rows of the servers.
+func all(t testing.TB, tr *Trainer) (rows []float32) {
+	t.Helper()
+	must(t, tr.Each(func(some []float32) error {
+		rows = append(rows, slices.Clone(some)...)
+		return nil
+	}))
+	return rows
+}
+
+// different are ids, each once, ascending: what nn gives the gradient of.
+func different(mapped []int32) []int32 {
+	at := slices.Clone(mapped)
+	slices.Sort(at)
+	return slices.Compact(at)
+}
