@@ -13,7 +13,8 @@ func (j *Job) Tables() int { return len(j.tables) }
 
 // DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says what is
 // asked of them; who and where they are, the ticket and the version are the job's. It waits
-// for servers that are not up yet. The client is its caller's to end, before the job.
+// for servers that are not up yet. The client is its caller's to end, before the job. When a rank is
+// lost it is aborted: its servers would let it wait for what that one was to push.
 func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	if len(j.tables) == 0 {
 		return nil, fmt.Errorf("the job has no servers of tables: start it with some, or give all ranks their addresses")
@@ -23,5 +24,10 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	}
 	cfg.Servers, cfg.Ticket, cfg.Version = j.tables, j.ticket, Version
 	cfg.Trainer, cfg.Trainers = j.rank, j.size
-	return client.Dial(cmp.Or(j.ctx, context.Background()), cfg)
+	ctx := cmp.Or(j.ctx, context.Background())
+	c, err := client.Dial(ctx, cfg)
+	if err == nil {
+		context.AfterFunc(ctx, func() { c.Abort(context.Cause(ctx)) })
+	}
+	return c, err
 }

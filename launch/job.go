@@ -242,7 +242,7 @@ func (j *job) supervise(ctx context.Context) error {
 			running--
 			if p.rank < j.cfg.N {
 				if ranks--; ranks == 0 {
-					next.begin(j.cfg.Grace) // servers end when all have left
+					j.awaitServers(next)
 				}
 			}
 		case err := <-lost:
@@ -257,6 +257,9 @@ func (j *job) supervise(ctx context.Context) error {
 			sig, ok := next.advance()
 			if !ok {
 				return fmt.Errorf("launch: %d processes cannot be killed: %s", running, j.pids())
+			}
+			if sig == syscall.SIGKILL && j.spareTables(next) {
+				continue
 			}
 			j.signal(sig)
 		}
@@ -286,7 +289,8 @@ func (j *job) pids() string {
 // escalation is the order in which processes are made to end.
 type escalation struct {
 	timer *time.Timer
-	step  int // 0: not begun, 1: grace, 2: SIGTERM sent, 3: SIGKILL sent
+	step  int  // 0: not begun, 1: grace, 2: SIGTERM sent, 3: SIGKILL sent
+	spare bool // servers of tables were left their time
 }
 
 func newEscalation() *escalation {
@@ -309,10 +313,13 @@ func (e *escalation) begin(grace time.Duration) {
 }
 
 // hurry skips what is left of the time of grace.
-func (e *escalation) hurry() {
+func (e *escalation) hurry() { e.shorten(0) }
+
+// shorten gives another time of grace in place of what is left of it.
+func (e *escalation) shorten(grace time.Duration) {
 	if e.step <= 1 {
 		e.step = 1
-		e.timer.Reset(0)
+		e.timer.Reset(grace)
 	}
 }
 
@@ -342,6 +349,8 @@ func (j *job) result(ctx context.Context) error {
 		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	case !failed:
 		return nil
+	case j.failedTable() != nil:
+		return j.failedTable().death("") // ranks that failed did so because of it
 	case errors.As(verdict, &lost):
 		return j.procs[lost.Rank].death(lost.Why)
 	case verdict != nil:

@@ -50,6 +50,9 @@ type Config struct {
 	Tables        int
 	TableCommand  []string
 	TableRestarts int
+	// TableGrace is how long servers of tables may take to end when all ranks have ended well, or
+	// between SIGTERM and SIGKILL: they may have much to save. 0 means as long as others.
+	TableGrace time.Duration
 	// Env is the processes' environment, usually os.Environ(). The variables
 	// of type Env are set on top.
 	Env []string
@@ -132,8 +135,8 @@ func (c Config) Validate() error {
 	if c.CoresEach < 0 {
 		errs = append(errs, fmt.Errorf("%d cores each: want at least 0", c.CoresEach))
 	}
-	if c.Grace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 {
-		errs = append(errs, fmt.Errorf("grace %v, join timeout %v, slow after %v: want at least 0", c.Grace, c.JoinTimeout, c.SlowAfter))
+	if c.Grace < 0 || c.TableGrace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 {
+		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, join timeout %v, slow after %v: want at least 0", c.Grace, c.TableGrace, c.JoinTimeout, c.SlowAfter))
 	}
 	return errors.Join(errs...)
 }

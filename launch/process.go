@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -141,6 +142,9 @@ func (p *process) signalled() bool {
 	defer p.mu.Unlock()
 	return p.sent
 }
+
+// killed says that a signal of another's has ended the process.
+func (p *process) killed() bool { return strings.HasPrefix(p.how, "killed by signal") }
 
 // alive says that the process has not ended.
 func (p *process) alive() bool {

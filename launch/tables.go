@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -137,6 +140,56 @@ func (j *job) tableEnded(p *process) bool {
 		j.lose(p)
 	}
 	return err == nil
+}
+
+// tableWords is how long a server of tables may take to end with words of its own, after
+// the last rank has ended with an error: that may have been the server's.
+const tableWords = 2 * time.Second
+
+// awaitServers begins the end of servers, now that no rank is there any more. When all have left they
+// end by themselves; after a rank has failed those of tables would wait for it.
+func (j *job) awaitServers(next *escalation) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.first == nil || j.cfg.Tables == 0:
+		next.begin(max(j.cfg.Grace, j.cfg.TableGrace))
+	case j.first.killed():
+		next.hurry() // no server's doing
+	default:
+		next.shorten(min(tableWords, j.cfg.Grace))
+	}
+}
+
+// spareTables kills all but servers of tables that may take longer than others, once; false: there are
+// none.
+func (j *job) spareTables(next *escalation) bool {
+	left := j.cfg.TableGrace - termGrace
+	if next.spare || left <= 0 || !slices.ContainsFunc(j.procs, func(p *process) bool { return p.table >= 0 && p.alive() }) {
+		return false
+	}
+	for _, p := range j.procs {
+		if p.table < 0 {
+			p.signal(syscall.SIGKILL)
+		}
+	}
+	next.spare, next.step = true, 2
+	next.timer.Reset(left)
+	return true
+}
+
+// failedTable is a server of tables that has ended the job by failing, nil where none has, or a rank that
+// was killed has. Ranks fail when a server does, and some of them before it has ended. j.mu is held.
+func (j *job) failedTable() *process {
+	if j.first != nil && j.first.table < 0 && j.first.killed() {
+		return nil
+	}
+	for _, p := range j.procs {
+		if p.table >= 0 && p.how != "" && !p.signalled() {
+			return p
+		}
+	}
+	return nil
 }
 
 // lose notes a process whose end is that of the job.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,6 +41,20 @@ func playTable(env TableEnv, err error, args []string) int {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "leave\n":
 			return 0
+		case "save\n":
+			answered++
+			term := make(chan os.Signal, 1)
+			signal.Notify(term, syscall.SIGTERM)
+			_ = conn.Close()
+			<-term
+			time.Sleep(termGrace + 300*time.Millisecond)
+			fmt.Println("saved")
+			return 0
+		case "fail\n":
+			_ = conn.Close()
+			time.Sleep(200 * time.Millisecond) // its clients know before the launcher does
+			fmt.Println("disk full")
+			return 4
 		}
 		fmt.Fprintf(conn, "table %d of %d for %d, answer %d\n", env.Index, len(env.Addrs), env.WorldSize, answered)
 		_ = conn.Close()
@@ -49,8 +64,11 @@ func playTable(env TableEnv, err error, args []string) int {
 // playCustomer says each word to each server of tables and prints the answers.
 func playCustomer(env Env, words []string) int {
 	for _, word := range words {
-		if word == "wait" {
+		switch word {
+		case "wait":
 			time.Sleep(time.Minute)
+		case "quit":
+			return 7
 		}
 		for _, addr := range env.Tables {
 			conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
@@ -138,6 +156,38 @@ func TestTablesEndWithRanks(t *testing.T) {
 	l := launch(t, ctx, 1, "sleep", nil, tablesBeside(1))
 	if !errors.Is(l.err, context.Canceled) || strings.Contains(l.log, "again") {
 		t.Errorf("%v\n%s", l.err, l.log)
+	}
+}
+
+// A server that fails is the culprit, although ranks that fail because of it end first; a rank that is
+// killed is, whatever becomes of the servers. Nobody waits for the time of grace.
+func TestCulpritBesideTables(t *testing.T) {
+	patient := func(c *Config) {
+		tablesBeside(1)(c)
+		c.Grace = time.Minute
+	}
+	l := launch(t, context.Background(), 1, "customer", []string{"fail", "quit"}, patient)
+	var death *DeathError
+	if !errors.As(l.err, &death) || death.Table < 0 || death.How != "exit status 4" || !strings.Contains(l.err.Error(), "disk full") {
+		t.Errorf("got %v", l.err)
+	}
+	l = launch(t, context.Background(), 2, "member", []string{"1"}, patient)
+	if !errors.As(l.err, &death) || death.Table >= 0 || death.Rank != 1 || death.How != "killed by signal 9 (SIGKILL)" {
+		t.Errorf("got %v", l.err)
+	}
+}
+
+// Servers that were told to end have their time to save, others have not.
+func TestTablesHaveTime(t *testing.T) {
+	for grace, want := range map[time.Duration]int{0: 0, time.Minute: 2} {
+		l := launch(t, context.Background(), 1, "customer", []string{"save", "quit"}, func(c *Config) {
+			tablesBeside(0)(c)
+			c.TableGrace = grace
+		})
+		var death *DeathError
+		if !errors.As(l.err, &death) || death.Table >= 0 || death.How != "exit status 7" || strings.Count(l.out, "saved\n") != want {
+			t.Errorf("%v: %v\n%s", grace, l.err, l.out)
+		}
 	}
 }
 

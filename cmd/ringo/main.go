@@ -39,13 +39,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
 	status, text := outcome(ctx, root.ExecuteContext(ctx))
-	if _, launched, _ := launch.FromEnv(os.LookupEnv); launched && status == exitInterrupted {
+	if status == exitInterrupted && launched() {
 		text = "" // the launcher says it, once for all its workers
 	}
 	if text != "" {
 		fmt.Fprintln(stderr, "ringo:", text)
 	}
 	return status
+}
+
+// launched says that a launcher has started this process.
+func launched() bool {
+	_, rank, _ := launch.FromEnv(os.LookupEnv)
+	_, keeper, _ := launch.TableFromEnv(os.LookupEnv)
+	return rank || keeper
 }
 
 // outcome is the exit status and what is said about err: one line, unless it

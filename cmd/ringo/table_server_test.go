@@ -195,6 +195,9 @@ func TestTrainerOfKeepersKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: killed by signal 9 (SIGKILL)")
+	if n := strings.Count(p.errs.String(), "ringo: rank 1 is lost"); n < 2 {
+		t.Errorf("rank 0 did not end by itself:\n%s", &p.errs)
+	}
 	p.checkGone()
 }
 

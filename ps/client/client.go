@@ -273,6 +273,13 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// Abort ends the client because of a fault elsewhere, such as the loss of another trainer: what waits
+// fails with the cause, and so does all that follows. It does not wait for anything, and may be called
+// at any time; the client is to be closed all the same.
+func (c *Client) Abort(cause error) {
+	c.fail(fmt.Errorf("ps: trainer %d: %w", c.cfg.Trainer, cause))
+}
+
 // Error is a fault of one operation with one server.
 type Error struct {
 	Op      string // "pull of table \"ads\""

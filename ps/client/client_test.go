@@ -345,6 +345,23 @@ func TestBadCalls(t *testing.T) {
 	says(t, err, "server 0 of 0")
 }
 
+// Abort ends whatever waits, with its cause.
+func TestAbort(t *testing.T) {
+	leakcheck.Check(t)
+	j := newJob(t, 1, 2, 1, func(e *fake.Config) { e.Bounded = true }, nil)
+	c := j.dial(0, nil)
+	p, err := c.Lane(0).PullRows(0, 5, []uint64{1}, make([]float32, 3)) // waits for trainer 1
+	must(t, err)
+	cause := errors.New("rank 1 is lost")
+	c.Abort(cause)
+	for _, err := range []error{p.Wait(), c.Lane(0).Clock(1, 1), c.Flush(context.Background()), c.Err()} {
+		if !errors.Is(err, cause) {
+			t.Errorf("got %v", err)
+		}
+	}
+	must(t, c.Close())
+}
+
 // Close ends whatever waits, and lets go of the memory that pulls write to.
 func TestClose(t *testing.T) {
 	leakcheck.Check(t)
