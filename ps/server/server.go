@@ -11,12 +11,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/ps/shard"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/ps/tiers"
 	"github.com/ringo-ml/ringo/transport"
@@ -40,10 +41,22 @@ type Config struct {
 	LostLeaves bool
 	// Dir is a folder that servers may have in common; each has one of its own in it.
 	Dir string
+	// From is the Dir of an earlier job, of any number of servers, whose newest checkpoints this one begins
+	// with. It is looked at only where this server has none of its own.
+	From string
 	// MemoryBytes bounds the rows in memory, DiskBytes those in Dir that memory has no room
 	// for; 0: no limit, and without one of memory all rows are in memory.
 	MemoryBytes, DiskBytes int64
-	// SaveEvery is the time between checkpoints, 0 for none but the last.
+	// Admission says which keys get a row.
+	Admission shard.Admission
+	// DeleteAfter is how many days a row may not be pulled nor pushed, in tables whose rule does not say
+	// so itself; 0: any.
+	DeleteAfter int
+	// ShrinkEvery is how long a day is: after each, rows age and some are deleted. 0: a person says so.
+	ShrinkEvery time.Duration
+	// SaveEvery is the time between checkpoints, over restarts, 0 for none but the last. Most are deltas:
+	// see tables.Engine.Checkpoint. With durability checkpoint it is what a lost server takes with it, and
+	// the time that a checkpoint takes; with wal it bounds what a server replays when it begins.
 	SaveEvery time.Duration
 	// Rejoin is how long a trainer may be away; 0: 60 s.
 	Rejoin time.Duration
@@ -68,6 +81,8 @@ type server struct {
 	mu     sync.Mutex
 	engine *tables.Engine
 	tiers  *tiers.Tiers
+	ready  chan struct{} // closed when engine is there
+	from   []string
 }
 
 // Validate reports all faults together.
@@ -82,11 +97,17 @@ func (c Config) Validate() error {
 	if c.MemoryBytes < 0 || c.DiskBytes < 0 || c.DiskBytes > 0 && c.MemoryBytes == 0 || c.MemoryBytes > 0 && c.Dir == "" {
 		errs = append(errs, fmt.Errorf("ps: server: rows of %d bytes in memory and %d on disk in %q: want at least 0, a limit of memory where there is one of the disk, and then a folder", c.MemoryBytes, c.DiskBytes, c.Dir))
 	}
-	return errors.Join(append(errs, c.tables().Validate())...)
+	if c.ShrinkEvery < 0 || c.DeleteAfter < 0 {
+		errs = append(errs, fmt.Errorf("ps: server: days of %v, and rows deleted after %d unseen: want at least 0", c.ShrinkEvery, c.DeleteAfter))
+	}
+	if c.From != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir) {
+		errs = append(errs, fmt.Errorf("ps: server: it begins with checkpoints in %q and keeps its own there: want another folder", c.From))
+	}
+	return errors.Join(append(errs, c.Admission.Validate(), c.tables().Validate())...)
 }
 
 // own is the server's folder.
-func (c Config) own() string { return filepath.Join(c.Dir, "server-"+strconv.Itoa(c.Index)) }
+func (c Config) own() string { return saved.ServerDir(c.Dir, c.Index) }
 
 func (c Config) tables() tables.Config {
 	job := sha256.Sum256(append([]byte("ringo tables "), c.Ticket...))
@@ -109,8 +130,11 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	if cfg.Report == nil {
 		cfg.Report = func(string) {}
 	}
-	s := &server{cfg: cfg}
-	var err error
+	s := &server{cfg: cfg, ready: make(chan struct{})}
+	err := s.findFrom()
+	if err != nil {
+		return Figures{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
+	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
 		Rejoin: cfg.Rejoin, Report: cfg.Report, Open: s.open,
@@ -130,6 +154,9 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	}
 	if cfg.SaveEvery > 0 {
 		beside.Go(func() { s.saveNowAndThen(ctx, cancel) })
+	}
+	if cfg.ShrinkEvery > 0 {
+		beside.Go(func() { s.shrinkNowAndThen(ctx, cancel) })
 	}
 	err = s.service.Serve(ctx, cfg.Listener)
 	if err == nil {
@@ -151,9 +178,10 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 
 // open makes the engine for the trainers' schema.
 func (s *server) open(sc schema.Schema) (service.Engine, error) {
-	c, below := s.cfg.tables(), tiers.Config{}
+	c, below := s.cfg.tables(), tiers.Config{Admission: s.cfg.Admission, DeleteAfter: s.cfg.DeleteAfter}
+	c.From = s.from
 	if s.cfg.MemoryBytes > 0 {
-		below = tiers.Config{Dir: filepath.Join(s.cfg.own(), "below"), MemoryBytes: s.cfg.MemoryBytes, DiskBytes: s.cfg.DiskBytes}
+		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes
 	}
 	t, err := tiers.Open(below, sc)
 	if err != nil {
@@ -167,6 +195,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.engine, s.tiers = e, t
+	close(s.ready)
 	return e, nil
 }
 
@@ -174,28 +203,6 @@ func (s *server) opened() *tables.Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine
-}
-
-// saveNowAndThen writes checkpoints. One that cannot be written ends the server: who asked
-// for it relies on it.
-func (s *server) saveNowAndThen(ctx context.Context, fail context.CancelCauseFunc) {
-	tick := time.NewTicker(s.cfg.SaveEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		e := s.opened()
-		if e == nil {
-			continue // nobody has come yet
-		}
-		if _, err := e.Save(ctx, false); err != nil && ctx.Err() == nil {
-			fail(fmt.Errorf("ps: server %d: a checkpoint: %w", s.cfg.Index, err))
-			return
-		}
-	}
 }
 
 // admin is what may be asked by HTTP.

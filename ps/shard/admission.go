@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"errors"
+	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -29,6 +31,17 @@ type Admission struct {
 }
 
 const defaultFilterBytes = 16 << 20
+
+// Validate reports settings that are out of their ranges.
+func (a Admission) Validate() error {
+	var errs []error
+	a.check(func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("shard: "+format, args...))
+		}
+	})
+	return errors.Join(errs...)
+}
 
 func (a Admission) check(fault func(bad bool, format string, args ...any)) {
 	fault(a.Count < 0 || a.Count > mostCount, "admission after %d pulls: want 0 to %d", a.Count, mostCount)

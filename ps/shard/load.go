@@ -81,16 +81,16 @@ func (l *loader) section(ctx context.Context, path string, name section, first b
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if r.header.Section != name {
-		return r.damage("it is a file %q", r.header.Section)
-	}
 	if first {
 		l.h = r.header
+	}
+	if err := r.header.follows(&l.h, path, name); err != nil {
+		return err
+	}
+	if first {
 		if err := l.begin(); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-	} else if r.header.Epoch != l.h.Epoch || r.header.Delta != l.h.Delta || r.header.Since != l.h.Since || r.header.Day != l.h.Day {
-		return r.damage("it is of epoch %d since %d, the file %q beside it of %d since %d", r.header.Epoch, r.header.Since, sections[0], l.h.Epoch, l.h.Since)
 	}
 	next := uint64(0)
 	for {

@@ -71,6 +71,9 @@ func (t *Table) save(ctx context.Context, dir string, h header) (Saved, error) {
 	return out, nil
 }
 
+// ErrTooLate is the error of a delta to a checkpoint that is too old: all is to be saved.
+var ErrTooLate = errors.New("too late for a delta: save all")
+
 // checkSince tells why there can be no delta since an epoch.
 func (t *Table) checkSince(since uint64) error {
 	now := t.clock.Load()
@@ -80,7 +83,7 @@ func (t *Table) checkSince(since uint64) error {
 	case since == 0 || since > now:
 		return fmt.Errorf("a delta since epoch %d: want that of an earlier checkpoint, up to %d", since, now)
 	case now+1-since > math.MaxUint16:
-		return fmt.Errorf("a delta since epoch %d: it is %d now, and rows tell at most %d apart: save all", since, now, math.MaxUint16)
+		return fmt.Errorf("a delta since epoch %d: it is %d now, and rows tell at most %d apart: %w", since, now, math.MaxUint16, ErrTooLate)
 	}
 	return nil
 }

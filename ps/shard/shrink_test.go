@@ -120,6 +120,7 @@ func TestClicksAgainstMap(t *testing.T) {
 					t.Fatalf("loaded key %d: %v, want %v", key, got, want)
 				}
 			}
+			checkScan(t, tb, dirs)
 			tiers(t, tb)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 )
@@ -146,7 +147,7 @@ func (d *Draft) commit(meta any) (_ *Snapshot, err error) {
 	if err := folder.Sync(d.temp); err != nil {
 		return nil, err
 	}
-	s := &Snapshot{Manifest: d.manifest, Dir: filepath.Join(d.dir, folderName(d.Number()))}
+	s := &Snapshot{Manifest: d.manifest, Dir: filepath.Join(d.dir, folderName(d.Number())), At: time.Now()}
 	if err := os.Rename(d.temp, s.Dir); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 )
@@ -79,7 +80,26 @@ type File struct {
 // Snapshot is a checkpoint that exists.
 type Snapshot struct {
 	Manifest
-	Dir string // its folder
+	Dir string    // its folder
+	At  time.Time // when it was complete, by the host's clock
+}
+
+// Bytes is how many bytes all its files have, those of its folders too.
+func (s *Snapshot) Bytes() (n int64, err error) {
+	err = filepath.WalkDir(s.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("snapshot: %w", err)
+	}
+	return n, nil
 }
 
 // Folder is the path of one of the checkpoint's folders.
@@ -127,6 +147,9 @@ func Read(dir string, number uint64) (*Snapshot, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("snapshot: %s: %w", path, ErrNone)
+	}
+	if err == nil {
+		s.At = info.ModTime()
 	}
 	if err == nil && info.Size() > maxManifest {
 		return nil, fmt.Errorf("snapshot: %w", &DamageError{path, fmt.Sprintf("%d bytes, at most %d are a manifest", info.Size(), maxManifest)})

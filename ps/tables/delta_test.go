@@ -3,13 +3,14 @@ package tables
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/ps/rows"
 )
@@ -62,7 +63,7 @@ func (m *mapped) Push(lane int, seq uint64, keys []uint64, grads []float32, scal
 
 func (m *mapped) Save(_ context.Context, dir string, since uint64) (uint64, error) {
 	if since > m.done {
-		return 0, errors.New("a delta to what was not committed")
+		return 0, fmt.Errorf("a delta to what was not committed: %w", ErrWhole)
 	}
 	m.mu.Lock()
 	m.epoch++
@@ -162,6 +163,54 @@ func TestDeltas(t *testing.T) {
 	dir := c.Dir
 	c.Dir, c.From, c.Job = t.TempDir(), []string{dir}, "next"
 	want.compare(t, []*Engine{open(t, c, s)})
+}
+
+// Checkpoint writes deltas until they are half as large as the whole, or many, also over restarts; a
+// table that cannot make one is saved whole.
+func TestCheckpointChooses(t *testing.T) {
+	s := whole(3)
+	c := Config{Trainers: 1, Mode: Async, Durability: WAL, Dir: t.TempDir(), Make: newMapped}
+	before := time.Now().Add(-time.Minute)
+	e := open(t, c, s)
+	want := newSums(s)
+	newClient(t, e, 0).begin(want.dense())
+	push := func(n int) {
+		tr := newTrainer(t, []*Engine{e}, 0)
+		g := integers(s, tr.rng, 1)
+		g[0].keys = distinct(tr.rng, n, 4000)
+		g[0].values = make([]float32, n*3)
+		tr.push(s, g)
+		want.add(g, false)
+		tr.each(func(l *client) { l.clock(-1) })
+	}
+	checkpoint := func(delta bool) {
+		t.Helper()
+		saved, err := e.Checkpoint(context.Background())
+		if err != nil || (saved.Base != 0) != delta || saved.Bytes < 100 {
+			t.Fatalf("%+v %v, want a delta: %v", saved, err, delta)
+		}
+	}
+	push(3000)
+	checkpoint(true) // to the empty one that Open wrote
+	checkpoint(false)
+	for range mostDeltas {
+		push(3)
+		checkpoint(true)
+	}
+	must(t, e.Close())
+	e = open(t, c, s)
+	checkpoint(false)
+	for range 3 {
+		push(600)
+		checkpoint(true)
+	}
+	checkpoint(false)
+	if at := e.SavedAt(); at.Before(before) || at.After(time.Now().Add(time.Minute)) {
+		t.Errorf("saved at %v", at)
+	}
+	e.sparse[0].table.(*mapped).done = 0 // as if it had been too long ago
+	checkpoint(false)
+	want.compare(t, []*Engine{e})
 }
 
 // hooked does something at the end of each Save.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -36,7 +37,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if e.cfg.Durability == WAL {
-		if e.log, err = wal.Open(filepath.Join(e.cfg.Dir, "log"), e.cfg.wal()); err != nil {
+		if e.log, err = wal.Open(LogDir(e.cfg.Dir), e.cfg.wal()); err != nil {
 			return err
 		}
 	}
@@ -46,7 +47,7 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	st := state{Record: 1}
+	st := state{About: About{Record: 1}}
 	if len(chain) > 0 {
 		if st, err = e.load(ctx, chain); err != nil {
 			return err
@@ -83,25 +84,36 @@ func none(dir string) bool {
 // claim makes the directory this server's, or reports that it is another's.
 func (e *Engine) claim() error {
 	path := filepath.Join(e.cfg.Dir, jobFile)
-	b, err := os.ReadFile(path)
+	has, err := IdentityOf(e.cfg.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return e.writeJob(path)
 	}
 	if err != nil {
 		return err
 	}
-	var has identity
-	if err := json.Unmarshal(b, &has); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
 	return e.mine(path, has)
 }
 
-func (e *Engine) mine(path string, has identity) error {
-	if want := e.identity(); has != want {
-		return fmt.Errorf("%s is of %+v, this server is %+v: name another directory, or load the other job's checkpoints into it (Config.From)", path, has, want)
+// mine reports how a folder is another server's.
+func (e *Engine) mine(path string, has Identity) error {
+	want := e.identity()
+	var faults []string
+	differ := func(what string, has, want any) {
+		if has != want {
+			faults = append(faults, fmt.Sprintf("%s %v, not %v", what, has, want))
+		}
 	}
-	return nil
+	differ("job", has.Job, want.Job)
+	differ("server", fmt.Sprintf("%d of %d", has.Index, has.Servers), fmt.Sprintf("%d of %d", want.Index, want.Servers))
+	differ("trainers", has.Trainers, want.Trainers)
+	differ("lanes of each", has.Lanes, want.Lanes)
+	differ("mode", has.Mode, want.Mode)
+	differ("durability", has.Durability, want.Durability)
+	differ("the tables of schema", has.Schema, want.Schema)
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: the folder is another server's, of %s: name another one; a new job can begin with what is in it", path, strings.Join(faults, ", "))
 }
 
 func (e *Engine) writeJob(path string) error {
@@ -140,7 +152,7 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	if st, err = stateOf(newest); err != nil {
 		return st, err
 	}
-	if err := e.mine(newest.Dir, st.identity); err != nil {
+	if err := e.mine(newest.Dir, st.Identity); err != nil {
 		return st, err
 	}
 	if len(st.Lanes) != len(e.lanes) {
@@ -149,7 +161,13 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	if e.saved.epochs, err = e.loadParts(ctx, chain, nil); err != nil {
 		return st, err
 	}
-	e.saved.number = newest.Number
+	for _, s := range chain {
+		bytes, err := s.Bytes()
+		if err != nil {
+			return st, err
+		}
+		e.saved.add(s, bytes, e.saved.epochs)
+	}
 	e.newest.Store(newest.Number)
 	for i, s := range st.Lanes {
 		l := &e.lanes[i]
@@ -177,8 +195,11 @@ func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep
 		if states[i], err = stateOf(s); err != nil {
 			return nil, err
 		}
-		if len(states[i].Since) != len(e.sparse) || states[i].Schema != e.hash {
-			return nil, fmt.Errorf("%s: it has %d tables of the schema %s, not %d of %s", s.Dir, len(states[i].Since), states[i].Schema, len(e.sparse), e.hash)
+		if err = fitting(states[i].Layout, e.schema); err == nil && len(states[i].Since) != len(e.sparse) {
+			err = fmt.Errorf("its manifest has %d tables of %d", len(states[i].Since), len(e.sparse))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Dir, err)
 		}
 	}
 	for i, t := range e.sparse {
@@ -227,9 +248,9 @@ func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, file string,
 func (e *Engine) loadFrom(ctx context.Context) error {
 	mine := func(key uint64) bool { return schema.Owner(key, e.cfg.Servers) == e.cfg.Index }
 	seen := map[int]string{}
-	var job identity
+	var job Identity
 	for _, dir := range e.cfg.From {
-		chain, err := snapshot.Chain(filepath.Join(dir, "checkpoints"), 0)
+		chain, err := snapshot.Chain(CheckpointDir(dir), 0)
 		if err != nil {
 			return fmt.Errorf("loading from %s: %w", dir, err)
 		}
@@ -240,7 +261,7 @@ func (e *Engine) loadFrom(ctx context.Context) error {
 		if other := seen[st.Index]; other != "" || st.Servers != len(e.cfg.From) || len(seen) > 0 && st.Job != job.Job {
 			return fmt.Errorf("loading from %s: it is server %d of %d of job %q: want the directories of all servers of one job, these are %v", dir, st.Index, st.Servers, st.Job, e.cfg.From)
 		}
-		seen[st.Index], job = dir, st.identity
+		seen[st.Index], job = dir, st.Identity
 		if _, err := e.loadParts(ctx, chain, mine); err != nil {
 			return fmt.Errorf("loading from %s: %w", dir, err)
 		}

@@ -361,9 +361,12 @@ func TestFromIncomplete(t *testing.T) {
 	}
 	other := sparseOnly()
 	other.Sparse[0].Seed = 9
-	if _, err := Open(Config{Trainers: 1, Mode: Async, Durability: None, From: from}, other); err == nil || !strings.Contains(err.Error(), "schema") {
+	if _, err := Open(Config{Trainers: 1, Mode: Async, Durability: None, From: from}, other); err == nil || !strings.Contains(err.Error(), "seed 0") {
 		t.Errorf("another schema: %v", err)
 	}
+	other = sparseOnly()
+	other.Sparse[0].Rule.LR = 0.125
+	must(t, open(t, Config{Trainers: 1, Mode: Async, Durability: None, From: from}, other).Err())
 	must(t, open(t, Config{Trainers: 4, Mode: Async, Durability: None, From: from}, s).Err())
 }
 

@@ -2,43 +2,26 @@ package tables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"time"
 
 	"github.com/ringo-ml/ringo/ps/snapshot"
 )
 
-// identity is what a directory belongs to.
-type identity struct {
-	Job        string     `json:"job"`
-	Schema     string     `json:"schema"` // hash
-	Index      int        `json:"index"`
-	Servers    int        `json:"servers"`
-	Trainers   int        `json:"trainers"`
-	Lanes      int        `json:"lanes"`
-	Mode       Mode       `json:"mode"`
-	Durability Durability `json:"durability"`
-}
-
-func (e *Engine) identity() identity {
+func (e *Engine) identity() Identity {
 	c := e.cfg
-	return identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Lanes, c.Mode, c.Durability}
+	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Lanes, c.Mode, c.Durability}
 }
 
 // state is what a checkpoint's manifest says besides files.
 type state struct {
-	identity
-	// Record is where in the log the replay begins, 0 without a log. Changes of
-	// records before it are in the checkpoint.
-	Record  uint64      `json:"record"`
-	Lanes   []laneState `json:"lane_states"` // when Record was the next one
-	Highest uint64      `json:"highest"`
-	Applied uint64      `json:"applied"`
-	Rate    float64     `json:"rate"` // that was set, -1 for none
-	Epochs  []uint64    `json:"epochs"`
-	Since   []uint64    `json:"since"` // by table: 0 where it is whole
+	About              // of Record: changes of records before it are in the checkpoint
+	Lanes  []laneState `json:"lane_states"` // when Record was the next one
+	Rate   float64     `json:"rate"`        // that was set, -1 for none
+	Epochs []uint64    `json:"epochs"`
+	Since  []uint64    `json:"since"` // by table: 0 where it is whole
 }
 
 type laneState struct {
@@ -48,21 +31,20 @@ type laneState struct {
 	Lost  bool   `json:"lost,omitempty"`
 }
 
-// saved is the newest checkpoint.
-type saved struct {
-	number uint64
-	epochs []uint64
-}
-
 // Saved says what Save wrote.
 type Saved struct {
 	Number uint64        `json:"number"`
 	Base   uint64        `json:"base"` // of a delta, else 0
 	Dir    string        `json:"dir"`
+	Bytes  int64         `json:"bytes"`
 	Took   time.Duration `json:"took_ns"`
 }
 
-func (e *Engine) checkpoints() string { return filepath.Join(e.cfg.Dir, "checkpoints") }
+// ErrWhole is Table.Save's error where there cannot be a delta any more: the table has to be saved
+// whole.
+var ErrWhole = errors.New("it has to be saved whole")
+
+func (e *Engine) checkpoints() string { return CheckpointDir(e.cfg.Dir) }
 
 func tableFolder(i int) string { return fmt.Sprintf("table-%d", i) }
 func denseFile(i int) string   { return fmt.Sprintf("dense-%d", i) }
@@ -73,6 +55,16 @@ func denseFile(i int) string   { return fmt.Sprintf("dense-%d", i) }
 // and what the log no longer needs are then removed. One that cannot be
 // written is an error that leaves everything as it was.
 func (e *Engine) Save(ctx context.Context, delta bool) (Saved, error) {
+	return e.saveAs(ctx, func() bool { return delta })
+}
+
+// Checkpoint is Save that chooses: a delta, until deltas since the last whole checkpoint come to half of
+// its bytes, or there are 16 of them: all have to be read when a server begins.
+func (e *Engine) Checkpoint(ctx context.Context) (Saved, error) {
+	return e.saveAs(ctx, e.saved.deltaIsLess)
+}
+
+func (e *Engine) saveAs(ctx context.Context, delta func() bool) (Saved, error) {
 	if e.cfg.Durability == None {
 		return Saved{}, fmt.Errorf("tables: saving: durability is %q", None)
 	}
@@ -82,7 +74,10 @@ func (e *Engine) Save(ctx context.Context, delta bool) (Saved, error) {
 		return Saved{}, err
 	}
 	begun := time.Now()
-	s, err := e.save(ctx, delta)
+	s, err := e.save(ctx, delta())
+	if errors.Is(err, ErrWhole) {
+		s, err = e.save(ctx, false)
+	}
 	s.Took = time.Since(begun)
 	if err != nil {
 		return s, fmt.Errorf("tables: server %d of %d: saving: %w", e.cfg.Index, e.cfg.Servers, err)
@@ -111,12 +106,16 @@ func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
 	if err != nil {
 		return Saved{}, err
 	}
-	e.saved = saved{done.Number, st.Epochs}
+	bytes, err := done.Bytes()
+	e.saved.add(done, bytes, st.Epochs)
 	e.newest.Store(done.Number)
 	for i, t := range e.sparse {
 		t.table.Committed(st.Epochs[i])
 	}
-	out := Saved{Number: done.Number, Base: base, Dir: done.Dir}
+	out := Saved{Number: done.Number, Base: base, Dir: done.Dir, Bytes: bytes}
+	if err != nil {
+		return out, fmt.Errorf("checkpoint %d is there: %w", done.Number, err)
+	}
 	if err := snapshot.Prune(e.checkpoints(), e.cfg.Keep); err != nil {
 		return out, fmt.Errorf("checkpoint %d is there, older ones could not be removed: %w", done.Number, err)
 	}
@@ -154,7 +153,8 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 		if err != nil {
 			return st, fmt.Errorf("table %q: %w", t.Name, err)
 		}
-		st.Epochs, st.Since = append(st.Epochs, epoch), append(st.Since, since)
+		has := t.table.Stats()
+		st.Epochs, st.Since, st.Rows = append(st.Epochs, epoch), append(st.Since, since), append(st.Rows, has.Rows+has.StoredRows)
 		if err := e.Err(); err != nil {
 			return st, err
 		}
@@ -182,9 +182,10 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 func (e *Engine) cut() state {
 	e.gate.Lock()
 	defer e.gate.Unlock()
-	st := state{identity: e.identity(), Rate: math.Float64frombits(e.rate.Load())}
+	st := state{About: About{Identity: e.identity(), Layout: e.schema, Rows: []int64{}}, Rate: math.Float64frombits(e.rate.Load())}
 	if e.log != nil {
-		st.Record = e.log.Stats().Last + 1
+		st.Last = e.log.Stats().Last
+		st.Record = st.Last + 1
 		if first := e.steps.needs(); first != 0 {
 			st.Record = first
 		}
@@ -238,6 +239,6 @@ func (e *Engine) Shrink(ctx context.Context, days int) (deleted int64, err error
 	if err != nil || e.cfg.Durability == None {
 		return deleted, err
 	}
-	_, err = e.Save(ctx, true)
+	_, err = e.saveAs(ctx, func() bool { return e.saved.deltas < mostDeltas })
 	return deleted, err
 }

@@ -153,6 +153,9 @@ func (t table) Save(ctx context.Context, dir string, since uint64) (uint64, erro
 		}
 	}
 	s, err := save(ctx, dir)
+	if errors.Is(err, shard.ErrTooLate) {
+		err = fmt.Errorf("%w: %w", tables.ErrWhole, err)
+	}
 	return s.Epoch, err
 }
 

@@ -1,0 +1,71 @@
+package saved
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/ps/tiers"
+)
+
+// Recovery says how Recover does it.
+type Recovery struct {
+	// MemoryBytes bounds the rows in memory, one server's at a time, DiskBytes those in its folder that
+	// memory has no room for; 0: no limit.
+	MemoryBytes, DiskBytes int64
+	// Report gets a line for each server. It may be nil.
+	Report func(line string)
+}
+
+// Recover brings the checkpoints of a job whose servers have ended, or were killed, to what their logs
+// have: it opens each server whose log is ahead of its newest checkpoint as if it were started again, and
+// saves it. Servers that are running are an error (wal.ErrHeld). Steps that sync had not applied, because
+// not all trainers had ended them, stay in the log.
+func Recover(ctx context.Context, dir string, r Recovery) error {
+	if r.Report == nil {
+		r.Report = func(string) {}
+	}
+	j, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	for _, s := range j.Servers {
+		name := fmt.Sprintf("server %d of %d", s.About.Index, s.About.Servers)
+		if s.Ahead == 0 {
+			r.Report(fmt.Sprintf("%s: its checkpoint %d has all", name, s.newest().Number))
+			continue
+		}
+		done, err := s.recover(ctx, r)
+		if err != nil {
+			return err
+		}
+		r.Report(fmt.Sprintf("%s: checkpoint %d has %d records of the log more", name, done.Number, s.Ahead))
+	}
+	return nil
+}
+
+func (s *Server) recover(ctx context.Context, r Recovery) (done tables.Saved, err error) {
+	below := tiers.Config{}
+	if r.MemoryBytes > 0 {
+		below = tiers.Config{Dir: Below(s.Dir), MemoryBytes: r.MemoryBytes, DiskBytes: r.DiskBytes}
+	}
+	t, err := tiers.Open(below, s.About.Layout)
+	if err != nil {
+		return done, err
+	}
+	id := s.About.Identity
+	e, err := tables.Open(tables.Config{
+		Job: id.Job, Index: id.Index, Servers: id.Servers, Trainers: id.Trainers, Lanes: id.Lanes, Mode: id.Mode, Durability: id.Durability,
+		Dir: s.Dir, Make: t.Make,
+	}, s.About.Layout)
+	if err != nil {
+		return done, errors.Join(err, t.Close())
+	}
+	done, err = e.Save(ctx, false)
+	return done, errors.Join(err, e.Close(), t.Close())
+}
+
+// Below is the folder of rows that memory has no room for, in a server's.
+func Below(serverDir string) string { return filepath.Join(serverDir, "below") }

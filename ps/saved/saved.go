@@ -1,0 +1,227 @@
+// Package saved reads what the servers of a job have saved, without a server: for a person who looks, to
+// write embeddings for serving, and to begin another job with it. Servers of package ps/server, whose
+// tables are those of ps/tiers, have a folder each in a directory that they have in common.
+package saved
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/ps/shard"
+	"github.com/ringo-ml/ringo/ps/snapshot"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/ps/wal"
+)
+
+const prefix = "server-"
+
+// ServerDir is the folder of a server in a job's directory.
+func ServerDir(dir string, index int) string {
+	return filepath.Join(dir, prefix+strconv.Itoa(index))
+}
+
+// Job is what the servers of one job have saved, all of them.
+type Job struct {
+	Dir     string
+	Servers []Server // by index
+}
+
+// Server is what one of them has.
+type Server struct {
+	Dir   string
+	About tables.About
+	// Chain is its newest checkpoint: a whole one, and the deltas to it.
+	Chain []*snapshot.Snapshot
+	// Ahead is how many records its log has that the checkpoint may lack. Of a server that is
+	// running, or was killed; one that ended has none.
+	Ahead uint64
+}
+
+// Open finds the newest checkpoints of all servers of a job in its directory, and looks that they are
+// complete and belong together; what is in them is checked when it is read. It reports all faults
+// together.
+func Open(dir string) (*Job, error) {
+	j := &Job{Dir: dir}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, e := range entries {
+		digits, is := strings.CutPrefix(e.Name(), prefix)
+		index, err := strconv.Atoi(digits)
+		if !is || err != nil || !e.IsDir() || e.Name() != prefix+strconv.Itoa(index) {
+			continue
+		}
+		s, err := openServer(ServerDir(dir, index), index)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		j.Servers = append(j.Servers, s)
+	}
+	if len(j.Servers) == 0 {
+		return nil, fmt.Errorf("%s has no folder server-0: want the directory of a job's servers (--ps-dir), not that of one of them", dir)
+	}
+	if len(errs) == 0 {
+		slices.SortFunc(j.Servers, func(a, b Server) int { return cmp.Compare(a.About.Index, b.About.Index) })
+		errs = j.complete()
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return j, nil
+}
+
+func openServer(dir string, index int) (s Server, err error) {
+	s.Dir = dir
+	id, err := tables.IdentityOf(dir)
+	if err != nil {
+		return s, fmt.Errorf("%s is no server's folder: %w", dir, err)
+	}
+	if id.Index != index {
+		return s, fmt.Errorf("%s is the folder of server %d: it was renamed", dir, id.Index)
+	}
+	if s.Chain, err = snapshot.Chain(tables.CheckpointDir(dir), 0); err != nil {
+		return s, err
+	}
+	if s.About, err = tables.AboutOf(s.newest()); err != nil {
+		return s, err
+	}
+	if s.About.Identity != id {
+		return s, fmt.Errorf("%s has a checkpoint of another server than the folder's: %+v, not %+v", s.newest().Dir, s.About.Identity, id)
+	}
+	last, err := wal.Last(tables.LogDir(dir))
+	if has := s.About.Last + 1; s.About.Record > 0 && last > has { // a checkpoint adds a record of its own
+		s.Ahead = last - has
+	}
+	return s, err
+}
+
+func (s *Server) newest() *snapshot.Snapshot { return s.Chain[len(s.Chain)-1] }
+
+// complete reports servers that are missing, or of another job.
+func (j *Job) complete() (errs []error) {
+	first := j.Servers[0].About.Identity
+	there := map[int]bool{}
+	for _, s := range j.Servers {
+		there[s.About.Index] = true
+		same := first
+		if same.Index = s.About.Index; s.About.Identity != same || s.About.Index >= first.Servers {
+			errs = append(errs, fmt.Errorf("%s is of server %d of %d of job %s, %s of server %d of %d of job %s: want one job's", j.Servers[0].Dir, first.Index, first.Servers, first.Job, s.Dir, s.About.Index, s.About.Servers, s.About.Job))
+		}
+	}
+	for i := range first.Servers {
+		if !there[i] && len(errs) == 0 {
+			errs = append(errs, fmt.Errorf("%s is missing: the job had %d servers, and each has a part of all tables", ServerDir(j.Dir, i), first.Servers))
+		}
+	}
+	return errs
+}
+
+// Dirs are the servers' folders, for tables.Config.From.
+func (j *Job) Dirs() (out []string) {
+	for _, s := range j.Servers {
+		out = append(out, s.Dir)
+	}
+	return out
+}
+
+// Begin is Open for a job that is to begin with this one's checkpoints: that logs are ahead of them is an
+// error, because it would leave changes out.
+func Begin(dir string) (*Job, error) {
+	j, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, s := range j.Servers {
+		if s.Ahead > 0 {
+			errs = append(errs, fmt.Errorf("the log in %s is %d records ahead of its newest checkpoint: `ringo ps recover %s` writes a checkpoint with them, once the job's servers have ended", s.Dir, s.Ahead, dir))
+		}
+	}
+	return j, errors.Join(errs...)
+}
+
+// Steps is the range of the steps that the servers' checkpoints have, which are of different moments where
+// the servers were killed: from all trainers' that sync had applied, else the last that any had ended.
+func (j *Job) Steps() (least, most uint64) {
+	for i, s := range j.Servers {
+		step := s.About.Highest
+		if s.About.Mode == tables.Sync {
+			step = s.About.Applied
+		}
+		if i == 0 {
+			least = step
+		}
+		least, most = min(least, step), max(most, step)
+	}
+	return least, most
+}
+
+// Table finds a table by name; "" is the only one.
+func (j *Job) Table(name string) (int, error) {
+	var names []string
+	for i, t := range j.Servers[0].About.Layout.Sparse {
+		if t.Name == name {
+			return i, nil
+		}
+		names = append(names, strconv.Quote(t.Name))
+	}
+	switch {
+	case len(names) == 0:
+		return 0, fmt.Errorf("%s has no tables, arrays only", j.Dir)
+	case name != "":
+		return 0, fmt.Errorf("%s has no table %q: it has %s", j.Dir, name, strings.Join(names, ", "))
+	case len(names) > 1:
+		return 0, fmt.Errorf("%s has the tables %s: name one", j.Dir, strings.Join(names, ", "))
+	}
+	return 0, nil
+}
+
+// Rows is how many rows a table had on all servers, about when they saved it.
+func (j *Job) Rows(table int) (n int64) {
+	for _, s := range j.Servers {
+		n += s.About.Rows[table]
+	}
+	return n
+}
+
+// Each hands out the rows of a table, keys and weights, some at a time and in no order; see shard.Scan.
+func (j *Job) Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error {
+	for _, s := range j.Servers {
+		dirs, err := s.folders(table)
+		if err == nil {
+			err = shard.Scan(ctx, dirs, do)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folders are those of a table: a whole one, and deltas.
+func (s *Server) folders(table int) (out []string, err error) {
+	for _, c := range slices.Backward(s.Chain) {
+		dir, err := tables.TableDir(c, table)
+		if err != nil {
+			return nil, err
+		}
+		about, err := shard.Describe(dir)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, dir); !about.Delta {
+			break
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
+}

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/snapshot"
+	"github.com/ringo-ml/ringo/ps/tables"
+)
+
+// findFrom finds the checkpoints that the server begins with, before anybody comes.
+func (s *server) findFrom() error {
+	if s.cfg.From == "" {
+		return nil
+	}
+	if s.cfg.Durability != tables.None {
+		if own, err := snapshot.Numbers(tables.CheckpointDir(s.cfg.own())); err != nil || len(own) > 0 {
+			return err
+		}
+	}
+	j, err := saved.Begin(s.cfg.From)
+	if err != nil {
+		return fmt.Errorf("beginning with %s: %w", s.cfg.From, err)
+	}
+	s.from = j.Dirs()
+	least, most := j.Steps()
+	line := fmt.Sprintf("server %d: it begins with its part of %s: %d servers, after step %d", s.cfg.Index, s.cfg.From, len(j.Servers), least)
+	if least != most {
+		line = fmt.Sprintf("%s to %d: they were saved at different moments", line, most)
+	}
+	s.cfg.Report(line)
+	return nil
+}
+
+// await returns the engine when it is open, nil where ctx ends before.
+func (s *server) await(ctx context.Context) *tables.Engine {
+	select {
+	case <-s.ready:
+		return s.opened()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// saveNowAndThen writes checkpoints. The time since the last one counts on over restarts, so that a server
+// that is killed again and again replays less each time. One that cannot be written ends the server: who
+// asked for it relies on it.
+func (s *server) saveNowAndThen(ctx context.Context, fail context.CancelCauseFunc) {
+	e, begun := s.await(ctx), time.Now()
+	for e != nil {
+		last := e.SavedAt()
+		at := last
+		if at.IsZero() || at.After(time.Now()) {
+			at = begun
+		}
+		if !sleep(ctx, time.Until(at.Add(s.cfg.SaveEvery))) {
+			return
+		}
+		if !e.SavedAt().Equal(last) {
+			continue // somebody else has asked for one
+		}
+		if _, err := e.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+			fail(fmt.Errorf("ps: server %d: a checkpoint: %w", s.cfg.Index, err))
+			return
+		}
+	}
+}
+
+// shrinkNowAndThen lets days pass.
+func (s *server) shrinkNowAndThen(ctx context.Context, fail context.CancelCauseFunc) {
+	for e := s.await(ctx); e != nil && sleep(ctx, s.cfg.ShrinkEvery); {
+		deleted, err := e.Shrink(ctx, 1)
+		if err != nil && ctx.Err() == nil {
+			fail(fmt.Errorf("ps: server %d: shrinking: %w", s.cfg.Index, err))
+			return
+		}
+		if deleted > 0 {
+			s.cfg.Report(fmt.Sprintf("server %d: a day has passed: %d rows are deleted", s.cfg.Index, deleted))
+		}
+	}
+}
+
+// sleep waits, and says whether ctx is not done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

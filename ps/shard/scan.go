@@ -1,0 +1,237 @@
+package shard
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+)
+
+// About says what a checkpoint of a table has, as far as headers and ends of its files tell.
+type About struct {
+	Table string
+	Dim   int
+	Rule  string
+	Delta bool
+	// Rows are counted twice where both tiers had one. Deleted are a delta's.
+	Rows, Deleted int64
+
+	bySection map[section]int64
+	header    header
+}
+
+// Describe reads what the checkpoint of a table in a directory has. Its cost does not depend on
+// its size. Damage gives a *DamageError, a file of another version ErrVersion.
+func Describe(dir string) (a About, err error) {
+	a.bySection = map[section]int64{}
+	for i, name := range sections {
+		h, n, err := describe(filepath.Join(dir, string(name)))
+		if err == nil && i == 0 {
+			a.header = h
+		}
+		if err == nil {
+			err = h.follows(&a.header, filepath.Join(dir, string(name)), name)
+		}
+		if err != nil {
+			return a, fmt.Errorf("shard: %w", err)
+		}
+		if a.bySection[name] = n; name == deletedSection {
+			a.Deleted = n
+		} else {
+			a.Rows += n
+		}
+	}
+	h := &a.header
+	a.Table, a.Dim, a.Rule, a.Delta = h.Table, h.Dim, h.Rule, h.Delta
+	return a, nil
+}
+
+// describe reads a file's header, and at its end how many rows or keys it has.
+func describe(path string) (h header, n int64, err error) {
+	r, f, err := openFile(path)
+	if err != nil {
+		return h, 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h = r.header
+	if end := r.size - pieceHead - 4; end > r.at {
+		if r.at, err = f.Seek(end, io.SeekStart); err != nil {
+			return h, 0, err
+		}
+	}
+	if err := r.read(pieceHead + 4); err != nil {
+		return h, 0, err
+	}
+	var p piece
+	if _, _, err := p.decodeHead(r.buf, r.values); err != nil || p.kind != endPiece || sumOf(r.buf[:pieceHead]) != binary.LittleEndian.Uint32(r.buf[pieceHead:]) {
+		return h, 0, r.damage("it has no end: it was cut short")
+	}
+	return h, int64(p.first), nil
+}
+
+// follows reports a file that is not of the same checkpoint as the first one.
+func (h *header) follows(first *header, path string, name section) error {
+	if h.Section != name {
+		return &DamageError{path, 0, fmt.Errorf("it is a file %q", h.Section)}
+	}
+	if h.Epoch != first.Epoch || h.Delta != first.Delta || h.Since != first.Since || h.Day != first.Day {
+		return &DamageError{path, 0, fmt.Errorf("it is of epoch %d since %d, the file %q beside it of %d since %d", h.Epoch, h.Since, sections[0], first.Epoch, first.Since)}
+	}
+	return nil
+}
+
+// Scan hands out the rows that a table would have after Load of a whole checkpoint and the deltas after it,
+// whose directories are in this order, without making one: keys and weights, in no order, valid during the
+// call. An error of do ends it. Files are read once, the newest first; the keys of all but the last one
+// read are held, 16 to 32 bytes each: of a whole checkpoint that was all in memory none. Damage gives a
+// *DamageError when the reader comes to it: what do got before is right.
+func Scan(ctx context.Context, dirs []string, do func(keys []uint64, weights []float32) error) error {
+	s := &scanner{do: do}
+	if err := s.plan(dirs); err != nil {
+		return err
+	}
+	for i, f := range s.files {
+		s.last = i == len(s.files)-1
+		if err := s.file(ctx, f); err != nil {
+			return fmt.Errorf("shard: %w", err)
+		}
+	}
+	return nil
+}
+
+type scanner struct {
+	do    func(keys []uint64, weights []float32) error
+	files []string // those that are not empty, in the order of reading
+	last  bool
+	had   keySet // keys that are decided
+
+	keys    []uint64
+	weights []float32
+	values  []float32
+}
+
+// plan looks that the checkpoints belong together.
+func (s *scanner) plan(dirs []string) error {
+	if len(dirs) == 0 {
+		return errors.New("shard: no checkpoint to read")
+	}
+	var before About
+	for i, dir := range dirs {
+		a, err := Describe(dir)
+		if err != nil {
+			return err
+		}
+		switch {
+		case (i > 0) != a.Delta:
+			return fmt.Errorf("shard: %s is number %d of a whole checkpoint and its deltas, delta: %t", dir, i, a.Delta)
+		case i > 0 && (a.header.Since != before.header.Epoch || a.Table != before.Table || a.header.values() != before.header.values()):
+			return fmt.Errorf("shard: %s is a delta of table %q since epoch %d, the one before is of %q and epoch %d", dir, a.Table, a.header.Since, before.Table, before.header.Epoch)
+		}
+		before = a
+		for _, name := range sections { // as Load reads them: of two rows the later one wins
+			if a.bySection[name] > 0 {
+				s.files = append(s.files, filepath.Join(dir, string(name)))
+			}
+		}
+	}
+	slices.Reverse(s.files)
+	return nil
+}
+
+func (s *scanner) file(ctx context.Context, path string) (err error) {
+	r, f, err := openFile(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		p, err := r.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = s.piece(p, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// piece hands out the rows of a piece that nothing newer has decided.
+func (s *scanner) piece(p *piece, r *reader) error {
+	s.keys, s.weights = s.keys[:0], s.weights[:0]
+	s.values = slices.Grow(s.values[:0], r.values)[:r.values]
+	for i := range p.n {
+		key := p.key(i)
+		if s.last && s.had.has(key) || !s.last && !s.had.add(key) {
+			continue
+		}
+		if p.kind == keysPiece {
+			continue // it was deleted
+		}
+		p.row(i, s.values)
+		s.keys = append(s.keys, key)
+		s.weights = append(s.weights, s.values[:r.header.Dim]...)
+	}
+	if len(s.keys) == 0 {
+		return nil
+	}
+	return s.do(s.keys, s.weights)
+}
+
+// keySet is a set of keys: a table of open addresses, at most half full. Key 0, which marks a free
+// place, is kept apart.
+type keySet struct {
+	slots []uint64
+	n     int
+	zero  bool
+}
+
+// find is the place of a key, or the free one where it belongs.
+func (s *keySet) find(key uint64) int {
+	mask := uint64(len(s.slots) - 1)
+	at := mix(key) & mask
+	for s.slots[at] != 0 && s.slots[at] != key {
+		at = (at + 1) & mask
+	}
+	return int(at)
+}
+
+func (s *keySet) has(key uint64) bool {
+	if key == 0 {
+		return s.zero
+	}
+	return len(s.slots) > 0 && s.slots[s.find(key)] == key
+}
+
+// add adds a key and says whether it is new.
+func (s *keySet) add(key uint64) bool {
+	if key == 0 {
+		was := s.zero
+		s.zero = true
+		return !was
+	}
+	if 2*(s.n+1) > len(s.slots) {
+		old := s.slots
+		s.slots = make([]uint64, max(1024, 2*len(old)))
+		for _, k := range old {
+			if k != 0 {
+				s.slots[s.find(k)] = k
+			}
+		}
+	}
+	at := s.find(key)
+	if s.slots[at] == key {
+		return false
+	}
+	s.slots[at] = key
+	s.n++
+	return true
+}

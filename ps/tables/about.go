@@ -1,0 +1,98 @@
+package tables
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/snapshot"
+)
+
+// Identity is what a server's directory belongs to.
+type Identity struct {
+	Job        string     `json:"job"`
+	Schema     string     `json:"schema"` // hash
+	Index      int        `json:"index"`
+	Servers    int        `json:"servers"`
+	Trainers   int        `json:"trainers"`
+	Lanes      int        `json:"lanes"`
+	Mode       Mode       `json:"mode"`
+	Durability Durability `json:"durability"`
+}
+
+// IdentityOf reads what a server's directory belongs to. An error of a directory that
+// is no server's is fs.ErrNotExist.
+func IdentityOf(dir string) (id Identity, err error) {
+	path := filepath.Join(dir, jobFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return id, err
+	}
+	if err := json.Unmarshal(b, &id); err != nil {
+		return id, fmt.Errorf("%s: %w", path, err)
+	}
+	return id, nil
+}
+
+// About is what a checkpoint says of itself, besides its files.
+type About struct {
+	Identity
+	// Layout are the tables and arrays with their rules.
+	Layout schema.Schema `json:"layout"`
+	// Rows are those of each table of the server, about when it was written.
+	Rows []int64 `json:"rows"`
+	// Record is where in the log the replay begins, Last the last record when it was written; 0: there is
+	// no log.
+	Record uint64 `json:"record"`
+	Last   uint64 `json:"last"`
+	// Highest is the last step that any trainer had ended, Applied that up to which sync had applied
+	// all pushes.
+	Highest uint64 `json:"highest"`
+	Applied uint64 `json:"applied"`
+}
+
+// AboutOf reads what a checkpoint says of itself.
+func AboutOf(s *snapshot.Snapshot) (a About, err error) {
+	if err = json.Unmarshal(s.Meta, &a); err == nil {
+		if err = a.Layout.Validate(); err == nil && len(a.Rows) != len(a.Layout.Sparse) {
+			err = fmt.Errorf("rows of %d tables of %d", len(a.Rows), len(a.Layout.Sparse))
+		}
+	}
+	if err != nil {
+		return a, fmt.Errorf("%s: its manifest: %w", s.Dir, err)
+	}
+	return a, nil
+}
+
+// TableDir is the folder of a table in a checkpoint.
+func TableDir(s *snapshot.Snapshot, table int) (string, error) { return s.Folder(tableFolder(table)) }
+
+// CheckpointDir is where a server's directory has its checkpoints.
+func CheckpointDir(dir string) string { return filepath.Join(dir, "checkpoints") }
+
+// LogDir is where a server's directory has its log.
+func LogDir(dir string) string { return filepath.Join(dir, "log") }
+
+// fitting reports what keeps the tables of another job from being the beginning of this one's. Rates and
+// settings of rules may differ.
+func fitting(has, want schema.Schema) error {
+	if len(has.Sparse) != len(want.Sparse) || len(has.Dense) != len(want.Dense) {
+		return fmt.Errorf("it has %d tables and %d arrays, this job %d and %d", len(has.Sparse), len(has.Dense), len(want.Sparse), len(want.Dense))
+	}
+	var errs []error
+	for i, w := range want.Sparse {
+		if h := has.Sparse[i]; h.Name != w.Name || h.Dim != w.Dim || h.Rule.Name != w.Rule.Name || h.Seed != w.Seed || h.Init != w.Init {
+			errs = append(errs, fmt.Errorf("it has table %q with rows of %d, rule %s, seed %d, first values %v; this job %q, %d, %s, %d, %v",
+				h.Name, h.Dim, h.Rule.Name, h.Seed, h.Init, w.Name, w.Dim, w.Rule.Name, w.Seed, w.Init))
+		}
+	}
+	for i, w := range want.Dense {
+		if h := has.Dense[i]; h.Name != w.Name || h.Len != w.Len || h.Rule.Name != w.Rule.Name {
+			errs = append(errs, fmt.Errorf("it has array %q of %d values, rule %s; this job %q, %d, %s", h.Name, h.Len, h.Rule.Name, w.Name, w.Len, w.Rule.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
