@@ -42,7 +42,6 @@ func playTable(env TableEnv, err error, args []string) int {
 		case "leave\n":
 			return 0
 		case "save\n":
-			answered++
 			term := make(chan os.Signal, 1)
 			signal.Notify(term, syscall.SIGTERM)
 			_ = conn.Close()

@@ -104,7 +104,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see `%s --help`", err, cmd.CommandPath())
 	})
-	root.AddCommand(newTrain(), newRun(), newServer(), newPlan(), newBench(), newData(), newVersion(), newGuard(), newBenchServer())
+	root.AddCommand(newTrain(), newRun(), newServer(), newPS(), newPlan(), newBench(), newData(), newVersion(), newGuard(), newBenchServer())
 	return root
 }
 

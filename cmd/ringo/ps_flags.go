@@ -32,10 +32,11 @@ type psFlags struct {
 	disk       byteSize
 	restarts   int
 	addrs      []string // where servers of tables listen, started by hand
+	keep       keepFlags
 }
 
 // psFlagNames are those that servers of tables take over.
-var psFlagNames = []string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk"}
+var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk"}, keepFlagNames...)
 
 func tableFlags(name string) bool { return oneOf(name, psFlagNames...) }
 
@@ -44,11 +45,12 @@ func (f *psFlags) registerTables(fs *pflag.FlagSet) {
 	fs.StringVar(&f.mode, "ps-mode", psSum, "what servers do: sum (gradients; parameters stay with the ranks), or keep the parameters and update them: sync (as if the ranks summed), async (as gradients come), geo (ranks update copies of their own and exchange by how much they moved every --geo-steps) or ssp (async, but no rank is more than --staleness steps ahead)")
 	fs.IntVar(&f.staleness, "staleness", 0, "`steps` that a rank may be ahead of the slowest, with --ps-mode ssp")
 	fs.IntVar(&f.threads, "trainer-threads", 1, "`threads` of each rank that train at once, each on batches of its own, with servers that keep parameters out of step; they share --threads")
-	fs.StringVar(&f.durability, "durability", string(tables.None), "what survives the end of a server that keeps parameters: none, checkpoint (what the last one held) or wal (all that it has acknowledged)")
+	fs.StringVar(&f.durability, "durability", string(tables.None), "what survives the end of a server that keeps parameters: none, checkpoint (what the last one held, see --ps-save-every) or wal (all that it has acknowledged)")
 	fs.BoolVar(&f.fsync, "fsync", false, "with --durability wal: loss of power, too; each group of changes waits for the disk")
 	fs.StringVar(&f.dir, "ps-dir", "", "`DIR` of servers that keep parameters, one folder each, for --durability and --ps-memory")
 	fs.Var(&f.memory, "ps-memory", "`SIZE` of the rows that each server that keeps parameters has in memory, such as 4GiB; what is used least goes to --ps-dir, which should be on an SSD. 0: all rows")
 	fs.Var(&f.disk, "ps-disk", "`SIZE` that rows in each server's --ps-dir never exceed, with --ps-memory. 0: any")
+	f.keep.register(fs)
 }
 
 // registerRanks registers what ranks are told besides.
@@ -130,6 +132,7 @@ func (f *jobFlags) checkKeepers(faults *faultList) {
 		return
 	}
 	f.keepers, f.servers = f.servers, 0
+	f.ps.keep.check(f.ps.durability, f.ps.dir, f.keepers-1, faults)
 	switch {
 	case f.inProcess():
 		faults.add("--ps-mode %s needs ranks that are processes: leave --transport mem out", f.ps.mode)

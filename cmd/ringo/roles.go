@@ -123,7 +123,7 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	}
 	if cfg.Tables = f.keepers; f.keepers > 0 {
 		cfg.TableCommand = append([]string{self, serverCommand}, givenFlags(cmd, tableFlags)...)
-		cfg.TableRestarts = f.ps.restarts
+		cfg.TableRestarts, cfg.TableGrace = f.ps.restarts, f.ps.tableGrace()
 	}
 	return launchProgram(cmd, cfg)
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,20 +22,34 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	c.ps.keep.apply(&cfg)
+	if cfg.Admin, err = c.ps.keep.listen(cfg.Index); err != nil {
+		return errors.Join(err, cfg.Listener.Close())
+	}
 	cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 	name := fmt.Sprintf("parameter server %d of %d", cfg.Index, cfg.Servers)
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), counted(cfg.Trainers, "trainer"), cfg.Mode)
+	if cfg.Admin != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /health, /stats; POST /save, /shrink\n", name, cfg.Admin.Addr())
+	}
 	figures, err := server.Run(cmd.Context(), cfg)
-	if err != nil {
+	end := "is done"
+	if err != nil && cmd.Context().Err() != nil && errors.Is(err, context.Cause(cmd.Context())) {
+		end = "was told to end"
+	} else if err != nil {
 		return err
 	}
 	rows := int64(0)
 	for _, t := range figures.Tables.Tables {
 		rows += t.Rows + t.StoredRows
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s pulled, %s pushed, %s received, %s sent\n", name, counted(int(rows), "row"),
-		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), mebibytes(figures.BytesRead), mebibytes(figures.BytesWritten))
-	return nil
+	saved := ""
+	if n := figures.Tables.Saved; n > 0 {
+		saved = fmt.Sprintf(", its newest checkpoint is number %d", n)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s\n", name, end, counted(int(rows), "row"),
+		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), mebibytes(figures.BytesRead), mebibytes(figures.BytesWritten), saved)
+	return err
 }
 
 // tableConfig is what flags and the launcher say.
@@ -66,7 +82,7 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 
 // checkTables reports faults of the flags of a server that keeps parameters.
 func (c *serverRole) checkTables(cmd *cobra.Command, faults *faultList) {
-	_, launched, _ := launch.TableFromEnv(os.LookupEnv)
+	env, launched, _ := launch.TableFromEnv(os.LookupEnv)
 	for _, name := range []string{"index", "np", "ps-addrs"} {
 		if launched && cmd.Flags().Changed(name) {
 			faults.add("--%s, but %s is set too: a launcher has already placed this process", name, launch.TableVar)
@@ -77,6 +93,7 @@ func (c *serverRole) checkTables(cmd *cobra.Command, faults *faultList) {
 			faults.add("--%s has no effect with --ps-mode %s: its trainers connect to --ps-addrs", name, c.ps.mode)
 		}
 	}
+	c.ps.keep.check(c.ps.durability, c.ps.dir, max(c.index, env.Index), faults)
 	if launched {
 		return
 	}

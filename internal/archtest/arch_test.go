@@ -195,7 +195,7 @@ var heavy = []struct {
 	{
 		module: "github.com/cockroachdb/pebble",
 		in:     "ps/store",
-		reach:  []string{"ps/store", "ps/shard", "ps/tiers", "ps/server", "cmd/..."},
+		reach:  []string{"ps/store", "ps/shard", "ps/tiers", "ps/saved", "ps/server", "cmd/..."},
 		why:    "who trains without an SSD must not compile a storage engine",
 	},
 }

@@ -124,6 +124,11 @@ func (c Config) tables() tables.Config {
 
 // Run serves until all trainers have left, and then returns nil, ctx ends, or something fails.
 func Run(ctx context.Context, cfg Config) (Figures, error) {
+	for _, l := range []net.Listener{cfg.Listener, cfg.Admin} {
+		if l != nil {
+			defer l.Close()
+		}
+	}
 	if err := cfg.Validate(); err != nil {
 		return Figures{}, err
 	}
@@ -166,11 +171,13 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	beside.Wait()
 	figures := Figures{Figures: s.service.Figures()}
 	if e := s.opened(); e != nil {
-		figures.Tables = e.Stats()
 		if cfg.Durability != tables.None && (err == nil || outer.Err() != nil) {
-			_, saved := e.Save(context.WithoutCancel(ctx), false)
-			err = errors.Join(err, saved)
+			if _, saved := e.Save(context.WithoutCancel(ctx), false); saved != nil {
+				cfg.Report(fmt.Sprintf("server %d: its last checkpoint could not be written: %v", cfg.Index, saved))
+				err = errors.Join(err, saved)
+			}
 		}
+		figures.Tables = e.Stats()
 		err = errors.Join(err, e.Close(), s.tiers.Close())
 	}
 	return figures, err

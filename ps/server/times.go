@@ -77,7 +77,7 @@ func (s *server) shrinkNowAndThen(ctx context.Context, fail context.CancelCauseF
 			return
 		}
 		if deleted > 0 {
-			s.cfg.Report(fmt.Sprintf("server %d: a day has passed: %d rows are deleted", s.cfg.Index, deleted))
+			s.cfg.Report(fmt.Sprintf("server %d: a day has passed, rows deleted: %d", s.cfg.Index, deleted))
 		}
 	}
 }

@@ -67,9 +67,10 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(chain) == 0 && (len(e.cfg.From) > 0 || e.log != nil && e.deltas()) {
-		// What comes now builds on it. Tables of several tiers may choose which
-		// keys get a row, but not in a replay, of which Load tells them.
+	if len(chain) == 0 && (len(e.cfg.From) > 0 || e.log != nil) {
+		// What comes now builds on it, and a log alone does not say of what tables it
+		// is. Tables of several tiers may choose which keys get a row, but not in a
+		// replay, of which Load tells them.
 		_, err = e.Save(ctx, false)
 	}
 	return err

@@ -162,7 +162,7 @@ func TestSavesWhileTrainersPush(t *testing.T) {
 				}
 			})
 		}
-		saves := 0
+		saves := 1 // Open's
 		for int(done.Load()) < c.Trainers {
 			saved, err := e.Save(context.Background(), true)
 			must(t, err)
@@ -446,7 +446,7 @@ func TestSaveFails(t *testing.T) {
 	must(t, e.Err())
 	entries, err := os.ReadDir(filepath.Join(c.Dir, "checkpoints"))
 	must(t, err)
-	if len(entries) != 0 {
+	if len(entries) != 1 { // Open's
 		t.Errorf("it left %v", entries)
 	}
 	cl.rows(0, []uint64{1}, []float32{1, 1})

@@ -183,6 +183,12 @@ type TableStats struct {
 	Pulled int64 `json:"pulled_keys"`
 	Pushed int64 `json:"pushed_keys"`
 	Missed int64 `json:"missed_keys"`
+	// Found are those of the missed that the tier below had, Denied keys that got no row, Evicted rows that
+	// left memory, Deleted those that days have taken.
+	Found   int64 `json:"found_keys"`
+	Denied  int64 `json:"denied_keys"`
+	Evicted int64 `json:"evicted_rows"`
+	Deleted int64 `json:"deleted_rows"`
 }
 
 // filled is the configuration with its defaults.

@@ -100,12 +100,12 @@ type Position struct {
 
 // Stats counts what a log has done since it was opened.
 type Stats struct {
-	Records  int64 // appended, whether safe yet or not
-	Bytes    int64 // written, headers included
-	Writes   int64 // groups
-	Syncs    int64
-	Segments int    // files now
-	First    uint64 // number of the oldest record kept, or of the next one
-	Last     uint64 // number of the last record appended
-	Safe     uint64 // number of the last record that Wait answers for
+	Records  int64  `json:"records"` // appended, whether safe yet or not
+	Bytes    int64  `json:"bytes"`   // written, headers included
+	Writes   int64  `json:"writes"`  // groups
+	Syncs    int64  `json:"syncs"`
+	Segments int    `json:"segments"`     // files now
+	First    uint64 `json:"first_record"` // number of the oldest record kept, or of the next one
+	Last     uint64 `json:"last_record"`  // number of the last record appended
+	Safe     uint64 `json:"safe_record"`  // number of the last record that Wait answers for
 }

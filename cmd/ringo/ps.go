@@ -1,0 +1,175 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+func newPS() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "Look at, export and recover what parameter servers have saved",
+		Long: "Look at, export and recover what servers that keep parameters (--ps-mode) have saved\n" +
+			"in --ps-dir. Only recover changes anything.",
+		Args: onlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPSShow(), newPSExport(), newPSRecover())
+	return cmd
+}
+
+// oneDirectory wants the --ps-dir of a job.
+func oneDirectory(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("`%s` takes one folder, the --ps-dir of a job, got %q", cmd.CommandPath(), args)
+	}
+	return nil
+}
+
+func newPSShow() *cobra.Command {
+	json := ""
+	cmd := &cobra.Command{
+		Use:     "show DIR",
+		Short:   "Say what the servers of a job have saved",
+		Example: "  ringo ps show DIR",
+		Args:    oneDirectory,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			j, err := saved.Open(args[0])
+			if err != nil {
+				return err
+			}
+			contents, err := contentsOf(j)
+			if err != nil {
+				return err
+			}
+			out, err := openOutput(cmd, json)
+			if err != nil {
+				return err
+			}
+			contents.print(&out)
+			return cmp.Or(out.object(contents), out.close())
+		},
+	}
+	cmd.Flags().StringVar(&json, "json", "", "write it as a JSON object to `FILE`, or to stdout with -")
+	return cmd
+}
+
+// psContents is what `ringo ps show` says.
+type psContents struct {
+	Dir        string     `json:"dir"`
+	Job        string     `json:"job"`
+	Mode       string     `json:"mode"`
+	Durability string     `json:"durability"`
+	Trainers   int        `json:"trainers"`
+	Tables     []psTable  `json:"tables"`
+	Arrays     []psArray  `json:"arrays"`
+	Servers    []psServer `json:"servers"`
+}
+
+type psTable struct {
+	Name string      `json:"name"`
+	Dim  int         `json:"dim"`
+	Rows int64       `json:"rows"`
+	Rule schema.Rule `json:"rule"`
+}
+
+type psArray struct {
+	Name string      `json:"name"`
+	Len  int         `json:"values"`
+	Rule schema.Rule `json:"rule"`
+}
+
+type psServer struct {
+	Dir         string         `json:"dir"`
+	Step        uint64         `json:"step"` // that any trainer had ended
+	Rows        int64          `json:"rows"`
+	Ahead       uint64         `json:"log_records_ahead"`
+	Checkpoints []psCheckpoint `json:"checkpoints"`
+}
+
+// psCheckpoint is a part of a server's newest checkpoint: the whole one, or a delta to it.
+type psCheckpoint struct {
+	Number uint64    `json:"number"`
+	Base   uint64    `json:"base"` // of a delta, else 0
+	Bytes  int64     `json:"bytes"`
+	At     time.Time `json:"at"`
+}
+
+func contentsOf(j *saved.Job) (c psContents, err error) {
+	id := j.Servers[0].About
+	c = psContents{Dir: j.Dir, Job: id.Job, Mode: string(id.Mode), Durability: string(id.Durability), Trainers: id.Trainers, Tables: []psTable{}, Arrays: []psArray{}}
+	for i, t := range id.Layout.Sparse {
+		c.Tables = append(c.Tables, psTable{t.Name, t.Dim, j.Rows(i), t.Rule})
+	}
+	for _, d := range id.Layout.Dense {
+		c.Arrays = append(c.Arrays, psArray{d.Name, d.Len, d.Rule})
+	}
+	for _, s := range j.Servers {
+		has := psServer{Dir: s.Dir, Step: s.About.Highest, Ahead: s.Ahead}
+		for _, n := range s.About.Rows {
+			has.Rows += n
+		}
+		for _, point := range s.Chain {
+			bytes, err := point.Bytes()
+			if err != nil {
+				return c, err
+			}
+			has.Checkpoints = append(has.Checkpoints, psCheckpoint{point.Number, point.Base, bytes, point.At})
+		}
+		c.Servers = append(c.Servers, has)
+	}
+	return c, nil
+}
+
+// print says it to a person.
+func (c *psContents) print(out *output) {
+	out.header("%s: %s of job %s for %s, %s, durability %s", c.Dir, counted(len(c.Servers), "server"), c.Job, counted(c.Trainers, "trainer"), c.Mode, c.Durability)
+	for _, t := range c.Tables {
+		out.header("table %s: %s of %s, %s, learning rate %v at first", t.Name, counted(int(t.Rows), "row"), counted(t.Dim, "weight"), t.Rule.Name, t.Rule.LR)
+	}
+	for _, a := range c.Arrays {
+		out.header("array %s: %s, %s, learning rate %v at first", a.Name, counted(a.Len, "value"), a.Rule.Name, a.Rule.LR)
+	}
+	for i, s := range c.Servers {
+		ahead := ""
+		if s.Ahead > 0 {
+			ahead = fmt.Sprintf("; its log is %s ahead", counted(int(s.Ahead), "record"))
+		}
+		out.header("server %d: %s, after step %d%s", i, counted(int(s.Rows), "row"), s.Step, ahead)
+		for _, p := range s.Checkpoints {
+			kind := "whole"
+			if p.Base > 0 {
+				kind = fmt.Sprintf("changes since %d", p.Base)
+			}
+			out.header("  checkpoint %d, %s: %s, %s", p.Number, p.At.Format(time.DateTime), kind, mebibytes(p.Bytes))
+		}
+	}
+}
+
+func newPSRecover() *cobra.Command {
+	var memory, disk byteSize
+	cmd := &cobra.Command{
+		Use:   "recover DIR",
+		Short: "Bring the checkpoints of servers that were killed to what their logs have",
+		Long: "Bring the checkpoints of servers that were killed to what their logs have (--durability\n" +
+			"wal), so that another job can begin with them (--ps-from), and export sees them. Only one\n" +
+			"server's tables are in memory at a time.",
+		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --ps-from DIR --ps-dir DIR2",
+		Args:    oneDirectory,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if disk > 0 && memory == 0 {
+				return usagef("--ps-disk %s has no effect without --ps-memory", disk.String())
+			}
+			return saved.Recover(cmd.Context(), args[0], saved.Recovery{MemoryBytes: int64(memory), DiskBytes: int64(disk), Report: func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }})
+		},
+	}
+	cmd.Flags().Var(&memory, "ps-memory", "`SIZE` of the rows in memory; the rest goes to DIR. 0: all rows")
+	cmd.Flags().Var(&disk, "ps-disk", "`SIZE` that those rows in DIR never exceed. 0: any")
+	return cmd
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringo-ml/ringo/ps/export"
+)
+
+// kept trains a small click model on servers that keep it, and returns their folder.
+func kept(t *testing.T, flags string) (dir string, sum map[string]any) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "ps")
+	return dir, runSummary(t, clicks+"--np 2 --mode ps --ps-mode sync --durability checkpoint --ps-dir "+dir+" "+flags)
+}
+
+// What two servers have saved is shown and exported, the same in both formats, and jobs of any number of
+// servers begin with it and come to the same bits.
+func TestSavedByServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tables of ten million values")
+	}
+	two, _ := kept(t, "--servers 2")
+	status, out, errs := command(t, "ps show "+two)
+	if status != 0 || errs != "" {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	checkHolds(t, "stdout", out, two+": 2 servers of job ", " for 2 trainers, sync, durability checkpoint\n", "table embedding: ", " rows of 10 weights, adagrad",
+		"array dense: ", "\nserver 1: ", ", after step 7\n", "  checkpoint 1, ", ": whole, ")
+	_, out, _ = command(t, "ps show --json - "+two)
+	var shown psContents
+	if err := json.Unmarshal([]byte(out), &shown); err != nil || len(shown.Servers) != 2 || shown.Tables[0].Rows < 1000 || shown.Servers[0].Checkpoints[0].Bytes < 1000 {
+		t.Errorf("%v: %s", err, out)
+	}
+	binary, text := filepath.Join(t.TempDir(), "rows.bin"), ""
+	status, out, errs = command(t, "ps export --format binary --progress plain --out "+binary+" "+two)
+	if want := fmt.Sprintf("%s has %s rows of embedding with 10 weights each\n", binary, grouped(int(shown.Tables[0].Rows))); status != 0 || out != want {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+	checkHolds(t, "stderr", errs, "embedding: "+grouped(int(shown.Tables[0].Rows))+" rows\n")
+	if status, text, errs = command(t, "ps export --table embedding --progress none --out - "+two); status != 0 || errs != "" {
+		t.Errorf("status %d: %s", status, errs)
+	}
+	b, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again strings.Builder
+	if _, _, err := export.Read(bytes.NewReader(b), int64(len(b)), func(key uint64, weights []float32) error {
+		fmt.Fprint(&again, key)
+		for _, w := range weights {
+			fmt.Fprintf(&again, " %v", w)
+		}
+		fmt.Fprintln(&again)
+		return nil
+	}); err != nil || again.String() != text || text == "" {
+		t.Errorf("%v; the formats differ: %d and %d bytes", err, again.Len(), len(text))
+	}
+	three, want := kept(t, "--servers 3 --ps-from "+two)
+	_, got := kept(t, "--servers 1 --ps-from "+two)
+	if got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
+		t.Errorf("sha256 %v and %v", got["params_sha256"], want["params_sha256"])
+	}
+	_, want = kept(t, "--servers 2 --ps-from "+three)
+	if _, got = kept(t, "--servers 1 --ps-from "+three); got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
+		t.Errorf("sha256 %v and %v", got["params_sha256"], want["params_sha256"])
+	}
+	checkRefused(t, exitFailed, "ps export --table users --out - "+two, `has no table "users": it has "embedding"`)
+	checkRefused(t, exitFailed, "ps export --out "+filepath.Join(two, "none", "x")+" "+two, "no such file or directory")
+	if err := os.RemoveAll(filepath.Join(two, "server-1")); err != nil {
+		t.Fatal(err)
+	}
+	checkRefused(t, exitFailed, "ps show "+two, "server-1 is missing: the job had 2 servers")
+	p := start(t, clicks+"--np 2 --mode ps --ps-mode sync --ps-from "+two)
+	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: exit status 1; its last lines:\n", "server-1 is missing: the job had 2 servers")
+}
+
+// A server that is killed more often than it replays its log from the beginning makes progress by its
+// checkpoints, and the job comes to the bits of one that nothing has disturbed. What is left of a job whose
+// servers were killed is recovered.
+func TestKeeperKilledOften(t *testing.T) {
+	line := "train mlp --data synthetic --epochs 60 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
+	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
+	dir := t.TempDir()
+	p := start(t, line+"--mode ps --servers 1 --ps-mode sync --durability wal --ps-save-every 20ms --ps-restarts 9 --ps-dir "+dir)
+	for i := range 6 {
+		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+7*i))
+		if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.checkEnd(0, "it is started again (6 of 9)")
+	if got := sha(t, p.out.String()); got != want {
+		t.Errorf("sha256 %s, want %s", got, want)
+	}
+	_, out, _ := command(t, "ps show "+dir)
+	if n := regexp.MustCompile(`checkpoint (\d+), `).FindStringSubmatch(out); n == nil || len(n[1]) < 1 || n[1] == "1" || n[1] == "2" {
+		t.Errorf("hardly any checkpoints:\n%s", out)
+	}
+	dir = t.TempDir()
+	p = start(t, endless+"--np 1 --mode ps --ps-mode sync --durability wal --ps-dir "+dir)
+	p.await(&p.out, "epoch       3/")
+	if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(exitFailed, "parameter server 0 is lost")
+	checkHolds(t, "ringo ps show", second(command(t, "ps show "+dir)), "; its log is ")
+	checkHolds(t, "ringo ps recover", second(command(t, "ps recover "+dir)), "server 0 of 1: checkpoint 2 has ", " records of the log more\n")
+	checkHolds(t, "ringo ps recover", second(command(t, "ps recover "+dir)), "server 0 of 1: its checkpoint 2 has all\n")
+	checkRefused(t, exitFailed, "ps export --out x "+dir, "has no tables, arrays only")
+}
+
+func second(_ int, out, _ string) string { return out }
+
+// A person asks servers by HTTP, each at a port of its own; orders are POSTs.
+func TestKeepersOverHTTP(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, endless+"--np 2 --mode ps --servers 2 --ps-mode async --durability checkpoint --ps-http 127.0.0.1:0 --ps-dir "+dir)
+	p.await(&p.out, "epoch       2/")
+	found := regexp.MustCompile(`\[ps (\d)\] parameter server \d of 2 answers at (http://127.0.0.1:\d+): `).FindAllStringSubmatch(p.errs.String(), -1)
+	if len(found) != 2 {
+		t.Fatalf("two servers say where they are in\n%s", &p.errs)
+	}
+	for _, f := range found {
+		for _, c := range []struct {
+			method, path string
+			status       int
+			want         string
+		}{
+			{"GET", "/health", 200, `"state": "up"`}, {"GET", "/stats", 200, `"mode": "async"`}, {"POST", "/save?delta=true", 200, `"number": 1`},
+			{"GET", "/save", 405, ""}, {"GET", "/shrink", 405, ""}, {"POST", "/shrink", 200, `"deleted_rows": 0`}, {"POST", "/shrink?days=0", 400, "want a number from 1"},
+		} {
+			req, err := http.NewRequest(c.method, f[2]+c.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			_, _ = b.ReadFrom(res.Body)
+			_ = res.Body.Close()
+			if res.StatusCode != c.status || !strings.Contains(b.String(), c.want) {
+				t.Errorf("%s %s: %d %s", c.method, c.path, res.StatusCode, &b)
+			}
+		}
+	}
+	p.cmd.Process.Signal(os.Interrupt)
+	p.checkEnd(exitInterrupted, "[ps 0] parameter server 0 of 2 was told to end: ", "its newest checkpoint is number 3\n")
+	checkHolds(t, "ringo ps show", second(command(t, "ps show "+dir)), "2 servers of job", "durability checkpoint")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	p = start(t, endless+"--np 1 --mode ps --ps-mode async --ps-http "+busy.Addr().String())
+	p.checkEnd(exitFailed, "parameter server 0 cannot take --ps-http at "+busy.Addr().String()+": listen tcp", "address already in use")
+}
+
+func TestKeepUsage(t *testing.T) {
+	sync := synthetic + "--np 2 --mode ps --ps-mode sync "
+	for _, c := range [][]string{
+		{synthetic + "--np 2 --mode ps --ps-http 127.0.0.1:1 --ps-admit count:2", "--ps-http has no effect with --ps-mode sum", "--ps-admit has no effect with"},
+		{sync + "--ps-save-every 1m", "--ps-save-every 1m0s with --durability none: want a positive time, and checkpoint or wal"},
+		{sync + "--durability wal --ps-dir x --ps-from ./x", `--ps-from and --ps-dir are both "x"`},
+		{sync + "--ps-unseen 3", "--ps-unseen 3 has no effect without --ps-shrink-every or --ps-http"},
+		{sync + "--ps-shrink-every 1h", "--ps-shrink-every 1h0m0s has no effect without --ps-unseen"},
+		{sync + "--ps-unseen -1 --ps-shrink-every -1s", "--ps-unseen -1: want days", "--ps-shrink-every -1s: want a positive time"},
+		{sync + "--ps-http 0.0.0.0:80", "other hosts may reach it", "or say --ps-http-open"},
+		{sync + "--ps-http host:80", "other hosts may reach it"},
+		{sync + "--ps-http 127.0.0.1", "want HOST:PORT with a port from 0 to 65535"},
+		{sync + "--servers 3 --ps-http [::1]:65534", "server 2 would listen at port 65536"},
+		{sync + "--ps-http-open", "--ps-http-open has no effect without --ps-http"},
+		{sync + "--ps-admit count:1", `"count:1": want at least 2`},
+		{sync + "--ps-admit count:16", "admission after 16 pulls: want 0 to 15"},
+		{sync + "--ps-admit share:1.5", `"share:1.5": want a number between 0 and 1`},
+		{sync + "--ps-admit share:x", `"share:x": strconv`},
+		{sync + "--ps-admit all", `"all" is not known: want count:N or share:X`},
+		{"server --ps-mode async --np 1 --ps-addrs a:1 --index 0 --ps-http 1.2.3.4:5", "other hosts may reach it"},
+		{"ps show", "takes one folder, the --ps-dir of a job, got []"},
+		{"ps export x --format csv --progress dots", `--format "csv" is not known: use text or binary`, "needs --out FILE", `--progress "dots"`},
+		{"ps recover x --ps-disk 1GiB", "--ps-disk 1GiB has no effect without --ps-memory"},
+	} {
+		checkRefused(t, exitUsage, c[0], c[1:]...)
+	}
+	var a admission
+	if err := a.Set("share:0.25,count:3"); err != nil || a.String() != "count:3,share:0.25" {
+		t.Errorf("%v, %v", a.String(), err)
+	}
+	dir := t.TempDir()
+	checkRefused(t, exitFailed, "ps show "+dir, "has no folder server-0: want the directory of a job's servers")
+	checkRefused(t, exitFailed, "ps show "+filepath.Join(dir, "none"), "no such file or directory")
+}

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/shard"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain for " + what)
+		}
+	}
+}
+
+// A server that was killed after its time to save saves when it begins again, so that the next one replays
+// less, however often it is killed. What its log alone had is then no other job's to miss.
+func TestSavesOverRestarts(t *testing.T) {
+	leakcheck.Check(t)
+	ticket, dir := transport.NewTicket(), t.TempDir()
+	hourly := func(dir string) func(c *Config) {
+		return func(c *Config) { c.Durability, c.Dir, c.SaveEvery = tables.WAL, dir, time.Hour }
+	}
+	r := run(t, ticket, hourly(dir))
+	c := r.dial(t, ticket)
+	must(t, c.Lane(0).SetDense(0, make([]float32, 5)))
+	for step := uint64(1); step < 5; step++ {
+		push(t, c, step)
+	}
+	killed := t.TempDir() // what a kill would leave
+	must(t, os.CopyFS(killed, os.DirFS(dir)))
+	must(t, errors.Join(c.Leave(context.Background()), <-r.end))
+	if _, err := saved.Begin(killed); err == nil || !strings.Contains(err.Error(), "records ahead") {
+		t.Errorf("got %v", err)
+	}
+	newest := func() uint64 {
+		j, err := saved.Open(killed)
+		if err != nil {
+			return 0 // an older one is just removed
+		}
+		return j.Servers[0].Chain[len(j.Servers[0].Chain)-1].Number
+	}
+	if n := newest(); n != 1 {
+		t.Fatalf("checkpoint %d before the kill", n)
+	}
+	for want := uint64(2); want <= 4; want++ { // and again, without a step between
+		past := time.Now().Add(-2 * time.Hour)
+		found, err := filepath.Glob(filepath.Join(killed, "server-0", "checkpoints", "*", "MANIFEST"))
+		must(t, err)
+		for _, path := range found {
+			must(t, os.Chtimes(path, past, past))
+		}
+		again := run(t, ticket, hourly(killed))
+		c := again.dial(t, ticket)
+		eventually(t, "a checkpoint", func() bool { return newest() == want })
+		if got := row(t, c, 5); got[0] != -4 {
+			t.Errorf("row 7 is %v, want -4", got)
+		}
+		next := t.TempDir()
+		must(t, os.CopyFS(next, os.DirFS(killed)))
+		again.stop()
+		<-again.end
+		_ = c.Close()
+		killed = next
+	}
+	j, err := saved.Begin(killed)
+	must(t, err)
+	rows := 0
+	must(t, j.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
+		if rows += len(keys); keys[0] != 7 || weights[0] != -4 {
+			t.Errorf("key %d has %v", keys[0], weights)
+		}
+		return nil
+	}))
+	if rows != 1 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
+// table are the figures of the table's.
+func (r *running) table(t *testing.T) map[string]any {
+	t.Helper()
+	_, out := r.ask(t, "GET", "/stats")
+	return out["tables"].(map[string]any)["tables"].([]any)[0].(map[string]any)
+}
+
+// savedRows is how many rows the newest checkpoint has, -1 where there is none.
+func savedRows(dir string) int {
+	j, err := saved.Open(dir)
+	if err != nil {
+		return -1
+	}
+	rows := 0
+	if err := j.Each(context.Background(), 0, func(keys []uint64, _ []float32) error { rows += len(keys); return nil }); err != nil {
+		return -1
+	}
+	return rows
+}
+
+// Keys that are not admitted have no row; rows that nobody has seen for days are deleted, from checkpoints
+// too.
+func TestRowsComeAndGo(t *testing.T) {
+	leakcheck.Check(t)
+	ticket, dir := transport.NewTicket(), t.TempDir()
+	r := run(t, ticket, func(c *Config) {
+		c.Durability, c.Dir, c.Admission, c.DeleteAfter = tables.Checkpoint, dir, shard.Admission{Count: 2}, 1
+	})
+	c := r.dial(t, ticket)
+	must(t, c.Lane(0).SetDense(0, make([]float32, 5)))
+	push(t, c, 1)
+	if f := r.table(t); f["rows"] != 0.0 || f["denied_keys"] != 1.0 {
+		t.Errorf("a row that nobody has pulled: %v", f)
+	}
+	for i, want := range []float64{0, 1} {
+		if got := row(t, c, 2); got[0] != 0 || r.table(t)["rows"] != want {
+			t.Errorf("pull %d: the row is %v, %v", i, got, r.table(t))
+		}
+	}
+	push(t, c, 2)
+	if got := row(t, c, 3); got[0] != -1 {
+		t.Errorf("the row is %v after a push", got)
+	}
+	if _, out := r.ask(t, "POST", "/save"); out["number"] == nil || savedRows(dir) != 1 {
+		t.Errorf("%v with %d rows", out, savedRows(dir))
+	}
+	for day, deleted := range []float64{0, 1, 0} {
+		if _, out := r.ask(t, "POST", "/shrink"); out["deleted_rows"] != deleted || savedRows(dir) != max(0, 1-day) {
+			t.Errorf("day %d: %v, and %d rows saved", day, out, savedRows(dir))
+		}
+	}
+	if got := row(t, c, 3); got[0] != 0 {
+		t.Errorf("a row that was deleted is %v", got)
+	}
+	must(t, errors.Join(c.Leave(context.Background()), <-r.end))
+}
+
+// Days pass by themselves.
+func TestShrinkEvery(t *testing.T) {
+	leakcheck.Check(t)
+	ticket, dir := transport.NewTicket(), t.TempDir()
+	var mu sync.Mutex
+	said := ""
+	r := run(t, ticket, func(c *Config) {
+		c.Durability, c.Dir, c.DeleteAfter, c.ShrinkEvery = tables.Checkpoint, dir, 1, 20*time.Millisecond
+		c.Report = func(line string) { mu.Lock(); defer mu.Unlock(); said += line + "\n" }
+	})
+	c := r.dial(t, ticket)
+	must(t, c.Lane(0).SetDense(0, make([]float32, 5)))
+	push(t, c, 1)
+	eventually(t, "the row's end", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(said, "server 0: a day has passed, rows deleted: 1\n")
+	})
+	eventually(t, "a checkpoint without it", func() bool { return savedRows(dir) == 0 })
+	must(t, errors.Join(c.Leave(context.Background()), <-r.end))
+}
+
+// What a server is to begin with is looked at before anybody comes.
+func TestFromFaults(t *testing.T) {
+	leakcheck.Check(t)
+	dir := t.TempDir()
+	for want, change := range map[string]func(c *Config){
+		"no such file":           func(c *Config) { c.From = filepath.Join(dir, "none") },
+		"has no folder server-0": func(c *Config) { c.From = dir },
+		"want another folder":    func(c *Config) { c.From, c.Dir, c.Durability = dir, dir+"/", tables.WAL },
+		"days of -1ns":           func(c *Config) { c.ShrinkEvery = -1 },
+		"admission after 16":     func(c *Config) { c.Admission.Count = 16 },
+	} {
+		r := run(t, transport.NewTicket(), change)
+		if err := <-r.end; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
