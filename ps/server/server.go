@@ -190,6 +190,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	if s.cfg.MemoryBytes > 0 {
 		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes
 	}
+	below.Deltas = s.cfg.Durability != tables.None // else there are no checkpoints
 	t, err := tiers.Open(below, sc)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ const (
 // openKilled opens the engine that is killed, with a fraction of its rows in memory.
 func openKilled(dir string) (*tables.Engine, *Tiers, error) {
 	s := counting(killedDim)
-	ti, err := Open(Config{Dir: filepath.Join(dir, "ssd"), MemoryBytes: 480 << 10}, s)
+	ti, err := Open(Config{Dir: filepath.Join(dir, "ssd"), MemoryBytes: 480 << 10, Deltas: true}, s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -33,6 +33,9 @@ type Config struct {
 	CacheBytes int64
 	// Admission says which keys get a row.
 	Admission shard.Admission
+	// Deltas keeps what a checkpoint of changes alone needs: 4 bytes for each row, which
+	// tables with a Dir have anyway, and the keys that were deleted since the last one.
+	Deltas bool
 	// DeleteAfter is after how many days without a pull or push rows of tables whose
 	// rule does not decide that itself are deleted; 0 never.
 	DeleteAfter int
@@ -115,7 +118,7 @@ func (t *Tiers) Close() error {
 func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
 	sc := shard.Config{
 		Rows: c, Number: uint32(i), Store: t.store, MemoryBytes: t.budgets[i],
-		Admission: t.c.Admission, Deltas: true,
+		Admission: t.c.Admission, Deltas: t.c.Deltas,
 	}
 	rule := c.Rule
 	if b, ok := rule.(*optim.Bounded); ok {
@@ -134,11 +137,14 @@ func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return table{s}, nil
+	return table{s, t.c.Deltas}, nil
 }
 
 // table is a shard as tables.Table.
-type table struct{ *shard.Table }
+type table struct {
+	*shard.Table
+	deltas bool
+}
 
 func (t table) Shrink(ctx context.Context, days int) (int64, error) {
 	s, err := t.Table.Shrink(ctx, days)
@@ -164,7 +170,7 @@ func (t table) Load(ctx context.Context, dir string, keep func(uint64) bool) (ui
 	return l.Epoch, err
 }
 
-func (t table) Deltas() bool { return true }
+func (t table) Deltas() bool { return t.deltas }
 
 func (t table) Stats() tables.TableStats {
 	s := t.Table.Stats()

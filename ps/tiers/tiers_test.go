@@ -54,7 +54,7 @@ func TestEngineOverTiers(t *testing.T) {
 	const dim, keys, batch = 16, 30_000, 1000
 	s := counting(dim)
 	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
-	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20}
+	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20, Deltas: true}
 	e := start(t, c, tc, s)
 	want := make([]float32, keys)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -186,7 +186,7 @@ func TestSyncOverTiers(t *testing.T) {
 func TestAdmissionInReplay(t *testing.T) {
 	s := counting(2)
 	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
-	tc := Config{Admission: shard.Admission{Count: 3}}
+	tc := Config{Admission: shard.Admission{Count: 3}, Deltas: true}
 	e := start(t, c, tc, s)
 	got := make([]float32, 4)
 	push := func(seq uint64) {
@@ -225,7 +225,7 @@ func TestOtherServers(t *testing.T) {
 	const keys = 9000
 	s := counting(4)
 	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.Checkpoint, Dir: t.TempDir()}
-	tc := Config{Dir: t.TempDir(), MemoryBytes: 512 << 10}
+	tc := Config{Dir: t.TempDir(), MemoryBytes: 512 << 10, Deltas: true}
 	e := start(t, c, tc, s)
 	k, g := make([]uint64, keys), make([]float32, 4*keys)
 	for i := range k {
@@ -243,7 +243,7 @@ func TestOtherServers(t *testing.T) {
 	found := 0
 	for i := range 2 {
 		c := tables.Config{Job: "next", Index: i, Servers: 2, Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir(), From: []string{c.Dir}}
-		e := start(t, c, Config{Dir: t.TempDir(), MemoryBytes: 512 << 10}, s)
+		e := start(t, c, Config{Dir: t.TempDir(), MemoryBytes: 512 << 10, Deltas: true}, s)
 		must(t, e.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
 			for i, key := range keys {
 				if weights[4*i] != -float32(key) {
@@ -273,4 +273,32 @@ func TestFaults(t *testing.T) {
 		t.Errorf("a directory in use was taken: %v", b.Close())
 	}
 	must(t, a.Close())
+}
+
+// Rows of a server that saves nothing take no memory for what deltas need, and a delta of
+// one that was not told to keep it is whole.
+func TestDeltasAreKeptWhereTheyAreWanted(t *testing.T) {
+	const rows = 200_000
+	var bytes [2]int64
+	for i, deltas := range []bool{false, true} {
+		c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.Checkpoint, Dir: t.TempDir()}
+		e := start(t, c, Config{Deltas: deltas}, counting(4))
+		keys, dst := make([]uint64, rows), make([]float32, 4*rows)
+		for k := range keys {
+			keys[k] = uint64(k)
+		}
+		must(t, e.PullRows(0, keys, dst))
+		bytes[i] = e.Stats().Tables[0].Bytes
+		_, err := e.Save(t.Context(), false)
+		must(t, err)
+		s, err := e.Save(t.Context(), true)
+		must(t, err)
+		if got := s.Base != 0; got != deltas {
+			t.Errorf("deltas %v: saved %+v", deltas, s)
+		}
+		e.stop(t)
+	}
+	if more := bytes[1] - bytes[0]; more < 4*rows*9/10 || more > 4*rows*2 {
+		t.Errorf("%d bytes more for deltas, want about %d", more, 4*rows)
+	}
 }
