@@ -143,6 +143,7 @@ type Client struct {
 	session uint64
 	lanes   []*Lane
 	count   counters
+	meeting meeting
 
 	ctx    context.Context // done when the client ends
 	cancel context.CancelFunc

@@ -44,12 +44,15 @@ type link struct {
 	asking  int       // how many are
 	leaving bool      // Goodbye is to be sent when nothing else is
 	conn    *message.Conn
+	met     []byte   // a frame that tells how the last meeting ended; nil: there was none
+	told    bool     // the server on this connection knows it
 	was     [2]int64 // bytes of earlier connections: sent and received
 }
 
 func newLink(c *Client, lane, server int, addr string) *link {
 	k := &link{c: c, lane: lane, server: server, addr: addr, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	k.changed.L = &k.mu
+	k.limits.Trainers = c.cfg.Trainers
 	for _, t := range c.cfg.Schema.Sparse {
 		k.limits.Dims = append(k.limits.Dims, t.Dim)
 	}
@@ -278,6 +281,7 @@ func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 	k.pulling = min(w.Pulls, k.c.cfg.Pulls)
 	conn.SetSilence(w.Silence)
 	k.conn, k.sent, k.asking = conn, 0, 0
+	k.told = k.met == nil
 	for _, it := range k.queue {
 		again := it.there
 		it.there = it.change && it.head.Number <= w.Last

@@ -205,14 +205,18 @@ func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
 const maxWrite = 16
 
 // load moves messages that were not sent to the writer's hands. Where as many pulls
-// are under way as may be, those that follow stay, and changes overtake them: an answer
-// may wait for just that change.
+// are under way as may be, those that follow stay, and changes and meetings overtake
+// them: an answer may wait for just these.
 func (k *link) load(items []*item) []*item {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !k.told { // a server that was started again does not know
+		k.told = true
+		items = append(items, &item{frame: k.met})
+	}
 	for i := k.sent; i < len(k.queue) && len(items) < maxWrite; i++ {
 		it := k.queue[i]
-		if it.there || !it.change && k.asking >= k.pulling {
+		if it.there || !it.change && it.t != message.TypeMeet && k.asking >= k.pulling {
 			continue
 		}
 		if !it.change {

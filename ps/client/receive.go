@@ -23,7 +23,7 @@ func (k *link) receive(conn *message.Conn) error {
 		switch t {
 		case message.TypeAck:
 			err = k.acknowledged(h.Number)
-		case message.TypeRows, message.TypeValues, message.TypeFailed:
+		case message.TypeRows, message.TypeValues, message.TypeFailed, message.TypeMet:
 			err = k.answered(conn, t, h, n)
 		default:
 			var b []byte
@@ -77,7 +77,11 @@ func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) 
 		k.finish(it, k.itemFault(it, &message.Failure{Reason: message.ReasonFailed, Text: message.Text(b)}))
 		return nil
 	}
-	if err := k.place(conn, it, n); err != nil {
+	if it.t == message.TypeMeet {
+		if err := k.metAt(conn, it, n); err != nil {
+			return err
+		}
+	} else if err := k.place(conn, it, n); err != nil {
 		return err
 	}
 	k.finish(it, nil)
@@ -93,11 +97,14 @@ func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
 		return nil, fmt.Errorf("%w: an answer to request %d, which was not made", message.ErrMalformed, h.Number)
 	}
 	it := k.queue[i]
-	want := message.TypeValues
-	if it.t == message.TypePullRows {
+	want, head := message.TypeValues, it.head
+	switch it.t {
+	case message.TypePullRows:
 		want = message.TypeRows
+	case message.TypeMeet:
+		want, head.Count = message.TypeMet, h.Count
 	}
-	if t != message.TypeFailed && (t != want || h != it.head) {
+	if t != message.TypeFailed && (t != want || h != head) {
 		return nil, fmt.Errorf("%w: %s %+v in answer to %s %+v", message.ErrMalformed, message.Name(t), h, message.Name(it.t), it.head)
 	}
 	return it, nil

@@ -16,6 +16,8 @@ type Limits struct {
 	Arrays []int // values, by dense array
 	Keys   int   // most keys of a message
 	Values int   // most values of a message
+
+	Trainers int // who meet; 0: none do
 }
 
 // longest is the length that no payload of a type exceeds.
@@ -42,6 +44,10 @@ func (l *Limits) longest(t wire.Type) int {
 		return HeadSize + 4*l.Values + slack
 	case TypePullDense, TypeClock, TypeLeave, TypeAck:
 		return HeadSize
+	case TypeMeet:
+		return HeadSize + MaxBlob
+	case TypeMet:
+		return HeadSize + l.longestParts()
 	}
 	return 0
 }
@@ -64,6 +70,8 @@ func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 			err = malformed("a text of %d bytes: at most %d", h.Count, MaxText)
 		}
 		return h.Count, err
+	case TypeMeet, TypeMet:
+		return h.Count, l.meeting(t, h)
 	default:
 		err = malformed("a %s frame has no head", Name(t))
 	}

@@ -11,10 +11,13 @@
 //	SetDense, PushRows,
 //	PushDense, Clock, Leave  ->                         numbered 1, 2, 3, … by lane
 //	                         <-     Ack                      of all up to a number
+//	Meet                     ->                         numbered by the trainer
+//	                         <-     Met                      when all have come
+//	Met                      ->                         what a new server may not know
 //	Heartbeat                <->    Heartbeat           where nothing else is said
 //	Goodbye                  <->    Goodbye, Failure    the last one
 //
-// From PullRows to Ack a payload begins with a [Head] of 32 bytes. Behind it come
+// From PullRows to Met a payload begins with a [Head] of 32 bytes. Behind it come
 // the keys, 8 bytes each, and then the values, as their [Code] stores them. With the
 // frame's own header of 32 bytes the values of an answer begin a multiple of 64 bytes
 // from the frame's start, so that a server can gather rows of whole cache lines
@@ -33,7 +36,7 @@ import (
 )
 
 // Protocol is the version of all layouts of this package.
-const Protocol = 1
+const Protocol = 2
 
 // The types of frames.
 const (
@@ -57,6 +60,9 @@ const (
 	TypeValues // values: the answer to PullDense, with its head
 	TypeFailed // a text: the answer to a pull that failed, with its head
 	TypeAck    // nothing: all changes up to the head's number are safe
+
+	TypeMeet // bytes that a trainer brings to the meeting that is the head's step
+	TypeMet  // Parts: what all have brought to it; from a trainer, how its last meeting ended
 )
 
 var typeNames = map[wire.Type]string{
@@ -65,6 +71,7 @@ var typeNames = map[wire.Type]string{
 	TypePullRows: "pull of rows", TypePullDense: "pull of an array", TypeSetDense: "first values of an array",
 	TypePushRows: "push of rows", TypePushDense: "push of an array", TypeClock: "clock", TypeLeave: "leave",
 	TypeRows: "rows", TypeValues: "values", TypeFailed: "failed", TypeAck: "acknowledgement",
+	TypeMeet: "meeting", TypeMet: "end of a meeting",
 }
 
 // Name is a type's name in errors.
@@ -80,7 +87,7 @@ func Name(t wire.Type) string {
 func Sequenced(t wire.Type) bool { return t >= TypeSetDense && t <= TypeLeave }
 
 // headed tells whether the payload of a type begins with a Head.
-func headed(t wire.Type) bool { return t >= TypePullRows && t <= TypeAck }
+func headed(t wire.Type) bool { return t >= TypePullRows && t <= TypeMet }
 
 // Side is an end of a connection.
 type Side int
@@ -102,9 +109,9 @@ func (s Side) String() string {
 // sends tells whether a side may send a type.
 func (s Side) sends(t wire.Type) bool {
 	switch {
-	case t == TypeHeartbeat || t == TypeGoodbye:
+	case t == TypeHeartbeat || t == TypeGoodbye || t == TypeMet:
 		return true
-	case t == TypeHello || t == TypeSchema || t >= TypePullRows && t <= TypeLeave:
+	case t == TypeHello || t == TypeSchema || t >= TypePullRows && t <= TypeLeave || t == TypeMeet:
 		return s == Trainer
 	}
 	return s == Server && (t >= TypeWelcome && t <= TypeFailure || t >= TypeRows && t <= TypeAck)
@@ -135,9 +142,9 @@ const (
 // What a type has no use for is zero.
 type Head struct {
 	Number uint64 // of the request, or of the change in its lane
-	Step   uint64
+	Step   uint64 // of Meet and Met, which meeting
 	At     uint64 // the first value's place in its array; of Clock, the bits of the rate, a float64; of rows pulled, Peek or 0
-	Count  int    // keys; of arrays, values; of Failed, bytes
+	Count  int    // keys; of arrays, values; of Failed, Meet and Met, bytes
 	Table  int    // or array, by its place in the schema
 	Code   Code   // of the values, or in which they shall come
 }

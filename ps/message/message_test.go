@@ -24,7 +24,7 @@ func must(t testing.TB, err error) {
 
 // limits of two tables and two arrays.
 func testLimits() *Limits {
-	return &Limits{Dims: []int{3, 16}, Arrays: []int{100, 7}, Keys: 50, Values: 400}
+	return &Limits{Dims: []int{3, 16}, Arrays: []int{100, 7}, Keys: 50, Values: 400, Trainers: 3}
 }
 
 var goldenHello = Hello{
@@ -45,9 +45,9 @@ func TestGoldenBytes(t *testing.T) {
 		want string
 	}{
 		"head": {head[:], "0807060504030201" + "1817161514131211" + "2827262524232221" + "34333231" + "4241" + "03" + "00"},
-		"hello": {goldenHello.Append(nil), "01000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000000" +
+		"hello": {goldenHello.Append(nil), "02000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000000" +
 			"0807060504030201" + "0900000000000000" + "0a00000000000000" + "aa" + strings.Repeat("00", 30) + "bb" + "6a6f622037"},
-		"welcome": {goldenWelcome.Append(nil), "01000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
+		"welcome": {goldenWelcome.Append(nil), "02000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
 		"failure": {failure.Append(nil), "04000000" + "05000000" + "676f6e65"},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
@@ -66,7 +66,7 @@ func TestTypesKeepTheirNumbers(t *testing.T) {
 	order := []wire.Type{
 		TypeHello, TypeSchema, TypeWelcome, TypeNeedSchema, TypeFailure, TypeHeartbeat, TypeGoodbye,
 		TypePullRows, TypePullDense, TypeSetDense, TypePushRows, TypePushDense, TypeClock, TypeLeave,
-		TypeRows, TypeValues, TypeFailed, TypeAck,
+		TypeRows, TypeValues, TypeFailed, TypeAck, TypeMeet, TypeMet,
 	}
 	for i, typ := range order {
 		if typ != wire.FirstFree+wire.Type(i) {
@@ -76,13 +76,13 @@ func TestTypesKeepTheirNumbers(t *testing.T) {
 		if Sequenced(typ) != sequenced {
 			t.Errorf("%s: sequenced is %v", Name(typ), !sequenced)
 		}
-		fromTrainer := i == 0 || i == 1 || i == 5 || i >= 6 && i <= 13
-		fromServer := i >= 2 && i <= 6 || i >= 14
+		fromTrainer := i == 0 || i == 1 || i == 5 || i >= 6 && i <= 13 || i >= 18
+		fromServer := i >= 2 && i <= 6 || i >= 14 && i != 18
 		if Trainer.sends(typ) != fromTrainer || Server.sends(typ) != fromServer {
 			t.Errorf("%s: a trainer sends it: %v, a server: %v", Name(typ), Trainer.sends(typ), Server.sends(typ))
 		}
 	}
-	if last := TypeAck + 1; Trainer.sends(last) || Server.sends(last) || Trainer.sends(wire.Data) || Server.sends(wire.Data) {
+	if last := TypeMet + 1; Trainer.sends(last) || Server.sends(last) || Trainer.sends(wire.Data) || Server.sends(wire.Data) {
 		t.Error("an unknown type may be sent")
 	}
 	if len(typeNames) != len(order) || Name(wire.Data) != "data" {
@@ -120,7 +120,7 @@ func TestHelloRoundTrip(t *testing.T) {
 	}
 	b := one.Append(nil)
 	b[0] = Protocol + 1
-	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 1") {
+	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 2") {
 		t.Errorf("another version: %v", err)
 	}
 }
@@ -244,6 +244,12 @@ func TestLimits(t *testing.T) {
 		{TypeAck, Head{Number: 1, Table: 1}, -1, "acknowledgement with the head"},
 		{TypeFailed, Head{Number: 1, Step: 3, Table: 9, Count: MaxText}, MaxText, ""},
 		{TypeFailed, Head{Number: 1, Count: MaxText + 1}, -1, "1025 bytes"},
+		{TypeMeet, Head{Number: 4, Step: 1, Count: MaxBlob}, MaxBlob, ""},
+		{TypeMeet, Head{Number: 4, Step: 1, Count: MaxBlob + 1}, -1, "of 262145 bytes"},
+		{TypeMeet, Head{Number: 4}, -1, "meeting number 0"},
+		{TypeMeet, Head{Step: 1, Code: FP16}, -1, "meeting with the head"},
+		{TypeMet, Head{Number: 4, Step: 1, Count: 3 * (MaxBlob + 8)}, 3 * (MaxBlob + 8), ""},
+		{TypeMet, Head{Step: 1, Count: 3*(MaxBlob+8) + 1}, -1, "the limit is 786456 bytes"},
 		{TypeHello, Head{}, -1, "hello frame has no head"},
 	} {
 		body, err := l.Check(c.t, c.h)
@@ -352,7 +358,7 @@ func FuzzFailure(f *testing.F) {
 func FuzzHead(f *testing.F) {
 	var b [HeadSize]byte
 	PutHead(&b, Head{Number: 1, Step: 2, Count: 20, Table: 1, Code: FP16})
-	for typ := TypePullRows; typ <= TypeAck; typ++ {
+	for typ := TypePullRows; typ <= TypeMet; typ++ {
 		f.Add(byte(typ), bytes.Clone(b[:]))
 	}
 	f.Fuzz(func(t *testing.T, typ byte, p []byte) {

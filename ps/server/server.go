@@ -58,8 +58,8 @@ type Config struct {
 	// see tables.Engine.Checkpoint. With durability checkpoint it is what a lost server takes with it, and
 	// the time that a checkpoint takes; with wal it bounds what a server replays when it begins.
 	SaveEvery time.Duration
-	// Rejoin is how long a trainer may be away; 0: 60 s.
-	Rejoin time.Duration
+	// Heartbeat, Silence, Rejoin and Arrive say when a trainer is lost: see service.Config.
+	Heartbeat, Silence, Rejoin, Arrive time.Duration
 	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. It is
 	// not authenticated: let it listen on this host only. Run closes it.
 	Admin net.Listener
@@ -142,7 +142,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
-		Rejoin: cfg.Rejoin, Report: cfg.Report, Open: s.open,
+		Heartbeat: cfg.Heartbeat, Silence: cfg.Silence, Rejoin: cfg.Rejoin, Arrive: cfg.Arrive, Report: cfg.Report, Open: s.open,
 	})
 	if err != nil {
 		return Figures{}, err

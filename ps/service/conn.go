@@ -314,6 +314,10 @@ func (c *conn) read() error {
 			err = c.change(t, h, n)
 		case t == message.TypePullRows || t == message.TypePullDense:
 			err = c.pull(t, h, n)
+		case t == message.TypeMeet:
+			err = c.meet(h, n)
+		case t == message.TypeMet:
+			err = c.learn(h, n)
 		case t == message.TypeGoodbye:
 			c.s.seats.goodbye(c.lane)
 			return errGoodbye
@@ -354,6 +358,7 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 		ticket, err := c.engine.Leave(c.lane, h.Number)
 		if err == nil {
 			c.s.seats.departed(c.lane, time.Now())
+			c.s.meetings.leave(c.who.Trainer)
 		}
 		return ticket, err
 	}

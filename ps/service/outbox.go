@@ -32,7 +32,7 @@ type outbox struct {
 	wake chan struct{} // has a token when there may be something to write
 
 	mu      sync.Mutex
-	first   [][]byte // frames of the greeting
+	first   [][]byte // frames of the greeting and of meetings, or pieces of them
 	queue   []*reply
 	acked   uint64 // all changes up to it are safe
 	told    uint64 // and the trainer was told of these
@@ -67,10 +67,10 @@ func (o *outbox) put(r *reply) {
 	o.poke()
 }
 
-// send queues a frame of the greeting.
-func (o *outbox) send(frame []byte) {
+// send queues a frame of the greeting or of a meeting, which may be in pieces.
+func (o *outbox) send(frame ...[]byte) {
 	o.mu.Lock()
-	o.first = append(o.first, frame)
+	o.first = append(o.first, frame...)
 	o.mu.Unlock()
 	o.poke()
 }

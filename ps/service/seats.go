@@ -49,13 +49,13 @@ func (s *seats) init(trainers, lanes int) {
 	}
 }
 
-// begin starts the time that trainers have to come.
-func (s *seats) begin(now time.Time) {
+// begin has lanes that are empty be so since a time.
+func (s *seats) begin(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.list {
 		if p := &s.list[i]; !p.left {
-			p.since = now
+			p.since = since
 		}
 	}
 }

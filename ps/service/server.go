@@ -22,6 +22,8 @@ type Server struct {
 	seats seats
 	count counters
 
+	meetings meetings
+
 	opening sync.Mutex // held while the engine is opened
 	opened  chan struct{}
 	engine  Engine // this, limits and hash: from when opened is closed
@@ -52,6 +54,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, tried: tried, opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
 	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
 	s.seats.init(cfg.Trainers, cfg.Lanes)
+	s.meetings.init(cfg.Trainers)
 	return s, nil
 }
 
@@ -82,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return s.fault(err)
 		}
 	}
-	s.seats.begin(time.Now())
+	s.begin()
 	inner, cancel := context.WithCancelCause(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { cancel(s.watch(inner)) })
@@ -197,7 +200,7 @@ func (s *Server) open(sc schema.Schema) error {
 		}
 		return err
 	}
-	s.limits = message.Limits{Keys: s.cfg.MaxKeys, Values: s.cfg.MaxValues}
+	s.limits = message.Limits{Keys: s.cfg.MaxKeys, Values: s.cfg.MaxValues, Trainers: s.cfg.Trainers}
 	for _, t := range sc.Sparse {
 		s.limits.Dims = append(s.limits.Dims, t.Dim)
 	}
@@ -208,6 +211,9 @@ func (s *Server) open(sc schema.Schema) error {
 	close(s.opened)
 	return nil
 }
+
+// begin starts the time that trainers have to come.
+func (s *Server) begin() { s.seats.begin(time.Now().Add(s.cfg.Arrive - s.cfg.Rejoin)) }
 
 // watch returns why the server ends.
 func (s *Server) watch(ctx context.Context) error {
@@ -221,7 +227,7 @@ func (s *Server) watch(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-opened:
 			opened, failed = nil, s.engine.Failed()
-			s.seats.begin(time.Now()) // nobody could come while the tables were opened
+			s.begin() // nobody could come while the tables were opened
 		case <-failed:
 			return s.engine.Err()
 		case err := <-s.broken:
@@ -244,7 +250,11 @@ func (s *Server) look() error {
 	s.opening.Unlock()
 	now := time.Now()
 	for _, l := range s.seats.overdue(now.Add(-s.cfg.Rejoin)) {
-		cause := fmt.Errorf("its lane %d has been away for %v: %w", l.lane, s.cfg.Rejoin, l.cause)
+		limit := s.cfg.Rejoin
+		if l.cause == errNeverCame {
+			limit = s.cfg.Arrive
+		}
+		cause := fmt.Errorf("its lane %d has been away for %v: %w", l.lane, limit, l.cause)
 		if engine == nil {
 			return fmt.Errorf("trainer %d is lost: %w", l.trainer, cause)
 		}
@@ -252,6 +262,7 @@ func (s *Server) look() error {
 		if err := engine.Lost(l.trainer, cause); err != nil {
 			return err
 		}
+		s.meetings.leave(l.trainer)
 	}
 	if s.seats.done(now.Add(-s.cfg.Silence)) {
 		return errAllLeft

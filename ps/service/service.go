@@ -27,6 +27,11 @@
 // not. A lane that connects again takes the place of its old connection. A trainer
 // with a lane that does not come back within [Config.Rejoin] is lost, and the engine
 // decides what that means. A server ends in good order when all trainers have left.
+//
+// # Meetings
+//
+// At one of the servers trainers can meet: each brings some bytes, and when all have come each
+// gets what all have brought. Who has left or is lost is not waited for.
 package service
 
 import (
@@ -113,8 +118,9 @@ type Config struct {
 	// Silence is after which time without a byte an end is taken for dead, at
 	// least twice Heartbeat; 0: 10 s.
 	Silence time.Duration
-	// Rejoin is how long a trainer may stay away, at the beginning too; 0: 60 s.
-	Rejoin time.Duration
+	// Rejoin is how long a trainer may stay away; 0: 60 s. Arrive is how long it may
+	// take to come at the beginning; 0: Rejoin.
+	Rejoin, Arrive time.Duration
 	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
 
@@ -130,6 +136,7 @@ func (c Config) withDefaults() Config {
 	c.Pulls, c.Replies = cmp.Or(c.Pulls, 64), cmp.Or(c.Replies, 8)
 	c.Strangers = cmp.Or(c.Strangers, 128)
 	c.Heartbeat, c.Silence, c.Rejoin = cmp.Or(c.Heartbeat, time.Second), cmp.Or(c.Silence, 10*time.Second), cmp.Or(c.Rejoin, time.Minute)
+	c.Arrive = cmp.Or(c.Arrive, c.Rejoin)
 	c.SocketBytes = cmp.Or(c.SocketBytes, 2<<20)
 	if c.Report == nil {
 		c.Report = func(string) {}
@@ -159,6 +166,7 @@ func (c Config) Validate() error {
 	fault(c.Strangers < 1, "%d strangers: want at least 1", c.Strangers)
 	fault(c.Heartbeat > transport.HandshakeTimeout/2, "a heartbeat every %v: want at most %v", c.Heartbeat, transport.HandshakeTimeout/2)
 	fault(c.Rejoin < c.Silence, "trainers are lost after %v: want at least the silence that a connection may have, %v", c.Rejoin, c.Silence)
+	fault(c.Arrive < 0, "trainers have %v to come: want at least 0", c.Arrive)
 	fault(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
 	if c.Schema != nil {
 		if err := c.Schema.Validate(); err != nil {
