@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
@@ -31,6 +32,10 @@ type Config struct {
 	// Tables are the addresses of the job's servers of tables, HOST:PORT each, by
 	// number, the same on all ranks: see Job.DialTables. Empty: those that a launcher started.
 	Tables []string
+	// Apart leaves ranks without a mesh: they meet at the job's servers of tables alone,
+	// and go on when one of them is lost, if the servers do. What is said of
+	// connections among ranks has no effect then. A launcher must be told, too.
+	Apart bool
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given.
 	Rendezvous string
 	// JoinTimeout bounds how long the ranks wait for each other at the start;
@@ -84,7 +89,10 @@ func (c Config) Validate() error {
 	} else {
 		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "rank %d: want 0 to %d, since the size is %d", c.Rank, c.Size-1, c.Size)
 	}
-	if c.Size > 0 {
+	fault(c.Apart && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks that are apart have servers of tables alone", c.Servers)
+	fault(c.Apart && c.Rendezvous != "", "rendezvous %q: ranks that are apart do not meet there", c.Rendezvous)
+	fault(c.Apart && c.Size > 0 && len(c.Tables) == 0, "ranks that are apart need the addresses of servers of tables")
+	if c.Size > 0 && !c.Apart {
 		_, port, err := net.SplitHostPort(c.Rendezvous)
 		fault(err != nil || port == "", "rendezvous %q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
 	}
@@ -127,6 +135,12 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 		case err != nil:
 		case !present && (c.serves || c.Servers > 0):
 			err = fmt.Errorf("%s is not set: a job with servers needs a launcher, or its size", launch.RankVar)
+		case present && c.Apart && len(env.Tables) == 0:
+			err = fmt.Errorf("%s is not set: ranks that are apart need servers of tables", launch.TablesVar)
+		case present && !c.Apart && env.Rendezvous == "":
+			err = fmt.Errorf("%s is not set: the launcher takes the ranks for ones without a mesh", launch.RendezvousVar)
+		case !present && c.Apart:
+			err = fmt.Errorf("%s is not set: ranks that are apart need a launcher, or the job's size", launch.RankVar)
 		case present && c.Servers > 0 && c.Servers != env.Servers:
 			err = fmt.Errorf("servers %d, but %s is %d", c.Servers, launch.ServersVar, env.Servers)
 		case present && c.serves != env.Serves() && c.serves:
@@ -157,6 +171,9 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 		launch.WorldSizeVar:   strconv.Itoa(c.Size),
 		launch.RendezvousVar:  c.Rendezvous,
 		launch.CoordinatorVar: "", // rank 0
+	}
+	if len(c.Tables) > 0 {
+		mine[launch.TablesVar] = strings.Join(c.Tables, ",")
 	}
 	return func(name string) (string, bool) {
 		if v, ok := mine[name]; ok {

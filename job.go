@@ -33,6 +33,7 @@ type Job struct {
 	servers               int
 	columns               int
 	tables                []string         // addresses
+	apart                 bool             // the ranks form no mesh
 	ticket                transport.Ticket // nil in a job of one process
 
 	ctx    context.Context
@@ -73,11 +74,24 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 		j.tables = cfg.Tables
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
+	if cfg.Apart {
+		return j.alone(cfg)
+	}
 	if err := j.connect(env, cfg); err != nil {
 		j.giveUp(err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("rank %d gave up joining the job at %s: %w", j.rank, env.Rendezvous, err)
 		}
+		return nil, err
+	}
+	return j, nil
+}
+
+// alone makes a rank that meets the others at servers only.
+func (j *Job) alone(cfg Config) (*Job, error) {
+	j.apart, j.kind = true, ""
+	if err := j.start(mem.New(1)[0], cfg); err != nil {
+		_ = j.release() // of a mesh in memory
 		return nil, err
 	}
 	return j, nil
@@ -263,7 +277,7 @@ func (j *Job) watch() {
 		return
 	}
 	j.mesh.Abort(cause)
-	if j.size == 1 && j.group != nil { // its operations never touch the mesh
+	if (j.size == 1 || j.apart) && j.group != nil { // its operations never touch the mesh
 		_ = j.group.Close()
 	}
 }
@@ -288,14 +302,17 @@ func (j *Job) Reducer() exchange.Reducer {
 	return j.client
 }
 
+// Apart says that the ranks form no mesh: see Config.Apart.
+func (j *Job) Apart() bool { return j.apart }
+
 // LocalRank is this rank's number among those of its host.
 func (j *Job) LocalRank() int { return j.localRank }
 
-// Group is the group of all ranks.
+// Group is the group of all ranks; where these are apart, of this rank alone.
 func (j *Job) Group() *collective.Group { return j.group }
 
 // Transport is what this rank and those of its host talk over: TransportSHM,
-// TransportTCP, or "mem" inside one process.
+// TransportTCP, "mem" inside one process, or nothing where ranks are apart.
 func (j *Job) Transport() string { return j.kind }
 
 // Fallback says which ranks of one host do not share memory although they were to,

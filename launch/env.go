@@ -17,7 +17,7 @@ const (
 	ServersVar     = "RINGO_SERVERS"     // the number of servers, or unset: none
 	RoleVar        = "RINGO_ROLE"        // "trainer" or unset, or "server"
 	LocalRankVar   = "RINGO_LOCAL_RANK"  // its number among those of its host
-	RendezvousVar  = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT
+	RendezvousVar  = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT; unset for ranks without a mesh
 	TicketVar      = "RINGO_TICKET"      // the job's secret
 	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
 	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
@@ -75,7 +75,10 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if _, ok := lookup(LocalRankVar); ok {
 		env.LocalRank = r.number(LocalRankVar, 0)
 	}
-	if env.Rendezvous = r.text(RendezvousVar); env.Rendezvous != "" {
+	env.Tables = r.addresses()
+	if env.Rendezvous, _ = lookup(RendezvousVar); env.Rendezvous == "" && len(env.Tables) == 0 {
+		r.text(RendezvousVar) // without a mesh ranks have nothing else to meet at
+	} else if env.Rendezvous != "" {
 		if _, _, err := net.SplitHostPort(env.Rendezvous); err != nil {
 			r.fail("%s=%q: want HOST:PORT", RendezvousVar, env.Rendezvous)
 		}
@@ -97,7 +100,6 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
 		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
 	}
-	env.Tables = r.addresses()
 	return env, true, errors.Join(r.errs...)
 }
 
@@ -157,8 +159,10 @@ func (e Env) Strings() []string {
 		RankVar + "=" + strconv.Itoa(e.Rank),
 		WorldSizeVar + "=" + strconv.Itoa(e.WorldSize),
 		LocalRankVar + "=" + strconv.Itoa(e.LocalRank),
-		RendezvousVar + "=" + e.Rendezvous,
 		TicketVar + "=" + e.Ticket.String(),
+	}
+	if e.Rendezvous != "" {
+		out = append(out, RendezvousVar+"="+e.Rendezvous)
 	}
 	if e.Servers > 0 {
 		role := trainer

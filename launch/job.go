@@ -26,7 +26,8 @@ type job struct {
 	programs    [3]string // the program's file, and those of the servers and of the servers of tables
 	tables      *tableSockets
 	screen      *screen
-	coordinator *cluster.Coordinator
+	coordinator coordinator
+	served      int // servers of tables that have ended well
 	guard       guard
 	procs       []*process // those that started, by number; one that is started again takes the place of the first
 	exits       chan *process
@@ -112,7 +113,10 @@ func (j *job) newProcess(rank int) *process {
 	}
 	env := Env{
 		Rank: rank, WorldSize: j.cfg.N, Servers: j.cfg.Servers, LocalRank: rank, Launched: true,
-		Rendezvous: j.coordinator.Addr().String(), Ticket: j.cfg.Ticket, Tables: j.tables.addrs,
+		Ticket: j.cfg.Ticket, Tables: j.tables.addrs,
+	}
+	if !j.cfg.Apart {
+		env.Rendezvous = j.coordinator.Addr().String()
 	}
 	if rank == 0 {
 		env.Columns = j.cfg.Columns
@@ -189,6 +193,8 @@ func (j *job) watch(p *process) {
 func (j *job) judge(p *process) {
 	switch {
 	case p.signalled():
+	case j.cfg.Apart:
+		j.judgeApart(p)
 	case p.table >= 0: // the coordinator does not know of it: see tableEnded
 	case p.how == "":
 		j.coordinator.MarkEnded(p.rank)
@@ -235,7 +241,12 @@ func (j *job) supervise(ctx context.Context) error {
 				}
 				if p.how != "" {
 					next.hurry() // its clients cannot go on
+				} else {
+					j.tableLeft(next)
 				}
+			case p.how != "" && j.spare(p, next.begun() || ctx.Err() != nil):
+			case p.how != "" && j.cfg.Apart:
+				next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but the servers may say why
 			case p.how != "" && !j.coordinator.Left(p.rank):
 				next.begin(j.cfg.Grace)
 			}
@@ -341,7 +352,7 @@ func (e *escalation) advance() (sig syscall.Signal, ok bool) {
 func (j *job) result(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" })
+	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" && !p.spared })
 	verdict := j.coordinator.Err()
 	var lost *transport.LostError
 	switch {

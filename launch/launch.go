@@ -53,6 +53,9 @@ type Config struct {
 	// TableGrace is how long servers of tables may take to end when all ranks have ended well, or
 	// between SIGTERM and SIGKILL: they may have much to save. 0 means as long as others.
 	TableGrace time.Duration
+	// Apart says that ranks join nothing, and meet at servers of tables alone. When one is
+	// lost, but for rank 0, the others go on: it is reported and no error.
+	Apart bool
 	// Env is the processes' environment, usually os.Environ(). The variables
 	// of type Env are set on top.
 	Env []string
@@ -129,6 +132,9 @@ func (c Config) Validate() error {
 	if c.Tables > 0 && (len(c.TableCommand) == 0 || c.TableCommand[0] == "") {
 		errs = append(errs, errors.New("no program to run as servers of tables"))
 	}
+	if c.Apart && (c.Tables == 0 || c.Servers > 0) {
+		errs = append(errs, fmt.Errorf("ranks that are apart with %d servers of tables and %d that are in a mesh: want at least one, and none", c.Tables, c.Servers))
+	}
 	if c.TailLines < 0 {
 		errs = append(errs, fmt.Errorf("%d tail lines: want at least 0", c.TailLines))
 	}
@@ -172,21 +178,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", cfg.Rendezvous)
-	if err != nil {
-		return fmt.Errorf("launch: the rendezvous %s: %w", cfg.Rendezvous, err)
-	}
 	screen := newScreen(cfg.Stdout, cfg.Stderr, cfg.Terminal)
 	defer screen.close()
 	if cfg.Report == nil {
 		cfg.Report = func(line string) { screen.line(stderr, "ringo: "+line) }
 	}
-	coordinator, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
-		Listener: listener, WorldSize: cfg.N + cfg.Servers, Servers: cfg.Servers, HostRank: -1, Ticket: cfg.Ticket, Version: cfg.Version,
-		JoinTimeout: cfg.JoinTimeout, Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter, SlowAfter: cfg.SlowAfter, Report: cfg.Report,
-	})
+	coordinator, err := cfg.coordinate()
 	if err != nil {
-		_ = listener.Close()
 		return err
 	}
 	defer coordinator.Close()
@@ -197,6 +195,26 @@ func Run(ctx context.Context, cfg Config) error {
 	defer tables.close()
 	j := &job{cfg: cfg, programs: programs, screen: screen, coordinator: coordinator, tables: tables}
 	return j.run(ctx)
+}
+
+// coordinate makes the coordinator. That of ranks that are apart hears of none.
+func (c *Config) coordinate() (coordinator, error) {
+	if c.Apart {
+		return nobody{}, nil
+	}
+	listener, err := net.Listen("tcp", c.Rendezvous)
+	if err != nil {
+		return nil, fmt.Errorf("launch: the rendezvous %s: %w", c.Rendezvous, err)
+	}
+	out, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
+		Listener: listener, WorldSize: c.N + c.Servers, Servers: c.Servers, HostRank: -1, Ticket: c.Ticket, Version: c.Version,
+		JoinTimeout: c.JoinTimeout, Heartbeat: c.Heartbeat, DeadAfter: c.DeadAfter, SlowAfter: c.SlowAfter, Report: c.Report,
+	})
+	if err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	return out, nil
 }
 
 // programs finds the files of the program and of those of the servers.

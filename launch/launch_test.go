@@ -86,6 +86,8 @@ func play(role string, args []string) int {
 		return playLauncher(args)
 	case "member":
 		return playMember(env, args)
+	case "apart":
+		return playApart(env, args)
 	case "customer":
 		return playCustomer(env, args)
 	}

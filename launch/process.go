@@ -34,6 +34,8 @@ type process struct {
 	drained  chan struct{}
 	tail     tail
 
+	spared bool // the others go on without it
+
 	how string // how it ended, "" for status 0; set by wait
 
 	mu    sync.Mutex

@@ -153,7 +153,7 @@ func (j *job) awaitServers(next *escalation) {
 	defer j.mu.Unlock()
 	switch {
 	case j.first == nil || j.cfg.Tables == 0:
-		next.begin(max(j.cfg.Grace, j.cfg.TableGrace))
+		next.begin(max(j.serversGrace(), j.cfg.TableGrace))
 	case j.first.killed():
 		next.hurry() // no server's doing
 	default:

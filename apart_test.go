@@ -1,0 +1,55 @@
+package ringo_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Ranks that are apart join nothing: each is there at once, with a group of its own.
+func TestApart(t *testing.T) {
+	leakcheck.Check(t)
+	t.Setenv(launch.TicketVar, transport.NewTicket().String())
+	cfg := ringo.Config{Apart: true, Size: 3, Rank: 2, Tables: []string{"127.0.0.1:1"}}
+	err := ringo.Run(context.Background(), cfg, func(job *ringo.Job) error {
+		if !job.Apart() || job.Rank() != 2 || job.Size() != 3 || job.Tables() != 1 || job.Transport() != "" || job.Group().Size() != 1 {
+			t.Errorf("rank %d of %d, %d servers, over %q, a group of %d", job.Rank(), job.Size(), job.Tables(), job.Transport(), job.Group().Size())
+		}
+		return collective.AllReduce(job.Group(), []float32{1}, collective.Sum)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		cfg  ringo.Config
+		want string
+	}{
+		{ringo.Config{Apart: true, Size: 1}, "need the addresses of servers of tables"},
+		{ringo.Config{Apart: true, Size: 1, Servers: 2, Tables: cfg.Tables}, "2 servers that sum gradients"},
+		{ringo.Config{Apart: true, Size: 1, Rendezvous: "h:1", Tables: cfg.Tables}, `rendezvous "h:1": ranks that are apart do not meet there`},
+		{ringo.Config{Apart: true}, launch.RankVar + " is not set: ranks that are apart need a launcher"},
+	} {
+		if _, err := ringo.Join(context.Background(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)
+		}
+	}
+	env := launch.Env{WorldSize: 2, Ticket: transport.NewTicket(), Tables: cfg.Tables}
+	for _, kv := range env.Strings() {
+		name, value, _ := strings.Cut(kv, "=")
+		t.Setenv(name, value)
+	}
+	if _, err := ringo.Join(context.Background(), ringo.Config{}); err == nil || !strings.Contains(err.Error(), launch.RendezvousVar+" is not set: the launcher takes the ranks for ones without a mesh") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv(launch.TablesVar, "")
+	t.Setenv(launch.RendezvousVar, "127.0.0.1:1")
+	if _, err := ringo.Join(context.Background(), ringo.Config{Apart: true}); err == nil || !strings.Contains(err.Error(), launch.TablesVar+" is not set") {
+		t.Errorf("got %v", err)
+	}
+}
