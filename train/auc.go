@@ -1,11 +1,8 @@
 package train
 
 import (
-	"fmt"
 	"math"
 	"slices"
-
-	"github.com/ringo-ml/ringo/collective"
 )
 
 // scored is one sample's score and whether it was positive, as a number that is
@@ -41,31 +38,4 @@ func auc(x []scored) (area float64, ok bool) {
 		return 0, false
 	}
 	return float64(wins) / 2 / (float64(positives) * float64(negatives)), true
-}
-
-// gatherAUC is auc over all ranks' samples, of which each rank may have another
-// number.
-func gatherAUC(g *collective.Group, own []scored) (area float64, ok bool, err error) {
-	counts, total := make([]int64, g.Size()), 0
-	if err := collective.AllGather(g, counts, []int64{int64(len(own))}); err != nil {
-		return 0, false, fmt.Errorf("counting the scores: %w", err)
-	}
-	lengths := make([]int, len(counts))
-	for r, n := range counts {
-		lengths[r] = int(n)
-		total += int(n)
-	}
-	all, mine := make([]int64, total), make([]int64, len(own))
-	for i, s := range own {
-		mine[i] = int64(s)
-	}
-	if err := collective.AllGatherV(g, all, mine, lengths); err != nil {
-		return 0, false, fmt.Errorf("gathering the scores: %w", err)
-	}
-	x := make([]scored, total)
-	for i, s := range all {
-		x[i] = scored(s)
-	}
-	area, ok = auc(x)
-	return area, ok, nil
 }

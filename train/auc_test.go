@@ -53,7 +53,8 @@ func TestAUC(t *testing.T) {
 				for i := cuts[job.Rank()]; i < cuts[job.Rank()+1]; i++ {
 					own = append(own, newScored(scores[i], positive[i]))
 				}
-				got, ok, err := gatherAUC(job.Group(), own)
+				all, err := meshed{job.Group()}.addUp([]float64{1}, own, true)
+				got, ok := auc(all)
 				if !ok || math.Abs(got-want) > 1e-12 {
 					t.Errorf("trial %d, rank %d of %d: %v, %v, want %v", trial, job.Rank(), np, got, ok, want)
 				}

@@ -21,15 +21,12 @@ func (r *run) epoch(at *position) error {
 	if err := r.replica.Sync(); err != nil {
 		return err
 	}
-	if err := r.evaluate(epoch, t); err != nil {
-		return err
-	}
 	t.median = r.medianStep()
-	r.countTraffic(t)
-	if err := t.sum(r.job.Group()); err != nil {
+	scores, err := r.evaluateAll(epoch, t)
+	if err != nil {
 		return err
 	}
-	e, err := r.report(epoch, t)
+	e, err := r.report(epoch, t, scores)
 	if err != nil {
 		return err
 	}
@@ -163,6 +160,32 @@ func next(l batches) (*data.Batch, error) {
 
 func finite(x float64) bool { return x-x == 0 }
 
+// evaluateAll evaluates, and adds up the figures of the epoch over the ranks; of click
+// models it returns all scores. Where a rank is lost meanwhile the others share the
+// evaluation set out anew, so that its figures are of all samples.
+func (r *run) evaluateAll(epoch int, t *tally) ([]scored, error) {
+	for {
+		ranks := r.peers.there()
+		if err := r.shareOut(ranks); err != nil {
+			return nil, err
+		}
+		t.evalLoss, t.evalCorrect, t.evalTerms = 0, 0, 0
+		if err := r.evaluate(epoch, t); err != nil {
+			return nil, err
+		}
+		r.countTraffic(t)
+		sum := *t
+		scores, err := sum.sum(r.peers, r.scores, r.spec.Task == models.Click)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Equal(ranks, r.peers.there()) {
+			*t = sum
+			return scores, nil
+		}
+	}
+}
+
 // evaluate runs the model over this rank's part of the evaluation set, every
 // sample exactly once over all ranks.
 func (r *run) evaluate(epoch int, t *tally) error {
@@ -187,14 +210,14 @@ func (r *run) evaluate(epoch int, t *tally) error {
 		for i, s := range res.Scores {
 			r.scores = append(r.scores, newScored(s, b.Labels[i] == 1))
 		}
-		r.obs.Progress(Progress{Phase: "evaluate", Epoch: epoch, Epochs: r.cfg.Epochs, Done: done, Total: batches, Samples: b.N * r.job.Size()})
+		r.obs.Progress(Progress{Phase: "evaluate", Epoch: epoch, Epochs: r.cfg.Epochs, Done: done, Total: batches, Samples: b.N * len(r.sharers)})
 	}
 	return nil
 }
 
-// report turns the sums over all ranks into the epoch's figures.
-func (r *run) report(epoch int, t *tally) (Epoch, error) {
-	np := float64(r.job.Size())
+// report turns the sums over all ranks, and their scores, into the epoch's figures.
+func (r *run) report(epoch int, t *tally, scores []scored) (Epoch, error) {
+	np := float64(len(r.peers.there()))
 	steps := float64(r.steps) * np
 	r.past.TrainS += t.trainS / np
 	r.past.Samples += int64(t.samples)
@@ -217,10 +240,7 @@ func (r *run) report(epoch int, t *tally) (Epoch, error) {
 		e.TrainPerplexity, e.EvalPerplexity = perplexity(e.TrainLoss), perplexity(e.EvalLoss)
 		e.TokensPerS = Figure{Value: t.terms / (t.trainS / np), Known: true}
 	case models.Click:
-		area, ok, err := gatherAUC(r.job.Group(), r.scores)
-		if err != nil {
-			return Epoch{}, err
-		}
+		area, ok := auc(scores)
 		e.EvalAUC, e.EvalLogLoss = Figure{Value: area, Known: ok}, Figure{Value: e.EvalLoss, Known: true}
 	}
 	return e, nil

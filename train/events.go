@@ -107,6 +107,8 @@ type Summary struct {
 	// read by every rank, most images only by the one that trains on them; of a
 	// stream it is the last epoch's bad lines of all ranks.
 	Skipped int `json:"skipped,omitempty"`
+	// Lost are the ranks that were lost on the way, without which the others went on.
+	Lost []int `json:"lost_ranks,omitempty"`
 	// ParamsSHA256 is the hash of parameters, tables and running statistics,
 	// which all ranks agreed on.
 	ParamsSHA256 string  `json:"params_sha256"`

@@ -28,6 +28,7 @@ type Replica struct {
 	model   models.Model
 	job     *ringo.Job
 	group   *collective.Group
+	peers   peers
 	tape    *nn.Tape
 	kernels *simd.Kernels
 	trace   *trace.Recorder
@@ -70,7 +71,7 @@ func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 		return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
 	}
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
-	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: job.Group(), seed: cfg.Seed, trace: cfg.Exchange.Trace, threads: cfg.Servers.threads()}
+	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: job.Group(), peers: peersOf(job), seed: cfg.Seed, trace: cfg.Exchange.Trace, threads: cfg.Servers.threads()}
 	away := cfg.Servers.Consistency != ""
 	if away {
 		r.Params.TablesElsewhere()
@@ -201,7 +202,7 @@ func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
 	}
 	r.begun = !last
 	r.tape.Reset()
-	r.tape.SetSeed(mix(mix(r.seed, uint64(r.group.Rank()*r.threads+r.thread)), r.passes))
+	r.tape.SetSeed(mix(mix(r.seed, uint64(r.job.Rank()*r.threads+r.thread)), r.passes))
 	r.passes++
 	start := r.trace.Now()
 	loss, out := r.model.Loss(r.tape, b)

@@ -6,15 +6,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
 // run is one rank's side of a run.
@@ -26,9 +27,11 @@ type run struct {
 	set     *data.Set
 	replica *Replica
 	workers []*worker // where parameters lie on servers: the first one's replica is the run's
+	peers   peers
 
 	order           batches      // of training
 	shard           *data.Loader // of evaluation
+	sharers         []int        // the ranks that have a part of the evaluation set each
 	samples         int          // of training, on all ranks
 	steps           int          // per epoch, on every rank
 	scores          []scored     // of the evaluation under way, of a click model
@@ -92,8 +95,14 @@ func (r *run) prepare() (err error) {
 	if r.spec, err = r.cfg.spec(); err != nil {
 		return err
 	}
-	if err := r.agreeConfig(); err != nil {
-		return err
+	if r.job.Apart() && r.cfg.Servers.Consistency == "" {
+		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
+	}
+	if !r.job.Apart() {
+		r.peers = meshed{r.job.Group()}
+		if err := r.agreeConfig(); err != nil {
+			return err
+		}
 	}
 	if r.job.Rank() == 0 {
 		if err := r.cfg.Checkpoint.Prepare(); err != nil {
@@ -110,13 +119,19 @@ func (r *run) prepare() (err error) {
 		return err
 	}
 	r.fingerprint = r.set.Fingerprint()
-	if err := r.sameOnAll(r.fingerprint[:], "data set", "give all hosts the same files"); err != nil {
-		return err
+	if !r.job.Apart() {
+		if err := r.agreeData(); err != nil {
+			return err
+		}
 	}
 	r.job.SetStatus("building the model")
 	opts := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}
 	if r.replica, err = build(r.job, r.cfg, opts); err != nil {
 		return err
+	}
+	r.peers = r.replica.peers
+	if r.job.Apart() {
+		return r.beginApart(opts)
 	}
 	if err := r.openLoaders(); err != nil {
 		return err
@@ -124,9 +139,32 @@ func (r *run) prepare() (err error) {
 	return r.begin(opts)
 }
 
+// beginApart is begin where ranks meet at servers: they compare what they were told when
+// they have found these.
+func (r *run) beginApart(opts models.Options) error {
+	if r.cfg.Stream && r.cfg.Warmup != (schedule.Warmup{}) {
+		return errors.New("a warm-up with --stream: ranks that go on without each other tell their servers the first rate before they have counted the steps together: leave it out")
+	}
+	if !r.cfg.Stream {
+		if err := r.openLoaders(); err != nil {
+			return err
+		}
+	}
+	if err := r.begin(opts); err != nil {
+		return err
+	}
+	if err := r.agreeConfig(); err != nil {
+		return err
+	}
+	if err := r.agreeData(); err != nil || !r.cfg.Stream {
+		return err
+	}
+	return r.openLoaders()
+}
+
 // begin makes replicas ready to train.
 func (r *run) begin(opts models.Options) error {
-	lead, rate := r.replica, r.lr(1, 0)
+	lead, rate := r.replica, r.cfg.schedule().At(0, max(1, r.steps), r.cfg.Epochs)
 	r.replica = nil // begin closes one that it fails with
 	if err := lead.begin(r.cfg, rate, nil); err != nil {
 		return err
@@ -177,30 +215,50 @@ func (r *run) checkShapes() error {
 	return nil
 }
 
-// openLoaders finds this rank's shards.
-func (r *run) openLoaders() (err error) {
+// loaders is what the loaders of a rank of so many have in common.
+func (r *run) loaders(rank, size int) (data.LoaderConfig, data.SamplerConfig) {
 	_, stateful := r.replica.model.(models.Stateful)
-	if stateful && r.replica.threads > 1 {
+	return data.LoaderConfig{Seed: r.cfg.Seed, Workers: r.cfg.Threads},
+		data.SamplerConfig{Batch: r.cfg.Batch, Rank: rank, Size: size, Seed: r.cfg.Seed, Streams: stateful && r.set.Streams}
+}
+
+// openLoaders finds this rank's shards.
+func (r *run) openLoaders() error {
+	if _, stateful := r.replica.model.(models.Stateful); stateful && r.replica.threads > 1 {
 		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", r.spec.Name, r.replica.threads)
 	}
-	sampler := data.SamplerConfig{
-		Batch: r.cfg.Batch, Rank: r.job.Rank(), Size: r.job.Size(), Seed: r.cfg.Seed,
-		Streams: stateful && r.set.Streams,
-	}
-	loader := data.LoaderConfig{Seed: r.cfg.Seed, Augment: true, Workers: r.cfg.Threads}
+	loader, sampler := r.loaders(r.job.Rank(), r.job.Size())
+	loader.Augment = true
 	if err := r.openTraining(loader, sampler); err != nil {
 		return fmt.Errorf("training set: %w", err)
 	}
-	sampler.N, sampler.Evaluate = r.set.Eval.Len(), true
-	loader.Source, loader.Augment = r.set.Eval, false
-	if r.shard, err = newLoader(loader, sampler); err != nil {
-		return fmt.Errorf("evaluation set: %w", err)
+	if err := r.shareOut(r.peers.there()); err != nil {
+		return err
 	}
 	if r.steps = r.order.Steps() / r.accumulation(); r.steps == 0 {
 		n, np := r.samples, r.job.Size()
 		return fmt.Errorf("%d training samples on %d ranks are %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
 			n, np, n/np, r.cfg.Batch*r.accumulation())
 	}
+	return nil
+}
+
+// shareOut makes this rank's part of the evaluation set the one that it has among some
+// ranks.
+func (r *run) shareOut(ranks []int) (err error) {
+	if slices.Equal(ranks, r.sharers) {
+		return nil
+	}
+	if r.shard != nil {
+		r.shard.Close()
+	}
+	loader, sampler := r.loaders(slices.Index(ranks, r.job.Rank()), len(ranks))
+	loader.Source, sampler.N, sampler.Evaluate = r.set.Eval, r.set.Eval.Len(), true
+	if r.shard, err = newLoader(loader, sampler); err != nil {
+		r.shard = nil
+		return fmt.Errorf("evaluation set: %w", err)
+	}
+	r.sharers = ranks
 	return nil
 }
 
@@ -258,6 +316,11 @@ func (r *run) agreeConfig() error {
 	return r.sameOnAll(sum[:], "settings", "start all ranks with the same flags")
 }
 
+// agreeData reports ranks that read other data.
+func (r *run) agreeData() error {
+	return r.sameOnAll(r.fingerprint[:], "data set", "give all hosts the same files")
+}
+
 // chainName names a chain of one's own; "" for none.
 func chainName(c *compress.Chain) string {
 	if c == nil {
@@ -268,17 +331,27 @@ func chainName(c *compress.Chain) string {
 
 // sameOnAll compares a hash over the ranks.
 func (r *run) sameOnAll(own []byte, what, hint string) error {
-	all := make([]byte, len(own)*r.job.Size())
-	if err := collective.AllGather(r.job.Group(), all, own); err != nil {
+	all, err := r.peers.gather(own)
+	if err != nil {
 		return fmt.Errorf("comparing the ranks' %s: %w", what, err)
 	}
-	for rank := range r.job.Size() {
-		theirs := all[rank*len(own) : (rank+1)*len(own)]
-		if !slices.Equal(theirs, all[:len(own)]) {
-			return fmt.Errorf("the %s of rank %d (sha256 %x…) differ from those of rank 0 (%x…): %s", what, rank, theirs[:4], all[:4], hint)
+	for rank, theirs := range all {
+		if theirs != nil && !slices.Equal(theirs, all[0]) {
+			return fmt.Errorf("the %s of rank %d (sha256 %.4x…) differ from those of rank 0 (%.4x…): %s", what, rank, theirs, all[0], hint)
 		}
 	}
 	return nil
+}
+
+// lost are the ranks that are not there any more.
+func (r *run) lost() (out []int) {
+	there := r.peers.there()
+	for rank := range r.job.Size() {
+		if !slices.Contains(there, rank) {
+			out = append(out, rank)
+		}
+	}
+	return out
 }
 
 func (r *run) accumulation() int { return max(1, r.cfg.Exchange.Accumulation) }
@@ -323,6 +396,7 @@ func (r *run) summary() (Summary, error) {
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
 		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
+		Lost:         r.lost(),
 		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
 	}
 	if r.spec.Task == models.Language {

@@ -120,6 +120,9 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 // arranged.
 func (r *Replica) connect(cfg Config, rate float64, lead *Replica) error {
 	s, err := cfg.schemaOf(r.Params, rate)
+	if n := len(r.Params.BufferList()); err == nil && r.job.Apart() && n > 0 {
+		err = fmt.Errorf("model %s has %d running statistics, of which ranks without a mesh make no means: let all end when one is lost", cfg.Model, n)
+	}
 	if err != nil {
 		return err
 	}
@@ -135,6 +138,9 @@ func (r *Replica) connect(cfg Config, rate float64, lead *Replica) error {
 		if r.remote.client, err = r.job.DialTables(c); err != nil {
 			return err
 		}
+	}
+	if p, ok := r.peers.(*apart); ok {
+		p.client = r.remote.client
 	}
 	t := trainer.Config{
 		Client: r.remote.client, Lane: r.thread, Schema: s, Values: r.Params.Values(), First: r.job.Rank() == 0 && lead == nil,
@@ -186,7 +192,7 @@ func (r *Replica) settle() error {
 	if err := r.remote.Flush(context.Background()); err != nil {
 		return err
 	}
-	if err := collective.Barrier(r.group); err != nil {
+	if err := r.peers.barrier(); err != nil {
 		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
 	}
 	for _, each := range all {

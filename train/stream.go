@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
@@ -100,19 +99,25 @@ func (r *run) agreeSteps(s *streamed) error {
 	if err != nil {
 		return err
 	}
-	counts := make([]int64, r.job.Size())
-	if err := collective.AllGather(r.job.Group(), counts, []int64{lines}); err != nil {
+	all, err := gatherNumbers(r.peers, lines)
+	if err != nil {
 		return fmt.Errorf("comparing the ranks' lines: %w", err)
 	}
-	for _, n := range counts {
-		s.lines += n
+	least, who := lines, r.job.Rank()
+	for rank, counts := range all {
+		if counts == nil {
+			continue // it is lost
+		}
+		s.lines += counts[0]
+		if counts[0] < least || counts[0] == least && rank < who {
+			least, who = counts[0], rank
+		}
 	}
-	least := slices.Min(counts)
 	s.steps = int(max(0, least-int64(r.cfg.SkipBad)) / int64(r.cfg.Batch))
 	s.SetSteps(int64(s.steps))
 	if s.steps == 0 {
 		return fmt.Errorf("rank %d has %d lines of %d files, of which up to %d may be bad: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
-			slices.Index(counts, least), least, len(r.set.Files), r.cfg.SkipBad, r.cfg.Batch)
+			who, least, len(r.set.Files), r.cfg.SkipBad, r.cfg.Batch)
 	}
 	return nil
 }
@@ -125,11 +130,17 @@ func (r *run) skipped() (int, error) {
 	if !ok {
 		return r.set.Skipped(), nil
 	}
-	bad := []int64{int64(s.Bad())}
-	if err := collective.AllReduce(r.job.Group(), bad, collective.Sum); err != nil {
+	all, err := gatherNumbers(r.peers, int64(s.Bad()))
+	if err != nil {
 		return 0, fmt.Errorf("adding up the bad lines: %w", err)
 	}
-	return r.set.Skipped() + int(bad[0]), nil
+	sum := r.set.Skipped()
+	for _, bad := range all {
+		if bad != nil {
+			sum += int(bad[0])
+		}
+	}
+	return sum, nil
 }
 
 // places is where the ranks' streams are, for a checkpoint in the middle of an

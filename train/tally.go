@@ -3,8 +3,6 @@ package train
 import (
 	"fmt"
 	"math"
-
-	"github.com/ringo-ml/ringo/collective"
 )
 
 // tally is what a rank counts over an epoch, and what the ranks add up after
@@ -25,20 +23,21 @@ func (t *tally) values() []*float64 {
 	}, t.spent.values()...)
 }
 
-// sum adds the tallies of all ranks.
-func (t *tally) sum(g *collective.Group) error {
+// sum adds the tallies of all ranks and, of click models, returns all scores.
+func (t *tally) sum(p peers, own []scored, click bool) ([]scored, error) {
 	fields := append(t.values(), &t.spent.pull)
 	x := make([]float64, len(fields))
 	for i, f := range fields {
 		x[i] = *f
 	}
-	if err := collective.AllReduce(g, x, collective.Sum); err != nil {
-		return fmt.Errorf("adding up the epoch's figures: %w", err)
+	scores, err := p.addUp(x, own, click)
+	if err != nil {
+		return nil, fmt.Errorf("adding up the epoch's figures: %w", err)
 	}
 	for i, f := range fields {
 		*f = x[i]
 	}
-	return nil
+	return scores, nil
 }
 
 // add adds the tally of another thread.

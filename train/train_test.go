@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -58,7 +59,7 @@ func onRanks(t *testing.T, n int, cfg Config) (Summary, *recorder) {
 	}
 	for rank, s := range sums {
 		s.WallS = sums[0].WallS
-		if s != sums[0] {
+		if !reflect.DeepEqual(s, sums[0]) {
 			t.Errorf("rank %d says %+v, rank 0 %+v", rank, s, sums[0])
 		}
 	}

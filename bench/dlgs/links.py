@@ -29,13 +29,12 @@ def corrected(rate, measured, wanted):
 
 
 def burst(rate):
-    """Bytes that may follow each other at the speed of memory: of 1 ms, and at least two frames.
+    """Bytes that may follow each other at the speed of memory: of 2 ms, and at least ten frames.
 
     While all compute, a link fills up with as much credit as that, and what is sent from credit costs
-    nothing: it must stay small beside an exchange, also one of few selected entries. tbf still
-    keeps the rate within a per cent.
+    nothing: it must stay small beside an exchange.
     """
-    return max(2 * 1514, int(rate / 8 * 0.001))
+    return max(15_140, int(rate / 8 * 0.002))
 
 
 def stream_bytes(goodput, seconds=1.5):

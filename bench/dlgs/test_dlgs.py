@@ -44,8 +44,8 @@ class Links(unittest.TestCase):
             links.corrected(1e6, 0, 1e6)
 
     def test_bursts_are_short_beside_a_step(self):
-        self.assertEqual(links.burst(1e9), 125_000)
-        self.assertEqual(links.burst(1e6), 3_028)  # a frame must fit
+        self.assertEqual(links.burst(1e9), 250_000)
+        self.assertEqual(links.burst(1e6), 15_140)  # a frame must fit
 
     def test_rates_as_text(self):
         self.assertEqual([links.text(r) for r in (2.5e9, 62.5e6, 9_600, 12)], ["2.5 Gbit/s", "62.5 Mbit/s", "9.6 kbit/s", "12 bit/s"])

@@ -102,6 +102,7 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	if cmd.Flags().Lookup("ps-mode") != nil {
 		f.ps.check(cmd, f.mode, &faults)
 		f.checkKeepers(&faults)
+		f.checkApart(cmd, &faults)
 	}
 	f.checkPlace(&faults)
 	f.network.check(&faults, !f.inProcess(), cmd.Flags().Changed)
@@ -184,7 +185,7 @@ func (f *jobFlags) checkPlace(faults *faultList) {
 		faults.add("--transport mem keeps all ranks in one process: it cannot be used by a single rank")
 	}
 	switch {
-	case f.byHand && f.rendezvous == "":
+	case f.byHand && f.rendezvous == "" && !f.ps.goesOn():
 		faults.add("--rank needs --rendezvous HOST:PORT, the address where rank 0 listens")
 	case f.rendezvous == "":
 	case !f.byHand && !f.worker:

@@ -31,14 +31,18 @@ type psFlags struct {
 	memory     byteSize
 	disk       byteSize
 	restarts   int
+	lost       string   // what a lost rank means
 	addrs      []string // where servers of tables listen, started by hand
 	keep       keepFlags
 }
 
 // psFlagNames are those that servers of tables take over.
-var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk"}, keepFlagNames...)
+var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-lost"}, keepFlagNames...)
 
-func tableFlags(name string) bool { return oneOf(name, psFlagNames...) }
+// tableFlags tells which flags of other commands a server of tables takes over.
+func (f *psFlags) tableFlags(name string) bool {
+	return oneOf(name, psFlagNames...) || f.goesOn() && oneOf(name, lostTimes...)
+}
 
 // registerTables registers what servers of tables are told.
 func (f *psFlags) registerTables(fs *pflag.FlagSet) {
@@ -49,6 +53,7 @@ func (f *psFlags) registerTables(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.fsync, "fsync", false, "with --durability wal: loss of power, too; each group of changes waits for the disk")
 	fs.StringVar(&f.dir, "ps-dir", "", "`DIR` of servers that keep parameters, one folder each, for --durability and --ps-memory")
 	fs.Var(&f.memory, "ps-memory", "`SIZE` of the rows that each server that keeps parameters has in memory, such as 4GiB; what is used least goes to --ps-dir, which should be on an SSD. 0: all rows")
+	f.registerLost(fs)
 	fs.Var(&f.disk, "ps-disk", "`SIZE` that rows in each server's --ps-dir never exceed, with --ps-memory. 0: any")
 	f.keep.register(fs)
 }
@@ -113,6 +118,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	if f.fsync && f.durability != string(tables.WAL) {
 		faults.add("--fsync is for --durability wal")
 	}
+	f.checkLost(faults)
 	if f.restarts < 0 {
 		faults.add("--ps-restarts %d: want at least 0", f.restarts)
 	} else if f.restarts > 0 && f.keeps() && f.durability != string(tables.WAL) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -60,6 +62,9 @@ func (r *reporter) Start(i train.Info) {
 
 // over is what gradients travel over.
 func over(transport string, servers int) string {
+	if transport == "" {
+		return counted(servers, "server")
+	}
 	if servers == 0 {
 		return transport
 	}
@@ -189,8 +194,20 @@ func (r *reporter) write(v any) {
 func (r *reporter) summary(s train.Summary) {
 	r.endPhase()
 	r.skipped(s.Skipped - r.info.Skipped)
+	if len(s.Lost) > 0 {
+		fmt.Fprintf(r.lines, "%s lost on the way (%s), and the data still to be trained on there\n", counted(len(s.Lost), "rank"), numbers(s.Lost))
+	}
 	fmt.Fprintf(r.lines, "%s after %s in %.1f s; parameters sha256 %s\n", result(s), counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
 	r.write(s)
+}
+
+// numbers writes numbers with commas between them.
+func numbers(x []int) string {
+	text := make([]string, len(x))
+	for i, v := range x {
+		text[i] = strconv.Itoa(v)
+	}
+	return strings.Join(text, ", ")
 }
 
 // result is how good the model has become, by its task.

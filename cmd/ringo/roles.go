@@ -59,7 +59,7 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 
 // job is what the flags say of a job.
 func (f *jobFlags) job() ringo.Config {
-	cfg := ringo.Config{Servers: f.servers, Tables: f.ps.addrs, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
+	cfg := ringo.Config{Servers: f.servers, Tables: f.ps.addrs, Apart: f.ps.goesOn(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
 	cfg.PS.Timeout = f.timeout
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport
@@ -122,8 +122,8 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 		cfg.ServerCommand = append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)
 	}
 	if cfg.Tables = f.keepers; f.keepers > 0 {
-		cfg.TableCommand = append([]string{self, serverCommand}, givenFlags(cmd, tableFlags)...)
-		cfg.TableRestarts, cfg.TableGrace = f.ps.restarts, f.ps.tableGrace()
+		cfg.TableCommand = append([]string{self, serverCommand}, givenFlags(cmd, f.ps.tableFlags)...)
+		cfg.TableRestarts, cfg.TableGrace, cfg.Apart = f.ps.restarts, f.ps.tableGrace(), f.ps.goesOn()
 	}
 	return launchProgram(cmd, cfg)
 }

@@ -59,6 +59,7 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 		Fsync: c.ps.fsync, Dir: c.ps.dir,
 		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk),
 	}
+	c.losing(&cfg)
 	env, launched, err := launch.TableFromEnv(os.LookupEnv)
 	if err != nil {
 		return cfg, err
@@ -94,6 +95,7 @@ func (c *serverRole) checkTables(cmd *cobra.Command, faults *faultList) {
 		}
 	}
 	c.ps.keep.check(c.ps.durability, c.ps.dir, max(c.index, env.Index), faults)
+	c.checkLosing(cmd, faults)
 	if launched {
 		return
 	}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo/ps/server"
+)
+
+// What a lost rank means for the others, where servers keep the parameters.
+const (
+	lostEnds   = "end"
+	lostGoesOn = "go-on"
+)
+
+// registerLost registers what ranks and servers are told of it.
+func (f *psFlags) registerLost(fs *pflag.FlagSet) {
+	fs.StringVar(&f.lost, "ps-lost", lostEnds, "what happens when a rank is lost while servers keep the parameters: end (of all), or go-on: the others do without it and its part of the training data. It is lost when it has not come within --join-timeout, or shown no sign of life and not come back for --dead-after each. Rank 0 cannot be lost")
+}
+
+// goesOn says that the others go on when a rank is lost. They form no mesh then.
+func (f *psFlags) goesOn() bool { return f.keeps() && f.lost == lostGoesOn }
+
+// checkLost reports faults of it.
+func (f *psFlags) checkLost(faults *faultList) {
+	if f.lost != "" && !oneOf(f.lost, lostEnds, lostGoesOn) {
+		faults.add("--ps-lost %q is not known: use %s or %s", f.lost, lostEnds, lostGoesOn)
+	}
+}
+
+// checkApart reports what has no effect on ranks that form no mesh.
+func (f *jobFlags) checkApart(cmd *cobra.Command, faults *faultList) {
+	if !f.ps.goesOn() {
+		return
+	}
+	for _, name := range append([]string{"rendezvous", "transport", "algorithm", "timeout"}, networkFlagNames...) {
+		if cmd.Flags().Changed(name) {
+			faults.add("--%s has no effect with --ps-lost %s: ranks are connected to servers, and not to each other", name, lostGoesOn)
+		}
+	}
+}
+
+// lostTimes are the flags that say when a rank is lost.
+var lostTimes = []string{"join-timeout", "heartbeat", "dead-after"}
+
+// losing tells a server when a trainer is lost, and what that means.
+func (c *serverRole) losing(cfg *server.Config) {
+	if c.ps.goesOn() {
+		cfg.LostLeaves, cfg.Arrive, cfg.Heartbeat, cfg.Silence, cfg.Rejoin = true, c.joinTimeout, c.heartbeat, c.deadAfter, c.deadAfter
+	}
+}
+
+// checkLosing reports what has no effect on a server.
+func (c *serverRole) checkLosing(cmd *cobra.Command, faults *faultList) {
+	for _, name := range lostTimes {
+		if cmd.Flags().Changed(name) && !c.ps.goesOn() {
+			faults.add("--%s has no effect with --ps-mode %s, but with --ps-lost %s", name, c.ps.mode, lostGoesOn)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// lostSoon makes ranks lost after a moment.
+const lostSoon = "--heartbeat 200ms --dead-after 3s "
+
+// goingOn is a run of a while whose ranks may be lost.
+const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --mode ps --servers 2 --ps-lost go-on " + lostSoon
+
+// hit sends a rank a signal in the middle of training.
+func (p *program) hit(rank int, sig syscall.Signal) {
+	p.t.Helper()
+	p.await(&p.out, "epoch  2/")
+	if err := syscall.Kill(p.worker(rank), sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// checkLost wants a run to have ended well without rank 1, its evaluations whole.
+func checkLost(t *testing.T, p *program, file string) {
+	t.Helper()
+	checkHolds(t, "stdout of "+p.line, p.out.String(), "1 rank lost on the way (1), and the data still to be trained on there\ntest accuracy", "after 40 epochs")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range lines {
+		var e struct {
+			Accuracy float64 `json:"eval_accuracy"`
+			Lost     []int   `json:"lost_ranks"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		right := e.Accuracy * 101
+		if math.Abs(right-math.Round(right)) > 1e-9 {
+			t.Errorf("%s: %v samples of 101 are right", p.line, right)
+		}
+		if last := line == lines[len(lines)-1]; last != (fmt.Sprint(e.Lost) == "[1]") {
+			t.Errorf("%s: lost %v, last line: %v", p.line, e.Lost, last)
+		}
+	}
+	if len(lines) != 41 {
+		t.Errorf("%s: %d lines", p.line, len(lines))
+	}
+}
+
+// The others go on without a rank that is killed, whatever the consistency, and evaluate all
+// samples.
+func TestLostRankIsDoneWithout(t *testing.T) {
+	modes := []string{"sync", "async", "ssp --staleness 2"}
+	if testing.Short() {
+		modes = modes[:1]
+	}
+	for _, mode := range modes {
+		file := filepath.Join(t.TempDir(), "run.jsonl")
+		p := start(t, goingOn+"--ps-mode "+mode+" --json "+file)
+		p.hit(1, syscall.SIGKILL)
+		p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the others go on`+"\n",
+			"[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 3s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
+		checkLost(t, p, file)
+	}
+}
+
+// So they do without one that hangs; it is killed at the end.
+func TestStoppedRankIsDoneWithout(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "run.jsonl")
+	p := start(t, goingOn+"--ps-mode ssp --staleness 1 --json "+file)
+	p.hit(1, syscall.SIGSTOP)
+	p.checkEnd(0, "trainer 1 is lost: its lane 0 has been away for 3s: the trainer was silent for 3s", "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n")
+	checkLost(t, p, file)
+}
+
+// Rank 0 tells of the run: without it all end.
+func TestFirstRankCannotBeLost(t *testing.T) {
+	t.Parallel()
+	p := start(t, goingOn+"--ps-mode async")
+	p.hit(0, syscall.SIGKILL)
+	p.checkEnd(exitFailed, "\nringo: rank 0 is lost: killed by signal 9 (SIGKILL)")
+	p.checkGone()
+}
+
+// Told to end, all do so with a rank that hangs, by its name.
+func TestStoppedRankEnds(t *testing.T) {
+	t.Parallel()
+	p := start(t, strings.Replace(goingOn, "go-on", "end", 1)+"--ps-mode async")
+	p.hit(1, syscall.SIGSTOP)
+	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: no sign of life for 3s")
+	p.checkGone()
+}
+
+// Ranks that are started by hand need no rendezvous, and come to the same parameters; one
+// that comes with other settings is named.
+func TestApartByHand(t *testing.T) {
+	line := "train mlp " + small
+	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")
+	addrs := freeAddress(t) + "," + freeAddress(t)
+	mark := ticket()
+	flags := line + "--np 2 --mode ps --servers 2 --ps-mode sync --ps-lost go-on --ps-addrs " + addrs
+	file := filepath.Join(t.TempDir(), "run.jsonl")
+	all := []*program{
+		start(t, flags+" --rank 1", mark), start(t, flags+" --rank 0 --json "+file, mark),
+		start(t, "server --index 1 --np 2 --ps-mode sync --ps-lost go-on --ps-addrs "+addrs, mark),
+		start(t, "server --index 0 --np 2 --ps-mode sync --ps-lost go-on --join-timeout 20s --ps-addrs "+addrs, mark),
+	}
+	for _, p := range all {
+		p.checkEnd(0)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	var got map[string]any
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"params_sha256", "train_loss", "eval_loss", "eval_accuracy"} {
+		if got[field] != want[field] || got[field] == nil {
+			t.Errorf("%s is %v, in a mesh %v", field, got[field], want[field])
+		}
+	}
+	checkHolds(t, "stdout", all[1].out.String(), "over 2 servers; ")
+	one := freeAddress(t)
+	flags = line + "--np 2 --mode ps --ps-mode sync --ps-lost go-on --ps-addrs " + one
+	zero := start(t, flags+" --rank 0", mark)
+	other := start(t, flags+" --rank 1 --seed 2", mark)
+	server := start(t, "server --index 0 --np 2 --ps-mode sync --ps-lost go-on --ps-addrs "+one+" "+lostSoon, mark)
+	for _, p := range []*program{zero, other} {
+		p.checkEnd(exitFailed, "differ from those of rank 0")
+	}
+	server.checkEnd(0)
+}
+
+func TestLostUsage(t *testing.T) {
+	ps := synthetic + "--np 2 --mode ps "
+	for _, c := range [][]string{
+		{ps + "--ps-mode async --ps-lost maybe", `--ps-lost "maybe" is not known: use end or go-on`},
+		{ps + "--ps-lost go-on", "--ps-lost has no effect with --ps-mode sum"},
+		{ps + "--ps-mode async --ps-lost go-on --transport tcp --timeout 3s", "--transport has no effect with --ps-lost go-on", "--timeout has no effect"},
+		{ps + "--ps-mode async --ps-lost go-on --rank 0 --rendezvous h:1 --ps-addrs h:2", "--rendezvous has no effect with --ps-lost go-on"},
+		{ps + "--ps-mode async --ps-lost go-on --rank 0", "--servers 1, but --ps-addrs has 0 addresses"},
+		{"server --ps-mode async --np 1 --index 0 --ps-addrs a:1 --dead-after 3s", "--dead-after has no effect with --ps-mode async, but with --ps-lost go-on"},
+	} {
+		checkRefused(t, exitUsage, c[0], c[1:]...)
+	}
+}

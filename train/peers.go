@@ -1,0 +1,190 @@
+package train
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/ps/client"
+)
+
+// peers are all ranks of a run, as one of them knows them. All ranks make the same calls
+// in the same order.
+type peers interface {
+	// gather brings own to all ranks and returns what each has brought, by rank: nil of
+	// those that are lost.
+	gather(own []byte) ([][]byte, error)
+	// addUp adds up x over the ranks and, of click models, returns the scores of all.
+	addUp(x []float64, own []scored, click bool) ([]scored, error)
+	// barrier waits until all have come to it.
+	barrier() error
+	// there are the ranks that were there at the last of these calls, in order.
+	there() []int
+}
+
+// upTo is the ranks of a run that has lost none.
+func upTo(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// peersOf is the ranks of a job. Those that are apart need a client before they can meet.
+func peersOf(job *ringo.Job) peers {
+	if job.Apart() {
+		return &apart{ranks: upTo(job.Size())}
+	}
+	return meshed{job.Group()}
+}
+
+// meshed are ranks that form a group, which ends with the first one lost.
+type meshed struct{ group *collective.Group }
+
+func (m meshed) there() []int   { return upTo(m.group.Size()) }
+func (m meshed) barrier() error { return collective.Barrier(m.group) }
+
+func (m meshed) gather(own []byte) ([][]byte, error) {
+	all, counts, err := gatherV(m.group, own)
+	if err != nil {
+		return nil, err
+	}
+	out, at := make([][]byte, len(counts)), 0
+	for r, n := range counts {
+		out[r] = all[at : at+n : at+n]
+		at += n
+	}
+	return out, nil
+}
+
+// gatherV is AllGatherV of slices whose lengths only their ranks know.
+func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, lengths []int, err error) {
+	counts, total := make([]int64, g.Size()), 0
+	if err := collective.AllGather(g, counts, []int64{int64(len(own))}); err != nil {
+		return nil, nil, err
+	}
+	for _, n := range counts {
+		lengths = append(lengths, int(n))
+		total += int(n)
+	}
+	all = make([]T, total)
+	return all, lengths, collective.AllGatherV(g, all, own, lengths)
+}
+
+func (m meshed) addUp(x []float64, own []scored, click bool) ([]scored, error) {
+	if err := collective.AllReduce(m.group, x, collective.Sum); err != nil || !click {
+		return nil, err
+	}
+	mine := make([]int64, len(own))
+	for i, s := range own {
+		mine[i] = int64(s)
+	}
+	all, _, err := gatherV(m.group, mine)
+	if err != nil {
+		return nil, fmt.Errorf("gathering the scores: %w", err)
+	}
+	out := make([]scored, len(all))
+	for i, s := range all {
+		out[i] = scored(s)
+	}
+	return out, nil
+}
+
+// apart are ranks that meet at a server of tables, and go on without those of them that
+// are lost.
+type apart struct {
+	client *client.Client
+	ranks  []int // there at the last meeting
+}
+
+// errLostTeller: what a run comes to is told by one of its ranks.
+var errLostTeller = errors.New("rank 0 is lost, which tells how the run goes and holds its results: nobody can take its place")
+
+func (a *apart) there() []int { return a.ranks }
+
+func (a *apart) gather(own []byte) ([][]byte, error) {
+	all, err := a.client.Meet(own)
+	if err != nil {
+		return nil, err
+	}
+	a.ranks = nil
+	for r, b := range all {
+		if b != nil {
+			a.ranks = append(a.ranks, r)
+		}
+	}
+	if all[0] == nil {
+		return nil, errLostTeller
+	}
+	return all, nil
+}
+
+func (a *apart) barrier() error {
+	_, err := a.gather(nil)
+	return err
+}
+
+// addUp is one meeting, so that the sums and the scores are of the same ranks. Sums are made
+// in the order of ranks: of the same addends they have the same bits everywhere.
+func (a *apart) addUp(x []float64, own []scored, click bool) ([]scored, error) {
+	b := make([]byte, 0, 8*(len(x)+len(own)))
+	for _, v := range x {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	}
+	for _, s := range own {
+		b = binary.LittleEndian.AppendUint64(b, uint64(s))
+	}
+	all, err := a.gather(b)
+	if err != nil {
+		return nil, err
+	}
+	var scores []scored
+	for i, r := range a.ranks {
+		b := all[r]
+		if len(b)%8 != 0 || len(b) < 8*len(x) {
+			return nil, fmt.Errorf("rank %d has brought %d bytes for %d figures", r, len(b), len(x))
+		}
+		for k := range len(b) / 8 {
+			v := binary.LittleEndian.Uint64(b[8*k:])
+			switch {
+			case k >= len(x):
+				scores = append(scores, scored(v))
+			case i == 0:
+				x[k] = math.Float64frombits(v)
+			default:
+				x[k] += math.Float64frombits(v)
+			}
+		}
+	}
+	return scores, nil
+}
+
+// gatherNumbers is gather of as many numbers of each rank; of those that are lost there is
+// nil.
+func gatherNumbers(p peers, own ...int64) ([][]int64, error) {
+	var b []byte
+	for _, v := range own {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	all, err := p.gather(b)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]int64, len(all))
+	for r, b := range all {
+		if b == nil {
+			continue
+		}
+		if len(b) != 8*len(own) {
+			return nil, fmt.Errorf("rank %d has brought %d bytes for %d numbers", r, len(b), len(own))
+		}
+		for k := range own {
+			out[r] = append(out[r], int64(binary.LittleEndian.Uint64(b[8*k:])))
+		}
+	}
+	return out, nil
+}

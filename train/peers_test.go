@@ -1,0 +1,260 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// server is a server of tables in memory, for ranks that meet there.
+func server(t *testing.T, n int) (dial func(rank int) *apart) {
+	t.Helper()
+	var net fake.Net
+	sc := schema.Schema{Dense: []schema.Dense{{Name: "d", Len: 1, Rule: schema.Rule{Name: "sgd", LR: 1}}}}
+	ticket := transport.NewTicket()
+	s, err := service.New(service.Config{
+		Ticket: ticket, Version: "1", Servers: 1, Trainers: n, Schema: &sc,
+		Open: func(sc schema.Schema) (service.Engine, error) {
+			return fake.New(fake.Config{Trainers: n, Lanes: 1, LostLeaves: true}, sc), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, l := make(chan error), net.Listen("server")
+	go func() { ended <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return func(rank int) *apart {
+		c, err := client.Dial(context.Background(), client.Config{
+			Servers: []string{"server"}, Ticket: ticket, Version: "1", Trainer: rank, Trainers: n, Schema: sc, Dial: net.Dial,
+		})
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		t.Cleanup(func() { c.Close() })
+		return &apart{client: c, ranks: upTo(n)}
+	}
+}
+
+// onPeers calls do on n ranks of either kind at once.
+func onPeers(t *testing.T, n int, do func(rank int, p peers) error) {
+	t.Helper()
+	err := ringo.Local(context.Background(), n, ringo.Config{Collective: collective.Config{Algorithm: collective.Naive}}, func(job *ringo.Job) error {
+		return do(job.Rank(), meshed{job.Group()})
+	})
+	if err != nil {
+		t.Errorf("meshed: %v", err)
+	}
+	dial := server(t, n)
+	var all sync.WaitGroup
+	for rank := range n {
+		all.Go(func() {
+			if err := do(rank, dial(rank)); err != nil {
+				t.Errorf("apart, rank %d: %v", rank, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Ranks that are apart agree on what those of a mesh do, to the last bit.
+func TestPeersAgree(t *testing.T) {
+	leakcheck.Check(t)
+	for n := 1; n <= 5; n++ {
+		r := rand.New(rand.NewPCG(7, uint64(n)))
+		own, sums, scores := make([][]float64, n), make([]float64, 20), []scored(nil)
+		shards, blobs := make([][]scored, n), make([][]byte, n)
+		for rank := range n {
+			own[rank] = make([]float64, len(sums))
+			for i := range sums {
+				own[rank][i] = r.NormFloat64() * math.Pow(10, float64(r.IntN(20)))
+				if rank == 0 {
+					sums[i] = own[0][i]
+				} else {
+					sums[i] += own[rank][i]
+				}
+			}
+			for range r.IntN(100) {
+				shards[rank] = append(shards[rank], scored(r.Uint32()))
+			}
+			scores = append(scores, shards[rank]...)
+			blobs[rank] = bytes.Repeat([]byte{byte(rank)}, r.IntN(3)*100)
+		}
+		onPeers(t, n, func(rank int, p peers) error {
+			x := slices.Clone(own[rank])
+			got, err := p.addUp(x, shards[rank], true)
+			if err != nil {
+				return err
+			}
+			for i := range x {
+				if math.Float64bits(x[i]) != math.Float64bits(sums[i]) {
+					t.Errorf("%T, %d ranks: sum %d is %v on rank %d, want %v", p, n, i, x[i], rank, sums[i])
+				}
+			}
+			if !slices.Equal(got, scores) {
+				t.Errorf("%T, %d ranks: scores %v, want %v", p, n, got, scores)
+			}
+			all, err := p.gather(blobs[rank])
+			if err != nil {
+				return err
+			}
+			if !slices.EqualFunc(all, blobs, func(a, b []byte) bool { return a != nil && bytes.Equal(a, b) }) {
+				t.Errorf("%T, %d ranks: gathered %v", p, n, all)
+			}
+			numbers, err := gatherNumbers(p, int64(rank), -5)
+			for r, v := range numbers {
+				if !slices.Equal(v, []int64{int64(r), -5}) {
+					t.Errorf("%T, %d ranks: numbers %v", p, n, numbers)
+				}
+			}
+			if there := p.there(); !slices.Equal(there, upTo(n)) {
+				t.Errorf("%T: %v are there", p, there)
+			}
+			return errors.Join(err, p.barrier())
+		})
+	}
+}
+
+// Those that are apart go on without one that is lost, unless it is the first one.
+func TestPeersWithoutTheLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := server(t, 3)
+		var all [3]*apart
+		for rank := range all {
+			all[rank] = dial(rank)
+		}
+		each := func(do func(p *apart) error, ranks ...int) {
+			var wait sync.WaitGroup
+			for _, rank := range ranks {
+				wait.Go(func() {
+					if err := do(all[rank]); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wait.Wait()
+		}
+		each((*apart).barrier, 0, 1, 2)
+		_ = all[1].client.Close()
+		each(func(p *apart) error {
+			x := []float64{1}
+			scores, err := p.addUp(x, []scored{4}, true)
+			if x[0] != 2 || len(scores) != 2 || !slices.Equal(p.there(), []int{0, 2}) {
+				t.Errorf("sum %v, scores %v, %v are there", x, scores, p.there())
+			}
+			numbers, err2 := gatherNumbers(p, 3)
+			if len(numbers) != 3 || numbers[1] != nil || numbers[2] == nil {
+				t.Errorf("numbers %v", numbers)
+			}
+			return errors.Join(err, err2)
+		}, 0, 2)
+		_ = all[0].client.Close()
+		begun := time.Now()
+		if err := all[2].barrier(); !errors.Is(err, errLostTeller) || time.Since(begun) > 2*time.Minute {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+	})
+}
+
+// Ranks that bring something else than the others are named.
+func TestPeersDiffer(t *testing.T) {
+	dial := server(t, 2)
+	a, b := dial(0), dial(1)
+	meet := func(other func() error) error {
+		ended := make(chan error)
+		go func() { ended <- other() }()
+		_, err := a.addUp([]float64{1, 2}, nil, false)
+		<-ended
+		return err
+	}
+	err := meet(func() error { _, err := b.gather([]byte{1}); return err })
+	if err == nil || !strings.Contains(err.Error(), "rank 1 has brought 1 bytes for 2 figures") {
+		t.Errorf("got %v", err)
+	}
+	err = meet(func() error { _, err := gatherNumbers(b, 1, 2, 3); return err })
+	if err != nil {
+		t.Errorf("a score more: %v", err)
+	}
+	ended := make(chan error)
+	go func() { ended <- b.barrier() }()
+	if _, err = gatherNumbers(a, 1); err == nil || !strings.Contains(err.Error(), "rank 1 has brought 0 bytes for 1 numbers") {
+		t.Errorf("got %v", err)
+	}
+	<-ended
+}
+
+// losing is ranks of which some are lost while the others evaluate.
+type losing struct {
+	after [][]int // who is there at first, and after each sum
+	sums  int
+}
+
+func (l *losing) there() []int                      { return l.after[l.sums] }
+func (l *losing) barrier() error                    { return nil }
+func (l *losing) gather(b []byte) ([][]byte, error) { return [][]byte{b}, nil }
+func (l *losing) addUp(_ []float64, own []scored, _ bool) ([]scored, error) {
+	l.sums++
+	return slices.Clone(own), nil
+}
+
+// When ranks are lost while they evaluate, the others evaluate again, and together all samples.
+func TestEvaluationIsSharedOutAnew(t *testing.T) {
+	cfg := custom(tinyClick())
+	err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
+		r := &run{job: job, cfg: cfg, obs: silent{}}
+		defer r.close()
+		if err := r.prepare(); err != nil {
+			return err
+		}
+		for _, c := range []struct {
+			after [][]int
+			sums  int
+			part  int // of the set is evaluated here at last
+		}{
+			{[][]int{{0}, {0}}, 1, 1},
+			{[][]int{{0, 1, 2}, {0, 1, 2}}, 1, 3},
+			{[][]int{{0, 1, 2}, {0, 2}, {0, 2}}, 2, 2},
+			{[][]int{{0, 1, 2}, {0, 2}, {0}, {0}}, 3, 1},
+		} {
+			l := &losing{after: c.after}
+			r.peers = l
+			tally := tally{loss: 5}
+			scores, err := r.evaluateAll(1, &tally)
+			if err != nil {
+				return err
+			}
+			whole := r.set.Eval.Len()
+			if got := int(tally.evalTerms); got < whole/c.part || got > whole/c.part+1 || len(scores) != got || tally.loss != 5 || l.sums != c.sums {
+				t.Errorf("%v: %d of %d samples, %d scores, loss %v, %d sums", c.after, got, whole, len(scores), tally.loss, l.sums)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
