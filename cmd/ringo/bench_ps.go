@@ -50,8 +50,9 @@ twice in a batch, as trainers send them.
 
 About a thousand rows are compared with what they must be, to the last bit. In the
 same run, one thread copies (pull) or updates (push) rows of a plain array as large as
-the table, at most 1 GiB, at places known beforehand: "of memory" is rows/s as a share of
-that. "of latency" is the share of what copying one row after the other reaches.`,
+the table, at most 1 GiB, at places known beforehand and as often asked for as the keys:
+"of memory" is rows/s as a share of that. "of latency" is the share of what copying one
+row after the other reaches, each at a place all over the array that the last one says.`,
 		Example: "  ringo bench ps --batch 1024,4096,16384 --dist uniform,zipf:0.99,zipf:1.2\n" +
 			"  ringo bench ps --keys 10M --ps-memory 128MiB --ps-dir /ssd --dist zipf:0.99\n" +
 			"  ringo bench ps --keys 50M --optimizer adagrad-rowwise --op pull --insert 0.1 --json -",
@@ -204,8 +205,8 @@ type psMeasure struct {
 	server *serverProcess
 	load   *load.Load
 	out    *output
-	empty  serverFigures        // before there was a row
-	memory map[int]*load.Memory // by rows of a batch
+	empty  serverFigures // before there was a row
+	memory *load.Memory
 }
 
 // psCase is what was measured of one kind of work.
@@ -280,20 +281,18 @@ func (m *psMeasure) turn(ctx context.Context, k *psCase) error {
 }
 
 // limit measures what memory allows.
-func (m *psMeasure) limit(ctx context.Context, k *psCase) (err error) {
+func (m *psMeasure) limit(ctx context.Context, k *psCase) error {
 	if m.memory == nil {
-		m.memory = map[int]*load.Memory{}
-	}
-	at := m.memory[k.work.Batch]
-	if at == nil {
-		clear(m.memory) // one at a time is large enough
-		if at, err = load.NewMemory(m.c.table(), uint64(m.c.keys), k.work.Batch); err != nil {
+		var err error
+		if m.memory, err = load.NewMemory(m.c.table(), uint64(m.c.keys)); err != nil {
 			return err
 		}
-		m.memory[k.work.Batch] = at
+	}
+	if err := m.memory.Draw(k.work.Dist, k.work.Batch); err != nil {
+		return err
 	}
 	const time = 50 * time.Millisecond // of each rate
-	r, err := at.Measure(ctx, time)
+	r, err := m.memory.Measure(ctx, time)
 	k.limits = append(k.limits, r)
 	return err
 }

@@ -120,12 +120,12 @@ func (m *psMeasure) fill(ctx context.Context, bar *fetchProgress) error {
 	}
 	g.RowsPerS = float64(r.Rows) / r.Seconds
 	g.psServerCost = m.cost(at, at.Process.CPUSeconds-m.empty.Process.CPUSeconds, at.Process.GCSeconds-m.empty.Process.GCSeconds)
-	tier := ""
+	has := fmt.Sprintf("%.1f bytes per row (%.1f at most while growing)", g.BytesPerRow, g.MaxBytesPerRow)
 	if g.StoredRows > 0 {
-		tier = fmt.Sprintf(", %s on SSD", counted(int(g.StoredRows), "row"))
+		has = fmt.Sprintf("%s for %s in memory, and %s on SSD", mebibytes(g.ResidentBytes), counted(int(g.Rows), "row"), counted(int(g.StoredRows), "row"))
 	}
-	if err := m.out.result(g, "# filled %s of %d, %s: %s rows/s; the server has %.1f bytes per row in memory (%.1f at most while growing)%s, GC %.2f%% of its CPU",
-		counted(int(c.keys), "row"), c.dim, c.optimizer, grouped(int(g.RowsPerS)), g.BytesPerRow, g.MaxBytesPerRow, tier, 100*g.GCShare); err != nil {
+	if err := m.out.result(g, "# filled %s of %d, %s: %s rows/s; the server takes %s, GC %.2f%% of its CPU",
+		counted(int(c.keys), "row"), c.dim, c.optimizer, grouped(int(g.RowsPerS)), has, 100*g.GCShare); err != nil {
 		return err
 	}
 	m.out.header("# %s, %d batches under way; then one at a time", counted(c.clients, "client"), c.ahead)

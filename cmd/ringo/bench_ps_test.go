@@ -92,7 +92,7 @@ func TestBenchPSLines(t *testing.T) {
 	if len(lines) != 6 {
 		t.Fatalf("%d lines:\n%s", len(lines), out)
 	}
-	checkHolds(t, "stdout", lines[0], "# filled 8,000 rows of 16, adagrad: ", " bytes per row in memory", " of its CPU")
+	checkHolds(t, "stdout", lines[0], "# filled 8,000 rows of 16, adagrad: ", "; the server takes ", " bytes per row (", " of its CPU")
 	for i, op := range []string{" pull uniform ", " push uniform "} {
 		if line := lines[4+i]; !strings.HasPrefix(line, op) || len(line) != len(lines[3]) {
 			t.Errorf("%q under\n%q", line, lines[3])

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -53,4 +54,15 @@ func (d Dist) ranks(n uint64, r *rand.Rand) (func() uint64, error) {
 			}
 		}
 	}, err
+}
+
+// beyond is about how often, of n ranks, one behind the first so many is drawn.
+func (d Dist) beyond(first, n float64) float64 {
+	integral := func(lo, hi float64) float64 { // of the density
+		if d.Skew == 1 {
+			return math.Log(hi / lo)
+		}
+		return (math.Pow(hi, 1-d.Skew) - math.Pow(lo, 1-d.Skew)) / (1 - d.Skew)
+	}
+	return integral(first+0.5, n+0.5) / (1 + integral(1.5, n+0.5))
 }

@@ -44,3 +44,21 @@ func TestParseDist(t *testing.T) {
 		}
 	}
 }
+
+func TestBeyond(t *testing.T) {
+	const n = 5000
+	for _, skew := range []float64{0, 0.5, 0.99, 1, 1.2, 3} {
+		for _, first := range []int{1, 40, 600} {
+			behind, all := 0.0, 0.0
+			for k := 1; k <= n; k++ {
+				p := math.Pow(float64(k), -skew)
+				if all += p; k > first {
+					behind += p
+				}
+			}
+			if got, want := (Dist{skew}).beyond(float64(first), n), behind/all; math.Abs(got-want) > 0.1*want {
+				t.Errorf("skew %v: %v beyond %d, want %v", skew, got, first, want)
+			}
+		}
+	}
+}

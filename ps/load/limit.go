@@ -22,6 +22,7 @@ type Memory struct {
 	state [][]float32
 	ids   []int32 // batches of rows, different ones in each
 	batch int
+	seen  set
 	dst   []float32
 	grads []float32
 	at    uint32 // where the chase goes on
@@ -29,14 +30,13 @@ type Memory struct {
 
 // Rates are how many rows a second one thread reaches that does nothing else.
 type Rates struct {
-	// Chase copies one row after the other, each at a place that the one before says:
-	// what the latency of memory allows.
+	// Chase copies one row after the other, each at a place that the one before says, all
+	// over the array: what the latency of memory allows.
 	Chase float64
 	// Gather copies rows of places that are known beforehand, many at a time: what
-	// pulling could be at most.
+	// pulling could be at most. They are as often asked for as keys are.
 	Gather float64
-	// Update applies the rule to rows of places that are known beforehand: what
-	// pushing could be at most.
+	// Update applies the rule to such rows: what pushing could be at most.
 	Update float64
 }
 
@@ -44,8 +44,8 @@ type Rates struct {
 const maxMemory = 1 << 30
 
 // NewMemory makes arrays for a table of so many rows, of fewer where they would take
-// more than 1 GiB together.
-func NewMemory(t schema.Sparse, rows uint64, batch int) (*Memory, error) {
+// more than 1 GiB together. Draw says what is asked of them.
+func NewMemory(t schema.Sparse, rows uint64) (*Memory, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {
 		return nil, err
@@ -55,8 +55,7 @@ func NewMemory(t schema.Sparse, rows uint64, batch int) (*Memory, error) {
 	for _, p := range parts {
 		width += p.Width
 	}
-	m := &Memory{dim: t.Dim, rule: rule, batch: batch}
-	m.rows = int(max(uint64(batch), min(rows, uint64(maxMemory/4/width))))
+	m := &Memory{dim: t.Dim, rule: rule, rows: int(min(rows, uint64(maxMemory/4/width)))}
 	m.data = hugepage.Floats(m.rows * t.Dim)
 	for _, p := range parts {
 		s := hugepage.Floats(m.rows * p.Width)
@@ -65,28 +64,35 @@ func NewMemory(t schema.Sparse, rows uint64, batch int) (*Memory, error) {
 		}
 		m.state = append(m.state, s)
 	}
-	m.dst, m.grads = make([]float32, batch*t.Dim), make([]float32, batch*t.Dim)
-	r := rand.New(rand.NewPCG(1, 1))
-	for i := range m.grads {
-		m.grads[i] = 1e-3 * (r.Float32() - 0.5)
-	}
-	m.drawIDs(r)
 	return m, nil
 }
 
-// drawIDs draws batches of about a million rows together.
-func (m *Memory) drawIDs(r *rand.Rand) {
-	const ids = 1 << 20
-	var seen set
+// Draw draws batches of about a million rows together, with the skew of a distribution
+// of keys. Batches are of an eighth of the rows at most, or shortened to that.
+func (m *Memory) Draw(d Dist, batch int) error {
+	const ids, each = 1 << 20, 8
+	m.batch = max(1, min(batch, m.rows/each))
+	r := rand.New(rand.NewPCG(1, 1))
+	next, err := d.ranks(uint64(m.rows), r)
+	if err != nil {
+		return err
+	}
+	m.ids = m.ids[:0]
 	for range max(1, ids/m.batch) {
-		seen.reset(m.batch)
+		m.seen.reset(m.batch)
 		for have := 0; have < m.batch; {
-			if id := r.Uint64N(uint64(m.rows)); seen.add(id) {
+			// Ranks are scattered over the rows; that some share one makes no difference.
+			if id := Key(next()) % uint64(m.rows); m.seen.add(id) {
 				m.ids = append(m.ids, int32(id))
 				have++
 			}
 		}
 	}
+	m.dst, m.grads = make([]float32, m.batch*m.dim), make([]float32, m.batch*m.dim)
+	for i := range m.grads {
+		m.grads[i] = 1e-3 * (r.Float32() - 0.5)
+	}
+	return nil
 }
 
 // Rows is how many rows the arrays have.
@@ -95,7 +101,7 @@ func (m *Memory) Rows() int { return m.rows }
 // Bytes is how long the rows are without their state.
 func (m *Memory) Bytes() int64 { return 4 * int64(m.rows) * int64(m.dim) }
 
-// Measure takes the time d for each of the rates.
+// Measure takes the time d for each of the rates of what Draw has drawn.
 func (m *Memory) Measure(ctx context.Context, d time.Duration) (Rates, error) {
 	m.link()
 	r := Rates{Chase: m.rate(ctx, d, m.chase)}

@@ -11,8 +11,9 @@ import (
 // The rates are of what they say: the chase comes by every row of a circle, gathering
 // copies the rows of a batch, and updating moves them by the rule.
 func TestMemory(t *testing.T) {
-	m, err := NewMemory(tableOf("sgd", 4), 1000, 50)
+	m, err := NewMemory(tableOf("sgd", 4), 1000)
 	must(t, err)
+	must(t, m.Draw(Dist{}, 50))
 	if m.Rows() != 1000 || m.Bytes() != 16000 {
 		t.Errorf("%d rows, %d bytes", m.Rows(), m.Bytes())
 	}
@@ -52,16 +53,32 @@ func TestMemory(t *testing.T) {
 }
 
 func TestMeasureMemory(t *testing.T) {
-	m, err := NewMemory(tableOf("adagrad", 8), 3000, 100)
+	m, err := NewMemory(tableOf("adagrad", 8), 3000)
 	must(t, err)
+	must(t, m.Draw(Dist{1.2}, 100))
+	top := 0
+	for _, id := range m.ids {
+		if uint64(id) == Key(0)%3000 {
+			top++
+		}
+	}
+	if batches := len(m.ids) / 100; top < batches*9/10 {
+		t.Errorf("the most frequent row is in %d of %d batches", top, batches)
+	}
 	r, err := m.Measure(t.Context(), time.Millisecond)
 	if err != nil || r.Chase <= 0 || r.Gather <= 0 || r.Update <= 0 {
 		t.Errorf("%+v: %v", r, err)
 	}
-	big, err := NewMemory(tableOf("sgd", 1<<16), 1<<40, 1)
+	big, err := NewMemory(tableOf("sgd", 1<<16), 1<<40)
 	must(t, err)
 	if want := maxMemory / 4 >> 16; big.Rows() != want {
 		t.Errorf("%d rows, want %d", big.Rows(), want)
+	}
+	if must(t, big.Draw(Dist{}, 1<<20)); big.batch != big.Rows()/8 {
+		t.Errorf("batches of %d of %d rows", big.batch, big.Rows())
+	}
+	if err := m.Draw(Dist{-1}, 100); err == nil {
+		t.Error("a distribution that there is not")
 	}
 	over := errors.New("over")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -69,7 +86,7 @@ func TestMeasureMemory(t *testing.T) {
 	if _, err := m.Measure(ctx, time.Hour); err != over {
 		t.Errorf("%v", err)
 	}
-	if _, err := NewMemory(tableOf("none", 8), 3000, 100); err == nil {
+	if _, err := NewMemory(tableOf("none", 8), 3000); err == nil {
 		t.Error("a rule that there is not")
 	}
 }

@@ -131,8 +131,12 @@ func (w Work) Validate(keys uint64) error {
 	if w.Ahead < 0 || w.Ahead > mostAhead {
 		errs = append(errs, fmt.Errorf("load: %d pulls under way: want 1 to %d, or 0 for 3", w.Ahead, mostAhead))
 	}
-	if w.Dist.Skew < 0 || w.Dist.Skew > maxSkew {
+	if !(w.Dist.Skew >= 0 && w.Dist.Skew <= maxSkew) {
 		errs = append(errs, fmt.Errorf("load: a skew of %v: want 0 to %d", w.Dist.Skew, maxSkew))
+	}
+	const rare = 0.004 // so seldom would the last key of a batch be drawn that is not in it yet
+	if errs == nil && w.Dist.beyond(float64(w.Batch), float64(keys)) < rare {
+		errs = append(errs, fmt.Errorf("load: batches of %d different keys of %d by %v: others than the first %d are hardly ever drawn; make batches smaller", w.Batch, keys, w.Dist, w.Batch))
 	}
 	return errors.Join(errs...)
 }

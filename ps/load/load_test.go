@@ -254,6 +254,7 @@ func TestRefusals(t *testing.T) {
 	for want, w := range map[string]Work{
 		`operation "get"`: {Op: "get", Batch: 1}, "batches of 0": {Op: Pull}, "batches of 126": {Op: Pull, Batch: 126},
 		"a share of 1": {Op: Pull, Batch: 1, Insert: 1}, "-1 pulls": {Op: Pull, Batch: 1, Ahead: -1}, "a skew of 9": {Op: Pull, Batch: 1, Dist: Dist{9}},
+		"hardly ever drawn": {Op: Pull, Batch: 100, Dist: Dist{3}},
 	} {
 		if err := w.Validate(1000); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want it to say %q", w, err, want)
