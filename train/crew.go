@@ -22,26 +22,45 @@ type worker struct {
 	stepS   []float64
 }
 
-// crew is what the threads of a rank have in common during an epoch.
+// crew is what the threads of a rank have in common while they train or evaluate.
 type crew struct {
 	*run
 	epoch int
-	per   int // steps of each thread, the last without a batch for some of them
+	phase string
+	from  batches
 
 	mu   sync.Mutex
 	left int // batches to hand out
-	done int // steps
+	done int // those that are done
 	err  error
 }
 
 // trainCrew does an epoch's steps.
 func (r *run) trainCrew(at *position) error {
-	n := len(r.workers)
-	c := &crew{run: r, epoch: at.epoch, per: (r.steps + n - 1) / n, left: r.steps}
-	var all sync.WaitGroup
+	c := &crew{run: r, epoch: at.epoch, phase: "train", from: r.order, left: r.steps}
+	if err := c.all((*worker).train, &at.tally); err != nil {
+		return err
+	}
 	for _, w := range r.workers {
+		r.stepS = append(r.stepS, w.stepS...)
+	}
+	at.step = r.steps
+	return nil
+}
+
+// evaluateCrew evaluates this rank's part.
+func (r *run) evaluateCrew(epoch int, t *tally) error {
+	c := &crew{run: r, epoch: epoch, phase: "evaluate", from: r.shard, left: r.shard.Steps()}
+	return c.all((*worker).evaluate, t)
+}
+
+// all lets all threads work, and adds up what they count.
+func (c *crew) all(work func(*worker, *crew) error, t *tally) error {
+	var all sync.WaitGroup
+	for _, w := range c.workers {
+		w.tally = tally{}
 		all.Go(func() {
-			if err := w.train(c); err != nil {
+			if err := work(w, c); err != nil {
 				c.fail(err)
 			}
 		})
@@ -50,11 +69,9 @@ func (r *run) trainCrew(at *position) error {
 	if c.err != nil {
 		return c.err
 	}
-	for _, w := range r.workers {
-		at.tally.add(&w.tally)
-		r.stepS = append(r.stepS, w.stepS...)
+	for _, w := range c.workers {
+		t.add(&w.tally)
 	}
-	at.step = r.steps
 	return nil
 }
 
@@ -76,46 +93,50 @@ func (c *crew) take(w *worker, b *data.Batch) (ok bool, err error) {
 	start := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.left == 0 || c.err != nil {
-		return false, nil
+	for b.N = 0; b.N == 0; { // another rank's part of the evaluation may be one sample longer
+		if c.left == 0 || c.err != nil {
+			return false, nil
+		}
+		from, err := next(c.from)
+		if err != nil {
+			return false, err
+		}
+		c.left--
+		b.CopyFrom(from)
 	}
-	from, err := next(c.order)
-	if err != nil {
-		return false, err
-	}
-	c.left--
-	b.CopyFrom(from)
 	end := time.Now()
 	w.watch.Waited(end.Sub(start))
-	w.replica.trace.Span(trace.Data, "data", start, end)
+	if c.phase == "train" {
+		w.replica.trace.Span(trace.Data, "data", start, end)
+	}
 	return true, nil
 }
 
-// progress tells of a step.
-func (c *crew) progress(loss float64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// progress tells of a batch of n samples of all ranks. c.mu is held.
+func (c *crew) progress(n, total int, loss float64) {
 	c.done++
-	c.obs.Progress(Progress{Phase: "train", Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.steps,
-		Samples: c.cfg.Batch * c.job.Size(), Loss: loss})
+	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: total,
+		Samples: n, Loss: loss})
 }
 
 // train does the thread's steps of an epoch. Without a batch it passes: in ssp others wait until it has
 // done as many steps as they.
 func (w *worker) train(c *crew) error {
-	w.tally, w.stepS = tally{}, w.stepS[:0]
+	w.stepS = w.stepS[:0]
+	n := len(c.workers)
+	per := (c.steps + n - 1) / n // of each, the last without a batch for some of them
 	w.watch.Begin(time.Now())
 	w.replica.remote.Waited()
 	now, ahead := &w.batches[0], &w.batches[1]
 	have, err := c.take(w, now)
-	for step := 0; step < c.per && err == nil; step++ {
+	for step := 0; step < per && err == nil; step++ {
 		more := false
-		if have && step+1 < c.per {
+		if have && step+1 < per {
 			if more, err = c.take(w, ahead); err != nil {
 				break
 			}
 		}
-		at, after := step*len(c.workers), min((step+1)*len(c.workers), c.steps)
+		at, after := step*n, min((step+1)*n, c.steps)
 		w.replica.SetLR(c.lr(c.epoch, at), c.lr(c.epoch, after))
 		if !have {
 			err = w.replica.pass()
@@ -149,6 +170,42 @@ func (w *worker) step(c *crew, step int, b *data.Batch) error {
 	spent := w.watch.End(time.Now(), w.replica.Opt.Times())
 	w.stepS = append(w.stepS, spent.Whole.Seconds())
 	w.tally.spent.add(spent)
-	c.progress(res.Loss)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress(c.cfg.Batch*len(c.peers.there()), c.steps, res.Loss)
 	return nil
+}
+
+// evaluate does the thread's batches of an evaluation.
+func (w *worker) evaluate(c *crew) error {
+	now, ahead := &w.batches[0], &w.batches[1]
+	have, err := c.take(w, now)
+	for have && err == nil {
+		var more bool
+		if more, err = c.take(w, ahead); err != nil {
+			break
+		}
+		if more {
+			w.replica.expect(ahead)
+		}
+		var res Result
+		if res, err = w.replica.Evaluate(w.replica.Batch(now)); err != nil {
+			break
+		}
+		w.tally.evaluate(res)
+		c.evaluated(now, res)
+		now, ahead, have = ahead, now, more
+	}
+	if err != nil {
+		return fmt.Errorf("evaluating: %w", err)
+	}
+	return nil
+}
+
+// evaluated keeps the scores of a batch.
+func (c *crew) evaluated(b *data.Batch, res Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addScores(b, res)
+	c.progress(b.N*len(c.sharers), c.shard.Steps(), 0)
 }

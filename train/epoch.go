@@ -194,6 +194,9 @@ func (r *run) evaluate(epoch int, t *tally) error {
 	r.shard.Start(epoch)
 	r.replica.ResetState()
 	r.scores = r.scores[:0]
+	if len(r.workers) > 0 {
+		return r.evaluateCrew(epoch, t)
+	}
 	for done, batches := 1, r.shard.Steps(); done <= batches; done++ {
 		b, err := next(r.shard)
 		if err != nil {
@@ -207,12 +210,17 @@ func (r *run) evaluate(epoch int, t *tally) error {
 			return fmt.Errorf("evaluating: %w", err)
 		}
 		t.evaluate(res)
-		for i, s := range res.Scores {
-			r.scores = append(r.scores, newScored(s, b.Labels[i] == 1))
-		}
+		r.addScores(b, res)
 		r.obs.Progress(Progress{Phase: "evaluate", Epoch: epoch, Epochs: r.cfg.Epochs, Done: done, Total: batches, Samples: b.N * len(r.sharers)})
 	}
 	return nil
+}
+
+// addScores keeps the scores of a click model's batch.
+func (r *run) addScores(b *data.Batch, res Result) {
+	for i, s := range res.Scores {
+		r.scores = append(r.scores, newScored(s, b.Labels[i] == 1))
+	}
 }
 
 // report turns the sums over all ranks, and their scores, into the epoch's figures.

@@ -158,13 +158,13 @@ func (r *Replica) connect(cfg Config, rate float64, lead *Replica) error {
 
 // fetch brings the parameters that a pass needs, and maps the batch's ids to the rows held.
 func (r *Replica) fetch(ids []int32, training bool) ([]int32, error) {
-	get := r.remote.Peek
+	get, ask := r.remote.Peek, r.remote.AskPeek
 	if training {
-		get = r.remote.Fetch
+		get, ask = r.remote.Fetch, r.remote.Ask
 	}
 	mapped, rows, err := get(ids)
-	if training && err == nil && r.remote.ahead != nil {
-		err = r.remote.Ask(r.remote.ahead.IDs)
+	if err == nil && r.remote.ahead != nil {
+		err = ask(r.remote.ahead.IDs)
 		r.remote.ahead = nil
 	}
 	if err != nil || len(rows) == 0 {
@@ -174,8 +174,8 @@ func (r *Replica) fetch(ids []int32, training bool) ([]int32, error) {
 	return mapped, nil
 }
 
-// expect names the batch that follows the one that Backward is called with next: what it needs of
-// servers travels meanwhile.
+// expect names the batch that follows the one that Backward or Evaluate is called with next: what it
+// needs of servers travels meanwhile.
 func (r *Replica) expect(b *data.Batch) { r.remote.ahead = b }
 
 // pass ends a step in which this replica had no batch. Others may wait for it.

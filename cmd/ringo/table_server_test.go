@@ -72,6 +72,12 @@ func TestParametersOutOfStep(t *testing.T) {
 		checkHolds(t, "stderr", errs, "[ps 0] parameter server 0 of 2 is up at N, for 2 trainers, "+name+"\n", "trainer 0 of 2 is up, with 2 servers\n",
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
 	}
+	for _, flags := range []string{"--lr 1e30 --trainer-threads 3 --ps-mode ssp", "--lr 1e30 --trainer-threads 2 --ps-mode geo"} { // a thread's fault ends the others' waits
+		status, _, errs := command(t, clicks+"--table-rows 5000 --np 1 --mode ps --servers 2 "+flags)
+		if want := "training has diverged"; status != exitFailed || !strings.Contains(errs, want) {
+			t.Errorf("%s: status %d, stderr %q, want %q", flags, status, errs, want)
+		}
+	}
 	status, _, errs := command(t, "train lstm --data synthetic --np 1 --mode ps --ps-mode async --trainer-threads 2 --epochs 1 --train-limit 2000 --eval-limit 500 --clip-norm 0 --progress none")
 	if want := "model lstm carries state from batch to batch: it cannot train on 2 threads at once"; status != exitFailed || !strings.Contains(errs, want) {
 		t.Errorf("status %d, stderr %q, want %q", status, errs, want)

@@ -13,7 +13,7 @@ type batch struct {
 	seen   compacter // its rows; copies have their own
 	mapped []int32   // for each id, its row
 	rows   []float32
-	asked  bool // by Ask
+	asked  bool // ahead
 	ids    int  // how many were asked for
 }
 
@@ -26,20 +26,13 @@ type pending struct{ values, rows *client.Pull }
 // well. It waits as the servers' consistency demands. Where Ask has asked for the step, ids must be
 // the same.
 func (t *Trainer) Fetch(ids []int32) (mapped []int32, rows []float32, err error) {
-	b := &t.batches[t.step%2]
-	switch {
-	case !b.asked:
-		err = t.ask(b, t.step, ids)
-	case b.ids != len(ids):
-		err = fmt.Errorf("ps: trainer: step %d: %d ids, %d were asked for", t.step, len(ids), b.ids)
-	}
+	b, err := t.turnTo(ids, t.ask)
 	if err == nil && t.pending.values == nil && (t.geo == nil || t.geo.stale) {
 		err = t.askDense()
 	}
 	if err = errors.Join(err, t.await()); err != nil {
 		return nil, nil, err
 	}
-	b.asked = false
 	if t.geo != nil {
 		return b.mapped, t.geo.weights, nil
 	}
@@ -53,7 +46,7 @@ func (t *Trainer) Ask(ids []int32) error {
 	if t.geo != nil && t.step%uint64(t.cfg.GeoSteps) == 0 {
 		return nil
 	}
-	b := &t.batches[(t.step+1)%2]
+	b := &t.batches[t.turn^1]
 	b.asked, b.ids = true, len(ids)
 	return t.ask(b, t.step+1, ids)
 }
@@ -61,11 +54,33 @@ func (t *Trainer) Ask(ids []int32) error {
 // Peek returns rows as Fetch does, without dense parameters and without making rows: for
 // evaluation, of what the servers have.
 func (t *Trainer) Peek(ids []int32) (mapped []int32, rows []float32, err error) {
-	b := &t.batches[t.step%2]
-	if err = t.askRows(b, t.step, ids, t.lane.PeekRows); err == nil {
-		err = t.await()
+	b, err := t.turnTo(ids, t.peek)
+	if err = errors.Join(err, t.await()); err != nil {
+		return nil, nil, err
 	}
-	return b.mapped, b.rows, err
+	return b.mapped, b.rows, nil
+}
+
+// AskPeek asks for the rows that the next Peek will return, and does not wait.
+func (t *Trainer) AskPeek(ids []int32) error {
+	b := &t.batches[t.turn^1]
+	b.asked, b.ids = true, len(ids)
+	return t.peek(b, t.step, ids)
+}
+
+// turnTo makes the next batch the one in use, and asks for it unless that was done ahead.
+func (t *Trainer) turnTo(ids []int32, ask func(*batch, uint64, []int32) error) (*batch, error) {
+	t.turn ^= 1
+	b := &t.batches[t.turn]
+	asked := b.asked
+	b.asked = false
+	switch {
+	case !asked:
+		return b, ask(b, t.step, ids)
+	case b.ids != len(ids):
+		return b, fmt.Errorf("ps: trainer: step %d: %d ids, %d were asked for", t.step, len(ids), b.ids)
+	}
+	return b, nil
 }
 
 // ask asks for the rows of a step.
@@ -74,6 +89,10 @@ func (t *Trainer) ask(b *batch, step uint64, ids []int32) error {
 		return t.askCopies(b, step, ids)
 	}
 	return t.askRows(b, step, ids, t.lane.PullRows)
+}
+
+func (t *Trainer) peek(b *batch, step uint64, ids []int32) error {
+	return t.askRows(b, step, ids, t.lane.PeekRows)
 }
 
 // askDense asks for the dense values of the step that begins.

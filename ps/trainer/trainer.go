@@ -82,7 +82,8 @@ type Trainer struct {
 	step uint64 // under way, from 1
 	geo  *geo   // nil: the servers' rules move parameters
 
-	batches [2]batch // of even and odd steps: one is used, the other asked for
+	batches [2]batch // one is used, the other asked for
+	turn    int      // the one in use
 	pending pending
 	pushed  []uint64
 	waited  time.Duration
@@ -125,7 +126,7 @@ func (t *Trainer) PushRows(at []int32, grads []float32) error {
 		t.geo.move(at, grads)
 		return nil
 	}
-	keys := t.batches[t.step%2].seen.keys
+	keys := t.batches[t.turn].seen.keys
 	t.pushed = t.pushed[:0]
 	for _, i := range at {
 		t.pushed = append(t.pushed, keys[i])
