@@ -33,9 +33,9 @@ func (f *jobFlags) checkApart(cmd *cobra.Command, faults *faultList) {
 	if !f.ps.goesOn() {
 		return
 	}
-	for _, name := range append([]string{"rendezvous", "transport", "algorithm", "timeout"}, networkFlagNames...) {
+	for _, name := range append([]string{"rendezvous", "transport", "algorithm", "timeout", "trace"}, networkFlagNames...) {
 		if cmd.Flags().Changed(name) {
-			faults.add("--%s has no effect with --ps-lost %s: ranks are connected to servers, and not to each other", name, lostGoesOn)
+			faults.add("--%s is not for --ps-lost %s: ranks are connected to servers, and not to each other", name, lostGoesOn)
 		}
 	}
 }

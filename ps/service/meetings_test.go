@@ -130,6 +130,38 @@ func TestMeetingRefused(t *testing.T) {
 	p[1].failure(message.ReasonFailed, "trainer 1 comes to meeting 1, the others are at 4")
 }
 
+// To a server that goes on with another one's work trainers come back as soon as after any
+// other absence.
+func TestRejoinAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, 2, func(c *Config, e *fake.Config) {
+			c.Rejoin, c.Arrive, e.Forgetful = 10*time.Second, time.Minute, true
+		})
+		h := hello(0, 2)
+		h.From = 5
+		begun := time.Now()
+		p, _ := w.join(h)
+		p.limits.Trainers = 2
+		p.gets(message.TypeAck, 4)
+		p.comes(1, 1, "a")
+		var beating sync.WaitGroup
+		defer beating.Wait()
+		beating.Go(func() {
+			for range 15 {
+				time.Sleep(time.Second)
+				_ = p.WriteFrame(message.TypeHeartbeat, nil)
+			}
+		})
+		p.met(1, "a")
+		if waited := time.Since(begun); waited < 10*time.Second || waited > 12*time.Second {
+			t.Errorf("the meeting took %v", waited)
+		}
+		says(t, w.engine.Losses()[0], "trainer 1 is lost: its lane 0 has been away for 10s: it has never connected")
+		p.leaves(5)
+		must(t, w.end())
+	})
+}
+
 // Who is lost is not waited for, its own part is left out, and it hears that it comes too late.
 func TestMeetingWithoutTheLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ type seats struct {
 	lanes    int // of each trainer
 	list     []seat
 	trainers []trainer
+	again    bool          // an earlier process had this server's seats
 	changed  chan struct{} // gets a token when a lane has ended in good order
 }
 
@@ -49,10 +50,14 @@ func (s *seats) init(trainers, lanes int) {
 	}
 }
 
-// begin has lanes that are empty be so since a time.
-func (s *seats) begin(since time.Time) {
+// begin has lanes that are empty be so since a time, with another time to come at the
+// beginning.
+func (s *seats) begin(since time.Time, more time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.again {
+		since = since.Add(more)
+	}
 	for i := range s.list {
 		if p := &s.list[i]; !p.left {
 			p.since = since
@@ -87,9 +92,23 @@ func (s *seats) take(c *conn) (old *conn, err error) {
 	if place.conn != nil {
 		return place.conn, nil
 	}
+	if place.cause == errNeverCame && c.who.From > 1 && !s.again {
+		s.goOn(time.Now())
+	}
 	place.conn, place.bye = c, false
 	c.safe.newest = place.newest
 	return nil, nil
+}
+
+// goOn notes that this server goes on with what another one has begun: trainers that have
+// not come are not at their beginning. s.mu is held.
+func (s *seats) goOn(now time.Time) {
+	s.again = true
+	for i := range s.list {
+		if p := &s.list[i]; p.conn == nil && !p.left && p.since.After(now) {
+			p.since = now
+		}
+	}
 }
 
 // leave frees the seat of c, if it has it.
@@ -136,6 +155,7 @@ func (s *seats) tell() {
 type away struct {
 	trainer, lane int
 	cause         error
+	beginning     bool // it has never come, and had the time of the beginning for it
 }
 
 // overdue returns the trainers that have a lane which is empty since before a time
@@ -149,7 +169,7 @@ func (s *seats) overdue(before time.Time) (out []away) {
 			continue
 		}
 		t.lost = true
-		out = append(out, away{i / s.lanes, i % s.lanes, p.cause})
+		out = append(out, away{i / s.lanes, i % s.lanes, p.cause, p.cause == errNeverCame && !s.again})
 	}
 	return out
 }

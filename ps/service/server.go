@@ -213,7 +213,7 @@ func (s *Server) open(sc schema.Schema) error {
 }
 
 // begin starts the time that trainers have to come.
-func (s *Server) begin() { s.seats.begin(time.Now().Add(s.cfg.Arrive - s.cfg.Rejoin)) }
+func (s *Server) begin() { s.seats.begin(time.Now(), s.cfg.Arrive-s.cfg.Rejoin) }
 
 // watch returns why the server ends.
 func (s *Server) watch(ctx context.Context) error {
@@ -251,7 +251,7 @@ func (s *Server) look() error {
 	now := time.Now()
 	for _, l := range s.seats.overdue(now.Add(-s.cfg.Rejoin)) {
 		limit := s.cfg.Rejoin
-		if l.cause == errNeverCame {
+		if l.beginning {
 			limit = s.cfg.Arrive
 		}
 		cause := fmt.Errorf("its lane %d has been away for %v: %w", l.lane, limit, l.cause)

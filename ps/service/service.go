@@ -119,7 +119,7 @@ type Config struct {
 	// least twice Heartbeat; 0: 10 s.
 	Silence time.Duration
 	// Rejoin is how long a trainer may stay away; 0: 60 s. Arrive is how long it may
-	// take to come at the beginning; 0: Rejoin.
+	// take to come at the beginning, but not to a server that takes another one's place; 0: Rejoin.
 	Rejoin, Arrive time.Duration
 	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
