@@ -108,14 +108,22 @@ func (f *keepFlags) listen(index int) (net.Listener, error) {
 func (f *keepFlags) apply(c *server.Config) {
 	c.SaveEvery, c.From, c.DeleteAfter, c.ShrinkEvery = f.saveEvery, f.from, f.unseen, f.shrinkEvery
 	c.Admission = shard.Admission(f.admit)
+	c.FullWait = fullWait
 }
 
-// tableGrace is how long launched servers may take to save when they are to end.
+// fullWait is how long servers wait for room on a full disk for their last checkpoint, and saveGrace how
+// long launched ones may take for it.
+const (
+	fullWait  = 5 * time.Minute
+	saveGrace = 10 * time.Minute
+)
+
+// tableGrace is how long launched servers may take to end.
 func (f *psFlags) tableGrace() time.Duration {
 	if f.durability == string(tables.None) {
 		return 0
 	}
-	return 10 * time.Minute
+	return saveGrace
 }
 
 // admission is a flag: count:3, share:0.1, or both.

@@ -36,6 +36,11 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	end := "is done"
 	if err != nil && cmd.Context().Err() != nil && errors.Is(err, context.Cause(cmd.Context())) {
 		end = "was told to end"
+		if all, ok := err.(interface{ Unwrap() []error }); ok { // the command says only that it was interrupted
+			for _, e := range all.Unwrap()[1:] {
+				cfg.Report(e.Error())
+			}
+		}
 	} else if err != nil {
 		return err
 	}

@@ -58,6 +58,9 @@ type Config struct {
 	// see tables.Engine.Checkpoint. With durability checkpoint it is what a lost server takes with it, and
 	// the time that a checkpoint takes; with wal it bounds what a server replays when it begins.
 	SaveEvery time.Duration
+	// FullWait is how long the server waits at its end for room on a full disk for its last checkpoint. 0: it
+	// does not.
+	FullWait time.Duration
 	// Heartbeat, Silence, Rejoin and Arrive say when a trainer is lost: see service.Config.
 	Heartbeat, Silence, Rejoin, Arrive time.Duration
 	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. It is
@@ -97,6 +100,9 @@ func (c Config) Validate() error {
 	if c.MemoryBytes < 0 || c.DiskBytes < 0 || c.DiskBytes > 0 && c.MemoryBytes == 0 || c.MemoryBytes > 0 && c.Dir == "" {
 		errs = append(errs, fmt.Errorf("ps: server: rows of %d bytes in memory and %d on disk in %q: want at least 0, a limit of memory where there is one of the disk, and then a folder", c.MemoryBytes, c.DiskBytes, c.Dir))
 	}
+	if c.FullWait < 0 {
+		errs = append(errs, fmt.Errorf("ps: server: waiting %v for room on a full disk: want at least 0", c.FullWait))
+	}
 	if c.ShrinkEvery < 0 || c.DeleteAfter < 0 {
 		errs = append(errs, fmt.Errorf("ps: server: days of %v, and rows deleted after %d unseen: want at least 0", c.ShrinkEvery, c.DeleteAfter))
 	}
@@ -122,7 +128,8 @@ func (c Config) tables() tables.Config {
 	return t
 }
 
-// Run serves until all trainers have left, and then returns nil, ctx ends, or something fails.
+// Run serves until all trainers have left, and then returns nil, ctx ends, or something fails. Errors of what
+// it does at its end are joined to the first.
 func Run(ctx context.Context, cfg Config) (Figures, error) {
 	for _, l := range []net.Listener{cfg.Listener, cfg.Admin} {
 		if l != nil {
@@ -170,17 +177,18 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	cancel(nil)
 	beside.Wait()
 	figures := Figures{Figures: s.service.Figures()}
+	errs := []error{err}
 	if e := s.opened(); e != nil {
 		if cfg.Durability != tables.None && (err == nil || outer.Err() != nil) {
-			if _, saved := e.Save(context.WithoutCancel(ctx), false); saved != nil {
-				cfg.Report(fmt.Sprintf("server %d: its last checkpoint could not be written: %v", cfg.Index, saved))
-				err = errors.Join(err, saved)
-			}
+			errs = append(errs, s.saveLast(context.WithoutCancel(ctx), fullPause, func(ctx context.Context) error {
+				_, err := e.Save(ctx, false)
+				return err
+			}))
 		}
 		figures.Tables = e.Stats()
-		err = errors.Join(err, e.Close(), s.tiers.Close())
+		errs = append(errs, e.Close(), s.tiers.Close())
 	}
-	return figures, err
+	return figures, errors.Join(errs...)
 }
 
 // open makes the engine for the trainers' schema.

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/ringo-ml/ringo/ps/saved"
@@ -65,6 +67,26 @@ func (s *server) saveNowAndThen(ctx context.Context, fail context.CancelCauseFun
 			fail(fmt.Errorf("ps: server %d: a checkpoint: %w", s.cfg.Index, err))
 			return
 		}
+	}
+}
+
+// fullPause is the time between trials to save on a full disk.
+const fullPause = 10 * time.Second
+
+// saveLast saves a server that ends. A full disk may have room again, if somebody is told: nothing else has
+// what would be lost.
+func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(context.Context) error) error {
+	for until := time.Now().Add(s.cfg.FullWait); ; {
+		err := save(ctx)
+		if err == nil {
+			return nil
+		}
+		left := time.Until(until)
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || left <= 0 {
+			return fmt.Errorf("its last checkpoint could not be written: %w", err)
+		}
+		s.cfg.Report(fmt.Sprintf("server %d: there is no room for its last checkpoint: %v; make some within %v", s.cfg.Index, err, left.Round(time.Second)))
+		sleep(ctx, min(left, pause))
 	}
 }
 

@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -191,6 +193,36 @@ func TestFromFaults(t *testing.T) {
 		r := run(t, transport.NewTicket(), change)
 		if err := <-r.end; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+// A server whose disk is full at its end waits for room, and says so; in vain it says what is lost.
+func TestFullAtTheEnd(t *testing.T) {
+	full := fmt.Errorf("dense-0: %w", syscall.ENOSPC)
+	for _, c := range []struct {
+		wait   time.Duration
+		faults []error // of the trials; then one succeeds
+		trials int
+		ok     bool
+	}{
+		{0, []error{full}, 1, false}, {0, nil, 1, true}, {time.Minute, []error{full, full}, 3, true},
+		{time.Minute, []error{full, os.ErrPermission}, 2, false}, {time.Nanosecond, []error{full, full, full, full}, 1, false},
+	} {
+		var said []string
+		s := &server{cfg: Config{FullWait: c.wait, Report: func(line string) { said = append(said, line) }}}
+		trials := 0
+		err := s.saveLast(context.Background(), time.Millisecond, func(context.Context) error {
+			if trials++; trials <= len(c.faults) {
+				return c.faults[trials-1]
+			}
+			return nil
+		})
+		if trials != c.trials || (err == nil) != c.ok || len(said) != trials-1 {
+			t.Errorf("%+v: %d trials, %v, %q", c, trials, err, said)
+		}
+		if err != nil && !strings.Contains(err.Error(), "its last checkpoint could not be written: ") {
+			t.Error(err)
 		}
 	}
 }

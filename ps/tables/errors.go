@@ -10,7 +10,7 @@ var (
 	// ErrClosed is the error of an engine that has been closed.
 	ErrClosed = errors.New("tables: the server is closed")
 	// ErrLeft is the error of a change by a lane that has left.
-	ErrLeft = errors.New("it has left")
+	ErrLeft = errors.New("it has left the job, which is over for it: begin another job, with another ticket")
 )
 
 // GapError says that a lane's change is not the next one.

@@ -44,7 +44,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	var chain []*snapshot.Snapshot
 	if !none(e.checkpoints()) {
 		if chain, err = snapshot.Chain(e.checkpoints(), 0); err != nil {
-			return err
+			return e.olderThan(err)
 		}
 	}
 	st := state{About: About{Record: 1}}
@@ -71,9 +71,11 @@ func (e *Engine) recover(ctx context.Context) error {
 		// What comes now builds on it, and a log alone does not say of what tables it
 		// is. Tables of several tiers may choose which keys get a row, but not in a
 		// replay, of which Load tells them.
-		_, err = e.Save(ctx, false)
+		if _, err = e.save(ctx, false); err != nil {
+			return fmt.Errorf("saving a first checkpoint: %w", err)
+		}
 	}
-	return err
+	return nil
 }
 
 // none tells whether a directory has no checkpoint.
@@ -159,15 +161,15 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	if len(st.Lanes) != len(e.lanes) {
 		return st, fmt.Errorf("%s: its manifest has %d lanes of %d", newest.Dir, len(st.Lanes), len(e.lanes))
 	}
-	if e.saved.epochs, err = e.loadParts(ctx, chain, nil); err != nil {
-		return st, err
+	if st.Epochs, err = e.loadParts(ctx, chain, nil); err != nil {
+		return st, e.olderThan(err)
 	}
 	for _, s := range chain {
 		bytes, err := s.Bytes()
 		if err != nil {
 			return st, err
 		}
-		e.saved.add(s, bytes, e.saved.epochs)
+		e.saved.add(s, bytes, &st)
 	}
 	e.newest.Store(newest.Number)
 	for i, s := range st.Lanes {
@@ -183,6 +185,20 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	e.clocks.measure()
 	e.setRate(st.Rate)
 	return st, nil
+}
+
+// olderThan says of a newest checkpoint that cannot be loaded how to do without it. None is left out
+// silently.
+func (e *Engine) olderThan(err error) error {
+	all, fault := snapshot.Numbers(e.checkpoints())
+	if fault != nil || len(all) < 2 {
+		return err
+	}
+	rest := "what came after it is lost then"
+	if e.log != nil {
+		rest = "the log has what came after it"
+	}
+	return fmt.Errorf("%w; to begin with the one before, number %d, move the folder of number %d away: %s", err, all[len(all)-2], all[len(all)-1], rest)
 }
 
 func (e *Engine) lostBefore(lane int) error {

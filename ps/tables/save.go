@@ -107,7 +107,8 @@ func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
 		return Saved{}, err
 	}
 	bytes, err := done.Bytes()
-	e.saved.add(done, bytes, st.Epochs)
+	keep := e.keepFrom(&st)
+	e.saved.add(done, bytes, &st)
 	e.newest.Store(done.Number)
 	for i, t := range e.sparse {
 		t.table.Committed(st.Epochs[i])
@@ -120,11 +121,24 @@ func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
 		return out, fmt.Errorf("checkpoint %d is there, older ones could not be removed: %w", done.Number, err)
 	}
 	if e.log != nil {
-		if err := e.log.Truncate(st.Record); err != nil {
+		if err := e.log.Truncate(keep); err != nil {
 			return out, fmt.Errorf("checkpoint %d is there: %w", done.Number, err)
 		}
 	}
 	return out, nil
+}
+
+// keepFrom is the first record of the log that is of use after a checkpoint: that from which the one before
+// would be replayed, in case the new one is damaged; when all have left, the new one's.
+func (e *Engine) keepFrom(st *state) uint64 {
+	select {
+	case <-e.Left():
+	default:
+		if e.cfg.Keep > 1 && e.saved.number > 0 {
+			return min(e.saved.record, st.Record)
+		}
+	}
+	return st.Record
 }
 
 // deltas tells whether any table knows what has changed.

@@ -14,6 +14,7 @@ type saved struct {
 	number uint64 // of the newest
 	epochs []uint64
 	at     time.Time // when it was complete
+	record uint64    // where its replay begins
 
 	whole   int64 // bytes of the whole one
 	changed int64 // and of the deltas
@@ -21,8 +22,8 @@ type saved struct {
 }
 
 // add notes the newest checkpoint.
-func (s *saved) add(c *snapshot.Snapshot, bytes int64, epochs []uint64) {
-	s.number, s.epochs, s.at = c.Number, epochs, c.At
+func (s *saved) add(c *snapshot.Snapshot, bytes int64, st *state) {
+	s.number, s.epochs, s.at, s.record = c.Number, st.Epochs, c.At, st.Record
 	if c.Base == 0 {
 		s.whole, s.changed, s.deltas = bytes, 0, 0
 		return
