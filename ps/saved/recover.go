@@ -47,9 +47,9 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 }
 
 func (s *Server) recover(ctx context.Context, r Recovery) (done tables.Saved, err error) {
-	below := tiers.Config{}
+	below := tiers.Config{Deltas: true} // as servers that save have it: when rows were touched is saved too
 	if r.MemoryBytes > 0 {
-		below = tiers.Config{Dir: Below(s.Dir), MemoryBytes: r.MemoryBytes, DiskBytes: r.DiskBytes}
+		below.Dir, below.MemoryBytes, below.DiskBytes = Below(s.Dir), r.MemoryBytes, r.DiskBytes
 	}
 	t, err := tiers.Open(below, s.About.Layout)
 	if err != nil {

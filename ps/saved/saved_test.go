@@ -54,9 +54,9 @@ func begin(t *testing.T, n int, durability tables.Durability, from []string, mem
 	t.Helper()
 	j := &job{t: t, dir: t.TempDir(), seq: make([]uint64, n)}
 	for i := range n {
-		below := tiers.Config{}
+		below := tiers.Config{Deltas: true}
 		if memory > 0 {
-			below = tiers.Config{Dir: Below(ServerDir(j.dir, i)), MemoryBytes: memory}
+			below.Dir, below.MemoryBytes = Below(ServerDir(j.dir, i)), memory
 		}
 		tier, err := tiers.Open(below, layout(0.1))
 		must(t, err)
