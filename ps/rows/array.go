@@ -53,11 +53,21 @@ func (a *array[T]) bytesOf(items int) int {
 	return items * a.width * int(unsafe.Sizeof(v))
 }
 
-// grow makes the first items usable.
+// grow makes the first items usable, and lets memory for the next ones be made.
 func (a *array[T]) grow(items int) error {
-	if items <= a.ready {
-		return nil
+	if items > a.ready {
+		if err := a.open(items); err != nil {
+			return err
+		}
 	}
+	if a.space != nil {
+		a.space.ahead(a.bytesOf(items))
+	}
+	return nil
+}
+
+// open makes more items usable.
+func (a *array[T]) open(items int) error {
 	if items > a.most {
 		return fmt.Errorf("%d of at most %d", items, a.most)
 	}
@@ -68,9 +78,9 @@ func (a *array[T]) grow(items int) error {
 		}
 		return nil
 	}
-	// Steps of a 16th keep calls few; pages that nothing has touched take no
-	// memory.
-	want := min(a.most, items+items/16+4096)
+	// Steps of a 16th keep calls few, and have room for pages that are made ahead;
+	// those that nothing has touched take no memory.
+	want := min(a.most, items+items/16+max(4096, 2*largePage/a.bytesOf(1)))
 	if err := a.space.grow(a.bytesOf(want)); err != nil {
 		return err
 	}
@@ -85,12 +95,16 @@ func (a *array[T]) item(i uint32) []T {
 }
 
 // resident is how many bytes of memory the first items take at most, the rest of
-// the last page included.
+// the last page included, and the page that was made ahead.
 func (a *array[T]) resident(items int) int {
 	if a.space == nil {
 		return a.bytesOf((items + int(a.mask)) >> a.shift << a.shift)
 	}
-	return min(a.space.size(), roundPage(a.bytesOf(items)))
+	bytes, ahead := a.bytesOf(items), 0
+	if bytes >= largePage {
+		ahead = largePage
+	}
+	return min(a.space.size(), roundPage(bytes)+ahead)
 }
 
 // release gives the memory back. Nothing may use the array any more.

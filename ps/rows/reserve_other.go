@@ -20,4 +20,5 @@ func reserve(int) (*reservation, error) {
 func (*reservation) start() unsafe.Pointer { return nil }
 func (*reservation) size() int             { return 0 }
 func (*reservation) grow(int) error        { return nil }
+func (*reservation) ahead(int)             {}
 func (*reservation) release() error        { return nil }

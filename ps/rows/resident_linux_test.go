@@ -28,9 +28,15 @@ func TestResidentPages(t *testing.T) {
 
 func residentBytes(t *testing.T, r *reservation) int {
 	t.Helper()
+	r.making.Wait()
+	return residentIn(t, r.usable[:r.open])
+}
+
+func residentIn(t *testing.T, b []byte) int {
+	t.Helper()
 	page := unix.Getpagesize()
-	flags := make([]byte, (r.open+page-1)/page)
-	if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(r.start()), uintptr(r.open), uintptr(unsafe.Pointer(&flags[0]))); e != 0 {
+	flags := make([]byte, (len(b)+page-1)/page)
+	if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&flags[0]))); e != 0 {
 		t.Fatal(e)
 	}
 	n := 0
@@ -38,6 +44,41 @@ func residentBytes(t *testing.T, r *reservation) int {
 		n += int(f & 1)
 	}
 	return n * page
+}
+
+// The large page behind the one that is used is there before anything is written to it,
+// and no other one; it holds zeros, and goes with the rest.
+func TestPagesAreMadeAhead(t *testing.T) {
+	const line = 16
+	a, err := newArray[float32](line, 20*largePage/(4*line), wholeShift)
+	must(t, err)
+	must(t, a.grow(1))
+	if unix.Madvise(a.space.usable[:smallPage], unix.MADV_POPULATE_WRITE) != nil {
+		t.Skip("the system makes no pages ahead")
+	}
+	perPage := largePage / a.bytesOf(1)
+	for items := 1000; items < a.most; items += perPage / 3 {
+		must(t, a.grow(items))
+		a.space.making.Wait()
+		used := (items - 1) / perPage
+		for page := range a.space.open / largePage {
+			made := residentIn(t, a.space.usable[page*largePage:][:largePage])
+			want := 0
+			if page == used+1 && page >= largeFrom/largePage {
+				want = largePage
+			}
+			if page > used && made != want {
+				t.Fatalf("%d items end in page %d: of page %d %d bytes are there, want %d", items, used, page, made, want)
+			}
+		}
+		for i, v := range a.item(uint32(items - 1)) {
+			if v != 0 {
+				t.Fatalf("item %d begins with %v at %d", items-1, v, i)
+			}
+		}
+	}
+	must(t, a.grow(a.most))
+	must(t, a.release())
 }
 
 func TestReservationFails(t *testing.T) {
