@@ -29,7 +29,8 @@ type Config struct {
 	MemoryBytes int64
 	// DiskBytes bounds the files in Dir; 0 is no limit.
 	DiskBytes int64
-	// CacheBytes is the SSD's block cache; 0 is store's default.
+	// CacheBytes is the SSD's block cache, besides MemoryBytes; 0 is an eighth of that, at least
+	// 8 MiB and at most store's default. What it has not, the system's own cache may.
 	CacheBytes int64
 	// Admission says which keys get a row.
 	Admission shard.Admission
@@ -98,8 +99,15 @@ func (t *Tiers) open() (err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	t.store, err = store.Open(dir, store.Config{CacheBytes: t.c.CacheBytes, LimitBytes: t.c.DiskBytes})
+	t.store, err = store.Open(dir, store.Config{CacheBytes: t.c.cacheBytes(), LimitBytes: t.c.DiskBytes})
 	return err
+}
+
+func (c Config) cacheBytes() int64 {
+	if c.CacheBytes != 0 {
+		return c.CacheBytes
+	}
+	return min(max(c.MemoryBytes/8, 8<<20), store.DefaultCacheBytes)
 }
 
 // Close closes the store.
