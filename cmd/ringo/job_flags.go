@@ -101,7 +101,7 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	f.checkServers(&faults)
 	if cmd.Flags().Lookup("ps-mode") != nil {
 		f.ps.check(cmd, f.mode, &faults)
-		f.checkKeepers(&faults)
+		f.checkKeepers(cmd, &faults)
 		f.checkApart(cmd, &faults)
 	}
 	f.checkPlace(&faults)

@@ -133,12 +133,15 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 
 // checkKeepers reports how a rank's place does not fit servers that keep parameters, and makes
 // the servers of the command line such.
-func (f *jobFlags) checkKeepers(faults *faultList) {
+func (f *jobFlags) checkKeepers(cmd *cobra.Command, faults *faultList) {
 	if !f.ps.keeps() {
 		return
 	}
 	f.keepers, f.servers = f.servers, 0
 	f.ps.keep.check(f.ps.durability, f.ps.dir, f.keepers-1, faults)
+	if f.byHand {
+		f.ps.checkByHand(cmd.Flags().Changed, faults)
+	}
 	switch {
 	case f.inProcess():
 		faults.add("--ps-mode %s needs ranks that are processes: leave --transport mem out", f.ps.mode)

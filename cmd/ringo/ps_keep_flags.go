@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +66,15 @@ func (f *keepFlags) check(durability, dir string, last int, faults *faultList) {
 	if f.http != "" {
 		if _, err := f.httpAddress(max(0, last)); err != nil {
 			faults.add("--ps-http %q: %w", f.http, err)
+		}
+	}
+}
+
+// checkByHand reports what a rank that is started by hand cannot do for servers that are, too.
+func (f *psFlags) checkByHand(changed func(string) bool, faults *faultList) {
+	for _, name := range slices.Concat([]string{"durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-restarts"}, keepFlagNames) {
+		if changed(name) {
+			faults.add("--%s has no effect on a rank: give it to ringo server", name)
 		}
 	}
 }

@@ -187,6 +187,7 @@ func TestKeepUsage(t *testing.T) {
 		{sync + "--ps-admit share:x", `"share:x": strconv`},
 		{sync + "--ps-admit all", `"all" is not known: want count:N or share:X`},
 		{"server --ps-mode async --np 1 --ps-addrs a:1 --index 0 --ps-http 1.2.3.4:5", "other hosts may reach it"},
+		{sync + "--rank 0 --rendezvous h:1 --ps-addrs a:1 --durability wal --ps-dir x --ps-save-every 1m", "--durability has no effect on a rank: give it to ringo server", "--ps-dir has no effect on a rank", "--ps-save-every has no effect on a rank"},
 		{"ps show", "takes one folder, the --ps-dir of a job, got []"},
 		{"ps export x --format csv --progress dots", `--format "csv" is not known: use text or binary`, "needs --out FILE", `--progress "dots"`},
 		{"ps recover x --ps-disk 1GiB", "--ps-disk 1GiB has no effect without --ps-memory"},

@@ -165,7 +165,11 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 		defer stop()
 	}
 	if cfg.SaveEvery > 0 {
-		beside.Go(func() { s.saveNowAndThen(ctx, cancel) })
+		beside.Go(func() {
+			if e := s.await(ctx); e != nil {
+				s.saveNowAndThen(ctx, e, fullPause, cancel)
+			}
+		})
 	}
 	if cfg.ShrinkEvery > 0 {
 		beside.Go(func() { s.shrinkNowAndThen(ctx, cancel) })

@@ -46,12 +46,18 @@ func (s *server) await(ctx context.Context) *tables.Engine {
 	}
 }
 
+// saver is what an engine does for saveNowAndThen.
+type saver interface {
+	SavedAt() time.Time
+	Checkpoint(ctx context.Context) (tables.Saved, error)
+}
+
 // saveNowAndThen writes checkpoints. The time since the last one counts on over restarts, so that a server
-// that is killed again and again replays less each time. One that cannot be written ends the server: who
-// asked for it relies on it.
-func (s *server) saveNowAndThen(ctx context.Context, fail context.CancelCauseFunc) {
-	e, begun := s.await(ctx), time.Now()
-	for e != nil {
+// that is killed again and again replays less each time. For room on a full disk it waits, pause after
+// pause: to end would lose more than to go on. Any other fault ends the server: who asked for checkpoints
+// relies on them.
+func (s *server) saveNowAndThen(ctx context.Context, e saver, pause time.Duration, fail context.CancelCauseFunc) {
+	for begun := time.Now(); ; {
 		last := e.SavedAt()
 		at := last
 		if at.IsZero() || at.After(time.Now()) {
@@ -63,7 +69,17 @@ func (s *server) saveNowAndThen(ctx context.Context, fail context.CancelCauseFun
 		if !e.SavedAt().Equal(last) {
 			continue // somebody else has asked for one
 		}
-		if _, err := e.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+		_, err := e.Checkpoint(ctx)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return
+		case isFull(err):
+			s.cfg.Report(fmt.Sprintf("server %d: there is no room for a checkpoint: %v; make some, it tries again every %v", s.cfg.Index, err, pause))
+			if !sleep(ctx, pause) {
+				return
+			}
+		default:
 			fail(fmt.Errorf("ps: server %d: a checkpoint: %w", s.cfg.Index, err))
 			return
 		}
@@ -72,6 +88,11 @@ func (s *server) saveNowAndThen(ctx context.Context, fail context.CancelCauseFun
 
 // fullPause is the time between trials to save on a full disk.
 const fullPause = 10 * time.Second
+
+// isFull tells whether room on the disk would mend a fault.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // saveLast saves a server that ends. A full disk may have room again, if somebody is told: nothing else has
 // what would be lost.
@@ -82,7 +103,7 @@ func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(co
 			return nil
 		}
 		left := time.Until(until)
-		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || left <= 0 {
+		if !isFull(err) || left <= 0 {
 			return fmt.Errorf("its last checkpoint could not be written: %w", err)
 		}
 		s.cfg.Report(fmt.Sprintf("server %d: there is no room for its last checkpoint: %v; make some within %v", s.cfg.Index, err, left.Round(time.Second)))
@@ -94,7 +115,11 @@ func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(co
 func (s *server) shrinkNowAndThen(ctx context.Context, fail context.CancelCauseFunc) {
 	for e := s.await(ctx); e != nil && sleep(ctx, s.cfg.ShrinkEvery); {
 		deleted, err := e.Shrink(ctx, 1)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case isFull(err):
+			s.cfg.Report(fmt.Sprintf("server %d: there is no room for the checkpoint after a day: %v", s.cfg.Index, err))
+		default:
 			fail(fmt.Errorf("ps: server %d: shrinking: %w", s.cfg.Index, err))
 			return
 		}

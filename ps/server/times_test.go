@@ -197,6 +197,41 @@ func TestFromFaults(t *testing.T) {
 	}
 }
 
+// saves are what an engine that saves comes to, one after the other.
+type saves struct {
+	faults []error
+	at     time.Time
+	tried  int
+}
+
+func (s *saves) SavedAt() time.Time { return s.at }
+
+func (s *saves) Checkpoint(context.Context) (tables.Saved, error) {
+	if s.tried++; s.tried <= len(s.faults) && s.faults[s.tried-1] != nil {
+		return tables.Saved{}, s.faults[s.tried-1]
+	}
+	s.at = time.Now()
+	return tables.Saved{}, nil
+}
+
+// A full disk puts a checkpoint off, and is told; another fault ends the server.
+func TestFullDisk(t *testing.T) {
+	full := fmt.Errorf("dense-0: %w", syscall.EDQUOT)
+	e := &saves{faults: []error{nil, full, full, nil, full, nil, os.ErrPermission}}
+	var said []string
+	s := &server{cfg: Config{SaveEvery: time.Microsecond, Report: func(line string) { said = append(said, line) }}}
+	var ended error
+	s.saveNowAndThen(context.Background(), e, time.Millisecond, func(cause error) { ended = cause })
+	if e.tried != 7 || len(said) != 3 || !errors.Is(ended, os.ErrPermission) {
+		t.Errorf("%d trials, %v, %q", e.tried, ended, said)
+	}
+	for _, line := range said {
+		if !strings.Contains(line, "server 0: there is no room for a checkpoint: dense-0: ") || !strings.HasSuffix(line, "make some, it tries again every 1ms") {
+			t.Errorf("said %q", line)
+		}
+	}
+}
+
 // A server whose disk is full at its end waits for room, and says so; in vain it says what is lost.
 func TestFullAtTheEnd(t *testing.T) {
 	full := fmt.Errorf("dense-0: %w", syscall.ENOSPC)
