@@ -120,6 +120,9 @@ func TestParametersNearSync(t *testing.T) {
 		if !(figure(last, "train_loss") < figure(first, "train_loss")) || !(figure(last, "train_loss") < 0.69) {
 			t.Errorf("%s: the loss goes from %v to %v", flags, first["train_loss"], last["train_loss"])
 		}
+		if k := 101 * figure(last, "eval_accuracy"); math.Abs(k-math.Round(k)) > 1e-9 {
+			t.Errorf("%s: evaluation accuracy %v is not a share of 101 samples: some were seen twice or not at all", flags, last["eval_accuracy"])
+		}
 		if samples, ms := figure(last, "samples_per_s"), figure(last, "step_ms"); math.Abs(samples*ms/1000/100-1) > 1e-6 || figure(last, "pull_wait_ms") <= 0 {
 			t.Errorf("%s: %v samples/s, %v ms a step of 100, waits of %v ms", flags, samples, ms, last["pull_wait_ms"])
 		}
@@ -191,6 +194,24 @@ func TestKeeperKilled(t *testing.T) {
 	}
 	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL); its last lines:\n")
 	p.checkGone()
+}
+
+// What a copy has moved by is added once, by servers that are killed too: one rank's run has the bits of one that
+// nothing has disturbed.
+func TestKeeperKilledInGeo(t *testing.T) {
+	line := strings.Replace(clicks, "--epochs 1", "--epochs 25", 1) + "--table-rows 5000 --np 1 --mode ps --servers 2 --ps-mode geo --geo-steps 3 "
+	want := runSummary(t, line)["params_sha256"]
+	p := start(t, line+"--durability wal --ps-restarts 3 --ps-dir "+t.TempDir())
+	for i, epoch := range []string{"epoch  2/", "epoch  7/"} {
+		p.await(&p.out, epoch)
+		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.checkEnd(0, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL)", "it is started again (1 of 3)")
+	if got := sha(t, p.out.String()); got != want {
+		t.Errorf("sha256 %s, want %s", got, want)
+	}
 }
 
 // A rank that is killed ends the job, by name.
