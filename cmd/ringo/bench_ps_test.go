@@ -36,8 +36,10 @@ func TestBenchPS(t *testing.T) {
 		t.Errorf("%v", fill)
 	}
 	points := fill["growth"].([]any)
-	if last := points[len(points)-1].(map[string]any); len(points) < 3 || last["rows"] != 20000. || last["resident_bytes"].(float64) < 20000*8*8 {
+	if last := points[len(points)-1].(map[string]any); len(points) < 3 || last["rows"] != 20000. {
 		t.Errorf("%v", points)
+	} else if _, err := os.Stat("/proc/self/status"); err == nil && last["bytes_per_row"].(float64) <= 0 {
+		t.Errorf("%v", last)
 	}
 	keys := 20000.
 	for i, r := range got[1:] {
@@ -60,7 +62,7 @@ func TestBenchPS(t *testing.T) {
 		if want := r["rows_s"].(float64) / r["limit_rows_s"].(float64); math.Abs(want-r["share_of_limit"].(float64)) > 1e-9 {
 			t.Errorf("%v, want %v", r["share_of_limit"], want)
 		}
-		if sent := map[string]float64{"pull": 8, "both": 48}[op]; math.Abs(r["sent_bytes_per_row"].(float64)-sent) > 0.25*sent {
+		if sent := map[string]float64{"pull": 8, "both": 48}[op]; math.Abs(r["sent_bytes_per_row"].(float64)-sent) > 0.1*sent+1 {
 			t.Errorf("%s sends %v bytes a row, want about %v", op, r["sent_bytes_per_row"], sent)
 		}
 	}

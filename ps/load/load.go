@@ -72,7 +72,7 @@ type Work struct {
 type Result struct {
 	Rows, Batches          int64   // of all clients; Both counts a row once
 	Seconds                float64 // until the last answer and acknowledgement
-	SentBytes, ReadBytes   int64   // of all connections, frames included
+	SentBytes, ReadBytes   int64   // of all connections, frames included; exact with one server
 	Inserted               int64   // keys that had not been asked for before
 	MicrosecondsEachSorted []float64
 }
@@ -304,12 +304,15 @@ func (l *Load) each(ctx context.Context, do func(t *trainer) error) (Result, err
 	}
 	all.Wait()
 	r.Seconds = time.Since(start).Seconds()
-	r.SentBytes, r.ReadBytes = l.traffic()
-	r.SentBytes, r.ReadBytes = r.SentBytes-sent, r.ReadBytes-read
-	for _, t := range l.clients {
+	for i, t := range l.clients {
 		r.Rows += t.rows
 		r.Batches += t.count
+		if errs[i] == nil {
+			errs[i] = t.settle()
+		}
 	}
+	r.SentBytes, r.ReadBytes = l.traffic()
+	r.SentBytes, r.ReadBytes = r.SentBytes-sent, r.ReadBytes-read
 	if err := context.Cause(ctx); err != nil {
 		return r, err
 	}

@@ -185,3 +185,13 @@ func (t *trainer) fill(next interface{ Add(uint64) uint64 }, end uint64) error {
 		t.count++
 	}
 }
+
+// settle returns when all that was sent is counted: messages are written one after the
+// other, and one more has been.
+func (t *trainer) settle() error {
+	p, err := t.lane.PeekRows(0, step, []uint64{Key(0)}, make([]float32, t.dim))
+	if err == nil {
+		err = p.Wait()
+	}
+	return err
+}
