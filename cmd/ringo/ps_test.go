@@ -163,6 +163,9 @@ func TestKeepersOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
+	name, value, _ := strings.Cut(ticket(), "=")
+	t.Setenv(name, value)
+	checkRefused(t, exitFailed, "server --index 0 --np 1 --ps-mode sync --ps-addrs "+busy.Addr().String(), "parameter server 0 cannot listen at its place in --ps-addrs: listen tcp "+busy.Addr().String())
 	p = start(t, endless+"--np 1 --mode ps --ps-mode async --ps-http "+busy.Addr().String())
 	p.checkEnd(exitFailed, "parameter server 0 cannot take --ps-http at "+busy.Addr().String()+": listen tcp", "address already in use")
 }

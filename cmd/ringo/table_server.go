@@ -82,8 +82,10 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 		return cfg, fmt.Errorf("%s: %w", launch.TicketVar, err)
 	}
 	cfg.Index, cfg.Servers, cfg.Trainers = c.index, len(c.ps.addrs), c.np
-	cfg.Listener, err = net.Listen("tcp", c.ps.addrs[c.index])
-	return cfg, err
+	if cfg.Listener, err = net.Listen("tcp", c.ps.addrs[c.index]); err != nil {
+		return cfg, fmt.Errorf("parameter server %d cannot listen at its place in --ps-addrs: %w", c.index, err)
+	}
+	return cfg, nil
 }
 
 // checkTables reports faults of the flags of a server that keeps parameters.

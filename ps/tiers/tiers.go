@@ -95,7 +95,7 @@ func (t *Tiers) open() (err error) {
 	if t.lock, err = folder.Take(t.c.Dir); err != nil {
 		return err
 	}
-	dir := filepath.Join(t.c.Dir, "rows")
+	dir := t.rowsDir()
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -110,11 +110,13 @@ func (c Config) cacheBytes() int64 {
 	return min(max(c.MemoryBytes/8, 8<<20), store.DefaultCacheBytes)
 }
 
-// Close closes the store.
+func (t *Tiers) rowsDir() string { return filepath.Join(t.c.Dir, "rows") }
+
+// Close closes the store and removes its rows.
 func (t *Tiers) Close() error {
 	var errs []error
 	if t.store != nil {
-		errs = append(errs, t.store.Close())
+		errs = append(errs, t.store.Close(), os.RemoveAll(t.rowsDir()))
 	}
 	if t.lock != nil {
 		errs = append(errs, t.lock.Release())
