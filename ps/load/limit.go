@@ -22,6 +22,7 @@ type Memory struct {
 	state [][]float32
 	ids   []int32 // batches of rows, different ones in each
 	batch int
+	dist  Dist // of ids
 	seen  set
 	dst   []float32
 	grads []float32
@@ -67,18 +68,23 @@ func NewMemory(t schema.Sparse, rows uint64) (*Memory, error) {
 	return m, nil
 }
 
-// Draw draws batches of about a million rows together, with the skew of a distribution
-// of keys. Batches are of an eighth of the rows at most, or shortened to that.
+// Draw draws batches of about a million rows together, of small arrays of each row a few
+// times, with the skew of a distribution of keys. Batches are of an eighth of the rows at
+// most, or shortened to that. What was drawn last is not drawn again.
 func (m *Memory) Draw(d Dist, batch int) error {
-	const ids, each = 1 << 20, 8
-	m.batch = max(1, min(batch, m.rows/each))
+	const most, each = 1 << 20, 8
+	batch = max(1, min(batch, m.rows/each))
+	if len(m.ids) > 0 && m.dist == d && m.batch == batch {
+		return nil
+	}
 	r := rand.New(rand.NewPCG(1, 1))
 	next, err := d.ranks(uint64(m.rows), r)
 	if err != nil {
 		return err
 	}
+	m.dist, m.batch = d, batch
 	m.ids = m.ids[:0]
-	for range max(1, ids/m.batch) {
+	for range max(1, min(most, 4*m.rows)/m.batch) {
 		m.seen.reset(m.batch)
 		for have := 0; have < m.batch; {
 			// Ranks are scattered over the rows; that some share one makes no difference.

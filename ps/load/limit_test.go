@@ -65,6 +65,13 @@ func TestMeasureMemory(t *testing.T) {
 	if batches := len(m.ids) / 100; top < batches*9/10 {
 		t.Errorf("the most frequent row is in %d of %d batches", top, batches)
 	}
+	drawn := slices.Clone(m.ids)
+	if must(t, m.Draw(Dist{1.2}, 100)); !slices.Equal(m.ids, drawn) || len(drawn) != 12_000 {
+		t.Errorf("%d rows were drawn, and others the second time", len(drawn))
+	}
+	if must(t, m.Draw(Dist{}, 100)); slices.Equal(m.ids, drawn) {
+		t.Error("the same rows were drawn by another law")
+	}
 	r, err := m.Measure(t.Context(), time.Millisecond)
 	if err != nil || r.Chase <= 0 || r.Gather <= 0 || r.Update <= 0 {
 		t.Errorf("%+v: %v", r, err)
