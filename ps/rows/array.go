@@ -53,21 +53,8 @@ func (a *array[T]) bytesOf(items int) int {
 	return items * a.width * int(unsafe.Sizeof(v))
 }
 
-// grow makes the first items usable, and lets memory for the next ones be made.
+// grow makes the first items usable, and lets memory for the next ones be prepared.
 func (a *array[T]) grow(items int) error {
-	if items > a.ready {
-		if err := a.open(items); err != nil {
-			return err
-		}
-	}
-	if a.space != nil {
-		a.space.ahead(a.bytesOf(items))
-	}
-	return nil
-}
-
-// open makes more items usable.
-func (a *array[T]) open(items int) error {
 	if items > a.most {
 		return fmt.Errorf("%d of at most %d", items, a.most)
 	}
@@ -80,11 +67,21 @@ func (a *array[T]) open(items int) error {
 	}
 	// Steps of a 16th keep calls few, and have room for pages that are made ahead;
 	// those that nothing has touched take no memory.
-	want := min(a.most, items+items/16+max(4096, 2*largePage/a.bytesOf(1)))
-	if err := a.space.grow(a.bytesOf(want)); err != nil {
-		return err
+	step := items/16 + max(4096, 2*largePage/a.bytesOf(1))
+	want := min(a.most, items+step)
+	if items > a.ready { // maybe it was opened beside
+		a.ready = min(a.most, a.space.opened()/a.bytesOf(1))
 	}
-	a.ready = want
+	if items > a.ready {
+		if err := a.space.grow(a.bytesOf(want)); err != nil {
+			return err
+		}
+		a.ready = want
+	}
+	if a.ready-items > step/2 {
+		want = a.ready
+	}
+	a.space.ahead(a.bytesOf(items), a.bytesOf(want))
 	return nil
 }
 

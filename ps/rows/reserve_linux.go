@@ -4,7 +4,9 @@ package rows
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +17,12 @@ const defaultShift = wholeShift
 
 // reservation is a range of addresses whose front may be used.
 type reservation struct {
-	mapped []byte // as it was mapped, to be given back
-	usable []byte // from a large page's border on
-	open   int    // bytes at the front that may be used
-	made   int    // where the last page ends that was made ahead
+	mapped []byte       // as it was mapped, to be given back
+	usable []byte       // from a large page's border on
+	open   atomic.Int64 // bytes at the front that may be used
+	made   int          // where the last page ends that was made ahead
+
+	busy   atomic.Bool // a goroutine prepares memory beside
 	making sync.WaitGroup
 }
 
@@ -37,41 +41,66 @@ func (r *reservation) start() unsafe.Pointer { return unsafe.Pointer(unsafe.Slic
 
 func (r *reservation) size() int { return len(r.usable) }
 
+// opened is how many bytes at the front may be used.
+func (r *reservation) opened() int { return int(r.open.Load()) }
+
 // grow opens the first bytes, large pages behind the first largeFrom: what is
 // opened ends where a page does.
 func (r *reservation) grow(bytes int) error {
-	end := min(len(r.usable), roundPage(bytes))
-	if end <= r.open {
+	open, end := r.opened(), min(len(r.usable), roundPage(bytes))
+	if end <= open {
 		return nil
 	}
-	more := r.usable[r.open:end]
+	more := r.usable[open:end]
 	if err := unix.Mprotect(more, unix.PROT_READ|unix.PROT_WRITE); err != nil {
-		return fmt.Errorf("taking %d KiB of memory beside %d MiB: %w", len(more)>>10, r.open>>20, err)
+		return fmt.Errorf("taking %d KiB of memory beside %d MiB: %w", len(more)>>10, open>>20, err)
 	}
-	if r.open = end; end > largeFrom {
+	if end > largeFrom {
 		// May fail, where the kernel was built without: then pages are small.
 		_ = unix.Madvise(r.usable[largeFrom:end], unix.MADV_HUGEPAGE)
+	}
+	for open < end && !r.open.CompareAndSwap(int64(open), int64(end)) { // another may have opened more
+		open = r.opened()
 	}
 	return nil
 }
 
-// ahead has the large page made that comes behind the one in which the first bytes end,
-// by a goroutine beside the caller. The first write to a page waits until the system has
-// emptied all of it, some 100 µs, and in a virtual machine until its host has found
-// memory, some 5 ms: as long as ten batches take.
-func (r *reservation) ahead(bytes int) {
+// ahead prepares, by a goroutine beside the caller, the large page behind the one in which
+// the first bytes end, and opens the first want bytes. The first write to a page waits until
+// the system has emptied all of it, some 100 µs, and in a virtual machine until its host has
+// found memory, some 5 ms: as long as ten batches take. Opening waits as long where another
+// page is being made.
+func (r *reservation) ahead(bytes, want int) {
 	from := bytes/largePage*largePage + largePage
-	end := min(r.open, from+largePage)
-	if from < largeFrom || from < r.made || from >= end {
+	end := min(len(r.usable), from+largePage)
+	opens := want > largeFrom && min(len(r.usable), roundPage(want)) > r.opened()
+	if !opens {
+		want = r.opened()
+	}
+	makes := from >= largeFrom && from >= r.made && from < end && end <= roundPage(want)
+	if !makes && !opens || r.busy.Swap(true) {
 		return
 	}
-	r.made = end
-	page := r.usable[from:end]
+	if makes {
+		r.made = end
+	}
 	r.making.Go(func() {
-		// May fail, before Linux 5.14: then the page is made when it is written.
-		_ = unix.Madvise(page, unix.MADV_POPULATE_WRITE)
+		defer r.busy.Store(false)
+		// The thread ends with the goroutine. Others first: they would wait for a core as
+		// long as for the page.
+		runtime.LockOSThread()
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, besideNice)
+		// What fails is done, or said, when the memory is used.
+		_ = r.grow(want)
+		if makes {
+			_ = unix.Madvise(r.usable[from:end], unix.MADV_POPULATE_WRITE) // since Linux 5.14
+		}
 	})
 }
+
+// besideNice is how nice threads are that prepare memory: enough to give way, and little
+// enough to come forward on a busy machine.
+const besideNice = 10
 
 func (r *reservation) release() error {
 	r.making.Wait()

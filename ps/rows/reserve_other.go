@@ -20,5 +20,6 @@ func reserve(int) (*reservation, error) {
 func (*reservation) start() unsafe.Pointer { return nil }
 func (*reservation) size() int             { return 0 }
 func (*reservation) grow(int) error        { return nil }
-func (*reservation) ahead(int)             {}
+func (*reservation) opened() int           { return 0 }
+func (*reservation) ahead(int, int)        {}
 func (*reservation) release() error        { return nil }

@@ -29,7 +29,7 @@ func TestResidentPages(t *testing.T) {
 func residentBytes(t *testing.T, r *reservation) int {
 	t.Helper()
 	r.making.Wait()
-	return residentIn(t, r.usable[:r.open])
+	return residentIn(t, r.usable[:r.opened()])
 }
 
 func residentIn(t *testing.T, b []byte) int {
@@ -61,7 +61,7 @@ func TestPagesAreMadeAhead(t *testing.T) {
 		must(t, a.grow(items))
 		a.space.making.Wait()
 		used := (items - 1) / perPage
-		for page := range a.space.open / largePage {
+		for page := range a.space.opened() / largePage {
 			made := residentIn(t, a.space.usable[page*largePage:][:largePage])
 			want := 0
 			if page == used+1 && page >= largeFrom/largePage {
@@ -78,6 +78,30 @@ func TestPagesAreMadeAhead(t *testing.T) {
 		}
 	}
 	must(t, a.grow(a.most))
+	must(t, a.release())
+}
+
+// What comes next is opened before it is needed, and found open when it is.
+func TestOpenedAhead(t *testing.T) {
+	const line = 16
+	a, err := newArray[float32](line, 40*largePage/(4*line), wholeShift)
+	must(t, err)
+	must(t, a.grow(1))
+	for range 5 {
+		items, before := a.ready-1, a.space.opened()
+		must(t, a.grow(items))
+		a.space.making.Wait()
+		after := a.space.opened()
+		if after <= before || a.ready != items+1 {
+			t.Fatalf("%d items are in use: %d bytes are open, before %d; %d are ready", items, after, before, a.ready)
+		}
+		must(t, a.grow(items+2))
+		if a.bytesOf(a.ready) > after || a.ready < items+2 {
+			t.Fatalf("%d items are ready, %d bytes are open", a.ready, after)
+		}
+		a.item(uint32(a.ready - 1))[0] = 1
+		a.space.making.Wait()
+	}
 	must(t, a.release())
 }
 
