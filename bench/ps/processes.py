@@ -103,4 +103,8 @@ class Cgroup:
             return int(f.read())
 
     def remove(self):
-        os.rmdir(self.path)
+        for _ in range(100):
+            try:
+                return os.rmdir(self.path)
+            except OSError:  # its last processes are ending
+                time.sleep(0.1)
