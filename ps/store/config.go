@@ -89,7 +89,7 @@ func (c Config) options(l *ledger, events *pebble.EventListener) *pebble.Options
 		EventListener:               events,
 		Merger:                      counts,
 		FormatMajorVersion:          pebble.FormatTableFormatV6, // with checksums of whole blocks; stated, lest a new Pebble changes it
-		CacheSize:                   cache,
+		CacheSize:                   cache + 2*c.bufferBytes(),  // Pebble takes buffers from it, two as a rule
 		DisableWAL:                  !c.Log,
 		MemTableSize:                uint64(c.bufferBytes()),
 		MemTableStopWritesThreshold: buffers,

@@ -29,7 +29,7 @@ type Config struct {
 	MemoryBytes int64
 	// DiskBytes bounds the files in Dir; 0 is no limit.
 	DiskBytes int64
-	// CacheBytes is the SSD's block cache, besides MemoryBytes; 0 is half of that, at least
+	// CacheBytes is the SSD's block cache, besides MemoryBytes; 0 is a quarter of that, at least
 	// 8 MiB and at most store's default. It should have room for all filters, 1.25 bytes a row:
 	// else each lookup reads one.
 	CacheBytes int64
@@ -108,7 +108,7 @@ func (c Config) cacheBytes() int64 {
 	if c.CacheBytes != 0 {
 		return c.CacheBytes
 	}
-	return min(max(c.MemoryBytes/2, 8<<20), store.DefaultCacheBytes)
+	return min(max(c.MemoryBytes/4, 8<<20), store.DefaultCacheBytes)
 }
 
 func (t *Tiers) rowsDir() string { return filepath.Join(t.c.Dir, "rows") }
