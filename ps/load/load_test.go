@@ -191,7 +191,8 @@ func TestRowsBelowMemory(t *testing.T) {
 	must(t, l.Leave(t.Context()))
 	f := <-j.ended
 	s := f.Tables.Tables[0]
-	if s.Rows+s.StoredRows != int64(keysNow) || s.StoredRows == 0 || s.Missed == 0 || s.Missed >= s.Pulled+s.Pushed {
+	// Rows that are just leaving memory count in both tiers.
+	if twice := s.Rows + s.StoredRows - int64(keysNow); twice < 0 || twice > s.Rows || s.StoredRows == 0 || s.Missed == 0 || s.Missed >= s.Pulled+s.Pushed {
 		t.Errorf("%+v of %d keys", s, keysNow)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,8 +80,15 @@ func TestSavesOverRestarts(t *testing.T) {
 		if got := row(t, c, 5); got[0] != -4 {
 			t.Errorf("row 7 is %v, want -4", got)
 		}
-		next := t.TempDir()
-		must(t, os.CopyFS(next, os.DirFS(killed)))
+		var next string
+		eventually(t, "a copy", func() bool { // not while an older checkpoint is removed
+			next = t.TempDir()
+			err := os.CopyFS(next, os.DirFS(killed))
+			if !errors.Is(err, fs.ErrNotExist) {
+				must(t, err)
+			}
+			return err == nil
+		})
 		again.stop()
 		<-again.end
 		_ = c.Close()
