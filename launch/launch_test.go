@@ -99,8 +99,8 @@ func playMember(env Env, args []string) int {
 	m, err := cluster.Join(context.Background(), cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: "1", Rank: env.Rank, WorldSize: env.Members(),
 	})
-	if err != nil {
-		fmt.Println(err)
+	if err != nil { // such as another's end, before this one had joined
+		fmt.Println("told:", err)
 		return 3
 	}
 	defer m.Leave()
