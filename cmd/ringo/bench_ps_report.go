@@ -92,7 +92,7 @@ func (m *psMeasure) cost(f serverFigures, cpu, gc float64) psServerCost {
 		c.BytesPerRow = float64(c.ResidentBytes) / float64(c.Rows)
 	}
 	if cpu > 0 {
-		c.GCShare = gc / cpu
+		c.GCShare = min(1, gc/cpu) // the runtime adds a collection's time when it ends: a short while may be given more than it has
 	}
 	return c
 }
@@ -129,21 +129,40 @@ func (m *psMeasure) fill(ctx context.Context, bar *fetchProgress) error {
 		return err
 	}
 	m.out.header("# %s, %d batches under way; then one at a time", counted(c.clients, "client"), c.ahead)
-	m.out.header("#%4s %-9s %6s %11s %9s %9s %9s %7s %7s %5s %6s %7s %5s %7s", "", "", "", "", "p50", "p99", "p99.9", "", "bytes", "in", "of", "of", "GC", "allocs")
-	m.out.header("#%4s %-9s %6s %11s %9s %9s %9s %7s %7s %5s %6s %7s %5s %7s", "op", "keys", "batch", "rows/s", "us", "us", "us", "MB/s", "per row", "mem.", "memory", "latency", "", "/batch")
+	for _, words := range psHeader {
+		m.out.header(psHeaderFormat, words...)
+	}
 	return nil
+}
+
+// The columns of a table of cases: each of its first line's words is as wide as what it
+// stands over, up to what servers reach.
+const (
+	psHeaderFormat = "#%4s %-9s %6s %11s %9s %9s %9s %7s %7s %5s %6s %7s %6s %8s"
+	psFormat       = "%5s %-9s %6d %11s %9.0f %9.0f %9s %7.0f %7.1f %4.0f%% %6.2f %7.2f %5.1f%% %8.2f"
+)
+
+var psHeader = [][]any{
+	{"", "", "", "", "p50", "p99", "p99.9", "", "bytes", "in", "of", "of", "GC", "allocs"},
+	{"op", "keys", "batch", "rows/s", "us", "us", "us", "MB/s", "per row", "mem.", "memory", "latency", "", "/batch"},
 }
 
 // report tells of a case.
 func (m *psMeasure) report(k *psCase) error {
 	r := m.result(k)
+	return m.out.result(r, psFormat, r.columns()...)
+}
+
+// columns are a case's figures as psFormat takes them.
+func (r *psResult) columns() []any {
 	p999 := "-"
 	if r.P999US > 0 {
 		p999 = fmt.Sprintf("%.0f", r.P999US)
 	}
-	return m.out.result(r, "%5s %-9s %6d %11s %9.0f %9.0f %9s %7.0f %7.1f %4.0f%% %6.2f %7.2f %4.1f%% %7.2f",
-		r.Op, r.Dist, r.Batch, grouped(int(r.RowsPerS)), r.P50US, r.P99US, p999, r.BytesPerS/1e6, r.SentBytesPerRow+r.ReadBytesPerRow,
-		100*r.MemoryHitRate, r.ShareOfLimit, r.ShareOfLatency, 100*r.GCShare, r.AllocsPerBatch)
+	return []any{
+		r.Op, r.Dist, r.Batch, grouped(int(r.RowsPerS)), r.P50US, r.P99US, p999, r.BytesPerS / 1e6, r.SentBytesPerRow + r.ReadBytesPerRow,
+		100 * r.MemoryHitRate, r.ShareOfLimit, r.ShareOfLatency, 100 * r.GCShare, r.AllocsPerBatch,
+	}
 }
 
 // result turns what was measured into figures.

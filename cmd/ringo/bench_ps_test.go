@@ -96,8 +96,35 @@ func TestBenchPSLines(t *testing.T) {
 	}
 	checkHolds(t, "stdout", lines[0], "# filled 8,000 rows of 16, adagrad: ", "; the server takes ", " bytes per row (", " of its CPU")
 	for i, op := range []string{" pull uniform ", " push uniform "} {
-		if line := lines[4+i]; !strings.HasPrefix(line, op) || len(line) != len(lines[3]) {
+		if line := lines[4+i]; !strings.HasPrefix(line, op) || len(strings.Fields(line)) != len(psHeader[0]) {
 			t.Errorf("%q under\n%q", line, lines[3])
+		}
+	}
+}
+
+// Figures stand under their words, those of fast and of slow servers.
+func TestBenchPSColumns(t *testing.T) {
+	for _, r := range []psResult{
+		{Op: "pull", Dist: "uniform", Batch: 1},
+		{Op: "both", Dist: "zipf:0.99", Batch: 262144, RowsPerS: 123456789, P50US: 99999999, P99US: 99999999, P999US: 99999999, BytesPerS: 99999e6,
+			SentBytesPerRow: 520, ReadBytesPerRow: 264, MemoryHitRate: 1, ShareOfLimit: 12.5, ShareOfLatency: 125, AllocsPerBatch: 12345, psServerCost: psServerCost{GCShare: 1}},
+	} {
+		line := fmt.Sprintf(psFormat, r.columns()...)
+		for _, words := range psHeader {
+			if header := fmt.Sprintf(psHeaderFormat, words...); len(header) != len(line) {
+				t.Errorf("%d characters under %d:\n%s\n%s", len(line), len(header), header, line)
+			}
+		}
+	}
+}
+
+// What takes no CPU time collects nothing, and a collection takes at most all of it.
+func TestBenchPSGCShare(t *testing.T) {
+	m := new(psMeasure)
+	figures := serverFigures{}
+	for _, c := range [][3]float64{{0, 0, 0}, {2, 0.5, 0.25}, {1, 1.5, 1}} {
+		if got := m.cost(figures, c[0], c[1]).GCShare; got != c[2] {
+			t.Errorf("%v s of %v s are %v, want %v", c[1], c[0], got, c[2])
 		}
 	}
 }
