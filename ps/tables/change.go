@@ -41,77 +41,64 @@ func (e *Engine) enter(lane int, seq uint64) (l *lane, again bool, t Ticket, err
 // are not kept. Errors other than those of Failed leave the change untaken: it may be
 // made again.
 func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
-	l, again, t, err := e.enter(lane, seq)
-	if err != nil || again {
-		return t, err
-	}
-	defer l.mu.Unlock()
-	e.gate.RLock()
-	defer e.gate.RUnlock()
-	c := change{kind: kindRows, lane: lane, table: table, seq: seq, step: step, keys: keys, values: grads}
-	if err := e.allow(l, &c); err != nil {
-		return t, err
-	}
-	if e.cfg.Mode == Sync {
-		return e.keep(l, &c)
-	}
-	if err := e.sparse[table].table.Push(lane, seq, keys, grads, e.cfg.scale()); err != nil {
-		return t, fmt.Errorf("tables: lane %d: change %d: table %q: %w", lane, seq, e.sparse[table].Name, err)
-	}
-	l.keys.Add(int64(len(keys)))
-	return e.take(l, &c)
+	return e.do(&change{kind: kindRows, lane: lane, table: table, seq: seq, step: step, keys: keys, values: grads})
 }
 
 // PushDense moves values of an array from lo of the whole array on by gradients. All
 // must be this server's. In sync, values that nobody pushes in a step count as 0 where
 // others of the array are pushed. Else it is like PushRows.
 func (e *Engine) PushDense(lane int, seq uint64, array int, step uint64, lo int, grads []float32) (Ticket, error) {
-	l, again, t, err := e.enter(lane, seq)
-	if err != nil || again {
-		return t, err
-	}
-	defer l.mu.Unlock()
-	e.gate.RLock()
-	defer e.gate.RUnlock()
-	c := change{kind: kindDense, lane: lane, table: array, seq: seq, step: step, at: uint64(lo), values: grads}
-	if err := e.allow(l, &c); err != nil {
-		return t, err
-	}
-	if e.cfg.Mode == Sync {
-		return e.keep(l, &c)
-	}
-	if err := e.dense[array].push(lane, seq, step, lo, grads, e.cfg.scale()); err != nil {
-		return t, fmt.Errorf("tables: lane %d: change %d: array %q: %w", lane, seq, e.dense[array].Name, err)
-	}
-	return e.take(l, &c)
+	return e.do(&change{kind: kindDense, lane: lane, table: array, seq: seq, step: step, at: uint64(lo), values: grads})
 }
 
 // SetDense gives values of an array their initial values, unless they have some: from an
 // earlier SetDense, or a checkpoint. One trainer sends a server's range from its
 // first value on, in pieces without gaps. Else it is like PushDense.
 func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32) (Ticket, error) {
-	l, again, t, err := e.enter(lane, seq)
+	return e.do(&change{kind: kindSet, lane: lane, table: array, seq: seq, at: uint64(lo), values: values})
+}
+
+// do makes a change of values, if it is its lane's next one: applies it, or keeps it until its step is decided.
+func (e *Engine) do(c *change) (Ticket, error) {
+	l, again, t, err := e.enter(c.lane, c.seq)
 	if err != nil || again {
 		return t, err
 	}
 	defer l.mu.Unlock()
 	e.gate.RLock()
 	defer e.gate.RUnlock()
-	c := change{kind: kindSet, lane: lane, table: array, seq: seq, at: uint64(lo), values: values}
-	if err := e.allow(l, &c); err != nil {
+	if err := e.allow(l, c); err != nil {
 		return t, err
 	}
-	if err := e.setDense(&c); err != nil {
-		return t, err
+	if e.cfg.Mode == Sync && c.kind != kindSet {
+		return e.keep(l, c)
 	}
-	return e.take(l, &c)
+	if err := e.move(c); err != nil {
+		return t, fmt.Errorf("tables: lane %d: change %d: %w", c.lane, c.seq, err)
+	}
+	l.keys.Add(int64(len(c.keys)))
+	return e.take(l, c)
 }
 
-func (e *Engine) setDense(c *change) error {
+// move applies a change that fits to its table or array.
+func (e *Engine) move(c *change) error {
+	if c.kind == kindRows {
+		t := e.sparse[c.table]
+		if err := t.table.Push(c.lane, c.seq, c.keys, c.values, e.cfg.scale()); err != nil {
+			return fmt.Errorf("table %q: %w", t.Name, err)
+		}
+		return nil
+	}
 	d := e.dense[c.table]
-	completed, err := d.initial(int(c.at), c.values)
+	var completed bool
+	var err error
+	if c.kind == kindSet {
+		completed, err = d.initial(int(c.at), c.values)
+	} else {
+		err = d.push(c.lane, c.seq, c.step, int(c.at), c.values, e.cfg.scale())
+	}
 	if err != nil {
-		return fmt.Errorf("tables: lane %d: change %d: array %q: %w", c.lane, c.seq, d.Name, err)
+		return fmt.Errorf("array %q: %w", d.Name, err)
 	}
 	if completed {
 		e.clocks.arraySet()

@@ -344,22 +344,25 @@ func (e *Engine) redoOne(number uint64, l *lane, c *change, had bool) error {
 	if err := e.fits(c); err != nil {
 		return err
 	}
-	switch {
-	case c.kind == kindSet:
-		return e.setDense(c)
-	case e.cfg.Mode == Sync:
-		if c.step <= e.clocks.applied {
+	if c.kind != kindSet {
+		if e.cfg.Mode == Sync {
+			return e.keepAgain(number, c)
+		}
+		if had {
 			return nil
 		}
-		p, err := e.prepare(c)
-		if err == nil {
-			e.steps.add(c.step, number, p, c.kind == kindRows)
-		}
-		return err
-	case had:
-		return nil
-	case c.kind == kindRows:
-		return e.sparse[c.table].table.Push(c.lane, c.seq, c.keys, c.values, e.cfg.scale())
 	}
-	return e.dense[c.table].push(c.lane, c.seq, c.step, int(c.at), c.values, e.cfg.scale())
+	return e.move(c)
+}
+
+// keepAgain keeps a push of a step that sync has not applied.
+func (e *Engine) keepAgain(number uint64, c *change) error {
+	if c.step <= e.clocks.applied {
+		return nil
+	}
+	p, err := e.prepare(c)
+	if err == nil {
+		e.steps.add(c.step, number, p, c.kind == kindRows)
+	}
+	return err
 }
