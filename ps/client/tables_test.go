@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
@@ -204,10 +205,7 @@ func TestKilledServer(t *testing.T) {
 	if testing.Short() {
 		kills = 2
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	addr := free.Addr().String()
-	must(t, free.Close())
+	addr := freeport.Address(t)
 	ticket, dir := transport.NewTicket(), t.TempDir()
 	var server *exec.Cmd
 	start := func() {

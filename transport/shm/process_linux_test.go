@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/waiting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/tcp"
@@ -69,7 +71,7 @@ func play(role []string) (line string, err error) {
 		return "", err
 	}
 	inner, err := tcp.New(context.Background(), tcp.Config{
-		Rank: rank, Size: len(addrs), Ticket: ticket, Version: version, Listener: l, Addrs: addrs, JoinTimeout: 20 * time.Second,
+		Rank: rank, Size: len(addrs), Ticket: ticket, Version: version, Listener: l, Addrs: addrs, JoinTimeout: time.Minute,
 	})
 	if err != nil {
 		return "", err
@@ -87,7 +89,7 @@ func play(role []string) (line string, err error) {
 			time.AfterFunc(time.Duration(us)*time.Microsecond, die)
 		}
 	}
-	m, err := New(context.Background(), inner, Config{Ticket: ticket, Version: version, JoinTimeout: 20 * time.Second})
+	m, err := New(context.Background(), inner, Config{Ticket: ticket, Version: version, JoinTimeout: time.Minute})
 	if role[3] == "survive" {
 		return survive(m, err, role[4])
 	}
@@ -122,7 +124,7 @@ func meet(m *Mesh) error {
 		w.Own()[len(w.Own())-1] = byte(round)
 		waiting.FlagAt(w.Control, w.Index*waiting.FlagBytes).Raise(2 * round)
 		for i, r := range w.Ranks {
-			if err := wait.AtLeast(waiting.FlagAt(w.Control, i*waiting.FlagBytes), 2*round, m, r, 20*time.Second); err != nil && i != w.Index {
+			if err := wait.AtLeast(waiting.FlagAt(w.Control, i*waiting.FlagBytes), 2*round, m, r, time.Minute); err != nil && i != w.Index {
 				return fmt.Errorf("round %d: waiting for rank %d: %w", round, r, err)
 			}
 			if a := w.Arenas[i]; a[len(a)-1] != byte(round) {
@@ -131,7 +133,7 @@ func meet(m *Mesh) error {
 		}
 		waiting.FlagAt(w.Control, w.Index*waiting.FlagBytes).Raise(2*round + 1)
 		for i, r := range w.Ranks {
-			if err := wait.AtLeast(waiting.FlagAt(w.Control, i*waiting.FlagBytes), 2*round+1, m, r, 20*time.Second); err != nil && i != w.Index {
+			if err := wait.AtLeast(waiting.FlagAt(w.Control, i*waiting.FlagBytes), 2*round+1, m, r, time.Minute); err != nil && i != w.Index {
 				return fmt.Errorf("round %d: waiting for rank %d: %w", round, r, err)
 			}
 		}
@@ -145,7 +147,7 @@ func survive(m *Mesh, err error, victim string) (string, error) {
 		w := m.Windows()
 		wait := waiting.New(waiting.Config{Ranks: len(w.Ranks), Cores: w.Cores})
 		dead, _ := strconv.Atoi(victim)
-		err = wait.AtLeast(waiting.FlagAt(w.Control, 0), 1, m, dead, 20*time.Second)
+		err = wait.AtLeast(waiting.FlagAt(w.Control, 0), 1, m, dead, time.Minute)
 	}
 	var lost *transport.LostError
 	if !errors.As(err, &lost) {
@@ -199,7 +201,7 @@ func reasonOf(m *Mesh) string {
 // errors.
 func processes(t *testing.T, addrs []string, wrap func(rank int) []string, roles ...string) ([]string, []error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	ticket := transport.NewTicket()
 	lines, errs := make([]string, len(roles)), make([]error, len(roles))
@@ -228,13 +230,10 @@ func processes(t *testing.T, addrs []string, wrap func(rank int) []string, roles
 // loopback returns n free addresses.
 func loopback(t *testing.T, n int) (addrs []string) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for len(addrs) < n {
+		if a := freeport.Address(t); !slices.Contains(addrs, a) {
+			addrs = append(addrs, a)
 		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs
 }
