@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long what a test started may take to end after it.
-const patience = 3 * time.Second
+const patience = 20 * time.Second
 
 // Check fails t if, when it ends, goroutines run, files are open or shared memory
 // is mapped that were not at the time of the call. Call it first, so that it looks after all other
