@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -18,7 +19,8 @@ import (
 )
 
 // playTable answers who connects with its number and how many it has answered, and is killed
-// by a line "die". It ends when it is told to.
+// by a line "die". It ends when it is told to: after "save" it takes more time for it than others have, or, to
+// "stay", all the time that there is.
 func playTable(env TableEnv, err error, args []string) int {
 	if err != nil || len(args) > 0 && args[0] == "fail" {
 		fmt.Println("no table:", err)
@@ -46,12 +48,15 @@ func playTable(env TableEnv, err error, args []string) int {
 			signal.Notify(term, syscall.SIGTERM)
 			_ = conn.Close()
 			<-term
+			if len(args) > 0 && args[0] == "stay" {
+				time.Sleep(forever)
+			}
 			time.Sleep(termGrace + 300*time.Millisecond)
 			fmt.Println("saved")
 			return 0
 		case "fail\n":
-			_ = conn.Close()
-			time.Sleep(200 * time.Millisecond) // its clients know before the launcher does
+			fmt.Fprintln(conn, "in a moment")
+			_, _ = io.Copy(io.Discard, conn) // until the client has ended
 			fmt.Println("disk full")
 			return 4
 		}
@@ -65,12 +70,12 @@ func playCustomer(env Env, words []string) int {
 	for _, word := range words {
 		switch word {
 		case "wait":
-			time.Sleep(time.Minute)
+			time.Sleep(forever)
 		case "quit":
 			return 7
 		}
 		for _, addr := range env.Tables {
-			conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+			conn, err := net.DialTimeout("tcp", addr, patience)
 			if err != nil {
 				fmt.Println(err)
 				return 3
@@ -78,7 +83,9 @@ func playCustomer(env Env, words []string) int {
 			fmt.Fprintln(conn, word)
 			answer, _ := bufio.NewReader(conn).ReadString('\n')
 			fmt.Printf("%s: %q\n", word, answer)
-			_ = conn.Close()
+			if word != "fail" { // this one tells the server of the client's end
+				_ = conn.Close()
+			}
 		}
 	}
 	return 0
@@ -148,11 +155,10 @@ func TestTablesEndWithRanks(t *testing.T) {
 		t.Errorf("%v\n%s", l.err, l.log)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		time.Sleep(300 * time.Millisecond)
-		cancel()
-	}()
-	l := launch(t, ctx, 1, "sleep", nil, tablesBeside(1))
+	l := launch(t, ctx, 1, "sleep", nil, func(c *Config) {
+		tablesBeside(1)(c)
+		onStarted(c, 3, cancel)
+	})
 	if !errors.Is(l.err, context.Canceled) || strings.Contains(l.log, "again") {
 		t.Errorf("%v\n%s", l.err, l.log)
 	}
@@ -163,7 +169,7 @@ func TestTablesEndWithRanks(t *testing.T) {
 func TestCulpritBesideTables(t *testing.T) {
 	patient := func(c *Config) {
 		tablesBeside(1)(c)
-		c.Grace = time.Minute
+		c.Grace = grace
 	}
 	l := launch(t, context.Background(), 1, "customer", []string{"fail", "quit"}, patient)
 	var death *DeathError
@@ -178,14 +184,18 @@ func TestCulpritBesideTables(t *testing.T) {
 
 // Servers that were told to end have their time to save, others have not.
 func TestTablesHaveTime(t *testing.T) {
-	for grace, want := range map[time.Duration]int{0: 0, time.Minute: 2} {
-		l := launch(t, context.Background(), 1, "customer", []string{"save", "quit"}, func(c *Config) {
-			tablesBeside(0)(c)
-			c.TableGrace = grace
+	for _, c := range []struct {
+		time  time.Duration
+		args  []string
+		saved int
+	}{{0, []string{"stay"}, 0}, {grace, nil, 2}} {
+		l := launch(t, context.Background(), 1, "customer", []string{"save", "quit"}, func(cfg *Config) {
+			tablesBeside(0, c.args...)(cfg)
+			cfg.TableGrace = c.time
 		})
 		var death *DeathError
-		if !errors.As(l.err, &death) || death.Table >= 0 || death.How != "exit status 7" || strings.Count(l.out, "saved\n") != want {
-			t.Errorf("%v: %v\n%s", grace, l.err, l.out)
+		if !errors.As(l.err, &death) || death.Table >= 0 || death.How != "exit status 7" || strings.Count(l.out, "saved\n") != c.saved {
+			t.Errorf("%v: %v\n%s", c.time, l.err, l.out)
 		}
 	}
 }
