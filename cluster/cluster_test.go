@@ -3,13 +3,13 @@ package cluster
 import (
 	"context"
 	"errors"
-	"net"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -81,12 +81,15 @@ func TestJoinAndLeave(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	var mu sync.Mutex
 	var reports []string
-	_, cfg := job(t, 2, func(c *CoordinatorConfig) {
+	coordinator, cfg := job(t, 2, func(c *CoordinatorConfig) {
 		c.Report = func(line string) { mu.Lock(); defer mu.Unlock(); reports = append(reports, line) }
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	first := make(chan error, 1)
 	go func() { _, err := Join(ctx, cfg); first <- err }()
+	for !joined(coordinator, 0) { // else another would be rank 0
+		time.Sleep(time.Millisecond)
+	}
 	c2 := cfg
 	c2.Rank = 1
 	for _, c := range []struct {
@@ -103,9 +106,6 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := c2
 			c.set(&m)
-			if m.Rank == 0 {
-				time.Sleep(50 * time.Millisecond) // the first rank 0 is surely seated
-			}
 			_, err := Join(context.Background(), m)
 			var de *DialError
 			if !errors.Is(err, c.is) || !errors.As(err, &de) || !strings.Contains(err.Error(), c.want) {
@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 		t.Error(err)
 	}
 	count := func() int { mu.Lock(); defer mu.Unlock(); return len(reports) }
-	for end := time.Now().Add(5 * time.Second); count() < 4 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); count() < 4 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if text := strings.Join(reports, "\n"); count() != 4 || strings.Count(text, "refused a connection from 127.0.0.1:") != 4 {
@@ -127,7 +127,8 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestMissingRanksAreNamed(t *testing.T) {
-	c, cfg := job(t, 4, func(c *CoordinatorConfig) { c.JoinTimeout = 200 * time.Millisecond })
+	t.Parallel()
+	c, cfg := job(t, 4, func(c *CoordinatorConfig) { c.JoinTimeout = 3 * time.Second }) // in which the others join
 	errs := make(chan error, 2)
 	for _, r := range []int{0, 2} {
 		go func() {
@@ -137,14 +138,14 @@ func TestMissingRanksAreNamed(t *testing.T) {
 			errs <- err
 		}()
 	}
-	want := &MissingError{Ranks: []int{1, 3}, WorldSize: 4, Timeout: 200 * time.Millisecond}
+	want := &MissingError{Ranks: []int{1, 3}, WorldSize: 4, Timeout: 3 * time.Second}
 	for range 2 {
 		var got *MissingError
 		if err := <-errs; !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if got := (<-c.Lost()).Error(); !strings.HasPrefix(got, "ranks 1 and 3 of 4 did not join within 200ms") {
+	if got := (<-c.Lost()).Error(); !strings.HasPrefix(got, "ranks 1 and 3 of 4 did not join within 3s") {
 		t.Error(got)
 	}
 	late := cfg
@@ -155,14 +156,10 @@ func TestMissingRanksAreNamed(t *testing.T) {
 }
 
 func TestNoCoordinator(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	cfg := MemberConfig{Rendezvous: l.Addr().String(), WorldSize: 1, Ticket: transport.NewTicket(), Version: "1", JoinTimeout: 100 * time.Millisecond}
-	_, err = Join(context.Background(), cfg)
-	if err == nil || !strings.Contains(err.Error(), "no coordinator for 100ms") || !strings.Contains(err.Error(), "refused") {
+	t.Parallel()
+	cfg := MemberConfig{Rendezvous: freeport.Address(t), WorldSize: 1, Ticket: transport.NewTicket(), Version: "1", JoinTimeout: time.Second}
+	_, err := Join(context.Background(), cfg)
+	if err == nil || !strings.Contains(err.Error(), "no coordinator for 1s") || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
 }
@@ -192,8 +189,8 @@ func TestVerdict(t *testing.T) {
 // Times that only differ are not.
 func TestTimesOfRanks(t *testing.T) {
 	for _, times := range [][4]time.Duration{
-		{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 10 * time.Second},
-		{time.Second, 10 * time.Second, 100 * time.Millisecond, 300 * time.Millisecond},
+		{time.Second, 30 * time.Second, 40 * time.Second, 10 * time.Minute},
+		{40 * time.Second, 10 * time.Minute, time.Second, 30 * time.Second},
 	} {
 		c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Heartbeat, c.DeadAfter = times[0], times[1] })
 		errs := make([]error, 2)

@@ -31,7 +31,7 @@ func TestJobAmongStrangers(t *testing.T) {
 				io.WriteString(conn, "\x00\x01\x02 and so on")
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		wrong := cfg
 		wrong.Ticket = transport.NewTicket()
@@ -53,7 +53,7 @@ func TestJobAmongStrangers(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(lines) == 0 || len(lines) > 4 { // garbage, crowded, the ticket, a reset connection
+	if len(lines) == 0 || len(lines) > 5 { // garbage, crowded, the ticket, a reset connection, one that was silent for long
 		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 }
