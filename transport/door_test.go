@@ -80,7 +80,7 @@ func (p *porch) knock(say string) net.Conn {
 // connections that came in one burst a later one may be served first, and then
 // be the oldest stranger inside.
 func (p *porch) enter() error {
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		link, _, err := Dial(context.Background(), p.l.Addr().String(), p.ticket, Hello{Version: "1", Purpose: Control})
 		if err == nil {
 			return link.Close()
@@ -94,7 +94,7 @@ func (p *porch) enter() error {
 // refused waits until so many were refused, and returns why.
 func (p *porch) refused(n int) (errs []error, lines []string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		p.mu.Lock()
 		errs, lines = p.errs, p.lines
 		p.mu.Unlock()

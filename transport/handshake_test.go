@@ -75,10 +75,10 @@ func TestHandshake(t *testing.T) {
 	}
 	echo := func(from, to *Link) {
 		t.Helper()
-		if err := from.WriteFrame(wire.Header{Type: wire.Data, Seq: 9}, []byte("ring"), time.Second); err != nil {
+		if err := from.WriteFrame(wire.Header{Type: wire.Data, Seq: 9}, []byte("ring"), patience); err != nil {
 			t.Fatal(err)
 		}
-		h, p, err := readWithin(to, 10, time.Second)
+		h, p, err := readWithin(to, 10, patience)
 		if err != nil || string(p) != "ring" || h.Seq != 9 {
 			t.Fatal(h, p, err)
 		}

@@ -20,7 +20,7 @@ type Form func(t testing.TB, n int) []transport.Mesh
 
 // patience is for what must happen, soon for what must not.
 const (
-	patience = 10 * time.Second
+	patience = time.Minute
 	soon     = 30 * time.Millisecond
 )
 

@@ -33,7 +33,7 @@ func inner(t testing.TB, n int) []transport.Mesh {
 	for i := range n {
 		all.Go(func() {
 			m, err := tcp.New(t.Context(), tcp.Config{
-				Rank: i, Size: n, Ticket: ticket, Version: version, Listener: listeners[i], Addrs: addrs, JoinTimeout: 10 * time.Second,
+				Rank: i, Size: n, Ticket: ticket, Version: version, Listener: listeners[i], Addrs: addrs, JoinTimeout: time.Minute,
 			})
 			if err != nil {
 				t.Error(err)
@@ -56,7 +56,7 @@ func arranged(ctx context.Context, meshes []transport.Mesh, change func(rank int
 	var all sync.WaitGroup
 	for i, m := range meshes {
 		all.Go(func() {
-			cfg := Config{Ticket: ticket, Version: version, ArenaBytes: meshtest.ArenaBytes, JoinTimeout: 10 * time.Second}
+			cfg := Config{Ticket: ticket, Version: version, ArenaBytes: meshtest.ArenaBytes, JoinTimeout: time.Minute}
 			if change != nil {
 				change(i, &cfg)
 			}

@@ -27,7 +27,7 @@ func configs(t testing.TB, n int) []Config {
 		}
 		t.Cleanup(func() { l.Close() })
 		addrs[r] = l.Addr().String()
-		out[r] = Config{Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: l, Addrs: addrs, JoinTimeout: 10 * time.Second}
+		out[r] = Config{Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: l, Addrs: addrs, JoinTimeout: patience}
 	}
 	return out
 }
@@ -147,7 +147,7 @@ func TestWrongHellos(t *testing.T) {
 			t.Errorf("%+v: got %v", c, err)
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // rank 1's connection stands at this end, too
+	time.Sleep(500 * time.Millisecond) // rank 1's connection stands at this end, too
 	cancel()
 	var missing *MissingError
 	if err := <-failed; !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 2 ||
@@ -160,7 +160,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	leakcheck.Check(t)
 	cfgs := configs(t, 4)
 	for i := range cfgs {
-		cfgs[i].JoinTimeout = 300 * time.Millisecond
+		cfgs[i].JoinTimeout = 3 * time.Second // in which the others connect
 	}
 	cfgs[1].Listener.Close() // rank 1 is dead, rank 3 late
 	_, errs := join([]Config{cfgs[0], cfgs[2]})
@@ -179,7 +179,7 @@ func TestAnotherVersionFailsAtOnce(t *testing.T) {
 	leakcheck.Check(t)
 	cfgs := configs(t, 2)
 	cfgs[1].Version = "other"
-	cfgs[0].JoinTimeout = 200 * time.Millisecond
+	cfgs[0].JoinTimeout = 2 * time.Second // in which rank 1 comes and is refused
 	_, errs := join(cfgs)
 	for i, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "ringo test") || !strings.Contains(err.Error(), "ringo other") {

@@ -39,12 +39,16 @@ func TestIdleCostsNothing(t *testing.T) {
 			}
 		}
 		const idle = 400 * time.Millisecond
-		before := processor(t)
-		var r transport.Recv
-		m[1].Post(&r, 0, transport.Tag{Seq: 1 << 20}, make([]byte, 1))
-		_ = r.Wait(idle)
-		if used := processor(t) - before; used > idle/4 {
-			t.Errorf("crowded %v: waiting for %v took %v of the processor", crowded, idle, used)
+		least := time.Hour // a machine that others use may count their time as this process's, now and then
+		for try := uint32(0); try < 10 && least > idle/4; try++ {
+			before := processor(t)
+			var r transport.Recv
+			m[1].Post(&r, 0, transport.Tag{Seq: 1<<20 + try}, make([]byte, 1))
+			_ = r.Wait(idle)
+			least = min(least, processor(t)-before)
+		}
+		if least > idle/4 {
+			t.Errorf("crowded %v: waiting for %v took %v of the processor at least", crowded, idle, least)
 		}
 		if err := m[0].Send(1, transport.Tag{Seq: 1 << 21}, make([]byte, 100), patience); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func receive(m *Mesh, from int, tag transport.Tag, n int) ([]byte, error) {
 	var r transport.Recv

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/transport"
@@ -68,7 +69,7 @@ func TestALostStreamIsALostPeer(t *testing.T) {
 func TestRanksMustHaveAsManyStreams(t *testing.T) {
 	leakcheck.Check(t)
 	cfgs := configs(t, 2)
-	cfgs[0].Streams, cfgs[0].JoinTimeout = 2, patience/50
+	cfgs[0].Streams, cfgs[0].JoinTimeout = 2, 2*time.Second // in which rank 1 comes and is refused
 	_, errs := join(cfgs)
 	for r, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "rank 1 has 1 streams to each rank, rank 0 has 2") {
