@@ -99,35 +99,49 @@ func TestDirectAbort(t *testing.T) {
 // Waiting says who waits for it, and in what.
 func TestDirectTimeout(t *testing.T) {
 	for _, n := range []int{1, 100, 50000} {
-		errs := onMeshes(t, mem.NewShared(3, testArena), Config{Timeout: 300 * time.Millisecond}, func(g *Group) error {
-			if err := AllReduce(g, make([]float32, 1), Sum); err != nil {
-				return err
-			}
-			if g.Rank() == 1 {
-				return nil
-			}
-			w := StartAllReduce(g, make([]float32, n), Sum)
-			var seen Wait
-			for range 200 {
-				if wait, ok := g.Waiting(); ok {
-					seen = wait
-					break
-				}
-				time.Sleep(time.Millisecond)
-			}
-			if seen.Op != "allreduce" || seen.Seq != 1 || seen.Peer != 1 {
-				return errors.Join(fmt.Errorf("%d values: Waiting says %+v", n, seen), w.Wait())
-			}
-			return w.Wait()
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			directTimeout(t, n)
 		})
-		for _, r := range []int{0, 2} {
-			if err := errs[r]; err == nil || !strings.Contains(err.Error(), "timed out after 300ms") || asOpError(t, err).Peer == r {
-				t.Errorf("%d values: rank %d: %v", n, r, err)
+	}
+}
+
+func directTimeout(t *testing.T, n int) {
+	errs := onMeshes(t, mem.NewShared(3, testArena), Config{Timeout: 5 * time.Second}, func(g *Group) error {
+		if err := AllReduce(g, make([]float32, 1), Sum); err != nil {
+			return err
+		}
+		if g.Rank() == 1 {
+			return nil
+		}
+		w := StartAllReduce(g, make([]float32, n), Sum)
+		ended := make(chan struct{})
+		var err error
+		go func() { err = w.Wait(); close(ended) }()
+		var seen Wait
+		for looking := true; looking; {
+			select {
+			case <-ended:
+				looking = false
+			case <-time.After(time.Millisecond):
+				if wait, ok := g.Waiting(); ok {
+					seen, looking = wait, false
+				}
 			}
 		}
-		if errs[1] != nil {
-			t.Error(errs[1])
+		<-ended
+		if seen.Op != "allreduce" || seen.Seq != 1 || seen.Peer != 1 {
+			err = errors.Join(fmt.Errorf("%d values: Waiting says %+v", n, seen), err)
 		}
+		return err
+	})
+	for _, r := range []int{0, 2} {
+		if err := errs[r]; err == nil || !strings.Contains(err.Error(), "timed out after 5s") || asOpError(t, err).Peer == r {
+			t.Errorf("%d values: rank %d: %v", n, r, err)
+		}
+	}
+	if errs[1] != nil {
+		t.Error(errs[1])
 	}
 }
 

@@ -270,6 +270,9 @@ func TestPairFaults(t *testing.T) {
 				cfg := Config{Timeout: 20 * time.Second}
 				if end == "silence" {
 					cfg.Timeout = 200 * time.Millisecond
+					if what == "half" { // there is something to exchange first
+						cfg.Timeout = 2 * time.Second
+					}
 				}
 				errs := onMeshes(t, meshes, cfg, func(g *Group) error {
 					switch g.Rank() {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
@@ -142,7 +143,7 @@ func TestTimeout(t *testing.T) {
 	c.Close()
 	closeAll(meshes)
 
-	within(t, func() {
+	synctest.Test(t, func(t *testing.T) {
 		errs := onMeshes(t, mem.New(3), Config{Trainers: 2, Timeout: short}, func(c *Client) error {
 			if c.rank() == 1 {
 				time.Sleep(300 * time.Millisecond) // nobody has begun for long: that is all right
@@ -160,10 +161,11 @@ func TestTimeout(t *testing.T) {
 
 // Nobody pushes for longer than the timeout: training does other things too.
 func TestIdle(t *testing.T) {
-	leakcheck.Check(t)
-	onTrainers(t, 2, 1, Config{Timeout: 20 * time.Millisecond}, func(c *Client) error {
-		time.Sleep(200 * time.Millisecond)
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		onTrainers(t, 2, 1, Config{Timeout: 20 * time.Millisecond}, func(c *Client) error {
+			time.Sleep(time.Duration(1+c.rank()) * time.Hour)
+			return nil
+		})
 	})
 }
 
