@@ -61,7 +61,7 @@ func TestAlone(t *testing.T) {
 }
 
 func TestTwoRanks(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	if err := launch.Run(ctx, launch.Config{

@@ -71,7 +71,7 @@ func TestKilledTrainer(t *testing.T) {
 	e := fake.New(fake.Config{Trainers: 2, Lanes: 1, Bounded: true, LostLeaves: true}, sc)
 	s, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: 2, Schema: &sc, Open: func(schema.Schema) (service.Engine, error) { return e, nil },
-		Heartbeat: 20 * time.Millisecond, Silence: 2 * time.Second, Rejoin: 4 * time.Second,
+		Heartbeat: 200 * time.Millisecond, Silence: 5 * time.Second, Rejoin: 10 * time.Second, // in which a process starts
 	})
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -44,7 +44,7 @@ func run(t *testing.T, ticket transport.Ticket, change func(*Config)) *running {
 	}
 	cfg := Config{
 		Listener: listen(), Admin: listen(), Ticket: ticket, Version: "1", Servers: 1, Trainers: 1, Mode: tables.Async, Durability: tables.None,
-		Rejoin: 20 * time.Second,
+		Rejoin: 2 * time.Minute,
 	}
 	if change != nil {
 		change(&cfg)
@@ -210,14 +210,10 @@ func TestSaveEvery(t *testing.T) {
 	}
 	push(t, c, 1)
 	folder := filepath.Join(dir, "server-0", "checkpoints")
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if found, _ := filepath.Glob(filepath.Join(folder, "*")); len(found) > 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("no checkpoint was written")
-		}
-	}
+	eventually(t, "a checkpoint", func() bool {
+		found, _ := filepath.Glob(filepath.Join(folder, "*"))
+		return len(found) > 0
+	})
 	for os.RemoveAll(folder) != nil || os.WriteFile(folder, nil, 0o600) != nil {
 		time.Sleep(time.Millisecond) // another one is just being written
 	}

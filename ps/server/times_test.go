@@ -27,10 +27,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// eventually polls until something is so.
+// eventually polls until something is so, for long: others use the machine, too.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("waited in vain for " + what)
 		}

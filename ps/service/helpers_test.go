@@ -135,7 +135,7 @@ func (w *world) knock() *peer {
 	must(w.t, err)
 	w.t.Cleanup(func() { link.Close() })
 	limits := &message.Limits{Dims: []int{3, 16}, Arrays: []int{100, 7}, Keys: 1 << 16, Values: 1 << 22}
-	return &peer{message.NewConn(link, message.Trainer, limits, 10*time.Second), w.t, nc, limits}
+	return &peer{message.NewConn(link, message.Trainer, limits, time.Minute), w.t, nc, limits}
 }
 
 func hello(trainer, trainers int) message.Hello {

@@ -206,7 +206,7 @@ func (k *killer) round(kill, saves int) {
 	out, err := c.StdoutPipe()
 	must(t, err)
 	must(t, c.Start())
-	watch := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	watch := time.AfterFunc(5*time.Minute, func() { _ = c.Process.Kill() })
 	defer watch.Stop()
 	lines := bufio.NewScanner(out)
 	var todo []change
