@@ -20,6 +20,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
@@ -36,16 +37,14 @@ var (
 	faultRank  = flag.String("faults.rank", "", "of one case and rank, as JSON: what TestFaultRank, in a process of its own, is to do")
 )
 
-// What the ranks of the campaign take for a sign of death, and by when all
-// survivors must have ended. Machines under load pause processes for long.
+// What the ranks of the campaign take for a sign of death, by when the survivors must have named the rank, and
+// by when all must have ended. Machines under load pause processes for seconds.
 const (
 	faultBeat  = 100 * time.Millisecond
-	faultDead  = 1500 * time.Millisecond
-	faultLimit = 10 * time.Second
+	faultDead  = 5 * time.Second
+	faultNamed = faultDead + 15*time.Second
+	faultLimit = faultNamed + 20*time.Second
 )
-
-// faultNamed is by when they must have named the rank.
-const faultNamed = faultDead + 4*time.Second
 
 // faultCase is one job and its fault.
 type faultCase struct {
@@ -225,7 +224,7 @@ type faultyProcess struct {
 
 func startFaulty(t *testing.T, c faultCase, hosts []host) []*faultyProcess {
 	t.Helper()
-	address, ticket := freePort(t), transport.NewTicket().String()
+	address, ticket := freeport.Address(t), transport.NewTicket().String()
 	if hosts != nil {
 		address = net.JoinHostPort(hosts[0].address, "7000")
 	}
@@ -286,7 +285,7 @@ func (p *faultyProcess) awaitWork(t *testing.T) {
 	case <-p.working:
 	case <-p.done:
 		t.Fatalf("rank %d ended before its fault:\n%s", p.rank, &p.out)
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("rank %d does not begin", p.rank)
 	}
 }
@@ -365,17 +364,6 @@ func workOn(job *ringo.Job, c faultCase) error {
 			return err
 		}
 	}
-}
-
-// freePort is an address of loopback that nobody listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // sharedFiles are the named segments of shared memory of this host.

@@ -16,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
@@ -78,14 +79,10 @@ func exchangeOn(job *ringo.Job) error {
 func byHand(t *testing.T, n int) []ringo.Config {
 	t.Helper()
 	t.Setenv(launch.TicketVar, transport.NewTicket().String())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	address := freeport.Address(t)
 	cfgs := make([]ringo.Config, n)
 	for r := range cfgs {
-		cfgs[r] = ringo.Config{Size: n, Rank: r, Rendezvous: l.Addr().String()}
+		cfgs[r] = ringo.Config{Size: n, Rank: r, Rendezvous: address}
 	}
 	return cfgs
 }
@@ -113,14 +110,17 @@ func start(ctx context.Context, cfgs []ringo.Config, fn func(*ringo.Job) error) 
 	return out
 }
 
+// patience is longer than any of these tests takes on a machine that others use, too.
+const patience = 2 * time.Minute
+
 // await fails the test when out takes longer than any of these tests should.
 func await[T any](t *testing.T, out <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-out:
 		return v
-	case <-time.After(30 * time.Second):
-		t.Fatal("no end after 30 s")
+	case <-time.After(patience):
+		t.Fatalf("no end after %v", patience)
 		panic("not reached")
 	}
 }
@@ -315,7 +315,7 @@ func TestConnectingFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.JoinTimeout = time.Second
+	cfg.JoinTimeout = 3 * time.Second // to join, and to fail to connect
 	errs := start(t.Context(), []ringo.Config{cfg}, exchange)
 	other := cfg
 	other.Rank = 0
@@ -422,16 +422,16 @@ func TestRankNeverComes(t *testing.T) {
 	leakcheck.Check(t)
 	cfgs := byHand(t, 3)
 	for r := range cfgs {
-		cfgs[r].JoinTimeout = 1500 * time.Millisecond
+		cfgs[r].JoinTimeout = 3 * time.Second // in which the others join
 	}
 	for _, err := range runAll(t, []ringo.Config{cfgs[0], cfgs[2]}, exchange) {
 		var missing *cluster.MissingError
 		if !errors.As(err, &missing) || !slices.Equal(missing.Ranks, []int{1}) {
 			t.Errorf("got %v", err)
 		}
-		checkText(t, err, "rank 1 of 3", "1.5s")
+		checkText(t, err, "rank 1 of 3", "3s")
 	}
-	cfgs[1].JoinTimeout = 100 * time.Millisecond
+	cfgs[1].JoinTimeout = 300 * time.Millisecond
 	checkText(t, runAll(t, cfgs[1:2], exchange)[0], "rank 1 cannot join at "+cfgs[1].Rendezvous, "is the launcher, or rank 0, running there")
 }
 
