@@ -9,10 +9,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/freeport"
 )
 
 // lostSoon makes ranks lost after a moment.
-const lostSoon = "--heartbeat 200ms --dead-after 3s "
+const lostSoon = "--heartbeat 500ms --dead-after 6s "
 
 // goingOn is a run of a while whose ranks may be lost.
 const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --mode ps --servers 2 --ps-lost go-on " + lostSoon
@@ -68,7 +70,7 @@ func TestLostRankIsDoneWithout(t *testing.T) {
 		p := start(t, goingOn+"--ps-mode "+mode+" --json "+file)
 		p.hit(1, syscall.SIGKILL)
 		p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the others go on`+"\n",
-			"[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 3s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
+			"[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 6s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
 		checkLost(t, p, file)
 	}
 }
@@ -79,7 +81,7 @@ func TestStoppedRankIsDoneWithout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	p := start(t, goingOn+"--ps-mode ssp --staleness 1 --json "+file)
 	p.hit(1, syscall.SIGSTOP)
-	p.checkEnd(0, "trainer 1 is lost: its lane 0 has been away for 3s: the trainer was silent for 3s", "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n")
+	p.checkEnd(0, "trainer 1 is lost: its lane 0 has been away for 6s: the trainer was silent for 6s", "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n")
 	checkLost(t, p, file)
 }
 
@@ -97,7 +99,7 @@ func TestStoppedRankEnds(t *testing.T) {
 	t.Parallel()
 	p := start(t, strings.Replace(goingOn, "go-on", "end", 1)+"--ps-mode async")
 	p.hit(1, syscall.SIGSTOP)
-	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: no sign of life for 3s")
+	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: no sign of life for 6s")
 	p.checkGone()
 }
 
@@ -106,7 +108,7 @@ func TestStoppedRankEnds(t *testing.T) {
 func TestApartByHand(t *testing.T) {
 	line := "train mlp " + small
 	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")
-	addrs := freeAddress(t) + "," + freeAddress(t)
+	addrs := freeport.Address(t) + "," + freeport.Address(t)
 	mark := ticket()
 	flags := line + "--np 2 --mode ps --servers 2 --ps-mode sync --ps-lost go-on --ps-addrs " + addrs
 	file := filepath.Join(t.TempDir(), "run.jsonl")
@@ -133,7 +135,7 @@ func TestApartByHand(t *testing.T) {
 		}
 	}
 	checkHolds(t, "stdout", all[1].out.String(), "over 2 servers; ")
-	one := freeAddress(t)
+	one := freeport.Address(t)
 	flags = line + "--np 2 --mode ps --ps-mode sync --ps-lost go-on --ps-addrs " + one
 	zero := start(t, flags+" --rank 0", mark)
 	other := start(t, flags+" --rank 1 --seed 2", mark)

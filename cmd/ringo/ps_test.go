@@ -93,7 +93,7 @@ func TestKeeperKilledOften(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, line+"--mode ps --servers 1 --ps-mode sync --durability wal --ps-save-every 20ms --ps-restarts 9 --ps-dir "+dir)
 	for i := range 6 {
-		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+7*i))
+		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+5*i))
 		if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

@@ -19,14 +19,14 @@ func TestKilledAndResumed(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "saved")
 		flags := line + "--np " + np + " --checkpoint " + dir + " --every 37 "
 		p := start(t, flags)
-		eventually(t, "a checkpoint", func() bool {
-			files, _ := filepath.Glob(filepath.Join(dir, "*.ringo"))
-			return len(files) > 1
-		})
 		victim := p.cmd.Process.Pid
 		if np == "2" {
 			victim = p.worker(1)
 		}
+		eventually(t, "a checkpoint", func() bool {
+			files, _ := filepath.Glob(filepath.Join(dir, "*.ringo"))
+			return len(files) > 1
+		})
 		if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -108,19 +109,19 @@ func TestServerKilled(t *testing.T) {
 
 // A server that is stopped is lost when it shows no sign of life.
 func TestServerStopped(t *testing.T) {
-	p := start(t, endless+"--np 2 --mode ps --servers 1 --heartbeat 100ms --dead-after 1s")
+	p := start(t, endless+"--np 2 --mode ps --servers 1 --heartbeat 500ms --dead-after 5s")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.worker(2), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	p.checkEnd(exitFailed, "rank 2 is lost: server 0: no sign of life for 1s")
+	p.checkEnd(exitFailed, "rank 2 is lost: server 0: no sign of life for 5s")
 	p.checkGone()
 }
 
 // Servers that are started by hand, in any order, serve ranks that are.
 func TestServerByHand(t *testing.T) {
 	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --mode ps --servers 2")["params_sha256"]
-	address, ticket := freeAddress(t), ticket()
+	address, ticket := freeport.Address(t), ticket()
 	server := func(i int) *program {
 		return start(t, fmt.Sprintf("server --index %d --servers 2 --np 2 --rendezvous %s", i, address), ticket)
 	}
@@ -139,17 +140,17 @@ func TestServerByHand(t *testing.T) {
 		t.Errorf("sha256 %s by hand, want %s", got, want)
 	}
 	// A server that never comes is missed.
-	address = freeAddress(t)
-	rank := byHand(t, "train mlp "+small+"--mode ps --servers 1 --join-timeout 300ms", "0", address, ticket)
-	other := byHand(t, "train mlp "+small+"--mode ps --servers 1", "1", address, ticket)
-	rank.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join within 300ms")
+	address = freeport.Address(t)
+	other := byHand(t, "train mlp "+small+"--mode ps --servers 1", "1", address, ticket) // it joins in time
+	rank := byHand(t, "train mlp "+small+"--mode ps --servers 1 --join-timeout 5s", "0", address, ticket)
+	rank.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join within 5s")
 	other.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join")
 }
 
 // Without a launcher too, those who are left name who was killed.
 func TestServerByHandKilled(t *testing.T) {
 	for victim, want := range map[int]string{1: "rank 1 is lost: its control connection ended", 2: "rank 2 is lost: server 0: its control connection ended"} {
-		address, ticket := freeAddress(t), ticket()
+		address, ticket := freeport.Address(t), ticket()
 		line := endless + "--mode ps --servers 1"
 		all := []*program{
 			byHand(t, line, "0", address, ticket), byHand(t, line, "1", address, ticket),
@@ -211,7 +212,7 @@ func TestServerUsage(t *testing.T) {
 	}
 	for name, value := range map[string]string{
 		launch.RankVar: "1", launch.WorldSizeVar: "1", launch.ServersVar: "1", launch.RoleVar: "server",
-		launch.RendezvousVar: freeAddress(t), launch.TicketVar: transport.NewTicket().String(), launch.CoordinatorVar: "launcher",
+		launch.RendezvousVar: freeport.Address(t), launch.TicketVar: transport.NewTicket().String(), launch.CoordinatorVar: "launcher",
 	} {
 		t.Setenv(name, value)
 	}
