@@ -56,6 +56,22 @@ func list(dir string) ([]entry, error) {
 	return out, nil
 }
 
+// Steps are those of a folder's checkpoints, the highest first; none where there is no folder. Whether
+// they are whole is not looked at.
+func Steps(dir string) (steps []int64, err error) {
+	all, err := list(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	for _, e := range all {
+		steps = append(steps, e.step)
+	}
+	return steps, nil
+}
+
+// PathOf is where a folder has the checkpoint of a step.
+func PathOf(dir string, step int64) string { return filepath.Join(dir, fileName(step)) }
+
 // Save writes a checkpoint to a folder, which it makes where there is none, and
 // returns the file's path. The file appears whole or not at all, also when the
 // machine fails: it is written under another name, forced to the disk and

@@ -27,6 +27,9 @@ func TestLatest(t *testing.T) {
 		if _, err := Latest(none); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), none) {
 			t.Errorf("%s: %v", none, err)
 		}
+		if steps, err := Steps(none); err != nil || len(steps) != 0 {
+			t.Errorf("%s: steps %v, %v", none, steps, err)
+		}
 	}
 	for _, step := range []int64{20, 100, 3, 12_345_678_901} {
 		s := small(step)
@@ -44,6 +47,10 @@ func TestLatest(t *testing.T) {
 	path, err := Latest(dir)
 	if err != nil || filepath.Base(path) != "step-12345678901.ringo" {
 		t.Errorf("the latest is %s, %v", path, err)
+	}
+	steps, err := Steps(dir)
+	if err != nil || !slices.Equal(steps, []int64{12_345_678_901, 100, 20, 3}) || PathOf(dir, steps[0]) != path {
+		t.Errorf("steps %v, %v; the first in %s", steps, err, PathOf(dir, 12_345_678_901))
 	}
 }
 

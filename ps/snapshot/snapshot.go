@@ -214,9 +214,9 @@ func Chain(dir string, number uint64) ([]*Snapshot, error) {
 }
 
 // Prune removes what is left of checkpoints that were not committed, and all but
-// the newest keep and those that they are deltas to; 0 keeps all. Nothing may be
-// written meanwhile.
-func Prune(dir string, keep int) error {
+// the newest keep, some others, and those that all these are deltas to; 0 keeps all. Nothing
+// may be written meanwhile.
+func Prune(dir string, keep int, others ...uint64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
@@ -234,16 +234,22 @@ func Prune(dir string, keep int) error {
 		return err
 	}
 	if keep > 0 && len(all) > keep {
-		errs = append(errs, drop(dir, all, keep))
+		needed := all[len(all)-keep:]
+		for _, n := range others {
+			if slices.Contains(all, n) {
+				needed = append(needed[:len(needed):len(needed)], n)
+			}
+		}
+		errs = append(errs, drop(dir, all, needed))
 	}
 	return errors.Join(errs...)
 }
 
-// drop removes what the newest keep do not need, the newest of it first, so that
+// drop removes what those that stay do not need, the newest of it first, so that
 // what remains of a prune cut short has its bases.
-func drop(dir string, all []uint64, keep int) error {
+func drop(dir string, all, stay []uint64) error {
 	needed := map[uint64]bool{}
-	for _, n := range all[len(all)-keep:] {
+	for _, n := range stay {
 		if needed[n] {
 			continue
 		}

@@ -52,6 +52,9 @@ type About struct {
 	// all pushes.
 	Highest uint64 `json:"highest"`
 	Applied uint64 `json:"applied"`
+	// Step is after which step of its run, of which there may have been others before this job, a checkpoint of
+	// the whole job was made (Engine.SaveStep); 0: it is of this server alone.
+	Step uint64 `json:"step,omitempty"`
 }
 
 // AboutOf reads what a checkpoint says of itself.

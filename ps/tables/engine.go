@@ -51,6 +51,7 @@ type Engine struct {
 
 	saving sync.Mutex
 	saved  saved         // the newest checkpoint; saving is held
+	orders []order       // checkpoints of the whole job; saving is held
 	newest atomic.Uint64 // its number
 
 	replaying change

@@ -67,11 +67,11 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(chain) == 0 && (len(e.cfg.From) > 0 || e.log != nil) {
+	if len(chain) == 0 && (len(e.cfg.From) > 0 && !e.cfg.Ordered || e.log != nil) {
 		// What comes now builds on it, and a log alone does not say of what tables it
 		// is. Tables of several tiers may choose which keys get a row, but not in a
 		// replay, of which Load tells them.
-		if _, err = e.save(ctx, false); err != nil {
+		if _, err = e.save(ctx, false, 0); err != nil {
 			return fmt.Errorf("saving a first checkpoint: %w", err)
 		}
 	}
@@ -172,6 +172,9 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 		e.saved.add(s, bytes, &st)
 	}
 	e.newest.Store(newest.Number)
+	if err := e.findOrders(); err != nil {
+		return st, err
+	}
 	for i, s := range st.Lanes {
 		l := &e.lanes[i]
 		l.last.Store(s.Last)
@@ -260,14 +263,19 @@ func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, file string,
 	return nil
 }
 
-// loadFrom loads the newest checkpoints of all servers of a job, which may have been of
-// another number. Lanes, clocks and rates begin anew.
+// loadFrom loads the checkpoints of all servers of a job, which may have been of another
+// number: where they were as many, this one's alone has what it needs. Lanes, clocks and rates begin
+// anew.
 func (e *Engine) loadFrom(ctx context.Context) error {
 	mine := func(key uint64) bool { return schema.Owner(key, e.cfg.Servers) == e.cfg.Index }
 	seen := map[int]string{}
 	var job Identity
-	for _, dir := range e.cfg.From {
-		chain, err := snapshot.Chain(CheckpointDir(dir), 0)
+	for i, dir := range e.cfg.From {
+		number := uint64(0)
+		if len(e.cfg.FromNumbers) > 0 {
+			number = e.cfg.FromNumbers[i]
+		}
+		chain, err := snapshot.Chain(CheckpointDir(dir), number)
 		if err != nil {
 			return fmt.Errorf("loading from %s: %w", dir, err)
 		}
@@ -279,6 +287,9 @@ func (e *Engine) loadFrom(ctx context.Context) error {
 			return fmt.Errorf("loading from %s: it is server %d of %d of job %q: want the directories of all servers of one job, these are %v", dir, st.Index, st.Servers, st.Job, e.cfg.From)
 		}
 		seen[st.Index], job = dir, st.Identity
+		if st.Servers == e.cfg.Servers && st.Index != e.cfg.Index {
+			continue
+		}
 		if _, err := e.loadParts(ctx, chain, mine); err != nil {
 			return fmt.Errorf("loading from %s: %w", dir, err)
 		}

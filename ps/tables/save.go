@@ -65,18 +65,23 @@ func (e *Engine) Checkpoint(ctx context.Context) (Saved, error) {
 }
 
 func (e *Engine) saveAs(ctx context.Context, delta func() bool) (Saved, error) {
+	e.saving.Lock()
+	defer e.saving.Unlock()
+	return e.saveHeld(ctx, delta(), 0)
+}
+
+// saveHeld saves; step is that of a checkpoint of the whole job, else 0. e.saving is held.
+func (e *Engine) saveHeld(ctx context.Context, delta bool, step uint64) (Saved, error) {
 	if e.cfg.Durability == None {
 		return Saved{}, fmt.Errorf("tables: saving: durability is %q", None)
 	}
-	e.saving.Lock()
-	defer e.saving.Unlock()
 	if err := e.Err(); err != nil {
 		return Saved{}, err
 	}
 	begun := time.Now()
-	s, err := e.save(ctx, delta())
+	s, err := e.save(ctx, delta, step)
 	if errors.Is(err, ErrWhole) {
-		s, err = e.save(ctx, false)
+		s, err = e.save(ctx, false, step)
 	}
 	s.Took = time.Since(begun)
 	if err != nil {
@@ -85,7 +90,7 @@ func (e *Engine) saveAs(ctx context.Context, delta func() bool) (Saved, error) {
 	return s, nil
 }
 
-func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
+func (e *Engine) save(ctx context.Context, delta bool, step uint64) (Saved, error) {
 	base := uint64(0)
 	if delta && e.deltas() {
 		base = e.saved.number
@@ -102,6 +107,7 @@ func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
 		draft.Abandon()
 		return Saved{}, err
 	}
+	st.Step = step
 	done, err := draft.Commit(st)
 	if err != nil {
 		return Saved{}, err
@@ -110,6 +116,9 @@ func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
 	keep := e.keepFrom(&st)
 	e.saved.add(done, bytes, &st)
 	e.newest.Store(done.Number)
+	if step > 0 {
+		e.orders = append(e.orders, order{done.Number, step})
+	}
 	for i, t := range e.sparse {
 		t.table.Committed(st.Epochs[i])
 	}
@@ -117,7 +126,7 @@ func (e *Engine) save(ctx context.Context, delta bool) (Saved, error) {
 	if err != nil {
 		return out, fmt.Errorf("checkpoint %d is there: %w", done.Number, err)
 	}
-	if err := snapshot.Prune(e.checkpoints(), e.cfg.Keep); err != nil {
+	if err := snapshot.Prune(e.checkpoints(), e.cfg.Keep, e.ordered()...); err != nil {
 		return out, fmt.Errorf("checkpoint %d is there, older ones could not be removed: %w", done.Number, err)
 	}
 	if e.log != nil {

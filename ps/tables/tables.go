@@ -117,8 +117,13 @@ type Config struct {
 	// them, whose newest checkpoints a new job begins with. It is looked at only
 	// where Dir holds nothing.
 	From []string
-	// Keep is how many checkpoints stay, besides those that they are deltas to. 0 means
-	// DefaultKeep.
+	// FromNumbers are which checkpoints of From a new job begins with, instead of the newest.
+	FromNumbers []uint64
+	// Ordered says that checkpoints are made by Engine.SaveStep alone: a new job that begins with others'
+	// makes none at once.
+	Ordered bool
+	// Keep is how many checkpoints stay, besides those of Engine.SaveStep, and those that all these are deltas
+	// to. 0 means DefaultKeep.
 	Keep int
 	// MaxRows is the most rows that a table has on this server; 0 is the default of
 	// package rows.
@@ -226,6 +231,8 @@ func (c Config) Validate() error {
 	want(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, "durability %q: want none, checkpoint or wal", c.Durability)
 	want(c.Dir != "" || c.Durability == None, "durability %q without a directory", c.Durability)
 	want(!c.Fsync || c.Durability == WAL, "fsync with durability %q: it is for wal alone", c.Durability)
+	want(len(c.FromNumbers) == 0 || len(c.FromNumbers) == len(c.From), "%d numbers of checkpoints for %d directories: want one for each, or none", len(c.FromNumbers), len(c.From))
+	want(!c.Ordered || c.Durability == Checkpoint, "checkpoints to order only with durability %q: it is for checkpoint alone", c.Durability)
 	want(c.Keep >= 1, "%d checkpoints to keep: want 1 or more", c.Keep)
 	want(c.WaitLimit > 0, "a wait limit of %v: want more than 0", c.WaitLimit)
 	want(c.MaxRows >= 0 && c.MaxRows <= math.MaxInt32, "at most %d rows: want 1 to %d, or 0", c.MaxRows, math.MaxInt32)
