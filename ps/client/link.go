@@ -46,6 +46,7 @@ type link struct {
 	conn    *message.Conn
 	met     []byte   // a frame that tells how the last meeting ended; nil: there was none
 	told    bool     // the server on this connection knows it
+	saved   uint64   // the number of its newest checkpoint of the job
 	was     [2]int64 // bytes of earlier connections: sent and received
 }
 

@@ -23,7 +23,7 @@ func (k *link) receive(conn *message.Conn) error {
 		switch t {
 		case message.TypeAck:
 			err = k.acknowledged(h.Number)
-		case message.TypeRows, message.TypeValues, message.TypeFailed, message.TypeMet:
+		case message.TypeRows, message.TypeValues, message.TypeFailed, message.TypeMet, message.TypeSaved:
 			err = k.answered(conn, t, h, n)
 		default:
 			var b []byte
@@ -77,15 +77,18 @@ func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) 
 		k.finish(it, k.itemFault(it, &message.Failure{Reason: message.ReasonFailed, Text: message.Text(b)}))
 		return nil
 	}
-	if it.t == message.TypeMeet {
-		if err := k.metAt(conn, it, n); err != nil {
-			return err
-		}
-	} else if err := k.place(conn, it, n); err != nil {
-		return err
+	switch it.t {
+	case message.TypeMeet:
+		err = k.metAt(conn, it, n)
+	case message.TypeSave:
+		k.savedAs(h.At)
+	default:
+		err = k.place(conn, it, n)
 	}
-	k.finish(it, nil)
-	return nil
+	if err == nil {
+		k.finish(it, nil)
+	}
+	return err
 }
 
 // asked finds the pull that an answer is for.
@@ -103,6 +106,8 @@ func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
 		want = message.TypeRows
 	case message.TypeMeet:
 		want, head.Count = message.TypeMet, h.Count
+	case message.TypeSave:
+		want, head.At = message.TypeSaved, h.At
 	}
 	if t != message.TypeFailed && (t != want || h != head) {
 		return nil, fmt.Errorf("%w: %s %+v in answer to %s %+v", message.ErrMalformed, message.Name(t), h, message.Name(it.t), it.head)

@@ -42,7 +42,7 @@ func (l *Limits) longest(t wire.Type) int {
 		return HeadSize + KeySize*l.Keys + 4*l.Values + slack
 	case TypeSetDense, TypePushDense, TypeRows, TypeValues:
 		return HeadSize + 4*l.Values + slack
-	case TypePullDense, TypeClock, TypeLeave, TypeAck:
+	case TypePullDense, TypeClock, TypeLeave, TypeAck, TypeSave, TypeSaved:
 		return HeadSize
 	case TypeMeet:
 		return HeadSize + MaxBlob
@@ -72,6 +72,8 @@ func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 		return h.Count, err
 	case TypeMeet, TypeMet:
 		return h.Count, l.meeting(t, h)
+	case TypeSave, TypeSaved:
+		return 0, checkSave(t, h)
 	default:
 		err = malformed("a %s frame has no head", Name(t))
 	}
@@ -132,6 +134,17 @@ func checkClock(h Head) error {
 	}
 	if rate := math.Float64frombits(h.At); math.IsNaN(rate) || math.IsInf(rate, 0) {
 		return malformed("a clock with the rate %v", rate)
+	}
+	return nil
+}
+
+// checkSave checks what is about a checkpoint of the job.
+func checkSave(t wire.Type, h Head) error {
+	if err := only(t, h, Head{Number: h.Number, Step: h.Step, At: h.At}); err != nil {
+		return err
+	}
+	if h.Step == 0 || t == TypeSave && h.At > h.Step || t == TypeSaved && h.At == 0 {
+		return malformed("%s after step %d, at %d: want a step from 1 on, and the oldest to be kept or a number", Name(t), h.Step, h.At)
 	}
 	return nil
 }

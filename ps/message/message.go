@@ -63,6 +63,9 @@ const (
 
 	TypeMeet // bytes that a trainer brings to the meeting that is the head's step
 	TypeMet  // Parts: what all have brought to it; from a trainer, how its last meeting ended
+
+	TypeSave  // nothing: the server's part of a checkpoint of the whole job
+	TypeSaved // nothing: the answer, with its head
 )
 
 var typeNames = map[wire.Type]string{
@@ -71,7 +74,7 @@ var typeNames = map[wire.Type]string{
 	TypePullRows: "pull of rows", TypePullDense: "pull of an array", TypeSetDense: "first values of an array",
 	TypePushRows: "push of rows", TypePushDense: "push of an array", TypeClock: "clock", TypeLeave: "leave",
 	TypeRows: "rows", TypeValues: "values", TypeFailed: "failed", TypeAck: "acknowledgement",
-	TypeMeet: "meeting", TypeMet: "end of a meeting",
+	TypeMeet: "meeting", TypeMet: "end of a meeting", TypeSave: "checkpoint of the job", TypeSaved: "number of a checkpoint",
 }
 
 // Name is a type's name in errors.
@@ -87,7 +90,7 @@ func Name(t wire.Type) string {
 func Sequenced(t wire.Type) bool { return t >= TypeSetDense && t <= TypeLeave }
 
 // headed tells whether the payload of a type begins with a Head.
-func headed(t wire.Type) bool { return t >= TypePullRows && t <= TypeMet }
+func headed(t wire.Type) bool { return t >= TypePullRows && t <= TypeSaved }
 
 // Side is an end of a connection.
 type Side int
@@ -111,10 +114,10 @@ func (s Side) sends(t wire.Type) bool {
 	switch {
 	case t == TypeHeartbeat || t == TypeGoodbye || t == TypeMet:
 		return true
-	case t == TypeHello || t == TypeSchema || t >= TypePullRows && t <= TypeLeave || t == TypeMeet:
+	case t == TypeHello || t == TypeSchema || t >= TypePullRows && t <= TypeLeave || t == TypeMeet || t == TypeSave:
 		return s == Trainer
 	}
-	return s == Server && (t >= TypeWelcome && t <= TypeFailure || t >= TypeRows && t <= TypeAck)
+	return s == Server && (t >= TypeWelcome && t <= TypeFailure || t >= TypeRows && t <= TypeAck || t == TypeSaved)
 }
 
 const (
@@ -142,8 +145,8 @@ const (
 // What a type has no use for is zero.
 type Head struct {
 	Number uint64 // of the request, or of the change in its lane
-	Step   uint64 // of Meet and Met, which meeting
-	At     uint64 // the first value's place in its array; of Clock, the bits of the rate, a float64; of rows pulled, Peek or 0
+	Step   uint64 // of Meet and Met, which meeting; of Save and Saved, that of the run
+	At     uint64 // the first value's place in its array; of Clock, the bits of the rate, a float64; of rows pulled, Peek or 0; of Save, the oldest step to be kept; of Saved, the checkpoint's number
 	Count  int    // keys; of arrays, values; of Failed, Meet and Met, bytes
 	Table  int    // or array, by its place in the schema
 	Code   Code   // of the values, or in which they shall come

@@ -66,7 +66,7 @@ func TestTypesKeepTheirNumbers(t *testing.T) {
 	order := []wire.Type{
 		TypeHello, TypeSchema, TypeWelcome, TypeNeedSchema, TypeFailure, TypeHeartbeat, TypeGoodbye,
 		TypePullRows, TypePullDense, TypeSetDense, TypePushRows, TypePushDense, TypeClock, TypeLeave,
-		TypeRows, TypeValues, TypeFailed, TypeAck, TypeMeet, TypeMet,
+		TypeRows, TypeValues, TypeFailed, TypeAck, TypeMeet, TypeMet, TypeSave, TypeSaved,
 	}
 	for i, typ := range order {
 		if typ != wire.FirstFree+wire.Type(i) {
@@ -76,13 +76,13 @@ func TestTypesKeepTheirNumbers(t *testing.T) {
 		if Sequenced(typ) != sequenced {
 			t.Errorf("%s: sequenced is %v", Name(typ), !sequenced)
 		}
-		fromTrainer := i == 0 || i == 1 || i == 5 || i >= 6 && i <= 13 || i >= 18
-		fromServer := i >= 2 && i <= 6 || i >= 14 && i != 18
+		fromTrainer := i == 0 || i == 1 || i == 5 || i >= 6 && i <= 13 || i >= 18 && i <= 20
+		fromServer := i >= 2 && i <= 6 || i >= 14 && i != 18 && i != 20
 		if Trainer.sends(typ) != fromTrainer || Server.sends(typ) != fromServer {
 			t.Errorf("%s: a trainer sends it: %v, a server: %v", Name(typ), Trainer.sends(typ), Server.sends(typ))
 		}
 	}
-	if last := TypeMet + 1; Trainer.sends(last) || Server.sends(last) || Trainer.sends(wire.Data) || Server.sends(wire.Data) {
+	if last := TypeSaved + 1; Trainer.sends(last) || Server.sends(last) || Trainer.sends(wire.Data) || Server.sends(wire.Data) {
 		t.Error("an unknown type may be sent")
 	}
 	if len(typeNames) != len(order) || Name(wire.Data) != "data" {

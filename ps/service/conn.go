@@ -318,6 +318,8 @@ func (c *conn) read() error {
 			err = c.meet(h, n)
 		case t == message.TypeMet:
 			err = c.learn(h, n)
+		case t == message.TypeSave:
+			c.s.saves.order(c, h)
 		case t == message.TypeGoodbye:
 			c.s.seats.goodbye(c.lane)
 			return errGoodbye

@@ -23,6 +23,7 @@ type Server struct {
 	count counters
 
 	meetings meetings
+	saves    saves
 
 	opening sync.Mutex // held while the engine is opened
 	opened  chan struct{}
@@ -87,6 +88,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	s.begin()
 	inner, cancel := context.WithCancelCause(ctx)
+	s.saves.ctx = inner
 	var all sync.WaitGroup
 	all.Go(func() { cancel(s.watch(inner)) })
 	all.Go(func() { s.accept(inner, cancel, l, &all) })
@@ -96,6 +98,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	failed := cause != errAllLeft && ctx.Err() == nil
 	s.end(cause, failed)
 	all.Wait()
+	s.saves.end()
 	if failed {
 		return s.fault(cause)
 	}

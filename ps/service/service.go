@@ -32,6 +32,11 @@
 //
 // At one of the servers trainers can meet: each brings some bytes, and when all have come each
 // gets what all have brought. Who has left or is lost is not waited for.
+//
+// # Checkpoints of the job
+//
+// Trainers that have agreed on a step order the server's part of a checkpoint of the whole job.
+// All order it, and each gets its number when it is written.
 package service
 
 import (
@@ -78,6 +83,10 @@ type Engine interface {
 	// PeekRows is PullRows that makes no rows and counts nothing.
 	PeekRows(table int, keys []uint64, dst []float32) error
 	PullDense(array, lo int, dst []float32) error
+
+	// SaveStep writes the server's part of a checkpoint of the whole job after a step, once, and
+	// returns its number; those of steps below oldest are not needed any more.
+	SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error)
 
 	// Lost tells that a trainer will not come back.
 	Lost(trainer int, cause error) error

@@ -65,6 +65,7 @@ type state struct {
 	clock  []uint64 // by lane
 	left   []bool   // by lane
 	rates  []float64
+	saves  []uint64 // steps
 }
 
 // New returns an engine whose rows and values are all zero.
@@ -88,7 +89,7 @@ func (e *Engine) Restart() *Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	again := New(e.cfg, e.sc)
-	s := state{last: slices.Clone(e.state.last), clock: slices.Clone(e.state.clock), left: slices.Clone(e.state.left), rates: slices.Clone(e.state.rates)}
+	s := state{last: slices.Clone(e.state.last), clock: slices.Clone(e.state.clock), left: slices.Clone(e.state.left), rates: slices.Clone(e.state.rates), saves: slices.Clone(e.state.saves)}
 	for _, t := range e.state.rows {
 		m := maps.Clone(t)
 		for key, row := range m {
@@ -111,7 +112,7 @@ func (e *Engine) Hold(held bool) {
 	e.tell()
 }
 
-// FailNext makes the next pull or push an error.
+// FailNext makes the next pull, push or checkpoint of the job an error.
 func (e *Engine) FailNext(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -324,6 +325,29 @@ func (e *Engine) Durable(wal.Position) error {
 		}
 		<-changed
 	}
+}
+
+// SaveStep notes the step, once; its number is how many there were before it, and 1. The fault of FailNext is for it, too.
+func (e *Engine) SaveStep(_ context.Context, step, _ uint64) (uint64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.fault; err != nil {
+		e.fault = nil
+		return 0, err
+	}
+	i := slices.Index(e.state.saves, step)
+	if i < 0 {
+		i = len(e.state.saves)
+		e.state.saves = append(e.state.saves, step)
+	}
+	return uint64(i) + 1, e.err
+}
+
+// Saves are the steps of SaveStep.
+func (e *Engine) Saves() []uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.state.saves)
 }
 
 // Await waits until nobody is too far behind for a pull of a step.

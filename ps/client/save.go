@@ -1,0 +1,49 @@
+package client
+
+import "github.com/ringo-ml/ringo/ps/message"
+
+// Save orders a checkpoint of the whole job after a step of its run, waits until all servers have written their
+// parts, and returns the numbers of these, by server. All trainers make the call, after a Flush of all, and push
+// nothing before it returns: then the parts are of one moment. oldest is the lowest step whose parts are still
+// of use. It waits for Config.Timeout; servers that are started again meanwhile are asked again.
+func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
+	l := c.Lane(0)
+	l.mu.Lock()
+	p := l.pull(nil, 0)
+	for _, k := range l.links {
+		if err := k.save(p, message.Head{Step: step, At: oldest}); err != nil {
+			l.mu.Unlock()
+			return nil, err
+		}
+	}
+	l.mu.Unlock()
+	p.part(nil)
+	if err := p.Wait(); err != nil {
+		return nil, err
+	}
+	numbers := make([]uint64, len(l.links))
+	for i, k := range l.links {
+		k.mu.Lock()
+		numbers[i] = k.saved
+		k.mu.Unlock()
+	}
+	return numbers, nil
+}
+
+// save queues an order.
+func (k *link) save(p *Pull, head message.Head) error {
+	it, err := k.room(false)
+	if err != nil {
+		return err
+	}
+	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypeSave, head, false, p, nil, nil
+	it.frame = it.buf.Sized(message.Front)
+	return k.add(it)
+}
+
+// savedAs notes what the server has called its part.
+func (k *link) savedAs(number uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.saved = number
+}
