@@ -37,7 +37,7 @@ type Job struct {
 type Server struct {
 	Dir   string
 	About tables.About
-	// Chain is its newest checkpoint: a whole one, and the deltas to it.
+	// Chain is its newest checkpoint, or the one that was asked for: a whole one, and the deltas to it.
 	Chain []*snapshot.Snapshot
 	// Ahead is how many records its log has that the checkpoint may lack. Of a server that is
 	// running, or was killed; one that ended has none.
@@ -60,7 +60,7 @@ func Open(dir string) (*Job, error) {
 		if !is || err != nil || !e.IsDir() || e.Name() != prefix+strconv.Itoa(index) {
 			continue
 		}
-		s, err := openServer(ServerDir(dir, index), index)
+		s, err := openServer(ServerDir(dir, index), index, 0)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -69,6 +69,32 @@ func Open(dir string) (*Job, error) {
 	if len(j.Servers) == 0 {
 		return nil, fmt.Errorf("%s has no folder server-0: want the directory of a job's servers (--ps-dir), not that of one of them", dir)
 	}
+	return j.whole(errs)
+}
+
+// At is Open of the parts of a checkpoint of the whole job after a step of its run, with their numbers by server. What is newer,
+// in logs too, is left out.
+func At(dir string, step uint64, numbers []uint64) (*Job, error) {
+	j := &Job{Dir: dir}
+	var errs []error
+	for i, n := range numbers {
+		s, err := openServer(ServerDir(dir, i), i, n)
+		if err == nil && s.About.Step != step {
+			err = fmt.Errorf("%s is of step %d of its run, not of step %d", s.newest().Dir, s.About.Step, step)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("server %d of %d: %w", i, len(numbers), err))
+		}
+		j.Servers = append(j.Servers, s)
+	}
+	if len(numbers) == 0 {
+		errs = append(errs, fmt.Errorf("%s: checkpoints of no servers", dir))
+	}
+	return j.whole(errs)
+}
+
+// whole looks that servers that could be opened are all.
+func (j *Job) whole(errs []error) (*Job, error) {
 	if len(errs) == 0 {
 		slices.SortFunc(j.Servers, func(a, b Server) int { return cmp.Compare(a.About.Index, b.About.Index) })
 		errs = j.complete()
@@ -79,7 +105,8 @@ func Open(dir string) (*Job, error) {
 	return j, nil
 }
 
-func openServer(dir string, index int) (s Server, err error) {
+// openServer opens a server's checkpoint of a number, or the newest where that is 0.
+func openServer(dir string, index int, number uint64) (s Server, err error) {
 	s.Dir = dir
 	id, err := tables.IdentityOf(dir)
 	if err != nil {
@@ -88,7 +115,7 @@ func openServer(dir string, index int) (s Server, err error) {
 	if id.Index != index {
 		return s, fmt.Errorf("%s is the folder of server %d: it was renamed", dir, id.Index)
 	}
-	if s.Chain, err = snapshot.Chain(tables.CheckpointDir(dir), 0); err != nil {
+	if s.Chain, err = snapshot.Chain(tables.CheckpointDir(dir), number); err != nil {
 		return s, err
 	}
 	if s.About, err = tables.AboutOf(s.newest()); err != nil {
@@ -96,6 +123,9 @@ func openServer(dir string, index int) (s Server, err error) {
 	}
 	if s.About.Identity != id {
 		return s, fmt.Errorf("%s has a checkpoint of another server than the folder's: %+v, not %+v", s.newest().Dir, s.About.Identity, id)
+	}
+	if number != 0 {
+		return s, nil
 	}
 	last, err := wal.Last(tables.LogDir(dir))
 	if has := s.About.Last + 1; s.About.Record > 0 && last > has { // a checkpoint adds a record of its own
@@ -150,12 +180,16 @@ func Begin(dir string) (*Job, error) {
 }
 
 // Steps is the range of the steps that the servers' checkpoints have, which are of different moments where
-// the servers were killed: from all trainers' that sync had applied, else the last that any had ended.
+// the servers were killed: of a checkpoint of the whole job its own, else from all trainers' that sync had applied, else
+// the last that any had ended.
 func (j *Job) Steps() (least, most uint64) {
 	for i, s := range j.Servers {
 		step := s.About.Highest
 		if s.About.Mode == tables.Sync {
 			step = s.About.Applied
+		}
+		if s.About.Step > 0 {
+			step = s.About.Step
 		}
 		if i == 0 {
 			least = step

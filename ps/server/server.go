@@ -44,6 +44,13 @@ type Config struct {
 	// From is the Dir of an earlier job, of any number of servers, whose newest checkpoints this one begins
 	// with. It is looked at only where this server has none of its own.
 	From string
+	// FromNumbers, by server, are the parts of a checkpoint of the whole job in From with which this server begins instead
+	// of the newest ones, and FromStep is its step.
+	FromNumbers []uint64
+	FromStep    uint64
+	// Job, where it is not empty, names a job whose trainers order checkpoints of the whole; trainers of others are
+	// refused. With durability none these checkpoints are the only ones, and Dir is needed for them.
+	Job string
 	// MemoryBytes bounds the rows in memory, DiskBytes those in Dir that memory has no room
 	// for; 0: no limit, and without one of memory all rows are in memory.
 	MemoryBytes, DiskBytes int64
@@ -109,6 +116,9 @@ func (c Config) Validate() error {
 	if c.From != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir) {
 		errs = append(errs, fmt.Errorf("ps: server: it begins with checkpoints in %q and keeps its own there: want another folder", c.From))
 	}
+	if (len(c.FromNumbers) > 0) != (c.FromStep > 0) || c.FromStep > 0 && c.From == "" {
+		errs = append(errs, fmt.Errorf("ps: server: it begins with checkpoints %v of step %d in %q: want all of them, or no numbers and no step", c.FromNumbers, c.FromStep, c.From))
+	}
 	return errors.Join(append(errs, c.Admission.Validate(), c.tables().Validate())...)
 }
 
@@ -122,7 +132,10 @@ func (c Config) tables() tables.Config {
 		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Lanes: c.Lanes, Mode: c.Mode, Staleness: c.Staleness,
 		Durability: c.Durability, Fsync: c.Fsync, LostLeaves: c.LostLeaves,
 	}
-	if c.Dir != "" && c.Durability != tables.None {
+	if c.Job != "" && c.Durability == tables.None {
+		t.Durability, t.Ordered = tables.Checkpoint, true
+	}
+	if c.Dir != "" && t.Durability != tables.None {
 		t.Dir = c.own()
 	}
 	return t
@@ -148,7 +161,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 		return Figures{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
 	}
 	s.service, err = service.New(service.Config{
-		Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
+		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
 		Heartbeat: cfg.Heartbeat, Silence: cfg.Silence, Rejoin: cfg.Rejoin, Arrive: cfg.Arrive, Report: cfg.Report, Open: s.open,
 	})
 	if err != nil {
@@ -198,11 +211,13 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 // open makes the engine for the trainers' schema.
 func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	c, below := s.cfg.tables(), tiers.Config{Admission: s.cfg.Admission, DeleteAfter: s.cfg.DeleteAfter}
-	c.From = s.from
+	if c.From = s.from; len(s.from) > 0 {
+		c.FromNumbers = s.cfg.FromNumbers
+	}
 	if s.cfg.MemoryBytes > 0 {
 		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes
 	}
-	below.Deltas = s.cfg.Durability != tables.None // else there are no checkpoints
+	below.Deltas = c.Durability != tables.None // else there are no checkpoints
 	t, err := tiers.Open(below, sc)
 	if err != nil {
 		return nil, err
@@ -210,6 +225,9 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	c.Make = t.Make
 	e, err := tables.Open(c, sc)
 	if err != nil {
+		if len(c.FromNumbers) > 0 {
+			err = fmt.Errorf("%w; if a part is damaged, the job can go on from an earlier checkpoint: remove the file of step %d", err, s.cfg.FromStep)
+		}
 		return nil, errors.Join(err, t.Close())
 	}
 	s.mu.Lock()

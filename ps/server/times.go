@@ -17,12 +17,12 @@ func (s *server) findFrom() error {
 	if s.cfg.From == "" {
 		return nil
 	}
-	if s.cfg.Durability != tables.None {
+	if s.cfg.tables().Durability != tables.None {
 		if own, err := snapshot.Numbers(tables.CheckpointDir(s.cfg.own())); err != nil || len(own) > 0 {
 			return err
 		}
 	}
-	j, err := saved.Begin(s.cfg.From)
+	j, err := s.fromWhich()
 	if err != nil {
 		return fmt.Errorf("beginning with %s: %w", s.cfg.From, err)
 	}
@@ -32,8 +32,18 @@ func (s *server) findFrom() error {
 	if least != most {
 		line = fmt.Sprintf("%s to %d: they were saved at different moments", line, most)
 	}
+	if s.cfg.FromStep > 0 {
+		line += " of the run; what came later is left out"
+	}
 	s.cfg.Report(line)
 	return nil
+}
+
+func (s *server) fromWhich() (*saved.Job, error) {
+	if s.cfg.FromStep > 0 {
+		return saved.At(s.cfg.From, s.cfg.FromStep, s.cfg.FromNumbers)
+	}
+	return saved.Begin(s.cfg.From)
 }
 
 // await returns the engine when it is open, nil where ctx ends before.
