@@ -43,7 +43,7 @@ func (t *Trainer) Fetch(ids []int32) (mapped []int32, rows []float32, err error)
 // between Fetch and End, where the next batch is known; where copies are exchanged at the end of this
 // step it does nothing, because rows are pulled anew after it.
 func (t *Trainer) Ask(ids []int32) error {
-	if t.geo != nil && t.step%uint64(t.cfg.GeoSteps) == 0 {
+	if t.exchanges() {
 		return nil
 	}
 	b := &t.batches[t.turn^1]

@@ -44,7 +44,9 @@ type job struct {
 
 func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
 	t.Helper()
-	cfg.Durability = tables.None
+	if cfg.Durability == "" {
+		cfg.Durability = tables.None
+	}
 	ticket := transport.NewTicket()
 	j := &job{t: t, schema: sc, client: client.Config{Ticket: ticket, Version: "1", Trainers: cfg.Trainers, Lanes: cfg.Lanes, Schema: sc}}
 	ctx, cancel := context.WithCancel(context.Background())

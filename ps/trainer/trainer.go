@@ -69,6 +69,9 @@ type Config struct {
 	// GeoSteps, above 0, is after how many steps copies are exchanged, and Copies how many
 	// there are: of all trainers' lanes together.
 	GeoSteps, Copies int
+	// Done is how many steps an earlier trainer has done whose place this one takes: exchanges of copies go on
+	// in their turn.
+	Done uint64
 	// Timeout bounds waits for the servers; 0: 15 min.
 	Timeout time.Duration
 }
@@ -168,7 +171,7 @@ func (t *Trainer) SetRate(rate float64) {
 
 // End ends the step. rate is the servers' learning rate from the next one on.
 func (t *Trainer) End(rate float64) error {
-	if t.geo != nil && t.step%uint64(t.cfg.GeoSteps) == 0 {
+	if t.exchanges() {
 		if err := t.Share(); err != nil {
 			return err
 		}
@@ -184,6 +187,11 @@ func (t *Trainer) End(rate float64) error {
 		return err
 	}
 	return t.askDense()
+}
+
+// exchanges tells whether copies are exchanged at the end of the step under way.
+func (t *Trainer) exchanges() bool {
+	return t.geo != nil && (t.cfg.Done+t.step)%uint64(t.cfg.GeoSteps) == 0
 }
 
 // Share sends by how much copies have moved since they were last exchanged. Settle must follow,
