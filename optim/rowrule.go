@@ -30,6 +30,37 @@ type RowRule interface {
 	UpdateRows(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32)
 }
 
+// CountedRule is a RowRule that learns from a push more than gradients: behind the
+// dim values of a row's gradient come some counts, such as in how many samples the
+// row was. Counts of one row add up as its gradients do, and are neither scaled nor
+// rounded. Such a rule may begin a row with a part of its weights and have it
+// extended later: whoever keeps the rows knows what weights they begin with.
+type CountedRule interface {
+	RowRule
+	// Counts is how many values follow each gradient, 1 or more.
+	Counts() int
+	// CheckCounts reports counts that cannot be, among rows of dim values and their
+	// counts.
+	CheckCounts(dim int, grads []float32) error
+	// UpdateCounted is UpdateRows with the counts behind each row of grads. It
+	// appends to due the places in ids of rows that are to be extended now, and
+	// returns it.
+	UpdateCounted(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32, due []int32) []int32
+	// Begin clears those of a new row's initial weights that come with Extend.
+	Begin(row []float32)
+	// Extend gives row id those of its initial weights that Begin has cleared.
+	Extend(data []float32, state [][]float32, dim int, id int32, initial []float32)
+}
+
+// Counts is how many values follow each gradient in a push to rows of a rule, 0 for
+// most.
+func Counts(rule RowRule) int {
+	if c, ok := rule.(CountedRule); ok {
+		return c.Counts()
+	}
+	return 0
+}
+
 // RowPart is a part of the state of a table's rows: Width values for each.
 type RowPart struct {
 	Name    string

@@ -304,7 +304,7 @@ func TestRowRuleSettings(t *testing.T) {
 // Every bad setting is in the one error.
 func TestRowRulesValidate(t *testing.T) {
 	bad := NewClickRows(-1)
-	bad.Rule.Initial, bad.Bound = 0, -2
+	bad.Rule.Initial, bad.Bound, bad.RateTimes = 0, -2, -7
 	bad.Policy = ClickPolicy{NoClick: -3, Click: math.NaN(), ExtendAt: -4, Decay: 1.5, DeleteBelow: -5, ColdAfter: -6}
 	worthless := NewClickRows(1)
 	worthless.Policy.NoClick, worthless.Policy.Click = 0, 0
@@ -318,7 +318,7 @@ func TestRowRulesValidate(t *testing.T) {
 		&FTRLRows{L1: -1, L2: -2, Initial: -3}:                                 {"ftrl", "learning rate 0", "beta 0", "l1 -1", "l2 -2", "initial sum -3"},
 		&Bounded{RowRule: &SGDRows{LR: -1}, Bound: math.Inf(1)}:                {"bound +Inf", "learning rate -1"},
 		&Bounded{RowRule: &SGDRows{LR: 1}, Bound: math.SmallestNonzeroFloat64}: {"bound"},
-		bad:       {"click", "learning rate -1", "initial sum 0", "bound -2", "-3", "NaN", "-4", "1.5", "-5", "deletion 0", "-6"},
+		bad:       {"click", "learning rate -1", "initial sum 0", "bound -2", "-3", "NaN", "-4", "1.5", "-5", "deletion 0", "-6", "times of the rate -7"},
 		worthless: {"all scores would be 0"},
 	} {
 		err := rule.Validate()

@@ -86,7 +86,7 @@ func TestBatchesAllocateNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	sc := schema.Schema{Sparse: []schema.Sparse{{Name: "t", Dim: 16, Rule: sgd}}, Dense: []schema.Dense{{Name: "d", Len: 4096, Rule: sgd}}}
+	sc := schema.Schema{Sparse: []schema.Sparse{{Name: "t", Dim: 16, Rule: sgd}, {Name: "clicks", Dim: 16, Rule: schema.Rule{Name: "click", LR: 1}}}, Dense: []schema.Dense{{Name: "d", Len: 4096, Rule: sgd}}}
 	for _, c := range []struct {
 		servers int
 		code    message.Code
@@ -106,12 +106,14 @@ func TestBatchesAllocateNothing(t *testing.T) {
 			}
 		}
 		rows, grads, dense := make([]float32, 16*len(keys)), slices.Repeat([]float32{1}, 16*len(keys)), make([]float32, 4096)
+		counted := slices.Repeat([]float32{1}, 18*len(keys))
 		step := uint64(0)
 		batch := func() {
 			step++
 			next, err := l.PullRows(0, step, keys, rows)
 			must(t, err)
 			must(t, l.PushRows(0, step, keys, grads))
+			must(t, l.PushRows(1, step, keys, counted))
 			p, err := l.PullDense(0, step, 0, dense)
 			must(t, err)
 			must(t, l.PushDense(0, step, 0, dense))

@@ -140,6 +140,7 @@ type Client struct {
 	cfg     Config
 	hash    [32]byte // the schema's
 	json    []byte   // the schema
+	counts  []int    // behind each row's gradient, by table
 	session uint64
 	lanes   []*Lane
 	count   counters
@@ -174,6 +175,9 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	if len(c.json) > message.MaxSchema {
 		return nil, fmt.Errorf("ps: client: the schema takes %d bytes, the limit is %d", len(c.json), message.MaxSchema)
+	}
+	for i := range cfg.Schema.Sparse {
+		c.counts = append(c.counts, cfg.Schema.Sparse[i].Counts())
 	}
 	for l := range cfg.Lanes {
 		c.lanes = append(c.lanes, newLane(c, l))

@@ -47,20 +47,24 @@ func (l *Lane) fault(op string, step uint64, err error) error {
 	return fmt.Errorf("ps: trainer %d: %s of step %d, lane %d: %w", l.c.cfg.Trainer, op, step, l.index, err)
 }
 
-// table returns a sparse table's sizes, and checks a batch for it.
-func (l *Lane) table(table int, keys []uint64, values []float32) (t *schema.Sparse, err error) {
+// table checks a batch for a sparse table, and returns how many values a row has there: as it is
+// pulled, or as it is pushed.
+func (l *Lane) table(table int, keys []uint64, values []float32, pushed bool) (dim int, err error) {
 	all := l.c.cfg.Schema.Sparse
 	if table < 0 || table >= len(all) {
-		return nil, fmt.Errorf("no sparse table %d: the schema has %d", table, len(all))
+		return 0, fmt.Errorf("no sparse table %d: the schema has %d", table, len(all))
 	}
-	t = &all[table]
-	if err := checkRows(keys, values, t.Dim); err != nil {
-		return nil, fmt.Errorf("table %q: %w", t.Name, err)
+	t := &all[table]
+	if dim = t.Dim; pushed {
+		dim += l.c.counts[table]
+	}
+	if err := checkRows(keys, values, dim); err != nil {
+		return 0, fmt.Errorf("table %q: %w", t.Name, err)
 	}
 	if len(keys) > math.MaxInt32 {
-		return nil, fmt.Errorf("table %q: %d keys in a batch: want at most %d", t.Name, len(keys), math.MaxInt32)
+		return 0, fmt.Errorf("table %q: %d keys in a batch: want at most %d", t.Name, len(keys), math.MaxInt32)
 	}
-	return t, nil
+	return dim, nil
 }
 
 // array checks a range of a dense array.
@@ -92,13 +96,13 @@ func (l *Lane) PeekRows(table int, step uint64, keys []uint64, dst []float32) (*
 }
 
 func (l *Lane) rows(table int, step, at uint64, keys []uint64, dst []float32) (*Pull, error) {
-	t, err := l.table(table, keys, dst)
+	dim, err := l.table(table, keys, dst, false)
 	if err != nil {
 		return nil, l.fault("pull", step, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.pull(dst, t.Dim)
+	p := l.pull(dst, dim)
 	var unique []int32
 	if l.c.cfg.Merge {
 		if unique, p.dups = l.split.merge(keys, p.dups); len(p.dups) == 0 {
@@ -110,9 +114,9 @@ func (l *Lane) rows(table int, step, at uint64, keys []uint64, dst []float32) (*
 	head := message.Head{Step: step, At: at, Table: table, Code: l.c.cfg.Pull}
 	if len(l.links) == 1 && unique == nil {
 		k := l.links[0]
-		for lo, hi := range chunks(0, len(keys), k.rowsOf(t.Dim)) {
+		for lo, hi := range chunks(0, len(keys), k.rowsOf(dim)) {
 			head.Count = hi - lo
-			if err := k.pullRows(p, head, keys[lo:hi], nil, dst[lo*t.Dim:hi*t.Dim]); err != nil {
+			if err := k.pullRows(p, head, keys[lo:hi], nil, dst[lo*dim:hi*dim]); err != nil {
 				return nil, err
 			}
 		}
@@ -122,7 +126,7 @@ func (l *Lane) rows(table int, step, at uint64, keys []uint64, dst []float32) (*
 	p.order = l.split.split(keys, unique, p.order)
 	for s, k := range l.links {
 		lo, hi := l.split.group(s)
-		for lo, hi := range chunks(lo, hi, k.rowsOf(t.Dim)) {
+		for lo, hi := range chunks(lo, hi, k.rowsOf(dim)) {
 			head.Count = hi - lo
 			if err := k.pullRows(p, head, keys, p.order[lo:hi], nil); err != nil {
 				return nil, err
@@ -134,23 +138,24 @@ func (l *Lane) rows(table int, step, at uint64, keys []uint64, dst []float32) (*
 }
 
 // PushRows sends gradients of keys' rows, len(keys)*Dim values in order, which belong
-// to a step. Both are the caller's again when it returns. It waits while Config.Window
+// to a step. Where the table's rule wants counts (optim.CountedRule) they are behind each row's
+// gradient, and travel as they are, whatever Config.Push says. Both are the caller's again when it returns. It waits while Config.Window
 // changes are not acknowledged. Without Config.Merge no key may be there twice.
 func (l *Lane) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
-	t, err := l.table(table, keys, grads)
+	dim, err := l.table(table, keys, grads, true)
 	if err != nil {
 		return l.fault("push", step, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	keys, grads = l.merged(keys, grads, t.Dim)
+	keys, grads = l.merged(keys, grads, dim)
 	l.c.count.rowsPushed.Add(int64(len(keys)))
 	head := message.Head{Step: step, Table: table, Code: l.c.cfg.Push}
 	if len(l.links) == 1 {
 		k := l.links[0]
-		for lo, hi := range chunks(0, len(keys), k.rowsOf(t.Dim)) {
+		for lo, hi := range chunks(0, len(keys), k.rowsOf(dim)) {
 			head.Count = hi - lo
-			if err := k.pushRows(head, keys[lo:hi], nil, grads[lo*t.Dim:hi*t.Dim]); err != nil {
+			if err := k.pushRows(head, keys[lo:hi], nil, grads[lo*dim:hi*dim]); err != nil {
 				return err
 			}
 		}
@@ -159,10 +164,10 @@ func (l *Lane) PushRows(table int, step uint64, keys []uint64, grads []float32) 
 	l.order = l.split.split(keys, nil, l.order)
 	for s, k := range l.links {
 		lo, hi := l.split.group(s)
-		for lo, hi := range chunks(lo, hi, k.rowsOf(t.Dim)) {
+		for lo, hi := range chunks(lo, hi, k.rowsOf(dim)) {
 			head.Count = hi - lo
-			l.gather = sized(l.gather, (hi-lo)*t.Dim)
-			simd.Host().Lookup(l.gather, grads, l.order[lo:hi], t.Dim)
+			l.gather = sized(l.gather, (hi-lo)*dim)
+			simd.Host().Lookup(l.gather, grads, l.order[lo:hi], dim)
 			if err := k.pushRows(head, keys, l.order[lo:hi], l.gather); err != nil {
 				return err
 			}

@@ -24,6 +24,7 @@ type link struct {
 	ready        chan struct{} // closed when it has been up
 	wake         chan struct{} // has a token when there may be something to write
 	limits       message.Limits
+	plain        []float32 // gradients without counts, of who makes items
 
 	// The reader's.
 	aside   message.Buffer // bodies that are not read to their places
@@ -54,8 +55,9 @@ func newLink(c *Client, lane, server int, addr string) *link {
 	k := &link{c: c, lane: lane, server: server, addr: addr, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	k.changed.L = &k.mu
 	k.limits.Trainers = c.cfg.Trainers
-	for _, t := range c.cfg.Schema.Sparse {
+	for i, t := range c.cfg.Schema.Sparse {
 		k.limits.Dims = append(k.limits.Dims, t.Dim)
+		k.limits.Counts = append(k.limits.Counts, c.counts[i])
 	}
 	for _, d := range c.cfg.Schema.Dense {
 		k.limits.Arrays = append(k.limits.Arrays, d.Len)

@@ -156,12 +156,14 @@ func (k *link) change(t wire.Type, head message.Head, size int, fill func(body [
 	return k.add(it)
 }
 
-// pushRows queues gradients, in order, of keys, or where places are given of those.
+// pushRows queues gradients with their counts, in order, of keys, or where places are given
+// of those.
 func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads []float32) error {
-	front := message.KeySize * head.Count
-	return k.change(message.TypePushRows, head, front+head.Code.Size(len(grads)), func(body []byte) error {
+	front, dim, counts := message.KeySize*head.Count, k.limits.Dims[head.Table], k.c.counts[head.Table]
+	return k.change(message.TypePushRows, head, front+head.Code.RowsSize(head.Count, dim, counts), func(body []byte) (err error) {
 		putKeys(body[:front], keys, places)
-		return head.Code.Encode(body[front:], grads)
+		k.plain, err = head.Code.EncodeRows(body[front:], grads, dim, counts, k.plain)
+		return err
 	})
 }
 

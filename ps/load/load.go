@@ -181,7 +181,7 @@ func (l *Load) dial(ctx context.Context, i int) (*trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &trainer{l: l, c: c, lane: c.Lane(0), dim: l.cfg.Table.Dim, random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(i)+2))}, nil
+	return &trainer{l: l, c: c, lane: c.Lane(0), dim: l.cfg.Table.Dim, width: l.cfg.Table.Dim + l.cfg.Table.Counts(), random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(i)+2))}, nil
 }
 
 // Leave tells the servers that the clients have no more to do, and closes them.
@@ -331,14 +331,22 @@ func (l *Load) traffic() (sent, read int64) {
 // reserve gives every client gradients for batches of a size. Those of a place in the
 // batch never change.
 func (l *Load) reserve(batch int) {
-	need := batch * l.cfg.Table.Dim
+	dim, width := l.cfg.Table.Dim, l.clients[0].width
+	need := batch * width
 	first := l.clients[0]
 	if len(first.grads) < need {
 		r := rand.New(rand.NewPCG(l.cfg.Seed, 0))
 		grads := make([]float32, need)
 		for i := range grads {
-			if grads[i] = r.Float32() - 0.5; len(l.clients) > 1 && i >= l.cfg.Table.Dim {
-				grads[i] = grads[i-l.cfg.Table.Dim]
+			switch at := i % width; {
+			case at == dim:
+				grads[i] = 1 // a show
+			case at > dim:
+				grads[i] = 0 // and no click
+			case len(l.clients) > 1 && i >= width:
+				grads[i] = grads[i-width]
+			default:
+				grads[i] = r.Float32() - 0.5
 			}
 		}
 		for _, t := range l.clients {

@@ -14,6 +14,7 @@ import (
 type oracle struct {
 	dim     int
 	rule    optim.RowRule
+	counted optim.CountedRule // nil: the rule wants no counts
 	parts   []optim.RowPart
 	init    rowinit.Init
 	stream  uint64
@@ -34,8 +35,9 @@ func newOracle(t schema.Sparse) (*oracle, error) {
 		return nil, err
 	}
 	parts := rule.Parts(t.Dim)
+	counted, _ := rule.(optim.CountedRule)
 	return &oracle{
-		dim: t.Dim, rule: rule, parts: parts, init: init, stream: rowinit.Table(t.Seed, t.Name),
+		dim: t.Dim, rule: rule, counted: counted, parts: parts, init: init, stream: rowinit.Table(t.Seed, t.Name),
 		slots: map[uint64]int32{}, state: make([][]float32, len(parts)),
 	}, nil
 }
@@ -48,8 +50,10 @@ func (o *oracle) watch(rank uint64) {
 	}
 	o.slots[key] = int32(len(o.keys))
 	o.ranks, o.keys = append(o.ranks, rank), append(o.keys, key)
-	row := make([]float32, o.dim)
-	o.init(row, rowinit.Row(o.stream, key))
+	row := o.initial(key)
+	if o.counted != nil {
+		o.counted.Begin(row)
+	}
 	o.weights = append(o.weights, row...)
 	for i, p := range o.parts {
 		for range p.Width {
@@ -58,9 +62,21 @@ func (o *oracle) watch(rank uint64) {
 	}
 }
 
+func (o *oracle) initial(key uint64) []float32 {
+	row := make([]float32, o.dim)
+	o.init(row, rowinit.Row(o.stream, key))
+	return row
+}
+
 // push tells that a gradient was pushed.
 func (o *oracle) push(slot int32, grad []float32) {
-	o.rule.UpdateRows(o.weights, o.state, o.dim, []int32{slot}, grad, 1)
+	if o.counted == nil {
+		o.rule.UpdateRows(o.weights, o.state, o.dim, []int32{slot}, grad, 1)
+		return
+	}
+	if due := o.counted.UpdateCounted(o.weights, o.state, o.dim, []int32{slot}, grad, 1, nil); len(due) > 0 {
+		o.counted.Extend(o.weights, o.state, o.dim, slot, o.initial(o.keys[slot]))
+	}
 }
 
 // compare counts rows that are not what they must be, and describes the first of them.

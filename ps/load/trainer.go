@@ -17,6 +17,7 @@ type trainer struct {
 	c      *client.Client
 	lane   *client.Lane
 	dim    int
+	width  int // of a row that is pushed: its gradient and the counts that the rule wants
 	random *rand.Rand
 	grads  []float32 // of a batch, by place
 
@@ -33,8 +34,8 @@ type trainer struct {
 	count  int64 // batches
 }
 
-// grad is the gradient at a place of a batch.
-func (t *trainer) grad(place int) []float32 { return t.grads[place*t.dim:][:t.dim] }
+// grad is the gradient at a place of a batch, with its counts.
+func (t *trainer) grad(place int) []float32 { return t.grads[place*t.width:][:t.width] }
 
 // prepare draws keys and makes room for rows.
 func (t *trainer) prepare(n uint64, w Work, keys int) error {
@@ -105,7 +106,7 @@ func (t *trainer) push(w Work, i int, keys []uint64) error {
 		return nil
 	}
 	t.pushed = append(t.pushed, int32(i))
-	return t.lane.PushRows(0, step, keys, t.grads[:w.Batch*t.dim])
+	return t.lane.PushRows(0, step, keys, t.grads[:w.Batch*t.width])
 }
 
 // single does work until a time, one batch after the other.
@@ -178,7 +179,7 @@ func (t *trainer) fill(next interface{ Add(uint64) uint64 }, end uint64) error {
 		for i := range n {
 			keys[i] = Key(lo + uint64(i))
 		}
-		if err := t.lane.PushRows(0, step, keys[:n], t.grads[:n*t.dim]); err != nil {
+		if err := t.lane.PushRows(0, step, keys[:n], t.grads[:n*t.width]); err != nil {
 			return err
 		}
 		t.rows += int64(n)

@@ -13,6 +13,7 @@ const MaxSchema = 16 << 20
 // allows no keys and no values.
 type Limits struct {
 	Dims   []int // values of a row, by sparse table
+	Counts []int // values behind the gradient of a row that is pushed, by sparse table; nil: none
 	Arrays []int // values, by dense array
 	Keys   int   // most keys of a message
 	Values int   // most values of a message
@@ -88,21 +89,36 @@ func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 		return KeySize * keys, nil
 	case TypePullDense:
 		return 0, nil
+	case TypePushRows:
+		return KeySize*keys + h.Code.RowsSize(keys, l.Dims[h.Table], l.CountsOf(h.Table)), nil
 	case TypeRows:
 		return h.Code.Size(values), nil
 	}
 	return KeySize*keys + h.Code.Size(values), nil
 }
 
+// CountsOf is how many values follow the gradient of a row that is pushed to a table.
+func (l *Limits) CountsOf(table int) int {
+	if l.Counts == nil {
+		return 0
+	}
+	return l.Counts[table]
+}
+
 // rows checks what is about rows of a table.
 func (l *Limits) rows(t wire.Type, h Head) (keys, values int, err error) {
-	switch {
-	case h.Table >= len(l.Dims):
+	if h.Table >= len(l.Dims) {
 		return 0, 0, malformed("%s of sparse table %d, the schema has %d", Name(t), h.Table, len(l.Dims))
+	}
+	width := l.Dims[h.Table]
+	if t == TypePushRows {
+		width += l.CountsOf(h.Table)
+	}
+	switch {
 	case h.Count > l.Keys:
 		return 0, 0, malformed("%s: %d keys, the limit is %d", Name(t), h.Count, l.Keys)
-	case h.Count > l.Values/l.Dims[h.Table]:
-		return 0, 0, malformed("%s: %d rows of %d values, the limit is %d values", Name(t), h.Count, l.Dims[h.Table], l.Values)
+	case h.Count > l.Values/width:
+		return 0, 0, malformed("%s: %d rows of %d values, the limit is %d values", Name(t), h.Count, width, l.Values)
 	case !h.Code.Valid():
 		return 0, 0, malformed("%s: values in code %d", Name(t), h.Code)
 	case h.At > Peek || h.At == Peek && t == TypePushRows:

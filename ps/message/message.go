@@ -18,7 +18,8 @@
 //	Goodbye                  <->    Goodbye, Failure    the last one
 //
 // From PullRows to Met a payload begins with a [Head] of 32 bytes. Behind it come
-// the keys, 8 bytes each, and then the values, as their [Code] stores them. With the
+// the keys, 8 bytes each, and then the values, as their [Code] stores them. Where a table
+// wants counts with the gradients of rows, they come before these, as float32 whatever the code. With the
 // frame's own header of 32 bytes the values of an answer begin a multiple of 64 bytes
 // from the frame's start, so that a server can gather rows of whole cache lines
 // straight into what it sends.
@@ -51,7 +52,7 @@ const (
 	TypePullRows  // keys
 	TypePullDense // nothing
 	TypeSetDense  // values: the first of an array
-	TypePushRows  // keys, and their gradients
+	TypePushRows  // keys, counts where the table wants them, and gradients
 	TypePushDense // values: gradients
 	TypeClock     // nothing
 	TypeLeave     // nothing

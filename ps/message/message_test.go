@@ -302,6 +302,60 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// Rows that are pushed with counts have these as they are, in every code, and take the length that
+// limits say.
+func TestRowsWithCounts(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	l := testLimits()
+	l.Counts = []int{2, 0}
+	var in, out []float32
+	for c := FP32; c.Valid(); c++ {
+		for _, n := range []int{0, 1, 2, 7, 50} {
+			const dim, counts = 3, 2
+			x := make([]float32, n*(dim+counts))
+			for i := range x {
+				if x[i] = r.Float32() - 0.5; i%(dim+counts) >= dim {
+					x[i] = float32(r.IntN(1 << 24))
+				}
+			}
+			body, err := l.Check(TypePushRows, Head{Number: 1, Count: n, Code: c})
+			must(t, err)
+			b := make([]byte, body)
+			in, err = c.EncodeRows(b, x, dim, counts, in)
+			must(t, err)
+			got := make([]float32, len(x))
+			out, err = c.DecodeRows(got, b, dim, counts, out)
+			must(t, err)
+			plain := make([]float32, 0, n*dim) // gradients as a table without counts has them
+			for i := range n {
+				plain = append(plain, x[i*(dim+counts):][:dim]...)
+			}
+			coded := make([]byte, c.Size(len(plain)))
+			must(t, c.Encode(coded, plain))
+			must(t, c.Decode(plain, coded))
+			for i := range got {
+				want := x[i]
+				if row, j := i/(dim+counts), i%(dim+counts); j < dim {
+					want = plain[row*dim+j]
+				}
+				if got[i] != want {
+					t.Fatalf("%v, %d rows: value %d is %v, want %v", c, n, i, got[i], want)
+				}
+			}
+		}
+		if body, err := l.Check(TypePushRows, Head{Number: 1, Count: 2, Table: 1, Code: c}); err != nil || body != 16+c.Size(32) {
+			t.Errorf("%v: a table without counts: %d bytes, %v", c, body, err)
+		}
+		if body, err := l.Check(TypeRows, Head{Count: 2, Code: c}); err != nil || body != c.Size(6) {
+			t.Errorf("%v: rows that are pulled: %d bytes, %v", c, body, err)
+		}
+	}
+	l.Values = 10
+	if _, err := l.Check(TypePushRows, Head{Number: 1, Count: 3}); !errors.Is(err, ErrMalformed) {
+		t.Errorf("3 rows of 3 values and 2 counts within 10: %v", err)
+	}
+}
+
 func TestViewsAndBuffers(t *testing.T) {
 	keys := []uint64{1, 1 << 63, 7}
 	if got := Keys(BytesOf(keys)); !slices.Equal(got, keys) {

@@ -2,6 +2,7 @@ package message
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/compress"
@@ -65,6 +66,49 @@ func (c Code) Decode(dst []float32, src []byte) error {
 		return malformed("%v", err)
 	}
 	return nil
+}
+
+// RowsSize is how many bytes n pushed rows take, of dim gradients and some counts each.
+func (c Code) RowsSize(n, dim, counts int) int { return 4*n*counts + c.Size(n*dim) }
+
+// EncodeRows stores pushed rows in dst, of RowsSize bytes: x has the dim gradients of a row and its
+// counts behind them, then the next row's. Counts are stored as they are. Where there are
+// any, room is memory for the gradients alone, of any length, and what it has become is
+// returned. The error is Encode's.
+func (c Code) EncodeRows(dst []byte, x []float32, dim, counts int, room []float32) ([]float32, error) {
+	if counts == 0 {
+		return room, c.Encode(dst, x)
+	}
+	width := dim + counts
+	n := len(x) / width
+	room = slices.Grow(room[:0], n*dim)[:n*dim]
+	front := Floats(dst[:4*n*counts])
+	for i := range n {
+		row := x[i*width:][:width]
+		copy(room[i*dim:][:dim], row)
+		copy(front[i*counts:], row[dim:])
+	}
+	return room, c.Encode(dst[len(front)*4:], room)
+}
+
+// DecodeRows is the inverse of EncodeRows, with the same use of room.
+func (c Code) DecodeRows(dst []float32, src []byte, dim, counts int, room []float32) ([]float32, error) {
+	if counts == 0 {
+		return room, c.Decode(dst, src)
+	}
+	width := dim + counts
+	n := len(dst) / width
+	front, grads := Floats(src[:4*n*counts]), src[4*n*counts:]
+	room = slices.Grow(room[:0], n*dim)[:n*dim]
+	if err := c.Decode(room, grads); err != nil {
+		return room, err
+	}
+	for i := range n {
+		row := dst[i*width:][:width]
+		copy(row, room[i*dim:][:dim])
+		copy(row[dim:], front[i*counts:][:counts])
+	}
+	return room, nil
 }
 
 // Keys is b as keys, without a copy. b is a whole number of keys long. Numbers cross

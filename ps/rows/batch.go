@@ -26,6 +26,8 @@ type batch struct {
 	misses   [blockRows]int32
 	from     [blockRows]int32 // places in the caller's batch
 	grads    []float32
+	due      []int32   // rows to extend, of those of a slab
+	initial  []float32 // of one of them
 	walkKeys [blockRows]uint64
 	piece    Piece
 
@@ -56,7 +58,11 @@ func (t *Table) takeBatch() *batch {
 		t.spare.list = t.spare.list[:n-1]
 		return b
 	}
-	return &batch{grads: make([]float32, blockRows*t.cfg.Dim), view: Row{State: make([][]float32, len(t.parts))}}
+	b := &batch{grads: make([]float32, blockRows*t.grad), view: Row{State: make([][]float32, len(t.parts))}}
+	if t.counted != nil {
+		b.due, b.initial = make([]int32, 0, blockRows), make([]float32, t.cfg.Dim)
+	}
+	return b
 }
 
 func (t *Table) giveBatch(b *batch) {

@@ -106,7 +106,7 @@ func (t *Table) PushOnce(lane int, seq uint64, keys []uint64, grads []float32, s
 	if err := t.checkOnce(lane, seq, len(keys), o); err != nil {
 		return err
 	}
-	b, err := t.beginValues("PushOnce", keys, len(grads), t.cfg.Dim)
+	b, err := t.beginValues("PushOnce", keys, len(grads), t.grad)
 	if err != nil {
 		return err
 	}

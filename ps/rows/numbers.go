@@ -128,7 +128,7 @@ func (t *Table) enter(s *stripe, b *batch, i int, rows []int32) (int32, error) {
 
 // begins gives a row its initial values.
 func (t *Table) begins(row uint32, key uint64) {
-	t.cfg.Init(t.weights.item(row), rowStream(t.stream, key))
+	t.first(t.weights.item(row), rowStream(t.stream, key))
 	for k, p := range t.parts {
 		values := t.state[k].item(row)
 		for i := range values {

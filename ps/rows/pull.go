@@ -3,6 +3,7 @@ package rows
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -51,7 +52,7 @@ func (t *Table) Peek(keys []uint64, dst []float32, missing []int32) ([]int32, er
 	return missing, nil
 }
 
-// Push applies the rule with gradients of keys, len(keys)*Dim values in order, each
+// Push applies the rule with gradients of keys, len(keys)*PushDim values in order, each
 // multiplied by scale. A key that has no row gets one first; where Admit says no, its
 // gradient is dropped. A batch that holds a key twice is refused whole: the client
 // adds up such gradients before they travel.
@@ -69,7 +70,7 @@ func (t *Table) PushPresent(keys []uint64, grads []float32, scale float32, missi
 }
 
 func (t *Table) push(op string, keys []uint64, grads []float32, scale float32, create bool, missing []int32) ([]int32, error) {
-	b, err := t.beginValues(op, keys, len(grads), t.cfg.Dim)
+	b, err := t.beginValues(op, keys, len(grads), t.grad)
 	if err != nil {
 		return missing, err
 	}
@@ -105,19 +106,35 @@ func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []floa
 		sum += fetch(a, rows)
 	}
 	b.sink += math.Float32bits(sum)
-	dim := t.cfg.Dim
-	kernels.Lookup(b.grads[:n*dim], grads, b.from[:n], dim)
+	dim, width := t.cfg.Dim, t.grad
+	kernels.Lookup(b.grads[:n*width], grads, b.from[:n], width)
 	for at := 0; at < n; {
 		of := uint32(rows[at]) >> t.weights.shift
 		end := at
 		for ; end < n && uint32(rows[end])>>t.weights.shift == of; end++ {
 			b.places[end] = int32(uint32(rows[end]) & mask)
 		}
-		t.cfg.Rule.UpdateRows(t.weights.slabs[of], t.slab[of].state, dim, b.places[at:end], b.grads[at*dim:end*dim], scale)
+		if t.counted == nil {
+			t.cfg.Rule.UpdateRows(t.weights.slabs[of], t.slab[of].state, dim, b.places[at:end], b.grads[at*dim:end*dim], scale)
+		} else {
+			b.due = t.counted.UpdateCounted(t.weights.slabs[of], t.slab[of].state, dim, b.places[at:end], b.grads[at*width:end*width], scale, b.due[:0])
+			t.extend(b, lo, hi, at, of)
+		}
 		at = end
 	}
 	if t.figures != nil {
 		t.change(rows)
+	}
+}
+
+// extend gives rows of a block, those that are due counted from at on, the weights that they
+// did not begin with. It comes once in a row's life.
+func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
+	for _, i := range b.due {
+		place := at + int(i)
+		key := b.keys[lo+slices.Index(b.pos[lo:hi], b.from[place])]
+		t.cfg.Init(b.initial, rowStream(t.stream, key))
+		t.counted.Extend(t.weights.slabs[slab], t.slab[slab].state, t.cfg.Dim, b.places[place], b.initial)
 	}
 }
 
@@ -169,7 +186,7 @@ func (t *Table) change(rows []int32) {
 func (t *Table) copyOut(b *batch, lo, hi int, dst []float32) (n int) {
 	dim := t.cfg.Dim
 	n = b.compact(lo, hi, func(i int) {
-		t.cfg.Init(dst[int(b.pos[i])*dim:][:dim], rowStream(t.stream, b.keys[i]))
+		t.first(dst[int(b.pos[i])*dim:][:dim], rowStream(t.stream, b.keys[i]))
 	})
 	t.copyRows(b, n, dst)
 	return n

@@ -54,7 +54,8 @@ type Config struct {
 	// Dim is the number of weights in a row, at least 1. Rows of multiples of 16
 	// are the fastest: they fill cache lines.
 	Dim int
-	// Rule updates rows and says what state they have.
+	// Rule updates rows and says what state they have. Of an optim.CountedRule each row
+	// of a push has its counts behind the gradient: see PushDim.
 	Rule optim.RowRule
 	// Init writes the weights with which a row begins. nil: zeros.
 	Init Init
@@ -137,6 +138,10 @@ type Table struct {
 	parts  []optim.RowPart
 	width  int // values of a row with its state
 
+	counted optim.CountedRule // nil: the rule only takes gradients
+	grad    int               // values of a row of a push
+	first   Init              // of rows; the rest of Config.Init's comes when counted extends them
+
 	stripes [stripes]stripe
 	index   *index
 	weights *array[float32]
@@ -180,7 +185,14 @@ func New(cfg Config) (*Table, error) {
 	if cfg.shift == 0 {
 		cfg.shift = defaultShift
 	}
-	t := &Table{cfg: cfg, stream: tableStream(cfg.Seed, cfg.Name), parts: cfg.Rule.Parts(cfg.Dim), width: cfg.Dim}
+	t := &Table{cfg: cfg, stream: tableStream(cfg.Seed, cfg.Name), parts: cfg.Rule.Parts(cfg.Dim), width: cfg.Dim, grad: cfg.Dim, first: cfg.Init}
+	if c, ok := cfg.Rule.(optim.CountedRule); ok {
+		t.counted, t.grad = c, cfg.Dim+c.Counts()
+		t.first = func(dst []float32, stream uint64) {
+			cfg.Init(dst, stream)
+			c.Begin(dst)
+		}
+	}
 	t.numbers.free = none
 	for _, p := range t.parts {
 		t.width += p.Width
@@ -255,6 +267,10 @@ func (t *Table) Close() error {
 
 // Dim is the number of weights of a row.
 func (t *Table) Dim() int { return t.cfg.Dim }
+
+// PushDim is the number of values of a row of a push: Dim gradients, and behind them
+// the counts that the rule may want.
+func (t *Table) PushDim() int { return t.grad }
 
 // Parts are the parts of the state of a row, in order. It must not be changed.
 func (t *Table) Parts() []optim.RowPart { return t.parts }

@@ -76,7 +76,7 @@ func (t *Table) PullPresent(keys []uint64, dst []float32, missing []int32) ([]in
 
 // Initial writes the weights with which the row of a key begins.
 func (t *Table) Initial(key uint64, dst []float32) {
-	t.cfg.Init(dst, rowStream(t.stream, key))
+	t.first(dst, rowStream(t.stream, key))
 }
 
 // Hash is the hash by which the table orders keys: the same in every table with the

@@ -18,7 +18,8 @@ type Rule struct {
 	// LR is the learning rate at first.
 	LR float64 `json:"lr"`
 	// Settings replace the usual ones, by name: momentum, weight_decay, initial,
-	// eps, beta, beta1, beta2, l1, l2, bound, and those of a click policy.
+	// eps, beta, beta1, beta2, l1, l2, bound, rate (of click: what LR is multiplied by), and
+	// those of a click policy.
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 
@@ -40,6 +41,19 @@ func (r Rule) Rows() (optim.RowRule, error) {
 		rule = bounded
 	}
 	return rule, rule.Validate()
+}
+
+// Settled is the rule for rows with all its settings, those not given as they usually are.
+func (r Rule) Settled() (Rule, error) {
+	rule, err := r.Rows()
+	if err != nil {
+		return r, err
+	}
+	r.Settings = map[string]float64{}
+	for name, v := range rowFields(rule) {
+		r.Settings[name] = *v
+	}
+	return r, nil
 }
 
 // Dense is the rule for an array. Every call makes a new one.
@@ -97,7 +111,7 @@ func rowFields(rule optim.RowRule) map[string]*float64 {
 	case *optim.ClickRows:
 		p := &o.Policy
 		return map[string]*float64{
-			"initial": &o.Rule.Initial, "bound": &o.Bound,
+			"initial": &o.Rule.Initial, "bound": &o.Bound, "rate": &o.RateTimes,
 			"no_click": &p.NoClick, "click": &p.Click, "extend_at": &p.ExtendAt, "decay": &p.Decay,
 			"delete_below": &p.DeleteBelow, "delete_after": &p.DeleteAfter, "cold_after": &p.ColdAfter,
 		}

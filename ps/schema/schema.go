@@ -103,6 +103,16 @@ func (s *Schema) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Counts is how many values follow a row's gradient in a push to the table: see
+// optim.CountedRule. It is 0 for most, and for one that Validate refuses.
+func (t *Sparse) Counts() int {
+	rule, err := t.Rule.Rows()
+	if err != nil {
+		return 0
+	}
+	return optim.Counts(rule)
+}
+
 // Parts are the parts of the state that a table's rows have beside their weights.
 func (t *Sparse) Parts() ([]optim.RowPart, error) {
 	rule, err := t.Rule.Rows()

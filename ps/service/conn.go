@@ -37,6 +37,7 @@ type conn struct {
 
 	body    message.Buffer // the reader's: of a change
 	values  []float32      // decoded
+	plain   []float32      // gradients without counts
 	pulls   *stock[pull]   // those that do not wait
 	parking chan *pull     // to parkers that are free
 	helper  chan *pull     // to the goroutine that answers beside the reader
@@ -364,23 +365,34 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 		}
 		return ticket, err
 	}
-	count, keys := h.Count, []uint64(nil)
 	if t == message.TypePushRows {
-		keys, body = message.Keys(body[:message.KeySize*h.Count]), body[message.KeySize*h.Count:]
-		count *= c.limits.Dims[h.Table]
 		c.s.count.rowsPushed.Add(int64(h.Count))
+		keys := message.Keys(body[:message.KeySize*h.Count])
+		values, err := c.decodeRows(h, body[message.KeySize*h.Count:])
+		if err != nil {
+			return Ticket{}, err
+		}
+		return c.engine.PushRows(c.lane, h.Number, h.Table, h.Step, keys, values)
 	}
-	values, err := c.decode(h.Code, body, count)
+	values, err := c.decode(h.Code, body, h.Count)
 	if err != nil {
 		return Ticket{}, err
 	}
-	switch t {
-	case message.TypeSetDense:
+	if t == message.TypeSetDense {
 		return c.engine.SetDense(c.lane, h.Number, h.Table, int(h.At), values)
-	case message.TypePushDense:
-		return c.engine.PushDense(c.lane, h.Number, h.Table, h.Step, int(h.At), values)
 	}
-	return c.engine.PushRows(c.lane, h.Number, h.Table, h.Step, keys, values)
+	return c.engine.PushDense(c.lane, h.Number, h.Table, h.Step, int(h.At), values)
+}
+
+// decodeRows returns pushed rows, each with its counts.
+func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err error) {
+	dim, counts := c.limits.Dims[h.Table], c.limits.CountsOf(h.Table)
+	if counts == 0 {
+		return c.decode(h.Code, body, h.Count*dim)
+	}
+	c.values = sized(c.values, h.Count*(dim+counts))
+	c.plain, err = h.Code.DecodeRows(c.values, body, dim, counts, c.plain)
+	return c.values, err
 }
 
 // decode returns n values, which are float32 where they lie.

@@ -205,7 +205,7 @@ func (s *Server) open(sc schema.Schema) error {
 	}
 	s.limits = message.Limits{Keys: s.cfg.MaxKeys, Values: s.cfg.MaxValues, Trainers: s.cfg.Trainers}
 	for _, t := range sc.Sparse {
-		s.limits.Dims = append(s.limits.Dims, t.Dim)
+		s.limits.Dims, s.limits.Counts = append(s.limits.Dims, t.Dim), append(s.limits.Counts, t.Counts())
 	}
 	for _, d := range sc.Dense {
 		s.limits.Arrays = append(s.limits.Arrays, d.Len)

@@ -68,6 +68,7 @@ type Engine interface {
 	Join(lane int, from, clock uint64) (last uint64, err error)
 
 	SetDense(lane int, seq uint64, array, lo int, values []float32) (Ticket, error)
+	// PushRows has the counts that the table's rule wants behind each row's gradient.
 	PushRows(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error)
 	PushDense(lane int, seq uint64, array int, step uint64, lo int, values []float32) (Ticket, error)
 	Clock(lane int, seq uint64, step uint64, rate float64) (Ticket, error)

@@ -64,7 +64,7 @@ func (t *Table) look(tr *trip) error {
 // take its rows away.
 const patience = 4
 
-// Push applies the rule with gradients of keys, len(keys)*Dim values in order, each
+// Push applies the rule with gradients of keys, len(keys)*PushDim values in order (see rows.Table), each
 // multiplied by scale: once for each lane, 0 to rows.MaxLanes-1, and number, from 1 on.
 // A lane's pushes come in order and one after the other. Who gets an error makes the
 // same call again: what was applied is not applied twice.
@@ -75,7 +75,7 @@ const patience = 4
 func (t *Table) Push(lane int, seq uint64, keys []uint64, grads []float32, scale float32) error {
 	tr := t.takeTrip()
 	defer t.giveTrip(tr)
-	if r := t.replay.Load(); r != nil && len(grads) == len(keys)*t.rows.Dim() {
+	if r := t.replay.Load(); r != nil && len(grads) == len(keys)*t.rows.PushDim() {
 		keys, grads = r.left(t, tr, lane, seq, keys, grads)
 	}
 	t.counts.pushed.Add(int64(len(keys)))

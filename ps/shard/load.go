@@ -322,7 +322,7 @@ func (r *replay) holds(hash uint64, lane int, seq uint64) bool {
 
 // left is what of a push the rows do not hold yet.
 func (r *replay) left(t *Table, tr *trip, lane int, seq uint64, keys []uint64, grads []float32) ([]uint64, []float32) {
-	dim := t.rows.Dim()
+	dim := t.rows.PushDim()
 	tr.leftKeys, tr.leftGrads = tr.leftKeys[:0], tr.leftGrads[:0]
 	for i, key := range keys {
 		if !r.holds(t.rows.Hash(key), lane, seq) {

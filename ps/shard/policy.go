@@ -23,10 +23,19 @@ func ByUse(r *rows.Row, now uint16) float64 {
 // ByAge is worth how recently the row was touched.
 func ByAge(r *rows.Row, now uint16) float64 { return -float64(r.Figures.Age(now)) }
 
-// ByScore is worth the score of a click table's row.
+// coldWorth is above all scores, and leaves them bits for their order.
+const coldWorth = 1 << 40
+
+// ByScore is worth the score of a click table's row. Rows that are cold, which no sample had
+// for some days, leave before all others.
 func ByScore(c Clicks) Policy {
 	return func(r *rows.Row, _ uint16) float64 {
-		return float64(c.Policy.Score(optim.FiguresOf(r.State[c.Part], 0)))
+		f := optim.FiguresOf(r.State[c.Part], 0)
+		score := float64(c.Policy.Score(f))
+		if c.Policy.Cold(f) {
+			return score - coldWorth
+		}
+		return score
 	}
 }
 

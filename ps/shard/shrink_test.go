@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
@@ -20,6 +21,7 @@ func clicks(t testing.TB) (*optim.ClickRows, Clicks) {
 	rule := optim.NewClickRows(0.5)
 	rule.Policy.Decay = 0.5
 	rule.Policy.DeleteBelow = 0.04 // the score of one show is 0.1 at first
+	rule.Policy.ExtendAt = 2
 	c, err := NewClicks(rule, dim)
 	must(t, err)
 	return rule, c
@@ -30,6 +32,8 @@ type clickTwin struct {
 	t    *Table
 	rule *optim.ClickRows
 	rows map[uint64][]float32
+
+	extended int
 }
 
 func (w *clickTwin) row(key uint64) []float32 {
@@ -38,16 +42,30 @@ func (w *clickTwin) row(key uint64) []float32 {
 	}
 	row := make([]float32, w.t.rows.Width())
 	w.t.rows.Initial(key, row[:dim])
+	row[dim+5] = -1 // no extension
 	w.rows[key] = row
 	return row
 }
 
 func (w *clickTwin) push(t *testing.T, r *rand.Rand, seq uint64, keys []uint64) {
-	grads := integers(r, len(keys)*dim)
-	must(t, w.t.Push(0, seq, keys, grads, 1))
+	const width = dim + 2
+	grads := integers(r, len(keys)*width)
+	for i := range keys {
+		shows := 1 + r.IntN(3)
+		grads[i*width+dim], grads[i*width+dim+1] = float32(shows), float32(r.IntN(shows+1))
+	}
+	for range 1 + r.IntN(2) {
+		must(t, w.t.Push(0, seq, keys, grads, 1))
+	}
 	for i, key := range keys {
 		row := w.row(key)
-		w.rule.UpdateRows(row[:dim], [][]float32{row[dim : dim+1], row[dim+1:]}, dim, []int32{0}, grads[i*dim:][:dim], 1)
+		parts := [][]float32{row[dim : dim+1], row[dim+1 : dim+5], row[dim+5:]}
+		if due := w.rule.UpdateCounted(row[:dim], parts, dim, []int32{0}, grads[i*width:][:width], 1, nil); len(due) > 0 {
+			initial := make([]float32, dim)
+			w.t.cfg.Rows.Init(initial, rowinit.Row(rowinit.Table(w.t.cfg.Rows.Seed, w.t.cfg.Rows.Name), key))
+			w.rule.Extend(row[:dim], parts, dim, 0, initial)
+			w.extended++
+		}
 	}
 }
 
@@ -84,7 +102,7 @@ func TestClicksAgainstMap(t *testing.T) {
 			if c.Store != nil {
 				c.MemoryBytes = costOf(c.Rows, leastRows)
 			}
-			w := &clickTwin{newTable(t, c), rule, map[uint64][]float32{}}
+			w := &clickTwin{t: newTable(t, c), rule: rule, rows: map[uint64][]float32{}}
 			r := rand.New(rand.NewPCG(11, 12))
 			const keys = 9000
 			parent := t.TempDir()
@@ -109,6 +127,9 @@ func TestClicksAgainstMap(t *testing.T) {
 					}
 				}
 				tiers(t, w.t)
+			}
+			if w.extended == 0 {
+				t.Error("no row was extended")
 			}
 			dirs = append(dirs, filepath.Join(parent, "last"))
 			saveDelta(t, w.t, dirs[len(dirs)-1], since)
@@ -218,6 +239,10 @@ func TestPolicies(t *testing.T) {
 	score := ByScore(c)
 	if !(score(shown(3, 1), 0) > score(shown(9, 0), 0) && score(shown(9, 0), 0) > score(shown(8, 0), 0)) {
 		t.Error("ByScore")
+	}
+	cold := shown(9, 9)
+	if cold.State[1][2] = 1; !(score(shown(0, 0), 0) > score(cold, 0) && score(cold, 0) < score(&rows.Row{State: [][]float32{{0}, {9.5, 9.5, 1, 0}}}, 0)) {
+		t.Error("ByScore of cold rows")
 	}
 	if _, err := NewClicks(optim.NewClickRows(1), 5); err != nil {
 		t.Error(err)

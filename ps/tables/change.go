@@ -35,7 +35,9 @@ func (e *Engine) enter(lane int, seq uint64) (l *lane, again bool, t Ticket, err
 	return l, again, t, err
 }
 
-// PushRows moves rows by gradients, len(keys)*Dim values, as the mode says. Each key
+// PushRows moves rows by gradients, len(keys)*Dim values, as the mode says. Where the table's rule
+// wants counts they are behind each row's gradient, which is then that of a sum over samples: sync
+// adds up both and divides neither. Each key
 // comes once; a batch with one twice is refused. It is the lane's change number
 // seq: what the lane has had already is left alone, and gives its last ticket. Slices
 // are not kept. Errors other than those of Failed leave the change untaken: it may be
@@ -133,10 +135,7 @@ func (e *Engine) fits(c *change) error {
 		if c.table < 0 || c.table >= len(e.sparse) {
 			return fmt.Errorf("table %d of %d", c.table, len(e.sparse))
 		}
-		if t := e.sparse[c.table]; len(c.values) != len(c.keys)*t.width {
-			return fmt.Errorf("table %q: %d values for %d rows of %d", t.Name, len(c.values), len(c.keys), t.width)
-		}
-		return nil
+		return e.sparse[c.table].fits(c)
 	}
 	if c.table < 0 || c.table >= len(e.dense) {
 		return fmt.Errorf("array %d of %d", c.table, len(e.dense))
@@ -411,7 +410,7 @@ func (e *Engine) apply(k *step) error {
 		}
 		t := e.sparse[i]
 		keys, sums := e.merger.merge(list, t.width)
-		if err := pushSum(t.table, k.number, t.width, keys, sums, scale); err != nil {
+		if err := pushSum(t.table, k.number, t.width, keys, sums, t.scale(scale)); err != nil {
 			return fmt.Errorf("table %q: %w", t.Name, err)
 		}
 	}

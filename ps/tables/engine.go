@@ -67,7 +67,8 @@ type sparse struct {
 	schema.Sparse
 	table Table
 	rated optim.Rated
-	width int // values of a gradient
+	rule  optim.CountedRule // nil: it wants no counts
+	width int               // values of a row of a push: its gradient and the counts
 }
 
 // lane is what is known of a lane, in cache lines of its own.
@@ -129,7 +130,8 @@ func (e *Engine) makeTables() error {
 			return fmt.Errorf("table %q: %w", t.Name, err)
 		}
 		rated, _ := c.Rule.(optim.Rated)
-		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, rated: rated, width: t.Dim})
+		counted, _ := c.Rule.(optim.CountedRule)
+		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, rated: rated, rule: counted, width: t.Dim + optim.Counts(c.Rule)})
 	}
 	for _, d := range e.schema.Dense {
 		a, err := newDense(e.cfg, d)

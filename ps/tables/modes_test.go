@@ -48,10 +48,11 @@ func (tr *trainer) push(s schema.Schema, all []grads) {
 	for i, lanes := range tr.lanes {
 		lane := func() *client { return lanes[tr.rng.IntN(len(lanes))] }
 		for k, x := range s.Sparse {
-			mine := split(all[k], x.Dim, len(tr.lanes))[i]
+			width := x.Dim + x.Counts()
+			mine := split(all[k], width, len(tr.lanes))[i]
 			for lo := 0; lo < len(mine.keys); {
 				hi := min(len(mine.keys), lo+1+tr.rng.IntN(200))
-				lane().rows(k, mine.keys[lo:hi], mine.values[lo*x.Dim:hi*x.Dim])
+				lane().rows(k, mine.keys[lo:hi], mine.values[lo*width:hi*width])
 				lo = hi
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -18,13 +19,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// mixed has tables and arrays of odd sizes, with rules that have state, and one that
-// counts steps.
+// mixed has tables and arrays of odd sizes, with rules that have state, one that
+// counts steps, and one that wants counts.
 func mixed() schema.Schema {
 	return schema.Schema{
 		Sparse: []schema.Sparse{
 			{Name: "items", Dim: 16, Rule: schema.Rule{Name: "adagrad", LR: 0.1}, Init: schema.Init{Name: "uniform", Value: 0.5}, Seed: 3},
 			{Name: "users", Dim: 5, Rule: schema.Rule{Name: "momentum", LR: 0.05}, Init: schema.Init{Name: "constant", Value: 1}},
+			{Name: "clicks", Dim: 6, Rule: schema.Rule{Name: "click", LR: 0.1, Settings: map[string]float64{"extend_at": 3}}, Init: schema.Init{Name: "uniform", Value: 0.5}},
 		},
 		Dense: []schema.Dense{
 			{Name: "net", Len: 1003, Rule: schema.Rule{Name: "adam", LR: 0.01}},
@@ -146,8 +148,13 @@ func draw(s schema.Schema, rng *rand.Rand, most int) (out []grads) {
 		return x
 	}
 	for _, t := range s.Sparse {
-		keys := distinct(rng, rng.IntN(most), most)
-		out = append(out, grads{keys, value(len(keys) * t.Dim)})
+		keys, width := distinct(rng, rng.IntN(most), most), t.Dim+t.Counts()
+		g := grads{keys, value(len(keys) * width)}
+		for i := t.Dim; i < len(g.values) && width > t.Dim; i += width {
+			shows := rng.IntN(6)
+			g.values[i], g.values[i+1] = float32(shows), float32(rng.IntN(shows+1))
+		}
+		out = append(out, g)
 	}
 	for _, d := range s.Dense {
 		out = append(out, grads{nil, value(d.Len)})
@@ -218,14 +225,28 @@ func (w *twin) row(table int, key uint64) [][]float32 {
 
 func (w *twin) push(table int, key uint64, grad []float32, scale float32) {
 	r := w.row(table, key)
-	w.rules[table].UpdateRows(r[0], r[1:], len(grad), []int32{0}, grad, scale)
+	rule, ok := w.rules[table].(optim.CountedRule)
+	if !ok {
+		w.rules[table].UpdateRows(r[0], r[1:], len(grad), []int32{0}, grad, scale)
+		return
+	}
+	x := w.s.Sparse[table]
+	if due := rule.UpdateCounted(r[0], r[1:], x.Dim, []int32{0}, grad, 1, nil); len(due) > 0 { // sums are not divided
+		init, err := x.Init.Init()
+		if err != nil {
+			panic(err)
+		}
+		initial := make([]float32, x.Dim)
+		init(initial, rowinit.Row(rowinit.Table(x.Seed, x.Name), key))
+		rule.Extend(r[0], r[1:], x.Dim, 0, initial)
+	}
 }
 
 // step applies the mean of some trainers' gradients, added one after the other.
 func (w *twin) step(all [][]grads) {
 	scale := 1 / float32(len(all))
 	for i := range w.s.Sparse {
-		dim := w.s.Sparse[i].Dim
+		dim := w.s.Sparse[i].Dim + w.s.Sparse[i].Counts()
 		sums := map[uint64][]float32{}
 		for _, g := range all {
 			for k, key := range g[i].keys {

@@ -150,7 +150,8 @@ type Table interface {
 	// Peek is Pull that makes no rows, moves none and counts nothing: for a key
 	// without a row it writes initial weights.
 	Peek(keys []uint64, dst []float32) error
-	// Push applies gradients, times scale. What the rows have of that lane and
+	// Push applies gradients, times scale; counts that the rule wants are behind each row's,
+	// and not scaled. What the rows have of that lane and
 	// number already is left out. A key twice is rows.ErrDuplicate, and
 	// nothing is applied. After another error the same push may be made again.
 	Push(lane int, seq uint64, keys []uint64, grads []float32, scale float32) error
@@ -253,6 +254,9 @@ func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
 		return rows.Config{}, err
 	}
 	if c.Mode == Geo {
+		if optim.Counts(rule) > 0 {
+			return rows.Config{}, fmt.Errorf("table %q: rule %s counts on the servers, and in geo the state of rows is the trainers': use sync, async or ssp", t.Name, rule.Name())
+		}
 		rule = &optim.SGDRows{LR: 1}
 	}
 	init, err := t.Init.Init()

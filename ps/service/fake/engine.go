@@ -239,11 +239,11 @@ func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32)
 	})
 }
 
-// PushRows adds to rows. A key that another server owns, and one that is there twice,
+// PushRows adds gradients to rows; counts behind them are only kept. A key that another server owns, and one that is there twice,
 // is an error.
 func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (wal.Position, error) {
 	return e.change(lane, seq, func() error {
-		dim, seen := e.sc.Sparse[table].Dim, map[uint64]bool{}
+		width, seen := e.sc.Sparse[table].Dim+e.sc.Sparse[table].Counts(), map[uint64]bool{}
 		for _, key := range keys {
 			if seen[key] {
 				return fmt.Errorf("key %d is twice in the batch", key)
@@ -256,7 +256,7 @@ func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []u
 		for i, key := range keys {
 			row := e.row(table, key)
 			for j := range row {
-				row[j] += grads[i*dim+j]
+				row[j] += grads[i*width+j]
 			}
 		}
 		if e.Keep {
