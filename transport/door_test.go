@@ -161,7 +161,8 @@ func TestDoorReportsDifferences(t *testing.T) {
 
 // A length in the handshake is not believed: nothing of that size is allocated.
 func TestOversizedHandshake(t *testing.T) {
-	p := newPorch(t, 8)
+	const n = 50
+	p := newPorch(t, n) // nobody is sent away for another one's sake
 	preface, err := wire.AppendPreface(nil, "1")
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +171,6 @@ func TestOversizedHandshake(t *testing.T) {
 	wire.PutHeader(&head, wire.Header{Type: wire.Hello, Length: wire.MaxPayload})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	const n = 50
 	for range n {
 		p.knock(string(preface) + string(head[:]))
 	}
