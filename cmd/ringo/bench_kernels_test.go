@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +37,16 @@ func TestBenchKernels(t *testing.T) {
 		if r["bench"] != "kernels" || r["kernels"] != level || r["iterations"].(float64) < 3 || math.Abs(share-r["share_of_limit"].(float64)) > 1e-9*share {
 			t.Errorf("%v", r)
 		}
+	}
+}
+
+// A name that several shapes have is told once.
+func TestKernelNames(t *testing.T) {
+	_, _, errs := command(t, "bench kernels --only fft")
+	_, list, _ := strings.Cut(strings.TrimSpace(errs), "there are ")
+	names := strings.Split(list, ", ")
+	if slices.Sort(names); len(names) < 8 || len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("names %q", names)
 	}
 }
 

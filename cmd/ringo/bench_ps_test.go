@@ -139,6 +139,9 @@ func TestBenchPSRefuses(t *testing.T) {
 	checkRefused(t, exitFailed, "bench ps --keys 8k --batch 100 --ps-memory 1MiB --ps-dir /nowhere", "--ps-dir", "/nowhere")
 	checkRefused(t, exitFailed, "bench ps --keys 8k --batch 100 --ps-memory 1KiB --ps-dir "+t.TempDir(), "want room for 4096")
 	checkRefused(t, exitFailed, benchServerCommand, "RINGO_TICKET")
+	if _, _, errs := command(t, "bench ps --batch 0"); strings.Count(errs, "batches of 0") != 1 { // of both operations
+		t.Errorf("a fault is told more than once: %s", errs)
+	}
 }
 
 // benchServerOf is the process of a benchmark's server.

@@ -103,7 +103,9 @@ func (c *conn) run() {
 		return
 	}
 	c.s.seats.leave(c, time.Now(), err)
-	c.s.cfg.Report(c.s.says("the connection of trainer %d, lane %d, has ended: %v", c.who.Trainer, c.who.Lane, err))
+	if err != errGoodbye { // the trainer says so itself
+		c.s.cfg.Report(c.s.says("the connection of trainer %d, lane %d, has ended: %v", c.who.Trainer, c.who.Lane, err))
+	}
 }
 
 // drain reads on for a moment: to close with unread bytes could take back the last

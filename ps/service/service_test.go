@@ -67,6 +67,9 @@ func TestServe(t *testing.T) {
 	if !w.reported("server 0: trainer 0 has connected", "lane 0") {
 		t.Error("nothing says that a trainer came")
 	}
+	if w.reported("has ended") {
+		t.Error("that it left in good order is news")
+	}
 }
 
 // Who does not belong here is told why, and nobody else notices.
