@@ -78,7 +78,7 @@ row after the other reaches, each at a place all over the array that the last on
 }
 
 // check reports all faults of the flags together.
-func (c *psBench) check() error {
+func (c *psBench) check(changed func(string) bool) error {
 	var faults faultList
 	for _, d := range c.dists {
 		dist, err := load.ParseDist(d)
@@ -105,6 +105,7 @@ func (c *psBench) check() error {
 	if (c.memory > 0) != (c.dir != "") || c.disk > 0 && c.memory == 0 {
 		faults.add("--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
 	}
+	checkStore(c.store, changed("ps-store"), c.memory, &faults)
 	cfg := load.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
 	if err := cfg.Validate(); err != nil {
 		faults = append(faults, err)
@@ -139,7 +140,7 @@ func (c *psBench) works() (out []load.Work) {
 }
 
 func (c *psBench) execute(cmd *cobra.Command) error {
-	if err := c.check(); err != nil {
+	if err := c.check(cmd.Flags().Changed); err != nil {
 		return usageError{err}
 	}
 	style, err := progressStyle(c.progress, cmd.ErrOrStderr())

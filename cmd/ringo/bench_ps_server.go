@@ -24,6 +24,7 @@ import (
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -36,6 +37,7 @@ const benchServerCommand = "bench-ps-server"
 type benchServer struct {
 	clients      int
 	memory, disk byteSize
+	store        string
 	dir          string
 }
 
@@ -44,6 +46,7 @@ func (s *benchServer) registerStore(fs *pflag.FlagSet) {
 	fs.IntVar(&s.clients, "clients", 1, "trainers that ask at once, each over a connection of its own")
 	fs.Var(&s.memory, "ps-memory", "`SIZE` of the rows that the server has in memory, such as 64MiB; what is used least goes to --ps-dir. 0: all rows")
 	fs.Var(&s.disk, "ps-disk", "`SIZE` that rows in --ps-dir never exceed. 0: any")
+	fs.StringVar(&s.store, "ps-store", string(store.KindSegments), storeUsage)
 	fs.StringVar(&s.dir, "ps-dir", "", "`DIR` on an SSD for the rows that --ps-memory has no room for; nothing stays there")
 }
 
@@ -74,7 +77,7 @@ func (s *benchServer) serve(cmd *cobra.Command) error {
 	}
 	cfg := server.Config{
 		Ticket: ticket, Version: ringo.Version, Servers: 1, Trainers: s.clients, Mode: tables.Async, Durability: tables.None,
-		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk),
+		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk), Store: store.Kind(s.store),
 	}
 	if cfg.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return err
@@ -134,7 +137,7 @@ func (s *benchServer) start(ctx context.Context) (*serverProcess, error) {
 		}
 	}
 	p.cmd = exec.Command(self, benchServerCommand, fmt.Sprintf("--clients=%d", s.clients), "--ps-memory="+s.memory.String(),
-		"--ps-disk="+s.disk.String(), "--ps-dir="+p.dir)
+		"--ps-disk="+s.disk.String(), "--ps-dir="+p.dir, "--ps-store="+s.store)
 	p.cmd.Env = append(os.Environ(), launch.TicketVar+"="+p.ticket.String())
 	p.cmd.Stderr, p.cmd.WaitDelay = &p.stderr, time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process, whose end is its end

@@ -70,17 +70,19 @@ func TestBenchPS(t *testing.T) {
 
 // Rows beyond memory are asked for, too, and nothing stays of them.
 func TestBenchPSBelowMemory(t *testing.T) {
-	dir := t.TempDir()
-	got := benchPS(t, "--keys 30k --batch 500 --dist uniform --op push --optimizer adagrad-rowwise --ps-memory 1200KiB --ps-disk 64MiB --ps-dir "+dir, 1)
-	r := got[1]
-	if r["server_rows"].(float64)+r["server_stored_rows"].(float64) != 30000 || r["server_stored_bytes"].(float64) <= 0 {
-		t.Errorf("%v", r)
-	}
-	if hit := r["memory_hit_rate"].(float64); hit <= 0.05 || hit >= 0.95 {
-		t.Errorf("%v of the keys are in memory", hit)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%v are left: %v", left, err)
+	for _, kind := range []string{"segments", "lsm"} {
+		dir := t.TempDir()
+		got := benchPS(t, "--keys 30k --batch 500 --dist uniform --op push --optimizer adagrad-rowwise --ps-memory 1200KiB --ps-disk 64MiB --ps-store "+kind+" --ps-dir "+dir, 1)
+		r := got[1]
+		if r["server_rows"].(float64)+r["server_stored_rows"].(float64) != 30000 || r["server_stored_bytes"].(float64) <= 0 {
+			t.Errorf("%s: %v", kind, r)
+		}
+		if hit := r["memory_hit_rate"].(float64); hit <= 0.05 || hit >= 0.95 {
+			t.Errorf("%s: %v of the keys are in memory", kind, hit)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v are left: %v", kind, left, err)
+		}
 	}
 }
 
@@ -134,6 +136,8 @@ func TestBenchPSRefuses(t *testing.T) {
 		`--dist "zipf"`, "batches of 0", `operation "get"`, "a share of 1", "--ahead 0", "--clients 0", "--repeat 0", "--time 0s", `"none" is not known`, "rows of 0 weights")
 	checkRefused(t, exitUsage, "bench ps --ps-memory 1MiB --op ''", `--ps-memory 1MiB and --ps-disk 0 with --ps-dir ""`)
 	checkRefused(t, exitUsage, "bench ps --ps-dir x --ps-disk 1MiB", `--ps-memory 0 and --ps-disk 1MiB`)
+	checkRefused(t, exitUsage, "bench ps --ps-store lsm", `--ps-store lsm has no effect without --ps-memory`)
+	checkRefused(t, exitUsage, "bench ps --ps-store tape", `--ps-store "tape" is not known: use segments or lsm`)
 	checkRefused(t, exitUsage, "bench ps --keys 1000 --batch 126", "an eighth of the keys")
 	checkRefused(t, exitUsage, "bench ps --keys none", "want a number of rows")
 	checkRefused(t, exitFailed, "bench ps --keys 8k --batch 100 --ps-memory 1MiB --ps-dir /nowhere", "--ps-dir", "/nowhere")

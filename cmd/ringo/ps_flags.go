@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -30,6 +31,7 @@ type psFlags struct {
 	dir        string
 	memory     byteSize
 	disk       byteSize
+	store      string // how rows lie there
 	restarts   int
 	lost       string   // what a lost rank means
 	addrs      []string // where servers of tables listen, started by hand
@@ -37,7 +39,7 @@ type psFlags struct {
 }
 
 // psFlagNames are those that servers of tables take over.
-var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-lost"}, keepFlagNames...)
+var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-store", "ps-lost"}, keepFlagNames...)
 
 // tableFlags tells which flags of other commands a server of tables takes over.
 func (f *psFlags) tableFlags(name string) bool {
@@ -55,7 +57,20 @@ func (f *psFlags) registerTables(fs *pflag.FlagSet) {
 	fs.Var(&f.memory, "ps-memory", "`SIZE` of the rows that each server that keeps parameters has in memory, such as 4GiB; what is used least goes to --ps-dir, which should be on an SSD. 0: all rows")
 	f.registerLost(fs)
 	fs.Var(&f.disk, "ps-disk", "`SIZE` that rows in each server's --ps-dir never exceed, with --ps-memory. 0: any")
+	fs.StringVar(&f.store, "ps-store", string(store.KindSegments), storeUsage)
 	f.keep.register(fs)
+}
+
+// storeUsage says how rows below memory are kept.
+const storeUsage = "how rows that --ps-memory has no room for are kept: segments (fast; 10 bytes of memory for each) or lsm (2 bytes, several times the work)"
+
+// checkStore reports a store that does not exist, or is for nothing.
+func checkStore(kind string, changed bool, memory byteSize, faults *faultList) {
+	if !oneOf(kind, string(store.KindSegments), string(store.KindLSM)) {
+		faults.add("--ps-store %q is not known: use %s or %s", kind, store.KindSegments, store.KindLSM)
+	} else if changed && memory == 0 {
+		faults.add("--ps-store %s has no effect without --ps-memory", kind)
+	}
 }
 
 // registerRanks registers what ranks are told besides.
@@ -115,6 +130,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	if f.disk > 0 && f.memory == 0 {
 		faults.add("--ps-disk %s has no effect without --ps-memory", f.disk.String())
 	}
+	checkStore(f.store, changed("ps-store"), f.memory, faults)
 	if f.fsync && f.durability != string(tables.WAL) {
 		faults.add("--fsync is for --durability wal")
 	}

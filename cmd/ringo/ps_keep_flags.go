@@ -72,7 +72,7 @@ func (f *keepFlags) check(durability, dir string, last int, faults *faultList) {
 
 // checkByHand reports what a rank that is started by hand cannot do for servers that are, too.
 func (f *psFlags) checkByHand(changed func(string) bool, faults *faultList) {
-	for _, name := range slices.Concat([]string{"durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-restarts"}, keepFlagNames) {
+	for _, name := range slices.Concat([]string{"durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-store", "ps-restarts"}, keepFlagNames) {
 		if changed(name) {
 			faults.add("--%s has no effect on a rank: give it to ringo server", name)
 		}

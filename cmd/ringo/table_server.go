@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -62,7 +63,7 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 	cfg := server.Config{
 		Version: ringo.Version, Mode: tables.Mode(c.ps.mode), Staleness: c.ps.staleness, Lanes: c.ps.threads, Durability: tables.Durability(c.ps.durability),
 		Fsync: c.ps.fsync, Dir: c.ps.dir,
-		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk),
+		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk), Store: store.Kind(c.ps.store),
 	}
 	c.losing(&cfg)
 	env, launched, err := launch.TableFromEnv(os.LookupEnv)

@@ -18,6 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/shard"
+	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/ps/tiers"
 	"github.com/ringo-ml/ringo/transport"
@@ -54,6 +55,8 @@ type Config struct {
 	// MemoryBytes bounds the rows in memory, DiskBytes those in Dir that memory has no room
 	// for; 0: no limit, and without one of memory all rows are in memory.
 	MemoryBytes, DiskBytes int64
+	// Store is how rows below memory are kept; empty: store.KindSegments.
+	Store store.Kind
 	// Admission says which keys get a row.
 	Admission shard.Admission
 	// DeleteAfter is how many days a row may not be pulled nor pushed, in tables whose rule does not say
@@ -215,7 +218,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 		c.FromNumbers = s.cfg.FromNumbers
 	}
 	if s.cfg.MemoryBytes > 0 {
-		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes
+		below.Dir, below.MemoryBytes, below.DiskBytes, below.Kind = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes, s.cfg.Store
 	}
 	below.Deltas = c.Durability != tables.None // else there are no checkpoints
 	t, err := tiers.Open(below, sc)

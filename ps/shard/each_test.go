@@ -14,7 +14,7 @@ import (
 func TestEach(t *testing.T) {
 	for name, newStore := range kinds {
 		t.Run(name, func(t *testing.T) {
-			tb := newTable(t, zeros(newStore()))
+			tb := newTable(t, zeros(newStore(t)))
 			const keys = 9000
 			l := newLedger(tb, keys)
 			for at := range keys / 500 {

@@ -42,9 +42,15 @@ func load(t testing.TB, tb *Table, dirs ...string) {
 }
 
 // kinds are tables with and without a store.
-var kinds = map[string]func() store.Store{
-	"none":   func() store.Store { return nil },
-	"memory": func() store.Store { return store.NewMemory(0) },
+var kinds = map[string]func(t *testing.T) store.Store{
+	"none":   func(*testing.T) store.Store { return nil },
+	"memory": func(*testing.T) store.Store { return store.NewMemory(0) },
+	"segments": func(t *testing.T) store.Store {
+		s, err := store.OpenSegments(t.TempDir(), store.MinLimitBytes)
+		must(t, err)
+		t.Cleanup(func() { must(t, s.Close()) })
+		return s
+	},
 }
 
 // A table at rest, its deltas and what was deleted are loaded as they were, by a table
@@ -53,7 +59,7 @@ func TestSaveAndLoad(t *testing.T) {
 	for from, newStore := range kinds {
 		t.Run(from, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
-			c := small(newStore())
+			c := small(newStore(t))
 			c.Shrinker = Unseen{1}
 			w := newTwin(newTable(t, c))
 			const keys = 12_000
@@ -84,7 +90,7 @@ func TestSaveAndLoad(t *testing.T) {
 			}
 			w.check(t, w.t, keys)
 			for to, newStore := range kinds {
-				c := small(newStore())
+				c := small(newStore(t))
 				c.Shrinker = Unseen{1}
 				tb := newTable(t, c)
 				load(t, tb, at("base"), at("one"), at("two"))
@@ -99,7 +105,7 @@ func TestSaveAndLoad(t *testing.T) {
 				}
 				again.push(t, r, 0, next)
 				saveDelta(t, tb, at("three from "+to), two.Epoch)
-				last := newTable(t, c2(c, newStore))
+				last := newTable(t, c2(t, c, newStore))
 				load(t, last, at("base"), at("one"), at("two"), at("three from "+to))
 				again.check(t, last, keys)
 				for key, row := range before {
@@ -111,8 +117,8 @@ func TestSaveAndLoad(t *testing.T) {
 }
 
 // c2 is a setting with another store.
-func c2(c Config, newStore func() store.Store) Config {
-	c.Store = newStore()
+func c2(t *testing.T, c Config, newStore func(*testing.T) store.Store) Config {
+	c.Store = newStore(t)
 	return c
 }
 
@@ -175,7 +181,7 @@ func (a asked) Err() error {
 func TestSaveWhileTraining(t *testing.T) {
 	for name, newStore := range kinds {
 		t.Run(name, func(t *testing.T) {
-			tb := newTable(t, zeros(newStore()))
+			tb := newTable(t, zeros(newStore(t)))
 			const keys = 11_000
 			l, j := newLedger(tb, keys), &journal{}
 			rounds := 50
@@ -210,7 +216,7 @@ func TestSaveWhileTraining(t *testing.T) {
 			wg.Wait()
 			train(t, tb, l, 3, 5, 3, j.record)
 			for n := range dirs {
-				got := newTable(t, zeros(newStore()))
+				got := newTable(t, zeros(newStore(t)))
 				load(t, got, dirs[:n+1]...)
 				j.replay(t, got)
 				l.check(t, got)
@@ -219,12 +225,12 @@ func TestSaveWhileTraining(t *testing.T) {
 				l.check(t, got)
 				tiers(t, got)
 			}
-			got := newTable(t, zeros(newStore()))
+			got := newTable(t, zeros(newStore(t)))
 			load(t, got, dirs[:2]...)
 			j.replay(t, got)
 			must(t, got.Replayed())
 			save(t, got, filepath.Join(parent, "again"))
-			last := newTable(t, zeros(newStore()))
+			last := newTable(t, zeros(newStore(t)))
 			load(t, last, filepath.Join(parent, "again"))
 			j.replay(t, last)
 			l.check(t, last)

@@ -233,6 +233,7 @@ func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, va
 	defer t.upkeep.Unlock()
 	t.gate.Lock()
 	defer t.gate.Unlock()
+	slices.Sort(keys)
 	in := make([]bool, len(keys))
 	err := t.rows.Visit(keys, func(i int, _ *rows.Row) rows.Verdict { in[i] = true; return rows.Keep })
 	if err != nil {

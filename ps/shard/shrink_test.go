@@ -97,7 +97,7 @@ func TestClicksAgainstMap(t *testing.T) {
 	for from, newStore := range kinds {
 		t.Run(from, func(t *testing.T) {
 			rule, shrinker := clicks(t)
-			c := small(newStore())
+			c := small(newStore(t))
 			c.Rows.Rule, c.Shrinker, c.Policy = rule, shrinker, ByScore(shrinker)
 			if c.Store != nil {
 				c.MemoryBytes = costOf(c.Rows, leastRows)
@@ -133,7 +133,7 @@ func TestClicksAgainstMap(t *testing.T) {
 			}
 			dirs = append(dirs, filepath.Join(parent, "last"))
 			saveDelta(t, w.t, dirs[len(dirs)-1], since)
-			c = c2(c, newStore)
+			c = c2(t, c, newStore)
 			tb := newTable(t, c)
 			load(t, tb, dirs...)
 			for key := range uint64(keys) {
@@ -159,7 +159,7 @@ func (thousands) Days() bool                  { return false }
 func TestShrinkWhileTraining(t *testing.T) {
 	for name, newStore := range kinds {
 		t.Run(name, func(t *testing.T) {
-			c := zeros(newStore())
+			c := zeros(newStore(t))
 			c.Shrinker = thousands{}
 			tb := newTable(t, c)
 			const keys, days = 9000, 4
@@ -251,7 +251,7 @@ func TestPolicies(t *testing.T) {
 
 // A row that was only pulled has been seen, whichever tier it is in when the day ends.
 func TestPulledRowsAreSeen(t *testing.T) {
-	c := small(kinds["memory"]())
+	c := small(kinds["memory"](t))
 	c.Shrinker = Unseen{1}
 	tb := newTable(t, c)
 	const n = 300

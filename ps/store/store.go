@@ -1,13 +1,16 @@
-// Package store keeps rows outside a server's tables: on SSD, in Pebble
-// (github.com/cockroachdb/pebble), or in memory. A row is an image of bytes that
-// means nothing to it, under a table's number and a 64-bit key.
+// Package store keeps rows outside a server's tables: on SSD, or in memory. A row is
+// an image of bytes that means nothing to it, under a table's number and a 64-bit key.
 //
-// [Disk] is made for rows of some hundred bytes that are read one by one at random:
-// a Bloom filter of 10 bits a row answers for most keys that are not there, blocks
-// have 4 KiB, and nothing is compressed, because weights hardly are. A read of a row
-// that no cache has costs one read of the SSD. Each row is written about ten times
-// over while tables are merged (the log-structured merge-tree, O'Neil et al., Acta
-// Informatica 33, 1996).
+// Rows of some hundred bytes are read one by one at random, and written in batches
+// when memory has no room for them. Two kinds of store are made for that. [Segments]
+// appends rows to a file and has an index of it in memory, 9 to 10 bytes a row: the
+// least work, for rows up to some ten times the memory. [Disk] is a log-structured
+// merge-tree (O'Neil et al., Acta Informatica 33, 1996), Pebble
+// (github.com/cockroachdb/pebble): 1.25 bytes of memory a row, which are Bloom filters
+// that answer for most keys that are not there, more of them for a block cache, about
+// seven times the CPU time, and each row is written about ten times over while tables
+// are merged. It has blocks of 4 KiB and compresses nothing, because weights hardly
+// can be. In both a read of a row that no cache has costs one read of the SSD.
 package store
 
 import (
@@ -33,7 +36,7 @@ var (
 // a call are sorted and unique; others are refused.
 type Store interface {
 	// Get replaces found with the rows that there are of the keys, in their
-	// order. All are of one moment.
+	// order, each as it is at some moment of the call.
 	Get(table uint32, keys []uint64, found *Rows) error
 	// Put writes rows, new ones and in place of old ones: all or none. A Put
 	// beyond the limit gives a *[LimitError].
@@ -42,7 +45,7 @@ type Store interface {
 	// sizes are the rows' lengths, -1 where there is none; where it is nil they
 	// are looked up.
 	Delete(table uint32, keys []uint64, sizes []int32) error
-	// Iterate calls do for the rows that a table has now, by key. A row's bytes
+	// Iterate calls do for the rows that a table has now, in no order. A row's bytes
 	// are valid during the call only. do may use the store; its error ends the
 	// iteration.
 	Iterate(table uint32, do func(key uint64, row []byte) error) error
@@ -55,12 +58,18 @@ type Store interface {
 	// Compact frees what Size owes. It takes as long as reading and writing the
 	// store; other calls go on meanwhile.
 	Compact(ctx context.Context) error
-	// Checkpoint writes the rows to a directory that does not exist and appears
-	// whole or not at all. Open opens a copy that Restore makes of it.
-	Checkpoint(dir string) error
 	// Close closes the store.
 	Close() error
 }
+
+// Kind is how a store keeps rows on SSD.
+type Kind string
+
+// The kinds of stores.
+const (
+	KindSegments Kind = "segments" // a [Segments]
+	KindLSM      Kind = "lsm"      // a [Disk]
+)
 
 // KeyBytes is what a row costs beyond its image, in [Size] and against a limit.
 const KeyBytes = 13
@@ -95,6 +104,7 @@ type Stats struct {
 	CacheHits    int64 // of the block cache
 	CacheMisses  int64
 	CacheBytes   int64 // in the block cache now
+	IndexBytes   int64 // of memory for where rows are
 	Compactions  int64
 }
 

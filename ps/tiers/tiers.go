@@ -29,9 +29,12 @@ type Config struct {
 	MemoryBytes int64
 	// DiskBytes bounds the files in Dir; 0 is no limit.
 	DiskBytes int64
-	// CacheBytes is the SSD's block cache, besides MemoryBytes; 0 is a quarter of that, at least
-	// 8 MiB and at most store's default. It should have room for all filters, 1.25 bytes a row:
-	// else each lookup reads one.
+	// Kind is how rows in Dir are kept; empty: store.KindSegments, for which 9 to 10 bytes of
+	// memory for each of these rows come on top of MemoryBytes.
+	Kind store.Kind
+	// CacheBytes is the block cache of store.KindLSM, besides MemoryBytes; 0 is a quarter of that,
+	// at least 8 MiB and at most store's default. It should have room for all filters, 1.25 bytes
+	// a row: else each lookup reads one.
 	CacheBytes int64
 	// Admission says which keys get a row.
 	Admission shard.Admission
@@ -55,6 +58,9 @@ type Tiers struct {
 func Open(c Config, s schema.Schema) (*Tiers, error) {
 	if (c.Dir != "") != (c.MemoryBytes > 0) || c.MemoryBytes < 0 || c.DeleteAfter < 0 {
 		return nil, fmt.Errorf("tiers: %d bytes of memory with the directory %q, deleting after %d days: want a limit with a directory and none without one, and days from 0", c.MemoryBytes, c.Dir, c.DeleteAfter)
+	}
+	if c.Kind != "" && c.Kind != store.KindSegments && c.Kind != store.KindLSM || c.CacheBytes != 0 && c.Kind != store.KindLSM {
+		return nil, fmt.Errorf("tiers: a store of kind %q with a cache of %d bytes: want %q, or %q, which has one", c.Kind, c.CacheBytes, store.KindSegments, store.KindLSM)
 	}
 	t := &Tiers{c: c}
 	var err error
@@ -100,7 +106,11 @@ func (t *Tiers) open() (err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	t.store, err = store.Open(dir, store.Config{CacheBytes: t.c.cacheBytes(), LimitBytes: t.c.DiskBytes})
+	if t.c.Kind == store.KindLSM {
+		t.store, err = store.Open(dir, store.Config{CacheBytes: t.c.cacheBytes(), LimitBytes: t.c.DiskBytes})
+	} else {
+		t.store, err = store.OpenSegments(dir, t.c.DiskBytes)
+	}
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/shard"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
@@ -50,11 +51,17 @@ func (s server) stop(t *testing.T) {
 // A table several times as large as its memory has every push once: while rows move
 // between the tiers, are saved whole and in deltas, and come back from checkpoint and log.
 func TestEngineOverTiers(t *testing.T) {
+	for _, kind := range []store.Kind{store.KindSegments, store.KindLSM} {
+		t.Run(string(kind), func(t *testing.T) { engineOverTiers(t, kind) })
+	}
+}
+
+func engineOverTiers(t *testing.T, kind store.Kind) {
 	leakcheck.Check(t)
 	const dim, keys, batch = 16, 30_000, 1000
 	s := counting(dim)
 	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
-	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20, Deltas: true}
+	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20, Deltas: true, Kind: kind}
 	e := start(t, c, tc, s)
 	want := make([]float32, keys)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -261,7 +268,7 @@ func TestOtherServers(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	for _, c := range []Config{{Dir: "x"}, {MemoryBytes: 1 << 20}, {DeleteAfter: -1}} {
+	for _, c := range []Config{{Dir: "x"}, {MemoryBytes: 1 << 20}, {DeleteAfter: -1}, {Kind: "tape"}, {CacheBytes: 1 << 20}} {
 		if ti, err := Open(c, counting(4)); err == nil {
 			t.Errorf("%+v was accepted: %v", c, ti.Close())
 		}
