@@ -12,7 +12,7 @@ import (
 // Each row comes once, at rest as it is, and while goroutines train with at least what
 // was pushed before.
 func TestEach(t *testing.T) {
-	for name, newStore := range kinds {
+	for name, newStore := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			tb := newTable(t, zeros(newStore(t)))
 			const keys = 9000

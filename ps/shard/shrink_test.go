@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/ps/store"
 )
 
 // clicks is a click table whose decay makes no rounding: days that pass at once or one
@@ -94,7 +95,7 @@ func (w *clickTwin) shrink(t *testing.T, days int) {
 // A click table over both tiers ages and deletes as a map does, and so does one that
 // was loaded from a checkpoint and deltas with days between them.
 func TestClicksAgainstMap(t *testing.T) {
-	for from, newStore := range kinds {
+	for from, newStore := range kinds() {
 		t.Run(from, func(t *testing.T) {
 			rule, shrinker := clicks(t)
 			c := small(newStore(t))
@@ -157,7 +158,7 @@ func (thousands) Days() bool                  { return false }
 // While goroutines train and rows come and go between the tiers, each row ages once for
 // each day.
 func TestShrinkWhileTraining(t *testing.T) {
-	for name, newStore := range kinds {
+	for name, newStore := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			c := zeros(newStore(t))
 			c.Shrinker = thousands{}
@@ -251,7 +252,7 @@ func TestPolicies(t *testing.T) {
 
 // A row that was only pulled has been seen, whichever tier it is in when the day ends.
 func TestPulledRowsAreSeen(t *testing.T) {
-	c := small(kinds["memory"](t))
+	c := small(store.NewMemory(0))
 	c.Shrinker = Unseen{1}
 	tb := newTable(t, c)
 	const n = 300

@@ -9,8 +9,8 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/shard"
+	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
 
@@ -52,6 +52,9 @@ func (s server) stop(t *testing.T) {
 // between the tiers, are saved whole and in deltas, and come back from checkpoint and log.
 func TestEngineOverTiers(t *testing.T) {
 	for _, kind := range []store.Kind{store.KindSegments, store.KindLSM} {
+		if testing.Short() && kind == store.KindLSM {
+			continue
+		}
 		t.Run(string(kind), func(t *testing.T) { engineOverTiers(t, kind) })
 	}
 }
