@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -14,32 +13,11 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// says fails the test unless err says all of the words.
-func says(t testing.TB, err error, words ...string) {
-	t.Helper()
-	for _, w := range words {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("got %v, want it to say %q", err, w)
-		}
-	}
-}
+var must, says = fake.Must, fake.Says
 
 var sgd = schema.Rule{Name: "sgd", LR: 1}
 
-// testSchema has tables of widths 3 and 16, and arrays of 1000 and 7 values.
-func testSchema() schema.Schema {
-	return schema.Schema{
-		Sparse: []schema.Sparse{{Name: "odd", Dim: 3, Rule: sgd}, {Name: "even", Dim: 16, Rule: sgd}},
-		Dense:  []schema.Dense{{Name: "model", Len: 1000, Rule: sgd}, {Name: "small", Len: 7, Rule: sgd}},
-	}
-}
+func testSchema() schema.Schema { return fake.Schema(1000) }
 
 // job is a job whose servers are in memory, with engines of maps.
 type job struct {

@@ -17,32 +17,9 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must, says = fake.Must, fake.Says
 
-// says fails the test unless err says all of the words.
-func says(t testing.TB, err error, words ...string) {
-	t.Helper()
-	for _, w := range words {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("got %v, want it to say %q", err, w)
-		}
-	}
-}
-
-var sgd = schema.Rule{Name: "sgd", LR: 1}
-
-// testSchema has tables of widths 3 and 16, and arrays of 100 and 7 values.
-func testSchema() schema.Schema {
-	return schema.Schema{
-		Sparse: []schema.Sparse{{Name: "odd", Dim: 3, Rule: sgd}, {Name: "even", Dim: 16, Rule: sgd}},
-		Dense:  []schema.Dense{{Name: "model", Len: 100, Rule: sgd}, {Name: "small", Len: 7, Rule: sgd}},
-	}
-}
+func testSchema() schema.Schema { return fake.Schema(100) }
 
 // world is a server in memory with an engine of maps.
 type world struct {
