@@ -35,8 +35,8 @@ func Take(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// Release lets the directory go.
-func (l *Lock) Release() error { return l.f.Close() }
+// Release lets the directory go, also where a program that is just being started has the file open for a moment.
+func (l *Lock) Release() error { return errors.Join(unlock(l.f), l.f.Close()) }
 
 // Sync makes what was created, renamed or removed in a directory survive a power loss.
 func Sync(dir string) error {

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
 // lock takes a lock of the open file, not of the process, so that it also keeps
 // two parts of one process apart.
 func lock(f *os.File) error {
