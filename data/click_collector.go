@@ -21,7 +21,6 @@ type collector struct {
 	block  *clickBlock // whose rows go to windows
 	row    int         // the next one of it
 	before int         // bad lines before block
-	spare  []*clickBlock
 }
 
 // clickFault is a bad line, whose number is found out only if it is told.
@@ -32,10 +31,10 @@ type clickFault struct {
 	text   string
 }
 
-// fill adds rows to a window until it is full or there are no more; without wait
-// only rows that are there.
-func (s *ClickStream) fill(w *clickWindow, wait bool) {
-	full := s.cfg.window()
+// fill adds rows to the window ahead until it has as many as the one before it has
+// given out, or there are no more; without wait only rows that are there.
+func (s *ClickStream) fill(wait bool) {
+	w, full := s.ahead, s.cfg.window()-s.now.left()
 	for len(w.rows) < full {
 		if s.block == nil || s.row == len(s.block.labels) {
 			if !s.collect(wait) {
@@ -47,7 +46,7 @@ func (s *ClickStream) fill(w *clickWindow, wait bool) {
 			w.begin = StreamPosition{Block: s.block.number, Row: s.row, Bad: s.before}
 		}
 		n := min(full-len(w.rows), len(s.block.labels)-s.row)
-		w.add(s.block, s.row, s.row+n)
+		w.rows = s.shelf.put(w.rows, &s.block.clickRows, s.row, s.row+n)
 		w.bad = s.bad
 		s.row += n
 	}
@@ -64,8 +63,10 @@ func (s *ClickStream) collect(wait bool) bool {
 	}
 	b := s.coming
 	s.coming = nil
-	s.let(s.block)
-	s.block = nil
+	if s.block != nil {
+		s.run.free <- s.block
+		s.block = nil
+	}
 	if b.err != nil {
 		s.failed, s.over = b.err, true
 		return false
@@ -75,10 +76,8 @@ func (s *ClickStream) collect(wait bool) bool {
 		s.fault, s.over = fault, true
 		return false
 	}
-	b.users = 1
 	s.block, s.row = b, min(s.skip, len(b.labels))
 	s.skip = 0
-	s.run.free <- s.another()
 	return true
 }
 
@@ -124,35 +123,6 @@ func (c *collector) judge(b *clickBlock) *clickFault {
 		}
 	}
 	return nil
-}
-
-// another is a block to be cut in the place of one that is held.
-func (c *collector) another() *clickBlock {
-	if n := len(c.spare); n > 0 {
-		b := c.spare[n-1]
-		c.spare = c.spare[:n-1]
-		return b
-	}
-	return newClickBlock()
-}
-
-// let takes back a block that nobody uses any more.
-func (c *collector) let(b *clickBlock) {
-	if b == nil {
-		return
-	}
-	if b.users--; b.users == 0 {
-		c.spare = append(c.spare, b)
-	}
-}
-
-// drop empties a window.
-func (s *ClickStream) drop(w *clickWindow) {
-	for _, b := range w.blocks {
-		s.let(b)
-	}
-	clear(w.blocks)
-	w.blocks, w.rows, w.given = w.blocks[:0], w.rows[:0], 0
 }
 
 // broken reports whether rows ended before the files did.

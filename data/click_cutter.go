@@ -16,7 +16,6 @@ type clickBlock struct {
 	offset int64  // of its text in the unpacked file
 	err    error  // in place of rows
 	done   chan struct{}
-	users  int // of its rows, counted by the collector
 
 	// One of both, for a worker: a piece of a file to read, or text that was
 	// unpacked.

@@ -69,7 +69,7 @@ func (r *clickRun) cut(c *clickCutter) {
 func (b *clickBlock) reset() {
 	b.clickRows.reset()
 	b.lines, b.faults, b.err = 0, b.faults[:0], nil
-	b.plain, b.packed, b.text, b.users = nil, nil, nil, 0
+	b.plain, b.packed, b.text = nil, nil, nil
 }
 
 // work reads and parses blocks. After stop they are only let go.

@@ -29,8 +29,9 @@ type ClickStreamConfig struct {
 	// 0: rows come in the files' order. Each window of an epoch has an order of
 	// its own, which depends on Seed, the epoch, the rank and the window's number.
 	// Rows never move to another window: what comes in an order, of time or of
-	// users, should be cut into many files and read with Interleave. Memory: twice
-	// the window, at about 170 bytes a row with ids alone, 270 with keys alone.
+	// users, should be cut into many files and read with Interleave. Memory: about
+	// 170 bytes a row with ids alone, 270 with keys alone, and three blocks of text
+	// for each of Threads.
 	Window int
 	Seed   uint64
 	// Rank and Size are this rank and the number of ranks that share the files; a
@@ -170,6 +171,7 @@ type ClickStream struct {
 	window [2]clickWindow
 	now    *clickWindow // whose rows are given out
 	ahead  *clickWindow // filled meanwhile
+	shelf  clickShelf
 
 	collector
 }
@@ -181,7 +183,7 @@ func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), parser: newClickParser(cfg.Rows), ended: true}
+	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), parser: newClickParser(cfg.Rows), ended: true, shelf: newClickShelf(cfg.window())}
 	s.parser.keys = cfg.Keys
 	s.now, s.ahead = &s.window[0], &s.window[1]
 	return s, nil
@@ -206,21 +208,21 @@ func (s *ClickStream) Start(epoch int) { s.start(StreamPosition{Epoch: epoch}) }
 func (s *ClickStream) start(p StreamPosition) {
 	s.halt()
 	s.epoch, s.step, s.err, s.ended = p.Epoch, p.First, nil, false
-	s.collector = collector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row, spare: s.spare}
+	s.collector = collector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row}
 	s.now.begin = StreamPosition{Epoch: p.Epoch, Step: p.First, First: p.First, Block: p.Block, Row: p.Row, Bad: p.Bad, Of: s.of}
 	s.now.bad = p.Bad
 	s.run = newClickRun(&s.cfg, p.Block, s.parser.parse)
 }
 
-// halt ends the pass and takes all blocks back.
+// halt ends the pass and takes all rows back.
 func (s *ClickStream) halt() {
 	if s.run == nil {
 		return
 	}
 	s.run.close()
 	s.run = nil
-	s.drop(s.now)
-	s.drop(s.ahead)
+	s.shelf.drop(s.now)
+	s.shelf.drop(s.ahead)
 	s.ended = true
 }
 
@@ -277,7 +279,7 @@ func (s *ClickStream) pass(step int64) error {
 		n := min(step-s.step, batches)
 		// A window that is left out as a whole is left as it came.
 		whole := n == batches && s.now.given == 0
-		s.now.skip(min(int(n)*s.cfg.Batch, rows), s.cfg.Window > 0 && !whole)
+		s.shelf.skip(s.now, min(int(n)*s.cfg.Batch, rows), s.cfg.Window > 0 && !whole)
 		s.step += n
 	}
 	return nil
@@ -311,9 +313,9 @@ func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
 		return false, s.err
 	}
 	b.Resize(s.Shape(), n)
-	s.now.take(b, n, s.cfg.Window > 0)
+	s.shelf.take(s.now, b, n, s.cfg.Window > 0)
 	s.step++
-	s.fill(s.ahead, false)
+	s.fill(false)
 	return true, nil
 }
 
@@ -337,7 +339,7 @@ func (s *ClickStream) more() (int, error) {
 		return left, nil
 	}
 	// A window is a multiple of the batch, so that nothing is left of a full one.
-	s.fill(s.ahead, true)
+	s.fill(true)
 	if s.broken() && s.ahead.left() < s.cfg.window() {
 		return 0, s.told()
 	}
@@ -345,7 +347,7 @@ func (s *ClickStream) more() (int, error) {
 		return 0, nil
 	}
 	first := s.step
-	s.drop(s.now)
+	s.shelf.drop(s.now)
 	s.now, s.ahead = s.ahead, s.now
 	s.now.begin.Epoch, s.now.begin.First, s.now.begin.Of = s.epoch, first, s.of
 	window := uint64(first) / uint64(s.cfg.window()/s.cfg.Batch)

@@ -272,6 +272,32 @@ func TestClickStreamWindow(t *testing.T) {
 	}
 }
 
+// The window that is filled has its rows in the places of those that were given out:
+// whatever becomes of windows, there is room for one, and no block is held by it.
+func TestClickStreamMemory(t *testing.T) {
+	files, _ := clickFolder(t, []string{""}, 3000)
+	const window = 200
+	s := openStream(t, ClickStreamConfig{Files: files, Batch: 20, Rows: 50, Keys: true, Window: window, BlockBytes: 3000, Threads: 2})
+	for epoch := range 3 {
+		s.Start(epoch)
+		for step := range 100 {
+			if _, ok, err := s.Next(); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			if held := len(s.now.rows) - s.now.given + len(s.ahead.rows); held > window || len(s.shelf.free) != window-held || len(s.shelf.pages) != 1 {
+				t.Fatalf("epoch %d, step %d: %d rows are held, %d places of %d pages are free", epoch, step, held, len(s.shelf.free), len(s.shelf.pages))
+			}
+		}
+		if err := s.Seek(70 * epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	if slices.Sort(s.shelf.free); len(s.shelf.free) != window || len(slices.Compact(s.shelf.free)) != window {
+		t.Errorf("%d places are free in the end, want each of %d once", len(s.shelf.free), window)
+	}
+}
+
 // From every position, by Resume and by Seek, the rest is what it would have
 // been, bad lines counted.
 func TestClickStreamResume(t *testing.T) {

@@ -2,41 +2,20 @@ package data
 
 // clickWindow is rows that are shuffled among each other.
 type clickWindow struct {
-	blocks []*clickBlock
-	rows   []clickPlace // those that were given out first, in their order
-	given  int
-	order  rng // of the shuffle; not used without one
+	rows  []int32 // places on the shelf; those that were given out first, in their order
+	given int
+	order rng // of the shuffle; not used without one
 
 	begin StreamPosition // at its first row
 	bad   int            // lines up to the end of its last block, in this epoch
 }
 
-// clickPlace is a row of a window: which block, and which row of that.
-type clickPlace struct{ block, row int32 }
-
-// add appends rows [lo, hi) of a block.
-func (w *clickWindow) add(b *clickBlock, lo, hi int) {
-	b.users++
-	w.blocks = append(w.blocks, b)
-	n := int32(len(w.blocks) - 1)
-	for row := lo; row < hi; row++ {
-		w.rows = append(w.rows, clickPlace{n, int32(row)})
-	}
-}
-
 // left is how many rows were not given out.
 func (w *clickWindow) left() int { return len(w.rows) - w.given }
 
-// skip gives out n rows to nobody, in the order in which take would.
-func (w *clickWindow) skip(n int, shuffle bool) {
-	for range n {
-		w.draw(shuffle)
-	}
-}
-
 // draw gives out a row: with shuffle any of those that are left (a step of
 // Fisher and Yates', so that the cost of shuffling is spread over the batches).
-func (w *clickWindow) draw(shuffle bool) clickPlace {
+func (w *clickWindow) draw(shuffle bool) int32 {
 	if shuffle {
 		i := w.given + w.order.below(w.left())
 		w.rows[w.given], w.rows[i] = w.rows[i], w.rows[w.given]
@@ -45,11 +24,65 @@ func (w *clickWindow) draw(shuffle bool) clickPlace {
 	return w.rows[w.given-1]
 }
 
-// take copies the next n rows to a batch of that size.
-func (w *clickWindow) take(b *Batch, n int, shuffle bool) {
+// clickShelf has the rows of windows, page by page, so that none is ever moved. The
+// place of a row that was given out is the next one's: the window that is filled
+// takes no memory beyond that of the one that is given out.
+type clickShelf struct {
+	per   int // rows of a page
+	pages []clickRows
+	free  []int32 // places, the next one last
+}
+
+// newClickShelf is a shelf for about so many rows, which has none yet.
+func newClickShelf(rows int) clickShelf { return clickShelf{per: min(rows, pageRows)} }
+
+// put copies rows [lo, hi) of a block and appends their places.
+func (s *clickShelf) put(places []int32, from *clickRows, lo, hi int) []int32 {
+	for row := lo; row < hi; row++ {
+		if len(s.free) == 0 {
+			s.extend(from)
+		}
+		place := s.free[len(s.free)-1]
+		s.free = s.free[:len(s.free)-1]
+		to, at := s.row(place)
+		to.labels[at] = from.labels[row]
+		copy(to.numbers[at*clickNumbers:][:clickNumbers], from.numbers[row*clickNumbers:])
+		if len(from.ids) > 0 {
+			copy(to.ids[at*clickSlots:][:clickSlots], from.ids[row*clickSlots:])
+		}
+		if len(from.keys) > 0 {
+			copy(to.keys[at*clickSlots:][:clickSlots], from.keys[row*clickSlots:])
+		}
+		places = append(places, place)
+	}
+	return places
+}
+
+// row is the page that a place is on, and which row of it that is.
+func (s *clickShelf) row(place int32) (*clickRows, int) {
+	return &s.pages[int(place)/s.per], int(place) % s.per
+}
+
+// extend adds a page for rows that have what like has.
+func (s *clickShelf) extend(like *clickRows) {
+	page := clickRows{numbers: make([]float32, s.per*clickNumbers), labels: make([]int32, s.per)}
+	if len(like.ids) > 0 {
+		page.ids = make([]int32, s.per*clickSlots)
+	}
+	if len(like.keys) > 0 {
+		page.keys = make([]uint64, s.per*clickSlots)
+	}
+	for place := (len(s.pages)+1)*s.per - 1; place >= len(s.pages)*s.per; place-- {
+		s.free = append(s.free, int32(place))
+	}
+	s.pages = append(s.pages, page)
+}
+
+// take copies a window's next n rows to a batch of that size.
+func (s *clickShelf) take(w *clickWindow, b *Batch, n int, shuffle bool) {
 	for i := range n {
-		at := w.draw(shuffle)
-		r, row := &w.blocks[at.block].clickRows, int(at.row)
+		place := w.draw(shuffle)
+		r, row := s.row(place)
 		b.Labels[i] = r.labels[row]
 		copy(b.Values[i*clickNumbers:(i+1)*clickNumbers], r.numbers[row*clickNumbers:])
 		if len(b.IDs) > 0 {
@@ -58,5 +91,19 @@ func (w *clickWindow) take(b *Batch, n int, shuffle bool) {
 		if len(b.Keys) > 0 {
 			copy(b.Keys[i*clickSlots:(i+1)*clickSlots], r.keys[row*clickSlots:])
 		}
+		s.free = append(s.free, place)
 	}
+}
+
+// skip gives out a window's next n rows to nobody, in the order in which take would.
+func (s *clickShelf) skip(w *clickWindow, n int, shuffle bool) {
+	for range n {
+		s.free = append(s.free, w.draw(shuffle))
+	}
+}
+
+// drop empties a window.
+func (s *clickShelf) drop(w *clickWindow) {
+	s.free = append(s.free, w.rows[w.given:]...)
+	w.rows, w.given = w.rows[:0], 0
 }
