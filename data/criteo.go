@@ -70,22 +70,34 @@ func (c *clicks) add(rows *clickRows, limit int) {
 // readClicks parses a file to its end, or until limit rows are there.
 func readClicks(name string, r io.Reader, p *clickParser, threads, limit int, bad *skips) (*clicks, error) {
 	out := new(clicks)
+	err := eachClicks(&chunks{name: name, r: r, size: chunkBytes}, p, threads, bad, func(c *chunk) bool {
+		out.add(&c.block.clickRows, limit)
+		return limit == 0 || out.n < limit
+	})
+	if err == nil && out.n == 0 {
+		err = noClicks(name)
+	}
+	return out, err
+}
+
+// eachClicks gives the parsed chunks of a file to collect, in order, until that returns
+// false. Bad lines that may be left out are.
+func eachClicks(in *chunks, p *clickParser, threads int, bad *skips, collect func(*chunk) bool) error {
 	lines := 0
-	err := parseLines(&chunks{name: name, r: r, size: chunkBytes}, threads, p.parse, func(c *chunk) (bool, error) {
+	return parseLines(in, threads, p.parse, func(c *chunk) (bool, error) {
 		for _, f := range c.block.faults {
-			fault := &FormatError{name, c.offset + int64(f.offset), fmt.Sprintf("line %d: %s", lines+f.line+1, f.text)}
+			fault := &FormatError{in.name, c.offset + int64(f.offset), fmt.Sprintf("line %d: %s", lines+f.line+1, f.text)}
 			if err := bad.skip(fault); err != nil {
 				return false, err
 			}
 		}
 		lines += c.block.lines
-		out.add(&c.block.clickRows, limit)
-		return limit == 0 || out.n < limit, nil
+		return collect(c), nil
 	})
-	if err == nil && out.n == 0 {
-		err = &FormatError{name, 0, "no rows: want lines of a label, 13 numbers and 26 categories, separated by tabs"}
-	}
-	return out, err
+}
+
+func noClicks(name string) error {
+	return &FormatError{name, 0, "no rows: want lines of a label, 13 numbers and 26 categories, separated by tabs"}
 }
 
 func findCriteo(c Config) error {
@@ -126,7 +138,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// openCriteo reads the two files into memory, but for what is streamed.
+// openCriteo reads the two files into memory, but for what is streamed: then rows to
+// evaluate are read again each time, unless they are compressed.
 func openCriteo(c Config, bad *skips) (*Set, error) {
 	var files pair
 	var err error
@@ -141,6 +154,13 @@ func openCriteo(c Config, bad *skips) (*Set, error) {
 	}
 	p := newClickParser(s.Rows)
 	read := func(path string, limit int) (Source, error) {
+		if c.Stream && !Packed(path) {
+			rows, err := openClickFile(path, p, c.threads(), limit, bad)
+			if err != nil {
+				return nil, fmt.Errorf("criteo: %w", err)
+			}
+			return rows, nil
+		}
 		f, err := OpenText(path)
 		if err != nil {
 			return nil, fmt.Errorf("criteo: %w", err)

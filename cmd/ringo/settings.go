@@ -40,7 +40,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.StringVar(&c.TrainFile, "train-file", c.TrainFile, "train on this `FILE` (text, Criteo)")
 	fs.StringVar(&c.EvalFile, "eval-file", c.EvalFile, "evaluate on this `FILE` (text, Criteo)")
 	fs.IntVar(&c.SkipBad, "skip-bad", c.SkipBad, "leave out up to `N` bad lines or images, and count them")
-	fs.BoolVar(&c.Stream, "stream", false, "read training rows from their files as they are needed, not into memory before (Criteo); --train-file may be a folder")
+	fs.BoolVar(&c.Stream, "stream", false, "read rows from their files as they are needed, not into memory before (Criteo; those to evaluate on where their file is not compressed); --train-file may be a folder")
 	fs.IntVar(&c.Window, "shuffle-window", 0, "with --stream: `rows` that are shuffled among each other, a multiple of --batch; 0: 128 batches; -1: none")
 	fs.BoolVar(&c.ByFile, "by-file", false, "with --stream: ranks share whole files, not blocks of them; for compressed files, of which each rank unpacks its own alone")
 	fs.IntVar(&c.Interleave, "interleave", 0, "with --stream: `files` read at once, a block of each in turn; 0: 1")

@@ -1,0 +1,155 @@
+package data
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sort"
+	"sync"
+)
+
+// clickFile is the source of the rows of a file that is not compressed, which are read
+// and parsed again when they are asked for: it takes a byte of memory for each. It is
+// for rows that are asked for in their order.
+type clickFile struct {
+	path   string
+	parser *clickParser
+	parts  []clickPart
+	labels []uint8 // of all rows
+
+	mu   sync.Mutex
+	idle []*clickReader
+}
+
+// clickPart is some lines of the file.
+type clickPart struct {
+	offset int64
+	bytes  int
+	first  int // row
+	rows   int // which are not all lines, where some are bad
+}
+
+// clickReader has the rows of one part.
+type clickReader struct {
+	part clickPart
+	text []byte
+	rows block
+}
+
+// partBytes is how much of the file is read again at a time: a few hundred rows, so that
+// little is read for nothing where goroutines take batches in turns.
+const partBytes = 1 << 16
+
+// openClickFile parses a file to its end, or until limit rows are there (0: all).
+func openClickFile(path string, p *clickParser, threads, limit int, bad *skips) (*clickFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := &clickFile{path: path, parser: p}
+	err = eachClicks(&chunks{name: path, r: f, size: partBytes}, p, threads, bad, func(c *chunk) bool {
+		if n := len(c.block.labels); n > 0 {
+			out.parts = append(out.parts, clickPart{c.offset, len(c.text), len(out.labels), n})
+		}
+		for _, label := range c.block.labels {
+			out.labels = append(out.labels, uint8(label))
+		}
+		return limit == 0 || len(out.labels) < limit
+	})
+	if limit > 0 && len(out.labels) > limit {
+		out.labels = out.labels[:limit]
+	}
+	if err == nil && len(out.labels) == 0 {
+		err = noClicks(path)
+	}
+	return out, err
+}
+
+func (c *clickFile) Len() int     { return len(c.labels) }
+func (c *clickFile) Shape() Shape { return clickShape() }
+
+func (c *clickFile) evidence(w io.Writer) {
+	labels := make([]int32, 0, pageRows)
+	for page := range slices.Chunk(c.labels, pageRows) {
+		labels = labels[:0]
+		for _, label := range page {
+			labels = append(labels, int32(label))
+		}
+		writeInts(w, labels)
+	}
+}
+
+// Fill parses the rows.
+func (c *clickFile) Fill(b *Batch, idx []int32, _ Draw) error {
+	b.Resize(clickShape(), len(idx))
+	if len(idx) == 0 {
+		return nil
+	}
+	r := c.take(int(idx[0]))
+	defer c.give(r)
+	for i, n := range idx {
+		row := int(n)
+		if row < 0 || row >= len(c.labels) {
+			panic(fmt.Sprintf("data: sample %d of %d", row, len(c.labels)))
+		}
+		if !r.has(row) {
+			if err := r.read(c, row); err != nil {
+				return fmt.Errorf("reading %s again: %w", c.path, err)
+			}
+		}
+		at := row - r.part.first
+		copy(b.Values[i*clickNumbers:][:clickNumbers], r.rows.numbers[at*clickNumbers:])
+		copy(b.IDs[i*clickSlots:][:clickSlots], r.rows.ids[at*clickSlots:])
+		b.Labels[i] = r.rows.labels[at]
+	}
+	return nil
+}
+
+// take returns a reader that nobody has, the one with a row if there is one.
+func (c *clickFile) take(row int) *clickReader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.idle)
+	if n == 0 {
+		return new(clickReader)
+	}
+	if i := slices.IndexFunc(c.idle, func(r *clickReader) bool { return r.has(row) }); i >= 0 {
+		c.idle[i], c.idle[n-1] = c.idle[n-1], c.idle[i]
+	}
+	r := c.idle[n-1]
+	c.idle = c.idle[:n-1]
+	return r
+}
+
+func (c *clickFile) give(r *clickReader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, r)
+}
+
+func (r *clickReader) has(row int) bool {
+	return row >= r.part.first && row < r.part.first+r.part.rows
+}
+
+// read parses the part that a row is in.
+func (r *clickReader) read(c *clickFile, row int) error {
+	r.part = clickPart{} // until it is there
+	part := c.parts[sort.Search(len(c.parts), func(i int) bool { return c.parts[i].first > row })-1]
+	f, err := os.Open(c.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.text = grown(r.text, part.bytes)
+	if _, err := f.ReadAt(r.text, part.offset); err != nil {
+		return readFault(c.path, part.offset, err)
+	}
+	c.parser.parse(r.text, &r.rows)
+	if n := len(r.rows.labels); n != part.rows {
+		return &FormatError{c.path, part.offset, fmt.Sprintf("%d rows, there were %d when it was opened: the file has changed", n, part.rows)}
+	}
+	r.part = part
+	return nil
+}
