@@ -110,12 +110,11 @@ func (c *Client) whole(out [][]byte) ([][]byte, error) {
 
 // meet queues what is brought to a meeting.
 func (k *link) meet(p *Pull, number uint64, blob []byte) error {
-	it, err := k.room(false)
+	it, err := k.room(false, message.Front+len(blob))
 	if err != nil {
 		return err
 	}
 	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypeMeet, message.Head{Step: number, Count: len(blob)}, false, p, nil, nil
-	it.frame = it.buf.Sized(message.Front + len(blob))
 	copy(it.frame[message.Front:], blob)
 	return k.add(it)
 }

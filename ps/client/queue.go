@@ -29,9 +29,10 @@ type item struct {
 	places []int32   // the place in the pull's destination of each row
 }
 
-// room returns an item when there is room for it in the queue, or why nothing can be
-// sent any more. The caller is the only one that makes items for this link.
-func (k *link) room(change bool) (*item, error) {
+// room returns an item, whose frame has size bytes, when there is room for it in the
+// queue, or why nothing can be sent any more. The caller is the only one that makes items
+// for this link.
+func (k *link) room(change bool, size int) (*item, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil && k.full(change) {
@@ -48,12 +49,20 @@ func (k *link) room(change bool) (*item, error) {
 	if k.err != nil {
 		return nil, k.err
 	}
-	if n := len(k.idle); n > 0 {
-		it := k.idle[n-1]
-		k.idle = k.idle[:n-1]
-		return it, nil
+	it := k.fitting(size)
+	it.frame = it.buf.Sized(size)
+	return it, nil
+}
+
+// fitting is an item that nobody has. It needs the lock.
+func (k *link) fitting(size int) *item {
+	i := message.Fitting(len(k.idle), size, func(i int) int { return k.idle[i].buf.Room() })
+	if i < 0 {
+		return new(item)
 	}
-	return new(item), nil
+	it := k.idle[i]
+	k.idle = slices.Delete(k.idle, i, i+1)
+	return it
 }
 
 // maxWaiting is how many pulls of a lane may wait, sent or not.
@@ -141,12 +150,11 @@ func (k *link) valuesOf() int {
 
 // change queues a change whose body, of size bytes, fill writes.
 func (k *link) change(t wire.Type, head message.Head, size int, fill func(body []byte) error) error {
-	it, err := k.room(true)
+	it, err := k.room(true, message.Front+size)
 	if err != nil {
 		return err
 	}
 	it.t, it.head, it.change = t, head, true
-	it.frame = it.buf.Sized(message.Front + size)
 	if fill != nil {
 		if err := fill(it.frame[message.Front:]); err != nil {
 			k.giveUp(it)
@@ -182,24 +190,22 @@ func putKeys(body []byte, keys []uint64, places []int32) {
 // pullRows queues a request for rows of keys, which go to dst, or where places are
 // given of those, which go to the same places of the pull's destination.
 func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int32, dst []float32) error {
-	it, err := k.room(false)
+	it, err := k.room(false, message.Front+message.KeySize*head.Count)
 	if err != nil {
 		return err
 	}
 	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypePullRows, head, false, p, dst, places
-	it.frame = it.buf.Sized(message.Front + message.KeySize*head.Count)
 	putKeys(it.frame[message.Front:], keys, places)
 	return k.add(it)
 }
 
 // pullDense queues a request for a range of an array, which goes to dst.
 func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
-	it, err := k.room(false)
+	it, err := k.room(false, message.Front)
 	if err != nil {
 		return err
 	}
 	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypePullDense, head, false, p, dst, nil
-	it.frame = it.buf.Sized(message.Front)
 	return k.add(it)
 }
 

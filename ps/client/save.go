@@ -32,12 +32,11 @@ func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
 
 // save queues an order.
 func (k *link) save(p *Pull, head message.Head) error {
-	it, err := k.room(false)
+	it, err := k.room(false, message.Front)
 	if err != nil {
 		return err
 	}
 	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypeSave, head, false, p, nil, nil
-	it.frame = it.buf.Sized(message.Front)
 	return k.add(it)
 }
 

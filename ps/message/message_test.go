@@ -434,3 +434,27 @@ func FuzzHead(f *testing.F) {
 		}
 	})
 }
+
+// The buffer that fits best is the smallest with room, else the largest; of equals the last.
+func TestFitting(t *testing.T) {
+	for _, c := range []struct {
+		rooms   []int
+		n, want int
+	}{
+		{nil, 5, -1}, {[]int{0}, 5, 0}, {[]int{9, 5, 7}, 5, 1}, {[]int{9, 5, 7}, 6, 2}, {[]int{9, 5, 7}, 10, 0},
+		{[]int{0, 0, 0}, 1, 2}, {[]int{8, 3, 8}, 4, 2}, {[]int{3, 8, 3}, 9, 1}, {[]int{3, 0, 3}, 0, 1},
+	} {
+		if got := Fitting(len(c.rooms), c.n, func(i int) int { return c.rooms[i] }); got != c.want {
+			t.Errorf("%d bytes and room for %v: buffer %d, want %d", c.n, c.rooms, got, c.want)
+		}
+	}
+	var b Buffer
+	if b.Room() != 0 {
+		t.Errorf("room for %d bytes in nothing", b.Room())
+	}
+	b.Sized(1000)
+	room := b.Room()
+	if first := &b.Sized(room)[0]; room < 1000 || first != &b.Sized(1)[0] {
+		t.Errorf("room for %d bytes of 1000", room)
+	}
+}

@@ -145,3 +145,20 @@ func (b *Buffer) Sized(n int) []byte {
 	}
 	return b.bytes[:n]
 }
+
+// Room is how many bytes Sized returns without making new memory.
+func (b *Buffer) Room() int { return cap(b.bytes) }
+
+// Fitting is which of some buffers to take for n bytes: the smallest that has room for them,
+// or else the largest, the last one of several; -1 where there are none. Messages of very
+// different lengths would make each of them as large as the longest if they took any.
+func Fitting(buffers, n int, room func(i int) int) int {
+	best, had := -1, 0
+	for i := buffers - 1; i >= 0; i-- {
+		has := room(i)
+		if best < 0 || has >= n && (had < n || has < had) || has < n && had < has {
+			best, had = i, has
+		}
+	}
+	return best
+}

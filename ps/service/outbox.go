@@ -42,7 +42,7 @@ type outbox struct {
 }
 
 func (o *outbox) init(replies int) {
-	o.free, o.wake = newStock[reply](replies), make(chan struct{}, 1)
+	o.free, o.wake = newStock(replies, func(r *reply) int { return r.buf.Room() }), make(chan struct{}, 1)
 }
 
 func (o *outbox) poke() {

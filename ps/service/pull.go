@@ -17,7 +17,7 @@ type pull struct {
 
 // pull reads a request and answers it, or parks it where it has to wait.
 func (c *conn) pull(t wire.Type, h message.Head, n int) error {
-	p := c.pulls.try()
+	p := c.pulls.try(n)
 	if p == nil {
 		return fmt.Errorf("%w: a %s while %d wait for their answers, which is the limit", message.ErrMalformed, message.Name(t), c.s.cfg.Pulls)
 	}
@@ -103,7 +103,7 @@ func (c *conn) parker(p *pull) {
 // answer gathers what a pull asks for straight into the frame that is sent. It waits
 // for the trainer to read earlier answers, and fails only when the connection ends.
 func (c *conn) answer(p *pull) error {
-	r := c.out.free.take(c.ctx)
+	r := c.out.free.take(c.ctx, message.Front+p.h.Code.Size(c.wanted(p)))
 	if r == nil {
 		return message.ErrInterrupted
 	}
@@ -116,7 +116,7 @@ func (c *conn) answer(p *pull) error {
 
 // refuse answers with an error.
 func (c *conn) refuse(p *pull, cause error) error {
-	r := c.out.free.take(c.ctx)
+	r := c.out.free.take(c.ctx, message.Front+message.MaxText)
 	if r == nil {
 		return message.ErrInterrupted
 	}
@@ -133,11 +133,19 @@ func (c *conn) reply(r *reply, p *pull) {
 	c.out.put(r)
 }
 
+// wanted is how many values a pull asks for.
+func (c *conn) wanted(p *pull) int {
+	if p.t == message.TypePullRows {
+		return p.h.Count * c.limits.Dims[p.h.Table]
+	}
+	return p.h.Count
+}
+
 // gather makes the frame of an answer.
 func (c *conn) gather(r *reply, p *pull) error {
-	h, t, n := p.h, message.TypeValues, p.h.Count
+	h, t, n := p.h, message.TypeValues, c.wanted(p)
 	if p.t == message.TypePullRows {
-		t, n = message.TypeRows, n*c.limits.Dims[h.Table]
+		t = message.TypeRows
 		c.s.count.rowsPulled.Add(int64(h.Count))
 	}
 	r.frame = r.buf.Sized(message.Front + h.Code.Size(n))

@@ -2,43 +2,46 @@ package service
 
 import (
 	"context"
+	"slices"
 	"sync"
+
+	"github.com/ringo-ml/ringo/ps/message"
 )
 
-// stock is a fixed number of things that are used again and again, the last one given
-// back first: its memory is still in the cache.
+// stock is a fixed number of things that are used again and again.
 type stock[T any] struct {
+	room   func(*T) int  // bytes that a thing has memory for
 	tokens chan struct{} // as many as there are things in list
 	mu     sync.Mutex
 	list   []*T
 }
 
-func newStock[T any](n int) *stock[T] {
-	s := &stock[T]{tokens: make(chan struct{}, n)}
+func newStock[T any](n int, room func(*T) int) *stock[T] {
+	s := &stock[T]{room: room, tokens: make(chan struct{}, n)}
 	for range n {
 		s.give(new(T))
 	}
 	return s
 }
 
-// try takes one, or returns nil when there is none.
-func (s *stock[T]) try() *T {
+// try takes the one that fits size bytes best, or returns nil when there is none.
+func (s *stock[T]) try(size int) *T {
 	select {
 	case <-s.tokens:
-		return s.pop()
+		return s.pop(size)
 	default:
 		return nil
 	}
 }
 
-// take waits for one; nil when ctx is done first.
-func (s *stock[T]) take(ctx context.Context) *T {
-	if x := s.try(); x != nil {
+// take is try that waits for one; nil when ctx is done first.
+func (s *stock[T]) take(ctx context.Context, size int) *T {
+	if x := s.try(size); x != nil {
 		return x
 	}
 	select {
 	case <-s.tokens:
-		return s.pop()
+		return s.pop(size)
 	case <-ctx.Done():
 		return nil
 	}
@@ -47,11 +50,12 @@ func (s *stock[T]) take(ctx context.Context) *T {
 // lent tells whether somebody has one.
 func (s *stock[T]) lent() bool { return len(s.tokens) < cap(s.tokens) }
 
-func (s *stock[T]) pop() *T {
+func (s *stock[T]) pop(size int) *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.list[len(s.list)-1]
-	s.list = s.list[:len(s.list)-1]
+	i := message.Fitting(len(s.list), size, func(i int) int { return s.room(s.list[i]) })
+	x := s.list[i]
+	s.list = slices.Delete(s.list, i, i+1)
 	return x
 }
 
