@@ -41,7 +41,15 @@ func (r *Replica) learnt() []values {
 // running statistics: name and little-endian values of each, sorted by name, so
 // that it does not depend on how memory is laid out. An error is one of the servers that
 // a table lies on.
-func (r *Replica) Hash() (sum [sha256.Size]byte, err error) {
+func (r *Replica) Hash() (sum [sha256.Size]byte, err error) { return hashOf(r.learnt()) }
+
+// hashOfCopies is Hash of what each rank has a copy of. Rows on servers are left out: all ranks read the same
+// ones, and a day may pass between two ranks' reading, which deletes some.
+func (r *Replica) hashOfCopies() (sum [sha256.Size]byte, err error) {
+	return hashOf(slices.DeleteFunc(r.learnt(), func(v values) bool { return v.each != nil }))
+}
+
+func hashOf(all []values) (sum [sha256.Size]byte, err error) {
 	const piece = 4096 // values, so that a large table needs no copy of itself
 	h := sha256.New()
 	buf := make([]byte, 0, 4*piece)
@@ -55,7 +63,7 @@ func (r *Replica) Hash() (sum [sha256.Size]byte, err error) {
 		}
 		return nil
 	}
-	for _, v := range r.learnt() {
+	for _, v := range all {
 		h.Write(append(buf[:0], v.name+"\x00"...))
 		if v.each == nil {
 			_ = write(v.data)

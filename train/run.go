@@ -382,7 +382,13 @@ func (r *run) summary() (Summary, error) {
 	if err != nil {
 		return Summary{}, fmt.Errorf("comparing parameters: %w", err)
 	}
-	if err := r.sameOnAll(sum[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
+	copies := sum
+	if r.replica.remote != nil {
+		if copies, err = r.replica.hashOfCopies(); err != nil {
+			return Summary{}, fmt.Errorf("comparing parameters: %w", err)
+		}
+	}
+	if err := r.sameOnAll(copies[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
 		return Summary{}, err
 	}
 	skipped, err := r.skipped()
