@@ -124,9 +124,22 @@ func TestRules(t *testing.T) {
 	if b, ok := r.(*optim.Bounded); err != nil || !ok || b.Bound != 2 {
 		t.Errorf("bounded: %+v %v", r, err)
 	}
-	r, err = Rule{Name: "click", LR: 1, Settings: map[string]float64{"bound": 2, "decay": 0.5}}.Rows()
-	if c, ok := r.(*optim.ClickRows); err != nil || !ok || c.Bound != 2 || c.Policy.Decay != 0.5 {
+	click := Rule{Name: "click", LR: 1, Settings: map[string]float64{"bound": 2, "decay": 0.5, "rate": 3}}
+	r, err = click.Rows()
+	if c, ok := r.(*optim.ClickRows); err != nil || !ok || c.Bound != 2 || c.Policy.Decay != 0.5 || c.RateTimes != 3 || c.CurrentLR() != 1 {
 		t.Errorf("click: %+v %v", r, err)
+	}
+	settled, err := click.Settled()
+	if again, e := settled.Settled(); err != nil || e != nil || !reflect.DeepEqual(settled, again) || len(settled.Settings) != 10 || settled.Settings["decay"] != 0.5 || settled.Settings["extend_at"] != 10 {
+		t.Errorf("settled: %+v %v %v", settled, err, e)
+	}
+	if _, err := (Rule{Name: "none", LR: 1}).Settled(); err == nil {
+		t.Error("a rule that there is not is settled")
+	}
+	for rule, want := range map[string]int{"click": 2, "adagrad": 0, "none": 0} {
+		if got := (&Sparse{Dim: 3, Rule: Rule{Name: rule, LR: 1}}).Counts(); got != want {
+			t.Errorf("%s wants %d counts, not %d", rule, got, want)
+		}
 	}
 	if parts, err := (&Sparse{Name: "a", Dim: 3, Rule: Rule{Name: "adagrad", LR: 1}}).Parts(); err != nil || len(parts) != 1 || parts[0].Width != 3 {
 		t.Errorf("parts %v %v", parts, err)

@@ -213,6 +213,9 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 
 // open makes the engine for the trainers' schema.
 func (s *server) open(sc schema.Schema) (service.Engine, error) {
+	if err := s.cfg.daysFit(sc); err != nil {
+		return nil, err
+	}
 	c, below := s.cfg.tables(), tiers.Config{Admission: s.cfg.Admission, DeleteAfter: s.cfg.DeleteAfter}
 	if c.From = s.from; len(s.from) > 0 {
 		c.FromNumbers = s.cfg.FromNumbers
@@ -238,6 +241,22 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	s.engine, s.tiers = e, t
 	close(s.ready)
 	return e, nil
+}
+
+// daysFit reports days that would do nothing to the tables: rules that count (click) say themselves what
+// days do, others need DeleteAfter.
+func (c Config) daysFit(sc schema.Schema) error {
+	own := 0
+	for i := range sc.Sparse {
+		own += min(1, sc.Sparse[i].Counts())
+	}
+	switch {
+	case c.DeleteAfter > 0 && own > 0 && own == len(sc.Sparse):
+		return fmt.Errorf("deleting rows after %d days unseen (--ps-unseen) has no effect: the rule of all tables says itself when rows go (delete_after)", c.DeleteAfter)
+	case c.ShrinkEvery > 0 && c.DeleteAfter == 0 && own == 0:
+		return fmt.Errorf("days of %v (--ps-shrink-every) have no effect: no row would go without a number of days unseen (--ps-unseen)", c.ShrinkEvery)
+	}
+	return nil
 }
 
 func (s *server) opened() *tables.Engine {

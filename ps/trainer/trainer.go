@@ -89,6 +89,7 @@ type Trainer struct {
 	turn    int      // the one in use
 	pending pending
 	pushed  []uint64
+	clicks  clicks
 	waited  time.Duration
 	err     error // of a Start, for Wait
 }
@@ -108,6 +109,10 @@ func New(cfg Config) (*Trainer, error) {
 	if len(cfg.Schema.Sparse) == 1 {
 		t.dim = cfg.Schema.Sparse[table].Dim
 	}
+	t.clicks.wanted = t.dim > 0 && cfg.Schema.Sparse[table].Counts() > 0
+	if cfg.GeoSteps > 0 && t.clicks.wanted {
+		return nil, fmt.Errorf("ps: trainer: rule %s of table %q counts on the servers: copies that trainers move cannot", cfg.Schema.Sparse[table].Rule.Name, cfg.Schema.Sparse[table].Name)
+	}
 	if cfg.GeoSteps > 0 {
 		var err error
 		if t.geo, err = newGeo(cfg); err != nil {
@@ -123,18 +128,23 @@ func New(cfg Config) (*Trainer, error) {
 }
 
 // PushRows moves rows of the last Fetch by gradients: row i of grads is that of its row at[i],
-// each once.
+// each once. Of tables that want counts PushClicks does.
 func (t *Trainer) PushRows(at []int32, grads []float32) error {
 	if t.geo != nil {
 		t.geo.move(at, grads)
 		return nil
 	}
+	return t.lane.PushRows(table, t.step, t.keysOf(at), grads)
+}
+
+// keysOf are the keys of rows of the last Fetch, good until the next call.
+func (t *Trainer) keysOf(at []int32) []uint64 {
 	keys := t.batches[t.turn].seen.keys
 	t.pushed = t.pushed[:0]
 	for _, i := range at {
 		t.pushed = append(t.pushed, keys[i])
 	}
-	return t.lane.PushRows(table, t.step, t.pushed, grads)
+	return t.pushed
 }
 
 // Start sends a bucket's gradients, see exchange.Reducer. Only whole ones can be sent.
