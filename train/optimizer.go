@@ -6,12 +6,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Optimizers are the names that Config.Optimizer accepts.
-func Optimizers() []string { return []string{"sgd", "adagrad", "adam", "adamw", "ftrl"} }
+// Optimizers are the names that Config.Optimizer accepts. OptimizerClick is for click models
+// whose parameters servers keep.
+func Optimizers() []string {
+	return []string{"sgd", "adagrad", "adam", "adamw", "ftrl", OptimizerClick}
+}
+
+// OptimizerClick moves rows of a table by the rule of click models (optim.ClickRows), which
+// counts shows and clicks on the servers, and dense parameters by adagrad.
+const OptimizerClick = "click"
 
 // SetOptimizer chooses an optimizer. Where it is another than before, learning
 // rate, momentum and weight decay become its usual ones: those of the old one
@@ -50,8 +58,11 @@ func (c Config) validateOptimizer() (errs []error) {
 	if c.Momentum != 0 && c.Optimizer != "sgd" {
 		errs = append(errs, fmt.Errorf("momentum %v has no effect on optimizer %q: leave it out", c.Momentum, c.Optimizer))
 	}
-	if c.Eps != 0 && (c.Optimizer == "sgd" || c.Optimizer == "ftrl") {
+	if c.Eps != 0 && (c.Optimizer == "sgd" || c.Optimizer == "ftrl" || c.Optimizer == OptimizerClick) {
 		errs = append(errs, fmt.Errorf("eps %v has no effect on optimizer %q: leave it out", c.Eps, c.Optimizer))
+	}
+	if spec, err := c.spec(); err == nil && c.Optimizer == OptimizerClick && (spec.Task != models.Click || !slices.Contains([]string{"sync", "async", "ssp"}, c.Servers.Consistency)) {
+		errs = append(errs, fmt.Errorf("optimizer %q counts on servers what was shown and clicked: it is for click models such as ctr-dnn, with --mode ps and --ps-mode sync, async or ssp", c.Optimizer))
 	}
 	switch {
 	case c.WeightDecay == 0:
@@ -76,7 +87,7 @@ func (c Config) validateOptimizer() (errs []error) {
 // biases and normalisations, the parameters of one dimension.
 func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 	switch c.Optimizer {
-	case "adagrad":
+	case "adagrad", OptimizerClick:
 		o := optim.NewAdagrad(c.LR)
 		o.WeightDecay = c.WeightDecay
 		if c.Eps != 0 {

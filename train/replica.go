@@ -221,7 +221,7 @@ func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
 		ids, rows := t.Grad()
 		if r.remote == nil {
 			r.Opt.RowsReady(i, ids, rows)
-		} else if err = r.remote.PushRows(ids, rows); err != nil {
+		} else if err = r.remote.push(ids, rows, b); err != nil {
 			return res, err
 		}
 	}

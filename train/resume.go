@@ -42,6 +42,7 @@ func (r *run) settings() map[string]string {
 		}
 	}
 	some("table-rows", strconv.Itoa(c.TableRows), c.TableRows != 0)
+	some("ps-click", fmt.Sprint(c.Servers.Click), len(c.Servers.Click) > 0)
 	some(distopt.SettingSpars, number(x.Spars), x.Spars != 0)
 	some(distopt.SettingEvery, strconv.Itoa(x.Every), x.Every != 0)
 	some(distopt.SettingClipValue, number(x.ClipValue), x.ClipValue != 0)

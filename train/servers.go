@@ -3,12 +3,14 @@ package train
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/client"
@@ -36,6 +38,9 @@ type Servers struct {
 	// of rows in 8 bits, all else as fp16. Other than as fp32 sync has not the bits of ranks
 	// that sum.
 	Values string
+	// Click are settings of the rule of OptimizerClick, by their names in schema.Rule, besides the
+	// usual ones.
+	Click map[string]float64
 }
 
 // threads is how many train at once on a rank.
@@ -58,8 +63,11 @@ func (s Servers) codes(c *client.Config) error {
 func (c Config) validateServers() (errs []error) {
 	s := c.Servers
 	if s.Consistency == "" {
-		if s != (Servers{}) {
+		if s.GeoSteps != 0 || s.Threads != 0 || s.Values != "" {
 			errs = append(errs, fmt.Errorf("geo steps %d, trainer threads %d, values %q: they are for parameters on servers: leave them out", s.GeoSteps, s.Threads, s.Values))
+		}
+		if len(s.Click) > 0 {
+			errs = append(errs, fmt.Errorf("settings of the click rule %v are for parameters on servers: leave them out", s.Click))
 		}
 		return errs
 	}
@@ -81,6 +89,11 @@ func (c Config) validateServers() (errs []error) {
 	fault(x.Accumulation > 1, "%d backwards in a step: want 1", x.Accumulation)
 	fault(c.Tuning.Measure || c.Tuning.Profile != nil, "nothing is tuned: leave it out")
 	fault(c.Checkpoint.Dir != "", "checkpoints of ranks do not hold what servers have: leave them out")
+	fault(len(s.Click) > 0 && c.Optimizer != OptimizerClick, "settings of the click rule have no effect on optimizer %q: leave them out", c.Optimizer)
+	if c.Optimizer == OptimizerClick {
+		_, err := c.clickRule(1)
+		fault(err != nil, "%w", err)
+	}
 	fault(c.Optimizer == "adamw" && c.WeightDecay > 0, "adamw decays all parameters there, biases too: use adam, or a weight decay of 0")
 	return errs
 }
@@ -106,14 +119,41 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	set("momentum", c.Momentum)
 	set("weight_decay", c.WeightDecay)
 	set("eps", c.Eps)
+	rows := rule
+	if c.Optimizer == OptimizerClick {
+		var err error
+		if rows, err = c.clickRule(rate); err != nil {
+			return schema.Schema{}, err
+		}
+		rule.Name = "adagrad"
+	}
 	s := schema.Schema{Dense: []schema.Dense{{Name: "dense", Len: len(ps.Values()), Rule: rule}}}
 	if len(ps.Tables()) > 1 {
 		return s, fmt.Errorf("model %s has %d tables: parameters on servers can have one", c.Model, len(ps.Tables()))
 	}
 	for _, t := range ps.Tables() {
-		s.Sparse = append(s.Sparse, schema.Sparse{Name: t.Name, Dim: t.Dim, Rule: rule, Init: t.Init, Seed: c.Seed})
+		s.Sparse = append(s.Sparse, schema.Sparse{Name: t.Name, Dim: t.Dim, Rule: rows, Init: t.Init, Seed: c.Seed})
 	}
 	return s, s.Validate()
+}
+
+// clickRate is how many times the job's learning rate a click table's rows learn by, if nothing else is
+// said: at the usual 0.01 of dense parameters the rule's usual 0.05.
+const clickRate = 5
+
+// clickRule is the rule of OptimizerClick for rows, with all settings, so that what is saved says them.
+func (c Config) clickRule(rate float64) (schema.Rule, error) {
+	rule := schema.Rule{Name: OptimizerClick, LR: rate, Settings: map[string]float64{"rate": clickRate}}
+	maps.Copy(rule.Settings, c.Servers.Click)
+	return rule.Settled()
+}
+
+// push sends the gradients of rows, and where the table counts, what its batch has shown.
+func (r *remote) push(at []int32, grads []float32, b models.Batch) error {
+	if r.Counts() {
+		return r.PushClicks(at, grads, b.Labels)
+	}
+	return r.PushRows(at, grads)
 }
 
 // connect finds the servers, or takes the lead's connections. It is called with the arenas

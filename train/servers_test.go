@@ -53,6 +53,29 @@ func TestServersSettings(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.servers, err, c.want)
 		}
 	}
+	for _, c := range []struct {
+		model, optimizer, consistency string
+		geo                           int
+		click                         map[string]float64
+		want                          string
+	}{
+		{"ctr-dnn", OptimizerClick, "sync", 0, nil, ""},
+		{"ctr-dnn", OptimizerClick, "ssp", 0, map[string]float64{"decay": 0.5, "rate": 2}, ""},
+		{"ctr-dnn", OptimizerClick, "geo", 2, nil, "--ps-mode sync, async or ssp"},
+		{"ctr-dnn", OptimizerClick, "", 0, nil, "--mode ps and --ps-mode sync, async or ssp"},
+		{"mlp", OptimizerClick, "sync", 0, nil, "it is for click models such as ctr-dnn"},
+		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2, "speed": 1}, "speed = 1"},
+		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2}, "decay 2"},
+		{"ctr-dnn", "adagrad", "async", 0, map[string]float64{"decay": 0.5}, `settings of the click rule have no effect on optimizer "adagrad"`},
+		{"ctr-dnn", "adagrad", "", 0, map[string]float64{"decay": 0.5}, "settings of the click rule map[decay:0.5] are for parameters on servers"},
+	} {
+		cfg := Defaults(c.model, data.Synthetic)
+		cfg.SetOptimizer(c.optimizer)
+		cfg.Servers = Servers{Consistency: c.consistency, GeoSteps: c.geo, Click: c.click}
+		if err := cfg.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c, err, c.want)
+		}
+	}
 	var codes client.Config
 	if err := (Servers{Values: "int8"}).codes(&codes); err != nil || codes.Push != message.Int8 || codes.Pull != message.FP16 || codes.Dense != message.FP16 {
 		t.Errorf("int8: %+v, %v", codes, err)
@@ -121,6 +144,19 @@ func TestSchemaOf(t *testing.T) {
 		if err != nil || rule.Name() != c.newOptimizer(ps).Name() || rule.CurrentLR() != c.LR/4 {
 			t.Errorf("%s: %v, %v", name, rule, err)
 		}
+	}
+	c := Defaults("ctr-dnn", data.Synthetic)
+	c.SetOptimizer(OptimizerClick)
+	c.Servers.Click = map[string]float64{"decay": 0.5}
+	one := nn.NewParams(7)
+	one.NewTable("table", nn.UniformRows(0.5), 10, 4)
+	s, err := c.schemaOf(one, 0.02)
+	rule := s.Sparse[0].Rule
+	if err == nil || rule.Name != OptimizerClick || rule.LR != 0.02 || rule.Settings["decay"] != 0.5 || rule.Settings["rate"] != 5 || rule.Settings["delete_after"] != 30 {
+		t.Errorf("click: %+v, %v", rule, err)
+	}
+	if dense := s.Dense[0].Rule; dense.Name != "adagrad" || dense.LR != 0.02 || len(dense.Settings) > 0 {
+		t.Errorf("click: dense parameters by %+v", dense)
 	}
 	ps := nn.NewParams(1)
 	ps.NewTable("a", nn.UniformRows(1), 1, 1)

@@ -131,7 +131,11 @@ func contentsOf(j *saved.Job) (c psContents, err error) {
 func (c *psContents) print(out *output) {
 	out.header("%s: %s of job %s for %s, %s, durability %s", c.Dir, counted(len(c.Servers), "server"), c.Job, counted(c.Trainers, "trainer"), c.Mode, c.Durability)
 	for _, t := range c.Tables {
-		out.header("table %s: %s of %s, %s, learning rate %v at first", t.Name, counted(int(t.Rows), "row"), counted(t.Dim, "weight"), t.Rule.Name, t.Rule.LR)
+		settings := ""
+		if len(t.Rule.Settings) > 0 {
+			settings = "; " + settingsText(t.Rule.Settings, " ", ", ")
+		}
+		out.header("table %s: %s of %s, %s, learning rate %v at first%s", t.Name, counted(int(t.Rows), "row"), counted(t.Dim, "weight"), t.Rule.Name, t.Rule.LR, settings)
 	}
 	for _, a := range c.Arrays {
 		out.header("array %s: %s, %s, learning rate %v at first", a.Name, counted(a.Len, "value"), a.Rule.Name, a.Rule.LR)

@@ -35,6 +35,7 @@ type psFlags struct {
 	restarts   int
 	lost       string   // what a lost rank means
 	addrs      []string // where servers of tables listen, started by hand
+	click      clickSettings
 	keep       keepFlags
 }
 
@@ -79,6 +80,7 @@ func (f *psFlags) registerRanks(fs *pflag.FlagSet) {
 	fs.IntVar(&f.geoSteps, "geo-steps", defaultGeoSteps, "`steps` after which ranks exchange, with --ps-mode geo")
 	fs.StringVar(&f.values, "ps-values", "fp32", "how values travel to and from servers that keep parameters: fp32, fp16, bf16, or int8 (gradients of rows in 8 bits, all else fp16)")
 	fs.IntVar(&f.restarts, "ps-restarts", 0, "how often each server that keeps parameters is started again when it is lost")
+	fs.Var(&f.click, "ps-click", "`NAME=X,…`: settings of --optimizer click: rate (rows learn at so many times --lr; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)")
 	fs.StringSliceVar(&f.addrs, "ps-addrs", nil, "`HOST:PORT,…` of the servers that keep parameters, for ranks and servers started by hand")
 }
 
@@ -90,7 +92,7 @@ func (f *psFlags) training() train.Servers {
 	if !f.keeps() {
 		return train.Servers{}
 	}
-	s := train.Servers{Consistency: f.mode, Threads: f.threads, Values: f.values}
+	s := train.Servers{Consistency: f.mode, Threads: f.threads, Values: f.values, Click: f.click}
 	if f.mode == string(tables.Geo) {
 		s.GeoSteps = f.geoSteps
 	}
@@ -107,7 +109,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	case changed("ps-mode") && mode != modePS:
 		faults.add("--ps-mode %s has no effect without --mode ps", f.mode)
 	case !f.keeps():
-		for _, name := range append(psFlagNames[1:], "geo-steps", "ps-values", "ps-restarts", "ps-addrs") {
+		for _, name := range append(psFlagNames[1:], "geo-steps", "ps-values", "ps-click", "ps-restarts", "ps-addrs") {
 			if cmd.Flags().Lookup(name) != nil && changed(name) {
 				faults.add("--%s has no effect with --ps-mode sum: servers keep nothing", name)
 			}
@@ -155,6 +157,7 @@ func (f *jobFlags) checkKeepers(cmd *cobra.Command, faults *faultList) {
 	}
 	f.keepers, f.servers = f.servers, 0
 	f.ps.keep.check(f.ps.durability, f.ps.dir, f.keepers-1, faults)
+	f.ps.keep.checkDays(cmd.Flags().Lookup("optimizer").Value.String() == train.OptimizerClick, faults)
 	if f.byHand {
 		f.ps.checkByHand(cmd.Flags().Changed, faults)
 	}

@@ -37,7 +37,7 @@ func (f *keepFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.http, "ps-http", "", "`HOST:PORT` where server 0 tells by HTTP how it is and takes orders to shrink and save; server 1 at the next port, and so on; port 0: any free one, which it says. Nobody is asked for a password")
 	fs.BoolVar(&f.httpOpen, "ps-http-open", false, "let --ps-http be an address that other hosts reach: they may read, and only this host give orders")
 	fs.Var(&f.admit, "ps-admit", "`RULE` of which keys get a row: count:3 (those pulled so often), share:0.1 (so many of all, by a hash), or both with a comma; others have first values and learn nothing (default: all)")
-	fs.IntVar(&f.unseen, "ps-unseen", 0, "a shrink deletes rows that nobody has pulled or pushed for more than so many `days`; 0: none")
+	fs.IntVar(&f.unseen, "ps-unseen", 0, "a shrink deletes rows that nobody has pulled or pushed for more than so many `days`; 0: none. With --optimizer click see --ps-click")
 	fs.DurationVar(&f.shrinkEvery, "ps-shrink-every", 0, "shrink after each such `time`, which counts as a day, such as 24h; 0: when --ps-http is told to")
 }
 
@@ -52,12 +52,10 @@ func (f *keepFlags) check(durability, dir string, last int, faults *faultList) {
 	if f.unseen < 0 {
 		faults.add("--ps-unseen %d: want days, 0 or more", f.unseen)
 	}
-	switch {
-	case f.shrinkEvery < 0:
+	if f.shrinkEvery < 0 {
 		faults.add("--ps-shrink-every %v: want a positive time, such as 24h", f.shrinkEvery)
-	case f.shrinkEvery > 0 && f.unseen == 0:
-		faults.add("--ps-shrink-every %v has no effect without --ps-unseen: no row would go", f.shrinkEvery)
-	case f.unseen > 0 && f.shrinkEvery == 0 && f.http == "":
+	}
+	if f.unseen > 0 && f.shrinkEvery == 0 && f.http == "" {
 		faults.add("--ps-unseen %d has no effect without --ps-shrink-every or --ps-http: no day would pass", f.unseen)
 	}
 	if f.httpOpen && f.http == "" {
@@ -67,6 +65,17 @@ func (f *keepFlags) check(durability, dir string, last int, faults *faultList) {
 		if _, err := f.httpAddress(max(0, last)); err != nil {
 			faults.add("--ps-http %q: %w", f.http, err)
 		}
+	}
+}
+
+// checkDays reports faults of what days do where it is known whether the rule of rows says that itself. A
+// server learns it from its first trainer.
+func (f *keepFlags) checkDays(click bool, faults *faultList) {
+	if f.shrinkEvery > 0 && f.unseen == 0 && !click {
+		faults.add("--ps-shrink-every %v has no effect without --ps-unseen: no row would go", f.shrinkEvery)
+	}
+	if f.unseen > 0 && click {
+		faults.add("--ps-unseen %d has no effect with --optimizer click: say --ps-click delete_after=%[1]d", f.unseen)
 	}
 }
 

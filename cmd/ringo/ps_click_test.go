@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const clickRun = clicks + "--table-rows 20000 --np 2 --mode ps --servers 2 --optimizer click "
+
+// A click table trains in step to the same bits each time, with rows below memory too, and what servers have saved says
+// its policy. Only rows that were worth it have more than their first weight.
+func TestClickTable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ps")
+	line := strings.Replace(clickRun, "700", "4000", 1) + "--ps-mode sync --ps-click extend_at=2,decay=0.9 "
+	want := runSummary(t, line+"--durability checkpoint --ps-shrink-every 24h --ps-dir "+dir)
+	if want["optimizer"] != "click" || want["params_sha256"] == nil {
+		t.Errorf("%v", want)
+	}
+	for _, flags := range []string{"", "--servers 1 --ps-memory 800KiB --ps-dir " + t.TempDir()} {
+		if got := runSummary(t, line+flags); got["params_sha256"] != want["params_sha256"] || got["eval_loss"] != want["eval_loss"] {
+			t.Errorf("%q: sha256 %v, want %v", flags, got["params_sha256"], want["params_sha256"])
+		}
+	}
+	status, out, errs := command(t, "ps show "+dir)
+	if status != 0 || errs != "" {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	checkHolds(t, "stdout", out, " rows of 10 weights, click, learning rate 0.01 at first; bound 10, click 1, cold_after 1, decay 0.9, delete_after 30, delete_below 0.8, extend_at 2, initial 3, no_click 0.1, rate 5\n",
+		"array dense: ", " values, adagrad, learning rate 0.01 at first\n")
+	_, text, _ := command(t, "ps export --progress none --out - "+dir)
+	whole, first := 0, 0
+	for _, row := range strings.Split(strings.TrimSpace(text), "\n") {
+		if strings.HasSuffix(row, strings.Repeat(" 0", 9)) {
+			first++
+		} else {
+			whole++
+		}
+	}
+	if whole < 100 || first < 100 {
+		t.Errorf("%d rows have all weights, and %d the first alone", whole, first)
+	}
+	from := runSummary(t, strings.Replace(line, "--servers 2", "--servers 1", 1)+"--ps-from "+dir)
+	if a, b := from["train_loss"].(float64), want["train_loss"].(float64); a >= b {
+		t.Errorf("the loss of a second epoch is %v, that of the first %v", a, b)
+	}
+}
+
+// Out of step, with values of few bits and on several threads, click tables learn too.
+func TestClickTableOutOfStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("several runs")
+	}
+	for _, flags := range []string{"async --ps-values int8", "ssp --staleness 2 --trainer-threads 2", "async --ps-admit count:2"} {
+		out := filepath.Join(t.TempDir(), "run.jsonl")
+		line := strings.Replace(clickRun, "--epochs 1", "--epochs 3", 1)
+		if status, _, errs := command(t, line+"--ps-mode "+flags+" --json "+out); status != 0 {
+			t.Fatalf("%s: status %d: %s", flags, status, errs)
+		}
+		first, last := epochsOf(t, out)
+		if a, b := first["train_loss"].(float64), last["train_loss"].(float64); !(b < a && b < 0.69) {
+			t.Errorf("%s: the loss goes from %v to %v", flags, a, b)
+		}
+	}
+}
+
+func TestClickUsage(t *testing.T) {
+	for _, c := range [][]string{
+		{clicks + "--optimizer click", `optimizer "click" counts on servers what was shown and clicked`, "--ps-mode sync, async or ssp"},
+		{clicks + "--np 2 --mode ps --optimizer click", "--mode ps and --ps-mode sync, async or ssp"},
+		{clickRun + "--ps-mode geo", "--ps-mode sync, async or ssp"},
+		{clickRun + "--ps-mode sync --ps-click decay", `"decay": want NAME=X, each name once`},
+		{clickRun + "--ps-mode sync --ps-click decay=1,decay=1", `"decay=1": want NAME=X, each name once`},
+		{clickRun + "--ps-mode sync --ps-click speed=1", "settings speed = 1: want finite values of bound, click, cold_after, decay, "},
+		{clickRun + "--ps-mode sync --ps-click decay=2", "decay 2: want a number above 0 and at most 1"},
+		{clickRun + "--ps-mode sync --eps 1", `eps 1 has no effect on optimizer "click"`},
+		{clickRun + "--ps-mode sync --ps-unseen 3 --ps-shrink-every 1h", "--ps-unseen 3 has no effect with --optimizer click: say --ps-click delete_after=3"},
+		{clicks + "--np 2 --mode ps --ps-mode sync --ps-click decay=0.5", `settings of the click rule have no effect on optimizer "adagrad"`},
+		{clicks + "--np 2 --mode ps --ps-click decay=0.5", "--ps-click has no effect with --ps-mode sum"},
+	} {
+		checkRefused(t, exitUsage, c[0], c[1:]...)
+	}
+	var s clickSettings
+	if err := s.Set("no_click=0.25,decay=0.5"); err != nil || s.String() != "decay=0.5,no_click=0.25" || fmt.Sprint(s["decay"]) != "0.5" {
+		t.Errorf("%v, %v", s.String(), err)
+	}
+}
