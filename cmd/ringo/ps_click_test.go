@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -84,5 +85,22 @@ func TestClickUsage(t *testing.T) {
 	var s clickSettings
 	if err := s.Set("no_click=0.25,decay=0.5"); err != nil || s.String() != "decay=0.5,no_click=0.25" || fmt.Sprint(s["decay"]) != "0.5" {
 		t.Errorf("%v, %v", s.String(), err)
+	}
+}
+
+// A server that is killed comes back with what it has counted: the run has the bits of one that nothing has disturbed.
+func TestClickTableKilled(t *testing.T) {
+	line := strings.Replace(clickRun, "--epochs 1", "--epochs 25", 1) + "--ps-mode sync "
+	want := runSummary(t, line)["params_sha256"]
+	p := start(t, line+"--durability wal --ps-restarts 3 --ps-save-every 50ms --ps-dir "+t.TempDir())
+	for i, epoch := range []string{"epoch  2/", "epoch  7/"} {
+		p.await(&p.out, epoch)
+		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.checkEnd(0, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL)", "it is started again (1 of 3)")
+	if got := sha(t, p.out.String()); got != want || want == nil {
+		t.Errorf("sha256 %s, want %s", got, want)
 	}
 }
