@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func mustSegments(t testing.TB, limit int64) *Segments {
@@ -205,7 +206,14 @@ func TestSegmentsAtOnce(t *testing.T) {
 				rows.Old = append(rows.Old, width)
 			}
 		}
-		return s.Put(1, rows)
+		var full *LimitError
+		for range 60_000 { // an iteration that does not get its turn holds on to segments
+			if err := s.Put(1, rows); !errors.As(err, &full) {
+				return err
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return full
 	}
 	must(t, write(&Rows{}, 1, func(uint64) bool { return true }))
 	var version atomic.Uint32 // all rows are of it, or later
