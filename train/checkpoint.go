@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/checkpoint"
@@ -14,7 +15,8 @@ import (
 	"github.com/ringo-ml/ringo/trace"
 )
 
-// Checkpoint says where and when a run is saved. Only rank 0 needs the folder.
+// Checkpoint says where and when a run is saved. Only rank 0 needs the folder, and servers that keep parameters, in
+// Servers.Start's part of it.
 //
 // A resumed run has the same bits as one that never stopped, the figures of an
 // epoch that was cut in two among them, times apart. Under
@@ -23,6 +25,12 @@ import (
 //
 // After an epoch another number of ranks may go on: what codecs keep of the
 // gradients is shared out among them, and running statistics are the means.
+//
+// Where parameters lie on servers, all ranks bring in what is under way, the servers save their parts at this very
+// moment, and the file that rank 0 then writes names these. There are as many servers as one likes when a run goes on.
+// In sync the bits are those of a run that never stopped; in geo copies are exchanged when the run is saved,
+// and ranks keep the state of their optimizers: it goes on as it would have. In async and ssp it goes on in no
+// certain order, as always. Geo does not go on with another number of ranks.
 type Checkpoint struct {
 	// Dir is the folder, empty for no checkpoints.
 	Dir string
@@ -105,6 +113,14 @@ func (r *run) save(p position) error {
 			return err
 		}
 	}
+	servers, err := r.saveServers(p)
+	if err != nil {
+		return err
+	}
+	copies, err := r.gatherCopies()
+	if err != nil {
+		return err
+	}
 	own, err := r.gatherOwn(p)
 	if err != nil {
 		return err
@@ -113,12 +129,12 @@ func (r *run) save(p position) error {
 	if err != nil {
 		return err
 	}
-	means := append([]float32(nil), r.replica.Params.Buffers()...)
+	means := r.meanBuffers()
 	if err := collective.AllReduce(r.job.Group(), means, collective.Mean); err != nil {
 		return fmt.Errorf("averaging the running statistics: %w", err)
 	}
 	if r.job.Rank() != 0 {
-		return r.sendKept()
+		return errors.Join(r.sendKept(), r.sendCopies())
 	}
 	past, err := json.Marshal(r.past)
 	if err != nil {
@@ -135,32 +151,93 @@ func (r *run) save(p position) error {
 	if places != "" && p.step > 0 {
 		more[morePlaces] = places
 	}
+	if servers != "" {
+		more[moreServers] = servers
+	}
 	keep := r.cfg.Checkpoint.Keep
 	if keep == 0 {
 		keep = checkpoint.DefaultKeep
 	}
 	_, err = checkpoint.Save(r.cfg.Checkpoint.Dir, checkpoint.State{
 		Header: checkpoint.Header{
-			Model: r.spec.Name, Step: o.Steps(), Epoch: int64(p.epoch - 1), Position: int64(p.step),
+			Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
 			NP: r.job.Size(), Strategy: string(o.Strategy()),
 			Settings: r.settings(), More: more,
 		},
-		Arrays: append(append(r.replica.arrays(means), own.arrays()...), r.kept()...),
+		Arrays: slices.Concat(r.replica.arrays(means), own.arrays(), r.kept(), copies),
 		Keep:   keep,
 	})
+	if err == nil && servers != "" {
+		err = dropStarts(r.cfg.Checkpoint.Dir, r.cfg.Servers.Start)
+	}
 	return err
+}
+
+// stepsDone are those of the run at a position.
+func (r *run) stepsDone(p position) int64 {
+	if r.replica.remote == nil {
+		return r.replica.Opt.Steps()
+	}
+	f := r.found // of another number of ranks, perhaps, whose epochs had other steps
+	return f.Step + int64((p.epoch-1-f.Epoch)*r.steps+p.step-f.Done)
+}
+
+// saveServers lets servers that keep parameters save their parts, when all ranks have brought in what they had under way,
+// and returns what tells of these; "" where there are none. It is a collective call.
+func (r *run) saveServers(p position) (string, error) {
+	if r.replica.remote == nil {
+		return "", nil
+	}
+	if err := r.replica.settle(); err != nil {
+		return "", err
+	}
+	step := r.stepsDone(p)
+	oldest := []int64{step}
+	if r.job.Rank() == 0 {
+		steps, err := checkpoint.Steps(r.cfg.Checkpoint.Dir)
+		if err != nil {
+			return "", err
+		}
+		oldest[0] = slices.Min(append(steps, step))
+	}
+	if err := collective.Broadcast(r.job.Group(), oldest, 0); err != nil {
+		return "", fmt.Errorf("telling all ranks which checkpoints servers keep: %w", err)
+	}
+	numbers, err := r.replica.remote.client.Save(uint64(step), uint64(oldest[0]))
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(ServersPart{Start: r.cfg.Servers.Start, Numbers: numbers})
+	return string(text), err
+}
+
+// meanBuffers are the running statistics of the rank, the means over its threads.
+func (r *run) meanBuffers() []float32 {
+	means := append([]float32(nil), r.replica.Params.Buffers()...)
+	for _, m := range r.replica.mates {
+		r.replica.kernels.Add(means, m.Params.Buffers())
+	}
+	for i := range means {
+		means[i] /= float32(1 + len(r.replica.mates))
+	}
+	return means
 }
 
 // arrays names what all ranks have in common. buffers is the memory for the
 // running statistics.
 func (r *Replica) arrays(buffers []float32) []checkpoint.Array {
 	var out []checkpoint.Array
-	for _, p := range r.Params.List() {
-		out = append(out, checkpoint.Floats("param/"+p.Name, p.Data))
+	if r.remote == nil {
+		for _, p := range r.Params.List() {
+			out = append(out, checkpoint.Floats("param/"+p.Name, p.Data))
+		}
 	}
 	for _, b := range r.Params.BufferList() {
 		out = append(out, checkpoint.Floats("buffer/"+b.Name, buffers[:len(b.Data)]))
 		buffers = buffers[len(b.Data):]
+	}
+	if r.remote != nil {
+		return out // servers have the rest, or copies
 	}
 	for _, s := range r.rule.State() {
 		out = append(out, checkpoint.Floats("optimizer/"+s.Name, s.Data))
@@ -186,7 +263,7 @@ type perRank struct {
 // newPerRank makes room for all ranks' parts.
 func (r *run) newPerRank() perRank {
 	np := r.job.Size()
-	o := perRank{ranks: np, buffersN: len(r.replica.Params.Buffers())}
+	o := perRank{ranks: np, buffersN: len(r.replica.Params.Buffers()) * (1 + len(r.replica.mates))}
 	for _, s := range r.replica.state() {
 		o.carries += len(s)
 	}
@@ -218,13 +295,17 @@ func (r *run) gatherOwn(p position) (perRank, error) {
 	for _, s := range r.replica.state() {
 		carried = append(carried, s...)
 	}
+	var buffers []float32
+	for _, m := range r.replicas() {
+		buffers = append(buffers, m.Params.Buffers()...)
+	}
 	var own []int64
 	for _, f := range p.tally.values() {
 		own = append(own, int64(math.Float64bits(*f)))
 	}
 	tallies := make([]int64, len(o.tallies))
 	err := errors.Join(
-		collective.AllGather(g, o.buffers, r.replica.Params.Buffers()),
+		collective.AllGather(g, o.buffers, buffers),
 		collective.AllGather(g, o.carried, carried),
 		collective.AllGather(g, tallies, own),
 	)

@@ -29,22 +29,28 @@ type crew struct {
 	phase string
 	from  batches
 
+	first, until int // of training, which steps of the epoch to do
+
 	mu   sync.Mutex
 	left int // batches to hand out
 	done int // those that are done
 	err  error
 }
 
-// trainCrew does an epoch's steps.
+// trainCrew does the epoch's steps up to the next one after which the run is saved.
 func (r *run) trainCrew(at *position) error {
-	c := &crew{run: r, epoch: at.epoch, phase: "train", from: r.order, left: r.steps}
+	until := at.step + 1
+	for until < r.steps && !r.due((at.epoch-1)*r.steps+until, false) {
+		until++
+	}
+	c := &crew{run: r, epoch: at.epoch, phase: "train", from: r.order, first: at.step, until: until, left: until - at.step, done: at.step}
 	if err := c.all((*worker).train, &at.tally); err != nil {
 		return err
 	}
 	for _, w := range r.workers {
 		r.stepS = append(r.stepS, w.stepS...)
 	}
-	at.step = r.steps
+	at.step = until
 	return nil
 }
 
@@ -119,12 +125,12 @@ func (c *crew) progress(n, total int, loss float64) {
 		Samples: n, Loss: loss})
 }
 
-// train does the thread's steps of an epoch. Without a batch it passes: in ssp others wait until it has
+// train does the thread's steps. Without a batch it passes: in ssp others wait until it has
 // done as many steps as they.
 func (w *worker) train(c *crew) error {
 	w.stepS = w.stepS[:0]
 	n := len(c.workers)
-	per := (c.steps + n - 1) / n // of each, the last without a batch for some of them
+	per := (c.until - c.first + n - 1) / n // of each, the last without a batch for some of them
 	w.watch.Begin(time.Now())
 	w.replica.remote.Waited()
 	now, ahead := &w.batches[0], &w.batches[1]
@@ -136,7 +142,8 @@ func (w *worker) train(c *crew) error {
 				break
 			}
 		}
-		at, after := step*n, min((step+1)*n, c.steps)
+		at := c.first + step*n
+		after := min(at+n, c.until)
 		w.replica.SetLR(c.lr(c.epoch, at), c.lr(c.epoch, after))
 		if !have {
 			err = w.replica.pass()
@@ -145,7 +152,7 @@ func (w *worker) train(c *crew) error {
 		if more {
 			w.replica.expect(ahead)
 		}
-		err = w.step(c, step, now)
+		err = w.step(c, at, now)
 		now, ahead, have = ahead, now, more
 	}
 	return err

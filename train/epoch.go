@@ -56,16 +56,10 @@ func (r *run) trainEpoch(at *position) (err error) {
 	start := time.Now()
 	r.stepS = slices.Grow(r.stepS[:0], r.steps)
 	r.watch.Begin(start)
-	if len(r.workers) > 0 {
-		if err := r.trainCrew(at); err != nil {
-			return err
-		}
-	}
 	for at.step < r.steps {
-		if err := r.step(at.epoch, at.step, &at.tally); err != nil {
+		if err := r.advance(at); err != nil {
 			return err
 		}
-		at.step++
 		if r.due((at.epoch-1)*r.steps+at.step, false) {
 			if start, err = r.saveMidEpoch(at, start); err != nil {
 				return err
@@ -77,6 +71,18 @@ func (r *run) trainEpoch(at *position) (err error) {
 	if r.cfg.Layers && r.job.Rank() == 0 {
 		r.layers = r.replica.Layers()
 	}
+	return nil
+}
+
+// advance does a step or, where parameters lie on servers, those up to the next checkpoint.
+func (r *run) advance(at *position) error {
+	if len(r.workers) > 0 {
+		return r.trainCrew(at)
+	}
+	if err := r.step(at.epoch, at.step, &at.tally); err != nil {
+		return err
+	}
+	at.step++
 	return nil
 }
 

@@ -55,7 +55,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := r.begin(cfg, cfg.LR, nil); err != nil {
+	if err := r.begin(cfg, beginning{rate: cfg.LR}, nil); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -87,10 +87,17 @@ func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 	return r, nil
 }
 
+// beginning is where a replica begins.
+type beginning struct {
+	step int64   // how many were done before, of the run
+	rate float64 // of the first step
+	job  string  // what servers call it
+}
+
 // begin gives a replica its optimizer, and where parameters lie on servers connects it, with the
-// connections of the lead, if there is one. rate is the learning rate of the first step. It is a collective call. After
+// connections of the lead, if there is one. It is a collective call. After
 // an error the replica is closed.
-func (r *Replica) begin(cfg Config, rate float64, lead *Replica) (err error) {
+func (r *Replica) begin(cfg Config, at beginning, lead *Replica) (err error) {
 	defer func() {
 		if err != nil {
 			r.Close()
@@ -110,7 +117,7 @@ func (r *Replica) begin(cfg Config, rate float64, lead *Replica) (err error) {
 	}
 	var tables []distopt.Table
 	if away {
-		if err := r.connect(cfg, rate, lead); err != nil {
+		if err := r.connect(cfg, at, lead); err != nil {
 			return err
 		}
 		if g = r.remote.alone; cfg.Servers.GeoSteps == 0 {

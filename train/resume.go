@@ -53,6 +53,12 @@ func (r *run) settings() map[string]string {
 	some(distopt.SettingWarmup, fmt.Sprint(c.WarmupDensity), len(c.WarmupDensity) > 0)
 	// Servers add in another order, and plans were chosen by what they cost.
 	some("mode", "ps", r.job.Servers() > 0)
+	s := c.Servers
+	some("ps-mode", s.Consistency, s.Consistency != "")
+	some("geo-steps", strconv.Itoa(s.GeoSteps), s.GeoSteps > 0)
+	some("trainer-threads", strconv.Itoa(s.threads()), s.threads() > 1)
+	some("ps-click", fmt.Sprint(s.Click), len(s.Click) > 0)
+	some("ps-values", s.Values, s.Values != "" && s.Values != "fp32")
 	some("stream", fmt.Sprintf("windows of %d rows, %d files at once, by file %v", c.window(), max(1, c.Interleave), c.ByFile), c.Stream)
 	if x.Chain != nil {
 		out["chain"] = x.Chain.String()
@@ -95,39 +101,48 @@ type saved struct {
 	Setup       *distopt.Setup
 	Chosen      bool // by measurements
 	Places      []data.StreamPosition
+
+	file *checkpoint.File // that rank 0 has opened
 }
 
-// resume restores the folder's last checkpoint on all ranks and returns where
-// it left off; the beginning, where there is none. It is a collective call.
-func (r *run) resume() (position, error) {
+// find tells all ranks of the folder's last checkpoint, which rank 0 opens: servers are told what follows it
+// before anything is restored. It is a collective call.
+func (r *run) find() error {
+	if !r.cfg.Checkpoint.Resume {
+		return nil
+	}
 	r.job.SetStatus("resuming")
 	var head saved
-	var f *checkpoint.File
 	if r.job.Rank() == 0 {
 		var err error
-		if f, head, err = r.open(); err != nil {
-			return position{}, fmt.Errorf("resuming: %w", err)
-		}
-		if f != nil {
-			defer f.Close()
+		if head, err = r.open(); err != nil {
+			return err
 		}
 	}
 	text, err := json.Marshal(head)
 	if err == nil {
 		text, err = broadcastBytes(r.job.Group(), text)
 	}
+	r.found.file = head.file
 	if err == nil {
-		err = json.Unmarshal(text, &head)
+		err = json.Unmarshal(text, &r.found)
 	}
 	if err != nil {
-		return position{}, fmt.Errorf("resuming: telling all ranks: %w", err)
+		return fmt.Errorf("telling all ranks: %w", err)
 	}
+	if f := r.found; f.Epoch > r.cfg.Epochs || f.Done > r.steps {
+		return fmt.Errorf("%s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps",
+			f.File, f.Epoch, f.Done, r.cfg.Epochs, r.steps)
+	}
+	return nil
+}
+
+// resume restores what find has found on all ranks and returns where it left off; the
+// beginning, where there was nothing. It is a collective call.
+func (r *run) resume() (position, error) {
+	head := r.found
 	if head.File == "" {
 		return position{epoch: 1}, r.replica.Tuner.Resumed(false)
-	}
-	if head.Epoch > r.cfg.Epochs || head.Done > r.steps {
-		return position{}, fmt.Errorf("resuming: %s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps",
-			head.File, head.Epoch, head.Done, r.cfg.Epochs, r.steps)
 	}
 	if head.Setup != nil {
 		if err := r.replica.Opt.Restore(*head.Setup); err != nil {
@@ -136,7 +151,7 @@ func (r *run) resume() (position, error) {
 	}
 	p := position{epoch: head.Epoch + 1, step: head.Done, places: head.Places}
 	r.past, r.resumed = head.Past, head.File
-	if err := r.load(f, head, &p.tally); err != nil {
+	if err := r.load(head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
 	}
 	return p, r.replica.Tuner.Resumed(head.Chosen)
@@ -144,21 +159,21 @@ func (r *run) resume() (position, error) {
 
 // open opens the last checkpoint, if there is one, and checks that it is of this
 // run. After an epoch another number of ranks may go on.
-func (r *run) open() (*checkpoint.File, saved, error) {
+func (r *run) open() (saved, error) {
 	path, err := checkpoint.Latest(r.cfg.Checkpoint.Dir)
 	if errors.Is(err, checkpoint.ErrNone) {
-		return nil, saved{}, nil
+		return saved{}, nil
 	}
 	var f *checkpoint.File
 	if err == nil {
 		f, err = checkpoint.Load(path)
 	}
 	if err != nil {
-		return nil, saved{}, err
+		return saved{}, err
 	}
 	h, own := f.Header, r.settings()
-	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP}
-	if h.Position == 0 {
+	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
+	if h.Position == 0 && r.cfg.Servers.GeoSteps == 0 { // what ranks keep of copies is their own
 		own[settingNP] = h.Settings[settingNP]
 	}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
@@ -184,33 +199,38 @@ func (r *run) open() (*checkpoint.File, saved, error) {
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, saved{}, err
+		return saved{}, err
 	}
-	return f, head, nil
+	return head, nil
 }
 
-// What a checkpoint's header holds besides: JSON of past, of distopt.Setup and of
-// the ranks' []data.StreamPosition.
+// What a checkpoint's header holds besides: JSON of past, of distopt.Setup, of
+// the ranks' []data.StreamPosition and of ServersPart.
 const (
 	morePast     = "past"
 	moreExchange = "exchange"
 	morePlaces   = "places"
-	moreChosen   = "chosen" // whether strategy or plan were chosen by measurements
+	moreChosen   = "chosen"  // whether strategy or plan were chosen by measurements
+	moreServers  = "servers" // which parts servers have
 )
 
 // load fills every rank's memory from the file that rank 0 has opened.
-func (r *run) load(f *checkpoint.File, head saved, t *tally) error {
+func (r *run) load(head saved, t *tally) error {
 	same := head.NP == r.job.Size()
 	own, means := r.newPerRank(), make([]float32, len(r.replica.Params.Buffers()))
+	copies, others, err := r.spreadCopies(head.file)
+	if err != nil {
+		return err
+	}
 	if r.job.Rank() == 0 {
-		arrays := append(r.replica.arrays(means), r.handOut(head.NP)...)
+		arrays := append(append(r.replica.arrays(means), r.handOut(head.NP)...), others...)
 		if same {
 			arrays = append(arrays, own.arrays()...)
 		}
-		if err := f.Read(arrays...); err != nil {
+		if err := head.file.Read(arrays...); err != nil {
 			return err
 		}
-	} else if err := r.takeOver(head.NP); err != nil {
+	} else if err := errors.Join(r.takeOver(head.NP), r.takeCopies(copies)); err != nil {
 		return err
 	}
 	if err := r.replica.Opt.Broadcast(); err != nil {
@@ -222,11 +242,20 @@ func (r *run) load(f *checkpoint.File, head saved, t *tally) error {
 		}
 	} else if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
 		return fmt.Errorf("handing out the running statistics: %w", err)
-	} else {
-		copy(r.replica.Params.Buffers(), means)
 	}
-	r.replica.passes = uint64(head.Step) * uint64(r.accumulation())
-	return r.replica.Opt.SetSteps(head.Step)
+	for _, m := range r.replicas() {
+		if !same {
+			copy(m.Params.Buffers(), means)
+		}
+		m.passes = uint64(head.Step) * uint64(r.accumulation())
+		if err := m.Opt.SetSteps(head.Step); err != nil {
+			return err
+		}
+	}
+	if r.replica.remote == nil {
+		return nil
+	}
+	return r.replica.settle() // there may be no step to do
 }
 
 // restore gives every rank its part of what rank 0 has read.
@@ -242,7 +271,10 @@ func (r *run) restore(own perRank, t *tally) error {
 		return fmt.Errorf("handing out what differs by rank: %w", err)
 	}
 	rank := r.job.Rank()
-	copy(r.replica.Params.Buffers(), own.buffers[rank*own.buffersN:])
+	buffers := own.buffers[rank*own.buffersN:]
+	for _, m := range r.replicas() {
+		buffers = buffers[copy(m.Params.Buffers(), buffers):]
+	}
 	carried := own.carried[rank*own.carries:]
 	for _, s := range r.replica.state() {
 		carried = carried[copy(s, carried):]

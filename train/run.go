@@ -37,7 +37,8 @@ type run struct {
 	scores          []scored     // of the evaluation under way, of a click model
 	fingerprint     [sha256.Size]byte
 	past            past
-	resumed         string // the checkpoint, "" for none
+	found           saved  // the checkpoint that the run goes on from
+	resumed         string // its file, "" for none
 	started         time.Time
 	payload0, wire0 int64 // traffic that was counted
 	watch           Watch
@@ -98,6 +99,9 @@ func (r *run) prepare() (err error) {
 	if r.job.Apart() && r.cfg.Servers.Consistency == "" {
 		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
 	}
+	if err := r.canSave(); err != nil {
+		return err
+	}
 	if !r.job.Apart() {
 		r.peers = meshed{r.job.Group()}
 		if err := r.agreeConfig(); err != nil {
@@ -136,6 +140,9 @@ func (r *run) prepare() (err error) {
 	if err := r.openLoaders(); err != nil {
 		return err
 	}
+	if err := r.find(); err != nil {
+		return fmt.Errorf("resuming: %w", err)
+	}
 	return r.begin(opts)
 }
 
@@ -162,11 +169,32 @@ func (r *run) beginApart(opts models.Options) error {
 	return r.openLoaders()
 }
 
+// canSave reports a job whose checkpoints would not be whole.
+func (r *run) canSave() error {
+	c := r.cfg.Servers
+	switch {
+	case r.cfg.Checkpoint.Dir == "" || c.Consistency == "":
+		return nil
+	case r.job.Apart():
+		return errors.New("ranks that go on without each other have no step in common to save the run at: let all end when one is lost, or save nothing")
+	case c.Start == 0:
+		return errors.New("the run is to be saved, but its servers were not told so: let `ringo train` start them")
+	}
+	return nil
+}
+
+// replicas are those of the rank's threads.
+func (r *run) replicas() []*Replica { return append([]*Replica{r.replica}, r.replica.mates...) }
+
 // begin makes replicas ready to train.
 func (r *run) begin(opts models.Options) error {
-	lead, rate := r.replica, r.cfg.schedule().At(0, max(1, r.steps), r.cfg.Epochs)
+	lead, done := r.replica, r.found.Epoch*r.steps+r.found.Done
+	at := beginning{step: r.found.Step, rate: r.cfg.schedule().At(done, max(1, r.steps), r.cfg.Epochs)}
+	if r.cfg.Checkpoint.Dir != "" {
+		at.job = JobName(r.cfg.Servers.Start, at.step)
+	}
 	r.replica = nil // begin closes one that it fails with
-	if err := lead.begin(r.cfg, rate, nil); err != nil {
+	if err := lead.begin(r.cfg, at, nil); err != nil {
 		return err
 	}
 	r.replica = lead
@@ -182,7 +210,7 @@ func (r *run) begin(opts models.Options) error {
 			return err
 		}
 		m.thread = i
-		if err := m.begin(cfg, rate, lead); err != nil {
+		if err := m.begin(cfg, at, lead); err != nil {
 			return err
 		}
 		lead.mates = append(lead.mates, m)
@@ -298,6 +326,9 @@ func (r *run) close() {
 	}
 	if r.replica != nil {
 		r.replica.Close()
+	}
+	if r.found.file != nil {
+		_ = r.found.file.Close() // it was only read
 	}
 }
 

@@ -41,6 +41,10 @@ type Servers struct {
 	// Click are settings of the rule of OptimizerClick, by their names in schema.Rule, besides the
 	// usual ones.
 	Click map[string]float64
+	// Start is which start of the job this is, from 1, where the run is saved: its servers save in StartDir of
+	// Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with the parts that
+	// LastServers tells. 0: no checkpoints.
+	Start int
 }
 
 // threads is how many train at once on a rank.
@@ -63,8 +67,8 @@ func (s Servers) codes(c *client.Config) error {
 func (c Config) validateServers() (errs []error) {
 	s := c.Servers
 	if s.Consistency == "" {
-		if s.GeoSteps != 0 || s.Threads != 0 || s.Values != "" {
-			errs = append(errs, fmt.Errorf("geo steps %d, trainer threads %d, values %q: they are for parameters on servers: leave them out", s.GeoSteps, s.Threads, s.Values))
+		if s.GeoSteps != 0 || s.Threads != 0 || s.Values != "" || s.Start != 0 {
+			errs = append(errs, fmt.Errorf("geo steps %d, trainer threads %d, values %q, start %d: they are for parameters on servers: leave them out", s.GeoSteps, s.Threads, s.Values, s.Start))
 		}
 		if len(s.Click) > 0 {
 			errs = append(errs, fmt.Errorf("settings of the click rule %v are for parameters on servers: leave them out", s.Click))
@@ -78,6 +82,7 @@ func (c Config) validateServers() (errs []error) {
 	}
 	fault(!slices.Contains(Consistencies(), s.Consistency), "that consistency is not known: use one of %s", strings.Join(Consistencies(), ", "))
 	fault((s.Consistency == "geo") != (s.GeoSteps > 0), "copies exchanged every %d steps: want at least 1 for geo, and 0 for others", s.GeoSteps)
+	fault(s.Start < 0, "start %d of the job: want at least 1, or 0", s.Start)
 	fault(s.Threads < 0 || s.Threads > MaxThreads, "%d trainer threads: want 0 to %d", s.Threads, MaxThreads)
 	fault(s.Threads > 1 && s.Consistency == "sync", "%d trainer threads do not keep in step: use async, geo or ssp, or more ranks", s.Threads)
 	if err := s.codes(new(client.Config)); err != nil {
@@ -88,7 +93,6 @@ func (c Config) validateServers() (errs []error) {
 	fault(x.ClipNorm > 0, "clipping to a norm of %v needs the whole gradient in one place: use no clipping, or let the servers sum only", x.ClipNorm)
 	fault(x.Accumulation > 1, "%d backwards in a step: want 1", x.Accumulation)
 	fault(c.Tuning.Measure || c.Tuning.Profile != nil, "nothing is tuned: leave it out")
-	fault(c.Checkpoint.Dir != "", "checkpoints of ranks do not hold what servers have: leave them out")
 	fault(len(s.Click) > 0 && c.Optimizer != OptimizerClick, "settings of the click rule have no effect on optimizer %q: leave them out", c.Optimizer)
 	if c.Optimizer == OptimizerClick {
 		_, err := c.clickRule(1)
@@ -158,8 +162,8 @@ func (r *remote) push(at []int32, grads []float32, b models.Batch) error {
 
 // connect finds the servers, or takes the lead's connections. It is called with the arenas
 // arranged.
-func (r *Replica) connect(cfg Config, rate float64, lead *Replica) error {
-	s, err := cfg.schemaOf(r.Params, rate)
+func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
+	s, err := cfg.schemaOf(r.Params, at.rate)
 	if n := len(r.Params.BufferList()); err == nil && r.job.Apart() && n > 0 {
 		err = fmt.Errorf("model %s has %d running statistics, of which ranks without a mesh make no means: let all end when one is lost", cfg.Model, n)
 	}
@@ -171,7 +175,7 @@ func (r *Replica) connect(cfg Config, rate float64, lead *Replica) error {
 	if lead != nil {
 		r.remote.client = lead.remote.client
 	} else {
-		c := client.Config{Schema: s, Lanes: threads}
+		c := client.Config{Schema: s, Lanes: threads, Job: at.job}
 		if err := cfg.Servers.codes(&c); err != nil {
 			return err
 		}
@@ -184,7 +188,7 @@ func (r *Replica) connect(cfg Config, rate float64, lead *Replica) error {
 	}
 	t := trainer.Config{
 		Client: r.remote.client, Lane: r.thread, Schema: s, Values: r.Params.Values(), First: r.job.Rank() == 0 && lead == nil,
-		GeoSteps: cfg.Servers.GeoSteps, Copies: r.job.Size() * threads,
+		GeoSteps: cfg.Servers.GeoSteps, Copies: r.job.Size() * threads, Done: uint64(at.step) / uint64(threads),
 	}
 	for _, table := range r.Params.Tables() {
 		t.Rows = table.Rows

@@ -23,10 +23,10 @@ func TestServersRuleOut(t *testing.T) {
 	c.Servers.Consistency = "later"
 	c.Exchange.Strategy, c.Exchange.ClipNorm, c.Exchange.Accumulation = distopt.TopK, 1, 3
 	c.Tuning = Tuning{Measure: true, Report: func(tune.Report) {}}
-	c.Checkpoint = Checkpoint{Dir: "x", Every: 1}
+	c.Servers.Start = -1
 	c.Servers.GeoSteps, c.Servers.Threads, c.Servers.Values = 2, -1, "fp8"
 	err := c.Validate()
-	for _, want := range []string{"(later): that consistency is not known: use one of sync, async, geo, ssp", "strategy topk", "a norm of 1", "3 backwards", "nothing is tuned", "checkpoints of ranks",
+	for _, want := range []string{"(later): that consistency is not known: use one of sync, async, geo, ssp", "strategy topk", "a norm of 1", "3 backwards", "nothing is tuned", "start -1 of the job",
 		"copies exchanged every 2 steps", "-1 trainer threads", `no code "fp8"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
@@ -41,7 +41,9 @@ func TestServersSettings(t *testing.T) {
 		servers Servers
 		want    string
 	}{
-		{Servers{Threads: 2}, "trainer threads 2, values \"\": they are for parameters on servers"},
+		{Servers{Threads: 2}, "trainer threads 2, values \"\", start 0: they are for parameters on servers"},
+		{Servers{Start: 1}, "start 1: they are for parameters on servers"},
+		{Servers{Consistency: "sync", Start: 7}, ""},
 		{Servers{Consistency: "geo"}, "copies exchanged every 0 steps"},
 		{Servers{Consistency: "sync", Threads: 2}, "2 trainer threads do not keep in step"},
 		{Servers{Consistency: "geo", GeoSteps: 3, Threads: 2, Values: "int8"}, ""},

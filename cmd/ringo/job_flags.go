@@ -100,6 +100,7 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	}
 	f.checkServers(&faults)
 	if cmd.Flags().Lookup("ps-mode") != nil {
+		f.ps.checkWhole(cmd, f.byHand, &faults)
 		f.ps.check(cmd, f.mode, &faults)
 		f.checkKeepers(cmd, &faults)
 		f.checkApart(cmd, &faults)

@@ -87,7 +87,7 @@ type psArray struct {
 
 type psServer struct {
 	Dir         string         `json:"dir"`
-	Step        uint64         `json:"step"` // that any trainer had ended
+	Step        uint64         `json:"step"` // that any trainer had ended; of the run, where the newest checkpoint is the job's
 	Rows        int64          `json:"rows"`
 	Ahead       uint64         `json:"log_records_ahead"`
 	Checkpoints []psCheckpoint `json:"checkpoints"`
@@ -112,6 +112,9 @@ func contentsOf(j *saved.Job) (c psContents, err error) {
 	}
 	for _, s := range j.Servers {
 		has := psServer{Dir: s.Dir, Step: s.About.Highest, Ahead: s.Ahead}
+		if s.About.Step > 0 {
+			has.Step = s.About.Step
+		}
 		for _, n := range s.About.Rows {
 			has.Rows += n
 		}

@@ -37,6 +37,7 @@ type psFlags struct {
 	addrs      []string // where servers of tables listen, started by hand
 	click      clickSettings
 	keep       keepFlags
+	whole      wholeFlags
 }
 
 // psFlagNames are those that servers of tables take over.
@@ -54,7 +55,7 @@ func (f *psFlags) registerTables(fs *pflag.FlagSet) {
 	fs.IntVar(&f.threads, "trainer-threads", 1, "`threads` of each rank that train at once, each on batches of its own, with servers that keep parameters out of step; they share --threads")
 	fs.StringVar(&f.durability, "durability", string(tables.None), "what survives the end of a server that keeps parameters: none, checkpoint (what the last one held, see --ps-save-every) or wal (all that it has acknowledged)")
 	fs.BoolVar(&f.fsync, "fsync", false, "with --durability wal: loss of power, too; each group of changes waits for the disk")
-	fs.StringVar(&f.dir, "ps-dir", "", "`DIR` of servers that keep parameters, one folder each, for --durability and --ps-memory")
+	fs.StringVar(&f.dir, "ps-dir", "", "`DIR` of servers that keep parameters, one folder each, for --durability and --ps-memory; with --checkpoint they are in that folder")
 	fs.Var(&f.memory, "ps-memory", "`SIZE` of the rows that each server that keeps parameters has in memory, such as 4GiB; what is used least goes to --ps-dir, which should be on an SSD. 0: all rows")
 	f.registerLost(fs)
 	fs.Var(&f.disk, "ps-disk", "`SIZE` that rows in each server's --ps-dir never exceed, with --ps-memory. 0: any")
@@ -82,6 +83,7 @@ func (f *psFlags) registerRanks(fs *pflag.FlagSet) {
 	fs.IntVar(&f.restarts, "ps-restarts", 0, "how often each server that keeps parameters is started again when it is lost")
 	fs.Var(&f.click, "ps-click", "`NAME=X,…`: settings of --optimizer click: rate (rows learn at so many times --lr; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)")
 	fs.StringSliceVar(&f.addrs, "ps-addrs", nil, "`HOST:PORT,…` of the servers that keep parameters, for ranks and servers started by hand")
+	f.whole.registerRank(fs)
 }
 
 // keeps says that servers keep parameters.
@@ -92,7 +94,7 @@ func (f *psFlags) training() train.Servers {
 	if !f.keeps() {
 		return train.Servers{}
 	}
-	s := train.Servers{Consistency: f.mode, Threads: f.threads, Values: f.values, Click: f.click}
+	s := train.Servers{Consistency: f.mode, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
 	if f.mode == string(tables.Geo) {
 		s.GeoSteps = f.geoSteps
 	}
@@ -126,7 +128,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	}
 	if !oneOf(f.durability, string(tables.None), string(tables.Checkpoint), string(tables.WAL)) {
 		faults.add("--durability %q is not known: use none, checkpoint or wal", f.durability)
-	} else if (f.durability != string(tables.None) || f.memory > 0) != (f.dir != "") {
+	} else if needed := f.durability != string(tables.None) || f.memory > 0 || f.whole.job != ""; f.whole.dir == "" && needed != (f.dir != "") {
 		faults.add("--durability %s and --ps-memory %s with --ps-dir %q: a folder is needed for checkpoint, wal and a limit of memory, and for them alone", f.durability, f.memory.String(), f.dir)
 	}
 	if f.disk > 0 && f.memory == 0 {

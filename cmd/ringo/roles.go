@@ -123,6 +123,18 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	}
 	if cfg.Tables = f.keepers; f.keepers > 0 {
 		cfg.TableCommand = append([]string{self, serverCommand}, givenFlags(cmd, f.ps.tableFlags)...)
+		if f.ps.whole.dir != "" {
+			resume, err := cmd.Flags().GetBool("resume")
+			if err != nil {
+				return err
+			}
+			s, err := beginStart(f.ps.whole.dir, resume)
+			if err != nil {
+				return err
+			}
+			defer s.release()
+			cfg.Command, cfg.TableCommand = append(cfg.Command, s.rank()...), append(cfg.TableCommand, s.server()...)
+		}
 		cfg.TableRestarts, cfg.TableGrace, cfg.Apart = f.ps.restarts, f.ps.tableGrace(), f.ps.goesOn()
 	}
 	return launchProgram(cmd, cfg)

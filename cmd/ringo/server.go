@@ -47,6 +47,7 @@ func newServer() *cobra.Command {
 	fs.IntVar(&c.servers, "servers", 0, "number of servers")
 	fs.IntVar(&c.index, "index", -1, "which `server` this is, from 0")
 	c.ps.registerTables(fs)
+	c.ps.whole.registerServer(fs)
 	fs.StringSliceVar(&c.ps.addrs, "ps-addrs", nil, "`HOST:PORT,…` of all servers that keep parameters: this one listens at its own")
 	return cmd
 }

@@ -63,7 +63,10 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 	cfg := server.Config{
 		Version: ringo.Version, Mode: tables.Mode(c.ps.mode), Staleness: c.ps.staleness, Lanes: c.ps.threads, Durability: tables.Durability(c.ps.durability),
 		Fsync: c.ps.fsync, Dir: c.ps.dir,
-		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk), Store: store.Kind(c.ps.store),
+		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk), Store: store.Kind(c.ps.store), Job: c.ps.whole.job, FromStep: uint64(c.ps.whole.step),
+	}
+	for _, n := range c.ps.whole.numbers {
+		cfg.FromNumbers = append(cfg.FromNumbers, uint64(n))
 	}
 	c.losing(&cfg)
 	env, launched, err := launch.TableFromEnv(os.LookupEnv)

@@ -280,7 +280,6 @@ func TestKeeperUsage(t *testing.T) {
 		{ps + "--ps-mode async --ps-values fp8", `no code "fp8": want fp32, fp16, bf16 or int8`},
 		{ps + "--ps-mode async --seeds 2", "--seeds 2 with --ps-mode async: servers keep the parameters of one run"},
 		{ps + "--ps-values fp16 --trainer-threads 2 --geo-steps 1", "--ps-values has no effect with --ps-mode sum", "--trainer-threads has no effect", "--geo-steps has no effect"},
-		{ps + "--ps-mode sync --checkpoint x --every 5", "checkpoints of ranks do not hold what servers have"},
 		{ps + "--ps-mode sync --rank 0 --rendezvous h:1 --servers 2 --ps-addrs a", "--servers 2, but --ps-addrs has 1 addresses", `--ps-addrs: "a": want HOST:PORT`},
 		{"server --ps-mode async", "--np 0", "--ps-addrs HOST:PORT,…"},
 		{"server --ps-mode async --np 1 --ps-addrs a:1 --index 1 --rendezvous h:1", "--index 1: want a server from 0 to 0", "--rendezvous has no effect with --ps-mode async"},

@@ -67,7 +67,7 @@ func Open(dir string) (*Job, error) {
 		j.Servers = append(j.Servers, s)
 	}
 	if len(j.Servers) == 0 {
-		return nil, fmt.Errorf("%s has no folder server-0: want the directory of a job's servers (--ps-dir), not that of one of them", dir)
+		return nil, fmt.Errorf("%s has no folder server-0: want the directory of a job's servers (--ps-dir, or start-1 and so on in that of its --checkpoint), not that of one of them", dir)
 	}
 	return j.whole(errs)
 }

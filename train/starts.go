@@ -1,0 +1,128 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+)
+
+// A checkpoint of a run whose parameters lie on servers is the file that rank 0 writes and a part of each server, which the file
+// names. The parts lie beside it, in a folder for each time that the job was started: start-1, start-2 and so on. A
+// start reads what an earlier one's servers have saved, and writes to its own folder alone. What no file names is
+// of no use: the file that appears last makes all parts a checkpoint.
+
+// ServersPart says which parts of servers belong to a checkpoint.
+type ServersPart struct {
+	// Start is the number of the start whose servers have saved them, from 1.
+	Start int `json:"start"`
+	// Numbers are those of the servers' checkpoints, by server.
+	Numbers []uint64 `json:"numbers"`
+}
+
+const startPrefix = "start-"
+
+// StartDir is the folder of the servers of a start.
+func StartDir(dir string, start int) string {
+	return filepath.Join(dir, startPrefix+strconv.Itoa(start))
+}
+
+// Starts are the numbers of the starts that have left a folder, the lowest first.
+func Starts(dir string) (out []int, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the servers' folders: %w", err)
+	}
+	for _, e := range entries {
+		digits, is := strings.CutPrefix(e.Name(), startPrefix)
+		if n, err := strconv.Atoi(digits); is && err == nil && n > 0 && e.IsDir() && e.Name() == startPrefix+strconv.Itoa(n) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// LastServers tells of a folder's last checkpoint after which step of the run it was saved, and which parts of servers belong to
+// it. Errors: checkpoint.ErrNone; damage; a run that had no such servers.
+func LastServers(dir string) (file string, step int64, part ServersPart, err error) {
+	if file, err = checkpoint.Latest(dir); err != nil {
+		return "", 0, part, err
+	}
+	f, err := checkpoint.Load(file)
+	if err != nil {
+		return "", 0, part, err
+	}
+	p, err := partOf(f.Header)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", 0, part, fmt.Errorf("%s: %w", file, err)
+	}
+	if p == nil {
+		return "", 0, part, fmt.Errorf("%s is of a run whose parameters lay with its ranks, not on servers: resume it as it was begun", file)
+	}
+	return file, f.Header.Step, *p, nil
+}
+
+// partOf is what a checkpoint's file says of servers; nil: it has no parts.
+func partOf(h checkpoint.Header) (*ServersPart, error) {
+	text, ok := h.More[moreServers]
+	if !ok {
+		return nil, nil
+	}
+	var p ServersPart
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return nil, fmt.Errorf("what the servers have saved cannot be read: %w", err)
+	}
+	if p.Start < 1 || len(p.Numbers) == 0 || slices.Contains(p.Numbers, 0) {
+		return nil, fmt.Errorf("checkpoints %v of the servers of start %d, which cannot be", p.Numbers, p.Start)
+	}
+	return &p, nil
+}
+
+// dropStarts removes the folders of starts before the current one of which no checkpoint needs a part any more.
+func dropStarts(dir string, current int) error {
+	starts, err := Starts(dir)
+	if err != nil || len(starts) == 0 || starts[0] >= current {
+		return err
+	}
+	steps, err := checkpoint.Steps(dir)
+	if err != nil {
+		return err
+	}
+	needed := map[int]bool{}
+	for _, step := range steps {
+		f, err := checkpoint.Load(checkpoint.PathOf(dir, step))
+		if err != nil {
+			return nil // what is damaged does not say what it needs
+		}
+		p, err := partOf(f.Header)
+		_ = f.Close()
+		if err != nil {
+			return nil
+		}
+		if p != nil {
+			needed[p.Start] = true
+		}
+	}
+	for _, n := range starts {
+		if n < current && !needed[n] {
+			if err := os.RemoveAll(StartDir(dir, n)); err != nil {
+				return fmt.Errorf("removing what servers have saved that no checkpoint needs: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// JobName is what ranks and servers of a start call their job, so that those that go on from different checkpoints
+// refuse each other. step is that of the checkpoint, 0: they begin.
+func JobName(start int, step int64) string {
+	return fmt.Sprintf("start %d from step %d", start, step)
+}
