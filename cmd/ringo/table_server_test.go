@@ -114,7 +114,8 @@ func TestParametersNearSync(t *testing.T) {
 	}
 	for _, flags := range []string{"geo --geo-steps 3", "async --trainer-threads 2", "ssp --staleness 1 --trainer-threads 3", "geo --trainer-threads 2", "async --ps-values bf16"} {
 		out := filepath.Join(t.TempDir(), "run.jsonl")
-		if status, _, errs := command(t, line+"--np 2 --mode ps --servers 2 --ps-mode "+flags+" --json "+out); status != 0 {
+		// At a lower rate than the model's losses of different turns hardly differ: 0.52 to 0.62 in the end.
+		if status, _, errs := command(t, line+"--lr 0.005 --np 2 --mode ps --servers 2 --ps-mode "+flags+" --json "+out); status != 0 {
 			t.Fatalf("%s: status %d: %s", flags, status, errs)
 		}
 		first, last := epochsOf(t, out)
