@@ -89,6 +89,13 @@ func (f *psFlags) registerRanks(fs *pflag.FlagSet) {
 // keeps says that servers keep parameters.
 func (f *psFlags) keeps() bool { return f.mode != "" && f.mode != psSum }
 
+// hold keeps the program in memory where rows are read from SSD.
+func (f *psFlags) hold() {
+	if f.memory > 0 {
+		_ = holdProgram()
+	}
+}
+
 // training is what training is told.
 func (f *psFlags) training() train.Servers {
 	if !f.keeps() {

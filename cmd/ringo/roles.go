@@ -90,6 +90,7 @@ func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*rin
 		spare = 0 // all ranks are on this host, and no core is left over
 	}
 	withThreads(f.computeThreads(), spare)
+	f.ps.hold()
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
 		if job.Size() != f.np {
 			return fmt.Errorf("--np %d, but %s is %d", f.np, launch.WorldSizeVar, job.Size())

@@ -24,6 +24,7 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 		return err
 	}
 	c.ps.keep.apply(&cfg)
+	c.ps.hold()
 	if cfg.Admin, err = c.ps.keep.listen(cfg.Index); err != nil {
 		return errors.Join(err, cfg.Listener.Close())
 	}
