@@ -76,6 +76,7 @@ func (s *epollSocket) through(v [][]byte) (int, error) {
 	if more {
 		flags |= unix.SPLICE_F_MORE
 	}
+	sends()
 	n, err := outcome64(unix.Splice(p.out, nil, s.fd, nil, p.held, flags))
 	p.held -= n
 	return n, err

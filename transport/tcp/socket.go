@@ -109,7 +109,7 @@ func newNetSocket(conn *net.TCPConn) (*netSocket, error) {
 		}
 	}
 	s.readable, s.writable = ready(unix.POLLIN), ready(unix.POLLOUT)
-	s.readv = func(fd uintptr) { s.nIn, s.inErr = unix.Readv(int(fd), s.in) }
+	s.readv = func(fd uintptr) { s.nIn, s.inErr = readv(int(fd), s.in) }
 	s.writev = func(fd uintptr) { s.nOut, s.outErr = writev(int(fd), s.out) }
 	return s, nil
 }

@@ -88,7 +88,7 @@ func (s *epollSocket) read(v [][]byte) (n int, err error) {
 	if len(v) == 1 {
 		n, err = tryReceive(s.fd, v[0])
 	} else {
-		n, err = unix.Readv(s.fd, v)
+		n, err = readv(s.fd, v)
 	}
 	s.free()
 	if n == 0 && err == nil {
@@ -117,11 +117,13 @@ func tryReceive(fd int, p []byte) (int, error) {
 	if errno != 0 {
 		return 0, errno
 	}
+	received()
 	return int(n), nil
 }
 
 // trySend is send(2) likewise.
 func trySend(fd int, p []byte) (int, error) {
+	sends()
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	if errno != 0 {
 		return 0, errno
