@@ -335,6 +335,9 @@ func (s *Segments) Close() error {
 	if s.closed.Swap(true) {
 		return ErrClosed
 	}
+	for _, t := range *s.tables.Load() {
+		t.index.free()
+	}
 	if err := errors.Join(s.file.Close(), os.Remove(s.path), s.lock.Release()); err != nil {
 		return fmt.Errorf("store: closing %s: %w", s.dir, err)
 	}

@@ -15,6 +15,7 @@ type index struct {
 type indexPart struct {
 	mu      sync.Mutex
 	entries []uint64 // 0 is none; beyond homes there is room for what was displaced
+	mapped  []byte   // see newEntries
 	homes   uint64
 	n       int
 }
@@ -105,13 +106,15 @@ func (p *indexPart) add(entry uint64) bool {
 
 // grow lays the entries out anew, with a quarter of room.
 func (p *indexPart) grow() {
-	old := p.entries
+	old, mapped := p.entries, p.mapped
 	p.homes = max(32, uint64(p.n)*5/4, p.homes+1)
 	for room := uint64(spare); ; room *= 2 {
-		p.entries = make([]uint64, p.homes+room)
+		p.entries, p.mapped = newEntries(int(p.homes + room))
 		if p.layOut(old) {
+			freeEntries(mapped)
 			return
 		}
+		freeEntries(p.mapped)
 	}
 }
 
@@ -174,6 +177,17 @@ func (x *index) remove(hash uint64, at place) bool {
 	p.entries[i] = 0
 	p.n--
 	return true
+}
+
+// free gives the entries' memory back: there are none then.
+func (x *index) free() {
+	for i := range x.parts {
+		p := &x.parts[i]
+		p.mu.Lock()
+		freeEntries(p.mapped)
+		p.entries, p.mapped, p.homes, p.n = nil, nil, 0, 0
+		p.mu.Unlock()
+	}
 }
 
 // bytes is the memory of the entries.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -145,4 +146,40 @@ func BenchmarkIndex(b *testing.B) {
 			at[k] = place(i)
 		}
 	})
+}
+
+// A large index is not on the heap, and is gone when it is freed; a small one is.
+func TestIndexMemory(t *testing.T) {
+	x := &index{}
+	x.insert(7<<placeBits, 3)
+	if x.parts[0].mapped != nil {
+		t.Error("a few entries are mapped")
+	}
+	x.free()
+	const n = 1 << 20
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for k := range uint64(n) {
+		x.insert(mix(k), place(k))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if b := x.bytes(); b < 8*n || b > 11*n {
+		t.Errorf("%d bytes for %d entries", b, n)
+	}
+	_, mapped := mapEntries(mappedFrom)
+	freeEntries(mapped)
+	if more := int64(after.HeapAlloc) - int64(before.HeapAlloc); mapped != nil && more > n {
+		t.Errorf("%d bytes on the heap for %d entries", more, n)
+	}
+	for k := range uint64(n) {
+		if got := x.find(mix(k), nil); !slices.Contains(got, place(k)) {
+			t.Fatalf("key %d is at %v", k, got)
+		}
+	}
+	x.free()
+	if got := x.find(mix(5), nil); len(got) != 0 || x.bytes() != 0 {
+		t.Errorf("freed: %d bytes, key 5 at %v", x.bytes(), got)
+	}
 }
