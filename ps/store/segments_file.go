@@ -190,22 +190,29 @@ func (s *Segments) disk() (n int64) {
 	return 0
 }
 
+// movedBytes is about how much cleaning copies at a time: what it needs in memory is about
+// twice as much, not what a segment has.
+func (s *Segments) movedBytes() int { return int(min(s.size/8, 1<<20)) }
+
 // clean copies what counts of a segment to the end of its table's, and frees it.
 func (s *Segments) clean(g *segment) error {
-	t, rows := g.table, &s.moved
-	rows.Reset()
+	s.moved.Reset()
 	s.from = s.from[:0]
 	scan := scanner{s: s, g: g, slot: int64(g.slot), fill: g.fill}
 	err := eachBit(g.bits, func(at int64) error {
 		key, row, err := scan.record(at)
-		if err == nil {
-			rows.Add(key, row)
-			s.from = append(s.from, s.placeAt(int64(g.slot), at*unit))
+		if err != nil {
+			return err
 		}
-		return err
+		s.moved.Add(key, row)
+		s.from = append(s.from, s.placeAt(int64(g.slot), at*unit))
+		if len(s.moved.Data) < s.movedBytes() {
+			return nil
+		}
+		return s.move(g)
 	})
 	if err == nil {
-		err = s.append(t, rows)
+		err = s.move(g)
 	}
 	if err != nil {
 		var d *DamageError
@@ -214,14 +221,28 @@ func (s *Segments) clean(g *segment) error {
 		}
 		return fmt.Errorf("cleaning: %w", err)
 	}
+	s.cleaned.Add(1)
+	g.bits = nil
+	s.release(g)
+	return nil
+}
+
+// move appends the records of a segment that were gathered, and counts them out of it.
+func (s *Segments) move(g *segment) error {
+	t, rows := g.table, &s.moved
+	if err := s.append(t, rows); err != nil {
+		return err
+	}
 	for i, key := range rows.Keys {
 		t.index.replace(mix(key), s.from[i], s.at[i])
 		s.slots[s.slotOf(s.at[i])].set(s.unitOf(s.at[i]))
+		g.clear(s.unitOf(s.from[i]))
+		n := recordBytes(len(rows.Row(i)))
+		g.live -= n
+		s.live -= n
 	}
-	s.live -= g.live
-	g.live, g.bits = 0, nil
-	s.cleaned.Add(1)
-	s.release(g)
+	rows.Reset()
+	s.from = s.from[:0]
 	return nil
 }
 

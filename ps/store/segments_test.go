@@ -427,3 +427,40 @@ func FuzzParseRecord(f *testing.F) {
 		}
 	})
 }
+
+// Cleaning copies a part of a segment at a time: what it needs in memory does not grow with
+// segments.
+func TestSegmentsCleanInParts(t *testing.T) {
+	const keys, width, batch = 30_000, 700, 500
+	s := mustSegments(t, 0)
+	rows := &Rows{}
+	put := func(version int, step uint64) {
+		for lo := uint64(0); lo < keys; lo += batch {
+			rows.Reset()
+			for k := lo; k < lo+batch; k += step {
+				rows.Add(k, bytes.Repeat([]byte{byte(version), byte(k)}, width/2))
+			}
+			must(t, s.Put(1, rows))
+		}
+	}
+	put(1, 1)
+	put(2, 3)
+	must(t, s.Compact(context.Background()))
+	if s.cleaned.Load() < 2 {
+		t.Fatalf("%d segments were cleaned", s.cleaned.Load())
+	}
+	if most := 3 * s.movedBytes(); cap(s.moved.Data) > most || cap(s.buf) > most {
+		t.Errorf("%d and %d bytes for what moves, of segments of %d", cap(s.moved.Data), cap(s.buf), s.size)
+	}
+	var found Rows
+	for k := range uint64(keys) {
+		must(t, s.Get(1, []uint64{k}, &found))
+		version := byte(1)
+		if k%batch%3 == 0 {
+			version = 2
+		}
+		if found.Len() != 1 || !bytes.Equal(found.Row(0), bytes.Repeat([]byte{version, byte(k)}, width/2)) {
+			t.Fatalf("key %d: %d rows", k, found.Len())
+		}
+	}
+}
