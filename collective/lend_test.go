@@ -115,7 +115,7 @@ func TestAPeerThatDoesNotGiveBack(t *testing.T) {
 	const size = 3
 	meshes := tcpMeshes(t, size)
 	meshes[1] = fault.Wrap(meshes[1], fault.Rule{Rank: 1, Peer: 0, Op: fault.Send, Do: fault.Drop})
-	errs := onMeshes(t, meshes, Config{Algorithm: Ring, Timeout: time.Second, SegmentBytes: 1 << 20}, func(g *Group) error {
+	errs := onMeshes(t, meshes, Config{Algorithm: Ring, Timeout: 5 * time.Second, SegmentBytes: 1 << 20}, func(g *Group) error {
 		return AllReduce(g, make([]float32, size*lendFrom/4), Sum)
 	})
 	var link *transport.Error
