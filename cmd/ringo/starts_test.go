@@ -213,6 +213,9 @@ func TestJobResumedOutOfStep(t *testing.T) {
 
 // After an epoch another number of ranks may go on, but in geo, where ranks keep state of their own.
 func TestJobResumedByOtherRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("several runs")
+	}
 	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--mode ps --servers 2 --checkpoint "
 	for _, mode := range []string{"sync", "geo"} {
 		dir := filepath.Join(t.TempDir(), "saved")
