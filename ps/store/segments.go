@@ -28,10 +28,12 @@ type Segments struct {
 	path  string
 	lock  *folder.Lock
 	file  *os.File
+	fd    int
 	limit int64 // 0: none
 	size  int64 // of a segment
 
 	closed atomic.Bool
+	waits  atomic.Bool                 // the system cannot say what it has in memory
 	damage atomic.Pointer[DamageError] // the first found: nothing is written after it
 	tables atomic.Pointer[map[uint32]*placed]
 
@@ -58,7 +60,7 @@ type placed struct {
 	number uint32
 	seed   uint32 // of its records' checksums: a record of another table is damage
 	index  index
-	record atomic.Int64 // bytes of the last one written: what a read begins with
+	row    atomic.Int64 // bytes of the last one written: what a read expects
 	active *segment     // takes records; guarded by Segments.mu
 }
 
@@ -93,6 +95,7 @@ func OpenSegments(dir string, limit int64) (*Segments, error) {
 		return fail(errors.Join(err, lock.Release()))
 	}
 	atRandom(s.file)
+	s.fd = int(s.file.Fd())
 	return s, nil
 }
 
@@ -105,7 +108,7 @@ func (s *Segments) newTable(number uint32) *placed {
 		return t
 	}
 	t := &placed{number: number, seed: seedOf(number)}
-	t.record.Store(recordBytes(100))
+	t.row.Store(100)
 	all := maps.Clone(*s.tables.Load())
 	all[number] = t
 	s.tables.Store(&all)
@@ -143,15 +146,9 @@ func (s *Segments) Get(table uint32, keys []uint64, found *Rows) error {
 	if t := s.table(table); t != nil {
 		r := readings.Get().(*reading)
 		defer readings.Put(r)
-		for _, key := range keys {
-			row, _, ok, err := s.look(t, r, key)
-			if err != nil {
-				found.Reset()
-				return s.fail("get", table, err)
-			}
-			if ok {
-				found.Add(key, row)
-			}
+		if err := s.gather(t, r, keys, found); err != nil {
+			found.Reset()
+			return s.fail("get", table, err)
 		}
 	}
 	s.gets.Add(int64(len(keys)))

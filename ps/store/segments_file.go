@@ -148,7 +148,7 @@ func (s *Segments) appendOne(t *placed, key uint64, row []byte) error {
 	}
 	s.at = append(s.at, s.placeAt(int64(t.active.slot), t.active.fill+int64(len(s.buf))))
 	s.buf = appendRecord(s.buf, t.seed, key, row)
-	t.record.Store(n)
+	t.row.Store(int64(len(row)))
 	return nil
 }
 

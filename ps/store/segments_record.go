@@ -70,6 +70,9 @@ type reading struct {
 	buf    []byte
 	places []place
 	again  []place
+	iov    [1][]byte
+	later  []int  // rows to wait for, by their place among the found
+	blank  []byte // in their place
 }
 
 var readings = sync.Pool{New: func() any { return &reading{} }}
@@ -77,6 +80,79 @@ var readings = sync.Pool{New: func() any { return &reading{} }}
 func (s *Segments) slotOf(at place) int            { return int(int64(at) * unit / s.size) }
 func (s *Segments) unitOf(at place) int64          { return int64(at) % (s.size / unit) }
 func (s *Segments) placeAt(slot, fill int64) place { return place((slot*s.size + fill) / unit) }
+
+// gather finds the rows of keys. In a first pass it takes what the system has in memory and asks
+// for the rest, so that the disk works on all of it at once; in a second it waits.
+func (s *Segments) gather(t *placed, r *reading, keys []uint64, found *Rows) error {
+	r.later = r.later[:0]
+	for _, key := range keys {
+		row, there, now := s.glance(t, r, key)
+		if !there {
+			continue
+		}
+		if !now {
+			r.later = append(r.later, found.Len())
+			r.blank = slices.Grow(r.blank[:0], int(t.row.Load()))[:t.row.Load()]
+			row = r.blank
+		}
+		found.Add(key, row)
+	}
+	for _, i := range r.later {
+		row, _, ok, err := s.look(t, r, found.Keys[i])
+		if err != nil {
+			return err
+		}
+		if !ok || len(row) != len(found.Row(i)) { // it is another key's, or of another length
+			return s.gatherAnew(t, r, keys, found)
+		}
+		copy(found.Row(i), row)
+	}
+	return nil
+}
+
+// gatherAnew is gather, one row after the other.
+func (s *Segments) gatherAnew(t *placed, r *reading, keys []uint64, found *Rows) error {
+	found.Reset()
+	for _, key := range keys {
+		row, _, ok, err := s.look(t, r, key)
+		if err != nil {
+			return err
+		}
+		if ok {
+			found.Add(key, row)
+		}
+	}
+	return nil
+}
+
+// glance says whether there may be a record of a key, and reads it if that takes no waiting. Else
+// it has the system read it.
+func (s *Segments) glance(t *placed, r *reading, key uint64) (row []byte, there, now bool) {
+	r.places = t.index.find(mix(key), r.places[:0])
+	if len(r.places) == 0 || s.waits.Load() {
+		return nil, len(r.places) > 0, false
+	}
+	n := recordBytes(int(t.row.Load()))
+	from := int64(r.places[0]) * unit
+	r.buf = slices.Grow(r.buf[:0], int(n))[:n]
+	r.iov[0] = r.buf
+	got, wait, err := readNow(s.fd, r.iov[:], from)
+	if err == nil && !wait {
+		k, row, needs, err := parseRecord(r.buf[:got], t.seed)
+		if err == nil && needs == 0 && k == key {
+			s.reads.Add(1)
+			s.in.Add(int64(got))
+			return row, true, true
+		}
+	}
+	if err != nil {
+		s.waits.Store(true) // as file systems do that know of no such thing
+	}
+	for _, at := range r.places {
+		ask(s.fd, int64(at)*unit, n)
+	}
+	return nil, true, false
+}
 
 // look finds the record of a key. The row is valid until the reading's next use.
 //
@@ -111,7 +187,7 @@ func (s *Segments) look(t *placed, r *reading, key uint64) (row []byte, at place
 // record reads one. Damage is not yet an error for others: it may be a place that is used again.
 func (s *Segments) record(t *placed, r *reading, at place) (key uint64, row []byte, err error) {
 	from := int64(at) * unit
-	for n := t.record.Load(); ; {
+	for n := recordBytes(int(t.row.Load())); ; {
 		r.buf = slices.Grow(r.buf[:0], int(n))[:n]
 		got, err := s.file.ReadAt(r.buf, from)
 		s.reads.Add(1)
