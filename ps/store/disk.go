@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -35,9 +34,7 @@ type Disk struct {
 	damage     atomic.Pointer[DamageError] // the first found beside the calls
 	background atomic.Pointer[error]       // why the last flush failed
 
-	mu    sync.Mutex
-	sizes map[uint32]TableSize
-	total TableSize
+	sizes
 
 	gets, found, puts, deletes, bytesGot, bytesPut atomic.Int64
 }
@@ -67,7 +64,7 @@ func Open(dir string, c Config) (*Disk, error) {
 	if err != nil {
 		return fail(err)
 	}
-	d := &Disk{dir: dir, c: c, lock: lock, write: pebble.NoSync, sizes: map[uint32]TableSize{}}
+	d := &Disk{dir: dir, c: c, lock: lock, write: pebble.NoSync}
 	if c.Log {
 		d.write = pebble.Sync
 	}
@@ -160,33 +157,16 @@ func (d *Disk) readSizes() error {
 			s, err = decodeSize(value)
 		}
 		if k := it.Key(); err == nil && len(k) == 5 {
-			d.resize(uint32(k[1])<<24|uint32(k[2])<<16|uint32(k[3])<<8|uint32(k[4]), s)
+			d.add(uint32(k[1])<<24|uint32(k[2])<<16|uint32(k[3])<<8|uint32(k[4]), s)
 		}
 	}
 	return errors.Join(err, it.Error(), it.Close())
 }
 
-// resize changes how much of a table there is.
-func (d *Disk) resize(table uint32, c TableSize) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.sizes[table] = d.sizes[table].plus(c)
-	d.total = d.total.plus(c)
-}
-
-// Table is Store's.
-func (d *Disk) Table(table uint32) TableSize {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.sizes[table]
-}
-
 // Size is Store's.
 func (d *Disk) Size() Size {
 	now, peak := d.ledger.used()
-	d.mu.Lock()
-	s := Size{TableSize: d.total, Disk: now, Peak: peak, Limit: d.c.LimitBytes, Room: math.MaxInt64}
-	d.mu.Unlock()
+	s := Size{TableSize: d.all(), Disk: now, Peak: peak, Limit: d.c.LimitBytes, Room: math.MaxInt64}
 	s.Owed = max(s.Disk-s.Bytes, 0)
 	if s.Limit > 0 {
 		s.Room = max(s.Limit-now-d.c.reserve(), 0)

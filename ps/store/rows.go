@@ -165,7 +165,7 @@ func (d *Disk) commit(s *scratch, b *pebble.Batch, table uint32, change TableSiz
 		err = b.Commit(d.write)
 	}
 	if err == nil {
-		d.resize(table, change)
+		d.add(table, change)
 	}
 	return errors.Join(err, b.Close())
 }

@@ -35,13 +35,12 @@ type Segments struct {
 	closed atomic.Bool
 	waits  atomic.Bool                 // the system cannot say what it has in memory
 	damage atomic.Pointer[DamageError] // the first found: nothing is written after it
-	tables atomic.Pointer[map[uint32]*placed]
+	placed atomic.Pointer[map[uint32]*placed]
+	sizes
 
 	mu    sync.Mutex // held by writes; what follows is theirs
 	slots []*segment // by place in the file, nil where it is free
 	live  int64      // bytes of records that count
-	sizes map[uint32]TableSize
-	total TableSize
 	peak  int64
 	buf   []byte // of records to be written
 	prior []prior
@@ -86,11 +85,11 @@ func OpenSegments(dir string, limit int64) (*Segments, error) {
 	if err != nil {
 		return fail(err)
 	}
-	s := &Segments{dir: dir, path: filepath.Join(dir, segmentsFile), lock: lock, limit: limit, size: mostSegment, sizes: map[uint32]TableSize{}}
+	s := &Segments{dir: dir, path: filepath.Join(dir, segmentsFile), lock: lock, limit: limit, size: mostSegment}
 	if limit > 0 {
 		s.size = min(max(limit/64&^(unit-1), leastSegment), mostSegment)
 	}
-	s.tables.Store(&map[uint32]*placed{})
+	s.placed.Store(&map[uint32]*placed{})
 	if s.file, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666); err != nil {
 		return fail(errors.Join(err, lock.Release()))
 	}
@@ -100,7 +99,7 @@ func OpenSegments(dir string, limit int64) (*Segments, error) {
 }
 
 // table is one that has rows, or nil.
-func (s *Segments) table(number uint32) *placed { return (*s.tables.Load())[number] }
+func (s *Segments) table(number uint32) *placed { return (*s.placed.Load())[number] }
 
 // newTable is the table, new where there is none. s.mu is held.
 func (s *Segments) newTable(number uint32) *placed {
@@ -109,9 +108,9 @@ func (s *Segments) newTable(number uint32) *placed {
 	}
 	t := &placed{number: number, seed: seedOf(number)}
 	t.row.Store(100)
-	all := maps.Clone(*s.tables.Load())
+	all := maps.Clone(*s.placed.Load())
 	all[number] = t
-	s.tables.Store(&all)
+	s.placed.Store(&all)
 	return t
 }
 
@@ -180,10 +179,12 @@ func (s *Segments) Put(table uint32, rows *Rows) error {
 	if err != nil {
 		return s.fail("put", table, err)
 	}
+	change := rows.change(nil)
 	for i, key := range rows.Keys {
 		s.link(t, key, s.at[i], s.prior[i])
+		change = change.plus(s.prior[i].gone())
 	}
-	s.resize(table, rows.change(nil))
+	s.add(table, change)
 	s.puts.Add(int64(rows.Len()))
 	s.bytesPut.Add(int64(len(rows.Data)))
 	return nil
@@ -203,12 +204,15 @@ func (s *Segments) Delete(table uint32, keys []uint64, sizes []int32) error {
 		if err := s.priors(t, keys, sizes); err != nil {
 			return s.fail("delete", table, err)
 		}
+		change := TableSize{}
 		for i, p := range s.prior {
 			if p.there {
 				t.index.remove(mix(keys[i]), p.at)
 				s.unlink(t, p)
 			}
+			change = change.plus(p.gone())
 		}
+		s.add(table, change)
 	}
 	s.deletes.Add(int64(len(keys)))
 	return nil
@@ -219,6 +223,14 @@ type prior struct {
 	there bool
 	at    place
 	bytes int32 // of its image
+}
+
+// gone is what a table loses when the record no longer counts.
+func (p prior) gone() TableSize {
+	if !p.there {
+		return TableSize{}
+	}
+	return TableSize{-1, -int64(p.bytes) - KeyBytes}
 }
 
 // priors finds what there is of the keys. Where sizes say how long the rows are a record is read
@@ -260,22 +272,9 @@ func (s *Segments) unlink(t *placed, p prior) {
 	n := recordBytes(int(p.bytes))
 	seg.live -= n
 	s.live -= n
-	s.resize(t.number, TableSize{-1, -int64(p.bytes) - KeyBytes})
 	if seg.live == 0 && seg != t.active {
 		s.release(seg)
 	}
-}
-
-func (s *Segments) resize(table uint32, c TableSize) {
-	s.sizes[table] = s.sizes[table].plus(c)
-	s.total = s.total.plus(c)
-}
-
-// Table is Store's.
-func (s *Segments) Table(table uint32) TableSize {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sizes[table]
 }
 
 // Size is Store's.
@@ -287,8 +286,8 @@ func (s *Segments) Size() Size {
 
 func (s *Segments) sizeNow() Size {
 	now := s.disk()
-	z := Size{TableSize: s.total, Disk: now, Peak: s.peak, Limit: s.limit, Room: math.MaxInt64}
-	z.Owed = max(now-s.total.Bytes, 0)
+	z := Size{TableSize: s.all(), Disk: now, Peak: s.peak, Limit: s.limit, Room: math.MaxInt64}
+	z.Owed = max(now-z.Bytes, 0)
 	if s.limit > 0 {
 		z.Room = max((s.limit/s.size-reserved)*s.size-s.live, 0)
 	}
@@ -302,7 +301,7 @@ func (s *Segments) Stats() Stats {
 		BytesGot: s.bytesGot.Load(), BytesPut: s.bytesPut.Load(),
 		FileReads: s.reads.Load(), FileBytesIn: s.in.Load(), FileBytesOut: s.out.Load(), Compactions: s.cleaned.Load(),
 	}
-	for _, t := range *s.tables.Load() {
+	for _, t := range *s.placed.Load() {
 		out.IndexBytes += t.index.bytes()
 	}
 	s.mu.Lock()
@@ -332,7 +331,7 @@ func (s *Segments) Close() error {
 	if s.closed.Swap(true) {
 		return ErrClosed
 	}
-	for _, t := range *s.tables.Load() {
+	for _, t := range *s.placed.Load() {
 		t.index.free()
 	}
 	if err := errors.Join(s.file.Close(), os.Remove(s.path), s.lock.Release()); err != nil {

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 )
@@ -192,6 +193,37 @@ func (t TableSize) minus(sizes []int32) TableSize {
 		}
 	}
 	return t
+}
+
+// sizes are how much there is of all tables. The zero value is nothing of any.
+type sizes struct {
+	mu     sync.Mutex
+	tables map[uint32]TableSize
+	total  TableSize
+}
+
+// add changes how much there is of a table.
+func (s *sizes) add(table uint32, c TableSize) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tables == nil {
+		s.tables = map[uint32]TableSize{}
+	}
+	s.tables[table] = s.tables[table].plus(c)
+	s.total = s.total.plus(c)
+}
+
+// Table is Store's.
+func (s *sizes) Table(table uint32) TableSize {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tables[table]
+}
+
+func (s *sizes) all() TableSize {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
 }
 
 func (t TableSize) plus(u TableSize) TableSize { return TableSize{t.Rows + u.Rows, t.Bytes + u.Bytes} }
