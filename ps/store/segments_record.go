@@ -92,7 +92,8 @@ func (s *Segments) gather(t *placed, r *reading, keys []uint64, found *Rows) err
 		}
 		if !now {
 			r.later = append(r.later, found.Len())
-			r.blank = slices.Grow(r.blank[:0], int(t.row.Load()))[:t.row.Load()]
+			n := int(t.row.Load()) // once: a write may change it
+			r.blank = slices.Grow(r.blank[:0], n)[:n]
 			row = r.blank
 		}
 		found.Add(key, row)

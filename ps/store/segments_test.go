@@ -464,3 +464,31 @@ func TestSegmentsCleanInParts(t *testing.T) {
 		}
 	}
 }
+
+// Rows are read while others of the table are written in other lengths than reads expect.
+func TestSegmentsLengthsAtOnce(t *testing.T) {
+	s := mustSegments(t, 0)
+	s.waits.Store(true) // all rows are waited for, in place of blanks of the expected length
+	var rows Rows
+	for k := range uint64(50) {
+		rows.Add(k, bytes.Repeat([]byte{byte(k)}, 100))
+	}
+	must(t, s.Put(1, &rows))
+	var done atomic.Bool
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for found := (Rows{}); !done.Load(); {
+				if err := s.Get(1, rows.Keys, &found); err != nil || !bytes.Equal(found.Data, rows.Data) {
+					t.Errorf("%d rows: %v", found.Len(), err)
+					return
+				}
+			}
+		})
+	}
+	for n := range 2000 {
+		must(t, s.Put(1, &Rows{Keys: []uint64{1000}, Ends: []int{n}, Data: make([]byte, n)}))
+	}
+	done.Store(true)
+	readers.Wait()
+}
