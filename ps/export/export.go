@@ -20,13 +20,10 @@ package export
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/ringo-ml/ringo/internal/folder"
@@ -59,25 +56,12 @@ type Rows func(do func(keys []uint64, weights []float32) error) error
 // File writes rows of dim weights to a file, which appears whole or not at all, and
 // replaces one of that name. It returns how many rows there are.
 func File(path string, format Format, dim int, rows Rows) (n int64, err error) {
-	fail := func(err error) (int64, error) { return 0, fmt.Errorf("export: writing %s: %w", path, err) }
-	temp := path + ".tmp"
-	f, err := os.Create(temp)
+	err = folder.WriteFile(path, func(w io.Writer) error {
+		n, err = Write(w, format, dim, rows)
+		return err
+	})
 	if err != nil {
-		return fail(err)
-	}
-	n, err = Write(f, format, dim, rows)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err == nil {
-		err = folder.Sync(filepath.Dir(path))
-	}
-	if err != nil {
-		_ = os.Remove(temp)
-		return fail(err)
+		return 0, fmt.Errorf("export: writing %s: %w", path, err)
 	}
 	return n, nil
 }

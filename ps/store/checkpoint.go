@@ -21,7 +21,6 @@ import (
 const (
 	formatFile = "FORMAT"
 	formatText = "ringo store 1\n"
-	tempSuffix = folder.TempSuffix
 	lockFile   = "LOCK" // package folder's, and Pebble's
 )
 
@@ -40,12 +39,11 @@ func checkFormat(dir string) error {
 		return err
 	}
 	for _, f := range files {
-		if f.Name() != lockFile && f.Name() != formatFile+tempSuffix {
+		if f.Name() != lockFile && f.Name() != formatFile+folder.TempSuffix {
 			return fmt.Errorf("it has %s and no %s: it is no store", f.Name(), formatFile)
 		}
 	}
-	temp := path + tempSuffix
-	return errors.Join(writeFile(temp, formatText), os.Rename(temp, path), folder.Sync(dir))
+	return writeFile(path, formatText)
 }
 
 func checkFormatText(path, text string) error {
@@ -59,12 +57,10 @@ func checkFormatText(path, text string) error {
 }
 
 func writeFile(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
+	return folder.WriteFile(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
 		return err
-	}
-	_, err = io.WriteString(f, text)
-	return errors.Join(err, f.Sync(), f.Close())
+	})
 }
 
 // listFile says which files a directory had when it was last at rest, and how long
@@ -89,8 +85,7 @@ func writeList(dir string) error {
 		}
 	}
 	fmt.Fprintf(&b, "%08x\n", crc32.Checksum([]byte(b.String()), castagnoli))
-	path := filepath.Join(dir, listFile)
-	return errors.Join(writeFile(path+tempSuffix, b.String()), os.Rename(path+tempSuffix, path), folder.Sync(dir))
+	return writeFile(filepath.Join(dir, listFile), b.String())
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -184,7 +184,37 @@ func onSmallDisk(dir string) error {
 	ballast := filepath.Join(dir, "ballast")
 	fill := func(n int) error { return os.WriteFile(ballast, make([]byte, n), 0o666) }
 	room := func() error { return os.Remove(ballast) }
-	return errors.Join(segmentsThenRoom(filepath.Join(dir, "segments"), fill, room), fullThenRoom(filepath.Join(dir, "store"), fill, room))
+	return errors.Join(
+		segmentsThenRoom(filepath.Join(dir, "segments"), fill, room),
+		listThenRoom(filepath.Join(dir, "list"), fill, room),
+		fullThenRoom(filepath.Join(dir, "store"), fill, room))
+}
+
+// listThenRoom has no room for a store's list: it is the one of before, or none.
+func listThenRoom(dir string, fill func(n int) error, room func() error) error {
+	for _, had := range []bool{false, true} {
+		if err := os.MkdirAll(filepath.Join(dir, rowsFolder), 0o777); err != nil {
+			return err
+		}
+		if had {
+			if err := writeList(dir); err != nil {
+				return err
+			}
+		}
+		if err := fill(9 << 20); !errors.Is(err, syscall.ENOSPC) {
+			return fmt.Errorf("filling the disk: %w", err)
+		}
+		if err := writeList(dir); !errors.Is(err, syscall.ENOSPC) {
+			return fmt.Errorf("a list written to a full disk: %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, listFile)); (err == nil) != had {
+			return fmt.Errorf("a list before: %t; after: %v", had, err)
+		}
+		if err := errors.Join(checkList(dir), room()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // segmentsThenRoom fills a disk with segments, half of whose rows are replaced all the time, and

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -124,21 +125,10 @@ func (e *Engine) writeJob(path string) error {
 	if err != nil {
 		return err
 	}
-	temp := path + ".tmp"
-	f, err := os.Create(temp)
-	if err != nil {
+	return folder.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
 		return err
-	}
-	if _, err = f.Write(append(b, '\n')); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	return folder.Sync(e.cfg.Dir)
+	})
 }
 
 // stateOf is what a checkpoint's manifest says.

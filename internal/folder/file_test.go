@@ -1,0 +1,52 @@
+package folder
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A file is the new one or the old one, and nothing is left of what failed half-way.
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	wants := func(text string) {
+		t.Helper()
+		b, err := os.ReadFile(path)
+		files, _ := os.ReadDir(dir)
+		if err != nil || string(b) != text || len(files) != 1 {
+			t.Fatalf("it says %q, %v, beside %v; want %q alone", b, err, files, text)
+		}
+	}
+	says := func(text string, then error) func(io.Writer) error {
+		return func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			return errors.Join(err, then)
+		}
+	}
+	for _, text := range []string{"a longer first one", "second"} {
+		if err := WriteFile(path, says(text, nil)); err != nil {
+			t.Fatal(err)
+		}
+		wants(text)
+	}
+	fault := errors.New("fault")
+	if err := WriteFile(path, says("half", fault)); !errors.Is(err, fault) {
+		t.Errorf("got %v", err)
+	}
+	wants("second")
+	if err := WriteFile(filepath.Join(dir, "none", "file"), says("", nil)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(filepath.Join(dir, "folder"), says("", nil)); err == nil {
+		t.Error("a file in place of a folder")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "folder"+TempSuffix)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}
