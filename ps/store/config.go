@@ -92,10 +92,10 @@ func (c Config) options(l *ledger, events *pebble.EventListener) *pebble.Options
 		CacheSize:                   cache + 2*c.bufferBytes(),  // Pebble takes buffers from it, two as a rule
 		DisableWAL:                  !c.Log,
 		MemTableSize:                uint64(c.bufferBytes()),
-		MemTableStopWritesThreshold: buffers,
+		MemTableStopWritesThreshold: 2 * buffers, // see stall.go
 		LBaseMaxBytes:               4 * c.tableBytes(),
-		L0CompactionThreshold:       2,
-		L0StopWritesThreshold:       8,
+		L0CompactionThreshold:       l0Compaction,
+		L0StopWritesThreshold:       pebbleStop,
 		MaxManifestFileSize:         c.bufferBytes(),
 	}
 	o.Experimental.MultiLevelCompactionHeuristic = pebble.NoMultiLevel{} // they would need more room at a time

@@ -33,6 +33,9 @@ type Disk struct {
 	closed     atomic.Bool
 	damage     atomic.Pointer[DamageError] // the first found beside the calls
 	background atomic.Pointer[error]       // why the last flush failed
+	merging    atomic.Pointer[error]       // why the last compaction failed
+	writing    atomic.Int64                // bytes of writes under way
+	patience   time.Duration               // see stall.go
 
 	sizes
 
@@ -64,7 +67,7 @@ func Open(dir string, c Config) (*Disk, error) {
 	if err != nil {
 		return fail(err)
 	}
-	d := &Disk{dir: dir, c: c, lock: lock, write: pebble.NoSync}
+	d := &Disk{dir: dir, c: c, lock: lock, write: pebble.NoSync, patience: mergePatience}
 	if c.Log {
 		d.write = pebble.Sync
 	}
@@ -98,6 +101,7 @@ func (d *Disk) start() (err error) {
 		DataCorruption:  func(i pebble.DataCorruptionInfo) { d.damaged(i.Path, i.Details) },
 		BackgroundError: d.failed,
 		FlushEnd:        func(i pebble.FlushInfo) { d.flushed(i.Err) },
+		CompactionEnd:   func(i pebble.CompactionInfo) { d.merged(i.Err) },
 	}
 	if d.db, err = pebble.Open(rows, d.c.options(d.ledger, events)); err != nil {
 		if strings.Contains(err.Error(), "format major version") {
@@ -131,6 +135,15 @@ func (d *Disk) flushed(err error) {
 		d.background.Store(&err)
 	} else {
 		d.background.Store(nil)
+	}
+}
+
+// merged keeps why files cannot be merged, until they can.
+func (d *Disk) merged(err error) {
+	if err != nil {
+		d.merging.Store(&err)
+	} else {
+		d.merging.Store(nil)
 	}
 }
 

@@ -132,6 +132,11 @@ func (d *Disk) Put(table uint32, rows *Rows) error {
 	if err := d.room(need); err != nil {
 		return err
 	}
+	d.writing.Add(need)
+	defer d.writing.Add(-need)
+	if err := d.ready(need, true); err != nil {
+		return err
+	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	old, err := d.old(s, table, rows.Keys, rows.Old)
@@ -170,12 +175,21 @@ func (d *Disk) commit(s *scratch, b *pebble.Batch, table uint32, change TableSiz
 	return errors.Join(err, b.Close())
 }
 
+// tombstoneBytes are what a deleted key takes until it is merged, with the log.
+const tombstoneBytes = 64
+
 // Delete is Store's. It needs no room within the limit.
 func (d *Disk) Delete(table uint32, keys []uint64, sizes []int32) error {
 	if err := checkDelete(keys, sizes); err != nil {
 		return err
 	}
 	if err := d.writable(); err != nil || len(keys) == 0 {
+		return err
+	}
+	need := int64(len(keys)) * tombstoneBytes
+	d.writing.Add(need)
+	defer d.writing.Add(-need)
+	if err := d.ready(need, false); err != nil {
 		return err
 	}
 	s := scratches.Get().(*scratch)
@@ -234,12 +248,23 @@ func (d *Disk) Compact(ctx context.Context) error {
 	}
 	borders, err := d.borders()
 	for i := 0; i+1 < len(borders) && err == nil; i++ {
-		err = d.db.Compact(ctx, borders[i], borders[i+1], false)
+		err = d.compact(ctx, borders[i], borders[i+1])
 	}
 	if err != nil {
 		return fmt.Errorf("store: compacting %s: %w", d.dir, d.known(err))
 	}
 	return nil
+}
+
+// compact merges a range of keys. Where that has no room it tries again, which waits for
+// files that others have let go of, and leaves others' merging time to end.
+func (d *Disk) compact(ctx context.Context, from, to []byte) error {
+	for try := 0; ; try++ {
+		err := d.db.Compact(ctx, from, to, false)
+		if !errors.Is(err, errNoRoom) || try == 9 || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // atOnce is how many files of the last level one step of Compact merges. Those of
