@@ -28,6 +28,8 @@ type Servers struct {
 	// Consistency is what the servers do, which they are told on their own: sync, async,
 	// geo or ssp. Empty: parameters lie with the ranks.
 	Consistency string
+	// Staleness is that of the servers in ssp, which must be told the same.
+	Staleness int
 	// GeoSteps is after how many steps geo exchanges copies, which ranks move meanwhile by the
 	// optimizer: at least 1.
 	GeoSteps int
@@ -67,8 +69,8 @@ func (s Servers) codes(c *client.Config) error {
 func (c Config) validateServers() (errs []error) {
 	s := c.Servers
 	if s.Consistency == "" {
-		if s.GeoSteps != 0 || s.Threads != 0 || s.Values != "" || s.Start != 0 {
-			errs = append(errs, fmt.Errorf("geo steps %d, trainer threads %d, values %q, start %d: they are for parameters on servers: leave them out", s.GeoSteps, s.Threads, s.Values, s.Start))
+		if s.Staleness != 0 || s.GeoSteps != 0 || s.Threads != 0 || s.Values != "" || s.Start != 0 {
+			errs = append(errs, fmt.Errorf("staleness %d, geo steps %d, trainer threads %d, values %q, start %d: they are for parameters on servers: leave them out", s.Staleness, s.GeoSteps, s.Threads, s.Values, s.Start))
 		}
 		if len(s.Click) > 0 {
 			errs = append(errs, fmt.Errorf("settings of the click rule %v are for parameters on servers: leave them out", s.Click))
@@ -82,6 +84,7 @@ func (c Config) validateServers() (errs []error) {
 	}
 	fault(!slices.Contains(Consistencies(), s.Consistency), "that consistency is not known: use one of %s", strings.Join(Consistencies(), ", "))
 	fault((s.Consistency == "geo") != (s.GeoSteps > 0), "copies exchanged every %d steps: want at least 1 for geo, and 0 for others", s.GeoSteps)
+	fault(s.Staleness < 0 || s.Staleness > 0 && s.Consistency != "ssp", "staleness %d: want 0 or more, and only for ssp", s.Staleness)
 	fault(s.Start < 0, "start %d of the job: want at least 1, or 0", s.Start)
 	fault(s.Threads < 0 || s.Threads > MaxThreads, "%d trainer threads: want 0 to %d", s.Threads, MaxThreads)
 	fault(s.Threads > 1 && s.Consistency == "sync", "%d trainer threads do not keep in step: use async, geo or ssp, or more ranks", s.Threads)
@@ -175,7 +178,7 @@ func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
 	if lead != nil {
 		r.remote.client = lead.remote.client
 	} else {
-		c := client.Config{Schema: s, Lanes: threads, Job: at.job}
+		c := client.Config{Schema: s, Lanes: threads, Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
 		if err := cfg.Servers.codes(&c); err != nil {
 			return err
 		}

@@ -61,6 +61,7 @@ type Config struct {
 	Ticket  transport.Ticket
 	Version string // of the program
 	Job     string // as the servers have it; may be ""
+	Mode    string // what the servers must be, as message.ModeOf says it; "": anything
 
 	Trainer, Trainers int           // which of how many
 	Lanes             int           // of each trainer; 0: 1
@@ -119,7 +120,7 @@ func (c Config) Validate() error {
 	for i, addr := range c.Servers {
 		fault(addr == "", "server %d has no address", i)
 	}
-	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Lanes: c.Lanes, Servers: len(c.Servers), Session: 1, From: 1, Job: c.Job}
+	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Lanes: c.Lanes, Servers: len(c.Servers), Session: 1, From: 1, Job: c.Job, Mode: c.Mode}
 	if err := hello.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("ps: client: %w", err))
 	}

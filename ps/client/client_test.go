@@ -253,6 +253,7 @@ func TestRefused(t *testing.T) {
 		"versions differ":       func(c *Config) { c.Version = "2" },
 		"another schema":        func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
 		`of job "other"`:        func(c *Config) { c.Job = "other" },
+		"servers are ssp":       func(c *Config) { c.Mode = "ssp" },
 		"one of 3 with 1 lanes": func(c *Config) { c.Trainers = 3 },
 		"of 2, it is 0 of 1":    func(c *Config) { c.Servers = append(c.Servers, c.Servers[0]) },
 	} {

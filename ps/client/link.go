@@ -204,7 +204,7 @@ func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	cfg := &k.c.cfg
 	hello := message.Hello{
 		Trainer: cfg.Trainer, Trainers: cfg.Trainers, Lane: k.lane, Lanes: cfg.Lanes, Server: k.server, Servers: len(cfg.Servers),
-		Session: k.c.session, Hash: k.c.hash, Job: cfg.Job,
+		Session: k.c.session, Hash: k.c.hash, Job: cfg.Job, Mode: cfg.Mode,
 	}
 	hello.From, hello.Clock = k.from()
 	if err := conn.WriteFrame(message.TypeHello, hello.Append(nil)); err != nil {

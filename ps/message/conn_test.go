@@ -87,7 +87,7 @@ func TestConnReadsMessages(t *testing.T) {
 		must(t, err)
 		return b
 	}
-	if h, err := ParseHello(next(TypeHello, Head{}, helloFixed+5)); err != nil || h != goldenHello {
+	if h, err := ParseHello(next(TypeHello, Head{}, helloFixed+8)); err != nil || h != goldenHello {
 		t.Error(h, err)
 	}
 	if got := next(TypePullRows, pull, 24); !bytes.Equal(got, keys) {

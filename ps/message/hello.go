@@ -15,6 +15,8 @@ const (
 	MaxLanes = 1024
 	// MaxJob is the longest name of a job in bytes.
 	MaxJob = 256
+	// MaxMode is the most bytes of a mode.
+	MaxMode = 64
 
 	helloFixed   = 88
 	welcomeSize  = 32
@@ -33,12 +35,13 @@ const (
 //	16     4     Lanes
 //	20     4     Server
 //	24     4     Servers
-//	28     4     the length of Job
+//	28     2     the length of Job
+//	30     2     the length of Mode
 //	32     8     Session
 //	40     8     From
 //	48     8     Clock
 //	56     32    Hash
-//	88           Job
+//	88           Job, and then Mode
 type Hello struct {
 	Trainer, Trainers int // which of how many
 	Lane, Lanes       int // which of the trainer's lanes
@@ -48,6 +51,15 @@ type Hello struct {
 	Clock             uint64   // the last step that a change before From has ended; 0: none
 	Hash              [32]byte // the schema's
 	Job               string   // the same for all of a job
+	Mode              string   // what the trainer takes the servers' mode for; "": any
+}
+
+// ModeOf is a Hello's Mode: a consistency, and with ssp how stale a trainer may be.
+func ModeOf(consistency string, staleness int) string {
+	if consistency == "ssp" {
+		return fmt.Sprintf("ssp with a staleness of %d", staleness)
+	}
+	return consistency
 }
 
 // Validate reports all faults together.
@@ -67,9 +79,13 @@ func (h Hello) Validate() error {
 	if h.Session == 0 || h.From == 0 {
 		errs = append(errs, fmt.Errorf("session %d, changes from number %d on: neither is 0", h.Session, h.From))
 	}
-	if len(h.Job) > MaxJob || printable(h.Job) != h.Job || strings.Contains(h.Job, "\n") {
-		errs = append(errs, fmt.Errorf("the job %q: want at most %d bytes that can be printed", h.Job, MaxJob))
+	text := func(what, s string, most int) {
+		if len(s) > most || printable(s) != s || strings.Contains(s, "\n") {
+			errs = append(errs, fmt.Errorf("the %s %q: want at most %d bytes that can be printed", what, s, most))
+		}
 	}
+	text("job", h.Job, MaxJob)
+	text("mode", h.Mode, MaxMode)
 	return errors.Join(errs...)
 }
 
@@ -78,14 +94,14 @@ func (h Hello) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, Protocol)
 	b = le.AppendUint16(b, 0)
-	for _, v := range []int{h.Trainer, h.Trainers, h.Lane, h.Lanes, h.Server, h.Servers, len(h.Job)} {
+	for _, v := range []int{h.Trainer, h.Trainers, h.Lane, h.Lanes, h.Server, h.Servers, len(h.Job) | len(h.Mode)<<16} {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	b = le.AppendUint64(b, h.Session)
 	b = le.AppendUint64(b, h.From)
 	b = le.AppendUint64(b, h.Clock)
 	b = append(b, h.Hash[:]...)
-	return append(b, h.Job...)
+	return append(append(b, h.Job...), h.Mode...)
 }
 
 // ParseHello reads what Append wrote. Faults are ErrMalformed, or ErrProtocol.
@@ -97,14 +113,15 @@ func ParseHello(b []byte) (Hello, error) {
 	if err := checkProtocol(b); err != nil {
 		return Hello{}, err
 	}
-	if len(b) < helloFixed || len(b)-helloFixed != int(le.Uint32(b[28:])) {
+	if len(b) < helloFixed || len(b)-helloFixed != int(le.Uint16(b[28:]))+int(le.Uint16(b[30:])) {
 		return Hello{}, malformed("a hello of %d bytes", len(b))
 	}
+	mode := helloFixed + int(le.Uint16(b[28:]))
 	at := func(i int) int { return int(le.Uint32(b[i:])) }
 	h := Hello{
 		Trainer: at(4), Trainers: at(8), Lane: at(12), Lanes: at(16), Server: at(20), Servers: at(24),
 		Session: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
-		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:]),
+		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:mode]), Mode: string(b[mode:]),
 	}
 	if err := h.Validate(); err != nil {
 		return Hello{}, malformed("a hello: %v", err)

@@ -37,7 +37,7 @@ import (
 )
 
 // Protocol is the version of all layouts of this package.
-const Protocol = 2
+const Protocol = 3
 
 // The types of frames.
 const (

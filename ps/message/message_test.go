@@ -29,7 +29,7 @@ func testLimits() *Limits {
 
 var goldenHello = Hello{
 	Trainer: 2, Trainers: 3, Lane: 1, Lanes: 2, Server: 4, Servers: 5, Session: 0x0102030405060708, From: 9, Clock: 10,
-	Hash: [32]byte{0: 0xaa, 31: 0xbb}, Job: "job 7",
+	Hash: [32]byte{0: 0xaa, 31: 0xbb}, Job: "job 7", Mode: "ssp",
 }
 
 var goldenWelcome = Welcome{Keys: 1 << 16, Values: 1 << 20, Pulls: 32, Last: 77, Heartbeat: time.Second, Silence: 10 * time.Second}
@@ -45,9 +45,9 @@ func TestGoldenBytes(t *testing.T) {
 		want string
 	}{
 		"head": {head[:], "0807060504030201" + "1817161514131211" + "2827262524232221" + "34333231" + "4241" + "03" + "00"},
-		"hello": {goldenHello.Append(nil), "02000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000000" +
-			"0807060504030201" + "0900000000000000" + "0a00000000000000" + "aa" + strings.Repeat("00", 30) + "bb" + "6a6f622037"},
-		"welcome": {goldenWelcome.Append(nil), "02000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
+		"hello": {goldenHello.Append(nil), "03000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000300" +
+			"0807060504030201" + "0900000000000000" + "0a00000000000000" + "aa" + strings.Repeat("00", 30) + "bb" + "6a6f622037" + "737370"},
+		"welcome": {goldenWelcome.Append(nil), "03000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
 		"failure": {failure.Append(nil), "04000000" + "05000000" + "676f6e65"},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
@@ -106,7 +106,7 @@ func TestHeadRoundTrip(t *testing.T) {
 
 func TestHelloRoundTrip(t *testing.T) {
 	one := Hello{Trainers: 1, Lanes: 1, Servers: 1, Session: 1, From: 1}
-	most := Hello{Trainer: 511, Trainers: 512, Lane: 1, Lanes: 2, Server: 65535, Servers: 65536, Session: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2)}
+	most := Hello{Trainer: 511, Trainers: 512, Lane: 1, Lanes: 2, Server: 65535, Servers: 65536, Session: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Mode: strings.Repeat("m", MaxMode)}
 	for _, h := range []Hello{one, most, goldenHello} {
 		b := h.Append(nil)
 		if got, err := ParseHello(b); err != nil || got != h {
@@ -120,7 +120,7 @@ func TestHelloRoundTrip(t *testing.T) {
 	}
 	b := one.Append(nil)
 	b[0] = Protocol + 1
-	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 2") {
+	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 3") {
 		t.Errorf("another version: %v", err)
 	}
 }
@@ -138,6 +138,7 @@ func TestHelloFaults(t *testing.T) {
 		"the job":           func(h *Hello) { h.Job = "a\x1b[31m" },
 		"256 bytes":         func(h *Hello) { h.Job = strings.Repeat("j", 257) },
 		"be printed":        func(h *Hello) { h.Job = "two\nlines" },
+		"the mode":          func(h *Hello) { h.Mode = strings.Repeat("m", 65) },
 	} {
 		h := goldenHello
 		change(&h)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
@@ -164,7 +165,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 		return Figures{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
 	}
 	s.service, err = service.New(service.Config{
-		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
+		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Mode: message.ModeOf(string(cfg.Mode), cfg.Staleness), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
 		Heartbeat: cfg.Heartbeat, Silence: cfg.Silence, Rejoin: cfg.Rejoin, Arrive: cfg.Arrive, Report: cfg.Report, Open: s.open,
 	})
 	if err != nil {

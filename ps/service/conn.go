@@ -218,6 +218,9 @@ func (c *conn) sameJob() error {
 	if h.Job != cfg.Job {
 		return c.mismatch("trainer %d is of job %q, this server is of %q", h.Trainer, h.Job, cfg.Job)
 	}
+	if h.Mode != "" && h.Mode != cfg.Mode {
+		return c.mismatch("trainer %d is told that servers are %s, this one is %s: say the same to all", h.Trainer, h.Mode, cfg.Mode)
+	}
 	if h.Server != cfg.Index || h.Servers != cfg.Servers {
 		return c.mismatch("trainer %d takes this for server %d of %d, it is %d of %d: do all have the same list of servers?",
 			h.Trainer, h.Server, h.Servers, cfg.Index, cfg.Servers)

@@ -62,7 +62,7 @@ func start(t testing.TB, trainers int, change func(c *Config, e *fake.Config)) *
 	t.Helper()
 	w := &world{t: t, ticket: transport.NewTicket(), ended: make(chan error, 1)}
 	cfg := Config{
-		Ticket: w.ticket, Version: "1", Job: "j", Servers: 1, Trainers: trainers, Report: w.report,
+		Ticket: w.ticket, Version: "1", Job: "j", Mode: "async", Servers: 1, Trainers: trainers, Report: w.report,
 	}
 	ec := fake.Config{Trainers: trainers, LostLeaves: true}
 	if change != nil {

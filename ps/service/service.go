@@ -103,6 +103,7 @@ type Config struct {
 	Ticket  transport.Ticket
 	Version string // of the program; trainers of other versions are refused
 	Job     string // trainers of another job are refused; may be ""
+	Mode    string // trainers that take it for another one are refused: message.ModeOf
 
 	Index, Servers int // which of how many servers
 	Trainers       int
@@ -189,7 +190,7 @@ func (c Config) Validate() error {
 // hello is what all trainers' hellos have in common.
 func (c *Config) hello() message.Hello {
 	return message.Hello{
-		Trainers: c.Trainers, Lanes: c.Lanes, Server: c.Index, Servers: c.Servers, Job: c.Job, Session: 1, From: 1,
+		Trainers: c.Trainers, Lanes: c.Lanes, Server: c.Index, Servers: c.Servers, Job: c.Job, Mode: c.Mode, Session: 1, From: 1,
 	}
 }
 

@@ -79,6 +79,7 @@ func TestRefusals(t *testing.T) {
 	good, _ := w.join(hello(0, 2))
 	for says, change := range map[string]func(h *message.Hello){
 		`of job "k", this server is of "j"`:      func(h *message.Hello) { h.Job = "k" },
+		"servers are sync, this one is async":    func(h *message.Hello) { h.Mode = "sync" },
 		"takes this for server 1 of 2":           func(h *message.Hello) { h.Server, h.Servers = 1, 2 },
 		"one of 3 with 1 lanes each":             func(h *message.Hello) { h.Trainers = 3 },
 		"this server waits for 2 with 1":         func(h *message.Hello) { h.Lanes = 2 },
