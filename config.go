@@ -138,7 +138,7 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 		case present && c.Apart && len(env.Tables) == 0:
 			err = fmt.Errorf("%s is not set: ranks that are apart need servers of tables", launch.TablesVar)
 		case present && !c.Apart && env.Rendezvous == "":
-			err = fmt.Errorf("%s is not set: the launcher takes the ranks for ones without a mesh", launch.RendezvousVar)
+			err = fmt.Errorf("%s is not set: the launcher takes the ranks for ones without a mesh, which set Config.Apart", launch.RendezvousVar)
 		case !present && c.Apart:
 			err = fmt.Errorf("%s is not set: ranks that are apart need a launcher, or the job's size", launch.RankVar)
 		case present && c.Servers > 0 && c.Servers != env.Servers:

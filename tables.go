@@ -17,7 +17,7 @@ func (j *Job) Tables() int { return len(j.tables) }
 // lost it is aborted: its servers would let it wait for what that one was to push.
 func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	if len(j.tables) == 0 {
-		return nil, fmt.Errorf("the job has no servers of tables: start it with some, or give all ranks their addresses")
+		return nil, fmt.Errorf("the job has no servers of tables: start it with some, such as by ringo run --servers 1 --ps-mode async, or give all ranks their addresses")
 	}
 	if j.ticket == nil {
 		return nil, fmt.Errorf("a job of one process has no servers of tables: start its ranks as processes")

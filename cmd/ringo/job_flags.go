@@ -45,8 +45,9 @@ type jobFlags struct {
 	progress    string
 	network     networkFlags
 	mode        string // where gradients are summed: modeCollective or modePS
-	servers     int    // that sum
-	keepers     int    // servers that keep parameters
+	servers     int    // with modePS
+	summers     int    // of them, those that sum: all or none
+	keepers     int    // and those that keep parameters
 	ps          psFlags
 
 	byHand bool // --rank was given
@@ -98,6 +99,9 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	if launched && err == nil && env.Servers > 0 && cmd.Flags().Lookup("mode") != nil && !cmd.Flags().Changed("mode") {
 		f.mode, f.servers = modePS, env.Servers
 	}
+	if launched && err == nil && len(env.Tables) > 0 && cmd.Flags().Lookup("ps-mode") != nil {
+		f.besideKeepers(len(env.Tables), cmd.Flags().Changed, &faults)
+	}
 	f.checkServers(&faults)
 	if cmd.Flags().Lookup("ps-mode") != nil {
 		f.ps.checkWhole(cmd, f.byHand, &faults)
@@ -129,6 +133,19 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	return faults
 }
 
+// besideKeepers is a rank of a job whose launcher has started servers that keep parameters.
+func (f *jobFlags) besideKeepers(n int, changed func(string) bool, faults *faultList) {
+	if !changed("mode") {
+		f.mode = modePS
+	}
+	if f.mode == modePS && !changed("servers") {
+		f.servers = n
+	}
+	if f.mode == modePS && !changed("ps-mode") {
+		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --ps-mode %s", n, strings.Join(train.Consistencies(), "|"))
+	}
+}
+
 // checkTimes reports faults of the times that all members know.
 func (f *jobFlags) checkTimes(faults *faultList) {
 	if f.timeout <= 0 {
@@ -155,6 +172,7 @@ func (f *jobFlags) checkServers(faults *faultList) {
 	if f.servers < 0 || f.servers > maxRanks {
 		faults.add("--servers %d: want 1 to %d", f.servers, maxRanks)
 	}
+	f.summers = f.servers
 }
 
 // checkExchange reports settings that servers would leave without effect.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/train"
@@ -80,10 +81,21 @@ func (f *psFlags) registerRanks(fs *pflag.FlagSet) {
 	f.registerTables(fs)
 	fs.IntVar(&f.geoSteps, "geo-steps", defaultGeoSteps, "`steps` after which ranks exchange, with --ps-mode geo")
 	fs.StringVar(&f.values, "ps-values", "fp32", "how values travel to and from servers that keep parameters: fp32, fp16, bf16, or int8 (gradients of rows in 8 bits, all else fp16)")
-	fs.IntVar(&f.restarts, "ps-restarts", 0, "how often each server that keeps parameters is started again when it is lost")
+	f.registerRestarts(fs)
 	fs.Var(&f.click, "ps-click", "`NAME=X,…`: settings of --optimizer click: rate (rows learn at so many times --lr; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)")
 	fs.StringSliceVar(&f.addrs, "ps-addrs", nil, "`HOST:PORT,…` of the servers that keep parameters, for ranks and servers started by hand")
 	f.whole.registerRank(fs)
+}
+
+// registerRestarts registers what launchers of servers are told.
+func (f *psFlags) registerRestarts(fs *pflag.FlagSet) {
+	fs.IntVar(&f.restarts, "ps-restarts", 0, "how often each server that keeps parameters is started again when it is lost")
+}
+
+// launched makes n servers that keep parameters part of a job.
+func (f *psFlags) launched(cfg *launch.Config, n int, command []string) {
+	cfg.Tables, cfg.TableCommand = n, command
+	cfg.TableRestarts, cfg.TableGrace, cfg.Apart = f.restarts, f.tableGrace(), f.goesOn()
 }
 
 // keeps says that servers keep parameters.
@@ -101,7 +113,7 @@ func (f *psFlags) training() train.Servers {
 	if !f.keeps() {
 		return train.Servers{}
 	}
-	s := train.Servers{Consistency: f.mode, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
+	s := train.Servers{Consistency: f.mode, Staleness: f.staleness, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
 	if f.mode == string(tables.Geo) {
 		s.GeoSteps = f.geoSteps
 	}
@@ -164,7 +176,7 @@ func (f *jobFlags) checkKeepers(cmd *cobra.Command, faults *faultList) {
 	if !f.ps.keeps() {
 		return
 	}
-	f.keepers, f.servers = f.servers, 0
+	f.keepers, f.summers = f.servers, 0
 	f.ps.keep.check(f.ps.durability, f.ps.dir, f.keepers-1, faults)
 	f.ps.keep.checkDays(cmd.Flags().Lookup("optimizer").Value.String() == train.OptimizerClick, faults)
 	if f.byHand {

@@ -59,7 +59,7 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 
 // job is what the flags say of a job.
 func (f *jobFlags) job() ringo.Config {
-	cfg := ringo.Config{Servers: f.servers, Tables: f.ps.addrs, Apart: f.ps.goesOn(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
+	cfg := ringo.Config{Servers: f.summers, Tables: f.ps.addrs, Apart: f.ps.goesOn(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
 	cfg.PS.Timeout = f.timeout
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport
@@ -70,7 +70,7 @@ func (f *jobFlags) job() ringo.Config {
 // roleTold is body of a job with servers, where each role says when it is up and
 // when it is done.
 func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
-	if f.servers == 0 && f.keepers == 0 {
+	if f.summers == 0 && f.keepers == 0 {
 		return body
 	}
 	return func(job *ringo.Job) error {
@@ -94,6 +94,9 @@ func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*rin
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
 		if job.Size() != f.np {
 			return fmt.Errorf("--np %d, but %s is %d", f.np, launch.WorldSizeVar, job.Size())
+		}
+		if f.keepers != job.Tables() {
+			return fmt.Errorf("%d servers keep parameters, but %s has %d: say --mode ps, --ps-mode and --servers as the launcher was told", f.keepers, launch.TablesVar, job.Tables())
 		}
 		return body(job)
 	})
@@ -119,11 +122,11 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	argv := append([]string{self}, commandLine(cmd, args)...)
 	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
 	cfg := launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, CoresEach: f.computeThreads()}
-	if cfg.Servers = f.servers; f.servers > 0 {
+	if cfg.Servers = f.summers; f.summers > 0 {
 		cfg.ServerCommand = append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)
 	}
-	if cfg.Tables = f.keepers; f.keepers > 0 {
-		cfg.TableCommand = append([]string{self, serverCommand}, givenFlags(cmd, f.ps.tableFlags)...)
+	if f.keepers > 0 {
+		f.ps.launched(&cfg, f.keepers, append([]string{self, serverCommand}, givenFlags(cmd, f.ps.tableFlags)...))
 		if f.ps.whole.dir != "" {
 			resume, err := cmd.Flags().GetBool("resume")
 			if err != nil {
@@ -136,7 +139,6 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 			defer s.release()
 			cfg.Command, cfg.TableCommand = append(cfg.Command, s.rank()...), append(cfg.TableCommand, s.server()...)
 		}
-		cfg.TableRestarts, cfg.TableGrace, cfg.Apart = f.ps.restarts, f.ps.tableGrace(), f.ps.goesOn()
 	}
 	return launchProgram(cmd, cfg)
 }

@@ -103,6 +103,7 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	if c.np < 1 || c.np > maxRanks {
 		faults.add("--np %d: want the number of workers, 1 to %d", c.np, maxRanks)
 	}
+	c.summers = c.servers
 	if c.servers < 1 || c.servers > maxRanks {
 		faults.add("--servers %d: want the number of servers, 1 to %d", c.servers, maxRanks)
 	} else if c.index < 0 || c.index >= c.servers {

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/launch"
+)
+
+// runRole is `ringo run`.
+type runRole struct {
+	np, servers                       int
+	joinTimeout, heartbeat, deadAfter time.Duration
+	transport                         string
+	ps                                psFlags
+}
+
+func newRun() *cobra.Command {
+	c := &runRole{}
+	cmd := &cobra.Command{
+		Use:   "run --np N -- PROGRAM ARGS…",
+		Short: "Start any program that uses the library as N workers of one job",
+
+		DisableFlagsInUseLine: true, // "[flags]" would follow the program's
+		Long: "Start any program that uses the library as N workers of one job. Each finds its\n" +
+			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads. With --servers there are as many `ringo server`\n" +
+			"beside them, at which ringo.Job's Reducer sums gradients, or with --ps-mode sync,\nasync, geo or ssp its DialTables finds tables of parameters.",
+		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3\n" +
+			"  ringo run --np 4 --servers 2 -- ./my-trainer\n" +
+			"  ringo run --np 4 --servers 2 --ps-mode async -- ./my-tables",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("`ringo run` needs a program: ringo run --np N -- PROGRAM ARGS…")
+			}
+			return nil
+		},
+		RunE: c.execute,
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&c.np, "np", 1, "number of `ranks` (workers)")
+	fs.IntVar(&c.servers, "servers", 0, "number of servers beside them")
+	fs.DurationVar(&c.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
+	fs.DurationVar(&c.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "with --ps-lost go-on, time between signs of life of the ranks")
+	fs.DurationVar(&c.deadAfter, "dead-after", cluster.DefaultDeadAfter, "with --ps-lost go-on, a rank without a sign of life for so long is lost; at least twice --heartbeat")
+	fs.StringVar(&c.transport, "transport", "", "how they talk, unless the program says: shm or tcp; sets "+launch.TransportVar)
+	c.ps.registerTables(fs)
+	c.ps.registerRestarts(fs)
+	fs.SetInterspersed(false) // the program's flags are its own
+	return cmd
+}
+
+func (c *runRole) execute(cmd *cobra.Command, program []string) error {
+	if err := errors.Join(c.check(cmd)...); err != nil {
+		return usageError{err}
+	}
+	cfg := launch.Config{N: c.np, Command: program, JoinTimeout: c.joinTimeout}
+	if c.servers > 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("cannot find this program's own file, which is its servers: %w", err)
+		}
+		server := []string{self, serverCommand}
+		if c.ps.keeps() {
+			c.ps.launched(&cfg, c.servers, append(server, givenFlags(cmd, c.ps.tableFlags)...))
+		} else {
+			cfg.Servers, cfg.ServerCommand = c.servers, append(server, givenFlags(cmd, serverFlags)...)
+		}
+	}
+	if c.transport != "" {
+		cfg.Env = []string{launch.TransportVar + "=" + c.transport}
+	}
+	return launchProgram(cmd, cfg)
+}
+
+// check reports every fault of the flags.
+func (c *runRole) check(cmd *cobra.Command) []error {
+	var faults faultList
+	if c.np < 1 || c.np > maxRanks {
+		faults.add("--np %d: want 1 to %d", c.np, maxRanks)
+	}
+	if c.servers < 0 || c.servers > maxRanks {
+		faults.add("--servers %d: want 0 to %d", c.servers, maxRanks)
+	}
+	if !oneOf(c.transport, "", ringo.TransportSHM, ringo.TransportTCP) {
+		faults.add("--transport %q is not known: use shm or tcp", c.transport)
+	}
+	times := jobFlags{timeout: 1, joinTimeout: c.joinTimeout, heartbeat: c.heartbeat, deadAfter: c.deadAfter}
+	times.checkTimes(&faults)
+	c.ps.check(cmd, modePS, &faults)
+	if !c.ps.goesOn() {
+		for _, name := range []string{"heartbeat", "dead-after"} {
+			if cmd.Flags().Changed(name) {
+				faults.add("--%s has no effect without --ps-lost %s: the program says when a rank is lost", name, lostGoesOn)
+			}
+		}
+	}
+	if !c.ps.keeps() {
+		return faults
+	}
+	if c.servers == 0 {
+		faults.add("--ps-mode %s needs servers that keep the parameters: say --servers", c.ps.mode)
+	}
+	if c.ps.goesOn() && c.transport != "" {
+		faults.add("--transport %s is not for --ps-lost %s: ranks are connected to servers, and not to each other", c.transport, lostGoesOn)
+	}
+	c.ps.keep.check(c.ps.durability, c.ps.dir, c.servers-1, &faults)
+	return faults
+}
