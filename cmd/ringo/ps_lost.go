@@ -38,6 +38,11 @@ func (f *jobFlags) checkApart(cmd *cobra.Command, faults *faultList) {
 			faults.add("--%s is not for --ps-lost %s: ranks are connected to servers, and not to each other", name, lostGoesOn)
 		}
 	}
+	for _, name := range lostTimes {
+		if f.byHand && cmd.Flags().Changed(name) {
+			faults.add("--%s has no effect on a rank with --ps-lost %s: give it to ringo server", name, lostGoesOn)
+		}
+	}
 }
 
 // lostTimes are the flags that say when a rank is lost.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,9 @@ type Server struct {
 func Open(dir string) (*Job, error) {
 	j := &Job{Dir: dir}
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: want the directory of a job's servers (--ps-dir, or start-1 and so on in that of its --checkpoint)", err)
+	}
 	if err != nil {
 		return nil, err
 	}
