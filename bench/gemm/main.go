@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command gemm times the matrix products of package simd against OpenBLAS's,
-// in turns of some milliseconds on the same core, and prints the ratios. The
+// in turns on the same core, and prints the ratios. The
 // other side is openblas/openblas.c, a process of its own; run.sh builds and runs both.
 package main
 
@@ -33,7 +33,9 @@ func run(out io.Writer) error {
 	level := flag.String("level", simd.Host().Name(), "kernels to time")
 	only := flag.String("only", "", "`pattern` of the names of the shapes to run")
 	rounds := flag.Int("rounds", 9, "turns per shape")
-	burst := flag.Duration("burst", 10*time.Millisecond, "length of a turn")
+	// After each wait for the other side Go's monitor thread wakes every 20 us for some 5 ms, on this very core: turns
+	// are long against that.
+	burst := flag.Duration("burst", 100*time.Millisecond, "length of a turn")
 	serve := flag.Bool("serve", false, "be the other side, for comparing two builds of this program")
 	flag.Parse()
 	k, err := simd.Lookup(*level)
