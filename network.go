@@ -22,7 +22,8 @@ type Network struct {
 	// have the same.
 	Streams int
 	// CongestionControl is what the kernel uses for these connections: "reno",
-	// "cubic", "bbr" or another that it offers. Empty: its default.
+	// "cubic", "bbr" or another that it offers. Empty: its default, and reno
+	// instead of bbr between ranks of one host.
 	CongestionControl string
 	// Checksum has the payload of every message checked by a CRC-32C.
 	Checksum bool

@@ -16,7 +16,7 @@ func (f *networkFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.network.Interface, "interface", "", "network `interface` on which ranks listen for each other; default: that of the address by which they reach the coordinator")
 	fs.StringVar(&f.network.PortRange, "port-range", "", "`ports` on which they may listen, such as 20000-20100; default: any")
 	fs.IntVar(&f.network.Streams, "streams", 1, "`connections` between each two ranks; several pay where one does not fill the link")
-	fs.StringVar(&f.network.CongestionControl, "congestion-control", "", "congestion control `algorithm` of the connections, such as reno, cubic or bbr; default: the system's")
+	fs.StringVar(&f.network.CongestionControl, "congestion-control", "", "congestion control `algorithm` of the connections, such as reno, cubic or bbr; default: the system's, and reno instead of bbr between ranks of one host")
 	fs.BoolVar(&f.network.Checksum, "checksum", false, "check the payload of every message by a CRC-32C")
 }
 

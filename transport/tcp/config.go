@@ -63,7 +63,8 @@ type Config struct {
 	// whole on one. It must be the same on all ranks. Zero: 1.
 	Streams int
 	// CongestionControl is the algorithm that the kernel uses for each
-	// connection, such as "reno", "cubic" or "bbr". Empty: the system's default.
+	// connection, such as "reno", "cubic" or "bbr". Empty: the system's default,
+	// and reno instead of bbr between ranks of one host.
 	CongestionControl string
 	// Checksum has every message followed by the CRC-32C of its payload, which
 	// the receiver checks: TCP's own sum misses about one damage in 65,000.

@@ -17,4 +17,7 @@ func CheckCongestionControl(name string) error {
 	return fmt.Errorf("%q: only Linux lets a connection choose, this is %s", name, runtime.GOOS)
 }
 
+// unpace does nothing: only Linux lets a socket choose.
+func unpace(*net.TCPConn) {}
+
 func setCongestionControl(_ *net.TCPConn, name string) error { return CheckCongestionControl(name) }

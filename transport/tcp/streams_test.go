@@ -158,6 +158,19 @@ func TestCongestionControl(t *testing.T) {
 			}
 		}
 	}
+	usual, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	if err != nil {
+		t.Skip(err)
+	}
+	want := strings.TrimSpace(string(usual))
+	if strings.HasPrefix(want, "bbr") { // which paces: not within a host
+		want = "reno"
+	}
+	for _, s := range formed(t, 2, nil)[0].peers[1].streams {
+		if got, err := s.sock.(interface{ congestionControl() (string, error) }).congestionControl(); err != nil || got != want {
+			t.Errorf("where nothing is said: %q, %v, want %q", got, err, want)
+		}
+	}
 	err = CheckCongestionControl("voodoo")
 	if err == nil || !strings.Contains(err.Error(), `"voodoo"`) || !strings.Contains(err.Error(), "reno") {
 		t.Errorf("got %v", err)
