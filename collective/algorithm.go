@@ -154,4 +154,7 @@ var carriers = [kinds][methods]func(*Work) error{
 	kindReceive: {
 		byTable: (*Work).receivePair,
 	},
+	kindSharded: {
+		byDirect: (*Work).directSharded,
+	},
 }

@@ -116,6 +116,9 @@ func (g *Group) fixed() *table {
 // method is the algorithm of an operation: the configured one where the
 // operation has it, else the table's.
 func (g *Group) method(k kind, bytes int) method {
+	if k == kindSharded {
+		return byDirect // there is no other
+	}
 	if g.named != byTable && carrier(k, g.named) != nil {
 		return g.named
 	}

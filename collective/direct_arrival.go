@@ -87,7 +87,7 @@ func (w *Work) arriveInline(operand []byte) error {
 func (w *Work) arrive(place uint64, most int) error {
 	s := w.g.share
 	f := s.flag(w.number, s.me, lineArrived)
-	mine := arrival{w.sig, place, uint64(most)}
+	mine := arrival{w.sig, place, uint64(most), w.second}
 	*arrivalOf(f) = mine
 	turn := s.turn(w.number) << summaryBits
 	f.Raise(turn | w.sig.summary(false))
@@ -118,6 +118,8 @@ type arrival struct {
 	sig   signature
 	place uint64 // where in the rank's arena the operand lies, or nowhere
 	most  uint64 // the length of its largest part
+	// of a shared update, where the parameters lie
+	second uint64
 }
 
 func arrivalOf(f *waiting.Flag) *arrival { return (*arrival)(unsafe.Pointer(&f.Inline)) }
@@ -139,10 +141,11 @@ type show struct {
 	off    int // of its operand in its arena
 	most   int // the length of its largest part
 	placed bool
+	second int // of a shared update: the parameters; -1: they are elsewhere
 }
 
 func (a arrival) show() show {
-	return show{off: int(a.place), most: int(a.most), placed: a.place != nowhere}
+	return show{off: int(a.place), most: int(a.most), placed: a.place != nowhere, second: int(a.second)}
 }
 
 // look keeps what rank i has arrived with, unless it points to where that rank has
@@ -160,6 +163,9 @@ func (w *Work) look(i int, a arrival) error {
 	}
 	if a.place != nowhere && (a.place > room || whole > room-a.place) {
 		return w.outside(i, a.place, whole)
+	}
+	if w.kind == kindSharded && a.second != nowhere && (a.second > room || whole > room-a.second) {
+		return w.outside(i, a.second, whole)
 	}
 	w.shows[i] = a.show()
 	return nil

@@ -17,12 +17,13 @@ const (
 	kindAllToAllV
 	kindSend
 	kindReceive
+	kindSharded
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"allreduce", "broadcast", "allgather", "barrier", "allgatherv", "reducescatter",
-	"reduce", "gather", "scatter", "alltoall", "alltoallv", "send", "receive",
+	"reduce", "gather", "scatter", "alltoall", "alltoallv", "send", "receive", "sharded update",
 }
 
 func (k kind) String() string { return kindNames[k] }

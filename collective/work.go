@@ -32,6 +32,9 @@ type Work struct {
 	live bool          // between start and Wait
 	here bool          // it ran on its caller's goroutine and has ended
 
+	apply  func(lo, hi int, sum []float32) // of a shared update
+	second uint64                          // where its parameters lie
+
 	scope   *scope // whom the algorithm runs on
 	group   uint32 // of the messages' tags
 	base    uint32 // added to the numbers of messages, to tell phases apart
@@ -123,7 +126,7 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.live, w.here, w.byRank, w.lending, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root = false, false, false, false, false, nil, nil, nil, nil, Sum, 0
+	w.live, w.here, w.byRank, w.lending, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply = false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
 	g.recycle(w)
 	return end, bytes, err

@@ -1,0 +1,181 @@
+package collective
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Sharded is an update whose work the ranks of a host share: each place has one owner,
+// which alone sums its gradients and updates its parameters, and writes them to all
+// (weight-update sharding; Xu et al. 2020, stage 1 of ZeRO; Rajbhandari et al. 2020).
+//
+// An allreduce of K bytes of gradients on N ranks and an update of K bytes of parameters
+// by every rank, without optimizer state, move 5K bytes through each rank: K read and K
+// written, then 2K read and K written. Shared, these are (1 + 1/N)K read and K written,
+// and the optimizer's state, and its cost, are 1/N of what they were.
+type Sharded struct {
+	// Grads are this rank's, to be summed; nil: nothing is, and Apply has no sum.
+	Grads []float32
+	// Params are what Apply changes and all ranks then have; nil: nothing is, and sums
+	// are left in the owner's Grads.
+	Params []float32
+	// Ends is where each rank's part ends, in values; the last is the length of all. Parts
+	// that end within a cache line make two ranks write to it by turns.
+	Ends []int
+	// Apply updates this rank's Params[lo:hi]. It is called with one block of this rank's
+	// part after the other, at most ShardBlock values each, on a goroutine of the group:
+	// those of several operations run at the same time. sum is the sum of the block's
+	// gradients, in the order of ranks, which is Apply's to change and to nobody else
+	// any more when it has returned.
+	Apply func(lo, hi int, sum []float32)
+}
+
+// ShardBlock is how many values Sharded.Apply is given at most: those of two ranks,
+// their sum and the parameters stay in the nearest caches.
+const ShardBlock = 4096
+
+// What takes part, as it stands in a signature in the place of a root.
+const (
+	shardsGrads = 1 << iota
+	shardsParams
+)
+
+// CanShard reports why an update of these values cannot be shared; nil: it can. All ranks
+// must share memory, in which the values lie, and their sums must not be asked of another
+// algorithm. Ranks need not have the same answer.
+func CanShard(g *Group, values []float32) error {
+	switch {
+	case g.size == 1:
+		return fmt.Errorf("the group has one rank")
+	case !g.share.whole(g.size):
+		return fmt.Errorf("the ranks share no memory")
+	case g.method(kindAllReduce, 4*len(values)) != byDirect:
+		return fmt.Errorf("sums are made by %s", g.Choice("allreduce", 4*len(values)))
+	case Place(g, values) < 0:
+		return fmt.Errorf("the values do not lie in the memory that the ranks share")
+	}
+	return nil
+}
+
+// StartSharded is a shared update in the background, in one exchange of flags before it
+// and one after: Grads and Params must not be touched until Wait has returned. Values must
+// lie where CanShard wants them, and Ends, and which of Grads and Params there are, be
+// the same on every rank.
+func StartSharded(g *Group, s Sharded) *Work {
+	w := g.newWork(kindSharded, float32s)
+	n := max(len(s.Grads), len(s.Params))
+	if s.Grads != nil {
+		w.x, w.root = bytesOf(s.Grads), w.root|shardsGrads
+	}
+	if s.Params != nil {
+		w.dst, w.root = bytesOf(s.Params), w.root|shardsParams
+	}
+	if s.Grads == nil {
+		w.x = w.dst
+	}
+	switch {
+	case w.root == 0 || s.Apply == nil:
+		return w.misuse("a shared update without gradients and parameters, or without what is done to them")
+	case s.Grads != nil && s.Params != nil && len(s.Grads) != len(s.Params):
+		return w.misuse("%d gradients for %d parameters", len(s.Grads), len(s.Params))
+	}
+	if err := w.cutAt(s.Ends, n); err != nil {
+		return w.misuse("%w", err)
+	}
+	if err := CanShard(g, valuesOf[float32](w.x)); err != nil {
+		return w.misuse("a shared update of %d values: %w", n, err)
+	}
+	if err := CanShard(g, s.Params); err != nil {
+		return w.misuse("a shared update of %d parameters: %w", n, err)
+	}
+	w.apply = s.Apply
+	w.root |= summaryOfEnds(w.ends)
+	return g.start(w, false)
+}
+
+// summaryOfEnds goes with the signature beside what takes part: ranks that cut otherwise
+// would update some places twice and some never.
+func summaryOfEnds(ends []int) (sum int) {
+	hash := uint64(0)
+	for _, end := range ends {
+		hash = (hash ^ uint64(end)) * 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
+		hash ^= hash >> 32
+	}
+	return int(hash>>56) << 2
+}
+
+// cutAt makes w.ends those in values.
+func (w *Work) cutAt(ends []int, n int) error {
+	if len(ends) != w.g.size || ends[len(ends)-1] != n {
+		return fmt.Errorf("parts end at %v: want %d of them, the last at %d", ends, w.g.size, n)
+	}
+	at := 0
+	for _, end := range ends {
+		if end < at {
+			return fmt.Errorf("parts end at %v: want none to end before the one before", ends)
+		}
+		at = end
+		w.ends = append(w.ends, 4*end)
+	}
+	return nil
+}
+
+// directSharded carries a shared update out.
+func (w *Work) directSharded() error {
+	s := w.g.share
+	w.second = w.place(w.dst)
+	defer func() { w.second = 0 }()
+	if err := w.arrive(w.place(w.x), len(w.x)); err != nil {
+		return err
+	}
+	if err := w.allPlaced(); err != nil {
+		return err
+	}
+	lo, hi := 0, w.ends[w.g.rank]
+	if w.g.rank > 0 {
+		lo = w.ends[w.g.rank-1]
+	}
+	if len(w.block) < 4*ShardBlock {
+		w.block = make([]byte, 4*ShardBlock)
+	}
+	for at := lo; at < hi; at += 4 * ShardBlock {
+		w.shard(s, at, min(at+4*ShardBlock, hi))
+	}
+	return w.step(1)
+}
+
+// shard does bytes [lo, hi).
+func (w *Work) shard(s *share, lo, hi int) {
+	var sum []byte
+	if w.root&shardsGrads != 0 {
+		w.srcs, sum = w.srcs[:0], w.x[lo:hi]
+		for i := range s.ranks {
+			off := w.shows[i].off
+			w.srcs = append(w.srcs, s.arenas[i][off+lo:off+hi])
+		}
+		if w.root&shardsParams != 0 { // then nobody needs the sum, and memory is spared it
+			sum = w.block[:hi-lo]
+		}
+		w.dsts = append(w.dsts[:0], sum)
+		w.fold(w.dsts, w.srcs)
+	}
+	w.apply(lo/4, hi/4, valuesOf[float32](sum))
+	if w.root&shardsParams == 0 {
+		return
+	}
+	for k := 1; k < len(s.ranks); k++ {
+		i := (s.me + k) % len(s.ranks) // so that not all write to the same one
+		copy(s.arenas[i][w.shows[i].second+lo:], w.dst[lo:hi])
+	}
+}
+
+// allPlaced reports a rank whose operands do not lie in its arena.
+func (w *Work) allPlaced() error {
+	for i, show := range w.shows {
+		if !show.placed || w.root&shardsParams != 0 && show.second < 0 {
+			return w.waitFault(i, fmt.Errorf("%w: its values do not lie in the memory that the ranks share", transport.ErrLength))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// unshared is the definition: an allreduce, and then every rank updates everything.
+func unshared(g *Group, grads, params []float32, rule func(p, sum float32, i int) float32) error {
+	if err := AllReduce(g, grads, Sum); err != nil {
+		return err
+	}
+	for i := range params {
+		params[i] = rule(params[i], grads[i], i)
+	}
+	return nil
+}
+
+// cuts are ends of as many parts of n values, some of them empty.
+func cuts(rng *rand.Rand, n, parts int) []int {
+	ends := make([]int, parts)
+	for i := range parts - 1 {
+		last := 0
+		if i > 0 {
+			last = ends[i-1]
+		}
+		ends[i] = min(n, last+rng.IntN(2*n/parts+1))
+	}
+	ends[parts-1] = n
+	return ends
+}
+
+// inOrder holds Apply to what it promises: blocks of its rank's part, ascending, each once.
+type inOrder struct{ at, hi int }
+
+func (o *inOrder) next(lo, hi int) error {
+	if lo != o.at || hi <= lo || hi > o.hi || hi-lo > ShardBlock {
+		return fmt.Errorf("Apply was called for [%d, %d) in a part that goes on from %d to %d", lo, hi, o.at, o.hi)
+	}
+	o.at = hi
+	return nil
+}
+
+func partOfRank(ends []int, rank int) inOrder {
+	if rank == 0 {
+		return inOrder{0, ends[0]}
+	}
+	return inOrder{ends[rank-1], ends[rank]}
+}
+
+// A shared update has the bits of one that every rank makes whole, wherever parts end.
+func TestShardedIsTheWholeUpdate(t *testing.T) {
+	rule := func(p, sum float32, i int) float32 { return p - 0.3*sum + float32(i%5)*p }
+	for _, size := range directRanks() {
+		onShared(t, size, Config{}, func(g *Group) error {
+			rng := rand.New(rand.NewPCG(1, uint64(size))) // the same on every rank
+			for _, n := range []int{1, 16, 17, 1000, ShardBlock, 3*ShardBlock + 5, 20*ShardBlock + 1} {
+				ends := cuts(rng, n, size)
+				grads := put(g, "arena", numbers(n, func(i int) float32 { return operand(g.Rank(), i) }))
+				params := put(g, "apart", numbers(n, func(i int) float32 { return operand(0, i+3) }))
+				want := append([]float32(nil), params...)
+				if err := unshared(g, append([]float32(nil), grads...), want, rule); err != nil {
+					return err
+				}
+				part, errs := partOfRank(ends, g.Rank()), []error(nil)
+				w := StartSharded(g, Sharded{Grads: grads, Params: params, Ends: ends, Apply: func(lo, hi int, sum []float32) {
+					errs = append(errs, part.next(lo, hi))
+					for i := lo; i < hi; i++ {
+						params[i] = rule(params[i], sum[i-lo], i)
+					}
+				}})
+				errs = append(errs, w.Wait(), same(fmt.Sprintf("%d values that end at %v", n, ends), params, want))
+				if part.at != part.hi {
+					errs = append(errs, fmt.Errorf("Apply came to %d of %d", part.at, part.hi))
+				}
+				if err := errors.Join(errs...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// Gradients and parameters may take part one after the other, with something in between
+// that needs all sums; sums are left with their owners, and other gradients as they were.
+func TestShardedInTwoPhases(t *testing.T) {
+	const n = 3*ShardBlock + 100
+	onShared(t, 3, Config{}, func(g *Group) error {
+		ends := []int{100, ShardBlock + 64, n}
+		own := func(i int) float32 { return operand(g.Rank(), i) }
+		grads, params := put(g, "arena", numbers(n, own)), put(g, "apart", make([]float32, n))
+		part := partOfRank(ends, g.Rank())
+		want := numbers(n, own)
+		if err := AllReduce(g, want, Sum); err != nil {
+			return err
+		}
+		if err := StartSharded(g, Sharded{Grads: grads, Ends: ends, Apply: func(_, _ int, sum []float32) {
+			for i := range sum {
+				sum[i] *= 2
+			}
+		}}).Wait(); err != nil {
+			return err
+		}
+		for i := range n {
+			expected := own(i)
+			if i >= part.at && i < part.hi {
+				expected = 2 * want[i]
+			}
+			if grads[i] != expected {
+				return fmt.Errorf("gradient %d is %v, want %v", i, grads[i], expected)
+			}
+		}
+		if err := StartSharded(g, Sharded{Params: params, Ends: ends, Apply: func(lo, hi int, sum []float32) {
+			if sum != nil {
+				panic("a sum of nothing")
+			}
+			for i := lo; i < hi; i++ {
+				params[i] = grads[i] + 1
+			}
+		}}).Wait(); err != nil {
+			return err
+		}
+		for i := range want {
+			want[i] = 2*want[i] + 1
+		}
+		return same("parameters", params, want)
+	})
+}
+
+// Several are under way at once, among other operations.
+func TestShardedSideBySide(t *testing.T) {
+	const n, several = 5000, 6
+	onShared(t, 4, Config{SegmentBytes: 1 << 20}, func(g *Group) error {
+		grads := put(g, "arena", numbers(n*several, func(i int) float32 { return 1 }))
+		params := put(g, "apart", make([]float32, n*several))
+		var works []*Work
+		var seen sync.Map
+		for k := range several {
+			p := params[k*n:][:n]
+			works = append(works, StartSharded(g, Sharded{Grads: grads[k*n:][:n], Params: p, Ends: []int{1280, 2560, 3840, n}, Apply: func(lo, hi int, sum []float32) {
+				seen.Store(k, true)
+				for i := lo; i < hi; i++ {
+					p[i] += sum[i-lo] + float32(k)
+				}
+			}}), StartBarrier(g))
+		}
+		for _, w := range works {
+			if err := w.Wait(); err != nil {
+				return err
+			}
+		}
+		return same("parameters", params, numbers(n*several, func(i int) float32 { return 4 + float32(i/n) }))
+	})
+}
+
+func TestShardedRefusals(t *testing.T) {
+	apply := func(int, int, []float32) {}
+	refused := func(g *Group, s Sharded, want string) error {
+		err := StartSharded(g, s).Wait()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("%q: have %v", want, err)
+		}
+		return nil
+	}
+	onShared(t, 2, Config{}, func(g *Group) error {
+		x, y := put(g, "arena", make([]float32, 64)), put(g, "apart", make([]float32, 32))
+		elsewhere := make([]float32, 64)
+		return errors.Join(
+			refused(g, Sharded{Ends: []int{0, 0}, Apply: apply}, "without gradients"),
+			refused(g, Sharded{Grads: x, Ends: []int{0, 64}}, "without what is done"),
+			refused(g, Sharded{Grads: x, Params: y, Ends: []int{32, 64}, Apply: apply}, "64 gradients for 32 parameters"),
+			refused(g, Sharded{Grads: x, Ends: []int{64}, Apply: apply}, "want 2 of them"),
+			refused(g, Sharded{Grads: x, Ends: []int{32, 63}, Apply: apply}, "the last at 64"),
+			refused(g, Sharded{Grads: x, Ends: []int{-1, 64}, Apply: apply}, "none to end before"),
+			refused(g, Sharded{Grads: elsewhere, Ends: []int{32, 64}, Apply: apply}, "do not lie in the memory"),
+			refused(g, Sharded{Grads: x, Params: elsewhere, Ends: []int{32, 64}, Apply: apply}, "do not lie in the memory"),
+			AllReduce(g, x, Sum), // the group goes on
+		)
+	})
+	onShared(t, 2, Config{Algorithm: Ring}, func(g *Group) error {
+		return refused(g, Sharded{Grads: put(g, "arena", make([]float32, 64)), Ends: []int{32, 64}, Apply: apply}, "by ring")
+	})
+	onRanks(t, 2, Config{}, func(g *Group) error {
+		return refused(g, Sharded{Grads: make([]float32, 64), Ends: []int{32, 64}, Apply: apply}, "share no memory")
+	})
+	onRanks(t, 1, Config{}, func(g *Group) error {
+		return refused(g, Sharded{Grads: make([]float32, 64), Ends: []int{64}, Apply: apply}, "one rank")
+	})
+}
+
+// Ranks that do not share the same update are told, and none writes anywhere.
+func TestShardedMismatch(t *testing.T) {
+	for _, other := range []string{"length", "what takes part", "cut", "operation"} {
+		errs := onMeshes(t, mem.NewShared(2, testArena), Config{}, func(g *Group) error {
+			x, y := put(g, "arena", make([]float32, 64)), put(g, "apart", make([]float32, 64))
+			s := Sharded{Grads: x, Params: y, Ends: []int{32, 64}, Apply: func(int, int, []float32) { panic("applied") }}
+			if g.Rank() == 1 {
+				switch other {
+				case "length":
+					s.Grads, s.Params, s.Ends = x[:48], y[:48], []int{32, 48}
+				case "what takes part":
+					s.Params = nil
+				case "cut":
+					s.Ends = []int{16, 64}
+				case "operation":
+					return AllReduce(g, put(g, "arena", make([]float32, 4096)), Sum)
+				}
+			}
+			return StartSharded(g, s).Wait()
+		})
+		for rank, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "sharded update") {
+				t.Errorf("another %s, rank %d: %v", other, rank, err)
+			}
+		}
+	}
+}
+
+func TestShardedAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	const n = 4*ShardBlock + 16
+	onShared(t, 2, Config{}, func(g *Group) error {
+		x, y := put(g, "arena", make([]float32, n)), put(g, "apart", make([]float32, n))
+		s := Sharded{Grads: x, Params: y, Ends: []int{ShardBlock, n}, Apply: func(int, int, []float32) {}}
+		step := func() error { return StartSharded(g, s).Wait() }
+		for range 5 {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		var err error
+		if per := testing.AllocsPerRun(100, func() { err = errors.Join(err, step()) }); per >= 1 && g.Rank() == 0 {
+			return errors.Join(err, fmt.Errorf("%v allocations", per))
+		}
+		return err
+	})
+}
