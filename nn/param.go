@@ -74,7 +74,8 @@ type Params struct {
 	values   []float32
 	grads    []float32
 	alloc    func(n int) []float32 // where grads come from
-	lent     [][]float32           // what it gave, the latest last
+	home     func(n int) []float32 // where values come from
+	lent     [][]float32           // what these gave, the latest last
 	tables   []*Table
 	buffers  []*Buffer
 	state    []float32 // the arena of buffers
@@ -199,8 +200,12 @@ func (ps *Params) ZeroGrads() {
 // Nil, as at the start: memory of Go.
 func (ps *Params) GradsFrom(alloc func(n int) []float32) { ps.alloc = alloc }
 
-// Release hands what GradsFrom's alloc has given to free, the latest first. No
-// gradient may be used afterwards.
+// ValuesFrom makes Arrange take the memory of the arena of parameters from alloc, as
+// GradsFrom that of gradients: ranks that share it can share the work of an update.
+func (ps *Params) ValuesFrom(alloc func(n int) []float32) { ps.home = alloc }
+
+// Release hands what the allocs of GradsFrom and ValuesFrom have given to free, the
+// latest first. No gradient may be used afterwards, and no parameter that lies there.
 func (ps *Params) Release(free func(x []float32)) {
 	for _, x := range slices.Backward(ps.lent) {
 		free(x)
@@ -208,14 +213,23 @@ func (ps *Params) Release(free func(x []float32)) {
 	ps.lent = nil
 }
 
-// take is memory for gradients, of alloc if there is one.
-func (ps *Params) take(n int) []float32 {
-	if ps.alloc == nil {
+// take is memory of alloc, if there is one.
+func (ps *Params) take(alloc func(n int) []float32, n int) []float32 {
+	if alloc == nil {
 		return aligned(n)
 	}
-	x := ps.alloc(n)
+	x := alloc(n)
 	ps.lent = append(ps.lent, x)
 	return x
+}
+
+// arena is n values for one of the two arenas, which name gave alloc for.
+func (ps *Params) arena(alloc func(n int) []float32, n int, name string) ([]float32, error) {
+	x := ps.take(alloc, n)
+	if len(x) != n || !isAligned(x) {
+		return nil, fmt.Errorf("nn: Arrange: %s got %d values at %p, want %d at a multiple of 64 bytes", name, len(x), x, n)
+	}
+	return x, nil
 }
 
 // Arrange records the model once to learn in which order backward finishes the
@@ -288,7 +302,10 @@ func (ps *Params) layOut(order []*Param) error {
 	if ps.outline {
 		return nil
 	}
-	ps.values = aligned(at)
+	var err error
+	if ps.values, err = ps.arena(ps.home, at, "ValuesFrom"); err != nil {
+		return err
+	}
 	for i, p := range order {
 		lo, hi := ps.slots[i].Offset, ps.slots[i].Offset+ps.slots[i].Len
 		copy(ps.values[lo:hi], p.Data)
@@ -305,17 +322,14 @@ func (ps *Params) layOut(order []*Param) error {
 }
 
 // makeGrads makes the arena of n gradients.
-func (ps *Params) makeGrads(n int) error {
+func (ps *Params) makeGrads(n int) (err error) {
 	if ps.alloc == nil {
 		runtime.GC() // the memory that the values lay in before becomes the gradients'
 	} else {
 		debug.FreeOSMemory() // that memory serves nobody
 	}
-	ps.grads = ps.take(n)
-	if len(ps.grads) != n || !isAligned(ps.grads) {
-		return fmt.Errorf("nn: Arrange: GradsFrom got %d values at %p, want %d at a multiple of 64 bytes", len(ps.grads), ps.grads, n)
-	}
-	return nil
+	ps.grads, err = ps.arena(ps.alloc, n, "GradsFrom")
+	return err
 }
 
 // FanOut draws from the normal distribution of variance 2/n, with n the number

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -144,29 +145,44 @@ func TestArrangeComputesNothing(t *testing.T) {
 	}
 }
 
-// Gradients lie where they are told to, and training does not depend on it.
-func TestGradsFrom(t *testing.T) {
-	build := func(alloc func(int) []float32) (*Params, error) {
+// Gradients and parameters lie where they are told to, and training does not depend on it.
+func TestGradsFromAndValuesFrom(t *testing.T) {
+	build := func(grads, values func(int) []float32) (*Params, error) {
 		ps := NewParams(3)
 		layer := ps.Dense("d", 5, 3)
-		ps.GradsFrom(alloc)
+		ps.GradsFrom(grads)
+		ps.ValuesFrom(values)
 		x := NewTensor(2, 5)
 		return ps, ps.Arrange(func(tape *Tape) *Tensor {
 			loss, _ := tape.SoftmaxCrossEntropy(tape.Dense(x, layer, Identity), make([]int32, 2))
 			return loss
 		})
 	}
-	var given []float32
-	ps, err := build(func(n int) []float32 { given = aligned(n); return given })
+	plain, err := build(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var given, home []float32
+	ps, err := build(func(n int) []float32 { given = aligned(n); return given }, func(n int) []float32 { home = aligned(n); return home })
 	if err != nil || len(given) != len(ps.Values()) || &ps.Grads()[0] != &given[0] || &ps.List()[0].Grad[0] != &given[0] {
 		t.Fatalf("%d values were asked for, %v", len(given), err)
+	}
+	if &ps.Values()[0] != &home[0] || &ps.List()[0].Data[0] != &home[0] || !slices.Equal(ps.Values(), plain.Values()) {
+		t.Errorf("parameters lie at %p, want %p; are they as elsewhere: %v", ps.Values(), home, slices.Equal(ps.Values(), plain.Values()))
+	}
+	var back [][]float32
+	if ps.Release(func(x []float32) { back = append(back, x) }); len(back) != 2 || &back[0][0] != &given[0] || &back[1][0] != &home[0] {
+		t.Errorf("%d arrays came back, want the gradients, then the parameters", len(back))
 	}
 	for name, alloc := range map[string]func(int) []float32{
 		"none":        func(int) []float32 { return nil },
 		"not aligned": func(n int) []float32 { return aligned(n + 1)[1:] },
 		"too few":     func(n int) []float32 { return aligned(n - 1) },
 	} {
-		if _, err := build(alloc); err == nil || !strings.Contains(err.Error(), "GradsFrom") {
+		if _, err := build(alloc, nil); err == nil || !strings.Contains(err.Error(), "GradsFrom") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if _, err := build(nil, alloc); err == nil || !strings.Contains(err.Error(), "ValuesFrom") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

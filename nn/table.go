@@ -94,8 +94,8 @@ func (ps *Params) takeRows(n, dim int) ([]float32, []int32) {
 	if ps.slots == nil {
 		return make([]float32, 0, n), make([]int32, 0, n/dim)
 	}
-	ids := ps.take(n / dim)
-	return ps.take(n)[:0], unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(ids))), len(ids))[:0]
+	ids := ps.take(ps.alloc, n/dim)
+	return ps.take(ps.alloc, n)[:0], unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(ids))), len(ids))[:0]
 }
 
 // Buffer is a tensor that a model keeps but does not train, such as running
