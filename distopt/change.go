@@ -157,6 +157,9 @@ func (o *Optimizer) arrange() error {
 			o.watch.names = names(plan, o.layers)
 		}
 	}
+	if err := o.arrangeShards(); err != nil {
+		return err
+	}
 	apart := o.cfg.LayerThresholds && o.info.HasEffect(SettingThresholds)
 	if err := o.codec.group(plan, o.layers, apart); err != nil {
 		return fmt.Errorf("distopt: %w", err)

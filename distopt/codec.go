@@ -129,11 +129,13 @@ func (c *codec) giveBack(op *exchange.Op) {
 }
 
 // settle ends a step. What was owed went with it, and where nothing is left to
-// do, nothing is done from now on.
-func (c *codec) settle() {
-	if c.owes && c.local.Chain().Identity() {
-		c.local, c.owes, c.sparse = nil, false, nil
+// do, nothing is done from now on: it then returns true.
+func (c *codec) settle() bool {
+	if !c.owes || !c.local.Chain().Identity() {
+		return false
 	}
+	c.local, c.owes, c.sparse = nil, false, nil
+	return true
 }
 
 // part is the selection that a layer of a bucket belongs to.

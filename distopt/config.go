@@ -74,6 +74,9 @@ type Config struct {
 	// LayerThresholds selects from each layer of a bucket by itself, so that each
 	// has its share and its threshold. They still travel together.
 	LayerThresholds bool
+	// Update says who updates the parameters; empty: UpdateSharded under FP32 where all ranks
+	// can, else UpdateWhole. It changes no bit of the result.
+	Update Update
 	// Pool is what selections compute with on their pass over memory; nil: the caller's
 	// thread. The result does not depend on it.
 	Pool compress.Pool `json:"-"`
@@ -97,6 +100,15 @@ func (c Config) Validate() error {
 	}
 	if c.Accumulation < 0 {
 		add("accumulation %d: want 0 or more backwards a step", c.Accumulation)
+	}
+	switch c.Update {
+	case "", UpdateWhole:
+	case UpdateSharded:
+		if c.name() != FP32 || c.ClipValue != 0 {
+			add("%s %q is for strategy %s without %s: leave it out", SettingUpdate, c.Update, FP32, SettingClipValue)
+		}
+	default:
+		add("%s %q is not known: use %s or %s", SettingUpdate, c.Update, UpdateWhole, UpdateSharded)
 	}
 	return errors.Join(append(errs, c.checkStrategy()...)...)
 }

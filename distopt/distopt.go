@@ -8,6 +8,11 @@
 // arenas of the same layout, and everything is done in place. Row-sparse tables
 // lie outside them: their gradients travel as ids and rows, in every strategy.
 //
+// Where the ranks share memory and both arenas lie in it, each rank sums and updates a
+// part under FP32 and writes it to all, a bucket as soon as all ranks have its gradients:
+// settings of the wrapped optimizer, such as the learning rate, are therefore those of
+// the first GradReady of a step. What is in the gradients after Step is undefined.
+//
 //	opt, err := distopt.New(group, sgd, layers, params, grads, tables, distopt.Config{})
 //	defer opt.Close()
 //	err = opt.Broadcast()
@@ -51,6 +56,9 @@ type Optimizer struct {
 	flying   []bool        // by bucket: started and not waited for
 	partial  exchange.Op   // of a partition of the parameters
 	codec    codec
+	shards   shards
+	pieces   pieces  // what the norm is summed by
+	factor   float32 // of a shared update under way
 	watch    watch
 
 	otherSpars float64 // the share while cfg.Spars is a threshold, and the reverse
@@ -82,8 +90,11 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	o := &Optimizer{
 		group: g, opt: opt, layers: layers, params: params, grads: grads, tables: sparse, cfg: cfg.Resolved(), kernels: simd.Host(),
 	}
-	o.codec.pool, o.planName = cfg.Pool, cfg.planName(Info{})
+	o.codec.pool, o.planName, o.pieces = cfg.Pool, cfg.planName(Info{}), piecesOf(layers)
 	if o.agreed, err = agreePlan(g, cfg.plan(layers, o.planName), layers); err != nil {
+		return nil, fmt.Errorf("distopt: %w", err)
+	}
+	if err := o.agreeShards(); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
 	if err := o.adopt(o.cfg); err != nil {
@@ -141,7 +152,7 @@ func (o *Optimizer) Close() error {
 // Broadcast gives every rank the parameters, the tables and the optimizer state
 // of rank 0. What the codec keeps is each rank's own.
 func (o *Optimizer) Broadcast() error {
-	if err := o.between("call Broadcast"); err != nil {
+	if err := o.GatherState(0); err != nil {
 		return err
 	}
 	if err := collective.Broadcast(o.group, o.params, 0); err != nil {
@@ -152,6 +163,7 @@ func (o *Optimizer) Broadcast() error {
 			return fmt.Errorf("distopt: broadcasting the optimizer state %q: %w", s.Name, err)
 		}
 	}
+	o.shards.apart = false
 	if err := o.tables.broadcast(); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}

@@ -42,6 +42,10 @@ func (o *Optimizer) GradReady(layer int) {
 // send compresses a complete bucket and starts its exchange, where values are
 // cast to 16 bits.
 func (o *Optimizer) send(b int) {
+	if o.shards.on {
+		o.startShard(b)
+		return
+	}
 	op, coded := &o.ops[b], o.codec.local != nil || o.codec.code != nil
 	var start time.Time
 	if coded {
@@ -78,11 +82,16 @@ func (o *Optimizer) Step() error {
 		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of table %s was ready", o.step, name))
 	}
 	if o.fault == nil {
-		o.opt.BeginStep()
+		if !o.shards.begun {
+			o.opt.BeginStep()
+		}
 		o.tables.begin()
-		if o.cfg.Strategy == PartialUpdate {
+		switch {
+		case o.cfg.Strategy == PartialUpdate:
 			o.partialStep()
-		} else {
+		case o.shards.on:
+			o.shardedStep()
+		default:
 			o.averageStep()
 		}
 	}
@@ -98,9 +107,12 @@ func (o *Optimizer) Step() error {
 	}
 	o.queue.Reset()
 	o.tables.reset()
-	o.codec.settle()
+	o.shards.begun = false
 	o.step++
-	return nil
+	if o.codec.settle() {
+		o.fault = o.arrangeShards() // nothing is kept any more
+	}
+	return o.fault
 }
 
 // averageStep waits for each bucket's sum and updates with it. Without
@@ -180,6 +192,7 @@ func (o *Optimizer) named(err error) error {
 // operation writes to the arenas once Step has returned. Nothing is updated with
 // these buckets, summed or not: what was to be sent of them stays kept.
 func (o *Optimizer) drain() {
+	o.drainShards()
 	for b, flying := range o.flying {
 		if flying {
 			_, _ = o.reducer.Wait(&o.ops[b]) // the first fault is already kept

@@ -66,6 +66,7 @@ const (
 	SettingThresholds = "layer-thresholds"
 	SettingAlgorithm  = "sparse-algorithm"
 	SettingBound      = "bound-sum"
+	SettingUpdate     = "update"
 )
 
 // Info is a strategy's row of the table.

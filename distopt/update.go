@@ -3,6 +3,8 @@ package distopt
 import (
 	"fmt"
 	"math"
+	"sort"
+	"time"
 
 	"github.com/ringo-ml/ringo/trace"
 )
@@ -27,6 +29,10 @@ func (o *Optimizer) tableScale() float32 {
 func (o *Optimizer) update(name string, lo, hi int, scale float32) {
 	start := o.cfg.Trace.Now()
 	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)
+	o.endUpdate(name, start)
+}
+
+func (o *Optimizer) endUpdate(name string, start time.Time) {
 	o.cfg.Trace.Span(trace.Update, name, start, o.cfg.Trace.Now())
 }
 
@@ -49,7 +55,10 @@ func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	}
 	sum := 0.0
 	if dense {
-		sum += squared(o.scale()) * o.kernels.SumSquares(o.grads)
+		if !o.shards.on { // else it is measured
+			o.pieces.measure(o.kernels, o.grads)
+		}
+		sum += squared(o.scale()) * o.pieces.sum()
 	}
 	if rows {
 		sum += squared(o.tableScale()) * o.tables.sumSquares(o.kernels)
@@ -70,9 +79,10 @@ func squared(x float32) float64 { return float64(x) * float64(x) }
 // firstNotFinite names the first layer or table whose gradient holds a NaN or
 // an infinity.
 func (o *Optimizer) firstNotFinite() string {
-	for _, l := range o.layers {
-		if !finite(o.grads[l.Offset : l.Offset+l.Len]) {
-			return "layer " + l.Name
+	for i, s := range o.pieces.squares { // the square of a float32 is finite
+		if s-s != 0 {
+			at := o.pieces.starts[i]
+			return "layer " + o.layers[sort.Search(len(o.layers), func(l int) bool { return o.layers[l].Offset > at })-1].Name
 		}
 	}
 	for _, t := range o.tables.list {

@@ -1,0 +1,293 @@
+package distopt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Update says who makes the update of the parameters.
+type Update string
+
+// Who does.
+const (
+	// UpdateWhole: every rank, of all parameters.
+	UpdateWhole Update = "whole"
+	// UpdateSharded: each rank that of a part, which it writes to all. The ranks must
+	// share memory, in which both arenas lie, and sum in it. It holds for FP32; other
+	// strategies have the whole update.
+	UpdateSharded Update = "sharded"
+)
+
+// ShareUpdate says whether ranks that can share updates do so in the following steps, as at
+// first. It is a collective call between steps, with the same answer on every rank.
+func (o *Optimizer) ShareUpdate(on bool) error {
+	if err := o.between("call ShareUpdate"); err != nil {
+		return err
+	}
+	if o.shards.off == !on {
+		return nil
+	}
+	o.shards.off = !on
+	return o.arrangeShards()
+}
+
+// CanShare tells whether ranks share updates under FP32 where ShareUpdate allows it.
+func (o *Optimizer) CanShare() bool { return o.shards.can }
+
+// shards are who updates what where the ranks share the work.
+//
+// Without a bound on the gradient's norm a bucket is summed and updated in one pass as
+// soon as all ranks have its gradients, while backward goes on: its parameters are not
+// used any more by then. With a bound owners sum first; when all know the norm, they
+// update.
+type shards struct {
+	can   bool // all ranks can, and are told to
+	off   bool // ShareUpdate said so
+	on    bool // the strategy does, too
+	apart bool // each rank has the optimizer's state of its own parts alone
+
+	list  []shard // by bucket
+	begun bool    // the optimizer's step
+}
+
+// shard is a bucket.
+type shard struct {
+	at      int   // where the bucket begins, in the arena
+	lo, hi  int   // this rank's part, likewise
+	ends    []int // where the ranks' parts end, in the bucket
+	summing collective.Sharded
+	update  collective.Sharded // with a bound
+	work    *collective.Work   // nil: none is under way
+	piece   int                // the next whose norm is due
+}
+
+// cannotShard says why this rank cannot take part in a shared update; nil: it can.
+func (o *Optimizer) cannotShard() error {
+	if o.cfg.Reducer != nil {
+		return errors.New("gradients are summed by a reducer of the caller's")
+	}
+	if err := collective.CanShard(o.group, o.grads); err != nil {
+		return fmt.Errorf("gradients: %w", err)
+	}
+	if err := collective.CanShard(o.group, o.params); err != nil {
+		return fmt.Errorf("parameters: %w", err)
+	}
+	return nil
+}
+
+// agreeShards finds out whether all ranks can share the update. It is a collective call.
+// With UpdateSharded it is an error if one cannot.
+func (o *Optimizer) agreeShards() error {
+	why := o.cannotShard()
+	if o.group.Size() == 1 || o.cfg.Update == UpdateWhole {
+		return nil
+	}
+	can := []uint8{1}
+	if why != nil {
+		can[0] = 0
+	}
+	if err := collective.AllReduce(o.group, can, collective.Min); err != nil {
+		return fmt.Errorf("agreeing on who updates: %w", err)
+	}
+	o.shards.can = can[0] == 1
+	if o.cfg.Update == UpdateSharded && !o.shards.can {
+		if why == nil {
+			why = errors.New("another rank cannot, and says why")
+		}
+		return fmt.Errorf("update %q: %w: use update %q, or leave it out", UpdateSharded, why, UpdateWhole)
+	}
+	return nil
+}
+
+// Sharded tells whether ranks share the work of the next step's update.
+func (o *Optimizer) Sharded() bool { return o.shards.on }
+
+// arrangeShards makes what a step needs of the plan. It is a collective call: another plan has
+// other owners, and another strategy may have none.
+func (o *Optimizer) arrangeShards() error {
+	if err := o.bringState(everyone); err != nil {
+		return err
+	}
+	s := &o.shards
+	if s.on = s.can && !s.off && o.cfg.Strategy == FP32 && o.codec.local == nil && o.codec.code == nil; !s.on {
+		s.list = nil
+		return nil
+	}
+	if o.cfg.ClipNorm > 0 {
+		o.pieces.room()
+	}
+	s.list = make([]shard, len(o.plan))
+	for b, k := range o.plan {
+		h := &s.list[b]
+		h.ends = o.pieces.cut(k.Lo, k.Hi, o.group.Size())
+		h.at, h.lo, h.hi = k.Lo, k.Lo+start(h.ends, o.group.Rank()), k.Lo+h.ends[o.group.Rank()]
+		h.summing = collective.Sharded{Grads: o.grads[k.Lo:k.Hi], Ends: h.ends}
+		if o.cfg.ClipNorm > 0 {
+			h.summing.Apply = func(_, hi int, _ []float32) { o.measurePieces(h, k.Lo+hi) }
+			h.update = collective.Sharded{Params: o.params[k.Lo:k.Hi], Ends: h.ends, Apply: func(lo, hi int, _ []float32) {
+				o.opt.Update(k.Lo+lo, o.params[k.Lo+lo:k.Lo+hi], o.grads[k.Lo+lo:k.Lo+hi], o.factor)
+			}}
+			continue
+		}
+		h.summing.Params = o.params[k.Lo:k.Hi]
+		h.summing.Apply = func(lo, hi int, sum []float32) {
+			o.opt.Update(k.Lo+lo, o.params[k.Lo+lo:k.Lo+hi], sum, o.scale())
+		}
+	}
+	return nil
+}
+
+// start is where a rank's part begins.
+func start(ends []int, rank int) int {
+	if rank == 0 {
+		return 0
+	}
+	return ends[rank-1]
+}
+
+// startShard begins the exchange of a complete bucket.
+func (o *Optimizer) startShard(b int) {
+	if !o.shards.begun {
+		o.opt.BeginStep()
+		o.shards.begun, o.shards.apart = true, true
+		clear(o.pieces.squares)
+	}
+	h := &o.shards.list[b]
+	h.piece = o.pieces.first(h.lo)
+	o.watch.started(b)
+	h.work = collective.StartSharded(o.group, h.summing)
+}
+
+// shardedStep is averageStep where the ranks share the update.
+func (o *Optimizer) shardedStep() {
+	for b := range o.shards.list {
+		if !o.waitShard(b) {
+			return
+		}
+	}
+	if !o.gatherTables() {
+		return
+	}
+	if o.cfg.ClipNorm == 0 {
+		o.updateTables(1)
+		return
+	}
+	if err := o.pieces.share(o.group); err != nil {
+		o.fail(fmt.Errorf("distopt: step %d: adding up the norm of the gradient: %w", o.step, err))
+		return
+	}
+	factor, ok := o.clipFactor(true, true)
+	if !ok {
+		return
+	}
+	o.updateShards(factor)
+	o.updateTables(factor)
+}
+
+// waitShard waits for a bucket's sums and, without a bound, its update.
+func (o *Optimizer) waitShard(b int) bool {
+	h := &o.shards.list[b]
+	end, err := h.work.WaitEnd()
+	h.work = nil
+	if err != nil {
+		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: err})
+		return false
+	}
+	o.watch.agreed(end)
+	o.watch.sent(b, end, exchange.Sent{Algorithm: collective.Direct, Entries: o.plan[b].Len(), Dense: true})
+	return true
+}
+
+// updateShards updates with the gradients times factor, and their mean.
+func (o *Optimizer) updateShards(factor float32) {
+	start := o.cfg.Trace.Now()
+	o.factor = o.scale() * factor
+	for b := range o.shards.list {
+		h := &o.shards.list[b]
+		h.work = collective.StartSharded(o.group, h.update)
+	}
+	for b := range o.shards.list {
+		h := &o.shards.list[b]
+		err := h.work.Wait()
+		if h.work = nil; err != nil {
+			o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "updating the parameters", Err: err})
+			return
+		}
+	}
+	o.endUpdate(wholeArena, start)
+}
+
+// drainShards waits for what is under way after a fault.
+func (o *Optimizer) drainShards() {
+	for b := range o.shards.list {
+		if h := &o.shards.list[b]; h.work != nil {
+			_ = h.work.Wait() // the first fault is already kept
+			h.work = nil
+		}
+	}
+}
+
+// everyone is the root of bringState that all ranks are.
+const everyone = -1
+
+// GatherState makes the wrapped optimizer's State whole on a rank, which it is not where
+// ranks share the work of updates: each has that of its parts alone. It is a collective
+// call between steps. Where it is whole already it costs nothing.
+func (o *Optimizer) GatherState(root int) error {
+	if err := o.between("call GatherState"); err != nil {
+		return err
+	}
+	if root < 0 || root >= o.group.Size() {
+		return fmt.Errorf("distopt: GatherState to rank %d of %d", root, o.group.Size())
+	}
+	return o.bringState(root)
+}
+
+// bringState is GatherState, also for all ranks at once.
+func (o *Optimizer) bringState(root int) error {
+	if !o.shards.apart {
+		return nil
+	}
+	for _, s := range o.opt.State() {
+		if len(s.Data) != len(o.params) { // such as the number of steps, the same everywhere
+			continue
+		}
+		for b := range o.shards.list {
+			if err := o.bringPart(s, b, root); err != nil {
+				return fmt.Errorf("distopt: gathering the optimizer state %q: %w", s.Name, err)
+			}
+		}
+	}
+	o.shards.apart = root != everyone
+	return nil
+}
+
+// bringPart brings a bucket of a state to root.
+func (o *Optimizer) bringPart(s optim.State, b, root int) error {
+	h, g, lo := &o.shards.list[b], o.group, o.shards.list[b].at
+	part := func(rank int) []float32 { return s.Data[lo+start(h.ends, rank) : lo+h.ends[rank]] }
+	switch {
+	case root == everyone:
+		counts := slices.Clone(h.ends)
+		for r := len(counts) - 1; r > 0; r-- {
+			counts[r] -= counts[r-1]
+		}
+		return collective.AllGatherV(g, s.Data[lo:lo+len(h.summing.Grads)], part(g.Rank()), counts)
+	case root != g.Rank():
+		return collective.Send(g, part(g.Rank()), root)
+	}
+	for r := range g.Size() {
+		if r == root {
+			continue
+		}
+		if err := collective.Receive(g, part(r), r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
