@@ -57,6 +57,9 @@ func predict(f bucket.Profile, c Candidate, step bucket.Step, p bucket.Plan) Pre
 func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.Step, error) {
 	step := f.Step()
 	step.Overlap = !c.Clipped
+	if c.Shared {
+		step.Update /= float64(max(1, ranks))
+	}
 	c.Density = densityIn(f, c)
 	var errs []error
 	if c.Chain != nil {

@@ -89,8 +89,7 @@ func (t *Tuner) current() (err error) {
 		return nil
 	}
 	cfg.Exchange.Spars = spars
-	t.candidates, err = cfg.candidates()
-	return err
+	return t.makeCandidates(cfg)
 }
 
 // costs measures what the candidates' codecs and exchanges cost.
@@ -185,8 +184,7 @@ func (t *Tuner) End() error {
 			}
 		}
 	}
-	t.Stay()
-	return nil
+	return t.Stay()
 }
 
 // measured are the times of the phase's steps, of the slowest rank.

@@ -36,6 +36,10 @@ type Candidate struct {
 	// Clipped says that the norm of the whole gradient is bounded, so that no group is
 	// updated before the last is agreed.
 	Clipped bool
+	// Shared says that the ranks share the work of the update (distopt.UpdateSharded), each
+	// making its part and writing it to all within the exchange. Writing costs what the
+	// exchange of sums alone writes, so that what it takes longer is about one rank's part.
+	Shared bool
 	// Planner cuts the layers: the only one that the strategy has, or the best.
 	Planner bucket.Named
 }

@@ -122,7 +122,7 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 		return t, nil
 	}
 	var err error
-	if t.candidates, err = cfg.candidates(); err != nil {
+	if err = t.makeCandidates(cfg); err != nil {
 		return nil, err
 	}
 	switch {
@@ -137,6 +137,16 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 		return t, nil
 	}
 	return t, t.start()
+}
+
+// makeCandidates makes those of cfg, in which ranks that can share updates do.
+func (t *Tuner) makeCandidates(cfg Config) (err error) {
+	t.candidates, err = cfg.candidates()
+	for i := range t.candidates {
+		c := &t.candidates[i]
+		c.Shared = c.Chain == nil && t.opt.CanShare()
+	}
+	return err
 }
 
 // start begins to measure.
@@ -162,6 +172,9 @@ func (t *Tuner) enter(p phase, steps int) (err error) {
 	t.phase, t.left = p, steps
 	t.steps.reset()
 	t.opt.EndProfile()
+	if err := t.opt.ShareUpdate(p != settling && p != profiling); err != nil { // within an exchange it could not be timed
+		return err
+	}
 	if t.profiler = nil; p == profiling || p == verifying || p == watching {
 		t.profiler, err = t.opt.Profile(measureSteps)
 	}
@@ -291,7 +304,9 @@ func (t *Tuner) Resumed(chosen bool) error {
 	switch {
 	case chosen && !t.cfg.Measure:
 		t.waiting, t.chosen = false, true
-		t.Stay()
+		if err := t.Stay(); err != nil {
+			return err
+		}
 		t.choice, t.all = Prediction{}, nil
 		if t.cfg.Chooses() {
 			t.report(Report{Why: "kept from the checkpoint"})
@@ -315,9 +330,10 @@ func (t *Tuner) Measuring() bool { return t.phase != idle && t.phase != watching
 
 // Stay keeps the choice for good: times are no longer watched. It is called between
 // steps, on every rank the same.
-func (t *Tuner) Stay() {
+func (t *Tuner) Stay() error {
 	t.opt.EndProfile()
 	t.phase, t.profiler = idle, nil
+	return t.opt.ShareUpdate(true)
 }
 
 // Choice is what steps go on with by a prediction; ok is false where nothing was

@@ -126,7 +126,9 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 			return err
 		}
 		if j.stay && !t.Measuring() {
-			t.Stay()
+			if err := t.Stay(); err != nil {
+				return err
+			}
 		}
 	}
 	if j.ends {
