@@ -323,9 +323,10 @@ func (j *Job) Fallback() string { return j.fallback }
 // Alloc returns n zeros, aligned to 64 bytes, in the memory that this rank shares
 // with its host, or in ordinary memory where there is none or no more: for
 // operands of operations, which are reduced there without a copy, such as the
-// arena of gradients (nn.Params.GradsFrom). It is the job's: it must not be used
-// after Close, and Free gives it back before. It is not to be called from two
-// goroutines at once.
+// arena of gradients (nn.Params.GradsFrom), and of parameters whose updates ranks
+// share (nn.Params.ValuesFrom). It is the job's: it must not be used after Close,
+// when what it held is gone, and Free gives it back before. It is not to be called
+// from two goroutines at once.
 func (j *Job) Alloc(n int) []float32 {
 	if w := j.Windows(); w != nil {
 		if b := w.Alloc(4 * n); b != nil {

@@ -113,6 +113,9 @@ func (r *run) save(p position) error {
 			return err
 		}
 	}
+	if err := o.GatherState(0); err != nil {
+		return err
+	}
 	servers, err := r.saveServers(p)
 	if err != nil {
 		return err

@@ -79,6 +79,7 @@ func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 	r.model = spec.Build(r.Params, opts)
 	if !away {
 		r.Params.GradsFrom(job.Alloc)
+		r.Params.ValuesFrom(job.Alloc)
 	}
 	if err := r.arrange(); err != nil {
 		r.Params.Release(job.Free)
@@ -129,6 +130,9 @@ func (r *Replica) begin(cfg Config, at beginning, lead *Replica) (err error) {
 		}
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: threads})
+	if cfg.Exchange.Update == "" && threads > g.Size() {
+		cfg.Exchange.Update = distopt.UpdateWhole // whose threads are more than the ranks that could share it
+	}
 	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
 	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base())
 	if err != nil {

@@ -58,6 +58,5 @@ func tuned(job *ringo.Job, replica *train.Replica, batch *data.Batch) error {
 			return err
 		}
 	}
-	replica.Tuner.Stay()
-	return nil
+	return replica.Tuner.Stay()
 }

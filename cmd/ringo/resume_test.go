@@ -10,12 +10,19 @@ import (
 // A job that was killed goes on from its last checkpoint and ends with the
 // parameters of one that never stopped.
 func TestKilledAndResumed(t *testing.T) {
-	line := "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
-	for _, np := range []string{"1", "2"} {
-		if np == "2" { // where ranks keep what they have not sent
-			line += "--strategy dlgs --spars 0.02 --dlgs-every 5 "
-		}
+	const job = "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
+	for _, c := range []struct{ np, flags, like string }{
+		{"1", "", ""},
+		{"2", "--strategy dlgs --spars 0.02 --dlgs-every 5 ", ""},                 // ranks keep what they have not sent
+		{"2", "--update sharded --clip-norm 1 ", "--update whole --clip-norm 1 "}, // and the optimizer's state of their parts
+	} {
+		np, line := c.np, job+c.flags
 		want := hashOf(t, line+"--np "+np)
+		if c.like != "" {
+			if like := hashOf(t, job+c.like+"--np "+np); like != want {
+				t.Errorf("%sends with sha256 %s, %swith %s", c.flags, want, c.like, like)
+			}
+		}
 		dir := filepath.Join(t.TempDir(), "saved")
 		flags := line + "--np " + np + " --checkpoint " + dir + " --every 37 "
 		p := start(t, flags)

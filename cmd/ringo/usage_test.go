@@ -117,6 +117,8 @@ func TestUsage(t *testing.T) {
 		{synthetic + "--strategy dgc --momentum-correction 0.9 --momentum 0.9", `momentum-correction 0.9 with optimizer "sgd" of momentum 0.9`},
 		{synthetic + "--seeds 0", "--seeds 0: want 1 to 1000"},
 		{synthetic + "--every 5", "no folder of checkpoints: name it with --checkpoint DIR"},
+		{synthetic + "--update all", "update \"all\" is not known: use whole or sharded"},
+		{synthetic + "--np 2 --strategy fp16 --update sharded", "update \"sharded\" is for strategy fp32"},
 		{synthetic + "--resume", "no folder of checkpoints: name it with --checkpoint DIR"},
 		{synthetic + "--checkpoint x --every -1", "every -1 steps"},
 		{synthetic + "--checkpoint x --seeds 2", "--seeds 2 with --checkpoint"},

@@ -35,7 +35,8 @@ func train(job *ringo.Job) error {
 		loss, _ := t.SoftmaxCrossEntropy(t.Dense(h, out, nn.Identity), labels)
 		return loss
 	}
-	params.GradsFrom(job.Alloc) // where ranks of a host share memory, gradients lie there
+	params.GradsFrom(job.Alloc)  // where ranks of a host share memory, gradients lie there,
+	params.ValuesFrom(job.Alloc) // and parameters, until the job ends
 	if err := params.Arrange(forward); err != nil {
 		return err
 	}
