@@ -331,7 +331,7 @@ func (j *Job) Alloc(n int) []float32 {
 	if w := j.Windows(); w != nil {
 		if b := w.Alloc(4 * n); b != nil {
 			x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)
-			hugepage.Advise(x)
+			hugepage.Collapse(x)
 			return x
 		}
 	}

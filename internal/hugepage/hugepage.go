@@ -22,6 +22,18 @@ func Advise(x []float32) {
 	advise(bytes[lo:hi])
 }
 
+// Collapse is Advise for memory that processes share, for which systems rarely give large
+// pages on their own: it makes those of x at once, about a second per GiB. x is zero. It
+// does nothing where Advise does nothing, and where the system cannot.
+func Collapse(x []float32) {
+	if 4*len(x) < least {
+		return
+	}
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+	lo, hi := inner(uintptr(unsafe.Pointer(unsafe.SliceData(x))), len(bytes))
+	collapse(bytes[lo:hi])
+}
+
 // Floats returns n zeros whose first lies at a multiple of 64 bytes, a cache line
 // and the widest vector; many of them lie in large pages. Go's garbage collector
 // does not move memory.

@@ -35,3 +35,22 @@ func TestAdviceChangesNoValue(t *testing.T) {
 		}
 	}
 }
+
+// Memory that is shared stays so, and zero, whatever the system makes of it.
+func TestCollapseKeepsSharing(t *testing.T) {
+	for _, n := range []int{0, 1, least/4 - 1, least / 4, 3*least + 12345} {
+		one, other := twice(t, 4*n)
+		Collapse(one)
+		for i, v := range one {
+			if v != 0 || other[i] != 0 {
+				t.Fatalf("%d values: value %d is %v and %v", n, i, v, other[i])
+			}
+			one[i] = float32(i % 1000)
+		}
+		for i, v := range other {
+			if v != float32(i%1000) {
+				t.Fatalf("%d values: value %d is %v on the other side", n, i, v)
+			}
+		}
+	}
+}
