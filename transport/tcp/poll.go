@@ -23,9 +23,10 @@ const (
 	crowdedWait = 5 * time.Millisecond
 	// triesPerLook is how often a poller reads between two looks at the clock.
 	triesPerLook = 8
-	// triesInLine is how often a rank that shares its core lets others run and
-	// reads before it waits in the kernel, which costs two switches.
-	triesInLine = 8
+	// inLine is for how long a rank that shares its core lets others run and reads
+	// before it waits in the kernel, which costs two switches and, when the core has
+	// nothing else to do, waking it: in a virtual machine more than the message takes.
+	inLine = time.Millisecond
 	// yielded is from when on a yield has let another goroutine run.
 	yielded = 10 * time.Microsecond
 )
@@ -143,13 +144,13 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 }
 
 // waitInLine is Poll on a host with more ranks than cores: those who could send
-// the message may need this core. They are let through a few times; then the
+// the message may need this core. They are let through for a while; then the
 // kernel wakes this thread.
 func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 	patience := min(crowdedWait, timeout)
 	start, seen := time.Now(), s.received.Load()
 	for {
-		for range triesInLine {
+		for range triesPerLook {
 			yieldCore()
 			if !s.poll(r) || r.Done() {
 				return
@@ -159,11 +160,14 @@ func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 		if received := s.received.Load(); received != seen {
 			start, seen = now, received
 		}
-		left := patience - now.Sub(start)
-		if left <= 0 {
+		waited := now.Sub(start)
+		switch {
+		case waited >= patience:
 			return
+		case waited < inLine:
+			continue
 		}
-		s.sock.block(left)
+		s.sock.block(patience - waited)
 		if !s.poll(r) || r.Done() {
 			return
 		}
