@@ -38,9 +38,9 @@ func TestRowsAddInRankOrder(t *testing.T) {
 
 // Each row is a message to each other rank with operands and one with sums.
 func TestRowsCount(t *testing.T) {
-	const size, segment, count = 4, 4 << 10, 3
+	const size, segment, count = 4, 8 << 10, 3 // of a row, which is two of the group's
 	meshes := mem.New(size)
-	for _, err := range onMeshes(t, meshes, Config{Algorithm: Pairwise, SegmentBytes: segment}, func(g *Group) error {
+	for _, err := range onMeshes(t, meshes, Config{Algorithm: Pairwise, SegmentBytes: segment / 2}, func(g *Group) error {
 		return AllReduce(g, make([]float32, count*size*segment/4), Sum)
 	}) {
 		if err != nil {
