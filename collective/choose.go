@@ -227,7 +227,7 @@ func (p Profile) table() (t *table, err error) {
 		k := kind(slices.Index(kindNames[:], r.Operation))
 		m, ok := methodOf(r.Algorithm)
 		switch {
-		case k >= kinds || k.pairs():
+		case k >= kinds || k.pairs() || k == kindSharded:
 			faults = append(faults, fmt.Sprintf("rule %d: there is no operation %q", i, r.Operation))
 			continue
 		case !ok || carrier(k, m) == nil:

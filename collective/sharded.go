@@ -13,7 +13,7 @@ import (
 // An allreduce of K bytes of gradients on N ranks and an update of K bytes of parameters
 // by every rank, without optimizer state, move 5K bytes through each rank: K read and K
 // written, then 2K read and K written. Shared, these are (1 + 1/N)K read and K written,
-// and the optimizer's state, and its cost, are 1/N of what they were.
+// and what the optimizer computes, and reads and writes of its state, is 1/N.
 type Sharded struct {
 	// Grads are this rank's, to be summed; nil: nothing is, and Apply has no sum.
 	Grads []float32
@@ -42,16 +42,25 @@ const (
 )
 
 // CanShard reports why an update of these values cannot be shared; nil: it can. All ranks
-// must share memory, in which the values lie, and their sums must not be asked of another
-// algorithm. Ranks need not have the same answer.
+// must share memory, in which the values lie, and sums of so many be made there: those of
+// another algorithm may have other bits. Ranks need not have the same answer.
 func CanShard(g *Group, values []float32) error {
+	if err := canShard(g, values); err != nil {
+		return err
+	}
+	if by := g.method(kindAllReduce, 4*len(values)); by != byDirect {
+		return fmt.Errorf("sums of %d values are made by %v", len(values), by)
+	}
+	return nil
+}
+
+// canShard is CanShard whatever makes sums: a shared update has one algorithm.
+func canShard(g *Group, values []float32) error {
 	switch {
 	case g.size == 1:
 		return fmt.Errorf("the group has one rank")
 	case !g.share.whole(g.size):
 		return fmt.Errorf("the ranks share no memory")
-	case g.method(kindAllReduce, 4*len(values)) != byDirect:
-		return fmt.Errorf("sums are made by %s", g.Choice("allreduce", 4*len(values)))
 	case Place(g, values) < 0:
 		return fmt.Errorf("the values do not lie in the memory that the ranks share")
 	}
@@ -83,10 +92,10 @@ func StartSharded(g *Group, s Sharded) *Work {
 	if err := w.cutAt(s.Ends, n); err != nil {
 		return w.misuse("%w", err)
 	}
-	if err := CanShard(g, valuesOf[float32](w.x)); err != nil {
+	if err := canShard(g, valuesOf[float32](w.x)); err != nil {
 		return w.misuse("a shared update of %d values: %w", n, err)
 	}
-	if err := CanShard(g, s.Params); err != nil {
+	if err := canShard(g, s.Params); err != nil {
 		return w.misuse("a shared update of %d parameters: %w", n, err)
 	}
 	w.apply = s.Apply
@@ -94,8 +103,14 @@ func StartSharded(g *Group, s Sharded) *Work {
 	return g.start(w, false)
 }
 
-// summaryOfEnds goes with the signature beside what takes part: ranks that cut otherwise
-// would update some places twice and some never.
+// shardsText describes what takes part and, by its hash, the cut.
+func shardsText(root int) string {
+	what := [...]string{"", " gradients", " parameters", " gradients and parameters"}[root&(shardsGrads|shardsParams)]
+	return fmt.Sprintf("%s cut as %02x", what, root>>2)
+}
+
+// summaryOfEnds goes with the signature beside what takes part, so that nearly all ranks
+// that cut otherwise are told: they would update some places twice and some never.
 func summaryOfEnds(ends []int) (sum int) {
 	hash := uint64(0)
 	for _, end := range ends {

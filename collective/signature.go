@@ -10,7 +10,7 @@ import "fmt"
 //	      5-8   type of the values
 //	      9-11  reduction
 //	     12-15  algorithm
-//	     16-25  root, modulo 1024
+//	     16-25  root, modulo 1024; of a sharded update what takes part, and a hash of the cut
 //	     26-63  values of the operand
 //
 // An operation whose operand differs in length from rank to rank gives the
@@ -49,6 +49,9 @@ func (s signature) String() string {
 	}
 	if k != kindBarrier {
 		out += fmt.Sprintf(" of %d %v", uint64(s>>26), e)
+	}
+	if k == kindSharded {
+		out += shardsText(int(s >> 16 & 1023))
 	}
 	if k.rooted() {
 		out += fmt.Sprintf(" with root %d", uint64(s>>16&1023))

@@ -9,9 +9,11 @@
 // lie outside them: their gradients travel as ids and rows, in every strategy.
 //
 // Where the ranks share memory and both arenas lie in it, each rank sums and updates a
-// part under FP32 and writes it to all, a bucket as soon as all ranks have its gradients:
-// settings of the wrapped optimizer, such as the learning rate, are therefore those of
-// the first GradReady of a step. What is in the gradients after Step is undefined.
+// part under FP32 and writes it to all, a bucket as soon as all ranks have its gradients.
+// From the first GradReady of a step until Step returns, parameters must therefore not be
+// read, but by the backward under way, and the settings of the wrapped optimizer, such as
+// its learning rate, not be changed. What is in the gradients after Step is undefined, and
+// the optimizer's State is whole on no rank until GatherState.
 //
 //	opt, err := distopt.New(group, sgd, layers, params, grads, tables, distopt.Config{})
 //	defer opt.Close()
@@ -138,8 +140,11 @@ func (o *Optimizer) Explain() string {
 	return e.Explain(n)
 }
 
-// Close ends the reducer that New made. Nothing may be called afterwards.
+// Close ends the reducer that New made. In the middle of a step, after a fault of the
+// caller's, it first waits for shared updates under way, which write to the arenas: others
+// come to them, or the group fails. Nothing may be called afterwards.
 func (o *Optimizer) Close() error {
+	o.drainShards()
 	if o.cfg.Reducer != nil {
 		return nil
 	}

@@ -24,7 +24,8 @@ const (
 )
 
 // ShareUpdate says whether ranks that can share updates do so in the following steps, as at
-// first. It is a collective call between steps, with the same answer on every rank.
+// first. It is a collective call between steps, with the same answer on every rank. A
+// tune.Tuner makes it, too.
 func (o *Optimizer) ShareUpdate(on bool) error {
 	if err := o.between("call ShareUpdate"); err != nil {
 		return err
@@ -49,7 +50,8 @@ type shards struct {
 	can   bool // all ranks can, and are told to
 	off   bool // ShareUpdate said so
 	on    bool // the strategy does, too
-	apart bool // each rank has the optimizer's state of its own parts alone
+	apart bool // each rank has the optimizer's state of its own parts alone,
+	whole int  // but for this one, which has all of it; nobody: -1
 
 	list  []shard // by bucket
 	begun bool    // the optimizer's step
@@ -80,15 +82,12 @@ func (o *Optimizer) cannotShard() error {
 	return nil
 }
 
-// agreeShards finds out whether all ranks can share the update. It is a collective call.
-// With UpdateSharded it is an error if one cannot.
+// agreeShards finds out whether all ranks can share the update, and none is told to make it
+// whole. It is a collective call. With UpdateSharded it is an error if one cannot.
 func (o *Optimizer) agreeShards() error {
 	why := o.cannotShard()
-	if o.group.Size() == 1 || o.cfg.Update == UpdateWhole {
-		return nil
-	}
 	can := []uint8{1}
-	if why != nil {
+	if why != nil || o.cfg.Update == UpdateWhole { // of which one rank's is enough
 		can[0] = 0
 	}
 	if err := collective.AllReduce(o.group, can, collective.Min); err != nil {
@@ -114,7 +113,14 @@ func (o *Optimizer) arrangeShards() error {
 		return err
 	}
 	s := &o.shards
-	if s.on = s.can && !s.off && o.cfg.Strategy == FP32 && o.codec.local == nil && o.codec.code == nil; !s.on {
+	if s.on = s.can && !s.off && o.cfg.Strategy == FP32 && o.codec.local == nil && o.codec.code == nil; s.on {
+		if why := o.summedElsewhere(); why != nil {
+			if s.on = false; o.cfg.Update == UpdateSharded {
+				return fmt.Errorf("distopt: update %q: %w", UpdateSharded, why)
+			}
+		}
+	}
+	if !s.on {
 		s.list = nil
 		return nil
 	}
@@ -142,6 +148,17 @@ func (o *Optimizer) arrangeShards() error {
 	return nil
 }
 
+// summedElsewhere reports a bucket whose sums, by the table of algorithms, which is the same
+// on every rank, are not made in shared memory and so may have other bits.
+func (o *Optimizer) summedElsewhere() error {
+	for b, k := range o.plan {
+		if err := collective.CanShard(o.group, o.grads[k.Lo:k.Hi]); err != nil {
+			return fmt.Errorf("bucket %d of %d: %w", b, len(o.plan), err)
+		}
+	}
+	return nil
+}
+
 // start is where a rank's part begins.
 func start(ends []int, rank int) int {
 	if rank == 0 {
@@ -154,7 +171,7 @@ func start(ends []int, rank int) int {
 func (o *Optimizer) startShard(b int) {
 	if !o.shards.begun {
 		o.opt.BeginStep()
-		o.shards.begun, o.shards.apart = true, true
+		o.shards.begun, o.shards.apart, o.shards.whole = true, true, nobody
 		clear(o.pieces.squares)
 	}
 	h := &o.shards.list[b]
@@ -232,12 +249,13 @@ func (o *Optimizer) drainShards() {
 	}
 }
 
-// everyone is the root of bringState that all ranks are.
-const everyone = -1
+// everyone is the root of bringState that all ranks are; nobody has the whole state.
+const everyone, nobody = -1, -1
 
 // GatherState makes the wrapped optimizer's State whole on a rank, which it is not where
-// ranks share the work of updates: each has that of its parts alone. It is a collective
-// call between steps. Where it is whole already it costs nothing.
+// ranks share the work of updates: what each has of the others' parts is old. It is a
+// collective call between steps, to be made before State is read, to be saved, and before
+// it is overwritten. Where it is whole already it costs nothing.
 func (o *Optimizer) GatherState(root int) error {
 	if err := o.between("call GatherState"); err != nil {
 		return err
@@ -250,7 +268,7 @@ func (o *Optimizer) GatherState(root int) error {
 
 // bringState is GatherState, also for all ranks at once.
 func (o *Optimizer) bringState(root int) error {
-	if !o.shards.apart {
+	if !o.shards.apart || root != everyone && root == o.shards.whole {
 		return nil
 	}
 	for _, s := range o.opt.State() {
@@ -263,7 +281,7 @@ func (o *Optimizer) bringState(root int) error {
 			}
 		}
 	}
-	o.shards.apart = root != everyone
+	o.shards.apart, o.shards.whole = root != everyone, root
 	return nil
 }
 

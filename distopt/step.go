@@ -13,7 +13,8 @@ import (
 // GradReady says that the gradient of a layer is final. When that completes a
 // bucket, it is compressed here and its exchange starts, which goes on in the
 // background; the gradients of reported layers must not be touched until Step
-// returns. A fault is kept for Step to return.
+// returns, nor their parameters, which may be updated already. A fault is kept for
+// Step to return.
 func (o *Optimizer) GradReady(layer int) {
 	if o.fault != nil {
 		return

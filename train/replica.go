@@ -47,7 +47,7 @@ type Replica struct {
 // rank 0. opts is what the data set says of it. Gradients go through the job's
 // servers, if it has any. It is a collective call.
 //
-// Its gradients lie in the memory that the ranks of a host share, if they do:
+// Its gradients and parameters lie in the memory that the ranks of a host share, if they do:
 // replicas of one job are closed in the opposite order of their making, or their
 // memory stays in use until the job ends.
 func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
@@ -131,7 +131,7 @@ func (r *Replica) begin(cfg Config, at beginning, lead *Replica) (err error) {
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: threads})
 	if cfg.Exchange.Update == "" && threads > g.Size() {
-		cfg.Exchange.Update = distopt.UpdateWhole // whose threads are more than the ranks that could share it
+		cfg.Exchange.Update = distopt.UpdateWhole // a shared one has a thread of each rank, a whole one all of this one's
 	}
 	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
 	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base())
@@ -327,7 +327,7 @@ func (r *Replica) Sync() error {
 func (r *Replica) Kernels() string { return r.kernels.Name() }
 
 // Close ends the replica's threads and exchange and gives the memory of its
-// gradients back.
+// gradients and parameters back, which are then zeros where ranks share it.
 func (r *Replica) Close() {
 	for _, m := range r.mates {
 		m.Close()

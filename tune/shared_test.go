@@ -3,7 +3,6 @@ package tune
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"unsafe"
 
@@ -41,7 +40,7 @@ func sharedRank(g *collective.Group, w *transport.Windows) error {
 	}
 	layers := []bucket.Layer{{Name: "a", Len: n / 2}, {Name: "b", Offset: n / 2, Len: n / 2}}
 	params, grads := alloc(), alloc()
-	cfg := Config{Exchange: distopt.Config{Strategy: Auto}}
+	cfg := Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}
 	opt, err := distopt.New(g, &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, params, grads, nil, cfg.Base())
 	if err != nil {
 		return err
@@ -50,13 +49,12 @@ func sharedRank(g *collective.Group, w *transport.Windows) error {
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(t.candidates, func(c Candidate) bool { return c.Shared }); i != 0 || t.candidates[0].Name != "fp32" {
-		return fmt.Errorf("candidate %d is the first to share updates", i)
+	if len(t.candidates) != 1 || !t.candidates[0].Shared {
+		return fmt.Errorf("candidates %+v: want fp32 with shared updates", t.candidates)
 	}
 	for step := range settleSteps + measureSteps + settleSteps + measureSteps + 1 {
-		whole := t.phase == settling || t.phase == profiling
-		if fp32 := opt.Strategy() == distopt.FP32; opt.Sharded() != (fp32 && !whole) {
-			return fmt.Errorf("step %d, phase %d, strategy %s: sharded is %v", step, t.phase, opt.Strategy(), opt.Sharded())
+		if want := step >= settleSteps+measureSteps; opt.Sharded() != want {
+			return fmt.Errorf("step %d, phase %d: sharded is %v", step, t.phase, opt.Sharded())
 		}
 		for l := range layers {
 			opt.GradReady(l)

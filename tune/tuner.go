@@ -33,7 +33,8 @@ const driftBound = 0.25
 //	}
 //
 // Where it measures, the first steps go on as any others, but with all gradients in
-// one group, so that nothing is exchanged while backward is timed. Then codecs and
+// one group, so that nothing is exchanged while backward is timed, and with whole updates
+// (Optimizer.ShareUpdate), so that these can be. Then codecs and
 // links are timed between two steps, the choice is made, and the steps that follow are
 // compared with what was predicted. From then on times are watched: where they have
 // moved far from those that the choice was made by, it is made again.

@@ -84,7 +84,7 @@ func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.StringVar(&c.SparseAlgorithm, distopt.SettingAlgorithm, "", "how selected entries are exchanged: "+strings.Join(exchange.Algorithms(), ", ")+" (default: by their number)")
 	fs.BoolVar(&c.BoundSum, distopt.SettingBound, false, "let a sum of selected entries have no more than one rank sends, as Ok-Topk does, so that bytes do not grow with the ranks")
 	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+"; by measurements (--tune) or a --profile of them: "+strings.Join(tune.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags, exact of auto)")
-	fs.StringVar((*string)(&c.Update), distopt.SettingUpdate, "", "who updates the parameters under fp32: "+string(distopt.UpdateSharded)+", each rank a part that it writes to all, in memory that they share; "+string(distopt.UpdateWhole)+", each rank all (default: sharded where it can be)")
+	fs.StringVar((*string)(&c.Update), distopt.SettingUpdate, "", "who updates the parameters under fp32: "+string(distopt.UpdateSharded)+", each rank a part that it writes to all, in memory that they share; "+string(distopt.UpdateWhole)+", each rank all (default: sharded where it can be, unless a rank has more threads than there are ranks)")
 	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: 8 MiB, halved until a model has four buckets")
 }
 
