@@ -324,7 +324,7 @@ func (j *Job) Fallback() string { return j.fallback }
 // with its host, or in ordinary memory where there is none or no more: for
 // operands of operations, which are reduced there without a copy, such as the
 // arena of gradients (nn.Params.GradsFrom), and of parameters whose updates ranks
-// share (nn.Params.ValuesFrom). It is the job's: it must not be used after Close,
+// share (nn.Params.ArenasFrom). It is the job's: it must not be used after Close,
 // when what it held is gone, and Free gives it back before. It is not to be called
 // from two goroutines at once.
 func (j *Job) Alloc(n int) []float32 {

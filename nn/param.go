@@ -200,11 +200,11 @@ func (ps *Params) ZeroGrads() {
 // Nil, as at the start: memory of Go.
 func (ps *Params) GradsFrom(alloc func(n int) []float32) { ps.alloc = alloc }
 
-// ValuesFrom makes Arrange take the memory of the arena of parameters from alloc, as
-// GradsFrom that of gradients: ranks that share it can share the work of an update.
-func (ps *Params) ValuesFrom(alloc func(n int) []float32) { ps.home = alloc }
+// ArenasFrom is GradsFrom for the arena of parameters, too: ranks that share it can share
+// the work of updates.
+func (ps *Params) ArenasFrom(alloc func(n int) []float32) { ps.alloc, ps.home = alloc, alloc }
 
-// Release hands what the allocs of GradsFrom and ValuesFrom have given to free, the
+// Release hands what the alloc of GradsFrom or ArenasFrom has given to free, the
 // latest first. No gradient may be used afterwards, and no parameter that lies there.
 func (ps *Params) Release(free func(x []float32)) {
 	for _, x := range slices.Backward(ps.lent) {
@@ -303,7 +303,7 @@ func (ps *Params) layOut(order []*Param) error {
 		return nil
 	}
 	var err error
-	if ps.values, err = ps.arena(ps.home, at, "ValuesFrom"); err != nil {
+	if ps.values, err = ps.arena(ps.home, at, "ArenasFrom"); err != nil {
 		return err
 	}
 	for i, p := range order {

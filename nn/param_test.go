@@ -146,12 +146,12 @@ func TestArrangeComputesNothing(t *testing.T) {
 }
 
 // Gradients and parameters lie where they are told to, and training does not depend on it.
-func TestGradsFromAndValuesFrom(t *testing.T) {
+func TestGradsFromAndArenasFrom(t *testing.T) {
 	build := func(grads, values func(int) []float32) (*Params, error) {
 		ps := NewParams(3)
 		layer := ps.Dense("d", 5, 3)
-		ps.GradsFrom(grads)
-		ps.ValuesFrom(values)
+		ps.ArenasFrom(values)
+		ps.GradsFrom(grads) // of both, the latter has its way
 		x := NewTensor(2, 5)
 		return ps, ps.Arrange(func(tape *Tape) *Tensor {
 			loss, _ := tape.SoftmaxCrossEntropy(tape.Dense(x, layer, Identity), make([]int32, 2))
@@ -182,7 +182,7 @@ func TestGradsFromAndValuesFrom(t *testing.T) {
 		if _, err := build(alloc, nil); err == nil || !strings.Contains(err.Error(), "GradsFrom") {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if _, err := build(nil, alloc); err == nil || !strings.Contains(err.Error(), "ValuesFrom") {
+		if _, err := build(nil, alloc); err == nil || !strings.Contains(err.Error(), "ArenasFrom") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

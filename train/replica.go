@@ -78,8 +78,7 @@ func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 	}
 	r.model = spec.Build(r.Params, opts)
 	if !away {
-		r.Params.GradsFrom(job.Alloc)
-		r.Params.ValuesFrom(job.Alloc)
+		r.Params.ArenasFrom(job.Alloc)
 	}
 	if err := r.arrange(); err != nil {
 		r.Params.Release(job.Free)

@@ -35,8 +35,7 @@ func train(job *ringo.Job) error {
 		loss, _ := t.SoftmaxCrossEntropy(t.Dense(h, out, nn.Identity), labels)
 		return loss
 	}
-	params.GradsFrom(job.Alloc)  // where ranks of a host share memory, gradients lie there,
-	params.ValuesFrom(job.Alloc) // and parameters, until the job ends
+	params.ArenasFrom(job.Alloc) // where ranks of a host share memory, all lies there until the job ends
 	if err := params.Arrange(forward); err != nil {
 		return err
 	}
