@@ -20,9 +20,9 @@ type Sharded struct {
 	// Params are what Apply changes and all ranks then have; nil: nothing is, and sums
 	// are left in the owner's Grads.
 	Params []float32
-	// Ends is where each rank's part ends, in values; the last is the length of all. Parts
-	// that end within a cache line make two ranks write to it by turns.
-	Ends []int
+	// Counts is how many values each rank's part has, in the order of ranks, as in AllGatherV.
+	// Parts that end within a cache line make two ranks write to it by turns.
+	Counts []int
 	// Apply updates this rank's Params[lo:hi]. It is called with one block of this rank's
 	// part after the other, at most ShardBlock values each, on a goroutine of the group:
 	// those of several operations run at the same time. sum is the sum of the block's
@@ -69,7 +69,7 @@ func canShard(g *Group, values []float32) error {
 
 // StartSharded is a shared update in the background, in one exchange of flags before it
 // and one after: Grads and Params must not be touched until Wait has returned. Values must
-// lie where CanShard wants them, and Ends, and which of Grads and Params there are, be
+// lie where CanShard wants them, and Counts, and which of Grads and Params there are, be
 // the same on every rank.
 func StartSharded(g *Group, s Sharded) *Work {
 	w := g.newWork(kindSharded, float32s)
@@ -89,8 +89,11 @@ func StartSharded(g *Group, s Sharded) *Work {
 	case s.Grads != nil && s.Params != nil && len(s.Grads) != len(s.Params):
 		return w.misuse("%d gradients for %d parameters", len(s.Grads), len(s.Params))
 	}
-	if err := w.cutAt(s.Ends, n); err != nil {
-		return w.misuse("%w", err)
+	switch sum, err := w.partition(&w.ends, s.Counts, n); {
+	case err != nil:
+		return w.misuse("a shared update: %w", err)
+	case sum != n:
+		return w.misuse("a shared update of %d values in parts of %d together", n, sum)
 	}
 	if err := canShard(g, valuesOf[float32](w.x)); err != nil {
 		return w.misuse("a shared update of %d values: %w", n, err)
@@ -98,7 +101,7 @@ func StartSharded(g *Group, s Sharded) *Work {
 	if err := canShard(g, s.Params); err != nil {
 		return w.misuse("a shared update of %d parameters: %w", n, err)
 	}
-	w.apply = s.Apply
+	w.apply, w.second = s.Apply, w.place(w.dst)
 	w.root |= summaryOfEnds(w.ends)
 	return g.start(w, false)
 }
@@ -120,49 +123,27 @@ func summaryOfEnds(ends []int) (sum int) {
 	return int(hash>>56) << 2
 }
 
-// cutAt makes w.ends those in values.
-func (w *Work) cutAt(ends []int, n int) error {
-	if len(ends) != w.g.size || ends[len(ends)-1] != n {
-		return fmt.Errorf("parts end at %v: want %d of them, the last at %d", ends, w.g.size, n)
-	}
-	at := 0
-	for _, end := range ends {
-		if end < at {
-			return fmt.Errorf("parts end at %v: want none to end before the one before", ends)
-		}
-		at = end
-		w.ends = append(w.ends, 4*end)
-	}
-	return nil
-}
-
 // directSharded carries a shared update out.
 func (w *Work) directSharded() error {
-	s := w.g.share
-	w.second = w.place(w.dst)
-	defer func() { w.second = 0 }()
 	if err := w.arrive(w.place(w.x), len(w.x)); err != nil {
 		return err
 	}
 	if err := w.allPlaced(); err != nil {
 		return err
 	}
-	lo, hi := 0, w.ends[w.g.rank]
-	if w.g.rank > 0 {
-		lo = w.ends[w.g.rank-1]
-	}
+	lo, hi := w.partAt(w.g.rank)
 	if len(w.block) < 4*ShardBlock {
 		w.block = make([]byte, 4*ShardBlock)
 	}
 	for at := lo; at < hi; at += 4 * ShardBlock {
-		w.shard(s, at, min(at+4*ShardBlock, hi))
+		w.shard(at, min(at+4*ShardBlock, hi))
 	}
 	return w.step(1)
 }
 
 // shard does bytes [lo, hi).
-func (w *Work) shard(s *share, lo, hi int) {
-	var sum []byte
+func (w *Work) shard(lo, hi int) {
+	s, sum := w.g.share, []byte(nil)
 	if w.root&shardsGrads != 0 {
 		w.srcs, sum = w.srcs[:0], w.x[lo:hi]
 		for i := range s.ranks {

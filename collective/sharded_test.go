@@ -21,18 +21,15 @@ func unshared(g *Group, grads, params []float32, rule func(p, sum float32, i int
 	return nil
 }
 
-// cuts are ends of as many parts of n values, some of them empty.
+// cuts are the lengths of as many parts of n values, some of them empty.
 func cuts(rng *rand.Rand, n, parts int) []int {
-	ends := make([]int, parts)
+	counts, left := make([]int, parts), n
 	for i := range parts - 1 {
-		last := 0
-		if i > 0 {
-			last = ends[i-1]
-		}
-		ends[i] = min(n, last+rng.IntN(2*n/parts+1))
+		counts[i] = min(left, rng.IntN(2*n/parts+1))
+		left -= counts[i]
 	}
-	ends[parts-1] = n
-	return ends
+	counts[parts-1] = left
+	return counts
 }
 
 // inOrder holds Apply to what it promises: blocks of its rank's part, ascending, each once.
@@ -46,35 +43,39 @@ func (o *inOrder) next(lo, hi int) error {
 	return nil
 }
 
-func partOfRank(ends []int, rank int) inOrder {
-	if rank == 0 {
-		return inOrder{0, ends[0]}
+func partOfRank(counts []int, rank int) (part inOrder) {
+	for _, n := range counts[:rank] {
+		part.at += n
 	}
-	return inOrder{ends[rank-1], ends[rank]}
+	part.hi = part.at + counts[rank]
+	return part
 }
 
-// A shared update has the bits of one that every rank makes whole, wherever parts end.
+// A shared update has the bits of one that every rank makes whole, however it is cut.
 func TestShardedIsTheWholeUpdate(t *testing.T) {
 	rule := func(p, sum float32, i int) float32 { return p - 0.3*sum + float32(i%5)*p }
 	for _, size := range directRanks() {
 		onShared(t, size, Config{}, func(g *Group) error {
 			rng := rand.New(rand.NewPCG(1, uint64(size))) // the same on every rank
 			for _, n := range []int{1, 16, 17, 1000, ShardBlock, 3*ShardBlock + 5, 20*ShardBlock + 1} {
-				ends := cuts(rng, n, size)
+				counts := cuts(rng, n, size)
 				grads := put(g, "arena", numbers(n, func(i int) float32 { return operand(g.Rank(), i) }))
 				params := put(g, "apart", numbers(n, func(i int) float32 { return operand(0, i+3) }))
 				want := append([]float32(nil), params...)
 				if err := unshared(g, append([]float32(nil), grads...), want, rule); err != nil {
 					return err
 				}
-				part, errs := partOfRank(ends, g.Rank()), []error(nil)
-				w := StartSharded(g, Sharded{Grads: grads, Params: params, Ends: ends, Apply: func(lo, hi int, sum []float32) {
+				part, errs := partOfRank(counts, g.Rank()), []error(nil)
+				w := StartSharded(g, Sharded{Grads: grads, Params: params, Counts: counts, Apply: func(lo, hi int, sum []float32) {
 					errs = append(errs, part.next(lo, hi))
 					for i := lo; i < hi; i++ {
 						params[i] = rule(params[i], sum[i-lo], i)
 					}
 				}})
-				errs = append(errs, w.Wait(), same(fmt.Sprintf("%d values that end at %v", n, ends), params, want))
+				errs = append(errs, w.Wait(), same(fmt.Sprintf("%d values in parts of %v", n, counts), params, want))
+				if sent := g.Sent(); sent != 0 { // as docs/costs.md says
+					errs = append(errs, fmt.Errorf("%d bytes were sent", sent))
+				}
 				if part.at != part.hi {
 					errs = append(errs, fmt.Errorf("Apply came to %d of %d", part.at, part.hi))
 				}
@@ -92,15 +93,15 @@ func TestShardedIsTheWholeUpdate(t *testing.T) {
 func TestShardedInTwoPhases(t *testing.T) {
 	const n = 3*ShardBlock + 100
 	onShared(t, 3, Config{}, func(g *Group) error {
-		ends := []int{100, ShardBlock + 64, n}
+		counts := []int{100, ShardBlock - 36, n - ShardBlock - 64}
 		own := func(i int) float32 { return operand(g.Rank(), i) }
 		grads, params := put(g, "arena", numbers(n, own)), put(g, "apart", make([]float32, n))
-		part := partOfRank(ends, g.Rank())
+		part := partOfRank(counts, g.Rank())
 		want := numbers(n, own)
 		if err := AllReduce(g, want, Sum); err != nil {
 			return err
 		}
-		if err := StartSharded(g, Sharded{Grads: grads, Ends: ends, Apply: func(_, _ int, sum []float32) {
+		if err := StartSharded(g, Sharded{Grads: grads, Counts: counts, Apply: func(_, _ int, sum []float32) {
 			for i := range sum {
 				sum[i] *= 2
 			}
@@ -116,7 +117,7 @@ func TestShardedInTwoPhases(t *testing.T) {
 				return fmt.Errorf("gradient %d is %v, want %v", i, grads[i], expected)
 			}
 		}
-		if err := StartSharded(g, Sharded{Params: params, Ends: ends, Apply: func(lo, hi int, sum []float32) {
+		if err := StartSharded(g, Sharded{Params: params, Counts: counts, Apply: func(lo, hi int, sum []float32) {
 			if sum != nil {
 				panic("a sum of nothing")
 			}
@@ -142,7 +143,7 @@ func TestShardedSideBySide(t *testing.T) {
 		var works []*Work
 		for k := range several {
 			p := params[k*n:][:n]
-			works = append(works, StartSharded(g, Sharded{Grads: grads[k*n:][:n], Params: p, Ends: []int{1280, 2560, 3840, n}, Apply: func(lo, hi int, sum []float32) {
+			works = append(works, StartSharded(g, Sharded{Grads: grads[k*n:][:n], Params: p, Counts: []int{1280, 1280, 1280, n - 3840}, Apply: func(lo, hi int, sum []float32) {
 				for i := lo; i < hi; i++ {
 					p[i] += sum[i-lo] + float32(k)
 				}
@@ -170,14 +171,14 @@ func TestShardedRefusals(t *testing.T) {
 		x, y := put(g, "arena", make([]float32, 64)), put(g, "apart", make([]float32, 32))
 		elsewhere := make([]float32, 64)
 		return errors.Join(
-			refused(g, Sharded{Ends: []int{0, 0}, Apply: apply}, "without gradients"),
-			refused(g, Sharded{Grads: x, Ends: []int{0, 64}}, "without what is done"),
-			refused(g, Sharded{Grads: x, Params: y, Ends: []int{32, 64}, Apply: apply}, "64 gradients for 32 parameters"),
-			refused(g, Sharded{Grads: x, Ends: []int{64}, Apply: apply}, "want 2 of them"),
-			refused(g, Sharded{Grads: x, Ends: []int{32, 63}, Apply: apply}, "the last at 64"),
-			refused(g, Sharded{Grads: x, Ends: []int{-1, 64}, Apply: apply}, "none to end before"),
-			refused(g, Sharded{Grads: elsewhere, Ends: []int{32, 64}, Apply: apply}, "do not lie in the memory"),
-			refused(g, Sharded{Grads: x, Params: elsewhere, Ends: []int{32, 64}, Apply: apply}, "do not lie in the memory"),
+			refused(g, Sharded{Counts: []int{0, 0}, Apply: apply}, "without gradients"),
+			refused(g, Sharded{Grads: x, Counts: []int{0, 64}}, "without what is done"),
+			refused(g, Sharded{Grads: x, Params: y, Counts: []int{32, 32}, Apply: apply}, "64 gradients for 32 parameters"),
+			refused(g, Sharded{Grads: x, Counts: []int{64}, Apply: apply}, "want one for each of 2 ranks"),
+			refused(g, Sharded{Grads: x, Counts: []int{32, 31}, Apply: apply}, "of 64 values in parts of 63 together"),
+			refused(g, Sharded{Grads: x, Counts: []int{-1, 65}, Apply: apply}, "the count of rank 0 is -1"),
+			refused(g, Sharded{Grads: elsewhere, Counts: []int{32, 32}, Apply: apply}, "do not lie in the memory"),
+			refused(g, Sharded{Grads: x, Params: elsewhere, Counts: []int{32, 32}, Apply: apply}, "do not lie in the memory"),
 			AllReduce(g, x, Sum), // the group goes on
 		)
 	})
@@ -188,10 +189,10 @@ func TestShardedRefusals(t *testing.T) {
 		return nil
 	})
 	onRanks(t, 2, Config{}, func(g *Group) error {
-		return refused(g, Sharded{Grads: make([]float32, 64), Ends: []int{32, 64}, Apply: apply}, "share no memory")
+		return refused(g, Sharded{Grads: make([]float32, 64), Counts: []int{32, 32}, Apply: apply}, "share no memory")
 	})
 	onRanks(t, 1, Config{}, func(g *Group) error {
-		return refused(g, Sharded{Grads: make([]float32, 64), Ends: []int{64}, Apply: apply}, "one rank")
+		return refused(g, Sharded{Grads: make([]float32, 64), Counts: []int{64}, Apply: apply}, "one rank")
 	})
 }
 
@@ -205,15 +206,15 @@ func TestShardedMismatch(t *testing.T) {
 	} {
 		errs := onMeshes(t, mem.NewShared(2, testArena), Config{}, func(g *Group) error {
 			x, y := put(g, "arena", make([]float32, 64)), put(g, "apart", make([]float32, 64))
-			s := Sharded{Grads: x, Params: y, Ends: []int{32, 64}, Apply: func(int, int, []float32) { panic("applied") }}
+			s := Sharded{Grads: x, Params: y, Counts: []int{32, 32}, Apply: func(int, int, []float32) { panic("applied") }}
 			if g.Rank() == 1 {
 				switch other {
 				case "length":
-					s.Grads, s.Params, s.Ends = x[:48], y[:48], []int{32, 48}
+					s.Grads, s.Params, s.Counts = x[:48], y[:48], []int{32, 16}
 				case "what takes part":
 					s.Params = nil
 				case "cut":
-					s.Ends = []int{16, 64}
+					s.Counts = []int{16, 48}
 				case "operation":
 					return AllReduce(g, put(g, "arena", make([]float32, 4096)), Sum)
 				}
@@ -237,7 +238,7 @@ func TestShardedAllocatesNothing(t *testing.T) {
 	const n = 4*ShardBlock + 16
 	onShared(t, 2, Config{}, func(g *Group) error {
 		x, y := put(g, "arena", make([]float32, n)), put(g, "apart", make([]float32, n))
-		s := Sharded{Grads: x, Params: y, Ends: []int{ShardBlock, n}, Apply: func(int, int, []float32) {}}
+		s := Sharded{Grads: x, Params: y, Counts: []int{ShardBlock, n - ShardBlock}, Apply: func(int, int, []float32) {}}
 		step := func() error { return StartSharded(g, s).Wait() }
 		for range 5 {
 			if err := step(); err != nil {

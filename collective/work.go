@@ -126,7 +126,7 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.live, w.here, w.byRank, w.lending, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply = false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil
+	w.live, w.here, w.byRank, w.lending, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
 	g.recycle(w)
 	return end, bytes, err

@@ -39,20 +39,21 @@ func (p *pieces) first(at int) int {
 	return i
 }
 
-// cut returns where the parts of so many ranks end in [lo, hi), relative to lo: whole
-// pieces, as near to equal parts as these allow.
+// cut returns how many values of [lo, hi) each of so many ranks has: whole pieces, as near
+// to equal parts as these allow.
 func (p *pieces) cut(lo, hi, ranks int) []int {
-	ends := make([]int, ranks)
-	for r := range ends {
+	counts, at := make([]int, ranks), lo
+	for r := range ranks - 1 {
 		want := lo + int(int64(hi-lo)*int64(r+1)/int64(ranks))
 		i := p.first(want)
 		if i > 0 && want-p.starts[i-1] < p.starts[i]-want {
 			i--
 		}
-		ends[r] = max(lo, min(hi, p.starts[i])) - lo
+		end := max(lo, min(hi, p.starts[i]))
+		counts[r], at = end-at, end
 	}
-	ends[ranks-1] = hi - lo
-	return ends
+	counts[ranks-1] = hi - at
+	return counts
 }
 
 // measure sums the squares of all pieces.

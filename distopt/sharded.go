@@ -3,7 +3,6 @@ package distopt
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
@@ -61,10 +60,11 @@ type shards struct {
 type shard struct {
 	at      int   // where the bucket begins, in the arena
 	lo, hi  int   // this rank's part, likewise
-	ends    []int // where the ranks' parts end, in the bucket
+	counts  []int // the lengths of the ranks' parts
 	summing collective.Sharded
 	update  collective.Sharded // with a bound
 	work    *collective.Work   // nil: none is under way
+	first   int                // piece of this rank's part
 	piece   int                // the next whose norm is due
 }
 
@@ -130,12 +130,13 @@ func (o *Optimizer) arrangeShards() error {
 	s.list = make([]shard, len(o.plan))
 	for b, k := range o.plan {
 		h := &s.list[b]
-		h.ends = o.pieces.cut(k.Lo, k.Hi, o.group.Size())
-		h.at, h.lo, h.hi = k.Lo, k.Lo+start(h.ends, o.group.Rank()), k.Lo+h.ends[o.group.Rank()]
-		h.summing = collective.Sharded{Grads: o.grads[k.Lo:k.Hi], Ends: h.ends}
+		h.at, h.counts = k.Lo, o.pieces.cut(k.Lo, k.Hi, o.group.Size())
+		h.lo, h.hi = h.part(o.group.Rank())
+		h.first = o.pieces.first(h.lo)
+		h.summing = collective.Sharded{Grads: o.grads[k.Lo:k.Hi], Counts: h.counts}
 		if o.cfg.ClipNorm > 0 {
 			h.summing.Apply = func(_, hi int, _ []float32) { o.measurePieces(h, k.Lo+hi) }
-			h.update = collective.Sharded{Params: o.params[k.Lo:k.Hi], Ends: h.ends, Apply: func(lo, hi int, _ []float32) {
+			h.update = collective.Sharded{Params: o.params[k.Lo:k.Hi], Counts: h.counts, Apply: func(lo, hi int, _ []float32) {
 				o.opt.Update(k.Lo+lo, o.params[k.Lo+lo:k.Lo+hi], o.grads[k.Lo+lo:k.Lo+hi], o.factor)
 			}}
 			continue
@@ -159,12 +160,13 @@ func (o *Optimizer) summedElsewhere() error {
 	return nil
 }
 
-// start is where a rank's part begins.
-func start(ends []int, rank int) int {
-	if rank == 0 {
-		return 0
+// part is where a rank's part lies in the arena.
+func (h *shard) part(rank int) (lo, hi int) {
+	lo = h.at
+	for _, n := range h.counts[:rank] {
+		lo += n
 	}
-	return ends[rank-1]
+	return lo, lo + h.counts[rank]
 }
 
 // startShard begins the exchange of a complete bucket.
@@ -175,7 +177,7 @@ func (o *Optimizer) startShard(b int) {
 		clear(o.pieces.squares)
 	}
 	h := &o.shards.list[b]
-	h.piece = o.pieces.first(h.lo)
+	h.piece = h.first
 	o.watch.started(b)
 	h.work = collective.StartSharded(o.group, h.summing)
 }
@@ -287,15 +289,14 @@ func (o *Optimizer) bringState(root int) error {
 
 // bringPart brings a bucket of a state to root.
 func (o *Optimizer) bringPart(s optim.State, b, root int) error {
-	h, g, lo := &o.shards.list[b], o.group, o.shards.list[b].at
-	part := func(rank int) []float32 { return s.Data[lo+start(h.ends, rank) : lo+h.ends[rank]] }
+	h, g := &o.shards.list[b], o.group
+	part := func(rank int) []float32 {
+		lo, hi := h.part(rank)
+		return s.Data[lo:hi]
+	}
 	switch {
 	case root == everyone:
-		counts := slices.Clone(h.ends)
-		for r := len(counts) - 1; r > 0; r-- {
-			counts[r] -= counts[r-1]
-		}
-		return collective.AllGatherV(g, s.Data[lo:lo+len(h.summing.Grads)], part(g.Rank()), counts)
+		return collective.AllGatherV(g, s.Data[h.at:h.at+len(h.summing.Grads)], part(g.Rank()), h.counts)
 	case root != g.Rank():
 		return collective.Send(g, part(g.Rank()), root)
 	}

@@ -385,20 +385,17 @@ func TestPieces(t *testing.T) {
 	}
 	for _, b := range slices.Concat(bucket.One(layers), bucket.PerLayer(layers)) {
 		for ranks := 1; ranks < 9; ranks++ {
-			ends, at := p.cut(b.Lo, b.Hi, ranks), 0
-			for r, end := range ends {
-				if end < at || !slices.Contains(p.starts, b.Lo+end) {
-					t.Fatalf("[%d, %d) for %d ranks is cut at %v", b.Lo, b.Hi, ranks, ends)
+			counts, at := p.cut(b.Lo, b.Hi, ranks), 0
+			for r, n := range counts {
+				if at += n; n < 0 || !slices.Contains(p.starts, b.Lo+at) {
+					t.Fatalf("[%d, %d) for %d ranks is cut into %v", b.Lo, b.Hi, ranks, counts)
 				}
-				if ideal := b.Len() * (r + 1) / ranks; end-ideal > pieceValues/2 || ideal-end > pieceValues/2 {
-					if b.Len() > pieceValues {
-						t.Errorf("[%d, %d) for %d ranks is cut at %v: part %d should end near %d", b.Lo, b.Hi, ranks, ends, r, ideal)
-					}
+				if ideal := b.Len() * (r + 1) / ranks; b.Len() > pieceValues && (at-ideal > pieceValues/2 || ideal-at > pieceValues/2) {
+					t.Errorf("[%d, %d) for %d ranks is cut into %v: part %d should end near %d", b.Lo, b.Hi, ranks, counts, r, ideal)
 				}
-				at = end
 			}
 			if at != b.Len() {
-				t.Fatalf("[%d, %d) is cut at %v", b.Lo, b.Hi, ends)
+				t.Fatalf("[%d, %d) is cut into %v", b.Lo, b.Hi, counts)
 			}
 		}
 	}

@@ -14,24 +14,25 @@ const least = 4 << 20
 // Advise asks for large pages under x, whose memory should not have been used
 // yet. It does nothing when x is small or the system knows of no such thing.
 func Advise(x []float32) {
-	if 4*len(x) < least {
-		return
+	if 4*len(x) >= least {
+		advise(pages(x))
 	}
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
-	lo, hi := inner(uintptr(unsafe.Pointer(unsafe.SliceData(x))), len(bytes))
-	advise(bytes[lo:hi])
 }
 
 // Collapse is Advise for memory that processes share, for which systems rarely give large
 // pages on their own: it makes those of x at once, about a second per GiB. x is zero. It
 // does nothing where Advise does nothing, and where the system cannot.
 func Collapse(x []float32) {
-	if 4*len(x) < least {
-		return
+	if 4*len(x) >= least {
+		collapse(pages(x))
 	}
+}
+
+// pages are the whole small pages of x.
+func pages(x []float32) []byte {
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 	lo, hi := inner(uintptr(unsafe.Pointer(unsafe.SliceData(x))), len(bytes))
-	collapse(bytes[lo:hi])
+	return bytes[lo:hi]
 }
 
 // Floats returns n zeros whose first lies at a multiple of 64 bytes, a cache line
