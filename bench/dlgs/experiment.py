@@ -112,7 +112,7 @@ class Experiment:
                 "goodput": goodput, "exchange_ms": 1e3 * links.exchange_bytes(values, w) / goodput, "congestion_control": self.o.congestion_control}
 
     def shape(self, rate):
-        self.net.shape(rate, burst=f"{links.burst(rate)}b")
+        self.net.shape(rate, burst=links.burst(rate))
 
     def time(self, task, r, methods):
         """All methods in turns, round by round."""
@@ -134,7 +134,7 @@ class Experiment:
         spars = self.o.spars
         for link in report.AUTO_LINKS:
             if link != "shm":
-                self.net.shape(link, burst="256kb" if link == "1gbit" else "25kb")
+                self.net.shape(link, burst=(256 if link == "1gbit" else 25) << 10)
             for i in range(1, self.o.rounds + 1):
                 for m in [*auto_candidates(spars), Method("auto", "auto", spars)]:
                     self.choice(report.auto_name(task.name, link, m, i), task, m, link)
