@@ -1,7 +1,6 @@
 package compress
 
 import (
-	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -27,14 +26,18 @@ type CostSample struct {
 // caches between one turn and the next, as a step of a large model does.
 const (
 	costShortest = 1 << 10
-	costLongest  = 1 << 20
-	costTurns    = 3
+	costLongest  = 4 << 20
+	costNoise    = 1 << 20
+	costTurns    = 3                      // of a length, at least
+	costTime     = 100 * time.Millisecond // of a length, about
 )
 
 // MeasureCosts measures chain on the threads of pool (nil: the caller's) with
 // normally distributed gradients, for a model of so many values: groups of 1 Ki
-// values by factors of 4 up to that, but 1 Ki at least and 1 Mi at most, the fastest of
-// three turns each. It takes up to half a second and 20 MiB.
+// values by factors of 4 up to that, but 1 Ki at least and 4 Mi at most, each for a
+// tenth of a second. Costs are means: where ranks have less than a core each and all
+// measure at once, they take turns at it as they do in a step. It takes up to a second
+// and 60 MiB.
 func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	arena := costShortest
 	for arena < costLongest && 4*arena <= values {
@@ -44,7 +47,7 @@ func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &costMeter{c: c, noise: make([]float32, arena), grads: make([]float32, arena), sum: make([]float32, arena)}
+	m := &costMeter{c: c, noise: make([]float32, min(arena, costNoise)), grads: make([]float32, arena), sum: make([]float32, arena)}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range m.noise {
 		m.noise[i] = float32(r.NormFloat64())
@@ -73,36 +76,40 @@ type costMeter struct {
 // sample measures groups of n values.
 func (m *costMeter) sample(n int) (CostSample, error) {
 	var groups []Group
-	for lo := 0; lo < len(m.noise); lo += n {
+	for lo := 0; lo < len(m.grads); lo += n {
 		groups = append(groups, Group{Lo: lo, Hi: lo + n})
 	}
-	s := CostSample{Values: n, Entries: n, Exact: math.Inf(1), Reuse: math.Inf(1), Encode: math.Inf(1), Apply: math.Inf(1)}
+	s := CostSample{Values: n, Entries: n}
 	if len(m.sent) < len(groups) {
 		m.sent = make([]Sparse, len(groups))
 	}
-	for range costTurns {
+	turns, start := 0, time.Now()
+	for ; turns < costTurns || s.Exact > 0 && time.Since(start) < costTime; turns++ { // a test's clock stands still
 		if err := m.c.Change(m.c.chain); err != nil { // thresholds are forgotten
 			return s, err
 		}
 		if err := m.c.SetGroups(groups); err != nil {
 			return s, err
 		}
-		for _, best := range []*float64{&s.Exact, &s.Reuse} {
+		for _, sum := range []*float64{&s.Exact, &s.Reuse} {
 			took, err := m.send(groups)
 			if err != nil {
 				return s, err
 			}
-			*best = min(*best, took/float64(len(groups)))
+			*sum += took
 			if took, err = m.encode(groups); err != nil {
 				return s, err
 			}
-			s.Encode = min(s.Encode, took/float64(len(groups)))
+			s.Encode += took / 2
 		}
 		took, err := m.apply(groups)
 		if err != nil {
 			return s, err
 		}
-		s.Apply = min(s.Apply, took/float64(len(groups)))
+		s.Apply += took
+	}
+	for _, sum := range []*float64{&s.Exact, &s.Reuse, &s.Encode, &s.Apply} {
+		*sum /= float64(turns * len(groups))
 	}
 	if m.c.chain.Sparse() {
 		s.Entries = m.sparse.Count()
@@ -114,8 +121,10 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 // send does what one step does on the path of the computation to send every group,
 // with nothing kept before, and returns the seconds.
 func (m *costMeter) send(groups []Group) (float64, error) {
-	copy(m.grads, m.noise)
-	if kept := m.c.Residual(0, len(m.noise)); kept != nil {
+	for lo := 0; lo < len(m.grads); lo += len(m.noise) {
+		copy(m.grads[lo:], m.noise)
+	}
+	if kept := m.c.Residual(0, len(m.grads)); kept != nil {
 		clear(kept)
 	}
 	start := time.Now()

@@ -13,7 +13,7 @@ func TestMeasureCosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		samples, err := MeasureCosts(chain, nil, 3<<20)
+		samples, err := MeasureCosts(chain, nil, costLongest+1)
 		if err != nil {
 			t.Fatal(err)
 		}
