@@ -14,8 +14,8 @@ import (
 //
 //	F[j] = min over i < j of max(F[i], R[j]) + t_c(i..j)
 //
-// with R[j] the time at which layers 1..j are final: O(L²). With selection, or
-// exchanges that take time from the computation, groups also delay the compute path,
+// with R[j] the time at which layers 1..j are final: O(L²), and F if the computation goes on
+// for ever (Beside). With selection, or exchanges that take time from the computation, groups also delay the compute path,
 // and a prefix is described by two times, see exactFront.
 func Exact(s Step) Plan {
 	if len(s.Layers) == 0 {
@@ -37,8 +37,9 @@ func exactDense(s Step) Plan {
 		ready += s.Backward[j-1]
 		done[j] = math.Inf(1)
 		for i := range j {
-			if t := max(done[i], ready) + s.Costs.send(span(s.Layers, i, j-1).Len()); t < done[j] {
-				done[j], from[j] = t, i
+			before := finish{ready, done[i]}
+			if t := before.then(s.Costs.Beside, 0, s.Costs.send(span(s.Layers, i, j-1).Len()), j == n); t.channel < done[j] {
+				done[j], from[j] = t.channel, i
 			}
 		}
 	}
@@ -59,23 +60,27 @@ type prefix struct {
 
 // exactFront is the dynamic programme over pairs (compute path, channel): both
 // only ever delay what follows, so that of the prefixes of a length only those
-// matter that no other one beats in both times, the Pareto front. It costs
+// matter that no other one beats in both times, the Pareto front, and that can still end
+// as early as a quick plan. It costs
 // O(L² x size of the fronts), and returns the largest of these sizes: they are
-// bounded by the number of groups when selection costs Fixed + PerValue x, for
-// then the compute time depends on nothing else.
+// bounded by the number of groups when selection costs Fixed + PerValue x and nothing is
+// lost to exchanges (Beside.Share), for then the compute time depends on nothing else.
 func exactFront(s Step) (p Plan, largest int) {
 	n := len(s.Layers)
 	fronts := make([][]prefix, n+1)
 	fronts[0] = []prefix{{finish: finish{compute: s.Forward}}}
+	bound := boundOf(s)
 	for j := 1; j <= n; j++ {
 		var all []prefix
 		backward := 0.0
 		for i := j - 1; i >= 0; i-- {
 			backward += s.Backward[i]
 			values := span(s.Layers, i, j-1).Len()
-			sel, send, busy := s.Costs.group(values)
+			sel, send := s.Costs.group(values)
 			for k, f := range fronts[i] {
-				all = append(all, prefix{f.then(backward, sel, send, busy), i, k})
+				if f := f.then(s.Costs.Beside, backward+sel, send, j == n); !bound.cuts(f, j) {
+					all = append(all, prefix{f, i, k})
+				}
 			}
 		}
 		fronts[j] = pareto(all)
@@ -94,6 +99,36 @@ func exactFront(s Step) (p Plan, largest int) {
 	}
 	slices.Reverse(p)
 	return p, largest
+}
+
+// bound tells which prefixes cannot lead to a step as short as that of a quick plan.
+type bound struct {
+	beside Beside
+	end    float64 // of all groups, under the better of two quick plans
+	// left is by number of layers what is still to come at least: backward, and
+	// exchanges without what each message costs.
+	left []finish
+}
+
+func boundOf(s Step) bound {
+	n := len(s.Layers)
+	b := bound{s.Costs.Beside, min(s.total(Scan(s)), s.total(One(s.Layers))) - s.Update - s.Rows, make([]finish, n+1)}
+	b.end += 1e-9 * b.end // sums are rounded in other orders
+	perValue := math.Inf(1)
+	for _, w := range s.Costs.Sends {
+		perValue = min(perValue, w.PerByte*w.Payload.Unit*w.Payload.share())
+	}
+	for j := n - 1; j >= 0; j-- {
+		b.left[j] = finish{b.left[j+1].compute + s.Backward[j], b.left[j+1].channel + perValue*float64(s.Layers[j].Len)}
+	}
+	return b
+}
+
+// cuts reports whether a prefix of j layers is of no use.
+func (b bound) cuts(f finish, j int) bool {
+	compute := f.compute + b.left[j].compute
+	channel := f.channel + b.beside.stretch()*b.left[j].channel
+	return compute > b.end || b.beside.settle(channel, compute) > b.end
 }
 
 // pareto keeps what nothing else beats in both times, by rising compute time

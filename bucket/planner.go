@@ -61,19 +61,19 @@ func MGWFBP(s Step) Plan {
 	first, backward := 0, s.Backward[0]
 	for i := range s.Layers {
 		b := span(s.Layers, first, i)
-		sel, send, busy := s.Costs.group(b.Len())
+		sel, send := s.Costs.group(b.Len())
 		if i+1 < len(s.Layers) {
 			starts := max(state.compute+backward+sel, state.channel)
 			next := s.Layers[i+1].Len
 			ready := state.compute + backward + s.Backward[i+1] + s.Costs.Select.At(b.Len()+next)
-			saved := send + s.Costs.send(next) - s.Costs.send(b.Len()+next)
+			saved := s.Costs.Beside.Late + s.Costs.Beside.stretch()*(send+s.Costs.send(next)-s.Costs.send(b.Len()+next))
 			if ready-starts < saved {
 				backward += s.Backward[i+1]
 				continue
 			}
 		}
 		p = append(p, b)
-		state = state.then(backward, sel, send, busy)
+		state = state.then(s.Costs.Beside, backward+sel, send, i+1 == len(s.Layers))
 		if first = i + 1; first < len(s.Layers) {
 			backward = s.Backward[first]
 		}

@@ -50,6 +50,9 @@ type CodecProfile struct {
 	Density float64 `json:"density,omitempty"`
 	Exact   Curve   `json:"exact"`
 	Reuse   Curve   `json:"reuse"`
+	// Sent is how many times as many entries as were asked for the rank that sends most
+	// sends in a step that reuses; 0: not known, as many.
+	Sent float64 `json:"sent,omitempty"`
 	// After is what a group costs when it has been agreed, such as a cast.
 	After Curve `json:"after,omitzero"`
 }
@@ -79,9 +82,9 @@ type LinkProfile struct {
 	Servers int     `json:"servers,omitempty"`
 	Fixed   float64 `json:"fixed_s"`
 	PerByte float64 `json:"per_byte_s"`
-	// Busy is what the exchange takes from the computation beside it.
-	BusyFixed   float64 `json:"busy_fixed_s,omitempty"`
-	BusyPerByte float64 `json:"busy_per_byte_s,omitempty"`
+	// Beside is what exchanges of this payload, by any algorithm, and the computation do to
+	// each other.
+	Beside Beside `json:"beside,omitzero"`
 }
 
 // SavedPlan is a plan by the index of each group's last layer.
@@ -165,22 +168,38 @@ func (f Profile) Codec(name string, density float64) (CodecProfile, bool) {
 // among that many ranks on hosts, through servers or with 0 among themselves, in the
 // order of the profile.
 func (f Profile) Sends(code string, p Payload, ranks, hosts, servers int) []Send {
-	kind := DensePayload
-	if p.Density > 0 {
-		kind = SparsePayload
-	}
 	var out []Send
 	for _, l := range f.Links {
-		if l.Payload != kind || l.Ranks != ranks || l.Hosts != hosts || l.Servers != servers || l.Code != "" && l.Code != code || l.Density > 0 && l.Density != p.Density {
+		if !l.carries(code, p, ranks, hosts, servers) {
 			continue
 		}
-		s := Send{Name: l.Algorithm, Payload: p, Fixed: l.Fixed, PerByte: l.PerByte, Above: l.Above, UpTo: l.UpTo, BusyFixed: l.BusyFixed, BusyPerByte: l.BusyPerByte}
+		s := Send{Name: l.Algorithm, Payload: p, Fixed: l.Fixed, PerByte: l.PerByte, Above: l.Above, UpTo: l.UpTo}
 		if l.Unit > 0 {
 			s.Payload.Unit = l.Unit
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// Beside is what the exchanges that Sends returns and the computation do to each other.
+func (f Profile) Beside(code string, p Payload, ranks, hosts, servers int) Beside {
+	for _, l := range f.Links {
+		if l.carries(code, p, ranks, hosts, servers) {
+			return l.Beside
+		}
+	}
+	return Beside{}
+}
+
+// carries reports whether l is an exchange of that kind.
+func (l LinkProfile) carries(code string, p Payload, ranks, hosts, servers int) bool {
+	kind := DensePayload
+	if p.Density > 0 {
+		kind = SparsePayload
+	}
+	return l.Payload == kind && l.Ranks == ranks && l.Hosts == hosts && l.Servers == servers &&
+		(l.Code == "" || l.Code == code) && (l.Density <= 0 || l.Density == p.Density)
 }
 
 // Validate reports every fault of f at once.
@@ -240,6 +259,9 @@ func (f Profile) checkCosts(bad *faults) {
 			bad.add("%s: want a name that no other codec of its density has", what)
 		}
 		bad.density(what, c.Density)
+		if !(c.Sent >= 0) || math.IsInf(c.Sent, 0) {
+			bad.add("%s: %v times as many sent: want 0 (not known) or more", what, c.Sent)
+		}
 		bad.curve(what+": exact", c.Exact)
 		bad.curve(what+": reuse", c.Reuse)
 		bad.curve(what+": after", c.After)
@@ -257,8 +279,7 @@ func (f Profile) checkCosts(bad *faults) {
 		}
 		bad.seconds(what+": fixed", l.Fixed)
 		bad.seconds(what+": per byte", l.PerByte)
-		bad.seconds(what+": busy", l.BusyFixed)
-		bad.seconds(what+": busy per byte", l.BusyPerByte)
+		bad.beside(what+": beside", l.Beside)
 		bad.density(what, l.Density)
 		if !(l.Unit >= 0) || math.IsInf(l.Unit, 0) {
 			bad.add("%s: %v bytes an entry: want 0 (not known) or more", what, l.Unit)
@@ -269,6 +290,6 @@ func (f Profile) checkCosts(bad *faults) {
 
 // same reports whether two links describe the same exchange of the same sizes.
 func (l LinkProfile) same(o LinkProfile) bool {
-	l.Fixed, l.PerByte, l.Unit, l.BusyFixed, l.BusyPerByte = o.Fixed, o.PerByte, o.Unit, o.BusyFixed, o.BusyPerByte
+	l.Fixed, l.PerByte, l.Unit, l.Beside = o.Fixed, o.PerByte, o.Unit, o.Beside
 	return l == o
 }

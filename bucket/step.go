@@ -13,8 +13,8 @@ import (
 // The model is that of MG-WFBP (Shi et al. 2019) and DLGS (Ju et al. 2024): a
 // rank computes on one path, forward, then backward layer by layer, with a
 // group's selection right after the backward of its last layer; one channel
-// carries the groups one after the other, in plan order. What carries a group may take
-// time from the computation (Send.Busy), which counts when the group could be sent.
+// carries the groups one after the other, in plan order. Where ranks carry their exchanges
+// themselves, the two slow each other down while they overlap (Beside).
 type Step struct {
 	Layers   []Layer
 	Forward  float64   // from the step's start to the start of backward
@@ -41,6 +41,49 @@ type Costs struct {
 	// Sends are the ways to carry a group; the cheapest for its size is taken,
 	// the first of equals. There is at least one.
 	Sends []Send
+	// Beside is what exchanges and the computation do to each other.
+	Beside Beside
+}
+
+// Beside is what an exchange and the computation of the ranks that it is among do to each
+// other while they overlap, because they share cores, caches or memory. The zero value is
+// nothing: a network and a process of their own.
+type Beside struct {
+	// Share of the computation's speed is lost while anything is exchanged, 0 to 1.
+	Share float64 `json:"share"`
+	// Late is how many seconds a message ends later because those whom it wakes must wait
+	// for a core, and Stretch, at least 1, how many times as long its bytes take; 0 counts
+	// as 1.
+	Late    float64 `json:"late_s"`
+	Stretch float64 `json:"stretch,omitempty"`
+}
+
+// stretch is at least 1.
+func (b Beside) stretch() float64 { return max(1, b.Stretch) }
+
+// send is how long an exchange takes beside the computation.
+func (b Beside) send(alone float64) float64 { return b.Late + b.stretch()*alone }
+
+// work is when so much computation ends that starts at now beside exchanges which
+// would end at channel if it went on for ever.
+func (b Beside) work(now, channel, work float64) float64 {
+	if b.Share == 0 || work == 0 {
+		return now + work
+	}
+	slowed := max(0, channel-now)
+	if done := slowed * (1 - b.Share); work > done {
+		return now + slowed + (work - done)
+	}
+	return now + work/(1-b.Share)
+}
+
+// settle is when something happens on the channel that would happen at t if the
+// computation went on for ever, where it ends at compute.
+func (b Beside) settle(t, compute float64) float64 {
+	if t <= compute {
+		return t
+	}
+	return compute + (t-compute)/b.stretch()
 }
 
 // Send is one way to carry a group: Fixed + PerByte x bytes seconds.
@@ -53,9 +96,6 @@ type Send struct {
 	// included; UpTo 0: without bound. Where a library chooses its algorithm by
 	// size, a group is carried by what is chosen for it.
 	Above, UpTo float64
-	// BusyFixed and BusyPerByte are the time that an exchange takes from the
-	// computation beside it, where the two share cores: at most that of the exchange.
-	BusyFixed, BusyPerByte float64
 }
 
 // Payload is the size of what a rank contributes for a group.
@@ -75,16 +115,27 @@ func (p Payload) Entries(values int) int {
 	return min(values, max(1, int(math.Ceil(p.Density*float64(values)))))
 }
 
+// Times is the payload of so many times as many entries.
+func (p Payload) Times(factor float64) Payload {
+	if p.Density > 0 {
+		p.Density = min(1, p.Density*factor)
+	}
+	return p
+}
+
+// share of the values is sent at least.
+func (p Payload) share() float64 {
+	if p.Density == 0 {
+		return 1
+	}
+	return p.Density
+}
+
 // Bytes is the size of the payload of a group.
 func (p Payload) Bytes(values int) float64 { return p.Unit * float64(p.Entries(values)) }
 
 // Seconds is how long a group of that many values is on the channel.
 func (s Send) Seconds(values int) float64 { return s.Fixed + s.PerByte*s.Payload.Bytes(values) }
-
-// Busy is the time that the exchange of a group takes from the computation beside it.
-func (s Send) Busy(values int) float64 {
-	return min(s.Seconds(values), s.BusyFixed+s.BusyPerByte*s.Payload.Bytes(values))
-}
 
 // holds reports whether s is for groups of that many values.
 func (s Send) holds(values int) bool {
@@ -115,21 +166,13 @@ func (c Costs) send(values int) float64 {
 	return t
 }
 
-// group is what one costs: to select, on the channel, and beside that.
-func (c Costs) group(values int) (sel, send, busy float64) {
-	way, send := c.Send(values)
-	return c.Select.At(values), send, way.Busy(values)
+// group is what one costs: to select, and alone on the channel.
+func (c Costs) group(values int) (sel, send float64) {
+	return c.Select.At(values), c.send(values)
 }
 
 // free reports whether groups cost the compute path nothing.
-func (c Costs) free() bool {
-	for _, s := range c.Sends {
-		if s.BusyFixed != 0 || s.BusyPerByte != 0 {
-			return false
-		}
-	}
-	return c.Select.Zero()
-}
+func (c Costs) free() bool { return c.Beside.Share == 0 && c.Select.Zero() }
 
 // Curve is a fitted cost in seconds as a function of a number of values x:
 // Fixed + PerValue x + PerLog x log2(x). The last term is that of a sort.
@@ -188,14 +231,13 @@ func (s Step) Validate() error {
 		what := fmt.Sprintf("send %q", w.Name)
 		f.seconds(what+": fixed", w.Fixed)
 		f.seconds(what+": per byte", w.PerByte)
-		f.seconds(what+": busy", w.BusyFixed)
-		f.seconds(what+": busy per byte", w.BusyPerByte)
 		f.density(what, w.Payload.Density)
 		f.bounds(what, w.Above, w.UpTo)
 		if !(w.Payload.Unit > 0) || math.IsInf(w.Payload.Unit, 0) {
 			f.add("%s: %v bytes a value: want a positive number", what, w.Payload.Unit)
 		}
 	}
+	f.beside("beside", s.Costs.Beside)
 	return f.err("bucket: bad step")
 }
 
@@ -228,6 +270,13 @@ func (f *faults) curve(what string, c Curve) {
 	f.seconds(what+": fixed", c.Fixed)
 	f.seconds(what+": per value", c.PerValue)
 	f.seconds(what+": per value and log2", c.PerLog)
+}
+
+func (f *faults) beside(what string, b Beside) {
+	f.seconds(what+": late", b.Late)
+	if !(b.Share >= 0 && b.Share <= 1) || !(b.Stretch == 0 || b.Stretch >= 1) || math.IsInf(b.Stretch, 0) {
+		f.add("%s: a share of %v and a stretch of %v: want a share of 0 to 1, and a stretch of 1 or more", what, b.Share, b.Stretch)
+	}
 }
 
 func (f *faults) err(what string) error {

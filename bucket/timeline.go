@@ -38,35 +38,55 @@ type GroupTimes struct {
 //	select(g)     = ready(g) .. ready(g) + t_s(values)
 //	send(g)       starts at max(end of select(g), end of send(g-1)), takes t_c(values)
 //
-// and, where exchanges are carried by the cores that compute, ready(g+1) is later by
-// the Busy of g.
+// While exchange and computation overlap they are as slow as Costs.Beside says: the one
+// loses a share of its speed, the other takes longer. It is the model that planners
+// make short, with all of the update in the end.
 //
 // It costs O(layers).
 func Predict(s Step, p Plan) Timeline {
 	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Groups: make([]GroupTimes, 0, len(p))}
-	now, channel, busy := s.Forward, 0.0, 0.0 // busy: of the group before
+	beside := s.Costs.Beside
+	now, channel, alone := s.Forward, 0.0, s.Forward // channel: if the computation went on for ever
 	for _, b := range p {
-		now += busy
-		t.Busy += busy
 		for i := b.First; i <= b.Last; i++ {
-			t.Layers = append(t.Layers, Interval{now, now + s.Backward[i]})
-			now += s.Backward[i]
+			start := now
+			now = beside.work(now, channel, s.Backward[i])
+			t.Layers = append(t.Layers, Interval{start, now})
+			alone += s.Backward[i]
 		}
 		way, took := s.Costs.Send(b.Len())
-		g := GroupTimes{By: way.Name, Bytes: way.Payload.Bytes(b.Len())}
-		g.Select = Interval{now, now + s.Costs.Select.At(b.Len())}
-		t.Selecting += s.Costs.Select.At(b.Len())
-		now = g.Select.End
+		g := GroupTimes{By: way.Name, Bytes: way.Payload.Bytes(b.Len()), Select: Interval{Start: now}}
+		selecting := s.Costs.Select.At(b.Len())
+		t.Selecting += selecting
+		now = beside.work(now, channel, selecting)
+		g.Select.End = now
 		g.Send.Start = max(now, channel)
-		g.Send.End = g.Send.Start + took
+		g.Send.End = g.Send.Start + beside.send(took)
 		channel = g.Send.End
 		t.Groups = append(t.Groups, g)
-		busy = way.Busy(b.Len())
 	}
 	t.Compute = now
-	t.Exposed = max(0, channel-t.Compute) + s.Rows
+	t.Busy = max(0, now-alone-t.Selecting)
+	s.settle(p, &t)
+	if n := len(t.Groups); n > 0 {
+		t.Exposed = max(0, t.Groups[n-1].Send.End-t.Compute)
+	}
+	t.Exposed += s.Rows
 	t.Total = s.updated(p, t) + s.Rows
 	return t
+}
+
+// settle makes the exchanges behind the computation those of a channel that has it no
+// longer beside. The last group is never beside it.
+func (s Step) settle(p Plan, t *Timeline) {
+	for g := range t.Groups {
+		send := &t.Groups[g].Send
+		send.Start = s.Costs.Beside.settle(send.Start, t.Compute)
+		send.End = s.Costs.Beside.settle(send.End, t.Compute)
+		if g == len(p)-1 {
+			send.End = send.Start + s.Costs.send(p[g].Len())
+		}
+	}
 }
 
 // updated is when the last group of a timeline is updated. Each is when it is agreed,
@@ -86,7 +106,7 @@ func (s Step) updated(p Plan, t Timeline) float64 {
 		}
 		if g+1 < len(p) {
 			beside := min(work, max(0, t.Groups[len(p)-1].Send.End+late-now))
-			late += beside * s.Costs.share(p[g+1].Len())
+			late += beside * s.Costs.Beside.Share
 		}
 		now += work
 	}
@@ -96,39 +116,33 @@ func (s Step) updated(p Plan, t Timeline) float64 {
 	return now + s.Update
 }
 
-// share is the part of a group's exchange that the cores carry which compute.
-func (c Costs) share(values int) float64 {
-	way, seconds := c.Send(values)
-	if seconds == 0 {
-		return 0
-	}
-	return way.Busy(values) / seconds
-}
-
 // total is what planners make short: Predict(s, p).Total with all of the update in the
 // end.
 func (s Step) total(p Plan) float64 {
 	state := finish{compute: s.Forward}
-	for _, b := range p {
+	for g, b := range p {
 		backward := 0.0
 		for i := b.First; i <= b.Last; i++ {
 			backward += s.Backward[i]
 		}
-		sel, send, busy := s.Costs.group(b.Len())
-		state = state.then(backward, sel, send, busy)
+		sel, send := s.Costs.group(b.Len())
+		state = state.then(s.Costs.Beside, backward+sel, send, g == len(p)-1)
 	}
 	return max(state.compute, state.channel) + s.Update + s.Rows
 }
 
-// finish is when the compute path and the channel are done with the groups so
-// far.
+// finish is when the compute path is done with the groups so far, and the channel if the
+// computation goes on until then. Behind the last group it does not.
 type finish struct{ compute, channel float64 }
 
-// then appends a group. What the last one's exchange takes from the computation is
-// within that exchange, so that the end is that of the channel.
-func (f finish) then(backward, sel, send, busy float64) finish {
-	f.compute += backward + sel
-	f.channel = max(f.compute, f.channel) + send
-	f.compute += busy
+// then appends a group of so much work on the compute path. Both times rise with both of f:
+// a prefix that ends later never leads to an earlier end.
+func (f finish) then(b Beside, work, send float64, last bool) finish {
+	f.compute = b.work(f.compute, f.channel, work)
+	if last {
+		f.channel = max(f.compute, b.settle(f.channel, f.compute)) + send
+	} else {
+		f.channel = max(f.compute, f.channel) + b.send(send)
+	}
 	return f
 }

@@ -3,6 +3,8 @@ package bucket
 import (
 	"flag"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,11 +143,11 @@ func TestPredictOverlap(t *testing.T) {
 		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4}}},
 	}
 	for _, c := range []struct {
-		overlap          bool
-		update           float64
-		busy, rows, cast float64
-		plan             Plan
-		total            float64
+		overlap           bool
+		update            float64
+		share, rows, cast float64
+		plan              Plan
+		total             float64
 	}{
 		{false, 4, 0, 0, 0, PerLayer(s.Layers), 14}, // groups are agreed at 6 and 10
 		{true, 4, 0, 0, 0, PerLayer(s.Layers), 12},
@@ -153,37 +155,116 @@ func TestPredictOverlap(t *testing.T) {
 		{true, 4, 0, 0, 1, PerLayer(s.Layers), 13},
 		{false, 4, 0, 0, 1, PerLayer(s.Layers), 15}, // of the cast of the first group nothing is left
 		{true, 12, 0, 0, 0, PerLayer(s.Layers), 18}, // 6 to 12 to 18
-		{true, 4, 4, 0, 0, PerLayer(s.Layers), 15},  // backward ends at 7, the exchanges at 11: nothing is gained
+		{true, 4, 1, 0, 0, PerLayer(s.Layers), 15},  // backward ends at 7, the exchanges at 11: nothing is gained
 		{true, 4, 0, 0, 0, One(s.Layers), 11},
 		{false, 4, 0, 0, 0, One(s.Layers), 11},
 	} {
 		s.Overlap, s.Update, s.Rows, s.Costs.After = c.overlap, c.update, c.rows, Curve{Fixed: c.cast}
-		s.Costs.Sends[0].BusyFixed = c.busy
+		s.Costs.Beside.Share = c.share
 		if got := Predict(s, c.plan); !near(got.Total, c.total) || !near(s.total(c.plan), got.Compute+got.Exposed+s.Update) {
 			t.Errorf("%+v: total %v, exposed %v of %v", c, got.Total, got.Exposed, s.total(c.plan))
 		}
 	}
 }
 
-// What an exchange takes from the computation delays what follows, and no more than it
-// lasts; after the last group there is nothing to delay.
-func TestPredictBusy(t *testing.T) {
+// While they overlap the computation loses a share of its speed and exchanges take longer;
+// the last group is alone, and so is what others have left when the computation ends.
+func TestPredictBeside(t *testing.T) {
 	s := Step{
 		Layers: []Layer{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 1,
-		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4, BusyFixed: 1, BusyPerByte: 0.05}}},
+		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4}}},
 	}
 	for _, c := range []struct {
 		plan                    Plan
-		busy                    float64
+		beside                  Beside
 		compute, exposed, total float64
 	}{
-		{PerLayer(s.Layers), 1, 6, 4, 11}, // 3 from the second layer; its group starts at 6
-		{PerLayer(s.Layers), 9, 7, 4, 12}, // no more than the 4 that the exchange lasts
-		{One(s.Layers), 1, 3, 4, 8},
+		{PerLayer(s.Layers), Beside{}, 3, 7, 11},
+		{PerLayer(s.Layers), Beside{Share: 0.5}, 4, 6, 11},                             // the second layer takes 2; the exchanges 2 to 10
+		{PerLayer(s.Layers), Beside{Share: 0.5, Stretch: 1.5}, 4, 6 + 2./3, 11 + 2./3}, // of 6, four are left when the computation ends
+		{PerLayer(s.Layers), Beside{Late: 1}, 3, 8, 12},
+		{PerLayer(s.Layers), Beside{Share: 1}, 7, 4, 12}, // nothing is computed meanwhile
+		{One(s.Layers), Beside{Share: 0.5, Stretch: 1.5, Late: 1}, 3, 4, 8},
 	} {
-		s.Costs.Sends[0].BusyFixed = c.busy
-		if got := Predict(s, c.plan); got.Compute != c.compute || got.Exposed != c.exposed || got.Total != c.total || s.total(c.plan) != c.total {
-			t.Errorf("%d groups, busy %v: compute %v, exposed %v, total %v, want %+v", len(c.plan), c.busy, got.Compute, got.Exposed, got.Total, c)
+		s.Costs.Beside = c.beside
+		if got := Predict(s, c.plan); !near(got.Compute, c.compute) || !near(got.Exposed, c.exposed) || !near(got.Total, c.total) || !near(s.total(c.plan), c.total) {
+			t.Errorf("%d groups, beside %+v: compute %v, exposed %v, total %v, want %+v", len(c.plan), c.beside, got.Compute, got.Exposed, got.Total, c)
 		}
 	}
+}
+
+// Predict beside a simulation that goes from event to event with the rates of both paths.
+func TestPredictAgainstSimulation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(17, 18))
+	slowed := 0
+	for i := range 500 {
+		s := randomStep(rng, 1+rng.IntN(12), i%2 == 1)
+		p := cut(s.Layers, rng.IntN(1<<12))
+		got := Predict(s, p)
+		compute, end := simulate(s, p)
+		if math.Abs(got.Compute-compute) > 1e-9*compute || math.Abs(got.Compute+got.Exposed-end) > 1e-9*end {
+			t.Fatalf("predicted compute %v and end %v, simulated %v and %v, of %+v", got.Compute, got.Compute+got.Exposed, compute, end, s)
+		}
+		if got.Busy > 0 {
+			slowed++
+		}
+	}
+	if slowed < 50 {
+		t.Errorf("%d of the steps were slowed down: hardly anything is tested", slowed)
+	}
+}
+
+// simulate is when the compute path and the channel end.
+func simulate(s Step, p Plan) (compute, now float64) {
+	type job struct{ compute, send float64 }
+	var jobs []job
+	for g, b := range p {
+		j := job{compute: s.Costs.Select.At(b.Len()), send: s.Costs.send(b.Len())}
+		for i := b.First; i <= b.Last; i++ {
+			j.compute += s.Backward[i]
+		}
+		if g < len(p)-1 {
+			j.send += s.Costs.Beside.Late / s.Costs.Beside.stretch()
+		}
+		jobs = append(jobs, j)
+	}
+	now = s.Forward
+	computed, sent := 0, 0 // jobs that are done
+	for sent < len(jobs) {
+		rates := [2]float64{} // of computation and channel
+		if computed < len(jobs) {
+			if jobs[computed].compute == 0 {
+				if computed++; computed == len(jobs) {
+					compute = now
+				}
+				continue
+			}
+			rates[0] = 1
+		}
+		if sent < computed {
+			rates[1] = 1
+		}
+		if rates[0]*rates[1] > 0 {
+			rates = [2]float64{1 - s.Costs.Beside.Share, 1 / s.Costs.Beside.stretch()}
+		}
+		step := math.Inf(1)
+		if rates[0] > 0 {
+			step = jobs[computed].compute / rates[0]
+		}
+		if rates[1] > 0 {
+			step = min(step, jobs[sent].send/rates[1])
+		}
+		now += step
+		if rates[0] > 0 {
+			if jobs[computed].compute -= step * rates[0]; jobs[computed].compute < 1e-13*(1+now) {
+				jobs[computed].compute = 0
+			}
+		}
+		if rates[1] > 0 {
+			if jobs[sent].send -= step * rates[1]; jobs[sent].send < 1e-13*(1+now) {
+				sent++
+			}
+		}
+	}
+	return compute, now
 }

@@ -55,7 +55,7 @@ func (r *run) trainEpoch(at *position) (err error) {
 	}
 	start := time.Now()
 	r.stepS = slices.Grow(r.stepS[:0], r.steps)
-	r.watch.Begin(start)
+	r.beginStep(start)
 	for at.step < r.steps {
 		if err := r.advance(at); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (r *run) trainEpoch(at *position) (err error) {
 			if start, err = r.saveMidEpoch(at, start); err != nil {
 				return err
 			}
-			r.watch.Begin(start)
+			r.beginStep(start)
 		}
 	}
 	at.tally.trainS += time.Since(start).Seconds()
@@ -72,6 +72,12 @@ func (r *run) trainEpoch(at *position) (err error) {
 		r.layers = r.replica.Layers()
 	}
 	return nil
+}
+
+// beginStep says that a step begins behind something that is part of none.
+func (r *run) beginStep(now time.Time) {
+	r.watch.Begin(now)
+	r.replica.Tuner.Begin()
 }
 
 // advance does a step or, where parameters lie on servers, those up to the next checkpoint.

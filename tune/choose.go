@@ -41,10 +41,11 @@ func predict(f bucket.Profile, c Candidate, step bucket.Step, p bucket.Plan) Pre
 	exact := bucket.Predict(step, p)
 	reuse, share := exact, 1.0 // of exact steps
 	if codec, ok := f.Codec(c.Name, densityIn(f, c)); ok && c.reuses() {
-		step.Costs.Select = codec.Exact
-		exact = bucket.Predict(step, p)
 		step.Costs.Select = codec.Reuse
 		reuse, share = bucket.Predict(step, p), 1/float64(c.Every)
+		step.Costs.Select = codec.Exact
+		step.Costs.Sends = sendTimes(step.Costs.Sends, 1/sent(codec))
+		exact = bucket.Predict(step, p)
 	}
 	mean := func(a, b float64) float64 { return b + share*(a-b) }
 	return Prediction{
@@ -53,7 +54,25 @@ func predict(f bucket.Profile, c Candidate, step bucket.Step, p bucket.Plan) Pre
 	}
 }
 
-// stepOf is the profile's step with the candidate's costs.
+// sent is how many times as many entries as asked for a step that reuses sends.
+func sent(c bucket.CodecProfile) float64 {
+	if c.Sent == 0 {
+		return 1
+	}
+	return c.Sent
+}
+
+// sendTimes are the sends of so many times as many entries.
+func sendTimes(sends []bucket.Send, factor float64) []bucket.Send {
+	out := slices.Clone(sends)
+	for i := range out {
+		out[i].Payload = out[i].Payload.Times(factor)
+	}
+	return out
+}
+
+// stepOf is the profile's step with the candidate's costs, of steps that reuse where there
+// are such: most are.
 func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.Step, error) {
 	step := f.Step()
 	step.Overlap = !c.Clipped
@@ -61,11 +80,15 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 		step.Update /= float64(max(1, ranks))
 	}
 	c.Density = densityIn(f, c)
+	times := 1.0
 	var errs []error
 	if c.Chain != nil {
 		codec, ok := f.Codec(c.Name, c.Density)
 		if !ok {
 			errs = append(errs, fmt.Errorf("the profile has no cost of codec %s%s", c.Name, densityText(c.Density)))
+		}
+		if c.reuses() {
+			times = sent(codec)
 		}
 		step.Costs.Select, step.Costs.After = bucket.Mean(codec.Exact, codec.Reuse, c.Every), codec.After
 	}
@@ -76,6 +99,8 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 	} else if step.Costs.Sends = f.Sends(c.code(), payload, ranks, hosts, servers); len(step.Costs.Sends) == 0 {
 		errs = append(errs, fmt.Errorf("the profile has no cost of exchanging %s%s among %d ranks on %d hosts%s", c.code(), densityText(c.Density), ranks, hosts, serversText(f, servers)))
 	}
+	step.Costs.Sends = sendTimes(step.Costs.Sends, times)
+	step.Costs.Beside = f.Beside(c.code(), payload, ranks, hosts, servers)
 	if len(errs) == 0 {
 		errs = append(errs, step.Validate())
 	}

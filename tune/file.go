@@ -18,7 +18,7 @@ import (
 // none.
 const (
 	Format  = "ringo-profile"
-	Version = 3
+	Version = 4
 )
 
 // maxFile bounds what is read of a file.

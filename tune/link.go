@@ -1,11 +1,9 @@
 package tune
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // What an exchange is timed with.
@@ -22,14 +19,13 @@ const (
 	linkRounds = 9       // most of one size
 	linkBudget = 0.2     // seconds of one size; the first is always timed twice
 	linkLong   = 0.5     // seconds of an exchange after which none is longer
-	loadValues = 16 << 10
-	loadMost   = 0.1 // seconds of a load beside an exchange
-	loadRounds = 3
+	lineMiss   = 0.05    // by how much a line may miss a point: medians differ by as much
 )
 
 // Exchange measures how long r takes to exchange a candidate's groups, by their size,
 // on the job's own links with all its ranks: the lines that fit the times of each
-// algorithm that r chose, and what r takes of its caller's own time. unit is the bytes of an entry of the payload, from Codec.
+// algorithm that r chose, what exchanges and a computation beside them do to each other,
+// and what r takes of its caller's own time. unit is the bytes of an entry of the payload, from Codec.
 // arena is the job's own arena of gradients between two steps, since where values lie
 // matters to what carries them; it is left all zero. It is a collective call that
 // takes some seconds on slow links.
@@ -53,7 +49,17 @@ func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64
 		return nil, Calls{}, err
 	}
 	links, err := b.lines()
-	return links, calls, err
+	if err != nil {
+		return nil, Calls{}, err
+	}
+	beside, err := b.beside()
+	if err != nil {
+		return nil, Calls{}, fmt.Errorf("tune: exchanging beside a computation under %s: %w", c.Name, err)
+	}
+	for i := range links {
+		links[i].Beside = beside
+	}
+	return links, calls, nil
 }
 
 // Calls are what a Reducer's caller spends in it by the values of a group: Start on the
@@ -69,8 +75,8 @@ func (b *exchangeBench) calls() (out Calls, err error) {
 	}
 	var start, wait []bucket.Sample
 	for _, p := range b.points {
-		start = append(start, bucket.Sample{Size: p.values, Seconds: max(p.start, 1e-9)})
-		wait = append(wait, bucket.Sample{Size: p.values, Seconds: max(p.wait, 1e-9)})
+		start = append(start, bucket.Sample{Size: float64(p.values), Seconds: max(p.start, 1e-9)})
+		wait = append(wait, bucket.Sample{Size: float64(p.values), Seconds: max(p.wait, 1e-9)})
 	}
 	if out.Start.Fixed, out.Start.PerValue, err = bucket.FitLine(start); err == nil {
 		out.Wait.Fixed, out.Wait.PerValue, err = bucket.FitLine(wait)
@@ -95,20 +101,19 @@ type exchangeBench struct {
 	payload bucket.Payload
 	rand    *rand.Rand
 	points  []point
-	load    [2][]float32 // of a computation beside an exchange
+	load    load
 }
 
 // point is a measured exchange.
 type point struct {
 	bucket.Sample         // bytes of payload
 	algorithm     string  // empty: the reducer does not tell
-	busy          float64 // seconds that it takes from the computation
-	values        float64 // of the group
+	values        int     // of the group
 	start, wait   float64 // seconds in Start, and in Wait after the end
 }
 
-// time measures one length and returns how long it takes, the same on every rank.
-func (b *exchangeBench) time(size int) (float64, error) {
+// op is an exchange of a group of so many values.
+func (b *exchangeBench) op(size int) *exchange.Op {
 	op := &exchange.Op{X: b.arena[:size]}
 	if b.c.Chain != nil {
 		op.Code = b.c.Chain.Quantiser()
@@ -116,6 +121,12 @@ func (b *exchangeBench) time(size int) (float64, error) {
 	if b.c.sparse() {
 		op.Sparse = b.entries(size)
 	}
+	return op
+}
+
+// time measures one length and returns how long it takes, the same on every rank.
+func (b *exchangeBench) time(size int) (float64, error) {
+	op := b.op(size)
 	rounds := 2
 	var times, starts, waits []float64
 	for i := 0; i < rounds; i++ {
@@ -137,71 +148,11 @@ func (b *exchangeBench) time(size int) (float64, error) {
 		}
 	}
 	took := max(median(times), 1e-9)
-	busy, err := b.busy(op, took)
-	if err != nil {
-		return 0, err
-	}
 	b.points = append(b.points, point{
-		Sample: bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, algorithm: op.Sent.Algorithm, busy: busy,
-		values: float64(size), start: median(starts), wait: median(waits),
+		Sample: bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, algorithm: op.Sent.Algorithm,
+		values: size, start: median(starts), wait: median(waits),
 	})
 	return took, nil
-}
-
-// busy measures how much longer a computation takes beside an exchange that takes so
-// long than alone, on all ranks at once: what the exchange takes of cores and of
-// memory's bandwidth. The fastest of some rounds count.
-func (b *exchangeBench) busy(op *exchange.Op, took float64) (float64, error) {
-	alone, err := b.loaded(nil, 8)
-	if err != nil || alone[0] < 1e-6 {
-		return 0, err // a clock that stands still while one computes
-	}
-	window := min(1.2*took, loadMost)
-	turns := max(1, int(8*window/alone[0]))
-	best := []float64{math.Inf(1), math.Inf(1)}
-	for range loadRounds {
-		for i, beside := range []*exchange.Op{nil, op} {
-			seconds, err := b.loaded(beside, turns)
-			if err != nil {
-				return 0, err
-			}
-			best[i] = min(best[i], seconds[0])
-		}
-	}
-	return min(took, max(0, best[1]-best[0])*max(1, took/window)), nil
-}
-
-// loaded is how long so many turns of a computation take on the slowest rank, beside
-// an exchange or alone.
-func (b *exchangeBench) loaded(op *exchange.Op, turns int) (seconds []float64, err error) {
-	if b.load[0] == nil {
-		b.load = [2][]float32{make([]float32, loadValues), make([]float32, loadValues)}
-	}
-	if op != nil {
-		clear(op.X)
-	}
-	if err := collective.Barrier(b.g); err != nil {
-		return nil, err
-	}
-	kernels, start := simd.Host(), time.Now()
-	if op != nil {
-		if b.r.Start(op); b.c.casts() {
-			start = time.Now() // they count apart
-		}
-	}
-	for range turns {
-		for range 16 {
-			kernels.Add(b.load[0], b.load[1])
-		}
-		runtime.Gosched() // as between two layers of backward
-	}
-	seconds = []float64{time.Since(start).Seconds()}
-	if op != nil {
-		if _, err := b.r.Wait(op); err != nil {
-			return nil, err
-		}
-	}
-	return seconds, slowest(b.g, seconds)
 }
 
 // once exchanges op when all ranks are there, and returns the seconds of the exchange,
@@ -238,7 +189,7 @@ func (b *exchangeBench) entries(size int) *compress.Sparse {
 	return s
 }
 
-// lines fits a line to the points of each algorithm. Algorithms follow each other by
+// lines fits lines to the points of each algorithm. Algorithms follow each other by
 // size; one that was seen at a single size is taken with what follows it.
 func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 	var out []bucket.LinkProfile
@@ -246,17 +197,13 @@ func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 	if b.c.sparse() {
 		link.Payload, link.Density, link.Unit = bucket.SparsePayload, b.payload.Density, b.payload.Unit
 	}
+	var all [][]point
 	for _, run := range runs(b.points) {
-		samples, busy := make([]bucket.Sample, len(run)), make([]bucket.Sample, len(run))
-		for i, p := range run {
-			samples[i], busy[i] = p.Sample, bucket.Sample{Size: p.Size, Seconds: max(p.busy, 1e-9)} // a fit wants some
-		}
-		var err, second error
-		link.Fixed, link.PerByte, err = bucket.FitLine(samples)
-		if link.BusyFixed, link.BusyPerByte = 0, 0; slices.ContainsFunc(run, func(p point) bool { return p.busy > 0 }) {
-			link.BusyFixed, link.BusyPerByte, second = bucket.FitLine(busy)
-		}
-		if err := errors.Join(err, second); err != nil {
+		all = append(all, pieces(run)...)
+	}
+	for _, run := range all {
+		var err error
+		if link.Fixed, link.PerByte, err = bucket.FitLine(samplesOf(run)); err != nil {
 			return nil, err
 		}
 		if link.Algorithm = run[len(run)-1].algorithm; link.Algorithm == "" {
@@ -271,6 +218,50 @@ func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 	}
 	out[len(out)-1].UpTo = 0
 	return out, nil
+}
+
+func samplesOf(run []point) (out []bucket.Sample) {
+	for _, p := range run {
+		out = append(out, p.Sample)
+	}
+	return out
+}
+
+// pieces cuts the points of one algorithm into as few runs as their line, which follows no
+// bend, misses none by more than lineMiss. Links bend: what fits into buffers, or into the
+// burst that a shaper lets pass, takes next to no time. Neighbours share a point where that
+// is as good, and the sizes of each differ by a factor of two at least, or the line would
+// have no slope.
+func pieces(run []point) [][]point {
+	least := missed(run)
+	var first, second []point
+	for i := 1; i < len(run) && missed(run) > lineMiss; i++ {
+		for _, end := range []int{i + 1, i} {
+			a, b := run[:end], run[i:]
+			if a[len(a)-1].Size < 2*a[0].Size || b[len(b)-1].Size < 2*b[0].Size {
+				continue
+			}
+			if m := max(lineMiss, missed(a), missed(b)); m < least {
+				least, first, second = m, a, b
+			}
+		}
+	}
+	if first == nil {
+		return [][]point{run}
+	}
+	return append(pieces(first), pieces(second)...)
+}
+
+// missed is by how much the line through points misses one at most, as a share.
+func missed(run []point) (most float64) {
+	fixed, per, err := bucket.FitLine(samplesOf(run))
+	if err != nil {
+		return 0
+	}
+	for _, p := range run {
+		most = max(most, math.Abs((fixed+per*p.Size)/p.Seconds-1))
+	}
+	return most
 }
 
 // runs cuts points, in the order of their sizes, where the algorithm changes. No run

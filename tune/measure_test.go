@@ -3,8 +3,10 @@ package tune
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -223,9 +225,80 @@ func TestExchangeOfSlowLinks(t *testing.T) {
 	})
 }
 
-// Over real links an exchange takes no more from the computation than it lasts, and all
-// ranks agree on that.
-func TestExchangeBusy(t *testing.T) {
+// shared is a machine on which an exchange and a computation slow each other down as a
+// Beside says, by a fake clock: the reducer and the load of one rank.
+type shared struct {
+	channel
+	beside bucket.Beside
+	turn   time.Duration
+	begun  bool    // an exchange, with no computation beside it so far
+	late   float64 // ns for which it still only waits
+}
+
+func (s *shared) Start(op *exchange.Op) {
+	s.channel.Start(op)
+	s.begun = true
+}
+
+// compute is a turn of the load.
+func (s *shared) compute() {
+	start := time.Now()
+	if !s.busy.After(start) {
+		time.Sleep(s.turn)
+		return
+	}
+	time.Sleep(time.Duration(float64(s.turn) / (1 - s.beside.Share)))
+	spent, more := float64(time.Since(start)), 0.0
+	if s.begun {
+		s.begun, s.late, more = false, s.beside.Late*1e9, s.beside.Late*1e9
+	}
+	waits := min(spent, s.late)
+	s.late -= waits
+	more += (spent - waits) * (1 - 1/s.beside.Stretch)
+	for op, end := range s.ends { // the one under way
+		if end.Equal(s.busy) {
+			s.busy = end.Add(time.Duration(more))
+			s.ends[op] = s.busy
+			break
+		}
+	}
+}
+
+// What is measured is what the machine does, of short and of long exchanges.
+func TestExchangeBeside(t *testing.T) {
+	for _, want := range []bucket.Beside{
+		{Stretch: 1},
+		{Share: 0.4, Stretch: 1.25},
+		{Share: 0.9, Stretch: 1.6, Late: 4e-3},
+		{Share: 0.2, Stretch: 1, Late: 2e-3},
+		{Share: 0.6, Stretch: 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			got := make([]bucket.Beside, 2)
+			onRanks(t, 2, func(g *collective.Group) (err error) {
+				m := &shared{channel: channel{short: time.Millisecond, long: time.Millisecond, perByte: 100 * time.Nanosecond}, beside: want, turn: 100 * time.Microsecond}
+				b := exchangeBench{g: g, r: m, c: Candidate{Name: "fp32"}, arena: make([]float32, 1<<18), payload: bucket.Payload{Unit: 4}}
+				for _, size := range linkSizes(len(b.arena)) {
+					if _, err := b.time(size); err != nil {
+						return err
+					}
+				}
+				b.load.compute = m.compute
+				got[g.Rank()], err = b.beside()
+				return err
+			})
+			if got[0] != got[1] {
+				t.Errorf("ranks differ: %+v", got)
+			}
+			if math.Abs(got[0].Share-want.Share) > 0.03 || !close1(got[0].Stretch, want.Stretch, 0.05) || math.Abs(got[0].Late-want.Late) > 1e-3 {
+				t.Errorf("%+v, want %+v", got[0], want)
+			}
+		})
+	}
+}
+
+// Over real links what is measured is valid, and the same on all ranks.
+func TestExchangeBesideOverLinks(t *testing.T) {
 	links := make([][]bucket.LinkProfile, 2)
 	onRanks(t, 2, func(g *collective.Group) error {
 		r, err := exchange.Over(g, exchange.Config{})
@@ -238,12 +311,38 @@ func TestExchangeBusy(t *testing.T) {
 	if !reflect.DeepEqual(links[0], links[1]) {
 		t.Errorf("ranks differ: %+v", links)
 	}
-	f := bucket.Profile{Links: links[0]}
-	for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, 2, 1, 0) {
-		for _, values := range []int{1 << 10, 1 << 16} {
-			if busy := s.Busy(values); busy < 0 || busy > s.Seconds(values) {
-				t.Errorf("%d values take %v s of the computation and last %v", values, busy, s.Seconds(values))
-			}
+	f := bucket.Profile{Ranks: 2, Layers: []bucket.LayerProfile{{Name: "a", Values: 1 << 16}}, Links: links[0]}
+	if err := f.Validate(); err != nil {
+		t.Error(err)
+	}
+	if b := f.Beside("fp32", bucket.Payload{Unit: 4}, 2, 1, 0); b.Stretch < 1 || b != links[0][0].Beside {
+		t.Errorf("%+v of %+v", b, links[0])
+	}
+}
+
+// A bend is followed, noise is not, and no line is without a slope.
+func TestPieces(t *testing.T) {
+	for name, c := range map[string]struct {
+		seconds map[float64]float64
+		want    string
+	}{
+		"line":  {map[float64]float64{1: 2, 4: 5, 16: 17, 64: 65}, "1-64"},
+		"noise": {map[float64]float64{1: 2.05, 4: 4.9, 16: 17.3, 64: 64}, "1-64"},
+		"burst": {map[float64]float64{1: 1, 4: 1.5, 16: 3.5, 64: 32, 256: 128, 257: 129}, "1-16 64-257"}, // what is beyond it is slow
+		"close": {map[float64]float64{16: 17, 20: 40}, "16-20"},
+		"alone": {map[float64]float64{16: 17}, "16-16"},
+		"bend":  {map[float64]float64{1: 10, 4: 11, 16: 12, 64: 48, 256: 192}, "1-16 16-256"},
+	} {
+		var points []point
+		for _, size := range slices.Sorted(maps.Keys(c.seconds)) {
+			points = append(points, point{Sample: bucket.Sample{Size: size, Seconds: c.seconds[size]}})
+		}
+		got := ""
+		for _, run := range pieces(points) {
+			got += fmt.Sprintf(" %v-%v", run[0].Size, run[len(run)-1].Size)
+		}
+		if got = got[1:]; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -21,10 +21,15 @@ func (t *Tuner) measure() error {
 	if err := t.costs(&f); err != nil {
 		return err
 	}
+	if err := t.sent(&f); err != nil {
+		return err
+	}
 	if codec, ok := f.Codec(string(t.opt.Strategy()), 0); ok { // it was part of the update
 		f.Update = max(0, f.Update-codec.After.At(len(t.grads)))
 	}
-	return t.choose(f, "")
+	why := t.why
+	t.why = ""
+	return t.choose(f, why)
 }
 
 // densities finds the density of a strategy that does not say it, such as that of a
@@ -37,6 +42,33 @@ func (t *Tuner) densities() error {
 	for i, c := range t.candidates {
 		if c.sparse() && c.Density == 0 {
 			t.candidates[i].Density = seen[0]
+		}
+	}
+	return nil
+}
+
+// sent finds how much more than asked for steps send that reuse thresholds, where those of
+// this phase do. The rank that sends most keeps the others waiting, and need not be that of
+// the next step.
+func (t *Tuner) sent(f *bucket.Profile) error {
+	c := t.candidate(string(t.opt.Strategy()))
+	if !c.reuses() || c.Density == 0 {
+		return nil
+	}
+	n := len(t.steps.density)
+	all := append(slices.Clone(t.steps.density), t.steps.anew...)
+	if err := slowest(t.g, all); err != nil {
+		return err
+	}
+	var reused []float64
+	for i, d := range all[:n] {
+		if all[n+i] <= 0.1 {
+			reused = append(reused, d/c.Density)
+		}
+	}
+	for i := range f.Codecs {
+		if f.Codecs[i].Name == c.Name && len(reused) > 0 {
+			f.Codecs[i].Sent = median(reused)
 		}
 	}
 	return nil
@@ -222,8 +254,9 @@ func (s *stepTimes) split(reuses bool) (exact, reuse []float64) {
 	return exact, reuse
 }
 
-// look compares the last steps with those when the choice was new, and chooses anew
-// where they have moved too far.
+// look compares the last steps with those when the choice was new. Where they have moved
+// too far, and have so some steps later, the computation is measured and the choice made
+// anew: beside exchanges it is not what it is alone.
 func (t *Tuner) look() error {
 	f, err := t.computation()
 	if err != nil {
@@ -234,14 +267,15 @@ func (t *Tuner) look() error {
 		return err
 	}
 	drift := max(bucket.Drift(t.usual.step, f.Step()), (exposed[0]-t.usual.exposed)/t.usual.total, (t.usual.exposed-exposed[0])/t.usual.total)
+	doubted := t.doubted
+	if t.doubted = drift >= driftBound && !doubted; t.doubted {
+		return t.enter(watching, measureSteps)
+	}
 	if drift < driftBound {
 		return t.enter(watching, t.period)
 	}
 	t.again++
-	t.period *= 2               // a machine that never settles is not measured all the time
-	f.Update = t.planned.Update // some of this one's happened while groups travelled
-	if err := t.costs(&f); err != nil {
-		return err
-	}
-	return t.choose(f, fmt.Sprintf("again: steps have moved by %.0f %%", 100*drift))
+	t.period *= 2 // a machine that never settles is not measured all the time
+	t.why = fmt.Sprintf("again: steps have moved by %.0f %%", 100*drift)
+	return t.start()
 }

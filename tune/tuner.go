@@ -58,9 +58,11 @@ type Tuner struct {
 	planned  bucket.Profile // what the choice was made by
 	choice   Prediction
 	all      []Prediction
-	usual    usual // what times are compared with
-	period   int   // steps between two looks
-	again    int   // how often it was chosen anew
+	usual    usual  // what times are compared with
+	period   int    // steps between two looks
+	doubted  bool   // times have moved at the last look
+	again    int    // how often it was chosen anew
+	why      string // it is now
 	// candidate strategies with their chains, which do not change
 	candidates []Candidate
 }
@@ -137,6 +139,7 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 		t.waiting = true
 		return t, nil
 	}
+	t.period = watchSteps
 	return t, t.start()
 }
 
@@ -153,7 +156,6 @@ func (t *Tuner) makeCandidates(cfg Config) (err error) {
 // start begins to measure.
 func (t *Tuner) start() error {
 	t.begun = time.Now()
-	t.period = watchSteps
 	if t.canPlan(string(t.opt.Strategy())) {
 		if err := t.opt.SetPlan(distopt.PlanOne, bucket.One(t.layers)); err != nil {
 			return err
@@ -184,6 +186,10 @@ func (t *Tuner) enter(p phase, steps int) (err error) {
 	}
 	return err
 }
+
+// Begin says that a step begins now: what happened since the last one, an evaluation or a
+// checkpoint, is part of none. Without it a step begins when the one before ends.
+func (t *Tuner) Begin() { t.begun = time.Now() }
 
 // Step ends the step that backward began: see Optimizer.Step. It may then measure and
 // choose, together with the other ranks.
@@ -323,6 +329,7 @@ func (t *Tuner) Resumed(chosen bool) error {
 			return err
 		}
 	}
+	t.period = watchSteps
 	return t.start()
 }
 

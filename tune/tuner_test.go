@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -239,6 +240,10 @@ func TestMeasuredReuse(t *testing.T) {
 	if m := out.reports[1].Measured; m.Exact <= 0 || m.Reuse <= 0 || !close1(m.Step, out.reports[0].Chosen.Step, 0.05) {
 		t.Errorf("predicted %+v, measured %+v", out.reports[0].Chosen, m)
 	}
+	codec, _ := out.profile.Codec("dlgs", 0.01)
+	if codec.Sent < 0.5 || codec.Sent > 2 {
+		t.Errorf("%v times as many entries as asked for", codec.Sent)
+	}
 }
 
 // What is measured is the share that is sent now, also where it changes during the run.
@@ -424,6 +429,30 @@ func TestChoose(t *testing.T) {
 		if got := Choose(all); got != c.want {
 			t.Errorf("of %v chose %d, want %d", c.steps, got, c.want)
 		}
+	}
+}
+
+// Steps that reuse thresholds send as many times what was asked for as the profile says,
+// exact ones what was.
+func TestPredictSent(t *testing.T) {
+	f := *testProfile(t).Planner
+	f.Links = []bucket.LinkProfile{{Algorithm: "allgather", Payload: bucket.SparsePayload, Unit: 8, Ranks: 2, Hosts: 1, PerByte: 1e-6}}
+	c := Candidate{Name: "dlgs", Density: 0.01, Every: 4, Chain: chainOf(t, compress.DLGS{Ratio: 0.01}), Planner: bucket.Named{Plan: func(s bucket.Step) bucket.Plan { return bucket.One(s.Layers) }}}
+	asked, err := Predict(f, c, 2, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Codecs = slices.Clone(f.Codecs)
+	for i := range f.Codecs {
+		f.Codecs[i].Sent = 1.5
+	}
+	more, err := Predict(f, c, 2, 1, 0)
+	entries := 0.0
+	for _, l := range f.Layers {
+		entries += 0.01 * float64(l.Values)
+	}
+	if err != nil || !close1(more.Reuse-asked.Reuse, 0.5*entries*8e-6, 0.01) || !close1(more.Exact, asked.Exact, 1e-3) {
+		t.Errorf("%+v, %v, where what was asked for takes %+v", more, err, asked)
 	}
 }
 
