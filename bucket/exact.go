@@ -14,9 +14,10 @@ import (
 //
 //	F[j] = min over i < j of max(F[i], R[j]) + t_c(i..j)
 //
-// with R[j] the time at which layers 1..j are final: O(L²), and F if the computation goes on
-// for ever (Beside). With selection, or exchanges that take time from the computation, groups also delay the compute path,
-// and a prefix is described by two times, see exactFront.
+// with R[j] the time at which layers 1..j are final: O(L²). F counts the channel as if the
+// computation never ended, see Beside. With selection, or exchanges that slow the
+// computation down, groups also delay the compute path, and a prefix is described by two
+// times, see exactFront.
 func Exact(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil
@@ -112,7 +113,8 @@ type bound struct {
 
 func boundOf(s Step) bound {
 	n := len(s.Layers)
-	b := bound{s.Costs.Beside, min(s.total(Scan(s)), s.total(One(s.Layers))) - s.Update - s.Rows, make([]finish, n+1)}
+	s.Update, s.Rows = 0, 0
+	b := bound{s.Costs.Beside, min(s.total(Scan(s)), s.total(One(s.Layers))), make([]finish, n+1)}
 	b.end += 1e-9 * b.end // sums are rounded in other orders
 	perValue := math.Inf(1)
 	for _, w := range s.Costs.Sends {

@@ -50,8 +50,8 @@ func FixedOf(bytes int) Planner {
 // gradients. It goes through the layers in the order of backward and merges a
 // group into the next layer when the time the group would have to wait for
 // that layer, from when the channel could take it, is less than what one
-// message instead of two saves. It does not see that selecting a larger group
-// delays the compute path. It costs O(L).
+// message instead of two saves, as long as both are beside the computation. It does not
+// see that selecting a larger group delays the compute path. It costs O(L).
 func MGWFBP(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil

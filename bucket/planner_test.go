@@ -160,6 +160,23 @@ func TestFrontsStayTiny(t *testing.T) {
 	t.Logf("fronts of up to %d states", most)
 }
 
+// What follows all groups does not matter to plans, however long it is.
+func TestExactBeforeALongUpdate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(19, 20))
+	for range 100 {
+		s := randomStep(rng, 1+rng.IntN(12), true)
+		want := Exact(s)
+		s.Update, s.Rows = 1e12, 1e11
+		if got := Exact(s); !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+	free := Step{Layers: layersOf(16, 16), Backward: []float64{0, 0}, Update: 0.1, Rows: 0.2, Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}}}, Beside: Beside{Share: 0.5}}}
+	if p := Exact(free); p.Validate(free.Layers) != nil {
+		t.Errorf("a step that costs nothing: %v", p)
+	}
+}
+
 func TestPlannersOfNoLayers(t *testing.T) {
 	s := Step{Forward: 1, Update: 2, Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}}}}}
 	for _, n := range Planners() {
@@ -244,13 +261,13 @@ func TestCurve(t *testing.T) {
 func TestStepValidateReportsAllFaults(t *testing.T) {
 	s := Step{
 		Layers: layersOf(16, 16), Forward: -1, Update: math.NaN(), Backward: []float64{1, math.Inf(1), 2},
-		Costs: Costs{Select: Curve{PerLog: -1}, Sends: []Send{{Name: "ring", Fixed: -2, PerByte: math.NaN(), Payload: Payload{Density: 2}}}},
+		Costs: Costs{Beside: Beside{Share: 2, Late: -3}, Select: Curve{PerLog: -1}, Sends: []Send{{Name: "ring", Fixed: -2, PerByte: math.NaN(), Payload: Payload{Density: 2}}}},
 	}
 	err := s.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value"} {
+	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value", "beside: late -3 s", "a share of 2"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -164,6 +164,24 @@ func (f Profile) Codec(name string, density float64) (CodecProfile, bool) {
 	return CodecProfile{}, false
 }
 
+// Kinds are the steps of s under a codec of which every so-many-th selects exactly and
+// the others reuse what that found: an exact one, one that reuses, and their mean, which
+// planners take. The costs of s are those of payloads as asked for; steps that reuse send
+// what the codec says, and so does the mean, as most of them do.
+func (s Step) Kinds(c CodecProfile, every int) (exact, reuse, mean Step) {
+	exact, reuse = s, s
+	exact.Costs.Select, reuse.Costs.Select = c.Exact, c.Reuse
+	if every > 1 && c.Sent > 0 {
+		reuse.Costs.Sends = slices.Clone(s.Costs.Sends)
+		for i := range reuse.Costs.Sends {
+			reuse.Costs.Sends[i].Payload = reuse.Costs.Sends[i].Payload.Times(c.Sent)
+		}
+	}
+	mean = reuse
+	mean.Costs.Select = Mean(c.Exact, c.Reuse, every)
+	return exact, reuse, mean
+}
+
 // Sends are the profile's ways to carry payloads of values in a code, "" for any,
 // among that many ranks on hosts, through servers or with 0 among themselves, in the
 // order of the profile.
@@ -199,7 +217,7 @@ func (l LinkProfile) carries(code string, p Payload, ranks, hosts, servers int) 
 		kind = SparsePayload
 	}
 	return l.Payload == kind && l.Ranks == ranks && l.Hosts == hosts && l.Servers == servers &&
-		(l.Code == "" || l.Code == code) && (l.Density <= 0 || l.Density == p.Density)
+		(code == "" || l.Code == "" || l.Code == code) && (l.Density <= 0 || l.Density == p.Density)
 }
 
 // Validate reports every fault of f at once.

@@ -94,6 +94,10 @@ func TestProfileValidate(t *testing.T) {
 		"codecs": {func(f *Profile) {
 			f.Codecs = append(f.Codecs, CodecProfile{Name: "topk", Exact: Curve{PerValue: -1}, Reuse: Curve{PerLog: -2}})
 		}, []string{`codec 1 "topk": want a name that no other codec of its density`, "exact: per value -1 s", "reuse: per value and log2 -2 s"}},
+		"beside": {func(f *Profile) {
+			f.Links[0].Beside, f.Links[1].Beside = Beside{Share: 1.5, Late: -1}, Beside{Share: math.NaN(), Stretch: 0.5}
+			f.Codecs[0].Sent = -1
+		}, []string{`"ring": beside: late -1 s`, "a share of 1.5 and a stretch of 0", "a share of NaN and a stretch of 0.5", "-1 times as many sent"}},
 		"links": {func(f *Profile) {
 			f.Links = append(f.Links, LinkProfile{Algorithm: "ring", Payload: DensePayload, Ranks: 2, Hosts: 1, Fixed: -1, PerByte: -2},
 				LinkProfile{Payload: "spare", Ranks: 1, Hosts: 2, Density: 1.5, Unit: -1, Above: 8, UpTo: 8})
@@ -113,6 +117,58 @@ func TestProfileValidate(t *testing.T) {
 				t.Errorf("%s: %q is not in %v", name, want, err)
 			}
 		}
+	}
+}
+
+// Exchanges have the Beside of their own payload, code, ranks, hosts and servers.
+func TestProfileBeside(t *testing.T) {
+	f := testProfile(t)
+	f.Links[0].Servers = 3
+	for i := range f.Links {
+		f.Links[i].Beside = Beside{Share: float64(1+i) / 8}
+	}
+	for _, c := range []struct {
+		code                  string
+		p                     Payload
+		ranks, hosts, servers int
+		want                  int // link
+	}{
+		{"fp16", Payload{Unit: 2}, 4, 2, 0, 1}, {"fp32", Payload{Unit: 4}, 2, 1, 0, 2}, {"fp16", Payload{Unit: 2}, 2, 1, 0, -1}, {"fp16", Payload{Unit: 2}, 2, 1, 3, 0},
+		{"fp32", Payload{Density: 0.1, Unit: 8}, 2, 1, 0, 3}, {"fp32", Payload{Density: 0.2, Unit: 8}, 2, 1, 0, -1},
+	} {
+		want := Beside{}
+		if c.want >= 0 {
+			want = f.Links[c.want].Beside
+		}
+		if got := f.Beside(c.code, c.p, c.ranks, c.hosts, c.servers); got != want {
+			t.Errorf("%+v: %+v, want %+v", c, got, want)
+		}
+		if known := len(f.Sends(c.code, c.p, c.ranks, c.hosts, c.servers)) > 0; known != (c.want >= 0) {
+			t.Errorf("%+v: there are sends: %v", c, known)
+		}
+	}
+}
+
+// Exact steps send what was asked for, the others and their mean what the codec says.
+func TestKinds(t *testing.T) {
+	s := Step{Costs: Costs{Sends: []Send{{Payload: Payload{Density: 0.5, Unit: 8}, PerByte: 1}, {Payload: Payload{Unit: 4}, PerByte: 1}}}}
+	c := CodecProfile{Exact: Curve{Fixed: 8}, Reuse: Curve{Fixed: 4}, Sent: 1.5}
+	exact, reuse, mean := s.Kinds(c, 4)
+	for name, k := range map[string]struct {
+		step               Step
+		sel, sparse, dense float64
+	}{"exact": {exact, 8, 4000, 4000}, "reuse": {reuse, 4, 6000, 4000}, "mean": {mean, 5, 6000, 4000}} {
+		a, b := k.step.Costs.Sends[0].Seconds(1000), k.step.Costs.Sends[1].Seconds(1000)
+		if got := k.step.Costs.Select.At(1000); got != k.sel || a != k.sparse || b != k.dense {
+			t.Errorf("%s: selects for %v, sends for %v and %v, want %+v", name, got, a, b, k)
+		}
+	}
+	c.Sent = 3 // more than there are
+	if exact, reuse, _ := s.Kinds(c, 4); exact.Costs.Sends[0].Seconds(1000) != 4000 || reuse.Costs.Sends[0].Seconds(1000) != 8000 {
+		t.Errorf("%+v, %+v", exact, reuse)
+	}
+	if _, _, mean := s.Kinds(c, 1); mean.Costs.Select != c.Exact || mean.Costs.Sends[0].Seconds(1000) != 4000 {
+		t.Errorf("a codec without reuse: %+v", mean)
 	}
 }
 

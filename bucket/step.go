@@ -52,8 +52,8 @@ type Beside struct {
 	// Share of the computation's speed is lost while anything is exchanged, 0 to 1.
 	Share float64 `json:"share"`
 	// Late is how many seconds a message ends later because those whom it wakes must wait
-	// for a core, and Stretch, at least 1, how many times as long its bytes take; 0 counts
-	// as 1.
+	// for a core: every one but the last, also one that waited for those before. Stretch,
+	// at least 1, is how many times as long its bytes take; 0 counts as 1.
 	Late    float64 `json:"late_s"`
 	Stretch float64 `json:"stretch,omitempty"`
 }

@@ -90,9 +90,8 @@ func (s Step) settle(p Plan, t *Timeline) {
 }
 
 // updated is when the last group of a timeline is updated. Each is when it is agreed,
-// backward has ended, and the one before is updated. An update beside an exchange that
-// takes a share of its time from the cores delays that by as much: where they carry all
-// of it, nothing is gained.
+// backward has ended, and the one before is updated. Updates and the exchanges beside them
+// slow each other down as backward and exchanges do.
 func (s Step) updated(p Plan, t Timeline) float64 {
 	now, late, all := t.Compute, 0.0, 0
 	for _, b := range p {
@@ -104,11 +103,12 @@ func (s Step) updated(p Plan, t Timeline) float64 {
 		if s.Overlap {
 			work += s.Update * float64(b.Len()) / float64(max(1, all))
 		}
-		if g+1 < len(p) {
-			beside := min(work, max(0, t.Groups[len(p)-1].Send.End+late-now))
-			late += beside * s.Costs.Beside.Share
-		}
-		now += work
+		left := max(0, t.Groups[len(p)-1].Send.End+late-now) // to exchange
+		meanwhile := now + left*s.Costs.Beside.stretch()
+		end := s.Costs.Beside.work(now, meanwhile, work)
+		beside := min(end, meanwhile) - now
+		late += beside * (1 - 1/s.Costs.Beside.stretch())
+		now = end
 	}
 	if s.Overlap && all > 0 {
 		return now

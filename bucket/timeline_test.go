@@ -205,7 +205,7 @@ func TestPredictAgainstSimulation(t *testing.T) {
 		if math.Abs(got.Compute-compute) > 1e-9*compute || math.Abs(got.Compute+got.Exposed-end) > 1e-9*end {
 			t.Fatalf("predicted compute %v and end %v, simulated %v and %v, of %+v", got.Compute, got.Compute+got.Exposed, compute, end, s)
 		}
-		if got.Busy > 0 {
+		if got.Busy > 1e-9*got.Compute {
 			slowed++
 		}
 	}

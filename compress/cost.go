@@ -36,8 +36,8 @@ const (
 // normally distributed gradients, for a model of so many values: groups of 1 Ki
 // values by factors of 4 up to that, but 1 Ki at least and 4 Mi at most, each for a
 // tenth of a second. Costs are means: where ranks have less than a core each and all
-// measure at once, they take turns at it as they do in a step. It takes up to a second
-// and 60 MiB.
+// measure at once, they take turns at it as they do in a step. It takes about a second
+// and up to 60 MiB.
 func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	arena := costShortest
 	for arena < costLongest && 4*arena <= values {

@@ -16,7 +16,8 @@ const (
 	loadLeast  = 10e-3    // seconds: longer than a core is taken away for
 	loadFactor = 1.5      // how many times as long as the exchange it is, alone
 	loadBudget = 2.0      // seconds of all rounds of one length, about
-	besideLong = 0.15     // seconds of the longest exchange that is measured so
+	besideLong = 0.15     // seconds of the longest exchange that is measured so,
+	besideTold = 1e-3     // and of the shortest that tells how much longer its bytes take
 )
 
 // beside measures what exchanges and a computation do to each other, all ranks at once:
@@ -42,8 +43,10 @@ func (b *exchangeBench) beside() (out bucket.Beside, err error) {
 		if err != nil {
 			return out, err
 		}
-		out.Share, out.Stretch = l.share(), l.stretch(out.Late)
-		out.Late = max(0, t.both.end-out.Stretch*t.exchange)
+		if out.Share = l.share(); l.exchange >= besideTold {
+			out.Stretch = l.stretch(out.Late)
+			out.Late = max(0, t.both.end-out.Stretch*t.exchange)
+		}
 	}
 	return out, nil
 }

@@ -29,50 +29,26 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 	if err != nil {
 		return Prediction{}, err
 	}
-	p := c.Planner.Plan(step)
+	exact, reuse, mean := step.Kinds(codecOf(f, c), c.Every)
+	p := c.Planner.Plan(mean)
 	if err := p.Validate(step.Layers); err != nil {
 		return Prediction{}, fmt.Errorf("tune: plan %s for %s: %w", c.Planner.Name, c.Name, err)
 	}
-	return predict(f, c, step, p), nil
+	out := Prediction{Strategy: c.Name, Plan: p, PlanName: c.Planner.Name}
+	if !c.reuses() {
+		t := bucket.Predict(mean, p)
+		out.Step, out.Exact, out.Reuse, out.Compress, out.Exposed = t.Total, t.Total, t.Total, t.Selecting, t.Exposed
+		return out, nil
+	}
+	a, b := bucket.Predict(exact, p), bucket.Predict(reuse, p)
+	of := func(a, b float64) float64 { return b + (a-b)/float64(c.Every) }
+	out.Step, out.Exact, out.Reuse = of(a.Total, b.Total), a.Total, b.Total
+	out.Compress, out.Exposed = of(a.Selecting, b.Selecting), of(a.Exposed, b.Exposed)
+	return out, nil
 }
 
-// predict is the step of a plan.
-func predict(f bucket.Profile, c Candidate, step bucket.Step, p bucket.Plan) Prediction {
-	exact := bucket.Predict(step, p)
-	reuse, share := exact, 1.0 // of exact steps
-	if codec, ok := f.Codec(c.Name, densityIn(f, c)); ok && c.reuses() {
-		step.Costs.Select = codec.Reuse
-		reuse, share = bucket.Predict(step, p), 1/float64(c.Every)
-		step.Costs.Select = codec.Exact
-		step.Costs.Sends = sendTimes(step.Costs.Sends, 1/sent(codec))
-		exact = bucket.Predict(step, p)
-	}
-	mean := func(a, b float64) float64 { return b + share*(a-b) }
-	return Prediction{
-		Strategy: c.Name, Plan: p, PlanName: c.Planner.Name, Step: mean(exact.Total, reuse.Total), Exact: exact.Total, Reuse: reuse.Total,
-		Compress: mean(exact.Selecting, reuse.Selecting), Exposed: mean(exact.Exposed, reuse.Exposed),
-	}
-}
-
-// sent is how many times as many entries as asked for a step that reuses sends.
-func sent(c bucket.CodecProfile) float64 {
-	if c.Sent == 0 {
-		return 1
-	}
-	return c.Sent
-}
-
-// sendTimes are the sends of so many times as many entries.
-func sendTimes(sends []bucket.Send, factor float64) []bucket.Send {
-	out := slices.Clone(sends)
-	for i := range out {
-		out[i].Payload = out[i].Payload.Times(factor)
-	}
-	return out
-}
-
-// stepOf is the profile's step with the candidate's costs, of steps that reuse where there
-// are such: most are.
+// stepOf is the profile's step with what the candidate's exchanges cost; Kinds adds its
+// selections.
 func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.Step, error) {
 	step := f.Step()
 	step.Overlap = !c.Clipped
@@ -80,17 +56,13 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 		step.Update /= float64(max(1, ranks))
 	}
 	c.Density = densityIn(f, c)
-	times := 1.0
 	var errs []error
 	if c.Chain != nil {
 		codec, ok := f.Codec(c.Name, c.Density)
 		if !ok {
 			errs = append(errs, fmt.Errorf("the profile has no cost of codec %s%s", c.Name, densityText(c.Density)))
 		}
-		if c.reuses() {
-			times = sent(codec)
-		}
-		step.Costs.Select, step.Costs.After = bucket.Mean(codec.Exact, codec.Reuse, c.Every), codec.After
+		step.Costs.After = codec.After
 	}
 	payload := c.payload(0)
 	if ranks == 1 && servers == 0 {
@@ -99,7 +71,6 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 	} else if step.Costs.Sends = f.Sends(c.code(), payload, ranks, hosts, servers); len(step.Costs.Sends) == 0 {
 		errs = append(errs, fmt.Errorf("the profile has no cost of exchanging %s%s among %d ranks on %d hosts%s", c.code(), densityText(c.Density), ranks, hosts, serversText(f, servers)))
 	}
-	step.Costs.Sends = sendTimes(step.Costs.Sends, times)
 	step.Costs.Beside = f.Beside(c.code(), payload, ranks, hosts, servers)
 	if len(errs) == 0 {
 		errs = append(errs, step.Validate())
@@ -108,6 +79,15 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 		return bucket.Step{}, fmt.Errorf("tune: strategy %s: %w; measure this job (--tune) and save that", c.Name, err)
 	}
 	return step, nil
+}
+
+// codecOf is the cost of the candidate's chain; none where gradients travel as they are.
+func codecOf(f bucket.Profile, c Candidate) bucket.CodecProfile {
+	if c.Chain == nil {
+		return bucket.CodecProfile{}
+	}
+	codec, _ := f.Codec(c.Name, densityIn(f, c))
+	return codec
 }
 
 // densityIn is the candidate's density, in the profile where it does not say it itself.

@@ -13,7 +13,7 @@ import (
 // values, on all ranks of g at once and with the threads of pool, as in a step, and fits
 // curves to it; unit is the bytes of an entry of its payload, or of a value where all
 // are sent. Encoding payloads and casts to 16 bits are the exchange's, see Exchange. It
-// is a collective call and takes some tenths of a second.
+// is a collective call and takes about a second.
 func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (cost bucket.CodecProfile, unit float64, err error) {
 	cost, unit = bucket.CodecProfile{Name: c.Name, Density: c.Density}, c.payload(0).Unit
 	chain := c.local()

@@ -23,12 +23,12 @@ func testProfile(t testing.TB) Profile {
 		Layers: []bucket.LayerProfile{{Name: "fc2", Values: 5008, Backward: 1e-4}, {Name: "fc1", Values: 400000, Backward: 1.5e-3}, {Name: "conv1", Values: 512}},
 		Codecs: []bucket.CodecProfile{
 			{Name: "fp16", Exact: bucket.Curve{Fixed: 1e-6, PerValue: 1e-9}, After: bucket.Curve{PerValue: 5e-10}},
-			{Name: "dlgs", Density: 0.01, Exact: bucket.Curve{Fixed: 1e-6, PerValue: 2e-9, PerLog: 1e-10}, Reuse: bucket.Curve{Fixed: 1e-6, PerValue: 1e-9}},
+			{Name: "dlgs", Density: 0.01, Exact: bucket.Curve{Fixed: 1e-6, PerValue: 2e-9, PerLog: 1e-10}, Reuse: bucket.Curve{Fixed: 1e-6, PerValue: 1e-9}, Sent: 1.25},
 		},
 		Links: []bucket.LinkProfile{
 			{Algorithm: "exchange", Payload: bucket.DensePayload, Code: "fp32", UpTo: 131072, Ranks: 2, Hosts: 1, Fixed: 1e-5, PerByte: 1e-9},
 			{Algorithm: "ring", Payload: bucket.DensePayload, Code: "fp32", Above: 131072, Ranks: 2, Hosts: 1, Fixed: 2e-5, PerByte: 2e-9},
-			{Algorithm: "allgather", Payload: bucket.SparsePayload, Density: 0.01, Unit: 5.5, Ranks: 2, Hosts: 1, Fixed: 3e-5, PerByte: 4e-9},
+			{Algorithm: "allgather", Payload: bucket.SparsePayload, Density: 0.01, Unit: 5.5, Ranks: 2, Hosts: 1, Fixed: 3e-5, PerByte: 4e-9, Beside: bucket.Beside{Share: 0.25, Late: 1e-3, Stretch: 1.5}},
 			{Algorithm: "ps", Payload: bucket.DensePayload, Code: "fp32", Ranks: 2, Hosts: 1, Servers: 1, Fixed: 4e-5, PerByte: 3e-9},
 		},
 	}

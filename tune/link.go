@@ -227,15 +227,19 @@ func samplesOf(run []point) (out []bucket.Sample) {
 	return out
 }
 
-// pieces cuts the points of one algorithm into as few runs as their line, which follows no
-// bend, misses none by more than lineMiss. Links bend: what fits into buffers, or into the
+// pieces cuts the points of one algorithm where the line through all misses one by more than
+// lineMiss, and lines through the parts by less than half of that, as long as there are such. Links bend: what fits into buffers, or into the
 // burst that a shaper lets pass, takes next to no time. Neighbours share a point where that
 // is as good, and the sizes of each differ by a factor of two at least, or the line would
 // have no slope.
 func pieces(run []point) [][]point {
-	least := missed(run)
+	all := missed(run)
+	if all <= lineMiss {
+		return [][]point{run}
+	}
+	least := all / 2 // a cut must pay
 	var first, second []point
-	for i := 1; i < len(run) && missed(run) > lineMiss; i++ {
+	for i := 1; i < len(run); i++ {
 		for _, end := range []int{i + 1, i} {
 			a, b := run[:end], run[i:]
 			if a[len(a)-1].Size < 2*a[0].Size || b[len(b)-1].Size < 2*b[0].Size {

@@ -27,9 +27,7 @@ func (t *Tuner) measure() error {
 	if codec, ok := f.Codec(string(t.opt.Strategy()), 0); ok { // it was part of the update
 		f.Update = max(0, f.Update-codec.After.At(len(t.grads)))
 	}
-	why := t.why
-	t.why = ""
-	return t.choose(f, why)
+	return t.choose(f, "")
 }
 
 // densities finds the density of a strategy that does not say it, such as that of a
@@ -52,7 +50,7 @@ func (t *Tuner) densities() error {
 // the next step.
 func (t *Tuner) sent(f *bucket.Profile) error {
 	c := t.candidate(string(t.opt.Strategy()))
-	if !c.reuses() || c.Density == 0 {
+	if !c.reuses() || c.Density == 0 || t.spars != t.opt.Spars() { // a warm-up has changed it meanwhile
 		return nil
 	}
 	n := len(t.steps.density)
@@ -255,8 +253,7 @@ func (s *stepTimes) split(reuses bool) (exact, reuse []float64) {
 }
 
 // look compares the last steps with those when the choice was new. Where they have moved
-// too far, and have so some steps later, the computation is measured and the choice made
-// anew: beside exchanges it is not what it is alone.
+// too far, and have so some steps later, it chooses anew.
 func (t *Tuner) look() error {
 	f, err := t.computation()
 	if err != nil {
@@ -276,6 +273,36 @@ func (t *Tuner) look() error {
 	}
 	t.again++
 	t.period *= 2 // a machine that never settles is not measured all the time
-	t.why = fmt.Sprintf("again: steps have moved by %.0f %%", 100*drift)
-	return t.start()
+	if f, err = t.alone(f); err != nil {
+		return err
+	}
+	f.Update = t.planned.Update // some of this one's happened while groups travelled
+	if err := t.costs(&f); err != nil {
+		return err
+	}
+	if err := t.sent(&f); err != nil {
+		return err
+	}
+	return t.choose(f, fmt.Sprintf("again: steps have moved by %.0f %%", 100*drift))
+}
+
+// alone takes off a computation that was measured beside exchanges what these took from
+// it, by the last prediction: what the planned step lost, backward lost in proportion.
+func (t *Tuner) alone(f bucket.Profile) (bucket.Profile, error) {
+	c := t.candidate(t.choice.Strategy)
+	step, err := stepOf(t.planned, c, t.g.Size(), t.g.Hosts(), serversOf(t.opt.Reducer()))
+	if err != nil {
+		return f, err
+	}
+	_, _, mean := step.Kinds(codecOf(t.planned, c), c.Every)
+	backward := 0.0
+	for _, b := range step.Backward {
+		backward += b
+	}
+	if busy := bucket.Predict(mean, t.choice.Plan).Busy; backward > 0 {
+		for i := range f.Layers {
+			f.Layers[i].Backward *= backward / (backward + busy)
+		}
+	}
+	return f, nil
 }

@@ -37,7 +37,8 @@ const driftBound = 0.25
 // (Optimizer.ShareUpdate), so that these can be. Then codecs and
 // links are timed between two steps, the choice is made, and the steps that follow are
 // compared with what was predicted. From then on times are watched: where they have
-// moved far from those that the choice was made by, it is made again.
+// moved far from those that the choice was made by, and stay so, it is made again. Where
+// something else happens between two steps, Begin says when the next one begins.
 //
 // It is used by one goroutine, and every rank calls its methods in the same order.
 type Tuner struct {
@@ -58,11 +59,11 @@ type Tuner struct {
 	planned  bucket.Profile // what the choice was made by
 	choice   Prediction
 	all      []Prediction
-	usual    usual  // what times are compared with
-	period   int    // steps between two looks
-	doubted  bool   // times have moved at the last look
-	again    int    // how often it was chosen anew
-	why      string // it is now
+	usual    usual   // what times are compared with
+	period   int     // steps between two looks
+	doubted  bool    // times have moved at the last look
+	again    int     // how often it was chosen anew
+	spars    float64 // when the phase began
 	// candidate strategies with their chains, which do not change
 	candidates []Candidate
 }
@@ -139,7 +140,6 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 		t.waiting = true
 		return t, nil
 	}
-	t.period = watchSteps
 	return t, t.start()
 }
 
@@ -156,6 +156,7 @@ func (t *Tuner) makeCandidates(cfg Config) (err error) {
 // start begins to measure.
 func (t *Tuner) start() error {
 	t.begun = time.Now()
+	t.period = watchSteps
 	if t.canPlan(string(t.opt.Strategy())) {
 		if err := t.opt.SetPlan(distopt.PlanOne, bucket.One(t.layers)); err != nil {
 			return err
@@ -172,7 +173,7 @@ func (t *Tuner) canPlan(strategy string) bool {
 
 // enter begins a phase of so many steps.
 func (t *Tuner) enter(p phase, steps int) (err error) {
-	t.phase, t.left = p, steps
+	t.phase, t.left, t.spars = p, steps, t.opt.Spars()
 	t.steps.reset()
 	t.opt.EndProfile()
 	if err := t.opt.ShareUpdate(p != settling && p != profiling); err != nil { // within an exchange it could not be timed
@@ -329,7 +330,6 @@ func (t *Tuner) Resumed(chosen bool) error {
 			return err
 		}
 	}
-	t.period = watchSteps
 	return t.start()
 }
 

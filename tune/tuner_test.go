@@ -28,8 +28,9 @@ type job struct {
 	resumed  *bool // what Resumed is told; nil: it is not called
 	stay     bool  // once it is measured
 	spars    func(step int) float64
-	ends     bool // the run is told to
-	varied   bool // gradients are, and few are large: thresholds can be reused
+	between  func(step int) time.Duration // of an evaluation before the step
+	ends     bool                         // the run is told to
+	varied   bool                         // gradients are, and few are large: thresholds can be reused
 	// change is called before each step, on every rank.
 	change func(step int, backward []time.Duration, c *channel)
 }
@@ -108,6 +109,12 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 		if j.spars != nil {
 			if err := opt.SetSpars(j.spars(step)); err != nil {
 				return err
+			}
+		}
+		if j.between != nil {
+			if d := j.between(step); d > 0 {
+				time.Sleep(d)
+				t.Begin()
 			}
 		}
 		time.Sleep(j.forward)
@@ -300,6 +307,15 @@ func TestDriftIsPlannedAnew(t *testing.T) {
 		t.Errorf("nobody watches, but %+v", out.reports)
 	}
 	j.stay = false
+	j.change = func(step int, backward []time.Duration, c *channel) { // at a look, and no longer at the next
+		backward[1] = 5 * time.Millisecond
+		if step >= 140 && step < 155 {
+			backward[1] *= 20
+		}
+	}
+	if out := j.run(t, 300); len(out.reports) != 2 {
+		t.Errorf("backward is slower for 15 steps: %+v", out.reports)
+	}
 	j.change = func(step int, backward []time.Duration, c *channel) {
 		if step == 100 {
 			c.perByte = 3 * time.Microsecond
@@ -307,6 +323,48 @@ func TestDriftIsPlannedAnew(t *testing.T) {
 	}
 	if out := j.run(t, 240); len(out.reports) != 4 || !close1(out.reports[3].Measured.Step, out.reports[2].Chosen.Step, 0.01) {
 		t.Errorf("links are slower: %+v", out.reports)
+	}
+}
+
+// Auto may choose another strategy when links change, and choose again when it trains
+// under one that sends entries.
+func TestAutoChoosesAnew(t *testing.T) {
+	j := small(fast, auto(0.01))
+	j.varied = true
+	j.change = func(step int, backward []time.Duration, c *channel) {
+		if step == 100 {
+			c.perByte = 4 * time.Microsecond
+		}
+		if step == 500 {
+			backward[1] *= 20
+		}
+	}
+	out := j.run(t, 1000)
+	var chosen []string
+	for i, r := range out.reports {
+		if r.Measured == nil {
+			chosen = append(chosen, r.Chosen.Strategy)
+		} else if !close1(r.Measured.Step, out.reports[i-1].Chosen.Step, 0.05) {
+			t.Errorf("%s: predicted %v s, measured %v", r.Chosen.Strategy, r.Chosen.Step, r.Measured.Step)
+		}
+	}
+	if got := strings.Join(chosen, " "); got != "fp32 dlgs dlgs" {
+		t.Errorf("chose %s, want fp32, then dlgs twice", got)
+	}
+}
+
+// What happens between two steps is part of none.
+func TestBegin(t *testing.T) {
+	j := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
+	j.between = func(step int) time.Duration {
+		if step%2 == 0 {
+			return time.Second
+		}
+		return 0
+	}
+	out := j.run(t, 30)
+	if len(out.reports) != 2 || !close1(out.reports[1].Measured.Step, out.reports[0].Chosen.Step, 0.01) || !close1(out.profile.Forward, 0.004, 0.01) {
+		t.Errorf("%+v", out.reports)
 	}
 }
 
@@ -438,11 +496,14 @@ func TestPredictSent(t *testing.T) {
 	f := *testProfile(t).Planner
 	f.Links = []bucket.LinkProfile{{Algorithm: "allgather", Payload: bucket.SparsePayload, Unit: 8, Ranks: 2, Hosts: 1, PerByte: 1e-6}}
 	c := Candidate{Name: "dlgs", Density: 0.01, Every: 4, Chain: chainOf(t, compress.DLGS{Ratio: 0.01}), Planner: bucket.Named{Plan: func(s bucket.Step) bucket.Plan { return bucket.One(s.Layers) }}}
+	f.Codecs = slices.Clone(f.Codecs)
+	for i := range f.Codecs {
+		f.Codecs[i].Sent = 0
+	}
 	asked, err := Predict(f, c, 2, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Codecs = slices.Clone(f.Codecs)
 	for i := range f.Codecs {
 		f.Codecs[i].Sent = 1.5
 	}

@@ -202,6 +202,14 @@ func (c *planCommand) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.P
 	return outlineProfile(spec, batch, c.computeMS/1e3)
 }
 
+// code is how values travel that all do; empty: entries, in any.
+func (c *planCommand) code() string {
+	if c.chosen.sparse {
+		return ""
+	}
+	return c.chosen.name
+}
+
 // ways are the exchanges that are compared: the profile's where it knows the
 // cluster and no flag describes another, else the described ones.
 func (c *planCommand) ways(f bucket.Profile) []way {
@@ -210,11 +218,7 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 	if c.changed("inter") || c.changed("intra") || c.changed("latency") {
 		return ways
 	}
-	code := ""
-	if !c.chosen.sparse {
-		code = c.chosen.name
-	}
-	measured := f.Sends(code, c.payload(), c.np, c.hosts, 0)
+	measured := f.Sends(c.code(), c.payload(), c.np, c.hosts, 0)
 	if c.chosen.sparse && !slices.ContainsFunc(f.Links, func(l bucket.LinkProfile) bool { return l.Density > 0 }) {
 		for _, s := range f.Sends("fp32", bucket.Payload{Unit: 4}, c.np, c.hosts, 0) {
 			s.Name = "dense-" + s.Name
@@ -240,7 +244,7 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 
 // codec is the strategy's cost on the compute path: of an exact step, and of one
 // that reuses a threshold.
-func (c *planCommand) codec(f bucket.Profile) (exact, reuse bucket.Curve) {
+func (c *planCommand) codec(f bucket.Profile) bucket.CodecProfile {
 	s := c.chosen
 	p, ok := f.Codec(s.name, c.spars)
 	if !ok && s.sparse {
@@ -254,13 +258,25 @@ func (c *planCommand) codec(f bucket.Profile) (exact, reuse bucket.Curve) {
 			c.codecFrom = "measured here on 1 thread"
 		}
 		if s.reuse == 0 {
-			return p.Exact, p.Exact
+			p.Reuse, p.Sent = p.Exact, 0
 		}
-		return p.Exact, p.Reuse
+		return p
 	}
-	exact.PerValue = s.exact / c.memoryRate
-	if reuse = exact; s.reuse > 0 {
-		reuse.PerValue = s.reuse / c.memoryRate
+	p = bucket.CodecProfile{Exact: bucket.Curve{PerValue: s.exact / c.memoryRate}}
+	if p.Reuse = p.Exact; s.reuse > 0 {
+		p.Reuse.PerValue = s.reuse / c.memoryRate
 	}
-	return exact, reuse
+	return p
+}
+
+// beside is what the exchanges of ways and the computation do to each other: what the
+// profile says where they are of it, else nothing.
+func (c *planCommand) beside(f bucket.Profile) bucket.Beside {
+	if c.linkFrom != "of the profile" {
+		return bucket.Beside{}
+	}
+	if b := f.Beside(c.code(), c.payload(), c.np, c.hosts, 0); b != (bucket.Beside{}) {
+		return b
+	}
+	return f.Beside("fp32", bucket.Payload{Unit: 4}, c.np, c.hosts, 0)
 }

@@ -30,7 +30,8 @@ type planResult struct {
 	Plan      string  `json:"plan"`
 	SHA256    string  `json:"plan_sha256"`
 	StepMS    float64 `json:"step_ms"`
-	ComputeMS float64 `json:"compute_ms"` // forward and backward: no step is shorter
+	ComputeMS float64 `json:"compute_ms"`          // forward and backward: no step is shorter
+	SlowedMS  float64 `json:"slowed_ms,omitempty"` // by the exchanges beside it
 	SelectMS  float64 `json:"compress_ms"`
 	ExposedMS float64 `json:"exposed_comm_ms"`
 	UpdateMS  float64 `json:"update_ms"`
@@ -97,23 +98,18 @@ func (c *planCommand) report(out *output, spec models.Spec, f bucket.Profile) er
 // predict makes every plan that is asked for, with its timeline.
 func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []planResult, plans []bucket.Plan, err error) {
 	ways := c.ways(f)
-	exact, reuse := c.codec(f)
 	step := f.Step()
-	step.Costs = bucket.Costs{Select: bucket.Mean(exact, reuse, c.every), Sends: sendsOf(ways)}
-	if err := step.Validate(); err != nil {
+	step.Costs = bucket.Costs{Sends: sendsOf(ways), Beside: c.beside(f)}
+	exact, reuse, mean := step.Kinds(c.codec(f), c.every)
+	if err := mean.Validate(); err != nil {
 		return nil, nil, err
 	}
 	for _, planner := range c.planners {
-		p := planner.Plan(step)
-		r := c.result(spec, f, step, p, ways)
+		p := planner.Plan(mean)
+		r := c.result(spec, f, mean, p, ways)
 		r.Plan = planner.Name
 		if c.chosen.reuse > 0 {
-			at := func(cost bucket.Curve) float64 {
-				s := step
-				s.Costs.Select = cost
-				return 1e3 * bucket.Predict(s, p).Total
-			}
-			r.Every, r.StepExactMS, r.StepReuseMS = c.every, at(exact), at(reuse)
+			r.Every, r.StepExactMS, r.StepReuseMS = c.every, 1e3*bucket.Predict(exact, p).Total, 1e3*bucket.Predict(reuse, p).Total
 		}
 		results, plans = append(results, r), append(plans, p)
 	}
@@ -124,7 +120,7 @@ func (c *planCommand) result(spec models.Spec, f bucket.Profile, s bucket.Step, 
 	t := bucket.Predict(s, p)
 	r := planResult{
 		Kind: "plan", Model: f.Model, Params: spec.Params, Layers: len(s.Layers), Batch: f.Batch, NP: c.np, Hosts: c.hosts,
-		Strategy: c.chosen.name, SHA256: p.SHA256(), StepMS: 1e3 * t.Total, ComputeMS: 1e3 * (t.Compute - t.Selecting),
+		Strategy: c.chosen.name, SHA256: p.SHA256(), StepMS: 1e3 * t.Total, ComputeMS: 1e3 * (t.Compute - t.Selecting - t.Busy), SlowedMS: 1e3 * t.Busy,
 		SelectMS: 1e3 * t.Selecting, ExposedMS: 1e3 * t.Exposed, UpdateMS: 1e3 * s.Update, ComputeFrom: c.computeFrom, LinksFrom: c.linkFrom, CodecFrom: c.codecFrom,
 	}
 	if c.chosen.sparse {
@@ -176,6 +172,9 @@ func (c *planCommand) write(to io.Writer, results []planResult, best int) {
 		writeComparison(to, results, best)
 	}
 	fmt.Fprintf(to, "\n%s, plan %s: %s, step %s ms\n  = compute %s", strategyText(r), r.Plan, counted(len(r.Groups), "group"), msText(r.StepMS), msText(r.ComputeMS))
+	if r.SlowedMS > 0 {
+		fmt.Fprintf(to, " + slowed %s", msText(r.SlowedMS))
+	}
 	if r.SelectMS > 0 {
 		fmt.Fprintf(to, " + codec %s", msText(r.SelectMS))
 	}

@@ -244,7 +244,10 @@ func TestPlanProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := whole.Planner
-	f.Links = []bucket.LinkProfile{{Algorithm: "ring", Payload: bucket.DensePayload, Ranks: 2, Hosts: 2, Fixed: 1}}
+	f.Links = []bucket.LinkProfile{
+		{Algorithm: "ring", Payload: bucket.DensePayload, Ranks: 2, Hosts: 2, Fixed: 1},
+		{Algorithm: "tree", Payload: bucket.SparsePayload, Code: "fp32", Density: 0.25, Unit: 8, Ranks: 2, Hosts: 2, Fixed: 0.5, Beside: bucket.Beside{Share: 0.5}},
+	}
 	f.Codecs = []bucket.CodecProfile{{Name: "topk", Exact: bucket.Curve{Fixed: 2}, Reuse: bucket.Curve{Fixed: 0.5}}}
 	if err := tune.Save(file, whole); err != nil {
 		t.Fatal(err)
@@ -264,6 +267,11 @@ func TestPlanProfile(t *testing.T) {
 	}
 	if r := run(" --strategy dlgs --dlgs-every 2"); math.Abs(r.SelectMS-1250) > 1e-6 || math.Abs(r.StepExactMS-r.StepReuseMS-1500) > 1e-6 {
 		t.Errorf("the profile's codec: %+v", r)
+	}
+
+	results, text := planOf(t, "mnist --plan per-layer --np 2 --hosts 2 --strategy sparseTopK --spars 0.25 --profile "+file)
+	if r := results[0]; r.Groups[0].By != "tree" || r.SlowedMS <= 0 || !strings.Contains(text, " + slowed ") || math.Abs(r.ComputeMS+r.SlowedMS+r.SelectMS+r.ExposedMS+r.UpdateMS-r.StepMS) > 1e-6 {
+		t.Errorf("by the profile's entries: %+v\n%s", r, text)
 	}
 
 	checkRefused(t, exitUsage, "plan mlp --profile "+file, "--profile "+file+` is of model "mnist-cnn", not of mlp`)
