@@ -20,10 +20,13 @@ import (
 // sent, so that a threshold that stays lets through two or three times k entries then;
 // of gradients that fade it lets through half of k. So H is corrected after each
 // step by what was sent of what was asked for, and the mean over a period stays near k.
+// And gradients differ from batch to batch, and from rank to rank: of groups of 64 Ki values and
+// more a step first looks at some, and where H would let through far more or less than
+// is wanted of these, it becomes what they say. Ranks that send most keep all waiting.
 type DLGS struct {
 	Ratio float64 // of the values, above 0 and at most 1
 	Every int     // steps from one exact selection to the next; 0: DefaultEvery
-	Fixed bool    // H is not corrected between exact selections, as in the paper
+	Fixed bool    // H stays as it is between exact selections, as in the paper
 }
 
 // DefaultEvery is the period of DLGS's exact selections. For groups of 16 Ki values
@@ -98,6 +101,7 @@ func (d *dlgs) Select(w *Workspace, s *Sparse, base int, residual, grad []float3
 // is sent, and grad is added.
 func (d *dlgs) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
 	start, most := len(s.Index), min(4*d.k, len(residual))
+	d.look(w, residual, grad)
 	count := w.reaching(s, base, residual, grad, d.kept[dlgsThreshold], most, d.k)
 	if count <= most && 4*count >= d.k {
 		return true
@@ -108,6 +112,49 @@ func (d *dlgs) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32
 		s.Index, s.Value = s.Index[:start], s.Value[:start]
 	}
 	return false
+}
+
+// What a step looks at before it reuses a threshold.
+const (
+	lookFrom   = 1 << 16 // values of a group: of fewer a pass takes no longer than a look
+	lookEvery  = 64      // one of so many values, as exact selections do,
+	lookLeast  = 1 << 12 // but not fewer, in which one of 8 is enough,
+	lookHits   = 1 << 9  // nor more than hold so many entries
+	lookEnough = 1 << 5  // entries, of which it tells anything
+	lookBound  = 3       // standard deviations of their number, if they were independent
+)
+
+// look makes the threshold what a sample says where the two differ. It takes 3 us of
+// groups of up to 256 Ki values, and a seventh of a pass at most of larger ones.
+func (d *dlgs) look(w *Workspace, residual, grad []float32) {
+	n, h := len(residual), d.kept[dlgsThreshold]
+	if d.fixed || n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
+		return
+	}
+	m := min(max(n/lookEvery, min(n/8, lookLeast)), lookHits*(n/d.k))
+	if m < lookEnough {
+		return
+	}
+	w.sampleOf(residual, grad, n/m, uint32(d.kept[dlgsLeft]))
+	m = len(w.sample)
+	wanted := float64(d.k) * float64(m) / float64(n) * d.wish()
+	reach := w.kernel().CountAtLeast(w.sample, simd.Magnitude(h))
+	if wanted < lookEnough || math.Abs(float64(reach)-wanted) <= lookBound*math.Sqrt(wanted) {
+		return
+	}
+	if bits, _ := w.kthLargest(w.sample, min(m, int(wanted)), 0); bits > 0 {
+		d.kept[dlgsThreshold] = math.Float32frombits(bits)
+	}
+}
+
+// wish is how many times k a step should send for what deviated in all: 2^(-over/2) at its
+// ends, 1/2 and 2, and about that between.
+func (d *dlgs) wish() float64 {
+	over := min(1, max(-1, float64(d.kept[dlgsOver])/dlgsOverSteps))
+	if over < 0 {
+		return 1 - over
+	}
+	return 1 / (1 + over)
 }
 
 // share is a number of entries beside what was asked for.

@@ -167,6 +167,42 @@ func densities(n, periods int, mean float64, scale func(step int) float64, c DLG
 	return out, exact
 }
 
+// Gradients may differ from step to step: each sends about what was asked for, where a
+// threshold that stays sends anything.
+func TestDLGSLooks(t *testing.T) {
+	const n, steps = 200_000, 3 * DefaultEvery
+	for ratio, most := range map[float64]float64{0.01: 2.2, 0.1: 1.3} { // of the one the sample has 40 entries
+		worst := map[bool]float64{}
+		exact := map[bool]int{}
+		for _, fixed := range []bool{false, true} {
+			r := rand.New(rand.NewPCG(73, 74))
+			sel, residual, grad := DLGS{Ratio: ratio, Fixed: fixed}.Bind(n), zeros(n), zeros(n)
+			var w Workspace
+			s := &Sparse{}
+			for range steps {
+				scale := float32(math.Exp2(2*r.Float64() - 1))
+				for i := range grad {
+					grad[i] = scale * float32(r.NormFloat64())
+				}
+				clear(residual)
+				s.Reset(n)
+				sel.Select(&w, s, 0, residual, grad)
+				if sel.Last().Exact {
+					exact[fixed]++
+				}
+				off := math.Abs(math.Log(float64(s.Count()) / (ratio * n)))
+				worst[fixed] = max(worst[fixed], off)
+			}
+		}
+		if worst[false] > math.Log(most) || exact[false] != steps/DefaultEvery {
+			t.Errorf("%v: a step sends %.2f times what was asked for, or as much less, and %d steps were exact", ratio, math.Exp(worst[false]), exact[false])
+		}
+		if worst[true] < math.Log(2.5) {
+			t.Errorf("%v: a threshold that stays sends %.2f times what was asked for: the test shows nothing", ratio, math.Exp(worst[true]))
+		}
+	}
+}
+
 // The logarithm is near the true one, and exact at powers of two.
 func TestLog2(t *testing.T) {
 	for x := 0.01; x < 100; x *= 1.01 {

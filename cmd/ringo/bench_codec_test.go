@@ -8,6 +8,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
+// A threshold of two entries lets through none every few steps: that is told, and no fault.
+func TestBenchCodecOfFewEntries(t *testing.T) {
+	status, out, errs := command(t, "bench codec --time 1ms --values 1024 --ratio 0.001 --only dlgs,payload/encode --data normal")
+	if status != 0 || errs != "" || !strings.Contains(out, "not measured: thresholds of so few entries do not hold") || !strings.Contains(out, "encode") {
+		t.Errorf("exit %d\n%s%s", status, out, errs)
+	}
+}
+
 // Every stage of every codec has a line, whose figures fit each other.
 func TestBenchCodec(t *testing.T) {
 	status, out, errs := command(t, "bench codec --time 1ms --values 1000,5000 --ratio 0.02 --data heavy --arena 15000 --json -")
