@@ -8,10 +8,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// A threshold of two entries lets through none every few steps: that is told, and no fault.
+// A threshold of two entries lets through none every few steps. Where that leaves nothing
+// to measure, which depends on how fast the machine is, it is told, and no fault.
 func TestBenchCodecOfFewEntries(t *testing.T) {
 	status, out, errs := command(t, "bench codec --time 1ms --values 1024 --ratio 0.001 --only dlgs,payload/encode --data normal")
-	if status != 0 || errs != "" || !strings.Contains(out, "not measured: thresholds of so few entries do not hold") || !strings.Contains(out, "encode") {
+	if status != 0 || errs != "" || !strings.Contains(out, "\ndlgs       reuse") || !strings.Contains(out, "\npayload    encode") {
 		t.Errorf("exit %d\n%s%s", status, out, errs)
 	}
 }
