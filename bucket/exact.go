@@ -62,9 +62,8 @@ type prefix struct {
 // exactFront is the dynamic programme over pairs (compute path, channel): both
 // only ever delay what follows, so that of the prefixes of a length only those
 // matter that no other one beats in both times, the Pareto front, and that can still end
-// as early as a quick plan. It costs
-// O(L² x size of the fronts), and returns the largest of these sizes: they are
-// bounded by the number of groups when selection costs Fixed + PerValue x and nothing is
+// as early as a quick plan. It costs O(L² x size of the fronts), and returns the largest
+// of these sizes: they are bounded by the number of groups when selection costs Fixed + PerValue x and nothing is
 // lost to exchanges (Beside.Share), for then the compute time depends on nothing else.
 func exactFront(s Step) (p Plan, largest int) {
 	n := len(s.Layers)

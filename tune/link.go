@@ -227,11 +227,11 @@ func samplesOf(run []point) (out []bucket.Sample) {
 	return out
 }
 
-// pieces cuts the points of one algorithm where the line through all misses one by more than
-// lineMiss, and lines through the parts by less than half of that, as long as there are such. Links bend: what fits into buffers, or into the
-// burst that a shaper lets pass, takes next to no time. Neighbours share a point where that
-// is as good, and the sizes of each differ by a factor of two at least, or the line would
-// have no slope.
+// pieces cuts the points of one algorithm where the line through all misses one by more
+// than lineMiss, and lines through the parts by less than half of that. Links bend: what
+// fits into buffers, or into the burst that a shaper lets pass, takes next to no time.
+// Neighbours share a point where that is as good, and the sizes of each differ by a factor
+// of two at least, or the line would have no slope.
 func pieces(run []point) [][]point {
 	all := missed(run)
 	if all <= lineMiss {

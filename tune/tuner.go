@@ -190,7 +190,10 @@ func (t *Tuner) enter(p phase, steps int) (err error) {
 
 // Begin says that a step begins now: what happened since the last one, an evaluation or a
 // checkpoint, is part of none. Without it a step begins when the one before ends.
-func (t *Tuner) Begin() { t.begun = time.Now() }
+func (t *Tuner) Begin() {
+	t.begun = time.Now()
+	t.opt.BeginForward()
+}
 
 // Step ends the step that backward began: see Optimizer.Step. It may then measure and
 // choose, together with the other ranks.

@@ -356,12 +356,7 @@ func TestAutoChoosesAnew(t *testing.T) {
 // What happens between two steps is part of none.
 func TestBegin(t *testing.T) {
 	j := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
-	j.between = func(step int) time.Duration {
-		if step%2 == 0 {
-			return time.Second
-		}
-		return 0
-	}
+	j.between = func(int) time.Duration { return time.Second }
 	out := j.run(t, 30)
 	if len(out.reports) != 2 || !close1(out.reports[1].Measured.Step, out.reports[0].Chosen.Step, 0.01) || !close1(out.profile.Forward, 0.004, 0.01) {
 		t.Errorf("%+v", out.reports)
