@@ -142,6 +142,7 @@ type Workspace struct {
 	kernels  *simd.Kernels // nil: the host's
 	take     take
 	counts   []uint32 // of the histogram, twice
+	runs     []uint32 // where the runs of a sample begin
 	sample   []float32
 	middle   []float32 // candidates that may be the k-th
 	lowIndex []int32   // candidates that are not among the k

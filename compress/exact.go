@@ -48,21 +48,24 @@ func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) 
 
 // sampleRun is how many values that follow each other are sampled together: a
 // cache line.
-const sampleRun = 16
+const sampleRun = simd.RunFloats
 
 // sampleOf fills w.sample with the magnitudes of about n/every values of
 // residual+grad, in runs at places that seed scatters.
 func (w *Workspace) sampleOf(residual, grad []float32, every int, seed uint32) {
-	n, k := len(residual), w.kernel()
 	stride := sampleRun * max(1, every)
-	w.sample = sized(w.sample, n/stride*sampleRun)
-	for i, to := 0, w.sample; len(to) > 0; i, to = i+1, to[sampleRun:] {
-		at := i*stride + int(scatter(seed+uint32(i))%uint32(stride-sampleRun+1))
-		if grad == nil {
-			copy(to[:sampleRun], residual[at:])
-		} else {
-			k.AddTo(to[:sampleRun], residual[at:at+sampleRun], grad[at:at+sampleRun])
-		}
+	runs, within := len(residual)/stride, uint32(stride-sampleRun+1)
+	w.runs = sized(w.runs, runs)
+	for i := range w.runs {
+		w.runs[i] = uint32(i*stride) + scatter(seed+uint32(i))%within
+	}
+	w.sample = sized(w.sample, runs*sampleRun)
+	if grad != nil {
+		w.kernel().AddRuns(w.sample, residual, grad, w.runs)
+		return
+	}
+	for i, at := range w.runs {
+		copy(w.sample[i*sampleRun:][:sampleRun], residual[at:])
 	}
 }
 

@@ -29,6 +29,9 @@ func packGaps2(dst *byte, index *int32, groups int, before int32, width int)
 func unpackGaps2(index *int32, src *byte, groups int, before int32, width int) uint32
 
 //go:noescape
+func addRuns2(dst *float32, a *float32, b *float32, at *uint32, runs int)
+
+//go:noescape
 func countAtLeast2(x *float32, n int, least uint32) uint32
 
 //go:noescape

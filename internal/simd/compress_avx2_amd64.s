@@ -1584,6 +1584,30 @@ group:
 	VZEROUPPER
 	RET
 
+// func addRuns2(dst *float32, a *float32, b *float32, at *uint32, runs int)
+// Requires: AVX
+TEXT ·addRuns2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ at+24(FP), BX
+	MOVQ runs+32(FP), SI
+
+run:
+	MOVL    (BX), DI
+	VMOVUPS (CX)(DI*4), Y0
+	VADDPS  (DX)(DI*4), Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(CX)(DI*4), Y0
+	VADDPS  32(DX)(DI*4), Y0, Y0
+	VMOVUPS Y0, 32(AX)
+	ADDQ    $0x04, BX
+	ADDQ    $0x40, AX
+	DECQ    SI
+	JNZ     run
+	VZEROUPPER
+	RET
+
 // func countAtLeast2(x *float32, n int, least uint32) uint32
 // Requires: AVX, AVX2
 TEXT ·countAtLeast2(SB), NOSPLIT, $0-28

@@ -20,6 +20,9 @@ func takeAddedMany512(index *int32, value *float32, x *float32, grad *float32, n
 func fromBitmap512(index *int32, bits *byte, n int, base int32) int
 
 //go:noescape
+func addRuns512(dst *float32, a *float32, b *float32, at *uint32, runs int)
+
+//go:noescape
 func countAtLeast512(x *float32, n int, least uint32) uint32
 
 //go:noescape

@@ -1048,6 +1048,27 @@ end:
 	VZEROUPPER
 	RET
 
+// func addRuns512(dst *float32, a *float32, b *float32, at *uint32, runs int)
+// Requires: AVX, AVX512F
+TEXT ·addRuns512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ at+24(FP), BX
+	MOVQ runs+32(FP), SI
+
+run:
+	MOVL    (BX), DI
+	VMOVUPS (CX)(DI*4), Z0
+	VADDPS  (DX)(DI*4), Z0, Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    $0x04, BX
+	ADDQ    $0x40, AX
+	DECQ    SI
+	JNZ     run
+	VZEROUPPER
+	RET
+
 // func countAtLeast512(x *float32, n int, least uint32) uint32
 // Requires: AVX, AVX2, AVX512F
 TEXT ·countAtLeast512(SB), NOSPLIT, $0-28

@@ -112,6 +112,52 @@ func TestTakeTakesNaN(t *testing.T) {
 	})
 }
 
+// Runs at the ends of both arrays, twice the same one, more than a call takes, and none.
+func TestAddRuns(t *testing.T) {
+	eachLevel(t, func(t *testing.T, k *Kernels) {
+		r := rand.New(rand.NewPCG(85, 86))
+		for _, runs := range []int{0, 1, 3, callFloats/RunFloats + 5} {
+			n := RunFloats + 3 + 5*runs
+			a, _ := guarded(r, n)
+			b, _ := guarded(r, n)
+			dst, check := guarded(r, RunFloats*runs)
+			at := make([]uint32, runs)
+			for i := range at {
+				at[i] = uint32(r.IntN(n - RunFloats + 1))
+			}
+			if runs > 2 {
+				at[0], at[1], at[2] = uint32(n-RunFloats), 0, 0
+			}
+			k.AddRuns(dst, a, b, at)
+			for i, v := range dst {
+				if place := int(at[i/RunFloats]) + i%RunFloats; v != a[place]+b[place] {
+					t.Fatalf("%d runs: value %d, of place %d, is %v, want %v", runs, i, place, v, a[place]+b[place])
+				}
+			}
+			check(t, fmt.Sprintf("%d runs", runs))
+		}
+	})
+}
+
+func TestAddRunsRefusesPlacesOutside(t *testing.T) {
+	x := make([]float32, 40)
+	for what, call := range map[string]func(k *Kernels){
+		"a run that ends behind the arrays": func(k *Kernels) { k.AddRuns(x[:32], x, x, []uint32{0, 25}) },
+		"the last place of all":             func(k *Kernels) { k.AddRuns(x[:16], x, x, []uint32{math.MaxUint32}) },
+		"too few values for the runs":       func(k *Kernels) { k.AddRuns(x[:16], x, x, []uint32{0, 1}) },
+		"arrays of different lengths":       func(k *Kernels) { k.AddRuns(x[:16], x, x[:39], []uint32{0}) },
+	} {
+		eachLevel(t, func(t *testing.T, k *Kernels) {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s was not refused", what)
+				}
+			}()
+			call(k)
+		})
+	}
+}
+
 func TestMagnitudes(t *testing.T) {
 	eachLevel(t, func(t *testing.T, k *Kernels) {
 		r := rand.New(rand.NewPCG(83, 84))

@@ -28,6 +28,7 @@ func compression(l level) {
 	if !l.masked { // both levels have these
 		gaps()
 	}
+	l.addRuns()
 	l.countAtLeast()
 	l.maxMagnitude()
 	l.minAtLeast()
@@ -78,6 +79,30 @@ func (l level) laneTable(name string) Mem {
 		DATA(4*i, U32(i))
 	}
 	return m
+}
+
+// runFloats is simd.RunFloats.
+const runFloats = 16
+
+// addRuns adds runs of two arrays that begin at given places, one or more.
+func (l level) addRuns() {
+	TEXT("addRuns"+l.suffix, NOSPLIT, "func(dst, a, b *float32, at *uint32, runs int)")
+	Pragma("noescape")
+	dst, a, b, at, runs, place := load("dst"), load("a"), load("b"), load("at"), load("runs"), GP64()
+	Label("run")
+	MOVL(mem(at, 0), place.As32())
+	for lane := 0; lane < runFloats; lane += l.lanes {
+		v := l.vector()
+		VMOVUPS(Mem{Base: a, Index: place, Scale: 4, Disp: 4 * lane}, v)
+		VADDPS(Mem{Base: b, Index: place, Scale: 4, Disp: 4 * lane}, v, v)
+		VMOVUPS(v, mem(dst, 4*lane))
+	}
+	ADDQ(U8(4), at)
+	ADDQ(U8(4*runFloats), dst)
+	DECQ(runs)
+	JNZ(LabelRef("run"))
+	VZEROUPPER()
+	RET()
 }
 
 // countAtLeast counts magnitudes of at least least, in the lanes of two vectors.
