@@ -44,6 +44,7 @@ type jobFlags struct {
 	threads     int
 	progress    string
 	network     networkFlags
+	slice       sliceFlag
 	mode        string // where gradients are summed: modeCollective or modePS
 	servers     int    // with modePS
 	summers     int    // of them, those that sum: all or none
@@ -74,6 +75,7 @@ func (f *jobFlags) registerMember(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of the ranks")
 	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank without a sign of life for so long is lost; at least twice --heartbeat")
 	f.network.register(fs)
+	f.slice.register(fs)
 }
 
 // Where gradients are summed.
@@ -148,6 +150,7 @@ func (f *jobFlags) besideKeepers(n int, changed func(string) bool, faults *fault
 
 // checkTimes reports faults of the times that all members know.
 func (f *jobFlags) checkTimes(faults *faultList) {
+	f.slice.check(faults)
 	if f.timeout <= 0 {
 		faults.add("--timeout %v: want a positive time, such as 30s", f.timeout)
 	}

@@ -38,6 +38,9 @@ func (f *jobFlags) collective() collective.Config {
 
 // run plays the command's role: body is what a rank does.
 func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
+	if err := f.slice.apply(cmd, f.worker); err != nil {
+		return err
+	}
 	ctx := cmd.Context()
 	body = f.tuning.before(body)
 	cfg := f.job()

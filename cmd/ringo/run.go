@@ -18,6 +18,7 @@ type runRole struct {
 	np, servers                       int
 	joinTimeout, heartbeat, deadAfter time.Duration
 	transport                         string
+	slice                             sliceFlag
 	ps                                psFlags
 }
 
@@ -49,6 +50,7 @@ func newRun() *cobra.Command {
 	fs.DurationVar(&c.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "with --ps-lost go-on, time between signs of life of the ranks")
 	fs.DurationVar(&c.deadAfter, "dead-after", cluster.DefaultDeadAfter, "with --ps-lost go-on, a rank without a sign of life for so long is lost; at least twice --heartbeat")
 	fs.StringVar(&c.transport, "transport", "", "how they talk, unless the program says: shm or tcp; sets "+launch.TransportVar)
+	c.slice.register(fs)
 	c.ps.registerTables(fs)
 	c.ps.registerRestarts(fs)
 	fs.SetInterspersed(false) // the program's flags are its own
@@ -58,6 +60,9 @@ func newRun() *cobra.Command {
 func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
+	}
+	if err := c.slice.apply(cmd, false); err != nil {
+		return err
 	}
 	cfg := launch.Config{N: c.np, Command: program, JoinTimeout: c.joinTimeout}
 	if c.servers > 0 {
@@ -90,7 +95,7 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if !oneOf(c.transport, "", ringo.TransportSHM, ringo.TransportTCP) {
 		faults.add("--transport %q is not known: use shm or tcp", c.transport)
 	}
-	times := jobFlags{timeout: 1, joinTimeout: c.joinTimeout, heartbeat: c.heartbeat, deadAfter: c.deadAfter}
+	times := jobFlags{timeout: 1, joinTimeout: c.joinTimeout, heartbeat: c.heartbeat, deadAfter: c.deadAfter, slice: c.slice}
 	times.checkTimes(&faults)
 	c.ps.check(cmd, modePS, &faults)
 	if !c.ps.goesOn() {

@@ -56,6 +56,9 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
 	}
+	if err := c.slice.apply(cmd, c.worker); err != nil {
+		return err
+	}
 	if c.ps.keeps() {
 		return c.serveTables(cmd)
 	}

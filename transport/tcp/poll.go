@@ -27,7 +27,8 @@ const (
 	// before it waits in the kernel, which costs two switches and, when the core has
 	// nothing else to do, waking it: in a virtual machine more than the message takes.
 	inLine = time.Millisecond
-	// yielded is from when on a yield has let another goroutine run.
+	// yielded is from when on a yield has let another goroutine or thread run. Who has
+	// polled for less gives way to nobody.
 	yielded = 10 * time.Microsecond
 )
 
@@ -131,6 +132,10 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 		if received := s.received.Load(); received != seen {
 			start, seen = now, received
 		}
+		if now.Sub(start) > yielded && gaveWay(now) {
+			s.waitInLine(r, timeout)
+			return
+		}
 		if p.mesh.manners.yield && othersRun(now) {
 			yields++
 		} else {
@@ -143,9 +148,8 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 	}
 }
 
-// waitInLine is Poll on a host with more ranks than cores: those who could send
-// the message may need this core. They are let through for a while; then the
-// kernel wakes this thread.
+// waitInLine is Poll where others need this core, and may be those who could send
+// the message. They are let through for a while; then the kernel wakes this thread.
 func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 	patience := min(crowdedWait, timeout)
 	start, seen := time.Now(), s.received.Load()
@@ -172,6 +176,14 @@ func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 			return
 		}
 	}
+}
+
+// gaveWay lets whoever waits for this core run, and reports whether there was one: a
+// thread that computes, another job, a rank in another container. None of them is
+// known at the start, and one that polls beside them takes their time.
+func gaveWay(now time.Time) bool {
+	yieldCore()
+	return time.Since(now) > yielded
 }
 
 // othersRun lets other goroutines run and reports whether there were any, or

@@ -213,7 +213,7 @@ func (s *stream) awaitRoom(deadline time.Time, idle *time.Time) error {
 		*idle = now
 	}
 	spins := now.Sub(*idle) < longSpin && !s.peer.mesh.manners.crowded
-	if spins && now.Before(deadline) && s.peer.mesh.down.Load() == nil {
+	if spins && now.Before(deadline) && s.peer.mesh.down.Load() == nil && !gaveWay(now) {
 		return nil
 	}
 	*idle = time.Time{}

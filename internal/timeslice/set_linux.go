@@ -1,0 +1,66 @@
+package timeslice
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tasks are the threads of this process.
+const tasks = "/proc/self/task"
+
+// Set gives all threads of this process slices of so long, and those that they start
+// inherit them, in this process and in others. It changes neither priorities nor
+// threads of a real-time policy, and nothing on systems before Linux 6.12, which have no
+// slices of threads. It takes some microseconds per thread.
+func Set(slice time.Duration) error {
+	if err := Check(slice); err != nil {
+		return err
+	}
+	done := map[int]bool{}
+	for { // a thread may start another before it is its turn
+		entries, err := os.ReadDir(tasks)
+		if err != nil {
+			return err
+		}
+		before := len(done)
+		for _, e := range entries {
+			id, err := strconv.Atoi(e.Name())
+			if err != nil || done[id] {
+				continue
+			}
+			if err := setThread(id, slice); err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+				return fmt.Errorf("time slice of thread %d: %w", id, err)
+			}
+			done[id] = true
+		}
+		if len(done) == before {
+			return nil
+		}
+	}
+}
+
+func setThread(id int, slice time.Duration) error {
+	attr, err := unix.SchedGetAttr(id, 0)
+	if err != nil {
+		return err
+	}
+	if attr.Policy != unix.SCHED_NORMAL && attr.Policy != unix.SCHED_BATCH {
+		return nil
+	}
+	attr.Runtime = uint64(slice)
+	return unix.SchedSetAttr(id, attr, 0)
+}
+
+// Of is the calling thread's slice; 0 where the system has none of threads.
+func Of() (time.Duration, error) {
+	attr, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(attr.Runtime), nil
+}
