@@ -77,8 +77,9 @@ func exactFront(s Step) (p Plan, largest int) {
 			backward += s.Backward[i]
 			values := span(s.Layers, i, j-1).Len()
 			sel, send := s.Costs.group(values)
+			work := s.Costs.Beside.behind(i, backward+sel)
 			for k, f := range fronts[i] {
-				if f := f.then(s.Costs.Beside, backward+sel, send, j == n); !bound.cuts(f, j) {
+				if f := f.then(s.Costs.Beside, work, send, j == n); !bound.cuts(f, j) {
 					all = append(all, prefix{f, i, k})
 				}
 			}

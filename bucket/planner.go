@@ -73,7 +73,7 @@ func MGWFBP(s Step) Plan {
 			}
 		}
 		p = append(p, b)
-		state = state.then(s.Costs.Beside, backward+sel, send, i+1 == len(s.Layers))
+		state = state.then(s.Costs.Beside, s.Costs.Beside.behind(len(p)-1, backward+sel), send, i+1 == len(s.Layers))
 		if first = i + 1; first < len(s.Layers) {
 			backward = s.Backward[first]
 		}

@@ -23,9 +23,10 @@ func randomStep(rng *rand.Rand, layers int, selects bool) Step {
 	scale := float64(layers) * math.Pow(4, rng.Float64()*4-2) / float64(at)
 	s.Costs.Sends = []Send{{Name: "ring", Payload: Payload{Unit: 4}, Fixed: rng.ExpFloat64(), PerByte: rng.Float64() * scale / 4}}
 	if rng.IntN(2) == 0 {
-		s.Costs.Beside = Beside{Share: float64(rng.IntN(5)) / 4, Late: rng.Float64(), Stretch: 1 + rng.Float64()}
+		s.Costs.Beside = Beside{Share: float64(rng.IntN(5)) / 4, Late: rng.Float64(), Stretch: 1 + rng.Float64(), Cut: rng.Float64() * float64(rng.IntN(2))}
 		if !selects {
 			s.Costs.Beside.Share *= float64(rng.IntN(2))
+			s.Costs.Beside.Cut *= float64(rng.IntN(2))
 		}
 	}
 	if !selects {
@@ -86,7 +87,7 @@ func TestExactDenseIsTheFrontWithoutSelection(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 300 {
 		s := randomStep(rng, 1+rng.IntN(60), false)
-		s.Costs.Beside.Share = 0
+		s.Costs.Beside.Share, s.Costs.Beside.Cut = 0, 0
 		front, _ := exactFront(s)
 		if a, b := s.total(exactDense(s)), s.total(front); !near(a, b) {
 			t.Fatalf("dense %v, front %v", a, b)
@@ -261,13 +262,13 @@ func TestCurve(t *testing.T) {
 func TestStepValidateReportsAllFaults(t *testing.T) {
 	s := Step{
 		Layers: layersOf(16, 16), Forward: -1, Update: math.NaN(), Backward: []float64{1, math.Inf(1), 2},
-		Costs: Costs{Beside: Beside{Share: 2, Late: -3}, Select: Curve{PerLog: -1}, Sends: []Send{{Name: "ring", Fixed: -2, PerByte: math.NaN(), Payload: Payload{Density: 2}}}},
+		Costs: Costs{Beside: Beside{Share: 2, Late: -3, Cut: math.Inf(1)}, Select: Curve{PerLog: -1}, Sends: []Send{{Name: "ring", Fixed: -2, PerByte: math.NaN(), Payload: Payload{Density: 2}}}},
 	}
 	err := s.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value", "beside: late -3 s", "a share of 2"} {
+	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value", "beside: late -3 s", "beside: cut +Inf s", "a share of 2"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

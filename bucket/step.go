@@ -56,6 +56,9 @@ type Beside struct {
 	// at least 1, is how many times as long its bytes take; 0 counts as 1.
 	Late    float64 `json:"late_s"`
 	Stretch float64 `json:"stretch,omitempty"`
+	// Cut is how many seconds of computation each message takes however short it is: the calls,
+	// wake-ups and switches of its steps. The last one has no computation beside it.
+	Cut float64 `json:"cut_s,omitempty"`
 }
 
 // stretch is at least 1.
@@ -75,6 +78,15 @@ func (b Beside) work(now, channel, work float64) float64 {
 		return now + slowed + (work - done)
 	}
 	return now + work/(1-b.Share)
+}
+
+// behind is work on the compute path after so many messages have been handed to the channel:
+// it is with the next group that the last one's Cut is counted.
+func (b Beside) behind(messages int, work float64) float64 {
+	if messages == 0 {
+		return work
+	}
+	return b.Cut + work
 }
 
 // settle is when something happens on the channel that would happen at t if the
@@ -172,7 +184,7 @@ func (c Costs) group(values int) (sel, send float64) {
 }
 
 // free reports whether groups cost the compute path nothing.
-func (c Costs) free() bool { return c.Beside.Share == 0 && c.Select.Zero() }
+func (c Costs) free() bool { return c.Beside.Share == 0 && c.Beside.Cut == 0 && c.Select.Zero() }
 
 // Curve is a fitted cost in seconds as a function of a number of values x:
 // Fixed + PerValue x + PerLog x log2(x). The last term is that of a sort.
@@ -274,6 +286,7 @@ func (f *faults) curve(what string, c Curve) {
 
 func (f *faults) beside(what string, b Beside) {
 	f.seconds(what+": late", b.Late)
+	f.seconds(what+": cut", b.Cut)
 	if !(b.Share >= 0 && b.Share <= 1) || !(b.Stretch == 0 || b.Stretch >= 1) || math.IsInf(b.Stretch, 0) {
 		f.add("%s: a share of %v and a stretch of %v: want a share of 0 to 1, and a stretch of 1 or more", what, b.Share, b.Stretch)
 	}

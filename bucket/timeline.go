@@ -39,7 +39,7 @@ type GroupTimes struct {
 //	send(g)       starts at max(end of select(g), end of send(g-1)), takes t_c(values)
 //
 // While exchange and computation overlap they are as slow as Costs.Beside says: the one
-// loses a share of its speed, the other takes longer. It is the model that planners
+// loses a share of its speed, and some time with each message; the other takes longer. It is the model that planners
 // make short, with all of the update in the end.
 //
 // It costs O(layers).
@@ -47,7 +47,8 @@ func Predict(s Step, p Plan) Timeline {
 	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Groups: make([]GroupTimes, 0, len(p))}
 	beside := s.Costs.Beside
 	now, channel, alone := s.Forward, 0.0, s.Forward // channel: if the computation went on for ever
-	for _, b := range p {
+	for k, b := range p {
+		now = beside.work(now, channel, beside.behind(k, 0))
 		for i := b.First; i <= b.Last; i++ {
 			start := now
 			now = beside.work(now, channel, s.Backward[i])
@@ -126,7 +127,7 @@ func (s Step) total(p Plan) float64 {
 			backward += s.Backward[i]
 		}
 		sel, send := s.Costs.group(b.Len())
-		state = state.then(s.Costs.Beside, backward+sel, send, g == len(p)-1)
+		state = state.then(s.Costs.Beside, s.Costs.Beside.behind(g, backward+sel), send, g == len(p)-1)
 	}
 	return max(state.compute, state.channel) + s.Update + s.Rows
 }

@@ -184,7 +184,9 @@ func TestPredictBeside(t *testing.T) {
 		{PerLayer(s.Layers), Beside{Share: 0.5, Stretch: 1.5}, 4, 6 + 2./3, 11 + 2./3}, // of 6, four are left when the computation ends
 		{PerLayer(s.Layers), Beside{Late: 1}, 3, 8, 12},
 		{PerLayer(s.Layers), Beside{Share: 1}, 7, 4, 12}, // nothing is computed meanwhile
-		{One(s.Layers), Beside{Share: 0.5, Stretch: 1.5, Late: 1}, 3, 4, 8},
+		{One(s.Layers), Beside{Share: 0.5, Stretch: 1.5, Late: 1, Cut: 1}, 3, 4, 8},
+		{PerLayer(s.Layers), Beside{Cut: 1}, 4, 6, 11},
+		{PerLayer(s.Layers), Beside{Cut: 1, Share: 0.5}, 6, 4, 11}, // the message takes the second layer's turn, and both go at half speed
 	} {
 		s.Costs.Beside = c.beside
 		if got := Predict(s, c.plan); !near(got.Compute, c.compute) || !near(got.Exposed, c.exposed) || !near(got.Total, c.total) || !near(s.total(c.plan), c.total) {
@@ -222,6 +224,9 @@ func simulate(s Step, p Plan) (compute, now float64) {
 		j := job{compute: s.Costs.Select.At(b.Len()), send: s.Costs.send(b.Len())}
 		for i := b.First; i <= b.Last; i++ {
 			j.compute += s.Backward[i]
+		}
+		if g > 0 {
+			j.compute += s.Costs.Beside.Cut
 		}
 		if g < len(p)-1 {
 			j.send += s.Costs.Beside.Late / s.Costs.Beside.stretch()

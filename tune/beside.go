@@ -18,11 +18,12 @@ const (
 	loadBudget = 2.0      // seconds of all rounds of one length, about
 	besideLong = 0.15     // seconds of the longest exchange that is measured so,
 	besideTold = 1e-3     // and of the shortest that tells how much longer its bytes take
+	messages   = 8        // of the shortest, one after the other: a single one is lost in noise
 )
 
 // beside measures what exchanges and a computation do to each other, all ranks at once:
-// the shortest that was timed tells how much later a message ends, the longest that
-// does not take too long what happens to speeds.
+// the shortest that was timed tells how much later a message ends and what it costs however
+// short it is, the longest that does not take too long what happens to speeds.
 func (b *exchangeBench) beside() (out bucket.Beside, err error) {
 	if b.load, err = b.newLoad(); err != nil || b.load.turn == 0 {
 		return out, err
@@ -33,23 +34,68 @@ func (b *exchangeBench) beside() (out bucket.Beside, err error) {
 			long = p
 		}
 	}
-	t, err := b.overlap(b.op(short.values), short.Seconds)
+	ops := b.row(short.values)
+	n := float64(len(ops))
+	t, err := b.covered(ops, n*short.Seconds)
 	if err != nil {
 		return out, err
 	}
-	out = bucket.Beside{Share: t.share(), Late: max(0, t.both.end-t.exchange), Stretch: 1}
+	out = bucket.Beside{Share: t.share(), Late: t.late(1) / n, Stretch: 1}
 	if long.values > short.values {
-		l, err := b.overlap(b.op(long.values), long.Seconds)
+		l, err := b.overlap([]*exchange.Op{b.op(long.values)}, loadFactor*long.Seconds)
 		if err != nil {
 			return out, err
 		}
-		if out.Share = l.share(); l.exchange >= besideTold {
+		out.Share, out.Cut = lost(t, l, n)
+		if l.exchange >= besideTold {
 			out.Stretch = l.stretch(out.Late)
-			out.Late = max(0, t.both.end-out.Stretch*t.exchange)
+			out.Late = t.late(out.Stretch) / n
 		}
 	}
 	return out, nil
 }
+
+// lost is what the computation lost: a share of its speed by the bytes of a long exchange,
+// and what each of n short ones took beyond that. A long one that is over before a core is taken
+// away for once cannot tell the two apart, so that all of it is a share.
+func lost(short, long overlapped, n float64) (share, cut float64) {
+	if long.together() < loadLeast {
+		both := short.slower() + long.slower()
+		return min(1, max(0, both/(short.together()+long.together()))), 0
+	}
+	share = long.share()
+	return share, max(0, short.slower()-share*short.together()) / n
+}
+
+// row are exchanges of so many values, one after the other.
+func (b *exchangeBench) row(values int) (ops []*exchange.Op) {
+	for at := 0; len(ops) < messages && at+values <= len(b.arena); at += values {
+		op := b.op(values)
+		op.X = b.arena[at : at+values]
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// covered is overlap with a load that all of ops end beside, which take so long without it.
+func (b *exchangeBench) covered(ops []*exchange.Op, took float64) (overlapped, error) {
+	const doublings = 5
+	long := max(2*loadLeast, loadFactor*took)
+	for range doublings {
+		t, err := b.run(ops, b.turns(long))
+		if err != nil {
+			return overlapped{}, err
+		}
+		if t.end <= t.load {
+			break
+		}
+		long *= 2
+	}
+	return b.overlap(ops, long)
+}
+
+// turns take so long when all ranks compute.
+func (b *exchangeBench) turns(seconds float64) int { return max(1, int(seconds/b.load.turn)) }
 
 // load is a computation of turns.
 type load struct {
@@ -88,39 +134,36 @@ func (b *exchangeBench) newLoad() (load, error) {
 	return b.load, nil
 }
 
-// overlapped are the medians, in seconds on the slowest rank, of a load and an exchange each
+// overlapped are the medians, in seconds on the slowest rank, of a load and exchanges each
 // alone, and of both at once.
 type overlapped struct {
 	load, exchange float64
 	both           besideTimes
 }
 
-// besideTimes are when a load and an exchange that began together ended.
+// besideTimes are when a load and the last exchange of those that began together ended.
 type besideTimes struct{ load, end float64 }
 
-// overlap measures op, which takes so long, and a load beside it. Turns are taken, so that
-// a machine whose speed changes is compared with itself.
-func (b *exchangeBench) overlap(op *exchange.Op, took float64) (out overlapped, err error) {
-	long := max(loadLeast, loadFactor*took)
-	turns := max(1, int(long/b.load.turn))
+// overlap measures ops and a load beside them that takes so long, or loadLeast. Turns are
+// taken, so that a machine whose speed changes is compared with itself.
+func (b *exchangeBench) overlap(ops []*exchange.Op, long float64) (out overlapped, err error) {
+	long = max(loadLeast, long)
+	turns := b.turns(long)
 	var loads, exchanges, bothLoads, bothEnds []float64
 	for range min(21, max(5, int(loadBudget/(3*long)))) {
 		alone, err := b.run(nil, turns)
 		if err != nil {
 			return out, err
 		}
-		agreed, err := b.once(op)
-		if err == nil {
-			err = slowest(b.g, agreed)
-		}
+		free, err := b.run(ops, 0)
 		if err != nil {
 			return out, err
 		}
-		both, err := b.run(op, turns)
+		both, err := b.run(ops, turns)
 		if err != nil {
 			return out, err
 		}
-		loads, exchanges = append(loads, alone.load), append(exchanges, agreed[0])
+		loads, exchanges = append(loads, alone.load), append(exchanges, free.end)
 		bothLoads, bothEnds = append(bothLoads, both.load), append(bothEnds, both.end)
 	}
 	return overlapped{median(loads), median(exchanges), besideTimes{median(bothLoads), median(bothEnds)}}, nil
@@ -131,8 +174,14 @@ func (t overlapped) together() float64 { return max(1e-9, min(t.both.load, t.bot
 
 // share is what the computation lost of its speed meanwhile.
 func (t overlapped) share() float64 {
-	return min(1, max(0, (t.both.load-t.load)/t.together()))
+	return min(1, max(0, t.slower()/t.together()))
 }
+
+// slower is how much longer the computation took, in seconds.
+func (t overlapped) slower() float64 { return t.both.load - t.load }
+
+// late is how much later the exchanges ended, where their bytes took so many times as long.
+func (t overlapped) late(stretch float64) float64 { return max(0, t.both.end-stretch*t.exchange) }
 
 // stretch is how many times as long the exchange took meanwhile, apart from what it was
 // late. What was left of it when the load had ended took as long as alone.
@@ -146,26 +195,27 @@ func (t overlapped) stretch(late float64) float64 {
 	return max(1, together/done)
 }
 
-// run computes so many turns when all ranks are there, beside an exchange if there is one.
-func (b *exchangeBench) run(op *exchange.Op, turns int) (t besideTimes, err error) {
-	if op != nil {
+// run computes so many turns when all ranks are there, beside exchanges if there are any.
+func (b *exchangeBench) run(ops []*exchange.Op, turns int) (t besideTimes, err error) {
+	for _, op := range ops {
 		clear(op.X)
 	}
 	if err := collective.Barrier(b.g); err != nil {
 		return t, err
 	}
 	start := time.Now()
-	if op != nil {
-		if b.r.Start(op); b.c.casts() {
-			start = time.Now() // they count apart
-		}
+	for _, op := range ops {
+		b.r.Start(op)
+	}
+	if b.c.casts() {
+		start = time.Now() // they count apart
 	}
 	for range turns {
 		b.load.compute()
 		runtime.Gosched() // as between two layers of backward
 	}
 	agreed := []float64{time.Since(start).Seconds(), 0}
-	if op != nil {
+	for _, op := range ops {
 		end, err := b.r.Wait(op)
 		if err != nil {
 			return t, err

@@ -251,21 +251,52 @@ func pieces(run []point) [][]point {
 		}
 	}
 	if first == nil {
-		return [][]point{run}
+		return longest(run)
 	}
 	return append(pieces(first), pieces(second)...)
 }
 
+// longest cuts points that no two lines fit well, because some short one is noise, where
+// the line through all misses the last one: long messages are most of a step's time. They get
+// a line of their own, of as many as it fits.
+func longest(run []point) [][]point {
+	if missedLast(run) <= lineMiss {
+		return [][]point{run}
+	}
+	for i := 1; i < len(run)-1; i++ {
+		head, tail := run[:i+1], run[i:]
+		if head[i].Size >= 2*head[0].Size && tail[len(tail)-1].Size >= 2*tail[0].Size && missed(tail) <= lineMiss {
+			return [][]point{head, tail}
+		}
+	}
+	return [][]point{run}
+}
+
 // missed is by how much the line through points misses one at most, as a share.
 func missed(run []point) (most float64) {
-	fixed, per, err := bucket.FitLine(samplesOf(run))
-	if err != nil {
-		return 0
-	}
-	for _, p := range run {
-		most = max(most, math.Abs((fixed+per*p.Size)/p.Seconds-1))
+	for _, m := range misses(run) {
+		most = max(most, m)
 	}
 	return most
+}
+
+// missedLast is by how much it misses the last one.
+func missedLast(run []point) float64 {
+	m := misses(run)
+	return m[len(m)-1]
+}
+
+// misses are by how much the line through points misses each, as a share.
+func misses(run []point) []float64 {
+	out := make([]float64, len(run))
+	fixed, per, err := bucket.FitLine(samplesOf(run))
+	if err != nil {
+		return out
+	}
+	for i, p := range run {
+		out[i] = math.Abs((fixed+per*p.Size)/p.Seconds - 1)
+	}
+	return out
 }
 
 // runs cuts points, in the order of their sizes, where the algorithm changes. No run

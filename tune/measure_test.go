@@ -225,19 +225,28 @@ func TestExchangeOfSlowLinks(t *testing.T) {
 	})
 }
 
-// shared is a machine on which an exchange and a computation slow each other down as a
+// shared is a machine on which exchanges and a computation slow each other down as a
 // Beside says, by a fake clock: the reducer and the load of one rank.
 type shared struct {
 	channel
 	beside bucket.Beside
 	turn   time.Duration
-	begun  bool    // an exchange, with no computation beside it so far
-	late   float64 // ns for which it still only waits
+	queue  []time.Time // when the exchanges begin that have not been seen beside the load
+	late   float64     // ns for which the one under way still only waits
 }
 
 func (s *shared) Start(op *exchange.Op) {
+	begin := time.Now()
+	if s.busy.After(begin) {
+		begin = s.busy
+	}
 	s.channel.Start(op)
-	s.begun = true
+	s.queue = append(s.queue, begin)
+}
+
+func (s *shared) Wait(op *exchange.Op) (time.Time, error) {
+	s.queue = nil // nothing is computed any more
+	return s.channel.Wait(op)
 }
 
 // compute is a turn of the load.
@@ -247,21 +256,31 @@ func (s *shared) compute() {
 		time.Sleep(s.turn)
 		return
 	}
-	time.Sleep(time.Duration(float64(s.turn) / (1 - s.beside.Share)))
-	spent, more := float64(time.Since(start)), 0.0
-	if s.begun {
-		s.begun, s.late, more = false, s.beside.Late*1e9, s.beside.Late*1e9
+	work, more := float64(s.turn), 0.0
+	if len(s.queue) > 0 && !s.queue[0].After(start) {
+		s.queue = s.queue[1:]
+		work += 1e9 * s.beside.Cut
+		s.late, more = 1e9*s.beside.Late, 1e9*s.beside.Late
 	}
+	time.Sleep(time.Duration(work / (1 - s.beside.Share)))
+	spent := float64(time.Since(start))
 	waits := min(spent, s.late)
 	s.late -= waits
 	more += (spent - waits) * (1 - 1/s.beside.Stretch)
-	for op, end := range s.ends { // the one under way
-		if end.Equal(s.busy) {
-			s.busy = end.Add(time.Duration(more))
-			s.ends[op] = s.busy
-			break
+	s.delay(start, time.Duration(more))
+}
+
+// delay is what happens to exchanges that have not ended.
+func (s *shared) delay(start time.Time, more time.Duration) {
+	for i := range s.queue {
+		s.queue[i] = s.queue[i].Add(more)
+	}
+	for op, end := range s.ends {
+		if end.After(start) {
+			s.ends[op] = end.Add(more)
 		}
 	}
+	s.busy = s.busy.Add(more)
 }
 
 // What is measured is what the machine does, of short and of long exchanges.
@@ -272,6 +291,8 @@ func TestExchangeBeside(t *testing.T) {
 		{Share: 0.9, Stretch: 1.6, Late: 4e-3},
 		{Share: 0.2, Stretch: 1, Late: 2e-3},
 		{Share: 0.6, Stretch: 3},
+		{Share: 0.2, Stretch: 1, Late: 1e-3, Cut: 1e-3},
+		{Stretch: 1.5, Cut: 2e-4},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			got := make([]bucket.Beside, 2)
@@ -290,10 +311,31 @@ func TestExchangeBeside(t *testing.T) {
 			if got[0] != got[1] {
 				t.Errorf("ranks differ: %+v", got)
 			}
-			if math.Abs(got[0].Share-want.Share) > 0.03 || !close1(got[0].Stretch, want.Stretch, 0.05) || math.Abs(got[0].Late-want.Late) > 1e-3 {
+			if math.Abs(got[0].Share-want.Share) > 0.03 || !close1(got[0].Stretch, want.Stretch, 0.05) || math.Abs(got[0].Late-want.Late) > 1e-3 || math.Abs(got[0].Cut-want.Cut) > 1e-4 {
 				t.Errorf("%+v, want %+v", got[0], want)
 			}
 		})
+	}
+}
+
+// What the computation lost goes by time, beyond that by messages; exchanges that are over
+// soon cannot tell.
+func TestLost(t *testing.T) {
+	short := overlapped{load: 0.02, both: besideTimes{load: 0.024, end: 0.01}}
+	for _, c := range []struct {
+		long       overlapped
+		share, cut float64
+	}{
+		{overlapped{load: 0.15, both: besideTimes{load: 0.17, end: 0.1}}, 0.2, 0.00025},
+		{overlapped{load: 0.15, both: besideTimes{load: 0.2, end: 0.1}}, 0.5, 0},
+		{overlapped{load: 0.15, both: besideTimes{load: 0.14, end: 0.1}}, 0, 0.0005},
+		{overlapped{load: 0.02, both: besideTimes{load: 0.021, end: 0.005}}, 1. / 3, 0}, // 5 ms of 15
+		{overlapped{load: 0.02, both: besideTimes{load: 0.01, end: 0.005}}, 0, 0},
+	} {
+		share, cut := lost(short, c.long, 8)
+		if !close1(share, c.share, 1e-9) || !close1(cut, c.cut, 1e-9) {
+			t.Errorf("%+v: share %v, cut %v, want %v and %v", c.long, share, cut, c.share, c.cut)
+		}
 	}
 }
 
@@ -331,6 +373,7 @@ func TestPieces(t *testing.T) {
 		"burst": {map[float64]float64{1: 1, 4: 1.5, 16: 3.5, 64: 32, 256: 128, 257: 129}, "1-16 64-257"}, // what is beyond it is slow
 		"close": {map[float64]float64{16: 17, 20: 40}, "16-20"},
 		"alone": {map[float64]float64{16: 17}, "16-16"},
+		"rough": {map[float64]float64{1: 1, 4: 8, 16: 11, 64: 64, 256: 256, 300: 300}, "1-64 64-300"}, // the second is noise
 		"bend":  {map[float64]float64{1: 10, 4: 11, 16: 12, 64: 48, 256: 192}, "1-16 16-256"},
 	} {
 		var points []point
