@@ -39,8 +39,8 @@ type GroupTimes struct {
 //	send(g)       starts at max(end of select(g), end of send(g-1)), takes t_c(values)
 //
 // While exchange and computation overlap they are as slow as Costs.Beside says: the one
-// loses a share of its speed, and some time with each message; the other takes longer. It is the model that planners
-// make short, with all of the update in the end.
+// loses a share of its speed, and some time with each message; the other takes longer. It
+// is the model that planners make short, with all of the update in the end.
 //
 // It costs O(layers).
 func Predict(s Step, p Plan) Timeline {

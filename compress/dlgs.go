@@ -124,11 +124,11 @@ const (
 	lookBound  = 3       // standard deviations of their number, if they were independent
 )
 
-// look makes the threshold what a sample says where the two differ. It takes 1.5 us of
-// groups of up to 256 Ki values, and less than a tenth of a pass of larger ones. A whole
-// step takes 1 to 1.45 streaming passes at a ratio of 0.01 from 16 Ki values on; at 0.1 1 to
-// 1.25 from memory, and within the caches 1.7 to 2, of which the instructions that move
-// entries together are 1.5: they keep two of the core's ports busy.
+// look makes the threshold what a sample says where the two differ. It takes 1.6 to 1.8 us of
+// groups of up to 256 Ki values, and 3 % of a pass of larger ones. A whole step takes 1 to
+// 1.45 streaming passes at a ratio of 0.01 from 16 Ki values on; at 0.1 1 to 1.25 from 256 Ki
+// on, and within the caches 1.7 to 2, of which compaction is 1.5: by their number its
+// instructions fill two of the core's ports.
 func (d *dlgs) look(w *Workspace, residual, grad []float32) {
 	n, h := len(residual), d.kept[dlgsThreshold]
 	if d.fixed || n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {

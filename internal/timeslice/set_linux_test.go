@@ -43,8 +43,8 @@ func own(t *testing.T) time.Duration {
 	return slice
 }
 
-// onThreads calls f on so many threads at the same time.
-func onThreads(n int, f func()) {
+// onThreads starts so many threads, calls before, and then f on each of them.
+func onThreads(n int, before, f func()) {
 	started, done, all := make(chan bool), make(chan bool), make(chan bool)
 	for range n {
 		go func() {
@@ -58,6 +58,7 @@ func onThreads(n int, f func()) {
 	for range n {
 		<-started
 	}
+	before()
 	close(all)
 	for range n {
 		<-done
@@ -75,27 +76,13 @@ func TestAllThreadsAndThoseThatTheyStart(t *testing.T) {
 			t.Errorf("slice %v, %v; want %v", got, err, want)
 		}
 	}
-	started, set, done := make(chan bool), make(chan bool), make(chan bool)
-	for range 4 { // threads that there are
-		go func() {
-			runtime.LockOSThread()
-			started <- true
-			<-set
-			check()
-			done <- true
-		}()
+	set := func() {
+		if err := Set(want); err != nil {
+			t.Error(err)
+		}
 	}
-	for range 4 {
-		<-started
-	}
-	if err := Set(want); err != nil {
-		t.Fatal(err)
-	}
-	close(set)
-	for range 4 {
-		<-done
-	}
-	onThreads(20, check) // and more than there can be already
+	onThreads(4, set, check)
+	onThreads(20, func() {}, check) // more than there can be already
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childVar+"=1")
 	out, err := child.Output()
