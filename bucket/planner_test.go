@@ -161,6 +161,59 @@ func TestFrontsStayTiny(t *testing.T) {
 	t.Logf("fronts of up to %d states", most)
 }
 
+// Worthwhile by Exact is the plan with the least step and price of its groups, of all
+// 2^(L-1), and leaves plans alone that groups cost nothing.
+func TestWorthwhileAgainstBruteForce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	fewer := 0
+	for i := range 400 {
+		s := randomStep(rng, 1+rng.IntN(9), i%2 == 1)
+		s.Costs.Beside = Beside{}
+		exact := Exact(s)
+		share := 0.1 * rng.Float64()
+		priced := func(p Plan) float64 { return s.total(p) + share*s.total(exact)*float64(len(p)-1) }
+		best := math.Inf(1)
+		for bits := range 1 << (len(s.Layers) - 1) {
+			best = min(best, priced(cut(s.Layers, bits)))
+		}
+		p := Worthwhile(Exact, s, share)
+		if got := priced(p); !near(got, best) {
+			t.Fatalf("%v has a price of %v, the best plan %v\n%+v", p, got, best, s)
+		}
+		if len(p) > len(exact) {
+			t.Fatalf("%d groups, and %d where they cost nothing", len(p), len(exact))
+		}
+		if len(p) < len(exact) {
+			fewer++
+		}
+		if got := Worthwhile(Exact, s, 0); !slices.Equal(got, exact) {
+			t.Fatalf("%v at a share of 0, want %v", got, exact)
+		}
+	}
+	if fewer < 40 || fewer > 360 {
+		t.Errorf("%d plans of 400 have fewer groups: the instances are too easy to tell", fewer)
+	}
+}
+
+// A step is never longer by more than the groups are worth that it does without, and
+// plans that do not depend on costs stay.
+func TestWorthwhileBesideComputation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	for i := range 300 {
+		s := randomStep(rng, 2+rng.IntN(30), i%2 == 1)
+		exact, p := Exact(s), Worthwhile(Exact, s, 0.005)
+		if err := p.Validate(s.Layers); err != nil {
+			t.Fatal(err)
+		}
+		if got, most := s.total(p), s.total(exact)*(1+0.005*float64(len(exact)-1)); s.Costs.Beside.Share == 0 && got > most && !near(got, most) {
+			t.Fatalf("%v takes %v, which %d groups do not gain: want at most %v", p, got, len(exact), most)
+		}
+		if got := Worthwhile(FixedOf(4096), s, 0.005); !slices.Equal(got, Fixed(s.Layers, 4096)) {
+			t.Fatalf("fixed groups became %v", got)
+		}
+	}
+}
+
 // What follows all groups does not matter to plans, however long it is.
 func TestExactBeforeALongUpdate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(19, 20))

@@ -208,7 +208,8 @@ func TestAutoAlone(t *testing.T) {
 	}
 }
 
-// A measured plan is the one that the planner makes of the true times, is what steps
+// A measured plan is the one that the planner makes of the true times, without groups that
+// gain less than measurements can tell, is what steps
 // then take, and is made again from its profile without measuring.
 func TestMeasuredPlan(t *testing.T) {
 	cfg := Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}
@@ -216,10 +217,14 @@ func TestMeasuredPlan(t *testing.T) {
 		return &channel{short: 3 * time.Millisecond, long: 3 * time.Millisecond, perByte: 100}
 	}
 	out := small(link, cfg).run(t, 30)
-	want := bucket.Exact(bucket.Step{
+	step := bucket.Step{
 		Layers: []bucket.Layer{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
 		Costs: bucket.Costs{Sends: []bucket.Send{{Payload: bucket.Payload{Unit: 4}, Fixed: 3e-3, PerByte: 1e-7}}},
-	})
+	}
+	want := bucket.Worthwhile(bucket.Exact, step, worth)
+	if shortest := bucket.Exact(step); len(shortest) <= len(want) {
+		t.Fatalf("%d groups, of %d that gain anything: the layer of 64 values has to be too little for one", len(want), len(shortest))
+	}
 	if !reflect.DeepEqual(out.opt.Plan(), want) || len(want) == 1 || len(want) == 4 || out.opt.PlanName() != "exact" {
 		t.Errorf("plan %s %v, want %v", out.opt.PlanName(), out.opt.Plan(), want)
 	}

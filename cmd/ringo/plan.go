@@ -47,6 +47,9 @@ type planCommand struct {
 	codecFrom             string
 }
 
+// linksMeasured says that links cost what the profile says.
+const linksMeasured = "of the profile"
+
 // Values of --plan besides the planners' names.
 const (
 	allPlans  = "all"   // compares the planners
@@ -236,7 +239,7 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 		out = append(out, w)
 	}
 	if out = pick(out, c.algorithm); len(out) > 0 {
-		c.linkFrom = "of the profile"
+		c.linkFrom = linksMeasured
 		return out
 	}
 	return ways
@@ -272,7 +275,7 @@ func (c *planCommand) codec(f bucket.Profile) bucket.CodecProfile {
 // beside is what the exchanges of ways and the computation do to each other: what the
 // profile says where they are of it, else nothing.
 func (c *planCommand) beside(f bucket.Profile) bucket.Beside {
-	if c.linkFrom != "of the profile" {
+	if c.linkFrom != linksMeasured {
 		return bucket.Beside{}
 	}
 	if b := f.Beside(c.code(), c.payload(), c.np, c.hosts, 0); b != (bucket.Beside{}) {

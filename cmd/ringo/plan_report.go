@@ -105,7 +105,7 @@ func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []pla
 		return nil, nil, err
 	}
 	for _, planner := range c.planners {
-		p := planner.Plan(mean)
+		p := c.planBy(planner, mean)
 		r := c.result(spec, f, mean, p, ways)
 		r.Plan = planner.Name
 		if c.chosen.reuse > 0 {
@@ -114,6 +114,14 @@ func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []pla
 		results, plans = append(results, r), append(plans, p)
 	}
 	return results, plans, nil
+}
+
+// planBy plans as a job would by the same costs, where they were measured.
+func (c *planCommand) planBy(planner bucket.Named, s bucket.Step) bucket.Plan {
+	if c.linkFrom == linksMeasured {
+		return tune.Plan(planner, s)
+	}
+	return planner.Plan(s)
 }
 
 func (c *planCommand) result(spec models.Spec, f bucket.Profile, s bucket.Step, p bucket.Plan, ways []way) planResult {
