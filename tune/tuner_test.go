@@ -479,7 +479,7 @@ func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		steps []float64
 		want  int
-	}{{[]float64{1}, 0}, {[]float64{1, 2}, 0}, {[]float64{1, 0.98, 0.975}, 0}, {[]float64{1, 0.98, 0.9, 0.8}, 3}} {
+	}{{[]float64{1}, 0}, {[]float64{1, 2}, 0}, {[]float64{1, 0.99, 0.985}, 0}, {[]float64{1, 0.99, 0.975}, 2}, {[]float64{1, 0.98, 0.9, 0.8}, 3}} {
 		var all []Prediction
 		for _, s := range c.steps {
 			all = append(all, Prediction{Step: s})
