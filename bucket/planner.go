@@ -41,21 +41,16 @@ func LookupPlanner(name string) (Named, error) {
 }
 
 // Worthwhile plans so that each group more than one makes the predicted step shorter by at
-// least that share of it, 0 or more. Costs that were measured are not exact, and plans of
-// very different numbers of groups are often predicted to be equally fast to within their
-// error: what errs in each message then weighs least where messages are few.
+// least price seconds, 0 or more: what is measured of a message is neither exact nor all
+// that it costs, and plans of very different numbers of groups are often predicted to be
+// equally fast.
 //
-// It plans twice, the second time with that much longer on both paths with each message
-// that others follow: whichever groups are the ones that the step waits for, computing up
-// to one of them and sending from there on, all but one have that cost.
-func Worthwhile(plan Planner, s Step, share float64) Plan {
-	p := plan(s)
-	if share == 0 || len(p) < 2 {
-		return p
-	}
-	cost := share * s.total(p)
-	s.Costs.Beside.Cut += cost
-	s.Costs.Beside.Late += cost
+// Each message that others follow then takes that much longer on both paths: whichever
+// groups the step waits for, computing up to one of them and sending from there on, all but
+// one have that price.
+func Worthwhile(plan Planner, s Step, price float64) Plan {
+	s.Costs.Beside.Cut += price
+	s.Costs.Beside.Late += price
 	return plan(s)
 }
 

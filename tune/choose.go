@@ -47,15 +47,17 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 	return out, nil
 }
 
-// worth is by how much of the step a group more must be predicted to shorten it.
-// Predictions err by up to a few per cent, and eight groups in place of two, predicted to
-// be as fast, took 6 % longer on cores that ranks share.
-const worth = 0.005
+// unmeasured is what a group more costs besides what was measured, as a share of
+// Beside.Late: where ranks have no core to spare a message that wakes them cools caches, and
+// they wait for each other in turn. Groups cost 0.6 to 1.2 ms more in steps of 120 ms to
+// 1.9 s in which messages were 2 to 5 ms late; eight groups in place of two, predicted to be
+// as fast, took 6 % longer.
+const unmeasured = 0.25
 
-// Plan is the planner's plan of a step whose costs were measured: one of few groups where
-// more of them gain less than measurements can tell.
+// Plan is the planner's plan of a step whose costs were measured: without groups that gain
+// less than groups cost beyond that.
 func Plan(planner bucket.Named, s bucket.Step) bucket.Plan {
-	return bucket.Worthwhile(planner.Plan, s, worth)
+	return bucket.Worthwhile(planner.Plan, s, unmeasured*s.Costs.Beside.Late)
 }
 
 // stepOf is the profile's step with what the candidate's exchanges cost; Kinds adds its

@@ -208,8 +208,7 @@ func TestAutoAlone(t *testing.T) {
 	}
 }
 
-// A measured plan is the one that the planner makes of the true times, without groups that
-// gain less than measurements can tell, is what steps
+// A measured plan is the one that the planner makes of the true times, is what steps
 // then take, and is made again from its profile without measuring.
 func TestMeasuredPlan(t *testing.T) {
 	cfg := Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}
@@ -221,10 +220,7 @@ func TestMeasuredPlan(t *testing.T) {
 		Layers: []bucket.Layer{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
 		Costs: bucket.Costs{Sends: []bucket.Send{{Payload: bucket.Payload{Unit: 4}, Fixed: 3e-3, PerByte: 1e-7}}},
 	}
-	want := bucket.Worthwhile(bucket.Exact, step, worth)
-	if shortest := bucket.Exact(step); len(shortest) <= len(want) {
-		t.Fatalf("%d groups, of %d that gain anything: the layer of 64 values has to be too little for one", len(want), len(shortest))
-	}
+	want := bucket.Exact(step)
 	if !reflect.DeepEqual(out.opt.Plan(), want) || len(want) == 1 || len(want) == 4 || out.opt.PlanName() != "exact" {
 		t.Errorf("plan %s %v, want %v", out.opt.PlanName(), out.opt.Plan(), want)
 	}
@@ -237,6 +233,33 @@ func TestMeasuredPlan(t *testing.T) {
 		if !reflect.DeepEqual(o.opt.Plan(), want) || len(o.reports) != 1 || o.known || !o.chosen || o.reports[0].Chosen.Step != out.reports[0].Chosen.Step {
 			t.Errorf("by the profile: %v, %+v", o.opt.Plan(), o.reports)
 		}
+	}
+}
+
+// Where messages are late, groups that gain less than a share of that are not made.
+func TestPlanIsWorthwhile(t *testing.T) {
+	step := bucket.Step{
+		Layers: []bucket.Layer{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
+		Costs: bucket.Costs{Sends: []bucket.Send{{Payload: bucket.Payload{Unit: 4}, PerByte: 1e-7}}},
+	}
+	exact, err := bucket.LookupPlanner("exact")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := func(late float64) int {
+		step.Costs.Beside.Late = late
+		p := Plan(exact, step)
+		if least, got := bucket.Predict(step, bucket.Exact(step)).Total, bucket.Predict(step, p).Total; got > least+unmeasured*late*float64(len(step.Layers)) {
+			t.Errorf("late by %v s: a step of %v, the shortest takes %v", late, got, least)
+		}
+		return len(p)
+	}
+	if got := groups(0); got < 3 {
+		t.Errorf("%d groups where messages cost nothing", got)
+	}
+	step.Costs.Beside.Late = 6e-3
+	if got, most := groups(6e-3), len(bucket.Exact(step)); got >= most {
+		t.Errorf("%d groups of %d where each is late by 6 ms and more", got, most)
 	}
 }
 
