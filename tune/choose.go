@@ -48,10 +48,9 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 }
 
 // unmeasured is what a group more costs besides what was measured, as a share of
-// Beside.Late: where ranks have no core to spare a message that wakes them cools caches, and
-// they wait for each other in turn. Groups cost 0.6 to 1.2 ms more in steps of 120 ms to
-// 1.9 s in which messages were 2 to 5 ms late; eight groups in place of two, predicted to be
-// as fast, took 6 % longer.
+// Beside.Late: 0.6 to 1.2 ms in steps of 120 ms to 1.9 s of ranks without a core to spare,
+// whose messages were 2 to 5 ms late. Eight groups in place of two, predicted to be as
+// fast, took 6 % longer.
 const unmeasured = 0.25
 
 // Plan is the planner's plan of a step whose costs were measured: without groups that gain
