@@ -43,7 +43,7 @@ func TestEnd(t *testing.T) {
 		{13, 2, 1, "the run ended early; no step selected by a threshold found before, and the figure is of the others alone"},
 		{14, 2, 2, "the run ended early"},
 		{18, 2, 3, "the run ended early"},
-		{30, 2, 9, ""},
+		{31, 2, 16, ""},
 	} {
 		j := small(slow, auto(0.01))
 		j.ends, j.varied = true, true

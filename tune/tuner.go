@@ -234,10 +234,11 @@ func (t *Tuner) next() error {
 }
 
 // verifySteps is over how many steps a prediction is compared: the first selects
-// exactly, where others need not, and one more of its kind follows if it comes soon.
+// exactly, where others need not, and three more of its kind follow if they come soon,
+// so that one which something else disturbed does not decide.
 func (t *Tuner) verifySteps() int {
 	if c := t.candidate(t.choice.Strategy); c.reuses() {
-		return max(measureSteps, min(2*c.Every, watchSteps))
+		return max(measureSteps, min(4*c.Every, watchSteps))
 	}
 	return measureSteps
 }
