@@ -185,7 +185,7 @@ def main():
         except KeyboardInterrupt:
             raise SystemExit(130)
         finally:  # what there is after a Ctrl-C too
-            print(report.make(runner, o.tasks, o.r, o.workers, o.spars).write())
+            print(report.make(runner, o.workers, o.spars).write())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Tables and charts of the runs that are kept in a folder."""
-import json, os, statistics
+import glob, json, os, re, statistics
 
 import links, svg
 from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse, trained_methods
@@ -63,15 +63,23 @@ class Rounds:
 
     @property
     def span(self):
-        return f"{min(self.all):.1f}–{max(self.all):.1f}" if len(self.all) > 1 else "–"
+        return span(self.all, ".1f")
+
+
+def span(values, form):
+    return f"{min(values):{form}}–{max(values):{form}}" if len(values) > 1 else "–"
+
+
+def kept_rounds(runner, name_of):
+    """The runs of the rounds that are there, from 1 on; none if the first is missing."""
+    runs = []
+    while run := runner.kept(name_of(len(runs) + 1)):
+        runs.append(run)
+    return runs
 
 
 def rounds_of(runner, name_of):
-    """The rounds that are there, from 1 on; none if the first is missing."""
-    runs, i = [], 1
-    while run := runner.kept(name_of(i)):
-        runs.append(run)
-        i += 1
+    runs = kept_rounds(runner, name_of)
     return Rounds(runs) if runs else None
 
 
@@ -117,16 +125,21 @@ class Report:
         return text
 
 
-def make(runner, tasks, rs, workers, spars):
+def kept_rs(out, task):
+    """Every r whose links were shaped, the slowest first."""
+    names = (re.search(r"-r([0-9.e+]+)-link\.json$", path) for path in glob.glob(link_path(glob.escape(out), task, 0).replace("-r0-", "-r*-")))
+    return sorted((float(n[1]) for n in names if n), reverse=True)
+
+
+def make(runner, workers, spars):
     """Everything that the kept runs have figures for."""
     report = Report(runner)
-    for task in tasks:
+    for task in TASKS:
+        rs = kept_rs(runner.out, task)
         for r in rs:
-            link = read_link(runner.out, task, r)
-            if link:
-                steps(report, task, r, link)
-                predictions(report, task, r)
-                plans(report, task, r)
+            steps(report, task, r, read_link(runner.out, task, r))
+            predictions(report, task, r)
+            plans(report, task, r)
         if not TASKS[task].time_only:
             epochs(report, task, rs, workers)
         choices(report, task, spars)
@@ -160,12 +173,17 @@ def steps(report, task, r, link):
 
 def predictions(report, task, r):
     """What the plan predicts beside what was measured, of exact and of reuse steps."""
-    table = Table(f"{task}: predicted and measured step at r = {r:g}", ["method", "plan", "steps", "predicted ms", "measured ms", "measured / predicted"])
+    table = Table(f"{task}: predicted and measured step at r = {r:g}", ["method", "plan", "steps", "predicted ms", "measured ms", "measured / predicted", "rounds"])
     names, pairs = [], []
     for m in [*map(dense, DENSE_PLANS), *sparse()]:
-        run = report.runner.kept(timing_name(task, r, m, 1))
-        for kind, predicted, measured in predicted_steps(run) if run else ():
-            table.add(m.title, m.plan, kind, predicted, measured, measured / predicted)
+        by_kind = {}
+        for run in kept_rounds(report.runner, lambda i: timing_name(task, r, m, i)):
+            for kind, *pair in predicted_steps(run):
+                by_kind.setdefault(kind, []).append(pair)
+        for kind, rounds in by_kind.items():
+            predicted, measured = (statistics.median(v) for v in zip(*rounds))
+            ratios = [b / a for a, b in rounds]
+            table.add(m.title, m.plan, kind, predicted, measured, statistics.median(ratios), span(ratios, ".3f"))
             names.append(f"{m.title}\n{m.plan}, {kind}")
             pairs.append((predicted, measured))
     report.table(table)

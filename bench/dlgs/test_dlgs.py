@@ -148,7 +148,7 @@ class Reports(unittest.TestCase):
             json.dump({"task": task, "r": r, "workers": 4, "compute_ms": 60.0, "update_ms": 5.0, "rate": 62e6, "goodput": 7e6, "exchange_ms": 180.0, "congestion_control": "reno"}, f)
 
     def make(self, spars=0.01):
-        made = report.make(self.runner, ["resnet20"], [3.0], 4, spars)
+        made = report.make(self.runner, 4, spars)
         return {t.title: (t, charts) for t, charts in made.tables}, made
 
     def test_the_first_epoch_does_not_count(self):
@@ -206,6 +206,20 @@ class Reports(unittest.TestCase):
         self.assertEqual([row[2:5] for row in table.rows], [["all", 50.0, 55.0], ["exact", 60.0, 57.0]])
         self.assertAlmostEqual(table.rows[1][5], 0.95)
         self.assertEqual(charts, ["resnet20-r3-predicted.svg"])
+
+    def test_predictions_of_rounds(self):
+        self.link()
+        for i, step in ((1, 50.0), (2, 55.0), (3, 65.0)):
+            measured = {"event": "choice_measured", "predicted_ms": 50.0, "step_ms": step}
+            keep(self.out, report.timing_name("resnet20", 3, methods.dense("exact"), i), [epoch(1), measured, epoch(2)])
+        table, _ = self.make()[0]["resnet20: predicted and measured step at r = 3"]
+        self.assertEqual(table.rows[0][2:], ["all", 50.0, 55.0, 1.1, "1.000–1.300"])
+
+    def test_every_task_and_r_that_is_there(self):
+        for task, r in (("resnet50", 2.0), ("resnet20", 2.5), ("resnet20", 10.0)):
+            self.link(task, r)
+            keep(self.out, report.timing_name(task, r, methods.dense("fixed"), 1), [epoch(1), epoch(2, step_ms=50.0)])
+        self.assertEqual([(t.split(":")[0], t.split()[-4]) for t in self.make()[0]], [("resnet20", "10"), ("resnet20", "2.5"), ("resnet50", "2")])
 
     def test_epochs(self):
         for m in (methods.dense("exact"), methods.Method("DLGS", "dlgs", 0.1, methods.DLGS_PLAN)):
