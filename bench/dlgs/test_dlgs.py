@@ -368,6 +368,7 @@ class Settings(unittest.TestCase):
         self.assertEqual(t.steps_per_epoch(4), 390)
         self.assertEqual(methods.TASKS["vgg16"].steps_per_epoch(4), 78)
         self.assertIn("8:0.01,12:0.001", t.training())
+        self.assertIn("8:0.0005,12:5e-05", methods.TASKS["vgg16"].training())
         self.assertEqual(t.timing(4, 16, 3)[-4:], ["--train-limit", "2048", "--eval-limit", "128"])
 
     def options(self, line):
