@@ -68,7 +68,7 @@ func TestChains(t *testing.T) {
 }
 
 func TestLayout(t *testing.T) {
-	l, err := NewLayout([]Param{{"b", 16, 20}, {"a", 0, 10}, {"empty", 20, 20}}, 32)
+	l, err := NewLayout([]Param{{"b", 16, 20}, {"a", 0, 10}, {"empty", 20, 20}, {"none", 16, 16}}, 32)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@
 // [Compressor], which works on groups: ranges of the arena of gradients that
 // are exchanged together.
 //
-//	c, err := chain.Bind(params, len(grads))
+//	c, err := chain.Bind(params, len(grads), nil)
 //	err = c.SetGroups([]compress.Group{{Lo: 0, Hi: len(grads)}})
 //	for each step {
 //	    err = c.Select(&sparse, 0, grads)     // what others shall see of it; the rest is kept
@@ -119,7 +119,8 @@ type Quantiser interface {
 	// where a value has no code, NaN among others.
 	Encode(dst []byte, x []float32) error
 	// Decode is the inverse: dst has any length, src Size(len(dst)) bytes. It
-	// returns an error where src is not what Encode can give.
+	// returns an error where src has no form that Encode gives; that a value is none,
+	// is for those to notice who decode payloads ([Coder.Decode] does).
 	Decode(dst []float32, src []byte) error
 	// Feedback tells whether what a dense code loses is kept and added in the
 	// next step.

@@ -3,6 +3,8 @@ package compress
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
@@ -31,6 +33,9 @@ type Compressor struct {
 	state      []optim.State
 }
 
+// residualName is the first part of residuals' names in checkpoints.
+const residualName = "residual"
+
 // part is a range [lo, hi) of the arena that is selected from by itself.
 type part struct {
 	lo, hi    int
@@ -46,7 +51,7 @@ func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 	}
 	b := &Compressor{chain: c, layout: l, work: NewWorkspace(pool), coder: c.NewCoder()}
 	if c.Feedback() {
-		b.residual = NewMemory("residual", l)
+		b.residual = NewMemory(residualName, l)
 	}
 	for _, t := range c.transforms {
 		b.transforms = append(b.transforms, t.Bind(l))
@@ -60,7 +65,7 @@ func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 // thresholds do not: the first selections are exact.
 func (c *Compressor) Change(chain *Chain) error {
 	if c.residual == nil && chain.Feedback() {
-		c.residual = NewMemory("residual", c.layout)
+		c.residual = NewMemory(residualName, c.layout)
 	}
 	var transforms []Transformer
 	for _, t := range chain.transforms {
@@ -155,12 +160,15 @@ func (c *Compressor) gatherState() {
 func (c *Compressor) State() []optim.State { return c.state }
 
 // Absorb takes over what another rank kept, its State, times factor: see
-// [Heirs]. Thresholds are left alone.
+// [Heirs]. Thresholds are left alone. Residuals are an error where the chain keeps
+// none: they would be lost.
 func (c *Compressor) Absorb(states []optim.State, factor float32) error {
-	if c.residual == nil {
-		return nil
+	var err error
+	if c.residual != nil {
+		err = c.residual.Absorb(states, factor)
+	} else if i := slices.IndexFunc(states, func(s optim.State) bool { return strings.HasPrefix(s.Name, residualName+"/") }); i >= 0 {
+		err = fmt.Errorf("compress: %s was handed over, but %v keeps nothing: hand it over to a chain that does, and Change", states[i].Name, c.chain)
 	}
-	err := c.residual.Absorb(states, factor)
 	for _, t := range c.transforms {
 		if m, ok := t.(*momentum); ok {
 			err = errors.Join(err, m.velocity.Absorb(states, factor))
@@ -182,6 +190,17 @@ func (c *Compressor) Residual(lo, hi int) []float32 {
 		return nil
 	}
 	return c.residual.Range(lo, hi)
+}
+
+// Keep adds to what is kept for the arena's values from lo on, as what a sum lost in
+// which they had a part. It does nothing where the chain keeps nothing.
+func (c *Compressor) Keep(lo int, lost []float32) {
+	if c.residual == nil {
+		return
+	}
+	kept := c.residual.Range(lo, lo+len(lost))
+	c.work.kernel().Add(kept, lost)
+	c.layout.ClearPadding(lo, kept) // it is not in checkpoints
 }
 
 // Last tells about the last selection from a group's part; parts count from 0.

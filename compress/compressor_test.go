@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -323,6 +324,26 @@ func TestAbsorb(t *testing.T) {
 	}
 	if got := ranks[0].Residual(3008, 3009)[0]; got != 16 {
 		t.Errorf("a refused residual changed it to %v", got)
+	}
+}
+
+// What is handed over to a chain that keeps nothing is an error, and not lost.
+func TestAbsorbNeedsRoom(t *testing.T) {
+	var made [2]*Compressor
+	for i, stage := range []Stage{TopK{0.1}, FP16{}} {
+		chain, err := NewChain(stage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made[i], err = chain.Bind(someParams, someLen, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := made[1].Absorb(made[0].State(), 1); err == nil || !strings.Contains(err.Error(), "residual/") {
+		t.Errorf("%v does not name a residual", err)
+	}
+	if err := made[1].Absorb(made[1].State(), 1); err != nil {
+		t.Error(err)
 	}
 }
 

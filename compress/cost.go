@@ -112,7 +112,7 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 		*sum /= float64(turns * len(groups))
 	}
 	if m.c.chain.Sparse() {
-		s.Entries = m.sparse.Count()
+		s.Entries = m.sent[len(groups)-1].Count()
 	}
 	s.Bytes = len(m.payload) / len(groups)
 	return s, nil

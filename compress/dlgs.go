@@ -21,8 +21,9 @@ import (
 // of gradients that fade it lets through half of k. So H is corrected after each
 // step by what was sent of what was asked for, and the mean over a period stays near k.
 // And gradients differ from batch to batch, and from rank to rank: of groups of 64 Ki values and
-// more a step first looks at some, and where H would let through far more or less than
-// is wanted of these, it becomes what they say. Ranks that send most keep all waiting.
+// more a step first looks at some, one in 64 and at least 4 Ki, where about 32 or more of them
+// should be sent, and where H would let through far more or less than is wanted of these, it
+// becomes what they say. Ranks that send most keep all waiting.
 type DLGS struct {
 	Ratio float64 // of the values, above 0 and at most 1
 	Every int     // steps from one exact selection to the next; 0: DefaultEvery

@@ -13,7 +13,8 @@ import (
 // Top-k Sparsification in Distributed Deep Learning, 2019). As long as the count
 // is not within a third of what is wanted the threshold is halved or made half
 // as large again, at most four times; where the count still leaves [k/4, 4k], the
-// entries are selected exactly. It costs two to seven passes.
+// entries are selected exactly. It costs three to six passes, and
+// an exact selection after them at worst.
 type GaussianK struct {
 	Ratio float64 // of the values, above 0 and at most 1
 }

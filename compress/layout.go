@@ -29,7 +29,10 @@ func NewLayout(params []Param, n int) (*Layout, error) {
 	if n < 0 || n > MaxLen {
 		errs = append(errs, fmt.Errorf("arena of %d values: want 0 to %d", n, MaxLen))
 	}
-	sort.Slice(l.params, func(i, j int) bool { return l.params[i].Lo < l.params[j].Lo })
+	sort.Slice(l.params, func(i, j int) bool { // an empty one lies before what begins at its place
+		a, b := l.params[i], l.params[j]
+		return a.Lo < b.Lo || a.Lo == b.Lo && a.Hi < b.Hi
+	})
 	seen, end := map[string]bool{}, 0
 	for _, p := range l.params {
 		if p.Name == "" || seen[p.Name] {

@@ -219,7 +219,21 @@ func (c *Coder) Decode(s *Sparse, payload []byte) error {
 	if err := c.q.Decode(s.Value, rest); err != nil {
 		return bad(payload, err)
 	}
-	return nil
+	return c.sound(s.Value, payload)
+}
+
+// sound is the error of a decoded value that no encoder has given: they refuse NaN, and
+// infinities in all codes but float32, which sums are carried in.
+func (c *Coder) sound(x []float32, payload []byte) error {
+	bound := uint32(simd.InfMagnitude)
+	if c.q.Code() == CodeFP32 {
+		bound++
+	}
+	if simd.Host().MaxMagnitude(x) < bound {
+		return nil
+	}
+	at := slices.IndexFunc(x, func(v float32) bool { return simd.Magnitude(v) >= bound })
+	return bad(payload, fmt.Errorf("the value %v as the entry %d, which no encoder writes: was it damaged on its way?", x[at], at))
 }
 
 // DecodeDense fills x with the values of a dense payload of its length.
@@ -231,12 +245,13 @@ func (c *Coder) DecodeDense(x []float32, payload []byte) error {
 	if err == nil && len(rest) != c.q.Size(n) {
 		err = bad(payload, fmt.Errorf("%d bytes of values, want %d", len(rest), c.q.Size(n)))
 	}
-	if err == nil {
-		if err = c.q.Decode(x, rest); err != nil {
-			err = bad(payload, err)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	if err := c.q.Decode(x, rest); err != nil {
+		return bad(payload, err)
+	}
+	return c.sound(x, payload)
 }
 
 // bad says which payload cannot be read, and why.

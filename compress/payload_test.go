@@ -292,6 +292,36 @@ func TestBadPayloads(t *testing.T) {
 	}
 }
 
+// A payload with a value that no encoder writes is refused, with the entry.
+func TestDecodeRefusesValues(t *testing.T) {
+	for _, q := range quantisers {
+		c := &Coder{q: q}
+		p, err := c.EncodeDense(nil, []float32{1, 2, 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := p[headerBytes:]
+		switch q.Code() {
+		case CodeFP32:
+			binary.LittleEndian.PutUint32(values[4:], 0xffc00000) // NaN
+		case CodeFP16:
+			binary.LittleEndian.PutUint16(values[2:], 0x7c00) // infinity
+		case CodeBF16:
+			binary.LittleEndian.PutUint16(values[2:], 0x7f80)
+		case CodeInt8:
+			binary.LittleEndian.PutUint32(values, math.Float32bits(math.MaxFloat32/127))
+			values[5] = 0x80
+		default:
+			continue
+		}
+		for _, err := range []error{c.Decode(&Sparse{}, p), c.DecodeDense(make([]float32, 3), p)} {
+			if err == nil || !strings.Contains(err.Error(), "entry 1") {
+				t.Errorf("%s: %v does not tell of entry 1", q.Name(), err)
+			}
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(31, 32))
 	for i, q := range quantisers {
@@ -316,6 +346,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		if s.Count() > 8*len(p) {
 			t.Fatalf("%d entries of %d bytes", s.Count(), len(p))
+		}
+		for i, v := range s.Value {
+			if inf := math.IsInf(float64(v), 0); v != v || inf && q.Code() != CodeFP32 {
+				t.Fatalf("entry %d is %v", i, v)
+			}
 		}
 		if n, index, _ := decodeNaive(p, q); n != s.Len || len(index) != s.Count() {
 			t.Fatalf("%d of %d entries, the naive decoder has %d of %d", s.Count(), s.Len, len(index), n)

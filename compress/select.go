@@ -100,8 +100,17 @@ type Sampled struct {
 	Share float64 // of the values that are sampled, above 0 and at most 1; 0: 0.01
 }
 
-// Name is such as "sampled(0.01)".
-func (c Sampled) Name() string { return fmt.Sprintf("sampled(%v)", c.Ratio) }
+// Name is such as "sampled(0.01)", or "sampled(0.01, of 0.05)" where Share is 0.05.
+func (c Sampled) Name() string {
+	of := ""
+	if c.Share != 0 && c.Share != sampledShare {
+		of = fmt.Sprintf(", of %v", c.Share)
+	}
+	return fmt.Sprintf("sampled(%v%s)", c.Ratio, of)
+}
+
+// sampledShare is Sampled's Share if none is given.
+const sampledShare = 0.01
 
 // Validate reports bad settings.
 func (c Sampled) Validate() error {
@@ -115,7 +124,7 @@ func (c Sampled) Validate() error {
 // values.
 func (c Sampled) Bind(n int) Selection {
 	if c.Share == 0 {
-		c.Share = 0.01
+		c.Share = sampledShare
 	}
 	d := &sampled{k: Entries(c.Ratio, n), every: int(1 / c.Share)}
 	d.data = []optim.State{{Name: "sample", Data: make([]float32, 1)}}

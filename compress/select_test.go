@@ -19,6 +19,27 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// The first pass of a new workspace may be one by several threads.
+func TestFirstPassOnThreads(t *testing.T) {
+	const n = 4 * minSegment
+	var s Sparse
+	s.Reset(n)
+	residual := zeros(n)
+	residual[1], residual[n-1] = 2, -3
+	if count := NewWorkspace(threads(4)).Reaching(&s, 0, residual, nil, 1, n); count != 2 || !slices.Equal(s.Index, []int32{1, n - 1}) {
+		t.Errorf("%d: %v", count, s.Index)
+	}
+}
+
+// Settings are part of a name, by which ranks compare their chains.
+func TestSampledName(t *testing.T) {
+	for want, c := range map[string]Sampled{"sampled(0.1)": {Ratio: 0.1}, "sampled(0.2)": {Ratio: 0.2, Share: sampledShare}, "sampled(0.1, of 0.5)": {Ratio: 0.1, Share: 0.5}} {
+		if got := c.Name(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // Exact equals a full sort.
 func TestExact(t *testing.T) {
 	eachWorkspace(t, func(t *testing.T, w *Workspace) {

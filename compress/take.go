@@ -56,6 +56,7 @@ func (w *Workspace) over(s *Sparse) int {
 		room := min(w.take.limit+takePass, g.hi-g.lo)
 		g.index, g.value = sized(g.index, room), sized(g.value, room)
 	}
+	w.kernel() // before threads look for it
 	if w.part == nil {
 		w.part = func(i int) { w.segment(&w.segments[i]) }
 	}
