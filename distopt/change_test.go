@@ -42,9 +42,9 @@ func TestResidualsSurviveChanges(t *testing.T) {
 			if err := w.o.Step(); err != nil {
 				return err
 			}
-			gave, kept := w.gave(), w.residual()
+			gave, kept, lost := w.gave(), w.residual(), w.lost()
 			for i := range own {
-				want, got := float64(own[i]+old[i]), float64(gave[i])+float64(kept[i])
+				want, got := float64(own[i]+old[i])+float64(lost[i]), float64(gave[i])+float64(kept[i])
 				if exact := to != Int8; exact && got != want || math.Abs(got-want) > 1e-5 {
 					return fmt.Errorf("to %s: value %d: sent %v and kept %v, want %v in all", to, i, gave[i], kept[i], want)
 				}

@@ -112,10 +112,14 @@ func (c *codec) clean(lo int, x []float32) {
 	}
 }
 
-// takeBack keeps what this rank contributed to entries that a sum left out.
+// takeBack keeps what this rank contributed to entries that a sum left out, and what
+// falls to it of what coding a sum lost.
 func (c *codec) takeBack(op *exchange.Op) {
 	if op.Sent.Left > 0 {
 		op.Sparse.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
+	}
+	for _, l := range op.Lost { // of a code, for which there is a chain
+		c.local.Keep(op.Lo+l.At, l.Values)
 	}
 }
 
@@ -123,9 +127,14 @@ func (c *codec) takeBack(op *exchange.Op) {
 // and old residual are then kept. Of a dense code only what rounding lost is, because
 // sums take the place of what was to be sent.
 func (c *codec) giveBack(op *exchange.Op) {
-	if op.Sparse != nil {
-		op.Sparse.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
+	if op.Sparse == nil {
+		return
 	}
+	all := *op.Sparse
+	if op.Sent.Left > 0 { // summed, before another bucket failed
+		all.Index, all.Value = all.Index[:op.Sent.Entries], all.Value[:op.Sent.Entries]
+	}
+	all.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
 }
 
 // settle ends a step. What was owed went with it, and where nothing is left to

@@ -5,11 +5,13 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/optim"
 )
 
 // Under every strategy that selects, on every rank, what is sent and what is kept
@@ -143,11 +145,11 @@ func TestCodesConserve(t *testing.T) {
 				if err := w.o.Step(); err != nil {
 					return err
 				}
-				gave, kept := w.gave(), w.residual()
+				gave, kept, lost := w.gave(), w.residual(), w.lost()
 				clearPads(w.layers, gave)
 				for i, v := range own {
-					want := float64(v + old[i])
-					if got := float64(gave[i]) + float64(kept[i]); math.Abs(got-want) > 1e-6*(math.Abs(want)+math.Abs(float64(gave[i]))) {
+					want := float64(v+old[i]) + float64(lost[i])
+					if got := float64(gave[i]) + float64(kept[i]); math.Abs(got-want) > 1e-6*(math.Abs(want)+math.Abs(float64(gave[i]))+math.Abs(float64(lost[i]))) {
 						return fmt.Errorf("%s, value %d: sent %v and kept %v, want %v in all", name, i, gave[i], kept[i], want)
 					}
 				}
@@ -159,6 +161,63 @@ func TestCodesConserve(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// Over all ranks nothing is lost where sums are coded, neither among the ranks nor on
+// servers: what was agreed on and what is kept are the gradients. A value that is far
+// below the steps of the sum's code, on one rank alone, arrives.
+func TestCodedSumsConserve(t *testing.T) {
+	sign, err := compress.NewChain(compress.Sign{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const steps, small = 60, 0.005
+	for name, cfg := range map[string]Config{"int8": {Strategy: Int8, BucketBytes: 4000}, "sign": {Chain: sign, BucketBytes: 4000}} {
+		for _, size := range []int{2, 3} {
+			layers := padded()
+			var mu sync.Mutex
+			in, kept := make([]float64, total(layers)), make([]float64, total(layers))
+			out, tiny := make([][]float32, size), layers[2].Offset
+			onRanks(t, size, func(g *collective.Group) error {
+				w := &rig{layers: layers, params: make([]float32, total(layers)), grads: make([]float32, total(layers)), rank: g.Rank()}
+				var err error
+				if w.o, err = New(g, &optim.SGD{LR: 1}, layers, w.params, w.grads, nil, cfg); err != nil {
+					return err
+				}
+				out[w.rank] = w.params
+				for range steps {
+					w.fill()
+					if w.grads[tiny] = 0; w.rank == 0 {
+						w.grads[tiny] = small
+					}
+					mu.Lock()
+					for i, v := range w.grads {
+						in[i] += float64(v)
+					}
+					mu.Unlock()
+					w.ready()
+					if err := w.o.Step(); err != nil {
+						return err
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for i, v := range w.residual() {
+					kept[i] += float64(v)
+				}
+				return w.o.Close()
+			})
+			for i := range in { // the update has subtracted the means
+				if got := -float64(size)*float64(out[0][i]) + kept[i]; math.Abs(got-in[i]) > 1e-3 {
+					t.Fatalf("%s over %d: value %d: %v was agreed on or is kept, the gradients are %v", name, size, i, got, in[i])
+				}
+			}
+			if got, want := -float64(size)*float64(out[0][tiny]), steps*small; name == "int8" && math.Abs(got-want) > want/2 {
+				t.Errorf("over %d: of %v on one rank %v has arrived", size, want, got)
+			}
+			requireSameBits(t, out[0], out[size-1], size-1)
+		}
 	}
 }
 

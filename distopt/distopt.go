@@ -27,6 +27,7 @@ package distopt
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
@@ -129,15 +130,12 @@ func checkArenas(layers []bucket.Layer, params, grads []float32) error {
 // bucket are exchanged; "" where the strategy selects none, or the reducer does not
 // tell.
 func (o *Optimizer) Explain() string {
-	e, ok := o.reducer.(interface{ Explain(n int) string })
+	e, ok := o.reducer.(interface{ Explain(op *exchange.Op) string })
 	if !ok || len(o.plan) == 0 || o.codec.entries(0) == nil {
 		return ""
 	}
-	n := 0
-	for _, b := range o.plan {
-		n = max(n, b.Len())
-	}
-	return e.Explain(n)
+	largest := slices.MaxFunc(o.plan, func(a, b bucket.Bucket) int { return a.Len() - b.Len() })
+	return e.Explain(&o.ops[slices.Index(o.plan, largest)])
 }
 
 // Close ends the reducer that New made. In the middle of a step, after a fault of the

@@ -1,6 +1,7 @@
 package distopt
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
@@ -181,6 +183,36 @@ func TestCompressedStepAllocatesNothing(t *testing.T) {
 			return w.o.Close()
 		})
 	}
+}
+
+// When a later bucket fails, a bounded sum that was met by then loses nothing either: what
+// was summed and what was left out are kept.
+func TestFailedStepKeepsBound(t *testing.T) {
+	onRanks(t, 2, func(g *collective.Group) error {
+		layers := []bucket.Layer{{Name: "a", Len: 1600}, {Name: "b", Offset: 1600, Len: 1600}}
+		params, grads := make([]float32, 3200), make([]float32, 3200)
+		o, err := New(g, &optim.SGD{LR: 0.1}, layers, params, grads, nil, Config{Strategy: SparseTopK, Spars: 0.1, Plan: PlanPerLayer, BoundSum: true, SparseAlgorithm: exchange.Split})
+		if err != nil {
+			return err
+		}
+		gradient(grads, 0, 0, g.Rank())
+		own := slices.Clone(grads)
+		grads[2000] = float32(math.NaN())
+		o.GradReady(0)
+		o.GradReady(1)
+		if err := o.Step(); err == nil {
+			return errors.New("the step did not fail")
+		}
+		if o.ops[0].Sent.Left == 0 {
+			return errors.New("the sum left nothing out: the test shows nothing")
+		}
+		for i, v := range o.codec.local.Residual(0, 1600) {
+			if v != own[i] {
+				return fmt.Errorf("%v is kept at %d, want %v", v, i, own[i])
+			}
+		}
+		return o.Close()
+	})
 }
 
 // A bounded sum has no more entries than a rank sends, and what it leaves out stays

@@ -12,12 +12,15 @@ import (
 // adds them in the order of ranks. It keeps its own last contribution.
 type naive struct {
 	group *collective.Group
-	gave  map[int][]float32 // by Op.Lo
+	gave  map[int][]float32     // by Op.Lo
+	lost  map[int]exchange.Loss // likewise
 	err   error
 	end   time.Time
 }
 
-func newNaive(g *collective.Group) *naive { return &naive{group: g, gave: map[int][]float32{}} }
+func newNaive(g *collective.Group) *naive {
+	return &naive{group: g, gave: map[int][]float32{}, lost: map[int]exchange.Loss{}}
+}
 
 func (r *naive) Start(op *exchange.Op) {
 	own := append([]float32(nil), op.X...)
@@ -45,7 +48,8 @@ func (r *naive) Start(op *exchange.Op) {
 	r.end = time.Now()
 }
 
-// recode stores the sum as the ranks' values were.
+// recode stores the sum as the ranks' values were. What that loses of a rank's share of the
+// blocks is left with the rank.
 func (r *naive) recode(op *exchange.Op) error {
 	chain, err := compress.NewChain(op.Code)
 	if err != nil {
@@ -56,7 +60,19 @@ func (r *naive) recode(op *exchange.Op) error {
 	if err != nil {
 		return err
 	}
-	return coder.DecodeDense(op.X, payload)
+	sum := append([]float32(nil), op.X...)
+	if err := coder.DecodeDense(op.X, payload); err != nil {
+		return err
+	}
+	for i, v := range op.X {
+		sum[i] -= v
+	}
+	block, size := op.Code.Block(), r.group.Size()
+	at := func(rank int) int { return min(len(sum), (len(sum)+block-1)/block*rank/size*block) }
+	lo, hi := at(r.group.Rank()), at(r.group.Rank()+1)
+	op.Lost = append(op.Lost[:0], exchange.Loss{At: lo, Values: sum[lo:hi]})
+	r.lost[op.Lo] = op.Lost[0]
+	return nil
 }
 
 func (r *naive) Wait(*exchange.Op) (time.Time, error) { return r.end, r.err }

@@ -89,6 +89,16 @@ func (w *rig) gave() []float32 {
 	return out
 }
 
+// lost is what the last step's sums lost that is left with this rank.
+func (w *rig) lost() []float32 {
+	out := make([]float32, len(w.grads))
+	for lo, l := range w.r.lost {
+		copy(out[lo+l.At:], l.Values)
+	}
+	clearPads(w.layers, out)
+	return out
+}
+
 func selecting() (out []Info) {
 	for _, i := range Infos() {
 		if i.Selects() {

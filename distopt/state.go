@@ -25,7 +25,10 @@ func (o *Optimizer) State() []optim.State {
 type Setup struct {
 	Strategy Strategy `json:"strategy"`
 	Spars    float64  `json:"spars,omitempty"`
-	PlanName string   `json:"plan"`
+	// Other is the share that SetStrategy goes on with where Spars is a threshold, and
+	// the reverse.
+	Other    float64 `json:"other_spars,omitempty"`
+	PlanName string  `json:"plan"`
 	// Last is the plan by the index of each bucket's last layer, and SHA256 its
 	// hash: of the plan that was agreed, also where the strategy has its own.
 	Last   []int  `json:"last_layers"`
@@ -37,7 +40,7 @@ type Setup struct {
 
 // Setup is that of the next step.
 func (o *Optimizer) Setup() Setup {
-	s := Setup{Strategy: o.cfg.Strategy, Spars: o.Spars(), PlanName: o.planName, SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
+	s := Setup{Strategy: o.cfg.Strategy, Spars: o.Spars(), Other: o.otherSpars, PlanName: o.planName, SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
 	for _, b := range o.agreed {
 		s.Last = append(s.Last, b.Last)
 	}
@@ -78,6 +81,7 @@ func (o *Optimizer) Restore(s Setup) error {
 	if err := o.adopt(cfg); err != nil {
 		return err
 	}
+	o.otherSpars = s.Other
 	return o.setPlan(s.PlanName, plan)
 }
 

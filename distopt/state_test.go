@@ -128,3 +128,33 @@ func TestOwedIsRestored(t *testing.T) {
 		return nil
 	})
 }
+
+// A run that was saved under a threshold goes on with its share when it changes back.
+func TestSetupHasBothSpars(t *testing.T) {
+	onRanks(t, 1, func(g *collective.Group) error {
+		var setup Setup
+		for _, restored := range []bool{false, true} {
+			cfg := Config{Strategy: SparseTopK, Spars: 0.01}
+			if restored {
+				cfg.Spars = 0
+			}
+			w, err := newRig(g, padded(), cfg)
+			if err != nil {
+				return err
+			}
+			if restored {
+				err = w.o.Restore(setup)
+			} else {
+				err = w.o.SetStrategy(SparseThreshold)
+				setup = w.o.Setup()
+			}
+			if err != nil {
+				return err
+			}
+			if err := w.o.SetStrategy(SparseTopK); err != nil || w.o.Spars() != 0.01 {
+				return fmt.Errorf("restored %v: spars %v, %w", restored, w.o.Spars(), err)
+			}
+		}
+		return nil
+	})
+}

@@ -226,9 +226,18 @@ func even(ranks, n, k int) Situation {
 	return Situation{Ranks: ranks, Len: n, Entries: ranks * k, Payload: ranks * PayloadBytes(n, k)}
 }
 
-// Explain says in one line by which algorithms vectors of n values would be
-// exchanged, as their density grows, and why.
-func (e *Group) Explain(n int) string {
+// Explain says in one line by which algorithms entries of op would be exchanged, as
+// their density grows, and why. Of op it looks at X's length, Code, and whether the sum
+// has at most as many entries as a rank contributes (Most above 0).
+func (e *Group) Explain(op *Op) string {
+	n := len(op.X)
+	choose := func(k int) string {
+		s := even(e.size, n, k)
+		if s.Blocks = op.code().Block() > 1; op.Most > 0 {
+			s.Most = k
+		}
+		return e.choose(s)
+	}
 	var b strings.Builder
 	why := "by the fixed rule"
 	switch {
@@ -241,8 +250,8 @@ func (e *Group) Explain(n int) string {
 	name := ""
 	for k := min(1, n); k <= n; {
 		last := name
-		name = e.choose(even(e.size, n, k))
-		next := e.lastLike(name, n, k)
+		name = choose(k)
+		next := lastLike(choose, n, k)
 		if last != "" {
 			b.WriteString(", then ")
 		}
@@ -255,18 +264,19 @@ func (e *Group) Explain(n int) string {
 	return b.String()
 }
 
-// lastLike is the largest number of entries from k on up to which the choice stays,
-// looked for in steps of a sixteenth, and then halves.
-func (e *Group) lastLike(name string, n, k int) int {
+// lastLike is the largest number of entries, k to n, up to which the choice stays that of
+// k, looked for in steps of a sixteenth, and then halves.
+func lastLike(choose func(k int) string, n, k int) int {
+	name := choose(k)
 	for k < n {
 		next := min(n, k+1+k/16)
-		if e.choose(even(e.size, n, next)) == name {
+		if choose(next) == name {
 			k = next
 			continue
 		}
 		for next-k > 1 {
 			mid := k + (next-k)/2
-			if e.choose(even(e.size, n, mid)) == name {
+			if choose(mid) == name {
 				k = mid
 			} else {
 				next = mid

@@ -46,17 +46,21 @@ func TestExplain(t *testing.T) {
 		if rank > 0 {
 			return nil
 		}
-		text := e.Explain(1 << 20)
+		text := e.Explain(&Op{X: make([]float32, 1<<20)})
 		for _, part := range []string{"1048576 values over 8 ranks, by the fixed rule: ", "allgather to density 0.", "then split to density 0.", ", then dense"} {
 			if !strings.Contains(text, part) || !strings.HasSuffix(text, "dense") {
 				t.Errorf("%q lacks %q", text, part)
 			}
 		}
 		t.Log(text)
+		bounded := e.Explain(&Op{X: make([]float32, 1<<20), Most: 1})
+		if bounded == text || !strings.Contains(bounded, "allgather to density 0.00") || !strings.Contains(bounded, "then split to density 0.") {
+			t.Errorf("where a sum has at most as many entries as a rank: %q, want split from lower densities on", bounded)
+		}
 		return nil
 	})
 	onRanks(t, 2, Config{Algorithm: Tree}, func(e *Group, rank int) error {
-		if text := e.Explain(50); text != "50 values over 2 ranks, as configured: tree" {
+		if text := e.Explain(&Op{X: make([]float32, 50)}); text != "50 values over 2 ranks, as configured: tree" {
 			t.Error(text)
 		}
 		if err := e.Use(Choose); err == nil {

@@ -8,11 +8,13 @@ import (
 // chunks sums values of a code of which no operation can add two: each rank owns a
 // chunk, whole blocks of the code counted from X's start, is sent it by all others,
 // adds it in the order of ranks, and codes the sum, which all gather. It goes on
-// with what it decodes of that, so that all ranks have the same bits.
+// with what it decodes of that, so that all ranks have the same bits, and keeps what
+// the sum lost (the second of DoubleSqueeze's errors, Tang et al., ICML 2019).
 //
 // With S the bytes of X in the code a rank sends 2(N-1)/N S in 2(N-1) messages, and
 // reads N/N of X twice.
-func (e *Group) chunks(op *Op) error {
+func (e *Group) chunks(h *held) error {
+	op := h.op
 	if err := e.dealChunks(op); err != nil {
 		return err
 	}
@@ -20,7 +22,16 @@ func (e *Group) chunks(op *Op) error {
 	if err := e.addChunks(op, lo, hi); err != nil {
 		return err
 	}
-	return e.gatherChunks(op, lo, hi)
+	h.lost = room(h.lost, hi-lo)
+	copy(h.lost, op.X[lo:hi])
+	if err := e.gatherChunks(op, lo, hi); err != nil {
+		return err
+	}
+	if lo < hi {
+		e.kernels.Subtract(h.lost, op.X[lo:hi])
+		op.Lost = append(op.Lost, Loss{At: lo, Values: h.lost})
+	}
+	return nil
 }
 
 // chunk returns the chunk of a rank.

@@ -49,10 +49,10 @@ func uncast[T collective.Float16 | collective.BFloat16](e *Group, op *Op, src []
 	for at := 0; at < len(op.X); at += castBlock {
 		x := op.X[at:min(at+castBlock, len(op.X))]
 		from(x, src[at:at+len(x)])
+		e.kernels.Scale(x, factor) // which may be too much for a mean that has room
 		if e.kernels.MaxMagnitude(x) >= simd.InfMagnitude {
 			return notFinite(op.Lo+at, x, op.Code)
 		}
-		e.kernels.Scale(x, factor)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,6 +114,19 @@ func TestHalvesOverflow(t *testing.T) {
 	})
 }
 
+// A mean that has room in bfloat16 may be that of a sum that has none in float32.
+func TestBrainsOverflow(t *testing.T) {
+	onRanks(t, 2, Config{}, func(e *Group, rank int) error {
+		op := &Op{X: []float32{1, 3e38}, Lo: 7, Code: compress.BF16{}}
+		var value *ValueError
+		if err := do(e, op); !errors.As(err, &value) || value.At != 8 || !strings.Contains(err.Error(), "bf16") {
+			return fmt.Errorf("%v and %v, want an error at 8", op.X, err)
+		}
+		clear(op.X)
+		return do(e, op)
+	})
+}
+
 // byte8 is a user's own code: a value is the upper byte of a float32.
 type byte8 struct{ compress.FP32 }
 
@@ -133,7 +147,8 @@ func (byte8) Decode(dst []float32, src []byte) error {
 }
 
 // What codes of blocks sum is what the twin does: add what all decode in the order of
-// ranks, and decode what each chunk's owner made of it.
+// ranks, and decode what each chunk's owner made of it. What that loses is left with one
+// rank.
 func TestChunks(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 5} {
 		for _, q := range []compress.Quantiser{compress.Int8{}, compress.Sign{}, byte8{}} {
@@ -145,6 +160,7 @@ func TestChunks(t *testing.T) {
 						want[i] += v
 					}
 				}
+				lost := slices.Clone(want)
 				if size > 1 {
 					blocks := (n + q.Block() - 1) / q.Block()
 					for r := range size { // each chunk by itself: its blocks are whole
@@ -152,6 +168,10 @@ func TestChunks(t *testing.T) {
 						round(want[lo:hi], q)
 					}
 				}
+				for i, v := range want {
+					lost[i] -= v
+				}
+				left := make([][]float32, size)
 				onRanks(t, size, Config{}, func(e *Group, rank int) error {
 					op := &Op{X: append([]float32(nil), x[rank]...), Code: q}
 					for range 2 {
@@ -163,8 +183,22 @@ func TestChunks(t *testing.T) {
 							return err
 						}
 					}
+					left[rank] = make([]float32, n)
+					for _, l := range op.Lost {
+						copy(left[rank][l.At:], l.Values)
+					}
 					return nil
 				})
+				for r := range size { // each value is left with one rank
+					for i, v := range left[r] {
+						if lost[i] -= v; v != 0 && lost[i] != 0 {
+							t.Fatalf("%s of %d over %d: value %d lost %v on rank %d, by %v other than it did", q.Name(), n, size, i, v, r, lost[i])
+						}
+					}
+				}
+				if at := slices.IndexFunc(lost, func(v float32) bool { return v != 0 }); at >= 0 {
+					t.Errorf("%s of %d over %d: what value %d lost, %v, is left with no rank", q.Name(), n, size, at, lost[at])
+				}
 			}
 		}
 	}

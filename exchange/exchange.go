@@ -9,7 +9,8 @@
 //   - float16 and bfloat16, dense: values are divided by the number of ranks, so that
 //     their sum has room, cast, and reduced by the group's allreduce.
 //   - any other code, dense: every rank sums one chunk of what all decode, codes the
-//     sum, and goes on with what it decodes of that, as all others do.
+//     sum, and goes on with what it decodes of that, as all others do. What the sum
+//     loses by that is left with the rank ([Op.Lost]).
 //   - sparse: by [AllGather], [Tree], [Split] or [Dense], see [Choose].
 //
 // Sums are added in the order of ranks, by Tree and Dense in another one that
@@ -52,7 +53,8 @@ type Op struct {
 	// An exchange that meets the sum in parts (Split) may keep to the largest entries
 	// of each, which bounds what travels whatever the number of ranks (Ok-Topk). If
 	// Sent.Left is above 0, Sparse then holds what this rank contributed to entries
-	// that were left out, to be added to its residual. 0: the sum is whole.
+	// that were left out, to be added to its residual, and behind its length, up to
+	// Sent.Entries, the others in any order. 0: the sum is whole.
 	Most int
 	// Code is how values travel, FP32 if nil. Of a dense bucket X holds values as
 	// Code decodes them (compress.Compressor.Round).
@@ -60,9 +62,21 @@ type Op struct {
 
 	// Sent is what the last exchange was, once Wait has returned.
 	Sent Sent
+	// Lost is what coding the dense sum lost, where it falls to this rank: over all ranks
+	// X and Lost add up to the sum of what was contributed, each value to within its
+	// rounding. It is to be added to the rank's residual, for the sum's rounding is as
+	// coarse as a rank's largest value, and small ones would never arrive. It is valid
+	// until the next Start, and empty where sums are not coded.
+	Lost []Loss
 	// Held is what a reducer keeps of the operation from one exchange to the next.
 	// It is the reducer's alone.
 	Held any
+}
+
+// Loss is a part of a sum that was lost: of the values from X[At] on.
+type Loss struct {
+	At     int
+	Values []float32
 }
 
 // Sent describes an exchange that has ended.

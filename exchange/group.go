@@ -51,6 +51,7 @@ type held struct {
 	end    time.Time
 	err    error
 	part   partition
+	lost   []float32 // of the chunk that this rank summed
 }
 
 // Over makes a Reducer over g, which stays its owner's to close, after the Reducer.
@@ -90,7 +91,7 @@ func (e *Group) Start(op *Op) {
 		h.end, h.err = time.Now(), e.fault(op, "start", err)
 		return
 	}
-	op.Sent = Sent{Entries: len(op.X), Dense: true}
+	op.Sent, op.Lost = Sent{Entries: len(op.X), Dense: true}, op.Lost[:0]
 	if e.size == 1 {
 		e.alone(h)
 		return
@@ -229,7 +230,7 @@ func (e *Group) take() *held {
 func (e *Group) carry(h *held) (what string, err error) {
 	if h.op.Sparse == nil {
 		h.op.Sent.Algorithm = "chunks"
-		return "chunks", e.chunks(h.op)
+		return "chunks", e.chunks(h)
 	}
 	return e.sparse(h)
 }

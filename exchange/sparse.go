@@ -70,12 +70,13 @@ func (e *Group) sparse(h *held) (what string, err error) {
 	return name, err
 }
 
-// leave keeps of op.Sparse what the sum left out, if anything.
+// leave moves what the sum left out, if anything, to the front of op.Sparse.
 func (op *Op) leave() {
 	s, left := op.Sparse, 0
 	for i, at := range s.Index {
 		if op.X[at] == 0 {
-			s.Index[left], s.Value[left] = at, s.Value[i]
+			s.Index[left], s.Index[i] = at, s.Index[left]
+			s.Value[left], s.Value[i] = s.Value[i], s.Value[left]
 			left++
 		}
 	}

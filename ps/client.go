@@ -53,8 +53,10 @@ type flight struct {
 	code   compress.Quantiser
 	layout layout
 	sent   int64
-	live   bool // between Start and Wait
-	twice  bool // it was started again before Wait
+	lost   buffer // of sums, what this trainer keeps
+	kept   int    // values of it that have come
+	live   bool   // between Start and Wait
+	twice  bool   // it was started again before Wait
 	err    error
 	end    time.Time
 	done   chan struct{} // one token from its end to Wait
@@ -102,9 +104,9 @@ func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Explain says in one line how entries of n values are exchanged.
-func (c *Client) Explain(n int) string {
-	return fmt.Sprintf("%d values over %d ranks and %d servers: ps, which sends sums back as entries where that is shorter", n, c.cfg.Trainers, c.servers)
+// Explain says in one line how entries of op are exchanged.
+func (c *Client) Explain(op *exchange.Op) string {
+	return fmt.Sprintf("%d values over %d ranks and %d servers: ps, which sends sums back as entries where that is shorter", len(op.X), c.cfg.Trainers, c.servers)
 }
 
 // Servers is how many servers the client has.
@@ -121,7 +123,8 @@ func (c *Client) Start(op *exchange.Op) {
 		f.twice = true
 		return
 	}
-	f.op, f.live, f.sent, f.err, f.queued = op, true, 0, nil, nil
+	f.op, f.live, f.sent, f.kept, f.err, f.queued = op, true, 0, 0, nil, nil
+	op.Lost = op.Lost[:0]
 	bad := f.plan(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,6 +175,9 @@ func (f *flight) plan(c *Client) error {
 	if err != nil {
 		f.layout = newLayout(0, 1, 1, c.servers)
 	}
+	if f.head.loses(c.cfg.Trainers) {
+		f.lost.values(f.layout.kept(c.mesh.Rank(), c.cfg.Trainers))
+	}
 	return err
 }
 
@@ -204,9 +210,6 @@ func (c *Client) finish(f *flight) {
 	op.Sent = exchange.Sent{Algorithm: Algorithm, Bytes: f.sent, Entries: len(op.X), Dense: op.Sparse == nil}
 	if op.Sparse != nil {
 		op.Sent.Entries = op.Sparse.Count()
-	}
-	if op.Most > 0 && op.Sparse != nil && f.err == nil {
-		op.Sparse.Reset(len(op.X)) // nothing was left out
 	}
 	f.end = time.Now()
 	c.mu.Lock()

@@ -13,19 +13,25 @@ import (
 // sequence number that of the exchange. Their parts, both ways:
 //
 //	0       the head, trainers to servers only
-//	1 + 2k  the size of the body of segment k, of sparse exchanges only
-//	2 + 2k  the body of segment k: the values as their code stores them, or a
+//	1 + 3k  the size of the body of segment k, of sparse exchanges only
+//	2 + 3k  the body of segment k: the values as their code stores them, or a
 //	        payload of compress
+//	3 + 3k  what the sum of segment k lost, in float32, from the server to the one
+//	        trainer that keeps it (keeper), of exchanges that lose (head.loses)
 const tagGroup = 3 << 30
 
 func headTag(seq uint32) transport.Tag { return transport.Tag{Group: tagGroup, Seq: seq} }
 
 func sizeTag(seq uint32, k int) transport.Tag {
-	return transport.Tag{Group: tagGroup, Seq: seq, Part: 1 + 2*uint32(k)}
+	return transport.Tag{Group: tagGroup, Seq: seq, Part: 1 + 3*uint32(k)}
 }
 
 func bodyTag(seq uint32, k int) transport.Tag {
-	return transport.Tag{Group: tagGroup, Seq: seq, Part: 2 + 2*uint32(k)}
+	return transport.Tag{Group: tagGroup, Seq: seq, Part: 2 + 3*uint32(k)}
+}
+
+func lostTag(seq uint32, k int) transport.Tag {
+	return transport.Tag{Group: tagGroup, Seq: seq, Part: 3 + 3*uint32(k)}
 }
 
 // kind is what a head announces.
@@ -42,7 +48,7 @@ const (
 // little-endian:
 //
 //	offset bytes
-//	0      1     1, the format
+//	0      1     2, the format
 //	1      1     kind
 //	2      1     the values' code
 //	3      1     0
@@ -61,7 +67,7 @@ type head struct {
 
 const (
 	headBytes  = 24
-	headFormat = 1
+	headFormat = 2
 	sizeBytes  = 8
 )
 
@@ -114,6 +120,13 @@ func codeName(code byte, block int) string {
 		}
 	}
 	return fmt.Sprintf("code %d in blocks of %d", code, block)
+}
+
+// loses tells whether sums are coded in a code in which they lose what somebody must
+// keep. Halves are rounded to within a share of each value; of one trainer's the sum is
+// what it has sent.
+func (h head) loses(trainers int) bool {
+	return h.kind == kindDense && h.code != compress.CodeFP32 && !halves(h.code) && trainers > 1
 }
 
 // layout is how the exchange is cut. Entries of a sparse one can be parted

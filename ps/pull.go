@@ -67,13 +67,29 @@ func (c *Client) pullSegment(sl *slot) error {
 	if err := f.code.Decode(x, sl.body.bytes(f.code.Size(len(x)))); err != nil {
 		return c.damaged(sl, err)
 	}
+	if f.head.loses(c.cfg.Trainers) && keeper(sl.server, sl.k, c.cfg.Trainers) == c.mesh.Rank() {
+		return c.pullLost(sl)
+	}
 	if !halves(f.head.code) {
 		return nil
 	}
+	c.kernels.Scale(x, float32(c.cfg.Trainers)) // which may be too much for a mean that has room
 	if at := infinite(c.kernels, x); at >= 0 {
 		return &exchange.ValueError{At: f.op.Lo + sl.lo + at, Value: x[at], Code: f.code.Name()}
 	}
-	c.kernels.Scale(x, float32(c.cfg.Trainers))
+	return nil
+}
+
+// pullLost takes in what the sum of a segment lost.
+func (c *Client) pullLost(sl *slot) error {
+	f, n := sl.f, sl.hi-sl.lo
+	lost := f.lost.values(f.kept + n)[f.kept:]
+	f.kept += n
+	c.mesh.Post(&sl.recv, c.member(sl.server), lostTag(f.seq, sl.k), bytesOf(lost))
+	if err := c.await(sl); err != nil {
+		return err
+	}
+	f.op.Lost = append(f.op.Lost, exchange.Loss{At: sl.lo, Values: lost})
 	return nil
 }
 

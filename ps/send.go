@@ -12,7 +12,9 @@ type sum struct {
 	room      buffer
 	payload   []byte
 	size      [sizeBytes]byte // of a sparse body
-	travelled sync.WaitGroup  // counts the trainers that have not been sent it
+	lost      []float32       // what coding it lost, where that is sent
+	lostRoom  buffer
+	travelled sync.WaitGroup // counts the trainers that have not been sent it
 }
 
 // freeSum is where the sum of segment k is to be made: it has gone to all trainers
@@ -22,7 +24,7 @@ func (s *Server) freeSum(k int) *sum {
 	m := &s.sums[s.made%ahead]
 	s.made++
 	m.travelled.Wait()
-	m.seq, m.head, m.k = s.seq, s.head, k
+	m.seq, m.head, m.k, m.lost = s.seq, s.head, k, nil
 	return m
 }
 
@@ -58,5 +60,12 @@ func (s *Server) sendSum(t int, m *sum) error {
 		return err
 	}
 	s.sent.Add(int64(len(m.body)))
+	if m.lost == nil || keeper(s.Index(), m.k, len(s.trainers)) != t {
+		return nil
+	}
+	if err := s.mesh.Send(t, lostTag(m.seq, m.k), bytesOf(m.lost), s.cfg.Timeout); err != nil {
+		return err
+	}
+	s.sent.Add(int64(4 * len(m.lost)))
 	return nil
 }

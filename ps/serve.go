@@ -80,7 +80,8 @@ func (s *Server) addValues(m *sum, n int) error {
 	return nil
 }
 
-// addCoded adds what it decodes, in float32, and codes the sum once.
+// addCoded adds what it decodes, in float32, and codes the sum once; what that loses
+// goes to a trainer.
 func (s *Server) addCoded(m *sum, n int) error {
 	acc, part, bytes := s.acc.values(n), s.part.values(n), s.code.Size(n)
 	for t := range s.trainers {
@@ -108,6 +109,15 @@ func (s *Server) addCoded(m *sum, n int) error {
 		lo, _ := s.layout.at(s.Index(), m.k)
 		return valueFault(err, s.head.lo+lo, nil)
 	}
+	if !s.head.loses(len(s.trainers)) {
+		return nil
+	}
+	if err := s.code.Decode(part, m.body); err != nil {
+		return err
+	}
+	m.lost = m.lostRoom.values(n)
+	copy(m.lost, acc)
+	s.kernels.Subtract(m.lost, part)
 	return nil
 }
 
