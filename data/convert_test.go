@@ -32,8 +32,12 @@ func TestConvertCIFAR(t *testing.T) {
 	}
 	for _, s := range [][2]Source{{a.Train, b.Train}, {a.Eval, b.Eval}} {
 		x, y := all(t, s[0]), all(t, s[1])
-		if x.N != 20 || !slices.Equal(x.Values, y.Values) || !slices.Equal(x.Labels, y.Labels) {
-			t.Errorf("%d images became %d others", x.N, y.N)
+		size := len(x.Values) / 20
+		for i := range 20 {
+			from := i%10*2 + i/10 // two of each class, one after the other
+			if y.Labels[i] != int32(i%10) || x.Labels[from] != y.Labels[i] || !slices.Equal(x.Values[from*size:][:size], y.Values[i*size:][:size]) {
+				t.Errorf("image %d, of class %d, is not the one that was at %d", i, y.Labels[i], from)
+			}
 		}
 	}
 	if _, err := ConvertCIFAR(from, to, 1, 0); err == nil || !strings.Contains(err.Error(), "already") {
@@ -52,5 +56,16 @@ func TestConvertCIFAR(t *testing.T) {
 	}
 	if n, err := ConvertCIFAR(from, to, 1, 1); n != 1 || err != nil {
 		t.Errorf("%d bad images left out, %v", n, err)
+	}
+}
+
+// Classes are spread evenly, also where one is larger; such an order stays.
+func TestDealt(t *testing.T) {
+	got := dealt([]int32{0, 0, 0, 0, 1, 1, 2}, 4)
+	if want := []int{0, 4, 1, 6, 2, 5, 3}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got = dealt([]int32{0, 1, 0, 2, 0, 1, 0}, 3); !slices.IsSorted(got) {
+		t.Errorf("%v is another order", got)
 	}
 }

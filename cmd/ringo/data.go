@@ -84,7 +84,7 @@ func newDataSet(set publishedSet, f data.Fetcher) *cobra.Command {
 func newDataCIFAR(f data.Fetcher) *cobra.Command {
 	cmd := newDataSet(setNamed("cifar10"), f)
 	from, skipBad := "", 0
-	cmd.Flags().StringVar(&from, "from", "", "do not fetch: write the images of this folder or archive (`PATH`) in the binary form, same pixels, same order")
+	cmd.Flags().StringVar(&from, "from", "", "do not fetch: write the images of this folder or archive (`PATH`) in the binary form, same pixels, classes in turns")
 	cmd.Flags().IntVar(&skipBad, "skip-bad", 0, "with --from: leave out up to `N` bad images, and count them")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
