@@ -27,7 +27,7 @@ func (e *Group) chunks(h *held) error {
 	if err := e.gatherChunks(op, lo, hi); err != nil {
 		return err
 	}
-	if lo < hi {
+	if lo < hi && op.Code.Feedback() {
 		e.kernels.Subtract(h.lost, op.X[lo:hi])
 		op.Lost = append(op.Lost, Loss{At: lo, Values: h.lost})
 	}

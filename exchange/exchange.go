@@ -66,7 +66,7 @@ type Op struct {
 	// X and Lost add up to the sum of what was contributed, each value to within its
 	// rounding. It is to be added to the rank's residual, for the sum's rounding is as
 	// coarse as a rank's largest value, and small ones would never arrive. It is valid
-	// until the next Start, and empty where sums are not coded.
+	// until the next Start, and empty where sums are not coded, or in a code without feedback.
 	Lost []Loss
 	// Held is what a reducer keeps of the operation from one exchange to the next.
 	// It is the reducer's alone.

@@ -175,7 +175,7 @@ func (f *flight) plan(c *Client) error {
 	if err != nil {
 		f.layout = newLayout(0, 1, 1, c.servers)
 	}
-	if f.head.loses(c.cfg.Trainers) {
+	if f.head.loses(f.code, c.cfg.Trainers) {
 		f.lost.values(f.layout.kept(c.mesh.Rank(), c.cfg.Trainers))
 	}
 	return err

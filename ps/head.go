@@ -122,11 +122,10 @@ func codeName(code byte, block int) string {
 	return fmt.Sprintf("code %d in blocks of %d", code, block)
 }
 
-// loses tells whether sums are coded in a code in which they lose what somebody must
-// keep. Halves are rounded to within a share of each value; of one trainer's the sum is
-// what it has sent.
-func (h head) loses(trainers int) bool {
-	return h.kind == kindDense && h.code != compress.CodeFP32 && !halves(h.code) && trainers > 1
+// loses tells whether sums are coded in a code, q, of which what is lost must be kept. Of
+// one trainer's the sum is what it has sent.
+func (h head) loses(q compress.Quantiser, trainers int) bool {
+	return h.kind == kindDense && q.Feedback() && trainers > 1
 }
 
 // layout is how the exchange is cut. Entries of a sparse one can be parted

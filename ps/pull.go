@@ -67,7 +67,7 @@ func (c *Client) pullSegment(sl *slot) error {
 	if err := f.code.Decode(x, sl.body.bytes(f.code.Size(len(x)))); err != nil {
 		return c.damaged(sl, err)
 	}
-	if f.head.loses(c.cfg.Trainers) && keeper(sl.server, sl.k, c.cfg.Trainers) == c.mesh.Rank() {
+	if f.head.loses(f.code, c.cfg.Trainers) && keeper(sl.server, sl.k, c.cfg.Trainers) == c.mesh.Rank() {
 		return c.pullLost(sl)
 	}
 	if !halves(f.head.code) {

@@ -109,7 +109,7 @@ func (s *Server) addCoded(m *sum, n int) error {
 		lo, _ := s.layout.at(s.Index(), m.k)
 		return valueFault(err, s.head.lo+lo, nil)
 	}
-	if !s.head.loses(len(s.trainers)) {
+	if !s.head.loses(s.code, len(s.trainers)) {
 		return nil
 	}
 	if err := s.code.Decode(part, m.body); err != nil {
