@@ -126,10 +126,17 @@ func (r *run) step(epoch, step int, t *tally) error {
 		}
 	}
 	r.watch.Ready(time.Now())
+	tuned := r.replica.Tuner.Spent()
 	if err := r.replica.Step(); err != nil {
 		return err
 	}
-	spent := r.watch.End(time.Now(), r.replica.Opt.Times())
+	tuned = r.replica.Tuner.Spent() - tuned
+	spent := r.watch.End(time.Now().Add(-tuned), r.replica.Opt.Times())
+	if tuned > 0 { // measured and chosen, which is part of no step
+		t.trainS -= tuned.Seconds()
+		t.tuneS += tuned.Seconds()
+		r.watch.Begin(time.Now())
+	}
 	r.stepS = append(r.stepS, spent.Whole.Seconds())
 	t.spent.add(spent)
 	r.obs.Progress(Progress{Phase: "train", Epoch: epoch, Epochs: r.cfg.Epochs, Done: step + 1, Total: r.steps,
@@ -249,7 +256,7 @@ func (r *run) report(epoch int, t *tally, scores []scored) (Epoch, error) {
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
-		DataWaitMS: 1000 * t.spent.data / t.spent.steps, PullWaitMS: 1000 * t.spent.pull / t.spent.steps, StepBytesSent: t.spent.bytes / t.spent.steps,
+		DataWaitMS: 1000 * t.spent.data / t.spent.steps, PullWaitMS: 1000 * t.spent.pull / t.spent.steps, TuneS: t.tuneS / np, StepBytesSent: t.spent.bytes / t.spent.steps,
 	}
 	e.Layers = r.layers
 	if !finite(e.EvalLoss) {

@@ -68,7 +68,10 @@ type Epoch struct {
 	// PullWaitMS is the part of ComputeMS that waits for what servers that keep parameters
 	// send. Where a rank trains on several threads, parts and median are those of a
 	// thread's step, and StepMS is the time from one to the next of any of them.
-	PullWaitMS    float64 `json:"pull_wait_ms,omitempty"`
+	PullWaitMS float64 `json:"pull_wait_ms,omitempty"`
+	// TuneS is how long `auto` or a measured plan measured and chose in the epoch, in
+	// seconds: part of no step and of no rate.
+	TuneS         float64 `json:"tune_s,omitempty"`
 	StepBytesSent float64 `json:"step_bytes_sent"`
 	// Layers is what rank 0's last step did to each layer, with Config.Layers.
 	Layers []Layer `json:"layers,omitempty"`

@@ -13,7 +13,11 @@ type tally struct {
 	trainS, median                   float64 // in seconds
 	payload, wire                    float64
 	spent                            spent
+	tuneS                            float64 // of measuring and choosing between steps; not in checkpoints
 }
+
+// passing are the fields that checkpoints leave out.
+func (t *tally) passing() []*float64 { return []*float64{&t.spent.pull, &t.tuneS} }
 
 // values are the fields in a fixed order, to be added up or saved.
 func (t *tally) values() []*float64 {
@@ -25,7 +29,7 @@ func (t *tally) values() []*float64 {
 
 // sum adds the tallies of all ranks and, of click models, returns all scores.
 func (t *tally) sum(p peers, own []scored, click bool) ([]scored, error) {
-	fields := append(t.values(), &t.spent.pull)
+	fields := append(t.values(), t.passing()...)
 	x := make([]float64, len(fields))
 	for i, f := range fields {
 		x[i] = *f
@@ -42,8 +46,8 @@ func (t *tally) sum(p peers, own []scored, click bool) ([]scored, error) {
 
 // add adds the tally of another thread.
 func (t *tally) add(o *tally) {
-	other := append(o.values(), &o.spent.pull)
-	for i, f := range append(t.values(), &t.spent.pull) {
+	other := append(o.values(), o.passing()...)
+	for i, f := range append(t.values(), t.passing()...) {
 		*f += *other[i]
 	}
 }

@@ -17,10 +17,11 @@ type Tuning struct {
 	Measure bool
 	// Profile is what to choose by instead, the same on every rank.
 	Profile *bucket.Profile
-	// Report is told of choices, and Save given what was measured, on rank 0; nil:
-	// nobody is.
-	Report func(tune.Report)          `json:"-"`
-	Save   func(bucket.Profile) error `json:"-"`
+	// Report is told of choices, Measuring when codecs and links are about to be
+	// measured, and Save given what was measured, on rank 0; nil: nobody is.
+	Report    func(tune.Report)          `json:"-"`
+	Measuring func()                     `json:"-"`
+	Save      func(bucket.Profile) error `json:"-"`
 }
 
 // tuning is the configuration of what chooses.
@@ -49,7 +50,7 @@ func (c Config) validateTuning() (errs []error) {
 func (r *Replica) newTuner(cfg Config, g *collective.Group) (*tune.Tuner, error) {
 	c := cfg.tuning()
 	if r.group.Rank() == 0 {
-		c.Report, c.Save = cfg.Tuning.Report, cfg.Tuning.Save
+		c.Report, c.Measuring, c.Save = cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save
 	}
 	return tune.New(g, r.Opt, layersOf(r.Params), r.Params.Grads(), c)
 }

@@ -51,7 +51,10 @@ func TestAuto(t *testing.T) {
 	cfg.Exchange.Strategy, cfg.Exchange.Spars = tune.Auto, 0.1
 	cfg.Epochs, cfg.Checkpoint.Dir = 2, dir
 	var first told
-	s, _ := onRanks(t, 2, first.on(cfg))
+	s, seen := onRanks(t, 2, first.on(cfg))
+	if e := seen.epochs[0]; e.TuneS <= 0 || e.StepMS > 1.5*(e.ComputeMS+e.CompressMS+e.ExposedCommMS+e.UpdateMS) {
+		t.Errorf("measuring took %v s, a step %v ms, its parts %+v", e.TuneS, e.StepMS, e.BreakDown)
+	}
 	chosen := first.choices()
 	if len(chosen) == 0 || s.PlanSHA256 == "" || !slices.Contains(tune.AutoStrategies(), distopt.Strategy(s.Strategy)) {
 		t.Fatalf("chose %+v, trained with %s", chosen, s.Strategy)

@@ -45,6 +45,9 @@ type Config struct {
 	// Report is told on every rank, within New and Step, what was chosen, and when
 	// steps were measured how long they took; nil: nobody is.
 	Report func(Report)
+	// Measuring is called before codecs and links are measured, which takes seconds; nil:
+	// nobody is told.
+	Measuring func()
 	// Save is given what was measured when a choice was made of it; nil: nobody is.
 	// Its error ends the step.
 	Save func(bucket.Profile) error

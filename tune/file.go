@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // Format and Version stand at the head of a profile's file. A reader refuses any other
@@ -98,22 +98,17 @@ func Decode(data []byte) (Profile, error) {
 }
 
 // Save writes the profile's file, whole or not at all.
-func Save(path string, p Profile) (err error) {
+func Save(path string, p Profile) error {
 	data, err := Encode(p)
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	err = folder.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("tune: saving a profile: %w", err)
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("tune: saving a profile: %w", errors.Join(err, os.Remove(tmp.Name())))
 	}
 	return nil
 }

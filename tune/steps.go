@@ -11,6 +11,9 @@ import (
 // measure ends the profiling of the computation: it times codecs and links, and
 // chooses.
 func (t *Tuner) measure() error {
+	if t.cfg.Measuring != nil {
+		t.cfg.Measuring()
+	}
 	f, err := t.computation()
 	if err != nil {
 		return err

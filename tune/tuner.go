@@ -55,6 +55,7 @@ type Tuner struct {
 	chosen   bool
 	profiler *bucket.Profiler // of the phase; nil: it needs none
 	begun    time.Time        // the step under way
+	spent    time.Duration    // between steps
 	steps    stepTimes
 	planned  bucket.Profile // what the choice was made by
 	choice   Prediction
@@ -210,7 +211,9 @@ func (t *Tuner) Step() error {
 		if err := t.next(); err != nil {
 			return err
 		}
-		now = time.Now()
+		after := time.Now()
+		t.spent += after.Sub(now)
+		now = after
 	}
 	t.begun = now
 	return nil
@@ -339,6 +342,10 @@ func (t *Tuner) Resumed(chosen bool) error {
 
 // Measuring tells whether steps are still measured for a choice, or compared with it.
 func (t *Tuner) Measuring() bool { return t.phase != idle && t.phase != watching }
+
+// Spent is the time that measuring and choosing have taken so far, at the ends of Steps and
+// part of none: seconds where codecs and links are measured.
+func (t *Tuner) Spent() time.Duration { return t.spent }
 
 // Stay keeps the choice for good: times are no longer watched. It is called between
 // steps, on every rank the same.

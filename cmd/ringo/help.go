@@ -14,15 +14,19 @@ const plainColumns = 100
 // helpColumns is how wide the help of flags is to be: as wide as the terminal, while
 // a line stays readable.
 func helpColumns(stdout io.Writer) int {
-	file, ok := stdout.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if !isTerminal(stdout) {
 		return plainColumns
 	}
-	columns, _, err := term.GetSize(int(file.Fd()))
+	columns, _, err := term.GetSize(int(stdout.(*os.File).Fd()))
 	if err != nil || columns <= 0 {
 		return plainColumns
 	}
 	return min(max(columns, 60), 120)
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // inLines writes a list into indented lines of help.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
@@ -238,7 +237,7 @@ func progressStyle(style string, to io.Writer) (string, error) {
 	if style != "auto" {
 		return style, nil
 	}
-	if file, ok := to.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if isTerminal(to) {
 		return "bar", nil
 	}
 	return "plain", nil

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -36,9 +38,16 @@ func main() {
 // run is main without the process: it executes one command line and returns
 // the exit status. An error is one line on stderr, never a stack trace.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	out := &noting{w: stdout}
+	if !isTerminal(stdout) { // whoever draws on a terminal has to see it
+		stdout = out
+	}
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
 	status, text := outcome(ctx, root.ExecuteContext(ctx))
+	if err := out.fault(); status == 0 && err != nil {
+		status, text = exitFailed, fmt.Sprintf("what was to be printed is lost: %v", err)
+	}
 	if status == exitInterrupted && launched() {
 		text = "" // the launcher says it, once for all its workers
 	}
@@ -46,6 +55,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "ringo:", text)
 	}
 	return status
+}
+
+// noting notes the first fault of a writer, which few who print look at: of a full disk the
+// exit status must tell.
+type noting struct {
+	mu  sync.Mutex
+	w   io.Writer
+	err error
+}
+
+func (n *noting) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count, err := n.w.Write(p)
+	n.err = cmp.Or(n.err, err)
+	return count, err
+}
+
+func (n *noting) fault() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
 }
 
 // launched says that a launcher has started this process.

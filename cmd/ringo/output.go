@@ -19,21 +19,70 @@ type output struct {
 	file  io.Closer // json's, if it is ours to close
 }
 
-// openOutput opens --json. With --json - the lines go to stderr.
+// openOutput opens --json, whose first line takes the place of what the file holds. With
+// --json - the lines go to stderr.
 func openOutput(cmd *cobra.Command, path string) (output, error) {
+	return openJSON(cmd, path, false)
+}
+
+// openJSON is openOutput; with more, lines are added to what the file holds.
+func openJSON(cmd *cobra.Command, path string, more bool) (output, error) {
 	o := output{lines: cmd.OutOrStdout()}
 	switch path {
 	case "":
 	case "-":
 		o.lines, o.json = cmd.ErrOrStderr(), cmd.OutOrStdout()
 	default:
-		f, err := os.Create(path)
+		mode := os.O_WRONLY
+		if more {
+			mode = os.O_RDWR // it looks whether the last line is whole
+		}
+		f, err := os.OpenFile(path, mode|os.O_CREATE, 0o666)
 		if err != nil {
 			return output{}, fmt.Errorf("--json: %w", err)
 		}
-		o.json, o.file = f, f
+		o.json, o.file = &jsonFile{File: f, more: more}, f
 	}
 	return o, nil
+}
+
+// jsonFile is a file that keeps what it holds until the first line comes: a run that
+// cannot start has nothing to say in its place.
+type jsonFile struct {
+	*os.File
+	more, begun bool
+}
+
+func (f *jsonFile) Write(p []byte) (int, error) {
+	if !f.begun {
+		if err := f.begin(); err != nil {
+			return 0, err
+		}
+		f.begun = true
+	}
+	return f.File.Write(p)
+}
+
+// begin makes the file ready for a first line: empty, or ending with a whole one. What
+// is no file, such as a pipe, always is.
+func (f *jsonFile) begin() error {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	if !f.more {
+		return f.Truncate(0)
+	}
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil || end == 0 {
+		return err
+	}
+	var last [1]byte
+	if _, err := f.ReadAt(last[:], end-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	_, err = f.File.Write([]byte{'\n'}) // the run was killed within a line
+	return err
 }
 
 // checkOutputs reports files that cannot be written before ranks are started: they
@@ -50,7 +99,7 @@ func (f *jobFlags) checkOutputs(json, trace string) error {
 	case trace != "" && trace == json || save != "" && oneOf(save, json, trace):
 		return usagef("--json, --trace and --save-profile want a file each")
 	}
-	return errors.Join(writable("--json", json), writable("--trace", trace), creatable("--save-profile", save))
+	return errors.Join(writable("--json", json), creatable("--trace", trace), creatable("--save-profile", save))
 }
 
 // writable reports a file that cannot be written, which it makes if there is none.
@@ -70,6 +119,11 @@ func writable(flag, path string) error {
 func creatable(flag, path string) error {
 	if path == "" {
 		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s: %s is a folder: name a file", flag, path)
+	} else if err == nil && !info.Mode().IsRegular() {
+		return writable(flag, path)
 	}
 	probe, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

@@ -162,11 +162,9 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 // terminalOf says whether both outputs are one terminal, and how wide the
 // second's is; 0 when it is none.
 func terminalOf(stdout, stderr io.Writer) (columns int, both bool) {
-	errFile, ok := stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(errFile.Fd())) {
+	if !isTerminal(stderr) {
 		return 0, false
 	}
-	columns, _, _ = term.GetSize(int(errFile.Fd())) // 0 when it does not say
-	outFile, ok := stdout.(*os.File)
-	return columns, ok && term.IsTerminal(int(outFile.Fd()))
+	columns, _, _ = term.GetSize(int(stderr.(*os.File).Fd())) // 0 when it does not say
+	return columns, isTerminal(stdout)
 }

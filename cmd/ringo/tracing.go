@@ -1,14 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/trace"
 )
 
@@ -46,7 +45,6 @@ type traced struct {
 	job  *ringo.Job
 	path string
 	rec  *trace.Recorder
-	file *os.File // of rank 0
 }
 
 // begin makes a rank's recorder. It is a collective call.
@@ -55,41 +53,32 @@ func (t *tracing) begin(job *ringo.Job) (*traced, error) {
 	if t.path == "" {
 		return out, nil
 	}
-	if job.Rank() == 0 {
-		file, err := os.Create(t.path)
-		if err != nil {
-			return nil, fmt.Errorf("--trace: %w", err)
-		}
-		out.file = file
-	}
 	var err error
 	if out.rec, err = trace.New(t.config()); err == nil {
 		job.SetStatus("aligning the clocks of the ranks")
 		err = out.rec.Align(job.Group())
 	}
-	if err != nil {
-		return nil, errors.Join(err, out.discard())
-	}
-	return out, nil
+	return out, err
 }
 
-// end writes the timeline, unless what was recorded has failed with err, and says
-// where it is. It is a collective call if err is nil on every rank.
+// end writes the timeline and says where it is, or that there is none, since what was
+// recorded has failed with err: the ranks' spans can then not be gathered, and a file that
+// was there stays. It is a collective call if err is nil on every rank.
 func (t *traced) end(err error, say io.Writer) error {
 	if t.rec == nil {
 		return err
 	}
-	if err == nil {
-		t.job.SetStatus("writing the timeline")
-		err = t.rec.Write(t.job.Group(), t.file)
-	}
 	if err != nil {
-		return errors.Join(err, t.discard())
+		if t.job.Rank() == 0 {
+			err = fmt.Errorf("%w (no timeline in %s: it is written when a run has ended well)", err, t.path)
+		}
+		return err
 	}
-	if t.file == nil {
-		return nil
+	t.job.SetStatus("writing the timeline")
+	if t.job.Rank() > 0 {
+		return t.rec.Write(t.job.Group(), nil)
 	}
-	if err := t.file.Close(); err != nil {
+	if err := folder.WriteFile(t.path, func(w io.Writer) error { return t.rec.Write(t.job.Group(), w) }); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
 	spans, dropped := t.rec.Kept()
@@ -99,12 +88,4 @@ func (t *traced) end(err error, say io.Writer) error {
 	}
 	fmt.Fprintln(say, text)
 	return nil
-}
-
-// discard removes a file that would be no timeline.
-func (t *traced) discard() error {
-	if t.file == nil {
-		return nil
-	}
-	return errors.Join(t.file.Close(), os.Remove(t.path))
 }

@@ -123,12 +123,12 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, s *settings) 
 	if job.Rank() != 0 {
 		return s.train(job, silent{}, func(train.Summary) {}, func(train.Seeds) {})
 	}
-	rep, err := c.reporter(cmd, job, s.json)
+	rep, err := c.reporter(cmd, job, s.json, s.cfg.Checkpoint.Resume)
 	if err != nil {
 		return err
 	}
 	told := *s // the other ranks may be in this process
-	told.cfg.Tuning.Report, told.cfg.Tuning.Save = rep.choice, c.tuning.planned
+	told.cfg.Tuning.Report, told.cfg.Tuning.Measuring, told.cfg.Tuning.Save = rep.choice, rep.measuring, c.tuning.planned
 	err = told.train(job, rep, rep.summary, rep.seeds)
 	return errors.Join(err, rep.finish())
 }
@@ -149,9 +149,9 @@ func (s *settings) train(job *ringo.Job, obs train.Observer, each func(train.Sum
 	return err
 }
 
-// reporter is what rank 0 tells.
-func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string) (*reporter, error) {
-	out, err := openOutput(cmd, json)
+// reporter is what rank 0 tells; with more, behind what the file of --json holds.
+func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, more bool) (*reporter, error) {
+	out, err := openJSON(cmd, json, more)
 	if err != nil {
 		return nil, err
 	}

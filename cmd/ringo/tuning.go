@@ -157,6 +157,15 @@ func newChoiceEvent(r tune.Report) choiceEvent {
 	return e
 }
 
+// measuring tells a person what the next seconds are for.
+func (r *reporter) measuring() {
+	r.endPhase()
+	r.phase = ""
+	if r.style != "none" {
+		fmt.Fprintln(r.status, "measuring what codecs and exchanges take here")
+	}
+}
+
 // choice tells a person and a machine of a choice.
 func (r *reporter) choice(made tune.Report) {
 	r.endPhase()

@@ -50,3 +50,23 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("left behind: %v", err)
 	}
 }
+
+// A link stays one, and what is no file is written to as it is.
+func TestWriteFileInPlace(t *testing.T) {
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	hello := func(w io.Writer) error { _, err := io.WriteString(w, "hello"); return err }
+	if err := errors.Join(os.WriteFile(target, []byte("old"), 0o666), os.Symlink("target", link), WriteFile(link, hello)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(link)
+	if got, read := os.ReadFile(target); err != nil || read != nil || string(got) != "hello" || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("%q in %v: %v, %v", got, info.Mode(), err, read)
+	}
+	if err := WriteFile(os.DevNull, hello); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+}
