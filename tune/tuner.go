@@ -295,7 +295,27 @@ func (t *Tuner) fromProfile() error {
 	if err := fits(f, t.layers); err != nil {
 		return err
 	}
+	if !t.auto && t.cfg.Exchange.Plan == SavedPlan && !t.predictable(f) {
+		return t.asSaved(f)
+	}
 	return t.choose(f, "by the profile")
+}
+
+// predictable tells whether a profile has the costs of this job.
+func (t *Tuner) predictable(f bucket.Profile) bool {
+	_, err := Predict(f, t.candidates[0], t.g.Size(), t.g.Hosts(), serversOf(t.opt.Reducer()))
+	return err == nil
+}
+
+// asSaved goes on with the plan that a profile holds, where it has no costs to predict a
+// step by: it was made for a cluster that was not there.
+func (t *Tuner) asSaved(f bucket.Profile) error {
+	if err := t.opt.SetPlan(SavedPlan, f.SavedPlan()); err != nil {
+		return err
+	}
+	t.chosen = true
+	t.report(Report{Why: "as saved; the profile has no costs of this job to predict steps by"})
+	return nil
 }
 
 // fits reports a profile of another model than the layers are of.

@@ -459,6 +459,22 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A saved plan needs no costs: `ringo plan` saves some that were made for other clusters.
+func TestSavedPlanWithoutCosts(t *testing.T) {
+	f := bucket.Profile{Model: "job", Ranks: 2}
+	for i, n := range small(nil, Config{}).values {
+		f.Layers = append(f.Layers, bucket.LayerProfile{Name: fmt.Sprint(i), Values: n})
+	}
+	want := bucket.PerLayer(f.Step().Layers)
+	if err := f.SavePlan("per-layer", want); err != nil {
+		t.Fatal(err)
+	}
+	out := small(fast, Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &f}).run(t, 5)
+	if len(out.reports) != 1 || out.reports[0].SHA256 != want.SHA256() || out.reports[0].Chosen.Step != 0 || out.opt.Plan().SHA256() != want.SHA256() || out.opt.PlanName() != SavedPlan {
+		t.Errorf("%+v", out.reports)
+	}
+}
+
 func TestConfigValidate(t *testing.T) {
 	f := testProfile(t).Planner
 	none := *f
