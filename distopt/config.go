@@ -137,6 +137,9 @@ func (c Config) checkStrategy() (errs []error) {
 	} else if err := c.sparse().Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	if c.BoundSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split {
+		errs = append(errs, fmt.Errorf("%s has no effect with %s %q: it bounds sums that are met in parts, by %q", SettingBound, SettingAlgorithm, c.SparseAlgorithm, exchange.Split))
+	}
 	return append(errs, c.checkSettings(i)...)
 }
 

@@ -93,6 +93,9 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	o := &Optimizer{
 		group: g, opt: opt, layers: layers, params: params, grads: grads, tables: sparse, cfg: cfg.Resolved(), kernels: simd.Host(),
 	}
+	if cfg.name() == PartialUpdate && cfg.Partitions > len(params) {
+		return nil, fmt.Errorf("distopt: %s %d of %d values: want no more than there are", SettingPartitions, cfg.Partitions, len(params))
+	}
 	o.codec.pool, o.planName, o.pieces = cfg.Pool, cfg.planName(Info{}), piecesOf(layers)
 	if o.agreed, err = agreePlan(g, cfg.plan(layers, o.planName), layers); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)

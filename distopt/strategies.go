@@ -259,6 +259,8 @@ func (c Config) checkSettings(i Info) (errs []error) {
 		errs = append(errs, fmt.Errorf("partitions %d: want 0 (default) or more", c.Partitions))
 	case c.Every < 0:
 		errs = append(errs, fmt.Errorf("dlgs-every %d: want 1 or more steps, or 0 for %d", c.Every, compress.DefaultEvery))
+	case i.Name == SparseThreshold && !(c.Spars >= 0 && c.Spars <= math.MaxFloat32):
+		errs = append(errs, fmt.Errorf("spars %v: want a magnitude above 0, or 0 for %v", c.Spars, DefaultSpars))
 	case math.IsNaN(c.Spars) || c.Spars < 0 || c.Spars > 1 && i.Name != SparseThreshold:
 		errs = append(errs, fmt.Errorf("spars %v: want more than 0 and at most 1, or 0 for %v", c.Spars, DefaultSpars))
 	case len(errs) == 0 && i.Scope != "":

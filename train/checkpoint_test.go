@@ -372,3 +372,19 @@ func TestCheckpointCannotBeWritten(t *testing.T) {
 	}
 	checkFails(t, 2, cfg, "epoch 1", filepath.Dir(inTheWay))
 }
+
+// A run cannot go on to fewer epochs than were begun, and is told how another number of
+// ranks can go on in mid-epoch.
+func TestResumeRefusesInMidEpoch(t *testing.T) {
+	cfg := small()
+	cfg.Epochs, cfg.Checkpoint = 2, Checkpoint{Dir: t.TempDir(), Every: 1, Keep: 1000}
+	_, rec := onRanks(t, 1, cfg)
+	files, err := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*"))
+	if err != nil || len(files) != 2*rec.info.StepsPerEpoch {
+		t.Fatalf("%d checkpoints, %v", len(files), err)
+	}
+	cfg.Checkpoint = Checkpoint{Dir: onlyFile(t, files[rec.info.StepsPerEpoch]), Resume: true}
+	checkFails(t, 2, cfg, "--np: the checkpoint has 1, this run 2", "let 1 ranks finish epoch 2 first")
+	cfg.Epochs = 1
+	checkFails(t, 1, cfg, "after 1 epochs and 1 steps, but this run has 1 epochs", "give it more epochs")
+}

@@ -130,8 +130,8 @@ func (r *run) find() error {
 	if err != nil {
 		return fmt.Errorf("telling all ranks: %w", err)
 	}
-	if f := r.found; f.Epoch > r.cfg.Epochs || f.Done > r.steps {
-		return fmt.Errorf("%s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps",
+	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.steps {
+		return fmt.Errorf("%s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps: give it more epochs",
 			f.File, f.Epoch, f.Done, r.cfg.Epochs, r.steps)
 	}
 	return nil
@@ -180,6 +180,9 @@ func (r *run) open() (saved, error) {
 		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
 	} else if err = differ(h.Settings, own); err != nil {
 		err = fmt.Errorf("%s is of a run with other settings: %w", path, err)
+		if h.Position > 0 && h.Settings[settingNP] != own[settingNP] {
+			err = fmt.Errorf("%w; another number of ranks may go on after a whole epoch alone: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
+		}
 	}
 	if text, ok := h.More[morePast]; ok && err == nil {
 		if err = json.Unmarshal([]byte(text), &head.Past); err != nil {

@@ -3,12 +3,15 @@
 package train
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo"
@@ -343,8 +346,47 @@ func (r *run) agreeConfig() error {
 	if err != nil {
 		return fmt.Errorf("the configuration cannot be written as JSON: %w", err)
 	}
-	sum := sha256.Sum256(text)
-	return r.sameOnAll(sum[:], "settings", "start all ranks with the same flags")
+	all, err := r.peers.gather(text)
+	if err != nil {
+		return fmt.Errorf("comparing the ranks' settings: %w", err)
+	}
+	for rank, theirs := range all {
+		if theirs != nil && !bytes.Equal(theirs, all[0]) {
+			return fmt.Errorf("the settings of rank %d differ from those of rank 0 (%s): start all ranks with the same flags", rank, otherwise(theirs, all[0]))
+		}
+	}
+	return nil
+}
+
+// otherwise names what two objects of JSON have otherwise, with both values.
+func otherwise(theirs, first []byte) string {
+	a, b := map[string]string{}, map[string]string{}
+	flatten(a, "", theirs)
+	flatten(b, "", first)
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if a[name] != b[name] {
+			out = append(out, fmt.Sprintf("%s %s instead of %s", name, shown(a[name]), shown(b[name])))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// flatten puts the values of an object into out, by the path of their names.
+func flatten(out map[string]string, path string, text []byte) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(text, &object) != nil {
+		out[path] = string(text)
+		return
+	}
+	if path != "" {
+		path += "."
+	}
+	for name, value := range object {
+		flatten(out, path+name, value)
+	}
 }
 
 // agreeData reports ranks that read other data.

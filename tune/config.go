@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
@@ -74,7 +75,7 @@ func (c Config) Base() distopt.Config {
 // Validate reports every fault of c at once.
 func (c Config) Validate() error {
 	auto, measured := c.Exchange.Strategy == Auto, slices.Contains(Plans(), c.Exchange.Plan)
-	errs := []error{c.Base().Validate()}
+	errs := c.validateBase(auto)
 	if x := c.Exchange; auto {
 		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every}.Validate())
 	}
@@ -97,6 +98,25 @@ func (c Config) Validate() error {
 		errs = append(errs, c.Profile.Validate())
 	}
 	return errors.Join(errs...)
+}
+
+// validateBase reports the faults of the optimizer's part, by the names that are known
+// here.
+func (c Config) validateBase(auto bool) (errs []error) {
+	base := c.Base()
+	if base.Plan != "" && !slices.Contains(distopt.Plans(), base.Plan) {
+		errs = append(errs, fmt.Errorf("plan %q is not known: use one of %s", base.Plan, strings.Join(append(distopt.Plans(), Plans()...), ", ")))
+		base.Plan = ""
+	}
+	if auto && base.Partitions != 0 {
+		errs = append(errs, fmt.Errorf("%s %d has no effect on strategy %s: leave it out", distopt.SettingPartitions, base.Partitions, Auto))
+		base.Partitions = 0
+	}
+	if auto && base.BoundSum {
+		errs = append(errs, fmt.Errorf("%s has no effect on strategy %s: leave it out", distopt.SettingBound, Auto))
+		base.BoundSum = false
+	}
+	return append(errs, base.Validate())
 }
 
 // noSource says what a plan can be made of.

@@ -131,8 +131,7 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 		return nil, err
 	}
 	switch {
-	case t.auto && g.Size() == 1 && serversOf(opt.Reducer()) == 0:
-		t.chosen = true
+	case t.auto && g.Size() == 1 && serversOf(opt.Reducer()) == 0: // no choice to keep
 		t.report(Report{Why: "one rank: there is nothing to exchange"})
 		return t, nil
 	case cfg.Profile != nil:
@@ -295,16 +294,10 @@ func (t *Tuner) fromProfile() error {
 	if err := fits(f, t.layers); err != nil {
 		return err
 	}
-	if !t.auto && t.cfg.Exchange.Plan == SavedPlan && !t.predictable(f) {
+	if !t.auto && t.cfg.Exchange.Plan == SavedPlan && len(f.Links) == 0 {
 		return t.asSaved(f)
 	}
 	return t.choose(f, "by the profile")
-}
-
-// predictable tells whether a profile has the costs of this job.
-func (t *Tuner) predictable(f bucket.Profile) bool {
-	_, err := Predict(f, t.candidates[0], t.g.Size(), t.g.Hosts(), serversOf(t.opt.Reducer()))
-	return err == nil
 }
 
 // asSaved goes on with the plan that a profile holds, where it has no costs to predict a

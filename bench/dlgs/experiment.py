@@ -8,7 +8,7 @@ times the computation. Runs are kept in --out, and those that are whole are not 
 report of all that are there is written at the end: report.md, report.txt and charts as SVG. Without
 a mode only that is done, and needs no root.
 """
-import argparse, json, os, sys, tempfile
+import argparse, glob, json, os, sys, tempfile
 
 import links, report
 from methods import DENSE_PLANS, DLGS_PLAN, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse, trained_methods
@@ -17,13 +17,18 @@ from ranks import Runner, build, netns
 CALIBRATION_STEPS = 12  # of an epoch, unless --steps says
 
 
+def ratios(text):
+    """Such as 3,2; another text is a fault that argparse reports."""
+    return [float(x) for x in text.split(",")]
+
+
 def options():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--out", required=True, help="where runs are kept, and the report is written")
     ap.add_argument("--pixels", default="", help="CIFAR-10 as ringo train reads it, for ResNet-20 and VGG16")
     ap.add_argument("--images", default="", help="a tree of images, for ResNet-50")
     ap.add_argument("--tasks", default="resnet20,vgg16", help="of " + ", ".join(TASKS))
-    ap.add_argument("--r", default="3,2", help="how many times the computation the uncompressed exchange takes")
+    ap.add_argument("--r", default="3,2", type=ratios, help="how many times the computation the uncompressed exchange takes")
     ap.add_argument("--steps", type=int, default=0, metavar="N", help="time all methods in epochs of N steps")
     ap.add_argument("--plans", action="store_true", help="with --steps: DLGS with every plan too")
     ap.add_argument("--auto", action="store_true", help="with --steps: what auto chooses from, and auto, over shared memory, 1 Gbit/s and 100 Mbit/s instead")
@@ -39,7 +44,7 @@ def options():
     ap.add_argument("--deadline", type=float, default=12 * 3600, help="seconds that a run may take")
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
     o = ap.parse_args()
-    o.tasks, o.r = o.tasks.split(","), [float(r) for r in o.r.split(",")]
+    o.tasks = o.tasks.split(",")
     check(ap, o)
     return o
 
@@ -178,6 +183,8 @@ def main():
     o = options()
     with tempfile.TemporaryDirectory() as folder:
         working = o.steps or o.train
+        if not working and not glob.glob(os.path.join(glob.escape(o.out), "*.jsonl")):
+            raise SystemExit(f"no runs are kept in {o.out}: make some with --steps N or --train")
         runner = Runner(build(o.ringo, folder) if working else "", o.out, o.workers, o.deadline)
         try:
             if working:

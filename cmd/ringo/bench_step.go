@@ -161,8 +161,8 @@ func (r stepResult) String() string {
 	if r.TokensPerS.Known {
 		rate, unit = r.TokensPerS.Value, "tokens"
 	}
-	text := fmt.Sprintf("step %s  batch %d x %s  median %.3f ms  %.0f %s/s  compute %.3f + compress %.3f + exposed %.3f + update %.3f ms",
-		r.Model, r.Batch, counted(r.NP, "rank"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
+	text := fmt.Sprintf("step %s  batch %d x %s  %s, plan %s (%s)  median %.3f ms  %.0f %s/s  compute %.3f + compress %.3f + exposed %.3f + update %.3f ms",
+		r.Model, r.Batch, counted(r.NP, "rank"), r.Strategy, r.Plan, counted(r.Buckets, "bucket"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
 	if r.StepExactMS.Known && r.StepReuseMS.Known {
 		text += fmt.Sprintf("  exact %.3f, reuse %.3f ms", r.StepExactMS.Value, r.StepReuseMS.Value)
 	}

@@ -85,7 +85,7 @@ func TestWrongTicket(t *testing.T) {
 // Ranks of one job must be of one mind.
 func TestDifferentRanks(t *testing.T) {
 	for _, c := range []struct{ zero, one, want string }{
-		{"train mlp " + small, "train mlp --lr 0.1 " + small, "the settings of rank 1"},
+		{"train mlp " + small, "train mlp --lr 0.1 " + small, "the settings of rank 1 differ from those of rank 0 (LR 0.1 instead of 0.005)"},
 		{"train mlp " + small, "train mnist " + small, "the settings of rank 1"},
 		{"train mlp " + small, "train mlp --algorithm naive " + small, "the settings of rank 1"},
 	} {

@@ -130,6 +130,9 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, s *settings) 
 	told := *s // the other ranks may be in this process
 	told.cfg.Tuning.Report, told.cfg.Tuning.Measuring, told.cfg.Tuning.Save = rep.choice, rep.measuring, c.tuning.planned
 	err = told.train(job, rep, rep.summary, rep.seeds)
+	if err == nil {
+		err = c.tuning.unsaved()
+	}
 	return errors.Join(err, rep.finish())
 }
 

@@ -20,6 +20,7 @@ type tuning struct {
 	save    string
 	profile string
 
+	saved  bool
 	loaded tune.Profile // of profile
 	found  tune.Profile // so far, of this job
 }
@@ -103,7 +104,16 @@ func (t *tuning) saveFound() error {
 	if err := tune.Save(t.save, t.found); err != nil {
 		return fmt.Errorf("--save-profile: %w", err)
 	}
+	t.saved = true
 	return nil
+}
+
+// unsaved is the fault of a run that ended before there was anything to save.
+func (t *tuning) unsaved() error {
+	if t.save == "" || t.saved {
+		return nil
+	}
+	return fmt.Errorf("--save-profile: %s was not written: the run ended before its first steps had been measured: give it more", t.save)
 }
 
 // choiceEvent is a choice's line of JSON, and once steps have been compared with it
