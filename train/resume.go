@@ -73,15 +73,18 @@ const maxRanks = 1 << 16
 
 // differ reports every setting that the checkpoint has otherwise.
 func differ(saved, own map[string]string) error {
-	names := maps.Clone(saved)
-	maps.Copy(names, own)
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if saved[name] != own[name] {
-			errs = append(errs, fmt.Errorf("%s: the checkpoint has %s, this run %s", name, shown(saved[name]), shown(own[name])))
-		}
+	for _, name := range unequal(saved, own) {
+		errs = append(errs, fmt.Errorf("%s: the checkpoint has %s, this run %s", name, shown(saved[name]), shown(own[name])))
 	}
 	return errors.Join(errs...)
+}
+
+// unequal are the names, in order, that have other values in a than in b, or none in one.
+func unequal(a, b map[string]string) []string {
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool { return a[name] == b[name] })
 }
 
 func shown(value string) string {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -363,13 +362,9 @@ func otherwise(theirs, first []byte) string {
 	a, b := map[string]string{}, map[string]string{}
 	flatten(a, "", theirs)
 	flatten(b, "", first)
-	names := maps.Clone(a)
-	maps.Copy(names, b)
 	var out []string
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if a[name] != b[name] {
-			out = append(out, fmt.Sprintf("%s %s instead of %s", name, shown(a[name]), shown(b[name])))
-		}
+	for _, name := range unequal(a, b) {
+		out = append(out, fmt.Sprintf("%s %s instead of %s", name, shown(a[name]), shown(b[name])))
 	}
 	return strings.Join(out, ", ")
 }
