@@ -54,7 +54,6 @@ type flight struct {
 	layout layout
 	sent   int64
 	lost   buffer // of sums, what this trainer keeps
-	kept   int    // values of it that have come
 	live   bool   // between Start and Wait
 	twice  bool   // it was started again before Wait
 	err    error
@@ -123,7 +122,7 @@ func (c *Client) Start(op *exchange.Op) {
 		f.twice = true
 		return
 	}
-	f.op, f.live, f.sent, f.kept, f.err, f.queued = op, true, 0, 0, nil, nil
+	f.op, f.live, f.sent, f.err, f.queued = op, true, 0, nil, nil
 	op.Lost = op.Lost[:0]
 	bad := f.plan(c)
 	c.mu.Lock()
@@ -174,9 +173,6 @@ func (f *flight) plan(c *Client) error {
 	}
 	if err != nil {
 		f.layout = newLayout(0, 1, 1, c.servers)
-	}
-	if f.head.loses(f.code, c.cfg.Trainers) {
-		f.lost.values(f.layout.kept(c.mesh.Rank(), c.cfg.Trainers))
 	}
 	return err
 }

@@ -16,8 +16,8 @@ import (
 //	1 + 3k  the size of the body of segment k, of sparse exchanges only
 //	2 + 3k  the body of segment k: the values as their code stores them, or a
 //	        payload of compress
-//	3 + 3k  what the sum of segment k lost, in float32, from the server to the one
-//	        trainer that keeps it (keeper), of exchanges that lose (head.loses)
+//	3 + 3k  what the sum of segment k lost, in float32, from the server to each
+//	        trainer of what it keeps (head.kept), of exchanges that lose (head.loses)
 const tagGroup = 3 << 30
 
 func headTag(seq uint32) transport.Tag { return transport.Tag{Group: tagGroup, Seq: seq} }
@@ -126,6 +126,12 @@ func codeName(code byte, block int) string {
 // one trainer's the sum is what it has sent.
 func (h head) loses(q compress.Quantiser, trainers int) bool {
 	return h.kind == kindDense && q.Feedback() && trainers > 1
+}
+
+// kept is the range of which a trainer keeps what the sum lost: the one that it would
+// sum without servers (package exchange), so that runs have the same bits with them.
+func (h head) kept(rank, trainers int) (lo, hi int) {
+	return newLayout(h.n, h.block, 1, trainers).bounds(rank)
 }
 
 // layout is how the exchange is cut. Entries of a sparse one can be parted

@@ -35,23 +35,8 @@ func (l layout) at(server, k int) (lo, hi int) {
 	return lo, min(hi, lo+l.segment)
 }
 
-// keeper is the trainer that keeps what the sum of a server's segment k lost: they take
-// turns, so that no link carries more of it than others.
-func keeper(server, k, trainers int) int { return (server + k) % trainers }
-
-// kept is how many values' losses a trainer keeps.
-func (l layout) kept(rank, trainers int) int {
-	values := 0
-	for s := range l.servers {
-		for k := range l.segments(s) {
-			if keeper(s, k, trainers) == rank {
-				lo, hi := l.at(s, k)
-				values += hi - lo
-			}
-		}
-	}
-	return values
-}
+// overlap is what two ranges have in common, lo >= hi if nothing.
+func overlap(lo, hi, lo2, hi2 int) (int, int) { return max(lo, lo2), min(hi, hi2) }
 
 // rounds is the most segments that a server has: clients push the first of every
 // server, then the second, and so on.

@@ -67,7 +67,7 @@ func (c *Client) pullSegment(sl *slot) error {
 	if err := f.code.Decode(x, sl.body.bytes(f.code.Size(len(x)))); err != nil {
 		return c.damaged(sl, err)
 	}
-	if f.head.loses(f.code, c.cfg.Trainers) && keeper(sl.server, sl.k, c.cfg.Trainers) == c.mesh.Rank() {
+	if f.head.loses(f.code, c.cfg.Trainers) {
 		return c.pullLost(sl)
 	}
 	if !halves(f.head.code) {
@@ -80,16 +80,20 @@ func (c *Client) pullSegment(sl *slot) error {
 	return nil
 }
 
-// pullLost takes in what the sum of a segment lost.
+// pullLost takes in what this trainer keeps of what the sum of a segment lost.
 func (c *Client) pullLost(sl *slot) error {
-	f, n := sl.f, sl.hi-sl.lo
-	lost := f.lost.values(f.kept + n)[f.kept:]
-	f.kept += n
+	f := sl.f
+	first, end := f.head.kept(c.mesh.Rank(), c.cfg.Trainers)
+	lo, hi := overlap(sl.lo, sl.hi, first, end)
+	if lo >= hi {
+		return nil
+	}
+	lost := f.lost.values(end - first)[lo-first : hi-first]
 	c.mesh.Post(&sl.recv, c.member(sl.server), lostTag(f.seq, sl.k), bytesOf(lost))
 	if err := c.await(sl); err != nil {
 		return err
 	}
-	f.op.Lost = append(f.op.Lost, exchange.Loss{At: sl.lo, Values: lost})
+	f.op.Lost = append(f.op.Lost, exchange.Loss{At: lo, Values: lost})
 	return nil
 }
 

@@ -59,18 +59,15 @@ func TestDense(t *testing.T) {
 }
 
 // sameLoss compares what is left with a trainer with what the sum lost, at the places that
-// are its own: segments of a server in turns.
+// it would sum without servers.
 func sameLoss(t *testing.T, c *Client, op *exchange.Op, q compress.Quantiser, inputs [][]float32) error {
 	want, got := make([]float32, len(op.X)), make([]float32, len(op.X))
-	if block := q.Block(); len(inputs) > 1 && block > 1 {
-		l := newLayout(len(op.X), block, minSegment/4, c.Servers())
+	if q.Block() > 1 && len(inputs) > 1 {
 		sum := naiveDense(t, compress.FP32{}, inputs)
-		for s := range c.Servers() {
-			for k := range l.segments(s) {
-				lo, hi := l.at(s, k)
-				for i := lo; i < hi && (s+k)%len(inputs) == c.rank(); i++ {
-					want[i] = sum[i] - op.X[i]
-				}
+		blocks := (len(want) + q.Block() - 1) / q.Block()
+		for i := range want {
+			if b := i / q.Block(); b >= blocks*c.rank()/len(inputs) && b < blocks*(c.rank()+1)/len(inputs) {
+				want[i] = sum[i] - op.X[i]
 			}
 		}
 	}
@@ -431,10 +428,15 @@ func TestCosts(t *testing.T) {
 					k, g = k+ki, g+gi
 					sent, messages := trainers*ki, trainers*gi
 					if q.Block() > 1 && trainers > 1 {
-						sent, messages = sent+4*(hi-lo), messages+gi
-						for i := range gi {
-							from, to := l.at(s, i)
-							lost[(s+i)%trainers] += 4 * (to - from)
+						sent += 4 * (hi - lo)
+						of := newLayout(n, q.Block(), 1, trainers)
+						for i := range gi * trainers {
+							from, to := of.bounds(i % trainers)
+							at, end := l.at(s, i/trainers)
+							if from, to = max(from, at), min(to, end); from < to {
+								messages++
+								lost[i%trainers] += 4 * (to - from)
+							}
 						}
 					}
 					got := meshes[trainers+s].Traffic()

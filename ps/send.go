@@ -7,6 +7,7 @@ type sum struct {
 	seq  uint32 // of the exchange
 	head head
 	k    int
+	lo   int // the first value
 
 	body      []byte // as it is sent, in one of the next two
 	room      buffer
@@ -25,6 +26,7 @@ func (s *Server) freeSum(k int) *sum {
 	s.made++
 	m.travelled.Wait()
 	m.seq, m.head, m.k, m.lost = s.seq, s.head, k, nil
+	m.lo, _ = s.layout.at(s.Index(), k)
 	return m
 }
 
@@ -60,12 +62,19 @@ func (s *Server) sendSum(t int, m *sum) error {
 		return err
 	}
 	s.sent.Add(int64(len(m.body)))
-	if m.lost == nil || keeper(s.Index(), m.k, len(s.trainers)) != t {
+	return s.sendLost(t, m)
+}
+
+// sendLost sends a trainer its part of what coding m lost.
+func (s *Server) sendLost(t int, m *sum) error {
+	lo, hi := m.head.kept(t, len(s.trainers))
+	lo, hi = overlap(lo, hi, m.lo, m.lo+len(m.lost))
+	if lo >= hi {
 		return nil
 	}
-	if err := s.mesh.Send(t, lostTag(m.seq, m.k), bytesOf(m.lost), s.cfg.Timeout); err != nil {
+	if err := s.mesh.Send(t, lostTag(m.seq, m.k), bytesOf(m.lost[lo-m.lo:hi-m.lo]), s.cfg.Timeout); err != nil {
 		return err
 	}
-	s.sent.Add(int64(4 * len(m.lost)))
+	s.sent.Add(int64(4 * (hi - lo)))
 	return nil
 }

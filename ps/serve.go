@@ -81,7 +81,7 @@ func (s *Server) addValues(m *sum, n int) error {
 }
 
 // addCoded adds what it decodes, in float32, and codes the sum once; what that loses
-// goes to a trainer.
+// goes to those that keep it.
 func (s *Server) addCoded(m *sum, n int) error {
 	acc, part, bytes := s.acc.values(n), s.part.values(n), s.code.Size(n)
 	for t := range s.trainers {
@@ -106,8 +106,7 @@ func (s *Server) addCoded(m *sum, n int) error {
 		return nil
 	}
 	if err := s.code.Encode(m.body, acc); err != nil {
-		lo, _ := s.layout.at(s.Index(), m.k)
-		return valueFault(err, s.head.lo+lo, nil)
+		return valueFault(err, s.head.lo+m.lo, nil)
 	}
 	if !s.head.loses(s.code, len(s.trainers)) {
 		return nil
