@@ -194,6 +194,9 @@ func TestOpenMNISTMissing(t *testing.T) {
 
 // The real set, where there is one.
 func TestOpenMNISTReal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("70,000 images, and one goroutine")
+	}
 	root := os.Getenv("RINGO_DATA")
 	if root == "" {
 		t.Skip("RINGO_DATA is not set: no real MNIST in its folder mnist to read")

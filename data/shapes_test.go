@@ -55,6 +55,9 @@ func linearAccuracy(t *testing.T, train, eval Source, classes, epochs int, lr fl
 }
 
 func TestSyntheticCIFAR(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains on one goroutine")
+	}
 	open := func(seed uint64, train int) *Set {
 		set, err := Open("cifar10", Config{Dir: Synthetic, Seed: seed, TrainLimit: train, EvalLimit: 300})
 		if err != nil {

@@ -91,6 +91,9 @@ func TestSyntheticMNISTImages(t *testing.T) {
 // A linear classifier learns something, but nowhere near 90 %. The whole set,
 // trained to the end (25 epochs), gives it 74 %; a part of it keeps this quick.
 func TestSyntheticMNISTIsNotLinear(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains on one goroutine")
+	}
 	train, test := SyntheticMNIST(1, 4000, 1000)
 	accuracy := linearAccuracy(t, newPixels(train, mnistStatistics(), jitter{}), newPixels(test, mnistStatistics(), jitter{}), 10, 4, 0.0005)
 	t.Logf("softmax regression: %.4f", accuracy)

@@ -147,6 +147,9 @@ func TestEvents(t *testing.T) {
 // One worker that is fed the union of two workers' batches follows the same
 // losses over 200 steps.
 func TestUnionOfBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("200 steps of numbers; others train on two ranks")
+	}
 	const steps, batch = 200, 32
 	images := synthetic(t, 3, 6400*2)
 	cfg := Defaults("mnist", data.Synthetic)

@@ -90,6 +90,9 @@ func TestClickUsage(t *testing.T) {
 
 // A server that is killed comes back with what it has counted: the run has the bits of one that nothing has disturbed.
 func TestClickTableKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestKeeperKilled with another table")
+	}
 	line := strings.Replace(clickRun, "--epochs 1", "--epochs 25", 1) + "--ps-mode sync "
 	want := runSummary(t, line)["params_sha256"]
 	p := start(t, line+"--durability wal --ps-restarts 3 --ps-save-every 50ms --ps-dir "+t.TempDir())

@@ -88,6 +88,9 @@ func TestSavedByServers(t *testing.T) {
 // checkpoints, and the job comes to the bits of one that nothing has disturbed. What is left of a job whose
 // servers were killed is recovered.
 func TestKeeperKilledOften(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestKeeperKilled, again and again")
+	}
 	line := "train mlp --data synthetic --epochs 60 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
 	dir := t.TempDir()

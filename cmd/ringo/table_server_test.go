@@ -201,6 +201,9 @@ func TestKeeperKilled(t *testing.T) {
 // What a copy has moved by is added once, by servers that are killed too: one rank's run has the bits of one that
 // nothing has disturbed.
 func TestKeeperKilledInGeo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestKeeperKilled in another mode")
+	}
 	line := strings.Replace(clicks, "--epochs 1", "--epochs 25", 1) + "--table-rows 5000 --np 1 --mode ps --servers 2 --ps-mode geo --geo-steps 3 "
 	want := runSummary(t, line)["params_sha256"]
 	p := start(t, line+"--durability wal --ps-restarts 3 --ps-dir "+t.TempDir())
