@@ -32,11 +32,24 @@ func (o *Optimizer) agree(cfg Config) error {
 	return nil
 }
 
-// told is the strategy of cfg as it is compared.
+// told is the strategy of cfg as it is compared, with what else decides over exchanges and
+// the agreed gradient.
 func told(cfg Config) []byte {
 	text := string(cfg.Strategy)
 	if c, err := cfg.chain(); err == nil && c != nil {
 		text += " (" + c.String() + ")"
+	}
+	if cfg.ClipNorm > 0 {
+		text += fmt.Sprintf(", clip-norm %v", cfg.ClipNorm)
+	}
+	if cfg.Accumulation > 1 {
+		text += fmt.Sprintf(", accumulation %d", cfg.Accumulation)
+	}
+	if cfg.Strategy == PartialUpdate {
+		text += fmt.Sprintf(", partitions %d", cfg.partitions())
+	}
+	if cfg.BoundSum {
+		text += ", bound-sum"
 	}
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(text)) // never fails

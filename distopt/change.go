@@ -51,21 +51,43 @@ func (o *Optimizer) SetStrategy(s Strategy) error {
 	if err := o.between("change the strategy"); err != nil {
 		return err
 	}
-	cfg := o.cfg
-	if cfg.Strategy == s {
+	if o.cfg.Strategy == s {
 		return nil
 	}
-	if s != Custom {
+	return o.change(s, nil)
+}
+
+// change goes on with another strategy; chain is its own or, if nil, that of before.
+func (o *Optimizer) change(s Strategy, chain *compress.Chain) error {
+	cfg, other := o.turned(s)
+	switch {
+	case s != Custom:
 		cfg.Chain = nil
+	case chain != nil:
+		cfg.Chain = chain
 	}
-	if (s == SparseThreshold) != (cfg.Strategy == SparseThreshold) {
-		cfg.Spars, o.otherSpars = o.otherSpars, cfg.Spars
+	if err := o.fitsRule(s); err != nil {
+		return err
 	}
 	if err := o.leave(s); err != nil {
 		return err
 	}
-	cfg.Strategy = s
-	return o.adopt(cfg)
+	if err := o.adopt(cfg); err != nil {
+		return err
+	}
+	o.otherSpars = other
+	return nil
+}
+
+// turned is the configuration under another strategy, whose share is not a threshold, and
+// the one of the two that it does not take.
+func (o *Optimizer) turned(to Strategy) (cfg Config, other float64) {
+	cfg, other = o.cfg, o.otherSpars
+	if (to == SparseThreshold) != (cfg.Strategy == SparseThreshold) {
+		cfg.Spars, other = other, cfg.Spars
+	}
+	cfg.Strategy = to
+	return cfg, other
 }
 
 // leave brings the replicas together where the old strategy lets them differ
@@ -115,12 +137,7 @@ func (o *Optimizer) SetChain(c *compress.Chain) error {
 	if err := o.between("change the chain"); err != nil {
 		return err
 	}
-	if err := o.leave(Custom); err != nil {
-		return err
-	}
-	cfg := o.cfg
-	cfg.Strategy, cfg.Chain = Custom, c
-	return o.adopt(cfg)
+	return o.change(Custom, c)
 }
 
 // adopt goes on with a strategy and its settings.

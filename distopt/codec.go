@@ -1,6 +1,8 @@
 package distopt
 
 import (
+	"fmt"
+
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
@@ -44,6 +46,23 @@ func (c *codec) use(chain *compress.Chain, layers []bucket.Layer, n int) (err er
 	}
 	c.code, c.owes = code, kept && !local.Feedback()
 	return err
+}
+
+// anewOwing is a codec that has kept nothing but, if it owes, what the next step sends:
+// zeros, until they are written.
+func (c *codec) anewOwing(owes bool, layers []bucket.Layer, n int) (codec, error) {
+	out := codec{pool: c.pool}
+	if !owes {
+		return out, nil
+	}
+	everything, err := compress.NewChain(compress.TopK{Ratio: 1})
+	if err == nil {
+		err = out.use(everything, layers, n)
+	}
+	if err != nil {
+		return out, fmt.Errorf("distopt: %w", err)
+	}
+	return out, nil
 }
 
 // halves tells whether values in 16 bits can be added on their way.

@@ -96,6 +96,9 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	if cfg.name() == PartialUpdate && cfg.Partitions > len(params) {
 		return nil, fmt.Errorf("distopt: %s %d of %d values: want no more than there are", SettingPartitions, cfg.Partitions, len(params))
 	}
+	if err := o.fitsRule(cfg.name()); err != nil {
+		return nil, err
+	}
 	o.codec.pool, o.planName, o.pieces = cfg.Pool, cfg.planName(Info{}), piecesOf(layers)
 	if o.agreed, err = agreePlan(g, cfg.plan(layers, o.planName), layers); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)

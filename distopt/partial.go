@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/optim"
 )
 
 // partialStep updates everything locally, then averages one partition of the
@@ -55,6 +56,15 @@ func partition(n, k, i int) (lo, hi int) {
 	const line = 16
 	lines := (n + line - 1) / line
 	return min(n, lines*i/k*line), min(n, lines*(i+1)/k*line)
+}
+
+// fitsRule refuses a rule under PartialUpdate that makes parameters of sums of its own: the
+// next step would undo their mean.
+func (o *Optimizer) fitsRule(s Strategy) error {
+	if _, dual := o.opt.(*optim.FTRL); dual && s == PartialUpdate {
+		return fmt.Errorf("distopt: strategy %s averages parameters, and optimizer %q makes them anew of its own sums in each step, which undoes that: use another of the two", s, o.opt.Name())
+	}
+	return nil
 }
 
 // Sync makes all replicas equal by averaging the parameters where the strategy

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/bucket"
-	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -24,7 +23,9 @@ func (o *Optimizer) State() []optim.State {
 // changed since New. It is the same on every rank and can be written as JSON.
 type Setup struct {
 	Strategy Strategy `json:"strategy"`
-	Spars    float64  `json:"spars,omitempty"`
+	// Spars is the share or the threshold, also where the strategy takes none: of the next
+	// one that does.
+	Spars float64 `json:"spars,omitempty"`
 	// Other is the share that SetStrategy goes on with where Spars is a threshold, and
 	// the reverse.
 	Other    float64 `json:"other_spars,omitempty"`
@@ -40,7 +41,10 @@ type Setup struct {
 
 // Setup is that of the next step.
 func (o *Optimizer) Setup() Setup {
-	s := Setup{Strategy: o.cfg.Strategy, Spars: o.Spars(), Other: o.otherSpars, PlanName: o.planName, SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
+	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
+	if o.info.HasEffect(SettingSpars) {
+		s.Spars = o.Spars() // the default, too
+	}
 	for _, b := range o.agreed {
 		s.Last = append(s.Last, b.Last)
 	}
@@ -59,8 +63,8 @@ func (o *Optimizer) Restore(s Setup) error {
 	if err != nil {
 		return fmt.Errorf("distopt: restoring the plan %q: %w", s.PlanName, err)
 	}
-	cfg := o.cfg
-	if cfg.Strategy = s.Strategy; s.Strategy != Custom {
+	cfg, _ := o.turned(s.Strategy)
+	if s.Strategy != Custom {
 		cfg.Chain = nil
 	}
 	if s.Spars != 0 {
@@ -69,16 +73,15 @@ func (o *Optimizer) Restore(s Setup) error {
 	if s.Strategy == Custom && cfg.Chain == nil {
 		return fmt.Errorf("distopt: restoring strategy %s, but this run has no chain", Custom)
 	}
-	if s.Owes {
-		everything, err := compress.NewChain(compress.TopK{Ratio: 1})
-		if err == nil {
-			err = o.codec.use(everything, o.layers, len(o.grads))
-		}
-		if err != nil {
-			return fmt.Errorf("distopt: %w", err)
-		}
+	if err := o.fitsRule(s.Strategy); err != nil {
+		return err
 	}
-	if err := o.adopt(cfg); err != nil {
+	before := o.codec
+	if o.codec, err = o.codec.anewOwing(s.Owes, o.layers, len(o.grads)); err == nil {
+		err = o.adopt(cfg)
+	}
+	if err != nil {
+		o.codec = before
 		return err
 	}
 	o.otherSpars = s.Other

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
 )
 
 // Saved and restored in mid-run every strategy goes on with the same bits.
@@ -129,32 +130,99 @@ func TestOwedIsRestored(t *testing.T) {
 	})
 }
 
-// A run that was saved under a threshold goes on with its share when it changes back.
-func TestSetupHasBothSpars(t *testing.T) {
+// A restored run has what the saved one had and no more, whatever it was made with.
+func TestRestoreInventsNothing(t *testing.T) {
 	onRanks(t, 1, func(g *collective.Group) error {
-		var setup Setup
-		for _, restored := range []bool{false, true} {
-			cfg := Config{Strategy: SparseTopK, Spars: 0.01}
-			if restored {
-				cfg.Spars = 0
-			}
-			w, err := newRig(g, padded(), cfg)
-			if err != nil {
-				return err
-			}
-			if restored {
-				err = w.o.Restore(setup)
-			} else {
-				err = w.o.SetStrategy(SparseThreshold)
-				setup = w.o.Setup()
-			}
-			if err != nil {
-				return err
-			}
-			if err := w.o.SetStrategy(SparseTopK); err != nil || w.o.Spars() != 0.01 {
-				return fmt.Errorf("restored %v: spars %v, %w", restored, w.o.Spars(), err)
+		w, err := newRig(g, padded(), Config{Strategy: TopK})
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(w.train(2), w.o.SetStrategy(FP32), w.train(1)); err != nil {
+			return err
+		}
+		again, err := newRig(g, padded(), Config{Strategy: TopK})
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(again.train(2), again.o.Restore(w.o.Setup())); err != nil {
+			return err
+		}
+		if n := len(again.o.State()); n != len(w.o.State()) || n != 0 {
+			return fmt.Errorf("%d states are restored of %d", n, len(w.o.State()))
+		}
+		if err := again.o.Restore(Setup{Strategy: DLGS, Last: w.o.Setup().Last, SHA256: w.o.Setup().SHA256}); err != nil {
+			return err
+		}
+		for _, v := range again.residual() {
+			if v != 0 {
+				return fmt.Errorf("%v is kept of a run before", v)
 			}
 		}
-		return nil
+		return again.train(1)
 	})
+}
+
+// A restored run has the share and the threshold of the saved one, under whatever
+// strategy that was saved; a change that fails leaves both.
+func TestSetupHasBothSpars(t *testing.T) {
+	chain, err := compress.NewChain(compress.TopK{Ratio: 0.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := func(o *Optimizer) error { return o.SetChain(chain) }
+	to := func(s Strategy) func(o *Optimizer) error {
+		return func(o *Optimizer) error { return o.SetStrategy(s) }
+	}
+	spars := func(v float64) func(o *Optimizer) error {
+		return func(o *Optimizer) error { return o.SetSpars(v) }
+	}
+	none := func(o *Optimizer) error {
+		if err := o.SetStrategy("fp33"); err == nil {
+			return errors.New("fp33 is a strategy")
+		}
+		return nil
+	}
+	type change = func(o *Optimizer) error
+	for i, c := range []struct {
+		cfg     Config
+		changes []change
+		then    Strategy
+		want    float64
+	}{
+		{Config{Strategy: SparseTopK, Spars: 0.01}, []change{to(SparseThreshold)}, SparseTopK, 0.01},
+		{Config{Strategy: SparseThreshold, Spars: 0.01}, []change{to(FP32)}, TopK, DefaultSpars},
+		{Config{Strategy: SparseThreshold, Spars: 2}, []change{to(FP32), none}, SparseThreshold, 2},
+		{Config{Strategy: SparseThreshold, Spars: 2}, []change{own}, TopK, DefaultSpars},
+		{Config{Strategy: SparseThreshold, Spars: 2}, []change{to(TopK), spars(0.5), own}, SparseThreshold, 2},
+		{Config{Strategy: DLGS, Spars: 0.01}, []change{spars(0.2), to(FP32)}, DLGS, 0.2},
+		{Config{Strategy: DLGS, Spars: 0.01}, []change{own}, LAGS, 0.01},
+	} {
+		onRanks(t, 1, func(g *collective.Group) error {
+			w, err := newRig(g, padded(), c.cfg)
+			if err != nil {
+				return err
+			}
+			for _, change := range c.changes {
+				if err := change(w.o); err != nil {
+					return err
+				}
+			}
+			again, err := newRig(g, padded(), c.cfg)
+			if err == nil && w.o.Strategy() == Custom {
+				err = again.o.SetChain(chain)
+			}
+			if err == nil {
+				err = again.o.Restore(w.o.Setup())
+			}
+			if err != nil {
+				return err
+			}
+			for _, o := range []*Optimizer{w.o, again.o} {
+				if err := o.SetStrategy(c.then); err != nil || o.Spars() != c.want {
+					return fmt.Errorf("case %d: spars %v, want %v, %w", i, o.Spars(), c.want, err)
+				}
+			}
+			return nil
+		})
+	}
 }

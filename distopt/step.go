@@ -73,7 +73,7 @@ func (o *Optimizer) send(b int) {
 // bucket, the parameters are not usable on this rank and every later Step
 // fails with the same error. What selections were to send of buckets that were not
 // agreed on is then kept again: State has the gradients of the step and what was
-// kept before.
+// kept before. Values that could not be sent, such as NaN, are not kept.
 func (o *Optimizer) Step() error {
 	o.watch.begin()
 	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {

@@ -2,12 +2,14 @@ package distopt
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/optim"
 )
 
 // Prepare gives later strategies their settings; one that has them refuses.
@@ -109,9 +111,44 @@ func TestStrategiesDiffer(t *testing.T) {
 		}
 		return w.o.SetStrategy(one(g.Rank(), dlgs, Config{Strategy: FP32}).Strategy)
 	}))
-	if a, b := told(Config{Strategy: DLGS, Spars: 0.1}), told(Config{Strategy: DLGS, Spars: 0.2}); len(a) != agreedBytes || slices.Equal(a, b) {
-		t.Errorf("%q and %q", a, b)
+	plain := Config{Strategy: DLGS, Spars: 0.1}
+	other := []Config{plain, plain, plain, plain, {Strategy: PartialUpdate}, {Strategy: PartialUpdate, Partitions: 3}}
+	other[0].Spars, other[1].ClipNorm, other[2].Accumulation, other[3].BoundSum = 0.2, 1, 2, true
+	seen := map[string]bool{}
+	for _, c := range append(other, plain) {
+		text := told(c)
+		if len(text) != agreedBytes || seen[string(text)] {
+			t.Errorf("%q is of two", text)
+		}
+		seen[string(text)] = true
 	}
+	plain.Accumulation = 1
+	if !seen[string(told(plain))] {
+		t.Error("one backward a step is another setting than none said")
+	}
+}
+
+// A rule that makes parameters of sums of its own has no use for their mean.
+func TestPartialUpdateOfSums(t *testing.T) {
+	onRanks(t, 2, func(g *collective.Group) error {
+		layers := padded()
+		n := total(layers)
+		with := func(s Strategy) (*Optimizer, error) {
+			return New(g, optim.NewFTRL(0.1), layers, make([]float32, n), make([]float32, n), nil, Config{Strategy: s})
+		}
+		o, err := with(FP32)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = o.Close() }()
+		_, first := with(PartialUpdate)
+		for _, err := range []error{first, o.SetStrategy(PartialUpdate), o.Restore(Setup{Strategy: PartialUpdate, Last: o.Setup().Last, SHA256: o.Setup().SHA256})} {
+			if err == nil || !strings.Contains(err.Error(), `optimizer "ftrl" makes them anew`) {
+				return fmt.Errorf("partialUpdate with ftrl: %v", err)
+			}
+		}
+		return nil
+	})
 }
 
 func TestDensity(t *testing.T) {

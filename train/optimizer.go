@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
@@ -57,6 +58,9 @@ func (c Config) validateOptimizer() (errs []error) {
 	within("weight decay", c.WeightDecay, math.Inf(1))
 	if c.Momentum != 0 && c.Optimizer != "sgd" {
 		errs = append(errs, fmt.Errorf("momentum %v has no effect on optimizer %q: leave it out", c.Momentum, c.Optimizer))
+	}
+	if c.Optimizer == "ftrl" && c.Exchange.Strategy == distopt.PartialUpdate {
+		errs = append(errs, fmt.Errorf("optimizer \"ftrl\" makes parameters anew of its own sums in each step, which undoes the mean of strategy %s: use another of the two", c.Exchange.Strategy))
 	}
 	if c.Eps != 0 && (c.Optimizer == "sgd" || c.Optimizer == "ftrl" || c.Optimizer == OptimizerClick) {
 		errs = append(errs, fmt.Errorf("eps %v has no effect on optimizer %q: leave it out", c.Eps, c.Optimizer))
