@@ -113,6 +113,17 @@ func (c *Chain) Uncoded() *Chain {
 	return &Chain{transforms: c.transforms, selector: c.selector, quantiser: FP32{}}
 }
 
+// Relative is the chain with a threshold that sends about that share of the values, 0 to 1,
+// in place of a magnitude (Threshold), which depends on what gradients are like; only its
+// steps that reuse the threshold are alike. Other chains, and a share of 0, are left as
+// they are, and ok is false.
+func (c *Chain) Relative(share float64) (out *Chain, ok bool) {
+	if _, ok := c.selector.(Threshold); !ok || !(share > 0 && share <= 1) {
+		return c, false
+	}
+	return &Chain{transforms: c.transforms, selector: DLGS{Ratio: share, Fixed: true}, quantiser: c.quantiser}, true
+}
+
 // Sparse tells whether the chain selects entries.
 func (c *Chain) Sparse() bool { return c.selector != nil }
 

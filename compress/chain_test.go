@@ -226,3 +226,33 @@ func TestErrorsNameTheParameter(t *testing.T) {
 		}
 	}
 }
+
+// A chain with a fixed magnitude has a twin that sends a share of whatever gradients are
+// like.
+func TestRelative(t *testing.T) {
+	chain, err := NewChain(Clip{Max: 1e9}, Threshold{1e6}, FP16{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin, ok := chain.Relative(0.1)
+	if !ok || !twin.Reuses() || twin.Quantiser() != chain.Quantiser() || !strings.HasPrefix(twin.String(), "clip") {
+		t.Errorf("%v of %v", twin, chain)
+	}
+	for _, share := range []float64{0, -1, 1.5, math.NaN()} {
+		if out, ok := chain.Relative(share); ok || out != chain {
+			t.Errorf("share %v: %v", share, out)
+		}
+	}
+	if out, ok := twin.Relative(0.5); ok || out != twin {
+		t.Errorf("%v of %v", out, twin)
+	}
+	samples, err := MeasureCosts(twin, nil, 1<<14)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range samples {
+		if share := float64(s.Entries) / float64(s.Values); share < 0.03 || share > 0.4 || s.Reuse <= 0 {
+			t.Errorf("%+v: %v of all values are sent, want about 0.1", s, share)
+		}
+	}
+}

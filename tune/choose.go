@@ -84,14 +84,25 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 		errs = append(errs, fmt.Errorf("the profile has no cost of exchanging %s%s among %d ranks on %d hosts%s", c.code(), densityText(c.Density), ranks, hosts, serversText(f, servers)))
 	}
 	step.Costs.Beside = f.Beside(c.code(), payload, ranks, hosts, servers)
-	if len(errs) == 0 {
-		errs = append(errs, step.Validate())
+	err := errors.Join(errs...)
+	switch {
+	case err != nil:
+		err = &costsError{err}
+	default:
+		err = step.Validate()
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return bucket.Step{}, fmt.Errorf("tune: strategy %s: %w; measure this job (--tune) and save that", c.Name, err)
 	}
 	return step, nil
 }
+
+// errCosts is what a profile without some cost gives, which says what it lacks.
+var errCosts = errors.New("the profile lacks costs")
+
+type costsError struct{ error }
+
+func (e *costsError) Is(target error) bool { return target == errCosts }
 
 // codecOf is the cost of the candidate's chain; none where gradients travel as they are.
 func codecOf(f bucket.Profile, c Candidate) bucket.CodecProfile {
@@ -112,10 +123,16 @@ func densityIn(f bucket.Profile, c Candidate) float64 {
 	return c.Density
 }
 
+// otherKind tells whether a profile is of a job with servers while this one has none, or
+// the reverse.
+func otherKind(f bucket.Profile, servers int) bool {
+	return len(f.Links) > 0 && !slices.ContainsFunc(f.Links, func(l bucket.LinkProfile) bool { return (l.Servers > 0) == (servers > 0) })
+}
+
 // serversText says through what an exchange goes, and that a profile is of the other
 // way.
 func serversText(f bucket.Profile, servers int) string {
-	other := len(f.Links) > 0 && !slices.ContainsFunc(f.Links, func(l bucket.LinkProfile) bool { return (l.Servers > 0) == (servers > 0) })
+	other := otherKind(f, servers)
 	switch {
 	case servers > 0 && other:
 		return fmt.Sprintf(" through %d servers: it is of ranks without servers", servers)

@@ -20,6 +20,7 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 	if chain == nil {
 		return cost, unit, nil
 	}
+	chain, relative := chain.Relative(c.Density)
 	samples, err := compress.MeasureCosts(chain, pool, values)
 	if err != nil {
 		return cost, 0, fmt.Errorf("tune: %s: %w", c.Name, err)
@@ -40,7 +41,10 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 			unit = all[3*i+2] // of the longest, in the end
 		}
 	}
-	if !c.reuses() { // the two are alike
+	switch {
+	case relative:
+		exact = reuse
+	case !c.reuses(): // the two are alike
 		exact = append(exact, reuse...)
 		reuse = exact
 	}

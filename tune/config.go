@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,7 +39,7 @@ type Config struct {
 	// Profile, if there is one, is what to choose by instead; the same on every rank.
 	Profile *bucket.Profile
 	// MayKeep says that Resumed will be called, which may bring a choice to keep: then
-	// a plan needs neither Measure nor Profile.
+	// a plan needs neither Measure nor Profile, and one by Profile is made there.
 	MayKeep bool
 	// Model and Batch are told in the profile.
 	Model string
@@ -86,13 +87,16 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("plan %q has no effect on strategy %s: leave it out", c.Exchange.Plan, i.Name))
 	}
 	switch {
-	case c.Exchange.Plan == SavedPlan && (c.Profile == nil || c.Profile.Plan == nil) && !c.MayKeep:
-		errs = append(errs, errors.New(`plan "saved" is the one that a profile holds: name a file that has one (--profile FILE)`))
+	case c.lacksPlan() && (c.Measure || !c.MayKeep):
+		errs = append(errs, noSource(SavedPlan))
 	case measured && !auto && !c.Measure && c.Profile == nil && !c.MayKeep:
 		errs = append(errs, noSource(c.Exchange.Plan))
 	}
 	if x := c.Exchange; auto && (x.Chain != nil || x.ClipValue != 0 || x.Momentum != 0 || x.LayerThresholds || x.SparseAlgorithm != "") {
 		errs = append(errs, errors.New("strategy auto chooses among the plain ones: a chain of one's own, clip-value, momentum-correction, layer-thresholds and an algorithm of sparse exchanges would act under some of them alone: leave them out"))
+	}
+	if x := c.Exchange; x.BucketBytes != 0 && (measured || auto && x.Plan == "") {
+		errs = append(errs, fmt.Errorf("bucket size %d bytes has no effect on plan %q: use plan %q or leave it out", x.BucketBytes, cmp.Or(x.Plan, "exact"), distopt.PlanFixed))
 	}
 	if c.Profile != nil {
 		errs = append(errs, c.Profile.Validate())
@@ -119,8 +123,21 @@ func (c Config) validateBase(auto bool) (errs []error) {
 	return append(errs, base.Validate())
 }
 
+// lacksPlan tells whether the plan is to be a profile's that is not there.
+func (c Config) lacksPlan() bool {
+	return c.Exchange.Plan == SavedPlan && (c.Profile == nil || c.Profile.Plan == nil)
+}
+
+// canMeasure tells whether a choice can be made of what is measured.
+func (c Config) canMeasure() bool {
+	return (c.Measure || c.Exchange.Strategy == Auto) && !c.lacksPlan()
+}
+
 // noSource says what a plan can be made of.
 func noSource(plan string) error {
+	if plan == SavedPlan {
+		return fmt.Errorf("plan %q is the one that a profile holds: name a file that has one (--profile FILE)", plan)
+	}
 	return fmt.Errorf("plan %q is made of measurements: name a file with those of an earlier run (--profile FILE), for results that can be repeated, or measure now (--tune), which may change them from run to run", plan)
 }
 
@@ -138,7 +155,7 @@ func (c Config) candidates() ([]Candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tune: %w", err)
 		}
-		one := Candidate{Name: string(info.Name), Every: 1, Clipped: cfg.ClipNorm > 0}
+		one := Candidate{Name: string(info.Name), Every: 1, Clipped: cfg.ClipNorm > 0, Bounded: cfg.BoundSum}
 		if one.Chain, err = cfg.NewChain(); err != nil {
 			return nil, fmt.Errorf("tune: strategy %s: %w", name, err)
 		}

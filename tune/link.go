@@ -120,8 +120,20 @@ func (b *exchangeBench) op(size int) *exchange.Op {
 	}
 	if b.c.sparse() {
 		op.Sparse = b.entries(size)
+		if b.c.Bounded {
+			op.Most = op.Sparse.Count()
+		}
 	}
 	return op
+}
+
+// clean makes op what it was before it was exchanged.
+func clean(op *exchange.Op) {
+	clear(op.X)
+	if s := op.Sparse; s != nil && s.Count() < op.Most { // of some entries, all of a value, the sum had no room
+		s.Index, s.Value = s.Index[:op.Most], s.Value[:op.Most]
+		slices.Sort(s.Index)
+	}
 }
 
 // time measures one length and returns how long it takes, the same on every rank.
@@ -159,7 +171,7 @@ func (b *exchangeBench) time(size int) (float64, error) {
 // of Start and of Wait after the end. Of casts the exchange begins behind Start, which
 // counts apart.
 func (b *exchangeBench) once(op *exchange.Op) (seconds []float64, err error) {
-	clear(op.X)
+	clean(op)
 	if err := collective.Barrier(b.g); err != nil {
 		return nil, err
 	}

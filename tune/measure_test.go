@@ -348,6 +348,68 @@ func TestExchangeBesideMakesUp(t *testing.T) {
 	})
 }
 
+// Where the shortest message takes long nothing is measured beside it for minutes.
+func TestExchangeBesideOfSlowLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &shared{channel: channel{short: time.Second, long: time.Second}, beside: bucket.Beside{Late: 6e-3, Stretch: 1}, turn: 100 * time.Microsecond}
+		onRanks(t, 1, func(g *collective.Group) error {
+			b := exchangeBench{g: g, r: m, c: Candidate{Name: "fp32"}, arena: make([]float32, 1<<18), payload: bucket.Payload{Unit: 4}}
+			if _, err := b.time(linkLeast); err != nil {
+				return err
+			}
+			b.load.compute = m.compute
+			start := time.Now()
+			if got, err := b.beside(); err != nil || got != (bucket.Beside{}) || time.Since(start) > 0 {
+				return fmt.Errorf("%+v, %w, after %v", got, err, time.Since(start))
+			}
+			return nil
+		})
+	})
+}
+
+// bounding has no room for half of the entries of a sum that may be bounded, and leaves them
+// as a Group does: in front, those it took behind.
+type bounding struct {
+	channel
+	t     *testing.T
+	whole []int32
+}
+
+func (b *bounding) Start(op *exchange.Op) {
+	s := op.Sparse
+	if op.Most != s.Count() || !slices.IsSorted(s.Index) {
+		b.t.Errorf("%d of %d entries are exchanged again, sorted: %v", s.Count(), op.Most, slices.IsSorted(s.Index))
+	}
+	if len(b.whole) == s.Count() && !slices.Equal(b.whole, s.Index) {
+		b.t.Error("other entries are exchanged again")
+	}
+	b.whole = slices.Clone(s.Index)
+	b.channel.Start(op)
+}
+
+func (b *bounding) Wait(op *exchange.Op) (time.Time, error) {
+	end, err := b.channel.Wait(op)
+	slices.Reverse(op.Sparse.Index)
+	n := op.Sparse.Count() / 2
+	op.Sparse.Index, op.Sparse.Value = op.Sparse.Index[:n], op.Sparse.Value[:n]
+	return end, err
+}
+
+// A bounded sum is measured with all entries each time.
+func TestExchangeBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		onRanks(t, 1, func(g *collective.Group) error {
+			chain := chainOf(t, compress.TopK{Ratio: 0.1})
+			r := &bounding{channel: channel{short: time.Millisecond, long: time.Millisecond, servers: 1}, t: t}
+			links, _, err := Exchange(g, r, Candidate{Name: "topk", Chain: chain, Density: 0.1, Bounded: true}, 8, make([]float32, 1<<12))
+			if err == nil && (len(links) == 0 || len(r.whole) == 0) {
+				err = fmt.Errorf("%+v", links)
+			}
+			return err
+		})
+	})
+}
+
 // What the computation lost goes by time, beyond that by messages; exchanges that are over
 // soon cannot tell.
 func TestLost(t *testing.T) {

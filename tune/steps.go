@@ -34,14 +34,17 @@ func (t *Tuner) measure() error {
 }
 
 // densities finds the density of a strategy that does not say it, such as that of a
-// threshold.
+// threshold, in the steps of this phase.
 func (t *Tuner) densities() error {
+	if t.auto || t.cfg.Exchange.Density() > 0 {
+		return nil
+	}
 	seen := []float64{min(1, max(1e-9, median(t.steps.density)))}
 	if err := slowest(t.g, seen); err != nil {
 		return err
 	}
 	for i, c := range t.candidates {
-		if c.sparse() && c.Density == 0 {
+		if c.sparse() {
 			t.candidates[i].Density = seen[0]
 		}
 	}
@@ -113,6 +116,15 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 	return f, nil
 }
 
+// atEnd are the candidates of the share that is sent in the end, where that is another than
+// now: who starts again by what is measured plans for it.
+func (t *Tuner) atEnd() ([]Candidate, error) {
+	if t.auto || t.cfg.Exchange.Density() == 0 || t.cfg.Exchange.Density() == t.candidates[0].Density {
+		return nil, nil
+	}
+	return t.cfg.candidates()
+}
+
 // current makes the candidates those of the share that is sent now, which a warm-up
 // changes over a run.
 func (t *Tuner) current() (err error) {
@@ -141,7 +153,11 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 		calls Calls
 	}
 	seen := map[wire]cost{}
-	for _, c := range t.candidates {
+	last, err := t.atEnd()
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Concat(t.candidates, last) {
 		codec, unit, err := Codec(t.g, c, t.cfg.Exchange.Pool, len(t.grads))
 		if err != nil {
 			return err
@@ -277,6 +293,9 @@ func (t *Tuner) look() error {
 	t.again++
 	t.period *= 2 // a machine that never settles is not measured all the time
 	if f, err = t.alone(f); err != nil {
+		return err
+	}
+	if err := t.densities(); err != nil {
 		return err
 	}
 	f.Update = t.planned.Update // some of this one's happened while groups travelled

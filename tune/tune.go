@@ -40,6 +40,9 @@ type Candidate struct {
 	// making its part and writing it to all within the exchange. Writing costs what the
 	// exchange of sums alone writes, so that what it takes longer is about one rank's part.
 	Shared bool
+	// Bounded says that the sum may keep to as many entries as a rank sends
+	// (exchange.Op.Most).
+	Bounded bool
 	// Planner cuts the layers: the only one that the strategy has, or the best.
 	Planner bucket.Named
 }

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -111,7 +112,7 @@ func (s *stepTimes) add(whole time.Duration, t distopt.StepTimes) {
 }
 
 // New makes a tuner for opt, whose layers and arena of gradients these are. Where
-// nothing is to be measured it chooses at once. It is a collective call. Errors: what
+// nothing is to be measured it chooses at once, or in Resumed where that may bring a choice. It is a collective call. Errors: what
 // Validate reports, or a profile that lacks what the choice needs.
 func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, grads []float32, cfg Config) (*Tuner, error) {
 	if err := cfg.Validate(); err != nil {
@@ -134,11 +135,11 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 	case t.auto && g.Size() == 1 && serversOf(opt.Reducer()) == 0: // no choice to keep
 		t.report(Report{Why: "one rank: there is nothing to exchange"})
 		return t, nil
-	case cfg.Profile != nil:
-		return t, t.fromProfile()
-	case !t.auto && !cfg.Measure:
+	case cfg.MayKeep && (cfg.Profile != nil || !cfg.canMeasure()):
 		t.waiting = true
 		return t, nil
+	case cfg.Profile != nil:
+		return t, t.fromProfile()
 	}
 	return t, t.start()
 }
@@ -199,7 +200,7 @@ func (t *Tuner) Begin() {
 // choose, together with the other ranks.
 func (t *Tuner) Step() error {
 	if t.waiting {
-		return fmt.Errorf("tune: %w", noSource(t.cfg.Exchange.Plan))
+		return fmt.Errorf("tune: a step before Resumed, without which there is no choice: %w", noSource(t.cfg.Exchange.Plan))
 	}
 	if err := t.opt.Step(); err != nil || t.phase == idle {
 		return err
@@ -294,14 +295,20 @@ func (t *Tuner) fromProfile() error {
 	if err := fits(f, t.layers); err != nil {
 		return err
 	}
-	if !t.auto && t.cfg.Exchange.Plan == SavedPlan && len(f.Links) == 0 {
-		return t.asSaved(f)
+	if !t.auto && t.cfg.Exchange.Plan == SavedPlan {
+		servers := serversOf(t.opt.Reducer())
+		_, err := Predict(f, t.candidates[0], t.g.Size(), t.g.Hosts(), servers)
+		if errors.Is(err, errCosts) && !otherKind(f, servers) {
+			return t.asSaved(f)
+		}
+	} else if here := t.cfg.Batch; here != f.Batch && min(here, f.Batch) > 0 {
+		return fmt.Errorf("tune: the profile was measured with batches of %d, this run has %d, and its backward takes other times: measure this job (--tune) and save that", f.Batch, here)
 	}
 	return t.choose(f, "by the profile")
 }
 
 // asSaved goes on with the plan that a profile holds, where it has no costs to predict a
-// step by: it was made for a cluster that was not there.
+// step by: it was made for another cluster, or one that was not there.
 func (t *Tuner) asSaved(f bucket.Profile) error {
 	if err := t.opt.SetPlan(SavedPlan, f.SavedPlan()); err != nil {
 		return err
@@ -340,8 +347,11 @@ func (t *Tuner) Resumed(chosen bool) error {
 			t.report(Report{Why: "kept from the checkpoint"})
 		}
 		return nil
-	case t.waiting:
+	case t.waiting && (t.cfg.Profile == nil || t.cfg.lacksPlan()):
 		return fmt.Errorf("tune: there is no choice in a checkpoint to keep: %w", noSource(t.cfg.Exchange.Plan))
+	case t.waiting:
+		t.waiting = false
+		return t.fromProfile()
 	case t.phase == idle:
 		return nil
 	}

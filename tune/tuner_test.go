@@ -25,8 +25,9 @@ type job struct {
 	forward  time.Duration
 	link     func() *channel
 	cfg      Config
-	resumed  *bool // what Resumed is told; nil: it is not called
-	stay     bool  // once it is measured
+	resumed  *bool          // what Resumed is told; nil: it is not called
+	setup    *distopt.Setup // restored before, if there is one
+	stay     bool           // once it is measured
 	spars    func(step int) float64
 	between  func(step int) time.Duration // of an evaluation before the step
 	ends     bool                         // the run is told to
@@ -96,6 +97,11 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 		return err
 	}
 	out.opt = opt
+	if j.setup != nil {
+		if err := opt.Restore(*j.setup); err != nil {
+			return err
+		}
+	}
 	if j.resumed != nil {
 		if err := t.Resumed(*j.resumed); err != nil {
 			return err
@@ -299,6 +305,11 @@ func TestMeasuredWarmup(t *testing.T) {
 			t.Errorf("predicted %v s, measured %v", r.Chosen.Step, r.Measured.Step)
 		}
 	}
+	early := j.run(t, 40).profile // that of a run which has only warmed up serves the next
+	j.cfg.Measure, j.cfg.Profile, j.spars = false, &early, nil
+	if out := j.run(t, 3); len(early.Codecs) != 2 || len(out.reports) != 1 || out.reports[0].Chosen.Step <= 0 {
+		t.Errorf("by the profile of a warm-up: %+v", out.reports)
+	}
 }
 
 // The density of a strategy that goes by magnitude is found out.
@@ -409,19 +420,53 @@ func TestResumed(t *testing.T) {
 		t.Errorf("told to measure: %+v", out.reports)
 	}
 	j.cfg = Config{Exchange: distopt.Config{Plan: "exact"}, MayKeep: true}
-	if out := j.run(t, 3); len(out.reports) != 0 {
-		t.Logf("kept plan: %+v", out.reports)
+	if out := j.run(t, 3); len(out.reports) != 1 || !strings.Contains(out.reports[0].Why, "checkpoint") || !out.chosen {
+		t.Errorf("kept plan: %+v", out.reports)
 	}
-	for _, resumed := range []*bool{&no, nil} {
-		j.resumed = resumed
-		synctest.Test(t, func(t *testing.T) {
-			onRanks(t, 2, func(g *collective.Group) error {
-				if err := j.rank(g, 1, new(outcome)); err == nil || !strings.Contains(err.Error(), "--profile FILE") {
-					return fmt.Errorf("no source: %v", err)
-				}
-				return nil
+	saved := auto(0.01)
+	saved.Exchange.Plan, saved.MayKeep = SavedPlan, true
+	for _, cfg := range []Config{j.cfg, saved} {
+		for _, resumed := range []*bool{&no, nil} {
+			j.cfg, j.resumed = cfg, resumed
+			synctest.Test(t, func(t *testing.T) {
+				onRanks(t, 2, func(g *collective.Group) error {
+					if err := j.rank(g, 1, new(outcome)); err == nil || !strings.Contains(err.Error(), "--profile FILE") {
+						return fmt.Errorf("no source: %v", err)
+					}
+					return nil
+				})
 			})
-		})
+		}
+	}
+}
+
+// What a profile chooses holds after a run that was saved before it had chosen; what one
+// had chosen is kept.
+func TestResumedByProfile(t *testing.T) {
+	yes, no := true, false
+	first := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
+	setups := make([]distopt.Setup, 2)
+	before := first.run(t, 3) // all in one group
+	after := first.run(t, 30)
+	setups[0], setups[1] = before.opt.Setup(), after.opt.Setup()
+	if setups[0].SHA256 == setups[1].SHA256 {
+		t.Fatal("the plan is that of the measurement: the test shows nothing")
+	}
+	j := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Profile: &after.profile, MayKeep: true})
+	j.setup, j.resumed = &setups[0], &no
+	if out := j.run(t, 3); out.opt.Plan().SHA256() != setups[1].SHA256 || len(out.reports) != 1 || out.reports[0].SHA256 != setups[1].SHA256 || !out.chosen {
+		t.Errorf("nothing had been chosen: %v, %+v", out.opt.Plan(), out.reports)
+	}
+	j.resumed = &yes
+	if out := j.run(t, 3); out.opt.Plan().SHA256() != setups[0].SHA256 || len(out.reports) != 1 || !strings.Contains(out.reports[0].Why, "checkpoint") {
+		t.Errorf("a choice is kept: %v, %+v", out.opt.Plan(), out.reports)
+	}
+	j = small(slow, auto(0.01))
+	f := j.run(t, 40).profile
+	j.cfg.Profile, j.cfg.MayKeep = &f, true
+	j.setup, j.resumed = &setups[0], &no
+	if out := j.run(t, 3); out.opt.Strategy() != distopt.DLGS || len(out.reports) != 1 {
+		t.Errorf("auto: %s, %+v", out.opt.Strategy(), out.reports)
 	}
 }
 
@@ -459,7 +504,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A saved plan needs no costs: `ringo plan` saves some that were made for other clusters.
+// A saved plan needs no costs of this job: `ringo plan` saves some that were made for other
+// clusters.
 func TestSavedPlanWithoutCosts(t *testing.T) {
 	f := bucket.Profile{Model: "job", Ranks: 2}
 	for i, n := range small(nil, Config{}).values {
@@ -469,10 +515,29 @@ func TestSavedPlanWithoutCosts(t *testing.T) {
 	if err := f.SavePlan("per-layer", want); err != nil {
 		t.Fatal(err)
 	}
-	out := small(fast, Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &f}).run(t, 5)
-	if len(out.reports) != 1 || out.reports[0].SHA256 != want.SHA256() || out.reports[0].Chosen.Step != 0 || out.opt.Plan().SHA256() != want.SHA256() || out.opt.PlanName() != SavedPlan {
-		t.Errorf("%+v", out.reports)
+	check := func(out outcome) {
+		t.Helper()
+		if len(out.reports) != 1 || out.reports[0].SHA256 != want.SHA256() || out.reports[0].Chosen.Step != 0 || out.opt.Plan().SHA256() != want.SHA256() || out.opt.PlanName() != SavedPlan {
+			t.Errorf("%+v", out.reports)
+		}
 	}
+	check(small(fast, Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &f}).run(t, 5))
+	measured := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}).run(t, 30).profile
+	for i := range measured.Links {
+		measured.Links[i].Ranks = 5
+	}
+	measured.Batch++
+	if err := measured.SavePlan("per-layer", want); err != nil {
+		t.Fatal(err)
+	}
+	check(small(slow, Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &measured}).run(t, 5))
+	onRanks(t, 2, func(g *collective.Group) error { // but a plan is not made of it
+		err := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Profile: &measured}).rank(g, 0, new(outcome))
+		if err == nil || !strings.Contains(err.Error(), "measured with batches of 4, this run has 3") {
+			return fmt.Errorf("another batch: %v", err)
+		}
+		return nil
+	})
 }
 
 func TestConfigValidate(t *testing.T) {
@@ -490,6 +555,13 @@ func TestConfigValidate(t *testing.T) {
 		{Config{Exchange: distopt.Config{Plan: "exact"}, Profile: f}, nil},
 		{Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: f}, nil},
 		{Config{Exchange: distopt.Config{Plan: "exact"}, MayKeep: true}, nil},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}, MayKeep: true}, nil},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: SavedPlan}, MayKeep: true}, nil},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: SavedPlan}}, []string{`plan "saved" is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}, MayKeep: true, Measure: true}, []string{`plan "saved" is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: "fixed", BucketBytes: 64}}, nil},
+		{Config{Exchange: distopt.Config{Strategy: Auto, BucketBytes: 64}}, []string{`bucket size 64 bytes has no effect on plan "exact"`}},
+		{Config{Exchange: distopt.Config{Plan: "mgwfbp", BucketBytes: 64}, Measure: true}, []string{`bucket size 64 bytes has no effect on plan "mgwfbp"`}},
 		{Config{Exchange: distopt.Config{Plan: "exact"}}, []string{`plan "exact" is made of measurements`, "--profile FILE", "--tune"}},
 		{Config{Exchange: distopt.Config{Plan: SavedPlan}}, []string{`plan "saved" is the one that a profile holds`}},
 		{Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &none}, []string{`plan "saved" is the one that a profile holds`}},

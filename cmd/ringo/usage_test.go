@@ -95,6 +95,8 @@ func TestUsage(t *testing.T) {
 		{synthetic + "--optimizer adam --weight-decay 0.1", `weight decay 0.1 with optimizer "adam", which has none: use adamw`},
 		{synthetic + "--optimizer ftrl --weight-decay 0.1", `weight decay 0.1 with optimizer "ftrl"`},
 		{synthetic + "--optimizer ftrl --eps 0.1", `eps 0.1 has no effect on optimizer "ftrl"`},
+		{synthetic + "--optimizer ftrl --strategy partialUpdate", `optimizer "ftrl" makes parameters anew of its own sums in each step, which undoes the mean of strategy partialUpdate`},
+		{synthetic + "--strategy auto --bucket-bytes 65536", `bucket size 65536 bytes has no effect on plan "exact"`},
 		{synthetic + "--optimizer adamw --momentum 0.9", `momentum 0.9 has no effect on optimizer "adamw"`},
 		{synthetic + "--eps 1e-8", `eps 1e-08 has no effect on optimizer "sgd"`},
 		{synthetic + "--lr-steps 80:0.01,40", "--lr-steps", "40"},
