@@ -127,9 +127,11 @@ const (
 
 // look makes the threshold what a sample says where the two differ. It takes 1.6 to 1.8 us of
 // groups of up to 256 Ki values, and 3 % of a pass of larger ones. A whole step takes 1 to
-// 1.45 streaming passes at a ratio of 0.01 from 16 Ki values on; at 0.1 1 to 1.25 from 256 Ki
-// on, and within the caches 1.7 to 2, of which compaction is 1.5: by their number its
-// instructions fill two of the core's ports.
+// 1.47 streaming passes at a ratio of 0.01 from 16 Ki values on. At 0.1 it takes 1 to 1.25 from
+// 256 Ki on with AVX-512, and up to 1.44 with AVX2; within the caches 1.7 to 2, of which
+// compaction is 1.5: by their number its instructions fill two of the core's ports. With AVX2
+// compaction is about 3 there (16 to 64 Ki values), of about 20 instructions for 8 values,
+// and a step whose residuals lie beyond the caches takes 1.5 to 1.8 up to 128 Ki.
 func (d *dlgs) look(w *Workspace, residual, grad []float32) {
 	n, h := len(residual), d.kept[dlgsThreshold]
 	if d.fixed || n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
