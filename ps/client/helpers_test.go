@@ -101,6 +101,15 @@ func (j *job) replace(i int, e *fake.Engine) {
 	j.serve(i, e)
 }
 
+// restart replaces server i by one that goes on with all that it had acknowledged when it
+// ended.
+func (j *job) restart(i int) {
+	j.t.Helper()
+	j.running[i].cancel()
+	<-j.running[i].ended
+	j.replace(i, j.engines[i].Restart())
+}
+
 // trainer is the configuration of a trainer.
 func (j *job) trainer(rank int) Config {
 	cfg := Config{

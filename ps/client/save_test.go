@@ -36,7 +36,7 @@ func TestSave(t *testing.T) {
 		case 1, 2:
 			broken.cut()
 		case 3:
-			j.replace(2, j.engines[2].Restart())
+			j.restart(2)
 		}
 		all.Wait()
 		for i := range want {
