@@ -413,6 +413,12 @@ func TestVariables(t *testing.T) {
 			}
 		})
 	}
+	t.Run("another launcher's", func(t *testing.T) {
+		t.Setenv("WORLD_SIZE", "2")
+		t.Setenv("RANK", "1")
+		err := ringo.Run(t.Context(), ringo.Config{}, func(*ringo.Job) error { return nil })
+		checkText(t, err, "joining the job", "WORLD_SIZE=2: torchrun", "ringo run --np 2 -- PROGRAM")
+	})
 	t.Setenv(launch.TicketVar, "")
 	_, err := ringo.Join(t.Context(), ringo.Config{Size: 2, Rendezvous: "127.0.0.1:1"})
 	checkText(t, err, "RINGO_TICKET is not set")

@@ -59,11 +59,12 @@ func (e Env) Members() int { return e.WorldSize + e.Servers }
 
 // FromEnv reads the variables through lookup, which is like os.LookupEnv. It is
 // the one place that knows them. Without RINGO_RANK the process belongs to no
-// job, and present is false. The error names every variable that is missing or
+// job, and present is false; an *OtherLauncherError then says that another launcher has
+// started it more than once. The error names every variable that is missing or
 // wrong; it never shows the ticket.
 func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err error) {
 	if _, present = lookup(RankVar); !present {
-		return Env{}, false, nil
+		return Env{}, false, startedByOther(lookup)
 	}
 	r := envReader{lookup: lookup, because: RankVar}
 	env.Rank = r.number(RankVar, 0)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/launch"
 )
 
 func newBench() *cobra.Command {
@@ -16,6 +18,17 @@ func newBench() *cobra.Command {
 		Short: "Measure this machine: exchanges, steps, products, kernels, codecs, files, servers",
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Lookup("rank") != nil {
+				return nil // it looks itself, beside what else is wrong
+			}
+			_, _, err := launch.FromEnv(os.LookupEnv)
+			var faults faultList
+			if faults.addOther(cmd, err); len(faults) > 0 {
+				return usageError{faults[0]}
+			}
+			return nil
+		},
 	}
 	cmd.AddCommand(newBenchAllReduce(sumOfRanks), newBenchCollective(), newBenchStep(), newBenchGemm(), newBenchKernels(), newBenchCodec(), newBenchRead(), newBenchPS())
 	return cmd

@@ -97,6 +97,9 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 		f.np = env.WorldSize // under `ringo run`
 	}
 	var faults faultList
+	if !f.byHand {
+		faults.addOther(cmd, err)
+	}
 	if launched && err == nil && env.Servers > 0 && cmd.Flags().Lookup("mode") != nil && !cmd.Flags().Changed("mode") {
 		f.mode, f.servers = modePS, env.Servers
 	}

@@ -86,6 +86,8 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 // check reports every fault of the flags.
 func (c *runRole) check(cmd *cobra.Command) []error {
 	var faults faultList
+	_, _, err := launch.FromEnv(os.LookupEnv)
+	faults.addOther(cmd, err)
 	if c.np < 1 || c.np > maxRanks {
 		faults.add("--np %d: want 1 to %d", c.np, maxRanks)
 	}
