@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // File is a checkpoint opened for reading.
@@ -27,7 +28,7 @@ type File struct {
 // checked when they are read. The caller closes it. A damaged file gives a
 // *[DamageError].
 func Load(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}

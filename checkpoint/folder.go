@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // ErrNone is the error of Latest where a folder has no checkpoint, or does not
@@ -231,7 +232,7 @@ func withWhole(err error) error {
 }
 
 func whole(path string) bool {
-	file, err := os.Open(path)
+	file, err := pathname.Open(path)
 	if err != nil {
 		return false
 	}

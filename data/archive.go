@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // isArchive says whether a name is that of an archive we read.
@@ -21,7 +22,7 @@ func isArchive(name string) bool {
 // in the archive's order. A fault of the archive is a *FormatError with the
 // byte offset in the unpacked archive.
 func walkArchive(path string, visit func(name string, size int64, r io.Reader) error) error {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // The geometry of CIFAR-10 (Krizhevsky 2009). In its binary form a record is
@@ -108,7 +110,7 @@ func (c *cifar) readFolder(dir string) error {
 		if !ok {
 			continue
 		}
-		f, err := os.Open(path)
+		f, err := pathname.Open(path)
 		if err != nil {
 			return err
 		}

@@ -3,10 +3,11 @@ package data
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sort"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // clickFile is the source of the rows of a file that is not compressed, which are read
@@ -43,7 +44,7 @@ const partBytes = 1 << 16
 
 // openClickFile parses a file to its end, or until limit rows are there (0: all).
 func openClickFile(path string, p *clickParser, threads, limit int, bad *skips) (*clickFile, error) {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (r *clickReader) has(row int) bool {
 func (r *clickReader) read(c *clickFile, row int) error {
 	r.part = clickPart{} // until it is there
 	part := c.parts[sort.Search(len(c.parts), func(i int) bool { return c.parts[i].first > row })-1]
-	f, err := os.Open(c.path)
+	f, err := pathname.Open(c.path)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,10 @@ package data
 
 import (
 	"io"
-	"os"
 	"slices"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // clickBlock is a piece of a file on its way from the cutter by way of a worker
@@ -106,7 +107,7 @@ func (c *clickCutter) source(path string) (clickSource, error) {
 		c.side.Go(u.run)
 		return u, nil
 	}
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}

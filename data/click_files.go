@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // ClickFiles lists the files of rows that paths name: a file stands for itself,
@@ -65,7 +67,7 @@ const evidenceBytes = 1 << 16
 // how they begin and end. Files that cannot be read are told by who reads them.
 func writeFiles(w io.Writer, files []string) {
 	for _, path := range files {
-		f, err := os.Open(path)
+		f, err := pathname.Open(path)
 		if err != nil {
 			continue
 		}

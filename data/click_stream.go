@@ -6,9 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // ClickStreamConfig says what a ClickStream reads, and how. What decides the
@@ -103,16 +104,13 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	fault(c.BlockBytes < 0 || c.BlockBytes > maxBlockBytes, "blocks of %d bytes: need 0 to %d", c.BlockBytes, maxBlockBytes)
 	sizes, total := make([]int64, len(c.Files)), int64(0)
 	for i, path := range c.Files {
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case !info.Mode().IsRegular():
-			fault(true, "%s is not a file", path)
-		default:
-			sizes[i] = info.Size()
-			total += sizes[i]
+		info, err := pathname.Check(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("click stream: %w", err))
+			continue
 		}
+		sizes[i] = info.Size()
+		total += sizes[i]
 	}
 	if c.BlockBytes == 0 && c.Size > 0 {
 		each := total / int64(c.Size) / blocksPerRank / leastBlock * leastBlock

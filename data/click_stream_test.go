@@ -473,7 +473,7 @@ func TestClickStreamAllocs(t *testing.T) {
 
 func TestClickStreamValidate(t *testing.T) {
 	err := ClickStreamConfig{Files: []string{"/nowhere", t.TempDir()}, Batch: -1, Rows: 1, Window: -2, Size: 3, Rank: 3, ByFile: true, Interleave: -1, Steps: -1, SkipBad: -1, Threads: -1, BlockBytes: -1}.Validate()
-	for _, want := range []string{"batch -1", "table of 1 rows", "window of -2", "rank 3 of 3", "2 files for 3 ranks", "-1 files at once", "-1 steps", "-1 bad lines", "-1 threads", "blocks of -1", "/nowhere", "is not a file"} {
+	for _, want := range []string{"batch -1", "table of 1 rows", "window of -2", "rank 3 of 3", "2 files for 3 ranks", "-1 files at once", "-1 steps", "-1 bad lines", "-1 threads", "blocks of -1", "/nowhere", "it is a folder"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // pair are the two files of a set of text lines.
@@ -22,10 +24,8 @@ func findPair(set string, c Config) (p pair, err error) {
 		if path == "" {
 			continue
 		}
-		if info, err := os.Stat(path); err != nil {
+		if _, err := pathname.Check(path); err != nil {
 			return p, fmt.Errorf("%s: %s: %w", set, flag, err)
-		} else if !info.Mode().IsRegular() {
-			return p, fmt.Errorf("%s: %s: %s is not a file", set, flag, path)
 		}
 	}
 	if p.train != "" && p.eval != "" {

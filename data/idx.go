@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // FormatError is a fault in the content of a data file. Offset is the byte at
@@ -54,7 +55,7 @@ type idxStream struct {
 // readIDXFile reads a file, compressed if its name ends in .gz. check is as in
 // decodeIDX.
 func readIDXFile(path string, ndims int, check func(dims []int) error) (*idx, error) {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +63,6 @@ func readIDXFile(path string, ndims int, check func(dims []int) error) (*idx, er
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
 	if !strings.HasSuffix(path, ".gz") {
 		return decodeIDX(idxStream{f, path, info.Size(), true}, ndims, check)

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // The geometry of MNIST (LeCun, Cortes & Burges 1998).
@@ -112,7 +114,7 @@ func checkLabels(path string, labels []byte) error {
 func find(dir, name string) (string, error) {
 	for _, n := range []string{name, name + ".gz"} {
 		path := filepath.Join(dir, n)
-		_, err := os.Stat(path)
+		_, err := pathname.Check(path)
 		if err == nil {
 			return path, nil
 		}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Published returns a Fetcher for a set's files, where they are published:
@@ -125,7 +127,7 @@ func UnpackCriteo(dir string) error {
 	if size(train) > 0 && size(test) > 0 {
 		return nil
 	}
-	f, err := os.Open(filepath.Join(dir, clickSample))
+	f, err := pathname.Open(filepath.Join(dir, clickSample))
 	if err != nil {
 		return err
 	}

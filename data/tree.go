@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // picture is one encoded image: a file, or an archive's entry in memory.
@@ -156,7 +158,7 @@ func (p *picture) load() ([]byte, error) {
 	if p.encoded != nil {
 		return p.encoded, nil
 	}
-	return os.ReadFile(p.path)
+	return pathname.Read(p.path, maxEntry)
 }
 
 // locate finds what holds a set of images: dir itself if it is an archive, a
@@ -170,6 +172,9 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 		return "", false, err
 	}
 	if !info.IsDir() {
+		if _, err := pathname.Check(dir); err != nil {
+			return "", false, fmt.Errorf("%s: %w", set, err)
+		}
 		if !isArchive(dir) {
 			return "", false, fmt.Errorf("%s: %s is neither a folder nor a .tar.gz, .tgz or .tar; %s", set, dir, imageAlternatives(set, filepath.Dir(dir)))
 		}

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"errors"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -10,7 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // colourful is an image that decoders of either kind keep apart.
@@ -304,6 +308,39 @@ func TestTreeLimit(t *testing.T) {
 		}
 		if s.Train.Len() != 3 || s.Eval.Len() != 1 || s.Classes != 3 || !slices.Equal(b.Labels, []int32{0, 1, 2}) {
 			t.Errorf("%s: %d + %d samples of %d classes, labels %v", c.set, s.Train.Len(), s.Eval.Len(), s.Classes, b.Labels)
+		}
+	}
+}
+
+// A pipe in a tree is a bad image, which may be skipped, and is not waited for; a file
+// too large to be one is not read.
+func TestTreeWithWhatIsNoFile(t *testing.T) {
+	for _, name := range []string{"cifar10", "images"} {
+		dir := writeTree(t, pictures(32, 32))
+		pipe, huge := filepath.Join(dir, "train/ant/0.png"), filepath.Join(dir, "train/ant/00.png")
+		if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if os.WriteFile(huge, nil, 0o666) != nil || os.Truncate(huge, maxEntry+1) != nil {
+			t.Fatal("no file with a hole")
+		}
+		read := func(skip int) (int, error) {
+			set, err := Open(name, Config{Dir: dir, SkipBad: skip})
+			if err != nil {
+				return 0, err
+			}
+			for i := range set.Train.Len() {
+				if err := set.Train.Fill(new(Batch), []int32{int32(i)}, Draw{}); err != nil {
+					return 0, err
+				}
+			}
+			return set.Skipped(), nil
+		}
+		if n, err := read(2); n != 2 || err != nil {
+			t.Errorf("%s: %d left out, %v", name, n, err)
+		}
+		if _, err := read(1); !errors.Is(err, pathname.ErrNotRegular) && !strings.Contains(err.Error(), huge) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // packings are the endings of compressed files' names.
@@ -41,7 +42,7 @@ const zstdWindow = 1 << 27
 // Decompression takes the reading goroutine alone.
 func OpenText(path string) (io.ReadCloser, error) {
 	_, packing := unpackedName(path)
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil || packing == "" {
 		return f, err
 	}

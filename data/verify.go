@@ -8,15 +8,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // verify reads a file to its end, decompressing what is not named exactly
 // file.Name, and compares size and checksum, or has Check judge the content. A difference is errUnusable;
 // another error means that the file cannot be read. MNIST takes 0.5 s.
 func (file File) verify(path string) error {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return &localError{err}
 	}

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Format and Version stand at the head of a profile's file. A reader refuses any other
@@ -115,7 +115,7 @@ func Save(path string, p Profile) error {
 
 // Load reads a profile's file.
 func Load(path string) (Profile, error) {
-	file, err := os.Open(path)
+	file, err := pathname.Open(path)
 	if err != nil {
 		return Profile{}, fmt.Errorf("tune: loading a profile: %w", err)
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -230,7 +230,7 @@ func (c *readBench) what(p *readPasses, r readResult) string {
 // dropCache makes the system forget what it keeps of the files.
 func (p *readPasses) dropCache() error {
 	for _, path := range p.files {
-		f, err := os.Open(path)
+		f, err := pathname.Open(path)
 		if err == nil {
 			err = errors.Join(dropCache(f), f.Close())
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // readPasses are the passes of `ringo bench read` over files.
@@ -99,7 +100,7 @@ func (p *readPasses) disk(ctx context.Context) error {
 }
 
 func (p *readPasses) readFile(ctx context.Context, path string) error {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return err
 	}

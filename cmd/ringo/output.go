@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // output is where rank 0 of a command writes: lines for a person and, with
@@ -33,11 +35,7 @@ func openJSON(cmd *cobra.Command, path string, more bool) (output, error) {
 	case "-":
 		o.lines, o.json = cmd.ErrOrStderr(), cmd.OutOrStdout()
 	default:
-		mode := os.O_WRONLY
-		if more {
-			mode = os.O_RDWR // it looks whether the last line is whole
-		}
-		f, err := os.OpenFile(path, mode|os.O_CREATE, 0o666)
+		f, err := pathname.Write(path, 0)
 		if err != nil {
 			return output{}, fmt.Errorf("--json: %w", err)
 		}
@@ -77,12 +75,22 @@ func (f *jsonFile) begin() error {
 	if err != nil || end == 0 {
 		return err
 	}
-	var last [1]byte
-	if _, err := f.ReadAt(last[:], end-1); err != nil || last[0] == '\n' {
+	if whole, err := endsLine(f.Name(), end); err != nil || whole {
 		return err
 	}
 	_, err = f.File.Write([]byte{'\n'}) // the run was killed within a line
 	return err
+}
+
+// endsLine reports whether the last byte before a place of a file ends a line.
+func endsLine(path string, end int64) (bool, error) {
+	f, err := pathname.Open(path)
+	if err != nil {
+		return false, err
+	}
+	var last [1]byte
+	_, err = f.ReadAt(last[:], end-1)
+	return last[0] == '\n', errors.Join(err, f.Close())
 }
 
 // checkOutputs reports files that cannot be written before ranks are started: they
@@ -107,7 +115,10 @@ func writable(flag, path string) error {
 	if path == "" || path == "-" {
 		return nil
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		return nil // its reader would end with the writer that only tried
+	}
+	file, err := pathname.Write(path, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}

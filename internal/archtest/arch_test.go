@@ -277,6 +277,49 @@ func TestHouseRules(t *testing.T) {
 	}
 }
 
+// What users name is opened by internal/pathname, which waits for no pipe and reads no device for ever.
+func TestFilesAreOpenedWithoutWaiting(t *testing.T) {
+	exceptions := []string{"internal/pathname", "internal/folder", "internal/golden", "internal/simd/..."} // of folders, and of files that are ours
+	for _, f := range source(t) {
+		if f.test() || matches(exceptions, f.pkg) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Open" && sel.Sel.Name != "ReadFile" {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "os" && !ofSystem(call.Args[0]) {
+				t.Errorf("%s: os.%s waits for whatever a name stands for: use internal/pathname", f.fset.Position(call.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// ofSystem tells whether a path is one of /proc or /sys.
+func ofSystem(e ast.Expr) bool {
+	for {
+		switch x := e.(type) {
+		case *ast.BasicLit:
+			return strings.HasPrefix(x.Value, `"/proc/`) || strings.HasPrefix(x.Value, `"/sys/`)
+		case *ast.BinaryExpr:
+			e = x.X
+		case *ast.CallExpr: // fmt.Sprintf and its like
+			if len(x.Args) == 0 {
+				return false
+			}
+			e = x.Args[0]
+		default:
+			return false
+		}
+	}
+}
+
 // Every exported name says what it is.
 func TestExportedNamesAreDocumented(t *testing.T) {
 	for _, f := range source(t) {

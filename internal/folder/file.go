@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // WriteFile makes a file of what write writes, in place of one of that name; what a link
@@ -36,7 +38,7 @@ func WriteFile(path string, write func(w io.Writer) error) error {
 }
 
 func writeInPlace(path string, write func(w io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := pathname.Write(path, 0)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
 
@@ -116,7 +117,7 @@ type reader struct {
 
 // openFile opens a file and reads its header.
 func openFile(path string) (*reader, *os.File, error) {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			err = &DamageError{path, 0, err}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Draft is a checkpoint that is being written. One of Commit and Abandon ends it.
@@ -180,7 +181,7 @@ func (s *Snapshot) Open(name string) (io.ReadCloser, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("snapshot: checkpoint %d in %s has no file %q", s.Number, s.Dir, name)
 	}
-	f, err := os.Open(filepath.Join(s.Dir, name))
+	f, err := pathname.Open(filepath.Join(s.Dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}

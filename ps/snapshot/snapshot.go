@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Version is that of the format.
@@ -156,7 +157,7 @@ func Read(dir string, number uint64) (*Snapshot, error) {
 	}
 	var b []byte
 	if err == nil {
-		b, err = os.ReadFile(path)
+		b, err = pathname.Read(path, maxManifest)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)

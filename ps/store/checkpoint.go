@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // formatFile says which version of the format a directory has: how keys and sizes
@@ -21,13 +22,14 @@ import (
 const (
 	formatFile = "FORMAT"
 	formatText = "ringo store 1\n"
-	lockFile   = "LOCK" // package folder's, and Pebble's
+	lockFile   = "LOCK"   // package folder's, and Pebble's
+	maxText    = 64 << 20 // bytes of a format or a list, with room for a million files
 )
 
 // checkFormat reads a directory's format, and writes it where the directory is new.
 func checkFormat(dir string) error {
 	path := filepath.Join(dir, formatFile)
-	b, err := os.ReadFile(path)
+	b, err := pathname.Read(path, maxText)
 	if err == nil {
 		return checkFormatText(path, string(b))
 	}
@@ -94,7 +96,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // its process ended.
 func checkList(dir string) error {
 	path := filepath.Join(dir, listFile)
-	text, err := os.ReadFile(path)
+	text, err := pathname.Read(path, maxText)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -171,7 +173,7 @@ func (d *Disk) Checkpoint(dir string) error {
 // stays as it is. On the same file system it links files and copies little.
 func Restore(checkpoint, dir string) error {
 	format := filepath.Join(checkpoint, formatFile)
-	text, err := os.ReadFile(format)
+	text, err := pathname.Read(format, maxText)
 	if err == nil {
 		err = checkFormatText(format, string(text))
 	}
@@ -201,7 +203,7 @@ func linkOrCopy(from, to string) error {
 	if strings.HasSuffix(from, ".sst") && os.Link(from, to) == nil {
 		return nil
 	}
-	in, err := os.Open(from)
+	in, err := pathname.Open(from)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
+	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/snapshot"
 )
@@ -23,11 +23,14 @@ type Identity struct {
 	Durability Durability `json:"durability"`
 }
 
+// maxIdentity is how many bytes an Identity may have as text, names included.
+const maxIdentity = 1 << 20
+
 // IdentityOf reads what a server's directory belongs to. An error of a directory that
 // is no server's is fs.ErrNotExist.
 func IdentityOf(dir string) (id Identity, err error) {
 	path := filepath.Join(dir, jobFile)
-	b, err := os.ReadFile(path)
+	b, err := pathname.Read(path, maxIdentity)
 	if err != nil {
 		return id, err
 	}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
 
@@ -210,7 +211,7 @@ func (m *memory) write(ctx context.Context, w io.Writer) error {
 
 func (m *memory) Load(ctx context.Context, dir string, keep func(key uint64) bool) (epoch uint64, err error) {
 	path := filepath.Join(dir, memoryFile)
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return 0, err
 	}

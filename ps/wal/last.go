@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 )
 
 // Last is the number of the last record of a log that nobody has open, 0 where there is no log or
@@ -18,7 +17,7 @@ func Last(dir string) (uint64, error) {
 	if err == nil {
 		last := all[len(all)-1]
 		var b []byte
-		if b, err = os.ReadFile(last.path); err == nil && len(b) <= segmentHeader {
+		if b, err = readWhole(last.path, nil); err == nil && len(b) <= segmentHeader {
 			return last.first - 1, nil // it was just begun
 		}
 		if err == nil {

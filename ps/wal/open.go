@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Open opens the log in a directory, which it makes where there is none, takes the
@@ -53,7 +54,7 @@ func (l *Log) load() error {
 		return nil
 	}
 	last := all[len(all)-1]
-	b, err := os.ReadFile(last.path)
+	b, err := readWhole(last.path, nil)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func dropUnborn(all []segment) ([]segment, error) {
 }
 
 func readAtMost(path string, n int) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (l *Log) Replay(first uint64, do func(number uint64, record []byte) error) 
 
 // readWhole reads a file into b, or into a larger slice.
 func readWhole(path string, b []byte) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
