@@ -64,13 +64,13 @@ func listen(local net.Addr, network string, ports PortRange) (net.Listener, erro
 	if at.IP.IsLinkLocalUnicast() {
 		return nil, fmt.Errorf("%v is valid on one link only and means something else on other hosts: use another address of the coordinator's host as rendezvous, or name an interface", at.IP)
 	}
-	if ports == (PortRange{}) {
-		return net.ListenTCP("tcp", &at)
-	}
-	for at.Port = ports.First; at.Port <= ports.Last; at.Port++ {
+	for at.Port = ports.First; at.Port <= ports.Last; at.Port++ { // once at port 0, any, where there is no range
 		l, err := net.ListenTCP("tcp", &at)
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return l, err
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || ports == (PortRange{}) {
+			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("all ports of %v are in use on %v: give a range with at least as many free ones as ranks on this host", ports, at.IP)

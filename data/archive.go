@@ -29,9 +29,11 @@ func walkArchive(path string, visit func(name string, size int64, r io.Reader) e
 	defer f.Close()
 	var r io.Reader = bufio.NewReaderSize(f, 1<<18)
 	if !strings.HasSuffix(strings.ToLower(path), ".tar") {
-		if r, err = gzip.NewReader(r); err != nil {
+		unpacked, err := gzip.NewReader(r)
+		if err != nil {
 			return &FormatError{path, 0, whyNoGzip(err)}
 		}
+		r = unpacked
 	}
 	return walkTar(path, r, visit)
 }

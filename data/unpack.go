@@ -43,8 +43,11 @@ const zstdWindow = 1 << 27
 func OpenText(path string) (io.ReadCloser, error) {
 	_, packing := unpackedName(path)
 	f, err := pathname.Open(path)
-	if err != nil || packing == "" {
-		return f, err
+	if err != nil {
+		return nil, err
+	}
+	if packing == "" {
+		return f, nil
 	}
 	in := bufio.NewReaderSize(f, 1<<18)
 	if packing != ".gz" {

@@ -24,9 +24,11 @@ func (file File) verify(path string) error {
 	defer f.Close()
 	var r io.Reader = f
 	if !file.Plain && strings.HasSuffix(strings.TrimSuffix(path, ".part"), ".gz") {
-		if r, err = gzip.NewReader(f); err != nil {
+		unpacked, err := gzip.NewReader(f)
+		if err != nil {
 			return fmt.Errorf("%w: %s", errUnusable, why(err))
 		}
+		r = unpacked
 	}
 	if file.Check != nil {
 		return file.judge(r)

@@ -110,9 +110,11 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 		return nil, err
 	}
 	if o.reducer = cfg.Reducer; o.reducer == nil {
-		if o.reducer, err = exchange.Over(g, cfg.sparse()); err != nil {
+		own, err := exchange.Over(g, cfg.sparse())
+		if err != nil {
 			return nil, fmt.Errorf("distopt: %w", err)
 		}
+		o.reducer = own
 	}
 	return o, nil
 }

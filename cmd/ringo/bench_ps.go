@@ -105,7 +105,7 @@ func (c *psBench) check(changed func(string) bool) error {
 	if (c.memory > 0) != (c.dir != "") || c.disk > 0 && c.memory == 0 {
 		faults.add("--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
 	}
-	checkStore(c.store, changed("ps-store"), c.memory, &faults)
+	checkStore(c.store, changed("ps-store"), c.memory, c.disk, &faults)
 	cfg := load.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
 	if err := cfg.Validate(); err != nil {
 		faults = append(faults, err)

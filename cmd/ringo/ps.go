@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/store"
 )
 
 func newPS() *cobra.Command {
@@ -170,8 +172,9 @@ func newPSRecover() *cobra.Command {
 		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --ps-from DIR --ps-dir DIR2",
 		Args:    oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if disk > 0 && memory == 0 {
-				return usagef("--ps-disk %s has no effect without --ps-memory", disk.String())
+			var faults faultList
+			if checkStore(string(store.KindSegments), false, memory, disk, &faults); len(faults) > 0 {
+				return usageError{errors.Join(faults...)}
 			}
 			return saved.Recover(cmd.Context(), args[0], saved.Recovery{MemoryBytes: int64(memory), DiskBytes: int64(disk), Report: func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }})
 		},

@@ -67,12 +67,17 @@ func (f *psFlags) registerTables(fs *pflag.FlagSet) {
 // storeUsage says how rows below memory are kept.
 const storeUsage = "how rows that --ps-memory has no room for are kept: segments (fast; 10 bytes of memory for each) or lsm (2 bytes, several times the work)"
 
-// checkStore reports a store that does not exist, or is for nothing.
-func checkStore(kind string, changed bool, memory byteSize, faults *faultList) {
+// checkStore reports a store that does not exist, is for nothing, or too small.
+func checkStore(kind string, changed bool, memory, disk byteSize, faults *faultList) {
 	if !oneOf(kind, string(store.KindSegments), string(store.KindLSM)) {
 		faults.add("--ps-store %q is not known: use %s or %s", kind, store.KindSegments, store.KindLSM)
 	} else if changed && memory == 0 {
 		faults.add("--ps-store %s has no effect without --ps-memory", kind)
+	}
+	if disk > 0 && memory == 0 {
+		faults.add("--ps-disk %s has no effect without --ps-memory", disk.String())
+	} else if least := byteSize(store.MinLimitBytes); disk > 0 && disk < least {
+		faults.add("--ps-disk %s: want at least %s, or 0 for no limit", disk.String(), least.String())
 	}
 }
 
@@ -150,10 +155,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	} else if needed := f.durability != string(tables.None) || f.memory > 0 || f.whole.job != ""; f.whole.dir == "" && needed != (f.dir != "") {
 		faults.add("--durability %s and --ps-memory %s with --ps-dir %q: a folder is needed for checkpoint, wal and a limit of memory, and for them alone", f.durability, f.memory.String(), f.dir)
 	}
-	if f.disk > 0 && f.memory == 0 {
-		faults.add("--ps-disk %s has no effect without --ps-memory", f.disk.String())
-	}
-	checkStore(f.store, changed("ps-store"), f.memory, faults)
+	checkStore(f.store, changed("ps-store"), f.memory, f.disk, faults)
 	if f.fsync && f.durability != string(tables.WAL) {
 		faults.add("--fsync is for --durability wal")
 	}

@@ -111,6 +111,9 @@ func (c Config) Validate() error {
 	if c.MemoryBytes < 0 || c.DiskBytes < 0 || c.DiskBytes > 0 && c.MemoryBytes == 0 || c.MemoryBytes > 0 && c.Dir == "" {
 		errs = append(errs, fmt.Errorf("ps: server: rows of %d bytes in memory and %d on disk in %q: want at least 0, a limit of memory where there is one of the disk, and then a folder", c.MemoryBytes, c.DiskBytes, c.Dir))
 	}
+	if c.DiskBytes > 0 && c.DiskBytes < store.MinLimitBytes {
+		errs = append(errs, fmt.Errorf("ps: server: rows of %d bytes on disk: want 0 (no limit), or %d or more", c.DiskBytes, store.MinLimitBytes))
+	}
 	if c.FullWait < 0 {
 		errs = append(errs, fmt.Errorf("ps: server: waiting %v for room on a full disk: want at least 0", c.FullWait))
 	}

@@ -52,7 +52,10 @@ var counts = &pebble.Merger{
 	Name: "ringo.counts",
 	Merge: func(_, value []byte) (pebble.ValueMerger, error) {
 		s := &sum{}
-		return s, s.add(value)
+		if err := s.add(value); err != nil {
+			return nil, err
+		}
+		return s, nil
 	},
 }
 

@@ -106,12 +106,24 @@ func (t *Tiers) open() (err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if t.c.Kind == store.KindLSM {
-		t.store, err = store.Open(dir, store.Config{CacheBytes: t.c.cacheBytes(), LimitBytes: t.c.DiskBytes})
-	} else {
-		t.store, err = store.OpenSegments(dir, t.c.DiskBytes)
-	}
+	t.store, err = t.c.openStore(dir)
 	return err
+}
+
+// openStore opens a store; with an error there is none, not even a nil one of some kind.
+func (c Config) openStore(dir string) (store.Store, error) {
+	if c.Kind == store.KindLSM {
+		s, err := store.Open(dir, store.Config{CacheBytes: c.cacheBytes(), LimitBytes: c.DiskBytes})
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	s, err := store.OpenSegments(dir, c.DiskBytes)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (c Config) cacheBytes() int64 {

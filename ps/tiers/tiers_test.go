@@ -5,6 +5,9 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
@@ -46,6 +49,23 @@ func start(t *testing.T, c tables.Config, tc Config, s schema.Schema) server {
 func (s server) stop(t *testing.T) {
 	t.Helper()
 	must(t, errors.Join(s.Close(), s.tiers.Close()))
+}
+
+// A store that cannot be opened is an error, and Close has nothing of it to close.
+func TestStoreThatCannotBeOpened(t *testing.T) {
+	leakcheck.Check(t)
+	for _, kind := range []store.Kind{store.KindSegments, store.KindLSM} {
+		file := filepath.Join(t.TempDir(), "file")
+		must(t, os.WriteFile(file, nil, 0o666))
+		for name, c := range map[string]Config{
+			"limit of 65536 bytes: want 0 (none), or 16777216 or more": {Dir: t.TempDir(), MemoryBytes: 1 << 20, DiskBytes: 64 << 10, Kind: kind},
+			"not a directory": {Dir: filepath.Join(file, "below"), MemoryBytes: 1 << 20, Kind: kind},
+		} {
+			if ti, err := Open(c, counting(2)); ti != nil || err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: got %v, %v, want an error with %q", kind, ti, err, name)
+			}
+		}
+	}
 }
 
 // A table several times as large as its memory has every push once: while rows move
