@@ -78,8 +78,9 @@ type Transformer interface {
 // Selector chooses which entries are sent.
 type Selector interface {
 	Stage
-	// Bind makes the state for a range of n > 0 values that are selected from
-	// together.
+	// Bind makes the state for a range with n > 0 values that are selected from
+	// together. What Select is given may be longer: padding, which is zero, lies between
+	// parameters and is not counted.
 	Bind(n int) Selection
 }
 
@@ -100,7 +101,7 @@ type Selection interface {
 // Pick is how a selection was made.
 type Pick struct {
 	Threshold float32 // the smallest magnitude that was certain to be sent
-	Exact     bool    // by a full selection, not by comparing with a threshold only
+	Exact     bool    // by a full selection, not by comparing with a threshold only; all above Threshold is sent
 }
 
 // Quantiser stores values in bytes. The same values give the same bytes, and

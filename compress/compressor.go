@@ -39,7 +39,8 @@ const residualName = "residual"
 // part is a range [lo, hi) of the arena that is selected from by itself.
 type part struct {
 	lo, hi    int
-	selection Selection // nil of an empty range, and of chains without one
+	padded    bool      // some of its values are padding
+	selection Selection // nil of a range without parameters, and of chains without one
 }
 
 // Bind makes the state of a chain for the parameters of an arena of n values.
@@ -117,15 +118,16 @@ func (c *Compressor) SetGroups(groups []Group) error {
 // had.
 func (c *Compressor) pick(old map[[2]int]Selection, lo, hi int) part {
 	at := [2]int{lo, hi}
-	if lo == hi || c.chain.selector == nil {
+	values := c.layout.Values(lo, hi)
+	if values == 0 || c.chain.selector == nil {
 		return part{lo: lo, hi: hi}
 	}
 	if c.picks[at] == nil {
 		if c.picks[at] = old[at]; c.picks[at] == nil {
-			c.picks[at] = c.chain.selector.Bind(hi - lo)
+			c.picks[at] = c.chain.selector.Bind(values)
 		}
 	}
-	return part{lo, hi, c.picks[at]}
+	return part{lo, hi, values < hi-lo, c.picks[at]}
 }
 
 func (c *Compressor) gatherState() {
@@ -238,8 +240,13 @@ func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 	}
 	s.Reset(len(grads))
 	for _, p := range c.parts[group] {
-		if p.selection != nil {
-			p.selection.Select(c.work, s, p.lo-g.Lo, c.residual.Range(p.lo, p.hi), grads[p.lo-g.Lo:p.hi-g.Lo])
+		if p.selection == nil {
+			continue
+		}
+		start := len(s.Index)
+		p.selection.Select(c.work, s, p.lo-g.Lo, c.residual.Range(p.lo, p.hi), grads[p.lo-g.Lo:p.hi-g.Lo])
+		if last := p.selection.Last(); p.padded && last.Exact && last.Threshold == 0 {
+			c.offPadding(s, start, g.Lo, p)
 		}
 	}
 	if at := s.nan(0); at >= 0 {
@@ -249,6 +256,32 @@ func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 		t.Sent(g.Lo, s.Index)
 	}
 	return c.roundEntries(s, g)
+}
+
+// offPadding makes the zeros that an exact selection has sent of a part, from entry start
+// on, those of parameters: to a selection padding is like other zeros. It is called where
+// fewer values than are sent are not zero, and costs a pass.
+func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
+	zeros, residual := 0, c.residual.Range(p.lo, p.hi)
+	for _, v := range s.Value[start:] {
+		if v == 0 {
+			zeros++
+		}
+	}
+	putBack(residual, p.lo-groupLo, s.Index[start:], s.Value[start:])
+	s.Index, s.Value = s.Index[:start], s.Value[:start]
+	for _, param := range c.layout.within(p.lo, p.hi) {
+		for at := max(param.Lo, p.lo); at < min(param.Hi, p.hi); at++ {
+			v := residual[at-p.lo]
+			if v == 0 && zeros == 0 {
+				continue
+			} else if v == 0 {
+				zeros--
+			}
+			s.Append(at-groupLo, v)
+			residual[at-p.lo] = 0
+		}
+	}
 }
 
 // roundEntries makes the values what others will decode, and keeps the rest.

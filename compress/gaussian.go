@@ -26,10 +26,12 @@ func (c GaussianK) Name() string { return fmt.Sprintf("gaussiank(%v)", c.Ratio) 
 func (c GaussianK) Validate() error { return checkRatio("gaussiank", c.Ratio) }
 
 // Bind makes the state for n values.
-func (c GaussianK) Bind(n int) Selection { return &gaussian{k: Entries(c.Ratio, n), ratio: c.Ratio} }
+func (c GaussianK) Bind(n int) Selection {
+	return &gaussian{n: n, k: Entries(c.Ratio, n), ratio: c.Ratio}
+}
 
 type gaussian struct {
-	k     int
+	n, k  int // values without padding, and wanted entries
 	ratio float64
 	last  Pick
 }
@@ -45,7 +47,7 @@ func (d *gaussian) Select(w *Workspace, s *Sparse, base int, residual, grad []fl
 		sum += k.Sum(x)
 		squares += k.SumSquares(x)
 	}
-	n := float64(len(grad))
+	n := float64(d.n)
 	mean := sum / n
 	deviation := math.Sqrt(max(0, squares/n-float64(mean*mean)))
 	least := float32(math.Abs(mean) + float64(deviation*math.Sqrt2*math.Erfinv(1-d.ratio)))

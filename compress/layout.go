@@ -66,6 +66,22 @@ func (l *Layout) At(i int) (p Param, ok bool) {
 	return l.params[at], true
 }
 
+// Values is how many values of the arena's range [lo, hi) are parameters', padding left
+// out.
+func (l *Layout) Values(lo, hi int) (n int) {
+	for _, p := range l.within(lo, hi) {
+		n += min(hi, p.Hi) - max(lo, p.Lo)
+	}
+	return n
+}
+
+// within are the parameters of which there are values in [lo, hi).
+func (l *Layout) within(lo, hi int) []Param {
+	first := sort.Search(len(l.params), func(j int) bool { return l.params[j].Hi > lo })
+	end := sort.Search(len(l.params), func(j int) bool { return l.params[j].Lo >= hi })
+	return l.params[min(first, end):end]
+}
+
 // ClearPadding zeroes what of x, the arena's values from lo on, is no parameter's.
 // A code that has no zero, Sign, leaves values there that must not reach the
 // parameters.

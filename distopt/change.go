@@ -185,7 +185,7 @@ func (o *Optimizer) arrange() error {
 		k, op := plan[b], &o.ops[b]
 		op.X, op.Lo, op.Code, op.Sparse = o.grads[k.Lo:k.Hi:k.Hi], k.Lo, o.codec.code, o.codec.entries(b)
 		if op.Most = 0; op.Sparse != nil && o.info.HasEffect(SettingBound) {
-			op.Most = o.cfg.most(o.codec.groups[b])
+			op.Most = o.cfg.most(o.codec.local.Layout(), o.codec.groups[b])
 		}
 	}
 	return nil

@@ -111,11 +111,15 @@ func (w *rig) counted(info Info, cfg Config) error {
 // parts are the numbers of values that are selected from together in a bucket.
 func (w *rig) parts(k bucket.Bucket, cfg Config) []int {
 	if !cfg.LayerThresholds {
-		return []int{k.Len()}
+		out := []int{0}
+		for _, l := range w.layers[k.First : k.Last+1] {
+			out[0] += l.Len - l.Pad
+		}
+		return out
 	}
 	var out []int
 	for _, l := range w.layers[k.First : k.Last+1] {
-		out = append(out, l.Len)
+		out = append(out, l.Len-l.Pad)
 	}
 	return out
 }

@@ -51,7 +51,7 @@ type Config struct {
 	Partitions int
 	// Spars is the share of values that a strategy with a selection sends, above 0
 	// and at most 1, or under SparseThreshold the least magnitude; 0 means
-	// DefaultSpars. Of a bucket of n values, padding counted, ceil(Spars*n) are
+	// DefaultSpars. Of a bucket of n values, padding not counted, ceil(Spars*n) are
 	// sent.
 	Spars float64
 	// Every is after how many steps DLGS selects exactly again; 0 means
@@ -143,14 +143,14 @@ func (c Config) checkStrategy() (errs []error) {
 	return append(errs, c.checkSettings(i)...)
 }
 
-// most is how many entries the sum of a group may have; 0: all.
-func (c Config) most(g compress.Group) (n int) {
+// most is how many entries the sum of a group of l's arena may have; 0: all.
+func (c Config) most(l *compress.Layout, g compress.Group) (n int) {
 	if !c.BoundSum {
 		return 0
 	}
 	lo := g.Lo
 	for _, hi := range append(slices.Clone(g.Parts), g.Hi) {
-		n += compress.Entries(c.spars(), hi-lo)
+		n += compress.Entries(c.spars(), l.Values(lo, hi))
 		lo = hi
 	}
 	return n
