@@ -54,18 +54,38 @@ func (s State) size(header []byte) int64 {
 	return n
 }
 
-// write writes a header and the arrays, through one small buffer.
+// write writes a header and the arrays, through one small buffer. Where w fails, the arrays of Passing still
+// go by: whoever sends them must not be left waiting.
 func write(w io.Writer, header []byte, arrays []Array) error {
-	if _, err := w.Write(header); err != nil {
-		return fmt.Errorf("writing the header: %w", err)
+	out := &latched{w: w}
+	_, _ = out.Write(header) // out keeps the fault
+	if out.err != nil {
+		out.err = fmt.Errorf("writing the header: %w", out.err)
 	}
 	buf := make([]byte, chunkBytes)
 	for _, a := range arrays {
-		if err := a.write(w, buf); err != nil {
+		before := out.err
+		if err := a.write(out, buf); err != nil { // of the array, not of w
 			return fmt.Errorf("writing array %q of %v: %w", a.name, a.info(), err)
 		}
+		if before == nil && out.err != nil {
+			out.err = fmt.Errorf("writing array %q of %v: %w", a.name, a.info(), out.err)
+		}
 	}
-	return nil
+	return out.err
+}
+
+// latched passes on what is written until that fails, and then takes all as if it were written.
+type latched struct {
+	w   io.Writer
+	err error
+}
+
+func (l *latched) Write(b []byte) (int, error) {
+	if l.err == nil {
+		_, l.err = l.w.Write(b)
+	}
+	return len(b), nil
 }
 
 func (a Array) write(w io.Writer, buf []byte) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,7 +23,6 @@ var ErrNone = errors.New("no checkpoint")
 const (
 	namePrefix = "step-"
 	nameSuffix = ".ringo"
-	tempSuffix = nameSuffix + ".tmp"
 )
 
 // entry is a checkpoint of a folder.
@@ -76,10 +76,11 @@ func PathOf(dir string, step int64) string { return filepath.Join(dir, fileName(
 // Save writes a checkpoint to a folder, which it makes where there is none, and
 // returns the file's path. The file appears whole or not at all, also when the
 // machine fails: it is written under another name, forced to the disk and
-// renamed. One of the same step is replaced. Leftovers of a Save that did not
-// end are removed, and older checkpoints as State.Keep says; where only that
-// fails the path is returned with the error. Only one process may save to a
-// folder. The arrays are not copied.
+// renamed. One of the same step is replaced. Older checkpoints are removed as State.Keep says;
+// where only that fails the path is returned with the error. Until it is whole the file has a
+// name that no other writer uses, but who saves to one folder should have it: [Take]. The
+// arrays are not copied. Where the file cannot be written the arrays of Passing go by all the
+// same, so that nobody waits who has them.
 func Save(dir string, s State) (path string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("checkpoint: saving step %d in %s: %w", s.Header.Step, dir, err)
@@ -91,24 +92,9 @@ func Save(dir string, s State) (path string, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fail(err)
-	}
-	if err := removeLeftovers(dir); err != nil {
-		return fail(err)
-	}
-	path = filepath.Join(dir, fileName(s.Header.Step))
-	temp := strings.TrimSuffix(path, nameSuffix) + tempSuffix
-	if err := writeFile(temp, header, s.Arrays); err != nil {
-		_ = os.Remove(temp) // the first fault is what matters
+	path = PathOf(dir, s.Header.Step)
+	if err := s.writeFile(path, header); err != nil {
 		return fail(fmt.Errorf("%w (the file needs %d bytes)", err, s.size(header)))
-	}
-	if err := os.Rename(temp, path); err != nil {
-		_ = os.Remove(temp)
-		return fail(err)
-	}
-	if err := folder.Sync(dir); err != nil {
-		return fail(err)
 	}
 	if err := prune(dir, path, s.Keep); err != nil {
 		return path, fmt.Errorf("checkpoint: removing what is older than %s: %w", path, err)
@@ -116,60 +102,52 @@ func Save(dir string, s State) (path string, err error) {
 	return path, nil
 }
 
-// Prepare makes a folder for checkpoints where there is none, and reports one in
-// which none can be written: before a run, and not when it first saves. A fresh
-// folder must hold no checkpoint yet: those of a run that got further would
-// outlive the new run's own, and be gone on from in their place.
-func Prepare(dir string, fresh bool) error {
-	fail := func(err error) error { return fmt.Errorf("checkpoint: preparing %s: %w", dir, err) }
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fail(err)
-	}
-	all, err := list(dir)
-	if err != nil {
-		return fail(err)
-	}
-	if fresh && len(all) > 0 {
-		return fmt.Errorf("checkpoint: %s holds a run already, saved last in %s: go on with it (--resume), name another folder, or remove its checkpoints", dir, filepath.Base(all[0].path))
-	}
-	trial := filepath.Join(dir, strings.TrimSuffix(fileName(0), nameSuffix)+tempSuffix) // where it stays, Save removes it
-	f, err := os.Create(trial)
-	if err != nil {
-		return fail(err)
-	}
-	if err := errors.Join(f.Close(), os.Remove(trial)); err != nil {
-		return fail(err)
-	}
-	return nil
+// WriteFile is a file that Save writes.
+type WriteFile interface {
+	io.Writer
+	Name() string // where it is until it is whole
+	Sync() error
+	Close() error
 }
 
-// writeFile makes a file whose contents are on the disk when it returns.
-func writeFile(path string, header []byte, arrays []Array) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return err
+// create makes the file of a checkpoint under another name.
+func (s State) create(path string) (WriteFile, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
 	}
-	err = write(f, header, arrays)
+	if s.Create != nil {
+		return s.Create(path)
+	}
+	f, err := folder.Create(path)
+	if err != nil {
+		return nil, err // and no *os.File that is nil
+	}
+	return f, nil
+}
+
+// failing is a file that could not be made.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// writeFile makes a file whose contents are on the disk when it gets its name.
+func (s State) writeFile(path string, header []byte) error {
+	f, err := s.create(path)
+	if err != nil {
+		return write(failing{err}, header, s.Arrays)
+	}
+	err = write(f, header, s.Arrays)
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
-}
-
-func removeLeftovers(dir string) error {
-	files, err := os.ReadDir(dir)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
 	if err != nil {
+		_ = os.Remove(f.Name()) // the first fault is what matters
 		return err
 	}
-	for _, f := range files {
-		base, ok := strings.CutSuffix(f.Name(), tempSuffix)
-		if _, named := stepOf(base + nameSuffix); ok && named {
-			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return folder.Sync(filepath.Dir(path))
 }
 
 // prune removes all but the newest keep checkpoints and the one just saved.

@@ -59,14 +59,40 @@ func (c Checkpoint) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Prepare makes the folder and reports one that cannot be written to, or that
+// Prepare makes the folder and reports one that cannot be written to, that another job saves to, or that
 // holds another run's checkpoints although this one does not resume. Run does so
-// on rank 0; a launcher may, to say it once.
+// on rank 0, which has the folder to itself until it ends; a launcher may, to say it once.
 func (c Checkpoint) Prepare() error {
 	if c.Dir == "" {
 		return nil
 	}
 	return checkpoint.Prepare(c.Dir, !c.Resume)
+}
+
+// takeFolder makes rank 0, which writes the checkpoints, the only one that saves to the folder, however the run
+// was started.
+func (r *run) takeFolder() error {
+	c := r.cfg.Checkpoint
+	if c.Dir == "" || r.job.Rank() != 0 {
+		return nil
+	}
+	hold, warning, err := checkpoint.Take(c.Dir, !c.Resume)
+	if err != nil {
+		return err
+	}
+	if r.hold = hold; warning != "" {
+		r.remark(0, "%s", warning)
+	}
+	return nil
+}
+
+// remark tells what a person should know. Other ranks than 0 tell nobody.
+func (r *run) remark(epoch int, format string, args ...any) {
+	m := Remark{Event: "remark", Epoch: epoch, Text: fmt.Sprintf(format, args...)}
+	if r.replica != nil && r.replica.Opt != nil {
+		m.Step = r.replica.Opt.Steps()
+	}
+	r.obs.Remark(m)
 }
 
 // position is where in its data a run is.

@@ -98,7 +98,7 @@ func TestResume(t *testing.T) {
 				want, whole = saved, rec
 			}
 			checkSame(t, what+", saving", saved, rec.epochs, want, whole.epochs)
-			files, _ := filepath.Glob(filepath.Join(saving.Checkpoint.Dir, "*"))
+			files, _ := filepath.Glob(filepath.Join(saving.Checkpoint.Dir, "*.ringo"))
 			steps := whole.info.StepsPerEpoch
 			if n := 2*steps/3 + min(1, 2*steps%3); len(files) != n || n < 4 {
 				t.Fatalf("%s: %d checkpoints of 2 epochs of %d steps", what, len(files), steps)
@@ -144,7 +144,7 @@ func TestCheckpointEachEpoch(t *testing.T) {
 	cfg.Checkpoint.Resume = true // where there is none
 	cfg.Epochs = 4
 	four, rec := onRanks(t, 2, cfg)
-	files, _ := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*"))
+	files, _ := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*.ringo"))
 	if len(files) != 3 || rec.info.Resumed != "" {
 		t.Errorf("%d files are left, resumed from %q", len(files), rec.info.Resumed)
 	}
@@ -208,7 +208,7 @@ func TestResumeRefuses(t *testing.T) {
 		c.edit(&other)
 		checkFails(t, c.np, other, c.want...)
 	}
-	files, _ := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*"))
+	files, _ := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*.ringo"))
 	f, err := checkpoint.Load(files[0])
 	if err != nil {
 		t.Fatal(err)
@@ -366,11 +366,36 @@ func TestCheckpointCannotBeWritten(t *testing.T) {
 	cfg.Checkpoint = Checkpoint{Dir: filepath.Join(file, "folder"), Every: 2}
 	checkFails(t, 2, cfg, "preparing "+cfg.Checkpoint.Dir, "not a directory")
 	cfg.Checkpoint.Dir = t.TempDir()
-	inTheWay := filepath.Join(cfg.Checkpoint.Dir, "step-000000002.ringo.tmp", "x")
+	inTheWay := filepath.Join(cfg.Checkpoint.Dir, "step-000000002.ringo", "x")
 	if err := os.MkdirAll(inTheWay, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	checkFails(t, 2, cfg, "epoch 1", filepath.Dir(inTheWay))
+}
+
+// A folder is one run's, however ranks are started; when the run has ended, failed or not, it is free.
+func TestFolderHeld(t *testing.T) {
+	cfg := small()
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir()}
+	hold, _, err := checkpoint.Take(cfg.Checkpoint.Dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkFails(t, 2, cfg, "another job saves to "+cfg.Checkpoint.Dir, fmt.Sprintf("process %d on host ", os.Getpid()))
+	if err := hold.Release(); err != nil {
+		t.Fatal(err)
+	}
+	failing := cfg
+	failing.LR = 1e30
+	checkFails(t, 2, failing, "has diverged")
+	onRanks(t, 2, cfg)
+	hold, _, err = checkpoint.Take(cfg.Checkpoint.Dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A run cannot go on to fewer epochs than were begun, and is told how another number of
@@ -379,7 +404,7 @@ func TestResumeRefusesInMidEpoch(t *testing.T) {
 	cfg := small()
 	cfg.Epochs, cfg.Checkpoint = 2, Checkpoint{Dir: t.TempDir(), Every: 1, Keep: 1000}
 	_, rec := onRanks(t, 1, cfg)
-	files, err := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*"))
+	files, err := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*.ringo"))
 	if err != nil || len(files) != 2*rec.info.StepsPerEpoch {
 		t.Fatalf("%d checkpoints, %v", len(files), err)
 	}

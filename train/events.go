@@ -137,6 +137,17 @@ type Observer interface {
 	Progress(Progress)
 	// Epoch is called after each epoch.
 	Epoch(Epoch)
+	// Remark is called when there is something that a person should know, perhaps before Start.
+	Remark(Remark)
+}
+
+// Remark is something about the run that a person should know and that does not end it. As JSON
+// it is a line of the file named by --json.
+type Remark struct {
+	Event string `json:"event"`          // "remark"
+	Epoch int    `json:"epoch,omitzero"` // from 1; 0: before the first
+	Step  int64  `json:"step,omitzero"`  // of the run, how many were done
+	Text  string `json:"text"`
 }
 
 // Info is what is known before the first step.

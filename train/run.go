@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
@@ -39,8 +40,9 @@ type run struct {
 	scores          []scored     // of the evaluation under way, of a click model
 	fingerprint     [sha256.Size]byte
 	past            past
-	found           saved  // the checkpoint that the run goes on from
-	resumed         string // its file, "" for none
+	found           saved            // the checkpoint that the run goes on from
+	resumed         string           // its file, "" for none
+	hold            *checkpoint.Hold // of the folder, on rank 0
 	started         time.Time
 	payload0, wire0 int64 // traffic that was counted
 	watch           Watch
@@ -110,10 +112,8 @@ func (r *run) prepare() (err error) {
 			return err
 		}
 	}
-	if r.job.Rank() == 0 {
-		if err := r.cfg.Checkpoint.Prepare(); err != nil {
-			return err
-		}
+	if err := r.takeFolder(); err != nil {
+		return err
 	}
 	if r.set == nil {
 		r.job.SetStatus("loading the data")
@@ -332,6 +332,7 @@ func (r *run) close() {
 	if r.found.file != nil {
 		_ = r.found.file.Close() // it was only read
 	}
+	_ = r.hold.Release() // it ends with the process in any case
 }
 
 // agreeConfig reports ranks that were started with other settings: their sums

@@ -317,6 +317,7 @@ type silent struct{}
 func (silent) Start(Info)        {}
 func (silent) Progress(Progress) {}
 func (silent) Epoch(Epoch)       {}
+func (silent) Remark(Remark)     {}
 
 // Another optimizer brings its own settings, without decay where there is a
 // table; the same one changes nothing.

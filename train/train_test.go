@@ -30,12 +30,14 @@ func small() Config {
 type recorder struct {
 	info     Info
 	epochs   []Epoch
+	remarks  []Remark
 	progress []Progress
 }
 
 func (r *recorder) Start(i Info)        { r.info = i }
 func (r *recorder) Progress(p Progress) { r.progress = append(r.progress, p) }
 func (r *recorder) Epoch(e Epoch)       { r.epochs = append(r.epochs, e) }
+func (r *recorder) Remark(m Remark)     { r.remarks = append(r.remarks, m) }
 
 // onRanks runs cfg on n ranks in memory and returns rank 0's summary and what
 // its observer saw. Every rank must return the same summary but for the time.

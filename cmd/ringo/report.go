@@ -22,6 +22,7 @@ type silent struct{}
 func (silent) Start(train.Info)        {}
 func (silent) Progress(train.Progress) {}
 func (silent) Epoch(train.Epoch)       {}
+func (silent) Remark(train.Remark)     {}
 
 // reporter tells a person what happens in lines and a progress bar, and a
 // machine in JSON.
@@ -162,6 +163,14 @@ func (r *reporter) Epoch(e train.Epoch) {
 	fmt.Fprintf(r.lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
 		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, epochFigures(e), rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
 	r.write(e)
+}
+
+// Remark prints a line above the bar, which begins anew.
+func (r *reporter) Remark(m train.Remark) {
+	r.endPhase()
+	r.phase = ""
+	fmt.Fprintln(r.lines, m.Text)
+	r.write(m)
 }
 
 // epochFigures are what a person wants to know of an epoch, by the task.

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/freeport"
 )
 
 // A job that was killed goes on from its last checkpoint and ends with the
@@ -74,4 +79,61 @@ func hashOf(t *testing.T, line string) string {
 		t.Fatalf("ringo %s: status %d, stderr %s", line, status, errs)
 	}
 	return sha(t, out)
+}
+
+// A folder of checkpoints is one job's, however its ranks are started: the second is told whose it is, the first goes on.
+func TestFolderOfARunningJob(t *testing.T) {
+	line := endless + "--every 20 --checkpoint "
+	for _, how := range []string{"--np 1", "--np 2", "--np 2 --transport mem", "by hand"} {
+		dir := filepath.Join(t.TempDir(), "saved")
+		var first, one *program
+		if how == "by hand" {
+			address, ticket := freeport.Address(t), ticket()
+			first, one = byHand(t, line+dir, "0", address, ticket), byHand(t, line+dir+"1", "1", address, ticket)
+		} else {
+			first = start(t, line+dir+" "+how)
+		}
+		awaitSteps(first, dir, 1)
+		pid := first.cmd.Process.Pid
+		if how == "--np 2" {
+			pid = first.worker(0)
+		}
+		for _, second := range []string{"--np 1", "--np 2 --resume", "run"} {
+			if second == "run" { // whose launcher knows of no folder: its rank 0 finds out
+				p := start(t, "run --np 2 -- "+os.Args[0]+" "+line+dir+" --np 2")
+				p.checkEnd(exitFailed, "another job saves to "+dir, fmt.Sprintf("process %d on host ", pid))
+				continue
+			}
+			checkRefused(t, exitFailed, line+dir+" "+second, "another job saves to "+dir, fmt.Sprintf("process %d on host ", pid), "train mlp", "name another folder")
+		}
+		steps, err := checkpoint.Steps(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "another checkpoint of the first job", func() bool {
+			now, _ := checkpoint.Steps(dir)
+			return len(now) > 0 && now[0] > steps[0]
+		})
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil { // what it leaves is in nobody's way
+			t.Fatal(err)
+		}
+		first.wait()
+		if one != nil {
+			one.wait()
+		}
+		last, err := checkpoint.Steps(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		np := 2
+		if how == "--np 1" {
+			np = 1
+		}
+		longer := strings.Replace(line, "--epochs 1000000", fmt.Sprintf("--epochs %d", last[0]*int64(np)/100+1), 1)
+		status, out, errs := command(t, fmt.Sprintf("%s%s --resume --transport mem --np %d", longer, dir, np))
+		if status != 0 {
+			t.Errorf("%s: status %d: %s", how, status, errs)
+		}
+		checkHolds(t, how, out, "resumed after ")
+	}
 }

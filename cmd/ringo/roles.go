@@ -139,7 +139,6 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 			if err != nil {
 				return err
 			}
-			defer s.release()
 			cfg.Command, cfg.TableCommand = append(cfg.Command, s.rank()...), append(cfg.TableCommand, s.server()...)
 		}
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 
@@ -10,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/train"
@@ -66,34 +67,43 @@ func (f *psFlags) checkWhole(cmd *cobra.Command, byHand bool, faults *faultList)
 
 // jobStart is a job that is started, perhaps not for the first time.
 type jobStart struct {
-	lock *folder.Lock
-	dir  string
-	n    int
+	dir string
+	n   int
 
 	from *saved.Job // nil: it begins
 	step int64
 	part train.ServersPart
 }
 
-// beginStart takes the folder of a job's checkpoints and, to resume, finds the last one and looks that all its parts are
-// there.
+// beginStart finds, to resume, the last checkpoint of a job's folder and looks that all its parts are there, and makes
+// the folder of this start's servers. Rank 0 takes the folder of the checkpoints for as long as it runs; here that is done for
+// a moment, so that what is found is of no job that still saves.
 func beginStart(dir string, resume bool) (s *jobStart, err error) {
-	s = &jobStart{dir: dir}
-	if s.lock, err = folder.Take(dir); err != nil {
-		return nil, fmt.Errorf("the folder of the checkpoints, where another job may save: %w", err)
+	hold, _, err := checkpoint.Take(dir, !resume) // rank 0 tells what is to be told
+	if err != nil {
+		return nil, err
 	}
+	s = &jobStart{dir: dir}
 	if resume {
 		err = s.find()
 	}
-	var all []int
 	if err == nil {
-		all, err = train.Starts(dir)
+		err = s.claim()
 	}
+	return s, errors.Join(err, hold.Release())
+}
+
+// claim makes the folder of a start that nobody else has.
+func (s *jobStart) claim() error {
+	all, err := train.Starts(s.dir)
 	if err != nil {
-		return nil, errors.Join(err, s.lock.Release())
+		return err
 	}
-	s.n = 1 + slices.Max(append(all, 0))
-	return s, nil
+	for s.n = 1 + slices.Max(append(all, 0)); ; s.n++ {
+		if err := os.Mkdir(train.StartDir(s.dir, s.n), 0o777); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
 }
 
 // find finds the last checkpoint, if there is one.
@@ -111,9 +121,6 @@ func (s *jobStart) find() error {
 	s.step, s.part = step, part
 	return nil
 }
-
-// release lets the folder go.
-func (s *jobStart) release() { _ = s.lock.Release() } // the process ends
 
 // rank is what ranks are told.
 func (s *jobStart) rank() []string { return []string{"--ps-start=" + strconv.Itoa(s.n)} }

@@ -242,7 +242,7 @@ func TestJobCheckpointUsage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
 	p := start(t, endless+"--np 2 --mode ps --ps-mode async --every 50 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)
-	checkRefused(t, exitFailed, endless+"--np 2 --mode ps --ps-mode async --resume --checkpoint "+dir, "where another job may save", "held by another process")
+	checkRefused(t, exitFailed, endless+"--np 2 --mode ps --ps-mode async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
 	p.cmd.Process.Signal(os.Interrupt)
 	p.checkEnd(exitInterrupted, "parameter server 0 of 1 was told to end: ")
 	if _, _, _, err := train.LastServers(dir); err != nil {

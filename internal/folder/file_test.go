@@ -70,3 +70,34 @@ func TestWriteFileInPlace(t *testing.T) {
 		t.Fatalf("%v, %v", info.Mode(), err)
 	}
 }
+
+// Two writers of one path write two files, and the name says for what.
+func TestCreate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.txt")
+	seen := map[string]bool{}
+	for range 100 {
+		f, err := Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, here, ok := Unfinished(filepath.Base(f.Name()))
+		if seen[f.Name()] || of != "file.txt" || !here || !ok {
+			t.Fatalf("%s is for %q, %v, %v", f.Name(), of, here, ok)
+		}
+		seen[f.Name()] = true
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"file.txt", "file.txt.tmp", "x.0123456789abcde.tmp", "x.0123456789abcdeg.tmp", ".tmp", "0123456789abcdef.tmp"} {
+		if of, _, ok := Unfinished(name); ok {
+			t.Errorf("%s is for %q", name, of)
+		}
+	}
+	if of, here, ok := Unfinished("x.0123456789abcdef.tmp"); of != "x" || here || !ok {
+		t.Errorf("of another host: %q, %v, %v", of, here, ok)
+	}
+	if _, err := Create(filepath.Join(path, "below")); err == nil {
+		t.Error("a file below none")
+	}
+}

@@ -4,6 +4,7 @@ package folder
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +21,13 @@ func lock(f *os.File) error {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EWOULDBLOCK):
 			return ErrHeld
+		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOLCK):
+			return fmt.Errorf("%w: %w", ErrNoLocks, err)
 		default:
 			return err
 		}
 	}
 }
+
+// alive tells whether there is a process of this host.
+func alive(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

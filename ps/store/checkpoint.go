@@ -41,7 +41,7 @@ func checkFormat(dir string) error {
 		return err
 	}
 	for _, f := range files {
-		if f.Name() != lockFile && f.Name() != formatFile+folder.TempSuffix {
+		if of, _, begun := folder.Unfinished(f.Name()); f.Name() != lockFile && !(begun && of == formatFile) && f.Name() != formatFile+folder.TempSuffix {
 			return fmt.Errorf("it has %s and no %s: it is no store", f.Name(), formatFile)
 		}
 	}
