@@ -104,6 +104,7 @@ func (c *Coordinator) seat(rank int, ch channel) {
 	}
 	s := &c.seats[rank]
 	s.state, s.member, s.addr, s.at = seatJoined, member, m.Addr, time.Now()
+	s.quiet.hear(s.at, 0)
 	if c.verdict != nil {
 		member.post(verdictMessage(c.verdict))
 	}
@@ -196,7 +197,7 @@ func (c *Coordinator) heard(rank int, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.seats[rank]
-	s.missed = 0
+	s.quiet.hear(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
 	switch m.Kind {
 	case kindStatus:
 		s.status, s.at = m, time.Now()

@@ -18,6 +18,7 @@ type channel interface {
 	finish()                                        // nothing more will be sent
 	close() error
 	local() net.Addr
+	within() bool // both ends are on this host
 	traffic() (sent, received int64)
 }
 
@@ -106,6 +107,12 @@ func (c *linkChannel) finish() { _ = c.link.CloseWrite(answerTimeout, transport.
 func (c *linkChannel) close() error { return c.link.Close() }
 
 func (c *linkChannel) local() net.Addr { return c.link.LocalAddr() }
+
+func (c *linkChannel) within() bool {
+	own, _, err := net.SplitHostPort(c.link.LocalAddr().String())
+	other, _, bad := net.SplitHostPort(c.link.RemoteAddr().String())
+	return err == nil && bad == nil && own == other
+}
 
 func (c *linkChannel) traffic() (sent, received int64) { return c.link.Sent(), c.link.Received() }
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -76,7 +77,7 @@ func TestHeartbeatsAllocateNothing(t *testing.T) {
 			if got, err := b.receive(0); err != nil || got.Kind != m.Kind {
 				t.Fatal(got, err)
 			}
-			c.beat()
+			c.beat(time.Now())
 		}); n >= 1 {
 			t.Errorf("a %s allocates %v times", m.Kind, n)
 		}

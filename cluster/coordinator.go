@@ -119,6 +119,7 @@ type Coordinator struct {
 	join     *time.Timer // until the last must have joined; nil: nobody joined
 	slow     reporter
 	told     map[string]bool // the lines that ranks had reported
+	clock    clock
 }
 
 // seat is one rank's place.
@@ -128,7 +129,7 @@ type seat struct {
 	addr   string
 	status message   // the last of kindStatus
 	at     time.Time // when it came
-	missed int       // heartbeats since
+	quiet  silence   // since its last message
 }
 
 type seatState int
@@ -168,6 +169,7 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 		idle:  make(chan struct{}, 1),
 		seats: make([]seat, cfg.WorldSize),
 		ended: make([]bool, cfg.WorldSize),
+		clock: clock{beat: cfg.Heartbeat, last: time.Now()},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.work.Go(c.watch)
@@ -197,7 +199,7 @@ func (c *Coordinator) Silent(rank int) bool {
 }
 
 // silent is Silent. The caller holds mu.
-func (c *Coordinator) silent(s *seat) bool { return s.missed >= int(c.cfg.DeadAfter/c.cfg.Heartbeat) }
+func (c *Coordinator) silent(s *seat) bool { return s.quiet.lost(c.cfg.DeadAfter) }
 
 // Left says whether rank left in good order.
 func (c *Coordinator) Left(rank int) bool {

@@ -98,7 +98,7 @@ type Member struct {
 	mu      sync.Mutex
 	doing   string
 	waiting func() (Wait, bool)
-	missed  int // heartbeats since the coordinator's last message
+	quiet   silence // since the coordinator's last message
 	left    bool
 	err     error
 }

@@ -26,7 +26,7 @@ type kind string
 // From a member to the coordinator.
 const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times
-	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun
+	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1
 	kindReport  kind = "report"  // a person would want to know Why
@@ -36,7 +36,7 @@ const (
 // From the coordinator to a member.
 const (
 	kindRoster  kind = "roster"  // all are there: Addrs by rank
-	kindBeat    kind = "beat"    // the heartbeat
+	kindBeat    kind = "beat"    // the heartbeat: LateMillis
 	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join
 	kindBye     kind = "bye"     // answers leave and failed
 	kindClosing kind = "closing" // the coordinator ends in good order
@@ -53,6 +53,7 @@ type message struct {
 	WaitMillis int64    `json:"wait_ms,omitempty"`
 	BeatNanos  int64    `json:"beat_ns,omitempty"`
 	DeadNanos  int64    `json:"dead_ns,omitempty"`
+	LateMillis int64    `json:"late_ms,omitempty"`
 	In         string   `json:"in,omitempty"`
 	Begun      []Begun  `json:"begun,omitempty"`
 	Why        string   `json:"why,omitempty"`
@@ -66,7 +67,7 @@ func (m *message) same(other *message) bool {
 	plain := func(m *message) bool { return len(m.Addrs)+len(m.Begun)+len(m.Missing) == 0 }
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
-		m.WaitMillis == other.WaitMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
+		m.WaitMillis == other.WaitMillis && m.LateMillis == other.LateMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
 		m.In == other.In && m.Why == other.Why && m.World == other.World && m.Servers == other.Servers
 }
 
@@ -107,6 +108,8 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a text is above its limit")
 	case m.WaitMillis < 0 || m.WaitMillis > int64(1000*time.Hour/time.Millisecond):
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)
+	case m.LateMillis < 0 || m.LateMillis > int64(1000*time.Hour/time.Millisecond):
+		return fmt.Errorf("ticks late by %d ms", m.LateMillis)
 	case m.BeatNanos < 0 || m.DeadNanos < 0:
 		return fmt.Errorf("a heartbeat of %d ns, dead after %d ns", m.BeatNanos, m.DeadNanos)
 	case len(m.Missing) > worldSize:

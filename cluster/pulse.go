@@ -9,10 +9,10 @@ import (
 )
 
 // beat sends this rank's status once per heartbeat and notices a coordinator
-// that has fallen silent. Like there, silence is counted in this process's own
-// heartbeats, so that a process that was stopped for a while can go on.
+// that has fallen silent. Like there, silence is counted by a clock that weighs how late this
+// process's own heartbeats are, so that one that was stopped for a while can go on.
 func (m *Member) beat() {
-	limit := int(m.cfg.DeadAfter / m.cfg.Heartbeat)
+	own := clock{beat: m.cfg.Heartbeat, last: time.Now()}
 	t := time.NewTicker(m.cfg.Heartbeat)
 	defer t.Stop()
 	for {
@@ -23,30 +23,48 @@ func (m *Member) beat() {
 			return
 		case <-t.C:
 		}
-		if m.count() > limit {
-			m.end(m.noCoordinator(fmt.Errorf("no sign of life for %v", m.cfg.DeadAfter)))
+		now := time.Now()
+		counts := own.tick(now)
+		if limit, lost := m.pass(now, counts); lost && !m.outlives() {
+			m.end(m.noCoordinator(fmt.Errorf("no sign of life for %v", limit.Round(time.Second/10))))
 			return
 		}
-		_ = m.ch.send(m.status(), m.cfg.Heartbeat) // if it is lost, so is what we read
+		s := m.status(own.stalled(counts))
+		s.LateMillis = own.lateMillis()
+		_ = m.ch.send(s, m.cfg.Heartbeat) // if it is lost, so is what we read
 	}
 }
 
-// count counts a heartbeat without a message.
-func (m *Member) count() int {
+// pass counts a heartbeat of this process, and says whether the coordinator was silent for
+// longer than the limit.
+func (m *Member) pass(now time.Time, counts time.Duration) (limit time.Duration, lost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.missed++
-	return m.missed
+	m.quiet.pass(now, counts)
+	return m.quiet.limit(m.cfg.DeadAfter), m.quiet.lost(m.cfg.DeadAfter)
+}
+
+// outlives says that this rank goes on though the coordinator is silent: it is a launcher on this very host
+// whose connection stands. Had it died, the system would have closed that: it is stopped, or waits for a core,
+// and whoever stopped it may have it go on.
+func (m *Member) outlives() bool {
+	select {
+	case <-m.ready:
+		return m.hostRank < 0 && m.ch.within()
+	default:
+		return false
+	}
 }
 
 // status is what the coordinator is told with every heartbeat. The wait is
-// given as its length: clocks of different hosts differ.
-func (m *Member) status() message {
+// given as its length: clocks of different hosts differ. A process that was stopped until just
+// now does not know how much of a wait that was.
+func (m *Member) status(stalled bool) message {
 	m.mu.Lock()
 	s := message{Kind: kindStatus, Peer: -1, Doing: m.doing}
 	waiting := m.waiting
 	m.mu.Unlock()
-	if waiting == nil {
+	if waiting == nil || stalled {
 		return s
 	}
 	if w, ok := waiting(); ok && w.Peer >= 0 && w.Peer < m.cfg.WorldSize {
@@ -66,7 +84,7 @@ func (m *Member) read() {
 			return
 		}
 		m.mu.Lock()
-		m.missed = 0
+		m.quiet.hear(time.Now(), time.Duration(msg.LateMillis)*time.Millisecond)
 		m.mu.Unlock()
 		if msg.Kind == kindClosing {
 			m.mu.Lock()

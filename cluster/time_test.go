@@ -18,6 +18,7 @@ import (
 // pipe is a channel in memory, for tests whose time is synctest's.
 type pipe struct {
 	in, out *lane
+	near    bool // both ends are on one host
 }
 
 // lane is one direction.
@@ -33,7 +34,7 @@ func (l *lane) end() { l.once.Do(func() { close(l.ended) }) }
 
 func pipes() (a, b *pipe) {
 	x, y := newLane(), newLane()
-	return &pipe{x, y}, &pipe{y, x}
+	return &pipe{in: x, out: y}, &pipe{in: y, out: x}
 }
 
 func (p *pipe) send(m message, timeout time.Duration) error {
@@ -68,6 +69,7 @@ func (p *pipe) receive(timeout time.Duration) (message, error) {
 }
 
 func (p *pipe) finish()                   { p.out.end() }
+func (p *pipe) within() bool              { return p.near }
 func (p *pipe) close() error              { p.out.end(); p.in.end(); return nil }
 func (p *pipe) local() net.Addr           { return nowhere{} }
 func (p *pipe) traffic() (int64, int64)   { return 0, 0 }
@@ -194,6 +196,32 @@ func TestSilentCoordinator(t *testing.T) {
 			t.Error(err)
 		}
 		m.Leave()
+	})
+}
+
+// A launcher on this host that is silent was stopped, as its connection stands: its ranks wait for it.
+func TestSilentLauncher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, host := range []int{-1, 1} { // rank 1 coordinates: it is lost
+			cfg := MemberConfig{Rank: 0, WorldSize: 2, Rendezvous: "nowhere:1"}
+			cfg.setDefaults()
+			a, b := pipes()
+			a.near = true
+			m := newMember(cfg, a, nowhere{})
+			b.send(message{Kind: kindRoster, Peer: host, Addrs: []string{"nowhere:1", "nowhere:1"}}, time.Second)
+			if err := m.join(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(90 * time.Second) // the lane has room for as many messages
+			if err := m.Err(); (err == nil) != (host < 0) {
+				t.Errorf("coordinated by %d: %v", host, err)
+			}
+			b.close()
+			if err := <-m.Lost(); !errors.Is(err, ErrNoCoordinator) {
+				t.Error(err)
+			}
+			m.Leave()
+		}
 	})
 }
 

@@ -15,7 +15,7 @@ func (c *Coordinator) watch() {
 		case <-c.ctx.Done():
 			return
 		case <-beat.C:
-			for _, line := range c.beat() {
+			for _, line := range c.beat(time.Now()) {
 				c.cfg.Report(line)
 			}
 		}
@@ -27,6 +27,10 @@ func (c *Coordinator) checkMissing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.complete || c.verdict != nil {
+		return
+	}
+	if time.Since(c.clock.last) > 2*c.cfg.Heartbeat { // this process was stopped, and so may the ranks have been
+		c.join.Reset(c.cfg.JoinTimeout)
 		return
 	}
 	missing := &MissingError{WorldSize: c.cfg.WorldSize, Servers: c.cfg.Servers, Timeout: c.cfg.JoinTimeout}
@@ -41,24 +45,25 @@ func (c *Coordinator) checkMissing() {
 // beat sends a sign of life to all, accuses the silent and returns what there is
 // to report of slow ranks.
 //
-// Silence is counted in heartbeats of this process and not in time, so that a
+// Silence is counted by a clock that weighs how late this process's own heartbeats are, so that a
 // coordinator that was itself stopped for a while does not take everyone for
-// dead when it goes on.
-func (c *Coordinator) beat() []string {
+// dead when it goes on, nor everyone for slow.
+func (c *Coordinator) beat(now time.Time) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	limit := int(c.cfg.DeadAfter / c.cfg.Heartbeat)
+	counts := c.clock.tick(now)
 	for r := range c.seats {
 		s := &c.seats[r]
 		if s.state != seatJoined {
 			continue
 		}
-		s.member.post(message{Kind: kindBeat, Peer: -1})
-		if s.missed++; s.missed == limit {
-			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: fmt.Sprintf("no sign of life for %v", c.cfg.DeadAfter)})
+		s.member.post(message{Kind: kindBeat, Peer: -1, LateMillis: c.clock.lateMillis()})
+		was := c.silent(s)
+		if s.quiet.pass(now, counts); !was && c.silent(s) {
+			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: fmt.Sprintf("no sign of life for %v", s.quiet.limit(c.cfg.DeadAfter).Round(time.Second/10))})
 		}
 	}
-	if c.verdict != nil || !c.complete {
+	if c.verdict != nil || !c.complete || c.clock.stalled(counts) {
 		return nil
 	}
 	if !c.anyWaits() {
@@ -106,7 +111,7 @@ func (c *Coordinator) statuses() []Status {
 			In:   s.status.In,
 			Gone: s.state != seatJoined,
 		}
-		if s.missed > 2 { // one may be under way, one late
+		if s.quiet.lasts > 2*c.cfg.Heartbeat { // one may be under way, one late
 			out[r].Silent = age
 		}
 	}

@@ -1,0 +1,76 @@
+package cluster
+
+import "time"
+
+// maxLate bounds what a late tick says of those to come, in beats: one that was later by far was of a process
+// that had been stopped, which goes on as before.
+const maxLate = 4
+
+// clock weighs time by how well this process gets to run: its ticks are to come once per
+// beat. A process that was stopped, or that waits for a core, neither sees its peers' signs of life nor may conclude
+// anything from having seen none; and on a machine that delays it, it delays its peers, too.
+type clock struct {
+	beat time.Duration
+	last time.Time     // the last tick
+	late time.Duration // by how much ticks have lately been late, at most; it fades
+}
+
+// tick notes a tick and returns how much of the time since the last one counts as silence of
+// a peer that was not heard. It is all of it while ticks are in time; of a later one less the later it is: of an
+// hour in which the process was stopped next to nothing.
+func (c *clock) tick(now time.Time) (counts time.Duration) {
+	since := now.Sub(c.last)
+	c.last = now
+	c.late = max(min(since-c.beat, maxLate*c.beat), c.late*15/16)
+	return counted(since, c.beat)
+}
+
+// lateMillis is what peers are told of it: in eighths of a beat, so that a job in order says the same again and
+// again.
+func (c *clock) lateMillis() int64 {
+	eighth := max(1, c.beat/8)
+	return (c.late / eighth * eighth).Milliseconds()
+}
+
+// stalled says that a process whose last tick counted for so little has just been stopped, or nearly: what
+// it knows of others is old.
+func (c *clock) stalled(counts time.Duration) bool { return 2*counts < c.beat && c.late > c.beat }
+
+// counted is tick's rule for a tick that came so long after the one before.
+func counted(since, beat time.Duration) time.Duration {
+	if since <= beat {
+		return max(0, since)
+	}
+	return time.Duration(float64(beat) / float64(since) * float64(beat))
+}
+
+// Lateness that a peer tells is believed up to a limit.
+const maxPatience = 4 // times DeadAfter
+
+// silence is since when a peer has shown no sign of life, by one's own clock.
+type silence struct {
+	heard time.Time     // when it last did; zero: it is counted already
+	lasts time.Duration // counted
+	late  time.Duration // by how much its ticks were late, as it last told
+}
+
+// hear notes a sign of life of a peer whose own ticks are late by so much.
+func (s *silence) hear(now time.Time, late time.Duration) { *s = silence{heard: now, late: late} }
+
+// pass notes a tick of one's own clock, which counts for so much.
+func (s *silence) pass(now time.Time, counts time.Duration) {
+	if !s.heard.IsZero() {
+		counts = min(counts, now.Sub(s.heard))
+		s.heard = time.Time{}
+	}
+	s.lasts += counts
+}
+
+// limit is for how long the peer may show no sign of life: for longer than usual where it has
+// told that it gets to run only now and then.
+func (s *silence) limit(deadAfter time.Duration) time.Duration {
+	return min(deadAfter+2*s.late, maxPatience*deadAfter)
+}
+
+// lost says that the peer has shown no sign of life for too long.
+func (s *silence) lost(deadAfter time.Duration) bool { return s.lasts >= s.limit(deadAfter) }
