@@ -8,12 +8,12 @@ import (
 	"os"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/hugepage"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps"
 	"github.com/ringo-ml/ringo/transport"
@@ -223,7 +223,7 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 		j.server, err = ps.NewServer(mesh, cfg.parameters(j.size))
 	} else {
 		if j.servers > 0 {
-			cfg.Collective.Ranks = upTo(j.size)
+			cfg.Collective.Ranks = collective.Ranks(j.size)
 		}
 		j.group, err = collective.New(mesh, cfg.Collective)
 		if err == nil && j.servers > 0 {
@@ -239,14 +239,6 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 
 // serves says that this is a server.
 func (j *Job) serves() bool { return j.rank >= j.size }
-
-func upTo(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
 
 // giveUp leaves a job that could not be joined because of err. The others would
 // wait for this rank if they were not told.
@@ -330,7 +322,7 @@ func (j *Job) Fallback() string { return j.fallback }
 func (j *Job) Alloc(n int) []float32 {
 	if w := j.Windows(); w != nil {
 		if b := w.Alloc(4 * n); b != nil {
-			x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)
+			x := raw.As[float32](b)
 			hugepage.Collapse(x)
 			return x
 		}
@@ -342,7 +334,7 @@ func (j *Job) Alloc(n int) []float32 {
 // job ends. No operation on it may be under way.
 func (j *Job) Free(x []float32) {
 	if w := j.Windows(); w != nil && len(x) > 0 {
-		w.Return(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)))
+		w.Return(raw.Bytes(x))
 	}
 }
 

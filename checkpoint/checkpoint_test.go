@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"hash/crc32"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -15,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
 var testHeader = Header{
@@ -136,7 +137,7 @@ func TestBytes(t *testing.T) {
 	want = binary.LittleEndian.AppendUint32(want, uint32(len(text)))
 	want = append(want, text...)
 	sum := func(from int) {
-		want = binary.LittleEndian.AppendUint32(want, crc32.Checksum(want[from:], crc32.MakeTable(crc32.Castagnoli)))
+		want = binary.LittleEndian.AppendUint32(want, crc32c.Checksum(want[from:]))
 	}
 	sum(0)
 	for _, data := range []string{"0000c03f000000c0", "0807060504030201", "09"} {
@@ -361,7 +362,7 @@ func TestPromises(t *testing.T) {
 func withHeader(text string) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte(magic+"\x01\x00\x00\x00"), uint32(len(text)))
 	b = append(b, text...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b))
 }
 
 // FuzzRead: no input makes reading panic or write outside, and what can be

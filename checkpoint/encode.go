@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"io"
+
+	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
 const (
@@ -16,8 +17,6 @@ const (
 	crcSize    = 4
 	chunkBytes = 256 << 10 // what is summed and read or written at a time: stays in the caches
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli) // never written
 
 // index is the JSON header.
 type index struct {
@@ -42,7 +41,7 @@ func encodeHeader(s State) ([]byte, error) {
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
 	b = append(b, text...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b)), nil
 }
 
 // size is the file's length in bytes.
@@ -99,7 +98,7 @@ func (a Array) write(w io.Writer, buf []byte) error {
 			}
 		}
 		part := from.bytesOf(buf, at, at+hi-lo, littleEndian)
-		sum = crc32.Update(sum, castagnoli, part)
+		sum = crc32c.Update(sum, part)
 		if _, err := w.Write(part); err != nil {
 			return err
 		}

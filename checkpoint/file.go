@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -77,7 +77,7 @@ func (f *File) readIndex(size int64) error {
 		return err
 	}
 	text, sum := all[:end-crcSize], binary.LittleEndian.Uint32(all[end-crcSize:])
-	if got := crc32.Checksum(text, castagnoli); got != sum {
+	if got := crc32c.Checksum(text); got != sum {
 		return f.damage(int64(prefixSize), "the header's checksum is %08x, the file says %08x", got, sum)
 	}
 	var ix index
@@ -176,7 +176,7 @@ func (f *File) readArray(i int, buf []byte, to Array) error {
 		if err := f.readAt(part, at+lo*width); err != nil {
 			return err
 		}
-		sum = crc32.Update(sum, castagnoli, part)
+		sum = crc32c.Update(sum, part)
 		if fill {
 			into.set(part, first)
 		}

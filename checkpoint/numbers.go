@@ -3,7 +3,8 @@ package checkpoint
 import (
 	"encoding/binary"
 	"math"
-	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // littleEndian: memory has the file's byte order, and values are written from
@@ -52,11 +53,9 @@ func (a Array) set(b []byte, lo int) {
 func (a Array) view(lo, hi int) []byte {
 	switch a.kind {
 	case float32s:
-		x := a.floats[lo:hi]
-		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+		return raw.Bytes(a.floats[lo:hi])
 	case uint64s:
-		x := a.words[lo:hi]
-		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 8*len(x))
+		return raw.Bytes(a.words[lo:hi])
 	default:
 		return a.bytes[lo:hi]
 	}

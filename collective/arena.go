@@ -3,6 +3,8 @@ package collective
 import (
 	"fmt"
 	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // Place says where x lies in the memory that this rank shares with all others of the
@@ -15,7 +17,7 @@ func Place[T Number](g *Group, x []T) int64 {
 	if len(x) == 0 {
 		return 0
 	}
-	if off, ok := g.share.windows.Offset(bytesOf(x)); ok {
+	if off, ok := g.share.windows.Offset(raw.Bytes(x)); ok {
 		return int64(off)
 	}
 	return -1
@@ -35,5 +37,5 @@ func At[T Number](g *Group, r int, place int64, n int) ([]T, error) {
 	if place < 0 || place%size != 0 || n < 0 || place > int64(len(arena)) || int64(n) > (int64(len(arena))-place)/size {
 		return nil, fmt.Errorf("collective: rank %d shows %d values of %d bytes at %d of its arena of %d: its program or its memory is damaged", r, n, size, place, len(arena))
 	}
-	return valuesOf[T](arena[place:][:int64(n)*size]), nil
+	return raw.As[T](arena[place:][:int64(n)*size]), nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -97,7 +98,7 @@ func allocations(t *testing.T, meshes []transport.Mesh) float64 {
 		defer close(begin[r])
 		x, all := make([]float32, 5000), make([]float32, 5000*len(meshes))
 		if g.share != nil {
-			x = valuesOf[float32](g.share.windows.Alloc(4 * len(x)))
+			x = raw.As[float32](g.share.windows.Alloc(4 * len(x)))
 		}
 		go func() {
 			for range begin[r] {
@@ -142,7 +143,7 @@ func everyOperation(g *Group, x, all []float32) error {
 	for _, n := range []int{1, 300, 3000} {
 		err := errors.Join(AllReduce(g, x[:n], Sum), AllReduce(g, all[:n], Max), Reduce(g, x[:n], Sum, 1),
 			ReduceScatter(g, x[:n], all[:3*n], Sum), AllToAll(g, all[:3*n], all[5000:][:3*n]), Gather(g, all[:3*n], x[:n], 0),
-			Scatter(g, x[:n], all[:3*n], 2), AllReduce(g, valuesOf[int64](bytesOf(all[:2*n])), Prod))
+			Scatter(g, x[:n], all[:3*n], 2), AllReduce(g, raw.As[int64](raw.Bytes(all[:2*n])), Prod))
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,10 @@
 package collective
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
 
 // AllReduce over shared memory. With K bytes on N ranks, by size:
 //
@@ -71,7 +75,7 @@ func (w *Work) foldInline() {
 	s := w.g.share
 	if w.elem == float32s && w.op <= Mean {
 		var sum [inlineSize / 4]float32
-		x := valuesOf[float32](w.x)
+		x := raw.As[float32](w.x)
 		for i := range s.ranks {
 			theirs := (*[inlineSize / 4]float32)(unsafe.Pointer(&s.flag(w.number, i, lineArrived).Inline))
 			for j := range x {

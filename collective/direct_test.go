@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -67,7 +68,7 @@ func put[T Number](g *Group, where string, x []T) []T {
 	default:
 		return append([]T(nil), x...)
 	}
-	p := valuesOf[T](arena[:len(bytesOf(x))])
+	p := raw.As[T](arena[:len(raw.Bytes(x))])
 	copy(p, x)
 	return p
 }

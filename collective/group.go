@@ -96,7 +96,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	}
 	g := &Group{
 		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), hostOf: cfg.hostsAmong(ranks), cfg: cfg, named: named,
-		all: newScope(upTo(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
+		all: newScope(Ranks(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
 		sends: make([]uint64, size), receives: make([]uint64, size),
 		epoch: time.Now(), kernels: simd.Host(), lender: transport.LenderOf(mesh),
 		window: newWindow(cfg.InFlight, cfg.InFlight*cfg.SegmentBytes),

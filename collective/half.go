@@ -1,26 +1,26 @@
 package collective
 
 import (
-	"unsafe"
-
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // ToFloat16 rounds src to float16, to the nearest and of two to the even one. The
 // slices must have the same length.
-func ToFloat16(dst []Float16, src []float32) { simd.Host().ToHalf(bitsOf(dst), src) }
+func ToFloat16(dst []Float16, src []float32) { simd.Host().ToHalf(raw.As[uint16](raw.Bytes(dst)), src) }
 
 // FromFloat16 is the inverse of ToFloat16, and exact.
-func FromFloat16(dst []float32, src []Float16) { simd.Host().FromHalf(dst, bitsOf(src)) }
+func FromFloat16(dst []float32, src []Float16) {
+	simd.Host().FromHalf(dst, raw.As[uint16](raw.Bytes(src)))
+}
 
 // ToBFloat16 rounds src to bfloat16, to the nearest and of two to the even one. The
 // slices must have the same length.
-func ToBFloat16(dst []BFloat16, src []float32) { simd.Host().ToBrain(bitsOf(dst), src) }
+func ToBFloat16(dst []BFloat16, src []float32) {
+	simd.Host().ToBrain(raw.As[uint16](raw.Bytes(dst)), src)
+}
 
 // FromBFloat16 is the inverse of ToBFloat16, and exact.
-func FromBFloat16(dst []float32, src []BFloat16) { simd.Host().FromBrain(dst, bitsOf(src)) }
-
-// bitsOf is x as bits, without a copy.
-func bitsOf[T Float16 | BFloat16](x []T) []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+func FromBFloat16(dst []float32, src []BFloat16) {
+	simd.Host().FromBrain(dst, raw.As[uint16](raw.Bytes(src)))
 }

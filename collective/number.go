@@ -3,6 +3,7 @@ package collective
 import (
 	"unsafe"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -69,18 +70,6 @@ func elementOf[T Number]() element {
 	return int64s
 }
 
-// bytesOf is x as bytes, without a copy.
-func bytesOf[T Number](x []T) []byte {
-	var zero T
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
-}
-
-// valuesOf is the inverse of bytesOf. b must be aligned for T.
-func valuesOf[T Number](b []byte) []T {
-	var zero T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
-}
-
 // kernel is the reduction without what a mean does at the end.
 func (op Op) kernel() simd.Reduction {
 	switch op {
@@ -101,17 +90,17 @@ func (w *Work) combine(dst, a, b []byte) {
 	k, op := w.g.kernels, w.op.kernel()
 	switch w.elem {
 	case float32s:
-		k.Combine(op, valuesOf[float32](dst), valuesOf[float32](a), valuesOf[float32](b))
+		k.Combine(op, raw.As[float32](dst), raw.As[float32](a), raw.As[float32](b))
 	case float16s:
-		k.CombineHalf(op, valuesOf16(dst), valuesOf16(a), valuesOf16(b))
+		k.CombineHalf(op, raw.As[uint16](dst), raw.As[uint16](a), raw.As[uint16](b))
 	case bfloat16s:
-		k.CombineBrain(op, valuesOf16(dst), valuesOf16(a), valuesOf16(b))
+		k.CombineBrain(op, raw.As[uint16](dst), raw.As[uint16](a), raw.As[uint16](b))
 	case float64s:
-		combine(op, valuesOf[float64](dst), valuesOf[float64](a), valuesOf[float64](b))
+		combine(op, raw.As[float64](dst), raw.As[float64](a), raw.As[float64](b))
 	case int32s:
-		combine(op, valuesOf[int32](dst), valuesOf[int32](a), valuesOf[int32](b))
+		combine(op, raw.As[int32](dst), raw.As[int32](a), raw.As[int32](b))
 	case int64s:
-		combine(op, valuesOf[int64](dst), valuesOf[int64](a), valuesOf[int64](b))
+		combine(op, raw.As[int64](dst), raw.As[int64](a), raw.As[int64](b))
 	case uint8s:
 		combine(op, dst, a, b)
 	}
@@ -125,21 +114,16 @@ func (w *Work) average(x []byte) {
 	k, factor := w.g.kernels, 1/float32(w.g.size)
 	switch w.elem {
 	case float32s:
-		k.Scale(valuesOf[float32](x), factor)
+		k.Scale(raw.As[float32](x), factor)
 	case float16s:
-		v := [][]uint16{valuesOf16(x)}
+		v := [][]uint16{raw.As[uint16](x)}
 		k.ReduceAllHalf(simd.ReduceSum, v, v, factor)
 	case bfloat16s:
-		v := [][]uint16{valuesOf16(x)}
+		v := [][]uint16{raw.As[uint16](x)}
 		k.ReduceAllBrain(simd.ReduceSum, v, v, factor)
 	case float64s:
-		multiply(valuesOf[float64](x), 1/float64(w.g.size))
+		multiply(raw.As[float64](x), 1/float64(w.g.size))
 	}
-}
-
-// valuesOf16 is valuesOf of the bits of Float16 and BFloat16.
-func valuesOf16(b []byte) []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }
 
 // combine is the one path of all types without kernels. Integers wrap around.

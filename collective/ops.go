@@ -1,6 +1,10 @@
 package collective
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
 
 // Op is a reduction.
 type Op uint8
@@ -37,7 +41,7 @@ func (op Op) String() string {
 // lies if that is every rank's arena (transport.Windows), and copy it otherwise.
 func AllReduce[T Number](g *Group, x []T, op Op) error {
 	if g.share.whole(g.size) {
-		if ok, err := g.share.allReduce(g, elementOf[T](), bytesOf(x), op); ok {
+		if ok, err := g.share.allReduce(g, elementOf[T](), raw.Bytes(x), op); ok {
 			return err
 		}
 	}
@@ -50,7 +54,7 @@ func StartAllReduce[T Number](g *Group, x []T, op Op) *Work { return allReduce(g
 
 func allReduce[T Number](g *Group, x []T, op Op, blocking bool) *Work {
 	w := g.newWork(kindAllReduce, elementOf[T]())
-	w.x, w.op = bytesOf(x), op
+	w.x, w.op = raw.Bytes(x), op
 	return g.startReduction(w, blocking)
 }
 
@@ -82,7 +86,7 @@ func StartBroadcast[T Number](g *Group, x []T, root int) *Work {
 
 func broadcast[T Number](g *Group, x []T, root int, blocking bool) *Work {
 	w := g.newWork(kindBroadcast, elementOf[T]())
-	w.x, w.root = bytesOf(x), root
+	w.x, w.root = raw.Bytes(x), root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -113,7 +117,7 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	if len(dst) != g.size*len(src) {
 		return w.misuse("dst holds %d values, want %d: %d ranks x %d of src", len(dst), g.size*len(src), g.size, len(src))
 	}
-	w.x, w.src = bytesOf(dst), bytesOf(src)
+	w.x, w.src = raw.Bytes(dst), raw.Bytes(src)
 	return g.start(w, blocking)
 }
 
@@ -144,7 +148,7 @@ func allGatherV[T Number](g *Group, dst, src []T, counts []int, blocking bool) *
 	if sum != len(dst) || len(src) != counts[g.rank] {
 		return w.misuse("dst holds %d values and src %d, want %d, the sum of all counts, and %d", len(dst), len(src), sum, counts[g.rank])
 	}
-	w.x, w.src = bytesOf(dst), bytesOf(src)
+	w.x, w.src = raw.Bytes(dst), raw.Bytes(src)
 	return g.start(w, blocking)
 }
 

@@ -1,5 +1,7 @@
 package collective
 
+import "github.com/ringo-ml/ringo/internal/raw"
+
 // Operations on parts, one for each rank.
 
 // ReduceScatter reduces src over all ranks and leaves part r of the result, of
@@ -22,7 +24,7 @@ func reduceScatter[T Number](g *Group, dst, src []T, op Op, blocking bool) *Work
 	if len(src) != g.size*len(dst) {
 		return w.misuse("src holds %d values, want %d: %d ranks x %d of dst", len(src), g.size*len(dst), g.size, len(dst))
 	}
-	w.x, w.dst, w.op = bytesOf(src), bytesOf(dst), op
+	w.x, w.dst, w.op = raw.Bytes(src), raw.Bytes(dst), op
 	return g.startReduction(w, blocking)
 }
 
@@ -43,7 +45,7 @@ func StartReduce[T Number](g *Group, x []T, op Op, root int) *Work {
 
 func reduce[T Number](g *Group, x []T, op Op, root int, blocking bool) *Work {
 	w := g.newWork(kindReduce, elementOf[T]())
-	w.x, w.op, w.root = bytesOf(x), op, root
+	w.x, w.op, w.root = raw.Bytes(x), op, root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -67,7 +69,7 @@ func StartGather[T Number](g *Group, dst, src []T, root int) *Work {
 
 func gather[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 	w := g.newWork(kindGather, elementOf[T]())
-	w.src, w.root = bytesOf(src), root
+	w.src, w.root = raw.Bytes(src), root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -75,7 +77,7 @@ func gather[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 		if len(dst) != g.size*len(src) {
 			return w.misuse("dst holds %d values, want %d: %d ranks x %d of src", len(dst), g.size*len(src), g.size, len(src))
 		}
-		w.x = bytesOf(dst)
+		w.x = raw.Bytes(dst)
 	}
 	return g.start(w, blocking)
 }
@@ -97,7 +99,7 @@ func StartScatter[T Number](g *Group, dst, src []T, root int) *Work {
 
 func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 	w := g.newWork(kindScatter, elementOf[T]())
-	w.dst, w.root = bytesOf(dst), root
+	w.dst, w.root = raw.Bytes(dst), root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -105,7 +107,7 @@ func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 		if len(src) != g.size*len(dst) {
 			return w.misuse("src holds %d values, want %d: %d ranks x %d of dst", len(src), g.size*len(dst), g.size, len(dst))
 		}
-		w.x = bytesOf(src)
+		w.x = raw.Bytes(src)
 	}
 	return g.start(w, blocking)
 }
@@ -125,7 +127,7 @@ func allToAll[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	if len(src)%g.size != 0 || len(dst) != len(src) {
 		return w.misuse("src holds %d values and dst %d, want equal lengths that %d ranks divide", len(src), len(dst), g.size)
 	}
-	w.x, w.dst = bytesOf(src), bytesOf(dst)
+	w.x, w.dst = raw.Bytes(src), raw.Bytes(dst)
 	return g.start(w, blocking)
 }
 
@@ -156,6 +158,6 @@ func allToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int, b
 		return w.misuse("src holds %d values and dst %d, want %d and %d, the sums of the counts; this rank sends itself %d and receives %d",
 			len(src), len(dst), out, in, sendCounts[g.rank], recvCounts[g.rank])
 	}
-	w.x, w.dst = bytesOf(src), bytesOf(dst)
+	w.x, w.dst = raw.Bytes(src), raw.Bytes(dst)
 	return g.start(w, blocking)
 }

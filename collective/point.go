@@ -1,6 +1,10 @@
 package collective
 
-import "time"
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
 
 // Send and Receive. They are between two ranks and take no part in the sequence of
 // the group's operations: the i-th Send from one rank to another meets the i-th
@@ -48,7 +52,7 @@ func talk[T Number](g *Group, k kind, x []T, peer int, blocking bool) *Work {
 	if peer < 0 || peer >= g.size || peer == g.rank {
 		return w.misuse("%d is not another rank of a group of %d; this one is %d", peer, g.size, g.rank)
 	}
-	w.x, w.root = bytesOf(x), peer
+	w.x, w.root = raw.Bytes(x), peer
 	return g.startPair(w, blocking)
 }
 

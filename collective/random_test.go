@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -183,7 +184,7 @@ func anywhere(g *Group, rng *rand.Rand, x []float32) []float32 {
 	if which%2 == 0 && which>>(1+g.Rank())%2 == 0 {
 		return x
 	}
-	p := valuesOf[float32](g.share.windows.Alloc(4 * len(x)))
+	p := raw.As[float32](g.share.windows.Alloc(4 * len(x)))
 	if len(x) == 0 || p == nil {
 		return x
 	}

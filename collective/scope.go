@@ -38,8 +38,8 @@ func byHost(hosts []int) []int {
 	return order
 }
 
-// upTo returns 0 to n-1.
-func upTo(n int) []int {
+// Ranks are those of a group of n: 0 to n-1.
+func Ranks(n int) []int {
 	out := make([]int, n)
 	for i := range out {
 		out[i] = i

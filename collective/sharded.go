@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -75,10 +76,10 @@ func StartSharded(g *Group, s Sharded) *Work {
 	w := g.newWork(kindSharded, float32s)
 	n := max(len(s.Grads), len(s.Params))
 	if s.Grads != nil {
-		w.x, w.root = bytesOf(s.Grads), w.root|shardsGrads
+		w.x, w.root = raw.Bytes(s.Grads), w.root|shardsGrads
 	}
 	if s.Params != nil {
-		w.dst, w.root = bytesOf(s.Params), w.root|shardsParams
+		w.dst, w.root = raw.Bytes(s.Params), w.root|shardsParams
 	}
 	if s.Grads == nil {
 		w.x = w.dst
@@ -95,7 +96,7 @@ func StartSharded(g *Group, s Sharded) *Work {
 	case sum != n:
 		return w.misuse("a shared update of %d values in parts of %d together", n, sum)
 	}
-	if err := canShard(g, valuesOf[float32](w.x)); err != nil {
+	if err := canShard(g, raw.As[float32](w.x)); err != nil {
 		return w.misuse("a shared update of %d values: %w", n, err)
 	}
 	if err := canShard(g, s.Params); err != nil {
@@ -156,7 +157,7 @@ func (w *Work) shard(lo, hi int) {
 		w.dsts = append(w.dsts[:0], sum)
 		w.fold(w.dsts, w.srcs)
 	}
-	w.apply(lo/4, hi/4, valuesOf[float32](sum))
+	w.apply(lo/4, hi/4, raw.As[float32](sum))
 	if w.root&shardsParams == 0 {
 		return
 	}

@@ -134,7 +134,7 @@ func TestRulesOfHosts(t *testing.T) {
 		{"allgather", mixed, near, 1 << 12, Doubling},
 		{"allgatherv", uneven, far, long, Hierarchical}, {"allgatherv", mixed, far, 1, Hierarchical},
 		{"broadcast", blocks, far, 1, Hierarchical}, {"broadcast", blocks, near, long, Ring}, {"broadcast", mixed, near, long, Hierarchical},
-		{"reduce", mixed, far, long, Hierarchical}, {"reduce", blocks, near, long, Ring}, {"reduce", upTo(8), far, 1 << 20, Ring}, {"reduce", make([]int, 8), near, 1, Tree}, {"reduce", make([]int, 8), near, long, Ring},
+		{"reduce", mixed, far, long, Hierarchical}, {"reduce", blocks, near, long, Ring}, {"reduce", Ranks(8), far, 1 << 20, Ring}, {"reduce", make([]int, 8), near, 1, Tree}, {"reduce", make([]int, 8), near, long, Ring},
 		{"alltoall", blocks, far, long, Pairwise}, {"gather", blocks, far, long, Pairwise},
 	} {
 		g, err := New(mem.New(len(c.hosts))[0], Config{Hosts: c.hosts})

@@ -165,15 +165,3 @@ func (w *Workspace) kernel() *simd.Kernels {
 	}
 	return w.kernels
 }
-
-// sized returns s with length n; what it holds is unspecified. Memory that has to
-// grow again grows by some more: lengths differ a little from step to step.
-func sized[T any](s []T, n int) []T {
-	if cap(s) >= n {
-		return s[:n]
-	}
-	if s != nil {
-		return make([]T, n, n+n/8)
-	}
-	return make([]T, n)
-}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -217,7 +218,7 @@ const middleMost = 512
 // or of some of them at even distances.
 func (w *Workspace) middleOf(x []float32, least float32) float32 {
 	if stride := len(x) / middleMost; stride > 1 {
-		w.sample = sized(w.sample, middleMost)
+		w.sample = raw.Sized(w.sample, middleMost)
 		for i := range w.sample {
 			w.sample[i] = x[i*stride]
 		}

@@ -1,6 +1,10 @@
 package compress
 
-import "github.com/ringo-ml/ringo/internal/simd"
+import (
+	"github.com/ringo-ml/ringo/internal/simd"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
 
 // takeChunk is how many values are worked on together, so that a second pass over
 // them finds them in the nearest cache; takePass how many a pass over memory does
@@ -46,7 +50,7 @@ func (w *Workspace) over(s *Sparse) int {
 	if threads == 1 {
 		return w.alone(s)
 	}
-	w.segments = sized(w.segments, max(threads, len(w.segments)))
+	w.segments = raw.Sized(w.segments, max(threads, len(w.segments)))
 	for i := range threads {
 		g := &w.segments[i]
 		g.lo, g.hi = n/threads*i, n/threads*(i+1)
@@ -54,7 +58,7 @@ func (w *Workspace) over(s *Sparse) int {
 			g.hi = n
 		}
 		room := min(w.take.limit+takePass, g.hi-g.lo)
-		g.index, g.value = sized(g.index, room), sized(g.value, room)
+		g.index, g.value = raw.Sized(g.index, room), raw.Sized(g.value, room)
 	}
 	w.kernel() // before threads look for it
 	if w.part == nil {

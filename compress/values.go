@@ -7,6 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -95,7 +96,7 @@ func (FP32) Encode(dst []byte, x []float32) error {
 			return reject(x, simd.InfMagnitude+1, "fp32")
 		}
 		if littleEndian {
-			copy(dst[4*at:], bytesOf(block))
+			copy(dst[4*at:], raw.Bytes(block))
 			continue
 		}
 		for i, v := range block {
@@ -108,7 +109,7 @@ func (FP32) Encode(dst []byte, x []float32) error {
 // Decode copies to dst.
 func (FP32) Decode(dst []float32, src []byte) error {
 	if littleEndian {
-		copy(bytesOf(dst), src)
+		copy(raw.Bytes(dst), src)
 		return nil
 	}
 	for i := range dst {
@@ -203,7 +204,7 @@ func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert fu
 		}
 		convert(k, aside[:len(block)], block)
 		if littleEndian {
-			copy(to, bytesOf(aside[:len(block)]))
+			copy(to, raw.Bytes(aside[:len(block)]))
 			continue
 		}
 		for i, h := range aside[:len(block)] {
@@ -224,7 +225,7 @@ func decodeHalves(dst []float32, src []byte, convert func(*simd.Kernels, []float
 	for len(dst) > 0 {
 		n := min(len(dst), valueBlock)
 		if littleEndian {
-			copy(bytesOf(aside[:n]), src)
+			copy(raw.Bytes(aside[:n]), src)
 		} else {
 			for i := range n {
 				aside[i] = binary.LittleEndian.Uint16(src[2*i:])
@@ -247,7 +248,3 @@ func wholeHalves(b []byte) []uint16 {
 
 // littleEndian tells whether values lie in memory as they do in payloads.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
-
-func bytesOf[T float32 | uint16](x []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(*new(T))))
-}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // clickFile is the source of the rows of a file that is not compressed, which are read
@@ -143,7 +144,7 @@ func (r *clickReader) read(c *clickFile, row int) error {
 		return err
 	}
 	defer f.Close()
-	r.text = grown(r.text, part.bytes)
+	r.text = raw.Sized(r.text, part.bytes)
 	if _, err := f.ReadAt(r.text, part.offset); err != nil {
 		return readFault(c.path, part.offset, err)
 	}

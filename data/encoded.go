@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // encoded is the source of images kept as files, or in memory as they were
@@ -124,8 +126,8 @@ func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
 	} else {
 		wx, wy = centreWindows(w, h, e.size)
 	}
-	s.source = grown(s.source, 3*w*h)
-	s.result = grown(s.result, 3*e.size*e.size)
+	s.source = raw.Sized(s.source, 3*w*h)
+	s.result = raw.Sized(s.result, 3*e.size*e.size)
 	rgb(s.source, im, box)
 	s.resize(s.result, s.source, w, h, wx, wy)
 	if augment && r.below(2) == 1 {

@@ -1,5 +1,7 @@
 package data
 
+import "github.com/ringo-ml/ringo/internal/raw"
+
 // Partition gives the positions [lo, hi) of n that belong to a rank of size,
 // cut contiguously as SINGA cuts them. With dropRemainder every rank gets
 // n/size and the last n mod size positions belong to nobody (training: equal
@@ -23,10 +25,7 @@ func Partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
 // dst's memory where that is large enough. Fisher-Yates: O(n), about 5 ns per
 // element while the order stays in the cache.
 func Permutation(seed uint64, epoch, n int, dst []int32) []int32 {
-	if cap(dst) < n {
-		dst = make([]int32, n)
-	}
-	dst = dst[:n]
+	dst = raw.Sized(dst, n)
 	for i := range dst {
 		dst[i] = int32(i)
 	}

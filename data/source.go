@@ -8,6 +8,8 @@
 // names where sets can be fetched.
 package data
 
+import "github.com/ringo-ml/ringo/internal/raw"
+
 // Shape is what one sample of a source holds.
 type Shape struct {
 	Values []int // the dimensions of its floats, images channels-last [h, w, c]; none: no floats
@@ -51,17 +53,10 @@ func (b *Batch) CopyFrom(other *Batch) {
 // undefined afterwards. It allocates only what no earlier batch was as large as.
 func (b *Batch) Resize(s Shape, n int) {
 	b.N = n
-	b.Values = grown(b.Values, n*s.Size())
-	b.IDs = grown(b.IDs, n*s.IDs)
-	b.Keys = grown(b.Keys, n*s.Keys)
-	b.Labels = grown(b.Labels, n*s.Labels)
-}
-
-func grown[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
+	b.Values = raw.Sized(b.Values, n*s.Size())
+	b.IDs = raw.Sized(b.IDs, n*s.IDs)
+	b.Keys = raw.Sized(b.Keys, n*s.Keys)
+	b.Labels = raw.Sized(b.Labels, n*s.Labels)
 }
 
 // Draw is all that the random choices about a sample (crop, flip) may depend

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -36,7 +37,7 @@ func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]in
 		m.halve()
 	}
 	m.unite()
-	m.rows = roomFor(m.rows, len(m.ids)*dim)
+	m.rows = raw.Sized(m.rows, len(m.ids)*dim)
 	m.kernels.Lookup(m.rows, rows, m.from, dim)
 	for _, a := range m.again {
 		m.kernels.Add(m.rows[int(a.to)*dim:][:dim], rows[int(a.from)*dim:][:dim])
@@ -77,7 +78,7 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []float32) {
 	m.common(own, ids)
 	rest := len(ids) - len(m.again)
-	m.ids, m.rows = roomFor(m.ids, rest), roomFor(m.rows, len(ids)*dim)
+	m.ids, m.rows = raw.Sized(m.ids, rest), raw.Sized(m.rows, len(ids)*dim)
 	both := m.rows[rest*dim:]
 	at, kept := 0, 0
 	for k := 0; k <= len(m.again); k++ { // what is between two that both have, then the latter
@@ -148,7 +149,7 @@ func upTo(x, y int32) int { return int(uint64(int64(x)-int64(y)-1) >> 63) }
 // list makes the keys, a run for each rank that has any. Where two ids are
 // equal, the lower rank's key is the lower one.
 func (m *merger) list(counts []int, ids []int32) {
-	m.keys, m.spare = roomFor(m.keys, len(ids)), roomFor(m.spare, len(ids))
+	m.keys, m.spare = raw.Sized(m.keys, len(ids)), raw.Sized(m.spare, len(ids))
 	for i, id := range ids {
 		m.keys[i] = uint64(id)<<32 | uint64(i)
 	}
@@ -190,7 +191,7 @@ func mergeRuns(out, a, b []uint64) {
 
 // unite finds the first row of each id and the others of the same.
 func (m *merger) unite() {
-	m.ids, m.from = roomFor(m.ids, len(m.keys)), roomFor(m.from, len(m.keys))
+	m.ids, m.from = raw.Sized(m.ids, len(m.keys)), raw.Sized(m.from, len(m.keys))
 	m.again = m.again[:0]
 	n, last := 0, int32(-1)
 	for _, key := range m.keys {
@@ -203,13 +204,4 @@ func (m *merger) unite() {
 		n, last = n+1, id
 	}
 	m.ids, m.from = m.ids[:n], m.from[:n]
-}
-
-// roomFor returns n values in x's memory, or in new one with room to grow: the
-// number of rows differs from step to step.
-func roomFor[T any](x []T, n int) []T {
-	if cap(x) < n {
-		x = make([]T, n+n/4)
-	}
-	return x[:n]
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -265,7 +266,7 @@ func (t *table) makeRoom() {
 	for _, n := range t.counts {
 		total += n
 	}
-	t.allIDs, t.allRows = roomFor(t.allIDs, total), roomFor(t.allRows, total*t.Dim)
+	t.allIDs, t.allRows = raw.Sized(t.allIDs, total), raw.Sized(t.allRows, total*t.Dim)
 }
 
 func (t *table) wait() (end time.Time, err error) {

@@ -3,6 +3,7 @@ package exchange
 import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // chunks sums values of a code of which no operation can add two: each rank owns a
@@ -22,7 +23,7 @@ func (e *Group) chunks(h *held) error {
 	if err := e.addChunks(op, lo, hi); err != nil {
 		return err
 	}
-	h.lost = room(h.lost, hi-lo)
+	h.lost = raw.Sized(h.lost, hi-lo)
 	copy(h.lost, op.X[lo:hi])
 	if err := e.gatherChunks(op, lo, hi); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (e *Group) dealChunks(op *Op) error {
 	}
 	own := e.outs[e.rank]
 	e.outs[e.rank] = 0
-	e.out = room(e.out, total-own)
+	e.out = raw.Sized(e.out, total-own)
 	at := 0
 	for r, size := range e.outs {
 		if r != e.rank {
@@ -92,7 +93,7 @@ func (e *Group) dealChunks(op *Op) error {
 		e.counts[r] = own
 	}
 	e.counts[e.rank] = 0
-	e.in = room(e.in, own*(e.size-1))
+	e.in = raw.Sized(e.in, own*(e.size-1))
 	return collective.AllToAllV(e.own, e.in, e.out, e.outs, e.counts)
 }
 
@@ -100,7 +101,7 @@ func (e *Group) dealChunks(op *Op) error {
 func (e *Group) addChunks(op *Op, lo, hi int) error {
 	q := op.Code
 	s := strip(q)
-	e.acc, e.tmp = room(e.acc, s), room(e.tmp, s)
+	e.acc, e.tmp = raw.Sized(e.acc, s), raw.Sized(e.tmp, s)
 	size := codedSize(q, hi-lo)
 	for from := 0; lo < hi; lo += s {
 		x := op.X[lo:min(lo+s, hi)]
@@ -138,7 +139,7 @@ func (e *Group) gatherChunks(op *Op, lo, hi int) error {
 		e.counts[r] = codedSize(op.Code, b-a)
 		total += e.counts[r]
 	}
-	e.in = room(e.in, total)
+	e.in = raw.Sized(e.in, total)
 	own := e.in[mine : mine+e.counts[e.rank]]
 	if err := encodeStrips(op, own, lo, op.X[lo:hi]); err != nil {
 		return err

@@ -3,6 +3,7 @@ package exchange
 import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -16,12 +17,12 @@ func (e *Group) startHalves(h *held) {
 	op := h.op
 	op.Sent.Algorithm = e.g.Choice("allreduce", 2*len(op.X))
 	if op.Code.Code() == compress.CodeFP16 {
-		h.halves = room(h.halves, len(op.X))
+		h.halves = raw.Sized(h.halves, len(op.X))
 		cast(e, h.halves, op.X, collective.ToFloat16)
 		h.work = collective.StartAllReduce(e.g, h.halves, collective.Sum)
 		return
 	}
-	h.brains = room(h.brains, len(op.X))
+	h.brains = raw.Sized(h.brains, len(op.X))
 	cast(e, h.brains, op.X, collective.ToBFloat16)
 	h.work = collective.StartAllReduce(e.g, h.brains, collective.Sum)
 }
@@ -66,13 +67,4 @@ func notFinite(lo int, x []float32, q compress.Quantiser) error {
 		}
 	}
 	return nil
-}
-
-// room returns n values in x's memory, or in new one with some to spare: lengths
-// differ from step to step.
-func room[T any](x []T, n int) []T {
-	if cap(x) < n {
-		x = make([]T, n+n/4)
-	}
-	return x[:n]
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // split: rank i owns the part of the vector from border i to border i+1. Every rank
@@ -40,7 +41,7 @@ func (e *Group) split(h *held) error {
 func (e *Group) deal(op *Op, b []int, coder *compress.Coder, code compress.Quantiser) (err error) {
 	s := op.Sparse
 	e.cut(s, b)
-	e.index = room(e.index, len(s.Index))
+	e.index = raw.Sized(e.index, len(s.Index))
 	e.out = e.out[:0]
 	own := e.memory.own[:e.size]
 	for r := range own {
@@ -72,7 +73,7 @@ func (e *Group) deal(op *Op, b []int, coder *compress.Coder, code compress.Quant
 	for r, n := range own {
 		e.outs[r] = int(n)
 	}
-	e.in = room(e.in, total)
+	e.in = raw.Sized(e.in, total)
 	return collective.AllToAllV(e.own, e.in, e.out, e.outs, e.counts)
 }
 
@@ -189,7 +190,7 @@ func (e *Group) hand(op *Op, b []int) (err error) {
 	if err != nil {
 		return err
 	}
-	e.in = room(e.in, total)
+	e.in = raw.Sized(e.in, total)
 	if err := collective.AllGatherV(e.own, e.in, e.out, e.counts); err != nil {
 		return err
 	}

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"unsafe"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // recurse is Tree. Where N is no power of two, N-P ranks first hand their vectors to
@@ -112,11 +112,11 @@ func (e *Group) sendEntries(s *compress.Sparse, to, lo, hi int) error {
 // pack makes a message with room for so many entries: their number, places and values.
 func (e *Group) pack(s *compress.Sparse, entries int) []int32 {
 	k := s.Count()
-	e.outFrame = room(e.outFrame, 1+2*entries)
+	e.outFrame = raw.Sized(e.outFrame, 1+2*entries)
 	out := e.outFrame
 	out[0] = int32(k)
 	copy(out[1:], s.Index)
-	copy(floatsOf(out[1+k:]), s.Value)
+	copy(raw.As[float32](raw.Bytes(out[1+k:])), s.Value)
 	clear(out[1+2*k:])
 	return out
 }
@@ -124,7 +124,7 @@ func (e *Group) pack(s *compress.Sparse, entries int) []int32 {
 // receiveEntries makes e.theirs what a rank sends: the sum of ranks lo to hi-1.
 func (e *Group) receiveEntries(op *Op, from, lo, hi int) error {
 	most := e.bound(lo, hi, len(op.X))
-	e.inFrame = room(e.inFrame, 1+2*most)
+	e.inFrame = raw.Sized(e.inFrame, 1+2*most)
 	if err := collective.Receive(e.own, e.inFrame, from); err != nil {
 		return err
 	}
@@ -146,13 +146,8 @@ func unpack(frame []int32, n int) (s compress.Sparse, err error) {
 			return s, fmt.Errorf("%d entries are followed by more", k)
 		}
 	}
-	s = compress.Sparse{Len: n, Index: frame[1 : 1+k], Value: floatsOf(frame[1+k : 1+2*k])}
+	s = compress.Sparse{Len: n, Index: frame[1 : 1+k], Value: raw.As[float32](raw.Bytes(frame[1+k : 1+2*k]))}
 	return s, s.Validate()
-}
-
-// floatsOf is x as floats, without a copy.
-func floatsOf(x []int32) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
 
 // merge adds two vectors, a first, in O(entries); the result is good until the next

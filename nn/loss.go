@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 type lossOp struct {
@@ -51,10 +53,7 @@ func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor
 	o := record[lossOp](t)
 	o.x, o.labels = logits, labels
 	y := t.begin(o, 1)
-	if cap(o.rows) < n {
-		o.rows = make([]lossRow, n)
-	}
-	o.rows = o.rows[:n]
+	o.rows = raw.Sized(o.rows, n)
 	o.run(t, lossForward)
 	sum := 0.0
 	for _, r := range o.rows {

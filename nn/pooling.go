@@ -1,6 +1,10 @@
 package nn
 
-import "github.com/ringo-ml/ringo/internal/simd"
+import (
+	"github.com/ringo-ml/ringo/internal/simd"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
 
 // Pool says how square windows move over an image. Stride 0 means Size: windows
 // beside each other. Pad is at most half of Size.
@@ -27,7 +31,7 @@ func (o *windowOp) result() *Tensor                   { return &o.y }
 func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
 	o := t.window("max-pool", x, p)
 	o.mean = false
-	o.from = sizedBytes(o.from, o.y.Len())
+	o.from = raw.Sized(o.from, o.y.Len())
 	o.run(t, func(o *windowOp, w *worker, s int) {
 		w.k.MaxPool(o.output(o.y.Data, s), sampleOf(o.from, o.x, s), o.input(o.x.Data, s), &o.plan)
 	})
@@ -189,11 +193,4 @@ func (o *subsampleOp) backward(t *Tape) {
 	clear(dx)
 	o.each(func(in, out int) { copy(dx[in:in+c], dy[out:]) })
 	t.merge(o.x, dx)
-}
-
-func sizedBytes(buf []uint8, n int) []uint8 {
-	if cap(buf) >= n {
-		return buf[:n]
-	}
-	return make([]uint8, n)
 }

@@ -2,9 +2,9 @@ package ps
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -31,30 +31,22 @@ func (c *coders) of(q compress.Quantiser) (*compress.Coder, error) {
 // dense says whether a payload lists all values.
 func dense(payload []byte) bool { return len(payload) > 1 && payload[1] == 0 }
 
-// bytesOf is x as bytes, without a copy. Values cross the wire as they lie in
-// memory, little-endian on every supported platform.
-func bytesOf(x []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
-}
-
 // buffer is memory that grows, aligned for float32.
 type buffer struct{ floats []float32 }
 
 // values returns n values; what they hold is unspecified.
 func (b *buffer) values(n int) []float32 {
-	if cap(b.floats) < n {
-		b.floats = make([]float32, n)
-	}
-	return b.floats[:n]
+	b.floats = raw.Sized(b.floats, n)
+	return b.floats
 }
 
 // bytes returns n bytes of the same memory.
-func (b *buffer) bytes(n int) []byte { return bytesOf(b.values((n + 3) / 4))[:n] }
+func (b *buffer) bytes(n int) []byte { return raw.Bytes(b.values((n + 3) / 4))[:n] }
 
 // roundHalves stores x in a 16-bit code as it is: what is too large becomes
 // infinite, which whoever decodes it will see.
 func roundHalves(k *simd.Kernels, code byte, dst []byte, x []float32) {
-	to := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
+	to := raw.As[uint16](dst)
 	if code == compress.CodeBF16 {
 		k.ToBrain(to, x)
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // pull takes in the sums of what was pushed, in order, until nothing more will be.
@@ -89,7 +90,7 @@ func (c *Client) pullLost(sl *slot) error {
 		return nil
 	}
 	lost := f.lost.values(end - first)[lo-first : hi-first]
-	c.mesh.Post(&sl.recv, c.member(sl.server), lostTag(f.seq, sl.k), bytesOf(lost))
+	c.mesh.Post(&sl.recv, c.member(sl.server), lostTag(f.seq, sl.k), raw.Bytes(lost))
 	if err := c.await(sl); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -114,7 +115,7 @@ func (c *Client) expect(sl *slot) {
 	case f.head.kind == kindSparse:
 		tag, dst = sizeTag(f.seq, sl.k), sl.size[:]
 	case f.head.code == compress.CodeFP32:
-		dst = bytesOf(f.op.X[sl.lo:sl.hi])
+		dst = raw.Bytes(f.op.X[sl.lo:sl.hi])
 	default:
 		dst = sl.body.bytes(f.code.Size(sl.hi - sl.lo))
 	}
@@ -128,7 +129,7 @@ func (c *Client) pushSegment(sl *slot) error {
 	case f.head.kind == kindSparse:
 		return c.pushSparse(sl)
 	case f.head.code == compress.CodeFP32:
-		return c.send(sl, bodyTag(f.seq, sl.k), bytesOf(x))
+		return c.send(sl, bodyTag(f.seq, sl.k), raw.Bytes(x))
 	}
 	b := c.out.body.bytes(f.code.Size(len(x)))
 	if halves(f.head.code) {

@@ -1,6 +1,10 @@
 package ps
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
 
 // sum is that of a segment, on its way to the trainers.
 type sum struct {
@@ -72,7 +76,7 @@ func (s *Server) sendLost(t int, m *sum) error {
 	if lo >= hi {
 		return nil
 	}
-	if err := s.mesh.Send(t, lostTag(m.seq, m.k), bytesOf(m.lost[lo-m.lo:hi-m.lo]), s.cfg.Timeout); err != nil {
+	if err := s.mesh.Send(t, lostTag(m.seq, m.k), raw.Bytes(m.lost[lo-m.lo:hi-m.lo]), s.cfg.Timeout); err != nil {
 		return err
 	}
 	s.sent.Add(int64(4 * (hi - lo)))

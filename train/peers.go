@@ -25,19 +25,10 @@ type peers interface {
 	there() []int
 }
 
-// upTo is the ranks of a run that has lost none.
-func upTo(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
 // peersOf is the ranks of a job. Those that are apart need a client before they can meet.
 func peersOf(job *ringo.Job) peers {
 	if job.Apart() {
-		return &apart{ranks: upTo(job.Size())}
+		return &apart{ranks: collective.Ranks(job.Size())}
 	}
 	return meshed{job.Group()}
 }
@@ -45,7 +36,7 @@ func peersOf(job *ringo.Job) peers {
 // meshed are ranks that form a group, which ends with the first one lost.
 type meshed struct{ group *collective.Group }
 
-func (m meshed) there() []int   { return upTo(m.group.Size()) }
+func (m meshed) there() []int   { return collective.Ranks(m.group.Size()) }
 func (m meshed) barrier() error { return collective.Barrier(m.group) }
 
 func (m meshed) gather(own []byte) ([][]byte, error) {

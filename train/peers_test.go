@@ -56,7 +56,7 @@ func server(t *testing.T, n int) (dial func(rank int) *apart) {
 			return nil
 		}
 		t.Cleanup(func() { c.Close() })
-		return &apart{client: c, ranks: upTo(n)}
+		return &apart{client: c, ranks: collective.Ranks(n)}
 	}
 }
 
@@ -131,7 +131,7 @@ func TestPeersAgree(t *testing.T) {
 					t.Errorf("%T, %d ranks: numbers %v", p, n, numbers)
 				}
 			}
-			if there := p.there(); !slices.Equal(there, upTo(n)) {
+			if there := p.there(); !slices.Equal(there, collective.Ranks(n)) {
 				t.Errorf("%T: %v are there", p, there)
 			}
 			return errors.Join(err, p.barrier())

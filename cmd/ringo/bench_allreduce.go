@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // allReduceBench is `ringo bench allreduce`.
@@ -116,7 +117,7 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 func (c *allReduceBench) measure(watch *stopwatch, memory operandMemory, n int) (allReduceResult, error) {
 	job := watch.job
 	t := newTrial(spec{g: job.Group(), op: "allreduce", typ: "float32", count: n, dst: memory.dst}, float32s)
-	x := values[float32](memory.dst)[:n]
+	x := raw.As[float32](memory.dst)[:n]
 	t.call = func() error { return c.reduce(job.Group(), x) }
 	found, err := watch.measure(t)
 	if err == nil {

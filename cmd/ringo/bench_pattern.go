@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"unsafe"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // What the ranks of a benchmark exchange: small whole numbers, whose sums and
@@ -109,11 +109,11 @@ func (b block[T]) wrong(x []T, first int) (count, at int) {
 	from := b[first%period:][:blockLen]
 	for done := 0; done < len(x); done += blockLen {
 		part := x[done:min(len(x), done+blockLen)]
-		if bytes.Equal(raw(part), raw(from[:len(part)])) {
+		if bytes.Equal(raw.Bytes(part), raw.Bytes(from[:len(part)])) {
 			continue
 		}
 		for i := range part {
-			if !bytes.Equal(raw(part[i:i+1]), raw(from[i:i+1])) {
+			if !bytes.Equal(raw.Bytes(part[i:i+1]), raw.Bytes(from[i:i+1])) {
 				if count == 0 {
 					at = done + i
 				}
@@ -122,16 +122,4 @@ func (b block[T]) wrong(x []T, first int) (count, at int) {
 		}
 	}
 	return count, at
-}
-
-// raw is x as bytes, without a copy.
-func raw[T collective.Number](x []T) []byte {
-	var zero T
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
-}
-
-// values is the inverse of raw. b must be aligned for T.
-func values[T collective.Number](b []byte) []T {
-	var zero T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -166,7 +167,7 @@ func (l *Lane) PushRows(table int, step uint64, keys []uint64, grads []float32) 
 		lo, hi := l.split.group(s)
 		for lo, hi := range chunks(lo, hi, k.rowsOf(dim)) {
 			head.Count = hi - lo
-			l.gather = sized(l.gather, (hi-lo)*dim)
+			l.gather = raw.Sized(l.gather, (hi-lo)*dim)
 			simd.Host().Lookup(l.gather, grads, l.order[lo:hi], dim)
 			if err := k.pushRows(head, keys, l.order[lo:hi], l.gather); err != nil {
 				return err
@@ -187,9 +188,9 @@ func (l *Lane) merged(keys []uint64, grads []float32, dim int) ([]uint64, []floa
 		return keys, grads
 	}
 	l.c.count.merged.Add(int64(len(dups)))
-	l.row = sized(l.row, len(keys))
+	l.row = raw.Sized(l.row, len(keys))
 	l.sums = sum(l.sums, grads, dim, unique, dups, l.row)
-	l.keys = sized(l.keys, len(unique))
+	l.keys = raw.Sized(l.keys, len(unique))
 	for i, p := range unique {
 		l.keys[i] = keys[p]
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -178,10 +179,10 @@ func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads 
 // putKeys writes keys, or where places are given those.
 func putKeys(body []byte, keys []uint64, places []int32) {
 	if places == nil {
-		copy(message.Keys(body), keys)
+		copy(raw.As[uint64](body), keys)
 		return
 	}
-	to := message.Keys(body)
+	to := raw.As[uint64](body)
 	for i, p := range places {
 		to[i] = keys[p]
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -119,7 +120,7 @@ func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
 func (k *link) place(conn *message.Conn, it *item, n int) error {
 	code, fits := it.head.Code, it.dst != nil
 	if code == message.FP32 && fits {
-		return conn.Read(message.BytesOf(it.dst))
+		return conn.Read(raw.Bytes(it.dst))
 	}
 	body := k.aside.Sized(n)
 	if err := conn.Read(body); err != nil {
@@ -130,9 +131,9 @@ func (k *link) place(conn *message.Conn, it *item, n int) error {
 	}
 	dim, values := it.pull.dim, []float32(nil)
 	if code == message.FP32 {
-		values = message.Floats(body)
+		values = raw.As[float32](body)
 	} else {
-		k.decoded = sized(k.decoded, len(it.places)*dim)
+		k.decoded = raw.Sized(k.decoded, len(it.places)*dim)
 		values = k.decoded
 		if err := code.Decode(values, body); err != nil {
 			return err

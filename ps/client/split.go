@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
@@ -61,8 +62,8 @@ func (s *splitter) split(keys []uint64, places []int32, order []int32) []int32 {
 	if places == nil {
 		n = len(keys)
 	}
-	s.owner, order = sized(s.owner, n), sized(order, n)
-	s.at = sized(s.at, s.servers+1)
+	s.owner, order = raw.Sized(s.owner, n), raw.Sized(order, n)
+	s.at = raw.Sized(s.at, s.servers+1)
 	clear(s.at)
 	for i := range n {
 		p := int32(i)
@@ -98,7 +99,7 @@ func (s *splitter) group(server int) (lo, hi int) { return int(s.at[server]), in
 // sum adds up the gradients of keys that are in the batch more than once, in the order
 // in which they appear: row i of the sum is that of place unique[i].
 func sum(dst, grads []float32, dim int, unique []int32, dups []dup, row []int32) []float32 {
-	dst = sized(dst, len(unique)*dim)
+	dst = raw.Sized(dst, len(unique)*dim)
 	for i, p := range unique {
 		copy(dst[i*dim:][:dim], grads[int(p)*dim:][:dim])
 		row[p] = int32(i)
@@ -110,14 +111,6 @@ func sum(dst, grads []float32, dim int, unique []int32, dups []dup, row []int32)
 		}
 	}
 	return dst
-}
-
-// sized is x with length n; its values are not kept.
-func sized[T any](x []T, n int) []T {
-	if cap(x) < n {
-		return make([]T, n, n+n/8)
-	}
-	return x[:n]
 }
 
 // checkRows compares the lengths of keys and values.

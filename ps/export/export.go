@@ -21,11 +21,11 @@ import (
 	"bufio"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"strconv"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/folder"
 )
 
@@ -46,8 +46,6 @@ const (
 	header = 16
 	footer = 12
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Rows hands rows out, some at a time: keys, and dim weights for each. It ends with the
 // first error of do, which it returns.
@@ -133,7 +131,7 @@ func (w *writer) binary(key uint64, weights []float32) {
 }
 
 func (w *writer) flushLine() error {
-	w.sum = crc32.Update(w.sum, castagnoli, w.line)
+	w.sum = crc32c.Update(w.sum, w.line)
 	_, err := w.out.Write(w.line)
 	w.line = w.line[:0]
 	return err
@@ -155,7 +153,7 @@ func Read(r io.Reader, size int64, do func(key uint64, weights []float32) error)
 	in, sum := bufio.NewReaderSize(r, 1<<20), uint32(0)
 	next := func(b []byte) error {
 		_, err := io.ReadFull(in, b)
-		sum = crc32.Update(sum, castagnoli, b)
+		sum = crc32c.Update(sum, b)
 		return err
 	}
 	fail := func(format string, a ...any) (int, int64, error) {

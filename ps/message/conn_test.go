@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -59,8 +60,8 @@ func plain(t testing.TB, typ wire.Type, payload []byte) []byte {
 }
 
 func TestConnReadsMessages(t *testing.T) {
-	raw, c := pair(t)
-	keys := BytesOf([]uint64{1, 2, 3})
+	keys := raw.Bytes([]uint64{1, 2, 3})
+	plainEnd, c := pair(t)
 	pull := Head{Number: 4, Step: 5, Count: 3, Table: 1, Code: FP16}
 	go func() {
 		for _, b := range [][]byte{
@@ -68,14 +69,14 @@ func TestConnReadsMessages(t *testing.T) {
 			plain(t, TypeHeartbeat, nil), frame(t, TypeLeave, Head{Number: 1}, nil), plain(t, TypeGoodbye, []byte("bye")),
 		} {
 			for len(b) > 0 { // in pieces
-				n, _ := raw.Write(b[:min(7, len(b))])
+				n, _ := plainEnd.Write(b[:min(7, len(b))])
 				if n == 0 {
 					return
 				}
 				b = b[n:]
 			}
 		}
-		raw.Close()
+		plainEnd.Close()
 	}()
 	next := func(want wire.Type, head Head, body int) []byte {
 		t.Helper()

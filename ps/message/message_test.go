@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -359,11 +360,11 @@ func TestRowsWithCounts(t *testing.T) {
 
 func TestViewsAndBuffers(t *testing.T) {
 	keys := []uint64{1, 1 << 63, 7}
-	if got := Keys(BytesOf(keys)); !slices.Equal(got, keys) {
+	if got := raw.As[uint64](raw.Bytes(keys)); !slices.Equal(got, keys) {
 		t.Error(got)
 	}
 	x := []float32{1.5, -2}
-	if got := BytesOf(x); hex.EncodeToString(got) != "0000c03f000000c0" || !slices.Equal(Floats(got), x) {
+	if got := raw.Bytes(x); hex.EncodeToString(got) != "0000c03f000000c0" || !slices.Equal(raw.As[float32](got), x) {
 		t.Errorf("%x", got)
 	}
 	var b Buffer

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // Code is how values are stored: a code of package compress.
@@ -82,7 +83,7 @@ func (c Code) EncodeRows(dst []byte, x []float32, dim, counts int, room []float3
 	width := dim + counts
 	n := len(x) / width
 	room = slices.Grow(room[:0], n*dim)[:n*dim]
-	front := Floats(dst[:4*n*counts])
+	front := raw.As[float32](dst[:4*n*counts])
 	for i := range n {
 		row := x[i*width:][:width]
 		copy(room[i*dim:][:dim], row)
@@ -98,7 +99,7 @@ func (c Code) DecodeRows(dst []float32, src []byte, dim, counts int, room []floa
 	}
 	width := dim + counts
 	n := len(dst) / width
-	front, grads := Floats(src[:4*n*counts]), src[4*n*counts:]
+	front, grads := raw.As[float32](src[:4*n*counts]), src[4*n*counts:]
 	room = slices.Grow(room[:0], n*dim)[:n*dim]
 	if err := c.Decode(room, grads); err != nil {
 		return room, err
@@ -109,23 +110,6 @@ func (c Code) DecodeRows(dst []float32, src []byte, dim, counts int, room []floa
 		copy(row[dim:], front[i*counts:][:counts])
 	}
 	return room, nil
-}
-
-// Keys is b as keys, without a copy. b is a whole number of keys long. Numbers cross
-// the wire as they lie in memory, little-endian on every supported platform.
-func Keys(b []byte) []uint64 {
-	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
-}
-
-// Floats is b as values, without a copy. b is a whole number of them long.
-func Floats(b []byte) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
-}
-
-// BytesOf is x as bytes, without a copy.
-func BytesOf[T uint64 | float32](x []T) []byte {
-	var one T
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)))
 }
 
 // lineSize is that of a cache line in bytes.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // blockRows is how many rows are worked on at once: enough that misses of the
@@ -74,18 +76,10 @@ func (t *Table) giveBatch(b *batch) {
 
 func (t *Table) fault(err error) error { return fmt.Errorf("rows: table %q: %w", t.cfg.Name, err) }
 
-// roomFor is x with length n; its values are not kept.
-func roomFor[T any](x []T, n int) []T {
-	if cap(x) < n {
-		return make([]T, n, n+n/4)
-	}
-	return x[:n]
-}
-
 // sort is a counting sort: it keeps the order of keys of a stripe.
 func (b *batch) sort(x *index, keys []uint64) {
 	n := len(keys)
-	b.keys, b.hashes, b.pos = roomFor(b.keys, n), roomFor(b.hashes, n), roomFor(b.pos, n)
+	b.keys, b.hashes, b.pos = raw.Sized(b.keys, n), raw.Sized(b.hashes, n), raw.Sized(b.pos, n)
 	var at [stripes]int32
 	for _, key := range keys {
 		at[x.hash(key)>>(64-stripeBits)]++

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -372,7 +373,7 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 	}
 	if t == message.TypePushRows {
 		c.s.count.rowsPushed.Add(int64(h.Count))
-		keys := message.Keys(body[:message.KeySize*h.Count])
+		keys := raw.As[uint64](body[:message.KeySize*h.Count])
 		values, err := c.decodeRows(h, body[message.KeySize*h.Count:])
 		if err != nil {
 			return Ticket{}, err
@@ -395,7 +396,7 @@ func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err er
 	if counts == 0 {
 		return c.decode(h.Code, body, h.Count*dim)
 	}
-	c.values = sized(c.values, h.Count*(dim+counts))
+	c.values = raw.Sized(c.values, h.Count*(dim+counts))
 	c.plain, err = h.Code.DecodeRows(c.values, body, dim, counts, c.plain)
 	return c.values, err
 }
@@ -403,16 +404,8 @@ func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err er
 // decode returns n values, which are float32 where they lie.
 func (c *conn) decode(code message.Code, body []byte, n int) ([]float32, error) {
 	if code == message.FP32 {
-		return message.Floats(body), nil
+		return raw.As[float32](body), nil
 	}
-	c.values = sized(c.values, n)
+	c.values = raw.Sized(c.values, n)
 	return c.values, code.Decode(c.values, body)
-}
-
-// sized is x with length n; its values are not kept.
-func sized(x []float32, n int) []float32 {
-	if cap(x) < n {
-		return make([]float32, n, n+n/8)
-	}
-	return x[:n]
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -26,7 +27,7 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 	if err := c.io.Read(body); err != nil {
 		return err
 	}
-	p.keys = message.Keys(body)
+	p.keys = raw.As[uint64](body)
 	if c.engine.Await(c.s.tried, c.who.Trainer, h.Step) != nil {
 		c.park(p)
 		return nil
@@ -152,9 +153,9 @@ func (c *conn) gather(r *reply, p *pull) error {
 	body := r.frame[message.Front:]
 	var values []float32
 	if h.Code == message.FP32 {
-		values = message.Floats(body)
+		values = raw.As[float32](body)
 	} else {
-		r.values = sized(r.values, n)
+		r.values = raw.Sized(r.values, n)
 		values = r.values
 	}
 	var err error

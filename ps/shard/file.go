@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
 
@@ -145,10 +146,7 @@ func (r *reader) read(n int64) error {
 	if left := r.size - r.at; n > left {
 		return r.damage("%d bytes are left, want %d: it was cut short", left, n)
 	}
-	if int64(cap(r.buf)) < n {
-		r.buf = make([]byte, n)
-	}
-	r.buf = r.buf[:n]
+	r.buf = raw.Sized(r.buf, int(n))
 	if _, err := io.ReadFull(r.f, r.buf); err != nil {
 		return fmt.Errorf("shard: reading %s at offset %d: %w", r.path, r.at, err)
 	}

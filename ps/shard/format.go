@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
 
@@ -143,11 +143,9 @@ func (h *header) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, sumOf(b)), nil
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 func sumOf(parts ...[]byte) (sum uint32) {
 	for _, b := range parts {
-		sum = crc32.Update(sum, castagnoli, b)
+		sum = crc32c.Update(sum, b)
 	}
 	return sum
 }

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
@@ -92,7 +92,7 @@ type writer struct {
 
 func (w *writer) Write(b []byte) (int, error) {
 	n, err := w.buffer.Write(b)
-	w.entry.CRC = crc32.Update(w.entry.CRC, castagnoli, b[:n])
+	w.entry.CRC = crc32c.Update(w.entry.CRC, b[:n])
 	w.entry.Bytes += int64(n)
 	return n, err
 }
@@ -199,7 +199,7 @@ type reader struct {
 func (r *reader) Read(b []byte) (int, error) {
 	n, err := r.in.Read(b)
 	r.bytes += int64(n)
-	r.sum = crc32.Update(r.sum, castagnoli, b[:n])
+	r.sum = crc32c.Update(r.sum, b[:n])
 	if err == io.EOF && (r.bytes != r.want.Bytes || r.sum != r.want.CRC) {
 		err = &DamageError{r.file.Name(), fmt.Sprintf("%d bytes with the checksum %08x, the manifest says %d and %08x", r.bytes, r.sum, r.want.Bytes, r.want.CRC)}
 	}

@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
@@ -38,8 +38,6 @@ const (
 	manifestName = "MANIFEST"
 	maxManifest  = 64 << 20
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
 	// ErrNone is the error where there is no checkpoint.
@@ -283,7 +281,7 @@ func encode(m Manifest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(b, "\n%08x\n", crc32.Checksum(b, castagnoli)), nil
+	return fmt.Appendf(b, "\n%08x\n", crc32c.Checksum(b)), nil
 }
 
 func decode(path string, b []byte) (m Manifest, err error) {
@@ -294,7 +292,7 @@ func decode(path string, b []byte) (m Manifest, err error) {
 		return damage("it does not end with a line of a checksum")
 	}
 	line, has := b[:len(b)-10], string(b[len(b)-9:len(b)-1])
-	if sum := fmt.Sprintf("%08x", crc32.Checksum(line, castagnoli)); sum != has {
+	if sum := fmt.Sprintf("%08x", crc32c.Checksum(line)); sum != has {
 		return damage("its checksum is %s, it says %q", sum, has)
 	}
 	if err := json.Unmarshal(line, &m); err != nil {

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
@@ -86,11 +86,9 @@ func writeList(dir string) error {
 			fmt.Fprintf(&b, "%d %s\n", info.Size(), f.Name())
 		}
 	}
-	fmt.Fprintf(&b, "%08x\n", crc32.Checksum([]byte(b.String()), castagnoli))
+	fmt.Fprintf(&b, "%08x\n", crc32c.Checksum([]byte(b.String())))
 	return writeFile(filepath.Join(dir, listFile), b.String())
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checkList compares a directory with its list. One without a list was in use when
 // its process ended.
@@ -126,7 +124,7 @@ func parseList(text string) (map[string]int64, error) {
 	if at := strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n') + 1; strings.HasSuffix(text, "\n") {
 		body, sum = text[:at], text[at:]
 	}
-	if sum != fmt.Sprintf("%08x\n", crc32.Checksum([]byte(body), castagnoli)) {
+	if sum != fmt.Sprintf("%08x\n", crc32c.Checksum([]byte(body))) {
 		return nil, errors.New("its checksum is wrong")
 	}
 	out := map[string]int64{}

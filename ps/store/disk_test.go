@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
 func TestReopen(t *testing.T) {
@@ -152,7 +153,7 @@ func FuzzParseList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string, sum bool) {
 		text := body
 		if sum {
-			text += fmt.Sprintf("%08x\n", crc32.Checksum([]byte(body), castagnoli))
+			text += fmt.Sprintf("%08x\n", crc32c.Checksum([]byte(body)))
 		}
 		files, err := parseList(text)
 		for name, size := range files {

@@ -4,10 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
 // A record, little-endian, padded to whole units:
@@ -26,7 +27,7 @@ const (
 func recordBytes(row int) int64 { return int64(recordHead+row+unit-1) &^ (unit - 1) }
 
 func seedOf(table uint32) uint32 {
-	return crc32.Checksum(binary.LittleEndian.AppendUint32(nil, table), castagnoli)
+	return crc32c.Checksum(binary.LittleEndian.AppendUint32(nil, table))
 }
 
 // appendRecord appends a record to b.
@@ -36,7 +37,7 @@ func appendRecord(b []byte, seed uint32, key uint64, row []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(row)))
 	b = binary.LittleEndian.AppendUint64(b, key)
 	b = append(b, row...)
-	binary.LittleEndian.PutUint32(b[at:], crc32.Update(seed, castagnoli, b[at+4:]))
+	binary.LittleEndian.PutUint32(b[at:], crc32c.Update(seed, b[at+4:]))
 	for len(b)%unit != 0 {
 		b = append(b, 0)
 	}
@@ -59,7 +60,7 @@ func parseRecord(b []byte, seed uint32) (key uint64, row []byte, needs int64, er
 	if len(b) < recordHead+int(n) {
 		return 0, nil, recordBytes(int(n)), nil
 	}
-	if crc32.Update(seed, castagnoli, b[4:recordHead+n]) != binary.LittleEndian.Uint32(b) {
+	if crc32c.Update(seed, b[4:recordHead+n]) != binary.LittleEndian.Uint32(b) {
 		return 0, nil, 0, errRecord
 	}
 	return binary.LittleEndian.Uint64(b[8:]), b[recordHead : recordHead+n : recordHead+n], 0, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/wal"
 )
 
@@ -420,7 +421,7 @@ func (e *Engine) apply(k *step) error {
 			continue
 		}
 		d := e.dense[i]
-		e.total = roomFor(e.total, d.hi-d.lo)
+		e.total = raw.Sized(e.total, d.hi-d.lo)
 		mergeDense(e.merger.kernels, list, e.cfg.Lanes, d.lo, e.total)
 		if err := d.push(0, k.number, k.number, d.lo, e.total, scale); err != nil {
 			return fmt.Errorf("array %q: %w", d.Name, err)

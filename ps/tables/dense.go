@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -174,7 +175,7 @@ func (d *dense) save(w io.Writer) error {
 	}
 	for _, values := range all {
 		swap(nil, values)
-		if _, err := w.Write(bytesOf(values)); err != nil {
+		if _, err := w.Write(raw.Bytes(values)); err != nil {
 			return err
 		}
 	}
@@ -265,7 +266,7 @@ func (d *dense) take(ctx context.Context, r io.Reader, to []float32, lo, n int) 
 }
 
 func readFloats(r io.Reader, to []float32) error {
-	if _, err := io.ReadFull(r, bytesOf(to)); err != nil {
+	if _, err := io.ReadFull(r, raw.Bytes(to)); err != nil {
 		return fmt.Errorf("reading %d values: %w", len(to), err)
 	}
 	swap(nil, to)

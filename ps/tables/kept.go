@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
@@ -81,7 +82,7 @@ func (s *steps) give(p ...*push) {
 func (p *push) setRows(lane int, seq uint64, table, dim int, keys []uint64, grads []float32) error {
 	p.lane, p.seq, p.table = lane, seq, table
 	n := len(keys)
-	p.keys, p.from, p.rows = roomFor(p.keys, n), roomFor(p.from, n), roomFor(p.rows, len(grads))
+	p.keys, p.from, p.rows = raw.Sized(p.keys, n), raw.Sized(p.from, n), raw.Sized(p.rows, len(grads))
 	var at [pieces]int32
 	for _, key := range keys {
 		at[pieceHash(key)>>(64-pieceBits)]++
@@ -146,7 +147,7 @@ func (p *push) unique() error {
 // setDense copies a push of an array.
 func (p *push) setDense(lane int, seq uint64, array, lo int, values []float32) {
 	p.lane, p.seq, p.table, p.lo = lane, seq, array, lo
-	p.rows = roomFor(p.rows, len(values))
+	p.rows = raw.Sized(p.rows, len(values))
 	copy(p.rows, values)
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,12 +13,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // memoryFile is the file of a saved table.
 const memoryFile = "rows"
@@ -144,7 +143,7 @@ func (m *memory) Save(ctx context.Context, dir string, since uint64) (epoch uint
 	if err != nil {
 		return 0, err
 	}
-	sum := crc32.New(castagnoli)
+	sum := crc32c.New()
 	out := bufio.NewWriterSize(f, 1<<20)
 	if err = m.write(ctx, io.MultiWriter(out, sum)); err == nil {
 		_, err = out.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
@@ -215,7 +214,7 @@ func (m *memory) Load(ctx context.Context, dir string, keep func(key uint64) boo
 	if err != nil {
 		return 0, err
 	}
-	sum := crc32.New(castagnoli)
+	sum := crc32c.New()
 	in := bufio.NewReaderSize(f, 1<<20)
 	if err = m.read(ctx, io.TeeReader(in, sum), keep); err == nil {
 		err = checkEnd(in, sum.Sum32())
@@ -254,10 +253,10 @@ func (m *memory) read(ctx context.Context, r io.Reader, keep func(uint64) bool) 
 			return context.Cause(ctx)
 		}
 		keys, values = keys[:min(left, batchRows)], values[:min(left, batchRows)*width]
-		if _, err := io.ReadFull(r, bytesOf(keys)); err != nil {
+		if _, err := io.ReadFull(r, raw.Bytes(keys)); err != nil {
 			return fmt.Errorf("reading %d keys: %w", len(keys), err)
 		}
-		if _, err := io.ReadFull(r, bytesOf(values)); err != nil {
+		if _, err := io.ReadFull(r, raw.Bytes(values)); err != nil {
 			return fmt.Errorf("reading %d rows: %w", len(keys), err)
 		}
 		swap(keys, values)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -78,7 +79,7 @@ func (m *merger) merge(pushes []*push, dim int) (keys []uint64, sums []float32) 
 		m.parts[i].at = unique
 		unique += len(m.parts[i].keys)
 	}
-	m.keys, m.sums = roomFor(m.keys, unique), roomFor(m.sums, unique*dim)
+	m.keys, m.sums = raw.Sized(m.keys, unique), raw.Sized(m.sums, unique*dim)
 	m.share(threads, (*merger).add)
 	m.pushes = nil
 	return m.keys, m.sums

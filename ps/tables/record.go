@@ -4,7 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // A record of the log is a head, then keys and values as they came. All numbers are
@@ -77,27 +78,11 @@ func (c *change) decode(b []byte) error {
 	if n > len(rest)/8 || (len(rest)-8*n)%4 != 0 {
 		return fmt.Errorf("a change of %d bytes with %d keys", len(b), n)
 	}
-	c.keys, c.values = roomFor(c.keys, n), roomFor(c.values, (len(rest)-8*n)/4)
-	copy(bytesOf(c.keys), rest)
-	copy(bytesOf(c.values), rest[8*n:])
+	c.keys, c.values = raw.Sized(c.keys, n), raw.Sized(c.values, (len(rest)-8*n)/4)
+	copy(raw.Bytes(c.keys), rest)
+	copy(raw.Bytes(c.values), rest[8*n:])
 	swap(c.keys, c.values)
 	return nil
-}
-
-// roomFor is x with length n; its values are not kept.
-func roomFor[T any](x []T, n int) []T {
-	if cap(x) < n {
-		return make([]T, n, n+n/4)
-	}
-	return x[:n]
-}
-
-// bytesOf is the memory of x.
-func bytesOf[T uint64 | float32](x []T) []byte {
-	if len(x) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
 }
 
 // little says that memory has the order of files.
@@ -108,10 +93,10 @@ func swap(words []uint64, values []float32) {
 	if little {
 		return
 	}
-	for i, b := 0, bytesOf(words); i < len(b); i += 8 {
+	for i, b := 0, raw.Bytes(words); i < len(b); i += 8 {
 		words[i/8] = binary.LittleEndian.Uint64(b[i:])
 	}
-	for i, b := 0, bytesOf(values); i < len(b); i += 4 {
+	for i, b := 0, raw.Bytes(values); i < len(b); i += 4 {
 		values[i/4] = math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
 	}
 }
@@ -120,7 +105,7 @@ func swap(words []uint64, values []float32) {
 // machine's they are copied.
 func wire(keys []uint64, values []float32) (k, v []byte) {
 	if little {
-		return bytesOf(keys), bytesOf(values)
+		return raw.Bytes(keys), raw.Bytes(values)
 	}
 	for _, key := range keys {
 		k = binary.LittleEndian.AppendUint64(k, key)

@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
 // image is a log's files by path.
@@ -237,7 +238,7 @@ func TestStrangers(t *testing.T) {
 	}
 	b := appendSegmentHeader(nil, 21, false)
 	b[12] = 8
-	binary.LittleEndian.PutUint32(b[segmentHeader-4:], crc32.Checksum(b[:segmentHeader-4], castagnoli))
+	binary.LittleEndian.PutUint32(b[segmentHeader-4:], crc32c.Checksum(b[:segmentHeader-4]))
 	must(t, os.WriteFile(segmentPath(dir, 21), append(b, 0), 0o666))
 	if _, err := Open(dir, small); err == nil || !strings.Contains(err.Error(), "unknown flags 0x8") {
 		t.Errorf("flags of the future: %v", err)
@@ -287,6 +288,6 @@ func withRecord(b []byte, n uint64, before uint32) []byte {
 	if len(s) > 100 {
 		s = s[:100]
 	}
-	b = appendHeader(b, len(s), before, n, crc32.Checksum([]byte(s), castagnoli))
+	b = appendHeader(b, len(s), before, n, crc32c.Checksum([]byte(s)))
 	return append(b, s...)
 }

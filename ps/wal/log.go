@@ -3,9 +3,9 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/folder"
 )
 
@@ -53,7 +53,7 @@ func (l *Log) Append(parts ...[]byte) (Position, error) {
 	n, sum := 0, uint32(0)
 	for _, p := range parts {
 		n += len(p)
-		sum = crc32.Update(sum, castagnoli, p)
+		sum = crc32c.Update(sum, p)
 	}
 	if n > l.c.MaxRecord() {
 		return Position{}, fmt.Errorf("wal: a record of %d bytes: this log takes at most %d (Config.BufferBytes)", n, l.c.MaxRecord())

@@ -3,7 +3,8 @@ package wal
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
+
+	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
 const (
@@ -13,8 +14,6 @@ const (
 	segmentHeader = 28
 	recordHeader  = 20
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // record is one of a segment.
 type record struct {
@@ -33,7 +32,7 @@ func appendHeader(b []byte, n int, before uint32, number uint64, sum uint32) []b
 	b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	b = binary.LittleEndian.AppendUint32(b, before)
 	b = binary.LittleEndian.AppendUint64(b, number)
-	return binary.LittleEndian.AppendUint32(b, crc32.Update(sum, castagnoli, b[at:]))
+	return binary.LittleEndian.AppendUint32(b, crc32c.Update(sum, b[at:]))
 }
 
 // decode reads the record that b begins with. A fault is empty or says why there
@@ -51,7 +50,7 @@ func decode(b []byte) (r record, fault string) {
 		before:  binary.LittleEndian.Uint32(b[4:]),
 		payload: b[recordHeader : recordHeader+int(n)],
 	}
-	sum := crc32.Update(crc32.Checksum(r.payload, castagnoli), castagnoli, b[:recordHeader-4])
+	sum := crc32c.Update(crc32c.Checksum(r.payload), b[:recordHeader-4])
 	if has := binary.LittleEndian.Uint32(b[16:]); has != sum {
 		return record{}, fmt.Sprintf("the record's checksum is %08x, the file says %08x", sum, has)
 	}
@@ -68,7 +67,7 @@ func appendSegmentHeader(b []byte, first uint64, sync bool) []byte {
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint32(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, first)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b[at:]))
 }
 
 // scan reads the records of a segment's bytes b, whose first record must have the
@@ -115,7 +114,7 @@ func checkHeader(path string, b []byte, first uint64) (sync bool, err error) {
 	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
 		return false, fmt.Errorf("%s: format version %d, this program reads version %d: %w: use the program that wrote it", path, v, version, ErrVersion)
 	}
-	if sum, has := crc32.Checksum(b[:segmentHeader-4], castagnoli), binary.LittleEndian.Uint32(b[segmentHeader-4:]); sum != has {
+	if sum, has := crc32c.Checksum(b[:segmentHeader-4]), binary.LittleEndian.Uint32(b[segmentHeader-4:]); sum != has {
 		return damage(0, "the header's checksum is %08x, the file says %08x", sum, has)
 	}
 	flags := binary.LittleEndian.Uint32(b[12:])

@@ -1,0 +1,18 @@
+// Package crc32c is the checksum of files: CRC-32 by Castagnoli's polynomial, for which processors have an instruction.
+package crc32c
+
+import (
+	"hash"
+	"hash/crc32"
+)
+
+var table = crc32.MakeTable(crc32.Castagnoli) // never written
+
+// Checksum is the sum of b.
+func Checksum(b []byte) uint32 { return crc32.Checksum(b, table) }
+
+// Update is the sum of what sum is of, followed by b.
+func Update(sum uint32, b []byte) uint32 { return crc32.Update(sum, table, b) }
+
+// New is a sum that is written to.
+func New() hash.Hash32 { return crc32.New(table) }
