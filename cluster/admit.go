@@ -31,17 +31,18 @@ func (c *Coordinator) accept() {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		c.work.Go(func() { c.admit(conn) })
+		s := c.door.Knock(conn)
+		c.work.Go(func() { c.admit(s) })
 	}
 }
 
 // admit leads one connection through the handshake to its seat.
-func (c *Coordinator) admit(conn net.Conn) {
+func (c *Coordinator) admit(s *transport.Stranger) {
 	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
 	defer cancel()
 	seat := -1
 	mine := transport.Hello{Version: c.cfg.Version, Purpose: transport.Control, Rank: -1, WorldSize: c.cfg.WorldSize}
-	link, _, err := c.door.Accept(ctx, conn, c.cfg.Ticket, mine, func(h transport.Hello) error {
+	link, _, err := s.Accept(ctx, c.cfg.Ticket, mine, func(h transport.Hello) error {
 		if err := c.reserve(h); err != nil {
 			return err
 		}

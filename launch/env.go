@@ -25,7 +25,23 @@ const (
 	TablesVar      = "RINGO_PS_ADDRS"    // where the servers of tables listen, HOST:PORT,HOST:PORT,…, or unset: none
 	TableVar       = "RINGO_PS_INDEX"    // of a server of tables: its number, from 0
 	SocketVar      = "RINGO_PS_SOCKET"   // of a server of tables: the descriptor of its socket
+	// OrdersVar is a secret that a person may choose, which orders to servers of tables by HTTP must show, or unset: one
+	// that servers make. Launchers hand it on.
+	OrdersVar = "RINGO_PS_HTTP_TOKEN"
 )
+
+// leastOrders is how short the secret of OrdersVar may be.
+const leastOrders = 16
+
+// OrdersFromEnv reads the secret of OrdersVar; empty: there is none. The error does not show it.
+func OrdersFromEnv(lookup func(string) (string, bool)) (string, error) {
+	token, _ := lookup(OrdersVar)
+	strange := func(r rune) bool { return r <= ' ' || r > '~' }
+	if token != "" && (len(token) < leastOrders || strings.ContainsFunc(token, strange)) {
+		return "", fmt.Errorf("%s has %d characters: want at least %d, without spaces, in ASCII, such as `openssl rand -hex 16` makes", OrdersVar, len(token), leastOrders)
+	}
+	return token, nil
+}
 
 const (
 	launcher = "launcher" // the value of CoordinatorVar

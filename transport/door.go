@@ -18,12 +18,13 @@ type Door struct {
 	report func(line string)
 
 	mu     sync.Mutex
-	inside []*stranger // the oldest first
+	inside []*Stranger // the oldest first
 	told   map[string]bool
 }
 
-// stranger is a connection whose handshake has not proved anything yet.
-type stranger struct {
+// Stranger is a connection whose handshake has not proved anything yet.
+type Stranger struct {
+	door *Door
 	conn net.Conn
 	sent bool // away, for another one's sake
 }
@@ -43,27 +44,10 @@ func NewDoor(slots int, report func(line string)) *Door {
 	return &Door{slots: slots, report: report, told: map[string]bool{}}
 }
 
-// Accept is the function of that name, for one who came to the door.
-func (d *Door) Accept(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
-	s := d.enter(conn)
-	link, theirs, err := Accept(ctx, conn, ticket, mine, func(h Hello) error {
-		d.leave(s)
-		if check == nil {
-			return nil
-		}
-		return check(h)
-	})
-	if d.leave(s) && err != nil {
-		err = fmt.Errorf("connection from %v: %w", conn.RemoteAddr(), ErrCrowded)
-	}
-	if err != nil && ctx.Err() == nil {
-		d.tell(conn.RemoteAddr(), err)
-	}
-	return link, theirs, err
-}
-
-func (d *Door) enter(conn net.Conn) *stranger {
-	s := &stranger{conn: conn}
+// Knock lets a connection in as a stranger, and sends the oldest one away where there are too many. Who accepts connections calls
+// it before the next one: so there are never more descriptors open than the door has slots, and one.
+func (d *Door) Knock(conn net.Conn) *Stranger {
+	s := &Stranger{door: d, conn: conn}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.inside) >= d.slots {
@@ -76,8 +60,27 @@ func (d *Door) enter(conn net.Conn) *stranger {
 	return s
 }
 
+// Accept is the function of that name, for one who has knocked. It is called once.
+func (s *Stranger) Accept(ctx context.Context, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	d := s.door
+	link, theirs, err := Accept(ctx, s.conn, ticket, mine, func(h Hello) error {
+		d.leave(s)
+		if check == nil {
+			return nil
+		}
+		return check(h)
+	})
+	if d.leave(s) && err != nil {
+		err = fmt.Errorf("connection from %v: %w", s.conn.RemoteAddr(), ErrCrowded)
+	}
+	if err != nil && ctx.Err() == nil {
+		d.tell(s.conn.RemoteAddr(), err)
+	}
+	return link, theirs, err
+}
+
 // leave reports whether s was sent away.
-func (d *Door) leave(s *stranger) bool {
+func (d *Door) leave(s *Stranger) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if i := slices.Index(d.inside, s); i >= 0 {

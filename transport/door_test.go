@@ -42,8 +42,9 @@ func newPorch(t testing.TB, slots int) *porch {
 			if err != nil {
 				return
 			}
+			s := p.Door.Knock(conn)
 			p.work.Go(func() {
-				link, _, err := p.Door.Accept(ctx, conn, p.ticket, Hello{Version: "1", Purpose: Control}, nil)
+				link, _, err := s.Accept(ctx, p.ticket, Hello{Version: "1", Purpose: Control}, nil)
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				if err != nil {
@@ -142,6 +143,35 @@ func TestDoorInACrowd(t *testing.T) {
 		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 }
+
+// However fast strangers come, no more of them have a descriptor than there are slots: the others are sent away
+// before the next one is accepted, not when a goroutine finds the time.
+func TestDoorBoundsDescriptors(t *testing.T) {
+	d := NewDoor(8, nil)
+	var all []*closing
+	for range 5000 {
+		c := &closing{}
+		d.Knock(c)
+		all = append(all, c)
+		open := 0
+		for _, c := range all[max(0, len(all)-20):] {
+			if !c.closed {
+				open++
+			}
+		}
+		if want := min(len(all), 8); open != want {
+			t.Fatalf("after %d strangers %d are inside, want %d", len(all), open, want)
+		}
+	}
+}
+
+// closing is a connection that says whether it was closed.
+type closing struct {
+	net.Conn
+	closed bool
+}
+
+func (c *closing) Close() error { c.closed = true; return nil }
 
 // What the holders of the ticket do wrong is told each time it differs, up to a
 // limit.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/shard"
 	"github.com/ringo-ml/ringo/ps/tables"
@@ -34,8 +36,8 @@ var keepFlagNames = []string{"ps-save-every", "ps-from", "ps-http", "ps-http-ope
 func (f *keepFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.saveEvery, "ps-save-every", 0, "`time` between checkpoints in --ps-dir, such as 10m: what --durability checkpoint loses with a server at most, besides the time that a checkpoint takes, and with wal what a server has to replay when it begins. 0: one at the end, and those asked for")
 	fs.StringVar(&f.from, "ps-from", "", "begin with the newest checkpoints in `DIR`, the --ps-dir of an earlier job of any number of servers, optimizer state included")
-	fs.StringVar(&f.http, "ps-http", "", "`HOST:PORT` where server 0 tells by HTTP how it is and takes orders to shrink and save; server 1 at the next port, and so on; port 0: any free one, which it says. Nobody is asked for a password")
-	fs.BoolVar(&f.httpOpen, "ps-http-open", false, "let --ps-http be an address that other hosts reach: they may read, and only this host give orders")
+	fs.StringVar(&f.http, "ps-http", "", "`HOST:PORT` where server 0 tells by HTTP how it is and takes orders to shrink and save; server 1 at the next port, and so on; port 0: any free one, which it says. Orders need a token, which it says too, or the one in "+launch.OrdersVar)
+	fs.BoolVar(&f.httpOpen, "ps-http-open", false, "let --ps-http be an address that other hosts reach: they may read under the HOST given, and only this host give orders")
 	fs.Var(&f.admit, "ps-admit", "`RULE` of which keys get a row: count:3 (those pulled so often), share:0.1 (so many of all, by a hash), or both with a comma; others have first values and learn nothing (default: all)")
 	fs.IntVar(&f.unseen, "ps-unseen", 0, "a shrink deletes rows that nobody has pulled or pushed for more than so many `days`; 0: none. With --optimizer click see --ps-click")
 	fs.DurationVar(&f.shrinkEvery, "ps-shrink-every", 0, "shrink after each such `time`, which counts as a day, such as 24h; 0: when --ps-http is told to")
@@ -64,6 +66,9 @@ func (f *keepFlags) check(durability, dir string, last int, faults *faultList) {
 	if f.http != "" {
 		if _, err := f.httpAddress(max(0, last)); err != nil {
 			faults.add("--ps-http %q: %w", f.http, err)
+		}
+		if _, err := launch.OrdersFromEnv(os.LookupEnv); err != nil {
+			faults.add("--ps-http: %w", err)
 		}
 	}
 }
@@ -102,25 +107,28 @@ func (f *keepFlags) httpAddress(index int) (string, error) {
 		return "", fmt.Errorf("server %d would listen at port %d: want ports up to 65535", index, n)
 	}
 	if ip := net.ParseIP(host); !f.httpOpen && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", fmt.Errorf("other hosts may reach it, and nobody is asked for a password: want 127.0.0.1, ::1 or localhost, or say --ps-http-open")
+		return "", fmt.Errorf("other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or say --ps-http-open")
 	}
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// listen opens the server's address for people; nil: there is none.
-func (f *keepFlags) listen(index int) (net.Listener, error) {
+// listen opens the server's address for people, where there is one.
+func (f *keepFlags) listen(c *server.Config) error {
 	if f.http == "" {
-		return nil, nil
+		return nil
 	}
-	address, err := f.httpAddress(index)
+	address, err := f.httpAddress(c.Index)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("parameter server %d cannot take --ps-http at %s: %w", index, address, err)
+	if c.AdminToken, err = launch.OrdersFromEnv(os.LookupEnv); err != nil {
+		return err
 	}
-	return l, nil
+	c.AdminHost, _, _ = net.SplitHostPort(address)
+	if c.Admin, err = net.Listen("tcp", address); err != nil {
+		return fmt.Errorf("parameter server %d cannot take --ps-http at %s: %w", c.Index, address, err)
+	}
+	return nil
 }
 
 // apply sets what the flags say.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/export"
 )
 
@@ -146,6 +147,16 @@ func TestKeepersOverHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			file := regexp.MustCompile(`\[ps ` + f[1] + `\] ringo: server \d takes orders: curl -X POST -H @(\S+) ` + f[2] + "/save\n").FindStringSubmatch(p.errs.String())
+			if file == nil {
+				t.Fatalf("server %s does not say how orders are given in\n%s", f[1], &p.errs)
+			}
+			header, err := os.ReadFile(file[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, value, _ := strings.Cut(strings.TrimSpace(string(header)), ": ")
+			req.Header.Set(name, value)
 			res, err := http.DefaultClient.Do(req)
 			if err != nil {
 				t.Fatal(err)
@@ -159,7 +170,7 @@ func TestKeepersOverHTTP(t *testing.T) {
 		}
 	}
 	p.cmd.Process.Signal(os.Interrupt)
-	p.checkEnd(exitInterrupted, "[ps 0] parameter server 0 of 2 was told to end: ", "its newest checkpoint is number 3\n")
+	p.checkEnd(exitInterrupted, "[ps 1] ringo: server 1: order /shrink from 127.0.0.1:", ": days passed: 1, rows deleted: 0\n", "[ps 0] parameter server 0 of 2 was told to end: ", "its newest checkpoint is number 3\n")
 	checkHolds(t, "ringo ps show", second(command(t, "ps show "+dir)), "2 servers of job", "durability checkpoint")
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -200,6 +211,8 @@ func TestKeepUsage(t *testing.T) {
 	} {
 		checkRefused(t, exitUsage, c[0], c[1:]...)
 	}
+	t.Setenv(launch.OrdersVar, "too short")
+	checkRefused(t, exitUsage, sync+"--ps-http 127.0.0.1:0", "RINGO_PS_HTTP_TOKEN has 9 characters: want at least 16")
 	var a admission
 	if err := a.Set("share:0.25,count:3"); err != nil || a.String() != "count:3,share:0.25" {
 		t.Errorf("%v, %v", a.String(), err)

@@ -25,7 +25,7 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	}
 	c.ps.keep.apply(&cfg)
 	c.ps.hold()
-	if cfg.Admin, err = c.ps.keep.listen(cfg.Index); err != nil {
+	if err = c.ps.keep.listen(&cfg); err != nil {
 		return errors.Join(err, cfg.Listener.Close())
 	}
 	cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
@@ -33,6 +33,9 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), counted(cfg.Trainers, "trainer"), cfg.Mode)
 	if cfg.Admin != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /health, /stats; POST /save, /shrink\n", name, cfg.Admin.Addr())
+		if cfg.AdminToken != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s takes orders: curl -X POST -H \"Authorization: Bearer $%s\" http://%s/save\n", name, launch.OrdersVar, cfg.Admin.Addr())
+		}
 	}
 	figures, err := server.Run(cmd.Context(), cfg)
 	end := "is done"

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -74,9 +74,14 @@ type Config struct {
 	FullWait time.Duration
 	// Heartbeat, Silence, Rejoin and Arrive say when a trainer is lost: see service.Config.
 	Heartbeat, Silence, Rejoin, Arrive time.Duration
-	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. It is
-	// not authenticated: let it listen on this host only. Run closes it.
-	Admin net.Listener
+	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. Whoever reaches it may read:
+	// let it listen on this host only, or say which other host requests may be for in AdminHost. Run closes it.
+	Admin     net.Listener
+	AdminHost string
+	// AdminToken is what orders must show; empty: one made of Ticket, the same for all servers of a job and each start of
+	// them. Report says where a person finds such a one: in a file in the server's folder that only its owner
+	// reads, or where there is no folder in the line itself.
+	AdminToken string
 	// Report gets lines about what a person should know, from many goroutines. It may be nil.
 	Report func(line string)
 }
@@ -179,10 +184,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	defer cancel(nil)
 	var beside sync.WaitGroup
 	if cfg.Admin != nil {
-		web := &http.Server{Handler: s.service.Handler(s.admin()), ReadHeaderTimeout: 10 * time.Second}
-		beside.Go(func() { _ = web.Serve(cfg.Admin) })
-		stop := context.AfterFunc(ctx, func() { _ = web.Close() }) // which ends Serve
-		defer stop()
+		beside.Go(func() { s.serveAdmin(ctx) })
 	}
 	if cfg.SaveEvery > 0 {
 		beside.Go(func() {
@@ -200,6 +202,9 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	}
 	cancel(nil)
 	beside.Wait()
+	if s.opened() != nil && cfg.Admin != nil && cfg.Dir != "" {
+		_ = os.Remove(s.tokenPath()) // it opens nothing any more; it is not there where it was given
+	}
 	figures := Figures{Figures: s.service.Figures()}
 	errs := []error{err}
 	if e := s.opened(); e != nil {
@@ -244,6 +249,9 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	defer s.mu.Unlock()
 	s.engine, s.tiers = e, t
 	close(s.ready)
+	if s.cfg.Admin != nil && s.cfg.Dir != "" && s.cfg.AdminToken == "" {
+		s.writeToken()
+	}
 	return e, nil
 }
 
@@ -267,32 +275,4 @@ func (s *server) opened() *tables.Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine
-}
-
-// admin is what may be asked by HTTP.
-func (s *server) admin() service.Admin {
-	with := func(do func(e *tables.Engine) (any, error)) (any, error) {
-		e := s.opened()
-		if e == nil {
-			return nil, fmt.Errorf("ps: server %d has no tables yet: no trainer has come", s.cfg.Index)
-		}
-		return do(e)
-	}
-	return service.Admin{
-		Stats: func() any {
-			out, _ := with(func(e *tables.Engine) (any, error) { return e.Stats(), nil })
-			return out
-		},
-		Save: func(ctx context.Context, delta bool) (any, error) {
-			return with(func(e *tables.Engine) (any, error) { return e.Save(ctx, delta) })
-		},
-		Shrink: func(ctx context.Context, days int) (any, error) {
-			return with(func(e *tables.Engine) (any, error) {
-				deleted, err := e.Shrink(ctx, days)
-				return struct {
-					Deleted int64 `json:"deleted_rows"`
-				}{deleted}, err
-			})
-		},
-	}
 }

@@ -28,6 +28,7 @@ var oneTable = schema.Schema{
 // running is a server under way.
 type running struct {
 	addr, admin string
+	token       string // for orders
 	end         chan error
 	figures     Figures
 	stop        context.CancelFunc
@@ -49,7 +50,7 @@ func run(t *testing.T, ticket transport.Ticket, change func(*Config)) *running {
 	if change != nil {
 		change(&cfg)
 	}
-	r := &running{addr: cfg.Listener.Addr().String(), admin: "http://" + cfg.Admin.Addr().String(), end: make(chan error, 1)}
+	r := &running{token: cfg.token(), addr: cfg.Listener.Addr().String(), admin: "http://" + cfg.Admin.Addr().String(), end: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
 	go func() {
@@ -104,6 +105,7 @@ func (r *running) ask(t *testing.T, method, path string) (status int, out map[st
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Authorization", "Bearer "+r.token)
 	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		t.Fatal(err)

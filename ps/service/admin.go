@@ -4,21 +4,30 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
 // Admin is what a person may ask of a server besides how it is. A nil function is not
-// offered.
+// offered. Save and Shrink return what is answered, and in words what they have done.
 type Admin struct {
-	Stats  func() any                                         // of the tables
-	Save   func(ctx context.Context, delta bool) (any, error) // a checkpoint
-	Shrink func(ctx context.Context, days int) (any, error)   // decay and deletion
-	Allow  func(r *http.Request) bool                         // whether a POST is allowed; nil: from this host
+	Stats  func() any                                                             // of the tables
+	Save   func(ctx context.Context, delta bool) (out any, did string, err error) // a checkpoint
+	Shrink func(ctx context.Context, days int) (out any, did string, err error)   // decay and deletion
+	// Address is the HOST:PORT that requests may name besides loopback addresses. A HOST that is empty, 0.0.0.0 or ::
+	// stands for the address at which a request came.
+	Address string
+	// Token is what orders must show; empty: none are taken.
+	Token string
+	// Report gets a line about each order, and the first of each kind that is refused. It may be nil.
+	Report func(line string)
 }
 
 // Figures are what a server has done since it began.
@@ -75,6 +84,9 @@ func (s *Server) Figures() Figures {
 	return f
 }
 
+// MaxDays is the most that one order lets pass.
+const MaxDays = 36_500
+
 // Handler serves over HTTP, in JSON:
 //
 //	GET  /health   Health; status 503 where the server has failed
@@ -82,19 +94,23 @@ func (s *Server) Figures() Figures {
 //	POST /save     a checkpoint; with ?delta=true what changed since the last one
 //	POST /shrink   decay and deletion of rows; with ?days=2 as of so many, else of one
 //
-// POSTs that a web page of another origin makes a browser send are refused, and those
-// that a.Allow does not allow.
+// A POST is an order: it must come from this host and show a.Token, as "Authorization: Bearer TOKEN". Whatever
+// names another host than this one, or comes from a web page of another origin, is refused, reads too. The
+// time to answer an order begins anew when it is done, where the http.Server has a WriteTimeout.
 func (s *Server) Handler(a Admin) http.Handler {
+	if a.Report == nil {
+		a.Report = func(string) {}
+	}
+	d := &desk{server: s, admin: a, guard: newGuard(a)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /health", d.read(func() (int, any) {
 		h := s.Health()
-		status := http.StatusOK
 		if h.State == "failed" {
-			status = http.StatusServiceUnavailable
+			return http.StatusServiceUnavailable, h
 		}
-		answer(w, status, h)
-	})
-	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
+		return http.StatusOK, h
+	}))
+	mux.HandleFunc("GET /stats", d.read(func() (int, any) {
 		out := struct {
 			Service Figures       `json:"service"`
 			Tables  any           `json:"tables,omitempty"`
@@ -103,56 +119,149 @@ func (s *Server) Handler(a Admin) http.Handler {
 		if a.Stats != nil && s.ready() != nil {
 			out.Tables = a.Stats()
 		}
-		answer(w, http.StatusOK, out)
-	})
-	act := func(path string, do func(r *http.Request) (any, error)) {
-		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { s.act(w, r, a.Allow, do) })
-	}
+		return http.StatusOK, out
+	}))
 	if a.Save != nil {
-		act("/save", func(r *http.Request) (any, error) {
-			delta, err := strconv.ParseBool(r.FormValue("delta"))
-			if err != nil && r.FormValue("delta") != "" {
-				return nil, badRequest{fmt.Errorf("delta=%q: want true or false", r.FormValue("delta"))}
+		mux.HandleFunc("POST /save", d.order("delta", func(ctx context.Context, delta string) (any, string, error) {
+			if delta != "" && delta != "true" && delta != "false" {
+				return nil, "", badRequest{fmt.Errorf("delta=%s: want true or false", short(delta))}
 			}
-			return a.Save(r.Context(), delta)
-		})
+			return a.Save(ctx, delta == "true")
+		}))
 	}
 	if a.Shrink != nil {
-		act("/shrink", func(r *http.Request) (any, error) {
-			days, err := strconv.Atoi(cmp.Or(r.FormValue("days"), "1"))
-			if err != nil || days < 1 {
-				return nil, badRequest{fmt.Errorf("days=%q: want a number from 1", r.FormValue("days"))}
+		mux.HandleFunc("POST /shrink", d.order("days", func(ctx context.Context, text string) (any, string, error) {
+			days, err := strconv.Atoi(cmp.Or(text, "1"))
+			if err != nil || days < 1 || days > MaxDays {
+				return nil, "", badRequest{fmt.Errorf("days=%s: want a number from 1 to %d", short(text), MaxDays)}
 			}
-			return a.Shrink(r.Context(), days)
-		})
+			return a.Shrink(ctx, days)
+		}))
 	}
-	return http.NewCrossOriginProtection().Handler(mux)
+	return d.guard.before(mux)
+}
+
+// desk is where requests are answered.
+type desk struct {
+	server *Server
+	admin  Admin
+	guard  guard
+	told   toldOnce
 }
 
 // badRequest is an error of who asked.
 type badRequest struct{ error }
 
-func (s *Server) act(w http.ResponseWriter, r *http.Request, allow func(*http.Request) bool, do func(*http.Request) (any, error)) {
-	if allow == nil {
-		allow = fromThisHost
+// read answers a request that changes nothing.
+func (d *desk) read(answering func() (int, any)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, err := parameter(w, r, ""); err != nil {
+			refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		status, out := answering()
+		answer(w, status, out)
 	}
-	if !allow(r) {
-		refuse(w, http.StatusForbidden, fmt.Errorf("%s is not allowed from %s", r.URL.Path, r.RemoteAddr))
-		return
+}
+
+// order does what an order with one parameter, or none, says, where it may come. What was done, or why not, is a line.
+func (d *desk) order(name string, do func(ctx context.Context, value string) (any, string, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		status, err := d.mayOrder(r)
+		value := ""
+		if err == nil {
+			status = http.StatusBadRequest
+			value, err = parameter(w, r, name)
+		}
+		if err != nil {
+			d.refuse(w, r, status, err)
+			return
+		}
+		what := r.URL.Path
+		if value != "" {
+			what += "?" + name + "=" + value
+		}
+		out, did, err := atLeisure(w, r, func() (any, string, error) { return do(r.Context(), value) })
+		switch bad := (badRequest{}); {
+		case errors.As(err, &bad):
+			d.refuse(w, r, http.StatusBadRequest, err)
+		case err != nil:
+			d.admin.Report(d.server.says("order %s from %s failed: %v", what, r.RemoteAddr, err))
+			refuse(w, http.StatusInternalServerError, err)
+		default:
+			d.admin.Report(d.server.says("order %s from %s: %s", what, r.RemoteAddr, did))
+			answer(w, http.StatusOK, out)
+		}
 	}
-	if s.ready() == nil {
-		refuse(w, http.StatusConflict, fmt.Errorf("server %d has no tables yet", s.cfg.Index))
-		return
+}
+
+// atLeisure does what may take long: only that who asked goes away ends it before its time. Its errors are those of
+// connections that know no deadlines.
+func atLeisure(w http.ResponseWriter, r *http.Request, do func() (any, string, error)) (any, string, error) {
+	setBusy(r.Context(), true)
+	defer setBusy(r.Context(), false)
+	conn := http.NewResponseController(w)
+	_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
+	defer func() { _ = conn.SetWriteDeadline(time.Now().Add(answerTime)) }()
+	return do()
+}
+
+// answerTime is how long who asked may take to read an answer.
+const answerTime = 30 * time.Second
+
+// mayOrder says why an order is not taken.
+func (d *desk) mayOrder(r *http.Request) (status int, err error) {
+	switch {
+	case !fromThisHost(r):
+		return http.StatusForbidden, fmt.Errorf("orders are not allowed from %s, from the server's own host alone", r.RemoteAddr)
+	case !d.guard.allows(r):
+		return http.StatusUnauthorized, errors.New("an order needs the token that the server has told at its start, in a header: Authorization: Bearer TOKEN")
+	case d.server.ready() == nil:
+		return http.StatusConflict, fmt.Errorf("server %d has no tables yet", d.server.cfg.Index)
 	}
-	out, err := do(r)
-	switch err := err.(type) {
-	case nil:
-		answer(w, http.StatusOK, out)
-	case badRequest:
-		refuse(w, http.StatusBadRequest, err)
-	default:
-		refuse(w, http.StatusInternalServerError, err)
+	return 0, nil
+}
+
+// refuse refuses an order. Orders that who holds the token has given are told each time, those of others once for each host and kind.
+func (d *desk) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if d.guard.allows(r) || d.told.news(fmt.Sprint(host, status)) {
+		d.admin.Report(d.server.says("order %s from %s refused: %v", r.URL.Path, r.RemoteAddr, err))
 	}
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	refuse(w, status, err)
+}
+
+// mostBody bounds what a request may have besides its headers, in bytes.
+const mostBody = 4 << 10
+
+// parameter reads the one parameter that a request may have, in its address or as a form. A misspelt
+// one must not do what the order does without.
+func parameter(w http.ResponseWriter, r *http.Request, name string) (value string, err error) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if r.ContentLength != 0 && kind != "application/x-www-form-urlencoded" {
+		return "", fmt.Errorf("a body of type %s: want parameters in the address, or as a form", short(kind))
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+	if err := r.ParseForm(); err != nil {
+		return "", fmt.Errorf("its parameters: %w", err)
+	}
+	for given, values := range r.Form {
+		if name == "" || given != name || len(values) != 1 || len(values[0]) > 100 {
+			return "", fmt.Errorf("parameter %s, %d times: want none%s", short(given), len(values), orOne(name))
+		}
+		value = values[0]
+	}
+	return value, nil
+}
+
+func orOne(name string) string {
+	if name == "" {
+		return ""
+	}
+	return ", or one short " + name
 }
 
 // fromThisHost tells whether a request came over the loopback interface.
@@ -171,6 +280,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 		status, b = http.StatusInternalServerError, []byte(`{"error": "the answer has no JSON"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n')) // who asked may be gone
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,11 +15,15 @@ import (
 	"github.com/ringo-ml/ringo/ps/message"
 )
 
-// ask sends a request and returns the answer.
+// token is that of the tests' servers.
+const token = "0123456789abcdef"
+
+// ask sends a request that a person may make and returns the answer.
 func ask(t *testing.T, h http.Handler, method, target string, change func(r *http.Request)) (int, string) {
 	t.Helper()
 	r := httptest.NewRequest(method, target, nil)
-	r.RemoteAddr = "127.0.0.1:5"
+	r.RemoteAddr, r.Host = "127.0.0.1:5", "127.0.0.1:8090"
+	r.Header.Set("Authorization", "Bearer "+token)
 	if change != nil {
 		change(r)
 	}
@@ -33,14 +38,16 @@ func TestAdmin(t *testing.T) {
 	leakcheck.Check(t)
 	w := start(t, 1, nil)
 	var saved []bool
+	var lines []string
 	shrink := errors.New("nothing to shrink")
 	h := w.server.Handler(Admin{
 		Stats: func() any { return map[string]int{"rows": w.engine.Rows(0)} },
-		Save: func(_ context.Context, delta bool) (any, error) {
+		Save: func(_ context.Context, delta bool) (any, string, error) {
 			saved = append(saved, delta)
-			return "checkpoint 7", nil
+			return "checkpoint 7", "it is written", nil
 		},
-		Shrink: func(_ context.Context, days int) (any, error) { return days, shrink },
+		Shrink: func(_ context.Context, days int) (any, string, error) { return days, "2 rows deleted", shrink },
+		Token:  token, Report: func(line string) { lines = append(lines, line) },
 	})
 	expect := func(method, target string, change func(*http.Request), status int, words ...string) {
 		t.Helper()
@@ -69,16 +76,27 @@ func TestAdmin(t *testing.T) {
 	expect("POST", "/shrink", nil, 200, "1")
 	expect("POST", "/shrink?days=30", nil, 200, "30")
 	expect("POST", "/shrink?days=0", nil, 400, "want a number from 1")
+	expect("POST", "/shrink?days=2147483648", nil, 400, "want a number from 1")
 	if len(saved) != 2 || saved[0] || !saved[1] {
 		t.Errorf("saved %v", saved)
 	}
 	expect("GET", "/save", nil, 405)
 	expect("GET", "/elsewhere", nil, 404)
-	expect("POST", "/save", func(r *http.Request) { r.RemoteAddr = "192.0.2.1:5" }, 403, "not allowed from 192.0.2.1")
+	expect("POST", "/save", func(r *http.Request) { r.RemoteAddr = "192.0.2.1:5" }, 403, "not allowed from 192.0.2.1:5")
 	expect("POST", "/save", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403)
 	expect("POST", "/save", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403)
 	if len(saved) != 2 {
 		t.Errorf("saved %v", saved)
+	}
+	want := []string{
+		"server 0: order /save from 127.0.0.1:5 refused: server 0 has no tables yet", "server 0: order /save from 127.0.0.1:5: it is written", "server 0: order /save?delta=true from 127.0.0.1:5: it is written",
+		`server 0: order /save from 127.0.0.1:5 refused: delta="perhaps": want true or false`, "server 0: order /shrink from 127.0.0.1:5 failed: nothing to shrink",
+		"server 0: order /shrink from 127.0.0.1:5: 2 rows deleted", "server 0: order /shrink?days=30 from 127.0.0.1:5: 2 rows deleted",
+		`server 0: order /shrink from 127.0.0.1:5 refused: days="0": want a number from 1 to 36500`, `server 0: order /shrink from 127.0.0.1:5 refused: days="2147483648": want a number from 1 to 36500`,
+		"server 0: order /save from 192.0.2.1:5 refused: orders are not allowed from 192.0.2.1:5, from the server's own host alone",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("lines:\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
 	w.engine.Fail(errors.New("out of luck"))
 	p.failure(message.ReasonFailed, "out of luck")
@@ -86,6 +104,9 @@ func TestAdmin(t *testing.T) {
 	expect("GET", "/health", nil, 503, `"state": "failed"`, "out of luck")
 	h = w.server.Handler(Admin{Stats: func() any { return func() {} }})
 	expect("POST", "/save", nil, 404)
+	h = w.server.Handler(Admin{Save: func(context.Context, bool) (any, string, error) { panic("there is no token") }})
+	expect("POST", "/save", func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401)
+	h = w.server.Handler(Admin{Stats: func() any { return func() {} }})
 	expect("GET", "/stats", nil, 500, "no JSON")
 }
 

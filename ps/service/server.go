@@ -107,19 +107,25 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // accept lets connections in.
 func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l net.Listener, all *sync.WaitGroup) {
+	told := ""
 	const pause = 50 * time.Millisecond // after a fault that may pass, such as too many open files
 	for {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
-			all.Go(func() { s.handle(ctx, c) })
+			told = ""
+			stranger := s.door.Knock(c)
+			all.Go(func() { s.handle(ctx, stranger, c) })
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, net.ErrClosed):
 			cancel(fmt.Errorf("its listener was closed: %w", err))
 			return
 		default:
-			s.cfg.Report(s.says("accepting a connection: %v", err))
+			if told != err.Error() { // once, not at each try
+				told = err.Error()
+				s.cfg.Report(s.says("accepting a connection: %v; it tries again until that works", err))
+			}
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -130,9 +136,9 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 }
 
 // handle is the life of a connection.
-func (s *Server) handle(ctx context.Context, nc net.Conn) {
+func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, nc net.Conn) {
 	tune(nc, s.cfg.SocketBytes)
-	link, _, err := s.door.Accept(ctx, nc, s.cfg.Ticket, s.cfg.transportHello(), nil)
+	link, _, err := stranger.Accept(ctx, s.cfg.Ticket, s.cfg.transportHello(), nil)
 	if err != nil {
 		return // the door has reported it
 	}

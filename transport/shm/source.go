@@ -70,7 +70,8 @@ func (s *source) listen() {
 	for {
 		conn, err := s.ln.AcceptUnix()
 		if err == nil {
-			s.workers.Go(func() { s.answer(conn) })
+			knocked := s.door.Knock(conn)
+			s.workers.Go(func() { s.answer(knocked, conn) })
 			continue
 		}
 		if s.ctx.Err() != nil {
@@ -86,8 +87,8 @@ func (s *source) listen() {
 
 // answer gives the memory to a rank that proves to be one. Others are turned
 // away by the handshake; what they wanted is nobody's concern.
-func (s *source) answer(conn *net.UnixConn) {
-	link, theirs, err := s.door.Accept(s.ctx, conn, s.ticket, s.hello, s.check)
+func (s *source) answer(knocked *transport.Stranger, conn *net.UnixConn) {
+	link, theirs, err := knocked.Accept(s.ctx, s.ticket, s.hello, s.check)
 	if err != nil {
 		return
 	}

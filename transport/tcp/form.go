@@ -256,7 +256,8 @@ func (f *formation) listen(ctx context.Context) {
 		conn, err := f.cfg.Listener.Accept()
 		switch {
 		case err == nil:
-			f.workers.Go(func() { f.accept(ctx, conn) })
+			s := f.door.Knock(conn)
+			f.workers.Go(func() { f.accept(ctx, s) })
 		case errors.Is(err, net.ErrClosed):
 			if ctx.Err() == nil {
 				f.update(func() { f.fatal = fmt.Errorf("the listener %v was closed by somebody else", f.cfg.Listener.Addr()) })
@@ -273,9 +274,9 @@ func (f *formation) listen(ctx context.Context) {
 	}
 }
 
-func (f *formation) accept(ctx context.Context, conn net.Conn) {
+func (f *formation) accept(ctx context.Context, s *transport.Stranger) {
 	var claimed *bool
-	link, theirs, err := f.door.Accept(ctx, conn, f.cfg.Ticket, f.hello, func(h transport.Hello) error {
+	link, theirs, err := s.Accept(ctx, f.cfg.Ticket, f.hello, func(h transport.Hello) error {
 		seat, err := f.claim(h)
 		claimed = seat
 		return err
