@@ -252,7 +252,7 @@ func decodeSmall(dst []uint8, p *picture) error {
 	if err != nil {
 		return err
 	}
-	im, err := decodeImage(p.path, content)
+	im, turn, err := decodeImage(p.path, content)
 	if err != nil {
 		return err
 	}
@@ -260,5 +260,8 @@ func decodeSmall(dst []uint8, p *picture) error {
 		return &FormatError{p.path, 0, fmt.Sprintf("an image of %dx%d, want %dx%d", b.Dx(), b.Dy(), cifarSide, cifarSide)}
 	}
 	rgb(dst, im, im.Bounds())
+	if turn.turned() {
+		turn.turn(dst, slices.Clone(dst), cifarSide, cifarSide)
+	}
 	return nil
 }

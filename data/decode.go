@@ -15,37 +15,63 @@ import (
 // allocated before the content is seen.
 const maxPixels = 1 << 26
 
-// decodeImage decodes a JPEG or a PNG, known by its first bytes. A fault is a
-// *FormatError; of where in the file it lies the decoders say nothing, so the
-// offset is what they had read.
-func decodeImage(path string, encoded []byte) (image.Image, error) {
+// decodeImage decodes a JPEG or a PNG, known by its first bytes, and says how it is to be
+// turned. A fault is a *FormatError; of where in the file it lies the decoders say
+// nothing, so the offset is what they had read. Where an image is not refused, decoding
+// takes up to 24 bytes for each pixel.
+func decodeImage(path string, encoded []byte) (image.Image, orientation, error) {
 	decode, header := jpeg.Decode, jpeg.DecodeConfig
+	isPNG := bytes.HasPrefix(encoded, pngMagic)
 	switch {
 	case bytes.HasPrefix(encoded, []byte("\xff\xd8")):
-	case bytes.HasPrefix(encoded, []byte("\x89PNG\r\n\x1a\n")):
+	case isPNG:
 		decode, header = png.Decode, png.DecodeConfig
 	case len(encoded) == 0:
-		return nil, &FormatError{path, 0, "empty file, want a JPEG or a PNG"}
+		return nil, 0, &FormatError{path, 0, "empty file, want a JPEG or a PNG"}
 	default:
-		return nil, &FormatError{path, 0, fmt.Sprintf("neither a JPEG nor a PNG: it begins with % x", encoded[:min(len(encoded), 8)])}
+		return nil, 0, &FormatError{path, 0, fmt.Sprintf("neither a JPEG nor a PNG: it begins with % x", encoded[:min(len(encoded), 8)])}
 	}
 	r := bytes.NewReader(encoded)
 	cfg, err := header(r)
-	if err == nil && (cfg.Width < 1 || cfg.Height < 1 || cfg.Width > maxPixels/cfg.Height) {
-		return nil, &FormatError{path, 0, fmt.Sprintf("impossible size %dx%d, want 1 to %d pixels", cfg.Width, cfg.Height, maxPixels)}
-	}
 	if err == nil {
+		if problem := impossible(cfg, encoded); problem != "" {
+			return nil, 0, &FormatError{path, 0, problem}
+		}
 		r.Reset(encoded)
 		var im image.Image
 		if im, err = decode(r); err == nil {
-			return im, nil
+			if isPNG {
+				return im, orientationOf(encoded), nil
+			}
+			if at, problem := unsent(encoded); problem != "" {
+				return nil, 0, &FormatError{path, int64(at), problem}
+			}
+			return im, orientationOf(encoded), nil
 		}
 	}
 	at := int64(len(encoded) - r.Len())
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, &FormatError{path, at, "truncated: the image ends here"}
+		return nil, 0, &FormatError{path, at, "truncated: the image ends here"}
 	}
-	return nil, &FormatError{path, at, "damaged: " + err.Error()}
+	return nil, 0, &FormatError{path, at, "damaged: " + err.Error()}
+}
+
+// impossible says what is wrong with the size that a header claims, before memory is
+// taken for it.
+func impossible(cfg image.Config, encoded []byte) string {
+	if cfg.Width < 1 || cfg.Height < 1 || cfg.Width > maxPixels/cfg.Height {
+		return fmt.Sprintf("impossible size %dx%d, want 1 to %d pixels", cfg.Width, cfg.Height, maxPixels)
+	}
+	// A JPEG has at least a bit for each block of 8x8. A PNG's rows are deflated.
+	most := int64(len(encoded)) * 8 * 64
+	if bytes.HasPrefix(encoded, pngMagic) {
+		depth, channels := int64(encoded[24]), [8]int64{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[encoded[25]&7]
+		most = int64(len(encoded)) * maxExpansion * 8 / max(1, depth*channels)
+	}
+	if pixels := int64(cfg.Width) * int64(cfg.Height); pixels > max(most, 64*64) {
+		return fmt.Sprintf("impossible size %dx%d: a file of %d bytes has %d pixels at most", cfg.Width, cfg.Height, len(encoded), most)
+	}
+	return ""
 }
 
 // rgb writes the box of an image to dst, three bytes per pixel in rows. Grey

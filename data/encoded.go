@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"image"
 	"io"
 	"sync"
 
@@ -27,7 +28,7 @@ type encoded struct {
 // scratch is the memory of one decoding.
 type scratch struct {
 	resizer
-	source, result []uint8
+	stored, source, result []uint8 // stored: only where it is to be turned
 }
 
 func newEncoded(pictures []picture, classes []string, size int, bad *skips) *encoded {
@@ -113,27 +114,41 @@ func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
 	if err != nil {
 		return err
 	}
-	im, err := decodeImage(p.path, content)
+	im, turn, err := decodeImage(p.path, content)
 	if err != nil {
 		return err
 	}
-	box := im.Bounds()
-	w, h := box.Dx(), box.Dy()
+	w, h := turn.size(im.Bounds().Dx(), im.Bounds().Dy())
+	box := image.Rect(0, 0, w, h)
 	wx, wy := window{e.size, 0, e.size}, window{e.size, 0, e.size}
 	if augment {
-		crop := randomCrop(w, h, r)
-		box, w, h = crop.Add(box.Min), crop.Dx(), crop.Dy()
+		box = randomCrop(w, h, r)
+		w, h = box.Dx(), box.Dy()
 	} else {
 		wx, wy = centreWindows(w, h, e.size)
 	}
-	s.source = raw.Sized(s.source, 3*w*h)
+	s.cut(im, box, turn)
 	s.result = raw.Sized(s.result, 3*e.size*e.size)
-	rgb(s.source, im, box)
 	s.resize(s.result, s.source, w, h, wx, wy)
 	if augment && r.below(2) == 1 {
 		flip(s.result, e.size)
 	}
 	return nil
+}
+
+// cut leaves a box of the turned image in s.source.
+func (s *scratch) cut(im image.Image, box image.Rectangle, turn orientation) {
+	n := 3 * box.Dx() * box.Dy()
+	s.source = raw.Sized(s.source, n)
+	bounds := im.Bounds()
+	if !turn.turned() {
+		rgb(s.source, im, box.Add(bounds.Min))
+		return
+	}
+	box = turn.box(box, bounds.Dx(), bounds.Dy())
+	s.stored = raw.Sized(s.stored, n)
+	rgb(s.stored, im, box.Add(bounds.Min))
+	turn.turn(s.source, s.stored, box.Dx(), box.Dy())
 }
 
 // openImages reads an image folder, or an archive of one, for samples of
