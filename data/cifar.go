@@ -65,7 +65,7 @@ func openCIFAR(c Config, bad *skips) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &cifar{root: path, tree: &tree{path, map[string][]picture{}}, skips: bad}
+	in := &cifar{root: path, tree: newTree(path), skips: bad}
 	dir, binary := cifarDir(path)
 	switch {
 	case archive:
@@ -197,7 +197,11 @@ func (c *cifar) treeSet(cfg Config) (*Set, error) {
 			return nil, fmt.Errorf("cifar10: %w", err)
 		}
 	}
-	return cifarSet(parts[0], parts[1], classes)
+	set, err := cifarSet(parts[0], parts[1], classes)
+	if err == nil {
+		set.Notes = c.tree.notes()
+	}
+	return set, err
 }
 
 func cifarSet(train, eval *records, classes []string) (*Set, error) {

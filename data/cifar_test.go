@@ -281,7 +281,7 @@ func FuzzDecodeCIFAR(f *testing.F) {
 func FuzzWalkTar(f *testing.F) {
 	f.Add(pack(f, "x/", map[string][]byte{"train/a/1.jpg": noise(700), "test/a/1.png": nil}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		tr := &tree{"f", map[string][]picture{}}
+		tr := newTree("f")
 		total := 0
 		keep := tr.keep("f")
 		err := walkTar("f", bytes.NewReader(raw), func(name string, size int64, r io.Reader) error {

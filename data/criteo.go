@@ -111,7 +111,7 @@ func findCriteo(c Config) error {
 
 // findClickStream returns the files to stream from, which are all with train in
 // their names, or those of a folder train, and the one to evaluate on.
-func findClickStream(c Config) (train []string, eval string, err error) {
+func findClickStream(c Config) (train []string, p pair, err error) {
 	if c.TrainFile != "" {
 		train, err = ClickFiles(c.TrainFile)
 	} else if folder := filepath.Join(c.Dir, "train"); isFolder(folder) {
@@ -127,10 +127,10 @@ func findClickStream(c Config) (train []string, eval string, err error) {
 		err = fmt.Errorf("%s has no folder train and no .txt or .tsv file (or .gz or .zst of one) with train in its name: %w", c.Dir, fs.ErrNotExist)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("criteo: %w; %s", err, textAlternatives("criteo", c.Dir))
+		return nil, p, fmt.Errorf("criteo: %w; %s", err, textAlternatives("criteo", c.Dir))
 	}
-	p, err := findPair("criteo", Config{Dir: c.Dir, TrainFile: train[0], EvalFile: c.EvalFile})
-	return train, p.eval, err
+	p, err = findPair("criteo", Config{Dir: c.Dir, TrainFile: train[0], EvalFile: c.EvalFile})
+	return train, p, err
 }
 
 func isFolder(path string) bool {
@@ -145,13 +145,14 @@ func openCriteo(c Config, bad *skips) (*Set, error) {
 	var err error
 	s := &Set{Classes: 2, Rows: or(c.Rows, clickTableRows)}
 	if c.Stream {
-		s.Files, files.eval, err = findClickStream(c)
+		s.Files, files, err = findClickStream(c)
 	} else {
 		files, err = findPair("criteo", c)
 	}
 	if err != nil {
 		return nil, err
 	}
+	s.Notes = files.notes()
 	p := newClickParser(s.Rows)
 	read := func(path string, limit int) (Source, error) {
 		if c.Stream && !Packed(path) {

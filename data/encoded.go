@@ -166,7 +166,7 @@ func openImages(c Config, bad *skips) (*Set, error) {
 	size := or(c.ImageSize, 224)
 	return &Set{
 		Train: newEncoded(train, classes, size, bad), Eval: newEncoded(eval, classes, size, bad),
-		Classes: len(classes), Words: classes,
+		Classes: len(classes), Words: classes, Notes: t.notes(),
 	}, nil
 }
 
@@ -184,7 +184,7 @@ func openTree(set, dir string) (*tree, error) {
 	if !archive {
 		return openTreeFolder(path)
 	}
-	t := &tree{path, map[string][]picture{}}
+	t := newTree(path)
 	err = walkArchive(path, t.keep(path))
 	return t, err
 }
@@ -193,6 +193,7 @@ func openTree(set, dir string) (*tree, error) {
 func (t *tree) keep(archive string) func(name string, size int64, r io.Reader) error {
 	return func(name string, size int64, r io.Reader) error {
 		if !isImage(name) {
+			t.add(name, picture{})
 			return nil
 		}
 		full := archive + ": " + name

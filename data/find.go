@@ -12,13 +12,27 @@ import (
 )
 
 // pair are the two files of a set of text lines.
-type pair struct{ train, eval string }
+type pair struct {
+	train, eval string
+	unused      []string // names of the folder that could have been eval
+}
+
+// evalWords are in the names of files to evaluate on, the first choice first.
+func evalWords() []string { return []string{"test", "dev", "valid", "eval"} }
+
+// notes are what a person should know of the choice.
+func (p pair) notes() []string {
+	if len(p.unused) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("evaluating on %s, not on %s (--eval-file names another)", p.eval, strings.Join(p.unused, " or "))}
+}
 
 // findPair returns the files that are named, and for what is not named those
 // of the folder with train, and with test, dev, valid or eval (in this order)
 // in their names, compressed or not.
 func findPair(set string, c Config) (p pair, err error) {
-	p = pair{c.TrainFile, c.EvalFile}
+	p = pair{train: c.TrainFile, eval: c.EvalFile}
 	for i, path := range []string{p.train, p.eval} {
 		flag := [...]string{"--train-file", "--eval-file"}[i]
 		if path == "" {
@@ -41,11 +55,26 @@ func findPair(set string, c Config) (p pair, err error) {
 		}
 	}
 	if p.eval == "" {
-		if p.eval, err = named(c.Dir, names, "test", "dev", "valid", "eval"); err != nil {
+		if p.eval, err = named(c.Dir, names, evalWords()...); err != nil {
 			return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
 		}
+		p.unused = others(names, p)
 	}
 	return p, nil
+}
+
+// others are the names that could have been those of the file to evaluate on, but for
+// compressed and plain twins of what is used.
+func others(names []string, p pair) (unused []string) {
+	used, _ := unpackedName(filepath.Base(p.eval))
+	for _, name := range names {
+		plain, _ := unpackedName(name)
+		isEval := slices.ContainsFunc(evalWords(), func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+		if isEval && plain != used && name != filepath.Base(p.train) && !slices.Contains(unused, plain) {
+			unused = append(unused, name)
+		}
+	}
+	return unused
 }
 
 // textFiles are the names in a folder that can be files of lines: of text, or
@@ -66,7 +95,7 @@ func textFiles(dir string, tables bool) (names []string, err error) {
 			if tables && !e.IsDir() && !strings.HasPrefix(name, ".") {
 				names = append(names, e.Name())
 			}
-		case ".txt", ".tokens", ".raw", "":
+		case ".txt", ".tokens", ".raw", "", ".train", ".test", ".dev", ".valid", ".eval":
 			if !e.IsDir() && !strings.HasPrefix(name, ".") {
 				names = append(names, e.Name())
 			}

@@ -84,6 +84,7 @@ type Set struct {
 	Vocabulary  int      // tokens; 0 where there are none
 	Rows        int      // of the embedding table that ids index; 0 where there is none
 	Words       []string // the names of classes or tokens, where there are any
+	Notes       []string // what a person should know of how it was read: which files were taken, which left out
 	Streams     bool     // samples follow one another: sample them with SamplerConfig.Streams
 
 	skips *skips

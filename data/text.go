@@ -211,7 +211,7 @@ func openTokens(set string, c Config, steps int, read func(name string, r io.Rea
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Streams: true}
+	s := &Set{Streams: true, Notes: files.notes()}
 	for _, part := range []struct {
 		path string
 		into *Source

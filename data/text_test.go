@@ -174,6 +174,38 @@ func BenchmarkWords(b *testing.B) {
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
 }
 
+// Where a folder has several files to evaluate on, the set says which one is taken.
+func TestTextTellsWhatItEvaluatesOn(t *testing.T) {
+	text := []byte(strings.Repeat("a b c ", 30))
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{
+		{[]string{"ptb.train", "ptb.test", "ptb.valid"}, "evaluating on DIR/ptb.test, not on ptb.valid (--eval-file names another)"},
+		{[]string{"ptb.train.txt", "ptb.valid.txt", "ptb.dev.txt", "ptb.test.txt.gz", "ptb.test.txt"}, "evaluating on DIR/ptb.test.txt, not on ptb.dev.txt or ptb.valid.txt (--eval-file names another)"},
+		{[]string{"train.txt", "valid.txt"}, ""},
+	} {
+		dir, files := t.TempDir(), map[string][]byte{}
+		for _, name := range c.names {
+			if files[name] = text; strings.HasSuffix(name, ".gz") {
+				files[name] = compress(text)
+			}
+		}
+		write(t, dir, files)
+		set, err := Open("text", Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.ReplaceAll(strings.Join(set.Notes, "\n"), dir, "DIR"); got != c.want {
+			t.Errorf("%v: %q, want %q", c.names, got, c.want)
+		}
+		named, err := Open("text", Config{Dir: dir, EvalFile: filepath.Join(dir, c.names[1])})
+		if err != nil || named.Notes != nil {
+			t.Errorf("%v: with a file named: %q, %v", c.names, named.Notes, err)
+		}
+	}
+}
+
 func FuzzWords(f *testing.F) {
 	f.Add([]byte(" a b\n\nc a\n"), 3)
 	f.Add([]byte("x \xff\ny"), 5)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,10 @@ type picture struct {
 type tree struct {
 	root  string
 	parts map[string][]picture
+	left  map[string]int // by what they are: files of parts that are left out
 }
+
+func newTree(root string) *tree { return &tree{root, map[string][]picture{}, map[string]int{}} }
 
 // evalParts are the folders that can hold the evaluation set, the first choice
 // first.
@@ -41,19 +45,71 @@ func isImage(name string) bool {
 	return false
 }
 
-// add files a path like …/train/CLASS/…/NAME.jpg; other paths are not ours.
+// add files a path like …/train/CLASS/…/NAME.jpg. What else is in a part is counted; other paths
+// are not ours, and hidden files nobody's.
 func (t *tree) add(name string, p picture) {
-	if !isImage(name) {
-		return
-	}
 	dirs := strings.Split(filepath.ToSlash(name), "/")
-	for i, d := range dirs {
-		if isPart(d) && i+2 < len(dirs) {
+	ours := false
+	for i, d := range dirs[:len(dirs)-1] {
+		if !isPart(d) {
+			continue
+		}
+		if i+2 < len(dirs) && isImage(name) {
 			p.class, p.key = dirs[i+1], strings.Join(dirs[i+1:], "/")
 			t.parts[d] = append(t.parts[d], p)
 			return
 		}
+		ours = true
 	}
+	if ours && !strings.HasPrefix(dirs[len(dirs)-1], ".") {
+		t.left[leftKind(name)]++
+	}
+}
+
+// leftKind is how a file that is left out is counted.
+func leftKind(name string) string {
+	switch ending := strings.ToLower(filepath.Ext(name)); {
+	case isImage(name):
+		return ending + " outside of a class's folder"
+	case ending == "":
+		return "without an ending"
+	default:
+		return ending
+	}
+}
+
+// leftOut tells of the files that are left out, "" where there are none.
+func (t *tree) leftOut() string {
+	total := 0
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(t.left)) {
+		total += t.left[kind]
+		kinds = append(kinds, fmt.Sprintf("%d %s", t.left[kind], kind))
+	}
+	switch total {
+	case 0:
+		return ""
+	case 1:
+		return "left out 1 file, which is no .jpg, .jpeg or .png in a class's folder: " + kinds[0]
+	}
+	return fmt.Sprintf("left out %d files, which are no .jpg, .jpeg or .png in a class's folder: %s", total, strings.Join(kinds, ", "))
+}
+
+// notes are what a person should know of how the tree was read.
+func (t *tree) notes() (notes []string) {
+	var used string
+	for _, part := range evalParts() {
+		switch n := len(t.parts[part]); {
+		case n > 0 && used == "":
+			used = part
+		case n > 0:
+			notes = append(notes, fmt.Sprintf("evaluating on the images in %s, not on the %d in %s", used, n, part))
+		}
+	}
+	if left := t.leftOut(); left != "" {
+		notes = append(notes, left)
+	}
+	return notes
 }
 
 // maxEntry is the largest image file that is taken for one.
@@ -74,7 +130,7 @@ func readEntry(path string, size int64, r io.Reader) ([]byte, error) {
 
 // openTreeFolder lists a folder.
 func openTreeFolder(dir string) (*tree, error) {
-	t := &tree{dir, map[string][]picture{}}
+	t := newTree(dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -111,8 +167,12 @@ func (t *tree) split() (train, eval []picture, classes []string, err error) {
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
-		return nil, nil, nil, fmt.Errorf("%s has %d images in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)",
-			t.root, len(train), len(eval))
+		left := t.leftOut()
+		if left != "" {
+			left = "; " + left
+		}
+		return nil, nil, nil, fmt.Errorf("%s has %d images in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
+			t.root, len(train), len(eval), left)
 	}
 	order := func(a, b picture) int { return strings.Compare(a.key, b.key) }
 	slices.SortFunc(train, order)

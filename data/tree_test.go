@@ -312,6 +312,39 @@ func TestTreeLimit(t *testing.T) {
 	}
 }
 
+// What a tree leaves out is counted by ending, in a folder and in an archive, and told where
+// nothing else is there.
+func TestTreeTellsWhatItLeavesOut(t *testing.T) {
+	files := pictures(32, 32)
+	for _, name := range []string{"train/ant/1.webp", "train/ant/2.WEBP", "test/dog/3.webp", "train/dog/x.bmp", "train/beside.jpg", "test/dog/LICENSE", "docs/a.webp"} {
+		files[name] = nil
+	}
+	delete(files, "train/notes.txt")
+	packed := filepath.Join(t.TempDir(), "tree.tar.gz")
+	write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": compress(pack(t, "", files))})
+	want := []string{
+		"evaluating on the images in test, not on the 1 in val",
+		"left out 6 files, which are no .jpg, .jpeg or .png in a class's folder: 1 .bmp, 1 .jpg outside of a class's folder, 3 .webp, 1 without an ending",
+	}
+	dir := writeTree(t, files)
+	for _, name := range []string{"cifar10", "images"} {
+		for _, path := range []string{dir, packed} {
+			set, err := Open(name, Config{Dir: path})
+			if err != nil || !slices.Equal(set.Notes, want) {
+				t.Errorf("%s of %s: %q, %v", name, path, set.Notes, err)
+			}
+		}
+	}
+	one := map[string][]byte{"train/a/1.webp": nil}
+	if _, err := Open("images", Config{Dir: writeTree(t, one)}); err == nil || !strings.Contains(err.Error(), "left out 1 file, which is no .jpg, .jpeg or .png in a class's folder: 1 .webp") {
+		t.Errorf("%v", err)
+	}
+	plain := map[string][]byte{"train/a/1.png": encodePNG(colourful(8, 8, 1)), "val/a/1.png": encodePNG(colourful(8, 8, 1))}
+	if set, err := Open("images", Config{Dir: writeTree(t, plain)}); err != nil || set.Notes != nil {
+		t.Errorf("nothing to tell: %q, %v", set.Notes, err)
+	}
+}
+
 // A pipe in a tree is a bad image, which may be skipped, and is not waited for; a file
 // too large to be one is not read.
 func TestTreeWithWhatIsNoFile(t *testing.T) {

@@ -175,6 +175,7 @@ type Info struct {
 	Kernels        string
 	Transport      string
 	DataSet        string
+	DataNotes      []string // what a person should know of how the data were read
 	// Resumed is the checkpoint that the run goes on from, empty for none, and
 	// Steps how many steps were done there.
 	Resumed string

@@ -58,6 +58,9 @@ func (r *reporter) Start(i train.Info) {
 	if i.Resumed != "" {
 		fmt.Fprintf(r.lines, "resumed after %s from %s\n", counted(int(i.Steps), "step"), i.Resumed)
 	}
+	for _, note := range i.DataNotes {
+		fmt.Fprintln(r.lines, note)
+	}
 	r.skipped(i.Skipped)
 }
 

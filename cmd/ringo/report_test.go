@@ -24,6 +24,7 @@ func scene(t *testing.T, r *reporter) {
 			Model: "mnist", Params: 431080, NP: 2, Threads: 1, Batch: 64, TrainSamples: 5120, EvalSamples: 640, Epochs: 2,
 			StepsPerEpoch: 40, Strategy: "fp32", Plan: "fixed", PlanSHA256: "0123456789abcdef", Buckets: 3, Kernels: "avx2", Transport: "tcp", DataSet: "synthetic",
 			Unit: "samples", PerSample: 1, Optimizer: "sgd", Schedule: "0.005", Seed: 7, Skipped: 1,
+			DataNotes: []string{"evaluating on a, not on b", "left out 2 files"},
 		})
 		for epoch := 1; epoch <= 2; epoch++ {
 			for _, phase := range []train.Progress{{Phase: "train", Total: 40, Loss: 1 / float64(epoch)}, {Phase: "evaluate", Total: 5}} {
@@ -50,6 +51,8 @@ func scene(t *testing.T, r *reporter) {
 
 const sceneLines = `mnist: 431,080 parameters; data synthetic, 5,120 + 640 samples; 2 ranks, 1 thread each, over tcp; avx2 kernels
 batch 64 per rank, 40 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed (3 buckets, sha256 01234567); seed 7
+evaluating on a, not on b
+left out 2 files
 left out 1 bad sample (--skip-bad)
 epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
 epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
