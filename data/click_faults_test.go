@@ -76,6 +76,9 @@ func TestClickStreamBadLines(t *testing.T) {
 						t.Errorf("%s, limit %d: no %q in %v", form, limit, want, err)
 					}
 				}
+				if _, counting := s.Rows(t.Context()); limit > 0 && (counting == nil || counting.Error() != err.Error()) {
+					t.Errorf("%s, limit %d: counting says %v", form, limit, counting)
+				}
 				if good := 50 + at - limit; rows > good || rows < good-30 {
 					t.Errorf("%s, limit %d: %d rows before the fault, %d good lines", form, limit, rows, good)
 				}
@@ -94,6 +97,9 @@ func TestClickStreamBadLines(t *testing.T) {
 				n, err := failure(t, s)
 				if err != nil {
 					t.Error(err)
+				}
+				if counted, err := s.Rows(t.Context()); err != nil || counted != int64(n) {
+					t.Errorf("%s, rank %d: %d rows counted, %d given out, %v", form, rank, counted, n, err)
 				}
 				rows, skipped = rows+n, skipped+s.Bad()
 			}
@@ -136,7 +142,7 @@ func TestClickStreamFaults(t *testing.T) {
 			t.Errorf("%s: %d rows, %v; want %q", name, rows, err, c.says)
 		}
 		if name == "long" {
-			_, err := s.Lines(t.Context())
+			_, err := s.Rows(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("counting: %v", err)
 			}

@@ -154,7 +154,7 @@ type StreamPosition struct {
 // state a batch allocates nothing.
 //
 // It has Loader's methods, but for Steps: how many batches there are is not
-// known before all lines were counted (Lines). It belongs to one goroutine.
+// known before all rows were counted (Rows). It belongs to one goroutine.
 type ClickStream struct {
 	cfg    ClickStreamConfig // resolved
 	of     string
@@ -321,7 +321,7 @@ func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
 func (s *ClickStream) end(n int) error {
 	switch {
 	case s.cfg.Steps > 0 && s.step < s.cfg.Steps:
-		return fmt.Errorf("click stream: rank %d of %d has rows for %d batches of %d in epoch %d, but an epoch of %d was asked for: count with Lines, less SkipBad",
+		return fmt.Errorf("click stream: rank %d of %d has rows for %d batches of %d in epoch %d, but an epoch of %d was asked for: count with Rows",
 			s.cfg.Rank, s.cfg.Size, s.step, s.cfg.Batch, s.epoch, s.cfg.Steps)
 	case s.step == 0:
 		return fmt.Errorf("click stream: rank %d of %d has %d rows of %d files (%s, ...), fewer than one batch of %d: want lines of a label, 13 numbers and 26 categories, separated by tabs",
@@ -358,13 +358,19 @@ func (s *ClickStream) more() (int, error) {
 // that there are no more rows, all of them.
 func (s *ClickStream) Bad() int { return s.now.bad }
 
-// Lines counts the lines of this rank's share, good and bad, by reading and
-// unpacking it once, without parsing. A rank can make at least (lines - SkipBad)
-// / Batch steps, so that the least of that over all ranks is right for Steps on
-// each. An epoch that is under way goes on.
-func (s *ClickStream) Lines(ctx context.Context) (lines int64, err error) {
-	r := newClickRun(&s.cfg, 0, countLines)
+// Rows counts the rows of this rank's share by reading and unpacking it once. A rank
+// can make rows / Batch steps, so that the least of that over all ranks is right for
+// Steps on each. Without SkipBad every line has to be a row, and lines are counted
+// without parsing them; with it they are checked, and more bad ones than that are the
+// error that an epoch would end with. An epoch that is under way goes on.
+func (s *ClickStream) Rows(ctx context.Context) (rows int64, err error) {
+	parse := countLines
+	if s.cfg.SkipBad > 0 {
+		parse = newClickParser(0).parse // neither ids nor keys
+	}
+	r := newClickRun(&s.cfg, 0, parse)
 	defer r.close()
+	bad := collector{limit: s.cfg.SkipBad}
 	for b := range r.order {
 		select {
 		case <-b.done:
@@ -374,14 +380,17 @@ func (s *ClickStream) Lines(ctx context.Context) (lines int64, err error) {
 		if b.err != nil {
 			return 0, b.err
 		}
-		lines += int64(b.lines)
+		if bad.fault = bad.judge(b); bad.fault != nil {
+			return 0, bad.told()
+		}
+		rows += int64(b.lines - len(b.faults))
 		r.free <- b
 	}
-	return lines, nil
+	return rows, nil
 }
 
 // SetSteps is ClickStreamConfig.Steps, for ranks that agree on it after they
-// have counted their Lines; 0 for all rows. It panics below 0.
+// have counted their Rows; 0 for all. It panics below 0.
 func (s *ClickStream) SetSteps(steps int64) {
 	if steps < 0 {
 		panic(fmt.Sprintf("data: %d steps", steps))

@@ -213,7 +213,7 @@ func TestClickStreamShares(t *testing.T) {
 							}
 						}
 						all = append(all, order...)
-						lines, err := s.Lines(t.Context())
+						lines, err := s.Rows(t.Context())
 						if err != nil || lines != int64(len(order)) {
 							t.Errorf("%v, rank %d of %d: %d lines, %d rows, %v", forms, rank, size, lines, len(order), err)
 						}
@@ -383,7 +383,7 @@ func TestClickStreamSteps(t *testing.T) {
 	for rank := range 3 {
 		s := openStream(t, ClickStreamConfig{Files: files, Batch: 8, Keys: true, Rank: rank, Size: 3, Window: 32})
 		streams = append(streams, s)
-		lines, err := s.Lines(t.Context())
+		lines, err := s.Rows(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -414,15 +414,15 @@ func TestClickStreamSteps(t *testing.T) {
 	}
 }
 
-// Lines goes on for as long as its context does.
-func TestClickStreamLinesCancelled(t *testing.T) {
+// Rows goes on for as long as its context does.
+func TestClickStreamRowsCancelled(t *testing.T) {
 	leakcheck.Check(t)
 	files, _ := clickFolder(t, []string{""}, 400)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := fmt.Errorf("enough")
 	cancel(cause)
 	s := openStream(t, ClickStreamConfig{Files: files, Batch: 8, Keys: true, BlockBytes: 64})
-	if _, err := s.Lines(ctx); err != cause {
+	if _, err := s.Rows(ctx); err != cause {
 		t.Errorf("%v", err)
 	}
 }

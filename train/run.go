@@ -299,7 +299,7 @@ func (r *run) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig)
 		if err != nil {
 			return err
 		}
-		r.order, r.samples = s, int(s.lines)
+		r.order, r.samples = s, int(s.rows)
 		return nil
 	}
 	r.samples = r.set.Train.Len()

@@ -63,7 +63,7 @@ func (c Config) window() int {
 type streamed struct {
 	*data.ClickStream
 	steps int
-	lines int64 // of all ranks
+	rows  int64 // of all ranks
 }
 
 // Steps is the number of batches per epoch, the same on every rank.
@@ -72,7 +72,7 @@ func (s *streamed) Steps() int { return s.steps }
 // Seek makes step the next one. Next tells what is wrong with it.
 func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 
-// openStream opens this rank's share of the files. Each rank counts its lines,
+// openStream opens this rank's share of the files. Each rank counts its rows,
 // which is a pass over the files, so that all know how many steps they have in
 // common. It is a collective call.
 func (r *run) openStream() (*streamed, error) {
@@ -91,33 +91,32 @@ func (r *run) openStream() (*streamed, error) {
 	return s, nil
 }
 
-// agreeSteps finds the steps that every rank has rows for, even if as many of
-// its lines are bad as may be.
+// agreeSteps finds the steps that every rank has rows for.
 func (r *run) agreeSteps(s *streamed) error {
-	r.job.SetStatus("counting the lines of the training files")
-	lines, err := s.Lines(r.job.Context())
+	r.job.SetStatus("counting the rows of the training files")
+	rows, err := s.Rows(r.job.Context())
 	if err != nil {
 		return err
 	}
-	all, err := gatherNumbers(r.peers, lines)
+	all, err := gatherNumbers(r.peers, rows)
 	if err != nil {
-		return fmt.Errorf("comparing the ranks' lines: %w", err)
+		return fmt.Errorf("comparing the ranks' rows: %w", err)
 	}
-	least, who := lines, r.job.Rank()
+	least, who := rows, r.job.Rank()
 	for rank, counts := range all {
 		if counts == nil {
 			continue // it is lost
 		}
-		s.lines += counts[0]
+		s.rows += counts[0]
 		if counts[0] < least || counts[0] == least && rank < who {
 			least, who = counts[0], rank
 		}
 	}
-	s.steps = int(max(0, least-int64(r.cfg.SkipBad)) / int64(r.cfg.Batch))
+	s.steps = int(least / int64(r.cfg.Batch))
 	s.SetSteps(int64(s.steps))
 	if s.steps == 0 {
-		return fmt.Errorf("rank %d has %d lines of %d files, of which up to %d may be bad: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
-			who, least, len(r.set.Files), r.cfg.SkipBad, r.cfg.Batch)
+		return fmt.Errorf("rank %d has %d rows of %d files: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
+			who, least, len(r.set.Files), r.cfg.Batch)
 	}
 	return nil
 }
