@@ -88,7 +88,7 @@ func (c *Chain) addTransform(s Transform) error {
 	return nil
 }
 
-// String is the names of the stages, such as "clip(1) > dlgs(0.01, every 16) >
+// String is the names of the stages, such as "clip(1) > dlgs(0.01, every 16, corrected) >
 // fp16".
 func (c *Chain) String() string {
 	var names []string
@@ -121,7 +121,7 @@ func (c *Chain) Relative(share float64) (out *Chain, ok bool) {
 	if _, ok := c.selector.(Threshold); !ok || !(share > 0 && share <= 1) {
 		return c, false
 	}
-	return &Chain{transforms: c.transforms, selector: DLGS{Ratio: share, Fixed: true}, quantiser: c.quantiser}, true
+	return &Chain{transforms: c.transforms, selector: DLGS{Ratio: share, Rule: RulePaper}, quantiser: c.quantiser}, true
 }
 
 // Sparse tells whether the chain selects entries.
@@ -129,9 +129,14 @@ func (c *Chain) Sparse() bool { return c.selector != nil }
 
 // Reuses tells whether a threshold that one step has selected serves later ones
 // (DLGS).
-func (c *Chain) Reuses() bool {
-	_, ok := c.selector.(DLGS)
-	return ok
+func (c *Chain) Reuses() bool { return c.Rule() != "" }
+
+// Rule is that of a chain which reuses thresholds (DLGS); empty of others.
+func (c *Chain) Rule() Rule {
+	if d, ok := c.selector.(DLGS); ok {
+		return d.rule()
+	}
+	return ""
 }
 
 // Feedback tells whether the chain keeps what was not sent.

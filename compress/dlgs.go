@@ -1,34 +1,48 @@
 package compress
 
 import (
+	"errors"
 	"fmt"
-	"math"
+	"slices"
 
-	"github.com/ringo-ml/ringo/internal/raw"
-	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
 )
 
+// Rule says what [DLGS] does between two exact selections, with the threshold H that the
+// last one has found: the k-th largest magnitude.
+type Rule string
+
+const (
+	// RuleCorrected follows what was sent against what was asked for. The zero value of a
+	// Rule means RuleCorrected.
+	//
+	// What is kept grows for about 1/Ratio steps after training begins, because entries wait about
+	// so long until they are sent, so that a threshold that stays lets through two or three times
+	// k entries then; of gradients that fade it lets through half of k. So H is corrected after
+	// each step by what was sent of what was asked for, and the mean over a period stays near k.
+	// And gradients differ from batch to batch, and from rank to rank: of groups of 64 Ki values
+	// and more a step first looks at some, one in 64 and at least 4 Ki, where about 32 or more of
+	// them should be sent, and where H would let through far more or less than is wanted of these,
+	// it becomes what they say. Ranks that send most keep all waiting. When the count leaves
+	// [k/4, 4k], the step selects exactly after all.
+	RuleCorrected Rule = "corrected"
+	// RulePaper is Algorithm 1 of the paper: H stays as it is, and all that reaches it is sent,
+	// however many these are.
+	RulePaper Rule = "paper"
+)
+
+// Rules are the names of the rules, the default first.
+func Rules() []Rule { return []Rule{RuleCorrected, RulePaper} }
+
 // DLGS selects by a threshold that is reused (Ju, Kang, Liu, Huo, J. Xi'an
-// Jiaotong Univ. 2024(9)). Every so many steps k = max(1, ceil(Ratio*n)) entries
-// are selected exactly, as TopK does, and the k-th magnitude H is kept; the steps
-// between send |g| >= H, zeros left out, for the cost of one pass over gradient
-// and residual. When their count leaves [k/4, 4k], the step selects exactly after
-// all.
-//
-// In the paper H stays as it is until the next exact selection (Fixed). But what is
-// kept grows for about 1/Ratio steps, because entries wait about so long until they are
-// sent, so that a threshold that stays lets through two or three times k entries then;
-// of gradients that fade it lets through half of k. So H is corrected after each
-// step by what was sent of what was asked for, and the mean over a period stays near k.
-// And gradients differ from batch to batch, and from rank to rank: of groups of 64 Ki values and
-// more a step first looks at some, one in 64 and at least 4 Ki, where about 32 or more of them
-// should be sent, and where H would let through far more or less than is wanted of these, it
-// becomes what they say. Ranks that send most keep all waiting.
+// Jiaotong Univ. 2024(9)). In its first step and again after every so many, k = max(1,
+// ceil(Ratio*n)) entries are selected exactly, as TopK does, and the k-th magnitude H is kept;
+// the steps between send |g| >= H, zeros left out, for the cost of one pass over gradient and
+// residual. g is the gradient with what was kept added, and what is not sent is kept.
 type DLGS struct {
 	Ratio float64 // of the values, above 0 and at most 1
 	Every int     // steps from one exact selection to the next; 0: DefaultEvery
-	Fixed bool    // H stays as it is between exact selections, as in the paper
+	Rule  Rule    // empty: RuleCorrected
 }
 
 // DefaultEvery is the period of DLGS's exact selections. For groups of 16 Ki values
@@ -37,13 +51,9 @@ type DLGS struct {
 // about 4 times and a fifth more.
 const DefaultEvery = 16
 
-// Name is such as "dlgs(0.01, every 16)", or "dlgs(0.01, every 16, fixed)".
+// Name is such as "dlgs(0.01, every 16, corrected)".
 func (c DLGS) Name() string {
-	fixed := ""
-	if c.Fixed {
-		fixed = ", fixed"
-	}
-	return fmt.Sprintf("dlgs(%v, every %d%s)", c.Ratio, c.every(), fixed)
+	return fmt.Sprintf("dlgs(%v, every %d, %s)", c.Ratio, c.every(), c.rule())
 }
 
 func (c DLGS) every() int {
@@ -53,187 +63,75 @@ func (c DLGS) every() int {
 	return c.Every
 }
 
-// Validate reports bad settings.
-func (c DLGS) Validate() error {
-	if c.Every < 0 || c.Every > 1<<20 {
-		return fmt.Errorf("dlgs: exact every %d steps: want 1 to %d, or 0 for %d", c.Every, 1<<20, DefaultEvery)
+func (c DLGS) rule() Rule {
+	if c.Rule == "" {
+		return RuleCorrected
 	}
-	return checkRatio("dlgs", c.Ratio)
+	return c.Rule
+}
+
+// Validate reports every bad setting.
+func (c DLGS) Validate() error {
+	var errs []error
+	if !slices.Contains(Rules(), c.rule()) {
+		errs = append(errs, fmt.Errorf("dlgs: rule %q is not known: use %s or %s", c.Rule, RuleCorrected, RulePaper))
+	}
+	if c.Every < 0 || c.Every > 1<<20 {
+		errs = append(errs, fmt.Errorf("dlgs: exact every %d steps: want 1 to %d, or 0 for %d", c.Every, 1<<20, DefaultEvery))
+	}
+	return errors.Join(append(errs, checkRatio("dlgs", c.Ratio))...)
 }
 
 // Bind makes the state for n values: its first step is exact.
 func (c DLGS) Bind(n int) Selection {
-	d := &dlgs{k: Entries(c.Ratio, n), every: c.every(), fixed: c.Fixed}
-	d.data = []optim.State{{Name: "threshold", Data: d.kept[:]}}
-	return d
+	r := reused{k: Entries(c.Ratio, n), every: c.every(), kept: make([]float32, dlgsOver)}
+	if c.rule() == RulePaper {
+		return &paper{r}
+	}
+	r.kept = make([]float32, dlgsOver+1)
+	return &corrected{r}
 }
 
-type dlgs struct {
+// reused is what both rules have.
+type reused struct {
 	k, every int
-	fixed    bool
 	last     Pick
-	kept     [3]float32 // what a checkpoint holds, by the places below
-	data     []optim.State
+	kept     []float32 // what a checkpoint holds, by the places below
 }
 
-// Places in dlgs.kept.
+// Places in reused.kept.
 const (
 	dlgsThreshold = iota // of the next step
 	dlgsLeft             // steps left that may use it
-	dlgsOver             // by how much thresholds let through more than was asked for, in steps of k
+	dlgsOver             // by how much thresholds let through more than was asked for, in steps of k: of RuleCorrected
 )
 
-func (d *dlgs) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
-	start := len(s.Index)
-	if d.kept[dlgsLeft] >= 1 {
-		d.kept[dlgsLeft]--
-		if d.reuse(w, s, base, residual, grad) {
-			d.last = Pick{Threshold: d.kept[dlgsThreshold]}
-			d.correct(w, s.Value[start:])
-			return
-		}
-		grad = nil // it is added
+// takes tells whether a step uses the threshold, and counts it.
+func (d *reused) takes() bool {
+	if d.kept[dlgsLeft] < 1 {
+		return false
 	}
+	d.kept[dlgsLeft]--
+	return true
+}
+
+// exact selects exactly, and keeps the threshold for the steps that follow.
+func (d *reused) exact(w *Workspace, s *Sparse, base int, residual, grad []float32) {
 	d.last = Pick{w.Exact(s, base, residual, grad, d.k), true}
 	d.kept[dlgsThreshold], d.kept[dlgsLeft] = d.last.Threshold, float32(d.every-1)
-	d.correct(w, s.Value[start:])
 }
 
-// reuse sends what reaches the threshold. Where that is too little or too much nothing
-// is sent, and grad is added.
-func (d *dlgs) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
-	start, most := len(s.Index), min(4*d.k, len(residual))
-	d.look(w, residual, grad)
-	count := w.reaching(s, base, residual, grad, d.kept[dlgsThreshold], most, d.k)
-	if count <= most && 4*count >= d.k {
-		return true
-	}
-	d.deviates(min(4, d.share(count)))
-	if count <= most {
-		putBack(residual, base, s.Index[start:], s.Value[start:])
-		s.Index, s.Value = s.Index[:start], s.Value[:start]
-	}
-	return false
-}
+func (d *reused) Last() Pick           { return d.last }
+func (d *reused) State() []optim.State { return []optim.State{{Name: "threshold", Data: d.kept}} }
 
-// What a step looks at before it reuses a threshold.
-const (
-	lookFrom   = 1 << 16 // values of a group: of fewer a pass takes no longer than a look
-	lookEvery  = 64      // one of so many values, as exact selections do,
-	lookLeast  = 1 << 12 // but not fewer, in which one of 8 is enough,
-	lookHits   = 1 << 9  // nor more than hold so many entries
-	lookEnough = 1 << 5  // entries, of which it tells anything
-	lookBound  = 3       // standard deviations of their number, if they were independent
-)
+// paper is RulePaper.
+type paper struct{ reused }
 
-// look makes the threshold what a sample says where the two differ. It takes 1.6 to 1.8 us of
-// groups of up to 256 Ki values, and 3 % of a pass of larger ones. A whole step takes 1 to
-// 1.47 streaming passes at a ratio of 0.01 from 16 Ki values on. At 0.1 it takes 1 to 1.25 from
-// 256 Ki on with AVX-512, and up to 1.44 with AVX2; within the caches 1.7 to 2, of which
-// compaction is 1.5: by their number its instructions fill two of the core's ports. With AVX2
-// compaction is about 3 there (16 to 64 Ki values), of about 20 instructions for 8 values,
-// and a step whose residuals lie beyond the caches takes 1.5 to 1.8 up to 128 Ki.
-func (d *dlgs) look(w *Workspace, residual, grad []float32) {
-	n, h := len(residual), d.kept[dlgsThreshold]
-	if d.fixed || n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
+func (d *paper) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	if !d.takes() {
+		d.exact(w, s, base, residual, grad)
 		return
 	}
-	m := min(max(n/lookEvery, min(n/8, lookLeast)), lookHits*(n/d.k))
-	m = n / (n / m * sampleRun) * sampleRun // what sampleOf takes
-	wanted := float64(d.k) * float64(m) / float64(n) * d.wish()
-	if wanted < lookEnough {
-		return
-	}
-	w.sampleOf(residual, grad, n/m, uint32(d.kept[dlgsLeft]))
-	reach := w.kernel().CountAtLeast(w.sample, simd.Magnitude(h))
-	if math.Abs(float64(reach)-wanted) <= lookBound*math.Sqrt(wanted) {
-		return
-	}
-	if bits, _ := w.kthLargest(w.sample, min(m, int(wanted)), 0); bits > 0 {
-		d.kept[dlgsThreshold] = math.Float32frombits(bits)
-	}
+	d.last = Pick{Threshold: d.kept[dlgsThreshold]}
+	w.reaching(s, base, residual, grad, d.last.Threshold, len(residual), d.k)
 }
-
-// wish is how many times k a step should send for what deviated in all: 2^(-over/2) at its
-// ends, 1/2 and 2, and about that between.
-func (d *dlgs) wish() float64 {
-	over := min(1, max(-1, float64(d.kept[dlgsOver])/dlgsOverSteps))
-	if over < 0 {
-		return 1 - over
-	}
-	return 1 / (1 + over)
-}
-
-// share is a number of entries beside what was asked for.
-func (d *dlgs) share(count int) float64 { return float64(count) / float64(d.k) }
-
-// deviates notes what a threshold let through, as share.
-func (d *dlgs) deviates(share float64) {
-	over := float64(d.kept[dlgsOver]) + share - 1
-	d.kept[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))
-}
-
-// How a threshold is corrected.
-const (
-	dlgsStepShare = 0.5 // of a step's deviation that the next step takes back at once
-	dlgsOverSteps = 2   // over how many steps what deviated in all is taken back
-	dlgsOverMost  = 16  // at which the sum of deviations ends
-)
-
-// correct moves the threshold, H, after a step that has sent c entries, the values:
-//
-//	over += c/k - 1                    also where a reuse step was given up, at most 3
-//	e     = log2(c/k)/2 + over/2       halvings of the count that are wanted
-//	H    *= 1 + e (M/H - 1), where e < 0: H /= 1 - e (M/H - 1)
-//
-// M is the median magnitude of what was sent, so that M/H - 1, at most 1, is by how
-// much H would have had to be larger for half the entries. It is a controller with a
-// proportional and an integral part whose gain follows the tail of the distribution:
-// growth that lasts leaves no lasting error, as it would without the integral, and a
-// random count moves H little. The median is that of up to 512 of the entries: it costs
-// nothing beside the pass.
-func (d *dlgs) correct(w *Workspace, sent []float32) {
-	if d.fixed || d.every == 1 {
-		return
-	}
-	share := d.share(len(sent))
-	d.deviates(share)
-	h := float64(d.kept[dlgsThreshold])
-	if d.kept[dlgsLeft] < 1 || !(h > 0 && h <= math.MaxFloat32) {
-		return // the next step is exact; or nothing bounds what is sent, or nothing can
-	}
-	spread := min(1, float64(w.middleOf(sent, d.kept[dlgsThreshold]))/h-1)
-	e := float64(dlgsStepShare*log2(share)) + float64(d.kept[dlgsOver])/dlgsOverSteps
-	change := 1 + math.Abs(float64(e*spread))
-	if e < 0 {
-		change = 1 / change
-	}
-	d.kept[dlgsThreshold] = float32(h * change)
-}
-
-// middleMost is how many entries the median is estimated from.
-const middleMost = 512
-
-// middleOf is the median magnitude of x, one or more values of at least a magnitude,
-// or of some of them at even distances.
-func (w *Workspace) middleOf(x []float32, least float32) float32 {
-	if stride := len(x) / middleMost; stride > 1 {
-		w.sample = raw.Sized(w.sample, middleMost)
-		for i := range w.sample {
-			w.sample[i] = x[i*stride]
-		}
-		x = w.sample
-	}
-	bits, _ := w.kthLargest(x, (len(x)+1)/2, simd.Magnitude(least))
-	return math.Float32frombits(bits)
-}
-
-// log2 is the logarithm of x > 0, linear between powers of two: at most 0.09 too
-// small, and with the same bits everywhere.
-func log2(x float64) float64 {
-	part, exponent := math.Frexp(x)
-	return float64(exponent-2) + 2*part
-}
-
-func (d *dlgs) Last() Pick           { return d.last }
-func (d *dlgs) State() []optim.State { return d.data }

@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// dlgsNaive is the rule of the DLGS strategy as it is written down, by sorting.
+// dlgsNaive is RuleCorrected as it is written down, by sorting.
 type dlgsNaive struct {
 	k, every, i int
-	fixed       bool
 	h, over     float32
 }
 
@@ -30,7 +29,7 @@ func (d *dlgsNaive) step(g []float32) (sent []entry, used float32, exact bool) {
 	}
 	d.i++
 	used = d.h
-	if !d.fixed && d.every > 1 {
+	if d.every > 1 {
 		d.correct(sent)
 	}
 	return sent, used, exact
@@ -72,8 +71,8 @@ func TestDLGS(t *testing.T) {
 		var s Sparse
 		for _, n := range []int{1, 5, 300, 10_007} {
 			for _, v := range vectors {
-				for i, ratio := range []float64{1e-9, 0.01, 0.1, 1} {
-					checkDLGS(t, w, r, &s, v, n, DLGS{Ratio: ratio, Every: 4, Fixed: i%2 == n%2})
+				for _, ratio := range []float64{1e-9, 0.01, 0.1, 1} {
+					checkDLGS(t, w, r, &s, v, n, DLGS{Ratio: ratio, Every: 4})
 				}
 			}
 		}
@@ -82,7 +81,7 @@ func TestDLGS(t *testing.T) {
 
 func checkDLGS(t *testing.T, w *Workspace, r *rand.Rand, s *Sparse, v vector, n int, c DLGS) {
 	t.Helper()
-	sel, naive := c.Bind(n), dlgsNaive{k: Entries(c.Ratio, n), every: c.Every, fixed: c.Fixed}
+	sel, naive := c.Bind(n), dlgsNaive{k: Entries(c.Ratio, n), every: c.Every}
 	residual, grad := zeros(n), zeros(n)
 	for step := range 7 {
 		if v.fill(r, grad); step == 5 { // the gradients shrink, as after a drop of the rate
@@ -131,7 +130,7 @@ func TestDLGSKeepsItsDensity(t *testing.T) {
 					t.Errorf("%s, mean %v, %v: %d selections were exact, want about %d", name, mean, ratio, exact, periods)
 				}
 				if name == "steady" {
-					if means, _ := densities(n, periods, mean, scale, DLGS{Ratio: ratio, Fixed: true}); means[0] < 1.5*ratio {
+					if means, _ := densities(n, periods, mean, scale, DLGS{Ratio: ratio, Rule: RulePaper}); means[0] < 1.5*ratio {
 						t.Errorf("mean %v: a threshold that stays sends %.4f, and %v was asked for: the test shows nothing", mean, means[0], ratio)
 					}
 				}
@@ -172,11 +171,11 @@ func densities(n, periods int, mean float64, scale func(step int) float64, c DLG
 func TestDLGSLooks(t *testing.T) {
 	const n, steps = 200_000, 3 * DefaultEvery
 	for ratio, most := range map[float64]float64{0.01: 2.2, 0.1: 1.3} { // of the one the sample has 40 entries
-		worst := map[bool]float64{}
-		exact := map[bool]int{}
-		for _, fixed := range []bool{false, true} {
+		worst := map[Rule]float64{}
+		exact := map[Rule]int{}
+		for _, rule := range Rules() {
 			r := rand.New(rand.NewPCG(73, 74))
-			sel, residual, grad := DLGS{Ratio: ratio, Fixed: fixed}.Bind(n), zeros(n), zeros(n)
+			sel, residual, grad := DLGS{Ratio: ratio, Rule: rule}.Bind(n), zeros(n), zeros(n)
 			var w Workspace
 			s := &Sparse{}
 			for range steps {
@@ -188,17 +187,17 @@ func TestDLGSLooks(t *testing.T) {
 				s.Reset(n)
 				sel.Select(&w, s, 0, residual, grad)
 				if sel.Last().Exact {
-					exact[fixed]++
+					exact[rule]++
 				}
 				off := math.Abs(math.Log(float64(s.Count()) / (ratio * n)))
-				worst[fixed] = max(worst[fixed], off)
+				worst[rule] = max(worst[rule], off)
 			}
 		}
-		if worst[false] > math.Log(most) || exact[false] != steps/DefaultEvery {
-			t.Errorf("%v: a step sends %.2f times what was asked for, or as much less, and %d steps were exact", ratio, math.Exp(worst[false]), exact[false])
+		if worst[RuleCorrected] > math.Log(most) || exact[RuleCorrected] != steps/DefaultEvery {
+			t.Errorf("%v: a step sends %.2f times what was asked for, or as much less, and %d steps were exact", ratio, math.Exp(worst[RuleCorrected]), exact[RuleCorrected])
 		}
-		if worst[true] < math.Log(2.5) {
-			t.Errorf("%v: a threshold that stays sends %.2f times what was asked for: the test shows nothing", ratio, math.Exp(worst[true]))
+		if worst[RulePaper] < math.Log(2.5) {
+			t.Errorf("%v: a threshold that stays sends %.2f times what was asked for: the test shows nothing", ratio, math.Exp(worst[RulePaper]))
 		}
 	}
 }

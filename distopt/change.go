@@ -23,8 +23,8 @@ func (o *Optimizer) Spars() float64 {
 	return o.cfg.spars()
 }
 
-// Codec is the chain of the next step's gradients, such as "dlgs(0.01, every 16) >
-// fp32"; empty where they travel as they are.
+// Codec is the chain of the next step's gradients, such as "dlgs(0.01, every 16,
+// corrected) > fp32"; empty where they travel as they are.
 func (o *Optimizer) Codec() string {
 	c, err := o.cfg.chain()
 	if c == nil || err != nil {

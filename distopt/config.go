@@ -57,6 +57,9 @@ type Config struct {
 	// Every is after how many steps DLGS selects exactly again; 0 means
 	// compress.DefaultEvery.
 	Every int
+	// Rule is what DLGS does between two exact selections; empty means
+	// compress.RuleCorrected.
+	Rule compress.Rule
 	// ClipValue limits every value of this rank's gradient to [-ClipValue,
 	// ClipValue] before it is selected from or cast; 0 is off.
 	ClipValue float64
@@ -118,7 +121,7 @@ func (c Config) checkStrategy() (errs []error) {
 	i, err := Lookup(c.name())
 	if err != nil {
 		errs = append(errs, err)
-		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds, SettingAlgorithm, SettingBound}}
+		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingRule, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds, SettingAlgorithm, SettingBound}}
 	}
 	switch {
 	case c.Chain != nil && c.Strategy != "" && c.Strategy != Custom:
@@ -184,6 +187,9 @@ func (c Config) Resolved() Config {
 	}
 	if i.HasEffect(SettingEvery) && c.Every == 0 {
 		c.Every = compress.DefaultEvery
+	}
+	if i.HasEffect(SettingRule) && c.Rule == "" {
+		c.Rule = compress.RuleCorrected
 	}
 	if i.HasEffect(SettingPartitions) {
 		c.Partitions = c.partitions()

@@ -59,6 +59,7 @@ const (
 const (
 	SettingSpars      = "spars"
 	SettingEvery      = "dlgs-every"
+	SettingRule       = "dlgs-rule"
 	SettingPartitions = "partitions"
 	SettingClipValue  = "clip-value"
 	SettingMomentum   = "momentum-correction"
@@ -132,8 +133,10 @@ func Infos() []Info {
 			Codec: corrected + "sampled(spars) > fp32", Takes: grouped,
 			selects: func(c Config) compress.Selector { return compress.Sampled{Ratio: c.spars()} }},
 		{Name: DLGS, About: "the largest of each bucket, by a threshold that is reused", Scope: ByBucket, Exchange: byEntries,
-			Codec: corrected + "dlgs(spars, every dlgs-every) > fp32", Takes: append(slices.Clone(grouped), SettingEvery),
-			selects: func(c Config) compress.Selector { return compress.DLGS{Ratio: c.spars(), Every: c.Every} }},
+			Codec: corrected + "dlgs(spars, every dlgs-every, dlgs-rule) > fp32", Takes: append(slices.Clone(grouped), SettingEvery, SettingRule),
+			selects: func(c Config) compress.Selector {
+				return compress.DLGS{Ratio: c.spars(), Every: c.Every, Rule: c.Rule}
+			}},
 	}
 }
 
@@ -236,6 +239,7 @@ func (c Config) checkSettings(i Info) (errs []error) {
 	}{
 		{SettingSpars, c.Spars, c.Spars != 0},
 		{SettingEvery, c.Every, c.Every != 0},
+		{SettingRule, c.Rule, c.Rule != ""},
 		{SettingPartitions, c.Partitions, c.Partitions != 0},
 		{SettingClipValue, c.ClipValue, c.ClipValue != 0},
 		{SettingMomentum, c.Momentum, c.Momentum != 0},

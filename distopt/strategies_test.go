@@ -41,6 +41,7 @@ func TestCodecsOfTheTable(t *testing.T) {
 		for setting, set := range map[string]func() any{
 			SettingSpars:     func() any { c.Spars = 0.125; return c.Spars },
 			SettingEvery:     func() any { c.Every = 7; return c.Every },
+			SettingRule:      func() any { c.Rule = compress.RulePaper; return c.Rule },
 			SettingClipValue: func() any { c.ClipValue = 3; return c.ClipValue },
 			SettingMomentum:  func() any { c.Momentum = 0.75; return c.Momentum },
 		} {
@@ -76,7 +77,8 @@ func TestIdleSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := map[string]Config{
-		"spars 0.5": {Spars: 0.5}, "dlgs-every 3": {Every: 3}, "partitions 2": {Partitions: 2}, "clip-value 1": {ClipValue: 1},
+		"spars 0.5": {Spars: 0.5}, "dlgs-every 3": {Every: 3}, "dlgs-rule paper": {Rule: compress.RulePaper}, "dlgs-rule corrected": {Rule: compress.RuleCorrected},
+		"partitions 2": {Partitions: 2}, "clip-value 1": {ClipValue: 1},
 		"momentum-correction 0.5": {Momentum: 0.5}, "layer-thresholds true": {LayerThresholds: true}, "sparse-algorithm tree": {SparseAlgorithm: "tree"},
 	}
 	for what, c := range settings {
@@ -97,6 +99,7 @@ func TestIdleSettings(t *testing.T) {
 		"spars 0.5 has no effect on strategy custom": {Chain: chain, Spars: 0.5},
 		`plan "one" has no effect on strategy lags`:  {Strategy: LAGS, Plan: PlanOne},
 		`"x" of sparse exchanges is not known`:       {Strategy: DLGS, SparseAlgorithm: "x"},
+		`rule "x" is not known: use corrected or`:    {Strategy: DLGS, Rule: "x"},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

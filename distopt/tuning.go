@@ -38,19 +38,19 @@ func (c Config) Density() float64 {
 	return c.spars()
 }
 
-// Prepare makes spars and every, as in Config, the settings of strategies that
+// Prepare makes spars, every and rule, as in Config, the settings of strategies that
 // SetStrategy changes to later. It is called between steps, with the same values on
-// every rank, while the strategy takes neither.
-func (o *Optimizer) Prepare(spars float64, every int) error {
+// every rank, while the strategy takes none of them.
+func (o *Optimizer) Prepare(spars float64, every int, rule compress.Rule) error {
 	if err := o.between("call Prepare"); err != nil {
 		return err
 	}
 	if o.info.HasEffect(SettingSpars) || o.info.HasEffect(SettingEvery) {
 		return fmt.Errorf("distopt: strategy %s has its %s already: SetSpars changes it", o.info.Name, SettingSpars)
 	}
-	if err := (Config{Strategy: DLGS, Spars: spars, Every: every}).Validate(); err != nil {
+	if err := (Config{Strategy: DLGS, Spars: spars, Every: every, Rule: rule}).Validate(); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
-	o.cfg.Spars, o.cfg.Every = spars, every
+	o.cfg.Spars, o.cfg.Every, o.cfg.Rule = spars, every, rule
 	return nil
 }

@@ -20,17 +20,17 @@ func TestPrepare(t *testing.T) {
 			return err
 		}
 		o := w.o
-		err = errors.Join(o.Prepare(0.25, 3), o.SetStrategy(DLGS))
-		if chain, _ := o.cfg.NewChain(); err != nil || o.Spars() != 0.25 || chain.String() != "dlgs(0.25, every 3) > fp32" {
+		err = errors.Join(o.Prepare(0.25, 3, compress.RulePaper), o.SetStrategy(DLGS))
+		if chain, _ := o.cfg.NewChain(); err != nil || o.Spars() != 0.25 || chain.String() != "dlgs(0.25, every 3, paper) > fp32" {
 			t.Errorf("after Prepare %v, %v; %v", o.Spars(), chain, err)
 		}
-		if err := o.Prepare(0.5, 0); err == nil || !strings.Contains(err.Error(), "has its spars already") {
+		if err := o.Prepare(0.5, 0, ""); err == nil || !strings.Contains(err.Error(), "has its spars already") {
 			t.Errorf("under dlgs: %v", err)
 		}
 		if err := errors.Join(o.SetStrategy(FP32)); err != nil {
 			return err
 		}
-		if err := o.Prepare(7, -1); err == nil || !strings.Contains(err.Error(), "spars 7") && !strings.Contains(err.Error(), "dlgs-every -1") {
+		if err := o.Prepare(7, -1, ""); err == nil || !strings.Contains(err.Error(), "spars 7") && !strings.Contains(err.Error(), "dlgs-every -1") {
 			t.Errorf("bad settings: %v", err)
 		}
 		if o.Reducer() == nil {
@@ -90,7 +90,7 @@ func TestStrategiesDiffer(t *testing.T) {
 	check := func(errs []error) {
 		t.Helper()
 		for rank, err := range errs {
-			for _, want := range []string{"rank 1 has strategy dlgs (dlgs(0.25, every 16) > fp32)", "rank 0 fp32: all ranks must have the same"} {
+			for _, want := range []string{"rank 1 has strategy dlgs (dlgs(0.25, every 16, corrected) > fp32)", "rank 0 fp32: all ranks must have the same"} {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("rank %d: %v, want %q", rank, err, want)
 				}
@@ -104,16 +104,24 @@ func TestStrategiesDiffer(t *testing.T) {
 	check(ranks(t, 3, func(g *collective.Group) error {
 		w, err := newRig(g, padded(), Config{Strategy: BF16})
 		if err == nil {
-			err = w.o.Prepare(0.25, 0)
+			err = w.o.Prepare(0.25, 0, "")
 		}
 		if err != nil {
 			return err
 		}
 		return w.o.SetStrategy(one(g.Rank(), dlgs, Config{Strategy: FP32}).Strategy)
 	}))
+	for rank, err := range ranks(t, 2, func(g *collective.Group) error {
+		_, err := newRig(g, padded(), Config{Strategy: DLGS, Spars: 0.25, Rule: compress.Rules()[g.Rank()]})
+		return err
+	}) {
+		if want := "rank 1 has strategy dlgs (dlgs(0.25, every 16, paper) > fp32), rank 0 dlgs (dlgs(0.25, every 16, corrected) > fp32)"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v, want %q", rank, err, want)
+		}
+	}
 	plain := Config{Strategy: DLGS, Spars: 0.1}
-	other := []Config{plain, plain, plain, plain, {Strategy: PartialUpdate}, {Strategy: PartialUpdate, Partitions: 3}}
-	other[0].Spars, other[1].ClipNorm, other[2].Accumulation, other[3].BoundSum = 0.2, 1, 2, true
+	other := []Config{plain, plain, plain, plain, plain, {Strategy: PartialUpdate}, {Strategy: PartialUpdate, Partitions: 3}}
+	other[0].Spars, other[1].ClipNorm, other[2].Accumulation, other[3].BoundSum, other[4].Rule = 0.2, 1, 2, true, compress.RulePaper
 	seen := map[string]bool{}
 	for _, c := range append(other, plain) {
 		text := told(c)

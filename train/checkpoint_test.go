@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
@@ -22,7 +23,7 @@ func resumable() map[string]Config {
 	out := map[string]Config{
 		"momentum": small(), "adamw": small(), "accumulation": small(), "partialUpdate": small(), "schedule": small(),
 		"table": custom(tinyClick()), "adamTable": custom(tinyClick()), "ftrlTable": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()),
-		"topk": small(), "int8": small(), "dlgs": small(), "dgc": small(),
+		"topk": small(), "int8": small(), "dlgs": small(), "paper": small(), "dgc": small(),
 	}
 	for name, c := range out {
 		c.Epochs, c.TrainLimit, c.EvalLimit, c.Batch = 2, 168, 37, 8
@@ -37,6 +38,8 @@ func resumable() map[string]Config {
 			c.Exchange.Accumulation = 2
 		case "partialUpdate":
 			c.Exchange.Strategy = distopt.PartialUpdate
+		case "paper":
+			c.Exchange.Strategy, c.Exchange.Rule, c.Exchange.Every = distopt.DLGS, compress.RulePaper, 8
 		case "topk", "int8", "dlgs", "dgc":
 			c.Exchange.Strategy = distopt.Strategy(name)
 			switch name {
@@ -235,6 +238,15 @@ func TestResumeRefuses(t *testing.T) {
 	checkFails(t, 2, cfg, files[0], "damaged")
 	cfg.Checkpoint = Checkpoint{Every: -1, Keep: -1, Resume: true}
 	checkFails(t, 1, cfg, "every -1 steps", "-1 checkpoints to keep", "no folder of checkpoints")
+}
+
+// A run goes on by the rule of DLGS that its checkpoint was made by.
+func TestResumeRefusesAnotherRule(t *testing.T) {
+	cfg := small()
+	cfg.Exchange.Strategy, cfg.Checkpoint.Dir = distopt.DLGS, t.TempDir()
+	onRanks(t, 1, cfg)
+	cfg.Checkpoint.Resume, cfg.Exchange.Rule = true, compress.RulePaper
+	checkFails(t, 1, cfg, "--dlgs-rule: the checkpoint has corrected, this run paper")
 }
 
 // After an epoch another number of ranks may go on, in the middle of one it may

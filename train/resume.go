@@ -45,6 +45,7 @@ func (r *run) settings() map[string]string {
 	some("ps-click", fmt.Sprint(c.Servers.Click), len(c.Servers.Click) > 0)
 	some(distopt.SettingSpars, number(x.Spars), x.Spars != 0)
 	some(distopt.SettingEvery, strconv.Itoa(x.Every), x.Every != 0)
+	some(distopt.SettingRule, string(x.Rule), x.Rule != "")
 	some(distopt.SettingClipValue, number(x.ClipValue), x.ClipValue != 0)
 	some(distopt.SettingMomentum, number(x.Momentum), x.Momentum != 0)
 	some(distopt.SettingThresholds, "true", x.LayerThresholds)

@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/compress"
 )
 
 // Prediction is what a step under a candidate with its plan is predicted to take, in
 // seconds.
 type Prediction struct {
 	Strategy string
+	Rule     compress.Rule // of DLGS; empty of others
 	Plan     bucket.Plan
 	PlanName string
 	// Step is the mean step, Exact and Reuse a step that selects exactly and one that
@@ -34,7 +36,7 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 	if err := p.Validate(step.Layers); err != nil {
 		return Prediction{}, fmt.Errorf("tune: plan %s for %s: %w", c.Planner.Name, c.Name, err)
 	}
-	out := Prediction{Strategy: c.Name, Plan: p, PlanName: c.Planner.Name}
+	out := Prediction{Strategy: c.Name, Rule: c.rule(), Plan: p, PlanName: c.Planner.Name}
 	if !c.reuses() {
 		t := bucket.Predict(mean, p)
 		out.Step, out.Exact, out.Reuse, out.Compress, out.Exposed = t.Total, t.Total, t.Total, t.Selecting, t.Exposed
@@ -70,9 +72,9 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 	c.Density = densityIn(f, c)
 	var errs []error
 	if c.Chain != nil {
-		codec, ok := f.Codec(c.Name, c.Density)
+		codec, ok := f.Codec(c.codec(), c.Density)
 		if !ok {
-			errs = append(errs, fmt.Errorf("the profile has no cost of codec %s%s", c.Name, densityText(c.Density)))
+			errs = append(errs, fmt.Errorf("the profile has no cost of codec %s%s", c.codec(), densityText(c.Density)))
 		}
 		step.Costs.After = codec.After
 	}
@@ -109,14 +111,14 @@ func codecOf(f bucket.Profile, c Candidate) bucket.CodecProfile {
 	if c.Chain == nil {
 		return bucket.CodecProfile{}
 	}
-	codec, _ := f.Codec(c.Name, densityIn(f, c))
+	codec, _ := f.Codec(c.codec(), densityIn(f, c))
 	return codec
 }
 
 // densityIn is the candidate's density, in the profile where it does not say it itself.
 func densityIn(f bucket.Profile, c Candidate) float64 {
 	for _, codec := range f.Codecs {
-		if c.sparse() && c.Density == 0 && codec.Name == c.Name {
+		if c.sparse() && c.Density == 0 && codec.Name == c.codec() {
 			return codec.Density
 		}
 	}

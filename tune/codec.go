@@ -15,7 +15,7 @@ import (
 // are sent. Encoding payloads and casts to 16 bits are the exchange's, see Exchange. It
 // is a collective call and takes about a second.
 func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (cost bucket.CodecProfile, unit float64, err error) {
-	cost, unit = bucket.CodecProfile{Name: c.Name, Density: c.Density}, c.payload(0).Unit
+	cost, unit = bucket.CodecProfile{Name: c.codec(), Density: c.Density}, c.payload(0).Unit
 	chain := c.local()
 	if chain == nil {
 		return cost, unit, nil

@@ -65,7 +65,7 @@ func (c Config) Chooses() bool {
 func (c Config) Base() distopt.Config {
 	out := c.Exchange
 	if out.Strategy == Auto {
-		out.Strategy, out.Spars, out.Every = distopt.FP32, 0, 0 // of later ones
+		out.Strategy, out.Spars, out.Every, out.Rule = distopt.FP32, 0, 0, "" // of later ones
 	}
 	if slices.Contains(Plans(), out.Plan) {
 		out.Plan = ""
@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 	auto, measured := c.Exchange.Strategy == Auto, slices.Contains(Plans(), c.Exchange.Plan)
 	errs := c.validateBase(auto)
 	if x := c.Exchange; auto {
-		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every}.Validate())
+		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every, Rule: x.Rule}.Validate())
 	}
 	if c.Measure && c.Profile != nil {
 		errs = append(errs, errors.New("measuring (--tune) and a saved profile (--profile) are two sources for one choice: leave one of them out"))

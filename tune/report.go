@@ -36,7 +36,8 @@ func (t *Tuner) report(r Report) {
 	}
 	r.Chosen, r.All, r.Again = t.choice, t.all, t.again
 	if r.Chosen.Strategy == "" {
-		r.Chosen = Prediction{Strategy: string(t.opt.Strategy()), PlanName: t.opt.PlanName(), Plan: t.opt.Plan()}
+		s := string(t.opt.Strategy())
+		r.Chosen = Prediction{Strategy: s, Rule: t.candidate(s).rule(), PlanName: t.opt.PlanName(), Plan: t.opt.Plan()}
 	}
 	r.Groups, r.SHA256 = len(r.Chosen.Plan), r.Chosen.Plan.SHA256()
 	t.cfg.Report(r)

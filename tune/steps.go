@@ -27,7 +27,7 @@ func (t *Tuner) measure() error {
 	if err := t.sent(&f); err != nil {
 		return err
 	}
-	if codec, ok := f.Codec(string(t.opt.Strategy()), 0); ok { // it was part of the update
+	if codec, ok := f.Codec(t.candidate(string(t.opt.Strategy())).codec(), 0); ok { // it was part of the update
 		f.Update = max(0, f.Update-codec.After.At(len(t.grads)))
 	}
 	return t.choose(f, "")
@@ -71,7 +71,7 @@ func (t *Tuner) sent(f *bucket.Profile) error {
 		}
 	}
 	for i := range f.Codecs {
-		if f.Codecs[i].Name == c.Name && len(reused) > 0 {
+		if f.Codecs[i].Name == c.codec() && len(reused) > 0 {
 			f.Codecs[i].Sent = median(reused)
 		}
 	}

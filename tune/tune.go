@@ -55,6 +55,26 @@ func (c Candidate) code() string {
 	return c.Chain.Quantiser().Name()
 }
 
+// rule is that of a chain which reuses thresholds; empty of others.
+func (c Candidate) rule() compress.Rule {
+	if c.Chain == nil {
+		return ""
+	}
+	return c.Chain.Rule()
+}
+
+// codec is the name of its chain's cost in a profile.
+func (c Candidate) codec() string { return CodecName(c.Name, c.rule()) }
+
+// CodecName is what the cost of a strategy's codec is called in a profile: the strategy's name,
+// and the rule of its thresholds where that is not the default, such as "dlgs-paper".
+func CodecName(strategy string, rule compress.Rule) string {
+	if rule == "" || rule == compress.RuleCorrected {
+		return strategy
+	}
+	return strategy + "-" + string(rule)
+}
+
 func (c Candidate) sparse() bool { return c.Chain != nil && c.Chain.Sparse() }
 
 // local is what of the chain happens on the compute path; nil: nothing. Values in 16

@@ -120,7 +120,7 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 	}
 	t := &Tuner{g: g, opt: opt, layers: layers, grads: grads, cfg: cfg, auto: cfg.Exchange.Strategy == Auto}
 	if t.auto {
-		if err := opt.Prepare(cfg.Exchange.Spars, cfg.Exchange.Every); err != nil {
+		if err := opt.Prepare(cfg.Exchange.Spars, cfg.Exchange.Every, cfg.Exchange.Rule); err != nil {
 			return nil, err
 		}
 	}

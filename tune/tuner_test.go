@@ -204,6 +204,45 @@ func TestAuto(t *testing.T) {
 	}
 }
 
+// Auto weighs dlgs under the rule that is asked for, tells it, and keeps its costs apart from
+// those of the other rule.
+func TestAutoUnderThePapersRule(t *testing.T) {
+	for rule, codec := range map[compress.Rule]string{"": "dlgs", compress.RulePaper: "dlgs-paper"} {
+		cfg := auto(0.01)
+		cfg.Exchange.Rule = rule
+		out := small(slow, cfg).run(t, 40)
+		if rule == "" {
+			rule = compress.RuleCorrected
+		}
+		if want := fmt.Sprintf("dlgs(0.01, every 4, %s) > fp32", rule); out.opt.Codec() != want {
+			t.Errorf("%s: chose %s (%s), want %s", rule, out.opt.Strategy(), out.opt.Codec(), want)
+		}
+		for _, p := range out.reports[0].All {
+			if (p.Rule == rule) != (p.Strategy == "dlgs") {
+				t.Errorf("%s: %s is told with rule %q", rule, p.Strategy, p.Rule)
+			}
+		}
+		if chosen := out.reports[0].Chosen; chosen.Rule != rule {
+			t.Errorf("%s: the choice is told with rule %q", rule, chosen.Rule)
+		}
+		if _, ok := out.profile.Codec(codec, 0.01); !ok {
+			t.Errorf("%s: no cost of %s among %+v", rule, codec, out.profile.Codecs)
+		}
+		other := Candidate{Name: "dlgs", Density: 0.01, Every: 4, Chain: chainOf(t, compress.DLGS{Ratio: 0.01, Rule: compress.RulePaper})}
+		if rule == compress.RulePaper {
+			other.Chain = chainOf(t, compress.DLGS{Ratio: 0.01})
+		}
+		if _, err := Predict(out.profile, other, 2, 1, 0); err == nil || !strings.Contains(err.Error(), "no cost of codec "+other.codec()+" at density") {
+			t.Errorf("%s: the other rule by its costs: %v", rule, err)
+		}
+	}
+	bad := auto(0.01)
+	bad.Exchange.Rule = "printed"
+	if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), `rule "printed" is not known`) {
+		t.Errorf("a rule that is none: %v", err)
+	}
+}
+
 // On one rank there is nothing to measure, nor a choice that more ranks could keep.
 func TestAutoAlone(t *testing.T) {
 	j := small(fast, auto(0.01))

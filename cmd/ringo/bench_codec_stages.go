@@ -142,6 +142,9 @@ func sparseStages() []codecStage {
 		selection("dlgs", "reuse", true, func(_ *codecScene, r float64) compress.Selector {
 			return compress.DLGS{Ratio: r, Every: 1 << 20}
 		}),
+		selection("dlgs", "paper", true, func(_ *codecScene, r float64) compress.Selector {
+			return compress.DLGS{Ratio: r, Every: 1 << 20, Rule: compress.RulePaper}
+		}),
 		selection("topk", "exact", false, func(_ *codecScene, r float64) compress.Selector { return compress.TopK{Ratio: r} }),
 		selection("sampled", "select", false, func(_ *codecScene, r float64) compress.Selector { return compress.Sampled{Ratio: r} }),
 		selection("gaussiank", "select", false, func(_ *codecScene, r float64) compress.Selector { return compress.GaussianK{Ratio: r} }),

@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // planCommand is `ringo plan MODEL`.
@@ -32,6 +33,7 @@ type planCommand struct {
 	strategy              string
 	spars                 float64
 	every                 int
+	rule                  string
 	memory                string
 	algorithm             string
 	plan                  string
@@ -118,6 +120,7 @@ func newPlan() *cobra.Command {
 	fs.StringVar(&c.strategy, "strategy", "fp32", "what the ranks exchange; see above")
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
 	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
+	fs.StringVar(&c.rule, distopt.SettingRule, string(compress.RuleCorrected), "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile")
 	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless --measure or the profile say what it costs: 6 bytes a value for a cast, 28 for an exact selection, 12 for one by a threshold that is reused")
 	fs.StringVar(&c.algorithm, "algorithm", autoAlgorithm, "how groups are exchanged: ring, doubling, hierarchical or naive, entries by allgather, tree or split, or dense-ring and so on; auto: the fastest for each group's size")
 	fs.StringVar(&c.plan, "plan", "", "`name` of a plan, see above (default: exact, or the only one that the strategy has)")
@@ -245,11 +248,23 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 	return ways
 }
 
+// codecName is what the cost of the strategy's codec is called in a profile.
+func (c *planCommand) codecName() string {
+	if c.chosen.reuse == 0 {
+		return c.chosen.name
+	}
+	return tune.CodecName(c.chosen.name, compress.Rule(c.rule))
+}
+
 // codec is the strategy's cost on the compute path: of an exact step, and of one
 // that reuses a threshold.
 func (c *planCommand) codec(f bucket.Profile) bucket.CodecProfile {
 	s := c.chosen
-	p, ok := f.Codec(s.name, c.spars)
+	p, ok := f.Codec(c.codecName(), c.spars)
+	if !ok && s.sparse && s.reuse > 0 { // a pass is the same by any rule, what it sends is not
+		p, ok = f.Codec(s.name, c.spars)
+		p.Sent = 0
+	}
 	if !ok && s.sparse {
 		p, ok = f.Codec("topk", c.spars) // whatever the scope, the selection is the same
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
@@ -120,7 +122,10 @@ func (c *planCommand) checkStrategy(faults *faultList) {
 	if c.every < 1 {
 		faults.add("--dlgs-every %d: want at least 1", c.every)
 	}
-	for flag, idle := range map[string]bool{"spars": !s.sparse, "dlgs-every": s.reuse == 0, "memory": s.exact == 0} {
+	if !slices.Contains(compress.Rules(), compress.Rule(c.rule)) {
+		faults.add("--%s %q is not known: use %s or %s", distopt.SettingRule, c.rule, compress.RuleCorrected, compress.RulePaper)
+	}
+	for flag, idle := range map[string]bool{"spars": !s.sparse, distopt.SettingEvery: s.reuse == 0, distopt.SettingRule: s.reuse == 0, "memory": s.exact == 0} {
 		if idle && c.changed(flag) {
 			faults.add("--%s has no effect on strategy %s: leave it out", flag, s.name)
 		}

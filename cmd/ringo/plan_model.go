@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
@@ -134,7 +135,7 @@ func (c *planCommand) measureCodec(f *bucket.Profile) error {
 		cfg.Spars = c.spars
 	}
 	if c.chosen.reuse > 0 {
-		cfg.Every = c.every
+		cfg.Every, cfg.Rule = c.every, compress.Rule(c.rule)
 	}
 	if c.chosen.exact == 0 {
 		return nil

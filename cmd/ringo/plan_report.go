@@ -27,6 +27,7 @@ type planResult struct {
 	Strategy  string  `json:"strategy"`
 	Spars     float64 `json:"spars,omitempty"`
 	Every     int     `json:"dlgs_every,omitempty"`
+	Rule      string  `json:"dlgs_rule,omitempty"`
 	Plan      string  `json:"plan"`
 	SHA256    string  `json:"plan_sha256"`
 	StepMS    float64 `json:"step_ms"`
@@ -109,7 +110,8 @@ func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []pla
 		r := c.result(spec, f, mean, p, ways)
 		r.Plan = planner.Name
 		if c.chosen.reuse > 0 {
-			r.Every, r.StepExactMS, r.StepReuseMS = c.every, 1e3*bucket.Predict(exact, p).Total, 1e3*bucket.Predict(reuse, p).Total
+			r.Every, r.Rule = c.every, c.rule
+			r.StepExactMS, r.StepReuseMS = 1e3*bucket.Predict(exact, p).Total, 1e3*bucket.Predict(reuse, p).Total
 		}
 		results, plans = append(results, r), append(plans, p)
 	}
@@ -202,7 +204,7 @@ func strategyText(r planResult) string {
 	if r.Spars == 0 {
 		return r.Strategy
 	}
-	return fmt.Sprintf("%s at %v", r.Strategy, r.Spars)
+	return fmt.Sprintf("%s at %v%s", r.Strategy, r.Spars, ruleText(r.Rule))
 }
 
 // writeComparison is a line for each plan.

@@ -299,6 +299,11 @@ func TestPlanCodec(t *testing.T) {
 	}
 	_, text = planOf(t, job+"--compute-ms 10")
 	checkHolds(t, "plan", text, "codec at 10 GB/s of memory (--memory)")
+	other, text := planOf(t, job+"--dlgs-rule paper --measure --threads 1 --batch 4 --save "+file)
+	checkHolds(t, "plan", text, "dlgs at 0.05, rule paper, plan exact", "codec measured here on 1 thread")
+	if saved, err := plannerPart(file); r.Rule != "corrected" || other[0].Rule != "paper" || err != nil || len(saved.Codecs) != 1 || saved.Codecs[0].Name != "dlgs-paper" {
+		t.Errorf("rules %q and %q, saved %+v, %v", r.Rule, other[0].Rule, saved.Codecs, err)
+	}
 	if plain, text := planOf(t, "mlp --np 4 --compute-ms 10"); plain[0].CodecFrom != "none" || strings.Contains(text, "codec") {
 		t.Errorf("fp32 has a codec: %+v\n%s", plain[0], text)
 	}
@@ -329,6 +334,8 @@ func TestPlanUsage(t *testing.T) {
 		{ok + "--spars 0.1", "--spars has no effect on strategy fp32"},
 		{ok + "--memory 1GB/s", "--memory has no effect on strategy fp32"},
 		{ok + "--strategy lags --dlgs-every 3", "--dlgs-every has no effect on strategy lags"},
+		{ok + "--strategy lags --dlgs-rule paper", "--dlgs-rule has no effect on strategy lags"},
+		{ok + "--strategy dlgs --dlgs-rule printed", `--dlgs-rule "printed" is not known: use corrected or paper`},
 		{ok + "--strategy dlgs --spars 0", "--spars 0: want more than 0 and at most 1"},
 		{ok + "--strategy dlgs --spars 1.1 --dlgs-every 0 --memory x", "--spars 1.1", "--dlgs-every 0", `--memory "x"`},
 		{ok + "--strategy topk --plan exact", "strategy topk selects the largest of the whole model and has plan one alone"},

@@ -77,6 +77,7 @@ func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.StringVar((*string)(&c.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList()+"; auto: the fastest of some, measured in the first steps")
 	fs.Float64Var(&c.Spars, distopt.SettingSpars, 0, "the `share` of values that is sent by "+takers(distopt.SettingWarmup)+"; the least magnitude of sparseThreshold; 0: 0.05")
 	fs.IntVar(&c.Every, distopt.SettingEvery, 0, fmt.Sprintf("dlgs selects exactly every so many `steps`; 0: %d", compress.DefaultEvery))
+	fs.StringVar((*string)(&c.Rule), distopt.SettingRule, "", "the `rule` of dlgs between two exact selections: paper, their threshold as it is; corrected, it follows what was sent (default: corrected)")
 	fs.BoolVar(&c.LayerThresholds, distopt.SettingThresholds, false, "select from each layer of a bucket by itself, of "+takers(distopt.SettingThresholds))
 	fs.Float64Var(&c.ClipValue, distopt.SettingClipValue, 0, "limit each value of a rank's gradient to this `magnitude` before it is compressed; 0: none")
 	fs.Float64Var(&c.Momentum, distopt.SettingMomentum, 0, "`factor` of DGC's momentum correction, in place of --momentum, of strategies that select; 0: none")

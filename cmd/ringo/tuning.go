@@ -121,6 +121,7 @@ func (t *tuning) unsaved() error {
 type choiceEvent struct {
 	Event      string            `json:"event"` // "choice", then "choice_measured"
 	Strategy   string            `json:"strategy"`
+	Rule       string            `json:"dlgs_rule,omitempty"`
 	Plan       string            `json:"plan"`
 	SHA256     string            `json:"plan_sha256"`
 	Buckets    int               `json:"buckets"`
@@ -139,6 +140,7 @@ type choiceEvent struct {
 // choiceCandidate is what a strategy was predicted to take.
 type choiceCandidate struct {
 	Strategy string  `json:"strategy"`
+	Rule     string  `json:"dlgs_rule,omitempty"`
 	Plan     string  `json:"plan"`
 	Buckets  int     `json:"buckets"`
 	StepMS   float64 `json:"step_ms"`
@@ -149,7 +151,7 @@ type choiceCandidate struct {
 func newChoiceEvent(r tune.Report) choiceEvent {
 	p := r.Chosen
 	e := choiceEvent{
-		Event: "choice", Strategy: p.Strategy, Plan: p.PlanName, SHA256: r.SHA256, Buckets: r.Groups, Why: r.Why, Again: r.Again, Predicted: 1e3 * p.Step,
+		Event: "choice", Strategy: p.Strategy, Rule: string(p.Rule), Plan: p.PlanName, SHA256: r.SHA256, Buckets: r.Groups, Why: r.Why, Again: r.Again, Predicted: 1e3 * p.Step,
 	}
 	if p.Exact != p.Reuse {
 		e.PredExact, e.PredReuse = 1e3*p.Exact, 1e3*p.Reuse
@@ -162,7 +164,7 @@ func newChoiceEvent(r tune.Report) choiceEvent {
 		return e
 	}
 	for _, a := range r.All {
-		e.Candidates = append(e.Candidates, choiceCandidate{a.Strategy, a.PlanName, len(a.Plan), 1e3 * a.Step, 1e3 * a.Compress, 1e3 * a.Exposed})
+		e.Candidates = append(e.Candidates, choiceCandidate{a.Strategy, string(a.Rule), a.PlanName, len(a.Plan), 1e3 * a.Step, 1e3 * a.Compress, 1e3 * a.Exposed})
 	}
 	return e
 }
@@ -200,7 +202,7 @@ func (e choiceEvent) lines() []string {
 		}
 		return out
 	}
-	text := fmt.Sprintf("strategy %s, plan %s (%s)", e.Strategy, e.Plan, counted(e.Buckets, "bucket"))
+	text := fmt.Sprintf("strategy %s%s, plan %s (%s)", e.Strategy, ruleText(e.Rule), e.Plan, counted(e.Buckets, "bucket"))
 	if e.Why != "" {
 		text += ": " + e.Why
 	}
@@ -209,7 +211,15 @@ func (e choiceEvent) lines() []string {
 		return append(out, fmt.Sprintf("  predicted %s ms a step", msText(e.Predicted)))
 	}
 	for _, c := range e.Candidates {
-		out = append(out, fmt.Sprintf("  %-6s predicted %8s ms a step in %s (codec %s, exposed %s)", c.Strategy, msText(c.StepMS), counted(c.Buckets, "bucket"), msText(c.Compress), msText(c.Exposed)))
+		out = append(out, fmt.Sprintf("  %-6s predicted %8s ms a step in %s (codec %s, exposed %s)%s", c.Strategy, msText(c.StepMS), counted(c.Buckets, "bucket"), msText(c.Compress), msText(c.Exposed), ruleText(c.Rule)))
 	}
 	return out
+}
+
+// ruleText says by which rule a strategy reuses thresholds, where it does.
+func ruleText(rule string) string {
+	if rule == "" {
+		return ""
+	}
+	return ", rule " + rule
 }

@@ -1,0 +1,161 @@
+package compress
+
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// corrected is RuleCorrected.
+type corrected struct{ reused }
+
+func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
+	start := len(s.Index)
+	if d.takes() {
+		if d.reuse(w, s, base, residual, grad) {
+			d.last = Pick{Threshold: d.kept[dlgsThreshold]}
+			d.correct(w, s.Value[start:])
+			return
+		}
+		grad = nil // it is added
+	}
+	d.exact(w, s, base, residual, grad)
+	d.correct(w, s.Value[start:])
+}
+
+// reuse sends what reaches the threshold. Where that is too little or too much nothing
+// is sent, and grad is added.
+func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
+	start, most := len(s.Index), min(4*d.k, len(residual))
+	d.look(w, residual, grad)
+	count := w.reaching(s, base, residual, grad, d.kept[dlgsThreshold], most, d.k)
+	if count <= most && 4*count >= d.k {
+		return true
+	}
+	d.deviates(min(4, d.share(count)))
+	if count <= most {
+		putBack(residual, base, s.Index[start:], s.Value[start:])
+		s.Index, s.Value = s.Index[:start], s.Value[:start]
+	}
+	return false
+}
+
+// What a step looks at before it reuses a threshold.
+const (
+	lookFrom   = 1 << 16 // values of a group: of fewer a pass takes no longer than a look
+	lookEvery  = 64      // one of so many values, as exact selections do,
+	lookLeast  = 1 << 12 // but not fewer, in which one of 8 is enough,
+	lookHits   = 1 << 9  // nor more than hold so many entries
+	lookEnough = 1 << 5  // entries, of which it tells anything
+	lookBound  = 3       // standard deviations of their number, if they were independent
+)
+
+// look makes the threshold what a sample says where the two differ. It takes 1.6 to 1.8 us of
+// groups of up to 256 Ki values, and 3 % of a pass of larger ones. A whole step takes 1 to
+// 1.47 streaming passes at a ratio of 0.01 from 16 Ki values on. At 0.1 it takes 1 to 1.25 from
+// 256 Ki on with AVX-512, and up to 1.44 with AVX2; within the caches 1.7 to 2, of which
+// compaction is 1.5: by their number its instructions fill two of the core's ports. With AVX2
+// compaction is about 3 there (16 to 64 Ki values), of about 20 instructions for 8 values,
+// and a step whose residuals lie beyond the caches takes 1.5 to 1.8 up to 128 Ki.
+func (d *corrected) look(w *Workspace, residual, grad []float32) {
+	n, h := len(residual), d.kept[dlgsThreshold]
+	if n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
+		return
+	}
+	m := min(max(n/lookEvery, min(n/8, lookLeast)), lookHits*(n/d.k))
+	m = n / (n / m * sampleRun) * sampleRun // what sampleOf takes
+	wanted := float64(d.k) * float64(m) / float64(n) * d.wish()
+	if wanted < lookEnough {
+		return
+	}
+	w.sampleOf(residual, grad, n/m, uint32(d.kept[dlgsLeft]))
+	reach := w.kernel().CountAtLeast(w.sample, simd.Magnitude(h))
+	if math.Abs(float64(reach)-wanted) <= lookBound*math.Sqrt(wanted) {
+		return
+	}
+	if bits, _ := w.kthLargest(w.sample, min(m, int(wanted)), 0); bits > 0 {
+		d.kept[dlgsThreshold] = math.Float32frombits(bits)
+	}
+}
+
+// wish is how many times k a step should send for what deviated in all: 2^(-over/2) at its
+// ends, 1/2 and 2, and about that between.
+func (d *corrected) wish() float64 {
+	over := min(1, max(-1, float64(d.kept[dlgsOver])/dlgsOverSteps))
+	if over < 0 {
+		return 1 - over
+	}
+	return 1 / (1 + over)
+}
+
+// share is a number of entries beside what was asked for.
+func (d *corrected) share(count int) float64 { return float64(count) / float64(d.k) }
+
+// deviates notes what a threshold let through, as share.
+func (d *corrected) deviates(share float64) {
+	over := float64(d.kept[dlgsOver]) + share - 1
+	d.kept[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))
+}
+
+// How a threshold is corrected.
+const (
+	dlgsStepShare = 0.5 // of a step's deviation that the next step takes back at once
+	dlgsOverSteps = 2   // over how many steps what deviated in all is taken back
+	dlgsOverMost  = 16  // at which the sum of deviations ends
+)
+
+// correct moves the threshold, H, after a step that has sent c entries, the values:
+//
+//	over += c/k - 1                    also where a reuse step was given up, at most 3
+//	e     = log2(c/k)/2 + over/2       halvings of the count that are wanted
+//	H    *= 1 + e (M/H - 1), where e < 0: H /= 1 - e (M/H - 1)
+//
+// M is the median magnitude of what was sent, so that M/H - 1, at most 1, is by how
+// much H would have had to be larger for half the entries. It is a controller with a
+// proportional and an integral part whose gain follows the tail of the distribution:
+// growth that lasts leaves no lasting error, as it would without the integral, and a
+// random count moves H little. The median is that of up to 512 of the entries: it costs
+// nothing beside the pass.
+func (d *corrected) correct(w *Workspace, sent []float32) {
+	if d.every == 1 {
+		return
+	}
+	share := d.share(len(sent))
+	d.deviates(share)
+	h := float64(d.kept[dlgsThreshold])
+	if d.kept[dlgsLeft] < 1 || !(h > 0 && h <= math.MaxFloat32) {
+		return // the next step is exact; or nothing bounds what is sent, or nothing can
+	}
+	spread := min(1, float64(w.middleOf(sent, d.kept[dlgsThreshold]))/h-1)
+	e := float64(dlgsStepShare*log2(share)) + float64(d.kept[dlgsOver])/dlgsOverSteps
+	change := 1 + math.Abs(float64(e*spread))
+	if e < 0 {
+		change = 1 / change
+	}
+	d.kept[dlgsThreshold] = float32(h * change)
+}
+
+// middleMost is how many entries the median is estimated from.
+const middleMost = 512
+
+// middleOf is the median magnitude of x, one or more values of at least a magnitude,
+// or of some of them at even distances.
+func (w *Workspace) middleOf(x []float32, least float32) float32 {
+	if stride := len(x) / middleMost; stride > 1 {
+		w.sample = raw.Sized(w.sample, middleMost)
+		for i := range w.sample {
+			w.sample[i] = x[i*stride]
+		}
+		x = w.sample
+	}
+	bits, _ := w.kthLargest(x, (len(x)+1)/2, simd.Magnitude(least))
+	return math.Float32frombits(bits)
+}
+
+// log2 is the logarithm of x > 0, linear between powers of two: at most 0.09 too
+// small, and with the same bits everywhere.
+func log2(x float64) float64 {
+	part, exponent := math.Frexp(x)
+	return float64(exponent-2) + 2*part
+}
