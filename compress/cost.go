@@ -37,7 +37,7 @@ const (
 // values by factors of 4 up to that, but 1 Ki at least and 4 Mi at most, each for a
 // tenth of a second. Costs are means: where ranks have less than a core each and all
 // measure at once, they take turns at it as they do in a step. It takes about a second
-// and up to 60 MiB.
+// and up to 60 MiB, or 100 where nothing bounds how many entries are sent.
 func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	arena := costShortest
 	for arena < costLongest && 4*arena <= values {
