@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -15,7 +16,7 @@ import (
 // reads; any number may write.
 //
 // An end that is slow is not dead: a read or write fails only when Silence passes in
-// which not a byte moves.
+// which not a byte moves. A read counts it in time in which this process ran.
 type Conn struct {
 	link    *transport.Link
 	other   Side
@@ -49,20 +50,16 @@ func (c *Conn) Interrupt() {
 	_ = c.link.SetReadDeadline(time.Unix(1, 0)) // of a closed link the reader knows
 }
 
+// ErrSilent: the other end has shown no sign of life for as long as it may.
+var ErrSilent = errors.New("was silent")
+
 // Next reads up to the body of the next message that is not a Heartbeat, and returns
 // its head, if it has one, and how many bytes of the body follow. They must be read
 // before Next is called again. It returns io.EOF when the other end has closed
 // between two messages.
 func (c *Conn) Next() (t wire.Type, h Head, body int, err error) {
 	for {
-		_ = c.link.SetReadDeadline(time.Now().Add(c.silence)) // fails only where the read will, too
-		if c.interrupted.Load() {                             // before or after the deadline was set: this sees it, or the read does
-			return 0, h, 0, ErrInterrupted
-		}
-		f, err := c.link.ReadHeader()
-		if errors.Is(err, transport.ErrTimeout) && c.interrupted.Load() {
-			err = ErrInterrupted
-		}
+		f, err := c.header()
 		if err != nil {
 			return 0, h, 0, c.readError(err)
 		}
@@ -77,6 +74,24 @@ func (c *Conn) Next() (t wire.Type, h Head, body int, err error) {
 		}
 		h, body, err = c.head(f)
 		return f.Type, h, body, err
+	}
+}
+
+// header reads the next frame's.
+func (c *Conn) header() (wire.Header, error) {
+	for silence := (awake.Silence{Limit: c.silence}); ; {
+		_ = c.link.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
+		if c.interrupted.Load() {                                  // before or after the deadline was set: this sees it, or the read does
+			return wire.Header{}, ErrInterrupted
+		}
+		f, err := c.link.ReadHeader()
+		late := errors.Is(err, transport.ErrTimeout)
+		if late && c.interrupted.Load() {
+			return f, ErrInterrupted
+		}
+		if !late || silence.Missed() {
+			return f, err
+		}
 	}
 }
 
@@ -116,18 +131,21 @@ func (c *Conn) head(f wire.Header) (h Head, body int, err error) {
 
 // Read fills dst with bytes of the body.
 func (c *Conn) Read(dst []byte) error {
-	for spared := false; len(dst) > 0; {
+	for silence := (awake.Silence{Limit: c.silence}); len(dst) > 0; {
 		n, err := c.link.ReadPayload(dst)
 		if err == nil {
 			return nil
 		}
-		if n == 0 && !spared && c.interrupted.Load() {
-			spared = true // it was not the silence
-		} else if n == 0 || !errors.Is(err, transport.ErrTimeout) {
+		if !errors.Is(err, transport.ErrTimeout) {
+			return c.readError(err)
+		}
+		if n > 0 {
+			silence.Heard()
+		} else if silence.Missed() {
 			return c.readError(err)
 		}
 		dst = dst[n:]
-		_ = c.link.SetReadDeadline(time.Now().Add(c.silence))
+		_ = c.link.SetReadDeadline(time.Now().Add(silence.Wait()))
 	}
 	return nil
 }
@@ -140,7 +158,7 @@ func (c *Conn) ReadAll(n int) ([]byte, error) {
 
 func (c *Conn) readError(err error) error {
 	if errors.Is(err, transport.ErrTimeout) {
-		return fmt.Errorf("the %s was silent for %v: %w", c.other, c.silence, err)
+		return fmt.Errorf("the %s %w for %v: %w", c.other, ErrSilent, c.silence, err)
 	}
 	return err
 }

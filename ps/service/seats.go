@@ -7,11 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/ps/message"
 )
 
 // seats are who is there: a seat for each lane, taken by at most one connection.
 type seats struct {
+	clock *awake.Clock // by which absences are measured
+
 	mu       sync.Mutex
 	lanes    int // of each trainer
 	list     []seat
@@ -42,19 +45,20 @@ const maxRetired = 64
 
 var errNeverCame = errors.New("it has never connected")
 
-func (s *seats) init(trainers, lanes int) {
-	s.lanes, s.list, s.trainers = lanes, make([]seat, trainers*lanes), make([]trainer, trainers)
+func (s *seats) init(trainers, lanes int, clock *awake.Clock) {
+	s.clock, s.lanes, s.list, s.trainers = clock, lanes, make([]seat, trainers*lanes), make([]trainer, trainers)
 	s.changed = make(chan struct{}, 1)
 	for i := range s.list {
 		s.list[i].cause = errNeverCame
 	}
 }
 
-// begin has lanes that are empty be so since a time, with another time to come at the
+// begin has lanes that are empty be so since now, with another time to come at the
 // beginning.
-func (s *seats) begin(since time.Time, more time.Duration) {
+func (s *seats) begin(more time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	since := s.clock.Now()
 	if !s.again {
 		since = since.Add(more)
 	}
@@ -93,7 +97,7 @@ func (s *seats) take(c *conn) (old *conn, err error) {
 		return place.conn, nil
 	}
 	if place.cause == errNeverCame && c.who.From > 1 && !s.again {
-		s.goOn(time.Now())
+		s.goOn(s.clock.Now())
 	}
 	place.conn, place.bye = c, false
 	c.safe.newest = place.newest
@@ -112,7 +116,7 @@ func (s *seats) goOn(now time.Time) {
 }
 
 // leave frees the seat of c, if it has it.
-func (s *seats) leave(c *conn, now time.Time, cause error) {
+func (s *seats) leave(c *conn, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place := &s.list[c.lane]
@@ -122,17 +126,17 @@ func (s *seats) leave(c *conn, now time.Time, cause error) {
 	place.conn = nil
 	place.newest = c.safe.newest
 	if !place.left {
-		place.since, place.cause = now, cause
+		place.since, place.cause = s.clock.Now(), cause
 	}
 	s.tell()
 }
 
 // departed notes that a lane has left.
-func (s *seats) departed(lane int, now time.Time) {
+func (s *seats) departed(lane int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := &s.list[lane]; !p.left {
-		p.left, p.since = true, now
+		p.left, p.since = true, s.clock.Now()
 	}
 }
 
@@ -158,11 +162,12 @@ type away struct {
 	beginning     bool // it has never come, and had the time of the beginning for it
 }
 
-// overdue returns the trainers that have a lane which is empty since before a time
+// overdue returns the trainers that have a lane which is empty for longer than a time
 // and has not left, each once ever.
-func (s *seats) overdue(before time.Time) (out []away) {
+func (s *seats) overdue(limit time.Duration) (out []away) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.clock.Now().Add(-limit)
 	for i, p := range s.list {
 		t := &s.trainers[i/s.lanes]
 		if t.lost || p.conn != nil || p.left || p.since.After(before) {
@@ -187,11 +192,12 @@ func (s *seats) firstLost() (trainer int, ok bool) {
 }
 
 // done tells whether nobody is to come any more: all trainers are lost, or have left
-// and know it, or left before a time: an acknowledgement that was lost is asked for
+// and know it, or left longer ago than a time: an acknowledgement that was lost is asked for
 // again within it.
-func (s *seats) done(before time.Time) bool {
+func (s *seats) done(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.clock.Now().Add(-within)
 	for i, p := range s.list {
 		if !s.trainers[i/s.lanes].lost && !(p.left && (p.bye || p.since.Before(before))) {
 			return false

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -18,6 +19,7 @@ import (
 type Server struct {
 	cfg   Config
 	door  *transport.Door
+	clock *awake.Clock    // goes with watch
 	tried context.Context // is done: Await with it only tries
 	seats seats
 	count counters
@@ -52,9 +54,9 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	tried, cancel := context.WithCancel(context.Background())
 	cancel()
-	s := &Server{cfg: cfg, tried: tried, opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
+	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
 	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
-	s.seats.init(cfg.Trainers, cfg.Lanes)
+	s.seats.init(cfg.Trainers, cfg.Lanes, s.clock)
 	s.meetings.init(cfg.Trainers)
 	return s, nil
 }
@@ -222,7 +224,7 @@ func (s *Server) open(sc schema.Schema) error {
 }
 
 // begin starts the time that trainers have to come.
-func (s *Server) begin() { s.seats.begin(time.Now(), s.cfg.Arrive-s.cfg.Rejoin) }
+func (s *Server) begin() { s.seats.begin(s.cfg.Arrive - s.cfg.Rejoin) }
 
 // watch returns why the server ends.
 func (s *Server) watch(ctx context.Context) error {
@@ -243,6 +245,7 @@ func (s *Server) watch(ctx context.Context) error {
 			return err
 		case <-s.seats.changed:
 		case <-tick.C:
+			s.clock.Tick()
 		}
 		if err := s.look(); err != nil {
 			return err
@@ -257,8 +260,7 @@ func (s *Server) look() error {
 	}
 	engine := s.ready()
 	s.opening.Unlock()
-	now := time.Now()
-	for _, l := range s.seats.overdue(now.Add(-s.cfg.Rejoin)) {
+	for _, l := range s.seats.overdue(s.cfg.Rejoin) {
 		limit := s.cfg.Rejoin
 		if l.beginning {
 			limit = s.cfg.Arrive
@@ -273,7 +275,7 @@ func (s *Server) look() error {
 		}
 		s.meetings.leave(l.trainer)
 	}
-	if s.seats.done(now.Add(-s.cfg.Silence)) {
+	if s.seats.done(s.cfg.Silence) {
 		return errAllLeft
 	}
 	return nil

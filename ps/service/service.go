@@ -24,7 +24,8 @@
 //
 // Both ends say something at least every [Config.Heartbeat]. A connection that is
 // silent for [Config.Silence] is closed; one on which bytes move, however slowly, is
-// not. A lane that connects again takes the place of its old connection. A trainer
+// not. All absences are counted in time in which the server itself ran: one that was
+// stopped for a while blames nobody. A lane that connects again takes the place of its old connection. A trainer
 // with a lane that does not come back within [Config.Rejoin] is lost, and the engine
 // decides what that means. A server ends in good order when all trainers have left.
 //
