@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -234,6 +235,30 @@ func joined(c *Coordinator, rank int) bool {
 }
 
 // A rank that gives up while it waits for others is not waited for.
+// A lost server of tables is no rank's fault: whoever finds it, all are told that, and so is who starts
+// processes.
+func TestLostServerOfTables(t *testing.T) {
+	want := transport.ServerLostError{Server: 1, Addr: "host:5000", Why: "no sign of life for 3s"}
+	for _, by := range []string{"a rank", "the launcher"} {
+		c, cfg := job(t, 3, nil)
+		members := joinAll(t, cfg)
+		if by == "a rank" {
+			members[1].Fail(fmt.Errorf("epoch 3: %w", &want))
+		} else {
+			c.MarkServerLost(want.Server, want.Addr, want.Why)
+		}
+		verdicts := []error{<-c.Lost(), <-members[0].Lost(), <-members[2].Lost()}
+		members[2].Fail(errors.New("a fault that follows"))
+		c.MarkLost(2, "exit status 1")
+		for _, err := range append(verdicts, c.Err()) {
+			var got *transport.ServerLostError
+			if !errors.As(err, &got) || *got != want || errors.As(err, new(*transport.LostError)) {
+				t.Errorf("%s: got %v", by, err)
+			}
+		}
+	}
+}
+
 func TestGivesUpJoining(t *testing.T) {
 	c, cfg := job(t, 3, nil)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -219,6 +219,21 @@ func (c *Coordinator) MarkLost(rank int, why string) {
 	}
 }
 
+// MarkServerLost says that a server of tables, which is no member of the mesh, is lost: the job ends, and
+// no rank is to blame.
+func (c *Coordinator) MarkServerLost(server int, addr, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serverLost(&transport.ServerLostError{Server: server, Addr: addr, Why: why})
+}
+
+// serverLost is the verdict, unless there is one. The caller holds mu.
+func (c *Coordinator) serverLost(e *transport.ServerLostError) {
+	if c.verdict == nil {
+		c.decide(e)
+	}
+}
+
 // MarkEnded says that rank's process ended with status 0. The rank is lost
 // unless it left in good order, or no rank at all takes part in the job: the
 // program may not use this library.
@@ -291,12 +306,20 @@ func (c *Coordinator) decide(err error) {
 	}
 }
 
+// blaming is a message about a server of tables that is lost.
+func blaming(kind kind, e *transport.ServerLostError) message {
+	return message{Kind: kind, Peer: -1, Table: e.Server, Addr: clip(e.Addr, maxAddr), Why: e.Why}
+}
+
 func verdictMessage(err error) message {
 	var lost *transport.LostError
 	var missing *MissingError
+	var server *transport.ServerLostError
 	switch {
 	case errors.As(err, &lost):
 		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why}
+	case errors.As(err, &server):
+		return blaming(kindVerdict, server)
 	case errors.As(err, &missing):
 		return message{Kind: kindVerdict, Peer: -1, Missing: missing.Ranks, World: missing.WorldSize, Servers: missing.Servers, WaitMillis: missing.Timeout.Milliseconds()}
 	}

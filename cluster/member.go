@@ -299,10 +299,15 @@ func (m *Member) SetWaiting(fn func() (Wait, bool)) {
 
 // Fail tells the coordinator that this rank ends because of err, and returns
 // when it knows, or after 2 s. If err names another rank as lost or unreachable,
-// that one is accused in place of this.
+// that one is accused in place of this; if it names a server of tables
+// (transport.ServerLostError), that is what all are told.
 func (m *Member) Fail(err error) {
 	if err == nil {
 		err = errors.New("no reason given")
+	}
+	if server := (*transport.ServerLostError)(nil); errors.As(err, &server) {
+		m.depart(blaming(kindFailed, server))
+		return
 	}
 	peer := blamed(err)
 	if peer >= m.cfg.WorldSize {

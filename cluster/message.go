@@ -28,7 +28,7 @@ const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why
-	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1
+	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; with Addr it blames the server of tables Table there
 	kindReport  kind = "report"  // a person would want to know Why
 	kindLeave   kind = "leave"   // it is done, in good order
 )
@@ -37,7 +37,7 @@ const (
 const (
 	kindRoster  kind = "roster"  // all are there: Addrs by rank
 	kindBeat    kind = "beat"    // the heartbeat: LateMillis
-	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join
+	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join, or with Addr the server of tables Table there is lost
 	kindBye     kind = "bye"     // answers leave and failed
 	kindClosing kind = "closing" // the coordinator ends in good order
 )
@@ -60,6 +60,7 @@ type message struct {
 	Missing    []int    `json:"missing,omitempty"`
 	World      int      `json:"world,omitempty"`
 	Servers    int      `json:"servers,omitempty"`
+	Table      int      `json:"table,omitempty"`
 }
 
 // same reports whether m and other say the same; those with lists never do.
@@ -68,7 +69,7 @@ func (m *message) same(other *message) bool {
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
 		m.WaitMillis == other.WaitMillis && m.LateMillis == other.LateMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
-		m.In == other.In && m.Why == other.Why && m.World == other.World && m.Servers == other.Servers
+		m.In == other.In && m.Why == other.Why && m.World == other.World && m.Servers == other.Servers && m.Table == other.Table
 }
 
 // encode returns the frame of m. Texts are cut to their limits.
@@ -114,6 +115,8 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a heartbeat of %d ns, dead after %d ns", m.BeatNanos, m.DeadNanos)
 	case len(m.Missing) > worldSize:
 		return fmt.Errorf("%d missing ranks of %d", len(m.Missing), worldSize)
+	case m.Table < 0 || len(m.Addr) > maxAddr:
+		return fmt.Errorf("server of tables %d at an address of %d bytes", m.Table, len(m.Addr))
 	case m.Servers < 0 || m.Servers > worldSize:
 		return fmt.Errorf("%d servers among %d ranks", m.Servers, worldSize)
 	}

@@ -76,6 +76,19 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Why)
 }
 
+// ServerLostError says that a server that is no member of the mesh, one of tables, is gone: no rank is
+// to blame, whichever has noticed it first.
+type ServerLostError struct {
+	Server int    // which, from 0
+	Addr   string // where it listened, HOST:PORT
+	Why    string
+}
+
+// Error names the server.
+func (e *ServerLostError) Error() string {
+	return fmt.Sprintf("parameter server %d at %s is lost: %s", e.Server, e.Addr, e.Why)
+}
+
 // AbortError is what a rank's operations fail with after a peer called Abort.
 // It unwraps to ErrAborted and, when the cause there was a lost rank, to the
 // same *LostError.
