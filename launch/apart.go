@@ -64,17 +64,19 @@ type coordinator interface {
 	Left(rank int) bool
 	MarkLost(rank int, why string)
 	MarkEnded(rank int)
+	MarkServerLost(server int, addr, why string)
 	Close() error
 }
 
 // nobody hears of no rank.
 type nobody struct{}
 
-func (nobody) Addr() net.Addr       { return nil }
-func (nobody) Lost() <-chan error   { return nil }
-func (nobody) Err() error           { return nil }
-func (nobody) Silent(int) bool      { return false }
-func (nobody) Left(int) bool        { return false }
-func (nobody) MarkLost(int, string) {}
-func (nobody) MarkEnded(int)        {}
-func (nobody) Close() error         { return nil }
+func (nobody) Addr() net.Addr                     { return nil }
+func (nobody) Lost() <-chan error                 { return nil }
+func (nobody) Err() error                         { return nil }
+func (nobody) Silent(int) bool                    { return false }
+func (nobody) Left(int) bool                      { return false }
+func (nobody) MarkLost(int, string)               {}
+func (nobody) MarkEnded(int)                      {}
+func (nobody) MarkServerLost(int, string, string) {}
+func (nobody) Close() error                       { return nil }

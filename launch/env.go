@@ -25,6 +25,7 @@ const (
 	TablesVar      = "RINGO_PS_ADDRS"    // where the servers of tables listen, HOST:PORT,HOST:PORT,…, or unset: none
 	TableVar       = "RINGO_PS_INDEX"    // of a server of tables: its number, from 0
 	SocketVar      = "RINGO_PS_SOCKET"   // of a server of tables: the descriptor of its socket
+	LifeVar        = "RINGO_PS_LIFE"     // of a server of tables: the descriptor to which it writes now and then
 	// OrdersVar is a secret that a person may choose, which orders to servers of tables by HTTP must show, or unset: one
 	// that servers make. Launchers hand it on.
 	OrdersVar = "RINGO_PS_HTTP_TOKEN"

@@ -103,6 +103,7 @@ func (j *job) start(number int) (*process, error) {
 	if j.cfg.OnStart != nil {
 		j.cfg.OnStart(number, p.cmd.Process.Pid)
 	}
+	j.listen(p)
 	go j.watch(p)
 	return p, nil
 }
@@ -141,7 +142,7 @@ func (p *process) run(program string, command, env []string) {
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar, LifeVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(ours, name)
@@ -240,7 +241,7 @@ func (j *job) supervise(ctx context.Context) error {
 					continue // another has taken its place
 				}
 				if p.how != "" {
-					next.hurry() // its clients cannot go on
+					j.tableLost(next)
 				} else {
 					j.tableLeft(next)
 				}

@@ -46,10 +46,13 @@ type Config struct {
 	// Tables is how many more processes run TableCommand: servers that keep the
 	// job's parameters (ps/service), which the ranks connect to by themselves. Each has a socket
 	// that the launcher opened and that outlives it, so that one that was lost can be
-	// started again, up to TableRestarts times each, while its clients wait.
-	Tables        int
-	TableCommand  []string
-	TableRestarts int
+	// started again, up to TableRestarts times each, while its clients wait. It is lost, too, when it shows no sign
+	// of life (TableEnv.ShowLife), and killed then: within JoinTimeout at first, and within TableDeadAfter
+	// from then on, where 0 means DeadAfter.
+	Tables         int
+	TableCommand   []string
+	TableRestarts  int
+	TableDeadAfter time.Duration
 	// TableGrace is how long servers of tables may take to end when all ranks have ended well, or
 	// between SIGTERM and SIGKILL: they may have much to save. 0 means as long as others.
 	TableGrace time.Duration
@@ -141,8 +144,8 @@ func (c Config) Validate() error {
 	if c.CoresEach < 0 {
 		errs = append(errs, fmt.Errorf("%d cores each: want at least 0", c.CoresEach))
 	}
-	if c.Grace < 0 || c.TableGrace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 {
-		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, join timeout %v, slow after %v: want at least 0", c.Grace, c.TableGrace, c.JoinTimeout, c.SlowAfter))
+	if c.Grace < 0 || c.TableGrace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 || c.TableDeadAfter < 0 {
+		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, join timeout %v, slow after %v, servers of tables dead after %v: want at least 0", c.Grace, c.TableGrace, c.JoinTimeout, c.SlowAfter, c.TableDeadAfter))
 	}
 	return errors.Join(errs...)
 }

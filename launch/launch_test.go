@@ -52,6 +52,8 @@ func play(role string, args []string) int {
 		return 9
 	}
 	switch role {
+	case "keeper":
+		return playKeeper(args)
 	case "hello":
 		fmt.Printf("rank %d of %d, local %d, launched %v\n", env.Rank, env.WorldSize, env.LocalRank, env.Launched)
 		fmt.Fprintf(os.Stderr, "to stderr by %d\n", env.Rank)

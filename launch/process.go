@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -33,14 +34,16 @@ type process struct {
 	reading  sync.WaitGroup
 	drained  chan struct{}
 	tail     tail
+	life     *os.File // where a server of tables shows that it lives; nil: it is no such
 
 	spared bool // the others go on without it
 
 	how string // how it ended, "" for status 0; set by wait
 
 	mu    sync.Mutex
-	ended bool // its number may be another's from now on
-	sent  bool // it was signalled from here: its end is not its own doing
+	ended bool   // its number may be another's from now on
+	sent  bool   // it was signalled from here: its end is not its own doing
+	hung  string // why it was killed: it showed no life
 }
 
 // start starts the process. Its output goes to sink, a writer per stream.
@@ -57,9 +60,18 @@ func (p *process) start(sink func(of stream, b []byte)) error {
 		}
 		p.pipes, ends = append(p.pipes, r), append(ends, w)
 	}
+	life, err := p.lifePipe()
+	if err != nil {
+		closeAll(p.pipes)
+		return err
+	}
+	if life != nil {
+		ends = append(ends, life)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = ends[stdout], ends[stderr]
 	if err := p.cmd.Start(); err != nil {
 		closeAll(p.pipes)
+		_ = p.life.Close() // of none nothing happens
 		return err
 	}
 	for of, r := range p.pipes {
@@ -101,6 +113,7 @@ func (p *process) wait() {
 	}
 	p.how = how(p.cmd.Wait())
 	p.finish()
+	p.how = cmp.Or(p.whyHung(), p.how)
 	select {
 	case <-p.drained:
 	case <-time.After(lastWords):

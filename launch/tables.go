@@ -26,6 +26,8 @@ type TableEnv struct {
 	Ticket    transport.Ticket
 	// Socket is the number of a descriptor that listens at Addrs[Index].
 	Socket int
+	// Life is the number of a descriptor to which the server writes now and then: see ShowLife.
+	Life int
 }
 
 // TableFromEnv reads a server's variables as FromEnv reads a rank's. Without
@@ -38,6 +40,7 @@ func TableFromEnv(lookup func(string) (string, bool)) (env TableEnv, present boo
 	env.Index = r.number(TableVar, 0)
 	env.WorldSize = r.number(WorldSizeVar, 1)
 	env.Socket = r.number(SocketVar, socketNumber)
+	env.Life = r.number(LifeVar, socketNumber)
 	if text := r.text(TicketVar); text != "" {
 		if env.Ticket, err = transport.ParseTicket(text); err != nil {
 			r.fail("%s: %w", TicketVar, err)
@@ -57,6 +60,7 @@ func (e TableEnv) Strings() []string {
 		WorldSizeVar + "=" + strconv.Itoa(e.WorldSize),
 		TicketVar + "=" + e.Ticket.String(),
 		SocketVar + "=" + strconv.Itoa(e.Socket),
+		LifeVar + "=" + strconv.Itoa(e.Life),
 	}
 }
 
@@ -108,7 +112,7 @@ func (t *tableSockets) close() { closeAll(t.files) }
 func (j *job) newTable(number int) *process {
 	i := number - j.members()
 	p := &process{rank: number, server: -1, table: i, tail: tail{max: j.cfg.TailLines}}
-	env := TableEnv{Index: i, Addrs: j.tables.addrs, WorldSize: j.cfg.N, Ticket: j.cfg.Ticket, Socket: socketNumber}
+	env := TableEnv{Index: i, Addrs: j.tables.addrs, WorldSize: j.cfg.N, Ticket: j.cfg.Ticket, Socket: socketNumber, Life: lifeNumber}
 	p.run(j.programs[2], j.cfg.TableCommand, append(withoutOurs(j.cfg.Env), env.Strings()...))
 	p.cmd.ExtraFiles = []*os.File{j.tables.files[i]}
 	if j.procs != nil && number < len(j.procs) {
@@ -125,6 +129,7 @@ func (j *job) tableEnded(p *process) bool {
 	}
 	if p.restarts >= j.cfg.TableRestarts {
 		j.lose(p)
+		j.coordinator.MarkServerLost(p.table, j.tables.addrs[p.table], p.how+lastLine(p.tail.last()))
 		return false
 	}
 	j.cfg.Report(fmt.Sprintf("parameter server %d is lost: %s%s; it is started again (%d of %d)", p.table, p.how, lastLine(p.tail.last()), p.restarts+1, j.cfg.TableRestarts))
@@ -138,13 +143,25 @@ func (j *job) tableEnded(p *process) bool {
 	if err != nil {
 		j.cfg.Report(fmt.Sprintf("parameter server %d cannot be started again: %v", p.table, err))
 		j.lose(p)
+		j.coordinator.MarkServerLost(p.table, j.tables.addrs[p.table], fmt.Sprintf("%s; it cannot be started again: %v", p.how, err))
 	}
 	return err == nil
 }
 
 // tableWords is how long a server of tables may take to end with words of its own, after
-// the last rank has ended with an error: that may have been the server's.
+// the last rank has ended with an error: that may have been the server's. So long ranks have to do so
+// after they were told that a server is lost.
 const tableWords = 2 * time.Second
+
+// tableLost begins the end of the clients of a server of tables, which cannot go on. Who is in the mesh was told
+// why.
+func (j *job) tableLost(next *escalation) {
+	if j.cfg.Apart || next.begun() {
+		next.hurry()
+		return
+	}
+	next.shorten(min(tableWords, j.cfg.Grace))
+}
 
 // awaitServers begins the end of servers, now that no rank is there any more. When all have left they
 // end by themselves; after a rank has failed those of tables would wait for it.
@@ -154,8 +171,8 @@ func (j *job) awaitServers(next *escalation) {
 	switch {
 	case j.first == nil || j.cfg.Tables == 0:
 		next.begin(max(j.serversGrace(), j.cfg.TableGrace))
-	case j.first.killed():
-		next.hurry() // no server's doing
+	case j.first.killed() || j.first.table >= 0:
+		next.hurry() // no other server has more to say
 	default:
 		next.shorten(min(tableWords, j.cfg.Grace))
 	}

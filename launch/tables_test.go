@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,9 @@ func playTable(env TableEnv, err error, args []string) int {
 		fmt.Println("no table:", err)
 		return 4
 	}
+	if len(args) == 0 || args[0] != "mute" {
+		defer env.ShowLife(100 * time.Millisecond)()
+	}
 	l, err := net.FileListener(os.NewFile(uintptr(env.Socket), "socket"))
 	if err != nil || l.Addr().String() != env.Addrs[env.Index] {
 		fmt.Println(l, err, env)
@@ -41,6 +45,10 @@ func playTable(env TableEnv, err error, args []string) int {
 		case "die\n":
 			fmt.Println("about to die")
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case "freeze\n":
+			fmt.Println("about to freeze")
+			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			time.Sleep(forever) // this thread may go on for a moment
 		case "leave\n":
 			return 0
 		case "save\n":
@@ -65,7 +73,7 @@ func playTable(env TableEnv, err error, args []string) int {
 	}
 }
 
-// playCustomer says each word to each server of tables and prints the answers.
+// playCustomer says each word to each server of tables and prints the answers; at a path it waits until it is there.
 func playCustomer(env Env, words []string) int {
 	for _, word := range words {
 		switch word {
@@ -73,6 +81,10 @@ func playCustomer(env Env, words []string) int {
 			time.Sleep(forever)
 		case "quit":
 			return 7
+		}
+		if filepath.IsAbs(word) {
+			awaitFile(word)
+			continue
 		}
 		for _, addr := range env.Tables {
 			conn, err := net.DialTimeout("tcp", addr, patience)
@@ -201,7 +213,7 @@ func TestTablesHaveTime(t *testing.T) {
 }
 
 func TestTableEnv(t *testing.T) {
-	want := TableEnv{Index: 1, Addrs: []string{"127.0.0.1:7", "[::1]:8"}, WorldSize: 3, Ticket: transport.NewTicket(), Socket: 3}
+	want := TableEnv{Index: 1, Addrs: []string{"127.0.0.1:7", "[::1]:8"}, WorldSize: 3, Ticket: transport.NewTicket(), Socket: 3, Life: 4}
 	got, present, err := TableFromEnv(lookupIn(want.Strings()))
 	if err != nil || !present || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, %v, %v", got, present, err)

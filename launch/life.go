@@ -1,0 +1,106 @@
+package launch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/internal/awake"
+)
+
+// Servers of tables are no members of the mesh, where heartbeats show who lives. Each writes a byte to a
+// pipe of its launcher now and then, from a goroutine that waits for nothing else: a server that is busy, waits for
+// its trainers or saves goes on with it, one that hangs does not.
+
+// lifeNumber is the descriptor to which a server of tables writes.
+const lifeNumber = socketNumber + 1
+
+// ShowLife shows the launcher every so often that this process, a server of tables, lives, until stop is called. It
+// is to be called as soon as the process has begun: one that shows nothing is killed after the launcher's
+// JoinTimeout, and after DeadAfter when it has shown something before.
+func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
+	pipe, end, ended := os.NewFile(uintptr(e.Life), "life"), make(chan struct{}), make(chan struct{})
+	show := func() error {
+		_, err := pipe.Write([]byte{1})
+		return err
+	}
+	err := show() // before anything else can happen
+	go func() {
+		defer close(ended)
+		defer pipe.Close()
+		tick := time.NewTicker(cmp.Or(every, cluster.DefaultHeartbeat))
+		defer tick.Stop()
+		for ; err == nil; err = show() { // else the launcher has ended
+			select {
+			case <-tick.C:
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// listen kills a server of tables that shows no life for as long as it may, and returns when it has ended. A
+// launcher that was suspended itself does not count that time.
+func (p *process) listen(begin, after time.Duration) {
+	defer p.life.Close()
+	b := make([]byte, 512)
+	for silence := (awake.Silence{Limit: begin}); ; {
+		_ = p.life.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
+		_, err := p.life.Read(b)
+		switch {
+		case err == nil:
+			silence = awake.Silence{Limit: after}
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return
+		case silence.Missed():
+			p.hang(fmt.Sprintf("no sign of life for %v", silence.Limit))
+			return
+		}
+	}
+}
+
+// hang kills a process that hangs; unlike one that was told to end, it is lost.
+func (p *process) hang(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.hung = why
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
+}
+
+// whyHung is why it was killed, if it showed no life.
+func (p *process) whyHung() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hung
+}
+
+// lifePipe makes the pipe of a server of tables, and returns the process's end of it, which is to be closed when the
+// process has started; nil for others.
+func (p *process) lifePipe() (theirs *os.File, err error) {
+	if p.table < 0 {
+		return nil, nil
+	}
+	if p.life, theirs, err = os.Pipe(); err == nil {
+		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, theirs)
+	}
+	return theirs, err
+}
+
+// listen watches a process that shows its life by a pipe.
+func (j *job) listen(p *process) {
+	if p.life != nil {
+		begin := cmp.Or(j.cfg.JoinTimeout, cluster.DefaultJoinTimeout)
+		go p.listen(begin, cmp.Or(j.cfg.TableDeadAfter, j.cfg.DeadAfter, cluster.DefaultDeadAfter))
+	}
+}
