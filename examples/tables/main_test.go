@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -44,6 +45,7 @@ func serve(mode tables.Mode) error {
 	if err != nil {
 		return err
 	}
+	defer env.ShowLife(0)()
 	l, err := net.FileListener(os.NewFile(uintptr(env.Socket), "socket"))
 	if err != nil {
 		return err
@@ -68,6 +70,26 @@ func TestLearns(t *testing.T) {
 			t.Fatalf("%s: %v", mode, err)
 		}
 		checkLearnt(t, out.String())
+	}
+}
+
+// Servers that would take its gradients for moves refuse it, and say what to do.
+func TestGeoIsRefused(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	err := launch.Run(ctx, launch.Config{
+		N: 2, Command: []string{os.Args[0]}, Tables: 2, TableCommand: []string{os.Args[0], string(tables.Geo)},
+		Env: append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: &errs,
+	})
+	var death *launch.DeathError
+	if !errors.As(err, &death) || death.Table >= 0 || out.Len() > 0 {
+		t.Errorf("got %v, stdout %q", err, &out)
+	}
+	for _, want := range []string{"in geo mode servers add what is pushed to the parameters, by no rule", "servers of mode sync, async or ssp"} {
+		if !strings.Contains(errs.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &errs)
+		}
 	}
 }
 

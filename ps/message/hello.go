@@ -54,6 +54,10 @@ type Hello struct {
 	Mode              string   // what the trainer takes the servers' mode for; "": any
 }
 
+// ModeGeo is the mode of servers that add what is pushed to the parameters, by no rule: trainers must
+// say that they know it.
+const ModeGeo = "geo"
+
 // ModeOf is a Hello's Mode: a consistency, and with ssp how stale a trainer may be.
 func ModeOf(consistency string, staleness int) string {
 	if consistency == "ssp" {

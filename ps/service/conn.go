@@ -103,7 +103,7 @@ func (c *conn) run() {
 		c.s.cfg.Report(c.s.says("a connection from %v: %v", c.link.RemoteAddr(), err))
 		return
 	}
-	c.s.seats.leave(c, time.Now(), err)
+	c.s.seats.leave(c, err)
 	if err != errGoodbye { // the trainer says so itself
 		c.s.cfg.Report(c.s.says("the connection of trainer %d, lane %d, has ended: %v", c.who.Trainer, c.who.Lane, err))
 	}
@@ -221,6 +221,10 @@ func (c *conn) sameJob() error {
 	}
 	if h.Mode != "" && h.Mode != cfg.Mode {
 		return c.mismatch("trainer %d is told that servers are %s, this one is %s: say the same to all", h.Trainer, h.Mode, cfg.Mode)
+	}
+	if h.Mode == "" && cfg.Mode == message.ModeGeo {
+		return c.mismatch("trainer %d has not said that it pushes moves: in geo mode servers add what is pushed to the parameters, by no rule, and gradients would make them worse. Let it push gradients to servers of mode sync, async or ssp, or keep copies and push by how much these have moved (ps/trainer does, with GeoSteps), and say so by client.Config.Mode %q",
+			h.Trainer, message.ModeGeo)
 	}
 	if h.Server != cfg.Index || h.Servers != cfg.Servers {
 		return c.mismatch("trainer %d takes this for server %d of %d, it is %d of %d: do all have the same list of servers?",
@@ -366,7 +370,7 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 	case message.TypeLeave:
 		ticket, err := c.engine.Leave(c.lane, h.Number)
 		if err == nil {
-			c.s.seats.departed(c.lane, time.Now())
+			c.s.seats.departed(c.lane)
 			c.s.meetings.leave(c.who.Trainer)
 		}
 		return ticket, err

@@ -98,6 +98,12 @@ func TestRefusals(t *testing.T) {
 		}
 		p.failed(typ, b, reason, "server 0: ", says)
 	}
+	geo := start(t, 1, func(c *Config, _ *fake.Config) { c.Mode = message.ModeGeo })
+	typ, b := geo.knock().greets(hello(0, 1))
+	geo.knock().failed(typ, b, message.ReasonMismatch, "trainer 0 has not said that it pushes moves", "mode sync, async or ssp")
+	h := hello(0, 1)
+	h.Mode = message.ModeGeo
+	geo.join(h)
 	p := w.knock()
 	old := hello(1, 2).Append(nil)
 	old[0] = message.Protocol + 1
