@@ -34,6 +34,8 @@ type Job struct {
 	columns               int
 	tables                []string         // addresses
 	apart                 bool             // the ranks form no mesh
+	watched               bool             // the launcher ends those that hang
+	timeout               time.Duration    // of waits for others
 	ticket                transport.Ticket // nil in a job of one process
 
 	ctx    context.Context
@@ -70,8 +72,9 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j.watched, j.timeout = env.Launched, cfg.Collective.Timeout
 	if len(cfg.Tables) > 0 {
-		j.tables = cfg.Tables
+		j.tables, j.watched = cfg.Tables, false
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if cfg.Apart {

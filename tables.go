@@ -12,9 +12,13 @@ import (
 func (j *Job) Tables() int { return len(j.tables) }
 
 // DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says what is
-// asked of them; who and where they are, the ticket and the version are the job's. It waits
-// for servers that are not up yet. The client is its caller's to end, before the job. When a rank is
+// asked of them; who and where they are, who watches them, the ticket and the version are the job's, and so is
+// Timeout where cfg has none: Config.Collective's. It waits
+// for servers that are not up yet. The client is its caller's to end, before the job. When a rank or a server is
 // lost it is aborted: its servers would let it wait for what that one was to push.
+//
+// Servers of mode geo take by how much copies have moved, and no gradients: they refuse a client that does
+// not say, by Mode, that it knows.
 func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	if len(j.tables) == 0 {
 		return nil, fmt.Errorf("the job has no servers of tables: start it with some, such as by ringo run --servers 1 --ps-mode async, or give all ranks their addresses")
@@ -23,7 +27,8 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 		return nil, fmt.Errorf("a job of one process has no servers of tables: start its ranks as processes")
 	}
 	cfg.Servers, cfg.Ticket, cfg.Version = j.tables, j.ticket, Version
-	cfg.Trainer, cfg.Trainers = j.rank, j.size
+	cfg.Trainer, cfg.Trainers, cfg.Watched = j.rank, j.size, j.watched
+	cfg.Timeout = cmp.Or(cfg.Timeout, j.timeout)
 	ctx := cmp.Or(j.ctx, context.Background())
 	c, err := client.Dial(ctx, cfg)
 	if err == nil {

@@ -68,11 +68,11 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 // registerMember registers the flags of all that are members of a job, ranks and
 // servers.
 func (f *jobFlags) registerMember(fs *pflag.FlagSet) {
-	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange; dead ranks are found within --dead-after, a slow one is only reported until then")
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange, or for a server; dead ones are found within --dead-after, a slow one is only reported until then")
 	fs.StringVar(&f.rendezvous, "rendezvous", "", "`HOST:PORT` where rank 0 meets the others, for ranks started by hand")
 	fs.DurationVar(&f.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
-	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of the ranks")
-	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank without a sign of life for so long is lost; at least twice --heartbeat")
+	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of ranks and servers")
+	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank or server without a sign of life for so long is lost; at least twice --heartbeat")
 	f.network.register(fs)
 	f.slice.register(fs)
 }

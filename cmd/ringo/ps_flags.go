@@ -46,7 +46,7 @@ var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "du
 
 // tableFlags tells which flags of other commands a server of tables takes over.
 func (f *psFlags) tableFlags(name string) bool {
-	return oneOf(name, psFlagNames...) || f.goesOn() && oneOf(name, lostTimes...)
+	return oneOf(name, psFlagNames...) || oneOf(name, lostTimes...)
 }
 
 // registerTables registers what servers of tables are told.
@@ -179,6 +179,7 @@ func (f *jobFlags) checkKeepers(cmd *cobra.Command, faults *faultList) {
 		return
 	}
 	f.keepers, f.summers = f.servers, 0
+	checkBeat(f.heartbeat, faults)
 	f.ps.keep.check(f.ps.durability, f.ps.dir, f.keepers-1, faults)
 	f.ps.keep.checkDays(cmd.Flags().Lookup("optimizer").Value.String() == train.OptimizerClick, faults)
 	if f.byHand {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // What a lost rank means for the others, where servers keep the parameters.
@@ -33,7 +36,7 @@ func (f *jobFlags) checkApart(cmd *cobra.Command, faults *faultList) {
 	if !f.ps.goesOn() {
 		return
 	}
-	for _, name := range append([]string{"rendezvous", "transport", "algorithm", "timeout", "trace"}, networkFlagNames...) {
+	for _, name := range append([]string{"rendezvous", "transport", "algorithm", "trace"}, networkFlagNames...) {
 		if cmd.Flags().Changed(name) {
 			faults.add("--%s is not for --ps-lost %s: ranks are connected to servers, and not to each other", name, lostGoesOn)
 		}
@@ -48,18 +51,19 @@ func (f *jobFlags) checkApart(cmd *cobra.Command, faults *faultList) {
 // lostTimes are the flags that say when a rank is lost.
 var lostTimes = []string{"join-timeout", "heartbeat", "dead-after"}
 
-// losing tells a server when a trainer is lost, and what that means.
+// losing tells a server when a trainer is lost, and what that means. Where ranks form a mesh that finds those
+// that are lost, and a trainer may be away from its servers for longer.
 func (c *serverRole) losing(cfg *server.Config) {
+	const away = time.Minute
+	cfg.Arrive, cfg.Heartbeat, cfg.Silence, cfg.Rejoin = c.joinTimeout, c.heartbeat, c.deadAfter, max(away, c.deadAfter)
 	if c.ps.goesOn() {
-		cfg.LostLeaves, cfg.Arrive, cfg.Heartbeat, cfg.Silence, cfg.Rejoin = true, c.joinTimeout, c.heartbeat, c.deadAfter, c.deadAfter
+		cfg.LostLeaves, cfg.Rejoin = true, c.deadAfter
 	}
 }
 
-// checkLosing reports what has no effect on a server.
-func (c *serverRole) checkLosing(cmd *cobra.Command, faults *faultList) {
-	for _, name := range lostTimes {
-		if cmd.Flags().Changed(name) && !c.ps.goesOn() {
-			faults.add("--%s has no effect with --ps-mode %s, but with --ps-lost %s", name, c.ps.mode, lostGoesOn)
-		}
+// checkBeat reports signs of life that servers of tables and those who connect to them would wait for in vain.
+func checkBeat(every time.Duration, faults *faultList) {
+	if most := transport.HandshakeTimeout / 2; every > most {
+		faults.add("--heartbeat %v: want at most %v with servers that keep parameters", every, most)
 	}
 }

@@ -151,11 +151,12 @@ func TestLostUsage(t *testing.T) {
 	for _, c := range [][]string{
 		{ps + "--ps-mode async --ps-lost maybe", `--ps-lost "maybe" is not known: use end or go-on`},
 		{ps + "--ps-lost go-on", "--ps-lost has no effect with --ps-mode sum"},
-		{ps + "--ps-mode async --ps-lost go-on --transport tcp --timeout 3s --trace x", "--transport is not for --ps-lost go-on", "--timeout is not for", "--trace is not for"},
+		{ps + "--ps-mode async --ps-lost go-on --transport tcp --trace x", "--transport is not for --ps-lost go-on", "--trace is not for"},
 		{ps + "--ps-mode async --ps-lost go-on --rank 0 --rendezvous h:1 --ps-addrs h:2", "--rendezvous is not for --ps-lost go-on"},
 		{ps + "--ps-mode async --ps-lost go-on --rank 0 --ps-addrs h:2 --heartbeat 1s --dead-after 9s --join-timeout 9s", "--heartbeat has no effect on a rank with --ps-lost go-on: give it to ringo server", "--dead-after has", "--join-timeout has"},
 		{ps + "--ps-mode async --ps-lost go-on --rank 0", "--servers 1, but --ps-addrs has 0 addresses"},
-		{"server --ps-mode async --np 1 --index 0 --ps-addrs a:1 --dead-after 3s", "--dead-after has no effect with --ps-mode async, but with --ps-lost go-on"},
+		{"server --ps-mode async --np 1 --index 0 --ps-addrs a:1 --heartbeat 6s --dead-after 12s", "--heartbeat 6s: want at most 5s with servers that keep parameters"},
+		{ps + "--ps-mode async --heartbeat 6s --dead-after 12s", "--heartbeat 6s: want at most 5s"},
 	} {
 		checkRefused(t, exitUsage, c[0], c[1:]...)
 	}

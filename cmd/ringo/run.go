@@ -47,8 +47,8 @@ func newRun() *cobra.Command {
 	fs.IntVar(&c.np, "np", 1, "number of `ranks` (workers)")
 	fs.IntVar(&c.servers, "servers", 0, "number of servers beside them")
 	fs.DurationVar(&c.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
-	fs.DurationVar(&c.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "with --ps-lost go-on, time between signs of life of the ranks")
-	fs.DurationVar(&c.deadAfter, "dead-after", cluster.DefaultDeadAfter, "with --ps-lost go-on, a rank without a sign of life for so long is lost; at least twice --heartbeat")
+	fs.DurationVar(&c.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of servers that keep parameters, and of those connected to them")
+	fs.DurationVar(&c.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a server that keeps parameters is lost without a sign of life for so long, and with --ps-lost go-on a rank; at least twice --heartbeat")
 	fs.StringVar(&c.transport, "transport", "", "how they talk, unless the program says: shm or tcp; sets "+launch.TransportVar)
 	c.slice.register(fs)
 	c.ps.registerTables(fs)
@@ -72,6 +72,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 		}
 		server := []string{self, serverCommand}
 		if c.ps.keeps() {
+			cfg.TableDeadAfter = c.deadAfter
 			c.ps.launched(&cfg, c.servers, append(server, givenFlags(cmd, c.ps.tableFlags)...))
 		} else {
 			cfg.Servers, cfg.ServerCommand = c.servers, append(server, givenFlags(cmd, serverFlags)...)
@@ -100,16 +101,17 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	times := jobFlags{timeout: 1, joinTimeout: c.joinTimeout, heartbeat: c.heartbeat, deadAfter: c.deadAfter, slice: c.slice}
 	times.checkTimes(&faults)
 	c.ps.check(cmd, modePS, &faults)
-	if !c.ps.goesOn() {
+	if !c.ps.keeps() {
 		for _, name := range []string{"heartbeat", "dead-after"} {
 			if cmd.Flags().Changed(name) {
-				faults.add("--%s has no effect without --ps-lost %s: the program says when a rank is lost", name, lostGoesOn)
+				faults.add("--%s has no effect without servers that keep parameters (--ps-mode): the program says when a rank is lost", name)
 			}
 		}
 	}
 	if !c.ps.keeps() {
 		return faults
 	}
+	checkBeat(c.heartbeat, &faults)
 	if c.servers == 0 {
 		faults.add("--ps-mode %s needs servers that keep the parameters: say --servers", c.ps.mode)
 	}

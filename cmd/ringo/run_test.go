@@ -81,7 +81,8 @@ func TestRunUsage(t *testing.T) {
 		{run + "--ps-mode sync --durability wal -- true", `--durability wal and --ps-memory 0 with --ps-dir ""`},
 		{run + "--ps-mode sync --staleness 3 -- true", "--staleness 3: want 0 or more, and --ps-mode ssp"},
 		{run + "--ps-mode sync --ps-http 127.0.0.1:65535 -- true", "server 1 would listen at port 65536"},
-		{run + "--ps-mode sync --dead-after 9s -- true", "--dead-after has no effect without --ps-lost go-on"},
+		{run + "--dead-after 9s -- true", "--dead-after has no effect without servers that keep parameters"},
+		{run + "--ps-mode sync --heartbeat 6s --dead-after 12s -- true", "--heartbeat 6s: want at most 5s"},
 		{run + "--ps-mode sync --ps-lost go-on --transport tcp -- true", "--transport tcp is not for --ps-lost go-on"},
 	} {
 		checkRefused(t, exitUsage, c[0], c[1:]...)

@@ -19,6 +19,7 @@ import (
 
 // serveTables is `ringo server` where servers keep the parameters.
 func (c *serverRole) serveTables(cmd *cobra.Command) error {
+	defer c.showLife()()
 	cfg, err := c.tableConfig()
 	if err != nil {
 		return err
@@ -60,6 +61,15 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s\n", name, end, counted(int(rows), "row"),
 		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), mebibytes(figures.BytesRead), mebibytes(figures.BytesWritten), saved)
 	return err
+}
+
+// showLife shows the launcher, where there is one, that this process lives, whatever it does or waits for.
+func (c *serverRole) showLife() (stop func()) {
+	env, launched, err := launch.TableFromEnv(os.LookupEnv)
+	if err != nil || !launched {
+		return func() {} // tableConfig tells of the fault
+	}
+	return env.ShowLife(c.heartbeat)
 }
 
 // tableConfig is what flags and the launcher say.
@@ -110,7 +120,7 @@ func (c *serverRole) checkTables(cmd *cobra.Command, faults *faultList) {
 		}
 	}
 	c.ps.keep.check(c.ps.durability, c.ps.dir, max(c.index, env.Index), faults)
-	c.checkLosing(cmd, faults)
+	checkBeat(c.heartbeat, faults)
 	if launched {
 		return
 	}

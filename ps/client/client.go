@@ -49,6 +49,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -61,7 +62,7 @@ type Config struct {
 	Ticket  transport.Ticket
 	Version string // of the program
 	Job     string // as the servers have it; may be ""
-	Mode    string // what the servers must be, as message.ModeOf says it; "": anything
+	Mode    string // what the servers must be, as message.ModeOf says it; "": anything but message.ModeGeo
 
 	Trainer, Trainers int           // which of how many
 	Lanes             int           // of each trainer; 0: 1
@@ -79,12 +80,16 @@ type Config struct {
 	// acknowledgement, and Pulls how many messages for rows or values may be under
 	// way to it; 0: 16 each. The server may allow fewer pulls.
 	Window, Pulls int
-	// Reconnect is how long a server may be away, at the beginning too; 0: 2 min.
+	// Reconnect is how long a server may be away, at the beginning too; 0: 2 min, or half of
+	// Timeout where that is less.
 	Reconnect time.Duration
 	// Timeout is how long an answer or an acknowledgement may take, absences of
 	// the server included: more than Reconnect, and more than servers wait for
-	// other trainers. 0: 15 min.
+	// other trainers. A checkpoint of the whole job may take 15 min at least. 0: 15 min.
 	Timeout time.Duration
+	// Watched says that somebody else watches the servers, as a launcher does, and ends those that
+	// hang: one that shows no sign of life is waited for as one that is away. Without it, it is lost.
+	Watched bool
 	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
 
@@ -92,10 +97,14 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
+// longest is how long an answer may take if nothing else is said, and that to Save in any case.
+const longest = 15 * time.Minute
+
 func (c Config) withDefaults() Config {
 	c.Lanes = cmp.Or(c.Lanes, 1)
 	c.Window, c.Pulls = cmp.Or(c.Window, 16), cmp.Or(c.Pulls, 16)
-	c.Reconnect, c.Timeout = cmp.Or(c.Reconnect, 2*time.Minute), cmp.Or(c.Timeout, 15*time.Minute)
+	c.Timeout = cmp.Or(c.Timeout, longest)
+	c.Reconnect = cmp.Or(c.Reconnect, min(2*time.Minute, c.Timeout/2))
 	c.SocketBytes = cmp.Or(c.SocketBytes, 2<<20)
 	if c.Dial == nil {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -146,6 +155,7 @@ type Client struct {
 	lanes   []*Lane
 	count   counters
 	meeting meeting
+	clock   *awake.Clock // by which absences and waits are measured
 
 	ctx    context.Context // done when the client ends
 	cancel context.CancelFunc
@@ -165,7 +175,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	c := &Client{cfg: cfg, session: 1 + rand.Uint64N(1<<63)}
+	c := &Client{cfg: cfg, session: 1 + rand.Uint64N(1<<63), clock: awake.New(watchEvery)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if _, err := hex.Decode(c.hash[:], []byte(cfg.Schema.Hash())); err != nil {
 		return nil, fmt.Errorf("ps: client: the schema's hash: %w", err)
@@ -186,10 +196,33 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	for _, k := range c.allLinks() {
 		c.links.Go(k.run)
 	}
+	c.links.Go(c.watch)
 	if err := c.await(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// watchEvery is how often waits are looked at.
+const watchEvery = 250 * time.Millisecond
+
+// watch ends the client when a message has waited for too long.
+func (c *Client) watch() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c.clock.Tick()
+		for _, l := range c.lanes {
+			for _, k := range l.links {
+				k.checkAges(c.clock.Now())
+			}
+		}
+	}
 }
 
 // await waits until every link has been up.
@@ -302,6 +335,9 @@ func (e *Error) Error() string {
 	step := ""
 	if e.Step != 0 {
 		step = fmt.Sprintf(" of step %d", e.Step)
+	}
+	if lost := (*transport.ServerLostError)(nil); errors.As(e.Err, &lost) { // which names it
+		return fmt.Sprintf("ps: trainer %d: %s%s, lane %d: %v", e.Trainer, e.Op, step, e.Lane, e.Err)
 	}
 	return fmt.Sprintf("ps: trainer %d: %s%s, server %d (%s), lane %d: %v", e.Trainer, e.Op, step, e.Server, e.Addr, e.Lane, e.Err)
 }

@@ -340,7 +340,7 @@ func TestBadCalls(t *testing.T) {
 		must(t, err)
 		must(t, p.Wait())
 	}
-	_, err = Dial(context.Background(), Config{Servers: []string{""}, Trainer: 3, Trainers: 2, Pull: 9, Window: -1, Timeout: time.Second, SocketBytes: 1})
+	_, err = Dial(context.Background(), Config{Servers: []string{""}, Trainer: 3, Trainers: 2, Pull: 9, Window: -1, Reconnect: time.Minute, Timeout: time.Second, SocketBytes: 1})
 	says(t, err, "no ticket", "no version", "server 0 has no address", "trainer 3 of 2", "rows pulled in code 9", "-1 changes", "take 1s to answer", "1 bytes", "nothing to serve")
 	_, err = Dial(context.Background(), Config{})
 	says(t, err, "server 0 of 0")

@@ -269,7 +269,7 @@ func TestUnreachable(t *testing.T) {
 		cfg.Servers[0] = "elsewhere:7"
 		start := time.Now()
 		_, err := Dial(context.Background(), cfg)
-		says(t, err, "ps: trainer 0: connecting, server 0 (elsewhere:7), lane 0: it could not be reached for 2m0s", "connection refused", "it was never reached")
+		says(t, err, "ps: trainer 0: connecting, lane 0: parameter server 0 at elsewhere:7 is lost: it could not be reached for 2m0s", "connection refused", "it was never reached")
 		if waited := time.Since(start); waited != 2*time.Minute {
 			t.Errorf("after %v", waited)
 		}
@@ -292,7 +292,7 @@ func TestUnreachable(t *testing.T) {
 		p, err := c.Lane(0).PullRows(1, 8, []uint64{1}, make([]float32, 16))
 		must(t, err)
 		err = p.Wait()
-		says(t, err, "server 0 (host0:1), lane 0: it could not be reached for 2m0s", "connection refused", "after: the server has ended: context canceled")
+		says(t, err, `pull of rows of table "even" of step 8, lane 0: parameter server 0 at host0:1 is lost: it could not be reached for 2m0s`, "connection refused", "after: the server has ended: context canceled")
 		if waited := time.Since(start); waited < 2*time.Minute || waited > 2*time.Minute+2*time.Second {
 			t.Errorf("after %v", waited)
 		}

@@ -89,22 +89,39 @@ func (k *link) run() {
 			err = k.begin(conn, w)
 		}
 		if err != nil {
-			k.c.fail(k.fault("connecting", 0, err))
+			if lost := (*Error)(nil); !errors.As(err, &lost) {
+				err = k.fault("connecting", 0, err)
+			}
+			k.c.fail(err)
 			return
 		}
 		if first {
 			close(k.ready)
 		}
 		cause = k.converse(conn, w)
-		k.checkAges(time.Now()) // a connection that breaks again and again must not put off the end
-		if k.over() {
+		switch {
+		case k.over():
 			return
-		}
-		if isFinal(cause) {
+		case isFinal(cause):
 			k.c.fail(k.fault("the connection", 0, cause))
+			return
+		case errors.Is(cause, message.ErrSilent) && !k.c.cfg.Watched:
+			k.c.fail(k.lost(fmt.Sprintf("no sign of life for %v", w.Silence)))
 			return
 		}
 	}
+}
+
+// lost is the error that the server is gone for good. Its step is that of the oldest message that waits.
+func (k *link) lost(why string) error {
+	op, step := "connecting", uint64(0)
+	k.mu.Lock()
+	if len(k.queue) > 0 {
+		h := k.queue[0].head
+		op, step = k.what(k.queue[0].t, h), h.Step
+	}
+	k.mu.Unlock()
+	return k.fault(op, step, &transport.ServerLostError{Server: k.server, Addr: k.addr, Why: why})
 }
 
 // over tells whether nobody wants the connection any more.
@@ -135,34 +152,31 @@ func isFinal(err error) bool {
 // away. cause is why there is no connection.
 func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
-	limit := k.c.cfg.Reconnect
-	ctx, cancel := context.WithTimeout(k.c.ctx, limit)
-	defer cancel()
-	last, timer := error(nil), time.NewTimer(0)
-	defer timer.Stop()
-	<-timer.C
+	limit, clock := k.c.cfg.Reconnect, k.c.clock
+	last, begun := error(nil), clock.Now()
 	for pause := shortest; ; pause = min(2*pause, longest) {
+		left := limit - clock.Now().Sub(begun)
+		if left <= 0 {
+			return nil, message.Welcome{}, k.lost(fmt.Sprintf("it could not be reached for %v (%v), after: %v", limit, last, cause))
+		}
+		ctx, cancel := context.WithTimeout(k.c.ctx, left)
 		conn, w, err := k.try(ctx)
-		if err == nil {
-			return conn, w, nil
-		}
-		if k.c.ctx.Err() != nil {
-			return nil, w, k.c.Err()
-		}
-		if isFinal(err) {
-			return nil, w, err
-		}
-		if ctx.Err() == nil || last == nil {
+		switch {
+		case err == nil || isFinal(err):
+			cancel()
+			return conn, w, err
+		case ctx.Err() == nil || last == nil:
 			last = err // the one before says more than that the time is over
 		}
-		timer.Reset(pause/2 + rand.N(pause/2)) // lanes do not come all at once
+		timer := time.NewTimer(pause/2 + rand.N(pause/2)) // lanes do not come all at once
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			if k.c.ctx.Err() != nil {
-				return nil, w, k.c.Err()
-			}
-			return nil, w, fmt.Errorf("it could not be reached for %v (%w), after: %v", limit, last, cause)
+		}
+		timer.Stop()
+		cancel()
+		if k.c.ctx.Err() != nil {
+			return nil, w, k.c.Err()
 		}
 	}
 }
@@ -302,7 +316,7 @@ func (k *link) converse(conn *message.Conn, w message.Welcome) error {
 	stop, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
-		k.write(conn, w.Heartbeat, stop)
+		k.write(conn, w, stop)
 	}()
 	err := k.receive(conn)
 	close(stop)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -20,7 +22,7 @@ type item struct {
 	frame  []byte
 	change bool
 
-	since   time.Time // when it was made
+	since   time.Time // when it was made, by the client's clock
 	there   bool      // sent on this connection, or the server has it from an earlier one
 	writing bool      // the writer reads frame
 	dropped bool      // it has its answer: the writer gives it back
@@ -112,7 +114,7 @@ func (k *link) add(it *item) error {
 		k.pulls++
 		it.pull.more()
 	}
-	it.since, it.there, it.dropped = time.Now(), false, false
+	it.since, it.there, it.dropped = k.c.clock.Now(), false, false
 	k.queue = append(k.queue, it)
 	k.poke()
 	return nil
@@ -273,12 +275,12 @@ func (k *link) drop(i int) {
 
 // write writes what is in the queue, and signs of life where there is nothing, until
 // stop is closed or the connection has broken.
-func (k *link) write(conn *message.Conn, beat time.Duration, stop <-chan struct{}) {
+func (k *link) write(conn *message.Conn, w message.Welcome, stop <-chan struct{}) {
 	heartbeat, err := message.AppendFrame(nil, message.TypeHeartbeat, nil)
 	if err != nil {
 		panic(err) // a frame without a payload
 	}
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(w.Heartbeat)
 	defer tick.Stop()
 	var items []*item
 	var frames [][]byte
@@ -296,8 +298,7 @@ func (k *link) write(conn *message.Conn, beat time.Duration, stop <-chan struct{
 				continue
 			case <-stop:
 				return
-			case now := <-tick.C:
-				k.checkAges(now)
+			case <-tick.C:
 				frames = append(frames, heartbeat)
 			}
 		}
@@ -305,9 +306,24 @@ func (k *link) write(conn *message.Conn, beat time.Duration, stop <-chan struct{
 		err := conn.Write(net.Buffers(frames))
 		k.written(items)
 		if err != nil {
+			leaveToReader(err, w.Silence, stop)
 			conn.Link().Close() // the reader finds out
 			return
 		}
+	}
+}
+
+// leaveToReader waits where nothing could be written for so long that the server may have stopped: the
+// reader is about to see whether it still shows life.
+func leaveToReader(err error, silence time.Duration, stop <-chan struct{}) {
+	if !errors.Is(err, transport.ErrTimeout) {
+		return
+	}
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-stop:
 	}
 }
 
@@ -324,10 +340,13 @@ func (k *link) partWith(conn *message.Conn) bool {
 
 // checkAges ends the client when the oldest message has waited for too long.
 func (k *link) checkAges(now time.Time) {
-	limit := k.c.cfg.Timeout
 	k.mu.Lock()
 	err := error(nil)
 	for _, it := range k.queue {
+		limit := k.c.cfg.Timeout
+		if it.t == message.TypeSave {
+			limit = max(limit, longest)
+		}
 		if now.Sub(it.since) <= limit {
 			continue
 		}

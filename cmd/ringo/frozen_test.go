@@ -1,0 +1,132 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/freeport"
+)
+
+// lostAtOnce makes servers lost soon after they are frozen.
+const lostAtOnce = "--heartbeat 200ms --dead-after 3s "
+
+// freeze stops a server that keeps parameters in the middle of training.
+func (p *program) freeze(server int) {
+	p.t.Helper()
+	p.await(&p.out, "2/")
+	if err := syscall.Kill(p.keeper(server), syscall.SIGSTOP); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// checkNobodyBlamed wants no rank to be named as lost.
+func (p *program) checkNobodyBlamed() {
+	p.t.Helper()
+	for _, rank := range []string{"rank 0 is lost", "rank 1 is lost", "trainer 0 is lost", "trainer 1 is lost"} {
+		if strings.Contains(p.errs.String(), rank) {
+			p.t.Errorf("%s: %q is in\n%s", p.line, rank, &p.errs)
+		}
+	}
+}
+
+// A server that is frozen is named by all, and killed, in every mode; no rank is blamed.
+func TestFrozenKeeper(t *testing.T) {
+	t.Parallel()
+	modes := []string{"sync", "async", "ssp --staleness 1", "geo", "sync --ps-lost go-on", "async --ps-lost go-on"}
+	if testing.Short() {
+		modes = []string{"sync", "sync --ps-lost go-on"}
+	}
+	for _, mode := range modes {
+		p := start(t, endless+lostAtOnce+"--np 2 --mode ps --servers 2 --ps-mode "+mode)
+		p.freeze(0)
+		p.checkEnd(exitFailed, "\nringo: parameter server 0 is lost: no sign of life for 3s; its last lines:\n")
+		if !strings.Contains(mode, "go-on") { // else nobody tells the ranks, which end with the job
+			checkHolds(t, "stderr", "\n"+p.errs.String(), "\n[rank 1] ringo: parameter server 0 at 127.0.0.1:", "\nringo: parameter server 0 at 127.0.0.1:")
+		}
+		p.checkNobodyBlamed()
+		p.checkGone()
+	}
+}
+
+// Where it may be started again the job goes on with the same bits, under ringo run too, and no rank is put out.
+func TestFrozenKeeperComesBack(t *testing.T) {
+	t.Parallel()
+	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
+	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
+	flags := lostAtOnce + "--np 2 --servers 2 --ps-mode sync --durability wal --ps-restarts 1 "
+	runs := []string{
+		line + flags + "--mode ps --ps-lost go-on --ps-dir " + t.TempDir(),
+		"run " + flags + "--ps-dir " + t.TempDir() + " -- " + os.Args[0] + " " + line + "--mode ps --servers 2 --ps-mode sync",
+	}
+	if testing.Short() {
+		runs = runs[:1]
+	}
+	for _, run := range runs {
+		p := start(t, run)
+		p.freeze(0)
+		p.checkEnd(0, "ringo: parameter server 0 is lost: no sign of life for 3s; ", "it is started again (1 of 1)")
+		p.checkNobodyBlamed()
+		if got := sha(t, p.out.String()); got != want {
+			t.Errorf("%s: sha256 %s, want %s", p.line, got, want)
+		}
+	}
+}
+
+// Ranks that were started by hand, as their servers were, name the frozen one themselves.
+func TestFrozenKeeperByHand(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []string{"end", "go-on"} {
+		addrs, mark := freeport.Address(t)+","+freeport.Address(t), ticket()
+		both := "--np 2 --ps-mode async --ps-lost " + lost + " --ps-addrs " + addrs + " "
+		ranks, meet := endless+"--mode ps --servers 2 "+both, ""
+		if lost == "end" {
+			meet = lostAtOnce + "--rendezvous " + freeport.Address(t)
+		}
+		servers := []*program{start(t, "server --index 0 "+lostAtOnce+both, mark), start(t, "server --index 1 "+lostAtOnce+both, mark)}
+		zero, one := start(t, ranks+"--rank 0 "+meet, mark), start(t, ranks+"--rank 1 "+meet, mark)
+		zero.await(&zero.out, "2/")
+		if err := servers[1].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []*program{zero, one} {
+			p.checkEnd(exitFailed, "parameter server 1 at "+strings.Split(addrs, ",")[1]+" is lost: no sign of life for 3s")
+			p.checkNobodyBlamed()
+		}
+		servers[0].cmd.Process.Signal(os.Interrupt) // it would wait a minute for its trainers
+		servers[1].cmd.Process.Kill()
+		for _, s := range servers {
+			s.wait()
+		}
+	}
+}
+
+// A job that is suspended as a whole for longer than the limit goes on, and nobody is lost: not in a mesh, and not
+// where servers alone say who lives.
+func TestSuspendedJob(t *testing.T) {
+	t.Parallel()
+	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
+	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
+	for _, lost := range []string{"end", "go-on"} {
+		p := start(t, line+"--heartbeat 300ms --dead-after 2s --np 2 --mode ps --servers 2 --ps-mode sync --ps-lost "+lost)
+		p.await(&p.out, "epoch  2/")
+		pids := append([]int{p.keeper(0), p.keeper(1), p.worker(0), p.worker(1)}, p.cmd.Process.Pid)
+		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			for _, pid := range pids {
+				if err := syscall.Kill(pid, sig); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if sig == syscall.SIGSTOP {
+				time.Sleep(5 * time.Second)
+			}
+		}
+		p.checkEnd(0)
+		p.checkNobodyBlamed()
+		if got := sha(t, p.out.String()); got != want {
+			t.Errorf("--ps-lost %s: sha256 %s, want %s", lost, got, want)
+		}
+	}
+}
