@@ -34,7 +34,7 @@ type keepFlags struct {
 var keepFlagNames = []string{"ps-save-every", "ps-from", "ps-http", "ps-http-open", "ps-admit", "ps-unseen", "ps-shrink-every"}
 
 func (f *keepFlags) register(fs *pflag.FlagSet) {
-	fs.DurationVar(&f.saveEvery, "ps-save-every", 0, "`time` between checkpoints in --ps-dir, such as 10m: what --durability checkpoint loses with a server at most, besides the time that a checkpoint takes, and with wal what a server has to replay when it begins. 0: one at the end, and those asked for")
+	fs.DurationVar(&f.saveEvery, "ps-save-every", 0, "`time` between checkpoints in --ps-dir, such as 10m: what --durability checkpoint loses with a server at most, besides the time that a checkpoint takes, and with wal what a server has to replay when it begins. 0: one at the end, those asked for, and with wal one whenever the log has come to the size of the tables (and 256 MiB)")
 	fs.StringVar(&f.from, "ps-from", "", "begin with the newest checkpoints in `DIR`, the --ps-dir of an earlier job of any number of servers, optimizer state included")
 	fs.StringVar(&f.http, "ps-http", "", "`HOST:PORT` where server 0 tells by HTTP how it is and takes orders to shrink and save; server 1 at the next port, and so on; port 0: any free one, which it says. Orders need a token, which it says too, or the one in "+launch.OrdersVar)
 	fs.BoolVar(&f.httpOpen, "ps-http-open", false, "let --ps-http be an address that other hosts reach: they may read under the HOST given, and only this host give orders")

@@ -67,7 +67,8 @@ type Config struct {
 	ShrinkEvery time.Duration
 	// SaveEvery is the time between checkpoints, over restarts, 0 for none but the last. Most are deltas:
 	// see tables.Engine.Checkpoint. With durability checkpoint it is what a lost server takes with it, and
-	// the time that a checkpoint takes; with wal it bounds what a server replays when it begins.
+	// the time that a checkpoint takes; with wal it bounds what a server replays when it begins, and so does the
+	// length of its log, whichever comes first: see tables.Config.LogFloor.
 	SaveEvery time.Duration
 	// FullWait is how long the server waits at its end for room on a full disk for its last checkpoint. 0: it
 	// does not.
@@ -186,7 +187,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	if cfg.Admin != nil {
 		beside.Go(func() { s.serveAdmin(ctx) })
 	}
-	if cfg.SaveEvery > 0 {
+	if cfg.SaveEvery > 0 || cfg.Durability == tables.WAL {
 		beside.Go(func() {
 			if e := s.await(ctx); e != nil {
 				s.saveNowAndThen(ctx, e, fullPause, cancel)
@@ -249,6 +250,9 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	defer s.mu.Unlock()
 	s.engine, s.tiers = e, t
 	close(s.ready)
+	if has := e.Stats(); has.LogMost > 0 {
+		s.cfg.Report(fmt.Sprintf("server %d: a checkpoint bounds its log whenever that has grown by the size of the tables, and by %d MiB at least", s.cfg.Index, tables.DefaultLogFloor>>20))
+	}
 	if s.cfg.Admin != nil && s.cfg.Dir != "" && s.cfg.AdminToken == "" {
 		s.writeToken()
 	}

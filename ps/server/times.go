@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -59,26 +60,17 @@ func (s *server) await(ctx context.Context) *tables.Engine {
 // saver is what an engine does for saveNowAndThen.
 type saver interface {
 	SavedAt() time.Time
+	LogFull() <-chan struct{}
+	LogDue() bool
 	Checkpoint(ctx context.Context) (tables.Saved, error)
 }
 
-// saveNowAndThen writes checkpoints. The time since the last one counts on over restarts, so that a server
-// that is killed again and again replays less each time. For room on a full disk it waits, pause after
+// saveNowAndThen writes checkpoints: by time, and where the log is long. The time since the last one counts on over
+// restarts, so that a server that is killed again and again replays less each time. For room on a full disk it waits, pause after
 // pause: to end would lose more than to go on. Any other fault ends the server: who asked for checkpoints
-// relies on them.
+// relies on them, and a log that nothing shortens fills the disk.
 func (s *server) saveNowAndThen(ctx context.Context, e saver, pause time.Duration, fail context.CancelCauseFunc) {
-	for begun := time.Now(); ; {
-		last := e.SavedAt()
-		at := last
-		if at.IsZero() || at.After(time.Now()) {
-			at = begun
-		}
-		if !sleep(ctx, time.Until(at.Add(s.cfg.SaveEvery))) {
-			return
-		}
-		if !e.SavedAt().Equal(last) {
-			continue // somebody else has asked for one
-		}
+	for begun := time.Now(); s.awaitDue(ctx, e, begun); {
 		_, err := e.Checkpoint(ctx)
 		switch {
 		case err == nil:
@@ -96,12 +88,39 @@ func (s *server) saveNowAndThen(ctx context.Context, e saver, pause time.Duratio
 	}
 }
 
+// awaitDue waits until a checkpoint is due, and says whether ctx is not done.
+func (s *server) awaitDue(ctx context.Context, e saver, begun time.Time) bool {
+	for ctx.Err() == nil {
+		if e.LogDue() {
+			return true
+		}
+		last := e.SavedAt()
+		at := last
+		if at.IsZero() || at.After(time.Now()) {
+			at = begun
+		}
+		var byTime <-chan time.Time
+		if s.cfg.SaveEvery > 0 {
+			byTime = time.After(time.Until(at.Add(s.cfg.SaveEvery)))
+		}
+		select {
+		case <-byTime:
+			if e.SavedAt().Equal(last) { // else somebody else has asked for one
+				return true
+			}
+		case <-e.LogFull():
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
 // fullPause is the time between trials to save on a full disk.
 const fullPause = 10 * time.Second
 
-// isFull tells whether room on the disk would mend a fault.
+// isFull tells whether room on the disk would mend a fault, or among the process's files.
 func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // saveLast saves a server that ends. A full disk may have room again, if somebody is told: nothing else has

@@ -212,7 +212,9 @@ type saves struct {
 	tried  int
 }
 
-func (s *saves) SavedAt() time.Time { return s.at }
+func (s *saves) SavedAt() time.Time       { return s.at }
+func (s *saves) LogFull() <-chan struct{} { return nil }
+func (s *saves) LogDue() bool             { return false }
 
 func (s *saves) Checkpoint(context.Context) (tables.Saved, error) {
 	if s.tried++; s.tried <= len(s.faults) && s.faults[s.tried-1] != nil {

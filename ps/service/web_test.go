@@ -163,7 +163,7 @@ func TestCrowdAtThePort(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		strangers = append(strangers, c)
 	}
-	_, _ = w.join(hello(0, 1))
+	p, _ := w.join(hello(0, 1))
 	open := 0
 	for _, c := range strangers {
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // an error where the other end has closed
@@ -174,6 +174,6 @@ func TestCrowdAtThePort(t *testing.T) {
 	if open > most {
 		t.Errorf("%d silent connections are kept, want %d at most", open, most)
 	}
-	w.cancel()
+	p.leaves(1)
 	must(t, w.end())
 }

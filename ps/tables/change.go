@@ -183,8 +183,10 @@ func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) 
 	keys, values := wire(c.keys, c.values)
 	if t, err = e.log.Append(head[:], keys, values); err != nil {
 		e.fail(err)
+		return t, err
 	}
-	return t, err
+	e.bound.add(c.size())
+	return t, nil
 }
 
 // keep keeps a push until its step is decided.

@@ -19,7 +19,8 @@ import (
 // long as the rule takes for its values; pulls share it.
 type dense struct {
 	schema.Dense
-	lo, hi int // of the whole array
+	lo, hi int   // of the whole array
+	bytes  int64 // of the values and the optimizer's state
 
 	mu     sync.RWMutex
 	opt    optim.Optimizer
@@ -41,7 +42,14 @@ func newDense(c Config, d schema.Dense) (*dense, error) {
 	if c.Mode == Geo {
 		a.opt = &optim.SGD{LR: 1}
 	}
-	return a, a.opt.Bind(hi - lo)
+	if err := a.opt.Bind(hi - lo); err != nil {
+		return nil, err
+	}
+	a.bytes = 4 * int64(hi-lo)
+	for _, s := range a.opt.State() {
+		a.bytes += 4 * int64(len(s.Data))
+	}
+	return a, nil
 }
 
 func (d *dense) complete() bool { return d.set == d.hi-d.lo }

@@ -35,6 +35,7 @@ type Engine struct {
 	clocks *clocks
 	log    *wal.Log // nil unless Durability is WAL
 	most   int      // bytes of a change that the log takes
+	bound  logBound
 
 	// gate is shared by all changes, from before they touch anything until they are
 	// in the log. Who has it alone sees none in part.
@@ -69,6 +70,8 @@ type sparse struct {
 	rated optim.Rated
 	rule  optim.CountedRule // nil: it wants no counts
 	width int               // values of a row of a push: its gradient and the counts
+
+	rowBytes int64 // of a row in a checkpoint, about: key, when it was touched, weights and state
 }
 
 // lane is what is known of a lane, in cache lines of its own.
@@ -98,6 +101,7 @@ func Open(cfg Config, s schema.Schema) (*Engine, error) {
 	e.merger.kernels = simd.Host()
 	e.most = cfg.wal().MaxRecord()
 	e.rate.Store(noRate)
+	e.bound.init(cfg.LogFloor)
 	err := e.makeTables()
 	if err == nil {
 		err = e.recover(context.Background())
@@ -131,7 +135,11 @@ func (e *Engine) makeTables() error {
 		}
 		rated, _ := c.Rule.(optim.Rated)
 		counted, _ := c.Rule.(optim.CountedRule)
-		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, rated: rated, rule: counted, width: t.Dim + optim.Counts(c.Rule)})
+		values := t.Dim
+		for _, part := range c.Rule.Parts(t.Dim) {
+			values += part.Width
+		}
+		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, rated: rated, rule: counted, width: t.Dim + optim.Counts(c.Rule), rowBytes: 12 + 4*int64(values)})
 	}
 	for _, d := range e.schema.Dense {
 		a, err := newDense(e.cfg, d)

@@ -291,6 +291,7 @@ func (e *Engine) loadFrom(ctx context.Context) error {
 func (e *Engine) replay(from uint64) error {
 	c := &e.replaying
 	return e.log.Replay(from, func(number uint64, b []byte) error {
+		e.bound.add(len(b))
 		if err := c.decode(b); err != nil {
 			return fmt.Errorf("record %d: %w", number, err)
 		}

@@ -22,6 +22,7 @@ type state struct {
 	Rate   float64     `json:"rate"`        // that was set, -1 for none
 	Epochs []uint64    `json:"epochs"`
 	Since  []uint64    `json:"since"` // by table: 0 where it is whole
+	logged int64       // bytes of the log since the checkpoint before
 }
 
 type laneState struct {
@@ -115,6 +116,7 @@ func (e *Engine) save(ctx context.Context, delta bool, step uint64) (Saved, erro
 	bytes, err := done.Bytes()
 	keep := e.keepFrom(&st)
 	e.saved.add(done, bytes, &st)
+	e.bound.since.Add(-st.logged)
 	e.newest.Store(done.Number)
 	if step > 0 {
 		e.orders = append(e.orders, order{done.Number, step})
@@ -207,7 +209,7 @@ func (e *Engine) cut() state {
 	defer e.gate.Unlock()
 	st := state{About: About{Identity: e.identity(), Layout: e.schema, Rows: []int64{}}, Rate: math.Float64frombits(e.rate.Load())}
 	if e.log != nil {
-		st.Last = e.log.Stats().Last
+		st.Last, st.logged = e.log.Stats().Last, e.bound.since.Load()
 		st.Record = st.Last + 1
 		if first := e.steps.needs(); first != 0 {
 			st.Record = first

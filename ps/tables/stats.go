@@ -21,6 +21,8 @@ type Stats struct {
 	Rate    float64     `json:"rate"`             // learning rate that was set, -1 for none
 	Saved   uint64      `json:"saved"`            // number of the newest checkpoint, 0 for none
 	Log     *wal.Stats  `json:"log,omitempty"`
+	LogPast int64       `json:"log_bytes_past_checkpoint,omitempty"`
+	LogMost int64       `json:"log_bytes_limit,omitempty"` // of these, when a checkpoint is due
 	Fault   string      `json:"fault,omitempty"`
 }
 
@@ -58,6 +60,9 @@ func (e *Engine) Stats() Stats {
 		s.Lanes = append(s.Lanes, LaneInfo{at.last.Load(), l.clock, l.left, at.pushes.Load(), at.keys.Load()})
 	}
 	c.mu.Unlock()
+	if e.log != nil {
+		s.LogPast, s.LogMost = e.bound.since.Load(), e.logLimit()
+	}
 	e.gate.RLock()
 	defer e.gate.RUnlock()
 	if err := e.Err(); err != nil {

@@ -135,6 +135,9 @@ type Config struct {
 	// LogBuffer bounds a change in the log, in bytes; there are two buffers of it. 0
 	// means DefaultLogBuffer.
 	LogBuffer int
+	// LogFloor is how many bytes the log has beyond the newest checkpoint before LogDue calls for the next one; where
+	// the tables are larger, it is their size. 0 means DefaultLogFloor.
+	LogFloor int64
 	// Make makes the server's part of table i. nil makes one in memory, whose
 	// checkpoints are always whole, hold pushes up while they are written, and
 	// which never shrinks; ps/tiers has others.
@@ -208,6 +211,9 @@ func (c Config) filled() Config {
 	defaults(&c.Lanes, 1)
 	defaults(&c.Keep, DefaultKeep)
 	defaults(&c.LogBuffer, DefaultLogBuffer)
+	if c.LogFloor == 0 {
+		c.LogFloor = DefaultLogFloor
+	}
 	if c.WaitLimit == 0 {
 		c.WaitLimit = DefaultWaitLimit
 	}
@@ -236,6 +242,7 @@ func (c Config) Validate() error {
 	want(!c.Ordered || c.Durability == Checkpoint, "checkpoints to order only with durability %q: it is for checkpoint alone", c.Durability)
 	want(c.Keep >= 1, "%d checkpoints to keep: want 1 or more", c.Keep)
 	want(c.WaitLimit > 0, "a wait limit of %v: want more than 0", c.WaitLimit)
+	want(c.LogFloor > 0, "a log of %d bytes beyond a checkpoint: want more than 0, or 0 for %d", c.LogFloor, DefaultLogFloor)
 	want(c.MaxRows >= 0 && c.MaxRows <= math.MaxInt32, "at most %d rows: want 1 to %d, or 0", c.MaxRows, math.MaxInt32)
 	if err := c.wal().Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("tables: the log: %w", err))
@@ -244,7 +251,8 @@ func (c Config) Validate() error {
 }
 
 func (c Config) wal() wal.Config {
-	return wal.Config{Sync: c.Fsync, BufferBytes: c.LogBuffer, SegmentBytes: max(wal.DefaultSegmentBytes, 2*int64(c.LogBuffer))}
+	segment := min(wal.DefaultSegmentBytes, c.LogFloor/4) // whole segments are removed
+	return wal.Config{Sync: c.Fsync, BufferBytes: c.LogBuffer, SegmentBytes: max(segment, 2*int64(c.LogBuffer))}
 }
 
 // rowsConfig is a table's.

@@ -30,6 +30,11 @@ func open(path string, flags int) (file, error) {
 	return osFile{f}, nil
 }
 
+// isCrowded tells whether an error is that the process, or the host, has all the files open that it may.
+func isCrowded(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // isFull tells whether an error is that of a disk, quota or file size that is
 // used up, which making room can mend.
 func isFull(err error) bool {

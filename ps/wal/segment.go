@@ -69,9 +69,10 @@ func (l *Log) create(first uint64) (f file, s segment, err error) {
 // log is as it was before.
 func (l *Log) write(group []byte, first uint64) (resumable bool, err error) {
 	if l.size > segmentHeader && l.size+int64(len(group)) > l.c.SegmentBytes {
-		if err := l.rotate(first); err != nil {
+		err := l.rotate(first)
+		if err != nil && !(isCrowded(err) && l.size+int64(len(group)) <= maxSegmentBytes) {
 			return isFull(err), err
-		}
+		} // else this segment grows until there is a descriptor for the next one
 	}
 	if _, err := l.file.WriteAt(group, l.size); err != nil {
 		if !isFull(err) {

@@ -41,6 +41,9 @@ const (
 	DefaultBufferBytes  = 4 << 20
 )
 
+// HeaderBytes is what a record takes in a log beyond its own bytes.
+const HeaderBytes = recordHeader
+
 // maxSegmentBytes bounds what Replay holds in memory.
 const maxSegmentBytes = 1 << 30
 

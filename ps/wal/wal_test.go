@@ -74,6 +74,52 @@ func wants(t *testing.T, dir string, c Config, last uint64) {
 	mustClose(t, l)
 }
 
+// Where there is no descriptor for the next segment, because others have them all, the one at hand takes what comes; the log goes on to
+// the next when it can.
+func TestNoDescriptorForASegment(t *testing.T) {
+	for _, fault := range []error{syscall.EMFILE, syscall.ENFILE} {
+		var out error
+		c, dir := small, t.TempDir()
+		c.create = func(path string) (file, error) {
+			if out != nil {
+				return nil, &os.PathError{Op: "open", Path: path, Err: out}
+			}
+			return createFile(path)
+		}
+		l := mustOpen(t, dir, c)
+		out = fault
+		fill(t, l, 60)
+		if n := l.Stats().Segments; n != 1 {
+			t.Errorf("%v: %d segments, want one", fault, n)
+		}
+		out = nil
+		fill(t, l, 90)
+		if n := l.Stats().Segments; n < 3 {
+			t.Errorf("%v has passed: %d segments, want more", fault, n)
+		}
+		out = syscall.EACCES
+		last := l.Stats().Last
+		for l.Stats().Last < last+60 {
+			p, err := l.Append(make([]byte, 100))
+			if err == nil {
+				err = l.Wait(p)
+			}
+			if err != nil {
+				break
+			}
+		}
+		if err := l.Close(); !errors.Is(err, out) {
+			t.Errorf("another fault ends the log: %v", err)
+		}
+		l = mustOpen(t, dir, small)
+		got, err := uint64(0), l.Replay(0, func(n uint64, record []byte) error { return nil })
+		if got = l.Stats().Last; err != nil || got < 90 {
+			t.Errorf("%v: replayed up to %d, %v", fault, got, err)
+		}
+		mustClose(t, l)
+	}
+}
+
 func TestReplay(t *testing.T) {
 	for _, sync := range []bool{false, true} {
 		c, dir := small, filepath.Join(t.TempDir(), "new")
