@@ -94,13 +94,27 @@ func Save(dir string, s State) (path string, err error) {
 	}
 	path = PathOf(dir, s.Header.Step)
 	if err := s.writeFile(path, header); err != nil {
-		return fail(fmt.Errorf("%w (the file needs %d bytes)", err, s.size(header)))
+		return fail(&WriteError{Bytes: s.size(header), Err: err})
 	}
 	if err := prune(dir, path, s.Keep); err != nil {
 		return path, fmt.Errorf("checkpoint: removing what is older than %s: %w", path, err)
 	}
 	return path, nil
 }
+
+// WriteError is a file that could not be written, for want of room perhaps.
+type WriteError struct {
+	Bytes int64 // that the file needs
+	Err   error
+}
+
+// Error says how long the file would have been.
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("%v (the file needs %d bytes)", e.Err, e.Bytes)
+}
+
+// Unwrap is the fault.
+func (e *WriteError) Unwrap() error { return e.Err }
 
 // WriteFile is a file that Save writes.
 type WriteFile interface {

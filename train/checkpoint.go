@@ -42,6 +42,12 @@ type Checkpoint struct {
 	Keep int
 	// Resume goes on from the folder's last checkpoint, where there is one.
 	Resume bool
+	// FullWait is how long the run waits at its end for room on a full disk for its last checkpoint: without it the
+	// run fails. 0: DefaultFullWait; negative: it does not wait. Before the end a full disk stops nothing: see
+	// Summary.NoRoom.
+	FullWait time.Duration
+
+	create func(path string) (checkpoint.WriteFile, error) // for tests: checkpoint.State.Create
 }
 
 // Validate reports every fault of c at once.
@@ -89,7 +95,7 @@ func (r *run) takeFolder() error {
 // remark tells what a person should know. Other ranks than 0 tell nobody.
 func (r *run) remark(epoch int, format string, args ...any) {
 	m := Remark{Event: "remark", Epoch: epoch, Text: fmt.Sprintf(format, args...)}
-	if r.replica != nil && r.replica.Opt != nil {
+	if r.replica != nil && r.replica.Opt != nil { // else it is before the first step
 		m.Step = r.replica.Opt.Steps()
 	}
 	r.obs.Remark(m)
@@ -122,14 +128,17 @@ func (r *run) due(step int, ended bool) bool {
 		return false
 	case ended && step == r.steps*r.cfg.Epochs:
 		return true
+	case r.room.again > 0: // the disk was full
+		return step >= r.room.again
 	case c.Every == 0:
 		return ended
 	}
 	return !ended && step%c.Every == 0
 }
 
-// save writes a checkpoint on rank 0. It is a collective call.
-func (r *run) save(p position) error {
+// write writes a checkpoint on rank 0. It is a collective call. Where rank 0's disk is full, its error is the only one, and all
+// ranks have sent what they had to send.
+func (r *run) write(p position) error {
 	r.job.SetStatus("saving a checkpoint")
 	start := r.trace().Now()
 	defer func() { r.trace().Span(trace.Checkpoint, "checkpoint", start, r.trace().Now()) }()
@@ -194,7 +203,7 @@ func (r *run) save(p position) error {
 			Settings: r.settings(), More: more,
 		},
 		Arrays: slices.Concat(r.replica.arrays(means), own.arrays(), r.kept(), copies),
-		Keep:   keep,
+		Keep:   keep, Create: r.cfg.Checkpoint.create,
 	})
 	if err == nil && servers != "" {
 		err = dropStarts(r.cfg.Checkpoint.Dir, r.cfg.Servers.Start)

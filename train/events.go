@@ -112,6 +112,8 @@ type Summary struct {
 	Skipped int `json:"skipped,omitempty"`
 	// Lost are the ranks that were lost on the way, without which the others went on.
 	Lost []int `json:"lost_ranks,omitempty"`
+	// NoRoom is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
+	NoRoom int `json:"checkpoints_without_room,omitempty"`
 	// ParamsSHA256 is the hash of parameters, tables and running statistics,
 	// which all ranks agreed on.
 	ParamsSHA256 string  `json:"params_sha256"`

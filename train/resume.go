@@ -154,7 +154,7 @@ func (r *run) resume() (position, error) {
 		}
 	}
 	p := position{epoch: head.Epoch + 1, step: head.Done, places: head.Places}
-	r.past, r.resumed = head.Past, head.File
+	r.past, r.resumed, r.room.saved = head.Past, head.File, head.Step
 	if err := r.load(head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
 	}

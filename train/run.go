@@ -40,6 +40,7 @@ type run struct {
 	scores          []scored     // of the evaluation under way, of a click model
 	fingerprint     [sha256.Size]byte
 	past            past
+	room            room             // on the disk
 	found           saved            // the checkpoint that the run goes on from
 	resumed         string           // its file, "" for none
 	hold            *checkpoint.Hold // of the folder, on rank 0
@@ -471,7 +472,7 @@ func (r *run) summary() (Summary, error) {
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
 		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
-		Lost:         r.lost(),
+		Lost: r.lost(), NoRoom: r.room.failed,
 		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
 	}
 	if r.spec.Task == models.Language {

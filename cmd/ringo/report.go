@@ -209,6 +209,9 @@ func (r *reporter) summary(s train.Summary) {
 	if len(s.Lost) > 0 {
 		fmt.Fprintf(r.lines, "%s lost on the way (%s), and the data still to be trained on there\n", counted(len(s.Lost), "rank"), numbers(s.Lost))
 	}
+	if s.NoRoom > 0 {
+		fmt.Fprintf(r.lines, "the disk was full for %s, the last one was saved\n", counted(s.NoRoom, "checkpoint"))
+	}
 	fmt.Fprintf(r.lines, "%s after %s in %.1f s; parameters sha256 %s\n", result(s), counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
 	r.write(s)
 }

@@ -70,8 +70,8 @@ type Config struct {
 	// the time that a checkpoint takes; with wal it bounds what a server replays when it begins, and so does the
 	// length of its log, whichever comes first: see tables.Config.LogFloor.
 	SaveEvery time.Duration
-	// FullWait is how long the server waits at its end for room on a full disk for its last checkpoint. 0: it
-	// does not.
+	// FullWait is how long the server waits for room on a full disk for its last checkpoint, and for its part of one of
+	// the job, which waits meanwhile. 0: it does not.
 	FullWait time.Duration
 	// Heartbeat, Silence, Rejoin and Arrive say when a trainer is lost: see service.Config.
 	Heartbeat, Silence, Rejoin, Arrive time.Duration
@@ -256,7 +256,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	if s.cfg.Admin != nil && s.cfg.Dir != "" && s.cfg.AdminToken == "" {
 		s.writeToken()
 	}
-	return e, nil
+	return patient{e, s}, nil
 }
 
 // daysFit reports days that would do nothing to the tables: rules that count (click) say themselves what

@@ -126,18 +126,40 @@ func isFull(err error) bool {
 // saveLast saves a server that ends. A full disk may have room again, if somebody is told: nothing else has
 // what would be lost.
 func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(context.Context) error) error {
+	err := s.waitForRoom(ctx, pause, "its last checkpoint", save)
+	if err != nil {
+		return fmt.Errorf("its last checkpoint could not be written: %w", err)
+	}
+	return nil
+}
+
+// waitForRoom saves, and on a full disk tells what to do and tries again, pause after pause, for as long as the
+// server may wait.
+func (s *server) waitForRoom(ctx context.Context, pause time.Duration, what string, save func(context.Context) error) error {
 	for until := time.Now().Add(s.cfg.FullWait); ; {
 		err := save(ctx)
-		if err == nil {
-			return nil
-		}
 		left := time.Until(until)
-		if !isFull(err) || left <= 0 {
-			return fmt.Errorf("its last checkpoint could not be written: %w", err)
+		if !isFull(err) || left <= 0 || ctx.Err() != nil {
+			return err
 		}
-		s.cfg.Report(fmt.Sprintf("server %d: there is no room for its last checkpoint: %v; make some within %v", s.cfg.Index, err, left.Round(time.Second)))
+		s.cfg.Report(fmt.Sprintf("server %d: there is no room for %s: %v; make some within %v", s.cfg.Index, what, err, left.Round(time.Second)))
 		sleep(ctx, min(left, pause))
 	}
+}
+
+// patient is an engine whose part of a checkpoint of the job waits for room on a full disk: an order that
+// fails ends the job.
+type patient struct {
+	*tables.Engine
+	s *server
+}
+
+func (p patient) SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error) {
+	err = p.s.waitForRoom(ctx, fullPause, fmt.Sprintf("its part of the job's checkpoint of step %d", step), func(ctx context.Context) error {
+		number, err = p.Engine.SaveStep(ctx, step, oldest)
+		return err
+	})
+	return number, err
 }
 
 // shrinkNowAndThen lets days pass.

@@ -271,3 +271,33 @@ func TestFullAtTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// An order of the job's trainers waits for room, too, and ends with them.
+func TestFullAtAnOrder(t *testing.T) {
+	full := fmt.Errorf("dense-0: %w", syscall.ENOSPC)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var said []string
+	s := &server{cfg: Config{FullWait: time.Minute, Report: func(line string) { said = append(said, line) }}}
+	for _, c := range []struct {
+		faults int
+		cancel bool
+		trials int
+		want   error
+	}{{3, false, 4, nil}, {1 << 30, true, 2, full}} {
+		said = nil
+		trials := 0
+		err := s.waitForRoom(ctx, time.Millisecond, "its part", func(context.Context) error {
+			if trials++; trials == 2 && c.cancel {
+				cancel()
+			}
+			if trials <= c.faults {
+				return full
+			}
+			return nil
+		})
+		if trials != c.trials || !errors.Is(err, c.want) || len(said) != trials-1 || !strings.Contains(said[0], "no room for its part: dense-0: ") {
+			t.Errorf("%+v: %d trials, %v, %q", c, trials, err, said)
+		}
+	}
+}
