@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -60,7 +61,7 @@ func (c Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if _, ok := methodOf(c.Algorithm); !ok {
-		fault("algorithm %q is unknown, known are %s", c.Algorithm, strings.Join(Algorithms(), ", "))
+		fault("algorithm %q is unknown%s, known are %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", "))
 	}
 	if c.Timeout < 0 {
 		fault("timeout %v is negative", c.Timeout)

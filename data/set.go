@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // Synthetic in place of a folder asks for data that the program makes itself.
@@ -155,7 +157,7 @@ func formatOf(name string, cfg Config) (format, error) {
 	all := formats()
 	i := slices.IndexFunc(all, func(f format) bool { return f.name == name })
 	if i < 0 {
-		return format{}, errors.Join(fmt.Errorf("data: no data set is called %q; known are %s", name, strings.Join(Names(), ", ")), err)
+		return format{}, errors.Join(fmt.Errorf("data: no data set is called %q%s; known are %s", name, spelling.Hint(name, Names()...), strings.Join(Names(), ", ")), err)
 	}
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
 		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): give the folder with --data alone", name, cfg.TrainFile, cfg.EvalFile))

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/trace"
 )
 
@@ -93,7 +94,7 @@ func (c Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Plan != "" && !slices.Contains(Plans(), c.Plan) {
-		add("plan %q is not known: use one of %s", c.Plan, strings.Join(Plans(), ", "))
+		add("plan %q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
 	}
 	if c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4 {
 		add("bucket size %d bytes: want 0 (default) or at least 4", c.BucketBytes)
@@ -111,7 +112,7 @@ func (c Config) Validate() error {
 			add("%s %q is for strategy %s without %s: leave it out", SettingUpdate, c.Update, FP32, SettingClipValue)
 		}
 	default:
-		add("%s %q is not known: use %s or %s", SettingUpdate, c.Update, UpdateWhole, UpdateSharded)
+		add("%s %q is not known%s: use %s or %s", SettingUpdate, c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
 	}
 	return errors.Join(append(errs, c.checkStrategy()...)...)
 }

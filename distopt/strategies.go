@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // Strategy names what the ranks exchange in a step; see Infos.
@@ -166,7 +167,7 @@ func Lookup(s Strategy) (Info, error) {
 		}
 		known = append(known, string(i.Name))
 	}
-	return Info{}, fmt.Errorf("strategy %q is not known: use one of %s", s, strings.Join(known, ", "))
+	return Info{}, fmt.Errorf("strategy %q is not known%s: use one of %s", s, spelling.Hint(string(s), known...), strings.Join(known, ", "))
 }
 
 // ParseStrategy returns the strategy of that name; the empty name is FP32.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -137,46 +138,9 @@ func Lookup(name string) (Spec, error) {
 			return s, nil
 		}
 	}
-	hint := ""
-	if near := similar(name); len(near) > 0 {
-		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
-	}
-	return Spec{}, fmt.Errorf("models: unknown model %q%s: known are %s", name, hint, strings.Join(Names(), ", "))
-}
-
-// similar returns the known names and aliases that are part of name, hold it,
-// or are at most two edits away.
-func similar(name string) []string {
-	var near []string
-	given := strings.ToLower(name)
+	var known []string
 	for _, s := range All() {
-		for _, known := range append([]string{s.Name}, s.Aliases...) {
-			part := len(given) > 1 && (strings.Contains(known, given) || strings.Contains(given, known))
-			if part || edits(given, known) <= min(2, len(known)/2) {
-				near = append(near, fmt.Sprintf("%q", known))
-			}
-		}
+		known = append(append(known, s.Name), s.Aliases...)
 	}
-	return near
-}
-
-// edits is the Levenshtein distance in bytes, O(len(a)·len(b)).
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return Spec{}, fmt.Errorf("models: unknown model %q%s: known are %s", name, spelling.Hint(name, known...), strings.Join(Names(), ", "))
 }

@@ -3,6 +3,8 @@ package optim
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // RowRules are the names that NewRowRule takes.
@@ -32,5 +34,5 @@ func NewRowRule(name string, lr float64) (RowRule, error) {
 	case "click":
 		return NewClickRows(lr), nil
 	}
-	return nil, fmt.Errorf("optim: row rule %q is not known: use one of %s", name, strings.Join(RowRules(), ", "))
+	return nil, fmt.Errorf("optim: row rule %q is not known%s: use one of %s", name, spelling.Hint(name, RowRules()...), strings.Join(RowRules(), ", "))
 }

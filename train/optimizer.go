@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
@@ -46,7 +47,7 @@ func (c *Config) SetOptimizer(name string) {
 
 func (c Config) validateOptimizer() (errs []error) {
 	if !slices.Contains(Optimizers(), c.Optimizer) {
-		errs = append(errs, fmt.Errorf("optimizer %q is not known: use one of %s", c.Optimizer, strings.Join(Optimizers(), ", ")))
+		errs = append(errs, fmt.Errorf("optimizer %q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", ")))
 	}
 	within := func(name string, value, limit float64) {
 		if math.IsNaN(value) || value < 0 || value >= limit {

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // Auto is the strategy that chooses one of AutoStrategies.
@@ -109,7 +110,7 @@ func (c Config) Validate() error {
 func (c Config) validateBase(auto bool) (errs []error) {
 	base := c.Base()
 	if base.Plan != "" && !slices.Contains(distopt.Plans(), base.Plan) {
-		errs = append(errs, fmt.Errorf("plan %q is not known: use one of %s", base.Plan, strings.Join(append(distopt.Plans(), Plans()...), ", ")))
+		errs = append(errs, fmt.Errorf("plan %q is not known%s: use one of %s", base.Plan, spelling.Hint(base.Plan, append(distopt.Plans(), Plans()...)...), strings.Join(append(distopt.Plans(), Plans()...), ", ")))
 		base.Plan = ""
 	}
 	if auto && base.Partitions != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // codecBench is `ringo bench codec`.
@@ -96,7 +97,7 @@ func (c *codecBench) execute(cmd *cobra.Command) error {
 	}
 	for _, d := range c.data {
 		if codecDraws[d] == nil {
-			faults.add("--data %q is not known: use normal or heavy", d)
+			faults.add("--data %q is not known%s: use normal or heavy", d, spelling.Hint(d, "normal", "heavy"))
 		}
 	}
 	if c.time <= 0 || c.time > time.Hour {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // collectiveBench is `ringo bench collective`.
@@ -108,16 +109,16 @@ func (c *collectiveBench) checkWhat(cmd *cobra.Command) []error {
 	}
 	for _, op := range c.ops {
 		if _, ok := shapes[op]; !ok {
-			faults.add("--op %q is not known: use %s, or all", op, strings.Join(operations(), ", "))
+			faults.add("--op %q is not known%s: use %s, or all", op, spelling.Hint(op, operations()...), strings.Join(operations(), ", "))
 		}
 	}
 	typ, ok := elementTypes()[c.typ]
 	if !ok {
-		faults.add("--type %q is not known: use %s", c.typ, strings.Join(typeNames(), ", "))
+		faults.add("--type %q is not known%s: use %s", c.typ, spelling.Hint(c.typ, typeNames()...), strings.Join(typeNames(), ", "))
 	}
 	switch _, known := reductionOf(c.redop); {
 	case !known:
-		faults.add("--redop %q is not known: use sum, mean, min, max or prod", c.redop)
+		faults.add("--redop %q is not known%s: use sum, mean, min, max or prod", c.redop, spelling.Hint(c.redop, "sum", "mean", "min", "max", "prod"))
 	case ok && c.redop == "mean" && !typ.means:
 		faults.add("--redop mean is not defined for --type %s: use sum", c.typ)
 	}
@@ -125,7 +126,7 @@ func (c *collectiveBench) checkWhat(cmd *cobra.Command) []error {
 		faults.add("--root %d: want a rank from 0 to %d, since --np is %d", c.root, c.np-1, c.np)
 	}
 	if !oneOf(c.buffer, "auto", "arena", "private") {
-		faults.add("--buffer %q is not known: use auto, arena or private", c.buffer)
+		faults.add("--buffer %q is not known%s: use auto, arena or private", c.buffer, spelling.Hint(c.buffer, "auto", "arena", "private"))
 	}
 	if (c.limit || c.buffer == "arena") && c.np > 1 && oneOf(c.transport, ringo.TransportTCP, "mem") {
 		faults.add("--buffer arena, and --limit, need memory that the ranks share, which those of --transport %s do not: use --transport shm, or --buffer private", c.transport)

@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -116,10 +117,10 @@ func (f *jobFlags) check(cmd *cobra.Command) []error {
 	f.checkPlace(&faults)
 	f.network.check(&faults, !f.inProcess(), cmd.Flags().Changed)
 	if !oneOf(f.transport, "auto", ringo.TransportSHM, ringo.TransportTCP, "mem") {
-		faults.add("--transport %q is not known: use auto, shm, tcp or mem", f.transport)
+		faults.add("--transport %q is not known%s: use auto, shm, tcp or mem", f.transport, spelling.Hint(f.transport, "auto", "shm", "tcp", "mem"))
 	}
 	if !oneOf(f.algorithm, append(collective.Algorithms(), autoAlgorithm)...) {
-		faults.add("--algorithm %q is not known: use auto or %s", f.algorithm, algorithmList())
+		faults.add("--algorithm %q is not known%s: use auto or %s", f.algorithm, spelling.Hint(f.algorithm, append(collective.Algorithms(), autoAlgorithm)...), algorithmList())
 	}
 	if f.algorithm == collective.Exchange && f.np > 2 {
 		faults.add("--algorithm exchange is for two ranks, --np is %d", f.np)
@@ -170,7 +171,7 @@ func (f *jobFlags) checkServers(faults *faultList) {
 	case f.mode == modePS && f.servers == 0:
 		f.servers = 1
 	case !oneOf(f.mode, "", modeCollective, modePS):
-		faults.add("--mode %q is not known: use collective or ps", f.mode)
+		faults.add("--mode %q is not known%s: use collective or ps", f.mode, spelling.Hint(f.mode, modeCollective, modePS))
 	case f.mode != modePS && f.servers != 0:
 		faults.add("--servers %d has no effect without --mode ps", f.servers)
 	}
@@ -235,7 +236,7 @@ func (l *faultList) add(format string, args ...any) { *l = append(*l, fmt.Errorf
 // lines elsewhere. A launcher decides for its workers, who write to pipes.
 func progressStyle(style string, to io.Writer) (string, error) {
 	if !oneOf(style, "auto", "bar", "plain", "none") {
-		return "", fmt.Errorf("--progress %q is not known: use auto, bar, plain or none", style)
+		return "", fmt.Errorf("--progress %q is not known%s: use auto, bar, plain or none", style, spelling.Hint(style, "auto", "bar", "plain", "none"))
 	}
 	if style != "auto" {
 		return style, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/launch"
 )
 
@@ -132,9 +133,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns(stdout))))
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see `%s --help`", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newTrain(), newRun(), newServer(), newPS(), newPlan(), newBench(), newData(), newVersion(), newGuard(), newBenchServer())
 	return root
 }
@@ -144,9 +143,14 @@ func onlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	var known []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			known = append(known, sub.Name())
+		}
+	}
 	hint := ""
-	cmd.SuggestionsMinimumDistance = 2 // typing errors of up to two letters are recognised
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if near := spelling.Near(args[0], known...); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usagef("%q is not a command of `%s`%s; see `%s --help`", args[0], cmd.CommandPath(), hint, cmd.CommandPath())

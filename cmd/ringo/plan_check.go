@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
@@ -111,7 +112,7 @@ func (c *planCommand) checkStrategy(faults *faultList) {
 	all := strategyCosts()
 	at := slices.IndexFunc(all, func(s strategyCost) bool { return s.name == c.strategy })
 	if at < 0 {
-		faults.add("--strategy %q is not known here: use one of %s", c.strategy, strings.Join(namesOf(all), ", "))
+		faults.add("--strategy %q is not known here%s: use one of %s", c.strategy, spelling.Hint(c.strategy, namesOf(all)...), strings.Join(namesOf(all), ", "))
 		return
 	}
 	s := all[at]
@@ -141,7 +142,7 @@ func (c *planCommand) checkStrategy(faults *faultList) {
 		return
 	}
 	if len(pick(c.described(), c.algorithm)) == 0 {
-		faults.add("--algorithm %q is not known for strategy %s on %s: use auto or one of %s", c.algorithm, s.name, c.cluster, strings.Join(wayNames(c.described()), ", "))
+		faults.add("--algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), autoAlgorithm)...), strings.Join(wayNames(c.described()), ", "))
 	}
 }
 

@@ -330,7 +330,7 @@ func TestPlanUsage(t *testing.T) {
 		{ok + "--hosts 4 --intra 6GB/s", "--intra 6GB/s has no effect with one rank on each host"},
 		{ok + "--latency 10", `"10" for "--latency"`},
 		{ok + "--latency -1us", "--latency -1µs: want 0 or more"},
-		{ok + "--strategy fp23", `--strategy "fp23" is not known here: use one of fp32, fp16`},
+		{ok + "--strategy fp23", `--strategy "fp23" is not known here (did you mean "fp32"?): use one of fp32, fp16`},
 		{ok + "--spars 0.1", "--spars has no effect on strategy fp32"},
 		{ok + "--memory 1GB/s", "--memory has no effect on strategy fp32"},
 		{ok + "--strategy lags --dlgs-every 3", "--dlgs-every has no effect on strategy lags"},

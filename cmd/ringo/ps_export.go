@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/ps/export"
 	"github.com/ringo-ml/ringo/ps/saved"
 )
@@ -44,7 +45,7 @@ func newPSExport() *cobra.Command {
 func (c *psExport) execute(cmd *cobra.Command, dir string) error {
 	var faults faultList
 	if !oneOf(c.format, string(export.Text), string(export.Binary)) {
-		faults.add("--format %q is not known: use text or binary", c.format)
+		faults.add("--format %q is not known%s: use text or binary", c.format, spelling.Hint(c.format, "text", "binary"))
 	}
 	if c.out == "" {
 		faults.add("`ringo ps export` needs --out FILE, or - for stdout")

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
@@ -70,7 +71,7 @@ const storeUsage = "how rows that --ps-memory has no room for are kept: segments
 // checkStore reports a store that does not exist, is for nothing, or too small.
 func checkStore(kind string, changed bool, memory, disk byteSize, faults *faultList) {
 	if !oneOf(kind, string(store.KindSegments), string(store.KindLSM)) {
-		faults.add("--ps-store %q is not known: use %s or %s", kind, store.KindSegments, store.KindLSM)
+		faults.add("--ps-store %q is not known%s: use %s or %s", kind, spelling.Hint(string(kind), string(store.KindSegments), string(store.KindLSM)), store.KindSegments, store.KindLSM)
 	} else if changed && memory == 0 {
 		faults.add("--ps-store %s has no effect without --ps-memory", kind)
 	}
@@ -131,7 +132,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	modes := append([]string{psSum}, train.Consistencies()...)
 	switch {
 	case !slices.Contains(modes, f.mode):
-		faults.add("--ps-mode %q is not known: use one of %s", f.mode, strings.Join(modes, ", "))
+		faults.add("--ps-mode %q is not known%s: use one of %s", f.mode, spelling.Hint(f.mode, modes...), strings.Join(modes, ", "))
 	case changed("ps-mode") && mode != modePS:
 		faults.add("--ps-mode %s has no effect without --mode ps", f.mode)
 	case !f.keeps():
@@ -151,7 +152,7 @@ func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 		faults.add("--trainer-threads %d: want at least 1", f.threads)
 	}
 	if !oneOf(f.durability, string(tables.None), string(tables.Checkpoint), string(tables.WAL)) {
-		faults.add("--durability %q is not known: use none, checkpoint or wal", f.durability)
+		faults.add("--durability %q is not known%s: use none, checkpoint or wal", f.durability, spelling.Hint(f.durability, "none", "checkpoint", "wal"))
 	} else if needed := f.durability != string(tables.None) || f.memory > 0 || f.whole.job != ""; f.whole.dir == "" && needed != (f.dir != "") {
 		faults.add("--durability %s and --ps-memory %s with --ps-dir %q: a folder is needed for checkpoint, wal and a limit of memory, and for them alone", f.durability, f.memory.String(), f.dir)
 	}

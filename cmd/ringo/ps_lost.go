@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -27,7 +28,7 @@ func (f *psFlags) goesOn() bool { return f.keeps() && f.lost == lostGoesOn }
 // checkLost reports faults of it.
 func (f *psFlags) checkLost(faults *faultList) {
 	if f.lost != "" && !oneOf(f.lost, lostEnds, lostGoesOn) {
-		faults.add("--ps-lost %q is not known: use %s or %s", f.lost, lostEnds, lostGoesOn)
+		faults.add("--ps-lost %q is not known%s: use %s or %s", f.lost, spelling.Hint(f.lost, lostEnds, lostGoesOn), lostEnds, lostGoesOn)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/launch"
 )
 
@@ -96,7 +97,7 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 		faults.add("--servers %d: want 0 to %d", c.servers, maxRanks)
 	}
 	if !oneOf(c.transport, "", ringo.TransportSHM, ringo.TransportTCP) {
-		faults.add("--transport %q is not known: use shm or tcp", c.transport)
+		faults.add("--transport %q is not known%s: use shm or tcp", c.transport, spelling.Hint(c.transport, "shm", "tcp"))
 	}
 	times := jobFlags{timeout: 1, joinTimeout: c.joinTimeout, heartbeat: c.heartbeat, deadAfter: c.deadAfter, slice: c.slice}
 	times.checkTimes(&faults)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/launch"
 )
 
@@ -86,7 +87,7 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	_, c.worker, _ = launch.FromEnv(os.LookupEnv)
 	var faults faultList
 	if !oneOf(c.transport, "auto", ringo.TransportSHM, ringo.TransportTCP) {
-		faults.add("--transport %q is not known: use auto, shm or tcp", c.transport)
+		faults.add("--transport %q is not known%s: use auto, shm or tcp", c.transport, spelling.Hint(c.transport, "auto", "shm", "tcp"))
 	}
 	c.checkTimes(&faults)
 	c.ps.check(cmd, modePS, &faults)

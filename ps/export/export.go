@@ -27,6 +27,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // Format is how rows are written.
@@ -79,7 +80,7 @@ func Write(w io.Writer, format Format, dim int, rows Rows) (n int64, err error) 
 		out.line = binary.LittleEndian.AppendUint32(out.line, Version)
 		out.line = binary.LittleEndian.AppendUint32(out.line, uint32(dim))
 	default:
-		return 0, fmt.Errorf("export: format %q is not known: use %s or %s", format, Text, Binary)
+		return 0, fmt.Errorf("export: format %q is not known%s: use %s or %s", format, spelling.Hint(string(format), string(Text), string(Binary)), Text, Binary)
 	}
 	err = out.flushLine()
 	if err == nil {

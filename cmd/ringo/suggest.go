@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo/internal/spelling"
+)
+
+// flagError is a fault of parsing flags, with those that may have been meant.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := ""
+	if given := givenFlag(err); given != "" {
+		if meant := meantFlags(cmd, given); len(meant) > 0 {
+			hint = " (did you mean --" + strings.Join(meant, " or --") + "?)"
+		}
+	}
+	return usagef("%w%s; see `%s --help`", err, hint, cmd.CommandPath())
+}
+
+// givenFlag is the name of a flag that does not exist, "" of another fault.
+// -np is a name here, and not two letters.
+func givenFlag(err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+		name, _, _ := strings.Cut(letters, "=")
+		return name
+	}
+	return unknown.GetSpecifiedName()
+}
+
+// meantFlags are the flags of a command that a name may stand for: those that other tools
+// call so, or else those that are spelt alike.
+func meantFlags(cmd *cobra.Command, given string) []string {
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	})
+	folded := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(given))
+	var meant []string
+	for _, ours := range elsewhere() {
+		if slices.Contains(known, ours.flag) && slices.Contains(strings.Fields(ours.names), folded) {
+			meant = append(meant, ours.flag)
+		}
+	}
+	if len(meant) > 0 {
+		return meant
+	}
+	if len(given) < 2 { // a letter is near to many
+		return nil
+	}
+	return spelling.Near(given, known...)
+}
+
+// calledElsewhere is a flag and what PyTorch's launcher and examples, Horovod, MPI, Slurm,
+// DeepSpeed, Hugging Face and Paddle call it, without dashes and underscores.
+type calledElsewhere struct{ flag, names string }
+
+func elsewhere() []calledElsewhere {
+	return []calledElsewhere{
+		{"np", "n c nproc numproc nprocs procs ntasks worldsize nprocpernode numprocs numprocesses numworkers workers nworkers trainers trainernum gpus numgpus ngpu nnodes nodes ranks"},
+		{"servers", "ps pservers numservers servernum numps nservers"},
+		{"batch", "b bs bsz batchsize trainbatchsize microbatchsize perdevicetrainbatchsize perdevicebatchsize minibatch minibatchsize"},
+		{"accumulate", "gradientaccumulationsteps accumulationsteps gradaccum gradaccumsteps batchesperallreduce backwardpassesperstep"},
+		{"lr", "learningrate baselr initlr eta alpha"},
+		{"lr-steps", "lrsteps milestones lrmilestones lrdecayepochs"},
+		{"warmup", "warmupsteps warmupepochs numwarmupsteps lrwarmup lrwarmupepochs"},
+		{"epochs", "e epoch nepochs numepochs maxepochs maxepoch numtrainepochs"},
+		{"weight-decay", "wd l2"},
+		{"clip-norm", "clip clipgrad clipgradnorm gradclip maxgradnorm gradientclipping"},
+		{"optimizer", "o opt optim solver"},
+		{"data", "d datadir datapath dataset dataroot traindata traindir inputdir"},
+		{"train-file", "trainpath trainset traindatapath"},
+		{"eval-file", "test testfile validfile validationfile devfile evalpath testpath valfile"},
+		{"seed", "randomseed manualseed rngseed"},
+		{"threads", "j t numthreads nthreads cpupernode cpuspertask ompnumthreads nprocperproc threadsperrank"},
+		{"checkpoint", "save savedir savepath checkpointdir checkpointpath ckpt ckptdir outputdir modeldir savemodel"},
+		{"resume", "load restore resumefromcheckpoint loadcheckpoint"},
+		{"every", "saveevery savesteps saveinterval checkpointfreq saveperiod"},
+		{"rendezvous", "masteraddr masterport rdzvendpoint initmethod disturl coordinator"},
+		{"rank", "noderank machinerank localrank globalrank trainerid"},
+		{"transport", "backend distbackend comm network"},
+		{"strategy", "compression compressor fp16allreduce quantize sparsify"},
+		{"spars", "sparsity density ratio compressratio compressionratio topkratio"},
+		{"bucket-bytes", "bucketcapmb bucketsize fusionthreshold fusionthresholdmb reducebucketsize"},
+		{"trace", "timeline timelinefilename profiledir"},
+		{"tune", "autotune"},
+		{"timeout", "distributedtimeout ddptimeout"},
+		{"join-timeout", "starttimeout jointimeout rdzvtimeout"},
+		{"json", "log logfile logjson metricsfile output report"},
+		{"train-limit", "maxtrainsamples limittrain"},
+		{"eval-limit", "maxevalsamples limiteval"},
+		{"out", "o output outputdir outdir dest"},
+	}
+}

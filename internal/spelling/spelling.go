@@ -1,0 +1,85 @@
+// Package spelling finds the known names that somebody may have meant by an unknown one.
+package spelling
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// most is how many names are suggested.
+const most = 3
+
+// Near returns the known names that are nearest to the given one, at most three of those
+// that are equally near, in the order of known: those that differ in case, dashes and underscores
+// alone; or by the fewest slips of the finger, up to a third of the letters; or those
+// of which one is part of the other. None where nothing is near.
+func Near(given string, known ...string) []string {
+	best, near := 1<<30, []string(nil)
+	for _, name := range known {
+		d, ok := distance(folded(given), folded(name))
+		if !ok || d > best || slices.Contains(near, name) {
+			continue
+		}
+		if d < best {
+			best, near = d, nil
+		}
+		near = append(near, name)
+	}
+	return near[:min(len(near), most)]
+}
+
+// Hint is " (did you mean "x"?)" for a message about a name that is not known, or "".
+func Hint(given string, known ...string) string {
+	near := Near(given, known...)
+	if len(near) == 0 {
+		return ""
+	}
+	for i, name := range near {
+		near[i] = fmt.Sprintf("%q", name)
+	}
+	return " (did you mean " + strings.Join(near, " or ") + "?)"
+}
+
+// folded is a name without what people write in many ways.
+func folded(name string) string {
+	return strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(strings.ToLower(name))
+}
+
+// distance is how far apart two names are, false: too far.
+func distance(a, b string) (int, bool) {
+	const part = 1000 // less near than any slip
+	d, short, long := edits(a, b), min(len(a), len(b)), max(len(a), len(b))
+	if d <= max(1, min(3, long/3)) && d < short {
+		return d, true
+	}
+	if short >= 2 && (strings.Contains(a, b) || strings.Contains(b, a)) {
+		return part, true
+	}
+	return 0, false
+}
+
+// edits is how many letters were left out, added, exchanged for another one or with
+// their neighbour (optimal string alignment, in bytes). It takes O(len(a)·len(b)).
+func edits(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	before, last, now := rows[0], rows[1], rows[2]
+	for j := range now {
+		now[j] = j
+	}
+	for i := range len(a) {
+		before, last, now = last, now, before
+		now[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			now[j+1] = min(last[j+1]+1, now[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				now[j+1] = min(now[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return now[len(b)]
+}
