@@ -38,12 +38,13 @@ type psFlags struct {
 	lost       string   // what a lost rank means
 	addrs      []string // where servers of tables listen, started by hand
 	click      clickSettings
+	verbose    bool
 	keep       keepFlags
 	whole      wholeFlags
 }
 
 // psFlagNames are those that servers of tables take over.
-var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-store", "ps-lost"}, keepFlagNames...)
+var psFlagNames = append([]string{"ps-mode", "staleness", "trainer-threads", "durability", "fsync", "ps-dir", "ps-memory", "ps-disk", "ps-store", "ps-lost", "verbose"}, keepFlagNames...)
 
 // tableFlags tells which flags of other commands a server of tables takes over.
 func (f *psFlags) tableFlags(name string) bool {
@@ -62,6 +63,7 @@ func (f *psFlags) registerTables(fs *pflag.FlagSet) {
 	f.registerLost(fs)
 	fs.Var(&f.disk, "ps-disk", "`SIZE` that rows in each server's --ps-dir never exceed, with --ps-memory. 0: any")
 	fs.StringVar(&f.store, "ps-store", string(store.KindSegments), storeUsage)
+	fs.BoolVar(&f.verbose, "verbose", false, "tell more: every connection to servers that keep parameters, not only those that come back")
 	f.keep.register(fs)
 }
 

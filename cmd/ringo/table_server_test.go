@@ -62,7 +62,7 @@ func TestParametersBelowMemory(t *testing.T) {
 // Ranks that go on by themselves train as well, and each role says when it is up and
 // how it ended.
 func TestParametersOutOfStep(t *testing.T) {
-	for _, mode := range []string{"async", "ssp --staleness 2"} {
+	for _, mode := range []string{"async", "ssp --staleness 2 --verbose"} {
 		status, out, errs := command(t, clicks+"--np 2 --mode ps --servers 2 --ps-mode "+mode)
 		if status != 0 {
 			t.Fatalf("%s: status %d: %s", mode, status, errs)
@@ -70,6 +70,9 @@ func TestParametersOutOfStep(t *testing.T) {
 		checkHolds(t, "stdout", out, "test log-loss", "parameters sha256")
 		errs = regexp.MustCompile(`127.0.0.1:\d+|[\d.]+ MiB|[\d,]+ (rows|pulled|pushed)`).ReplaceAllString(errs, "N")
 		name, _, _ := strings.Cut(mode, " ")
+		if told := strings.Count(errs, "has connected"); told != map[string]int{"async": 0, "ssp": 4}[name] {
+			t.Errorf("%s: %d connections are told:\n%s", mode, told, errs)
+		}
 		checkHolds(t, "stderr", errs, "[ps 0] parameter server 0 of 2 is up at N, for 2 trainers, "+name+"\n", "trainer 0 of 2 is up, with 2 servers\n",
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
 	}

@@ -85,6 +85,8 @@ type Config struct {
 	AdminToken string
 	// Report gets lines about what a person should know, from many goroutines. It may be nil.
 	Report func(line string)
+	// Verbose reports every connection: see service.Config.
+	Verbose bool
 }
 
 // Figures are what a server has done.
@@ -175,7 +177,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Mode: message.ModeOf(string(cfg.Mode), cfg.Staleness), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
-		Heartbeat: cfg.Heartbeat, Silence: cfg.Silence, Rejoin: cfg.Rejoin, Arrive: cfg.Arrive, Report: cfg.Report, Open: s.open,
+		Heartbeat: cfg.Heartbeat, Silence: cfg.Silence, Rejoin: cfg.Rejoin, Arrive: cfg.Arrive, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open,
 	})
 	if err != nil {
 		return Figures{}, err

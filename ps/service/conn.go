@@ -34,6 +34,7 @@ type conn struct {
 	who    message.Hello // from here on: known when it is seated
 	lane   int           // among all trainers'
 	seated bool
+	again  bool // its lane had another connection before
 	engine Engine
 
 	body    message.Buffer // the reader's: of a change
@@ -85,7 +86,12 @@ func (c *conn) run() {
 	}()
 	err := c.greet()
 	if err == nil {
-		c.s.cfg.Report(c.s.says("trainer %d has connected from %v, lane %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Lane))
+		switch {
+		case c.again:
+			c.s.cfg.Report(c.s.says("trainer %d has connected again from %v, lane %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Lane))
+		case c.s.cfg.Verbose:
+			c.s.cfg.Report(c.s.says("trainer %d has connected from %v, lane %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Lane))
+		}
 		err = c.serve()
 	}
 	c.cancel()

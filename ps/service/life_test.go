@@ -49,6 +49,20 @@ func TestReplacement(t *testing.T) {
 	if n := w.server.Figures().Replaced; n < 1 {
 		t.Errorf("%d replaced", n)
 	}
+	if !w.reported("server 0: trainer 0 has connected again", "lane 0") || w.reported("has connected from") {
+		t.Error("that a lane came back is no news, or that it came is")
+	}
+}
+
+// With Verbose every connection is told.
+func TestVerbose(t *testing.T) {
+	w := start(t, 1, func(c *Config, _ *fake.Config) { c.Verbose = true })
+	p, _ := w.join(hello(0, 1))
+	p.pulls(1, 1, 1)
+	p.row(1, 0, 0, 0)
+	if !w.reported("server 0: trainer 0 has connected from", "lane 0") {
+		t.Error("nothing says that a trainer came")
+	}
 }
 
 // A trainer that shows nothing is closed after Silence and lost after Rejoin; one that

@@ -99,6 +99,7 @@ func (s *seats) take(c *conn) (old *conn, err error) {
 	if place.cause == errNeverCame && c.who.From > 1 && !s.again {
 		s.goOn(s.clock.Now())
 	}
+	c.again = place.cause != errNeverCame
 	place.conn, place.bye = c, false
 	c.safe.newest = place.newest
 	return nil, nil
