@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// sample are cases of each part that take little time.
+var sample = map[string][]int{
+	"servers": {3},
+	"files":   {0, 1, 2, 3, 5, 7, 8},
+	"inputs":  {0, 1, 4, 13, 17, 20, 30, 33, 47, 60},
+}
+
+// A sample of the campaign: go run ./bench/chaos does all of it.
+func TestSample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	ringo := filepath.Join(t.TempDir(), "ringo")
+	if out, err := exec.Command("go", "build", "-o", ringo, "../../cmd/ringo").CombinedOutput(); err != nil {
+		t.Fatalf("building ringo: %v\n%s", err, out)
+	}
+	for part, cases := range sample {
+		for _, n := range cases {
+			o := options{Ringo: ringo, Only: part, Case: n, Seed: 1, Parallel: 1, Keep: t.TempDir()}
+			t.Run(part, func(t *testing.T) {
+				t.Parallel()
+				var out bytes.Buffer
+				if ok, err := campaign(context.Background(), o, &out); err != nil || !ok {
+					t.Errorf("%v\n%s", err, &out)
+				}
+			})
+		}
+	}
+}
