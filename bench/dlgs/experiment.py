@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """DLGS beside its rivals on four workers with slow links: time, break-down, accuracy. Linux and root.
 
-usage: bench/dlgs/experiment.py --out DIR [--pixels DIR] [--images DIR] [--steps N [--plans] [--auto]] [--train] …
+usage: bench/dlgs/experiment.py --out DIR [--pixels DIR] [--images DIR] [--steps N [--plans] [--auto]] [--train] [--rules] …
 
 The workers are network namespaces whose links are shaped so that the uncompressed exchange takes r
 times the computation. Runs are kept in --out, and those that are whole are not made again; the
@@ -11,7 +11,7 @@ a mode only that is done, and needs no root.
 import argparse, glob, json, os, sys, tempfile
 
 import links, report
-from methods import DENSE_PLANS, DLGS_PLAN, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse, trained_methods
+from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, dlgs, rules, sparse, trained_methods
 from ranks import Runner, build, netns
 
 CALIBRATION_STEPS = 12  # of an epoch, unless --steps says
@@ -31,6 +31,7 @@ def options():
     ap.add_argument("--r", default="3,2", type=ratios, help="how many times the computation the uncompressed exchange takes")
     ap.add_argument("--steps", type=int, default=0, metavar="N", help="time all methods in epochs of N steps")
     ap.add_argument("--plans", action="store_true", help="with --steps: DLGS with every plan too")
+    ap.add_argument("--rules", action="store_true", help="with --steps: DLGS by the paper's rule and by the default, each with the paper's planner and the exact plan; with --train: DLGS as printed too")
     ap.add_argument("--auto", action="store_true", help="with --steps: what auto chooses from, and auto, over shared memory, 1 Gbit/s and 100 Mbit/s instead")
     ap.add_argument("--train", action="store_true", help="train the whole schedule with every method, over links of the first r")
     ap.add_argument("--unshaped", action="store_true", help="with --train: over links that are not shaped, for accuracy alone")
@@ -58,12 +59,14 @@ def check(ap, o):
             ap.error(f"task {t} needs --{TASKS[t].data} DIR")
     if min(o.r) <= 0 or o.workers < 2 or o.epochs < 2 or o.rounds < 1 or o.steps < 0:
         ap.error("want --r above 0, --workers and --epochs of at least 2, --rounds of at least 1, --steps of at least 0")
-    known = [m.name for m in (timed_methods(o.plans) if o.steps else trained_methods())]
+    known = [m.name for m in (timed_methods(o) if o.steps else trained_methods(o.rules))]
     for name in o.only.split(",") if o.only else ():
         if name not in known or not (o.steps or o.train) or o.auto:
             ap.error(f"--only {name}: want --steps N or --train, and some of {', '.join(known)}")
     if (o.plans or o.auto) and not o.steps:
         ap.error("--plans and --auto belong to --steps N")
+    if o.rules and (o.auto or not (o.steps or o.train)):
+        ap.error("--rules belongs to --steps N without --auto, and to --train")
     if o.unshaped and not o.train:
         ap.error("--unshaped belongs to --train")
 
@@ -132,7 +135,7 @@ class Experiment:
             self.net.shape(None)
         else:
             rate = self.link(task, r)["rate"]
-        for m in chosen(self.o, trained_methods()):
+        for m in chosen(self.o, trained_methods(self.o.rules)):
             self.run(report.training_name(task.name, m), task, m, task.training(), rate=rate)
 
     def auto(self, task):
@@ -153,10 +156,13 @@ class Experiment:
         self.runner.here(name, task.model, *m.flags(), *settings, "--transport", "shm", "--threads", "1", *data)
 
 
-def timed_methods(plans):
-    """The uncompressed exchange with all plans, of which the best counts, and the others; DLGS with every plan if asked."""
-    more = [Method("DLGS", "dlgs", ratio, p) for ratio in RATIOS for p in SPARSE_PLANS if p != DLGS_PLAN]
-    return [*map(dense, DENSE_PLANS), *sparse(), *(more if plans else [])]
+def timed_methods(o):
+    """The uncompressed exchange with all plans, of which the best counts, and the others; DLGS with every plan and by both
+    rules if asked."""
+    out = [*map(dense, DENSE_PLANS), *sparse()]
+    out += [dlgs(ratio, p) for ratio in RATIOS for p in SPARSE_PLANS if o.plans]
+    out += [m for ratio in RATIOS for m in rules(ratio) if o.rules]
+    return list({m.name: m for m in out}.values())  # each once
 
 
 def chosen(o, methods):
@@ -174,7 +180,7 @@ def measure(o, runner):
                 e.auto(task)
             elif o.steps:
                 for r in o.r:
-                    e.time(task, r, chosen(o, timed_methods(o.plans)))
+                    e.time(task, r, chosen(o, timed_methods(o)))
             if o.train and not task.time_only:
                 e.train(task, o.r[0])
 

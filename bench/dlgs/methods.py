@@ -37,15 +37,15 @@ TASKS = {t.name: t for t in (
 
 
 class Method:
-    """A strategy with its ratio and, where it has several, a plan."""
+    """A strategy with its ratio and, where it has several, a plan, and a rule of DLGS."""
 
-    def __init__(self, label, strategy, spars=None, plan=None, every=None):
-        self.label, self.strategy, self.spars, self.plan, self.every = label, strategy, spars, plan, every
+    def __init__(self, label, strategy, spars=None, plan=None, every=None, rule=None):
+        self.label, self.strategy, self.spars, self.plan, self.every, self.rule = label, strategy, spars, plan, every, rule
 
     @property
     def name(self):
         """In names of files."""
-        parts = [self.strategy, "" if self.spars is None else f"{self.spars:g}", self.plan or "", f"every{self.every}" if self.every else ""]
+        parts = [self.strategy, "" if self.spars is None else f"{self.spars:g}", self.plan or "", f"every{self.every}" if self.every else "", self.rule or ""]
         return "-".join(p for p in parts if p)
 
     @property
@@ -54,7 +54,7 @@ class Method:
 
     def flags(self):
         out = ["--strategy", self.strategy]
-        for flag, value in (("--spars", self.spars), ("--plan", self.plan), ("--dlgs-every", self.every)):
+        for flag, value in (("--spars", self.spars), ("--plan", self.plan), ("--dlgs-every", self.every), ("--dlgs-rule", self.rule)):
             out += [] if value is None else [flag, f"{value:g}" if isinstance(value, float) else str(value)]
         return out + (["--tune"] if self.plan in MEASURED_PLANS else [])
 
@@ -63,6 +63,7 @@ RATIOS = (0.1, 0.01)
 DENSE_PLANS = ("one", "per-layer", "fixed", "mgwfbp", "exact")
 MEASURED_PLANS = ("mgwfbp", "dlgs-scan", "exact")  # made from what the first steps take
 DLGS_PLAN = "exact"
+PAPER_PLAN, PAPER_RULE = "dlgs-scan", "paper"  # the paper's Algorithms 2 and 1
 SPARSE_PLANS = ("one", "per-layer", "fixed", "mgwfbp", "dlgs-scan", "exact")
 
 
@@ -74,16 +75,26 @@ def sparse(ratios=RATIOS):
     """The paper's other methods."""
     out = []
     for ratio in ratios:
-        out += [Method("top-k", "topk", ratio), Method("LAGS", "lags", ratio), Method("DLGS", "dlgs", ratio, DLGS_PLAN)]
+        out += [Method("top-k", "topk", ratio), Method("LAGS", "lags", ratio), dlgs(ratio, DLGS_PLAN)]
     return out
 
 
-def trained_methods():
-    """The paper's methods, each once: those whose accuracy is compared."""
-    return [dense("exact"), *sparse()]
+def dlgs(ratio, plan, rule=None):
+    """DLGS by the default rule, or by the paper's."""
+    return Method("DLGS as printed" if rule == PAPER_RULE else "DLGS", "dlgs", ratio, plan, rule=rule)
+
+
+def rules(ratio):
+    """DLGS by both rules, each with both planners: the paper's rule and planner first, ours last."""
+    return [dlgs(ratio, plan, rule) for rule in (PAPER_RULE, None) for plan in (PAPER_PLAN, DLGS_PLAN)]
+
+
+def trained_methods(both_rules=False):
+    """The paper's methods, each once: those whose accuracy is compared; with both rules DLGS as printed, too, with its plan."""
+    return [dense("exact"), *sparse(), *(dlgs(ratio, PAPER_PLAN, PAPER_RULE) for ratio in RATIOS if both_rules)]
 
 
 def auto_candidates(spars):
     """What `auto` chooses from, with the plans that it makes."""
     dense = [Method(s, s, plan="exact") for s in ("fp32", "fp16", "bf16")]
-    return [*dense, Method("DLGS", "dlgs", spars, "exact"), Method("top-k", "topk", spars)]
+    return [*dense, dlgs(spars, DLGS_PLAN), Method("top-k", "topk", spars)]

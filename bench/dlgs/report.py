@@ -2,12 +2,12 @@
 import glob, json, os, re, statistics
 
 import links, svg
-from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, sparse, trained_methods
+from methods import DENSE_PLANS, RATIOS, SPARSE_PLANS, TASKS, Method, auto_candidates, dense, dlgs, rules, sparse, trained_methods
 from tables import Factor, Percent, Table
 
 STAGES = (("compute_ms", "computation"), ("compress_ms", "compression"), ("exposed_comm_ms", "exposed communication"), ("update_ms", "update"))
 FIGURES = ("step_ms", "step_exact_ms", "step_reuse_ms", "step_bytes_sent", "density", *(k for k, _ in STAGES))
-COLOUR = {"uncompressed": svg.COLOURS[6], "top-k": svg.COLOURS[1], "LAGS": svg.COLOURS[2], "DLGS": svg.COLOURS[0]}
+COLOUR = {"uncompressed": svg.COLOURS[6], "top-k": svg.COLOURS[1], "LAGS": svg.COLOURS[2], "DLGS": svg.COLOURS[0], "DLGS as printed": svg.COLOURS[3]}
 STAGE_COLOUR = (svg.COLOURS[0], svg.COLOURS[4], svg.COLOURS[1], svg.COLOURS[2])
 AUTO_LINKS = ("shm", "1gbit", "100mbit")
 
@@ -140,6 +140,7 @@ def make(runner, workers, spars):
             steps(report, task, r, read_link(runner.out, task, r))
             predictions(report, task, r)
             plans(report, task, r)
+            both_rules(report, task, r)
         if not TASKS[task].time_only:
             epochs(report, task, rs, workers)
         choices(report, task, spars)
@@ -203,7 +204,7 @@ def predicted_steps(run):
 def plans(report, task, r):
     """Every plan of the uncompressed exchange and of DLGS."""
     table = Table(f"{task}: plans at r = {r:g}", ["method", "plan", "buckets", "step ms", "rounds", "to the exact plan's"])
-    for methods in ([dense(p) for p in DENSE_PLANS], *([Method("DLGS", "dlgs", ratio, p) for p in SPARSE_PLANS] for ratio in RATIOS)):
+    for methods in ([dense(p) for p in DENSE_PLANS], *([dlgs(ratio, p) for p in SPARSE_PLANS] for ratio in RATIOS)):
         times = [(m, rounds_of(report.runner, lambda i: timing_name(task, r, m, i))) for m in methods]
         exact = next((t for m, t in times if m.plan == "exact" and t), None)
         found = [(m, t) for m, t in times if t]
@@ -213,9 +214,24 @@ def plans(report, task, r):
     report.table(table)
 
 
+def both_rules(report, task, r):
+    """DLGS as it is printed, and with our rule and planner in place of the paper's, one by one and both."""
+    table = Table(f"{task}: DLGS by rule and planner at r = {r:g}",
+                  ["method", "rule", "plan", "buckets", "step ms", "rounds", "to the last", "exact step ms", "other step ms", "sent kB", "density"],
+                  note="to the last: beside the default rule with the exact plan. sent kB: per rank and step; density: the share of values that is sent.")
+    for ratio in RATIOS:
+        found = [(m, t) for m in rules(ratio) if (t := rounds_of(report.runner, lambda i: timing_name(task, r, m, i)))]
+        last = next((t for m, t in found if m.name == rules(ratio)[-1].name), None)
+        for m, t in found if any(m.rule for m, _ in found) else ():
+            sent = t["step_bytes_sent"]
+            table.add(f"DLGS {ratio:g}", m.rule or "corrected", m.plan, t.summary.get("buckets"), t["step_ms"], t.span, last and t["step_ms"] / last["step_ms"],
+                      t["step_exact_ms"], t["step_reuse_ms"], sent and sent / 1e3, t["density"])
+    report.table(table)
+
+
 def epochs(report, task, rs, workers):
     """Accuracy and loss by epoch of the trained methods, and the time of the whole schedule."""
-    trained = [(m, run) for m in trained_methods() if (run := report.runner.kept(training_name(task, m)))]
+    trained = [(m, run) for m in trained_methods(both_rules=True) if (run := report.runner.kept(training_name(task, m)))]
     if not trained:
         return
     every = TASKS[task].steps_per_epoch(workers) * TASKS[task].epochs

@@ -10,7 +10,7 @@ the formulas predict. Runs are kept in --out, and those that are whole are not m
 import argparse, json, math, os, statistics, subprocess, sys, tempfile
 
 import volumes
-from methods import RATIOS, Method
+from methods import PAPER_RULE, RATIOS, Method
 from ranks import Runner, build, netns
 from report import steady
 from tables import Percent, Table
@@ -25,6 +25,7 @@ def strategies(threshold):
     """One by one, the sparse ones at each ratio."""
     plain = [Method(s, s) for s in ("fp32", "fp16", "bf16", "int8", "partialUpdate")]
     sparse = [Method(s, s, ratio) for s in ("sparseTopK", "topk", "lags", "dgc", "dlgs") for ratio in RATIOS]
+    sparse += [Method("dlgs as printed", "dlgs", ratio, rule=PAPER_RULE) for ratio in RATIOS]
     return [*plain, *sparse, Method("sparseThreshold", "sparseThreshold", threshold)]
 
 

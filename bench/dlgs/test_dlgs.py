@@ -180,6 +180,17 @@ class Reports(unittest.TestCase):
         self.assertEqual([row[1] for row in plans.rows], ["one", "fixed", "exact"])
         self.assertAlmostEqual(plans.rows[0][5], 260 / 210)
 
+    def test_both_rules(self):
+        self.link()
+        for m, ms in zip(methods.rules(0.1), (90.0, 80.0, 75.0, 60.0)):
+            keep(self.out, report.timing_name("resnet20", 3, m, 1), [epoch(1), epoch(2, step_ms=ms, density=0.2)])
+        table, _ = self.make()[0]["resnet20: DLGS by rule and planner at r = 3"]
+        self.assertEqual([row[:3] for row in table.rows], [["DLGS 0.1", rule, plan] for rule in ("paper", "corrected") for plan in ("dlgs-scan", "exact")])
+        self.assertEqual([row[6] for row in table.rows], [1.5, 80 / 60, 1.25, 1])
+        os.remove(self.runner.path(report.timing_name("resnet20", 3, methods.rules(0.1)[0], 1)))
+        os.remove(self.runner.path(report.timing_name("resnet20", 3, methods.rules(0.1)[1], 1)))
+        self.assertNotIn("resnet20: DLGS by rule and planner at r = 3", self.make()[0])  # one rule alone
+
     def test_steps_of_methods_that_were_picked(self):
         self.link()
         keep(self.out, report.timing_name("resnet20", 3, methods.Method("DLGS", "dlgs", 0.01, methods.DLGS_PLAN), 1), [epoch(1), epoch(2, step_ms=70.0)])
@@ -294,6 +305,7 @@ class Strategies(unittest.TestCase):
         self.assertEqual(len(set(names)), len(names))
         self.assertEqual(names[0], "fp32")
         self.assertIn("dlgs-0.01", names)
+        self.assertIn("dlgs-0.01-paper", names)
         self.assertIn("sparseThreshold-0.003", names)
 
 
@@ -360,8 +372,19 @@ class Settings(unittest.TestCase):
         m = methods.Method("DLGS", "dlgs", 0.01, "exact", every=1)
         self.assertEqual(m.flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "exact", "--dlgs-every", "1", "--tune"])
         self.assertEqual((m.name, m.title), ("dlgs-0.01-exact-every1", "DLGS 0.01"))
-        names = [m.name for m in experiment.timed_methods(plans=True)]
+        o = self.options("--out x --pixels y --tasks resnet20 --steps 4 --plans --rules")
+        names = [m.name for m in experiment.timed_methods(o)]
         self.assertEqual(len(set(names)), len(names))
+        o.plans = o.rules = False
+        self.assertEqual(len(experiment.timed_methods(o)), 11)
+
+    def test_both_rules_with_both_planners(self):
+        self.assertEqual([m.name for m in methods.rules(0.01)], ["dlgs-0.01-dlgs-scan-paper", "dlgs-0.01-exact-paper", "dlgs-0.01-dlgs-scan", "dlgs-0.01-exact"])
+        self.assertEqual(methods.rules(0.01)[0].flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "dlgs-scan", "--dlgs-rule", "paper", "--tune"])
+        o = self.options("--out x --pixels y --tasks resnet20 --steps 4 --rules --only dlgs-0.1-exact-paper,dlgs-0.1-exact")
+        self.assertEqual([m.name for m in experiment.chosen(o, experiment.timed_methods(o))], ["dlgs-0.1-exact", "dlgs-0.1-exact-paper"])
+        o = self.options("--out x --pixels y --tasks resnet20 --train --rules")
+        self.assertEqual([m.name for m in methods.trained_methods(o.rules)][-2:], ["dlgs-0.1-dlgs-scan-paper", "dlgs-0.01-dlgs-scan-paper"])
 
     def test_a_tenth_of_the_papers_schedule(self):
         t = methods.TASKS["resnet20"]
@@ -381,10 +404,10 @@ class Settings(unittest.TestCase):
         o = self.options("--out x --pixels y --tasks resnet20 --train")
         self.assertEqual(len(experiment.chosen(o, methods.trained_methods())), 7)
         o = self.options("--out x --pixels y --tasks resnet20 --steps 4 --plans --only dlgs-0.01-one")
-        self.assertEqual([m.name for m in experiment.chosen(o, experiment.timed_methods(o.plans))], ["dlgs-0.01-one"])
+        self.assertEqual([m.name for m in experiment.chosen(o, experiment.timed_methods(o))], ["dlgs-0.01-one"])
 
     def test_options_that_do_nothing_are_refused(self):
-        for line in ("--out x --plans", "--out x --unshaped", "--out x --steps 4", "--out x --only fp32-one", "--out x --steps 4 --pixels y --tasks resnet20 --only sgd", "--out x --train --pixels y --tasks resnet20 --only fp32-one", "--out x --tasks lenet", "--out x --epochs 1", "--out x --r 0"):
+        for line in ("--out x --plans", "--out x --rules", "--out x --steps 4 --pixels y --tasks resnet20 --only dlgs-0.1-exact-paper", "--out x --unshaped", "--out x --steps 4", "--out x --only fp32-one", "--out x --steps 4 --pixels y --tasks resnet20 --only sgd", "--out x --train --pixels y --tasks resnet20 --only fp32-one", "--out x --tasks lenet", "--out x --epochs 1", "--out x --r 0"):
             with self.subTest(line), self.assertRaises(SystemExit):
                 self.options(line)
 
