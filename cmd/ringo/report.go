@@ -10,6 +10,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -51,7 +52,7 @@ func (r *reporter) Start(i train.Info) {
 		strategy += " (" + i.Codec + ")"
 	}
 	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s, sha256 %.8s); seed %d\n",
-		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, strategy, i.Plan, counted(i.Buckets, "bucket"), i.PlanSHA256, i.Seed)
+		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, strategy, i.Plan, merged(i), i.PlanSHA256, i.Seed)
 	if i.Exchange != "" {
 		fmt.Fprintf(r.lines, "entries of %s\n", i.Exchange)
 	}
@@ -62,6 +63,15 @@ func (r *reporter) Start(i train.Info) {
 		fmt.Fprintln(r.lines, note)
 	}
 	r.skipped(i.Skipped)
+}
+
+// merged is what the plan made of the layers. Users of DLGS may know that the paper merges them by
+// the predicted time of a step, which takes a measurement.
+func merged(i train.Info) string {
+	if i.Strategy == string(distopt.DLGS) && i.Plan == distopt.PlanFixed {
+		return fmt.Sprintf("layers merged by size into %s, unless --plan says otherwise", counted(i.Buckets, "bucket"))
+	}
+	return counted(i.Buckets, "bucket")
 }
 
 // over is what gradients travel over.

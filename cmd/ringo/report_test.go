@@ -81,6 +81,20 @@ func TestReportLines(t *testing.T) {
 	}
 }
 
+// Of dlgs the first lines say by what layers are merged, where it is not by measurements.
+func TestReportOfMergedLayers(t *testing.T) {
+	for _, c := range []struct{ strategy, plan, want string }{
+		{"dlgs", "fixed", "strategy dlgs (codec), plan fixed (layers merged by size into 4 buckets, unless --plan says otherwise, sha256 01234567); seed 0"},
+		{"dlgs", "exact", "strategy dlgs (codec), plan exact (4 buckets, sha256 01234567); seed 0"},
+		{"dgc", "fixed", "strategy dgc (codec), plan fixed (4 buckets, sha256 01234567); seed 0"},
+	} {
+		var lines strings.Builder
+		r := &reporter{output: output{lines: &lines}}
+		r.Start(train.Info{Strategy: c.strategy, Codec: "codec", Plan: c.plan, PlanSHA256: "0123456789abcdef", Buckets: 4})
+		checkHolds(t, c.strategy, lines.String(), c.want)
+	}
+}
+
 // The bar keeps to one line however narrow the terminal is, and only the lines
 // stay on the terminal.
 func TestReportBar(t *testing.T) {
