@@ -11,7 +11,7 @@ import (
 
 func chains(t *testing.T) []*Chain {
 	var out []*Chain
-	for _, sel := range []Selector{nil, TopK{0.02}, Threshold{1}, DLGS{Ratio: 0.05, Every: 3}, Sampled{Ratio: 0.05}, GaussianK{0.05}, TopK{0.95}} {
+	for _, sel := range []Selector{nil, TopK{0.02}, Threshold{1}, DLGS{Ratio: 0.05, Every: 3}, DLGS{Ratio: 0.05, Every: 3, Rule: RulePaper}, Sampled{Ratio: 0.05}, GaussianK{0.05}, TopK{0.95}} {
 		for _, q := range quantisers {
 			stages := []Stage{Clip{50}}
 			if sel != nil {

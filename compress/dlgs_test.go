@@ -215,3 +215,39 @@ func TestLog2(t *testing.T) {
 		}
 	}
 }
+
+// A step that reuses its threshold allocates nothing, by either rule, however many entries it
+// sends, once it has sent as many.
+func TestReuseAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	const n = 100_000
+	for _, rule := range Rules() {
+		chain, err := NewChain(DLGS{Ratio: 0.01, Every: 1 << 20, Rule: rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := chain.Bind([]Param{{"a", 0, n - 7}}, n, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, from, grads, s := rand.New(rand.NewPCG(75, 76)), zeros(2*n), zeros(n), Sparse{}
+		vectors[0].fill(r, from)
+		step := func() {
+			copy(grads, from[r.IntN(n):])
+			c.Layout().ClearPadding(0, grads)
+			if err := c.Select(&s, 0, grads); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 200 {
+			step()
+		}
+		for range 20 {
+			if got := testing.AllocsPerRun(1, step); got != 0 || c.Last(0, 0).Exact {
+				t.Fatalf("%s: %v allocations in a step, exact: %v", rule, got, c.Last(0, 0).Exact)
+			}
+		}
+	}
+}

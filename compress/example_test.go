@@ -113,3 +113,33 @@ func Example_custom() {
 	// random(1/3) > bf16 sent and keeps [100 100 100 100 100 100]
 	// compress: random(1/3) after fp16: a selection compares numbers, not codes: put it first
 }
+
+// Between two exact selections the paper's rule sends all that reaches their threshold, which
+// is more than was asked for while what is kept still grows; by default the threshold follows.
+func ExampleDLGS() {
+	for _, rule := range []compress.Rule{compress.RulePaper, compress.RuleCorrected} {
+		chain, err := compress.NewChain(compress.DLGS{Ratio: 0.25, Every: 8, Rule: rule})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		c, err := chain.Bind([]compress.Param{{Name: "weight", Lo: 0, Hi: 16}}, 16, nil)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		var sent []int
+		for range 8 {
+			var s compress.Sparse
+			if err := c.Select(&s, 0, []float32{16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}); err != nil {
+				fmt.Println(err)
+				return
+			}
+			sent = append(sent, s.Count())
+		}
+		fmt.Println(chain, "sends", sent)
+	}
+	// Output:
+	// dlgs(0.25, every 8, paper) > fp32 sends [4 10 6 11 5 12 5 11]
+	// dlgs(0.25, every 8, corrected) > fp32 sends [4 10 1 9 4 6 2 4]
+}
