@@ -103,6 +103,35 @@ func TestFrozenKeeperByHand(t *testing.T) {
 	}
 }
 
+// So do those of servers that sum gradients, which are members of the mesh.
+func TestFrozenServerByHand(t *testing.T) {
+	t.Parallel()
+	mark, both := ticket(), lostAtOnce+"--np 2 --servers 2 --rendezvous "+freeport.Address(t)
+	servers := []*program{start(t, "server --index 0 "+both, mark), start(t, "server --index 1 "+both, mark)}
+	zero, one := start(t, endless+"--mode ps --rank 0 "+both, mark), start(t, endless+"--mode ps --rank 1 "+both, mark)
+	zero.await(&zero.out, "2/")
+	if err := servers[1].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*program{zero, one, servers[0]} {
+		p.checkEnd(exitFailed, "rank 3 is lost: server 1: no sign of life for ")
+	}
+	servers[1].cmd.Process.Kill()
+	servers[1].wait()
+}
+
+// --timeout bounds what a rank waits for at servers, too, such as the pushes of another one that is alive as far as anybody knows.
+func TestTimeoutOfKeepers(t *testing.T) {
+	t.Parallel()
+	p := start(t, endless+"--timeout 4s --dead-after 5m --np 2 --mode ps --servers 2 --ps-mode sync")
+	p.await(&p.out, "2/")
+	if err := syscall.Kill(p.worker(1), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(exitFailed, "within 4s: is the server stuck, or does it wait for other trainers?")
+	p.checkGone()
+}
+
 // A job that is suspended as a whole for longer than the limit goes on, and nobody is lost: not in a mesh, and not
 // where servers alone say who lives.
 func TestSuspendedJob(t *testing.T) {
