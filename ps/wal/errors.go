@@ -45,7 +45,7 @@ type WriteError struct {
 func (e *WriteError) Error() string {
 	head := fmt.Sprintf("wal: %s: writing records %d to %d: %v; records up to %d are safe", e.Dir, e.Safe+1, e.Last, e.Err, e.Safe)
 	if e.Resumable {
-		return head + ", later ones are not kept: make room and resume the log"
+		return head + ", later ones are not kept: make room on its disk, then start the server or the job again, which goes on from there"
 	}
 	return head + ", later ones may not be: check the disk, then open the log again"
 }

@@ -153,7 +153,7 @@ func TestFullDisk(t *testing.T) {
 				t.Fatalf("a full disk: %v", err)
 			}
 		}
-		if !strings.Contains(w.Error(), "records up to 6 are safe, later ones are not kept: make room and resume the log") {
+		if !strings.Contains(w.Error(), "records up to 6 are safe, later ones are not kept: make room on its disk, then start the server or the job again") {
 			t.Error(w)
 		}
 		if _, err := l.Append(nil); !errors.Is(err, syscall.ENOSPC) {
