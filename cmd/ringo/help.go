@@ -2,10 +2,7 @@ package main
 
 import (
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 )
 
 // plainColumns is how wide help is where it goes to no terminal.
@@ -14,19 +11,11 @@ const plainColumns = 100
 // helpColumns is how wide the help of flags is to be: as wide as the terminal, while
 // a line stays readable.
 func helpColumns(stdout io.Writer) int {
-	if !isTerminal(stdout) {
-		return plainColumns
-	}
-	columns, _, err := term.GetSize(int(stdout.(*os.File).Fd()))
-	if err != nil || columns <= 0 {
+	columns := columnsOf(stdout)
+	if columns == 0 {
 		return plainColumns
 	}
 	return min(max(columns, 60), 120)
-}
-
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // inLines writes a list into indented lines of help.

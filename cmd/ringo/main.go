@@ -40,8 +40,13 @@ func main() {
 // the exit status. An error is one line on stderr, never a stack trace.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &noting{w: stdout}
-	if !isTerminal(stdout) { // whoever draws on a terminal has to see it
+	if file, ok := terminalFile(stdout); ok { // whoever draws on a terminal has to see it
+		stdout = screen{file}
+	} else {
 		stdout = out
+	}
+	if file, ok := terminalFile(stderr); ok {
+		stderr = screen{file}
 	}
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)

@@ -8,7 +8,6 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
@@ -161,9 +160,5 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 // terminalOf says whether both outputs are one terminal, and how wide the
 // second's is; 0 when it is none.
 func terminalOf(stdout, stderr io.Writer) (columns int, both bool) {
-	if !isTerminal(stderr) {
-		return 0, false
-	}
-	columns, _, _ = term.GetSize(int(stderr.(*os.File).Fd())) // 0 when it does not say
-	return columns, isTerminal(stdout)
+	return columnsOf(stderr), isTerminal(stderr) && isTerminal(stdout)
 }
