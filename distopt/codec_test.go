@@ -81,8 +81,8 @@ func (w *rig) counted(info Info, cfg Config) error {
 	for b := range w.o.Plan() {
 		count += w.o.codec.sparse[b].Count()
 	}
-	if got := w.o.Times().Density; got != float64(count)/float64(len(w.grads)) {
-		return fmt.Errorf("density %v of %d entries of %d", got, count, len(w.grads))
+	if got := w.o.Times().Density; got != float64(count)/float64(valuesOf(w.layers)) {
+		return fmt.Errorf("density %v of %d entries of %d", got, count, valuesOf(w.layers))
 	}
 	low, high := 0, 0
 	for _, k := range w.o.Plan() {

@@ -100,7 +100,7 @@ func (o *Optimizer) Step() error {
 	if o.fault == nil {
 		anew, reuses := o.codec.anew()
 		o.watch.now.Reuses, o.watch.now.Anew = reuses, float64(anew)/float64(max(1, len(o.grads)))
-		o.fault = o.watch.end(len(o.grads))
+		o.fault = o.watch.end(valuesOf(o.layers))
 	}
 	if o.fault != nil {
 		o.watch.drop()

@@ -29,8 +29,8 @@ type StepTimes struct {
 	// BytesSent is the payload of the dense gradients, or of PartialUpdate's
 	// partition, that this rank sent; tables' rows are not counted.
 	BytesSent int64
-	// Density is the share of the arena's values that this rank contributed, 1
-	// where all are sent. Padding counts as values.
+	// Density is the share of the parameters' values that this rank contributed, 1
+	// where all are sent. Padding does not count, but in a partition of the parameters.
 	Density float64
 	// Reuses: the strategy selects by thresholds of earlier steps. Anew is the share
 	// of the arena's values that lie where this step selected anew all the same.
@@ -70,14 +70,15 @@ func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 		for i := k.First; i <= k.Last; i++ {
 			l := o.layers[i]
 			t := LayerTimes{Name: l.Name}
-			sent := max(0, min(hi, l.Offset+l.Len)-max(lo, l.Offset))
+			values := l.Len - l.Pad
+			sent := max(0, min(hi, l.Offset+values)-max(lo, l.Offset))
 			if s := o.codec.entries(b); s != nil {
 				sent = within(s.Index, l.Offset-k.Lo, l.Offset+l.Len-k.Lo)
 				t.Threshold = o.codec.threshold(b, i-k.First)
 			}
-			t.Density = float64(sent) / float64(max(1, l.Len))
+			t.Density = float64(sent) / float64(max(1, values))
 			if at := o.ops[b].Sent; at.Left > 0 {
-				t.Density = float64(at.Entries) / float64(max(1, k.Len()))
+				t.Density = float64(at.Entries) / float64(max(1, valuesOf(o.layers[k.First:k.Last+1])))
 			}
 			if c := o.codec.local; c != nil {
 				t.ResidualNorm = math.Sqrt(o.kernels.SumSquares(c.Residual(l.Offset, l.Offset+l.Len)))
@@ -86,6 +87,14 @@ func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 		}
 	}
 	return dst
+}
+
+// valuesOf is how many values layers have, padding left out.
+func valuesOf(layers []bucket.Layer) (n int) {
+	for _, l := range layers {
+		n += l.Len - l.Pad
+	}
+	return n
 }
 
 // within counts the ascending indices from lo to below hi.
@@ -273,11 +282,11 @@ func (w *watch) count(s exchange.Sent) {
 	w.entries += s.Entries
 }
 
-// end ends a step of an arena of n values.
+// end ends a step of n values without padding, which travels where all values do.
 func (w *watch) end(n int) error {
 	now := time.Now()
 	w.now.Update = max(0, now.Sub(w.start)-w.now.Exposed)
-	w.now.Density = float64(w.entries) / float64(max(1, n))
+	w.now.Density = min(1, float64(w.entries)/float64(max(1, n)))
 	w.last, w.now = w.now, StepTimes{}
 	if w.profiler == nil {
 		return nil
