@@ -46,6 +46,9 @@ type Checkpoint struct {
 	// run fails. 0: DefaultFullWait; negative: it does not wait. Before the end a full disk stops nothing: see
 	// Summary.NoRoom.
 	FullWait time.Duration
+	// Told is what the program that starts the run was told: flags by their names, without dashes. Checkpoints have
+	// it for a later start, which finds it by FindPrevious; it has no effect on the run.
+	Told map[string]string `json:"-"`
 
 	create func(path string) (checkpoint.WriteFile, error) // for tests: checkpoint.State.Create
 }
@@ -185,6 +188,13 @@ func (r *run) write(p position) error {
 	more := map[string]string{morePast: string(past), moreExchange: string(setup)}
 	if r.replica.Tuner.Chosen() {
 		more[moreChosen] = "yes"
+	}
+	if c := r.cfg.Checkpoint; c.Told != nil {
+		told, err := json.Marshal(c.Told)
+		if err != nil {
+			return fmt.Errorf("what the run was told cannot be saved: %w", err)
+		}
+		more[moreTold] = string(told)
 	}
 	if places != "" && p.step > 0 {
 		more[morePlaces] = places

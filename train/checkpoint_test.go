@@ -200,9 +200,8 @@ func TestResumeRefuses(t *testing.T) {
 		edit func(*Config)
 		want []string
 	}{
-		{2, func(c *Config) { c.LR, c.Batch = 0.25, 8 }, []string{"--lr: the checkpoint has 0.005, this run 0.25", "--batch: the checkpoint has 16, this run 8"}},
-		{2, func(c *Config) { c.Epochs = 7 }, []string{"--epochs: the checkpoint has 1, this run 7"}},
-		{2, func(c *Config) { c.Seed = 3 }, []string{"--seed: the checkpoint has 1, this run 3", "data set"}},
+		{2, func(c *Config) { c.LR, c.Batch, c.Momentum, c.Epochs = 0.25, 8, 0.5, 2 }, []string{"--momentum: the checkpoint has 0.9, this run 0.5", "--batch: the checkpoint has 16, this run 8"}},
+		{2, func(c *Config) { c.Seed = 3 }, []string{"--seed: the checkpoint has 1, this run 3", "data set (--data, --train-file"}},
 		{2, func(c *Config) { c.SetOptimizer("adamw") }, []string{"--optimizer: the checkpoint has sgd, this run adamw"}},
 		{2, func(c *Config) { c.Exchange.Strategy = distopt.PartialUpdate }, []string{"--strategy: the checkpoint has fp32, this run partialUpdate"}},
 		{2, func(c *Config) { c.Model = "mnist" }, []string{"MODEL: the checkpoint has mlp, this run mnist-cnn"}},

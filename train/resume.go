@@ -16,25 +16,21 @@ import (
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
-// settings are what a resumed run must have in common with its checkpoint, as
-// the user writes them. The number of epochs only counts where the rates depend
-// on it: a run may be made longer. Those of the codec are only there where they
+// settings are what a resumed run must have in common with its checkpoint, but for what is free, as
+// the user writes them. Those of the codec are only there where they
 // have an effect.
 func (r *run) settings() map[string]string {
 	c, x := r.cfg, r.cfg.Exchange.Resolved()
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	out := map[string]string{
-		"MODEL": r.spec.Name, settingNP: strconv.Itoa(r.job.Size()), "--algorithm": r.job.Group().Algorithm(),
+		settingModel: r.spec.Name, settingNP: strconv.Itoa(r.job.Size()), "--algorithm": r.job.Group().Algorithm(),
 		"--batch": strconv.Itoa(c.Batch), "--optimizer": c.Optimizer, "--lr": number(c.LR),
 		"--lr-steps": schedule.FormatDrops(c.Drops), "--lr-cosine": strconv.FormatBool(c.Cosine), "--lr-floor": number(c.Floor),
 		"--warmup": c.Warmup.String(), "--momentum": number(c.Momentum), "--eps": number(c.Eps),
 		"--weight-decay": number(c.WeightDecay), "--dropout": number(c.Dropout), "--seed": strconv.FormatUint(c.Seed, 10),
 		"--strategy": string(x.Strategy), "--plan": x.Plan, "--bucket-bytes": strconv.Itoa(x.BucketBytes),
 		"--clip-norm": number(x.ClipNorm), "--accumulate": strconv.Itoa(r.accumulation()), "--partitions": strconv.Itoa(x.Partitions),
-		"data set": fmt.Sprintf("%x", r.fingerprint[:8]),
-	}
-	if c.Cosine {
-		out["--epochs"] = strconv.Itoa(c.Epochs)
+		settingData: fmt.Sprintf("%x", r.fingerprint[:8]), "--epochs": strconv.Itoa(c.Epochs),
 	}
 	some := func(setting, value string, given bool) {
 		if given {
@@ -67,19 +63,14 @@ func (r *run) settings() map[string]string {
 	return out
 }
 
-const settingNP = "--np"
+const (
+	settingNP    = "--np"
+	settingModel = "MODEL"
+	settingData  = "the data set (--data, --train-file, --eval-file, --train-limit, --eval-limit, --skip-bad)"
+)
 
 // maxRanks bounds what a checkpoint may say of the ranks that wrote it.
 const maxRanks = 1 << 16
-
-// differ reports every setting that the checkpoint has otherwise.
-func differ(saved, own map[string]string) error {
-	var errs []error
-	for _, name := range unequal(saved, own) {
-		errs = append(errs, fmt.Errorf("%s: the checkpoint has %s, this run %s", name, shown(saved[name]), shown(own[name])))
-	}
-	return errors.Join(errs...)
-}
 
 // unequal are the names, in order, that have other values in a than in b, or none in one.
 func unequal(a, b map[string]string) []string {
@@ -105,6 +96,7 @@ type saved struct {
 	Setup       *distopt.Setup
 	Chosen      bool // by measurements
 	Places      []data.StreamPosition
+	Changed     []string // what this run has otherwise
 
 	file *checkpoint.File // that rank 0 has opened
 }
@@ -176,6 +168,10 @@ func (r *run) open() (saved, error) {
 		return saved{}, err
 	}
 	h, own := f.Header, r.settings()
+	if v, ok := h.Settings["data set"]; ok { // of older versions
+		h.Settings[settingData] = v
+		delete(h.Settings, "data set")
+	}
 	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
 	if h.Position == 0 && r.cfg.Servers.GeoSteps == 0 { // what ranks keep of copies is their own
 		own[settingNP] = h.Settings[settingNP]
@@ -193,6 +189,7 @@ func (r *run) open() (saved, error) {
 			err = fmt.Errorf("%s: the figures so far cannot be read: %w", path, err)
 		}
 	}
+	head.Changed = changes(h.Settings, own)
 	head.Chosen = h.More[moreChosen] == "yes"
 	if text, ok := h.More[morePlaces]; ok && err == nil {
 		if err = json.Unmarshal([]byte(text), &head.Places); err != nil {
@@ -219,6 +216,7 @@ const (
 	morePlaces   = "places"
 	moreChosen   = "chosen"  // whether strategy or plan were chosen by measurements
 	moreServers  = "servers" // which parts servers have
+	moreTold     = "told"    // JSON of Checkpoint.Told
 )
 
 // load fills every rank's memory from the file that rank 0 has opened.

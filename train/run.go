@@ -443,7 +443,7 @@ func (r *run) info() Info {
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(), DataNotes: r.set.Notes,
-		Resumed: r.resumed, Steps: o.Steps(),
+		Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
 	}
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -38,17 +40,15 @@ func givenFlags(cmd *cobra.Command, takes func(name string) bool) (out []string)
 		if !takes(f.Name) {
 			return
 		}
-		value := f.Value.String()
-		if s, ok := f.Value.(pflag.SliceValue); ok {
-			value = ""
-			for i, v := range s.GetSlice() {
-				if i > 0 {
-					value += ","
-				}
-				value += v
-			}
-		}
-		out = append(out, "--"+f.Name+"="+value)
+		out = append(out, "--"+f.Name+"="+flagText(f))
 	})
 	return out
+}
+
+// flagText is a flag's value as it is written on a command line.
+func flagText(f *pflag.Flag) string {
+	if s, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(s.GetSlice(), ",")
+	}
+	return f.Value.String()
 }

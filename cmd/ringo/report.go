@@ -58,6 +58,9 @@ func (r *reporter) Start(i train.Info) {
 	}
 	if i.Resumed != "" {
 		fmt.Fprintf(r.lines, "resumed after %s from %s\n", counted(int(i.Steps), "step"), i.Resumed)
+		if len(i.Changed) > 0 {
+			fmt.Fprintf(r.lines, "from here on with %s\n", strings.Join(i.Changed, ", "))
+		}
 	}
 	for _, note := range i.DataNotes {
 		fmt.Fprintln(r.lines, note)

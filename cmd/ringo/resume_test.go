@@ -46,16 +46,18 @@ func TestKilledAndResumed(t *testing.T) {
 			t.Fatalf("np %s: it had ended before it was killed", np)
 		}
 		p.checkGone()
-		status, out, errs := command(t, flags+"--resume")
+		status, out, errs := command(t, "train mlp --resume --checkpoint "+dir+" --progress none") // all else is as it was begun
 		if status != 0 || sha(t, out) != want {
 			t.Errorf("np %s: status %d, stderr %s, stdout %s, want sha256 %s", np, status, errs, out, want)
 		}
 		checkHolds(t, "np "+np, out, "resumed after ", " steps from "+dir)
-		status, _, errs = command(t, strings.Replace(flags, "--momentum 0.9", "--momentum 0.5", 1)+"--resume")
-		if status != exitFailed {
-			t.Errorf("np %s: status %d with another momentum", np, status)
+		checkRefused(t, exitFailed, strings.Replace(flags, "--momentum 0.9", "--optimizer adam --eval-limit 34", 1)+"--resume --batch 17",
+			"--optimizer: the checkpoint has sgd, this run adam", "--batch: the checkpoint has 16, this run 17", dir)
+		status, out, errs = command(t, "train mlp --resume --checkpoint "+dir+" --progress none --lr 0.001 --epochs 4")
+		if status != 0 || sha(t, out) == want {
+			t.Errorf("np %s, another rate: status %d, stderr %s, stdout %s", np, status, errs, out)
 		}
-		checkHolds(t, "another momentum", errs, "--momentum: the checkpoint has 0.9, this run 0.5")
+		checkHolds(t, "another rate", out, "from here on with --lr 0.001 instead of 0.005, --epochs 4 instead of 3", "epoch 4/4")
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	registerExchange(fs, &c.Exchange)
 	fs.StringVar(&c.Checkpoint.Dir, "checkpoint", c.Checkpoint.Dir, "save the run in `DIR`, the last 3 times, and at its end")
 	fs.IntVar(&c.Checkpoint.Every, "every", c.Checkpoint.Every, "save after every `N` steps; 0: after each epoch")
-	fs.BoolVar(&c.Checkpoint.Resume, "resume", c.Checkpoint.Resume, "go on from the last checkpoint, if there is one")
+	fs.BoolVar(&c.Checkpoint.Resume, "resume", c.Checkpoint.Resume, "go on from the last checkpoint, if there is one; what is not given is as it was begun")
 	fs.StringVar(&s.density, distopt.SettingWarmup, "", "`SHARE,...`: send so large shares in the first epochs instead of --spars, such as 0.25,0.0625,0.015625,0.004")
 	fs.BoolVar(&c.Layers, "layers", c.Layers, "tell in --json of each layer what rank 0's last step of an epoch sent of it and kept")
 	fs.StringVar(&s.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")

@@ -100,7 +100,7 @@ func TestJobKilledAndResumed(t *testing.T) {
 		}
 		n := int(step)/7 + 3
 		want := hashOf(t, epochs(n)+c.never)
-		status, out, errs := command(t, fmt.Sprintf("%s%s%s --resume --servers %d", epochs(n), job, dir, c.servers))
+		status, out, errs := command(t, fmt.Sprintf("train ctr-dnn --epochs %d --checkpoint %s --resume --servers %d --threads 1 --progress none", n, dir, c.servers))
 		if status != 0 || sha(t, out) != want {
 			t.Errorf("%s: status %d, stderr %s, stdout %s, want sha256 %s", c.flags, status, errs, out, want)
 		}
@@ -127,12 +127,9 @@ func TestJobStopsBetween(t *testing.T) {
 	if err := os.RemoveAll(inTheWay); err != nil {
 		t.Fatal(err)
 	}
-	status, _, errs := command(t, strings.Replace(line, "--mode ps --ps-mode sync --servers 2", "--transport mem", 1)+dir+" --resume")
-	if status != exitFailed {
-		t.Errorf("status %d without servers", status)
-	}
-	checkHolds(t, "without servers", errs, "--ps-mode: the checkpoint has sync, this run none")
-	status, out, errs := command(t, line+dir+" --resume")
+	checkRefused(t, exitFailed, strings.Replace(line, "--mode ps --ps-mode sync --servers 2", "--mode collective", 1)+"x --resume --batch 51 --checkpoint "+dir,
+		"--batch: the checkpoint has 50, this run 51; --mode: the checkpoint has ps, this run collective")
+	status, out, errs := command(t, "train ctr-dnn --resume --checkpoint "+dir+" --progress none") // with the servers of the first start
 	if status != 0 || sha(t, out) != want {
 		t.Fatalf("status %d, stderr %s, stdout %s, want sha256 %s", status, errs, out, want)
 	}

@@ -77,11 +77,16 @@ func oneModel(cmd *cobra.Command, args []string) error {
 }
 
 func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
+	if err := takeOver(cmd, model); err != nil {
+		return err
+	}
 	errs := append(c.jobFlags.check(cmd), c.tracing.check(cmd.Flags().Changed))
 	s, err := c.forModel(cmd, model)
 	s.cfg.Threads, s.cfg.Tuning = c.computeThreads(), c.tuning.forTraining()
 	s.cfg.Servers = c.ps.training()
-	errs = append(errs, err, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
+	var untold error
+	s.cfg.Checkpoint.Told, untold = tellAll(cmd)
+	errs = append(errs, err, untold, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
 	if s.seeds < 1 || s.seeds > maxSeeds {
 		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))
 	}

@@ -1,0 +1,98 @@
+package train
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/optim/schedule"
+)
+
+// A run may go on with another rate, schedule and number of epochs, which it tells; from there on it is a run of its own,
+// the same each time.
+func TestResumeWithOtherRates(t *testing.T) {
+	cfg := small()
+	cfg.TrainLimit, cfg.Epochs = 192, 2
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 4, Keep: 1000}
+	first, _ := onRanks(t, 2, cfg)
+	file := filepath.Join(cfg.Checkpoint.Dir, "step-000000004.ringo")
+	for _, c := range []struct {
+		edit func(*Config)
+		want string
+	}{
+		{func(c *Config) {}, "[]"},
+		{func(c *Config) { c.LR = 0.25 }, "[--lr 0.25 instead of 0.005]"},
+		{func(c *Config) { c.Epochs = 3; c.Drops = []schedule.Drop{{Epoch: 1, LR: 0.001}} }, "[--lr-steps 1:0.001 instead of none --epochs 3 instead of 2]"},
+		{func(c *Config) { c.Cosine, c.Floor, c.Warmup = true, 0.001, schedule.Warmup{Steps: 2} }, "[--lr-cosine true instead of false --lr-floor 0.001 instead of 0 --warmup 2 steps instead of 0 steps]"},
+	} {
+		again := cfg
+		c.edit(&again)
+		var sums []string
+		for range 2 {
+			again.Checkpoint.Dir, again.Checkpoint.Resume = onlyFile(t, file), true
+			got, rec := onRanks(t, 2, again)
+			sums = append(sums, got.ParamsSHA256)
+			if fmt.Sprint(rec.info.Changed) != c.want {
+				t.Errorf("it tells %q, want %s", rec.info.Changed, c.want)
+			}
+			if rate := again.schedule().At(3*rec.info.StepsPerEpoch-1, rec.info.StepsPerEpoch, again.Epochs); len(rec.epochs) != again.Epochs || again.Epochs == 3 && rec.epochs[2].LR != rate {
+				t.Errorf("%s: epochs %+v, want %d, the third at %v", c.want, rec.epochs, again.Epochs, rate)
+			}
+		}
+		if sums[0] != sums[1] || (sums[0] == first.ParamsSHA256) != (c.want == "[]") {
+			t.Errorf("%s: sha256 %v, of the first run %s", c.want, sums, first.ParamsSHA256)
+		}
+	}
+}
+
+// A checkpoint keeps what its program was told, and all of what cannot change is named.
+func TestPrevious(t *testing.T) {
+	cfg := small()
+	cfg.TrainLimit = 96
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Told: map[string]string{"np": "2", "mode": "collective", "batch": "16", "data": "/x"}}
+	if p, err := FindPrevious(cfg.Checkpoint.Dir); err != nil || p.File != "" || p.Refuse("mlp", map[string]string{"batch": "3"}) != nil {
+		t.Errorf("no checkpoint: %+v, %v", p, err)
+	}
+	onRanks(t, 2, cfg)
+	p, err := FindPrevious(cfg.Checkpoint.Dir)
+	if err != nil || fmt.Sprint(p.Told) != fmt.Sprint(cfg.Checkpoint.Told) || filepath.Base(p.File) != "step-000000003.ringo" {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for _, c := range []struct {
+		model string
+		told  map[string]string
+		want  []string // nil: it may
+	}{
+		{"mlp", nil, nil},
+		{"mlp", map[string]string{"lr": "3", "epochs": "9", "warmup": "2", "np": "3", "batch": "16", "momentum": "0.90", "data": "/y", "every": "2"}, nil},
+		{"mnist", map[string]string{"momentum": "0.5", "batch": "8", "seed": "2", "mode": "ps", "lr": "3"}, []string{
+			"MODEL: the checkpoint has mlp, this run mnist-cnn", "--momentum: the checkpoint has 0.9, this run 0.5", "--batch: the checkpoint has 16, this run 8",
+			"--seed: the checkpoint has 1, this run 2", "--mode: the checkpoint has collective, this run ps", p.File, "name another folder",
+		}},
+	} {
+		err := p.Refuse(c.model, c.told)
+		if c.want == nil && err != nil {
+			t.Errorf("%s %v: %v", c.model, c.told, err)
+		}
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--lr") {
+				t.Errorf("%s %v: %v lacks %q, or names a rate", c.model, c.told, err, want)
+			}
+		}
+	}
+	if _, err := checkpoint.Save(cfg.Checkpoint.Dir, checkpoint.State{Header: checkpoint.Header{Step: 99, More: map[string]string{moreTold: "["}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindPrevious(cfg.Checkpoint.Dir); err == nil || !strings.Contains(err.Error(), "what the run was told cannot be read") {
+		t.Error(err)
+	}
+	if err := os.Truncate(checkpoint.PathOf(cfg.Checkpoint.Dir, 99), 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindPrevious(cfg.Checkpoint.Dir); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Error(err)
+	}
+}
