@@ -92,6 +92,7 @@ type psServer struct {
 	Step        uint64         `json:"step"` // that any trainer had ended; of the run, where the newest checkpoint is the job's
 	Rows        int64          `json:"rows"`
 	Ahead       uint64         `json:"log_records_ahead"`
+	Lost        string         `json:"log_lost,omitempty"` // what its log has lost at its end, and what to do
 	Checkpoints []psCheckpoint `json:"checkpoints"`
 }
 
@@ -114,6 +115,9 @@ func contentsOf(j *saved.Job) (c psContents, err error) {
 	}
 	for _, s := range j.Servers {
 		has := psServer{Dir: s.Dir, Step: s.About.Highest, Ahead: s.Ahead}
+		if s.Lost != nil {
+			has.Lost = s.Lost.Error()
+		}
 		if s.About.Step > 0 {
 			has.Step = s.About.Step
 		}
@@ -150,6 +154,9 @@ func (c *psContents) print(out *output) {
 		if s.Ahead > 0 {
 			ahead = fmt.Sprintf("; its log is %s ahead", counted(int(s.Ahead), "record"))
 		}
+		if s.Lost != "" {
+			ahead = "; " + s.Lost
+		}
 		out.header("server %d: %s, after step %d%s", i, counted(int(s.Rows), "row"), s.Step, ahead)
 		for _, p := range s.Checkpoints {
 			kind := "whole"
@@ -167,8 +174,9 @@ func newPSRecover() *cobra.Command {
 		Use:   "recover DIR",
 		Short: "Bring the checkpoints of servers that were killed to what their logs have",
 		Long: "Bring the checkpoints of servers that were killed to what their logs have (--durability\n" +
-			"wal), so that another job can begin with them (--ps-from), and export sees them. Only one\n" +
-			"server's tables are in memory at a time.",
+			"wal), so that another job can begin with them (--ps-from), and export sees them. It says\n" +
+			"where each log ends and how it knows: one that has lost changes there is refused. Only\n" +
+			"one server's tables are in memory at a time.",
 		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --ps-from DIR --ps-dir DIR2",
 		Args:    oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,7 +20,7 @@ type Recovery struct {
 }
 
 // Recover brings the checkpoints of a job whose servers have ended, or were killed, to what their logs
-// have: it opens each server whose log is ahead of its newest checkpoint as if it were started again, and
+// have, and reports where each log ends and how that is known: it opens each server whose log is ahead of its newest checkpoint as if it were started again, and
 // saves it. Servers that are running are an error (wal.ErrHeld). Steps that sync had not applied, because
 // not all trainers had ended them, stay in the log.
 func Recover(ctx context.Context, dir string, r Recovery) error {
@@ -31,10 +31,15 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 	if err != nil {
 		return err
 	}
+	if err := j.reportEnds(r.Report); err != nil {
+		return err
+	}
 	for _, s := range j.Servers {
-		name := fmt.Sprintf("server %d of %d", s.About.Index, s.About.Servers)
+		name := s.name()
 		if s.Ahead == 0 {
-			r.Report(fmt.Sprintf("%s: its checkpoint %d has all", name, s.newest().Number))
+			if s.hasLog() {
+				r.Report(fmt.Sprintf("%s: its checkpoint %d has all", name, s.newest().Number))
+			}
 			continue
 		}
 		done, err := s.recover(ctx, r)
@@ -45,6 +50,27 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 	}
 	return nil
 }
+
+// reportEnds reports where logs end; an error says all that they have lost there, before anything is changed.
+func (j *Job) reportEnds(report func(line string)) error {
+	var errs []error
+	for _, s := range j.Servers {
+		switch {
+		case s.Lost != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", s.name(), s.Lost))
+		case !s.hasLog():
+			report(fmt.Sprintf("%s: it has no log any more: whether anything came after its checkpoint %d cannot be known", s.name(), s.newest().Number))
+		case s.Log.Path != "":
+			report(fmt.Sprintf("%s: its log %s", s.name(), s.Log))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hasLog says that there is a log where there was one.
+func (s *Server) hasLog() bool { return s.About.Record == 0 || s.Log.Path != "" }
+
+func (s *Server) name() string { return fmt.Sprintf("server %d of %d", s.About.Index, s.About.Servers) }
 
 func (s *Server) recover(ctx context.Context, r Recovery) (done tables.Saved, err error) {
 	below := tiers.Config{Deltas: true} // as servers that save have it: when rows were touched is saved too

@@ -43,6 +43,9 @@ type Server struct {
 	// Ahead is how many records its log has that the checkpoint may lack. Of a server that is
 	// running, or was killed; one that ended has none.
 	Ahead uint64
+	// Log is where its log ends, and Lost, where it is not nil, why changes are missing there that the server had acknowledged.
+	Log  wal.End
+	Lost error
 }
 
 // Open finds the newest checkpoints of all servers of a job in its directory, and looks that they are
@@ -131,9 +134,18 @@ func openServer(dir string, index int, number uint64) (s Server, err error) {
 	if number != 0 {
 		return s, nil
 	}
-	last, err := wal.Last(tables.LogDir(dir))
-	if has := s.About.Last + 1; s.About.Record > 0 && last > has { // a checkpoint adds a record of its own
-		s.Ahead = last - has
+	s.Log, err = wal.Ends(tables.LogDir(dir))
+	if lost := (*wal.LostError)(nil); errors.As(err, &lost) {
+		s.Lost, err = lost, nil
+	}
+	has := s.About.Last + 1 // a checkpoint adds a record of its own
+	switch {
+	case err != nil || s.About.Record == 0 || s.Log.Path == "" || s.Lost != nil:
+	case s.Log.Last < has:
+		s.Lost = fmt.Errorf("%s: the log ends with record %d, but had %d when checkpoint %d was written: it has lost its end; bring it back from a copy, or move it away to go on with the checkpoint alone",
+			tables.LogDir(dir), s.Log.Last, has, s.newest().Number)
+	default:
+		s.Ahead = s.Log.Last - has
 	}
 	return s, err
 }
@@ -176,7 +188,9 @@ func Begin(dir string) (*Job, error) {
 	}
 	var errs []error
 	for _, s := range j.Servers {
-		if s.Ahead > 0 {
+		if s.Lost != nil {
+			errs = append(errs, s.Lost)
+		} else if s.Ahead > 0 {
 			errs = append(errs, fmt.Errorf("the log in %s is %d records ahead of its newest checkpoint: `ringo ps recover %s` writes a checkpoint with them, once the job's servers have ended", s.Dir, s.Ahead, dir))
 		}
 	}

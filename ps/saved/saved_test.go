@@ -228,7 +228,8 @@ func TestRecover(t *testing.T) {
 		r := Recovery{MemoryBytes: memory, Report: func(line string) { said = append(said, line) }}
 		must(t, Recover(context.Background(), j.dir, r))
 		must(t, Recover(context.Background(), j.dir, r))
-		if len(said) != 4 || !strings.Contains(said[0], "server 0 of 2: checkpoint 2 has") || said[2] != "server 0 of 2: its checkpoint 2 has all" {
+		if len(said) != 8 || !strings.HasPrefix(said[0], "server 0 of 2: its log ends with record ") || !strings.HasSuffix(said[1], ", where it was closed in good order") ||
+			!strings.Contains(said[2], "server 0 of 2: checkpoint 2 has") || said[6] != "server 0 of 2: its checkpoint 2 has all" {
 			t.Errorf("said %q", said)
 		}
 		found, err := Begin(j.dir)
@@ -237,6 +238,57 @@ func TestRecover(t *testing.T) {
 		if !slices.Equal(next.values(), one.values()) {
 			t.Error("the values are others")
 		}
+	}
+}
+
+// A log that was cut at its end is not taken for one that a crash cut short: nothing is recovered until a person has seen what
+// is lost. Where that cannot be known it is said.
+func TestLostEnd(t *testing.T) {
+	j := begin(t, 2, tables.WAL, nil, 0)
+	j.set(initial())
+	j.train(1, 2, 3)
+	j.end()
+	dir := tables.LogDir(ServerDir(j.dir, 1))
+	found, err := filepath.Glob(filepath.Join(dir, "segment-*"))
+	must(t, err)
+	path, mark := found[len(found)-1], filepath.Join(dir, "acknowledged")
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	recover := func() (said []string, err error) {
+		err = Recover(context.Background(), j.dir, Recovery{Report: func(line string) { said = append(said, line) }})
+		return said, err
+	}
+	for size, fault := range map[int]string{
+		len(whole) / 3: "server 1 of 2: the log has lost its end: it ends with record 3, at byte ",
+		len(whole) - 1: "but records up to 11 had been acknowledged",
+		28:             "server 1 of 2: the log has lost its end: it ends with record 0",
+	} {
+		must(t, os.WriteFile(path, whole[:size], 0o666))
+		said, err := recover()
+		var lost *wal.LostError
+		if !errors.As(err, &lost) || !strings.Contains(err.Error(), fault) || len(said) != 1 {
+			t.Errorf("cut to %d of %d bytes: %v, said %q", size, len(whole), err, said)
+		}
+		if _, err := Begin(j.dir); !errors.As(err, &lost) {
+			t.Errorf("another job begins: %v", err)
+		}
+		if b, err := os.ReadFile(path); err != nil || len(b) != size {
+			t.Errorf("the file was changed to %d bytes, %v", len(b), err)
+		}
+	}
+	must(t, os.WriteFile(path, whole[:28], 0o666))
+	must(t, os.Remove(mark))
+	if _, err := recover(); err == nil || !strings.Contains(err.Error(), "the log ends with record 0, but had 1 when checkpoint 1 was written") {
+		t.Errorf("without a mark, before the checkpoint: %v", err)
+	}
+	must(t, os.WriteFile(path, whole[:len(whole)/3], 0o666))
+	said, err := recover()
+	if err != nil || !strings.Contains(said[1], "; whether records after it are lost cannot be known: no file acknowledged says what was acknowledged; the ") {
+		t.Errorf("without a mark: %v, said %q", err, said)
+	}
+	must(t, os.RemoveAll(dir))
+	if said, err = recover(); err != nil || !strings.Contains(said[1], "server 1 of 2: it has no log any more: whether anything came after its checkpoint 2 cannot be known") {
+		t.Errorf("without a log: %v, said %q", err, said)
 	}
 }
 

@@ -252,6 +252,9 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	defer s.mu.Unlock()
 	s.engine, s.tiers = e, t
 	close(s.ready)
+	if end := e.LogEnd(); end.Path != "" {
+		s.cfg.Report(fmt.Sprintf("server %d: its log %s", s.cfg.Index, end))
+	}
 	if has := e.Stats(); has.LogMost > 0 {
 		s.cfg.Report(fmt.Sprintf("server %d: a checkpoint bounds its log whenever that has grown by the size of the tables, and by %d MiB at least", s.cfg.Index, tables.DefaultLogFloor>>20))
 	}

@@ -205,6 +205,14 @@ func (e *Engine) release() error {
 	return errors.Join(errs...)
 }
 
+// LogEnd is where the log ended when the engine was opened, the zero value where there was none.
+func (e *Engine) LogEnd() (end wal.End) {
+	if e.log != nil {
+		end = e.log.End()
+	}
+	return end
+}
+
 // Last is the number of the last change taken of a lane, 0 for none. It panics where there is no
 // such lane.
 func (e *Engine) Last(lane int) uint64 { return e.lanes[lane].last.Load() }

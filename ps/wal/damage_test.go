@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,9 +31,10 @@ func read(t *testing.T, dir string) (image, []segment) {
 	return m, all
 }
 
-// restore puts a log's files back.
+// restore puts a log's files back, as a version that kept no mark has left them.
 func (m image) restore(t *testing.T, dir string) {
 	t.Helper()
+	forget(t, dir)
 	now, err := list(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +46,14 @@ func (m image) restore(t *testing.T, dir string) {
 	}
 	for path, b := range m {
 		overwrite(t, path, b)
+	}
+}
+
+// forget removes what says which records were acknowledged.
+func forget(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Remove(markPath(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
 	}
 }
 
@@ -187,6 +197,7 @@ func TestTornGroup(t *testing.T) {
 			l := mustOpen(t, dir, c)
 			fill(t, l, 6) // two groups
 			mustClose(t, l)
+			forget(t, dir)
 			path := segmentPath(dir, 1)
 			b, err := os.ReadFile(path)
 			must(t, err)

@@ -28,6 +28,22 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.Path, e.Offset, e.Fault)
 }
 
+// LostError says that a log has lost records at its end that it had acknowledged.
+type LostError struct {
+	Dir string
+	End End // Acknowledged is above Last
+}
+
+// Error says what is lost, why that is known, and what to do.
+func (e *LostError) Error() string {
+	at := "no segment is left"
+	if e.End.Path != "" {
+		at = fmt.Sprintf("it ends with record %d, at byte %d of %s", e.End.Last, e.End.Offset, e.End.Path)
+	}
+	return fmt.Sprintf("the log has lost its end: %s, but records up to %d had been acknowledged: the file was cut, or the host lost power while the log was not forced to the disk (--fsync); "+
+		"bring it back from a copy, or remove %s to go on without records %d to %[2]d", at, e.End.Acknowledged, markPath(e.Dir), e.End.Last+1)
+}
+
 // WriteError is why a log takes no more records. Records up to Safe survive;
 // those from Safe+1 to Last were never acknowledged.
 type WriteError struct {

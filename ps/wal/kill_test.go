@@ -111,6 +111,13 @@ func TestKill(t *testing.T) {
 			}
 		}
 		_ = c.Wait() // killed
+		told := uint64(0)
+		for _, n := range acknowledged {
+			told += n
+		}
+		if e, err := Ends(dir); err != nil || !e.Marked || e.Closed || e.Acknowledged < told || e.Acknowledged > e.Last {
+			t.Errorf("round %d: %d records acknowledged: %+v, %v", round, told, e, err)
+		}
 		l := mustOpen(t, dir, killed)
 		has, err := counts(l)
 		if err != nil {

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
@@ -19,6 +20,10 @@ type Log struct {
 	// touches them.
 	file file
 	size int64 // of the segment, up to the last group that is safe
+	mark *os.File
+	end  End // when the log was opened
+
+	markBuffer [markBytes]byte // whoever has file
 
 	truncating sync.Mutex // one Truncate at a time
 
@@ -112,7 +117,7 @@ func (l *Log) advance() {
 	l.writing = true
 	first := l.safe + 1
 	l.mu.Unlock()
-	resumable, err := l.write(group, first)
+	resumable, err := l.write(group, first, last)
 	l.mu.Lock()
 	l.writing = false
 	l.spare = group[:0]
@@ -177,6 +182,8 @@ func (l *Log) Close() error {
 	var failed error
 	if l.failed != nil {
 		failed = l.failed
+	} else {
+		failed = l.setMark(mark{l.safe, true})
 	}
-	return errors.Join(failed, l.file.Close(), l.lock.Release())
+	return errors.Join(failed, l.mark.Close(), l.file.Close(), l.lock.Release())
 }

@@ -13,7 +13,8 @@ import (
 // Open opens the log in a directory, which it makes where there is none, takes the
 // directory ([ErrHeld] where another process has it), and cuts off what a crash
 // left of the last write. Of the segments it checks the last one; Replay checks the
-// others. Damage gives a *[DamageError], and leaves all as it is.
+// others. Damage gives a *[DamageError], acknowledged records that are lost at the end a
+// *[LostError], and both leave all as it is.
 func Open(dir string, c Config) (*Log, error) {
 	fail := func(err error) (*Log, error) { return nil, fmt.Errorf("wal: opening %s: %w", dir, err) }
 	if err := c.Validate(); err != nil {
@@ -38,51 +39,56 @@ func Open(dir string, c Config) (*Log, error) {
 
 // load finds the log's end and makes it ready for more.
 func (l *Log) load() error {
-	all, err := list(l.dir)
+	end, all, err := ends(l.dir)
 	if err != nil {
 		return err
 	}
-	if all, err = dropUnborn(all); err != nil {
+	there, err := list(l.dir)
+	if err != nil {
 		return err
 	}
+	if len(there) > len(all) {
+		if err := os.Remove(there[len(there)-1].path); err != nil {
+			return err
+		}
+	}
+	l.end = end
 	if len(all) == 0 {
 		f, s, err := l.create(1)
 		if err != nil {
 			return err
 		}
 		l.start(f, segmentHeader, 1, []segment{s})
-		return nil
-	}
-	last := all[len(all)-1]
-	b, err := readWhole(last.path, nil)
-	if err != nil {
-		return err
-	}
-	end, next, err := scan(last.path, b, last.first, true, func(record) error { return nil })
-	if err != nil {
-		return err
-	}
-	f, err := open(last.path, 0)
-	if err != nil {
-		return err
-	}
-	l.start(f, int64(end), next, all)
-	if end < len(b) {
-		if err := l.cut(); err != nil {
-			return errors.Join(err, f.Close())
+	} else {
+		f, err := open(end.Path, 0)
+		if err != nil {
+			return err
 		}
+		l.start(f, end.Offset, end.Last+1, all)
+	}
+	if end.Torn > 0 {
+		err = l.cut()
+	}
+	if err == nil {
+		err = l.openMark(mark{safe: l.safe})
+	}
+	if err != nil {
+		return errors.Join(err, l.file.Close())
 	}
 	return nil
 }
+
+// End is where the log ended when it was opened. What had been torn is cut off since.
+func (l *Log) End() End { return l.end }
 
 func (l *Log) start(f file, size int64, next uint64, all []segment) {
 	l.file, l.size, l.segments = f, size, all
 	l.opened, l.next, l.safe = next, next, next-1
 }
 
-// dropUnborn removes a last segment whose header a crash kept from being written.
+// withoutUnborn leaves out a last segment whose header a crash kept from being written.
 // It has no records, and its number is that which the one before leads to.
-func dropUnborn(all []segment) ([]segment, error) {
+func withoutUnborn(all []segment) ([]segment, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -98,7 +104,7 @@ func dropUnborn(all []segment) ([]segment, error) {
 	if err == nil || errors.Is(err, ErrVersion) || len(all) == 1 && last.first > 1 {
 		return all, nil // a log's only segment is never unborn: the first record's apart
 	}
-	return all[:len(all)-1], os.Remove(last.path)
+	return all[:len(all)-1], nil
 }
 
 func readAtMost(path string, n int) ([]byte, error) {

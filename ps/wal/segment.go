@@ -64,10 +64,10 @@ func (l *Log) create(first uint64) (f file, s segment, err error) {
 	return f, s, nil
 }
 
-// write adds a group, whose first record is given, to the log. Only who has set
+// write adds a group, whose first and last record are given, to the log. Only who has set
 // l.writing calls it. Where it fails resumable says that the disk was full and the
 // log is as it was before.
-func (l *Log) write(group []byte, first uint64) (resumable bool, err error) {
+func (l *Log) write(group []byte, first, last uint64) (resumable bool, err error) {
 	if l.size > segmentHeader && l.size+int64(len(group)) > l.c.SegmentBytes {
 		err := l.rotate(first)
 		if err != nil && !(isCrowded(err) && l.size+int64(len(group)) <= maxSegmentBytes) {
@@ -75,11 +75,7 @@ func (l *Log) write(group []byte, first uint64) (resumable bool, err error) {
 		} // else this segment grows until there is a descriptor for the next one
 	}
 	if _, err := l.file.WriteAt(group, l.size); err != nil {
-		if !isFull(err) {
-			return false, err
-		}
-		cut := l.cut()
-		return cut == nil, errors.Join(err, cut)
+		return l.giveUp(err)
 	}
 	if l.c.Sync {
 		// The system may have dropped pages whose write failed and call the next
@@ -88,9 +84,21 @@ func (l *Log) write(group []byte, first uint64) (resumable bool, err error) {
 			return false, err
 		}
 	}
+	if err := l.setMark(mark{safe: last}); err != nil { // some file systems need room for what is written in place
+		return l.giveUp(err)
+	}
 	l.size += int64(len(group))
 	l.count(len(group))
 	return false, nil
+}
+
+// giveUp leaves a group out that could not be written.
+func (l *Log) giveUp(err error) (resumable bool, _ error) {
+	if !isFull(err) {
+		return false, err
+	}
+	cut := l.cut()
+	return cut == nil, errors.Join(err, cut)
 }
 
 // cut removes what is left of a group that could not be written.

@@ -26,7 +26,8 @@
 // last segment is cut off when the log is opened; that nothing whole follows tells
 // it from damage. With Config.Sync a loss of power may also keep a later part of
 // the last write and lose an earlier one; the position within the write shows that.
-// The last record's damage cannot be told from a write cut short. All other damage
+// Which records were acknowledged is kept beside the segments (see mark.go), so that a log which
+// was cut further back is told from one that a crash cut short. All other damage
 // is an error that names file and offset.
 package wal
 

@@ -1,0 +1,91 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/internal/crc32c"
+	"github.com/ringo-ml/ringo/internal/folder"
+)
+
+// A log cannot tell from its last segment alone whether more had followed: a file that was cut looks like a write
+// that was cut short. So the number of the last record that Wait answers for is kept beside the segments, in a file
+// that is written in place after each group, and before Wait answers:
+//
+//	offset  bytes
+//	0       8     "RINGOACK"
+//	8       8     number of the record
+//	16      4     flags; 1: the log was closed in good order
+//	20      4     CRC-32C of all bytes before
+//
+// It is never forced to the disk. After the end of the process, kill -9 included, it is exact; after a loss of power it may be
+// older than the log, and then says what was acknowledged at least; or, without Config.Sync, newer, and then
+// acknowledged records are lost indeed.
+const (
+	markName   = "acknowledged"
+	markMagic  = "RINGOACK"
+	markBytes  = 24
+	markClosed = 1
+)
+
+// mark is what the file says.
+type mark struct {
+	safe   uint64
+	closed bool
+}
+
+func markPath(dir string) string { return filepath.Join(dir, markName) }
+
+func (m mark) append(b []byte) []byte {
+	at, flags := len(b), uint32(0)
+	if m.closed {
+		flags = markClosed
+	}
+	b = append(b, markMagic...)
+	b = binary.LittleEndian.AppendUint64(b, m.safe)
+	b = binary.LittleEndian.AppendUint32(b, flags)
+	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b[at:]))
+}
+
+// readMark reads a log's mark; false: there is none that is whole.
+func readMark(dir string) (m mark, known bool, err error) {
+	b, err := readAtMost(markPath(dir), markBytes+1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return mark{}, false, nil
+	}
+	if err != nil || len(b) != markBytes || string(b[:8]) != markMagic || binary.LittleEndian.Uint32(b[20:]) != crc32c.Checksum(b[:20]) {
+		return mark{}, false, err
+	}
+	return mark{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:])&markClosed != 0}, true, nil
+}
+
+// openMark makes the file say m, and opens it for more.
+func (l *Log) openMark(m mark) error {
+	f, err := os.OpenFile(markPath(l.dir), os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(m.append(l.markBuffer[:0]), 0)
+	if err == nil {
+		err = f.Truncate(markBytes)
+	}
+	if err == nil && l.c.Sync {
+		if err = f.Sync(); err == nil {
+			err = folder.Sync(l.dir)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	l.mark = f
+	return nil
+}
+
+// setMark says how far the log is safe. It costs one write of 24 bytes to the system's memory.
+func (l *Log) setMark(m mark) error {
+	_, err := l.mark.WriteAt(m.append(l.markBuffer[:0]), 0)
+	return err
+}
