@@ -56,9 +56,18 @@ func (e *Engine) PushDense(lane int, seq uint64, array int, step uint64, lo int,
 
 // SetDense gives values of an array their initial values, unless they have some: from an
 // earlier SetDense, or a checkpoint. One trainer sends a server's range from its
-// first value on, in pieces without gaps. Else it is like PushDense.
+// first value on, in pieces without gaps. The piece that completes the range waits until all survive what
+// Config.Durability says, and then opens pulls: a server that came back without them could take no push by who has
+// pulled them. Else it is like PushDense.
 func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32) (Ticket, error) {
-	return e.do(&change{kind: kindSet, lane: lane, table: array, seq: seq, at: uint64(lo), values: values})
+	c := &change{kind: kindSet, lane: lane, table: array, seq: seq, at: uint64(lo), values: values}
+	t, err := e.do(c)
+	if err == nil && c.completed {
+		if err = e.Durable(t); err == nil {
+			e.clocks.arraySet()
+		}
+	}
+	return t, err
 }
 
 // do makes a change of values, if it is its lane's next one: applies it, or keeps it until its step is decided.
@@ -85,6 +94,7 @@ func (e *Engine) do(c *change) (Ticket, error) {
 
 // move applies a change that fits to its table or array.
 func (e *Engine) move(c *change) error {
+	c.completed = false // replay uses one change for all
 	if c.kind == kindRows {
 		t := e.sparse[c.table]
 		if err := t.table.Push(c.lane, c.seq, c.keys, c.values, e.cfg.scale()); err != nil {
@@ -93,18 +103,14 @@ func (e *Engine) move(c *change) error {
 		return nil
 	}
 	d := e.dense[c.table]
-	var completed bool
 	var err error
 	if c.kind == kindSet {
-		completed, err = d.initial(int(c.at), c.values)
+		c.completed, err = d.initial(int(c.at), c.values)
 	} else {
 		err = d.push(c.lane, c.seq, c.step, int(c.at), c.values, e.cfg.scale())
 	}
 	if err != nil {
 		return fmt.Errorf("array %q: %w", d.Name, err)
-	}
-	if completed {
-		e.clocks.arraySet()
 	}
 	return nil
 }

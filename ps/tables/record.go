@@ -49,6 +49,8 @@ type change struct {
 	at     uint64
 	keys   []uint64
 	values []float32
+
+	completed bool // once it is applied: with it an array has all of its initial values; not in the log
 }
 
 func (c *change) putHead(b *[headBytes]byte) {

@@ -354,7 +354,11 @@ func (e *Engine) redoOne(number uint64, l *lane, c *change, had bool) error {
 			return nil
 		}
 	}
-	return e.move(c)
+	err := e.move(c)
+	if err == nil && c.completed {
+		e.clocks.arraySet()
+	}
+	return err
 }
 
 // keepAgain keeps a push of a step that sync has not applied.

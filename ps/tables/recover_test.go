@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/snapshot"
+	"github.com/ringo-ml/ringo/ps/wal"
 )
 
 // In every mode a server that is closed and opened again, with checkpoints or without, at
@@ -487,4 +489,40 @@ func TestLogIsCut(t *testing.T) {
 	}
 	must(t, e.Close())
 	must(t, open(t, c, s).Err())
+}
+
+// Whoever may pull an array's initial values finds them on a server that is killed then and comes back: its pushes,
+// which may come before trainer 0 sends the values again, are taken.
+func TestInitialValuesSurviveWhoPullsThem(t *testing.T) {
+	s := whole(2)
+	for round := range 10 {
+		c := Config{Trainers: 2, Mode: Async, Durability: WAL, Dir: t.TempDir()}
+		e := open(t, c, s)
+		pulled := make(chan error, 1)
+		killed := t.TempDir() + "/server"
+		go func() {
+			err := e.Await(context.Background(), 1, 1)
+			pulled <- errors.Join(err, os.CopyFS(killed, os.DirFS(c.Dir)))
+		}()
+		newClient(t, e, 0).set(0, 0, ramp(0, s.Dense[0].Len))
+		must(t, <-pulled)
+		c.Dir = killed
+		back := open(t, c, s)
+		if _, err := back.PushDense(1, 1, 0, 1, 0, make([]float32, 4)); err != nil {
+			t.Fatalf("round %d: a push to the server that came back: %v", round, err)
+		}
+	}
+}
+
+// Values that could not be logged are pulled by nobody.
+func TestInitialValuesAreLoggedFirst(t *testing.T) {
+	s := whole(2)
+	e := open(t, Config{Trainers: 2, Mode: Async, Durability: WAL, Dir: t.TempDir()}, s)
+	must(t, e.log.Close()) // stands for a disk that fails
+	if _, err := e.SetDense(0, 1, 0, 0, ramp(0, s.Dense[0].Len)); !errors.Is(err, wal.ErrClosed) {
+		t.Errorf("initial values that cannot be logged: %v", err)
+	}
+	if e.clocks.unset == 0 {
+		t.Error("they may be pulled")
+	}
 }
