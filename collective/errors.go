@@ -28,7 +28,7 @@ func (e *OpError) Error() string {
 		return fmt.Sprintf("collective: operation %d: rank %d started %v, rank %d %v: all ranks must start the same operations in the same order",
 			e.Seq, e.Rank, signature(m.Mine), e.Peer, signature(m.Theirs))
 	}
-	if errors.Is(e.Err, transport.ErrTimeout) {
+	if transport.TimedOut(e.Err) {
 		hint = "; is the rank stuck, and do all ranks start the same operations in the same order?"
 	}
 	return fmt.Sprintf("collective: %s %d on rank %d: %v%s", e.Op, e.Seq, e.Rank, e.Err, hint)

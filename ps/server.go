@@ -247,7 +247,7 @@ func (s *Server) askHead(t int, long time.Duration) error {
 		tr.came = !tr.left
 	case errors.Is(err, transport.ErrGoodbye):
 		tr.left, tr.said = true, head{kind: kindLeave}
-	case errors.Is(err, transport.ErrTimeout):
+	case transport.TimedOut(err):
 		s.postHead(t)
 	default:
 		return err

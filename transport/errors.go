@@ -3,13 +3,15 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"os"
 )
 
 // Errors that callers tell apart with errors.Is. What the package returns wraps
 // one of them with the rank, the peer and the tag.
 var (
-	// ErrTimeout: the deadline of a send, a receive or a handshake passed.
-	ErrTimeout = errors.New("timed out")
+	// ErrTimeout: the deadline of a send, a receive or a handshake passed. It is also an
+	// os.ErrDeadlineExceeded.
+	ErrTimeout error = timeout{}
 	// ErrClosed: this rank's own mesh or link was closed.
 	ErrClosed = errors.New("closed on this side")
 	// ErrGoodbye: the peer closed its mesh in good order.
@@ -27,6 +29,21 @@ var (
 	// ErrRefused: the other end refused the connection for a reason of its own.
 	ErrRefused = errors.New("refused")
 )
+
+// timeout is ErrTimeout.
+type timeout struct{}
+
+func (timeout) Error() string        { return "timed out" }
+func (timeout) Timeout() bool        { return true } // a net.Error's
+func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// TimedOut tells whether an operation of this rank has timed out, and not one that it was told
+// of, which is an ErrTimeout, too.
+func TimedOut(err error) bool {
+	var abort *AbortError
+	var lost *LostError
+	return errors.Is(err, ErrTimeout) && !errors.As(err, &abort) && !errors.As(err, &lost)
+}
 
 // Error is a fault of one operation on a mesh.
 type Error struct {
@@ -66,6 +83,9 @@ func (e *MismatchError) Error() string {
 type LostError struct {
 	Rank int
 	Why  string
+	// Timeout says that it was found lost because an operation with it timed out: the error
+	// is then an ErrTimeout, too.
+	Timeout bool
 }
 
 // Error names the rank.
@@ -89,13 +109,22 @@ func (e *ServerLostError) Error() string {
 	return fmt.Sprintf("parameter server %d at %s is lost: %s", e.Server, e.Addr, e.Why)
 }
 
+// Unwrap returns ErrTimeout if a timeout was the reason.
+func (e *LostError) Unwrap() error {
+	if e.Timeout {
+		return ErrTimeout
+	}
+	return nil
+}
+
 // AbortError is what a rank's operations fail with after a peer called Abort.
 // It unwraps to ErrAborted and, when the cause there was a lost rank, to the
-// same *LostError.
+// same *LostError, and when an operation there had timed out, to ErrTimeout.
 type AbortError struct {
-	Rank   int    // who called Abort
-	Reason string // what it gave as the cause
-	Lost   *LostError
+	Rank    int    // who called Abort
+	Reason  string // what it gave as the cause
+	Lost    *LostError
+	Timeout bool // an operation had timed out there
 }
 
 // Error names who aborted, and why.
@@ -103,21 +132,25 @@ func (e *AbortError) Error() string {
 	return fmt.Sprintf("rank %d aborted: %s", e.Rank, e.Reason)
 }
 
-// Unwrap returns ErrAborted and the lost rank, if that was the cause.
+// Unwrap returns ErrAborted and what the cause was: the lost rank, a timeout.
 func (e *AbortError) Unwrap() []error {
-	if e.Lost == nil {
-		return []error{ErrAborted}
+	out := []error{ErrAborted}
+	if e.Lost != nil {
+		out = append(out, e.Lost)
 	}
-	return []error{ErrAborted, e.Lost}
+	if e.Timeout {
+		out = append(out, ErrTimeout)
+	}
+	return out
 }
 
 // NewAbortError describes cause as the peers of rank will see it. What they can
-// take from it with errors.As is a *LostError; the rest is text.
+// take from it is a *LostError and ErrTimeout; the rest is text.
 func NewAbortError(rank int, cause error) *AbortError {
 	if cause == nil {
 		cause = ErrAborted
 	}
-	e := &AbortError{Rank: rank, Reason: cause.Error()}
+	e := &AbortError{Rank: rank, Reason: cause.Error(), Timeout: errors.Is(cause, os.ErrDeadlineExceeded)}
 	errors.As(cause, &e.Lost)
 	return e
 }

@@ -283,6 +283,7 @@ func (l *Link) read(p []byte) (int, error) {
 // linkError maps the faults of connections to this package's.
 func linkError(err error) error {
 	switch {
+	case errors.Is(err, ErrTimeout): // which says more
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ErrTimeout
 	case errors.Is(err, net.ErrClosed):

@@ -12,14 +12,18 @@ import (
 //	offset size
 //	     0    4  the rank that called Abort
 //	     4    4  the rank that it lost, or 0xffffffff
-//	     8    2  length of why that is lost
-//	    10       why that is lost
+//	     8    1  1: an operation had timed out; 2: so was the rank found lost
+//	     9    2  length of why that is lost
+//	    11       why that is lost
 //	             the reason, to the end
 const (
-	abortFixed = 10
+	abortFixed = 11
+	abortWhy   = 9       // where the length is
 	maxWhy     = 2 << 10 // bytes of each of the two texts
 	maxAbort   = abortFixed + 2*maxWhy
 	noRank     = ^uint32(0)
+
+	timedOut, lostTimedOut = 1, 2
 )
 
 var errAbort = errors.New("tcp: malformed abort frame")
@@ -29,10 +33,17 @@ func encodeAbort(e *transport.AbortError) []byte {
 	if e.Lost != nil {
 		rank, why = uint32(e.Lost.Rank), e.Lost.Why
 	}
+	flags := byte(0)
+	if e.Timeout {
+		flags |= timedOut
+	}
+	if e.Lost != nil && e.Lost.Timeout {
+		flags |= lostTimedOut
+	}
 	why = why[:min(len(why), maxWhy)]
 	b := binary.LittleEndian.AppendUint32(nil, uint32(e.Rank))
 	b = binary.LittleEndian.AppendUint32(b, rank)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(why)))
+	b = binary.LittleEndian.AppendUint16(append(b, flags), uint16(len(why)))
 	b = append(b, why...)
 	return append(b, e.Reason[:min(len(e.Reason), maxWhy)]...)
 }
@@ -45,13 +56,13 @@ func decodeAbort(b []byte, size int) (*transport.AbortError, error) {
 		return nil, errAbort
 	}
 	from := binary.LittleEndian.Uint32(b)
-	rank, n := binary.LittleEndian.Uint32(b[4:]), int(binary.LittleEndian.Uint16(b[8:]))
-	if b = b[abortFixed:]; n > len(b) || int64(from) >= int64(size) {
+	rank, flags, n := binary.LittleEndian.Uint32(b[4:]), b[8], int(binary.LittleEndian.Uint16(b[abortWhy:]))
+	if b = b[abortFixed:]; n > len(b) || int64(from) >= int64(size) || flags&^(timedOut|lostTimedOut) != 0 {
 		return nil, errAbort
 	}
-	e := &transport.AbortError{Rank: int(from), Reason: string(b[n:])}
+	e := &transport.AbortError{Rank: int(from), Reason: string(b[n:]), Timeout: flags&timedOut != 0}
 	if int64(rank) < int64(size) {
-		e.Lost = &transport.LostError{Rank: int(rank), Why: string(b[:n])}
+		e.Lost = &transport.LostError{Rank: int(rank), Why: string(b[:n]), Timeout: flags&lostTimedOut != 0}
 	}
 	return e, nil
 }

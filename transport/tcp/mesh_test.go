@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -340,11 +341,17 @@ func TestAbortFrame(t *testing.T) {
 		{Rank: 3, Reason: "r"},
 		{Rank: 0, Reason: "", Lost: &transport.LostError{Rank: 0, Why: ""}},
 		{Rank: 1, Reason: long, Lost: &transport.LostError{Rank: 2, Why: long}},
+		{Rank: 1, Reason: "r", Timeout: true},
+		{Rank: 1, Reason: "r", Timeout: true, Lost: &transport.LostError{Rank: 2, Why: "w", Timeout: true}},
+		{Rank: 1, Reason: "r", Lost: &transport.LostError{Rank: 2, Why: "w", Timeout: true}},
 	} {
 		b := encodeAbort(e)
 		got, err := decodeAbort(b, size)
-		if err != nil || got.Rank != e.Rank || got.Reason != e.Reason[:min(maxWhy, len(e.Reason))] || (got.Lost == nil) != (e.Lost == nil) {
+		if err != nil || got.Rank != e.Rank || got.Reason != e.Reason[:min(maxWhy, len(e.Reason))] || (got.Lost == nil) != (e.Lost == nil) || got.Timeout != e.Timeout || e.Lost != nil && got.Lost.Timeout != e.Lost.Timeout {
 			t.Errorf("got %v, %v, want %v", got, err, e)
+		}
+		if late := e.Timeout || e.Lost != nil && e.Lost.Timeout; errors.Is(got, os.ErrDeadlineExceeded) != late || transport.TimedOut(got) {
+			t.Errorf("%v: of a timeout %v, of one of its own %v", got, !late, transport.TimedOut(got))
 		}
 	}
 	for _, rank := range []int{size, -1, 1 << 31} {

@@ -131,7 +131,7 @@ func (p *peer) lost(err error) error {
 // sendFault returns why a frame could not be written. The connection's own
 // error says little; what the peer said last, if anything, is being read.
 func (p *peer) sendFault(err error) error {
-	if !errors.Is(err, transport.ErrTimeout) && !errors.Is(err, wire.ErrTooLong) {
+	if !transport.TimedOut(err) && !errors.Is(err, wire.ErrTooLong) {
 		wait := time.NewTimer(grace)
 		defer wait.Stop()
 		select {
