@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -20,9 +21,12 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/shm"
 )
@@ -67,9 +71,16 @@ type faultEnd struct {
 	Lost int       // the rank that it names; -1: none
 	Text string    // its error
 	At   time.Time // when it had it
+
+	Epoch, Step int   // where in the run, of train's loop
+	Counted     int64 // the step that distopt has counted; -1: none
+	Bucket      string
 }
 
-// faultOps are the operations, endless until one fails.
+// trains is the operation that is train's whole loop.
+const trains = "train"
+
+// faultOps are the operations, endless until one fails, beside trains.
 var faultOps = map[string]func(g *collective.Group, x []float32, turn int) error{
 	"allreduce": func(g *collective.Group, x []float32, _ int) error {
 		return collective.AllReduce(g, x, collective.Mean)
@@ -127,11 +138,7 @@ var faultOps = map[string]func(g *collective.Group, x []float32, turn int) error
 
 // drawFault draws a case. Links can be cut only between network namespaces.
 func drawFault(rng *rand.Rand, namespaces bool) faultCase {
-	ops := make([]string, 0, len(faultOps))
-	for op := range faultOps {
-		ops = append(ops, op)
-	}
-	slices.Sort(ops)
+	ops := append(slices.Sorted(maps.Keys(faultOps)), trains, trains, trains)
 	faults := []string{"kill", "stop"}
 	if namespaces {
 		faults = append(faults, "cut")
@@ -170,6 +177,9 @@ func TestFaults(t *testing.T) {
 	t.Run("cases", func(t *testing.T) {
 		for i := range *faultCases {
 			c := drawFault(rng, namespaces)
+			if i == 0 { // the sample has one, too
+				c.Op, c.Algorithm = trains, ""
+			}
 			t.Run(fmt.Sprintf("%d %+v", i, c), func(t *testing.T) {
 				t.Parallel()
 				runFault(t, c)
@@ -291,7 +301,7 @@ func (p *faultyProcess) awaitWork(t *testing.T) {
 }
 
 // namedOp is how an error names the operation and the message at fault.
-var namedOp = regexp.MustCompile(`\b(all\w+|reduce\w*|broadcast|gather|scatter|send|receive|barrier) \d+ on rank \d+`)
+var namedOp = regexp.MustCompile(`\b(sharded update|all\w+|reduce\w*|broadcast|gather|scatter|send|receive|barrier) \d+ on rank \d+`)
 
 // checkNames wants a survivor to end in time, by the victim's name.
 func (p *faultyProcess) checkNames(t *testing.T, c faultCase, began time.Time) {
@@ -314,9 +324,21 @@ func (p *faultyProcess) checkNames(t *testing.T, c faultCase, began time.Time) {
 	if end.Lost != c.Victim || !strings.Contains(end.Text, fmt.Sprintf("rank %d is lost", c.Victim)) || !namedOp.MatchString(end.Text) {
 		t.Errorf("rank %d names rank %d, want %d, and the operation: %s", p.rank, end.Lost, c.Victim, end.Text)
 	}
+	if c.Op == trains && !end.located() {
+		t.Errorf("rank %d does not say where in its run that was: %+v", p.rank, end)
+	}
 	if named > faultNamed {
 		t.Errorf("rank %d named the lost rank after %v, want %v at most", p.rank, named, faultNamed)
 	}
+}
+
+// located tells whether an end is in a step of an epoch, and in a bucket where distopt was at work, as the text says.
+func (e *faultEnd) located() bool {
+	text := fmt.Sprintf("while evaluating after step %d of epoch %d", e.Step, e.Epoch)
+	if e.Counted >= 0 {
+		text = fmt.Sprintf("in step %d of epoch %d, %s", e.Step, e.Epoch, e.Bucket)
+	}
+	return e.Epoch > 0 && e.Step > 0 && (e.Counted < 0 || e.Bucket != "") && strings.Contains(e.Text, text)
 }
 
 // TestFaultRank is a rank of the campaign, in a process of its own.
@@ -329,7 +351,7 @@ func TestFaultRank(t *testing.T) {
 	if err := json.Unmarshal([]byte(*faultRank), &r); err != nil {
 		t.Fatal(err)
 	}
-	end := faultEnd{Lost: -1}
+	end := faultEnd{Lost: -1, Counted: -1}
 	err := ringo.Run(context.Background(), ringo.Config{
 		Size: r.Size, Rank: r.Rank, Rendezvous: r.Rendezvous, Heartbeat: faultBeat, DeadAfter: faultDead, Transport: r.Transport,
 		Collective: collective.Config{Algorithm: r.Algorithm, Timeout: time.Minute},
@@ -344,6 +366,14 @@ func TestFaultRank(t *testing.T) {
 	if errors.As(err, &lost) {
 		end.Lost = lost.Rank
 	}
+	var at *train.StepError
+	if errors.As(err, &at) {
+		end.Epoch, end.Step = at.Epoch, at.Step
+	}
+	var in *distopt.Error
+	if errors.As(err, &in) {
+		end.Counted, end.Bucket = in.Step, in.Place().Bucket
+	}
 	line, _ := json.Marshal(end)
 	fmt.Fprintf(os.Stdout, "END %s\n", line)
 }
@@ -351,6 +381,12 @@ func TestFaultRank(t *testing.T) {
 // workOn repeats an operation until it fails. Roots must not run ahead of the
 // others for ever.
 func workOn(job *ringo.Job, c faultCase) error {
+	if c.Op == trains {
+		cfg := train.Defaults("mlp", data.Synthetic)
+		cfg.TrainLimit, cfg.EvalLimit, cfg.Epochs, cfg.Batch, cfg.Threads = 640, 64, 1e6, 16, 1
+		_, err := train.Run(job, cfg, new(worker))
+		return err
+	}
 	x := make([]float32, c.Floats)
 	for turn := 0; ; turn++ {
 		if turn == 3 {
@@ -363,6 +399,19 @@ func workOn(job *ringo.Job, c faultCase) error {
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// worker is an observer that says when training is under way.
+type worker struct{ said bool }
+
+func (*worker) Start(train.Info)    {}
+func (*worker) Epoch(train.Epoch)   {}
+func (*worker) Remark(train.Remark) {}
+func (w *worker) Progress(p train.Progress) {
+	if !w.said && p.Done == 3 {
+		w.said = true
+		fmt.Fprintln(os.Stdout, "WORKING")
 	}
 }
 

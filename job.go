@@ -32,12 +32,14 @@ type Job struct {
 	rank, size, localRank int // of a server rank is its number in the mesh
 	servers               int
 	columns               int
+	launched              bool             // a launcher hosts the coordinator
 	tables                []string         // addresses
 	apart                 bool             // the ranks form no mesh
 	watched               bool             // the launcher ends those that hang
 	timeout               time.Duration    // of waits for others
 	ticket                transport.Ticket // nil in a job of one process
 
+	outer  context.Context // what Join was given
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	mesh   transport.Mesh
@@ -71,21 +73,22 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
-	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
 	j.watched, j.timeout = env.Launched, cfg.Collective.Timeout
 	if len(cfg.Tables) > 0 {
 		j.tables, j.watched = cfg.Tables, false
 	}
+	j.outer = ctx
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if cfg.Apart {
 		return j.alone(cfg)
 	}
 	if err := j.connect(env, cfg); err != nil {
-		j.giveUp(err)
+		known := j.giveUp(err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("rank %d gave up joining the job at %s: %w", j.rank, env.Rendezvous, err)
 		}
-		return nil, err
+		return nil, j.mark(err, known)
 	}
 	return j, nil
 }
@@ -101,7 +104,8 @@ func (j *Job) alone(cfg Config) (*Job, error) {
 }
 
 // Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
-// the error is the best that this rank knows: of a lost peer, who it is.
+// the error is the best that this rank knows: of a lost peer, who it is. See Told for
+// who prints it.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {
@@ -243,16 +247,19 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 // serves says that this is a server.
 func (j *Job) serves() bool { return j.rank >= j.size }
 
-// giveUp leaves a job that could not be joined because of err. The others would
-// wait for this rank if they were not told.
-func (j *Job) giveUp(err error) {
+// giveUp leaves a job that could not be joined because of err, and returns whether the
+// coordinator knows of it. The others would wait for this rank if they were not told.
+func (j *Job) giveUp(err error) (known bool) {
 	if j.member != nil {
-		j.member.Fail(err)
+		known = j.member.Fail(err)
+	} else {
+		known = cluster.Knows(err)
 	}
 	if j.coordinator != nil {
 		j.coordinator.MarkLost(j.rank, err.Error())
 	}
 	_ = j.release() // err says more
+	return known
 }
 
 // listen ends the job's context when a rank is lost.
@@ -371,86 +378,6 @@ func (j *Job) SetStatus(doing string) {
 	if j.member != nil {
 		j.member.SetStatus(doing)
 	}
-}
-
-// Err explains a fault of this rank: where a link broke, it waits a moment for
-// the coordinator to say who is lost, so that every rank names the same one.
-func (j *Job) Err(err error) error {
-	if known := (*explained)(nil); err == nil || errors.As(err, &known) {
-		return err
-	}
-	switch cause := context.Cause(j.ctx); cause {
-	case nil:
-	case errDone: // nobody will say more
-		return err
-	default:
-		return during(err, cause)
-	}
-	if differ := (*transport.MismatchError)(nil); errors.As(err, &differ) {
-		return err // nobody is lost, and nobody knows more
-	}
-	// A fault that never touched a link is this rank's own.
-	if link := (*transport.Error)(nil); j.member != nil && errors.As(err, &link) {
-		return during(err, j.member.Verdict(err, verdictWait))
-	}
-	return err
-}
-
-// during is best, which explains err, with what this rank was doing when a rank
-// was lost: the first of the operations that failed.
-func during(err, best error) error {
-	var said *explained
-	if lost := (*transport.LostError)(nil); !errors.As(best, &lost) || errors.As(best, &said) {
-		return best
-	}
-	if op := (*collective.OpError)(nil); errors.As(err, &op) {
-		for first := op; errors.As(first.Err, &first); {
-			op = first
-		}
-		return &explained{op: op, where: fmt.Sprintf("%s %d on rank %d", op.Op, op.Seq, op.Rank), best: best}
-	}
-	if op := (*ps.Error)(nil); errors.As(err, &op) {
-		for first := op; errors.As(first.Err, &first); {
-			op = first
-		}
-		return &explained{op: op, where: fmt.Sprintf("%s %d on rank %d", op.Op, op.Seq, op.Rank), best: best}
-	}
-	return best
-}
-
-// explained is the fault of an operation and the lost rank that is its cause.
-type explained struct {
-	op    error
-	where string
-	best  error
-}
-
-// Error names the operation, the message at which it failed, and the cause.
-func (e *explained) Error() string {
-	where := e.where
-	if link := (*transport.Error)(nil); errors.As(e.op, &link) {
-		where += fmt.Sprintf(", at message %v with rank %d", link.Tag, link.Peer)
-	}
-	return where + ": " + e.best.Error()
-}
-
-// Unwrap returns the cause, then the operation's fault.
-func (e *explained) Unwrap() []error { return []error{e.best, e.op} }
-
-// Fail ends the job because of err: the other ranks' operations fail, naming
-// this rank and err. It returns the error to report, which is a better one when
-// err was only the echo of another rank's fault. Without an err the job goes on.
-func (j *Job) Fail(err error) error {
-	best := j.Err(err)
-	if best == nil {
-		return nil
-	}
-	if j.member != nil {
-		j.member.Fail(best)
-	}
-	j.mesh.Abort(best)
-	_ = j.Close() // what it could say is the echo of best
-	return best
 }
 
 // Close leaves the job in good order and frees what it holds. Operations of

@@ -70,7 +70,8 @@ func (c *Coordinator) reserve(h transport.Hello) error {
 	defer c.mu.Unlock()
 	switch s := &c.seats[h.Rank]; {
 	case c.verdict != nil:
-		return fmt.Errorf("the job has ended: %w", c.verdict)
+		c.note(h.Rank, failed(h.Rank, c.verdict))
+		return fmt.Errorf("%s%w", jobEnded, c.verdict)
 	case s.state != seatEmpty:
 		return fmt.Errorf("there is a rank %d already", h.Rank)
 	default:
@@ -211,6 +212,7 @@ func (c *Coordinator) heard(rank int, m message) {
 		s.member.post(message{Kind: kindBye, Peer: -1})
 		c.freed()
 	case kindFailed:
+		c.note(rank, m)
 		if s.state == seatJoined {
 			s.state = seatCut
 			c.failed(rank, m)
@@ -232,7 +234,7 @@ func (c *Coordinator) failed(rank int, m message) {
 		c.suspect(rank, m)
 		return
 	}
-	c.accuse(evidence{proof: proofFailed, rank: rank, by: rank, why: "it failed: " + m.Why})
+	c.accuse(evidence{proof: proofFailed, rank: rank, by: rank, why: failedPrefix + m.Why, late: m.TimedOut})
 }
 
 // suspect records that rank cannot reach m.Peer. When that one itself waits for
@@ -248,7 +250,7 @@ func (c *Coordinator) suspect(rank int, m message) {
 	if accused == rank {
 		accused = m.Peer
 	}
-	c.accuse(evidence{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Why)})
+	c.accuse(evidence{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Why), late: m.TimedOut})
 }
 
 // cut records that rank's connection ended.

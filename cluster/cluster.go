@@ -55,6 +55,9 @@ func (e *MissingError) Error() string {
 		rankList(e.Ranks), e.WorldSize, servers, e.Timeout)
 }
 
+// Unwrap returns transport.ErrTimeout.
+func (e *MissingError) Unwrap() error { return transport.ErrTimeout }
+
 // ErrNoCoordinator: the coordinator ended or cannot be reached. A rank of a
 // running job cannot go on without it, since nobody would tell it of a loss.
 var ErrNoCoordinator = errors.New("the coordinator is gone")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -120,6 +121,7 @@ type Coordinator struct {
 	slow     reporter
 	told     map[string]bool // the lines that ranks had reported
 	clock    clock
+	ends     []outcome.End // what ranks have told of their end, each once
 }
 
 // seat is one rank's place.
@@ -317,13 +319,13 @@ func verdictMessage(err error) message {
 	var server *transport.ServerLostError
 	switch {
 	case errors.As(err, &lost):
-		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why}
+		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why, TimedOut: lost.Timeout}
 	case errors.As(err, &server):
 		return blaming(kindVerdict, server)
 	case errors.As(err, &missing):
 		return message{Kind: kindVerdict, Peer: -1, Missing: missing.Ranks, World: missing.WorldSize, Servers: missing.Servers, WaitMillis: missing.Timeout.Milliseconds()}
 	}
-	return message{Kind: kindVerdict, Peer: -1, Why: err.Error()}
+	return message{Kind: kindVerdict, Peer: -1, Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout)}
 }
 
 // Close ends the coordinator. While ranks are still in the job and nobody is

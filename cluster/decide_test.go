@@ -17,10 +17,12 @@ func TestJudge(t *testing.T) {
 	t0 := time.Unix(100, 0)
 	at := func(d time.Duration) time.Time { return t0.Add(d) }
 	ms := time.Millisecond
-	cut := func(rank int, d time.Duration) evidence { return evidence{proofCut, rank, -1, "cut", at(d)} }
-	exited := func(rank int, d time.Duration) evidence { return evidence{proofExited, rank, -1, "exited", at(d)} }
+	cut := func(rank int, d time.Duration) evidence { return evidence{proofCut, rank, -1, "cut", at(d), false} }
+	exited := func(rank int, d time.Duration) evidence {
+		return evidence{proofExited, rank, -1, "exited", at(d), false}
+	}
 	suspect := func(rank, by int, d time.Duration) evidence {
-		return evidence{proofSuspect, rank, by, "suspected", at(d)}
+		return evidence{proofSuspect, rank, by, "suspected", at(d), false}
 	}
 	for _, c := range []struct {
 		name  string

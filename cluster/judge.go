@@ -32,6 +32,7 @@ type evidence struct {
 	by    int // the accusing rank; -1: the coordinator or the launcher
 	why   string
 	at    time.Time
+	late  bool // an operation with it has timed out
 }
 
 // judge decides who is lost: of the accusations that have waited long enough,
@@ -60,7 +61,7 @@ func judge(all []evidence, now time.Time) (lost transport.LostError, again time.
 	if best < 0 {
 		return transport.LostError{}, again, false
 	}
-	return transport.LostError{Rank: all[best].rank, Why: all[best].why}, time.Time{}, true
+	return transport.LostError{Rank: all[best].rank, Why: all[best].why, Timeout: all[best].late}, time.Time{}, true
 }
 
 // ofAnEnd says that the proof is a process that ended or hung up.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringo-ml/ringo/transport"
@@ -90,10 +91,12 @@ type Member struct {
 	ready   chan struct{} // the roster is here
 	lost    chan error
 	ended   chan struct{} // err is set
-	bye     chan struct{} // the coordinator has answered leave or failed
+	bye     chan struct{} // the coordinator has answered leave or failed, or hung up
 	gone    chan struct{} // the goroutines are to end
 	work    sync.WaitGroup
 	leaving sync.Once
+
+	acknowledged atomic.Bool // it has answered
 
 	mu      sync.Mutex
 	doing   string
@@ -246,7 +249,7 @@ func (m *Member) Verdict(err error, wait time.Duration) error {
 		return nil
 	}
 	if peer := blamed(err); peer >= 0 && peer < m.cfg.WorldSize && peer != m.cfg.Rank && m.Err() == nil {
-		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Why: err.Error()}, answerTimeout) // or it is lost, too
+		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout)}, answerTimeout) // or it is lost, too
 	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -297,23 +300,19 @@ func (m *Member) SetWaiting(fn func() (Wait, bool)) {
 	m.waiting = fn
 }
 
-// Fail tells the coordinator that this rank ends because of err, and returns
-// when it knows, or after 2 s. If err names another rank as lost or unreachable,
-// that one is accused in place of this; if it names a server of tables
-// (transport.ServerLostError), that is what all are told.
-func (m *Member) Fail(err error) {
+// Fail tells the coordinator that this rank ends because of err, where in its run (see
+// outcome.PlaceOf), and returns whether that is known there, at the latest after 2 s. If err
+// names another rank as lost or unreachable, that one is accused in place of this; if it names a
+// server of tables (transport.ServerLostError), that is what all are told.
+func (m *Member) Fail(err error) (told bool) {
 	if err == nil {
 		err = errors.New("no reason given")
 	}
-	if server := (*transport.ServerLostError)(nil); errors.As(err, &server) {
-		m.depart(blaming(kindFailed, server))
-		return
+	last := failed(m.cfg.Rank, err)
+	if last.Peer >= m.cfg.WorldSize {
+		last.Peer = -1
 	}
-	peer := blamed(err)
-	if peer >= m.cfg.WorldSize {
-		peer = -1
-	}
-	m.depart(message{Kind: kindFailed, Peer: peer, Why: err.Error()})
+	return m.depart(last)
 }
 
 // Leave leaves in good order, or hangs up if the job has ended already, and
@@ -330,20 +329,22 @@ func (m *Member) Leave() error {
 }
 
 // depart sends the last message, unless one was sent or the coordinator is
-// gone, and waits for the answer.
-func (m *Member) depart(last message) {
+// gone, and waits for the answer, which it says it has had.
+func (m *Member) depart(last message) (answered bool) {
 	m.mu.Lock()
 	first := !m.left
 	m.left = true
 	over := m.err
 	m.mu.Unlock()
 	if !first || errors.Is(over, ErrNoCoordinator) || m.ch.send(last, answerTimeout) != nil {
-		return
+		return false
 	}
 	t := time.NewTimer(answerTimeout)
 	defer t.Stop()
 	select {
 	case <-m.bye:
+		return m.acknowledged.Load()
 	case <-t.C:
+		return false
 	}
 }

@@ -27,8 +27,8 @@ type kind string
 const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
-	kindSuspect kind = "suspect" // Peer seems lost to it: Why
-	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; with Addr it blames the server of tables Table there
+	kindSuspect kind = "suspect" // Peer seems lost to it: Why, TimedOut
+	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames the server of tables Table there
 	kindReport  kind = "report"  // a person would want to know Why
 	kindLeave   kind = "leave"   // it is done, in good order
 )
@@ -37,7 +37,7 @@ const (
 const (
 	kindRoster  kind = "roster"  // all are there: Addrs by rank
 	kindBeat    kind = "beat"    // the heartbeat: LateMillis
-	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join, or with Addr the server of tables Table there is lost
+	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or with Addr the server of tables Table there is lost
 	kindBye     kind = "bye"     // answers leave and failed
 	kindClosing kind = "closing" // the coordinator ends in good order
 )
@@ -61,11 +61,18 @@ type message struct {
 	World      int      `json:"world,omitempty"`
 	Servers    int      `json:"servers,omitempty"`
 	Table      int      `json:"table,omitempty"`
+	TimedOut   bool     `json:"timed_out,omitempty"` // a timeout is the cause
+	Cause      string   `json:"cause,omitempty"`
+	Where      string   `json:"where,omitempty"`
+	Bucket     string   `json:"bucket,omitempty"`
+	Stopped    bool     `json:"stopped,omitempty"` // its context was cancelled
 }
 
-// same reports whether m and other say the same; those with lists never do.
+// same reports whether m and other say the same; those with lists, and those that end a job, never do.
 func (m *message) same(other *message) bool {
-	plain := func(m *message) bool { return len(m.Addrs)+len(m.Begun)+len(m.Missing) == 0 }
+	plain := func(m *message) bool {
+		return len(m.Addrs)+len(m.Begun)+len(m.Missing)+len(m.Cause)+len(m.Where)+len(m.Bucket) == 0 && !m.TimedOut && !m.Stopped
+	}
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
 		m.WaitMillis == other.WaitMillis && m.LateMillis == other.LateMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
@@ -75,6 +82,7 @@ func (m *message) same(other *message) bool {
 // encode returns the frame of m. Texts are cut to their limits.
 func encode(m message) ([]byte, error) {
 	m.Why, m.Doing, m.In = clip(m.Why, maxWhy), clip(m.Doing, maxDoing), clip(m.In, maxDoing)
+	m.Cause, m.Where, m.Bucket = clip(m.Cause, maxDoing), clip(m.Where, maxDoing), clip(m.Bucket, 2*maxDoing)
 	if len(m.Begun) > maxBegun {
 		m.Begun = m.Begun[len(m.Begun)-maxBegun:]
 	}
@@ -105,7 +113,7 @@ func (m *message) check(worldSize int) error {
 	switch {
 	case m.Peer < -1 || m.Peer >= worldSize:
 		return fmt.Errorf("rank %d is not among %d ranks", m.Peer, worldSize)
-	case len(m.Why) > 4*maxWhy || len(m.Doing) > 4*maxDoing || len(m.In) > 4*maxDoing:
+	case len(m.Why) > 4*maxWhy || len(m.Doing) > 4*maxDoing || len(m.In) > 4*maxDoing || len(m.Cause) > 4*maxDoing || len(m.Where) > 4*maxDoing || len(m.Bucket) > 8*maxDoing:
 		return fmt.Errorf("a text is above its limit")
 	case m.WaitMillis < 0 || m.WaitMillis > int64(1000*time.Hour/time.Millisecond):
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)

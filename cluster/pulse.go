@@ -105,6 +105,7 @@ func (m *Member) act(msg message) {
 	case kindVerdict:
 		m.end(verdictError(msg))
 	case kindBye:
+		m.acknowledged.Store(true)
 		m.answered()
 	}
 }
@@ -113,7 +114,7 @@ func (m *Member) act(msg message) {
 func verdictError(msg message) error {
 	switch {
 	case msg.Peer >= 0:
-		return &transport.LostError{Rank: msg.Peer, Why: msg.Why}
+		return &transport.LostError{Rank: msg.Peer, Why: msg.Why, Timeout: msg.TimedOut}
 	case msg.Addr != "":
 		return &transport.ServerLostError{Server: msg.Table, Addr: msg.Addr, Why: msg.Why}
 	case len(msg.Missing) > 0:

@@ -184,6 +184,7 @@ func (o *Optimizer) arrange() error {
 	for b := range o.ops {
 		k, op := plan[b], &o.ops[b]
 		op.X, op.Lo, op.Code, op.Sparse = o.grads[k.Lo:k.Hi:k.Hi], k.Lo, o.codec.code, o.codec.entries(b)
+		op.Bucket = exchange.Bucket{Number: b, First: o.layers[k.First].Name, Last: o.layers[k.Last].Name}
 		if op.Most = 0; op.Sparse != nil && o.info.HasEffect(SettingBound) {
 			op.Most = o.cfg.most(o.codec.local.Layout(), o.codec.groups[b])
 		}

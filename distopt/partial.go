@@ -78,7 +78,7 @@ func (o *Optimizer) Sync() error {
 		return err
 	}
 	if err := collective.AllReduce(o.group, o.params, collective.Mean); err != nil {
-		return fmt.Errorf("distopt: averaging the parameters after step %d: %w", o.step, err)
+		return &Error{Step: o.step, What: "averaging the parameters", Err: err}
 	}
 	return nil
 }

@@ -197,7 +197,7 @@ func (o *Optimizer) shardedStep() {
 		return
 	}
 	if err := o.pieces.share(o.group); err != nil {
-		o.fail(fmt.Errorf("distopt: step %d: adding up the norm of the gradient: %w", o.step, err))
+		o.failStep("adding up the norm of the gradient", err)
 		return
 	}
 	factor, ok := o.clipFactor(true, true)
@@ -214,7 +214,7 @@ func (o *Optimizer) waitShard(b int) bool {
 	end, err := h.work.WaitEnd()
 	h.work = nil
 	if err != nil {
-		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: err})
+		o.failBucket(b, "averaging the gradients", err)
 		return false
 	}
 	o.watch.agreed(end)
@@ -234,7 +234,7 @@ func (o *Optimizer) updateShards(factor float32) {
 		h := &o.shards.list[b]
 		err := h.work.Wait()
 		if h.work = nil; err != nil {
-			o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "updating the parameters", Err: err})
+			o.failBucket(b, "updating the parameters", err)
 			return
 		}
 	}

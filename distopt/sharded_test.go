@@ -79,14 +79,14 @@ func (s *shared) train(steps int) error {
 	return nil
 }
 
-// outcome is what a rank has in the end.
-type outcome struct {
+// result is what a rank has in the end.
+type result struct {
 	params []float32
 	state  []optim.State
 	own    [][]float32 // the state before it was gathered
 }
 
-func (s *shared) end() (out outcome, err error) {
+func (s *shared) end() (out result, err error) {
 	for _, st := range s.opt.State() {
 		out.own = append(out.own, slices.Clone(st.Data))
 	}
@@ -121,19 +121,19 @@ func TestShardedEqualsWhole(t *testing.T) {
 				{}, {Plan: PlanOne}, {Plan: PlanPerLayer}, {ClipNorm: 1.5}, {ClipNorm: 0.5, Plan: PlanPerLayer, Accumulation: 2},
 				{ClipNorm: 1e9, Plan: PlanFixed, BucketBytes: 20000},
 			} {
-				run := func(u Update) []outcome {
-					return onShared(t, size, func(g *collective.Group, w *transport.Windows) (outcome, error) {
+				run := func(u Update) []result {
+					return onShared(t, size, func(g *collective.Group, w *transport.Windows) (result, error) {
 						cfg := cfg
 						cfg.Update = u
 						s, err := newShared(g, w, rule(), cfg)
 						if err != nil {
-							return outcome{}, err
+							return result{}, err
 						}
 						if s.o.Sharded() != (u == UpdateSharded) {
-							return outcome{}, fmt.Errorf("update %q: sharded is %v", u, s.o.Sharded())
+							return result{}, fmt.Errorf("update %q: sharded is %v", u, s.o.Sharded())
 						}
 						if err := s.train(5); err != nil {
-							return outcome{}, err
+							return result{}, err
 						}
 						return s.end()
 					})
@@ -145,7 +145,7 @@ func TestShardedEqualsWhole(t *testing.T) {
 	}
 }
 
-func equalRuns(t *testing.T, what string, want, got []outcome) {
+func equalRuns(t *testing.T, what string, want, got []result) {
 	t.Helper()
 	for r := range got {
 		if !slices.Equal(got[r].params, want[0].params) {
@@ -162,13 +162,13 @@ func equalRuns(t *testing.T, what string, want, got []outcome) {
 // Each rank brings forward the state of its own part alone.
 func TestShardedStateIsApart(t *testing.T) {
 	const size = 4
-	runs := onShared(t, size, func(g *collective.Group, w *transport.Windows) (outcome, error) {
+	runs := onShared(t, size, func(g *collective.Group, w *transport.Windows) (result, error) {
 		s, err := newShared(g, w, sharedRules["momentum"](), Config{Plan: PlanOne})
 		if err != nil {
-			return outcome{}, err
+			return result{}, err
 		}
 		if err := s.train(3); err != nil {
-			return outcome{}, err
+			return result{}, err
 		}
 		return s.end()
 	})
@@ -195,11 +195,11 @@ func TestShardedStateIsApart(t *testing.T) {
 // has none each rank needs all of the state.
 func TestShardedThroughChanges(t *testing.T) {
 	for _, clip := range []float64{0, 1} {
-		run := func(u Update) []outcome {
-			return onShared(t, 3, func(g *collective.Group, w *transport.Windows) (outcome, error) {
+		run := func(u Update) []result {
+			return onShared(t, 3, func(g *collective.Group, w *transport.Windows) (result, error) {
 				s, err := newShared(g, w, sharedRules["adamw"](), Config{Update: u, ClipNorm: clip})
 				if err != nil {
-					return outcome{}, err
+					return result{}, err
 				}
 				set := func(st Strategy) func() error { return func() error { return s.o.SetStrategy(st) } }
 				for i, change := range []func() error{
@@ -222,11 +222,11 @@ func TestShardedThroughChanges(t *testing.T) {
 					func() error { return s.o.ShareUpdate(true) },
 				} {
 					if err := errors.Join(change(), s.train(2)); err != nil {
-						return outcome{}, fmt.Errorf("after change %d: %w", i, err)
+						return result{}, fmt.Errorf("after change %d: %w", i, err)
 					}
 				}
 				if want := u != UpdateWhole; s.o.Sharded() != want {
-					return outcome{}, fmt.Errorf("update %q: sharded is %v in the end", u, s.o.Sharded())
+					return result{}, fmt.Errorf("update %q: sharded is %v in the end", u, s.o.Sharded())
 				}
 				return s.end()
 			})

@@ -24,7 +24,7 @@ func (o *Optimizer) GradReady(layer int) {
 		if layer >= 0 && layer < len(o.layers) {
 			name = o.layers[layer].Name
 		}
-		o.fail(fmt.Errorf("distopt: step %d, layer %s: %w", o.step, name, err))
+		o.failStep("layer "+name, err)
 		return
 	}
 	since := o.watch.ready(layer)
@@ -54,7 +54,7 @@ func (o *Optimizer) send(b int) {
 	}
 	if o.codec.local != nil {
 		if err := o.codec.encode(b, op.X); err != nil {
-			o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "compressing the gradients", Err: err})
+			o.failBucket(b, "compressing the gradients", err)
 			return
 		}
 	}
@@ -77,10 +77,10 @@ func (o *Optimizer) send(b int) {
 func (o *Optimizer) Step() error {
 	o.watch.begin()
 	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {
-		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of layer %d (%s) was ready", o.step, l, o.layers[l].Name))
+		o.failStep("", fmt.Errorf("Step was called before the gradient of layer %d (%s) was ready", l, o.layers[l].Name))
 	}
 	if name := o.tables.waiting(); name != "" && o.fault == nil {
-		o.fail(fmt.Errorf("distopt: step %d: Step was called before the gradient of table %s was ready", o.step, name))
+		o.failStep("", fmt.Errorf("Step was called before the gradient of table %s was ready", name))
 	}
 	if o.fault == nil {
 		if !o.shards.begun {
@@ -149,7 +149,7 @@ func (o *Optimizer) gatherTables() bool {
 	since := time.Now()
 	end, err := o.tables.finish(o.cfg.ClipNorm > 0)
 	if err != nil {
-		o.fail(fmt.Errorf("distopt: step %d: %w", o.step, err))
+		o.failStep("", err)
 		return false
 	}
 	o.watch.gathered(since, end)
@@ -166,7 +166,7 @@ func (o *Optimizer) wait(b int) bool {
 	o.flying[b] = false
 	if err != nil {
 		o.codec.giveBack(op)
-		o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), What: "averaging the gradients", Err: o.named(err)})
+		o.failBucket(b, "averaging the gradients", o.named(err))
 		return false
 	}
 	o.codec.takeBack(op)
@@ -203,27 +203,3 @@ func (o *Optimizer) drain() {
 	}
 	o.tables.drain()
 }
-
-func (o *Optimizer) fail(err error) {
-	if o.fault == nil {
-		o.fault = err
-	}
-}
-
-// Error says in which step and bucket an exchange failed. For PartialUpdate
-// the bucket is the partition. Err names the operation, the rank and the peer, or
-// the parameter whose gradient cannot be sent.
-type Error struct {
-	Step            int64
-	Bucket, Buckets int
-	What            string
-	Err             error
-}
-
-// Error returns one line.
-func (e *Error) Error() string {
-	return fmt.Sprintf("distopt: step %d, bucket %d of %d: %s: %v", e.Step, e.Bucket, e.Buckets, e.What, e.Err)
-}
-
-// Unwrap returns Err.
-func (e *Error) Unwrap() error { return e.Err }

@@ -3,6 +3,7 @@ package distopt
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,9 @@ func losePeer(t *testing.T, s Strategy) {
 		var lost *transport.LostError
 		if !errors.As(errs[rank], &e) || e.Step != 2 || e.Buckets != len(layers) {
 			t.Errorf("rank %d: %v, want step 2 of a plan of %d buckets", rank, errs[rank], len(layers))
+		}
+		if e != nil && (e.First != layers[e.Bucket].Name || e.Last != e.First || !strings.Contains(e.Error(), fmt.Sprintf("step 2, bucket %d (%s): ", e.Bucket, e.First))) {
+			t.Errorf("rank %d does not name the bucket's layer: %+v: %v", rank, e, e)
 		}
 		if !errors.As(errs[rank], &lost) || lost.Rank != 1 {
 			t.Errorf("rank %d: %v does not name rank 1", rank, errs[rank])

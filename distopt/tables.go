@@ -112,7 +112,7 @@ func (o *Optimizer) RowsReady(table int, ids []int32, rows []float32) {
 		return
 	}
 	if err := o.tables.ready(table, ids, rows); err != nil {
-		o.fail(fmt.Errorf("distopt: step %d: %w", o.step, err))
+		o.failStep("", err)
 	}
 }
 

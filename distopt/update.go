@@ -65,7 +65,7 @@ func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	}
 	norm := math.Sqrt(sum)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
-		o.fail(fmt.Errorf("distopt: step %d: the norm of the gradient is %v, first in %s: lower the learning rate, or look for a fault in the data or the model", o.step, norm, o.firstNotFinite()))
+		o.failStep("", fmt.Errorf("the norm of the gradient is %v, first in %s: lower the learning rate, or look for a fault in the data or the model", norm, o.firstNotFinite()))
 		return 0, false
 	}
 	if norm > o.cfg.ClipNorm {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/outcome"
 )
 
 // Error is a fault of an exchange.
@@ -13,6 +14,7 @@ type Error struct {
 	Rank   int    // where it was seen, as the mesh numbers ranks
 	Peer   int    // likewise the lost rank, or whose data are at fault; Rank: this rank
 	Lo, Hi int    // the bucket, as a range of the arena
+	Bucket Bucket // its number and layers, where the operation names them
 	Err    error  // the cause
 }
 
@@ -22,11 +24,18 @@ func (e *Error) Error() string {
 	if e.Peer != e.Rank {
 		who = fmt.Sprintf(" with rank %d", e.Peer)
 	}
-	return fmt.Sprintf("exchange: %s of gradients %d to %d on rank %d%s: %v", e.Op, e.Lo, e.Hi, e.Rank, who, e.Err)
+	what := fmt.Sprintf("gradients %d to %d", e.Lo, e.Hi)
+	if name := e.Bucket.String(); name != "" {
+		what = name + ", " + what + ","
+	}
+	return fmt.Sprintf("exchange: %s of %s on rank %d%s: %v", e.Op, what, e.Rank, who, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Place is the bucket in words.
+func (e *Error) Place() outcome.Place { return outcome.Place{Bucket: e.Bucket.String()} }
 
 // ValueError is a sum that its code has no room for.
 type ValueError struct {
@@ -56,7 +65,7 @@ func damaged(rank int, format string, args ...any) error {
 
 // fault makes err one of op.
 func (e *Group) fault(op *Op, what string, err error) error {
-	out := &Error{Op: what, Rank: e.g.MeshRank(e.g.Rank()), Lo: op.Lo, Hi: op.Lo + len(op.X), Err: err}
+	out := &Error{Op: what, Rank: e.g.MeshRank(e.g.Rank()), Lo: op.Lo, Hi: op.Lo + len(op.X), Bucket: op.Bucket, Err: err}
 	out.Peer = out.Rank
 	var peer *peerError
 	var inside *collective.OpError

@@ -18,9 +18,11 @@
 package exchange
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/outcome"
 )
 
 // Reducer replaces each rank's gradients by their sum over the ranks. Operations
@@ -46,6 +48,8 @@ type Op struct {
 	X []float32
 	// Lo is X's first value's place in the arena.
 	Lo int
+	// Bucket is what errors call it; of the zero value they tell the place in the arena alone.
+	Bucket Bucket
 	// Sparse is this rank's contribution where few entries are sent: of length
 	// len(X), its values as Code decodes them (compress.Compressor.Select).
 	Sparse *compress.Sparse
@@ -71,6 +75,21 @@ type Op struct {
 	// Held is what a reducer keeps of the operation from one exchange to the next.
 	// It is the reducer's alone.
 	Held any
+}
+
+// Bucket names a bucket: its number in the plan, and the layers that it begins and ends
+// with.
+type Bucket struct {
+	Number      int
+	First, Last string // "" where the bucket has no name
+}
+
+// String is "bucket 3 (conv1.weight … fc.bias)"; "" without layers.
+func (b Bucket) String() string {
+	if b.First == "" {
+		return ""
+	}
+	return outcome.Bucket(fmt.Sprintf("bucket %d", b.Number), b.First, b.Last)
 }
 
 // Loss is a part of a sum that was lost: of the values from X[At] on.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/outcome"
 )
 
 // spare lets the others go on without a rank that was lost, and says so; false: it is one
@@ -65,6 +66,7 @@ type coordinator interface {
 	MarkLost(rank int, why string)
 	MarkEnded(rank int)
 	MarkServerLost(server int, addr, why string)
+	Ends() []outcome.End
 	Close() error
 }
 
@@ -79,4 +81,5 @@ func (nobody) Left(int) bool                      { return false }
 func (nobody) MarkLost(int, string)               {}
 func (nobody) MarkEnded(int)                      {}
 func (nobody) MarkServerLost(int, string, string) {}
+func (nobody) Ends() []outcome.End                { return nil }
 func (nobody) Close() error                       { return nil }

@@ -87,7 +87,7 @@ func TestFirstLostApart(t *testing.T) {
 	for how, want := range map[string]string{"kill": "killed by signal 9 (SIGKILL)", "fail": "exit status 4"} {
 		l := launch(t, context.Background(), 3, "apart", []string{"0", how, "", ""}, func(c *Config) { tablesBeside(0)(c); c.Apart = true })
 		var death *DeathError
-		if !errors.As(l.err, &death) || death.Rank != 0 || l.err.Error() != "rank 0 is lost: "+want+"; its last lines:\n  about to die" {
+		if !errors.As(l.err, &death) || death.Rank != 0 || l.err.Error() != "rank 0 is lost: "+want+"; ranks 1 and 2 ended because of it; its last lines:\n  about to die" {
 			t.Errorf("%s: got %v", how, l.err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -356,61 +355,22 @@ func (j *job) result(ctx context.Context) error {
 	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" && !p.spared })
 	verdict := j.coordinator.Err()
 	var lost *transport.LostError
+	var server *transport.ServerLostError
 	switch {
 	case j.interrupted && j.first == nil:
 		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	case !failed:
 		return nil
 	case j.failedTable() != nil:
-		return j.failedTable().death("") // ranks that failed did so because of it
+		return j.death(j.failedTable(), "") // ranks that failed did so because of it
 	case errors.As(verdict, &lost):
-		return j.procs[lost.Rank].death(lost.Why)
+		return j.death(j.procs[lost.Rank], lost.Why)
+	case errors.As(verdict, &server) && server.Server < j.cfg.Tables: // else it is not of this launcher's
+		return j.death(j.procs[j.members()+server.Server], server.Why)
 	case verdict != nil:
 		return verdict
 	case j.first != nil:
-		return j.first.death("")
+		return j.death(j.first, "")
 	}
 	return nil // none died on its own, and nobody was told to end
-}
-
-// death describes the end of p's rank; why is the coordinator's reason.
-func (p *process) death(why string) *DeathError {
-	d := &DeathError{Rank: p.rank, Server: p.server, Table: p.table, How: p.how, Tail: p.tail.last()}
-	why = strings.TrimPrefix(why, cluster.ServerName(p.server)) // which d says itself
-	switch {
-	case why == "" || p.how != "" && strings.HasPrefix(why, p.how):
-	case p.how != "" && said(d.Tail, why):
-	case p.signalled() || p.how == "":
-		d.How = why
-	default:
-		d.How = why + ", then " + p.how
-	}
-	return d
-}
-
-// said reports whether a rank's last lines already hold the reason that it gave.
-func said(tail []string, why string) bool {
-	reason, own := strings.CutPrefix(why, "it failed: ")
-	return own && strings.Contains(strings.Join(tail, "\n"), reason)
-}
-
-// DeathError says which rank ended the job, how, and with which last words.
-type DeathError struct {
-	Rank   int
-	Server int      // which server it was, from 0; -1: none
-	Table  int      // which server of tables it was, from 0; -1: none
-	How    string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
-	Tail   []string // its last lines of output
-}
-
-// Error names the rank and shows its last lines, indented, one per line.
-func (e *DeathError) Error() string {
-	text := fmt.Sprintf("rank %d is lost: %s%s; ", e.Rank, cluster.ServerName(e.Server), e.How)
-	if e.Table >= 0 {
-		text = fmt.Sprintf("parameter server %d is lost: %s; ", e.Table, e.How)
-	}
-	if len(e.Tail) == 0 {
-		return text + "it wrote nothing"
-	}
-	return text + "its last lines:\n  " + strings.Join(e.Tail, "\n  ")
 }

@@ -294,7 +294,7 @@ func TestExitStatus(t *testing.T) {
 	if !errors.As(l.err, &d) || d.Rank != 1 || d.How != "exit status 3" {
 		t.Fatal(l.err)
 	}
-	if want := "rank 1 is lost: exit status 3; its last lines:\n  last words"; l.err.Error() != want {
+	if want := "rank 1 is lost: exit status 3; ranks 0 and 2 ended because of it; its last lines:\n  last words"; l.err.Error() != want {
 		t.Errorf("got %q, want %q", l.err, want)
 	}
 }
@@ -302,7 +302,7 @@ func TestExitStatus(t *testing.T) {
 // A worker that is killed is named to the survivors and by the launcher.
 func TestKilledWorker(t *testing.T) {
 	l := launch(t, context.Background(), 3, "member", []string{"2"}, func(c *Config) { c.Grace = grace })
-	want := "rank 2 is lost: killed by signal 9 (SIGKILL); its last lines:\n  about to die"
+	want := "rank 2 is lost: killed by signal 9 (SIGKILL); ranks 0 and 1 ended because of it; its last lines:\n  about to die"
 	if l.err == nil || l.err.Error() != want {
 		t.Errorf("got %v, want %q", l.err, want)
 	}
@@ -319,7 +319,7 @@ func TestKilledServer(t *testing.T) {
 	l := launch(t, context.Background(), 2, "member", []string{"3"}, func(c *Config) {
 		c.Grace, c.Servers, c.ServerCommand = grace, 2, c.Command
 	})
-	want := "rank 3 is lost: server 1: killed by signal 9 (SIGKILL); its last lines:\n  about to die"
+	want := "rank 3 is lost: server 1: killed by signal 9 (SIGKILL); ranks 0 and 1 and server 0 ended because of it; its last lines:\n  about to die"
 	var death *DeathError
 	if l.err == nil || l.err.Error() != want || !errors.As(l.err, &death) || death.Server != 1 {
 		t.Errorf("got %v, want %q", l.err, want)
@@ -351,7 +351,7 @@ func TestStoppedWorker(t *testing.T) {
 	l := launch(t, context.Background(), 3, "member", []string{"2", "stop"}, func(c *Config) {
 		c.Grace, c.DeadAfter = grace, 8*time.Second
 	})
-	want := "rank 2 is lost: no sign of life for 8s; its last lines:\n  about to die"
+	want := "rank 2 is lost: no sign of life for 8s; ranks 0 and 1 ended because of it; its last lines:\n  about to die"
 	if l.err == nil || l.err.Error() != want {
 		t.Errorf("got %v, want %q", l.err, want)
 	}

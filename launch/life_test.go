@@ -39,7 +39,7 @@ func TestFrozenTable(t *testing.T) {
 	}
 	l = launch(t, context.Background(), 2, "customer", []string{"freeze", "wait"}, soon(0))
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table < 0 || !strings.Contains(l.err.Error(), fmt.Sprintf("parameter server %d is lost: no sign of life for 2s; its last lines:\n  about to freeze", death.Table)) {
+	if !errors.As(l.err, &death) || death.Table < 0 || !strings.Contains(l.err.Error(), fmt.Sprintf("parameter server %d is lost: no sign of life for 2s; ranks 0 and 1 ended because of it; its last lines:\n  about to freeze", death.Table)) {
 		t.Errorf("got %v", l.err)
 	}
 }

@@ -136,7 +136,7 @@ func TestKilledTable(t *testing.T) {
 	}
 	l = launch(t, context.Background(), 2, "customer", []string{"die", "die", "wait"}, tablesBeside(1))
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table < 0 || !strings.Contains(l.err.Error(), fmt.Sprintf("parameter server %d is lost: killed by signal 9 (SIGKILL); its last lines:\n  about to die", death.Table)) {
+	if !errors.As(l.err, &death) || death.Table < 0 || !strings.Contains(l.err.Error(), fmt.Sprintf("parameter server %d is lost: killed by signal 9 (SIGKILL); ranks 0 and 1 ended because of it; its last lines:\n  about to die", death.Table)) {
 		t.Errorf("got %v", l.err)
 	}
 }

@@ -226,7 +226,7 @@ func (c *Client) fail(err *Error) {
 }
 
 func (c *Client) wrap(op string, f *flight, peer int, err error) *Error {
-	return &Error{Op: op, Seq: f.seq, What: f.head.String(), Rank: c.mesh.Rank(), Peer: transport.Culprit(err, peer), Trainers: c.cfg.Trainers, Err: err}
+	return &Error{Op: op, Seq: f.seq, What: f.head.String(), Rank: c.mesh.Rank(), Peer: transport.Culprit(err, peer), Trainers: c.cfg.Trainers, Err: err, Bucket: f.op.Bucket}
 }
 
 // member is a server's number in the mesh.

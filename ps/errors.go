@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -19,7 +20,12 @@ type Error struct {
 	Peer     int    // the lost member if one is known to be, else the other end; Rank itself: nobody else is to blame
 	Trainers int    // the members below are ranks that train, the others servers
 	Err      error  // the cause
+
+	Bucket exchange.Bucket // what is exchanged, where the trainer names it
 }
+
+// Place is the bucket in words.
+func (e *Error) Place() outcome.Place { return outcome.Place{Bucket: e.Bucket.String()} }
 
 // Error says which exchange failed, where, with whom, and why.
 func (e *Error) Error() string {
@@ -27,12 +33,15 @@ func (e *Error) Error() string {
 	if e.What != "" {
 		what = " (" + e.What + ")"
 	}
+	if name := e.Bucket.String(); name != "" {
+		what = " of " + name + what
+	}
 	with := ""
 	if e.Peer != e.Rank {
 		with = " with " + role(e.Peer, e.Trainers)
 	}
 	hint := ""
-	if errors.Is(e.Err, transport.ErrTimeout) {
+	if transport.TimedOut(e.Err) {
 		hint = "; is it stuck, and do all trainers start the same exchanges?"
 	}
 	return fmt.Sprintf("ps: %s %d%s on %s%s: %v%s", e.Op, e.Seq, what, role(e.Rank, e.Trainers), with, e.Err, hint)

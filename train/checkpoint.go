@@ -143,6 +143,11 @@ func (r *run) due(step int, ended bool) bool {
 // ranks have sent what they had to send.
 func (r *run) write(p position) error {
 	r.job.SetStatus("saving a checkpoint")
+	if p.step > 0 {
+		r.reach("saving a checkpoint", p.epoch, p.step)
+	} else {
+		r.reach("saving a checkpoint", p.epoch-1, r.steps)
+	}
 	start := r.trace().Now()
 	defer func() { r.trace().Span(trace.Checkpoint, "checkpoint", start, r.trace().Now()) }()
 	o := r.replica.Opt

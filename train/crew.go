@@ -20,6 +20,7 @@ type worker struct {
 	tally   tally
 	watch   Watch
 	stepS   []float64
+	at      int // the step of the epoch, for errors
 }
 
 // crew is what the threads of a rank have in common while they train or evaluate.
@@ -125,10 +126,18 @@ func (c *crew) progress(n, total int, loss float64) {
 		Samples: n, Loss: loss})
 }
 
-// train does the thread's steps. Without a batch it passes: in ssp others wait until it has
-// done as many steps as they.
+// train does the thread's steps, which are not those of the rank's other threads.
 func (w *worker) train(c *crew) error {
-	w.stepS = w.stepS[:0]
+	if err := w.steps(c); err != nil {
+		return &StepError{Epoch: c.epoch, Step: w.at + 1, Err: err}
+	}
+	return nil
+}
+
+// steps does the thread's steps. Without a batch it passes: in ssp others wait until it has
+// done as many steps as they.
+func (w *worker) steps(c *crew) error {
+	w.stepS, w.at = w.stepS[:0], c.first
 	n := len(c.workers)
 	per := (c.until - c.first + n - 1) / n // of each, the last without a batch for some of them
 	w.watch.Begin(time.Now())
@@ -142,9 +151,9 @@ func (w *worker) train(c *crew) error {
 				break
 			}
 		}
-		at := c.first + step*n
-		after := min(at+n, c.until)
-		w.replica.SetLR(c.lr(c.epoch, at), c.lr(c.epoch, after))
+		w.at = c.first + step*n
+		after := min(w.at+n, c.until)
+		w.replica.SetLR(c.lr(c.epoch, w.at), c.lr(c.epoch, after))
 		if !have {
 			err = w.replica.pass()
 			continue
@@ -152,14 +161,14 @@ func (w *worker) train(c *crew) error {
 		if more {
 			w.replica.expect(ahead)
 		}
-		err = w.step(c, at, now)
+		err = w.step(c, now)
 		now, ahead, have = ahead, now, more
 	}
 	return err
 }
 
 // step is a step on a batch.
-func (w *worker) step(c *crew, step int, b *data.Batch) error {
+func (w *worker) step(c *crew, b *data.Batch) error {
 	w.replica.trace.BeginStep(w.replica.Opt.Steps())
 	res, err := w.replica.Backward(w.replica.Batch(b), true)
 	if err != nil {
@@ -167,7 +176,7 @@ func (w *worker) step(c *crew, step int, b *data.Batch) error {
 	}
 	w.tally.train(res, b.N)
 	if !finite(res.Loss) {
-		return fmt.Errorf("step %d: the loss is %v: training has diverged; lower the learning rate (now %v)", step, res.Loss, w.replica.rule.CurrentLR())
+		return fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", res.Loss, w.replica.rule.CurrentLR())
 	}
 	w.watch.Ready(time.Now())
 	if err := w.replica.Step(); err != nil {
@@ -203,10 +212,7 @@ func (w *worker) evaluate(c *crew) error {
 		c.evaluated(now, res)
 		now, ahead, have = ahead, now, more
 	}
-	if err != nil {
-		return fmt.Errorf("evaluating: %w", err)
-	}
-	return nil
+	return err
 }
 
 // evaluated keeps the scores of a batch.

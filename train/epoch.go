@@ -18,6 +18,7 @@ func (r *run) epoch(at *position) error {
 	}
 	epoch, t := at.epoch, &at.tally
 	r.job.SetStatus(fmt.Sprintf("evaluating epoch %d", epoch))
+	r.reach("evaluating", epoch, r.steps)
 	if err := r.replica.Sync(); err != nil {
 		return err
 	}
@@ -42,6 +43,7 @@ func (r *run) epoch(at *position) error {
 // trainEpoch does the steps of the epoch that are not done yet.
 func (r *run) trainEpoch(at *position) (err error) {
 	r.job.SetStatus(fmt.Sprintf("training epoch %d", at.epoch))
+	r.reach("", at.epoch, at.step+1)
 	if len(r.cfg.WarmupDensity) > 0 {
 		if err := r.replica.Opt.SetSpars(r.cfg.density(at.epoch)); err != nil {
 			return err
@@ -107,6 +109,7 @@ func (r *run) lr(epoch, step int) float64 {
 
 // step is one step of one rank.
 func (r *run) step(epoch, step int, t *tally) error {
+	r.reach("", epoch, step+1)
 	var res Result
 	k := r.accumulation()
 	lr := r.lr(epoch, step)
@@ -115,14 +118,14 @@ func (r *run) step(epoch, step int, t *tally) error {
 	for i := range k {
 		b, err := r.nextBatch()
 		if err != nil {
-			return fmt.Errorf("step %d: %w", step, err)
+			return err
 		}
 		if res, err = r.replica.Backward(r.replica.Batch(b), i == k-1); err != nil {
 			return err
 		}
 		t.train(res, b.N)
 		if !finite(res.Loss) {
-			return fmt.Errorf("step %d: the loss is %v: training has diverged; lower the learning rate (now %v)", step, res.Loss, lr)
+			return fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", res.Loss, lr)
 		}
 	}
 	r.watch.Ready(time.Now())
@@ -219,14 +222,14 @@ func (r *run) evaluate(epoch int, t *tally) error {
 	for done, batches := 1, r.shard.Steps(); done <= batches; done++ {
 		b, err := next(r.shard)
 		if err != nil {
-			return fmt.Errorf("evaluating: %w", err)
+			return err
 		}
 		if b.N == 0 {
 			continue // another rank's part is one sample longer
 		}
 		res, err := r.replica.Evaluate(r.replica.Batch(b))
 		if err != nil {
-			return fmt.Errorf("evaluating: %w", err)
+			return err
 		}
 		t.evaluate(res)
 		r.addScores(b, res)
@@ -260,7 +263,7 @@ func (r *run) report(epoch int, t *tally, scores []scored) (Epoch, error) {
 	}
 	e.Layers = r.layers
 	if !finite(e.EvalLoss) {
-		return Epoch{}, fmt.Errorf("evaluating: the loss is %v: training has diverged; lower the learning rate (now %v)", e.EvalLoss, e.LR)
+		return Epoch{}, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", e.EvalLoss, e.LR)
 	}
 	switch r.spec.Task {
 	case models.Language:

@@ -107,7 +107,7 @@ func (r *run) find() error {
 	if !r.cfg.Checkpoint.Resume {
 		return nil
 	}
-	r.job.SetStatus("resuming")
+	r.prepares("resuming")
 	var head saved
 	if r.job.Rank() == 0 {
 		var err error

@@ -48,6 +48,7 @@ type run struct {
 	payload0, wire0 int64 // traffic that was counted
 	watch           Watch
 	stepS           []float64 // of each step of the epoch
+	where           StepError // where the run is, for errors
 	layers          []Layer   // of its last step, if they are asked for
 }
 
@@ -62,12 +63,14 @@ func Run(job *ringo.Job, cfg Config, obs Observer) (Summary, error) {
 }
 
 // runOn is Run on a set that was opened before, or nil.
-func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (Summary, error) {
+func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (sum Summary, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Summary{}, err
 	}
 	r := &run{job: job, cfg: cfg, obs: obs, set: set, started: time.Now()}
 	defer r.close()
+	defer func() { err = r.located(err) }()
+	r.reach("preparing", 0, 0)
 	if err := r.prepare(); err != nil {
 		return Summary{}, err
 	}
@@ -83,16 +86,17 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (Summary, er
 	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
 	for at.epoch <= cfg.Epochs {
 		if err := r.epoch(&at); err != nil {
-			return Summary{}, fmt.Errorf("epoch %d: %w", at.epoch, err)
+			return Summary{}, err
 		}
 	}
 	if err := r.replica.Tuner.End(); err != nil {
 		return Summary{}, err
 	}
-	sum, err := r.summary()
-	if err != nil {
+	r.reach("comparing the replicas", cfg.Epochs, r.steps)
+	if sum, err = r.summary(); err != nil {
 		return Summary{}, err
 	}
+	r.reach("leaving the servers", cfg.Epochs, r.steps)
 	return sum, r.replica.leave()
 }
 
@@ -117,7 +121,7 @@ func (r *run) prepare() (err error) {
 		return err
 	}
 	if r.set == nil {
-		r.job.SetStatus("loading the data")
+		r.prepares("loading the data")
 		if r.set, err = openSet(r.cfg); err != nil {
 			return err
 		}
@@ -131,7 +135,7 @@ func (r *run) prepare() (err error) {
 			return err
 		}
 	}
-	r.job.SetStatus("building the model")
+	r.prepares("building the model")
 	opts := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}
 	if r.replica, err = build(r.job, r.cfg, opts); err != nil {
 		return err

@@ -93,7 +93,7 @@ func (r *run) openStream() (*streamed, error) {
 
 // agreeSteps finds the steps that every rank has rows for.
 func (r *run) agreeSteps(s *streamed) error {
-	r.job.SetStatus("counting the rows of the training files")
+	r.prepares("counting the rows of the training files")
 	rows, err := s.Rows(r.job.Context())
 	if err != nil {
 		return err

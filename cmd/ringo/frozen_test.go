@@ -42,9 +42,10 @@ func TestFrozenKeeper(t *testing.T) {
 	for _, mode := range modes {
 		p := start(t, endless+lostAtOnce+"--np 2 --mode ps --servers 2 --ps-mode "+mode)
 		p.freeze(0)
-		p.checkEnd(exitFailed, "\nringo: parameter server 0 is lost: no sign of life for 3s; its last lines:\n")
-		if !strings.Contains(mode, "go-on") { // else nobody tells the ranks, which end with the job
-			checkHolds(t, "stderr", "\n"+p.errs.String(), "\n[rank 1] ringo: parameter server 0 at 127.0.0.1:", "\nringo: parameter server 0 at 127.0.0.1:")
+		p.checkEnd(exitFailed, "\nringo: parameter server 0 is lost: no sign of life for 3s", "; ranks 0 and 1 ended because of it", "; its last lines:\n")
+		errs := p.errs.String()
+		if goesOn := strings.Contains(mode, "go-on"); !goesOn && !stepped.MatchString(errs) || strings.Count(errs, "parameter server 0 is lost") != 1 { // who goes on tells nobody where it was
+			t.Errorf("it is not told once, with the step:\n%s", errs)
 		}
 		p.checkNobodyBlamed()
 		p.checkGone()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/launch"
 )
@@ -50,11 +51,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
-	status, text := outcome(ctx, root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	status, text := outcome(ctx, err)
 	if err := out.fault(); status == 0 && err != nil {
 		status, text = exitFailed, fmt.Sprintf("what was to be printed is lost: %v", err)
 	}
-	if status == exitInterrupted && launched() {
+	if status == exitInterrupted && launched() || ringo.Told(err) {
 		text = "" // the launcher says it, once for all its workers
 	}
 	if text != "" {

@@ -197,7 +197,10 @@ func TestKeeperKilled(t *testing.T) {
 	if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL); its last lines:\n")
+	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL)", "; ranks 0 and 1 ended because of it", "; its last lines:\n")
+	if errs := p.errs.String(); strings.Count(errs, " is lost") != 1 || !stepped.MatchString(errs) {
+		t.Errorf("it is not told once, with the step:\n%s", errs)
+	}
 	p.checkGone()
 }
 
@@ -229,9 +232,9 @@ func TestTrainerOfKeepersKilled(t *testing.T) {
 	if err := syscall.Kill(p.worker(1), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: killed by signal 9 (SIGKILL)")
-	if n := strings.Count(p.errs.String(), "ringo: rank 1 is lost"); n < 2 {
-		t.Errorf("rank 0 did not end by itself:\n%s", &p.errs)
+	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: killed by signal 9 (SIGKILL)", "; rank 0 ended because of it")
+	if errs := p.errs.String(); strings.Count(errs, " is lost") != 1 || !stepped.MatchString(errs) {
+		t.Errorf("it is not told once, with the step:\n%s", errs)
 	}
 	p.checkGone()
 }

@@ -20,7 +20,9 @@ import (
 
 func main() {
 	if err := ringo.Run(context.Background(), ringo.Config{}, train); err != nil {
-		fmt.Fprintln(os.Stderr, "custom:", err)
+		if !ringo.Told(err) { // else a launcher says it, once for all ranks
+			fmt.Fprintln(os.Stderr, "custom:", err)
+		}
 		os.Exit(1)
 	}
 }
@@ -50,15 +52,13 @@ func train(job *ringo.Job) error {
 	if err := opt.Broadcast(); err != nil { // all begin with rank 0's parameters
 		return err
 	}
+	class := map[bool]int32{true: 1} // of two numbers whose signs are the same
 	strategy := map[int]distopt.Strategy{60: distopt.PartialUpdate, 120: distopt.DLGS, 200: distopt.FP16}
 	tape, rnd := nn.NewTape(nn.TapeConfig{}), rand.New(rand.NewPCG(2, uint64(job.Rank())))
 	for step := range 300 {
 		for i := range labels { // every rank draws samples of its own
 			a, b := rnd.Float32()*2-1, rnd.Float32()*2-1
-			x.Data[2*i], x.Data[2*i+1], labels[i] = a, b, 0
-			if a*b > 0 {
-				labels[i] = 1
-			}
+			x.Data[2*i], x.Data[2*i+1], labels[i] = a, b, class[a*b > 0]
 		}
 		if s, ok := strategy[step]; ok {
 			if err := opt.SetStrategy(s); err != nil {

@@ -25,7 +25,9 @@ const (
 
 func main() {
 	if err := ringo.Run(context.Background(), ringo.Config{}, train); err != nil {
-		fmt.Fprintln(os.Stderr, "tables:", err)
+		if !ringo.Told(err) { // else a launcher says it, once for all ranks
+			fmt.Fprintln(os.Stderr, "tables:", err)
+		}
 		os.Exit(1)
 	}
 }

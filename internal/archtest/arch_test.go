@@ -34,6 +34,11 @@ var forbidden = []struct {
 		why:  "the frame layout depends on nothing of ours",
 	},
 	{
+		from: []string{"outcome"},
+		to:   []string{"..."},
+		why:  "every layer's errors say where they are from in its words",
+	},
+	{
 		from: []string{"transport/..."},
 		to:   []string{"collective", "distopt", "bucket", "optim", "nn", "models", "train", "data", "cluster", "launch", "cmd/..."},
 		why:  "links and meshes move bytes and know nothing of what they mean",

@@ -50,6 +50,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -344,3 +345,11 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Place is the step in words, as the servers' clock counts it.
+func (e *Error) Place() outcome.Place {
+	if e.Step == 0 {
+		return outcome.Place{}
+	}
+	return outcome.Place{Where: fmt.Sprintf("in step %d", e.Step)}
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// What members tell of their end travels over the control connection, so that whoever hosts
+// the coordinator can tell of one fault once, however many ranks end because of it.
+
+// failedPrefix is what the reason of a rank begins with that said itself that it failed.
+const failedPrefix = "it failed: "
+
+// Failed is the error with which a rank has ended by itself, of the reason that a verdict
+// gives; ok is false of one that was lost otherwise.
+func Failed(why string) (text string, ok bool) { return strings.CutPrefix(why, failedPrefix) }
+
+// failed is what a rank tells of its end.
+func failed(rank int, err error) message {
+	at := outcome.PlaceOf(err)
+	out := message{Kind: kindFailed, Peer: blamed(err), Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), Where: at.Where, Bucket: at.Bucket, Stopped: errors.Is(err, context.Canceled)}
+	lost, server := (*transport.LostError)(nil), (*transport.ServerLostError)(nil)
+	switch {
+	case errors.As(err, &server):
+		out.Cause, out.Peer = outcome.Table(server.Server), -1
+		out.Table, out.Addr, out.Why = server.Server, clip(server.Addr, maxAddr), server.Why
+	case errors.As(err, &lost) && lost.Rank != rank:
+		out.Cause = outcome.Rank(lost.Rank)
+	}
+	return out
+}
+
+// jobEnded begins what a rank is told that comes after the verdict.
+const jobEnded = "the job has ended: "
+
+// Knows tells whether an error of Join is the verdict, which the coordinator has come to itself.
+func Knows(err error) bool {
+	var lost *transport.LostError
+	var missing *MissingError
+	late := errors.Is(err, transport.ErrRefused) && strings.Contains(err.Error(), jobEnded)
+	return late || errors.As(err, &lost) || errors.As(err, &missing)
+}
+
+// note keeps what a rank tells of its end. The caller holds mu.
+func (c *Coordinator) note(rank int, m message) {
+	if !slices.ContainsFunc(c.ends, func(e outcome.End) bool { return e.Rank == rank }) {
+		c.ends = append(c.ends, outcome.End{Rank: rank, Cause: m.Cause, Why: m.Why, Place: outcome.Place{Where: m.Where, Bucket: m.Bucket}, Stopped: m.Stopped})
+	}
+}
+
+// Ends is what members have told of their end, by rank: those that failed or that another's
+// loss has ended, and could say so.
+func (c *Coordinator) Ends() []outcome.End {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := slices.Clone(c.ends)
+	slices.SortFunc(out, func(a, b outcome.End) int { return a.Rank - b.Rank })
+	return out
+}

@@ -1,0 +1,142 @@
+package ringo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/ps"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Err explains a fault of this rank: where a link broke, it waits a moment for
+// the coordinator to say who is lost, so that every rank names the same one. What err
+// wraps, such as a *train.StepError or a *distopt.Error, the result wraps, too.
+func (j *Job) Err(err error) error {
+	if known := (*explained)(nil); err == nil || errors.As(err, &known) {
+		return err
+	}
+	switch cause := context.Cause(j.ctx); cause {
+	case nil:
+	case errDone: // nobody will say more
+		return err
+	default:
+		return j.explain(err, cause)
+	}
+	if differ := (*transport.MismatchError)(nil); errors.As(err, &differ) {
+		return err // nobody is lost, and nobody knows more
+	}
+	// A fault that never touched a link is this rank's own.
+	if link := (*transport.Error)(nil); j.member != nil && errors.As(err, &link) {
+		if best := j.member.Verdict(err, verdictWait); best != err {
+			return j.explain(err, best)
+		}
+	}
+	return err
+}
+
+// explain is best, which is why the job ended, with what this rank saw of it.
+func (j *Job) explain(err, best error) error {
+	if said := (*explained)(nil); errors.As(best, &said) {
+		return best
+	}
+	return &explained{rank: j.rank, ranks: j.size, stopped: j.outer != nil && context.Cause(j.outer) == best, best: best, seen: err}
+}
+
+// explained is why the job ended, and what a rank saw of that.
+type explained struct {
+	rank, ranks int
+	stopped     bool // by whoever has started it
+	best, seen  error
+}
+
+// Is tells that an end that was asked for is a context.Canceled, whatever the context's cause.
+func (e *explained) Is(target error) bool { return e.stopped && target == context.Canceled }
+
+// Error names who is lost, where this rank was in its run, and the operation and the message
+// at which it noticed.
+func (e *explained) Error() string {
+	lost, at := (*transport.LostError)(nil), outcome.PlaceOf(e.seen)
+	if !errors.As(e.best, &lost) {
+		return outcome.At(e.best.Error(), at)
+	}
+	text := outcome.Loss{
+		Who: outcome.Rank(lost.Rank), How: lost.Why, Rank: lost.Rank, Ranks: e.ranks,
+		Others: []outcome.End{{Rank: e.rank, Cause: outcome.Rank(lost.Rank), Place: at}},
+	}.String()
+	if op := operation(e.seen); op != "" {
+		text += ": " + op
+	}
+	return text
+}
+
+// Unwrap returns why the job ended, then what this rank saw.
+func (e *explained) Unwrap() []error { return []error{e.best, e.seen} }
+
+// operation names the first of the operations that failed, and its message; "" if none did.
+func operation(err error) string {
+	text := ""
+	if op := (*collective.OpError)(nil); errors.As(err, &op) {
+		for first := op; errors.As(first.Err, &first); {
+			op = first
+		}
+		text, err = fmt.Sprintf("%s %d on rank %d", op.Op, op.Seq, op.Rank), op
+	} else if op := (*ps.Error)(nil); errors.As(err, &op) {
+		for first := op; errors.As(first.Err, &first); {
+			op = first
+		}
+		text, err = fmt.Sprintf("%s %d on rank %d", op.Op, op.Seq, op.Rank), op
+	}
+	if link := (*transport.Error)(nil); text != "" && errors.As(err, &link) {
+		text += fmt.Sprintf(", at message %v with rank %d", link.Tag, link.Peer)
+	}
+	return text
+}
+
+// Fail ends the job because of err: the other ranks' operations fail, naming
+// this rank and err. It returns the error to report, which is a better one when
+// err was only the echo of another rank's fault. Without an err the job goes on.
+func (j *Job) Fail(err error) error {
+	best := j.Err(err)
+	if best == nil {
+		return nil
+	}
+	known := false
+	if j.member != nil {
+		known = j.member.Fail(best)
+	}
+	j.mesh.Abort(best)
+	_ = j.Close() // what it could say is the echo of best
+	return j.mark(best, known)
+}
+
+// mark makes err one that a launcher tells.
+func (j *Job) mark(err error, known bool) error {
+	if !j.launched || !known {
+		return err
+	}
+	return told{err}
+}
+
+// told is an error that a launcher has heard of.
+type told struct{ error }
+
+// Unwrap returns the error.
+func (t told) Unwrap() error { return t.error }
+
+// Told tells whether a launcher has been told of err, which Run, Join, Serve or Job.Fail has
+// returned. It then tells of it once for all ranks, when the last of them has ended, and a
+// program that printed err too would only repeat that:
+//
+//	if err := ringo.Run(ctx, ringo.Config{}, train); err != nil {
+//		if !ringo.Told(err) {
+//			fmt.Fprintln(os.Stderr, err)
+//		}
+//		os.Exit(1)
+//	}
+func Told(err error) bool {
+	var t told
+	return errors.As(err, &t)
+}

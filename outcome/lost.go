@@ -1,0 +1,238 @@
+package outcome
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// End is how one member of a job ended, as it told.
+type End struct {
+	Rank  int    // its number in the mesh
+	Cause string // who is lost that it ended because of: a Loss's Who; "": a fault of its own
+	Why   string // its error
+	Place Place
+	// Stopped says that it was told to end, and not that something failed.
+	Stopped bool
+}
+
+// Who is what the member is called.
+func (e End) Who() string { return Rank(e.Rank) }
+
+// Rank is what a member of a job's mesh is called.
+func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
+
+// Table is what a server that keeps the job's parameters is called.
+func Table(i int) string { return fmt.Sprintf("parameter server %d", i) }
+
+// Loss is a job's end because a process of it is lost.
+type Loss struct {
+	Who    string   // "rank 3", "parameter server 0"
+	How    string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
+	Failed string   // the error with which it ended by itself, "" where it told none
+	Tail   []string // its last lines of output
+	Quoted bool     // Tail is known, so that there being none means something
+
+	Rank   int   // its number in the mesh, -1: it is no member
+	Ranks  int   // the members below this number are ranks, the others servers; 0: all are ranks
+	Others []End // of other members, each once
+}
+
+// String tells all of it in one line, and quotes the last ones of who is lost behind it:
+//
+//	rank 3 is lost: killed by signal 9 (SIGKILL), in step 412 of epoch 2, bucket 3 (conv1.weight
+//	… fc.bias); ranks 0-2 and 4-63 ended because of it; it wrote nothing
+//
+// What ranks saw differently is told once for each that differs, with its ranks.
+func (l Loss) String() string {
+	var echoes, same, own []End
+	for _, e := range l.Others {
+		switch cause := l.cause(e); {
+		case cause == l.Who:
+			echoes = append(echoes, e)
+		case l.Failed != "" && e.Why == l.Failed:
+			same = append(same, e)
+		default:
+			own = append(own, e)
+		}
+	}
+	parts := []string{l.head(same, echoes)}
+	if len(echoes) > 0 {
+		parts = append(parts, l.because(echoes))
+	}
+	for _, g := range groups(own, func(e End) string { return oneLine(e.Why) }) {
+		parts = append(parts, fmt.Sprintf("%s failed: %s", l.members(g.ends), g.key))
+	}
+	return strings.Join(parts, "; ") + l.lastLines()
+}
+
+// cause is whose loss has ended a member: where it was told of one that ended because of
+// another itself, that one.
+func (l Loss) cause(e End) string {
+	for range l.Others {
+		i := slices.IndexFunc(l.Others, func(o End) bool { return o.Who() == e.Cause && o.Cause != "" })
+		if i < 0 || e.Cause == l.Who {
+			break
+		}
+		e = l.Others[i]
+	}
+	return e.Cause
+}
+
+// head says who is lost and, if all agree on it, where.
+func (l Loss) head(same, echoes []End) string {
+	if l.Failed != "" {
+		who := l.Who
+		if len(same) > 0 {
+			who = l.members(append(same, End{Rank: l.Rank}))
+		}
+		how := ""
+		if l.How != "" {
+			how = ", then " + l.How
+		}
+		return fmt.Sprintf("%s failed: %s%s", who, oneLine(l.Failed), how)
+	}
+	text := fmt.Sprintf("%s is lost: %s", l.Who, l.How)
+	return At(text, shared(echoes))
+}
+
+// because lists who ended because of it, and where where that differs.
+func (l Loss) because(echoes []End) string {
+	text := l.members(echoes) + " ended because of it"
+	common := shared(echoes)
+	if l.Failed != "" {
+		common = Place{}
+	}
+	var at []string
+	for _, g := range groups(echoes, func(e End) string { return e.Place.beyond(common) }) {
+		if g.key != "" {
+			at = append(at, l.members(g.ends)+" "+g.key)
+		}
+	}
+	switch {
+	case len(at) == 0:
+		return text
+	case len(at) == 1 && at[0] == l.members(echoes)+" "+echoes[0].Place.beyond(common):
+		return text + " " + echoes[0].Place.beyond(common)
+	}
+	return text + ": " + strings.Join(at, ", ")
+}
+
+// shared is where all ends are that say where.
+func shared(ends []End) Place {
+	var p Place
+	for _, e := range ends {
+		switch {
+		case e.Place == Place{}:
+		case p == Place{}:
+			p = e.Place
+		case e.Place.Where != p.Where:
+			return Place{}
+		case e.Place.Bucket != p.Bucket:
+			p.Bucket = ""
+			return onlyWhere(p, ends)
+		}
+	}
+	return p
+}
+
+// onlyWhere is p if all ends that say where are in the same step.
+func onlyWhere(p Place, ends []End) Place {
+	for _, e := range ends {
+		if e.Place != (Place{}) && e.Place.Where != p.Where {
+			return Place{}
+		}
+	}
+	return p
+}
+
+// beyond is what p says more than common.
+func (p Place) beyond(common Place) string {
+	if p.Where == common.Where {
+		p.Where = ""
+	}
+	if p.Bucket == common.Bucket {
+		p.Bucket = ""
+	}
+	return p.String()
+}
+
+// group are ends that have something in common.
+type group struct {
+	key  string
+	ends []End
+}
+
+// groups puts ends together by a key, in the order in which keys appear.
+func groups(ends []End, key func(End) string) (out []group) {
+	for _, e := range ends {
+		k := key(e)
+		i := slices.IndexFunc(out, func(g group) bool { return g.key == k })
+		if i < 0 {
+			i, out = len(out), append(out, group{key: k})
+		}
+		out[i].ends = append(out[i].ends, e)
+	}
+	return out
+}
+
+// members names ends: "rank 1", "ranks 0-2 and 4-63", "rank 0 and server 1".
+func (l Loss) members(ends []End) string {
+	var ranks, servers []int
+	for _, e := range ends {
+		if l.Ranks > 0 && e.Rank >= l.Ranks {
+			servers = append(servers, e.Rank-l.Ranks)
+		} else {
+			ranks = append(ranks, e.Rank)
+		}
+	}
+	var out []string
+	for _, part := range []string{list("rank", ranks), list("server", servers)} {
+		if part != "" {
+			out = append(out, part)
+		}
+	}
+	return strings.Join(out, " and ")
+}
+
+// list writes numbers, neighbours as FIRST-LAST: "rank 1", "ranks 0-2, 5 and 7-9".
+func list(noun string, numbers []int) string {
+	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
+	if len(numbers) == 0 {
+		return ""
+	}
+	var runs []string
+	for first := 0; first < len(numbers); {
+		last := first
+		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
+			last++
+		}
+		switch last - first {
+		case 0:
+			runs = append(runs, fmt.Sprint(numbers[first]))
+		case 1:
+			runs = append(runs, fmt.Sprint(numbers[first]), fmt.Sprint(numbers[last]))
+		default:
+			runs = append(runs, fmt.Sprintf("%d-%d", numbers[first], numbers[last]))
+		}
+		first = last + 1
+	}
+	if len(numbers) > 1 {
+		noun += "s"
+	}
+	if n := len(runs) - 1; n > 0 {
+		return noun + " " + strings.Join(runs[:n], ", ") + " and " + runs[n]
+	}
+	return noun + " " + runs[0]
+}
+
+// lastLines quotes them, indented, one per line. Who told its own fault has said all there.
+func (l Loss) lastLines() string {
+	switch {
+	case !l.Quoted || l.Failed != "":
+		return ""
+	case len(l.Tail) == 0:
+		return "; it wrote nothing"
+	}
+	return "; its last lines:\n  " + strings.Join(l.Tail, "\n  ")
+}
