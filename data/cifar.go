@@ -130,6 +130,10 @@ func (c *cifar) read(n int, name string, r io.Reader) (err error) {
 	return err
 }
 
+// maxRecords is how many images a file of the binary form may have: about a hundred times
+// as many as any has, in 3 GiB.
+const maxRecords = 1 << 20
+
 // decodeCIFAR reads the records of a binary file to its end; it holds no more
 // than came.
 func decodeCIFAR(name string, r io.Reader, bad *skips) (*records, error) {
@@ -144,6 +148,8 @@ func decodeCIFAR(name string, r io.Reader, bad *skips) (*records, error) {
 			return nil, &FormatError{name, n*cifarRecord + int64(got), fmt.Sprintf("truncated: record %d (an image) ends after %d of %d bytes", n, got, cifarRecord)}
 		case err != nil:
 			return nil, err
+		case n == maxRecords:
+			return nil, &FormatError{name, n * cifarRecord, fmt.Sprintf("more than %d images", maxRecords)}
 		}
 		if record[0] >= cifarClasses {
 			fault := &FormatError{name, n * cifarRecord, fmt.Sprintf("impossible label %d of image %d, want 0 to %d", record[0], n, cifarClasses-1)}

@@ -197,6 +197,9 @@ func (t *tree) keep(archive string) func(name string, size int64, r io.Reader) e
 			return nil
 		}
 		full := archive + ": " + name
+		if t.room -= size; t.room < 0 {
+			return &FormatError{full, 0, fmt.Sprintf("the archive has more than %d GiB of images up to here, which are held in memory: unpack it, and name the folder", maxKept>>30)}
+		}
 		content, err := readEntry(full, size, r)
 		if err == nil {
 			t.add(name, picture{path: full, encoded: content})

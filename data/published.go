@@ -63,7 +63,7 @@ func MNISTFiles() []File {
 // checkTokens wants a text of so many words, line ends included.
 func checkTokens(want int) func(io.Reader) error {
 	return func(r io.Reader) error {
-		ids, err := readWords("the text", r, newVocabulary(), true, new(skips))
+		ids, err := readWords("the text", r, newVocabulary(), true, maxElements, new(skips))
 		if err == nil && len(ids) != want {
 			err = fmt.Errorf("%d tokens, want %d", len(ids), want)
 		}

@@ -95,9 +95,14 @@ func (v *vocabulary) keep(most int, text []int32) {
 	*v = *kept
 }
 
-// readWords numbers the words of a text, separated by white space, with
+// tooManyTokens is the fault of a text that memory is not for: 4 bytes for each token.
+func tooManyTokens(name string, offset int64, most int) error {
+	return &FormatError{name, offset, fmt.Sprintf("more than %d tokens: give a part of it", most)}
+}
+
+// readWords numbers the words of a text, of which it takes so many tokens at most, separated by white space, with
 // lineEnd after each line. A line that is not UTF-8 is a fault.
-func readWords(name string, r io.Reader, v *vocabulary, grow bool, bad *skips) (ids []int32, err error) {
+func readWords(name string, r io.Reader, v *vocabulary, grow bool, most int, bad *skips) (ids []int32, err error) {
 	in := bufio.NewReaderSize(r, 1<<18)
 	var long []byte // a line that the reader's buffer does not hold
 	offset := int64(0)
@@ -106,7 +111,9 @@ func readWords(name string, r io.Reader, v *vocabulary, grow bool, bad *skips) (
 		if err == bufio.ErrBufferFull {
 			long = append(long[:0], text...)
 			for err == bufio.ErrBufferFull {
-				text, err = in.ReadSlice('\n')
+				if text, err = in.ReadSlice('\n'); len(long) > most {
+					return nil, tooManyTokens(name, offset, most)
+				}
 				long = append(long, text...)
 			}
 			text = long
@@ -126,7 +133,9 @@ func readWords(name string, r io.Reader, v *vocabulary, grow bool, bad *skips) (
 			for word := range bytes.FieldsSeq(text) {
 				ids = append(ids, v.id(word, grow))
 			}
-			ids = append(ids, 1)
+			if ids = append(ids, 1); len(ids) > most {
+				return nil, tooManyTokens(name, offset, most)
+			}
 		}
 		offset += int64(len(text))
 	}
@@ -147,8 +156,8 @@ func invalid(text []byte) int {
 	return -1
 }
 
-// readChars numbers the bytes of a text by their values.
-func readChars(name string, r io.Reader) ([]int32, error) {
+// readChars numbers the bytes of a text by their values, so many at most.
+func readChars(name string, r io.Reader, most int) ([]int32, error) {
 	var ids []int32
 	buf := make([]byte, 1<<16)
 	for {
@@ -156,6 +165,9 @@ func readChars(name string, r io.Reader) ([]int32, error) {
 		ids = slices.Grow(ids, n)
 		for _, c := range buf[:n] {
 			ids = append(ids, int32(c))
+		}
+		if len(ids) > most {
+			return nil, tooManyTokens(name, int64(most), most)
 		}
 		if err == io.EOF {
 			return ids, nil
@@ -180,7 +192,7 @@ func findText(c Config) error {
 func openText(c Config, bad *skips) (*Set, error) {
 	v := newVocabulary()
 	s, err := openTokens("text", c, or(c.Steps, textSteps), func(name string, r io.Reader, training bool) ([]int32, error) {
-		ids, err := readWords(name, r, v, training, bad)
+		ids, err := readWords(name, r, v, training, maxElements, bad)
 		if err == nil && training {
 			v.keep(or(c.Vocabulary, textVocabulary), ids)
 		}
@@ -196,7 +208,7 @@ func openText(c Config, bad *skips) (*Set, error) {
 // openChars reads two texts byte by byte.
 func openChars(c Config, _ *skips) (*Set, error) {
 	s, err := openTokens("chars", c, or(c.Steps, charSteps), func(name string, r io.Reader, _ bool) ([]int32, error) {
-		return readChars(name, r)
+		return readChars(name, r, maxElements)
 	})
 	if err != nil {
 		return nil, err

@@ -164,7 +164,7 @@ func BenchmarkWords(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		v := newVocabulary()
-		ids, err := readWords("f", bytes.NewReader(text), v, true, new(skips))
+		ids, err := readWords("f", bytes.NewReader(text), v, true, maxElements, new(skips))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func FuzzWords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, most int) {
 		most = 3 + most&15
 		v := newVocabulary()
-		ids, err := readWords("f", bytes.NewReader(raw), v, true, new(skips))
+		ids, err := readWords("f", bytes.NewReader(raw), v, true, maxElements, new(skips))
 		if err != nil {
 			var fault *FormatError
 			if !errors.As(err, &fault) || fault.Offset < 0 || fault.Offset >= int64(len(raw)) || utf8.Valid(raw) && raw[fault.Offset] != 0 {
@@ -224,7 +224,7 @@ func FuzzWords(f *testing.F) {
 		if len(v.words) > most {
 			t.Fatalf("%d words", len(v.words))
 		}
-		again, err := readWords("f", bytes.NewReader(raw), v, false, new(skips))
+		again, err := readWords("f", bytes.NewReader(raw), v, false, maxElements, new(skips))
 		if err != nil || !slices.Equal(again, ids) {
 			t.Fatalf("read again: %v, not %v (%v)", again, ids, err)
 		}

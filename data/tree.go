@@ -27,9 +27,16 @@ type tree struct {
 	root  string
 	parts map[string][]picture
 	left  map[string]int // by what they are: files of parts that are left out
+	room  int64          // bytes of encoded images that may still be kept in memory
 }
 
-func newTree(root string) *tree { return &tree{root, map[string][]picture{}, map[string]int{}} }
+// maxKept is how many bytes of encoded images an archive may have, which are held in
+// memory: a small file can claim, and unpack to, any size.
+const maxKept = 1 << 36
+
+func newTree(root string) *tree {
+	return &tree{root, map[string][]picture{}, map[string]int{}, maxKept}
+}
 
 // evalParts are the folders that can hold the evaluation set, the first choice
 // first.

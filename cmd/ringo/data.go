@@ -27,7 +27,8 @@ reads. What an interrupted fetch left is resumed; the content is verified
 before a file gets its name. Every model also trains on synthetic data made by
 the program (` + "`--data synthetic`" + `), and on your own files in the same formats:
 
-  images    train/CLASS/NAME.jpg and test/CLASS/… (or val/…; .png too), or a .tar.gz of that
+  images    train/CLASS/NAME.jpg and test/CLASS/… (or val/…; .png too), or a .tar.gz of that;
+            turned as their EXIF data say, up to 67 million pixels each
   text      plain text with train and test (or dev, valid, eval) in the files' names
   criteo    label, 13 integers and 26 hexadecimal categories per line, separated by tabs`,
 		Args: onlySubcommands,

@@ -1,0 +1,101 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// endless gives one byte for ever.
+type endless byte
+
+func (e endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(e)
+	}
+	return len(p), nil
+}
+
+// What never ends, as a small compressed file may seem to, is a fault at a limit, for readers that
+// hold all that comes.
+func TestReadersEnd(t *testing.T) {
+	check := func(what string, err error, says string) {
+		t.Helper()
+		var f *FormatError
+		if !errors.As(err, &f) || f.File != "f" || !strings.Contains(f.Problem, says) {
+			t.Errorf("%s: %v, want %q", what, err, says)
+		}
+	}
+	const most = 1 << 20
+	_, err := readWords("f", endless('a'), newVocabulary(), true, most, new(skips))
+	check("a word without end", err, "more than 1048576 tokens")
+	_, err = readWords("f", endless('\n'), newVocabulary(), true, most, new(skips))
+	check("lines without end", err, "more than 1048576 tokens")
+	_, err = readChars("f", endless('a'), most)
+	check("bytes without end", err, "more than 1048576 tokens")
+	_, err = readClicks("f", endless('a'), newClickParser(10), 2, 0, &skips{most: maxElements})
+	check("a row without end", err, "a line of more than")
+	if !testing.Short() { // 3 GiB go by
+		_, err = decodeCIFAR("f", endless(0xff), &skips{most: maxElements})
+		check("images without end", err, "more than 1048576 images")
+	}
+	text := []byte("a b\nc")
+	if ids, err := readWords("f", bytes.NewReader(text), newVocabulary(), true, 5, new(skips)); len(ids) != 5 || err != nil {
+		t.Errorf("%d tokens, %v", len(ids), err)
+	}
+	if ids, err := readChars("f", bytes.NewReader(text), len(text)); len(ids) != len(text) || err != nil {
+		t.Errorf("%d bytes, %v", len(ids), err)
+	}
+}
+
+// An archive's images are held in memory up to a limit.
+func TestArchiveHasALimit(t *testing.T) {
+	raw := pack(t, "", map[string][]byte{"train/a/1.png": noise(700), "test/a/1.png": noise(700)})
+	for room, whole := range map[int64]bool{1400: true, 1399: false, 0: false} {
+		tr := newTree("f")
+		tr.room = room
+		err := walkTar("f", bytes.NewReader(raw), tr.keep("f"))
+		var f *FormatError
+		if whole && err != nil || !whole && (!errors.As(err, &f) || !strings.Contains(f.Problem, "unpack it")) {
+			t.Errorf("room for %d bytes: %v", room, err)
+		}
+	}
+}
+
+// What is behind or instead of a compressed file's content is a fault with file and offset,
+// whatever reads it.
+func TestCompressedGarbage(t *testing.T) {
+	text := bytes.Repeat([]byte("some words of a text\n"), 200)
+	rows := bytes.Join(clickLines(0, 50), nil)
+	dir := t.TempDir()
+	behind := func(content []byte) []byte { return append(compress(content), "garbage behind"...) }
+	write(t, dir, map[string][]byte{
+		"text.gz": behind(text), "rows.gz": behind(rows), "cut.gz": compress(text)[:40], "none.gz": nil, "plain": text, "rows": rows,
+		"packed.tar.gz": behind(pack(t, "", pictures(8, 8))), "cut.tar.gz": compress(pack(t, "", pictures(8, 8)))[:600],
+	})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, open := range map[string]func(path string) error{
+		"text.gz":       func(p string) error { _, err := Open("text", Config{TrainFile: p, EvalFile: at("plain")}); return err },
+		"cut.gz":        func(p string) error { _, err := Open("chars", Config{TrainFile: at("plain"), EvalFile: p}); return err },
+		"none.gz":       func(p string) error { _, err := Open("chars", Config{TrainFile: at("plain"), EvalFile: p}); return err },
+		"rows.gz":       func(p string) error { _, err := Open("criteo", Config{TrainFile: p, EvalFile: at("rows")}); return err },
+		"packed.tar.gz": func(p string) error { _, err := Open("images", Config{Dir: p}); return err },
+		"cut.tar.gz":    func(p string) error { _, err := Open("cifar10", Config{Dir: p}); return err },
+	} {
+		var f *FormatError
+		if err := open(at(name)); !errors.As(err, &f) || f.File != at(name) || !strings.Contains(err.Error(), "byte ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f, err := OpenText(at("text.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, err := io.ReadAll(f); err == nil || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(text), err)
+	}
+}
