@@ -182,7 +182,7 @@ func TestKeepersOverHTTP(t *testing.T) {
 		}
 	}
 	p.cmd.Process.Signal(os.Interrupt)
-	p.checkEnd(exitInterrupted, "[ps 1] ringo: server 1: order /shrink from 127.0.0.1:", ": days passed: 1, rows deleted: 0\n", "[ps 0] parameter server 0 of 2 was told to end: ", "its newest checkpoint is number 3\n")
+	p.checkEnd(exitInterrupted, "[ps 1] ringo: server 1: POST /shrink from 127.0.0.1:", ": days passed: 1, rows deleted: 0\n", "[ps 0] parameter server 0 of 2 was told to end: ", "its newest checkpoint is number 3\n")
 	checkHolds(t, "ringo ps show", second(command(t, "ps show "+dir)), "2 servers of job", "durability checkpoint")
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

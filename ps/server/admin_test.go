@@ -106,12 +106,13 @@ func TestOrdersNeedAToken(t *testing.T) {
 	}
 	want := []string{
 		"server 0 takes orders: curl -X POST -H @" + path + " http://N/save",
-		"server 0: order /shrink from N refused: an order needs the token that the server has told at its start, in a header: Authorization: Bearer TOKEN",
-		`server 0: order /shrink from N refused: days="2147483648": want a number from 1 to 36500`,
-		"server 0: order /shrink?days=1000 from N: days passed: 1000, rows deleted: 1",
-		"server 0: order /save?delta=true from N: checkpoint 3 is written, N",
+		`server 0: POST /shrink from N refused: the request is for the host "evil.example:8090": ask for localhost or a loopback address`,
+		"server 0: POST /shrink from N refused: an order needs the token that the server has told at its start, in a header: Authorization: Bearer TOKEN",
+		`server 0: POST /shrink from N refused: days="2147483648": want a number from 1 to 36500`,
+		"server 0: POST /shrink?days=1000 from N: days passed: 1000, rows deleted: 1",
+		"server 0: POST /save?delta=true from N: checkpoint 3 is written, N",
 	}
-	if got := lines.about("order"); !slices.Equal(got, want) {
+	if got := slices.Concat(lines.about("orders:"), lines.about("POST /")); !slices.Equal(got, want) {
 		t.Errorf("lines:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

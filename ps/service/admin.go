@@ -138,7 +138,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 			return a.Shrink(ctx, days)
 		}))
 	}
-	return d.guard.before(mux)
+	return d.guard.before(mux, d.tellOnce)
 }
 
 // desk is where requests are answered.
@@ -186,10 +186,10 @@ func (d *desk) order(name string, do func(ctx context.Context, value string) (an
 		case errors.As(err, &bad):
 			d.refuse(w, r, http.StatusBadRequest, err)
 		case err != nil:
-			d.admin.Report(d.server.says("order %s from %s failed: %v", what, r.RemoteAddr, err))
+			d.admin.Report(d.server.says("POST %s from %s failed: %v", what, r.RemoteAddr, err))
 			refuse(w, http.StatusInternalServerError, err)
 		default:
-			d.admin.Report(d.server.says("order %s from %s: %s", what, r.RemoteAddr, did))
+			d.admin.Report(d.server.says("POST %s from %s: %s", what, r.RemoteAddr, did))
 			answer(w, http.StatusOK, out)
 		}
 	}
@@ -213,7 +213,7 @@ const answerTime = 30 * time.Second
 func (d *desk) mayOrder(r *http.Request) (status int, err error) {
 	switch {
 	case !fromThisHost(r):
-		return http.StatusForbidden, fmt.Errorf("orders are not allowed from %s, from the server's own host alone", r.RemoteAddr)
+		return http.StatusForbidden, errors.New("orders are taken from the server's own host alone")
 	case !d.guard.allows(r):
 		return http.StatusUnauthorized, errors.New("an order needs the token that the server has told at its start, in a header: Authorization: Bearer TOKEN")
 	case d.server.ready() == nil:
@@ -224,14 +224,27 @@ func (d *desk) mayOrder(r *http.Request) (status int, err error) {
 
 // refuse refuses an order. Orders that who holds the token has given are told each time, those of others once for each host and kind.
 func (d *desk) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	if d.guard.allows(r) || d.told.news(fmt.Sprint(host, status)) {
-		d.admin.Report(d.server.says("order %s from %s refused: %v", r.URL.Path, r.RemoteAddr, err))
+	if d.guard.allows(r) {
+		d.tell(r, err.Error())
+	} else {
+		d.tellOnce(r, err.Error())
 	}
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	refuse(w, status, err)
+}
+
+func (d *desk) tell(r *http.Request, why string) {
+	path := r.URL.EscapedPath()
+	d.admin.Report(d.server.says("%s %s from %s refused: %s", r.Method, path[:min(len(path), 100)], r.RemoteAddr, why))
+}
+
+// tellOnce tells each reason once for each host.
+func (d *desk) tellOnce(r *http.Request, why string) {
+	if host, _, _ := net.SplitHostPort(r.RemoteAddr); d.told.news(host + " " + why) {
+		d.tell(r, why)
+	}
 }
 
 // mostBody bounds what a request may have besides its headers, in bytes.

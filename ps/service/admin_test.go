@@ -82,18 +82,19 @@ func TestAdmin(t *testing.T) {
 	}
 	expect("GET", "/save", nil, 405)
 	expect("GET", "/elsewhere", nil, 404)
-	expect("POST", "/save", func(r *http.Request) { r.RemoteAddr = "192.0.2.1:5" }, 403, "not allowed from 192.0.2.1:5")
+	expect("POST", "/save", func(r *http.Request) { r.RemoteAddr = "192.0.2.1:5" }, 403, "own host alone")
 	expect("POST", "/save", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403)
 	expect("POST", "/save", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403)
 	if len(saved) != 2 {
 		t.Errorf("saved %v", saved)
 	}
 	want := []string{
-		"server 0: order /save from 127.0.0.1:5 refused: server 0 has no tables yet", "server 0: order /save from 127.0.0.1:5: it is written", "server 0: order /save?delta=true from 127.0.0.1:5: it is written",
-		`server 0: order /save from 127.0.0.1:5 refused: delta="perhaps": want true or false`, "server 0: order /shrink from 127.0.0.1:5 failed: nothing to shrink",
-		"server 0: order /shrink from 127.0.0.1:5: 2 rows deleted", "server 0: order /shrink?days=30 from 127.0.0.1:5: 2 rows deleted",
-		`server 0: order /shrink from 127.0.0.1:5 refused: days="0": want a number from 1 to 36500`, `server 0: order /shrink from 127.0.0.1:5 refused: days="2147483648": want a number from 1 to 36500`,
-		"server 0: order /save from 192.0.2.1:5 refused: orders are not allowed from 192.0.2.1:5, from the server's own host alone",
+		"server 0: POST /save from 127.0.0.1:5 refused: server 0 has no tables yet", "server 0: POST /save from 127.0.0.1:5: it is written", "server 0: POST /save?delta=true from 127.0.0.1:5: it is written",
+		`server 0: POST /save from 127.0.0.1:5 refused: delta="perhaps": want true or false`, "server 0: POST /shrink from 127.0.0.1:5 failed: nothing to shrink",
+		"server 0: POST /shrink from 127.0.0.1:5: 2 rows deleted", "server 0: POST /shrink?days=30 from 127.0.0.1:5: 2 rows deleted",
+		`server 0: POST /shrink from 127.0.0.1:5 refused: days="0": want a number from 1 to 36500`, `server 0: POST /shrink from 127.0.0.1:5 refused: days="2147483648": want a number from 1 to 36500`,
+		"server 0: POST /save from 192.0.2.1:5 refused: orders are taken from the server's own host alone",
+		"server 0: POST /save from 127.0.0.1:5 refused: a web page of another origin has sent the request",
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("lines:\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))

@@ -31,18 +31,21 @@ func newGuard(a Admin) guard {
 	return g
 }
 
-// before lets requests through to next that no web page can have made.
-func (g guard) before(next http.Handler) http.Handler {
+// before lets requests through to next that no web page can have made. Others are refused and told.
+func (g guard) before(next http.Handler, tell func(r *http.Request, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.knows(r) {
-			http.Error(w, fmt.Sprintf("refused: the request is for the host %s: ask for localhost or a loopback address%s", short(r.Host), g.orItself()), http.StatusForbidden)
+		why := ""
+		switch {
+		case !g.knows(r):
+			why = fmt.Sprintf("the request is for the host %s: ask for localhost or a loopback address%s", short(r.Host), g.orItself())
+		case foreign(r):
+			why = "a web page of another origin has sent the request"
+		default:
+			next.ServeHTTP(w, r)
 			return
 		}
-		if foreign(r) {
-			http.Error(w, "refused: a web page of another origin has sent the request", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
+		tell(r, why)
+		http.Error(w, "refused: "+why, http.StatusForbidden)
 	})
 }
 
