@@ -51,8 +51,9 @@ type jobFlags struct {
 	keepers     int    // and those that keep parameters
 	ps          psFlags
 
-	byHand bool // --rank was given
-	worker bool // this process was started by a launcher
+	words  []string // of the command line: the model, where it is given otherwise, too
+	byHand bool     // --rank was given
+	worker bool     // this process was started by a launcher
 }
 
 func (f *jobFlags) register(fs *pflag.FlagSet) {

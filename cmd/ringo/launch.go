@@ -31,7 +31,7 @@ func commandLine(cmd *cobra.Command, args []string) []string {
 	for c := cmd; c.HasParent(); c = c.Parent() {
 		path = append([]string{c.Name()}, path...)
 	}
-	return append(append(path, args...), givenFlags(cmd, func(string) bool { return true })...)
+	return append(append(path, args...), givenFlags(cmd, func(name string) bool { return name != "job" && name != "set" })...) // what these gave is in the flags
 }
 
 // givenFlags are the flags that were given and that some other command takes too.

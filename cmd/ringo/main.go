@@ -141,7 +141,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns(stdout))))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(newTrain(), newRun(), newServer(), newPS(), newPlan(), newBench(), newData(), newVersion(), newGuard(), newBenchServer())
+	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	return root
 }
 

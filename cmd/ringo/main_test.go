@@ -27,7 +27,7 @@ func TestHelp(t *testing.T) {
 		"bench":                  "allreduce|step",
 		"data":                   "mnist",
 		"help train":             "ringo train mnist --data synthetic --np 2 --epochs 3",
-		"train --help":           "mnist-cnn, mnist|431,080 parameters|--batch int|data mnist, batch 64, 10 epochs, sgd, lr 0.005, momentum 0.9, weight decay 1e-05|partialUpdate|per-layer|ring, |RINGO_TICKET",
+		"train --help":           "ringo train mnist --data synthetic --np 2 --epochs 3|--data DIR|ringo help train models|exchange, tuning, servers",
 		"run --help":             "ringo run --np N -- PROGRAM|RINGO_LOCAL_RANK|--servers int",
 		"server --help":          "ringo server --index 0 --servers 2 --np 4|RINGO_TICKET|--dead-after",
 		"bench allreduce --help": "--floats sizes",

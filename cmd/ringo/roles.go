@@ -55,7 +55,11 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 		withThreads(f.np*f.computeThreads(), 0)
 		return ringo.Local(ctx, f.np, cfg, body)
 	default:
-		return f.launchSelf(cmd, cmd.Flags().Args())
+		words := f.words
+		if words == nil {
+			words = cmd.Flags().Args()
+		}
+		return f.launchSelf(cmd, words)
 	}
 }
 

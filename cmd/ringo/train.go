@@ -18,6 +18,7 @@ type trainCommand struct {
 	jobFlags
 	settings
 	tracing
+	given jobSettings
 }
 
 func newTrain() *cobra.Command {
@@ -25,14 +26,21 @@ func newTrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train MODEL",
 		Short: "Train a model on N workers",
-		Long: "Train a model on N workers: on this machine with one command, or rank by rank on\nany hosts with --rank, --rendezvous and the ticket in RINGO_TICKET. What is not\n" +
-			"given is the model's default.\n\nModels:\n" +
-			modelList(),
-		Example: "  ringo train mnist --data synthetic --np 2 --epochs 3\n" +
-			"  ringo train mnist --data DIR --np 4 --strategy partialUpdate --json run.jsonl",
-		Args: oneModel,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
+		Args:  func(*cobra.Command, []string) error { return nil }, // a job file may name the model
+		RunE: func(cmd *cobra.Command, words []string) error {
+			words, err := c.given.apply(cmd, trainGroups(), words)
+			if err != nil {
+				return usageError{err}
+			}
+			if err := oneModel(cmd, words); err != nil {
+				return err
+			}
+			c.words = words
+			return c.execute(cmd, words[0])
+		},
 	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { shortHelp(cmd.OutOrStdout()) })
+	c.given.register(cmd.Flags())
 	c.jobFlags.register(cmd.Flags())
 	c.registerServers(cmd.Flags())
 	c.ps.registerRanks(cmd.Flags())

@@ -94,6 +94,11 @@ var forbidden = []struct {
 		why:  "what a server holds, and how it changes, knows nothing of who asks: the service stands on it",
 	},
 	{
+		from: []string{"setting"},
+		to:   []string{"", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "distopt", "exchange", "jobfile", "launch", "models", "nn", "optim/...", "ps/...", "trace", "train", "transport/...", "tune", "wire"},
+		why:  "every package may own settings",
+	},
+	{
 		from: []string{"..."},
 		to:   []string{"cmd/..."},
 		why:  "the command stands on top",
@@ -197,6 +202,12 @@ var heavy = []struct {
 	reach  []string
 	why    string
 }{
+	{
+		module: "go.yaml.in/yaml",
+		in:     "jobfile",
+		reach:  []string{"jobfile", "cmd/..."},
+		why:    "a library's user has no job files",
+	},
 	{
 		module: "github.com/cockroachdb/pebble",
 		in:     "ps/store",

@@ -1,0 +1,77 @@
+package setting
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Fault is what is wrong with one setting. Its text names settings by their paths; Text names them otherwise.
+type Fault struct {
+	Path   Path
+	Origin Origin // where the value was given, if that is known
+
+	format string
+	args   []any
+}
+
+// Faultf returns a fault of a setting: its name, a space, and what the format says. Arguments that are Paths are
+// names of settings, too.
+func Faultf(p Path, format string, args ...any) *Fault {
+	return &Fault{Path: p, format: format, args: args}
+}
+
+// Error names settings by their paths.
+func (f *Fault) Error() string { return f.Text(func(p Path) string { return string(p) }) }
+
+// Text names settings as name says.
+func (f *Fault) Text(name func(Path) string) string {
+	args := make([]any, len(f.args))
+	for i, a := range f.args {
+		if p, ok := a.(Path); ok {
+			a = name(p)
+		}
+		args[i] = a
+	}
+	return name(f.Path) + " " + fmt.Errorf(f.format, args...).Error()
+}
+
+// Unwrap returns the error among the arguments, if there is one.
+func (f *Fault) Unwrap() error {
+	for _, a := range f.args {
+		if err, ok := a.(error); ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// Faults are several.
+type Faults []*Fault
+
+// Err joins them; nil without any.
+func (l Faults) Err() error {
+	errs := make([]error, len(l))
+	for i, f := range l {
+		errs[i] = f
+	}
+	return errors.Join(errs...)
+}
+
+// Lines are the faults that err joins, a line each, with settings named as name says. What is no Fault keeps its text.
+func Lines(err error, name func(Path) string) (lines []string) {
+	var fault *Fault
+	switch all := err.(type) {
+	case nil:
+		return nil
+	case interface{ Unwrap() []error }:
+		for _, e := range all.Unwrap() {
+			lines = append(lines, Lines(e, name)...)
+		}
+		return lines
+	}
+	if !errors.As(err, &fault) {
+		return []string{err.Error()}
+	}
+	return []string{strings.Replace(err.Error(), fault.Error(), fault.Text(name), 1)}
+}

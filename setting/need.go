@@ -1,0 +1,68 @@
+package setting
+
+import (
+	"slices"
+	"strings"
+)
+
+// Need is what must hold of other settings for one to have an effect.
+type Need interface {
+	// met looks at texts of values by path.
+	met(text func(Path) string) bool
+	// describe is a format and its arguments, paths among them.
+	describe() (format string, args []any)
+}
+
+// Is needs a setting to have one of some values.
+func Is(p Path, values ...string) Need { return is{p, values} }
+
+// On needs a setting to be anything but off: "", "0", "0s", "false" and "none" are off.
+func On(p Path) Need { return on{p} }
+
+// All needs all of some.
+func All(needs ...Need) Need { return joined{needs, " and ", true} }
+
+// Any needs one of some.
+func Any(needs ...Need) Need { return joined{needs, " or ", false} }
+
+type is struct {
+	path   Path
+	values []string
+}
+
+func (n is) met(text func(Path) string) bool { return slices.Contains(n.values, text(n.path)) }
+
+func (n is) describe() (string, []any) {
+	return "%v " + escaped(strings.Join(n.values, " or ")), []any{n.path}
+}
+
+type on struct{ path Path }
+
+func (n on) met(text func(Path) string) bool {
+	return !slices.Contains([]string{"", "0", "0s", "false", "none"}, text(n.path))
+}
+
+func (n on) describe() (string, []any) { return "%v", []any{n.path} }
+
+type joined struct {
+	needs []Need
+	word  string
+	all   bool
+}
+
+func (n joined) met(text func(Path) string) bool {
+	fails := func(one Need) bool { return one.met(text) != n.all }
+	return slices.ContainsFunc(n.needs, fails) != n.all
+}
+
+func (n joined) describe() (string, []any) {
+	var formats []string
+	var args []any
+	for _, one := range n.needs {
+		f, a := one.describe()
+		formats, args = append(formats, f), append(args, a...)
+	}
+	return strings.Join(formats, n.word), args
+}
+
+func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }

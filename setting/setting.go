@@ -1,0 +1,159 @@
+// Package setting describes the settings of a job as rows of one table. A row names one field of a configuration:
+// its path, flag, unit, default, one sentence, who must agree on it, and what it needs to have an effect. Flags, help,
+// the reference page, job files, and the comparisons between processes and with a checkpoint all come from the rows.
+//
+// A package owns the rows of its own Config, beside it, and speaks of settings by their paths; only a command turns
+// these into flags (Text). Adding a setting is one field and one row.
+package setting
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/spelling"
+)
+
+// Path names a setting: lower-case words joined by hyphens, in groups that dots separate, such as
+// "servers.durability".
+type Path string
+
+// Scope says who must agree on a setting.
+type Scope uint8
+
+const (
+	// Result: it affects the result, or what processes send each other. All processes of a job have the same value,
+	// and a resumed run has its checkpoint's.
+	Result Scope = iota
+	// Changeable: as Result, but a resumed run may have another value than its checkpoint.
+	Changeable
+	// Local: each process may have a value of its own.
+	Local
+)
+
+// String is how the reference page calls it.
+func (s Scope) String() string {
+	switch s {
+	case Result:
+		return "all processes, and a resumed run"
+	case Changeable:
+		return "all processes"
+	}
+	return "this process"
+}
+
+// Row is one setting.
+type Row struct {
+	Path Path
+	// Flag is its flag on the command line, without hyphens; empty: it has a path alone.
+	Flag string
+	// Unit is what a number counts or a text names: "steps", "DIR". Empty where the value says it, such as a choice.
+	Unit string
+	// About is one sentence, without the default.
+	About string
+	Scope Scope
+	// Needs is what must hold for the setting to have an effect; nil: nothing.
+	Needs Need
+	// Value is bound to the field, which holds the default when the table is made.
+	Value Value
+}
+
+// Origin is where a value was given: "--batch", "job.yaml:12". Empty: nowhere, it is the default.
+type Origin string
+
+// Assignment gives a setting a value, as text.
+type Assignment struct {
+	Path   Path
+	Text   string
+	Origin Origin
+}
+
+// Table is the settings of one configuration, in order.
+type Table struct {
+	rows     []Row
+	at       map[Path]int
+	defaults []string
+	origins  []Origin
+}
+
+// New makes a table of rows whose fields hold their defaults. Two rows of one path or one flag are an error of the
+// program.
+func New(rows ...Row) (*Table, error) {
+	t := &Table{rows: rows, at: make(map[Path]int, len(rows)), origins: make([]Origin, len(rows))}
+	flags := map[string]Path{}
+	for i, r := range rows {
+		if _, twice := t.at[r.Path]; twice || r.Path == "" || r.Value == nil {
+			return nil, fmt.Errorf("setting: row %d, %q: want a path of its own and a value", i, r.Path)
+		}
+		if other, twice := flags[r.Flag]; twice && r.Flag != "" {
+			return nil, fmt.Errorf("setting: %q and %q have one flag, %q", other, r.Path, r.Flag)
+		}
+		t.at[r.Path], flags[r.Flag] = i, r.Path
+		t.defaults = append(t.defaults, r.Value.String())
+	}
+	return t, nil
+}
+
+// Rows are the settings, in order.
+func (t *Table) Rows() []Row { return slices.Clone(t.rows) }
+
+// Default is the text of a setting's value when the table was made.
+func (t *Table) Default(p Path) string { return t.defaults[t.at[p]] }
+
+// Origin is where a setting was given; "": it has its default.
+func (t *Table) Origin(p Path) Origin { return t.origins[t.at[p]] }
+
+// Get is the text of a setting's value, and whether there is such a setting.
+func (t *Table) Get(p Path) (text string, known bool) {
+	i, known := t.at[p]
+	if !known {
+		return "", false
+	}
+	return t.rows[i].Value.String(), true
+}
+
+// Apply sets values in order, so that later ones win, and reports every fault: unknown settings, and texts that are
+// no values. The others are set.
+func (t *Table) Apply(given ...Assignment) Faults {
+	var faults Faults
+	for _, a := range given {
+		i, known := t.at[a.Path]
+		if !known {
+			faults = append(faults, t.unknown(a))
+			continue
+		}
+		if err := t.rows[i].Value.Set(a.Text); err != nil {
+			faults = append(faults, &Fault{Path: a.Path, Origin: a.Origin, format: "%s: %w", args: []any{a.Text, err}})
+			continue
+		}
+		t.origins[i] = a.Origin
+	}
+	return faults
+}
+
+// unknown is the fault of a setting that there is not, with the nearest that there is.
+func (t *Table) unknown(a Assignment) *Fault {
+	names := make([]string, len(t.rows))
+	for i, r := range t.rows {
+		names[i] = string(r.Path)
+	}
+	return &Fault{Path: a.Path, Origin: a.Origin, format: "is no setting%s", args: []any{spelling.Hint(string(a.Path), names...)}}
+}
+
+// Idle reports every setting that was given and has no effect, with what it needs.
+func (t *Table) Idle() Faults {
+	var faults Faults
+	for i, r := range t.rows {
+		if t.origins[i] == "" || r.Needs == nil || r.Needs.met(t.text) {
+			continue
+		}
+		format, args := r.Needs.describe()
+		faults = append(faults, &Fault{Path: r.Path, Origin: t.origins[i], format: "has no effect: it needs " + format, args: args})
+	}
+	return faults
+}
+
+// text is Get of a setting that a row names; one that is not there is empty.
+func (t *Table) text(p Path) string {
+	text, _ := t.Get(p)
+	return text
+}
