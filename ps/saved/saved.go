@@ -129,7 +129,7 @@ func openServer(dir string, index int, number uint64) (s Server, err error) {
 		return s, err
 	}
 	if s.About.Identity != id {
-		return s, fmt.Errorf("%s has a checkpoint of another server than the folder's: %+v, not %+v", s.newest().Dir, s.About.Identity, id)
+		return s, fmt.Errorf("%s and %s are of different servers, or one of them is damaged: %+v and %+v", s.newest().Dir, tables.IdentityPath(dir), s.About.Identity, id)
 	}
 	if number != 0 {
 		return s, nil

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -321,6 +322,12 @@ func TestFaults(t *testing.T) {
 		"no owner": {func(j, _ *job) error {
 			return errors.Join(os.Remove(at(j, "server-0", "JOB")), os.Remove(at(j, "server-2", "JOB")))
 		}, []string{"server-0 is no server's folder", "server-2 is no server's folder"}},
+		"damaged owner": {func(j, _ *job) error {
+			path := at(j, "server-1", "JOB")
+			b, err := os.ReadFile(path)
+			schema := regexp.MustCompile(`"[0-9a-f]{64}"`) // its hash, of which no error shows that it is damaged
+			return errors.Join(err, os.WriteFile(path, schema.ReplaceAll(b, []byte(`"`+strings.Repeat("0", 64)+`"`)), 0o666))
+		}, []string{"server-1/JOB are of different servers, or one of them is damaged"}},
 		"renamed": {func(j, _ *job) error {
 			return errors.Join(os.RemoveAll(at(j, "server-1")), os.Rename(at(j, "server-2"), at(j, "server-1")))
 		}, []string{"is the folder of server 2: it was renamed"}},

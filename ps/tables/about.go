@@ -23,13 +23,16 @@ type Identity struct {
 	Durability Durability `json:"durability"`
 }
 
+// IdentityPath is the file in which a server's directory says what it belongs to.
+func IdentityPath(dir string) string { return filepath.Join(dir, jobFile) }
+
 // maxIdentity is how many bytes an Identity may have as text, names included.
 const maxIdentity = 1 << 20
 
 // IdentityOf reads what a server's directory belongs to. An error of a directory that
 // is no server's is fs.ErrNotExist.
 func IdentityOf(dir string) (id Identity, err error) {
-	path := filepath.Join(dir, jobFile)
+	path := IdentityPath(dir)
 	b, err := pathname.Read(path, maxIdentity)
 	if err != nil {
 		return id, err

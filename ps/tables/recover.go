@@ -87,7 +87,7 @@ func none(dir string) bool {
 
 // claim makes the directory this server's, or reports that it is another's.
 func (e *Engine) claim() error {
-	path := filepath.Join(e.cfg.Dir, jobFile)
+	path := IdentityPath(e.cfg.Dir)
 	has, err := IdentityOf(e.cfg.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return e.writeJob(path)
