@@ -239,7 +239,7 @@ var lossTold = regexp.MustCompile(`(?i)torn|cut off|is lost|are lost|left out|no
 // judgeDamaged judges what was made of a damaged file: the same as without the damage,
 // an error that names the file, or a loss that is told.
 func judgeDamaged(path, want, got string, e ending) verdict {
-	var v verdict
+	v := verdict{Said: lastLine(e.Errs)}
 	judgeClean(&v, e)
 	if e.Overran {
 		return v

@@ -33,7 +33,7 @@ var hostileFlags = []hostile{
 	{name: "an address that is none", blame: []string{"ps-http"}, make: flags("--mode", "ps", "--ps-mode", "sync", "--ps-http", "a:b:c")},
 }
 
-// byHand is the environment of a rank that is started by hand.
+// ticketVar is the environment of a rank that is started by hand.
 const ticketVar = "RINGO_TICKET=00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 // taken returns a port of loopback at which another listens.
@@ -66,16 +66,18 @@ var hostilePlaces = []hostile{
 		t.write("saved/step-000000001.ringo", t.bytes(3000))
 		return flags("--checkpoint", t.dir+"/saved", "--resume")(t)
 	}},
-	{name: "checkpoints onto a full disk", blame: []string{"no space left"}, skip: notRoot, make: func(t *trap) []string {
+	{name: "checkpoints onto a full disk, which is given room then", mayTrain: noSpace, relief: noSpace[0], skip: notRoot, make: func(t *trap) []string {
 		return flags("--checkpoint", t.disk("256k"))(t)
 	}},
-	{name: "logs of servers onto a full disk", blame: []string{"no space left"}, skip: notRoot, make: func(t *trap) []string {
+	{name: "logs of servers onto a full disk", blame: noSpace, skip: notRoot, make: func(t *trap) []string {
 		return with(tables, "--durability", "wal", "--ps-dir", t.disk("1m"))
 	}},
 	{name: "started by mpirun", env: []string{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1"}, blame: []string{"OMPI_"}, make: flags("--np", "1")},
-	{name: "started by srun", env: []string{"SLURM_NTASKS=4", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4"}, blame: []string{"SLURM_"}, make: flags("--np", "1")},
+	{name: "started by srun", env: []string{"SLURM_NTASKS=4", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_ID=0"}, blame: []string{"SLURM_"}, make: flags("--np", "1")},
 	{name: "started by torchrun", env: []string{"WORLD_SIZE=2", "RANK=1"}, blame: []string{"WORLD_SIZE"}, make: flags("--np", "1")},
 }
+
+var noSpace = []string{"no space left"}
 
 // disk mounts a file system of a given size and returns its folder.
 func (t *trap) disk(size string) string {
@@ -89,6 +91,15 @@ func (t *trap) disk(size string) string {
 	}
 	t.undo = append(t.undo, func() { _ = exec.Command("umount", "-l", dir).Run() })
 	return dir
+}
+
+// grow gives the mounted disk room.
+func (t *trap) grow() error {
+	out, err := exec.Command("mount", "-o", "remount,size=64m", t.dir+"/disk").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("giving the small disk room: %w: %s", err, out)
+	}
+	return nil
 }
 
 func notRoot() string {

@@ -28,6 +28,7 @@ type verdict struct {
 	NoStep  bool          // all else is right, but the error says no step, or no epoch
 	Named   time.Duration // 0: nothing had to be named
 	Skipped string        // why the case could not be tried here
+	Said    string        // the last line of its errors, of a case that is about them
 }
 
 func (v *verdict) wrong(format string, args ...any) {

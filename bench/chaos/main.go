@@ -233,7 +233,7 @@ func (s *setup) try(o options, c numbered) result {
 		v = c.run(s, dir)
 	}
 	r := result{
-		Part: c.part, Seed: o.Seed, Case: c.number, What: c.String(), Wrong: v.Wrong, NoStep: v.NoStep, Skipped: v.Skipped,
+		Part: c.part, Seed: o.Seed, Case: c.number, What: c.String(), Wrong: v.Wrong, NoStep: v.NoStep, Skipped: v.Skipped, Said: v.Said,
 		Named: v.Named.Seconds(), Seconds: time.Since(began).Seconds(),
 	}
 	if o.Keep == "" || !r.failed() {

@@ -22,6 +22,7 @@ type result struct {
 	Named   float64  `json:"named_seconds,omitempty"` // from the fault to the first line that names its victim
 	Seconds float64  `json:"seconds"`                 // of the whole case
 	Skipped string   `json:"skipped,omitempty"`       // why it could not be tried here
+	Said    string   `json:"said,omitempty"`          // the last line of the errors, where these are what is judged
 }
 
 // failed tells whether something is to be complained of.

@@ -11,6 +11,7 @@ import (
 // sample are cases of each part that take little time.
 var sample = map[string][]int{
 	"servers": {3},
+	"pages":   {1, 3},
 	"files":   {0, 1, 2, 3, 5, 7, 8},
 	"inputs":  {0, 1, 4, 13, 17, 20, 30, 33, 47, 60},
 }
