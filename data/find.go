@@ -60,6 +60,11 @@ func findPair(set string, c Config) (p pair, err error) {
 		}
 		p.unused = others(names, p)
 	}
+	for _, path := range []string{p.train, p.eval} {
+		if _, err := pathname.Check(path); err != nil {
+			return p, fmt.Errorf("%s: %w", set, err)
+		}
+	}
 	return p, nil
 }
 

@@ -39,6 +39,7 @@ func TestNoRegularFilesAreRefused(t *testing.T) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, c := range []struct{ line, file, kind string }{
 		{"train lstm --train-file " + in("train.txt") + " --eval-file " + plain, in("train.txt"), "a pipe"},
+		{"train lstm --np 2 --data " + dir + " --eval-file " + plain, "ringo: text: open " + in("train.txt"), "a pipe"},
 		{"train lstm --train-file " + plain + " --eval-file /dev/zero", "/dev/zero", "a device"},
 		{"train ctr-dnn --train-file " + in("train.txt") + " --eval-file " + plain, in("train.txt"), "a pipe"},
 		{"train ctr-dnn --stream --train-file " + in("rows.gz") + " --eval-file " + plain, in("rows.gz"), "a pipe"},
