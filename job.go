@@ -46,6 +46,7 @@ type Job struct {
 	group  *collective.Group // nil in a server
 	client *ps.Client        // of the servers, nil without
 	server *ps.Server        // nil in a rank that trains
+	stops  *together         // of a job of one process
 
 	member      *cluster.Member      // nil in a job of one process
 	coordinator *cluster.Coordinator // of a job started by hand, in rank 0
@@ -66,7 +67,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 		return nil, fmt.Errorf("joining the job: %w", err)
 	}
 	if !present {
-		return local(ctx, mem.New(1)[0], cfg)
+		return local(ctx, mem.New(1)[0], cfg, &together{ranks: make([]*Stopper, 1)})
 	}
 	return join(ctx, env, cfg)
 }
@@ -105,16 +106,13 @@ func (j *Job) alone(cfg Config) (*Job, error) {
 
 // Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
 // the error is the best that this rank knows: of a lost peer, who it is. See Told for
-// who prints it.
+// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	if err := fn(job); err != nil {
-		return job.Fail(err)
-	}
-	return job.Close()
+	return job.end(fn(job))
 }
 
 // connect joins the cluster, then builds the mesh and the group. A rank that is

@@ -3,6 +3,7 @@ package ringo
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -28,13 +29,14 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errDone)
 	errs := make([]error, n+cfg.Servers)
+	stops := &together{ranks: make([]*Stopper, n)}
 	var wg sync.WaitGroup
 	for rank, mesh := range mem.New(n + cfg.Servers) {
 		body := fn
 		if rank >= n {
 			body = (*Job).serve
 		}
-		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, body) })
+		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, stops, body) })
 	}
 	wg.Wait()
 	return cmp.Or(errs...)
@@ -42,12 +44,14 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 
 // runLocal is one rank of Local. It cancels with its fault before the other
 // ranks can see the echo; all that fail then return the same.
-func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, fn func(*Job) error) error {
-	j, err := local(ctx, mesh, cfg)
+func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, stops *together, fn func(*Job) error) error {
+	j, err := local(ctx, mesh, cfg, stops)
 	if err != nil {
 		return err
 	}
-	if err := fn(j); err != nil {
+	if err := fn(j); stoppedBy(err) != nil {
+		return errors.Join(err, j.Close())
+	} else if err != nil {
 		cancel(fmt.Errorf("%s: %w", j.name(), err))
 		_ = j.Fail(err)
 		return context.Cause(ctx)
@@ -56,8 +60,8 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 }
 
 // local is a rank whose mesh is there already.
-func local(ctx context.Context, mesh transport.Mesh, cfg Config) (*Job, error) {
-	j := &Job{rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+func local(ctx context.Context, mesh transport.Mesh, cfg Config, stops *together) (*Job, error) {
+	j := &Job{stops: stops, rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.start(mesh, cfg); err != nil {
 		_ = j.release() // of a mesh in memory

@@ -205,6 +205,8 @@ func (c *Coordinator) heard(rank int, m message) {
 		s.status, s.at = m, time.Now()
 	case kindSuspect:
 		c.suspect(rank, m)
+	case kindStoppable, kindStop, kindBegun:
+		c.stopHeard(rank, m)
 	case kindLeave:
 		if s.state == seatJoined {
 			s.state = seatLeft

@@ -122,6 +122,7 @@ type Coordinator struct {
 	told     map[string]bool // the lines that ranks had reported
 	clock    clock
 	ends     []outcome.End // what ranks have told of their end, each once
+	halt     stopping
 }
 
 // seat is one rank's place.
@@ -172,6 +173,7 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 		seats: make([]seat, cfg.WorldSize),
 		ended: make([]bool, cfg.WorldSize),
 		clock: clock{beat: cfg.Heartbeat, last: time.Now()},
+		halt:  stopping{able: make([]bool, cfg.WorldSize), begun: map[int]int64{}, at: make(chan StoppedError, 1)},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.work.Go(c.watch)

@@ -90,9 +90,10 @@ type Member struct {
 
 	ready   chan struct{} // the roster is here
 	lost    chan error
-	ended   chan struct{} // err is set
-	bye     chan struct{} // the coordinator has answered leave or failed, or hung up
-	gone    chan struct{} // the goroutines are to end
+	ended   chan struct{}     // err is set
+	bye     chan struct{}     // the coordinator has answered leave or failed, or hung up
+	gone    chan struct{}     // the goroutines are to end
+	halted  chan StoppedError // after which step all stop, or that they cannot
 	work    sync.WaitGroup
 	leaving sync.Once
 
@@ -102,6 +103,7 @@ type Member struct {
 	doing   string
 	waiting func() (Wait, bool)
 	quiet   silence // since the coordinator's last message
+	stopper *Stopper
 	left    bool
 	err     error
 }
@@ -182,7 +184,7 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 	return &Member{
 		cfg: cfg, ch: ch, listener: listener, hostRank: -1,
 		ready: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
-		bye: make(chan struct{}), gone: make(chan struct{}),
+		bye: make(chan struct{}), gone: make(chan struct{}), halted: make(chan StoppedError, 1),
 	}
 }
 

@@ -31,7 +31,13 @@ const (
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames the server of tables Table there
 	kindReport  kind = "report"  // a person would want to know Why
 	kindLeave   kind = "leave"   // it is done, in good order
+
+	kindStoppable kind = "stoppable" // it can stop after any step, and saves the run where Why says
+	kindBegun     kind = "begun"     // answers stop: it has begun Step steps, and begins no other
 )
+
+// Both ways.
+const kindStop kind = "stop" // all are to stop after the same step, because of Why
 
 // From the coordinator to a member.
 const (
@@ -40,6 +46,7 @@ const (
 	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or with Addr the server of tables Table there is lost
 	kindBye     kind = "bye"     // answers leave and failed
 	kindClosing kind = "closing" // the coordinator ends in good order
+	kindHalt    kind = "halt"    // all stop after Step steps, because of Why; below 0: they cannot
 )
 
 // message is one control frame, as JSON: small, rare, and readable in a dump.
@@ -59,6 +66,7 @@ type message struct {
 	Why        string   `json:"why,omitempty"`
 	Missing    []int    `json:"missing,omitempty"`
 	World      int      `json:"world,omitempty"`
+	Step       int64    `json:"step,omitempty"`
 	Servers    int      `json:"servers,omitempty"`
 	Table      int      `json:"table,omitempty"`
 	TimedOut   bool     `json:"timed_out,omitempty"` // a timeout is the cause
@@ -76,7 +84,7 @@ func (m *message) same(other *message) bool {
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
 		m.WaitMillis == other.WaitMillis && m.LateMillis == other.LateMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
-		m.In == other.In && m.Why == other.Why && m.World == other.World && m.Servers == other.Servers && m.Table == other.Table
+		m.In == other.In && m.Why == other.Why && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers && m.Table == other.Table
 }
 
 // encode returns the frame of m. Texts are cut to their limits.
@@ -119,6 +127,8 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)
 	case m.LateMillis < 0 || m.LateMillis > int64(1000*time.Hour/time.Millisecond):
 		return fmt.Errorf("ticks late by %d ms", m.LateMillis)
+	case m.Step < -1:
+		return fmt.Errorf("%d steps", m.Step)
 	case m.BeatNanos < 0 || m.DeadNanos < 0:
 		return fmt.Errorf("a heartbeat of %d ns, dead after %d ns", m.BeatNanos, m.DeadNanos)
 	case len(m.Missing) > worldSize:
@@ -153,7 +163,8 @@ func (m *message) checkKind(worldSize int) error {
 			}
 		}
 		return nil
-	case kindStatus, kindSuspect, kindFailed, kindReport, kindLeave, kindBeat, kindVerdict, kindBye, kindClosing:
+	case kindStatus, kindSuspect, kindFailed, kindReport, kindLeave, kindBeat, kindVerdict, kindBye, kindClosing,
+		kindStoppable, kindBegun, kindStop, kindHalt:
 		return nil
 	}
 	return fmt.Errorf("unknown kind")

@@ -104,6 +104,8 @@ func (m *Member) act(msg message) {
 		}
 	case kindVerdict:
 		m.end(verdictError(msg))
+	case kindStop, kindHalt:
+		m.stopHeard(msg)
 	case kindBye:
 		m.acknowledged.Store(true)
 		m.answered()
@@ -170,6 +172,9 @@ func (m *Member) end(err error) {
 		return
 	}
 	m.err = err
+	if m.stopper != nil {
+		m.stopper.abandon(err)
+	}
 	m.lost <- err
 	close(m.lost)
 	close(m.ended)

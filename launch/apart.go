@@ -67,6 +67,9 @@ type coordinator interface {
 	MarkEnded(rank int)
 	MarkServerLost(server int, addr, why string)
 	Ends() []outcome.End
+	Stop(why string) bool
+	Stopping() <-chan cluster.StoppedError
+	Stopped(rank int) bool
 	Close() error
 }
 
@@ -83,3 +86,7 @@ func (nobody) MarkEnded(int)                      {}
 func (nobody) MarkServerLost(int, string, string) {}
 func (nobody) Ends() []outcome.End                { return nil }
 func (nobody) Close() error                       { return nil }
+func (nobody) Stop(string) bool                   { return false }
+func (nobody) Stopped(int) bool                   { return false }
+
+func (nobody) Stopping() <-chan cluster.StoppedError { return nil }

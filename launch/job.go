@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -32,7 +33,9 @@ type job struct {
 	exits       chan *process
 	threads     []func() // end the threads that have started them
 
-	interrupted bool // the context ended while processes ran
+	interrupted bool                  // the context ended while processes ran, or they were told to end and could not stop in good order
+	why         *cluster.StoppedError // that told them; nil: the context
+	late        *time.Timer           // of processes that were told to end
 
 	mu    sync.Mutex
 	first *process // the first that died on its own
@@ -198,6 +201,8 @@ func (j *job) judge(p *process) {
 	case p.table >= 0: // the coordinator does not know of it: see tableEnded
 	case p.how == "":
 		j.coordinator.MarkEnded(p.rank)
+	case j.stopped(p):
+		p.stopped = true
 	default:
 		j.lose(p)
 		j.coordinator.MarkLost(p.rank, p.how+lastLine(p.tail.last()))
@@ -230,11 +235,15 @@ func (j *job) signal(sig syscall.Signal) {
 func (j *job) supervise(ctx context.Context) error {
 	next := newEscalation()
 	defer next.stop()
+	j.late = time.NewTimer(time.Hour)
+	j.late.Stop()
+	defer j.late.Stop()
 	lost, done := j.coordinator.Lost(), ctx.Done()
 	for running, ranks := len(j.procs), min(len(j.procs), j.cfg.N); running > 0; {
 		select {
 		case p := <-j.exits:
 			switch {
+			case p.stopped:
 			case p.table >= 0:
 				if !next.begun() && ctx.Err() == nil && j.tableEnded(p) {
 					continue // another has taken its place
@@ -253,6 +262,7 @@ func (j *job) supervise(ctx context.Context) error {
 			running--
 			if p.rank < j.cfg.N {
 				if ranks--; ranks == 0 {
+					j.late.Stop() // servers have their own time
 					j.awaitServers(next)
 				}
 			}
@@ -262,8 +272,22 @@ func (j *job) supervise(ctx context.Context) error {
 			next.begin(j.cfg.Grace)
 		case <-done:
 			done = nil
+			if j.interrupted { // it was told to end before
+				next.force()
+				continue
+			}
 			j.interrupted = true
 			next.hurry()
+		case name := <-j.cfg.Stop:
+			j.told(name, next)
+		case at := <-j.coordinator.Stopping():
+			j.agreed(at)
+		case <-j.late.C:
+			j.tooLate(next)
+		case <-j.cfg.Suspends:
+			j.suspend()
+		case <-j.cfg.Resumed:
+			j.pause(syscall.SIGCONT)
 		case <-next.timer.C:
 			sig, ok := next.advance()
 			if !ok {
@@ -326,6 +350,14 @@ func (e *escalation) begin(grace time.Duration) {
 // hurry skips what is left of the time of grace.
 func (e *escalation) hurry() { e.shorten(0) }
 
+// force has the next signal be SIGKILL, at once and for all.
+func (e *escalation) force() {
+	if e.step < 3 {
+		e.step, e.spare = 2, true
+		e.timer.Reset(0)
+	}
+}
+
 // shorten gives another time of grace in place of what is left of it.
 func (e *escalation) shorten(grace time.Duration) {
 	if e.step <= 1 {
@@ -352,13 +384,19 @@ func (e *escalation) advance() (sig syscall.Signal, ok bool) {
 func (j *job) result(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" && !p.spared })
+	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" && !p.spared && !p.stopped })
+	stopped := slices.ContainsFunc(j.procs, func(p *process) bool { return p.stopped })
 	verdict := j.coordinator.Err()
 	var lost *transport.LostError
 	var server *transport.ServerLostError
 	switch {
 	case j.interrupted && j.first == nil:
+		if j.why != nil && ctx.Err() == nil {
+			return j.why
+		}
 		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	case !failed && stopped:
+		return j.why
 	case !failed:
 		return nil
 	case j.failedTable() != nil:

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"time"
 
@@ -26,6 +27,7 @@ const (
 	DefaultRendezvous = "127.0.0.1:0"
 	DefaultTailLines  = 10
 	DefaultGrace      = 5 * time.Second
+	DefaultStopWithin = 25 * time.Second
 )
 
 // termGrace is what a process has between SIGTERM and SIGKILL. With
@@ -109,6 +111,16 @@ type Config struct {
 	// status 0, and otherwise "exit status 3" or "killed by signal 9".
 	OnStart func(rank, pid int)
 	OnExit  func(rank int, how string)
+	// Stop receives the names of signals that tell the launcher to end. Ranks that can stop after the
+	// same step (cluster.Stopper) are asked to, save the run and have StopWithin to end, 0 meaning 25 s; others are made to end at
+	// once. The end of Run's context is no such request: it ends them all.
+	Stop       <-chan string
+	StopWithin time.Duration
+	// Suspends receives when the launcher is to suspend the job. All processes are stopped, and then
+	// Suspend is called, which stops the launcher itself; when it returns they go on, too, and when
+	// Resumed receives: processes may have been stopped with the launcher by another.
+	Suspends, Resumed <-chan os.Signal
+	Suspend           func()
 	// Guard is the command line of a process that calls Guard with its
 	// standard input; nil means none.
 	Guard []string
@@ -144,8 +156,11 @@ func (c Config) Validate() error {
 	if c.CoresEach < 0 {
 		errs = append(errs, fmt.Errorf("%d cores each: want at least 0", c.CoresEach))
 	}
-	if c.Grace < 0 || c.TableGrace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 || c.TableDeadAfter < 0 {
-		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, join timeout %v, slow after %v, servers of tables dead after %v: want at least 0", c.Grace, c.TableGrace, c.JoinTimeout, c.SlowAfter, c.TableDeadAfter))
+	if c.Grace < 0 || c.TableGrace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 || c.TableDeadAfter < 0 || c.StopWithin < 0 {
+		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, join timeout %v, slow after %v, servers of tables dead after %v, stop within %v: want at least 0", c.Grace, c.TableGrace, c.JoinTimeout, c.SlowAfter, c.TableDeadAfter, c.StopWithin))
+	}
+	if c.Suspends != nil && c.Suspend == nil {
+		errs = append(errs, errors.New("told when to suspend, but not how"))
 	}
 	return errors.Join(errs...)
 }
@@ -154,6 +169,7 @@ func (c *Config) setDefaults() {
 	c.Rendezvous = cmp.Or(c.Rendezvous, DefaultRendezvous)
 	c.TailLines = cmp.Or(c.TailLines, DefaultTailLines)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	c.StopWithin = cmp.Or(c.StopWithin, DefaultStopWithin)
 	if c.Ticket == nil {
 		c.Ticket = transport.NewTicket()
 	}
@@ -169,7 +185,8 @@ func (c *Config) setDefaults() {
 //
 // It returns nil when all ended with status 0. When one died, the error is a
 // *DeathError about the first; when ranks did not join in time, a
-// *cluster.MissingError; when ctx ended, its cause. An error before the start
+// *cluster.MissingError; when ctx ended, its cause; when it was told to stop, a *cluster.StoppedError, unless
+// the ranks had come to their end. An error before the start
 // names the program that cannot run or the address that is taken, and nothing
 // is left running.
 func Run(ctx context.Context, cfg Config) error {

@@ -97,6 +97,8 @@ func play(role string, args []string) int {
 		return playLauncher(args)
 	case "member":
 		return playMember(env, args)
+	case "stopper":
+		return playStopper(env, args)
 	case "apart":
 		return playApart(env, args)
 	case "customer":

@@ -36,7 +36,8 @@ type process struct {
 	tail     tail
 	life     *os.File // where a server of tables shows that it lives; nil: it is no such
 
-	spared bool // the others go on without it
+	spared  bool // the others go on without it
+	stopped bool // it has ended because all ranks were told to
 
 	how string // how it ended, "" for status 0; set by wait
 
@@ -147,6 +148,15 @@ func (p *process) signal(sig syscall.Signal) {
 	defer p.mu.Unlock()
 	if !p.ended {
 		p.sent = true
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+	}
+}
+
+// pause sends a signal that does not end the process.
+func (p *process) pause(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
 		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
 	}
 }

@@ -148,6 +148,7 @@ func (r *run) write(p position) error {
 	} else {
 		r.reach("saving a checkpoint", p.epoch-1, r.steps)
 	}
+	r.saved = place{p.epoch, p.step}
 	start := r.trace().Now()
 	defer func() { r.trace().Span(trace.Checkpoint, "checkpoint", start, r.trace().Now()) }()
 	o := r.replica.Opt

@@ -36,6 +36,9 @@ type crew struct {
 	left int // batches to hand out
 	done int // those that are done
 	err  error
+
+	stopped error // why all stop before until
+	rounds  int   // steps that each thread has done then
 }
 
 // trainCrew does the epoch's steps up to the next one after which the run is saved.
@@ -51,8 +54,11 @@ func (r *run) trainCrew(at *position) error {
 	for _, w := range r.workers {
 		r.stepS = append(r.stepS, w.stepS...)
 	}
+	if c.stopped != nil {
+		until = min(until, at.step+c.rounds*len(r.workers))
+	}
 	at.step = until
-	return nil
+	return c.stopped
 }
 
 // evaluateCrew evaluates this rank's part.
@@ -143,14 +149,15 @@ func (w *worker) steps(c *crew) error {
 	w.watch.Begin(time.Now())
 	w.replica.remote.Waited()
 	now, ahead := &w.batches[0], &w.batches[1]
-	have, err := c.take(w, now)
-	for step := 0; step < per && err == nil; step++ {
-		more := false
-		if have && step+1 < per {
-			if more, err = c.take(w, ahead); err != nil {
+	have, stop, err := c.begin(w, now, 0, true)
+	for step := 0; step < per && !stop && err == nil; step++ {
+		more, last := false, false
+		if step+1 < per { // it is begun with its batch, before this one is done
+			if more, last, err = c.begin(w, ahead, step+1, have); err != nil {
 				break
 			}
 		}
+		stop = last
 		w.at = c.first + step*n
 		after := min(w.at+n, c.until)
 		w.replica.SetLR(c.lr(c.epoch, w.at), c.lr(c.epoch, after))
@@ -165,6 +172,24 @@ func (w *worker) steps(c *crew) error {
 		now, ahead, have = ahead, now, more
 	}
 	return err
+}
+
+// begin takes the batch of a thread's next step, if it wants one and there is one, unless all stop before that step.
+func (c *crew) begin(w *worker, b *data.Batch, step int, wants bool) (have, stop bool, err error) {
+	n := len(c.workers)
+	at := c.first + step*n
+	if why := c.heed(c.epoch, at, min(n, c.until-at)); stopped(why) {
+		c.mu.Lock()
+		c.stopped, c.rounds = why, step
+		c.mu.Unlock()
+		return false, true, nil
+	} else if why != nil {
+		return false, false, why
+	}
+	if wants {
+		have, err = c.take(w, b)
+	}
+	return have, false, err
 }
 
 // step is a step on a batch.

@@ -59,7 +59,9 @@ func (r *run) trainEpoch(at *position) (err error) {
 	r.stepS = slices.Grow(r.stepS[:0], r.steps)
 	r.beginStep(start)
 	for at.step < r.steps {
-		if err := r.advance(at); err != nil {
+		if err := r.advance(at); stopped(err) {
+			return r.saveLast(at, start, err)
+		} else if err != nil {
 			return err
 		}
 		if r.due((at.epoch-1)*r.steps+at.step, false) {
@@ -82,10 +84,14 @@ func (r *run) beginStep(now time.Time) {
 	r.replica.Tuner.Begin()
 }
 
-// advance does a step or, where parameters lie on servers, those up to the next checkpoint.
+// advance does a step or, where parameters lie on servers, those up to the next checkpoint. A *ringo.StoppedError says that
+// all ranks stop where at is then.
 func (r *run) advance(at *position) error {
 	if len(r.workers) > 0 {
 		return r.trainCrew(at)
+	}
+	if err := r.heed(at.epoch, at.step, 1); err != nil {
+		return err
 	}
 	if err := r.step(at.epoch, at.step, &at.tally); err != nil {
 		return err

@@ -50,6 +50,8 @@ type run struct {
 	stepS           []float64 // of each step of the epoch
 	where           StepError // where the run is, for errors
 	layers          []Layer   // of its last step, if they are asked for
+	stops           *ringo.Stopper
+	saved           place // where the last checkpoint was taken
 }
 
 // Run trains the model on every rank of the job and returns the summary, equal
@@ -81,11 +83,14 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (sum Summary
 			return Summary{}, err
 		}
 	}
+	r.stoppable(at)
 	r.obs.Start(r.info())
 	now := r.job.Traffic() // of what came before, such as another seed's run
 	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
 	for at.epoch <= cfg.Epochs {
-		if err := r.epoch(&at); err != nil {
+		if err := r.epoch(&at); stopped(err) {
+			return Summary{}, r.leaveStopped(err)
+		} else if err != nil {
 			return Summary{}, err
 		}
 	}

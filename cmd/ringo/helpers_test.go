@@ -120,8 +120,15 @@ type program struct {
 // ends, no process of it may be left.
 func start(t *testing.T, line string, env ...string) *program {
 	t.Helper()
+	return startAs(t, []string{os.Args[0]}, nil, line, env...)
+}
+
+// startAs is start with other words before the command line, and attributes of the process.
+func startAs(t *testing.T, before []string, attr *syscall.SysProcAttr, line string, env ...string) *program {
+	t.Helper()
 	p := &program{t: t, line: "ringo " + line, done: make(chan error, 1)}
-	p.cmd = exec.Command(os.Args[0], words(line)...)
+	p.cmd = exec.Command(before[0], append(before[1:], words(line)...)...)
+	p.cmd.SysProcAttr = attr
 	p.mark = fmt.Sprintf("RINGO_TEST_MARK=%p.%d", p, time.Now().UnixNano())
 	p.cmd.Env = append(append(os.Environ(), p.mark), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs

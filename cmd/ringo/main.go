@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +19,7 @@ import (
 	"github.com/ringo-ml/ringo/launch"
 )
 
-// Exit statuses, as shells and schedulers read them.
+// Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.
 const (
 	exitFailed      = 1
 	exitUsage       = 2
@@ -32,9 +30,7 @@ func main() {
 	// A steady step allocates nothing, and tensors hold no pointers to follow:
 	// collecting early costs little, and keeps what set-up leaves behind small.
 	debug.SetGCPercent(20)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a process that does not heed the first
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(withSignals(context.Background()), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main without the process: it executes one command line and returns
@@ -56,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := out.fault(); status == 0 && err != nil {
 		status, text = exitFailed, fmt.Sprintf("what was to be printed is lost: %v", err)
 	}
-	if status == exitInterrupted && launched() || ringo.Told(err) {
+	if status > 128 && launched() || ringo.Told(err) {
 		text = "" // the launcher says it, once for all its workers
 	}
 	if text != "" {
@@ -99,9 +95,11 @@ func launched() bool {
 func outcome(ctx context.Context, err error) (status int, text string) {
 	var usage usageError
 	var death *launch.DeathError
-	switch {
+	switch name := signalled(ctx, err); {
 	case err == nil:
 		return 0, ""
+	case name != "":
+		return statusOf(name), signalledText(name, err)
 	case ctx.Err() != nil:
 		return exitInterrupted, "interrupted"
 	case errors.As(err, &usage):

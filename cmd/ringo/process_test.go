@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
@@ -190,23 +192,24 @@ func TestLauncherKilled(t *testing.T) {
 	p.checkGone()
 }
 
-// Ctrl-C, and what schedulers send, ends all in good order, however the ranks run.
+// Ctrl-C, a terminal's end, and what schedulers send, ends all in good order, however the ranks run. The status and
+// a line tell of the signal.
 func TestInterrupt(t *testing.T) {
 	for _, c := range []struct {
 		line   string
-		signal os.Signal
+		signal syscall.Signal
 	}{
-		{endless + "--np 3", os.Interrupt},
+		{endless + "--np 3", syscall.SIGINT},
 		{endless + "--np 3", syscall.SIGTERM},
-		{endless + "--np 2 --transport mem", os.Interrupt},
-		{endless + "--np 1", os.Interrupt},
-		{"run --np 2 -- " + os.Args[0] + " " + endless + "--np 2", os.Interrupt},
+		{endless + "--np 2 --transport mem", syscall.SIGINT},
+		{endless + "--np 1", syscall.SIGHUP},
+		{"run --np 2 -- " + os.Args[0] + " " + endless + "--np 2", syscall.SIGHUP},
 	} {
 		p := start(t, c.line)
 		p.await(&p.out, "epoch       2/")
 		p.cmd.Process.Signal(c.signal)
-		p.checkEnd(exitInterrupted)
-		if !strings.HasSuffix("\n"+p.errs.String(), "\nringo: interrupted\n") {
+		p.checkEnd(128 + int(c.signal))
+		if !strings.HasSuffix("\n"+p.errs.String(), "\nringo: interrupted by "+unix.SignalName(c.signal)+"\n") {
 			t.Errorf("%s: the last word is not that it was interrupted: %s", p.line, &p.errs)
 		}
 		if n := strings.Count(p.errs.String(), "interrupted"); n != 1 {
@@ -217,7 +220,7 @@ func TestInterrupt(t *testing.T) {
 	p := start(t, "run --np 2 -- sleep 1000")
 	p.worker(1)
 	p.cmd.Process.Signal(os.Interrupt)
-	p.checkEnd(exitInterrupted, "ringo: interrupted\n")
+	p.checkEnd(exitInterrupted, "ringo: interrupted by SIGINT\n")
 }
 
 // `ringo run` starts any program: this one, too.

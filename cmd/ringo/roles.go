@@ -41,7 +41,7 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 		return err
 	}
 	ctx := cmd.Context()
-	body = f.tuning.before(body)
+	body = f.stoppedBySignals(cmd, f.tuning.before(body))
 	cfg := f.job()
 	cfg.Collective = f.collective()
 	switch {
@@ -60,6 +60,21 @@ func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 			words = cmd.Flags().Args()
 		}
 		return f.launchSelf(cmd, words)
+	}
+}
+
+// stoppedBySignals is body of a job that this process's signals stop. Where its ranks are goroutines,
+// rank 0 sees to it; where it has a launcher, that tells of it.
+func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
+	return func(job *ringo.Job) error {
+		if job.Rank() == 0 || !f.inProcess() {
+			signalsOf(cmd.Context()).stopsJob(job, func(line string) {
+				if !f.worker {
+					fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line)
+				}
+			})
+		}
+		return body(job)
 	}
 }
 
@@ -158,6 +173,7 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 	cfg.Version, cfg.Guard = ringo.Version, []string{self, guardCommand}
 	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	cfg.Columns, cfg.Terminal = terminalOf(cfg.Stdout, cfg.Stderr)
+	defer heedSignals(signalsOf(cmd.Context()), &cfg)()
 	return launch.Run(cmd.Context(), cfg)
 }
 

@@ -64,7 +64,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.Uint64Var(&c.Seed, "seed", c.Seed, "decides initial parameters, order and augmentation of samples, dropout and synthetic data")
 	fs.IntVar(&s.seeds, "seeds", 1, "run so many seeds one after the other, from --seed on, and report mean and spread")
 	registerExchange(fs, &c.Exchange)
-	fs.StringVar(&c.Checkpoint.Dir, "checkpoint", c.Checkpoint.Dir, "save the run in `DIR`, the last 3 times, and at its end")
+	fs.StringVar(&c.Checkpoint.Dir, "checkpoint", c.Checkpoint.Dir, "save the run in `DIR`, the last 3 times, at its end, and when a signal tells it to end")
 	fs.IntVar(&c.Checkpoint.Every, "every", c.Checkpoint.Every, "save after every `N` steps; 0: after each epoch")
 	fs.BoolVar(&c.Checkpoint.Resume, "resume", c.Checkpoint.Resume, "go on from the last checkpoint, if there is one; what is not given is as it was begun")
 	fs.StringVar(&s.density, distopt.SettingWarmup, "", "`SHARE,...`: send so large shares in the first epochs instead of --spars, such as 0.25,0.0625,0.015625,0.004")

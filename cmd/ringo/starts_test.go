@@ -233,7 +233,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 	}
 }
 
-// A folder is one job's at a time, a job that is told to end leaves what it has saved, and what does not go
+// A folder is one job's at a time, a job that is told to end saves a last time, and what does not go
 // together is refused.
 func TestJobCheckpointUsage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
@@ -241,7 +241,7 @@ func TestJobCheckpointUsage(t *testing.T) {
 	awaitSteps(p, dir, 1)
 	checkRefused(t, exitFailed, endless+"--np 2 --mode ps --ps-mode async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
 	p.cmd.Process.Signal(os.Interrupt)
-	p.checkEnd(exitInterrupted, "parameter server 0 of 1 was told to end: ")
+	p.checkEnd(exitInterrupted, "parameter server 0 of 1 is done: ", "stopped by SIGINT after step ")
 	if _, _, _, err := train.LastServers(dir); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/launch"
+)
+
+// Three signals tell a command to end: SIGINT, SIGHUP and SIGTERM. The first lets a job that can stop after a step save
+// a last checkpoint, within lastSave; where there is none, or for the second, the command's context ends, and a
+// third one ends a process that does not heed that. The status is 128 and the signal's number, as of a
+// process that the signal has ended.
+
+// lastSave bounds how long a job that was told to end may take to save a last checkpoint. Schedulers kill what has not
+// ended 30 s after SIGTERM (Slurm, Kubernetes).
+const lastSave = 25 * time.Second
+
+// signalError is why a context has ended.
+type signalError struct{ name string }
+
+// Error names the signal.
+func (e *signalError) Error() string { return "interrupted by " + e.name }
+
+// statusOf is the exit status of a command that a signal has ended.
+func statusOf(name string) int {
+	if n := unix.SignalNum(name); n > 0 {
+		return 128 + int(n)
+	}
+	return exitInterrupted
+}
+
+// signals are those that tell this process to end.
+type signals struct {
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex
+	stop func(name string) bool // what the first one does; false: the context is to end
+	told bool
+}
+
+type signalsKey struct{}
+
+// withSignals returns a context that ends with the signals that this process gets, and knows them. What its
+// parent ignores, as nohup does SIGHUP, stays ignored.
+func withSignals(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	s := &signals{cancel: cancel}
+	came := make(chan os.Signal, 4)
+	signal.Notify(came, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(came, syscall.SIGHUP)
+	}
+	go func() {
+		for sig := range came {
+			s.take(nameOf(sig))
+		}
+	}()
+	context.AfterFunc(ctx, func() { signal.Stop(came) })
+	return context.WithValue(ctx, signalsKey{}, s)
+}
+
+func nameOf(sig os.Signal) string {
+	n, _ := sig.(syscall.Signal)
+	return unix.SignalName(n)
+}
+
+// take acts on a signal.
+func (s *signals) take(name string) {
+	s.mu.Lock()
+	stop := s.stop
+	if s.told {
+		stop = nil
+	}
+	s.told = true
+	s.mu.Unlock()
+	if stop == nil {
+		s.cancel(&signalError{name})
+		return
+	}
+	go func() { // the next signal must be heard meanwhile
+		if !stop(name) {
+			s.cancel(&signalError{name})
+		}
+	}()
+}
+
+// signalsOf are those of a command's process; nil where it is run without.
+func signalsOf(ctx context.Context) *signals {
+	s, _ := ctx.Value(signalsKey{}).(*signals)
+	return s
+}
+
+// onFirst has the first signal do stop, which returns false where the context is to end at once.
+func (s *signals) onFirst(stop func(name string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop = stop
+}
+
+// stopsJob has the first signal stop all ranks of a job after the same step; report is told of it.
+func (s *signals) stopsJob(job *ringo.Job, report func(line string)) {
+	if s == nil {
+		return
+	}
+	s.onFirst(func(name string) bool {
+		at, err := job.Stop(name)
+		if err != nil {
+			return false
+		}
+		report(launch.StopLine(at, lastSave))
+		time.AfterFunc(lastSave, func() { s.cancel(&signalError{name}) })
+		return true
+	})
+}
+
+// signalledText says that a signal has ended a command, and what is saved.
+func signalledText(name string, err error) string {
+	var stopped *ringo.StoppedError
+	if errors.As(err, &stopped) && stopped.Step >= 0 {
+		return stopped.Error() + ": --resume goes on from there"
+	}
+	return (&signalError{name}).Error()
+}
+
+// signalled is the signal that has ended ctx, or that a job was stopped for; "": none.
+func signalled(ctx context.Context, err error) string {
+	var stopped *ringo.StoppedError
+	var why *signalError
+	switch {
+	case errors.As(err, &stopped):
+		return stopped.Why
+	case errors.As(context.Cause(ctx), &why):
+		return why.name
+	}
+	return ""
+}

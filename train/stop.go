@@ -1,0 +1,50 @@
+package train
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+)
+
+// A run that is told to end, and that has a folder of checkpoints, stops between two steps, the same two on all ranks, and saves a last
+// checkpoint: it is what a checkpoint after that step would have been. See ringo.Job.Stoppable.
+
+// place is where in a run something was done.
+type place struct{ epoch, step int }
+
+// stoppable makes the run, which begins at a position, one that can be stopped.
+func (r *run) stoppable(at position) {
+	r.saved = place{at.epoch, at.step} // where it was resumed, or nothing to save
+	if dir := r.cfg.Checkpoint.Dir; dir != "" {
+		r.stops = r.job.Stoppable(dir, int64((at.epoch-1)*r.steps+at.step))
+	}
+}
+
+// heed returns a *ringo.StoppedError if all ranks stop before the next n steps of an epoch.
+func (r *run) heed(epoch, step, n int) error {
+	return r.stops.BeginMany(int64((epoch-1)*r.steps+step), int64(n))
+}
+
+// stopped reports whether err says that the run was told to end.
+func stopped(err error) bool {
+	var s *ringo.StoppedError
+	return errors.As(err, &s)
+}
+
+// saveLast saves a run whose training clock started at start and that was stopped, unless it has just been
+// saved there, and returns why: a *ringo.StoppedError.
+func (r *run) saveLast(at *position, start time.Time, why error) error {
+	if r.saved == (place{at.epoch, at.step}) {
+		return why
+	}
+	if _, err := r.saveMidEpoch(at, start); err != nil {
+		return err
+	}
+	return why
+}
+
+// leaveStopped ends a run that was stopped, with err: what servers have is theirs no longer.
+func (r *run) leaveStopped(err error) error {
+	return errors.Join(err, r.replica.leave())
+}
