@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,17 +136,28 @@ func TestLogMayBeAsLongAsTables(t *testing.T) {
 
 // long is an engine whose log is long now and then.
 type long struct {
-	saves
-	full chan struct{}
-	due  bool
+	full  chan struct{}
+	due   atomic.Bool
+	at    atomic.Pointer[time.Time]
+	tried atomic.Int64
 }
 
 func (l *long) LogFull() <-chan struct{} { return l.full }
-func (l *long) LogDue() bool             { return l.due }
+func (l *long) LogDue() bool             { return l.due.Load() }
 
-func (l *long) Checkpoint(ctx context.Context) (tables.Saved, error) {
-	l.due = false
-	return l.saves.Checkpoint(ctx)
+func (l *long) SavedAt() time.Time {
+	if at := l.at.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
+func (l *long) Checkpoint(context.Context) (tables.Saved, error) {
+	now := time.Now()
+	l.due.Store(false)
+	l.at.Store(&now)
+	l.tried.Add(1)
+	return tables.Saved{}, nil
 }
 
 // Time and the log's length call for checkpoints, whichever comes first.
@@ -160,18 +172,18 @@ func TestSaveByTimeAndLength(t *testing.T) {
 			defer close(ended)
 			s.saveNowAndThen(ctx, l, time.Second, func(err error) { t.Error(err) })
 		}()
-		saved := func(n int, after time.Duration) {
+		saved := func(n int64, after time.Duration) {
 			t.Helper()
 			time.Sleep(after)
-			if synctest.Wait(); l.tried != n {
-				t.Fatalf("%d checkpoints, want %d", l.tried, n)
+			if synctest.Wait(); l.tried.Load() != n {
+				t.Fatalf("%d checkpoints, want %d", l.tried.Load(), n)
 			}
 		}
 		saved(0, 59*time.Minute)
 		saved(1, 2*time.Minute)
 		l.full <- struct{}{} // in vain
 		saved(1, time.Minute)
-		l.due = true
+		l.due.Store(true)
 		l.full <- struct{}{}
 		saved(2, time.Second)
 		saved(2, 59*time.Minute) // the hour begins anew
