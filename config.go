@@ -51,7 +51,7 @@ type Config struct {
 	// Network says how ranks of different processes are connected.
 	Network Network
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
-	// about themselves.
+	// about themselves; Ranks and ID are left out.
 	Collective collective.Config
 	// Report, if set, is told in one line about strangers that this rank refused,
 	// and, on the rank that coordinates a job started by hand, about ranks that are
@@ -109,6 +109,8 @@ func (c Config) Validate() error {
 	if err := c.Network.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("network: %w", err))
 	}
+	fault(len(c.Collective.Ranks) > 0, "collective: ranks %v: a job's group is all of its ranks: leave them out, and make one of some with Job.Subgroup", c.Collective.Ranks)
+	fault(c.Collective.ID != 0, "collective: id %d: leave it out, a job's groups have their own", c.Collective.ID)
 	if err := c.Collective.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("collective: %w", err))
 	}

@@ -39,14 +39,16 @@ type Job struct {
 	timeout               time.Duration    // of waits for others
 	ticket                transport.Ticket // nil in a job of one process
 
-	outer  context.Context // what Join was given
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	mesh   transport.Mesh
-	group  *collective.Group // nil in a server
-	client *ps.Client        // of the servers, nil without
-	server *ps.Server        // nil in a rank that trains
-	stops  *together         // of a job of one process
+	outer      context.Context // what Join was given
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	mesh       transport.Mesh
+	group      *collective.Group // nil in a server
+	subs       subgroups
+	collective collective.Config // of the group, for those of some ranks
+	client     *ps.Client        // of the servers, nil without
+	server     *ps.Server        // nil in a rank that trains
+	stops      *together         // of a job of one process
 
 	member      *cluster.Member      // nil in a job of one process
 	coordinator *cluster.Coordinator // of a job started by hand, in rank 0
@@ -157,6 +159,7 @@ func (j *Job) waiting(long time.Duration) (cluster.Wait, bool) {
 	}
 	if j.group != nil {
 		look(j.group.Waiting())
+		j.subs.waiting(look)
 	}
 	if j.client != nil {
 		look(j.client.Waiting())
@@ -230,6 +233,7 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 		if j.servers > 0 {
 			cfg.Collective.Ranks = collective.Ranks(j.size)
 		}
+		j.collective = cfg.Collective
 		j.group, err = collective.New(mesh, cfg.Collective)
 		if err == nil && j.servers > 0 {
 			j.client, err = ps.NewClient(mesh, cfg.parameters(j.size))
@@ -308,7 +312,8 @@ func (j *Job) Apart() bool { return j.apart }
 // LocalRank is this rank's number among those of its host.
 func (j *Job) LocalRank() int { return j.localRank }
 
-// Group is the group of all ranks; where these are apart, of this rank alone.
+// Group is the group of all ranks; where these are apart, of this rank alone. Subgroup
+// makes others.
 func (j *Job) Group() *collective.Group { return j.group }
 
 // Transport is what this rank and those of its host talk over: TransportSHM,
@@ -392,6 +397,7 @@ func (j *Job) release() error {
 	if j.client != nil {
 		errs = append(errs, j.client.Close())
 	}
+	errs = append(errs, j.subs.close())
 	if j.group != nil {
 		errs = append(errs, j.group.Close())
 	}

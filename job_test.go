@@ -376,6 +376,7 @@ func TestConfig(t *testing.T) {
 		{ringo.Config{Size: 1, Rendezvous: ":4000"}, []string{`":4000"`, "host"}},
 		{ringo.Config{JoinTimeout: -time.Second}, []string{"join timeout -1s"}},
 		{ringo.Config{Collective: collective.Config{Algorithm: "star"}}, []string{`"star"`}},
+		{ringo.Config{Collective: collective.Config{Ranks: []int{0, 1}, ID: 3}}, []string{"ranks [0 1]", "Job.Subgroup", "id 3"}},
 	} {
 		_ = byHand(t, 1)
 		_, err := ringo.Join(t.Context(), c.cfg)

@@ -40,9 +40,10 @@ type Config struct {
 	// SlowAfter is how long a wait must have lasted before Group.Waiting
 	// reports it. 0: at once.
 	SlowAfter time.Duration
-	// ID tells apart groups over one mesh, which must all have different ones, also
-	// those that are made one after the other, below 1<<30. Ranks share
-	// memory in groups with the IDs 0 to 7.
+	// ID tells apart groups over one mesh that have a rank in common, which must all have different
+	// ones, also those that are made one after the other, below 1<<30; those that Group.Beside makes
+	// have others of their own where these are below MaxSubgroup. Ranks share memory in groups with
+	// the IDs 0 to 7, and with less room, and not for Send and Receive, 8 to 23.
 	ID uint32
 }
 
@@ -55,6 +56,20 @@ const (
 	maxInFlight     = 64
 	maxID           = 1<<30 - 1
 )
+
+// The IDs of a program's groups. Those below FirstSubgroup have the most shared memory.
+const (
+	FirstSubgroup = 8
+	MaxSubgroup   = 1 << 20
+)
+
+// besideID is the ID of group k, from 1, beside the one with an ID.
+func besideID(id, k uint32) uint32 {
+	if id+k < FirstSubgroup {
+		return id + k
+	}
+	return id + k*MaxSubgroup
+}
 
 // Validate reports all faults of the configuration together.
 func (c Config) Validate() error {

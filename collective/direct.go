@@ -45,11 +45,12 @@ import (
 
 const (
 	// shareGroups is how many groups over a mesh have room in Control: those with
-	// the IDs below it.
-	shareGroups = 8
+	// the IDs below it. From FirstSubgroup on they have less, and none for pairs of ranks.
+	shareGroups = FirstSubgroup + 16
+	subBytes    = 512 << 10
 	// shareBytes is a group's part of a rank's piece of Control, stagedBytes what
 	// collective operations have of it.
-	shareBytes  = transport.ControlBytes / shareGroups
+	shareBytes  = (transport.ControlBytes - (shareGroups-FirstSubgroup)*subBytes) / FirstSubgroup
 	stagedBytes = shareBytes - pairFlagBytes - pairCellBytes
 	// lines of a slot.
 	lineArrived, lineSteps, slotLines = 0, 1, 2
@@ -129,18 +130,24 @@ func (s *share) leave() {
 
 // lay finds the flags and staging buffers in Control.
 func (s *share) lay(places []int, id uint32) {
+	at, staged := int(id)*shareBytes, stagedBytes
+	if id >= FirstSubgroup {
+		at, staged = FirstSubgroup*shareBytes+int(id-FirstSubgroup)*subBytes, subBytes
+	}
 	header := (s.slots*slotLines*cacheLine + pageBytes - 1) &^ (pageBytes - 1)
-	room := (stagedBytes - header) / s.slots &^ (pageBytes - 1)
+	room := (staged - header) / s.slots &^ (pageBytes - 1)
 	for slot := range s.slots {
 		for _, place := range places {
-			base := place*transport.ControlBytes + int(id)*shareBytes
+			base := place*transport.ControlBytes + at
 			for line := range slotLines {
 				s.flags = append(s.flags, waiting.FlagAt(s.windows.Control, base+(slot*slotLines+line)*cacheLine))
 			}
 			s.staging = append(s.staging, s.windows.Control[base+header+slot*room:][:room:room])
 		}
 	}
-	s.layPairs(func(i int) int { return places[i]*transport.ControlBytes + int(id)*shareBytes + stagedBytes })
+	if id < FirstSubgroup {
+		s.layPairs(func(i int) int { return places[i]*transport.ControlBytes + at + stagedBytes })
+	}
 }
 
 // whole reports whether the share is all of the group.

@@ -125,14 +125,14 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 
 // Beside makes a group of the same ranks over the same mesh that chooses by the same
 // table: for operations whose order does not depend on that of g's, such as those
-// of a goroutine of their own. Its number, see Config.ID, is g's plus how many groups
-// were made beside g before it, plus 1; every rank makes the same ones in the same
+// of a goroutine of their own. Its ID follows from g's and from how many groups
+// were made beside g before it; every rank makes the same ones in the same
 // order. g's Waiting tells of its waits too. It is closed before g.
 func (g *Group) Beside() (*Group, error) {
 	g.mu.Lock()
 	g.besides++
 	cfg := g.cfg
-	cfg.ID += g.besides
+	cfg.ID = besideID(cfg.ID, g.besides)
 	g.mu.Unlock()
 	cfg.Ranks, cfg.Profile = g.ranks, nil
 	b, err := New(g.mesh, cfg)

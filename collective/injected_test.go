@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,11 +71,11 @@ func injectedFault(t *testing.T, name string, run func(g *Group) error, size int
 	for r, err := range errs {
 		want := transport.ErrAborted
 		if rule.Do == fault.Drop {
-			want = transport.ErrTimeout // here or, as text, elsewhere
+			want = os.ErrDeadlineExceeded // here, and where it was told
 		} else if r == rule.Rank {
 			want = fault.ErrInjected
 		}
-		if !errors.Is(err, want) && !(rule.Do == fault.Drop && errors.Is(err, transport.ErrAborted)) {
+		if !errors.Is(err, want) {
 			t.Errorf("%s, %v: rank %d: want %v, have %v", name, rule, r, want, err)
 		}
 	}

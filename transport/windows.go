@@ -33,7 +33,7 @@ type Windows struct {
 }
 
 // ControlBytes is the length of Windows.Control for each rank.
-const ControlBytes = 26 << 20
+const ControlBytes = 34 << 20
 
 // arenaAlign is what Alloc aligns to: a page, so that ranks on different
 // sockets do not share one.
