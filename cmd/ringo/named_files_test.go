@@ -32,14 +32,14 @@ func TestNoRegularFilesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plain := filepath.Join(dir, "plain.tsv")
-	if err := os.WriteFile(plain, []byte("x"), 0o666); err != nil {
+	plain, alone := filepath.Join(dir, "plain.tsv"), t.TempDir()
+	if err := errors.Join(os.WriteFile(plain, []byte("x"), 0o666), syscall.Mkfifo(filepath.Join(alone, "train.txt"), 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, c := range []struct{ line, file, kind string }{
 		{"train lstm --train-file " + in("train.txt") + " --eval-file " + plain, in("train.txt"), "a pipe"},
-		{"train lstm --np 2 --data " + dir + " --eval-file " + plain, "ringo: text: open " + in("train.txt"), "a pipe"},
+		{"train lstm --np 2 --data " + alone + " --eval-file " + plain, "ringo: text: open " + filepath.Join(alone, "train.txt"), "a pipe"},
 		{"train lstm --train-file " + plain + " --eval-file /dev/zero", "/dev/zero", "a device"},
 		{"train ctr-dnn --train-file " + in("train.txt") + " --eval-file " + plain, in("train.txt"), "a pipe"},
 		{"train ctr-dnn --stream --train-file " + in("rows.gz") + " --eval-file " + plain, in("rows.gz"), "a pipe"},
