@@ -36,7 +36,7 @@ func ctrDNN4096() Spec {
 func ctrSpec(s Spec, widths ...int) Spec {
 	s.Task, s.Data = Click, "criteo"
 	s.Input, s.IDs, s.Classes, s.Rows = []int{ctrNumbers}, ctrSlots, 2, ctrRows
-	s.Defaults = Defaults{Optimizer: "adagrad", Batch: 512, Epochs: 1, LR: 0.01}
+	s.Defaults = Defaults{Optimizer: "adagrad", Batch: 512, Epochs: 1, LR: 0.01, GlobalBatch: 512}
 	s.Build = func(ps *nn.Params, o Options) Model { return buildCTR(ps, o, widths) }
 	return s
 }

@@ -21,7 +21,7 @@ func gpt() Spec {
 		Name:     "gpt",
 		About:    "byte language model: 6 transformer blocks 384 wide with 6 heads, context 256",
 		Params:   10844160,
-		Defaults: Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, WeightDecay: 0.1, ClipNorm: 1},
+		Defaults: Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, GlobalBatch: 12, WeightDecay: 0.1, ClipNorm: 1},
 	}, gptSize{vocabulary: 256, context: 256, layers: 6, width: 384, heads: 6, dropout: 0.1})
 }
 
@@ -31,7 +31,7 @@ func gptMini() Spec {
 		Name:     "gpt-mini",
 		About:    "byte language model: 4 transformer blocks 128 wide with 4 heads, context 64",
 		Params:   834304,
-		Defaults: Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, WeightDecay: 0.1, ClipNorm: 1},
+		Defaults: Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, GlobalBatch: 12, WeightDecay: 0.1, ClipNorm: 1},
 	}, gptSize{vocabulary: 256, context: 64, layers: 4, width: 128, heads: 4})
 }
 

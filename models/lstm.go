@@ -41,7 +41,7 @@ func lstmSpec(s Spec, size lstmSize) Spec {
 	s.IDs, s.Labels, s.Classes = sequenceSteps, sequenceSteps, size.vocabulary
 	// The loss is a mean over all tokens: a rate of 20 and a norm of 0.25 are the
 	// paper's 1 and 5 for sums over some 20 steps.
-	s.Defaults = Defaults{Optimizer: "sgd", Batch: 20, Epochs: 10, LR: 20, ClipNorm: 0.25}
+	s.Defaults = Defaults{Optimizer: "sgd", Batch: 20, Epochs: 10, LR: 20, GlobalBatch: 20, ClipNorm: 0.25}
 	s.Build = func(ps *nn.Params, o Options) Model { return buildLSTM(ps, o, size) }
 	return s
 }

@@ -19,7 +19,7 @@ func mnistCNN() Spec {
 }
 
 // mnistDefaults are the reference run's.
-var mnistDefaults = Defaults{Optimizer: "sgd", Batch: 64, Epochs: 10, LR: 0.005, Momentum: 0.9, WeightDecay: 1e-5}
+var mnistDefaults = Defaults{Optimizer: "sgd", Batch: 64, Epochs: 10, LR: 0.005, GlobalBatch: 64, Momentum: 0.9, WeightDecay: 1e-5}
 
 func buildMNIST(ps *nn.Params, o Options) Model {
 	conv1, conv2 := ps.Conv2D("conv1", 1, 20, 5), ps.Conv2D("conv2", 20, 50, 5)

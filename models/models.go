@@ -75,6 +75,8 @@ type Defaults struct {
 	Batch     int    // samples per rank
 	Epochs    int
 	LR        float64
+	// GlobalBatch is for how many samples of a step, of all ranks, LR is meant; 0: it is not known.
+	GlobalBatch int
 	// Momentum is of "sgd".
 	Momentum    float64
 	WeightDecay float64

@@ -33,7 +33,7 @@ func resnet50() Spec {
 		Input:    []int{224, 224, 3},
 		Classes:  100,
 		Params:   23712932,
-		Defaults: Defaults{Optimizer: "sgd", Batch: 32, Epochs: 90, LR: 0.1, Momentum: 0.9, WeightDecay: 1e-4},
+		Defaults: Defaults{Optimizer: "sgd", Batch: 32, Epochs: 90, LR: 0.1, GlobalBatch: 256, Momentum: 0.9, WeightDecay: 1e-4},
 		Build:    buildResNet50,
 	}
 }

@@ -119,6 +119,7 @@ type past struct {
 	TrainS  float64 `json:"train_s"` // spent in training, mean over ranks
 	Samples int64   `json:"samples"` // trained on, all ranks
 	Terms   int64   `json:"terms"`
+	Start   float64 `json:"start_loss,omitempty"` // loss of the first step, mean over ranks
 }
 
 // due reports whether a checkpoint is to be written after so many steps of the

@@ -213,6 +213,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	w.tally.spent.add(spent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.firstLoss(res.Loss)
 	c.progress(c.cfg.Batch*len(c.peers.there()), c.steps, res.Loss)
 	return nil
 }

@@ -33,6 +33,10 @@ func (r *run) epoch(at *position) error {
 	}
 	r.past.Last = e
 	r.obs.Epoch(e)
+	if text := r.blownUp(); text != "" && !r.blown {
+		r.blown = true
+		r.remark(epoch, "%s", text)
+	}
 	*at = position{epoch: epoch + 1}
 	if r.due(epoch*r.steps, true) {
 		return r.save(*at)
@@ -130,6 +134,7 @@ func (r *run) step(epoch, step int, t *tally) error {
 			return err
 		}
 		t.train(res, b.N)
+		r.firstLoss(res.Loss)
 		if !finite(res.Loss) {
 			return fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", res.Loss, lr)
 		}
@@ -202,6 +207,7 @@ func (r *run) evaluateAll(epoch int, t *tally) ([]scored, error) {
 			return nil, err
 		}
 		r.countTraffic(t)
+		t.first = r.first
 		sum := *t
 		scores, err := sum.sum(r.peers, r.scores, r.spec.Task == models.Click)
 		if err != nil {
@@ -256,6 +262,9 @@ func (r *run) report(epoch int, t *tally, scores []scored) (Epoch, error) {
 	np := float64(len(r.peers.there()))
 	steps := float64(r.steps) * np
 	r.past.TrainS += t.trainS / np
+	if r.past.Start == 0 {
+		r.past.Start = t.first / np
+	}
 	r.past.Samples += int64(t.samples)
 	r.past.Terms += int64(t.terms)
 	e := Epoch{

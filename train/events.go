@@ -114,6 +114,8 @@ type Summary struct {
 	Lost []int `json:"lost_ranks,omitempty"`
 	// NoRoom is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
 	NoRoom int `json:"checkpoints_without_room,omitempty"`
+	// BlownUp says that the last epoch's losses are far over that of the first step; "" where all is well.
+	BlownUp string `json:"blown_up,omitempty"`
 	// ParamsSHA256 is the hash of parameters, tables and running statistics,
 	// which all ranks agreed on.
 	ParamsSHA256 string  `json:"params_sha256"`
@@ -168,6 +170,8 @@ type Info struct {
 	StepsPerEpoch  int
 	Optimizer      string
 	Schedule       string // of the learning rate
+	UsualRate      UsualRate
+	GlobalBatch    int // samples that one update of the parameters is the mean of
 	Seed           uint64
 	Strategy, Plan string
 	Codec          string // "" where gradients travel as they are

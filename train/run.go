@@ -40,6 +40,8 @@ type run struct {
 	scores          []scored     // of the evaluation under way, of a click model
 	fingerprint     [sha256.Size]byte
 	past            past
+	first           float64          // the loss of this rank's first step
+	blown           bool             // it was said that the loss blows up
 	room            room             // on the disk
 	found           saved            // the checkpoint that the run goes on from
 	resumed         string           // its file, "" for none
@@ -449,7 +451,7 @@ func (r *run) info() Info {
 	return Info{
 		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, TrainSamples: r.samples, EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
-		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), Seed: r.cfg.Seed,
+		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(), DataNotes: r.set.Notes,
 		Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
@@ -481,7 +483,7 @@ func (r *run) summary() (Summary, error) {
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
 		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
-		Lost: r.lost(), NoRoom: r.room.failed,
+		Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
 		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
 	}
 	if r.spec.Task == models.Language {

@@ -14,10 +14,11 @@ type tally struct {
 	payload, wire                    float64
 	spent                            spent
 	tuneS                            float64 // of measuring and choosing between steps; not in checkpoints
+	first                            float64 // the loss of the first step of all; not in checkpoints
 }
 
 // passing are the fields that checkpoints leave out.
-func (t *tally) passing() []*float64 { return []*float64{&t.spent.pull, &t.tuneS} }
+func (t *tally) passing() []*float64 { return []*float64{&t.spent.pull, &t.tuneS, &t.first} }
 
 // values are the fields in a fixed order, to be added up or saved.
 func (t *tally) values() []*float64 {

@@ -51,8 +51,12 @@ func (r *reporter) Start(i train.Info) {
 	if i.Codec != "" {
 		strategy += " (" + i.Codec + ")"
 	}
+	rate := i.Schedule
+	if advice := i.UsualRate.Advice(i.GlobalBatch, i.Optimizer); advice != "" {
+		rate += " (" + advice + ")"
+	}
 	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s, sha256 %.8s); seed %d\n",
-		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, i.Schedule, strategy, i.Plan, merged(i), i.PlanSHA256, i.Seed)
+		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, rate, strategy, i.Plan, merged(i), i.PlanSHA256, i.Seed)
 	if i.Exchange != "" {
 		fmt.Fprintf(r.lines, "entries of %s\n", i.Exchange)
 	}
@@ -224,6 +228,9 @@ func (r *reporter) summary(s train.Summary) {
 	}
 	if s.NoRoom > 0 {
 		fmt.Fprintf(r.lines, "the disk was full for %s, the last one was saved\n", counted(s.NoRoom, "checkpoint"))
+	}
+	if s.BlownUp != "" {
+		fmt.Fprintln(r.lines, s.BlownUp)
 	}
 	fmt.Fprintf(r.lines, "%s after %s in %.1f s; parameters sha256 %s\n", result(s), counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
 	r.write(s)

@@ -60,7 +60,7 @@ func TestTrainOutputs(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}
 	checkHolds(t, "stdout", out, "mlp: 79,510 parameters; data synthetic, 192 + 33 samples; 2 ranks, 1 thread each, over tcp",
-		"batch 16 per rank, 6 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
+		"batch 16 per rank, 6 steps per epoch; sgd, learning rate 0.005 (usual for a global batch of 64, here 32: linear scaling gives --lr 0.0025); strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -189,15 +189,16 @@ func TestTrainSeeds(t *testing.T) {
 // defaults, whatever the order of the flags.
 func TestModelDefaults(t *testing.T) {
 	for flags, want := range map[string]string{
-		"":                            "sgd, learning rate 0.005;",
+		"":                            "sgd, learning rate 0.005 (usual for a global batch of 64, here 16: linear scaling gives --lr 0.00125);",
+		"--batch 32 --np 2":           "sgd, learning rate 0.005 (usual for a global batch of 64);",
 		"--lr 0.5":                    "sgd, learning rate 0.5;",
 		"--optimizer adamw":           "adamw, learning rate 0.001;",
 		"--lr 0.25 --optimizer adamw": "adamw, learning rate 0.25;",
 		"--optimizer adam":            "adam, learning rate 0.001;",
 		"--optimizer ftrl":            "ftrl, learning rate 0.5;",
-		"--optimizer sgd":             "sgd, learning rate 0.005;",
-		"--lr-steps 1:0.01,3:0.002":   "learning rate 0.005, 0.01 from epoch 1, 0.002 from epoch 3;",
-		"--lr-cosine --warmup 3":      "learning rate 0.005, cosine to 0, warm-up 3 steps;",
+		"--optimizer sgd":             "sgd, learning rate 0.005 (usual for a global batch of 64, here",
+		"--lr-steps 1:0.01,3:0.002":   "learning rate 0.005, 0.01 from epoch 1, 0.002 from epoch 3 (usual",
+		"--lr-cosine --warmup 3":      "learning rate 0.005, cosine to 0, warm-up 3 steps (usual",
 	} {
 		status, out, errs := command(t, "train mlp "+small+flags)
 		if status != 0 || !strings.Contains(out, want) {

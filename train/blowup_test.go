@@ -1,0 +1,87 @@
+package train
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/models"
+)
+
+// Losses of real trainings: those that blew up are remarked on, and no other, such as of models that have learnt few samples by
+// heart, or whose loss rises at first.
+func TestBlowsUp(t *testing.T) {
+	for _, c := range []struct {
+		what                      string
+		start, training, evaluate float64
+		want                      string
+	}{
+		{"resnet50, 14 steps of batch 2 at 0.1", 4.51, 87.1, 1.41e15, "the losses of training, 87.1, and of evaluation, 1.41e+15, are far over that of the first step, 4.51"},
+		{"mlp at a rate of 5", 2.31, 444, 1.3e4, "the losses of training, 444, and of evaluation, 1.3e+04"},
+		{"resnet20 at batch 8, which rises at first", 2.5, 3.31, 5.1, ""},
+		{"mnist", 2.31, 2.3, 2.3, ""},
+		{"mlp at a rate of 1, which learns nothing", 2.31, 2.79, 2.9, ""},
+		{"ctr-dnn, 30 epochs over 500 samples", 0.69, 1e-5, 2.0753, ""},
+		{"gpt-mini", 5.55, 4.43, 3.58, ""},
+		{"training alone", 2, 6.1, 2, "the training loss, 6.1, is far"},
+		{"evaluation alone", 2, 2, 20.1, "the evaluation loss, 20.1, is far"},
+		{"not a number", 2, 2, math.NaN(), "the evaluation loss, NaN, is far"},
+		{"infinite", 2, math.Inf(1), 2, "the training loss, +Inf, is far"},
+		{"a lucky start", 1e-6, 0.2, 0.9, ""},
+		{"an unknown start", 0, 1e9, 1e9, ""},
+	} {
+		if got := blowsUp(c.start, c.training, c.evaluate); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
+// A run that blows up ends, says so once and again in its summary, also after it was gone on with; another says nothing.
+func TestBlownUpRun(t *testing.T) {
+	cfg := small()
+	cfg.Epochs, cfg.TrainLimit = 2, 96
+	if sum, rec := onRanks(t, 2, cfg); sum.BlownUp != "" || len(rec.remarks) != 0 {
+		t.Errorf("%q, %v", sum.BlownUp, rec.remarks)
+	}
+	cfg.LR, cfg.Checkpoint = 20, Checkpoint{Dir: t.TempDir()}
+	sum, rec := onRanks(t, 2, cfg)
+	if len(rec.remarks) != 1 || !strings.Contains(sum.BlownUp, "training blows up") || !strings.Contains(sum.BlownUp, "lower the learning rate (20)") {
+		t.Fatalf("%q, %v of %+v", sum.BlownUp, rec.remarks, rec.epochs)
+	}
+	cfg.Checkpoint.Resume = true
+	if again, _ := onRanks(t, 2, cfg); again.BlownUp != sum.BlownUp {
+		t.Errorf("resumed: %q, want %q", again.BlownUp, sum.BlownUp)
+	}
+}
+
+// A usual rate says for which batch it is, and linear scaling gives that of another, of sgd; a user's own says nothing.
+func TestUsualRate(t *testing.T) {
+	for _, c := range []struct {
+		batch     int
+		optimizer string
+		want      string
+	}{
+		{256, "sgd", "usual for a global batch of 256"}, {2, "sgd", "usual for a global batch of 256, here 2: linear scaling gives --lr 0.000781"},
+		{512, "sgd", "usual for a global batch of 256, here 512: linear scaling gives --lr 0.2"}, {2, "adamw", "usual for a global batch of 256, here 2"},
+	} {
+		if got := (UsualRate{0.1, 256}).Advice(c.batch, c.optimizer); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := (UsualRate{}).Advice(7, "sgd"); got != "" {
+		t.Errorf("of a rate of one's own: %q", got)
+	}
+	for _, s := range models.All() {
+		if s.Defaults.GlobalBatch < s.Defaults.Batch {
+			t.Errorf("%s: a rate for a global batch of %d, with batches of %d", s.Name, s.Defaults.GlobalBatch, s.Defaults.Batch)
+		}
+	}
+	cfg := small()
+	if _, rec := onRanks(t, 2, cfg); rec.info.UsualRate != (UsualRate{0.005, 64}) || rec.info.GlobalBatch != 32 {
+		t.Errorf("%+v, %d", rec.info.UsualRate, rec.info.GlobalBatch)
+	}
+	cfg.LR = 0.006
+	if _, rec := onRanks(t, 1, cfg); rec.info.UsualRate != (UsualRate{}) {
+		t.Errorf("%+v", rec.info.UsualRate)
+	}
+}
