@@ -72,6 +72,9 @@ func (e *explained) Error() string {
 	return text
 }
 
+// Reason is why the job ended: whom it names, if anybody, is to blame, and not whom this rank was waiting for then.
+func (e *explained) Reason() error { return e.best }
+
 // Unwrap returns why the job ended, then what this rank saw.
 func (e *explained) Unwrap() []error { return []error{e.best, e.seen} }
 

@@ -491,7 +491,7 @@ func TestCancelInAllReduce(t *testing.T) {
 		}
 		return exchange(job)
 	})
-	if err := await(t, start(ctx, cfgs[1:2], exchangeOn))[0]; err != errStop {
+	if err := await(t, start(ctx, cfgs[1:2], exchangeOn))[0]; !errors.Is(err, errStop) {
 		t.Errorf("rank 1: %v", err)
 	}
 	checkLost(t, await(t, others), 1, errStop.Error())

@@ -113,6 +113,10 @@ func blamed(err error) int {
 	if errors.Is(err, transport.ErrLength) || errors.As(err, &mismatch) {
 		return -1 // the ranks' programs differ; the peer is alive
 	}
+	var ended interface{ Reason() error }
+	if errors.As(err, &ended) {
+		err = ended.Reason() // what the rank saw of others then, it has done itself
+	}
 	return transport.Culprit(err, -1)
 }
 
