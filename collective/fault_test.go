@@ -95,7 +95,7 @@ func TestTimeout(t *testing.T) {
 				t.Errorf("rank %d: %v", r, err)
 			}
 		}
-		if first := asOpError(t, errs[3]); errors.Is(first, transport.ErrTimeout) && first.Peer != 2 {
+		if first := asOpError(t, errs[3]); transport.TimedOut(first) && first.Peer != 2 {
 			t.Errorf("rank 3 waited for rank 2 and blames %d: %v", first.Peer, first)
 		}
 	})

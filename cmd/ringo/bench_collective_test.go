@@ -54,7 +54,7 @@ func checkBandwidths(t *testing.T, got map[string]any) {
 func TestBenchCollectiveRefuses(t *testing.T) {
 	for _, c := range [][]string{
 		{"--op allsum", `--op "allsum" is not known: use allgather`},
-		{"--type float8", `--type "float8" is not known: use`},
+		{"--type float8", `--type "float8" is not known (did you mean "float16" or "float32" or "float64"?): use`},
 		{"--redop xor", `--redop "xor" is not known`},
 		{"--redop mean --type int32", "--redop mean is not defined for --type int32: use sum"},
 		{"--np 2 --root 2", "--root 2: want a rank from 0 to 1"},

@@ -234,5 +234,5 @@ func TestRun(t *testing.T) {
 	if status != exitFailed {
 		t.Errorf("status %d of a job of two whose ranks want to be of three", status)
 	}
-	checkHolds(t, "stderr", errs, "--np 3, but RINGO_WORLD_SIZE is 2", "\nringo: rank ")
+	checkHolds(t, "stderr", errs, "--np 3, but RINGO_WORLD_SIZE is 2", "ringo: rank")
 }

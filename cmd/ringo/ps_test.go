@@ -82,7 +82,7 @@ func TestSavedByServers(t *testing.T) {
 	}
 	checkRefused(t, exitFailed, "ps show "+two, "server-1 is missing: the job had 2 servers")
 	p := start(t, clicks+"--np 2 --mode ps --ps-mode sync --ps-from "+two)
-	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: exit status 1; its last lines:\n", "server-1 is missing: the job had 2 servers")
+	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: exit status 1; ", "; its last lines:\n", "server-1 is missing: the job had 2 servers")
 }
 
 // A server that is killed more often than it replays its log from the beginning makes progress by its

@@ -18,7 +18,7 @@ import (
 // notOfRun are flags that a run which goes on does not take from its checkpoint: what they say is of this start, of this
 // machine, or of how a run begins.
 var notOfRun = []string{
-	"checkpoint", "resume", "json", "trace", "save-profile", "progress", "verbose", "help",
+	"checkpoint", "resume", "job", "set", "json", "trace", "save-profile", "progress", "verbose", "help",
 	"threads", "rank", "rendezvous", "ps-addrs", "ps-start", "ps-from",
 } // never written
 

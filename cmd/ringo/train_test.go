@@ -95,7 +95,7 @@ func TestRunTimeFaults(t *testing.T) {
 		{"train mlp " + small + "--accumulate 20", "192", "fewer ranks or a smaller batch"},
 		{"run --np 2 -- no-such-program-anywhere", `cannot start "no-such-program-anywhere": executable file not found`},
 		{"run --np 2 -- " + images, "cannot start", images, "permission denied"},
-		{"run --np 2 -- false", "is lost: exit status 1; it wrote nothing"},
+		{"run --np 2 -- false", "is lost: exit status 1; ", "it wrote nothing"},
 	} {
 		checkRefused(t, exitFailed, c[0], c[1:]...)
 	}
