@@ -39,6 +39,7 @@ var (
 	crash     = regexp.MustCompile(`(?m)^(\[[^\]]*\] )?(panic: |fatal error: |goroutine \d+ \[|SIGSEGV|unexpected fault address)`)
 	lostRank  = regexp.MustCompile(`\brank (\d+) is lost`)
 	lostSum   = regexp.MustCompile(`\brank (\d+) is lost: server (\d+)\b`)
+	unjoined  = regexp.MustCompile(`\brank (\d+)(?: of \d+)?(?:, the last [^:]*,)? did not join`)
 	lostTable = regexp.MustCompile(`\bserver (\d+) is lost`)
 	onTheWay  = regexp.MustCompile(`\branks? lost on the way \(([^)]*)\)`)
 	step      = regexp.MustCompile(`\bsteps? #?(\d[\d,]*)`)
@@ -65,8 +66,12 @@ func (w victim) String() string {
 // names matches a line that says that the victim is lost.
 func (w victim) names(text string) bool {
 	if !w.Server {
-		m := lostRank.FindStringSubmatch(text)
-		return m != nil && m[1] == strconv.Itoa(w.Number)
+		for _, said := range []*regexp.Regexp{lostRank, unjoined} {
+			if m := said.FindStringSubmatch(text); m != nil && m[1] == strconv.Itoa(w.Number) {
+				return lostTable.FindString(text) == "" // else that a server is lost, because of it
+			}
+		}
+		return false
 	}
 	if m := lostSum.FindStringSubmatch(text); m != nil {
 		return m[1] == strconv.Itoa(w.Ranks+w.Number) && m[2] == strconv.Itoa(w.Number)
@@ -80,7 +85,7 @@ func (w victim) blames(text string) string {
 	if w.names(text) {
 		return ""
 	}
-	return lostRank.FindString(text) + lostTable.FindString(text)
+	return lostRank.FindString(text) + unjoined.FindString(text) + lostTable.FindString(text)
 }
 
 // judgeClean complains of what no job may do, whatever happens to it.

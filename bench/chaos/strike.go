@@ -28,7 +28,7 @@ func (c strikeCase) run(s *setup, dir string) verdict {
 	}
 	_, begun := j.out.first(epochLine)
 	e := j.finish(c.limit())
-	e.Begun = begun
+	e.Begun = begun && c.Moment != atEnd // all steps were made then
 	if struck.IsZero() {
 		return c.judgeUnstruck(want, e)
 	}
