@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo/transport"
@@ -56,6 +57,14 @@ func (c *Coordinator) admit(s *transport.Stranger) {
 		return
 	}
 	c.seat(seat, newLinkChannel(link, c.cfg.WorldSize))
+}
+
+// refused reports a connection that was refused. A rank that comes when the job has ended is no news: it is told
+// of with the others that ended because of the verdict.
+func (c *Coordinator) refused(line string) {
+	if !strings.Contains(line, jobEnded) {
+		c.cfg.Report(line)
+	}
 }
 
 // reserve keeps the seat that h asks for, or says why it cannot have it.

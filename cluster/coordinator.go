@@ -167,7 +167,6 @@ func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 	c := &Coordinator{
 		cfg: cfg, listener: cfg.Listener,
-		door:  transport.NewDoor(maxHandshakes, cfg.Report),
 		lost:  make(chan error, 1),
 		idle:  make(chan struct{}, 1),
 		seats: make([]seat, cfg.WorldSize),
@@ -175,6 +174,7 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 		clock: clock{beat: cfg.Heartbeat, last: time.Now()},
 		halt:  stopping{able: make([]bool, cfg.WorldSize), begun: map[int]int64{}, at: make(chan StoppedError, 1)},
 	}
+	c.door = transport.NewDoor(maxHandshakes, c.refused)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.work.Go(c.watch)
 	return c

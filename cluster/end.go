@@ -41,9 +41,10 @@ const jobEnded = "the job has ended: "
 // Knows tells whether an error of Join is the verdict, which the coordinator has come to itself.
 func Knows(err error) bool {
 	var lost *transport.LostError
+	var server *transport.ServerLostError
 	var missing *MissingError
 	late := errors.Is(err, transport.ErrRefused) && strings.Contains(err.Error(), jobEnded)
-	return late || errors.As(err, &lost) || errors.As(err, &missing)
+	return late || errors.As(err, &lost) || errors.As(err, &server) || errors.As(err, &missing)
 }
 
 // note keeps what a rank tells of its end. The caller holds mu.

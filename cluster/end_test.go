@@ -56,7 +56,8 @@ func TestEnds(t *testing.T) {
 // Who comes when the job has ended is told, and counts among those whom the loss has ended.
 func TestEndBeforeJoining(t *testing.T) {
 	leakcheck.Check(t)
-	c, cfg := job(t, 2, nil)
+	reports := make(chan string, 9)
+	c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Report = func(line string) { reports <- line } })
 	c.MarkLost(0, "exit status 3")
 	cfg.Rank = 1
 	_, err := Join(context.Background(), cfg)
@@ -66,7 +67,14 @@ func TestEndBeforeJoining(t *testing.T) {
 	if got := c.Ends(); len(got) != 1 || got[0].Rank != 1 || got[0].Cause != "rank 0" {
 		t.Errorf("got %+v", got)
 	}
-	if Knows(errors.New("x")) || Knows(transport.ErrRefused) || !Knows(&MissingError{}) {
+	cfg.Ticket = transport.NewTicket()
+	if _, err := Join(context.Background(), cfg); !errors.Is(err, transport.ErrTicket) {
+		t.Errorf("got %v", err)
+	}
+	if line := <-reports; strings.Contains(line, "is lost") { // a stranger alone is news
+		t.Errorf("it is told twice: %q", line)
+	}
+	if Knows(errors.New("x")) || Knows(transport.ErrRefused) || !Knows(&MissingError{}) || !Knows(&transport.ServerLostError{}) {
 		t.Error("it knows what it cannot know")
 	}
 }
