@@ -53,12 +53,15 @@ func (f *jobFlags) checkApart(cmd *cobra.Command, faults *faultList) {
 var lostTimes = []string{"join-timeout", "heartbeat", "dead-after"}
 
 // losing tells a server when a trainer is lost, and what that means. Where ranks form a mesh that finds those
-// that are lost, and a trainer may be away from its servers for longer.
-func (c *serverRole) losing(cfg *server.Config) {
+// that are lost, and a trainer may be away from its servers for longer. One that was launched waits longer for the first
+// to come, too: its time has begun before that of the ranks, and the launcher names those that did not join.
+func (c *serverRole) losing(cfg *server.Config, launched bool) {
 	const away = time.Minute
 	cfg.Arrive, cfg.Heartbeat, cfg.Silence, cfg.Rejoin = c.joinTimeout, c.heartbeat, c.deadAfter, max(away, c.deadAfter)
 	if c.ps.goesOn() {
 		cfg.LostLeaves, cfg.Rejoin = true, c.deadAfter
+	} else if launched {
+		cfg.Arrive += away
 	}
 }
 

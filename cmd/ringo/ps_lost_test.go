@@ -103,6 +103,21 @@ func TestStoppedRankEnds(t *testing.T) {
 	p.checkGone()
 }
 
+// A rank that does not join is named, and not a server that waits for it, whose time has begun before.
+func TestMissingRankOfKeepers(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "program")
+	text := fmt.Sprintf("#!/bin/sh\nsleep 2\n[ $RINGO_RANK = 1 ] && exec sleep 600\nexec %s train mlp %s--np 2 --mode ps --ps-mode async --join-timeout 3s\n", os.Args[0], small)
+	if err := os.WriteFile(script, []byte(text), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "run --np 2 --servers 1 --ps-mode async --join-timeout 3s -- "+script)
+	p.checkEnd(exitFailed, "\nringo: rank 1 of 2 did not join within 3s")
+	if errs := p.errs.String(); strings.Contains(errs, "is lost") {
+		t.Errorf("somebody else is blamed:\n%s", errs)
+	}
+}
+
 // Ranks that are started by hand need no rendezvous, and come to the same parameters; one
 // that comes with other settings is named.
 func TestApartByHand(t *testing.T) {

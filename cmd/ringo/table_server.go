@@ -82,8 +82,8 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 	for _, n := range c.ps.whole.numbers {
 		cfg.FromNumbers = append(cfg.FromNumbers, uint64(n))
 	}
-	c.losing(&cfg)
 	env, launched, err := launch.TableFromEnv(os.LookupEnv)
+	c.losing(&cfg, launched)
 	if err != nil {
 		return cfg, err
 	}
