@@ -173,6 +173,7 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 		launch.WorldSizeVar:   strconv.Itoa(c.Size),
 		launch.RendezvousVar:  c.Rendezvous,
 		launch.CoordinatorVar: "", // rank 0
+		launch.EndVar:         "",
 	}
 	if len(c.Tables) > 0 {
 		mine[launch.TablesVar] = strings.Join(c.Tables, ",")

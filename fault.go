@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/ps"
@@ -107,8 +108,11 @@ func (j *Job) Fail(err error) error {
 		return nil
 	}
 	known := false
-	if j.member != nil {
+	switch {
+	case j.member != nil:
 		known = j.member.Fail(best)
+	case j.tell != nil:
+		known = j.tell(cluster.EndOf(j.rank, best))
 	}
 	j.mesh.Abort(best)
 	_ = j.Close() // what it could say is the echo of best

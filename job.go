@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/ps"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
@@ -50,8 +51,9 @@ type Job struct {
 	server     *ps.Server        // nil in a rank that trains
 	stops      *together         // of a job of one process
 
-	member      *cluster.Member      // nil in a job of one process
-	coordinator *cluster.Coordinator // of a job started by hand, in rank 0
+	member      *cluster.Member               // nil in a job of one process
+	tell        func(outcome.End) (told bool) // of a rank without a mesh: tells its launcher
+	coordinator *cluster.Coordinator          // of a job started by hand, in rank 0
 	kind        string
 	fallback    string
 	watching    sync.WaitGroup
@@ -84,6 +86,7 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	j.outer = ctx
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if cfg.Apart {
+		j.tell = env.Tell
 		return j.alone(cfg)
 	}
 	if err := j.connect(env, cfg); err != nil {

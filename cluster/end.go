@@ -20,6 +20,17 @@ const failedPrefix = "it failed: "
 // gives; ok is false of one that was lost otherwise.
 func Failed(why string) (text string, ok bool) { return strings.CutPrefix(why, failedPrefix) }
 
+// Failure is the reason of which Failed finds the error.
+func Failure(text string) string { return failedPrefix + text }
+
+// EndOf is how a rank ends because of err, for whoever is told without a coordinator.
+func EndOf(rank int, err error) outcome.End { return failed(rank, err).end(rank) }
+
+// end is what a rank tells of its end.
+func (m message) end(rank int) outcome.End {
+	return outcome.End{Rank: rank, Cause: m.Cause, Why: m.Why, Place: outcome.Place{Where: m.Where, Bucket: m.Bucket}, Stopped: m.Stopped}
+}
+
 // failed is what a rank tells of its end.
 func failed(rank int, err error) message {
 	at := outcome.PlaceOf(err)
@@ -50,7 +61,7 @@ func Knows(err error) bool {
 // note keeps what a rank tells of its end. The caller holds mu.
 func (c *Coordinator) note(rank int, m message) {
 	if !slices.ContainsFunc(c.ends, func(e outcome.End) bool { return e.Rank == rank }) {
-		c.ends = append(c.ends, outcome.End{Rank: rank, Cause: m.Cause, Why: m.Why, Place: outcome.Place{Where: m.Where, Bucket: m.Bucket}, Stopped: m.Stopped})
+		c.ends = append(c.ends, m.end(rank))
 	}
 }
 

@@ -14,26 +14,48 @@ import (
 // spare lets the others go on without a rank that was lost, and says so; false: it is one
 // that they need, or the job ends already.
 func (j *job) spare(p *process, ending bool) bool {
-	if !j.cfg.Apart || p.rank == 0 {
+	if !j.cfg.Apart {
 		return false
 	}
-	how := p.how + lastLine(p.tail.last())
 	switch {
-	case !p.signalled() && !ending:
-		how += "; the others go on"
-	case p.signalled() && j.served == j.cfg.Tables:
-		how = "it had not ended when all others had, and was killed"
-	default:
+	case p.signalled() && j.leftBehind():
+		p.how = "it had not ended when all others had, and was killed"
+		if p.rank == 0 {
+			j.lose(p)
+			return false
+		}
+		j.cfg.Report(fmt.Sprintf("%s is lost: %s", p.name(), p.how))
+	case p.rank == 0 || p.signalled() || ending:
 		return false
+	default:
+		j.cfg.Report(p.loss() + "; the others go on")
 	}
 	p.spared = true
-	j.cfg.Report(fmt.Sprintf("rank %d is lost: %s", p.rank, how))
+	return true
+}
+
+// leftBehind says that all servers of tables have ended well, and with them all ranks that they still knew of. Who had
+// to be killed then has hung.
+func (j *job) leftBehind() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.served == j.cfg.Tables && j.first == nil && !j.interrupted
+}
+
+// deprived reports whether a rank has ended because of the loss of rank 0, without which there are no results. If
+// that one still runs it hangs: the servers have long waited for it.
+func (j *job) deprived(p *process) bool {
+	end := p.end()
+	if !j.cfg.Apart || p.rank == 0 || end == nil || end.Cause != outcome.Rank(0) {
+		return false
+	}
+	j.procs[0].hang("the parameter servers hear nothing from it")
 	return true
 }
 
 // judgeApart is judge of ranks that nobody else hears of.
 func (j *job) judgeApart(p *process) {
-	if p.how != "" && !p.signalled() && p.rank == 0 {
+	if p.how != "" && p.rank == 0 && (!p.signalled() || p.whyHung() != "") {
 		j.lose(p)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ringo-ml/ringo/outcome"
 )
 
 // playApart is a rank without a mesh: rank args[0] ends by args[1] ("kill", "stop", "fail"). Rank 0 ends, and
@@ -27,6 +29,8 @@ func playApart(env Env, args []string) int {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "stop":
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		case "tell":
+			env.Tell(outcome.End{Why: "no file"})
 		}
 		return 4
 	}
@@ -53,6 +57,7 @@ func TestLostApart(t *testing.T) {
 	for how, want := range map[string]string{
 		"kill": `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "about to die"; the others go on` + "\n",
 		"fail": `ringo: rank 1 is lost: exit status 4; its last line: "about to die"; the others go on` + "\n",
+		"tell": "ringo: rank 1 failed: no file; the others go on\n",
 		"stop": "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n",
 	} {
 		lost, alone := filepath.Join(t.TempDir(), "lost"), filepath.Join(t.TempDir(), "alone")

@@ -36,10 +36,12 @@ func (e *DeathError) Error() string {
 // death describes the end of p's rank; why is the coordinator's reason.
 func (j *job) death(p *process, why string) *DeathError {
 	d := &DeathError{Rank: p.rank, Server: p.server, Table: p.table, How: p.how, Tail: p.tail.last(), Ranks: j.cfg.N}
-	ends := j.coordinator.Ends()
+	ends := j.ends()
 	if i := slices.IndexFunc(ends, func(e outcome.End) bool { return e.Rank == p.rank }); i >= 0 && p.table < 0 {
 		d.Failed = ends[i].Why
 		ends = slices.Delete(ends, i, i+1)
+	} else if end := p.end(); end != nil && p.table >= 0 {
+		d.Failed = end.Why
 	}
 	for i, e := range ends {
 		if e.Stopped && j.procs[e.Rank].signalled() {

@@ -26,6 +26,7 @@ const (
 	TableVar       = "RINGO_PS_INDEX"    // of a server of tables: its number, from 0
 	SocketVar      = "RINGO_PS_SOCKET"   // of a server of tables: the descriptor of its socket
 	LifeVar        = "RINGO_PS_LIFE"     // of a server of tables: the descriptor to which it writes now and then
+	EndVar         = "RINGO_END"         // of a rank without a mesh: the descriptor to which it writes how it ended
 	// OrdersVar is a secret that a person may choose, which orders to servers of tables by HTTP must show, or unset: one
 	// that servers make. Launchers hand it on.
 	OrdersVar = "RINGO_PS_HTTP_TOKEN"
@@ -66,6 +67,8 @@ type Env struct {
 	Transport string
 	// Tables are the addresses of the servers of tables, by number.
 	Tables []string
+	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see Tell.
+	End int
 }
 
 // Serves says that this process is a server, and not a rank that trains.
@@ -114,6 +117,9 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	}
 	if _, ok := lookup(ColumnsVar); ok {
 		env.Columns = r.number(ColumnsVar, 0)
+	}
+	if v, _ := lookup(EndVar); v != "" {
+		env.End = r.number(EndVar, endNumber)
 	}
 	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
 		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
@@ -197,6 +203,9 @@ func (e Env) Strings() []string {
 	}
 	if e.Columns > 0 {
 		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))
+	}
+	if e.End > 0 {
+		out = append(out, EndVar+"="+strconv.Itoa(e.End))
 	}
 	if len(e.Tables) > 0 {
 		out = append(out, TablesVar+"="+strings.Join(e.Tables, ","))

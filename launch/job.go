@@ -63,7 +63,9 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return j.result(ctx)
+	err = j.result(ctx)
+	j.tellRest(err)
+	return err
 }
 
 // members is how many processes the job's mesh has.
@@ -118,13 +120,15 @@ func (j *job) newProcess(rank int) *process {
 		Rank: rank, WorldSize: j.cfg.N, Servers: j.cfg.Servers, LocalRank: rank, Launched: true,
 		Ticket: j.cfg.Ticket, Tables: j.tables.addrs,
 	}
-	if !j.cfg.Apart {
+	if j.cfg.Apart {
+		env.End = endNumber
+	} else {
 		env.Rendezvous = j.coordinator.Addr().String()
 	}
 	if rank == 0 {
 		env.Columns = j.cfg.Columns
 	}
-	p := &process{rank: rank, server: -1, table: -1, tail: tail{max: j.cfg.TailLines}}
+	p := &process{rank: rank, server: -1, table: -1, apart: j.cfg.Apart, tail: tail{max: j.cfg.TailLines}}
 	program, command := j.programs[0], j.cfg.Command
 	if env.Serves() {
 		p.server = rank - j.cfg.N
@@ -144,7 +148,7 @@ func (p *process) run(program string, command, env []string) {
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar, LifeVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar, LifeVar, EndVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(ours, name)
@@ -253,6 +257,8 @@ func (j *job) supervise(ctx context.Context) error {
 				} else {
 					j.tableLeft(next)
 				}
+			case p.how != "" && j.deprived(p):
+				next.begin(min(j.cfg.Grace, time.Second))
 			case p.how != "" && j.spare(p, next.begun() || ctx.Err() != nil):
 			case p.how != "" && j.cfg.Apart:
 				next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but the servers may say why

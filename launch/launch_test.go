@@ -101,6 +101,8 @@ func play(role string, args []string) int {
 		return playStopper(env, args)
 	case "apart":
 		return playApart(env, args)
+	case "teller":
+		return playTeller(env, args)
 	case "customer":
 		return playCustomer(env, args)
 	}

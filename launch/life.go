@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/awake"
 )
 
-// Servers of tables are no members of the mesh, where heartbeats show who lives. Each writes a byte to a
+// Servers of tables are no members of the mesh, where heartbeats show who lives. Each writes a line to a
 // pipe of its launcher now and then, from a goroutine that waits for nothing else: a server that is busy, waits for
 // its trainers or saves goes on with it, one that hangs does not.
 
@@ -25,7 +25,7 @@ const lifeNumber = socketNumber + 1
 func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
 	pipe, end, ended := os.NewFile(uintptr(e.Life), "life"), make(chan struct{}), make(chan struct{})
 	show := func() error {
-		_, err := pipe.Write([]byte{1})
+		_, err := pipe.Write([]byte{'\n'})
 		return err
 	}
 	err := show() // before anything else can happen
@@ -48,16 +48,20 @@ func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
 	}
 }
 
-// listen kills a server of tables that shows no life for as long as it may, and returns when it has ended. A
-// launcher that was suspended itself does not count that time.
+// listen reads what a process tells until it has ended, and kills a server of tables that shows no life for as long as
+// it may; begin 0: it is none. A launcher that was suspended itself does not count that time.
 func (p *process) listen(begin, after time.Duration) {
-	defer p.life.Close()
-	b := make([]byte, 512)
+	defer close(p.heard)
+	defer p.says.Close()
+	lines, b := splitter{emit: p.hear}, make([]byte, 4<<10)
 	for silence := (awake.Silence{Limit: begin}); ; {
-		_ = p.life.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
-		_, err := p.life.Read(b)
+		if begin > 0 {
+			_ = p.says.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
+		}
+		n, err := p.says.Read(b)
 		switch {
 		case err == nil:
+			lines.write(b[:n])
 			silence = awake.Silence{Limit: after}
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return
@@ -85,22 +89,28 @@ func (p *process) whyHung() string {
 	return p.hung
 }
 
-// lifePipe makes the pipe of a server of tables, and returns the process's end of it, which is to be closed when the
-// process has started; nil for others.
-func (p *process) lifePipe() (theirs *os.File, err error) {
-	if p.table < 0 {
+// sayPipe makes the pipe of a process that tells of itself, and returns the process's end of it, which is to be closed
+// when the process has started; nil for others.
+func (p *process) sayPipe() (theirs *os.File, err error) {
+	if !p.apart && p.table < 0 {
 		return nil, nil
 	}
-	if p.life, theirs, err = os.Pipe(); err == nil {
+	if p.says, theirs, err = os.Pipe(); err == nil {
+		p.heard = make(chan struct{})
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, theirs)
 	}
 	return theirs, err
 }
 
-// listen watches a process that shows its life by a pipe.
+// listen hears what a process tells of itself.
 func (j *job) listen(p *process) {
-	if p.life != nil {
-		begin := cmp.Or(j.cfg.JoinTimeout, cluster.DefaultJoinTimeout)
-		go p.listen(begin, cmp.Or(j.cfg.TableDeadAfter, j.cfg.DeadAfter, cluster.DefaultDeadAfter))
+	switch {
+	case p.says == nil:
+		return
+	case p.table < 0:
+		go p.listen(0, 0)
+		return
 	}
+	begin := cmp.Or(j.cfg.JoinTimeout, cluster.DefaultJoinTimeout)
+	go p.listen(begin, cmp.Or(j.cfg.TableDeadAfter, j.cfg.DeadAfter, cluster.DefaultDeadAfter))
 }

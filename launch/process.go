@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringo-ml/ringo/outcome"
 )
 
 // How long a dead process's output is read: first for its last words, then for
@@ -34,7 +36,9 @@ type process struct {
 	reading  sync.WaitGroup
 	drained  chan struct{}
 	tail     tail
-	life     *os.File // where a server of tables shows that it lives; nil: it is no such
+	apart    bool          // it is a rank without a mesh
+	says     *os.File      // what it tells of itself (tell.go); nil: nothing
+	heard    chan struct{} // that has been read to its end
 
 	spared  bool // the others go on without it
 	stopped bool // it has ended because all ranks were told to
@@ -45,6 +49,7 @@ type process struct {
 	ended bool   // its number may be another's from now on
 	sent  bool   // it was signalled from here: its end is not its own doing
 	hung  string // why it was killed: it showed no life
+	told  *outcome.End
 }
 
 // start starts the process. Its output goes to sink, a writer per stream.
@@ -61,18 +66,18 @@ func (p *process) start(sink func(of stream, b []byte)) error {
 		}
 		p.pipes, ends = append(p.pipes, r), append(ends, w)
 	}
-	life, err := p.lifePipe()
+	says, err := p.sayPipe()
 	if err != nil {
 		closeAll(p.pipes)
 		return err
 	}
-	if life != nil {
-		ends = append(ends, life)
+	if says != nil {
+		ends = append(ends, says)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = ends[stdout], ends[stderr]
 	if err := p.cmd.Start(); err != nil {
 		closeAll(p.pipes)
-		_ = p.life.Close() // of none nothing happens
+		_ = p.says.Close() // of none nothing happens
 		return err
 	}
 	for of, r := range p.pipes {
@@ -115,9 +120,16 @@ func (p *process) wait() {
 	p.how = how(p.cmd.Wait())
 	p.finish()
 	p.how = cmp.Or(p.whyHung(), p.how)
-	select {
-	case <-p.drained:
-	case <-time.After(lastWords):
+	late := time.After(lastWords)
+	for _, all := range []chan struct{}{p.drained, p.heard} {
+		if all == nil {
+			continue
+		}
+		select {
+		case <-all:
+		case <-late:
+			return
+		}
 	}
 }
 
@@ -138,6 +150,7 @@ func (p *process) drain() {
 	case <-time.After(drainTime):
 	}
 	closeAll(p.pipes)
+	_ = p.says.Close()
 	<-p.drained
 }
 

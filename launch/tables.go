@@ -129,10 +129,10 @@ func (j *job) tableEnded(p *process) bool {
 	}
 	if p.restarts >= j.cfg.TableRestarts {
 		j.lose(p)
-		j.coordinator.MarkServerLost(p.table, j.tables.addrs[p.table], p.how+lastLine(p.tail.last()))
+		j.coordinator.MarkServerLost(p.table, j.tables.addrs[p.table], p.why())
 		return false
 	}
-	j.cfg.Report(fmt.Sprintf("parameter server %d is lost: %s%s; it is started again (%d of %d)", p.table, p.how, lastLine(p.tail.last()), p.restarts+1, j.cfg.TableRestarts))
+	j.cfg.Report(fmt.Sprintf("%s; it is started again (%d of %d)", p.loss(), p.restarts+1, j.cfg.TableRestarts))
 	err := j.onOneThread(func() error {
 		again, err := j.start(p.rank)
 		if err == nil {
@@ -143,7 +143,7 @@ func (j *job) tableEnded(p *process) bool {
 	if err != nil {
 		j.cfg.Report(fmt.Sprintf("parameter server %d cannot be started again: %v", p.table, err))
 		j.lose(p)
-		j.coordinator.MarkServerLost(p.table, j.tables.addrs[p.table], fmt.Sprintf("%s; it cannot be started again: %v", p.how, err))
+		j.coordinator.MarkServerLost(p.table, j.tables.addrs[p.table], fmt.Sprintf("%s; it cannot be started again: %v", p.why(), err))
 	}
 	return err == nil
 }

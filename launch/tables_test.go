@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -23,6 +24,9 @@ import (
 // by a line "die". It ends when it is told to: after "save" it takes more time for it than others have, or, to
 // "stay", all the time that there is.
 func playTable(env TableEnv, err error, args []string) int {
+	if len(args) > 0 && args[0] == "tell" && env.Tell(outcome.End{Rank: -1, Why: "disk full"}) {
+		return 4
+	}
 	if err != nil || len(args) > 0 && args[0] == "fail" {
 		fmt.Println("no table:", err)
 		return 4

@@ -2,13 +2,13 @@ package train
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // peers are all ranks of a run, as one of them knows them. All ranks make the same calls
@@ -93,7 +93,7 @@ type apart struct {
 }
 
 // errLostTeller: what a run comes to is told by one of its ranks.
-var errLostTeller = errors.New("rank 0 is lost, which tells how the run goes and holds its results: nobody can take its place")
+var errLostTeller error = &transport.LostError{Why: "the servers have given it up, and nobody else tells how the run goes and holds its results"}
 
 func (a *apart) there() []int { return a.ranks }
 

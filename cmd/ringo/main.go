@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := out.fault(); status == 0 && err != nil {
 		status, text = exitFailed, fmt.Sprintf("what was to be printed is lost: %v", err)
 	}
-	if status > 128 && launched() || ringo.Told(err) {
+	if told := (toldError{}); status > 128 && launched() || ringo.Told(err) || errors.As(err, &told) {
 		text = "" // the launcher says it, once for all its workers
 	}
 	if text != "" {

@@ -88,10 +88,15 @@ func TestStoppedRankIsDoneWithout(t *testing.T) {
 // Rank 0 tells of the run: without it all end.
 func TestFirstRankCannotBeLost(t *testing.T) {
 	t.Parallel()
-	p := start(t, goingOn+"--ps-mode async")
-	p.hit(0, syscall.SIGKILL)
-	p.checkEnd(exitFailed, "\nringo: rank 0 is lost: killed by signal 9 (SIGKILL)")
-	p.checkGone()
+	for sig, why := range map[syscall.Signal]string{syscall.SIGKILL: "killed by signal 9 (SIGKILL)", syscall.SIGSTOP: "the parameter servers hear nothing from it"} {
+		p := start(t, goingOn+"--ps-mode async")
+		p.hit(0, sig)
+		p.checkEnd(exitFailed, "\nringo: rank 0 is lost: "+why, "ranks 1 and 2 ended because of it")
+		if errs := p.errs.String(); strings.Count(errs, "rank 0 is lost") != 1 || !stepped.MatchString(errs) || strings.Contains(errs, "rank 1 is lost") || strings.Contains(errs, "rank 2 is lost") {
+			t.Errorf("%s: it is not told once, with the step:\n%s", p.line, errs)
+		}
+		p.checkGone()
+	}
 }
 
 // Told to end, all do so with a rank that hangs, by its name.

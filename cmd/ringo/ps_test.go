@@ -82,7 +82,7 @@ func TestSavedByServers(t *testing.T) {
 	}
 	checkRefused(t, exitFailed, "ps show "+two, "server-1 is missing: the job had 2 servers")
 	p := start(t, clicks+"--np 2 --mode ps --ps-mode sync --ps-from "+two)
-	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: exit status 1; ", "; its last lines:\n", "server-1 is missing: the job had 2 servers")
+	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: ", "server-1 is missing: the job had 2 servers", "; ranks 0 and 1 ended because of it")
 }
 
 // A server that is killed more often than it replays its log from the beginning makes progress by its
@@ -193,7 +193,10 @@ func TestKeepersOverHTTP(t *testing.T) {
 	t.Setenv(name, value)
 	checkRefused(t, exitFailed, "server --index 0 --np 1 --ps-mode sync --ps-addrs "+busy.Addr().String(), "parameter server 0 cannot listen at its place in --ps-addrs: listen tcp "+busy.Addr().String())
 	p = start(t, endless+"--np 1 --mode ps --ps-mode async --ps-http "+busy.Addr().String())
-	p.checkEnd(exitFailed, "parameter server 0 cannot take --ps-http at "+busy.Addr().String()+": listen tcp", "address already in use")
+	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: parameter server 0 cannot take --ps-http at "+busy.Addr().String()+": listen tcp", "address already in use; rank 0 ended because of it\n")
+	if errs := p.errs.String(); strings.Count(errs, "cannot take") != 1 {
+		t.Errorf("it is not told once:\n%s", errs)
+	}
 }
 
 func TestKeepUsage(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/store"
@@ -17,9 +18,28 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// serveTables is `ringo server` where servers keep the parameters.
+// serveTables is `ringo server` where servers keep the parameters. A launcher is told of its fault, and tells it.
 func (c *serverRole) serveTables(cmd *cobra.Command) error {
-	defer c.showLife()()
+	env, launched, err := launch.TableFromEnv(os.LookupEnv)
+	if err != nil || !launched {
+		return c.keepTables(cmd) // which tells of the fault
+	}
+	defer env.ShowLife(c.heartbeat)()
+	err = c.keepTables(cmd)
+	if err != nil && cmd.Context().Err() == nil && env.Tell(cluster.EndOf(-1, err)) {
+		return toldError{err}
+	}
+	return err
+}
+
+// toldError is an error that the launcher tells.
+type toldError struct{ error }
+
+// Unwrap returns the error.
+func (e toldError) Unwrap() error { return e.error }
+
+// keepTables is serveTables in either case.
+func (c *serverRole) keepTables(cmd *cobra.Command) error {
 	cfg, err := c.tableConfig()
 	if err != nil {
 		return err
@@ -61,15 +81,6 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s\n", name, end, counted(int(rows), "row"),
 		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), mebibytes(figures.BytesRead), mebibytes(figures.BytesWritten), saved)
 	return err
-}
-
-// showLife shows the launcher, where there is one, that this process lives, whatever it does or waits for.
-func (c *serverRole) showLife() (stop func()) {
-	env, launched, err := launch.TableFromEnv(os.LookupEnv)
-	if err != nil || !launched {
-		return func() {} // tableConfig tells of the fault
-	}
-	return env.ShowLife(c.heartbeat)
 }
 
 // tableConfig is what flags and the launcher say.
