@@ -133,6 +133,9 @@ type seat struct {
 	status message   // the last of kindStatus
 	at     time.Time // when it came
 	quiet  silence   // since its last message
+
+	used func() time.Duration // processor time of its process; nil: unknown
+	busy time.Duration        // what that was at the last tick
 }
 
 type seatState int

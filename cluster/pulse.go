@@ -40,7 +40,7 @@ func (m *Member) beat() {
 func (m *Member) pass(now time.Time, counts time.Duration) (limit time.Duration, lost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.quiet.pass(now, counts)
+	m.quiet.pass(now, counts, false)
 	return m.quiet.limit(m.cfg.DeadAfter), m.quiet.lost(m.cfg.DeadAfter)
 }
 

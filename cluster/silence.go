@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/awake"
+)
 
 // maxLate bounds what a late tick says of those to come, in beats: one that was later by far was of a process
 // that had been stopped, which goes on as before.
@@ -22,7 +26,7 @@ func (c *clock) tick(now time.Time) (counts time.Duration) {
 	since := now.Sub(c.last)
 	c.last = now
 	c.late = max(min(since-c.beat, maxLate*c.beat), c.late*15/16)
-	return counted(since, c.beat)
+	return awake.Counted(since, c.beat)
 }
 
 // lateMillis is what peers are told of it: in eighths of a beat, so that a job in order says the same again and
@@ -36,40 +40,36 @@ func (c *clock) lateMillis() int64 {
 // it knows of others is old.
 func (c *clock) stalled(counts time.Duration) bool { return 2*counts < c.beat && c.late > c.beat }
 
-// counted is tick's rule for a tick that came so long after the one before.
-func counted(since, beat time.Duration) time.Duration {
-	if since <= beat {
-		return max(0, since)
-	}
-	return time.Duration(float64(beat) / float64(since) * float64(beat))
-}
-
-// Lateness that a peer tells is believed up to a limit.
-const maxPatience = 4 // times DeadAfter
+// That a peer is late, or busy, excuses it up to a limit.
+const maxPatience = awake.Longest // times DeadAfter
 
 // silence is since when a peer has shown no sign of life, by one's own clock.
 type silence struct {
 	heard time.Time     // when it last did; zero: it is counted already
 	lasts time.Duration // counted
+	ran   time.Duration // what lasts was when its process was last seen to run; 0: never
 	late  time.Duration // by how much its ticks were late, as it last told
 }
 
 // hear notes a sign of life of a peer whose own ticks are late by so much.
 func (s *silence) hear(now time.Time, late time.Duration) { *s = silence{heard: now, late: late} }
 
-// pass notes a tick of one's own clock, which counts for so much.
-func (s *silence) pass(now time.Time, counts time.Duration) {
+// pass notes a tick of one's own clock, which counts for so much, and whether the peer's process ran since the last.
+func (s *silence) pass(now time.Time, counts time.Duration, ran bool) {
 	if !s.heard.IsZero() {
 		counts = min(counts, now.Sub(s.heard))
 		s.heard = time.Time{}
 	}
 	s.lasts += counts
+	if ran {
+		s.ran = s.lasts
+	}
 }
 
 // limit is for how long the peer may show no sign of life: for longer than usual where it has
-// told that it gets to run only now and then.
+// told that it gets to run only now and then, or until it has not been seen to run for half of deadAfter.
 func (s *silence) limit(deadAfter time.Duration) time.Duration {
-	return min(deadAfter+2*s.late, maxPatience*deadAfter)
+	return min(max(deadAfter+2*s.late, s.ran+deadAfter/2), maxPatience*deadAfter)
 }
 
 // lost says that the peer has shown no sign of life for too long.

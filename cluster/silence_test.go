@@ -14,7 +14,7 @@ func lives(deadAfter, late time.Duration, ticks ...time.Duration) (after time.Du
 	s.hear(now, late)
 	for _, t := range ticks {
 		now = now.Add(t)
-		if s.pass(now, c.tick(now)); s.lost(deadAfter) {
+		if s.pass(now, c.tick(now), false); s.lost(deadAfter) {
 			return now.Sub(start), true
 		}
 	}
@@ -96,6 +96,38 @@ func TestSilenceIsNoShorterThanTold(t *testing.T) {
 			}
 			a.close()
 			c.Close()
+		})
+	}
+}
+
+// A silent rank whose process uses processor time is given up to four times as long, and one that is stopped
+// half of DeadAfter from then on.
+func TestSilenceOfAProcessThatRuns(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		runs  time.Duration // for how long
+		after time.Duration // it is lost
+	}{
+		{"stopped", 0, 2 * time.Second},
+		{"stopped soon", 900 * time.Millisecond, 2 * time.Second},
+		{"runs, and is stopped", 3 * time.Second, 4 * time.Second},
+		{"hangs in a loop", time.Hour, 8 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := CoordinatorConfig{Listener: nowhere{}, WorldSize: 1, HostRank: -1, DeadAfter: 2 * time.Second, Heartbeat: 100 * time.Millisecond}
+			cfg.setDefaults()
+			co := newCoordinator(cfg)
+			a, b := pipes()
+			go co.seat(0, b)
+			a.send(message{Kind: kindJoin, Peer: -1, Addr: "nowhere:1"}, time.Second)
+			start := time.Now()
+			co.Process(0, func() time.Duration { return min(time.Since(start), c.runs) / 10 })
+			<-co.Lost()
+			if took := time.Since(start); took < c.after || took > c.after+2*cfg.Heartbeat {
+				t.Errorf("%s: lost after %v, want %v", c.name, took, c.after)
+			}
+			a.close()
+			co.Close()
 		})
 	}
 }

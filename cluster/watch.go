@@ -48,6 +48,9 @@ func (c *Coordinator) checkMissing() {
 // Silence is counted by a clock that weighs how late this process's own heartbeats are, so that a
 // coordinator that was itself stopped for a while does not take everyone for
 // dead when it goes on, nor everyone for slow.
+//
+// A rank whose process runs is not dead: its heartbeat, too, needs a turn of one of its threads, which on a crowded
+// machine may come late by seconds.
 func (c *Coordinator) beat(now time.Time) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +62,7 @@ func (c *Coordinator) beat(now time.Time) []string {
 		}
 		s.member.post(message{Kind: kindBeat, Peer: -1, LateMillis: c.clock.lateMillis()})
 		was := c.silent(s)
-		if s.quiet.pass(now, counts); !was && c.silent(s) {
+		if s.quiet.pass(now, counts, s.ran()); !was && c.silent(s) {
 			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: fmt.Sprintf("no sign of life for %v", s.quiet.limit(c.cfg.DeadAfter).Round(time.Second/10))})
 		}
 	}
@@ -116,4 +119,23 @@ func (c *Coordinator) statuses() []Status {
 		}
 	}
 	return out
+}
+
+// Process says how to ask for the processor time that rank's process, which is on this host, has used so far. A rank
+// that is silent is given longer, up to four times DeadAfter, until that has not grown for half of DeadAfter: it waits
+// for its turn to show a sign of life, or else it hangs. Of one that is stopped or frozen it does not grow.
+func (c *Coordinator) Process(rank int, used func() time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seats[rank].used = used
+}
+
+// ran says whether the rank's process is known to have run since the last call. The caller holds mu.
+func (s *seat) ran() bool {
+	if s.used == nil {
+		return false
+	}
+	was := s.busy
+	s.busy = s.used()
+	return s.busy > was
 }

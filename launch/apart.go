@@ -83,6 +83,7 @@ type coordinator interface {
 	Addr() net.Addr
 	Lost() <-chan error
 	Err() error
+	Process(rank int, used func() time.Duration)
 	Silent(rank int) bool
 	Left(rank int) bool
 	MarkLost(rank int, why string)
@@ -101,6 +102,7 @@ type nobody struct{}
 func (nobody) Addr() net.Addr                     { return nil }
 func (nobody) Lost() <-chan error                 { return nil }
 func (nobody) Err() error                         { return nil }
+func (nobody) Process(int, func() time.Duration)  {}
 func (nobody) Silent(int) bool                    { return false }
 func (nobody) Left(int) bool                      { return false }
 func (nobody) MarkLost(int, string)               {}

@@ -107,6 +107,9 @@ func (j *job) start(number int) (*process, error) {
 	if j.cfg.OnStart != nil {
 		j.cfg.OnStart(number, p.cmd.Process.Pid)
 	}
+	if number < j.members() {
+		j.coordinator.Process(number, p.used)
+	}
 	j.listen(p)
 	go j.watch(p)
 	return p, nil

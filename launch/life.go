@@ -49,11 +49,12 @@ func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
 }
 
 // listen reads what a process tells until it has ended, and kills a server of tables that shows no life for as long as
-// it may; begin 0: it is none. A launcher that was suspended itself does not count that time.
+// it may, longer while it is seen to run; begin 0: it is none. A launcher that was suspended itself does not count that
+// time.
 func (p *process) listen(begin, after time.Duration) {
 	defer close(p.heard)
 	defer p.says.Close()
-	lines, b := splitter{emit: p.hear}, make([]byte, 4<<10)
+	lines, b, busy := splitter{emit: p.hear}, make([]byte, 4<<10), time.Duration(0)
 	for silence := (awake.Silence{Limit: begin}); ; {
 		if begin > 0 {
 			_ = p.says.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
@@ -65,7 +66,7 @@ func (p *process) listen(begin, after time.Duration) {
 			silence = awake.Silence{Limit: after}
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return
-		case silence.Missed():
+		case silence.MissedBy(p.ran(&busy)):
 			p.hang(fmt.Sprintf("no sign of life for %v", silence.Limit))
 			return
 		}
@@ -80,6 +81,23 @@ func (p *process) hang(why string) {
 		p.hung = why
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	}
+}
+
+// ran says whether the process has run since it had used so much, and sets that to what it has used now.
+func (p *process) ran(busy *time.Duration) bool {
+	was := *busy
+	*busy = p.used()
+	return *busy > was
+}
+
+// used is how much processor time the process has used so far; 0 if that is not known.
+func (p *process) used() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return 0
+	}
+	return processorTime(p.cmd.Process.Pid)
 }
 
 // whyHung is why it was killed, if it showed no life.

@@ -2,7 +2,10 @@
 
 package launch
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // processAttributes puts a process into a group of its own, so that it and its
 // descendants can be signalled together and do not get the terminal's Ctrl-C.
@@ -13,3 +16,6 @@ func processAttributes() *syscall.SysProcAttr {
 
 // awaitExit does not wait: only Linux can without reaping.
 func awaitExit(int) bool { return false }
+
+// processorTime is unknown: only Linux tells it of another process in one call.
+func processorTime(int) time.Duration { return 0 }

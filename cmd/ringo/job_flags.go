@@ -74,7 +74,7 @@ func (f *jobFlags) registerMember(fs *pflag.FlagSet) {
 	fs.StringVar(&f.rendezvous, "rendezvous", "", "`HOST:PORT` where rank 0 meets the others, for ranks started by hand")
 	fs.DurationVar(&f.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
 	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of ranks and servers")
-	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank or server without a sign of life for so long is lost; at least twice --heartbeat")
+	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank or server without a sign of life for so long is lost, four times as long if its process is seen to use the processor; at least twice --heartbeat")
 	f.network.register(fs)
 	f.slice.register(fs)
 }

@@ -46,22 +46,34 @@ func late(since, most time.Duration) time.Duration { return max(0, since-most) }
 // pieces is in how many pieces a silence is counted: it is noticed late by at most one of them.
 const pieces = 8
 
+// Longest is how many times longer than usual a process may be silent that has an excuse, such as that it was seen to
+// run: it waits for its turn to show a sign of life, which on a crowded machine may come late by seconds, or it hangs.
+const Longest = 4
+
 // Silence counts for how long another process has shown no sign of life, in waits of this process: one
 // that was suspended has waited once, however long that took.
 type Silence struct {
 	// Limit is the silence after which the other process is taken for dead.
-	Limit  time.Duration
-	missed int
+	Limit           time.Duration
+	missed, excused int
 }
 
 // Wait is how long to wait for a sign of life before Missed is called.
 func (s *Silence) Wait() time.Duration { return max(1, s.Limit/pieces) }
 
 // Heard notes a sign of life.
-func (s *Silence) Heard() { s.missed = 0 }
+func (s *Silence) Heard() { s.missed, s.excused = 0, 0 }
 
 // Missed notes a wait without one, and tells whether the limit is reached.
-func (s *Silence) Missed() bool {
-	s.missed++
-	return s.missed >= pieces
+func (s *Silence) Missed() bool { return s.MissedBy(false) }
+
+// MissedBy is Missed for a process of which is known whether it has run during the wait. If it has, the limit is
+// Longest times as long.
+func (s *Silence) MissedBy(ran bool) bool {
+	if ran {
+		s.excused++
+	} else {
+		s.missed++
+	}
+	return s.missed >= pieces || s.missed+s.excused >= Longest*pieces
 }

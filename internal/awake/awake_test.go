@@ -57,3 +57,18 @@ func TestSilence(t *testing.T) {
 		t.Error("no wait at all")
 	}
 }
+
+// A process that is seen to run may be silent for four times as long; what it missed when it did not run counts as ever.
+func TestSilenceOfOneThatRuns(t *testing.T) {
+	for _, ran := range []int{0, 5, Longest * pieces} {
+		s, waits := Silence{Limit: time.Second}, 1
+		for ; !s.MissedBy(waits <= ran); waits++ {
+		}
+		if want := min(ran+pieces, Longest*pieces); waits != want {
+			t.Errorf("it ran for %d waits: lost after %d, want %d", ran, waits, want)
+		}
+		if s.Heard(); s.MissedBy(false) || s.MissedBy(true) {
+			t.Error("a sign of life was not heard")
+		}
+	}
+}
