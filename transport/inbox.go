@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/awake"
 )
 
 // Inbox matches the messages of one peer with the receives posted for them. It
@@ -198,11 +200,16 @@ func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) 
 	defer func() { in.waiting-- }()
 	expired := timeout == 0
 	if timeout > 0 {
-		t := time.AfterFunc(timeout, func() {
+		patience := awake.NewPatience(timeout, time.Now())
+		var t *time.Timer
+		t = time.AfterFunc(patience.Wait(), func() {
 			in.mu.Lock()
-			expired = true
+			defer in.mu.Unlock()
+			if expired = patience.Spent(time.Now()); !expired {
+				t.Reset(patience.Wait())
+				return
+			}
 			in.room.Broadcast()
-			in.mu.Unlock()
 		})
 		defer t.Stop()
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/awake"
 )
 
 // Recv is one posted receive. The caller owns it, may keep it and post it again
@@ -83,22 +85,29 @@ func (r *Recv) Tag() Tag { return r.tag }
 // Len is the length of that message in bytes.
 func (r *Recv) Len() int { return len(r.dst) }
 
-// park reports whether the receive completed within the timeout.
+// park reports whether the receive completed within the timeout, of which time in which
+// this process was suspended does not count.
 func (r *Recv) park(timeout time.Duration) bool {
 	if !r.ready.CompareAndSwap(pending, parked) {
 		return true
 	}
+	patience := awake.NewPatience(timeout, time.Now())
 	if r.timer == nil {
-		r.timer = time.NewTimer(timeout)
+		r.timer = time.NewTimer(patience.Wait())
 	} else {
-		r.timer.Reset(timeout)
+		r.timer.Reset(patience.Wait())
 	}
-	select {
-	case <-r.done:
-		r.timer.Stop()
-		return true
-	case <-r.timer.C:
-		return false
+	for {
+		select {
+		case <-r.done:
+			r.timer.Stop()
+			return true
+		case <-r.timer.C:
+			if patience.Spent(time.Now()) {
+				return false
+			}
+			r.timer.Reset(patience.Wait())
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ func checkStopped(p *program, sig syscall.Signal, dir string) {
 
 // A job that a signal has stopped goes on from where it was stopped, and ends with the parameters of one that never was.
 func TestStoppedAndResumed(t *testing.T) {
+	t.Parallel()
 	job := "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
 	ctr := clicks + "--np 2 --table-rows 5000 --epochs 4 --train-limit 3200 --eval-limit 64 --mode ps --ps-mode sync --servers 2 "
 	for _, c := range []struct {
@@ -56,6 +57,7 @@ func TestStoppedAndResumed(t *testing.T) {
 			if c.long && testing.Short() {
 				t.Skip("three runs")
 			}
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "saved")
 			want, flags := hashOf(t, c.line), c.line+"--checkpoint "+dir+" --every 37 "
 			p := start(t, flags)
@@ -72,6 +74,7 @@ func TestStoppedAndResumed(t *testing.T) {
 
 // One of the ranks that are started by hand is told to end: all stop.
 func TestStoppedByHand(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "saved")
 	address, ticket := freeport.Address(t), ticket()
 	zero := byHand(t, endless+"--checkpoint "+dir, "0", address, ticket)
@@ -84,6 +87,7 @@ func TestStoppedByHand(t *testing.T) {
 
 // A worker that gets the signal, too, as of a scheduler that tells all processes of a job, takes part in the last checkpoint.
 func TestAllProcessesAreTold(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "saved")
 	p := start(t, endless+"--np 2 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)
@@ -95,6 +99,7 @@ func TestAllProcessesAreTold(t *testing.T) {
 
 // By the second signal a job ends at once.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "saved")
 	p := start(t, endless+"--np 2 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)
@@ -108,6 +113,7 @@ func TestSecondSignal(t *testing.T) {
 
 // What nohup has had ignored stays ignored.
 func TestIgnoredHangUp(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "saved")
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {
@@ -135,9 +141,10 @@ func lastStep(dir string) int64 {
 }
 
 // A launcher that is suspended suspends its job, and goes on with it, however long that was against --dead-after. One
-// that alone was stopped goes on, too: its ranks have not taken it for dead.
+// that alone was stopped goes on, too: its ranks have not taken it for dead. Nor does --timeout count that time.
 func TestSuspended(t *testing.T) {
-	const short = "--heartbeat 250ms --dead-after 500ms "
+	t.Parallel()
+	const short = "--heartbeat 250ms --dead-after 500ms --timeout 2s "
 	for _, c := range []struct {
 		name, line string
 		sig        syscall.Signal
@@ -147,6 +154,7 @@ func TestSuspended(t *testing.T) {
 		{"stopped alone", endless + "--np 2 " + short, syscall.SIGSTOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "saved")
 			// A group of its own, of which the test takes care as a shell does.
 			p := startAs(t, []string{os.Args[0]}, &syscall.SysProcAttr{Setpgid: true}, c.line+"--checkpoint "+dir)
@@ -159,7 +167,7 @@ func TestSuspended(t *testing.T) {
 			for _, pid := range pids {
 				eventually(t, fmt.Sprintf("process %d to stop", pid), func() bool { return stateOf(pid) == "T" })
 			}
-			time.Sleep(3 * time.Second) // six times as long as one may show no sign of life
+			time.Sleep(2500 * time.Millisecond) // longer than --timeout, and five times as long as one may show no sign of life
 			p.cmd.Process.Signal(syscall.SIGCONT)
 			awaitMore(p, dir)
 			if text := p.errs.String(); text != "" {

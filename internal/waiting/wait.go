@@ -4,6 +4,8 @@ import (
 	"errors"
 	"runtime"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/awake"
 )
 
 // ErrTimeout: the counter did not get there in time.
@@ -79,7 +81,8 @@ func New(cfg Config) Waiter {
 
 // AtLeast returns when the counter of f is at least n: at once if it is, and
 // else after a wait that allocates nothing. It fails with what peers says of
-// peer once that is not nil, and with ErrTimeout when the timeout has passed;
+// peer once that is not nil, and with ErrTimeout when the timeout has passed, of
+// which time in which this process was suspended does not count;
 // one of zero or less only asks. The counter counts first: what was raised
 // before a fault is not lost.
 func (w *Waiter) AtLeast(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
@@ -103,14 +106,14 @@ func (w *Waiter) wait(f *Flag, n uint64, peers Faulter, peer int, timeout time.D
 // waitLong yields, and later sleeps.
 func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
 	start := time.Now()
-	deadline := start.Add(timeout)
+	patience := awake.NewPatience(timeout, start)
 	idle := start // since when nothing else was seen to run here
 	for {
 		if w.yield(f, n) {
 			return nil
 		}
 		now := time.Now()
-		if err := ended(f, n, peers, peer, now.Sub(deadline) >= 0); err != nil || f.n.Load() >= n {
+		if err := ended(f, n, peers, peer, patience.Spent(now)); err != nil || f.n.Load() >= n {
 			return err
 		}
 		runtime.Gosched()
@@ -122,7 +125,7 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 			idle = since // others compute here, and a sleep would hold them up
 		}
 		if d := sleepTime(since.Sub(start), since.Sub(idle)); d > 0 {
-			f.sleep(n, min(d, deadline.Sub(since)))
+			f.sleep(n, min(d, patience.Wait()))
 		}
 	}
 }

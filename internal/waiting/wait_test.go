@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -228,4 +229,27 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	}); a != 0 {
 		t.Errorf("a wait that sleeps allocates %v times", a)
 	}
+}
+
+// suspended is a peer without faults; once, while one waits for it, this process is suspended for an hour.
+type suspended struct{ asked *int }
+
+func (s suspended) Fault(int) error {
+	if *s.asked++; *s.asked == 50 {
+		time.Sleep(time.Hour)
+	}
+	time.Sleep(10 * time.Millisecond) // the clock of a synctest bubble goes on only so
+	return nil
+}
+
+// A timeout does not count time in which this process was suspended.
+func TestSuspendedWait(t *testing.T) {
+	const timeout = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		w, f, asked, start := New(Config{Ranks: 2, Cores: 2}), flags(1), 0, time.Now()
+		err := w.AtLeast(f[0], 1, suspended{&asked}, 0, timeout)
+		if ran := time.Since(start) - time.Hour; err != ErrTimeout || ran < timeout-50*time.Millisecond || ran > timeout+50*time.Millisecond {
+			t.Errorf("%v after %v, want %v after %v", err, ran, ErrTimeout, timeout)
+		}
+	})
 }

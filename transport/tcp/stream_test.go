@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringo-ml/ringo/transport"
@@ -110,6 +111,39 @@ func TestStreamInPieces(t *testing.T) {
 				t.Fatalf("round %d: message %d of %d bytes is wrong", round, i, len(sent[i]))
 			}
 		}
+	}
+}
+
+// full is a socket that takes nothing; this process is suspended for an hour during one of its waits for room.
+type full struct {
+	scripted
+	suspended int // during which wait
+	waits     int
+}
+
+func (f *full) awaitWrite(deadline time.Time) error {
+	if f.waits++; f.waits == f.suspended {
+		time.Sleep(time.Hour)
+	}
+	time.Sleep(time.Until(deadline))
+	return errDeadline
+}
+
+// A send's timeout does not count time in which this process was suspended.
+func TestSuspendedSend(t *testing.T) {
+	const timeout = time.Second
+	for suspended := 1; suspended <= 8; suspended++ {
+		synctest.Test(t, func(t *testing.T) {
+			sock := &full{scripted: scripted{pieces: func() int { return 0 }}, suspended: suspended}
+			s := reader(&sock.scripted, 1)
+			s.sock, s.peer.mesh.manners.crowded = sock, true
+			s.writer.init(s, 0)
+			start := time.Now()
+			err := s.send(wire.Header{Type: wire.Data}, make([]byte, 100), timeout, false)
+			if ran := time.Since(start) - time.Hour; !errors.Is(err, transport.ErrTimeout) || ran < timeout*4/5 || ran > timeout {
+				t.Errorf("suspended in wait %d: %v after %v, want %v after about %v", suspended, err, ran, transport.ErrTimeout, timeout)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -83,18 +84,24 @@ func (w *writer) acquire(timeout time.Duration) error {
 		return nil
 	default:
 	}
+	patience := awake.NewPatience(timeout, time.Now())
 	t, _ := w.timers.Get().(*time.Timer)
 	if t == nil {
-		t = time.NewTimer(timeout)
+		t = time.NewTimer(patience.Wait())
 	} else {
-		t.Reset(timeout)
+		t.Reset(patience.Wait())
 	}
 	defer func() { t.Stop(); w.timers.Put(t) }()
-	select {
-	case w.lock <- struct{}{}:
-		return nil
-	case <-t.C:
-		return fmt.Errorf("%w after %v, waiting for another frame to be written", transport.ErrTimeout, timeout)
+	for {
+		select {
+		case w.lock <- struct{}{}:
+			return nil
+		case <-t.C:
+		}
+		if patience.Spent(time.Now()) {
+			return fmt.Errorf("%w after %v, waiting for another frame to be written", transport.ErrTimeout, timeout)
+		}
+		t.Reset(patience.Wait())
 	}
 }
 
@@ -158,7 +165,8 @@ func (w *writer) gather(h wire.Header, payload []byte) int {
 // flush writes what is in vec, left bytes, and returns how many it could not. No
 // clock is read unless it has to wait.
 func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) {
-	var deadline, idle time.Time
+	var patience awake.Patience
+	var deadline, idle time.Time // deadline: of a part of the timeout
 	for {
 		n, err := w.put(lent)
 		left -= n
@@ -173,10 +181,17 @@ func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) 
 			return left, err
 		}
 		if deadline.IsZero() {
-			deadline = time.Now().Add(timeout)
+			now := time.Now()
+			patience = awake.NewPatience(timeout, now)
+			deadline = now.Add(patience.Wait())
 		}
 		if err := w.stream.awaitRoom(deadline, &idle); err != nil {
-			return left, err
+			now := time.Now()
+			hurried := now.Before(deadline) // the mesh ends
+			if hurried || !errors.Is(err, errDeadline) || patience.Spent(now) {
+				return left, err
+			}
+			deadline = now.Add(patience.Wait())
 		}
 	}
 }
