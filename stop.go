@@ -22,7 +22,7 @@ var ErrCannotStop = cluster.ErrCannotStop
 // folder. Before each
 // step it calls the Stopper's Begin with the number of steps done so far, the same on all ranks; when that returns a
 // *StoppedError, all ranks have done equally many. It saves, and ends with that error. It costs a step
-// less than 100 ns.
+// an uncontended lock, about 15 ns (BenchmarkBegin of package cluster).
 func (j *Job) Stoppable(saved string, done int64) *Stopper {
 	s := cluster.NewStopper(saved, done)
 	switch {

@@ -169,3 +169,14 @@ func TestThreadsStopTogether(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkBegin is what it costs a step that it can be the last.
+func BenchmarkBegin(b *testing.B) {
+	s := NewStopper("", 0)
+	b.ReportAllocs()
+	for done := int64(0); b.Loop(); done++ {
+		if err := s.Begin(done); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
