@@ -66,12 +66,15 @@ func TestLostRankIsDoneWithout(t *testing.T) {
 		modes = modes[:1]
 	}
 	for _, mode := range modes {
-		file := filepath.Join(t.TempDir(), "run.jsonl")
-		p := start(t, goingOn+"--ps-mode "+mode+" --json "+file)
-		p.hit(1, syscall.SIGKILL)
-		p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the others go on`+"\n",
-			"[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 6s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
-		checkLost(t, p, file)
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "run.jsonl")
+			p := start(t, goingOn+"--ps-mode "+mode+" --json "+file)
+			p.hit(1, syscall.SIGKILL)
+			p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the others go on`+"\n",
+				"[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 6s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
+			checkLost(t, p, file)
+		})
 	}
 }
 

@@ -99,6 +99,7 @@ func TestServerKilled(t *testing.T) {
 
 // A server that is stopped is lost when it shows no sign of life.
 func TestServerStopped(t *testing.T) {
+	t.Parallel()
 	p := start(t, endless+"--np 2 --mode ps --servers 1 --heartbeat 500ms --dead-after 5s")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.worker(2), syscall.SIGSTOP); err != nil {
