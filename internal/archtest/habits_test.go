@@ -1,0 +1,230 @@
+package archtest
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// update rewrites the limits where habits have become better. Where they have become worse, a person does so, and
+// says why in the commit:
+//
+//	go test ./internal/archtest -run Habits -update
+var update = flag.Bool("update", false, "lower the limits of testdata/habits.txt to what is there")
+
+const habitsFile = "testdata/habits.txt"
+
+// What is counted. A limit holds from above, but those of atLeast from below.
+const (
+	longestFile     = "lines of the longest source file"
+	longestFunction = "lines of the longest function"
+	medianFunction  = "lines of the median function"
+	commentShare    = "lines of comments in 1000 of source"
+	testShare       = "lines of tests for 100 of source"
+	dependencies    = "direct dependencies"
+	binarySize      = "MiB of the binary"
+	trainFlags      = "flags of train"
+	exportedNames   = "exported names of "
+)
+
+var atLeast = []string{commentShare, testShare}
+
+// What the code is like must not become worse unnoticed: each figure has its limit in testdata/habits.txt.
+func TestHabits(t *testing.T) {
+	files := source(t)
+	got := map[string]int{dependencies: direct(t)}
+	countLines(t, files, got)
+	countFunctions(t, files, got)
+	for _, f := range files {
+		if !f.test() && f.ast.Name.Name != "main" && !strings.HasPrefix(f.pkg, "internal/") {
+			got[exportedNames+cmp.Or(f.pkg, "ringo")] += exported(f.ast)
+		}
+	}
+	if !testing.Short() { // building may take a while
+		countBinary(t, got)
+	}
+	compareHabits(t, got)
+}
+
+func oneIf(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// direct is how many modules go.mod requires for our own sake.
+func direct(t *testing.T) (n int) {
+	text, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "\t") && !strings.Contains(line, "// indirect") {
+			n++
+		}
+	}
+	return n
+}
+
+// countLines counts files by their lines. Generated code does not count.
+func countLines(t *testing.T, files []file, got map[string]int) {
+	lines, comments, tests, longest := 0, 0, 0, ""
+	for _, f := range files {
+		n := f.fset.File(f.ast.Pos()).LineCount()
+		switch {
+		case ast.IsGenerated(f.ast):
+			continue
+		case f.test():
+			tests += n
+			continue
+		}
+		lines += n
+		for _, g := range f.ast.Comments {
+			comments += f.fset.Position(g.End()).Line - f.fset.Position(g.Pos()).Line + 1
+		}
+		if n > got[longestFile] {
+			got[longestFile], longest = n, f.path
+		}
+	}
+	got[commentShare], got[testShare] = 1000*comments/lines, 100*tests/lines
+	t.Logf("%d lines of source, %d of tests; the longest file is %s", lines, tests, longest)
+}
+
+func countFunctions(t *testing.T, files []file, got map[string]int) {
+	var lengths []int
+	longest := ""
+	for _, f := range files {
+		if f.test() || ast.IsGenerated(f.ast) {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				continue
+			}
+			n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1
+			lengths = append(lengths, n)
+			if n > got[longestFunction] {
+				got[longestFunction], longest = n, f.path+": "+fn.Name.Name
+			}
+		}
+	}
+	slices.Sort(lengths)
+	got[medianFunction] = lengths[len(lengths)/2]
+	t.Logf("%d functions; the longest is %s", len(lengths), longest)
+}
+
+// exported counts the exported names of a file's package level, methods included, fields not.
+func exported(f *ast.File) (n int) {
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			n += oneIf(d.Name.IsExported() && exportedReceiver(d))
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					n += oneIf(s.Name.IsExported())
+				case *ast.ValueSpec:
+					for _, name := range s.Names {
+						n += oneIf(name.IsExported())
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+// countBinary builds the binary as users do, and asks it for its flags.
+func countBinary(t *testing.T, got map[string]int) {
+	name := filepath.Join(t.TempDir(), "ringo")
+	start := time.Now()
+	build := exec.Command("go", "build", "-o", name, "../../cmd/ringo")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("built in %v, with what the build cache had", time.Since(start).Round(time.Second/10))
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got[binarySize] = int(info.Size() >> 20)
+	help, err := exec.Command(name, "train", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(help) {
+		got[trainFlags] += oneIf(bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("--")))
+	}
+}
+
+// compareHabits compares figures with their limits, or with -update makes these stricter.
+func compareHabits(t *testing.T, got map[string]int) {
+	limits, err := readHabits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	better := 0
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		have, limit := got[name], limits[name]
+		_, known := limits[name]
+		worse := have > limit
+		if slices.Contains(atLeast, name) {
+			worse = have < limit
+		}
+		switch {
+		case !known && !*update:
+			t.Errorf("%d %s: no limit in %s; -update adds it", have, name, habitsFile)
+		case known && worse:
+			t.Errorf("%d %s, the limit is %d: make it better, or raise the limit in %s and say why", have, name, limit, habitsFile)
+		case have != limit:
+			better++
+			limits[name] = have
+		}
+	}
+	if !*update {
+		t.Logf("%d figures are better than their limits; -update makes these stricter", better)
+		return
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		fmt.Fprintf(&b, "%d %s\n", limits[name], name)
+	}
+	if err := os.WriteFile(habitsFile, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readHabits reads the limits: a number, a space and its name in each line.
+func readHabits() (map[string]int, error) {
+	text, err := os.ReadFile(habitsFile)
+	if os.IsNotExist(err) && *update {
+		return map[string]int{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		number, name, _ := strings.Cut(lines.Text(), " ")
+		if out[name], err = strconv.Atoi(number); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", habitsFile, lines.Text(), err)
+		}
+	}
+	return out, nil
+}
