@@ -184,30 +184,9 @@ func (r *run) write(p position) error {
 	if r.job.Rank() != 0 {
 		return errors.Join(r.sendKept(), r.sendCopies())
 	}
-	past, err := json.Marshal(r.past)
+	more, err := r.more(p, places, servers)
 	if err != nil {
-		return fmt.Errorf("the figures of epoch %d cannot be saved: %w", p.epoch, err)
-	}
-	setup, err := json.Marshal(o.Setup())
-	if err != nil {
-		return fmt.Errorf("the strategy cannot be saved: %w", err)
-	}
-	more := map[string]string{morePast: string(past), moreExchange: string(setup)}
-	if r.replica.Tuner.Chosen() {
-		more[moreChosen] = "yes"
-	}
-	if c := r.cfg.Checkpoint; c.Told != nil {
-		told, err := json.Marshal(c.Told)
-		if err != nil {
-			return fmt.Errorf("what the run was told cannot be saved: %w", err)
-		}
-		more[moreTold] = string(told)
-	}
-	if places != "" && p.step > 0 {
-		more[morePlaces] = places
-	}
-	if servers != "" {
-		more[moreServers] = servers
+		return err
 	}
 	keep := r.cfg.Checkpoint.Keep
 	if keep == 0 {
@@ -226,6 +205,36 @@ func (r *run) write(p position) error {
 		err = dropStarts(r.cfg.Checkpoint.Dir, r.cfg.Servers.Start)
 	}
 	return err
+}
+
+// more is what a checkpoint holds besides parameters and settings; places and servers are empty where there are none.
+func (r *run) more(p position, places, servers string) (map[string]string, error) {
+	past, err := json.Marshal(r.past)
+	if err != nil {
+		return nil, fmt.Errorf("the figures of epoch %d cannot be saved: %w", p.epoch, err)
+	}
+	setup, err := json.Marshal(r.replica.Opt.Setup())
+	if err != nil {
+		return nil, fmt.Errorf("the strategy cannot be saved: %w", err)
+	}
+	more := map[string]string{morePast: string(past), moreExchange: string(setup)}
+	if r.replica.Tuner.Chosen() {
+		more[moreChosen] = "yes"
+	}
+	if c := r.cfg.Checkpoint; c.Told != nil {
+		told, err := json.Marshal(c.Told)
+		if err != nil {
+			return nil, fmt.Errorf("what the run was told cannot be saved: %w", err)
+		}
+		more[moreTold] = string(told)
+	}
+	if places != "" && p.step > 0 {
+		more[morePlaces] = places
+	}
+	if servers != "" {
+		more[moreServers] = servers
+	}
+	return more, nil
 }
 
 // stepsDone are those of the run at a position.

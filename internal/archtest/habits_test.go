@@ -164,7 +164,7 @@ func countBinary(t *testing.T, got map[string]int) {
 		t.Fatal(err)
 	}
 	got[binarySize] = int(info.Size() >> 20)
-	help, err := exec.Command(name, "train", "--help").Output()
+	help, err := exec.Command(name, "help", "train", "all").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
