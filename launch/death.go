@@ -41,7 +41,7 @@ func (j *job) death(p *process, why string) *DeathError {
 		d.Failed = ends[i].Why
 		ends = slices.Delete(ends, i, i+1)
 	} else if end := p.end(); end != nil && p.table >= 0 {
-		d.Failed = end.Why
+		d.Failed = end.Fault()
 	}
 	for i, e := range ends {
 		if e.Stopped && j.procs[e.Rank].signalled() {

@@ -48,7 +48,7 @@ func tell(descriptor int, end outcome.End) bool {
 // hear takes a line of what the process tells.
 func (p *process) hear(line []byte) {
 	var end outcome.End
-	if len(line) == 0 || json.Unmarshal(line, &end) != nil || end.Why == "" {
+	if len(line) == 0 || json.Unmarshal(line, &end) != nil || end.Fault() == "" {
 		return
 	}
 	end.Rank = p.rank
@@ -68,7 +68,7 @@ func (p *process) end() *outcome.End {
 func (p *process) loss() string {
 	l := outcome.Loss{Who: p.name(), How: p.how + lastLine(p.tail.last())}
 	if end := p.end(); end != nil {
-		l.How, l.Failed = "", end.Why
+		l.How, l.Failed = "", end.Fault()
 	}
 	return l.String()
 }
@@ -87,7 +87,7 @@ func (j *job) ends() []outcome.End {
 // why is the reason of a process's loss: how it ended, with its last line, or what it failed with.
 func (p *process) why() string {
 	if end := p.end(); end != nil {
-		return cluster.Failure(end.Why)
+		return cluster.Failure(end.Fault())
 	}
 	return p.how + lastLine(p.tail.last())
 }

@@ -19,6 +19,14 @@ type End struct {
 // Who is what the member is called.
 func (e End) Who() string { return Rank(e.Rank) }
 
+// Fault is its error, behind who is lost that it ended because of.
+func (e End) Fault() string {
+	if e.Cause == "" || strings.Contains(e.Why, e.Cause) {
+		return e.Why
+	}
+	return fmt.Sprintf("%s is lost: %s", e.Cause, e.Why)
+}
+
 // Rank is what a member of a job's mesh is called.
 func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
 

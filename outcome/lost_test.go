@@ -103,6 +103,19 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// An error that does not say itself who is lost is told with it.
+func TestFault(t *testing.T) {
+	for want, e := range map[string]End{
+		"no file":                          {Why: "no file"},
+		"rank 0 is lost: away":             {Cause: "rank 0", Why: "rank 0 is lost: away"},
+		"parameter server 1 is lost: away": {Cause: Table(1), Why: "away"},
+	} {
+		if got := e.Fault(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	for want, numbers := range map[string][]int{
 		"": nil, "rank 4": {4}, "ranks 4 and 5": {5, 4}, "ranks 4-6": {4, 6, 5, 4}, "ranks 0, 2 and 4": {0, 2, 4},

@@ -126,7 +126,7 @@ func (f *keepFlags) listen(c *server.Config) error {
 	}
 	c.AdminHost, _, _ = net.SplitHostPort(address)
 	if c.Admin, err = net.Listen("tcp", address); err != nil {
-		return fmt.Errorf("parameter server %d cannot take --ps-http at %s: %w", c.Index, address, err)
+		return fmt.Errorf("--ps-http cannot listen at %s: %w", address, err)
 	}
 	return nil
 }
