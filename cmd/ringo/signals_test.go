@@ -144,7 +144,7 @@ func lastStep(dir string) int64 {
 // that alone was stopped goes on, too: its ranks have not taken it for dead. Nor does --timeout count that time.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
-	const short = "--heartbeat 250ms --dead-after 500ms --timeout 2s "
+	const short = "--heartbeat 250ms --dead-after 1s --timeout 2s "
 	for _, c := range []struct {
 		name, line string
 		sig        syscall.Signal
@@ -167,7 +167,7 @@ func TestSuspended(t *testing.T) {
 			for _, pid := range pids {
 				eventually(t, fmt.Sprintf("process %d to stop", pid), func() bool { return stateOf(pid) == "T" })
 			}
-			time.Sleep(2500 * time.Millisecond) // longer than --timeout, and five times as long as one may show no sign of life
+			time.Sleep(2500 * time.Millisecond) // longer than --timeout, and than one may show no sign of life
 			p.cmd.Process.Signal(syscall.SIGCONT)
 			awaitMore(p, dir)
 			if text := p.errs.String(); text != "" {
