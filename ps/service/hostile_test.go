@@ -156,6 +156,7 @@ type site struct {
 	mu    sync.Mutex
 	lines []string
 	stay  chan struct{} // an order returns when it is closed; nil: at once
+	begun chan struct{} // with stay, gets one for each order that has begun
 }
 
 // openSite lets a trainer push a row and opens a site; change may alter it first.
@@ -172,6 +173,7 @@ func openSite(t *testing.T, change func(s *site)) *site {
 	}
 	order := func(ctx context.Context) (any, string, error) {
 		if s.stay != nil {
+			s.begun <- struct{}{}
 			select {
 			case <-s.stay:
 			case <-ctx.Done():

@@ -22,9 +22,10 @@ import (
 func TestCrowdAtTheSite(t *testing.T) {
 	leakcheck.Check(t)
 	const most = 8
-	s := openSite(t, func(s *site) { s.most, s.stay = most, make(chan struct{}) })
+	s := openSite(t, func(s *site) { s.most, s.stay, s.begun = most, make(chan struct{}), make(chan struct{}, 1) })
 	slow := make(chan string, 1)
 	go func() { slow <- s.send(t, s.fill("POST /save HTTP/1.1\r\n"+ours+"\r\n", "")) }()
+	<-s.begun // before, its connection is one of the crowd
 	idle := func(n int) (out []net.Conn) {
 		for i := range n {
 			c, err := net.Dial("tcp", s.addr)
