@@ -100,6 +100,7 @@ func TestDifferentRanks(t *testing.T) {
 	zero := byHand(t, "train mlp "+small, "0", address, ticket)
 	one := start(t, "train mlp "+small+"--np 3 --rank 2 --rendezvous "+address, ticket)
 	one.checkEnd(exitFailed, "the job has 3 ranks, but it has 2")
+	eventually(t, "rank 0 to tell whom it refused", func() bool { return strings.Contains(zero.errs.String(), "the job has 3 ranks, but it has 2") })
 	zero.cmd.Process.Signal(os.Interrupt)
 	zero.checkEnd(exitInterrupted, "the job has 3 ranks, but it has 2", "interrupted")
 }
