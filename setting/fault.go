@@ -59,19 +59,24 @@ func (l Faults) Err() error {
 }
 
 // Lines are the faults that err joins, a line each, with settings named as name says. What is no Fault keeps its text.
-func Lines(err error, name func(Path) string) (lines []string) {
+func Lines(err error, name func(Path) string) []string {
+	return Tell(err, func(f *Fault) string { return f.Text(name) })
+}
+
+// Tell is Lines with the whole text of a Fault as tell says.
+func Tell(err error, tell func(*Fault) string) (lines []string) {
 	var fault *Fault
 	switch all := err.(type) {
 	case nil:
 		return nil
 	case interface{ Unwrap() []error }:
 		for _, e := range all.Unwrap() {
-			lines = append(lines, Lines(e, name)...)
+			lines = append(lines, Tell(e, tell)...)
 		}
 		return lines
 	}
 	if !errors.As(err, &fault) {
 		return []string{err.Error()}
 	}
-	return []string{strings.Replace(err.Error(), fault.Error(), fault.Text(name), 1)}
+	return []string{strings.Replace(err.Error(), fault.Error(), tell(fault), 1)}
 }

@@ -61,13 +61,13 @@ func Float(field *float64) Value {
 
 // Bool is true or false.
 func Bool(field *bool) Value {
-	return bound[bool]{field, func(text string) (bool, error) {
+	return choice[bool]{bound[bool]{field, func(text string) (bool, error) {
 		switch text {
 		case "true", "false":
 			return text == "true", nil
 		}
 		return false, fmt.Errorf("want true or false")
-	}, strconv.FormatBool}
+	}, strconv.FormatBool}, []string{"true", "false"}}
 }
 
 // Text is any text.
@@ -77,17 +77,33 @@ func Text[T ~string](field *T) Value {
 
 // Choice is one of some words. Others are refused with the nearest.
 func Choice[T ~string](field *T, known ...T) Value {
-	return bound[T]{field, func(text string) (T, error) {
-		if slices.Contains(known, T(text)) {
+	words := make([]string, len(known))
+	for i, k := range known {
+		words[i] = string(k)
+	}
+	return choice[T]{bound[T]{field, func(text string) (T, error) {
+		if slices.Contains(words, text) {
 			return T(text), nil
 		}
-		words := make([]string, len(known))
-		for i, k := range known {
-			words[i] = string(k)
-		}
 		return "", fmt.Errorf("want one of %s%s", strings.Join(words, ", "), spelling.Hint(text, words...))
-	}, func(v T) string { return string(v) }}
+	}, func(v T) string { return string(v) }}, words}
 }
+
+// Known are the texts that a value accepts where they are few: of Choice, and true and false of Bool. Others have none.
+func Known(v Value) []string {
+	if c, ok := v.(interface{ known() []string }); ok {
+		return c.known()
+	}
+	return nil
+}
+
+// choice is a field of few values.
+type choice[T any] struct {
+	bound[T]
+	words []string
+}
+
+func (c choice[T]) known() []string { return c.words }
 
 // Duration is a time with its unit, such as 1m30s.
 func Duration(field *time.Duration) Value {
