@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/ps"
 )
 
 // Config places a rank in its job. The zero value takes the place that the
@@ -27,8 +27,9 @@ type Config struct {
 	// for them: see Job.Reducer and Serve. 0 with a launcher: as many as it says,
 	// and another number must agree with it.
 	Servers int
-	// PS says how servers and their clients work. Trainers is left 0: it is Size.
-	PS ps.Config
+	// Aggregate says how the servers that sum gradients and their clients work.
+	// Trainers is left 0: it is Size.
+	Aggregate aggregate.Config
 	// Tables are the addresses of the job's servers of tables, HOST:PORT each, by
 	// number, the same on all ranks: see Job.DialTables. Empty: those that a launcher started.
 	Tables []string
@@ -79,8 +80,8 @@ func (c Config) Validate() error {
 		}
 	}
 	fault(c.Servers < 0, "servers %d: want at least 0", c.Servers)
-	fault(c.PS.Trainers != 0, "trainers %d: leave it out, it is the job's size", c.PS.Trainers)
-	if err := c.parameters(1).Validate(); err != nil {
+	fault(c.Aggregate.Trainers != 0, "trainers %d: leave it out, it is the job's size", c.Aggregate.Trainers)
+	if err := c.aggregation(1).Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	fault(c.Size < 0, "size %d: want the number of ranks, or 0 for the launcher's", c.Size)
@@ -117,13 +118,13 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// parameters is PS for a job of so many ranks.
-func (c Config) parameters(ranks int) ps.Config {
-	c.PS.Trainers = ranks
-	if c.PS.Timeout == 0 {
-		c.PS.Timeout = c.Collective.Timeout
+// aggregation is Aggregate for a job of so many ranks.
+func (c Config) aggregation(ranks int) aggregate.Config {
+	c.Aggregate.Trainers = ranks
+	if c.Aggregate.Timeout == 0 {
+		c.Aggregate.Timeout = c.Collective.Timeout
 	}
-	return c.PS
+	return c.Aggregate
 }
 
 // place finds this rank's place in its job; present is false in none.

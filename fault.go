@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/outcome"
-	"github.com/ringo-ml/ringo/ps"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -87,7 +87,7 @@ func operation(err error) string {
 			op = first
 		}
 		text, err = fmt.Sprintf("%s %d on rank %d", op.Op, op.Seq, op.Rank), op
-	} else if op := (*ps.Error)(nil); errors.As(err, &op) {
+	} else if op := (*aggregate.Error)(nil); errors.As(err, &op) {
 		for first := op; errors.As(first.Err, &first); {
 			op = first
 		}

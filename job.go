@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
@@ -16,7 +17,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/outcome"
-	"github.com/ringo-ml/ringo/ps"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 	"github.com/ringo-ml/ringo/transport/shm"
@@ -47,8 +47,8 @@ type Job struct {
 	group      *collective.Group // nil in a server
 	subs       subgroups
 	collective collective.Config // of the group, for those of some ranks
-	client     *ps.Client        // of the servers, nil without
-	server     *ps.Server        // nil in a rank that trains
+	client     *aggregate.Client // of the servers, nil without
+	server     *aggregate.Server // nil in a rank that trains
 	stops      *together         // of a job of one process
 
 	member      *cluster.Member               // nil in a job of one process
@@ -231,7 +231,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	j.mesh = mesh
 	if j.serves() {
-		j.server, err = ps.NewServer(mesh, cfg.parameters(j.size))
+		j.server, err = aggregate.NewServer(mesh, cfg.aggregation(j.size))
 	} else {
 		if j.servers > 0 {
 			cfg.Collective.Ranks = collective.Ranks(j.size)
@@ -239,7 +239,7 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 		j.collective = cfg.Collective
 		j.group, err = collective.New(mesh, cfg.Collective)
 		if err == nil && j.servers > 0 {
-			j.client, err = ps.NewClient(mesh, cfg.parameters(j.size))
+			j.client, err = aggregate.NewClient(mesh, cfg.aggregation(j.size))
 		}
 	}
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/ringo-ml/ringo/ps"
+	"github.com/ringo-ml/ringo/aggregate"
 )
 
 // Serve makes this process a server of its job, which sums gradients for the ranks
@@ -13,15 +13,15 @@ import (
 // place is what a launcher says, or, with cfg.Size, server cfg.Rank of cfg.Servers.
 // up, if not nil, is called when all ranks and servers of the job are there. An
 // error names what is missing or who is lost.
-func Serve(ctx context.Context, cfg Config, up func(s Serving)) (ps.Figures, error) {
+func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Figures, error) {
 	cfg.serves = true
 	env, _, err := cfg.place(os.LookupEnv)
 	if err != nil {
-		return ps.Figures{}, fmt.Errorf("joining the job: %w", err)
+		return aggregate.Figures{}, fmt.Errorf("joining the job: %w", err)
 	}
 	j, err := join(ctx, env, cfg)
 	if err != nil {
-		return ps.Figures{}, err
+		return aggregate.Figures{}, err
 	}
 	if up != nil {
 		up(Serving{Index: j.rank - j.size, Servers: j.servers, Rank: j.rank, Trainers: j.size})

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/collective"
 	over "github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/ps"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -88,7 +88,7 @@ func TestLocalServers(t *testing.T) {
 
 // served is how a server of a test ended.
 type served struct {
-	figures ps.Figures
+	figures aggregate.Figures
 	place   ringo.Serving
 	err     error
 }
@@ -167,7 +167,7 @@ func TestServeFaults(t *testing.T) {
 		checkText(t, err, errStop.Error())
 	}
 	for _, err := range errs {
-		var fault *ps.Error
+		var fault *aggregate.Error
 		if !errors.As(err, &fault) {
 			t.Errorf("%v is no fault of an exchange with servers", err)
 		}
@@ -198,7 +198,7 @@ func TestRoles(t *testing.T) {
 	checkText(t, serve(ringo.Config{Size: 2, Rank: 1, Servers: 1, Rendezvous: "host:1"}), "server 1: want 0 to 0, since there are 1")
 	_, err := ringo.Join(t.Context(), ringo.Config{Servers: 1})
 	checkText(t, err, "RINGO_RANK is not set")
-	_, err = ringo.Join(t.Context(), ringo.Config{Servers: -1, PS: ps.Config{Trainers: 2, SegmentBytes: 1}})
+	_, err = ringo.Join(t.Context(), ringo.Config{Servers: -1, Aggregate: aggregate.Config{Trainers: 2, SegmentBytes: 1}})
 	checkText(t, err, "servers -1", "trainers 2", "segment bytes 1")
 	for name, value := range map[string]string{
 		launch.RankVar: "2", launch.WorldSizeVar: "2", launch.ServersVar: "1", launch.RoleVar: "server",

@@ -29,7 +29,7 @@ func testProfile(t testing.TB) Profile {
 			{Algorithm: "exchange", Payload: bucket.DensePayload, Code: "fp32", UpTo: 131072, Ranks: 2, Hosts: 1, Fixed: 1e-5, PerByte: 1e-9},
 			{Algorithm: "ring", Payload: bucket.DensePayload, Code: "fp32", Above: 131072, Ranks: 2, Hosts: 1, Fixed: 2e-5, PerByte: 2e-9},
 			{Algorithm: "allgather", Payload: bucket.SparsePayload, Density: 0.01, Unit: 5.5, Ranks: 2, Hosts: 1, Fixed: 3e-5, PerByte: 4e-9, Beside: bucket.Beside{Share: 0.25, Late: 1e-3, Stretch: 1.5}},
-			{Algorithm: "ps", Payload: bucket.DensePayload, Code: "fp32", Ranks: 2, Hosts: 1, Servers: 1, Fixed: 4e-5, PerByte: 3e-9},
+			{Algorithm: "servers", Payload: bucket.DensePayload, Code: "fp32", Ranks: 2, Hosts: 1, Servers: 1, Fixed: 4e-5, PerByte: 3e-9},
 		},
 	}
 	if err := f.SavePlan("exact", bucket.PerLayer(f.Step().Layers)); err != nil {

@@ -81,7 +81,7 @@ func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) er
 // job is what the flags say of a job.
 func (f *jobFlags) job() ringo.Config {
 	cfg := ringo.Config{Servers: f.summers, Tables: f.ps.addrs, Apart: f.ps.goesOn(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
-	cfg.PS.Timeout = f.timeout
+	cfg.Aggregate.Timeout = f.timeout
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport
 	}

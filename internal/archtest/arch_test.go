@@ -24,7 +24,7 @@ var forbidden = []struct {
 	why      string
 }{
 	{
-		from: []string{"distopt", "tune", "exchange", "collective", "compress", "bucket", "ps/..."},
+		from: []string{"distopt", "tune", "aggregate", "exchange", "collective", "compress", "bucket", "ps/..."},
 		to:   []string{"nn", "models", "train"},
 		why:  "what moves gradients works on plain slices, so that any framework can use it",
 	},
@@ -60,12 +60,12 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"ps/rows"},
-		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "ps", "data", "launch"},
+		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "aggregate", "data", "launch"},
 		why:  "a table in memory is rows and the rules that update them: what stores, sends and serves them stands on it",
 	},
 	{
 		from: []string{"ps/message"},
-		to:   []string{"cluster", "collective", "exchange", "bucket", "distopt", "optim/...", "ps", "ps/rows", "ps/schema", "ps/store", "ps/wal", "ps/shard", "ps/tables", "ps/service/...", "ps/client", "launch", "data"},
+		to:   []string{"cluster", "collective", "exchange", "bucket", "distopt", "optim/...", "aggregate", "ps/rows", "ps/schema", "ps/store", "ps/wal", "ps/shard", "ps/tables", "ps/service/...", "ps/client", "launch", "data"},
 		why:  "messages are bytes and their limits, which both ends stand on",
 	},
 	{
@@ -75,7 +75,7 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"ps/shard"},
-		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "ps", "data", "launch", "checkpoint"},
+		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "aggregate", "data", "launch", "checkpoint"},
 		why:  "a server's part of a table is rows in two tiers: what numbers, logs and sends pushes stands on it",
 	},
 	{
@@ -85,17 +85,17 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"ps/wal", "ps/store", "ps/snapshot", "ps/export", "internal/folder"},
-		to:   []string{"", "ps", "ps/rows", "transport/...", "wire", "cluster", "launch", "train", "collective", "exchange", "distopt", "nn", "models", "optim/...", "checkpoint", "data", "cmd/..."},
+		to:   []string{"", "aggregate", "ps/rows", "transport/...", "wire", "cluster", "launch", "train", "collective", "exchange", "distopt", "nn", "models", "optim/...", "checkpoint", "data", "cmd/..."},
 		why:  "a log and a store of bytes know nothing of what the bytes mean",
 	},
 	{
 		from: []string{"ps/schema", "ps/tables", "ps/tiers"},
-		to:   []string{"", "ps", "transport/...", "wire", "cluster", "launch", "collective", "exchange", "distopt", "compress", "bucket", "checkpoint", "data"},
+		to:   []string{"", "aggregate", "transport/...", "wire", "cluster", "launch", "collective", "exchange", "distopt", "compress", "bucket", "checkpoint", "data"},
 		why:  "what a server holds, and how it changes, knows nothing of who asks: the service stands on it",
 	},
 	{
 		from: []string{"setting"},
-		to:   []string{"", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "distopt", "exchange", "jobfile", "launch", "models", "nn", "optim/...", "ps/...", "trace", "train", "transport/...", "tune", "wire"},
+		to:   []string{"", "aggregate", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "distopt", "exchange", "jobfile", "launch", "models", "nn", "optim/...", "ps/...", "trace", "train", "transport/...", "tune", "wire"},
 		why:  "every package may own settings",
 	},
 	{

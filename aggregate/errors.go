@@ -1,4 +1,4 @@
-package ps
+package aggregate
 
 import (
 	"errors"
@@ -44,7 +44,7 @@ func (e *Error) Error() string {
 	if transport.TimedOut(e.Err) {
 		hint = "; is it stuck, and do all trainers start the same exchanges?"
 	}
-	return fmt.Sprintf("ps: %s %d%s on %s%s: %v%s", e.Op, e.Seq, what, role(e.Rank, e.Trainers), with, e.Err, hint)
+	return fmt.Sprintf("aggregate: %s %d%s on %s%s: %v%s", e.Op, e.Seq, what, role(e.Rank, e.Trainers), with, e.Err, hint)
 }
 
 // Unwrap returns the cause.

@@ -1,4 +1,6 @@
-// Package ps sums gradients on servers: a synchronous aggregator.
+// Package aggregate sums gradients on servers, synchronously: an exchange ends when every
+// trainer has the sum of what all of them pushed. Servers keep nothing between exchanges;
+// those that keep tables of parameters are the packages below ps.
 //
 // A job of N trainers and S servers is one mesh of N+S members. The ranks 0 to N-1
 // train; each has a [Client], an exchange.Reducer that pushes a bucket's
@@ -7,11 +9,14 @@
 // take part in every exchange; a server's range is cut into segments, which
 // follow each other: while one is added the next is on its way.
 //
-//	trainer                                server
-//	client, err := ps.NewClient(mesh,      s, err := ps.NewServer(mesh,
-//		ps.Config{Trainers: n})                ps.Config{Trainers: n})
-//	client.Start(op)                       err = s.Run(ctx)
+//	// a trainer
+//	client, err := aggregate.NewClient(mesh, aggregate.Config{Trainers: n})
+//	client.Start(op)
 //	end, err := client.Wait(op)
+//
+//	// a server
+//	server, err := aggregate.NewServer(mesh, aggregate.Config{Trainers: n})
+//	err = server.Run(ctx)
 //
 // A server adds in the order of ranks, which gives float32 the bits of
 // collective.AllReduce by the naive algorithm. What it sends back every trainer
@@ -35,7 +40,7 @@
 // A server holds at most 4 segments of each trainer and 4 of sums, which go to all
 // trainers at once: one that reads slowly holds the others up when it is 4 segments
 // behind. A client has at most 4 segments for each server under way.
-package ps
+package aggregate
 
 import (
 	"cmp"
@@ -80,7 +85,7 @@ func (c Config) Validate() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
 		if wrong {
-			faults = append(faults, fmt.Errorf("ps: "+format, args...))
+			faults = append(faults, fmt.Errorf("aggregate: "+format, args...))
 		}
 	}
 	fault(c.Trainers < 1, "%d trainers: want at least 1", c.Trainers)
@@ -109,10 +114,10 @@ func (c Config) fits(mesh transport.Mesh, serves bool) error {
 		return err
 	}
 	if c.Trainers >= mesh.Size() {
-		return fmt.Errorf("ps: %d trainers in a mesh of %d leave no server", c.Trainers, mesh.Size())
+		return fmt.Errorf("aggregate: %d trainers in a mesh of %d leave no server", c.Trainers, mesh.Size())
 	}
 	if (mesh.Rank() >= c.Trainers) != serves {
-		return fmt.Errorf("ps: member %d of a job of %d trainers is %s", mesh.Rank(), c.Trainers, role(mesh.Rank(), c.Trainers))
+		return fmt.Errorf("aggregate: member %d of a job of %d trainers is %s", mesh.Rank(), c.Trainers, role(mesh.Rank(), c.Trainers))
 	}
 	return nil
 }

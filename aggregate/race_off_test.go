@@ -1,5 +1,5 @@
 //go:build !race
 
-package ps
+package aggregate
 
 const raceDetector = false

@@ -1,4 +1,4 @@
-package ps
+package aggregate
 
 import (
 	"errors"
@@ -105,7 +105,7 @@ func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 
 // Explain says in one line how entries of op are exchanged.
 func (c *Client) Explain(op *exchange.Op) string {
-	return fmt.Sprintf("%d values over %d ranks and %d servers: ps, which sends sums back as entries where that is shorter", len(op.X), c.cfg.Trainers, c.servers)
+	return fmt.Sprintf("%d values over %d ranks and %d servers, which send sums back as entries where that is shorter", len(op.X), c.cfg.Trainers, c.servers)
 }
 
 // Servers is how many servers the client has.
@@ -183,7 +183,7 @@ func (f *flight) plan(c *Client) error {
 func (c *Client) Wait(op *exchange.Op) (time.Time, error) {
 	f, _ := op.Held.(*flight)
 	if f == nil || f.by != c || !f.live {
-		return time.Time{}, errors.New("ps: Wait for an exchange that was not started, or was waited for already")
+		return time.Time{}, errors.New("aggregate: Wait for an exchange that was not started, or was waited for already")
 	}
 	<-f.done
 	f.live = false
@@ -215,7 +215,7 @@ func (c *Client) finish(f *flight) {
 }
 
 // Algorithm is the name of what a Client does, in exchange.Sent.
-const Algorithm = "ps"
+const Algorithm = "servers"
 
 // fail makes err the client's fault, unless there is one, and ends the mesh's
 // operations with it: those of all other members too.
