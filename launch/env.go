@@ -27,6 +27,9 @@ const (
 	SocketVar      = "RINGO_PS_SOCKET"   // of a server of tables: the descriptor of its socket
 	LifeVar        = "RINGO_PS_LIFE"     // of a server of tables: the descriptor to which it writes now and then
 	EndVar         = "RINGO_END"         // of a rank without a mesh: the descriptor to which it writes how it ended
+	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
+	// holds the ticket: see JobFromEnv.
+	JobVar = "RINGO_JOB"
 	// OrdersVar is a secret that a person may choose, which orders to servers of tables by HTTP must show, or unset: one
 	// that servers make. Launchers hand it on.
 	OrdersVar = "RINGO_PS_HTTP_TOKEN"
@@ -43,6 +46,16 @@ func OrdersFromEnv(lookup func(string) (string, bool)) (string, error) {
 		return "", fmt.Errorf("%s has %d characters: want at least %d, without spaces, in ASCII, such as `openssl rand -hex 16` makes", OrdersVar, len(token), leastOrders)
 	}
 	return token, nil
+}
+
+// maxJob bounds Config.Job: Linux gives one variable 128 KiB, with its name.
+const maxJob = 127 << 10
+
+// JobFromEnv returns what the launcher was given as Config.Job. Without a launcher, or where it was given nothing,
+// present is false.
+func JobFromEnv(lookup func(string) (string, bool)) (text string, present bool) {
+	text, _ = lookup(JobVar)
+	return text, text != ""
 }
 
 const (

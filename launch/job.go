@@ -137,7 +137,7 @@ func (j *job) newProcess(rank int) *process {
 		p.server = rank - j.cfg.N
 		program, command = j.programs[1], j.cfg.ServerCommand
 	}
-	p.run(program, command, append(withoutOurs(j.cfg.Env), env.Strings()...))
+	p.run(program, command, append(j.cfg.environment(), env.Strings()...))
 	return p
 }
 
@@ -148,10 +148,19 @@ func (p *process) run(program string, command, env []string) {
 	p.cmd.Env = env
 }
 
+// environment is what every process has in common.
+func (c *Config) environment() []string {
+	env := withoutOurs(c.Env)
+	if c.Job != "" {
+		env = append(env, JobVar+"="+c.Job)
+	}
+	return env
+}
+
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar, LifeVar, EndVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar, LifeVar, EndVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(ours, name)

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo/cluster"
@@ -64,6 +65,10 @@ type Config struct {
 	// Env is the processes' environment, usually os.Environ(). The variables
 	// of type Env are set on top.
 	Env []string
+	// Job is handed to every process in the variable RINGO_JOB: see JobFromEnv. It holds the settings of the whole
+	// job, and must not hold the ticket, since a program may print it. At most 127 KiB without zero bytes; "" sets no
+	// variable.
+	Job string
 	// Rendezvous is where ranks join, HOST:PORT; "" means a free port of
 	// 127.0.0.1.
 	Rendezvous string
@@ -149,6 +154,12 @@ func (c Config) Validate() error {
 	}
 	if c.Apart && (c.Tables == 0 || c.Servers > 0) {
 		errs = append(errs, fmt.Errorf("ranks that are apart with %d servers of tables and %d that are in a mesh: want at least one, and none", c.Tables, c.Servers))
+	}
+	if len(c.Job) > maxJob || strings.ContainsRune(c.Job, 0) {
+		errs = append(errs, fmt.Errorf("job of %d bytes: want at most %d, which fit a variable, and none of them zero", len(c.Job), maxJob))
+	}
+	if c.Ticket != nil && strings.Contains(c.Job, c.Ticket.String()) {
+		errs = append(errs, errors.New("job holds the ticket: leave it out, each process gets it in "+TicketVar))
 	}
 	if c.TailLines < 0 {
 		errs = append(errs, fmt.Errorf("%d tail lines: want at least 0", c.TailLines))

@@ -58,6 +58,16 @@ func play(role string, args []string) int {
 		fmt.Printf("rank %d of %d, local %d, launched %v\n", env.Rank, env.WorldSize, env.LocalRank, env.Launched)
 		fmt.Fprintf(os.Stderr, "to stderr by %d\n", env.Rank)
 		return 0
+	case "job": // of this process, or with an argument of one that a launcher beneath it starts
+		if len(args) > 0 {
+			cfg := Config{N: 1, Command: os.Args[:1], Env: os.Environ(), Stdout: os.Stdout}
+			if err := Run(context.Background(), cfg); err != nil {
+				return 1
+			}
+		}
+		text, present := JobFromEnv(os.LookupEnv)
+		fmt.Printf("job %q, %v\n", text, present)
+		return 0
 	case "exit": // rank and status
 		if strconv.Itoa(env.Rank) != args[0] {
 			time.Sleep(forever)
@@ -276,6 +286,30 @@ func TestOutput(t *testing.T) {
 		if !strings.Contains(l.log, want) {
 			t.Errorf("%q is not in\n%s", want, l.log)
 		}
+	}
+}
+
+// Every process has the job's text as it was given, but not that of a launcher around its own.
+func TestJobText(t *testing.T) {
+	const text = "model: mlp\nnetwork.port-range=1-2 = é\n"
+	l := launch(t, context.Background(), 1, "job", []string{"nested"}, func(c *Config) { c.Job = text })
+	if want := "job \"\", false\njob " + strconv.Quote(text) + ", true\n"; l.err != nil || l.out != want {
+		t.Errorf("%v, got %q, want %q", l.err, l.out, want)
+	}
+	ticket := transport.NewTicket()
+	for job, want := range map[string]string{
+		"ticket: " + ticket.String():  "job holds the ticket",
+		"a\x00b":                      "job of 3 bytes",
+		strings.Repeat("x", maxJob+1): "job of 130049 bytes: want at most 130048",
+	} {
+		err := Run(context.Background(), Config{N: 1, Command: os.Args[:1], Job: job, Ticket: ticket})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ticket.String()) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	l = launch(t, context.Background(), 1, "job", nil, func(c *Config) { c.Job = strings.Repeat("x", maxJob) })
+	if l.err != nil || len(l.out) < maxJob {
+		t.Errorf("%v, %d bytes of output", l.err, len(l.out))
 	}
 }
 

@@ -113,7 +113,7 @@ func (j *job) newTable(number int) *process {
 	i := number - j.members()
 	p := &process{rank: number, server: -1, table: i, tail: tail{max: j.cfg.TailLines}}
 	env := TableEnv{Index: i, Addrs: j.tables.addrs, WorldSize: j.cfg.N, Ticket: j.cfg.Ticket, Socket: socketNumber, Life: lifeNumber}
-	p.run(j.programs[2], j.cfg.TableCommand, append(withoutOurs(j.cfg.Env), env.Strings()...))
+	p.run(j.programs[2], j.cfg.TableCommand, append(j.cfg.environment(), env.Strings()...))
 	p.cmd.ExtraFiles = []*os.File{j.tables.files[i]}
 	if j.procs != nil && number < len(j.procs) {
 		p.restarts = j.procs[number].restarts + 1
