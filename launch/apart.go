@@ -73,7 +73,7 @@ func (j *job) tableLeft(next *escalation) {
 func (j *job) serversGrace() time.Duration {
 	grace := j.cfg.Grace
 	if slices.ContainsFunc(j.procs, func(p *process) bool { return p.spared }) {
-		grace += 2*cmp.Or(j.cfg.DeadAfter, cluster.DefaultDeadAfter) + 2*cmp.Or(j.cfg.Heartbeat, cluster.DefaultHeartbeat)
+		grace += 2*j.deadAfter() + 2*cmp.Or(j.cfg.Heartbeat, cluster.DefaultHeartbeat)
 	}
 	return grace
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,9 @@ func (j *job) run(ctx context.Context) error {
 	j.tellRest(err)
 	return err
 }
+
+// deadAfter is how long a member may show no sign of life.
+func (j *job) deadAfter() time.Duration { return cmp.Or(j.cfg.DeadAfter, cluster.DefaultDeadAfter) }
 
 // members is how many processes the job's mesh has.
 func (j *job) members() int { return j.cfg.N + j.cfg.Servers }
@@ -254,28 +258,14 @@ func (j *job) supervise(ctx context.Context) error {
 	j.late = time.NewTimer(time.Hour)
 	j.late.Stop()
 	defer j.late.Stop()
+	look := time.NewTicker(j.looks())
+	defer look.Stop()
 	lost, done := j.coordinator.Lost(), ctx.Done()
 	for running, ranks := len(j.procs), min(len(j.procs), j.cfg.N); running > 0; {
 		select {
 		case p := <-j.exits:
-			switch {
-			case p.stopped:
-			case p.table >= 0:
-				if !next.begun() && ctx.Err() == nil && j.tableEnded(p) {
-					continue // another has taken its place
-				}
-				if p.how != "" {
-					j.tableLost(next)
-				} else {
-					j.tableLeft(next)
-				}
-			case p.how != "" && j.deprived(p):
-				next.begin(min(j.cfg.Grace, time.Second))
-			case p.how != "" && j.spare(p, next.begun() || ctx.Err() != nil):
-			case p.how != "" && j.cfg.Apart:
-				next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but the servers may say why
-			case p.how != "" && !j.coordinator.Left(p.rank):
-				next.begin(j.cfg.Grace)
+			if j.exited(p, next, ctx.Err() != nil) {
+				continue
 			}
 			running--
 			if p.rank < j.cfg.N {
@@ -300,6 +290,8 @@ func (j *job) supervise(ctx context.Context) error {
 			j.told(name, next)
 		case at := <-j.coordinator.Stopping():
 			j.agreed(at)
+		case <-look.C:
+			j.endStopped()
 		case <-j.late.C:
 			j.tooLate(next)
 		case <-j.cfg.Suspends:
@@ -318,6 +310,30 @@ func (j *job) supervise(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// exited acts on the end of a process, and tells whether another has taken its place; told says that all are to end.
+func (j *job) exited(p *process, next *escalation, told bool) (replaced bool) {
+	switch {
+	case p.stopped:
+	case p.table >= 0:
+		if !next.begun() && !told && j.tableEnded(p) {
+			return true
+		}
+		if p.how != "" {
+			j.tableLost(next)
+		} else {
+			j.tableLeft(next)
+		}
+	case p.how != "" && j.deprived(p):
+		next.begin(min(j.cfg.Grace, time.Second))
+	case p.how != "" && j.spare(p, next.begun() || told):
+	case p.how != "" && j.cfg.Apart:
+		next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but the servers may say why
+	case p.how != "" && !j.coordinator.Left(p.rank):
+		next.begin(j.cfg.Grace)
+	}
+	return false
 }
 
 // killSilent kills a rank that was lost because it shows no sign of life: it will

@@ -130,6 +130,15 @@ func playMember(env Env, args []string) int {
 	}
 	defer m.Leave()
 	if args[0] == "leave" {
+		if m.Leave(); slices.Contains(args[1:], strconv.Itoa(env.Rank)) { // some are stopped then
+			fmt.Println("about to end")
+			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			time.Sleep(time.Second) // another thread may take the signal
+		}
+		if i := slices.Index(args, "for"); i > 0 { // all take their time
+			pause, _ := time.ParseDuration(args[i+1])
+			time.Sleep(pause)
+		}
 		return 0
 	}
 	if strconv.Itoa(env.Rank) == args[0] {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/outcome"
 )
 
@@ -42,6 +43,8 @@ type process struct {
 
 	spared  bool // the others go on without it
 	stopped bool // it has ended because all ranks were told to
+
+	halted awake.Silence // for how long it has been stopped after it had left; see endStopped
 
 	how string // how it ended, "" for status 0; set by wait
 

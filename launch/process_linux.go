@@ -27,6 +27,13 @@ func awaitExit(pid int) bool {
 	}
 }
 
+// isStopped says whether a child of this process is stopped by a signal. The system keeps that to be asked for again.
+func isStopped(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0 // 0: there is nothing to tell
+}
+
 // processorTime is how much of it all threads of a process have used so far, exact to what the scheduler counts; 0 of
 // one that is not there. What the process has started is not counted.
 func processorTime(pid int) time.Duration {

@@ -17,5 +17,8 @@ func processAttributes() *syscall.SysProcAttr {
 // awaitExit does not wait: only Linux can without reaping.
 func awaitExit(int) bool { return false }
 
+// isStopped is unknown: only Linux tells it without forgetting it.
+func isStopped(int) bool { return false }
+
 // processorTime is unknown: only Linux tells it of another process in one call.
 func processorTime(int) time.Duration { return 0 }

@@ -43,7 +43,7 @@ func (j *job) tooLate(next *escalation) {
 
 // stopped says that p has ended because all ranks have agreed to.
 func (j *job) stopped(p *process) bool {
-	return p.table < 0 && p.rank < j.cfg.N && !p.killed() && j.coordinator.Stopped(p.rank)
+	return p.table < 0 && p.rank < j.cfg.N && !p.killed() && p.whyHung() == "" && j.coordinator.Stopped(p.rank)
 }
 
 // suspend stops all processes and then the launcher, and has them go on with it. None of

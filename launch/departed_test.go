@@ -1,0 +1,47 @@
+package launch
+
+import (
+	"context"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A member that is stopped when it has left the job, which nobody but its launcher watches any more, is lost; the others are left
+// to end by themselves.
+func TestStoppedWhenItHadLeft(t *testing.T) {
+	t.Parallel()
+	l := launch(t, context.Background(), 3, "member", []string{"leave", "1"}, func(c *Config) {
+		c.Grace, c.DeadAfter = grace, 3*time.Second
+	})
+	want := "rank 1 is lost: stopped by a signal after it had left the job, and not continued within 3s; its last lines:\n  about to end"
+	if runtime.GOOS == "linux" && (l.err == nil || l.err.Error() != want) {
+		t.Errorf("got %v, want %q", l.err, want)
+	}
+}
+
+// It is none that is continued, nor one that takes its time without being stopped.
+func TestContinuedWhenItHadLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("who is stopped is not known here")
+	}
+	t.Parallel()
+	l := launch(t, context.Background(), 3, "member", []string{"leave", "1", "for", "4s"}, func(c *Config) {
+		c.DeadAfter = 3 * time.Second
+		started := c.OnStart
+		c.OnStart = func(rank, pid int) {
+			if started(rank, pid); rank == 1 {
+				go func() {
+					for !isStopped(pid) {
+						time.Sleep(10 * time.Millisecond)
+					}
+					syscall.Kill(pid, syscall.SIGCONT)
+				}()
+			}
+		}
+	})
+	if l.err != nil {
+		t.Error(l.err)
+	}
+}
