@@ -108,12 +108,12 @@ func (c Config) Validate() error {
 	fault(c.JoinTimeout < 0, "join timeout %v: want at least 0", c.JoinTimeout)
 	fault(c.Heartbeat < 0 || c.DeadAfter < 0, "heartbeat %v, dead after %v: want at least 0", c.Heartbeat, c.DeadAfter)
 	if err := c.Network.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("network: %w", err))
+		errs = append(errs, err)
 	}
 	fault(len(c.Collective.Ranks) > 0, "collective: ranks %v: a job's group is all of its ranks: leave them out, and make one of some with Job.Subgroup", c.Collective.Ranks)
 	fault(c.Collective.ID != 0, "collective: id %d: leave it out, a job's groups have their own", c.Collective.ID)
 	if err := c.Collective.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("collective: %w", err))
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

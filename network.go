@@ -1,10 +1,9 @@
 package ringo
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport/tcp"
 )
 
@@ -31,18 +30,53 @@ type Network struct {
 
 // Validate reports every fault of n at once.
 func (n Network) Validate() error {
-	_, err := cluster.ParsePortRange(n.PortRange)
-	errs := []error{err}
+	var faults setting.Faults
+	if _, err := cluster.ParsePortRange(n.PortRange); err != nil {
+		faults = append(faults, setting.Faultf("network.port-range", "%w", err))
+	}
 	if n.Streams < 0 || n.Streams > tcp.MaxStreams {
-		errs = append(errs, fmt.Errorf("%d streams: want 1 to %d, or 0 for 1", n.Streams, tcp.MaxStreams))
+		faults = append(faults, setting.Faultf("network.streams", "%d: want 1 to %d, or 0 for 1", n.Streams, tcp.MaxStreams))
 	}
 	if err := cluster.CheckInterface(n.Interface); err != nil {
-		errs = append(errs, err)
+		faults = append(faults, setting.Faultf("network.interface", "%w", err))
 	}
 	if err := tcp.CheckCongestionControl(n.CongestionControl); err != nil {
-		errs = append(errs, fmt.Errorf("congestion control %w", err))
+		faults = append(faults, setting.Faultf("network.congestion-control", "%w", err))
 	}
-	return errors.Join(errs...)
+	return faults.Err()
+}
+
+// Settings are the rows of what a person says of the connections between ranks, bound to n. Ranks that are goroutines of one
+// process have none, nor have those that go on without each other.
+func (n *Network) Settings() []setting.Row {
+	connects := setting.All(setting.Not("job.transport", "mem"), setting.Not("servers.lost", string(tables.LostGoesOn)))
+	return []setting.Row{
+		{
+			Path: "network.interface", Flag: "interface", Unit: "NAME", Scope: setting.Local, Needs: connects,
+			About: "network interface on which ranks listen for each other; empty: that of the address by which they reach the coordinator",
+			Value: setting.Text(&n.Interface),
+		},
+		{
+			Path: "network.port-range", Flag: "port-range", Unit: "FIRST-LAST", Scope: setting.Local, Needs: connects,
+			About: "ports on which ranks may listen for each other, such as 20000-20100; empty: any",
+			Value: setting.Text(&n.PortRange),
+		},
+		{
+			Path: "network.streams", Unit: "CONNECTIONS", Scope: setting.Changeable, Needs: connects,
+			About: "connections between each two ranks; several help where one does not fill the link",
+			Value: setting.Int(&n.Streams),
+		},
+		{
+			Path: "network.congestion-control", Unit: "NAME", Scope: setting.Local, Needs: connects,
+			About: "congestion control algorithm of the connections, such as reno, cubic or bbr; empty: the system's, and reno instead of bbr between ranks of one host",
+			Value: setting.Text(&n.CongestionControl),
+		},
+		{
+			Path: "network.checksum", Scope: setting.Changeable, Needs: connects,
+			About: "check the payload of every message by a CRC-32C",
+			Value: setting.Bool(&n.Checksum),
+		},
+	}
 }
 
 // ports is PortRange, which Validate has checked.

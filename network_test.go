@@ -3,6 +3,8 @@ package ringo
 import (
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/setting"
 )
 
 func TestNetworkValidatesAll(t *testing.T) {
@@ -13,9 +15,41 @@ func TestNetworkValidatesAll(t *testing.T) {
 		t.Error(err)
 	}
 	err := Config{Network: Network{Interface: "no such", PortRange: "9-8", Streams: 17, CongestionControl: "voodoo"}}.Validate()
-	for _, want := range []string{`interface "no such"`, `"9-8"`, "17 streams", `"voodoo"`} {
+	for _, want := range []string{`network.interface "no such"`, `network.port-range "9-8"`, "network.streams 17", `network.congestion-control "voodoo"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is missing in %v", want, err)
+		}
+	}
+}
+
+func TestNetworkSettings(t *testing.T) {
+	for _, c := range []struct{ transport, lost, idle string }{
+		{"shm", "end", ""},
+		{"mem", "end", "it needs job.transport other than mem"},
+		{"tcp", "go-on", "it needs servers.lost other than go-on"},
+	} {
+		n := Network{Streams: 1}
+		table, err := setting.New(append(n.Settings(), setting.Row{Path: "job.transport", Value: setting.Text(&c.transport)}, setting.Row{Path: "servers.lost", Value: setting.Text(&c.lost)})...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := map[setting.Path]string{"network.interface": "lo", "network.port-range": "7-9", "network.streams": "3", "network.congestion-control": "reno", "network.checksum": "true"}
+		for p, text := range given {
+			if err := table.Apply(setting.Assignment{Path: p, Text: text, Origin: "test"}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := (Network{Interface: "lo", PortRange: "7-9", Streams: 3, CongestionControl: "reno", Checksum: true}); n != want {
+			t.Errorf("got %+v, want %+v", n, want)
+		}
+		idle := table.Idle()
+		if want := map[bool]int{true: 0, false: len(given)}[c.idle == ""]; len(idle) != want {
+			t.Errorf("transport %s, lost %s: %v", c.transport, c.lost, idle)
+		}
+		for _, f := range idle {
+			if !strings.HasSuffix(f.Error(), c.idle) {
+				t.Errorf("%v, want %s", f, c.idle)
+			}
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // PortRange is the ports that a rank may listen on. The zero value leaves the
@@ -27,7 +29,7 @@ func ParsePortRange(text string) (PortRange, error) {
 	p.First, err = strconv.Atoi(first)
 	p.Last, lastErr = strconv.Atoi(last)
 	if err != nil || lastErr != nil || p.First < 1 || p.Last < p.First || p.Last > 65535 {
-		return PortRange{}, fmt.Errorf("port range %q: want FIRST-LAST within 1 to 65535, such as 20000-20100", text)
+		return PortRange{}, fmt.Errorf("%q: want FIRST-LAST within 1 to 65535, such as 20000-20100", text)
 	}
 	return p, nil
 }
@@ -57,7 +59,7 @@ func listen(local net.Addr, network string, ports PortRange) (net.Listener, erro
 	if network != "" {
 		ip, err := addressOf(network, tcp.IP)
 		if err != nil {
-			return nil, err
+			return nil, setting.Faultf("network.interface", "%w", err)
 		}
 		at = net.TCPAddr{IP: ip}
 	}
@@ -73,7 +75,7 @@ func listen(local net.Addr, network string, ports PortRange) (net.Listener, erro
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("all ports of %v are in use on %v: give a range with at least as many free ones as ranks on this host", ports, at.IP)
+	return nil, setting.Faultf("network.port-range", "%v: all ports are in use on %v: want a range with at least as many free ones as ranks on this host", ports, at.IP)
 }
 
 // CheckInterface reports whether this host has a network interface of a name, ""
@@ -92,16 +94,16 @@ func CheckInterface(network string) error {
 func addressOf(network string, like net.IP) (net.IP, error) {
 	found, err := net.InterfaceByName(network)
 	if err != nil {
-		return nil, fmt.Errorf("interface %q: there is none of this name, but %s", network, strings.Join(interfaces(), ", "))
+		return nil, fmt.Errorf("%q: there is none of this name, but %s", network, strings.Join(interfaces(), ", "))
 	}
 	addrs, err := found.Addrs()
 	if err != nil {
-		return nil, fmt.Errorf("interface %q: %w", network, err)
+		return nil, fmt.Errorf("%q: %w", network, err)
 	}
 	if ip := choose(addrs, like); ip != nil {
 		return ip, nil
 	}
-	return nil, fmt.Errorf("interface %q has no address that other hosts could use, only %v", network, addrs)
+	return nil, fmt.Errorf("%q: it has no address that other hosts could use, only %v", network, addrs)
 }
 
 func interfaces() []string {

@@ -14,6 +14,7 @@ const (
 	Pairwise     = "pairwise" // every rank with each other one, part by part
 	Direct       = "direct"   // in shared memory; where all ranks share it
 	Naive        = "naive"    // everything to rank 0 and back, the straw man
+	Auto         = "auto"     // the table's choice, of Config alone
 )
 
 // method is an algorithm in a table or a tag.
@@ -51,7 +52,7 @@ func methodOf(name string) (m method, ok bool) {
 // fits reports why a group of so many ranks cannot use an algorithm.
 func fits(m method, size int) error {
 	if m == byExchange && size > 2 {
-		return fmt.Errorf("algorithm %v is for two ranks, the group has %d", m, size)
+		return fmt.Errorf("%v: it is for two ranks, and the group has %d", m, size)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -21,7 +22,7 @@ type Config struct {
 	// Empty: all are on one.
 	Hosts []int
 	// Algorithm of the operations that have it; the table's for the others.
-	// Empty: the table's for all.
+	// Auto or empty: the table's for all.
 	Algorithm string
 	// Profile is a tuned table to use instead of the fixed one, see Tune and
 	// Group.Use; the same on every rank.
@@ -46,6 +47,8 @@ type Config struct {
 	// the IDs 0 to 7, and with less room, and not for Send and Receive, 8 to 23.
 	ID uint32
 }
+
+const pathAlgorithm setting.Path = "job.algorithm"
 
 const (
 	defaultTimeout  = 10 * time.Minute
@@ -74,12 +77,12 @@ func besideID(id, k uint32) uint32 {
 // Validate reports all faults of the configuration together.
 func (c Config) Validate() error {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if _, ok := methodOf(c.Algorithm); !ok {
-		fault("algorithm %q is unknown%s, known are %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", "))
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("collective: "+format, args...)) }
+	if _, ok := methodOf(c.Algorithm); !ok && c.Algorithm != Auto {
+		faults = append(faults, setting.Faultf(pathAlgorithm, "%q is not known%s: want one of auto, %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", ")))
 	}
 	if c.Timeout < 0 {
-		fault("timeout %v is negative", c.Timeout)
+		faults = append(faults, setting.Faultf("job.timeout", "%v: want a positive time, such as 30s, or 0 for %v", c.Timeout, defaultTimeout))
 	}
 	if c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment) {
 		fault("segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
@@ -96,8 +99,27 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// filled returns c with zero values replaced by what they stand for.
+// Settings are the rows of what a person says of operations of ranks, bound to c.
+func (c *Config) Settings() []setting.Row {
+	return []setting.Row{
+		{
+			Path: pathAlgorithm, Flag: "algorithm", Scope: setting.Result,
+			About: "how ranks sum and gather, for operations that have this algorithm; auto: what a table says for the number of ranks and bytes",
+			Value: setting.Choice(&c.Algorithm, append([]string{Auto}, Algorithms()...)...),
+		},
+		{
+			Path: "job.timeout", Flag: "timeout", Unit: "TIME", Scope: setting.Changeable,
+			About: "longest wait for another rank in an exchange, or for a server; dead ones are found much earlier, and slow ones are only reported until then",
+			Value: setting.Duration(&c.Timeout),
+		},
+	}
+}
+
+// filled returns c with zero values replaced by what they stand for, and Auto by none.
 func (c Config) filled() Config {
+	if c.Algorithm == Auto {
+		c.Algorithm = ""
+	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 	}

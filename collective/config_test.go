@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
@@ -53,4 +54,21 @@ func TestWaitTwice(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestSettings(t *testing.T) {
+	c := Config{Algorithm: Auto, Timeout: time.Minute}
+	table, err := setting.New(c.Settings()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := New(mem.New(1)[0], c); err != nil || g.Algorithm() != "" {
+		t.Errorf("auto is no choice of its own: %v", err)
+	} else {
+		g.Close()
+	}
+	faults := table.Apply(setting.Assignment{Path: "job.algorithm", Text: "rng"}, setting.Assignment{Path: "job.timeout", Text: "3s"})
+	if len(faults) != 1 || !strings.Contains(faults[0].Error(), `job.algorithm rng: want one of auto, ring`) || c.Timeout != 3*time.Second {
+		t.Errorf("got %v, %+v", faults, c)
+	}
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -82,7 +83,7 @@ type Group struct {
 // configuration, or one that does not fit the mesh.
 func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("collective: %w", err)
+		return nil, err
 	}
 	ranks, err := cfg.members(mesh)
 	if err != nil {
@@ -92,7 +93,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	rank, size := slices.Index(ranks, mesh.Rank()), len(ranks)
 	named, _ := methodOf(cfg.Algorithm)
 	if err := fits(named, size); err != nil {
-		return nil, fmt.Errorf("collective: %w", err)
+		return nil, setting.Faultf(pathAlgorithm, "%w", err)
 	}
 	g := &Group{
 		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), hostOf: cfg.hostsAmong(ranks), cfg: cfg, named: named,
@@ -104,14 +105,14 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	g.wake.L = &g.mu
 	g.hosting = newHierarchy(cfg.hostsAmong(ranks), rank)
 	if g.hosting == nil && named == byHierarchy {
-		return nil, fmt.Errorf("collective: algorithm %v: a host has more than %d of the group's ranks", named, maxLocal)
+		return nil, setting.Faultf(pathAlgorithm, "%v: a host has more than %d of the group's ranks", named, maxLocal)
 	}
 	if g.share, err = newShare(g); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave()
-		return nil, fmt.Errorf("collective: algorithm %q: %s; leave the choice to the table, or name another", Direct, g.whyNotShared())
+		return nil, setting.Faultf(pathAlgorithm, "%s: %s; leave the choice to the table, or name another", Direct, g.whyNotShared())
 	}
 	g.table.Store(g.fixed())
 	if cfg.Profile != nil {

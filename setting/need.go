@@ -16,6 +16,9 @@ type Need interface {
 // Is needs a setting to have one of some values.
 func Is(p Path, values ...string) Need { return is{p, values} }
 
+// Not needs a setting to have none of some values.
+func Not(p Path, values ...string) Need { return not{is{p, values}} }
+
 // On needs a setting to be anything but off: "", "0", "0s", "false" and "none" are off.
 func On(p Path) Need { return on{p} }
 
@@ -36,6 +39,14 @@ func (n is) describe() (string, []any) {
 	return "%v " + escaped(strings.Join(n.values, " or ")), []any{n.path}
 }
 
+type not struct{ is }
+
+func (n not) met(text func(Path) string) bool { return !n.is.met(text) }
+
+func (n not) describe() (string, []any) {
+	return "%v other than " + escaped(strings.Join(n.values, " and ")), []any{n.path}
+}
+
 type on struct{ path Path }
 
 func (n on) met(text func(Path) string) bool {
@@ -53,6 +64,21 @@ type joined struct {
 func (n joined) met(text func(Path) string) bool {
 	fails := func(one Need) bool { return one.met(text) != n.all }
 	return slices.ContainsFunc(n.needs, fails) != n.all
+}
+
+// unmet is what a need lacks: of All those that are not met.
+func unmet(n Need, text func(Path) string) Need {
+	all, ok := n.(joined)
+	if !ok || !all.all {
+		return n
+	}
+	lacking := joined{word: all.word, all: true}
+	for _, one := range all.needs {
+		if !one.met(text) {
+			lacking.needs = append(lacking.needs, unmet(one, text))
+		}
+	}
+	return lacking
 }
 
 func (n joined) describe() (string, []any) {

@@ -146,7 +146,7 @@ func (t *Table) Idle() Faults {
 		if t.origins[i] == "" || r.Needs == nil || r.Needs.met(t.text) {
 			continue
 		}
-		format, args := r.Needs.describe()
+		format, args := unmet(r.Needs, t.text).describe()
 		faults = append(faults, &Fault{Path: r.Path, Origin: t.origins[i], format: "has no effect: it needs " + format, args: args})
 	}
 	return faults

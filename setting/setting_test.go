@@ -230,3 +230,29 @@ func TestEveryRowCounts(t *testing.T) {
 		}
 	}
 }
+
+// What has no effect is told with what is missing, and not with what is there.
+func TestIdleSettingsSayWhatTheyLack(t *testing.T) {
+	need := setting.All(setting.On("x"), setting.Any(setting.On("y"), setting.Is("x", "3")), setting.Not("w", "a", "b"))
+	for _, c := range []struct{ x, y, w, want string }{
+		{"", "", "a", "z has no effect: it needs x and y or x 3 and w other than a and b"},
+		{"1", "", "c", "z has no effect: it needs y or x 3"},
+		{"1", "1", "b", "z has no effect: it needs w other than a and b"},
+		{"3", "", "", ""},
+	} {
+		z := 1
+		table, err := setting.New(setting.Row{Path: "x", Value: setting.Text(&c.x)}, setting.Row{Path: "y", Value: setting.Text(&c.y)},
+			setting.Row{Path: "w", Value: setting.Text(&c.w)}, setting.Row{Path: "z", Needs: need, Value: setting.Int(&z)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table.Apply(setting.Assignment{Path: "z", Text: "2", Origin: "test"})
+		got := ""
+		if err := table.Idle().Err(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("x %q, y %q, w %q: got %q, want %q", c.x, c.y, c.w, got, c.want)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -157,43 +156,12 @@ func (f *psFlags) tableGrace() time.Duration {
 type admission shard.Admission
 
 // Set reads them.
-func (a *admission) Set(text string) error {
-	var out admission
-	for _, part := range strings.Split(text, ",") {
-		name, value, _ := strings.Cut(part, ":")
-		var err error
-		switch name {
-		case "count":
-			out.Count, err = strconv.Atoi(value)
-			if err == nil && out.Count < 2 {
-				err = fmt.Errorf("want at least 2: at their first pull all keys come")
-			}
-		case "share":
-			out.Share, err = strconv.ParseFloat(value, 64)
-			if err == nil && !(out.Share > 0 && out.Share < 1) {
-				err = fmt.Errorf("want a number between 0 and 1")
-			}
-		default:
-			return fmt.Errorf("%q is not known: want count:N or share:X", part)
-		}
-		if err != nil {
-			return fmt.Errorf("%q: %w", part, err)
-		}
-	}
-	*a = out
-	return shard.Admission(out).Validate()
-}
+func (a *admission) Set(text string) error { return (*shard.Admission)(a).UnmarshalText([]byte(text)) }
 
 // String writes what Set reads.
 func (a *admission) String() string {
-	var parts []string
-	if a.Count > 0 {
-		parts = append(parts, fmt.Sprintf("count:%d", a.Count))
-	}
-	if a.Share > 0 {
-		parts = append(parts, fmt.Sprintf("share:%v", a.Share))
-	}
-	return strings.Join(parts, ",")
+	text, _ := shard.Admission(*a).MarshalText() // which never fails
+	return string(text)
 }
 
 // Type is the flag's kind in help texts.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -59,7 +60,7 @@ func (c *serverRole) losing(cfg *server.Config, launched bool) {
 	const away = time.Minute
 	cfg.Arrive, cfg.Heartbeat, cfg.Silence, cfg.Rejoin = c.joinTimeout, c.heartbeat, c.deadAfter, max(away, c.deadAfter)
 	if c.ps.goesOn() {
-		cfg.LostLeaves, cfg.Rejoin = true, c.deadAfter
+		cfg.Lost, cfg.Rejoin = tables.LostGoesOn, c.deadAfter
 	} else if launched {
 		cfg.Arrive += away
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/ps/tiers"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -35,12 +35,12 @@ type Config struct {
 	Index, Servers, Trainers int
 	// Lanes is how many lanes each trainer has; 0: 1.
 	Lanes int
-	// Mode, Staleness, Durability, Fsync and LostLeaves are those of tables.Config.
+	// Mode, Staleness, Durability, Fsync and Lost are those of tables.Config.
 	Mode       tables.Mode
 	Staleness  int
 	Durability tables.Durability
 	Fsync      bool
-	LostLeaves bool
+	Lost       tables.Lost
 	// Dir is a folder that servers may have in common; each has one of its own in it.
 	Dir string
 	// From is the Dir of an earlier job, of any number of servers, whose newest checkpoints this one begins
@@ -75,6 +75,11 @@ type Config struct {
 	FullWait time.Duration
 	// Heartbeat, Silence, Rejoin and Arrive say when a trainer is lost: see service.Config.
 	Heartbeat, Silence, Rejoin, Arrive time.Duration
+	// HTTP is HOST:PORT of server 0, where a person may ask by HTTP; the others take the next ports, and port 0 is any free one.
+	// ListenHTTP makes Admin and AdminHost of it.
+	HTTP string
+	// HTTPOpen lets HTTP be an address that other hosts reach.
+	HTTPOpen bool
 	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. Whoever reaches it may read:
 	// let it listen on this host only, or say which other host requests may be for in AdminHost. Run closes it.
 	Admin     net.Listener
@@ -113,28 +118,19 @@ func (c Config) Validate() error {
 	if c.Listener == nil {
 		errs = append(errs, errors.New("ps: server: it has nowhere to listen"))
 	}
-	if c.SaveEvery < 0 || c.SaveEvery > 0 && c.Durability == tables.None {
-		errs = append(errs, fmt.Errorf("ps: server: a checkpoint every %v with durability %q: want at least 0, and durability checkpoint or wal", c.SaveEvery, c.Durability))
-	}
-	if c.MemoryBytes < 0 || c.DiskBytes < 0 || c.DiskBytes > 0 && c.MemoryBytes == 0 || c.MemoryBytes > 0 && c.Dir == "" {
-		errs = append(errs, fmt.Errorf("ps: server: rows of %d bytes in memory and %d on disk in %q: want at least 0, a limit of memory where there is one of the disk, and then a folder", c.MemoryBytes, c.DiskBytes, c.Dir))
-	}
-	if c.DiskBytes > 0 && c.DiskBytes < store.MinLimitBytes {
-		errs = append(errs, fmt.Errorf("ps: server: rows of %d bytes on disk: want 0 (no limit), or %d or more", c.DiskBytes, store.MinLimitBytes))
-	}
+	return errors.Join(append(errs, c.check())...)
+}
+
+// check is Validate without what a server needs to run.
+func (c Config) check() error {
+	var errs []error
 	if c.FullWait < 0 {
 		errs = append(errs, fmt.Errorf("ps: server: waiting %v for room on a full disk: want at least 0", c.FullWait))
-	}
-	if c.ShrinkEvery < 0 || c.DeleteAfter < 0 {
-		errs = append(errs, fmt.Errorf("ps: server: days of %v, and rows deleted after %d unseen: want at least 0", c.ShrinkEvery, c.DeleteAfter))
-	}
-	if c.From != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir) {
-		errs = append(errs, fmt.Errorf("ps: server: it begins with checkpoints in %q and keeps its own there: want another folder", c.From))
 	}
 	if (len(c.FromNumbers) > 0) != (c.FromStep > 0) || c.FromStep > 0 && c.From == "" {
 		errs = append(errs, fmt.Errorf("ps: server: it begins with checkpoints %v of step %d in %q: want all of them, or no numbers and no step", c.FromNumbers, c.FromStep, c.From))
 	}
-	return errors.Join(append(errs, c.Admission.Validate(), c.tables().Validate())...)
+	return errors.Join(append(errs, c.faults().Err(), c.tables().Validate())...)
 }
 
 // own is the server's folder.
@@ -145,7 +141,7 @@ func (c Config) tables() tables.Config {
 	t := tables.Config{
 		Job:   hex.EncodeToString(job[:8]), // a server that is started again goes on, another job does not
 		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Lanes: c.Lanes, Mode: c.Mode, Staleness: c.Staleness,
-		Durability: c.Durability, Fsync: c.Fsync, LostLeaves: c.LostLeaves,
+		Durability: c.Durability, Fsync: c.Fsync, Lost: c.Lost,
 	}
 	if c.Job != "" && c.Durability == tables.None {
 		t.Durability, t.Ordered = tables.Checkpoint, true
@@ -273,9 +269,9 @@ func (c Config) daysFit(sc schema.Schema) error {
 	}
 	switch {
 	case c.DeleteAfter > 0 && own > 0 && own == len(sc.Sparse):
-		return fmt.Errorf("deleting rows after %d days unseen (--ps-unseen) has no effect: the rule of all tables says itself when rows go (delete_after)", c.DeleteAfter)
+		return setting.Faultf(pathUnseen, "%d has no effect: the rule of all tables says itself when rows go (delete_after)", c.DeleteAfter)
 	case c.ShrinkEvery > 0 && c.DeleteAfter == 0 && own == 0:
-		return fmt.Errorf("days of %v (--ps-shrink-every) have no effect: no row would go without a number of days unseen (--ps-unseen)", c.ShrinkEvery)
+		return setting.Faultf(pathShrinkEvery, "%v has no effect without %v: no row would go", c.ShrinkEvery, pathUnseen)
 	}
 	return nil
 }

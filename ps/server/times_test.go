@@ -194,8 +194,8 @@ func TestFromFaults(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
 		"no such file":           func(c *Config) { c.From = filepath.Join(dir, "none") },
 		"has no folder server-0": func(c *Config) { c.From = dir },
-		"want another folder":    func(c *Config) { c.From, c.Dir, c.Durability = dir, dir+"/", tables.WAL },
-		"days of -1ns":           func(c *Config) { c.ShrinkEvery = -1 },
+		"a folder of its own":    func(c *Config) { c.From, c.Dir, c.Durability = dir, dir+"/", tables.WAL },
+		"shrink-every -1ns":      func(c *Config) { c.ShrinkEvery = -1 },
 		"admission after 16":     func(c *Config) { c.Admission.Count = 16 },
 	} {
 		r := run(t, transport.NewTicket(), change)

@@ -37,7 +37,7 @@ func (a Admission) Validate() error {
 	var errs []error
 	a.check(func(bad bool, format string, args ...any) {
 		if bad {
-			errs = append(errs, fmt.Errorf("shard: "+format, args...))
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	})
 	return errors.Join(errs...)

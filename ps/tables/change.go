@@ -289,7 +289,7 @@ func (e *Engine) Leave(lane int, seq uint64) (Ticket, error) {
 }
 
 // Lost says that a trainer does not come back. The engine stops with a *LostError, or,
-// with Config.LostLeaves, goes on as if the trainer had left. For one that has left, or
+// with LostGoesOn, goes on as if the trainer had left. For one that has left, or
 // was lost before, nothing happens.
 func (e *Engine) Lost(trainer int, cause error) error {
 	if trainer < 0 || trainer >= e.cfg.Trainers {
@@ -314,7 +314,7 @@ func (e *Engine) lose(lane int, lost *LostError) error {
 	if err := e.Err(); err != nil {
 		return err
 	}
-	if !e.cfg.LostLeaves {
+	if e.cfg.Lost != LostGoesOn {
 		e.fail(lost)
 		return lost
 	}

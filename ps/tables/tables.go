@@ -26,7 +26,7 @@
 //   - Geo adds what trainers have moved their own copies by: no rule, no wait.
 //
 // A trainer that leaves is not waited for any more. One that is lost ends the job with
-// an error that names it, or counts as one that has left ([Config].LostLeaves).
+// an error that names it, or counts as one that has left ([Config].Lost).
 //
 // # Durability
 //
@@ -58,6 +58,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/wal"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Mode is how consistent what trainers see is.
@@ -79,6 +80,13 @@ const (
 	None       Durability = "none"
 	Checkpoint Durability = "checkpoint"
 	WAL        Durability = "wal"
+)
+
+// Settings that several faults name.
+const (
+	pathMode       setting.Path = "sync"
+	pathDurability setting.Path = "servers.durability"
+	pathDir        setting.Path = "servers.dir"
 )
 
 // Limits.
@@ -128,8 +136,8 @@ type Config struct {
 	// MaxRows is the most rows that a table has on this server; 0 is the default of
 	// package rows.
 	MaxRows int
-	// LostLeaves lets the others go on when a trainer is lost, without it.
-	LostLeaves bool
+	// Lost is what happens to the others when a trainer is lost. Empty means LostEnds.
+	Lost Lost
 	// WaitLimit is how long Await waits. 0 means DefaultWaitLimit.
 	WaitLimit time.Duration
 	// LogBuffer bounds a change in the log, in bytes; there are two buffers of it. 0
@@ -229,15 +237,21 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("tables: "+format, args...))
 		}
 	}
+	set := func(ok bool, p setting.Path, format string, args ...any) {
+		if !ok {
+			errs = append(errs, setting.Faultf(p, format, args...))
+		}
+	}
 	want(c.Servers >= 1 && c.Index >= 0 && c.Index < c.Servers, "server %d of %d: want 0 to %d", c.Index, c.Servers, c.Servers-1)
 	want(c.Trainers >= 1 && c.Lanes >= 1 && c.Trainers <= MaxLanes && c.Lanes <= MaxLanes && c.Trainers*c.Lanes <= MaxLanes,
 		"%d trainers with %d lanes each: want at least 1, and at most %d lanes together", c.Trainers, c.Lanes, MaxLanes)
-	want(c.Mode == Sync || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, "mode %q: want sync, async, ssp or geo", c.Mode)
-	want(c.Staleness >= 0, "staleness %d: want 0 or more", c.Staleness)
-	want(c.Staleness == 0 || c.Mode == SSP, "staleness %d in mode %q: it is for ssp alone", c.Staleness, c.Mode)
-	want(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, "durability %q: want none, checkpoint or wal", c.Durability)
-	want(c.Dir != "" || c.Durability == None, "durability %q without a directory", c.Durability)
-	want(!c.Fsync || c.Durability == WAL, "fsync with durability %q: it is for wal alone", c.Durability)
+	set(c.Mode == Sync || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, pathMode, "%q: want sync, async, ssp or geo", c.Mode)
+	set(c.Staleness >= 0, "servers.staleness", "%d: want 0 or more", c.Staleness)
+	set(c.Staleness <= 0 || c.Mode == SSP, "servers.staleness", "%d has no effect with %v %s: it is for %[2]v ssp alone", c.Staleness, pathMode, c.Mode)
+	set(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, pathDurability, "%q: want none, checkpoint or wal", c.Durability)
+	set(c.Dir != "" || c.Durability == None, pathDir, "is missing: %v %s keeps what survives in a folder", pathDurability, c.Durability)
+	set(!c.Fsync || c.Durability == WAL, "servers.fsync", "has no effect with %v %s: it is for %[1]v wal alone", pathDurability, c.Durability)
+	set(c.Lost == "" || c.Lost == LostEnds || c.Lost == LostGoesOn, "servers.lost", "%q: want end or go-on", c.Lost)
 	want(len(c.FromNumbers) == 0 || len(c.FromNumbers) == len(c.From), "%d numbers of checkpoints for %d directories: want one for each, or none", len(c.FromNumbers), len(c.From))
 	want(!c.Ordered || c.Durability == Checkpoint, "checkpoints to order only with durability %q: it is for checkpoint alone", c.Durability)
 	want(c.Keep >= 1, "%d checkpoints to keep: want 1 or more", c.Keep)

@@ -192,7 +192,7 @@ func TestLost(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(Config{Trainers: 3, Mode: Sync, Durability: None, LostLeaves: true}, sparseOnly())
+		e, err := Open(Config{Trainers: 3, Mode: Sync, Durability: None, Lost: LostGoesOn}, sparseOnly())
 		must(t, err)
 		defer e.Close()
 		a, b, gone := newClient(t, e, 0), newClient(t, e, 1), newClient(t, e, 2)

@@ -17,6 +17,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -90,9 +91,11 @@ func (c Config) Validate() error {
 	fault(c.JoinTimeout < 0, "JoinTimeout %v is negative", c.JoinTimeout)
 	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
 	fault(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
-	fault(c.Streams < 0 || c.Streams > MaxStreams, "Streams %d: expected 1 to %d, or 0 for 1", c.Streams, MaxStreams)
+	if c.Streams < 0 || c.Streams > MaxStreams {
+		faults = append(faults, setting.Faultf("network.streams", "%d: want 1 to %d, or 0 for 1", c.Streams, MaxStreams))
+	}
 	if err := CheckCongestionControl(c.CongestionControl); err != nil {
-		faults = append(faults, fmt.Errorf("tcp: CongestionControl: %w", err))
+		faults = append(faults, setting.Faultf("network.congestion-control", "%w", err))
 	}
 	if c.Size > 1 {
 		fault(len(c.Ticket) == 0, "Ticket is missing")
