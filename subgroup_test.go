@@ -76,9 +76,9 @@ func onGroups(job *ringo.Job) error {
 				}
 			}
 			if err == nil {
-				var beside *collective.Group
-				if beside, err = m.group.Beside(); err == nil {
-					err = errors.Join(sumOver(beside, job, m.ranks, 10), beside.Close())
+				var dup *collective.Group
+				if dup, err = m.group.Dup(); err == nil {
+					err = errors.Join(sumOver(dup, job, m.ranks, 10), dup.Close())
 				}
 			}
 			errs <- err

@@ -42,7 +42,7 @@ type Config struct {
 	// reports it. 0: at once.
 	SlowAfter time.Duration
 	// ID tells apart groups over one mesh that have a rank in common, which must all have different
-	// ones, also those that are made one after the other, below 1<<30; those that Group.Beside makes
+	// ones, also those that are made one after the other, below 1<<30; those that Group.Dup makes
 	// have others of their own where these are below MaxSubgroup. Ranks share memory in groups with
 	// the IDs 0 to 7, and with less room, and not for Send and Receive, 8 to 23.
 	ID uint32
@@ -66,8 +66,8 @@ const (
 	MaxSubgroup   = 1 << 20
 )
 
-// besideID is the ID of group k, from 1, beside the one with an ID.
-func besideID(id, k uint32) uint32 {
+// dupID is the ID of duplicate k, from 1, of the group with an ID.
+func dupID(id, k uint32) uint32 {
 	if id+k < FirstSubgroup {
 		return id + k
 	}

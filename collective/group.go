@@ -69,9 +69,9 @@ type Group struct {
 	free       *Work                // recycled
 	spare      atomic.Pointer[Work] // likewise, the last one
 
-	beside  []*Group // made by Beside
-	besides uint32   // how many there have been
-	sent    atomic.Int64
+	dups   []*Group // made by Dup
+	dupped uint32   // how many there have been
+	sent   atomic.Int64
 
 	talking  []*Work  // Sends and Receives under way
 	sends    []uint64 // how many Sends to each rank were started
@@ -124,16 +124,16 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// Beside makes a group of the same ranks over the same mesh that chooses by the same
-// table: for operations whose order does not depend on that of g's, such as those
-// of a goroutine of their own. Its ID follows from g's and from how many groups
-// were made beside g before it; every rank makes the same ones in the same
-// order. g's Waiting tells of its waits too. It is closed before g.
-func (g *Group) Beside() (*Group, error) {
+// Dup makes another group of the same ranks over the same mesh that chooses by the same
+// rules, as MPI_Comm_dup does: for operations whose order does not depend on that of g's,
+// such as those of a goroutine of their own. Its ID follows from g's and from how many
+// duplicates g has had; every rank makes the same ones in the same order. It sends nothing.
+// g's Waiting tells of its waits too. It is closed before g.
+func (g *Group) Dup() (*Group, error) {
 	g.mu.Lock()
-	g.besides++
+	g.dupped++
 	cfg := g.cfg
-	cfg.ID = besideID(cfg.ID, g.besides)
+	cfg.ID = dupID(cfg.ID, g.dupped)
 	g.mu.Unlock()
 	cfg.Ranks, cfg.Profile = g.ranks, nil
 	b, err := New(g.mesh, cfg)
@@ -145,7 +145,7 @@ func (g *Group) Beside() (*Group, error) {
 		b.tuned.Store(true)
 	}
 	g.mu.Lock()
-	g.beside = append(slices.DeleteFunc(g.beside, (*Group).isClosed), b)
+	g.dups = append(slices.DeleteFunc(g.dups, (*Group).isClosed), b)
 	g.mu.Unlock()
 	return b, nil
 }

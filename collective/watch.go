@@ -33,7 +33,7 @@ func (g *Group) Waiting() (longest Wait, ok bool) {
 	for _, w := range g.talking {
 		look(w)
 	}
-	for _, b := range g.beside {
+	for _, b := range g.dups {
 		if w, waits := b.Waiting(); waits && (!ok || w.Since.Before(longest.Since)) {
 			longest, ok = w, true
 		}

@@ -173,7 +173,7 @@ func (e *Group) finish(h *held) {
 // enqueue leaves h to the goroutine, which the first one starts.
 func (e *Group) enqueue(h *held) {
 	if e.own == nil {
-		own, err := e.g.Beside()
+		own, err := e.g.Dup()
 		if err != nil {
 			h.end, h.err = time.Now(), e.fault(h.op, "start", err)
 			return

@@ -12,11 +12,11 @@ import (
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
-// A group beside another has a sequence of its own: ranks may interleave the two as
+// A duplicate has a sequence of its own: ranks may interleave the two as
 // they like. Both count what they send.
-func TestBeside(t *testing.T) {
+func TestDup(t *testing.T) {
 	onRanks(t, 3, Config{Algorithm: Ring}, func(g *Group) error {
-		b, err := g.Beside()
+		b, err := g.Dup()
 		if err != nil {
 			return err
 		}
@@ -39,10 +39,10 @@ func TestBeside(t *testing.T) {
 	})
 }
 
-func TestBesideTellsOfItsWaits(t *testing.T) {
+func TestWaitingTellsOfDups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		onRanks(t, 2, Config{}, func(g *Group) error {
-			b, err := g.Beside()
+			b, err := g.Dup()
 			if err != nil {
 				return err
 			}
