@@ -15,7 +15,7 @@ import (
 //	F[j] = min over i < j of max(F[i], R[j]) + t_c(i..j)
 //
 // with R[j] the time at which layers 1..j are final: O(L²). F counts the channel as if the
-// computation never ended, see Beside. With selection, or exchanges that slow the
+// computation never ended, see Contention. With selection, or exchanges that slow the
 // computation down, groups also delay the compute path, and a prefix is described by two
 // times, see exactFront.
 func Exact(s Step) Plan {
@@ -39,7 +39,7 @@ func exactDense(s Step) Plan {
 		done[j] = math.Inf(1)
 		for i := range j {
 			before := finish{ready, done[i]}
-			if t := before.then(s.Costs.Beside, 0, s.Costs.send(span(s.Layers, i, j-1).Len()), j == n); t.channel < done[j] {
+			if t := before.then(s.Costs.Contention, 0, s.Costs.send(span(s.Layers, i, j-1).Len()), j == n); t.channel < done[j] {
 				done[j], from[j] = t.channel, i
 			}
 		}
@@ -64,7 +64,7 @@ type prefix struct {
 // matter that no other one beats in both times, the Pareto front, and that can still end
 // as early as a quick plan. It costs O(L² x size of the fronts), and returns the largest
 // of these sizes: they are bounded by the number of groups when selection costs Fixed + PerValue x and nothing is
-// lost to exchanges (Beside.Share), for then the compute time depends on nothing else.
+// lost to exchanges (Contention.Share), for then the compute time depends on nothing else.
 func exactFront(s Step) (p Plan, largest int) {
 	n := len(s.Layers)
 	fronts := make([][]prefix, n+1)
@@ -77,9 +77,9 @@ func exactFront(s Step) (p Plan, largest int) {
 			backward += s.Backward[i]
 			values := span(s.Layers, i, j-1).Len()
 			sel, send := s.Costs.group(values)
-			work := s.Costs.Beside.behind(i, backward+sel)
+			work := s.Costs.Contention.behind(i, backward+sel)
 			for k, f := range fronts[i] {
-				if f := f.then(s.Costs.Beside, work, send, j == n); !bound.cuts(f, j) {
+				if f := f.then(s.Costs.Contention, work, send, j == n); !bound.cuts(f, j) {
 					all = append(all, prefix{f, i, k})
 				}
 			}
@@ -104,8 +104,8 @@ func exactFront(s Step) (p Plan, largest int) {
 
 // bound tells which prefixes cannot lead to a step as short as that of a quick plan.
 type bound struct {
-	beside Beside
-	end    float64 // of all groups, under the better of two quick plans
+	contention Contention
+	end        float64 // of all groups, under the better of two quick plans
 	// left is by number of layers what is still to come at least: backward, and
 	// exchanges without what each message costs.
 	left []finish
@@ -114,7 +114,7 @@ type bound struct {
 func boundOf(s Step) bound {
 	n := len(s.Layers)
 	s.Update, s.Rows = 0, 0
-	b := bound{s.Costs.Beside, min(s.total(Scan(s)), s.total(One(s.Layers))), make([]finish, n+1)}
+	b := bound{s.Costs.Contention, min(s.total(Scan(s)), s.total(One(s.Layers))), make([]finish, n+1)}
 	b.end += 1e-9 * b.end // sums are rounded in other orders
 	perValue := math.Inf(1)
 	for _, w := range s.Costs.Sends {
@@ -129,8 +129,8 @@ func boundOf(s Step) bound {
 // cuts reports whether a prefix of j layers is of no use.
 func (b bound) cuts(f finish, j int) bool {
 	compute := f.compute + b.left[j].compute
-	channel := f.channel + b.beside.stretch()*b.left[j].channel
-	return compute > b.end || b.beside.settle(channel, compute) > b.end
+	channel := f.channel + b.contention.stretch()*b.left[j].channel
+	return compute > b.end || b.contention.settle(channel, compute) > b.end
 }
 
 // pareto keeps what nothing else beats in both times, by rising compute time

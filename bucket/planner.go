@@ -49,8 +49,8 @@ func LookupPlanner(name string) (Named, error) {
 // groups the step waits for, computing up to one of them and sending from there on, all but
 // one have that price.
 func Worthwhile(plan Planner, s Step, price float64) Plan {
-	s.Costs.Beside.Cut += price
-	s.Costs.Beside.Late += price
+	s.Costs.Contention.Cut += price
+	s.Costs.Contention.Late += price
 	return plan(s)
 }
 
@@ -80,14 +80,14 @@ func MGWFBP(s Step) Plan {
 			starts := max(state.compute+backward+sel, state.channel)
 			next := s.Layers[i+1].Len
 			ready := state.compute + backward + s.Backward[i+1] + s.Costs.Select.At(b.Len()+next)
-			saved := s.Costs.Beside.Late + s.Costs.Beside.stretch()*(send+s.Costs.send(next)-s.Costs.send(b.Len()+next))
+			saved := s.Costs.Contention.Late + s.Costs.Contention.stretch()*(send+s.Costs.send(next)-s.Costs.send(b.Len()+next))
 			if ready-starts < saved {
 				backward += s.Backward[i+1]
 				continue
 			}
 		}
 		p = append(p, b)
-		state = state.then(s.Costs.Beside, s.Costs.Beside.behind(len(p)-1, backward+sel), send, i+1 == len(s.Layers))
+		state = state.then(s.Costs.Contention, s.Costs.Contention.behind(len(p)-1, backward+sel), send, i+1 == len(s.Layers))
 		if first = i + 1; first < len(s.Layers) {
 			backward = s.Backward[first]
 		}

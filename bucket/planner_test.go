@@ -23,10 +23,10 @@ func randomStep(rng *rand.Rand, layers int, selects bool) Step {
 	scale := float64(layers) * math.Pow(4, rng.Float64()*4-2) / float64(at)
 	s.Costs.Sends = []Send{{Name: "ring", Payload: Payload{Unit: 4}, Fixed: rng.ExpFloat64(), PerByte: rng.Float64() * scale / 4}}
 	if rng.IntN(2) == 0 {
-		s.Costs.Beside = Beside{Share: float64(rng.IntN(5)) / 4, Late: rng.Float64(), Stretch: 1 + rng.Float64(), Cut: rng.Float64() * float64(rng.IntN(2))}
+		s.Costs.Contention = Contention{Share: float64(rng.IntN(5)) / 4, Late: rng.Float64(), Stretch: 1 + rng.Float64(), Cut: rng.Float64() * float64(rng.IntN(2))}
 		if !selects {
-			s.Costs.Beside.Share *= float64(rng.IntN(2))
-			s.Costs.Beside.Cut *= float64(rng.IntN(2))
+			s.Costs.Contention.Share *= float64(rng.IntN(2))
+			s.Costs.Contention.Cut *= float64(rng.IntN(2))
 		}
 	}
 	if !selects {
@@ -87,7 +87,7 @@ func TestExactDenseIsTheFrontWithoutSelection(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 300 {
 		s := randomStep(rng, 1+rng.IntN(60), false)
-		s.Costs.Beside.Share, s.Costs.Beside.Cut = 0, 0
+		s.Costs.Contention.Share, s.Costs.Contention.Cut = 0, 0
 		front, _ := exactFront(s)
 		if a, b := s.total(exactDense(s)), s.total(front); !near(a, b) {
 			t.Fatalf("dense %v, front %v", a, b)
@@ -131,7 +131,7 @@ func TestScanIsTheGreedyWithoutSelection(t *testing.T) {
 	missed, most := 0, 1.0
 	for range 500 {
 		s := randomStep(rng, 2+rng.IntN(20), false)
-		s.Costs.Beside = Beside{}
+		s.Costs.Contention = Contention{}
 		greedy, scan, exact := s.total(MGWFBP(s)), s.total(Scan(s)), s.total(Exact(s))
 		if !near(greedy, scan) {
 			t.Fatalf("greedy %v, scan %v, for %+v", greedy, scan, s)
@@ -168,7 +168,7 @@ func TestWorthwhileAgainstBruteForce(t *testing.T) {
 	fewer := 0
 	for i := range 400 {
 		s := randomStep(rng, 1+rng.IntN(9), i%2 == 1)
-		s.Costs.Beside = Beside{}
+		s.Costs.Contention = Contention{}
 		exact := Exact(s)
 		price := 0.1 * rng.Float64() * s.total(exact)
 		priced := func(p Plan) float64 { return s.total(p) + price*float64(len(p)-1) }
@@ -197,7 +197,7 @@ func TestWorthwhileAgainstBruteForce(t *testing.T) {
 
 // A step is never longer by more than the groups are worth that it does without, and
 // plans that do not depend on costs stay.
-func TestWorthwhileBesideComputation(t *testing.T) {
+func TestWorthwhileUnderContention(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	for i := range 300 {
 		s := randomStep(rng, 2+rng.IntN(30), i%2 == 1)
@@ -206,7 +206,7 @@ func TestWorthwhileBesideComputation(t *testing.T) {
 		if err := p.Validate(s.Layers); err != nil {
 			t.Fatal(err)
 		}
-		if got, most := s.total(p), s.total(exact)+price*float64(len(exact)-1); s.Costs.Beside.Share == 0 && got > most && !near(got, most) {
+		if got, most := s.total(p), s.total(exact)+price*float64(len(exact)-1); s.Costs.Contention.Share == 0 && got > most && !near(got, most) {
 			t.Fatalf("%v takes %v, which %d groups do not gain: want at most %v", p, got, len(exact), most)
 		}
 		if got := Worthwhile(FixedOf(4096), s, price); !slices.Equal(got, Fixed(s.Layers, 4096)) {
@@ -226,7 +226,7 @@ func TestExactBeforeALongUpdate(t *testing.T) {
 			t.Fatalf("%v, want %v", got, want)
 		}
 	}
-	free := Step{Layers: layersOf(16, 16), Backward: []float64{0, 0}, Update: 0.1, Rows: 0.2, Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}}}, Beside: Beside{Share: 0.5}}}
+	free := Step{Layers: layersOf(16, 16), Backward: []float64{0, 0}, Update: 0.1, Rows: 0.2, Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}}}, Contention: Contention{Share: 0.5}}}
 	if p := Exact(free); p.Validate(free.Layers) != nil {
 		t.Errorf("a step that costs nothing: %v", p)
 	}
@@ -316,13 +316,13 @@ func TestCurve(t *testing.T) {
 func TestStepValidateReportsAllFaults(t *testing.T) {
 	s := Step{
 		Layers: layersOf(16, 16), Forward: -1, Update: math.NaN(), Backward: []float64{1, math.Inf(1), 2},
-		Costs: Costs{Beside: Beside{Share: 2, Late: -3, Cut: math.Inf(1)}, Select: Curve{PerLog: -1}, Sends: []Send{{Name: "ring", Fixed: -2, PerByte: math.NaN(), Payload: Payload{Density: 2}}}},
+		Costs: Costs{Contention: Contention{Share: 2, Late: -3, Cut: math.Inf(1)}, Select: Curve{PerLog: -1}, Sends: []Send{{Name: "ring", Fixed: -2, PerByte: math.NaN(), Payload: Payload{Density: 2}}}},
 	}
 	err := s.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value", "beside: late -3 s", "beside: cut +Inf s", "a share of 2"} {
+	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value", "contention: late -3 s", "contention: cut +Inf s", "a share of 2"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -82,9 +82,9 @@ type LinkProfile struct {
 	Servers int     `json:"servers,omitempty"`
 	Fixed   float64 `json:"fixed_s"`
 	PerByte float64 `json:"per_byte_s"`
-	// Beside is what exchanges of this payload, by any algorithm, and the computation do to
+	// Contention is what exchanges of this payload, by any algorithm, and the computation do to
 	// each other.
-	Beside Beside `json:"beside,omitzero"`
+	Contention Contention `json:"contention,omitzero"`
 }
 
 // SavedPlan is a plan by the index of each group's last layer.
@@ -200,14 +200,14 @@ func (f Profile) Sends(code string, p Payload, ranks, hosts, servers int) []Send
 	return out
 }
 
-// Beside is what the exchanges that Sends returns and the computation do to each other.
-func (f Profile) Beside(code string, p Payload, ranks, hosts, servers int) Beside {
+// Contention is what the exchanges that Sends returns and the computation lose to each other.
+func (f Profile) Contention(code string, p Payload, ranks, hosts, servers int) Contention {
 	for _, l := range f.Links {
 		if l.carries(code, p, ranks, hosts, servers) {
-			return l.Beside
+			return l.Contention
 		}
 	}
-	return Beside{}
+	return Contention{}
 }
 
 // carries reports whether l is an exchange of that kind.
@@ -297,7 +297,7 @@ func (f Profile) checkCosts(bad *faults) {
 		}
 		bad.seconds(what+": fixed", l.Fixed)
 		bad.seconds(what+": per byte", l.PerByte)
-		bad.beside(what+": beside", l.Beside)
+		bad.contention(what+": contention", l.Contention)
 		bad.density(what, l.Density)
 		if !(l.Unit >= 0) || math.IsInf(l.Unit, 0) {
 			bad.add("%s: %v bytes an entry: want 0 (not known) or more", what, l.Unit)
@@ -308,6 +308,6 @@ func (f Profile) checkCosts(bad *faults) {
 
 // same reports whether two links describe the same exchange of the same sizes.
 func (l LinkProfile) same(o LinkProfile) bool {
-	l.Fixed, l.PerByte, l.Unit, l.Beside = o.Fixed, o.PerByte, o.Unit, o.Beside
+	l.Fixed, l.PerByte, l.Unit, l.Contention = o.Fixed, o.PerByte, o.Unit, o.Contention
 	return l == o
 }

@@ -94,10 +94,10 @@ func TestProfileValidate(t *testing.T) {
 		"codecs": {func(f *Profile) {
 			f.Codecs = append(f.Codecs, CodecProfile{Name: "topk", Exact: Curve{PerValue: -1}, Reuse: Curve{PerLog: -2}})
 		}, []string{`codec 1 "topk": want a name that no other codec of its density`, "exact: per value -1 s", "reuse: per value and log2 -2 s"}},
-		"beside": {func(f *Profile) {
-			f.Links[0].Beside, f.Links[1].Beside = Beside{Share: 1.5, Late: -1}, Beside{Share: math.NaN(), Stretch: 0.5}
+		"contention": {func(f *Profile) {
+			f.Links[0].Contention, f.Links[1].Contention = Contention{Share: 1.5, Late: -1}, Contention{Share: math.NaN(), Stretch: 0.5}
 			f.Codecs[0].Sent = -1
-		}, []string{`"ring": beside: late -1 s`, "a share of 1.5 and a stretch of 0", "a share of NaN and a stretch of 0.5", "-1 times as many sent"}},
+		}, []string{`"ring": contention: late -1 s`, "a share of 1.5 and a stretch of 0", "a share of NaN and a stretch of 0.5", "-1 times as many sent"}},
 		"links": {func(f *Profile) {
 			f.Links = append(f.Links, LinkProfile{Algorithm: "ring", Payload: DensePayload, Ranks: 2, Hosts: 1, Fixed: -1, PerByte: -2},
 				LinkProfile{Payload: "spare", Ranks: 1, Hosts: 2, Density: 1.5, Unit: -1, Above: 8, UpTo: 8})
@@ -120,12 +120,12 @@ func TestProfileValidate(t *testing.T) {
 	}
 }
 
-// Exchanges have the Beside of their own payload, code, ranks, hosts and servers.
-func TestProfileBeside(t *testing.T) {
+// Exchanges have the Contention of their own payload, code, ranks, hosts and servers.
+func TestProfileContention(t *testing.T) {
 	f := testProfile(t)
 	f.Links[0].Servers = 3
 	for i := range f.Links {
-		f.Links[i].Beside = Beside{Share: float64(1+i) / 8}
+		f.Links[i].Contention = Contention{Share: float64(1+i) / 8}
 	}
 	for _, c := range []struct {
 		code                  string
@@ -136,11 +136,11 @@ func TestProfileBeside(t *testing.T) {
 		{"fp16", Payload{Unit: 2}, 4, 2, 0, 1}, {"fp32", Payload{Unit: 4}, 2, 1, 0, 2}, {"fp16", Payload{Unit: 2}, 2, 1, 0, -1}, {"fp16", Payload{Unit: 2}, 2, 1, 3, 0},
 		{"fp32", Payload{Density: 0.1, Unit: 8}, 2, 1, 0, 3}, {"fp32", Payload{Density: 0.2, Unit: 8}, 2, 1, 0, -1},
 	} {
-		want := Beside{}
+		want := Contention{}
 		if c.want >= 0 {
-			want = f.Links[c.want].Beside
+			want = f.Links[c.want].Contention
 		}
-		if got := f.Beside(c.code, c.p, c.ranks, c.hosts, c.servers); got != want {
+		if got := f.Contention(c.code, c.p, c.ranks, c.hosts, c.servers); got != want {
 			t.Errorf("%+v: %+v, want %+v", c, got, want)
 		}
 		if known := len(f.Sends(c.code, c.p, c.ranks, c.hosts, c.servers)) > 0; known != (c.want >= 0) {

@@ -14,7 +14,7 @@ import (
 // rank computes on one path, forward, then backward layer by layer, with a
 // group's selection right after the backward of its last layer; one channel
 // carries the groups one after the other, in plan order. Where ranks carry their exchanges
-// themselves, the two slow each other down while they overlap (Beside).
+// themselves, the two slow each other down while they overlap (Contention).
 type Step struct {
 	Layers   []Layer
 	Forward  float64   // from the step's start to the start of backward
@@ -41,61 +41,61 @@ type Costs struct {
 	// Sends are the ways to carry a group; the cheapest for its size is taken,
 	// the first of equals. There is at least one.
 	Sends []Send
-	// Beside is what exchanges and the computation do to each other.
-	Beside Beside
+	// Contention is what exchanges and the computation lose to each other.
+	Contention Contention
 }
 
-// Beside is what an exchange and the computation of the ranks that it is among do to each
-// other while they overlap, because they share cores, caches or memory. The zero value is
-// nothing: a network and a process of their own.
-type Beside struct {
+// Contention is what an exchange and the computation of its ranks lose to each other while
+// they overlap, because they share cores, caches or memory. The zero value is nothing: a
+// network and a process of their own.
+type Contention struct {
 	// Share of the computation's speed is lost while anything is exchanged, 0 to 1.
 	Share float64 `json:"share"`
 	// Late is how many seconds a message ends later because those whom it wakes must wait
-	// for a core: every one but the last, also one that waited for those before. Stretch,
-	// at least 1, is how many times as long its bytes take; 0 counts as 1.
-	Late    float64 `json:"late_s"`
+	// for a core: every one but the last, also one that waited for those before.
+	Late float64 `json:"late_s"`
+	// Stretch is how many times as long the bytes of a message take, at least 1; 0 counts as 1.
 	Stretch float64 `json:"stretch,omitempty"`
 	// Cut is how many seconds of computation each message takes however short it is: the calls,
-	// wake-ups and switches of its steps. The last one has no computation beside it.
+	// wake-ups and switches of its steps. During the last one nothing is computed.
 	Cut float64 `json:"cut_s,omitempty"`
 }
 
 // stretch is at least 1.
-func (b Beside) stretch() float64 { return max(1, b.Stretch) }
+func (c Contention) stretch() float64 { return max(1, c.Stretch) }
 
 // send is how long an exchange takes beside the computation.
-func (b Beside) send(alone float64) float64 { return b.Late + b.stretch()*alone }
+func (c Contention) send(alone float64) float64 { return c.Late + c.stretch()*alone }
 
 // work is when so much computation ends that starts at now beside exchanges which
 // would end at channel if it went on for ever.
-func (b Beside) work(now, channel, work float64) float64 {
-	if b.Share == 0 || work == 0 {
+func (c Contention) work(now, channel, work float64) float64 {
+	if c.Share == 0 || work == 0 {
 		return now + work
 	}
 	slowed := max(0, channel-now)
-	if done := slowed * (1 - b.Share); work > done {
+	if done := slowed * (1 - c.Share); work > done {
 		return now + slowed + (work - done)
 	}
-	return now + work/(1-b.Share)
+	return now + work/(1-c.Share)
 }
 
 // behind is work on the compute path after so many messages have been handed to the channel:
 // it is with the next group that the last one's Cut is counted.
-func (b Beside) behind(messages int, work float64) float64 {
+func (c Contention) behind(messages int, work float64) float64 {
 	if messages == 0 {
 		return work
 	}
-	return b.Cut + work
+	return c.Cut + work
 }
 
 // settle is when something happens on the channel that would happen at t if the
 // computation went on for ever, where it ends at compute.
-func (b Beside) settle(t, compute float64) float64 {
+func (c Contention) settle(t, compute float64) float64 {
 	if t <= compute {
 		return t
 	}
-	return compute + (t-compute)/b.stretch()
+	return compute + (t-compute)/c.stretch()
 }
 
 // Send is one way to carry a group: Fixed + PerByte x bytes seconds.
@@ -184,7 +184,9 @@ func (c Costs) group(values int) (sel, send float64) {
 }
 
 // free reports whether groups cost the compute path nothing.
-func (c Costs) free() bool { return c.Beside.Share == 0 && c.Beside.Cut == 0 && c.Select.Zero() }
+func (c Costs) free() bool {
+	return c.Contention.Share == 0 && c.Contention.Cut == 0 && c.Select.Zero()
+}
 
 // Curve is a fitted cost in seconds as a function of a number of values x:
 // Fixed + PerValue x + PerLog x log2(x). The last term is that of a sort.
@@ -249,7 +251,7 @@ func (s Step) Validate() error {
 			f.add("%s: %v bytes a value: want a positive number", what, w.Payload.Unit)
 		}
 	}
-	f.beside("beside", s.Costs.Beside)
+	f.contention("contention", s.Costs.Contention)
 	return f.err("bucket: bad step")
 }
 
@@ -284,7 +286,7 @@ func (f *faults) curve(what string, c Curve) {
 	f.seconds(what+": per value and log2", c.PerLog)
 }
 
-func (f *faults) beside(what string, b Beside) {
+func (f *faults) contention(what string, b Contention) {
 	f.seconds(what+": late", b.Late)
 	f.seconds(what+": cut", b.Cut)
 	if !(b.Share >= 0 && b.Share <= 1) || !(b.Stretch == 0 || b.Stretch >= 1) || math.IsInf(b.Stretch, 0) {

@@ -38,20 +38,20 @@ type GroupTimes struct {
 //	select(g)     = ready(g) .. ready(g) + t_s(values)
 //	send(g)       starts at max(end of select(g), end of send(g-1)), takes t_c(values)
 //
-// While exchange and computation overlap they are as slow as Costs.Beside says: the one
+// While exchange and computation overlap they are as slow as Costs.Contention says: the one
 // loses a share of its speed, and some time with each message; the other takes longer. It
 // is the model that planners make short, with all of the update in the end.
 //
 // It costs O(layers).
 func Predict(s Step, p Plan) Timeline {
 	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Groups: make([]GroupTimes, 0, len(p))}
-	beside := s.Costs.Beside
+	contention := s.Costs.Contention
 	now, channel, alone := s.Forward, 0.0, s.Forward // channel: if the computation went on for ever
 	for k, b := range p {
-		now = beside.work(now, channel, beside.behind(k, 0))
+		now = contention.work(now, channel, contention.behind(k, 0))
 		for i := b.First; i <= b.Last; i++ {
 			start := now
-			now = beside.work(now, channel, s.Backward[i])
+			now = contention.work(now, channel, s.Backward[i])
 			t.Layers = append(t.Layers, Interval{start, now})
 			alone += s.Backward[i]
 		}
@@ -59,10 +59,10 @@ func Predict(s Step, p Plan) Timeline {
 		g := GroupTimes{By: way.Name, Bytes: way.Payload.Bytes(b.Len()), Select: Interval{Start: now}}
 		selecting := s.Costs.Select.At(b.Len())
 		t.Selecting += selecting
-		now = beside.work(now, channel, selecting)
+		now = contention.work(now, channel, selecting)
 		g.Select.End = now
 		g.Send.Start = max(now, channel)
-		g.Send.End = g.Send.Start + beside.send(took)
+		g.Send.End = g.Send.Start + contention.send(took)
 		channel = g.Send.End
 		t.Groups = append(t.Groups, g)
 	}
@@ -82,8 +82,8 @@ func Predict(s Step, p Plan) Timeline {
 func (s Step) settle(p Plan, t *Timeline) {
 	for g := range t.Groups {
 		send := &t.Groups[g].Send
-		send.Start = s.Costs.Beside.settle(send.Start, t.Compute)
-		send.End = s.Costs.Beside.settle(send.End, t.Compute)
+		send.Start = s.Costs.Contention.settle(send.Start, t.Compute)
+		send.End = s.Costs.Contention.settle(send.End, t.Compute)
 		if g == len(p)-1 {
 			send.End = send.Start + s.Costs.send(p[g].Len())
 		}
@@ -105,10 +105,10 @@ func (s Step) updated(p Plan, t Timeline) float64 {
 			work += s.Update * float64(b.Len()) / float64(max(1, all))
 		}
 		left := max(0, t.Groups[len(p)-1].Send.End+late-now) // to exchange
-		meanwhile := now + left*s.Costs.Beside.stretch()
-		end := s.Costs.Beside.work(now, meanwhile, work)
-		beside := min(end, meanwhile) - now
-		late += beside * (1 - 1/s.Costs.Beside.stretch())
+		meanwhile := now + left*s.Costs.Contention.stretch()
+		end := s.Costs.Contention.work(now, meanwhile, work)
+		together := min(end, meanwhile) - now
+		late += together * (1 - 1/s.Costs.Contention.stretch())
 		now = end
 	}
 	if s.Overlap && all > 0 {
@@ -127,7 +127,7 @@ func (s Step) total(p Plan) float64 {
 			backward += s.Backward[i]
 		}
 		sel, send := s.Costs.group(b.Len())
-		state = state.then(s.Costs.Beside, s.Costs.Beside.behind(g, backward+sel), send, g == len(p)-1)
+		state = state.then(s.Costs.Contention, s.Costs.Contention.behind(g, backward+sel), send, g == len(p)-1)
 	}
 	return max(state.compute, state.channel) + s.Update + s.Rows
 }
@@ -138,7 +138,7 @@ type finish struct{ compute, channel float64 }
 
 // then appends a group of so much work on the compute path. Both times rise with both of f:
 // a prefix that ends later never leads to an earlier end.
-func (f finish) then(b Beside, work, send float64, last bool) finish {
+func (f finish) then(b Contention, work, send float64, last bool) finish {
 	f.compute = b.work(f.compute, f.channel, work)
 	if last {
 		f.channel = max(f.compute, b.settle(f.channel, f.compute)) + send

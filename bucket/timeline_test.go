@@ -160,7 +160,7 @@ func TestPredictOverlap(t *testing.T) {
 		{false, 4, 0, 0, 0, One(s.Layers), 11},
 	} {
 		s.Overlap, s.Update, s.Rows, s.Costs.After = c.overlap, c.update, c.rows, Curve{Fixed: c.cast}
-		s.Costs.Beside.Share = c.share
+		s.Costs.Contention.Share = c.share
 		if got := Predict(s, c.plan); !near(got.Total, c.total) || !near(s.total(c.plan), got.Compute+got.Exposed+s.Update) {
 			t.Errorf("%+v: total %v, exposed %v of %v", c, got.Total, got.Exposed, s.total(c.plan))
 		}
@@ -169,28 +169,28 @@ func TestPredictOverlap(t *testing.T) {
 
 // While they overlap the computation loses a share of its speed and exchanges take longer;
 // the last group is alone, and so is what others have left when the computation ends.
-func TestPredictBeside(t *testing.T) {
+func TestPredictContention(t *testing.T) {
 	s := Step{
 		Layers: []Layer{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 1,
 		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4}}},
 	}
 	for _, c := range []struct {
 		plan                    Plan
-		beside                  Beside
+		contention              Contention
 		compute, exposed, total float64
 	}{
-		{PerLayer(s.Layers), Beside{}, 3, 7, 11},
-		{PerLayer(s.Layers), Beside{Share: 0.5}, 4, 6, 11},                             // the second layer takes 2; the exchanges 2 to 10
-		{PerLayer(s.Layers), Beside{Share: 0.5, Stretch: 1.5}, 4, 6 + 2./3, 11 + 2./3}, // of 6, four are left when the computation ends
-		{PerLayer(s.Layers), Beside{Late: 1}, 3, 8, 12},
-		{PerLayer(s.Layers), Beside{Share: 1}, 7, 4, 12}, // nothing is computed meanwhile
-		{One(s.Layers), Beside{Share: 0.5, Stretch: 1.5, Late: 1, Cut: 1}, 3, 4, 8},
-		{PerLayer(s.Layers), Beside{Cut: 1}, 4, 6, 11},
-		{PerLayer(s.Layers), Beside{Cut: 1, Share: 0.5}, 6, 4, 11}, // the message takes the second layer's turn, and both go at half speed
+		{PerLayer(s.Layers), Contention{}, 3, 7, 11},
+		{PerLayer(s.Layers), Contention{Share: 0.5}, 4, 6, 11},                             // the second layer takes 2; the exchanges 2 to 10
+		{PerLayer(s.Layers), Contention{Share: 0.5, Stretch: 1.5}, 4, 6 + 2./3, 11 + 2./3}, // of 6, four are left when the computation ends
+		{PerLayer(s.Layers), Contention{Late: 1}, 3, 8, 12},
+		{PerLayer(s.Layers), Contention{Share: 1}, 7, 4, 12}, // nothing is computed meanwhile
+		{One(s.Layers), Contention{Share: 0.5, Stretch: 1.5, Late: 1, Cut: 1}, 3, 4, 8},
+		{PerLayer(s.Layers), Contention{Cut: 1}, 4, 6, 11},
+		{PerLayer(s.Layers), Contention{Cut: 1, Share: 0.5}, 6, 4, 11}, // the message takes the second layer's turn, and both go at half speed
 	} {
-		s.Costs.Beside = c.beside
+		s.Costs.Contention = c.contention
 		if got := Predict(s, c.plan); !near(got.Compute, c.compute) || !near(got.Exposed, c.exposed) || !near(got.Total, c.total) || !near(s.total(c.plan), c.total) {
-			t.Errorf("%d groups, beside %+v: compute %v, exposed %v, total %v, want %+v", len(c.plan), c.beside, got.Compute, got.Exposed, got.Total, c)
+			t.Errorf("%d groups, contention %+v: compute %v, exposed %v, total %v, want %+v", len(c.plan), c.contention, got.Compute, got.Exposed, got.Total, c)
 		}
 	}
 }
@@ -226,10 +226,10 @@ func simulate(s Step, p Plan) (compute, now float64) {
 			j.compute += s.Backward[i]
 		}
 		if g > 0 {
-			j.compute += s.Costs.Beside.Cut
+			j.compute += s.Costs.Contention.Cut
 		}
 		if g < len(p)-1 {
-			j.send += s.Costs.Beside.Late / s.Costs.Beside.stretch()
+			j.send += s.Costs.Contention.Late / s.Costs.Contention.stretch()
 		}
 		jobs = append(jobs, j)
 	}
@@ -250,7 +250,7 @@ func simulate(s Step, p Plan) (compute, now float64) {
 			rates[1] = 1
 		}
 		if rates[0]*rates[1] > 0 {
-			rates = [2]float64{1 - s.Costs.Beside.Share, 1 / s.Costs.Beside.stretch()}
+			rates = [2]float64{1 - s.Costs.Contention.Share, 1 / s.Costs.Contention.stretch()}
 		}
 		step := math.Inf(1)
 		if rates[0] > 0 {

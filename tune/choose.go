@@ -50,7 +50,7 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 }
 
 // unmeasured is what a group more costs besides what was measured, as a share of
-// Beside.Late: 0.6 to 1.2 ms in steps of 120 ms to 1.9 s of ranks without a core to spare,
+// Contention.Late: 0.6 to 1.2 ms in steps of 120 ms to 1.9 s of ranks without a core to spare,
 // whose messages were 2 to 5 ms late. Eight groups in place of two, predicted to be as
 // fast, took 6 % longer.
 const unmeasured = 0.25
@@ -58,7 +58,7 @@ const unmeasured = 0.25
 // Plan is the planner's plan of a step whose costs were measured: without groups that gain
 // less than groups cost beyond that.
 func Plan(planner bucket.Named, s bucket.Step) bucket.Plan {
-	return bucket.Worthwhile(planner.Plan, s, unmeasured*s.Costs.Beside.Late)
+	return bucket.Worthwhile(planner.Plan, s, unmeasured*s.Costs.Contention.Late)
 }
 
 // stepOf is the profile's step with what the candidate's exchanges cost; Kinds adds its
@@ -85,7 +85,7 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 	} else if step.Costs.Sends = f.Sends(c.code(), payload, ranks, hosts, servers); len(step.Costs.Sends) == 0 {
 		errs = append(errs, fmt.Errorf("the profile has no cost of exchanging %s%s among %d ranks on %d hosts%s", c.code(), densityText(c.Density), ranks, hosts, serversText(f, servers)))
 	}
-	step.Costs.Beside = f.Beside(c.code(), payload, ranks, hosts, servers)
+	step.Costs.Contention = f.Contention(c.code(), payload, ranks, hosts, servers)
 	err := errors.Join(errs...)
 	switch {
 	case err != nil:

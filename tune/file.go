@@ -18,7 +18,7 @@ import (
 // none.
 const (
 	Format  = "ringo-profile"
-	Version = 4
+	Version = 5
 )
 
 // maxFile bounds what is read of a file.

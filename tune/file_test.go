@@ -28,7 +28,7 @@ func testProfile(t testing.TB) Profile {
 		Links: []bucket.LinkProfile{
 			{Algorithm: "exchange", Payload: bucket.DensePayload, Code: "fp32", UpTo: 131072, Ranks: 2, Hosts: 1, Fixed: 1e-5, PerByte: 1e-9},
 			{Algorithm: "ring", Payload: bucket.DensePayload, Code: "fp32", Above: 131072, Ranks: 2, Hosts: 1, Fixed: 2e-5, PerByte: 2e-9},
-			{Algorithm: "allgather", Payload: bucket.SparsePayload, Density: 0.01, Unit: 5.5, Ranks: 2, Hosts: 1, Fixed: 3e-5, PerByte: 4e-9, Beside: bucket.Beside{Share: 0.25, Late: 1e-3, Stretch: 1.5}},
+			{Algorithm: "allgather", Payload: bucket.SparsePayload, Density: 0.01, Unit: 5.5, Ranks: 2, Hosts: 1, Fixed: 3e-5, PerByte: 4e-9, Contention: bucket.Contention{Share: 0.25, Late: 1e-3, Stretch: 1.5}},
 			{Algorithm: "servers", Payload: bucket.DensePayload, Code: "fp32", Ranks: 2, Hosts: 1, Servers: 1, Fixed: 4e-5, PerByte: 3e-9},
 		},
 	}
@@ -98,16 +98,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":      {"", "not a profile"},
 		"not JSON":     {"ringo", "not a profile"},
 		"array":        {"[]", "not a profile"},
-		"other format": {`{"format":"x","version":4}`, `format "x", version 4: want "ringo-profile", version 4`},
-		"older":        {strings.Replace(text, `"version": 4`, `"version": 3`, 1), "version 3"},
-		"newer":        {strings.Replace(text, `"version": 4`, `"version": 5`, 1), "version 5"},
+		"other format": {`{"format":"x","version":5}`, `format "x", version 5: want "ringo-profile", version 5`},
+		"older":        {strings.Replace(text, `"version": 5`, `"version": 4`, 1), "version 4"},
+		"newer":        {strings.Replace(text, `"version": 5`, `"version": 6`, 1), "version 6"},
 		"a bare table": {`{"ranks":2,"hosts":1,"rules":[]}`, `format ""`},
 		"unknown":      {strings.Replace(text, `"batch"`, `"btch"`, 1), `unknown field "btch"`},
 		"trailing":     {text + "{}", "not a profile"},
 		"truncated":    {text[:len(text)/2], "not a profile"},
 		"wrong type":   {strings.Replace(text, `"batch": 64`, `"batch": 2.5`, 1), "bad profile"},
 		"fault":        {strings.Replace(text, `"forward_s": 0.004`, `"forward_s": -4`, 1), "forward -4 s"},
-		"no part":      {`{"format":"ringo-profile","version":4}`, "neither"},
+		"no part":      {`{"format":"ringo-profile","version":5}`, "neither"},
 	} {
 		if _, err := Decode([]byte(c[0])); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%s: %v, want %q", name, err, c[1])
@@ -121,9 +121,9 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"format":"ringo-profile","version":4}`))
-	f.Add([]byte(`{"format":"ringo-profile","version":4,"collectives":{"ranks":1,"hosts":1,"rules":[{"operation":"barrier","algorithm":"doubling"}]}}`))
-	f.Add([]byte(`{"format":"ringo-profile","version":4,"planner":{"ranks":1,"layers":[{"name":"a","values":1,"backward_s":1e-3}],"plan":{"name":"x","last_layers":[0]}}}`))
+	f.Add([]byte(`{"format":"ringo-profile","version":5}`))
+	f.Add([]byte(`{"format":"ringo-profile","version":5,"collectives":{"ranks":1,"hosts":1,"rules":[{"operation":"barrier","algorithm":"doubling"}]}}`))
+	f.Add([]byte(`{"format":"ringo-profile","version":5,"planner":{"ranks":1,"layers":[{"name":"a","values":1,"backward_s":1e-3}],"plan":{"name":"x","last_layers":[0]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Decode(data)
 		if err != nil {
@@ -152,7 +152,7 @@ func FuzzDecode(f *testing.F) {
 // A file that this version wrote is read, and written again byte for byte: whoever
 // changes the format raises its version.
 func TestFormat(t *testing.T) {
-	const file = "testdata/profile-v4.json"
+	const file = "testdata/profile-v5.json"
 	got, err := Encode(testProfile(t))
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ const (
 
 // Exchange measures how long r takes to exchange a candidate's groups, by their size,
 // on the job's own links with all its ranks: the lines that fit the times of each
-// algorithm that r chose, what exchanges and a computation beside them do to each other,
+// algorithm that r chose, what exchanges and a computation lose to each other,
 // and what r takes of its caller's own time. unit is the bytes of an entry of the payload, from Codec.
 // arena is the job's own arena of gradients between two steps, since where values lie
 // matters to what carries them; it is left all zero. It is a collective call that
@@ -52,12 +52,12 @@ func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64
 	if err != nil {
 		return nil, Calls{}, err
 	}
-	beside, err := b.beside()
+	contention, err := b.contention()
 	if err != nil {
-		return nil, Calls{}, fmt.Errorf("tune: exchanging beside a computation under %s: %w", c.Name, err)
+		return nil, Calls{}, fmt.Errorf("tune: measuring the contention of exchanges and a computation under %s: %w", c.Name, err)
 	}
 	for i := range links {
-		links[i].Beside = beside
+		links[i].Contention = contention
 	}
 	return links, calls, nil
 }

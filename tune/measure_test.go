@@ -226,14 +226,14 @@ func TestExchangeOfSlowLinks(t *testing.T) {
 }
 
 // shared is a machine on which exchanges and a computation slow each other down as a
-// Beside says, by a fake clock: the reducer and the load of one rank.
+// Contention says, by a fake clock: the reducer and the load of one rank.
 type shared struct {
 	channel
-	beside bucket.Beside
-	credit time.Duration // of lateness that links make up for, no more than an exchange takes
-	turn   time.Duration
-	queue  []queued // the exchanges that have not been seen beside the load
-	late   float64  // ns for which the one under way still only waits
+	contention bucket.Contention
+	credit     time.Duration // of lateness that links make up for, no more than an exchange takes
+	turn       time.Duration
+	queue      []queued // the exchanges that have not been seen beside the load
+	late       float64  // ns for which the one under way still only waits
 }
 
 // queued is when an exchange begins, and for how long it waits before that beside a load.
@@ -248,7 +248,7 @@ func (s *shared) Start(op *exchange.Op) {
 		begin = s.busy
 	}
 	s.channel.Start(op)
-	late := 1e9*s.beside.Late - float64(min(s.credit, s.busy.Sub(begin)))
+	late := 1e9*s.contention.Late - float64(min(s.credit, s.busy.Sub(begin)))
 	s.queue = append(s.queue, queued{begin, max(0, late)})
 }
 
@@ -268,13 +268,13 @@ func (s *shared) compute() {
 	if len(s.queue) > 0 && !s.queue[0].begin.After(start) {
 		s.late, more = s.queue[0].late, s.queue[0].late
 		s.queue = s.queue[1:]
-		work += 1e9 * s.beside.Cut
+		work += 1e9 * s.contention.Cut
 	}
-	time.Sleep(time.Duration(work / (1 - s.beside.Share)))
+	time.Sleep(time.Duration(work / (1 - s.contention.Share)))
 	spent := float64(time.Since(start))
 	waits := min(spent, s.late)
 	s.late -= waits
-	more += (spent - waits) * (1 - 1/s.beside.Stretch)
+	more += (spent - waits) * (1 - 1/s.contention.Stretch)
 	s.delay(start, time.Duration(more))
 }
 
@@ -292,8 +292,8 @@ func (s *shared) delay(start time.Time, more time.Duration) {
 }
 
 // What is measured is what the machine does, of short and of long exchanges.
-func TestExchangeBeside(t *testing.T) {
-	for _, want := range []bucket.Beside{
+func TestContention(t *testing.T) {
+	for _, want := range []bucket.Contention{
 		{Stretch: 1},
 		{Share: 0.4, Stretch: 1.25},
 		{Share: 0.9, Stretch: 1.6, Late: 4e-3},
@@ -303,9 +303,9 @@ func TestExchangeBeside(t *testing.T) {
 		{Stretch: 1.5, Cut: 2e-4},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			got := make([]bucket.Beside, 2)
+			got := make([]bucket.Contention, 2)
 			onRanks(t, 2, func(g *collective.Group) (err error) {
-				m := &shared{channel: channel{short: time.Millisecond, long: time.Millisecond, perByte: 100 * time.Nanosecond}, beside: want, turn: 100 * time.Microsecond}
+				m := &shared{channel: channel{short: time.Millisecond, long: time.Millisecond, perByte: 100 * time.Nanosecond}, contention: want, turn: 100 * time.Microsecond}
 				b := exchangeBench{g: g, r: m, c: Candidate{Name: "fp32"}, arena: make([]float32, 1<<18), payload: bucket.Payload{Unit: 4}}
 				for _, size := range linkSizes(len(b.arena)) {
 					if _, err := b.time(size); err != nil {
@@ -313,7 +313,7 @@ func TestExchangeBeside(t *testing.T) {
 					}
 				}
 				b.load.compute = m.compute
-				got[g.Rank()], err = b.beside()
+				got[g.Rank()], err = b.contention()
 				return err
 			})
 			if got[0] != got[1] {
@@ -328,9 +328,9 @@ func TestExchangeBeside(t *testing.T) {
 
 // Messages are measured that are as long as those of plans: what they make up for of their
 // lateness, because links were idle meanwhile, is not counted.
-func TestExchangeBesideMakesUp(t *testing.T) {
+func TestContentionMakesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &shared{channel: channel{short: time.Millisecond, long: time.Millisecond, perByte: 100 * time.Nanosecond}, beside: bucket.Beside{Late: 6e-3, Stretch: 1}, credit: 5 * time.Millisecond, turn: 100 * time.Microsecond}
+		m := &shared{channel: channel{short: time.Millisecond, long: time.Millisecond, perByte: 100 * time.Nanosecond}, contention: bucket.Contention{Late: 6e-3, Stretch: 1}, credit: 5 * time.Millisecond, turn: 100 * time.Microsecond}
 		onRanks(t, 1, func(g *collective.Group) error {
 			b := exchangeBench{g: g, r: m, c: Candidate{Name: "fp32"}, arena: make([]float32, 1<<18), payload: bucket.Payload{Unit: 4}}
 			for _, size := range linkSizes(len(b.arena)) {
@@ -339,7 +339,7 @@ func TestExchangeBesideMakesUp(t *testing.T) {
 				}
 			}
 			b.load.compute = m.compute
-			got, err := b.beside()
+			got, err := b.contention()
 			if math.Abs(got.Late-1e-3) > 3e-4 || !close1(got.Stretch, 1, 0.02) {
 				t.Errorf("%+v, want messages of 7 ms late by 1 ms; those of 1 ms are by 5", got)
 			}
@@ -349,9 +349,9 @@ func TestExchangeBesideMakesUp(t *testing.T) {
 }
 
 // Where the shortest message takes long nothing is measured beside it for minutes.
-func TestExchangeBesideOfSlowLinks(t *testing.T) {
+func TestContentionOfSlowLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &shared{channel: channel{short: time.Second, long: time.Second}, beside: bucket.Beside{Late: 6e-3, Stretch: 1}, turn: 100 * time.Microsecond}
+		m := &shared{channel: channel{short: time.Second, long: time.Second}, contention: bucket.Contention{Late: 6e-3, Stretch: 1}, turn: 100 * time.Microsecond}
 		onRanks(t, 1, func(g *collective.Group) error {
 			b := exchangeBench{g: g, r: m, c: Candidate{Name: "fp32"}, arena: make([]float32, 1<<18), payload: bucket.Payload{Unit: 4}}
 			if _, err := b.time(linkLeast); err != nil {
@@ -359,7 +359,7 @@ func TestExchangeBesideOfSlowLinks(t *testing.T) {
 			}
 			b.load.compute = m.compute
 			start := time.Now()
-			if got, err := b.beside(); err != nil || got != (bucket.Beside{}) || time.Since(start) > 0 {
+			if got, err := b.contention(); err != nil || got != (bucket.Contention{}) || time.Since(start) > 0 {
 				return fmt.Errorf("%+v, %w, after %v", got, err, time.Since(start))
 			}
 			return nil
@@ -413,16 +413,16 @@ func TestExchangeBounded(t *testing.T) {
 // What the computation lost goes by time, beyond that by messages; exchanges that are over
 // soon cannot tell.
 func TestLost(t *testing.T) {
-	short := overlapped{load: 0.02, both: besideTimes{load: 0.024, end: 0.01}}
+	short := overlapped{load: 0.02, both: contended{load: 0.024, end: 0.01}}
 	for _, c := range []struct {
 		long       overlapped
 		share, cut float64
 	}{
-		{overlapped{load: 0.15, both: besideTimes{load: 0.17, end: 0.1}}, 0.2, 0.00025},
-		{overlapped{load: 0.15, both: besideTimes{load: 0.2, end: 0.1}}, 0.5, 0},
-		{overlapped{load: 0.15, both: besideTimes{load: 0.14, end: 0.1}}, 0, 0.0005},
-		{overlapped{load: 0.02, both: besideTimes{load: 0.021, end: 0.005}}, 1. / 3, 0}, // 5 ms of 15
-		{overlapped{load: 0.02, both: besideTimes{load: 0.01, end: 0.005}}, 0, 0},
+		{overlapped{load: 0.15, both: contended{load: 0.17, end: 0.1}}, 0.2, 0.00025},
+		{overlapped{load: 0.15, both: contended{load: 0.2, end: 0.1}}, 0.5, 0},
+		{overlapped{load: 0.15, both: contended{load: 0.14, end: 0.1}}, 0, 0.0005},
+		{overlapped{load: 0.02, both: contended{load: 0.021, end: 0.005}}, 1. / 3, 0}, // 5 ms of 15
+		{overlapped{load: 0.02, both: contended{load: 0.01, end: 0.005}}, 0, 0},
 	} {
 		share, cut := lost(short, c.long, 8)
 		if !close1(share, c.share, 1e-9) || !close1(cut, c.cut, 1e-9) {
@@ -432,7 +432,7 @@ func TestLost(t *testing.T) {
 }
 
 // Over real links what is measured is valid, and the same on all ranks.
-func TestExchangeBesideOverLinks(t *testing.T) {
+func TestContentionOverLinks(t *testing.T) {
 	links := make([][]bucket.LinkProfile, 2)
 	onRanks(t, 2, func(g *collective.Group) error {
 		r, err := exchange.Over(g, exchange.Config{})
@@ -449,7 +449,7 @@ func TestExchangeBesideOverLinks(t *testing.T) {
 	if err := f.Validate(); err != nil {
 		t.Error(err)
 	}
-	if b := f.Beside("fp32", bucket.Payload{Unit: 4}, 2, 1, 0); b.Stretch < 1 || b != links[0][0].Beside {
+	if b := f.Contention("fp32", bucket.Payload{Unit: 4}, 2, 1, 0); b.Stretch < 1 || b != links[0][0].Contention {
 		t.Errorf("%+v of %+v", b, links[0])
 	}
 }

@@ -292,7 +292,7 @@ func TestPlanIsWorthwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	groups := func(late float64) int {
-		step.Costs.Beside.Late = late
+		step.Costs.Contention.Late = late
 		p := Plan(exact, step)
 		if least, got := bucket.Predict(step, bucket.Exact(step)).Total, bucket.Predict(step, p).Total; got > least+unmeasured*late*float64(len(step.Layers)) {
 			t.Errorf("late by %v s: a step of %v, the shortest takes %v", late, got, least)
@@ -302,7 +302,7 @@ func TestPlanIsWorthwhile(t *testing.T) {
 	if got := groups(0); got < 3 {
 		t.Errorf("%d groups where messages cost nothing", got)
 	}
-	step.Costs.Beside.Late = 6e-3
+	step.Costs.Contention.Late = 6e-3
 	if got, most := groups(6e-3), len(bucket.Exact(step)); got >= most {
 		t.Errorf("%d groups of %d where each is late by 6 ms and more", got, most)
 	}

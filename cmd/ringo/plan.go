@@ -287,14 +287,14 @@ func (c *planCommand) codec(f bucket.Profile) bucket.CodecProfile {
 	return p
 }
 
-// beside is what the exchanges of ways and the computation do to each other: what the
+// contention is what the exchanges of ways and the computation lose to each other: what the
 // profile says where they are of it, else nothing.
-func (c *planCommand) beside(f bucket.Profile) bucket.Beside {
+func (c *planCommand) contention(f bucket.Profile) bucket.Contention {
 	if c.linkFrom != linksMeasured {
-		return bucket.Beside{}
+		return bucket.Contention{}
 	}
-	if b := f.Beside(c.code(), c.payload(), c.np, c.hosts, 0); b != (bucket.Beside{}) {
+	if b := f.Contention(c.code(), c.payload(), c.np, c.hosts, 0); b != (bucket.Contention{}) {
 		return b
 	}
-	return f.Beside("fp32", bucket.Payload{Unit: 4}, c.np, c.hosts, 0)
+	return f.Contention("fp32", bucket.Payload{Unit: 4}, c.np, c.hosts, 0)
 }

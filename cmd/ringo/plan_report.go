@@ -100,7 +100,7 @@ func (c *planCommand) report(out *output, spec models.Spec, f bucket.Profile) er
 func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []planResult, plans []bucket.Plan, err error) {
 	ways := c.ways(f)
 	step := f.Step()
-	step.Costs = bucket.Costs{Sends: sendsOf(ways), Beside: c.beside(f)}
+	step.Costs = bucket.Costs{Sends: sendsOf(ways), Contention: c.contention(f)}
 	exact, reuse, mean := step.Kinds(c.codec(f), c.every)
 	if err := mean.Validate(); err != nil {
 		return nil, nil, err

@@ -246,7 +246,7 @@ func TestPlanProfile(t *testing.T) {
 	f := whole.Planner
 	f.Links = []bucket.LinkProfile{
 		{Algorithm: "ring", Payload: bucket.DensePayload, Ranks: 2, Hosts: 2, Fixed: 1},
-		{Algorithm: "tree", Payload: bucket.SparsePayload, Code: "fp32", Density: 0.25, Unit: 8, Ranks: 2, Hosts: 2, Fixed: 0.5, Beside: bucket.Beside{Share: 0.5}},
+		{Algorithm: "tree", Payload: bucket.SparsePayload, Code: "fp32", Density: 0.25, Unit: 8, Ranks: 2, Hosts: 2, Fixed: 0.5, Contention: bucket.Contention{Share: 0.5}},
 	}
 	f.Codecs = []bucket.CodecProfile{{Name: "topk", Exact: bucket.Curve{Fixed: 2}, Reuse: bucket.Curve{Fixed: 0.5}}}
 	if err := tune.Save(file, whole); err != nil {

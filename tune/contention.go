@@ -10,25 +10,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// What a computation beside an exchange is.
+// The load whose contention with exchanges is measured.
 const (
-	loadValues = 16 << 10 // of the two operands, which stay in the nearest caches
-	loadLeast  = 10e-3    // seconds: longer than a core is taken away for
-	loadFactor = 1.5      // how many times as long as the exchange it is, alone
-	loadBudget = 2.0      // seconds of all rounds of one length, about
-	besideLong = 0.15     // seconds of the longest exchange that is measured so,
-	besideTold = 1e-3     // and of the shortest that tells how much longer its bytes take
-	messages   = 8        // one after the other: a single one is lost in noise
+	loadValues      = 16 << 10 // of the two operands, which stay in the nearest caches
+	loadLeast       = 10e-3    // seconds: longer than a core is taken away for
+	loadFactor      = 1.5      // how many times as long as the exchange it is, alone
+	loadBudget      = 2.0      // seconds of all rounds of one length, about
+	longestMeasured = 0.15     // seconds of the longest exchange that is measured so,
+	shortestTelling = 1e-3     // and of the shortest that tells how much longer its bytes take
+	messages        = 8        // one after the other: a single one is lost in noise
 )
 
-// beside measures what exchanges and a computation do to each other, all ranks at once:
+// contention measures what exchanges and a computation lose to each other, all ranks at once:
 // the longest exchange that does not take too long tells what happens to speeds, and some
 // shorter ones that are no longer together, of no more than half of the arena, how much
 // later a message ends and what it takes of the computation. Shorter ones still
 // are later: bytes make up for what they waited, from buffers and idle links. Links on which
 // the shortest takes too long are not measured so: what processors do is little beside them.
-func (b *exchangeBench) beside() (out bucket.Beside, err error) {
-	if b.points[0].Seconds > besideLong { // nor would a computation as long end soon
+func (b *exchangeBench) contention() (out bucket.Contention, err error) {
+	if b.points[0].Seconds > longestMeasured { // nor would a computation as long end soon
 		return out, nil
 	}
 	if b.load, err = b.newLoad(); err != nil || b.load.turn == 0 {
@@ -36,10 +36,10 @@ func (b *exchangeBench) beside() (out bucket.Beside, err error) {
 	}
 	short, long := b.points[0], b.points[0] // short: one of several
 	for _, p := range b.points {
-		if p.Seconds <= besideLong {
+		if p.Seconds <= longestMeasured {
 			long = p
 		}
-		if messages*p.Seconds <= besideLong && 2*messages*p.values <= len(b.arena) {
+		if messages*p.Seconds <= longestMeasured && 2*messages*p.values <= len(b.arena) {
 			short = p
 		}
 	}
@@ -49,14 +49,14 @@ func (b *exchangeBench) beside() (out bucket.Beside, err error) {
 	if err != nil {
 		return out, err
 	}
-	out = bucket.Beside{Share: t.share(), Late: t.late(1) / n, Stretch: 1}
+	out = bucket.Contention{Share: t.share(), Late: t.late(1) / n, Stretch: 1}
 	if long.values > short.values {
 		l, err := b.overlap([]*exchange.Op{b.op(long.values)}, loadFactor*long.Seconds)
 		if err != nil {
 			return out, err
 		}
 		out.Share, out.Cut = lost(t, l, n)
-		if l.exchange >= besideTold {
+		if l.exchange >= shortestTelling {
 			for range 8 { // both follow from each other: the error falls to an n-th or so each time
 				out.Stretch = l.stretch(out.Late)
 				out.Late = t.late(out.Stretch) / n
@@ -149,11 +149,11 @@ func (b *exchangeBench) newLoad() (load, error) {
 // alone, and of both at once.
 type overlapped struct {
 	load, exchange float64
-	both           besideTimes
+	both           contended
 }
 
-// besideTimes are when a load and the last exchange of those that began together ended.
-type besideTimes struct{ load, end float64 }
+// contended are when a load and the last exchange of those that began together ended.
+type contended struct{ load, end float64 }
 
 // overlap measures ops and a load beside them that takes so long, or loadLeast. Turns are
 // taken, so that a machine whose speed changes is compared with itself.
@@ -177,7 +177,7 @@ func (b *exchangeBench) overlap(ops []*exchange.Op, long float64) (out overlappe
 		loads, exchanges = append(loads, alone.load), append(exchanges, free.end)
 		bothLoads, bothEnds = append(bothLoads, both.load), append(bothEnds, both.end)
 	}
-	return overlapped{median(loads), median(exchanges), besideTimes{median(bothLoads), median(bothEnds)}}, nil
+	return overlapped{median(loads), median(exchanges), contended{median(bothLoads), median(bothEnds)}}, nil
 }
 
 // together is how long both went on at once.
@@ -207,7 +207,7 @@ func (t overlapped) stretch(late float64) float64 {
 }
 
 // run computes so many turns when all ranks are there, beside exchanges if there are any.
-func (b *exchangeBench) run(ops []*exchange.Op, turns int) (t besideTimes, err error) {
+func (b *exchangeBench) run(ops []*exchange.Op, turns int) (t contended, err error) {
 	for _, op := range ops {
 		clean(op)
 	}
@@ -234,5 +234,5 @@ func (b *exchangeBench) run(ops []*exchange.Op, turns int) (t besideTimes, err e
 		agreed[1] = end.Sub(start).Seconds()
 	}
 	err = slowest(b.g, agreed)
-	return besideTimes{agreed[0], agreed[1]}, err
+	return contended{agreed[0], agreed[1]}, err
 }
