@@ -6,9 +6,9 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ringo-ml/ringo/aggregate"
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
 )
@@ -39,13 +39,9 @@ type Config struct {
 	Apart bool
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given.
 	Rendezvous string
-	// JoinTimeout bounds how long the ranks wait for each other at the start;
-	// 0 means 60 s.
-	JoinTimeout time.Duration
-	// Heartbeat is the time between signs of life, 0 means 1 s; DeadAfter is
-	// after how long without one a rank is lost, at least twice as long, 0 means
-	// 10 s. All ranks and their launcher must have the same.
-	Heartbeat, DeadAfter time.Duration
+	// Times are how long ranks wait for each other: at the start, and for signs of life. All ranks and their launcher
+	// should have the same.
+	Times cluster.Times
 	// Transport is TransportSHM or TransportTCP, the same on every rank. Empty:
 	// what RINGO_TRANSPORT says, or else TransportSHM.
 	Transport string
@@ -105,8 +101,9 @@ func (c Config) Validate() error {
 	}
 	fault(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
 		"transport %q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
-	fault(c.JoinTimeout < 0, "join timeout %v: want at least 0", c.JoinTimeout)
-	fault(c.Heartbeat < 0 || c.DeadAfter < 0, "heartbeat %v, dead after %v: want at least 0", c.Heartbeat, c.DeadAfter)
+	if err := c.Times.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if err := c.Network.Validate(); err != nil {
 		errs = append(errs, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
@@ -353,7 +354,7 @@ func TestFaultRank(t *testing.T) {
 	}
 	end := faultEnd{Lost: -1, Counted: -1}
 	err := ringo.Run(context.Background(), ringo.Config{
-		Size: r.Size, Rank: r.Rank, Rendezvous: r.Rendezvous, Heartbeat: faultBeat, DeadAfter: faultDead, Transport: r.Transport,
+		Size: r.Size, Rank: r.Rank, Rendezvous: r.Rendezvous, Times: cluster.Times{Heartbeat: faultBeat, DeadAfter: faultDead}, Transport: r.Transport,
 		Collective: collective.Config{Algorithm: r.Algorithm, Timeout: time.Minute},
 	}, func(job *ringo.Job) error {
 		err := workOn(job, r.faultCase)

@@ -78,6 +78,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
+	cfg.Times = cfg.Times.WithDefaults()
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
 	j.watched, j.timeout = env.Launched, cfg.Collective.Timeout
 	if len(cfg.Tables) > 0 {
@@ -128,7 +129,7 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	}
 	j.watching.Go(j.listen)
 	mesh, err := tcp.New(j.ctx, tcp.Config{
-		Rank: env.Rank, Size: env.Members(), Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.JoinTimeout,
+		Rank: env.Rank, Size: env.Members(), Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join,
 		Listener: j.member.Listener(), Addrs: j.member.Addrs(), Report: cfg.Report,
 		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum,
 	})
@@ -145,8 +146,7 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	if err := j.start(shared, cfg); err != nil {
 		return err
 	}
-	beat := cmp.Or(cfg.Heartbeat, cluster.DefaultHeartbeat)
-	j.member.SetWaiting(func() (cluster.Wait, bool) { return j.waiting(beat) })
+	j.member.SetWaiting(func() (cluster.Wait, bool) { return j.waiting(cfg.Times.Heartbeat) })
 	return nil
 }
 
@@ -189,7 +189,7 @@ func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh,
 	if asked == TransportTCP {
 		off = "it was told to use tcp alone" // and says so to those who were not
 	}
-	m, err := shm.New(j.ctx, mesh, shm.Config{Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.JoinTimeout, Off: off})
+	m, err := shm.New(j.ctx, mesh, shm.Config{Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join, Off: off})
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	if env.Rank == 0 && !env.Launched {
 		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
 			Address: env.Rendezvous, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, Version: Version,
-			JoinTimeout: cfg.JoinTimeout, Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter, Report: cfg.Report,
+			Times: cfg.Times, Report: cfg.Report,
 		})
 		if err != nil {
 			return err
@@ -219,8 +219,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	}
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
-		Rank: env.Rank, WorldSize: env.Members(), JoinTimeout: cfg.JoinTimeout,
-		Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter,
+		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
 		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(),
 	})
 	return err

@@ -315,7 +315,7 @@ func TestConnectingFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.JoinTimeout = 3 * time.Second // to join, and to fail to connect
+	cfg.Times.Join = 3 * time.Second // to join, and to fail to connect
 	errs := start(t.Context(), []ringo.Config{cfg}, exchange)
 	other := cfg
 	other.Rank = 0
@@ -374,7 +374,7 @@ func TestConfig(t *testing.T) {
 		{ringo.Config{Size: 2, Rendezvous: "host:"}, []string{`rendezvous "host:"`}},
 		{ringo.Config{Size: 1, Rendezvous: "127.0.0.1:0"}, []string{`"127.0.0.1:0"`, "port"}},
 		{ringo.Config{Size: 1, Rendezvous: ":4000"}, []string{`":4000"`, "host"}},
-		{ringo.Config{JoinTimeout: -time.Second}, []string{"join timeout -1s"}},
+		{ringo.Config{Times: cluster.Times{Join: -time.Second}}, []string{"job.join-timeout -1s"}},
 		{ringo.Config{Collective: collective.Config{Algorithm: "star"}}, []string{`"star"`}},
 		{ringo.Config{Collective: collective.Config{Ranks: []int{0, 1}, ID: 3}}, []string{"ranks [0 1]", "Job.Subgroup", "id 3"}},
 	} {
@@ -429,7 +429,7 @@ func TestRankNeverComes(t *testing.T) {
 	leakcheck.Check(t)
 	cfgs := byHand(t, 3)
 	for r := range cfgs {
-		cfgs[r].JoinTimeout = 3 * time.Second // in which the others join
+		cfgs[r].Times.Join = 3 * time.Second // in which the others join
 	}
 	for _, err := range runAll(t, []ringo.Config{cfgs[0], cfgs[2]}, exchange) {
 		var missing *cluster.MissingError
@@ -438,7 +438,7 @@ func TestRankNeverComes(t *testing.T) {
 		}
 		checkText(t, err, "rank 1 of 3", "3s")
 	}
-	cfgs[1].JoinTimeout = 300 * time.Millisecond
+	cfgs[1].Times.Join = 300 * time.Millisecond
 	checkText(t, runAll(t, cfgs[1:2], exchange)[0], "rank 1 cannot join at "+cfgs[1].Rendezvous, "is the launcher, or rank 0, running there")
 }
 

@@ -15,7 +15,7 @@ import (
 // memory, and returns the first fault, naming its rank. It is what tests of a
 // training program need, and what `--transport mem` does. Servers, if cfg has any,
 // are goroutines too. What cfg says of processes has no effect: Transport, Network,
-// JoinTimeout, Heartbeat, DeadAfter and Report.
+// Times and Report.
 func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	if n < 1 {
 		return fmt.Errorf("%d ranks: want at least 1", n)

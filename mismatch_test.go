@@ -33,7 +33,7 @@ func TestMismatchOnAllRanks(t *testing.T) {
 				leakcheck.Check(t)
 				cfgs := byHand(t, 3)
 				for i := range cfgs {
-					cfgs[i].Heartbeat = 100 * time.Millisecond
+					cfgs[i].Times.Heartbeat = 100 * time.Millisecond
 				}
 				errs := runAll(t, cfgs, func(job *ringo.Job) error {
 					if err := exchange(job); err != nil {

@@ -120,7 +120,7 @@ func (c *Coordinator) seat(rank int, ch channel) {
 		member.post(verdictMessage(c.verdict))
 	}
 	if c.join == nil {
-		c.join = time.AfterFunc(c.cfg.JoinTimeout, c.checkMissing)
+		c.join = time.AfterFunc(c.cfg.Times.Join, c.checkMissing)
 	}
 	if err := c.checkBeats(rank, m); err != nil && c.verdict == nil {
 		c.decide(err)
@@ -136,11 +136,11 @@ func (c *Coordinator) seat(rank int, ch channel) {
 // the coordinator for dead, because their times differ.
 func (c *Coordinator) checkBeats(rank int, m message) error {
 	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
-	if m.Kind != kindJoin || 2*beat <= c.cfg.DeadAfter && (dead == 0 || 2*c.cfg.Heartbeat <= dead) {
+	if m.Kind != kindJoin || 2*beat <= c.cfg.Times.DeadAfter && (dead == 0 || 2*c.cfg.Times.Heartbeat <= dead) {
 		return nil
 	}
 	return fmt.Errorf("rank %d has a heartbeat of %v and takes others for dead after %v, the job's coordinator %v and %v: "+
-		"give all ranks and their launcher the same times", rank, beat, dead, c.cfg.Heartbeat, c.cfg.DeadAfter)
+		"give all ranks and their launcher the same times", rank, beat, dead, c.cfg.Times.Heartbeat, c.cfg.Times.DeadAfter)
 }
 
 // announce sends the roster when all have joined, unless the job has ended: a

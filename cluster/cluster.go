@@ -21,13 +21,10 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Defaults of the configurations' zero values.
+// Defaults of CoordinatorConfig's zero values.
 const (
-	DefaultJoinTimeout = 60 * time.Second
-	DefaultHeartbeat   = time.Second
-	DefaultDeadAfter   = 10 * time.Second
-	DefaultSlowAfter   = 5 * time.Second
-	DefaultStuckAfter  = 30 * time.Second
+	DefaultSlowAfter  = 5 * time.Second
+	DefaultStuckAfter = 30 * time.Second
 )
 
 // answerTimeout bounds what one side waits for the other to read or answer one

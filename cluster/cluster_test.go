@@ -26,7 +26,7 @@ func job(t *testing.T, n int, set func(*CoordinatorConfig)) (*Coordinator, Membe
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c, MemberConfig{Rendezvous: c.Addr().String(), WorldSize: n, Ticket: cfg.Ticket, Version: "1", Heartbeat: cfg.Heartbeat, DeadAfter: cfg.DeadAfter}
+	return c, MemberConfig{Rendezvous: c.Addr().String(), WorldSize: n, Ticket: cfg.Ticket, Version: "1", Times: cfg.Times}
 }
 
 // joinAll joins every rank of cfg's job.
@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 
 func TestMissingRanksAreNamed(t *testing.T) {
 	t.Parallel()
-	c, cfg := job(t, 4, func(c *CoordinatorConfig) { c.JoinTimeout = 3 * time.Second }) // in which the others join
+	c, cfg := job(t, 4, func(c *CoordinatorConfig) { c.Times.Join = 3 * time.Second }) // in which the others join
 	errs := make(chan error, 2)
 	for _, r := range []int{0, 2} {
 		go func() {
@@ -158,7 +158,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 
 func TestNoCoordinator(t *testing.T) {
 	t.Parallel()
-	cfg := MemberConfig{Rendezvous: freeport.Address(t), WorldSize: 1, Ticket: transport.NewTicket(), Version: "1", JoinTimeout: time.Second}
+	cfg := MemberConfig{Rendezvous: freeport.Address(t), WorldSize: 1, Ticket: transport.NewTicket(), Version: "1", Times: Times{Join: time.Second}}
 	_, err := Join(context.Background(), cfg)
 	if err == nil || !strings.Contains(err.Error(), "no coordinator for 1s") || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
@@ -193,13 +193,13 @@ func TestTimesOfRanks(t *testing.T) {
 		{time.Second, 30 * time.Second, 40 * time.Second, 10 * time.Minute},
 		{40 * time.Second, 10 * time.Minute, time.Second, 30 * time.Second},
 	} {
-		c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Heartbeat, c.DeadAfter = times[0], times[1] })
+		c, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Times.Heartbeat, c.Times.DeadAfter = times[0], times[1] })
 		errs := make([]error, 2)
 		var wg sync.WaitGroup
 		for r := range errs {
 			mine := cfg
 			if mine.Rank = r; r == 1 {
-				mine.Heartbeat, mine.DeadAfter = times[2], times[3]
+				mine.Times.Heartbeat, mine.Times.DeadAfter = times[2], times[3]
 			}
 			wg.Go(func() { _, errs[r] = Join(t.Context(), mine) })
 		}
@@ -210,8 +210,8 @@ func TestTimesOfRanks(t *testing.T) {
 			}
 		}
 	}
-	_, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Heartbeat, c.DeadAfter = time.Second, 10*time.Second })
-	cfg.Heartbeat, cfg.DeadAfter = 5*time.Second, time.Minute
+	_, cfg := job(t, 2, func(c *CoordinatorConfig) { c.Times.Heartbeat, c.Times.DeadAfter = time.Second, 10*time.Second })
+	cfg.Times.Heartbeat, cfg.Times.DeadAfter = 5*time.Second, time.Minute
 	joinAll(t, cfg)
 }
 
@@ -327,8 +327,8 @@ func TestMarkEnded(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	err := MemberConfig{Rank: 4, WorldSize: 4, Rendezvous: "0.0.0.0:7", Heartbeat: time.Second, DeadAfter: time.Second, JoinTimeout: -1}.Validate()
-	for _, want := range []string{"rank 4: want 0 to 3", `"0.0.0.0:7"`, "dead after 1s", "join timeout -1ns", "no ticket"} {
+	err := MemberConfig{Rank: 4, WorldSize: 4, Rendezvous: "0.0.0.0:7", Times: Times{Heartbeat: time.Second, DeadAfter: time.Second, Join: -1}}.Validate()
+	for _, want := range []string{"rank 4: want 0 to 3", `"0.0.0.0:7"`, "job.dead-after 1s: want at least twice job.heartbeat, which is 1s", "job.join-timeout -1ns", "no ticket"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

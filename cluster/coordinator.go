@@ -29,14 +29,8 @@ type CoordinatorConfig struct {
 	// HostRank is the rank in whose process the Coordinator lives; -1 means a
 	// launcher's. The zero value is rank 0.
 	HostRank int
-	// JoinTimeout bounds how long the first rank waits for the last; 0 means
-	// 60 s.
-	JoinTimeout time.Duration
-	// Heartbeat is the time between signs of life, both ways; 0 means 1 s.
-	Heartbeat time.Duration
-	// DeadAfter is after how long without a sign of life a rank is lost; 0
-	// means 10 s. It must be at least twice Heartbeat.
-	DeadAfter time.Duration
+	// Times are those of all ranks. Join bounds how long the first rank waits for the last.
+	Times Times
 	// SlowAfter is for how long a rank may hold up others before it is
 	// reported; 0 means 5 s.
 	SlowAfter time.Duration
@@ -64,19 +58,11 @@ func (c CoordinatorConfig) Validate() error {
 	if c.Listener == nil && c.Address == "" {
 		errs = append(errs, errors.New("neither a listener nor an address to listen on"))
 	}
-	if c.JoinTimeout < 0 || c.SlowAfter < 0 || c.StuckAfter < 0 {
-		errs = append(errs, fmt.Errorf("join timeout %v, slow after %v, stuck after %v: want at least 0", c.JoinTimeout, c.SlowAfter, c.StuckAfter))
+	if c.SlowAfter < 0 || c.StuckAfter < 0 {
+		errs = append(errs, fmt.Errorf("slow after %v, stuck after %v: want at least 0", c.SlowAfter, c.StuckAfter))
 	}
-	errs = append(errs, checkTimes(c.Heartbeat, c.DeadAfter), checkTicket(c.Ticket))
+	errs = append(errs, c.Times.Validate(), checkTicket(c.Ticket))
 	return errors.Join(errs...)
-}
-
-func checkTimes(beat, dead time.Duration) error {
-	b, d := cmp.Or(beat, DefaultHeartbeat), cmp.Or(dead, DefaultDeadAfter)
-	if b <= 0 || d < 2*b {
-		return fmt.Errorf("heartbeat %v, dead after %v: want a heartbeat above 0 and at least twice that", b, d)
-	}
-	return nil
 }
 
 func checkTicket(t transport.Ticket) error {
@@ -87,9 +73,7 @@ func checkTicket(t transport.Ticket) error {
 }
 
 func (c *CoordinatorConfig) setDefaults() {
-	c.JoinTimeout = cmp.Or(c.JoinTimeout, DefaultJoinTimeout)
-	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
-	c.DeadAfter = cmp.Or(c.DeadAfter, DefaultDeadAfter)
+	c.Times = c.Times.WithDefaults()
 	c.SlowAfter = cmp.Or(c.SlowAfter, DefaultSlowAfter)
 	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
 	if c.Report == nil {
@@ -174,7 +158,7 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 		idle:  make(chan struct{}, 1),
 		seats: make([]seat, cfg.WorldSize),
 		ended: make([]bool, cfg.WorldSize),
-		clock: clock{beat: cfg.Heartbeat, last: time.Now()},
+		clock: clock{beat: cfg.Times.Heartbeat, last: time.Now()},
 		halt:  stopping{able: make([]bool, cfg.WorldSize), begun: map[int]int64{}, at: make(chan StoppedError, 1)},
 	}
 	c.door = transport.NewDoor(maxHandshakes, c.refused)
@@ -206,7 +190,7 @@ func (c *Coordinator) Silent(rank int) bool {
 }
 
 // silent is Silent. The caller holds mu.
-func (c *Coordinator) silent(s *seat) bool { return s.quiet.lost(c.cfg.DeadAfter) }
+func (c *Coordinator) silent(s *seat) bool { return s.quiet.lost(c.cfg.Times.DeadAfter) }
 
 // Left says whether rank left in good order.
 func (c *Coordinator) Left(rank int) bool {
@@ -381,7 +365,7 @@ func (c *Coordinator) hangUp(on func(*seat) bool) {
 
 // drain waits for the ranks to leave.
 func (c *Coordinator) drain() {
-	patience := c.cfg.DeadAfter
+	patience := c.cfg.Times.DeadAfter
 	if c.Err() != nil {
 		patience = answerTimeout
 	}

@@ -75,7 +75,7 @@ func TestLoopbackIsForOneHost(t *testing.T) {
 	c, cfg := job(t, 2, nil)
 	a, b := pipes()
 	go c.seat(1, b)
-	far := newMember(MemberConfig{Rank: 1, WorldSize: 2, Rendezvous: cfg.Rendezvous, Heartbeat: DefaultHeartbeat, DeadAfter: DefaultDeadAfter, JoinTimeout: DefaultJoinTimeout}, a, elsewhere{})
+	far := newMember(MemberConfig{Rank: 1, WorldSize: 2, Rendezvous: cfg.Rendezvous, Times: Times{}.WithDefaults()}, a, elsewhere{})
 	joined := make(chan error, 1)
 	go func() { joined <- far.join(t.Context()) }()
 	_, err := Join(t.Context(), cfg)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,16 +26,9 @@ type MemberConfig struct {
 	Interface string
 	// Ports are where it may listen; the first free one is taken. Zero: any.
 	Ports PortRange
-	// JoinTimeout bounds the wait for the coordinator, and then the wait for
-	// the other ranks; 0 means 60 s.
-	JoinTimeout time.Duration
-	// Heartbeat is the time between signs of life, both ways; 0 means 1 s. It
-	// must be the coordinator's, or at least so short that the coordinator's
-	// DeadAfter holds two of it, and the other way round.
-	Heartbeat time.Duration
-	// DeadAfter is after how long without a sign of life the coordinator is
-	// gone; 0 means 10 s. It must be at least twice Heartbeat.
-	DeadAfter time.Duration
+	// Times should be the coordinator's. Join bounds the wait for the coordinator, and then the wait for the other
+	// ranks.
+	Times Times
 }
 
 // Validate reports everything that is wrong with the configuration.
@@ -47,13 +39,10 @@ func (c MemberConfig) Validate() error {
 	} else if c.Rank < 0 || c.Rank >= c.WorldSize {
 		errs = append(errs, fmt.Errorf("rank %d: want 0 to %d for a world size of %d", c.Rank, c.WorldSize-1, c.WorldSize))
 	}
-	if c.JoinTimeout < 0 {
-		errs = append(errs, fmt.Errorf("join timeout %v: want at least 0", c.JoinTimeout))
-	}
 	if !c.Ports.valid() {
 		errs = append(errs, fmt.Errorf("ports %v: want FIRST-LAST within 1 to 65535", c.Ports))
 	}
-	errs = append(errs, checkRendezvous(c.Rendezvous), checkTimes(c.Heartbeat, c.DeadAfter), checkTicket(c.Ticket))
+	errs = append(errs, checkRendezvous(c.Rendezvous), c.Times.Validate(), checkTicket(c.Ticket))
 	return errors.Join(errs...)
 }
 
@@ -71,12 +60,6 @@ func checkRendezvous(addr string) error {
 		return fmt.Errorf("rendezvous %q: want a port that all ranks know", addr)
 	}
 	return nil
-}
-
-func (c *MemberConfig) setDefaults() {
-	c.JoinTimeout = cmp.Or(c.JoinTimeout, DefaultJoinTimeout)
-	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
-	c.DeadAfter = cmp.Or(c.DeadAfter, DefaultDeadAfter)
 }
 
 // Member is one rank's membership of a job. Its methods may be called from any
@@ -122,7 +105,7 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("joining the job: %w", err)
 	}
-	cfg.setDefaults()
+	cfg.Times = cfg.Times.WithDefaults()
 	link, err := dial(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -143,7 +126,7 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 
 // dial tries until the coordinator answers, refuses, or the time is up.
 func dial(ctx context.Context, cfg MemberConfig) (*transport.Link, error) {
-	limited, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
+	limited, cancel := context.WithTimeout(ctx, cfg.Times.Join)
 	defer cancel()
 	mine := transport.Hello{Version: cfg.Version, Purpose: transport.Control, Rank: cfg.Rank, WorldSize: cfg.WorldSize}
 	var last error
@@ -164,7 +147,7 @@ func dial(ctx context.Context, cfg MemberConfig) (*transport.Link, error) {
 		case <-limited.Done():
 		}
 		if ctx.Err() == nil && limited.Err() != nil {
-			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("no coordinator for %v; is the launcher, or rank 0, running there? %w", cfg.JoinTimeout, last)}
+			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("no coordinator for %v; is the launcher, or rank 0, running there? %w", cfg.Times.Join, last)}
 		}
 	}
 }
@@ -191,13 +174,13 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 // join introduces this rank and waits for the others.
 func (m *Member) join(ctx context.Context) error {
 	m.work.Go(m.read)
-	hello := message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String(), BeatNanos: int64(m.cfg.Heartbeat), DeadNanos: int64(m.cfg.DeadAfter)}
+	hello := message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String(), BeatNanos: int64(m.cfg.Times.Heartbeat), DeadNanos: int64(m.cfg.Times.DeadAfter)}
 	if err := m.ch.send(hello, answerTimeout); err != nil {
 		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, err}
 	}
 	m.work.Go(m.beat)
 	// The coordinator's own deadline comes first and knows who is missing.
-	late := time.NewTimer(m.cfg.JoinTimeout + answerTimeout)
+	late := time.NewTimer(m.cfg.Times.Join + answerTimeout)
 	defer late.Stop()
 	select {
 	case <-m.ready:
@@ -207,7 +190,7 @@ func (m *Member) join(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
-		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, fmt.Errorf("not all ranks joined within %v, and the coordinator does not say which", m.cfg.JoinTimeout)}
+		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, fmt.Errorf("not all ranks joined within %v, and the coordinator does not say which", m.cfg.Times.Join)}
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // that has fallen silent. Like there, silence is counted by a clock that weighs how late this
 // process's own heartbeats are, so that one that was stopped for a while can go on.
 func (m *Member) beat() {
-	own := clock{beat: m.cfg.Heartbeat, last: time.Now()}
-	t := time.NewTicker(m.cfg.Heartbeat)
+	own := clock{beat: m.cfg.Times.Heartbeat, last: time.Now()}
+	t := time.NewTicker(m.cfg.Times.Heartbeat)
 	defer t.Stop()
 	for {
 		select {
@@ -31,7 +31,7 @@ func (m *Member) beat() {
 		}
 		s := m.status(own.stalled(counts))
 		s.LateMillis = own.lateMillis()
-		_ = m.ch.send(s, m.cfg.Heartbeat) // if it is lost, so is what we read
+		_ = m.ch.send(s, m.cfg.Times.Heartbeat) // if it is lost, so is what we read
 	}
 }
 
@@ -41,7 +41,7 @@ func (m *Member) pass(now time.Time, counts time.Duration) (limit time.Duration,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.quiet.pass(now, counts, false)
-	return m.quiet.limit(m.cfg.DeadAfter), m.quiet.lost(m.cfg.DeadAfter)
+	return m.quiet.limit(m.cfg.Times.DeadAfter), m.quiet.lost(m.cfg.Times.DeadAfter)
 }
 
 // outlives says that this rank goes on though the coordinator is silent: it is a launcher on this very host

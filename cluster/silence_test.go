@@ -75,7 +75,7 @@ func TestLatenessFades(t *testing.T) {
 func TestSilenceIsNoShorterThanTold(t *testing.T) {
 	for phase := 100 * time.Millisecond; phase < time.Second; phase += 200 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := CoordinatorConfig{Listener: nowhere{}, WorldSize: 1, HostRank: -1, DeadAfter: 2 * time.Second}
+			cfg := CoordinatorConfig{Listener: nowhere{}, WorldSize: 1, HostRank: -1, Times: Times{DeadAfter: 2 * time.Second}}
 			cfg.setDefaults()
 			c := newCoordinator(cfg)
 			a, b := pipes()
@@ -114,7 +114,7 @@ func TestSilenceOfAProcessThatRuns(t *testing.T) {
 		{"hangs in a loop", time.Hour, 8 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := CoordinatorConfig{Listener: nowhere{}, WorldSize: 1, HostRank: -1, DeadAfter: 2 * time.Second, Heartbeat: 100 * time.Millisecond}
+			cfg := CoordinatorConfig{Listener: nowhere{}, WorldSize: 1, HostRank: -1, Times: Times{DeadAfter: 2 * time.Second, Heartbeat: 100 * time.Millisecond}}
 			cfg.setDefaults()
 			co := newCoordinator(cfg)
 			a, b := pipes()
@@ -123,7 +123,7 @@ func TestSilenceOfAProcessThatRuns(t *testing.T) {
 			start := time.Now()
 			co.Process(0, func() time.Duration { return min(time.Since(start), c.runs) / 10 })
 			<-co.Lost()
-			if took := time.Since(start); took < c.after || took > c.after+2*cfg.Heartbeat {
+			if took := time.Since(start); took < c.after || took > c.after+2*cfg.Times.Heartbeat {
 				t.Errorf("%s: lost after %v, want %v", c.name, took, c.after)
 			}
 			a.close()

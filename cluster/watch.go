@@ -8,7 +8,7 @@ import (
 // watch is the coordinator's clock: heartbeats to all, silent ranks,
 // slow ranks.
 func (c *Coordinator) watch() {
-	beat := time.NewTicker(c.cfg.Heartbeat)
+	beat := time.NewTicker(c.cfg.Times.Heartbeat)
 	defer beat.Stop()
 	for {
 		select {
@@ -29,11 +29,11 @@ func (c *Coordinator) checkMissing() {
 	if c.complete || c.verdict != nil {
 		return
 	}
-	if time.Since(c.clock.last) > 2*c.cfg.Heartbeat { // this process was stopped, and so may the ranks have been
-		c.join.Reset(c.cfg.JoinTimeout)
+	if time.Since(c.clock.last) > 2*c.cfg.Times.Heartbeat { // this process was stopped, and so may the ranks have been
+		c.join.Reset(c.cfg.Times.Join)
 		return
 	}
-	missing := &MissingError{WorldSize: c.cfg.WorldSize, Servers: c.cfg.Servers, Timeout: c.cfg.JoinTimeout}
+	missing := &MissingError{WorldSize: c.cfg.WorldSize, Servers: c.cfg.Servers, Timeout: c.cfg.Times.Join}
 	for r := range c.seats {
 		if c.seats[r].state != seatJoined {
 			missing.Ranks = append(missing.Ranks, r)
@@ -63,7 +63,7 @@ func (c *Coordinator) beat(now time.Time) []string {
 		s.member.post(message{Kind: kindBeat, Peer: -1, LateMillis: c.clock.lateMillis()})
 		was := c.silent(s)
 		if s.quiet.pass(now, counts, s.ran()); !was && c.silent(s) {
-			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: fmt.Sprintf("no sign of life for %v", s.quiet.limit(c.cfg.DeadAfter).Round(time.Second/10))})
+			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: fmt.Sprintf("no sign of life for %v", s.quiet.limit(c.cfg.Times.DeadAfter).Round(time.Second/10))})
 		}
 	}
 	if c.verdict != nil || !c.complete || c.clock.stalled(counts) {
@@ -114,7 +114,7 @@ func (c *Coordinator) statuses() []Status {
 			In:   s.status.In,
 			Gone: s.state != seatJoined,
 		}
-		if s.quiet.lasts > 2*c.cfg.Heartbeat { // one may be under way, one late
+		if s.quiet.lasts > 2*c.cfg.Times.Heartbeat { // one may be under way, one late
 			out[r].Silent = age
 		}
 	}

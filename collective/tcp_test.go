@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/transport"
@@ -30,7 +31,7 @@ func tcpMeshes(t testing.TB, n int) []transport.Mesh {
 	for r := range n {
 		wg.Go(func() {
 			meshes[r], errs[r] = tcp.New(context.Background(), tcp.Config{
-				Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: listeners[r], Addrs: addrs,
+				Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: listeners[r], Addrs: addrs, JoinTimeout: time.Minute,
 			})
 		})
 	}

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -73,7 +72,7 @@ func (j *job) tableLeft(next *escalation) {
 func (j *job) serversGrace() time.Duration {
 	grace := j.cfg.Grace
 	if slices.ContainsFunc(j.procs, func(p *process) bool { return p.spared }) {
-		grace += 2*j.deadAfter() + 2*cmp.Or(j.cfg.Heartbeat, cluster.DefaultHeartbeat)
+		grace += 2*j.cfg.Times.DeadAfter + 2*j.cfg.Times.Heartbeat
 	}
 	return grace
 }

@@ -19,14 +19,14 @@ func (j *job) endStopped() {
 		if !p.stoppedNow() || !j.coordinator.Left(p.rank) {
 			p.halted.Heard()
 		} else if p.halted.Missed() {
-			p.hang(fmt.Sprintf("stopped by a signal after it had left the job, and not continued within %v", j.deadAfter()))
+			p.hang(fmt.Sprintf("stopped by a signal after it had left the job, and not continued within %v", j.cfg.Times.DeadAfter))
 		}
 	}
 }
 
 // looks is how often endStopped is to be called.
 func (j *job) looks() time.Duration {
-	s := awake.Silence{Limit: j.deadAfter()}
+	s := awake.Silence{Limit: j.cfg.Times.DeadAfter}
 	return s.Wait()
 }
 

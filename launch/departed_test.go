@@ -13,7 +13,7 @@ import (
 func TestStoppedWhenItHadLeft(t *testing.T) {
 	t.Parallel()
 	l := launch(t, context.Background(), 3, "member", []string{"leave", "1"}, func(c *Config) {
-		c.Grace, c.DeadAfter = grace, 3*time.Second
+		c.Grace, c.Times.DeadAfter = grace, 3*time.Second
 	})
 	want := "rank 1 is lost: stopped by a signal after it had left the job, and not continued within 3s; its last lines:\n  about to end"
 	if runtime.GOOS == "linux" && (l.err == nil || l.err.Error() != want) {
@@ -28,7 +28,7 @@ func TestContinuedWhenItHadLeft(t *testing.T) {
 	}
 	t.Parallel()
 	l := launch(t, context.Background(), 3, "member", []string{"leave", "1", "for", "4s"}, func(c *Config) {
-		c.DeadAfter = 3 * time.Second
+		c.Times.DeadAfter = 3 * time.Second
 		started := c.OnStart
 		c.OnStart = func(rank, pid int) {
 			if started(rank, pid); rank == 1 {

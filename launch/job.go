@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,9 +67,6 @@ func (j *job) run(ctx context.Context) error {
 	j.tellRest(err)
 	return err
 }
-
-// deadAfter is how long a member may show no sign of life.
-func (j *job) deadAfter() time.Duration { return cmp.Or(j.cfg.DeadAfter, cluster.DefaultDeadAfter) }
 
 // members is how many processes the job's mesh has.
 func (j *job) members() int { return j.cfg.N + j.cfg.Servers }

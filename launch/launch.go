@@ -50,8 +50,8 @@ type Config struct {
 	// job's parameters (ps/service), which the ranks connect to by themselves. Each has a socket
 	// that the launcher opened and that outlives it, so that one that was lost can be
 	// started again, up to TableRestarts times each, while its clients wait. It is lost, too, when it shows no sign
-	// of life (TableEnv.ShowLife), and killed then: within JoinTimeout at first, and within TableDeadAfter
-	// from then on, where 0 means DeadAfter.
+	// of life (TableEnv.ShowLife), and killed then: within Times.Join at first, and within TableDeadAfter
+	// from then on, where 0 means Times.DeadAfter.
 	Tables         int
 	TableCommand   []string
 	TableRestarts  int
@@ -102,14 +102,13 @@ type Config struct {
 	// Grace is how long the others may take to end on their own after one
 	// died; 0 means 5 s. SIGTERM follows, and SIGKILL 2 s later.
 	Grace time.Duration
-	// Heartbeat is the time between signs of life of the processes that have
-	// joined, 0 means 1 s; DeadAfter is how long one may show none, at least
-	// twice as long, 0 means 10 s. They must be those of the ranks.
-	Heartbeat, DeadAfter time.Duration
-	// JoinTimeout, SlowAfter and Report are the coordinator's. Report nil
-	// writes the lines to Stderr after "ringo: ".
-	JoinTimeout, SlowAfter time.Duration
-	Report                 func(line string)
+	// Times must be those of the processes.
+	Times cluster.Times
+	// SlowAfter is the coordinator's: for how long a rank may hold up others before it is reported. 0 means 5 s.
+	SlowAfter time.Duration
+	// Report is called with one line about what a person would want to know and that ends nothing. nil writes the
+	// lines to Stderr after "ringo: ".
+	Report func(line string)
 	// OnStart and OnExit, if set, are called when a process has started and
 	// ended, from different goroutines for different ranks. Servers count as
 	// the ranks from N on, and those that keep tables after them. how is "" for
@@ -167,9 +166,10 @@ func (c Config) Validate() error {
 	if c.CoresEach < 0 {
 		errs = append(errs, fmt.Errorf("%d cores each: want at least 0", c.CoresEach))
 	}
-	if c.Grace < 0 || c.TableGrace < 0 || c.JoinTimeout < 0 || c.SlowAfter < 0 || c.TableDeadAfter < 0 || c.StopWithin < 0 {
-		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, join timeout %v, slow after %v, servers of tables dead after %v, stop within %v: want at least 0", c.Grace, c.TableGrace, c.JoinTimeout, c.SlowAfter, c.TableDeadAfter, c.StopWithin))
+	if c.Grace < 0 || c.TableGrace < 0 || c.SlowAfter < 0 || c.TableDeadAfter < 0 || c.StopWithin < 0 {
+		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, slow after %v, servers of tables dead after %v, stop within %v: want at least 0", c.Grace, c.TableGrace, c.SlowAfter, c.TableDeadAfter, c.StopWithin))
 	}
+	errs = append(errs, c.Times.Validate())
 	if c.Suspends != nil && c.Suspend == nil {
 		errs = append(errs, errors.New("told when to suspend, but not how"))
 	}
@@ -177,6 +177,7 @@ func (c Config) Validate() error {
 }
 
 func (c *Config) setDefaults() {
+	c.Times = c.Times.WithDefaults()
 	c.Rendezvous = cmp.Or(c.Rendezvous, DefaultRendezvous)
 	c.TailLines = cmp.Or(c.TailLines, DefaultTailLines)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
@@ -239,7 +240,7 @@ func (c *Config) coordinate() (coordinator, error) {
 	}
 	out, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
 		Listener: listener, WorldSize: c.N + c.Servers, Servers: c.Servers, HostRank: -1, Ticket: c.Ticket, Version: c.Version,
-		JoinTimeout: c.JoinTimeout, Heartbeat: c.Heartbeat, DeadAfter: c.DeadAfter, SlowAfter: c.SlowAfter, Report: c.Report,
+		Times: c.Times, SlowAfter: c.SlowAfter, Report: c.Report,
 	})
 	if err != nil {
 		_ = listener.Close()

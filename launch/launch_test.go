@@ -396,7 +396,7 @@ func TestKilledServer(t *testing.T) {
 func TestStoppedWorker(t *testing.T) {
 	t.Parallel()
 	l := launch(t, context.Background(), 3, "member", []string{"2", "stop"}, func(c *Config) {
-		c.Grace, c.DeadAfter = grace, 8*time.Second
+		c.Grace, c.Times.DeadAfter = grace, 8*time.Second
 	})
 	want := "rank 2 is lost: no sign of life for 8s; ranks 0 and 1 ended because of it; its last lines:\n  about to die"
 	if l.err == nil || l.err.Error() != want {

@@ -21,7 +21,7 @@ const lifeNumber = socketNumber + 1
 
 // ShowLife shows the launcher every so often that this process, a server of tables, lives, until stop is called. It
 // is to be called as soon as the process has begun: one that shows nothing is killed after the launcher's
-// JoinTimeout, and after DeadAfter when it has shown something before.
+// Times.Join, and after Times.DeadAfter when it has shown something before.
 func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
 	pipe, end, ended := os.NewFile(uintptr(e.Life), "life"), make(chan struct{}), make(chan struct{})
 	show := func() error {
@@ -32,7 +32,7 @@ func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
 	go func() {
 		defer close(ended)
 		defer pipe.Close()
-		tick := time.NewTicker(cmp.Or(every, cluster.DefaultHeartbeat))
+		tick := time.NewTicker(cluster.Times{Heartbeat: every}.WithDefaults().Heartbeat)
 		defer tick.Stop()
 		for ; err == nil; err = show() { // else the launcher has ended
 			select {
@@ -129,6 +129,5 @@ func (j *job) listen(p *process) {
 		go p.listen(0, 0)
 		return
 	}
-	begin := cmp.Or(j.cfg.JoinTimeout, cluster.DefaultJoinTimeout)
-	go p.listen(begin, cmp.Or(j.cfg.TableDeadAfter, j.cfg.DeadAfter, cluster.DefaultDeadAfter))
+	go p.listen(j.cfg.Times.Join, cmp.Or(j.cfg.TableDeadAfter, j.cfg.Times.DeadAfter))
 }

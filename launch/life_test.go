@@ -73,7 +73,7 @@ func TestTableThatNeverBegins(t *testing.T) {
 	t.Parallel()
 	l := launch(t, context.Background(), 1, "sleep", nil, func(c *Config) {
 		soon(0, "mute")(c)
-		c.JoinTimeout = 3 * time.Second
+		c.Times.Join = 3 * time.Second
 	})
 	var death *DeathError
 	if !errors.As(l.err, &death) || death.Table < 0 || death.How != "no sign of life for 3s" {

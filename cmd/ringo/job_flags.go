@@ -72,9 +72,10 @@ func (f *jobFlags) register(fs *pflag.FlagSet) {
 func (f *jobFlags) registerMember(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for another rank in an exchange, or for a server; dead ones are found within --dead-after, a slow one is only reported until then")
 	fs.StringVar(&f.rendezvous, "rendezvous", "", "`HOST:PORT` where rank 0 meets the others, for ranks started by hand")
-	fs.DurationVar(&f.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
-	fs.DurationVar(&f.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of ranks and servers")
-	fs.DurationVar(&f.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a rank or server without a sign of life for so long is lost, four times as long if its process is seen to use the processor; at least twice --heartbeat")
+	times := cluster.Times{}.WithDefaults()
+	fs.DurationVar(&f.joinTimeout, "join-timeout", times.Join, "how long ranks wait for each other at the start")
+	fs.DurationVar(&f.heartbeat, "heartbeat", times.Heartbeat, "time between signs of life of ranks and servers")
+	fs.DurationVar(&f.deadAfter, "dead-after", times.DeadAfter, "a rank or server without a sign of life for so long is lost, four times as long if its process is seen to use the processor; at least twice --heartbeat")
 	f.network.register(fs)
 	f.slice.register(fs)
 }

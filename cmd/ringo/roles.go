@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/train"
@@ -78,9 +79,14 @@ func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) er
 	}
 }
 
+// times are how long members wait for each other.
+func (f *jobFlags) times() cluster.Times {
+	return cluster.Times{Join: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter}
+}
+
 // job is what the flags say of a job.
 func (f *jobFlags) job() ringo.Config {
-	cfg := ringo.Config{Servers: f.summers, Tables: f.ps.addrs, Apart: f.ps.goesOn(), JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, Network: f.network.network}
+	cfg := ringo.Config{Servers: f.summers, Tables: f.ps.addrs, Apart: f.ps.goesOn(), Times: f.times(), Network: f.network.network}
 	cfg.Aggregate.Timeout = f.timeout
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport
@@ -142,7 +148,7 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	}
 	argv := append([]string{self}, commandLine(cmd, args)...)
 	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
-	cfg := launch.Config{N: f.np, Command: argv, JoinTimeout: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter, CoresEach: f.computeThreads()}
+	cfg := launch.Config{N: f.np, Command: argv, Times: f.times(), CoresEach: f.computeThreads()}
 	if cfg.Servers = f.summers; f.summers > 0 {
 		cfg.ServerCommand = append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)
 	}

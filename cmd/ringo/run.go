@@ -44,12 +44,12 @@ func newRun() *cobra.Command {
 		},
 		RunE: c.execute,
 	}
-	fs := cmd.Flags()
+	fs, times := cmd.Flags(), cluster.Times{}.WithDefaults()
 	fs.IntVar(&c.np, "np", 1, "number of `ranks` (workers)")
 	fs.IntVar(&c.servers, "servers", 0, "number of servers beside them")
-	fs.DurationVar(&c.joinTimeout, "join-timeout", time.Minute, "how long ranks wait for each other at the start")
-	fs.DurationVar(&c.heartbeat, "heartbeat", cluster.DefaultHeartbeat, "time between signs of life of servers that keep parameters, and of those connected to them")
-	fs.DurationVar(&c.deadAfter, "dead-after", cluster.DefaultDeadAfter, "a server that keeps parameters is lost without a sign of life for so long, and with --ps-lost go-on a rank; at least twice --heartbeat")
+	fs.DurationVar(&c.joinTimeout, "join-timeout", times.Join, "how long ranks wait for each other at the start")
+	fs.DurationVar(&c.heartbeat, "heartbeat", times.Heartbeat, "time between signs of life of servers that keep parameters, and of those connected to them")
+	fs.DurationVar(&c.deadAfter, "dead-after", times.DeadAfter, "a server that keeps parameters is lost without a sign of life for so long, and with --ps-lost go-on a rank; at least twice --heartbeat")
 	fs.StringVar(&c.transport, "transport", "", "how they talk, unless the program says: shm or tcp; sets "+launch.TransportVar)
 	c.slice.register(fs)
 	c.ps.registerTables(fs)
@@ -65,7 +65,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err := c.slice.apply(cmd, false); err != nil {
 		return err
 	}
-	cfg := launch.Config{N: c.np, Command: program, JoinTimeout: c.joinTimeout}
+	cfg := launch.Config{N: c.np, Command: program, Times: cluster.Times{Join: c.joinTimeout}}
 	if c.servers > 0 {
 		self, err := os.Executable()
 		if err != nil {

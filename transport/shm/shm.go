@@ -22,9 +22,6 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-// DefaultJoinTimeout is how long New waits for the other ranks.
-const DefaultJoinTimeout = 60 * time.Second
-
 // Config says how memory is shared.
 type Config struct {
 	// Ticket is the job's secret, Version the program's; other versions are
@@ -38,7 +35,7 @@ type Config struct {
 	// Off, if set, is why this rank shares no memory: its host goes on without.
 	// It still takes part in New, as every rank must.
 	Off string
-	// JoinTimeout bounds New, besides its context. 0: DefaultJoinTimeout.
+	// JoinTimeout bounds New, besides its context. It must be given.
 	JoinTimeout time.Duration
 }
 
@@ -53,7 +50,7 @@ func (c Config) Validate() error {
 	fault(len(c.Ticket) == 0, "Ticket is missing")
 	fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
 	fault(c.ArenaBytes < 0 || c.ArenaBytes > maxArena, "ArenaBytes %d: 0 to %d expected", c.ArenaBytes, maxArena)
-	fault(c.JoinTimeout < 0, "JoinTimeout %v is negative", c.JoinTimeout)
+	fault(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
 	return errors.Join(faults...)
 }
 
@@ -80,9 +77,6 @@ type Mesh struct {
 func New(ctx context.Context, inner transport.Mesh, cfg Config) (*Mesh, error) {
 	err := cfg.Validate()
 	if err == nil {
-		if cfg.JoinTimeout == 0 {
-			cfg.JoinTimeout = DefaultJoinTimeout
-		}
 		var m *Mesh
 		if m, err = form(ctx, inner, cfg); err == nil {
 			return m, nil

@@ -26,8 +26,6 @@ const (
 	// DefaultMaxUnexpectedBytes is how much a rank keeps from one peer for
 	// receives not yet posted.
 	DefaultMaxUnexpectedBytes = 256 << 20
-	// DefaultJoinTimeout is how long New waits for the other ranks.
-	DefaultJoinTimeout = 60 * time.Second
 	// MaxStreams is the largest number of connections between two ranks.
 	MaxStreams = 16
 	// StreamBytes is the length from which on messages are spread over streams.
@@ -50,7 +48,7 @@ type Config struct {
 	// are not yet posted; then nothing more is read from it until one is.
 	// Zero: DefaultMaxUnexpectedBytes.
 	MaxUnexpectedBytes int64
-	// JoinTimeout bounds New, besides its context. Zero: DefaultJoinTimeout.
+	// JoinTimeout bounds New, besides its context. It must be given where there are several ranks.
 	JoinTimeout time.Duration
 	// SocketBufferBytes sets the kernel's buffers of each connection and
 	// direction. Zero: the kernel sizes them as it goes.
@@ -88,7 +86,6 @@ func (c Config) Validate() error {
 	fault(c.Size < 1, "Size %d: at least 1 expected", c.Size)
 	fault(c.Rank < 0 || c.Rank >= max(1, c.Size), "Rank %d: expected 0 to %d", c.Rank, max(1, c.Size)-1)
 	fault(c.MaxUnexpectedBytes < 0, "MaxUnexpectedBytes %d is negative", c.MaxUnexpectedBytes)
-	fault(c.JoinTimeout < 0, "JoinTimeout %v is negative", c.JoinTimeout)
 	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
 	fault(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
 	if c.Streams < 0 || c.Streams > MaxStreams {
@@ -98,6 +95,7 @@ func (c Config) Validate() error {
 		faults = append(faults, setting.Faultf("network.congestion-control", "%w", err))
 	}
 	if c.Size > 1 {
+		fault(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
 		fault(len(c.Ticket) == 0, "Ticket is missing")
 		fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
 		fault(c.Rank < c.Size-1 && c.Listener == nil, "Listener is missing: ranks %d to %d connect to rank %d", c.Rank+1, c.Size-1, c.Rank)
@@ -112,9 +110,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Streams == 0 {
 		c.Streams = 1
-	}
-	if c.JoinTimeout == 0 {
-		c.JoinTimeout = DefaultJoinTimeout
 	}
 	return c
 }

@@ -45,7 +45,7 @@ func playPeer(spec string) error {
 		return err
 	}
 	all := strings.Split(addrs, ",")
-	m, err := New(context.Background(), Config{Rank: rank, Size: len(all), Ticket: ticket, Version: "test", Listener: l, Addrs: all})
+	m, err := New(context.Background(), Config{Rank: rank, Size: len(all), Ticket: ticket, Version: "test", Listener: l, Addrs: all, JoinTimeout: time.Minute})
 	if err != nil {
 		return err
 	}
