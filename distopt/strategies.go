@@ -183,17 +183,6 @@ func (i Info) Selects() bool { return i.selects != nil }
 // strategy.
 func (i Info) HasEffect(setting string) bool { return slices.Contains(i.Takes, setting) }
 
-// wants describes who takes a setting, for errors.
-func wants(setting string) string {
-	var names []string
-	for _, i := range Infos() {
-		if i.HasEffect(setting) {
-			names = append(names, string(i.Name))
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
 // DefaultSpars is the share, or the threshold, of strategies that select where
 // none is given.
 const DefaultSpars = 0.05
@@ -249,7 +238,7 @@ func (c Config) checkSettings(i Info) (errs []error) {
 		{SettingBound, c.BoundSum, c.BoundSum},
 	} {
 		if s.given && !i.HasEffect(s.name) {
-			errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out, or use one of %s", s.name, s.value, i.Name, wants(s.name)))
+			errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out, or use one of %s", s.name, s.value, i.Name, strings.Join(Takers(s.name), ", ")))
 		}
 	}
 	limit := func(name string, value, below float64) {

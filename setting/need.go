@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// Need is what must hold of other settings for one to have an effect.
+// Need is what must hold of other settings for one to have an effect. What a table does not have is not judged: its
+// needs are met.
 type Need interface {
 	// met looks at texts of values by path.
-	met(text func(Path) string) bool
+	met(get func(Path) (text string, known bool)) bool
 	// describe is a format and its arguments, paths among them.
 	describe() (format string, args []any)
 }
@@ -33,7 +34,10 @@ type is struct {
 	values []string
 }
 
-func (n is) met(text func(Path) string) bool { return slices.Contains(n.values, text(n.path)) }
+func (n is) met(get func(Path) (string, bool)) bool {
+	text, known := get(n.path)
+	return !known || slices.Contains(n.values, text)
+}
 
 func (n is) describe() (string, []any) {
 	return "%v " + escaped(strings.Join(n.values, " or ")), []any{n.path}
@@ -41,7 +45,10 @@ func (n is) describe() (string, []any) {
 
 type not struct{ is }
 
-func (n not) met(text func(Path) string) bool { return !n.is.met(text) }
+func (n not) met(get func(Path) (string, bool)) bool {
+	_, known := get(n.path)
+	return !known || !n.is.met(get)
+}
 
 func (n not) describe() (string, []any) {
 	return "%v other than " + escaped(strings.Join(n.values, " and ")), []any{n.path}
@@ -49,8 +56,9 @@ func (n not) describe() (string, []any) {
 
 type on struct{ path Path }
 
-func (n on) met(text func(Path) string) bool {
-	return !slices.Contains([]string{"", "0", "0s", "false", "none"}, text(n.path))
+func (n on) met(get func(Path) (string, bool)) bool {
+	text, known := get(n.path)
+	return !known || !slices.Contains([]string{"", "0", "0s", "false", "none"}, text)
 }
 
 func (n on) describe() (string, []any) { return "%v", []any{n.path} }
@@ -61,21 +69,21 @@ type joined struct {
 	all   bool
 }
 
-func (n joined) met(text func(Path) string) bool {
-	fails := func(one Need) bool { return one.met(text) != n.all }
+func (n joined) met(get func(Path) (string, bool)) bool {
+	fails := func(one Need) bool { return one.met(get) != n.all }
 	return slices.ContainsFunc(n.needs, fails) != n.all
 }
 
 // unmet is what a need lacks: of All those that are not met.
-func unmet(n Need, text func(Path) string) Need {
+func unmet(n Need, get func(Path) (string, bool)) Need {
 	all, ok := n.(joined)
 	if !ok || !all.all {
 		return n
 	}
 	lacking := joined{word: all.word, all: true}
 	for _, one := range all.needs {
-		if !one.met(text) {
-			lacking.needs = append(lacking.needs, unmet(one, text))
+		if !one.met(get) {
+			lacking.needs = append(lacking.needs, unmet(one, get))
 		}
 	}
 	return lacking

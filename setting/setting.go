@@ -141,19 +141,28 @@ func (t *Table) unknown(a Assignment) *Fault {
 
 // Idle reports every setting that was given and has no effect, with what it needs.
 func (t *Table) Idle() Faults {
-	var faults Faults
+	return t.idle(func(i int) bool { return t.origins[i] != "" })
+}
+
+// Idle reports what Table.Idle does, of a configuration that a program has filled: every row without effect whose value
+// is not among its usual ones, those of other configurations' rows in the same order.
+func Idle(rows []Row, usual ...[]Row) (Faults, error) {
+	t, err := New(rows...)
+	if err != nil {
+		return nil, err
+	}
+	return t.idle(func(i int) bool {
+		return !slices.ContainsFunc(usual, func(u []Row) bool { return i >= len(u) || u[i].Value.String() == t.defaults[i] })
+	}), nil
+}
+
+func (t *Table) idle(given func(i int) bool) (faults Faults) {
 	for i, r := range t.rows {
-		if t.origins[i] == "" || r.Needs == nil || r.Needs.met(t.text) {
+		if !given(i) || r.Needs == nil || r.Needs.met(t.Get) {
 			continue
 		}
-		format, args := unmet(r.Needs, t.text).describe()
+		format, args := unmet(r.Needs, t.Get).describe()
 		faults = append(faults, &Fault{Path: r.Path, Origin: t.origins[i], format: "has no effect: it needs " + format, args: args})
 	}
 	return faults
-}
-
-// text is Get of a setting that a row names; one that is not there is empty.
-func (t *Table) text(p Path) string {
-	text, _ := t.Get(p)
-	return text
 }

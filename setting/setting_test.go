@@ -147,6 +147,30 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// A program's configuration, whose values have no origins: what differs from all usual ones was given.
+func TestIdleByValue(t *testing.T) {
+	rows := func(on bool, n, far int) []setting.Row {
+		return []setting.Row{
+			{Path: "on", Value: setting.Bool(&on)},
+			{Path: "n", Needs: setting.On("on"), Value: setting.Int(&n)},
+			{Path: "far", Needs: setting.Is("elsewhere", "x"), Value: setting.Int(&far)}, // of another table
+		}
+	}
+	for _, c := range []struct {
+		on   bool
+		n    int
+		idle bool
+	}{{false, 0, false}, {false, 8, false}, {false, 3, true}, {true, 3, false}} {
+		faults, err := setting.Idle(append(rows(c.on, c.n, 9), setting.Row{Path: "more", Value: setting.Int(new(int))}), rows(false, 0, 0), rows(true, 8, 0))
+		if err != nil || (faults != nil) != c.idle {
+			t.Errorf("%+v: %v, %v", c, faults, err)
+		}
+	}
+	if _, err := setting.Idle([]setting.Row{{}}); err == nil {
+		t.Error("rows that are no table")
+	}
+}
+
 // Each pair of joined needs against the truth table.
 func TestJoinedNeeds(t *testing.T) {
 	for i := range 4 {

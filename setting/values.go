@@ -75,14 +75,17 @@ func Text[T ~string](field *T) Value {
 	return bound[T]{field, func(text string) (T, error) { return T(text), nil }, func(v T) string { return string(v) }}
 }
 
-// Choice is one of some words. Others are refused with the nearest.
+// Choice is one of some words. Others are refused with the nearest. Where the empty word is known, it leaves the choice
+// to the program.
 func Choice[T ~string](field *T, known ...T) Value {
-	words := make([]string, len(known))
-	for i, k := range known {
-		words[i] = string(k)
+	var words []string
+	for _, k := range known {
+		if k != "" {
+			words = append(words, string(k))
+		}
 	}
 	return choice[T]{bound[T]{field, func(text string) (T, error) {
-		if slices.Contains(words, text) {
+		if slices.Contains(known, T(text)) {
 			return T(text), nil
 		}
 		return "", fmt.Errorf("want one of %s%s", strings.Join(words, ", "), spelling.Hint(text, words...))
@@ -130,6 +133,12 @@ func List(field *[]string) Value {
 		}
 		return parts, nil
 	}, func(v []string) string { return strings.Join(v, ",") }}
+}
+
+// Parsed is a field of any type that parse reads and write writes. An error of parse says what it wants; the caller names
+// the text.
+func Parsed[T any](field *T, parse func(text string) (T, error), write func(T) string) Value {
+	return bound[T]{field, parse, write}
 }
 
 // Textual is a field that reads and writes itself.

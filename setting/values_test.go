@@ -3,6 +3,7 @@ package setting_test
 import (
 	"math"
 	"math/big"
+	"strconv"
 	"testing"
 	"time"
 
@@ -36,6 +37,8 @@ func TestValues(t *testing.T) {
 		"bool":     {setting.Bool(&on), []string{"true", "false"}, []string{"true", "false"}, []string{"yes", "1", "", "True"}},
 		"text":     {setting.Text(&text), []string{"", "a b"}, []string{"", "a b"}, nil},
 		"choice":   {setting.Choice(&word, "wal", "none"), []string{"wal"}, []string{"wal"}, []string{"", "WAL"}},
+		"or empty": {setting.Choice(&word, "wal", ""), []string{"wal", ""}, []string{"wal", ""}, []string{"none"}},
+		"parsed":   {setting.Parsed(&n, strconv.Atoi, strconv.Itoa), []string{"7", "-1"}, []string{"7", "-1"}, []string{"", "x"}},
 		"duration": {setting.Duration(&d), []string{"90s"}, []string{"1m30s"}, []string{"90", "soon"}},
 		"bytes":    {setting.Bytes(&size), []string{"4GiB", "1.5GB", "1536", "0", "2 MiB", "1e3"}, []string{"4GiB", "1500000000", "1536", "0", "2MiB", "1000"}, []string{"-1", "4giga", "", "1e30"}},
 		"list":     {setting.List(&list), []string{"", "a", "a, b"}, []string{"", "a", "a,b"}, []string{"a,,b", ","}},

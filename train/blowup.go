@@ -87,7 +87,7 @@ func (r *run) usualRate() UsualRate {
 // in step, of one push.
 func (r *run) globalBatch() int {
 	batch := r.cfg.Batch * r.accumulation()
-	if c := r.cfg.Servers.Consistency; c != "" && c != "sync" {
+	if c := r.cfg.Servers.Consistency; c != "" && c != "bsp" {
 		return batch
 	}
 	return batch * r.job.Size()

@@ -94,6 +94,8 @@ type Config struct {
 // all share.
 func Defaults(model, folder string) Config {
 	c := Config{Model: model, Data: folder, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
+	c.Exchange = distopt.Config{Strategy: distopt.FP32, Accumulation: 1}
+	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and spares most of the traffic
 	c.SetOptimizer("sgd")
 	if spec, err := c.spec(); err == nil {
 		d := spec.Defaults

@@ -22,7 +22,7 @@ type stream struct {
 
 // copies are the streams of this rank, as many on all ranks and in the same order.
 func (r *run) copies() (out []stream) {
-	if r.cfg.Servers.GeoSteps == 0 {
+	if r.cfg.Servers.geoSteps() == 0 {
 		return nil
 	}
 	for i, m := range r.replicas() {

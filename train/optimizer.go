@@ -66,8 +66,8 @@ func (c Config) validateOptimizer() (errs []error) {
 	if c.Eps != 0 && (c.Optimizer == "sgd" || c.Optimizer == "ftrl" || c.Optimizer == OptimizerClick) {
 		errs = append(errs, fmt.Errorf("eps %v has no effect on optimizer %q: leave it out", c.Eps, c.Optimizer))
 	}
-	if spec, err := c.spec(); err == nil && c.Optimizer == OptimizerClick && (spec.Task != models.Click || !slices.Contains([]string{"sync", "async", "ssp"}, c.Servers.Consistency)) {
-		errs = append(errs, fmt.Errorf("optimizer %q counts on servers what was shown and clicked: it is for click models such as ctr-dnn, with --mode ps and --ps-mode sync, async or ssp", c.Optimizer))
+	if spec, err := c.spec(); err == nil && c.Optimizer == OptimizerClick && (spec.Task != models.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)) {
+		errs = append(errs, fmt.Errorf("optimizer %q counts on servers what was shown and clicked: it is for click models such as ctr-dnn, whose parameters lie on servers of bsp, ssp or async", c.Optimizer))
 	}
 	switch {
 	case c.WeightDecay == 0:

@@ -108,7 +108,7 @@ func (r *Replica) begin(cfg Config, at beginning, lead *Replica) (err error) {
 		cfg.Exchange.Reducer = reducer
 	}
 	rule := cfg.newOptimizer(r.Params)
-	if away && cfg.Servers.GeoSteps == 0 {
+	if away && cfg.Servers.geoSteps() == 0 {
 		rule = &elsewhere{name: cfg.Optimizer}
 	}
 	threads := max(1, cfg.Threads/r.threads)
@@ -120,7 +120,7 @@ func (r *Replica) begin(cfg Config, at beginning, lead *Replica) (err error) {
 		if err := r.connect(cfg, at, lead); err != nil {
 			return err
 		}
-		if g = r.remote.alone; cfg.Servers.GeoSteps == 0 {
+		if g = r.remote.alone; cfg.Servers.geoSteps() == 0 {
 			cfg.Exchange.Reducer = r.remote
 		}
 	} else {

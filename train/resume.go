@@ -52,7 +52,7 @@ func (r *run) settings() map[string]string {
 	some("mode", "ps", r.job.Servers() > 0)
 	s := c.Servers
 	some("ps-mode", s.Consistency, s.Consistency != "")
-	some("geo-steps", strconv.Itoa(s.GeoSteps), s.GeoSteps > 0)
+	some("geo-steps", strconv.Itoa(s.GeoSteps), s.geoSteps() > 0)
 	some("trainer-threads", strconv.Itoa(s.threads()), s.threads() > 1)
 	some("ps-click", fmt.Sprint(s.Click), len(s.Click) > 0)
 	some("ps-values", s.Values, s.Values != "" && s.Values != "fp32")
@@ -173,7 +173,7 @@ func (r *run) open() (saved, error) {
 		delete(h.Settings, "data set")
 	}
 	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
-	if h.Position == 0 && r.cfg.Servers.GeoSteps == 0 { // what ranks keep of copies is their own
+	if h.Position == 0 && r.cfg.Servers.geoSteps() == 0 { // what ranks keep of copies is their own
 		own[settingNP] = h.Settings[settingNP]
 	}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {

@@ -21,23 +21,23 @@ import (
 )
 
 // Consistencies are the names that Servers.Consistency accepts, besides none.
-func Consistencies() []string { return []string{"sync", "async", "geo", "ssp"} }
+func Consistencies() []string { return []string{"bsp", "ssp", "async", "geo"} }
 
 // Servers says that the parameters lie on the job's servers of tables, which update them.
 type Servers struct {
-	// Consistency is what the servers do, which they are told on their own: sync, async,
-	// geo or ssp. Empty: parameters lie with the ranks.
+	// Consistency is what the servers do, which they are told on their own: bsp, ssp, async
+	// or geo. Empty: parameters lie with the ranks.
 	Consistency string
 	// Staleness is that of the servers in ssp, which must be told the same.
 	Staleness int
 	// GeoSteps is after how many steps geo exchanges copies, which ranks move meanwhile by the
-	// optimizer: at least 1.
+	// optimizer: at least 1. Others ignore it.
 	GeoSteps int
 	// Threads is how many threads of a rank train at once, each on batches of its own and with a
-	// replica of its own, as if they were ranks; they share Config.Threads. 0: 1. Not in sync.
+	// replica of its own, as if they were ranks; they share Config.Threads. 0: 1. Not in bsp.
 	Threads int
 	// Values is how values travel: fp32 (also where it is empty), fp16, bf16, or int8: gradients
-	// of rows in 8 bits, all else as fp16. Other than as fp32 sync has not the bits of ranks
+	// of rows in 8 bits, all else as fp16. Other than as fp32 bsp has not the bits of ranks
 	// that sum.
 	Values string
 	// Click are settings of the rule of OptimizerClick, by their names in schema.Rule, besides the
@@ -47,6 +47,22 @@ type Servers struct {
 	// Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with the parts that
 	// LastServers tells. 0: no checkpoints.
 	Start int
+}
+
+// mode is what the servers are asked to be.
+func (s Servers) mode() string {
+	if s.Consistency == "bsp" {
+		return message.ModeOf("sync", 0) // as they call it
+	}
+	return message.ModeOf(s.Consistency, s.Staleness)
+}
+
+// geoSteps is GeoSteps of geo, and 0 of others.
+func (s Servers) geoSteps() int {
+	if s.Consistency != "geo" {
+		return 0
+	}
+	return s.GeoSteps
 }
 
 // threads is how many train at once on a rank.
@@ -69,8 +85,8 @@ func (s Servers) codes(c *client.Config) error {
 func (c Config) validateServers() (errs []error) {
 	s := c.Servers
 	if s.Consistency == "" {
-		if s.Staleness != 0 || s.GeoSteps != 0 || s.Threads != 0 || s.Values != "" || s.Start != 0 {
-			errs = append(errs, fmt.Errorf("staleness %d, geo steps %d, trainer threads %d, values %q, start %d: they are for parameters on servers: leave them out", s.Staleness, s.GeoSteps, s.Threads, s.Values, s.Start))
+		if s.Staleness != 0 || s.threads() != 1 || s.Start != 0 {
+			errs = append(errs, fmt.Errorf("staleness %d, trainer threads %d, start %d: they are for parameters on servers: leave them out", s.Staleness, s.Threads, s.Start))
 		}
 		if len(s.Click) > 0 {
 			errs = append(errs, fmt.Errorf("settings of the click rule %v are for parameters on servers: leave them out", s.Click))
@@ -83,11 +99,11 @@ func (c Config) validateServers() (errs []error) {
 		}
 	}
 	fault(!slices.Contains(Consistencies(), s.Consistency), "that consistency is not known: use one of %s", strings.Join(Consistencies(), ", "))
-	fault((s.Consistency == "geo") != (s.GeoSteps > 0), "copies exchanged every %d steps: want at least 1 for geo, and 0 for others", s.GeoSteps)
+	fault(s.Consistency == "geo" && s.GeoSteps < 1, "copies exchanged every %d steps: want at least 1", s.GeoSteps)
 	fault(s.Staleness < 0 || s.Staleness > 0 && s.Consistency != "ssp", "staleness %d: want 0 or more, and only for ssp", s.Staleness)
 	fault(s.Start < 0, "start %d of the job: want at least 1, or 0", s.Start)
 	fault(s.Threads < 0 || s.Threads > MaxThreads, "%d trainer threads: want 0 to %d", s.Threads, MaxThreads)
-	fault(s.Threads > 1 && s.Consistency == "sync", "%d trainer threads do not keep in step: use async, geo or ssp, or more ranks", s.Threads)
+	fault(s.Threads > 1 && s.Consistency == "bsp", "%d trainer threads do not keep in step: use async, geo or ssp, or more ranks", s.Threads)
 	if err := s.codes(new(client.Config)); err != nil {
 		fault(true, "%w", err)
 	}
@@ -178,7 +194,7 @@ func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
 	if lead != nil {
 		r.remote.client = lead.remote.client
 	} else {
-		c := client.Config{Schema: s, Lanes: threads, Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
+		c := client.Config{Schema: s, Lanes: threads, Job: at.job, Mode: cfg.Servers.mode()}
 		if err := cfg.Servers.codes(&c); err != nil {
 			return err
 		}
@@ -191,7 +207,7 @@ func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
 	}
 	t := trainer.Config{
 		Client: r.remote.client, Lane: r.thread, Schema: s, Values: r.Params.Values(), First: r.job.Rank() == 0 && lead == nil,
-		GeoSteps: cfg.Servers.GeoSteps, Copies: r.job.Size() * threads, Done: uint64(at.step) / uint64(threads),
+		GeoSteps: cfg.Servers.geoSteps(), Copies: r.job.Size() * threads, Done: uint64(at.step) / uint64(threads),
 	}
 	for _, table := range r.Params.Tables() {
 		t.Rows = table.Rows

@@ -16,7 +16,7 @@ import (
 // What parameters on servers rule out is told together.
 func TestServersRuleOut(t *testing.T) {
 	c := Defaults("ctr-dnn", data.Synthetic)
-	c.Servers.Consistency = "sync"
+	c.Servers.Consistency = "bsp"
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -24,10 +24,9 @@ func TestServersRuleOut(t *testing.T) {
 	c.Exchange.Strategy, c.Exchange.ClipNorm, c.Exchange.Accumulation = distopt.TopK, 1, 3
 	c.Tuning = Tuning{Measure: true, Report: func(tune.Report) {}}
 	c.Servers.Start = -1
-	c.Servers.GeoSteps, c.Servers.Threads, c.Servers.Values = 2, -1, "fp8"
+	c.Servers.Threads, c.Servers.Values = -1, "fp8"
 	err := c.Validate()
-	for _, want := range []string{"(later): that consistency is not known: use one of sync, async, geo, ssp", "strategy topk", "a norm of 1", "3 backwards", "nothing is tuned", "start -1 of the job",
-		"copies exchanged every 2 steps", "-1 trainer threads", `no code "fp8"`} {
+	for _, want := range []string{"(later): that consistency is not known: use one of bsp, ssp, async, geo", "strategy topk", "a norm of 1", "3 backwards", "nothing is tuned", "start -1 of the job", "-1 trainer threads", `no code "fp8"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -41,11 +40,12 @@ func TestServersSettings(t *testing.T) {
 		servers Servers
 		want    string
 	}{
-		{Servers{Threads: 2}, "trainer threads 2, values \"\", start 0: they are for parameters on servers"},
+		{Servers{Threads: 2}, "trainer threads 2, start 0: they are for parameters on servers"},
 		{Servers{Start: 1}, "start 1: they are for parameters on servers"},
-		{Servers{Consistency: "sync", Start: 7}, ""},
+		{Servers{Consistency: "bsp", Start: 7}, ""},
+		{Servers{GeoSteps: 8, Threads: 1, Values: "fp32"}, ""}, // as Defaults has them
 		{Servers{Consistency: "geo"}, "copies exchanged every 0 steps"},
-		{Servers{Consistency: "sync", Threads: 2}, "2 trainer threads do not keep in step"},
+		{Servers{Consistency: "bsp", Threads: 2}, "2 trainer threads do not keep in step"},
 		{Servers{Consistency: "geo", GeoSteps: 3, Threads: 2, Values: "int8"}, ""},
 		{Servers{Consistency: "ssp", Threads: 1, Values: "bf16"}, ""},
 	} {
@@ -61,11 +61,11 @@ func TestServersSettings(t *testing.T) {
 		click                         map[string]float64
 		want                          string
 	}{
-		{"ctr-dnn", OptimizerClick, "sync", 0, nil, ""},
+		{"ctr-dnn", OptimizerClick, "bsp", 0, nil, ""},
 		{"ctr-dnn", OptimizerClick, "ssp", 0, map[string]float64{"decay": 0.5, "rate": 2}, ""},
-		{"ctr-dnn", OptimizerClick, "geo", 2, nil, "--ps-mode sync, async or ssp"},
-		{"ctr-dnn", OptimizerClick, "", 0, nil, "--mode ps and --ps-mode sync, async or ssp"},
-		{"mlp", OptimizerClick, "sync", 0, nil, "it is for click models such as ctr-dnn"},
+		{"ctr-dnn", OptimizerClick, "geo", 2, nil, "bsp, ssp or async"},
+		{"ctr-dnn", OptimizerClick, "", 0, nil, "on servers of bsp, ssp or async"},
+		{"mlp", OptimizerClick, "bsp", 0, nil, "it is for click models such as ctr-dnn"},
 		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2, "speed": 1}, "speed = 1"},
 		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2}, "decay 2"},
 		{"ctr-dnn", "adagrad", "async", 0, map[string]float64{"decay": 0.5}, `settings of the click rule have no effect on optimizer "adagrad"`},

@@ -149,7 +149,7 @@ func (f *jobFlags) besideKeepers(n int, changed func(string) bool, faults *fault
 		f.servers = n
 	}
 	if f.mode == modePS && !changed("ps-mode") {
-		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --ps-mode %s", n, strings.Join(train.Consistencies(), "|"))
+		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --ps-mode %s", n, strings.Join(consistencies(), "|"))
 	}
 }
 

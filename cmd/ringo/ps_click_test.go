@@ -68,9 +68,9 @@ func TestClickTableOutOfStep(t *testing.T) {
 
 func TestClickUsage(t *testing.T) {
 	for _, c := range [][]string{
-		{clicks + "--optimizer click", `optimizer "click" counts on servers what was shown and clicked`, "--ps-mode sync, async or ssp"},
-		{clicks + "--np 2 --mode ps --optimizer click", "--mode ps and --ps-mode sync, async or ssp"},
-		{clickRun + "--ps-mode geo", "--ps-mode sync, async or ssp"},
+		{clicks + "--optimizer click", `optimizer "click" counts on servers what was shown and clicked`, "bsp, ssp or async"},
+		{clicks + "--np 2 --mode ps --optimizer click", "bsp, ssp or async"},
+		{clickRun + "--ps-mode geo", "bsp, ssp or async"},
 		{clickRun + "--ps-mode sync --ps-click decay", `"decay": want NAME=X, each name once`},
 		{clickRun + "--ps-mode sync --ps-click decay=1,decay=1", `"decay=1": want NAME=X, each name once`},
 		{clickRun + "--ps-mode sync --ps-click speed=1", "settings speed = 1: want finite values of bound, click, cold_after, decay, "},

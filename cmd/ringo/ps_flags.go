@@ -106,6 +106,9 @@ func (f *psFlags) launched(cfg *launch.Config, n int, command []string) {
 	cfg.TableRestarts, cfg.TableGrace, cfg.Apart = f.restarts, f.tableGrace(), f.goesOn()
 }
 
+// consistencies are what servers may do that keep parameters.
+func consistencies() []string { return []string{"sync", "async", "geo", "ssp"} }
+
 // keeps says that servers keep parameters.
 func (f *psFlags) keeps() bool { return f.mode != "" && f.mode != psSum }
 
@@ -121,7 +124,11 @@ func (f *psFlags) training() train.Servers {
 	if !f.keeps() {
 		return train.Servers{}
 	}
-	s := train.Servers{Consistency: f.mode, Staleness: f.staleness, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
+	consistency := f.mode
+	if consistency == "sync" {
+		consistency = "bsp"
+	}
+	s := train.Servers{Consistency: consistency, Staleness: f.staleness, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
 	if f.mode == string(tables.Geo) {
 		s.GeoSteps = f.geoSteps
 	}
@@ -131,7 +138,7 @@ func (f *psFlags) training() train.Servers {
 // check reports faults of the flags; which of them were given is for changed to say.
 func (f *psFlags) check(cmd *cobra.Command, mode string, faults *faultList) {
 	changed := cmd.Flags().Changed
-	modes := append([]string{psSum}, train.Consistencies()...)
+	modes := append([]string{psSum}, consistencies()...)
 	switch {
 	case !slices.Contains(modes, f.mode):
 		faults.add("--ps-mode %q is not known%s: use one of %s", f.mode, spelling.Hint(f.mode, modes...), strings.Join(modes, ", "))

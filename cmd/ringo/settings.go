@@ -90,15 +90,7 @@ func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 }
 
 // takers are the strategies on which a setting has an effect.
-func takers(setting string) string {
-	var names []string
-	for _, i := range distopt.Infos() {
-		if i.HasEffect(setting) {
-			names = append(names, string(i.Name))
-		}
-	}
-	return strings.Join(names, ", ")
-}
+func takers(setting string) string { return strings.Join(distopt.Takers(setting), ", ") }
 
 // parseShares reads the list of --warmup-density.
 func parseShares(text string) (shares []float64, err error) {
@@ -140,10 +132,10 @@ func (s *settings) forModel(cmd *cobra.Command, model string) (settings, error) 
 	})
 	var err error
 	if out.cfg.Drops, err = schedule.ParseDrops(out.lrSteps); err != nil {
-		errs = append(errs, fmt.Errorf("--lr-steps: %w", err))
+		errs = append(errs, fmt.Errorf("--lr-steps %q: %w", out.lrSteps, err))
 	}
 	if out.cfg.Warmup, err = schedule.ParseWarmup(out.warmup); err != nil {
-		errs = append(errs, fmt.Errorf("--warmup: %w", err))
+		errs = append(errs, fmt.Errorf("--warmup %q: %w", out.warmup, err))
 	}
 	if out.cfg.WarmupDensity, err = parseShares(out.density); err != nil {
 		errs = append(errs, err)

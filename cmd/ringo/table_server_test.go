@@ -287,7 +287,7 @@ func TestKeeperUsage(t *testing.T) {
 		{ps + "--ps-mode sync --clip-norm 1", "clipping to a norm of 1"},
 		{ps + "--ps-mode sync --accumulate 2", "2 backwards in a step"},
 		{ps + "--ps-mode sync --geo-steps 2", "--geo-steps 2 has no effect with --ps-mode sync"},
-		{ps + "--ps-mode geo --geo-steps 0", "copies exchanged every 0 steps: want at least 1 for geo"},
+		{ps + "--ps-mode geo --geo-steps 0", "copies exchanged every 0 steps: want at least 1"},
 		{ps + "--ps-mode sync --trainer-threads 2", "2 trainer threads do not keep in step: use async, geo or ssp"},
 		{ps + "--ps-mode async --trainer-threads 0", "--trainer-threads 0: want at least 1"},
 		{ps + "--ps-mode async --ps-values fp8", `no code "fp8": want fp32, fp16, bf16 or int8`},

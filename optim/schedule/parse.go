@@ -10,26 +10,26 @@ import (
 
 // ParseDrops reads drops written as EPOCH:LR,EPOCH:LR,..., such as
 // "80:0.01,120:0.001"; the empty text is none. Its error names every part that
-// cannot be read, or that is out of place.
+// cannot be read, or that is out of place, and is for a caller who names the text.
 func ParseDrops(text string) ([]Drop, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	var drops []Drop
-	var errs []error
+	var faults []string
 	for i, part := range strings.Split(text, ",") {
 		d, err := parseDrop(strings.TrimSpace(part))
 		if err == nil && len(drops) > 0 && d.Epoch <= drops[len(drops)-1].Epoch {
 			err = fmt.Errorf("epoch %d comes after epoch %d: want ascending epochs", d.Epoch, drops[len(drops)-1].Epoch)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("part %d, %q: %w", i+1, part, err))
+			faults = append(faults, fmt.Sprintf("part %d, %q: %v", i+1, part, err))
 			continue
 		}
 		drops = append(drops, d)
 	}
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("learning-rate steps %q: %w", text, errors.Join(errs...))
+	if len(faults) > 0 {
+		return nil, errors.New(strings.Join(faults, "; "))
 	}
 	return drops, nil
 }
@@ -62,25 +62,32 @@ func dropsString(drops []Drop) string {
 }
 
 // ParseWarmup reads a warm-up's length: "500" or "500 steps", "2 epochs" or
-// "0.5epochs"; the empty text is none.
+// "0.5epochs"; the empty text is none. Its error is for a caller who names the text.
 func ParseWarmup(text string) (Warmup, error) {
 	t := strings.TrimSpace(text)
 	if t == "" {
 		return Warmup{}, nil
 	}
-	for _, unit := range []string{"epochs", "epoch"} {
-		if n, ok := strings.CutSuffix(t, unit); ok {
-			epochs, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
-			if err != nil || !(epochs >= 0) || math.IsInf(epochs, 0) {
-				return Warmup{}, fmt.Errorf("warm-up %q: want a number of epochs from 0", text)
-			}
-			return Warmup{Epochs: epochs}, nil
+	if n, ok := cutUnit(t, "epoch"); ok {
+		epochs, err := strconv.ParseFloat(n, 64)
+		if err != nil || !(epochs >= 0) || math.IsInf(epochs, 0) {
+			return Warmup{}, errors.New("want a number of epochs from 0")
 		}
+		return Warmup{Epochs: epochs}, nil
 	}
-	n, _ := strings.CutSuffix(t, "steps")
-	steps, err := strconv.Atoi(strings.TrimSpace(n))
+	n, _ := cutUnit(t, "step")
+	steps, err := strconv.Atoi(n)
 	if err != nil || steps < 0 {
-		return Warmup{}, fmt.Errorf("warm-up %q: want a number of steps, such as 500, or of epochs, such as 2epochs", text)
+		return Warmup{}, errors.New("want a number of steps, such as 500, or of epochs, such as 2epochs")
 	}
 	return Warmup{Steps: steps}, nil
+}
+
+// cutUnit is the number before a unit or several of it.
+func cutUnit(text, unit string) (number string, found bool) {
+	number, found = strings.CutSuffix(text, unit+"s")
+	if !found {
+		number, found = strings.CutSuffix(text, unit)
+	}
+	return strings.TrimSpace(number), found
 }

@@ -1,0 +1,202 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/tune"
+)
+
+// Settings are the rows of what users set of c, those of the exchange among them, for c as
+// Defaults and SetOptimizer have left it. Needs name the setting "sync" and those of
+// output, too, which are not of this package.
+func (c *Config) Settings() []setting.Row {
+	return slices.Concat(c.trainingSettings(), tune.Settings(&c.Exchange), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Servers.settings(), []setting.Row{
+		{Path: "output.layers", Scope: setting.Local, Needs: setting.On("output.json"), Value: setting.Bool(&c.Layers),
+			About: "tell of each layer what rank 0's last step of an epoch sent of it and kept back"},
+	})
+}
+
+func (c *Config) trainingSettings() []setting.Row {
+	optimizers := func(names ...string) setting.Need { return setting.Is("training.optimizer", names...) }
+	return []setting.Row{
+		{Path: "training.batch", Flag: "batch", Unit: "samples", Value: setting.Int(&c.Batch),
+			About: "samples of a batch of each rank"},
+		{Path: "training.epochs", Flag: "epochs", Unit: "epochs", Scope: setting.Changeable, Value: setting.Int(&c.Epochs),
+			About: "how often the training set is seen"},
+		{Path: "training.seed", Flag: "seed", Value: setting.Int(&c.Seed),
+			About: "decides the initial parameters, the order and augmentation of samples, dropout and synthetic data"},
+		{Path: "training.optimizer", Flag: "optimizer", Value: setting.Choice(&c.Optimizer, Optimizers()...),
+			About: "what moves the parameters; another than the model's has its own usual rate, momentum and decay"},
+		{Path: "training.lr", Flag: "lr", Unit: "rate", Scope: setting.Changeable, Value: setting.Float(&c.LR),
+			About: "learning rate"},
+		{Path: "training.lr-steps", Flag: "lr-steps", Unit: "EPOCH:LR,…", Scope: setting.Changeable, Value: setting.Parsed(&c.Drops, schedule.ParseDrops, schedule.FormatDrops),
+			About: "the learning rate after so many epochs, such as 80:0.01,120:0.001"},
+		{Path: "training.lr-cosine", Flag: "lr-cosine", Scope: setting.Changeable, Value: setting.Bool(&c.Cosine),
+			About: "let the learning rate fall along half a cosine until the end"},
+		{Path: "training.lr-floor", Unit: "rate", Scope: setting.Changeable, Needs: setting.On("training.lr-cosine"), Value: setting.Float(&c.Floor),
+			About: "learning rate at the end of the cosine"},
+		{Path: "training.warmup", Flag: "warmup", Unit: "length", Scope: setting.Changeable, Value: setting.Parsed(&c.Warmup, schedule.ParseWarmup, schedule.Warmup.String),
+			About: "let the learning rate rise over so many steps, such as 500, or epochs, such as 2epochs, first"},
+		{Path: "training.momentum", Flag: "momentum", Unit: "factor", Needs: optimizers("sgd"), Value: setting.Float(&c.Momentum),
+			About: "momentum of sgd"},
+		{Path: "training.eps", Needs: optimizers("adagrad", "adam", "adamw"), Value: setting.Float(&c.Eps),
+			About: "what adagrad, adam and adamw add to the divisor; 0: 1e-10 for adagrad, 1e-8 for the others"},
+		{Path: "training.weight-decay", Flag: "weight-decay", Unit: "factor", Needs: optimizers("sgd", "adagrad", "adamw", OptimizerClick), Value: setting.Float(&c.WeightDecay),
+			About: "L2 penalty on the parameters; with adamw a decay apart from the gradient, of all but biases and normalisations"},
+		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
+			About: "share of values that language models drop while they are trained; default: the model's own"},
+		{Path: "training.threads", Flag: "threads", Unit: "threads", Scope: setting.Local, Value: setting.Int(&c.Threads),
+			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores are shared among the ranks started here"},
+	}
+}
+
+// exchangeSettings are those of the exchange that need epochs.
+func (c *Config) exchangeSettings() []setting.Row {
+	return []setting.Row{
+		{Path: "exchange.warmup-density", Unit: "SHARE,…", Needs: setting.Is("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
+			About: "shares of values that are sent in the first epochs, such as 0.25,0.0625,0.015625,0.004"},
+	}
+}
+
+func (c *Config) dataSettings() []setting.Row {
+	stream := setting.On("data.stream")
+	return []setting.Row{
+		{Path: "data.dir", Flag: "data", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Data),
+			About: "folder with the data set's files, of images a .tar.gz too, or the word synthetic; needed unless both files are named"},
+		{Path: "data.train-file", Flag: "train-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.TrainFile),
+			About: "file to train on, of text and Criteo's rows; with data.stream it may be a folder"},
+		{Path: "data.eval-file", Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
+			About: "file to evaluate on, of text and Criteo's rows"},
+		{Path: "data.skip-bad", Unit: "lines", Value: setting.Int(&c.SkipBad),
+			About: "leave out up to so many bad lines or images, and count them"},
+		{Path: "data.train-limit", Flag: "train-limit", Unit: "samples", Value: setting.Int(&c.TrainLimit),
+			About: "train on the first so many samples only, of a tree of images on so many spread over its classes; 0: all"},
+		{Path: "data.eval-limit", Flag: "eval-limit", Unit: "samples", Value: setting.Int(&c.EvalLimit),
+			About: "evaluate on so few samples likewise; 0: all"},
+		{Path: "data.table-rows", Unit: "rows", Value: setting.Int(&c.TableRows),
+			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},
+		{Path: "data.stream", Flag: "stream", Value: setting.Bool(&c.Stream),
+			About: "read Criteo's rows from their files as they are needed, and do not hold them in memory"},
+		{Path: "data.shuffle-window", Unit: "rows", Needs: stream, Value: setting.Int(&c.Window),
+			About: fmt.Sprintf("rows of a stream that are shuffled among each other, a multiple of the batch; 0: %d batches; -1: none", usualWindow)},
+		{Path: "data.by-file", Needs: stream, Value: setting.Bool(&c.ByFile),
+			About: "share whole files of a stream among the ranks, not blocks of them, so that each rank unpacks its own files alone"},
+		{Path: "data.interleave", Unit: "files", Needs: stream, Value: setting.Int(&c.Interleave),
+			About: "files of a stream that are read at once, a block of each in turn; 0: 1"},
+	}
+}
+
+func (c *Config) checkpointSettings() []setting.Row {
+	folder := setting.On("checkpoint.dir")
+	return []setting.Row{
+		{Path: "checkpoint.dir", Flag: "checkpoint", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Checkpoint.Dir),
+			About: "save the run in this folder: at its end, when a signal tells it to end, and now and then; the last 3 checkpoints remain"},
+		{Path: "checkpoint.every", Flag: "every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
+			About: "save after so many steps each; 0: after each epoch"},
+		{Path: "checkpoint.resume", Flag: "resume", Scope: setting.Local, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
+			About: "go on from the last checkpoint, if there is one; what is not given is as the run was begun"},
+	}
+}
+
+func (s *Servers) settings() []setting.Row {
+	kept := setting.Is("sync", "bsp", "ssp", "async", "geo") // on servers
+	return []setting.Row{
+		{Path: "servers.staleness", Flag: "staleness", Unit: "steps", Needs: setting.Is("sync", "ssp"), Value: setting.Int(&s.Staleness),
+			About: "how many steps a rank may be ahead of the slowest one under sync ssp"},
+		{Path: "servers.geo-steps", Flag: "geo-steps", Unit: "steps", Needs: setting.Is("sync", "geo"), Value: setting.Int(&s.GeoSteps),
+			About: "after how many steps each ranks and servers exchange by how much parameters have moved, under sync geo"},
+		{Path: "servers.values", Needs: kept, Value: setting.Choice(&s.Values, "fp32", "fp16", "bf16", "int8", ""),
+			About: "how values travel between ranks and servers that keep parameters; int8: gradients of rows in 8 bits, all else as fp16"},
+		{Path: "servers.trainer-threads", Unit: "threads", Needs: setting.Is("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
+			About: "threads of each rank that train at once, each on batches of its own; they share training.threads"},
+		{Path: "servers.click", Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
+			About: "settings of optimizer click: rate (rows learn at so many times the learning rate; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
+	}
+}
+
+// modelsOwn is the text of a dropout that is left to the model.
+const modelsOwn = "default"
+
+// parseDropout reads a share, or modelsOwn.
+func parseDropout(text string) (float64, error) {
+	if text == modelsOwn {
+		return 0, nil
+	}
+	switch v, err := strconv.ParseFloat(text, 64); {
+	case err != nil || !(v >= 0 && v < 1):
+		return 0, fmt.Errorf("want a number from 0 to below 1, or %s for the model's own", modelsOwn)
+	case v == 0:
+		return -1, nil
+	default:
+		return v, nil
+	}
+}
+
+// formatDropout is what parseDropout reads.
+func formatDropout(v float64) string {
+	if v == 0 {
+		return modelsOwn
+	}
+	return strconv.FormatFloat(max(0, v), 'g', -1, 64)
+}
+
+// parseShares reads numbers, separated by commas.
+func parseShares(text string) (shares []float64, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || v != v {
+			return nil, errors.New("want numbers separated by commas, such as 0.25,0.0625")
+		}
+		shares = append(shares, v)
+	}
+	return shares, nil
+}
+
+// formatShares is what parseShares reads.
+func formatShares(shares []float64) string {
+	parts := make([]string, len(shares))
+	for i, v := range shares {
+		parts[i] = strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return strings.Join(parts, ",")
+}
+
+// parseClick reads settings of the click rule as NAME=X, separated by commas, and refuses those that the rule does.
+func parseClick(text string) (map[string]float64, error) {
+	if text == "" {
+		return nil, nil
+	}
+	out := map[string]float64{}
+	for _, part := range strings.Split(text, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		name = strings.TrimSpace(name)
+		v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if _, again := out[name]; err != nil || again {
+			return nil, fmt.Errorf("%q: want NAME=X, each name once", part)
+		}
+		out[name] = v
+	}
+	_, err := schema.Rule{Name: OptimizerClick, LR: 1, Settings: out}.Rows()
+	return out, err
+}
+
+// formatClick is what parseClick reads.
+func formatClick(settings map[string]float64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		parts = append(parts, name+"="+strconv.FormatFloat(settings[name], 'g', -1, 64))
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,137 @@
+package train
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// table is that of a configuration.
+func table(t *testing.T, c *Config) *setting.Table {
+	t.Helper()
+	out, err := setting.New(c.Settings()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// assigned are values as somebody gives them.
+func assigned(values setting.Values) (out []setting.Assignment) {
+	for _, p := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, setting.Assignment{Path: p, Text: values[p], Origin: "test"})
+	}
+	return out
+}
+
+// other is a configuration of which no setting has its default.
+func other() Config {
+	c := Config{
+		Data: "d", TrainFile: "t", EvalFile: "e", SkipBad: 1, TrainLimit: 2, EvalLimit: 3, TableRows: 4, Stream: true, ByFile: true, Window: 5, Interleave: 6,
+		Batch: 7, Epochs: 8, Optimizer: "adam", LR: 0.3, Drops: []schedule.Drop{{Epoch: 2, LR: 1e-3}, {Epoch: 4, LR: 1e-5}}, Cosine: true, Floor: 1e-9,
+		Warmup: schedule.Warmup{Epochs: 0.1}, Momentum: 0.5, Eps: 1e-7, WeightDecay: 2, Dropout: 0.25, Seed: 1 << 63, Threads: 9,
+		Servers: Servers{Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
+		Exchange: distopt.Config{Strategy: "auto", Plan: "exact", BucketBytes: 10, ClipNorm: 11, Accumulation: 12, Partitions: 13, Spars: 0.1, Every: 14,
+			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, SparseAlgorithm: "tree", BoundSum: true, LayerThresholds: true, Update: distopt.UpdateWhole},
+		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Resume: true}, Layers: true,
+	}
+	return c
+}
+
+// A configuration is its values' texts: given to another one, they make the same. Every row is of another field.
+func TestValuesAreTheConfiguration(t *testing.T) {
+	for _, dropout := range []float64{0, 0.25, -1} {
+		from, to := other(), Defaults("mlp", data.Synthetic)
+		from.Dropout = dropout
+		values := table(t, &from).Values()
+		if err := table(t, &to).Apply(assigned(values)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if to.Model = ""; !reflect.DeepEqual(from, to) {
+			t.Errorf("%+v\nbecomes\n%+v", from, to)
+		}
+	}
+	usual, unlike := Defaults("mlp", data.Synthetic), other()
+	same := table(t, &unlike).Values()
+	maps.DeleteFunc(same, func(p setting.Path, text string) bool { d, _ := table(t, &usual).Get(p); return d != text })
+	if len(same) > 0 {
+		t.Errorf("the test has defaults of %v", same)
+	}
+}
+
+// Every number, text and switch of Config has a row, but for what follows from others.
+func TestEveryFieldHasARow(t *testing.T) {
+	c := other()
+	var lacking []string
+	rows := table(t, &c)
+	before := rows.Values()
+	var walk func(v reflect.Value, name string)
+	walk = func(v reflect.Value, name string) {
+		for i := range v.NumField() {
+			f, field := v.Field(i), v.Type().Field(i)
+			at := strings.TrimPrefix(name+"."+field.Name, ".")
+			switch {
+			case !field.IsExported() || slices.Contains([]reflect.Kind{reflect.Func, reflect.Interface, reflect.Pointer}, f.Kind()) || field.Name == "Custom":
+			case f.Kind() == reflect.Struct && field.Type != reflect.TypeFor[schedule.Warmup]():
+				walk(f, at)
+			default:
+				was := reflect.New(f.Type()).Elem()
+				was.Set(f)
+				f.SetZero()
+				if maps.Equal(rows.Values(), before) {
+					lacking = append(lacking, at)
+				}
+				f.Set(was)
+			}
+		}
+	}
+	walk(reflect.ValueOf(&c).Elem(), "")
+	// The model, sync and the start are of the job; tuning has rows of its own there, and no user keeps or waits otherwise.
+	want := []string{"Model", "Servers.Consistency", "Servers.Start", "Tuning.Measure", "Checkpoint.Keep", "Checkpoint.FullWait", "Checkpoint.Told"}
+	if !slices.Equal(lacking, want) {
+		t.Errorf("no row has %q, want %q", lacking, want)
+	}
+}
+
+// Texts that are no values are refused.
+func TestTextsThatAreNoValues(t *testing.T) {
+	for p, texts := range map[setting.Path][]string{
+		"training.optimizer": {"", "adma"}, "training.lr-steps": {"1", "2:1,1:1"}, "training.warmup": {"x", "-1epochs"}, "training.dropout": {"", "1", "-0.1", "nan", "none"},
+		"exchange.warmup-density": {"0.1,", "nan", "a"}, "servers.click": {"decay", "decay=1,decay=1", "speed=1", "decay=2", "=1"},
+		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "servers.values": {"fp8"},
+	} {
+		for _, text := range texts {
+			c := Defaults("mlp", data.Synthetic)
+			if table(t, &c).Apply(setting.Assignment{Path: p, Text: text}) == nil {
+				t.Errorf("%s takes %q", p, text)
+			}
+		}
+	}
+}
+
+// What is read of these texts is written so that it is read alike.
+func FuzzSettings(f *testing.F) {
+	for _, s := range []string{"0.25,0.0625", "0", "default", "0.1", "decay=0.5,rate=3", "rate=0x1p-2", "1e-320"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, p := range []setting.Path{"training.dropout", "exchange.warmup-density", "servers.click"} {
+			var a, b Config
+			if table(t, &a).Apply(setting.Assignment{Path: p, Text: text}) != nil {
+				continue
+			}
+			first, _ := table(t, &a).Get(p)
+			if err := table(t, &b).Apply(setting.Assignment{Path: p, Text: first}).Err(); err != nil || !reflect.DeepEqual(a, b) {
+				t.Fatalf("%s %q is %q, which is read otherwise: %v", p, text, first, err)
+			}
+		}
+	})
+}
