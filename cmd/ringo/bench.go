@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
 )
@@ -16,7 +17,7 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine: exchanges, steps, products, kernels, codecs, files, servers",
-		Args:  onlySubcommands,
+		Args:  console.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Lookup("rank") != nil {
@@ -35,11 +36,11 @@ func newBench() *cobra.Command {
 }
 
 // openBench is openOutput on rank 0; the others write nothing.
-func openBench(cmd *cobra.Command, job *ringo.Job, path string) (output, error) {
+func openBench(cmd *cobra.Command, job *ringo.Job, path string) (console.Output, error) {
 	if job.Rank() != 0 {
-		return output{}, nil
+		return console.Output{}, nil
 	}
-	return openOutput(cmd, path)
+	return console.Open(cmd, path)
 }
 
 // slowest returns, for each measurement, the time of the slowest rank.

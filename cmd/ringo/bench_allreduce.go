@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/raw"
 )
@@ -51,7 +52,7 @@ func newBenchAllReduce(reduce func(*collective.Group, []float32) error) *cobra.C
 		Use:     "allreduce",
 		Short:   "Time allreduce by size, and verify every sum",
 		Example: "  ringo bench allreduce --np 4 --floats 1,256,65536,4194304 --json -",
-		Args:    noArguments,
+		Args:    console.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	c.register(cmd.Flags())
@@ -91,25 +92,25 @@ func (c *allReduceBench) execute(cmd *cobra.Command) error {
 		}
 		if c.explain {
 			explain(job.Group(), &out)
-			return out.close()
+			return out.Close()
 		}
 		memory, err := newOperandMemory(job, "auto", 4*slices.Max(c.floats))
 		if err != nil {
-			return errors.Join(err, out.close())
+			return errors.Join(err, out.Close())
 		}
 		watch := &stopwatch{job: job, budget: c.budget}
 		for _, n := range c.floats {
 			job.SetStatus(fmt.Sprintf("allreduce of %d floats", n))
 			r, err := c.measure(watch, memory, n)
 			if err == nil {
-				err = out.result(r, "allreduce %9d floats  median %10.1f us  min %10.1f us  %7.3f GB/s bus  %d bytes sent per rank",
+				err = out.Result(r, "allreduce %9d floats  median %10.1f us  min %10.1f us  %7.3f GB/s bus  %d bytes sent per rank",
 					r.Floats, r.MedianUS, r.MinUS, r.BusBWGBPerS, r.BytesSentPerRank)
 			}
 			if err != nil {
-				return errors.Join(err, out.close())
+				return errors.Join(err, out.Close())
 			}
 		}
-		return out.close()
+		return out.Close()
 	})
 }
 
@@ -138,8 +139,8 @@ func (c *allReduceBench) measure(watch *stopwatch, memory operandMemory, n int) 
 }
 
 // explain shows the algorithms in force.
-func explain(g *collective.Group, out *output) {
-	out.header("%s", strings.TrimSuffix(g.Explain(), "\n"))
+func explain(g *collective.Group, out *console.Output) {
+	out.Line("%s", strings.TrimSuffix(g.Explain(), "\n"))
 }
 
 func sumOfRanks(g *collective.Group, x []float32) error {

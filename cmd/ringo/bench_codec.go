@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
@@ -61,9 +62,9 @@ func newBenchCodec() *cobra.Command {
 		Long: "Time each stage of the codecs on one thread, in turns with one streaming pass over\n" +
 			"gradient and residual. Every call gets another gradient; residuals and thresholds\nare as after many steps. One group alone stays in the caches that it fits; with\n" +
 			"--arena, calls go through many groups, as a step does, and find residuals where the\nstep before has left them.\n\n" +
-			"Codecs and stages:\n" + inLines(codecStageNames()),
+			"Codecs and stages:\n" + console.InLines(codecStageNames()),
 		Example: "  ringo bench codec\n  ringo bench codec --only dlgs,payload --values 4096,65536 --ratio 0.01 --json -",
-		Args:    noArguments,
+		Args:    console.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
@@ -109,11 +110,11 @@ func (c *codecBench) execute(cmd *cobra.Command) error {
 	if err := errors.Join(faults...); err != nil {
 		return usageError{err}
 	}
-	out, err := openOutput(cmd, c.json)
+	out, err := console.Open(cmd, c.json)
 	if err != nil {
 		return err
 	}
-	out.header("%-10s %-8s %-7s %10s %7s %8s %11s %8s %9s %12s", "codec", "stage", "data", "values", "ratio", "density", "us", "GB/s", "streams", "bytes/entry")
+	out.Line("%-10s %-8s %-7s %10s %7s %8s %11s %8s %9s %12s", "codec", "stage", "data", "values", "ratio", "density", "us", "GB/s", "streams", "bytes/entry")
 	for _, data := range c.data {
 		for _, n := range c.values {
 			if err == nil {
@@ -121,7 +122,7 @@ func (c *codecBench) execute(cmd *cobra.Command) error {
 			}
 		}
 	}
-	return errors.Join(err, out.close())
+	return errors.Join(err, out.Close())
 }
 
 // chosen tells whether --only names a stage, "codec/stage".
@@ -130,7 +131,7 @@ func (c *codecBench) chosen(stage string) bool {
 }
 
 // measure times all stages with gradients of one kind and length.
-func (c *codecBench) measure(ctx context.Context, scene *codecScene, out *output) error {
+func (c *codecBench) measure(ctx context.Context, scene *codecScene, out *console.Output) error {
 	one := func(ratio float64, stages []codecStage) error {
 		for _, s := range stages {
 			if !c.chosen(s.name()) {
@@ -141,13 +142,13 @@ func (c *codecBench) measure(ctx context.Context, scene *codecScene, out *output
 			}
 			r, err := scene.measure(s, ratio, c.time)
 			if errors.Is(err, errNeverHolds) {
-				out.header("%-10s %-8s %-7s %10d %7v %8s  not measured: %v", s.codec, s.stage, scene.data, scene.n, ratio, "-", err)
+				out.Line("%-10s %-8s %-7s %10d %7v %8s  not measured: %v", s.codec, s.stage, scene.data, scene.n, ratio, "-", err)
 				continue
 			}
 			if err != nil {
 				return fmt.Errorf("%s of %d values: %w", s.name(), scene.n, err)
 			}
-			if err := out.result(r, "%s", r.line()); err != nil {
+			if err := out.Result(r, "%s", r.line()); err != nil {
 				return err
 			}
 		}

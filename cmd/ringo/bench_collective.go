@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
@@ -68,7 +69,7 @@ func newBenchCollective() *cobra.Command {
 			"as long as its slowest rank, time the median of samples. Results are compared bit by bit.",
 		Example: "  ringo bench collective --np 2 --op all --bytes 4096,1048576\n" +
 			"  ringo bench collective --np 4 --op allreduce --type bfloat16 --redop mean --json -",
-		Args: noArguments,
+		Args: console.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
@@ -184,10 +185,10 @@ func (c *collectiveBench) rank(cmd *cobra.Command, job *ringo.Job) error {
 		return err
 	}
 	err = c.measureAll(job, &out)
-	return errors.Join(err, out.close())
+	return errors.Join(err, out.Close())
 }
 
-func (c *collectiveBench) measureAll(job *ringo.Job, out *output) error {
+func (c *collectiveBench) measureAll(job *ringo.Job, out *console.Output) error {
 	kind := c.buffer
 	if c.limit {
 		kind = "arena"
@@ -196,10 +197,10 @@ func (c *collectiveBench) measureAll(job *ringo.Job, out *output) error {
 	if err != nil {
 		return err
 	}
-	out.header("# %d ranks, %s, %s buffers, algorithm %s; time is the slowest rank's, median of samples",
+	out.Line("# %d ranks, %s, %s buffers, algorithm %s; time is the slowest rank's, median of samples",
 		job.Size(), job.Transport(), memory.kind, c.algorithm)
-	out.header("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "size", "count", "operation", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
-	out.header("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "(B)", "(values)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
+	out.Line("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "size", "count", "operation", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
+	out.Line("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "(B)", "(values)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
 	watch := &stopwatch{job: job, budget: c.budget}
 	for _, op := range c.ops {
 		for _, size := range c.sizesOf(op) {
@@ -220,7 +221,7 @@ func (c *collectiveBench) sizesOf(op string) []int {
 }
 
 // one measures an operation of one size.
-func (c *collectiveBench) one(watch *stopwatch, memory operandMemory, out *output, op string, bytes int) error {
+func (c *collectiveBench) one(watch *stopwatch, memory operandMemory, out *console.Output, op string, bytes int) error {
 	job, typ, shape := watch.job, elementTypes()[c.typ], shapes[op]
 	s := spec{g: job.Group(), op: op, typ: c.typ, count: bytes / typ.size, dst: memory.dst, src: memory.src}
 	if shape.reduces {
@@ -244,7 +245,7 @@ func (c *collectiveBench) one(watch *stopwatch, memory operandMemory, out *outpu
 	r := c.result(job, s, shape, t, found)
 	r.Buffer = memory.kind
 	redop, root := r.Redop, fmt.Sprint(r.Root)
-	if err := out.result(r, "%12d %12d  %-14s %-8s %5s %5s %12.2f %8.2f %8.2f %7d",
+	if err := out.Result(r, "%12d %12d  %-14s %-8s %5s %5s %12.2f %8.2f %8.2f %7d",
 		r.Bytes, r.Count, r.Op, r.Type, redop, root, r.MedianUS, r.AlgBWGBPerS, r.BusBWGBPerS, r.Wrong); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -54,7 +55,7 @@ func newBenchGemm() *cobra.Command {
 		Long: `Times C[m,n] = A[m,k] B[k,n] in float32. The peak is measured in turns with
 the products: fused multiply-adds on registers alone, on as many threads.`,
 		Example: "  ringo bench gemm --n 1024,2048 --threads 1 --json -\n  ringo bench gemm --m 64 --k 800 --n 500 --trans-b",
-		Args:    noArguments,
+		Args:    console.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
@@ -75,7 +76,7 @@ func (c *gemmBench) execute(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	out, err := openOutput(cmd, c.json)
+	out, err := console.Open(cmd, c.json)
 	if err != nil {
 		return err
 	}
@@ -83,14 +84,14 @@ func (c *gemmBench) execute(cmd *cobra.Command) error {
 		p := c.product(kernels, n)
 		var r gemmResult
 		if r, err = p.measure(cmd.Context(), c.time); err == nil {
-			err = out.result(r, "gemm %d x %d x %d  median %.1f us  min %.1f us  %.1f GFLOP/s  %.0f%% of %.1f",
+			err = out.Result(r, "gemm %d x %d x %d  median %.1f us  min %.1f us  %.1f GFLOP/s  %.0f%% of %.1f",
 				r.M, r.K, r.N, r.MedianUS, r.MinUS, r.GFlops, 100*r.Share, r.PeakGFlops)
 		}
 		if err != nil {
 			break
 		}
 	}
-	return errors.Join(err, out.close())
+	return errors.Join(err, out.Close())
 }
 
 func (c *gemmBench) check() (*simd.Kernels, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -51,7 +52,7 @@ func newBenchKernels() *cobra.Command {
 		Long: "Time each kernel on one thread, in turns with what limits it: passes over memory for\n" +
 			"those that move it, multiply-adds on registers for those that compute.",
 		Example: "  ringo bench kernels\n  ringo bench kernels --only conv,gemm --json -",
-		Args:    noArguments,
+		Args:    console.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
@@ -84,7 +85,7 @@ func (c *kernelBench) execute(cmd *cobra.Command) error {
 	if err := errors.Join(faults...); err != nil {
 		return usageError{err}
 	}
-	out, err := openOutput(cmd, c.json)
+	out, err := console.Open(cmd, c.json)
 	if err != nil {
 		return err
 	}
@@ -94,11 +95,11 @@ func (c *kernelBench) execute(cmd *cobra.Command) error {
 			break
 		}
 		r := limits.measure(k, c.time)
-		if err = out.result(r, "%s", r.line()); err != nil {
+		if err = out.Result(r, "%s", r.line()); err != nil {
 			break
 		}
 	}
-	return errors.Join(err, out.close())
+	return errors.Join(err, out.Close())
 }
 
 // chosen are the kernels that --only names.

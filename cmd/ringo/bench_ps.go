@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/load"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -56,11 +57,11 @@ row after the other reaches, each at a place all over the array that the last on
 		Example: "  ringo bench ps --batch 1024,4096,16384 --dist uniform,zipf:0.99,zipf:1.2\n" +
 			"  ringo bench ps --keys 10M --ps-memory 128MiB --ps-dir /ssd --dist zipf:0.99\n" +
 			"  ringo bench ps --keys 50M --optimizer adagrad-rowwise --op pull --insert 0.1 --json -",
-		Args: noArguments,
+		Args: console.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.Var((*rowCount)(&c.keys), "keys", "keys (`N`, 10M, 500k) that have rows before the operations are timed (default 1M)")
+	fs.Var((*console.Count)(&c.keys), "keys", "keys (`N`, 10M, 500k) that have rows before the operations are timed (default 1M)")
 	fs.IntVar(&c.dim, "dim", 16, "weights of a row")
 	fs.StringVar(&c.optimizer, "optimizer", "adagrad", "what the server updates rows with: "+strings.Join(optim.RowRules(), ", "))
 	fs.IntSliceVar(&c.batches, "batch", []int{4096}, "rows of a batch, a `list`")
@@ -147,20 +148,20 @@ func (c *psBench) execute(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	out, err := openOutput(cmd, c.json)
+	out, err := console.Open(cmd, c.json)
 	if err != nil {
 		return err
 	}
-	bar := &fetchProgress{style: style, out: cmd.ErrOrStderr(), unit: "rows"}
-	bar.columns, _ = terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
-	return errors.Join(c.run(cmd.Context(), &out, bar), out.close())
+	bar := &console.Progress{Style: style, To: cmd.ErrOrStderr(), Unit: "rows"}
+	bar.Columns, _ = terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
+	return errors.Join(c.run(cmd.Context(), &out, bar), out.Close())
 }
 
 // errServerEnded: how it ended says more.
 var errServerEnded = errors.New("the server has ended")
 
 // run starts the server, measures and ends it.
-func (c *psBench) run(ctx context.Context, out *output, bar *fetchProgress) error {
+func (c *psBench) run(ctx context.Context, out *console.Output, bar *console.Progress) error {
 	p, err := c.start(ctx)
 	if err != nil {
 		return err
@@ -180,7 +181,7 @@ func (c *psBench) run(ctx context.Context, out *output, bar *fetchProgress) erro
 }
 
 // against measures a server until its trainers have left it.
-func (c *psBench) against(ctx context.Context, p *serverProcess, out *output, bar *fetchProgress) (err error) {
+func (c *psBench) against(ctx context.Context, p *serverProcess, out *console.Output, bar *console.Progress) (err error) {
 	m := &psMeasure{c: c, server: p, out: out}
 	if m.empty, err = p.figures(ctx); err == nil {
 		m.load, err = load.Dial(ctx, load.Config{
@@ -207,7 +208,7 @@ type psMeasure struct {
 	c      *psBench
 	server *serverProcess
 	load   *load.Load
-	out    *output
+	out    *console.Output
 	empty  serverFigures // before there was a row
 	memory *load.Memory
 }
@@ -230,7 +231,7 @@ type psCase struct {
 	checked       int
 }
 
-func (m *psMeasure) measure(ctx context.Context, bar *fetchProgress) error {
+func (m *psMeasure) measure(ctx context.Context, bar *console.Progress) error {
 	if err := m.fill(ctx, bar); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/ps/load"
 )
 
@@ -98,12 +99,12 @@ func (m *psMeasure) cost(f serverFigures, cpu, gc float64) psServerCost {
 }
 
 // fill makes the rows and tells what their server took while it grew.
-func (m *psMeasure) fill(ctx context.Context, bar *fetchProgress) error {
+func (m *psMeasure) fill(ctx context.Context, bar *console.Progress) error {
 	c := m.c
 	g := psGrowth{Bench: "ps", Op: "fill", Keys: c.keys, Dim: c.dim, Optimizer: c.optimizer, Clients: c.clients}
 	at := m.empty
 	r, err := m.load.Fill(ctx, func(rows uint64) (err error) {
-		bar.update("filling", int64(rows), c.keys)
+		bar.Update("filling", int64(rows), c.keys)
 		if at, err = m.server.figures(ctx); err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func (m *psMeasure) fill(ctx context.Context, bar *fetchProgress) error {
 		}
 		return nil
 	})
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return fmt.Errorf("filling the table: %w", err)
 	}
@@ -122,15 +123,15 @@ func (m *psMeasure) fill(ctx context.Context, bar *fetchProgress) error {
 	g.psServerCost = m.cost(at, at.Process.CPUSeconds-m.empty.Process.CPUSeconds, at.Process.GCSeconds-m.empty.Process.GCSeconds)
 	has := fmt.Sprintf("%.1f bytes per row (%.1f at most while growing)", g.BytesPerRow, g.MaxBytesPerRow)
 	if g.StoredRows > 0 {
-		has = fmt.Sprintf("%s for %s in memory, and %s on SSD", mebibytes(g.ResidentBytes), counted(int(g.Rows), "row"), counted(int(g.StoredRows), "row"))
+		has = fmt.Sprintf("%s for %s in memory, and %s on SSD", console.Mebibytes(g.ResidentBytes), console.Counted(int(g.Rows), "row"), console.Counted(int(g.StoredRows), "row"))
 	}
-	if err := m.out.result(g, "# filled %s of %d, %s: %s rows/s; the server takes %s, GC %.2f%% of its CPU",
-		counted(int(c.keys), "row"), c.dim, c.optimizer, grouped(int(g.RowsPerS)), has, 100*g.GCShare); err != nil {
+	if err := m.out.Result(g, "# filled %s of %d, %s: %s rows/s; the server takes %s, GC %.2f%% of its CPU",
+		console.Counted(int(c.keys), "row"), c.dim, c.optimizer, console.Grouped(int(g.RowsPerS)), has, 100*g.GCShare); err != nil {
 		return err
 	}
-	m.out.header("# %s, %d batches under way; then one at a time", counted(c.clients, "client"), c.ahead)
+	m.out.Line("# %s, %d batches under way; then one at a time", console.Counted(c.clients, "client"), c.ahead)
 	for _, words := range psHeader {
-		m.out.header(psHeaderFormat, words...)
+		m.out.Line(psHeaderFormat, words...)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ var psHeader = [][]any{
 // report tells of a case.
 func (m *psMeasure) report(k *psCase) error {
 	r := m.result(k)
-	return m.out.result(r, psFormat, r.columns()...)
+	return m.out.Result(r, psFormat, r.columns()...)
 }
 
 // columns are a case's figures as psFormat takes them.
@@ -160,7 +161,7 @@ func (r *psResult) columns() []any {
 		p999 = fmt.Sprintf("%.0f", r.P999US)
 	}
 	return []any{
-		r.Op, r.Dist, r.Batch, grouped(int(r.RowsPerS)), r.P50US, r.P99US, p999, r.BytesPerS / 1e6, r.SentBytesPerRow + r.ReadBytesPerRow,
+		r.Op, r.Dist, r.Batch, console.Grouped(int(r.RowsPerS)), r.P50US, r.P99US, p999, r.BytesPerS / 1e6, r.SentBytesPerRow + r.ReadBytesPerRow,
 		100 * r.MemoryHitRate, r.ShareOfLimit, r.ShareOfLatency, 100 * r.GCShare, r.AllocsPerBatch,
 	}
 }

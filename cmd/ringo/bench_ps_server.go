@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
@@ -36,7 +37,7 @@ const benchServerCommand = "bench-ps-server"
 // benchServer is that command, and what it is told.
 type benchServer struct {
 	clients      int
-	memory, disk byteSize
+	memory, disk console.Size
 	store        string
 	dir          string
 }
@@ -55,7 +56,7 @@ func newBenchServer() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    benchServerCommand,
 		Hidden: true,
-		Args:   noArguments,
+		Args:   console.NoArguments,
 		RunE:   func(cmd *cobra.Command, _ []string) error { return s.serve(cmd) },
 	}
 	s.registerStore(cmd.Flags())

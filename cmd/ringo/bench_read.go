@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/train"
@@ -74,7 +75,7 @@ memory is dropped before they are read, where that is possible (Linux), unless
 		Example: "  ringo bench read criteo-10m/train.tsv\n  ringo bench read days --interleave 4 --shuffle-window 65536 --json -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("`ringo bench read` needs files or folders, for instance of `ringo data criteo --generate 1M --like FILE --out DIR`")
+				return console.Usagef("`ringo bench read` needs files or folders, for instance of `ringo data criteo --generate 1M --like FILE --out DIR`")
 			}
 			return nil
 		},
@@ -119,15 +120,15 @@ func (c *readBench) execute(cmd *cobra.Command, paths []string) error {
 		return usageError{err}
 	}
 	defer stream.Close()
-	out, err := openOutput(cmd, c.json)
+	out, err := console.Open(cmd, c.json)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.measure(cmd.Context(), files, stream, &out), out.close())
+	return errors.Join(c.measure(cmd.Context(), files, stream, &out), out.Close())
 }
 
 // measure times the stages in turns and tells of each.
-func (c *readBench) measure(ctx context.Context, files []string, stream *data.ClickStream, out *output) error {
+func (c *readBench) measure(ctx context.Context, files []string, stream *data.ClickStream, out *console.Output) error {
 	p, err := newReadPasses(ctx, files, data.NewClickParser(c.rows, c.rows == 0), stream, c.threads)
 	if err != nil {
 		return err
@@ -185,12 +186,12 @@ func (c *readBench) result(p *readPasses, s readStage) readResult {
 	return r
 }
 
-func (c *readBench) report(p *readPasses, stages []readStage, out *output) error {
+func (c *readBench) report(p *readPasses, stages []readStage, out *console.Output) error {
 	rates := map[string]readResult{}
 	for _, s := range stages[:len(stages)-1] {
 		r := c.result(p, s)
 		rates[s.name] = r
-		if err := out.result(r, "%-8s  %8.1f MB/s  %10s rows/s  %s", s.name, r.MBPerS, grouped(int(r.RowsPer)), c.what(p, r)); err != nil {
+		if err := out.Result(r, "%-8s  %8.1f MB/s  %10s rows/s  %s", s.name, r.MBPerS, console.Grouped(int(r.RowsPer)), c.what(p, r)); err != nil {
 			return err
 		}
 	}
@@ -210,8 +211,8 @@ func (c *readBench) report(p *readPasses, stages []readStage, out *output) error
 			r.Limit, r.ShareOfLimit = "unpacking", r.ShareOfUnpack
 		}
 	}
-	return out.result(r, "%-8s  %8.1f MB/s  %10s rows/s  %.0f%% of its limit, %s (disk %.0f%%, parsing %.0f%%)", "pipeline",
-		r.MBPerS, grouped(int(r.RowsPer)), 100*r.ShareOfLimit, r.Limit, 100*r.ShareOfDisk, 100*r.ShareOfParsing)
+	return out.Result(r, "%-8s  %8.1f MB/s  %10s rows/s  %.0f%% of its limit, %s (disk %.0f%%, parsing %.0f%%)", "pipeline",
+		r.MBPerS, console.Grouped(int(r.RowsPer)), 100*r.ShareOfLimit, r.Limit, 100*r.ShareOfDisk, 100*r.ShareOfParsing)
 }
 
 // what says what a stage went through.
@@ -222,9 +223,9 @@ func (c *readBench) what(p *readPasses, r readResult) string {
 	case r.Stage == "unpack":
 		return "one core"
 	case r.Cached:
-		return fmt.Sprintf("%s, %.1f MB, perhaps in memory already", counted(r.Files, "file"), float64(p.fileBytes)/1e6)
+		return fmt.Sprintf("%s, %.1f MB, perhaps in memory already", console.Counted(r.Files, "file"), float64(p.fileBytes)/1e6)
 	}
-	return fmt.Sprintf("%s, %.1f MB, not in memory", counted(r.Files, "file"), float64(p.fileBytes)/1e6)
+	return fmt.Sprintf("%s, %.1f MB, not in memory", console.Counted(r.Files, "file"), float64(p.fileBytes)/1e6)
 }
 
 // dropCache makes the system forget what it keeps of the files.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // compressed.
 func clickFolder(t *testing.T, bad string) (dir string, size int) {
 	t.Helper()
-	text, err := os.ReadFile(clickRows(t, 3000))
+	text, err := os.ReadFile(commandtest.ClickRows(t, 3000))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"time"
+
+	noises "github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -26,11 +28,8 @@ type stepBench struct {
 	json     string
 }
 
-// What a step's inputs and the list of times may take.
-const (
-	maxSteps = 1_000_000
-	maxBatch = 1 << 16
-)
+// maxSteps bounds what the list of times takes.
+const maxSteps = 1_000_000
 
 // stepResult is its line of JSON.
 type stepResult struct {
@@ -119,8 +118,8 @@ func (c *stepBench) execute(cmd *cobra.Command, model string) error {
 	if c.steps < 1 || c.steps > maxSteps {
 		errs = append(errs, fmt.Errorf("--steps %d: want 1 to %d", c.steps, maxSteps))
 	}
-	if cfg.Batch > maxBatch {
-		errs = append(errs, fmt.Errorf("--batch %d: want at most %d", cfg.Batch, maxBatch))
+	if cfg.Batch > noises.MostSamples {
+		errs = append(errs, fmt.Errorf("--batch %d: want at most %d", cfg.Batch, noises.MostSamples))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
@@ -147,12 +146,12 @@ func (c *stepBench) tell(cmd *cobra.Command, job *ringo.Job, cfg train.Config) e
 	}
 	r, err := c.measure(job, cfg)
 	if err == nil {
-		err = out.result(r, "%s", r)
+		err = out.Result(r, "%s", r)
 		for _, l := range r.Layers {
-			out.header("  %-40s density %.4f  threshold %.3g  residual norm %.3g", l.Name, l.Density, l.Threshold, l.ResidualNorm)
+			out.Line("  %-40s density %.4f  threshold %.3g  residual norm %.3g", l.Name, l.Density, l.Threshold, l.ResidualNorm)
 		}
 	}
-	return errors.Join(err, out.close())
+	return errors.Join(err, out.Close())
 }
 
 // String is the line for a person.
@@ -162,12 +161,12 @@ func (r stepResult) String() string {
 		rate, unit = r.TokensPerS.Value, "tokens"
 	}
 	text := fmt.Sprintf("step %s  batch %d x %s  %s, plan %s (%s)  median %.3f ms  %.0f %s/s  compute %.3f + compress %.3f + exposed %.3f + update %.3f ms",
-		r.Model, r.Batch, counted(r.NP, "rank"), r.Strategy, r.Plan, counted(r.Buckets, "bucket"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
+		r.Model, r.Batch, console.Counted(r.NP, "rank"), r.Strategy, r.Plan, console.Counted(r.Buckets, "bucket"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
 	if r.StepExactMS.Known && r.StepReuseMS.Known {
 		text += fmt.Sprintf("  exact %.3f, reuse %.3f ms", r.StepExactMS.Value, r.StepReuseMS.Value)
 	}
 	return text + r.stepChoice.String() + fmt.Sprintf("  density %.4g  %s bytes sent  %.1f allocations  memory +%.1f MiB",
-		r.Density, grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
+		r.Density, console.Grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
 }
 
 // cost is what the steps of a process took besides time.
@@ -182,7 +181,7 @@ func (c *stepBench) measure(job *ringo.Job, cfg train.Config) (stepResult, error
 		return stepResult{}, err
 	}
 	defer replica.Close()
-	batch := randomBatch(replica, cfg.Batch, job.Rank())
+	batch := noises.Batch(replica.Spec, replica.Params, cfg.Batch, job.Rank())
 	warm := max(3, c.steps/10)
 	times := newStepTimes(c.steps)
 	var start, end runtime.MemStats
@@ -240,32 +239,4 @@ func (c *stepBench) result(job *ringo.Job, cfg train.Config, replica *train.Repl
 		r.Layers = replica.Layers()
 	}
 	return r, nil
-}
-
-// randomBatch makes an input of noise for the replica of a rank.
-func randomBatch(replica *train.Replica, n, rank int) *data.Batch {
-	rows := replica.Spec.Classes
-	for _, t := range replica.Params.Tables() {
-		rows = t.Rows
-	}
-	return noiseBatch(replica.Spec, rows, n, rank)
-}
-
-// noiseBatch makes an input of noise, with ids below rows: the time of a step
-// does not depend on what is in it, but on how many different rows of a table
-// it names.
-func noiseBatch(spec models.Spec, rows, n, rank int) *data.Batch {
-	b := new(data.Batch)
-	b.Resize(shapeOf(spec), n)
-	rnd := rand.New(rand.NewPCG(1, uint64(rank)))
-	for i := range b.Values {
-		b.Values[i] = float32(rnd.NormFloat64())
-	}
-	for i := range b.IDs {
-		b.IDs[i] = int32(rnd.IntN(rows))
-	}
-	for i := range b.Labels {
-		b.Labels[i] = int32(rnd.IntN(spec.Classes))
-	}
-	return b
 }

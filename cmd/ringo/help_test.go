@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/spf13/cobra"
 )
 
@@ -23,8 +24,8 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		}
 		for text := range strings.Lines(out) {
 			text = strings.TrimRight(text, "\n")
-			if utf8.RuneCountInString(text) > plainColumns {
-				t.Errorf("ringo %s: more than %d columns: %s", line, plainColumns, text)
+			if utf8.RuneCountInString(text) > console.PlainColumns {
+				t.Errorf("ringo %s: more than %d columns: %s", line, console.PlainColumns, text)
 			}
 			if flag, ok := strings.CutPrefix(text, "      --"); ok {
 				if name, _, _ := strings.Cut(flag, "   "); len(strings.Fields(name)) > 2 {
@@ -37,21 +38,4 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		}
 	}
 	walk(newRoot(nil, nil))
-}
-
-func TestListsInLines(t *testing.T) {
-	long := strings.Repeat("x", 40)
-	for _, c := range []struct {
-		names []string
-		want  string
-	}{
-		{nil, ""},
-		{[]string{"a"}, "  a"},
-		{[]string{"a", "b", "c"}, "  a, b, c"},
-		{[]string{long, long}, "  " + long + ",\n  " + long},
-	} {
-		if got := inLines(c.names); got != c.want {
-			t.Errorf("%v: %q, want %q", c.names, got, c.want)
-		}
-	}
 }

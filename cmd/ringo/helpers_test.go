@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
 	"github.com/ringo-ml/ringo/launch"
 )
 
@@ -80,10 +81,19 @@ func checkRefused(t *testing.T, status int, line string, want ...string) {
 // checkHolds wants all parts in text.
 func checkHolds(t *testing.T, what, text string, parts ...string) {
 	t.Helper()
-	for _, part := range slices.DeleteFunc(parts, func(p string) bool { return strings.Contains(text, p) }) {
-		t.Errorf("%s: %q is not in\n%s", what, part, text)
-	}
+	commandtest.Holds(t, what, text, parts...)
 }
+
+// checkJSON decodes lines of JSON with exactly the named fields each.
+func checkJSON(t *testing.T, text string, fields ...string) []map[string]any {
+	t.Helper()
+	return commandtest.JSON(t, text, fields...)
+}
+
+const (
+	epochFields   = commandtest.EpochFields
+	summaryFields = commandtest.SummaryFields
+)
 
 // patience bounds every wait for another process, on a machine that others use, too.
 const patience = 3 * time.Minute

@@ -15,14 +15,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/fetch"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/inspect"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/plan"
 	"github.com/ringo-ml/ringo/launch"
 )
 
 // Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.
 const (
-	exitFailed      = 1
-	exitUsage       = 2
+	exitFailed      = console.Failed
+	exitUsage       = console.UsageFault
 	exitInterrupted = 130
 )
 
@@ -37,14 +40,12 @@ func main() {
 // the exit status. An error is one line on stderr, never a stack trace.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &noting{w: stdout}
-	if file, ok := terminalFile(stdout); ok { // whoever draws on a terminal has to see it
-		stdout = screen{file}
+	if console.IsTerminal(stdout) { // whoever draws on a terminal has to see it
+		stdout = console.Screen(stdout)
 	} else {
 		stdout = out
 	}
-	if file, ok := terminalFile(stderr); ok {
-		stderr = screen{file}
-	}
+	stderr = console.Screen(stderr)
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -102,7 +103,7 @@ func outcome(ctx context.Context, err error) (status int, text string) {
 		return statusOf(name), signalledText(name, err)
 	case ctx.Err() != nil:
 		return exitInterrupted, "interrupted"
-	case errors.As(err, &usage):
+	case errors.As(err, &usage) || console.IsUsage(err):
 		return exitUsage, oneLine(err)
 	case errors.As(err, &death):
 		return exitFailed, err.Error()
@@ -119,9 +120,6 @@ type usageError struct{ error }
 
 // Unwrap returns the fault itself.
 func (e usageError) Unwrap() error { return e.error }
-
-// usagef returns a usageError.
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
@@ -140,25 +138,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newRun(), newServer(), newPS(), newPlan(), newBench(), newData(), newVersion(), newGuard(), newBenchServer())
+	root.AddCommand(newTrain(), newRun(), newServer(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newVersion(), newGuard(), newBenchServer())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	return root
-}
-
-// onlySubcommands refuses a word that is not a subcommand, naming near ones.
-func onlySubcommands(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var known []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			known = append(known, sub.Name())
-		}
-	}
-	hint := ""
-	if near := spelling.Near(args[0], known...); len(near) > 0 {
-		hint = "; did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return usagef("%q is not a command of `%s`%s; see `%s --help`", args[0], cmd.CommandPath(), hint, cmd.CommandPath())
 }

@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -31,16 +30,7 @@ func (c *clickSettings) Set(text string) error {
 }
 
 // String writes what Set reads.
-func (c *clickSettings) String() string { return settingsText(*c, "=", ",") }
+func (c *clickSettings) String() string { return console.Pairs(*c, "=", ",") }
 
 // Type is the flag's kind in help texts.
 func (c *clickSettings) Type() string { return "settings" }
-
-// settingsText writes settings of a rule by name.
-func settingsText(settings map[string]float64, is, and string) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		parts = append(parts, fmt.Sprintf("%s%s%v", name, is, settings[name]))
-	}
-	return strings.Join(parts, and)
-}

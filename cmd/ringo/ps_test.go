@@ -38,7 +38,10 @@ func TestSavedByServers(t *testing.T) {
 	checkHolds(t, "stdout", out, two+": 2 servers of job ", " for 2 trainers, sync, durability checkpoint\n", "table embedding: ", " rows of 10 weights, adagrad",
 		"array dense: ", "\nserver 1: ", ", after step 7\n", "  checkpoint 1, ", ": whole, ")
 	_, out, _ = command(t, "ps show --json - "+two)
-	var shown psContents
+	var shown struct {
+		Tables  []struct{ Rows int64 }
+		Servers []struct{ Checkpoints []struct{ Bytes int64 } }
+	}
 	if err := json.Unmarshal([]byte(out), &shown); err != nil || len(shown.Servers) != 2 || shown.Tables[0].Rows < 1000 || shown.Servers[0].Checkpoints[0].Bytes < 1000 {
 		t.Errorf("%v: %s", err, out)
 	}

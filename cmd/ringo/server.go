@@ -80,8 +80,6 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	return nil
 }
 
-func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
-
 // check reports every fault of the flags.
 func (c *serverRole) check(cmd *cobra.Command) []error {
 	_, c.worker, _ = launch.FromEnv(os.LookupEnv)

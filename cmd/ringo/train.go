@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -134,19 +137,19 @@ func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
 // trainOn is what a rank does: rank 0 tells of it.
 func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, s *settings) error {
 	if job.Rank() != 0 {
-		return s.train(job, silent{}, func(train.Summary) {}, func(train.Seeds) {})
+		return s.train(job, report.Silent{}, func(train.Summary) {}, func(train.Seeds) {})
 	}
 	rep, err := c.reporter(cmd, job, s.json, s.cfg.Checkpoint.Resume)
 	if err != nil {
 		return err
 	}
 	told := *s // the other ranks may be in this process
-	told.cfg.Tuning.Report, told.cfg.Tuning.Measuring, told.cfg.Tuning.Save = rep.choice, rep.measuring, c.tuning.planned
-	err = told.train(job, rep, rep.summary, rep.seeds)
+	told.cfg.Tuning.Report, told.cfg.Tuning.Measuring, told.cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
+	err = told.train(job, rep, rep.Summary, rep.Seeds)
 	if err == nil {
 		err = c.tuning.unsaved()
 	}
-	return errors.Join(err, rep.finish())
+	return errors.Join(err, rep.Finish())
 }
 
 // train runs every seed and tells of each run and, of several, of all.
@@ -166,14 +169,11 @@ func (s *settings) train(job *ringo.Job, obs train.Observer, each func(train.Sum
 }
 
 // reporter is what rank 0 tells; with more, behind what the file of --json holds.
-func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, more bool) (*reporter, error) {
-	out, err := openJSON(cmd, json, more)
+func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, more bool) (*report.Reporter, error) {
+	out, err := console.OpenMore(cmd, json, more)
 	if err != nil {
 		return nil, err
 	}
-	rep := &reporter{output: out, style: f.progress, status: cmd.ErrOrStderr(), columns: job.Columns()}
-	if rep.columns == 0 {
-		rep.columns, _ = terminalOf(cmd.OutOrStdout(), cmd.ErrOrStderr())
-	}
-	return rep, nil
+	columns := cmp.Or(job.Columns(), console.Columns(cmd.ErrOrStderr()))
+	return report.New(out, f.progress, cmd.ErrOrStderr(), columns), nil
 }

@@ -24,11 +24,3 @@ func newVersion() *cobra.Command {
 func versionLine() string {
 	return fmt.Sprintf("ringo %s %s %s/%s", ringo.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
-
-// noArguments refuses words after the flags.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("`%s` takes no argument, got %q", cmd.CommandPath(), args)
-	}
-	return nil
-}

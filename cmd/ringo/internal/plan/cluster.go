@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
 )
@@ -36,9 +37,9 @@ func parseRate(text string) (float64, error) {
 	return number * unit, nil
 }
 
-// planCluster is a cluster that is described, not there. Its hosts have about
+// cluster is a cluster that is described, not there. Its hosts have about
 // the same number of ranks.
-type planCluster struct {
+type cluster struct {
 	np, hosts    int
 	inter, intra float64 // bytes a second, of a host's link each way, and of a rank's within its host
 	latency      float64 // seconds of a message
@@ -53,7 +54,7 @@ type way struct {
 
 // slowest is the rate of the slowest link that ranks talk over: a ring in the
 // order of hosts crosses each host's link once, so that it has it for itself.
-func (c planCluster) slowest() float64 {
+func (c cluster) slowest() float64 {
 	switch {
 	case c.hosts == 1:
 		return c.intra
@@ -64,11 +65,11 @@ func (c planCluster) slowest() float64 {
 }
 
 // local is the number of ranks on a host, where it is not equal the largest.
-func (c planCluster) local() int { return (c.np + c.hosts - 1) / c.hosts }
+func (c cluster) local() int { return (c.np + c.hosts - 1) / c.hosts }
 
 // shared is how long ranks that all talk at once need for a byte each, of which
 // the given share goes to other hosts: these share their host's link.
-func (c planCluster) shared(abroad float64) float64 {
+func (c cluster) shared(abroad float64) float64 {
 	m := float64(c.local())
 	if c.hosts == 1 {
 		return 1 / c.intra
@@ -83,7 +84,7 @@ func (c planCluster) shared(abroad float64) float64 {
 //	              parts, all at once, and allgather within hosts
 //	doubling      everything to another rank in each of log2(N) rounds
 //	naive         all to rank 0 and back
-func (c planCluster) dense(p bucket.Payload) []way {
+func (c cluster) dense(p bucket.Payload) []way {
 	if c.np == 1 {
 		return []way{{Send: bucket.Send{Name: "none", Payload: p}}}
 	}
@@ -107,7 +108,7 @@ func (c planCluster) dense(p bucket.Payload) []way {
 //	allgather  every rank's entries go round the ring of all
 //	tree       sums go to ranks twice as far away in each round
 //	split      each rank sums a part of the index space, then they gather the parts
-func (c planCluster) sparse(p, dense bucket.Payload) []way {
+func (c cluster) sparse(p, dense bucket.Payload) []way {
 	if c.np == 1 {
 		return c.dense(p)
 	}
@@ -127,7 +128,7 @@ func (c planCluster) sparse(p, dense bucket.Payload) []way {
 
 // abroad is the share of what a rank sends up a tree that goes to other hosts: the
 // rounds within them come first, and each sends twice as much as the one before.
-func (c planCluster) abroad() float64 {
+func (c cluster) abroad() float64 {
 	all, within := 1<<(bits.Len(uint(c.np))-1), 1<<(bits.Len(uint(c.local()))-1)
 	if c.hosts == 1 || all <= within {
 		return 0
@@ -147,7 +148,7 @@ const (
 // entries is an exchange of entries as a line: what it takes with none of them, and
 // for each byte of a rank's payload. perByte is how long ranks that all send need for
 // a byte each.
-func (c planCluster) entries(algorithm string, p bucket.Payload, perByte float64) way {
+func (c cluster) entries(algorithm string, p bucket.Payload, perByte float64) way {
 	own := p.Entries(planLength)
 	payload := p.Bytes(planLength)
 	at := func(own int, payload float64) exchange.Cost {
@@ -170,10 +171,13 @@ func entryBytes(share float64) float64 {
 	return float64(exchange.PayloadBytes(planLength, k)) / float64(k)
 }
 
+// auto leaves the choice of an algorithm to the costs.
+const auto = "auto"
+
 // pick keeps the ways of that name; auto is all but the straw man.
 func pick(ways []way, name string) []way {
 	return slices.DeleteFunc(ways, func(w way) bool {
-		return name != autoAlgorithm && w.Name != name || name == autoAlgorithm && w.Name == collective.Naive
+		return name != auto && w.Name != name || name == auto && w.Name == collective.Naive
 	})
 }
 
@@ -187,14 +191,14 @@ func sendsOf(ways []way) (out []bucket.Send) {
 
 // naiveTimes are the two figures of the straw man for so many bytes: what is
 // usually quoted, which leaves the way back out, and what it takes.
-func (c planCluster) naiveTimes(bytes float64) (oneWay, both time.Duration) {
+func (c cluster) naiveTimes(bytes float64) (oneWay, both time.Duration) {
 	cost := collective.Cost{Bytes: bytes, Ranks: c.np, Bandwidth: c.slowest()}
 	return cost.NaiveOneWay(), cost.Naive()
 }
 
 // String describes the cluster in a line.
-func (c planCluster) String() string {
-	text := counted(c.np, "rank") + " on " + counted(c.hosts, "host")
+func (c cluster) String() string {
+	text := console.Counted(c.np, "rank") + " on " + console.Counted(c.hosts, "host")
 	var links []string
 	if c.hosts > 1 {
 		links = append(links, rateText(c.inter)+" between hosts")
@@ -203,7 +207,7 @@ func (c planCluster) String() string {
 		links = append(links, rateText(c.intra)+" within")
 	}
 	if c.np > 1 {
-		links = append(links, msText(1e3*c.latency)+" ms a message")
+		links = append(links, console.Milliseconds(1e3*c.latency)+" ms a message")
 	}
 	if len(links) == 0 {
 		return text
@@ -212,17 +216,4 @@ func (c planCluster) String() string {
 }
 
 // rateText writes bytes a second.
-func rateText(rate float64) string { return bytesText(rate) + "/s" }
-
-// bytesText writes a number of bytes with three digits.
-func bytesText(n float64) string {
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
-		if n >= 0.9995*u.size {
-			return fmt.Sprintf("%.3g %s", n/u.size, u.name)
-		}
-	}
-	return fmt.Sprintf("%.0f B", n)
-}
+func rateText(rate float64) string { return console.Bytes(rate) + "/s" }

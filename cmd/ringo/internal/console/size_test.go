@@ -1,10 +1,10 @@
-package main
+package console
 
 import "testing"
 
-func TestByteSize(t *testing.T) {
+func TestSize(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "4GiB": 4 << 30, "1.5MiB": 3 << 19, "500MB": 5e8, "17": 17, "17B": 17, "2 TiB": 2 << 40, "1kB": 1000} {
-		var b, again byteSize
+		var b, again Size
 		if err := b.Set(text); err != nil || int64(b) != want {
 			t.Errorf("%q is %d, %v; want %d", text, b, err, want)
 		}
@@ -13,7 +13,7 @@ func TestByteSize(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "GiB", "-1", "x", "1PB", "NaN", "1e30", "Inf"} {
-		var b byteSize
+		var b Size
 		if err := b.Set(bad); err == nil {
 			t.Errorf("%q is %d", bad, b)
 		}

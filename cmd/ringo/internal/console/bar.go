@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"cmp"
@@ -9,10 +9,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// newBar returns a progress bar that keeps to one line of w, a terminal of so
+// NewBar returns a progress bar that keeps to one line of w, a terminal of so
 // many columns, 0 when that is not known. beside is how many of them the text on
 // both sides of the bar usually takes.
-func newBar(w io.Writer, columns, beside int, total int64, options ...progressbar.Option) *progressbar.ProgressBar {
+func NewBar(w io.Writer, columns, beside int, total int64, options ...progressbar.Option) *progressbar.ProgressBar {
 	columns = cmp.Or(columns, 80)
 	return progressbar.NewOptions64(total, append(options,
 		progressbar.OptionSetWriter(clipper{w, columns}),
@@ -23,8 +23,8 @@ func newBar(w io.Writer, columns, beside int, total int64, options ...progressba
 	)...)
 }
 
-// endBar takes a bar off the terminal; nil is none.
-func endBar(bar *progressbar.ProgressBar) {
+// EndBar takes a bar off the terminal; nil is none.
+func EndBar(bar *progressbar.ProgressBar) {
 	if bar != nil {
 		_ = bar.Finish() // a terminal that cannot be written to stops nothing
 		_ = bar.Clear()

@@ -1,10 +1,11 @@
-package main
+package plan
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
@@ -48,17 +49,13 @@ func outlineProfile(spec models.Spec, batch int, compute float64) (bucket.Profil
 // arrangeOne arranges the parameters by a dry run of one sample.
 func arrangeOne(ps *nn.Params, spec models.Spec, m models.Model) (forward nn.Work, backward []nn.Work, err error) {
 	var one data.Batch
-	one.Resize(shapeOf(spec), 1)
+	one.Resize(noise.Shape(spec), 1)
 	err = ps.Arrange(func(t *nn.Tape) *nn.Tensor {
 		loss, _ := m.Loss(t, batchOf(spec, &one))
 		return loss
 	})
 	forward, backward = ps.Work()
 	return forward, backward, err
-}
-
-func shapeOf(spec models.Spec) data.Shape {
-	return data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: max(1, spec.Labels)}
 }
 
 // batchOf is b as the model sees it.
@@ -92,12 +89,7 @@ func measuredProfile(spec models.Spec, batch, threads int, stop func() error) (b
 	if _, _, err := arrangeOne(ps, spec, m); err != nil {
 		return bucket.Profile{}, err
 	}
-	rows := spec.Classes
-	for _, t := range ps.Tables() {
-		rows = t.Rows
-	}
-	noise := noiseBatch(spec, rows, batch, 0)
-	in := batchOf(spec, noise)
+	in := batchOf(spec, noise.Batch(spec, ps, batch, 0))
 	profiler, err := bucket.NewProfiler(len(ps.Slots()), measureSteps)
 	if err != nil {
 		return bucket.Profile{}, err
@@ -129,7 +121,7 @@ func measuredProfile(spec models.Spec, batch, threads int, stop func() error) (b
 
 // measureCodec times the strategy's codec here, on one thread as it works in a job,
 // and adds its cost to the profile.
-func (c *planCommand) measureCodec(f *bucket.Profile) error {
+func (c *command) measureCodec(f *bucket.Profile) error {
 	cfg := distopt.Config{Strategy: distopt.Strategy(c.chosen.name)}
 	if c.chosen.sparse {
 		cfg.Spars = c.spars

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -15,6 +15,14 @@ import (
 // bar, is written as it comes.
 type screen struct{ file *os.File }
 
+// Screen is w, or where that is a terminal a writer that folds long lines.
+func Screen(w io.Writer) io.Writer {
+	if file, ok := terminalFile(w); ok {
+		return screen{file}
+	}
+	return w
+}
+
 // terminalFile is the terminal that an output is.
 func terminalFile(w io.Writer) (file *os.File, ok bool) {
 	switch w := w.(type) {
@@ -26,13 +34,27 @@ func terminalFile(w io.Writer) (file *os.File, ok bool) {
 	return nil, false
 }
 
-func isTerminal(w io.Writer) bool {
+// IsTerminal tells whether what is written to w is shown to a person.
+func IsTerminal(w io.Writer) bool {
 	_, ok := terminalFile(w)
 	return ok
 }
 
-// columnsOf is how wide a terminal is, 0 where it does not say or w is none.
-func columnsOf(w io.Writer) int {
+// PlainColumns is how wide help is where it goes to no terminal.
+const PlainColumns = 100
+
+// HelpColumns is how wide the help of flags is to be: as wide as the terminal, while
+// a line stays readable.
+func HelpColumns(w io.Writer) int {
+	columns := Columns(w)
+	if columns == 0 {
+		return PlainColumns
+	}
+	return min(max(columns, 60), 120)
+}
+
+// Columns is how wide a terminal is, 0 where it does not say or w is none.
+func Columns(w io.Writer) int {
 	file, ok := terminalFile(w)
 	if !ok {
 		return 0
@@ -47,7 +69,7 @@ func columnsOf(w io.Writer) int {
 func (s screen) Write(p []byte) (int, error) {
 	out := p
 	if bytes.IndexByte(p, '\n') >= 0 {
-		out = []byte(foldLines(string(p), columnsOf(s)))
+		out = []byte(foldLines(string(p), Columns(s)))
 	}
 	if _, err := s.file.Write(out); err != nil {
 		return 0, err

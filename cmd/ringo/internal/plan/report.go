@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"fmt"
@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/tune"
 )
 
-// planResult is a plan's line of JSON. Times are predictions. Of a strategy that
+// result is a plan's line of JSON. Times are predictions. Of a strategy that
 // reuses a threshold they are of the mean step, the sum of whose parts is
 // step_ms.
-type planResult struct {
+type result struct {
 	Kind      string  `json:"kind"` // "plan"
 	Model     string  `json:"model"`
 	Params    int     `json:"params"`
@@ -47,15 +48,15 @@ type planResult struct {
 	NaiveOneWayMS float64 `json:"naive_one_way_ms,omitempty"`
 	NaiveMS       float64 `json:"naive_ms,omitempty"`
 
-	ComputeFrom string      `json:"compute_from"`
-	LinksFrom   string      `json:"links_from"`
-	CodecFrom   string      `json:"codec_from"` // "none" where values travel as they are
-	Groups      []planGroup `json:"groups"`
+	ComputeFrom string  `json:"compute_from"`
+	LinksFrom   string  `json:"links_from"`
+	CodecFrom   string  `json:"codec_from"` // "none" where values travel as they are
+	Groups      []group `json:"groups"`
 }
 
-// planGroup is a group's part of a planResult, in the order in which groups are
+// group is a group's part of a result, in the order in which groups are
 // sent. Times are since the step's start.
-type planGroup struct {
+type group struct {
 	First    string  `json:"first_layer"`
 	Last     string  `json:"last_layer"`
 	Layers   int     `json:"layers"`
@@ -70,7 +71,7 @@ type planGroup struct {
 
 // report plans, and writes the results: all of them, then the groups of the
 // shortest.
-func (c *planCommand) report(out *output, spec models.Spec, f bucket.Profile) error {
+func (c *command) report(out *console.Output, spec models.Spec, f bucket.Profile) error {
 	results, plans, err := c.predict(spec, f)
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func (c *planCommand) report(out *output, spec models.Spec, f bucket.Profile) er
 		if r.StepMS <= results[best].StepMS*(1+1e-9) { // of equals the cleverest
 			best = i
 		}
-		if err := out.object(r); err != nil {
+		if err := out.Object(r); err != nil {
 			return err
 		}
 	}
@@ -92,12 +93,12 @@ func (c *planCommand) report(out *output, spec models.Spec, f bucket.Profile) er
 			return fmt.Errorf("--save: %w", err)
 		}
 	}
-	c.write(out.lines, results, best)
+	c.write(out.Lines, results, best)
 	return nil
 }
 
 // predict makes every plan that is asked for, with its timeline.
-func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []planResult, plans []bucket.Plan, err error) {
+func (c *command) predict(spec models.Spec, f bucket.Profile) (results []result, plans []bucket.Plan, err error) {
 	ways := c.ways(f)
 	step := f.Step()
 	step.Costs = bucket.Costs{Sends: sendsOf(ways), Contention: c.contention(f)}
@@ -119,16 +120,16 @@ func (c *planCommand) predict(spec models.Spec, f bucket.Profile) (results []pla
 }
 
 // planBy plans as a job would by the same costs, where they were measured.
-func (c *planCommand) planBy(planner bucket.Named, s bucket.Step) bucket.Plan {
+func (c *command) planBy(planner bucket.Named, s bucket.Step) bucket.Plan {
 	if c.linkFrom == linksMeasured {
 		return tune.Plan(planner, s)
 	}
 	return planner.Plan(s)
 }
 
-func (c *planCommand) result(spec models.Spec, f bucket.Profile, s bucket.Step, p bucket.Plan, ways []way) planResult {
+func (c *command) result(spec models.Spec, f bucket.Profile, s bucket.Step, p bucket.Plan, ways []way) result {
 	t := bucket.Predict(s, p)
-	r := planResult{
+	r := result{
 		Kind: "plan", Model: f.Model, Params: spec.Params, Layers: len(s.Layers), Batch: f.Batch, NP: c.np, Hosts: c.hosts,
 		Strategy: c.chosen.name, SHA256: p.SHA256(), StepMS: 1e3 * t.Total, ComputeMS: 1e3 * (t.Compute - t.Selecting - t.Busy), SlowedMS: 1e3 * t.Busy,
 		SelectMS: 1e3 * t.Selecting, ExposedMS: 1e3 * t.Exposed, UpdateMS: 1e3 * s.Update, ComputeFrom: c.computeFrom, LinksFrom: c.linkFrom, CodecFrom: c.codecFrom,
@@ -139,7 +140,7 @@ func (c *planCommand) result(spec models.Spec, f bucket.Profile, s bucket.Step, 
 	for i, b := range p {
 		g := t.Groups[i]
 		r.Bytes += 4 * b.Len()
-		r.Groups = append(r.Groups, planGroup{
+		r.Groups = append(r.Groups, group{
 			First: s.Layers[b.First].Name, Last: s.Layers[b.Last].Name, Layers: b.Last - b.First + 1, Values: b.Len(), Bytes: g.Bytes, By: g.By,
 			ReadyMS: 1e3 * g.Select.Start, SelectMS: 1e3 * g.Select.End, SendMS: 1e3 * g.Send.Start, AgreedMS: 1e3 * g.Send.End,
 		})
@@ -155,77 +156,77 @@ func (c *planCommand) result(spec models.Spec, f bucket.Profile, s bucket.Step, 
 }
 
 // write is the report for a person, in at most 80 columns.
-func (c *planCommand) write(to io.Writer, results []planResult, best int) {
+func (c *command) write(to io.Writer, results []result, best int) {
 	if to == nil {
 		return
 	}
 	r := results[best]
-	fmt.Fprintf(to, "%s  %s in %s, %s of gradients, batch %d\n", r.Model, counted(r.Params, "parameter"), counted(r.Layers, "layer"), bytesText(float64(r.Bytes)), r.Batch)
+	fmt.Fprintf(to, "%s  %s in %s, %s of gradients, batch %d\n", r.Model, console.Counted(r.Params, "parameter"), console.Counted(r.Layers, "layer"), console.Bytes(float64(r.Bytes)), r.Batch)
 	if r.Bytes < 4*r.Params {
 		fmt.Fprintln(to, "the other parameters are rows of tables, which travel as they are touched")
 	}
 	if r.LinksFrom == "described" {
 		fmt.Fprintln(to, c.cluster)
 	} else {
-		fmt.Fprintf(to, "%s on %s: links %s\n", counted(c.np, "rank"), counted(c.hosts, "host"), r.LinksFrom)
+		fmt.Fprintf(to, "%s on %s: links %s\n", console.Counted(c.np, "rank"), console.Counted(c.hosts, "host"), r.LinksFrom)
 	}
-	fmt.Fprintf(to, "compute %s ms, %s\n", msText(r.ComputeMS), r.ComputeFrom)
+	fmt.Fprintf(to, "compute %s ms, %s\n", console.Milliseconds(r.ComputeMS), r.ComputeFrom)
 	if r.CodecFrom == "given" {
 		fmt.Fprintf(to, "codec at %s of memory (--memory)\n", rateText(c.memoryRate))
 	} else if r.CodecFrom != "none" {
 		fmt.Fprintf(to, "codec %s\n", r.CodecFrom)
 	}
 	if r.NaiveMS > 0 {
-		fmt.Fprintf(to, "exchange %s ms one way, as it is often quoted; %s ms there and back\n", msText(r.NaiveOneWayMS), msText(r.NaiveMS))
+		fmt.Fprintf(to, "exchange %s ms one way, as it is often quoted; %s ms there and back\n", console.Milliseconds(r.NaiveOneWayMS), console.Milliseconds(r.NaiveMS))
 	}
 	if len(results) > 1 {
 		writeComparison(to, results, best)
 	}
-	fmt.Fprintf(to, "\n%s, plan %s: %s, step %s ms\n  = compute %s", strategyText(r), r.Plan, counted(len(r.Groups), "group"), msText(r.StepMS), msText(r.ComputeMS))
+	fmt.Fprintf(to, "\n%s, plan %s: %s, step %s ms\n  = compute %s", strategyText(r), r.Plan, console.Counted(len(r.Groups), "group"), console.Milliseconds(r.StepMS), console.Milliseconds(r.ComputeMS))
 	if r.SlowedMS > 0 {
-		fmt.Fprintf(to, " + slowed %s", msText(r.SlowedMS))
+		fmt.Fprintf(to, " + slowed %s", console.Milliseconds(r.SlowedMS))
 	}
 	if r.SelectMS > 0 {
-		fmt.Fprintf(to, " + codec %s", msText(r.SelectMS))
+		fmt.Fprintf(to, " + codec %s", console.Milliseconds(r.SelectMS))
 	}
-	fmt.Fprintf(to, " + exposed %s", msText(r.ExposedMS))
+	fmt.Fprintf(to, " + exposed %s", console.Milliseconds(r.ExposedMS))
 	if r.UpdateMS > 0 {
-		fmt.Fprintf(to, " + update %s", msText(r.UpdateMS))
+		fmt.Fprintf(to, " + update %s", console.Milliseconds(r.UpdateMS))
 	}
 	fmt.Fprintln(to)
 	if r.StepReuseMS > 0 {
-		fmt.Fprintf(to, "  exact steps %s ms, one of %d; others %s ms\n", msText(r.StepExactMS), r.Every, msText(r.StepReuseMS))
+		fmt.Fprintf(to, "  exact steps %s ms, one of %d; others %s ms\n", console.Milliseconds(r.StepExactMS), r.Every, console.Milliseconds(r.StepReuseMS))
 	}
-	fmt.Fprintf(to, "  a rank sends %s a step; plan_sha256 %.16s\n\n", bytesText(r.BytesSent), r.SHA256)
+	fmt.Fprintf(to, "  a rank sends %s a step; plan_sha256 %.16s\n\n", console.Bytes(r.BytesSent), r.SHA256)
 	writeGroups(to, r)
 }
 
-func strategyText(r planResult) string {
+func strategyText(r result) string {
 	if r.Spars == 0 {
 		return r.Strategy
 	}
-	return fmt.Sprintf("%s at %v%s", r.Strategy, r.Spars, ruleText(r.Rule))
+	return fmt.Sprintf("%s at %v%s", r.Strategy, r.Spars, console.After(", rule ", r.Rule))
 }
 
 // writeComparison is a line for each plan.
-func writeComparison(to io.Writer, results []planResult, best int) {
+func writeComparison(to io.Writer, results []result, best int) {
 	fmt.Fprintf(to, "\n%-10s %7s %10s %10s %10s %8s  %s\n", "plan", "groups", "step ms", "codec", "exposed", "longer", "plan_sha256")
 	for _, r := range results {
 		longer := 100 * (r.StepMS/results[best].StepMS - 1)
-		fmt.Fprintf(to, "%-10s %7d %10s %10s %10s %7.1f%%  %.12s\n", r.Plan, len(r.Groups), msText(r.StepMS), msText(r.SelectMS), msText(r.ExposedMS), longer, r.SHA256)
+		fmt.Fprintf(to, "%-10s %7d %10s %10s %10s %7.1f%%  %.12s\n", r.Plan, len(r.Groups), console.Milliseconds(r.StepMS), console.Milliseconds(r.SelectMS), console.Milliseconds(r.ExposedMS), longer, r.SHA256)
 	}
 }
 
 // writeGroups is a line for each group, times in ms since the step's start.
-func writeGroups(to io.Writer, r planResult) {
+func writeGroups(to io.Writer, r result) {
 	fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", "group", "payload", "ready", "send", "agreed", "by")
 	for _, g := range r.Groups {
-		fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", g.name(27), bytesText(g.Bytes), msText(g.ReadyMS), msText(g.SendMS), msText(g.AgreedMS), g.By)
+		fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", g.name(27), console.Bytes(g.Bytes), console.Milliseconds(g.ReadyMS), console.Milliseconds(g.SendMS), console.Milliseconds(g.AgreedMS), g.By)
 	}
 }
 
 // name is the group's first layer and how many follow, in so many columns.
-func (g planGroup) name(columns int) string {
+func (g group) name(columns int) string {
 	more := ""
 	if g.Layers > 1 {
 		more = fmt.Sprintf(" +%d", g.Layers-1)
@@ -235,17 +236,4 @@ func (g planGroup) name(columns int) string {
 		first = strings.TrimRight(first[:room-2], ".") + ".."
 	}
 	return first + more
-}
-
-// msText writes milliseconds with a sensible number of digits.
-func msText(ms float64) string {
-	switch {
-	case ms == 0:
-		return "0"
-	case ms < 0.9995:
-		return fmt.Sprintf("%.3f", ms)
-	case ms < 99.95:
-		return fmt.Sprintf("%.2f", ms)
-	}
-	return fmt.Sprintf("%.1f", ms)
 }

@@ -1,4 +1,4 @@
-package main
+package fetch
 
 import (
 	"bytes"
@@ -10,36 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 )
 
-// clickRows are rows in Criteo's format, as a sample.
-func clickRows(t *testing.T, n int) string {
-	var text strings.Builder
-	for i := range n {
-		fmt.Fprintf(&text, "%d", i%3/2)
-		for c := range 13 {
-			fmt.Fprintf(&text, "\t%d", i*(c+1)%97)
-		}
-		for c := range 26 {
-			fmt.Fprintf(&text, "\t%08x", i%(c+2))
-		}
-		text.WriteString("\n")
-	}
-	path := filepath.Join(t.TempDir(), "sample.tsv")
-	if err := os.WriteFile(path, []byte(text.String()), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestDataCriteoGenerate(t *testing.T) {
-	sample := clickRows(t, 300)
+	sample := commandtest.ClickRows(t, 300)
 	var content [2][]byte
 	for i, seed := range []string{"", " --seed 2"} {
 		dir := filepath.Join(t.TempDir(), "made", "here")
 		line := "--generate 2.5k --like " + sample + " --out " + dir + seed
-		status, out, errs := execute(newDataCriteo(data.Fetcher{}), line+" --progress plain")
+		status, out, errs := runSet("criteo", data.Fetcher{}, line+" --progress plain")
 		if want := fmt.Sprintf("2,500 rows like %s are in %s; train with `ringo train ctr-dnn --data %s`\n", sample, dir, dir); status != 0 || out != want {
 			t.Fatalf("status %d, stdout %q, stderr %q", status, out, errs)
 		}
@@ -54,8 +36,8 @@ func TestDataCriteoGenerate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status, _, errs = execute(newDataCriteo(data.Fetcher{}), line)
-		if status != exitFailed || !strings.Contains(errs, "is there already") {
+		status, _, errs = runSet("criteo", data.Fetcher{}, line)
+		if status != console.Failed || !strings.Contains(errs, "is there already") {
 			t.Errorf("again: status %d, stderr %q", status, errs)
 		}
 	}
@@ -65,7 +47,7 @@ func TestDataCriteoGenerate(t *testing.T) {
 }
 
 func TestDataCriteoFaults(t *testing.T) {
-	sample := clickRows(t, 300)
+	sample := commandtest.ClickRows(t, 300)
 	bad := filepath.Join(t.TempDir(), "bad.tsv")
 	if err := os.WriteFile(bad, []byte("0\tx\n"), 0o666); err != nil {
 		t.Fatal(err)
@@ -76,17 +58,17 @@ func TestDataCriteoFaults(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"", exitUsage, "needs --out DIR"},
-		{"--like x --out y", exitUsage, "belong to --generate"},
-		{"--generate 5 --out y", exitUsage, "needs --like FILE"},
-		{"--generate 5 --like x", exitUsage, "needs --out DIR"},
-		{"--generate 5 --like x --out y --mirror http://z", exitUsage, "fetches nothing"},
-		{"--generate 5 --like x --out y --progress no", exitUsage, "no"},
-		{"--generate 5 --like /nowhere --out " + out, exitFailed, "/nowhere"},
-		{"--generate 5 --like " + bad + " --out " + out, exitFailed, "line 1"},
-		{"--generate 5 --like " + sample + " --out " + bad + "/x", exitFailed, "not a directory"},
+		{"", console.UsageFault, "needs --out DIR"},
+		{"--like x --out y", console.UsageFault, "belong to --generate"},
+		{"--generate 5 --out y", console.UsageFault, "needs --like FILE"},
+		{"--generate 5 --like x", console.UsageFault, "needs --out DIR"},
+		{"--generate 5 --like x --out y --mirror http://z", console.UsageFault, "fetches nothing"},
+		{"--generate 5 --like x --out y --progress no", console.UsageFault, "no"},
+		{"--generate 5 --like /nowhere --out " + out, console.Failed, "/nowhere"},
+		{"--generate 5 --like " + bad + " --out " + out, console.Failed, "line 1"},
+		{"--generate 5 --like " + sample + " --out " + bad + "/x", console.Failed, "not a directory"},
 	} {
-		status, _, errs := execute(newDataCriteo(data.Fetcher{}), c.line)
+		status, _, errs := runSet("criteo", data.Fetcher{}, c.line)
 		if status != c.status || !strings.Contains(errs, c.says) {
 			t.Errorf("%q: status %d, stderr %q, want %d and %q", c.line, status, errs, c.status, c.says)
 		}
@@ -96,24 +78,9 @@ func TestDataCriteoFaults(t *testing.T) {
 	}
 }
 
-func TestRowCount(t *testing.T) {
-	for text, want := range map[string]rowCount{"7": 7, "500k": 500_000, "10M": 10_000_000, "1.5m": 1_500_000, "2G": 2_000_000_000} {
-		var n rowCount
-		if err := n.Set(text); err != nil || n != want {
-			t.Errorf("%s: %d, %v", text, n, err)
-		}
-	}
-	for _, text := range []string{"", "x", "-1", "NaN", "1e30", "0.1", "M"} {
-		var n rowCount
-		if err := n.Set(text); err == nil {
-			t.Errorf("%q is %d", text, n)
-		}
-	}
-}
-
 // Every published set has its command, and the help names it.
 func TestDataHelp(t *testing.T) {
-	status, out, errs := execute(newData(), "--help")
+	status, out, errs := commandtest.Run(Command(), "--help")
 	if status != 0 {
 		t.Fatalf("status %d, stderr %q", status, errs)
 	}
@@ -122,7 +89,7 @@ func TestDataHelp(t *testing.T) {
 			t.Errorf("the help does not say %q:\n%s", says, out)
 		}
 	}
-	for _, set := range publishedSets() {
+	for _, set := range published() {
 		if _, ok := data.Published(set.name); !ok {
 			t.Errorf("%s is not published", set.name)
 		}
@@ -134,8 +101,8 @@ func TestDataCIFARFrom(t *testing.T) {
 		line   string
 		status int
 		says   string
-	}{{"--from x", exitUsage, "--from needs --out"}, {"--from /nowhere --out " + t.TempDir(), exitFailed, "/nowhere"}} {
-		if status, _, errs := execute(newDataCIFAR(data.Fetcher{}), c.line); status != c.status || !strings.Contains(errs, c.says) {
+	}{{"--from x", console.UsageFault, "--from needs --out"}, {"--from /nowhere --out " + t.TempDir(), console.Failed, "/nowhere"}} {
+		if status, _, errs := runSet("cifar10", data.Fetcher{}, c.line); status != c.status || !strings.Contains(errs, c.says) {
 			t.Errorf("%q: status %d, stderr %q", c.line, status, errs)
 		}
 	}
@@ -149,7 +116,7 @@ func TestDataPlainFile(t *testing.T) {
 	file := data.File{Name: "images.tar.gz", Plain: true, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}
 	m.body["/c/images.tar.gz"] = content
 	dir := t.TempDir()
-	status, out, errs := execute(newDataSet(setNamed("cifar10"), data.Fetcher{Files: []data.File{file}}), "--progress none --out "+dir+" --mirror "+m.URL+"/c")
+	status, out, errs := runSet("cifar10", data.Fetcher{Files: []data.File{file}}, "--progress none --out "+dir+" --mirror "+m.URL+"/c")
 	if want := fmt.Sprintf("CIFAR-10 is complete in %s; train with `ringo train cifar-resnet20 --data %s`\n", dir, dir); status != 0 || out != want {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}

@@ -1,4 +1,5 @@
-package main
+// Package report tells of a training run: a person in lines and a progress bar, a machine in JSON.
+package report
 
 import (
 	"errors"
@@ -10,28 +11,33 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/train"
 )
 
-// plainEvery is how often plain progress prints a line within an epoch.
-const plainEvery = 10 * time.Second
+// Silent is the observer of the ranks that report nothing.
+type Silent struct{}
 
-// silent is the observer of the ranks that report nothing.
-type silent struct{}
+// Start does nothing.
+func (Silent) Start(train.Info) {}
 
-func (silent) Start(train.Info)        {}
-func (silent) Progress(train.Progress) {}
-func (silent) Epoch(train.Epoch)       {}
-func (silent) Remark(train.Remark)     {}
+// Progress does nothing.
+func (Silent) Progress(train.Progress) {}
 
-// reporter tells a person what happens in lines and a progress bar, and a
+// Epoch does nothing.
+func (Silent) Epoch(train.Epoch) {}
+
+// Remark does nothing.
+func (Silent) Remark(train.Remark) {}
+
+// Reporter tells a person what happens in lines and a progress bar, and a
 // machine in JSON.
-type reporter struct {
-	output            // what is worth keeping
-	status  io.Writer // progress within an epoch
-	style   string    // bar, plain or none
-	columns int       // of the terminal, 0 when not known
+type Reporter struct {
+	out     console.Output // what is worth keeping
+	status  io.Writer      // progress within an epoch
+	style   string         // bar, plain or none
+	columns int            // of the terminal, 0 when not known
 
 	bar     *progressbar.ProgressBar
 	info    train.Info
@@ -42,11 +48,17 @@ type reporter struct {
 	fault   error     // the first of writing JSON
 }
 
+// New makes the reporter of a run. What is worth keeping goes to out, progress of a style (bar, plain or none) to
+// status, of which a terminal has so many columns, 0 when that is not known.
+func New(out console.Output, style string, status io.Writer, columns int) *Reporter {
+	return &Reporter{out: out, style: style, status: status, columns: columns}
+}
+
 // Start prints what is about to be trained.
-func (r *reporter) Start(i train.Info) {
+func (r *Reporter) Start(i train.Info) {
 	r.info = i
-	fmt.Fprintf(r.lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
-		i.Model, grouped(i.Params), i.DataSet, grouped(i.TrainSamples), grouped(i.EvalSamples), counted(i.NP, "rank"), counted(i.Threads, "thread"), over(i.Transport, i.Servers), i.Kernels)
+	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
+		i.Model, console.Grouped(i.Params), i.DataSet, console.Grouped(i.TrainSamples), console.Grouped(i.EvalSamples), console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), i.Kernels)
 	strategy := i.Strategy
 	if i.Codec != "" {
 		strategy += " (" + i.Codec + ")"
@@ -55,19 +67,19 @@ func (r *reporter) Start(i train.Info) {
 	if advice := i.UsualRate.Advice(i.GlobalBatch, i.Optimizer); advice != "" {
 		rate += " (" + advice + ")"
 	}
-	fmt.Fprintf(r.lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s, sha256 %.8s); seed %d\n",
-		i.Batch, counted(i.StepsPerEpoch, "step"), i.Optimizer, rate, strategy, i.Plan, merged(i), i.PlanSHA256, i.Seed)
+	fmt.Fprintf(r.out.Lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s, sha256 %.8s); seed %d\n",
+		i.Batch, console.Counted(i.StepsPerEpoch, "step"), i.Optimizer, rate, strategy, i.Plan, merged(i), i.PlanSHA256, i.Seed)
 	if i.Exchange != "" {
-		fmt.Fprintf(r.lines, "entries of %s\n", i.Exchange)
+		fmt.Fprintf(r.out.Lines, "entries of %s\n", i.Exchange)
 	}
 	if i.Resumed != "" {
-		fmt.Fprintf(r.lines, "resumed after %s from %s\n", counted(int(i.Steps), "step"), i.Resumed)
+		fmt.Fprintf(r.out.Lines, "resumed after %s from %s\n", console.Counted(int(i.Steps), "step"), i.Resumed)
 		if len(i.Changed) > 0 {
-			fmt.Fprintf(r.lines, "from here on with %s\n", strings.Join(i.Changed, ", "))
+			fmt.Fprintf(r.out.Lines, "from here on with %s\n", strings.Join(i.Changed, ", "))
 		}
 	}
 	for _, note := range i.DataNotes {
-		fmt.Fprintln(r.lines, note)
+		fmt.Fprintln(r.out.Lines, note)
 	}
 	r.skipped(i.Skipped)
 }
@@ -76,57 +88,32 @@ func (r *reporter) Start(i train.Info) {
 // the predicted time of a step, which takes a measurement.
 func merged(i train.Info) string {
 	if i.Strategy == string(distopt.DLGS) && i.Plan == distopt.PlanFixed {
-		return fmt.Sprintf("layers merged by size into %s, unless --plan says otherwise", counted(i.Buckets, "bucket"))
+		return fmt.Sprintf("layers merged by size into %s, unless --plan says otherwise", console.Counted(i.Buckets, "bucket"))
 	}
-	return counted(i.Buckets, "bucket")
+	return console.Counted(i.Buckets, "bucket")
 }
 
 // over is what gradients travel over.
 func over(transport string, servers int) string {
 	if transport == "" {
-		return counted(servers, "server")
+		return console.Counted(servers, "server")
 	}
 	if servers == 0 {
 		return transport
 	}
-	return fmt.Sprintf("%s and %s", transport, counted(servers, "server"))
+	return fmt.Sprintf("%s and %s", transport, console.Counted(servers, "server"))
 }
 
 // skipped tells of bad data that were left out.
-func (r *reporter) skipped(n int) {
+func (r *Reporter) skipped(n int) {
 	if n > 0 {
-		fmt.Fprintf(r.lines, "left out %s (--skip-bad)\n", counted(n, "bad sample"))
+		fmt.Fprintf(r.out.Lines, "left out %s (--skip-bad)\n", console.Counted(n, "bad sample"))
 	}
-}
-
-// counted writes a number with its noun.
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return grouped(n) + " " + noun
-}
-
-// grouped writes a number with commas between thousands.
-func grouped(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// rated writes a rate, of slow models with a decimal place.
-func rated(perSecond float64) string {
-	if perSecond < 10 {
-		return fmt.Sprintf("%.1f", perSecond)
-	}
-	return grouped(int(perSecond))
 }
 
 // Progress moves the bar or, now and then, prints a plain line. A phase's first
 // batch only starts the clock: how long it took is not known.
-func (r *reporter) Progress(p train.Progress) {
+func (r *Reporter) Progress(p train.Progress) {
 	if p.Phase != r.phase || p.Done == 1 {
 		r.beginPhase(p)
 		return
@@ -136,12 +123,12 @@ func (r *reporter) Progress(p train.Progress) {
 	switch {
 	case r.bar != nil:
 		_ = r.bar.Add(p.Samples) // a terminal that cannot be written to stops nothing
-	case r.style == "plain" && time.Since(r.printed) >= plainEvery:
+	case r.style == "plain" && time.Since(r.printed) >= console.PlainEvery:
 		r.printed = time.Now()
 		spent := time.Since(r.begun)
 		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done-1))
 		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s %s/s, %v left in this phase",
-			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, rated(float64(r.samples)/spent.Seconds()), r.info.Unit, left.Round(time.Second))
+			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, console.Rated(float64(r.samples)/spent.Seconds()), r.info.Unit, left.Round(time.Second))
 		if p.Phase == "train" {
 			text += fmt.Sprintf(", loss %.4f", p.Loss)
 		}
@@ -149,7 +136,7 @@ func (r *reporter) Progress(p train.Progress) {
 	}
 }
 
-func (r *reporter) beginPhase(p train.Progress) {
+func (r *Reporter) beginPhase(p train.Progress) {
 	r.endPhase()
 	r.phase, r.begun, r.samples = p.Phase, time.Now(), 0
 	r.printed = r.begun
@@ -158,7 +145,7 @@ func (r *reporter) beginPhase(p train.Progress) {
 	}
 	title, total := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase), (p.Total-1)*p.Samples*r.info.PerSample
 	const numbers = 45 // "  34% || (/, 123456 samples/s) [12m0s:12m0s]"
-	r.bar = newBar(r.status, r.columns, len(title)+2*len(fmt.Sprint(total))+numbers, int64(total),
+	r.bar = console.NewBar(r.status, r.columns, len(title)+2*len(fmt.Sprint(total))+numbers, int64(total),
 		progressbar.OptionSetDescription(title),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowIts(),
@@ -167,29 +154,29 @@ func (r *reporter) beginPhase(p train.Progress) {
 	r.bar.StartWithoutRender()
 }
 
-func (r *reporter) endPhase() {
-	endBar(r.bar)
+func (r *Reporter) endPhase() {
+	console.EndBar(r.bar)
 	r.bar = nil
 }
 
 // Epoch prints the epoch's line.
-func (r *reporter) Epoch(e train.Epoch) {
+func (r *Reporter) Epoch(e train.Epoch) {
 	r.endPhase()
 	r.phase = ""
 	rate := e.SamplesPerS
 	if e.TokensPerS.Known {
 		rate = e.TokensPerS.Value
 	}
-	fmt.Fprintf(r.lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
-		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, epochFigures(e), rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
+	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
+		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, epochFigures(e), console.Rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
 	r.write(e)
 }
 
 // Remark prints a line above the bar, which begins anew.
-func (r *reporter) Remark(m train.Remark) {
+func (r *Reporter) Remark(m train.Remark) {
 	r.endPhase()
 	r.phase = ""
-	fmt.Fprintln(r.lines, m.Text)
+	fmt.Fprintln(r.out.Lines, m.Text)
 	r.write(m)
 }
 
@@ -213,26 +200,26 @@ func auc(f train.Figure) string {
 }
 
 // write appends one JSON line and keeps the first fault.
-func (r *reporter) write(v any) {
+func (r *Reporter) write(v any) {
 	if r.fault == nil {
-		r.fault = r.object(v)
+		r.fault = r.out.Object(v)
 	}
 }
 
-// summary prints the end of a run.
-func (r *reporter) summary(s train.Summary) {
+// Summary prints the end of a run.
+func (r *Reporter) Summary(s train.Summary) {
 	r.endPhase()
 	r.skipped(s.Skipped - r.info.Skipped)
 	if len(s.Lost) > 0 {
-		fmt.Fprintf(r.lines, "%s lost on the way (%s), and the data still to be trained on there\n", counted(len(s.Lost), "rank"), numbers(s.Lost))
+		fmt.Fprintf(r.out.Lines, "%s lost on the way (%s), and the data still to be trained on there\n", console.Counted(len(s.Lost), "rank"), numbers(s.Lost))
 	}
 	if s.NoRoom > 0 {
-		fmt.Fprintf(r.lines, "the disk was full for %s, the last one was saved\n", counted(s.NoRoom, "checkpoint"))
+		fmt.Fprintf(r.out.Lines, "the disk was full for %s, the last one was saved\n", console.Counted(s.NoRoom, "checkpoint"))
 	}
 	if s.BlownUp != "" {
-		fmt.Fprintln(r.lines, s.BlownUp)
+		fmt.Fprintln(r.out.Lines, s.BlownUp)
 	}
-	fmt.Fprintf(r.lines, "%s after %s in %.1f s; parameters sha256 %s\n", result(s), counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
+	fmt.Fprintf(r.out.Lines, "%s after %s in %.1f s; parameters sha256 %s\n", result(s), console.Counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
 	r.write(s)
 }
 
@@ -256,8 +243,8 @@ func result(s train.Summary) string {
 	return fmt.Sprintf("test accuracy %.2f%%", 100*s.EvalAccuracy)
 }
 
-// seeds prints what several runs have in common.
-func (r *reporter) seeds(s train.Seeds) {
+// Seeds prints what several runs have in common.
+func (r *Reporter) Seeds(s train.Seeds) {
 	text := fmt.Sprintf("test accuracy %.2f%% ± %.2f%%", 100*s.EvalAccuracy.Mean, 100*s.EvalAccuracy.SD)
 	if p := s.EvalPerplexity; p != nil {
 		text = fmt.Sprintf("test perplexity %.2f ± %.2f", p.Mean, p.SD)
@@ -268,13 +255,13 @@ func (r *reporter) seeds(s train.Seeds) {
 	if a := s.EvalAUC; a != nil {
 		text += fmt.Sprintf(", AUC %.4f ± %.4f", a.Mean, a.SD)
 	}
-	fmt.Fprintf(r.lines, "mean and standard deviation of %s: %s, train loss %.4f ± %.4f\n",
-		counted(len(s.Seeds), "seed"), text, s.TrainLoss.Mean, s.TrainLoss.SD)
+	fmt.Fprintf(r.out.Lines, "mean and standard deviation of %s: %s, train loss %.4f ± %.4f\n",
+		console.Counted(len(s.Seeds), "seed"), text, s.TrainLoss.Mean, s.TrainLoss.SD)
 	r.write(s)
 }
 
-// finish ends what is drawn and closes the file.
-func (r *reporter) finish() error {
+// Finish ends what is drawn and closes the file.
+func (r *Reporter) Finish() error {
 	r.endPhase()
-	return errors.Join(r.fault, r.close())
+	return errors.Join(r.fault, r.out.Close())
 }

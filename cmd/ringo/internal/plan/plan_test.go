@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
@@ -18,16 +20,16 @@ import (
 
 // planOf runs `ringo plan` with a line of flags and returns its objects and its
 // text.
-func planOf(t *testing.T, line string) (results []planResult, text string) {
+func planOf(t *testing.T, line string) (results []result, text string) {
 	t.Helper()
-	status, out, errs := command(t, "plan "+line+" --json -")
+	status, out, errs := commandtest.Run(Command(), line+" --json -")
 	if status != 0 {
 		t.Fatalf("ringo plan %s: status %d, %s", line, status, errs)
 	}
 	d := json.NewDecoder(strings.NewReader(out))
 	d.DisallowUnknownFields()
 	for d.More() {
-		var r planResult
+		var r result
 		if err := d.Decode(&r); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +49,7 @@ const lstmCluster = "lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s --
 func TestPlanPublishedFigures(t *testing.T) {
 	for _, batch := range []string{"", "--batch 32"} {
 		results, text := planOf(t, lstmCluster+"--plan all "+batch)
-		steps := map[string]planResult{}
+		steps := map[string]result{}
 		for _, r := range results {
 			steps[r.Plan] = r
 		}
@@ -61,7 +63,7 @@ func TestPlanPublishedFigures(t *testing.T) {
 		if math.Abs(one.ExposedMS-395) > 10 || math.Abs(exact.BytesSent-2.37e9) > 0.04e9 || math.Abs(float64(exact.Bytes)-1.2e9) > 1e6 {
 			t.Errorf("%s: %v ms and %v bytes sent for %d, published as about 400 ms, 2.4 GB, 1.2 GB", batch, one.ExposedMS, exact.BytesSent, exact.Bytes)
 		}
-		checkHolds(t, "plan", text, "300,112,000 parameters", "40 ranks on 5 hosts: 6 GB/s between hosts, 10 GB/s within, 0.010 ms a message", "ring")
+		commandtest.Holds(t, "plan", text, "300,112,000 parameters", "40 ranks on 5 hosts: 6 GB/s between hosts, 10 GB/s within, 0.010 ms a message", "ring")
 	}
 }
 
@@ -77,7 +79,7 @@ func TestPlanNaiveFigures(t *testing.T) {
 			if last := r.Groups[len(r.Groups)-1].AgreedMS; last < 2*want || last > 2*want+370 {
 				t.Errorf("%d ranks: agreed after %v ms, which leaves the way back out", np, last)
 			}
-			checkHolds(t, "plan", text, "ms one way, as it is often quoted", "there and back")
+			commandtest.Holds(t, "plan", text, "ms one way, as it is often quoted", "there and back")
 		}
 	}
 }
@@ -100,7 +102,7 @@ func TestPlanEveryModel(t *testing.T) {
 	}
 }
 
-func checkPlanResult(t *testing.T, r, exact planResult) {
+func checkPlanResult(t *testing.T, r, exact result) {
 	t.Helper()
 	what := r.Model + " " + r.Strategy + " " + r.Plan
 	layers, values, before := 0, 0, 0.0
@@ -126,7 +128,7 @@ func checkPlanResult(t *testing.T, r, exact planResult) {
 // What each strategy sends and when it selects.
 func TestPlanStrategies(t *testing.T) {
 	const cluster = "vgg16 --np 4 --hosts 4 --inter 1Gbit/s --compute-ms 200 "
-	plan := func(flags string) planResult {
+	plan := func(flags string) result {
 		t.Helper()
 		results, _ := planOf(t, cluster+flags)
 		return results[0]
@@ -178,7 +180,7 @@ func TestPlanSparseTraffic(t *testing.T) {
 	} {
 		p := bucket.Payload{Density: c.density, Unit: entryBytes(c.density)}
 		sent := map[string]float64{}
-		for _, w := range (planCluster{np: c.ranks, hosts: 1, inter: 1, intra: 1}).sparse(p, bucket.Payload{Unit: 4}) {
+		for _, w := range (cluster{np: c.ranks, hosts: 1, inter: 1, intra: 1}).sparse(p, bucket.Payload{Unit: 4}) {
 			sent[w.Name] = w.moved * p.Bytes(100_000) / 1e3
 		}
 		for name, want := range map[string]float64{"allgather": c.allgather, "split": c.split} {
@@ -229,7 +231,7 @@ func TestPlanProfile(t *testing.T) {
 	first, _ := planOf(t, "mnist --measure --threads 1 --batch 8 --save "+file+cluster)
 	again, text := planOf(t, "mnist --profile "+file+cluster)
 	saved, _ := planOf(t, "mnist --plan saved --profile "+file+cluster)
-	for _, r := range [][]planResult{again, saved} {
+	for _, r := range [][]result{again, saved} {
 		if r[0].SHA256 != first[0].SHA256 || math.Abs(r[0].StepMS-first[0].StepMS) > 1e-9 || r[0].Batch != 8 {
 			t.Errorf("%+v, saved from %+v", r[0], first[0])
 		}
@@ -237,7 +239,7 @@ func TestPlanProfile(t *testing.T) {
 	if first[0].ComputeMS <= 0 {
 		t.Error("forward and backward take no time")
 	}
-	checkHolds(t, "plan", text, "of the profile")
+	commandtest.Holds(t, "plan", text, "of the profile")
 
 	whole, err := tune.Load(file)
 	if err != nil {
@@ -252,7 +254,7 @@ func TestPlanProfile(t *testing.T) {
 	if err := tune.Save(file, whole); err != nil {
 		t.Fatal(err)
 	}
-	run := func(flags string) planResult {
+	run := func(flags string) result {
 		results, _ := planOf(t, "mnist --plan one --profile "+file+flags)
 		return results[0]
 	}
@@ -274,11 +276,11 @@ func TestPlanProfile(t *testing.T) {
 		t.Errorf("by the profile's entries: %+v\n%s", r, text)
 	}
 
-	checkRefused(t, exitUsage, "plan mlp --profile "+file, "--profile "+file+` is of model "mnist-cnn", not of mlp`)
+	commandtest.Refused(t, Command(), console.UsageFault, "mlp --profile "+file, "--profile "+file+` is of model "mnist-cnn", not of mlp`)
 	if err := os.WriteFile(file, []byte(`{"format":"x"}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	checkRefused(t, exitUsage, "plan mnist --profile "+file, "--profile: "+file, `format "x"`)
+	commandtest.Refused(t, Command(), console.UsageFault, "mnist --profile "+file, "--profile: "+file, `format "x"`)
 }
 
 // With --measure the codec is timed, too, and its cost is part of the profile that is
@@ -287,20 +289,20 @@ func TestPlanCodec(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mlp.json")
 	const job = "mlp --np 4 --strategy dlgs --dlgs-every 8 "
 	measured, text := planOf(t, job+"--measure --threads 1 --batch 4 --save "+file)
-	checkHolds(t, "plan", text, "codec measured here on 1 thread")
+	commandtest.Holds(t, "plan", text, "codec measured here on 1 thread")
 	r := measured[0]
 	if r.CodecFrom != "measured here on 1 thread" || r.SelectMS <= 0 || r.StepExactMS <= 0 {
 		t.Errorf("%+v", r)
 	}
 	again, text := planOf(t, job+"--profile "+file)
-	checkHolds(t, "plan", text, "codec of the profile")
+	commandtest.Holds(t, "plan", text, "codec of the profile")
 	if again[0].SHA256 != r.SHA256 || math.Abs(again[0].SelectMS-r.SelectMS) > 1e-9 {
 		t.Errorf("by the profile %+v, measured %+v", again[0], r)
 	}
 	_, text = planOf(t, job+"--compute-ms 10")
-	checkHolds(t, "plan", text, "codec at 10 GB/s of memory (--memory)")
+	commandtest.Holds(t, "plan", text, "codec at 10 GB/s of memory (--memory)")
 	other, text := planOf(t, job+"--dlgs-rule paper --measure --threads 1 --batch 4 --save "+file)
-	checkHolds(t, "plan", text, "dlgs at 0.05, rule paper, plan exact", "codec measured here on 1 thread")
+	commandtest.Holds(t, "plan", text, "dlgs at 0.05, rule paper, plan exact", "codec measured here on 1 thread")
 	if saved, err := plannerPart(file); r.Rule != "corrected" || other[0].Rule != "paper" || err != nil || len(saved.Codecs) != 1 || saved.Codecs[0].Name != "dlgs-paper" {
 		t.Errorf("rules %q and %q, saved %+v, %v", r.Rule, other[0].Rule, saved.Codecs, err)
 	}
@@ -310,15 +312,15 @@ func TestPlanCodec(t *testing.T) {
 }
 
 func TestPlanUsage(t *testing.T) {
-	const ok = "plan mnist --np 4 --compute-ms 10 "
+	const ok = "mnist --np 4 --compute-ms 10 "
 	for _, c := range [][]string{
-		{"plan", "`ringo plan` needs a model"},
-		{"plan mnits", `unknown model "mnits" (did you mean "mnist"?)`},
-		{"plan mnist mlp", "takes one model"},
-		{"plan mnist", "want one of --compute-ms MS, --measure and --profile FILE, got 0"},
+		{"", "`plan` needs a model"},
+		{"mnits", `unknown model "mnits" (did you mean "mnist"?)`},
+		{"mnist mlp", "takes one model"},
+		{"mnist", "want one of --compute-ms MS, --measure and --profile FILE, got 0"},
 		{ok + "--measure", "got 2"},
-		{"plan mnist --compute-ms 0", "--compute-ms 0: want a positive number"},
-		{"plan mnist --compute-ms nan", "--compute-ms NaN"},
+		{"mnist --compute-ms 0", "--compute-ms 0: want a positive number"},
+		{"mnist --compute-ms nan", "--compute-ms NaN"},
 		{ok + "--np 0", "--np 0: want 1 to 1048576"},
 		{ok + "--hosts 5", "--hosts 5: want 1 to 4"},
 		{ok + "--hosts 2 --inter 6", `--inter "6": want a positive number and a unit`},
@@ -348,11 +350,11 @@ func TestPlanUsage(t *testing.T) {
 		{ok + "--strategy naive --algorithm ring", "--algorithm ring: strategy naive has only naive"},
 		{ok + "--batch 0", "--batch 0: want 1 to 65536"},
 		{ok + "--threads 2", "--threads belongs to --measure"},
-		{"plan mnist --profile nowhere.json --batch 3", "--profile: tune: loading a profile", "--batch has no effect with --profile"},
+		{"mnist --profile nowhere.json --batch 3", "--profile: tune: loading a profile", "--batch has no effect with --profile"},
 		// all faults are told together
-		{"plan mnist --np 0 --inter 6 --latency -1s --compute-ms -1 --strategy x --plan y", "--np 0", `"6"`, "--latency -1s", "--compute-ms -1", `"x"`, "; "},
+		{"mnist --np 0 --inter 6 --latency -1s --compute-ms -1 --strategy x --plan y", "--np 0", `"6"`, "--latency -1s", "--compute-ms -1", `"x"`, "; "},
 	} {
-		checkRefused(t, exitUsage, c[0], c[1:]...)
+		commandtest.Refused(t, Command(), console.UsageFault, c[0], c[1:]...)
 	}
 }
 
@@ -372,9 +374,9 @@ func TestParseRate(t *testing.T) {
 }
 
 func TestPlanHelpIsReadable(t *testing.T) {
-	status, out, errs := command(t, "plan --help")
+	status, out, errs := commandtest.Run(Command(), "--help")
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d, %s", status, errs)
 	}
-	checkHolds(t, "help", out, "dlgs-scan", "--inter rate", "lstm-300m", "sparseTopK", "--json FILE")
+	commandtest.Holds(t, "help", out, "dlgs-scan", "--inter rate", "lstm-300m", "sparseTopK", "--json FILE")
 }

@@ -1,4 +1,6 @@
-package main
+// Package plan is `ringo plan`: it predicts how a model's gradients travel on a cluster that is described, and how long
+// a step takes.
+package plan
 
 import (
 	"context"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
@@ -20,8 +23,8 @@ import (
 	"github.com/ringo-ml/ringo/tune"
 )
 
-// planCommand is `ringo plan MODEL`.
-type planCommand struct {
+// command is `ringo plan MODEL`.
+type command struct {
 	np, hosts             int
 	inter, intra          string
 	latency               time.Duration
@@ -40,7 +43,7 @@ type planCommand struct {
 	bucketBytes           int
 	json                  string
 	changed               func(flag string) bool
-	cluster               planCluster
+	cluster               cluster
 	memoryRate            float64 // bytes a second
 	chosen                strategyCost
 	planners              []bucket.Named
@@ -93,8 +96,9 @@ func strategyCosts() []strategyCost {
 	}
 }
 
-func newPlan() *cobra.Command {
-	c := &planCommand{}
+// Command is `ringo plan`.
+func Command() *cobra.Command {
+	c := &command{strategy: "fp32", rule: string(compress.RuleCorrected)}
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
 		Short: "Predict how a model's gradients travel, and the step's time, without a cluster",
@@ -102,7 +106,7 @@ func newPlan() *cobra.Command {
 			"shared out by the work of the layers, measured here, or from a profile.\n\nStrategies (of --spars values where that matters):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
 		Example: "  ringo plan lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s \\\n    --latency 10us --compute-ms 370 --batch 32 --plan all\n" +
 			"  ringo plan resnet50 --np 8 --hosts 8 --inter 1Gbit/s --measure --strategy dlgs",
-		Args: oneModel,
+		Args: console.OneArgument("a model", "mnist"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	fs := cmd.Flags()
@@ -117,16 +121,24 @@ func newPlan() *cobra.Command {
 	fs.StringVar(&c.profile, "profile", "", "take layers, their times, and costs of codecs and links that it has, from `FILE`")
 	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
-	fs.StringVar(&c.strategy, "strategy", "fp32", "what the ranks exchange; see above")
+	console.Choice(cmd, &c.strategy, "strategy", "what the ranks exchange; see above", namesOf(strategyCosts())...)
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
 	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
-	fs.StringVar(&c.rule, distopt.SettingRule, string(compress.RuleCorrected), "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile")
+	console.Choice(cmd, &c.rule, distopt.SettingRule, "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
 	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless --measure or the profile say what it costs: 6 bytes a value for a cast, 28 for an exact selection, 12 for one by a threshold that is reused")
-	fs.StringVar(&c.algorithm, "algorithm", autoAlgorithm, "how groups are exchanged: ring, doubling, hierarchical or naive, entries by allgather, tree or split, or dense-ring and so on; auto: the fastest for each group's size")
-	fs.StringVar(&c.plan, "plan", "", "`name` of a plan, see above (default: exact, or the only one that the strategy has)")
+	fs.StringVar(&c.algorithm, "algorithm", auto, "how groups are exchanged: ring, doubling, hierarchical or naive, entries by allgather, tree or split, or dense-ring and so on; auto: the fastest for each group's size")
+	console.Choice(cmd, &c.plan, "plan", "`name` of a plan, see above (default: exact, or the only one that the strategy has)", planNames()...)
 	fs.IntVar(&c.bucketBytes, "bucket-bytes", 0, "bytes of a group with --plan fixed; 0: 8 MiB, halved until a model has four groups")
-	fs.StringVar(&c.json, "json", "", "write one JSON object per plan to `FILE`, or to stdout with -")
+	console.JSON(cmd, &c.json, "plan")
 	return cmd
+}
+
+// planNames are the values of --plan.
+func planNames() (names []string) {
+	for _, p := range bucket.Planners() {
+		names = append(names, p.Name)
+	}
+	return append(names, allPlans, savedPlan)
 }
 
 func strategyHelp() string {
@@ -147,7 +159,7 @@ func planHelp() string {
 }
 
 // payload is what a group sends under the strategy.
-func (c *planCommand) payload() bucket.Payload {
+func (c *command) payload() bucket.Payload {
 	if c.chosen.sparse {
 		return bucket.Payload{Density: c.spars, Unit: entryBytes(c.spars)}
 	}
@@ -155,23 +167,23 @@ func (c *planCommand) payload() bucket.Payload {
 }
 
 // described are the ways to exchange a group on the cluster of the flags.
-func (c *planCommand) described() []way {
+func (c *command) described() []way {
 	if c.chosen.sparse {
 		return c.cluster.sparse(c.payload(), bucket.Payload{Unit: 4})
 	}
 	return c.cluster.dense(c.payload())
 }
 
-func (c *planCommand) execute(cmd *cobra.Command, model string) error {
+func (c *command) execute(cmd *cobra.Command, model string) error {
 	c.changed = cmd.Flags().Changed
-	if err := c.check(model); err != nil {
-		return err
-	}
 	spec, err := models.Lookup(model)
 	if err != nil {
+		return console.Usage(err)
+	}
+	if err := c.check(spec); err != nil {
 		return err
 	}
-	out, err := openOutput(cmd, c.json)
+	out, err := console.Open(cmd, c.json)
 	if err != nil {
 		return err
 	}
@@ -179,11 +191,11 @@ func (c *planCommand) execute(cmd *cobra.Command, model string) error {
 	if err == nil {
 		err = c.report(&out, spec, profile)
 	}
-	return errors.Join(err, out.close())
+	return errors.Join(err, out.Close())
 }
 
 // profileFor is the model's profile, by what the flags name.
-func (c *planCommand) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.Profile, error) {
+func (c *command) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.Profile, error) {
 	batch := spec.Defaults.Batch
 	if c.batch > 0 {
 		batch = c.batch
@@ -197,7 +209,7 @@ func (c *planCommand) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.P
 		if threads == 0 {
 			threads = min(runtime.NumCPU(), train.MaxThreads)
 		}
-		c.computeFrom = "measured here on " + counted(threads, "thread")
+		c.computeFrom = "measured here on " + console.Counted(threads, "thread")
 		f, err := measuredProfile(spec, batch, threads, func() error { return context.Cause(cmd.Context()) })
 		if err == nil && !c.changed("memory") {
 			err = c.measureCodec(&f)
@@ -209,7 +221,7 @@ func (c *planCommand) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.P
 }
 
 // code is how values travel that all do; empty: entries, in any.
-func (c *planCommand) code() string {
+func (c *command) code() string {
 	if c.chosen.sparse {
 		return ""
 	}
@@ -218,7 +230,7 @@ func (c *planCommand) code() string {
 
 // ways are the exchanges that are compared: the profile's where it knows the
 // cluster and no flag describes another, else the described ones.
-func (c *planCommand) ways(f bucket.Profile) []way {
+func (c *command) ways(f bucket.Profile) []way {
 	c.linkFrom = "described"
 	ways := pick(c.described(), c.algorithm)
 	if c.changed("inter") || c.changed("intra") || c.changed("latency") {
@@ -249,7 +261,7 @@ func (c *planCommand) ways(f bucket.Profile) []way {
 }
 
 // codecName is what the cost of the strategy's codec is called in a profile.
-func (c *planCommand) codecName() string {
+func (c *command) codecName() string {
 	if c.chosen.reuse == 0 {
 		return c.chosen.name
 	}
@@ -258,7 +270,7 @@ func (c *planCommand) codecName() string {
 
 // codec is the strategy's cost on the compute path: of an exact step, and of one
 // that reuses a threshold.
-func (c *planCommand) codec(f bucket.Profile) bucket.CodecProfile {
+func (c *command) codec(f bucket.Profile) bucket.CodecProfile {
 	s := c.chosen
 	p, ok := f.Codec(c.codecName(), c.spars)
 	if !ok && s.sparse && s.reuse > 0 { // a pass is the same by any rule, what it sends is not
@@ -289,7 +301,7 @@ func (c *planCommand) codec(f bucket.Profile) bucket.CodecProfile {
 
 // contention is what the exchanges of ways and the computation lose to each other: what the
 // profile says where they are of it, else nothing.
-func (c *planCommand) contention(f bucket.Profile) bucket.Contention {
+func (c *command) contention(f bucket.Profile) bucket.Contention {
 	if c.linkFrom != linksMeasured {
 		return bucket.Contention{}
 	}

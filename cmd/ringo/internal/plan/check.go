@@ -1,13 +1,14 @@
-package main
+package plan
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/spelling"
@@ -16,30 +17,27 @@ import (
 	"github.com/ringo-ml/ringo/tune"
 )
 
-// maxPlanRanks bounds a cluster that need not exist.
-const maxPlanRanks = 1 << 20
+// mostRanks bounds a cluster that need not exist.
+const mostRanks = 1 << 20
 
 // check reports every fault of the command line, and reads what it names.
-func (c *planCommand) check(model string) error {
-	var faults faultList
+func (c *command) check(spec models.Spec) error {
+	var faults console.Faults
 	c.checkCluster(&faults)
 	c.checkCompute(&faults)
 	c.checkStrategy(&faults)
 	if c.profile != "" {
 		var err error
 		if c.loaded, err = plannerPart(c.profile); err != nil {
-			faults.add("--profile: %w", err)
-		} else if spec, _ := models.Lookup(model); c.loaded.Model != spec.Name {
-			faults.add("--profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
+			faults.Add("--profile: %w", err)
+		} else if c.loaded.Model != spec.Name {
+			faults.Add("--profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
 		}
 	}
 	if c.plan == savedPlan && c.loaded.Plan == nil {
-		faults.add("--plan %s: no plan was saved: name a file with one with --profile", savedPlan)
+		faults.Add("--plan %s: no plan was saved: name a file with one with --profile", savedPlan)
 	}
-	if err := errors.Join(faults...); err != nil {
-		return usageError{err}
-	}
-	return nil
+	return faults.Usage()
 }
 
 // plannerPart reads the planner's part of a profile's file.
@@ -54,34 +52,32 @@ func plannerPart(path string) (bucket.Profile, error) {
 	return *p.Planner, nil
 }
 
-func (c *planCommand) checkCluster(faults *faultList) {
-	if c.np < 1 || c.np > maxPlanRanks {
-		faults.add("--np %d: want 1 to %d", c.np, maxPlanRanks)
-	}
+func (c *command) checkCluster(faults *console.Faults) {
+	faults.Range("np", c.np, 1, mostRanks)
 	if c.hosts < 1 || c.hosts > c.np {
-		faults.add("--hosts %d: want 1 to %d, the number of ranks", c.hosts, c.np)
+		faults.Add("--hosts %d: want 1 to %d, the number of ranks", c.hosts, c.np)
 	}
 	rate := func(flag, text string) float64 {
 		r, err := parseRate(text)
 		if err != nil {
-			faults.add("--%s %w", flag, err)
+			faults.Add("--%s %w", flag, err)
 		}
 		return r
 	}
-	c.cluster = planCluster{np: c.np, hosts: c.hosts, inter: rate("inter", c.inter), intra: rate("intra", c.intra), latency: c.latency.Seconds()}
+	c.cluster = cluster{np: c.np, hosts: c.hosts, inter: rate("inter", c.inter), intra: rate("intra", c.intra), latency: c.latency.Seconds()}
 	c.memoryRate = rate("memory", c.memory)
 	if c.latency < 0 {
-		faults.add("--latency %v: want 0 or more", c.latency)
+		faults.Add("--latency %v: want 0 or more", c.latency)
 	}
 	if c.hosts == 1 && c.changed("inter") {
-		faults.add("--inter %s has no effect on one host: leave it out, or say --hosts", c.inter)
+		faults.Add("--inter %s has no effect on one host: leave it out, or say --hosts", c.inter)
 	}
 	if c.hosts == c.np && c.np > 1 && c.changed("intra") {
-		faults.add("--intra %s has no effect with one rank on each host: leave it out", c.intra)
+		faults.Add("--intra %s has no effect with one rank on each host: leave it out", c.intra)
 	}
 }
 
-func (c *planCommand) checkCompute(faults *faultList) {
+func (c *command) checkCompute(faults *console.Faults) {
 	sources := 0
 	for _, given := range []bool{c.changed("compute-ms"), c.measure, c.profile != ""} {
 		if given {
@@ -89,51 +85,47 @@ func (c *planCommand) checkCompute(faults *faultList) {
 		}
 	}
 	if sources != 1 {
-		faults.add("want one of --compute-ms MS, --measure and --profile FILE, got %d", sources)
+		faults.Add("want one of --compute-ms MS, --measure and --profile FILE, got %d", sources)
 	}
 	if c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)) {
-		faults.add("--compute-ms %v: want a positive number", c.computeMS)
+		faults.Add("--compute-ms %v: want a positive number", c.computeMS)
 	}
 	if c.changed("threads") && !c.measure {
-		faults.add("--threads belongs to --measure")
+		faults.Add("--threads belongs to --measure")
 	}
-	if c.threads < 0 || c.threads > train.MaxThreads {
-		faults.add("--threads %d: want 0 to %d", c.threads, train.MaxThreads)
-	}
+	faults.Range("threads", c.threads, 0, train.MaxThreads)
 	if c.changed("batch") && c.profile != "" {
-		faults.add("--batch has no effect with --profile, which is of its own batch: leave it out")
+		faults.Add("--batch has no effect with --profile, which is of its own batch: leave it out")
 	}
-	if c.changed("batch") && (c.batch < 1 || c.batch > maxBatch) {
-		faults.add("--batch %d: want 1 to %d", c.batch, maxBatch)
+	if c.changed("batch") {
+		faults.Range("batch", c.batch, 1, noise.MostSamples)
 	}
 }
 
-func (c *planCommand) checkStrategy(faults *faultList) {
+func (c *command) checkStrategy(faults *console.Faults) {
 	all := strategyCosts()
 	at := slices.IndexFunc(all, func(s strategyCost) bool { return s.name == c.strategy })
 	if at < 0 {
-		faults.add("--strategy %q is not known here%s: use one of %s", c.strategy, spelling.Hint(c.strategy, namesOf(all)...), strings.Join(namesOf(all), ", "))
+		faults.Add("--strategy %q is not known here%s: use one of %s", c.strategy, spelling.Hint(c.strategy, namesOf(all)...), strings.Join(namesOf(all), ", "))
 		return
 	}
 	s := all[at]
 	c.chosen = s
 	if !(c.spars > 0 && c.spars <= 1) {
-		faults.add("--spars %v: want more than 0 and at most 1", c.spars)
+		faults.Add("--spars %v: want more than 0 and at most 1", c.spars)
 	}
 	if c.every < 1 {
-		faults.add("--dlgs-every %d: want at least 1", c.every)
+		faults.Add("--dlgs-every %d: want at least 1", c.every)
 	}
-	if !slices.Contains(compress.Rules(), compress.Rule(c.rule)) {
-		faults.add("--%s %q is not known: use %s or %s", distopt.SettingRule, c.rule, compress.RuleCorrected, compress.RulePaper)
-	}
+	faults.Known(distopt.SettingRule, c.rule, string(compress.RuleCorrected), string(compress.RulePaper))
 	for flag, idle := range map[string]bool{"spars": !s.sparse, distopt.SettingEvery: s.reuse == 0, distopt.SettingRule: s.reuse == 0, "memory": s.exact == 0} {
 		if idle && c.changed(flag) {
-			faults.add("--%s has no effect on strategy %s: leave it out", flag, s.name)
+			faults.Add("--%s has no effect on strategy %s: leave it out", flag, s.name)
 		}
 	}
 	c.checkPlan(faults)
 	if s.algorithm != "" && c.changed("algorithm") && c.algorithm != s.algorithm {
-		faults.add("--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
+		faults.Add("--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
 	}
 	if s.algorithm != "" {
 		c.algorithm = s.algorithm
@@ -142,11 +134,11 @@ func (c *planCommand) checkStrategy(faults *faultList) {
 		return
 	}
 	if len(pick(c.described(), c.algorithm)) == 0 {
-		faults.add("--algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), autoAlgorithm)...), strings.Join(wayNames(c.described()), ", "))
+		faults.Add("--algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), auto)...), strings.Join(wayNames(c.described()), ", "))
 	}
 }
 
-func (c *planCommand) checkPlan(faults *faultList) {
+func (c *command) checkPlan(faults *console.Faults) {
 	s := c.chosen
 	if c.plan == "" {
 		if c.plan = "exact"; s.plan != "" {
@@ -154,7 +146,7 @@ func (c *planCommand) checkPlan(faults *faultList) {
 		}
 	}
 	if s.plan != "" && c.plan != s.plan {
-		faults.add("--plan %s: strategy %s selects %s and has plan %s alone", c.plan, s.name, s.about, s.plan)
+		faults.Add("--plan %s: strategy %s selects %s and has plan %s alone", c.plan, s.name, s.about, s.plan)
 	}
 	switch p, err := bucket.LookupPlanner(c.plan); {
 	case c.plan == allPlans:
@@ -162,17 +154,17 @@ func (c *planCommand) checkPlan(faults *faultList) {
 	case c.plan == savedPlan:
 		c.planners = []bucket.Named{{Name: savedPlan, Plan: func(bucket.Step) bucket.Plan { return c.loaded.SavedPlan() }}}
 	case err != nil:
-		faults.add("--%w, all or saved", err)
+		faults.Add("--%w, all or saved", err)
 	default:
 		c.planners = []bucket.Named{p}
 	}
 	if c.bucketBytes != 0 && (c.bucketBytes < 4 || c.plan != "fixed") {
-		faults.add("--bucket-bytes %d: want at least 4, with --plan fixed", c.bucketBytes)
+		faults.Add("--bucket-bytes %d: want at least 4, with --plan fixed", c.bucketBytes)
 	} else if c.bucketBytes != 0 {
 		c.planners[0].Plan = bucket.FixedOf(c.bucketBytes)
 	}
 	if c.save != "" && c.plan == allPlans {
-		faults.add("--save keeps one plan: name it with --plan")
+		faults.Add("--save keeps one plan: name it with --plan")
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package fetch
 
 import (
 	"bytes"
@@ -14,9 +14,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 )
 
@@ -57,10 +58,25 @@ func gzipped(content []byte) []byte {
 	return b.Bytes()
 }
 
+// runSet runs the command of a set whose files are others.
+func runSet(name string, f data.Fetcher, line string) (status int, stdout, stderr string) {
+	all := published()
+	s := all[slices.IndexFunc(all, func(s set) bool { return s.name == name })]
+	s.Fetcher = f
+	cmd, _ := s.command()
+	switch name {
+	case "criteo":
+		cmd = criteo(s)
+	case "cifar10":
+		cmd = cifar(s)
+	}
+	return commandtest.Run(cmd, line)
+}
+
 // fetchFrom runs `ringo data mnist` against the mirror.
 func (m *mirror) fetchFrom(line string) (status int, stdout, stderr string) {
 	m.asked = nil
-	return execute(newDataSet(setNamed("mnist"), data.Fetcher{Files: m.files}), line)
+	return runSet("mnist", data.Fetcher{Files: m.files}, line)
 }
 
 func TestDataMNIST(t *testing.T) {
@@ -73,7 +89,7 @@ func TestDataMNIST(t *testing.T) {
 	if status != 0 || out != want || len(m.asked) != 2 {
 		t.Errorf("status %d, stdout %q, stderr %q, asked for %q", status, out, errs, m.asked)
 	}
-	if said := fmt.Sprintf("images.gz: %s bytes\nlabels.gz: %s bytes\n", grouped(len(m.body["/mnist/images.gz"])), grouped(len(m.body["/mnist/labels.gz"]))); errs != said {
+	if said := fmt.Sprintf("images.gz: %s bytes\nlabels.gz: %s bytes\n", console.Grouped(len(m.body["/mnist/images.gz"])), console.Grouped(len(m.body["/mnist/labels.gz"]))); errs != said {
 		t.Errorf("progress %q, want %q", errs, said)
 	}
 	for name, body := range m.body {
@@ -122,53 +138,12 @@ func TestDataMNISTFaults(t *testing.T) {
 			dir = c.out
 		}
 		status, out, errs := m.fetchFrom("--progress none --out " + dir + " --mirror " + c.mirror)
-		if status != exitFailed || out != "" || strings.Contains(errs, "\n") {
+		if status != console.Failed || out != "" || strings.Contains(errs, "\n") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", c.mirror, status, out, errs)
 		}
-		checkHolds(t, c.mirror, errs, c.want...)
+		commandtest.Holds(t, c.mirror, errs, c.want...)
 		if n := strings.Count(errs, "by hand"); n > 1 {
 			t.Errorf("the alternatives are told %d times: %s", n, errs)
 		}
 	}
-}
-
-// A long transfer is told about now and then, a file's end always.
-func TestFetchProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		p := &fetchProgress{style: "plain", out: &out, unit: "bytes"}
-		for _, file := range []string{"a.gz", "b.gz"} {
-			for done := range 26 {
-				p.update(file, int64(done)*1000, 25000)
-				time.Sleep(time.Second)
-			}
-		}
-		p.finish()
-		const one = "X.gz: 10,000 of 25,000 bytes\nX.gz: 20,000 of 25,000 bytes\nX.gz: 25,000 bytes\n"
-		if want := strings.ReplaceAll(one, "X", "a") + strings.ReplaceAll(one, "X", "b"); out.String() != want {
-			t.Errorf("got\n%swant\n%s", &out, want)
-		}
-		for _, columns := range []int{30, 80} {
-			term := &terminal{}
-			p := &fetchProgress{style: "bar", out: term, unit: "bytes", columns: columns}
-			for done := range 26 {
-				p.update("train-images-idx3-ubyte.gz", int64(done)*1e6, 25e6)
-				time.Sleep(time.Second)
-			}
-			p.finish()
-			if left := term.text(); left != "train-images-idx3-ubyte.gz: 25,000,000 bytes\n" || len(term.drawn) < 20 {
-				t.Errorf("%d columns: %q stays of %d drawings", columns, left, len(term.drawn))
-			}
-			for _, drawn := range term.drawn {
-				if len([]rune(drawn)) >= columns {
-					t.Errorf("%d columns: a bar of %d: %q", columns, len([]rune(drawn)), drawn)
-				}
-			}
-			if columns == 80 && !slices.ContainsFunc(term.drawn, func(s string) bool {
-				return strings.Contains(s, "train-images-idx3-ubyte.gz  40% |") && strings.HasSuffix(s, "(10/25 MB, 1.0 MB/s) [10s:15s]")
-			}) {
-				t.Errorf("the bar at 40 %% is not among %q", term.drawn)
-			}
-		}
-	})
 }

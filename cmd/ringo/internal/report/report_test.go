@@ -1,8 +1,7 @@
-package main
+package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/train"
 )
 
-// scene is a run of two epochs of 40 + 5 steps as the reporter is told it, one
+// scene is a run of two epochs of 40 + 5 steps as the Reporter is told it, one
 // step every second.
-func scene(t *testing.T, r *reporter) {
+func scene(t *testing.T, r *Reporter) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		r.Start(train.Info{
@@ -39,11 +40,11 @@ func scene(t *testing.T, r *reporter) {
 				SamplesPerS: 1234.5, StepMS: 12.34, BreakDown: train.BreakDown{ExposedCommMS: 0.56}, BytesSent: 10, WireBytes: 12,
 			})
 		}
-		r.summary(train.Summary{
+		r.Summary(train.Summary{
 			Event: "summary", Model: "mnist", Params: 431080, NP: 2, Strategy: "fp32", Plan: "fixed", Buckets: 3,
 			EvalAccuracy: 1, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, Skipped: 3,
 		})
-		if err := r.finish(); err != nil {
+		if err := r.Finish(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -71,7 +72,7 @@ epoch 2/2: train 31 of 40 steps, 128 samples/s, 9s left in this phase, loss 0.50
 func TestReportLines(t *testing.T) {
 	for style, want := range map[string]string{"plain": scenePlain, "none": ""} {
 		var lines, status bytes.Buffer
-		scene(t, &reporter{output: output{lines: &lines}, status: &status, style: style})
+		scene(t, &Reporter{out: console.Output{Lines: &lines}, status: &status, style: style})
 		if lines.String() != sceneLines {
 			t.Errorf("%s: lines\n%swant\n%s", style, &lines, sceneLines)
 		}
@@ -89,9 +90,9 @@ func TestReportOfMergedLayers(t *testing.T) {
 		{"dgc", "fixed", "strategy dgc (codec), plan fixed (4 buckets, sha256 01234567); seed 0"},
 	} {
 		var lines strings.Builder
-		r := &reporter{output: output{lines: &lines}}
+		r := &Reporter{out: console.Output{Lines: &lines}}
 		r.Start(train.Info{Strategy: c.strategy, Codec: "codec", Plan: c.plan, PlanSHA256: "0123456789abcdef", Buckets: 4})
-		checkHolds(t, c.strategy, lines.String(), c.want)
+		commandtest.Holds(t, c.strategy, lines.String(), c.want)
 	}
 }
 
@@ -100,106 +101,37 @@ func TestReportOfMergedLayers(t *testing.T) {
 func TestReportBar(t *testing.T) {
 	for _, columns := range []int{0, 1, 20, 40, 60, 80, 120, 300} {
 		var lines bytes.Buffer
-		term := &terminal{}
-		scene(t, &reporter{output: output{lines: io.MultiWriter(&lines, term)}, status: term, style: "bar", columns: columns})
+		term := &commandtest.Terminal{}
+		scene(t, &Reporter{out: console.Output{Lines: io.MultiWriter(&lines, term)}, status: term, style: "bar", columns: columns})
 		if lines.String() != sceneLines {
 			t.Errorf("%d columns: lines\n%s", columns, &lines)
 		}
-		if left := term.text(); left != sceneLines {
+		if left := term.Text(); left != sceneLines {
 			t.Errorf("%d columns: on the terminal stays\n%q, want\n%q", columns, left, sceneLines)
 		}
 		limit := columns
 		if columns == 0 {
 			limit = 80
 		}
-		if want := 2 * (38 + 3); columns != 1 && len(term.drawn) != want { // the first batch starts it, the last ends it
-			t.Errorf("%d columns: the bar was drawn %d times, want %d", columns, len(term.drawn), want)
+		if want := 2 * (38 + 3); columns != 1 && len(term.Drawn) != want { // the first batch starts it, the last ends it
+			t.Errorf("%d columns: the bar was drawn %d times, want %d", columns, len(term.Drawn), want)
 		}
-		for _, drawn := range term.drawn {
+		for _, drawn := range term.Drawn {
 			if len([]rune(drawn)) >= limit {
 				t.Errorf("%d columns: a bar of %d: %q", columns, len([]rune(drawn)), drawn)
 			}
 		}
 		if columns == 0 || columns >= 80 {
-			half := slices.IndexFunc(term.drawn, func(s string) bool { return strings.Contains(s, "(2560/4992") })
-			checkHolds(t, fmt.Sprint("half an epoch at ", columns), term.drawn[max(0, half)], "epoch 1/2 train  51% |", "(2560/4992, 128 samples/s) [20s:19s]")
+			half := slices.IndexFunc(term.Drawn, func(s string) bool { return strings.Contains(s, "(2560/4992") })
+			commandtest.Holds(t, fmt.Sprint("half an epoch at ", columns), term.Drawn[max(0, half)], "epoch 1/2 train  51% |", "(2560/4992, 128 samples/s) [20s:19s]")
 		}
 	}
 }
-
-// terminal shows what is written to it: \r goes to the start of the line and
-// does not erase it.
-type terminal struct {
-	done  []string // the lines above the cursor's
-	line  []rune
-	col   int
-	drawn []string // every text drawn over a line
-}
-
-func (s *terminal) Write(p []byte) (int, error) {
-	for i, line := range strings.Split(string(p), "\n") {
-		if i > 0 {
-			s.done = append(s.done, strings.TrimRight(string(s.line), " "))
-			s.line, s.col = nil, 0
-		}
-		for j, text := range strings.Split(line, "\r") {
-			if j > 0 {
-				s.col = 0
-			}
-			if j > 0 && strings.TrimSpace(text) != "" {
-				s.drawn = append(s.drawn, text)
-			}
-			over := []rune(text)
-			s.line = append(append(slices.Clone(s.line[:s.col]), over...), s.line[min(len(s.line), s.col+len(over)):]...)
-			s.col += len(over)
-		}
-	}
-	return len(p), nil
-}
-
-func (s *terminal) text() string {
-	lines := append(slices.Clone(s.done), strings.TrimRight(string(s.line), " "))
-	return strings.Join(lines, "\n")
-}
-
-// checkJSON decodes lines of JSON with exactly the named fields each.
-func checkJSON(t *testing.T, text string, fields ...string) []map[string]any {
-	t.Helper()
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) != len(fields) || !strings.HasSuffix(text, "\n") {
-		t.Fatalf("%d lines of JSON, want %d:\n%s", len(lines), len(fields), text)
-	}
-	var out []map[string]any
-	for i, line := range lines {
-		var got map[string]any
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
-		want := strings.Fields(fields[i])
-		for _, name := range want {
-			if _, ok := got[name]; !ok {
-				t.Errorf("%q is missing in %s", name, line)
-			}
-		}
-		if len(got) != len(want) {
-			t.Errorf("other fields than %q in %s", fields[i], line)
-		}
-		out = append(out, got)
-	}
-	return out
-}
-
-// The names of the JSON fields, which programs rely on.
-const (
-	epochFields   = "event epoch seed lr train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms step_median_ms compute_ms compress_ms exposed_comm_ms update_ms data_wait_ms density step_bytes_sent bytes_sent wire_bytes"
-	summaryFields = "event model np strategy plan plan_sha256 optimizer seed train_loss eval_loss eval_accuracy samples_per_s params_sha256 wall_s params buckets"
-	skippedFields = summaryFields + " skipped"
-)
 
 func TestReportJSON(t *testing.T) {
 	var out bytes.Buffer
-	scene(t, &reporter{output: output{lines: io.Discard, json: &out}, status: io.Discard, style: "none"})
-	got := checkJSON(t, out.String(), epochFields, epochFields, skippedFields)
+	scene(t, &Reporter{out: console.Output{Lines: io.Discard, JSON: &out}, status: io.Discard, style: "none"})
+	got := commandtest.JSON(t, out.String(), commandtest.EpochFields, commandtest.EpochFields, commandtest.SkippedFields)
 	want := []map[string]any{
 		{
 			"event": "epoch", "epoch": 1., "train_loss": 0.5, "train_accuracy": 0.875, "eval_loss": 0.25, "eval_accuracy": 1.,
@@ -246,10 +178,10 @@ func (d *fullDisk) Close() error {
 func TestReportFaults(t *testing.T) {
 	var lines bytes.Buffer
 	disk := &fullDisk{room: 1}
-	r := &reporter{output: output{lines: &lines, json: disk, file: disk}, status: io.Discard, style: "none"}
+	r := &Reporter{out: console.Output{Lines: &lines, JSON: disk, File: disk}, status: io.Discard, style: "none"}
 	r.Epoch(train.Epoch{Epoch: 1})
 	r.Epoch(train.Epoch{Epoch: 2})
-	err := r.finish()
+	err := r.Finish()
 	if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "--json") || !disk.closed {
 		t.Errorf("error %v, closed %v", err, disk.closed)
 	}
@@ -257,24 +189,8 @@ func TestReportFaults(t *testing.T) {
 		t.Errorf("after a failed run: %q", &lines)
 	}
 	var out bytes.Buffer
-	r = &reporter{output: output{lines: io.Discard, json: &out}, status: io.Discard, style: "none"}
-	if err := r.finish(); err != nil || out.Len() > 0 {
+	r = &Reporter{out: console.Output{Lines: io.Discard, JSON: &out}, status: io.Discard, style: "none"}
+	if err := r.Finish(); err != nil || out.Len() > 0 {
 		t.Errorf("after a failed run: error %v, JSON %q", err, &out)
-	}
-}
-
-func TestNumbers(t *testing.T) {
-	for n, want := range map[int]string{0: "0 steps", 1: "1 step", 999: "999 steps", 1000: "1,000 steps", 1234567: "1,234,567 steps"} {
-		if got := counted(n, "step"); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
-	}
-}
-
-func TestRated(t *testing.T) {
-	for rate, want := range map[float64]string{0: "0.0", 1.26: "1.3", 10: "10", 12345.6: "12,345"} {
-		if got := rated(rate); got != want {
-			t.Errorf("%v: %s, want %s", rate, got, want)
-		}
 	}
 }

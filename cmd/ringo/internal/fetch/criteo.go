@@ -1,0 +1,142 @@
+package fetch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/data"
+)
+
+// criteo is the command that fetches the sample, or makes rows like one.
+func criteo(s set) *cobra.Command {
+	cmd, progress := s.command()
+	cmd.Use = "criteo --out DIR [--generate ROWS --like FILE]"
+	cmd.Long = `Fetch Criteo's sample of 100,000 rows and write it as train.tsv and, the last
+tenth, test.tsv. Or make any number of rows with the column statistics of a
+sample (how often each column is missing, quantiles of the counts, frequencies
+of the categories, new values at the sample's rate, the share of clicks):
+train.tsv with ROWS rows, and test.tsv with a tenth of that, 100,000 at most.
+Clicks depend on hidden weights of the columns, so that models learn; the
+columns do not depend on each other. With --zipf the categories follow a law in
+place of the sample, over as many values as are asked for.`
+	cmd.Example = "  ringo data criteo --out criteo\n" +
+		"  ringo data criteo --generate 10M --like criteo/train.tsv --out criteo-10m\n" +
+		"  ringo train ctr-dnn --data criteo-10m --np 2"
+	var g generation
+	fetch := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dir := cmd.Flag("out").Value.String()
+		if err := g.check(cmd, dir); err != nil {
+			return err
+		}
+		if g.rows == 0 {
+			return fetch(cmd, args)
+		}
+		p, err := progress()
+		if err != nil {
+			return err
+		}
+		p.Unit = "rows"
+		return g.run(cmd, dir, p)
+	}
+	cmd.Flags().Var((*console.Count)(&g.rows), "generate", "make so many `ROWS` (10M, 500k) instead of fetching")
+	cmd.Flags().StringVar(&g.like, "like", "", "`FILE` with the rows whose statistics they get (with --generate)")
+	cmd.Flags().Float64Var(&g.zipf, "zipf", 0, "draw categories by Zipf's law of this `EXPONENT` instead, such as 0.99, over --values of them in each column")
+	cmd.Flags().Var((*console.Count)(&g.values), "values", "so many `VALUES` (1M) of each column of categories (with --zipf)")
+	cmd.Flags().Uint64Var(&g.seed, "seed", 1, "`SEED` of the rows (with --generate); the same one gives the same files")
+	return cmd
+}
+
+// generation is what to make.
+type generation struct {
+	rows int64
+	like string
+	seed uint64
+
+	zipf   float64
+	values int64
+}
+
+func (g *generation) check(cmd *cobra.Command, dir string) error {
+	switch {
+	case g.rows == 0 && (g.like != "" || cmd.Flags().Changed("seed") || g.zipf != 0):
+		return console.Usagef("--like, --seed and --zipf belong to --generate ROWS")
+	case (g.zipf != 0) != (g.values != 0):
+		return console.Usagef("--zipf %v with --values %d: a law of categories needs both", g.zipf, g.values)
+	case g.values > math.MaxUint32:
+		return console.Usagef("--values %d: want at most %d, which is how many categories there are", g.values, uint32(math.MaxUint32))
+	case g.rows > 0 && g.like == "":
+		return console.Usagef("--generate needs --like FILE, the rows whose statistics to take")
+	case g.rows > 0 && dir == "":
+		return console.Usagef("--generate needs --out DIR, the folder for the files")
+	case g.rows > 0 && cmd.Flags().Changed("mirror"):
+		return console.Usagef("--mirror is for fetching; --generate fetches nothing")
+	}
+	return nil
+}
+
+// run writes the two files.
+func (g *generation) run(cmd *cobra.Command, dir string, p *console.Progress) error {
+	for _, name := range []string{"train.tsv", "test.tsv"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("%s is there already: remove it or choose another --out", filepath.Join(dir, name))
+		}
+	}
+	model, err := data.LearnCriteo(g.like)
+	if err != nil {
+		return fmt.Errorf("--like: %w", err)
+	}
+	if g.zipf != 0 {
+		if err := model.Follow(g.zipf, uint32(g.values)); err != nil {
+			return console.Usagef("--zipf: %w", err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for part, file := range []struct {
+		name string
+		rows int64
+	}{{"train.tsv", g.rows}, {"test.tsv", min(max(g.rows/10, 1), 100_000)}} {
+		cfg := data.GenerateConfig{
+			Rows: file.rows, Seed: g.seed, Part: uint64(part), Threads: runtime.GOMAXPROCS(0),
+			Progress: func(rows int64) { p.Update(file.name, rows, file.rows) },
+		}
+		err := writeRows(cmd.Context(), model, filepath.Join(dir, file.name), cfg)
+		p.Finish()
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s rows like %s are in %s; train with `ringo train ctr-dnn --data %s`\n", console.Grouped(int(g.rows)), g.like, dir, dir)
+	return nil
+}
+
+// writeRows gives the file its name once it is whole; nothing stays of one
+// that is not.
+func writeRows(ctx context.Context, model *data.CriteoModel, path string, cfg data.GenerateConfig) error {
+	part := path + ".part"
+	out, err := os.Create(part)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(out, 1<<20)
+	err = model.Write(ctx, w, cfg)
+	err = errors.Join(err, w.Flush(), out.Close())
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(part))
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+// Package noise makes inputs of noise for the models of the zoo: the time of a step does not depend on what is in
+// them, but on how many different rows of a table they name.
+package noise
+
+import (
+	"math/rand/v2"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// MostSamples bounds a batch, and so the memory that it takes.
+const MostSamples = 1 << 16
+
+// Shape is that of a model's samples.
+func Shape(spec models.Spec) data.Shape {
+	return data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: max(1, spec.Labels)}
+}
+
+// Batch makes n samples for the model whose parameters are ps, others for each rank.
+func Batch(spec models.Spec, ps *nn.Params, n, rank int) *data.Batch {
+	rows := spec.Classes
+	for _, t := range ps.Tables() {
+		rows = t.Rows
+	}
+	b := new(data.Batch)
+	b.Resize(Shape(spec), n)
+	rnd := rand.New(rand.NewPCG(1, uint64(rank)))
+	for i := range b.Values {
+		b.Values[i] = float32(rnd.NormFloat64())
+	}
+	for i := range b.IDs {
+		b.IDs[i] = int32(rnd.IntN(rows))
+	}
+	for i := range b.Labels {
+		b.Labels[i] = int32(rnd.IntN(spec.Classes))
+	}
+	return b
+}

@@ -1,0 +1,108 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/tune"
+)
+
+// choiceEvent is a choice's line of JSON, and once steps have been compared with it
+// another. Times are in ms.
+type choiceEvent struct {
+	Event      string            `json:"event"` // "choice", then "choice_measured"
+	Strategy   string            `json:"strategy"`
+	Rule       string            `json:"dlgs_rule,omitempty"`
+	Plan       string            `json:"plan"`
+	SHA256     string            `json:"plan_sha256"`
+	Buckets    int               `json:"buckets"`
+	Why        string            `json:"why,omitempty"`
+	Again      int               `json:"again,omitempty"` // how often it was chosen anew
+	Predicted  float64           `json:"predicted_ms,omitempty"`
+	PredExact  float64           `json:"predicted_exact_ms,omitempty"` // of steps that select exactly, and others
+	PredReuse  float64           `json:"predicted_reuse_ms,omitempty"`
+	Step       float64           `json:"step_ms,omitempty"` // measured, of the slowest rank
+	StepExact  float64           `json:"step_exact_ms,omitempty"`
+	StepReuse  float64           `json:"step_reuse_ms,omitempty"`
+	Steps      int               `json:"steps,omitempty"` // measured
+	Candidates []choiceCandidate `json:"candidates,omitempty"`
+}
+
+// choiceCandidate is what a strategy was predicted to take.
+type choiceCandidate struct {
+	Strategy string  `json:"strategy"`
+	Rule     string  `json:"dlgs_rule,omitempty"`
+	Plan     string  `json:"plan"`
+	Buckets  int     `json:"buckets"`
+	StepMS   float64 `json:"step_ms"`
+	Compress float64 `json:"compress_ms"`
+	Exposed  float64 `json:"exposed_comm_ms"`
+}
+
+func newChoiceEvent(r tune.Report) choiceEvent {
+	p := r.Chosen
+	e := choiceEvent{
+		Event: "choice", Strategy: p.Strategy, Rule: string(p.Rule), Plan: p.PlanName, SHA256: r.SHA256, Buckets: r.Groups, Why: r.Why, Again: r.Again, Predicted: 1e3 * p.Step,
+	}
+	if p.Exact != p.Reuse {
+		e.PredExact, e.PredReuse = 1e3*p.Exact, 1e3*p.Reuse
+	}
+	if m := r.Measured; m != nil {
+		e.Event, e.Steps, e.Step = "choice_measured", m.Steps, 1e3*m.Step
+		if p.Exact != p.Reuse {
+			e.StepExact, e.StepReuse = 1e3*m.Exact, 1e3*m.Reuse
+		}
+		return e
+	}
+	for _, a := range r.All {
+		e.Candidates = append(e.Candidates, choiceCandidate{a.Strategy, string(a.Rule), a.PlanName, len(a.Plan), 1e3 * a.Step, 1e3 * a.Compress, 1e3 * a.Exposed})
+	}
+	return e
+}
+
+// Measuring tells a person what the next seconds are for.
+func (r *Reporter) Measuring() {
+	r.endPhase()
+	r.phase = ""
+	if r.style != "none" {
+		fmt.Fprintln(r.status, "measuring what codecs and exchanges take here")
+	}
+}
+
+// Choice tells a person and a machine of a choice.
+func (r *Reporter) Choice(made tune.Report) {
+	r.endPhase()
+	r.phase = "" // the bar begins anew
+	e := newChoiceEvent(made)
+	for _, line := range e.lines() {
+		fmt.Fprintln(r.out.Lines, line)
+	}
+	r.write(e)
+}
+
+// lines are what a person is told.
+func (e choiceEvent) lines() []string {
+	if e.Event == "choice_measured" {
+		text := fmt.Sprintf("%s, plan %s: predicted %s ms a step, measured %s (%+.1f %%) over %s", e.Strategy, e.Plan, console.Milliseconds(e.Predicted), console.Milliseconds(e.Step), 100*(e.Step/e.Predicted-1), console.Counted(e.Steps, "step"))
+		if e.Why != "" {
+			text += ": " + e.Why
+		}
+		out := []string{text}
+		if e.StepExact > 0 && e.StepReuse > 0 {
+			out = append(out, fmt.Sprintf("  exact steps: predicted %s ms, measured %s; others: predicted %s, measured %s", console.Milliseconds(e.PredExact), console.Milliseconds(e.StepExact), console.Milliseconds(e.PredReuse), console.Milliseconds(e.StepReuse)))
+		}
+		return out
+	}
+	text := fmt.Sprintf("strategy %s%s, plan %s (%s)", e.Strategy, console.After(", rule ", e.Rule), e.Plan, console.Counted(e.Buckets, "bucket"))
+	if e.Why != "" {
+		text += ": " + e.Why
+	}
+	out := []string{text}
+	if len(e.Candidates) == 1 {
+		return append(out, fmt.Sprintf("  predicted %s ms a step", console.Milliseconds(e.Predicted)))
+	}
+	for _, c := range e.Candidates {
+		out = append(out, fmt.Sprintf("  %-6s predicted %8s ms a step in %s (codec %s, exposed %s)%s", c.Strategy, console.Milliseconds(c.StepMS), console.Counted(c.Buckets, "bucket"), console.Milliseconds(c.Compress), console.Milliseconds(c.Exposed), console.After(", rule ", c.Rule)))
+	}
+	return out
+}
