@@ -58,11 +58,11 @@ var lostTimes = []string{"join-timeout", "heartbeat", "dead-after"}
 // to come, too: its time has begun before that of the ranks, and the launcher names those that did not join.
 func (c *serverRole) losing(cfg *server.Config, launched bool) {
 	const away = time.Minute
-	cfg.Arrive, cfg.Heartbeat, cfg.Silence, cfg.Rejoin = c.joinTimeout, c.heartbeat, c.deadAfter, max(away, c.deadAfter)
+	cfg.Times, cfg.Rejoin = c.times(), max(away, c.deadAfter)
 	if c.ps.goesOn() {
 		cfg.Lost, cfg.Rejoin = tables.LostGoesOn, c.deadAfter
 	} else if launched {
-		cfg.Arrive += away
+		cfg.Times.Join += away
 	}
 }
 

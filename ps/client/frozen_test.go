@@ -68,7 +68,7 @@ func TestFrozenServer(t *testing.T) {
 	leakcheck.Check(t)
 	for _, what := range []string{"a pull", "a push", "a meeting elsewhere"} {
 		synctest.Test(t, func(t *testing.T) {
-			j := newJob(t, 2, 2, 1, nil, func(c *service.Config) { c.Heartbeat, c.Silence = time.Second, 3*time.Second })
+			j := newJob(t, 2, 2, 1, nil, func(c *service.Config) { c.Times.DeadAfter = 3 * time.Second })
 			frozen := freezes(j)
 			clients := []*Client{j.dial(0, nil), j.dial(1, nil)}
 			time.Sleep(5 * time.Minute)
@@ -120,7 +120,7 @@ func stuck(c *Client, what string) error {
 // One that somebody else watches is waited for, as one that is away, until it is there again.
 func TestFrozenServerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJob(t, 2, 1, 1, nil, func(c *service.Config) { c.Heartbeat, c.Silence = time.Second, 3*time.Second })
+		j := newJob(t, 2, 1, 1, nil, func(c *service.Config) { c.Times.DeadAfter = 3 * time.Second })
 		frozen := freezes(j)
 		c := j.dial(0, func(cfg *Config) { cfg.Watched = true })
 		frozen.Store(true)

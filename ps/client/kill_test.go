@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
@@ -71,7 +72,7 @@ func TestKilledTrainer(t *testing.T) {
 	e := fake.New(fake.Config{Trainers: 2, Lanes: 1, Bounded: true, LostLeaves: true}, sc)
 	s, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: 2, Schema: &sc, Open: func(schema.Schema) (service.Engine, error) { return e, nil },
-		Heartbeat: 200 * time.Millisecond, Silence: 5 * time.Second, Rejoin: 10 * time.Second, // in which a process starts
+		Times: cluster.Times{Join: 10 * time.Second, Heartbeat: 200 * time.Millisecond, DeadAfter: 5 * time.Second}, Rejoin: 10 * time.Second, // in which a process starts
 	})
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

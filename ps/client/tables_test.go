@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -181,7 +182,7 @@ func serveTables(addr, ticket, dir string) error {
 	}
 	var e *tables.Engine
 	s, err := service.New(service.Config{
-		Ticket: t, Version: "1", Servers: 1, Trainers: 2, Rejoin: time.Hour,
+		Ticket: t, Version: "1", Servers: 1, Trainers: 2, Times: cluster.Times{Join: time.Hour}, Rejoin: time.Hour,
 		Open: func(sc schema.Schema) (service.Engine, error) {
 			e, err = tables.Open(tables.Config{Trainers: 2, Mode: tables.Async, Durability: tables.WAL, Dir: dir, MaxRows: 1 << 16}, sc)
 			return e, err

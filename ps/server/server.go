@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -73,8 +74,9 @@ type Config struct {
 	// FullWait is how long the server waits for room on a full disk for its last checkpoint, and for its part of one of
 	// the job, which waits meanwhile. 0: it does not.
 	FullWait time.Duration
-	// Heartbeat, Silence, Rejoin and Arrive say when a trainer is lost: see service.Config.
-	Heartbeat, Silence, Rejoin, Arrive time.Duration
+	// Times and Rejoin say when a trainer is lost: see service.Config.
+	Times  cluster.Times
+	Rejoin time.Duration
 	// HTTP is HOST:PORT of server 0, where a person may ask by HTTP; the others take the next ports, and port 0 is any free one.
 	// ListenHTTP makes Admin and AdminHost of it.
 	HTTP string
@@ -173,7 +175,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Mode: message.ModeOf(string(cfg.Mode), cfg.Staleness), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
-		Heartbeat: cfg.Heartbeat, Silence: cfg.Silence, Rejoin: cfg.Rejoin, Arrive: cfg.Arrive, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open,
+		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open,
 	})
 	if err != nil {
 		return Figures{}, err

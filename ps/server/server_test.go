@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -45,7 +46,7 @@ func run(t *testing.T, ticket transport.Ticket, change func(*Config)) *running {
 	}
 	cfg := Config{
 		Listener: listen(), Admin: listen(), Ticket: ticket, Version: "1", Servers: 1, Trainers: 1, Mode: tables.Async, Durability: tables.None,
-		Rejoin: 2 * time.Minute,
+		Times: cluster.Times{Join: 2 * time.Minute}, Rejoin: 2 * time.Minute,
 	}
 	if change != nil {
 		change(&cfg)

@@ -56,7 +56,7 @@ var errGoodbye = errors.New("it has left")
 
 func newConn(s *Server, link *transport.Link) *conn {
 	c := &conn{s: s, link: link, over: make(chan struct{}), pulls: newStock(s.cfg.Pulls, func(p *pull) int { return p.body.Room() }), parking: make(chan *pull), helper: make(chan *pull)}
-	c.io = message.NewConn(link, message.Server, &c.limits, s.cfg.Silence)
+	c.io = message.NewConn(link, message.Server, &c.limits, s.cfg.Times.DeadAfter)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.out.init(s.cfg.Replies)
 	c.safe.wake = make(chan struct{}, 1)

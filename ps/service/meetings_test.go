@@ -135,7 +135,7 @@ func TestMeetingRefused(t *testing.T) {
 func TestRejoinAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 2, func(c *Config, e *fake.Config) {
-			c.Rejoin, c.Arrive, e.Forgetful = 10*time.Second, time.Minute, true
+			c.Rejoin, e.Forgetful = 10*time.Second, true
 		})
 		h := hello(0, 2)
 		h.From = 5
@@ -166,7 +166,7 @@ func TestRejoinAfterRestart(t *testing.T) {
 func TestMeetingWithoutTheLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 3, func(c *Config, _ *fake.Config) {
-			c.Rejoin, c.Silence, c.Arrive = 10*time.Second, 10*time.Second, time.Minute
+			c.Rejoin = 10 * time.Second
 		})
 		p := trainers(w, 2) // of three; the last one never comes
 		p[0].comes(1, 1, "a")

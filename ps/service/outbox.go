@@ -131,7 +131,7 @@ func (o *outbox) stop() {
 // write writes what is in the outbox until it is closed, and signs of life where there
 // is nothing.
 func (c *conn) write() {
-	o, tick := &c.out, time.NewTicker(c.s.cfg.Heartbeat)
+	o, tick := &c.out, time.NewTicker(c.s.cfg.Times.Heartbeat)
 	defer tick.Stop()
 	defer o.stop()
 	beat, ack := frameOf(message.TypeHeartbeat, nil), make([]byte, message.Front)

@@ -54,7 +54,7 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	tried, cancel := context.WithCancel(context.Background())
 	cancel()
-	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
+	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Times.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
 	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
 	s.seats.init(cfg.Trainers, cfg.Lanes, s.clock)
 	s.meetings.init(cfg.Trainers)
@@ -224,11 +224,11 @@ func (s *Server) open(sc schema.Schema) error {
 }
 
 // begin starts the time that trainers have to come.
-func (s *Server) begin() { s.seats.begin(s.cfg.Arrive - s.cfg.Rejoin) }
+func (s *Server) begin() { s.seats.begin(s.cfg.Times.Join - s.cfg.Rejoin) }
 
 // watch returns why the server ends.
 func (s *Server) watch(ctx context.Context) error {
-	tick := time.NewTicker(s.cfg.Heartbeat)
+	tick := time.NewTicker(s.cfg.Times.Heartbeat)
 	defer tick.Stop()
 	opened := s.opened
 	var failed <-chan struct{}
@@ -263,7 +263,7 @@ func (s *Server) look() error {
 	for _, l := range s.seats.overdue(s.cfg.Rejoin) {
 		limit := s.cfg.Rejoin
 		if l.beginning {
-			limit = s.cfg.Arrive
+			limit = s.cfg.Times.Join
 		}
 		cause := fmt.Errorf("its lane %d has been away for %v: %w", l.lane, limit, l.cause)
 		if engine == nil {
@@ -275,7 +275,7 @@ func (s *Server) look() error {
 		}
 		s.meetings.leave(l.trainer)
 	}
-	if s.seats.done(s.cfg.Silence) {
+	if s.seats.done(s.cfg.Times.DeadAfter) {
 		return errAllLeft
 	}
 	return nil

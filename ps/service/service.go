@@ -22,8 +22,8 @@
 //
 // # Who is there
 //
-// Both ends say something at least every [Config.Heartbeat]. A connection that is
-// silent for [Config.Silence] is closed; one on which bytes move, however slowly, is
+// Both ends say something at least every [cluster.Times.Heartbeat]. A connection that is
+// silent for [cluster.Times.DeadAfter] is closed; one on which bytes move, however slowly, is
 // not. All absences are counted in time in which the server itself ran: one that was
 // stopped for a while blames nobody. A lane that connects again takes the place of its old connection. A trainer
 // with a lane that does not come back within [Config.Rejoin] is lost, and the engine
@@ -48,9 +48,11 @@ import (
 	"net"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/wal"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -125,14 +127,12 @@ type Config struct {
 	// Strangers is how many connections may be in their handshake at a time; 0: 128.
 	Strangers int
 
-	// Heartbeat is how often each end shows that it lives, at most 5 s; 0: 1 s.
-	Heartbeat time.Duration
-	// Silence is after which time without a byte an end is taken for dead, at
-	// least twice Heartbeat; 0: 10 s.
-	Silence time.Duration
-	// Rejoin is how long a trainer may stay away; 0: 60 s. Arrive is how long it may
-	// take to come at the beginning, but not to a server that takes another one's place; 0: Rejoin.
-	Rejoin, Arrive time.Duration
+	// Times say how long trainers are waited for. Join is how long one may take to come at the beginning, though not
+	// to a server that takes another one's place. DeadAfter is the time without a byte after which an end is taken for
+	// dead. Heartbeat is at most 5 s.
+	Times cluster.Times
+	// Rejoin is how long a trainer may stay away, at least Times.DeadAfter. 0 means 60 s.
+	Rejoin time.Duration
 	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
 
@@ -150,8 +150,7 @@ func (c Config) withDefaults() Config {
 	c.MaxKeys, c.MaxValues = cmp.Or(c.MaxKeys, 32<<10), cmp.Or(c.MaxValues, 512<<10)
 	c.Pulls, c.Replies = cmp.Or(c.Pulls, 64), cmp.Or(c.Replies, 8)
 	c.Strangers = cmp.Or(c.Strangers, 128)
-	c.Heartbeat, c.Silence, c.Rejoin = cmp.Or(c.Heartbeat, time.Second), cmp.Or(c.Silence, 10*time.Second), cmp.Or(c.Rejoin, time.Minute)
-	c.Arrive = cmp.Or(c.Arrive, c.Rejoin)
+	c.Times, c.Rejoin = c.Times.WithDefaults(), cmp.Or(c.Rejoin, time.Minute)
 	c.SocketBytes = cmp.Or(c.SocketBytes, 2<<20)
 	if c.Report == nil {
 		c.Report = func(string) {}
@@ -179,9 +178,13 @@ func (c Config) Validate() error {
 	}
 	fault(c.Replies < 1 || c.Replies > 1<<12, "%d answers to be read: want 1 to %d", c.Replies, 1<<12)
 	fault(c.Strangers < 1, "%d strangers: want at least 1", c.Strangers)
-	fault(c.Heartbeat > transport.HandshakeTimeout/2, "a heartbeat every %v: want at most %v", c.Heartbeat, transport.HandshakeTimeout/2)
-	fault(c.Rejoin < c.Silence, "trainers are lost after %v: want at least the silence that a connection may have, %v", c.Rejoin, c.Silence)
-	fault(c.Arrive < 0, "trainers have %v to come: want at least 0", c.Arrive)
+	if err := c.Times.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if most := transport.HandshakeTimeout / 2; c.Times.Heartbeat > most {
+		errs = append(errs, setting.Faultf("job.heartbeat", "%v: want at most %v with servers that keep the parameters", c.Times.Heartbeat, most))
+	}
+	fault(c.Rejoin < c.Times.DeadAfter, "a trainer may stay away for %v: want at least %v, the silence that a connection may have", c.Rejoin, c.Times.DeadAfter)
 	fault(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
 	if c.Schema != nil {
 		if err := c.Schema.Validate(); err != nil {
@@ -200,7 +203,7 @@ func (c *Config) hello() message.Hello {
 
 func (c *Config) welcome(last uint64) message.Welcome {
 	return message.Welcome{
-		Keys: c.MaxKeys, Values: c.MaxValues, Pulls: c.Pulls, Last: last, Heartbeat: c.Heartbeat, Silence: c.Silence,
+		Keys: c.MaxKeys, Values: c.MaxValues, Pulls: c.Pulls, Last: last, Heartbeat: c.Times.Heartbeat, Silence: c.Times.DeadAfter,
 	}
 }
 

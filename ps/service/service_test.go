@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
@@ -402,9 +403,9 @@ func TestGarbage(t *testing.T) {
 
 func TestConfigFaults(t *testing.T) {
 	sc := schema.Schema{}
-	err := Config{Servers: 2, Index: 2, Trainers: 1025, MaxKeys: -1, Pulls: -1, Replies: -1, Strangers: -1, Heartbeat: time.Minute, Rejoin: time.Second, SocketBytes: 1, Schema: &sc}.Validate()
+	err := Config{Servers: 2, Index: 2, Trainers: 1025, MaxKeys: -1, Pulls: -1, Replies: -1, Strangers: -1, Times: cluster.Times{Heartbeat: time.Minute}, Rejoin: time.Second, SocketBytes: 1, Schema: &sc}.Validate()
 	says(t, err, "no ticket", "no version", "nothing opens", "server 2 of 2", "trainer 0 of 1025", "keys of a message -1", "pulls of a connection -1",
-		"-1 answers", "-1 strangers", "ms of silence 10000", "heartbeat every 1m0s", "lost after 1s", "1 bytes", "nothing to serve")
+		"-1 answers", "-1 strangers", "ms of silence 10000", "job.heartbeat 1m0s: want at most 5s with servers that keep", "job.dead-after 10s: want at least twice job.heartbeat, which is 1m0s", "stay away for 1s: want at least 10s", "1 bytes", "nothing to serve")
 	if _, err := New(Config{}); err == nil {
 		t.Error("the zero value is taken")
 	}
