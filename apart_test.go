@@ -30,9 +30,9 @@ func TestApart(t *testing.T) {
 		cfg  ringo.Config
 		want string
 	}{
-		{ringo.Config{Apart: true, Size: 1}, "need the addresses of servers of tables"},
+		{ringo.Config{Apart: true, Size: 1}, "servers.addresses are missing"},
 		{ringo.Config{Apart: true, Size: 1, Servers: 2, Tables: cfg.Tables}, "2 servers that sum gradients"},
-		{ringo.Config{Apart: true, Size: 1, Rendezvous: "h:1", Tables: cfg.Tables}, `rendezvous "h:1": ranks that are apart do not meet there`},
+		{ringo.Config{Apart: true, Size: 1, Rendezvous: "h:1", Tables: cfg.Tables}, `job.rendezvous "h:1" has no effect`},
 		{ringo.Config{Apart: true}, launch.RankVar + " is not set: ranks that are apart need a launcher"},
 	} {
 		if _, err := ringo.Join(context.Background(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {

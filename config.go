@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Config places a rank in its job. The zero value takes the place that the
@@ -67,6 +68,8 @@ const (
 	TransportTCP = "tcp"
 )
 
+const pathRendezvous setting.Path = "job.rendezvous"
+
 // Validate reports every fault of c at once.
 func (c Config) Validate() error {
 	var errs []error
@@ -75,32 +78,37 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	fault(c.Servers < 0, "servers %d: want at least 0", c.Servers)
+	set := func(wrong bool, p setting.Path, format string, args ...any) {
+		if wrong {
+			errs = append(errs, setting.Faultf(p, format, args...))
+		}
+	}
+	set(c.Servers < 0, "servers.count", "%d: want at least 0", c.Servers)
 	fault(c.Aggregate.Trainers != 0, "trainers %d: leave it out, it is the job's size", c.Aggregate.Trainers)
 	if err := c.aggregation(1).Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	fault(c.Size < 0, "size %d: want the number of ranks, or 0 for the launcher's", c.Size)
+	set(c.Size < 0, "job.ranks", "%d: want the number of ranks, or 0 for the launcher's", c.Size)
 	if c.serves {
 		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Servers), "server %d: want 0 to %d, since there are %d", c.Rank, c.Servers-1, c.Servers)
 	} else {
-		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "rank %d: want 0 to %d, since the size is %d", c.Rank, c.Size-1, c.Size)
+		set(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "job.rank", "%d: want 0 to %d, since %v is %d", c.Rank, c.Size-1, setting.Path("job.ranks"), c.Size)
 	}
-	fault(c.Apart && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks that are apart have servers of tables alone", c.Servers)
-	fault(c.Apart && c.Rendezvous != "", "rendezvous %q: ranks that are apart do not meet there", c.Rendezvous)
-	fault(c.Apart && c.Size > 0 && len(c.Tables) == 0, "ranks that are apart need the addresses of servers of tables")
+	fault(c.Apart && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (Apart) reach servers that keep parameters, and no others", c.Servers)
+	set(c.Apart && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (Apart) meet at servers that keep parameters", c.Rendezvous)
+	set(c.Apart && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (Apart) meet at servers that keep parameters")
 	if c.Size > 0 && !c.Apart {
 		_, port, err := net.SplitHostPort(c.Rendezvous)
-		fault(err != nil || port == "", "rendezvous %q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
+		set(err != nil || port == "", pathRendezvous, "%q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
 	}
-	fault(c.Size == 0 && (c.Rank != 0 || c.Rendezvous != ""),
-		"rank %d and rendezvous %q place a rank by hand, which needs the size too", c.Rank, c.Rendezvous)
+	set(c.Size == 0 && c.Rank != 0, "job.rank", "%d places a rank by hand, which needs %v, too", c.Rank, setting.Path("job.ranks"))
+	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q places a rank by hand, which needs %v, too", c.Rendezvous, setting.Path("job.ranks"))
 	for i, addr := range c.Tables {
 		_, port, err := net.SplitHostPort(addr)
-		fault(err != nil || port == "", "server of tables %d at %q: want HOST:PORT", i, addr)
+		set(err != nil || port == "", "servers.addresses", "%q of server %d: want HOST:PORT", addr, i)
 	}
-	fault(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
-		"transport %q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
+	set(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
+		"job.transport", "%q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
 	if err := c.Times.Validate(); err != nil {
 		errs = append(errs, err)
 	}

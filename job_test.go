@@ -365,9 +365,9 @@ func TestConfig(t *testing.T) {
 		cfg  ringo.Config
 		want []string
 	}{
-		{ringo.Config{Size: -1}, []string{"size -1"}},
-		{ringo.Config{Rank: 1}, []string{"rank 1", "needs the size"}},
-		{ringo.Config{Rendezvous: "host:1"}, []string{`"host:1"`, "needs the size"}},
+		{ringo.Config{Size: -1}, []string{"job.ranks -1"}},
+		{ringo.Config{Rank: 1}, []string{"job.rank 1", "needs job.ranks"}},
+		{ringo.Config{Rendezvous: "host:1"}, []string{`job.rendezvous "host:1"`, "needs job.ranks"}},
 		{ringo.Config{Size: 2, Rank: 2, Rendezvous: "host:1"}, []string{"rank 2: want 0 to 1"}},
 		{ringo.Config{Size: 2, Rank: -1}, []string{"rank -1", `rendezvous ""`}},
 		{ringo.Config{Size: 2, Rendezvous: "host"}, []string{`rendezvous "host": want HOST:PORT`}},

@@ -88,7 +88,7 @@ func TestLocalServers(t *testing.T) {
 
 // served is how a server of a test ended.
 type served struct {
-	figures aggregate.Stats
+	figures aggregate.Figures
 	place   ringo.Serving
 	err     error
 }
@@ -199,7 +199,7 @@ func TestRoles(t *testing.T) {
 	_, err := ringo.Join(t.Context(), ringo.Config{Servers: 1})
 	checkText(t, err, "RINGO_RANK is not set")
 	_, err = ringo.Join(t.Context(), ringo.Config{Servers: -1, Aggregate: aggregate.Config{Trainers: 2, SegmentBytes: 1}})
-	checkText(t, err, "servers -1", "trainers 2", "segment bytes 1")
+	checkText(t, err, "servers.count -1", "trainers 2", "segment bytes 1")
 	for name, value := range map[string]string{
 		launch.RankVar: "2", launch.WorldSizeVar: "2", launch.ServersVar: "1", launch.RoleVar: "server",
 		launch.RendezvousVar: "127.0.0.1:1", launch.TicketVar: transport.NewTicket().String(),

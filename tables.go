@@ -21,7 +21,7 @@ func (j *Job) Tables() int { return len(j.tables) }
 // not say, by Mode, that it knows.
 func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	if len(j.tables) == 0 {
-		return nil, fmt.Errorf("the job has no servers of tables: start it with some, such as by ringo run --servers 1 --ps-mode async, or give all ranks their addresses")
+		return nil, fmt.Errorf("the job has no servers that keep parameters: start it by ringo run with some (servers.count 1, sync async), or give all ranks their addresses (Config.Tables)")
 	}
 	if j.ticket == nil {
 		return nil, fmt.Errorf("a job of one process has no servers of tables: start its ranks as processes")

@@ -65,7 +65,6 @@ func Lines(err error, name func(Path) string) []string {
 
 // Tell is Lines with the whole text of a Fault as tell says.
 func Tell(err error, tell func(*Fault) string) (lines []string) {
-	var fault *Fault
 	switch all := err.(type) {
 	case nil:
 		return nil
@@ -75,8 +74,24 @@ func Tell(err error, tell func(*Fault) string) (lines []string) {
 		}
 		return lines
 	}
-	if !errors.As(err, &fault) {
-		return []string{err.Error()}
+	text := err.Error()
+	for _, f := range within(err) {
+		text = strings.Replace(text, f.Error(), tell(f), 1)
 	}
-	return []string{strings.Replace(err.Error(), fault.Error(), tell(fault), 1)}
+	return []string{text}
+}
+
+// within are the faults that an error wraps, but for what these wrap.
+func within(err error) (all []*Fault) {
+	switch e := err.(type) {
+	case *Fault:
+		return []*Fault{e}
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			all = append(all, within(one)...)
+		}
+	case interface{ Unwrap() error }:
+		return within(e.Unwrap())
+	}
+	return all
 }

@@ -112,6 +112,10 @@ func TestLinesNameSettingsAsTheCallerDoes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	several := fmt.Errorf("joining: %w", errors.Join(setting.Faultf("a.x", "1"), errors.New("other"), setting.Faultf("a.y", "2 of %v", setting.Path("a.x"))))
+	if got := setting.Lines(several, flag); !slices.Equal(got, []string{"joining: --x 1\nother\n--y 2 of --x"}) {
+		t.Errorf("of several that one error wraps: %q", got)
+	}
 	if !errors.Is(cause, fs.ErrNotExist) {
 		t.Error("the cause is not to be found in the fault")
 	}

@@ -49,14 +49,6 @@ type Servers struct {
 	Start int
 }
 
-// mode is what the servers are asked to be.
-func (s Servers) mode() string {
-	if s.Consistency == "bsp" {
-		return message.ModeOf("sync", 0) // as they call it
-	}
-	return message.ModeOf(s.Consistency, s.Staleness)
-}
-
 // geoSteps is GeoSteps of geo, and 0 of others.
 func (s Servers) geoSteps() int {
 	if s.Consistency != "geo" {
@@ -194,7 +186,7 @@ func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
 	if lead != nil {
 		r.remote.client = lead.remote.client
 	} else {
-		c := client.Config{Schema: s, Lanes: threads, Job: at.job, Mode: cfg.Servers.mode()}
+		c := client.Config{Schema: s, Lanes: threads, Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
 		if err := cfg.Servers.codes(&c); err != nil {
 			return err
 		}

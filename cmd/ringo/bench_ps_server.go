@@ -223,9 +223,9 @@ func (p *serverProcess) removeDir() error {
 
 // serverFigures are what a server says of itself.
 type serverFigures struct {
-	Service service.Stats   `json:"service"`
+	Service service.Figures `json:"service"`
 	Tables  tables.Stats    `json:"tables"`
-	Process usage.Resources `json:"process"`
+	Process usage.Figures   `json:"process"`
 }
 
 // table is the only one's.

@@ -112,6 +112,14 @@ func consistencies() []string { return []string{"sync", "async", "geo", "ssp"} }
 // keeps says that servers keep parameters.
 func (f *psFlags) keeps() bool { return f.mode != "" && f.mode != psSum }
 
+// consistency is the mode by its name in the libraries.
+func (f *psFlags) consistency() string {
+	if f.mode == "sync" {
+		return string(tables.BSP)
+	}
+	return f.mode
+}
+
 // hold keeps the program in memory where rows are read from SSD.
 func (f *psFlags) hold() {
 	if f.memory > 0 {
@@ -124,11 +132,7 @@ func (f *psFlags) training() train.Servers {
 	if !f.keeps() {
 		return train.Servers{}
 	}
-	consistency := f.mode
-	if consistency == "sync" {
-		consistency = "bsp"
-	}
-	s := train.Servers{Consistency: consistency, Staleness: f.staleness, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
+	s := train.Servers{Consistency: f.consistency(), Staleness: f.staleness, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
 	if f.mode == string(tables.Geo) {
 		s.GeoSteps = f.geoSteps
 	}

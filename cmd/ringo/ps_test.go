@@ -35,7 +35,7 @@ func TestSavedByServers(t *testing.T) {
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d: %s", status, errs)
 	}
-	checkHolds(t, "stdout", out, two+": 2 servers of job ", " for 2 trainers, sync, durability checkpoint\n", "table embedding: ", " rows of 10 weights, adagrad",
+	checkHolds(t, "stdout", out, two+": 2 servers of job ", " for 2 trainers, bsp, durability checkpoint\n", "table embedding: ", " rows of 10 weights, adagrad",
 		"array dense: ", "\nserver 1: ", ", after step 7\n", "  checkpoint 1, ", ": whole, ")
 	_, out, _ = command(t, "ps show --json - "+two)
 	var shown struct {
@@ -236,6 +236,6 @@ func TestKeepUsage(t *testing.T) {
 		t.Errorf("%v, %v", a.String(), err)
 	}
 	dir := t.TempDir()
-	checkRefused(t, exitFailed, "ps show "+dir, "has no folder server-0: want the directory of a job's servers")
+	checkRefused(t, exitFailed, "ps show "+dir, "has no folder server-0: want the folder of a job's servers")
 	checkRefused(t, exitFailed, "ps show "+filepath.Join(dir, "none"), "no such file or directory")
 }

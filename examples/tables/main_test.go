@@ -59,7 +59,7 @@ func serve(mode tables.Mode) error {
 
 // Two ranks on two servers learn who likes what, in step and out of it.
 func TestLearns(t *testing.T) {
-	for _, mode := range []tables.Mode{tables.Sync, tables.Async, tables.SSP} {
+	for _, mode := range []tables.Mode{tables.BSP, tables.Async, tables.SSP} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		var out bytes.Buffer
@@ -86,7 +86,7 @@ func TestGeoIsRefused(t *testing.T) {
 	if !errors.As(err, &death) || death.Table >= 0 || out.Len() > 0 {
 		t.Fatalf("got %v, stdout %q", err, &out)
 	}
-	for _, want := range []string{"in geo mode servers add what is pushed to the parameters, by no rule", "servers of mode sync, async or ssp"} {
+	for _, want := range []string{"in geo mode servers add what is pushed to the parameters, by no rule", "servers of mode bsp, async or ssp"} {
 		if told := errs.String() + err.Error(); !strings.Contains(told, want) { // by the rank, or by its launcher for it
 			t.Errorf("%q is not in\n%s", want, told)
 		}
@@ -144,7 +144,7 @@ func TestAlone(t *testing.T) {
 	var errs strings.Builder
 	cmd.Stdout, cmd.Stderr = io.Discard, &errs
 	err := cmd.Run()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(errs.String(), "tables: ") || !strings.Contains(errs.String(), "ringo run --servers 1 --ps-mode async") {
+	if cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(errs.String(), "tables: ") || !strings.Contains(errs.String(), "ringo run with some (servers.count 1, sync async)") {
 		t.Errorf("%v: %s", err, &errs)
 	}
 }

@@ -143,10 +143,10 @@ func (l *Lane) rows(table int, step, at uint64, keys []uint64, dst []float32) (*
 // gradient, and travel as they are, whatever Config.Push says. Both are the caller's again when it returns. It waits while Config.Window
 // changes are not acknowledged. Without Config.Merge no key may be there twice.
 //
-// What the servers do with it is their mode. In sync a row moves once a step, by the rule and the mean of what
+// What the servers do with it is their mode. In bsp a row moves once a step, by the rule and the mean of what
 // trainers have pushed, the sum divided by how many trainers made the step, whether or not all of them pushed this row: as
 // if one trainer had a batch of all. In async and ssp it moves with each push, by the whole of it: with N trainers
-// by N pushes a step, and a learning rate that suits sync may be N times too high. In geo what is pushed is added, by no
+// by N pushes a step, and a learning rate that suits bsp may be N times too high. In geo what is pushed is added, by no
 // rule: it must be by how much the trainer's copy has moved, divided by the number of copies. A gradient there
 // makes parameters worse, which is why servers of that mode take only trainers that say by Config.Mode that they know.
 func (l *Lane) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
@@ -269,7 +269,7 @@ func (l *Lane) ranges(d *schema.Dense, lo, hi int, f func(k *link, lo, hi int) e
 
 // Clock tells all servers that this lane has pushed all that it will of a step, and
 // what the learning rate is from the next step on; below zero: what it is now.
-// In sync the step is applied when all lanes of all trainers have told so, as the mean of their
+// In bsp the step is applied when all lanes of all trainers have told so, as the mean of their
 // pushes; in async and ssp pushes were applied, and added up, as they came: see PushRows. In ssp it bounds how far
 // others may be ahead, and in geo the rate has no effect.
 func (l *Lane) Clock(step uint64, rate float64) error {

@@ -24,7 +24,7 @@ import (
 
 var _ service.Engine = (*tables.Engine)(nil)
 
-// Two trainers and two servers with real tables, in sync mode with a log, over
+// Two trainers and two servers with real tables, in bsp mode with a log, over
 // connections that are cut again and again: at every step both trainers see the same
 // values, which are those that a plain sum gives.
 func TestSyncOverBadConnections(t *testing.T) {
@@ -34,7 +34,7 @@ func TestSyncOverBadConnections(t *testing.T) {
 		j.running[i].cancel()
 		<-j.running[i].ended
 		e, err := tables.Open(tables.Config{
-			Index: i, Servers: 2, Trainers: 2, Mode: tables.Sync, Durability: tables.WAL, Dir: t.TempDir(), MaxRows: 1 << 16,
+			Index: i, Servers: 2, Trainers: 2, Mode: tables.BSP, Durability: tables.WAL, Dir: t.TempDir(), MaxRows: 1 << 16,
 		}, testSchema())
 		must(t, err)
 		t.Cleanup(func() { must(t, e.Close()) })

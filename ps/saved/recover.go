@@ -21,7 +21,7 @@ type Recovery struct {
 
 // Recover brings the checkpoints of a job whose servers have ended, or were killed, to what their logs
 // have, and reports where each log ends and how that is known: it opens each server whose log is ahead of its newest checkpoint as if it were started again, and
-// saves it. Servers that are running are an error (wal.ErrHeld). Steps that sync had not applied, because
+// saves it. Servers that are running are an error (wal.ErrHeld). Steps that bsp had not applied, because
 // not all trainers had ended them, stay in the log.
 func Recover(ctx context.Context, dir string, r Recovery) error {
 	if r.Report == nil {

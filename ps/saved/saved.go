@@ -55,7 +55,7 @@ func Open(dir string) (*Job, error) {
 	j := &Job{Dir: dir}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: want the directory of a job's servers (--ps-dir, or start-1 and so on in that of its --checkpoint)", err)
+		return nil, fmt.Errorf("%w: want the folder of a job's servers, which is start-1 and so on in its folder of checkpoints where it has one", err)
 	}
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func Open(dir string) (*Job, error) {
 		j.Servers = append(j.Servers, s)
 	}
 	if len(j.Servers) == 0 {
-		return nil, fmt.Errorf("%s has no folder server-0: want the directory of a job's servers (--ps-dir, or start-1 and so on in that of its --checkpoint), not that of one of them", dir)
+		return nil, fmt.Errorf("%s has no folder server-0: want the folder of a job's servers, not that of one of them: it is start-1 and so on in the job's folder of checkpoints where it has one", dir)
 	}
 	return j.whole(errs)
 }
@@ -198,12 +198,12 @@ func Begin(dir string) (*Job, error) {
 }
 
 // Steps is the range of the steps that the servers' checkpoints have, which are of different moments where
-// the servers were killed: of a checkpoint of the whole job its own, else from all trainers' that sync had applied, else
+// the servers were killed: of a checkpoint of the whole job its own, else from all trainers' that bsp had applied, else
 // the last that any had ended.
 func (j *Job) Steps() (least, most uint64) {
 	for i, s := range j.Servers {
 		step := s.About.Highest
-		if s.About.Mode == tables.Sync {
+		if s.About.Mode == tables.BSP {
 			step = s.About.Applied
 		}
 		if s.About.Step > 0 {

@@ -40,7 +40,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// job is one trainer with its servers, in sync.
+// job is one trainer with its servers, in bsp.
 type job struct {
 	t       *testing.T
 	dir     string
@@ -61,7 +61,7 @@ func begin(t *testing.T, n int, durability tables.Durability, from []string, mem
 		}
 		tier, err := tiers.Open(below, layout(0.1))
 		must(t, err)
-		c := tables.Config{Job: t.Name(), Index: i, Servers: n, Trainers: 1, Mode: tables.Sync, Durability: durability, From: from, Make: tier.Make}
+		c := tables.Config{Job: t.Name(), Index: i, Servers: n, Trainers: 1, Mode: tables.BSP, Durability: durability, From: from, Make: tier.Make}
 		if durability != tables.None {
 			c.Dir = ServerDir(j.dir, i)
 		}
@@ -318,7 +318,7 @@ func TestFaults(t *testing.T) {
 	}{
 		"missing":   {func(j, _ *job) error { return os.RemoveAll(at(j, "server-1")) }, []string{"server-1 is missing: the job had 3 servers"}},
 		"no folder": {func(j, _ *job) error { return os.RemoveAll(j.dir) }, []string{"no such file"}},
-		"empty":     {func(j, _ *job) error { return errors.Join(os.RemoveAll(j.dir), os.Mkdir(j.dir, 0o777)) }, []string{"has no folder server-0: want the directory of a job's servers"}},
+		"empty":     {func(j, _ *job) error { return errors.Join(os.RemoveAll(j.dir), os.Mkdir(j.dir, 0o777)) }, []string{"has no folder server-0: want the folder of a job's servers"}},
 		"no owner": {func(j, _ *job) error {
 			return errors.Join(os.Remove(at(j, "server-0", "JOB")), os.Remove(at(j, "server-2", "JOB")))
 		}, []string{"server-0 is no server's folder", "server-2 is no server's folder"}},

@@ -47,7 +47,7 @@ func TestOrderedCheckpoints(t *testing.T) {
 	if err := errors.Join(c.Leave(context.Background()), <-r.end); err != nil {
 		t.Error(err)
 	}
-	if found, _ := filepath.Glob(filepath.Join(first, "server-0", "checkpoints", "*")); len(found) != 1 || r.stats.Tables.Saved != 1 {
+	if found, _ := filepath.Glob(filepath.Join(first, "server-0", "checkpoints", "*")); len(found) != 1 || r.figures.Tables.Saved != 1 {
 		t.Errorf("checkpoints %v", found)
 	}
 	var mu sync.Mutex
@@ -79,7 +79,7 @@ func TestOrderedCheckpoints(t *testing.T) {
 	if err := <-r.end; err == nil || !strings.Contains(err.Error(), "is of step 10 of its run, not of step 11") {
 		t.Errorf("ended with %v", err)
 	}
-	err = Config{Job: "x", FromStep: 3, Mode: tables.Sync, Durability: tables.None, Servers: 1, Trainers: 1}.Validate()
+	err = Config{Job: "x", FromStep: 3, Mode: tables.BSP, Durability: tables.None, Servers: 1, Trainers: 1}.Validate()
 	for _, want := range []string{`it begins with checkpoints [] of step 3 in ""`, "servers.dir is missing: servers.durability checkpoint"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

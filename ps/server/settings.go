@@ -42,7 +42,7 @@ func (c *Config) Settings() []setting.Row {
 
 // keeps is what all settings of servers that keep parameters need, and perhaps more.
 func keeps(more ...setting.Need) setting.Need {
-	mode := setting.Is("sync", "bsp", string(tables.SSP), string(tables.Async), string(tables.Geo))
+	mode := setting.Is("sync", string(tables.BSP), string(tables.SSP), string(tables.Async), string(tables.Geo))
 	return setting.All(append([]setting.Need{mode}, more...)...)
 }
 
@@ -144,7 +144,7 @@ func (c *Config) answering() []setting.Row {
 
 // CheckSettings reports faults of the settings before it is known who the server is: Validate without a place in a job.
 func (c Config) CheckSettings() error {
-	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, tables.Sync), max(1, c.Trainers), max(1, c.Servers)
+	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, tables.BSP), max(1, c.Trainers), max(1, c.Servers)
 	return c.check()
 }
 

@@ -229,7 +229,7 @@ func (c *conn) sameJob() error {
 		return c.mismatch("trainer %d is told that servers are %s, this one is %s: say the same to all", h.Trainer, h.Mode, cfg.Mode)
 	}
 	if h.Mode == "" && cfg.Mode == message.ModeGeo {
-		return c.mismatch("trainer %d has not said that it pushes moves: in geo mode servers add what is pushed to the parameters, by no rule, and gradients would make them worse. Let it push gradients to servers of mode sync, async or ssp, or keep copies and push by how much these have moved (ps/trainer does, with GeoSteps), and say so by client.Config.Mode %q",
+		return c.mismatch("trainer %d has not said that it pushes moves: in geo mode servers add what is pushed to the parameters, by no rule, and gradients would make them worse. Let it push gradients to servers of mode bsp, async or ssp, or keep copies and push by how much these have moved (ps/trainer does, with GeoSteps), and say so by client.Config.Mode %q",
 			h.Trainer, message.ModeGeo)
 	}
 	if h.Server != cfg.Index || h.Servers != cfg.Servers {

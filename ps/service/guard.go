@@ -54,7 +54,7 @@ func (g guard) orItself() string {
 	if a, err := netip.ParseAddr(g.host); g.host == "" || err == nil && (a.IsLoopback() || a.IsUnspecified()) {
 		return ""
 	}
-	return fmt.Sprintf(", or for %s (--ps-http)", net.JoinHostPort(g.host, g.port))
+	return fmt.Sprintf(", or for %s", net.JoinHostPort(g.host, g.port))
 }
 
 // knows tells whether a request is for a loopback address, the address given, or, where that is all of this

@@ -62,7 +62,7 @@ func TestServe(t *testing.T) {
 	if rates := w.engine.Rates(); !slices.Equal(rates, []float64{1}) {
 		t.Errorf("rates %v", rates)
 	}
-	f := w.server.Stats()
+	f := w.server.Figures()
 	if f.Connections != 1 || f.Pulls != 6 || f.Changes != 8 || f.RowsPulled != 2 || f.RowsPushed != 1 || f.BytesRead == 0 || f.BytesWritten == 0 {
 		t.Errorf("%+v", f)
 	}
@@ -81,7 +81,7 @@ func TestRefusals(t *testing.T) {
 	good, _ := w.join(hello(0, 2))
 	for says, change := range map[string]func(h *message.Hello){
 		`of job "k", this server is of "j"`:      func(h *message.Hello) { h.Job = "k" },
-		"servers are sync, this one is async":    func(h *message.Hello) { h.Mode = "sync" },
+		"servers are bsp, this one is async":     func(h *message.Hello) { h.Mode = "bsp" },
 		"takes this for server 1 of 2":           func(h *message.Hello) { h.Server, h.Servers = 1, 2 },
 		"one of 3 with 1 lanes each":             func(h *message.Hello) { h.Trainers = 3 },
 		"this server waits for 2 with 1":         func(h *message.Hello) { h.Lanes = 2 },
@@ -101,7 +101,7 @@ func TestRefusals(t *testing.T) {
 	}
 	geo := start(t, 1, func(c *Config, _ *fake.Config) { c.Mode = message.ModeGeo })
 	typ, b := geo.knock().greets(hello(0, 1))
-	geo.knock().failed(typ, b, message.ReasonMismatch, "trainer 0 has not said that it pushes moves", "mode sync, async or ssp")
+	geo.knock().failed(typ, b, message.ReasonMismatch, "trainer 0 has not said that it pushes moves", "mode bsp, async or ssp")
 	h := hello(0, 1)
 	h.Mode = message.ModeGeo
 	geo.join(h)
@@ -143,8 +143,8 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("got %v, want %v", err, c.want)
 		}
 	}
-	if w.server.Stats().Connections != 0 {
-		t.Errorf("%+v", w.server.Stats())
+	if w.server.Figures().Connections != 0 {
+		t.Errorf("%+v", w.server.Figures())
 	}
 }
 
@@ -231,7 +231,7 @@ func TestParkedPulls(t *testing.T) {
 		!(second == message.TypeAck && h2.Number == 3 && first == message.TypeRows && h.Number == 2) {
 		t.Errorf("%s %d, %s %d", message.Name(first), h.Number, message.Name(second), h2.Number)
 	}
-	if f := w.server.Stats(); f.Parked != 2 || f.Pulls != 3 {
+	if f := w.server.Figures(); f.Parked != 2 || f.Pulls != 3 {
 		t.Errorf("%+v", f)
 	}
 }

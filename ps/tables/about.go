@@ -54,7 +54,7 @@ type About struct {
 	// no log.
 	Record uint64 `json:"record"`
 	Last   uint64 `json:"last"`
-	// Highest is the last step that any trainer had ended, Applied that up to which sync had applied
+	// Highest is the last step that any trainer had ended, Applied that up to which bsp had applied
 	// all pushes.
 	Highest uint64 `json:"highest"`
 	Applied uint64 `json:"applied"`

@@ -37,7 +37,7 @@ func (e *Engine) enter(lane int, seq uint64) (l *lane, again bool, t Ticket, err
 }
 
 // PushRows moves rows by gradients, len(keys)*Dim values, as the mode says. Where the table's rule
-// wants counts they are behind each row's gradient, which is then that of a sum over samples: sync
+// wants counts they are behind each row's gradient, which is then that of a sum over samples: bsp
 // adds up both and divides neither. Each key
 // comes once; a batch with one twice is refused. It is the lane's change number
 // seq: what the lane has had already is left alone, and gives its last ticket. Slices
@@ -48,7 +48,7 @@ func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []u
 }
 
 // PushDense moves values of an array from lo of the whole array on by gradients. All
-// must be this server's. In sync, values that nobody pushes in a step count as 0 where
+// must be this server's. In bsp, values that nobody pushes in a step count as 0 where
 // others of the array are pushed. Else it is like PushRows.
 func (e *Engine) PushDense(lane int, seq uint64, array int, step uint64, lo int, grads []float32) (Ticket, error) {
 	return e.do(&change{kind: kindDense, lane: lane, table: array, seq: seq, step: step, at: uint64(lo), values: grads})
@@ -82,7 +82,7 @@ func (e *Engine) do(c *change) (Ticket, error) {
 	if err := e.allow(l, c); err != nil {
 		return t, err
 	}
-	if e.cfg.Mode == Sync && c.kind != kindSet {
+	if e.cfg.Mode == BSP && c.kind != kindSet {
 		return e.keep(l, c)
 	}
 	if err := e.move(c); err != nil {
@@ -157,10 +157,10 @@ func (e *Engine) fits(c *change) error {
 	return nil
 }
 
-// inStep wants a change to be of the lane's step: in sync and ssp the one after what it
+// inStep wants a change to be of the lane's step: in bsp and ssp the one after what it
 // has clocked, else any later one.
 func (e *Engine) inStep(l *lane, c *change) error {
-	strict := e.cfg.Mode == Sync || e.cfg.Mode == SSP
+	strict := e.cfg.Mode == BSP || e.cfg.Mode == SSP
 	if c.step <= l.clock || strict && c.step != l.clock+1 {
 		return fmt.Errorf("step %d after step %d was clocked: want step %d", c.step, l.clock, l.clock+1)
 	}
@@ -227,7 +227,7 @@ func (e *Engine) prepare(c *change) (*push, error) {
 
 // Clock says that all pushes of a step and this lane have been made. rate is the
 // learning rate of all rules from the next step on, of whichever lane is the most advanced (in
-// sync, of the lowest); below 0 rates stay as they are. In sync it returns when
+// bsp, of the lowest); below 0 rates stay as they are. In bsp it returns when
 // the steps that are complete by it have been applied.
 func (e *Engine) Clock(lane int, seq uint64, step uint64, rate float64) (Ticket, error) {
 	if math.IsNaN(rate) || math.IsInf(rate, 0) || math.IsInf(float64(float32(rate)), 0) {
@@ -259,7 +259,7 @@ func (e *Engine) Clock(lane int, seq uint64, step uint64, rate float64) (Ticket,
 // enterAs takes the gate: alone where rates are to change while others push.
 func (e *Engine) enterAs(rate float64) (alone bool) {
 	changes := func() bool {
-		return e.cfg.Mode != Sync && rate >= 0 && math.Float64bits(rate) != e.rate.Load()
+		return e.cfg.Mode != BSP && rate >= 0 && math.Float64bits(rate) != e.rate.Load()
 	}
 	if !changes() {
 		e.gate.RLock()
@@ -273,7 +273,7 @@ func (e *Engine) enterAs(rate float64) (alone bool) {
 }
 
 // Leave says that a lane makes no more changes: it is not waited for any more. Pushes of
-// a step that it has not clocked are, in sync, dropped.
+// a step that it has not clocked are, in bsp, dropped.
 func (e *Engine) Leave(lane int, seq uint64) (Ticket, error) {
 	l, again, t, err := e.enter(lane, seq)
 	if err != nil || again {
@@ -354,20 +354,20 @@ func (e *Engine) turn(l *lane, c *change, record uint64) {
 	} else {
 		l.clock = c.step
 		rate := math.Float64frombits(c.at)
-		if e.cfg.Mode == Sync {
+		if e.cfg.Mode == BSP {
 			e.steps.offer(c.step, record, c.lane, rate)
 		}
-		if leads := e.clocks.advance(c.lane, c.step); leads && e.cfg.Mode != Sync {
+		if leads := e.clocks.advance(c.lane, c.step); leads && e.cfg.Mode != BSP {
 			e.setRate(rate)
 		}
 	}
-	if e.cfg.Mode == Sync {
+	if e.cfg.Mode == BSP {
 		e.steps.decide(e.clocks)
 	}
 }
 
 // setRate gives all rules a learning rate; below 0 nothing changes. Nobody may push
-// meanwhile: the gate is held alone, or the rate is what they have, or it is sync's.
+// meanwhile: the gate is held alone, or the rate is what they have, or it is bsp's.
 func (e *Engine) setRate(rate float64) {
 	if rate < 0 || math.Float64bits(rate) == e.rate.Load() {
 		return
@@ -383,9 +383,9 @@ func (e *Engine) setRate(rate float64) {
 	e.rate.Store(math.Float64bits(rate))
 }
 
-// applySteps applies all steps that are decided, in sync.
+// applySteps applies all steps that are decided, in bsp.
 func (e *Engine) applySteps() error {
-	if e.cfg.Mode != Sync {
+	if e.cfg.Mode != BSP {
 		return nil
 	}
 	e.merging.Lock()

@@ -24,7 +24,7 @@ type clocks struct {
 	lanes   []laneClock
 	slowest uint64 // clock of the lanes that have not left, or the highest where all have
 	highest uint64
-	applied uint64 // sync: the last step whose sum is in the tables
+	applied uint64 // bsp: the last step whose sum is in the tables
 	unset   int    // arrays without their initial values
 	fault   error
 	changed chan struct{} // closed when something has changed; nil while nobody waits
@@ -135,7 +135,7 @@ func (c *clocks) open(step uint64) bool {
 	switch {
 	case c.unset > 0:
 		return false
-	case c.mode == Sync:
+	case c.mode == BSP:
 		return step <= c.applied+1
 	case c.mode == SSP:
 		return step <= c.slowest+1+c.staleness

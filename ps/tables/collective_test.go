@@ -100,7 +100,7 @@ func oneRank(g *collective.Group, steps int, rule string) (params, data []float3
 	return params, table.Data, o.Close()
 }
 
-// A hundred steps in sync give the bits of collective training with the naive
+// A hundred steps in bsp give the bits of collective training with the naive
 // algorithm: dense and sparse parameters, with 2 and 3 trainers and several servers.
 func TestSyncIsCollective(t *testing.T) {
 	const steps = 100
@@ -112,7 +112,7 @@ func TestSyncIsCollective(t *testing.T) {
 				Sparse: []schema.Sparse{{Name: "rows", Dim: tableDim, Rule: r}},
 				Dense:  []schema.Dense{{Name: "arena", Len: arenaLen, Rule: r}},
 			}
-			servers := cluster(t, Config{Trainers: trainers, Mode: Sync, Durability: None}, s, 2)
+			servers := cluster(t, Config{Trainers: trainers, Mode: BSP, Durability: None}, s, 2)
 			var all sync.WaitGroup
 			for n := range trainers {
 				all.Go(func() {

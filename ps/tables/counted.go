@@ -16,7 +16,7 @@ func (t *sparse) fits(c *change) error {
 	return nil
 }
 
-// scale is what sync multiplies the sum of trainers' gradients by: for their mean, or 1 where the
+// scale is what bsp multiplies the sum of trainers' gradients by: for their mean, or 1 where the
 // rule divides by how many samples they are the sum of.
 func (t *sparse) scale(mean float32) float32 {
 	if t.rule != nil {

@@ -12,7 +12,7 @@ import (
 // number; in geo, where trainers move rows, such tables are refused.
 func TestCountsRefused(t *testing.T) {
 	s := schema.Schema{Sparse: []schema.Sparse{{Name: "clicks", Dim: 2, Rule: schema.Rule{Name: "click", LR: 1}}}}
-	for _, mode := range []Mode{Sync, Async} {
+	for _, mode := range []Mode{BSP, Async} {
 		e := open(t, Config{Trainers: 1, Mode: mode, Durability: None}, s)
 		for _, c := range []struct {
 			values []float32
@@ -38,7 +38,7 @@ func TestCountsRefused(t *testing.T) {
 			t.Errorf("%s: rows %v", mode, got)
 		}
 	}
-	if _, err := Open(Config{Trainers: 1, Mode: Geo, Durability: None}, s); err == nil || !strings.Contains(err.Error(), `table "clicks": rule click counts on the servers`) || !strings.Contains(err.Error(), "use sync, async or ssp") {
+	if _, err := Open(Config{Trainers: 1, Mode: Geo, Durability: None}, s); err == nil || !strings.Contains(err.Error(), `table "clicks": rule click counts on the servers`) || !strings.Contains(err.Error(), "use bsp, async or ssp") {
 		t.Errorf("geo: %v", err)
 	}
 }

@@ -134,7 +134,7 @@ func TestForeignDirectory(t *testing.T) {
 		func(c *Config, _ *schema.Schema) { c.Servers = 3 },
 		func(c *Config, _ *schema.Schema) { c.Trainers = 3 },
 		func(c *Config, _ *schema.Schema) { c.Lanes = 2 },
-		func(c *Config, _ *schema.Schema) { c.Mode = Sync },
+		func(c *Config, _ *schema.Schema) { c.Mode = BSP },
 		func(c *Config, _ *schema.Schema) { c.Durability = Checkpoint },
 		func(_ *Config, s *schema.Schema) { s.Sparse[0].Dim = 3 },
 	} {

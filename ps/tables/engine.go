@@ -44,7 +44,7 @@ type Engine struct {
 	control sync.Mutex
 	rate    atomic.Uint64 // bits of the learning rate that was set; those of -1: the schema's
 
-	// Of sync.
+	// Of bsp.
 	steps   steps
 	merging sync.Mutex // who applies steps
 	merger  merger
@@ -63,7 +63,7 @@ type Engine struct {
 }
 
 // sparse is a table with its rule, whose rate the engine sets while it has the gate
-// alone or, in sync, while nobody else applies pushes.
+// alone or, in bsp, while nobody else applies pushes.
 type sparse struct {
 	schema.Sparse
 	table Table
@@ -252,7 +252,7 @@ func (e *Engine) Join(lane int, from, clock uint64) (last uint64, err error) {
 		l.clock = clock
 		e.control.Lock()
 		e.clocks.advance(lane, clock)
-		if e.cfg.Mode == Sync {
+		if e.cfg.Mode == BSP {
 			e.steps.decide(e.clocks)
 		}
 		e.control.Unlock()

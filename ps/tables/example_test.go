@@ -12,7 +12,7 @@ import (
 // clocked it.
 func Example() {
 	s := schema.Schema{Sparse: []schema.Sparse{{Name: "items", Dim: 2, Rule: schema.Rule{Name: "sgd", LR: 1}}}}
-	e, err := tables.Open(tables.Config{Trainers: 2, Mode: tables.Sync, Durability: tables.None}, s)
+	e, err := tables.Open(tables.Config{Trainers: 2, Mode: tables.BSP, Durability: tables.None}, s)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -58,7 +58,7 @@ func TestLogFails(t *testing.T) {
 // Close may come at any time.
 func TestCloseWhileBusy(t *testing.T) {
 	leakcheck.Check(t)
-	for _, mode := range []Mode{Async, Sync} {
+	for _, mode := range []Mode{Async, BSP} {
 		s := whole(4)
 		e := open(t, Config{Trainers: 3, Mode: mode, Durability: WAL, Dir: t.TempDir(), Lost: LostGoesOn}, s)
 		newClient(t, e, 0).begin([][]float32{make([]float32, 40)})

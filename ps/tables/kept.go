@@ -22,7 +22,7 @@ const (
 // pieceHash is a hash of its own: the owner's is that of all keys of a server.
 func pieceHash(key uint64) uint64 { return (key ^ key>>32) * 0x9e3779b97f4a7c15 }
 
-// push is what sync keeps of a PushRows or a PushDense.
+// push is what bsp keeps of a PushRows or a PushDense.
 type push struct {
 	lane  int
 	seq   uint64
@@ -48,7 +48,7 @@ type step struct {
 	n        int    // how many
 }
 
-// steps are sync's: pushes come in, whole steps go out.
+// steps are bsp's: pushes come in, whole steps go out.
 type steps struct {
 	mu      sync.Mutex
 	list    []*step // by number

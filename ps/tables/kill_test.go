@@ -116,10 +116,10 @@ func serveOne(e *Engine, c *change) error {
 }
 
 // A server that is killed 50 times, while it saves, has every push that it acknowledged and
-// none twice: the clients, who send again what was not acknowledged, know the sums. In sync
+// none twice: the clients, who send again what was not acknowledged, know the sums. In bsp
 // too, where a push waits for the others of its step.
 func TestKill(t *testing.T) {
-	for _, mode := range []Mode{Async, Sync} {
+	for _, mode := range []Mode{Async, BSP} {
 		kills := 25
 		if testing.Short() {
 			kills = 4
@@ -166,7 +166,7 @@ func (k *killer) more() {
 	for lane := range killedLanes {
 		k.clock[lane]++
 		g := integers(whole(2), k.rng, 40)
-		if k.mode == Sync { // the mean of 3
+		if k.mode == BSP { // the mean of 3
 			for _, g := range g {
 				for i := range g.values {
 					g.values[i] *= 3
@@ -176,7 +176,7 @@ func (k *killer) more() {
 		third := []grads{{g[0].keys, nil}, {nil, nil}}
 		for i := range third {
 			for _, v := range g[i].values {
-				if k.mode == Sync {
+				if k.mode == BSP {
 					v /= 3
 				}
 				third[i].values = append(third[i].values, v)

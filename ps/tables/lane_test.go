@@ -53,7 +53,7 @@ func TestLanes(t *testing.T) {
 // What does not fit is refused, changes nothing, and is not taken: the next one has its
 // number.
 func TestRefused(t *testing.T) {
-	for _, mode := range []Mode{Async, Sync} {
+	for _, mode := range []Mode{Async, BSP} {
 		s := whole(2)
 		e := open(t, Config{Trainers: 2, Index: 1, Servers: 2, Mode: mode, Durability: WAL, Dir: t.TempDir(), LogBuffer: 4096}, s)
 		c := newClient(t, e, 0)
@@ -140,7 +140,7 @@ func TestNoGarbage(t *testing.T) {
 	if raceOn {
 		t.Skip("the race detector allocates")
 	}
-	for _, c := range []Config{{Mode: Async, Durability: None}, {Mode: Async, Durability: WAL}, {Mode: Sync, Durability: WAL}, {Mode: SSP, Durability: None}} {
+	for _, c := range []Config{{Mode: Async, Durability: None}, {Mode: Async, Durability: WAL}, {Mode: BSP, Durability: WAL}, {Mode: SSP, Durability: None}} {
 		if c.Durability == WAL {
 			c.Dir = t.TempDir()
 		}

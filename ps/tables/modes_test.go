@@ -76,7 +76,7 @@ func (tr *trainer) each(do func(*client)) {
 	}
 }
 
-// Sync comes to the bits of a plain loop over trainers in order, whatever the order in
+// BSP comes to the bits of a plain loop over trainers in order, whatever the order in
 // which they come, with several servers and lanes, rates that change, and a trainer
 // that leaves.
 func TestSyncIsExact(t *testing.T) {
@@ -84,7 +84,7 @@ func TestSyncIsExact(t *testing.T) {
 		t.Run(name("%d trainers %d servers %d lanes", c.trainers, c.servers, c.lanes), func(t *testing.T) {
 			leakcheck.Check(t)
 			s, steps := mixed(), 12
-			servers := cluster(t, Config{Trainers: c.trainers, Lanes: c.lanes, Mode: Sync, Durability: None}, s, c.servers)
+			servers := cluster(t, Config{Trainers: c.trainers, Lanes: c.lanes, Mode: BSP, Durability: None}, s, c.servers)
 			all := make([][][]grads, steps)
 			for i := range all {
 				for n := range c.trainers {

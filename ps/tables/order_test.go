@@ -25,7 +25,7 @@ func stays(t *testing.T, e *Engine) []uint64 {
 func TestSaveStep(t *testing.T) {
 	ctx := context.Background()
 	s := mixed()
-	c := Config{Trainers: 2, Mode: Sync, Durability: WAL, Dir: t.TempDir(), Keep: 1, Job: "first"}
+	c := Config{Trainers: 2, Mode: BSP, Durability: WAL, Dir: t.TempDir(), Keep: 1, Job: "first"}
 	servers, want := cluster(t, c, s, 2), newTwin(t, s)
 	trainers := []*trainer{newTrainer(t, servers, 0), newTrainer(t, servers, 1)}
 	for _, lanes := range trainers[0].lanes {

@@ -303,7 +303,7 @@ func (e *Engine) replay(from uint64) error {
 }
 
 // redo applies a change of the log. One that the checkpoint's state has already counts
-// only where it belongs to a step that sync has not applied.
+// only where it belongs to a step that bsp has not applied.
 func (e *Engine) redo(number uint64, c *change) error {
 	if c.kind == kindMark {
 		return nil
@@ -332,7 +332,7 @@ func (e *Engine) redo(number uint64, c *change) error {
 func (e *Engine) redoOne(number uint64, l *lane, c *change, had bool) error {
 	switch {
 	case c.kind == kindClock && had:
-		if e.cfg.Mode == Sync && c.step > e.clocks.applied {
+		if e.cfg.Mode == BSP && c.step > e.clocks.applied {
 			e.steps.offer(c.step, number, c.lane, math.Float64frombits(c.at))
 		}
 		return nil
@@ -347,7 +347,7 @@ func (e *Engine) redoOne(number uint64, l *lane, c *change, had bool) error {
 		return err
 	}
 	if c.kind != kindSet {
-		if e.cfg.Mode == Sync {
+		if e.cfg.Mode == BSP {
 			return e.keepAgain(number, c)
 		}
 		if had {
@@ -361,7 +361,7 @@ func (e *Engine) redoOne(number uint64, l *lane, c *change, had bool) error {
 	return err
 }
 
-// keepAgain keeps a push of a step that sync has not applied.
+// keepAgain keeps a push of a step that bsp has not applied.
 func (e *Engine) keepAgain(number uint64, c *change) error {
 	if c.step <= e.clocks.applied {
 		return nil

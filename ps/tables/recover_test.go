@@ -20,7 +20,7 @@ import (
 // In every mode a server that is closed and opened again, with checkpoints or without, at
 // any place in a step, ends with what one has that was never closed.
 func TestRecoversExactly(t *testing.T) {
-	for _, mode := range []Mode{Sync, Async, SSP} {
+	for _, mode := range []Mode{BSP, Async, SSP} {
 		for _, saves := range []bool{false, true} {
 			t.Run(name("%s saves %v", mode, saves), func(t *testing.T) {
 				s := mixed()
@@ -82,7 +82,7 @@ func TestRecoversExactly(t *testing.T) {
 							}
 						}
 						both(lane, func(e *Engine, seq uint64) (Ticket, error) {
-							return e.Clock(lane, seq, step, 0.1/float64(step+3*uint64(lane))) // sync takes that of lane 0
+							return e.Clock(lane, seq, step, 0.1/float64(step+3*uint64(lane))) // bsp takes that of lane 0
 						})
 					}
 				}
@@ -126,10 +126,10 @@ func sameEngines(t *testing.T, a, b *Engine) {
 // Checkpoints are written while trainers push. What is found after each, and after the
 // end, is every push once.
 func TestSavesWhileTrainersPush(t *testing.T) {
-	for _, mode := range []Mode{Async, Sync} {
+	for _, mode := range []Mode{Async, BSP} {
 		s := whole(4)
 		c := Config{Trainers: 3, Mode: mode, Durability: WAL, Dir: t.TempDir(), Keep: 2}
-		if mode == Sync {
+		if mode == BSP {
 			c.Trainers = 2 // the mean of whole numbers by 2 is exact
 		}
 		e := open(t, c, s)
@@ -147,14 +147,14 @@ func TestSavesWhileTrainersPush(t *testing.T) {
 						return
 					}
 					g := integers(s, tr.rng, 500)
-					if mode == Sync { // halves
+					if mode == BSP { // halves
 						for _, g := range g {
 							for i := range g.values {
 								g.values[i] *= 2
 							}
 						}
 					}
-					want.addScaled(g, mode == Sync)
+					want.addScaled(g, mode == BSP)
 					tr.push(s, g)
 					tr.each(func(l *client) { l.clock(-1) })
 				}
@@ -193,7 +193,7 @@ func chunksOnce(t *testing.T, newTable func(int, rows.Config) (Table, error)) {
 	const most = 14_000
 	s := whole(2)
 	s.Dense = nil
-	c := Config{Trainers: 2, Mode: Sync, Durability: WAL, Dir: t.TempDir(), Make: newTable}
+	c := Config{Trainers: 2, Mode: BSP, Durability: WAL, Dir: t.TempDir(), Make: newTable}
 	e := open(t, c, s)
 	want := newSumsOf(s)
 	lanes := []*client{newClient(t, e, 0), newClient(t, e, 1)}
@@ -250,7 +250,7 @@ func (w *sums) addScaled(g []grads, halved bool) {
 // With checkpoints alone what came after the newest is lost, trainers that have gone on
 // meanwhile may, and nothing is applied twice.
 func TestCheckpointWindow(t *testing.T) {
-	for _, mode := range []Mode{Async, Sync} {
+	for _, mode := range []Mode{Async, BSP} {
 		s := sparseOnly()
 		c := Config{Trainers: 2, Mode: mode, Durability: Checkpoint, Dir: t.TempDir()}
 		e := open(t, c, s)
@@ -281,7 +281,7 @@ func TestCheckpointWindow(t *testing.T) {
 		must(t, e.Await(context.Background(), 0, 4)) // nobody waits for what is lost
 		step()
 		got, want := make([]float32, 2), float32(-8)
-		if mode == Sync {
+		if mode == BSP {
 			want = -4
 		}
 		must(t, e.PullRows(0, []uint64{3}, got))
@@ -295,7 +295,7 @@ func TestCheckpointWindow(t *testing.T) {
 func TestOtherNumberOfServers(t *testing.T) {
 	s := mixed()
 	dir := t.TempDir()
-	c := Config{Job: "first", Trainers: 1, Mode: Sync, Durability: WAL, Dir: filepath.Join(dir, "first")}
+	c := Config{Job: "first", Trainers: 1, Mode: BSP, Durability: WAL, Dir: filepath.Join(dir, "first")}
 	servers := cluster(t, c, s, 3)
 	w := newTwin(t, s)
 	tr := newTrainer(t, servers, 0)
@@ -319,7 +319,7 @@ func TestOtherNumberOfServers(t *testing.T) {
 		from = append(from, filepath.Join(c.Dir, name("%d", i)))
 	}
 	for _, n := range []int{5, 1, 2} {
-		c := Config{Job: "second", Trainers: 1, Mode: Sync, Durability: WAL, Dir: filepath.Join(dir, name("%d", n)), From: from}
+		c := Config{Job: "second", Trainers: 1, Mode: BSP, Durability: WAL, Dir: filepath.Join(dir, name("%d", n)), From: from}
 		servers := cluster(t, c, s, n)
 		w.compare(t, servers)
 		count := int64(0)
@@ -371,7 +371,7 @@ func TestFromIncomplete(t *testing.T) {
 // A trainer that was given up stays so, from the log and from a checkpoint.
 func TestLostForGood(t *testing.T) {
 	for _, saves := range []bool{false, true} {
-		c := Config{Trainers: 2, Mode: Sync, Durability: WAL, Dir: t.TempDir(), Lost: LostGoesOn}
+		c := Config{Trainers: 2, Mode: BSP, Durability: WAL, Dir: t.TempDir(), Lost: LostGoesOn}
 		e := open(t, c, sparseOnly())
 		cl := newClient(t, e, 0)
 		cl.rows(0, []uint64{1}, []float32{2, 4})

@@ -203,7 +203,7 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 }
 
 // cut is the state between two changes: those before are in the tables, or kept by
-// sync, whose records are then part of the replay.
+// bsp, whose records are then part of the replay.
 func (e *Engine) cut() state {
 	e.gate.Lock()
 	defer e.gate.Unlock()

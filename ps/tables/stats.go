@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/wal"
 )
 
-// Stats are those of a server at one time, each part's at its own.
+// Stats are figures of a server at one time, each part's at its own.
 type Stats struct {
 	Index   int         `json:"index"`
 	Servers int         `json:"servers"`
@@ -16,7 +16,7 @@ type Stats struct {
 	Lanes   []LaneInfo  `json:"lanes"`
 	Slowest uint64      `json:"slowest"`          // step that all trainers have clocked
 	Highest uint64      `json:"highest"`          // step that any has
-	Applied uint64      `json:"applied"`          // in sync: whose sum is in the tables
+	Applied uint64      `json:"applied"`          // in bsp: whose sum is in the tables
 	Behind  []int       `json:"behind,omitempty"` // trainers that have not clocked the highest step
 	Rate    float64     `json:"rate"`             // learning rate that was set, -1 for none
 	Saved   uint64      `json:"saved"`            // number of the newest checkpoint, 0 for none
@@ -49,7 +49,7 @@ type LaneInfo struct {
 	Keys   int64  `json:"keys"`
 }
 
-// Stats returns the server's statistics. After Close it has none of tables.
+// Stats returns the server's figures. After Close it has none of tables.
 func (e *Engine) Stats() Stats {
 	s := Stats{Index: e.cfg.Index, Servers: e.cfg.Servers, Mode: e.cfg.Mode, Rate: math.Float64frombits(e.rate.Load()), Saved: e.newest.Load()}
 	c := e.clocks

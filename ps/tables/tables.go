@@ -19,7 +19,7 @@
 //   - SSP does so too, and a pull of step t waits until the slowest trainer has clocked
 //     step t-1-Staleness (Ho et al., "More effective distributed ML via a stale
 //     synchronous parallel parameter server", NIPS 2013).
-//   - Sync keeps the pushes of a step until all trainers have clocked it, adds them up in
+//   - BSP keeps the pushes of a step until all trainers have clocked it, adds them up in
 //     the order of trainers, and applies the sum once, times 1/trainers: what the naive
 //     algorithm of package collective and distopt come to, to the last bit. A
 //     pull of step t waits until step t-1 is applied.
@@ -40,7 +40,7 @@
 //
 // A push is sorted and applied by its caller's goroutine, under the table's own locks;
 // it allocates nothing. With WAL its bytes are copied once more, to the log's buffer.
-// In sync a push is copied and sorted into 64 pieces when it comes, by its caller, and
+// In bsp a push is copied and sorted into 64 pieces when it comes, by its caller, and
 // the sum is made piece by piece: a probe of a small table that the first cache holds,
 // a row read and a row added, as fast as memory gives them. The pushes of a step are
 // held until the last trainer has clocked it, and those of later steps that other
@@ -66,7 +66,7 @@ type Mode string
 
 // The modes.
 const (
-	Sync  Mode = "sync"
+	BSP   Mode = "bsp"
 	Async Mode = "async"
 	SSP   Mode = "ssp"
 	Geo   Mode = "geo"
@@ -245,7 +245,7 @@ func (c Config) Validate() error {
 	want(c.Servers >= 1 && c.Index >= 0 && c.Index < c.Servers, "server %d of %d: want 0 to %d", c.Index, c.Servers, c.Servers-1)
 	want(c.Trainers >= 1 && c.Lanes >= 1 && c.Trainers <= MaxLanes && c.Lanes <= MaxLanes && c.Trainers*c.Lanes <= MaxLanes,
 		"%d trainers with %d lanes each: want at least 1, and at most %d lanes together", c.Trainers, c.Lanes, MaxLanes)
-	set(c.Mode == Sync || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, pathMode, "%q: want sync, async, ssp or geo", c.Mode)
+	set(c.Mode == BSP || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, pathMode, "%q: want bsp, async, ssp or geo", c.Mode)
 	set(c.Staleness >= 0, "servers.staleness", "%d: want 0 or more", c.Staleness)
 	set(c.Staleness <= 0 || c.Mode == SSP, "servers.staleness", "%d has no effect with %v %s: it is for %[2]v ssp alone", c.Staleness, pathMode, c.Mode)
 	set(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, pathDurability, "%q: want none, checkpoint or wal", c.Durability)
@@ -277,7 +277,7 @@ func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
 	}
 	if c.Mode == Geo {
 		if optim.Counts(rule) > 0 {
-			return rows.Config{}, fmt.Errorf("table %q: rule %s counts on the servers, and in geo the state of rows is the trainers': use sync, async or ssp", t.Name, rule.Name())
+			return rows.Config{}, fmt.Errorf("table %q: rule %s counts on the servers, and in geo the state of rows is the trainers': use bsp, async or ssp", t.Name, rule.Name())
 		}
 		rule = &optim.SGDRows{LR: 1}
 	}

@@ -46,7 +46,7 @@ func TestWaits(t *testing.T) {
 		mode      Mode
 		staleness int
 		ahead     uint64 // steps that the fast trainer may begin at once
-	}{{Sync, 0, 1}, {SSP, 0, 1}, {SSP, 1, 2}, {SSP, 3, 4}} {
+	}{{BSP, 0, 1}, {SSP, 0, 1}, {SSP, 1, 2}, {SSP, 3, 4}} {
 		synctest.Test(t, func(t *testing.T) {
 			e, err := Open(Config{Trainers: 2, Mode: c.mode, Staleness: c.staleness, Durability: None}, sparseOnly())
 			must(t, err)
@@ -94,7 +94,7 @@ func TestNoWaits(t *testing.T) {
 // A wait that is too long names who it is for; what ends with its context does so too.
 func TestWaitNamesWhom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(Config{Trainers: 4, Lanes: 2, Mode: Sync, Durability: None, WaitLimit: time.Minute}, sparseOnly())
+		e, err := Open(Config{Trainers: 4, Lanes: 2, Mode: BSP, Durability: None, WaitLimit: time.Minute}, sparseOnly())
 		must(t, err)
 		defer e.Close()
 		for _, lane := range []int{0, 1, 2, 4, 5} { // trainer 1 with one of its lanes, 3 not at all
@@ -166,7 +166,7 @@ func ramp(from, n int) []float32 {
 func TestLost(t *testing.T) {
 	cause := errors.New("no connection for a minute")
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(Config{Trainers: 3, Mode: Sync, Durability: None}, sparseOnly())
+		e, err := Open(Config{Trainers: 3, Mode: BSP, Durability: None}, sparseOnly())
 		must(t, err)
 		defer e.Close()
 		c := newClient(t, e, 0)
@@ -192,7 +192,7 @@ func TestLost(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(Config{Trainers: 3, Mode: Sync, Durability: None, Lost: LostGoesOn}, sparseOnly())
+		e, err := Open(Config{Trainers: 3, Mode: BSP, Durability: None, Lost: LostGoesOn}, sparseOnly())
 		must(t, err)
 		defer e.Close()
 		a, b, gone := newClient(t, e, 0), newClient(t, e, 1), newClient(t, e, 2)
@@ -265,7 +265,7 @@ func TestStalenessHolds(t *testing.T) {
 // Close ends waits.
 func TestCloseEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(Config{Trainers: 2, Mode: Sync, Durability: None}, sparseOnly())
+		e, err := Open(Config{Trainers: 2, Mode: BSP, Durability: None}, sparseOnly())
 		must(t, err)
 		result := waiting(t, e, 0, 2)
 		must(t, e.Close())

@@ -145,14 +145,14 @@ func engineOverTiers(t *testing.T, kind store.Kind) {
 	e.stop(t)
 }
 
-// Whatever tier a row is in, sync comes to the same bits: those of tables in memory.
+// Whatever tier a row is in, bsp comes to the same bits: those of tables in memory.
 func TestSyncOverTiers(t *testing.T) {
 	const keys, batch = 20_000, 3000
 	s := schema.Schema{Sparse: []schema.Sparse{
 		{Name: "wide", Dim: 16, Rule: schema.Rule{Name: "adagrad", LR: 0.1}, Init: schema.Init{Name: "uniform", Value: 0.1}, Seed: 1},
 		{Name: "odd", Dim: 3, Rule: schema.Rule{Name: "adam", LR: 0.01}},
 	}}
-	c := tables.Config{Trainers: 2, Mode: tables.Sync, Durability: tables.None, MaxRows: 1 << 20}
+	c := tables.Config{Trainers: 2, Mode: tables.BSP, Durability: tables.None, MaxRows: 1 << 20}
 	memory, err := tables.Open(c, s)
 	must(t, err)
 	defer memory.Close()

@@ -59,12 +59,12 @@ func inSync(tr *Trainer, rank, steps int, ahead bool) (seen []float32, err error
 	return seen, tr.Leave(context.Background())
 }
 
-// What is asked for ahead has, in sync, the bits of what is asked for when it is needed.
+// What is asked for ahead has, in bsp, the bits of what is asked for when it is needed.
 func TestAheadInSync(t *testing.T) {
 	leakcheck.Check(t)
 	const steps = 30
 	run := func(ahead bool) (seen [3][]float32) {
-		j := newJob(t, tables.Config{Mode: tables.Sync, Servers: 2, Trainers: 3}, testSchema("adagrad", 0.1))
+		j := newJob(t, tables.Config{Mode: tables.BSP, Servers: 2, Trainers: 3}, testSchema("adagrad", 0.1))
 		var ranks [3]*Trainer
 		for rank := range ranks {
 			ranks[rank] = j.trainers(rank, nil)[0]

@@ -124,7 +124,7 @@ func TestClicksAgainstMap(t *testing.T) {
 		t.Errorf("%d rows of 75 were extended: want some", extended)
 	}
 	for range 2 {
-		j := newJob(t, tables.Config{Mode: tables.Sync, Servers: 2, Trainers: ranks}, sc)
+		j := newJob(t, tables.Config{Mode: tables.BSP, Servers: 2, Trainers: ranks}, sc)
 		var running sync.WaitGroup
 		errs := make([]error, ranks)
 		trainers := make([]*Trainer, ranks)

@@ -13,7 +13,7 @@
 //	err = t.Leave(ctx)
 //
 // What a pull sees of other trainers' steps is the servers' consistency. Rows that were asked for
-// ahead may lack the trainer's own last step as well, except in sync and in ssp without staleness,
+// ahead may lack the trainer's own last step as well, except in bsp and in ssp without staleness,
 // where servers answer when they have it. Dense values are asked for at the end of a step and have it: training
 // without it does much worse at first.
 //

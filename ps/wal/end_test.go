@@ -134,7 +134,7 @@ func TestEndInWords(t *testing.T) {
 		}
 	}
 	lost := &LostError{"log", End{Last: 7, Path: "log/segment-1", Offset: 300, Acknowledged: 9}}
-	const want = "the log has lost its end: it ends with record 7, at byte 300 of log/segment-1, but records up to 9 had been acknowledged: the file was cut, or the host lost power while the log was not forced to the disk (--fsync); bring it back from a copy, or remove log/acknowledged to go on without records 8 to 9"
+	const want = "the log has lost its end: it ends with record 7, at byte 300 of log/segment-1, but records up to 9 had been acknowledged: the file was cut, or the host lost power while the log was not forced to the disk; bring it back from a copy, or remove log/acknowledged to go on without records 8 to 9"
 	if lost.Error() != want {
 		t.Errorf("%q, want %q", lost, want)
 	}

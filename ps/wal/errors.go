@@ -40,7 +40,7 @@ func (e *LostError) Error() string {
 	if e.End.Path != "" {
 		at = fmt.Sprintf("it ends with record %d, at byte %d of %s", e.End.Last, e.End.Offset, e.End.Path)
 	}
-	return fmt.Sprintf("the log has lost its end: %s, but records up to %d had been acknowledged: the file was cut, or the host lost power while the log was not forced to the disk (--fsync); "+
+	return fmt.Sprintf("the log has lost its end: %s, but records up to %d had been acknowledged: the file was cut, or the host lost power while the log was not forced to the disk; "+
 		"bring it back from a copy, or remove %s to go on without records %d to %[2]d", at, e.End.Acknowledged, markPath(e.Dir), e.End.Last+1)
 }
 
