@@ -168,6 +168,7 @@ func TestQueueHandsOutInPlanOrder(t *testing.T) {
 }
 
 // Whatever the order of marks, the buckets come out complete and in plan order.
+// It holds invariant[plan-order].
 func TestQueueRandomOrders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

@@ -2,10 +2,10 @@ package bucket
 
 import "fmt"
 
-// Queue is the ready queue of one step. Layers are marked in any order;
-// buckets come out in plan order, each as soon as it and all before it are
-// complete. That order is the same on every rank, which is what lets ranks
-// match their operations by sequence number alone.
+// Queue is the ready queue of one step. Layers are marked in any order.
+// invariant[plan-order]: buckets come out in plan order, each as soon as it and all
+// before it are complete. That order is the same on every rank, which is what lets
+// ranks match their operations by sequence number alone.
 //
 // A Queue is used by one goroutine and allocates nothing after NewQueue.
 type Queue struct {

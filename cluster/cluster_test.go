@@ -166,6 +166,7 @@ func TestNoCoordinator(t *testing.T) {
 }
 
 // Whatever a survivor sees first, all name the rank that the launcher saw die.
+// It holds invariant[one-verdict].
 func TestVerdict(t *testing.T) {
 	c, cfg := job(t, 3, nil)
 	members := joinAll(t, cfg)

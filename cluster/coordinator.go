@@ -285,7 +285,9 @@ func (c *Coordinator) judge() {
 	}
 }
 
-// decide makes err the verdict and tells everyone. The caller holds mu.
+// decide makes err the verdict and tells everyone. invariant[one-verdict]: a job has one
+// at most, and all of its ranks are told the same, whichever link each saw break first.
+// The caller holds mu.
 func (c *Coordinator) decide(err error) {
 	c.verdict = err
 	c.lost <- err

@@ -30,6 +30,7 @@ func every(d time.Duration, n int) (out []time.Duration) {
 
 // Silence counts in full while one's own ticks are in time, hardly where they are late, and for less where the
 // peer has told that its own are.
+// It holds invariant[silence-while-awake].
 func TestSilenceIsWeighed(t *testing.T) {
 	const hour = time.Hour
 	for _, c := range []struct {

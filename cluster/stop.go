@@ -10,7 +10,7 @@ import (
 
 // How all ranks of a job stop after the same step. Ranks say beforehand that they can (kindStoppable). When the
 // job is to stop, the coordinator asks each how many steps it has begun (kindStop, kindBegun), the most of which is the
-// step after which all stop (kindHalt). From the question on a rank begins none that it has not told of, until it
+// step after which all stop (kindHalt). invariant[one-last-step]: that is the same step on every rank. From the question on a rank begins none that it has not told of, until it
 // has the answer. So a step costs nothing but a lock that nobody else holds, and no step is begun that
 // another rank would not do, too.
 

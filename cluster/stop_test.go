@@ -43,6 +43,7 @@ func barriers(n int) func(step int64) {
 
 // All ranks stop after the same step, which some had begun when they were asked, whoever asks and whenever: ranks that wait for each
 // other, and such as do not.
+// It holds invariant[one-last-step].
 func TestAllStopAfterTheSameStep(t *testing.T) {
 	for seed := range uint64(40) {
 		const n = 4

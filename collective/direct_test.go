@@ -198,6 +198,7 @@ func TestSummaryHoldsSignature(t *testing.T) {
 
 // Ranks that start different operations are told which, on both sides, and no
 // sum comes out.
+// It holds invariant[signed-operations].
 func TestDirectMismatch(t *testing.T) {
 	type start func(g *Group) error
 	sum := func(n int, op Op) start {

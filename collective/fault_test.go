@@ -164,6 +164,7 @@ func TestLengthsDiffer(t *testing.T) {
 
 // A rank that starts another operation than the others is an error that says
 // so, never a wrong result.
+// It holds invariant[signed-operations].
 func TestOperationsDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errs := onMeshes(t, mem.New(2), Config{Algorithm: Ring}, func(g *Group) error {

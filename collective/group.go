@@ -3,9 +3,9 @@
 // all-to-all, barrier, and send and receive.
 //
 // Operations match by sequence number: every rank starts the same operations
-// in the same order, and may wait for them in any order. The result has the
-// same bits on every rank and in every run, because the order of additions is
-// a function of rank, size and length alone.
+// in the same order, and may wait for them in any order. invariant[sum-order]: the
+// result has the same bits on every rank and in every run, because the order of
+// additions is a function of rank, size and length alone.
 //
 // The first fault breaks a group: it is spread to the peers, and every later
 // operation fails at once with the same cause. What the operands of a failed

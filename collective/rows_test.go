@@ -9,6 +9,7 @@ import (
 
 // By rows the operands are added in the order of the ranks, so that the bits are
 // those of the naive algorithm, of whatever length chunks and segments are.
+// It holds invariant[sum-order].
 func TestRowsAddInRankOrder(t *testing.T) {
 	const segment = 4 << 10
 	for _, size := range []int{2, 3, 4, 5, 8, 11} {

@@ -3,8 +3,9 @@ package collective
 import "fmt"
 
 // A signature says what an operation is in 64 bits that travel with each of its
-// messages (transport.Tag.Sig), so that ranks that do not run the same one are
-// told instead of adding what does not belong together:
+// messages (transport.Tag.Sig). invariant[signed-operations]: ranks that do not run
+// the same operation are told which ones, and nothing is added that does not belong
+// together. Its layout:
 //
 //	bits  0-4   kind
 //	      5-8   type of the values

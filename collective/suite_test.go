@@ -233,6 +233,7 @@ func TestEverything(t *testing.T) {
 
 // All ranks end with the same bits, and with the same in every run, though the
 // values round, and though some are NaNs of different payloads.
+// It holds invariant[sum-order].
 func TestSameBits(t *testing.T) {
 	for _, size := range []int{2, 3, 4, 5, 8} {
 		for _, algorithm := range Algorithms() {

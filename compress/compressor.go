@@ -20,7 +20,9 @@ type Group struct {
 }
 
 // Compressor is a chain with its state for the parameters of a rank: residuals,
-// velocities, thresholds. It is used by one goroutine at a time.
+// velocities, thresholds. invariant[nothing-is-lost]: what a step sends and what it
+// keeps are together its gradient and what was kept before, place by place, through
+// every change of groups and of the chain. It is used by one goroutine at a time.
 type Compressor struct {
 	chain      *Chain
 	layout     *Layout

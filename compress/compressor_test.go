@@ -42,6 +42,7 @@ const someLen = 9008
 // what was kept before: bit for bit where values are sent as they are, else
 // within a unit in the last place of the larger. What was sent is what others
 // decode. Groups change on the way.
+// It holds invariant[nothing-is-lost].
 func TestNothingIsLost(t *testing.T) {
 	for _, chain := range chains(t) {
 		c, err := chain.Bind(someParams, someLen, threads(3))

@@ -17,6 +17,7 @@ import (
 // Under every strategy that selects, on every rank, what is sent and what is kept
 // are gradient and old residual, bit for bit, and padding stays zero; as many
 // entries are sent as the strategy says, and all ranks have the same parameters.
+// It holds invariant[nothing-is-lost].
 func TestSentAndKept(t *testing.T) {
 	for _, info := range selecting() {
 		for _, size := range []int{1, 2, 3, 5} {

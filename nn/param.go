@@ -234,7 +234,9 @@ func (ps *Params) arena(alloc func(n int) []float32, n int, name string) ([]floa
 
 // Arrange records the model once to learn in which order backward finishes the
 // gradients, and moves the parameters into an arena of that order; unused ones
-// come last. dry builds the loss on the given tape, usually from a batch of
+// come last. invariant[arena-order]: a slot's place in the arena is its place in
+// that order, the same on every rank, so that layers which follow each other are one
+// sub-slice. dry builds the loss on the given tape, usually from a batch of
 // one sample; operations check their operands but compute nothing: results are
 // zeros. It reports all faults of the registry, or the first operation whose
 // operands do not fit.

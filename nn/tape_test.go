@@ -88,6 +88,8 @@ func sequence(n int) []int {
 	return s
 }
 
+// Slots lie in the order in which backward finishes them, and those that no loss needs come last.
+// It holds invariant[arena-order].
 func TestSlotsAreInFinishingOrder(t *testing.T) {
 	m := newTrunk(t)
 	want := []string{"head.weight", "head.bias", "tied.weight", "tied.bias", "idle", "dead.weight", "dead.bias"}

@@ -26,7 +26,8 @@ import (
 //	A -> D   HMAC(T, "accept", everything above)
 //
 // D proves itself first, so that a stranger learns nothing; A's proof is at
-// once its consent. Instead of any of its messages A may send a refusal with
+// once its consent. invariant[ticket-first]: nobody who has not proved that it holds
+// the ticket is let into a job, told of it, or given memory beyond one short frame. Instead of any of its messages A may send a refusal with
 // the reason.
 const (
 	// HandshakeTimeout bounds a whole handshake, besides the context.

@@ -126,6 +126,7 @@ func TestHandshakeRefusals(t *testing.T) {
 }
 
 // A stranger that dials is refused as soon as it says something else, and told.
+// It holds invariant[ticket-first].
 func TestAcceptStrangers(t *testing.T) {
 	for _, say := range []string{"GET / HTTP/1.1\r\n\r\n", "\n", "\x8bringo\n", "\x16\x03\x01\x02\x00\x01\x00"} {
 		l := listen(t)

@@ -12,9 +12,9 @@ import (
 // is the part that meshes have in common; those who only use a mesh never see
 // it.
 //
-// A message whose receive is posted is written straight to its dst. One that
-// comes first is kept in a pooled buffer, up to Limit bytes for the peer:
-// beyond that whoever brings messages waits until a receive frees space.
+// invariant[posted-receives]: a message whose receive is posted is written straight
+// to its dst. One that comes first is kept in a pooled buffer, up to Limit bytes for
+// the peer: beyond that whoever brings messages waits until a receive frees space.
 //
 // Receives and messages hang in short hash chains through themselves, so that
 // matching neither allocates nor, with a few dozen in flight, searches.

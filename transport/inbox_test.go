@@ -239,6 +239,7 @@ func drive(t *testing.T, script []byte) {
 }
 
 // Whatever comes in whatever order, an inbox does what lists do.
+// It holds invariant[posted-receives].
 func TestInboxIsItsTwin(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for range 500 {

@@ -1,5 +1,5 @@
-// Package awake measures what another process is reproached with, such as its silence, in time in which
-// this process ran: while it was stopped by a signal, frozen with its container, or kept from its turn by
+// Package awake measures what another process is reproached with, such as its silence.
+// invariant[silence-while-awake]: it is measured in time in which this process ran: while it was stopped by a signal, frozen with its container, or kept from its turn by
 // others, it could not have heard anything. Without that, all processes of a job that was suspended would
 // take each other for dead when it goes on.
 package awake

@@ -35,6 +35,7 @@ func TestClock(t *testing.T) {
 
 // A silence is as long as the limit says, or one wait longer than what was heard last; a process that
 // was suspended meanwhile has waited once.
+// It holds invariant[silence-while-awake].
 func TestSilence(t *testing.T) {
 	s := Silence{Limit: 4 * time.Second}
 	if s.Wait()*pieces != s.Limit {

@@ -9,6 +9,7 @@ import (
 )
 
 // A file is the new one or the old one, and nothing is left of what failed half-way.
+// It holds invariant[whole-or-absent].
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

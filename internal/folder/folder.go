@@ -29,7 +29,7 @@ const fileName = "LOCK"
 type Lock struct{ f *os.File }
 
 // Take locks a directory that exists, at once or not at all, and says in the file LOCK
-// who has it. The kernel lets the lock go when the process ends, however it ends: what the
+// who has it. invariant[one-writer]: nobody else has it until the lock goes. The kernel lets the lock go when the process ends, however it ends: what the
 // file says then has no effect. A network file system may keep processes of one host apart
 // alone.
 func Take(dir string) (*Lock, error) {

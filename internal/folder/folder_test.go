@@ -10,6 +10,7 @@ import (
 	"time"
 )
 
+// A directory has one holder at a time, in this process too. It holds invariant[one-writer].
 func TestOneHolder(t *testing.T) {
 	dir := t.TempDir()
 	l, err := Take(dir)

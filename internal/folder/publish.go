@@ -10,8 +10,8 @@ import (
 // TempSuffix ends the name of a directory that is not whole yet.
 const TempSuffix = ".tmp"
 
-// Publish makes a directory that appears whole or not at all, and then survives a
-// loss of power: fill works on one with another name, dir.tmp, which replaces what an
+// Publish makes a directory. invariant[whole-or-absent]: it appears whole or not at all,
+// and then survives a loss of power: fill works on one with another name, dir.tmp, which replaces what an
 // earlier attempt left. Files that fill writes it syncs itself. A dir that exists
 // gives fs.ErrExist.
 func Publish(dir string, fill func(tmp string) error) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// A directory is whole or not there, wherever filling it fails. It holds invariant[whole-or-absent].
 func TestPublish(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "whole")
 	left := filepath.Join(dir+TempSuffix, "left")

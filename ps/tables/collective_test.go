@@ -102,6 +102,7 @@ func oneRank(g *collective.Group, steps int, rule string) (params, data []float3
 
 // A hundred steps in bsp give the bits of collective training with the naive
 // algorithm: dense and sparse parameters, with 2 and 3 trainers and several servers.
+// It holds invariant[bsp-is-allreduce].
 func TestSyncIsCollective(t *testing.T) {
 	const steps = 100
 	for _, rule := range []string{"sgd", "adagrad"} {

@@ -118,6 +118,7 @@ func serveOne(e *Engine, c *change) error {
 // A server that is killed 50 times, while it saves, has every push that it acknowledged and
 // none twice: the clients, who send again what was not acknowledged, know the sums. In bsp
 // too, where a push waits for the others of its step.
+// It holds invariant[every-push-once].
 func TestKill(t *testing.T) {
 	for _, mode := range []Mode{Async, BSP} {
 		kills := 25

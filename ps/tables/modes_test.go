@@ -138,6 +138,7 @@ func TestSyncIsExact(t *testing.T) {
 
 // In all modes without waits for sums every push is applied once, also where trainers send
 // them again.
+// It holds invariant[every-push-once].
 func TestEveryPushOnce(t *testing.T) {
 	for _, c := range []Config{
 		{Mode: Async, Durability: None}, {Mode: SSP, Staleness: 2, Durability: None}, {Mode: Geo, Durability: None},

@@ -5,8 +5,9 @@
 // # Lanes
 //
 // A trainer has one lane or more to each server. Each lane numbers its changes 1, 2,
-// 3 and so on; the server takes them in this order, and what it has already it leaves
-// out: a client that does not know whether a change arrived sends it again. Changes of
+// 3 and so on; the server takes them in this order. invariant[every-push-once]: what it
+// has already it leaves out, also after it was killed and started again, so that a client
+// that does not know whether a change arrived sends it again. Changes of
 // a lane come one at a time, those of different lanes at once. After every connect
 // [Engine.Join] tells the client where to go on.
 //
@@ -16,12 +17,13 @@
 // for it; a trainer has clocked a step when all its lanes have.
 //
 //   - Async applies pushes as they come.
-//   - SSP does so too, and a pull of step t waits until the slowest trainer has clocked
-//     step t-1-Staleness (Ho et al., "More effective distributed ML via a stale
+//   - SSP does so too. invariant[staleness-bound]: a pull of step t waits until the slowest
+//     trainer has clocked step t-1-Staleness (Ho et al., "More effective distributed ML via a stale
 //     synchronous parallel parameter server", NIPS 2013).
 //   - BSP keeps the pushes of a step until all trainers have clocked it, adds them up in
-//     the order of trainers, and applies the sum once, times 1/trainers: what the naive
-//     algorithm of package collective and distopt come to, to the last bit. A
+//     the order of trainers, and applies the sum once, times 1/trainers.
+//     invariant[bsp-is-allreduce]: that is what the naive algorithm of package collective
+//     and distopt come to, to the last bit. A
 //     pull of step t waits until step t-1 is applied.
 //   - Geo adds what trainers have moved their own copies by: no rule, no wait.
 //

@@ -226,6 +226,7 @@ func TestLost(t *testing.T) {
 
 // With bounded staleness no trainer is ever further ahead than it may, whatever the
 // order of things.
+// It holds invariant[staleness-bound].
 func TestStalenessHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const staleness, steps = 2, 40

@@ -91,6 +91,7 @@ func counts(l *Log) (next [appenders]uint64, err error) {
 }
 
 // A process killed at any moment loses nothing that was acknowledged.
+// It holds invariant[acknowledged-is-logged].
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged [appenders]uint64

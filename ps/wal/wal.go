@@ -1,7 +1,7 @@
 // Package wal is a write-ahead log of opaque records.
 //
-// A record that Wait has answered for survives the end of the process, kill -9
-// included; with Config.Sync also the loss of power. Records have numbers, 1 and
+// invariant[acknowledged-is-logged]: a record that Wait has answered for survives the
+// end of the process, kill -9 included; with Config.Sync also the loss of power. Records have numbers, 1 and
 // up without gaps. Many appenders share one write and one sync (group commit,
 // after DeWitt et al., "Implementation techniques for main memory database
 // systems", SIGMOD 1984): while one group is on its way the next one gathers.
