@@ -1,15 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
 )
 
 const (
@@ -126,36 +130,57 @@ func TestBenchStep(t *testing.T) {
 	}
 }
 
-// A sum that is wrong by one, on one rank only, ends the benchmark.
-func TestBenchFindsWrongSums(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		reduce func(*collective.Group, []float32) error
-		want   string
-	}{
-		{"off by one", func(g *collective.Group, x []float32) error {
-			err := sumOfRanks(g, x)
-			if g.Rank() == 1 {
-				x[2]++
-			}
-			return err
-		}, "rank 1, iteration 0: allreduce of 5 float32: value 2 is 9, want 8"},
-		{"not summed", func(*collective.Group, []float32) error { return nil }, "value 0 is "},
-	} {
-		status, out, errs := execute(newBenchAllReduce(c.reduce), "--np 2 --transport mem --floats 5 --json -")
-		if status != exitFailed || out != "" || !strings.Contains(errs, c.want) {
-			t.Errorf("%s: status %d, stdout %q, stderr %q", c.name, status, out, errs)
-		}
+// What cannot be written is told before ranks are started, once.
+func TestOutputsAreLookedAtFirst(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "none", "x.json")
+	for _, line := range []string{"bench collective", "bench allreduce", "bench step mlp", "train mlp --data synthetic"} {
+		checkRefused(t, exitFailed, line+" --np 3 --json "+nowhere, "--json: open "+nowhere)
 	}
 }
 
-func TestMedian(t *testing.T) {
-	for _, c := range []struct {
-		x    []float64
-		want float64
-	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{9, 1, 2, 4}, 3}} {
-		if got := median(c.x); got != c.want {
-			t.Errorf("median of %v is %v, want %v", c.x, got, c.want)
+// benchServerOf is the process of a benchmark's server.
+func (p *program) benchServerOf() (pid int) {
+	p.t.Helper()
+	eventually(p.t, p.line+" to start its server", func() bool {
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, path := range lines {
+			words, _ := os.ReadFile(path)
+			env, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
+			if strings.Contains(string(words), servers.ServerName) && slices.Contains(strings.Split(string(env), "\x00"), p.mark) {
+				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			}
 		}
+		return pid != 0 || len(lines) == 0
+	})
+	if pid == 0 {
+		p.t.Skip("no /proc to find processes in")
+	}
+	return pid
+}
+
+// A server ends with who has started it, however that ends, and one that is lost is an
+// error that says how it ended.
+func TestBenchPSServerEnds(t *testing.T) {
+	line := "bench ps --keys 8k --batch 100 --time 1h --progress plain"
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		p := start(t, line)
+		p.await(&p.errs, "filling: 8,000 rows")
+		p.benchServerOf()
+		if err := p.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if status := p.wait(); signal == syscall.SIGINT && status != exitInterrupted {
+			t.Errorf("status %d; stderr:\n%s", status, &p.errs)
+		}
+		p.checkGone()
+	}
+	p := start(t, line)
+	p.await(&p.errs, "filling: 8,000 rows")
+	if err := syscall.Kill(p.benchServerOf(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(exitFailed, "the server has ended: signal: killed") // whatever it was asked just then
+	if n := strings.Count(p.errs.String(), "\n"); n != 2 {
+		t.Errorf("%d lines on stderr:\n%s", n, fmt.Sprint(&p.errs))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/fetch"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/inspect"
@@ -138,7 +139,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newRun(), newServer(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newVersion(), newGuard(), newBenchServer())
+	root.AddCommand(newTrain(), newRun(), newServer(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newVersion(), newGuard(), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	return root
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/launch"
 )
@@ -205,4 +206,12 @@ func TestModelDefaults(t *testing.T) {
 			t.Errorf("%s: status %d, stderr %q, stdout %s", flags, status, errs, out)
 		}
 	}
+}
+
+// What is streamed is told with the other faults of a run.
+func TestTrainStreamRefuses(t *testing.T) {
+	checkRefused(t, console.UsageFault, "train mnist --data synthetic --stream --train-limit 5 --batch 64 --shuffle-window 3 --interleave -1",
+		"the data of mnist-cnn are read into memory", "synthetic rows have no files", "--train-limit 5", "--shuffle-window 3: want a multiple of the batch, 64", "--interleave -1")
+	checkRefused(t, console.UsageFault, "train ctr-dnn --data synthetic --shuffle-window 512", "only what is streamed")
+	checkRefused(t, console.Failed, "train ctr-dnn --data /nowhere --stream", "/nowhere")
 }

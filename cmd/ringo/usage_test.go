@@ -157,7 +157,7 @@ func TestUsage(t *testing.T) {
 		{"bench allreduce --floats ''", `"--floats"`},
 		{"bench allreduce --floats 1,-3,-4", "--floats -3: want 0 to 1073741824", "--floats -4"},
 		{"bench allreduce --floats 9999999999999", "--floats 9999999999999: want 0 to"},
-		{"bench allreduce --time 0", "--time 0s: want a positive time"},
+		{"bench allreduce --time 0", "--time 0s: want more than 0 and at most 1h"},
 		{"bench kernels --only fft", "--only fft: no kernel's name has it", "gemm"},
 		{"bench kernels --kernels mmx --time 0", "--kernels", `"mmx"`, "--time 0s: want more than 0"},
 		{"bench allreduce --explain --json -", "--json has no effect with --explain"},

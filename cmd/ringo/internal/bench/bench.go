@@ -1,0 +1,92 @@
+// Package bench is what the measuring programs behind `ringo bench` share. Each is a package below this one.
+package bench
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// MostTurns bounds how often a program is told to measure: a slip of the finger.
+const MostTurns = 1000
+
+// Ranks are the ranks that a command starts as its flags say.
+type Ranks interface {
+	// Register adds the flags that say which ranks there are and how they talk.
+	Register(cmd *cobra.Command)
+	// Check reports every fault of those flags. It comes before all below.
+	Check(cmd *cobra.Command) []error
+	// Place is what they say.
+	Place() Place
+	// CheckOutputs reports files that cannot be written, that of --json among them, before ranks are started.
+	CheckOutputs(json string) error
+	// Run plays the role of this process: it starts the ranks and waits for them, or is one; body is what a rank does.
+	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
+}
+
+// Place says which ranks there are, and how they talk.
+type Place struct {
+	// Ranks is the world size.
+	Ranks int
+	// Transport is as it was given: "auto", perhaps.
+	Transport string
+	// Algorithm is that of operations that have it, or "auto".
+	Algorithm string
+}
+
+// Trainers are ranks that train a model. Their flags say besides how large batches are, how gradients travel, by what
+// that is chosen, and whether a timeline is drawn.
+type Trainers interface {
+	Ranks
+	// Config is the training of a model on synthetic data as the flags say, with the model's defaults for the others.
+	// It comes after Check.
+	Config(cmd *cobra.Command, model string) (train.Config, error)
+	// Traced has a rank do body, with the recorder of a timeline, which is nil where none is drawn. It is a collective call.
+	Traced(cmd *cobra.Command, job *ringo.Job, body func(*trace.Recorder) error) error
+}
+
+// Open opens the output of a command on rank 0; the others write nothing.
+func Open(cmd *cobra.Command, job *ringo.Job, path string) (console.Output, error) {
+	if job.Rank() != 0 {
+		return console.Output{}, nil
+	}
+	return console.Open(cmd, path)
+}
+
+// Slowest returns, for each measurement, the time of the slowest rank. It is a collective call.
+func Slowest(g *collective.Group, own []float64) ([]float64, error) {
+	all := make([]float64, len(own)*g.Size())
+	if err := collective.AllGather(g, all, own); err != nil {
+		return nil, fmt.Errorf("gathering the times: %w", err)
+	}
+	out := slices.Clone(all[:len(own)])
+	for i, v := range all {
+		out[i%len(own)] = max(out[i%len(own)], v)
+	}
+	return out, nil
+}
+
+// Median of x, which is not empty and gets sorted.
+func Median(x []float64) float64 {
+	slices.Sort(x)
+	if n := len(x); n%2 == 0 {
+		return (x[n/2-1] + x[n/2]) / 2
+	}
+	return x[len(x)/2]
+}
+
+// Mean of x, which is not empty.
+func Mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}

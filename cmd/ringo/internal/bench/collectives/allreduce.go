@@ -1,0 +1,140 @@
+package collectives
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/raw"
+)
+
+// allReduce is `ringo bench allreduce`.
+type allReduce struct {
+	bench.Ranks
+	floats  []int
+	json    string
+	budget  time.Duration
+	explain bool
+	reduce  func(*collective.Group, []float32) error // what is timed and verified
+}
+
+// maxFloats bounds --floats: 4 GiB on each rank.
+const maxFloats = 1 << 30
+
+// allReduceResult is one size's line of JSON.
+type allReduceResult struct {
+	Bench     string  `json:"bench"` // "allreduce"
+	NP        int     `json:"np"`
+	Transport string  `json:"transport"`
+	Algorithm string  `json:"algorithm"`
+	Floats    int     `json:"floats"`
+	MedianUS  float64 `json:"median_us"` // over samples, each as long as its slowest rank
+	MinUS     float64 `json:"min_us"`
+	// BytesSentPerRank is the payload one operation makes the busiest rank send.
+	BytesSentPerRank int64 `json:"bytes_sent_per_rank"`
+	// BusBWGBPerS is nccl-tests' bus bandwidth: bytes/time * 2(np-1)/np.
+	BusBWGBPerS float64 `json:"busbw_gb_s"`
+	Iterations  int     `json:"iterations"`
+}
+
+// AllReduce is `ringo bench allreduce`, on ranks.
+func AllReduce(ranks bench.Ranks) *cobra.Command {
+	return allReduceBy(ranks, func(g *collective.Group, x []float32) error { return collective.AllReduce(g, x, collective.Sum) })
+}
+
+// allReduceBy is the command that times reduce, which is to leave the sum over all ranks on each.
+func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) error) *cobra.Command {
+	c := &allReduce{Ranks: ranks, reduce: reduce}
+	cmd := &cobra.Command{
+		Use:     "allreduce",
+		Short:   "Time allreduce by size, and verify every sum",
+		Example: "  ringo bench allreduce --np 4 --floats 1,256,65536,4194304 --json -",
+		Args:    console.NoArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
+	}
+	c.Register(cmd)
+	cmd.Flags().IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` in float32 values")
+	cmd.Flags().DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size")
+	cmd.Flags().BoolVar(&c.explain, "explain", false, "show the table of algorithms in force, of all operations, and measure nothing")
+	console.JSON(cmd, &c.json, "size")
+	return cmd
+}
+
+func (c *allReduce) execute(cmd *cobra.Command) error {
+	faults := console.Faults(c.Check(cmd))
+	if len(c.floats) == 0 {
+		faults.Add("--floats is empty: name at least one size")
+	}
+	for _, n := range c.floats {
+		faults.Range("floats", n, 0, maxFloats)
+	}
+	faults.Budget("time", c.budget)
+	if c.explain && c.json != "" {
+		faults.Add("--json has no effect with --explain, which measures nothing: leave it out")
+	}
+	if err := faults.Usage(); err != nil {
+		return err
+	}
+	if err := c.CheckOutputs(c.json); err != nil {
+		return err
+	}
+	return c.Run(cmd, func(job *ringo.Job) error {
+		out, err := bench.Open(cmd, job, c.json)
+		if err != nil {
+			return err
+		}
+		if c.explain {
+			out.Line("%s", strings.TrimSuffix(job.Group().Explain(), "\n"))
+			return out.Close()
+		}
+		memory, err := newOperandMemory(job, "auto", 4*slices.Max(c.floats))
+		if err != nil {
+			return errors.Join(err, out.Close())
+		}
+		watch := &stopwatch{job: job, budget: c.budget}
+		for _, n := range c.floats {
+			job.SetStatus(fmt.Sprintf("allreduce of %d floats", n))
+			r, err := c.measure(watch, memory, n)
+			if err == nil {
+				err = out.Result(r, "allreduce %9d floats  median %10.1f us  min %10.1f us  %7.3f GB/s bus  %d bytes sent per rank",
+					r.Floats, r.MedianUS, r.MinUS, r.BusBWGBPerS, r.BytesSentPerRank)
+			}
+			if err != nil {
+				return errors.Join(err, out.Close())
+			}
+		}
+		return out.Close()
+	})
+}
+
+// measure times one size for about c.budget.
+func (c *allReduce) measure(watch *stopwatch, memory operandMemory, n int) (allReduceResult, error) {
+	job := watch.job
+	t := newTrial(spec{g: job.Group(), op: "allreduce", typ: "float32", count: n, dst: memory.dst}, float32s)
+	x := raw.As[float32](memory.dst)[:n]
+	t.call = func() error { return c.reduce(job.Group(), x) }
+	found, err := watch.measure(t)
+	if err == nil {
+		err = watch.fault(found)
+	}
+	if err != nil {
+		return allReduceResult{}, err
+	}
+	np := float64(job.Size())
+	r := allReduceResult{
+		Bench: "allreduce", NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice("allreduce", t.bytes), Floats: n,
+		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Iterations: len(found.us),
+	}
+	if r.MedianUS > 0 {
+		r.BusBWGBPerS = 4 * float64(n) / (r.MedianUS * 1e3) * twice(np)
+	}
+	return r, nil
+}

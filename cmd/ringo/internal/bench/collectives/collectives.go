@@ -1,0 +1,277 @@
+// Package collectives is `ringo bench collective` and `ringo bench allreduce`: it times the operations of ranks, and
+// verifies every result.
+package collectives
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// command is `ringo bench collective`.
+type command struct {
+	bench.Ranks
+	ops    []string
+	typ    string
+	redop  string
+	root   int
+	buffer string
+	floats []int
+	bytes  []int
+	limit  bool
+	json   string
+	budget time.Duration
+}
+
+// reductions are all, in the order of their names in help.
+func reductions() []collective.Op {
+	return []collective.Op{collective.Sum, collective.Mean, collective.Min, collective.Max, collective.Prod}
+}
+
+func reductionNames() (names []string) {
+	for _, op := range reductions() {
+		names = append(names, op.String())
+	}
+	return names
+}
+
+// buffers are where operands may lie.
+func buffers() []string { return []string{"auto", "arena", "private"} }
+
+// maxBytes bounds --bytes and --floats: 4 GiB on each rank.
+const maxBytes = 4 << 30
+
+// result is the line of JSON of one operation and size.
+type result struct {
+	Bench     string `json:"bench"` // "collective"
+	Op        string `json:"op"`
+	NP        int    `json:"np"`
+	Transport string `json:"transport"`
+	Algorithm string `json:"algorithm"` // in force for this size; empty where there is no choice
+	Buffer    string `json:"buffer"`
+	Type      string `json:"type"`
+	Redop     string `json:"redop"` // "none" where nothing is reduced
+	Root      int    `json:"root"`  // -1 where there is none
+	Bytes     int    `json:"bytes"` // of the larger operand
+	Count     int    `json:"count"` // its values
+	// Times are over samples, each as long as its slowest rank.
+	MedianUS float64 `json:"median_us"`
+	MinUS    float64 `json:"min_us"`
+	// AlgBWGBPerS is bytes over time; BusBWGBPerS what a link carries for it, by
+	// nccl-tests' factors.
+	AlgBWGBPerS      float64 `json:"algbw_gb_s"`
+	BusBWGBPerS      float64 `json:"busbw_gb_s"`
+	BytesSentPerRank int64   `json:"bytes_sent_per_rank"` // payload, of the busiest rank
+	Wrong            int64   `json:"wrong"`               // values
+	Iterations       int     `json:"iterations"`
+}
+
+// Command is `ringo bench collective`, on ranks.
+func Command(ranks bench.Ranks) *cobra.Command {
+	c := &command{Ranks: ranks, ops: []string{"allreduce"}, typ: "float32", redop: "sum", buffer: "auto"}
+	cmd := &cobra.Command{
+		Use:   "collective",
+		Short: "Time collective operations by size, type and algorithm, and verify every result",
+		Long: "Time collective operations by size, type and algorithm, in the columns of nccl-tests.\n" +
+			"Operands are rewritten before every call. Calls of more than 4 KiB are timed one by\n" +
+			"one after a barrier, shorter ones 100 in a row, the rewriting included; a sample is\n" +
+			"as long as its slowest rank, time the median of samples. Results are compared bit by bit.",
+		Example: "  ringo bench collective --np 2 --op all --bytes 4096,1048576\n" +
+			"  ringo bench collective --np 4 --op allreduce --type bfloat16 --redop mean --json -",
+		Args: console.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
+	}
+	fs := cmd.Flags()
+	c.Register(cmd)
+	console.ChosenFrom(cmd, &c.ops, "op", "`operations`: "+strings.Join(operations(), ", ")+", or all", append(operations(), "all")...)
+	console.Choice(cmd, &c.typ, "type", "of the values: "+strings.Join(typeNames(), ", "), typeNames()...)
+	console.Choice(cmd, &c.redop, "redop", "`reduction`, of operations that reduce: sum, mean, min, max, prod", reductionNames()...)
+	fs.IntVar(&c.root, "root", 0, "`rank` that operations with a root have as root")
+	console.Choice(cmd, &c.buffer, "buffer", "where operands lie: arena (memory that the ranks share), private, or auto (arena where there is one)", buffers()...)
+	fs.IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` of the larger operand, in units of 4 bytes")
+	fs.IntSliceVar(&c.bytes, "bytes", nil, "`sizes` in bytes instead")
+	fs.BoolVar(&c.limit, "limit", false, "measure what bounds allreduce in shared memory instead: one pass that reads and writes all ranks' operands, the ranks not waiting for each other")
+	fs.DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size: in 5 to 2,000 samples")
+	console.JSON(cmd, &c.json, "operation and size")
+	return cmd
+}
+
+func (c *command) execute(cmd *cobra.Command) error {
+	faults := console.Faults(c.Check(cmd))
+	c.checkWhat(cmd, &faults)
+	faults.Budget("time", c.budget)
+	if err := faults.Usage(); err != nil {
+		return err
+	}
+	if err := c.CheckOutputs(c.json); err != nil {
+		return err
+	}
+	return c.Run(cmd, func(job *ringo.Job) error { return c.rank(cmd, job) })
+}
+
+// checkWhat reports faults of what is to be measured, and completes it.
+func (c *command) checkWhat(cmd *cobra.Command, faults *console.Faults) {
+	if slices.Contains(c.ops, "all") {
+		c.ops = operations()
+	}
+	for _, op := range c.ops {
+		faults.Known("op", op, append(operations(), "all")...)
+	}
+	typ, ok := elementTypes()[c.typ]
+	faults.Known("type", c.typ, typeNames()...)
+	faults.Known("redop", c.redop, reductionNames()...)
+	if ok && c.redop == "mean" && !typ.means {
+		faults.Add("--redop mean is not defined for --type %s: use sum", c.typ)
+	}
+	at := c.Place()
+	if c.root < 0 || c.root >= at.Ranks {
+		faults.Add("--root %d: want a rank from 0 to %d, since --np is %d", c.root, at.Ranks-1, at.Ranks)
+	}
+	faults.Known("buffer", c.buffer, buffers()...)
+	if (c.limit || c.buffer == "arena") && at.Ranks > 1 && slices.Contains([]string{ringo.TransportTCP, "mem"}, at.Transport) {
+		faults.Add("--buffer arena, and --limit, need memory that the ranks share, which those of --transport %s do not: use --transport shm, or --buffer private", at.Transport)
+	}
+	if c.limit && (c.buffer == "private" || c.typ != "float32" || !slices.Equal(c.ops, []string{"allreduce"})) {
+		faults.Add("--limit is of allreduce, of float32 in arenas: leave the other operations, types and buffers out")
+	}
+	c.checkSizes(cmd, typ.size, faults)
+}
+
+// checkSizes turns the sizes into bytes, for values of so many.
+func (c *command) checkSizes(cmd *cobra.Command, value int, faults *console.Faults) {
+	sizes, unit := c.bytes, 1
+	switch {
+	case !cmd.Flags().Changed("bytes"):
+		sizes, unit = c.floats, 4
+	case cmd.Flags().Changed("floats"):
+		faults.Add("--bytes and --floats both give sizes: leave one out")
+	}
+	if len(sizes) == 0 {
+		faults.Add("no sizes: name at least one with --floats or --bytes")
+	}
+	c.bytes = nil
+	for _, n := range sizes {
+		if n < 0 || n > maxBytes/unit {
+			faults.Add("size %d: want 0 to %d", n, maxBytes/unit)
+		}
+		n *= unit
+		if value > 0 && n%value != 0 {
+			if cmd.Flags().Changed("bytes") || cmd.Flags().Changed("floats") {
+				faults.Add("size of %d bytes: want whole values of --type %s, %d bytes each", n, c.typ, value)
+			}
+			n += value - n%value // of the default sizes
+		}
+		c.bytes = append(c.bytes, n)
+	}
+}
+
+// reductionOf finds a reduction by its name.
+func reductionOf(name string) collective.Op {
+	i := slices.Index(reductionNames(), name)
+	return reductions()[i]
+}
+
+// rank is what each rank does.
+func (c *command) rank(cmd *cobra.Command, job *ringo.Job) error {
+	out, err := bench.Open(cmd, job, c.json)
+	if err != nil {
+		return err
+	}
+	err = c.measureAll(job, &out)
+	return errors.Join(err, out.Close())
+}
+
+func (c *command) measureAll(job *ringo.Job, out *console.Output) error {
+	kind := c.buffer
+	if c.limit {
+		kind = "arena"
+	}
+	memory, err := newOperandMemory(job, kind, slices.Max(c.bytes))
+	if err != nil {
+		return err
+	}
+	out.Line("# %d ranks, %s, %s buffers, algorithm %s; time is the slowest rank's, median of samples",
+		job.Size(), job.Transport(), memory.kind, c.Place().Algorithm)
+	out.Line("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "size", "count", "operation", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
+	out.Line("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "(B)", "(values)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
+	watch := &stopwatch{job: job, budget: c.budget}
+	for _, op := range c.ops {
+		for _, size := range c.sizesOf(op) {
+			if err := c.one(watch, memory, out, op, size); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sizesOf are the sizes of an operation in bytes.
+func (c *command) sizesOf(op string) []int {
+	if op == "barrier" {
+		return []int{0}
+	}
+	return c.bytes
+}
+
+// one measures an operation of one size.
+func (c *command) one(watch *stopwatch, memory operandMemory, out *console.Output, op string, bytes int) error {
+	job, typ, shape := watch.job, elementTypes()[c.typ], shapes[op]
+	s := spec{g: job.Group(), op: op, typ: c.typ, count: bytes / typ.size, dst: memory.dst, src: memory.src}
+	if shape.reduces {
+		s.redop = reductionOf(c.redop)
+	}
+	if shape.rooted {
+		s.root = c.root
+	}
+	if shape.chunked {
+		s.count -= s.count % job.Size()
+	}
+	job.SetStatus(fmt.Sprintf("%s of %d values", op, s.count))
+	t := typ.trial(s)
+	if c.limit {
+		t = memory.onePass(s.g, t, s.count)
+	}
+	found, err := watch.measure(t)
+	if err != nil {
+		return err
+	}
+	r := c.result(job, s, shape, t, found)
+	r.Buffer = memory.kind
+	redop, root := r.Redop, fmt.Sprint(r.Root)
+	if err := out.Result(r, "%12d %12d  %-14s %-8s %5s %5s %12.2f %8.2f %8.2f %7d",
+		r.Bytes, r.Count, r.Op, r.Type, redop, root, r.MedianUS, r.AlgBWGBPerS, r.BusBWGBPerS, r.Wrong); err != nil {
+		return err
+	}
+	return watch.fault(found)
+}
+
+func (c *command) result(job *ringo.Job, s spec, shape shape, t trial, found timing) result {
+	r := result{
+		Bench: "collective", Op: s.op, NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice(strings.ReplaceAll(s.op, "-", ""), t.bytes),
+		Type: s.typ, Redop: "none", Root: -1, Bytes: t.bytes, Count: s.count,
+		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Wrong: found.wrong, Iterations: len(found.us),
+	}
+	if c.limit {
+		r.Algorithm = "limit"
+	}
+	if shape.reduces {
+		r.Redop = s.redop.String()
+	}
+	if shape.rooted {
+		r.Root = s.root
+	}
+	if r.MedianUS > 0 {
+		r.AlgBWGBPerS = float64(t.bytes) / (r.MedianUS * 1e3)
+		r.BusBWGBPerS = r.AlgBWGBPerS * shape.bus(float64(r.NP))
+	}
+	return r
+}

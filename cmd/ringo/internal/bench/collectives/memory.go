@@ -1,0 +1,67 @@
+package collectives
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/hugepage"
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// operandMemory is where a rank's operands lie.
+type operandMemory struct {
+	kind     string // "arena" or "private"
+	dst, src []byte
+	windows  *transport.Windows // of an arena
+}
+
+// newOperandMemory returns memory for two operands of n bytes.
+func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error) {
+	w := job.Windows()
+	if kind == "private" || kind == "auto" && w == nil {
+		return operandMemory{kind: "private", dst: alignedBytes(n), src: alignedBytes(n)}, nil
+	}
+	if w == nil {
+		return operandMemory{}, fmt.Errorf("--buffer arena: the ranks share no memory over %s: use --transport shm, or --buffer private", job.Transport())
+	}
+	m := operandMemory{kind: "arena", dst: w.Alloc(n), src: w.Alloc(n), windows: w}
+	if m.dst == nil || m.src == nil {
+		return operandMemory{}, fmt.Errorf("--buffer arena: the arena of %d bytes does not hold two operands of %d: use smaller sizes, or --buffer private", len(w.Own()), n)
+	}
+	return m, nil
+}
+
+// alignedBytes are n bytes that start where a value of any type may, of the kind of
+// memory that Job.Alloc gives where none is shared.
+func alignedBytes(n int) []byte { return raw.Bytes(hugepage.Floats((n + 3) / 4))[:n] }
+
+// onePass turns t into what bounds allreduce of so many floats in shared memory:
+// each rank reduces its share of all arenas and writes it to all of them, and
+// waits for nobody. Only its own share of its own arena is checked.
+func (m operandMemory) onePass(g *collective.Group, t trial, count int) trial {
+	at, _ := m.windows.Offset(m.dst)
+	n, me := len(m.windows.Ranks), m.windows.Index
+	lo, hi := count*me/n, count*(me+1)/n
+	var shares [][]float32
+	for _, arena := range m.windows.Arenas {
+		shares = append(shares, raw.As[float32](arena[at:][:4*count])[lo:hi])
+	}
+	want, kernels := reducedBlocks(float32s, collective.Sum, n), simd.Host()
+	t.call = func() error {
+		kernels.ReduceAll(simd.ReduceSum, shares, shares, 1)
+		return nil
+	}
+	t.check = func(salt int) (int, string) {
+		if err := collective.Barrier(g); err != nil {
+			return 1, err.Error() // others still write
+		}
+		if t.bytes <= batchBytes {
+			return 0, "" // ranks that do not wait for each other read what is of another turn
+		}
+		return compare(want[salt], shares[me], lo)
+	}
+	return t
+}

@@ -1,0 +1,125 @@
+package collectives
+
+import (
+	"bytes"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/raw"
+)
+
+// What the ranks of a benchmark exchange: small whole numbers, whose sums and
+// products are exact in every type and every order, so that results are compared
+// bit by bit. They repeat after period values and differ between ranks and
+// between successive calls (the salt), so that what is old or another rank's is
+// noticed.
+const (
+	period   = 5
+	blockLen = period * 1024 // a block is copied in one go up to here
+	salts    = 2
+	// summed is how many ranks have operands that are not neutral: a sum of
+	// more would not be exact in bfloat16.
+	summed = 51
+)
+
+// operandOf is value i of a rank's operand.
+func operandOf(op collective.Op, rank, i, salt int) int64 {
+	v := (i + 2*rank + salt) % period
+	switch {
+	case op == collective.Prod && v == 0 && rank < 8:
+		return 2
+	case op == collective.Prod:
+		return 1
+	case rank >= summed && op != collective.Min && op != collective.Max:
+		return 0
+	}
+	return int64(v + 1)
+}
+
+// reducedOf is value i of the reduction over all ranks, before a mean's division.
+func reducedOf(op collective.Op, ranks, i, salt int) int64 {
+	out := operandOf(op, 0, i, salt)
+	for r := 1; r < ranks; r++ {
+		v := operandOf(op, r, i, salt)
+		switch op {
+		case collective.Min:
+			out = min(out, v)
+		case collective.Max:
+			out = max(out, v)
+		case collective.Prod:
+			out *= v
+		default:
+			out += v
+		}
+	}
+	return out
+}
+
+// number says how whole numbers become values of T.
+type number[T collective.Number] struct {
+	of   func(int64) T
+	mean func(sum int64, n int) T // nil: T has none
+}
+
+// block is the values of one salt, as often as they fit.
+type block[T collective.Number] []T
+
+func newBlock[T collective.Number](value func(i int) T) block[T] {
+	b := make(block[T], blockLen+period)
+	for i := range b {
+		b[i] = value(i % period)
+	}
+	return b
+}
+
+// operandBlocks are a rank's operands by salt.
+func operandBlocks[T collective.Number](as number[T], op collective.Op, rank int) (out [salts]block[T]) {
+	for salt := range out {
+		out[salt] = newBlock(func(i int) T { return as.of(operandOf(op, rank, i, salt)) })
+	}
+	return out
+}
+
+// reducedBlocks are the reductions by salt.
+func reducedBlocks[T collective.Number](as number[T], op collective.Op, ranks int) (out [salts]block[T]) {
+	for salt := range out {
+		out[salt] = newBlock(func(i int) T {
+			v := reducedOf(op, ranks, i, salt)
+			if op == collective.Mean {
+				return as.mean(v, ranks)
+			}
+			return as.of(v)
+		})
+	}
+	return out
+}
+
+// fill writes to x the values from value first on.
+func (b block[T]) fill(x []T, first int) {
+	from := b[first%period:][:blockLen]
+	for len(x) > blockLen {
+		copy(x, from)
+		x = x[blockLen:]
+	}
+	copy(x, from)
+}
+
+// wrong counts the values of x, from value first on, that are not those of the
+// block, bit by bit; at is the first of them.
+func (b block[T]) wrong(x []T, first int) (count, at int) {
+	from := b[first%period:][:blockLen]
+	for done := 0; done < len(x); done += blockLen {
+		part := x[done:min(len(x), done+blockLen)]
+		if bytes.Equal(raw.Bytes(part), raw.Bytes(from[:len(part)])) {
+			continue
+		}
+		for i := range part {
+			if !bytes.Equal(raw.Bytes(part[i:i+1]), raw.Bytes(from[i:i+1])) {
+				if count == 0 {
+					at = done + i
+				}
+				count++
+			}
+		}
+	}
+	return count, at
+}

@@ -1,0 +1,184 @@
+package collectives
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// trial is an operation on one rank, ready to be called many times.
+type trial struct {
+	name  string // "allreduce of 4096 float32"
+	bytes int    // of the operand
+	// rewrite writes the operands of the next call. It costs what copying them
+	// does, and leaves their cache lines with this rank's core.
+	rewrite func(salt int)
+	call    func() error
+	// check counts the values of the result that are wrong and describes the
+	// first of them.
+	check func(salt int) (wrong int, first string)
+}
+
+// How a trial is timed, the same for our peers (bench/peers). A call of up to
+// batchBytes takes little more than looking at the clock, and less than by how
+// much the ranks leave a barrier apart: such calls are timed in batches, the
+// rewriting of operands included.
+const (
+	batchBytes = 4096
+	batchCalls = 100
+	mostTimes  = 2000
+	leastTimes = 5
+)
+
+// timing is what was measured of a trial.
+type timing struct {
+	us    []float64 // of one call, by sample, ascending: each the slowest rank's
+	sent  int64     // payload that one call makes the busiest rank send
+	wrong int64     // values of all ranks and verified calls
+}
+
+func (t *timing) median() float64 { return bench.Median(t.us) }
+
+// stopwatch times the trials of one rank.
+type stopwatch struct {
+	job    *ringo.Job
+	budget time.Duration // about how long to measure
+	wrong  int           // values of the trial at hand
+	first  string        // which was the first, if any
+}
+
+// measure times a trial for about the budget: 5 to 2,000 samples, after a few
+// to warm up. Wrong results are counted; fault says which.
+func (s *stopwatch) measure(t trial) (timing, error) {
+	s.wrong, s.first = 0, ""
+	warm, take, calls := make([]float64, 3), s.singles, 1
+	if err := s.singles(t, warm); err != nil {
+		return timing{}, err
+	}
+	if t.bytes <= batchBytes {
+		take, calls = s.batches, batchCalls
+		if err := s.batches(t, warm); err != nil {
+			return timing{}, err
+		}
+	}
+	count := []int32{int32(min(mostTimes, max(leastTimes, s.budget.Seconds()*1e6/max(1e-3, bench.Median(warm)*float64(calls)))))}
+	if err := collective.Broadcast(s.job.Group(), count, 0); err != nil {
+		return timing{}, err
+	}
+	sent, err := s.sent(t)
+	if err != nil {
+		return timing{}, err
+	}
+	us := make([]float64, count[0])
+	if err := take(t, us); err != nil {
+		return timing{}, err
+	}
+	return s.overRanks(t, us, sent)
+}
+
+// overRanks joins what the ranks have measured.
+func (s *stopwatch) overRanks(t trial, us []float64, sent int64) (timing, error) {
+	all, err := bench.Slowest(s.job.Group(), append(us, float64(sent)))
+	if err != nil {
+		return timing{}, err
+	}
+	wrong := make([]int64, s.job.Size())
+	if err := collective.AllGather(s.job.Group(), wrong, []int64{int64(s.wrong)}); err != nil {
+		return timing{}, err
+	}
+	out := timing{us: all[:len(us)], sent: int64(all[len(us)])}
+	slices.Sort(out.us)
+	for _, n := range wrong {
+		out.wrong += n
+	}
+	return out, nil
+}
+
+// fault is what was wrong with the results, or nil. A rank whose own were right
+// waits for the echo of another's fault, which says more than it knows.
+func (s *stopwatch) fault(found timing) error {
+	switch {
+	case s.wrong > 0:
+		return fmt.Errorf("rank %d, %s", s.job.Rank(), s.first)
+	case found.wrong > 0:
+		return collective.Barrier(s.job.Group())
+	}
+	return nil
+}
+
+// sent counts the payload of one call on this rank.
+func (s *stopwatch) sent(t trial) (int64, error) {
+	if err := s.begin(t, 0); err != nil {
+		return 0, err
+	}
+	before := s.job.Traffic().PayloadSent
+	if err := t.call(); err != nil {
+		return 0, err
+	}
+	sent := s.job.Traffic().PayloadSent - before
+	s.verify(t, 0, 0)
+	return sent, nil
+}
+
+// singles fills us with the times of single calls in microseconds. Ranks start
+// each together; every result is verified.
+func (s *stopwatch) singles(t trial, us []float64) error {
+	for i := range us {
+		if err := s.begin(t, i); err != nil {
+			return err
+		}
+		start := time.Now()
+		if err := t.call(); err != nil {
+			return err
+		}
+		us[i] = float64(time.Since(start).Nanoseconds()) / 1e3
+		if err := collective.Barrier(s.job.Group()); err != nil {
+			return err // verifying would take the core from ranks that are not done
+		}
+		s.verify(t, i, i)
+	}
+	return nil
+}
+
+// batches fills us with the mean times of calls in a row, in microseconds, with
+// the rewriting of the operands before each. Every last result is verified.
+func (s *stopwatch) batches(t trial, us []float64) error {
+	for i := range us {
+		if err := s.begin(t, i); err != nil {
+			return err
+		}
+		start := time.Now()
+		for k := range batchCalls {
+			t.rewrite(k % salts)
+			if err := t.call(); err != nil {
+				return err
+			}
+		}
+		us[i] = float64(time.Since(start).Nanoseconds()) / 1e3 / batchCalls
+		s.verify(t, i, batchCalls-1)
+	}
+	return nil
+}
+
+// begin rewrites the operands and lets the ranks start together.
+func (s *stopwatch) begin(t trial, i int) error {
+	if err := context.Cause(s.job.Context()); err != nil {
+		return err // a group of one rank would not notice
+	}
+	t.rewrite(i % salts)
+	return collective.Barrier(s.job.Group())
+}
+
+// verify checks the result of the call whose operands were those of turn.
+func (s *stopwatch) verify(t trial, iteration, turn int) {
+	n, first := t.check(turn % salts)
+	if n > 0 && s.wrong == 0 {
+		s.first = fmt.Sprintf("iteration %d: %s: %s", iteration, t.name, first)
+	}
+	s.wrong += n
+}

@@ -1,0 +1,262 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/usage"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/ps/store"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// ServerName is the hidden command of the process that `ringo bench ps` asks. It
+// ends with its standard input, when whoever started it has ended.
+const ServerName = "bench-ps-server"
+
+// settings are that command, and what it is told.
+type settings struct {
+	clients      int
+	memory, disk console.Size
+	store        string
+	dir          string
+}
+
+// storeKinds are how rows below memory may be kept.
+func storeKinds() []string { return []string{string(store.KindSegments), string(store.KindLSM)} }
+
+// register adds the flags that both ends have.
+func (s *settings) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.IntVar(&s.clients, "clients", 1, "trainers that ask at once, each over a connection of its own")
+	fs.Var(&s.memory, "ps-memory", "`SIZE` of the rows that the server has in memory, such as 64MiB; what is used least goes to --ps-dir. 0: all rows")
+	fs.Var(&s.disk, "ps-disk", "`SIZE` that rows in --ps-dir never exceed. 0: any")
+	s.store = string(store.KindSegments)
+	console.Choice(cmd, &s.store, "ps-store", "how rows that --ps-memory has no room for are kept: segments (fast; 10 bytes of memory for each) or lsm (2 bytes, several times the work)", storeKinds()...)
+	fs.StringVar(&s.dir, "ps-dir", "", "`DIR` on an SSD for the rows that --ps-memory has no room for; nothing stays there")
+}
+
+// Server is the hidden command of the server that `ringo bench ps` starts.
+func Server() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:    ServerName,
+		Hidden: true,
+		Args:   console.NoArguments,
+		RunE:   func(cmd *cobra.Command, _ []string) error { return s.serve(cmd) },
+	}
+	s.register(cmd)
+	return cmd
+}
+
+// places are where a server is, which it says in a line of JSON when it is up.
+type places struct {
+	Addr  string `json:"addr"`
+	Admin string `json:"admin"`
+}
+
+// serve is the server's process.
+func (s *settings) serve(cmd *cobra.Command) error {
+	text, _ := os.LookupEnv(launch.TicketVar)
+	ticket, err := transport.ParseTicket(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", launch.TicketVar, err)
+	}
+	cfg := server.Config{
+		Ticket: ticket, Version: ringo.Version, Servers: 1, Trainers: s.clients, Mode: tables.Async, Durability: tables.None,
+		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk), Store: store.Kind(s.store),
+	}
+	if cfg.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	if cfg.Admin, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return errors.Join(err, cfg.Listener.Close())
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	go func() { // until the process ends
+		_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+		cancel()
+	}()
+	line, err := json.Marshal(places{cfg.Listener.Addr().String(), cfg.Admin.Addr().String()})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", line); err != nil {
+		return err
+	}
+	if _, err = server.Run(ctx, cfg); ctx.Err() != nil {
+		return nil // nobody is there to tell
+	}
+	return err
+}
+
+// serverProcess is a server in a process of its own: with a heap, threads and a
+// collector of its own, as servers are.
+type serverProcess struct {
+	places
+	ticket transport.Ticket
+	dir    string // to be removed
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	stderr bytes.Buffer // to be read when it has ended
+	ended  chan struct{}
+	err    error // when ended is closed
+	web    http.Client
+}
+
+// startLimit bounds how long a server may take to say where it is, and to end.
+const startLimit = 30 * time.Second
+
+// start starts the server's process.
+func (s *settings) start(ctx context.Context) (*serverProcess, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find this program's own file, which is the server: %w", err)
+	}
+	p := &serverProcess{ticket: transport.NewTicket(), ended: make(chan struct{}), web: http.Client{Timeout: startLimit, Transport: &http.Transport{}}}
+	if s.dir != "" {
+		if p.dir, err = os.MkdirTemp(s.dir, "ringo-bench-ps-"); err != nil {
+			return nil, fmt.Errorf("--ps-dir: %w", err)
+		}
+		if p.dir, err = filepath.Abs(p.dir); err != nil {
+			return nil, err
+		}
+	}
+	p.cmd = exec.Command(self, ServerName, fmt.Sprintf("--clients=%d", s.clients), "--ps-memory="+s.memory.String(),
+		"--ps-disk="+s.disk.String(), "--ps-dir="+p.dir, "--ps-store="+s.store)
+	p.cmd.Env = append(os.Environ(), launch.TicketVar+"="+p.ticket.String())
+	p.cmd.Stderr, p.cmd.WaitDelay = &p.stderr, time.Second
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process, whose end is its end
+	err = p.launch(ctx)
+	if err != nil {
+		return nil, errors.Join(err, p.removeDir())
+	}
+	return p, nil
+}
+
+// launch starts the process and waits until it is up.
+func (p *serverProcess) launch(ctx context.Context) error {
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	p.stdin = stdin
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	p.cmd.Stdout = theirs
+	err = p.cmd.Start()
+	theirs.Close()
+	if err != nil {
+		return fmt.Errorf("starting the server: %w", err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	said := make(chan error, 1)
+	go func() { said <- json.NewDecoder(ours).Decode(&p.places) }()
+	select {
+	case err = <-said:
+	case <-time.After(startLimit):
+		err = fmt.Errorf("it has not said where it is for %v", startLimit)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("starting the server: %w", err), p.stop(ctx))
+	}
+	return nil
+}
+
+// stop ends the process unless it has ended, and returns how it did: nil in good order.
+func (p *serverProcess) stop(ctx context.Context) error {
+	p.web.CloseIdleConnections()
+	_ = p.stdin.Close() // it may be gone
+	select {
+	case <-p.ended:
+	case <-time.After(startLimit):
+		_ = p.cmd.Process.Kill() // the same
+		<-p.ended
+		return fmt.Errorf("the server did not end within %v and was killed", startLimit)
+	}
+	if p.err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the server has ended: %w: %s", p.err, strings.TrimSpace(p.stderr.String()))
+	}
+	return nil
+}
+
+// close ends the server, which trainers have left or which nobody wants any more.
+func (p *serverProcess) close(ctx context.Context, left bool) error {
+	if left {
+		select {
+		case <-p.ended:
+		case <-time.After(startLimit):
+		}
+	}
+	return errors.Join(p.stop(ctx), p.removeDir())
+}
+
+func (p *serverProcess) removeDir() error {
+	if p.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(p.dir)
+}
+
+// serverFigures are what a server says of itself.
+type serverFigures struct {
+	Service service.Figures `json:"service"`
+	Tables  tables.Stats    `json:"tables"`
+	Process usage.Figures   `json:"process"`
+}
+
+// table is the only one's.
+func (f *serverFigures) table() tables.TableStats {
+	if len(f.Tables.Tables) == 0 {
+		return tables.TableStats{}
+	}
+	return f.Tables.Tables[0].TableStats
+}
+
+// figures asks the server.
+func (p *serverProcess) figures(ctx context.Context) (f serverFigures, err error) {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Admin+"/stats", nil)
+	if err != nil {
+		return f, err
+	}
+	answer, err := p.web.Do(ask)
+	if err != nil {
+		return f, fmt.Errorf("asking the server for its figures: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return f, fmt.Errorf("asking the server for its figures: %s", answer.Status)
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&f); err != nil {
+		return f, fmt.Errorf("the server's figures: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,316 @@
+// Package servers is `ringo bench ps`: it times pulls from and pushes to a server of tables, a process of its own, and
+// proves every row.
+package servers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/load"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/store"
+)
+
+// command is `ringo bench ps`.
+type command struct {
+	settings
+	keys      int64
+	dim       int
+	optimizer string
+	batches   []int
+	dists     []string
+	ops       []string
+	insert    float64
+	ahead     int
+	time      time.Duration
+	repeat    int
+	seed      uint64
+	json      string
+
+	drawn []load.Dist // dists
+}
+
+// Command is `ringo bench ps`.
+func Command() *cobra.Command {
+	c := &command{keys: 1_000_000, optimizer: "adagrad", ops: []string{"pull", "push"}}
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "Time pulls from and pushes to a server of tables, and prove every row",
+		Long: `Times pulls and pushes of rows of a table that a server keeps, a process of its own
+that is asked over loopback. All keys get a row first, by a push each, while the
+server's memory is watched. Then each operation is timed in two ways: with several
+batches under way (rows/s), and one batch at a time (p50, p99 and p99.9). No key is
+twice in a batch, as trainers send them.
+
+About a thousand rows are compared with what they must be, to the last bit. In the
+same run, one thread copies (pull) or updates (push) rows of a plain array as large as
+the table, at most 1 GiB, at places known beforehand and as often asked for as the keys:
+"of memory" is rows/s as a share of that. "of latency" is the share of what copying one
+row after the other reaches, each at a place all over the array that the last one says.`,
+		Example: "  ringo bench ps --batch 1024,4096,16384 --dist uniform,zipf:0.99,zipf:1.2\n" +
+			"  ringo bench ps --keys 10M --ps-memory 128MiB --ps-dir /ssd --dist zipf:0.99\n" +
+			"  ringo bench ps --keys 50M --optimizer adagrad-rowwise --op pull --insert 0.1 --json -",
+		Args: console.NoArguments,
+	}
+	fs := cmd.Flags()
+	fs.Var((*console.Count)(&c.keys), "keys", "keys (`N`, 10M, 500k) that have rows before the operations are timed (default 1M)")
+	fs.IntVar(&c.dim, "dim", 16, "weights of a row")
+	console.Choice(cmd, &c.optimizer, "optimizer", "what the server updates rows with: "+strings.Join(optim.RowRules(), ", "), optim.RowRules()...)
+	fs.IntSliceVar(&c.batches, "batch", []int{4096}, "rows of a batch, a `list`")
+	fs.StringSliceVar(&c.dists, "dist", []string{"uniform"}, "how often keys are asked for, a `list` of uniform and zipf:S, such as zipf:0.99,zipf:1.2")
+	console.ChosenFrom(cmd, &c.ops, "op", "`operations`: pull, push, both (a pull and a push of the same keys)", "pull", "push", "both")
+	fs.Float64Var(&c.insert, "insert", 0, "`share` of each batch that are new keys, whose rows are made")
+	fs.IntVar(&c.ahead, "ahead", 3, "pulls that each client has under way")
+	fs.DurationVar(&c.time, "time", time.Second, "how long to measure, each operation in each of the two ways")
+	fs.IntVar(&c.repeat, "repeat", 3, "how often to measure, all operations in turns; rates are medians")
+	fs.Uint64Var(&c.seed, "seed", 1, "decides which keys are drawn")
+	c.register(cmd)
+	progress := console.ProgressFlag(cmd, "rows")
+	console.JSON(cmd, &c.json, "operation")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		bar, fault := progress()
+		if err := errors.Join(c.check(cmd.Flags().Changed), fault); err != nil {
+			return console.Usage(err)
+		}
+		out, err := console.Open(cmd, c.json)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.run(cmd.Context(), &out, bar), out.Close())
+	}
+	return cmd
+}
+
+// check reports all faults of the flags together.
+func (c *command) check(changed func(string) bool) error {
+	var faults console.Faults
+	for _, d := range c.dists {
+		dist, err := load.ParseDist(d)
+		if err != nil {
+			faults.Add("--dist %w", err)
+		}
+		c.drawn = append(c.drawn, dist)
+	}
+	if len(c.batches) == 0 || len(c.dists) == 0 || len(c.ops) == 0 {
+		faults.Add("--batch, --dist and --op: want at least one each")
+	}
+	faults.Budget("time", c.time)
+	faults.Range("repeat", c.repeat, 1, bench.MostTurns)
+	if c.ahead < 1 {
+		faults.Add("--ahead %d: want at least 1", c.ahead)
+	}
+	if c.clients < 1 {
+		faults.Add("--clients %d: want at least 1", c.clients)
+	}
+	if (c.memory > 0) != (c.dir != "") || c.disk > 0 && c.memory == 0 {
+		faults.Add("--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
+	}
+	if faults.Known("ps-store", c.store, storeKinds()...); changed("ps-store") && c.memory == 0 {
+		faults.Add("--ps-store %s has no effect without --ps-memory", c.store)
+	}
+	faults.Disk(c.memory, c.disk, store.MinLimitBytes)
+	cfg := load.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
+	if err := cfg.Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	for _, w := range c.works() {
+		err := w.Validate(uint64(c.keys))
+		told := func(fault error) bool { return fault.Error() == err.Error() } // of another operation
+		if err != nil && !slices.ContainsFunc(faults, told) {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// table is what the server keeps.
+func (c *command) table() schema.Sparse {
+	return schema.Sparse{
+		Name: "bench", Dim: c.dim, Rule: schema.Rule{Name: c.optimizer, LR: 0.05}, Init: schema.Init{Name: "uniform", Value: 0.05},
+	}
+}
+
+// works is all that is measured, in order: the operations in turns.
+func (c *command) works() (out []load.Work) {
+	for _, d := range c.drawn {
+		for _, batch := range c.batches {
+			for _, op := range c.ops {
+				out = append(out, load.Work{Op: load.Op(op), Dist: d, Batch: batch, Insert: c.insert, Ahead: c.ahead})
+			}
+		}
+	}
+	return out
+}
+
+// errServerEnded: how it ended says more.
+var errServerEnded = errors.New("the server has ended")
+
+// run starts the server, measures and ends it.
+func (c *command) run(ctx context.Context, out *console.Output, bar *console.Progress) error {
+	p, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	watched, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	go func() {
+		<-p.ended
+		lost(errServerEnded)
+	}()
+	err = c.against(watched, p, out, bar)
+	end := p.close(ctx, err == nil)
+	if err == errServerEnded && end != nil {
+		return end
+	}
+	return errors.Join(err, end)
+}
+
+// against measures a server until its trainers have left it.
+func (c *command) against(ctx context.Context, p *serverProcess, out *console.Output, bar *console.Progress) (err error) {
+	m := &measurement{c: c, server: p, out: out}
+	if m.empty, err = p.figures(ctx); err == nil {
+		m.load, err = load.Dial(ctx, load.Config{
+			Servers: []string{p.Addr}, Ticket: p.ticket, Version: ringo.Version, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients, Seed: c.seed,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	defer m.load.Close()
+	if err := m.measure(ctx, bar); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit) // the server's end is in order now
+	defer cancel()
+	if err := m.load.Leave(ctx); err != nil {
+		return fmt.Errorf("leaving the server: %w", err)
+	}
+	return nil
+}
+
+// measurement is one run against a server.
+type measurement struct {
+	c      *command
+	server *serverProcess
+	load   *load.Load
+	out    *console.Output
+	empty  serverFigures // before there was a row
+	memory *load.Memory
+}
+
+// work is what was measured of one kind of work.
+type work struct {
+	work          load.Work
+	rates         []float64 // rows a second, by repetition
+	us            []float64 // of batches one at a time, ascending
+	limits        []load.Rates
+	rows          int64
+	sent, read    int64
+	seconds       float64
+	pulled, found int64 // keys that the server looked for, and those of them in memory
+	cpu, gc       float64
+	allocs        uint64
+	batches       int64
+	after         serverFigures
+	keys          uint64 // afterwards
+	checked       int
+}
+
+func (m *measurement) measure(ctx context.Context, bar *console.Progress) error {
+	if err := m.fill(ctx, bar); err != nil {
+		return err
+	}
+	works := m.c.works()
+	for len(works) > 0 { // the operations of a batch size and distribution
+		cases := make([]*work, len(m.c.ops))
+		for i := range cases {
+			cases[i] = &work{work: works[i]}
+		}
+		works = works[len(cases):]
+		for range m.c.repeat {
+			for _, k := range cases {
+				if err := m.turn(ctx, k); err != nil {
+					return err
+				}
+			}
+		}
+		for _, k := range cases {
+			if err := m.report(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turn measures a case once more.
+func (m *measurement) turn(ctx context.Context, k *work) error {
+	if err := m.limit(ctx, k); err != nil {
+		return err
+	}
+	before, err := m.server.figures(ctx)
+	if err != nil {
+		return err
+	}
+	stream, err := m.load.Stream(ctx, k.work, m.c.time)
+	if err != nil {
+		return fmt.Errorf("%s of batches of %d: %w", k.work.Op, k.work.Batch, err)
+	}
+	single, err := m.load.Single(ctx, k.work, m.c.time)
+	if err != nil {
+		return fmt.Errorf("%s of single batches of %d: %w", k.work.Op, k.work.Batch, err)
+	}
+	if k.after, err = m.server.figures(ctx); err != nil {
+		return err
+	}
+	k.add(stream, single, before, k.after)
+	k.keys = m.load.Keys()
+	k.checked, err = m.load.Check(ctx)
+	return err
+}
+
+// limit measures what memory allows.
+func (m *measurement) limit(ctx context.Context, k *work) error {
+	if m.memory == nil {
+		var err error
+		if m.memory, err = load.NewMemory(m.c.table(), uint64(m.c.keys)); err != nil {
+			return err
+		}
+	}
+	if err := m.memory.Draw(k.work.Dist, k.work.Batch); err != nil {
+		return err
+	}
+	const time = 50 * time.Millisecond // of each rate
+	r, err := m.memory.Measure(ctx, time)
+	k.limits = append(k.limits, r)
+	return err
+}
+
+// add joins a turn.
+func (k *work) add(stream, single load.Result, before, after serverFigures) {
+	k.rates = append(k.rates, float64(stream.Rows)/stream.Seconds)
+	k.us = append(k.us, single.MicrosecondsEachSorted...)
+	slices.Sort(k.us)
+	k.rows += stream.Rows
+	k.sent += stream.SentBytes
+	k.read += stream.ReadBytes
+	k.seconds += stream.Seconds
+	k.batches += stream.Batches + single.Batches
+	was, is := before.table(), after.table()
+	k.pulled += is.Pulled + is.Pushed - was.Pulled - was.Pushed
+	k.found += is.Pulled + is.Pushed - is.Missed - (was.Pulled + was.Pushed - was.Missed)
+	k.cpu += after.Process.CPUSeconds - before.Process.CPUSeconds
+	k.gc += after.Process.GCSeconds - before.Process.GCSeconds
+	k.allocs += after.Process.Allocs - before.Process.Allocs
+}

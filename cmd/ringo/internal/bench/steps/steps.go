@@ -1,0 +1,232 @@
+// Package steps is `ringo bench step`: it times the whole training step on noise.
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// command is `ringo bench step MODEL`.
+type command struct {
+	bench.Trainers
+	steps  int
+	layers bool
+	json   string
+}
+
+// mostSteps bounds what the list of times takes.
+const mostSteps = 1_000_000
+
+// result is its line of JSON.
+type result struct {
+	Bench   string `json:"bench"` // "step"
+	Model   string `json:"model"`
+	Batch   int    `json:"batch"` // per rank
+	NP      int    `json:"np"`
+	Servers int    `json:"servers,omitempty"` // through which gradients went
+	Threads int    `json:"threads"`           // per rank
+	// StepMS is the median over steps, StepMeanMS the mean; both are of the rank
+	// that took longest for the step, and so is the break-down. It is a mean over the
+	// steps that took as long as the median, by 1 %, so that its parts add up to that.
+	StepMS      float64      `json:"step_ms"`
+	StepMeanMS  float64      `json:"step_mean_ms"`
+	SamplesPerS float64      `json:"samples_per_s"` // by StepMS
+	TokensPerS  train.Figure `json:"tokens_per_s,omitzero"`
+	train.BreakDown
+	// BytesSent is the payload of a step's gradients that a rank sends, Density its
+	// share of their values: means over ranks and all steps.
+	BytesSent int64  `json:"bytes_sent"`
+	Params    int    `json:"params"`
+	Steps     int    `json:"steps"`
+	Optimizer string `json:"optimizer"`
+	Strategy  string `json:"strategy"`
+	Plan      string `json:"plan"`
+	Buckets   int    `json:"buckets"`
+	Kernels   string `json:"kernels"`
+	// AllocsPerStep counts the process of the rank that made most; with
+	// --transport mem all ranks are in it.
+	AllocsPerStep float64 `json:"allocs_per_step"`
+	// RSSGrowthBytes is by how much the largest process' memory has grown from
+	// before the model was built to after the steps; 0 where it is not known.
+	RSSGrowthBytes int64 `json:"rss_growth_bytes"`
+	choice
+	// Layers is what the last step did to each, with --layers.
+	Layers []train.Layer `json:"layers,omitempty"`
+}
+
+// Command is `ringo bench step`, on ranks that train.
+func Command(ranks bench.Trainers) *cobra.Command {
+	c := &command{Trainers: ranks}
+	cmd := &cobra.Command{
+		Use:   "step MODEL",
+		Short: "Time the whole training step: forward, backward, exchange, update",
+		Long: "Time the whole training step, forward, backward, exchange and update, on random\ninputs that are there already. The optimizer is sgd with learning rate 0.005 and\n" +
+			"momentum 0.9, plain for click models, and the model's own where that is adamw;\nwithout clipping. A sample of a language model is a sequence.",
+		Example: "  ringo bench step mnist --batch 64 --np 2 --threads 1 --json -",
+		Args:    console.OneArgument("a model", "mnist"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
+	}
+	fs := cmd.Flags()
+	c.Register(cmd)
+	fs.IntVar(&c.steps, "steps", 100, "steps to measure, after a tenth as many to warm up")
+	fs.BoolVar(&c.layers, "layers", false, "show of each layer what the last step sent of it and kept")
+	fs.StringVar(&c.json, "json", "", "write the result as a JSON object to `FILE`, or to stdout with -")
+	return cmd
+}
+
+// likePyTorch changes a training to what is measured of a model: the settings of the comparison with PyTorch.
+func likePyTorch(cfg *train.Config, spec models.Spec) {
+	if cfg.Optimizer == "adamw" {
+		return
+	}
+	cfg.SetOptimizer("sgd")
+	cfg.LR, cfg.Momentum, cfg.WeightDecay = 0.005, 0.9, 0
+	if spec.Task == models.Click {
+		cfg.Momentum = 0 // which row-sparse tables do not have
+	}
+}
+
+func (c *command) execute(cmd *cobra.Command, model string) error {
+	spec, err := models.Lookup(model)
+	if err != nil {
+		return console.Usage(err)
+	}
+	faults := console.Faults(c.Check(cmd))
+	cfg, err := c.Config(cmd, model)
+	faults.Error(err)
+	likePyTorch(&cfg, spec)
+	faults.Error(cfg.Validate())
+	faults.Range("steps", c.steps, 1, mostSteps)
+	if cfg.Batch > noise.MostSamples {
+		faults.Add("--batch %d: want at most %d", cfg.Batch, noise.MostSamples)
+	}
+	if err := faults.Usage(); err != nil {
+		return err
+	}
+	if err := c.CheckOutputs(c.json); err != nil {
+		return err
+	}
+	return c.Run(cmd, func(job *ringo.Job) error {
+		return c.Traced(cmd, job, func(rec *trace.Recorder) error {
+			cfg := cfg // each rank has a recorder of its own
+			cfg.Exchange.Trace = rec
+			return c.tell(cmd, job, cfg)
+		})
+	})
+}
+
+// tell measures and writes what was found.
+func (c *command) tell(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
+	out, err := bench.Open(cmd, job, c.json)
+	if err != nil {
+		return err
+	}
+	r, err := c.measure(job, cfg)
+	if err == nil {
+		err = out.Result(r, "%s", r)
+		for _, l := range r.Layers {
+			out.Line("  %-40s density %.4f  threshold %.3g  residual norm %.3g", l.Name, l.Density, l.Threshold, l.ResidualNorm)
+		}
+	}
+	return errors.Join(err, out.Close())
+}
+
+// String is the line for a person.
+func (r result) String() string {
+	rate, unit := r.SamplesPerS, "samples"
+	if r.TokensPerS.Known {
+		rate, unit = r.TokensPerS.Value, "tokens"
+	}
+	text := fmt.Sprintf("step %s  batch %d x %s  %s, plan %s (%s)  median %.3f ms  %.0f %s/s  compute %.3f + compress %.3f + exposed %.3f + update %.3f ms",
+		r.Model, r.Batch, console.Counted(r.NP, "rank"), r.Strategy, r.Plan, console.Counted(r.Buckets, "bucket"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
+	if r.StepExactMS.Known && r.StepReuseMS.Known {
+		text += fmt.Sprintf("  exact %.3f, reuse %.3f ms", r.StepExactMS.Value, r.StepReuseMS.Value)
+	}
+	return text + r.choice.String() + fmt.Sprintf("  density %.4g  %s bytes sent  %.1f allocations  memory +%.1f MiB",
+		r.Density, console.Grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
+}
+
+// cost is what the steps of a process took besides time.
+type cost struct {
+	allocs, rss float64
+}
+
+func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
+	before := residentBytes()
+	replica, err := train.NewReplica(job, cfg, models.Options{})
+	if err != nil {
+		return result{}, err
+	}
+	defer replica.Close()
+	batch := noise.Batch(replica.Spec, replica.Params, cfg.Batch, job.Rank())
+	warm := max(3, c.steps/10)
+	times := newStepTimes(c.steps)
+	var start, end runtime.MemStats
+	var watch train.Watch
+	if err := tuned(job, replica, batch); err != nil {
+		return result{}, err
+	}
+	for i := range warm + c.steps {
+		if err := context.Cause(job.Context()); err != nil {
+			return result{}, err // a group of one rank would not notice
+		}
+		if i == warm {
+			runtime.ReadMemStats(&start)
+		}
+		cfg.Exchange.Trace.BeginStep(int64(i))
+		watch.Begin(time.Now())
+		if _, err := replica.Backward(replica.Batch(batch), true); err != nil {
+			return result{}, err
+		}
+		watch.Ready(time.Now())
+		if err := replica.Step(); err != nil {
+			return result{}, err
+		}
+		if spent := watch.End(time.Now(), replica.Opt.Times()); i >= warm {
+			times.add(spent)
+		}
+	}
+	runtime.ReadMemStats(&end)
+	spent := cost{float64(end.Mallocs-start.Mallocs) / float64(c.steps), float64(residentBytes() - before)}
+	return c.result(job, cfg, replica, times, spent)
+}
+
+func (c *command) result(job *ringo.Job, cfg train.Config, replica *train.Replica, times *stepTimes, spent cost) (result, error) {
+	most, err := bench.Slowest(job.Group(), []float64{spent.allocs, spent.rss})
+	if err != nil {
+		return result{}, err
+	}
+	if err := times.ofSlowest(job.Group()); err != nil {
+		return result{}, err
+	}
+	o, whole := replica.Opt, times.parts[wholePart]
+	r := result{
+		Bench: "step", Model: cfg.Model, Batch: cfg.Batch, NP: job.Size(), Servers: job.Servers(), Threads: cfg.Threads,
+		StepMeanMS: bench.Mean(whole), BreakDown: times.breakDown(), BytesSent: int64(times.bytes) / int64(c.steps),
+		Params: replica.Params.Count(), Steps: c.steps, Optimizer: cfg.Optimizer,
+		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Kernels: replica.Kernels(),
+		AllocsPerStep: most[0], RSSGrowthBytes: int64(most[1]), choice: choiceOf(replica),
+	}
+	r.StepMS = bench.Median(whole)
+	r.SamplesPerS = 1e3 * float64(cfg.Batch*job.Size()) / r.StepMS
+	if replica.Spec.Task == models.Language {
+		r.TokensPerS = train.Figure{Value: r.SamplesPerS * float64(replica.Spec.Labels), Known: true}
+	}
+	if c.layers {
+		r.Layers = replica.Layers()
+	}
+	return r, nil
+}
