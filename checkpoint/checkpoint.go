@@ -24,6 +24,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Header describes a run at the moment of its checkpoint.
@@ -40,8 +42,8 @@ type Header struct {
 	// NP is the number of ranks, and Strategy how they agreed on gradients.
 	NP       int    `json:"np"`
 	Strategy string `json:"strategy"`
-	// Settings are the run's settings by name, written as the user writes them.
-	Settings map[string]string `json:"settings,omitempty"`
+	// Settings are the run's settings.
+	Settings setting.Values `json:"settings,omitempty"`
 	// More is for what has no field of its own.
 	More map[string]string `json:"more,omitempty"`
 }

@@ -16,11 +16,12 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 var testHeader = Header{
 	Model: "mnist-cnn", Step: 123, Epoch: 2, Position: 17, NP: 4, Strategy: "fp32",
-	Settings: map[string]string{"--lr": "0.1", "--momentum": "0.9"}, More: map[string]string{"note": "ä"},
+	Settings: setting.Values{"training.lr": "0.1", "training.momentum": "0.9"}, More: map[string]string{"note": "ä"},
 }
 
 // small is a state of every kind of array, an empty one and special values

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // A run saves its parameters, and another one goes on from there.
@@ -21,7 +22,7 @@ func Example() {
 	_, err = checkpoint.Latest(dir)
 	fmt.Println("new run:", errors.Is(err, checkpoint.ErrNone))
 	path, err := checkpoint.Save(dir, checkpoint.State{
-		Header: checkpoint.Header{Model: "line", Step: 250, Settings: map[string]string{"lr": "0.1"}},
+		Header: checkpoint.Header{Model: "line", Step: 250, Settings: setting.Values{"training.lr": "0.1"}},
 		Arrays: []checkpoint.Array{
 			checkpoint.Floats("params", []float32{0.5, -2}),
 			checkpoint.Words("rng", []uint64{42}),
@@ -43,7 +44,7 @@ func Example() {
 	defer file.Close()
 	params, rng := make([]float32, 2), make([]uint64, 1)
 	err = file.Read(checkpoint.Floats("params", params), checkpoint.Words("rng", rng))
-	fmt.Println(file.Header.Model, file.Header.Step, file.Header.Settings["lr"], params, rng, err)
+	fmt.Println(file.Header.Model, file.Header.Step, file.Header.Settings["training.lr"], params, rng, err)
 	// Output:
 	// new run: true
 	// step-000000250.ringo <nil>

@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 )
 
@@ -46,9 +47,9 @@ type Checkpoint struct {
 	// run fails. 0: DefaultFullWait; negative: it does not wait. Before the end a full disk stops nothing: see
 	// Summary.NoRoom.
 	FullWait time.Duration
-	// Told is what the program that starts the run was told: flags by their names, without dashes. Checkpoints have
-	// it for a later start, which finds it by FindPrevious; it has no effect on the run.
-	Told map[string]string `json:"-"`
+	// Told is what the program that starts the run was told. Checkpoints have it for a later start, which finds it by
+	// FindPrevious; it has no effect on the run.
+	Told []setting.Assignment
 
 	create func(path string) (checkpoint.WriteFile, error) // for tests: checkpoint.State.Create
 }
@@ -188,6 +189,10 @@ func (r *run) write(p position) error {
 	if err != nil {
 		return err
 	}
+	settings, err := r.values(setting.Result, setting.Changeable)
+	if err != nil {
+		return err
+	}
 	keep := r.cfg.Checkpoint.Keep
 	if keep == 0 {
 		keep = checkpoint.DefaultKeep
@@ -196,7 +201,7 @@ func (r *run) write(p position) error {
 		Header: checkpoint.Header{
 			Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
 			NP: r.job.Size(), Strategy: string(o.Strategy()),
-			Settings: r.settings(), More: more,
+			Settings: settings, More: more,
 		},
 		Arrays: slices.Concat(r.replica.arrays(means), own.arrays(), r.kept(), copies),
 		Keep:   keep, Create: r.cfg.Checkpoint.create,
@@ -217,7 +222,7 @@ func (r *run) more(p position, places, servers string) (map[string]string, error
 	if err != nil {
 		return nil, fmt.Errorf("the strategy cannot be saved: %w", err)
 	}
-	more := map[string]string{morePast: string(past), moreExchange: string(setup)}
+	more := map[string]string{moreData: r.dataName(), morePast: string(past), moreExchange: string(setup)}
 	if r.replica.Tuner.Chosen() {
 		more[moreChosen] = "yes"
 	}

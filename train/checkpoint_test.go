@@ -200,11 +200,11 @@ func TestResumeRefuses(t *testing.T) {
 		edit func(*Config)
 		want []string
 	}{
-		{2, func(c *Config) { c.LR, c.Batch, c.Momentum, c.Epochs = 0.25, 8, 0.5, 2 }, []string{"--momentum: the checkpoint has 0.9, this run 0.5", "--batch: the checkpoint has 16, this run 8"}},
-		{2, func(c *Config) { c.Seed = 3 }, []string{"--seed: the checkpoint has 1, this run 3", "data set (--data, --train-file"}},
-		{2, func(c *Config) { c.SetOptimizer("adamw") }, []string{"--optimizer: the checkpoint has sgd, this run adamw"}},
-		{2, func(c *Config) { c.Exchange.Strategy = distopt.PartialUpdate }, []string{"--strategy: the checkpoint has fp32, this run partialUpdate"}},
-		{2, func(c *Config) { c.Model = "mnist" }, []string{"MODEL: the checkpoint has mlp, this run mnist-cnn"}},
+		{2, func(c *Config) { c.LR, c.Batch, c.Momentum, c.Epochs = 0.25, 8, 0.5, 2 }, []string{"training.momentum 0.5: the checkpoint has 0.9", "training.batch 8: the checkpoint has 16"}},
+		{2, func(c *Config) { c.Seed = 3 }, []string{"training.seed 3: the checkpoint has 1", "the data are others: their fingerprint is "}},
+		{2, func(c *Config) { c.SetOptimizer("adamw") }, []string{"training.optimizer adamw: the checkpoint has sgd"}},
+		{2, func(c *Config) { c.Exchange.Strategy = distopt.PartialUpdate }, []string{"exchange.strategy partialUpdate: the checkpoint has fp32"}},
+		{2, func(c *Config) { c.Model = "mnist" }, []string{"model mnist-cnn: the checkpoint has mlp"}},
 	} {
 		other := cfg
 		c.edit(&other)
@@ -228,7 +228,7 @@ func TestResumeRefuses(t *testing.T) {
 		_, err := Run(job, cfg, new(recorder))
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "--mode: the checkpoint has none, this run ps") {
+	if err == nil || !strings.Contains(err.Error(), "sync sum: the checkpoint has allreduce") {
 		t.Errorf("with servers: %v", err)
 	}
 	if err := os.Truncate(files[0], 2000); err != nil {
@@ -245,7 +245,7 @@ func TestResumeRefusesAnotherRule(t *testing.T) {
 	cfg.Exchange.Strategy, cfg.Checkpoint.Dir = distopt.DLGS, t.TempDir()
 	onRanks(t, 1, cfg)
 	cfg.Checkpoint.Resume, cfg.Exchange.Rule = true, compress.RulePaper
-	checkFails(t, 1, cfg, "--dlgs-rule: the checkpoint has corrected, this run paper")
+	checkFails(t, 1, cfg, "exchange.dlgs-rule paper: the checkpoint has none")
 }
 
 // After an epoch another number of ranks may go on, in the middle of one it may
@@ -258,7 +258,7 @@ func TestResumeOtherRanks(t *testing.T) {
 	cfg.Checkpoint.Resume = true
 	middle := cfg
 	middle.Checkpoint.Dir = onlyFile(t, filepath.Join(cfg.Checkpoint.Dir, "step-000000004.ringo"))
-	checkFails(t, 1, middle, "--np: the checkpoint has 2, this run 1")
+	checkFails(t, 1, middle, "job.ranks 1: the checkpoint has 2")
 	cfg.Checkpoint.Every = 0
 	cfg.Checkpoint.Dir = onlyFile(t, filepath.Join(cfg.Checkpoint.Dir, "step-000000012.ringo"))
 	cfg.Epochs = 3
@@ -420,7 +420,7 @@ func TestResumeRefusesInMidEpoch(t *testing.T) {
 		t.Fatalf("%d checkpoints, %v", len(files), err)
 	}
 	cfg.Checkpoint = Checkpoint{Dir: onlyFile(t, files[rec.info.StepsPerEpoch]), Resume: true}
-	checkFails(t, 2, cfg, "--np: the checkpoint has 1, this run 2", "let 1 ranks finish epoch 2 first")
+	checkFails(t, 2, cfg, "job.ranks 2: the checkpoint has 1", "let 1 ranks finish epoch 2 first")
 	cfg.Epochs = 1
 	checkFails(t, 1, cfg, "after 1 epochs and 1 steps, but this run has 1 epochs", "give it more epochs")
 }

@@ -249,19 +249,3 @@ func FindData(c Config) error {
 	}
 	return data.Find(spec.Data, c.dataOf(spec))
 }
-
-// agreed is what must be equal on all ranks. Threads, the places of files and
-// what is told may differ: they do not change the result.
-func (c Config) agreed() Config {
-	c.Threads, c.Layers = 0, false
-	if c.Checkpoint.Dir != "" {
-		c.Checkpoint.Dir = "files"
-	}
-	if spec, err := c.spec(); err == nil {
-		c.Model = spec.Name // and not an alias
-	}
-	if c.Data != data.Synthetic {
-		c.Data, c.TrainFile, c.EvalFile = "files", "", ""
-	}
-	return c
-}

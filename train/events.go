@@ -186,6 +186,6 @@ type Info struct {
 	// Steps how many steps were done there.
 	Resumed string
 	Steps   int64
-	// Changed is what the run has otherwise than the checkpoint, such as "--lr 0.1 instead of 0.05".
+	// Changed is what the run has otherwise than the checkpoint, such as "training.lr 0.1 instead of 0.05".
 	Changed []string
 }

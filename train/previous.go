@@ -5,50 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/setting"
 )
-
-// free are the settings that a run may change when it goes on: from there on it is another experiment, which the
-// summary's reader must know of, but what was computed still means the same.
-var free = []string{"--lr", "--lr-steps", "--lr-cosine", "--lr-floor", "--warmup", "--epochs"} // never written
-
-// differ reports every setting that the checkpoint has otherwise and that cannot change.
-func differ(saved, own map[string]string) error {
-	var errs []error
-	for _, name := range unequal(saved, own) {
-		if !slices.Contains(free, name) {
-			errs = append(errs, otherThan(name, saved[name], own[name]))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func otherThan(name, saved, own string) error {
-	return fmt.Errorf("%s: the checkpoint has %s, this run %s", name, shown(saved), shown(own))
-}
-
-// changes tells of the free settings that a run has otherwise than its checkpoint, such as "--lr 0.1 instead of 0.05".
-func changes(saved, own map[string]string) (out []string) {
-	for _, name := range free {
-		if was, known := saved[name]; known && was != own[name] { // older versions did not save all
-			out = append(out, fmt.Sprintf("%s %s instead of %s", name, shown(own[name]), shown(was)))
-		}
-	}
-	return out
-}
 
 // Previous is what a folder's last checkpoint says of how its run was started.
 type Previous struct {
 	// File is the checkpoint, "" where there is none.
 	File string
 	// Told is Checkpoint.Told of the run.
-	Told map[string]string
+	Told []setting.Assignment
 
-	settings map[string]string
+	values setting.Values // those that the run had
 }
 
 // FindPrevious reads what a folder's last checkpoint says of how its run was started. No folder and no checkpoint are no
@@ -65,7 +34,7 @@ func FindPrevious(dir string) (Previous, error) {
 	if err != nil {
 		return Previous{}, err
 	}
-	p := Previous{File: path, settings: f.Header.Settings}
+	p := Previous{File: path, values: f.Header.Settings}
 	if text, ok := f.Header.More[moreTold]; ok {
 		if err = json.Unmarshal([]byte(text), &p.Told); err != nil {
 			err = fmt.Errorf("%s: what the run was told cannot be read: %w", path, err)
@@ -74,39 +43,66 @@ func FindPrevious(dir string) (Previous, error) {
 	return p, errors.Join(err, f.Close())
 }
 
-// lateKnown are settings of which a flag alone does not tell whether they differ; Run does.
-var lateKnown = []string{settingNP, "--stream", "--ps-click", "--warmup-density"} // never written
-
-// Refuse reports all of what a program is told now that the run cannot change when it goes on, with both values:
-// before anything else is looked at, as one change may make the others senseless. Run finds the rest. model is a name or alias,
-// told are flags by their names, without those that have their usual value.
-func (p Previous) Refuse(model string, told map[string]string) error {
-	var errs []error
-	if spec, err := models.Lookup(model); err == nil {
-		model = spec.Name
+// Refuse reports every setting that a run would have when it goes on, otherwise than the checkpoint, and that cannot
+// change, with both values: before anything else is looked at, as one change may make the others senseless. now are the
+// values of scope setting.Result. How many ranks there may be, and whether the data are the same, is for Run to say.
+func (p Previous) Refuse(now setting.Values) error {
+	known := maps.Clone(p.values)
+	maps.DeleteFunc(known, func(path setting.Path, _ string) bool { _, ok := now[path]; return !ok || path == ranksPath })
+	now = maps.Clone(now)
+	maps.DeleteFunc(now, func(path setting.Path, _ string) bool { _, ok := known[path]; return !ok })
+	if err := unlike(now, known); err != nil {
+		return fmt.Errorf("resuming: %s is of a run with other settings: %w; leave these out, or name another folder", p.File, err)
 	}
-	if was := p.settings[settingModel]; p.File != "" && was != model {
-		errs = append(errs, otherThan(settingModel, was, model))
-	}
-	for _, name := range slices.Sorted(maps.Keys(told)) {
-		flag := "--" + name
-		was, known := p.settings[flag]
-		if first, ok := p.Told[name]; ok && (known || name == "mode") {
-			was, known = first, true
-		}
-		if known && !same(was, told[name]) && !slices.Contains(free, flag) && !slices.Contains(lateKnown, flag) {
-			errs = append(errs, otherThan(flag, was, told[name]))
-		}
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("resuming: %s is of a run with other settings: %w; leave these out, or name another folder", p.File, errors.Join(errs...))
+	return nil
 }
 
-// same tells whether two texts are one value.
-func same(a, b string) bool {
-	x, errX := strconv.ParseFloat(a, 64)
-	y, errY := strconv.ParseFloat(b, 64)
-	return a == b || errX == nil && errY == nil && x == y
+// ranksPath may be another after a whole epoch.
+const ranksPath setting.Path = "job.ranks"
+
+// unlike reports every setting that a run has otherwise than a checkpoint.
+func unlike(now, saved setting.Values) error {
+	var faults setting.Faults
+	for _, d := range now.Differences(saved) {
+		faults = append(faults, setting.Faultf(d.Path, "%s: the checkpoint has %s", shown(d.Mine), shown(d.Theirs)))
+	}
+	return faults.Err()
+}
+
+// judge tells what a run has otherwise than its checkpoint: changed, which it may have, such as "training.lr 0.1 instead of
+// 0.05" (from there on it is another experiment, which the summary's reader must know of, but what was computed still means
+// the same), and as an error what cannot change.
+func (r *run) judge(h checkpoint.Header) (changed []string, err error) {
+	fixed, err := r.values(setting.Result)
+	if err != nil {
+		return nil, err
+	}
+	free, err := r.values(setting.Changeable)
+	if err != nil {
+		return nil, err
+	}
+	saved, was := setting.Values{}, setting.Values{}
+	maps.Copy(saved, h.Settings)
+	if h.Position == 0 && r.cfg.Servers.geoSteps() == 0 { // what ranks keep of copies is their own
+		saved[ranksPath] = fixed[ranksPath]
+	}
+	for path := range free {
+		if text, ok := saved[path]; ok {
+			was[path] = text
+			delete(saved, path)
+		}
+	}
+	for _, d := range free.Differences(was) {
+		changed = append(changed, fmt.Sprintf("%s %s instead of %s", d.Path, shown(d.Mine), shown(d.Theirs)))
+	}
+	err = unlike(fixed, saved)
+	if h.More[moreData] != r.dataName() {
+		err = errors.Join(err, fmt.Errorf("the data are others: their fingerprint is %s, the checkpoint has %s", r.dataName(), shown(h.More[moreData])))
+	}
+	return changed, err
+}
+
+// dataName is the beginning of the data's fingerprint.
+func (r *run) dataName() string {
+	return fmt.Sprintf("%x", r.fingerprint[:8])
 }

@@ -2,13 +2,16 @@ package train
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // A run may go on with another rate, schedule and number of epochs, which it tells; from there on it is a run of its own,
@@ -24,9 +27,9 @@ func TestResumeWithOtherRates(t *testing.T) {
 		want string
 	}{
 		{func(c *Config) {}, "[]"},
-		{func(c *Config) { c.LR = 0.25 }, "[--lr 0.25 instead of 0.005]"},
-		{func(c *Config) { c.Epochs = 3; c.Drops = []schedule.Drop{{Epoch: 1, LR: 0.001}} }, "[--lr-steps 1:0.001 instead of none --epochs 3 instead of 2]"},
-		{func(c *Config) { c.Cosine, c.Floor, c.Warmup = true, 0.001, schedule.Warmup{Steps: 2} }, "[--lr-cosine true instead of false --lr-floor 0.001 instead of 0 --warmup 2 steps instead of 0 steps]"},
+		{func(c *Config) { c.LR = 0.25 }, "[training.lr 0.25 instead of 0.005]"},
+		{func(c *Config) { c.Epochs = 3; c.Drops = []schedule.Drop{{Epoch: 1, LR: 0.001}} }, "[training.epochs 3 instead of 2 training.lr-steps 1:0.001 instead of none]"},
+		{func(c *Config) { c.Cosine, c.Floor, c.Warmup = true, 0.001, schedule.Warmup{Steps: 2} }, "[training.lr-cosine true instead of false training.lr-floor 0.001 instead of 0 training.warmup 2 steps instead of 0 steps]"},
 	} {
 		again := cfg
 		c.edit(&again)
@@ -52,35 +55,27 @@ func TestResumeWithOtherRates(t *testing.T) {
 func TestPrevious(t *testing.T) {
 	cfg := small()
 	cfg.TrainLimit = 96
-	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Told: map[string]string{"np": "2", "mode": "collective", "batch": "16", "data": "/x"}}
-	if p, err := FindPrevious(cfg.Checkpoint.Dir); err != nil || p.File != "" || p.Refuse("mlp", map[string]string{"batch": "3"}) != nil {
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Told: []setting.Assignment{{Path: "training.batch", Text: "16", Origin: "--batch"}, {Path: "servers.durability", Text: "wal"}}}
+	if p, err := FindPrevious(cfg.Checkpoint.Dir); err != nil || p.File != "" || p.Refuse(setting.Values{"training.batch": "3"}) != nil {
 		t.Errorf("no checkpoint: %+v, %v", p, err)
 	}
 	onRanks(t, 2, cfg)
 	p, err := FindPrevious(cfg.Checkpoint.Dir)
-	if err != nil || fmt.Sprint(p.Told) != fmt.Sprint(cfg.Checkpoint.Told) || filepath.Base(p.File) != "step-000000003.ringo" {
+	if err != nil || !slices.Equal(p.Told, cfg.Checkpoint.Told) || filepath.Base(p.File) != "step-000000003.ringo" {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	for _, c := range []struct {
-		model string
-		told  map[string]string
-		want  []string // nil: it may
-	}{
-		{"mlp", nil, nil},
-		{"mlp", map[string]string{"lr": "3", "epochs": "9", "warmup": "2", "np": "3", "batch": "16", "momentum": "0.90", "data": "/y", "every": "2"}, nil},
-		{"mnist", map[string]string{"momentum": "0.5", "batch": "8", "seed": "2", "mode": "ps", "lr": "3"}, []string{
-			"MODEL: the checkpoint has mlp, this run mnist-cnn", "--momentum: the checkpoint has 0.9, this run 0.5", "--batch: the checkpoint has 16, this run 8",
-			"--seed: the checkpoint has 1, this run 2", "--mode: the checkpoint has collective, this run ps", p.File, "name another folder",
-		}},
-	} {
-		err := p.Refuse(c.model, c.told)
-		if c.want == nil && err != nil {
-			t.Errorf("%s %v: %v", c.model, c.told, err)
-		}
-		for _, want := range c.want {
-			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--lr") {
-				t.Errorf("%s %v: %v lacks %q, or names a rate", c.model, c.told, err, want)
-			}
+	same := table(t, &cfg).Values(setting.Result)
+	maps.Copy(same, setting.Values{"model": "mlp", "sync": "allreduce", "job.ranks": "7", "job.algorithm": "auto", "servers.admit": "count:3"}) // ranks may come and go, and the last is not of the run
+	if err := p.Refuse(same); err != nil {
+		t.Error(err)
+	}
+	for path, text := range same {
+		now := maps.Clone(same)
+		now[path] = "another"
+		err, known := p.Refuse(now), path != "job.ranks" && path != "servers.admit"
+		want := fmt.Sprintf("%s another: the checkpoint has %s; leave these out, or name another folder", path, shown(text))
+		if (err != nil) != known || known && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), p.File)) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	if _, err := checkpoint.Save(cfg.Checkpoint.Dir, checkpoint.State{Header: checkpoint.Header{Step: 99, More: map[string]string{moreTold: "["}}}); err != nil {

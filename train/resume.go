@@ -4,87 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strconv"
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/optim/schedule"
-)
-
-// settings are what a resumed run must have in common with its checkpoint, but for what is free, as
-// the user writes them. Those of the codec are only there where they
-// have an effect.
-func (r *run) settings() map[string]string {
-	c, x := r.cfg, r.cfg.Exchange.Resolved()
-	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	out := map[string]string{
-		settingModel: r.spec.Name, settingNP: strconv.Itoa(r.job.Size()), "--algorithm": r.job.Group().Algorithm(),
-		"--batch": strconv.Itoa(c.Batch), "--optimizer": c.Optimizer, "--lr": number(c.LR),
-		"--lr-steps": schedule.FormatDrops(c.Drops), "--lr-cosine": strconv.FormatBool(c.Cosine), "--lr-floor": number(c.Floor),
-		"--warmup": c.Warmup.String(), "--momentum": number(c.Momentum), "--eps": number(c.Eps),
-		"--weight-decay": number(c.WeightDecay), "--dropout": number(c.Dropout), "--seed": strconv.FormatUint(c.Seed, 10),
-		"--strategy": string(x.Strategy), "--plan": x.Plan, "--bucket-bytes": strconv.Itoa(x.BucketBytes),
-		"--clip-norm": number(x.ClipNorm), "--accumulate": strconv.Itoa(r.accumulation()), "--partitions": strconv.Itoa(x.Partitions),
-		settingData: fmt.Sprintf("%x", r.fingerprint[:8]), "--epochs": strconv.Itoa(c.Epochs),
-	}
-	some := func(setting, value string, given bool) {
-		if given {
-			out["--"+setting] = value
-		}
-	}
-	some("table-rows", strconv.Itoa(c.TableRows), c.TableRows != 0)
-	some("ps-click", fmt.Sprint(c.Servers.Click), len(c.Servers.Click) > 0)
-	some(distopt.SettingSpars, number(x.Spars), x.Spars != 0)
-	some(distopt.SettingEvery, strconv.Itoa(x.Every), x.Every != 0)
-	some(distopt.SettingRule, string(x.Rule), x.Rule != "")
-	some(distopt.SettingClipValue, number(x.ClipValue), x.ClipValue != 0)
-	some(distopt.SettingMomentum, number(x.Momentum), x.Momentum != 0)
-	some(distopt.SettingThresholds, "true", x.LayerThresholds)
-	some(distopt.SettingAlgorithm, x.SparseAlgorithm, x.SparseAlgorithm != "")
-	some(distopt.SettingBound, "true", x.BoundSum)
-	some(distopt.SettingWarmup, fmt.Sprint(c.WarmupDensity), len(c.WarmupDensity) > 0)
-	// Servers add in another order, and plans were chosen by what they cost.
-	some("mode", "ps", r.job.Servers() > 0)
-	s := c.Servers
-	some("ps-mode", s.Consistency, s.Consistency != "")
-	some("geo-steps", strconv.Itoa(s.GeoSteps), s.geoSteps() > 0)
-	some("trainer-threads", strconv.Itoa(s.threads()), s.threads() > 1)
-	some("ps-click", fmt.Sprint(s.Click), len(s.Click) > 0)
-	some("ps-values", s.Values, s.Values != "" && s.Values != "fp32")
-	some("stream", fmt.Sprintf("windows of %d rows, %d files at once, by file %v", c.window(), max(1, c.Interleave), c.ByFile), c.Stream)
-	if x.Chain != nil {
-		out["chain"] = x.Chain.String()
-	}
-	return out
-}
-
-const (
-	settingNP    = "--np"
-	settingModel = "MODEL"
-	settingData  = "the data set (--data, --train-file, --eval-file, --train-limit, --eval-limit, --skip-bad)"
 )
 
 // maxRanks bounds what a checkpoint may say of the ranks that wrote it.
 const maxRanks = 1 << 16
-
-// unequal are the names, in order, that have other values in a than in b, or none in one.
-func unequal(a, b map[string]string) []string {
-	names := maps.Clone(a)
-	maps.Copy(names, b)
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool { return a[name] == b[name] })
-}
-
-func shown(value string) string {
-	if value == "" {
-		return "none"
-	}
-	return value
-}
 
 // saved is what rank 0 tells of a checkpoint.
 type saved struct {
@@ -167,20 +96,13 @@ func (r *run) open() (saved, error) {
 	if err != nil {
 		return saved{}, err
 	}
-	h, own := f.Header, r.settings()
-	if v, ok := h.Settings["data set"]; ok { // of older versions
-		h.Settings[settingData] = v
-		delete(h.Settings, "data set")
-	}
+	h := f.Header
 	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
-	if h.Position == 0 && r.cfg.Servers.geoSteps() == 0 { // what ranks keep of copies is their own
-		own[settingNP] = h.Settings[settingNP]
-	}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
 		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
-	} else if err = differ(h.Settings, own); err != nil {
+	} else if head.Changed, err = r.judge(h); err != nil {
 		err = fmt.Errorf("%s is of a run with other settings: %w", path, err)
-		if h.Position > 0 && h.Settings[settingNP] != own[settingNP] {
+		if h.Position > 0 && h.NP != r.job.Size() {
 			err = fmt.Errorf("%w; another number of ranks may go on after a whole epoch alone: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
 		}
 	}
@@ -189,7 +111,6 @@ func (r *run) open() (saved, error) {
 			err = fmt.Errorf("%s: the figures so far cannot be read: %w", path, err)
 		}
 	}
-	head.Changed = changes(h.Settings, own)
 	head.Chosen = h.More[moreChosen] == "yes"
 	if text, ok := h.More[morePlaces]; ok && err == nil {
 		if err = json.Unmarshal([]byte(text), &head.Places); err != nil {
@@ -209,8 +130,9 @@ func (r *run) open() (saved, error) {
 }
 
 // What a checkpoint's header holds besides: JSON of past, of distopt.Setup, of
-// the ranks' []data.StreamPosition and of ServersPart.
+// the ranks' []data.StreamPosition and of ServersPart, and the data's fingerprint.
 const (
+	moreData     = "data"
 	morePast     = "past"
 	moreExchange = "exchange"
 	morePlaces   = "places"

@@ -3,19 +3,15 @@
 package train
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/optim/schedule"
@@ -347,67 +343,9 @@ func (r *run) close() {
 	_ = r.hold.Release() // it ends with the process in any case
 }
 
-// agreeConfig reports ranks that were started with other settings: their sums
-// would be wrong, or their operations would not match.
-func (r *run) agreeConfig() error {
-	text, err := json.Marshal(struct {
-		Config
-		Algorithm, Chain string
-		Traced           bool
-	}{r.cfg.agreed(), r.job.Group().Algorithm(), chainName(r.cfg.Exchange.Chain), r.trace() != nil})
-	if err != nil {
-		return fmt.Errorf("the configuration cannot be written as JSON: %w", err)
-	}
-	all, err := r.peers.gather(text)
-	if err != nil {
-		return fmt.Errorf("comparing the ranks' settings: %w", err)
-	}
-	for rank, theirs := range all {
-		if theirs != nil && !bytes.Equal(theirs, all[0]) {
-			return fmt.Errorf("the settings of rank %d differ from those of rank 0 (%s): start all ranks with the same flags", rank, otherwise(theirs, all[0]))
-		}
-	}
-	return nil
-}
-
-// otherwise names what two objects of JSON have otherwise, with both values.
-func otherwise(theirs, first []byte) string {
-	a, b := map[string]string{}, map[string]string{}
-	flatten(a, "", theirs)
-	flatten(b, "", first)
-	var out []string
-	for _, name := range unequal(a, b) {
-		out = append(out, fmt.Sprintf("%s %s instead of %s", name, shown(a[name]), shown(b[name])))
-	}
-	return strings.Join(out, ", ")
-}
-
-// flatten puts the values of an object into out, by the path of their names.
-func flatten(out map[string]string, path string, text []byte) {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(text, &object) != nil {
-		out[path] = string(text)
-		return
-	}
-	if path != "" {
-		path += "."
-	}
-	for name, value := range object {
-		flatten(out, path+name, value)
-	}
-}
-
 // agreeData reports ranks that read other data.
 func (r *run) agreeData() error {
 	return r.sameOnAll(r.fingerprint[:], "data set", "give all hosts the same files")
-}
-
-// chainName names a chain of one's own; "" for none.
-func chainName(c *compress.Chain) string {
-	if c == nil {
-		return ""
-	}
-	return c.String()
 }
 
 // sameOnAll compares a hash over the ranks.

@@ -129,13 +129,12 @@ func (f *psFlags) hold() {
 
 // training is what training is told.
 func (f *psFlags) training() train.Servers {
+	s := train.Defaults("", "").Servers
 	if !f.keeps() {
-		return train.Servers{}
+		return s
 	}
-	s := train.Servers{Consistency: f.consistency(), Staleness: f.staleness, Threads: f.threads, Values: f.values, Click: f.click, Start: f.whole.start}
-	if f.mode == string(tables.Geo) {
-		s.GeoSteps = f.geoSteps
-	}
+	s.Consistency = f.consistency()
+	s.Staleness, s.GeoSteps, s.Threads, s.Values, s.Click, s.Start = f.staleness, f.geoSteps, f.threads, f.values, f.click, f.whole.start
 	return s
 }
 

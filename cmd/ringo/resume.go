@@ -2,16 +2,16 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -27,23 +27,24 @@ var ofPlace = []string{"np", "mode", "servers"} // never written
 
 // tellAll is what checkpoints keep of the command line for a later start. Paths are whole: that start may have another
 // working directory.
-func tellAll(cmd *cobra.Command) (map[string]string, error) {
-	told := map[string]string{}
-	var fault error
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := flagText(f)
-		if oneOf(f.Name, "data", "train-file", "eval-file", "profile") && value != "" && value != data.Synthetic {
-			whole, err := filepath.Abs(value)
-			if err != nil {
-				fault = fmt.Errorf("--%s: %w", f.Name, err)
+func tellAll(cmd *cobra.Command) (told []setting.Assignment, err error) {
+	table, err := settingsOf(cmd.Flags(), trainGroups())
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range table.Rows() {
+		if !cmd.Flags().Changed(r.Flag) || oneOf(r.Flag, notOfRun...) {
+			continue
+		}
+		value := r.Value.String()
+		if oneOf(r.Flag, "data", "train-file", "eval-file", "profile") && value != "" && value != data.Synthetic {
+			if value, err = filepath.Abs(value); err != nil {
+				return nil, fmt.Errorf("--%s: %w", r.Flag, err)
 			}
-			value = whole
 		}
-		if !oneOf(f.Name, notOfRun...) {
-			told[f.Name] = value
-		}
-	})
-	return told, fault
+		told = append(told, setting.Assignment{Path: r.Path, Text: value, Origin: setting.Origin("--" + r.Flag)})
+	}
+	return told, nil
 }
 
 // takeOver makes a run that goes on as it was begun: what is not given is as the checkpoint was told. What is given and cannot
@@ -57,23 +58,62 @@ func takeOver(cmd *cobra.Command, model string) error {
 	if err != nil {
 		return err
 	}
-	given := map[string]string{}
-	fs.Visit(func(f *pflag.Flag) {
-		if _, told := before.Told[f.Name]; told || flagText(f) != f.DefValue {
-			given[f.Name] = flagText(f)
-		}
-	})
-	if err := before.Refuse(model, given); err != nil {
+	table, err := settingsOf(fs, trainGroups())
+	if err != nil {
+		return err
+	}
+	now, err := valuesNow(cmd, model, before.Told)
+	if err != nil {
+		return err
+	}
+	if err := before.Refuse(now); err != nil {
 		return err
 	}
 	_, launched, _ := launch.FromEnv(os.LookupEnv)
-	for _, name := range slices.Sorted(maps.Keys(before.Told)) {
-		if fs.Changed(name) || oneOf(name, notOfRun...) || launched && oneOf(name, ofPlace...) {
+	flags := map[setting.Path]string{}
+	for _, r := range table.Rows() {
+		flags[r.Path] = r.Flag
+	}
+	for _, a := range before.Told {
+		if name := flags[a.Path]; fs.Changed(name) || oneOf(name, notOfRun...) || launched && oneOf(name, ofPlace...) {
 			continue
 		}
-		if err := fs.Set(name, before.Told[name]); err != nil {
-			return fmt.Errorf("%s was begun with --%s %s, which this program does not take: %w", before.File, name, before.Told[name], err)
+		if err := table.Apply(a).Err(); err != nil {
+			return fmt.Errorf("%s was begun with %s %s, which this program does not take: %w", before.File, a.Path, a.Text, err)
 		}
 	}
 	return nil
+}
+
+// valuesNow are the settings of a run's training: the model's own, over them what it was begun with, and what flags say now.
+func valuesNow(cmd *cobra.Command, model string, told []setting.Assignment) (setting.Values, error) {
+	said, err := tellAll(cmd)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(told, said)
+	cfg, sync := train.Defaults(model, ""), map[setting.Path]string{"servers.mode": modeCollective, "servers.consistency": psSum}
+	for _, a := range all {
+		if sync[a.Path] != "" {
+			sync[a.Path] = a.Text
+		}
+		if a.Path == "training.optimizer" {
+			cfg.SetOptimizer(a.Text)
+		}
+	}
+	table, err := setting.New(cfg.Settings()...)
+	if err != nil {
+		return nil, err
+	}
+	table.Apply(all...) // its faults are found again with those of all flags
+	v := table.Values(setting.Result)
+	if v["model"] = model; sync["servers.mode"] == modeCollective {
+		v["sync"] = "allreduce"
+	} else if v["sync"] = sync["servers.consistency"]; v["sync"] == "sync" {
+		v["sync"] = "bsp"
+	}
+	if spec, err := models.Lookup(model); err == nil {
+		v["model"] = spec.Name
+	}
+	return v, nil
 }

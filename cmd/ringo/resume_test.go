@@ -52,12 +52,12 @@ func TestKilledAndResumed(t *testing.T) {
 		}
 		checkHolds(t, "np "+np, out, "resumed after ", " steps from "+dir)
 		checkRefused(t, exitFailed, strings.Replace(flags, "--momentum 0.9", "--optimizer adam --eval-limit 34", 1)+"--resume --batch 17",
-			"--optimizer: the checkpoint has sgd, this run adam", "--batch: the checkpoint has 16, this run 17", dir)
+			"training.optimizer adam: the checkpoint has sgd", "training.batch 17: the checkpoint has 16", dir)
 		status, out, errs = command(t, "train mlp --resume --checkpoint "+dir+" --progress none --lr 0.001 --epochs 4")
 		if status != 0 || sha(t, out) == want {
 			t.Errorf("np %s, another rate: status %d, stderr %s, stdout %s", np, status, errs, out)
 		}
-		checkHolds(t, "another rate", out, "from here on with --lr 0.001 instead of 0.005, --epochs 4 instead of 3", "epoch 4/4")
+		checkHolds(t, "another rate", out, "from here on with training.epochs 4 instead of 3, training.lr 0.001 instead of 0.005", "epoch 4/4")
 	}
 }
 

@@ -128,7 +128,7 @@ func TestJobStopsBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRefused(t, exitFailed, strings.Replace(line, "--mode ps --ps-mode sync --servers 2", "--mode collective", 1)+"x --resume --batch 51 --checkpoint "+dir,
-		"--batch: the checkpoint has 50, this run 51; --mode: the checkpoint has ps, this run collective")
+		"sync allreduce: the checkpoint has bsp", "training.batch 51: the checkpoint has 50")
 	status, out, errs := command(t, "train ctr-dnn --resume --checkpoint "+dir+" --progress none") // with the servers of the first start
 	if status != 0 || sha(t, out) != want {
 		t.Fatalf("status %d, stderr %s, stdout %s, want sha256 %s", status, errs, out, want)
@@ -223,7 +223,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 			if status != exitFailed {
 				t.Errorf("status %d", status)
 			}
-			checkHolds(t, "geo", errs, "--np: the checkpoint has 2, this run 3")
+			checkHolds(t, "geo", errs, "job.ranks 3: the checkpoint has 2")
 			continue
 		}
 		if status != 0 {
@@ -248,7 +248,7 @@ func TestJobCheckpointUsage(t *testing.T) {
 	checkHolds(t, "ringo ps show", second(command(t, "ps show "+train.StartDir(dir, 1))), "1 server of job", "durability checkpoint", ", after step ")
 	checkRefused(t, exitFailed, endless+"--np 2 --mode ps --ps-mode async --checkpoint "+dir, dir+" holds a run already")
 	hashOf(t, "train mlp --data synthetic --epochs 1 --batch 16 --train-limit 64 --eval-limit 3 --progress none --checkpoint "+dir+"2")
-	checkRefused(t, exitFailed, endless+"--np 1 --mode ps --ps-mode async --resume --checkpoint "+dir+"2", "is of a run whose parameters lay with its ranks")
+	checkRefused(t, exitFailed, endless+"--np 1 --mode ps --ps-mode async --resume --checkpoint "+dir+"2", "sync async: the checkpoint has allreduce")
 	ps := synthetic + "--np 2 --mode ps --ps-mode sync --checkpoint x "
 	for _, c := range [][]string{
 		{ps + "--ps-dir y --durability wal", `--ps-dir "y" with --checkpoint "x": servers keep what they have in the folder of the checkpoints`},

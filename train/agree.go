@@ -1,0 +1,99 @@
+package train
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// values are the run's settings that a checkpoint holds: its own, and what it knows of the job.
+func (r *run) values(scopes ...setting.Scope) (setting.Values, error) {
+	t, err := setting.New(r.cfg.Settings()...)
+	if err != nil {
+		return nil, err
+	}
+	v := t.Values(scopes...)
+	if scopes[0] != setting.Result {
+		return v, nil
+	}
+	v["model"], v["job.ranks"], v["job.algorithm"] = r.spec.Name, strconv.Itoa(r.job.Size()), cmp.Or(r.job.Group().Algorithm(), "auto")
+	v["sync"] = cmp.Or(r.cfg.Servers.Consistency, "allreduce")
+	if r.job.Servers() > 0 {
+		v["sync"] = "sum"
+	}
+	if c := r.cfg.Exchange.Chain; c != nil {
+		v[chainOfOnesOwn] = c.String()
+	}
+	return v, nil
+}
+
+// chainOfOnesOwn is no setting, but compared like one.
+const chainOfOnesOwn = "chain"
+
+// agreeConfig reports ranks that were started with other settings: their sums would be wrong, or their operations would
+// not match. Of what may differ by rank, such as folders, all have some or none.
+func (r *run) agreeConfig() error {
+	v, err := r.values(setting.Result, setting.Changeable)
+	if err != nil {
+		return err
+	}
+	v["checkpoint.resume"], v["tuning.tune"] = strconv.FormatBool(r.cfg.Checkpoint.Resume), strconv.FormatBool(r.cfg.Tuning.Measure)
+	if r.cfg.Checkpoint.Dir != "" {
+		v["checkpoint.dir"] = "a folder"
+	}
+	if r.trace() != nil {
+		v["output.trace"] = "a file"
+	}
+	if p := r.cfg.Tuning.Profile; p != nil {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return fmt.Errorf("the profile cannot be compared: %w", err)
+		}
+		v["tuning.profile"] = fmt.Sprintf("of sha256 %.4x…", sha256.Sum256(text))
+	}
+	own, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("the settings cannot be compared: %w", err)
+	}
+	all, err := r.peers.gather(own)
+	if err != nil {
+		return fmt.Errorf("comparing the ranks' settings: %w", err)
+	}
+	for rank, text := range all {
+		if text == nil {
+			continue // it is lost
+		}
+		if err := sameSettings(rank, text, all[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameSettings compares a rank's values with rank 0's.
+func sameSettings(rank int, text, first []byte) error {
+	var theirs, zeros setting.Values
+	if err := errors.Join(json.Unmarshal(text, &theirs), json.Unmarshal(first, &zeros)); err != nil {
+		return fmt.Errorf("the settings of ranks 0 and %d cannot be read: %w", rank, err)
+	}
+	var faults setting.Faults
+	for _, d := range theirs.Differences(zeros) {
+		faults = append(faults, setting.Faultf(d.Path, "%s on rank %d and %s on rank 0", shown(d.Mine), rank, shown(d.Theirs)))
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("start all ranks with the same settings: %w", faults.Err())
+}
+
+func shown(value string) string {
+	if value == "" {
+		return "none"
+	}
+	return value
+}
