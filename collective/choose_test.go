@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
-// The fixed table does not change by accident: results of earlier runs depend on
+// The default rules do not change by accident: results of earlier runs depend on
 // it.
 func TestExplain(t *testing.T) {
 	for _, c := range []struct {
