@@ -109,6 +109,33 @@ func span(layers []Layer, first, last int) Bucket {
 	return Bucket{First: first, Last: last, Lo: layers[first].Offset, Hi: layers[last].Offset + layers[last].Len}
 }
 
+// Cut is the plan whose buckets end with these layers, the inverse of Ends. Whatever they are, the plan is valid, or there
+// is an error.
+func Cut(layers []Layer, ends []int) (Plan, error) {
+	var p Plan
+	first := 0
+	for i, last := range ends {
+		if last < first || last >= len(layers) {
+			return nil, fmt.Errorf("bucket %d ends at layer %d, want %d to %d: is the plan of this model?", i, last, first, len(layers)-1)
+		}
+		p = append(p, span(layers, first, last))
+		first = last + 1
+	}
+	if err := p.Validate(layers); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Ends are the indices of the buckets' last layers.
+func (p Plan) Ends() []int {
+	ends := make([]int, len(p))
+	for i, b := range p {
+		ends[i] = b.Last
+	}
+	return ends
+}
+
 // Validate reports why p is not a cut of layers: every layer in exactly one
 // bucket, buckets contiguous and in arena order.
 func (p Plan) Validate(layers []Layer) error {
@@ -156,18 +183,13 @@ func Decode(data []byte, layers []Layer) (Plan, error) {
 	if len(data)%4 != 0 || len(data)/4 > len(layers) {
 		return nil, fmt.Errorf("bucket: an encoded plan of %d bytes for %d layers: want 4 bytes a bucket and at most one bucket a layer", len(data), len(layers))
 	}
-	var p Plan
-	first := 0
-	for at := 0; at < len(data); at += 4 {
-		last := int(binary.LittleEndian.Uint32(data[at:]))
-		if last < first || last >= len(layers) {
-			return nil, fmt.Errorf("bucket: encoded plan, offset %d: last layer %d, want %d to %d", at, last, first, len(layers)-1)
-		}
-		p = append(p, span(layers, first, last))
-		first = last + 1
+	ends := make([]int, len(data)/4)
+	for i := range ends {
+		ends[i] = int(binary.LittleEndian.Uint32(data[4*i:]))
 	}
-	if err := p.Validate(layers); err != nil {
-		return nil, err
+	p, err := Cut(layers, ends)
+	if err != nil {
+		return nil, fmt.Errorf("bucket: encoded plan: %w", err)
 	}
 	return p, nil
 }

@@ -103,11 +103,7 @@ func (f *Profile) SavePlan(name string, p Plan) error {
 	if err := p.Validate(f.layers()); err != nil {
 		return err
 	}
-	s := &SavedPlan{Name: name, SHA256: p.SHA256()}
-	for _, b := range p {
-		s.Last = append(s.Last, b.Last)
-	}
-	f.Plan = s
+	f.Plan = &SavedPlan{Name: name, Last: p.Ends(), SHA256: p.SHA256()}
 	return nil
 }
 
@@ -116,21 +112,8 @@ func (f Profile) SavedPlan() Plan {
 	if f.Plan == nil {
 		return nil
 	}
-	p, _ := f.Plan.plan(f.layers()) // valid: so is the profile
+	p, _ := Cut(f.layers(), f.Plan.Last) // valid: so is the profile
 	return p
-}
-
-func (s SavedPlan) plan(layers []Layer) (Plan, error) {
-	var p Plan
-	first := 0
-	for i, last := range s.Last {
-		if last < first || last >= len(layers) {
-			return nil, fmt.Errorf("group %d ends at layer %d, want %d to %d", i, last, first, len(layers)-1)
-		}
-		p = append(p, span(layers, first, last))
-		first = last + 1
-	}
-	return p, p.Validate(layers)
 }
 
 // layers lays the profile's layers out one after the other.
@@ -233,7 +216,7 @@ func (f Profile) Validate() error {
 	bad.seconds("update", f.Update)
 	bad.seconds("rows", f.Rows)
 	if f.checkLayers(&bad); len(bad) == 0 && f.Plan != nil {
-		if p, err := f.Plan.plan(f.layers()); err != nil {
+		if p, err := Cut(f.layers(), f.Plan.Last); err != nil {
 			bad.add("plan %q: %w", f.Plan.Name, err)
 		} else if sum := p.SHA256(); sum != f.Plan.SHA256 {
 			bad.add("plan %q: its hash is %s, the file says %q", f.Plan.Name, sum, f.Plan.SHA256)

@@ -105,8 +105,8 @@ func TestProfileValidate(t *testing.T) {
 			"density 1.5", "-1 bytes an entry", "from 8 to 8 bytes"}},
 		"hash":          {func(f *Profile) { f.Plan.SHA256 = "x" }, []string{`its hash is`, `the file says "x"`}},
 		"plan ends":     {func(f *Profile) { f.Plan.Last = []int{1} }, []string{"the plan ends at layer 2 of 3"}},
-		"plan too far":  {func(f *Profile) { f.Plan.Last = []int{1, 3} }, []string{"group 1 ends at layer 3, want 2 to 2"}},
-		"plan falls":    {func(f *Profile) { f.Plan.Last = []int{1, 1, 2} }, []string{"group 1 ends at layer 1"}},
+		"plan too far":  {func(f *Profile) { f.Plan.Last = []int{1, 3} }, []string{"bucket 1 ends at layer 3, want 2 to 2"}},
+		"plan falls":    {func(f *Profile) { f.Plan.Last = []int{1, 1, 2} }, []string{"bucket 1 ends at layer 1"}},
 		"many of costs": {func(f *Profile) { f.Links = make([]LinkProfile, maxProfileCosts+1) }, []string{"1025 links"}},
 	} {
 		f := testProfile(t)

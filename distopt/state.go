@@ -41,12 +41,9 @@ type Setup struct {
 
 // Setup is that of the next step.
 func (o *Optimizer) Setup() Setup {
-	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
+	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, Last: o.agreed.Ends(), SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
 	if o.info.HasEffect(SettingSpars) {
 		s.Spars = o.Spars() // the default, too
-	}
-	for _, b := range o.agreed {
-		s.Last = append(s.Last, b.Last)
 	}
 	return s
 }
@@ -89,16 +86,8 @@ func (o *Optimizer) Restore(s Setup) error {
 }
 
 func (s Setup) plan(layers []bucket.Layer) (bucket.Plan, error) {
-	p := make(bucket.Plan, len(s.Last))
-	first := 0
-	for i, last := range s.Last {
-		if last < first || last >= len(layers) {
-			return nil, fmt.Errorf("bucket %d ends at layer %d, want %d to %d: is it of this model?", i, last, first, len(layers)-1)
-		}
-		p[i] = bucket.Bucket{First: first, Last: last, Lo: layers[first].Offset, Hi: layers[last].Offset + layers[last].Len}
-		first = last + 1
-	}
-	if err := p.Validate(layers); err != nil {
+	p, err := bucket.Cut(layers, s.Last)
+	if err != nil {
 		return nil, err
 	}
 	if sum := p.SHA256(); sum != s.SHA256 {

@@ -222,10 +222,11 @@ func (r *run) more(p position, places, servers string) (map[string]string, error
 	if err != nil {
 		return nil, fmt.Errorf("the strategy cannot be saved: %w", err)
 	}
-	more := map[string]string{moreData: r.dataName(), morePast: string(past), moreExchange: string(setup)}
-	if r.replica.Tuner.Chosen() {
-		more[moreChosen] = "yes"
+	tuned, err := json.Marshal(r.replica.Tuner.State())
+	if err != nil {
+		return nil, fmt.Errorf("what was chosen cannot be saved: %w", err)
 	}
+	more := map[string]string{moreData: r.dataName(), morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
 	if c := r.cfg.Checkpoint; c.Told != nil {
 		told, err := json.Marshal(c.Told)
 		if err != nil {

@@ -1,6 +1,10 @@
 package train
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/ringo-ml/ringo/tune"
+)
 
 // Figure is a number that only some tasks have. As JSON it is the number; with
 // omitzero it is left out where it is not known.
@@ -95,8 +99,10 @@ type Summary struct {
 	// PlanSHA256 is the hash of the plan at the end of the run.
 	PlanSHA256 string `json:"plan_sha256"`
 	Buckets    int    `json:"buckets"`
-	Optimizer  string `json:"optimizer"`
-	Seed       uint64 `json:"seed"`
+	// Choices is what was done after what was measured: given as Tuning.Choices, another run has the same bits.
+	Choices   tune.Choices `json:"choices,omitempty"`
+	Optimizer string       `json:"optimizer"`
+	Seed      uint64       `json:"seed"`
 	// The figures of the last epoch.
 	TrainLoss      float64 `json:"train_loss"`
 	EvalLoss       float64 `json:"eval_loss"`

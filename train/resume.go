@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // maxRanks bounds what a checkpoint may say of the ranks that wrote it.
@@ -23,7 +24,7 @@ type saved struct {
 	NP          int
 	Past        past
 	Setup       *distopt.Setup
-	Chosen      bool // by measurements
+	Tuned       tune.State
 	Places      []data.StreamPosition
 	Changed     []string // what this run has otherwise
 
@@ -67,7 +68,7 @@ func (r *run) find() error {
 func (r *run) resume() (position, error) {
 	head := r.found
 	if head.File == "" {
-		return position{epoch: 1}, r.replica.Tuner.Resumed(false)
+		return position{epoch: 1}, r.replica.Tuner.Resumed(tune.State{})
 	}
 	if head.Setup != nil {
 		if err := r.replica.Opt.Restore(*head.Setup); err != nil {
@@ -79,7 +80,7 @@ func (r *run) resume() (position, error) {
 	if err := r.load(head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
 	}
-	return p, r.replica.Tuner.Resumed(head.Chosen)
+	return p, r.replica.Tuner.Resumed(head.Tuned)
 }
 
 // open opens the last checkpoint, if there is one, and checks that it is of this
@@ -111,7 +112,11 @@ func (r *run) open() (saved, error) {
 			err = fmt.Errorf("%s: the figures so far cannot be read: %w", path, err)
 		}
 	}
-	head.Chosen = h.More[moreChosen] == "yes"
+	if text, ok := h.More[moreTuned]; ok && err == nil {
+		if err = json.Unmarshal([]byte(text), &head.Tuned); err != nil {
+			err = fmt.Errorf("%s: what was chosen cannot be read: %w", path, err)
+		}
+	}
 	if text, ok := h.More[morePlaces]; ok && err == nil {
 		if err = json.Unmarshal([]byte(text), &head.Places); err != nil {
 			err = fmt.Errorf("%s: where the streams were cannot be read: %w", path, err)
@@ -130,13 +135,13 @@ func (r *run) open() (saved, error) {
 }
 
 // What a checkpoint's header holds besides: JSON of past, of distopt.Setup, of
-// the ranks' []data.StreamPosition and of ServersPart, and the data's fingerprint.
+// tune.State, of the ranks' []data.StreamPosition and of ServersPart, and the data's fingerprint.
 const (
 	moreData     = "data"
 	morePast     = "past"
 	moreExchange = "exchange"
 	morePlaces   = "places"
-	moreChosen   = "chosen"  // whether strategy or plan were chosen by measurements
+	moreTuned    = "tuned"
 	moreServers  = "servers" // which parts servers have
 	moreTold     = "told"    // JSON of Checkpoint.Told
 )

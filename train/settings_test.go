@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // table is that of a configuration.
@@ -42,6 +43,7 @@ func other() Config {
 		Exchange: distopt.Config{Strategy: "auto", Plan: "exact", BucketBytes: 10, ClipNorm: 11, Accumulation: 12, Partitions: 13, Spars: 0.1, Every: 14,
 			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, SparseAlgorithm: "tree", BoundSum: true, LayerThresholds: true, Update: distopt.UpdateWhole},
 		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Resume: true}, Layers: true,
+		Tuning: Tuning{Choices: tune.Choices{{Step: 3, Reselect: true}}},
 	}
 	return c
 }

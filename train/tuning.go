@@ -6,6 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -17,6 +18,9 @@ type Tuning struct {
 	Measure bool
 	// Profile is what to choose by instead, the same on every rank.
 	Profile *bucket.Profile
+	// Choices is what an earlier run did after what it measured (Summary.Choices), to be done again in its place, the
+	// same on every rank.
+	Choices tune.Choices
 	// Report is told of choices, Measuring when codecs and links are about to be
 	// measured, and Save given what was measured, on rank 0; nil: nobody is.
 	Report    func(tune.Report)          `json:"-"`
@@ -24,10 +28,17 @@ type Tuning struct {
 	Save      func(bucket.Profile) error `json:"-"`
 }
 
+func (t *Tuning) settings() []setting.Row {
+	return []setting.Row{
+		{Path: "tuning.choices", Needs: setting.Any(setting.Is("exchange.strategy", string(tune.Auto)), setting.Is("exchange.plan", tune.Plans()...)), Value: setting.Textual(&t.Choices),
+			About: "what an earlier run chose by its measurements, and after how many steps, to be done again with the same bits, such as 0:one=16; 12:dlgs/exact=3,4,9; 15:reselect"},
+	}
+}
+
 // tuning is the configuration of what chooses.
 func (c Config) tuning() tune.Config {
 	out := tune.Config{
-		Exchange: c.Exchange, Measure: c.Tuning.Measure, Profile: c.Tuning.Profile, Model: c.Model, Batch: c.Batch,
+		Exchange: c.Exchange, Measure: c.Tuning.Measure, Profile: c.Tuning.Profile, Choices: c.Tuning.Choices, Model: c.Model, Batch: c.Batch,
 		MayKeep: c.Checkpoint.Resume,
 	}
 	if spec, err := c.spec(); err == nil {

@@ -39,6 +39,9 @@ type Config struct {
 	Measure bool
 	// Profile, if there is one, is what to choose by instead; the same on every rank.
 	Profile *bucket.Profile
+	// Choices, if there are any, are what an earlier run's Tuner did (State): the same is done after the same steps, nothing
+	// is measured, and the bits are the same. They take the place of Measure and Profile.
+	Choices Choices
 	// MayKeep says that Resumed will be called, which may bring a choice to keep: then
 	// a plan needs neither Measure nor Profile, and one by Profile is made there.
 	MayKeep bool
@@ -87,7 +90,9 @@ func (c Config) Validate() error {
 	if i, err := distopt.Lookup(c.Base().Strategy); err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate) {
 		errs = append(errs, fmt.Errorf("plan %q has no effect on strategy %s: leave it out", c.Exchange.Plan, i.Name))
 	}
+	errs = append(errs, c.validateChoices(auto, measured)...)
 	switch {
+	case len(c.Choices) > 0: // which are a source
 	case c.lacksPlan() && (c.Measure || !c.MayKeep):
 		errs = append(errs, noSource(SavedPlan))
 	case measured && !auto && !c.Measure && c.Profile == nil && !c.MayKeep:

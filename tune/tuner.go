@@ -3,6 +3,7 @@ package tune
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
@@ -54,6 +55,8 @@ type Tuner struct {
 	left     int  // steps of the phase
 	waiting  bool // for Resumed
 	chosen   bool
+	made     Choices          // so far, by the whole run
+	ahead    Choices          // those given that are still to be made
 	profiler *bucket.Profiler // of the phase; nil: it needs none
 	begun    time.Time        // the step under way
 	spent    time.Duration    // between steps
@@ -127,9 +130,15 @@ func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, gra
 	if !cfg.Chooses() {
 		return t, nil
 	}
-	var err error
-	if err = t.makeCandidates(cfg); err != nil {
+	if err := t.makeCandidates(cfg); err != nil {
 		return nil, err
+	}
+	if t.ahead = cfg.Choices; len(t.ahead) > 0 {
+		t.chosen, t.waiting = true, cfg.MayKeep
+		if err := t.ahead.fit(layers); err != nil {
+			return nil, err
+		}
+		return t, t.due()
 	}
 	switch {
 	case t.auto && g.Size() == 1 && serversOf(opt.Reducer()) == 0: // no choice to keep
@@ -158,8 +167,8 @@ func (t *Tuner) makeCandidates(cfg Config) (err error) {
 func (t *Tuner) start() error {
 	t.begun = time.Now()
 	t.period = watchSteps
-	if t.canPlan(string(t.opt.Strategy())) {
-		if err := t.opt.SetPlan(distopt.PlanOne, bucket.One(t.layers)); err != nil {
+	if canPlan(t.opt.Strategy()) {
+		if err := t.make(Choice{Plan: distopt.PlanOne, Ends: bucket.One(t.layers).Ends()}); err != nil {
 			return err
 		}
 	}
@@ -167,8 +176,8 @@ func (t *Tuner) start() error {
 }
 
 // canPlan tells whether a strategy may have any plan.
-func (t *Tuner) canPlan(strategy string) bool {
-	i, err := distopt.Lookup(distopt.Strategy(strategy))
+func canPlan(strategy distopt.Strategy) bool {
+	i, err := distopt.Lookup(strategy)
 	return err == nil && i.Plan == ""
 }
 
@@ -184,7 +193,7 @@ func (t *Tuner) enter(p phase, steps int) (err error) {
 		t.profiler, err = t.opt.Profile(measureSteps)
 	}
 	if err == nil && p == verifying && t.candidate(t.choice.Strategy).reuses() {
-		err = t.opt.Reselect() // one step of each kind at least is seen, however rare
+		err = t.make(Choice{Reselect: true}) // one step of each kind at least is seen, however rare
 	}
 	return err
 }
@@ -202,8 +211,11 @@ func (t *Tuner) Step() error {
 	if t.waiting {
 		return fmt.Errorf("tune: a step before Resumed, without which there is no choice: %w", noSource(t.cfg.Exchange.Plan))
 	}
-	if err := t.opt.Step(); err != nil || t.phase == idle {
+	if err := t.opt.Step(); err != nil {
 		return err
+	}
+	if t.phase == idle {
+		return t.due()
 	}
 	now := time.Now()
 	t.steps.add(now.Sub(t.begun), t.opt.Times())
@@ -278,15 +290,15 @@ func (t *Tuner) choose(f bucket.Profile, why string) error {
 
 // adopt makes the optimizer's strategy and plan those of a prediction.
 func (t *Tuner) adopt(p Prediction) error {
+	var c Choice
+	strategy := distopt.Strategy(p.Strategy)
 	if t.auto {
-		if err := t.opt.SetStrategy(distopt.Strategy(p.Strategy)); err != nil {
-			return err
-		}
+		c.Strategy = strategy
 	}
-	if !t.canPlan(p.Strategy) {
-		return nil
+	if canPlan(strategy) {
+		c.Plan, c.Ends = p.PlanName, p.Plan.Ends()
 	}
-	return t.opt.SetPlan(p.PlanName, p.Plan)
+	return t.make(c)
 }
 
 // fromProfile chooses by what was measured before.
@@ -310,7 +322,7 @@ func (t *Tuner) fromProfile() error {
 // asSaved goes on with the plan that a profile holds, where it has no costs to predict a
 // step by: it was made for another cluster, or one that was not there.
 func (t *Tuner) asSaved(f bucket.Profile) error {
-	if err := t.opt.SetPlan(SavedPlan, f.SavedPlan()); err != nil {
+	if err := t.make(Choice{Plan: SavedPlan, Ends: f.SavedPlan().Ends()}); err != nil {
 		return err
 	}
 	t.chosen = true
@@ -331,13 +343,29 @@ func fits(f bucket.Profile, layers []bucket.Layer) error {
 	return nil
 }
 
-// Resumed says that the optimizer was restored from a checkpoint, or that there was
-// none to restore from: chosen tells whether the run that was saved had made its
-// choice (Chosen). It is then kept, unless this run was told to measure. It is a
+// State is what a checkpoint holds of a Tuner.
+type State struct {
+	// Chosen says that there is a choice to keep.
+	Chosen bool `json:"chosen"`
+	// Made is all that was done to the Optimizer so far, before a checkpoint that the run goes on from, too. As
+	// Config.Choices it makes another run the same, without measuring.
+	Made Choices `json:"made"`
+}
+
+// State is that of a checkpoint which is saved now.
+func (t *Tuner) State() State { return State{t.chosen, slices.Clone(t.made)} }
+
+// Resumed says that the optimizer was restored from a checkpoint, and what that held, or with the zero State that there was
+// none to restore from. A choice that the saved run had made is kept, unless this run was told to measure. It is a
 // collective call before the first step.
-func (t *Tuner) Resumed(chosen bool) error {
+func (t *Tuner) Resumed(s State) error {
+	if t.opt.Steps() > 0 {
+		t.made = slices.Clone(s.Made)
+	}
 	switch {
-	case chosen && !t.cfg.Measure:
+	case len(t.cfg.Choices) > 0:
+		return t.goOn(s.Made)
+	case s.Chosen && !t.cfg.Measure:
 		t.waiting, t.chosen = false, true
 		if err := t.Stay(); err != nil {
 			return err
@@ -356,7 +384,7 @@ func (t *Tuner) Resumed(chosen bool) error {
 		return nil
 	}
 	if t.auto {
-		if err := t.opt.SetStrategy(distopt.FP32); err != nil {
+		if err := t.make(Choice{Strategy: distopt.FP32}); err != nil {
 			return err
 		}
 	}
@@ -381,9 +409,6 @@ func (t *Tuner) Stay() error {
 // Choice is what steps go on with by a prediction; ok is false where nothing was
 // predicted.
 func (t *Tuner) Choice() (p Prediction, ok bool) { return t.choice, t.choice.Strategy != "" }
-
-// Chosen tells whether there is a choice to keep.
-func (t *Tuner) Chosen() bool { return t.chosen }
 
 // Profile is what was measured, with the plan that was made of it; ok is false while
 // there is none.

@@ -25,13 +25,14 @@ type job struct {
 	forward  time.Duration
 	link     func() *channel
 	cfg      Config
-	resumed  *bool          // what Resumed is told; nil: it is not called
+	resumed  *State         // what Resumed is told; nil: it is not called
 	setup    *distopt.Setup // restored before, if there is one
 	stay     bool           // once it is measured
 	spars    func(step int) float64
 	between  func(step int) time.Duration // of an evaluation before the step
 	ends     bool                         // the run is told to
 	varied   bool                         // gradients are, and few are large: thresholds can be reused
+	from     []saved                      // by rank, what it goes on from; nil: it begins
 	// change is called before each step, on every rank.
 	change func(step int, backward []time.Duration, c *channel)
 }
@@ -43,6 +44,16 @@ type outcome struct {
 	profile bucket.Profile
 	known   bool
 	chosen  bool
+	saved   []saved // at the end, by rank
+}
+
+// saved is a rank's checkpoint.
+type saved struct {
+	setup  distopt.Setup
+	tuned  State
+	steps  int64
+	params []float32
+	state  [][]float32
 }
 
 // small has layers whose backward lasts 12 ms and gradients of 80 kB.
@@ -59,6 +70,9 @@ func small(link func() *channel, cfg Config) job {
 func (j job) run(t *testing.T, steps int) (out outcome) {
 	t.Helper()
 	outs := make([]outcome, j.ranks)
+	for i := range outs {
+		outs[i].saved = make([]saved, j.ranks)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		onRanks(t, j.ranks, func(g *collective.Group) error {
 			return j.rank(g, steps, &outs[g.Rank()])
@@ -69,6 +83,9 @@ func (j job) run(t *testing.T, steps int) (out outcome) {
 			t.Errorf("rank %d goes on with %s in %v after %d reports, rank 0 with %s in %v after %d", r, o.opt.Strategy(), o.opt.Plan(), len(o.reports),
 				outs[0].opt.Strategy(), outs[0].opt.Plan(), len(outs[0].reports))
 		}
+	}
+	for r, o := range outs {
+		outs[0].saved[r] = o.saved[r]
 	}
 	return outs[0]
 }
@@ -107,8 +124,13 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 			return err
 		}
 	}
+	if j.from != nil {
+		if err := j.from[g.Rank()].restore(opt, t, params); err != nil {
+			return err
+		}
+	}
 	backward := append([]time.Duration(nil), j.backward...)
-	for step := range steps {
+	for step := int(opt.Steps()); step < steps; step++ {
 		if j.change != nil {
 			j.change(step, backward, c)
 		}
@@ -152,8 +174,28 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 	} else if f, ok := t.Profile(); !j.stay && ok != out.known || ok && !reflect.DeepEqual(f, out.profile) {
 		return fmt.Errorf("the profile is %+v, %+v was saved", f, out.profile)
 	}
-	out.chosen = t.Chosen()
+	out.chosen = t.State().Chosen
+	if len(out.saved) > 0 {
+		out.saved[g.Rank()] = save(opt, t, params)
+	}
 	return nil
+}
+
+func save(opt *distopt.Optimizer, t *Tuner, params []float32) saved {
+	s := saved{setup: opt.Setup(), tuned: t.State(), steps: opt.Steps(), params: slices.Clone(params)}
+	for _, st := range opt.State() {
+		s.state = append(s.state, slices.Clone(st.Data))
+	}
+	return s
+}
+
+func (s saved) restore(opt *distopt.Optimizer, t *Tuner, params []float32) error {
+	err := errors.Join(opt.Restore(s.setup), opt.SetSteps(s.steps))
+	copy(params, s.params)
+	for i, st := range opt.State() {
+		copy(st.Data, s.state[i])
+	}
+	return errors.Join(err, t.Resumed(s.tuned))
 }
 
 func auto(spars float64) Config {
@@ -444,7 +486,7 @@ func TestBegin(t *testing.T) {
 // What a checkpoint's run had chosen is kept; without a choice, or told to measure, it
 // is chosen now, and where it cannot be that is an error.
 func TestResumed(t *testing.T) {
-	yes, no := true, false
+	yes, no := State{Chosen: true}, State{}
 	j := small(slow, auto(0.01))
 	j.cfg.MayKeep, j.resumed = true, &yes
 	if out := j.run(t, 30); len(out.reports) != 1 || !strings.Contains(out.reports[0].Why, "checkpoint") || out.opt.Strategy() != distopt.FP32 || !out.chosen {
@@ -465,7 +507,7 @@ func TestResumed(t *testing.T) {
 	saved := auto(0.01)
 	saved.Exchange.Plan, saved.MayKeep = SavedPlan, true
 	for _, cfg := range []Config{j.cfg, saved} {
-		for _, resumed := range []*bool{&no, nil} {
+		for _, resumed := range []*State{&no, nil} {
 			j.cfg, j.resumed = cfg, resumed
 			synctest.Test(t, func(t *testing.T) {
 				onRanks(t, 2, func(g *collective.Group) error {
@@ -482,7 +524,7 @@ func TestResumed(t *testing.T) {
 // What a profile chooses holds after a run that was saved before it had chosen; what one
 // had chosen is kept.
 func TestResumedByProfile(t *testing.T) {
-	yes, no := true, false
+	yes, no := State{Chosen: true}, State{}
 	first := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
 	setups := make([]distopt.Setup, 2)
 	before := first.run(t, 3) // all in one group

@@ -1,0 +1,135 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/tune"
+)
+
+// slowed is a reducer whose exchanges take a time by their bytes, one after the other.
+type slowed struct {
+	exchange.Reducer
+	perByte time.Duration
+	busy    time.Time
+	ends    map[*exchange.Op]time.Time
+}
+
+func (s *slowed) Start(op *exchange.Op) {
+	bytes := 4 * len(op.X)
+	if op.Code != nil {
+		bytes = op.Code.Size(len(op.X))
+	}
+	if op.Sparse != nil {
+		bytes = 8 * op.Sparse.Count()
+	}
+	if now := time.Now(); s.busy.Before(now) {
+		s.busy = now
+	}
+	s.busy = s.busy.Add(s.perByte * time.Duration(bytes))
+	s.ends[op] = s.busy
+	s.Reducer.Start(op)
+}
+
+func (s *slowed) Wait(op *exchange.Op) (time.Time, error) {
+	_, err := s.Reducer.Wait(op)
+	time.Sleep(time.Until(s.ends[op]))
+	return s.ends[op], err
+}
+
+// turning makes links faster when so many batches of a rank are done.
+type turning struct {
+	recorder
+	links *slowed
+	after int
+}
+
+func (t *turning) Progress(p Progress) {
+	if t.after--; t.after == 0 {
+		t.links.perByte = 0
+	}
+}
+
+// onSlowed is onRanks in a bubble, whose links are slow for so many batches; 0: always.
+func onSlowed(t *testing.T, n int, cfg Config, batches int) (sum Summary) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		err := ringo.Local(context.Background(), n, ringo.Config{}, func(job *ringo.Job) error {
+			beside, err := job.Group().Dup()
+			if err != nil {
+				return err
+			}
+			defer beside.Close()
+			inner, err := exchange.Over(beside, exchange.Config{})
+			if err != nil {
+				return err
+			}
+			defer inner.Close()
+			links := &slowed{Reducer: inner, perByte: time.Microsecond, ends: map[*exchange.Op]time.Time{}}
+			own := cfg
+			own.Exchange.Reducer = links
+			s, err := Run(job, own, &turning{links: links, after: batches})
+			mu.Lock()
+			defer mu.Unlock()
+			if job.Rank() == 0 {
+				sum = s
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	return sum
+}
+
+// What runs chose by times that are known, others do again with the same bits where nothing is measured and no time is the
+// same: a strategy that reuses thresholds, over several buckets, selected from anew, and left when links became faster.
+func TestChoicesAreDoneAgain(t *testing.T) {
+	auto := distopt.Config{Strategy: tune.Auto, Spars: 0.05, Every: 7, Plan: distopt.PlanOne}
+	paper, buckets := auto, distopt.Config{Strategy: distopt.DLGS, Spars: 0.05, Every: 7, Plan: "mgwfbp"}
+	paper.Rule, paper.Accumulation = compress.RulePaper, 2
+	for seed, c := range []struct {
+		np, steps int
+		exchange  distopt.Config
+		want      string
+	}{
+		{2, 240, auto, "12:dlgs/one=4; 15:reselect; 116:fp32/one=4"},
+		{3, 240, auto, "12:dlgs/one=4; 15:reselect; 116:fp32/one=4"},
+		{3, 240, paper, "12:dlgs/one=4; 15:reselect; 116:fp32/one=4"},
+		{2, 240, buckets, "0:one=4; 12:mgwfbp=1,3; 15:reselect; 116:mgwfbp=4; 119:reselect"},
+		{3, 60, buckets, "0:one=4; 12:mgwfbp=1,3; 15:reselect"},
+	} {
+		cfg := small()
+		cfg.Seed, cfg.Batch, cfg.Epochs, cfg.Exchange = uint64(seed), 4, 2, c.exchange
+		cfg.TrainLimit = 4 * c.np * c.steps / 2 * max(1, c.exchange.Accumulation)
+		cfg.Tuning.Measure = true
+		first := onSlowed(t, c.np, cfg, 40)
+		if text := first.Choices.String(); text != c.want {
+			t.Errorf("seed %d: chose %s, want %s", seed, text, c.want)
+		}
+		cfg.Tuning = Tuning{Choices: first.Choices}
+		again, rec := onRanks(t, c.np, cfg)
+		checkSameRun(t, fmt.Sprintf("seed %d", seed), again, first)
+		if rec.epochs[0].TuneS > 0 {
+			t.Errorf("it was measured: %+v", rec.epochs)
+		}
+	}
+}
+
+func checkSameRun(t *testing.T, what string, got, want Summary) {
+	t.Helper()
+	if got.ParamsSHA256 != want.ParamsSHA256 || got.PlanSHA256 != want.PlanSHA256 || got.Plan != want.Plan || got.Strategy != want.Strategy || got.Choices.String() != want.Choices.String() {
+		t.Errorf("%s: parameters %s, %s in plan %s %s by %s: want %s, %s in plan %s %s by %s", what,
+			got.ParamsSHA256, got.Strategy, got.Plan, got.PlanSHA256, got.Choices, want.ParamsSHA256, want.Strategy, want.Plan, want.PlanSHA256, want.Choices)
+	}
+}
