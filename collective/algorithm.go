@@ -14,14 +14,14 @@ const (
 	Pairwise     = "pairwise" // every rank with each other one, part by part
 	Direct       = "direct"   // in shared memory; where all ranks share it
 	Naive        = "naive"    // everything to rank 0 and back, the straw man
-	Auto         = "auto"     // the table's choice, of Config alone
+	Auto         = "auto"     // what the rules choose; of Config alone
 )
 
-// method is an algorithm in a table or a tag.
+// method is an algorithm in a rule or a tag.
 type method uint8
 
 const (
-	byTable method = iota // as the table of Choose says
+	byRules method = iota // as the rules say
 	byRing
 	byDoubling
 	byHalving
@@ -69,7 +69,7 @@ func offered(m method) bool {
 // Algorithms lists the algorithms that can be named.
 func Algorithms() []string {
 	var out []string
-	for m := byTable + 1; m < methods; m++ {
+	for m := byRules + 1; m < methods; m++ {
 		if offered(m) {
 			out = append(out, m.String())
 		}
@@ -150,10 +150,10 @@ var carriers = [kinds][methods]func(*Work) error{
 		byDirect:   (*Work).directExchange,
 	},
 	kindSend: {
-		byTable: (*Work).sendPair,
+		byRules: (*Work).sendPair,
 	},
 	kindReceive: {
-		byTable: (*Work).receivePair,
+		byRules: (*Work).receivePair,
 	},
 	kindSharded: {
 		byDirect: (*Work).directSharded,

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// The choice of an algorithm: a table that a group makes once, from what is the
-// same on every rank.
+// The choice of an algorithm: rules that a group makes once, from what is the same on
+// every rank.
 
-// situation is what the fixed table depends on.
+// situation is what the default rules depend on.
 type situation struct {
 	ranks int
 	hosts int // how many hosts the ranks are on
@@ -21,36 +21,36 @@ type situation struct {
 // several says that there are hosts, and several ranks on one.
 func (s situation) several() bool { return 1 < s.hosts && s.hosts < s.ranks }
 
-// rule is a line of a table: what carries out operations of up to so many bytes.
+// rule is what carries out operations of up to so many bytes.
 type rule struct {
-	upTo   int // of the operand; 0: all that are longer than the line before says
+	upTo   int // of the operand; 0: all that are longer than the rule before says
 	method method
 }
 
-// table has the rules of each operation, the shortest operands first.
-type table [kinds][]rule
+// ruleSet has the rules of each operation, the shortest operands first.
+type ruleSet [kinds][]rule
 
-func (t *table) choose(k kind, bytes int) method {
+func (t *ruleSet) choose(k kind, bytes int) method {
 	for _, r := range t[k] {
 		if bytes <= r.upTo || r.upTo == 0 {
 			return r.method
 		}
 	}
-	return byTable // of send and receive
+	return byRules // of send and receive
 }
 
-// fixedTable is what holds where nothing was tuned: results depend on the order of
+// defaultRules hold where nothing was tuned: results depend on the order of
 // sums, so that runs are only reproducible when nothing that is measured has a
 // say. Its bounds were measured over loopback TCP with 2 to 4 ranks.
-func fixedTable(s situation) *table {
-	t := new(table)
+func defaultRules(s situation) *ruleSet {
+	t := new(ruleSet)
 	for k := range kinds {
-		t[k] = fixedRules(k, s)
+		t[k] = defaultRulesOf(k, s)
 	}
 	return t
 }
 
-func fixedRules(k kind, s situation) []rule {
+func defaultRulesOf(k kind, s situation) []rule {
 	if s.shared && carrier(k, byDirect) != nil {
 		return []rule{{0, byDirect}}
 	}
@@ -104,25 +104,25 @@ func fixedRules(k kind, s situation) []rule {
 	return nil
 }
 
-// fixed is the table of this group unless it was tuned.
-func (g *Group) fixed() *table {
+// defaults are the rules of this group unless it was tuned.
+func (g *Group) defaults() *ruleSet {
 	hosts := g.hosts
 	if g.hosting == nil { // too many ranks on one
 		hosts = g.size
 	}
-	return fixedTable(situation{ranks: g.size, hosts: hosts, shared: g.share.whole(g.size)})
+	return defaultRules(situation{ranks: g.size, hosts: hosts, shared: g.share.whole(g.size)})
 }
 
 // method is the algorithm of an operation: the configured one where the
-// operation has it, else the table's.
+// operation has it, else what the rules say.
 func (g *Group) method(k kind, bytes int) method {
 	if k == kindSharded {
 		return byDirect // there is no other
 	}
-	if g.named != byTable && carrier(k, g.named) != nil {
+	if g.named != byRules && carrier(k, g.named) != nil {
 		return g.named
 	}
-	return g.table.Load().choose(k, bytes)
+	return g.rules.Load().choose(k, bytes)
 }
 
 // Choice returns the algorithm of an operation of so many bytes, such as
@@ -138,20 +138,20 @@ func (g *Group) Choice(op string, bytes int) string {
 // Explain describes in lines of text which algorithm carries out which operation, by
 // the bytes of its operand (of one part in gather and scatter), and why.
 func (g *Group) Explain() string {
-	t := g.table.Load()
-	why := "by the fixed table"
+	t := g.rules.Load()
+	why := "by the default rules"
 	if g.tuned.Load() {
 		why = "by a tuned profile"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s, %s", counted(g.size, "rank"), counted(g.hosts, "host"), why)
-	if g.named != byTable {
+	if g.named != byRules {
 		fmt.Fprintf(&b, "; %v wherever an operation has it", g.named)
 	}
 	for k := range kindSend {
 		fmt.Fprintf(&b, "\n%-13s ", k)
 		rules := t[k]
-		if g.named != byTable && carrier(k, g.named) != nil {
+		if g.named != byRules && carrier(k, g.named) != nil {
 			rules = []rule{{0, g.named}}
 		}
 		for i, r := range rules {
@@ -200,9 +200,9 @@ type Link struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// Profile is a table made by Tune for a group of Ranks on Hosts. Results depend on
-// the order of sums and so on the table: runs with the same profile give the same
-// bits.
+// Profile is the rules that Tune made for a group of Ranks on Hosts, and what it measured.
+// Results depend on the order of sums and so on the rules: runs with the same profile give
+// the same bits.
 type Profile struct {
 	Ranks    int  `json:"ranks"`
 	Hosts    int  `json:"hosts"`
@@ -215,14 +215,14 @@ type Profile struct {
 
 // Validate reports all faults of p.
 func (p Profile) Validate() error {
-	_, err := p.table()
+	_, err := p.ruleSet()
 	return err
 }
 
-// table is p's over an empty one.
-func (p Profile) table() (t *table, err error) {
+// ruleSet is p's rules alone.
+func (p Profile) ruleSet() (t *ruleSet, err error) {
 	var faults []string
-	t = new(table)
+	t = new(ruleSet)
 	for i, r := range p.Rules {
 		k := kind(slices.Index(kindNames[:], r.Operation))
 		m, ok := methodOf(r.Algorithm)
@@ -256,14 +256,14 @@ func (p Profile) table() (t *table, err error) {
 // that is wrong, or for another number of ranks or hosts; an algorithm that needs
 // shared memory where there is none.
 func (g *Group) Use(p Profile) error {
-	t, err := p.table()
+	t, err := p.ruleSet()
 	if err != nil {
 		return fmt.Errorf("collective: %w", err)
 	}
 	if p.Ranks != g.size || p.Hosts != g.hosts {
 		return fmt.Errorf("collective: the profile is for %d ranks on %d hosts, the group has %d on %d: tune again", p.Ranks, p.Hosts, g.size, g.hosts)
 	}
-	fixed := g.fixed()
+	fixed := g.defaults()
 	for k := range t {
 		for _, r := range t[k] {
 			if r.method == byDirect && !g.share.whole(g.size) || r.method == byHierarchy && g.hosting == nil {
@@ -276,13 +276,13 @@ func (g *Group) Use(p Profile) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.table.Store(t)
+	g.rules.Store(t)
 	g.tuned.Store(true)
 	return nil
 }
 
-// rulesOf returns the rules of a table that t has for the operations given.
-func rulesOf(t *table, ks ...kind) []Rule {
+// rulesOf returns the rules that t has for the operations given.
+func rulesOf(t *ruleSet, ks ...kind) []Rule {
 	var out []Rule
 	for _, k := range ks {
 		for _, r := range t[k] {

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
-// The fixed table does not change by accident: results of earlier runs depend on
+// The default rules do not change by accident: results of earlier runs depend on
 // it.
 func TestExplain(t *testing.T) {
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestExplain(t *testing.T) {
 		cfg   Config
 		want  string
 	}{
-		{2, Config{}, `2 ranks on 1 host, by the fixed table
+		{2, Config{}, `2 ranks on 1 host, by the default rules
 allreduce     exchange to 128 KiB, then pairwise
 broadcast     tree
 allgather     doubling to 256 KiB, then ring
@@ -32,7 +32,7 @@ scatter       pairwise
 alltoall      pairwise
 alltoallv     pairwise
 `},
-		{4, Config{Hosts: []int{0, 0, 1, 1}}, `4 ranks on 2 hosts, by the fixed table
+		{4, Config{Hosts: []int{0, 0, 1, 1}}, `4 ranks on 2 hosts, by the default rules
 allreduce     doubling to 128 KiB, then hierarchical
 broadcast     hierarchical
 allgather     doubling to 256 KiB, then hierarchical
@@ -45,7 +45,7 @@ scatter       pairwise
 alltoall      pairwise
 alltoallv     pairwise
 `},
-		{9, Config{Algorithm: Halving}, `9 ranks on 1 host, by the fixed table; halving wherever an operation has it
+		{9, Config{Algorithm: Halving}, `9 ranks on 1 host, by the default rules; halving wherever an operation has it
 allreduce     halving
 broadcast     tree to 256 KiB, then ring
 allgather     doubling to 256 KiB, then ring
@@ -108,7 +108,7 @@ func FuzzProfile(f *testing.F) {
 		if json.Unmarshal([]byte(text), &p) != nil {
 			return
 		}
-		rules, err := p.table()
+		rules, err := p.ruleSet()
 		if (err == nil) != (p.Validate() == nil) {
 			t.Errorf("%s: %v, Validate says %v", text, err, p.Validate())
 		}

@@ -21,11 +21,11 @@ type Config struct {
 	// Hosts is a number for each rank of the mesh, equal for those of one host.
 	// Empty: all are on one.
 	Hosts []int
-	// Algorithm of the operations that have it; the table's for the others.
-	// Auto or empty: the table's for all.
+	// Algorithm is that of the operations that have it; the others have what the rules say.
+	// Auto or empty: all have.
 	Algorithm string
-	// Profile is a tuned table to use instead of the fixed one, see Tune and
-	// Group.Use; the same on every rank.
+	// Profile has the rules to use instead of the default ones, see Tune and Group.Use; the
+	// same on every rank.
 	Profile *Profile
 	// Timeout bounds every single wait for a peer; an operation that makes
 	// progress may take longer. 0: 10 minutes.
@@ -104,7 +104,7 @@ func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{
 			Path: pathAlgorithm, Flag: "algorithm", Scope: setting.Result,
-			About: "how ranks sum and gather, for operations that have this algorithm; auto: what a table says for the number of ranks and bytes",
+			About: "how ranks sum and gather, for operations that have this algorithm; auto: chosen by the number of ranks and bytes",
 			Value: setting.Choice(&c.Algorithm, append([]string{Auto}, Algorithms()...)...),
 		},
 		{

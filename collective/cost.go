@@ -28,9 +28,6 @@ func (c Cost) RingBytes() float64 {
 // Ring is 2(N-1)/N K/B, nearly independent of the number of ranks.
 func (c Cost) Ring() time.Duration { return c.seconds(c.RingBytes()) }
 
-// RingLimit is what Ring approaches as the number of ranks grows: 2K/B.
-func (c Cost) RingLimit() time.Duration { return c.seconds(2 * c.Bytes) }
-
 func (c Cost) seconds(bytes float64) time.Duration {
 	return time.Duration(bytes / c.Bandwidth * float64(time.Second))
 }

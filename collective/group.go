@@ -50,8 +50,8 @@ type Group struct {
 	ring       scope     // every rank, those of one host together
 	epoch      time.Time // what Work.since counts from
 	kernels    *simd.Kernels
-	table      atomic.Pointer[table]
-	tuned      atomic.Bool // the table is not the fixed one
+	rules      atomic.Pointer[ruleSet]
+	tuned      atomic.Bool // the rules are not the default ones
 	share      *share      // nil: no memory shared with other ranks
 
 	mu      sync.Mutex
@@ -112,9 +112,9 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	}
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave()
-		return nil, setting.Faultf(pathAlgorithm, "%s: %s; leave the choice to the table, or name another", Direct, g.whyNotShared())
+		return nil, setting.Faultf(pathAlgorithm, "%s: %s; use %s, or name another", Direct, g.whyNotShared(), Auto)
 	}
-	g.table.Store(g.fixed())
+	g.rules.Store(g.defaults())
 	if cfg.Profile != nil {
 		if err := g.Use(*cfg.Profile); err != nil {
 			g.share.leave()
@@ -141,7 +141,7 @@ func (g *Group) Dup() (*Group, error) {
 		return nil, err
 	}
 	if g.tuned.Load() && g.share.whole(g.size) == b.share.whole(b.size) {
-		b.table.Store(g.table.Load())
+		b.rules.Store(g.rules.Load())
 		b.tuned.Store(true)
 	}
 	g.mu.Lock()
@@ -189,8 +189,8 @@ func (g *Group) MeshRank(rank int) int { return g.ranks[rank] }
 // Hosts is how many hosts the ranks are on.
 func (g *Group) Hosts() int { return g.hosts }
 
-// Algorithm is the algorithm that was named for the group; empty: the table
-// decides.
+// Algorithm is the algorithm that was named for the group; empty: the
+// rules decide.
 func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 
 // Close ends the group and returns when its goroutines have ended. Operations

@@ -12,7 +12,7 @@ import "slices"
 //
 // The leaders of a reduce, but for the root, keep K bytes for what their host has.
 
-// treeBytes is up to where a tree is quicker than a chain, as in the table.
+// treeBytes is up to where a tree is quicker than a chain, as in the default rules.
 const treeBytes = 256 << 10
 
 // along says whether an operand goes along a chain of the scope's ranks.

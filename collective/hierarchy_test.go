@@ -96,7 +96,7 @@ func checkCrossing(t *testing.T, spies []*spy, hosts []int, n int) {
 			case 2:
 				want += 4 * (hi - lo)
 			default:
-				want += 4 * RingValues(hi-lo, len(order), place)
+				want += 4 * ringValues(hi-lo, len(order), place)
 			}
 		}
 		if got[h] != want {

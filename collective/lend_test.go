@@ -103,8 +103,8 @@ func TestLendingCostsMessages(t *testing.T) {
 		}
 		for r, m := range meshes {
 			got := m.Traffic()
-			if got.MessagesSent != want || got.PayloadSent != int64(4*RingValues(n, size, r)) {
-				t.Errorf("%d values: rank %d sent %d messages with %d bytes, want %d with %d", n, r, got.MessagesSent, got.PayloadSent, want, 4*RingValues(n, size, r))
+			if got.MessagesSent != want || got.PayloadSent != int64(4*ringValues(n, size, r)) {
+				t.Errorf("%d values: rank %d sent %d messages with %d bytes, want %d with %d", n, r, got.MessagesSent, got.PayloadSent, want, 4*ringValues(n, size, r))
 			}
 		}
 	}

@@ -10,8 +10,8 @@ package collective
 // 2(N-1)/N K bytes in 2(N-1) messages, but in two rounds instead of 2(N-1). It suits
 // few ranks; its parts cross the boundaries of hosts many times over.
 
-// lane is one direction's walk over the messages of all steps.
-type lane struct {
+// walk is how far one direction is in the messages of all steps.
+type walk struct {
 	step    int // 1 to size-1
 	segment int // of the step, beyond the last message
 	at      int // messages so far
@@ -20,7 +20,7 @@ type lane struct {
 // pairwise carries out all steps of move.
 func (w *Work) pairwise(move func(*Work, int) step) error {
 	depth := w.depth()
-	out, asked, in := lane{step: 1}, lane{step: 1}, lane{step: 1}
+	out, asked, in := walk{step: 1}, walk{step: 1}, walk{step: 1}
 	for {
 		for asked.at < in.at+depth {
 			s, i, ok := w.nextOf(&asked, move, false)
@@ -49,7 +49,7 @@ func (w *Work) pairwise(move func(*Work, int) step) error {
 // everything up to the same place of the same step, which keeps parts of different
 // lengths from making ranks wait for each other in a circle, and up to `depth`
 // messages more.
-func (w *Work) sendUntil(out *lane, in lane, all bool, depth int, move func(*Work, int) step) error {
+func (w *Work) sendUntil(out *walk, in walk, all bool, depth int, move func(*Work, int) step) error {
 	for {
 		next := *out
 		s, i, ok := w.nextOf(&next, move, true)
@@ -65,8 +65,8 @@ func (w *Work) sendUntil(out *lane, in lane, all bool, depth int, move func(*Wor
 	}
 }
 
-// nextOf moves a lane on to its next message: segment i of s.
-func (w *Work) nextOf(l *lane, move func(*Work, int) step, sending bool) (s step, i int, ok bool) {
+// nextOf moves a walk on to its next message: segment i of s.
+func (w *Work) nextOf(l *walk, move func(*Work, int) step, sending bool) (s step, i int, ok bool) {
 	for ; l.step < w.scope.size; l.step, l.segment = l.step+1, 0 {
 		s = move(w, l.step)
 		n := w.segmentsOf(s.in)

@@ -113,7 +113,7 @@ func (g *Group) numberPair(w *Work, blocking bool) error {
 	}
 	w.number, w.seq = *counter, uint32(*counter)
 	*counter++
-	w.how, w.sig = byTable, w.signature()
+	w.how, w.sig = byRules, w.signature()
 	g.talking = append(g.talking, w)
 	if !blocking {
 		g.workers.Add(1)

@@ -46,17 +46,6 @@ func RingChunk(n, size, i int) (lo, hi int) {
 	return lo, hi
 }
 
-// RingValues is how many values rank sends in an allreduce of n values:
-// 2n - size(chunk rank+1) - size(chunk rank+2).
-func RingValues(n, size, rank int) int {
-	sent := 0
-	for _, step := range RingSchedule(rank, size) {
-		lo, hi := RingChunk(n, size, step.Send)
-		sent += hi - lo
-	}
-	return sent
-}
-
 func mod(a, n int) int { return (a%n + n) % n }
 
 func (w *Work) ringAllReduce() error {

@@ -57,7 +57,7 @@ func (s signature) String() string {
 	if k.rooted() {
 		out += fmt.Sprintf(" with root %d", uint64(s>>16&1023))
 	}
-	if how != byTable {
+	if how != byRules {
 		out += " by " + how.String()
 	}
 	return out

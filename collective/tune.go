@@ -16,7 +16,7 @@ const (
 	maxProfile = 1 << 20 // bytes of a profile as text
 )
 
-// Tune measures the group's links and returns the table that the formulas of
+// Tune measures the group's links and returns the rules that the formulas of
 // docs/costs.md make of them: for each class of links, within a host and between
 // two, the time of short messages back and forth and of long ones both ways, and the
 // time that a rank takes to add, all at once as in an operation. All
@@ -134,9 +134,9 @@ func (p Profile) add() float64 {
 	return 0
 }
 
-// rules derives the table from the links.
+// rules are what the links make quickest.
 func (p Profile) rules(g *Group) []Rule {
-	fixed, t, flat := g.fixed(), new(table), flatOn(g.hostOf)
+	fixed, t, flat := g.defaults(), new(ruleSet), flatOn(g.hostOf)
 	for k := range kindSend {
 		if len(fixed[k]) == 1 && fixed[k][0].method == byDirect {
 			t[k] = fixed[k] // no links are involved
@@ -159,13 +159,13 @@ func (p Profile) rules(g *Group) []Rule {
 
 // flat is an algorithm that knows of no hosts, and what it sends over the wire of one.
 type flat struct {
-	figures
+	formulas
 	wire float64 // in K
 }
 
 func flatOn(hosts []int) []flat {
 	var out []flat
-	for _, f := range allFigures() {
+	for _, f := range allFormulas() {
 		if fits(f.method, len(hosts)) == nil && f.method != byNaive {
 			out = append(out, flat{f, f.across(hosts)})
 		}
@@ -173,7 +173,7 @@ func flatOn(hosts []int) []flat {
 	return out
 }
 
-// even is the operation whose figures another one of parts that differ in length has.
+// even is the operation whose formulas another one of parts that differ in length has.
 func (k kind) even() kind {
 	switch k {
 	case kindAllGatherV:
@@ -245,8 +245,8 @@ func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
 	case k != kindAllReduce: // parts go one by one, a host's each
 		took = time.Duration(float64((p.Hosts-1)*(local-1)) * p.SameHost.LatencySeconds * float64(time.Second))
 	}
-	took += figuresOf(k, within).over(p.SameHost, p.add(), local, 0, float64(bytes))
-	return took + figuresOf(k, between).over(p.Between, add, p.Hosts, 0, float64(bytes)), true
+	took += formulasOf(k, within).over(p.SameHost, p.add(), local, 0, float64(bytes))
+	return took + formulasOf(k, between).over(p.Between, add, p.Hosts, 0, float64(bytes)), true
 }
 
 // treeOrChain is what a hierarchical broadcast or reduce takes among so many ranks.

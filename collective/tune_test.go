@@ -64,7 +64,7 @@ func TestRulesOfLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Rules = p.rules(g)
-		tab, err := p.table()
+		tab, err := p.ruleSet()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestRulesOfAdding(t *testing.T) {
 	all := func(add float64) (out [2]float64) {
 		p := Profile{Ranks: 8, Hosts: 2, SameHost: near, Between: near, AddBytesPerSecond: add}
 		took, _ := p.hierarchical(kindAllReduce, 1<<20)
-		for _, f := range allFigures() {
+		for _, f := range allFormulas() {
 			if f.kind == kindAllGather && f.method == byRing {
 				out[1] = f.over(near, p.add(), 8, 0, 1<<20).Seconds()
 			}

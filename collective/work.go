@@ -176,7 +176,7 @@ func (w *Work) execute() error {
 	}
 	w.stamp()
 	if w.kind.pairs() {
-		return carrier(w.kind, byTable)(w)
+		return carrier(w.kind, byRules)(w)
 	}
 	if w.how == byDirect {
 		if err := w.aborted(); err != nil {

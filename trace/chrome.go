@@ -106,11 +106,11 @@ func (t *timeline) part(p part) {
 	thread, end := 1, int64(0)
 	for rest := p.spans; len(rest) > 0; {
 		n := 0
-		for n < len(rest) && rest[n].lane == rest[0].lane {
+		for n < len(rest) && rest[n].track == rest[0].track {
 			end = max(end, rest[n].start+rest[n].length)
 			n++
 		}
-		thread += t.lane(process, thread, rest[:n])
+		thread += t.track(process, thread, rest[:n])
 		rest = rest[n:]
 	}
 	if p.dropped > 0 {
@@ -119,13 +119,13 @@ func (t *timeline) part(p part) {
 	t.ranks = append(t.ranks, rankNote{p.rank, micros(p.offset), micros(p.bound), len(p.spans), p.dropped})
 }
 
-// lane writes the spans of one lane in threads from first on, and returns how
+// track writes the spans of one track in threads from first on, and returns how
 // many there are.
-func (t *timeline) lane(process, first int, spans []span) int {
-	lane := spans[0].lane
-	rows, n := rowsOf(spans, lane != Exchange)
+func (t *timeline) track(process, first int, spans []span) int {
+	track := spans[0].track
+	rows, n := rowsOf(spans, track != Exchange)
 	for row := range n {
-		name := lane.String()
+		name := track.String()
 		if row > 0 {
 			name = fmt.Sprintf("%s %d", name, row+1)
 		}
@@ -159,7 +159,7 @@ func (t *timeline) span(process, thread int, s span) {
 		Start  micros   `json:"ts"`
 		Length micros   `json:"dur"`
 		Args   spanArgs `json:"args"`
-	}{event{Phase: "X", Name: s.name, Category: s.lane.String(), Process: process, Thread: thread}, micros(s.start), micros(s.length), args})
+	}{event{Phase: "X", Name: s.name, Category: s.track.String(), Process: process, Thread: thread}, micros(s.start), micros(s.length), args})
 	if t.err == nil {
 		t.err = err
 	}

@@ -64,7 +64,7 @@ func (p part) encode(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(p.spans)))
 	for _, s := range p.spans {
-		b = append(b, byte(s.lane))
+		b = append(b, byte(s.track))
 		b = binary.AppendUvarint(b, places[s.name])
 		b = binary.AppendUvarint(b, places[s.detail])
 		b = binary.AppendUvarint(b, uint64(s.start))
@@ -180,7 +180,7 @@ func (d *decoder) text() string {
 }
 
 func (d *decoder) span(texts []string) span {
-	s := span{lane: Lane(d.number(uint64(lanes) - 1))}
+	s := span{track: Track(d.number(uint64(tracks) - 1))}
 	s.name, s.detail = d.oneOf(texts), d.oneOf(texts)
 	s.start = d.number(math.MaxInt64)
 	s.length = d.number(uint64(math.MaxInt64 - s.start))

@@ -11,10 +11,10 @@ func somePart() part {
 	return part{
 		rank: 3, offset: -5e9, bound: 12_345, dropped: 7,
 		spans: []span{
-			{lane: Forward, name: "forward", start: 0, length: 10, bytes: -1, step: 0},
-			{lane: Exchange, name: "bucket 0", detail: "ring", start: 5, length: math.MaxInt64 - 5, bytes: 1 << 40, step: 12},
-			{lane: Exchange, name: "bucket 1", detail: "ring", start: 300, length: 0, bytes: 0, step: 12},
-			{lane: Checkpoint, name: "", start: 1 << 50, length: 3, bytes: -1, step: -1},
+			{track: Forward, name: "forward", start: 0, length: 10, bytes: -1, step: 0},
+			{track: Exchange, name: "bucket 0", detail: "ring", start: 5, length: math.MaxInt64 - 5, bytes: 1 << 40, step: 12},
+			{track: Exchange, name: "bucket 1", detail: "ring", start: 300, length: 0, bytes: 0, step: 12},
+			{track: Checkpoint, name: "", start: 1 << 50, length: 3, bytes: -1, step: -1},
 		},
 	}
 }
@@ -68,7 +68,7 @@ func FuzzDecodePart(f *testing.F) {
 			t.Fatalf("%d bytes are %d spans of rank %d", len(b), len(p.spans), p.rank)
 		}
 		for _, s := range p.spans {
-			if s.start < 0 || s.length < 0 || s.start+s.length < 0 || s.lane >= lanes || len(s.name) > maxText {
+			if s.start < 0 || s.length < 0 || s.start+s.length < 0 || s.track >= tracks || len(s.name) > maxText {
 				t.Fatalf("span %+v is accepted", s)
 			}
 		}

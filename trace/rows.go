@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// sortSpans brings spans in the order in which they are written: lane by lane, by
+// sortSpans brings spans in the order in which they are written: track by track, by
 // their start, and what contains another before it.
 func sortSpans(spans []span) {
 	slices.SortStableFunc(spans, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.start, b.start), cmp.Compare(b.length, a.length))
+		return cmp.Or(cmp.Compare(a.track, b.track), cmp.Compare(a.start, b.start), cmp.Compare(b.length, a.length))
 	})
 }
 
-// rowsOf gives each of some sorted spans of one lane a row, from 0, the first one
+// rowsOf gives each of some sorted spans of one track a row, from 0, the first one
 // that has room: a viewer drops what overlaps in a row without nesting. Without
 // nest, nothing may overlap at all: boxes below each other look as if one had
 // called the other.

@@ -23,28 +23,28 @@ import (
 	"time"
 )
 
-// Lane is a stage of training: a row of the timeline.
-type Lane uint8
+// Track is what a rank does, as a row of the timeline shows it.
+type Track uint8
 
-// The stages, in the order in which a rank's rows stand below each other.
+// The tracks, in the order in which a rank's rows stand below each other.
 const (
-	Data       Lane = iota // waiting for the next batch
-	Forward                // the loss of a batch
-	Backward               // its gradients; what Compress shows meanwhile is part of it
-	Compress               // selecting or rounding a bucket
-	Exchange               // a bucket's way, from its start until it was agreed
-	Update                 // the optimizer's rule
-	Evaluation             // the whole of it
-	Checkpoint             // writing, and gathering what is written
-	lanes
+	Data       Track = iota // waiting for the next batch
+	Forward                 // the loss of a batch
+	Backward                // its gradients; what Compress shows meanwhile is part of it
+	Compress                // selecting or rounding a bucket
+	Exchange                // a bucket's way, from its start until it was agreed
+	Update                  // the optimizer's rule
+	Evaluation              // the whole of it
+	Checkpoint              // writing, and gathering what is written
+	tracks
 )
 
-// String returns the lane's name.
-func (l Lane) String() string {
-	if l < lanes {
-		return [...]string{"data wait", "forward", "backward", "compress", "exchange", "update", "evaluation", "checkpoint"}[l]
+// String returns the track's name.
+func (t Track) String() string {
+	if t < tracks {
+		return [...]string{"data wait", "forward", "backward", "compress", "exchange", "update", "evaluation", "checkpoint"}[t]
 	}
-	return fmt.Sprintf("Lane(%d)", uint8(l))
+	return fmt.Sprintf("Track(%d)", uint8(t))
 }
 
 // DefaultSpans is how many spans a rank keeps if Config does not say: 9 MiB.
@@ -97,7 +97,7 @@ type span struct {
 	start, length int64
 	bytes         int64 // of an exchange; -1 for none
 	step          int64 // -1 for what is of none
-	lane          Lane
+	track         Track
 }
 
 // New makes a recorder. Errors: a bad configuration.
@@ -131,13 +131,13 @@ func (r *Recorder) BeginStep(step int64) {
 	r.mu.Unlock()
 }
 
-// Span records that something went on in a lane from start to end. Spans of one
-// lane may overlap: those that do not nest get a row each, and those of Exchange
+// Span records that something went on in a track from start to end. Spans of one
+// track may overlap: those that do not nest get a row each, and those of Exchange
 // never nest. A span whose start is the zero time is ignored. name is kept, so it
 // should be made once and not for every step.
-func (r *Recorder) Span(lane Lane, name string, start, end time.Time) {
+func (r *Recorder) Span(track Track, name string, start, end time.Time) {
 	if r != nil {
-		r.add(span{lane: lane, name: name, bytes: -1}, start, end)
+		r.add(span{track: track, name: name, bytes: -1}, start, end)
 	}
 }
 
@@ -145,12 +145,12 @@ func (r *Recorder) Span(lane Lane, name string, start, end time.Time) {
 // rank sent for it.
 func (r *Recorder) Sent(name, how string, bytes int64, start, end time.Time) {
 	if r != nil {
-		r.add(span{lane: Exchange, name: name, detail: how, bytes: bytes}, start, end)
+		r.add(span{track: Exchange, name: name, detail: how, bytes: bytes}, start, end)
 	}
 }
 
 func (r *Recorder) add(s span, start, end time.Time) {
-	if start.IsZero() || s.lane >= lanes {
+	if start.IsZero() || s.track >= tracks {
 		return
 	}
 	s.start = int64(start.Sub(r.epoch))
@@ -159,7 +159,7 @@ func (r *Recorder) add(s span, start, end time.Time) {
 	if len(r.spans) == cap(r.spans) || r.limit > 0 && r.begun > r.limit {
 		r.dropped++
 	} else {
-		if s.step = r.step; s.lane > Update {
+		if s.step = r.step; s.track > Update {
 			s.step = -1
 		}
 		r.spans = append(r.spans, s)

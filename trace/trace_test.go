@@ -63,11 +63,11 @@ func TestSpansKnowTheirStep(t *testing.T) {
 	r.Sent("bucket 0", "ring", 44, r.at(3), r.at(5))
 	r.Span(Checkpoint, "checkpoint", r.at(6), r.at(5)) // a clock that went back
 	r.Span(Update, "no start", time.Time{}, r.at(5))
-	r.Span(lanes, "no lane", r.at(6), r.at(7))
+	r.Span(tracks, "no track", r.at(6), r.at(7))
 	want := []span{
-		{lane: Data, name: "data", start: 1, length: 1, bytes: -1, step: -1},
-		{lane: Exchange, name: "bucket 0", detail: "ring", start: 3, length: 2, bytes: 44, step: 7},
-		{lane: Checkpoint, name: "checkpoint", start: 6, bytes: -1, step: -1},
+		{track: Data, name: "data", start: 1, length: 1, bytes: -1, step: -1},
+		{track: Exchange, name: "bucket 0", detail: "ring", start: 3, length: 2, bytes: 44, step: 7},
+		{track: Checkpoint, name: "checkpoint", start: 6, bytes: -1, step: -1},
 	}
 	if len(r.spans) != len(want) {
 		t.Fatalf("%d spans, want %d: %+v", len(r.spans), len(want), r.spans)
@@ -119,9 +119,9 @@ func TestConfigReportsEveryFault(t *testing.T) {
 
 func TestLaneNames(t *testing.T) {
 	seen := map[string]bool{}
-	for l := range lanes {
+	for l := range tracks {
 		if name := l.String(); name == "" || seen[name] {
-			t.Errorf("lane %d is called %q", l, name)
+			t.Errorf("track %d is called %q", l, name)
 		} else {
 			seen[name] = true
 		}

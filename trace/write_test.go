@@ -104,7 +104,7 @@ func checkRow(t *testing.T, name string, list []box) {
 		if i > 0 && b.start < list[i-1].start {
 			t.Errorf("%s: %+v comes after %+v", name, b, list[i-1])
 		}
-		if lane, _, _ := strings.Cut(name, " "); !strings.HasPrefix(b.cat, lane) {
+		if track, _, _ := strings.Cut(name, " "); !strings.HasPrefix(b.cat, track) {
 			t.Errorf("%s: %+v is of another stage", name, b)
 		}
 		for len(open) > 0 && open[len(open)-1].end <= b.start+1e-6 {

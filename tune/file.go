@@ -29,7 +29,7 @@ const maxFile = 64 << 20
 type Profile struct {
 	// Planner is what plans and strategies are chosen by.
 	Planner *bucket.Profile `json:"planner,omitempty"`
-	// Collectives is the table of algorithms of a group.
+	// Collectives are the rules by which a group chooses algorithms.
 	Collectives *collective.Profile `json:"collectives,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type Profile struct {
 func (p Profile) Validate() error {
 	var errs []error
 	if p.Planner == nil && p.Collectives == nil {
-		errs = append(errs, errors.New("neither a planner's part nor a table of collectives"))
+		errs = append(errs, errors.New("neither a planner's part nor rules of collectives"))
 	}
 	if p.Planner != nil {
 		errs = append(errs, p.Planner.Validate())

@@ -84,7 +84,7 @@ func TestBenchAllReduce(t *testing.T) {
 // The table in force is that of the ranks there are, and of what was named.
 func TestExplain(t *testing.T) {
 	for line, want := range map[string][]string{
-		"--np 3 --transport mem":                  {"3 ranks on 1 host, by the fixed table\nallreduce     doubling to 128 KiB, then pairwise\n", "\nbarrier       doubling\n"},
+		"--np 3 --transport mem":                  {"3 ranks on 1 host, by the default rules\nallreduce     doubling to 128 KiB, then pairwise\n", "\nbarrier       doubling\n"},
 		"--np 3 --transport mem --algorithm ring": {"; ring wherever an operation has it\nallreduce     ring\n", "\nbarrier       doubling\n"},
 	} {
 		status, out, errs := command(t, "bench allreduce --explain "+line)

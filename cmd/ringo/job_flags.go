@@ -59,7 +59,7 @@ type jobFlags struct {
 func (f *jobFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.np, "np", 1, "number of `ranks` (workers)")
 	fs.StringVar(&f.transport, "transport", "auto", "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), auto (mem for one rank, else shm; says so where that is not to be had)")
-	fs.StringVar(&f.algorithm, "algorithm", autoAlgorithm, "`algorithm` of operations that have it: "+algorithmList()+"; auto: a fixed table's")
+	fs.StringVar(&f.algorithm, "algorithm", autoAlgorithm, "`algorithm` of operations that have it: "+algorithmList()+"; auto: chosen by the number of ranks and bytes")
 	f.tuning.register(fs)
 	f.registerMember(fs)
 	fs.IntVar(&f.threads, "threads", 0, "compute `threads` per rank; 0 shares this machine's cores among the ranks started here. The result does not depend on it")

@@ -48,7 +48,7 @@ func (t *tuning) check(cmd *cobra.Command, alone bool, faults *faultList) {
 	if t.loaded, err = tune.Load(t.profile); err != nil {
 		faults.add("--profile: %w", err)
 	} else if t.loaded.Collectives == nil && !plans(cmd) {
-		faults.add("--profile %s has no table of collectives, and nothing else is chosen here: leave it out", t.profile)
+		faults.add("--profile %s has no rules of collectives, and nothing else is chosen here: leave it out", t.profile)
 	}
 }
 

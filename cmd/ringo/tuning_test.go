@@ -24,7 +24,7 @@ func TestTuneIsSavedAndUsed(t *testing.T) {
 	if err != nil || p.Collectives == nil || p.Collectives.Ranks != 3 || p.Collectives.SameHost.LatencySeconds <= 0 || len(p.Collectives.Rules) == 0 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	// one that differs from the fixed table, to see that it is used
+	// one that differs from the default rules, to see that it is used
 	p.Collectives.Rules = []collective.Rule{{Operation: "allreduce", Algorithm: collective.Pairwise}}
 	if err := tune.Save(file, p); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestTuneUsage(t *testing.T) {
 			{"--profile nowhere", "--profile: tune: loading a profile: open nowhere"},
 			{"--profile " + links, "--profile: " + links, `rule 0: barrier has no algorithm "ring"`},
 			{"--profile " + bare, "--profile: " + bare, `format ""`, "measure again"},
-			{"--profile " + planner, "--profile " + planner + " has no table of collectives"},
+			{"--profile " + planner, "--profile " + planner + " has no rules of collectives"},
 		} {
 			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
 		}

@@ -44,7 +44,7 @@ func (c *command) check(spec models.Spec) error {
 func plannerPart(path string) (bucket.Profile, error) {
 	p, err := tune.Load(path)
 	if err == nil && p.Planner == nil {
-		err = fmt.Errorf("%s has a table of collectives alone: nothing to plan from", path)
+		err = fmt.Errorf("%s has rules of collectives alone: nothing to plan from", path)
 	}
 	if err != nil {
 		return bucket.Profile{}, err

@@ -63,7 +63,7 @@ func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) er
 	c.Register(cmd)
 	cmd.Flags().IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` in float32 values")
 	cmd.Flags().DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size")
-	cmd.Flags().BoolVar(&c.explain, "explain", false, "show the table of algorithms in force, of all operations, and measure nothing")
+	cmd.Flags().BoolVar(&c.explain, "explain", false, "show which algorithms are in force, of all operations, and measure nothing")
 	console.JSON(cmd, &c.json, "size")
 	return cmd
 }

@@ -61,7 +61,7 @@ func runOf(k kind, g *Group, n int) error {
 
 // Each figure is what the mesh counts, for several numbers of ranks and lengths.
 func TestFiguresAgainstCounters(t *testing.T) {
-	for _, f := range allFigures() {
+	for _, f := range allFormulas() {
 		for _, size := range []int{2, 3, 4, 5, 7, 8, 9, 12} {
 			if fits(f.method, size) != nil {
 				continue
@@ -96,7 +96,7 @@ func TestFiguresAgainstCounters(t *testing.T) {
 // as many seconds as it has steps; those of halving and doubling whose chunks wrap
 // around up to twice as many.
 func TestSteps(t *testing.T) {
-	for _, f := range allFigures() {
+	for _, f := range allFormulas() {
 		for _, size := range []int{2, 3, 4, 5, 8, 9} {
 			if fits(f.method, size) != nil {
 				continue
@@ -128,7 +128,7 @@ func TestSteps(t *testing.T) {
 // So is what the busiest host sends to others or gets from them, whatever ranks it has.
 func TestAcrossAgainstCounters(t *testing.T) {
 	const n = 12
-	for _, f := range allFigures() {
+	for _, f := range allFormulas() {
 		for _, hosts := range append(hostings, []int{0, 0, 0, 0, 1, 1, 1, 1}) {
 			if fits(f.method, len(hosts)) != nil {
 				continue
@@ -161,11 +161,11 @@ func TestAcrossAgainstCounters(t *testing.T) {
 // Every algorithm of every operation is in the table.
 func TestFiguresAreComplete(t *testing.T) {
 	have := map[[2]int]bool{}
-	for _, f := range allFigures() {
+	for _, f := range allFormulas() {
 		have[[2]int{int(f.kind), int(f.method)}] = true
 	}
 	for k := range kindSend {
-		for m := byTable + 1; m < methods; m++ {
+		for m := byRules + 1; m < methods; m++ {
 			in := k
 			if k == kindAllGatherV || k == kindAllToAllV {
 				in-- // parts that are equal
@@ -174,18 +174,18 @@ func TestFiguresAreComplete(t *testing.T) {
 				}
 			}
 			if carrier(k, m) != nil && m != byDirect && m != byHierarchy && !have[[2]int{int(in), int(m)}] {
-				t.Errorf("%v by %v has no figures", k, m)
+				t.Errorf("%v by %v has no formulas", k, m)
 			}
 		}
 	}
 }
 
-// docs/costs.md shows the figures as they are here; where it does not, the failing
+// docs/costs.md shows the formulas as they are here; where it does not, the failing
 // test prints the table that it must have.
 func TestCostsDocument(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| operation | algorithm | steps | the busiest rank sends | all ranks send | messages |\n|---|---|---|---|---|---|\n")
-	for _, f := range allFigures() {
+	for _, f := range allFormulas() {
 		fmt.Fprintf(&b, "| %v | %v | %s | %s | %s | %s |\n", f.kind, f.method, f.text[0], f.text[1], f.text[2], f.text[3])
 	}
 	doc, err := os.ReadFile("../docs/costs.md")
@@ -193,6 +193,6 @@ func TestCostsDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(doc), b.String()) {
-		t.Errorf("docs/costs.md differs from the figures, its table must be\n%s", b.String())
+		t.Errorf("docs/costs.md differs from the formulas, its table must be\n%s", b.String())
 	}
 }

@@ -5,7 +5,7 @@ package collective
 
 // across is the most that a host sends to the others or gets from them, in K, with ranks
 // on the hosts given and rank 0 as the root.
-func (f figures) across(hosts []int) float64 {
+func (f formulas) across(hosts []int) float64 {
 	out, in := map[int]float64{}, map[int]float64{}
 	f.sends(hosts, func(from, to int, k float64) {
 		if a, b := hosts[from], hosts[to]; a != b {
@@ -24,7 +24,7 @@ func (f figures) across(hosts []int) float64 {
 }
 
 // sends calls each for what a rank sends to another, in K.
-func (f figures) sends(hosts []int, each func(from, to int, k float64)) {
+func (f formulas) sends(hosts []int, each func(from, to int, k float64)) {
 	n := len(hosts)
 	switch {
 	case f.method == byRing && f.kind.rooted():
@@ -61,7 +61,7 @@ func (f figures) sends(hosts []int, each func(from, to int, k float64)) {
 
 // along is what goes between a rank and one that is further from the root: away from it,
 // towards it, or both.
-func (f figures) along(near, far int, k float64, each func(from, to int, k float64)) {
+func (f formulas) along(near, far int, k float64, each func(from, to int, k float64)) {
 	if f.kind != kindReduce && f.kind != kindGather {
 		each(near, far, k)
 	}
@@ -71,7 +71,7 @@ func (f figures) along(near, far int, k float64, each func(from, to int, k float
 }
 
 // ways is 2 for what goes to the root and back.
-func (f figures) ways() float64 {
+func (f formulas) ways() float64 {
 	if f.kind == kindAllReduce {
 		return 2
 	}
@@ -80,7 +80,7 @@ func (f figures) ways() float64 {
 
 // circle calls each for the distances at which every rank sends to another, or the other
 // way round, which crosses the same boundaries.
-func (f figures) circle(n int, each func(far int, k float64)) {
+func (f formulas) circle(n int, each func(far int, k float64)) {
 	if f.method == byPairs || f.method == byExchange {
 		for far := 1; far < n; far++ {
 			each(far, f.busiest(n)/float64(n-1))

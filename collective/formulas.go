@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// figures is what an operation costs by an algorithm, as functions of the number
+// formulas are what an operation costs by an algorithm, as functions of the number
 // of ranks N, with L = ceil(log2 N), P = 2^floor(log2 N) and K the bytes of the
 // whole: an allreduce's slice, what an allgather or gather collects, what the
 // others begin with. docs/costs.md shows them; tests hold them against the
 // counters of a mesh.
-type figures struct {
+type formulas struct {
 	kind   kind
 	method method
 
@@ -54,8 +54,8 @@ func treeBundles(n int) int {
 	return sum
 }
 
-func allFigures() []figures {
-	return []figures{
+func allFormulas() []formulas {
+	return []formulas{
 		{kindAllReduce, byRing, twice, perRank(twice), whole(twice), perRank(less1), func(n int) int { return n * twice(n) },
 			[4]string{"2(N-1)", "2(N-1)/N K", "2(N-1) K", "2N(N-1)"}},
 		{kindAllReduce, byHalving, func(n int) int { return 2 * rounds(n) }, perRank(twice), whole(twice), perRank(less1), func(n int) int { return 2 * wrapped(n) },
@@ -116,10 +116,10 @@ func allFigures() []figures {
 	}
 }
 
-// figuresOf returns the figures of an operation by an algorithm that it has.
-func figuresOf(k kind, m method) figures {
-	all := allFigures()
-	return all[slices.IndexFunc(all, func(f figures) bool { return f.kind == k && f.method == m })]
+// formulasOf returns the formulas of an operation by an algorithm that it has.
+func formulasOf(k kind, m method) formulas {
+	all := allFormulas()
+	return all[slices.IndexFunc(all, func(f formulas) bool { return f.kind == k && f.method == m })]
 }
 
 // setBits is how many bits are set in 0 to n-1, together.
@@ -146,7 +146,7 @@ func largestSpan(n int) int {
 // add, or of what goes over the wire of a host, in K, whichever is most, and that of
 // adding, as if segments did not let the two overlap. What ranks send to one receiver
 // comes one after the other.
-func (f figures) over(l Link, add float64, n int, wire, bytes float64) time.Duration {
+func (f formulas) over(l Link, add float64, n int, wire, bytes float64) time.Duration {
 	sent := max(f.busiest(n), wire)
 	if f.kind == kindGather {
 		sent = f.all(n)
