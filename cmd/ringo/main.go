@@ -19,8 +19,10 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/fetch"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/inspect"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/manual"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plan"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/models"
 )
 
 // Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.
@@ -136,10 +138,11 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns(stdout))))
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newRun(), newServer(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newVersion(), newGuard(), servers.Server())
+	root.AddCommand(newTrain(), newRun(), newServer(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), manual.Completion(), manual.Man(versionLine()), newVersion(), newGuard(), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
+	manual.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root
 }

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/spf13/cobra"
 )
 
 func TestVersion(t *testing.T) {
@@ -33,6 +37,8 @@ func TestHelp(t *testing.T) {
 		"bench allreduce --help": "--floats sizes",
 		"bench step --help":      "--batch int",
 		"data mnist --help":      "--out DIR|--mirror URL",
+		"completion --help":      "source <(ringo completion bash)",
+		"man --help":             "man DIR",
 	} {
 		status, out, errs := command(t, line)
 		if status != 0 || errs != "" {
@@ -40,8 +46,56 @@ func TestHelp(t *testing.T) {
 		}
 		checkHolds(t, "ringo "+line, out, strings.Split(want, "|")...)
 	}
-	if _, out, _ := command(t, "--help"); strings.Contains(out, guardCommand) || strings.Contains(out, "completion") {
+	if _, out, _ := command(t, "--help"); strings.Contains(out, guardCommand) || strings.Contains(out, servers.ServerName) {
 		t.Errorf("the help shows what nobody is to type:\n%s", out)
+	}
+}
+
+// Every command has a page of the manual, which tells of each of its flags.
+func TestManual(t *testing.T) {
+	dir := t.TempDir()
+	if status, out, errs := command(t, "man "+dir); status != 0 || out != "" || errs != "" {
+		t.Fatalf("status %d, %s%s", status, out, errs)
+	}
+	each(newRoot(nil, nil), func(cmd *cobra.Command) {
+		if cmd.Hidden || cmd.Name() == "help" {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+		if err != nil {
+			t.Error(err)
+		}
+		plain := strings.ReplaceAll(string(text), `\-`, "-")
+		for name := range flagsOf(cmd) {
+			if f := cmd.Flags().Lookup(name); f != nil && f.Hidden {
+				continue
+			}
+			if !strings.Contains(plain, `\fB--`+name+`\fR`) {
+				t.Errorf("%s: its page does not tell of --%s", cmd.CommandPath(), name)
+			}
+		}
+	})
+}
+
+// Words are completed where values are words: models, and what flags take.
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"train ''":                 "mnist-cnn\n|gpt-mini\n|:4\n",
+		"plan ''":                  "resnet50\n|:4\n",
+		"bench step mlp ''":        ":4\n",
+		"bench collective --op ''": "allgather\n|reduce-scatter\n|all\n",
+		"bench gemm --kernels ''":  "portable\n|:4\n",
+		"plan mlp --plan ''":       "one\n|saved\n",
+		"ps show ''":               ":16\n",
+		"data mnist --progress ''": "auto\nbar\nplain\nnone\n:4\n",
+		"data criteo --like ''":    ":0\n",
+		"run --np 2 -- ''":         ":0\n",
+		"completion ''":            "bash\nzsh\nfish\n:4\n",
+		"bench ps --ps-store seg":  "segments\n",
+		"help bench ''":            "allreduce\t",
+	} {
+		_, out, _ := command(t, "__complete "+line)
+		checkHolds(t, line, out, strings.Split(want, "|")...)
 	}
 }
 
