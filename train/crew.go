@@ -10,7 +10,7 @@ import (
 )
 
 // Where parameters lie on servers a rank trains with one thread or several at once, each of which
-// has a replica, a lane to the servers, and every so manyth of the rank's batches, as they come. Each
+// has a replica, a session to the servers, and every so manyth of the rank's batches, as they come. Each
 // knows its next batch while it computes, so that what it needs travels meanwhile.
 
 // worker is one of the threads.

@@ -32,7 +32,7 @@ func server(t *testing.T, n int) (dial func(rank int) *apart) {
 	s, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: n, Schema: &sc,
 		Open: func(sc schema.Schema) (service.Engine, error) {
-			return fake.New(fake.Config{Trainers: n, Lanes: 1, LostLeaves: true}, sc), nil
+			return fake.New(fake.Config{Trainers: n, Sessions: 1, LostLeaves: true}, sc), nil
 		},
 	})
 	if err != nil {

@@ -186,7 +186,7 @@ func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
 	if lead != nil {
 		r.remote.client = lead.remote.client
 	} else {
-		c := client.Config{Schema: s, Lanes: threads, Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
+		c := client.Config{Schema: s, Sessions: threads, Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
 		if err := cfg.Servers.codes(&c); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
 		p.client = r.remote.client
 	}
 	t := trainer.Config{
-		Client: r.remote.client, Lane: r.thread, Schema: s, Values: r.Params.Values(), First: r.job.Rank() == 0 && lead == nil,
+		Client: r.remote.client, Session: r.thread, Schema: s, Values: r.Params.Values(), First: r.job.Rank() == 0 && lead == nil,
 		GeoSteps: cfg.Servers.geoSteps(), Copies: r.job.Size() * threads, Done: uint64(at.step) / uint64(threads),
 	}
 	for _, table := range r.Params.Tables() {

@@ -16,8 +16,8 @@ ringo: rank 2 is lost: server 0: no sign of life for 3s; its last lines:
   server 0 of 2 is up
 `
 	tableKilled = `[ps 1] parameter server 1 of 2 is up at 127.0.0.1:39735, for 2 trainers, sync
-[ps 0] ringo: server 0: trainer 1 has connected from 127.0.0.1:47648, lane 0
-[ps 0] ringo: server 0: the connection of trainer 1, lane 0, has ended: EOF
+[ps 0] ringo: server 0: trainer 1 has connected from 127.0.0.1:47648, session 0
+[ps 0] ringo: server 0: the connection of trainer 1, session 0, has ended: EOF
 ringo: parameter server 1 is lost: killed by signal 9 (SIGKILL); its last lines:
   parameter server 1 of 2 is up at 127.0.0.1:39735, for 2 trainers, sync
 `
@@ -29,7 +29,7 @@ ringo: parameter server 1 is lost: killed by signal 9 (SIGKILL); its last lines:
 	wentOn = `1 rank lost on the way (1), and the data still to be trained on there
 test log-loss 1.3867, AUC 0.6104 after 8 epochs in 7.5 s; parameters sha256 4126b199c87fed3f0d314ce9091713ebf40798456a221d5b4b1f2c266bf8bbd3
 `
-	wentOnErrs = `[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 3s: the trainer was silent for 3s: timed out
+	wentOnErrs = `[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 3s: the trainer was silent for 3s: timed out
 ringo: rank 1 is lost: it had not ended when all others had, and was killed
 `
 	trained = `epoch 1/1  train loss 0.5783  test log-loss 0.5783

@@ -72,7 +72,7 @@ func TestLostRankIsDoneWithout(t *testing.T) {
 			p := start(t, goingOn+"--ps-mode "+mode+" --json "+file)
 			p.hit(1, syscall.SIGKILL)
 			p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the others go on`+"\n",
-				"[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 6s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
+				"[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 6s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
 			checkLost(t, p, file)
 		})
 	}
@@ -84,7 +84,7 @@ func TestStoppedRankIsDoneWithout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	p := start(t, goingOn+"--ps-mode ssp --staleness 1 --json "+file)
 	p.hit(1, syscall.SIGSTOP)
-	p.checkEnd(0, "trainer 1 is lost: its lane 0 has been away for 6s: the trainer was silent for 6s", "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n")
+	p.checkEnd(0, "trainer 1 is lost: its session 0 has been away for 6s: the trainer was silent for 6s", "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n")
 	checkLost(t, p, file)
 }
 

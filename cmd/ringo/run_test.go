@@ -65,7 +65,7 @@ func TestRunTablesLost(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	p := start(t, "run --np 3 --servers 2 --ps-mode async --ps-lost go-on "+lostSoon+"-- "+os.Args[0]+" "+goingOn+"--ps-mode async --json "+file)
 	p.hit(1, syscall.SIGKILL)
-	p.checkEnd(0, "ringo: rank 1 is lost: killed by signal 9 (SIGKILL)", "; the others go on\n", "[ps 0] ringo: server 0: trainer 1 is lost: its lane 0 has been away for 6s")
+	p.checkEnd(0, "ringo: rank 1 is lost: killed by signal 9 (SIGKILL)", "; the others go on\n", "[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 6s")
 	checkLost(t, p, file)
 }
 

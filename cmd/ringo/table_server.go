@@ -86,7 +86,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command) error {
 // tableConfig is what flags and the launcher say.
 func (c *serverRole) tableConfig() (server.Config, error) {
 	cfg := server.Config{
-		Verbose: c.ps.verbose, Version: ringo.Version, Mode: tables.Mode(c.ps.consistency()), Staleness: c.ps.staleness, Lanes: c.ps.threads, Durability: tables.Durability(c.ps.durability),
+		Verbose: c.ps.verbose, Version: ringo.Version, Mode: tables.Mode(c.ps.consistency()), Staleness: c.ps.staleness, Sessions: c.ps.threads, Durability: tables.Durability(c.ps.durability),
 		Fsync: c.ps.fsync, Dir: c.ps.dir,
 		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk), Store: store.Kind(c.ps.store), Job: c.ps.whole.job, FromStep: uint64(c.ps.whole.step),
 	}

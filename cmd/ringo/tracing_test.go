@@ -78,8 +78,8 @@ func checkCausal(t *testing.T, boxes map[string]map[string][]timelineBox, wrong 
 	}
 	began, by := map[key]timelineBox{}, map[key]string{}
 	each := func(fn func(rank string, k key, b timelineBox)) {
-		for rank, lanes := range boxes {
-			for row, list := range lanes {
+		for rank, tracks := range boxes {
+			for row, list := range tracks {
 				for _, b := range list {
 					if strings.HasPrefix(row, "exchange") {
 						fn(rank, key{b.name, b.step}, b)
@@ -120,26 +120,26 @@ func TestTraceOfATraining(t *testing.T) {
 			t.Errorf("%s: %d ranks", c.flags, len(got))
 		}
 		checkCausal(t, got, wrong)
-		for rank, lanes := range got {
+		for rank, tracks := range got {
 			for _, name := range []string{"data wait", "forward", "backward"} {
-				if len(lanes[name]) != c.steps {
-					t.Errorf("%s, %s: %d boxes of %s in %d steps", c.flags, rank, len(lanes[name]), name, c.steps)
+				if len(tracks[name]) != c.steps {
+					t.Errorf("%s, %s: %d boxes of %s in %d steps", c.flags, rank, len(tracks[name]), name, c.steps)
 				}
 			}
 			exchanges := 0
-			for name, boxes := range lanes {
+			for name, boxes := range tracks {
 				if strings.HasPrefix(name, "exchange") {
 					exchanges += len(boxes)
 				}
 			}
-			if updates := len(lanes["update"]); exchanges != updates || exchanges < c.steps || exchanges%c.steps != 0 {
+			if updates := len(tracks["update"]); exchanges != updates || exchanges < c.steps || exchanges%c.steps != 0 {
 				t.Errorf("%s, %s: %d exchanges and %d updates of buckets in %d steps", c.flags, rank, exchanges, updates, c.steps)
 			}
-			if want := 1 - min(1, c.cut); len(lanes["evaluation"]) != want {
-				t.Errorf("%s, %s: %d evaluations, want %d", c.flags, rank, len(lanes["evaluation"]), want)
+			if want := 1 - min(1, c.cut); len(tracks["evaluation"]) != want {
+				t.Errorf("%s, %s: %d evaluations, want %d", c.flags, rank, len(tracks["evaluation"]), want)
 			}
-			if saves := strings.Contains(c.flags, "--checkpoint"); (len(lanes["checkpoint"]) > 0) != saves {
-				t.Errorf("%s, %s: %d checkpoints", c.flags, rank, len(lanes["checkpoint"]))
+			if saves := strings.Contains(c.flags, "--checkpoint"); (len(tracks["checkpoint"]) > 0) != saves {
+				t.Errorf("%s, %s: %d checkpoints", c.flags, rank, len(tracks["checkpoint"]))
 			}
 		}
 	}
@@ -156,12 +156,12 @@ func TestTraceOfABenchmark(t *testing.T) {
 		t.Errorf("stdout: no density of about 0.01 in\n%s", out)
 	}
 	boxes, _ := rows(t, file)
-	for rank, lanes := range boxes {
-		if n := len(lanes["forward"]); n != 6 { // three to warm up
+	for rank, tracks := range boxes {
+		if n := len(tracks["forward"]); n != 6 { // three to warm up
 			t.Errorf("%s: %d boxes of forward", rank, n)
 		}
-		if len(lanes["compress"]) < 6 || !strings.HasPrefix(lanes["compress"][0].name, "bucket ") {
-			t.Errorf("%s: compress holds %+v", rank, lanes["compress"])
+		if len(tracks["compress"]) < 6 || !strings.HasPrefix(tracks["compress"][0].name, "bucket ") {
+			t.Errorf("%s: compress holds %+v", rank, tracks["compress"])
 		}
 	}
 }

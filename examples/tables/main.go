@@ -46,12 +46,12 @@ func train(job *ringo.Job) error {
 		return err
 	}
 	defer c.Close()
-	lane, rnd := c.Lane(0), rand.New(rand.NewPCG(1, uint64(job.Rank())))
+	session, rnd := c.Session(0), rand.New(rand.NewPCG(1, uint64(job.Rank())))
 	keys, next := make([]uint64, 2*batch), make([]uint64, 2*batch) // of users and items in turn
 	held, coming := make([]float32, 2*batch*dim), make([]float32, 2*batch*dim)
 	grads := make([]float32, 2*batch*dim)
 	draw(next, rnd)
-	pull, err := lane.PullRows(0, 1, next, coming)
+	pull, err := session.PullRows(0, 1, next, coming)
 	if err != nil {
 		return err
 	}
@@ -61,14 +61,14 @@ func train(job *ringo.Job) error {
 		}
 		keys, next, held, coming = next, keys, coming, held
 		draw(next, rnd) // its rows travel while this batch is computed
-		if pull, err = lane.PullRows(0, step+1, next, coming); err != nil {
+		if pull, err = session.PullRows(0, step+1, next, coming); err != nil {
 			return err
 		}
 		loss := learn(keys, held, grads)
-		if err := lane.PushRows(0, step, keys, grads); err != nil {
+		if err := session.PushRows(0, step, keys, grads); err != nil {
 			return err
 		}
-		if err := lane.Clock(step, -1); err != nil { // the learning rate stays
+		if err := session.Clock(step, -1); err != nil { // the learning rate stays
 			return err
 		}
 		if job.Rank() == 0 && step%100 == 0 {

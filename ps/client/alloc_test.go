@@ -14,7 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// quiet is an engine that makes no garbage: it keeps lanes' numbers and has no rows.
+// quiet is an engine that makes no garbage: it keeps sessions' numbers and has no rows.
 type quiet struct {
 	*fake.Engine
 	pushed int // rows
@@ -97,7 +97,7 @@ func TestBatchesAllocateNothing(t *testing.T) {
 			engines = append(engines, &quiet{Engine: fake.New(fake.Config{Trainers: 1, Servers: c.servers, Index: i}, sc)})
 		}
 		cl := overTCP(t, sc, engines, func(cfg *Config) { cfg.Pull, cfg.Push, cfg.Dense, cfg.Merge = c.code, c.code, c.code, c.merge })
-		l := cl.Lane(0)
+		l := cl.Session(0)
 		keys := make([]uint64, 2000)
 		for i := range keys {
 			keys[i] = uint64(i) // small: they are what rows hold

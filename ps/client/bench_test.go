@@ -33,7 +33,7 @@ func (e *tabled) PullRows(_ int, keys []uint64, dst []float32) error { return e.
 const benchRows = 1 << 20
 
 // BenchmarkRows pulls and pushes rows of width 16, uniform keys of a million, over
-// loopback: one server, one trainer with one lane, some batches under way.
+// loopback: one server, one trainer with one session, some batches under way.
 func BenchmarkRows(b *testing.B) {
 	sc := schema.Schema{Sparse: []schema.Sparse{{Name: "t", Dim: 16, Rule: schema.Rule{Name: "adagrad", LR: 0.05}}}}
 	rule, err := sc.Sparse[0].Rule.Rows()
@@ -42,7 +42,7 @@ func BenchmarkRows(b *testing.B) {
 	must(b, err)
 	defer table.Close()
 	e := &tabled{&quiet{Engine: fake.New(fake.Config{Trainers: 1}, sc)}, table}
-	l := overTCP(b, sc, []service.Engine{e}, nil).Lane(0)
+	l := overTCP(b, sc, []service.Engine{e}, nil).Session(0)
 	for _, size := range []int{1024, 4096, 16384} {
 		batches := benchBatches(size)
 		for _, op := range []string{"pull", "push", "both"} {
@@ -65,7 +65,7 @@ func benchBatches(size int) (out [][]uint64) {
 	return out
 }
 
-func benchRowsOf(b *testing.B, l *Lane, batches [][]uint64, op string) {
+func benchRowsOf(b *testing.B, l *Session, batches [][]uint64, op string) {
 	const ahead = 3
 	size := len(batches[0])
 	grads, dst := make([]float32, 16*size), [ahead][]float32{}

@@ -2,29 +2,29 @@
 // servers. Package ps/service is the other end.
 //
 //	c, err := client.Dial(ctx, client.Config{Servers: addresses, …})
-//	lane := c.Lane(0)
-//	next, err := lane.PullRows(table, 1, keys, rows)
+//	session := c.Session(0)
+//	next, err := session.PullRows(table, 1, keys, rows)
 //	for step := uint64(1); ; step++ {
 //		err = next.Wait()
-//		next, err = lane.PullRows(table, step+1, nextKeys, nextRows) // travels while this one computes
+//		next, err = session.PullRows(table, step+1, nextKeys, nextRows) // travels while this one computes
 //		…
-//		err = lane.PushRows(table, step, keys, grads)
-//		err = lane.Clock(step, rate)
+//		err = session.PushRows(table, step, keys, grads)
+//		err = session.Clock(step, rate)
 //	}
 //	err = c.Leave(ctx)
 //
-// A lane is one connection to every server. What goes through a lane reaches each
+// A session is one connection to every server, and after it the next one. What goes through a session reaches each
 // server in the order of the calls: a pull sees what was pushed before it, as far as
 // the servers' consistency lets it. Only where a pull is so long, or so many are made, that
 // more than [Config.Pulls] messages would be under way, those that wait for their turn are
 // overtaken by later pushes. Trainers that run several batches at once give
-// each thread a lane.
+// each thread a session.
 //
 // # Pushes are applied exactly once
 //
 // A push is copied when it is made, keeps its number until the server has
 // acknowledged it, and is sent again where a connection was cut before; the server
-// leaves out what it has had. At most [Config.Window] of a lane wait for a server's
+// leaves out what it has had. At most [Config.Window] of a session wait for a server's
 // acknowledgement: then a push waits, so that a trainer is never far ahead. A server
 // that is away is tried again, more and more slowly, for [Config.Reconnect]; then the
 // client ends with an error that names it.
@@ -66,7 +66,7 @@ type Config struct {
 	Mode    string // what the servers must be, as message.ModeOf says it; "": anything but message.ModeGeo
 
 	Trainer, Trainers int           // which of how many
-	Lanes             int           // of each trainer; 0: 1
+	Sessions          int           // of each trainer; 0: 1
 	Schema            schema.Schema // of the tables
 
 	// Pull and Push are the codes in which rows and their gradients travel, Dense
@@ -77,7 +77,7 @@ type Config struct {
 	// may hold a key twice, a push may not.
 	Merge bool
 
-	// Window is how many changes of a lane may wait for a server's
+	// Window is how many changes of a session may wait for a server's
 	// acknowledgement, and Pulls how many messages for rows or values may be under
 	// way to it; 0: 16 each. The server may allow fewer pulls.
 	Window, Pulls int
@@ -102,7 +102,7 @@ type Config struct {
 const longest = 15 * time.Minute
 
 func (c Config) withDefaults() Config {
-	c.Lanes = cmp.Or(c.Lanes, 1)
+	c.Sessions = cmp.Or(c.Sessions, 1)
 	c.Window, c.Pulls = cmp.Or(c.Window, 16), cmp.Or(c.Pulls, 16)
 	c.Timeout = cmp.Or(c.Timeout, longest)
 	c.Reconnect = cmp.Or(c.Reconnect, min(2*time.Minute, c.Timeout/2))
@@ -130,7 +130,7 @@ func (c Config) Validate() error {
 	for i, addr := range c.Servers {
 		fault(addr == "", "server %d has no address", i)
 	}
-	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Lanes: c.Lanes, Servers: len(c.Servers), Session: 1, From: 1, Job: c.Job, Mode: c.Mode}
+	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Sessions: c.Sessions, Servers: len(c.Servers), Process: 1, From: 1, Job: c.Job, Mode: c.Mode}
 	if err := hello.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("ps: client: %w", err))
 	}
@@ -148,15 +148,15 @@ func (c Config) Validate() error {
 
 // Client is a trainer's connections to all servers.
 type Client struct {
-	cfg     Config
-	hash    [32]byte // the schema's
-	json    []byte   // the schema
-	counts  []int    // behind each row's gradient, by table
-	session uint64
-	lanes   []*Lane
-	count   counters
-	meeting meeting
-	clock   *awake.Clock // by which absences and waits are measured
+	cfg      Config
+	hash     [32]byte // the schema's
+	json     []byte   // the schema
+	counts   []int    // behind each row's gradient, by table
+	process  uint64   // drawn by this process
+	sessions []*Session
+	count    counters
+	meeting  meeting
+	clock    *awake.Clock // by which absences and waits are measured
 
 	ctx    context.Context // done when the client ends
 	cancel context.CancelFunc
@@ -169,14 +169,14 @@ type Client struct {
 // ErrClosed: the client was closed.
 var ErrClosed = errors.New("the client is closed")
 
-// Dial connects all lanes to all servers. It waits for servers that are not there yet,
+// Dial connects all sessions to all servers. It waits for servers that are not there yet,
 // within ctx and Config.Reconnect.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	c := &Client{cfg: cfg, session: 1 + rand.Uint64N(1<<63), clock: awake.New(watchEvery)}
+	c := &Client{cfg: cfg, process: 1 + rand.Uint64N(1<<63), clock: awake.New(watchEvery)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if _, err := hex.Decode(c.hash[:], []byte(cfg.Schema.Hash())); err != nil {
 		return nil, fmt.Errorf("ps: client: the schema's hash: %w", err)
@@ -191,8 +191,8 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	for i := range cfg.Schema.Sparse {
 		c.counts = append(c.counts, cfg.Schema.Sparse[i].Counts())
 	}
-	for l := range cfg.Lanes {
-		c.lanes = append(c.lanes, newLane(c, l))
+	for l := range cfg.Sessions {
+		c.sessions = append(c.sessions, newSession(c, l))
 	}
 	for _, k := range c.allLinks() {
 		c.links.Go(k.run)
@@ -218,7 +218,7 @@ func (c *Client) watch() {
 		case <-tick.C:
 		}
 		c.clock.Tick()
-		for _, l := range c.lanes {
+		for _, l := range c.sessions {
 			for _, k := range l.links {
 				k.checkAges(c.clock.Now())
 			}
@@ -241,14 +241,14 @@ func (c *Client) await(ctx context.Context) error {
 }
 
 func (c *Client) allLinks() (out []*link) {
-	for _, l := range c.lanes {
+	for _, l := range c.sessions {
 		out = append(out, l.links...)
 	}
 	return out
 }
 
-// Lane is a lane by number, from 0.
-func (c *Client) Lane(i int) *Lane { return c.lanes[i] }
+// Session is a session by number, from 0.
+func (c *Client) Session(i int) *Session { return c.sessions[i] }
 
 // Err is the fault that has ended the client, nil while there is none.
 func (c *Client) Err() error {
@@ -288,7 +288,7 @@ func (c *Client) Flush(ctx context.Context) error {
 // acknowledged that and everything before, and closes the client. Without it servers
 // take a trainer that is gone for lost.
 func (c *Client) Leave(ctx context.Context) error {
-	for _, l := range c.lanes {
+	for _, l := range c.sessions {
 		if err := l.leave(); err != nil {
 			return err
 		}
@@ -324,7 +324,7 @@ func (c *Client) Abort(cause error) {
 type Error struct {
 	Op      string // "pull of table \"ads\""
 	Trainer int
-	Lane    int
+	Session int
 	Server  int
 	Addr    string
 	Step    uint64 // 0: of none
@@ -338,9 +338,9 @@ func (e *Error) Error() string {
 		step = fmt.Sprintf(" of step %d", e.Step)
 	}
 	if lost := (*transport.ServerLostError)(nil); errors.As(e.Err, &lost) { // which names it
-		return fmt.Sprintf("ps: trainer %d: %s%s, lane %d: %v", e.Trainer, e.Op, step, e.Lane, e.Err)
+		return fmt.Sprintf("ps: trainer %d: %s%s, session %d: %v", e.Trainer, e.Op, step, e.Session, e.Err)
 	}
-	return fmt.Sprintf("ps: trainer %d: %s%s, server %d (%s), lane %d: %v", e.Trainer, e.Op, step, e.Server, e.Addr, e.Lane, e.Err)
+	return fmt.Sprintf("ps: trainer %d: %s%s, server %d (%s), session %d: %v", e.Trainer, e.Op, step, e.Server, e.Addr, e.Session, e.Err)
 }
 
 // Unwrap returns the cause.

@@ -19,18 +19,18 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Whatever is pushed is what is pulled, over any number of servers and lanes, in
+// Whatever is pushed is what is pulled, over any number of servers and sessions, in
 // messages of any length, merged or not: a map is the twin.
 func TestTwin(t *testing.T) {
 	leakcheck.Check(t)
 	for _, c := range []struct {
-		servers, lanes, maxKeys, maxValues int
-		merge                              bool
+		servers, sessions, maxKeys, maxValues int
+		merge                                 bool
 	}{
 		{1, 1, 0, 0, false}, {1, 1, 7, 0, true}, {2, 2, 0, 300, false}, {3, 1, 5, 0, true}, {5, 3, 0, 256, true},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			j := newJob(t, c.servers, 1, c.lanes, nil, func(s *service.Config) { s.MaxKeys, s.MaxValues = c.maxKeys, c.maxValues })
+			j := newJob(t, c.servers, 1, c.sessions, nil, func(s *service.Config) { s.MaxKeys, s.MaxValues = c.maxKeys, c.maxValues })
 			cl := j.dial(0, func(cfg *Config) { cfg.Merge, cfg.Window, cfg.Pulls = c.merge, 3, 2 })
 			twin(t, j, cl, c.merge)
 			must(t, cl.Leave(context.Background()))
@@ -51,10 +51,10 @@ func twin(t *testing.T, j *job, cl *Client, merge bool) {
 		first[i] = float32(i)
 	}
 	copy(arrays[0], first)
-	must(t, cl.Lane(0).SetDense(0, first))
+	must(t, cl.Session(0).SetDense(0, first))
 	must(t, cl.Flush(context.Background()))
 	for step := uint64(1); step <= 40; step++ {
-		l := cl.Lane(r.IntN(j.lanes))
+		l := cl.Session(r.IntN(j.sessions))
 		table := r.IntN(2)
 		dim := testSchema().Sparse[table].Dim
 		keys := drawKeys(r, []int{0, 1, 2, 17, 60}[r.IntN(5)], merge)
@@ -107,7 +107,7 @@ func twin(t *testing.T, j *job, cl *Client, merge bool) {
 				t.Fatalf("step %d: key %d is %v, want %v", step, key, got[i*dim:][:dim], row)
 			}
 		}
-		must(t, cl.Flush(context.Background())) // the next lane may be another one
+		must(t, cl.Flush(context.Background())) // the next session may be another one
 	}
 	for table := range rows {
 		n := 0
@@ -172,7 +172,7 @@ func TestMergeSumsInOrder(t *testing.T) {
 		for _, v := range values {
 			grads = append(grads, v, v, v)
 		}
-		must(t, c.Lane(0).PushRows(0, 1, keys, grads))
+		must(t, c.Session(0).PushRows(0, 1, keys, grads))
 		must(t, c.Flush(context.Background()))
 		want := map[uint64]float32{5: 0, 9: 2, 7: 2}
 		n := 0
@@ -189,7 +189,7 @@ func TestMergeSumsInOrder(t *testing.T) {
 		if s := c.Stats(); n != 3 || s.RowsPushed != 3 || s.RowsMerged != 3 {
 			t.Errorf("%d servers: %d rows arrived, %+v", servers, n, s)
 		}
-		got := pull(t, c.Lane(0), 0, 2, []uint64{9, 5, 9, 9})
+		got := pull(t, c.Session(0), 0, 2, []uint64{9, 5, 9, 9})
 		if !slices.Equal(got, []float32{2, 2, 2, 0, 0, 0, 2, 2, 2, 2, 2, 2}) {
 			t.Errorf("%d servers: %v", servers, got)
 		}
@@ -214,11 +214,11 @@ func TestCodes(t *testing.T) {
 			for i := range grads {
 				grads[i] = float32(i%255 - 127)
 			}
-			must(t, c.Lane(0).PushRows(1, 1, keys, grads))
-			must(t, c.Lane(0).PushDense(0, 1, 10, grads[:900]))
-			got := pull(t, c.Lane(0), 1, 1, keys)
+			must(t, c.Session(0).PushRows(1, 1, keys, grads))
+			must(t, c.Session(0).PushDense(0, 1, 10, grads[:900]))
+			got := pull(t, c.Session(0), 1, 1, keys)
 			dense := make([]float32, 1000)
-			p, err := c.Lane(0).PullDense(0, 1, 0, dense)
+			p, err := c.Session(0).PullDense(0, 1, 0, dense)
 			must(t, err)
 			must(t, p.Wait())
 			for i, v := range got {
@@ -233,12 +233,12 @@ func TestCodes(t *testing.T) {
 			}
 			nan := make([]float32, 16)
 			nan[3] = float32(math.NaN())
-			err = c.Lane(0).PushRows(1, 2, []uint64{1}, nan)
+			err = c.Session(0).PushRows(1, 2, []uint64{1}, nan)
 			says(t, err, "ps: trainer 0: push of rows of table \"even\" of step 2, server ", "is NaN at element 3")
 			if v := (*compress.ValueError)(nil); !errors.As(err, &v) {
 				t.Errorf("%T", err)
 			}
-			must(t, c.Lane(0).PushRows(1, 2, []uint64{1}, make([]float32, 16))) // nothing is lost but what was wrong
+			must(t, c.Session(0).PushRows(1, 2, []uint64{1}, make([]float32, 16))) // nothing is lost but what was wrong
 			must(t, c.Flush(context.Background()))
 		}
 	}
@@ -249,13 +249,13 @@ func TestRefused(t *testing.T) {
 	leakcheck.Check(t)
 	j := newJob(t, 1, 2, 1, nil, nil)
 	for words, change := range map[string]func(c *Config){
-		"the tickets differ":    func(c *Config) { c.Ticket = transport.NewTicket() },
-		"versions differ":       func(c *Config) { c.Version = "2" },
-		"another schema":        func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
-		`of job "other"`:        func(c *Config) { c.Job = "other" },
-		"servers are ssp":       func(c *Config) { c.Mode = "ssp" },
-		"one of 3 with 1 lanes": func(c *Config) { c.Trainers = 3 },
-		"of 2, it is 0 of 1":    func(c *Config) { c.Servers = append(c.Servers, c.Servers[0]) },
+		"the tickets differ":       func(c *Config) { c.Ticket = transport.NewTicket() },
+		"versions differ":          func(c *Config) { c.Version = "2" },
+		"another schema":           func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
+		`of job "other"`:           func(c *Config) { c.Job = "other" },
+		"servers are ssp":          func(c *Config) { c.Mode = "ssp" },
+		"one of 3 with 1 sessions": func(c *Config) { c.Trainers = 3 },
+		"of 2, it is 0 of 1":       func(c *Config) { c.Servers = append(c.Servers, c.Servers[0]) },
 	} {
 		cfg := j.trainer(1)
 		change(&cfg)
@@ -269,28 +269,28 @@ func TestServersErrors(t *testing.T) {
 	leakcheck.Check(t)
 	j := newJob(t, 1, 1, 1, nil, nil)
 	c := j.dial(0, nil)
-	l := c.Lane(0)
+	l := c.Session(0)
 	j.engines[0].FailNext(errors.New("a bad sector"))
 	p, err := l.PullRows(0, 3, []uint64{1}, make([]float32, 3))
 	must(t, err)
-	says(t, p.Wait(), `ps: trainer 0: pull of rows of table "odd" of step 3, server 0 (host0:1), lane 0: a bad sector`)
+	says(t, p.Wait(), `ps: trainer 0: pull of rows of table "odd" of step 3, server 0 (host0:1), session 0: a bad sector`)
 	pull(t, l, 0, 3, []uint64{1})
 	must(t, l.PushRows(0, 3, []uint64{6, 6}, make([]float32, 6))) // without Merge
 	err = c.Flush(context.Background())
-	says(t, err, "server 0 (host0:1), lane 0: server 0: push of rows number 1 of trainer 0, lane 0, step 3: key 6 is twice in the batch")
+	says(t, err, "server 0 (host0:1), session 0: server 0: push of rows number 1 of trainer 0, session 0, step 3: key 6 is twice in the batch")
 	if _, err2 := l.PullRows(0, 3, []uint64{1}, make([]float32, 3)); err2 == nil || err2.Error() != err.Error() {
 		t.Errorf("got %v, want the first cause", err2)
 	}
 }
 
-// Pulls see what was pushed before them through their lane, and nothing that came
+// Pulls see what was pushed before them through their session, and nothing that came
 // after, however many are under way.
 func TestPullsAndPushesAreInOrder(t *testing.T) {
 	leakcheck.Check(t)
 	for _, servers := range []int{1, 2} {
 		j := newJob(t, servers, 1, 1, nil, nil)
 		c := j.dial(0, nil)
-		l := c.Lane(0)
+		l := c.Session(0)
 		keys := drawKeys(rand.New(rand.NewPCG(1, 1)), 60, false)
 		ones := slices.Repeat([]float32{1}, 16*len(keys))
 		var pulls [5]*Pull
@@ -321,13 +321,13 @@ func TestPullsAndPushesAreInOrder(t *testing.T) {
 func TestBadCalls(t *testing.T) {
 	leakcheck.Check(t)
 	j := newJob(t, 1, 1, 1, nil, nil)
-	l := j.dial(0, nil).Lane(0)
+	l := j.dial(0, nil).Session(0)
 	_, err := l.PullRows(2, 1, nil, nil)
 	says(t, err, "no sparse table 2: the schema has 2")
 	_, err = l.PullRows(-1, 1, nil, nil)
 	says(t, err, "no sparse table -1")
 	_, err = l.PullRows(1, 4, []uint64{1}, make([]float32, 15))
-	says(t, err, `pull of step 4, lane 0: table "even": 15 values for 1 rows of 16`)
+	says(t, err, `pull of step 4, session 0: table "even": 15 values for 1 rows of 16`)
 	says(t, l.PushRows(0, 4, []uint64{1}, nil), `table "odd": 0 values for 1 rows of 3`)
 	says(t, l.PushDense(2, 1, 0, nil), "no dense array 2")
 	says(t, l.PushDense(1, 1, 3, make([]float32, 5)), `array "small": 5 values at 3, it has 7`)
@@ -351,11 +351,11 @@ func TestAbort(t *testing.T) {
 	leakcheck.Check(t)
 	j := newJob(t, 1, 2, 1, func(e *fake.Config) { e.Bounded = true }, nil)
 	c := j.dial(0, nil)
-	p, err := c.Lane(0).PullRows(0, 5, []uint64{1}, make([]float32, 3)) // waits for trainer 1
+	p, err := c.Session(0).PullRows(0, 5, []uint64{1}, make([]float32, 3)) // waits for trainer 1
 	must(t, err)
 	cause := errors.New("rank 1 is lost")
 	c.Abort(cause)
-	for _, err := range []error{p.Wait(), c.Lane(0).Clock(1, 1), c.Flush(context.Background()), c.Err()} {
+	for _, err := range []error{p.Wait(), c.Session(0).Clock(1, 1), c.Flush(context.Background()), c.Err()} {
 		if !errors.Is(err, cause) {
 			t.Errorf("got %v", err)
 		}
@@ -368,13 +368,13 @@ func TestClose(t *testing.T) {
 	leakcheck.Check(t)
 	j := newJob(t, 1, 2, 1, func(e *fake.Config) { e.Bounded = true }, nil)
 	c := j.dial(0, nil)
-	p, err := c.Lane(0).PullRows(0, 5, []uint64{1}, make([]float32, 3))
+	p, err := c.Session(0).PullRows(0, 5, []uint64{1}, make([]float32, 3))
 	must(t, err)
 	must(t, c.Close())
 	if err := p.Wait(); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v", err)
 	}
-	if err := c.Lane(0).Clock(1, 1); !errors.Is(err, ErrClosed) {
+	if err := c.Session(0).Clock(1, 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	must(t, c.Close())

@@ -41,7 +41,7 @@ func TestCountsAreExact(t *testing.T) {
 				was := want[keys[i]]
 				want[keys[i]] = [2]float32{was[0] + show, was[1] + click}
 			}
-			must(t, c.Lane(0).PushRows(1, 1, keys, grads))
+			must(t, c.Session(0).PushRows(1, 1, keys, grads))
 			must(t, c.Flush(context.Background()))
 			for i, f := range fakes {
 				f.Last(0) // whose lock orders what follows after the pushes
@@ -60,7 +60,7 @@ func TestCountsAreExact(t *testing.T) {
 			if len(want) > 0 {
 				t.Errorf("%d servers, %v: %d keys have not come", servers, code, len(want))
 			}
-			says(t, c.Lane(0).PushRows(1, 1, keys[:1], grads[:dim]), `table "clicks": 3 values for 1 rows of 5`)
+			says(t, c.Session(0).PushRows(1, 1, keys[:1], grads[:dim]), `table "clicks": 3 values for 1 rows of 5`)
 			must(t, c.Leave(context.Background()))
 		}
 	}

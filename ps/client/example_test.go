@@ -37,14 +37,14 @@ func Example() {
 		Servers: []string{listener.Addr().String()}, Ticket: ticket, Version: "1", Trainers: 1, Schema: sc,
 	})
 	check(err)
-	lane, keys, rows := c.Lane(0), []uint64{7, 1 << 60}, make([]float32, 4)
+	session, keys, rows := c.Session(0), []uint64{7, 1 << 60}, make([]float32, 4)
 	for step := uint64(1); step <= 3; step++ {
-		pull, err := lane.PullRows(0, step, keys, rows)
+		pull, err := session.PullRows(0, step, keys, rows)
 		check(err)
 		check(pull.Wait())
 		fmt.Println("step", step, rows)
-		check(lane.PushRows(0, step, keys, []float32{1, 2, 3, 4}))
-		check(lane.Clock(step, 0.5))
+		check(session.PushRows(0, step, keys, []float32{1, 2, 3, 4}))
+		check(session.Clock(step, 0.5))
 	}
 	check(c.Leave(context.Background()))
 	check(<-ended)

@@ -53,7 +53,7 @@ func exchangeWithCut(t *testing.T, direction string, n int) (survived bool) {
 	})
 	j.engines[0].Keep = true
 	c := j.dial(0, nil)
-	l := c.Lane(0)
+	l := c.Session(0)
 	must(t, l.SetDense(1, []float32{1, 1, 1, 1, 1, 1, 1}))
 	must(t, l.PushRows(0, 1, []uint64{4, 5}, []float32{1, 2, 3, 4, 5, 6}))
 	if got := pull(t, l, 0, 1, []uint64{5, 6, 4}); !slices.Equal(got, []float32{4, 5, 6, 0, 0, 0, 1, 2, 3}) {
@@ -92,7 +92,7 @@ func TestServerRestarts(t *testing.T) {
 					return j.net.Dial(ctx, to)
 				}
 			})
-			l := c.Lane(0)
+			l := c.Session(0)
 			keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 			ones := slices.Repeat([]float32{1}, 3*len(keys))
 			push := func(n int) {
@@ -113,7 +113,7 @@ func TestServerRestarts(t *testing.T) {
 			b := newBreaker(&j.net)
 			down.Store(true)
 			old := j.running[1]
-			l1 := c.Lane(0).links[1]
+			l1 := c.Session(0).links[1]
 			l1.mu.Lock()
 			l1.conn.Link().Close()
 			l1.mu.Unlock()
@@ -151,7 +151,7 @@ func TestServerForgets(t *testing.T) {
 	for _, forgetful := range []bool{false, true} {
 		j := newJob(t, 1, 1, 1, func(e *fake.Config) { e.Forgetful = forgetful }, nil)
 		c := j.dial(0, nil)
-		l := c.Lane(0)
+		l := c.Session(0)
 		empty := j.engines[0].Restart()
 		must(t, l.PushRows(0, 1, []uint64{1}, []float32{1, 1, 1}))
 		must(t, l.Clock(1, 1))
@@ -162,7 +162,7 @@ func TestServerForgets(t *testing.T) {
 			err = c.Flush(context.Background())
 		}
 		if !forgetful {
-			says(t, err, "ps: trainer 0: connecting, server 0 (host0:1), lane 0: server 0: trainer 0, lane 0: lane 0: changes 1 to 2 were acknowledged and are gone")
+			says(t, err, "ps: trainer 0: connecting, server 0 (host0:1), session 0: server 0: trainer 0, session 0: session 0: changes 1 to 2 were acknowledged and are gone")
 			if f := (*message.Failure)(nil); !errors.As(err, &f) || f.Reason != message.ReasonFailed {
 				t.Errorf("%T", err)
 			}
@@ -185,7 +185,7 @@ func TestTrainerRestarts(t *testing.T) {
 	for life := range 3 {
 		c := j.dial(0, nil)
 		for range life + 1 {
-			must(t, c.Lane(0).PushRows(0, 1, keys, ones))
+			must(t, c.Session(0).PushRows(0, 1, keys, ones))
 		}
 		must(t, c.Flush(context.Background()))
 		must(t, c.Close())
@@ -208,7 +208,7 @@ func TestTwoOfARank(t *testing.T) {
 	if f := (*message.Failure)(nil); !errors.As(a.Err(), &f) || f.Reason != message.ReasonReplaced {
 		t.Errorf("%v", a.Err())
 	}
-	must(t, b.Lane(1).PushRows(0, 1, []uint64{1}, []float32{1, 1, 1}))
+	must(t, b.Session(1).PushRows(0, 1, []uint64{1}, []float32{1, 1, 1}))
 	must(t, b.Flush(context.Background()))
 }
 
@@ -218,7 +218,7 @@ func TestBackPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 1, 1, 1, func(e *fake.Config) { e.Bounded = true }, func(s *service.Config) { s.Pulls = 2 })
 		c := j.dial(0, func(cfg *Config) { cfg.Window = 3 })
-		l := c.Lane(0)
+		l := c.Session(0)
 		j.engines[0].Hold(true)
 		pushed := make(chan error, 10)
 		go func() {
@@ -269,7 +269,7 @@ func TestUnreachable(t *testing.T) {
 		cfg.Servers[0] = "elsewhere:7"
 		start := time.Now()
 		_, err := Dial(context.Background(), cfg)
-		says(t, err, "ps: trainer 0: connecting, lane 0: parameter server 0 at elsewhere:7 is lost: it could not be reached for 2m0s", "connection refused", "it was never reached")
+		says(t, err, "ps: trainer 0: connecting, session 0: parameter server 0 at elsewhere:7 is lost: it could not be reached for 2m0s", "connection refused", "it was never reached")
 		if waited := time.Since(start); waited != 2*time.Minute {
 			t.Errorf("after %v", waited)
 		}
@@ -289,17 +289,17 @@ func TestUnreachable(t *testing.T) {
 		<-j.running[0].ended
 		time.Sleep(time.Minute)
 		must(t, c.Err())
-		p, err := c.Lane(0).PullRows(1, 8, []uint64{1}, make([]float32, 16))
+		p, err := c.Session(0).PullRows(1, 8, []uint64{1}, make([]float32, 16))
 		must(t, err)
 		err = p.Wait()
-		says(t, err, `pull of rows of table "even" of step 8, lane 0: parameter server 0 at host0:1 is lost: it could not be reached for 2m0s`, "connection refused", "after: the server has ended: context canceled")
+		says(t, err, `pull of rows of table "even" of step 8, session 0: parameter server 0 at host0:1 is lost: it could not be reached for 2m0s`, "connection refused", "after: the server has ended: context canceled")
 		if waited := time.Since(start); waited < 2*time.Minute || waited > 2*time.Minute+2*time.Second {
 			t.Errorf("after %v", waited)
 		}
-		if err2 := c.Lane(0).PushRows(1, 8, nil, nil); err2 != nil {
+		if err2 := c.Session(0).PushRows(1, 8, nil, nil); err2 != nil {
 			t.Errorf("nothing to push: %v", err2)
 		}
-		if err2 := c.Lane(0).Clock(8, 1); err2 == nil || err2.Error() != err.Error() {
+		if err2 := c.Session(0).Clock(8, 1); err2 == nil || err2.Error() != err.Error() {
 			t.Errorf("got %v, want the first cause", err2)
 		}
 	})
@@ -313,20 +313,20 @@ func TestAnswersHaveADeadline(t *testing.T) {
 		c := j.dial(0, nil)
 		d := j.dial(1, nil)
 		start := time.Now()
-		p, err := c.Lane(0).PullRows(1, 9, []uint64{1}, make([]float32, 16))
+		p, err := c.Session(0).PullRows(1, 9, []uint64{1}, make([]float32, 16))
 		must(t, err)
-		says(t, p.Wait(), `ps: trainer 0: pull of rows of table "even" of step 9, server 0 (host0:1), lane 0: no answer within 15m0s`)
+		says(t, p.Wait(), `ps: trainer 0: pull of rows of table "even" of step 9, server 0 (host0:1), session 0: no answer within 15m0s`)
 		if waited := time.Since(start); waited < 15*time.Minute || waited > 15*time.Minute+2*time.Second {
 			t.Errorf("after %v", waited)
 		}
 		j.engines[0].Hold(true)
-		must(t, d.Lane(0).Clock(1, 1))
+		must(t, d.Session(0).Clock(1, 1))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if err := d.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		says(t, d.Flush(context.Background()), "ps: trainer 1: clock of step 1, server 0 (host0:1), lane 0: no acknowledgement within 15m0s")
+		says(t, d.Flush(context.Background()), "ps: trainer 1: clock of step 1, server 0 (host0:1), session 0: no acknowledgement within 15m0s")
 		j.engines[0].Hold(false)
 	})
 }
@@ -357,7 +357,7 @@ func TestSlowTrainer(t *testing.T) {
 		j := newJob(t, 1, 1, 1, nil, nil)
 		c := j.dial(0, nil)
 		time.Sleep(time.Hour)
-		pull(t, c.Lane(0), 0, 1, []uint64{1})
+		pull(t, c.Session(0), 0, 1, []uint64{1})
 		if s := c.Stats(); s.Reconnects != 0 || len(j.engines[0].Losses()) != 0 {
 			t.Errorf("%+v, %v", s, j.engines[0].Losses())
 		}

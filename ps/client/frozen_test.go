@@ -97,7 +97,7 @@ func TestFrozenServer(t *testing.T) {
 
 // stuck waits for server 1.
 func stuck(c *Client, what string) error {
-	l := c.Lane(0)
+	l := c.Session(0)
 	switch what {
 	case "a pull":
 		p, err := l.PullRows(1, 1, []uint64{1, 2, 3, 4, 5, 6, 7, 8}, make([]float32, 8*16))
@@ -142,7 +142,7 @@ func pushAll(c *Client) error {
 	for i := range ones {
 		ones[i] = 1
 	}
-	return errors.Join(c.Lane(0).PushRows(0, 1, keys, ones), c.Flush(context.Background()))
+	return errors.Join(c.Session(0).PushRows(0, 1, keys, ones), c.Flush(context.Background()))
 }
 
 // What a trainer reproaches servers with is counted in time in which it ran itself: its clock stood
@@ -157,7 +157,7 @@ func TestSuspendedTrainer(t *testing.T) {
 		if passed := c.clock.Now().Sub(at); passed != time.Minute {
 			t.Errorf("%v of a minute", passed)
 		}
-		k := c.Lane(0).links[0]
+		k := c.Session(0).links[0]
 		it := &item{since: c.clock.Now().Add(-c.cfg.Timeout)}
 		k.mu.Lock()
 		k.queue = append(k.queue, it)

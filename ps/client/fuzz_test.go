@@ -83,9 +83,9 @@ func FuzzClient(f *testing.F) {
 			Reconnect: 100 * time.Millisecond, Timeout: time.Second,
 		})
 		must(t, err)
-		must(t, c.Lane(0).PushRows(0, 1, []uint64{7}, []float32{1, 1, 1}))
+		must(t, c.Session(0).PushRows(0, 1, []uint64{7}, []float32{1, 1, 1}))
 		dst := make([]float32, 3)
-		p, err := c.Lane(0).PullRows(0, 1, []uint64{7}, dst)
+		p, err := c.Session(0).PullRows(0, 1, []uint64{7}, dst)
 		if err == nil && p.Wait() == nil && len(b) < message.Front+12 {
 			t.Fatalf("%d bytes are taken for a row of 12", len(b))
 		}

@@ -25,7 +25,7 @@ type job struct {
 	net      fake.Net
 	ticket   transport.Ticket
 	trainers int
-	lanes    int
+	sessions int
 	engines  []*fake.Engine
 	config   func(*service.Config)
 	running  []*running
@@ -40,11 +40,11 @@ type running struct {
 }
 
 // newJob starts a job's servers.
-func newJob(t testing.TB, servers, trainers, lanes int, engine func(*fake.Config), config func(*service.Config)) *job {
+func newJob(t testing.TB, servers, trainers, sessions int, engine func(*fake.Config), config func(*service.Config)) *job {
 	t.Helper()
-	j := &job{t: t, ticket: transport.NewTicket(), trainers: trainers, lanes: lanes, config: config}
+	j := &job{t: t, ticket: transport.NewTicket(), trainers: trainers, sessions: sessions, config: config}
 	for i := range servers {
-		ec := fake.Config{Trainers: trainers, Lanes: lanes, Servers: servers, Index: i, LostLeaves: true}
+		ec := fake.Config{Trainers: trainers, Sessions: sessions, Servers: servers, Index: i, LostLeaves: true}
 		if engine != nil {
 			engine(&ec)
 		}
@@ -71,7 +71,7 @@ func (j *job) serve(i int, e service.Engine) *running {
 	j.t.Helper()
 	sc := testSchema()
 	cfg := service.Config{
-		Ticket: j.ticket, Version: "1", Index: i, Servers: len(j.engines), Trainers: j.trainers, Lanes: j.lanes, Schema: &sc,
+		Ticket: j.ticket, Version: "1", Index: i, Servers: len(j.engines), Trainers: j.trainers, Sessions: j.sessions, Schema: &sc,
 		Open: func(schema.Schema) (service.Engine, error) { return e, nil },
 	}
 	if j.config != nil {
@@ -113,7 +113,7 @@ func (j *job) restart(i int) {
 // trainer is the configuration of a trainer.
 func (j *job) trainer(rank int) Config {
 	cfg := Config{
-		Ticket: j.ticket, Version: "1", Trainer: rank, Trainers: j.trainers, Lanes: j.lanes, Schema: testSchema(), Dial: j.net.Dial,
+		Ticket: j.ticket, Version: "1", Trainer: rank, Trainers: j.trainers, Sessions: j.sessions, Schema: testSchema(), Dial: j.net.Dial,
 	}
 	for i := range j.engines {
 		cfg.Servers = append(cfg.Servers, addr(i))
@@ -150,7 +150,7 @@ func (j *job) array(array int) []float32 {
 }
 
 // pull is PullRows and Wait.
-func pull(t testing.TB, l *Lane, table int, step uint64, keys []uint64) []float32 {
+func pull(t testing.TB, l *Session, table int, step uint64, keys []uint64) []float32 {
 	t.Helper()
 	dst := make([]float32, len(keys)*testSchema().Sparse[table].Dim)
 	p, err := l.PullRows(table, step, keys, dst)

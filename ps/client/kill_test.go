@@ -52,7 +52,7 @@ func pushForever(addr, ticket string) error {
 		return err
 	}
 	for n := 1; ; n++ {
-		if err := c.Lane(0).PushRows(0, 1, []uint64{7, 8}, []float32{1, 1, 1, 1, 1, 1}); err != nil {
+		if err := c.Session(0).PushRows(0, 1, []uint64{7, 8}, []float32{1, 1, 1, 1, 1, 1}); err != nil {
 			return err
 		}
 		if n%5 == 0 {
@@ -69,7 +69,7 @@ func pushForever(addr, ticket string) error {
 func TestKilledTrainer(t *testing.T) {
 	leakcheck.Check(t)
 	ticket, sc := transport.NewTicket(), testSchema()
-	e := fake.New(fake.Config{Trainers: 2, Lanes: 1, Bounded: true, LostLeaves: true}, sc)
+	e := fake.New(fake.Config{Trainers: 2, Sessions: 1, Bounded: true, LostLeaves: true}, sc)
 	s, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: 2, Schema: &sc, Open: func(schema.Schema) (service.Engine, error) { return e, nil },
 		Times: cluster.Times{Join: 10 * time.Second, Heartbeat: 200 * time.Millisecond, DeadAfter: 5 * time.Second}, Rejoin: 10 * time.Second, // in which a process starts
@@ -103,9 +103,9 @@ func TestKilledTrainer(t *testing.T) {
 			t.Errorf("life %d: %d pushes before, %d acknowledged, %d there", life, before, acknowledged, got)
 		}
 	}
-	p, err := c.Lane(0).PullRows(0, 2, []uint64{7}, make([]float32, 3)) // waits for the other one
+	p, err := c.Session(0).PullRows(0, 2, []uint64{7}, make([]float32, 3)) // waits for the other one
 	must(t, err)
-	must(t, c.Lane(0).Clock(1, 1))
+	must(t, c.Session(0).Clock(1, 1))
 	must(t, p.Wait())
 	if losses := e.Losses(); len(losses) != 1 || !strings.Contains(losses[0].Error(), "trainer 1 is lost") {
 		t.Errorf("%v", losses)

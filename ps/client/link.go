@@ -15,16 +15,16 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-// link is a lane's way to one server: a connection, and after it the next one. A
+// link is a session's way to one server: a connection, and after it the next one. A
 // goroutine, run, makes connections and reads them; while there is one another writes.
 type link struct {
-	c            *Client
-	lane, server int
-	addr         string
-	ready        chan struct{} // closed when it has been up
-	wake         chan struct{} // has a token when there may be something to write
-	limits       message.Limits
-	plain        []float32 // gradients without counts, of who makes items
+	c               *Client
+	session, server int
+	addr            string
+	ready           chan struct{} // closed when it has been up
+	wake            chan struct{} // has a token when there may be something to write
+	limits          message.Limits
+	plain           []float32 // gradients without counts, of who makes items
 
 	// The reader's.
 	aside   message.Buffer // bodies that are not read to their places
@@ -51,8 +51,8 @@ type link struct {
 	was     [2]int64 // bytes of earlier connections: sent and received
 }
 
-func newLink(c *Client, lane, server int, addr string) *link {
-	k := &link{c: c, lane: lane, server: server, addr: addr, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newLink(c *Client, session, server int, addr string) *link {
+	k := &link{c: c, session: session, server: server, addr: addr, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	k.changed.L = &k.mu
 	k.limits.Trainers = c.cfg.Trainers
 	for i, t := range c.cfg.Schema.Sparse {
@@ -67,7 +67,7 @@ func newLink(c *Client, lane, server int, addr string) *link {
 
 // fault is an error with this server.
 func (k *link) fault(op string, step uint64, err error) error {
-	return &Error{Op: op, Trainer: k.c.cfg.Trainer, Lane: k.lane, Server: k.server, Addr: k.addr, Step: step, Err: err}
+	return &Error{Op: op, Trainer: k.c.cfg.Trainer, Session: k.session, Server: k.server, Addr: k.addr, Step: step, Err: err}
 }
 
 func (k *link) poke() {
@@ -168,7 +168,7 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 		case ctx.Err() == nil || last == nil:
 			last = err // the one before says more than that the time is over
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause/2)) // lanes do not come all at once
+		timer := time.NewTimer(pause/2 + rand.N(pause/2)) // sessions do not come all at once
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -217,8 +217,8 @@ func (k *link) try(ctx context.Context) (*message.Conn, message.Welcome, error) 
 func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	cfg := &k.c.cfg
 	hello := message.Hello{
-		Trainer: cfg.Trainer, Trainers: cfg.Trainers, Lane: k.lane, Lanes: cfg.Lanes, Server: k.server, Servers: len(cfg.Servers),
-		Session: k.c.session, Hash: k.c.hash, Job: cfg.Job, Mode: cfg.Mode,
+		Trainer: cfg.Trainer, Trainers: cfg.Trainers, Session: k.session, Sessions: cfg.Sessions, Server: k.server, Servers: len(cfg.Servers),
+		Process: k.c.process, Hash: k.c.hash, Job: cfg.Job, Mode: cfg.Mode,
 	}
 	hello.From, hello.Clock = k.from()
 	if err := conn.WriteFrame(message.TypeHello, hello.Append(nil)); err != nil {
@@ -288,7 +288,7 @@ func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 	fresh := k.number == 0
 	if !fresh && w.Last > k.number || w.Last+1 < k.number-uint64(k.changes)+1 {
 		conn.Link().Close()
-		return fmt.Errorf("the server has changes up to number %d of this lane, this trainer has made %d and %d are not acknowledged: does another process say that it is this trainer?",
+		return fmt.Errorf("the server has changes up to number %d of this session, this trainer has made %d and %d are not acknowledged: does another process say that it is this trainer?",
 			w.Last, k.number, k.changes)
 	}
 	if fresh {

@@ -63,7 +63,7 @@ func (c *Client) Meet(blob []byte) ([][]byte, error) {
 
 // round is one meeting of the server's.
 func (c *Client) round(blob []byte) ([]message.Part, error) {
-	l := c.Lane(0)
+	l := c.Session(0)
 	l.mu.Lock()
 	p := l.pull(nil, 0)
 	c.meeting.number++

@@ -56,11 +56,11 @@ func TestMeet(t *testing.T) {
 		c := j.dial(rank, nil)
 		all.Go(func() {
 			for meeting := range 10 {
-				if err := errors.Join(c.Lane(0).PushRows(0, 1, []uint64{1, 2}, make([]float32, 6)), meets(c, n, meeting, 0, 1, 2)); err != nil {
+				if err := errors.Join(c.Session(0).PushRows(0, 1, []uint64{1, 2}, make([]float32, 6)), meets(c, n, meeting, 0, 1, 2)); err != nil {
 					t.Error(err)
 					return
 				}
-				pull(t, c.Lane(0), 0, 1, []uint64{1, 2})
+				pull(t, c.Session(0), 0, 1, []uint64{1, 2})
 			}
 			if _, err := c.Meet(make([]byte, maxMeeting+1)); err == nil {
 				t.Error("it takes anything")
@@ -189,7 +189,7 @@ func TestMeetServerRestarts(t *testing.T) {
 		wait(n)
 		come(0, meeting+1)
 		come(1, meeting+1)
-		pull(t, c[0].Lane(0), 0, 1, []uint64{1}) // the message before it may have arrived
+		pull(t, c[0].Session(0), 0, 1, []uint64{1}) // the message before it may have arrived
 		j.replace(0, j.engines[0].Restart())
 		come(2, meeting+1)
 		wait(n)
@@ -197,7 +197,7 @@ func TestMeetServerRestarts(t *testing.T) {
 	}
 	// One has not heard how the meeting ended that the others know of.
 	const small = 12 // one round, as blobs are here
-	k := c[2].Lane(0).links[0]
+	k := c[2].Session(0).links[0]
 	before := k.met
 	for rank := range n {
 		if len(blobOf(rank, small)) > message.MaxBlob-lengthSize {

@@ -68,7 +68,7 @@ func (k *link) fitting(size int) *item {
 	return it
 }
 
-// maxWaiting is how many pulls of a lane may wait, sent or not.
+// maxWaiting is how many pulls of a session may wait, sent or not.
 const maxWaiting = 4096
 
 func (k *link) full(change bool) bool {

@@ -7,7 +7,7 @@ import "github.com/ringo-ml/ringo/ps/message"
 // nothing before it returns: then the parts are of one moment. oldest is the lowest step whose parts are still
 // of use. It waits for Config.Timeout; servers that are started again meanwhile are asked again.
 func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
-	l := c.Lane(0)
+	l := c.Session(0)
 	l.mu.Lock()
 	p := l.pull(nil, 0)
 	for _, k := range l.links {

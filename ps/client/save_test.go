@@ -25,7 +25,7 @@ func TestSave(t *testing.T) {
 		step := uint64(10 * (round + 1))
 		for _, c := range clients {
 			all.Go(func() {
-				err := errors.Join(c.Lane(1).PushRows(0, uint64(round)+1, []uint64{uint64(round)}, []float32{1, 1, 1}), c.Flush(context.Background()))
+				err := errors.Join(c.Session(1).PushRows(0, uint64(round)+1, []uint64{uint64(round)}, []float32{1, 1, 1}), c.Flush(context.Background()))
 				got, saveErr := c.Save(step, 10)
 				if err = errors.Join(err, saveErr); err != nil || !slices.Equal(got, want) {
 					t.Errorf("step %d: %v %v, want %v", step, got, err, want)

@@ -103,7 +103,7 @@ func syncBatch(rank int, step uint64) (keys []uint64, grads, dense []float32) {
 
 // trainInSync returns all that a trainer pulls.
 func trainInSync(c *Client, rank, steps int) (seen []float32, err error) {
-	l := c.Lane(0)
+	l := c.Session(0)
 	if rank == 0 {
 		for i, d := range testSchema().Dense {
 			if err := l.SetDense(i, make([]float32, d.Len)); err != nil {
@@ -229,7 +229,7 @@ func TestKilledServer(t *testing.T) {
 		defer c.Close()
 	}
 	for i, d := range testSchema().Dense {
-		must(t, clients[0].Lane(0).SetDense(i, make([]float32, d.Len)))
+		must(t, clients[0].Session(0).SetDense(i, make([]float32, d.Len)))
 	}
 	for rank, c := range clients {
 		all.Go(func() {
@@ -239,7 +239,7 @@ func TestKilledServer(t *testing.T) {
 					return
 				default:
 				}
-				if err := c.Lane(0).PushRows(0, 1, keys, ones); err != nil {
+				if err := c.Session(0).PushRows(0, 1, keys, ones); err != nil {
 					t.Error(err)
 					return
 				}
@@ -261,7 +261,7 @@ func TestKilledServer(t *testing.T) {
 		must(t, c.Flush(context.Background()))
 	}
 	want := -float32(pushed[0] + pushed[1])
-	for i, v := range pull(t, clients[1].Lane(0), 0, 1, keys) {
+	for i, v := range pull(t, clients[1].Session(0), 0, 1, keys) {
 		if v != want {
 			t.Errorf("value %d is %v after %v pushes", i, v, pushed)
 		}

@@ -181,7 +181,7 @@ func (l *Load) dial(ctx context.Context, i int) (*trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &trainer{l: l, c: c, lane: c.Lane(0), dim: l.cfg.Table.Dim, width: l.cfg.Table.Dim + l.cfg.Table.Counts(), random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(i)+2))}, nil
+	return &trainer{l: l, c: c, session: c.Session(0), dim: l.cfg.Table.Dim, width: l.cfg.Table.Dim + l.cfg.Table.Counts(), random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(i)+2))}, nil
 }
 
 // Leave tells the servers that the clients have no more to do, and closes them.
@@ -366,7 +366,7 @@ func (l *Load) Check(ctx context.Context) (rows int, err error) {
 	defer stop()
 	o, t := l.oracle, l.clients[0]
 	dst := make([]float32, len(o.keys)*o.dim)
-	p, err := t.lane.PullRows(0, step, o.keys, dst)
+	p, err := t.session.PullRows(0, step, o.keys, dst)
 	if err == nil {
 		err = p.Wait()
 	}

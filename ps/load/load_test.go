@@ -205,7 +205,7 @@ func TestWrongRowsAreFound(t *testing.T) {
 	_, err = l.Fill(t.Context(), nil)
 	must(t, err)
 	tr := l.clients[0]
-	must(t, tr.lane.PushRows(0, step, []uint64{Key(5)}, tr.grad(0)))
+	must(t, tr.session.PushRows(0, step, []uint64{Key(5)}, tr.grad(0)))
 	_, err = l.Check(t.Context())
 	if !errors.Is(err, ErrWrong) || !strings.Contains(err.Error(), "1 of ") {
 		t.Errorf("a push behind its back: %v", err)

@@ -13,13 +13,13 @@ const step = 1
 
 // trainer is one of the clients.
 type trainer struct {
-	l      *Load
-	c      *client.Client
-	lane   *client.Lane
-	dim    int
-	width  int // of a row that is pushed: its gradient and the counts that the rule wants
-	random *rand.Rand
-	grads  []float32 // of a batch, by place
+	l       *Load
+	c       *client.Client
+	session *client.Session
+	dim     int
+	width   int // of a row that is pushed: its gradient and the counts that the rule wants
+	random  *rand.Rand
+	grads   []float32 // of a batch, by place
 
 	// One measurement's.
 	pool   pool
@@ -80,7 +80,7 @@ func (t *trainer) stream(w Work, until time.Time) error {
 				}
 				t.way = append(t.way[:0], t.way[1:]...)
 			}
-			p, err := t.lane.PullRows(0, step, keys, t.dst[turn%w.Ahead][:w.Batch*t.dim])
+			p, err := t.session.PullRows(0, step, keys, t.dst[turn%w.Ahead][:w.Batch*t.dim])
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func (t *trainer) push(w Work, i int, keys []uint64) error {
 		return nil
 	}
 	t.pushed = append(t.pushed, int32(i))
-	return t.lane.PushRows(0, step, keys, t.grads[:w.Batch*t.width])
+	return t.session.PushRows(0, step, keys, t.grads[:w.Batch*t.width])
 }
 
 // single does work until a time, one batch after the other.
@@ -115,7 +115,7 @@ func (t *trainer) single(ctx context.Context, w Work, until time.Time) error {
 		i, keys := t.batch()
 		start := time.Now()
 		if w.Op != Push {
-			p, err := t.lane.PullRows(0, step, keys, t.dst[0][:w.Batch*t.dim])
+			p, err := t.session.PullRows(0, step, keys, t.dst[0][:w.Batch*t.dim])
 			if err == nil {
 				err = p.Wait()
 			}
@@ -179,7 +179,7 @@ func (t *trainer) fill(next interface{ Add(uint64) uint64 }, end uint64) error {
 		for i := range n {
 			keys[i] = Key(lo + uint64(i))
 		}
-		if err := t.lane.PushRows(0, step, keys[:n], t.grads[:n*t.width]); err != nil {
+		if err := t.session.PushRows(0, step, keys[:n], t.grads[:n*t.width]); err != nil {
 			return err
 		}
 		t.rows += int64(n)
@@ -190,7 +190,7 @@ func (t *trainer) fill(next interface{ Add(uint64) uint64 }, end uint64) error {
 // settle returns when all that was sent is counted: messages are written one after the
 // other, and one more has been.
 func (t *trainer) settle() error {
-	p, err := t.lane.PeekRows(0, step, []uint64{Key(0)}, make([]float32, t.dim))
+	p, err := t.session.PeekRows(0, step, []uint64{Key(0)}, make([]float32, t.dim))
 	if err == nil {
 		err = p.Wait()
 	}

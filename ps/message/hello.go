@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// MaxLanes is the most lanes of a server, all trainers' together.
-	MaxLanes = 1024
+	// MaxSessions is the most sessions of a server, all trainers' together.
+	MaxSessions = 1024
 	// MaxJob is the longest name of a job in bytes.
 	MaxJob = 256
 	// MaxMode is the most bytes of a mode.
@@ -31,23 +31,23 @@ const (
 //	2      2     0
 //	4      4     Trainer
 //	8      4     Trainers
-//	12     4     Lane
-//	16     4     Lanes
+//	12     4     Session
+//	16     4     Sessions
 //	20     4     Server
 //	24     4     Servers
 //	28     2     the length of Job
 //	30     2     the length of Mode
-//	32     8     Session
+//	32     8     Process
 //	40     8     From
 //	48     8     Clock
 //	56     32    Hash
 //	88           Job, and then Mode
 type Hello struct {
-	Trainer, Trainers int // which of how many
-	Lane, Lanes       int // which of the trainer's lanes
-	Server, Servers   int // whom the trainer takes the other end for
-	Session           uint64
-	From              uint64   // the first change of the lane that the trainer still holds; 1 at first
+	Trainer, Trainers int      // which of how many
+	Session, Sessions int      // which of the trainer's sessions
+	Server, Servers   int      // whom the trainer takes the other end for
+	Process           uint64   // a random number that the trainer's process has drawn, not 0
+	From              uint64   // the first change of the session that the trainer still holds; 1 at first
 	Clock             uint64   // the last step that a change before From has ended; 0: none
 	Hash              [32]byte // the schema's
 	Job               string   // the same for all of a job
@@ -74,14 +74,14 @@ func (h Hello) Validate() error {
 			errs = append(errs, fmt.Errorf("%s %d of %d: want 1 to %d of them, numbered from 0", what, i, n, most))
 		}
 	}
-	place("trainer", h.Trainer, h.Trainers, MaxLanes)
-	place("lane", h.Lane, h.Lanes, MaxLanes)
+	place("trainer", h.Trainer, h.Trainers, MaxSessions)
+	place("session", h.Session, h.Sessions, MaxSessions)
 	place("server", h.Server, h.Servers, maxServers)
-	if len(errs) == 0 && h.Trainers*h.Lanes > MaxLanes {
-		errs = append(errs, fmt.Errorf("%d trainers with %d lanes each: a server has at most %d lanes", h.Trainers, h.Lanes, MaxLanes))
+	if len(errs) == 0 && h.Trainers*h.Sessions > MaxSessions {
+		errs = append(errs, fmt.Errorf("%d trainers with %d sessions each: a server has at most %d sessions", h.Trainers, h.Sessions, MaxSessions))
 	}
-	if h.Session == 0 || h.From == 0 {
-		errs = append(errs, fmt.Errorf("session %d, changes from number %d on: neither is 0", h.Session, h.From))
+	if h.Process == 0 || h.From == 0 {
+		errs = append(errs, fmt.Errorf("process number %d, changes from number %d on: neither may be 0", h.Process, h.From))
 	}
 	text := func(what, s string, most int) {
 		if len(s) > most || printable(s) != s || strings.Contains(s, "\n") {
@@ -98,10 +98,10 @@ func (h Hello) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, Protocol)
 	b = le.AppendUint16(b, 0)
-	for _, v := range []int{h.Trainer, h.Trainers, h.Lane, h.Lanes, h.Server, h.Servers, len(h.Job) | len(h.Mode)<<16} {
+	for _, v := range []int{h.Trainer, h.Trainers, h.Session, h.Sessions, h.Server, h.Servers, len(h.Job) | len(h.Mode)<<16} {
 		b = le.AppendUint32(b, uint32(v))
 	}
-	b = le.AppendUint64(b, h.Session)
+	b = le.AppendUint64(b, h.Process)
 	b = le.AppendUint64(b, h.From)
 	b = le.AppendUint64(b, h.Clock)
 	b = append(b, h.Hash[:]...)
@@ -123,8 +123,8 @@ func ParseHello(b []byte) (Hello, error) {
 	mode := helloFixed + int(le.Uint16(b[28:]))
 	at := func(i int) int { return int(le.Uint32(b[i:])) }
 	h := Hello{
-		Trainer: at(4), Trainers: at(8), Lane: at(12), Lanes: at(16), Server: at(20), Servers: at(24),
-		Session: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
+		Trainer: at(4), Trainers: at(8), Session: at(12), Sessions: at(16), Server: at(20), Servers: at(24),
+		Process: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
 		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:mode]), Mode: string(b[mode:]),
 	}
 	if err := h.Validate(); err != nil {
@@ -161,7 +161,7 @@ func checkProtocol(b []byte) error {
 type Welcome struct {
 	Keys, Values int           // most of a message
 	Pulls        int           // most pulls that wait for an answer on a connection
-	Last         uint64        // the last change of the lane that the server has
+	Last         uint64        // the last change of the session that the server has
 	Heartbeat    time.Duration // how often each end shows that it lives
 	Silence      time.Duration // after which the other end is taken for dead
 }
@@ -258,7 +258,7 @@ func ParseFailure(b []byte) (*Failure, error) {
 		return nil, malformed("a failure of %d bytes", len(b))
 	}
 	trainer := binary.LittleEndian.Uint32(b[4:])
-	if trainer >= MaxLanes {
+	if trainer >= MaxSessions {
 		return nil, malformed("a failure of trainer %d", trainer)
 	}
 	return &Failure{Reason: Reason(b[0]), Trainer: int(trainer), Text: Text(b[failureFixed:])}, nil

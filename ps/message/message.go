@@ -9,7 +9,7 @@
 //	PullRows, PullDense      ->                         numbered by the trainer
 //	                         <-     Rows, Values, Failed     in any order
 //	SetDense, PushRows,
-//	PushDense, Clock, Leave  ->                         numbered 1, 2, 3, … by lane
+//	PushDense, Clock, Leave  ->                         numbered 1, 2, 3, … by session
 //	                         <-     Ack                      of all up to a number
 //	Meet                     ->                         numbered by the trainer
 //	                         <-     Met                      when all have come
@@ -87,7 +87,7 @@ func Name(t wire.Type) string {
 }
 
 // Sequenced tells whether frames of a type change a server's state, so that they
-// are numbered by lane, applied in order and exactly once, and acknowledged.
+// are numbered by session, applied in order and exactly once, and acknowledged.
 func Sequenced(t wire.Type) bool { return t >= TypeSetDense && t <= TypeLeave }
 
 // headed tells whether the payload of a type begins with a Head.
@@ -145,7 +145,7 @@ const (
 //
 // What a type has no use for is zero.
 type Head struct {
-	Number uint64 // of the request, or of the change in its lane
+	Number uint64 // of the request, or of the change in its session
 	Step   uint64 // of Meet and Met, which meeting; of Save and Saved, that of the run
 	At     uint64 // the first value's place in its array; of Clock, the bits of the rate, a float64; of rows pulled, Peek or 0; of Save, the oldest step to be kept; of Saved, the checkpoint's number
 	Count  int    // keys; of arrays, values; of Failed, Meet and Met, bytes

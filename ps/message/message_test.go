@@ -29,7 +29,7 @@ func testLimits() *Limits {
 }
 
 var goldenHello = Hello{
-	Trainer: 2, Trainers: 3, Lane: 1, Lanes: 2, Server: 4, Servers: 5, Session: 0x0102030405060708, From: 9, Clock: 10,
+	Trainer: 2, Trainers: 3, Session: 1, Sessions: 2, Server: 4, Servers: 5, Process: 0x0102030405060708, From: 9, Clock: 10,
 	Hash: [32]byte{0: 0xaa, 31: 0xbb}, Job: "job 7", Mode: "ssp",
 }
 
@@ -106,8 +106,8 @@ func TestHeadRoundTrip(t *testing.T) {
 }
 
 func TestHelloRoundTrip(t *testing.T) {
-	one := Hello{Trainers: 1, Lanes: 1, Servers: 1, Session: 1, From: 1}
-	most := Hello{Trainer: 511, Trainers: 512, Lane: 1, Lanes: 2, Server: 65535, Servers: 65536, Session: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Mode: strings.Repeat("m", MaxMode)}
+	one := Hello{Trainers: 1, Sessions: 1, Servers: 1, Process: 1, From: 1}
+	most := Hello{Trainer: 511, Trainers: 512, Session: 1, Sessions: 2, Server: 65535, Servers: 65536, Process: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Mode: strings.Repeat("m", MaxMode)}
 	for _, h := range []Hello{one, most, goldenHello} {
 		b := h.Append(nil)
 		if got, err := ParseHello(b); err != nil || got != h {
@@ -130,11 +130,11 @@ func TestHelloFaults(t *testing.T) {
 	for says, change := range map[string]func(h *Hello){
 		"trainer 3 of 3":    func(h *Hello) { h.Trainer = 3 },
 		"trainer 0 of 1025": func(h *Hello) { h.Trainer, h.Trainers = 0, 1025 },
-		"lane 2 of 2":       func(h *Hello) { h.Lane = 2 },
-		"lane 0 of 0":       func(h *Hello) { h.Lane, h.Lanes = 0, 0 },
+		"session 2 of 2":    func(h *Hello) { h.Session = 2 },
+		"session 0 of 0":    func(h *Hello) { h.Session, h.Sessions = 0, 0 },
 		"server 5 of 5":     func(h *Hello) { h.Server = 5 },
-		"at most 1024":      func(h *Hello) { h.Trainers, h.Lanes = 513, 2 },
-		"session 0":         func(h *Hello) { h.Session = 0 },
+		"at most 1024":      func(h *Hello) { h.Trainers, h.Sessions = 513, 2 },
+		"process number 0":  func(h *Hello) { h.Process = 0 },
 		"number 0":          func(h *Hello) { h.From = 0 },
 		"the job":           func(h *Hello) { h.Job = "a\x1b[31m" },
 		"256 bytes":         func(h *Hello) { h.Job = strings.Repeat("j", 257) },
@@ -178,7 +178,7 @@ func TestWelcomeRoundTrip(t *testing.T) {
 }
 
 func TestFailureRoundTrip(t *testing.T) {
-	for _, f := range []*Failure{{Reason: ReasonMismatch, Text: "a\nb"}, {Reason: ReasonFailed, Trainer: MaxLanes - 1}} {
+	for _, f := range []*Failure{{Reason: ReasonMismatch, Text: "a\nb"}, {Reason: ReasonFailed, Trainer: MaxSessions - 1}} {
 		if got, err := ParseFailure(f.Append(nil)); err != nil || *got != *f {
 			t.Errorf("got %+v, %v, want %+v", got, err, f)
 		}

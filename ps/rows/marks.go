@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// MaxLanes is how many lanes, numbered from 0, a table can keep marks of.
-const MaxLanes = 1024
+// MaxSessions is how many sessions, numbered from 0, a table can keep marks of.
+const MaxSessions = 1024
 
 // Stripes is how many stripes, each with a lock of its own, the rows are cut over.
 const Stripes = stripes
@@ -16,43 +16,43 @@ const Stripes = stripes
 // StripeOf is the stripe of keys with this hash.
 func StripeOf(hash uint64) int { return int(hash >> (64 - stripeBits)) }
 
-// lanes are the marks of all lanes: 512 bytes for each that was used.
-type lanes struct {
-	of  [MaxLanes]atomic.Pointer[laneMarks]
-	top atomic.Int32 // no lane from here on was used
+// sessions are the marks of all sessions: 512 bytes for each that was used.
+type sessions struct {
+	of  [MaxSessions]atomic.Pointer[sessionMarks]
+	top atomic.Int32 // no session from here on was used
 }
 
-// laneMarks are one lane's marks: for each stripe the number of the last push that
+// sessionMarks are one session's marks: for each stripe the number of the last push that
 // was applied there, guarded by the stripe's lock.
-type laneMarks [stripes]uint64
+type sessionMarks [stripes]uint64
 
-// use returns the marks of a lane. Whoever sees a mark under a stripe's lock sees
-// its lane below top, because that was raised before the lock was taken.
-func (l *lanes) use(lane int) *laneMarks {
-	if m := l.of[lane].Load(); m != nil {
+// use returns the marks of a session. Whoever sees a mark under a stripe's lock sees
+// its session below top, because that was raised before the lock was taken.
+func (l *sessions) use(session int) *sessionMarks {
+	if m := l.of[session].Load(); m != nil {
 		return m
 	}
-	l.of[lane].CompareAndSwap(nil, new(laneMarks))
+	l.of[session].CompareAndSwap(nil, new(sessionMarks))
 	for {
 		top := l.top.Load()
-		if int(top) > lane || l.top.CompareAndSwap(top, int32(lane+1)) {
-			return l.of[lane].Load()
+		if int(top) > session || l.top.CompareAndSwap(top, int32(session+1)) {
+			return l.of[session].Load()
 		}
 	}
 }
 
-// Mark is a lane's mark in a stripe: Seq is the number of the lane's last push that
+// Mark is a session's mark in a stripe: Seq is the number of the session's last push that
 // was applied there.
 type Mark struct {
-	Lane int
-	Seq  uint64
+	Session int
+	Seq     uint64
 }
 
-// list appends the marks of a stripe, which is locked, by lane.
-func (l *lanes) list(stripe int, dst []Mark) []Mark {
-	for lane := range int(l.top.Load()) {
-		if m := l.of[lane].Load(); m != nil && m[stripe] > 0 {
-			dst = append(dst, Mark{lane, m[stripe]})
+// list appends the marks of a stripe, which is locked, by session.
+func (l *sessions) list(stripe int, dst []Mark) []Mark {
+	for session := range int(l.top.Load()) {
+		if m := l.of[session].Load(); m != nil && m[stripe] > 0 {
+			dst = append(dst, Mark{session, m[stripe]})
 		}
 	}
 	return dst
@@ -63,10 +63,10 @@ func (t *Table) RaiseMark(stripe int, m Mark) error {
 	if stripe < 0 || stripe >= stripes {
 		return t.fault(fmt.Errorf("RaiseMark: stripe %d: want 0 to %d", stripe, stripes-1))
 	}
-	if err := checkLane(m.Lane); err != nil {
+	if err := checkSession(m.Session); err != nil {
 		return t.fault(fmt.Errorf("RaiseMark: %w", err))
 	}
-	marks := t.lanes.use(m.Lane)
+	marks := t.sessions.use(m.Session)
 	s := &t.stripes[stripe]
 	s.Lock()
 	defer s.Unlock()
@@ -74,9 +74,9 @@ func (t *Table) RaiseMark(stripe int, m Mark) error {
 	return nil
 }
 
-func checkLane(lane int) error {
-	if lane < 0 || lane >= MaxLanes {
-		return fmt.Errorf("lane %d: want 0 to %d", lane, MaxLanes-1)
+func checkSession(session int) error {
+	if session < 0 || session >= MaxSessions {
+		return fmt.Errorf("session %d: want 0 to %d", session, MaxSessions-1)
 	}
 	return nil
 }
@@ -94,16 +94,16 @@ type Once struct {
 	Missing []int32
 }
 
-// PushOnce is a Push that takes effect once. A lane's pushes are numbered from 1 and
+// PushOnce is a Push that takes effect once. A session's pushes are numbered from 1 and
 // come one after the other. The keys of a stripe are updated all or not at all, and
-// with them the lane's mark in the stripe becomes seq, in one locked visit; a stripe
+// with them the session's mark in the stripe becomes seq, in one locked visit; a stripe
 // whose mark is seq or more is left as it is. Who gets an error, or missing keys, may
 // therefore make the same call again.
 //
 // Where rows for some keys of a stripe cannot be made (ErrFull) none of the stripe's
 // is updated.
-func (t *Table) PushOnce(lane int, seq uint64, keys []uint64, grads []float32, scale float32, o *Once) error {
-	if err := t.checkOnce(lane, seq, len(keys), o); err != nil {
+func (t *Table) PushOnce(session int, seq uint64, keys []uint64, grads []float32, scale float32, o *Once) error {
+	if err := t.checkOnce(session, seq, len(keys), o); err != nil {
 		return err
 	}
 	b, err := t.beginValues("PushOnce", keys, len(grads), t.grad)
@@ -114,7 +114,7 @@ func (t *Table) PushOnce(lane int, seq uint64, keys []uint64, grads []float32, s
 	if err := b.unique(); err != nil {
 		return t.fault(fmt.Errorf("PushOnce: %w", err))
 	}
-	marks, kernels := t.lanes.use(lane), simd.Host()
+	marks, kernels := t.sessions.use(session), simd.Host()
 	t.eachStripe(b, func(s *stripe, n, lo, hi int) {
 		if marks[n] >= seq {
 			return
@@ -133,10 +133,10 @@ func (t *Table) PushOnce(lane int, seq uint64, keys []uint64, grads []float32, s
 	return nil
 }
 
-func (t *Table) checkOnce(lane int, seq uint64, keys int, o *Once) error {
-	err := checkLane(lane)
+func (t *Table) checkOnce(session int, seq uint64, keys int, o *Once) error {
+	err := checkSession(session)
 	if err == nil && seq == 0 {
-		err = fmt.Errorf("push 0 of lane %d: numbers begin at 1", lane)
+		err = fmt.Errorf("push 0 of session %d: numbers begin at 1", session)
 	}
 	if err == nil && o.Drop != nil && len(o.Drop) != keys {
 		err = fmt.Errorf("what to drop of %d keys for %d keys", len(o.Drop), keys)

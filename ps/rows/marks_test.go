@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// onceTwin is what PushOnce does, plainly: marks by stripe and lane.
+// onceTwin is what PushOnce does, plainly: marks by stripe and session.
 type onceTwin struct {
 	*twin
 	marks map[[2]int]uint64
@@ -20,7 +20,7 @@ type onceTwin struct {
 func (w *onceTwin) stripeOf(key uint64) int { return StripeOf(w.t.Hash(key)) }
 
 // push does a PushOnce on both.
-func (w *onceTwin) push(t *testing.T, lane int, seq uint64, keys []uint64, grads []float32, o Once) {
+func (w *onceTwin) push(t *testing.T, session int, seq uint64, keys []uint64, grads []float32, o Once) {
 	t.Helper()
 	want := []int32{-7}
 	whole := map[int]bool{}
@@ -29,7 +29,7 @@ func (w *onceTwin) push(t *testing.T, lane int, seq uint64, keys []uint64, grads
 		if _, ok := whole[s]; !ok {
 			whole[s] = true
 		}
-		if w.marks[[2]int{s, lane}] >= seq || w.rows[key] != nil || o.Create || o.Drop != nil && o.Drop[i] {
+		if w.marks[[2]int{s, session}] >= seq || w.rows[key] != nil || o.Create || o.Drop != nil && o.Drop[i] {
 			continue
 		}
 		want = append(want, int32(i))
@@ -37,19 +37,19 @@ func (w *onceTwin) push(t *testing.T, lane int, seq uint64, keys []uint64, grads
 	}
 	for i, key := range keys {
 		s := w.stripeOf(key)
-		if whole[s] && w.marks[[2]int{s, lane}] < seq && w.row(key, o.Create) != nil {
+		if whole[s] && w.marks[[2]int{s, session}] < seq && w.row(key, o.Create) != nil {
 			w.update(key, grads[i*w.cfg.Dim:][:w.cfg.Dim], 0.5)
 		}
 	}
 	for s, ok := range whole {
 		if ok {
-			w.marks[[2]int{s, lane}] = max(w.marks[[2]int{s, lane}], seq)
+			w.marks[[2]int{s, session}] = max(w.marks[[2]int{s, session}], seq)
 		}
 	}
 	o.Missing = []int32{-7}
-	must(t, w.t.PushOnce(lane, seq, keys, grads, 0.5, &o))
+	must(t, w.t.PushOnce(session, seq, keys, grads, 0.5, &o))
 	if slices.Sort(o.Missing); !slices.Equal(o.Missing, want) {
-		t.Fatalf("push %d of lane %d: %d missing, want %d", seq, lane, len(o.Missing)-1, len(want)-1)
+		t.Fatalf("push %d of session %d: %d missing, want %d", seq, session, len(o.Missing)-1, len(want)-1)
 	}
 }
 
@@ -76,14 +76,14 @@ func (w *onceTwin) checkMarks(t *testing.T) {
 		next = p.Last + 1
 		got := map[int]uint64{}
 		for _, m := range p.Marks {
-			got[m.Lane] = m.Seq
+			got[m.Session] = m.Seq
 		}
-		for lane := range 7 {
-			if want := w.marks[[2]int{StripeOf(p.First), lane}]; got[lane] != want {
-				t.Fatalf("stripe %d: the mark of lane %d is %d, want %d", StripeOf(p.First), lane, got[lane], want)
+		for session := range 7 {
+			if want := w.marks[[2]int{StripeOf(p.First), session}]; got[session] != want {
+				t.Fatalf("stripe %d: the mark of session %d is %d, want %d", StripeOf(p.First), session, got[session], want)
 			}
 		}
-		if !slices.IsSortedFunc(p.Marks, func(a, b Mark) int { return a.Lane - b.Lane }) {
+		if !slices.IsSortedFunc(p.Marks, func(a, b Mark) int { return a.Session - b.Session }) {
 			t.Fatalf("marks are not sorted: %v", p.Marks)
 		}
 	}
@@ -103,10 +103,10 @@ func TestPushOnceAgainstMap(t *testing.T) {
 		var seqs [7]uint64
 		for step := range 300 {
 			n := r.IntN(300)
-			keys, lane := drawKeys(r, n), r.IntN(7)
+			keys, session := drawKeys(r, n), r.IntN(7)
 			grads := randomValues(r, n*c.Dim)
-			if r.IntN(3) > 0 || seqs[lane] == 0 {
-				seqs[lane]++
+			if r.IntN(3) > 0 || seqs[session] == 0 {
+				seqs[session]++
 			}
 			o := Once{Create: r.IntN(3) == 0}
 			if r.IntN(2) == 0 {
@@ -114,7 +114,7 @@ func TestPushOnceAgainstMap(t *testing.T) {
 					o.Drop = append(o.Drop, r.IntN(2) == 0)
 				}
 			}
-			w.push(t, lane, seqs[lane], keys, grads, o)
+			w.push(t, session, seqs[session], keys, grads, o)
 			if r.IntN(2) == 0 {
 				w.pull(t, drawKeys(r, 20))
 			}
@@ -141,20 +141,20 @@ func TestPushOnceLargeGroups(t *testing.T) {
 	w.checkMarks(t)
 }
 
-// While lanes push, a piece's rows hold exactly the pushes that its marks say.
+// While sessions push, a piece's rows hold exactly the pushes that its marks say.
 func TestPiecesAreExact(t *testing.T) {
 	const n, all, rounds = 1500, 4, 60
 	tb := newTable(t, Config{Dim: 2, shift: 7})
 	keys, ones := sequence(0, n), slices.Repeat([]float32{1}, 2*n)
 	var wg sync.WaitGroup
-	for lane := range all {
+	for session := range all {
 		wg.Go(func() {
-			r := rand.New(rand.NewPCG(5, uint64(lane)))
+			r := rand.New(rand.NewPCG(5, uint64(session)))
 			own, o := slices.Clone(keys), Once{Create: true}
 			for seq := uint64(1); seq <= rounds; seq++ {
 				r.Shuffle(n, func(i, j int) { own[i], own[j] = own[j], own[i] })
 				for range 1 + r.IntN(2) { // a second time changes nothing
-					if err := tb.PushOnce(lane*300, seq, own, ones, -1, &o); err != nil {
+					if err := tb.PushOnce(session*300, seq, own, ones, -1, &o); err != nil {
 						t.Error(err)
 					}
 				}
@@ -195,13 +195,13 @@ func TestPushOnceFaults(t *testing.T) {
 	tb := newTable(t, Config{Name: "ads", Dim: 1, MaxRows: 100})
 	one := make([]float32, 1)
 	for want, err := range map[string]error{
-		"lane -1":                 tb.PushOnce(-1, 1, []uint64{1}, one, 1, &Once{}),
-		"lane 1024":               tb.PushOnce(MaxLanes, 1, []uint64{1}, one, 1, &Once{}),
+		"session -1":              tb.PushOnce(-1, 1, []uint64{1}, one, 1, &Once{}),
+		"session 1024":            tb.PushOnce(MaxSessions, 1, []uint64{1}, one, 1, &Once{}),
 		"numbers begin at 1":      tb.PushOnce(0, 0, []uint64{1}, one, 1, &Once{}),
 		"2 keys for 1 keys":       tb.PushOnce(0, 1, []uint64{1}, one, 1, &Once{Drop: make([]bool, 2)}),
 		"1 values for 2 rows":     tb.PushOnce(0, 1, []uint64{1, 2}, one, 1, &Once{}),
 		"stripe 64":               tb.RaiseMark(Stripes, Mark{1, 1}),
-		"RaiseMark: lane 1024":    tb.RaiseMark(0, Mark{1024, 1}),
+		"RaiseMark: session 1024": tb.RaiseMark(0, Mark{1024, 1}),
 		"twice":                   tb.PushOnce(0, 1, []uint64{1, 1}, make([]float32, 2), 1, &Once{Create: true}),
 		"PushOnce: key 1: a key ": tb.PushOnce(0, 1, []uint64{1, 1}, make([]float32, 2), 1, &Once{Create: true}),
 	} {
@@ -244,21 +244,21 @@ func TestPushOnceFaults(t *testing.T) {
 	}
 }
 
-// A lane takes 512 bytes, and nothing before it is used.
-func TestLanes(t *testing.T) {
+// A session takes 512 bytes, and nothing before it is used.
+func TestSessions(t *testing.T) {
 	tb := newTable(t, Config{Dim: 1})
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { tb.lanes.use(900) })
+		wg.Go(func() { tb.sessions.use(900) })
 	}
 	wg.Wait()
 	used := 0
-	for i := range tb.lanes.of {
-		if tb.lanes.of[i].Load() != nil {
+	for i := range tb.sessions.of {
+		if tb.sessions.of[i].Load() != nil {
 			used++
 		}
 	}
-	if used != 1 || tb.lanes.top.Load() != 901 {
-		t.Errorf("%d lanes in use, top %d", used, tb.lanes.top.Load())
+	if used != 1 || tb.sessions.top.Load() != 901 {
+		t.Errorf("%d sessions in use, top %d", used, tb.sessions.top.Load())
 	}
 }

@@ -32,7 +32,7 @@
 // are worked on in blocks in which many misses of the caches are under way at once.
 // A Pull sees whole rows, no update is lost, and two first touches of a key at once
 // make one row. A batch as a whole is not atomic. PushOnce keeps, for each stripe and
-// lane, the number of the last push that was applied, so that each is applied once;
+// session, the number of the last push that was applied, so that each is applied once;
 // WalkPiece shows these marks beside the rows that they belong to.
 package rows
 
@@ -157,10 +157,10 @@ type Table struct {
 		free int32 // the first of them, -1 for none; its first weight is the next
 	}
 
-	lanes  lanes
-	epoch  atomic.Uint32
-	turn   atomic.Uint32 // the stripe with which the next batch begins
-	closed atomic.Bool
+	sessions sessions
+	epoch    atomic.Uint32
+	turn     atomic.Uint32 // the stripe with which the next batch begins
+	closed   atomic.Bool
 
 	spare struct {
 		sync.Mutex

@@ -35,8 +35,8 @@ type Piece struct {
 	// First and Last are the lowest and the highest hash, see Table.Hash. The next
 	// call's piece begins behind Last.
 	First, Last uint64
-	// Marks are those of the piece's stripe, StripeOf(First), by lane: a row of the
-	// piece holds exactly the pushes up to its lane's mark. They must not be kept.
+	// Marks are those of the piece's stripe, StripeOf(First), by session: a row of the
+	// piece holds exactly the pushes up to its session's mark. They must not be kept.
 	Marks []Mark
 }
 
@@ -59,7 +59,7 @@ func (t *Table) WalkPiece(from Cursor, most int, piece func(*Piece), visit func(
 	end := x.startOf(from.hash, first+lines)
 	if piece != nil {
 		p := &b.piece
-		p.First, p.Last, p.Marks = from.hash, end-1, t.lanes.list(StripeOf(from.hash), p.Marks[:0])
+		p.First, p.Last, p.Marks = from.hash, end-1, t.sessions.list(StripeOf(from.hash), p.Marks[:0])
 		piece(p)
 	}
 	show := func(_ int, r *Row) Verdict { return visit(r) }

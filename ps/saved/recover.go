@@ -83,7 +83,7 @@ func (s *Server) recover(ctx context.Context, r Recovery) (done tables.Saved, er
 	}
 	id := s.About.Identity
 	e, err := tables.Open(tables.Config{
-		Job: id.Job, Index: id.Index, Servers: id.Servers, Trainers: id.Trainers, Lanes: id.Lanes, Mode: id.Mode, Durability: id.Durability,
+		Job: id.Job, Index: id.Index, Servers: id.Servers, Trainers: id.Trainers, Sessions: id.Sessions, Mode: id.Mode, Durability: id.Durability,
 		Dir: s.Dir, Make: t.Make,
 	}, s.About.Layout)
 	if err != nil {

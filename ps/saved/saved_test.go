@@ -81,7 +81,7 @@ func (j *job) end() {
 	j.servers, j.tiers = nil, nil
 }
 
-// change makes the next change of server i's lane.
+// change makes the next change of server i's session.
 func (j *job) change(i int, do func(e *tables.Engine, seq uint64) (tables.Ticket, error)) {
 	j.t.Helper()
 	j.seq[i]++

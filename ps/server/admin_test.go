@@ -52,7 +52,7 @@ func TestOrdersNeedAToken(t *testing.T) {
 		c.Durability, c.Dir, c.DeleteAfter, c.Report = tables.WAL, dir, 1, lines.report
 	})
 	c := r.dial(t, ticket)
-	if err := c.Lane(0).SetDense(0, make([]float32, 5)); err != nil {
+	if err := c.Session(0).SetDense(0, make([]float32, 5)); err != nil {
 		t.Fatal(err)
 	}
 	push(t, c, 1)

@@ -107,7 +107,7 @@ func (c *clickTwin) compare(t *testing.T, cl *client.Client, step uint64, keys i
 	for i := range all {
 		all[i] = uint64(i)
 	}
-	p, err := cl.Lane(0).PeekRows(0, step, all, dst)
+	p, err := cl.Session(0).PeekRows(0, step, all, dst)
 	must(t, errors.Join(err, p.Wait()))
 	for i, key := range all {
 		want := [clickDim]float64{initialClick(key)[0]}
@@ -135,7 +135,7 @@ func TestClicksAgainstMap(t *testing.T) {
 		return r, c
 	}
 	r, c := begin()
-	must(t, c.Lane(0).SetDense(0, []float32{0}))
+	must(t, c.Session(0).SetDense(0, []float32{0}))
 	twin := &clickTwin{rows: map[uint64]*clickRow{}}
 	random := rand.New(rand.NewPCG(1, 2))
 	step, stored := uint64(0), 0.0
@@ -154,8 +154,8 @@ func TestClicksAgainstMap(t *testing.T) {
 				values = append(values, float32(show), float32(random.IntN(show+1)/2))
 				twin.push(uint64(key), values[len(values)-clickDim-2:])
 			}
-			must(t, c.Lane(0).PushRows(0, step, pushed, values))
-			must(t, c.Lane(0).Clock(step, -1))
+			must(t, c.Session(0).PushRows(0, step, pushed, values))
+			must(t, c.Session(0).Clock(step, -1))
 		}
 		must(t, c.Flush(context.Background()))
 		twin.compare(t, c, step+1, keys)

@@ -35,7 +35,7 @@ func TestOrderedCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Lane(0).SetDense(0, make([]float32, 5)); err != nil {
+	if err := c.Session(0).SetDense(0, make([]float32, 5)); err != nil {
 		t.Fatal(err)
 	}
 	push(t, c, 1)

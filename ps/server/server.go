@@ -34,8 +34,8 @@ type Config struct {
 	Version  string // of the program
 	// Index is which of Servers this is, Trainers how many train.
 	Index, Servers, Trainers int
-	// Lanes is how many lanes each trainer has; 0: 1.
-	Lanes int
+	// Sessions is how many sessions each trainer has; 0: 1.
+	Sessions int
 	// Mode, Staleness, Durability, Fsync and Lost are those of tables.Config.
 	Mode       tables.Mode
 	Staleness  int
@@ -142,7 +142,7 @@ func (c Config) tables() tables.Config {
 	job := sha256.Sum256(append([]byte("ringo tables "), c.Ticket...))
 	t := tables.Config{
 		Job:   hex.EncodeToString(job[:8]), // a server that is started again goes on, another job does not
-		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Lanes: c.Lanes, Mode: c.Mode, Staleness: c.Staleness,
+		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Sessions: c.Sessions, Mode: c.Mode, Staleness: c.Staleness,
 		Durability: c.Durability, Fsync: c.Fsync, Lost: c.Lost,
 	}
 	if c.Job != "" && c.Durability == tables.None {
@@ -174,7 +174,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 		return Figures{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
 	}
 	s.service, err = service.New(service.Config{
-		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Mode: message.ModeOf(string(cfg.Mode), cfg.Staleness), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes,
+		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Mode: message.ModeOf(string(cfg.Mode), cfg.Staleness), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
 		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open,
 	})
 	if err != nil {

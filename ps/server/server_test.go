@@ -74,7 +74,7 @@ func (r *running) dial(t *testing.T, ticket transport.Ticket) *client.Client {
 // push moves row 7 by -1, and the array's values.
 func push(t *testing.T, c *client.Client, step uint64) {
 	t.Helper()
-	l := c.Lane(0)
+	l := c.Session(0)
 	err := errors.Join(
 		l.PushRows(0, step, []uint64{7}, []float32{1, 1}),
 		l.PushDense(0, step, 0, []float32{1, 1, 1, 1, 1}),
@@ -90,7 +90,7 @@ func push(t *testing.T, c *client.Client, step uint64) {
 func row(t *testing.T, c *client.Client, step uint64) []float32 {
 	t.Helper()
 	dst := make([]float32, 2)
-	p, err := c.Lane(0).PullRows(0, step, []uint64{7}, dst)
+	p, err := c.Session(0).PullRows(0, step, []uint64{7}, dst)
 	if err == nil {
 		err = p.Wait()
 	}
@@ -131,7 +131,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("saved what there is not: %v", out)
 	}
 	c := r.dial(t, ticket)
-	if err := c.Lane(0).SetDense(0, []float32{1, 2, 3, 4, 5}); err != nil {
+	if err := c.Session(0).SetDense(0, []float32{1, 2, 3, 4, 5}); err != nil {
 		t.Fatal(err)
 	}
 	push(t, c, 1)
@@ -166,7 +166,7 @@ func TestRunAgain(t *testing.T) {
 		keep := func(c *Config) { c.Durability, c.Dir = durability, dir }
 		r := run(t, ticket, keep)
 		c := r.dial(t, ticket)
-		if err := c.Lane(0).SetDense(0, make([]float32, 5)); err != nil {
+		if err := c.Session(0).SetDense(0, make([]float32, 5)); err != nil {
 			t.Fatal(err)
 		}
 		push(t, c, 1)
@@ -208,7 +208,7 @@ func TestSaveEvery(t *testing.T) {
 	ticket, dir := transport.NewTicket(), t.TempDir()
 	r := run(t, ticket, func(c *Config) { c.Durability, c.Dir, c.SaveEvery = tables.WAL, dir, 20*time.Millisecond })
 	c := r.dial(t, ticket)
-	if err := c.Lane(0).SetDense(0, make([]float32, 5)); err != nil {
+	if err := c.Session(0).SetDense(0, make([]float32, 5)); err != nil {
 		t.Fatal(err)
 	}
 	push(t, c, 1)

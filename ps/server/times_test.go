@@ -47,7 +47,7 @@ func TestSavesOverRestarts(t *testing.T) {
 	}
 	r := run(t, ticket, hourly(dir))
 	c := r.dial(t, ticket)
-	must(t, c.Lane(0).SetDense(0, make([]float32, 5)))
+	must(t, c.Session(0).SetDense(0, make([]float32, 5)))
 	for step := uint64(1); step < 5; step++ {
 		push(t, c, step)
 	}
@@ -137,7 +137,7 @@ func TestRowsComeAndGo(t *testing.T) {
 		c.Durability, c.Dir, c.Admission, c.DeleteAfter = tables.Checkpoint, dir, shard.Admission{Count: 2}, 1
 	})
 	c := r.dial(t, ticket)
-	must(t, c.Lane(0).SetDense(0, make([]float32, 5)))
+	must(t, c.Session(0).SetDense(0, make([]float32, 5)))
 	push(t, c, 1)
 	if f := r.table(t); f["rows"] != 0.0 || f["denied_keys"] != 1.0 {
 		t.Errorf("a row that nobody has pulled: %v", f)
@@ -176,7 +176,7 @@ func TestShrinkEvery(t *testing.T) {
 		c.Report = func(line string) { mu.Lock(); defer mu.Unlock(); said += line + "\n" }
 	})
 	c := r.dial(t, ticket)
-	must(t, c.Lane(0).SetDense(0, make([]float32, 5)))
+	must(t, c.Session(0).SetDense(0, make([]float32, 5)))
 	push(t, c, 1)
 	eventually(t, "the row's end", func() bool {
 		mu.Lock()

@@ -33,7 +33,7 @@ type Admin struct {
 // Figures are what a server has done since it began.
 type Figures struct {
 	Connections  int64 `json:"connections"` // whose handshake succeeded
-	Replaced     int64 `json:"replaced"`    // connections, by others of the same lane
+	Replaced     int64 `json:"replaced"`    // connections, by others of the same session
 	Pulls        int64 `json:"pulls"`       // answered
 	Parked       int64 `json:"parked"`      // pulls that had to wait
 	Changes      int64 `json:"changes"`     // messages

@@ -19,7 +19,7 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-// conn is a connection: one lane of one trainer.
+// conn is a connection: one session of one trainer.
 type conn struct {
 	s      *Server
 	link   *transport.Link
@@ -31,11 +31,11 @@ type conn struct {
 	out    outbox
 	safe   acks
 
-	who    message.Hello // from here on: known when it is seated
-	lane   int           // among all trainers'
-	seated bool
-	again  bool // its lane had another connection before
-	engine Engine
+	who     message.Hello // from here on: known when it is seated
+	session int           // among all trainers'
+	seated  bool
+	again   bool // its session had another connection before
+	engine  Engine
 
 	body    message.Buffer // the reader's: of a change
 	values  []float32      // decoded
@@ -88,9 +88,9 @@ func (c *conn) run() {
 	if err == nil {
 		switch {
 		case c.again:
-			c.s.cfg.Report(c.s.says("trainer %d has connected again from %v, lane %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Lane))
+			c.s.cfg.Report(c.s.says("trainer %d has connected again from %v, session %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Session))
 		case c.s.cfg.Verbose:
-			c.s.cfg.Report(c.s.says("trainer %d has connected from %v, lane %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Lane))
+			c.s.cfg.Report(c.s.says("trainer %d has connected from %v, session %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Session))
 		}
 		err = c.serve()
 	}
@@ -111,7 +111,7 @@ func (c *conn) run() {
 	}
 	c.s.seats.leave(c, err)
 	if err != errGoodbye { // the trainer says so itself
-		c.s.cfg.Report(c.s.says("the connection of trainer %d, lane %d, has ended: %v", c.who.Trainer, c.who.Lane, err))
+		c.s.cfg.Report(c.s.says("the connection of trainer %d, session %d, has ended: %v", c.who.Trainer, c.who.Session, err))
 	}
 }
 
@@ -182,7 +182,7 @@ func (c *conn) greet() error {
 	if c.who, err = message.ParseHello(b); err != nil {
 		return err
 	}
-	c.lane = c.who.Trainer*c.who.Lanes + c.who.Lane
+	c.session = c.who.Trainer*c.who.Sessions + c.who.Session
 	if err := c.sameJob(); err != nil {
 		return err
 	}
@@ -193,9 +193,9 @@ func (c *conn) greet() error {
 	if err := c.sit(); err != nil {
 		return err
 	}
-	last, err := c.engine.Join(c.lane, c.who.From, c.who.Clock)
+	last, err := c.engine.Join(c.session, c.who.From, c.who.Clock)
 	if err != nil {
-		return c.failed(fmt.Errorf("trainer %d, lane %d: %w", c.who.Trainer, c.who.Lane, err))
+		return c.failed(fmt.Errorf("trainer %d, session %d: %w", c.who.Trainer, c.who.Session, err))
 	}
 	c.safe.begin(last)
 	c.out.send(frameOf(message.TypeWelcome, c.s.cfg.welcome(last).Append(nil)))
@@ -236,9 +236,9 @@ func (c *conn) sameJob() error {
 		return c.mismatch("trainer %d takes this for server %d of %d, it is %d of %d: do all have the same list of servers?",
 			h.Trainer, h.Server, h.Servers, cfg.Index, cfg.Servers)
 	}
-	if h.Trainers != cfg.Trainers || h.Lanes != cfg.Lanes {
-		return c.mismatch("trainer %d is one of %d with %d lanes each, this server waits for %d with %d each: give all the same numbers",
-			h.Trainer, h.Trainers, h.Lanes, cfg.Trainers, cfg.Lanes)
+	if h.Trainers != cfg.Trainers || h.Sessions != cfg.Sessions {
+		return c.mismatch("trainer %d is one of %d with %d sessions each, this server waits for %d with %d each: give all the same numbers",
+			h.Trainer, h.Trainers, h.Sessions, cfg.Trainers, cfg.Sessions)
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func (c *conn) learnSchema() error {
 	return nil
 }
 
-// sit takes the lane's seat, after the connection that had it.
+// sit takes the session's seat, after the connection that had it.
 func (c *conn) sit() error {
 	for {
 		old, err := c.s.seats.take(c)
@@ -338,7 +338,7 @@ func (c *conn) read() error {
 		case t == message.TypeSave:
 			c.s.saves.order(c, h)
 		case t == message.TypeGoodbye:
-			c.s.seats.goodbye(c.lane)
+			c.s.seats.goodbye(c.session)
 			return errGoodbye
 		default:
 			err = fmt.Errorf("%w: a %s in the middle", message.ErrMalformed, message.Name(t))
@@ -361,7 +361,7 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 		if isMalformed(err) {
 			return err
 		}
-		return c.failed(fmt.Errorf("%s number %d of trainer %d, lane %d, step %d: %w", message.Name(t), h.Number, c.who.Trainer, c.who.Lane, h.Step, err))
+		return c.failed(fmt.Errorf("%s number %d of trainer %d, session %d, step %d: %w", message.Name(t), h.Number, c.who.Trainer, c.who.Session, h.Step, err))
 	}
 	c.s.count.changes.Add(1)
 	c.safe.note(h.Number, ticket)
@@ -372,11 +372,11 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 	switch t {
 	case message.TypeClock:
-		return c.engine.Clock(c.lane, h.Number, h.Step, math.Float64frombits(h.At))
+		return c.engine.Clock(c.session, h.Number, h.Step, math.Float64frombits(h.At))
 	case message.TypeLeave:
-		ticket, err := c.engine.Leave(c.lane, h.Number)
+		ticket, err := c.engine.Leave(c.session, h.Number)
 		if err == nil {
-			c.s.seats.departed(c.lane)
+			c.s.seats.departed(c.session)
 			c.s.meetings.leave(c.who.Trainer)
 		}
 		return ticket, err
@@ -388,16 +388,16 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 		if err != nil {
 			return Ticket{}, err
 		}
-		return c.engine.PushRows(c.lane, h.Number, h.Table, h.Step, keys, values)
+		return c.engine.PushRows(c.session, h.Number, h.Table, h.Step, keys, values)
 	}
 	values, err := c.decode(h.Code, body, h.Count)
 	if err != nil {
 		return Ticket{}, err
 	}
 	if t == message.TypeSetDense {
-		return c.engine.SetDense(c.lane, h.Number, h.Table, int(h.At), values)
+		return c.engine.SetDense(c.session, h.Number, h.Table, int(h.At), values)
 	}
-	return c.engine.PushDense(c.lane, h.Number, h.Table, h.Step, int(h.At), values)
+	return c.engine.PushDense(c.session, h.Number, h.Table, h.Step, int(h.At), values)
 }
 
 // decodeRows returns pushed rows, each with its counts.

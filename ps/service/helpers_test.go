@@ -69,7 +69,7 @@ func start(t testing.TB, trainers int, change func(c *Config, e *fake.Config)) *
 	if change != nil {
 		change(&cfg, &ec)
 	}
-	ec.Lanes = max(1, cfg.Lanes)
+	ec.Sessions = max(1, cfg.Sessions)
 	if cfg.Open == nil {
 		cfg.Open = func(sc schema.Schema) (Engine, error) {
 			w.engine = fake.New(ec, sc)
@@ -118,7 +118,7 @@ func (w *world) knock() *peer {
 
 func hello(trainer, trainers int) message.Hello {
 	sc := testSchema()
-	h := message.Hello{Trainer: trainer, Trainers: trainers, Lanes: 1, Servers: 1, Session: uint64(trainer) + 100, From: 1, Job: "j"}
+	h := message.Hello{Trainer: trainer, Trainers: trainers, Sessions: 1, Servers: 1, Process: uint64(trainer) + 100, From: 1, Job: "j"}
 	b, err := hex.DecodeString(sc.Hash())
 	if err != nil {
 		panic(err)

@@ -16,14 +16,14 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A lane that connects again takes its place; a process that connects as a trainer
+// A session that connects again takes its place; a process that connects as a trainer
 // takes all its places, and the one before stays out.
 func TestReplacement(t *testing.T) {
 	leakcheck.Check(t)
-	w := start(t, 1, func(c *Config, _ *fake.Config) { c.Lanes = 2 })
-	lane := func(l int, session uint64) message.Hello {
+	w := start(t, 1, func(c *Config, _ *fake.Config) { c.Sessions = 2 })
+	session := func(l int, process uint64) message.Hello {
 		h := hello(0, 1)
-		h.Lane, h.Lanes, h.Session = l, 2, session
+		h.Session, h.Sessions, h.Process = l, 2, process
 		return h
 	}
 	gone := func(p *peer) {
@@ -32,25 +32,25 @@ func TestReplacement(t *testing.T) {
 			t.Errorf("the connection is still there: %v", err)
 		}
 	}
-	a0, _ := w.join(lane(0, 1))
-	a1, _ := w.join(lane(1, 1))
-	again, _ := w.join(lane(0, 1))
+	a0, _ := w.join(session(0, 1))
+	a1, _ := w.join(session(1, 1))
+	again, _ := w.join(session(0, 1))
 	gone(a0)
 	a1.pulls(1, 1, 1)
 	a1.row(1, 0, 0, 0)
-	b1, _ := w.join(lane(1, 2))
+	b1, _ := w.join(session(1, 2))
 	gone(a1)
 	gone(again)
 	old := w.knock()
-	typ, b := old.greets(lane(0, 1))
+	typ, b := old.greets(session(0, 1))
 	old.failed(typ, b, message.ReasonReplaced, "another process has connected as trainer 0")
 	b1.pulls(1, 1, 1)
 	b1.row(1, 0, 0, 0)
 	if n := w.server.Figures().Replaced; n < 1 {
 		t.Errorf("%d replaced", n)
 	}
-	if !w.reported("server 0: trainer 0 has connected again", "lane 0") || w.reported("has connected from") {
-		t.Error("that a lane came back is no news, or that it came is")
+	if !w.reported("server 0: trainer 0 has connected again", "session 0") || w.reported("has connected from") {
+		t.Error("that a session came back is no news, or that it came is")
 	}
 }
 
@@ -60,7 +60,7 @@ func TestVerbose(t *testing.T) {
 	p, _ := w.join(hello(0, 1))
 	p.pulls(1, 1, 1)
 	p.row(1, 0, 0, 0)
-	if !w.reported("server 0: trainer 0 has connected from", "lane 0") {
+	if !w.reported("server 0: trainer 0 has connected from", "session 0") {
 		t.Error("nothing says that a trainer came")
 	}
 }
@@ -101,7 +101,7 @@ func TestSilenceAndLoss(t *testing.T) {
 			t.Errorf("%v", w.engine.Losses())
 		}
 		beat(4 * time.Second)
-		says(t, w.end(), "ps: server 0: trainer 0 is lost: its lane 0 has been away for 1m0s", "silent for 10s")
+		says(t, w.end(), "ps: server 0: trainer 0 is lost: its session 0 has been away for 1m0s", "silent for 10s")
 		says(t, <-heard, "trainer 0 is lost")
 		if h := w.server.Health(); h.State != "failed" || !h.Trainers[0].Lost {
 			t.Errorf("%+v", h)
@@ -130,7 +130,7 @@ func TestLossIsALeave(t *testing.T) {
 		if waited := time.Since(start); waited < time.Minute || waited > time.Minute+2*time.Second {
 			t.Errorf("the pull waited %v", waited)
 		}
-		if losses := w.engine.Losses(); len(losses) != 1 || !strings.Contains(losses[0].Error(), "trainer 1 is lost: its lane 0 has been away for 1m0s: it has never connected") {
+		if losses := w.engine.Losses(); len(losses) != 1 || !strings.Contains(losses[0].Error(), "trainer 1 is lost: its session 0 has been away for 1m0s: it has never connected") {
 			t.Errorf("%v", losses)
 		}
 		p.leaves(2)

@@ -156,7 +156,7 @@ func TestRejoinAfterRestart(t *testing.T) {
 		if waited := time.Since(begun); waited < 10*time.Second || waited > 12*time.Second {
 			t.Errorf("the meeting took %v", waited)
 		}
-		says(t, w.engine.Losses()[0], "trainer 1 is lost: its lane 0 has been away for 10s: it has never connected")
+		says(t, w.engine.Losses()[0], "trainer 1 is lost: its session 0 has been away for 10s: it has never connected")
 		p.leaves(5)
 		must(t, w.end())
 	})
@@ -188,8 +188,8 @@ func TestMeetingWithoutTheLost(t *testing.T) {
 		if n := len(w.engine.Losses()); n != 2 {
 			t.Errorf("%d are lost", n)
 		}
-		says(t, w.engine.Losses()[0], "trainer 1 is lost: its lane 0 has been away for 10s")
-		says(t, w.engine.Losses()[1], "trainer 2 is lost: its lane 0 has been away for 1m0s: it has never connected")
+		says(t, w.engine.Losses()[0], "trainer 1 is lost: its session 0 has been away for 10s")
+		says(t, w.engine.Losses()[1], "trainer 2 is lost: its session 0 has been away for 1m0s: it has never connected")
 		late, _ := w.join(hello(1, 3))
 		late.comes(2, 1, "b")
 		late.failure(message.ReasonLost, "trainer 1 comes to meeting 1, the others are at 2: they went on without it")

@@ -166,7 +166,7 @@ func (c *conn) write() {
 	}
 }
 
-// newest is the newest change of a lane that was applied.
+// newest is the newest change of a session that was applied.
 type newest struct {
 	seq    uint64 // 0: none
 	ticket Ticket
@@ -181,7 +181,7 @@ type acks struct {
 }
 
 // begin asks for the acknowledgement of the last change that the engine has of the
-// lane: an earlier connection may have ended before it was given. Without a ticket of
+// session: an earlier connection may have ended before it was given. Without a ticket of
 // this server the engine has it from where it is durable.
 func (a *acks) begin(last uint64) {
 	if a.seq != last {

@@ -80,7 +80,7 @@ func TestSaveTakesLong(t *testing.T) {
 	e := slow{began: make(chan struct{}), end: make(chan struct{})}
 	w := start(t, 1, func(c *Config, ec *fake.Config) {
 		c.Open = func(sc schema.Schema) (Engine, error) {
-			ec.Lanes = 1
+			ec.Sessions = 1
 			e.Engine = fake.New(*ec, sc)
 			return e, nil
 		}

@@ -11,49 +11,49 @@ import (
 	"github.com/ringo-ml/ringo/ps/message"
 )
 
-// seats are who is there: a seat for each lane, taken by at most one connection.
+// seats are who is there: a seat for each session, taken by at most one connection.
 type seats struct {
 	clock *awake.Clock // by which absences are measured
 
 	mu       sync.Mutex
-	lanes    int // of each trainer
+	sessions int // of each trainer
 	list     []seat
 	trainers []trainer
 	again    bool          // an earlier process had this server's seats
-	changed  chan struct{} // gets a token when a lane has ended in good order
+	changed  chan struct{} // gets a token when a session has ended in good order
 }
 
 type seat struct {
 	conn  *conn
-	since time.Time // when it was left; with left, when the lane left
+	since time.Time // when it was left; with left, when the session left
 	cause error     // why
-	left  bool      // the lane has left for good
+	left  bool      // the session has left for good
 	bye   bool      // and knows that the server knows
 
 	newest newest // change of earlier connections
 }
 
 type trainer struct {
-	session uint64   // of the process that is this trainer now
+	process uint64   // the number of the process that is this trainer now
 	retired []uint64 // of those that were
 	lost    bool
 }
 
 // maxRetired is how many processes may be one trainer, one after the other, and be
-// known by the sessions that they had.
+// known by their numbers.
 const maxRetired = 64
 
 var errNeverCame = errors.New("it has never connected")
 
-func (s *seats) init(trainers, lanes int, clock *awake.Clock) {
-	s.clock, s.lanes, s.list, s.trainers = clock, lanes, make([]seat, trainers*lanes), make([]trainer, trainers)
+func (s *seats) init(trainers, sessions int, clock *awake.Clock) {
+	s.clock, s.sessions, s.list, s.trainers = clock, sessions, make([]seat, trainers*sessions), make([]trainer, trainers)
 	s.changed = make(chan struct{}, 1)
 	for i := range s.list {
 		s.list[i].cause = errNeverCame
 	}
 }
 
-// begin has lanes that are empty be so since now, with another time to come at the
+// begin has sessions that are empty be so since now, with another time to come at the
 // beginning.
 func (s *seats) begin(more time.Duration) {
 	s.mu.Lock()
@@ -74,25 +74,25 @@ func (s *seats) take(c *conn) (old *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := &s.trainers[c.who.Trainer]
-	if slices.Contains(t.retired, c.who.Session) {
+	if slices.Contains(t.retired, c.who.Process) {
 		return nil, &message.Failure{Reason: message.ReasonReplaced,
 			Text: fmt.Sprintf("another process has connected as trainer %d: were two started with the same rank?", c.who.Trainer)}
 	}
-	if t.session != c.who.Session {
-		if t.session != 0 {
+	if t.process != c.who.Process {
+		if t.process != 0 {
 			if len(t.retired) == maxRetired {
 				t.retired = slices.Delete(t.retired, 0, 1)
 			}
-			t.retired = append(t.retired, t.session)
+			t.retired = append(t.retired, t.process)
 		}
-		t.session = c.who.Session
-		for l := range s.lanes { // the old process's other lanes end, too
-			if other := s.list[c.who.Trainer*s.lanes+l].conn; other != nil && l != c.who.Lane {
+		t.process = c.who.Process
+		for l := range s.sessions { // the old process's other sessions end, too
+			if other := s.list[c.who.Trainer*s.sessions+l].conn; other != nil && l != c.who.Session {
 				other.replace()
 			}
 		}
 	}
-	place := &s.list[c.lane]
+	place := &s.list[c.session]
 	if place.conn != nil {
 		return place.conn, nil
 	}
@@ -120,7 +120,7 @@ func (s *seats) goOn(now time.Time) {
 func (s *seats) leave(c *conn, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := &s.list[c.lane]
+	place := &s.list[c.session]
 	if place.conn != c {
 		return
 	}
@@ -132,20 +132,20 @@ func (s *seats) leave(c *conn, cause error) {
 	s.tell()
 }
 
-// departed notes that a lane has left.
-func (s *seats) departed(lane int) {
+// departed notes that a session has left.
+func (s *seats) departed(session int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := &s.list[lane]; !p.left {
+	if p := &s.list[session]; !p.left {
 		p.left, p.since = true, s.clock.Now()
 	}
 }
 
-// goodbye notes that a lane has left and knows that its leave has arrived.
-func (s *seats) goodbye(lane int) {
+// goodbye notes that a session has left and knows that its leave has arrived.
+func (s *seats) goodbye(session int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list[lane].left, s.list[lane].bye = true, true
+	s.list[session].left, s.list[session].bye = true, true
 	s.tell()
 }
 
@@ -156,26 +156,26 @@ func (s *seats) tell() {
 	}
 }
 
-// away is a lane that has been empty for too long.
+// away is a session that has been empty for too long.
 type away struct {
-	trainer, lane int
-	cause         error
-	beginning     bool // it has never come, and had the time of the beginning for it
+	trainer, session int
+	cause            error
+	beginning        bool // it has never come, and had the time of the beginning for it
 }
 
-// overdue returns the trainers that have a lane which is empty for longer than a time
+// overdue returns the trainers that have a session which is empty for longer than a time
 // and has not left, each once ever.
 func (s *seats) overdue(limit time.Duration) (out []away) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.clock.Now().Add(-limit)
 	for i, p := range s.list {
-		t := &s.trainers[i/s.lanes]
+		t := &s.trainers[i/s.sessions]
 		if t.lost || p.conn != nil || p.left || p.since.After(before) {
 			continue
 		}
 		t.lost = true
-		out = append(out, away{i / s.lanes, i % s.lanes, p.cause, p.cause == errNeverCame && !s.again})
+		out = append(out, away{i / s.sessions, i % s.sessions, p.cause, p.cause == errNeverCame && !s.again})
 	}
 	return out
 }
@@ -200,7 +200,7 @@ func (s *seats) done(within time.Duration) bool {
 	defer s.mu.Unlock()
 	before := s.clock.Now().Add(-within)
 	for i, p := range s.list {
-		if !s.trainers[i/s.lanes].lost && !(p.left && (p.bye || p.since.Before(before))) {
+		if !s.trainers[i/s.sessions].lost && !(p.left && (p.bye || p.since.Before(before))) {
 			return false
 		}
 	}
@@ -210,10 +210,10 @@ func (s *seats) done(within time.Duration) bool {
 // Trainer is what a server knows of a trainer.
 type Trainer struct {
 	Trainer   int    `json:"trainer"`
-	Connected int    `json:"connected"` // lanes
-	Left      int    `json:"left"`      // lanes
+	Connected int    `json:"connected"` // sessions
+	Left      int    `json:"left"`      // sessions
 	Lost      bool   `json:"lost"`
-	Away      string `json:"away,omitempty"` // why a lane that has not left is not connected
+	Away      string `json:"away,omitempty"` // why a session that has not left is not connected
 }
 
 // show describes all trainers.
@@ -225,7 +225,7 @@ func (s *seats) show() []Trainer {
 		out[i] = Trainer{Trainer: i, Lost: s.trainers[i].lost}
 	}
 	for i, p := range s.list {
-		t := &out[i/s.lanes]
+		t := &out[i/s.sessions]
 		switch {
 		case p.left:
 			t.Left++

@@ -56,7 +56,7 @@ func New(cfg Config) (*Server, error) {
 	cancel()
 	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Times.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
 	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
-	s.seats.init(cfg.Trainers, cfg.Lanes, s.clock)
+	s.seats.init(cfg.Trainers, cfg.Sessions, s.clock)
 	s.meetings.init(cfg.Trainers)
 	return s, nil
 }
@@ -265,7 +265,7 @@ func (s *Server) look() error {
 		if l.beginning {
 			limit = s.cfg.Times.Join
 		}
-		cause := fmt.Errorf("its lane %d has been away for %v: %w", l.lane, limit, l.cause)
+		cause := fmt.Errorf("its session %d has been away for %v: %w", l.session, limit, l.cause)
 		if engine == nil {
 			return fmt.Errorf("trainer %d is lost: %w", l.trainer, cause)
 		}

@@ -7,7 +7,7 @@
 //
 // # Connections
 //
-// A trainer has one connection for each of its lanes. A goroutine reads a
+// A trainer has one connection for each of its sessions. A goroutine reads a
 // connection's messages and applies them one after the other; where several pulls
 // follow each other a second one helps. What they answer is
 // written by another, as many answers and acknowledgements at a time as there are. A
@@ -25,8 +25,8 @@
 // Both ends say something at least every [cluster.Times.Heartbeat]. A connection that is
 // silent for [cluster.Times.DeadAfter] is closed; one on which bytes move, however slowly, is
 // not. All absences are counted in time in which the server itself ran: one that was
-// stopped for a while blames nobody. A lane that connects again takes the place of its old connection. A trainer
-// with a lane that does not come back within [Config.Rejoin] is lost, and the engine
+// stopped for a while blames nobody. A session that connects again takes the place of its old connection. A trainer
+// with a session that does not come back within [Config.Rejoin] is lost, and the engine
 // decides what that means. A server ends in good order when all trainers have left.
 //
 // # Meetings
@@ -61,23 +61,23 @@ type Ticket = wal.Position
 
 // Engine is what a server serves: *tables.Engine, or what stands for it in tests.
 //
-// Join and the changes of a lane (SetDense to Leave) are called by one goroutine at a
+// Join and the changes of a session (SetDense to Leave) are called by one goroutine at a
 // time, everything else by many. Slices are the caller's again when a call returns. A
-// change whose number the lane has already had does nothing.
+// change whose number the session has already had does nothing.
 type Engine interface {
-	// Join begins or takes up a lane whose trainer holds its changes from a number
+	// Join begins or takes up a session whose trainer holds its changes from a number
 	// on, before which it has clocked a step, and returns the last number that the
 	// engine has of it.
-	Join(lane int, from, clock uint64) (last uint64, err error)
+	Join(session int, from, clock uint64) (last uint64, err error)
 
-	SetDense(lane int, seq uint64, array, lo int, values []float32) (Ticket, error)
+	SetDense(session int, seq uint64, array, lo int, values []float32) (Ticket, error)
 	// PushRows has the counts that the table's rule wants behind each row's gradient.
-	PushRows(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error)
-	PushDense(lane int, seq uint64, array int, step uint64, lo int, values []float32) (Ticket, error)
-	Clock(lane int, seq uint64, step uint64, rate float64) (Ticket, error)
-	Leave(lane int, seq uint64) (Ticket, error)
+	PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error)
+	PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (Ticket, error)
+	Clock(session int, seq uint64, step uint64, rate float64) (Ticket, error)
+	Leave(session int, seq uint64) (Ticket, error)
 
-	// Durable waits until a ticket, and with it all earlier ones of its lane, is
+	// Durable waits until a ticket, and with it all earlier ones of its session, is
 	// as safe as the engine makes it.
 	Durable(t Ticket) error
 	// Await waits until a trainer may pull for a step. It returns nil at once
@@ -110,7 +110,7 @@ type Config struct {
 
 	Index, Servers int // which of how many servers
 	Trainers       int
-	Lanes          int // of each trainer; 0: 1
+	Sessions       int // of each trainer; 0: 1
 
 	// Schema of the tables; nil: the first trainer's.
 	Schema *schema.Schema
@@ -146,7 +146,7 @@ type Config struct {
 
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
-	c.Lanes = cmp.Or(c.Lanes, 1)
+	c.Sessions = cmp.Or(c.Sessions, 1)
 	c.MaxKeys, c.MaxValues = cmp.Or(c.MaxKeys, 32<<10), cmp.Or(c.MaxValues, 512<<10)
 	c.Pulls, c.Replies = cmp.Or(c.Pulls, 64), cmp.Or(c.Replies, 8)
 	c.Strangers = cmp.Or(c.Strangers, 128)
@@ -197,7 +197,7 @@ func (c Config) Validate() error {
 // hello is what all trainers' hellos have in common.
 func (c *Config) hello() message.Hello {
 	return message.Hello{
-		Trainers: c.Trainers, Lanes: c.Lanes, Server: c.Index, Servers: c.Servers, Job: c.Job, Mode: c.Mode, Session: 1, From: 1,
+		Trainers: c.Trainers, Sessions: c.Sessions, Server: c.Index, Servers: c.Servers, Job: c.Job, Mode: c.Mode, Process: 1, From: 1,
 	}
 }
 

@@ -83,8 +83,8 @@ func TestRefusals(t *testing.T) {
 		`of job "k", this server is of "j"`:      func(h *message.Hello) { h.Job = "k" },
 		"servers are bsp, this one is async":     func(h *message.Hello) { h.Mode = "bsp" },
 		"takes this for server 1 of 2":           func(h *message.Hello) { h.Server, h.Servers = 1, 2 },
-		"one of 3 with 1 lanes each":             func(h *message.Hello) { h.Trainers = 3 },
-		"this server waits for 2 with 1":         func(h *message.Hello) { h.Lanes = 2 },
+		"one of 3 with 1 sessions each":          func(h *message.Hello) { h.Trainers = 3 },
+		"this server waits for 2 with 1":         func(h *message.Hello) { h.Sessions = 2 },
 		"another schema, with the hash 05":       func(h *message.Hello) { h.Hash = [32]byte{5} },
 		"do all train the same model":            func(h *message.Hello) { h.Hash[31]++ },
 		"changes 1 to 4 were acknowledged and a": func(h *message.Hello) { h.From = 5 },
@@ -346,7 +346,7 @@ func TestBadChanges(t *testing.T) {
 	w := start(t, 1, nil)
 	two := append(append([]byte(nil), raw.Bytes([]uint64{4, 4})...), raw.Bytes(make([]float32, 6))...)
 	for says, send := range map[string]func(p *peer){
-		"push of rows number 3 of trainer 0, lane 0, step 9: a gap in the changes": func(p *peer) { p.pushes(3, 9, 4, 1, 1, 1) },
+		"push of rows number 3 of trainer 0, session 0, step 9: a gap in the changes": func(p *peer) { p.pushes(3, 9, 4, 1, 1, 1) },
 		"key 4 is twice in the batch": func(p *peer) { p.send(message.TypePushRows, message.Head{Number: 1, Step: 1, Count: 2}, two) },
 		"the engine's own reason": func(p *peer) {
 			w.engine.FailNext(errors.New("the engine's own reason"))

@@ -65,28 +65,28 @@ func (t *Table) look(tr *trip) error {
 const patience = 4
 
 // Push applies the rule with gradients of keys, len(keys)*PushDim values in order (see rows.Table), each
-// multiplied by scale: once for each lane, 0 to rows.MaxLanes-1, and number, from 1 on.
-// A lane's pushes come in order and one after the other. Who gets an error makes the
+// multiplied by scale: once for each session, 0 to rows.MaxSessions-1, and number, from 1 on.
+// A session's pushes come in order and one after the other. Who gets an error makes the
 // same call again: what was applied is not applied twice.
 //
 // A key that has no row gets one if it is admitted; otherwise its gradient is dropped.
 // A batch that holds a key twice is refused whole (rows.ErrDuplicate), and so is one
 // of more keys than the memory has room for rows.
-func (t *Table) Push(lane int, seq uint64, keys []uint64, grads []float32, scale float32) error {
+func (t *Table) Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
 	tr := t.takeTrip()
 	defer t.giveTrip(tr)
 	if r := t.replay.Load(); r != nil && len(grads) == len(keys)*t.rows.PushDim() {
-		keys, grads = r.left(t, tr, lane, seq, keys, grads)
+		keys, grads = r.left(t, tr, session, seq, keys, grads)
 	}
 	t.counts.pushed.Add(int64(len(keys)))
-	return t.fault("push", t.push(tr, lane, seq, keys, grads, scale))
+	return t.fault("push", t.push(tr, session, seq, keys, grads, scale))
 }
 
-func (t *Table) push(tr *trip, lane int, seq uint64, keys []uint64, grads []float32, scale float32) error {
+func (t *Table) push(tr *trip, session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
 	o := &tr.once
 	if t.store == nil {
 		*o = rows.Once{Create: true}
-		return t.rows.PushOnce(lane, seq, keys, grads, scale, o)
+		return t.rows.PushOnce(session, seq, keys, grads, scale, o)
 	}
 	if len(keys) > t.room.most {
 		return fmt.Errorf("%d keys in a batch, memory has room for %d rows: make batches smaller or raise MemoryBytes", len(keys), t.room.most)
@@ -95,7 +95,7 @@ func (t *Table) push(tr *trip, lane int, seq uint64, keys []uint64, grads []floa
 	clear(o.Drop)
 	for try := 0; ; try++ {
 		o.Missing = o.Missing[:0]
-		if err := t.rows.PushOnce(lane, seq, keys, grads, scale, o); err != nil || len(o.Missing) == 0 {
+		if err := t.rows.PushOnce(session, seq, keys, grads, scale, o); err != nil || len(o.Missing) == 0 {
 			return err
 		}
 		if try == patience {
@@ -111,7 +111,7 @@ func (t *Table) push(tr *trip, lane int, seq uint64, keys []uint64, grads []floa
 	}
 	for n := len(o.Missing); n > 0; {
 		var err error
-		if n, err = t.pushHeld(tr, n, lane, seq, keys, grads, scale); err != nil {
+		if n, err = t.pushHeld(tr, n, session, seq, keys, grads, scale); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (t *Table) push(tr *trip, lane int, seq uint64, keys []uint64, grads []floa
 // pushHeld is one more attempt, with evictions held off, for which it takes room for
 // n rows beforehand. It returns how many are missing still: the batch needs more
 // rows at once than it took room for.
-func (t *Table) pushHeld(tr *trip, n int, lane int, seq uint64, keys []uint64, grads []float32, scale float32) (left int, err error) {
+func (t *Table) pushHeld(tr *trip, n int, session int, seq uint64, keys []uint64, grads []float32, scale float32) (left int, err error) {
 	n = min(n, t.chunk)
 	if err := t.room.take(n); err != nil {
 		return n, err
@@ -133,7 +133,7 @@ func (t *Table) pushHeld(tr *trip, n int, lane int, seq uint64, keys []uint64, g
 	o := &tr.once
 	for range 2 {
 		o.Missing = o.Missing[:0]
-		err = t.rows.PushOnce(lane, seq, keys, grads, scale, o)
+		err = t.rows.PushOnce(session, seq, keys, grads, scale, o)
 		if err != nil || len(o.Missing) == 0 || made > 0 {
 			return len(o.Missing), err
 		}

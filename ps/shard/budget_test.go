@@ -21,7 +21,7 @@ import (
 func TestBytesOfManyRows(t *testing.T) {
 	c := rows.Config{Name: "t", Dim: 16, Rule: optim.NewRowWiseAdagrad(0.1)}
 	const n = 50_000_000
-	marks := int64(rows.MaxLanes * rows.Stripes * 8)
+	marks := int64(rows.MaxSessions * rows.Stripes * 8)
 	if each := float64(costOf(c, n)+marks) / n; each > 88 {
 		t.Errorf("%.2f bytes a row", each)
 	}

@@ -29,8 +29,8 @@
 //
 // # Once
 //
-// A push has a lane and a number. In each stripe of the table its keys are updated
-// together, or not at all, and the lane's mark with them (rows.PushOnce). Where some
+// A push has a session and a number. In each stripe of the table its keys are updated
+// together, or not at all, and the session's mark with them (rows.PushOnce). Where some
 // are in the store they are brought in and the push is made again, which the marks
 // make harmless.
 //

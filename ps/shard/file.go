@@ -56,7 +56,7 @@ func (w *writer) begin(k kind, first, last uint64, marks []rows.Mark) {
 	b = le.AppendUint64(b, first)
 	b = le.AppendUint64(b, last)
 	for _, m := range marks {
-		b = le.AppendUint32(b, uint32(m.Lane))
+		b = le.AppendUint32(b, uint32(m.Session))
 		b = le.AppendUint64(b, m.Seq)
 	}
 	w.buf, w.n = b, 0

@@ -33,7 +33,7 @@ import (
 //	12  4  0
 //	16  8  first hash of its range; of the end: rows or keys in the file
 //	24  8  last hash; of the end: pieces before it
-//	32     marks: m times lane (4) and number (8), by lane
+//	32     marks: m times session (4) and number (8), by session
 //	       rows: n times key (8), Last (2), Touches (2), values (4 each); or n keys
 //	       4: CRC-32C of the piece
 //
@@ -208,7 +208,7 @@ func (p *piece) decodeHead(b []byte, values int) (body int64, marks int, err err
 		return 0, 0, fmt.Errorf("a piece of kind %d", p.kind)
 	case le.Uint32(b[12:]) != 0:
 		return 0, 0, errors.New("bytes that are 0 are not")
-	case m > rows.MaxLanes || m > 0 && p.kind != rowsPiece:
+	case m > rows.MaxSessions || m > 0 && p.kind != rowsPiece:
 		return 0, 0, fmt.Errorf("%d marks", m)
 	case p.kind == endPiece && n != 0:
 		return 0, 0, fmt.Errorf("an end with %d rows", n)
@@ -225,9 +225,9 @@ func (p *piece) decodeHead(b []byte, values int) (body int64, marks int, err err
 // decodeMarks reads the marks.
 func (p *piece) decodeMarks(b []byte, marks int) error {
 	for i := range marks {
-		m := rows.Mark{Lane: int(binary.LittleEndian.Uint32(b[i*markBytes:])), Seq: binary.LittleEndian.Uint64(b[i*markBytes+4:])}
-		if m.Lane >= rows.MaxLanes || m.Seq == 0 || i > 0 && m.Lane <= p.marks[i-1].Lane {
-			return fmt.Errorf("mark %d is number %d of lane %d", i, m.Seq, m.Lane)
+		m := rows.Mark{Session: int(binary.LittleEndian.Uint32(b[i*markBytes:])), Seq: binary.LittleEndian.Uint64(b[i*markBytes+4:])}
+		if m.Session >= rows.MaxSessions || m.Seq == 0 || i > 0 && m.Session <= p.marks[i-1].Session {
+			return fmt.Errorf("mark %d is number %d of session %d", i, m.Seq, m.Session)
 		}
 		p.marks = append(p.marks, m)
 	}

@@ -31,7 +31,7 @@ func write(t testing.TB, s section) string {
 		}
 		must(t, w.flush())
 	} else {
-		w.begin(rowsPiece, 0, 99, []rows.Mark{{Lane: 0, Seq: 4}, {Lane: 1023, Seq: math.MaxUint64}})
+		w.begin(rowsPiece, 0, 99, []rows.Mark{{Session: 0, Seq: 4}, {Session: 1023, Seq: math.MaxUint64}})
 		w.add(&rows.Row{Key: 7, Weights: []float32{1, -2}, State: [][]float32{{3}}}, rows.Figures{Last: 5, Touches: 6, Changed: true})
 		w.add(&rows.Row{Key: 8, Weights: []float32{float32(math.NaN()), 0}, State: [][]float32{{-0.5}}}, rows.Figures{})
 		must(t, w.flush())
@@ -51,7 +51,7 @@ func TestPieces(t *testing.T) {
 	}
 	p, err := r.next()
 	must(t, err)
-	if p.n != 2 || p.first != 0 || p.last != 99 || !slices.Equal(p.marks, []rows.Mark{{Lane: 0, Seq: 4}, {Lane: 1023, Seq: math.MaxUint64}}) {
+	if p.n != 2 || p.first != 0 || p.last != 99 || !slices.Equal(p.marks, []rows.Mark{{Session: 0, Seq: 4}, {Session: 1023, Seq: math.MaxUint64}}) {
 		t.Errorf("%+v", p)
 	}
 	values := make([]float32, 3)
@@ -116,7 +116,7 @@ func FuzzReader(f *testing.F) {
 			if p, err = r.next(); err != nil {
 				break
 			}
-			if len(p.body) != p.n*p.kind.rowBytes(r.values) || p.first > p.last || len(p.marks) > rows.MaxLanes {
+			if len(p.body) != p.n*p.kind.rowBytes(r.values) || p.first > p.last || len(p.marks) > rows.MaxSessions {
 				t.Fatalf("%d bytes in a piece of %d, from %d to %d", len(p.body), p.n, p.first, p.last)
 			}
 			if total += len(p.body); total > len(b) {

@@ -137,7 +137,7 @@ func whole(t testing.TB, tb *Table, key uint64) []float32 {
 }
 
 // twin is a table as a plain map: rows as they are when they were pushed. seqs are the
-// lanes' numbers.
+// sessions' numbers.
 type twin struct {
 	t    *Table
 	rows map[uint64][]float32
@@ -175,12 +175,12 @@ func (w *twin) compare(t *testing.T, what string, keys []uint64, dst []float32) 
 }
 
 // push pushes once, or twice the same.
-func (w *twin) push(t *testing.T, r *rand.Rand, lane int, keys []uint64) {
+func (w *twin) push(t *testing.T, r *rand.Rand, session int, keys []uint64) {
 	t.Helper()
 	grads := integers(r, len(keys)*dim)
-	w.seqs[lane]++
+	w.seqs[session]++
 	for range 1 + r.IntN(2) {
-		must(t, w.t.Push(lane, w.seqs[lane], keys, grads, 2))
+		must(t, w.t.Push(session, w.seqs[session], keys, grads, 2))
 	}
 	for i, key := range keys {
 		row := w.row(key)

@@ -308,7 +308,7 @@ type heldPiece struct {
 }
 
 // holds says whether rows with this hash hold a push.
-func (r *replay) holds(hash uint64, lane int, seq uint64) bool {
+func (r *replay) holds(hash uint64, session int, seq uint64) bool {
 	i, _ := slices.BinarySearchFunc(r.pieces, hash, func(p heldPiece, hash uint64) int {
 		if p.last < hash {
 			return -1
@@ -316,16 +316,16 @@ func (r *replay) holds(hash uint64, lane int, seq uint64) bool {
 		return 1
 	})
 	marks := r.pieces[i].marks
-	at, ok := slices.BinarySearchFunc(marks, lane, func(m rows.Mark, lane int) int { return m.Lane - lane })
+	at, ok := slices.BinarySearchFunc(marks, session, func(m rows.Mark, session int) int { return m.Session - session })
 	return ok && marks[at].Seq >= seq
 }
 
 // left is what of a push the rows do not hold yet.
-func (r *replay) left(t *Table, tr *trip, lane int, seq uint64, keys []uint64, grads []float32) ([]uint64, []float32) {
+func (r *replay) left(t *Table, tr *trip, session int, seq uint64, keys []uint64, grads []float32) ([]uint64, []float32) {
 	dim := t.rows.PushDim()
 	tr.leftKeys, tr.leftGrads = tr.leftKeys[:0], tr.leftGrads[:0]
 	for i, key := range keys {
-		if !r.holds(t.rows.Hash(key), lane, seq) {
+		if !r.holds(t.rows.Hash(key), session, seq) {
 			tr.leftKeys = append(tr.leftKeys, key)
 			tr.leftGrads = append(tr.leftGrads, grads[i*dim:][:dim]...)
 		}

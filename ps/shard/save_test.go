@@ -135,7 +135,7 @@ func shrink(t testing.TB, tb *Table, days int) Shrunk {
 	return s
 }
 
-// journal is what a log would hold: all pushes of each lane.
+// journal is what a log would hold: all pushes of each session.
 type journal struct {
 	sync.Mutex
 	pushes map[int][]logged
@@ -146,22 +146,22 @@ type logged struct {
 	keys []uint64
 }
 
-func (j *journal) record(lane int, seq uint64, keys []uint64) {
+func (j *journal) record(session int, seq uint64, keys []uint64) {
 	j.Lock()
 	defer j.Unlock()
 	if j.pushes == nil {
 		j.pushes = map[int][]logged{}
 	}
-	j.pushes[lane] = append(j.pushes[lane], logged{seq, slices.Clone(keys)})
+	j.pushes[session] = append(j.pushes[session], logged{seq, slices.Clone(keys)})
 }
 
-// replay makes all pushes again, lanes at once.
+// replay makes all pushes again, sessions at once.
 func (j *journal) replay(t *testing.T, tb *Table) {
 	var wg sync.WaitGroup
-	for lane, pushes := range j.pushes {
+	for session, pushes := range j.pushes {
 		wg.Go(func() {
 			for _, p := range pushes {
-				if err := tb.Push(lane, p.seq, p.keys, slices.Repeat([]float32{1}, len(p.keys)*dim), 1); err != nil {
+				if err := tb.Push(session, p.seq, p.keys, slices.Repeat([]float32{1}, len(p.keys)*dim), 1); err != nil {
 					t.Error(err)
 				}
 			}

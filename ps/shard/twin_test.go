@@ -131,13 +131,13 @@ func zeros(s store.Store) Config {
 	return c
 }
 
-// train pushes ones from several goroutines, each a lane, as trainers do: a pull, a
-// push, sometimes the same push again. Pulls see at least what the lane itself has
+// train pushes ones from several goroutines, each a session, as trainers do: a pull, a
+// push, sometimes the same push again. Pulls see at least what the session itself has
 // pushed before. record, unless it is nil, gets every push.
-func train(t *testing.T, tb *Table, l *ledger, goroutines, rounds int, seed uint64, record func(lane int, seq uint64, keys []uint64)) {
+func train(t *testing.T, tb *Table, l *ledger, goroutines, rounds int, seed uint64, record func(session int, seq uint64, keys []uint64)) {
 	most := len(l.pushed)
-	workers(goroutines, func(lane int) {
-		r := rand.New(rand.NewPCG(seed, uint64(lane)))
+	workers(goroutines, func(session int) {
+		r := rand.New(rand.NewPCG(seed, uint64(session)))
 		own := make([]float32, most)
 		for round := range rounds {
 			n := 1 + r.IntN(600)
@@ -149,16 +149,16 @@ func train(t *testing.T, tb *Table, l *ledger, goroutines, rounds int, seed uint
 			}
 			for i, key := range keys {
 				if x[i*dim] != x[i*dim+dim-1] || x[i*dim] < own[key] {
-					t.Errorf("lane %d pulls %v of key %d, to which it has pushed %v", lane, x[i*dim:][:dim], key, own[key])
+					t.Errorf("session %d pulls %v of key %d, to which it has pushed %v", session, x[i*dim:][:dim], key, own[key])
 					return
 				}
 			}
 			seq := seed*1_000_000 + uint64(round) + 1
 			if record != nil {
-				record(lane, seq, keys)
+				record(session, seq, keys)
 			}
 			for range 1 + r.IntN(2) {
-				if err := tb.Push(lane, seq, keys, ones, 1); err != nil {
+				if err := tb.Push(session, seq, keys, ones, 1); err != nil {
 					t.Error(err)
 					return
 				}
@@ -252,7 +252,7 @@ func TestPushFaults(t *testing.T) {
 	x := make([]float32, 3*dim)
 	for want, err := range map[string]error{
 		"numbers begin at 1":    tb.Push(0, 0, sequence(0, 3), x, 1),
-		"lane 1024":             tb.Push(rows.MaxLanes, 1, sequence(0, 3), x, 1),
+		"session 1024":          tb.Push(rows.MaxSessions, 1, sequence(0, 3), x, 1),
 		"9 values for 2 rows":   tb.Push(0, 1, sequence(0, 2), x, 1),
 		"twice":                 tb.Push(0, 1, []uint64{1, 1, 2}, x, 1),
 		"keys in a batch, memo": tb.Push(0, 1, sequence(0, 6000), make([]float32, 6000*dim), 1),

@@ -18,7 +18,7 @@ type Identity struct {
 	Index      int        `json:"index"`
 	Servers    int        `json:"servers"`
 	Trainers   int        `json:"trainers"`
-	Lanes      int        `json:"lanes"`
+	Sessions   int        `json:"sessions"`
 	Mode       Mode       `json:"mode"`
 	Durability Durability `json:"durability"`
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Some lanes push and pull batches of 4096 rows of width 16 of a million keys, with
+// Some sessions push and pull batches of 4096 rows of width 16 of a million keys, with
 // Adagrad: ns per row.
 func BenchmarkEngine(b *testing.B) {
 	const dim, batch, most = 16, 4096, 1 << 20
@@ -25,11 +25,11 @@ func BenchmarkEngine(b *testing.B) {
 					keys[i] = uint64(i)
 				}
 				must(b, e.PullRows(0, keys, make([]float32, most*dim)))
-				var lanes atomic.Int32
+				var sessions atomic.Int32
 				b.ResetTimer()
 				b.RunParallel(func(pb *testing.PB) {
-					lane := int(lanes.Add(1)) - 1
-					rng := rand.New(rand.NewPCG(uint64(lane), 1))
+					session := int(sessions.Add(1)) - 1
+					rng := rand.New(rand.NewPCG(uint64(session), 1))
 					values, at := make([]float32, batch*dim), make([]uint64, batch)
 					for seq := uint64(1); pb.Next(); seq++ {
 						stride := uint64(rng.IntN(most)) | 1 // odd: the keys are different
@@ -41,7 +41,7 @@ func BenchmarkEngine(b *testing.B) {
 							err = e.PullRows(0, at, values)
 						} else {
 							var t Ticket
-							if t, err = e.PushRows(lane, seq, 0, 1, at, values); err == nil {
+							if t, err = e.PushRows(session, seq, 0, 1, at, values); err == nil {
 								err = e.Durable(t)
 							}
 						}

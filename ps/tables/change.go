@@ -8,27 +8,27 @@ import (
 	"github.com/ringo-ml/ringo/ps/wal"
 )
 
-// enter begins a change of a lane. Where again is false and err nil the lane is locked
+// enter begins a change of a session. Where again is false and err nil the session is locked
 // and the change is its next one; else it is not locked.
-func (e *Engine) enter(lane int, seq uint64) (l *lane, again bool, t Ticket, err error) {
+func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticket, err error) {
 	if err := e.Err(); err != nil {
 		return nil, false, t, err
 	}
-	if lane < 0 || lane >= len(e.lanes) {
-		return nil, false, t, fmt.Errorf("tables: lane %d: want 0 to %d", lane, len(e.lanes)-1)
+	if session < 0 || session >= len(e.sessions) {
+		return nil, false, t, fmt.Errorf("tables: session %d: want 0 to %d", session, len(e.sessions)-1)
 	}
-	l = &e.lanes[lane]
+	l = &e.sessions[session]
 	l.mu.Lock()
 	last := l.last.Load()
 	switch {
 	case seq <= last:
 		again, t = true, l.ticket
 	case seq > last+1:
-		err = &GapError{lane, seq, last}
+		err = &GapError{session, seq, last}
 	case l.lost != nil:
-		err = fmt.Errorf("tables: lane %d: %w", lane, l.lost)
+		err = fmt.Errorf("tables: session %d: %w", session, l.lost)
 	case l.left:
-		err = fmt.Errorf("tables: lane %d: change %d: %w", lane, seq, ErrLeft)
+		err = fmt.Errorf("tables: session %d: change %d: %w", session, seq, ErrLeft)
 	default:
 		return l, false, t, nil
 	}
@@ -39,19 +39,19 @@ func (e *Engine) enter(lane int, seq uint64) (l *lane, again bool, t Ticket, err
 // PushRows moves rows by gradients, len(keys)*Dim values, as the mode says. Where the table's rule
 // wants counts they are behind each row's gradient, which is then that of a sum over samples: bsp
 // adds up both and divides neither. Each key
-// comes once; a batch with one twice is refused. It is the lane's change number
-// seq: what the lane has had already is left alone, and gives its last ticket. Slices
+// comes once; a batch with one twice is refused. It is the session's change number
+// seq: what the session has had already is left alone, and gives its last ticket. Slices
 // are not kept. Errors other than those of Failed leave the change untaken: it may be
 // made again.
-func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
-	return e.do(&change{kind: kindRows, lane: lane, table: table, seq: seq, step: step, keys: keys, values: grads})
+func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
+	return e.do(&change{kind: kindRows, session: session, table: table, seq: seq, step: step, keys: keys, values: grads})
 }
 
 // PushDense moves values of an array from lo of the whole array on by gradients. All
 // must be this server's. In bsp, values that nobody pushes in a step count as 0 where
 // others of the array are pushed. Else it is like PushRows.
-func (e *Engine) PushDense(lane int, seq uint64, array int, step uint64, lo int, grads []float32) (Ticket, error) {
-	return e.do(&change{kind: kindDense, lane: lane, table: array, seq: seq, step: step, at: uint64(lo), values: grads})
+func (e *Engine) PushDense(session int, seq uint64, array int, step uint64, lo int, grads []float32) (Ticket, error) {
+	return e.do(&change{kind: kindDense, session: session, table: array, seq: seq, step: step, at: uint64(lo), values: grads})
 }
 
 // SetDense gives values of an array their initial values, unless they have some: from an
@@ -59,8 +59,8 @@ func (e *Engine) PushDense(lane int, seq uint64, array int, step uint64, lo int,
 // first value on, in pieces without gaps. The piece that completes the range waits until all survive what
 // Config.Durability says, and then opens pulls: a server that came back without them could take no push by who has
 // pulled them. Else it is like PushDense.
-func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32) (Ticket, error) {
-	c := &change{kind: kindSet, lane: lane, table: array, seq: seq, at: uint64(lo), values: values}
+func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float32) (Ticket, error) {
+	c := &change{kind: kindSet, session: session, table: array, seq: seq, at: uint64(lo), values: values}
 	t, err := e.do(c)
 	if err == nil && c.completed {
 		if err = e.Durable(t); err == nil {
@@ -70,9 +70,9 @@ func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32)
 	return t, err
 }
 
-// do makes a change of values, if it is its lane's next one: applies it, or keeps it until its step is decided.
+// do makes a change of values, if it is its session's next one: applies it, or keeps it until its step is decided.
 func (e *Engine) do(c *change) (Ticket, error) {
-	l, again, t, err := e.enter(c.lane, c.seq)
+	l, again, t, err := e.enter(c.session, c.seq)
 	if err != nil || again {
 		return t, err
 	}
@@ -86,7 +86,7 @@ func (e *Engine) do(c *change) (Ticket, error) {
 		return e.keep(l, c)
 	}
 	if err := e.move(c); err != nil {
-		return t, fmt.Errorf("tables: lane %d: change %d: %w", c.lane, c.seq, err)
+		return t, fmt.Errorf("tables: session %d: change %d: %w", c.session, c.seq, err)
 	}
 	l.keys.Add(int64(len(c.keys)))
 	return e.take(l, c)
@@ -97,7 +97,7 @@ func (e *Engine) move(c *change) error {
 	c.completed = false // replay uses one change for all
 	if c.kind == kindRows {
 		t := e.sparse[c.table]
-		if err := t.table.Push(c.lane, c.seq, c.keys, c.values, e.cfg.scale()); err != nil {
+		if err := t.table.Push(c.session, c.seq, c.keys, c.values, e.cfg.scale()); err != nil {
 			return fmt.Errorf("table %q: %w", t.Name, err)
 		}
 		return nil
@@ -107,7 +107,7 @@ func (e *Engine) move(c *change) error {
 	if c.kind == kindSet {
 		c.completed, err = d.initial(int(c.at), c.values)
 	} else {
-		err = d.push(c.lane, c.seq, c.step, int(c.at), c.values, e.cfg.scale())
+		err = d.push(c.session, c.seq, c.step, int(c.at), c.values, e.cfg.scale())
 	}
 	if err != nil {
 		return fmt.Errorf("array %q: %w", d.Name, err)
@@ -115,8 +115,8 @@ func (e *Engine) move(c *change) error {
 	return nil
 }
 
-// allow reports a change that does not fit. The lane is locked and the gate shared.
-func (e *Engine) allow(l *lane, c *change) error {
+// allow reports a change that does not fit. The session is locked and the gate shared.
+func (e *Engine) allow(l *session, c *change) error {
 	if err := e.Err(); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (e *Engine) allow(l *lane, c *change) error {
 		err = fmt.Errorf("%d bytes: the log takes %d at once: send less, or raise its buffer", c.size(), e.most)
 	}
 	if err != nil {
-		return fmt.Errorf("tables: lane %d: change %d: %w", c.lane, c.seq, err)
+		return fmt.Errorf("tables: session %d: change %d: %w", c.session, c.seq, err)
 	}
 	return nil
 }
@@ -157,9 +157,9 @@ func (e *Engine) fits(c *change) error {
 	return nil
 }
 
-// inStep wants a change to be of the lane's step: in bsp and ssp the one after what it
+// inStep wants a change to be of the session's step: in bsp and ssp the one after what it
 // has clocked, else any later one.
-func (e *Engine) inStep(l *lane, c *change) error {
+func (e *Engine) inStep(l *session, c *change) error {
 	strict := e.cfg.Mode == BSP || e.cfg.Mode == SSP
 	if c.step <= l.clock || strict && c.step != l.clock+1 {
 		return fmt.Errorf("step %d after step %d was clocked: want step %d", c.step, l.clock, l.clock+1)
@@ -168,7 +168,7 @@ func (e *Engine) inStep(l *lane, c *change) error {
 }
 
 // take enters a change that was applied into the log and counts it.
-func (e *Engine) take(l *lane, c *change) (Ticket, error) {
+func (e *Engine) take(l *session, c *change) (Ticket, error) {
 	t, err := e.append(&l.head, c)
 	if err != nil {
 		return t, err
@@ -196,7 +196,7 @@ func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) 
 }
 
 // keep keeps a push until its step is decided.
-func (e *Engine) keep(l *lane, c *change) (Ticket, error) {
+func (e *Engine) keep(l *session, c *change) (Ticket, error) {
 	p, err := e.prepare(c)
 	if err != nil {
 		return Ticket{}, err
@@ -215,28 +215,28 @@ func (e *Engine) keep(l *lane, c *change) (Ticket, error) {
 func (e *Engine) prepare(c *change) (*push, error) {
 	p := e.steps.take()
 	if c.kind == kindDense {
-		p.setDense(c.lane, c.seq, c.table, int(c.at), c.values)
+		p.setDense(c.session, c.seq, c.table, int(c.at), c.values)
 		return p, nil
 	}
-	if err := p.setRows(c.lane, c.seq, c.table, e.sparse[c.table].width, c.keys, c.values); err != nil {
+	if err := p.setRows(c.session, c.seq, c.table, e.sparse[c.table].width, c.keys, c.values); err != nil {
 		e.steps.give(p)
-		return nil, fmt.Errorf("tables: lane %d: change %d: table %q: %w", c.lane, c.seq, e.sparse[c.table].Name, err)
+		return nil, fmt.Errorf("tables: session %d: change %d: table %q: %w", c.session, c.seq, e.sparse[c.table].Name, err)
 	}
 	return p, nil
 }
 
-// Clock says that all pushes of a step and this lane have been made. rate is the
-// learning rate of all rules from the next step on, of whichever lane is the most advanced (in
+// Clock says that all pushes of a step and this session have been made. rate is the
+// learning rate of all rules from the next step on, of whichever session is the most advanced (in
 // bsp, of the lowest); below 0 rates stay as they are. In bsp it returns when
 // the steps that are complete by it have been applied.
-func (e *Engine) Clock(lane int, seq uint64, step uint64, rate float64) (Ticket, error) {
+func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Ticket, error) {
 	if math.IsNaN(rate) || math.IsInf(rate, 0) || math.IsInf(float64(float32(rate)), 0) {
-		return Ticket{}, fmt.Errorf("tables: lane %d: change %d: learning rate %v: want a finite number", lane, seq, rate)
+		return Ticket{}, fmt.Errorf("tables: session %d: change %d: learning rate %v: want a finite number", session, seq, rate)
 	}
 	if rate < 0 || e.cfg.Mode == Geo {
 		rate = -1
 	}
-	l, again, t, err := e.enter(lane, seq)
+	l, again, t, err := e.enter(session, seq)
 	if err != nil || again {
 		return t, err
 	}
@@ -246,12 +246,12 @@ func (e *Engine) Clock(lane int, seq uint64, step uint64, rate float64) (Ticket,
 	} else {
 		defer e.gate.RUnlock()
 	}
-	c := change{kind: kindClock, lane: lane, seq: seq, step: step, at: math.Float64bits(rate)}
+	c := change{kind: kindClock, session: session, seq: seq, step: step, at: math.Float64bits(rate)}
 	if err := e.Err(); err != nil {
 		return t, err
 	}
 	if err := e.inStep(l, &c); err != nil {
-		return t, fmt.Errorf("tables: lane %d: change %d: %w", lane, seq, err)
+		return t, fmt.Errorf("tables: session %d: change %d: %w", session, seq, err)
 	}
 	return e.event(l, &c)
 }
@@ -272,10 +272,10 @@ func (e *Engine) enterAs(rate float64) (alone bool) {
 	return true
 }
 
-// Leave says that a lane makes no more changes: it is not waited for any more. Pushes of
+// Leave says that a session makes no more changes: it is not waited for any more. Pushes of
 // a step that it has not clocked are, in bsp, dropped.
-func (e *Engine) Leave(lane int, seq uint64) (Ticket, error) {
-	l, again, t, err := e.enter(lane, seq)
+func (e *Engine) Leave(session int, seq uint64) (Ticket, error) {
+	l, again, t, err := e.enter(session, seq)
 	if err != nil || again {
 		return t, err
 	}
@@ -285,7 +285,7 @@ func (e *Engine) Leave(lane int, seq uint64) (Ticket, error) {
 	if err := e.Err(); err != nil {
 		return t, err
 	}
-	return e.event(l, &change{kind: kindLeave, lane: lane, seq: seq})
+	return e.event(l, &change{kind: kindLeave, session: session, seq: seq})
 }
 
 // Lost says that a trainer does not come back. The engine stops with a *LostError, or,
@@ -296,16 +296,16 @@ func (e *Engine) Lost(trainer int, cause error) error {
 		return fmt.Errorf("tables: trainer %d was lost: want 0 to %d", trainer, e.cfg.Trainers-1)
 	}
 	lost := &LostError{trainer, cause}
-	for lane := trainer * e.cfg.Lanes; lane < (trainer+1)*e.cfg.Lanes; lane++ {
-		if err := e.lose(lane, lost); err != nil {
+	for session := trainer * e.cfg.Sessions; session < (trainer+1)*e.cfg.Sessions; session++ {
+		if err := e.lose(session, lost); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) lose(lane int, lost *LostError) error {
-	l := &e.lanes[lane]
+func (e *Engine) lose(session int, lost *LostError) error {
+	l := &e.sessions[session]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left {
@@ -324,12 +324,12 @@ func (e *Engine) lose(lane int, lost *LostError) error {
 		return err
 	}
 	l.lost = lost
-	_, err := e.event(l, &change{kind: kindLost, lane: lane})
+	_, err := e.event(l, &change{kind: kindLost, session: session})
 	return err
 }
 
 // event enters what moves clocks into the log, and moves them.
-func (e *Engine) event(l *lane, c *change) (t wal.Position, err error) {
+func (e *Engine) event(l *session, c *change) (t wal.Position, err error) {
 	e.control.Lock()
 	t, err = e.append(&l.head, c)
 	if err == nil {
@@ -347,17 +347,17 @@ func (e *Engine) event(l *lane, c *change) (t wal.Position, err error) {
 }
 
 // turn moves clocks. e.control is held, or the log replayed.
-func (e *Engine) turn(l *lane, c *change, record uint64) {
+func (e *Engine) turn(l *session, c *change, record uint64) {
 	if c.kind != kindClock {
 		l.left = true
-		e.clocks.leave(c.lane)
+		e.clocks.leave(c.session)
 	} else {
 		l.clock = c.step
 		rate := math.Float64frombits(c.at)
 		if e.cfg.Mode == BSP {
-			e.steps.offer(c.step, record, c.lane, rate)
+			e.steps.offer(c.step, record, c.session, rate)
 		}
-		if leads := e.clocks.advance(c.lane, c.step); leads && e.cfg.Mode != BSP {
+		if leads := e.clocks.advance(c.session, c.step); leads && e.cfg.Mode != BSP {
 			e.setRate(rate)
 		}
 	}
@@ -413,7 +413,7 @@ func (e *Engine) applySteps() error {
 func (e *Engine) apply(k *step) error {
 	scale := 1 / float32(max(1, k.n))
 	for i, list := range k.rows {
-		list = k.chosen(list, e.cfg.Lanes)
+		list = k.chosen(list, e.cfg.Sessions)
 		if len(list) == 0 {
 			continue
 		}
@@ -424,13 +424,13 @@ func (e *Engine) apply(k *step) error {
 		}
 	}
 	for i, list := range k.dense {
-		list = k.chosen(list, e.cfg.Lanes)
+		list = k.chosen(list, e.cfg.Sessions)
 		if len(list) == 0 {
 			continue
 		}
 		d := e.dense[i]
 		e.total = raw.Sized(e.total, d.hi-d.lo)
-		mergeDense(e.merger.kernels, list, e.cfg.Lanes, d.lo, e.total)
+		mergeDense(e.merger.kernels, list, e.cfg.Sessions, d.lo, e.total)
 		if err := d.push(0, k.number, k.number, d.lo, e.total, scale); err != nil {
 			return fmt.Errorf("array %q: %w", d.Name, err)
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// laneClock is how far a lane is.
-type laneClock struct {
+// sessionClock is how far a session is.
+type sessionClock struct {
 	clock uint64 // the last step clocked
 	left  bool
 }
@@ -17,23 +17,23 @@ type laneClock struct {
 type clocks struct {
 	mode      Mode
 	staleness uint64
-	per       int // lanes of a trainer
+	per       int // sessions of a trainer
 	limit     time.Duration
 
-	mu      sync.Mutex
-	lanes   []laneClock
-	slowest uint64 // clock of the lanes that have not left, or the highest where all have
-	highest uint64
-	applied uint64 // bsp: the last step whose sum is in the tables
-	unset   int    // arrays without their initial values
-	fault   error
-	changed chan struct{} // closed when something has changed; nil while nobody waits
-	left    chan struct{} // closed when all lanes have left
-	over    bool          // they have
+	mu       sync.Mutex
+	sessions []sessionClock
+	slowest  uint64 // clock of the sessions that have not left, or the highest where all have
+	highest  uint64
+	applied  uint64 // bsp: the last step whose sum is in the tables
+	unset    int    // arrays without their initial values
+	fault    error
+	changed  chan struct{} // closed when something has changed; nil while nobody waits
+	left     chan struct{} // closed when all sessions have left
+	over     bool          // they have
 }
 
 func newClocks(c Config) *clocks {
-	return &clocks{mode: c.Mode, staleness: uint64(c.Staleness), per: c.Lanes, limit: c.WaitLimit, lanes: make([]laneClock, c.Trainers*c.Lanes), left: make(chan struct{})}
+	return &clocks{mode: c.Mode, staleness: uint64(c.Staleness), per: c.Sessions, limit: c.WaitLimit, sessions: make([]sessionClock, c.Trainers*c.Sessions), left: make(chan struct{})}
 }
 
 // note wakes those who wait. c.mu is held.
@@ -44,11 +44,11 @@ func (c *clocks) note() {
 	}
 }
 
-// advance moves a lane to a step and reports whether that is the highest so far.
-func (c *clocks) advance(lane int, step uint64) (leads bool) {
+// advance moves a session to a step and reports whether that is the highest so far.
+func (c *clocks) advance(session int, step uint64) (leads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := &c.lanes[lane]
+	l := &c.sessions[session]
 	was := l.clock
 	l.clock = max(was, step)
 	if leads = step > c.highest; leads {
@@ -60,19 +60,19 @@ func (c *clocks) advance(lane int, step uint64) (leads bool) {
 	return leads
 }
 
-// leave makes a lane one that is not waited for.
-func (c *clocks) leave(lane int) {
+// leave makes a session one that is not waited for.
+func (c *clocks) leave(session int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lanes[lane].left = true
+	c.sessions[session].left = true
 	c.measure()
 }
 
-// measure finds the slowest. c.mu is held. It costs a look at each lane.
+// measure finds the slowest. c.mu is held. It costs a look at each session.
 func (c *clocks) measure() {
 	slowest, some := c.highest, false
-	for i := range c.lanes {
-		if l := &c.lanes[i]; !l.left && (!some || l.clock < slowest) {
+	for i := range c.sessions {
+		if l := &c.sessions[i]; !l.left && (!some || l.clock < slowest) {
 			slowest, some = l.clock, true
 		}
 	}
@@ -89,7 +89,7 @@ func (c *clocks) measure() {
 // took writes to who which trainers have clocked a step, and returns how many.
 func (c *clocks) took(step uint64, who []bool) (n int) {
 	for t := range who {
-		who[t] = !slices.ContainsFunc(c.lanes[t*c.per:][:c.per], func(l laneClock) bool { return l.clock < step })
+		who[t] = !slices.ContainsFunc(c.sessions[t*c.per:][:c.per], func(l sessionClock) bool { return l.clock < step })
 		if who[t] {
 			n++
 		}
@@ -149,8 +149,8 @@ func (c *clocks) behind(step uint64) (trainers []int) {
 	if c.mode == SSP {
 		needed -= min(needed, c.staleness)
 	}
-	for i := range c.lanes {
-		if l := &c.lanes[i]; !l.left && l.clock < needed && !slices.Contains(trainers, i/c.per) {
+	for i := range c.sessions {
+		if l := &c.sessions[i]; !l.left && l.clock < needed && !slices.Contains(trainers, i/c.per) {
 			trainers = append(trainers, i/c.per)
 		}
 	}

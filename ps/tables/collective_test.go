@@ -120,7 +120,7 @@ func TestSyncIsCollective(t *testing.T) {
 					tr := newTrainer(t, servers, n)
 					if n == 0 {
 						for i := range servers {
-							tr.lanes[i][0].begin([][]float32{ramp(0, arenaLen)})
+							tr.sessions[i][0].begin([][]float32{ramp(0, arenaLen)})
 						}
 					}
 					for step := range steps {

@@ -56,8 +56,8 @@ func TestDamagedNewest(t *testing.T) {
 	e := open(t, c, s)
 	rng := rand.New(rand.NewPCG(6, 6))
 	a, b := newTrainer(t, []*Engine{never}, 0), newTrainer(t, []*Engine{e}, 0)
-	a.lanes[0][0].begin(initials(s))
-	b.lanes[0][0].begin(initials(s))
+	a.sessions[0][0].begin(initials(s))
+	b.sessions[0][0].begin(initials(s))
 	var last Saved
 	for range 3 {
 		g := draw(s, rng, 100)
@@ -111,7 +111,7 @@ func TestSaveFails(t *testing.T) {
 	_, err = e.Shrink(context.Background(), 1)
 	must(t, err)
 	st := e.Stats()
-	if st.Log == nil || st.Tables[0].Rows != 1 || st.Arrays[0].Set != 40 || st.Lanes[0].Keys != 2 {
+	if st.Log == nil || st.Tables[0].Rows != 1 || st.Arrays[0].Set != 40 || st.Sessions[0].Keys != 2 {
 		t.Errorf("stats %+v", st)
 	}
 	if _, err := json.Marshal(st); err != nil {
@@ -133,7 +133,7 @@ func TestForeignDirectory(t *testing.T) {
 		func(c *Config, _ *schema.Schema) { c.Index = 1 },
 		func(c *Config, _ *schema.Schema) { c.Servers = 3 },
 		func(c *Config, _ *schema.Schema) { c.Trainers = 3 },
-		func(c *Config, _ *schema.Schema) { c.Lanes = 2 },
+		func(c *Config, _ *schema.Schema) { c.Sessions = 2 },
 		func(c *Config, _ *schema.Schema) { c.Mode = BSP },
 		func(c *Config, _ *schema.Schema) { c.Durability = Checkpoint },
 		func(_ *Config, s *schema.Schema) { s.Sparse[0].Dim = 3 },

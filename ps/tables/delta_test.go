@@ -15,7 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/rows"
 )
 
-// mapped is a Table that is a plain map: each row knows what it has of each lane, so
+// mapped is a Table that is a plain map: each row knows what it has of each session, so
 // that checkpoints may hold rows of different moments, and deltas are easy.
 type mapped struct {
 	c  rows.Config
@@ -46,15 +46,15 @@ func (m *mapped) Pull(keys []uint64, dst []float32) error {
 }
 
 // Push takes keys one by one: a Save in between sees a part of it.
-func (m *mapped) Push(lane int, seq uint64, keys []uint64, grads []float32, scale float32) error {
+func (m *mapped) Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
 	for i, key := range keys {
 		m.mu.Lock()
 		if m.Rows[key] == nil {
 			m.Rows[key], m.Marks[key] = make([]float32, m.c.Dim), map[int]uint64{}
 		}
-		if m.Marks[key][lane] < seq {
+		if m.Marks[key][session] < seq {
 			m.c.Rule.UpdateRows(m.Rows[key], nil, m.c.Dim, []int32{0}, grads[i*m.c.Dim:][:m.c.Dim], scale)
-			m.Marks[key][lane], m.since[key] = seq, m.epoch
+			m.Marks[key][session], m.since[key] = seq, m.epoch
 		}
 		m.mu.Unlock()
 	}

@@ -29,12 +29,12 @@ type dense struct {
 	step   uint64   // for which the optimizer's BeginStep was called last
 	begun  bool     // by this process
 	lr     float64  // the rate when it was begun
-	marks  []uint64 // by lane: the last change of its that is in here
+	marks  []uint64 // by session: the last change of its that is in here
 }
 
 func newDense(c Config, d schema.Dense) (*dense, error) {
 	lo, hi := schema.Cut(d.Len, c.Servers, c.Index)
-	a := &dense{Dense: d, lo: lo, hi: hi, params: make([]float32, hi-lo), marks: make([]uint64, c.Trainers*c.Lanes)}
+	a := &dense{Dense: d, lo: lo, hi: hi, params: make([]float32, hi-lo), marks: make([]uint64, c.Trainers*c.Sessions)}
 	var err error
 	if a.opt, err = d.Rule.Dense(); err != nil {
 		return nil, err
@@ -94,10 +94,10 @@ func (d *dense) initial(lo int, values []float32) (completed bool, err error) {
 
 // push moves values from lo on. Rules that count steps (Adam) count those of the most
 // advanced trainer.
-func (d *dense) push(lane int, seq, step uint64, lo int, grads []float32, scale float32) error {
+func (d *dense) push(session int, seq, step uint64, lo int, grads []float32, scale float32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if seq <= d.marks[lane] {
+	if seq <= d.marks[session] {
 		return nil
 	}
 	d.begin(step)
@@ -105,7 +105,7 @@ func (d *dense) push(lane int, seq, step uint64, lo int, grads []float32, scale 
 		return nil
 	}
 	d.opt.Update(lo-d.lo, d.params[lo-d.lo:][:len(grads)], grads, scale)
-	d.marks[lane] = seq
+	d.marks[session] = seq
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (d *dense) load(ctx context.Context, r io.Reader, own bool) error {
 	}
 	states := d.opt.State()
 	if own && (head.Lo != d.lo || head.Hi != d.hi || len(head.Marks) != len(d.marks)) {
-		return fmt.Errorf("array %q: it holds values %d to %d for %d lanes, this server has %d to %d for %d", d.Name, head.Lo, head.Hi, len(head.Marks), d.lo, d.hi, len(d.marks))
+		return fmt.Errorf("array %q: it holds values %d to %d for %d sessions, this server has %d to %d for %d", d.Name, head.Lo, head.Hi, len(head.Marks), d.lo, d.hi, len(d.marks))
 	}
 	if !(head.LR >= 0) || math.IsInf(head.LR, 0) {
 		return fmt.Errorf("array %q: a learning rate of %v", d.Name, head.LR)

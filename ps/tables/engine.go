@@ -29,13 +29,13 @@ type Engine struct {
 	hash   string
 	lock   *folder.Lock // of Dir; nil without one
 
-	sparse []*sparse
-	dense  []*dense
-	lanes  []lane
-	clocks *clocks
-	log    *wal.Log // nil unless Durability is WAL
-	most   int      // bytes of a change that the log takes
-	bound  logBound
+	sparse   []*sparse
+	dense    []*dense
+	sessions []session
+	clocks   *clocks
+	log      *wal.Log // nil unless Durability is WAL
+	most     int      // bytes of a change that the log takes
+	bound    logBound
 
 	// gate is shared by all changes, from before they touch anything until they are
 	// in the log. Who has it alone sees none in part.
@@ -74,8 +74,8 @@ type sparse struct {
 	rowBytes int64 // of a row in a checkpoint, about: key, when it was touched, weights and state
 }
 
-// lane is what is known of a lane, in cache lines of its own.
-type lane struct {
+// session is what is known of a session, in cache lines of its own.
+type session struct {
 	mu     sync.Mutex // whoever makes a change of it; what is below is written with the gate shared
 	last   atomic.Uint64
 	ticket Ticket // of the last change
@@ -96,7 +96,7 @@ func Open(cfg Config, s schema.Schema) (*Engine, error) {
 		return nil, err
 	}
 	cfg = cfg.filled()
-	e := &Engine{cfg: cfg, schema: s, hash: s.Hash(), failed: make(chan struct{}), clocks: newClocks(cfg), lanes: make([]lane, cfg.Trainers*cfg.Lanes)}
+	e := &Engine{cfg: cfg, schema: s, hash: s.Hash(), failed: make(chan struct{}), clocks: newClocks(cfg), sessions: make([]session, cfg.Trainers*cfg.Sessions)}
 	e.steps = steps{tables: len(s.Sparse), arrays: len(s.Dense), trainers: cfg.Trainers}
 	e.merger.kernels = simd.Host()
 	e.most = cfg.wal().MaxRecord()
@@ -213,23 +213,23 @@ func (e *Engine) LogEnd() (end wal.End) {
 	return end
 }
 
-// Last is the number of the last change taken of a lane, 0 for none. It panics where there is no
-// such lane.
-func (e *Engine) Last(lane int) uint64 { return e.lanes[lane].last.Load() }
+// Last is the number of the last change taken of a session, 0 for none. It panics where there is no
+// such session.
+func (e *Engine) Last(session int) uint64 { return e.sessions[session].last.Load() }
 
-// Join is what a lane's client asks at every connect before its first change: from is the
+// Join is what a session's client asks at every connect before its first change: from is the
 // number of the first change that it still has, all before were acknowledged, and clock
-// the step that the lane had clocked before it. It returns the last change that the
+// the step that the session had clocked before it. It returns the last change that the
 // server has; the client goes on with the one after.
 //
 // Where acknowledged changes are gone that is an error, except with Checkpoint: then the
 // server goes on with from and counts steps up to clock as clocked; what its
 // checkpoint did not hold is missing.
-func (e *Engine) Join(lane int, from, clock uint64) (last uint64, err error) {
-	if lane < 0 || lane >= len(e.lanes) || from == 0 {
-		return 0, fmt.Errorf("tables: lane %d joins with change %d: want lanes 0 to %d, and changes from 1", lane, from, len(e.lanes)-1)
+func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) {
+	if session < 0 || session >= len(e.sessions) || from == 0 {
+		return 0, fmt.Errorf("tables: session %d joins with change %d: want sessions 0 to %d, and changes from 1", session, from, len(e.sessions)-1)
 	}
-	l := &e.lanes[lane]
+	l := &e.sessions[session]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.gate.RLock()
@@ -238,20 +238,20 @@ func (e *Engine) Join(lane int, from, clock uint64) (last uint64, err error) {
 		return 0, err
 	}
 	if l.lost != nil {
-		return 0, fmt.Errorf("tables: lane %d comes back too late, the others went on without it: %w", lane, l.lost)
+		return 0, fmt.Errorf("tables: session %d comes back too late, the others went on without it: %w", session, l.lost)
 	}
 	last = l.last.Load()
 	if from <= last+1 {
 		return last, nil
 	}
 	if e.cfg.Durability != Checkpoint {
-		return 0, fmt.Errorf("tables: lane %d goes on with change %d, this server has changes up to %d: what was acknowledged is gone (durability %s): begin the job anew from a checkpoint", lane, from, last, e.cfg.Durability)
+		return 0, fmt.Errorf("tables: session %d goes on with change %d, this server has changes up to %d: what was acknowledged is gone (durability %s): begin the job anew from a checkpoint", session, from, last, e.cfg.Durability)
 	}
 	l.last.Store(from - 1)
 	if clock > l.clock {
 		l.clock = clock
 		e.control.Lock()
-		e.clocks.advance(lane, clock)
+		e.clocks.advance(session, clock)
 		if e.cfg.Mode == BSP {
 			e.steps.decide(e.clocks)
 		}
@@ -344,7 +344,7 @@ func (e *Engine) Each(ctx context.Context, table int, do func(keys []uint64, wei
 
 // Durable waits until the change with that ticket, and all that came before it, survive
 // what Config.Durability says. Without a log it returns nil at once. Tickets of
-// a lane may be waited for by the last alone.
+// a session may be waited for by the last alone.
 func (e *Engine) Durable(t Ticket) error {
 	if e.log == nil {
 		return nil

@@ -9,19 +9,19 @@ import (
 var (
 	// ErrClosed is the error of an engine that has been closed.
 	ErrClosed = errors.New("tables: the server is closed")
-	// ErrLeft is the error of a change by a lane that has left.
+	// ErrLeft is the error of a change by a session that has left.
 	ErrLeft = errors.New("it has left the job, which is over for it: begin another job, with another ticket")
 )
 
-// GapError says that a lane's change is not the next one.
+// GapError says that a session's change is not the next one.
 type GapError struct {
-	Lane      int
+	Session   int
 	Seq, Last uint64 // of the change, and the last one taken
 }
 
 // Error says what is missing.
 func (e *GapError) Error() string {
-	return fmt.Sprintf("tables: lane %d: change %d after change %d: those between are missing", e.Lane, e.Seq, e.Last)
+	return fmt.Sprintf("tables: session %d: change %d after change %d: those between are missing", e.Session, e.Seq, e.Last)
 }
 
 // LostError says that a trainer was lost: it did not come back in time.

@@ -18,11 +18,11 @@ func Example() {
 		return
 	}
 	defer e.Close()
-	for lane := range 2 {
-		if _, err := e.PushRows(lane, 1, 0, 1, []uint64{42}, []float32{float32(lane), 4}); err != nil {
+	for session := range 2 {
+		if _, err := e.PushRows(session, 1, 0, 1, []uint64{42}, []float32{float32(session), 4}); err != nil {
 			fmt.Println(err)
 		}
-		if _, err := e.Clock(lane, 2, 1, -1); err != nil {
+		if _, err := e.Clock(session, 2, 1, -1); err != nil {
 			fmt.Println(err)
 		}
 	}

@@ -24,28 +24,28 @@ func pieceHash(key uint64) uint64 { return (key ^ key>>32) * 0x9e3779b97f4a7c15 
 
 // push is what bsp keeps of a PushRows or a PushDense.
 type push struct {
-	lane  int
-	seq   uint64
-	table int
-	keys  []uint64      // by piece
-	from  []int32       // the key's row
-	end   [pieces]int32 // of the piece's keys
-	rows  []float32     // of the keys; a push of an array has these and lo
-	lo    int           // in the whole array
-	seen  []uint64      // see unique
-	round uint64
+	session int
+	seq     uint64
+	table   int
+	keys    []uint64      // by piece
+	from    []int32       // the key's row
+	end     [pieces]int32 // of the piece's keys
+	rows    []float32     // of the keys; a push of an array has these and lo
+	lo      int           // in the whole array
+	seen    []uint64      // see unique
+	round   uint64
 }
 
 // step is a step that is not applied yet.
 type step struct {
-	number   uint64
-	first    uint64 // record of the log, the first that the step needs; 0: none
-	rows     [][]*push
-	dense    [][]*push
-	rate     float64 // from the next step on, of the lowest lane that has said; below 0: as it was
-	rateLane int
-	took     []bool // trainers that have clocked it, once it is decided
-	n        int    // how many
+	number      uint64
+	first       uint64 // record of the log, the first that the step needs; 0: none
+	rows        [][]*push
+	dense       [][]*push
+	rate        float64 // from the next step on, of the lowest session that has said; below 0: as it was
+	rateSession int
+	took        []bool // trainers that have clocked it, once it is decided
+	n           int    // how many
 }
 
 // steps are bsp's: pushes come in, whole steps go out.
@@ -79,8 +79,8 @@ func (s *steps) give(p ...*push) {
 
 // setRows copies a push of rows of dim values, sorted by piece, so that whoever adds them
 // up reads them one after the other. A key twice is an error.
-func (p *push) setRows(lane int, seq uint64, table, dim int, keys []uint64, grads []float32) error {
-	p.lane, p.seq, p.table = lane, seq, table
+func (p *push) setRows(session int, seq uint64, table, dim int, keys []uint64, grads []float32) error {
+	p.session, p.seq, p.table = session, seq, table
 	n := len(keys)
 	p.keys, p.from, p.rows = raw.Sized(p.keys, n), raw.Sized(p.from, n), raw.Sized(p.rows, len(grads))
 	var at [pieces]int32
@@ -145,8 +145,8 @@ func (p *push) unique() error {
 }
 
 // setDense copies a push of an array.
-func (p *push) setDense(lane int, seq uint64, array, lo int, values []float32) {
-	p.lane, p.seq, p.table, p.lo = lane, seq, array, lo
+func (p *push) setDense(session int, seq uint64, array, lo int, values []float32) {
+	p.session, p.seq, p.table, p.lo = session, seq, array, lo
 	p.rows = raw.Sized(p.rows, len(values))
 	copy(p.rows, values)
 }
@@ -163,7 +163,7 @@ func (s *steps) at(number uint64) *step {
 	} else {
 		k = &step{rows: make([][]*push, s.tables), dense: make([][]*push, s.arrays), took: make([]bool, s.trainers)}
 	}
-	k.number, k.first, k.rate, k.rateLane, k.n = number, 0, -1, MaxLanes, 0
+	k.number, k.first, k.rate, k.rateSession, k.n = number, 0, -1, MaxSessions, 0
 	s.list = slices.Insert(s.list, i, k)
 	return k
 }
@@ -188,15 +188,15 @@ func (k *step) needs(record uint64) {
 }
 
 // offer says a rate from the step after number on. Where trainers differ it is that of the
-// lowest lane.
-func (s *steps) offer(number, record uint64, lane int, rate float64) {
+// lowest session.
+func (s *steps) offer(number, record uint64, session int, rate float64) {
 	if rate < 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.at(number); lane < k.rateLane {
-		k.rate, k.rateLane = rate, lane
+	if k := s.at(number); session < k.rateSession {
+		k.rate, k.rateSession = rate, session
 		k.needs(record)
 	}
 }
@@ -255,14 +255,14 @@ func (s *steps) needs() (first uint64) {
 }
 
 // chosen are the pushes of trainers that took part, in the order in which they are
-// summed: of trainers, and of a trainer's by lane and number. list is reordered.
+// summed: of trainers, and of a trainer's by session and number. list is reordered.
 func (k *step) chosen(list []*push, per int) []*push {
 	slices.SortFunc(list, func(a, b *push) int {
-		took := func(p *push) int { return toInt(!k.took[p.lane/per]) }
-		return cmp.Or(cmp.Compare(took(a), took(b)), cmp.Compare(a.lane, b.lane), cmp.Compare(a.seq, b.seq))
+		took := func(p *push) int { return toInt(!k.took[p.session/per]) }
+		return cmp.Or(cmp.Compare(took(a), took(b)), cmp.Compare(a.session, b.session), cmp.Compare(a.seq, b.seq))
 	})
 	n := 0
-	for n < len(list) && k.took[list[n].lane/per] {
+	for n < len(list) && k.took[list[n].session/per] {
 		n++
 	}
 	return list[:n]

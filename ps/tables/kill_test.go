@@ -25,14 +25,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const killedLanes = 3
+const killedSessions = 3
 
 func killedConfig(dir string, mode Mode) Config {
-	return Config{Job: "killed", Trainers: killedLanes, Mode: mode, Durability: WAL, Dir: dir, LogBuffer: 64 << 10, MaxRows: 1 << 16}
+	return Config{Job: "killed", Trainers: killedSessions, Mode: mode, Durability: WAL, Dir: dir, LogBuffer: 64 << 10, MaxRows: 1 << 16}
 }
 
-// serveForever answers requests on standard input: for each lane changes in the format of
-// the log behind their length; it says lane and number when a change is durable. All the while it saves.
+// serveForever answers requests on standard input: for each session changes in the format of
+// the log behind their length; it says session and number when a change is durable. All the while it saves.
 func serveForever(dir string, mode Mode) error {
 	e, err := Open(killedConfig(dir, mode), whole(2))
 	if err != nil {
@@ -44,20 +44,20 @@ func serveForever(dir string, mode Mode) error {
 			_, _ = os.Stdout.WriteString(line)
 		}
 	}()
-	for lane := range killedLanes {
-		out <- fmt.Sprintf("join %d %d\n", lane, e.Last(lane))
+	for session := range killedSessions {
+		out <- fmt.Sprintf("join %d %d\n", session, e.Last(session))
 	}
-	var inputs [killedLanes]chan change
-	fail := make(chan error, killedLanes+2)
-	for lane := range killedLanes {
-		inputs[lane] = make(chan change, 100)
+	var inputs [killedSessions]chan change
+	fail := make(chan error, killedSessions+2)
+	for session := range killedSessions {
+		inputs[session] = make(chan change, 100)
 		go func() {
-			for c := range inputs[lane] {
+			for c := range inputs[session] {
 				if err := serveOne(e, &c); err != nil {
 					fail <- err
 					return
 				}
-				out <- fmt.Sprintf("ack %d %d\n", c.lane, c.seq) // a write of its own
+				out <- fmt.Sprintf("ack %d %d\n", c.session, c.seq) // a write of its own
 			}
 		}()
 	}
@@ -89,7 +89,7 @@ func readChanges(inputs []chan change) error {
 		if err := c.decode(b); err != nil {
 			return err
 		}
-		inputs[c.lane] <- c
+		inputs[c.session] <- c
 	}
 }
 
@@ -98,16 +98,16 @@ func serveOne(e *Engine, c *change) error {
 	var err error
 	switch c.kind {
 	case kindRows:
-		t, err = e.PushRows(c.lane, c.seq, c.table, c.step, c.keys, c.values)
+		t, err = e.PushRows(c.session, c.seq, c.table, c.step, c.keys, c.values)
 	case kindDense:
-		if err := e.Await(context.Background(), c.lane, 1); err != nil { // initial values
+		if err := e.Await(context.Background(), c.session, 1); err != nil { // initial values
 			return err
 		}
-		t, err = e.PushDense(c.lane, c.seq, c.table, c.step, int(c.at), c.values)
+		t, err = e.PushDense(c.session, c.seq, c.table, c.step, int(c.at), c.values)
 	case kindSet:
-		t, err = e.SetDense(c.lane, c.seq, c.table, int(c.at), c.values)
+		t, err = e.SetDense(c.session, c.seq, c.table, int(c.at), c.values)
 	case kindClock:
-		t, err = e.Clock(c.lane, c.seq, c.step, -1)
+		t, err = e.Clock(c.session, c.seq, c.step, -1)
 	}
 	if err != nil {
 		return err
@@ -149,23 +149,23 @@ type killer struct {
 	rng  *rand.Rand
 	want *sums
 
-	made  [killedLanes][]change // not acknowledged
-	seq   [killedLanes]uint64
-	acked [killedLanes]uint64
-	clock [killedLanes]uint64
+	made  [killedSessions][]change // not acknowledged
+	seq   [killedSessions]uint64
+	acked [killedSessions]uint64
+	clock [killedSessions]uint64
 }
 
-// make makes a lane's next change.
-func (k *killer) make(lane int, c change) {
-	k.seq[lane]++
-	c.lane, c.seq = lane, k.seq[lane]
-	k.made[lane] = append(k.made[lane], c)
+// make makes a session's next change.
+func (k *killer) make(session int, c change) {
+	k.seq[session]++
+	c.session, c.seq = session, k.seq[session]
+	k.made[session] = append(k.made[session], c)
 }
 
-// more makes a step's changes of each lane.
+// more makes a step's changes of each session.
 func (k *killer) more() {
-	for lane := range killedLanes {
-		k.clock[lane]++
+	for session := range killedSessions {
+		k.clock[session]++
 		g := integers(whole(2), k.rng, 40)
 		if k.mode == BSP { // the mean of 3
 			for _, g := range g {
@@ -184,10 +184,10 @@ func (k *killer) more() {
 			}
 		}
 		k.want.add(third, false)
-		k.make(lane, change{kind: kindRows, step: k.clock[lane], keys: g[0].keys, values: g[0].values})
-		k.make(lane, change{kind: kindDense, step: k.clock[lane], at: 5, values: g[1].values[5:]})
-		k.make(lane, change{kind: kindDense, step: k.clock[lane], values: g[1].values[:5]})
-		k.make(lane, change{kind: kindClock, step: k.clock[lane]})
+		k.make(session, change{kind: kindRows, step: k.clock[session], keys: g[0].keys, values: g[0].values})
+		k.make(session, change{kind: kindDense, step: k.clock[session], at: 5, values: g[1].values[5:]})
+		k.make(session, change{kind: kindDense, step: k.clock[session], values: g[1].values[:5]})
+		k.make(session, change{kind: kindClock, step: k.clock[session]})
 	}
 }
 
@@ -211,19 +211,19 @@ func (k *killer) round(kill, saves int) {
 	defer watch.Stop()
 	lines := bufio.NewScanner(out)
 	var todo []change
-	for range killedLanes {
-		var lane int
+	for range killedSessions {
+		var session int
 		var last uint64
 		if !lines.Scan() {
 			t.Fatalf("the server did not start: %v", lines.Err())
 		}
-		if _, err := fmt.Sscanf(lines.Text(), "join %d %d", &lane, &last); err != nil {
+		if _, err := fmt.Sscanf(lines.Text(), "join %d %d", &session, &last); err != nil {
 			t.Fatalf("the server says %q", lines.Text())
 		}
-		if last < k.acked[lane] || last > k.seq[lane] {
-			t.Fatalf("lane %d: the server has %d changes, acknowledged were %d of %d", lane, last, k.acked[lane], k.seq[lane])
+		if last < k.acked[session] || last > k.seq[session] {
+			t.Fatalf("session %d: the server has %d changes, acknowledged were %d of %d", session, last, k.acked[session], k.seq[session])
 		}
-		for _, c := range k.made[lane] {
+		for _, c := range k.made[session] {
 			if c.seq+2 > last { // one that it has, too
 				todo = append(todo, c)
 			}
@@ -249,9 +249,9 @@ func (k *killer) round(kill, saves int) {
 	}
 	_ = c.Wait() // killed
 	<-sent
-	for lane := range killedLanes {
-		for len(k.made[lane]) > 0 && k.made[lane][0].seq <= k.acked[lane] {
-			k.made[lane] = k.made[lane][1:]
+	for session := range killedSessions {
+		for len(k.made[session]) > 0 && k.made[session][0].seq <= k.acked[session] {
+			k.made[session] = k.made[session][1:]
 		}
 	}
 }
@@ -262,29 +262,29 @@ func (k *killer) hear(line string) bool {
 	if line == "saved" {
 		return false
 	}
-	var lane int
+	var session int
 	var seq uint64
-	if _, err := fmt.Sscanf(line, "ack %d %d", &lane, &seq); err != nil {
+	if _, err := fmt.Sscanf(line, "ack %d %d", &session, &seq); err != nil {
 		k.t.Fatalf("the server says %q", line)
 	}
-	k.acked[lane] = max(k.acked[lane], seq)
+	k.acked[session] = max(k.acked[session], seq)
 	return true
 }
 
-// send sends the lanes' changes, each lane's in order and the lanes mixed.
+// send sends the sessions' changes, each session's in order and the sessions mixed.
 func send(in io.WriteCloser, todo []change, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	byLane := map[int][]change{}
+	bySession := map[int][]change{}
 	var order []int
 	for _, c := range todo {
-		byLane[c.lane] = append(byLane[c.lane], c)
-		order = append(order, c.lane)
+		bySession[c.session] = append(bySession[c.session], c)
+		order = append(order, c.session)
 	}
 	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	w := bufio.NewWriterSize(in, 4096)
-	for _, lane := range order {
-		b := record(byLane[lane][0])
-		byLane[lane] = byLane[lane][1:]
+	for _, session := range order {
+		b := record(bySession[session][0])
+		bySession[session] = bySession[session][1:]
 		if _, err := w.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(b)))); err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ type memory struct {
 	c     rows.Config
 
 	mu      sync.RWMutex // pushes share it: Save sees each whole or not at all
-	marks   [MaxLanes]uint64
+	marks   [MaxSessions]uint64
 	failed  atomic.Pointer[error] // a push that was applied in part
 	missing sync.Pool             // of *[]int32, for Peek
 }
@@ -60,10 +60,10 @@ func (m *memory) Peek(keys []uint64, dst []float32) error {
 	return err
 }
 
-func (m *memory) Push(lane int, seq uint64, keys []uint64, grads []float32, scale float32) error {
+func (m *memory) Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if seq <= m.marks[lane] {
+	if seq <= m.marks[session] {
 		return nil
 	}
 	if err := m.failed.Load(); err != nil {
@@ -76,7 +76,7 @@ func (m *memory) Push(lane int, seq uint64, keys []uint64, grads []float32, scal
 		}
 		return err
 	}
-	m.marks[lane] = seq // a lane's pushes follow each other
+	m.marks[session] = seq // a session's pushes follow each other
 	return nil
 }
 
@@ -243,7 +243,7 @@ func (m *memory) read(ctx context.Context, r io.Reader, keep func(uint64) bool) 
 		return err
 	}
 	width := m.table.Width()
-	if head.Name != m.c.Name || head.Dim != m.c.Dim || head.Rule != m.c.Rule.Name() || head.Width != width || head.Rows < 0 || len(head.Marks) > MaxLanes {
+	if head.Name != m.c.Name || head.Dim != m.c.Dim || head.Rule != m.c.Rule.Name() || head.Width != width || head.Rows < 0 || len(head.Marks) > MaxSessions {
 		return fmt.Errorf("it holds table %q with rows of %d weights and %d values, moved by %s: not %q with %d, %d and %s",
 			head.Name, head.Dim, head.Width, head.Rule, m.c.Name, m.c.Dim, width, m.c.Rule.Name())
 	}

@@ -176,9 +176,9 @@ func copyRow(dst, src []float32) {
 // mergeDense adds pushes of an array's range, of n values from lo on, up to sum. Where the
 // first trainer's do not cover the range, missing values count as zeros.
 func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float32) {
-	first, covered := pushes[0].lane/per, 0
+	first, covered := pushes[0].session/per, 0
 	for _, p := range pushes {
-		if p.lane/per == first && p.lo-lo == covered {
+		if p.session/per == first && p.lo-lo == covered {
 			covered += len(p.rows)
 		}
 	}
@@ -188,7 +188,7 @@ func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float3
 	}
 	for _, p := range pushes {
 		to := sum[p.lo-lo:][:len(p.rows)]
-		if whole && p.lane/per == first {
+		if whole && p.session/per == first {
 			copy(to, p.rows)
 		} else {
 			kernels.Add(to, p.rows)
@@ -201,13 +201,13 @@ func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float3
 const chunkKeys = 4096
 
 // pushSum pushes a step's sum in chunks, by several threads where there are several. Chunk
-// i is lane i's change of that step: what a replay sums has the same keys in the same
+// i is session i's change of that step: what a replay sums has the same keys in the same
 // order, so that chunks that a table has already are known again.
 func pushSum(t Table, step uint64, dim int, keys []uint64, sums []float32, scale float32) error {
 	if len(keys) <= chunkKeys {
 		return t.Push(0, step, keys, sums, scale)
 	}
-	size := max(chunkKeys, (len(keys)+MaxLanes-1)/MaxLanes)
+	size := max(chunkKeys, (len(keys)+MaxSessions-1)/MaxSessions)
 	chunks := (len(keys) + size - 1) / size
 	push := func(i int) error {
 		lo, hi := i*size, min(len(keys), (i+1)*size)

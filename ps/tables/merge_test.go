@@ -17,14 +17,14 @@ func TestMerge(t *testing.T) {
 	} {
 		var pushes []*push
 		want := map[uint64][]float32{}
-		for lane := range c.pushes {
+		for session := range c.pushes {
 			keys := distinct(rng, c.keys, max(c.keys, c.most))
 			values := make([]float32, c.keys*c.dim)
 			for i := range values {
 				values[i] = float32(rng.NormFloat64())
 			}
 			p := &push{}
-			must(t, p.setRows(lane, 1, 0, c.dim, keys, values))
+			must(t, p.setRows(session, 1, 0, c.dim, keys, values))
 			pushes = append(pushes, p)
 			for i, key := range keys {
 				if want[key] == nil {
@@ -106,9 +106,9 @@ func BenchmarkMerge(b *testing.B) {
 	const trainers, keys, dim = 4, 20_000, 16
 	rng := rand.New(rand.NewPCG(7, 8))
 	var pushes []*push
-	for lane := range trainers {
+	for session := range trainers {
 		p := &push{}
-		must(b, p.setRows(lane, 1, 0, dim, distinct(rng, keys, 60_000), make([]float32, keys*dim)))
+		must(b, p.setRows(session, 1, 0, dim, distinct(rng, keys, 60_000), make([]float32, keys*dim)))
 		pushes = append(pushes, p)
 	}
 	m := merger{}

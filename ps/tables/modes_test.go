@@ -25,43 +25,43 @@ func cluster(t testing.TB, c Config, s schema.Schema, servers int) []*Engine {
 	return out
 }
 
-// trainer has lanes to all servers.
+// trainer has sessions to all servers.
 type trainer struct {
-	lanes [][]*client // by server
-	rng   *rand.Rand
+	sessions [][]*client // by server
+	rng      *rand.Rand
 }
 
 func newTrainer(t testing.TB, servers []*Engine, number int) *trainer {
 	tr := &trainer{rng: rand.New(rand.NewPCG(uint64(number), 77))}
 	for _, e := range servers {
-		var lanes []*client
-		for l := range e.cfg.Lanes {
-			lanes = append(lanes, newClient(t, e, number*e.cfg.Lanes+l))
+		var sessions []*client
+		for l := range e.cfg.Sessions {
+			sessions = append(sessions, newClient(t, e, number*e.cfg.Sessions+l))
 		}
-		tr.lanes = append(tr.lanes, lanes)
+		tr.sessions = append(tr.sessions, sessions)
 	}
 	return tr
 }
 
-// push pushes a step's gradients, in pieces, each over any of the lanes.
+// push pushes a step's gradients, in pieces, each over any of the sessions.
 func (tr *trainer) push(s schema.Schema, all []grads) {
-	for i, lanes := range tr.lanes {
-		lane := func() *client { return lanes[tr.rng.IntN(len(lanes))] }
+	for i, sessions := range tr.sessions {
+		session := func() *client { return sessions[tr.rng.IntN(len(sessions))] }
 		for k, x := range s.Sparse {
 			width := x.Dim + x.Counts()
-			mine := split(all[k], width, len(tr.lanes))[i]
+			mine := split(all[k], width, len(tr.sessions))[i]
 			for lo := 0; lo < len(mine.keys); {
 				hi := min(len(mine.keys), lo+1+tr.rng.IntN(200))
-				lane().rows(k, mine.keys[lo:hi], mine.values[lo*width:hi*width])
+				session().rows(k, mine.keys[lo:hi], mine.values[lo*width:hi*width])
 				lo = hi
 			}
 		}
 		for k := range s.Dense {
-			d := lanes[0].e.dense[k]
+			d := sessions[0].e.dense[k]
 			values := all[len(s.Sparse)+k].values
 			for lo := d.lo; lo < d.hi; {
 				hi := min(d.hi, lo+1+tr.rng.IntN(300))
-				lane().dense(k, lo, values[lo:hi])
+				session().dense(k, lo, values[lo:hi])
 				lo = hi
 			}
 		}
@@ -69,22 +69,22 @@ func (tr *trainer) push(s schema.Schema, all []grads) {
 }
 
 func (tr *trainer) each(do func(*client)) {
-	for _, lanes := range tr.lanes {
-		for _, l := range lanes {
+	for _, sessions := range tr.sessions {
+		for _, l := range sessions {
 			do(l)
 		}
 	}
 }
 
 // BSP comes to the bits of a plain loop over trainers in order, whatever the order in
-// which they come, with several servers and lanes, rates that change, and a trainer
+// which they come, with several servers and sessions, rates that change, and a trainer
 // that leaves.
 func TestSyncIsExact(t *testing.T) {
-	for _, c := range []struct{ trainers, servers, lanes int }{{1, 1, 1}, {2, 1, 1}, {3, 2, 2}, {5, 3, 1}} {
-		t.Run(name("%d trainers %d servers %d lanes", c.trainers, c.servers, c.lanes), func(t *testing.T) {
+	for _, c := range []struct{ trainers, servers, sessions int }{{1, 1, 1}, {2, 1, 1}, {3, 2, 2}, {5, 3, 1}} {
+		t.Run(name("%d trainers %d servers %d sessions", c.trainers, c.servers, c.sessions), func(t *testing.T) {
 			leakcheck.Check(t)
 			s, steps := mixed(), 12
-			servers := cluster(t, Config{Trainers: c.trainers, Lanes: c.lanes, Mode: BSP, Durability: None}, s, c.servers)
+			servers := cluster(t, Config{Trainers: c.trainers, Sessions: c.sessions, Mode: BSP, Durability: None}, s, c.servers)
 			all := make([][][]grads, steps)
 			for i := range all {
 				for n := range c.trainers {
@@ -102,7 +102,7 @@ func TestSyncIsExact(t *testing.T) {
 					tr := newTrainer(t, servers, n)
 					if n == 0 {
 						for i := range servers {
-							tr.lanes[i][0].begin(initials(s))
+							tr.sessions[i][0].begin(initials(s))
 						}
 					}
 					for i := range steps {
@@ -149,7 +149,7 @@ func TestEveryPushOnce(t *testing.T) {
 			if c.Durability != None {
 				c.Dir = t.TempDir()
 			}
-			c.Trainers, c.Lanes = 3, 2
+			c.Trainers, c.Sessions = 3, 2
 			s := whole(3)
 			servers := cluster(t, c, s, 2)
 			want := newSums(s)

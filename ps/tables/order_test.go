@@ -28,8 +28,8 @@ func TestSaveStep(t *testing.T) {
 	c := Config{Trainers: 2, Mode: BSP, Durability: WAL, Dir: t.TempDir(), Keep: 1, Job: "first"}
 	servers, want := cluster(t, c, s, 2), newTwin(t, s)
 	trainers := []*trainer{newTrainer(t, servers, 0), newTrainer(t, servers, 1)}
-	for _, lanes := range trainers[0].lanes {
-		lanes[0].begin(want.dense)
+	for _, sessions := range trainers[0].sessions {
+		sessions[0].begin(want.dense)
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
 	step := func() {

@@ -14,9 +14,9 @@ import (
 //	offset  bytes
 //	0       1     kind
 //	1       1     0
-//	2       2     lane
+//	2       2     session
 //	4       4     table or array
-//	8       8     number of the change in its lane
+//	8       8     number of the change in its session
 //	16      8     step
 //	24      8     first value in the whole array; of a Clock the bits of the rate
 //	32      4     n, the number of keys
@@ -34,28 +34,28 @@ const (
 	kindSet                   // SetDense
 	kindClock
 	kindLeave
-	kindLost // lane was lost and counts as left: the server's own, number 0
+	kindLost // session was lost and counts as left: the server's own, number 0
 	kindMark // nothing: a place in the log
 	kinds
 )
 
 // change is a record decoded.
 type change struct {
-	kind   kind
-	lane   int
-	table  int
-	seq    uint64
-	step   uint64
-	at     uint64
-	keys   []uint64
-	values []float32
+	kind    kind
+	session int
+	table   int
+	seq     uint64
+	step    uint64
+	at      uint64
+	keys    []uint64
+	values  []float32
 
 	completed bool // once it is applied: with it an array has all of its initial values; not in the log
 }
 
 func (c *change) putHead(b *[headBytes]byte) {
 	*b = [headBytes]byte{byte(c.kind)}
-	binary.LittleEndian.PutUint16(b[2:], uint16(c.lane))
+	binary.LittleEndian.PutUint16(b[2:], uint16(c.session))
 	binary.LittleEndian.PutUint32(b[4:], uint32(c.table))
 	binary.LittleEndian.PutUint64(b[8:], c.seq)
 	binary.LittleEndian.PutUint64(b[16:], c.step)
@@ -71,7 +71,7 @@ func (c *change) decode(b []byte) error {
 	if len(b) < headBytes {
 		return fmt.Errorf("a change of %d bytes: want at least %d", len(b), headBytes)
 	}
-	c.kind, c.lane, c.table = kind(b[0]), int(binary.LittleEndian.Uint16(b[2:])), int(binary.LittleEndian.Uint32(b[4:]))
+	c.kind, c.session, c.table = kind(b[0]), int(binary.LittleEndian.Uint16(b[2:])), int(binary.LittleEndian.Uint32(b[4:]))
 	c.seq, c.step, c.at = binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
 	n, rest := int(binary.LittleEndian.Uint32(b[32:])), b[headBytes:]
 	if c.kind == 0 || c.kind >= kinds || b[1] != 0 || binary.LittleEndian.Uint32(b[36:]) != 0 {

@@ -14,7 +14,7 @@ func record(c change) []byte {
 
 // The layout is what logs hold: it must not change.
 func TestRecordGolden(t *testing.T) {
-	got := record(change{kind: kindRows, lane: 0x0102, table: 3, seq: 4, step: 5, at: 6, keys: []uint64{7}, values: []float32{1}})
+	got := record(change{kind: kindRows, session: 0x0102, table: 3, seq: 4, step: 5, at: 6, keys: []uint64{7}, values: []float32{1}})
 	want := []byte{
 		1, 0, 2, 1, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
 		7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x3f,
@@ -25,9 +25,9 @@ func TestRecordGolden(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add(record(change{kind: kindRows, lane: 1, seq: 2, step: 3, keys: []uint64{4, 5}, values: []float32{1, 2}}))
+	f.Add(record(change{kind: kindRows, session: 1, seq: 2, step: 3, keys: []uint64{4, 5}, values: []float32{1, 2}}))
 	f.Add(record(change{kind: kindDense, table: 1, at: 77, values: []float32{1, 2, 3}}))
-	f.Add(record(change{kind: kindClock, lane: 1023, seq: 1 << 60}))
+	f.Add(record(change{kind: kindClock, session: 1023, seq: 1 << 60}))
 	f.Add(record(change{kind: kinds}))
 	f.Add(make([]byte, headBytes-1))
 	f.Fuzz(func(t *testing.T, b []byte) {

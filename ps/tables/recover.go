@@ -110,7 +110,7 @@ func (e *Engine) mine(path string, has Identity) error {
 	differ("job", has.Job, want.Job)
 	differ("server", fmt.Sprintf("%d of %d", has.Index, has.Servers), fmt.Sprintf("%d of %d", want.Index, want.Servers))
 	differ("trainers", has.Trainers, want.Trainers)
-	differ("lanes of each", has.Lanes, want.Lanes)
+	differ("sessions of each", has.Sessions, want.Sessions)
 	differ("mode", has.Mode, want.Mode)
 	differ("durability", has.Durability, want.Durability)
 	differ("the tables of schema", has.Schema, want.Schema)
@@ -148,8 +148,8 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	if err := e.mine(newest.Dir, st.Identity); err != nil {
 		return st, err
 	}
-	if len(st.Lanes) != len(e.lanes) {
-		return st, fmt.Errorf("%s: its manifest has %d lanes of %d", newest.Dir, len(st.Lanes), len(e.lanes))
+	if len(st.Sessions) != len(e.sessions) {
+		return st, fmt.Errorf("%s: its manifest has %d sessions of %d", newest.Dir, len(st.Sessions), len(e.sessions))
 	}
 	if st.Epochs, err = e.loadParts(ctx, chain, nil); err != nil {
 		return st, e.olderThan(err)
@@ -165,14 +165,14 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	if err := e.findOrders(); err != nil {
 		return st, err
 	}
-	for i, s := range st.Lanes {
-		l := &e.lanes[i]
+	for i, s := range st.Sessions {
+		l := &e.sessions[i]
 		l.last.Store(s.Last)
 		l.clock, l.left = s.Clock, s.Left
 		if s.Lost {
 			l.lost = e.lostBefore(i)
 		}
-		e.clocks.lanes[i] = laneClock{s.Clock, s.Left}
+		e.clocks.sessions[i] = sessionClock{s.Clock, s.Left}
 	}
 	e.clocks.highest, e.clocks.applied, e.steps.decided = st.Highest, st.Applied, st.Applied
 	e.clocks.measure()
@@ -194,8 +194,8 @@ func (e *Engine) olderThan(err error) error {
 	return fmt.Errorf("%w; to begin with the one before, number %d, move the folder of number %d away: %s", err, all[len(all)-2], all[len(all)-1], rest)
 }
 
-func (e *Engine) lostBefore(lane int) error {
-	return &LostError{lane / e.cfg.Lanes, errors.New("before this server was started again")}
+func (e *Engine) lostBefore(session int) error {
+	return &LostError{session / e.cfg.Sessions, errors.New("before this server was started again")}
 }
 
 // loadParts loads tables and arrays of a chain; with keep, rows of another number of servers.
@@ -254,7 +254,7 @@ func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, file string,
 }
 
 // loadFrom loads the checkpoints of all servers of a job, which may have been of another
-// number: where they were as many, this one's alone has what it needs. Lanes, clocks and rates begin
+// number: where they were as many, this one's alone has what it needs. Sessions, clocks and rates begin
 // anew.
 func (e *Engine) loadFrom(ctx context.Context) error {
 	mine := func(key uint64) bool { return schema.Owner(key, e.cfg.Servers) == e.cfg.Index }
@@ -296,7 +296,7 @@ func (e *Engine) replay(from uint64) error {
 			return fmt.Errorf("record %d: %w", number, err)
 		}
 		if err := e.redo(number, c); err != nil {
-			return fmt.Errorf("record %d: change %d of lane %d: %w", number, c.seq, c.lane, err)
+			return fmt.Errorf("record %d: change %d of session %d: %w", number, c.seq, c.session, err)
 		}
 		return nil
 	})
@@ -308,19 +308,19 @@ func (e *Engine) redo(number uint64, c *change) error {
 	if c.kind == kindMark {
 		return nil
 	}
-	if c.lane >= len(e.lanes) {
-		return fmt.Errorf("there are %d lanes", len(e.lanes))
+	if c.session >= len(e.sessions) {
+		return fmt.Errorf("there are %d sessions", len(e.sessions))
 	}
-	l := &e.lanes[c.lane]
+	l := &e.sessions[c.session]
 	if c.kind == kindLost {
-		l.lost = e.lostBefore(c.lane)
+		l.lost = e.lostBefore(c.session)
 		e.turn(l, c, number)
 		return e.applySteps()
 	}
 	last := l.last.Load()
 	had := c.seq <= last
 	if !had && c.seq != last+1 {
-		return &GapError{c.lane, c.seq, last}
+		return &GapError{c.session, c.seq, last}
 	}
 	if err := e.redoOne(number, l, c, had); err != nil {
 		return err
@@ -329,11 +329,11 @@ func (e *Engine) redo(number uint64, c *change) error {
 	return nil
 }
 
-func (e *Engine) redoOne(number uint64, l *lane, c *change, had bool) error {
+func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {
 	switch {
 	case c.kind == kindClock && had:
 		if e.cfg.Mode == BSP && c.step > e.clocks.applied {
-			e.steps.offer(c.step, number, c.lane, math.Float64frombits(c.at))
+			e.steps.offer(c.step, number, c.session, math.Float64frombits(c.at))
 		}
 		return nil
 	case c.kind == kindClock || c.kind == kindLeave:

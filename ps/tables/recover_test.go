@@ -42,17 +42,17 @@ func TestRecoversExactly(t *testing.T) {
 					}
 					must(t, e.Close())
 					e = open(t, c, s)
-					for lane := range seq {
-						if e.Last(lane) != seq[lane] {
-							t.Fatalf("lane %d comes back with %d changes of %d", lane, e.Last(lane), seq[lane])
+					for session := range seq {
+						if e.Last(session) != seq[session] {
+							t.Fatalf("session %d comes back with %d changes of %d", session, e.Last(session), seq[session])
 						}
 					}
 				}
-				both := func(lane int, change func(e *Engine, seq uint64) (Ticket, error)) {
+				both := func(session int, change func(e *Engine, seq uint64) (Ticket, error)) {
 					t.Helper()
-					seq[lane]++
+					seq[session]++
 					for _, e := range []*Engine{never, e} {
-						if _, err := change(e, seq[lane]); err != nil {
+						if _, err := change(e, seq[session]); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -67,22 +67,22 @@ func TestRecoversExactly(t *testing.T) {
 					}
 				}
 				for step := uint64(1); step <= 8; step++ {
-					for _, lane := range rng.Perm(2) {
+					for _, session := range rng.Perm(2) {
 						all := draw(s, rng, 120)
 						for i := range s.Sparse {
-							both(lane, func(e *Engine, seq uint64) (Ticket, error) {
-								return e.PushRows(lane, seq, i, step, all[i].keys, all[i].values)
+							both(session, func(e *Engine, seq uint64) (Ticket, error) {
+								return e.PushRows(session, seq, i, step, all[i].keys, all[i].values)
 							})
 						}
 						for i, d := range s.Dense {
 							for lo := 0; lo < d.Len; lo += 500 {
-								both(lane, func(e *Engine, seq uint64) (Ticket, error) {
-									return e.PushDense(lane, seq, i, step, lo, all[len(s.Sparse)+i].values[lo:min(d.Len, lo+500)])
+								both(session, func(e *Engine, seq uint64) (Ticket, error) {
+									return e.PushDense(session, seq, i, step, lo, all[len(s.Sparse)+i].values[lo:min(d.Len, lo+500)])
 								})
 							}
 						}
-						both(lane, func(e *Engine, seq uint64) (Ticket, error) {
-							return e.Clock(lane, seq, step, 0.1/float64(step+3*uint64(lane))) // bsp takes that of lane 0
+						both(session, func(e *Engine, seq uint64) (Ticket, error) {
+							return e.Clock(session, seq, step, 0.1/float64(step+3*uint64(session))) // bsp takes that of session 0
 						})
 					}
 				}
@@ -119,7 +119,7 @@ func sameEngines(t *testing.T, a, b *Engine) {
 		}
 	}
 	if a.clocks.slowest != b.clocks.slowest || a.clocks.highest != b.clocks.highest || a.clocks.applied != b.clocks.applied || a.rate.Load() != b.rate.Load() {
-		t.Errorf("clocks %+v %v, want %+v %v", b.clocks.lanes, b.rate.Load(), a.clocks.lanes, a.rate.Load())
+		t.Errorf("clocks %+v %v, want %+v %v", b.clocks.sessions, b.rate.Load(), a.clocks.sessions, a.rate.Load())
 	}
 }
 
@@ -196,7 +196,7 @@ func chunksOnce(t *testing.T, newTable func(int, rows.Config) (Table, error)) {
 	c := Config{Trainers: 2, Mode: BSP, Durability: WAL, Dir: t.TempDir(), Make: newTable}
 	e := open(t, c, s)
 	want := newSumsOf(s)
-	lanes := []*client{newClient(t, e, 0), newClient(t, e, 1)}
+	sessions := []*client{newClient(t, e, 0), newClient(t, e, 1)}
 	rng := rand.New(rand.NewPCG(8, 8))
 	for range 4 {
 		done := make(chan struct{})
@@ -209,7 +209,7 @@ func chunksOnce(t *testing.T, newTable func(int, rows.Config) (Table, error)) {
 			}
 		}()
 		for range 3 {
-			for _, l := range lanes {
+			for _, l := range sessions {
 				l.e = e
 				keys := distinct(rng, most-2000, most)
 				g, half := make([]float32, 2*len(keys)), make([]float32, 2*len(keys))
@@ -220,7 +220,7 @@ func chunksOnce(t *testing.T, newTable func(int, rows.Config) (Table, error)) {
 				want.addRows([]grads{{keys, half}}, -1)
 				l.rows(0, keys, g)
 			}
-			for _, l := range lanes {
+			for _, l := range sessions {
 				l.clock(-1)
 			}
 		}
@@ -254,12 +254,12 @@ func TestCheckpointWindow(t *testing.T) {
 		s := sparseOnly()
 		c := Config{Trainers: 2, Mode: mode, Durability: Checkpoint, Dir: t.TempDir()}
 		e := open(t, c, s)
-		lanes := []*client{newClient(t, e, 0), newClient(t, e, 1)}
+		sessions := []*client{newClient(t, e, 0), newClient(t, e, 1)}
 		step := func() {
-			for _, l := range lanes {
+			for _, l := range sessions {
 				l.rows(0, []uint64{3}, []float32{2, 4})
 			}
-			for _, l := range lanes {
+			for _, l := range sessions {
 				l.clock(-1)
 			}
 		}
@@ -270,11 +270,11 @@ func TestCheckpointWindow(t *testing.T) {
 		step() // lost
 		must(t, e.Close())
 		e = open(t, c, s)
-		for i, l := range lanes {
+		for i, l := range sessions {
 			last, err := e.Join(i, l.seq+1, l.step-1)
 			must(t, err)
 			if last != l.seq {
-				t.Errorf("%s: lane %d goes on after %d, want %d", mode, i, last, l.seq)
+				t.Errorf("%s: session %d goes on after %d, want %d", mode, i, last, l.seq)
 			}
 			l.e = e
 		}
@@ -308,7 +308,7 @@ func TestOtherNumberOfServers(t *testing.T) {
 		}
 	}
 	for i := range servers {
-		tr.lanes[i][0].begin(initials(s))
+		tr.sessions[i][0].begin(initials(s))
 	}
 	train(tr, 0, 4)
 	var from []string
@@ -402,7 +402,7 @@ func TestLostForGood(t *testing.T) {
 
 // When all have left that is known, after a restart too.
 func TestLeft(t *testing.T) {
-	c := Config{Trainers: 2, Lanes: 2, Mode: SSP, Durability: WAL, Dir: t.TempDir()}
+	c := Config{Trainers: 2, Sessions: 2, Mode: SSP, Durability: WAL, Dir: t.TempDir()}
 	e := open(t, c, sparseOnly())
 	over := func() bool {
 		select {
@@ -412,11 +412,11 @@ func TestLeft(t *testing.T) {
 			return false
 		}
 	}
-	for lane := range 4 {
+	for session := range 4 {
 		if over() {
-			t.Errorf("all have left after %d of 4 lanes", lane)
+			t.Errorf("all have left after %d of 4 sessions", session)
 		}
-		newClient(t, e, lane).leave()
+		newClient(t, e, session).leave()
 	}
 	for range 2 {
 		if !over() {

@@ -56,21 +56,21 @@ func open(t testing.TB, c Config, s schema.Schema) *Engine {
 	return e
 }
 
-// client is one lane's: it numbers its changes, and makes some of them twice.
+// client is one session's: it numbers its changes, and makes some of them twice.
 type client struct {
-	t    testing.TB
-	e    *Engine
-	lane int
-	seq  uint64
-	step uint64 // under way
-	rng  *rand.Rand
-	last Ticket
+	t       testing.TB
+	e       *Engine
+	session int
+	seq     uint64
+	step    uint64 // under way
+	rng     *rand.Rand
+	last    Ticket
 }
 
-func newClient(t testing.TB, e *Engine, lane int) *client {
-	last, err := e.Join(lane, e.Last(lane)+1, 0)
+func newClient(t testing.TB, e *Engine, session int) *client {
+	last, err := e.Join(session, e.Last(session)+1, 0)
 	must(t, err)
-	return &client{t: t, e: e, lane: lane, seq: last, step: e.lanes[lane].clock + 1, rng: rand.New(rand.NewPCG(uint64(lane), 5))}
+	return &client{t: t, e: e, session: session, seq: last, step: e.sessions[session].clock + 1, rng: rand.New(rand.NewPCG(uint64(session), 5))}
 }
 
 // change makes the next change, now and then again.
@@ -80,7 +80,7 @@ func (c *client) change(make func(seq uint64) (Ticket, error)) {
 	for again := true; again; again = c.rng.IntN(8) == 0 {
 		ticket, err := make(c.seq)
 		if err != nil {
-			c.t.Errorf("lane %d: change %d: %v", c.lane, c.seq, err)
+			c.t.Errorf("session %d: change %d: %v", c.session, c.seq, err)
 			return
 		}
 		c.last = ticket
@@ -88,24 +88,24 @@ func (c *client) change(make func(seq uint64) (Ticket, error)) {
 }
 
 func (c *client) rows(table int, keys []uint64, grads []float32) {
-	c.change(func(seq uint64) (Ticket, error) { return c.e.PushRows(c.lane, seq, table, c.step, keys, grads) })
+	c.change(func(seq uint64) (Ticket, error) { return c.e.PushRows(c.session, seq, table, c.step, keys, grads) })
 }
 
 func (c *client) dense(array, lo int, grads []float32) {
-	c.change(func(seq uint64) (Ticket, error) { return c.e.PushDense(c.lane, seq, array, c.step, lo, grads) })
+	c.change(func(seq uint64) (Ticket, error) { return c.e.PushDense(c.session, seq, array, c.step, lo, grads) })
 }
 
 func (c *client) set(array, lo int, values []float32) {
-	c.change(func(seq uint64) (Ticket, error) { return c.e.SetDense(c.lane, seq, array, lo, values) })
+	c.change(func(seq uint64) (Ticket, error) { return c.e.SetDense(c.session, seq, array, lo, values) })
 }
 
 func (c *client) clock(rate float64) {
-	c.change(func(seq uint64) (Ticket, error) { return c.e.Clock(c.lane, seq, c.step, rate) })
+	c.change(func(seq uint64) (Ticket, error) { return c.e.Clock(c.session, seq, c.step, rate) })
 	c.step++
 }
 
 func (c *client) leave() {
-	c.change(func(seq uint64) (Ticket, error) { return c.e.Leave(c.lane, seq) })
+	c.change(func(seq uint64) (Ticket, error) { return c.e.Leave(c.session, seq) })
 }
 
 // begin gives all arrays of a server initial values.

@@ -12,20 +12,20 @@ import (
 
 func (e *Engine) identity() Identity {
 	c := e.cfg
-	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Lanes, c.Mode, c.Durability}
+	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Sessions, c.Mode, c.Durability}
 }
 
 // state is what a checkpoint's manifest says besides files.
 type state struct {
-	About              // of Record: changes of records before it are in the checkpoint
-	Lanes  []laneState `json:"lane_states"` // when Record was the next one
-	Rate   float64     `json:"rate"`        // that was set, -1 for none
-	Epochs []uint64    `json:"epochs"`
-	Since  []uint64    `json:"since"` // by table: 0 where it is whole
-	logged int64       // bytes of the log since the checkpoint before
+	About                   // of Record: changes of records before it are in the checkpoint
+	Sessions []sessionState `json:"session_states"` // when Record was the next one
+	Rate     float64        `json:"rate"`           // that was set, -1 for none
+	Epochs   []uint64       `json:"epochs"`
+	Since    []uint64       `json:"since"` // by table: 0 where it is whole
+	logged   int64          // bytes of the log since the checkpoint before
 }
 
-type laneState struct {
+type sessionState struct {
 	Last  uint64 `json:"last"`
 	Clock uint64 `json:"clock"`
 	Left  bool   `json:"left,omitempty"`
@@ -215,9 +215,9 @@ func (e *Engine) cut() state {
 			st.Record = first
 		}
 	}
-	for i := range e.lanes {
-		l := &e.lanes[i]
-		st.Lanes = append(st.Lanes, laneState{l.last.Load(), l.clock, l.left, l.lost != nil})
+	for i := range e.sessions {
+		l := &e.sessions[i]
+		st.Sessions = append(st.Sessions, sessionState{l.last.Load(), l.clock, l.left, l.lost != nil})
 	}
 	e.clocks.mu.Lock()
 	defer e.clocks.mu.Unlock()

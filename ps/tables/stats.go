@@ -8,22 +8,22 @@ import (
 
 // Stats are figures of a server at one time, each part's at its own.
 type Stats struct {
-	Index   int         `json:"index"`
-	Servers int         `json:"servers"`
-	Mode    Mode        `json:"mode"`
-	Tables  []TableInfo `json:"tables,omitempty"`
-	Arrays  []ArrayInfo `json:"arrays,omitempty"`
-	Lanes   []LaneInfo  `json:"lanes"`
-	Slowest uint64      `json:"slowest"`          // step that all trainers have clocked
-	Highest uint64      `json:"highest"`          // step that any has
-	Applied uint64      `json:"applied"`          // in bsp: whose sum is in the tables
-	Behind  []int       `json:"behind,omitempty"` // trainers that have not clocked the highest step
-	Rate    float64     `json:"rate"`             // learning rate that was set, -1 for none
-	Saved   uint64      `json:"saved"`            // number of the newest checkpoint, 0 for none
-	Log     *wal.Stats  `json:"log,omitempty"`
-	LogPast int64       `json:"log_bytes_past_checkpoint,omitempty"`
-	LogMost int64       `json:"log_bytes_limit,omitempty"` // of these, when a checkpoint is due
-	Fault   string      `json:"fault,omitempty"`
+	Index    int           `json:"index"`
+	Servers  int           `json:"servers"`
+	Mode     Mode          `json:"mode"`
+	Tables   []TableInfo   `json:"tables,omitempty"`
+	Arrays   []ArrayInfo   `json:"arrays,omitempty"`
+	Sessions []SessionInfo `json:"sessions"`
+	Slowest  uint64        `json:"slowest"`          // step that all trainers have clocked
+	Highest  uint64        `json:"highest"`          // step that any has
+	Applied  uint64        `json:"applied"`          // in bsp: whose sum is in the tables
+	Behind   []int         `json:"behind,omitempty"` // trainers that have not clocked the highest step
+	Rate     float64       `json:"rate"`             // learning rate that was set, -1 for none
+	Saved    uint64        `json:"saved"`            // number of the newest checkpoint, 0 for none
+	Log      *wal.Stats    `json:"log,omitempty"`
+	LogPast  int64         `json:"log_bytes_past_checkpoint,omitempty"`
+	LogMost  int64         `json:"log_bytes_limit,omitempty"` // of these, when a checkpoint is due
+	Fault    string        `json:"fault,omitempty"`
 }
 
 // TableInfo is a sparse table's.
@@ -40,8 +40,8 @@ type ArrayInfo struct {
 	Set  int    `json:"set"` // values that have their initial ones
 }
 
-// LaneInfo is a lane's.
-type LaneInfo struct {
+// SessionInfo is a session's.
+type SessionInfo struct {
 	Last   uint64 `json:"last"` // change
 	Clock  uint64 `json:"clock"`
 	Left   bool   `json:"left"`
@@ -55,9 +55,9 @@ func (e *Engine) Stats() Stats {
 	c := e.clocks
 	c.mu.Lock()
 	s.Slowest, s.Highest, s.Applied, s.Behind = c.slowest, c.highest, c.applied, c.behind(c.highest+1)
-	for i, l := range c.lanes {
-		at := &e.lanes[i]
-		s.Lanes = append(s.Lanes, LaneInfo{at.last.Load(), l.clock, l.left, at.pushes.Load(), at.keys.Load()})
+	for i, l := range c.sessions {
+		at := &e.sessions[i]
+		s.Sessions = append(s.Sessions, SessionInfo{at.last.Load(), l.clock, l.left, at.pushes.Load(), at.keys.Load()})
 	}
 	c.mu.Unlock()
 	if e.log != nil {

@@ -2,19 +2,19 @@
 // tables and dense arrays of a job, moved by the trainers' pushes exactly once each,
 // as consistent as the job wants it, and as durable.
 //
-// # Lanes
+// # Sessions
 //
-// A trainer has one lane or more to each server. Each lane numbers its changes 1, 2,
-// 3 and so on; the server takes them in this order. invariant[every-push-once]: what it
+// A trainer has one session or more with each server, which outlives the connections that
+// carry it. Each session numbers its changes 1, 2, 3 and so on; the server takes them in this order. invariant[every-push-once]: what it
 // has already it leaves out, also after it was killed and started again, so that a client
 // that does not know whether a change arrived sends it again. Changes of
-// a lane come one at a time, those of different lanes at once. After every connect
+// a session come one at a time, those of different sessions at once. After every connect
 // [Engine.Join] tells the client where to go on.
 //
 // # Consistency
 //
-// Steps count from 1. All pushes of a step and a lane come before the lane's Clock
-// for it; a trainer has clocked a step when all its lanes have.
+// Steps count from 1. All pushes of a step and a session come before the session's Clock
+// for it; a trainer has clocked a step when all its sessions have.
 //
 //   - Async applies pushes as they come.
 //   - SSP does so too. invariant[staleness-bound]: a pull of step t waits until the slowest
@@ -34,7 +34,7 @@
 //
 // With WAL every change is in a log before it is acknowledged, and a server that is
 // killed comes back with all of them: the newest checkpoint, and of the log what that
-// does not hold. Every part of a checkpoint knows, lane by lane, the last change that
+// does not hold. Every part of a checkpoint knows, session by session, the last change that
 // it holds, so that training goes on while it is written. With Checkpoint what has
 // come since the newest one is lost, with None everything.
 //
@@ -93,8 +93,8 @@ const (
 
 // Limits.
 const (
-	// MaxLanes is how many lanes a job has at most, all trainers' together.
-	MaxLanes = 1024
+	// MaxSessions is how many sessions a job has at most, all trainers' together.
+	MaxSessions = 1024
 	// DefaultWaitLimit is that of Config.WaitLimit.
 	DefaultWaitLimit = 10 * time.Minute
 	// DefaultLogBuffer is that of Config.LogBuffer.
@@ -110,10 +110,10 @@ type Config struct {
 	Job string
 	// Index is this server's number of Servers, from 0; Servers 0 means 1.
 	Index, Servers int
-	// Trainers is how many there are, and Lanes how many lanes each has: 0 means 1.
-	// Lane l of trainer t is lane t*Lanes+l.
-	Trainers, Lanes int
-	Mode            Mode
+	// Trainers is how many there are, and Sessions how many sessions each has: 0 means 1.
+	// Session l of trainer t is session t*Sessions+l.
+	Trainers, Sessions int
+	Mode               Mode
 	// Staleness is SSP's: how many steps a trainer may be ahead of the slowest. 0 or more.
 	Staleness  int
 	Durability Durability
@@ -155,7 +155,7 @@ type Config struct {
 }
 
 // Table is a server's part of one sparse table. Its methods may be called at once,
-// except that a lane's pushes come one after the other.
+// except that a session's pushes come one after the other.
 type Table interface {
 	// Pull writes the weights of keys' rows to dst; rows that are not there are
 	// made. Keys may come more than once.
@@ -164,10 +164,10 @@ type Table interface {
 	// without a row it writes initial weights.
 	Peek(keys []uint64, dst []float32) error
 	// Push applies gradients, times scale; counts that the rule wants are behind each row's,
-	// and not scaled. What the rows have of that lane and
+	// and not scaled. What the rows have of that session and
 	// number already is left out. A key twice is rows.ErrDuplicate, and
 	// nothing is applied. After another error the same push may be made again.
-	Push(lane int, seq uint64, keys []uint64, grads []float32, scale float32) error
+	Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error
 	// Shrink ages rows by days and deletes those that are worth nothing.
 	Shrink(ctx context.Context, days int) (deleted int64, err error)
 	// Save writes the table to a directory that does not exist, while it is in
@@ -218,7 +218,7 @@ func (c Config) filled() Config {
 		}
 	}
 	defaults(&c.Servers, 1)
-	defaults(&c.Lanes, 1)
+	defaults(&c.Sessions, 1)
 	defaults(&c.Keep, DefaultKeep)
 	defaults(&c.LogBuffer, DefaultLogBuffer)
 	if c.LogFloor == 0 {
@@ -245,8 +245,8 @@ func (c Config) Validate() error {
 		}
 	}
 	want(c.Servers >= 1 && c.Index >= 0 && c.Index < c.Servers, "server %d of %d: want 0 to %d", c.Index, c.Servers, c.Servers-1)
-	want(c.Trainers >= 1 && c.Lanes >= 1 && c.Trainers <= MaxLanes && c.Lanes <= MaxLanes && c.Trainers*c.Lanes <= MaxLanes,
-		"%d trainers with %d lanes each: want at least 1, and at most %d lanes together", c.Trainers, c.Lanes, MaxLanes)
+	want(c.Trainers >= 1 && c.Sessions >= 1 && c.Trainers <= MaxSessions && c.Sessions <= MaxSessions && c.Trainers*c.Sessions <= MaxSessions,
+		"%d trainers with %d sessions each: want at least 1, and at most %d sessions together", c.Trainers, c.Sessions, MaxSessions)
 	set(c.Mode == BSP || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, pathMode, "%q: want bsp, async, ssp or geo", c.Mode)
 	set(c.Staleness >= 0, "servers.staleness", "%d: want 0 or more", c.Staleness)
 	set(c.Staleness <= 0 || c.Mode == SSP, "servers.staleness", "%d has no effect with %v %s: it is for %[2]v ssp alone", c.Staleness, pathMode, c.Mode)

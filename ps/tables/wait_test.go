@@ -94,11 +94,11 @@ func TestNoWaits(t *testing.T) {
 // A wait that is too long names who it is for; what ends with its context does so too.
 func TestWaitNamesWhom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(Config{Trainers: 4, Lanes: 2, Mode: BSP, Durability: None, WaitLimit: time.Minute}, sparseOnly())
+		e, err := Open(Config{Trainers: 4, Sessions: 2, Mode: BSP, Durability: None, WaitLimit: time.Minute}, sparseOnly())
 		must(t, err)
 		defer e.Close()
-		for _, lane := range []int{0, 1, 2, 4, 5} { // trainer 1 with one of its lanes, 3 not at all
-			newClient(t, e, lane).clock(-1)
+		for _, session := range []int{0, 1, 2, 4, 5} { // trainer 1 with one of its sessions, 3 not at all
+			newClient(t, e, session).clock(-1)
 		}
 		begun := time.Now()
 		var wait *WaitError

@@ -23,10 +23,10 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	killedLanes = 3
-	killedKeys  = 30_000
-	killedBatch = 300
-	killedDim   = 4
+	killedSessions = 3
+	killedKeys     = 30_000
+	killedBatch    = 300
+	killedDim      = 4
 )
 
 // openKilled opens the engine that is killed, with a fraction of its rows in memory.
@@ -37,14 +37,14 @@ func openKilled(dir string) (*tables.Engine, *Tiers, error) {
 		return nil, nil, err
 	}
 	e, err := tables.Open(tables.Config{
-		Job: "killed", Trainers: killedLanes, Mode: tables.Async, Durability: tables.WAL, Dir: filepath.Join(dir, "server"), Make: ti.Make,
+		Job: "killed", Trainers: killedSessions, Mode: tables.Async, Durability: tables.WAL, Dir: filepath.Join(dir, "server"), Make: ti.Make,
 	}, s)
 	return e, ti, err
 }
 
-// killedPush is what change number seq of a lane pushes: whole numbers.
-func killedPush(lane int, seq uint64) (keys []uint64, grads []float32) {
-	rng := rand.New(rand.NewPCG(uint64(lane), seq))
+// killedPush is what change number seq of a session pushes: whole numbers.
+func killedPush(session int, seq uint64) (keys []uint64, grads []float32) {
+	rng := rand.New(rand.NewPCG(uint64(session), seq))
 	first, stride := rng.IntN(killedKeys), 1+rng.IntN(40)
 	grads = make([]float32, killedBatch*killedDim)
 	for i := range killedBatch {
@@ -56,7 +56,7 @@ func killedPush(lane int, seq uint64) (keys []uint64, grads []float32) {
 	return keys, grads
 }
 
-// pushForever pushes from all lanes, each from where it was, and says which changes are
+// pushForever pushes from all sessions, each from where it was, and says which changes are
 // durable, while it saves.
 func pushForever(dir string) error {
 	e, _, err := openKilled(dir)
@@ -64,11 +64,11 @@ func pushForever(dir string) error {
 		return err
 	}
 	fail := make(chan error)
-	for lane := range killedLanes {
+	for session := range killedSessions {
 		go func() {
-			for seq := e.Last(lane) + 1; ; seq++ {
-				keys, grads := killedPush(lane, seq)
-				t, err := e.PushRows(lane, seq, 0, 1, keys, grads)
+			for seq := e.Last(session) + 1; ; seq++ {
+				keys, grads := killedPush(session, seq)
+				t, err := e.PushRows(session, seq, 0, 1, keys, grads)
 				if err == nil {
 					err = e.Durable(t)
 				}
@@ -76,7 +76,7 @@ func pushForever(dir string) error {
 					fail <- err
 					return
 				}
-				_, _ = os.Stdout.WriteString(fmt.Sprintf("%d %d\n", lane, seq)) // a write of its own
+				_, _ = os.Stdout.WriteString(fmt.Sprintf("%d %d\n", session, seq)) // a write of its own
 			}
 		}()
 	}
@@ -100,7 +100,7 @@ func TestKill(t *testing.T) {
 		kills = 3
 	}
 	dir := t.TempDir()
-	var acked [killedLanes]uint64
+	var acked [killedSessions]uint64
 	for round := range kills {
 		c := exec.Command(os.Args[0])
 		c.Env = append(os.Environ(), "TIERS_CHILD="+dir)
@@ -111,14 +111,14 @@ func TestKill(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		killed, saves := false, 0
 		for i := 0; lines.Scan(); i++ { // what is in the pipe when it is killed counts
-			var lane int
+			var session int
 			var seq uint64
 			if lines.Text() == "saved" {
 				saves++
-			} else if _, err := fmt.Sscanf(lines.Text(), "%d %d", &lane, &seq); err != nil || lane >= killedLanes {
+			} else if _, err := fmt.Sscanf(lines.Text(), "%d %d", &session, &seq); err != nil || session >= killedSessions {
 				t.Fatalf("the server says %q", lines.Text())
 			} else {
-				acked[lane] = max(acked[lane], seq)
+				acked[session] = max(acked[session], seq)
 			}
 			if !killed && i >= 20+37*round%100 && saves >= round%3 {
 				must(t, c.Process.Kill())
@@ -133,12 +133,12 @@ func TestKill(t *testing.T) {
 	e, ti, err := openKilled(dir)
 	must(t, err)
 	want := make([]float32, killedKeys*killedDim)
-	for lane := range killedLanes {
-		if e.Last(lane) < acked[lane] {
-			t.Errorf("lane %d: %d changes were acknowledged, %d are there", lane, acked[lane], e.Last(lane))
+	for session := range killedSessions {
+		if e.Last(session) < acked[session] {
+			t.Errorf("session %d: %d changes were acknowledged, %d are there", session, acked[session], e.Last(session))
 		}
-		for seq := uint64(1); seq <= e.Last(lane); seq++ {
-			keys, grads := killedPush(lane, seq)
+		for seq := uint64(1); seq <= e.Last(session); seq++ {
+			keys, grads := killedPush(session, seq)
 			for i, key := range keys {
 				for j := range killedDim {
 					want[int(key)*killedDim+j] -= grads[i*killedDim+j]

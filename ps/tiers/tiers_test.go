@@ -162,7 +162,7 @@ func TestSyncOverTiers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	seq := make([]uint64, c.Trainers)
 	for step := uint64(1); step <= 12; step++ {
-		for lane := range c.Trainers {
+		for session := range c.Trainers {
 			for table, x := range s.Sparse {
 				k, g := make([]uint64, batch), make([]float32, batch*x.Dim)
 				for i, key := range rng.Perm(keys)[:batch] {
@@ -171,15 +171,15 @@ func TestSyncOverTiers(t *testing.T) {
 				for i := range g {
 					g[i] = float32(rng.NormFloat64())
 				}
-				seq[lane]++
+				seq[session]++
 				for _, engine := range []*tables.Engine{memory, e.Engine} {
-					_, err := engine.PushRows(lane, seq[lane], table, step, k, g)
+					_, err := engine.PushRows(session, seq[session], table, step, k, g)
 					must(t, err)
 				}
 			}
-			seq[lane]++
+			seq[session]++
 			for _, engine := range []*tables.Engine{memory, e.Engine} {
-				_, err := engine.Clock(lane, seq[lane], step, -1)
+				_, err := engine.Clock(session, seq[session], step, -1)
 				must(t, err)
 			}
 		}

@@ -46,7 +46,7 @@ func inSync(tr *Trainer, rank, steps int, ahead bool) (seen []float32, err error
 				x[i] = float32(r.NormFloat64())
 			}
 		}
-		if err := tr.lane.PushDense(array, tr.step, 0, dense); err != nil {
+		if err := tr.session.PushDense(array, tr.step, 0, dense); err != nil {
 			return nil, err
 		}
 		if err := tr.PushRows(at, grads); err != nil {
@@ -114,7 +114,7 @@ func TestAheadInAsync(t *testing.T) {
 			had = step
 			must(t, tr.Ask(ids))
 		}
-		must(t, tr.lane.PushDense(array, tr.step, 0, slices.Repeat([]float32{0.5}, denseLen)))
+		must(t, tr.session.PushDense(array, tr.step, 0, slices.Repeat([]float32{0.5}, denseLen)))
 		must(t, tr.PushRows([]int32{0, 1}, grads))
 		must(t, tr.End(-1))
 	}
@@ -209,7 +209,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 			slices.Sort(at)
 			at = slices.Compact(at)
 			if geo == 0 {
-				must(t, tr.lane.PushDense(array, tr.step, 0, dense))
+				must(t, tr.session.PushDense(array, tr.step, 0, dense))
 			}
 			must(t, tr.PushRows(at, grads[:rowDim*len(at)]))
 			must(t, tr.End(0.1))

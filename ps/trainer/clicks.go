@@ -35,7 +35,7 @@ func (t *Trainer) PushClicks(at []int32, grads []float32, labels []int32) error 
 		}
 		c.rows = append(c.rows, c.counts[2*row], c.counts[2*row+1])
 	}
-	return t.lane.PushRows(table, t.step, t.keysOf(at), c.rows)
+	return t.session.PushRows(table, t.step, t.keysOf(at), c.rows)
 }
 
 // count counts shows and clicks of each of so many rows.

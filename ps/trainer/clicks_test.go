@@ -59,7 +59,7 @@ func clickStep(tr *Trainer, step, rank int) error {
 	for _, m := range at {
 		grads = append(grads, grad(of[m])...)
 	}
-	if err := tr.lane.PushDense(array, tr.step, 0, make([]float32, denseLen)); err != nil {
+	if err := tr.session.PushDense(array, tr.step, 0, make([]float32, denseLen)); err != nil {
 		return err
 	}
 	if err := tr.PushClicks(at, grads, labels); err != nil {

@@ -88,16 +88,16 @@ func (t *Trainer) ask(b *batch, step uint64, ids []int32) error {
 	if t.geo != nil {
 		return t.askCopies(b, step, ids)
 	}
-	return t.askRows(b, step, ids, t.lane.PullRows)
+	return t.askRows(b, step, ids, t.session.PullRows)
 }
 
 func (t *Trainer) peek(b *batch, step uint64, ids []int32) error {
-	return t.askRows(b, step, ids, t.lane.PeekRows)
+	return t.askRows(b, step, ids, t.session.PeekRows)
 }
 
 // askDense asks for the dense values of the step that begins.
 func (t *Trainer) askDense() (err error) {
-	t.pending.values, err = t.lane.PullDense(array, t.step, 0, t.cfg.Values)
+	t.pending.values, err = t.session.PullDense(array, t.step, 0, t.cfg.Values)
 	return err
 }
 
@@ -125,7 +125,7 @@ func (t *Trainer) askCopies(b *batch, step uint64, ids []int32) (err error) {
 	}
 	keys, weights := g.extend()
 	if len(keys) > 0 {
-		t.pending.rows, err = t.lane.PullRows(table, step, keys, weights)
+		t.pending.rows, err = t.session.PullRows(table, step, keys, weights)
 	}
 	return err
 }

@@ -138,13 +138,13 @@ func (g *geo) move(at []int32, grads []float32) {
 }
 
 // share sends by how much copies have moved, and forgets the rows.
-func (g *geo) share(lane *client.Lane, step uint64, values []float32) error {
+func (g *geo) share(session *client.Session, step uint64, values []float32) error {
 	if g.stale {
 		return nil // they have not come since they were sent
 	}
 	if g.begun > 0 {
 		keys, n := g.seen.keys[:g.begun], g.begun*g.dim
-		if err := lane.PushRows(table, step, keys, g.moved(g.weights[:n], g.from)); err != nil {
+		if err := session.PushRows(table, step, keys, g.moved(g.weights[:n], g.from)); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (g *geo) share(lane *client.Lane, step uint64, values []float32) error {
 		g.state[k] = g.state[k][:0]
 	}
 	g.stale = true
-	return lane.PushDense(array, step, 0, g.moved(values, g.base))
+	return session.PushDense(array, step, 0, g.moved(values, g.base))
 }
 
 // moved is the part of this trainer in what the values become: where one trainer has moved them, all of it.

@@ -218,33 +218,33 @@ func near(t *testing.T, what string, got, want []float32, exact bool) {
 	}
 }
 
-// Lanes of a trainer are copies of their own. One that has no batch passes, and what it sends of
+// Sessions of a trainer are copies of their own. One that has no batch passes, and what it sends of
 // copies that it never had is nothing.
 func TestGeoPasses(t *testing.T) {
 	leakcheck.Check(t)
-	j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 2, Trainers: 1, Lanes: 2}, testSchema("sgd", 1))
-	lanes := j.trainers(0, func(c *Config) { c.GeoSteps, c.Copies = 2, 2 })
+	j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 2, Trainers: 1, Sessions: 2}, testSchema("sgd", 1))
+	sessions := j.trainers(0, func(c *Config) { c.GeoSteps, c.Copies = 2, 2 })
 	for step := range 6 {
-		_, _, err := lanes[0].Fetch(batchOf(step, 0))
+		_, _, err := sessions[0].Fetch(batchOf(step, 0))
 		must(t, err)
-		for i := range lanes[0].cfg.Values {
-			lanes[0].cfg.Values[i]++
+		for i := range sessions[0].cfg.Values {
+			sessions[0].cfg.Values[i]++
 		}
-		for _, l := range lanes {
+		for _, l := range sessions {
 			must(t, l.End(-1))
 		}
 	}
-	for _, l := range lanes {
+	for _, l := range sessions {
 		must(t, l.Share())
 	}
-	must(t, lanes[0].Flush(context.Background()))
-	for _, l := range lanes {
+	must(t, sessions[0].Flush(context.Background()))
+	for _, l := range sessions {
 		must(t, l.Settle())
 	}
 	for i, v := range initial() { // half of what one of two has moved by
-		if got := lanes[1].cfg.Values[i]; got != v+3 || lanes[0].cfg.Values[i] != got {
-			t.Fatalf("value %d is %v and %v, want %v", i, lanes[0].cfg.Values[i], got, v+3)
+		if got := sessions[1].cfg.Values[i]; got != v+3 || sessions[0].cfg.Values[i] != got {
+			t.Fatalf("value %d is %v and %v, want %v", i, sessions[0].cfg.Values[i], got, v+3)
 		}
 	}
-	must(t, lanes[0].Leave(context.Background()))
+	must(t, sessions[0].Leave(context.Background()))
 }

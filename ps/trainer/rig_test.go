@@ -48,7 +48,7 @@ func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
 		cfg.Durability = tables.None
 	}
 	ticket := transport.NewTicket()
-	j := &job{t: t, schema: sc, client: client.Config{Ticket: ticket, Version: "1", Trainers: cfg.Trainers, Lanes: cfg.Lanes, Schema: sc}}
+	j := &job{t: t, schema: sc, client: client.Config{Ticket: ticket, Version: "1", Trainers: cfg.Trainers, Sessions: cfg.Sessions, Schema: sc}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var ends []chan error
 	for i := range cfg.Servers {
@@ -56,7 +56,7 @@ func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
 		e, err := tables.Open(cfg, sc)
 		must(t, err)
 		s, err := service.New(service.Config{
-			Ticket: ticket, Version: "1", Index: i, Servers: cfg.Servers, Trainers: cfg.Trainers, Lanes: cfg.Lanes, Schema: &sc,
+			Ticket: ticket, Version: "1", Index: i, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions, Schema: &sc,
 			Open: func(schema.Schema) (service.Engine, error) { return e, nil },
 		})
 		must(t, err)
@@ -77,7 +77,7 @@ func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
 	return j
 }
 
-// trainers makes a rank's trainers, one for each lane. Their values are what initial says, or the
+// trainers makes a rank's trainers, one for each session. Their values are what initial says, or the
 // servers'.
 func (j *job) trainers(rank int, change func(*Config)) (all []*Trainer) {
 	j.t.Helper()
@@ -86,8 +86,8 @@ func (j *job) trainers(rank int, change func(*Config)) (all []*Trainer) {
 	c, err := client.Dial(context.Background(), cfg)
 	must(j.t, err)
 	j.t.Cleanup(func() { must(j.t, c.Close()) })
-	for lane := range max(1, cfg.Lanes) {
-		tc := Config{Client: c, Lane: lane, Schema: j.schema, Values: initial(), Rows: tableRows, First: rank+lane == 0}
+	for session := range max(1, cfg.Sessions) {
+		tc := Config{Client: c, Session: session, Schema: j.schema, Values: initial(), Rows: tableRows, First: rank+session == 0}
 		if change != nil {
 			change(&tc)
 		}

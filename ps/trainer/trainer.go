@@ -52,11 +52,11 @@ const (
 
 // Config says what the parameters are.
 type Config struct {
-	// Client is connected to the servers. Trainers that share it, each with a lane, end
+	// Client is connected to the servers. Trainers that share it, each with a session, end
 	// together: Flush, Leave and Abandon are for all of them.
 	Client *client.Client
-	// Lane is the trainer's own, from 0.
-	Lane int
+	// Session is the trainer's own, from 0.
+	Session int
 	// Schema has one dense array, and at most one table.
 	Schema schema.Schema
 	// Values is the arena of dense parameters. Fetch and Settle write to it, and what End asks
@@ -67,7 +67,7 @@ type Config struct {
 	// First says that this trainer gives the servers the first values: one of them does.
 	First bool
 	// GeoSteps, above 0, is after how many steps copies are exchanged, and Copies how many
-	// there are: of all trainers' lanes together.
+	// there are: of all trainers' sessions together.
 	GeoSteps, Copies int
 	// Done is how many steps an earlier trainer has done whose place this one takes: exchanges of copies go on
 	// in their turn.
@@ -79,11 +79,11 @@ type Config struct {
 // Trainer moves parameters and gradients between a rank and its servers. It is used by
 // one goroutine.
 type Trainer struct {
-	cfg  Config
-	lane *client.Lane
-	dim  int    // of the table, 0: there is none
-	step uint64 // under way, from 1
-	geo  *geo   // nil: the servers' rules move parameters
+	cfg     Config
+	session *client.Session
+	dim     int    // of the table, 0: there is none
+	step    uint64 // under way, from 1
+	geo     *geo   // nil: the servers' rules move parameters
 
 	batches [2]batch // one is used, the other asked for
 	turn    int      // the one in use
@@ -105,7 +105,7 @@ func New(cfg Config) (*Trainer, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 15 * time.Minute
 	}
-	t := &Trainer{cfg: cfg, lane: cfg.Client.Lane(cfg.Lane), step: 1}
+	t := &Trainer{cfg: cfg, session: cfg.Client.Session(cfg.Session), step: 1}
 	if len(cfg.Schema.Sparse) == 1 {
 		t.dim = cfg.Schema.Sparse[table].Dim
 	}
@@ -120,7 +120,7 @@ func New(cfg Config) (*Trainer, error) {
 		}
 	}
 	if cfg.First {
-		if err := t.lane.SetDense(array, cfg.Values); err != nil {
+		if err := t.session.SetDense(array, cfg.Values); err != nil {
 			return nil, errors.Join(err, t.Close())
 		}
 	}
@@ -134,7 +134,7 @@ func (t *Trainer) PushRows(at []int32, grads []float32) error {
 		t.geo.move(at, grads)
 		return nil
 	}
-	return t.lane.PushRows(table, t.step, t.keysOf(at), grads)
+	return t.session.PushRows(table, t.step, t.keysOf(at), grads)
 }
 
 // keysOf are the keys of rows of the last Fetch, good until the next call.
@@ -156,7 +156,7 @@ func (t *Trainer) Start(op *exchange.Op) {
 		t.err = fmt.Errorf("ps: trainer: step %d: values at %d are selected or coded: servers of parameters take whole gradients", t.step, op.Lo)
 		return
 	}
-	t.err = t.lane.PushDense(array, t.step, op.Lo, op.X)
+	t.err = t.session.PushDense(array, t.step, op.Lo, op.X)
 	op.Sent = exchange.Sent{Algorithm: Algorithm, Bytes: 4 * int64(len(op.X)), Entries: len(op.X), Dense: true}
 }
 
@@ -186,7 +186,7 @@ func (t *Trainer) End(rate float64) error {
 			return err
 		}
 	}
-	if err := t.lane.Clock(t.step, rate); err != nil {
+	if err := t.session.Clock(t.step, rate); err != nil {
 		return err
 	}
 	t.step++
@@ -210,7 +210,7 @@ func (t *Trainer) Share() error {
 	if t.geo == nil {
 		return nil
 	}
-	return t.geo.share(t.lane, t.step, t.cfg.Values)
+	return t.geo.share(t.session, t.step, t.cfg.Values)
 }
 
 // Flush waits until the servers have all that was pushed, as safe as they make it. Where all trainers have
@@ -252,7 +252,7 @@ func (t *Trainer) Each(do func(rows []float32) error) error {
 			keys = append(keys, uint64(k))
 		}
 		rows := dst[:len(keys)*t.dim]
-		p, err := t.lane.PeekRows(table, t.step, keys, rows)
+		p, err := t.session.PeekRows(table, t.step, keys, rows)
 		if err == nil {
 			err = p.Wait()
 		}

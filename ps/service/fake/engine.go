@@ -18,8 +18,8 @@ import (
 
 // Config says what an Engine is. The zero value is a server alone with no trainers.
 type Config struct {
-	Trainers, Lanes int // lanes of each trainer
-	Servers, Index  int
+	Trainers, Sessions int // sessions of each trainer
+	Servers, Index     int
 	// Stale, if Bounded, is how many steps a trainer may be ahead of the slowest.
 	Bounded bool
 	Stale   int
@@ -50,20 +50,20 @@ type Engine struct {
 
 // Push is a push of rows that was applied.
 type Push struct {
-	Lane  int
-	Seq   uint64
-	Table int
-	Step  uint64
-	Keys  []uint64
-	Grads []float32
+	Session int
+	Seq     uint64
+	Table   int
+	Step    uint64
+	Keys    []uint64
+	Grads   []float32
 }
 
 type state struct {
 	rows   []map[uint64][]float32
 	arrays [][]float32
-	last   []uint64 // by lane
-	clock  []uint64 // by lane
-	left   []bool   // by lane
+	last   []uint64 // by session
+	clock  []uint64 // by session
+	left   []bool   // by session
 	rates  []float64
 	saves  []uint64 // steps
 }
@@ -72,7 +72,7 @@ type state struct {
 func New(cfg Config, sc schema.Schema) *Engine {
 	cfg.Servers = max(1, cfg.Servers)
 	e := &Engine{cfg: cfg, sc: sc, changed: make(chan struct{}), failed: make(chan struct{})}
-	n := cfg.Trainers * max(1, cfg.Lanes)
+	n := cfg.Trainers * max(1, cfg.Sessions)
 	e.state = state{last: make([]uint64, n), clock: make([]uint64, n), left: make([]bool, n)}
 	for range sc.Sparse {
 		e.state.rows = append(e.state.rows, map[uint64][]float32{})
@@ -141,11 +141,11 @@ func (e *Engine) tell() {
 	e.changed = make(chan struct{})
 }
 
-// Last is the number of the last change of a lane.
-func (e *Engine) Last(lane int) uint64 {
+// Last is the number of the last change of a session.
+func (e *Engine) Last(session int) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.state.last[lane]
+	return e.state.last[session]
 }
 
 // Rates are those that clocks have set, in order.
@@ -183,36 +183,36 @@ func (e *Engine) Array(array int) []float32 {
 	return slices.Clone(e.state.arrays[array])
 }
 
-// Join returns the last change of a lane. It is an error where acknowledged ones are
+// Join returns the last change of a session. It is an error where acknowledged ones are
 // gone.
-func (e *Engine) Join(lane int, from, clock uint64) (uint64, error) {
+func (e *Engine) Join(session int, from, clock uint64) (uint64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
 		return 0, e.err
 	}
-	if last := &e.state.last[lane]; *last+1 < from {
+	if last := &e.state.last[session]; *last+1 < from {
 		if !e.cfg.Forgetful {
-			return 0, fmt.Errorf("lane %d: changes %d to %d were acknowledged and are gone", lane, *last+1, from-1)
+			return 0, fmt.Errorf("session %d: changes %d to %d were acknowledged and are gone", session, *last+1, from-1)
 		}
-		*last, e.state.clock[lane] = from-1, clock
+		*last, e.state.clock[session] = from-1, clock
 	}
-	return e.state.last[lane], nil
+	return e.state.last[session], nil
 }
 
 // errGap: changes are missing.
 var errGap = errors.New("a gap in the changes")
 
-// change applies a change that is the lane's next.
-func (e *Engine) change(lane int, seq uint64, apply func() error) (wal.Position, error) {
+// change applies a change that is the session's next.
+func (e *Engine) change(session int, seq uint64, apply func() error) (wal.Position, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
 		return wal.Position{}, e.err
 	}
-	last := &e.state.last[lane]
+	last := &e.state.last[session]
 	if seq > *last+1 {
-		return wal.Position{}, fmt.Errorf("%w of lane %d: %d after %d", errGap, lane, seq, *last)
+		return wal.Position{}, fmt.Errorf("%w of session %d: %d after %d", errGap, session, seq, *last)
 	}
 	if seq <= *last {
 		return wal.Position{Number: seq}, nil
@@ -229,8 +229,8 @@ func (e *Engine) change(lane int, seq uint64, apply func() error) (wal.Position,
 }
 
 // SetDense sets values, within this server's range.
-func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32) (wal.Position, error) {
-	return e.change(lane, seq, func() error {
+func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float32) (wal.Position, error) {
+	return e.change(session, seq, func() error {
 		if err := e.within(array, lo, len(values)); err != nil {
 			return err
 		}
@@ -241,8 +241,8 @@ func (e *Engine) SetDense(lane int, seq uint64, array, lo int, values []float32)
 
 // PushRows adds gradients to rows; counts behind them are only kept. A key that another server owns, and one that is there twice,
 // is an error.
-func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (wal.Position, error) {
-	return e.change(lane, seq, func() error {
+func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (wal.Position, error) {
+	return e.change(session, seq, func() error {
 		width, seen := e.sc.Sparse[table].Dim+e.sc.Sparse[table].Counts(), map[uint64]bool{}
 		for _, key := range keys {
 			if seen[key] {
@@ -260,7 +260,7 @@ func (e *Engine) PushRows(lane int, seq uint64, table int, step uint64, keys []u
 			}
 		}
 		if e.Keep {
-			e.Pushes = append(e.Pushes, Push{lane, seq, table, step, slices.Clone(keys), slices.Clone(grads)})
+			e.Pushes = append(e.Pushes, Push{session, seq, table, step, slices.Clone(keys), slices.Clone(grads)})
 		}
 		return nil
 	})
@@ -275,8 +275,8 @@ func (e *Engine) row(table int, key uint64) []float32 {
 }
 
 // PushDense adds to values, within this server's range.
-func (e *Engine) PushDense(lane int, seq uint64, array int, step uint64, lo int, values []float32) (wal.Position, error) {
-	return e.change(lane, seq, func() error {
+func (e *Engine) PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (wal.Position, error) {
+	return e.change(session, seq, func() error {
 		if err := e.within(array, lo, len(values)); err != nil {
 			return err
 		}
@@ -295,20 +295,20 @@ func (e *Engine) within(array, lo, n int) error {
 	return nil
 }
 
-// Clock ends a step of a lane.
-func (e *Engine) Clock(lane int, seq uint64, step uint64, rate float64) (wal.Position, error) {
-	return e.change(lane, seq, func() error {
-		e.state.clock[lane] = step
+// Clock ends a step of a session.
+func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (wal.Position, error) {
+	return e.change(session, seq, func() error {
+		e.state.clock[session] = step
 		e.state.rates = append(e.state.rates, rate)
 		e.tell()
 		return nil
 	})
 }
 
-// Leave ends a lane.
-func (e *Engine) Leave(lane int, seq uint64) (wal.Position, error) {
-	return e.change(lane, seq, func() error {
-		e.state.left[lane] = true
+// Leave ends a session.
+func (e *Engine) Leave(session int, seq uint64) (wal.Position, error) {
+	return e.change(session, seq, func() error {
+		e.state.left[session] = true
 		e.tell()
 		return nil
 	})
@@ -371,8 +371,8 @@ func (e *Engine) ready(step uint64) bool {
 	if !e.cfg.Bounded {
 		return true
 	}
-	for lane, clock := range e.state.clock {
-		if !e.state.left[lane] && clock+1+uint64(e.cfg.Stale) < step {
+	for session, clock := range e.state.clock {
+		if !e.state.left[session] && clock+1+uint64(e.cfg.Stale) < step {
 			return false
 		}
 	}
@@ -419,7 +419,7 @@ func (e *Engine) PullDense(array, lo int, dst []float32) error {
 	return nil
 }
 
-// Lost ends the engine, or lets the trainer's lanes leave.
+// Lost ends the engine, or lets the trainer's sessions leave.
 func (e *Engine) Lost(trainer int, cause error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -429,9 +429,9 @@ func (e *Engine) Lost(trainer int, cause error) error {
 		e.fail(cause)
 		return nil
 	}
-	lanes := len(e.state.left) / e.cfg.Trainers
-	for l := range lanes {
-		e.state.left[trainer*lanes+l] = true
+	sessions := len(e.state.left) / e.cfg.Trainers
+	for l := range sessions {
+		e.state.left[trainer*sessions+l] = true
 	}
 	e.tell()
 	return nil

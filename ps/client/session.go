@@ -13,9 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-// Lane is one way to all servers. Its methods may be called by any goroutine, but
+// Session is one way to all servers. Its methods may be called by any goroutine, but
 // wait for each other.
-type Lane struct {
+type Session struct {
 	c     *Client
 	index int
 	links []*link // by server
@@ -35,22 +35,22 @@ type Lane struct {
 	}
 }
 
-func newLane(c *Client, index int) *Lane {
-	l := &Lane{c: c, index: index, split: splitter{servers: len(c.cfg.Servers)}}
+func newSession(c *Client, index int) *Session {
+	l := &Session{c: c, index: index, split: splitter{servers: len(c.cfg.Servers)}}
 	for i, addr := range c.cfg.Servers {
 		l.links = append(l.links, newLink(c, index, i, addr))
 	}
 	return l
 }
 
-// fault is an error of this lane that is no server's.
-func (l *Lane) fault(op string, step uint64, err error) error {
-	return fmt.Errorf("ps: trainer %d: %s of step %d, lane %d: %w", l.c.cfg.Trainer, op, step, l.index, err)
+// fault is an error of this session that is no server's.
+func (l *Session) fault(op string, step uint64, err error) error {
+	return fmt.Errorf("ps: trainer %d: %s of step %d, session %d: %w", l.c.cfg.Trainer, op, step, l.index, err)
 }
 
 // table checks a batch for a sparse table, and returns how many values a row has there: as it is
 // pulled, or as it is pushed.
-func (l *Lane) table(table int, keys []uint64, values []float32, pushed bool) (dim int, err error) {
+func (l *Session) table(table int, keys []uint64, values []float32, pushed bool) (dim int, err error) {
 	all := l.c.cfg.Schema.Sparse
 	if table < 0 || table >= len(all) {
 		return 0, fmt.Errorf("no sparse table %d: the schema has %d", table, len(all))
@@ -69,7 +69,7 @@ func (l *Lane) table(table int, keys []uint64, values []float32, pushed bool) (d
 }
 
 // array checks a range of a dense array.
-func (l *Lane) array(array, lo, n int) (*schema.Dense, error) {
+func (l *Session) array(array, lo, n int) (*schema.Dense, error) {
 	all := l.c.cfg.Schema.Dense
 	if array < 0 || array >= len(all) {
 		return nil, fmt.Errorf("no dense array %d: the schema has %d", array, len(all))
@@ -86,17 +86,17 @@ func (l *Lane) array(array, lo, n int) (*schema.Dense, error) {
 //
 // It waits only when 4096 requests have no answer: a trainer can ask for a step before
 // it has sent the Clock that lets it begin.
-func (l *Lane) PullRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
+func (l *Session) PullRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
 	return l.rows(table, step, 0, keys, dst)
 }
 
 // PeekRows is PullRows that leaves the table as it is: a key without a row gets the
 // weights with which one would begin. It is for evaluation.
-func (l *Lane) PeekRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
+func (l *Session) PeekRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
 	return l.rows(table, step, message.Peek, keys, dst)
 }
 
-func (l *Lane) rows(table int, step, at uint64, keys []uint64, dst []float32) (*Pull, error) {
+func (l *Session) rows(table int, step, at uint64, keys []uint64, dst []float32) (*Pull, error) {
 	dim, err := l.table(table, keys, dst, false)
 	if err != nil {
 		return nil, l.fault("pull", step, err)
@@ -149,7 +149,7 @@ func (l *Lane) rows(table int, step, at uint64, keys []uint64, dst []float32) (*
 // by N pushes a step, and a learning rate that suits bsp may be N times too high. In geo what is pushed is added, by no
 // rule: it must be by how much the trainer's copy has moved, divided by the number of copies. A gradient there
 // makes parameters worse, which is why servers of that mode take only trainers that say by Config.Mode that they know.
-func (l *Lane) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
+func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
 	dim, err := l.table(table, keys, grads, true)
 	if err != nil {
 		return l.fault("push", step, err)
@@ -185,8 +185,8 @@ func (l *Lane) PushRows(table int, step uint64, keys []uint64, grads []float32) 
 }
 
 // merged is a batch without keys that are in it more than once, where that is asked
-// for. The keys are those of the batch, or in memory of the lane.
-func (l *Lane) merged(keys []uint64, grads []float32, dim int) ([]uint64, []float32) {
+// for. The keys are those of the batch, or in memory of the session.
+func (l *Session) merged(keys []uint64, grads []float32, dim int) ([]uint64, []float32) {
 	if !l.c.cfg.Merge {
 		return keys, grads
 	}
@@ -206,7 +206,7 @@ func (l *Lane) merged(keys []uint64, grads []float32, dim int) ([]uint64, []floa
 
 // PullDense asks for values of a dense array from place lo on, as they are to be for a
 // step. What is said of PullRows holds.
-func (l *Lane) PullDense(array int, step uint64, lo int, dst []float32) (*Pull, error) {
+func (l *Session) PullDense(array int, step uint64, lo int, dst []float32) (*Pull, error) {
 	d, err := l.array(array, lo, len(dst))
 	if err != nil {
 		return nil, l.fault("pull", step, err)
@@ -228,17 +228,17 @@ func (l *Lane) PullDense(array int, step uint64, lo int, dst []float32) (*Pull, 
 
 // PushDense sends gradients of a dense array's values from place lo on, which belong
 // to a step. What is said of PushRows holds.
-func (l *Lane) PushDense(array int, step uint64, lo int, grads []float32) error {
+func (l *Session) PushDense(array int, step uint64, lo int, grads []float32) error {
 	return l.dense(message.TypePushDense, message.Head{Step: step, Table: array, Code: l.c.cfg.Dense}, lo, grads)
 }
 
 // SetDense sends the first values of a whole dense array, as trainer 0 does before
 // anything else. Servers that have values already leave them as they are.
-func (l *Lane) SetDense(array int, values []float32) error {
+func (l *Session) SetDense(array int, values []float32) error {
 	return l.dense(message.TypeSetDense, message.Head{Table: array, Code: message.FP32}, 0, values)
 }
 
-func (l *Lane) dense(t wire.Type, head message.Head, lo int, values []float32) error {
+func (l *Session) dense(t wire.Type, head message.Head, lo int, values []float32) error {
 	d, err := l.array(head.Table, lo, len(values))
 	if err != nil {
 		return l.fault(message.Name(t), head.Step, err)
@@ -255,7 +255,7 @@ func (l *Lane) dense(t wire.Type, head message.Head, lo int, values []float32) e
 
 // ranges calls f with the parts of a range of an array, as servers hold them and
 // messages carry them.
-func (l *Lane) ranges(d *schema.Dense, lo, hi int, f func(k *link, lo, hi int) error) error {
+func (l *Session) ranges(d *schema.Dense, lo, hi int, f func(k *link, lo, hi int) error) error {
 	for s, k := range l.links {
 		from, to := schema.Cut(d.Len, len(l.links), s)
 		for from, to := range chunks(max(from, lo), min(to, hi), k.valuesOf()) {
@@ -267,19 +267,19 @@ func (l *Lane) ranges(d *schema.Dense, lo, hi int, f func(k *link, lo, hi int) e
 	return nil
 }
 
-// Clock tells all servers that this lane has pushed all that it will of a step, and
+// Clock tells all servers that this session has pushed all that it will of a step, and
 // what the learning rate is from the next step on; below zero: what it is now.
-// In bsp the step is applied when all lanes of all trainers have told so, as the mean of their
+// In bsp the step is applied when all sessions of all trainers have told so, as the mean of their
 // pushes; in async and ssp pushes were applied, and added up, as they came: see PushRows. In ssp it bounds how far
 // others may be ahead, and in geo the rate has no effect.
-func (l *Lane) Clock(step uint64, rate float64) error {
+func (l *Session) Clock(step uint64, rate float64) error {
 	return l.all(message.TypeClock, message.Head{Step: step, At: math.Float64bits(rate)})
 }
 
-func (l *Lane) leave() error { return l.all(message.TypeLeave, message.Head{}) }
+func (l *Session) leave() error { return l.all(message.TypeLeave, message.Head{}) }
 
 // all sends a change without a body to all servers.
-func (l *Lane) all(t wire.Type, head message.Head) error {
+func (l *Session) all(t wire.Type, head message.Head) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.links {
@@ -304,12 +304,12 @@ func chunks(lo, hi, most int) func(yield func(lo, hi int) bool) {
 // Pull is a request under way. Wait must be called once, and it must not be used
 // afterwards.
 type Pull struct {
-	lane  *Lane
-	dst   []float32
-	dim   int
-	order []int32 // places of the batch by server, where rows have to be put to theirs
-	dups  []dup
-	done  chan struct{}
+	session *Session
+	dst     []float32
+	dim     int
+	order   []int32 // places of the batch by server, where rows have to be put to theirs
+	dups    []dup
+	done    chan struct{}
 
 	mu    sync.Mutex
 	parts int // answers that are missing, and one while requests are being made
@@ -317,14 +317,14 @@ type Pull struct {
 }
 
 // pull returns a Pull that nobody has.
-func (l *Lane) pull(dst []float32, dim int) *Pull {
+func (l *Session) pull(dst []float32, dim int) *Pull {
 	l.spare.Lock()
 	defer l.spare.Unlock()
 	var p *Pull
 	if n := len(l.spare.pulls); n > 0 {
 		p, l.spare.pulls = l.spare.pulls[n-1], l.spare.pulls[:n-1]
 	} else {
-		p = &Pull{lane: l, done: make(chan struct{}, 1)}
+		p = &Pull{session: l, done: make(chan struct{}, 1)}
 	}
 	p.dst, p.dim, p.dups, p.parts = dst, dim, p.dups[:0], 1
 	return p
@@ -358,7 +358,7 @@ func (p *Pull) Wait() error {
 	default:
 		start := time.Now()
 		<-p.done // which comes: every answer has a deadline
-		p.lane.c.count.pullWait.Add(int64(time.Since(start)))
+		p.session.c.count.pullWait.Add(int64(time.Since(start)))
 	}
 	if p.err != nil {
 		return p.err
@@ -366,7 +366,7 @@ func (p *Pull) Wait() error {
 	for _, d := range p.dups {
 		copy(p.dst[int(d.place)*p.dim:][:p.dim], p.dst[int(d.first)*p.dim:][:p.dim])
 	}
-	l := p.lane
+	l := p.session
 	p.dst = nil
 	l.spare.Lock()
 	l.spare.pulls = append(l.spare.pulls, p)

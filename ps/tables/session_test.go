@@ -11,10 +11,10 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-func TestLanes(t *testing.T) {
+func TestSessions(t *testing.T) {
 	e := open(t, Config{Trainers: 2, Mode: Async, Durability: None}, sparseOnly())
-	push := func(lane int, seq, step uint64) error {
-		_, err := e.PushRows(lane, seq, 0, step, []uint64{5}, []float32{1, 2})
+	push := func(session int, seq, step uint64) error {
+		_, err := e.PushRows(session, seq, 0, step, []uint64{5}, []float32{1, 2})
 		return err
 	}
 	for _, seq := range []uint64{1, 1, 2, 1, 2, 3} {
@@ -66,9 +66,9 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s: %s: %v", mode, what, err)
 			}
 		}
-		rowsCall := func(lane int, seq uint64, table int, step uint64, keys []uint64, grads []float32) func() error {
+		rowsCall := func(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) func() error {
 			return func() error {
-				_, err := e.PushRows(lane, seq, table, step, keys, grads)
+				_, err := e.PushRows(session, seq, table, step, keys, grads)
 				return err
 			}
 		}
@@ -78,7 +78,7 @@ func TestRefused(t *testing.T) {
 				return err
 			}
 		}
-		refused("lane", "lane 2", rowsCall(2, 1, 0, 1, []uint64{1}, two))
+		refused("session", "session 2", rowsCall(2, 1, 0, 1, []uint64{1}, two))
 		refused("table", "table 1 of 1", rowsCall(0, seq, 1, 2, []uint64{1}, two))
 		refused("values", "3 values for 1 rows of 2", rowsCall(0, seq, 0, 2, []uint64{1}, make([]float32, 3)))
 		refused("step", "want step 2", rowsCall(0, seq, 0, 1, []uint64{1}, two))
@@ -124,7 +124,7 @@ func TestPeek(t *testing.T) {
 }
 
 func TestConfigFaultsTogether(t *testing.T) {
-	_, err := Open(Config{Index: 3, Servers: 2, Trainers: 0, Lanes: 2000, Mode: "both", Staleness: -1, Durability: "raid", Fsync: true, Keep: -1, WaitLimit: -1, MaxRows: -1, LogBuffer: 3}, schema.Schema{})
+	_, err := Open(Config{Index: 3, Servers: 2, Trainers: 0, Sessions: 2000, Mode: "both", Staleness: -1, Durability: "raid", Fsync: true, Keep: -1, WaitLimit: -1, MaxRows: -1, LogBuffer: 3}, schema.Schema{})
 	if err == nil {
 		t.Fatal("accepted")
 	}
