@@ -99,7 +99,7 @@ func (o *Optimizer) leave(to Strategy) error {
 	if err := o.Sync(); err != nil {
 		return err
 	}
-	for _, st := range o.opt.State() {
+	for _, st := range o.optState() {
 		if err := collective.AllReduce(o.group, st.Data, collective.Mean); err != nil {
 			return fmt.Errorf("distopt: averaging the optimizer state %q: %w", st.Name, err)
 		}

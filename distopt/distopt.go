@@ -70,7 +70,8 @@ type Optimizer struct {
 	fault error // the first one; no later step hides it
 }
 
-// New wraps opt. layers cover params and grads, two arenas of the same length,
+// New wraps opt, which is nil where those that cfg.Reducer brings the gradients to update the
+// parameters: Step then updates nothing. layers cover params and grads, two arenas of the same length,
 // in the order in which backward finishes them; rows are the tables, if there
 // are any, for which opt must be an optim.RowOptimizer. The plan is computed by rank 0
 // and broadcast, so New is a collective call. Errors: a bad configuration (all
@@ -80,8 +81,13 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
-	if err := opt.Bind(len(params)); err != nil {
-		return nil, fmt.Errorf("distopt: %w", err)
+	if opt == nil && (cfg.Reducer == nil || len(rows) > 0) {
+		return nil, fmt.Errorf("distopt: no optimizer: want one, or a Reducer to those that update the parameters, and no tables (of which there are %d)", len(rows))
+	}
+	if opt != nil {
+		if err := opt.Bind(len(params)); err != nil {
+			return nil, fmt.Errorf("distopt: %w", err)
+		}
 	}
 	sparse, err := newTables(g, opt, rows)
 	if err == nil {
@@ -169,7 +175,7 @@ func (o *Optimizer) Broadcast() error {
 	if err := collective.Broadcast(o.group, o.params, 0); err != nil {
 		return fmt.Errorf("distopt: broadcasting the initial parameters: %w", err)
 	}
-	for _, s := range o.opt.State() {
+	for _, s := range o.optState() {
 		if err := collective.Broadcast(o.group, s.Data, 0); err != nil {
 			return fmt.Errorf("distopt: broadcasting the optimizer state %q: %w", s.Name, err)
 		}
@@ -179,6 +185,14 @@ func (o *Optimizer) Broadcast() error {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	return nil
+}
+
+// optState is what the wrapped optimizer keeps, if there is one.
+func (o *Optimizer) optState() []optim.State {
+	if o.opt == nil {
+		return nil
+	}
+	return o.opt.State()
 }
 
 // Steps is how many steps have been completed.

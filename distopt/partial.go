@@ -61,6 +61,9 @@ func partition(n, k, i int) (lo, hi int) {
 // fitsRule refuses a rule under PartialUpdate that makes parameters of sums of its own: the
 // next step would undo their mean.
 func (o *Optimizer) fitsRule(s Strategy) error {
+	if s == PartialUpdate && o.opt == nil {
+		return fmt.Errorf("distopt: strategy %s without an optimizer: it averages parameters that this rank has updated", s)
+	}
 	if _, dual := o.opt.(*optim.FTRL); dual && s == PartialUpdate {
 		return fmt.Errorf("distopt: strategy %s averages parameters, and optimizer %q makes them anew of its own sums in each step, which undoes that: use another of the two", s, o.opt.Name())
 	}

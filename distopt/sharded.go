@@ -273,7 +273,7 @@ func (o *Optimizer) bringState(root int) error {
 	if !o.shards.apart || root != everyone && root == o.shards.whole {
 		return nil
 	}
-	for _, s := range o.opt.State() {
+	for _, s := range o.optState() {
 		if len(s.Data) != len(o.params) { // such as the number of steps, the same everywhere
 			continue
 		}

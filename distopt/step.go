@@ -83,7 +83,7 @@ func (o *Optimizer) Step() error {
 		o.failStep("", fmt.Errorf("Step was called before the gradient of table %s was ready", name))
 	}
 	if o.fault == nil {
-		if !o.shards.begun {
+		if !o.shards.begun && o.opt != nil {
 			o.opt.BeginStep()
 		}
 		o.tables.begin()

@@ -27,6 +27,9 @@ func (o *Optimizer) tableScale() float32 {
 // update applies the rule to a part of the arenas, which a timeline shows under
 // that name.
 func (o *Optimizer) update(name string, lo, hi int, scale float32) {
+	if o.opt == nil {
+		return
+	}
 	start := o.cfg.Trace.Now()
 	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)
 	o.endUpdate(name, start)

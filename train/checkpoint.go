@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -162,11 +163,11 @@ func (r *run) write(p position) error {
 	if err := o.GatherState(0); err != nil {
 		return err
 	}
-	servers, err := r.saveServers(p)
+	elsewhere, err := r.replica.params.save(r.stepsDone(p))
 	if err != nil {
 		return err
 	}
-	copies, err := r.gatherCopies()
+	kept, err := r.kept()
 	if err != nil {
 		return err
 	}
@@ -178,17 +179,18 @@ func (r *run) write(p position) error {
 	if err != nil {
 		return err
 	}
-	means := r.meanBuffers()
-	if err := collective.AllReduce(r.job.Group(), means, collective.Mean); err != nil {
-		return fmt.Errorf("averaging the running statistics: %w", err)
-	}
-	if r.job.Rank() != 0 {
-		return errors.Join(r.sendKept(), r.sendCopies())
-	}
-	more, err := r.more(p, places, servers)
+	means, err := r.meanBuffers()
 	if err != nil {
 		return err
 	}
+	if r.job.Rank() != 0 {
+		return r.sendKept()
+	}
+	more, err := r.more(p, places)
+	if err != nil {
+		return err
+	}
+	maps.Copy(more, elsewhere)
 	settings, err := r.values(setting.Result, setting.Changeable)
 	if err != nil {
 		return err
@@ -203,17 +205,17 @@ func (r *run) write(p position) error {
 			NP: r.job.Size(), Strategy: string(o.Strategy()),
 			Settings: settings, More: more,
 		},
-		Arrays: slices.Concat(r.replica.arrays(means), own.arrays(), r.kept(), copies),
+		Arrays: slices.Concat(r.arrays(means), own.arrays(), kept),
 		Keep:   keep, Create: r.cfg.Checkpoint.create,
 	})
-	if err == nil && servers != "" {
+	if err == nil {
 		err = dropStarts(r.cfg.Checkpoint.Dir, r.cfg.Servers.Start)
 	}
 	return err
 }
 
-// more is what a checkpoint holds besides parameters and settings; places and servers are empty where there are none.
-func (r *run) more(p position, places, servers string) (map[string]string, error) {
+// more is what a checkpoint holds besides parameters and settings; places is empty where there are none.
+func (r *run) more(p position, places string) (map[string]string, error) {
 	past, err := json.Marshal(r.past)
 	if err != nil {
 		return nil, fmt.Errorf("the figures of epoch %d cannot be saved: %w", p.epoch, err)
@@ -237,86 +239,50 @@ func (r *run) more(p position, places, servers string) (map[string]string, error
 	if places != "" && p.step > 0 {
 		more[morePlaces] = places
 	}
-	if servers != "" {
-		more[moreServers] = servers
-	}
 	return more, nil
 }
 
 // stepsDone are those of the run at a position.
 func (r *run) stepsDone(p position) int64 {
-	if r.replica.remote == nil {
-		return r.replica.Opt.Steps()
-	}
 	f := r.found // of another number of ranks, perhaps, whose epochs had other steps
 	return f.Step + int64((p.epoch-1-f.Epoch)*r.steps+p.step-f.Done)
 }
 
-// saveServers lets servers that keep parameters save their parts, when all ranks have brought in what they had under way,
-// and returns what tells of these; "" where there are none. It is a collective call.
-func (r *run) saveServers(p position) (string, error) {
-	if r.replica.remote == nil {
-		return "", nil
+// sync makes the replicas equal before they are evaluated, compared or saved: parameters where ranks may have others, and
+// running statistics, which become the mean over ranks and workers. It is a collective call.
+func (r *run) sync() error {
+	if err := r.replica.params.sync(); err != nil {
+		return err
 	}
-	if err := r.replica.settle(); err != nil {
-		return "", err
+	means, err := r.meanBuffers()
+	for _, w := range r.workers {
+		copy(w.replica.Params.Buffers(), means)
 	}
-	step := r.stepsDone(p)
-	oldest := []int64{step}
-	if r.job.Rank() == 0 {
-		steps, err := checkpoint.Steps(r.cfg.Checkpoint.Dir)
-		if err != nil {
-			return "", err
-		}
-		oldest[0] = slices.Min(append(steps, step))
-	}
-	if err := collective.Broadcast(r.job.Group(), oldest, 0); err != nil {
-		return "", fmt.Errorf("telling all ranks which checkpoints servers keep: %w", err)
-	}
-	numbers, err := r.replica.remote.client.Save(uint64(step), uint64(oldest[0]))
-	if err != nil {
-		return "", err
-	}
-	text, err := json.Marshal(ServersPart{Start: r.cfg.Servers.Start, Numbers: numbers})
-	return string(text), err
+	return err
 }
 
-// meanBuffers are the running statistics of the rank, the means over its threads.
-func (r *run) meanBuffers() []float32 {
+// meanBuffers are the running statistics, the means over ranks and workers. It is a collective call.
+func (r *run) meanBuffers() ([]float32, error) {
 	means := append([]float32(nil), r.replica.Params.Buffers()...)
-	for _, m := range r.replica.mates {
-		r.replica.kernels.Add(means, m.Params.Buffers())
+	for _, w := range r.workers[1:] {
+		r.replica.kernels.Add(means, w.replica.Params.Buffers())
 	}
 	for i := range means {
-		means[i] /= float32(1 + len(r.replica.mates))
+		means[i] /= float32(len(r.workers))
 	}
-	return means
+	if err := r.peers.mean(means); err != nil {
+		return nil, fmt.Errorf("averaging the running statistics: %w", err)
+	}
+	return means, nil
 }
 
 // arrays names what all ranks have in common. buffers is the memory for the
 // running statistics.
-func (r *Replica) arrays(buffers []float32) []checkpoint.Array {
-	var out []checkpoint.Array
-	if r.remote == nil {
-		for _, p := range r.Params.List() {
-			out = append(out, checkpoint.Floats("param/"+p.Name, p.Data))
-		}
-	}
-	for _, b := range r.Params.BufferList() {
+func (r *run) arrays(buffers []float32) []checkpoint.Array {
+	out := r.replica.params.arrays()
+	for _, b := range r.replica.Params.BufferList() {
 		out = append(out, checkpoint.Floats("buffer/"+b.Name, buffers[:len(b.Data)]))
 		buffers = buffers[len(b.Data):]
-	}
-	if r.remote != nil {
-		return out // servers have the rest, or copies
-	}
-	for _, s := range r.rule.State() {
-		out = append(out, checkpoint.Floats("optimizer/"+s.Name, s.Data))
-	}
-	for i, t := range r.Params.Tables() {
-		out = append(out, checkpoint.Floats("table/"+t.Name, t.Data))
-		for _, s := range r.rule.TableState(i) {
-			out = append(out, checkpoint.Floats("optimizer/"+s.Name+"/"+t.Name, s.Data))
-		}
 	}
 	return out
 }
@@ -333,7 +299,7 @@ type perRank struct {
 // newPerRank makes room for all ranks' parts.
 func (r *run) newPerRank() perRank {
 	np := r.job.Size()
-	o := perRank{ranks: np, buffersN: len(r.replica.Params.Buffers()) * (1 + len(r.replica.mates))}
+	o := perRank{ranks: np, buffersN: len(r.replica.Params.Buffers()) * len(r.workers)}
 	for _, s := range r.replica.state() {
 		o.carries += len(s)
 	}
@@ -366,8 +332,8 @@ func (r *run) gatherOwn(p position) (perRank, error) {
 		carried = append(carried, s...)
 	}
 	var buffers []float32
-	for _, m := range r.replicas() {
-		buffers = append(buffers, m.Params.Buffers()...)
+	for _, w := range r.workers {
+		buffers = append(buffers, w.replica.Params.Buffers()...)
 	}
 	var own []int64
 	for _, f := range p.tally.values() {

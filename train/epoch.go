@@ -19,7 +19,7 @@ func (r *run) epoch(at *position) error {
 	epoch, t := at.epoch, &at.tally
 	r.job.SetStatus(fmt.Sprintf("evaluating epoch %d", epoch))
 	r.reach("evaluating", epoch, r.steps)
-	if err := r.replica.Sync(); err != nil {
+	if err := r.sync(); err != nil {
 		return err
 	}
 	t.median = r.medianStep()
@@ -61,7 +61,6 @@ func (r *run) trainEpoch(at *position) (err error) {
 	}
 	start := time.Now()
 	r.stepS = slices.Grow(r.stepS[:0], r.steps)
-	r.beginStep(start)
 	for at.step < r.steps {
 		if err := r.advance(at); stopped(err) {
 			return r.saveLast(at, start, err)
@@ -72,35 +71,12 @@ func (r *run) trainEpoch(at *position) (err error) {
 			if start, err = r.saveMidEpoch(at, start); err != nil {
 				return err
 			}
-			r.beginStep(start)
 		}
 	}
 	at.tally.trainS += time.Since(start).Seconds()
 	if r.cfg.Layers && r.job.Rank() == 0 {
 		r.layers = r.replica.Layers()
 	}
-	return nil
-}
-
-// beginStep says that a step begins behind something that is part of none.
-func (r *run) beginStep(now time.Time) {
-	r.watch.Begin(now)
-	r.replica.Tuner.Begin()
-}
-
-// advance does a step or, where parameters lie on servers, those up to the next checkpoint. A *ringo.StoppedError says that
-// all ranks stop where at is then.
-func (r *run) advance(at *position) error {
-	if len(r.workers) > 0 {
-		return r.trainCrew(at)
-	}
-	if err := r.heed(at.epoch, at.step, 1); err != nil {
-		return err
-	}
-	if err := r.step(at.epoch, at.step, &at.tally); err != nil {
-		return err
-	}
-	at.step++
 	return nil
 }
 
@@ -115,57 +91,6 @@ func (r *run) countTraffic(t *tally) {
 // lr is the learning rate of a step of an epoch.
 func (r *run) lr(epoch, step int) float64 {
 	return r.cfg.schedule().At((epoch-1)*r.steps+step, r.steps, r.cfg.Epochs)
-}
-
-// step is one step of one rank.
-func (r *run) step(epoch, step int, t *tally) error {
-	r.reach("", epoch, step+1)
-	var res Result
-	k := r.accumulation()
-	lr := r.lr(epoch, step)
-	r.replica.SetLR(lr, r.lr(epoch, step+1))
-	r.trace().BeginStep(r.replica.Opt.Steps())
-	for i := range k {
-		b, err := r.nextBatch()
-		if err != nil {
-			return err
-		}
-		if res, err = r.replica.Backward(r.replica.Batch(b), i == k-1); err != nil {
-			return err
-		}
-		t.train(res, b.N)
-		r.firstLoss(res.Loss)
-		if !finite(res.Loss) {
-			return fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", res.Loss, lr)
-		}
-	}
-	r.watch.Ready(time.Now())
-	tuned := r.replica.Tuner.Spent()
-	if err := r.replica.Step(); err != nil {
-		return err
-	}
-	tuned = r.replica.Tuner.Spent() - tuned
-	spent := r.watch.End(time.Now().Add(-tuned), r.replica.Opt.Times())
-	if tuned > 0 { // measured and chosen, which is part of no step
-		t.trainS -= tuned.Seconds()
-		t.tuneS += tuned.Seconds()
-		r.watch.Begin(time.Now())
-	}
-	r.stepS = append(r.stepS, spent.Whole.Seconds())
-	t.spent.add(spent)
-	r.obs.Progress(Progress{Phase: "train", Epoch: epoch, Epochs: r.cfg.Epochs, Done: step + 1, Total: r.steps,
-		Samples: k * r.cfg.Batch * r.job.Size(), Loss: res.Loss})
-	return nil
-}
-
-// nextBatch is the next training batch. How long it takes counts as waiting.
-func (r *run) nextBatch() (*data.Batch, error) {
-	start := time.Now()
-	b, err := next(r.order)
-	end := time.Now()
-	r.watch.Waited(end.Sub(start))
-	r.trace().Span(trace.Data, "data", start, end)
-	return b, err
 }
 
 // trace is where times are recorded, nil for nowhere.
@@ -217,43 +142,6 @@ func (r *run) evaluateAll(epoch int, t *tally) ([]scored, error) {
 			*t = sum
 			return scores, nil
 		}
-	}
-}
-
-// evaluate runs the model over this rank's part of the evaluation set, every
-// sample exactly once over all ranks.
-func (r *run) evaluate(epoch int, t *tally) error {
-	start := r.trace().Now()
-	defer func() { r.trace().Span(trace.Evaluation, "evaluation", start, r.trace().Now()) }()
-	r.shard.Start(epoch)
-	r.replica.ResetState()
-	r.scores = r.scores[:0]
-	if len(r.workers) > 0 {
-		return r.evaluateCrew(epoch, t)
-	}
-	for done, batches := 1, r.shard.Steps(); done <= batches; done++ {
-		b, err := next(r.shard)
-		if err != nil {
-			return err
-		}
-		if b.N == 0 {
-			continue // another rank's part is one sample longer
-		}
-		res, err := r.replica.Evaluate(r.replica.Batch(b))
-		if err != nil {
-			return err
-		}
-		t.evaluate(res)
-		r.addScores(b, res)
-		r.obs.Progress(Progress{Phase: "evaluate", Epoch: epoch, Epochs: r.cfg.Epochs, Done: done, Total: batches, Samples: b.N * len(r.sharers)})
-	}
-	return nil
-}
-
-// addScores keeps the scores of a click model's batch.
-func (r *run) addScores(b *data.Batch, res Result) {
-	for i, s := range res.Scores {
-		r.scores = append(r.scores, newScored(s, b.Labels[i] == 1))
 	}
 }
 

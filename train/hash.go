@@ -24,11 +24,7 @@ func (r *Replica) learnt() []values {
 		all = append(all, values{name: p.Name, data: p.Data})
 	}
 	for _, t := range r.Params.Tables() {
-		v := values{name: t.Name, data: t.Data}
-		if r.remote != nil {
-			v.each = r.remote.Each
-		}
-		all = append(all, v)
+		all = append(all, values{name: t.Name, data: t.Data, each: r.params.rows()})
 	}
 	for _, b := range r.Params.BufferList() {
 		all = append(all, values{name: b.Name, data: b.Data})
@@ -37,16 +33,22 @@ func (r *Replica) learnt() []values {
 	return all
 }
 
-// Hash is the SHA-256 of what the model has learnt, parameters, tables and
+// hash is the SHA-256 of what the model has learnt, parameters, tables and
 // running statistics: name and little-endian values of each, sorted by name, so
-// that it does not depend on how memory is laid out. An error is one of the servers that
-// a table lies on.
-func (r *Replica) Hash() (sum [sha256.Size]byte, err error) { return hashOf(r.learnt()) }
-
-// hashOfCopies is Hash of what each rank has a copy of. Rows on servers are left out: all ranks read the same
-// ones, and a day may pass between two ranks' reading, which deletes some.
-func (r *Replica) hashOfCopies() (sum [sha256.Size]byte, err error) {
-	return hashOf(slices.DeleteFunc(r.learnt(), func(v values) bool { return v.each != nil }))
+// that it does not depend on how memory is laid out. copies is that of what each rank has a copy of: rows elsewhere are
+// left out, which all ranks read alike, and of which a day that passes between two ranks' reading deletes some. An
+// error is one of the servers that a table lies on.
+func (r *Replica) hash() (sum, copies [sha256.Size]byte, err error) {
+	all := r.learnt()
+	if sum, err = hashOf(all); err != nil {
+		return sum, copies, err
+	}
+	here := slices.DeleteFunc(slices.Clone(all), func(v values) bool { return v.each != nil })
+	if len(here) == len(all) {
+		return sum, sum, nil
+	}
+	copies, err = hashOf(here)
+	return sum, copies, err
 }
 
 func hashOf(all []values) (sum [sha256.Size]byte, err error) {

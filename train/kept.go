@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/checkpoint"
@@ -10,120 +11,46 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// What codecs keep differs by rank and may be as large as the model on each. Rank
-// 0 writes it into the one file without ever holding it: the other ranks send
-// theirs, part after part, as the file is written, and get it as it is read.
+// What a rank alone keeps, such as the residuals of its codec, may be as large as the model on each. Rank
+// 0 writes it into the one file without ever holding it: the other ranks send theirs, part after part, as the
+// file is written, and get it as it is read.
 
-// kept names what the codecs of all ranks keep, for rank 0 to save while the
-// others are in sendKept.
-func (r *run) kept() []checkpoint.Array {
-	var out []checkpoint.Array
-	for rank := range r.job.Size() {
-		for _, s := range r.replica.Opt.State() {
-			name := checkpoint.RankName(rank, s.Name)
-			if rank == 0 {
-				out = append(out, checkpoint.Floats(name, s.Data))
-				continue
-			}
-			out = append(out, checkpoint.Passing(name, len(s.Data), func(part []float32) error {
-				if err := collective.Receive(r.job.Group(), part, rank); err != nil {
-					return fmt.Errorf("gathering what the codec of rank %d keeps: %w", rank, err)
-				}
-				return nil
-			}))
-		}
-	}
-	return out
+// stream is a named part of it: n values, some at a time.
+type stream struct {
+	name string
+	n    int
+	// varies says that n differs by rank.
+	varies bool
+	// give returns what fills one part after the other with the values.
+	give func() func(part []float32) error
+	// take returns what puts n values times factor into their places, one part after the other: the first ones instead
+	// of those that are there, others in addition.
+	take func(n int, first bool, factor float32) (func(part []float32) error, error)
 }
 
-// sendKept is the other ranks' part of kept.
-func (r *run) sendKept() error {
-	for _, s := range r.replica.Opt.State() {
-		err := inParts(s.Data, func(part []float32) error { return collective.Send(r.job.Group(), part, 0) })
-		if err != nil {
-			return fmt.Errorf("sending what the codec keeps: %w", err)
-		}
-	}
-	return nil
-}
-
-// inParts hands out x as checkpoint.Passing does.
-func inParts(x []float32, pass func(part []float32) error) error {
-	for len(x) > 0 {
-		n := min(len(x), checkpoint.PassingPart)
-		if err := pass(x[:n]); err != nil {
-			return err
-		}
-		x = x[n:]
-	}
-	return nil
-}
-
-// inheritable are the states that ranks may take over from others. Every rank has
-// thresholds of its own, and without them the first selections are exact.
-func inheritable(states []optim.State) []optim.State {
-	var out []optim.State
+// streamsOf are the streams of states, with a prefix to their names.
+func streamsOf(prefix string, states []optim.State) (out []stream) {
 	for _, s := range states {
-		if strings.HasPrefix(s.Name, "residual/") || strings.HasPrefix(s.Name, "velocity/") {
-			out = append(out, s)
-		}
+		out = append(out, stream{
+			name: prefix + s.Name, n: len(s.Data),
+			give: func() func([]float32) error {
+				rest := s.Data
+				return func(part []float32) error {
+					rest = rest[copy(part, rest):]
+					return nil
+				}
+			},
+			take: func(_ int, first bool, factor float32) (func([]float32) error, error) {
+				rest := s.Data
+				return func(part []float32) error {
+					absorb(rest[:len(part)], part, first, factor)
+					rest = rest[len(part):]
+					return nil
+				}, nil
+			},
+		})
 	}
 	return out
-}
-
-// bequest is which states a checkpoint of so many ranks gives to this run, and
-// by how much they are multiplied: with the same number each rank gets its own,
-// else its share of what is kept; see compress.Heirs.
-func (r *run) bequest(ranks int) (states []optim.State, factor float32) {
-	states = r.replica.Opt.State()
-	if np := r.job.Size(); ranks != np {
-		return inheritable(states), float32(np) / float32(ranks)
-	}
-	return states, 1
-}
-
-// handOut names what the codecs of so many ranks kept, for rank 0 to read while
-// the others are in takeOver.
-func (r *run) handOut(ranks int) []checkpoint.Array {
-	states, factor := r.bequest(ranks)
-	var out []checkpoint.Array
-	for old := range ranks {
-		heir := old % r.job.Size()
-		for _, s := range states {
-			name, done := checkpoint.RankName(old, s.Name), 0
-			out = append(out, checkpoint.Passing(name, len(s.Data), func(part []float32) error {
-				if heir != 0 {
-					return collective.Send(r.job.Group(), part, heir)
-				}
-				absorb(s.Data[done:], part, old == heir, factor)
-				done += len(part)
-				return nil
-			}))
-		}
-	}
-	return out
-}
-
-// takeOver is the other ranks' part of handOut.
-func (r *run) takeOver(ranks int) error {
-	states, factor := r.bequest(ranks)
-	room := make([]float32, checkpoint.PassingPart)
-	for _, old := range compress.Heirs(ranks, r.job.Size(), r.job.Rank()) {
-		for _, s := range states {
-			err := inParts(s.Data, func(own []float32) error {
-				part := room[:len(own)]
-				if err := collective.Receive(r.job.Group(), part, 0); err != nil {
-					return err
-				}
-				absorb(own, part, old == r.job.Rank(), factor)
-				return nil
-			})
-			if err != nil {
-				return fmt.Errorf("taking over what the codec of rank %d kept: %w", old, err)
-			}
-		}
-	}
-	return nil
 }
 
 // absorb makes own what a rank kept, times factor, or adds it.
@@ -134,4 +61,173 @@ func absorb(own, part []float32, first bool, factor float32) {
 		}
 		own[i] = v
 	}
+}
+
+// own are the streams of this rank.
+func (r *run) own() (out []stream) {
+	for _, w := range r.workers {
+		out = append(out, w.replica.params.own()...)
+	}
+	return out
+}
+
+// lengthsOf are how many values streams have.
+func lengthsOf(streams []stream) (out []int64) {
+	for _, s := range streams {
+		out = append(out, int64(s.n))
+	}
+	return out
+}
+
+// kept names the streams of all ranks, for rank 0 to save while the others are in sendKept, and have none to name. It is
+// a collective call.
+func (r *run) kept() (out []checkpoint.Array, err error) {
+	own := r.own()
+	if len(own) == 0 {
+		return nil, nil
+	}
+	lengths, err := gatherNumbers(r.peers, lengthsOf(own)...)
+	if err != nil {
+		return nil, fmt.Errorf("gathering how much each rank keeps: %w", err)
+	}
+	if r.job.Rank() != 0 {
+		return nil, nil
+	}
+	for rank := range lengths {
+		for i, s := range own {
+			pass := s.give()
+			if rank != 0 {
+				pass = r.from(rank)
+			}
+			out = append(out, checkpoint.Passing(checkpoint.RankName(rank, s.name), int(lengths[rank][i]), pass))
+		}
+	}
+	return out, nil
+}
+
+// from receives parts of what a rank keeps.
+func (r *run) from(rank int) func(part []float32) error {
+	return func(part []float32) error {
+		if err := collective.Receive(r.job.Group(), part, rank); err != nil {
+			return fmt.Errorf("receiving what rank %d keeps: %w", rank, err)
+		}
+		return nil
+	}
+}
+
+// to sends parts of what is kept to a rank.
+func (r *run) to(rank int) func(part []float32) error {
+	return func(part []float32) error {
+		if err := collective.Send(r.job.Group(), part, rank); err != nil {
+			return fmt.Errorf("sending rank %d what is kept: %w", rank, err)
+		}
+		return nil
+	}
+}
+
+// sendKept is the other ranks' part of kept.
+func (r *run) sendKept() error {
+	for _, s := range r.own() {
+		if err := inParts(s.n, s.give(), r.to(0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inParts passes n values from one to the other, in parts as those of checkpoint.Passing.
+func inParts(n int, from, to func(part []float32) error) error {
+	room := make([]float32, min(n, checkpoint.PassingPart))
+	for ; n > 0; n -= len(room) {
+		room = room[:min(n, len(room))]
+		if err := from(room); err != nil {
+			return err
+		}
+		if err := to(room); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bequest is which streams of a checkpoint of so many ranks this run takes, and by how much their values are multiplied:
+// with the same number each rank gets its own, else its share of what is kept; see compress.Heirs. Ranks may take over
+// residuals and velocities; thresholds each has of its own, and without them the first selections are exact.
+func (r *run) bequest(ranks int) (own []stream, factor float32) {
+	own = r.own()
+	np := r.job.Size()
+	if ranks == np {
+		return own, 1
+	}
+	own = slices.DeleteFunc(own, func(s stream) bool {
+		return !strings.HasPrefix(s.name, "residual/") && !strings.HasPrefix(s.name, "velocity/")
+	})
+	return own, float32(np) / float32(ranks)
+}
+
+// keptLengths are how many values the streams of bequest have in a checkpoint of so many ranks, which rank 0 has opened, by rank
+// and stream. It is a collective call.
+func (r *run) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
+	own, _ := r.bequest(ranks)
+	for range ranks {
+		out = append(out, lengthsOf(own)) // of a damaged or another file's, reading is an error
+	}
+	if !slices.ContainsFunc(own, func(s stream) bool { return s.varies }) {
+		return out, nil
+	}
+	flat := slices.Concat(out...)
+	if f != nil {
+		has := f.Arrays()
+		for i := range flat {
+			s := own[i%len(own)]
+			name := checkpoint.RankName(i/len(own), s.name)
+			if at := slices.IndexFunc(has, func(a checkpoint.Info) bool { return a.Name == name }); s.varies && at >= 0 {
+				flat[i] = has[at].Len
+			}
+		}
+	}
+	if err := collective.Broadcast(r.job.Group(), flat, 0); err != nil {
+		return nil, fmt.Errorf("telling the ranks how much they have kept: %w", err)
+	}
+	return slices.Collect(slices.Chunk(flat, len(own))), nil
+}
+
+// handOut names what the ranks of a checkpoint kept, with lengths by rank and stream, for rank 0 to read while the
+// others are in takeOver.
+func (r *run) handOut(lengths [][]int64) (out []checkpoint.Array, err error) {
+	own, factor := r.bequest(len(lengths))
+	for old := range lengths {
+		heir := old % r.job.Size()
+		for i, s := range own {
+			n, pass := int(lengths[old][i]), r.to(heir)
+			if heir == 0 && n > 0 {
+				if pass, err = s.take(n, old == heir, factor); err != nil {
+					return nil, err
+				}
+			}
+			out = append(out, checkpoint.Passing(checkpoint.RankName(old, s.name), n, pass))
+		}
+	}
+	return out, nil
+}
+
+// takeOver is the other ranks' part of handOut.
+func (r *run) takeOver(lengths [][]int64) error {
+	own, factor := r.bequest(len(lengths))
+	for _, old := range compress.Heirs(len(lengths), r.job.Size(), r.job.Rank()) {
+		for i, s := range own {
+			n := int(lengths[old][i])
+			if n == 0 {
+				continue
+			}
+			take, err := s.take(n, old == r.job.Rank(), factor)
+			if err == nil {
+				err = inParts(n, r.from(0), take)
+			}
+			if err != nil {
+				return fmt.Errorf("taking over what rank %d kept: %w", old, err)
+			}
+		}
+	}
+	return nil
 }

@@ -2,11 +2,13 @@ package train
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -19,13 +21,22 @@ type peers interface {
 	gather(own []byte) ([][]byte, error)
 	// addUp adds up x over the ranks and, of click models, returns the scores of all.
 	addUp(x []float64, own []scored, click bool) ([]scored, error)
+	// mean makes x the mean of those of all ranks.
+	mean(x []float32) error
 	// barrier waits until all have come to it.
 	barrier() error
 	// there are the ranks that were there at the last of these calls, in order.
 	there() []int
+
+	// suits reports a run that such ranks cannot make.
+	suits(c Config) error
+	// soon does what begins with one of the calls above: now, or as soon as the ranks can meet.
+	soon(do func() error) error
+	// through says that this rank has found the servers of tables, and does what had to wait for that.
+	through(c *client.Client) error
 }
 
-// peersOf is the ranks of a job. Those that are apart need a client before they can meet.
+// peersOf is the ranks of a job.
 func peersOf(job *ringo.Job) peers {
 	if job.Apart() {
 		return &apart{ranks: collective.Ranks(job.Size())}
@@ -36,8 +47,12 @@ func peersOf(job *ringo.Job) peers {
 // meshed are ranks that form a group, which ends with the first one lost.
 type meshed struct{ group *collective.Group }
 
-func (m meshed) there() []int   { return collective.Ranks(m.group.Size()) }
-func (m meshed) barrier() error { return collective.Barrier(m.group) }
+func (m meshed) there() []int                 { return collective.Ranks(m.group.Size()) }
+func (m meshed) barrier() error               { return collective.Barrier(m.group) }
+func (m meshed) mean(x []float32) error       { return collective.AllReduce(m.group, x, collective.Mean) }
+func (m meshed) suits(Config) error           { return nil }
+func (m meshed) soon(do func() error) error   { return do() }
+func (m meshed) through(*client.Client) error { return nil }
 
 func (m meshed) gather(own []byte) ([][]byte, error) {
 	all, counts, err := gatherV(m.group, own)
@@ -88,8 +103,42 @@ func (m meshed) addUp(x []float64, own []scored, click bool) ([]scored, error) {
 // apart are ranks that meet at a server of tables, and go on without those of them that
 // are lost.
 type apart struct {
-	client *client.Client
-	ranks  []int // there at the last meeting
+	// client is nil until the servers are found, and waiting what is to be done then.
+	client  *client.Client
+	waiting []func() error
+	// ranks are those that were there at the last meeting.
+	ranks []int
+}
+
+func (a *apart) suits(c Config) error {
+	switch {
+	case c.Servers.Consistency == "":
+		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
+	case c.Checkpoint.Dir != "":
+		return errors.New("ranks that go on without each other have no step in common to save the run at: let all end when one is lost, or save nothing")
+	case c.Stream && c.Warmup != (schedule.Warmup{}):
+		return errors.New("a warm-up with --stream: ranks that go on without each other tell their servers the first rate before they have counted the steps together: leave it out")
+	}
+	return nil
+}
+
+func (a *apart) soon(do func() error) error {
+	if a.client != nil {
+		return do()
+	}
+	a.waiting = append(a.waiting, do)
+	return nil
+}
+
+func (a *apart) through(c *client.Client) error {
+	a.client = c
+	for _, do := range a.waiting {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	a.waiting = nil
+	return nil
 }
 
 // errLostTeller: what a run comes to is told by one of its ranks.
@@ -116,6 +165,22 @@ func (a *apart) gather(own []byte) ([][]byte, error) {
 
 func (a *apart) barrier() error {
 	_, err := a.gather(nil)
+	return err
+}
+
+// mean adds up in the order of ranks, in float64. It is not made where there is nothing to take the mean of.
+func (a *apart) mean(x []float32) error {
+	if len(x) == 0 {
+		return nil
+	}
+	sums := make([]float64, len(x))
+	for i, v := range x {
+		sums[i] = float64(v)
+	}
+	_, err := a.addUp(sums, nil, false)
+	for i, v := range sums {
+		x[i] = float32(v / float64(len(a.ranks)))
+	}
 	return err
 }
 

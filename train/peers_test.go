@@ -209,6 +209,7 @@ func TestPeersDiffer(t *testing.T) {
 
 // losing is ranks of which some are lost while the others evaluate.
 type losing struct {
+	peers
 	after [][]int // who is there at first, and after each sum
 	sums  int
 }
@@ -240,7 +241,7 @@ func TestEvaluationIsSharedOutAnew(t *testing.T) {
 			{[][]int{{0, 1, 2}, {0, 2}, {0, 2}}, 2, 2},
 			{[][]int{{0, 1, 2}, {0, 2}, {0}, {0}}, 3, 1},
 		} {
-			l := &losing{after: c.after}
+			l := &losing{peers: r.peers, after: c.after}
 			r.peers = l
 			tally := tally{loss: 5}
 			scores, err := r.evaluateAll(1, &tally)

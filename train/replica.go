@@ -5,13 +5,11 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/bucket"
-	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -24,23 +22,20 @@ type Replica struct {
 	Opt    *distopt.Optimizer
 	Tuner  *tune.Tuner // beside Opt: what a step's gradients go by, if it is chosen
 
-	rule    *optim.Shared // within Opt
+	params  parameters
 	model   models.Model
 	job     *ringo.Job
-	group   *collective.Group
-	peers   peers
 	tape    *nn.Tape
 	kernels *simd.Kernels
 	trace   *trace.Recorder
 	x       nn.Tensor // the last batch's values
 	seed    uint64
-	passes  uint64  // backwards so far
-	begun   bool    // a step of several backwards
-	remote  *remote // nil: parameters lie here
-
-	thread  int        // which of its rank's that train at once
-	threads int        // how many they are
-	mates   []*Replica // those of the other threads, of the first one's
+	// passes is how many backwards were made so far.
+	passes uint64
+	// begun says that a step of several backwards is under way.
+	begun bool
+	// stream is which of the job's replicas draws the numbers of dropout: each has its own.
+	stream uint64
 }
 
 // NewReplica builds the model that cfg names, with the initial parameters of
@@ -51,18 +46,19 @@ type Replica struct {
 // replicas of one job are closed in the opposite order of their making, or their
 // memory stays in use until the job ends.
 func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
-	r, err := build(job, cfg, opts)
+	r, err := build(job, cfg, opts, cfg.placement(peersOf(job)), 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.begin(cfg, beginning{rate: cfg.LR}, nil); err != nil {
+	if err := r.begin(cfg, beginning{rate: cfg.LR}); err != nil {
+		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// build makes a replica that cannot train yet: begin must follow.
-func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
+// build makes a rank's replica of a number, from 0, that cannot train yet: begin must follow.
+func build(job *ringo.Job, cfg Config, opts models.Options, place func(*Replica) parameters, number int) (*Replica, error) {
 	spec, err := cfg.spec()
 	if err != nil {
 		return nil, err
@@ -71,15 +67,13 @@ func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 		return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
 	}
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
-	r := &Replica{Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, group: job.Group(), peers: peersOf(job), seed: cfg.Seed, trace: cfg.Exchange.Trace, threads: cfg.Servers.threads()}
-	away := cfg.Servers.Consistency != ""
-	if away {
-		r.Params.TablesElsewhere()
+	r := &Replica{
+		Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed, trace: cfg.Exchange.Trace,
+		stream: uint64(job.Rank()*cfg.Servers.threads() + number),
 	}
+	r.params = place(r)
+	r.params.place(r.Params)
 	r.model = spec.Build(r.Params, opts)
-	if !away {
-		r.Params.ArenasFrom(job.Alloc)
-	}
 	if err := r.arrange(); err != nil {
 		r.Params.Release(job.Free)
 		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
@@ -89,58 +83,18 @@ func build(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
 
 // beginning is where a replica begins.
 type beginning struct {
-	step int64   // how many were done before, of the run
-	rate float64 // of the first step
-	job  string  // what servers call it
+	// step is how many steps of the run were done before.
+	step int64
+	// rate is the learning rate of the first step.
+	rate float64
+	// job is what servers call the job.
+	job string
 }
 
-// begin gives a replica its optimizer, and where parameters lie on servers connects it, with the
-// connections of the lead, if there is one. It is a collective call. After
-// an error the replica is closed.
-func (r *Replica) begin(cfg Config, at beginning, lead *Replica) (err error) {
-	defer func() {
-		if err != nil {
-			r.Close()
-		}
-	}()
-	g, away := r.group, cfg.Servers.Consistency != ""
-	if reducer := r.job.Reducer(); reducer != nil {
-		cfg.Exchange.Reducer = reducer
-	}
-	rule := cfg.newOptimizer(r.Params)
-	if away && cfg.Servers.geoSteps() == 0 {
-		rule = &elsewhere{name: cfg.Optimizer}
-	}
-	threads := max(1, cfg.Threads/r.threads)
-	if r.rule, err = optim.NewShared(rule, threads); err != nil {
-		return err
-	}
-	var tables []distopt.Table
-	if away {
-		if err := r.connect(cfg, at, lead); err != nil {
-			return err
-		}
-		if g = r.remote.alone; cfg.Servers.geoSteps() == 0 {
-			cfg.Exchange.Reducer = r.remote
-		}
-	} else {
-		for _, t := range r.Params.Tables() {
-			tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
-		}
-	}
-	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: threads})
-	if cfg.Exchange.Update == "" && threads > g.Size() {
-		cfg.Exchange.Update = distopt.UpdateWhole // a shared one has a thread of each rank, a whole one all of this one's
-	}
-	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
-	r.Opt, err = distopt.New(g, r.rule, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base())
-	if err != nil {
-		return err
-	}
-	if err = r.Opt.Broadcast(); err == nil {
-		r.Tuner, err = r.newTuner(cfg, g)
-	}
-	return err
+// begin gives a replica its optimizer. It is a collective call. After an error nothing but Close may be called.
+func (r *Replica) begin(cfg Config, at beginning) error {
+	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach()})
+	return r.params.begin(cfg, at)
 }
 
 // layersOf returns the arena's slots as the layers that a plan is made of.
@@ -202,17 +156,15 @@ type Result struct {
 // it is the step's last backward: each gradient is handed to the optimizer as
 // soon as it is final. An error is one of the servers that parameters lie on.
 func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
-	if r.remote != nil {
-		if b.IDs, err = r.fetch(b.IDs, true); err != nil {
-			return res, err
-		}
+	if b.IDs, err = r.params.fetch(b.IDs, true); err != nil {
+		return res, err
 	}
 	if !r.begun {
 		r.Opt.BeginForward()
 	}
 	r.begun = !last
 	r.tape.Reset()
-	r.tape.SetSeed(mix(mix(r.seed, uint64(r.job.Rank()*r.threads+r.thread)), r.passes))
+	r.tape.SetSeed(mix(mix(r.seed, r.stream), r.passes))
 	r.passes++
 	start := r.trace.Now()
 	loss, out := r.model.Loss(r.tape, b)
@@ -229,9 +181,7 @@ func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
 	r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
 	for i, t := range r.Params.Tables() {
 		ids, rows := t.Grad()
-		if r.remote == nil {
-			r.Opt.RowsReady(i, ids, rows)
-		} else if err = r.remote.push(ids, rows, b); err != nil {
+		if err = r.params.rowsReady(i, ids, rows, b.Labels); err != nil {
 			return res, err
 		}
 	}
@@ -249,30 +199,17 @@ func mix(a, b uint64) uint64 {
 
 // Step ends a step: it waits for the agreed gradients and updates.
 func (r *Replica) Step() error {
-	err := r.Tuner.Step()
-	if err == nil && r.remote != nil {
-		err = r.remote.End(r.remote.next)
+	if err := r.Tuner.Step(); err != nil {
+		return err
 	}
-	return err
-}
-
-// SetLR sets the learning rate of the step under way, and that of the one after it, which servers
-// are told at its end.
-func (r *Replica) SetLR(lr, next float64) {
-	r.rule.SetLR(lr)
-	if r.remote != nil {
-		r.remote.SetRate(lr)
-		r.remote.next = next
-	}
+	return r.params.end()
 }
 
 // Evaluate runs the model over a batch without recording it for backward. An error is one
 // of the servers that parameters lie on.
 func (r *Replica) Evaluate(b models.Batch) (res Result, err error) {
-	if r.remote != nil {
-		if b.IDs, err = r.fetch(b.IDs, false); err != nil {
-			return res, err
-		}
+	if b.IDs, err = r.params.fetch(b.IDs, false); err != nil {
+		return res, err
 	}
 	r.tape.ResetEval()
 	loss, out := r.model.Loss(r.tape, b)
@@ -295,51 +232,18 @@ func (r *Replica) state() [][]float32 {
 	return nil
 }
 
-// Sync makes the replicas equal before they are evaluated, compared or saved:
-// parameters where the strategy lets them differ, and running statistics, which
-// become the mean over ranks. It is a collective call.
-func (r *Replica) Sync() error {
-	sync := r.Opt.Sync
-	if r.remote != nil {
-		sync = r.settle
-	}
-	if err := sync(); err != nil {
-		return err
-	}
-	own := r.Params.Buffers()
-	for _, m := range r.mates {
-		r.kernels.Add(own, m.Params.Buffers())
-	}
-	for i := range own {
-		own[i] /= float32(1 + len(r.mates))
-	}
-	if err := collective.AllReduce(r.group, own, collective.Mean); err != nil {
-		return fmt.Errorf("averaging the running statistics: %w", err)
-	}
-	for _, m := range r.mates {
-		copy(m.Params.Buffers(), own)
-	}
-	return nil
-}
-
 // Kernels names the instruction-set level of the kernels in use.
 func (r *Replica) Kernels() string { return r.kernels.Name() }
 
 // Close ends the replica's threads and exchange and gives the memory of its
 // gradients and parameters back, which are then zeros where ranks share it.
 func (r *Replica) Close() {
-	for _, m := range r.mates {
-		m.Close()
-	}
 	if r.tape != nil {
 		r.tape.Close()
 	}
 	if r.Opt != nil {
 		_ = r.Opt.Close() // a fault of the exchange was told by Step
 	}
-	r.disconnect()
-	if r.rule != nil {
-		r.rule.Close()
-	}
+	r.params.close()
 	r.Params.Release(r.job.Free)
 }

@@ -150,22 +150,23 @@ const (
 func (r *run) load(head saved, t *tally) error {
 	same := head.NP == r.job.Size()
 	own, means := r.newPerRank(), make([]float32, len(r.replica.Params.Buffers()))
-	copies, others, err := r.spreadCopies(head.file)
+	lengths, err := r.keptLengths(head.file, head.NP)
 	if err != nil {
 		return err
 	}
 	if r.job.Rank() == 0 {
-		arrays := append(append(r.replica.arrays(means), r.handOut(head.NP)...), others...)
+		kept, err := r.handOut(lengths)
+		if err != nil {
+			return err
+		}
+		arrays := append(r.arrays(means), kept...)
 		if same {
 			arrays = append(arrays, own.arrays()...)
 		}
 		if err := head.file.Read(arrays...); err != nil {
 			return err
 		}
-	} else if err := errors.Join(r.takeOver(head.NP), r.takeCopies(copies)); err != nil {
-		return err
-	}
-	if err := r.replica.Opt.Broadcast(); err != nil {
+	} else if err := r.takeOver(lengths); err != nil {
 		return err
 	}
 	if same {
@@ -175,7 +176,8 @@ func (r *run) load(head saved, t *tally) error {
 	} else if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
 		return fmt.Errorf("handing out the running statistics: %w", err)
 	}
-	for _, m := range r.replicas() {
+	for _, w := range r.workers {
+		m := w.replica
 		if !same {
 			copy(m.Params.Buffers(), means)
 		}
@@ -184,10 +186,7 @@ func (r *run) load(head saved, t *tally) error {
 			return err
 		}
 	}
-	if r.replica.remote == nil {
-		return nil
-	}
-	return r.replica.settle() // there may be no step to do
+	return r.replica.params.resumed()
 }
 
 // restore gives every rank its part of what rank 0 has read.
@@ -204,8 +203,8 @@ func (r *run) restore(own perRank, t *tally) error {
 	}
 	rank := r.job.Rank()
 	buffers := own.buffers[rank*own.buffersN:]
-	for _, m := range r.replicas() {
-		buffers = buffers[copy(m.Params.Buffers(), buffers):]
+	for _, w := range r.workers {
+		buffers = buffers[copy(w.replica.Params.Buffers(), buffers):]
 	}
 	carried := own.carried[rank*own.carries:]
 	for _, s := range r.replica.state() {

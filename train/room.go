@@ -107,7 +107,7 @@ func (r *run) stepTime() float64 {
 	if sum == 0 {
 		return 0
 	}
-	return sum / float64(len(r.stepS)*max(1, len(r.workers)))
+	return sum / float64(len(r.stepS)*len(r.workers))
 }
 
 // noRoom tells what to do.

@@ -117,7 +117,7 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 
 // The pause between two trials doubles up to a bound, and no other fault is waited for.
 func TestFullDiskPauses(t *testing.T) {
-	r := &run{cfg: small(), obs: new(recorder), replica: &Replica{remote: new(remote)}, stepS: []float64{1, 3}, steps: 1000}
+	r := &run{cfg: small(), obs: new(recorder), replica: new(Replica), workers: make([]*worker, 1), stepS: []float64{1, 3}, steps: 1000}
 	r.cfg.Epochs = 1000
 	var got []int64
 	for range 7 {

@@ -4,7 +4,6 @@ package train
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
-	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
 // run is one rank's side of a run.
@@ -24,8 +22,8 @@ type run struct {
 	obs     Observer
 	spec    models.Spec
 	set     *data.Set
-	replica *Replica
-	workers []*worker // where parameters lie on servers: the first one's replica is the run's
+	replica *Replica  // of the first worker
+	workers []*worker // at least one
 	peers   peers
 
 	order           batches      // of training
@@ -43,8 +41,7 @@ type run struct {
 	resumed         string           // its file, "" for none
 	hold            *checkpoint.Hold // of the folder, on rank 0
 	started         time.Time
-	payload0, wire0 int64 // traffic that was counted
-	watch           Watch
+	payload0, wire0 int64     // traffic that was counted
 	stepS           []float64 // of each step of the epoch
 	where           StepError // where the run is, for errors
 	layers          []Layer   // of its last step, if they are asked for
@@ -100,7 +97,7 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (sum Summary
 		return Summary{}, err
 	}
 	r.reach("leaving the servers", cfg.Epochs, r.steps)
-	return sum, r.replica.leave()
+	return sum, r.replica.params.leave()
 }
 
 // prepare does everything before the first step.
@@ -108,21 +105,35 @@ func (r *run) prepare() (err error) {
 	if r.spec, err = r.cfg.spec(); err != nil {
 		return err
 	}
-	if r.job.Apart() && r.cfg.Servers.Consistency == "" {
-		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
-	}
-	if err := r.canSave(); err != nil {
+	r.peers = peersOf(r.job)
+	if err := errors.Join(r.peers.suits(r.cfg), r.cfg.canSave()); err != nil {
 		return err
 	}
-	if !r.job.Apart() {
-		r.peers = meshed{r.job.Group()}
-		if err := r.agreeConfig(); err != nil {
-			return err
-		}
+	if err := r.peers.soon(r.agreeConfig); err != nil {
+		return err
 	}
 	if err := r.takeFolder(); err != nil {
 		return err
 	}
+	if err := r.openData(); err != nil {
+		return err
+	}
+	r.prepares("building the model")
+	opts, place := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}, r.cfg.placement(r.peers)
+	if err := r.add(r.cfg, opts, place); err != nil {
+		return err
+	}
+	if err := r.openLoaders(); err != nil {
+		return err
+	}
+	if err := r.find(); err != nil {
+		return fmt.Errorf("resuming: %w", err)
+	}
+	return r.begin(opts, place)
+}
+
+// openData opens the data set, which is the same on all ranks.
+func (r *run) openData() (err error) {
 	if r.set == nil {
 		r.prepares("loading the data")
 		if r.set, err = openSet(r.cfg); err != nil {
@@ -133,98 +144,38 @@ func (r *run) prepare() (err error) {
 		return err
 	}
 	r.fingerprint = r.set.Fingerprint()
-	if !r.job.Apart() {
-		if err := r.agreeData(); err != nil {
-			return err
-		}
-	}
-	r.prepares("building the model")
-	opts := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}
-	if r.replica, err = build(r.job, r.cfg, opts); err != nil {
-		return err
-	}
-	r.peers = r.replica.peers
-	if r.job.Apart() {
-		return r.beginApart(opts)
-	}
-	if err := r.openLoaders(); err != nil {
-		return err
-	}
-	if err := r.find(); err != nil {
-		return fmt.Errorf("resuming: %w", err)
-	}
-	return r.begin(opts)
+	return r.peers.soon(r.agreeData)
 }
 
-// beginApart is begin where ranks meet at servers: they compare what they were told when
-// they have found these.
-func (r *run) beginApart(opts models.Options) error {
-	if r.cfg.Stream && r.cfg.Warmup != (schedule.Warmup{}) {
-		return errors.New("a warm-up with --stream: ranks that go on without each other tell their servers the first rate before they have counted the steps together: leave it out")
-	}
-	if !r.cfg.Stream {
-		if err := r.openLoaders(); err != nil {
-			return err
-		}
-	}
-	if err := r.begin(opts); err != nil {
+// add builds the replica of one worker more.
+func (r *run) add(cfg Config, opts models.Options, place func(*Replica) parameters) error {
+	m, err := build(r.job, cfg, opts, place, len(r.workers))
+	if err != nil {
 		return err
 	}
-	if err := r.agreeConfig(); err != nil {
-		return err
-	}
-	if err := r.agreeData(); err != nil || !r.cfg.Stream {
-		return err
-	}
-	return r.openLoaders()
-}
-
-// canSave reports a job whose checkpoints would not be whole.
-func (r *run) canSave() error {
-	c := r.cfg.Servers
-	switch {
-	case r.cfg.Checkpoint.Dir == "" || c.Consistency == "":
-		return nil
-	case r.job.Apart():
-		return errors.New("ranks that go on without each other have no step in common to save the run at: let all end when one is lost, or save nothing")
-	case c.Start == 0:
-		return errors.New("the run is to be saved, but its servers were not told so: let `ringo train` start them")
-	}
+	r.workers = append(r.workers, &worker{replica: m})
+	r.replica = r.workers[0].replica
 	return nil
 }
 
-// replicas are those of the rank's threads.
-func (r *run) replicas() []*Replica { return append([]*Replica{r.replica}, r.replica.mates...) }
-
-// begin makes replicas ready to train.
-func (r *run) begin(opts models.Options) error {
-	lead, done := r.replica, r.found.Epoch*r.steps+r.found.Done
-	at := beginning{step: r.found.Step, rate: r.cfg.schedule().At(done, max(1, r.steps), r.cfg.Epochs)}
-	if r.cfg.Checkpoint.Dir != "" {
-		at.job = JobName(r.cfg.Servers.Start, at.step)
+// begin makes the replicas of all workers ready to train.
+func (r *run) begin(opts models.Options, place func(*Replica) parameters) error {
+	cfg, done := r.cfg, r.found.Epoch*r.steps+r.found.Done
+	at := beginning{step: r.found.Step, rate: cfg.schedule().At(done, max(1, r.steps), cfg.Epochs)}
+	if cfg.Checkpoint.Dir != "" {
+		at.job = JobName(cfg.Servers.Start, at.step)
 	}
-	r.replica = nil // begin closes one that it fails with
-	if err := lead.begin(r.cfg, at, nil); err != nil {
+	if err := r.replica.begin(cfg, at); err != nil {
 		return err
 	}
-	r.replica = lead
-	if lead.remote == nil {
-		return nil
-	}
-	r.workers = append(r.workers, &worker{replica: lead})
-	cfg := r.cfg
-	cfg.Exchange.Trace = nil // a timeline shows the first thread
-	for i := 1; i < lead.threads; i++ {
-		m, err := build(r.job, cfg, opts)
-		if err != nil {
+	cfg.Exchange.Trace = nil // a timeline shows the first worker
+	for i := 1; i < cfg.Servers.threads(); i++ {
+		if err := r.add(cfg, opts, place); err != nil {
 			return err
 		}
-		m.thread = i
-		if err := m.begin(cfg, at, lead); err != nil {
+		if err := r.workers[i].replica.begin(cfg, at); err != nil {
 			return err
 		}
-		lead.mates = append(lead.mates, m)
-		r.workers = append(r.workers, &worker{replica: m})
 	}
 	return nil
 }
@@ -262,8 +213,8 @@ func (r *run) loaders(rank, size int) (data.LoaderConfig, data.SamplerConfig) {
 
 // openLoaders finds this rank's shards.
 func (r *run) openLoaders() error {
-	if _, stateful := r.replica.model.(models.Stateful); stateful && r.replica.threads > 1 {
-		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", r.spec.Name, r.replica.threads)
+	if _, stateful := r.replica.model.(models.Stateful); stateful && r.cfg.Servers.threads() > 1 {
+		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", r.spec.Name, r.cfg.Servers.threads())
 	}
 	loader, sampler := r.loaders(r.job.Rank(), r.job.Size())
 	loader.Augment = true
@@ -273,6 +224,14 @@ func (r *run) openLoaders() error {
 	if err := r.shareOut(r.peers.there()); err != nil {
 		return err
 	}
+	if s, ok := r.order.(*streamed); ok {
+		return r.peers.soon(func() error { return r.agreeSteps(s) })
+	}
+	return r.countSteps()
+}
+
+// countSteps counts those of an epoch.
+func (r *run) countSteps() error {
 	if r.steps = r.order.Steps() / r.accumulation(); r.steps == 0 {
 		n, np := r.samples, r.job.Size()
 		return fmt.Errorf("%d training samples on %d ranks are %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
@@ -307,7 +266,7 @@ func (r *run) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig)
 		if err != nil {
 			return err
 		}
-		r.order, r.samples = s, int(s.rows)
+		r.order = s
 		return nil
 	}
 	r.samples = r.set.Train.Len()
@@ -334,8 +293,8 @@ func (r *run) close() {
 	if r.shard != nil {
 		r.shard.Close()
 	}
-	if r.replica != nil {
-		r.replica.Close()
+	for _, w := range slices.Backward(r.workers) {
+		w.replica.Close()
 	}
 	if r.found.file != nil {
 		_ = r.found.file.Close() // it was only read
@@ -374,58 +333,3 @@ func (r *run) lost() (out []int) {
 }
 
 func (r *run) accumulation() int { return max(1, r.cfg.Exchange.Accumulation) }
-
-// unit is what rates count, and how many of them a sample is.
-func (r *run) unit() (name string, perSample int) {
-	if r.spec.Task == models.Language {
-		return "tokens", max(1, r.spec.Labels)
-	}
-	return "samples", 1
-}
-
-func (r *run) info() Info {
-	o := r.replica.Opt
-	unit, per := r.unit()
-	return Info{
-		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, TrainSamples: r.samples, EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
-		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
-		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
-		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(), DataNotes: r.set.Notes,
-		Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
-	}
-}
-
-func (r *run) summary() (Summary, error) {
-	sum, err := r.replica.Hash()
-	if err != nil {
-		return Summary{}, fmt.Errorf("comparing parameters: %w", err)
-	}
-	copies := sum
-	if r.replica.remote != nil {
-		if copies, err = r.replica.hashOfCopies(); err != nil {
-			return Summary{}, fmt.Errorf("comparing parameters: %w", err)
-		}
-	}
-	if err := r.sameOnAll(copies[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
-		return Summary{}, err
-	}
-	skipped, err := r.skipped()
-	if err != nil {
-		return Summary{}, err
-	}
-	o, last := r.replica.Opt, r.past.Last
-	s := Summary{
-		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
-		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
-		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
-		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
-		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
-		Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
-		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
-	}
-	if r.spec.Task == models.Language {
-		s.TokensPerS = Figure{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
-	}
-	return s, nil
-}

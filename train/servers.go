@@ -1,23 +1,16 @@
 package train
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/trainer"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // Consistencies are the names that Servers.Consistency accepts, besides none.
@@ -113,15 +106,6 @@ func (c Config) validateServers() (errs []error) {
 	return errs
 }
 
-// remote is what a replica has whose parameters lie on servers.
-type remote struct {
-	*trainer.Trainer
-	client *client.Client    // of all the rank's replicas
-	alone  *collective.Group // of this replica
-	next   float64           // the learning rate of the next step
-	ahead  *data.Batch       // the next batch, nil for none
-}
-
 // schemaOf describes the parameters of a model and the rules that move them, whose learning
 // rate is that of the first step.
 func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
@@ -161,142 +145,4 @@ func (c Config) clickRule(rate float64) (schema.Rule, error) {
 	rule := schema.Rule{Name: OptimizerClick, LR: rate, Settings: map[string]float64{"rate": clickRate}}
 	maps.Copy(rule.Settings, c.Servers.Click)
 	return rule.Settled()
-}
-
-// push sends the gradients of rows, and where the table counts, what its batch has shown.
-func (r *remote) push(at []int32, grads []float32, b models.Batch) error {
-	if r.Counts() {
-		return r.PushClicks(at, grads, b.Labels)
-	}
-	return r.PushRows(at, grads)
-}
-
-// connect finds the servers, or takes the lead's connections. It is called with the arenas
-// arranged.
-func (r *Replica) connect(cfg Config, at beginning, lead *Replica) error {
-	s, err := cfg.schemaOf(r.Params, at.rate)
-	if n := len(r.Params.BufferList()); err == nil && r.job.Apart() && n > 0 {
-		err = fmt.Errorf("model %s has %d running statistics, of which ranks without a mesh make no means: let all end when one is lost", cfg.Model, n)
-	}
-	if err != nil {
-		return err
-	}
-	r.remote = &remote{next: -1}
-	threads := cfg.Servers.threads()
-	if lead != nil {
-		r.remote.client = lead.remote.client
-	} else {
-		c := client.Config{Schema: s, Sessions: threads, Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
-		if err := cfg.Servers.codes(&c); err != nil {
-			return err
-		}
-		if r.remote.client, err = r.job.DialTables(c); err != nil {
-			return err
-		}
-	}
-	if p, ok := r.peers.(*apart); ok {
-		p.client = r.remote.client
-	}
-	t := trainer.Config{
-		Client: r.remote.client, Session: r.thread, Schema: s, Values: r.Params.Values(), First: r.job.Rank() == 0 && lead == nil,
-		GeoSteps: cfg.Servers.geoSteps(), Copies: r.job.Size() * threads, Done: uint64(at.step) / uint64(threads),
-	}
-	for _, table := range r.Params.Tables() {
-		t.Rows = table.Rows
-	}
-	if r.remote.Trainer, err = trainer.New(t); err != nil {
-		return err
-	}
-	r.remote.alone, err = collective.New(mem.New(1)[0], collective.Config{})
-	return err
-}
-
-// fetch brings the parameters that a pass needs, and maps the batch's ids to the rows held.
-func (r *Replica) fetch(ids []int32, training bool) ([]int32, error) {
-	get, ask := r.remote.Peek, r.remote.AskPeek
-	if training {
-		get, ask = r.remote.Fetch, r.remote.Ask
-	}
-	mapped, rows, err := get(ids)
-	if err == nil && r.remote.ahead != nil {
-		err = ask(r.remote.ahead.IDs)
-		r.remote.ahead = nil
-	}
-	if err != nil || len(rows) == 0 {
-		return ids, err
-	}
-	r.Params.Tables()[0].Hold(rows)
-	return mapped, nil
-}
-
-// expect names the batch that follows the one that Backward or Evaluate is called with next: what it
-// needs of servers travels meanwhile.
-func (r *Replica) expect(b *data.Batch) { r.remote.ahead = b }
-
-// pass ends a step in which this replica had no batch. Others may wait for it.
-func (r *Replica) pass() error { return r.remote.End(r.remote.next) }
-
-// settle is Sync where parameters lie on servers.
-func (r *Replica) settle() error {
-	all := append([]*Replica{r}, r.mates...)
-	for _, each := range all {
-		if err := each.remote.Share(); err != nil {
-			return err
-		}
-	}
-	if err := r.remote.Flush(context.Background()); err != nil {
-		return err
-	}
-	if err := r.peers.barrier(); err != nil {
-		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
-	}
-	for _, each := range all {
-		if err := each.remote.Settle(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// elsewhere is an optimizer whose work others do.
-type elsewhere struct {
-	name string
-	lr   float64
-}
-
-var _ optim.RowOptimizer = (*elsewhere)(nil)
-
-func (e *elsewhere) Name() string                                           { return e.name }
-func (e *elsewhere) Bind(int) error                                         { return nil }
-func (e *elsewhere) SetLR(lr float64)                                       { e.lr = lr }
-func (e *elsewhere) CurrentLR() float64                                     { return e.lr }
-func (e *elsewhere) BeginStep()                                             {}
-func (e *elsewhere) Update(int, []float32, []float32, float32)              {}
-func (e *elsewhere) State() []optim.State                                   { return nil }
-func (e *elsewhere) BindTables([][2]int) error                              { return nil }
-func (e *elsewhere) UpdateRows(int, []float32, []int32, []float32, float32) {}
-func (e *elsewhere) TableState(int) []optim.State                           { return nil }
-
-// leave ends the replica's part in its servers' job, in good order.
-func (r *Replica) leave() error {
-	if r.remote == nil {
-		return nil
-	}
-	return r.remote.Leave(context.Background())
-}
-
-// disconnect is Close's part.
-func (r *Replica) disconnect() {
-	if r.remote == nil {
-		return
-	}
-	if r.remote.client != nil {
-		_ = r.remote.client.Close() // of mates: again
-	}
-	if r.remote.Trainer != nil {
-		_ = r.remote.Trainer.Close()
-	}
-	if r.remote.alone != nil {
-		_ = r.remote.alone.Close()
-	}
 }

@@ -88,6 +88,9 @@ func partOf(h checkpoint.Header) (*ServersPart, error) {
 
 // dropStarts removes the folders of starts before the current one of which no checkpoint needs a part any more.
 func dropStarts(dir string, current int) error {
+	if current == 0 {
+		return nil // it was not started with servers
+	}
 	starts, err := Starts(dir)
 	if err != nil || len(starts) == 0 || starts[0] >= current {
 		return err
@@ -117,6 +120,14 @@ func dropStarts(dir string, current int) error {
 				return fmt.Errorf("removing what servers have saved that no checkpoint needs: %w", err)
 			}
 		}
+	}
+	return nil
+}
+
+// canSave reports a run whose checkpoints would not be whole.
+func (c Config) canSave() error {
+	if s := c.Servers; c.Checkpoint.Dir != "" && s.Consistency != "" && s.Start == 0 {
+		return errors.New("the run is to be saved, but its servers were not told so: let `ringo train` start them")
 	}
 	return nil
 }

@@ -46,5 +46,5 @@ func (r *run) saveLast(at *position, start time.Time, why error) error {
 
 // leaveStopped ends a run that was stopped, with err: what servers have is theirs no longer.
 func (r *run) leaveStopped(err error) error {
-	return errors.Join(err, r.replica.leave())
+	return errors.Join(err, r.replica.params.leave())
 }

@@ -72,9 +72,7 @@ func (s *streamed) Steps() int { return s.steps }
 // Seek makes step the next one. Next tells what is wrong with it.
 func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 
-// openStream opens this rank's share of the files. Each rank counts its rows,
-// which is a pass over the files, so that all know how many steps they have in
-// common. It is a collective call.
+// openStream opens this rank's share of the files. How many steps there are is not known before agreeSteps.
 func (r *run) openStream() (*streamed, error) {
 	stream, err := data.OpenClickStream(data.ClickStreamConfig{
 		Files: r.set.Files, Batch: r.cfg.Batch, Rows: r.set.Rows, Window: r.cfg.window(), Seed: r.cfg.Seed,
@@ -83,15 +81,11 @@ func (r *run) openStream() (*streamed, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &streamed{ClickStream: stream}
-	if err := r.agreeSteps(s); err != nil {
-		stream.Close()
-		return nil, err
-	}
-	return s, nil
+	return &streamed{ClickStream: stream}, nil
 }
 
-// agreeSteps finds the steps that every rank has rows for.
+// agreeSteps finds the steps that every rank has rows for. Each rank counts its own, which is a pass over
+// the files. It is a collective call.
 func (r *run) agreeSteps(s *streamed) error {
 	r.prepares("counting the rows of the training files")
 	rows, err := s.Rows(r.job.Context())
@@ -118,7 +112,8 @@ func (r *run) agreeSteps(s *streamed) error {
 		return fmt.Errorf("rank %d has %d rows of %d files: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
 			who, least, len(r.set.Files), r.cfg.Batch)
 	}
-	return nil
+	r.samples = int(s.rows)
+	return r.countSteps()
 }
 
 // skipped is how many bad lines or images this rank has left out so far; of

@@ -152,7 +152,7 @@ func TestSyncAndHash(t *testing.T) {
 		own[job.Rank()] = slices.Clone(r.Params.Buffers())
 		mu.Unlock()
 		before := hash(t, r)
-		if err := r.Sync(); err != nil {
+		if err := alone(job, r).sync(); err != nil {
 			return err
 		}
 		if hash(t, r) == before {
@@ -287,13 +287,18 @@ func TestStepAllocatesNothing(t *testing.T) {
 				return err
 			}
 			r.order.Start(1)
-			var tl tally
-			step := 0
+			c := &crew{run: r, epoch: 1, phase: "train", from: r.order, until: r.steps, left: math.MaxInt}
+			w, step := r.workers[0], 0
 			one := func() {
 				if step%r.steps == 0 {
 					r.order.Start(1 + step/r.steps)
 				}
-				if err := r.step(1, step%r.steps, &tl); err != nil {
+				w.at = step % r.steps
+				now, err := c.begin(w, w.at, r.steps)
+				if err == nil {
+					err = w.step(c, now.batch)
+				}
+				if err != nil {
 					t.Error(err)
 				}
 				step++
@@ -335,10 +340,18 @@ func TestSetOptimizer(t *testing.T) {
 	}
 }
 
+// alone is a run of one replica on each rank.
+func alone(job *ringo.Job, r *Replica) *run {
+	return &run{job: job, replica: r, workers: []*worker{{replica: r}}, peers: peersOf(job)}
+}
+
 // hash is the replica's.
 func hash(t *testing.T, r *Replica) [32]byte {
 	t.Helper()
-	sum, err := r.Hash()
+	sum, copies, err := r.hash()
+	if sum != copies {
+		t.Error("what lies here is not all copied")
+	}
 	if err != nil {
 		t.Error(err)
 	}

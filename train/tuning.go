@@ -60,7 +60,7 @@ func (c Config) validateTuning() (errs []error) {
 // newTuner makes the tuner of an optimizer.
 func (r *Replica) newTuner(cfg Config, g *collective.Group) (*tune.Tuner, error) {
 	c := cfg.tuning()
-	if r.group.Rank() == 0 {
+	if r.job.Rank() == 0 {
 		c.Report, c.Measuring, c.Save = cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save
 	}
 	return tune.New(g, r.Opt, layersOf(r.Params), r.Params.Grads(), c)

@@ -1,0 +1,331 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/trace"
+)
+
+// A rank trains with one worker or, where its parameters allow it, several at once, each of which has a replica
+// and every so manyth of the rank's batches, as they come.
+
+// worker is one of them.
+type worker struct {
+	replica *Replica
+	tally   tally
+	watch   Watch
+	stepS   []float64
+	// at is the step of the epoch, for errors.
+	at int
+
+	// next is the turn after the one that goes on, where taken says that it was taken ahead.
+	next  turn
+	taken bool
+	// copies are the batches of both, and turns how many were taken.
+	copies [2]data.Batch
+	turns  int
+}
+
+// turn is what a worker does next.
+type turn struct {
+	// batch is nil where there is none for this worker.
+	batch *data.Batch
+	// over says that there is nothing more to do.
+	over bool
+}
+
+// crew is what the workers of a rank have in common while they train or evaluate.
+type crew struct {
+	*run
+	epoch int
+	phase string
+	from  batches
+	// total is how many batches, or steps of training, the phase has on this rank.
+	total int
+	// first and until are which steps of the epoch to do, where they train, and samples is how many all ranks have in one.
+	first, until, samples int
+
+	mu sync.Mutex
+	// left is how many batches there are to hand out, done how many of total are done.
+	left, done int
+	err        error
+	// stopped is why all stop before until, when each has done so many rounds.
+	stopped error
+	rounds  int
+}
+
+// advance does the epoch's steps up to the next one after which the run is saved. A *ringo.StoppedError says that
+// all ranks stop where at is then.
+func (r *run) advance(at *position) error {
+	until := at.step + 1
+	for until < r.steps && !r.due((at.epoch-1)*r.steps+until, false) {
+		until++
+	}
+	k := r.accumulation()
+	c := &crew{
+		run: r, epoch: at.epoch, phase: "train", from: r.order, total: r.steps, first: at.step, until: until, samples: k * r.cfg.Batch * len(r.peers.there()),
+		left: k * (until - at.step), done: at.step,
+	}
+	if err := c.all((*worker).train, &at.tally); err != nil {
+		return err
+	}
+	for _, w := range r.workers {
+		r.stepS = append(r.stepS, w.stepS...)
+	}
+	if c.stopped != nil {
+		until = min(until, at.step+c.rounds*len(r.workers))
+	}
+	at.step = until
+	return c.stopped
+}
+
+// evaluate runs the model over this rank's part of the evaluation set, every
+// sample exactly once over all ranks.
+func (r *run) evaluate(epoch int, t *tally) error {
+	start := r.trace().Now()
+	defer func() { r.trace().Span(trace.Evaluation, "evaluation", start, r.trace().Now()) }()
+	r.shard.Start(epoch)
+	r.replica.ResetState()
+	r.scores = r.scores[:0]
+	c := &crew{run: r, epoch: epoch, phase: "evaluate", from: r.shard, total: r.shard.Steps(), left: r.shard.Steps()}
+	return c.all((*worker).evaluate, t)
+}
+
+// all lets all workers work, the first one on this goroutine, and adds what they count to t.
+func (c *crew) all(work func(*worker, *crew) error, t *tally) error {
+	var others sync.WaitGroup
+	for i, w := range c.workers {
+		if w.tally, w.taken = (tally{}), false; i > 0 {
+			others.Go(func() { c.fail(work(w, c)) })
+		}
+	}
+	first := c.workers[0]
+	first.tally = *t // sums go on in the order of steps
+	c.fail(work(first, c))
+	others.Wait()
+	if c.err != nil {
+		return c.err
+	}
+	*t = first.tally
+	for _, w := range c.workers[1:] {
+		t.add(&w.tally)
+	}
+	return nil
+}
+
+// fail keeps the first fault, if err is one, and ends the waits of the other workers.
+func (c *crew) fail(err error) {
+	c.mu.Lock()
+	first := err != nil && c.err == nil
+	if first {
+		c.err = err
+	}
+	c.mu.Unlock()
+	if first && len(c.workers) > 1 {
+		c.replica.params.abandon()
+	}
+}
+
+// turn is the worker's next turn, as take hands them out. Where passes are faster if they know what follows, the one
+// after it is taken, too.
+func (w *worker) turn(take func() (turn, error)) (now turn, err error) {
+	if now = w.next; !w.taken {
+		if now, err = take(); err != nil {
+			return now, err
+		}
+	}
+	if w.taken = w.replica.params.ahead() && !now.over; w.taken {
+		if w.next, err = take(); err == nil && w.next.batch != nil {
+			w.replica.params.expect(w.next.batch)
+		}
+	}
+	return now, err
+}
+
+// take is the next batch, nil if there is none or something has failed.
+func (c *crew) take(w *worker) (*data.Batch, error) {
+	start := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.left > 0 && c.err == nil {
+		b, err := next(c.from)
+		if err != nil {
+			return nil, err
+		}
+		if c.left--; b.N == 0 { // another rank's part of the evaluation is one sample longer
+			c.done++
+			continue
+		}
+		end := time.Now()
+		w.watch.Waited(end.Sub(start))
+		if c.phase == "train" {
+			w.replica.trace.Span(trace.Data, "data", start, end)
+		}
+		if !w.replica.params.ahead() {
+			return b, nil // good until the next one is taken
+		}
+		own := &w.copies[w.turns%2]
+		w.turns++
+		own.CopyFrom(b)
+		return own, nil
+	}
+	return nil, nil
+}
+
+// progress tells of a batch, or a step, of n samples of all ranks. c.mu is held.
+func (c *crew) progress(n int, loss float64) {
+	c.done++
+	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.total,
+		Samples: n, Loss: loss})
+}
+
+// train does the worker's steps, which are not those of the rank's other workers.
+func (w *worker) train(c *crew) error {
+	if err := w.steps(c); err != nil {
+		return &StepError{Epoch: c.epoch, Step: w.at + 1, Err: err}
+	}
+	return nil
+}
+
+// steps does the worker's steps. Without a batch it passes: in ssp others wait until it has
+// done as many steps as they.
+func (w *worker) steps(c *crew) error {
+	n := len(c.workers)
+	rounds := (c.until - c.first + n - 1) / n // of each, the last without a batch for some of them
+	round := 0
+	take := func() (turn, error) {
+		defer func() { round++ }()
+		return c.begin(w, round, rounds)
+	}
+	w.stepS, w.at = slices.Grow(w.stepS[:0], rounds), c.first
+	w.watch.Begin(time.Now())
+	w.replica.Tuner.Begin()
+	w.replica.params.waited() // for what was before
+	for i := range rounds {
+		w.at = c.first + i*n
+		w.replica.trace.BeginStep(w.replica.Opt.Steps())
+		now, err := w.turn(take)
+		if err == nil && !now.over {
+			err = w.step(c, now.batch)
+		}
+		if err != nil || now.over {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin is a worker's turn of a round of steps, unless all stop before that round.
+func (c *crew) begin(w *worker, round, rounds int) (turn, error) {
+	if round == rounds {
+		return turn{over: true}, nil
+	}
+	n := len(c.workers)
+	at := c.first + round*n
+	if why := c.heed(c.epoch, at, min(n, c.until-at)); why != nil {
+		return turn{over: true}, c.stop(why, round)
+	}
+	b, err := c.take(w)
+	return turn{batch: b}, err
+}
+
+// stop notes why all stop before a round. Other errors it returns.
+func (c *crew) stop(why error, round int) error {
+	if !stopped(why) {
+		return why
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped, c.rounds = why, round
+	return nil
+}
+
+// step is the worker's step, on a batch or, where those accumulate, on it and those that follow.
+func (w *worker) step(c *crew, b *data.Batch) error {
+	r := w.replica
+	lr := c.lr(c.epoch, w.at)
+	r.params.setRate(lr, c.lr(c.epoch, min(w.at+len(c.workers), c.until)))
+	if b == nil {
+		return r.params.end()
+	}
+	loss, err := w.backwards(c, b, lr)
+	if err != nil {
+		return err
+	}
+	w.watch.Ready(time.Now())
+	tuned := r.Tuner.Spent()
+	if err := r.Step(); err != nil {
+		return err
+	}
+	tuned = r.Tuner.Spent() - tuned
+	w.watch.Pulled(r.params.waited())
+	spent := w.watch.End(time.Now().Add(-tuned), r.Opt.Times())
+	if tuned > 0 { // measured and chosen, which is part of no step
+		w.tally.trainS -= tuned.Seconds()
+		w.tally.tuneS += tuned.Seconds()
+		w.watch.Begin(time.Now())
+	}
+	w.stepS = append(w.stepS, spent.Whole.Seconds())
+	w.tally.spent.add(spent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress(c.samples, loss)
+	return nil
+}
+
+// backwards runs the step's batches forward and backward, and returns the loss of the last one.
+func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (float64, error) {
+	for k := c.accumulation(); ; k-- {
+		res, err := w.replica.Backward(w.replica.Batch(b), k == 1)
+		if err != nil {
+			return 0, err
+		}
+		w.tally.train(res, b.N)
+		c.mu.Lock()
+		c.firstLoss(res.Loss)
+		c.mu.Unlock()
+		if !finite(res.Loss) {
+			return 0, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", res.Loss, lr)
+		}
+		if k == 1 {
+			return res.Loss, nil
+		}
+		if b, err = c.take(w); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// evaluate does the worker's batches of an evaluation.
+func (w *worker) evaluate(c *crew) error {
+	take := func() (turn, error) {
+		b, err := c.take(w)
+		return turn{b, b == nil}, err
+	}
+	for {
+		now, err := w.turn(take)
+		if err != nil || now.over {
+			return err
+		}
+		res, err := w.replica.Evaluate(w.replica.Batch(now.batch))
+		if err != nil {
+			return err
+		}
+		w.tally.evaluate(res)
+		c.evaluated(now.batch, res)
+	}
+}
+
+// evaluated keeps the scores of a click model's batch.
+func (c *crew) evaluated(b *data.Batch, res Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range res.Scores {
+		c.scores = append(c.scores, newScored(s, b.Labels[i] == 1))
+	}
+	c.progress(b.N*len(c.sharers), 0)
+}

@@ -1,0 +1,167 @@
+package train
+
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// parameters is who has a replica's parameters and moves them by its gradients: what a step agrees on, with whom, and who
+// updates. The loop knows no more of it. One of them belongs to each replica and is used by its thread, but for abandon.
+type parameters interface {
+	// place says where the parameters of a model that is about to be built lie.
+	place(ps *nn.Params)
+	// begin makes the replica's optimizer, which dense gradients go to. It is a collective call.
+	begin(cfg Config, at beginning) error
+
+	// ahead reports that passes are faster if they know the batch that follows.
+	ahead() bool
+	// expect names the batch that follows the one of the next pass.
+	expect(b *data.Batch)
+	// fetch brings what a pass over samples with these ids reads, and returns for each id its row in
+	// the table.
+	fetch(ids []int32, training bool) ([]int32, error)
+	// rowsReady gives the gradient of a table's rows in a step's last backward, and the labels of its batch.
+	rowsReady(table int, ids []int32, grads []float32, labels []int32) error
+	// waited is how long passes have waited for what they read since it was last asked.
+	waited() time.Duration
+	// setRate sets the learning rate of the step under way, and that of the one after it.
+	setRate(lr, next float64)
+	// end ends a step behind the optimizer's, or one in which the replica had no batch.
+	end() error
+	// sync makes the parameters of all ranks equal. Of a rank's replicas the first one does it for all; it
+	// is a collective call.
+	sync() error
+
+	stored
+
+	// leave ends this rank's part in good order.
+	leave() error
+	// abandon ends the waits of all the rank's replicas with an error. Any goroutine may call it.
+	abandon()
+	close()
+}
+
+// stored is what a checkpoint and a hash see of parameters.
+type stored interface {
+	// arrays names what is the same on all ranks and lies in their memory.
+	arrays() []checkpoint.Array
+	// own is what this replica alone keeps, on all ranks by the same names in the same order.
+	own() []stream
+	// rows shows all rows of the table, some at a time; it is nil where they lie in the table.
+	rows() func(show func(rows []float32) error) error
+	// save saves what lies elsewhere as of a step of the run, and returns what tells of it, for rank 0's checkpoint. It is a
+	// collective call.
+	save(step int64) (more map[string]string, err error)
+	// resumed makes the parameters of all ranks those of the checkpoint that rank 0 has read. It is a collective
+	// call.
+	resumed() error
+}
+
+// placement returns what makes the parameters of a rank's replicas, the first one's first.
+func (c Config) placement(p peers) func(r *Replica) parameters {
+	if c.Servers.Consistency == "" {
+		return func(r *Replica) parameters { return &replicated{replica: r} }
+	}
+	s := &servers{peers: p}
+	return s.another
+}
+
+// replicated are parameters that each rank has a copy of, and moves by the gradients that all agree on.
+type replicated struct {
+	replica *Replica
+	rule    *optim.Shared
+}
+
+func (p *replicated) place(ps *nn.Params) { ps.ArenasFrom(p.replica.job.Alloc) }
+
+func (p *replicated) begin(cfg Config, _ beginning) (err error) {
+	r := p.replica
+	if reducer := r.job.Reducer(); reducer != nil {
+		cfg.Exchange.Reducer = reducer
+	}
+	if p.rule, err = cfg.newRule(r.Params); err != nil {
+		return err
+	}
+	var tables []distopt.Table
+	for _, t := range r.Params.Tables() {
+		tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
+	}
+	return r.optimize(cfg, r.job.Group(), p.rule, tables)
+}
+
+func (p *replicated) ahead() bool                                { return false }
+func (p *replicated) expect(*data.Batch)                         {}
+func (p *replicated) fetch(ids []int32, _ bool) ([]int32, error) { return ids, nil }
+func (p *replicated) waited() time.Duration                      { return 0 }
+func (p *replicated) setRate(lr, _ float64)                      { p.rule.SetLR(lr) }
+func (p *replicated) end() error                                 { return nil }
+func (p *replicated) sync() error                                { return p.replica.Opt.Sync() }
+
+func (p *replicated) rowsReady(table int, ids []int32, grads []float32, _ []int32) error {
+	p.replica.Opt.RowsReady(table, ids, grads)
+	return nil
+}
+
+func (p *replicated) arrays() (out []checkpoint.Array) {
+	ps := p.replica.Params
+	for _, v := range ps.List() {
+		out = append(out, checkpoint.Floats("param/"+v.Name, v.Data))
+	}
+	for _, s := range p.rule.State() {
+		out = append(out, checkpoint.Floats("optimizer/"+s.Name, s.Data))
+	}
+	for i, t := range ps.Tables() {
+		out = append(out, checkpoint.Floats("table/"+t.Name, t.Data))
+		for _, s := range p.rule.TableState(i) {
+			out = append(out, checkpoint.Floats("optimizer/"+s.Name+"/"+t.Name, s.Data))
+		}
+	}
+	return out
+}
+
+func (p *replicated) own() []stream                           { return streamsOf("", p.replica.Opt.State()) }
+func (p *replicated) rows() func(func([]float32) error) error { return nil }
+func (p *replicated) save(int64) (map[string]string, error)   { return nil, nil }
+func (p *replicated) resumed() error                          { return p.replica.Opt.Broadcast() }
+func (p *replicated) leave() error                            { return nil }
+func (p *replicated) abandon()                                {}
+
+func (p *replicated) close() {
+	if p.rule != nil {
+		p.rule.Close()
+	}
+}
+
+// newRule makes the optimizer of a replica's arenas, on its threads.
+func (c Config) newRule(ps *nn.Params) (*optim.Shared, error) {
+	return optim.NewShared(c.newOptimizer(ps), c.threadsEach())
+}
+
+// threadsEach is how many threads compute in each of a rank's replicas.
+func (c Config) threadsEach() int { return max(1, c.Threads/c.Servers.threads()) }
+
+// optimize makes the replica's optimizer, which agrees on dense gradients with a group and moves the parameters by a
+// rule; nil: cfg.Exchange.Reducer takes the gradients to those who do.
+func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, tables []distopt.Table) (err error) {
+	if cfg.Exchange.Update == "" && cfg.threadsEach() > g.Size() {
+		cfg.Exchange.Update = distopt.UpdateWhole // a shared one has a thread of each rank, a whole one all of this one's
+	}
+	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
+	var opt optim.Optimizer
+	if rule != nil {
+		opt = rule
+	}
+	if r.Opt, err = distopt.New(g, opt, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base()); err != nil {
+		return err
+	}
+	if err = r.Opt.Broadcast(); err == nil {
+		r.Tuner, err = r.newTuner(cfg, g)
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/trainer"
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// servers are those that keep a job's parameters, as one rank knows them.
+type servers struct {
+	peers peers
+	// client has the rank's connections; it is nil before its first replica begins.
+	client *client.Client
+	// replicas are those of the rank, each of which has a session.
+	replicas []*served
+}
+
+// another makes the parameters of the rank's next replica.
+func (s *servers) another(r *Replica) parameters {
+	p := &served{servers: s, replica: r, number: len(s.replicas), next: -1}
+	s.replicas = append(s.replicas, p)
+	return p
+}
+
+// dial finds the servers, at which ranks without a mesh meet from then on.
+func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (err error) {
+	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
+	if err := cfg.Servers.codes(&c); err != nil {
+		return err
+	}
+	if s.client, err = r.job.DialTables(c); err != nil {
+		return err
+	}
+	return s.peers.through(s.client)
+}
+
+// served are parameters that lie on servers. A replica has what of them its batch reads or, in geo, copies that it moves itself.
+type served struct {
+	*servers
+	replica *Replica
+	number  int // of its session
+	cfg     Config
+	trainer *trainer.Trainer
+	// alone is a group of this replica, which agrees on gradients with no other.
+	alone *collective.Group
+	// rule moves copies; nil: servers move the parameters.
+	rule *optim.Shared
+	// next is the learning rate of the next step, which servers are told at the end of this one.
+	next float64
+	// following is the batch after the one of the next pass; nil: it is not known.
+	following *data.Batch
+}
+
+func (p *served) place(ps *nn.Params) { ps.TablesElsewhere() }
+
+func (p *served) begin(cfg Config, at beginning) error {
+	r, s := p.replica, cfg.Servers
+	p.cfg = cfg
+	sc, err := cfg.schemaOf(r.Params, at.rate)
+	if err != nil {
+		return err
+	}
+	if p.client == nil {
+		if err := p.dial(r, cfg, at, sc); err != nil {
+			return err
+		}
+	}
+	t := trainer.Config{
+		Client: p.client, Session: p.number, Schema: sc, Values: r.Params.Values(), First: r.job.Rank() == 0 && p.number == 0,
+		GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Done: uint64(at.step) / uint64(s.threads()),
+	}
+	for _, table := range r.Params.Tables() {
+		t.Rows = table.Rows
+	}
+	if p.trainer, err = trainer.New(t); err != nil {
+		return err
+	}
+	if p.alone, err = collective.New(mem.New(1)[0], collective.Config{}); err != nil {
+		return err
+	}
+	if s.geoSteps() == 0 {
+		cfg.Exchange.Reducer = p.trainer
+	} else if p.rule, err = cfg.newRule(r.Params); err != nil {
+		return err
+	}
+	return r.optimize(cfg, p.alone, p.rule, nil)
+}
+
+func (p *served) ahead() bool           { return true }
+func (p *served) expect(b *data.Batch)  { p.following = b }
+func (p *served) waited() time.Duration { return p.trainer.Waited() }
+func (p *served) end() error            { return p.trainer.End(p.next) }
+
+func (p *served) fetch(ids []int32, training bool) ([]int32, error) {
+	get, ask := p.trainer.Peek, p.trainer.AskPeek
+	if training {
+		get, ask = p.trainer.Fetch, p.trainer.Ask
+	}
+	mapped, rows, err := get(ids)
+	if err == nil && p.following != nil {
+		err = ask(p.following.IDs)
+		p.following = nil
+	}
+	if err != nil || len(rows) == 0 {
+		return ids, err
+	}
+	p.replica.Params.Tables()[0].Hold(rows)
+	return mapped, nil
+}
+
+// rowsReady sends the gradients of rows, and where the table counts, what its batch has shown.
+func (p *served) rowsReady(_ int, at []int32, grads []float32, labels []int32) error {
+	if p.trainer.Counts() {
+		return p.trainer.PushClicks(at, grads, labels)
+	}
+	return p.trainer.PushRows(at, grads)
+}
+
+func (p *served) setRate(lr, next float64) {
+	if p.rule != nil {
+		p.rule.SetLR(lr)
+	}
+	p.trainer.SetRate(lr)
+	p.next = next
+}
+
+// sync brings in what all replicas of all ranks have under way, and then the servers' values.
+func (s *servers) sync() error {
+	for _, p := range s.replicas {
+		if err := p.trainer.Share(); err != nil {
+			return err
+		}
+	}
+	if err := s.client.Flush(context.Background()); err != nil {
+		return err
+	}
+	if err := s.peers.barrier(); err != nil {
+		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
+	}
+	for _, p := range s.replicas {
+		if err := p.trainer.Settle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *served) arrays() []checkpoint.Array              { return nil }
+func (p *served) rows() func(func([]float32) error) error { return p.trainer.Each }
+
+// own is what a rank of geo keeps for itself and no server has: the state of the optimizers that move its copies.
+func (p *served) own() []stream {
+	if p.rule == nil {
+		return nil
+	}
+	thread := fmt.Sprintf("thread%d/", p.number)
+	return append(streamsOf(thread, p.rule.State()), stream{
+		name: thread + "rows", n: p.trainer.StateLen(), varies: true, give: p.trainer.ReadState,
+		take: func(n int, _ bool, _ float32) (func([]float32) error, error) { return p.trainer.WriteState(n) },
+	})
+}
+
+// save lets the servers save their parts when all ranks have brought in what they had under way. They keep the parts
+// of older checkpoints that are still there.
+func (p *served) save(step int64) (map[string]string, error) {
+	if err := p.sync(); err != nil {
+		return nil, err
+	}
+	oldest := []int64{step}
+	if p.replica.job.Rank() == 0 {
+		steps, err := checkpoint.Steps(p.cfg.Checkpoint.Dir)
+		if err != nil {
+			return nil, err
+		}
+		oldest[0] = slices.Min(append(steps, step))
+	}
+	if err := collective.Broadcast(p.replica.job.Group(), oldest, 0); err != nil {
+		return nil, fmt.Errorf("telling all ranks which checkpoints servers keep: %w", err)
+	}
+	numbers, err := p.client.Save(uint64(step), uint64(oldest[0]))
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(ServersPart{Start: p.cfg.Servers.Start, Numbers: numbers})
+	return map[string]string{moreServers: string(text)}, err
+}
+
+// resumed settles: there may be no step to do.
+func (p *served) resumed() error { return p.sync() }
+
+func (s *servers) leave() error { return s.replicas[0].trainer.Leave(context.Background()) }
+func (s *servers) abandon()     { _ = s.client.Close() }
+
+func (p *served) close() {
+	if p.client != nil {
+		_ = p.client.Close() // of other replicas: again
+	}
+	if p.trainer != nil {
+		_ = p.trainer.Close()
+	}
+	if p.alone != nil {
+		_ = p.alone.Close()
+	}
+	if p.rule != nil {
+		p.rule.Close()
+	}
+}

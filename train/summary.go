@@ -1,0 +1,58 @@
+package train
+
+import (
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/models"
+)
+
+// unit is what rates count, and how many of them a sample is.
+func (r *run) unit() (name string, perSample int) {
+	if r.spec.Task == models.Language {
+		return "tokens", max(1, r.spec.Labels)
+	}
+	return "samples", 1
+}
+
+func (r *run) info() Info {
+	o := r.replica.Opt
+	unit, per := r.unit()
+	return Info{
+		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
+		Unit: unit, PerSample: per, TrainSamples: r.samples, EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
+		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
+		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
+		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(), DataNotes: r.set.Notes,
+		Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
+	}
+}
+
+func (r *run) summary() (Summary, error) {
+	sum, copies, err := r.replica.hash()
+	if err != nil {
+		return Summary{}, fmt.Errorf("comparing parameters: %w", err)
+	}
+	if err := r.sameOnAll(copies[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
+		return Summary{}, err
+	}
+	skipped, err := r.skipped()
+	if err != nil {
+		return Summary{}, err
+	}
+	o, last := r.replica.Opt, r.past.Last
+	s := Summary{
+		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
+		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
+		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
+		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
+		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
+		Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
+		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
+	}
+	if r.spec.Task == models.Language {
+		s.TokensPerS = Figure{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
+	}
+	return s, nil
+}
