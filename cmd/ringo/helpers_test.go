@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
 	"github.com/ringo-ml/ringo/launch"
 )
@@ -53,18 +51,6 @@ func command(t *testing.T, line string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	status = run(context.Background(), words(line), &out, &errs)
 	return status, out.String(), errs.String()
-}
-
-// execute is command for one subcommand that a test has made.
-func execute(cmd *cobra.Command, line string) (status int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(words(line))
-	cmd.SetOut(&out)
-	cmd.SetErr(&errs)
-	ctx := context.Background()
-	status, text := outcome(ctx, cmd.ExecuteContext(ctx))
-	return status, out.String(), errs.String() + text
 }
 
 // checkRefused runs a command line that must fail with one line on stderr that

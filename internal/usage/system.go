@@ -29,14 +29,27 @@ func resident() (now, peak int64) {
 }
 
 func parseStatus(text string) (now, peak int64) {
+	return kibibytes(text, "VmRSS"), kibibytes(text, "VmHWM")
+}
+
+// Proportional is how much memory this process holds, 0 where the system does not say. A page that several processes
+// hold counts for each in part, so that shared memory is counted once over all of them; Linux before 4.14 counts it in
+// full.
+func Proportional() int64 {
+	if text, err := os.ReadFile("/proc/self/smaps_rollup"); err == nil {
+		return kibibytes(string(text), "Pss")
+	}
+	now, _ := resident()
+	return now
+}
+
+// kibibytes is the size in bytes that a line of a file in /proc has behind a name; 0: none has.
+func kibibytes(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
-			now = kib << 10
-		}
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			peak = kib << 10
+		if n, _ := fmt.Sscanf(line, name+": %d kB", &kib); n == 1 {
+			return kib << 10
 		}
 	}
-	return now, peak
+	return 0
 }

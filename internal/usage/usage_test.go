@@ -85,3 +85,19 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%s, %v, want %s", b, err, want)
 	}
 }
+
+// What a process holds alone counts in full, wherever it is asked.
+func TestProportional(t *testing.T) {
+	before := Proportional()
+	if before == 0 {
+		t.Skip("the system does not say")
+	}
+	b := make([]byte, 64<<20)
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = 1
+	}
+	if grown := Proportional() - before; grown < 48<<20 || grown > 256<<20 {
+		t.Errorf("64 MiB more are %d bytes", grown)
+	}
+	runtime.KeepAlive(b)
+}

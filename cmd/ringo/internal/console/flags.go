@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -79,24 +78,6 @@ func (n *Count) Set(text string) error {
 	}
 	*n = Count(rows)
 	return nil
-}
-
-// Given are the flags that were given and that take accepts, as they are written on a command line.
-func Given(cmd *cobra.Command, take func(name string) bool) (out []string) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if take(f.Name) {
-			out = append(out, "--"+f.Name+"="+FlagText(f))
-		}
-	})
-	return out
-}
-
-// FlagText is a flag's value as it is written on a command line.
-func FlagText(f *pflag.Flag) string {
-	if s, ok := f.Value.(pflag.SliceValue); ok {
-		return strings.Join(s.GetSlice(), ",")
-	}
-	return f.Value.String()
 }
 
 // HasAny tells whether text has one of some words in it; none: it does.

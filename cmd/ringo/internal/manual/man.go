@@ -16,8 +16,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/folder"
 )
 
+// Section is what the page of a command says besides what its help does.
+type Section struct {
+	// Command is the command's name.
+	Command string
+	// Title is in capitals.
+	Title string
+	// Text is written as it stands, line by line.
+	Text string
+}
+
 // Man is `ringo man DIR`, for a version of the program.
-func Man(version string) *cobra.Command {
+func Man(version string, more ...Section) *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
 		Short:   "Write the manual of every command, a page each for man",
@@ -31,7 +41,7 @@ func Man(version string) *cobra.Command {
 				if c.Name() == "help" {
 					continue
 				}
-				write := func(w io.Writer) error { return page(w, c, version) }
+				write := func(w io.Writer) error { return page(w, c, version, more) }
 				if err := folder.WriteFile(filepath.Join(args[0], path(c, "-")+".1"), write); err != nil {
 					return err
 				}
@@ -41,11 +51,8 @@ func Man(version string) *cobra.Command {
 	}
 }
 
-// Description is the annotation of a command whose manual describes it otherwise than Long.
-const Description = "description"
-
 // page writes a command's page in the macros of man(7).
-func page(w io.Writer, cmd *cobra.Command, version string) error {
+func page(w io.Writer, cmd *cobra.Command, version string, more []Section) error {
 	var b strings.Builder
 	name := path(cmd, "-")
 	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s\" \"Ringo\"\n", strings.ToUpper(roff(name)), roff(version))
@@ -54,11 +61,7 @@ func page(w io.Writer, cmd *cobra.Command, version string) error {
 	if cmd.HasAvailableFlags() {
 		b.WriteString("[\\fIflags\\fR]\n")
 	}
-	text := cmd.Annotations[Description]
-	if text == "" {
-		text = cmd.Long
-	}
-	section(&b, "DESCRIPTION", text)
+	section(&b, "DESCRIPTION", cmd.Long)
 	below := slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
 	if len(below) > 0 {
 		b.WriteString(".SH COMMANDS\n")
@@ -67,6 +70,11 @@ func page(w io.Writer, cmd *cobra.Command, version string) error {
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(c.Name()), roff(c.Short))
 	}
 	options(&b, cmd)
+	for _, s := range more {
+		if s.Command == cmd.Name() {
+			section(&b, s.Title, s.Text)
+		}
+	}
 	section(&b, "EXAMPLES", cmd.Example)
 	b.WriteString(".SH EXIT STATUS\n0 for success, 2 for a fault of the command line, 128 and its number for a signal, else 1.\n")
 	related := below

@@ -38,7 +38,7 @@ func program() *cobra.Command {
 	console.Choice(train, &kind, "kind", "which", "a", "b")
 	group := console.Group(&cobra.Command{Use: "group", Short: "Several"},
 		&cobra.Command{Use: "show DIR", Short: "Show", RunE: run}, &cobra.Command{Use: "read FILE...", Short: "Read", RunE: run}, &cobra.Command{Use: "now", Short: "Now", RunE: run})
-	root.AddCommand(train, group, &cobra.Command{Use: "guard", Hidden: true, RunE: run}, &cobra.Command{Use: "run --np N -- PROGRAM", Short: "Run", RunE: run}, Completion(), Man("1.2"))
+	root.AddCommand(train, group, &cobra.Command{Use: "guard", Hidden: true, RunE: run}, &cobra.Command{Use: "run --np N -- PROGRAM", Short: "Run", RunE: run}, Completion(), Man("1.2", Section{"train", "MODELS", "  mlp"}))
 	root.InitDefaultHelpCmd()
 	Complete(root, map[string][]string{"MODEL": {"mlp", "gpt"}})
 	return root
@@ -154,6 +154,10 @@ DIR for it
 .TP
 \fB\-\-style\fR \fIstyle\fR
 how
+.SH MODELS
+.nf
+  mlp
+.fi
 .SH EXAMPLES
 .nf
   prog train x

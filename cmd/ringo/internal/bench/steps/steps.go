@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
@@ -165,7 +166,7 @@ type cost struct {
 }
 
 func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
-	before := residentBytes()
+	before := usage.Proportional()
 	replica, err := train.NewReplica(job, cfg, models.Options{})
 	if err != nil {
 		return result{}, err
@@ -200,7 +201,7 @@ func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
 		}
 	}
 	runtime.ReadMemStats(&end)
-	spent := cost{float64(end.Mallocs-start.Mallocs) / float64(c.steps), float64(residentBytes() - before)}
+	spent := cost{float64(end.Mallocs-start.Mallocs) / float64(c.steps), float64(usage.Proportional() - before)}
 	return c.result(job, cfg, replica, times, spent)
 }
 
