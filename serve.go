@@ -13,23 +13,23 @@ import (
 // place is what a launcher says, or, with cfg.Size, server cfg.Rank of cfg.Servers.
 // up, if not nil, is called when all ranks and servers of the job are there. An
 // error names what is missing or who is lost.
-func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Figures, error) {
+func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Stats, error) {
 	cfg.serves = true
 	env, _, err := cfg.place(os.LookupEnv)
 	if err != nil {
-		return aggregate.Figures{}, fmt.Errorf("joining the job: %w", err)
+		return aggregate.Stats{}, fmt.Errorf("joining the job: %w", err)
 	}
 	j, err := join(ctx, env, cfg)
 	if err != nil {
-		return aggregate.Figures{}, err
+		return aggregate.Stats{}, err
 	}
 	if up != nil {
 		up(Serving{Index: j.rank - j.size, Servers: j.servers, Rank: j.rank, Trainers: j.size})
 	}
 	if err := j.serve(); err != nil {
-		return j.server.Figures(), j.Fail(err)
+		return j.server.Stats(), j.Fail(err)
 	}
-	return j.server.Figures(), j.Close()
+	return j.server.Stats(), j.Close()
 }
 
 // Serving is a server's place in its job.

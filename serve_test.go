@@ -88,7 +88,7 @@ func TestLocalServers(t *testing.T) {
 
 // served is how a server of a test ended.
 type served struct {
-	figures aggregate.Figures
+	figures aggregate.Stats
 	place   ringo.Serving
 	err     error
 }

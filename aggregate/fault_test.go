@@ -218,8 +218,8 @@ func TestWaiting(t *testing.T) {
 	if err := <-end; err != nil {
 		t.Error(err)
 	}
-	if f := s.Figures(); f.Exchanges != 1 || f.Received != 2*(headBytes+40+headBytes) || f.Sent != 2*40 {
-		t.Errorf("figures %+v", f)
+	if f := s.Stats(); f.Exchanges != 1 || f.Received != 2*(headBytes+40+headBytes) || f.Sent != 2*40 {
+		t.Errorf("stats %+v", f)
 	}
 	closeAll(meshes)
 }

@@ -72,9 +72,9 @@ type segment struct {
 	size   [sizeBytes]byte
 }
 
-// Figures are what a server has done.
-type Figures struct {
-	Exchanges      int64
+// Stats are what a server has done since it began.
+type Stats struct {
+	Exchanges      int64 // that have ended
 	Received, Sent int64 // bytes of payload
 }
 
@@ -94,10 +94,10 @@ func NewServer(mesh transport.Mesh, cfg Config) (*Server, error) {
 // Index is the server's number, from 0.
 func (s *Server) Index() int { return s.mesh.Rank() - s.cfg.Trainers }
 
-// Figures returns what the server has done so far. It may be called at any time
+// Stats returns what the server has done so far. It may be called at any time
 // from any goroutine.
-func (s *Server) Figures() Figures {
-	return Figures{Exchanges: s.exchanges.Load(), Received: s.received.Load(), Sent: s.sent.Load()}
+func (s *Server) Stats() Stats {
+	return Stats{Exchanges: s.exchanges.Load(), Received: s.received.Load(), Sent: s.sent.Load()}
 }
 
 // Waiting returns the server's wait for a trainer that holds up others; ok is

@@ -56,7 +56,7 @@ const unextended = -1
 // The parts of a row's state; rows of one weight have no extension.
 const (
 	embedSum = iota
-	clickFigures
+	clickStats
 	extensionSum
 )
 
@@ -83,10 +83,10 @@ func (c *ClickRows) SetLR(lr float64) { c.Rule.SetLR(lr) }
 // CurrentLR returns the rule's learning rate, without RateTimes.
 func (c *ClickRows) CurrentLR() float64 { return c.Rule.CurrentLR() }
 
-// Parts returns the first weight's sum, the [Figures] and, of rows of more than one
+// Parts returns the first weight's sum, the [ClickStats] and, of rows of more than one
 // weight, the extension's sum, which is -1 while there is no extension.
 func (c *ClickRows) Parts(dim int) []RowPart {
-	parts := append(c.Rule.Parts(1), RowPart{Name: "figures", Width: FigureCount})
+	parts := append(c.Rule.Parts(1), RowPart{Name: "clicks", Width: ClickStatsLen})
 	if dim > 1 {
 		parts = append(parts, RowPart{Name: "extension-sum", Width: 1, Initial: unextended})
 	}
@@ -119,7 +119,7 @@ func (c *ClickRows) UpdateRows(data []float32, state [][]float32, dim int, ids [
 			state[extensionSum][id] = max(0, state[extensionSum][id])
 		}
 		m.move(data, state, dim, id, grads[i*dim:][:dim], nil)
-		c.Policy.Seen(FiguresOf(state[clickFigures], id), 1, 0).Put(state[clickFigures], id)
+		c.Policy.Seen(ClickStatsOf(state[clickStats], id), 1, 0).Put(state[clickStats], id)
 	}
 }
 
@@ -139,8 +139,8 @@ func (c *ClickRows) UpdateCounted(data []float32, state [][]float32, dim int, id
 			scale = nil
 		}
 		m.move(data, state, dim, id, g[:dim], scale)
-		f := c.Policy.Seen(FiguresOf(state[clickFigures], id), g[dim], g[dim+1])
-		f.Put(state[clickFigures], id)
+		f := c.Policy.Seen(ClickStatsOf(state[clickStats], id), g[dim], g[dim+1])
+		f.Put(state[clickStats], id)
 		if dim > 1 && state[extensionSum][id] < 0 && c.Policy.Extends(f) {
 			due = append(due, int32(i))
 		}

@@ -41,7 +41,7 @@ func (c *clickTwin) push(g []float32, scale, show, click float64) (due bool) {
 
 func (c *clickTwin) score() float64 { return (c.show-c.click)*0.1 + c.click }
 
-// Rows, figures and extensions follow the rule over days of pushes and
+// Rows, statistics and extensions follow the rule over days of pushes and
 // shrinking, and the decisions are the twin's.
 func TestClickRowsAgainstTwin(t *testing.T) {
 	for _, dim := range []int{1, 2, 8, 11} {
@@ -89,7 +89,7 @@ func TestClickRowsAgainstTwin(t *testing.T) {
 				copy(twin.w[1:], widened(initial[int(id)*dim+1:][:dim-1]))
 			}
 			for id := range int32(rows) {
-				f, twin := FiguresOf(table.state[1], id), &twins[id]
+				f, twin := ClickStatsOf(table.state[1], id), &twins[id]
 				near(t, "figure", []float32{f.Show / 100, f.Click / 100, f.Unseen, f.Delta / 1000},
 					[]float64{twin.show / 100, twin.click / 100, twin.unseen, twin.delta / 1000})
 				if rule.Policy.Cold(f) != (twin.unseen >= 1) {
@@ -135,19 +135,19 @@ func TestClickRowsAgainstTwin(t *testing.T) {
 func TestClickPolicy(t *testing.T) {
 	p := NewClickPolicy()
 	for _, c := range []struct {
-		f                      Figures
+		f                      ClickStats
 		score                  float32
 		extends, deletes, cold bool
 	}{
-		{Figures{}, 0, false, true, false},
-		{Figures{Show: 8}, 0.8, false, false, false},
-		{Figures{Show: 7.9}, 0.79, false, true, false},
-		{Figures{Show: 1, Click: 1}, 1, false, false, false},
-		{Figures{Show: 10, Click: 10}, 10, true, false, false},
-		{Figures{Show: 100, Click: 0}, 10, true, false, false},
-		{Figures{Show: 99, Click: 0, Unseen: 1}, 9.9, false, false, true},
-		{Figures{Show: 1000, Click: 10, Unseen: 30}, 109, true, false, true},
-		{Figures{Show: 1000, Click: 10, Unseen: 31}, 109, true, true, true},
+		{ClickStats{}, 0, false, true, false},
+		{ClickStats{Show: 8}, 0.8, false, false, false},
+		{ClickStats{Show: 7.9}, 0.79, false, true, false},
+		{ClickStats{Show: 1, Click: 1}, 1, false, false, false},
+		{ClickStats{Show: 10, Click: 10}, 10, true, false, false},
+		{ClickStats{Show: 100, Click: 0}, 10, true, false, false},
+		{ClickStats{Show: 99, Click: 0, Unseen: 1}, 9.9, false, false, true},
+		{ClickStats{Show: 1000, Click: 10, Unseen: 30}, 109, true, false, true},
+		{ClickStats{Show: 1000, Click: 10, Unseen: 31}, 109, true, true, true},
 	} {
 		if got := p.Score(c.f); math.Abs(float64(got-c.score)) > 1e-5 {
 			t.Errorf("%+v: score %v, want %v", c.f, got, c.score)
@@ -156,20 +156,20 @@ func TestClickPolicy(t *testing.T) {
 			t.Errorf("%+v: extends %v, deletes %v, cold %v", c.f, p.Extends(c.f), p.Deletes(c.f), p.Cold(c.f))
 		}
 	}
-	f := p.Age(Figures{Show: 100, Click: 50, Unseen: 2, Delta: 7}, 2)
-	if want := (Figures{Show: 100 * float32(0.98*0.98), Click: 50 * float32(0.98*0.98), Unseen: 4, Delta: 7}); f != want {
+	f := p.Age(ClickStats{Show: 100, Click: 50, Unseen: 2, Delta: 7}, 2)
+	if want := (ClickStats{Show: 100 * float32(0.98*0.98), Click: 50 * float32(0.98*0.98), Unseen: 4, Delta: 7}); f != want {
 		t.Errorf("two days make %+v, want %+v", f, want)
 	}
 	if p.Age(f, 0) != f || p.Age(f, -1) != f {
-		t.Error("no day changed figures")
+		t.Error("no day changed statistics")
 	}
-	if got := (Figures{Show: 1, Click: 2, Unseen: 3, Delta: 4}).Based(); got != (Figures{Show: 1, Click: 2, Unseen: 3}) {
+	if got := (ClickStats{Show: 1, Click: 2, Unseen: 3, Delta: 4}).Based(); got != (ClickStats{Show: 1, Click: 2, Unseen: 3}) {
 		t.Errorf("a base left %+v", got)
 	}
-	part := make([]float32, 3*FigureCount)
+	part := make([]float32, 3*ClickStatsLen)
 	f.Put(part, 1)
-	if FiguresOf(part, 1) != f || FiguresOf(part, 0) != (Figures{}) || FiguresOf(part, 2) != (Figures{}) {
-		t.Errorf("figures are %v in their part", part)
+	if ClickStatsOf(part, 1) != f || ClickStatsOf(part, 0) != (ClickStats{}) || ClickStatsOf(part, 2) != (ClickStats{}) {
+		t.Errorf("statistics are %v in their part", part)
 	}
 }
 

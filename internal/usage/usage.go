@@ -7,9 +7,9 @@ import (
 	"runtime/metrics"
 )
 
-// Figures are what the process has taken since it began. What the system or the
+// Resources are what the process has taken of the machine since it began. What the system or the
 // runtime does not say is 0.
-type Figures struct {
+type Resources struct {
 	ResidentBytes     int64   `json:"resident_bytes"`
 	ResidentPeakBytes int64   `json:"resident_peak_bytes"`
 	CPUSeconds        float64 `json:"cpu_s"` // of all its threads, the system's work for it included
@@ -24,21 +24,21 @@ type Figures struct {
 	Allocs    uint64  `json:"allocs"`     // objects
 }
 
-// names are of the runtime's figures, in the order in which Read takes them.
+// names are of the runtime's metrics, in the order in which Read takes them.
 var names = [...]string{
 	"/cpu/classes/gc/total:cpu-seconds", "/gc/cycles/total:gc-cycles", "/sched/pauses/total/gc:seconds",
 	"/memory/classes/heap/objects:bytes", "/gc/heap/allocs:objects",
 }
 
-// Read returns the figures at this moment. It takes some 100 µs, most of them to read
+// Read returns them at this moment. It takes some 100 µs, most of them to read
 // what the system says, and stops nothing.
-func Read() Figures {
+func Read() Resources {
 	var samples [len(names)]metrics.Sample
 	for i, name := range names {
 		samples[i].Name = name
 	}
 	metrics.Read(samples[:])
-	f := Figures{CPUSeconds: cpuSeconds()}
+	f := Resources{CPUSeconds: cpuSeconds()}
 	f.ResidentBytes, f.ResidentPeakBytes = resident()
 	if v := samples[0].Value; v.Kind() == metrics.KindFloat64 {
 		f.GCSeconds = v.Float64()

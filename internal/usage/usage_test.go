@@ -12,7 +12,7 @@ import (
 // sink keeps what the test allocates on the heap.
 var sink [][]byte
 
-// What a process does shows in its figures.
+// What a process does shows in its resources.
 func TestRead(t *testing.T) {
 	before := Read()
 	const pieces, size = 64, 1 << 20
@@ -79,7 +79,7 @@ func TestLongest(t *testing.T) {
 
 // The names in JSON do not change by accident.
 func TestJSON(t *testing.T) {
-	b, err := json.Marshal(Figures{1, 2, 3, 4, 5, 6, 7, 8})
+	b, err := json.Marshal(Resources{1, 2, 3, 4, 5, 6, 7, 8})
 	const want = `{"resident_bytes":1,"resident_peak_bytes":2,"cpu_s":3,"gc_cpu_s":4,"gc_cycles":5,"gc_longest_pause_us":6,"heap_bytes":7,"allocs":8}`
 	if err != nil || string(b) != want {
 		t.Errorf("%s, %v, want %s", b, err, want)

@@ -247,7 +247,7 @@ func TestBackPressure(t *testing.T) {
 			pulls = append(pulls, p)
 		}
 		time.Sleep(time.Minute)
-		if f := j.running[0].server.Figures(); f.Parked != 2 || f.Pulls != 0 {
+		if f := j.running[0].server.Stats(); f.Parked != 2 || f.Pulls != 0 {
 			t.Errorf("%+v where 2 pulls may be under way", f)
 		}
 		must(t, l.Clock(1, -1))

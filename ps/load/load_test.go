@@ -27,14 +27,14 @@ func must(t testing.TB, err error) {
 type job struct {
 	cfg    Config
 	cancel context.CancelFunc
-	ended  chan server.Figures
+	ended  chan server.Stats
 }
 
 // serve starts servers for the clients of a configuration, which it completes.
 func serve(t testing.TB, servers int, cfg Config, change func(*server.Config)) *job {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	j := &job{cfg: cfg, cancel: cancel, ended: make(chan server.Figures, servers)}
+	j := &job{cfg: cfg, cancel: cancel, ended: make(chan server.Stats, servers)}
 	j.cfg.Ticket, j.cfg.Version = transport.NewTicket(), "1"
 	for i := range servers {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

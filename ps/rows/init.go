@@ -23,8 +23,8 @@ func mix(x uint64) uint64                         { return rowinit.Mix(x) }
 func tableStream(seed uint64, name string) uint64 { return rowinit.Table(seed, name) }
 func rowStream(table, key uint64) uint64          { return rowinit.Row(table, key) }
 
-// Figures say how much a row is used. They are for what admits, evicts and shrinks.
-type Figures struct {
+// Usage is how much a row is used, for what admits, evicts and shrinks.
+type Usage struct {
 	// Last is the epoch (see SetEpoch) of the row's last Pull or Push.
 	Last uint16
 	// Touches counts the Pulls of the row, up to 16383. Keys that a batch holds
@@ -39,24 +39,24 @@ type Figures struct {
 }
 
 // Age is how many epochs ago the row was touched, if that is less than 65536.
-func (f Figures) Age(now uint16) int { return int(now - f.Last) }
+func (f Usage) Age(now uint16) int { return int(now - f.Last) }
 
-// How figures are packed: Last above, then the marks, then Touches.
+// How it is packed: Last above, then the marks, then Touches.
 const (
 	changedBit  = 1 << 15
 	storedBit   = 1 << 14
 	mostTouches = storedBit - 1
 )
 
-func (f Figures) pack() uint32 {
+func (f Usage) pack() uint32 {
 	return uint32(f.Last)<<16 | bit(f.Changed)*changedBit | bit(f.Stored)*storedBit | min(uint32(f.Touches), mostTouches)
 }
 
-func unpackFigures(x uint32) Figures {
-	return Figures{Last: uint16(x >> 16), Touches: uint16(x & mostTouches), Changed: x&changedBit != 0, Stored: x&storedBit != 0}
+func unpackUsage(x uint32) Usage {
+	return Usage{Last: uint16(x >> 16), Touches: uint16(x & mostTouches), Changed: x&changedBit != 0, Stored: x&storedBit != 0}
 }
 
-// touched is packed figures x after a Pull in epoch now.
+// touched is packed usage x after a Pull in epoch now.
 func touched(x, now uint32) uint32 {
 	if x&mostTouches < mostTouches {
 		x++
@@ -64,5 +64,5 @@ func touched(x, now uint32) uint32 {
 	return now<<16 | x&math.MaxUint16
 }
 
-// changed is packed figures x after a Push in epoch now.
+// changed is packed usage x after a Push in epoch now.
 func changed(x, now uint32) uint32 { return now<<16 | x&math.MaxUint16 | changedBit }

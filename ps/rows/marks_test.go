@@ -94,7 +94,7 @@ func (w *onceTwin) checkMarks(t *testing.T) {
 
 func TestPushOnceAgainstMap(t *testing.T) {
 	for i, c := range []Config{
-		{Dim: 2, Rule: testRule{[]int{1}}, Init: Uniform(1), Figures: true},
+		{Dim: 2, Rule: testRule{[]int{1}}, Init: Uniform(1), Usage: true},
 		{Dim: 3, Init: Uniform(1), shift: 6, Admit: func(key uint64, _ bool) bool { return key%3 != 0 }},
 	} {
 		r := rand.New(rand.NewPCG(31, uint64(i)))

@@ -45,9 +45,9 @@ func (t *Table) growTo(rows int) error {
 			return fmt.Errorf("the state %q: %w", t.parts[i].Name, err)
 		}
 	}
-	if t.figures != nil {
-		if err := t.figures.grow(rows); err != nil {
-			return fmt.Errorf("the figures: %w", err)
+	if t.usage != nil {
+		if err := t.usage.grow(rows); err != nil {
+			return fmt.Errorf("the usage: %w", err)
 		}
 	}
 	for i := before; i<<t.weights.shift < t.weights.ready && i < len(t.slab); i++ {
@@ -135,7 +135,7 @@ func (t *Table) begins(row uint32, key uint64) {
 			values[i] = p.Initial
 		}
 	}
-	if t.figures != nil {
-		t.figures.item(row)[0] = Figures{Last: t.Epoch()}.pack()
+	if t.usage != nil {
+		t.usage.item(row)[0] = Usage{Last: t.Epoch()}.pack()
 	}
 }

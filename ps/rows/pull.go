@@ -25,7 +25,7 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 			err = firstOf(err, e)
 		}
 		n := t.copyOut(b, lo, hi, dst)
-		if t.figures != nil {
+		if t.usage != nil {
 			t.touch(b.rows[:n])
 		}
 	})
@@ -122,7 +122,7 @@ func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []floa
 		}
 		at = end
 	}
-	if t.figures != nil {
+	if t.usage != nil {
 		t.change(rows)
 	}
 }
@@ -167,7 +167,7 @@ func fetch(a *array[float32], rows []int32) (sum float32) {
 func (t *Table) touch(rows []int32) {
 	now := t.epoch.Load()
 	for _, row := range rows {
-		x := &t.figures.item(uint32(row))[0]
+		x := &t.usage.item(uint32(row))[0]
 		*x = touched(*x, now)
 	}
 }
@@ -176,7 +176,7 @@ func (t *Table) touch(rows []int32) {
 func (t *Table) change(rows []int32) {
 	now := t.epoch.Load()
 	for _, row := range rows {
-		x := &t.figures.item(uint32(row))[0]
+		x := &t.usage.item(uint32(row))[0]
 		*x = changed(*x, now)
 	}
 }

@@ -12,12 +12,12 @@ import (
 // What the system says is resident is what Stats says, or less; after Close the
 // addresses are free.
 func TestResidentPages(t *testing.T) {
-	tb := newTable(t, Config{Dim: 16, Rule: testRule{[]int{1, 16}}, Figures: true, MaxRows: 1 << 26})
+	tb := newTable(t, Config{Dim: 16, Rule: testRule{[]int{1, 16}}, Usage: true, MaxRows: 1 << 26})
 	x := make([]float32, 16*5000)
 	for at := 0; at < 60_000; at += 5000 {
 		must(t, tb.Push(sequence(uint64(at), 5000), x, 1))
 		st := tb.Stats()
-		for i, space := range []*reservation{tb.weights.space, tb.state[0].space, tb.state[1].space, tb.figures.space, tb.index.arena.lines.space} {
+		for i, space := range []*reservation{tb.weights.space, tb.state[0].space, tb.state[1].space, tb.usage.space, tb.index.arena.lines.space} {
 			got := residentBytes(t, space)
 			if a := st.Arrays[i]; got > a.Resident || got < a.Used/2 {
 				t.Fatalf("%d rows: %s: %d bytes are resident, want at most %d for %d", st.Rows, a.Name, got, a.Resident, a.Used)

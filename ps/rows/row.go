@@ -9,17 +9,17 @@ type Row struct {
 	// changed until the function that got them returns, and not be kept.
 	Weights []float32
 	State   [][]float32
-	// Figures are those of the table, or none if it keeps none. What is written
+	// Usage is zero where the table keeps none. What is written
 	// here is kept.
-	Figures Figures
+	Usage Usage
 }
 
 // Export writes the whole rows of keys to values, len(keys)*Width, and their
-// figures to figures, len(keys), or nil if they are not wanted; a table that keeps
+// usage to usage, len(keys), or nil if it is not wanted; a table that keeps
 // none leaves it. What belongs to keys that have no row is not written; their places in the batch are appended to
 // missing, which it returns, in no order. Nothing changes.
-func (t *Table) Export(keys []uint64, values []float32, figures []Figures, missing []int32) ([]int32, error) {
-	b, err := t.beginRows("Export", keys, values, figures)
+func (t *Table) Export(keys []uint64, values []float32, usage []Usage, missing []int32) ([]int32, error) {
+	b, err := t.beginRows("Export", keys, values, usage)
 	if err != nil {
 		return missing, err
 	}
@@ -31,8 +31,8 @@ func (t *Table) Export(keys []uint64, values []float32, figures []Figures, missi
 			}
 			pos := int(b.pos[lo+i])
 			t.readRow(uint32(row), values[pos*t.width:][:t.width])
-			if figures != nil && t.figures != nil {
-				figures[pos] = unpackFigures(t.figures.item(uint32(row))[0])
+			if usage != nil && t.usage != nil {
+				usage[pos] = unpackUsage(t.usage.item(uint32(row))[0])
 			}
 		}
 	})
@@ -41,17 +41,17 @@ func (t *Table) Export(keys []uint64, values []float32, figures []Figures, missi
 }
 
 // Import stores whole rows as Export gave them. A key that has a row already keeps
-// it unless replace is true: then the row is overwritten. figures may be nil: then
+// it unless replace is true: then the row is overwritten. usage may be nil: then
 // made rows are marked as touched now, overwritten ones keep theirs, and both are
 // marked as Changed. Admit is not asked. It returns how many rows it wrote; with ErrFull these are not all. Where a
 // batch holds a key twice, its first row is stored, or with replace its last.
-func (t *Table) Import(keys []uint64, values []float32, figures []Figures, replace bool) (stored int, err error) {
-	b, err := t.beginRows("Import", keys, values, figures)
+func (t *Table) Import(keys []uint64, values []float32, usage []Usage, replace bool) (stored int, err error) {
+	b, err := t.beginRows("Import", keys, values, usage)
 	if err != nil {
 		return 0, err
 	}
 	t.each(b, func(s *stripe, lo, hi int) {
-		n, e := t.importBlock(s, b, lo, hi, values, figures, replace)
+		n, e := t.importBlock(s, b, lo, hi, values, usage, replace)
 		stored += n
 		err = firstOf(err, e)
 	})
@@ -62,7 +62,7 @@ func (t *Table) Import(keys []uint64, values []float32, figures []Figures, repla
 	return stored, nil
 }
 
-func (t *Table) importBlock(s *stripe, b *batch, lo, hi int, values []float32, figures []Figures, replace bool) (stored int, err error) {
+func (t *Table) importBlock(s *stripe, b *batch, lo, hi int, values []float32, usage []Usage, replace bool) (stored int, err error) {
 	misses := b.locate(t.index, lo, hi)
 	rows := b.fresh[:misses]
 	n, err := t.takeNumbers(rows)
@@ -82,13 +82,13 @@ func (t *Table) importBlock(s *stripe, b *batch, lo, hi int, values []float32, f
 		}
 		pos := int(b.pos[lo+i])
 		t.writeRow(uint32(row), values[pos*t.width:][:t.width])
-		if t.figures != nil {
-			x := &t.figures.item(uint32(row))[0]
+		if t.usage != nil {
+			x := &t.usage.item(uint32(row))[0]
 			switch {
-			case figures != nil:
-				*x = figures[pos].pack()
+			case usage != nil:
+				*x = usage[pos].pack()
 			case made:
-				*x = Figures{Last: t.Epoch(), Changed: true}.pack()
+				*x = Usage{Last: t.Epoch(), Changed: true}.pack()
 			default:
 				*x |= changedBit
 			}
@@ -131,9 +131,9 @@ func (t *Table) Delete(keys []uint64) (deleted int, err error) {
 }
 
 // beginRows checks the lengths of whole rows and begins a batch.
-func (t *Table) beginRows(op string, keys []uint64, values []float32, figures []Figures) (*batch, error) {
-	if figures != nil && len(figures) != len(keys) {
-		return nil, t.fault(fmt.Errorf("%s: figures of %d rows for %d keys", op, len(figures), len(keys)))
+func (t *Table) beginRows(op string, keys []uint64, values []float32, usage []Usage) (*batch, error) {
+	if usage != nil && len(usage) != len(keys) {
+		return nil, t.fault(fmt.Errorf("%s: usage of %d rows for %d keys", op, len(usage), len(keys)))
 	}
 	return t.beginValues(op, keys, len(values), t.width)
 }

@@ -1,6 +1,6 @@
 package rows
 
-// Stats are figures of a table at one time, each stripe's at its own.
+// Stats are those of a table at one time, each stripe's at its own.
 type Stats struct {
 	Rows, MaxRows int
 	// FreeRows are numbers of deleted rows that wait to be used again; their memory
@@ -18,7 +18,7 @@ type Stats struct {
 
 // ArrayStats says what memory an array takes.
 type ArrayStats struct {
-	// Name is "weights", "state NAME", "figures", "index" or "segments".
+	// Name is "weights", "state NAME", "usage", "index" or "segments".
 	Name string
 	// Used are the bytes up to the last row or chunk of the index ever used,
 	// Resident the memory they take at most, whole pages.
@@ -52,7 +52,7 @@ func (t *Table) Len() (rows int) {
 	return rows
 }
 
-// Stats returns the table's figures. Its cost is that of 64 locks.
+// Stats returns the table's statistics. Its cost is that of 64 locks.
 func (t *Table) Stats() Stats {
 	st := Stats{MaxRows: t.cfg.MaxRows, Segments: len(t.index.segments)}
 	for i := range t.stripes {
@@ -75,8 +75,8 @@ func (t *Table) Stats() Stats {
 	for k, a := range t.state {
 		st.Arrays = append(st.Arrays, statsOf("state "+t.parts[k].Name, a, used))
 	}
-	if t.figures != nil {
-		st.Arrays = append(st.Arrays, statsOf("figures", t.figures, used))
+	if t.usage != nil {
+		st.Arrays = append(st.Arrays, statsOf("usage", t.usage, used))
 	}
 	chunks, idle, rebuilds := t.index.arena.chunks()
 	st.Rebuilds = rebuilds

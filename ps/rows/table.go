@@ -12,7 +12,7 @@
 //
 //	weights                     4*dim bytes
 //	state                       4*(sum of the widths of the rule's parts)
-//	figures, if kept            4
+//	usage, if kept              4
 //	index, 64 bytes for 5 slots that are taken to
 //	  85 % just before a segment grows      15.1
 //	  75 % just after it, chunks rounded    17.1
@@ -65,8 +65,8 @@ type Config struct {
 	// is reserved for them, and the index has a segment for each 16384, at least 64
 	// and at most 4096, of at least 2 KiB each.
 	MaxRows int
-	// Figures keeps 4 bytes of figures per row.
-	Figures bool
+	// Usage keeps how much each row is used, in 4 bytes.
+	Usage bool
 	// Admit says whether a key that has no row gets one; push tells a Push from a
 	// Pull. nil admits all. It is called by many goroutines at once while they hold
 	// locks: it must be quick and must not call the table. For a key that a batch
@@ -146,7 +146,7 @@ type Table struct {
 	index   *index
 	weights *array[float32]
 	state   []*array[float32]
-	figures *array[uint32] // nil: not kept
+	usage   *array[uint32] // nil: not kept
 
 	slab []slab // what the rule sees, for each slab of the arrays
 
@@ -219,9 +219,9 @@ func (t *Table) reserve() (err error) {
 		}
 		t.state = append(t.state, a)
 	}
-	if c.Figures {
-		if t.figures, err = newArray[uint32](1, c.MaxRows, c.shift); err != nil {
-			return fmt.Errorf("the figures: %w", err)
+	if c.Usage {
+		if t.usage, err = newArray[uint32](1, c.MaxRows, c.shift); err != nil {
+			return fmt.Errorf("the usage: %w", err)
 		}
 	}
 	t.slab = make([]slab, len(t.weights.slabs))
@@ -243,7 +243,7 @@ func (t *Table) showSlab(i int) {
 }
 
 func (t *Table) release() error {
-	all := []releaser{t.weights, t.figures}
+	all := []releaser{t.weights, t.usage}
 	for _, a := range t.state {
 		all = append(all, a)
 	}

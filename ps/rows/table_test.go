@@ -38,13 +38,13 @@ func TestBatchFaults(t *testing.T) {
 	tb := newTable(t, Config{Name: "ads", Dim: 3})
 	keys, nine := []uint64{5, 6, 7}, make([]float32, 9)
 	_, peek := tb.Peek(keys, nine[1:], nil)
-	_, export := tb.Export(keys, nine, make([]Figures, 2), nil)
+	_, export := tb.Export(keys, nine, make([]Usage, 2), nil)
 	_, load := tb.Import(keys, nine[2:], nil, true)
 	for what, err := range map[string]error{
 		"Pull: 8 values for 3 rows of 3":   tb.Pull(keys, nine[1:]),
 		"Push: 6 values for 3 rows of 3":   tb.Push(keys, nine[3:], 1),
 		"Peek: 8 values for 3 rows of 3":   peek,
-		"Export: figures of 2 rows for 3":  export,
+		"Export: usage of 2 rows for 3":    export,
 		"Import: 7 values for 3 rows of 3": load,
 	} {
 		if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), `"ads"`) {
@@ -269,13 +269,13 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func TestFigures(t *testing.T) {
-	if f := (Figures{Last: 65530}); f.Age(4) != 10 {
+func TestUsage(t *testing.T) {
+	if f := (Usage{Last: 65530}); f.Age(4) != 10 {
 		t.Errorf("age %d, want 10", f.Age(4))
 	}
-	tb := newTable(t, Config{Dim: 1, Figures: true})
-	figures := func(key uint64) (f Figures) {
-		var out [1]Figures
+	tb := newTable(t, Config{Dim: 1, Usage: true})
+	usage := func(key uint64) (f Usage) {
+		var out [1]Usage
 		_, err := tb.Export([]uint64{key}, make([]float32, 1), out[:], nil)
 		must(t, err)
 		return out[0]
@@ -283,31 +283,31 @@ func TestFigures(t *testing.T) {
 	x := make([]float32, 2)
 	tb.SetEpoch(5)
 	must(t, tb.Push([]uint64{1}, x[:1], 1))
-	if f := figures(1); f != (Figures{Last: 5, Changed: true}) {
+	if f := usage(1); f != (Usage{Last: 5, Changed: true}) {
 		t.Errorf("after a push: %v", f)
 	}
 	tb.SetEpoch(65535)
 	must(t, tb.Pull([]uint64{1, 1}, x))
-	if f := figures(1); f != (Figures{Last: 65535, Touches: 2, Changed: true}) {
+	if f := usage(1); f != (Usage{Last: 65535, Touches: 2, Changed: true}) {
 		t.Errorf("after a pull of two: %v", f)
 	}
-	_, err := tb.Import([]uint64{1}, x[:1], []Figures{{Last: 7, Touches: mostTouches - 1, Stored: true}}, true)
+	_, err := tb.Import([]uint64{1}, x[:1], []Usage{{Last: 7, Touches: mostTouches - 1, Stored: true}}, true)
 	must(t, err)
 	must(t, tb.Pull([]uint64{1, 1}, x))
-	if f := figures(1); f != (Figures{Last: 65535, Touches: mostTouches, Stored: true}) {
+	if f := usage(1); f != (Usage{Last: 65535, Touches: mostTouches, Stored: true}) {
 		t.Errorf("at the end of the counter: %v", f)
 	}
 	tb.SetEpoch(3)
 	must(t, tb.Push([]uint64{1}, x[:1], 1))
-	if f := figures(1); f != (Figures{Last: 3, Touches: mostTouches, Changed: true, Stored: true}) {
+	if f := usage(1); f != (Usage{Last: 3, Touches: mostTouches, Changed: true, Stored: true}) {
 		t.Errorf("after another push: %v", f)
 	}
-	for _, f := range []Figures{{1, 2, false, true}, {65535, mostTouches, true, false}, {}} {
-		if unpackFigures(f.pack()) != f {
+	for _, f := range []Usage{{1, 2, false, true}, {65535, mostTouches, true, false}, {}} {
+		if unpackUsage(f.pack()) != f {
 			t.Errorf("pack and unpack differ: %v", f)
 		}
 	}
-	if f := unpackFigures(Figures{Touches: 65535}.pack()); f != (Figures{Touches: mostTouches}) {
+	if f := unpackUsage(Usage{Touches: 65535}.pack()); f != (Usage{Touches: mostTouches}) {
 		t.Errorf("too many touches: %v", f)
 	}
 }
@@ -317,10 +317,10 @@ func TestNoAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	tb := newTable(t, Config{Dim: 16, Rule: testRule{[]int{1}}, Figures: true, Init: Uniform(1)})
+	tb := newTable(t, Config{Dim: 16, Rule: testRule{[]int{1}}, Usage: true, Init: Uniform(1)})
 	const n = 1000
 	keys, x := sequence(0, n), make([]float32, n*16)
-	rows, figures, missing := make([]float32, n*17), make([]Figures, n), make([]int32, 0, n)
+	rows, usage, missing := make([]float32, n*17), make([]Usage, n), make([]int32, 0, n)
 	absent := sequence(1<<40, n)
 	at := Cursor{}
 	once, seq := Once{Missing: make([]int32, 0, n)}, uint64(0)
@@ -338,8 +338,8 @@ func TestNoAllocations(t *testing.T) {
 		"Push":        func() error { return tb.Push(keys, x, 1) },
 		"Peek":        func() error { _, err := tb.Peek(absent, x, missing); return err },
 		"PushPresent": func() error { _, err := tb.PushPresent(absent, x, 1, missing); return err },
-		"Export":      func() error { _, err := tb.Export(keys, rows, figures, missing); return err },
-		"Import":      func() error { _, err := tb.Import(keys, rows, figures, true); return err },
+		"Export":      func() error { _, err := tb.Export(keys, rows, usage, missing); return err },
+		"Import":      func() error { _, err := tb.Import(keys, rows, usage, true); return err },
 		"Delete":      func() error { _, err := tb.Delete(absent); return err },
 		"Walk":        func() (err error) { at, _, err = tb.Walk(at, 100, func(*Row) Verdict { return Keep }); return err },
 	} {

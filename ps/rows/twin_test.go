@@ -16,8 +16,8 @@ type twin struct {
 }
 
 type twinRow struct {
-	values  []float32
-	figures Figures
+	values []float32
+	usage  Usage
 }
 
 func (w *twin) initial(key uint64) []float32 {
@@ -37,7 +37,7 @@ func (w *twin) initial(key uint64) []float32 {
 func (w *twin) row(key uint64, create bool) *twinRow {
 	r := w.rows[key]
 	if r == nil && create && (w.cfg.Admit == nil || w.cfg.Admit(key, false)) {
-		r = &twinRow{values: w.initial(key), figures: Figures{Last: w.t.Epoch()}}
+		r = &twinRow{values: w.initial(key), usage: Usage{Last: w.t.Epoch()}}
 		w.rows[key] = r
 	}
 	return r
@@ -52,11 +52,11 @@ func (w *twin) update(key uint64, grad []float32, scale float32) {
 		at += p.Width
 	}
 	w.cfg.Rule.UpdateRows(r.values[:w.cfg.Dim], state, w.cfg.Dim, []int32{0}, grad, scale)
-	r.figures.Last, r.figures.Changed = w.t.Epoch(), true
+	r.usage.Last, r.usage.Changed = w.t.Epoch(), true
 }
 
 func (w *twin) touch(r *twinRow) {
-	r.figures = unpackFigures(touched(r.figures.pack(), uint32(w.t.Epoch())))
+	r.usage = unpackUsage(touched(r.usage.pack(), uint32(w.t.Epoch())))
 }
 
 // check compares all rows.
@@ -75,8 +75,8 @@ func (w *twin) check(t *testing.T, what string) {
 		if got := slices.Concat(append([][]float32{r.Weights}, r.State...)...); !slices.Equal(got, want.values) {
 			t.Fatalf("%s: key %d: %v, want %v", what, r.Key, got, want.values)
 		}
-		if w.cfg.Figures && r.Figures != want.figures {
-			t.Fatalf("%s: key %d: figures %v, want %v", what, r.Key, r.Figures, want.figures)
+		if w.cfg.Usage && r.Usage != want.usage {
+			t.Fatalf("%s: key %d: usage %v, want %v", what, r.Key, r.Usage, want.usage)
 		}
 		return Keep
 	})
@@ -91,8 +91,8 @@ func (w *twin) check(t *testing.T, what string) {
 func TestAgainstMap(t *testing.T) {
 	for i, c := range []Config{
 		{Dim: 1},
-		{Dim: 16, Rule: testRule{[]int{1}}, Init: Uniform(0.1), Figures: true},
-		{Dim: 7, Rule: testRule{[]int{1, 7}}, Init: Uniform(2), Figures: true, shift: 3},
+		{Dim: 16, Rule: testRule{[]int{1}}, Init: Uniform(0.1), Usage: true},
+		{Dim: 7, Rule: testRule{[]int{1, 7}}, Init: Uniform(2), Usage: true, shift: 3},
 		{Dim: 33, Rule: testRule{[]int{33, 2, 1}}, Init: Constant(1.5), shift: 6},
 		{Dim: 16, Rule: testRule{[]int{16}}, Init: Uniform(1), Admit: func(key uint64, _ bool) bool { return key%3 != 0 }},
 	} {
@@ -213,8 +213,8 @@ func (w *twin) push(t *testing.T, keys []uint64, grads []float32, create bool) s
 
 func (w *twin) export(t *testing.T, keys []uint64) string {
 	width := w.t.Width()
-	values, figures := make([]float32, len(keys)*width), make([]Figures, len(keys))
-	missing, err := w.t.Export(keys, values, figures, []int32{-7})
+	values, usage := make([]float32, len(keys)*width), make([]Usage, len(keys))
+	missing, err := w.t.Export(keys, values, usage, []int32{-7})
 	must(t, err)
 	w.checkMissing(t, "export", keys, missing)
 	for i, key := range keys {
@@ -225,8 +225,8 @@ func (w *twin) export(t *testing.T, keys []uint64) string {
 		if got := values[i*width:][:width]; !slices.Equal(got, want.values) {
 			t.Fatalf("export: key %d: %v, want %v", key, got, want.values)
 		}
-		if w.cfg.Figures && figures[i] != want.figures {
-			t.Fatalf("export: key %d: %v, want %v", key, figures[i], want.figures)
+		if w.cfg.Usage && usage[i] != want.usage {
+			t.Fatalf("export: key %d: %v, want %v", key, usage[i], want.usage)
 		}
 	}
 	return "export"
@@ -235,13 +235,13 @@ func (w *twin) export(t *testing.T, keys []uint64) string {
 func (w *twin) load(t *testing.T, r *rand.Rand, keys []uint64) string {
 	width, replace := w.t.Width(), r.IntN(2) == 0
 	values := randomValues(r, len(keys)*width)
-	var figures []Figures
+	var usage []Usage
 	if r.IntN(2) == 0 {
 		for range keys {
-			figures = append(figures, Figures{uint16(r.Uint32()), uint16(r.Uint32N(mostTouches + 1)), r.IntN(2) == 0, r.IntN(2) == 0})
+			usage = append(usage, Usage{uint16(r.Uint32()), uint16(r.Uint32N(mostTouches + 1)), r.IntN(2) == 0, r.IntN(2) == 0})
 		}
 	}
-	stored, err := w.t.Import(keys, values, figures, replace)
+	stored, err := w.t.Import(keys, values, usage, replace)
 	must(t, err)
 	want := 0
 	for i, key := range keys {
@@ -250,13 +250,13 @@ func (w *twin) load(t *testing.T, r *rand.Rand, keys []uint64) string {
 			continue
 		}
 		want++
-		f := Figures{Last: w.t.Epoch()}
+		f := Usage{Last: w.t.Epoch()}
 		if row != nil {
-			f = row.figures
+			f = row.usage
 		}
 		f.Changed = true
-		if figures != nil {
-			f = figures[i]
+		if usage != nil {
+			f = usage[i]
 		}
 		w.rows[key] = &twinRow{slices.Clone(values[i*width:][:width]), f}
 	}
@@ -270,7 +270,7 @@ func (w *twin) load(t *testing.T, r *rand.Rand, keys []uint64) string {
 func (w *twin) drop(t *testing.T, divisor uint64) string {
 	walkAll(t, w.t, 50, func(row *Row) Verdict {
 		row.Weights[0] += 1
-		row.Figures.Touches /= 2
+		row.Usage.Touches /= 2
 		if row.Key%divisor == 0 {
 			return Drop
 		}
@@ -278,7 +278,7 @@ func (w *twin) drop(t *testing.T, divisor uint64) string {
 	})
 	maps.DeleteFunc(w.rows, func(key uint64, row *twinRow) bool {
 		row.values[0] += 1
-		row.figures.Touches /= 2
+		row.usage.Touches /= 2
 		return key%divisor == 0
 	})
 	return fmt.Sprintf("drop multiples of %d", divisor)
@@ -342,7 +342,7 @@ func (w *twin) visit(t *testing.T, keys []uint64, divisor uint64) string {
 		}
 		seen[r.Key] = true
 		r.Weights[0]++
-		r.Figures.Stored = true
+		r.Usage.Stored = true
 		return Verdict(r.Key%divisor == 0)
 	}))
 	for _, key := range keys {
@@ -354,7 +354,7 @@ func (w *twin) visit(t *testing.T, keys []uint64, divisor uint64) string {
 			delete(w.rows, key)
 		} else if row != nil {
 			row.values[0]++
-			row.figures.Stored = true
+			row.usage.Stored = true
 		}
 	}
 	return "visit"

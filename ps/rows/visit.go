@@ -43,7 +43,7 @@ func (t *Table) Make(keys []uint64) (made int, err error) {
 			s.denied += denied
 			err = firstOf(err, e)
 		}
-		if t.figures != nil {
+		if t.usage != nil {
 			t.touch(b.rows[:b.compact(lo, hi, nil)])
 		}
 	})
@@ -66,7 +66,7 @@ func (t *Table) PullPresent(keys []uint64, dst []float32, missing []int32) ([]in
 		missing = b.addMissing(missing, lo, b.locate(t.index, lo, hi))
 		n := b.compact(lo, hi, nil)
 		t.copyRows(b, n, dst)
-		if t.figures != nil {
+		if t.usage != nil {
 			t.touch(b.rows[:n])
 		}
 	})

@@ -122,16 +122,16 @@ func (t *Table) visit(s *stripe, b *batch, n int, do func(i int, r *Row) Verdict
 		for k, a := range t.state {
 			v.State[k] = a.item(uint32(row))
 		}
-		if t.figures != nil {
-			v.Figures = unpackFigures(t.figures.item(uint32(row))[0])
+		if t.usage != nil {
+			v.Usage = unpackUsage(t.usage.item(uint32(row))[0])
 		}
 		if do(i, v) == Drop {
 			h := t.index.hash(b.walkKeys[i])
 			t.index.remove(t.index.segment(h), b.walkKeys[i], h)
 			b.fresh[dropped] = row
 			dropped++
-		} else if t.figures != nil {
-			t.figures.item(uint32(row))[0] = v.Figures.pack()
+		} else if t.usage != nil {
+			t.usage.item(uint32(row))[0] = v.Usage.pack()
 		}
 	}
 	t.giveNumbers(b.fresh[:dropped])

@@ -47,7 +47,7 @@ func TestOrderedCheckpoints(t *testing.T) {
 	if err := errors.Join(c.Leave(context.Background()), <-r.end); err != nil {
 		t.Error(err)
 	}
-	if found, _ := filepath.Glob(filepath.Join(first, "server-0", "checkpoints", "*")); len(found) != 1 || r.figures.Tables.Saved != 1 {
+	if found, _ := filepath.Glob(filepath.Join(first, "server-0", "checkpoints", "*")); len(found) != 1 || r.stats.Tables.Saved != 1 {
 		t.Errorf("checkpoints %v", found)
 	}
 	var mu sync.Mutex

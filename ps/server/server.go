@@ -96,9 +96,9 @@ type Config struct {
 	Verbose bool
 }
 
-// Figures are what a server has done.
-type Figures struct {
-	service.Figures
+// Stats are what a server has done.
+type Stats struct {
+	service.Stats
 	Tables tables.Stats `json:"tables"`
 }
 
@@ -156,14 +156,14 @@ func (c Config) tables() tables.Config {
 
 // Run serves until all trainers have left, and then returns nil, ctx ends, or something fails. Errors of what
 // it does at its end are joined to the first.
-func Run(ctx context.Context, cfg Config) (Figures, error) {
+func Run(ctx context.Context, cfg Config) (Stats, error) {
 	for _, l := range []net.Listener{cfg.Listener, cfg.Admin} {
 		if l != nil {
 			defer l.Close()
 		}
 	}
 	if err := cfg.Validate(); err != nil {
-		return Figures{}, err
+		return Stats{}, err
 	}
 	if cfg.Report == nil {
 		cfg.Report = func(string) {}
@@ -171,14 +171,14 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	s := &server{cfg: cfg, ready: make(chan struct{})}
 	err := s.findFrom()
 	if err != nil {
-		return Figures{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
+		return Stats{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
 	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Mode: message.ModeOf(string(cfg.Mode), cfg.Staleness), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
 		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open,
 	})
 	if err != nil {
-		return Figures{}, err
+		return Stats{}, err
 	}
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -206,7 +206,7 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 	if s.opened() != nil && cfg.Admin != nil && cfg.Dir != "" {
 		_ = os.Remove(s.tokenPath()) // it opens nothing any more; it is not there where it was given
 	}
-	figures := Figures{Figures: s.service.Figures()}
+	stats := Stats{Stats: s.service.Stats()}
 	errs := []error{err}
 	if e := s.opened(); e != nil {
 		if cfg.Durability != tables.None && (err == nil || outer.Err() != nil) {
@@ -215,10 +215,10 @@ func Run(ctx context.Context, cfg Config) (Figures, error) {
 				return err
 			}))
 		}
-		figures.Tables = e.Stats()
+		stats.Tables = e.Stats()
 		errs = append(errs, e.Close(), s.tiers.Close())
 	}
-	return figures, errors.Join(errs...)
+	return stats, errors.Join(errs...)
 }
 
 // open makes the engine for the trainers' schema.

@@ -31,7 +31,7 @@ type running struct {
 	addr, admin string
 	token       string // for orders
 	end         chan error
-	figures     Figures
+	stats       Stats
 	stop        context.CancelFunc
 }
 
@@ -56,7 +56,7 @@ func run(t *testing.T, ticket transport.Ticket, change func(*Config)) *running {
 	r.stop = cancel
 	go func() {
 		var err error
-		r.figures, err = Run(ctx, cfg)
+		r.stats, err = Run(ctx, cfg)
 		r.end <- err
 	}()
 	return r
@@ -152,8 +152,8 @@ func TestRun(t *testing.T) {
 	if err := <-r.end; err != nil {
 		t.Error(err)
 	}
-	if f := r.figures; f.RowsPushed != 1 || len(f.Tables.Tables) != 1 || f.Tables.Tables[0].Rows != 1 {
-		t.Errorf("figures %+v", f)
+	if f := r.stats; f.RowsPushed != 1 || len(f.Tables.Tables) != 1 || f.Tables.Tables[0].Rows != 1 {
+		t.Errorf("stats %+v", f)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestSavesOverRestarts(t *testing.T) {
 	}
 }
 
-// table are the figures of the table's.
+// table are the statistics of the table.
 func (r *running) table(t *testing.T) map[string]any {
 	t.Helper()
 	_, out := r.ask(t, "GET", "/stats")

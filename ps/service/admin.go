@@ -30,8 +30,8 @@ type Admin struct {
 	Report func(line string)
 }
 
-// Figures are what a server has done since it began.
-type Figures struct {
+// Stats are what a server has done since it began.
+type Stats struct {
 	Connections  int64 `json:"connections"` // whose handshake succeeded
 	Replaced     int64 `json:"replaced"`    // connections, by others of the same session
 	Pulls        int64 `json:"pulls"`       // answered
@@ -68,10 +68,10 @@ func (s *Server) Health() Health {
 	return h
 }
 
-// Figures returns what the server has done.
-func (s *Server) Figures() Figures {
+// Stats returns what the server has done.
+func (s *Server) Stats() Stats {
 	n := &s.count
-	f := Figures{
+	f := Stats{
 		Connections: n.connections.Load(), Replaced: n.replaced.Load(), Pulls: n.pulls.Load(), Parked: n.parked.Load(), Changes: n.changes.Load(),
 		RowsPulled: n.rowsPulled.Load(), RowsPushed: n.rowsPushed.Load(), BytesRead: n.bytesRead.Load(), BytesWritten: n.bytesWritten.Load(),
 	}
@@ -90,7 +90,7 @@ const MaxDays = 36_500
 // Handler serves over HTTP, in JSON:
 //
 //	GET  /health   Health; status 503 where the server has failed
-//	GET  /stats    Figures, the tables' statistics, and what the process takes
+//	GET  /stats    Stats, the tables' statistics, and what the process takes
 //	POST /save     a checkpoint; with ?delta=true what changed since the last one
 //	POST /shrink   decay and deletion of rows; with ?days=2 as of so many, else of one
 //
@@ -112,10 +112,10 @@ func (s *Server) Handler(a Admin) http.Handler {
 	}))
 	mux.HandleFunc("GET /stats", d.read(func() (int, any) {
 		out := struct {
-			Service Figures       `json:"service"`
-			Tables  any           `json:"tables,omitempty"`
-			Process usage.Figures `json:"process"`
-		}{Service: s.Figures(), Process: usage.Read()}
+			Service Stats           `json:"service"`
+			Tables  any             `json:"tables,omitempty"`
+			Process usage.Resources `json:"process"`
+		}{Service: s.Stats(), Process: usage.Read()}
 		if a.Stats != nil && s.ready() != nil {
 			out.Tables = a.Stats()
 		}

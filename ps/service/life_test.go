@@ -46,7 +46,7 @@ func TestReplacement(t *testing.T) {
 	old.failed(typ, b, message.ReasonReplaced, "another process has connected as trainer 0")
 	b1.pulls(1, 1, 1)
 	b1.row(1, 0, 0, 0)
-	if n := w.server.Figures().Replaced; n < 1 {
+	if n := w.server.Stats().Replaced; n < 1 {
 		t.Errorf("%d replaced", n)
 	}
 	if !w.reported("server 0: trainer 0 has connected again", "session 0") || w.reported("has connected from") {

@@ -62,7 +62,7 @@ func TestServe(t *testing.T) {
 	if rates := w.engine.Rates(); !slices.Equal(rates, []float64{1}) {
 		t.Errorf("rates %v", rates)
 	}
-	f := w.server.Figures()
+	f := w.server.Stats()
 	if f.Connections != 1 || f.Pulls != 6 || f.Changes != 8 || f.RowsPulled != 2 || f.RowsPushed != 1 || f.BytesRead == 0 || f.BytesWritten == 0 {
 		t.Errorf("%+v", f)
 	}
@@ -143,8 +143,8 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("got %v, want %v", err, c.want)
 		}
 	}
-	if w.server.Figures().Connections != 0 {
-		t.Errorf("%+v", w.server.Figures())
+	if w.server.Stats().Connections != 0 {
+		t.Errorf("%+v", w.server.Stats())
 	}
 }
 
@@ -231,7 +231,7 @@ func TestParkedPulls(t *testing.T) {
 		!(second == message.TypeAck && h2.Number == 3 && first == message.TypeRows && h.Number == 2) {
 		t.Errorf("%s %d, %s %d", message.Name(first), h.Number, message.Name(second), h2.Number)
 	}
-	if f := w.server.Figures(); f.Parked != 2 || f.Pulls != 3 {
+	if f := w.server.Stats(); f.Parked != 2 || f.Pulls != 3 {
 		t.Errorf("%+v", f)
 	}
 }

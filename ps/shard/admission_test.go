@@ -140,13 +140,13 @@ func TestAdmissionByShare(t *testing.T) {
 
 func TestCalendar(t *testing.T) {
 	var c calendar
-	if n := c.unseen(rows.Figures{Last: 3}, 5); n != 0 {
+	if n := c.unseen(rows.Usage{Last: 3}, 5); n != 0 {
 		t.Errorf("unseen for %d days before any has passed", n)
 	}
 	c.pass(1, 10)
 	c.pass(3, 20)
 	for last, want := range map[uint16]int{5: 4, 9: 4, 10: 3, 19: 3, 20: 0, 30: 0} {
-		if got := c.unseen(rows.Figures{Last: last}, 30); got != want {
+		if got := c.unseen(rows.Usage{Last: last}, 30); got != want {
 			t.Errorf("touched in epoch %d: unseen for %d days, want %d", last, got, want)
 		}
 	}

@@ -40,16 +40,16 @@ const (
 
 // part is what one reader reads at a time.
 type part struct {
-	keys    []uint64
-	from    []int32
-	found   store.Rows
-	values  []float32
-	figures []rows.Figures
-	row     rows.Row // a view
-	only    bool     // read, and leave memory as it is
-	made    int
-	err     error
-	done    *sync.WaitGroup
+	keys   []uint64
+	from   []int32
+	found  store.Rows
+	values []float32
+	usage  []rows.Usage
+	row    rows.Row // a view
+	only   bool     // read, and leave memory as it is
+	made   int
+	err    error
+	done   *sync.WaitGroup
 }
 
 func (t *Table) takeTrip() *trip {
@@ -200,7 +200,7 @@ func (t *Table) readPart(p *part) (made int, err error) {
 	}
 	n, width := p.found.Len(), t.rows.Width()
 	p.values = slices.Grow(p.values[:0], n*width)[:n*width]
-	p.figures = slices.Grow(p.figures[:0], n)[:n]
+	p.usage = slices.Grow(p.usage[:0], n)[:n]
 	at := 0
 	for i, key := range p.keys {
 		p.from[i] = absent
@@ -214,14 +214,14 @@ func (t *Table) readPart(p *part) (made int, err error) {
 		}
 		t.view(&p.row, key, values)
 		t.age(&p.row, day, t.days.at(t.rows.Hash(key)))
-		p.figures[at] = rows.Figures{Last: t.rows.Epoch(), Touches: f.Touches + 1, Stored: true, Changed: t.unseen(f) > 0}
+		p.usage[at] = rows.Usage{Last: t.rows.Epoch(), Touches: f.Touches + 1, Stored: true, Changed: t.unseen(f) > 0}
 		p.from[i] = int32(at)
 		at++
 	}
 	if p.only || n == 0 {
 		return 0, nil
 	}
-	made, err = t.rows.Import(p.found.Keys, p.values, p.figures, false)
+	made, err = t.rows.Import(p.found.Keys, p.values, p.usage, false)
 	t.counts.both.Add(int64(made))
 	return made, err
 }

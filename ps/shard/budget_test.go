@@ -17,7 +17,7 @@ import (
 )
 
 // 50 million rows of width 16 with row-wise Adagrad need at most 88 bytes each, marks
-// and tiers included, where no store or delta needs figures.
+// and tiers included, where no store or delta needs Usage.
 func TestBytesOfManyRows(t *testing.T) {
 	c := rows.Config{Name: "t", Dim: 16, Rule: optim.NewRowWiseAdagrad(0.1)}
 	const n = 50_000_000
@@ -25,7 +25,7 @@ func TestBytesOfManyRows(t *testing.T) {
 	if each := float64(costOf(c, n)+marks) / n; each > 88 {
 		t.Errorf("%.2f bytes a row", each)
 	}
-	c.Figures = true
+	c.Usage = true
 	budget := int64(1) << 30
 	if rows := roomOf(c, budget); costOf(c, rows) > budget || costOf(c, rows+1) <= budget {
 		t.Errorf("%d rows for %d bytes", rows, budget)
@@ -35,7 +35,7 @@ func TestBytesOfManyRows(t *testing.T) {
 // Memory stays within its budget, as rows count it, whatever comes and goes.
 func TestBudget(t *testing.T) {
 	for _, width := range []int{1, 16, 33} {
-		c := Config{Rows: rows.Config{Name: "t", Dim: width, Rule: optim.NewRowWiseAdagrad(0.1), Figures: true}, Store: store.NewMemory(0)}
+		c := Config{Rows: rows.Config{Name: "t", Dim: width, Rule: optim.NewRowWiseAdagrad(0.1), Usage: true}, Store: store.NewMemory(0)}
 		c.MemoryBytes = costOf(c.Rows, 10_000)
 		tb := newTable(t, c)
 		r := rand.New(rand.NewPCG(1, uint64(width)))
@@ -248,7 +248,7 @@ func TestRoomWaits(t *testing.T) {
 		if !errors.Is(late, broken) {
 			t.Error(late)
 		}
-		if rows, most, waits := r.figures(); rows != 90 || most != 100 || waits != 4 {
+		if rows, most, waits := r.counts(); rows != 90 || most != 100 || waits != 4 {
 			t.Errorf("%d rows of %d, %d waits", rows, most, waits)
 		}
 	})

@@ -57,7 +57,7 @@ import (
 // Config says what a part of a table is. The zero value is not valid: Rows needs what
 // rows.Config says.
 type Config struct {
-	// Rows is the table in memory. Admit must be nil: see Admission. Figures is set
+	// Rows is the table in memory. Admit must be nil: see Admission. Usage is set
 	// where they are needed: with a Store, for Deltas and for a Shrink by days. With
 	// MemoryBytes, MaxRows is lowered to what it has room for.
 	Rows rows.Config
@@ -78,7 +78,7 @@ type Config struct {
 	Policy Policy
 	// Shrinker says what days do to rows; nil: nothing.
 	Shrinker Shrinker
-	// Deltas keeps what SaveDelta needs: figures, and deleted keys until Committed
+	// Deltas keeps what SaveDelta needs: the rows' Usage, and deleted keys until Committed
 	// (8 bytes each).
 	Deltas bool
 	// Readers is how many goroutines read the store; 0 means 8. Reads of an SSD
@@ -127,7 +127,7 @@ func (c *Config) Validate() error {
 func (c *Config) rowsConfig() rows.Config {
 	r := c.Rows
 	ages := c.Shrinker != nil && c.Shrinker.Days()
-	r.Figures = r.Figures || c.Store != nil || c.Deltas || ages
+	r.Usage = r.Usage || c.Store != nil || c.Deltas || ages
 	if r.MaxRows == 0 {
 		r.MaxRows = 1 << 28
 	}
@@ -168,7 +168,7 @@ func costOf(c rows.Config, n int) int64 {
 	for _, p := range c.Rule.Parts(c.Dim) {
 		array(4 * int64(p.Width) * int64(n))
 	}
-	if c.Figures {
+	if c.Usage {
 		array(4 * int64(n))
 	}
 	segments := int64(64)

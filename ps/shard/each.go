@@ -43,7 +43,7 @@ func (t *Table) eachInMemory(ctx context.Context, do func(keys []uint64, weights
 		err := ctx.Err()
 		if err == nil {
 			at, more, err = t.rows.WalkPiece(at, eachRows, func(p *rows.Piece) { last = p.Last }, func(r *rows.Row) rows.Verdict {
-				if !r.Figures.Stored {
+				if !r.Usage.Stored {
 					keys = append(keys, r.Key)
 					weights = append(weights, r.Weights...)
 				}

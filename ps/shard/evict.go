@@ -121,10 +121,10 @@ func (t *Table) choose(want int) error {
 		next, more, err := t.rows.WalkPiece(h.at, sampleRows,
 			func(p *rows.Piece) { barred = t.saving.bars(p.Last) },
 			func(r *rows.Row) rows.Verdict {
-				if !barred || !r.Figures.Changed {
+				if !barred || !r.Usage.Changed {
 					h.sample = append(h.sample, leaver{r.Key, t.cfg.Policy(r, t.rows.Epoch())})
 				}
-				r.Figures.Touches /= 2
+				r.Usage.Touches /= 2
 				return rows.Keep
 			})
 		if err != nil {
@@ -166,7 +166,7 @@ func (t *Table) writeOut() error {
 	}
 	return errors.Join(err, t.rows.Visit(h.keys, func(i int, r *rows.Row) rows.Verdict {
 		if h.fates[i] == written {
-			h.fates[i], r.Figures.Changed = stays, true
+			h.fates[i], r.Usage.Changed = stays, true
 		}
 		return rows.Keep
 	}))
@@ -183,7 +183,7 @@ func (t *Table) copyOut() error {
 	h.data = slices.Grow(h.data[:0], n*size)[:n*size]
 	clear(h.fates)
 	err := t.rows.Visit(h.keys, func(i int, r *rows.Row) rows.Verdict {
-		if !r.Figures.Changed {
+		if !r.Usage.Changed {
 			h.fates[i] = clean
 			return rows.Keep
 		}
@@ -191,12 +191,12 @@ func (t *Table) copyOut() error {
 		if t.saving.bars(hash) {
 			return rows.Keep
 		}
-		h.fates[i], h.old[i], h.last[i] = written, -1, r.Figures.Last
-		if r.Figures.Stored {
+		h.fates[i], h.old[i], h.last[i] = written, -1, r.Usage.Last
+		if r.Usage.Stored {
 			h.old[i] = int32(size)
 		}
 		putImage(h.data[i*size:][:size], r, t.days.at(hash))
-		r.Figures.Changed = false
+		r.Usage.Changed = false
 		return rows.Keep
 	})
 	h.images.Reset()
@@ -235,20 +235,20 @@ func (t *Table) dropOut() (dropped int, err error) {
 			if fate == stays {
 				return rows.Keep
 			}
-			if fate == written && h.last[lo+i] != r.Figures.Last {
+			if fate == written && h.last[lo+i] != r.Usage.Last {
 				// It was touched meanwhile: where it was only pulled, its image is
 				// right but for the epoch.
-				r.Figures.Changed = r.Figures.Changed || days
+				r.Usage.Changed = r.Usage.Changed || days
 				t.staysStored(r)
 				return rows.Keep
 			}
-			if r.Figures.Changed {
+			if r.Usage.Changed {
 				if fate == written {
 					t.staysStored(r)
 				}
 				return rows.Keep
 			}
-			if r.Figures.Stored {
+			if r.Usage.Stored {
 				t.counts.both.Add(-1)
 			}
 			dropped++
@@ -261,8 +261,8 @@ func (t *Table) dropOut() (dropped int, err error) {
 
 // staysStored marks a row that stays in memory and of which the store has an image now.
 func (t *Table) staysStored(r *rows.Row) {
-	if !r.Figures.Stored {
-		r.Figures.Stored = true
+	if !r.Usage.Stored {
+		r.Usage.Stored = true
 		t.counts.both.Add(1)
 	}
 }

@@ -62,8 +62,8 @@ func (w *writer) begin(k kind, first, last uint64, marks []rows.Mark) {
 	w.buf, w.n = b, 0
 }
 
-// add appends a row to the piece, with figures f.
-func (w *writer) add(r *rows.Row, f rows.Figures) {
+// add appends a row to the piece, with its usage f.
+func (w *writer) add(r *rows.Row, f rows.Usage) {
 	le := binary.LittleEndian
 	b := le.AppendUint64(w.buf, r.Key)
 	b = le.AppendUint16(b, f.Last)

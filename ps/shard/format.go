@@ -182,11 +182,11 @@ func (p *piece) key(i int) uint64 {
 	return binary.LittleEndian.Uint64(p.body[i*len(p.body)/p.n:])
 }
 
-// row reads row i: its figures, and its values.
-func (p *piece) row(i int, values []float32) rows.Figures {
+// row reads row i: its usage, and its values.
+func (p *piece) row(i int, values []float32) rows.Usage {
 	b := p.body[i*len(p.body)/p.n:]
 	getFloats(values, b[rowHead:])
-	return rows.Figures{Last: binary.LittleEndian.Uint16(b[8:]), Touches: binary.LittleEndian.Uint16(b[10:])}
+	return rows.Usage{Last: binary.LittleEndian.Uint16(b[8:]), Touches: binary.LittleEndian.Uint16(b[10:])}
 }
 
 // rowBytes is how long a row or key is in a piece of a kind.

@@ -32,8 +32,8 @@ func write(t testing.TB, s section) string {
 		must(t, w.flush())
 	} else {
 		w.begin(rowsPiece, 0, 99, []rows.Mark{{Session: 0, Seq: 4}, {Session: 1023, Seq: math.MaxUint64}})
-		w.add(&rows.Row{Key: 7, Weights: []float32{1, -2}, State: [][]float32{{3}}}, rows.Figures{Last: 5, Touches: 6, Changed: true})
-		w.add(&rows.Row{Key: 8, Weights: []float32{float32(math.NaN()), 0}, State: [][]float32{{-0.5}}}, rows.Figures{})
+		w.add(&rows.Row{Key: 7, Weights: []float32{1, -2}, State: [][]float32{{3}}}, rows.Usage{Last: 5, Touches: 6, Changed: true})
+		w.add(&rows.Row{Key: 8, Weights: []float32{float32(math.NaN()), 0}, State: [][]float32{{-0.5}}}, rows.Usage{})
 		must(t, w.flush())
 		w.begin(rowsPiece, 100, math.MaxUint64, nil)
 		must(t, w.flush())
@@ -55,10 +55,10 @@ func TestPieces(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	values := make([]float32, 3)
-	if f := p.row(0, values); p.key(0) != 7 || f != (rows.Figures{Last: 5, Touches: 6}) || !slices.Equal(values, []float32{1, -2, 3}) {
+	if f := p.row(0, values); p.key(0) != 7 || f != (rows.Usage{Last: 5, Touches: 6}) || !slices.Equal(values, []float32{1, -2, 3}) {
 		t.Errorf("row 0: key %d, %v, %v", p.key(0), f, values)
 	}
-	if f := p.row(1, values); p.key(1) != 8 || f != (rows.Figures{}) || values[0] == values[0] || values[2] != -0.5 {
+	if f := p.row(1, values); p.key(1) != 8 || f != (rows.Usage{}) || values[0] == values[0] || values[2] != -0.5 {
 		t.Errorf("row 1: key %d, %v, %v", p.key(1), f, values)
 	}
 	if p, err = r.next(); err != nil || p.n != 0 || p.first != 100 || len(p.marks) != 0 {
@@ -143,12 +143,12 @@ func FuzzReader(f *testing.F) {
 func FuzzImage(f *testing.F) {
 	tb := newTable(f, small(nil))
 	b := make([]byte, tb.imageBytes())
-	putImage(b, &rows.Row{Weights: []float32{1, 2, 3}, State: [][]float32{{4}}, Figures: rows.Figures{Last: 9, Touches: 8}}, 77)
+	putImage(b, &rows.Row{Weights: []float32{1, 2, 3}, State: [][]float32{{4}}, Usage: rows.Usage{Last: 9, Touches: 8}}, 77)
 	f.Add(b)
 	f.Add(b[1:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		values := make([]float32, tb.rows.Width())
-		figures, day, err := tb.readImage(1, b, values)
+		usage, day, err := tb.readImage(1, b, values)
 		if (err == nil) != (len(b) == tb.imageBytes()) {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func FuzzImage(f *testing.F) {
 		}
 		var r rows.Row
 		tb.view(&r, 1, values)
-		r.Figures = figures
+		r.Usage = usage
 		again := make([]byte, len(b))
 		if putImage(again, &r, day); !bytes.Equal(b, again) {
 			t.Fatalf("%x was read, %x written", b, again)

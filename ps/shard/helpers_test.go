@@ -39,7 +39,7 @@ const dim = 3
 func small(s store.Store) Config {
 	c := Config{Rows: rows.Config{Name: "ads", Dim: dim, Rule: adder{}, Init: rows.Uniform(1), MaxRows: 1 << 16}, Number: 7, Store: s, Deltas: true}
 	if s != nil {
-		c.Rows.Figures = true
+		c.Rows.Usage = true
 		c.MemoryBytes = costOf(c.Rows, leastRows)
 	}
 	return c
@@ -215,10 +215,10 @@ func tiers(t *testing.T, tb *Table) {
 		var err error
 		at, more, err = tb.rows.Walk(at, 1000, func(r *rows.Row) rows.Verdict {
 			n++
-			if have[r.Key] != r.Figures.Stored {
-				t.Fatalf("key %d: stored %t, says %t", r.Key, have[r.Key], r.Figures.Stored)
+			if have[r.Key] != r.Usage.Stored {
+				t.Fatalf("key %d: stored %t, says %t", r.Key, have[r.Key], r.Usage.Stored)
 			}
-			if r.Figures.Stored {
+			if r.Usage.Stored {
 				both++
 			}
 			return rows.Keep
@@ -228,7 +228,7 @@ func tiers(t *testing.T, tb *Table) {
 	if s := tb.Stats(); s.MemoryRows != n || s.StoreRows != int64(len(have)-both) || n > s.MostRows {
 		t.Fatalf("%d rows in memory, %d in the store alone, %d at most; the table says %+v", n, len(have)-both, s.MostRows, s)
 	}
-	if in, _, _ := tb.room.figures(); in != n {
+	if in, _, _ := tb.room.counts(); in != n {
 		t.Fatalf("room counts %d rows, memory has %d", in, n)
 	}
 	if b := tb.Stats().Memory.Resident(); countsPages && int64(b) > tb.cfg.MemoryBytes {

@@ -23,8 +23,8 @@ func (t *Table) imageBytes() int { return imageHead + 4*t.rows.Width() }
 
 // putImage writes a row's image to b, which has its length.
 func putImage(b []byte, r *rows.Row, day uint32) {
-	binary.LittleEndian.PutUint16(b, r.Figures.Last)
-	binary.LittleEndian.PutUint16(b[2:], r.Figures.Touches)
+	binary.LittleEndian.PutUint16(b, r.Usage.Last)
+	binary.LittleEndian.PutUint16(b[2:], r.Usage.Touches)
 	binary.LittleEndian.PutUint32(b[4:], day)
 	b = putFloats(b[imageHead:], r.Weights)
 	for _, part := range r.State {
@@ -47,13 +47,13 @@ func getFloats(values []float32, b []byte) {
 	}
 }
 
-// readImage reads an image: its values, as Export lays them out, its figures and its
+// readImage reads an image: its values, as Export lays them out, its usage and its
 // day.
-func (t *Table) readImage(key uint64, b []byte, values []float32) (f rows.Figures, day uint32, err error) {
+func (t *Table) readImage(key uint64, b []byte, values []float32) (f rows.Usage, day uint32, err error) {
 	if len(b) != t.imageBytes() {
 		return f, 0, fmt.Errorf("key %d of table %d in the store has %d bytes, want %d: it was not written by this table", key, t.cfg.Number, len(b), t.imageBytes())
 	}
 	getFloats(values, b[imageHead:])
-	f = rows.Figures{Last: binary.LittleEndian.Uint16(b), Touches: binary.LittleEndian.Uint16(b[2:])}
+	f = rows.Usage{Last: binary.LittleEndian.Uint16(b), Touches: binary.LittleEndian.Uint16(b[2:])}
 	return f, binary.LittleEndian.Uint32(b[4:]), nil
 }

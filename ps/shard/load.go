@@ -50,13 +50,13 @@ type loader struct {
 	pieces []heldPiece
 
 	// Of the rows on their way.
-	keys    []uint64
-	values  []float32
-	figures []rows.Figures
-	in      []bool
-	cold    []uint64
-	found   store.Rows
-	row     rows.Row
+	keys   []uint64
+	values []float32
+	usage  []rows.Usage
+	in     []bool
+	cold   []uint64
+	found  store.Rows
+	row    rows.Row
 }
 
 func (l *loader) load(ctx context.Context, dir string) error {
@@ -178,7 +178,7 @@ func (l *loader) ageAll(from, to uint32) error {
 // apply loads a piece.
 func (l *loader) apply(p *piece, name section) error {
 	t := l.t
-	l.keys, l.values, l.figures = l.keys[:0], l.values[:0], l.figures[:0]
+	l.keys, l.values, l.usage = l.keys[:0], l.values[:0], l.usage[:0]
 	width := t.rows.Width()
 	for i := range p.n {
 		key := p.key(i)
@@ -196,7 +196,7 @@ func (l *loader) apply(p *piece, name section) error {
 		t.age(&l.row, l.h.Day, t.days.day)
 		f.Last += l.later // it stays as old as it was
 		f.Changed = true
-		l.figures = append(l.figures, f)
+		l.usage = append(l.usage, f)
 	}
 	if name == deletedSection {
 		l.out.Deleted += int64(len(l.keys))
@@ -204,12 +204,12 @@ func (l *loader) apply(p *piece, name section) error {
 	}
 	l.out.Rows += int64(len(l.keys))
 	if t.store == nil {
-		_, err := t.rows.Import(l.keys, l.values, l.figures, true)
+		_, err := t.rows.Import(l.keys, l.values, l.usage, true)
 		return err
 	}
 	for lo := 0; lo < len(l.keys); lo += t.chunk {
 		hi := min(len(l.keys), lo+t.chunk)
-		if err := l.put(l.keys[lo:hi], l.values[lo*width:hi*width], l.figures[lo:hi]); err != nil {
+		if err := l.put(l.keys[lo:hi], l.values[lo*width:hi*width], l.usage[lo:hi]); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (l *loader) apply(p *piece, name section) error {
 }
 
 // put writes rows to memory, in place of those that memory or the store has.
-func (l *loader) put(keys []uint64, values []float32, figures []rows.Figures) error {
+func (l *loader) put(keys []uint64, values []float32, usage []rows.Usage) error {
 	t := l.t
 	if err := t.room.take(len(keys)); err != nil {
 		return err
@@ -226,15 +226,15 @@ func (l *loader) put(keys []uint64, values []float32, figures []rows.Figures) er
 	defer t.gate.RUnlock()
 	l.in = append(l.in[:0], make([]bool, len(keys))...)
 	err := t.rows.Visit(keys, func(i int, r *rows.Row) rows.Verdict {
-		l.in[i], figures[i].Stored = true, r.Figures.Stored
+		l.in[i], usage[i].Stored = true, r.Usage.Stored
 		return rows.Keep
 	})
 	if err == nil {
-		err = l.findStored(keys, figures)
+		err = l.findStored(keys, usage)
 	}
 	fresh := len(l.cold)
 	if err == nil {
-		_, err = t.rows.Import(keys, values, figures, true)
+		_, err = t.rows.Import(keys, values, usage, true)
 	}
 	if err == nil {
 		t.room.give(len(keys) - fresh)
@@ -244,7 +244,7 @@ func (l *loader) put(keys []uint64, values []float32, figures []rows.Figures) er
 
 // findStored marks those of the keys that are not in memory and are in the store. cold
 // are then all that are not in memory.
-func (l *loader) findStored(keys []uint64, figures []rows.Figures) error {
+func (l *loader) findStored(keys []uint64, usage []rows.Usage) error {
 	t := l.t
 	l.cold = l.cold[:0]
 	for i, key := range keys {
@@ -261,7 +261,7 @@ func (l *loader) findStored(keys []uint64, figures []rows.Figures) error {
 	}
 	for i, key := range keys {
 		if _, ok := slices.BinarySearch(l.found.Keys, key); ok && !l.in[i] {
-			figures[i].Stored = true
+			usage[i].Stored = true
 			t.counts.both.Add(1)
 		}
 	}
@@ -286,7 +286,7 @@ func (l *loader) remove() error {
 	}
 	dropped := 0
 	err := t.rows.Visit(keys, func(_ int, r *rows.Row) rows.Verdict {
-		if r.Figures.Stored {
+		if r.Usage.Stored {
 			t.counts.both.Add(-1)
 		}
 		dropped++

@@ -17,11 +17,11 @@ type Policy func(r *rows.Row, now uint16) float64
 // ByUse is worth how often the row was pulled, each round of the eviction halving
 // that; of equal rows the one touched last is worth more.
 func ByUse(r *rows.Row, now uint16) float64 {
-	return float64(r.Figures.Touches) + 1/float64(1+r.Figures.Age(now))
+	return float64(r.Usage.Touches) + 1/float64(1+r.Usage.Age(now))
 }
 
 // ByAge is worth how recently the row was touched.
-func ByAge(r *rows.Row, now uint16) float64 { return -float64(r.Figures.Age(now)) }
+func ByAge(r *rows.Row, now uint16) float64 { return -float64(r.Usage.Age(now)) }
 
 // coldWorth is above all scores, and leaves them bits for their order.
 const coldWorth = 1 << 40
@@ -30,7 +30,7 @@ const coldWorth = 1 << 40
 // for some days, leave before all others.
 func ByScore(c Clicks) Policy {
 	return func(r *rows.Row, _ uint16) float64 {
-		f := optim.FiguresOf(r.State[c.Part], 0)
+		f := optim.ClickStatsOf(r.State[c.Part], 0)
 		score := float64(c.Policy.Score(f))
 		if c.Policy.Cold(f) {
 			return score - coldWorth
@@ -47,7 +47,7 @@ type Shrinker interface {
 	// Deletes says whether a row, aged, goes. unseen is the days since it was
 	// pulled or pushed, where Days says true.
 	Deletes(r *rows.Row, unseen int) bool
-	// Days says whether Deletes looks at unseen. Then rows need figures.
+	// Days says whether Deletes looks at unseen. Then rows keep their Usage.
 	Days() bool
 }
 
@@ -55,28 +55,28 @@ type Shrinker interface {
 // and by days without a push.
 type Clicks struct {
 	Policy optim.ClickPolicy
-	Part   int // of the state: the part with optim's Figures
+	Part   int // of the state: the part with optim.ClickStats
 }
 
 // NewClicks is the Shrinker of a rule with rows of dim weights.
 func NewClicks(rule *optim.ClickRows, dim int) (Clicks, error) {
 	for i, p := range rule.Parts(dim) {
-		if p.Name == "figures" && p.Width == optim.FigureCount {
+		if p.Name == "clicks" && p.Width == optim.ClickStatsLen {
 			return Clicks{rule.Policy, i}, nil
 		}
 	}
-	return Clicks{}, errors.New("shard: the rule's rows have no figures of clicks")
+	return Clicks{}, errors.New("shard: the rule's rows have no statistics of clicks")
 }
 
 // Age is Shrinker's.
 func (c Clicks) Age(r *rows.Row, days int) {
 	part := r.State[c.Part]
-	c.Policy.Age(optim.FiguresOf(part, 0), days).Put(part, 0)
+	c.Policy.Age(optim.ClickStatsOf(part, 0), days).Put(part, 0)
 }
 
 // Deletes is Shrinker's.
 func (c Clicks) Deletes(r *rows.Row, _ int) bool {
-	return c.Policy.Deletes(optim.FiguresOf(r.State[c.Part], 0))
+	return c.Policy.Deletes(optim.ClickStatsOf(r.State[c.Part], 0))
 }
 
 // Days is Shrinker's.
@@ -125,13 +125,13 @@ func (c *calendar) pass(days int, epoch uint64) {
 	c.day += uint32(days)
 	c.borders = append(c.borders, border{epoch, c.day})
 	for len(c.borders) > 1 && epoch-c.borders[1].Epoch > 1<<16 {
-		c.borders = c.borders[1:] // figures cannot tell these epochs apart any more
+		c.borders = c.borders[1:] // usage cannot tell these epochs apart any more
 	}
 }
 
 // unseen is how many days ago a row was touched. Epochs are told apart up to 65536 of
 // them ago: a row untouched for longer may seem younger.
-func (c *calendar) unseen(f rows.Figures, clock uint64) int {
+func (c *calendar) unseen(f rows.Usage, clock uint64) int {
 	last := clock - min(clock, uint64(f.Age(uint16(clock))))
 	for i := len(c.borders) - 1; i >= 0; i-- {
 		if c.borders[i].Epoch <= last {

@@ -121,8 +121,8 @@ func (r *room) end(err error) {
 	r.tell()
 }
 
-// figures are what room has now.
-func (r *room) figures() (rows, most int, waits int64) {
+// counts are what room has now.
+func (r *room) counts() (rows, most int, waits int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.rows, r.most, r.waits

@@ -44,7 +44,7 @@ func (t *Table) Save(ctx context.Context, dir string) (Saved, error) {
 
 // SaveDelta is Save of what was pulled, pushed and deleted since the epoch of an
 // earlier checkpoint, which it is to be loaded after. It reads both tiers once all the
-// same, and writes little. It needs figures: see Config.Deltas.
+// same, and writes little. It needs rows' Usage: see Config.Deltas.
 func (t *Table) SaveDelta(ctx context.Context, dir string, since uint64) (Saved, error) {
 	return t.save(ctx, dir, header{Delta: true, Since: since})
 }
@@ -148,13 +148,13 @@ func (t *Table) endWalk() {
 
 // has says whether a row belongs into the checkpoint. Eviction begins epochs while it
 // is being written: a row may be touched in a later one than the checkpoint's.
-func (s *saving) has(f rows.Figures) bool {
+func (s *saving) has(f rows.Usage) bool {
 	now := s.t.rows.Epoch()
 	return !s.h.Delta || f.Age(now) <= int(now-uint16(s.h.Since))
 }
 
-// figures are a row's as of the checkpoint's epoch.
-func (s *saving) figures(f rows.Figures) rows.Figures {
+// usage is a row's as of the checkpoint's epoch.
+func (s *saving) usage(f rows.Usage) rows.Usage {
 	if later := f.Last - uint16(s.h.Epoch); later < 1<<15 {
 		f.Last = uint16(s.h.Epoch)
 	}
@@ -204,8 +204,8 @@ func (s *saving) memory() error {
 				last = p.Last
 				w.begin(rowsPiece, p.First, p.Last, p.Marks)
 			}, func(r *rows.Row) rows.Verdict {
-				if s.has(r.Figures) {
-					w.add(r, s.figures(r.Figures))
+				if s.has(r.Usage) {
+					w.add(r, s.usage(r.Usage))
 				}
 				return rows.Keep
 			})
@@ -241,7 +241,7 @@ func (s *saving) store() error {
 			}
 			t.view(&row, key, values)
 			t.age(&row, day, s.h.Day)
-			w.add(&row, s.figures(f))
+			w.add(&row, s.usage(f))
 			if w.n < most {
 				return nil
 			}

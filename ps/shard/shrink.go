@@ -124,8 +124,8 @@ func (t *Table) shrinkPiece(at rows.Cursor, days int, out *Shrunk) (next rows.Cu
 		t.cfg.Shrinker.Age(r, days)
 		switch {
 		case !t.deletes(r):
-			r.Figures.Changed = r.Figures.Changed || r.Figures.Stored && t.cfg.Shrinker.Days()
-		case r.Figures.Stored:
+			r.Usage.Changed = r.Usage.Changed || r.Usage.Stored && t.cfg.Shrinker.Days()
+		case r.Usage.Stored:
 			stored = append(stored, r.Key)
 		default:
 			dead = append(dead, r.Key)
@@ -147,11 +147,11 @@ func (t *Table) shrinkPiece(at rows.Cursor, days int, out *Shrunk) (next rows.Cu
 	return next, more, err
 }
 
-// unseen is how many days ago a row with these figures was touched, 0 where the
+// unseen is how many days ago a row with this usage was touched, 0 where the
 // Shrinker does not ask. A row that is brought in after some days, or is in memory
 // when another begins, is marked as changed: otherwise it could leave again and be as
 // old in the store as before.
-func (t *Table) unseen(f rows.Figures) int {
+func (t *Table) unseen(f rows.Usage) int {
 	if t.cfg.Shrinker == nil || !t.cfg.Shrinker.Days() {
 		return 0
 	}
@@ -160,7 +160,7 @@ func (t *Table) unseen(f rows.Figures) int {
 
 // deletes says whether a row that is aged goes.
 func (t *Table) deletes(r *rows.Row) bool {
-	return t.cfg.Shrinker.Deletes(r, t.unseen(r.Figures))
+	return t.cfg.Shrinker.Deletes(r, t.unseen(r.Usage))
 }
 
 // deleteBoth deletes rows from the store and from memory, but for those that a pull or
@@ -176,7 +176,7 @@ func (t *Table) deleteBoth(keys, dead []uint64) ([]uint64, error) {
 			dead = append(dead, r.Key)
 			return rows.Drop
 		}
-		r.Figures.Stored, r.Figures.Changed = false, true
+		r.Usage.Stored, r.Usage.Changed = false, true
 		return rows.Keep
 	})
 	return dead, err
@@ -221,7 +221,7 @@ func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []b
 		return false, err
 	}
 	t.view(row, key, values)
-	row.Figures = f
+	row.Usage = f
 	t.age(row, day, t.days.day)
 	return t.deletes(row), nil
 }

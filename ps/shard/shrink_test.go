@@ -75,8 +75,8 @@ func (w *clickTwin) shrink(t *testing.T, days int) {
 	t.Helper()
 	gone := int64(0)
 	maps.DeleteFunc(w.rows, func(_ uint64, row []float32) bool {
-		f := optim.FiguresOf(row[dim+1:], 0)
-		if f == (optim.Figures{}) {
+		f := optim.ClickStatsOf(row[dim+1:], 0)
+		if f == (optim.ClickStats{}) {
 			return true // it was only looked at
 		}
 		f = w.rule.Policy.Age(f, days)
@@ -224,9 +224,9 @@ func TestGraves(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	often := &rows.Row{Figures: rows.Figures{Last: 3, Touches: 9}}
-	lately := &rows.Row{Figures: rows.Figures{Last: 7, Touches: 2}}
-	early := &rows.Row{Figures: rows.Figures{Last: 1, Touches: 2}}
+	often := &rows.Row{Usage: rows.Usage{Last: 3, Touches: 9}}
+	lately := &rows.Row{Usage: rows.Usage{Last: 7, Touches: 2}}
+	early := &rows.Row{Usage: rows.Usage{Last: 1, Touches: 2}}
 	if !(ByUse(often, 8) > ByUse(lately, 8) && ByUse(lately, 8) > ByUse(early, 8)) {
 		t.Error("ByUse")
 	}

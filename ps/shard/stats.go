@@ -13,9 +13,9 @@ type counts struct {
 	both                                            atomic.Int64 // rows in memory of which the store has an image
 }
 
-// Stats are figures of a table, each of its own moment.
+// Stats are those of a table, each of its own moment.
 type Stats struct {
-	// Memory are the figures of the rows in memory, Resident among them. Its Denied
+	// Memory is of the rows in memory, Resident among them. Its Denied
 	// and Dropped count keys without a row that Admission did not admit: pulls of a
 	// table without a store, and gradients.
 	Memory rows.Stats
@@ -36,7 +36,7 @@ type Stats struct {
 	Waits int64
 }
 
-// Stats returns the table's figures. Its cost is that of some 100 locks.
+// Stats returns the table's statistics. Its cost is that of some 100 locks.
 func (t *Table) Stats() Stats {
 	c := &t.counts
 	s := Stats{
@@ -48,7 +48,7 @@ func (t *Table) Stats() Stats {
 	if t.store != nil {
 		has := t.store.Table(t.cfg.Number)
 		s.StoreRows, s.StoreBytes = has.Rows-c.both.Load(), has.Bytes
-		_, _, s.Waits = t.room.figures()
+		_, _, s.Waits = t.room.counts()
 	}
 	return s
 }

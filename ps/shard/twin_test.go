@@ -306,7 +306,7 @@ func BenchmarkShard(b *testing.B) {
 			}
 			must(b, err)
 			defer func() { must(b, s.Close()) }()
-			c := Config{Rows: rows.Config{Name: "b", Dim: 16, Rule: rowWise(), Figures: true}, Store: s}
+			c := Config{Rows: rows.Config{Name: "b", Dim: 16, Rule: rowWise(), Usage: true}, Store: s}
 			c.MemoryBytes = costOf(c.Rows, n/part+n/part/4)
 			tb, err := New(c)
 			must(b, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/wal"
 )
 
-// Stats are figures of a server at one time, each part's at its own.
+// Stats are those of a server at one time, each part's at its own.
 type Stats struct {
 	Index    int           `json:"index"`
 	Servers  int           `json:"servers"`
@@ -49,7 +49,7 @@ type SessionInfo struct {
 	Keys   int64  `json:"keys"`
 }
 
-// Stats returns the server's figures. After Close it has none of tables.
+// Stats returns the server's statistics. After Close it has none of tables.
 func (e *Engine) Stats() Stats {
 	s := Stats{Index: e.cfg.Index, Servers: e.cfg.Servers, Mode: e.cfg.Mode, Rate: math.Float64frombits(e.rate.Load()), Saved: e.newest.Load()}
 	c := e.clocks

@@ -228,9 +228,9 @@ func (p *serverProcess) removeDir() error {
 
 // serverFigures are what a server says of itself.
 type serverFigures struct {
-	Service service.Figures `json:"service"`
+	Service service.Stats   `json:"service"`
 	Tables  tables.Stats    `json:"tables"`
-	Process usage.Figures   `json:"process"`
+	Process usage.Resources `json:"process"`
 }
 
 // table is the only one's.

@@ -1,8 +1,8 @@
 package optim
 
-// Figures are what a click table knows of a row besides its weights: the part
-// "figures" of the row's state, in this order.
-type Figures struct {
+// ClickStats are what a click table knows of a row besides its weights: the part
+// "clicks" of the row's state, in this order.
+type ClickStats struct {
 	// Show and Click are how often the row was part of a sample that was shown
 	// and clicked, faded by every day that has passed.
 	Show, Click float32
@@ -13,22 +13,22 @@ type Figures struct {
 	Delta float32
 }
 
-// FigureCount is how many values Figures have in a row's state.
-const FigureCount = 4
+// ClickStatsLen is how many values ClickStats has in a row's state.
+const ClickStatsLen = 4
 
-// FiguresOf returns the figures of a row, from the part of all rows' [rows, 4].
-func FiguresOf(part []float32, row int32) Figures {
-	f := (*[FigureCount]float32)(part[int(row)*FigureCount:])
-	return Figures{Show: f[0], Click: f[1], Unseen: f[2], Delta: f[3]}
+// ClickStatsOf returns the statistics of a row, from the part of all rows' [rows, 4].
+func ClickStatsOf(part []float32, row int32) ClickStats {
+	f := (*[ClickStatsLen]float32)(part[int(row)*ClickStatsLen:])
+	return ClickStats{Show: f[0], Click: f[1], Unseen: f[2], Delta: f[3]}
 }
 
-// Put writes the figures of a row.
-func (f Figures) Put(part []float32, row int32) {
-	*(*[FigureCount]float32)(part[int(row)*FigureCount:]) = [FigureCount]float32{f.Show, f.Click, f.Unseen, f.Delta}
+// Put writes the statistics of a row.
+func (f ClickStats) Put(part []float32, row int32) {
+	*(*[ClickStatsLen]float32)(part[int(row)*ClickStatsLen:]) = [ClickStatsLen]float32{f.Show, f.Click, f.Unseen, f.Delta}
 }
 
 // ClickPolicy decides which rows of a click table are worth their memory. Its
-// methods are pure functions of a row's figures and of the days that they are
+// methods are pure functions of a row's statistics and of the days that they are
 // given. [NewClickPolicy] gives the usual settings; in the zero value all rows
 // have score 0 and all limits are 0, so that Validate refuses it.
 type ClickPolicy struct {
@@ -69,23 +69,23 @@ func (p ClickPolicy) faults() (f faults) {
 }
 
 // Score is what a row is worth: (Show-Click)*p.NoClick + Click*p.Click.
-func (p ClickPolicy) Score(f Figures) float32 { return p.worth(f.Show, f.Click) }
+func (p ClickPolicy) Score(f ClickStats) float32 { return p.worth(f.Show, f.Click) }
 
 func (p ClickPolicy) worth(show, click float32) float32 {
 	return float32((show-click)*float32(p.NoClick)) + float32(click*float32(p.Click))
 }
 
-// Seen is the figures after samples of today showed and clicked the row.
-func (p ClickPolicy) Seen(f Figures, show, click float32) Figures {
-	return Figures{Show: f.Show + show, Click: f.Click + click, Delta: f.Delta + p.worth(show, click)}
+// Seen is the statistics after samples of today showed and clicked the row.
+func (p ClickPolicy) Seen(f ClickStats, show, click float32) ClickStats {
+	return ClickStats{Show: f.Show + show, Click: f.Click + click, Delta: f.Delta + p.worth(show, click)}
 }
 
 // Extends reports whether a row is worth an extension.
-func (p ClickPolicy) Extends(f Figures) bool { return p.Score(f) >= float32(p.ExtendAt) }
+func (p ClickPolicy) Extends(f ClickStats) bool { return p.Score(f) >= float32(p.ExtendAt) }
 
-// Age is the figures after days more have passed, 0 or more: what the daily
+// Age is the statistics after days more have passed, 0 or more: what the daily
 // shrinking does to rows that it keeps.
-func (p ClickPolicy) Age(f Figures, days int) Figures {
+func (p ClickPolicy) Age(f ClickStats, days int) ClickStats {
 	left := float32(power(p.Decay, uint64(max(0, days))))
 	f.Show *= left
 	f.Click *= left
@@ -94,15 +94,15 @@ func (p ClickPolicy) Age(f Figures, days int) Figures {
 }
 
 // Deletes reports whether a row, aged, is to be deleted: by score or by age.
-func (p ClickPolicy) Deletes(f Figures) bool {
+func (p ClickPolicy) Deletes(f ClickStats) bool {
 	return p.Score(f) < float32(p.DeleteBelow) || f.Unseen > float32(p.DeleteAfter)
 }
 
 // Cold reports whether a row may leave memory for slower storage.
-func (p ClickPolicy) Cold(f Figures) bool { return f.Unseen >= float32(p.ColdAfter) && f.Unseen > 0 }
+func (p ClickPolicy) Cold(f ClickStats) bool { return f.Unseen >= float32(p.ColdAfter) && f.Unseen > 0 }
 
-// Based is the figures after the row was saved in a base.
-func (f Figures) Based() Figures {
+// Based is the statistics after the row was saved in a base.
+func (f ClickStats) Based() ClickStats {
 	f.Delta = 0
 	return f
 }
