@@ -23,7 +23,7 @@ import (
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
-var update = flag.Bool("update", false, "write testdata/passage.txt anew, to be read in review")
+var update = flag.Bool("update", false, "write testdata/passage.txt and loss.txt anew, to be read in review")
 
 // The passage of a step's gradients from backward to the update, as each stage sees it on rank 0 of two: the text to read
 // to learn what follows what, and the test that it does.
@@ -32,7 +32,6 @@ var update = flag.Bool("update", false, "write testdata/passage.txt anew, to be 
 // every time.
 func TestPassageOfGradients(t *testing.T) {
 	leakcheck.Check(t)
-	const golden = "testdata/passage.txt"
 	var got bytes.Buffer
 	for _, cfg := range []distopt.Config{
 		{Plan: distopt.PlanFixed, BucketBytes: 200},
@@ -41,17 +40,23 @@ func TestPassageOfGradients(t *testing.T) {
 	} {
 		got.Write(passage(t, cfg))
 	}
+	compareGolden(t, "testdata/passage.txt", got.Bytes())
+}
+
+// compareGolden compares a text with the one in a file, which -update writes anew.
+func compareGolden(t *testing.T, path string, got []byte) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden)
+	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("the passage is another now; if it is meant to be, go test -run Passage -update . and read the difference:\n%s", &got)
+	if !bytes.Equal(got, want) {
+		t.Errorf("the passage is another now; if it is meant to be, go test -run %s -update . and read the difference:\n%s", t.Name(), got)
 	}
 }
 
@@ -78,56 +83,78 @@ func passage(t *testing.T, cfg distopt.Config) []byte {
 	return lines.text.Bytes()
 }
 
-// oneStep trains two layers for one step.
+// oneStep trains for one step.
 func oneStep(mesh transport.Mesh, cfg distopt.Config, tell *story) error {
 	group, err := collective.New(mesh, collective.Config{Algorithm: collective.Ring})
 	if err != nil {
 		return err
 	}
 	defer group.Close()
+	n, err := newTwoLayers(group, cfg, &toldSGD{optim.SGD{LR: 0.1}, tell}, func(inner sums.Reducer) sums.Reducer { return &toldReducer{inner, tell, nil} })
+	if err != nil {
+		return err
+	}
+	defer n.reducer.Close()
+	if err := n.opt.Broadcast(); err != nil {
+		return err
+	}
+	tell.begin("%s, plan %s; buckets: %d; messages are group/operation/part", cmp.Or(cfg.Strategy, distopt.FP32), cfg.Plan, len(n.opt.Plan()))
+	n.backward(func(s nn.Slot) {
+		tell.line("nn", "the gradient of %s is final: %d values at %d", s.Name, s.Len, s.Offset)
+	})
+	tell.line("nn", "backward has ended; Step is called")
+	if err := n.opt.Step(); err != nil {
+		return err
+	}
+	tell.line("distopt", "step %d is complete", n.opt.Steps()-1)
+	return n.opt.Close()
+}
+
+// twoLayers is a model of two layers, each rank's with a batch of its own.
+type twoLayers struct {
+	params  *nn.Params
+	tape    *nn.Tape
+	forward func(*nn.Tape) *nn.Tensor
+	reducer sums.Reducer // below what told made of it
+	opt     *distopt.Optimizer
+}
+
+// newTwoLayers makes the model and its optimizer, whose exchanges go through what told makes of a Reducer.
+func newTwoLayers(group *collective.Group, cfg distopt.Config, update optim.Optimizer, told func(sums.Reducer) sums.Reducer) (*twoLayers, error) {
 	params := nn.NewParams(1)
 	hidden, out := params.Dense("hidden", 3, 16), params.Dense("out", 16, 2)
 	x, labels := nn.NewTensor(4, 3), []int32{0, 1, 1, 0}
 	for i := range x.Data {
-		x.Data[i] = float32((i+mesh.Rank())%5) - 2
+		x.Data[i] = float32((i+group.Rank())%5) - 2
 	}
-	forward := func(tape *nn.Tape) *nn.Tensor {
+	n := &twoLayers{params: params, tape: nn.NewTape(nn.TapeConfig{})}
+	n.forward = func(tape *nn.Tape) *nn.Tensor {
 		loss, _ := tape.SoftmaxCrossEntropy(tape.Dense(tape.Dense(x, hidden, nn.Tanh), out, nn.Identity), labels)
 		return loss
 	}
-	if err := params.Arrange(forward); err != nil {
-		return err
+	if err := params.Arrange(n.forward); err != nil {
+		return nil, err
 	}
 	var layers []bucket.Layer
 	for _, s := range params.Slots() {
 		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len})
 	}
-	inner, err := sums.Over(group, sums.Config{})
-	if err != nil {
-		return err
+	var err error
+	if n.reducer, err = sums.Over(group, sums.Config{}); err != nil {
+		return nil, err
 	}
-	defer inner.Close()
-	cfg.Reducer = &toldReducer{inner, tell, nil}
-	opt, err := distopt.New(group, &toldSGD{optim.SGD{LR: 0.1}, tell}, layers, params.Values(), params.Grads(), nil, cfg)
-	if err != nil {
-		return err
-	}
-	if err := opt.Broadcast(); err != nil {
-		return err
-	}
-	tell.begin("%s, plan %s; buckets: %d; messages are group/operation/part", cmp.Or(cfg.Strategy, distopt.FP32), cfg.Plan, len(opt.Plan()))
-	tape := nn.NewTape(nn.TapeConfig{})
-	tape.Backward(forward(tape), func(slot int) {
-		s := params.Slots()[slot]
-		tell.line("nn", "the gradient of %s is final: %d values at %d", s.Name, s.Len, s.Offset)
-		opt.GradReady(slot)
+	cfg.Reducer = told(n.reducer)
+	n.opt, err = distopt.New(group, update, layers, params.Values(), params.Grads(), nil, cfg)
+	return n, err
+}
+
+// backward computes the gradients and hands each out when it is final, after see has seen it.
+func (n *twoLayers) backward(see func(nn.Slot)) {
+	n.tape.Backward(n.forward(n.tape), func(slot int) {
+		see(n.params.Slots()[slot])
+		n.opt.GradReady(slot)
 	})
-	tell.line("nn", "backward has ended; Step is called")
-	if err := opt.Step(); err != nil {
-		return err
-	}
-	tell.line("distopt", "step %d is complete", opt.Steps()-1)
-	return opt.Close()
+	n.tape.Reset()
 }
 
 // story is what stages tell, and the messages of what is under way.

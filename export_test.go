@@ -1,0 +1,21 @@
+package ringo
+
+import (
+	"context"
+
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// JoinOver is Join of the rank that env names, over a mesh that is there already: one that tells what it does, and whose
+// links a test cuts.
+func JoinOver(ctx context.Context, env launch.Env, cfg Config, mesh transport.Mesh) (*Job, error) {
+	cfg.Times = cfg.Times.WithDefaults()
+	j := &Job{rank: env.Rank, size: env.WorldSize, launched: env.Launched, outer: ctx}
+	j.ctx, j.cancel = context.WithCancelCause(ctx)
+	if err := j.enter(env, cfg); err != nil {
+		return nil, err
+	}
+	j.watching.Go(j.listen)
+	return j, j.start(mesh, cfg)
+}
