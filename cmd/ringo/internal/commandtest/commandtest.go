@@ -62,10 +62,11 @@ func Holds(t *testing.T, what, text string, parts ...string) {
 // Terminal shows what is written to it: \r goes to the start of the line and
 // does not erase it.
 type Terminal struct {
-	done  []string // the lines above the cursor's
-	line  []rune
-	col   int
-	Drawn []string // every text drawn over a line
+	done []string // the lines above the cursor's
+	line []rune
+	col  int
+	// Drawn is every text drawn over a line.
+	Drawn []string
 }
 
 // Write never fails.

@@ -38,6 +38,7 @@ type clipper struct {
 	columns int
 }
 
+// Write cuts each text drawn over the line.
 func (c clipper) Write(p []byte) (int, error) {
 	drawn := strings.Split(string(p), "\r")
 	for i, text := range drawn {

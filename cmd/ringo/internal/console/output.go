@@ -52,6 +52,7 @@ type jsonFile struct {
 	more, begun bool
 }
 
+// Write begins with the first line.
 func (f *jsonFile) Write(p []byte) (int, error) {
 	if !f.begun {
 		if err := f.begin(); err != nil {

@@ -66,6 +66,7 @@ func Columns(w io.Writer) int {
 	return max(columns, 0)
 }
 
+// Write folds the lines that end in p.
 func (s screen) Write(p []byte) (int, error) {
 	out := p
 	if bytes.IndexByte(p, '\n') >= 0 {

@@ -95,24 +95,29 @@ func (c *allReduce) execute(cmd *cobra.Command) error {
 			out.Line("%s", strings.TrimSuffix(job.Group().Explain(), "\n"))
 			return out.Close()
 		}
-		memory, err := newOperandMemory(job, "auto", 4*slices.Max(c.floats))
-		if err != nil {
-			return errors.Join(err, out.Close())
-		}
-		watch := &stopwatch{job: job, budget: c.budget}
-		for _, n := range c.floats {
-			job.SetStatus(fmt.Sprintf("allreduce of %d floats", n))
-			r, err := c.measure(watch, memory, n)
-			if err == nil {
-				err = out.Result(r, "allreduce %9d floats  median %10.1f us  min %10.1f us  %7.3f GB/s bus  %d bytes sent per rank",
-					r.Floats, r.MedianUS, r.MinUS, r.BusBWGBPerS, r.BytesSentPerRank)
-			}
-			if err != nil {
-				return errors.Join(err, out.Close())
-			}
-		}
-		return out.Close()
+		return errors.Join(c.rank(job, &out), out.Close())
 	})
+}
+
+// rank measures all sizes.
+func (c *allReduce) rank(job *ringo.Job, out *console.Output) error {
+	memory, err := newOperandMemory(job, "auto", 4*slices.Max(c.floats))
+	if err != nil {
+		return err
+	}
+	watch := &stopwatch{job: job, budget: c.budget}
+	for _, n := range c.floats {
+		job.SetStatus(fmt.Sprintf("allreduce of %d floats", n))
+		r, err := c.measure(watch, memory, n)
+		if err != nil {
+			return err
+		}
+		if err := out.Result(r, "allreduce %9d floats  median %10.1f us  min %10.1f us  %7.3f GB/s bus  %d bytes sent per rank",
+			r.Floats, r.MedianUS, r.MinUS, r.BusBWGBPerS, r.BytesSentPerRank); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // measure times one size for about c.budget.
