@@ -34,10 +34,10 @@ type Config struct {
 	// Tables are the addresses of the job's servers of tables, HOST:PORT each, by
 	// number, the same on all ranks: see Job.DialTables. Empty: those that a launcher started.
 	Tables []string
-	// Apart leaves ranks without a mesh: they meet at the job's servers of tables alone,
-	// and go on when one of them is lost, if the servers do. What is said of
-	// connections among ranks has no effect then. A launcher must be told, too.
-	Apart bool
+	// NoMesh makes no connections among ranks: they meet at the job's servers of tables alone,
+	// and go on when one of them is lost, if the servers do. What is said of connections
+	// among ranks has no effect then. A launcher must be told, too.
+	NoMesh bool
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given.
 	Rendezvous string
 	// Times are how long ranks wait for each other: at the start, and for signs of life. All ranks and their launcher
@@ -94,10 +94,10 @@ func (c Config) Validate() error {
 	} else {
 		set(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "job.rank", "%d: want 0 to %d, since %v is %d", c.Rank, c.Size-1, setting.Path("job.ranks"), c.Size)
 	}
-	fault(c.Apart && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (Apart) reach servers that keep parameters, and no others", c.Servers)
-	set(c.Apart && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (Apart) meet at servers that keep parameters", c.Rendezvous)
-	set(c.Apart && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (Apart) meet at servers that keep parameters")
-	if c.Size > 0 && !c.Apart {
+	fault(c.NoMesh && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (NoMesh) reach servers that keep parameters, and no others", c.Servers)
+	set(c.NoMesh && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
+	set(c.NoMesh && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
+	if c.Size > 0 && !c.NoMesh {
 		_, port, err := net.SplitHostPort(c.Rendezvous)
 		set(err != nil || port == "", pathRendezvous, "%q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
 	}
@@ -143,12 +143,12 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 		case err != nil:
 		case !present && (c.serves || c.Servers > 0):
 			err = fmt.Errorf("%s is not set: a job with servers needs a launcher, or its size", launch.RankVar)
-		case present && c.Apart && len(env.Tables) == 0:
-			err = fmt.Errorf("%s is not set: ranks that are apart need servers of tables", launch.TablesVar)
-		case present && !c.Apart && env.Rendezvous == "":
-			err = fmt.Errorf("%s is not set: the launcher takes the ranks for ones without a mesh, which set Config.Apart", launch.RendezvousVar)
-		case !present && c.Apart:
-			err = fmt.Errorf("%s is not set: ranks that are apart need a launcher, or the job's size", launch.RankVar)
+		case present && c.NoMesh && len(env.Tables) == 0:
+			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need servers of tables", launch.TablesVar)
+		case present && !c.NoMesh && env.Rendezvous == "":
+			err = fmt.Errorf("%s is not set, so the launcher started ranks without a mesh: set Config.NoMesh", launch.RendezvousVar)
+		case !present && c.NoMesh:
+			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need a launcher, or Size and Rank", launch.RankVar)
 		case present && c.Servers > 0 && c.Servers != env.Servers:
 			err = fmt.Errorf("servers %d, but %s is %d", c.Servers, launch.ServersVar, env.Servers)
 		case present && c.serves != env.Serves() && c.serves:

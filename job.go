@@ -35,7 +35,7 @@ type Job struct {
 	columns               int
 	launched              bool             // a launcher hosts the coordinator
 	tables                []string         // addresses
-	apart                 bool             // the ranks form no mesh
+	noMesh                bool             // there are no connections among ranks
 	watched               bool             // the launcher ends those that hang
 	timeout               time.Duration    // of waits for others
 	ticket                transport.Ticket // nil in a job of one process
@@ -86,7 +86,7 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	}
 	j.outer = ctx
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
-	if cfg.Apart {
+	if cfg.NoMesh {
 		j.tell = env.Tell
 		return j.alone(cfg)
 	}
@@ -102,7 +102,7 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 
 // alone makes a rank that meets the others at servers only.
 func (j *Job) alone(cfg Config) (*Job, error) {
-	j.apart, j.kind = true, ""
+	j.noMesh, j.kind = true, ""
 	if err := j.start(mem.New(1)[0], cfg); err != nil {
 		_ = j.release() // of a mesh in memory
 		return nil, err
@@ -283,7 +283,7 @@ func (j *Job) watch() {
 		return
 	}
 	j.mesh.Abort(cause)
-	if (j.size == 1 || j.apart) && j.group != nil { // its operations never touch the mesh
+	if (j.size == 1 || j.noMesh) && j.group != nil { // its operations never touch the mesh
 		_ = j.group.Close()
 	}
 }
@@ -308,18 +308,18 @@ func (j *Job) Reducer() exchange.Reducer {
 	return j.client
 }
 
-// Apart says that the ranks form no mesh: see Config.Apart.
-func (j *Job) Apart() bool { return j.apart }
+// NoMesh tells whether the job has no connections among its ranks: see Config.NoMesh.
+func (j *Job) NoMesh() bool { return j.noMesh }
 
 // LocalRank is this rank's number among those of its host.
 func (j *Job) LocalRank() int { return j.localRank }
 
-// Group is the group of all ranks; where these are apart, of this rank alone. Subgroup
+// Group is the group of all ranks; without a mesh, of this rank alone. Subgroup
 // makes others.
 func (j *Job) Group() *collective.Group { return j.group }
 
 // Transport is what this rank and those of its host talk over: TransportSHM,
-// TransportTCP, "mem" inside one process, or nothing where ranks are apart.
+// TransportTCP, "mem" inside one process, or nothing without a mesh.
 func (j *Job) Transport() string { return j.kind }
 
 // Fallback says which ranks of one host do not share memory although they were to,

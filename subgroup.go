@@ -76,8 +76,8 @@ func (j *Job) canGroup(ranks []int) error {
 	switch {
 	case j.serves():
 		return errors.New("this process is a server, which is in no group")
-	case j.apart && j.size > 1:
-		return errors.New("the job's ranks have no mesh and meet at servers alone: let all end when one is lost")
+	case j.noMesh && j.size > 1:
+		return errors.New("the job has no mesh among its ranks (Config.NoMesh), which groups need")
 	}
 	var errs []error
 	for i, r := range ranks {

@@ -38,8 +38,8 @@ type peers interface {
 
 // peersOf is the ranks of a job.
 func peersOf(job *ringo.Job) peers {
-	if job.Apart() {
-		return &apart{ranks: collective.Ranks(job.Size())}
+	if job.NoMesh() {
+		return &meshless{ranks: collective.Ranks(job.Size())}
 	}
 	return meshed{job.Group()}
 }
@@ -100,9 +100,9 @@ func (m meshed) addUp(x []float64, own []scored, click bool) ([]scored, error) {
 	return out, nil
 }
 
-// apart are ranks that meet at a server of tables, and go on without those of them that
+// meshless are ranks that meet at a server of tables, and go on without those of them that
 // are lost.
-type apart struct {
+type meshless struct {
 	// client is nil until the servers are found, and waiting what is to be done then.
 	client  *client.Client
 	waiting []func() error
@@ -110,7 +110,7 @@ type apart struct {
 	ranks []int
 }
 
-func (a *apart) suits(c Config) error {
+func (a *meshless) suits(c Config) error {
 	switch {
 	case c.Servers.Consistency == "":
 		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
@@ -122,7 +122,7 @@ func (a *apart) suits(c Config) error {
 	return nil
 }
 
-func (a *apart) soon(do func() error) error {
+func (a *meshless) soon(do func() error) error {
 	if a.client != nil {
 		return do()
 	}
@@ -130,7 +130,7 @@ func (a *apart) soon(do func() error) error {
 	return nil
 }
 
-func (a *apart) through(c *client.Client) error {
+func (a *meshless) through(c *client.Client) error {
 	a.client = c
 	for _, do := range a.waiting {
 		if err := do(); err != nil {
@@ -144,9 +144,9 @@ func (a *apart) through(c *client.Client) error {
 // errLostTeller: what a run comes to is told by one of its ranks.
 var errLostTeller error = &transport.LostError{Why: "the servers have given it up, and nobody else tells how the run goes and holds its results"}
 
-func (a *apart) there() []int { return a.ranks }
+func (a *meshless) there() []int { return a.ranks }
 
-func (a *apart) gather(own []byte) ([][]byte, error) {
+func (a *meshless) gather(own []byte) ([][]byte, error) {
 	all, err := a.client.Meet(own)
 	if err != nil {
 		return nil, err
@@ -163,13 +163,13 @@ func (a *apart) gather(own []byte) ([][]byte, error) {
 	return all, nil
 }
 
-func (a *apart) barrier() error {
+func (a *meshless) barrier() error {
 	_, err := a.gather(nil)
 	return err
 }
 
 // mean adds up in the order of ranks, in float64. It is not made where there is nothing to take the mean of.
-func (a *apart) mean(x []float32) error {
+func (a *meshless) mean(x []float32) error {
 	if len(x) == 0 {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (a *apart) mean(x []float32) error {
 
 // addUp is one meeting, so that the sums and the scores are of the same ranks. Sums are made
 // in the order of ranks: of the same addends they have the same bits everywhere.
-func (a *apart) addUp(x []float64, own []scored, click bool) ([]scored, error) {
+func (a *meshless) addUp(x []float64, own []scored, click bool) ([]scored, error) {
 	b := make([]byte, 0, 8*(len(x)+len(own)))
 	for _, v := range x {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))

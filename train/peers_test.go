@@ -24,7 +24,7 @@ import (
 )
 
 // server is a server of tables in memory, for ranks that meet there.
-func server(t *testing.T, n int) (dial func(rank int) *apart) {
+func server(t *testing.T, n int) (dial func(rank int) *meshless) {
 	t.Helper()
 	var net fake.Net
 	sc := schema.Schema{Dense: []schema.Dense{{Name: "d", Len: 1, Rule: schema.Rule{Name: "sgd", LR: 1}}}}
@@ -47,7 +47,7 @@ func server(t *testing.T, n int) (dial func(rank int) *apart) {
 			t.Error(err)
 		}
 	})
-	return func(rank int) *apart {
+	return func(rank int) *meshless {
 		c, err := client.Dial(context.Background(), client.Config{
 			Servers: []string{"server"}, Ticket: ticket, Version: "1", Trainer: rank, Trainers: n, Schema: sc, Dial: net.Dial,
 		})
@@ -56,7 +56,7 @@ func server(t *testing.T, n int) (dial func(rank int) *apart) {
 			return nil
 		}
 		t.Cleanup(func() { c.Close() })
-		return &apart{client: c, ranks: collective.Ranks(n)}
+		return &meshless{client: c, ranks: collective.Ranks(n)}
 	}
 }
 
@@ -74,14 +74,14 @@ func onPeers(t *testing.T, n int, do func(rank int, p peers) error) {
 	for rank := range n {
 		all.Go(func() {
 			if err := do(rank, dial(rank)); err != nil {
-				t.Errorf("apart, rank %d: %v", rank, err)
+				t.Errorf("without a mesh, rank %d: %v", rank, err)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// Ranks that are apart agree on what those of a mesh do, to the last bit.
+// Ranks without a mesh agree on what those of a mesh do, to the last bit.
 func TestPeersAgree(t *testing.T) {
 	leakcheck.Check(t)
 	for n := 1; n <= 5; n++ {
@@ -139,15 +139,15 @@ func TestPeersAgree(t *testing.T) {
 	}
 }
 
-// Those that are apart go on without one that is lost, unless it is the first one.
+// Those without a mesh go on without one that is lost, unless it is the first one.
 func TestPeersWithoutTheLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial := server(t, 3)
-		var all [3]*apart
+		var all [3]*meshless
 		for rank := range all {
 			all[rank] = dial(rank)
 		}
-		each := func(do func(p *apart) error, ranks ...int) {
+		each := func(do func(p *meshless) error, ranks ...int) {
 			var wait sync.WaitGroup
 			for _, rank := range ranks {
 				wait.Go(func() {
@@ -158,9 +158,9 @@ func TestPeersWithoutTheLost(t *testing.T) {
 			}
 			wait.Wait()
 		}
-		each((*apart).barrier, 0, 1, 2)
+		each((*meshless).barrier, 0, 1, 2)
 		_ = all[1].client.Close()
-		each(func(p *apart) error {
+		each(func(p *meshless) error {
 			x := []float64{1}
 			scores, err := p.addUp(x, []scored{4}, true)
 			if x[0] != 2 || len(scores) != 2 || !slices.Equal(p.there(), []int{0, 2}) {

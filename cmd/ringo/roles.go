@@ -86,7 +86,7 @@ func (f *jobFlags) times() cluster.Times {
 
 // job is what the flags say of a job.
 func (f *jobFlags) job() ringo.Config {
-	cfg := ringo.Config{Servers: f.summers, Tables: f.ps.addrs, Apart: f.ps.goesOn(), Times: f.times(), Network: f.network.network}
+	cfg := ringo.Config{Servers: f.summers, Tables: f.ps.addrs, NoMesh: f.ps.goesOn(), Times: f.times(), Network: f.network.network}
 	cfg.Aggregate.Timeout = f.timeout
 	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
 		cfg.Transport = f.transport
