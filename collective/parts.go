@@ -34,12 +34,22 @@ func reduceScatter[T Number](g *Group, dst, src []T, op Op, blocking bool) *Work
 // Short slices go up a binomial tree, long ones along a chain, where every rank
 // sends x once.
 func Reduce[T Number](g *Group, x []T, op Op, root int) error {
+	return reduce(g, x, op, root, true).Wait()
+}
+
+// StartReduce is Reduce in the background: x must not be touched until Wait
+// returns.
+func StartReduce[T Number](g *Group, x []T, op Op, root int) *Work {
+	return reduce(g, x, op, root, false)
+}
+
+func reduce[T Number](g *Group, x []T, op Op, root int, blocking bool) *Work {
 	w := g.newWork(kindReduce, elementOf[T]())
 	w.x, w.op, w.root = raw.Bytes(x), op, root
 	if !g.has(root) {
-		return w.wrongRoot().Wait()
+		return w.wrongRoot()
 	}
-	return g.startReduction(w, true).Wait()
+	return g.startReduction(w, blocking)
 }
 
 // Gather writes every rank's src, of the same length everywhere, to root's dst in
@@ -78,18 +88,28 @@ func gather[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 //
 // The root sends (N-1)/N of src.
 func Scatter[T Number](g *Group, dst, src []T, root int) error {
+	return scatter(g, dst, src, root, true).Wait()
+}
+
+// StartScatter is Scatter in the background: neither slice must be touched until
+// Wait returns.
+func StartScatter[T Number](g *Group, dst, src []T, root int) *Work {
+	return scatter(g, dst, src, root, false)
+}
+
+func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 	w := g.newWork(kindScatter, elementOf[T]())
 	w.dst, w.root = raw.Bytes(dst), root
 	if !g.has(root) {
-		return w.wrongRoot().Wait()
+		return w.wrongRoot()
 	}
 	if g.rank == root {
 		if len(src) != g.size*len(dst) {
-			return w.misuse("src holds %d values, want %d: %d ranks x %d of dst", len(src), g.size*len(dst), g.size, len(dst)).Wait()
+			return w.misuse("src holds %d values, want %d: %d ranks x %d of dst", len(src), g.size*len(dst), g.size, len(dst))
 		}
 		w.x = raw.Bytes(src)
 	}
-	return g.start(w, true).Wait()
+	return g.start(w, blocking)
 }
 
 // AllToAll sends part r of src to rank r, where it becomes this rank's part of dst.
@@ -115,19 +135,29 @@ func allToAll[T Number](g *Group, dst, src []T, blocking bool) *Work {
 // of src go to rank 0, the next sendCounts[1] to rank 1, and dst begins with
 // recvCounts[0] values of rank 0. Both ends of each pair must give the same count.
 func AllToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int) error {
+	return allToAllV(g, dst, src, sendCounts, recvCounts, true).Wait()
+}
+
+// StartAllToAllV is AllToAllV in the background: dst and src must not be touched
+// until Wait returns; the counts may be.
+func StartAllToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int) *Work {
+	return allToAllV(g, dst, src, sendCounts, recvCounts, false)
+}
+
+func allToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int, blocking bool) *Work {
 	w := g.newWork(kindAllToAllV, elementOf[T]())
 	out, err := w.partition(&w.outs, sendCounts, len(src))
 	if err != nil {
-		return w.misuse("src: %w", err).Wait()
+		return w.misuse("src: %w", err)
 	}
 	in, err := w.partition(&w.ends, recvCounts, len(dst))
 	if err != nil {
-		return w.misuse("dst: %w", err).Wait()
+		return w.misuse("dst: %w", err)
 	}
 	if in != len(dst) || out != len(src) || sendCounts[g.rank] != recvCounts[g.rank] {
 		return w.misuse("src holds %d values and dst %d, want %d and %d, the sums of the counts; this rank sends itself %d and receives %d",
-			len(src), len(dst), out, in, sendCounts[g.rank], recvCounts[g.rank]).Wait()
+			len(src), len(dst), out, in, sendCounts[g.rank], recvCounts[g.rank])
 	}
 	w.x, w.dst = raw.Bytes(src), raw.Bytes(dst)
-	return g.start(w, true).Wait()
+	return g.start(w, blocking)
 }
