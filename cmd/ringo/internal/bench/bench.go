@@ -52,12 +52,12 @@ type Trainers interface {
 	Traced(cmd *cobra.Command, job *ringo.Job, body func(*trace.Recorder) error) error
 }
 
-// Open opens the output of a command on rank 0; the others write nothing.
-func Open(cmd *cobra.Command, job *ringo.Job, path string) (console.Output, error) {
+// Tell has a rank do what it tells of: rank 0 as console.Tell, the others without writing.
+func Tell(cmd *cobra.Command, job *ringo.Job, path string, do func(out *console.Output) error) error {
 	if job.Rank() != 0 {
-		return console.Output{}, nil
+		return do(new(console.Output))
 	}
-	return console.Open(cmd, path)
+	return console.Tell(cmd, path, do)
 }
 
 // Slowest returns, for each measurement, the time of the slowest rank. It is a collective call.

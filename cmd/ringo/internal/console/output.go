@@ -45,6 +45,15 @@ func OpenMore(cmd *cobra.Command, path string, more bool) (Output, error) {
 	return o, nil
 }
 
+// Tell opens the file of --json, has do write to it, and closes it.
+func Tell(cmd *cobra.Command, path string, do func(out *Output) error) error {
+	out, err := Open(cmd, path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(&out), out.Close())
+}
+
 // jsonFile is a file that keeps what it holds until the first line comes: a run that
 // cannot start has nothing to say in its place.
 type jsonFile struct {

@@ -2,7 +2,6 @@
 package inspect
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,12 +47,10 @@ func showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out, err := console.Open(cmd, json)
-			if err != nil {
-				return err
-			}
-			has.print(&out)
-			return errors.Join(out.Object(has), out.Close())
+			return console.Tell(cmd, json, func(out *console.Output) error {
+				has.print(out)
+				return out.Object(has)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&json, "json", "", "write it as a JSON object to `FILE`, or to stdout with -")

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -183,15 +182,13 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	if err := c.check(spec); err != nil {
 		return err
 	}
-	out, err := console.Open(cmd, c.json)
-	if err != nil {
-		return err
-	}
-	profile, err := c.profileFor(cmd, spec)
-	if err == nil {
-		err = c.report(&out, spec, profile)
-	}
-	return errors.Join(err, out.Close())
+	return console.Tell(cmd, c.json, func(out *console.Output) error {
+		profile, err := c.profileFor(cmd, spec)
+		if err != nil {
+			return err
+		}
+		return c.report(out, spec, profile)
+	})
 }
 
 // profileFor is the model's profile, by what the flags name.

@@ -104,19 +104,20 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if err := faults.Usage(); err != nil {
 		return err
 	}
-	out, err := console.Open(cmd, c.json)
-	if err != nil {
-		return err
-	}
+	return console.Tell(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out) })
+}
+
+// run measures gradients of all kinds and lengths.
+func (c *command) run(ctx context.Context, out *console.Output) error {
 	out.Line("%-10s %-8s %-7s %10s %7s %8s %11s %8s %9s %12s", "codec", "stage", "data", "values", "ratio", "density", "us", "GB/s", "streams", "bytes/entry")
 	for _, data := range c.data {
 		for _, n := range c.values {
-			if err == nil {
-				err = c.measure(cmd.Context(), newScene(data, n, max(1, c.arena/n)), &out)
+			if err := c.measure(ctx, newScene(data, n, max(1, c.arena/n)), out); err != nil {
+				return err
 			}
 		}
 	}
-	return errors.Join(err, out.Close())
+	return nil
 }
 
 // chosen tells whether --only names a stage, "codec/stage".

@@ -1,7 +1,6 @@
 package collectives
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,20 +86,16 @@ func (c *allReduce) execute(cmd *cobra.Command) error {
 		return err
 	}
 	return c.Run(cmd, func(job *ringo.Job) error {
-		out, err := bench.Open(cmd, job, c.json)
-		if err != nil {
-			return err
-		}
-		if c.explain {
-			out.Line("%s", strings.TrimSuffix(job.Group().Explain(), "\n"))
-			return out.Close()
-		}
-		return errors.Join(c.rank(job, &out), out.Close())
+		return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
 	})
 }
 
-// rank measures all sizes.
+// rank measures all sizes, or only explains.
 func (c *allReduce) rank(job *ringo.Job, out *console.Output) error {
+	if c.explain {
+		out.Line("%s", strings.TrimSuffix(job.Group().Explain(), "\n"))
+		return nil
+	}
 	memory, err := newOperandMemory(job, "auto", 4*slices.Max(c.floats))
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@
 package collectives
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,7 +114,9 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if err := c.CheckOutputs(c.json); err != nil {
 		return err
 	}
-	return c.Run(cmd, func(job *ringo.Job) error { return c.rank(cmd, job) })
+	return c.Run(cmd, func(job *ringo.Job) error {
+		return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
+	})
 }
 
 // checkWhat reports faults of what is to be measured, and completes it.
@@ -181,16 +182,7 @@ func reductionOf(name string) collective.Op {
 }
 
 // rank is what each rank does.
-func (c *command) rank(cmd *cobra.Command, job *ringo.Job) error {
-	out, err := bench.Open(cmd, job, c.json)
-	if err != nil {
-		return err
-	}
-	err = c.measureAll(job, &out)
-	return errors.Join(err, out.Close())
-}
-
-func (c *command) measureAll(job *ringo.Job, out *console.Output) error {
+func (c *command) rank(job *ringo.Job, out *console.Output) error {
 	kind := c.buffer
 	if c.limit {
 		kind = "arena"

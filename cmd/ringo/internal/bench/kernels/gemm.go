@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -78,22 +77,19 @@ func (c *gemm) execute(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	out, err := console.Open(cmd, c.json)
-	if err != nil {
-		return err
-	}
-	for _, n := range c.n {
-		p := c.product(kernels, n)
-		var r gemmResult
-		if r, err = p.measure(cmd.Context(), c.time); err == nil {
-			err = out.Result(r, "gemm %d x %d x %d  median %.1f us  min %.1f us  %.1f GFLOP/s  %.0f%% of %.1f",
-				r.M, r.K, r.N, r.MedianUS, r.MinUS, r.GFlops, 100*r.Share, r.PeakGFlops)
+	return console.Tell(cmd, c.json, func(out *console.Output) error {
+		for _, n := range c.n {
+			r, err := c.product(kernels, n).measure(cmd.Context(), c.time)
+			if err != nil {
+				return err
+			}
+			if err := out.Result(r, "gemm %d x %d x %d  median %.1f us  min %.1f us  %.1f GFLOP/s  %.0f%% of %.1f",
+				r.M, r.K, r.N, r.MedianUS, r.MinUS, r.GFlops, 100*r.Share, r.PeakGFlops); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			break
-		}
-	}
-	return errors.Join(err, out.Close())
+		return nil
+	})
 }
 
 func (c *gemm) check() (*simd.Kernels, error) {

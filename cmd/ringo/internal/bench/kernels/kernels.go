@@ -4,7 +4,6 @@ package kernels
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,21 +80,19 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if err := faults.Usage(); err != nil {
 		return err
 	}
-	out, err := console.Open(cmd, c.json)
-	if err != nil {
-		return err
-	}
-	limits := newLimits(level)
-	for _, k := range chosen {
-		if err = context.Cause(cmd.Context()); err != nil {
-			break
+	return console.Tell(cmd, c.json, func(out *console.Output) error {
+		limits := newLimits(level)
+		for _, k := range chosen {
+			if err := context.Cause(cmd.Context()); err != nil {
+				return err
+			}
+			r := limits.measure(k, c.time)
+			if err := out.Result(r, "%s", r.line()); err != nil {
+				return err
+			}
 		}
-		r := limits.measure(k, c.time)
-		if err = out.Result(r, "%s", r.line()); err != nil {
-			break
-		}
-	}
-	return errors.Join(err, out.Close())
+		return nil
+	})
 }
 
 // chosen are the kernels that --only names.

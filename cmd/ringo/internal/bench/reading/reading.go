@@ -116,11 +116,7 @@ func (c *command) execute(cmd *cobra.Command, paths []string) error {
 		return console.Usage(err)
 	}
 	defer stream.Close()
-	out, err := console.Open(cmd, c.json)
-	if err != nil {
-		return err
-	}
-	return errors.Join(c.measure(cmd.Context(), files, stream, &out), out.Close())
+	return console.Tell(cmd, c.json, func(out *console.Output) error { return c.measure(cmd.Context(), files, stream, out) })
 }
 
 // measure times the stages in turns and tells of each.

@@ -83,11 +83,7 @@ row after the other reaches, each at a place all over the array that the last on
 		if err := errors.Join(c.check(cmd.Flags().Changed), fault); err != nil {
 			return console.Usage(err)
 		}
-		out, err := console.Open(cmd, c.json)
-		if err != nil {
-			return err
-		}
-		return errors.Join(c.run(cmd.Context(), &out, bar), out.Close())
+		return console.Tell(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out, bar) })
 	}
 	return cmd
 }

@@ -3,7 +3,6 @@ package steps
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -124,25 +123,22 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 		return c.Traced(cmd, job, func(rec *trace.Recorder) error {
 			cfg := cfg // each rank has a recorder of its own
 			cfg.Exchange.Trace = rec
-			return c.tell(cmd, job, cfg)
+			return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, cfg, out) })
 		})
 	})
 }
 
-// tell measures and writes what was found.
-func (c *command) tell(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
-	out, err := bench.Open(cmd, job, c.json)
+// rank measures and tells what was found.
+func (c *command) rank(job *ringo.Job, cfg train.Config, out *console.Output) error {
+	r, err := c.measure(job, cfg)
 	if err != nil {
 		return err
 	}
-	r, err := c.measure(job, cfg)
-	if err == nil {
-		err = out.Result(r, "%s", r)
-		for _, l := range r.Layers {
-			out.Line("  %-40s density %.4f  threshold %.3g  residual norm %.3g", l.Name, l.Density, l.Threshold, l.ResidualNorm)
-		}
+	err = out.Result(r, "%s", r)
+	for _, l := range r.Layers {
+		out.Line("  %-40s density %.4f  threshold %.3g  residual norm %.3g", l.Name, l.Density, l.Threshold, l.ResidualNorm)
 	}
-	return errors.Join(err, out.Close())
+	return err
 }
 
 // String is the line for a person.
