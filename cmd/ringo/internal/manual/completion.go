@@ -3,6 +3,7 @@
 package manual
 
 import (
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,12 +12,12 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 )
 
-// scripts write a shell's completion script for a root command.
-func scripts() map[string]func(root, to *cobra.Command) error {
-	return map[string]func(root, to *cobra.Command) error{
-		"bash": func(root, to *cobra.Command) error { return root.GenBashCompletionV2(to.OutOrStdout(), true) },
-		"zsh":  func(root, to *cobra.Command) error { return root.GenZshCompletion(to.OutOrStdout()) },
-		"fish": func(root, to *cobra.Command) error { return root.GenFishCompletion(to.OutOrStdout(), true) },
+// scripts write a shell's completion script.
+func scripts(root *cobra.Command) map[string]func(to io.Writer) error {
+	return map[string]func(io.Writer) error{
+		"bash": func(to io.Writer) error { return bash(root, to) },
+		"zsh":  root.GenZshCompletion,
+		"fish": func(to io.Writer) error { return root.GenFishCompletion(to, true) },
 	}
 }
 
@@ -31,12 +32,12 @@ func Completion() *cobra.Command {
 			"  ringo completion fish > ~/.config/fish/completions/ringo.fish",
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || scripts()[args[0]] == nil {
+			if len(args) != 1 || scripts(cmd.Root())[args[0]] == nil {
 				return console.Usagef("`%s` wants the name of a shell, bash, zsh or fish, got %q", cmd.CommandPath(), args)
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return scripts()[args[0]](cmd.Root(), cmd) },
+		RunE: func(cmd *cobra.Command, args []string) error { return scripts(cmd.Root())[args[0]](cmd.OutOrStdout()) },
 	}
 }
 

@@ -2,6 +2,7 @@ package manual
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,6 +90,38 @@ func TestCompletion(t *testing.T) {
 	}
 	commandtest.Refused(t, program(), console.UsageFault, "completion", "wants the name of a shell, bash, zsh or fish, got []")
 	commandtest.Refused(t, program(), console.UsageFault, "completion tcsh", `got ["tcsh"]`)
+}
+
+// In bash, words are completed, without the package bash-completion, too, and wherever a = stands.
+func TestCompletionInBash(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	_, script, _ := commandtest.Run(program(), "completion bash")
+	dir := t.TempDir()
+	// The program answers with the word that is asked for behind some that it knows.
+	answers := "#!/bin/sh\nfor last; do :; done\necho \"mlp\nmnist\n<$last>\n:4\"\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "prog"), []byte(answers), 0o777), os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o666),
+		os.Mkdir(filepath.Join(dir, "folder"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"prog train ''":         "mlp mnist <>",
+		"prog train m":          "mlp mnist",
+		"prog train mn":         "mnist",
+		"prog train --np = m":   "mlp mnist",
+		"prog train --np = ''":  "mlp mnist <--np=>",
+		"prog train a : b = mn": "",
+	} {
+		line := "source ./script; compopt() { :; }; COMP_TYPE=9; COMP_WORDS=(" + words + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); __start_prog; echo \"${COMPREPLY[*]}\"; " +
+			"cur=fol; _filedir -d; echo \"${COMPREPLY[*]}\""
+		shell := exec.Command("bash", "--norc", "-c", line)
+		shell.Dir, shell.Env = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+		out, err := shell.CombinedOutput()
+		if got := strings.Split(string(out), "\n"); err != nil || got[0] != want || got[1] != "folder" {
+			t.Errorf("%s: %q, %v, want %q", words, out, err, want)
+		}
+	}
 }
 
 // Each command that is seen has a page with all its flags.
