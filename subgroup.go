@@ -54,7 +54,7 @@ func (j *Job) subgroup(ranks []int) (*collective.Group, error) {
 	s := &j.subs
 	if s.forming == nil {
 		cfg := j.collective
-		cfg.Ranks, cfg.ID, cfg.Algorithm, cfg.Profile = collective.Ranks(j.size), formingID, "", nil
+		cfg.Ranks, cfg.ID, cfg.Algorithm, cfg.Profile, cfg.Rules = collective.Ranks(j.size), formingID, "", nil, nil
 		g, err := collective.New(j.mesh, cfg)
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (j *Job) subgroup(ranks []int) (*collective.Group, error) {
 	}
 	s.next = id + 1
 	cfg := j.collective
-	cfg.Ranks, cfg.ID, cfg.Profile = ranks, id, nil
+	cfg.Ranks, cfg.ID, cfg.Profile, cfg.Rules = ranks, id, nil, nil
 	return collective.New(j.mesh, cfg)
 }
 

@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -140,8 +139,8 @@ func (g *Group) Choice(op string, bytes int) string {
 func (g *Group) Explain() string {
 	t := g.rules.Load()
 	why := "by the default rules"
-	if g.tuned.Load() {
-		why = "by a tuned profile"
+	if g.tuned.Load() != nil {
+		why = "by tuned rules"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s, %s", counted(g.size, "rank"), counted(g.hosts, "host"), why)
@@ -186,13 +185,6 @@ func byteText(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Rule is a line of a Profile.
-type Rule struct {
-	Operation string `json:"operation"` // "allreduce"
-	UpTo      int    `json:"up_to"`     // bytes; 0: all that are longer
-	Algorithm string `json:"algorithm"`
-}
-
 // Link is what messages cost between two ranks: Latency, plus one part in
 // BytesPerSecond for each byte.
 type Link struct {
@@ -210,85 +202,11 @@ type Profile struct {
 	Between  Link `json:"other_host"` // between ranks of two hosts; likewise
 	// AddBytesPerSecond is how fast a rank adds operands; 0: in no time.
 	AddBytesPerSecond float64 `json:"add_bytes_per_second,omitempty"`
-	Rules             []Rule  `json:"rules"`
+	Rules             Rules   `json:"rules"`
 }
 
 // Validate reports all faults of p.
 func (p Profile) Validate() error {
-	_, err := p.ruleSet()
+	_, err := p.Rules.ruleSet(p.Ranks)
 	return err
-}
-
-// ruleSet is p's rules alone.
-func (p Profile) ruleSet() (t *ruleSet, err error) {
-	var faults []string
-	t = new(ruleSet)
-	for i, r := range p.Rules {
-		k := kind(slices.Index(kindNames[:], r.Operation))
-		m, ok := methodOf(r.Algorithm)
-		switch {
-		case k >= kinds || k.pairs() || k == kindSharded:
-			faults = append(faults, fmt.Sprintf("rule %d: there is no operation %q", i, r.Operation))
-			continue
-		case !ok || carrier(k, m) == nil:
-			faults = append(faults, fmt.Sprintf("rule %d: %s has no algorithm %q", i, r.Operation, r.Algorithm))
-		case fits(m, p.Ranks) != nil:
-			faults = append(faults, fmt.Sprintf("rule %d: %v", i, fits(m, p.Ranks)))
-		case r.UpTo < 0 || len(t[k]) > 0 && t[k][len(t[k])-1].upTo == 0 || len(t[k]) > 0 && r.UpTo != 0 && r.UpTo <= t[k][len(t[k])-1].upTo:
-			faults = append(faults, fmt.Sprintf("rule %d: up to %d bytes of %s does not follow the rule before", i, r.UpTo, r.Operation))
-		}
-		t[k] = append(t[k], rule{r.UpTo, m})
-	}
-	for k, rules := range t {
-		if len(rules) > 0 && rules[len(rules)-1].upTo != 0 {
-			faults = append(faults, fmt.Sprintf("the last rule of %v must have no bound", kind(k)))
-		}
-	}
-	if len(faults) > 0 {
-		return nil, fmt.Errorf("profile: %s", strings.Join(faults, "; "))
-	}
-	return t, nil
-}
-
-// Use makes the group choose by p, and as before for operations that p has no rules
-// for. Every rank must call it with the same profile between the same two
-// operations; a rank that differs is told when their algorithms do. Errors: a profile
-// that is wrong, or for another number of ranks or hosts; an algorithm that needs
-// shared memory where there is none.
-func (g *Group) Use(p Profile) error {
-	t, err := p.ruleSet()
-	if err != nil {
-		return fmt.Errorf("collective: %w", err)
-	}
-	if p.Ranks != g.size || p.Hosts != g.hosts {
-		return fmt.Errorf("collective: the profile is for %d ranks on %d hosts, the group has %d on %d: tune again", p.Ranks, p.Hosts, g.size, g.hosts)
-	}
-	fixed := g.defaults()
-	for k := range t {
-		for _, r := range t[k] {
-			if r.method == byDirect && !g.share.whole(g.size) || r.method == byHierarchy && g.hosting == nil {
-				return fmt.Errorf("collective: the profile has %v for %v, which this group cannot use", r.method, kind(k))
-			}
-		}
-		if len(t[k]) == 0 {
-			t[k] = fixed[k]
-		}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.rules.Store(t)
-	g.tuned.Store(true)
-	return nil
-}
-
-// rulesOf returns the rules that t has for the operations given.
-func rulesOf(t *ruleSet, ks ...kind) []Rule {
-	var out []Rule
-	for _, k := range ks {
-		for _, r := range t[k] {
-			out = append(out, Rule{Operation: k.String(), UpTo: r.upTo, Algorithm: r.method.String()})
-		}
-	}
-	slices.SortStableFunc(out, func(a, b Rule) int { return cmp.Compare(a.Operation, b.Operation) })
-	return out
 }

@@ -77,7 +77,7 @@ func TestUse(t *testing.T) {
 		{"allreduce", 100, Tree}, {"allreduce", 0, Halving}, {"reducescatter", 0, Ring},
 	}}
 	onRanks(t, 3, Config{Profile: &good}, func(g *Group) error {
-		if want := "\nallreduce     tree to 100 B, then halving\n"; !strings.Contains(g.Explain(), want) || !strings.Contains(g.Explain(), "by a tuned profile") {
+		if want := "\nallreduce     tree to 100 B, then halving\n"; !strings.Contains(g.Explain(), want) || !strings.Contains(g.Explain(), "by tuned rules") {
 			return fmt.Errorf("%q is not in %s", want, g.Explain())
 		}
 		err := errors.Join((&trial[float32]{g: g}).all([]int{5, 200}), g.Use(Profile{Ranks: 3, Hosts: 1, Rules: []Rule{{"allreduce", 0, Pairwise}}}))
@@ -101,14 +101,14 @@ func TestUse(t *testing.T) {
 // A profile from wherever it may come is refused, or has an algorithm for every length of
 // the operations that it has rules for.
 func FuzzProfile(f *testing.F) {
-	f.Add(`{"ranks":3,"hosts":1,"rules":[{"operation":"allreduce","up_to":100,"algorithm":"tree"},{"operation":"allreduce","algorithm":"ring"}]}`)
-	f.Add(`{"ranks":-1,"rules":[{"operation":"send","up_to":-5},{"operation":"","algorithm":""},{"operation":"barrier","algorithm":"naive"}]}`)
+	f.Add(`{"ranks":3,"hosts":1,"rules":"allreduce=tree:100,ring; barrier=doubling"}`)
+	f.Add(`{"ranks":-1,"rules":"send=exchange:-5; =; barrier=naive"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var p Profile
 		if json.Unmarshal([]byte(text), &p) != nil {
 			return
 		}
-		rules, err := p.ruleSet()
+		rules, err := p.Rules.ruleSet(p.Ranks)
 		if (err == nil) != (p.Validate() == nil) {
 			t.Errorf("%s: %v, Validate says %v", text, err, p.Validate())
 		}

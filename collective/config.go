@@ -27,6 +27,8 @@ type Config struct {
 	// Profile has the rules to use instead of the default ones, see Tune and Group.Use; the
 	// same on every rank.
 	Profile *Profile
+	// Rules are those of a group that was tuned (Group.Rules), for one of as many ranks, in the place of its profile.
+	Rules Rules
 	// Timeout bounds every single wait for a peer; an operation that makes
 	// progress may take longer. 0: 10 minutes.
 	Timeout time.Duration
@@ -81,6 +83,12 @@ func (c Config) Validate() error {
 	if _, ok := methodOf(c.Algorithm); !ok && c.Algorithm != Auto {
 		faults = append(faults, setting.Faultf(pathAlgorithm, "%q is not known%s: want one of auto, %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", ")))
 	}
+	if _, err := c.Rules.ruleSet(0); err != nil {
+		faults = append(faults, setting.Faultf(pathRules, "%v: %w", c.Rules, err))
+	}
+	if c.Profile != nil && len(c.Rules) > 0 {
+		faults = append(faults, setting.Faultf(pathRules, "%v and %v, of %d ranks, are two sources for one choice: leave one of them out", c.Rules, setting.Path("tuning.profile"), c.Profile.Ranks))
+	}
 	if c.Timeout < 0 {
 		faults = append(faults, setting.Faultf("job.timeout", "%v: want a positive time, such as 30s, or 0 for %v", c.Timeout, defaultTimeout))
 	}
@@ -111,6 +119,11 @@ func (c *Config) Settings() []setting.Row {
 			Path: "job.timeout", Flag: "timeout", Unit: "TIME", Scope: setting.Changeable,
 			About: "longest wait for another rank in an exchange, or for a server; dead ones are found much earlier, and slow ones are only reported until then",
 			Value: setting.Duration(&c.Timeout),
+		},
+		{
+			Path: pathRules, Scope: setting.Result,
+			About: "algorithms by operation, each with the bytes up to which it is taken, as an earlier run of as many ranks found them by measuring, such as allreduce=doubling:128KiB,pairwise; barrier=doubling",
+			Value: setting.Textual(&c.Rules),
 		},
 	}
 }

@@ -51,8 +51,8 @@ type Group struct {
 	epoch      time.Time // what Work.since counts from
 	kernels    *simd.Kernels
 	rules      atomic.Pointer[ruleSet]
-	tuned      atomic.Bool // the rules are not the default ones
-	share      *share      // nil: no memory shared with other ranks
+	tuned      atomic.Pointer[Rules] // nil: the rules are the default ones
+	share      *share                // nil: no memory shared with other ranks
 
 	mu      sync.Mutex
 	wake    sync.Cond      // the queue's head may be admissible, or the group was closed
@@ -115,11 +115,9 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		return nil, setting.Faultf(pathAlgorithm, "%s: %s; use %s, or name another", Direct, g.whyNotShared(), Auto)
 	}
 	g.rules.Store(g.defaults())
-	if cfg.Profile != nil {
-		if err := g.Use(*cfg.Profile); err != nil {
-			g.share.leave()
-			return nil, err
-		}
+	if err := g.configure(); err != nil {
+		g.share.leave()
+		return nil, err
 	}
 	return g, nil
 }
@@ -135,14 +133,14 @@ func (g *Group) Dup() (*Group, error) {
 	cfg := g.cfg
 	cfg.ID = dupID(cfg.ID, g.dupped)
 	g.mu.Unlock()
-	cfg.Ranks, cfg.Profile = g.ranks, nil
+	cfg.Ranks, cfg.Profile, cfg.Rules = g.ranks, nil, nil
 	b, err := New(g.mesh, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if g.tuned.Load() && g.share.whole(g.size) == b.share.whole(b.size) {
+	if told := g.tuned.Load(); told != nil && g.share.whole(g.size) == b.share.whole(b.size) {
 		b.rules.Store(g.rules.Load())
-		b.tuned.Store(true)
+		b.tuned.Store(told)
 	}
 	g.mu.Lock()
 	g.dups = append(slices.DeleteFunc(g.dups, (*Group).isClosed), b)

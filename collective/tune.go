@@ -135,7 +135,7 @@ func (p Profile) add() float64 {
 }
 
 // rules are what the links make quickest.
-func (p Profile) rules(g *Group) []Rule {
+func (p Profile) rules(g *Group) Rules {
 	fixed, t, flat := g.defaults(), new(ruleSet), flatOn(g.hostOf)
 	for k := range kindSend {
 		if len(fixed[k]) == 1 && fixed[k][0].method == byDirect {

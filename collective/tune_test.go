@@ -64,7 +64,7 @@ func TestRulesOfLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Rules = p.rules(g)
-		tab, err := p.ruleSet()
+		tab, err := p.Rules.ruleSet(p.Ranks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,9 @@ func (r *run) values(scopes ...setting.Scope) (setting.Values, error) {
 		return v, nil
 	}
 	v["model"], v["job.ranks"], v["job.algorithm"] = r.spec.Name, strconv.Itoa(r.job.Size()), cmp.Or(r.job.Group().Algorithm(), "auto")
+	if !r.cfg.Tuning.Measure { // which finds others each time
+		v["tuning.algorithms"] = r.job.Group().Rules().String()
+	}
 	v["sync"] = cmp.Or(r.cfg.Servers.Consistency, "allreduce")
 	if r.job.Servers() > 0 {
 		v["sync"] = "sum"

@@ -18,7 +18,7 @@ import (
 // none.
 const (
 	Format  = "ringo-profile"
-	Version = 5
+	Version = 6
 )
 
 // maxFile bounds what is read of a file.

@@ -98,16 +98,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":      {"", "not a profile"},
 		"not JSON":     {"ringo", "not a profile"},
 		"array":        {"[]", "not a profile"},
-		"other format": {`{"format":"x","version":5}`, `format "x", version 5: want "ringo-profile", version 5`},
-		"older":        {strings.Replace(text, `"version": 5`, `"version": 4`, 1), "version 4"},
-		"newer":        {strings.Replace(text, `"version": 5`, `"version": 6`, 1), "version 6"},
+		"other format": {`{"format":"x","version":6}`, `format "x", version 6: want "ringo-profile", version 6`},
+		"older":        {strings.Replace(text, `"version": 6`, `"version": 5`, 1), "version 5"},
+		"newer":        {strings.Replace(text, `"version": 6`, `"version": 7`, 1), "version 7"},
 		"a bare table": {`{"ranks":2,"hosts":1,"rules":[]}`, `format ""`},
 		"unknown":      {strings.Replace(text, `"batch"`, `"btch"`, 1), `unknown field "btch"`},
 		"trailing":     {text + "{}", "not a profile"},
 		"truncated":    {text[:len(text)/2], "not a profile"},
 		"wrong type":   {strings.Replace(text, `"batch": 64`, `"batch": 2.5`, 1), "bad profile"},
 		"fault":        {strings.Replace(text, `"forward_s": 0.004`, `"forward_s": -4`, 1), "forward -4 s"},
-		"no part":      {`{"format":"ringo-profile","version":5}`, "neither"},
+		"no part":      {`{"format":"ringo-profile","version":6}`, "neither"},
 	} {
 		if _, err := Decode([]byte(c[0])); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%s: %v, want %q", name, err, c[1])
@@ -152,7 +152,7 @@ func FuzzDecode(f *testing.F) {
 // A file that this version wrote is read, and written again byte for byte: whoever
 // changes the format raises its version.
 func TestFormat(t *testing.T) {
-	const file = "testdata/profile-v5.json"
+	const file = "testdata/profile-v6.json"
 	got, err := Encode(testProfile(t))
 	if err != nil {
 		t.Fatal(err)

@@ -38,9 +38,9 @@ func TestTuneIsSavedAndUsed(t *testing.T) {
 		t.Errorf("by %q, want the profile's %s: %s", r.Algorithm, collective.Pairwise, out)
 	}
 	_, out, _ = command(t, bench+"--explain --profile "+file)
-	checkHolds(t, "explain", out, "by a tuned profile")
+	checkHolds(t, "explain", out, "by tuned rules")
 	_, out, _ = command(t, bench+"--explain --tune")
-	checkHolds(t, "explain", out, "by a tuned profile")
+	checkHolds(t, "explain", out, "by tuned rules")
 	status, _, errs = command(t, "bench allreduce --np 2 --transport mem --floats 16 --profile "+file)
 	if status == 0 || !strings.Contains(errs, "the profile is for 3 ranks on 1 hosts, the group has 2 on 1: tune again") {
 		t.Errorf("another number of ranks: status %d, %s", status, errs)
