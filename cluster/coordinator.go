@@ -74,8 +74,8 @@ func checkTicket(t transport.Ticket) error {
 
 func (c *CoordinatorConfig) setDefaults() {
 	c.Times = c.Times.WithDefaults()
-	c.SlowAfter = cmp.Or(c.SlowAfter, DefaultSlowAfter)
-	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
+	c.SlowAfter = cmp.Or(c.SlowAfter, defaultSlowAfter)
+	c.StuckAfter = cmp.Or(c.StuckAfter, defaultStuckAfter)
 	if c.Report == nil {
 		c.Report = func(string) {}
 	}

@@ -24,12 +24,12 @@ const (
 	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
 	TablesVar      = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
 	TableVar       = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
-	SocketVar      = "RINGO_SOCKET"      // of a process of a role with sockets: the descriptor of its own
+	socketVar      = "RINGO_SOCKET"      // of a process of a role with sockets: the descriptor of its own
 	EndVar         = "RINGO_END"         // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
 	// holds the ticket: see JobFromEnv.
 	JobVar = "RINGO_JOB"
-	// OrdersVar is a secret that a person may choose, which orders to servers of tables by HTTP must show, or unset: one
+	// OrdersVar is a secret that a person may choose, which orders by HTTP to servers that keep parameters must show, or unset: one
 	// that servers make. Launchers hand it on.
 	OrdersVar = "RINGO_PS_HTTP_TOKEN"
 )
@@ -81,7 +81,7 @@ type Env struct {
 	Columns int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
-	// Tables are the addresses of the servers of tables, by number.
+	// Tables are the addresses of the servers that keep parameters, by number.
 	Tables []string
 	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see Tell.
 	End int

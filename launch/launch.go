@@ -25,14 +25,14 @@ import (
 
 // Defaults of Config's zero values.
 const (
-	DefaultRendezvous = "127.0.0.1:0"
-	DefaultTailLines  = 10
-	DefaultGrace      = 5 * time.Second
-	DefaultStopWithin = 25 * time.Second
+	defaultRendezvous = "127.0.0.1:0"
+	defaultTailLines  = 10
+	defaultGrace      = 5 * time.Second
+	defaultStopWithin = 25 * time.Second
 )
 
 // termGrace is what a process has between SIGTERM and SIGKILL. With
-// DefaultGrace and reaping, all are gone 8 s after the first died.
+// defaultGrace and reaping, all are gone 8 s after the first died.
 const termGrace = 2 * time.Second
 
 // Config says what to run.
@@ -120,10 +120,10 @@ func (c Config) Validate() error {
 
 func (c *Config) setDefaults() {
 	c.Times = c.Times.WithDefaults()
-	c.Rendezvous = cmp.Or(c.Rendezvous, DefaultRendezvous)
-	c.TailLines = cmp.Or(c.TailLines, DefaultTailLines)
-	c.Grace = cmp.Or(c.Grace, DefaultGrace)
-	c.StopWithin = cmp.Or(c.StopWithin, DefaultStopWithin)
+	c.Rendezvous = cmp.Or(c.Rendezvous, defaultRendezvous)
+	c.TailLines = cmp.Or(c.TailLines, defaultTailLines)
+	c.Grace = cmp.Or(c.Grace, defaultGrace)
+	c.StopWithin = cmp.Or(c.StopWithin, defaultStopWithin)
 	if c.Ticket == nil {
 		c.Ticket = transport.NewTicket()
 	}

@@ -42,7 +42,7 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 		env.End = r.number(EndVar, firstDescriptor)
 	}
 	if env.Addrs = r.addresses(role); env.Addrs != nil {
-		env.Socket = r.number(SocketVar, firstDescriptor)
+		env.Socket = r.number(socketVar, firstDescriptor)
 		if len(r.errs) == 0 && env.Index >= len(env.Addrs) {
 			r.fail("%s=%d, but %s has %d addresses", index, env.Index, addrsVar(role), len(env.Addrs))
 		}
@@ -70,7 +70,7 @@ func (e RoleEnv) Strings() []string {
 		out = append(out, EndVar+"="+strconv.Itoa(e.End))
 	}
 	if e.Socket > 0 {
-		out = append(out, SocketVar+"="+strconv.Itoa(e.Socket))
+		out = append(out, socketVar+"="+strconv.Itoa(e.Socket))
 	}
 	return append(out, addrsOf(e.Role, e.Addrs)...)
 }

@@ -157,7 +157,7 @@ func (c *crew) open() (err error) {
 		return &StartError{Program: c.Command[0], Err: err}
 	}
 	for i := 0; c.Listens && i < c.Count; i++ {
-		l, err := net.Listen("tcp", DefaultRendezvous)
+		l, err := net.Listen("tcp", defaultRendezvous)
 		if err != nil {
 			return fmt.Errorf("launch: a socket for %s: %w", c.called(i), err)
 		}
