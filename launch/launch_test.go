@@ -138,6 +138,9 @@ func playMember(env Env, args []string) int {
 		return 3
 	}
 	defer m.Leave()
+	if args[0] == "joined" { // says so by a file
+		_ = os.WriteFile(filepath.Join(args[1], strconv.Itoa(env.Rank)), nil, 0o666)
+	}
 	if args[0] == "leave" {
 		if m.Leave(); slices.Contains(args[1:], strconv.Itoa(env.Rank)) { // some are stopped then
 			fmt.Println("about to end")

@@ -122,7 +122,7 @@ func (j *job) workDone() {
 // for those of them that are lost: their connections are silent, and then away.
 func (j *job) serversGrace() time.Duration {
 	grace := j.cfg.Grace
-	if slices.ContainsFunc(j.procs, func(p *process) bool { return p.spared }) {
+	if slices.ContainsFunc(j.procs, func(p *process) bool { return p.spared && p.role.leads }) {
 		grace += 2*j.cfg.Times.DeadAfter + 2*j.cfg.Times.Heartbeat
 	}
 	for _, c := range j.crews[1:] {

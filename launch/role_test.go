@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,8 +48,13 @@ func playHelper(env RoleEnv, err error, args []string) int {
 		case "exit":
 			_ = os.WriteFile(args[1], nil, 0o666)
 			return 3
-		case "tell":
-			env.Tell(outcome.End{Why: "no coffee"})
+		case "fail", "tell":
+			for r := range env.WorldSize {
+				awaitFile(filepath.Join(args[1], strconv.Itoa(r)))
+			}
+			if args[0] == "tell" {
+				env.Tell(outcome.End{Why: "no coffee"})
+			}
 			return 3
 		}
 	}
@@ -85,14 +92,14 @@ func TestUnknownRole(t *testing.T) {
 
 // One that may not be started again ends the job by its name, and the mesh is told of it though it listens nowhere.
 func TestUnknownRoleIsLost(t *testing.T) {
-	come := t.TempDir() + "/come"
 	for how, want := range map[string]string{
-		"exit": "helper 1 is lost: exit status 3; ranks 0 and 1 ended because of it; its last lines:\n  helper 1 beside 2, 0 addresses",
+		"fail": "helper 1 is lost: exit status 3; ranks 0 and 1 ended because of it; its last lines:\n  helper 1 beside 2, 0 addresses",
 		"tell": "helper 1 failed: no coffee; ranks 0 and 1 ended because of it",
 	} {
-		l := launch(t, context.Background(), 2, "member", []string{"-1"}, func(c *Config) {
+		joined := t.TempDir()
+		l := launch(t, context.Background(), 2, "member", []string{"joined", joined}, func(c *Config) {
 			c.Grace = grace
-			helpers(func(*Role) {}, how, come)(c)
+			helpers(func(*Role) {}, how, joined)(c)
 		})
 		var death *DeathError
 		if !errors.As(l.err, &death) || death.Role != "helper" || death.Index != 1 || l.err.Error() != want {

@@ -65,7 +65,7 @@ func TestLearns(t *testing.T) {
 		var out bytes.Buffer
 		if err := launch.Run(ctx, launch.Config{
 			Roles: []launch.Role{launch.Ranks(2, os.Args[0]), launch.ParameterServers(2, os.Args[0], string(mode))},
-			Env: append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: t.Output(),
+			Env:   append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: t.Output(),
 		}); err != nil {
 			t.Fatalf("%s: %v", mode, err)
 		}
@@ -80,7 +80,7 @@ func TestGeoIsRefused(t *testing.T) {
 	var out, errs bytes.Buffer
 	err := launch.Run(ctx, launch.Config{
 		Roles: []launch.Role{launch.Ranks(2, os.Args[0]), launch.ParameterServers(2, os.Args[0], string(tables.Geo))},
-		Env: append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: &errs,
+		Env:   append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: &errs,
 	})
 	var death *launch.DeathError
 	if !errors.As(err, &death) || death.Role != "rank" || out.Len() > 0 {
