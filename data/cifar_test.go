@@ -156,7 +156,7 @@ func TestCIFARFaults(t *testing.T) {
 		says  []string
 	}{
 		{"truncated record", cut, []string{"data_batch_4.bin", fmt.Sprintf("byte %d", cifarRecord+100), "record 1", "100 of 3073"}},
-		{"label", label, []string{"data_batch_3.bin", "byte 3073", "impossible label 77 of image 1", "--skip-bad"}},
+		{"label", label, []string{"data_batch_3.bin", "byte 3073", "impossible label 77 of image 1", "data.skip-bad"}},
 		{"missing", gone, []string{"has no data_batch_5.bin", "ringo data cifar10"}},
 		{"empty", empty, []string{"test_batch.bin", "truncated"}},
 	} {
@@ -217,7 +217,7 @@ func TestImageSetsMissing(t *testing.T) {
 			if err == nil || found == nil || found.Error() != err.Error() || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.dir) {
 				t.Errorf("%s: %v\ndoes not say %q; Find: %v", c.dir, err, c.says, found)
 			}
-			if c.dir != two && !strings.Contains(err.Error(), "--data synthetic") {
+			if c.dir != two && !strings.Contains(err.Error(), "data.dir synthetic") {
 				t.Errorf("%v\nsays nothing to do", err)
 			}
 		}

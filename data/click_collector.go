@@ -131,15 +131,14 @@ func (c *collector) broken() bool { return c.failed != nil || c.fault != nil }
 // told is the failure in words. The number of a bad line is found by reading its
 // file again up to it, which only a run does that ends.
 func (c *collector) told() error {
-	switch {
-	case c.fault == nil:
+	if c.fault == nil {
 		return c.failed
-	case c.limit == 0:
-		return fmt.Errorf("%w; --skip-bad N leaves out up to N such faults", c.fault.error())
-	case c.first == nil: // it was left out before the position that was resumed
-		return fmt.Errorf("%w; %d more before it were left out, as --skip-bad allows", c.fault.error(), c.bad)
 	}
-	return fmt.Errorf("%w; %d more before it were left out, as --skip-bad allows, the first: %v", c.fault.error(), c.bad, c.first.error())
+	var first error
+	if c.first != nil { // else it was left out before the position that was resumed
+		first = c.first.error()
+	}
+	return tooManyBad(c.fault.error(), c.limit, c.bad, first)
 }
 
 // error names file, line and offset.

@@ -44,9 +44,9 @@ func TestOpenClickStreamSet(t *testing.T) {
 		cfg  Config
 		says string
 	}{
-		{"criteo", Config{Dir: Synthetic, Stream: true}, "synthetic rows have no files"},
-		{"criteo", Config{Dir: dir, Stream: true, TrainLimit: 5}, "TrainLimit 5"},
-		{"text", Config{Dir: dir, Stream: true}, "only criteo is streamed"},
+		{"criteo", Config{Dir: Synthetic, Stream: true}, "has no files to read synthetic rows from"},
+		{"criteo", Config{Dir: dir, Stream: true, TrainLimit: 5}, "data.train-limit 5"},
+		{"text", Config{Dir: dir, Stream: true}, "is for the data set criteo alone"},
 		{"criteo", Config{Dir: t.TempDir(), Stream: true}, "no folder train"},
 		{"criteo", Config{Dir: "/nowhere", Stream: true}, "/nowhere"},
 		{"criteo", Config{Dir: filepath.Join(folder, "train"), TrainFile: folder + "/train", Stream: true}, "with test, dev, valid, eval in its name"},

@@ -127,7 +127,7 @@ func findClickStream(c Config) (train []string, p pair, err error) {
 		err = fmt.Errorf("%s has no folder train and no .txt or .tsv file (or .gz or .zst of one) with train in its name: %w", c.Dir, fs.ErrNotExist)
 	}
 	if err != nil {
-		return nil, p, fmt.Errorf("criteo: %w; %s", err, textAlternatives("criteo", c.Dir))
+		return nil, p, fmt.Errorf("criteo: %w; %w", err, textAlternatives("criteo", c.Dir))
 	}
 	p, err = findPair("criteo", Config{Dir: c.Dir, TrainFile: train[0], EvalFile: c.EvalFile})
 	return train, p, err

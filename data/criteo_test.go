@@ -177,7 +177,7 @@ func TestCriteoFaults(t *testing.T) {
 			}
 			_, err := readClicks("f", strings.NewReader(text), newClickParser(1000), 2, 0, new(skips))
 			want := fmt.Sprintf("f: byte %d: line 3: ", len(good[0])+len(good[1])+2+c.offset)
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "--skip-bad") {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "data.skip-bad") {
 				t.Errorf("%s: %v\nwant %s…%s", c.name, err, want, c.says)
 			}
 			got, bad := read(t, []byte(text), 2, 0, 1)
@@ -268,7 +268,7 @@ func TestFindPair(t *testing.T) {
 		}
 		p, err := findPair(set, Config{Dir: dir})
 		if c.says != "" {
-			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "with test", "has test"), c.says) || !strings.Contains(err.Error(), "--train-file") {
+			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "with test", "has test"), c.says) || !strings.Contains(err.Error(), "data.train-file") {
 				t.Errorf("%q: %v, want %q", c.files, err, c.says)
 			}
 			continue

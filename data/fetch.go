@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // File is a file to fetch. Usually it lies gzipped on the mirror and in the
@@ -201,7 +203,7 @@ func (f *Fetcher) fetch(ctx context.Context, file File) error {
 	if offline {
 		errs = append([]error{ErrOffline}, errs...)
 	}
-	return fmt.Errorf("%w; %s", list(errs), byHand(f.Dir, f.Files))
+	return fmt.Errorf("%w; %w", list(errs), byHand(f.Dir, f.Files))
 }
 
 // list joins errors on one line.
@@ -213,7 +215,7 @@ func list(errs []error) error {
 	return all
 }
 
-func byHand(dir string, files []File) string {
+func byHand(dir string, files []File) error {
 	what, names := "file", files[0].stored()
 	for i, file := range files[1:] {
 		between := ", "
@@ -222,7 +224,7 @@ func byHand(dir string, files []File) string {
 		}
 		what, names = "files", names+between+file.stored()
 	}
-	return fmt.Sprintf("copy the %s into %s by hand (%s), or train without with `--data synthetic`", what, dir, names)
+	return setting.Faultf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, names, dataDir, Synthetic)
 }
 
 // unreachable says whether no server answered at all.

@@ -210,7 +210,7 @@ func TestFetchFailures(t *testing.T) {
 			if err == nil || errors.Is(err, ErrOffline) {
 				t.Fatal(err)
 			}
-			for _, says := range append(c.says, "set.gz", "by hand", "`--data synthetic`", dir) {
+			for _, says := range append(c.says, "set.gz", "by hand", "data.dir synthetic", dir) {
 				if !strings.Contains(err.Error(), says) {
 					t.Errorf("%v\ndoes not say %q", err, says)
 				}
@@ -229,7 +229,7 @@ func TestFetchOffline(t *testing.T) {
 	if !errors.Is(err, ErrOffline) {
 		t.Fatal(err)
 	}
-	for _, says := range []string{"offline", a.URL, b.URL, "by hand", "`--data synthetic`", "set.gz"} {
+	for _, says := range []string{"offline", a.URL, b.URL, "by hand", "data.dir synthetic", "set.gz"} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%v\ndoes not say %q", err, says)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // pair are the two files of a set of text lines.
@@ -25,7 +26,7 @@ func (p pair) notes() []string {
 	if len(p.unused) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("evaluating on %s, not on %s (--eval-file names another)", p.eval, strings.Join(p.unused, " or "))}
+	return []string{fmt.Sprintf("evaluating on %s, not on %s (data.eval-file names another)", p.eval, strings.Join(p.unused, " or "))}
 }
 
 // findPair returns the files that are named, and for what is not named those
@@ -34,12 +35,11 @@ func (p pair) notes() []string {
 func findPair(set string, c Config) (p pair, err error) {
 	p = pair{train: c.TrainFile, eval: c.EvalFile}
 	for i, path := range []string{p.train, p.eval} {
-		flag := [...]string{"--train-file", "--eval-file"}[i]
 		if path == "" {
 			continue
 		}
 		if _, err := pathname.Check(path); err != nil {
-			return p, fmt.Errorf("%s: %s: %w", set, flag, err)
+			return p, fmt.Errorf("%s: %w", set, setting.Faultf([]setting.Path{trainFile, evalFile}[i], "%w", err))
 		}
 	}
 	if p.train != "" && p.eval != "" {
@@ -47,16 +47,16 @@ func findPair(set string, c Config) (p pair, err error) {
 	}
 	names, err := textFiles(c.Dir, set == "criteo")
 	if err != nil {
-		return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
+		return p, fmt.Errorf("%s: %w; %w", set, err, textAlternatives(set, c.Dir))
 	}
 	if p.train == "" {
 		if p.train, err = named(c.Dir, names, "train"); err != nil {
-			return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
+			return p, fmt.Errorf("%s: %w; %w", set, err, textAlternatives(set, c.Dir))
 		}
 	}
 	if p.eval == "" {
 		if p.eval, err = named(c.Dir, names, evalWords()...); err != nil {
-			return p, fmt.Errorf("%s: %w; %s", set, err, textAlternatives(set, c.Dir))
+			return p, fmt.Errorf("%s: %w; %w", set, err, textAlternatives(set, c.Dir))
 		}
 		p.unused = others(names, p)
 	}
@@ -128,13 +128,14 @@ func named(dir string, names []string, words ...string) (string, error) {
 		case 1:
 			return filepath.Join(dir, found[0]), nil
 		default:
-			return "", fmt.Errorf("%s has %d files with %q in their names (%s): name one with --train-file or --eval-file", dir, len(found), word, strings.Join(found, ", "))
+			return "", setting.Faultf(dataDir, "%s has %d files with %q in their names (%s): name one with %v or %v", dir, len(found), word, strings.Join(found, ", "), trainFile, evalFile)
 		}
 	}
 	return "", fmt.Errorf("%s has no .txt or .tsv file (or .gz or .zst of one) with %s in its name: %w", dir, strings.Join(words, ", "), fs.ErrNotExist)
 }
 
-func textAlternatives(set, dir string) string {
+// textAlternatives is what to do where the files are not there.
+func textAlternatives(set, dir string) error {
 	fetch := ""
 	switch set {
 	case "criteo":
@@ -142,5 +143,17 @@ func textAlternatives(set, dir string) string {
 	case "text", "chars":
 		fetch = fmt.Sprintf("fetch WikiText-2 with `ringo data text --out %s`, ", dir)
 	}
-	return fetch + "name the files with --train-file and --eval-file, or train with `--data synthetic`"
+	return setting.Faultf("", "%sname the files with %v and %v, or train with %v %s", fetch, trainFile, evalFile, dataDir, Synthetic)
 }
+
+// The settings that say where data are, and how many may be bad.
+const (
+	dataDir   setting.Path = "data.dir"
+	trainFile setting.Path = "data.train-file"
+	evalFile  setting.Path = "data.eval-file"
+	skipBad   setting.Path = "data.skip-bad"
+
+	trainLimit setting.Path = "data.train-limit"
+	tableRows  setting.Path = "data.table-rows"
+	streamPath setting.Path = "data.stream"
+)

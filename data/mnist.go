@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // The geometry of MNIST (LeCun, Cortes & Burges 1998).
@@ -51,7 +52,7 @@ func FindMNIST(dir string) error {
 	if info, err := os.Stat(dir); err != nil {
 		return missing(dir, err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("mnist: %s is not a folder; %s", dir, alternatives(filepath.Dir(dir)))
+		return fmt.Errorf("mnist: %s is not a folder; %w", dir, alternatives(filepath.Dir(dir)))
 	}
 	for _, name := range []string{trainImages, trainLabels, testImages, testLabels} {
 		if _, err := find(dir, name); err != nil {
@@ -122,20 +123,20 @@ func find(dir, name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%s has neither %s nor %s.gz: %w; %s", dir, name, name, fs.ErrNotExist, alternatives(dir))
+	return "", fmt.Errorf("%s has neither %s nor %s.gz: %w; %w", dir, name, name, fs.ErrNotExist, alternatives(dir))
 }
 
 func missing(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("mnist: no folder %s (looked there for %s and three more files, plain or .gz): %w; %s",
+		return fmt.Errorf("mnist: no folder %s (looked there for %s and three more files, plain or .gz): %w; %w",
 			dir, trainImages, fs.ErrNotExist, alternatives(dir))
 	}
 	return fmt.Errorf("mnist: %w", err)
 }
 
 // alternatives is what to do where the files are not there.
-func alternatives(dir string) string {
-	return fmt.Sprintf("fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with `--data synthetic`", dir)
+func alternatives(dir string) error {
+	return setting.Faultf("", "fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with %v %s", dir, dataDir, Synthetic)
 }
 
 // openMNISTSet is OpenMNIST as a Set.

@@ -184,7 +184,7 @@ func TestOpenMNISTMissing(t *testing.T) {
 			t.Errorf("%s: %v", c.dir, err)
 			continue
 		}
-		for _, says := range append(c.says, c.dir, "`ringo data mnist --out", "`--data synthetic`") {
+		for _, says := range append(c.says, c.dir, "`ringo data mnist --out", "data.dir synthetic") {
 			if !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v\ndoes not say %q", c.dir, err, says)
 			}

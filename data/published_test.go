@@ -54,7 +54,7 @@ func TestFetchCriteo(t *testing.T) {
 
 	f.Dir, f.Mirrors = t.TempDir(), []string{page.URL, few.URL}
 	err = f.Fetch(t.Context())
-	for _, says := range []string{page.URL, "not a gzip file", few.URL, "99999 rows, want 100000", "copy the file into", "dac_sample.tar.gz", "--data synthetic"} {
+	for _, says := range []string{page.URL, "not a gzip file", few.URL, "99999 rows, want 100000", "copy the file into", "dac_sample.tar.gz", "data.dir synthetic"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v\ndoes not say %q", err, says)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Synthetic in place of a folder asks for data that the program makes itself.
@@ -36,28 +37,30 @@ type Config struct {
 // Validate reports all faults together.
 func (c Config) Validate() error {
 	var errs []error
-	fault := func(bad bool, format string, args ...any) {
+	fault := func(bad bool, p setting.Path, format string, args ...any) {
 		if bad {
-			errs = append(errs, fmt.Errorf("data: "+format, args...))
+			errs = append(errs, setting.Faultf(p, format, args...))
 		}
 	}
-	fault(c.Dir == "" && (c.TrainFile == "" || c.EvalFile == ""), "no folder named, and not both a training and an evaluation file")
-	fault(c.Dir == Synthetic && (c.TrainFile != "" || c.EvalFile != ""), "files are named (%q, %q), but the data are to be synthetic", c.TrainFile, c.EvalFile)
+	fault(c.Dir == "" && (c.TrainFile == "" || c.EvalFile == ""), "", "no data: name the folder of the data set, or %q, with %v; or both files with %v and %v", Synthetic, dataDir, trainFile, evalFile)
+	fault(c.Dir == Synthetic && (c.TrainFile != "" || c.EvalFile != ""), dataDir, "%s, but files are named (%q, %q)", Synthetic, c.TrainFile, c.EvalFile)
 	for _, v := range []struct {
-		name  string
+		path  setting.Path
 		value int
-		most  int
-	}{
-		{"SkipBad", c.SkipBad, maxElements}, {"TrainLimit", c.TrainLimit, maxElements}, {"EvalLimit", c.EvalLimit, maxElements},
-		{"Steps", c.Steps, 1 << 16}, {"Vocabulary", c.Vocabulary, maxElements}, {"Rows", c.Rows, maxElements},
-		{"ImageSize", c.ImageSize, 1 << 12}, {"Threads", c.Threads, 1 << 12},
-	} {
-		fault(v.value < 0 || v.value > v.most, "%s %d: need 0 to %d", v.name, v.value, v.most)
+	}{{skipBad, c.SkipBad}, {trainLimit, c.TrainLimit}, {"data.eval-limit", c.EvalLimit}, {tableRows, c.Rows}} {
+		fault(v.value < 0 || v.value > maxElements, v.path, "%d: want 0 to %d", v.value, maxElements)
 	}
-	fault(c.Stream && c.Dir == Synthetic, "Stream: synthetic rows have no files to be streamed from")
-	fault(c.Stream && c.TrainLimit > 0, "TrainLimit %d: a stream has all rows of its files", c.TrainLimit)
-	fault(c.Rows == 1, "Rows 1: need at least 2, for row 0 stands for what is missing")
-	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "Vocabulary %d: need at least 3, <unk>, <eos> and a word", c.Vocabulary)
+	for _, v := range []struct {
+		name        string
+		value, most int
+	}{{"Steps", c.Steps, 1 << 16}, {"Vocabulary", c.Vocabulary, maxElements}, {"ImageSize", c.ImageSize, 1 << 12}, {"Threads", c.Threads, 1 << 12}} {
+		fault(v.value < 0 || v.value > v.most, "", "data: %s %d: want 0 to %d", v.name, v.value, v.most)
+	}
+	fault(c.Stream && c.Dir == Synthetic, streamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
+	fault(c.Stream && c.TrainLimit > 0, trainLimit, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, trainFile)
+	fault(c.SkipBad > 0 && c.Dir == Synthetic, skipBad, "%d has no effect on synthetic data: leave it out", c.SkipBad)
+	fault(c.Rows == 1, tableRows, "1: want at least 2, for row 0 stands for what is missing")
+	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "", "data: Vocabulary %d: want at least 3, <unk>, <eos> and a word", c.Vocabulary)
 	return errors.Join(errs...)
 }
 
@@ -160,10 +163,10 @@ func formatOf(name string, cfg Config) (format, error) {
 		return format{}, errors.Join(fmt.Errorf("data: no data set is called %q%s; known are %s", name, spelling.Hint(name, Names()...), strings.Join(Names(), ", ")), err)
 	}
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
-		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): give the folder with --data alone", name, cfg.TrainFile, cfg.EvalFile))
+		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Faultf("", "give the folder with %v alone", dataDir)))
 	}
 	if cfg.Stream && name != "criteo" {
-		err = errors.Join(err, fmt.Errorf("data: Stream: %s is read into memory; only criteo is streamed", name))
+		err = errors.Join(err, setting.Faultf(streamPath, "is for the data set criteo alone; %s is read into memory", name))
 	}
 	return all[i], err
 }

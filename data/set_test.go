@@ -100,11 +100,11 @@ func TestOpenFaults(t *testing.T) {
 		cfg  Config
 		says []string
 	}{
-		{"nist", Config{SkipBad: -1}, []string{`"nist"`, "mnist", "no folder named", "SkipBad -1"}},
-		{"mnist", Config{Dir: Synthetic, TrainFile: "x", Rows: 1, Vocabulary: 2}, []string{`"x"`, "Rows 1", "Vocabulary 2"}},
-		{"mnist", Config{TrainFile: "x", EvalFile: "y"}, []string{"mnist is a folder", `"x", "y"`, "--data"}},
+		{"nist", Config{SkipBad: -1}, []string{`"nist"`, "mnist", "no data: name the folder", "data.skip-bad -1"}},
+		{"mnist", Config{Dir: Synthetic, TrainFile: "x", Rows: 1, Vocabulary: 2}, []string{`"x"`, "data.table-rows 1", "Vocabulary 2"}},
+		{"mnist", Config{TrainFile: "x", EvalFile: "y"}, []string{"mnist is a folder", `"x", "y"`, "data.dir alone"}},
 		{"cifar10", Config{Dir: "/nowhere", EvalFile: "y"}, []string{"cifar10 is a folder", `"", "y"`}},
-		{"text", Config{TrainFile: "/nowhere", EvalFile: "y"}, []string{"text: --train-file: ", "/nowhere"}},
+		{"text", Config{TrainFile: "/nowhere", EvalFile: "y"}, []string{"text: data.train-file ", "/nowhere"}},
 		{"mnist", Config{Dir: "/nowhere"}, []string{"/nowhere"}},
 	} {
 		for _, err := range []error{Find(c.name, c.cfg), func() error { _, err := Open(c.name, c.cfg); return err }()} {

@@ -3,6 +3,8 @@ package data
 import (
 	"fmt"
 	"sync"
+
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // skips counts what was left out for being bad, up to a limit.
@@ -19,15 +21,24 @@ func (s *skips) skip(fault error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n == s.most {
-		if s.most == 0 {
-			return fmt.Errorf("%w; --skip-bad N leaves out up to N such faults", fault)
-		}
-		return fmt.Errorf("%w; %d more before it were left out, as --skip-bad allows, the first: %v", fault, s.n, s.why)
+		return tooManyBad(fault, s.most, s.n, s.why)
 	}
 	if s.n++; s.n == 1 {
 		s.why = fault
 	}
 	return nil
+}
+
+// tooManyBad is a fault after n that were left out, as many as may be, of which the first may not be known.
+func tooManyBad(fault error, most, n int, first error) error {
+	if most == 0 {
+		return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%v N leaves out up to N such faults", skipBad))
+	}
+	text := ""
+	if first != nil {
+		text = fmt.Sprintf(", the first: %v", first)
+	}
+	return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%d more before it were left out, as %v allows%s", n, skipBad, text))
 }
 
 func (s *skips) count() int {

@@ -181,8 +181,8 @@ func TestTextTellsWhatItEvaluatesOn(t *testing.T) {
 		names []string
 		want  string
 	}{
-		{[]string{"ptb.train", "ptb.test", "ptb.valid"}, "evaluating on DIR/ptb.test, not on ptb.valid (--eval-file names another)"},
-		{[]string{"ptb.train.txt", "ptb.valid.txt", "ptb.dev.txt", "ptb.test.txt.gz", "ptb.test.txt"}, "evaluating on DIR/ptb.test.txt, not on ptb.dev.txt or ptb.valid.txt (--eval-file names another)"},
+		{[]string{"ptb.train", "ptb.test", "ptb.valid"}, "evaluating on DIR/ptb.test, not on ptb.valid (data.eval-file names another)"},
+		{[]string{"ptb.train.txt", "ptb.valid.txt", "ptb.dev.txt", "ptb.test.txt.gz", "ptb.test.txt"}, "evaluating on DIR/ptb.test.txt, not on ptb.dev.txt or ptb.valid.txt (data.eval-file names another)"},
 		{[]string{"train.txt", "valid.txt"}, ""},
 	} {
 		dir, files := t.TempDir(), map[string][]byte{}

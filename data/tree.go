@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // picture is one encoded image: a file, or an archive's entry in memory.
@@ -234,7 +235,7 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 	info, err := os.Stat(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%s: no folder or archive %s: %w; %s", set, dir, fs.ErrNotExist, imageAlternatives(set, dir))
+			err = fmt.Errorf("%s: no folder or archive %s: %w; %w", set, dir, fs.ErrNotExist, imageAlternatives(set, dir))
 		}
 		return "", false, err
 	}
@@ -243,7 +244,7 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 			return "", false, fmt.Errorf("%s: %w", set, err)
 		}
 		if !isArchive(dir) {
-			return "", false, fmt.Errorf("%s: %s is neither a folder nor a .tar.gz, .tgz or .tar; %s", set, dir, imageAlternatives(set, filepath.Dir(dir)))
+			return "", false, fmt.Errorf("%s: %s is neither a folder nor a .tar.gz, .tgz or .tar; %w", set, dir, imageAlternatives(set, filepath.Dir(dir)))
 		}
 		return dir, true, nil
 	}
@@ -264,17 +265,17 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 	case 1:
 		return archives[0], true, nil
 	case 0:
-		return "", false, fmt.Errorf("%s: %s holds no such set: %w; %s", set, dir, fs.ErrNotExist, imageAlternatives(set, dir))
+		return "", false, fmt.Errorf("%s: %s holds no such set: %w; %w", set, dir, fs.ErrNotExist, imageAlternatives(set, dir))
 	}
 	return "", false, fmt.Errorf("%s: %s holds %d archives: name the one to read", set, dir, len(archives))
 }
 
-func imageAlternatives(set, dir string) string {
+func imageAlternatives(set, dir string) error {
 	const tree = "train/CLASS/NAME.jpg and test/CLASS/NAME.jpg (or val/…; .png too; a .tar.gz of that is read as it is)"
 	if set == "cifar10" {
-		return fmt.Sprintf("want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with `--data synthetic`", tree, dir)
+		return setting.Faultf("", "want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with %v %s", tree, dir, dataDir, Synthetic)
 	}
-	return fmt.Sprintf("want %s, or train on images drawn by the program with `--data synthetic`", tree)
+	return setting.Faultf("", "want %s, or train on images drawn by the program with %v %s", tree, dataDir, Synthetic)
 }
 
 // hasTree says whether a folder has the parts of a tree.

@@ -2,7 +2,6 @@ package distopt
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 )
 
@@ -92,58 +92,44 @@ type Config struct {
 // Validate reports every fault of c at once.
 func (c Config) Validate() error {
 	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Plan != "" && !slices.Contains(Plans(), c.Plan) {
-		add("plan %q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
-	}
-	if c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4 {
-		add("bucket size %d bytes: want 0 (default) or at least 4", c.BucketBytes)
-	}
-	if math.IsNaN(c.ClipNorm) || math.IsInf(c.ClipNorm, 0) || c.ClipNorm < 0 {
-		add("clip norm %v: want 0 (off) or a positive number", c.ClipNorm)
-	}
-	if c.Accumulation < 0 {
-		add("accumulation %d: want 0 or more backwards a step", c.Accumulation)
-	}
-	switch c.Update {
-	case "", UpdateWhole:
-	case UpdateSharded:
-		if c.name() != FP32 || c.ClipValue != 0 {
-			add("%s %q is for strategy %s without %s: leave it out", SettingUpdate, c.Update, FP32, SettingClipValue)
+	add := func(wrong bool, p setting.Path, format string, args ...any) {
+		if wrong {
+			errs = append(errs, setting.Faultf(p, format, args...))
 		}
-	default:
-		add("%s %q is not known%s: use %s or %s", SettingUpdate, c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
 	}
+	add(c.Plan != "" && !slices.Contains(Plans(), c.Plan), "exchange.plan", "%q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
+	add(c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4, "exchange.bucket-bytes", "%d: want at least 4, or 0 for the default", c.BucketBytes)
+	add(!(c.ClipNorm >= 0) || math.IsInf(c.ClipNorm, 0), "training.clip-norm", "%v: want 0 (off) or a positive number", c.ClipNorm)
+	add(c.Accumulation < 0, "training.accumulate", "%d: want at least 1 batch in a step, or 0 for 1", c.Accumulation)
+	updates := []Update{"", UpdateWhole, UpdateSharded}
+	add(!slices.Contains(updates, c.Update), "exchange.update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
+	add(c.Update == UpdateSharded && (c.name() != FP32 || c.ClipValue != 0), "exchange.update", "%s is for %v %s without %v: leave it out", c.Update, setting.Path("exchange.strategy"), FP32, SettingClipValue)
 	return errors.Join(append(errs, c.checkStrategy()...)...)
 }
 
 // checkStrategy reports what is wrong with the strategy and does not fit it.
 func (c Config) checkStrategy() (errs []error) {
+	add := func(wrong bool, p setting.Path, format string, args ...any) {
+		if wrong {
+			errs = append(errs, setting.Faultf(p, format, args...))
+		}
+	}
+	add(c.Chain != nil && c.Strategy != "" && c.Strategy != Custom, "exchange.strategy", "%s with a chain of one's own (%v): leave one of them out", c.Strategy, c.Chain)
+	add(c.Chain == nil && c.Strategy == Custom, "exchange.strategy", "%s needs a chain (Config.Chain)", Custom)
 	i, err := Lookup(c.name())
 	if err != nil {
 		errs = append(errs, err)
-		i = Info{Name: c.Strategy, Takes: []string{SettingSpars, SettingEvery, SettingRule, SettingPartitions, SettingClipValue, SettingMomentum, SettingThresholds, SettingAlgorithm, SettingBound}}
 	}
-	switch {
-	case c.Chain != nil && c.Strategy != "" && c.Strategy != Custom:
-		errs = append(errs, fmt.Errorf("strategy %s with a chain of one's own (%v): leave one of them out", c.Strategy, c.Chain))
-	case c.Chain == nil && c.Strategy == Custom:
-		errs = append(errs, fmt.Errorf("strategy %s needs a chain (Config.Chain)", Custom))
+	add(i.Plan != "" && c.Plan != "" && c.Plan != i.Plan && slices.Contains(Plans(), c.Plan), "exchange.plan",
+		"%s has no effect on %v %s, which selects by %s and has plan %s alone: leave it out", c.Plan, setting.Path("exchange.strategy"), i.Name, i.Scope, i.Plan)
+	plan := c.planName(i)
+	add(c.BucketBytes > 0 && plan != PlanFixed, "exchange.bucket-bytes", "%d has no effect on %v %s: use %s or leave it out", c.BucketBytes, setting.Path("exchange.plan"), plan, PlanFixed)
+	add(c.SparseAlgorithm != "" && c.Reducer != nil, SettingAlgorithm, "%s has no effect on a reducer of one's own: leave it out", c.SparseAlgorithm)
+	if err := c.sparse().Validate(); c.Reducer == nil && err != nil {
+		add(true, SettingAlgorithm, "%w", err)
 	}
-	if i.Plan != "" && c.Plan != "" && c.Plan != i.Plan && slices.Contains(Plans(), c.Plan) {
-		errs = append(errs, fmt.Errorf("plan %q has no effect on strategy %s, which selects by %s and has plan %q alone: leave it out", c.Plan, i.Name, i.Scope, i.Plan))
-	}
-	if plan := c.planName(i); c.BucketBytes > 0 && plan != PlanFixed {
-		errs = append(errs, fmt.Errorf("bucket size %d bytes has no effect on plan %q: use plan %q or leave it out", c.BucketBytes, plan, PlanFixed))
-	}
-	if c.SparseAlgorithm != "" && c.Reducer != nil {
-		errs = append(errs, fmt.Errorf("%s %q has no effect on a reducer of one's own: leave it out", SettingAlgorithm, c.SparseAlgorithm))
-	} else if err := c.sparse().Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if c.BoundSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split {
-		errs = append(errs, fmt.Errorf("%s has no effect with %s %q: it bounds sums that are met in parts, by %q", SettingBound, SettingAlgorithm, c.SparseAlgorithm, exchange.Split))
-	}
+	add(c.BoundSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, SettingBound,
+		"has no effect with %v %s: it bounds sums that are met in parts, by %s", SettingAlgorithm, c.SparseAlgorithm, exchange.Split)
 	return append(errs, c.checkSettings(i)...)
 }
 
@@ -198,9 +184,11 @@ func (c Config) Resolved() Config {
 	return c
 }
 
+const defaultPartitions = 4
+
 func (c Config) partitions() int {
 	if c.Partitions == 0 {
-		return 4
+		return defaultPartitions
 	}
 	return c.Partitions
 }

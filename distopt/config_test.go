@@ -22,7 +22,7 @@ func TestValidateReportsAllFaults(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`"fp33"`, "fp32, fp16, bf16, int8, partialUpdate, sparseTopK", `"two"`, "one, per-layer, fixed", "-1 bytes", "NaN", "accumulation -2", "partitions -3"} {
+	for _, want := range []string{`"fp33"`, "fp32, fp16, bf16, int8, partialUpdate, sparseTopK", `"two"`, "one, per-layer, fixed", "exchange.bucket-bytes -1", "clip-norm NaN", "training.accumulate -2", "exchange.partitions -3"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %s:\n%v", want, err)
 		}

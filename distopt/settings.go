@@ -13,9 +13,9 @@ import (
 // "sync", which they name too, is not of this package.
 func (c *Config) Settings() []setting.Row {
 	ranks := setting.Is("sync", "allreduce") // servers keep all entries of a sum, and have an exchange of their own
-	takers := func(name string) setting.Need {
-		names := Takers(name)
-		if own, _ := Lookup(Custom); c.Chain != nil && own.HasEffect(name) {
+	takers := func(p setting.Path) setting.Need {
+		names := Takers(p)
+		if own, _ := Lookup(Custom); c.Chain != nil && own.HasEffect(p) {
 			names = append(names, string(Custom))
 		}
 		return setting.Is("exchange.strategy", names...)
@@ -27,27 +27,27 @@ func (c *Config) Settings() []setting.Row {
 			About: "batches of each rank whose gradients make one step"},
 		{Path: "exchange.strategy", Flag: "strategy", Value: setting.Choice(&c.Strategy, append(Strategies(), "")...),
 			About: "what the ranks exchange of their gradients; empty: fp32"},
-		{Path: "exchange.spars", Flag: SettingSpars, Unit: "share", Needs: takers(SettingSpars), Value: setting.Float(&c.Spars),
+		{Path: SettingSpars, Flag: "spars", Unit: "share", Needs: takers(SettingSpars), Value: setting.Float(&c.Spars),
 			About: fmt.Sprintf("share of the values that is sent, or under sparseThreshold the least magnitude that is; 0: %v", DefaultSpars)},
 		{Path: "exchange.plan", Flag: "plan", Value: setting.Choice(&c.Plan, append(Plans(), "")...),
 			About: "how layers are merged into buckets; empty: as the strategy has it, most of them fixed"},
 		{Path: "exchange.bucket-bytes", Flag: "bucket-bytes", Unit: "bytes", Value: setting.Int(&c.BucketBytes),
 			About: "size of a bucket under plan fixed; 0: 8 MiB, halved until the model has four buckets"},
-		{Path: "exchange.dlgs-every", Unit: "steps", Needs: takers(SettingEvery), Value: setting.Int(&c.Every),
+		{Path: SettingEvery, Unit: "steps", Needs: takers(SettingEvery), Value: setting.Int(&c.Every),
 			About: fmt.Sprintf("after how many steps dlgs selects exactly again; 0: %d", compress.DefaultEvery)},
-		{Path: "exchange.dlgs-rule", Needs: takers(SettingRule), Value: setting.Choice(&c.Rule, append(compress.Rules(), "")...),
+		{Path: SettingRule, Needs: takers(SettingRule), Value: setting.Choice(&c.Rule, append(compress.Rules(), "")...),
 			About: "dlgs's threshold between two exact selections: paper keeps it as it is, corrected adjusts it to what was sent; empty: corrected"},
-		{Path: "exchange.layer-thresholds", Needs: takers(SettingThresholds), Value: setting.Bool(&c.LayerThresholds),
+		{Path: SettingThresholds, Needs: takers(SettingThresholds), Value: setting.Bool(&c.LayerThresholds),
 			About: "select from each layer of a bucket by itself"},
-		{Path: "exchange.momentum-correction", Unit: "factor", Needs: takers(SettingMomentum), Value: setting.Float(&c.Momentum),
+		{Path: SettingMomentum, Unit: "factor", Needs: takers(SettingMomentum), Value: setting.Float(&c.Momentum),
 			About: "factor of DGC's momentum correction, which takes the place of the optimizer's momentum; 0: none"},
-		{Path: "exchange.clip-value", Unit: "magnitude", Needs: takers(SettingClipValue), Value: setting.Float(&c.ClipValue),
+		{Path: SettingClipValue, Unit: "magnitude", Needs: takers(SettingClipValue), Value: setting.Float(&c.ClipValue),
 			About: "limit each value of a rank's gradient to this magnitude before it is compressed; 0: no limit"},
-		{Path: "exchange.partitions", Unit: "parts", Needs: takers(SettingPartitions), Value: setting.Int(&c.Partitions),
+		{Path: SettingPartitions, Unit: "parts", Needs: takers(SettingPartitions), Value: setting.Int(&c.Partitions),
 			About: "into how many parts partialUpdate cuts the parameters, which it averages in turn; 0: 4"},
-		{Path: "exchange.sparse-algorithm", Needs: setting.All(takers(SettingAlgorithm), ranks), Value: setting.Choice(&c.SparseAlgorithm, append(exchange.Algorithms(), "")...),
+		{Path: SettingAlgorithm, Needs: setting.All(takers(SettingAlgorithm), ranks), Value: setting.Choice(&c.SparseAlgorithm, append(exchange.Algorithms(), "")...),
 			About: "how the ranks exchange selected values; empty: chosen by their number"},
-		{Path: "exchange.bound-sum", Needs: setting.All(takers(SettingBound), ranks), Value: setting.Bool(&c.BoundSum),
+		{Path: SettingBound, Needs: setting.All(takers(SettingBound), ranks), Value: setting.Bool(&c.BoundSum),
 			About: "keep at most as many values of a sum as one rank sends, as Ok-Topk does, so that traffic does not grow with the ranks"},
 		{Path: "exchange.update", Scope: setting.Changeable, Value: setting.Choice(&c.Update, UpdateWhole, UpdateSharded, ""),
 			About: "who updates the parameters: whole, each rank all of them; sharded, each rank a part, which it writes into the memory of the others; empty: sharded where it can be"},
@@ -55,10 +55,10 @@ func (c *Config) Settings() []setting.Row {
 }
 
 // Takers are the names of the strategies on which a setting has an effect.
-func Takers(name string) []string {
+func Takers(p setting.Path) []string {
 	var names []string
 	for _, i := range Infos() {
-		if i.HasEffect(name) {
+		if i.HasEffect(p) {
 			names = append(names, string(i.Name))
 		}
 	}

@@ -1,13 +1,14 @@
 package distopt
 
 import (
-	"fmt"
+	"errors"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Strategy names what the ranks exchange in a step; see Infos.
@@ -56,19 +57,18 @@ const (
 	ByPartition Scope = "partition" // of the parameters
 )
 
-// Settings that only some strategies take, by the names of their flags.
+// Settings that only some strategies take.
 const (
-	SettingSpars      = "spars"
-	SettingEvery      = "dlgs-every"
-	SettingRule       = "dlgs-rule"
-	SettingPartitions = "partitions"
-	SettingClipValue  = "clip-value"
-	SettingMomentum   = "momentum-correction"
-	SettingWarmup     = "warmup-density" // of train.Config
-	SettingThresholds = "layer-thresholds"
-	SettingAlgorithm  = "sparse-algorithm"
-	SettingBound      = "bound-sum"
-	SettingUpdate     = "update"
+	SettingSpars      setting.Path = "exchange.spars"
+	SettingEvery      setting.Path = "exchange.dlgs-every"
+	SettingRule       setting.Path = "exchange.dlgs-rule"
+	SettingPartitions setting.Path = "exchange.partitions"
+	SettingClipValue  setting.Path = "exchange.clip-value"
+	SettingMomentum   setting.Path = "exchange.momentum-correction"
+	SettingWarmup     setting.Path = "exchange.warmup-density" // of train.Config
+	SettingThresholds setting.Path = "exchange.layer-thresholds"
+	SettingAlgorithm  setting.Path = "exchange.sparse-algorithm"
+	SettingBound      setting.Path = "exchange.bound-sum"
 )
 
 // Info is a strategy's row of the table.
@@ -83,7 +83,7 @@ type Info struct {
 	// Plan is the only plan that the strategy has; empty: any.
 	Plan string
 	// Takes are the settings that have an effect.
-	Takes []string
+	Takes []setting.Path
 
 	selects func(c Config) compress.Selector // nil: it sends all
 	code    compress.Quantiser               // nil: as they are
@@ -105,20 +105,20 @@ const (
 // in docs/strategies.md. "auto" is no row of it: what it does is to choose one of
 // these.
 func Infos() []Info {
-	least := []string{SettingSpars, SettingClipValue, SettingMomentum, SettingAlgorithm}
+	least := []setting.Path{SettingSpars, SettingClipValue, SettingMomentum, SettingAlgorithm}
 	ratio := append(slices.Clone(least), SettingBound, SettingWarmup)
 	topk := func(c Config) compress.Selector { return compress.TopK{Ratio: c.spars()} }
 	grouped := append(slices.Clone(ratio), SettingThresholds)
 	return []Info{
 		{Name: FP32, About: "all values in single precision", Scope: ByBucket, Exchange: byAllReduce},
 		{Name: FP16, About: "all values in half precision", Scope: ByBucket, Exchange: byHalves,
-			Codec: clipped + "fp16", Takes: []string{SettingClipValue}, code: compress.FP16{}},
+			Codec: clipped + "fp16", Takes: []setting.Path{SettingClipValue}, code: compress.FP16{}},
 		{Name: BF16, About: "all values in bfloat16", Scope: ByBucket, Exchange: byHalves,
-			Codec: clipped + "bf16", Takes: []string{SettingClipValue}, code: compress.BF16{}},
+			Codec: clipped + "bf16", Takes: []setting.Path{SettingClipValue}, code: compress.BF16{}},
 		{Name: Int8, About: "all values in a byte each, what rounding loses is kept", Scope: ByBucket, Exchange: byBlocks,
-			Codec: clipped + "int8", Takes: []string{SettingClipValue}, code: compress.Int8{}},
+			Codec: clipped + "int8", Takes: []setting.Path{SettingClipValue}, code: compress.Int8{}},
 		{Name: PartialUpdate, About: "own updates, then the mean of one partition of the parameters", Scope: ByPartition, Exchange: byMean,
-			Takes: []string{SettingPartitions}},
+			Takes: []setting.Path{SettingPartitions}},
 		{Name: SparseTopK, About: "the largest of each bucket", Scope: ByBucket, Exchange: byEntries,
 			Codec: corrected + "topk(spars) > fp32", Takes: grouped, selects: topk},
 		{Name: SparseThreshold, About: "all of at least a magnitude, spars", Scope: ByBucket, Exchange: byEntries,
@@ -158,7 +158,7 @@ func Lookup(s Strategy) (Info, error) {
 	}
 	if s == Custom {
 		return Info{Name: Custom, About: "a chain of one's own", Scope: ByBucket, Exchange: "as the chain needs",
-			Takes: []string{SettingThresholds, SettingAlgorithm}}, nil
+			Takes: []setting.Path{SettingThresholds, SettingAlgorithm}}, nil
 	}
 	var known []string
 	for _, i := range Infos() {
@@ -167,7 +167,7 @@ func Lookup(s Strategy) (Info, error) {
 		}
 		known = append(known, string(i.Name))
 	}
-	return Info{}, fmt.Errorf("strategy %q is not known%s: use one of %s", s, spelling.Hint(string(s), known...), strings.Join(known, ", "))
+	return Info{}, setting.Faultf("exchange.strategy", "%q is not known%s: use one of %s", s, spelling.Hint(string(s), known...), strings.Join(known, ", "))
 }
 
 // ParseStrategy returns the strategy of that name; the empty name is FP32.
@@ -181,7 +181,7 @@ func (i Info) Selects() bool { return i.selects != nil }
 
 // HasEffect tells whether a setting, one of those above, does anything under the
 // strategy.
-func (i Info) HasEffect(setting string) bool { return slices.Contains(i.Takes, setting) }
+func (i Info) HasEffect(p setting.Path) bool { return slices.Contains(i.Takes, p) }
 
 // DefaultSpars is the share, or the threshold, of strategies that select where
 // none is given.
@@ -221,46 +221,33 @@ func (c Config) chain() (*compress.Chain, error) {
 }
 
 // checkSettings reports settings of the strategy that are wrong, or do nothing.
-func (c Config) checkSettings(i Info) (errs []error) {
-	for _, s := range []struct {
-		name  string
-		value any
-		given bool
-	}{
-		{SettingSpars, c.Spars, c.Spars != 0},
-		{SettingEvery, c.Every, c.Every != 0},
-		{SettingRule, c.Rule, c.Rule != ""},
-		{SettingPartitions, c.Partitions, c.Partitions != 0},
-		{SettingClipValue, c.ClipValue, c.ClipValue != 0},
-		{SettingMomentum, c.Momentum, c.Momentum != 0},
-		{SettingThresholds, c.LayerThresholds, c.LayerThresholds},
-		{SettingAlgorithm, c.SparseAlgorithm, c.SparseAlgorithm != ""},
-		{SettingBound, c.BoundSum, c.BoundSum},
-	} {
-		if s.given && !i.HasEffect(s.name) {
-			errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out, or use one of %s", s.name, s.value, i.Name, strings.Join(Takers(s.name), ", ")))
+func (c Config) checkSettings(i Info) []error {
+	var errs []error
+	if i.Name != "" { // it is known
+		c.Strategy = i.Name
+		idle, err := setting.Idle(c.Settings(), new(Config).Settings())
+		errs = []error{idle.Err(), err}
+	}
+	add := func(wrong bool, p setting.Path, format string, args ...any) {
+		if wrong {
+			errs = append(errs, setting.Faultf(p, format, args...))
 		}
 	}
-	limit := func(name string, value, below float64) {
-		if math.IsNaN(value) || value < 0 || value >= below {
-			errs = append(errs, fmt.Errorf("%s %v: want 0 (off) to below %v", name, value, below))
-		}
+	limit := func(p setting.Path, value, below float64) {
+		add(!(value >= 0 && value < below), p, "%v: want 0 (off) to below %v", value, below)
 	}
 	limit(SettingClipValue, c.ClipValue, math.Inf(1))
 	limit(SettingMomentum, c.Momentum, 1)
-	switch {
-	case c.Partitions < 0:
-		errs = append(errs, fmt.Errorf("partitions %d: want 0 (default) or more", c.Partitions))
-	case c.Every < 0:
-		errs = append(errs, fmt.Errorf("dlgs-every %d: want 1 or more steps, or 0 for %d", c.Every, compress.DefaultEvery))
-	case i.Name == SparseThreshold && !(c.Spars >= 0 && c.Spars <= math.MaxFloat32):
-		errs = append(errs, fmt.Errorf("spars %v: want a magnitude above 0, or 0 for %v", c.Spars, DefaultSpars))
-	case math.IsNaN(c.Spars) || c.Spars < 0 || c.Spars > 1 && i.Name != SparseThreshold:
-		errs = append(errs, fmt.Errorf("spars %v: want more than 0 and at most 1, or 0 for %v", c.Spars, DefaultSpars))
-	case len(errs) == 0 && i.Scope != "":
-		if _, err := c.chain(); err != nil {
-			errs = append(errs, fmt.Errorf("strategy %s: %w", i.Name, err))
-		}
+	add(c.Partitions < 0, SettingPartitions, "%d: want 1 or more, or 0 for %d", c.Partitions, defaultPartitions)
+	add(c.Every < 0, SettingEvery, "%d: want 1 or more steps, or 0 for %d", c.Every, compress.DefaultEvery)
+	most, what := 1., "share above 0 and at most 1"
+	if i.Name == SparseThreshold {
+		most, what = math.MaxFloat32, "magnitude above 0"
+	}
+	add(!(c.Spars >= 0 && c.Spars <= most), SettingSpars, "%v: want a %s, or 0 for %v", c.Spars, what, DefaultSpars)
+	if errors.Join(errs...) == nil {
+		_, err := c.chain()
+		add(err != nil, "exchange.strategy", "%s: %w", i.Name, err)
 	}
 	return errs
 }

@@ -2,11 +2,13 @@ package distopt
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // The table of the documentation is that of the code.
@@ -26,7 +28,11 @@ func TestTableOfTheDocumentation(t *testing.T) {
 		if plan == "" {
 			plan = "any"
 		}
-		want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s | %s |", i.Name, i.About, i.Codec, i.Scope, i.Exchange, plan, strings.Join(i.Takes, ", ")))
+		var takes []string
+		for _, p := range i.Takes {
+			takes = append(takes, strings.TrimPrefix(string(p), "exchange."))
+		}
+		want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s | %s |", i.Name, i.About, i.Codec, i.Scope, i.Exchange, plan, strings.Join(takes, ", ")))
 	}
 	if a, b := strings.Join(have, "\n"), strings.Join(want, "\n"); a != b {
 		t.Errorf("docs/strategies.md has\n%s\nthe code has\n%s", a, b)
@@ -38,15 +44,15 @@ func TestCodecsOfTheTable(t *testing.T) {
 	for _, i := range Infos() {
 		c := Config{Strategy: i.Name}
 		text := i.Codec
-		for setting, set := range map[string]func() any{
+		for path, set := range map[setting.Path]func() any{
 			SettingSpars:     func() any { c.Spars = 0.125; return c.Spars },
 			SettingEvery:     func() any { c.Every = 7; return c.Every },
 			SettingRule:      func() any { c.Rule = compress.RulePaper; return c.Rule },
 			SettingClipValue: func() any { c.ClipValue = 3; return c.ClipValue },
 			SettingMomentum:  func() any { c.Momentum = 0.75; return c.Momentum },
 		} {
-			if i.HasEffect(setting) {
-				text = strings.ReplaceAll(text, setting, fmt.Sprint(set()))
+			if i.HasEffect(path) {
+				text = strings.ReplaceAll(text, strings.TrimPrefix(string(path), "exchange."), fmt.Sprint(set()))
 			}
 		}
 		if err := c.Validate(); err != nil {
@@ -76,30 +82,34 @@ func TestIdleSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := map[string]Config{
-		"spars 0.5": {Spars: 0.5}, "dlgs-every 3": {Every: 3}, "dlgs-rule paper": {Rule: compress.RulePaper}, "dlgs-rule corrected": {Rule: compress.RuleCorrected},
-		"partitions 2": {Partitions: 2}, "clip-value 1": {ClipValue: 1},
-		"momentum-correction 0.5": {Momentum: 0.5}, "layer-thresholds true": {LayerThresholds: true}, "sparse-algorithm tree": {SparseAlgorithm: "tree"},
+	settings := map[setting.Path]Config{
+		SettingSpars: {Spars: 0.5}, SettingEvery: {Every: 3}, SettingRule: {Rule: compress.RuleCorrected}, SettingPartitions: {Partitions: 2}, SettingClipValue: {ClipValue: 1},
+		SettingMomentum: {Momentum: 0.5}, SettingThresholds: {LayerThresholds: true}, SettingAlgorithm: {SparseAlgorithm: "split"}, SettingBound: {BoundSum: true},
 	}
-	for what, c := range settings {
-		name, _, _ := strings.Cut(what, " ")
+	for path, c := range settings {
 		for _, i := range Infos() {
 			c.Strategy = i.Name
 			err := c.Validate()
-			if i.HasEffect(name) != (err == nil) {
-				t.Errorf("%s under %s: %v", what, i.Name, err)
+			if i.HasEffect(path) != (err == nil) {
+				t.Errorf("%s under %s: %v", path, i.Name, err)
 			}
-			if want := fmt.Sprintf("%s has no effect on strategy %s", what, i.Name); err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("the error does not say %q: %v", want, err)
+			if want := fmt.Sprintf("%s has no effect: it needs exchange.strategy %s", path, strings.Join(Takers(path), " or ")); err != nil && err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
 			}
 		}
 	}
 	for want, c := range map[string]Config{
-		"strategy topk with a chain": {Strategy: TopK, Chain: chain}, "strategy custom needs a chain": {Strategy: Custom},
-		"spars 0.5 has no effect on strategy custom": {Chain: chain, Spars: 0.5},
-		`plan "one" has no effect on strategy lags`:  {Strategy: LAGS, Plan: PlanOne},
-		`"x" of sparse exchanges is not known`:       {Strategy: DLGS, SparseAlgorithm: "x"},
-		`rule "x" is not known: use corrected or`:    {Strategy: DLGS, Rule: "x"},
+		"exchange.strategy topk with a chain": {Strategy: TopK, Chain: chain}, "exchange.strategy custom needs a chain": {Strategy: Custom},
+		"exchange.spars has no effect: it needs":                      {Chain: chain, Spars: 0.5},
+		"exchange.plan one has no effect on exchange.strategy lags":   {Strategy: LAGS, Plan: PlanOne},
+		`"x" of sparse exchanges is not known`:                        {Strategy: DLGS, SparseAlgorithm: "x"},
+		"sparse-algorithm split has no effect on a reducer":           {Strategy: DLGS, SparseAlgorithm: "split", Reducer: newNaive(nil)},
+		"bound-sum has no effect with exchange.sparse-algorithm tree": {Strategy: DLGS, SparseAlgorithm: "tree", BoundSum: true},
+		"exchange.update sharded is for exchange.strategy fp32":       {Strategy: DLGS, Update: UpdateSharded},
+		"exchange.spars 2: want a share":                              {Strategy: DLGS, Spars: 2},
+		"exchange.spars -1: want a magnitude":                         {Strategy: SparseThreshold, Spars: -1},
+		"exchange.clip-value NaN":                                     {Strategy: FP16, ClipValue: math.NaN()},
+		`rule "x" is not known: use corrected or`:                     {Strategy: DLGS, Rule: "x"},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

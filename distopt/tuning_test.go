@@ -24,7 +24,7 @@ func TestPrepare(t *testing.T) {
 		if chain, _ := o.cfg.NewChain(); err != nil || o.Spars() != 0.25 || chain.String() != "dlgs(0.25, every 3, paper) > fp32" {
 			t.Errorf("after Prepare %v, %v; %v", o.Spars(), chain, err)
 		}
-		if err := o.Prepare(0.5, 0, ""); err == nil || !strings.Contains(err.Error(), "has its spars already") {
+		if err := o.Prepare(0.5, 0, ""); err == nil || !strings.Contains(err.Error(), "has its exchange.spars already") {
 			t.Errorf("under dlgs: %v", err)
 		}
 		if err := errors.Join(o.SetStrategy(FP32)); err != nil {

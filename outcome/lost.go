@@ -30,8 +30,8 @@ func (e End) Fault() string {
 // Rank is what a member of a job's mesh is called.
 func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
 
-// ParameterServer is what a server that keeps the job's parameters is called, before its number.
-const ParameterServer = "parameter server"
+// Table is what a server that keeps the job's parameters is called.
+func Table(i int) string { return fmt.Sprintf("parameter server %d", i) }
 
 // Loss is a job's end because a process of it is lost.
 type Loss struct {

@@ -16,7 +16,7 @@ type Fault struct {
 }
 
 // Faultf returns a fault of a setting: its name, a space, and what the format says. Arguments that are Paths are
-// names of settings, too.
+// names of settings, too. Without a path it is what the format says alone, such as advice that names settings.
 func Faultf(p Path, format string, args ...any) *Fault {
 	return &Fault{Path: p, format: format, args: args}
 }
@@ -33,7 +33,11 @@ func (f *Fault) Text(name func(Path) string) string {
 		}
 		args[i] = a
 	}
-	return name(f.Path) + " " + fmt.Errorf(f.format, args...).Error()
+	text := fmt.Errorf(f.format, args...).Error()
+	if f.Path == "" {
+		return text
+	}
+	return name(f.Path) + " " + text
 }
 
 // Unwrap returns the error among the arguments, if there is one.
@@ -65,16 +69,16 @@ func Lines(err error, name func(Path) string) []string {
 
 // Tell is Lines with the whole text of a Fault as tell says.
 func Tell(err error, tell func(*Fault) string) (lines []string) {
-	switch all := err.(type) {
-	case nil:
+	if err == nil {
 		return nil
-	case interface{ Unwrap() []error }:
+	}
+	text := err.Error()
+	if all, ok := err.(interface{ Unwrap() []error }); ok && text == errors.Join(all.Unwrap()...).Error() {
 		for _, e := range all.Unwrap() {
 			lines = append(lines, Tell(e, tell)...)
 		}
 		return lines
 	}
-	text := err.Error()
 	for _, f := range within(err) {
 		text = strings.Replace(text, f.Error(), tell(f), 1)
 	}

@@ -100,7 +100,12 @@ func (t *Table) Rows() []Row { return slices.Clone(t.rows) }
 func (t *Table) Default(p Path) string { return t.defaults[t.at[p]] }
 
 // Origin is where a setting was given; "": it has its default.
-func (t *Table) Origin(p Path) Origin { return t.origins[t.at[p]] }
+func (t *Table) Origin(p Path) Origin {
+	if i, known := t.at[p]; known {
+		return t.origins[i]
+	}
+	return ""
+}
 
 // Get is the text of a setting's value, and whether there is such a setting.
 func (t *Table) Get(p Path) (text string, known bool) {

@@ -119,6 +119,11 @@ func TestLinesNameSettingsAsTheCallerDoes(t *testing.T) {
 	if !errors.Is(cause, fs.ErrNotExist) {
 		t.Error("the cause is not to be found in the fault")
 	}
+	advice := setting.Faultf("", "leave out bad ones with %v", setting.Path("data.skip-bad"))
+	both := fmt.Errorf("job: %w, and not one; %w", cause, advice)
+	if got := setting.Lines(both, flag); !slices.Equal(got, []string{`job: job: --dir "/x": file does not exist, and not one; leave out bad ones with --skip-bad`}) {
+		t.Errorf("got %q", got)
+	}
 	if setting.Lines(nil, flag) != nil || (setting.Faults{}).Err() != nil {
 		t.Error("no faults are no error")
 	}

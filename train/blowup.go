@@ -72,7 +72,7 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 	case optimizer != "sgd":
 		return fmt.Sprintf("usual for a global batch of %d, here %d", u.Batch, batch)
 	}
-	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives --lr %.3g", u.Batch, batch, u.scaled(batch))
+	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives %.3g", u.Batch, batch, u.scaled(batch))
 }
 
 // usualRate is the model's, where the run has that rate.

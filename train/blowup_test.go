@@ -61,8 +61,8 @@ func TestUsualRate(t *testing.T) {
 		optimizer string
 		want      string
 	}{
-		{256, "sgd", "usual for a global batch of 256"}, {2, "sgd", "usual for a global batch of 256, here 2: linear scaling gives --lr 0.000781"},
-		{512, "sgd", "usual for a global batch of 256, here 512: linear scaling gives --lr 0.2"}, {2, "adamw", "usual for a global batch of 256, here 2"},
+		{256, "sgd", "usual for a global batch of 256"}, {2, "sgd", "usual for a global batch of 256, here 2: linear scaling gives 0.000781"},
+		{512, "sgd", "usual for a global batch of 256, here 512: linear scaling gives 0.2"}, {2, "adamw", "usual for a global batch of 256, here 2"},
 	} {
 		if got := (UsualRate{0.1, 256}).Advice(c.batch, c.optimizer); got != c.want {
 			t.Errorf("%+v: %q", c, got)

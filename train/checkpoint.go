@@ -57,17 +57,10 @@ type Checkpoint struct {
 
 // Validate reports every fault of c at once.
 func (c Checkpoint) Validate() error {
-	var errs []error
-	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("checkpoint every %d steps: want at least 1, or 0 for each epoch", c.Every))
-	}
-	if c.Keep < 0 {
-		errs = append(errs, fmt.Errorf("%d checkpoints to keep: want at least 1, or 0 for %d", c.Keep, checkpoint.DefaultKeep))
-	}
-	if c.Dir == "" && (c.Every != 0 || c.Resume) {
-		errs = append(errs, errors.New("--every or --resume, but no folder of checkpoints: name it with --checkpoint DIR"))
-	}
-	return errors.Join(errs...)
+	var f faults
+	f.add(c.Every < 0, "checkpoint.every", "%d: want at least 1 step, or 0 for each epoch", c.Every)
+	f.add(c.Keep < 0, "", "%d checkpoints to keep: want at least 1, or 0 for %d", c.Keep, checkpoint.DefaultKeep)
+	return errors.Join(f...)
 }
 
 // Prepare makes the folder and reports one that cannot be written to, that another job saves to, or that

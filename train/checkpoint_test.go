@@ -236,7 +236,7 @@ func TestResumeRefuses(t *testing.T) {
 	}
 	checkFails(t, 2, cfg, files[0], "damaged")
 	cfg.Checkpoint = Checkpoint{Every: -1, Keep: -1, Resume: true}
-	checkFails(t, 1, cfg, "every -1 steps", "-1 checkpoints to keep", "no folder of checkpoints")
+	checkFails(t, 1, cfg, "checkpoint.every -1", "-1 checkpoints to keep", "checkpoint.resume has no effect: it needs checkpoint.dir")
 }
 
 // A run goes on by the rule of DLGS that its checkpoint was made by.

@@ -3,14 +3,15 @@ package train
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"math"
+	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // MaxThreads is the most threads of a rank: far more than any host's cores, and
@@ -34,7 +35,7 @@ type Config struct {
 	// TrainLimit and EvalLimit use only so many samples; 0 means all.
 	TrainLimit, EvalLimit int
 	// TableRows is how many rows the embedding table has to which a click model's
-	// categories are hashed, 2 to MaxTableRows; 0: the model's own number.
+	// categories are hashed, 2 to 2^31 - 1; 0: the model's own number.
 	TableRows int
 
 	// Stream leaves the training rows in their files, of which there may be many
@@ -114,81 +115,75 @@ func (c Config) spec() (models.Spec, error) {
 	return models.Lookup(c.Model)
 }
 
-// Validate reports every fault of c that needs no file to be seen.
+// Validate reports every fault of c that needs no file to be seen, settings without effect among them.
 func (c Config) Validate() error {
-	var errs []error
-	atLeast := func(name string, value, least int) {
-		if value < least {
-			errs = append(errs, fmt.Errorf("%s %d: want at least %d", name, value, least))
-		}
+	var f faults
+	f.add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
+	f.add(c.Epochs < 1, "training.epochs", "%d: want at least 1", c.Epochs)
+	f.add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
+	spec, err := c.spec() // its error is for Run
+	f.join(c.dataOf(spec).Validate())
+	if err == nil {
+		c.validateModel(spec, &f)
 	}
-	if c.Data == "" && (c.TrainFile == "" || c.EvalFile == "") {
-		errs = append(errs, fmt.Errorf("no data: name the folder of the data set, or %q, with --data; or both files with --train-file and --eval-file", data.Synthetic))
-	} else {
-		errs = append(errs, c.data().Validate())
-	}
-	atLeast("bad samples to skip", c.SkipBad, 0)
-	atLeast("training limit", c.TrainLimit, 0)
-	atLeast("evaluation limit", c.EvalLimit, 0)
-	atLeast("batch", c.Batch, 1)
-	errs = append(errs, c.validateStream()...)
-	errs = append(errs, c.validateTableRows())
-	atLeast("epochs", c.Epochs, 1)
-	atLeast("threads", c.Threads, 1)
-	if c.Threads > MaxThreads {
-		errs = append(errs, fmt.Errorf("threads %d: want at most %d", c.Threads, MaxThreads))
-	}
-	errs = append(errs, c.validateOptimizer()...)
-	if math.IsNaN(c.Dropout) || c.Dropout >= 1 {
-		errs = append(errs, fmt.Errorf("dropout %v: want below 1; negative for none, 0 for the model's own", c.Dropout))
-	}
-	errs = append(errs, c.tuning().Validate(), c.Checkpoint.Validate())
-	errs = append(errs, c.validateTuning()...)
-	errs = append(errs, c.validateCodec()...)
-	errs = append(errs, c.validateServers()...)
-	return errors.Join(errs...)
+	c.validateStream(&f)
+	c.validateOptimizer(&f)
+	f.join(c.tuning().Validate(), c.Checkpoint.Validate())
+	c.validateExchange(&f)
+	c.validateServers(&f)
+	f.join(c.idle())
+	return errors.Join(f...)
 }
 
-// MaxTableRows is the most rows of a table: ids are int32.
-const MaxTableRows = math.MaxInt32
+// faults are what is wrong.
+type faults []error
 
-// validateTableRows reports a number of rows that no table can have.
-func (c Config) validateTableRows() error {
-	spec, err := c.spec()
-	switch {
-	case c.TableRows == 0 || err != nil: // Model is reported elsewhere
-		return nil
-	case spec.Task != models.Click:
-		return fmt.Errorf("--table-rows %d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
-	case c.TableRows < 2 || c.TableRows > MaxTableRows:
-		return fmt.Errorf("--table-rows %d: want 2 to %d, or 0 for the model's own number", c.TableRows, MaxTableRows)
+func (f *faults) add(wrong bool, p setting.Path, format string, args ...any) {
+	if wrong {
+		*f = append(*f, setting.Faultf(p, format, args...))
 	}
-	return nil
 }
 
-// validateCodec reports what does not fit the strategy besides what Exchange
-// itself does.
-func (c Config) validateCodec() (errs []error) {
-	i, err := distopt.Lookup(c.Exchange.Resolved().Strategy)
-	if err != nil {
-		return nil // Exchange has said so
+func (f *faults) join(errs ...error) { *f = append(*f, errs...) }
+
+// idle reports what is neither as usual nor left out, and has no effect. Settings of the exchange know that themselves.
+func (c Config) idle() error {
+	if !slices.Contains(Optimizers(), c.Optimizer) || !slices.Contains(append(Consistencies(), ""), c.Servers.Consistency) {
+		return nil // that is reported, and most would be with it
 	}
-	const name = distopt.SettingWarmup
-	if n := len(c.WarmupDensity); n > 0 && !i.HasEffect(name) {
-		errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out", name, c.WarmupDensity, i.Name))
-	} else if n > c.Epochs && c.Epochs > 0 {
-		errs = append(errs, fmt.Errorf("%s %v is for %d epochs, the run has %d", name, c.WarmupDensity, n, c.Epochs))
+	rows := func(c *Config) []setting.Row {
+		sync, x := cmp.Or(c.Servers.Consistency, "allreduce"), c.Exchange.Resolved()
+		return append(slices.Concat(c.trainingSettings(), c.otherSettings()), setting.Row{Path: "sync", Value: setting.Text(&sync)}, setting.Row{Path: "exchange.strategy", Value: setting.Text(&x.Strategy)})
 	}
-	for _, d := range c.WarmupDensity {
-		if !(d > 0 && d <= 1) {
-			errs = append(errs, fmt.Errorf("%s %v: want shares above 0 and at most 1", name, c.WarmupDensity))
-			break
-		}
-	}
-	if m := c.Exchange.Momentum; m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0) {
-		errs = append(errs, fmt.Errorf("%s %v with optimizer %q of momentum %v: it takes the place of the optimizer's own: use sgd with momentum 0", distopt.SettingMomentum, m, c.Optimizer, c.Momentum))
-	}
-	return errs
+	usual := Defaults(c.Model, c.Data)
+	usual.SetOptimizer(c.Optimizer)
+	idle, err := setting.Idle(rows(&c), rows(new(Config)), rows(&usual))
+	return errors.Join(idle.Err(), err)
+}
+
+// validateModel reports what does not fit the model.
+func (c Config) validateModel(spec models.Spec, f *faults) {
+	f.add(c.TableRows != 0 && spec.Task != models.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
+	f.add(!(c.Dropout < 1), "training.dropout", "%v: want below 1; negative for none, 0 for the model's own", c.Dropout)
+	f.add(c.Dropout > 0 && c.Custom.Build == nil && spec.Task != models.Language, "training.dropout", "%v has no effect on model %s, which drops nothing: leave it out", c.Dropout, spec.Name)
+	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for Criteo's rows alone; the data of %s are read into memory", spec.Name)
+	rows := spec.Rows > 0
+	f.add(rows && c.Momentum != 0, "training.momentum", "%v would move rows of %s's table that no sample has touched: want 0", c.Momentum, spec.Name)
+	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%v would move rows of %s's table that no sample has touched: want 0", c.WeightDecay, spec.Name)
+	f.add(c.Optimizer == OptimizerClick && (spec.Task != models.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
+		"%s counts on servers what was shown and clicked: it is for click models such as ctr-dnn, with %v bsp, ssp or async", c.Optimizer, setting.Path("sync"))
+	t := c.tuning()
+	f.add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)
+}
+
+// validateExchange reports what does not fit the strategy besides what Exchange itself does.
+func (c Config) validateExchange(f *faults) {
+	n := len(c.WarmupDensity)
+	f.add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
+	f.add(slices.ContainsFunc(c.WarmupDensity, func(d float64) bool { return !(d > 0 && d <= 1) }), distopt.SettingWarmup, "%s: want shares above 0 and at most 1", formatShares(c.WarmupDensity))
+	m := c.Exchange.Momentum
+	f.add(m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0), distopt.SettingMomentum, "%v with %v %s of momentum %v: it takes the place of the optimizer's own: use sgd with momentum 0",
+		m, setting.Path("training.optimizer"), c.Optimizer, c.Momentum)
 }
 
 // density is the share of values that an epoch's steps send.

@@ -1,16 +1,15 @@
 package train
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/spelling"
-	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Optimizers are the names that Config.Optimizer accepts. OptimizerClick is for click models
@@ -45,47 +44,19 @@ func (c *Config) SetOptimizer(name string) {
 	}
 }
 
-func (c Config) validateOptimizer() (errs []error) {
-	if !slices.Contains(Optimizers(), c.Optimizer) {
-		errs = append(errs, fmt.Errorf("optimizer %q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", ")))
+func (c Config) validateOptimizer(f *faults) {
+	f.add(!slices.Contains(Optimizers(), c.Optimizer), "training.optimizer", "%q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", "))
+	within := func(p setting.Path, value, limit float64) {
+		f.add(!(value >= 0 && value < limit), p, "%v: want a number from 0 to below %v", value, limit)
 	}
-	within := func(name string, value, limit float64) {
-		if math.IsNaN(value) || value < 0 || value >= limit {
-			errs = append(errs, fmt.Errorf("%s %v: want a number from 0 to below %v", name, value, limit))
-		}
-	}
-	within("momentum", c.Momentum, 1)
-	within("eps", c.Eps, math.Inf(1))
-	within("weight decay", c.WeightDecay, math.Inf(1))
-	if c.Momentum != 0 && c.Optimizer != "sgd" {
-		errs = append(errs, fmt.Errorf("momentum %v has no effect on optimizer %q: leave it out", c.Momentum, c.Optimizer))
-	}
-	if c.Optimizer == "ftrl" && c.Exchange.Strategy == distopt.PartialUpdate {
-		errs = append(errs, fmt.Errorf("optimizer \"ftrl\" makes parameters anew of its own sums in each step, which undoes the mean of strategy %s: use another of the two", c.Exchange.Strategy))
-	}
-	if c.Eps != 0 && (c.Optimizer == "sgd" || c.Optimizer == "ftrl" || c.Optimizer == OptimizerClick) {
-		errs = append(errs, fmt.Errorf("eps %v has no effect on optimizer %q: leave it out", c.Eps, c.Optimizer))
-	}
-	if spec, err := c.spec(); err == nil && c.Optimizer == OptimizerClick && (spec.Task != models.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)) {
-		errs = append(errs, fmt.Errorf("optimizer %q counts on servers what was shown and clicked: it is for click models such as ctr-dnn, whose parameters lie on servers of bsp, ssp or async", c.Optimizer))
-	}
-	switch {
-	case c.WeightDecay == 0:
-	case c.Optimizer == "adam":
-		errs = append(errs, fmt.Errorf("weight decay %v with optimizer \"adam\", which has none: use adamw", c.WeightDecay))
-	case c.Optimizer == "ftrl":
-		errs = append(errs, fmt.Errorf("weight decay %v with optimizer \"ftrl\", which has none: leave it out", c.WeightDecay))
-	}
-	if spec, err := c.spec(); err == nil && spec.Rows > 0 && (c.Momentum != 0 || c.WeightDecay != 0) {
-		errs = append(errs, fmt.Errorf("momentum %v and weight decay %v would move rows of %s's table that no sample has touched: want 0 and 0", c.Momentum, c.WeightDecay, spec.Name))
-	}
-	if err := c.schedule().Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if w := c.Warmup.Epochs; w > float64(c.Epochs) && c.Epochs > 0 {
-		errs = append(errs, fmt.Errorf("warm-up of %v epochs in a run of %d: the learning rate would never be %v; want at most %[2]d epochs", w, c.Epochs, c.LR))
-	}
-	return errs
+	within("training.momentum", c.Momentum, 1)
+	within("training.eps", c.Eps, math.Inf(1))
+	within("training.weight-decay", c.WeightDecay, math.Inf(1))
+	f.add(c.Optimizer == "ftrl" && c.Exchange.Strategy == distopt.PartialUpdate, "training.optimizer",
+		"ftrl makes parameters anew of its own sums in each step, which undoes the mean of %v %s: use another of the two", setting.Path("exchange.strategy"), c.Exchange.Strategy)
+	f.join(c.schedule().Validate())
+	w := c.Warmup.Epochs
+	f.add(w > float64(c.Epochs) && c.Epochs > 0, "training.warmup", "of %v epochs in a run of %d: the learning rate would never be %v; want at most %[2]d epochs", w, c.Epochs, c.LR)
 }
 
 // newOptimizer makes the optimizer for a model's arena. AdamW does not decay

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -117,7 +118,7 @@ func (a *meshless) suits(c Config) error {
 	case c.Checkpoint.Dir != "":
 		return errors.New("ranks that go on without each other have no step in common to save the run at: let all end when one is lost, or save nothing")
 	case c.Stream && c.Warmup != (schedule.Warmup{}):
-		return errors.New("a warm-up with --stream: ranks that go on without each other tell their servers the first rate before they have counted the steps together: leave it out")
+		return setting.Faultf("training.warmup", "with %v: ranks that go on without each other tell their servers the first rate before they have counted the steps together: leave it out", setting.Path("data.stream"))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Consistencies are the names that Servers.Consistency accepts, besides none.
@@ -67,43 +68,34 @@ func (s Servers) codes(c *client.Config) error {
 }
 
 // validateServers reports what parameters on servers rule out.
-func (c Config) validateServers() (errs []error) {
+func (c Config) validateServers(f *faults) {
 	s := c.Servers
+	const sync setting.Path = "sync"
 	if s.Consistency == "" {
-		if s.Staleness != 0 || s.threads() != 1 || s.Start != 0 {
-			errs = append(errs, fmt.Errorf("staleness %d, trainer threads %d, start %d: they are for parameters on servers: leave them out", s.Staleness, s.Threads, s.Start))
-		}
-		if len(s.Click) > 0 {
-			errs = append(errs, fmt.Errorf("settings of the click rule %v are for parameters on servers: leave them out", s.Click))
-		}
-		return errs
+		f.add(s.Start != 0, "", "start %d of the job is for parameters on servers: leave it out", s.Start)
+		return
 	}
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf("parameters on servers (%s): "+format, append([]any{s.Consistency}, args...)...))
-		}
-	}
-	fault(!slices.Contains(Consistencies(), s.Consistency), "that consistency is not known: use one of %s", strings.Join(Consistencies(), ", "))
-	fault(s.Consistency == "geo" && s.GeoSteps < 1, "copies exchanged every %d steps: want at least 1", s.GeoSteps)
-	fault(s.Staleness < 0 || s.Staleness > 0 && s.Consistency != "ssp", "staleness %d: want 0 or more, and only for ssp", s.Staleness)
-	fault(s.Start < 0, "start %d of the job: want at least 1, or 0", s.Start)
-	fault(s.Threads < 0 || s.Threads > MaxThreads, "%d trainer threads: want 0 to %d", s.Threads, MaxThreads)
-	fault(s.Threads > 1 && s.Consistency == "bsp", "%d trainer threads do not keep in step: use async, geo or ssp, or more ranks", s.Threads)
+	f.add(!slices.Contains(Consistencies(), s.Consistency), sync, "%q is not known where servers keep the parameters: use one of %s", s.Consistency, strings.Join(Consistencies(), ", "))
+	f.add(s.Consistency == "geo" && s.GeoSteps < 1, "servers.geo-steps", "%d: want at least 1", s.GeoSteps)
+	f.add(s.Staleness < 0, "servers.staleness", "%d: want 0 or more", s.Staleness)
+	f.add(s.Start < 0, "", "start %d of the job: want at least 1, or 0", s.Start)
+	f.add(s.Threads < 0 || s.Threads > MaxThreads, "servers.trainer-threads", "%d: want 1 to %d", s.Threads, MaxThreads)
 	if err := s.codes(new(client.Config)); err != nil {
-		fault(true, "%w", err)
+		f.add(true, "servers.values", "%q: %w", s.Values, err)
 	}
 	x := c.Exchange.Resolved()
-	fault(x.Strategy != distopt.FP32, "strategy %s selects or codes gradients: use fp32, or let the servers sum only", x.Strategy)
-	fault(x.ClipNorm > 0, "clipping to a norm of %v needs the whole gradient in one place: use no clipping, or let the servers sum only", x.ClipNorm)
-	fault(x.Accumulation > 1, "%d backwards in a step: want 1", x.Accumulation)
-	fault(c.Tuning.Measure || c.Tuning.Profile != nil, "nothing is tuned: leave it out")
-	fault(len(s.Click) > 0 && c.Optimizer != OptimizerClick, "settings of the click rule have no effect on optimizer %q: leave them out", c.Optimizer)
+	only := func(wrong bool, p setting.Path, value any, why string) {
+		f.add(wrong, p, "%v with %v %s: %s; leave it out, or let servers sum alone (%[2]v sum)", value, sync, s.Consistency, why)
+	}
+	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "servers that keep the parameters take gradients as they are")
+	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
+	only(x.Accumulation > 1, "training.accumulate", x.Accumulation, "servers take the gradients of each batch")
+	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: nothing is tuned there: leave it out", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {
 		_, err := c.clickRule(1)
-		fault(err != nil, "%w", err)
+		f.add(err != nil, "servers.click", "%w", err)
 	}
-	fault(c.Optimizer == "adamw" && c.WeightDecay > 0, "adamw decays all parameters there, biases too: use adam, or a weight decay of 0")
-	return errs
+	f.add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%v: on servers adamw decays all parameters, biases too: use adam, or 0", c.WeightDecay)
 }
 
 // schemaOf describes the parameters of a model and the rules that move them, whose learning

@@ -19,7 +19,11 @@ import (
 // Defaults and SetOptimizer have left it. Needs name the setting "sync" and those of
 // output, too, which are not of this package.
 func (c *Config) Settings() []setting.Row {
-	return slices.Concat(c.trainingSettings(), tune.Settings(&c.Exchange), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Servers.settings(), c.Tuning.settings(), []setting.Row{
+	return slices.Concat(c.trainingSettings(), tune.Settings(&c.Exchange), c.otherSettings())
+}
+
+func (c *Config) otherSettings() []setting.Row {
+	return slices.Concat(c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Servers.settings(), c.Tuning.settings(), []setting.Row{
 		{Path: "output.layers", Scope: setting.Local, Needs: setting.On("output.json"), Value: setting.Bool(&c.Layers),
 			About: "tell of each layer what rank 0's last step of an epoch sent of it and kept back"},
 	})

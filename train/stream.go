@@ -2,11 +2,11 @@ package train
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // batches are a rank's training batches, as many in each epoch as on all other
@@ -23,29 +23,9 @@ type batches interface {
 const usualWindow = 128
 
 // validateStream reports what is wrong with the settings of a stream.
-func (c Config) validateStream() (errs []error) {
-	if !c.Stream {
-		if c.Window != 0 || c.Interleave != 0 || c.ByFile {
-			errs = append(errs, fmt.Errorf("--shuffle-window %d, --interleave %d, --by-file=%v: only what is streamed (--stream) is read so: leave them out", c.Window, c.Interleave, c.ByFile))
-		}
-		return errs
-	}
-	if spec, err := c.spec(); err == nil && spec.Data != "criteo" {
-		errs = append(errs, fmt.Errorf("--stream: the data of %s are read into memory; only Criteo's rows are streamed", spec.Name))
-	}
-	if c.Data == data.Synthetic {
-		errs = append(errs, errors.New("--stream: synthetic rows have no files: make some with `ringo data criteo --generate`"))
-	}
-	if c.TrainLimit > 0 {
-		errs = append(errs, fmt.Errorf("--train-limit %d: a stream has all rows of its files: name fewer files with --train-file", c.TrainLimit))
-	}
-	if c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0 {
-		errs = append(errs, fmt.Errorf("--shuffle-window %d: want a multiple of the batch, %d; 0 for %d batches, or -1 for none", c.Window, c.Batch, usualWindow))
-	}
-	if c.Interleave < 0 {
-		errs = append(errs, fmt.Errorf("--interleave %d: want at least 0", c.Interleave))
-	}
-	return errs
+func (c Config) validateStream(f *faults) {
+	f.add(c.Stream && c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "data.shuffle-window", "%d: want a multiple of %v %d; 0 for %d batches, or -1 for none", c.Window, setting.Path("training.batch"), c.Batch, usualWindow)
+	f.add(c.Interleave < 0, "data.interleave", "%d: want at least 0", c.Interleave)
 }
 
 // window is how many rows are shuffled among each other.

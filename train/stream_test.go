@@ -137,11 +137,11 @@ func TestStreamFaults(t *testing.T) {
 		change func(*Config)
 		says   string
 	}{
-		{func(c *Config) { c.Stream = false }, "--shuffle-window 40, --interleave 2"},
-		{func(c *Config) { c.Data = data.Synthetic }, "synthetic rows have no files"},
-		{func(c *Config) { c.TrainLimit = 7 }, "--train-limit 7"},
-		{func(c *Config) { c.Window = 41 }, "a multiple of the batch, 8"},
-		{func(c *Config) { c.Interleave = -1 }, "--interleave -1"},
+		{func(c *Config) { c.Stream = false }, "data.shuffle-window has no effect: it needs data.stream\ndata.interleave has"},
+		{func(c *Config) { c.Data = data.Synthetic }, "has no files to read synthetic rows from"},
+		{func(c *Config) { c.TrainLimit = 7 }, "data.train-limit 7"},
+		{func(c *Config) { c.Window = 41 }, "a multiple of training.batch 8"},
+		{func(c *Config) { c.Interleave = -1 }, "data.interleave -1"},
 		{func(c *Config) { c.Model, c.Custom = "mnist", small().Custom }, "are read into memory"},
 	} {
 		cfg := streaming(dir)

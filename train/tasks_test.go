@@ -74,7 +74,7 @@ func TestTableRows(t *testing.T) {
 	if got := rec.info.Params - half.info.Params; got != 3*cfg.TableRows || first.ParamsSHA256 == again.ParamsSHA256 {
 		t.Errorf("half the rows: %d parameters fewer, sha256 %s and %s", got, first.ParamsSHA256, again.ParamsSHA256)
 	}
-	for rows, want := range map[int]string{1: "--table-rows 1: want 2 to 2147483647", MaxTableRows + 1: "--table-rows 2147483648: want"} {
+	for rows, want := range map[int]string{1: "data.table-rows 1: want at least 2", 1 << 31: "data.table-rows 2147483648: want 0 to 2147483647"} {
 		cfg.TableRows = rows
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d rows: %v", rows, err)
@@ -82,7 +82,7 @@ func TestTableRows(t *testing.T) {
 	}
 	mlp := small()
 	mlp.TableRows = 5
-	if err := mlp.Validate(); err == nil || !strings.Contains(err.Error(), "--table-rows 5 has no effect on model mlp") {
+	if err := mlp.Validate(); err == nil || !strings.Contains(err.Error(), "data.table-rows 5 has no effect on model mlp") {
 		t.Errorf("a model without a table: %v", err)
 	}
 }

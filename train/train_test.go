@@ -298,7 +298,7 @@ func TestFaults(t *testing.T) {
 		edit func(*Config, int)
 		want []string
 	}{
-		{1, func(c *Config, _ int) { c.LR, c.Batch, c.Data = math.NaN(), 0, "" }, []string{"learning rate NaN", "batch 0", "no data"}},
+		{1, func(c *Config, _ int) { c.LR, c.Batch, c.Data = math.NaN(), 0, "" }, []string{"training.lr NaN", "training.batch 0", "no data"}},
 		{1, func(c *Config, _ int) { c.Data = "nowhere" }, []string{"nowhere", "synthetic"}},
 		{1, func(c *Config, _ int) { c.Model = "mnits" }, []string{"mnits", "mnist"}},
 		{3, func(c *Config, _ int) { c.Batch = 200 }, []string{"480", "200"}},

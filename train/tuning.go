@@ -1,11 +1,8 @@
 package train
 
 import (
-	"fmt"
-
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -45,16 +42,6 @@ func (c Config) tuning() tune.Config {
 		out.Model = spec.Name
 	}
 	return out
-}
-
-func (c Config) validateTuning() (errs []error) {
-	if c.Exchange.Strategy == tune.Auto && len(c.WarmupDensity) > 0 {
-		errs = append(errs, fmt.Errorf("%s %v has no effect on strategy %s: leave it out", distopt.SettingWarmup, c.WarmupDensity, tune.Auto))
-	}
-	if f := c.Tuning.Profile; f != nil && c.tuning().Chooses() && f.Model != c.tuning().Model {
-		errs = append(errs, fmt.Errorf("the profile is of model %q, not of %s", f.Model, c.tuning().Model))
-	}
-	return errs
 }
 
 // newTuner makes the tuner of an optimizer.

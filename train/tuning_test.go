@@ -107,12 +107,12 @@ func TestMeasuredPlan(t *testing.T) {
 func TestTuningFaults(t *testing.T) {
 	cfg := small()
 	cfg.Exchange.Plan = "exact"
-	checkInvalid(t, cfg, "--profile FILE", "--tune")
+	checkInvalid(t, cfg, "tuning.profile", "tuning.tune")
 	cfg.Tuning.Profile = &bucket.Profile{Model: "vgg16", Ranks: 1, Layers: []bucket.LayerProfile{{Name: "a", Values: 1}}}
 	checkInvalid(t, cfg, `of model "vgg16", not of mlp`)
 	cfg = small()
 	cfg.Exchange.Strategy, cfg.WarmupDensity = tune.Auto, []float64{0.5}
-	checkInvalid(t, cfg, "warmup-density [0.5] has no effect on strategy auto")
+	checkInvalid(t, cfg, "exchange.warmup-density has no effect")
 	cfg = small()
 	cfg.Exchange.Plan, cfg.Checkpoint = "exact", Checkpoint{Dir: t.TempDir(), Resume: true}
 	if err := cfg.Validate(); err != nil {

@@ -94,7 +94,7 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 		err = step.Validate()
 	}
 	if err != nil {
-		return bucket.Step{}, fmt.Errorf("tune: strategy %s: %w; measure this job (--tune) and save that", c.Name, err)
+		return bucket.Step{}, fmt.Errorf("tune: strategy %s: %w; %w", c.Name, err, measureThis())
 	}
 	return step, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Auto is the strategy that chooses one of AutoStrategies.
@@ -79,54 +80,39 @@ func (c Config) Base() distopt.Config {
 
 // Validate reports every fault of c at once.
 func (c Config) Validate() error {
-	auto, measured := c.Exchange.Strategy == Auto, slices.Contains(Plans(), c.Exchange.Plan)
-	errs := c.validateBase(auto)
-	if x := c.Exchange; auto {
+	var errs []error
+	add := func(wrong bool, p setting.Path, format string, args ...any) {
+		if wrong {
+			errs = append(errs, setting.Faultf(p, format, args...))
+		}
+	}
+	x, auto, measured := c.Exchange, c.Exchange.Strategy == Auto, slices.Contains(Plans(), c.Exchange.Plan)
+	known := append(distopt.Plans(), Plans()...)
+	base := c.Base()
+	if base.Plan != "" && !slices.Contains(known, base.Plan) {
+		add(true, "exchange.plan", "%q is not known%s: use one of %s", base.Plan, spelling.Hint(base.Plan, known...), strings.Join(known, ", "))
+		base.Plan = ""
+	}
+	if auto { // the settings of what it may choose
 		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every, Rule: x.Rule}.Validate())
 	}
-	if c.Measure && c.Profile != nil {
-		errs = append(errs, errors.New("measuring (--tune) and a saved profile (--profile) are two sources for one choice: leave one of them out"))
-	}
-	if i, err := distopt.Lookup(c.Base().Strategy); err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate) {
-		errs = append(errs, fmt.Errorf("plan %q has no effect on strategy %s: leave it out", c.Exchange.Plan, i.Name))
-	}
+	errs = append(errs, base.Validate())
+	add(c.Measure && c.Profile != nil, "tuning.tune", "and %v are two sources for one choice: leave one of them out", setting.Path("tuning.profile"))
+	i, err := distopt.Lookup(base.Strategy)
+	add(err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate), "exchange.plan", "%s has no effect on %v %s: leave it out", x.Plan, setting.Path("exchange.strategy"), i.Name)
 	errs = append(errs, c.validateChoices(auto, measured)...)
 	switch {
 	case len(c.Choices) > 0: // which are a source
 	case c.lacksPlan() && (c.Measure || !c.MayKeep):
 		errs = append(errs, noSource(SavedPlan))
 	case measured && !auto && !c.Measure && c.Profile == nil && !c.MayKeep:
-		errs = append(errs, noSource(c.Exchange.Plan))
+		errs = append(errs, noSource(x.Plan))
 	}
-	if x := c.Exchange; auto && (x.Chain != nil || x.ClipValue != 0 || x.Momentum != 0 || x.LayerThresholds || x.SparseAlgorithm != "") {
-		errs = append(errs, errors.New("strategy auto chooses among the plain ones: a chain of one's own, clip-value, momentum-correction, layer-thresholds and an algorithm of sparse exchanges would act under some of them alone: leave them out"))
-	}
-	if x := c.Exchange; x.BucketBytes != 0 && (measured || auto && x.Plan == "") {
-		errs = append(errs, fmt.Errorf("bucket size %d bytes has no effect on plan %q: use plan %q or leave it out", x.BucketBytes, cmp.Or(x.Plan, "exact"), distopt.PlanFixed))
-	}
+	add(x.BucketBytes != 0 && (measured || auto && x.Plan == ""), "exchange.bucket-bytes", "%d has no effect on %v %s: use %s or leave it out", x.BucketBytes, setting.Path("exchange.plan"), cmp.Or(x.Plan, "exact"), distopt.PlanFixed)
 	if c.Profile != nil {
 		errs = append(errs, c.Profile.Validate())
 	}
 	return errors.Join(errs...)
-}
-
-// validateBase reports the faults of the optimizer's part, by the names that are known
-// here.
-func (c Config) validateBase(auto bool) (errs []error) {
-	base := c.Base()
-	if base.Plan != "" && !slices.Contains(distopt.Plans(), base.Plan) {
-		errs = append(errs, fmt.Errorf("plan %q is not known%s: use one of %s", base.Plan, spelling.Hint(base.Plan, append(distopt.Plans(), Plans()...)...), strings.Join(append(distopt.Plans(), Plans()...), ", ")))
-		base.Plan = ""
-	}
-	if auto && base.Partitions != 0 {
-		errs = append(errs, fmt.Errorf("%s %d has no effect on strategy %s: leave it out", distopt.SettingPartitions, base.Partitions, Auto))
-		base.Partitions = 0
-	}
-	if auto && base.BoundSum {
-		errs = append(errs, fmt.Errorf("%s has no effect on strategy %s: leave it out", distopt.SettingBound, Auto))
-		base.BoundSum = false
-	}
-	return append(errs, base.Validate())
 }
 
 // lacksPlan tells whether the plan is to be a profile's that is not there.
@@ -142,9 +128,15 @@ func (c Config) canMeasure() bool {
 // noSource says what a plan can be made of.
 func noSource(plan string) error {
 	if plan == SavedPlan {
-		return fmt.Errorf("plan %q is the one that a profile holds: name a file that has one (--profile FILE)", plan)
+		return setting.Faultf("exchange.plan", "%s is the one that a profile holds: name a file that has one with %v", plan, setting.Path("tuning.profile"))
 	}
-	return fmt.Errorf("plan %q is made of measurements: name a file with those of an earlier run (--profile FILE), for results that can be repeated, or measure now (--tune), which may change them from run to run", plan)
+	return setting.Faultf("exchange.plan", "%s is made of measurements: name a file with those of an earlier run (%v), for results that can be repeated, or measure now (%v), which may change them from run to run",
+		plan, setting.Path("tuning.profile"), setting.Path("tuning.tune"))
+}
+
+// measureThis is what to do without a profile of this job.
+func measureThis() error {
+	return setting.Faultf("", "measure this job (%v) and save that", setting.Path("tuning.tune"))
 }
 
 // candidates are the strategies to choose from, each with its planner.

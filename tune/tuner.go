@@ -314,7 +314,7 @@ func (t *Tuner) fromProfile() error {
 			return t.asSaved(f)
 		}
 	} else if here := t.cfg.Batch; here != f.Batch && min(here, f.Batch) > 0 {
-		return fmt.Errorf("tune: the profile was measured with batches of %d, this run has %d, and its backward takes other times: measure this job (--tune) and save that", f.Batch, here)
+		return fmt.Errorf("tune: the profile was measured with batches of %d, this run has %d, and its backward takes other times: %w", f.Batch, here, measureThis())
 	}
 	return t.choose(f, "by the profile")
 }

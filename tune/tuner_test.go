@@ -511,7 +511,7 @@ func TestResumed(t *testing.T) {
 			j.cfg, j.resumed = cfg, resumed
 			synctest.Test(t, func(t *testing.T) {
 				onRanks(t, 2, func(g *collective.Group) error {
-					if err := j.rank(g, 1, new(outcome)); err == nil || !strings.Contains(err.Error(), "--profile FILE") {
+					if err := j.rank(g, 1, new(outcome)); err == nil || !strings.Contains(err.Error(), "tuning.profile") {
 						return fmt.Errorf("no source: %v", err)
 					}
 					return nil
@@ -638,19 +638,19 @@ func TestConfigValidate(t *testing.T) {
 		{Config{Exchange: distopt.Config{Plan: "exact"}, MayKeep: true}, nil},
 		{Config{Exchange: distopt.Config{Plan: SavedPlan}, MayKeep: true}, nil},
 		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: SavedPlan}, MayKeep: true}, nil},
-		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: SavedPlan}}, []string{`plan "saved" is the one that a profile holds`}},
-		{Config{Exchange: distopt.Config{Plan: SavedPlan}, MayKeep: true, Measure: true}, []string{`plan "saved" is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: SavedPlan}}, []string{`exchange.plan saved is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}, MayKeep: true, Measure: true}, []string{`exchange.plan saved is the one that a profile holds`}},
 		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: "fixed", BucketBytes: 64}}, nil},
-		{Config{Exchange: distopt.Config{Strategy: Auto, BucketBytes: 64}}, []string{`bucket size 64 bytes has no effect on plan "exact"`}},
-		{Config{Exchange: distopt.Config{Plan: "mgwfbp", BucketBytes: 64}, Measure: true}, []string{`bucket size 64 bytes has no effect on plan "mgwfbp"`}},
-		{Config{Exchange: distopt.Config{Plan: "exact"}}, []string{`plan "exact" is made of measurements`, "--profile FILE", "--tune"}},
-		{Config{Exchange: distopt.Config{Plan: SavedPlan}}, []string{`plan "saved" is the one that a profile holds`}},
-		{Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &none}, []string{`plan "saved" is the one that a profile holds`}},
-		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.TopK}, Measure: true}, []string{`plan "exact" has no effect on strategy topk`}},
-		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.PartialUpdate}, Measure: true}, []string{`plan "exact" has no effect on strategy partialUpdate`}},
+		{Config{Exchange: distopt.Config{Strategy: Auto, BucketBytes: 64}}, []string{`exchange.bucket-bytes 64 has no effect on exchange.plan exact`}},
+		{Config{Exchange: distopt.Config{Plan: "mgwfbp", BucketBytes: 64}, Measure: true}, []string{`exchange.bucket-bytes 64 has no effect on exchange.plan mgwfbp`}},
+		{Config{Exchange: distopt.Config{Plan: "exact"}}, []string{`exchange.plan exact is made of measurements`, "tuning.profile", "tuning.tune"}},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}}, []string{`exchange.plan saved is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &none}, []string{`exchange.plan saved is the one that a profile holds`}},
+		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.TopK}, Measure: true}, []string{`exchange.plan exact has no effect on exchange.strategy topk`}},
+		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.PartialUpdate}, Measure: true}, []string{`exchange.plan exact has no effect on exchange.strategy partialUpdate`}},
 		{Config{Measure: true, Profile: f}, []string{"two sources for one choice"}},
-		{Config{Exchange: distopt.Config{Strategy: Auto, Momentum: 0.9}}, []string{"strategy auto chooses among the plain ones"}},
-		{Config{Exchange: distopt.Config{Strategy: Auto, Spars: 7}, Profile: &bucket.Profile{}}, []string{"spars 7", "0 layers"}},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Momentum: 0.9}}, []string{"exchange.momentum-correction has no effect: it needs exchange.strategy"}},
+		{Config{Exchange: distopt.Config{Strategy: Auto, Spars: 7}, Profile: &bucket.Profile{}}, []string{"exchange.spars 7", "0 layers"}},
 		{Config{Exchange: distopt.Config{Strategy: "ato", Plan: "exct"}}, []string{`"ato" is not known`, `"exct" is not known`}},
 	} {
 		err := c.cfg.Validate()

@@ -84,7 +84,7 @@ func (j *jobSettings) read() (given []setting.Assignment, err error) {
 func located(faults setting.Faults) error {
 	var errs []error
 	for _, f := range faults {
-		errs = append(errs, fmt.Errorf("%s: %w", f.Origin, f))
+		errs = append(errs, fmt.Errorf("%s: %s", f.Origin, f))
 	}
 	return errors.Join(errs...)
 }

@@ -190,9 +190,9 @@ func (f *jobFlags) checkExchange(c distopt.Config) error {
 	case c.Strategy == distopt.PartialUpdate:
 		return fmt.Errorf("--strategy %s with --mode ps: it averages parameters among the ranks and has nothing for servers", c.Strategy)
 	case c.BoundSum:
-		return fmt.Errorf("--%s has no effect with --mode ps: servers keep all entries of a sum", distopt.SettingBound)
+		return fmt.Errorf("--%s has no effect with --mode ps: servers keep all entries of a sum", "bound-sum")
 	case c.SparseAlgorithm != "":
-		return fmt.Errorf("--%s %s has no effect with --mode ps: servers sum entries", distopt.SettingAlgorithm, c.SparseAlgorithm)
+		return fmt.Errorf("--%s %s has no effect with --mode ps: servers sum entries", "sparse-algorithm", c.SparseAlgorithm)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plan"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.
@@ -115,8 +116,10 @@ func outcome(ctx context.Context, err error) (status int, text string) {
 	}
 }
 
-// oneLine is the text of several joined faults on one line.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// oneLine is the text of several joined faults on one line, with settings named by their flags.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.Join(setting.Lines(err, flagOf), "\n"), "\n", "; ")
+}
 
 // usageError is a fault of the command line, found before anything started.
 type usageError struct{ error }

@@ -87,9 +87,9 @@ func TestWrongTicket(t *testing.T) {
 // Ranks of one job must be of one mind.
 func TestDifferentRanks(t *testing.T) {
 	for _, c := range []struct{ zero, one, want string }{
-		{"train mlp " + small, "train mlp --lr 0.1 " + small, "training.lr 0.1 on rank 1 and 0.005 on rank 0"},
+		{"train mlp " + small, "train mlp --lr 0.1 " + small, "--lr 0.1 on rank 1 and 0.005 on rank 0"},
 		{"train mlp " + small, "train mnist " + small, "model mnist-cnn on rank 1 and mlp on rank 0"},
-		{"train mlp " + small, "train mlp --algorithm naive " + small, "job.algorithm naive on rank 1 and auto on rank 0"},
+		{"train mlp " + small, "train mlp --algorithm naive " + small, "--algorithm naive on rank 1 and auto on rank 0"},
 	} {
 		address, ticket := freeport.Address(t), ticket()
 		zero, one := byHand(t, c.zero, "0", address, ticket), byHand(t, c.one, "1", address, ticket)

@@ -68,16 +68,16 @@ func TestClickTableOutOfStep(t *testing.T) {
 
 func TestClickUsage(t *testing.T) {
 	for _, c := range [][]string{
-		{clicks + "--optimizer click", `optimizer "click" counts on servers what was shown and clicked`, "bsp, ssp or async"},
+		{clicks + "--optimizer click", "--optimizer click counts on servers what was shown and clicked", "bsp, ssp or async"},
 		{clicks + "--np 2 --mode ps --optimizer click", "bsp, ssp or async"},
 		{clickRun + "--ps-mode geo", "bsp, ssp or async"},
 		{clickRun + "--ps-mode sync --ps-click decay", `"decay": want NAME=X, each name once`},
 		{clickRun + "--ps-mode sync --ps-click decay=1,decay=1", `"decay=1": want NAME=X, each name once`},
 		{clickRun + "--ps-mode sync --ps-click speed=1", "settings speed = 1: want finite values of bound, click, cold_after, decay, "},
 		{clickRun + "--ps-mode sync --ps-click decay=2", "decay 2: want a number above 0 and at most 1"},
-		{clickRun + "--ps-mode sync --eps 1", `eps 1 has no effect on optimizer "click"`},
+		{clickRun + "--ps-mode sync --eps 1", "--eps has no effect: it needs --optimizer adagrad or adam or adamw"},
 		{clickRun + "--ps-mode sync --ps-unseen 3 --ps-shrink-every 1h", "--ps-unseen 3 has no effect with --optimizer click: say --ps-click delete_after=3"},
-		{clicks + "--np 2 --mode ps --ps-mode sync --ps-click decay=0.5", `settings of the click rule have no effect on optimizer "adagrad"`},
+		{clicks + "--np 2 --mode ps --ps-mode sync --ps-click decay=0.5", "--ps-click has no effect: it needs --optimizer click"},
 		{clicks + "--np 2 --mode ps --ps-click decay=0.5", "--ps-click has no effect with --ps-mode sum"},
 	} {
 		checkRefused(t, exitUsage, c[0], c[1:]...)

@@ -164,7 +164,7 @@ func TestApartByHand(t *testing.T) {
 	other := start(t, flags+" --rank 1 --seed 2", mark)
 	server := start(t, "server --index 0 --np 2 --ps-mode sync --ps-lost go-on --ps-addrs "+one+" "+lostSoon, mark)
 	for _, p := range []*program{zero, other} {
-		p.checkEnd(exitFailed, "training.seed 2 on rank 1 and 1 on rank 0")
+		p.checkEnd(exitFailed, "--seed 2 on rank 1 and 1 on rank 0")
 	}
 	server.checkEnd(0)
 }

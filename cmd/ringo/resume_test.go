@@ -52,7 +52,7 @@ func TestKilledAndResumed(t *testing.T) {
 		}
 		checkHolds(t, "np "+np, out, "resumed after ", " steps from "+dir)
 		checkRefused(t, exitFailed, strings.Replace(flags, "--momentum 0.9", "--optimizer adam --eval-limit 34", 1)+"--resume --batch 17",
-			"training.optimizer adam: the checkpoint has sgd", "training.batch 17: the checkpoint has 16", dir)
+			"--optimizer adam: the checkpoint has sgd", "--batch 17: the checkpoint has 16", dir)
 		status, out, errs = command(t, "train mlp --resume --checkpoint "+dir+" --progress none --lr 0.001 --epochs 4")
 		if status != 0 || sha(t, out) == want {
 			t.Errorf("np %s, another rate: status %d, stderr %s, stdout %s", np, status, errs, out)

@@ -131,3 +131,15 @@ func (v flagValue) String() string {
 	}
 	return v.flag.Value.String()
 }
+
+// flagOf is a setting's flag, or its path where it has none.
+func flagOf(p setting.Path) string {
+	for _, g := range trainGroups() {
+		for _, r := range g.rows {
+			if g.path(r) == p {
+				return "--" + r.flag
+			}
+		}
+	}
+	return string(p)
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -67,7 +68,7 @@ func (s *settings) register(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Checkpoint.Dir, "checkpoint", c.Checkpoint.Dir, "save the run in `DIR`, the last 3 times, at its end, and when a signal tells it to end")
 	fs.IntVar(&c.Checkpoint.Every, "every", c.Checkpoint.Every, "save after every `N` steps; 0: after each epoch")
 	fs.BoolVar(&c.Checkpoint.Resume, "resume", c.Checkpoint.Resume, "go on from the last checkpoint, if there is one; what is not given is as it was begun")
-	fs.StringVar(&s.density, distopt.SettingWarmup, "", "`SHARE,...`: send so large shares in the first epochs instead of --spars, such as 0.25,0.0625,0.015625,0.004")
+	fs.StringVar(&s.density, "warmup-density", "", "`SHARE,...`: send so large shares in the first epochs instead of --spars, such as 0.25,0.0625,0.015625,0.004")
 	fs.BoolVar(&c.Layers, "layers", c.Layers, "tell in --json of each layer what rank 0's last step of an epoch sent of it and kept")
 	fs.StringVar(&s.json, "json", "", "write one JSON object per epoch and a summary to `FILE`, or to stdout with -")
 }
@@ -75,22 +76,22 @@ func (s *settings) register(fs *pflag.FlagSet) {
 // registerExchange registers the flags of how gradients travel.
 func registerExchange(fs *pflag.FlagSet, c *distopt.Config) {
 	fs.StringVar((*string)(&c.Strategy), "strategy", string(distopt.FP32), "what the ranks exchange: "+strategyList()+"; auto: the fastest of some, measured in the first steps")
-	fs.Float64Var(&c.Spars, distopt.SettingSpars, 0, "the `share` of values that is sent by "+takers(distopt.SettingWarmup)+"; the least magnitude of sparseThreshold; 0: 0.05")
-	fs.IntVar(&c.Every, distopt.SettingEvery, 0, fmt.Sprintf("dlgs selects exactly every so many `steps`; 0: %d", compress.DefaultEvery))
-	fs.StringVar((*string)(&c.Rule), distopt.SettingRule, "", "the `rule` of dlgs between two exact selections: paper, their threshold as it is; corrected, it follows what was sent (default: corrected)")
-	fs.BoolVar(&c.LayerThresholds, distopt.SettingThresholds, false, "select from each layer of a bucket by itself, of "+takers(distopt.SettingThresholds))
-	fs.Float64Var(&c.ClipValue, distopt.SettingClipValue, 0, "limit each value of a rank's gradient to this `magnitude` before it is compressed; 0: none")
-	fs.Float64Var(&c.Momentum, distopt.SettingMomentum, 0, "`factor` of DGC's momentum correction, in place of --momentum, of strategies that select; 0: none")
-	fs.IntVar(&c.Partitions, distopt.SettingPartitions, 0, "parts that partialUpdate averages in turn; 0: 4")
-	fs.StringVar(&c.SparseAlgorithm, distopt.SettingAlgorithm, "", "how selected entries are exchanged: "+strings.Join(exchange.Algorithms(), ", ")+" (default: by their number)")
-	fs.BoolVar(&c.BoundSum, distopt.SettingBound, false, "let a sum of selected entries have no more than one rank sends, as Ok-Topk does, so that bytes do not grow with the ranks")
+	fs.Float64Var(&c.Spars, "spars", 0, "the `share` of values that is sent by "+takers(distopt.SettingWarmup)+"; the least magnitude of sparseThreshold; 0: 0.05")
+	fs.IntVar(&c.Every, "dlgs-every", 0, fmt.Sprintf("dlgs selects exactly every so many `steps`; 0: %d", compress.DefaultEvery))
+	fs.StringVar((*string)(&c.Rule), "dlgs-rule", "", "the `rule` of dlgs between two exact selections: paper, their threshold as it is; corrected, it follows what was sent (default: corrected)")
+	fs.BoolVar(&c.LayerThresholds, "layer-thresholds", false, "select from each layer of a bucket by itself, of "+takers(distopt.SettingThresholds))
+	fs.Float64Var(&c.ClipValue, "clip-value", 0, "limit each value of a rank's gradient to this `magnitude` before it is compressed; 0: none")
+	fs.Float64Var(&c.Momentum, "momentum-correction", 0, "`factor` of DGC's momentum correction, in place of --momentum, of strategies that select; 0: none")
+	fs.IntVar(&c.Partitions, "partitions", 0, "parts that partialUpdate averages in turn; 0: 4")
+	fs.StringVar(&c.SparseAlgorithm, "sparse-algorithm", "", "how selected entries are exchanged: "+strings.Join(exchange.Algorithms(), ", ")+" (default: by their number)")
+	fs.BoolVar(&c.BoundSum, "bound-sum", false, "let a sum of selected entries have no more than one rank sends, as Ok-Topk does, so that bytes do not grow with the ranks")
 	fs.StringVar(&c.Plan, "plan", "", "how layers are merged into buckets: "+strings.Join(distopt.Plans(), ", ")+"; by measurements (--tune) or a --profile of them: "+strings.Join(tune.Plans(), ", ")+" (default: fixed, but one of topk, per-layer of lags, exact of auto)")
-	fs.StringVar((*string)(&c.Update), distopt.SettingUpdate, "", "who updates the parameters under fp32: "+string(distopt.UpdateSharded)+", each rank a part that it writes to all, in memory that they share; "+string(distopt.UpdateWhole)+", each rank all (default: sharded where it can be, unless a rank has more threads than there are ranks)")
+	fs.StringVar((*string)(&c.Update), "update", "", "who updates the parameters under fp32: "+string(distopt.UpdateSharded)+", each rank a part that it writes to all, in memory that they share; "+string(distopt.UpdateWhole)+", each rank all (default: sharded where it can be, unless a rank has more threads than there are ranks)")
 	fs.IntVar(&c.BucketBytes, "bucket-bytes", 0, "bytes of a bucket with --plan fixed; 0: 8 MiB, halved until a model has four buckets")
 }
 
 // takers are the strategies on which a setting has an effect.
-func takers(setting string) string { return strings.Join(distopt.Takers(setting), ", ") }
+func takers(p setting.Path) string { return strings.Join(distopt.Takers(p), ", ") }
 
 // parseShares reads the list of --warmup-density.
 func parseShares(text string) (shares []float64, err error) {
@@ -100,7 +101,7 @@ func parseShares(text string) (shares []float64, err error) {
 	for _, part := range strings.Split(text, ",") {
 		v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
 		if err != nil {
-			return nil, fmt.Errorf("--%s: %q is no number", distopt.SettingWarmup, part)
+			return nil, fmt.Errorf("--%s: %q is no number", "warmup-density", part)
 		}
 		shares = append(shares, v)
 	}

@@ -128,7 +128,7 @@ func TestJobStopsBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRefused(t, exitFailed, strings.Replace(line, "--mode ps --ps-mode sync --servers 2", "--mode collective", 1)+"x --resume --batch 51 --checkpoint "+dir,
-		"sync allreduce: the checkpoint has bsp", "training.batch 51: the checkpoint has 50")
+		"sync allreduce: the checkpoint has bsp", "--batch 51: the checkpoint has 50")
 	status, out, errs := command(t, "train ctr-dnn --resume --checkpoint "+dir+" --progress none") // with the servers of the first start
 	if status != 0 || sha(t, out) != want {
 		t.Fatalf("status %d, stderr %s, stdout %s, want sha256 %s", status, errs, out, want)

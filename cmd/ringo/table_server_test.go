@@ -283,12 +283,12 @@ func TestKeeperUsage(t *testing.T) {
 		{ps + "--ps-mode sync --ps-restarts 1", "--ps-restarts 1 needs --durability wal"},
 		{ps + "--ps-mode sync --ps-addrs a:1", "--ps-addrs is for ranks started by hand"},
 		{ps + "--ps-mode sync --transport mem", "--ps-mode sync needs ranks that are processes"},
-		{ps + "--ps-mode sync --strategy topk", "strategy topk selects or codes gradients"},
-		{ps + "--ps-mode sync --clip-norm 1", "clipping to a norm of 1"},
-		{ps + "--ps-mode sync --accumulate 2", "2 backwards in a step"},
+		{ps + "--ps-mode sync --strategy topk", "--strategy topk with sync bsp: servers that keep the parameters take gradients as they are"},
+		{ps + "--ps-mode sync --clip-norm 1", "--clip-norm 1 with sync bsp: no process has the whole gradient"},
+		{ps + "--ps-mode sync --accumulate 2", "--accumulate 2 with sync bsp: servers take the gradients of each batch"},
 		{ps + "--ps-mode sync --geo-steps 2", "--geo-steps 2 has no effect with --ps-mode sync"},
-		{ps + "--ps-mode geo --geo-steps 0", "copies exchanged every 0 steps: want at least 1"},
-		{ps + "--ps-mode sync --trainer-threads 2", "2 trainer threads do not keep in step: use async, geo or ssp"},
+		{ps + "--ps-mode geo --geo-steps 0", "--geo-steps 0: want at least 1"},
+		{ps + "--ps-mode sync --trainer-threads 2", "--trainer-threads has no effect: it needs sync ssp or async or geo"},
 		{ps + "--ps-mode async --trainer-threads 0", "--trainer-threads 0: want at least 1"},
 		{ps + "--ps-mode async --ps-values fp8", `no code "fp8": want fp32, fp16, bf16 or int8`},
 		{ps + "--ps-mode async --seeds 2", "--seeds 2 with --ps-mode async: servers keep the parameters of one run"},
@@ -299,7 +299,7 @@ func TestKeeperUsage(t *testing.T) {
 	} {
 		checkRefused(t, exitUsage, c[0], c[1:]...)
 	}
-	for _, v := range (launch.RoleEnv{Role: "ps", Addrs: []string{"a:1"}, WorldSize: 1, Ticket: transport.NewTicket(), Socket: 3}).Strings() {
+	for _, v := range (launch.TableEnv{Addrs: []string{"a:1"}, WorldSize: 1, Ticket: transport.NewTicket(), Socket: 3}).Strings() {
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)
 	}

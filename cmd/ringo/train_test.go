@@ -61,7 +61,7 @@ func TestTrainOutputs(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}
 	checkHolds(t, "stdout", out, "mlp: 79,510 parameters; data synthetic, 192 + 33 samples; 2 ranks, 1 thread each, over tcp",
-		"batch 16 per rank, 6 steps per epoch; sgd, learning rate 0.005 (usual for a global batch of 64, here 32: linear scaling gives --lr 0.0025); strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
+		"batch 16 per rank, 6 steps per epoch; sgd, learning rate 0.005 (usual for a global batch of 64, here 32: linear scaling gives 0.0025); strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestTrainSeeds(t *testing.T) {
 // defaults, whatever the order of the flags.
 func TestModelDefaults(t *testing.T) {
 	for flags, want := range map[string]string{
-		"":                            "sgd, learning rate 0.005 (usual for a global batch of 64, here 16: linear scaling gives --lr 0.00125);",
+		"":                            "sgd, learning rate 0.005 (usual for a global batch of 64, here 16: linear scaling gives 0.00125);",
 		"--batch 32 --np 2":           "sgd, learning rate 0.005 (usual for a global batch of 64);",
 		"--lr 0.5":                    "sgd, learning rate 0.5;",
 		"--optimizer adamw":           "adamw, learning rate 0.001;",
@@ -211,7 +211,7 @@ func TestModelDefaults(t *testing.T) {
 // What is streamed is told with the other faults of a run.
 func TestTrainStreamRefuses(t *testing.T) {
 	checkRefused(t, console.UsageFault, "train mnist --data synthetic --stream --train-limit 5 --batch 64 --shuffle-window 3 --interleave -1",
-		"the data of mnist-cnn are read into memory", "synthetic rows have no files", "--train-limit 5", "--shuffle-window 3: want a multiple of the batch, 64", "--interleave -1")
-	checkRefused(t, console.UsageFault, "train ctr-dnn --data synthetic --shuffle-window 512", "only what is streamed")
+		"the data of mnist-cnn are read into memory", "has no files to read synthetic rows from", "--train-limit 5", "--shuffle-window 3: want a multiple of --batch 64", "--interleave -1")
+	checkRefused(t, console.UsageFault, "train ctr-dnn --data synthetic --shuffle-window 512", "--shuffle-window has no effect: it needs --stream")
 	checkRefused(t, console.Failed, "train ctr-dnn --data /nowhere --stream", "/nowhere")
 }

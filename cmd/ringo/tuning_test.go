@@ -78,12 +78,12 @@ func TestTuneUsage(t *testing.T) {
 	}
 	for _, cmd := range []string{synthetic, "bench step mnist "} {
 		for _, c := range [][]string{
-			{"--plan exact", `plan "exact" is made of measurements`, "(--profile FILE)", "(--tune)"},
-			{"--plan saved", `plan "saved" is the one that a profile holds`},
-			{"--strategy topk --plan exact --tune", `plan "exact" has no effect on strategy topk`},
-			{"--plan exact --profile " + planner, `the profile is of model "mlp", not of mnist-cnn`},
-			{"--strategy auto --clip-value 3", "strategy auto chooses among the plain ones"},
-			{"--strategy auto --spars 3", "spars 3: want more than 0 and at most 1"},
+			{"--plan exact", "--plan exact is made of measurements", "(--profile)", "(--tune)"},
+			{"--plan saved", "--plan saved is the one that a profile holds"},
+			{"--strategy topk --plan exact --tune", "--plan exact has no effect on --strategy topk"},
+			{"--plan exact --profile " + planner, `was measured with model "mlp", not with mnist-cnn`},
+			{"--strategy auto --clip-value 3", "--clip-value has no effect: it needs --strategy fp16 or"},
+			{"--strategy auto --spars 3", "--spars 3: want a share above 0 and at most 1"},
 		} {
 			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
 		}

@@ -51,9 +51,7 @@ func parseDrop(part string) (Drop, error) {
 }
 
 // FormatDrops is the text that ParseDrops reads.
-func FormatDrops(drops []Drop) string { return dropsString(drops) }
-
-func dropsString(drops []Drop) string {
+func FormatDrops(drops []Drop) string {
 	var parts []string
 	for _, d := range drops {
 		parts = append(parts, fmt.Sprintf("%d:%s", d.Epoch, number(d.LR)))

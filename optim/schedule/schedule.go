@@ -5,11 +5,12 @@
 package schedule
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Schedule is the learning rate over a run: constant, falling at given epochs,
@@ -47,31 +48,29 @@ type Warmup struct {
 
 // Validate reports every setting that is out of its range.
 func (s Schedule) Validate() error {
-	var errs []error
-	want := func(ok bool, format string, args ...any) {
+	var faults setting.Faults
+	want := func(ok bool, p setting.Path, format string, args ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
+			faults = append(faults, setting.Faultf(p, format, args...))
 		}
 	}
-	want(positive(s.LR), "learning rate %v: want a positive number", s.LR)
+	const steps, floor, warmup setting.Path = "training.lr-steps", "training.lr-floor", "training.warmup"
+	want(positive(s.LR), "training.lr", "%v: want a positive number", s.LR)
 	epoch := 0
 	for i, d := range s.Drops {
-		want(d.Epoch >= 1, "drop at epoch %d: want at least 1", d.Epoch)
-		want(i == 0 || d.Epoch > epoch, "drop at epoch %d after one at epoch %d: want ascending epochs", d.Epoch, epoch)
-		want(positive(d.LR), "learning rate %v from epoch %d: want a positive number", d.LR, d.Epoch)
+		want(d.Epoch >= 1, steps, "at epoch %d: want at least 1", d.Epoch)
+		want(i == 0 || d.Epoch > epoch, steps, "at epoch %d after epoch %d: want ascending epochs", d.Epoch, epoch)
+		want(positive(d.LR), steps, "%v from epoch %d: want a positive number", d.LR, d.Epoch)
 		epoch = d.Epoch
 	}
-	want(!s.Cosine || len(s.Drops) == 0, "a cosine and drops (%s): want one of them", dropsString(s.Drops))
-	want(s.Cosine || s.Floor == 0, "floor %v without a cosine has no effect: leave it out", s.Floor)
-	want(!s.Cosine || s.Floor >= 0 && s.Floor <= s.LR, "floor %v: want a number from 0 to the learning rate %v", s.Floor, s.LR)
+	want(!s.Cosine || len(s.Drops) == 0, steps, "%s with %v: want one of them", FormatDrops(s.Drops), setting.Path("training.lr-cosine"))
+	want(s.Cosine || s.Floor == 0, floor, "has no effect: it needs %v", setting.Path("training.lr-cosine"))
+	want(!s.Cosine || s.Floor >= 0 && s.Floor <= s.LR, floor, "%v: want a number from 0 to the learning rate %v", s.Floor, s.LR)
 	w := s.Warmup
-	want(w.Steps >= 0, "warm-up of %d steps: want 0 or more", w.Steps)
-	want(w.Epochs >= 0 && !math.IsInf(w.Epochs, 0), "warm-up of %v epochs: want a number from 0", w.Epochs)
-	want(w.Steps == 0 || w.Epochs == 0, "warm-up of %d steps and of %v epochs: want one of them", w.Steps, w.Epochs)
-	if len(errs) > 0 {
-		return fmt.Errorf("schedule: %w", errors.Join(errs...))
-	}
-	return nil
+	want(w.Steps >= 0, warmup, "%d steps: want 0 or more", w.Steps)
+	want(w.Epochs >= 0 && !math.IsInf(w.Epochs, 0), warmup, "%v epochs: want a number from 0", w.Epochs)
+	want(w.Steps == 0 || w.Epochs == 0, warmup, "%d steps and %v epochs: want one of them", w.Steps, w.Epochs)
+	return faults.Err()
 }
 
 // positive tells whether v is a rate that a float32 holds.

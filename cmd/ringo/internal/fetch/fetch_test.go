@@ -128,7 +128,7 @@ func TestDataMNISTFaults(t *testing.T) {
 		out, mirror string
 		want        []string
 	}{
-		{"", dead.URL, []string{"images.gz", "this machine seems to be offline", dead.URL, "by hand", "--data synthetic", "--mirror"}},
+		{"", dead.URL, []string{"images.gz", "this machine seems to be offline", dead.URL, "by hand", "data.dir synthetic", "--mirror"}},
 		{"", m.URL + "/bad", []string{m.URL + "/bad/images.gz", "sha256", m.files[0].SHA256}},
 		{"", m.URL + "/none", []string{m.URL + "/none/images.gz", "404", "by hand"}},
 		{file + "/dir", m.URL + "/mnist", []string{file, "not a directory"}},

@@ -10,7 +10,6 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -117,8 +116,8 @@ func (c *command) checkStrategy(faults *console.Faults) {
 	if c.every < 1 {
 		faults.Add("--dlgs-every %d: want at least 1", c.every)
 	}
-	faults.Known(distopt.SettingRule, c.rule, string(compress.RuleCorrected), string(compress.RulePaper))
-	for flag, idle := range map[string]bool{"spars": !s.sparse, distopt.SettingEvery: s.reuse == 0, distopt.SettingRule: s.reuse == 0, "memory": s.exact == 0} {
+	faults.Known("dlgs-rule", c.rule, string(compress.RuleCorrected), string(compress.RulePaper))
+	for flag, idle := range map[string]bool{"spars": !s.sparse, "dlgs-every": s.reuse == 0, "dlgs-rule": s.reuse == 0, "memory": s.exact == 0} {
 		if idle && c.changed(flag) {
 			faults.Add("--%s has no effect on strategy %s: leave it out", flag, s.name)
 		}

@@ -123,7 +123,7 @@ func Command() *cobra.Command {
 	console.Choice(cmd, &c.strategy, "strategy", "what the ranks exchange; see above", namesOf(strategyCosts())...)
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
 	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
-	console.Choice(cmd, &c.rule, distopt.SettingRule, "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
+	console.Choice(cmd, &c.rule, "dlgs-rule", "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
 	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless --measure or the profile say what it costs: 6 bytes a value for a cast, 28 for an exact selection, 12 for one by a threshold that is reused")
 	fs.StringVar(&c.algorithm, "algorithm", auto, "how groups are exchanged: ring, doubling, hierarchical or naive, entries by allgather, tree or split, or dense-ring and so on; auto: the fastest for each group's size")
 	console.Choice(cmd, &c.plan, "plan", "`name` of a plan, see above (default: exact, or the only one that the strategy has)", planNames()...)
