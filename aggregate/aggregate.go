@@ -54,8 +54,8 @@ import (
 
 // Config says who serves whom. All members of a job must give the same values.
 type Config struct {
-	// Trainers is how many ranks of the mesh train: the first. At least one
-	// member must be left to serve.
+	// Trainers is how many members of the mesh train, the first ones. At least one member
+	// must be left to serve.
 	Trainers int
 	// Timeout bounds every single wait for another member. 0: 10 minutes.
 	Timeout time.Duration
@@ -63,8 +63,8 @@ type Config struct {
 	// to 16 MiB. Sparse ones stand for 8 times as many values, at most 4 Mi.
 	// 0: 512 KiB.
 	SegmentBytes int
-	// Codes are those beside this module's own that a server decodes; clients
-	// take them from the exchanges.
+	// Codes are what a server can decode besides the codes of package compress. Clients do
+	// not need it: they take codes from the exchanges.
 	Codes []compress.Quantiser
 }
 

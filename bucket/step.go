@@ -16,17 +16,22 @@ import (
 // carries the groups one after the other, in plan order. Where ranks carry their exchanges
 // themselves, the two slow each other down while they overlap (Contention).
 type Step struct {
-	Layers   []Layer
-	Forward  float64   // from the step's start to the start of backward
-	Backward []float64 // by layer: from the previous gradient to this one
-	// Update is what follows when all gradients are agreed. With Overlap a group is
-	// updated as soon as it is agreed and backward has ended, while later ones travel:
-	// Predict then counts what of that is left in the end. Planners count all of it, and
-	// no After: where the update happens changes plans by less than times can be measured.
-	Update  float64
+	// Layers are the layers in the order in which backward finishes them.
+	Layers []Layer
+	// Forward is the time from the step's start to the start of backward.
+	Forward float64
+	// Backward is the time of each layer: from the previous gradient to this one.
+	Backward []float64
+	// Update is the time of the update of all groups, which follows when all gradients are
+	// agreed. Planners count all of it, and no Costs.After: where the update happens changes
+	// plans by less than times can be measured.
+	Update float64
+	// Overlap says that a group is updated as soon as it is agreed and backward has ended,
+	// while later ones travel: Predict then counts what of Update is left in the end.
 	Overlap bool
-	// Rows is the exchange of row-sparse tables, after all groups.
-	Rows  float64
+	// Rows is the time of the exchange of row-sparse tables, after all groups.
+	Rows float64
+	// Costs are what a group costs by its size.
 	Costs Costs
 }
 

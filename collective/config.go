@@ -21,8 +21,8 @@ type Config struct {
 	// Hosts is a number for each rank of the mesh, equal for those of one host.
 	// Empty: all are on one.
 	Hosts []int
-	// Algorithm is that of the operations that have it; the others have what the rules say.
-	// Auto or empty: all have.
+	// Algorithm carries out the operations that have it; the rules choose for the others.
+	// Auto or empty: the rules choose for all.
 	Algorithm string
 	// Profile has the rules to use instead of the default ones, see Tune and Group.Use; the
 	// same on every rank.
@@ -43,10 +43,10 @@ type Config struct {
 	// SlowAfter is how long a wait must have lasted before Group.Waiting
 	// reports it. 0: at once.
 	SlowAfter time.Duration
-	// ID tells apart groups over one mesh that have a rank in common, which must all have different
-	// ones, also those that are made one after the other, below 1<<30; those that Group.Dup makes
-	// have others of their own where these are below MaxSubgroup. Ranks share memory in groups with
-	// the IDs 0 to 7, and with less room, and not for Send and Receive, 8 to 23.
+	// ID is the group's number, below 1<<30. Groups over one mesh that have a rank in common need
+	// different ones, also if one is made after another has ended. Below MaxSubgroup it differs
+	// from those that Group.Dup gives. Ranks share memory in groups with the IDs 0 to 7, and in
+	// those with 8 to 23 with less room and not for Send and Receive.
 	ID uint32
 }
 

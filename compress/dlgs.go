@@ -40,9 +40,12 @@ func Rules() []Rule { return []Rule{RuleCorrected, RulePaper} }
 // the steps between send |g| >= H, zeros left out, for the cost of one pass over gradient and
 // residual. g is the gradient with what was kept added, and what is not sent is kept.
 type DLGS struct {
-	Ratio float64 // of the values, above 0 and at most 1
-	Every int     // steps from one exact selection to the next; 0: DefaultEvery
-	Rule  Rule    // empty: RuleCorrected
+	// Ratio is the share of values that an exact selection sends, above 0 and at most 1.
+	Ratio float64
+	// Every is how many steps there are from one exact selection to the next. 0: DefaultEvery.
+	Every int
+	// Rule is what the steps between two exact selections do. Empty: RuleCorrected.
+	Rule Rule
 }
 
 // DefaultEvery is the period of DLGS's exact selections. For groups of 16 Ki values

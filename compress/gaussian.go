@@ -16,7 +16,8 @@ import (
 // entries are selected exactly. It costs three to six passes, and
 // an exact selection after them at worst.
 type GaussianK struct {
-	Ratio float64 // of the values, above 0 and at most 1
+	// Ratio is the share of values that are sent, above 0 and at most 1.
+	Ratio float64
 }
 
 // Name is such as "gaussiank(0.01)".

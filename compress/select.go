@@ -23,7 +23,8 @@ func checkRatio(name string, ratio float64) error {
 // TopK sends the share Ratio of largest magnitude of every group, exactly and in
 // every step; of equal magnitudes those of lower index.
 type TopK struct {
-	Ratio float64 // of the values, above 0 and at most 1
+	// Ratio is the share of values that are sent, above 0 and at most 1.
+	Ratio float64
 }
 
 // Name is such as "topk(0.01)".
@@ -51,7 +52,8 @@ func (t *topK) State() []optim.State { return nil }
 // Interspeech 2015, but with the values themselves). How many that are is not
 // bounded.
 type Threshold struct {
-	Least float64 // 0 or more: sends all but zeros
+	// Least is the smallest magnitude that is sent, 0 or more. 0 sends all but zeros.
+	Least float64
 }
 
 // Name is such as "threshold(0.001)".
@@ -96,8 +98,10 @@ func (w *Workspace) reaching(s *Sparse, base int, residual, grad []float32, leas
 // wanted; where the sample misled so much that fewer than a quarter or more than
 // four times as many do, they are selected exactly.
 type Sampled struct {
-	Ratio float64 // of the values, above 0 and at most 1
-	Share float64 // of the values that are sampled, above 0 and at most 1; 0: 0.01
+	// Ratio is the share of values that are sent, above 0 and at most 1.
+	Ratio float64
+	// Share is the part of the values that are sampled, above 0 and at most 1. 0: 0.01.
+	Share float64
 }
 
 // Name is such as "sampled(0.01)", or "sampled(0.01, of 0.05)" where Share is 0.05.

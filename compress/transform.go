@@ -10,7 +10,8 @@ import (
 
 // Clip limits every value to [-Max, Max].
 type Clip struct {
-	Max float64 // above 0
+	// Max is the largest magnitude of a value, above 0.
+	Max float64
 }
 
 // Name is such as "clip(1)".
@@ -48,7 +49,8 @@ func (clip) State() []optim.State { return nil }
 // ClipNorm scales a group whose L2 norm is above Max down to this norm. For the
 // norm over a rank's whole gradient use one group.
 type ClipNorm struct {
-	Max float64 // above 0
+	// Max is the largest norm of a group, above 0.
+	Max float64
 }
 
 // Name is such as "clipnorm(1)".
@@ -80,7 +82,8 @@ func (clipNorm) State() []optim.State { return nil }
 // the gradient, and where an entry was sent its velocity begins anew. The wrapped
 // optimizer should then have no momentum of its own.
 type Momentum struct {
-	Factor float64 // 0 or more, below 1
+	// Factor is what a step leaves of the velocity, 0 or more and below 1.
+	Factor float64
 }
 
 // Name is such as "momentum(0.9)".

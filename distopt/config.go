@@ -33,8 +33,8 @@ type Config struct {
 	// Chain is a chain of one's own instead of a named strategy's. It sees the sum
 	// over the backwards of a step, bucket by bucket.
 	Chain *compress.Chain `json:"-"`
-	// Reducer carries what the ranks exchange; nil: one over the group, which Close
-	// ends. One that is given is the caller's to close.
+	// Reducer sums gradients over the ranks. nil: New makes one over the group, which Close
+	// ends. One that is given here is the caller's to close.
 	Reducer exchange.Reducer `json:"-"`
 	// Plan is how layers are merged: "one", "per-layer" or "fixed". Empty: the
 	// strategy's only plan, if it has one, or "fixed".
@@ -71,12 +71,12 @@ type Config struct {
 	// exchange.Algorithms; empty: chosen by exchange.Choose. It is for the reducer
 	// that New makes.
 	SparseAlgorithm string
-	// BoundSum lets an exchange that meets the sum in parts keep to as many entries as
-	// one rank sends, the largest, so that what travels does not grow with the number
-	// of ranks (Ok-Topk; Li and Hoefler, PPoPP 2022). What is left out stays kept.
+	// BoundSum limits the sum of sparse gradients to as many entries as one rank sends, the
+	// largest, so that what travels does not grow with the number of ranks (Ok-Topk; Li and
+	// Hoefler, PPoPP 2022). The others stay in the residual. It needs exchange.Split.
 	BoundSum bool
-	// LayerThresholds selects from each layer of a bucket by itself, so that each
-	// has its share and its threshold. They still travel together.
+	// LayerThresholds selects from each layer of a bucket separately, with a threshold of its
+	// own. The layers still travel together.
 	LayerThresholds bool
 	// Update says who updates the parameters; empty: UpdateSharded under FP32 where all ranks
 	// can, else UpdateWhole. It changes no bit of the result.

@@ -10,15 +10,15 @@ import (
 // Config says how sparse gradients are exchanged. All ranks must give the same.
 // The zero value chooses by the fixed rule.
 type Config struct {
-	// Algorithm carries all sparse exchanges out; one of Algorithms. Empty: each by
-	// that which Choose names.
+	// Algorithm carries out all sparse exchanges; it is one of Algorithms. Empty: Choose
+	// names one for each exchange.
 	Algorithm string
-	// Choose names the algorithm of an exchange; nil: the fixed rule, the function
-	// Choose. It must give the same answer on every rank, so that nothing but its
-	// argument may have a say, or what the ranks have agreed on.
+	// Choose names the algorithm of an exchange. nil: the function Choose of this package.
+	// It must give the same answer on every rank: it may depend on its argument and on what
+	// the ranks have agreed on, and on nothing else.
 	Choose func(Situation) string
-	// Rebalance is after how many exchanges by Split the borders between the owners
-	// of a bucket's parts are looked at again. 0: 64.
+	// Rebalance is after how many exchanges by Split the parts of a bucket are cut anew, so
+	// that each owner has as many entries. 0: 64.
 	Rebalance int
 }
 

@@ -11,10 +11,14 @@ import (
 // same pass. The zero value is stride 1, no padding, no pooling and no
 // activation.
 type Conv struct {
-	Stride     int        // 0 means 1
-	Pad        int        // zeros around the input
-	MaxPool2   bool       // the maximum of each 2x2 window of the result; what it drops is not stored
-	Activation Activation // Identity or ReLU
+	// Stride is by how many places the kernel moves. 0 means 1.
+	Stride int
+	// Pad is how many zeros are put around the input, on each side.
+	Pad int
+	// MaxPool2 keeps the maximum of each 2x2 window of the result; what it drops is not stored.
+	MaxPool2 bool
+	// Activation is Identity or ReLU.
+	Activation Activation
 }
 
 type convOp struct {

@@ -6,9 +6,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 )
 
-// Pool says how square windows move over an image. Stride 0 means Size: windows
-// beside each other. Pad is at most half of Size.
-type Pool struct{ Size, Stride, Pad int }
+// Pool says how square windows move over an image.
+type Pool struct {
+	// Size is the side of a window.
+	Size int
+	// Stride is by how many places it moves. 0 means Size: windows do not overlap.
+	Stride int
+	// Pad is how many places are added around the image, at most half of Size.
+	Pad int
+}
 
 type windowOp struct {
 	x    *Tensor

@@ -52,6 +52,7 @@ type Driver interface {
 // InboxConfig says whose inbox it is. Zero values: no limit, a pool of its own,
 // messages that come by themselves.
 type InboxConfig struct {
+	// Rank is whose inbox it is, and From the peer whose messages it takes.
 	Rank, From int
 	// Limit bounds the bytes kept for receives not yet posted.
 	Limit int64

@@ -30,15 +30,15 @@ func Plans() []string { return []string{"mgwfbp", "dlgs-scan", "exact", SavedPla
 
 // Config says what a Tuner chooses and by what.
 type Config struct {
-	// Exchange is the configuration of the optimizer, but that its strategy may also
-	// be Auto, and its plan one of Plans. Base is what the Optimizer itself is made
-	// with. Under Auto the empty plan is "exact".
+	// Exchange is the configuration of the optimizer, except that its strategy may also be
+	// Auto, and its plan one of Plans; under Auto the empty plan is "exact". Base returns
+	// what the Optimizer itself is made with.
 	Exchange distopt.Config
 	// Measure takes the times of the job's own first steps, which Auto does anyhow
 	// unless there is a Profile. Choices, and with them results, then differ from run
 	// to run.
 	Measure bool
-	// Profile, if there is one, is what to choose by instead; the same on every rank.
+	// Profile is what to choose by instead of measuring, the same on every rank. nil: none.
 	Profile *bucket.Profile
 	// Choices, if there are any, are what an earlier run's Tuner did (State): the same is done after the same steps, nothing
 	// is measured, and the bits are the same. They take the place of Measure and Profile.
@@ -46,16 +46,17 @@ type Config struct {
 	// MayKeep says that Resumed will be called, which may bring a choice to keep: then
 	// a plan needs neither Measure nor Profile, and one by Profile is made there.
 	MayKeep bool
-	// Model and Batch are told in the profile.
+	// Model is the name of the model, for the profile.
 	Model string
+	// Batch is how many samples a rank takes in a step, for the profile.
 	Batch int
-	// Report is told on every rank, within New and Step, what was chosen, and when
-	// steps were measured how long they took; nil: nobody is.
+	// Report is called on every rank, within New and Step, with what was chosen, and once
+	// steps were measured with how long they took. nil: nothing is reported.
 	Report func(Report)
-	// Measuring is called before codecs and links are measured, which takes seconds; nil:
-	// nobody is told.
+	// Measuring is called before codecs and links are measured, which takes seconds. nil:
+	// nothing is called.
 	Measuring func()
-	// Save is given what was measured when a choice was made of it; nil: nobody is.
+	// Save is called with what was measured when a choice was made by it. nil: it is not kept.
 	// Its error ends the step.
 	Save func(bucket.Profile) error
 }

@@ -32,17 +32,19 @@ type Schedule struct {
 	Warmup Warmup
 }
 
-// Drop says that the rate is LR from the start of an epoch on: when Epoch
-// epochs, at least 1, have been done.
+// Drop says that the rate is LR from the start of an epoch on.
 type Drop struct {
+	// Epoch is how many epochs have been done when the rate changes, at least 1.
 	Epoch int
-	LR    float64
+	// LR is the rate from then on, positive.
+	LR float64
 }
 
-// Warmup is a length in steps or in epochs, of which one may be above 0. A
-// fraction of an epoch is rounded to the nearest step.
+// Warmup is a length in steps or in epochs, of which one may be above 0.
 type Warmup struct {
-	Steps  int
+	// Steps is the length in steps, 0 or more.
+	Steps int
+	// Epochs is the length in epochs, 0 or more; a fraction is rounded to the nearest step.
 	Epochs float64
 }
 

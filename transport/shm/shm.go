@@ -24,9 +24,9 @@ import (
 
 // Config says how memory is shared.
 type Config struct {
-	// Ticket is the job's secret, Version the program's; other versions are
-	// refused.
-	Ticket  transport.Ticket
+	// Ticket is the job's secret, the same on all ranks.
+	Ticket transport.Ticket
+	// Version is the program's: ranks of another one are refused.
 	Version string
 	// ArenaBytes is the length of each rank's arena; the lowest rank of a host
 	// decides. Untouched pages take no memory. 0: as much as the machine has, so

@@ -34,10 +34,11 @@ const (
 
 // Config says who this rank is and where the others are.
 type Config struct {
+	// Rank is this rank, from 0 to Size-1, and Size how many there are.
 	Rank, Size int
-	// Ticket is the job's secret. Version is the program's; other versions
-	// are refused.
-	Ticket  transport.Ticket
+	// Ticket is the job's secret, the same on all ranks.
+	Ticket transport.Ticket
+	// Version is the program's: ranks of another one are refused.
 	Version string
 	// Listener is where higher ranks connect. New takes it over and closes it
 	// before it returns. The last rank needs none.
