@@ -89,7 +89,7 @@ func (c Config) Validate() error {
 		}
 	}
 	fault(c.Trainers < 1, "%d trainers: want at least 1", c.Trainers)
-	fault(c.Timeout < 0, "timeout %v is negative", c.Timeout)
+	fault(c.Timeout < 0, "timeout %v: want 0 or more", c.Timeout)
 	fault(c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment),
 		"segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
 	known := map[byte]string{}
@@ -117,7 +117,7 @@ func (c Config) fits(mesh transport.Mesh, serves bool) error {
 		return fmt.Errorf("aggregate: %d trainers in a mesh of %d leave no server", c.Trainers, mesh.Size())
 	}
 	if (mesh.Rank() >= c.Trainers) != serves {
-		return fmt.Errorf("aggregate: member %d of a job of %d trainers is %s", mesh.Rank(), c.Trainers, role(mesh.Rank(), c.Trainers))
+		return fmt.Errorf("aggregate: member %d of a mesh with %d trainers is %s: NewClient is for trainers, NewServer for the others", mesh.Rank(), c.Trainers, role(mesh.Rank(), c.Trainers))
 	}
 	return nil
 }

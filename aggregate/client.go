@@ -165,7 +165,7 @@ func (f *flight) plan(c *Client) error {
 	_, err := decodeHead(&b)
 	switch {
 	case len(op.X) > compress.MaxLen || op.Lo < 0:
-		err = fmt.Errorf("%d values at %d: want at most %d, from 0 up", len(op.X), op.Lo, compress.MaxLen)
+		err = fmt.Errorf("a bucket of %d values at place %d of the arena: want at most %d values, at place 0 or later", len(op.X), op.Lo, compress.MaxLen)
 	case op.Sparse != nil && op.Sparse.Len != len(op.X):
 		err = fmt.Errorf("a sparse vector of length %d for a bucket of %d", op.Sparse.Len, len(op.X))
 	case op.Sparse != nil:

@@ -236,15 +236,15 @@ func TestDamaged(t *testing.T) {
 		body []byte
 		want string
 	}{
-		"no head":        {raw: make([]byte, headBytes), want: "what rank 0 sent: a message that is no head"},
+		"no head":        {raw: make([]byte, headBytes), want: "what rank 0 sent: the first message of an exchange cannot be read"},
 		"a short head":   {raw: make([]byte, 5), want: "lengths differ"},
 		"unknown code":   {head: head{code: 99, block: 2, n: 1, segment: 2}, want: "does not know the code"},
 		"other blocks":   {head: head{code: compress.CodeInt8, block: 2, n: 1, segment: 2}, want: "code 3 in blocks of 2"},
 		"a huge payload": {head: good, size: size{bytes: 1 << 31}, want: "what rank 0 sent for segment 0: a payload of 2147483648 bytes"},
-		"a late base":    {head: good, size: size{bytes: 12, base: 1}, body: make([]byte, 12), want: "from 1 on for the values 0 to 100"},
+		"a late base":    {head: good, size: size{bytes: 12, base: 1}, body: make([]byte, 12), want: "begins at value 1, for a segment of the values 0 to 100"},
 		"a bad payload":  {head: good, size: size{bytes: 12}, body: make([]byte, 12), want: "what rank 0 sent for segment 0: compress: payload"},
-		"a short vector": {head: good, size: size{bytes: 18}, body: payload(t, 50), want: "a payload of the values 0 to 50 for 0 to 100"},
-		"a long vector":  {head: good, size: size{bytes: 18}, body: payload(t, 101), want: "a payload of the values 0 to 101 for 0 to 100"},
+		"a short vector": {head: good, size: size{bytes: 18}, body: payload(t, 50), want: "a payload of the values 0 to 50, for a segment of the values 0 to 100"},
+		"a long vector":  {head: good, size: size{bytes: 18}, body: payload(t, 101), want: "a payload of the values 0 to 101, for a segment of the values 0 to 100"},
 		"a bad scale":    {head: dense, body: []byte(strings.Repeat("\xff", 104)), want: "what rank 0 sent for segment 0: int8"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestDenseElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, func() { err = s.Run(context.Background()) })
-	checkErrors(t, []error{err}, []string{"what rank 0 sent for segment 0: a payload of the values 0 to 50 for 50 to 100"})
+	checkErrors(t, []error{err}, []string{"what rank 0 sent for segment 0: a payload of the values 0 to 50, for a segment of the values 50 to 100"})
 }
 
 // payload is an empty vector's, of length n, in the bytes of one with a packed
@@ -472,7 +472,7 @@ func TestConfig(t *testing.T) {
 	_, err = NewClient(meshes[0], Config{Trainers: 3})
 	checkErrors(t, []error{err}, []string{"3 trainers in a mesh of 3 leave no server"})
 	_, err = NewClient(meshes[2], Config{Trainers: 2})
-	checkErrors(t, []error{err}, []string{"member 2 of a job of 2 trainers is server 0 (rank 2)"})
+	checkErrors(t, []error{err}, []string{"member 2 of a mesh with 2 trainers is server 0 (rank 2)"})
 	_, err = NewServer(meshes[1], Config{Trainers: 2})
 	checkErrors(t, []error{err}, []string{"is rank 1"})
 }

@@ -80,7 +80,7 @@ func (h head) encode(b *[headBytes]byte) {
 	le.PutUint32(b[20:], uint32(h.segment))
 }
 
-var errHead = errors.New("a message that is no head: do all members run the same program?")
+var errHead = errors.New("the first message of an exchange cannot be read: do all members run the same program?")
 
 func decodeHead(b *[headBytes]byte) (head, error) {
 	le := binary.LittleEndian
@@ -159,7 +159,7 @@ func (s size) encode(b *[sizeBytes]byte) {
 func decodeSize(b *[sizeBytes]byte, q compress.Quantiser, lo, hi int) (size, error) {
 	s := size{int(binary.LittleEndian.Uint32(b[:])), int(binary.LittleEndian.Uint32(b[4:]))}
 	if most := bodyBound(hi-lo, q); s.bytes > most || s.base > lo {
-		return size{}, fmt.Errorf("a payload of %d bytes from %d on for the values %d to %d, which has at most %d", s.bytes, s.base, lo, hi, most)
+		return size{}, fmt.Errorf("a payload of %d bytes that begins at value %d, for a segment of the values %d to %d: want at most %d bytes, and none that begins later", s.bytes, s.base, lo, hi, most)
 	}
 	return s, nil
 }

@@ -103,7 +103,7 @@ func (c *Client) pullSparse(sl *slot, x []float32) error {
 	f := sl.f
 	s, err := decodeSize(&sl.size, compress.FP32{}, sl.lo, sl.hi)
 	if err == nil && s.base != sl.lo {
-		err = fmt.Errorf("a payload from %d on for the values %d to %d", s.base, sl.lo, sl.hi)
+		err = fmt.Errorf("a payload that begins at value %d, for a segment of the values %d to %d", s.base, sl.lo, sl.hi)
 	}
 	if err != nil {
 		return c.damaged(sl, err)
@@ -127,7 +127,7 @@ func (c *Client) pullSparse(sl *slot, x []float32) error {
 			return c.damaged(sl, err)
 		}
 		if in.Len != len(x) {
-			return c.damaged(sl, fmt.Errorf("a payload of %d values for the values %d to %d", in.Len, sl.lo, sl.hi))
+			return c.damaged(sl, fmt.Errorf("a payload of %d values, for a segment of the values %d to %d", in.Len, sl.lo, sl.hi))
 		}
 		clear(x)
 		for i, at := range in.Index {

@@ -206,7 +206,7 @@ func (s *Server) addPayload(coder *compress.Coder, t, k, lo, hi int) error {
 		return s.damaged(t, k, err)
 	}
 	if end := tr.of.base + in.Len; end < hi || end > s.head.n {
-		return s.damaged(t, k, fmt.Errorf("a payload of the values %d to %d for %d to %d", tr.of.base, end, lo, hi))
+		return s.damaged(t, k, fmt.Errorf("a payload of the values %d to %d, for a segment of the values %d to %d", tr.of.base, end, lo, hi))
 	}
 	for i, at := range in.Index {
 		if at := int(at) + tr.of.base - lo; uint(at) < uint(len(acc)) {

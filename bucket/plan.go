@@ -116,7 +116,7 @@ func Cut(layers []Layer, ends []int) (Plan, error) {
 	first := 0
 	for i, last := range ends {
 		if last < first || last >= len(layers) {
-			return nil, fmt.Errorf("bucket %d ends at layer %d, want %d to %d: is the plan of this model?", i, last, first, len(layers)-1)
+			return nil, fmt.Errorf("bucket %d ends at layer %d, want one from %d to %d: was the plan made for another model?", i, last, first, len(layers)-1)
 		}
 		p = append(p, span(layers, first, last))
 		first = last + 1

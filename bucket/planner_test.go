@@ -322,12 +322,12 @@ func TestStepValidateReportsAllFaults(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value", "contention: late -3 s", "contention: cut +Inf s", "a share of 2"} {
+	for _, want := range []string{"forward -1 s", "update NaN s", "3 backward times for 2 layers", "layer 1 +Inf s", "log2 -1 s", `"ring": fixed -2 s`, "per byte NaN s", "density 2", "0 bytes a value", "contention: late -3 s", "contention: cut +Inf s", "share 2"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
 	}
-	if err := (Step{}).Validate(); err == nil || !strings.Contains(err.Error(), "no way to send") {
+	if err := (Step{}).Validate(); err == nil || !strings.Contains(err.Error(), "no cost of sending") {
 		t.Errorf("a step without a way to send: %v", err)
 	}
 }

@@ -270,7 +270,7 @@ func (f Profile) checkCosts(bad *faults) {
 	for i, l := range f.Links {
 		what := fmt.Sprintf("link %d %q", i, l.Algorithm)
 		if l.Algorithm == "" || slices.ContainsFunc(f.Links[:i], l.same) {
-			bad.add("%s for %s payloads, %d ranks, %d hosts: want an algorithm, and each once", what, l.Payload, l.Ranks, l.Hosts)
+			bad.add("%s for %s payloads, %d ranks, %d hosts: want the name of an algorithm, and no other link that is the same", what, l.Payload, l.Ranks, l.Hosts)
 		}
 		if l.Payload != DensePayload && l.Payload != SparsePayload {
 			bad.add("%s: payload %q: want %s or %s", what, l.Payload, DensePayload, SparsePayload)

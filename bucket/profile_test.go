@@ -97,15 +97,15 @@ func TestProfileValidate(t *testing.T) {
 		"contention": {func(f *Profile) {
 			f.Links[0].Contention, f.Links[1].Contention = Contention{Share: 1.5, Late: -1}, Contention{Share: math.NaN(), Stretch: 0.5}
 			f.Codecs[0].Sent = -1
-		}, []string{`"ring": contention: late -1 s`, "a share of 1.5 and a stretch of 0", "a share of NaN and a stretch of 0.5", "-1 times as many sent"}},
+		}, []string{`"ring": contention: late -1 s`, "share 1.5, stretch 0", "share NaN, stretch 0.5", "-1 times as many sent"}},
 		"links": {func(f *Profile) {
 			f.Links = append(f.Links, LinkProfile{Algorithm: "ring", Payload: DensePayload, Ranks: 2, Hosts: 1, Fixed: -1, PerByte: -2},
 				LinkProfile{Payload: "spare", Ranks: 1, Hosts: 2, Density: 1.5, Unit: -1, Above: 8, UpTo: 8})
 		}, []string{`link 4 "ring" for dense payloads, 2 ranks, 1 hosts`, "fixed -1 s", "per byte -2 s", `link 5 ""`, `payload "spare"`, "1 ranks on 2 hosts",
-			"density 1.5", "-1 bytes an entry", "from 8 to 8 bytes"}},
+			"density 1.5", "-1 bytes an entry", "above 8 and up to 8 bytes"}},
 		"hash":          {func(f *Profile) { f.Plan.SHA256 = "x" }, []string{`its hash is`, `the file says "x"`}},
 		"plan ends":     {func(f *Profile) { f.Plan.Last = []int{1} }, []string{"the plan ends at layer 2 of 3"}},
-		"plan too far":  {func(f *Profile) { f.Plan.Last = []int{1, 3} }, []string{"bucket 1 ends at layer 3, want 2 to 2"}},
+		"plan too far":  {func(f *Profile) { f.Plan.Last = []int{1, 3} }, []string{"bucket 1 ends at layer 3, want one from 2 to 2"}},
 		"plan falls":    {func(f *Profile) { f.Plan.Last = []int{1, 1, 2} }, []string{"bucket 1 ends at layer 1"}},
 		"many of costs": {func(f *Profile) { f.Links = make([]LinkProfile, maxProfileCosts+1) }, []string{"1025 links"}},
 	} {

@@ -244,7 +244,7 @@ func (s Step) Validate() error {
 	f.curve("select", s.Costs.Select)
 	f.curve("after", s.Costs.After)
 	if len(s.Costs.Sends) == 0 {
-		f.add("no way to send a group")
+		f.add("no cost of sending: want at least one Send")
 	}
 	for _, w := range s.Costs.Sends {
 		what := fmt.Sprintf("send %q", w.Name)
@@ -281,7 +281,7 @@ func (f *faults) density(what string, d float64) {
 // bounds wants sizes between which something is, the upper one 0 where there is none.
 func (f *faults) bounds(what string, above, upTo float64) {
 	if !(above >= 0 && upTo >= 0) || math.IsInf(above, 0) || math.IsInf(upTo, 0) || upTo > 0 && upTo <= above {
-		f.add("%s: from %v to %v bytes: want a range", what, above, upTo)
+		f.add("%s: above %v and up to %v bytes, which is nothing: want a lower bound below the upper one", what, above, upTo)
 	}
 }
 
@@ -295,7 +295,7 @@ func (f *faults) contention(what string, b Contention) {
 	f.seconds(what+": late", b.Late)
 	f.seconds(what+": cut", b.Cut)
 	if !(b.Share >= 0 && b.Share <= 1) || !(b.Stretch == 0 || b.Stretch >= 1) || math.IsInf(b.Stretch, 0) {
-		f.add("%s: a share of %v and a stretch of %v: want a share of 0 to 1, and a stretch of 1 or more", what, b.Share, b.Stretch)
+		f.add("%s: share %v, stretch %v: want a share of 0 to 1 and a stretch of 1 or more", what, b.Share, b.Stretch)
 	}
 }
 

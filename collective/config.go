@@ -99,7 +99,7 @@ func (c Config) Validate() error {
 		fault("in flight %d: want 1 to %d operations, or 0 for %d", c.InFlight, maxInFlight, defaultInFlight)
 	}
 	if c.SlowAfter < 0 {
-		fault("slow after %v is negative", c.SlowAfter)
+		fault("slow after %v: want 0 or more", c.SlowAfter)
 	}
 	if c.ID > maxID {
 		fault("id %d: want at most %d", c.ID, maxID)

@@ -155,7 +155,7 @@ func (w *Work) look(i int, a arrival) error {
 	s := w.g.share
 	room := uint64(len(s.arenas[i]))
 	if want, known := w.expects(i); known && a.most != uint64(want) || a.most > maxOperand {
-		return w.waitFault(i, fmt.Errorf("%w: it shows parts of %d bytes, want %d", transport.ErrLength, a.most, want))
+		return w.waitFault(i, fmt.Errorf("%w: its parts have %d bytes, this rank's %d", transport.ErrLength, a.most, want))
 	}
 	whole := a.most
 	if w.parts() > 1 && w.kind != kindAllToAllV && w.how != byHierarchy { // takeAll looks at each part of the first
@@ -176,7 +176,7 @@ const maxOperand = 1 << 50
 
 // outside is the error that a rank's operand is not where its memory is.
 func (w *Work) outside(i int, place, n uint64) error {
-	return w.waitFault(i, fmt.Errorf("it shows %d bytes at %d of its arena of %d: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
+	return w.waitFault(i, fmt.Errorf("it says that its operand is %d bytes at place %d of an arena of %d bytes, which cannot be: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
 }
 
 // expects returns the length of the largest part that rank i must show, unless it

@@ -105,7 +105,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	g.wake.L = &g.mu
 	g.hosting = newHierarchy(cfg.hostsAmong(ranks), rank)
 	if g.hosting == nil && named == byHierarchy {
-		return nil, setting.Faultf(pathAlgorithm, "%v: a host has more than %d of the group's ranks", named, maxLocal)
+		return nil, setting.Faultf(pathAlgorithm, "%v: a host has more than %d ranks of the group, the most that this algorithm can do", named, maxLocal)
 	}
 	if g.share, err = newShare(g); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)

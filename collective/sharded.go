@@ -50,7 +50,7 @@ func CanShard(g *Group, values []float32) error {
 		return err
 	}
 	if by := g.method(kindAllReduce, 4*len(values)); by != byDirect {
-		return fmt.Errorf("sums of %d values are made by %v", len(values), by)
+		return fmt.Errorf("an allreduce of %d values is carried out by %v, which does not share the sums", len(values), by)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func StartSharded(g *Group, s Sharded) *Work {
 	}
 	switch {
 	case w.root == 0 || s.Apply == nil:
-		return w.misuse("a shared update without gradients and parameters, or without what is done to them")
+		return w.misuse("a shared update needs Apply, and Grads or Params")
 	case s.Grads != nil && s.Params != nil && len(s.Grads) != len(s.Params):
 		return w.misuse("%d gradients for %d parameters", len(s.Grads), len(s.Params))
 	}
@@ -94,7 +94,7 @@ func StartSharded(g *Group, s Sharded) *Work {
 	case err != nil:
 		return w.misuse("a shared update: %w", err)
 	case sum != n:
-		return w.misuse("a shared update of %d values in parts of %d together", n, sum)
+		return w.misuse("a shared update of %d values, but Counts add up to %d", n, sum)
 	}
 	if err := canShard(g, raw.As[float32](w.x)); err != nil {
 		return w.misuse("a shared update of %d values: %w", n, err)

@@ -183,7 +183,7 @@ func TestShardedRefusals(t *testing.T) {
 		)
 	})
 	onShared(t, 2, Config{Algorithm: Ring}, func(g *Group) error {
-		if err := CanShard(g, put(g, "arena", make([]float32, 64))); err == nil || err.Error() != "sums of 64 values are made by ring" {
+		if err := CanShard(g, put(g, "arena", make([]float32, 64))); err == nil || err.Error() != "an allreduce of 64 values is carried out by ring, which does not share the sums" {
 			return fmt.Errorf("with sums by ring: %v", err)
 		}
 		return nil

@@ -172,7 +172,7 @@ func (c *Compressor) Absorb(states []optim.State, factor float32) error {
 	if c.residual != nil {
 		err = c.residual.Absorb(states, factor)
 	} else if i := slices.IndexFunc(states, func(s optim.State) bool { return strings.HasPrefix(s.Name, residualName+"/") }); i >= 0 {
-		err = fmt.Errorf("compress: %s was handed over, but %v keeps nothing: hand it over to a chain that does, and Change", states[i].Name, c.chain)
+		err = fmt.Errorf("compress: %s was handed over to chain %v, which keeps nothing: hand it over to a chain that does, and call Change then", states[i].Name, c.chain)
 	}
 	for _, t := range c.transforms {
 		if m, ok := t.(*momentum); ok {
@@ -218,10 +218,10 @@ func (c *Compressor) Last(group, part int) Pick {
 
 func (c *Compressor) wrong(group int, grads []float32, what string, sparse bool) error {
 	if group < 0 || group >= len(c.groups) {
-		return fmt.Errorf("compress: %s of group %d: there are %d", what, group, len(c.groups))
+		return fmt.Errorf("compress: %s of group %d: there are %d groups", what, group, len(c.groups))
 	}
 	if n := c.groups[group].Hi - c.groups[group].Lo; n != len(grads) {
-		return fmt.Errorf("compress: %s of group %d: %d gradients, it has %d values", what, group, len(grads), n)
+		return fmt.Errorf("compress: %s of group %d: %d gradients were given, the group has %d values", what, group, len(grads), n)
 	}
 	if sparse != (c.chain.selector != nil) {
 		return fmt.Errorf("compress: %s with %v: Select is for chains with a selection, Round for others", what, c.chain)

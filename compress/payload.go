@@ -234,7 +234,7 @@ func (c *Coder) sound(x []float32, payload []byte) error {
 		return nil
 	}
 	at := slices.IndexFunc(x, func(v float32) bool { return simd.Magnitude(v) >= bound })
-	return bad(payload, fmt.Errorf("the value %v as the entry %d, which no encoder writes: was it damaged on its way?", x[at], at))
+	return bad(payload, fmt.Errorf("entry %[2]d has the value %[1]v, which no encoder writes: was it damaged on its way?", x[at], at))
 }
 
 // DecodeDense fills x with the values of a dense payload of its length.
@@ -304,7 +304,7 @@ func getBitmap(index []int32, src []byte, n int) (rest []byte, err error) {
 		found += bits.OnesCount8(b)
 	}
 	if found != len(index) {
-		return nil, fmt.Errorf("%w are not as many as their count", errIndices)
+		return nil, fmt.Errorf("%w are not as many as the header says", errIndices)
 	}
 	if n&7 != 0 && src[size-1]>>(n&7) != 0 {
 		return nil, fmt.Errorf("%w pass the last value", errIndices)

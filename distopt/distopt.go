@@ -82,7 +82,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
 	if opt == nil && (cfg.Reducer == nil || len(rows) > 0) {
-		return nil, fmt.Errorf("distopt: no optimizer: want one, or a Reducer to those that update the parameters, and no tables (of which there are %d)", len(rows))
+		return nil, fmt.Errorf("distopt: there is no optimizer and %d tables: want an optimizer, or a Reducer whose other end updates the parameters, and no tables", len(rows))
 	}
 	if opt != nil {
 		if err := opt.Bind(len(params)); err != nil {

@@ -28,10 +28,10 @@ const defaultRebalance = 64
 func (c Config) Validate() error {
 	var errs []error
 	if c.Algorithm != "" && !slices.Contains(Algorithms(), c.Algorithm) {
-		errs = append(errs, fmt.Errorf("algorithm %q of sparse exchanges is not known: use one of %s, or nothing for the fixed rule", c.Algorithm, strings.Join(Algorithms(), ", ")))
+		errs = append(errs, fmt.Errorf("algorithm %q of sparse exchanges is not known: use one of %s, or nothing for the one that costs least", c.Algorithm, strings.Join(Algorithms(), ", ")))
 	}
 	if c.Algorithm != "" && c.Choose != nil {
-		errs = append(errs, fmt.Errorf("algorithm %q and a choice of algorithms: give one of them", c.Algorithm))
+		errs = append(errs, fmt.Errorf("algorithm %q and a function Choose: give only one of them", c.Algorithm))
 	}
 	if c.Rebalance < 0 {
 		errs = append(errs, fmt.Errorf("rebalance every %d exchanges: want at least 1, or 0 for %d", c.Rebalance, defaultRebalance))

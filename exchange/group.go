@@ -109,7 +109,7 @@ func (e *Group) Start(op *Op) {
 
 func check(op *Op) error {
 	if op.Lo < 0 || op.Most < 0 {
-		return fmt.Errorf("place %d in the arena, at most %d entries: want at least 0", op.Lo, op.Most)
+		return fmt.Errorf("Op.Lo is %d and Op.Most %d: want 0 or more", op.Lo, op.Most)
 	}
 	if op.Sparse == nil {
 		return nil

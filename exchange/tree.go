@@ -139,11 +139,11 @@ func (e *Group) receiveEntries(op *Op, from, lo, hi int) error {
 func unpack(frame []int32, n int) (s compress.Sparse, err error) {
 	k := int(frame[0])
 	if k < 0 || 1+2*k > len(frame) {
-		return s, fmt.Errorf("%d entries in a message with room for %d", k, len(frame)/2)
+		return s, fmt.Errorf("a message says that it has %d entries, and its bytes are enough for %d", k, len(frame)/2)
 	}
 	for _, spare := range frame[1+2*k:] {
 		if spare != 0 {
-			return s, fmt.Errorf("%d entries are followed by more", k)
+			return s, fmt.Errorf("a message says that it has %d entries, and more bytes follow them", k)
 		}
 	}
 	s = compress.Sparse{Len: n, Index: frame[1 : 1+k], Value: raw.As[float32](raw.Bytes(frame[1+k : 1+2*k]))}

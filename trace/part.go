@@ -98,7 +98,7 @@ func decodePart(b []byte, rank int) (part, error) {
 	}
 	p := part{rank: int(d.number(math.MaxInt32)), offset: d.signed(), bound: d.number(math.MaxInt64), dropped: d.number(math.MaxInt64)}
 	if p.rank != rank && d.err == nil {
-		return part{}, fmt.Errorf("it is of rank %d, want %d", p.rank, rank)
+		return part{}, fmt.Errorf("it says that it is of rank %d, want %d", p.rank, rank)
 	}
 	texts := make([]string, d.count(1, 2*maxSpans))
 	for i := range texts {

@@ -376,7 +376,7 @@ func (t *Tuner) Resumed(s State) error {
 		}
 		return nil
 	case t.waiting && (t.cfg.Profile == nil || t.cfg.lacksPlan()):
-		return fmt.Errorf("tune: there is no choice in a checkpoint to keep: %w", noSource(t.cfg.Exchange.Plan))
+		return fmt.Errorf("tune: the checkpoint has no choice of strategy and plan to go on with: %w", noSource(t.cfg.Exchange.Plan))
 	case t.waiting:
 		t.waiting = false
 		return t.fromProfile()
