@@ -234,11 +234,11 @@ func (c *Coordinator) heard(rank int, m message) {
 }
 
 // failed records that rank ends, because of itself, of the rank or of the server
-// of tables that it blames.
+// outside the mesh that it blames.
 // The caller holds mu.
 func (c *Coordinator) failed(rank int, m message) {
-	if m.Addr != "" {
-		c.serverLost(&transport.ServerLostError{Server: m.Table, Addr: m.Addr, Why: m.Why})
+	if m.Addr != "" && m.Cause != "" {
+		c.serverLost(&transport.ServerLostError{Who: m.Cause, Addr: m.Addr, Why: m.Why})
 		return
 	}
 	if m.Peer >= 0 && m.Peer != rank {

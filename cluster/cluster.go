@@ -23,8 +23,8 @@ import (
 
 // Defaults of CoordinatorConfig's zero values.
 const (
-	DefaultSlowAfter  = 5 * time.Second
-	DefaultStuckAfter = 30 * time.Second
+	defaultSlowAfter  = 5 * time.Second
+	defaultStuckAfter = 30 * time.Second
 )
 
 // answerTimeout bounds what one side waits for the other to read or answer one

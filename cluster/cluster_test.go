@@ -236,17 +236,20 @@ func joined(c *Coordinator, rank int) bool {
 }
 
 // A rank that gives up while it waits for others is not waited for.
-// A lost server of tables is no rank's fault: whoever finds it, all are told that, and so is who starts
+// The loss of a process outside the mesh is no rank's fault: whoever finds it, all are told that, and so is who starts
 // processes.
-func TestLostServerOfTables(t *testing.T) {
-	want := transport.ServerLostError{Server: 1, Addr: "host:5000", Why: "no sign of life for 3s"}
-	for _, by := range []string{"a rank", "the launcher"} {
+func TestLostOutsideMesh(t *testing.T) {
+	for by, want := range map[string]transport.ServerLostError{
+		"a rank":       {Who: "parameter server 1", Addr: "host:5000", Why: "no sign of life for 3s"},
+		"the launcher": {Who: "parameter server 1", Addr: "host:5000", Why: "no sign of life for 3s"},
+		"nobody else":  {Who: "helper 0", Why: "exit status 3"}, // could: it listens nowhere
+	} {
 		c, cfg := job(t, 3, nil)
 		members := joinAll(t, cfg)
 		if by == "a rank" {
 			members[1].Fail(fmt.Errorf("epoch 3: %w", &want))
 		} else {
-			c.MarkServerLost(want.Server, want.Addr, want.Why)
+			c.MarkServerLost(want.Who, want.Addr, want.Why)
 		}
 		verdicts := []error{<-c.Lost(), <-members[0].Lost(), <-members[2].Lost()}
 		members[2].Fail(errors.New("a fault that follows"))

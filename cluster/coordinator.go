@@ -74,8 +74,8 @@ func checkTicket(t transport.Ticket) error {
 
 func (c *CoordinatorConfig) setDefaults() {
 	c.Times = c.Times.WithDefaults()
-	c.SlowAfter = cmp.Or(c.SlowAfter, DefaultSlowAfter)
-	c.StuckAfter = cmp.Or(c.StuckAfter, DefaultStuckAfter)
+	c.SlowAfter = cmp.Or(c.SlowAfter, defaultSlowAfter)
+	c.StuckAfter = cmp.Or(c.StuckAfter, defaultStuckAfter)
 	if c.Report == nil {
 		c.Report = func(string) {}
 	}
@@ -210,12 +210,12 @@ func (c *Coordinator) MarkLost(rank int, why string) {
 	}
 }
 
-// MarkServerLost says that a server of tables, which is no member of the mesh, is lost: the job ends, and
-// no rank is to blame.
-func (c *Coordinator) MarkServerLost(server int, addr, why string) {
+// MarkServerLost says that a process that is no member of the mesh is lost, such as "parameter server 0": the job
+// ends, and no rank is to blame. addr is where it listened, or "".
+func (c *Coordinator) MarkServerLost(who, addr, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.serverLost(&transport.ServerLostError{Server: server, Addr: addr, Why: why})
+	c.serverLost(&transport.ServerLostError{Who: who, Addr: addr, Why: why})
 }
 
 // serverLost is the verdict, unless there is one. The caller holds mu.
@@ -299,11 +299,6 @@ func (c *Coordinator) decide(err error) {
 	}
 }
 
-// blaming is a message about a server of tables that is lost.
-func blaming(kind kind, e *transport.ServerLostError) message {
-	return message{Kind: kind, Peer: -1, Table: e.Server, Addr: clip(e.Addr, maxAddr), Why: e.Why}
-}
-
 func verdictMessage(err error) message {
 	var lost *transport.LostError
 	var missing *MissingError
@@ -312,7 +307,7 @@ func verdictMessage(err error) message {
 	case errors.As(err, &lost):
 		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why, TimedOut: lost.Timeout}
 	case errors.As(err, &server):
-		return blaming(kindVerdict, server)
+		return message{Kind: kindVerdict, Peer: -1, Cause: server.Who, Addr: clip(server.Addr, maxAddr), Why: server.Why}
 	case errors.As(err, &missing):
 		return message{Kind: kindVerdict, Peer: -1, Missing: missing.Ranks, World: missing.WorldSize, Servers: missing.Servers, WaitMillis: missing.Timeout.Milliseconds()}
 	}

@@ -38,8 +38,8 @@ func failed(rank int, err error) message {
 	lost, server := (*transport.LostError)(nil), (*transport.ServerLostError)(nil)
 	switch {
 	case errors.As(err, &server):
-		out.Cause, out.Peer = outcome.Table(server.Server), -1
-		out.Table, out.Addr, out.Why = server.Server, clip(server.Addr, maxAddr), server.Why
+		out.Cause, out.Peer = server.Who, -1
+		out.Addr, out.Why = clip(server.Addr, maxAddr), server.Why
 	case errors.As(err, &lost) && lost.Rank != rank:
 		out.Cause = outcome.Rank(lost.Rank)
 	}

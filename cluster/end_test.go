@@ -30,7 +30,7 @@ func TestEnds(t *testing.T) {
 	members := joinAll(t, cfg)
 	c.MarkLost(4, "killed by signal 9 (SIGKILL)")
 	lost := <-members[0].Lost()
-	for r, err := range []error{placed{lost}, errors.New("no file"), fmt.Errorf("stopped: %w", context.Canceled), fmt.Errorf("pull: %w", &transport.ServerLostError{Server: 3, Addr: "host:1", Why: "away"})} {
+	for r, err := range []error{placed{lost}, errors.New("no file"), fmt.Errorf("stopped: %w", context.Canceled), fmt.Errorf("pull: %w", &transport.ServerLostError{Who: "parameter server 3", Addr: "host:1", Why: "away"})} {
 		if !members[r].Fail(err) {
 			t.Errorf("rank %d was not heard", r)
 		}

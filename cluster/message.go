@@ -28,7 +28,7 @@ const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why, TimedOut
-	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames the server of tables Table there
+	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames Cause, which is no member and listened there
 	kindReport  kind = "report"  // a person would want to know Why
 	kindLeave   kind = "leave"   // it is done, in good order
 
@@ -43,7 +43,7 @@ const kindStop kind = "stop" // all are to stop after the same step, because of 
 const (
 	kindRoster  kind = "roster"  // all are there: Addrs by rank
 	kindBeat    kind = "beat"    // the heartbeat: LateMillis
-	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or with Addr the server of tables Table there is lost
+	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or Cause, which is no member and listened at Addr, is lost
 	kindBye     kind = "bye"     // answers leave and failed
 	kindClosing kind = "closing" // the coordinator ends in good order
 	kindHalt    kind = "halt"    // all stop after Step steps, because of Why; below 0: they cannot
@@ -68,7 +68,6 @@ type message struct {
 	World      int      `json:"world,omitempty"`
 	Step       int64    `json:"step,omitempty"`
 	Servers    int      `json:"servers,omitempty"`
-	Table      int      `json:"table,omitempty"`
 	TimedOut   bool     `json:"timed_out,omitempty"` // a timeout is the cause
 	Cause      string   `json:"cause,omitempty"`
 	Where      string   `json:"where,omitempty"`
@@ -84,7 +83,7 @@ func (m *message) same(other *message) bool {
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
 		m.WaitMillis == other.WaitMillis && m.LateMillis == other.LateMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
-		m.In == other.In && m.Why == other.Why && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers && m.Table == other.Table
+		m.In == other.In && m.Why == other.Why && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers
 }
 
 // encode returns the frame of m. Texts are cut to their limits.
@@ -133,8 +132,8 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a heartbeat of %d ns, dead after %d ns", m.BeatNanos, m.DeadNanos)
 	case len(m.Missing) > worldSize:
 		return fmt.Errorf("%d missing ranks of %d", len(m.Missing), worldSize)
-	case m.Table < 0 || len(m.Addr) > maxAddr:
-		return fmt.Errorf("server of tables %d at an address of %d bytes", m.Table, len(m.Addr))
+	case len(m.Addr) > maxAddr:
+		return fmt.Errorf("an address of %d bytes", len(m.Addr))
 	case m.Servers < 0 || m.Servers > worldSize:
 		return fmt.Errorf("%d servers among %d ranks", m.Servers, worldSize)
 	}

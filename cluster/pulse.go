@@ -117,8 +117,8 @@ func verdictError(msg message) error {
 	switch {
 	case msg.Peer >= 0:
 		return &transport.LostError{Rank: msg.Peer, Why: msg.Why, Timeout: msg.TimedOut}
-	case msg.Addr != "":
-		return &transport.ServerLostError{Server: msg.Table, Addr: msg.Addr, Why: msg.Why}
+	case msg.Cause != "":
+		return &transport.ServerLostError{Who: msg.Cause, Addr: msg.Addr, Why: msg.Why}
 	case len(msg.Missing) > 0:
 		return &MissingError{Ranks: msg.Missing, WorldSize: msg.World, Servers: msg.Servers, Timeout: time.Duration(msg.WaitMillis) * time.Millisecond}
 	}

@@ -11,23 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bound runs start, which starts a rank's process, with that process bound to
-// the rank's share of the cores, if there is one: see Config.CoresEach. A child
+// bound runs start, which starts a process of the role, with that process bound to
+// its share of the cores, if there is one: see Role.CoresEach. A child
 // inherits the affinity of the thread that starts it, so the caller must hold
 // on to its thread.
-func (c *Config) bound(rank int, start func() error) error {
-	if c.CoresEach == 0 || rank >= c.N {
+func (r *Role) bound(index int, start func() error) error {
+	if r.CoresEach == 0 {
 		return start()
 	}
 	var all unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return start()
 	}
-	place := c.place(rank, all.Count())
+	place := r.place(index, all.Count())
 	if place < 0 {
 		return start()
 	}
-	own := share(neighbours(&all, sysTopology), place, c.CoresEach)
+	own := share(neighbours(&all, sysTopology), place, r.CoresEach)
 	if err := unix.SchedSetaffinity(0, &own); err != nil {
 		return start() // a sandbox may forbid it, and it is only faster
 	}
@@ -35,16 +35,16 @@ func (c *Config) bound(rank int, start func() error) error {
 	return start()
 }
 
-// place is which group of CoresEach processors is a rank's, -1 where none is: the
-// ranks need them all, or several of a core each share every one of them alike.
-// Left alone, the system moves ranks that wait for each other about, and for long
+// place is which group of CoresEach processors is a process's, -1 where none is: the
+// processes need them all, or several of a core each share every one of them alike.
+// Left alone, the system moves processes that wait for each other about, and for long
 // leaves more of them on one core than on another.
-func (c *Config) place(rank, cpus int) int {
+func (r *Role) place(index, cpus int) int {
 	switch {
-	case cpus == c.N*c.CoresEach:
-		return rank
-	case c.CoresEach == 1 && c.N%cpus == 0:
-		return rank / (c.N / cpus)
+	case cpus == r.Count*r.CoresEach:
+		return index
+	case r.CoresEach == 1 && r.Count%cpus == 0:
+		return index / (r.Count / cpus)
 	}
 	return -1
 }

@@ -41,7 +41,7 @@ func TestPlace(t *testing.T) {
 		{4, 2, 2, []int{-1, -1, -1, -1}},
 		{2, 1, 4, []int{-1, -1}},
 	} {
-		cfg := Config{N: c.n, CoresEach: c.each}
+		cfg := Role{Count: c.n, CoresEach: c.each}
 		for rank, want := range c.want {
 			if got := cfg.place(rank, c.cpus); got != want {
 				t.Errorf("rank %d of %d with %d of %d cores: place %d, want %d", rank, c.n, c.each, c.cpus, got, want)
@@ -73,22 +73,19 @@ func TestBound(t *testing.T) {
 			return err
 		}
 		for _, c := range []struct {
-			cfg  Config
-			rank int
+			role Role
 			want int
 		}{
-			{Config{N: all.Count(), CoresEach: 1}, 0, 1},
-			{Config{N: all.Count(), Servers: 2, CoresEach: 1}, 0, 1},
-			{Config{N: all.Count(), Servers: 2, CoresEach: 1}, all.Count(), all.Count()}, // a server
-			{Config{N: 1, CoresEach: all.Count()}, 0, all.Count()},
-			{Config{N: 3 * all.Count(), CoresEach: 1}, 0, 1},
-			{Config{N: 2*all.Count() + 1, CoresEach: 1}, 0, all.Count()},
-			{Config{N: 2 * all.Count(), CoresEach: 2}, 0, all.Count()},
-			{Config{N: all.Count()}, 0, all.Count()},
+			{Role{Count: all.Count(), CoresEach: 1}, 1},
+			{Role{Count: 1, CoresEach: all.Count()}, all.Count()},
+			{Role{Count: 3 * all.Count(), CoresEach: 1}, 1},
+			{Role{Count: 2*all.Count() + 1, CoresEach: 1}, all.Count()},
+			{Role{Count: 2 * all.Count(), CoresEach: 2}, all.Count()},
+			{Role{Count: all.Count()}, all.Count()},
 		} {
-			err := c.cfg.bound(c.rank, func() error { return unix.SchedGetaffinity(0, &now) })
+			err := c.role.bound(0, func() error { return unix.SchedGetaffinity(0, &now) })
 			if err != nil || now.Count() != c.want {
-				t.Errorf("%d ranks of %d: bound to %v of %v, want %d of them; %v", c.cfg.N, c.cfg.CoresEach, cores(&now), cores(&all), c.want, err)
+				t.Errorf("%d processes of %d: bound to %v of %v, want %d of them; %v", c.role.Count, c.role.CoresEach, cores(&now), cores(&all), c.want, err)
 			}
 			if err := unix.SchedGetaffinity(0, &now); err != nil || now != all {
 				t.Errorf("afterwards bound to %v, want %v; %v", cores(&now), cores(&all), err)

@@ -3,4 +3,4 @@
 package launch
 
 // bound runs start. Binding a process to cores is only done on Linux.
-func (c *Config) bound(_ int, start func() error) error { return start() }
+func (r *Role) bound(_ int, start func() error) error { return start() }

@@ -8,12 +8,13 @@ import (
 	"github.com/ringo-ml/ringo/outcome"
 )
 
-// DeathError says which rank ended the job, how, with which last words, and which others
+// DeathError says which process ended the job, how, with which last words, and which others
 // ended because of it.
 type DeathError struct {
-	Rank   int
-	Server int           // which server it was, from 0; -1: none
-	Table  int           // which server of tables it was, from 0; -1: none
+	Who    string        // what it is called: "rank 3", "parameter server 0"
+	Role   string        // the name of its role
+	Index  int           // its number in the role
+	Rank   int           // its number among ranks and servers in the mesh, -1: it is none of them
 	How    string        // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
 	Failed string        // the error that it told before it ended, or ""
 	Tail   []string      // its last lines of output
@@ -23,25 +24,33 @@ type DeathError struct {
 
 // Error tells of the fault once, for all: see outcome.Loss. The last lines are indented, one per line.
 func (e *DeathError) Error() string {
-	l := outcome.Loss{Who: outcome.Rank(e.Rank), How: e.How, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Others: e.Others}
-	if e.Table >= 0 {
-		l.Who, l.Rank = outcome.Table(e.Table), -1
-	}
+	l := outcome.Loss{Who: e.Who, How: e.How, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Others: e.Others}
 	if e.Failed == "" {
-		l.How = cluster.ServerName(e.Server) + e.How
+		l.How = e.server() + e.How
 	}
 	return l.String()
 }
 
-// death describes the end of p's rank; why is the coordinator's reason.
+// server is the beginning of a text about a rank of the mesh that is a server, "" of others.
+func (e *DeathError) server() string {
+	if e.Rank < e.Ranks {
+		return cluster.ServerName(-1)
+	}
+	return cluster.ServerName(e.Rank - e.Ranks)
+}
+
+// death describes the end of p; why is the coordinator's reason.
 func (j *job) death(p *process, why string) *DeathError {
-	d := &DeathError{Rank: p.rank, Server: p.server, Table: p.table, How: p.how, Tail: p.tail.last(), Ranks: j.cfg.N}
+	d := &DeathError{Who: p.name(), Role: p.role.Name, Index: p.index, Rank: p.number, How: p.how, Tail: p.tail.last(), Ranks: j.crews[0].Count}
 	ends := j.ends()
-	if i := slices.IndexFunc(ends, func(e outcome.End) bool { return e.Rank == p.rank }); i >= 0 && p.table < 0 {
+	if p.role.serves() {
+		d.Rank = -1
+		if end := p.end(); end != nil {
+			d.Failed = end.Fault()
+		}
+	} else if i := slices.IndexFunc(ends, func(e outcome.End) bool { return e.Rank == p.number }); i >= 0 {
 		d.Failed = ends[i].Why
 		ends = slices.Delete(ends, i, i+1)
-	} else if end := p.end(); end != nil && p.table >= 0 {
-		d.Failed = end.Fault()
 	}
 	for i, e := range ends {
 		if e.Stopped && j.procs[e.Rank].signalled() {
@@ -49,7 +58,7 @@ func (j *job) death(p *process, why string) *DeathError {
 		}
 	}
 	d.Others = append(ends, j.silent(p, ends)...)
-	why = strings.TrimPrefix(why, cluster.ServerName(p.server)) // which d says itself
+	why = strings.TrimPrefix(why, d.server()) // which d says itself
 	reason, failed := cluster.Failed(why)
 	switch {
 	case failed && d.Failed == "": // it was told in joining
@@ -68,14 +77,14 @@ func (j *job) death(p *process, why string) *DeathError {
 	return d
 }
 
-// silent are the ends of the members besides p that have not told of them: those that the
+// silent are the ends of ranks, and of servers in the mesh, besides p that have not told of them: those that the
 // launcher has made end, because of p, and those that ended badly by themselves.
 func (j *job) silent(p *process, told []outcome.End) (out []outcome.End) {
-	for _, o := range j.procs[:min(len(j.procs), j.members())] {
-		if o == p || o.how == "" || o.spared || slices.ContainsFunc(told, func(e outcome.End) bool { return e.Rank == o.rank }) {
+	for _, o := range j.procs {
+		if o == p || o.role.serves() || o.how == "" || o.spared || slices.ContainsFunc(told, func(e outcome.End) bool { return e.Rank == o.number }) {
 			continue
 		}
-		e := outcome.End{Rank: o.rank, Why: o.how}
+		e := outcome.End{Rank: o.number, Why: o.how}
 		if o.signalled() {
 			e.Cause = p.name()
 		}
@@ -85,9 +94,12 @@ func (j *job) silent(p *process, told []outcome.End) (out []outcome.End) {
 }
 
 // name is what the process is called.
-func (p *process) name() string {
-	if p.table >= 0 {
-		return outcome.Table(p.table)
+func (p *process) name() string { return p.role.called(p.index) }
+
+// addr is where the process listens, "" if it does not.
+func (p *process) addr() string {
+	if !p.role.Listens {
+		return ""
 	}
-	return outcome.Rank(p.rank)
+	return p.role.addrs[p.index]
 }

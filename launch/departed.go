@@ -15,8 +15,11 @@ import (
 // are lost, as if they had been killed at that point: what their programs would have done yet is not known here. The
 // others end as they do.
 func (j *job) endStopped() {
-	for _, p := range j.procs[:min(len(j.procs), j.members())] {
-		if !p.stoppedNow() || !j.coordinator.Left(p.rank) {
+	for _, p := range j.procs {
+		if !p.role.Mesh {
+			continue
+		}
+		if !p.stoppedNow() || !j.coordinator.Left(p.number) {
 			p.halted.Heard()
 		} else if p.halted.Missed() {
 			p.hang(fmt.Sprintf("stopped by a signal after it had left the job, and not continued within %v", j.cfg.Times.DeadAfter))

@@ -22,15 +22,14 @@ const (
 	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
 	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
 	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
-	TablesVar      = "RINGO_PS_ADDRS"    // where the servers of tables listen, HOST:PORT,HOST:PORT,…, or unset: none
-	TableVar       = "RINGO_PS_INDEX"    // of a server of tables: its number, from 0
-	SocketVar      = "RINGO_PS_SOCKET"   // of a server of tables: the descriptor of its socket
-	LifeVar        = "RINGO_PS_LIFE"     // of a server of tables: the descriptor to which it writes now and then
-	EndVar         = "RINGO_END"         // of a rank without a mesh: the descriptor to which it writes how it ended
+	TablesVar      = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
+	TableVar       = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
+	socketVar      = "RINGO_SOCKET"      // of a process of a role with sockets: the descriptor of its own
+	EndVar         = "RINGO_END"         // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
 	// holds the ticket: see JobFromEnv.
 	JobVar = "RINGO_JOB"
-	// OrdersVar is a secret that a person may choose, which orders to servers of tables by HTTP must show, or unset: one
+	// OrdersVar is a secret that a person may choose, which orders by HTTP to servers that keep parameters must show, or unset: one
 	// that servers make. Launchers hand it on.
 	OrdersVar = "RINGO_PS_HTTP_TOKEN"
 )
@@ -62,6 +61,10 @@ const (
 	launcher = "launcher" // the value of CoordinatorVar
 	trainer  = "trainer"  // the values of RoleVar
 	server   = "server"
+
+	tables = "ps" // the name of the role that keeps the parameters
+
+	varPrefix, addrsSuffix, indexSuffix = "RINGO_", "_ADDRS", "_INDEX" // of variables about a role
 )
 
 // Env is a process's place in its job: one of WorldSize ranks that train, or, with
@@ -78,7 +81,7 @@ type Env struct {
 	Columns int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
-	// Tables are the addresses of the servers of tables, by number.
+	// Tables are the addresses of the servers that keep parameters, by number.
 	Tables []string
 	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see Tell.
 	End int
@@ -109,7 +112,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if _, ok := lookup(LocalRankVar); ok {
 		env.LocalRank = r.number(LocalRankVar, 0)
 	}
-	env.Tables = r.addresses()
+	env.Tables = r.addresses(tables)
 	if env.Rendezvous, _ = lookup(RendezvousVar); env.Rendezvous == "" && len(env.Tables) == 0 {
 		r.text(RendezvousVar) // without a mesh ranks have nothing else to meet at
 	} else if env.Rendezvous != "" {
@@ -117,11 +120,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 			r.fail("%s=%q: want HOST:PORT", RendezvousVar, env.Rendezvous)
 		}
 	}
-	if text := r.text(TicketVar); text != "" {
-		if env.Ticket, err = transport.ParseTicket(text); err != nil {
-			r.fail("%s: %w", TicketVar, err)
-		}
-	}
+	env.Ticket = r.ticket()
 	switch who, ok := lookup(CoordinatorVar); {
 	case ok && who == launcher:
 		env.Launched = true
@@ -132,7 +131,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 		env.Columns = r.number(ColumnsVar, 0)
 	}
 	if v, _ := lookup(EndVar); v != "" {
-		env.End = r.number(EndVar, endNumber)
+		env.End = r.number(EndVar, firstDescriptor)
 	}
 	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
 		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
@@ -170,9 +169,14 @@ func (r *envReader) role(env Env) {
 func (r *envReader) text(name string) string {
 	v, ok := r.lookup(name)
 	if !ok || v == "" {
-		r.fail("%s is not set, but %s is: a process needs both", name, r.because)
+		r.errs = append(r.errs, r.missing(name))
 	}
 	return v
+}
+
+// missing says that a variable must be set.
+func (r *envReader) missing(name string) error {
+	return fmt.Errorf("%s is not set, but %s is: a process needs both", name, r.because)
 }
 
 // number returns a variable that must be a number of at least least.
@@ -220,8 +224,5 @@ func (e Env) Strings() []string {
 	if e.End > 0 {
 		out = append(out, EndVar+"="+strconv.Itoa(e.End))
 	}
-	if len(e.Tables) > 0 {
-		out = append(out, TablesVar+"="+strings.Join(e.Tables, ","))
-	}
-	return out
+	return append(out, addrsOf(tables, e.Tables)...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -23,16 +24,19 @@ const giveUp = 2 * time.Second
 // job is one run.
 type job struct {
 	cfg         Config
-	programs    [3]string // the program's file, and those of the servers and of the servers of tables
-	tables      *tableSockets
+	crews       []*crew
 	screen      *screen
-	coordinator coordinator
-	served      int // servers of tables that have ended well
+	coordinator *cluster.Coordinator // of the mesh; nil: no role joins one
 	guard       guard
 	procs       []*process // those that started, by number; one that is started again takes the place of the first
 	exits       chan *process
 	threads     []func() // end the threads that have started them
 
+	// What supervise alone uses.
+	next        *escalation
+	running     int                   // how many processes have not ended
+	leading     int                   // how many of these are of the first role
+	served      int                   // servers outside the mesh that have ended well, or that the others go on without
 	interrupted bool                  // the context ended while processes ran, or they were told to end and could not stop in good order
 	why         *cluster.StoppedError // that told them; nil: the context
 	late        *time.Timer           // of processes that were told to end
@@ -47,7 +51,11 @@ func (j *job) run(ctx context.Context) error {
 		return err
 	}
 	defer j.guard.stop()
-	j.exits = make(chan *process, j.members()+j.cfg.Tables*(1+j.cfg.TableRestarts))
+	starts := 0
+	for _, c := range j.crews {
+		starts += c.Count * (1 + c.Restarts)
+	}
+	j.exits = make(chan *process, starts)
 	defer func() {
 		for _, release := range j.threads {
 			release()
@@ -68,9 +76,6 @@ func (j *job) run(ctx context.Context) error {
 	return err
 }
 
-// members is how many processes the job's mesh has.
-func (j *job) members() int { return j.cfg.N + j.cfg.Servers }
-
 // onOneThread calls fn on a thread that lives as long as the job: the
 // kernel takes that thread's end for the death of the parent of what it started.
 func (j *job) onOneThread(fn func() error) error {
@@ -87,72 +92,77 @@ func (j *job) onOneThread(fn func() error) error {
 
 // startAll starts the processes, up to the first that cannot start.
 func (j *job) startAll() error {
-	for number := range j.members() + j.cfg.Tables {
-		p, err := j.start(number)
-		if err != nil {
-			return err
+	for _, c := range j.crews {
+		for i := range c.Count {
+			p, err := j.start(c, i, 0)
+			if err != nil {
+				return err
+			}
+			j.procs = append(j.procs, p)
 		}
-		j.procs = append(j.procs, p)
 	}
 	return nil
 }
 
-// start starts a process by its number: ranks, servers, servers of tables.
-func (j *job) start(number int) (*process, error) {
-	p := j.newProcess(number)
-	if err := j.cfg.bound(number, func() error { return p.start(j.sink(number)) }); err != nil {
+// start starts a process of a role, in the place of so many before it.
+func (j *job) start(c *crew, index, restarts int) (*process, error) {
+	p := j.newProcess(c, index)
+	p.restarts = restarts
+	if err := c.bound(index, func() error { return p.start(j.sink(p)) }); err != nil {
 		return nil, &StartError{Program: p.cmd.Args[0], Err: err}
 	}
 	j.guard.note('+', p.cmd.Process.Pid)
 	if j.cfg.OnStart != nil {
-		j.cfg.OnStart(number, p.cmd.Process.Pid)
+		j.cfg.OnStart(p.number, p.cmd.Process.Pid)
 	}
-	if number < j.members() {
-		j.coordinator.Process(number, p.used)
+	if c.Mesh {
+		j.coordinator.Process(p.number, p.used)
 	}
 	j.listen(p)
 	go j.watch(p)
 	return p, nil
 }
 
-func (j *job) newProcess(rank int) *process {
-	if rank >= j.members() {
-		return j.newTable(rank)
+func (j *job) newProcess(c *crew, index int) *process {
+	p := &process{role: c, index: index, number: c.first + index, tail: tail{max: j.cfg.TailLines}}
+	p.cmd = exec.Command(c.program, c.Command[1:]...)
+	p.cmd.Args[0] = c.Command[0]
+	socket, end := 0, 0
+	if c.Listens {
+		socket, p.cmd.ExtraFiles = firstDescriptor, []*os.File{c.sockets[index]}
 	}
-	env := Env{
-		Rank: rank, WorldSize: j.cfg.N, Servers: j.cfg.Servers, LocalRank: rank, Launched: true,
-		Ticket: j.cfg.Ticket, Tables: j.tables.addrs,
+	if !c.Mesh {
+		end = firstDescriptor + len(p.cmd.ExtraFiles) // see sayPipe
 	}
-	if j.cfg.Apart {
-		env.End = endNumber
-	} else {
-		env.Rendezvous = j.coordinator.Addr().String()
-	}
-	if rank == 0 {
-		env.Columns = j.cfg.Columns
-	}
-	p := &process{rank: rank, server: -1, table: -1, apart: j.cfg.Apart, tail: tail{max: j.cfg.TailLines}}
-	program, command := j.programs[0], j.cfg.Command
-	if env.Serves() {
-		p.server = rank - j.cfg.N
-		program, command = j.programs[1], j.cfg.ServerCommand
-	}
-	p.run(program, command, append(j.cfg.environment(), env.Strings()...))
+	p.cmd.Env = append(j.environment(), j.place(p, socket, end)...)
 	return p
 }
 
-// run says which program the process is.
-func (p *process) run(program string, command, env []string) {
-	p.cmd = exec.Command(program, command[1:]...)
-	p.cmd.Args[0] = command[0]
-	p.cmd.Env = env
+// place is what tells a process its place in the job.
+func (j *job) place(p *process, socket, end int) []string {
+	ranks := j.crews[0].Count
+	if p.role.serves() {
+		env := RoleEnv{Role: p.role.Name, Index: p.index, WorldSize: ranks, Ticket: j.cfg.Ticket, Socket: socket, End: end}
+		return env.Strings()
+	}
+	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.number, Launched: true, Ticket: j.cfg.Ticket, End: end}
+	if p.role.Mesh {
+		env.Servers, env.Rendezvous = j.cfg.members()-ranks, j.coordinator.Addr().String()
+	}
+	if p.number == 0 {
+		env.Columns = j.cfg.Columns
+	}
+	return env.Strings()
 }
 
 // environment is what every process has in common.
-func (c *Config) environment() []string {
-	env := withoutOurs(c.Env)
-	if c.Job != "" {
-		env = append(env, JobVar+"="+c.Job)
+func (j *job) environment() []string {
+	env := withoutOurs(j.cfg.Env)
+	if j.cfg.Job != "" {
+		env = append(env, JobVar+"="+j.cfg.Job)
+	}
+	for _, c := range j.crews {
+		env = append(env, addrsOf(c.Name, c.addrs)...)
 	}
 	return env
 }
@@ -160,29 +170,24 @@ func (c *Config) environment() []string {
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, TablesVar, TableVar, SocketVar, LifeVar, EndVar, JobVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, socketVar, EndVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(ours, name)
+		ofRole := strings.HasPrefix(name, varPrefix) && (strings.HasSuffix(name, indexSuffix) || strings.HasSuffix(name, addrsSuffix))
+		return ofRole || slices.Contains(ours, name)
 	})
 }
 
-// sink returns where rank's output goes; nil bytes are its end.
-func (j *job) sink(rank int) func(stream, []byte) {
-	if rank == 0 {
+// sink returns where a process's output goes; nil bytes are its end.
+func (j *job) sink(p *process) func(stream, []byte) {
+	if p.number == 0 {
 		return func(of stream, b []byte) {
 			if len(b) > 0 {
 				j.screen.raw(of, b)
 			}
 		}
 	}
-	prefix := fmt.Sprintf("[rank %d] ", rank)
-	switch {
-	case rank >= j.members():
-		prefix = fmt.Sprintf("[ps %d] ", rank-j.members())
-	case rank >= j.cfg.N:
-		prefix = fmt.Sprintf("[server %d] ", rank-j.cfg.N)
-	}
+	prefix := fmt.Sprintf("[%s %d] ", p.role.Name, p.index)
 	var lines [2]splitter
 	for of := range lines {
 		lines[of].emit = func(line []byte) { j.screen.line(stream(of), prefix+string(line)) }
@@ -203,25 +208,27 @@ func (j *job) watch(p *process) {
 	j.judge(p)
 	p.drain()
 	if j.cfg.OnExit != nil {
-		j.cfg.OnExit(p.rank, p.how)
+		j.cfg.OnExit(p.number, p.how)
 	}
 	j.exits <- p
 }
 
-// judge tells the coordinator how p ended, unless it was this launcher's doing.
+// judge tells the coordinator how p ended, unless it was this launcher's doing. Of a process outside the mesh it knows
+// nothing.
 func (j *job) judge(p *process) {
 	switch {
-	case p.signalled():
-	case j.cfg.Apart:
-		j.judgeApart(p)
-	case p.table >= 0: // the coordinator does not know of it: see tableEnded
+	case p.signalled() || p.role.serves(): // see serverLost
+	case !p.role.Mesh:
+		if p.how != "" && p.needed() {
+			j.lose(p)
+		}
 	case p.how == "":
-		j.coordinator.MarkEnded(p.rank)
+		j.coordinator.MarkEnded(p.number)
 	case j.stopped(p):
 		p.stopped = true
 	default:
 		j.lose(p)
-		j.coordinator.MarkLost(p.rank, p.how+lastLine(p.tail.last()))
+		j.coordinator.MarkLost(p.number, p.how+lastLine(p.tail.last()))
 	}
 }
 
@@ -249,87 +256,52 @@ func (j *job) signal(sig syscall.Signal) {
 // is lost, or ctx ends, the others are first left to end on their own (not for
 // ctx), then asked to, then killed.
 func (j *job) supervise(ctx context.Context) error {
-	next := newEscalation()
-	defer next.stop()
-	j.late = time.NewTimer(time.Hour)
-	j.late.Stop()
+	j.next, j.late = newEscalation(), stoppedTimer()
+	defer j.next.stop()
 	defer j.late.Stop()
 	look := time.NewTicker(j.looks())
 	defer look.Stop()
-	lost, done := j.coordinator.Lost(), ctx.Done()
-	for running, ranks := len(j.procs), min(len(j.procs), j.cfg.N); running > 0; {
+	lost, stopping := j.news()
+	done := ctx.Done()
+	j.running, j.leading = len(j.procs), min(len(j.procs), j.crews[0].Count)
+	for j.running > 0 {
 		select {
 		case p := <-j.exits:
-			if j.exited(p, next, ctx.Err() != nil) {
-				continue
-			}
-			running--
-			if p.rank < j.cfg.N {
-				if ranks--; ranks == 0 {
-					j.late.Stop() // servers have their own time
-					j.awaitServers(next)
-				}
-			}
+			j.exited(p, ctx.Err() != nil)
 		case err := <-lost:
 			lost = nil
 			j.killSilent(err)
-			next.begin(j.cfg.Grace)
+			j.next.begin(j.cfg.Grace)
 		case <-done:
 			done = nil
-			if j.interrupted { // it was told to end before
-				next.force()
-				continue
-			}
-			j.interrupted = true
-			next.hurry()
+			j.cancelled()
 		case name := <-j.cfg.Stop:
-			j.told(name, next)
-		case at := <-j.coordinator.Stopping():
+			j.told(name)
+		case at := <-stopping:
 			j.agreed(at)
 		case <-look.C:
 			j.endStopped()
 		case <-j.late.C:
-			j.tooLate(next)
+			j.tooLate()
 		case <-j.cfg.Suspends:
 			j.suspend()
 		case <-j.cfg.Resumed:
 			j.pause(syscall.SIGCONT)
-		case <-next.timer.C:
-			sig, ok := next.advance()
-			if !ok {
-				return fmt.Errorf("launch: %d processes cannot be killed: %s", running, j.pids())
+		case <-j.next.timer.C:
+			if err := j.escalate(); err != nil {
+				return err
 			}
-			if sig == syscall.SIGKILL && j.spareTables(next) {
-				continue
-			}
-			j.signal(sig)
 		}
 	}
 	return nil
 }
 
-// exited acts on the end of a process, and tells whether another has taken its place; told says that all are to end.
-func (j *job) exited(p *process, next *escalation, told bool) (replaced bool) {
-	switch {
-	case p.stopped:
-	case p.table >= 0:
-		if !next.begun() && !told && j.tableEnded(p) {
-			return true
-		}
-		if p.how != "" {
-			j.tableLost(next)
-		} else {
-			j.tableLeft(next)
-		}
-	case p.how != "" && j.deprived(p):
-		next.begin(min(j.cfg.Grace, time.Second))
-	case p.how != "" && j.spare(p, next.begun() || told):
-	case p.how != "" && j.cfg.Apart:
-		next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but the servers may say why
-	case p.how != "" && !j.coordinator.Left(p.rank):
-		next.begin(j.cfg.Grace)
+// news are what the coordinator tells by itself; nothing comes where there is none.
+func (j *job) news() (lost <-chan error, stopping <-chan cluster.StoppedError) {
+	if j.coordinator == nil {
+		return nil, nil
 	}
-	return false
+	return j.coordinator.Lost(), j.coordinator.Stopping()
 }
 
 // killSilent kills a rank that was lost because it shows no sign of life: it will
@@ -341,73 +313,15 @@ func (j *job) killSilent(err error) {
 	}
 }
 
-func (j *job) pids() string {
-	var out []string
+// cannotKill says that SIGKILL has ended not all.
+func (j *job) cannotKill() error {
+	var pids []string
 	for _, p := range j.procs {
 		if p.alive() {
-			out = append(out, fmt.Sprint(p.cmd.Process.Pid))
+			pids = append(pids, fmt.Sprint(p.cmd.Process.Pid))
 		}
 	}
-	return strings.Join(out, ", ")
-}
-
-// escalation is the order in which processes are made to end.
-type escalation struct {
-	timer *time.Timer
-	step  int  // 0: not begun, 1: grace, 2: SIGTERM sent, 3: SIGKILL sent
-	spare bool // servers of tables were left their time
-}
-
-func newEscalation() *escalation {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return &escalation{timer: t}
-}
-
-func (e *escalation) stop() { e.timer.Stop() }
-
-// begun says that the processes are to end.
-func (e *escalation) begun() bool { return e.step > 0 }
-
-// begin starts with a time of grace, once.
-func (e *escalation) begin(grace time.Duration) {
-	if e.step == 0 {
-		e.step = 1
-		e.timer.Reset(grace)
-	}
-}
-
-// hurry skips what is left of the time of grace.
-func (e *escalation) hurry() { e.shorten(0) }
-
-// force has the next signal be SIGKILL, at once and for all.
-func (e *escalation) force() {
-	if e.step < 3 {
-		e.step, e.spare = 2, true
-		e.timer.Reset(0)
-	}
-}
-
-// shorten gives another time of grace in place of what is left of it.
-func (e *escalation) shorten(grace time.Duration) {
-	if e.step <= 1 {
-		e.step = 1
-		e.timer.Reset(grace)
-	}
-}
-
-// advance returns the signal to send now; ok is false when all were sent.
-func (e *escalation) advance() (sig syscall.Signal, ok bool) {
-	e.step++
-	switch e.step {
-	case 2:
-		e.timer.Reset(termGrace)
-		return syscall.SIGTERM, true
-	case 3:
-		e.timer.Reset(giveUp)
-		return syscall.SIGKILL, true
-	}
-	return 0, false
+	return fmt.Errorf("launch: %d processes cannot be killed: %s", j.running, strings.Join(pids, ", "))
 }
 
 // result is Run's error once all have ended.
@@ -416,7 +330,7 @@ func (j *job) result(ctx context.Context) error {
 	defer j.mu.Unlock()
 	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" && !p.spared && !p.stopped })
 	stopped := slices.ContainsFunc(j.procs, func(p *process) bool { return p.stopped })
-	verdict := j.coordinator.Err()
+	verdict := j.verdict()
 	var lost *transport.LostError
 	var server *transport.ServerLostError
 	switch {
@@ -429,16 +343,34 @@ func (j *job) result(ctx context.Context) error {
 		return j.why
 	case !failed:
 		return nil
-	case j.failedTable() != nil:
-		return j.death(j.failedTable(), "") // ranks that failed did so because of it
+	case j.failedServer() != nil:
+		return j.death(j.failedServer(), "") // ranks that failed did so because of it
 	case errors.As(verdict, &lost):
 		return j.death(j.procs[lost.Rank], lost.Why)
-	case errors.As(verdict, &server) && server.Server < j.cfg.Tables: // else it is not of this launcher's
-		return j.death(j.procs[j.members()+server.Server], server.Why)
+	case errors.As(verdict, &server) && j.named(server.Who) != nil: // else it is not of this launcher's
+		return j.death(j.named(server.Who), server.Why)
 	case verdict != nil:
 		return verdict
 	case j.first != nil:
 		return j.death(j.first, "")
 	}
 	return nil // none died on its own, and nobody was told to end
+}
+
+// verdict is why the mesh has ended; nil: it has not, or there is none.
+func (j *job) verdict() error {
+	if j.coordinator == nil {
+		return nil
+	}
+	return j.coordinator.Err()
+}
+
+// named is the process of that name, nil without one.
+func (j *job) named(name string) *process {
+	for _, p := range j.procs {
+		if p.name() == name {
+			return p
+		}
+	}
+	return nil
 }

@@ -25,43 +25,22 @@ import (
 
 // Defaults of Config's zero values.
 const (
-	DefaultRendezvous = "127.0.0.1:0"
-	DefaultTailLines  = 10
-	DefaultGrace      = 5 * time.Second
-	DefaultStopWithin = 25 * time.Second
+	defaultRendezvous = "127.0.0.1:0"
+	defaultTailLines  = 10
+	defaultGrace      = 5 * time.Second
+	defaultStopWithin = 25 * time.Second
 )
 
 // termGrace is what a process has between SIGTERM and SIGKILL. With
-// DefaultGrace and reaping, all are gone 8 s after the first died.
+// defaultGrace and reaping, all are gone 8 s after the first died.
 const termGrace = 2 * time.Second
 
 // Config says what to run.
 type Config struct {
-	// N is the number of processes that run Command, the world size; at least 1.
-	N int
-	// Command is the program and its arguments. The program is looked up in
-	// the launcher's PATH.
-	Command []string
-	// Servers is how many more processes run ServerCommand: the job's servers,
-	// with the numbers from N on.
-	Servers       int
-	ServerCommand []string
-	// Tables is how many more processes run TableCommand: servers that keep the
-	// job's parameters (ps/service), which the ranks connect to by themselves. Each has a socket
-	// that the launcher opened and that outlives it, so that one that was lost can be
-	// started again, up to TableRestarts times each, while its clients wait. It is lost, too, when it shows no sign
-	// of life (TableEnv.ShowLife), and killed then: within Times.Join at first, and within TableDeadAfter
-	// from then on, where 0 means Times.DeadAfter.
-	Tables         int
-	TableCommand   []string
-	TableRestarts  int
-	TableDeadAfter time.Duration
-	// TableGrace is how long servers of tables may take to end when all ranks have ended well, or
-	// between SIGTERM and SIGKILL: they may have much to save. 0 means as long as others.
-	TableGrace time.Duration
-	// Apart says that ranks join nothing, and meet at servers of tables alone. When one is
-	// lost, but for rank 0, the others go on: it is reported and no error.
-	Apart bool
+	// Roles are the kinds of processes that the job has. Those of the first role do its work: their count is the world
+	// size, and when all of them have ended, the others are made to end. The first process of that role has the
+	// terminal, and the job does not go on without it. Roles in the mesh come before those that are not.
+	Roles []Role
 	// Env is the processes' environment, usually os.Environ(). The variables
 	// of type Env are set on top.
 	Env []string
@@ -77,22 +56,13 @@ type Config struct {
 	// Version is told to the ranks, which refuse another.
 	Version string
 	// Stdout and Stderr receive the processes' output: rank 0's as it comes,
-	// the others' in whole lines after "[rank 2] " or "[server 0] ". nil
+	// the others' in whole lines after their role's name and their number, "[rank 2] " or "[server 0] ". nil
 	// discards it.
 	Stdout, Stderr io.Writer
 	// Terminal says that Stdout and Stderr are one terminal: a line that rank
 	// 0 has begun, such as a progress bar, is then erased for a line of
 	// another rank and drawn again below it.
 	Terminal bool
-	// CoresEach is how many cores a process keeps busy. When N times as many
-	// are all that the launcher may use, each process is bound to a share of
-	// its own, on Linux: the exchange of one rank then does not take turns
-	// with the computing of another. Processes that keep one core busy and are
-	// a multiple of the cores share each with as many. 0 binds nothing. Servers
-	// are not counted and not bound: they work while ranks wait, on whichever
-	// core that leaves idle, and a core of their own would be one less for
-	// computing.
-	CoresEach int
 	// Columns, when above 0, is told to rank 0: the width of the terminal
 	// that its output ends up on.
 	Columns int
@@ -110,11 +80,11 @@ type Config struct {
 	// lines to Stderr after "ringo: ".
 	Report func(line string)
 	// OnStart and OnExit, if set, are called when a process has started and
-	// ended, from different goroutines for different ranks. Servers count as
-	// the ranks from N on, and those that keep tables after them. how is "" for
+	// ended, from different goroutines for different processes. Processes have
+	// their numbers in the order of the roles, from 0. how is "" for
 	// status 0, and otherwise "exit status 3" or "killed by signal 9".
-	OnStart func(rank, pid int)
-	OnExit  func(rank int, how string)
+	OnStart func(number, pid int)
+	OnExit  func(number int, how string)
 	// Stop receives the names of signals that tell the launcher to end. Ranks that can stop after the
 	// same step (cluster.Stopper) are asked to, save the run and have StopWithin to end, 0 meaning 25 s; others are made to end at
 	// once. The end of Run's context is no such request: it ends them all.
@@ -132,56 +102,28 @@ type Config struct {
 
 // Validate reports everything that is wrong with the configuration.
 func (c Config) Validate() error {
-	var errs []error
-	if c.N < 1 {
-		errs = append(errs, fmt.Errorf("%d processes: want at least 1", c.N))
+	errs := checkRoles(c.Roles)
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if len(c.Command) == 0 || c.Command[0] == "" {
-		errs = append(errs, errors.New("no program to run"))
-	}
-	if c.Servers < 0 {
-		errs = append(errs, fmt.Errorf("%d servers: want at least 0", c.Servers))
-	}
-	if c.Servers > 0 && (len(c.ServerCommand) == 0 || c.ServerCommand[0] == "") {
-		errs = append(errs, errors.New("no program to run as servers"))
-	}
-	if c.Tables < 0 || c.TableRestarts < 0 {
-		errs = append(errs, fmt.Errorf("%d servers of tables, %d restarts: want at least 0", c.Tables, c.TableRestarts))
-	}
-	if c.Tables > 0 && (len(c.TableCommand) == 0 || c.TableCommand[0] == "") {
-		errs = append(errs, errors.New("no program to run as servers of tables"))
-	}
-	if c.Apart && (c.Tables == 0 || c.Servers > 0) {
-		errs = append(errs, fmt.Errorf("ranks that are apart with %d servers of tables and %d that are in a mesh: want at least one, and none", c.Tables, c.Servers))
-	}
-	if len(c.Job) > maxJob || strings.ContainsRune(c.Job, 0) {
-		errs = append(errs, fmt.Errorf("job of %d bytes: want at most %d, which fit a variable, and none of them zero", len(c.Job), maxJob))
-	}
-	if c.Ticket != nil && strings.Contains(c.Job, c.Ticket.String()) {
-		errs = append(errs, errors.New("job holds the ticket: leave it out, each process gets it in "+TicketVar))
-	}
-	if c.TailLines < 0 {
-		errs = append(errs, fmt.Errorf("%d tail lines: want at least 0", c.TailLines))
-	}
-	if c.CoresEach < 0 {
-		errs = append(errs, fmt.Errorf("%d cores each: want at least 0", c.CoresEach))
-	}
-	if c.Grace < 0 || c.TableGrace < 0 || c.SlowAfter < 0 || c.TableDeadAfter < 0 || c.StopWithin < 0 {
-		errs = append(errs, fmt.Errorf("grace %v, of servers of tables %v, slow after %v, servers of tables dead after %v, stop within %v: want at least 0", c.Grace, c.TableGrace, c.SlowAfter, c.TableDeadAfter, c.StopWithin))
-	}
-	errs = append(errs, c.Times.Validate())
-	if c.Suspends != nil && c.Suspend == nil {
-		errs = append(errs, errors.New("told when to suspend, but not how"))
-	}
-	return errors.Join(errs...)
+	fault(len(c.Job) > maxJob || strings.ContainsRune(c.Job, 0), "job of %d bytes: want at most %d, which fit a variable, and none of them zero", len(c.Job), maxJob)
+	fault(c.Ticket != nil && strings.Contains(c.Job, c.Ticket.String()), "job holds the ticket: leave it out, each process gets it in %s", TicketVar)
+	fault(c.TailLines < 0, "%d last lines of a dead process: want at least 0", c.TailLines)
+	fault(c.Grace < 0, "grace %v: want at least 0", c.Grace)
+	fault(c.SlowAfter < 0, "slow after %v: want at least 0", c.SlowAfter)
+	fault(c.StopWithin < 0, "stop within %v: want at least 0", c.StopWithin)
+	fault(c.Suspends != nil && c.Suspend == nil, "Suspends is given, which says when to suspend the job, and Suspend is not, which does it: want both")
+	return errors.Join(append(errs, c.Times.Validate())...)
 }
 
 func (c *Config) setDefaults() {
 	c.Times = c.Times.WithDefaults()
-	c.Rendezvous = cmp.Or(c.Rendezvous, DefaultRendezvous)
-	c.TailLines = cmp.Or(c.TailLines, DefaultTailLines)
-	c.Grace = cmp.Or(c.Grace, DefaultGrace)
-	c.StopWithin = cmp.Or(c.StopWithin, DefaultStopWithin)
+	c.Rendezvous = cmp.Or(c.Rendezvous, defaultRendezvous)
+	c.TailLines = cmp.Or(c.TailLines, defaultTailLines)
+	c.Grace = cmp.Or(c.Grace, defaultGrace)
+	c.StopWithin = cmp.Or(c.StopWithin, defaultStopWithin)
 	if c.Ticket == nil {
 		c.Ticket = transport.NewTicket()
 	}
@@ -206,58 +148,50 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("launch: %w", err)
 	}
 	cfg.setDefaults()
-	programs, err := cfg.programs()
+	crews, err := cfg.muster()
 	if err != nil {
 		return err
 	}
+	defer dismiss(crews)
 	screen := newScreen(cfg.Stdout, cfg.Stderr, cfg.Terminal)
 	defer screen.close()
 	if cfg.Report == nil {
 		cfg.Report = func(line string) { screen.line(stderr, "ringo: "+line) }
 	}
-	coordinator, err := cfg.coordinate()
-	if err != nil {
-		return err
+	j := &job{cfg: cfg, crews: crews, screen: screen}
+	if cfg.members() > 0 {
+		if j.coordinator, err = cfg.coordinate(); err != nil {
+			return err
+		}
+		defer j.coordinator.Close()
 	}
-	defer coordinator.Close()
-	tables, err := openTables(cfg.Tables)
-	if err != nil {
-		return err
-	}
-	defer tables.close()
-	j := &job{cfg: cfg, programs: programs, screen: screen, coordinator: coordinator, tables: tables}
 	return j.run(ctx)
 }
 
-// coordinate makes the coordinator. That of ranks that are apart hears of none.
-func (c *Config) coordinate() (coordinator, error) {
-	if c.Apart {
-		return nobody{}, nil
+// members is how many processes the job's mesh has.
+func (c *Config) members() (n int) {
+	for _, r := range c.Roles {
+		if r.Mesh {
+			n += r.Count
+		}
 	}
+	return n
+}
+
+// coordinate makes the coordinator of the mesh.
+func (c *Config) coordinate() (*cluster.Coordinator, error) {
 	listener, err := net.Listen("tcp", c.Rendezvous)
 	if err != nil {
 		return nil, fmt.Errorf("launch: the rendezvous %s: %w", c.Rendezvous, err)
 	}
+	members := c.members()
 	out, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
-		Listener: listener, WorldSize: c.N + c.Servers, Servers: c.Servers, HostRank: -1, Ticket: c.Ticket, Version: c.Version,
+		Listener: listener, WorldSize: members, Servers: members - c.Roles[0].Count, HostRank: -1, Ticket: c.Ticket, Version: c.Version,
 		Times: c.Times, SlowAfter: c.SlowAfter, Report: c.Report,
 	})
 	if err != nil {
 		_ = listener.Close()
 		return nil, err
-	}
-	return out, nil
-}
-
-// programs finds the files of the program and of those of the servers.
-func (c *Config) programs() (out [3]string, err error) {
-	for i, command := range [][]string{c.Command, c.ServerCommand, c.TableCommand} {
-		if i == 1 && c.Servers == 0 || i == 2 && c.Tables == 0 {
-			continue
-		}
-		if out[i], err = exec.LookPath(command[0]); err != nil {
-			return out, &StartError{Program: command[0], Err: err}
-		}
 	}
 	return out, nil
 }

@@ -46,6 +46,12 @@ func play(role string, args []string) int {
 	if table, present, err := TableFromEnv(os.LookupEnv); present {
 		return playTable(table, err, args)
 	}
+	if role == "late" {
+		return playLate()
+	}
+	if helper, present, err := RoleFromEnv(os.LookupEnv, "helper"); present {
+		return playHelper(helper, err, args)
+	}
 	env, _, err := FromEnv(os.LookupEnv)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -60,7 +66,7 @@ func play(role string, args []string) int {
 		return 0
 	case "job": // of this process, or with an argument of one that a launcher beneath it starts
 		if len(args) > 0 {
-			cfg := Config{N: 1, Command: os.Args[:1], Env: os.Environ(), Stdout: os.Stdout}
+			cfg := Config{Roles: []Role{Ranks(1, os.Args[0])}, Env: os.Environ(), Stdout: os.Stdout}
 			if err := Run(context.Background(), cfg); err != nil {
 				return 1
 			}
@@ -88,6 +94,9 @@ func play(role string, args []string) int {
 		}
 		fmt.Printf("child %d\n", child.Process.Pid)
 		time.Sleep(forever)
+		return 0
+	case "waiter":
+		awaitFile(args[0])
 		return 0
 	case "ignore":
 		signal.Ignore(syscall.SIGTERM)
@@ -129,6 +138,9 @@ func playMember(env Env, args []string) int {
 		return 3
 	}
 	defer m.Leave()
+	if args[0] == "joined" { // says so by a file
+		_ = os.WriteFile(filepath.Join(args[1], strconv.Itoa(env.Rank)), nil, 0o666)
+	}
 	if args[0] == "leave" {
 		if m.Leave(); slices.Contains(args[1:], strconv.Itoa(env.Rank)) { // some are stopped then
 			fmt.Println("about to end")
@@ -158,7 +170,7 @@ func playMember(env Env, args []string) int {
 // playLauncher launches stubborn workers under a guard.
 func playLauncher(args []string) int {
 	err := Run(context.Background(), Config{
-		N: 2, Command: []string{os.Args[0]}, Env: role("stubborn"), Stdout: os.Stdout, Stderr: os.Stderr,
+		Roles: []Role{Ranks(2, os.Args[0])}, Env: role("stubborn"), Stdout: os.Stdout, Stderr: os.Stderr,
 		Guard: []string{"/usr/bin/env", roleVar + "=guard", os.Args[0]},
 		OnStart: func(rank, pid int) {
 			fmt.Printf("worker %d\n", pid)
@@ -229,7 +241,7 @@ func launch(t *testing.T, ctx context.Context, n int, name string, args []string
 	var mu sync.Mutex
 	var l launched
 	cfg := Config{
-		N: n, Command: append([]string{os.Args[0]}, args...), Env: role(name), Version: "1", Stdout: &out, Stderr: &log,
+		Roles: []Role{Ranks(n, append([]string{os.Args[0]}, args...)...)}, Env: role(name), Version: "1", Stdout: &out, Stderr: &log,
 		Grace:   200 * time.Millisecond,
 		OnStart: func(_, pid int) { mu.Lock(); defer mu.Unlock(); l.pids = append(l.pids, pid) },
 	}
@@ -311,7 +323,7 @@ func TestJobText(t *testing.T) {
 		"a\x00b":                      "job of 3 bytes",
 		strings.Repeat("x", maxJob+1): "job of 130049 bytes: want at most 130048",
 	} {
-		err := Run(context.Background(), Config{N: 1, Command: os.Args[:1], Job: job, Ticket: ticket})
+		err := Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0])}, Job: job, Ticket: ticket})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ticket.String()) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -364,11 +376,11 @@ func TestKilledWorker(t *testing.T) {
 // A server that is killed is named as one, and so is what it says.
 func TestKilledServer(t *testing.T) {
 	l := launch(t, context.Background(), 2, "member", []string{"3"}, func(c *Config) {
-		c.Grace, c.Servers, c.ServerCommand = grace, 2, c.Command
+		c.Grace, c.Roles = grace, append(c.Roles, Aggregators(2, c.Roles[0].Command...))
 	})
 	want := "rank 3 is lost: server 1: killed by signal 9 (SIGKILL); ranks 0 and 1 and server 0 ended because of it; its last lines:\n  about to die"
 	var death *DeathError
-	if l.err == nil || l.err.Error() != want || !errors.As(l.err, &death) || death.Server != 1 {
+	if l.err == nil || l.err.Error() != want || !errors.As(l.err, &death) || death.Role != "server" || death.Index != 1 {
 		t.Errorf("got %v, want %q", l.err, want)
 	}
 	told := `told: rank 3 is lost: server 1: killed by signal 9 (SIGKILL); its last line: "about to die"`
@@ -380,12 +392,12 @@ func TestKilledServer(t *testing.T) {
 	if !strings.Contains(l.out, "[server 1] about to die\n") {
 		t.Errorf("the server's output: %s", l.out)
 	}
-	err := Run(context.Background(), Config{N: 1, Servers: 1, Command: []string{os.Args[0]}})
-	if err == nil || !strings.Contains(err.Error(), "no program to run as servers") {
+	err := Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0]), Aggregators(1)}})
+	if err == nil || !strings.Contains(err.Error(), `role "server": no program to run`) {
 		t.Errorf("got %v", err)
 	}
 	var start *StartError
-	err = Run(context.Background(), Config{N: 1, Servers: 1, Command: []string{os.Args[0]}, ServerCommand: []string{"no-such-program"}})
+	err = Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0]), Aggregators(1, "no-such-program")}})
 	if !errors.As(err, &start) || start.Program != "no-such-program" {
 		t.Errorf("got %v", err)
 	}
@@ -495,13 +507,13 @@ func TestCannotStart(t *testing.T) {
 		"no-such-program-anywhere": `cannot start "no-such-program-anywhere": executable file not found`,
 		notProgram:                 "exec format error",
 	} {
-		err := Run(context.Background(), Config{N: 2, Command: []string{program}})
+		err := Run(context.Background(), Config{Roles: []Role{Ranks(2, program)}})
 		var s *StartError
 		if !errors.As(err, &s) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	err := Run(context.Background(), Config{N: 1, Command: []string{os.Args[0]}, Env: role("sleep"), Guard: []string{"no-such-guard"}})
+	err := Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0])}, Env: role("sleep"), Guard: []string{"no-such-guard"}})
 	if err == nil || !strings.Contains(err.Error(), "no-such-guard") {
 		t.Error(err)
 	}
@@ -513,16 +525,39 @@ func TestBusyPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	err = Run(context.Background(), Config{N: 1, Command: []string{os.Args[0]}, Rendezvous: l.Addr().String()})
+	err = Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0])}, Rendezvous: l.Addr().String()})
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), l.Addr().String()) {
 		t.Error(err)
 	}
 }
 
+// All faults are told together, each by what it is about.
 func TestValidate(t *testing.T) {
-	err := Run(context.Background(), Config{TailLines: -1, Grace: -1, Servers: -1})
-	for _, want := range []string{"0 processes: want at least 1", "-1 servers: want at least 0", "no program to run", "-1 tail lines", "grace -1ns"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
+	helper := Role{Name: "helper", Count: 1, Command: []string{"x"}}
+	with := func(set func(*Role)) Role {
+		r := helper
+		set(&r)
+		return r
+	}
+	for want, cfg := range map[string]Config{
+		"no roles: want at least that of the processes that do the job's work":                      {},
+		`role "rank": 0 processes: want at least 1`:                                                 {Roles: []Role{Ranks(0, "x")}},
+		`role "server": -1 processes: want at least 0`:                                              {Roles: []Role{Ranks(1, "x"), Aggregators(-1, "x")}},
+		"role \"rank\": no program to run\nrole \"ps\": no program to run":                          {Roles: []Role{Ranks(1), ParameterServers(1)}},
+		`role "Helper 1": want a name of lower-case letters and digits, such as "helper"`:           {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Name = "Helper 1" })}},
+		`role "helper": another role has that name`:                                                 {Roles: []Role{Ranks(1, "x"), helper, helper}},
+		`role "server": it joins the mesh, and role "ps" before it does not`:                        {Roles: []Role{Ranks(1, "x"), ParameterServers(1, "x"), Aggregators(1, "x")}},
+		`role "rank": 2 restarts: only processes outside the mesh, and not of the first role`:       {Roles: []Role{{Name: "rank", Count: 1, Command: []string{"x"}, Restarts: 2}}},
+		`role "rank": it gets sockets: only processes outside the mesh`:                             {Roles: []Role{{Name: "rank", Count: 1, Command: []string{"x"}, Listens: true}}},
+		"-1 restarts: want at least 0\nrole \"helper\": grace -1ns: want at least 0":                {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Restarts, r.Grace = -1, -1 })}},
+		"dead after -1ns: want at least 0\nrole \"helper\": -2 cores each: want at least 0":         {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.DeadAfter, r.CoresEach = -1, -2 })}},
+		`role "helper": it shows life on a pipe and joins the mesh`:                                 {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.ShowsLife = true, true })}},
+		`role "helper": it joins the mesh, and the others are to go on without one of it`:           {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.Spare = true, true })}},
+		"-1 last lines of a dead process: want at least 0\ngrace -2ns: want at least 0\nslow after": {Roles: []Role{Ranks(1, "x")}, TailLines: -1, Grace: -2, SlowAfter: -3},
+		"stop within -1ns: want at least 0\nSuspends is given, which says when":                     {Roles: []Role{Ranks(1, "x")}, StopWithin: -1, Suspends: make(chan os.Signal)},
+		"job.dead-after 1s: want at least twice job.heartbeat":                                      {Roles: []Role{Ranks(1, "x")}, Times: cluster.Times{DeadAfter: time.Second}},
+	} {
+		if err := Run(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
 	}

@@ -12,18 +12,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/awake"
 )
 
-// Servers of tables are no members of the mesh, where heartbeats show who lives. Each writes a line to a
-// pipe of its launcher now and then, from a goroutine that waits for nothing else: a server that is busy, waits for
-// its trainers or saves goes on with it, one that hangs does not.
+// Outside the mesh no heartbeats show who lives. A process of a role that ShowsLife writes a line to its pipe now and
+// then, from a goroutine that waits for nothing else: a server that is busy, waits for its trainers or saves goes on with
+// it, one that hangs does not.
 
-// lifeNumber is the descriptor to which a server of tables writes.
-const lifeNumber = socketNumber + 1
-
-// ShowLife shows the launcher every so often that this process, a server of tables, lives, until stop is called. It
-// is to be called as soon as the process has begun: one that shows nothing is killed after the launcher's
-// Times.Join, and after Times.DeadAfter when it has shown something before.
-func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
-	pipe, end, ended := os.NewFile(uintptr(e.Life), "life"), make(chan struct{}), make(chan struct{})
+// ShowLife shows the launcher every so often that this process lives, until stop is called. It is to be called as soon as
+// the process has begun: one of a role that ShowsLife and shows nothing is killed after the launcher's Times.Join, and
+// after DeadAfter when it has shown something before.
+func (e RoleEnv) ShowLife(every time.Duration) (stop func()) {
+	pipe, end, ended := os.NewFile(uintptr(e.End), "life"), make(chan struct{}), make(chan struct{})
 	show := func() error {
 		_, err := pipe.Write([]byte{'\n'})
 		return err
@@ -48,8 +45,8 @@ func (e TableEnv) ShowLife(every time.Duration) (stop func()) {
 	}
 }
 
-// listen reads what a process tells until it has ended, and kills a server of tables that shows no life for as long as
-// it may, longer while it is seen to run; begin 0: it is none. A launcher that was suspended itself does not count that
+// listen reads what a process tells until it has ended, and kills one that shows no life for as long as it may, longer
+// while it is seen to run; begin 0: it need not. A launcher that was suspended itself does not count that
 // time.
 func (p *process) listen(begin, after time.Duration) {
 	defer close(p.heard)
@@ -110,7 +107,7 @@ func (p *process) whyHung() string {
 // sayPipe makes the pipe of a process that tells of itself, and returns the process's end of it, which is to be closed
 // when the process has started; nil for others.
 func (p *process) sayPipe() (theirs *os.File, err error) {
-	if !p.apart && p.table < 0 {
+	if p.role.Mesh {
 		return nil, nil
 	}
 	if p.says, theirs, err = os.Pipe(); err == nil {
@@ -125,9 +122,9 @@ func (j *job) listen(p *process) {
 	switch {
 	case p.says == nil:
 		return
-	case p.table < 0:
+	case !p.role.ShowsLife:
 		go p.listen(0, 0)
 		return
 	}
-	go p.listen(j.cfg.Times.Join, cmp.Or(j.cfg.TableDeadAfter, j.cfg.Times.DeadAfter))
+	go p.listen(j.cfg.Times.Join, cmp.Or(p.role.DeadAfter, j.cfg.Times.DeadAfter))
 }

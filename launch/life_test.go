@@ -18,7 +18,7 @@ import (
 func soon(restarts int, args ...string) func(*Config) {
 	return func(c *Config) {
 		tablesBeside(restarts, args...)(c)
-		c.TableDeadAfter = 2 * time.Second
+		c.Roles[1].DeadAfter = 2 * time.Second
 	}
 }
 
@@ -39,7 +39,7 @@ func TestFrozenTable(t *testing.T) {
 	}
 	l = launch(t, context.Background(), 2, "customer", []string{"freeze", "wait"}, soon(0))
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table < 0 || !strings.Contains(l.err.Error(), fmt.Sprintf("parameter server %d is lost: no sign of life for 2s; ranks 0 and 1 ended because of it; its last lines:\n  about to freeze", death.Table)) {
+	if !errors.As(l.err, &death) || !isServer(death) || !strings.Contains(l.err.Error(), death.Who+" is lost: no sign of life for 2s; ranks 0 and 1 ended because of it; its last lines:\n  about to freeze") {
 		t.Errorf("got %v", l.err)
 	}
 }
@@ -58,7 +58,7 @@ func TestFrozenTableIsTold(t *testing.T) {
 		}
 	})
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table != 1 || death.How != "no sign of life for 2s" {
+	if !errors.As(l.err, &death) || !isServer(death) || death.Index != 1 || death.How != "no sign of life for 2s" {
 		t.Errorf("got %v", l.err)
 	}
 	for _, want := range []string{"", "[rank 1] "} {
@@ -76,16 +76,18 @@ func TestTableThatNeverBegins(t *testing.T) {
 		c.Times.Join = 3 * time.Second
 	})
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table < 0 || death.How != "no sign of life for 3s" {
+	if !errors.As(l.err, &death) || !isServer(death) || death.How != "no sign of life for 3s" {
 		t.Errorf("got %v", l.err)
 	}
 }
 
 // playKeeper launches a customer of two servers of tables, which are lost after a second.
 func playKeeper(words []string) int {
+	servers := ParameterServers(2, os.Args[0])
+	servers.DeadAfter = time.Second
 	err := Run(context.Background(), Config{
-		N: 1, Command: append([]string{os.Args[0]}, words...), Tables: 2, TableCommand: []string{os.Args[0]}, TableDeadAfter: time.Second,
-		Env: role("customer"), Stdout: os.Stdout, Stderr: os.Stderr, OnStart: func(_, pid int) { fmt.Printf("pid %d\n", pid) },
+		Roles: []Role{Ranks(1, append([]string{os.Args[0]}, words...)...), servers},
+		Env:   role("customer"), Stdout: os.Stdout, Stderr: os.Stderr, OnStart: func(_, pid int) { fmt.Printf("pid %d\n", pid) },
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -25,21 +25,21 @@ const (
 	drainTime = 2 * time.Second
 )
 
-// process is one rank's process, the leader of a process group of its own.
+// process is one process of a job, the leader of a process group of its own.
 type process struct {
-	rank   int
-	server int // which server it is, -1: none
-	table  int // which server of tables, -1: none
+	role   *crew
+	index  int // in its role
+	number int // in the job; of one in the mesh its rank there
 
-	restarts int // how many came before it in its place
-	cmd      *exec.Cmd
-	pipes    []*os.File // our ends
-	reading  sync.WaitGroup
-	drained  chan struct{}
-	tail     tail
-	apart    bool          // it is a rank without a mesh
-	says     *os.File      // what it tells of itself (tell.go); nil: nothing
-	heard    chan struct{} // that has been read to its end
+	restarts  int    // how many came before it in its place
+	noRestart string // why it could not be started again, in an error behind why it is lost
+	cmd       *exec.Cmd
+	pipes     []*os.File // our ends
+	reading   sync.WaitGroup
+	drained   chan struct{}
+	tail      tail
+	says      *os.File      // what it tells of itself (tell.go); nil: nothing
+	heard     chan struct{} // that has been read to its end
 
 	spared  bool // the others go on without it
 	stopped bool // it has ended because all ranks were told to

@@ -17,14 +17,24 @@ func StopLine(at cluster.StoppedError, within time.Duration) string {
 }
 
 // told acts on a signal that tells the launcher to end.
-func (j *job) told(name string, next *escalation) {
+func (j *job) told(name string) {
 	j.why = &cluster.StoppedError{Why: name, Step: -1}
-	if j.coordinator.Stop(name) {
+	if j.coordinator != nil && j.coordinator.Stop(name) {
 		j.late.Reset(j.cfg.StopWithin)
 		return
 	}
 	j.interrupted = true
-	next.hurry()
+	j.next.hurry()
+}
+
+// cancelled acts on the end of the context, which ends all at once; after a signal that told them to end, by force.
+func (j *job) cancelled() {
+	if j.interrupted {
+		j.next.force()
+		return
+	}
+	j.interrupted = true
+	j.next.hurry()
 }
 
 // agreed notes that all ranks stop after the same step, whoever was told to end.
@@ -35,15 +45,15 @@ func (j *job) agreed(at cluster.StoppedError) {
 }
 
 // tooLate ends ranks that were to end by themselves.
-func (j *job) tooLate(next *escalation) {
+func (j *job) tooLate() {
 	j.cfg.Report(fmt.Sprintf("%s: not all ranks have saved the run and ended within %v: they are made to end", j.why.Why, j.cfg.StopWithin))
 	j.why, j.interrupted = &cluster.StoppedError{Why: j.why.Why, Step: -1}, true
-	next.hurry()
+	j.next.hurry()
 }
 
 // stopped says that p has ended because all ranks have agreed to.
 func (j *job) stopped(p *process) bool {
-	return p.table < 0 && p.rank < j.cfg.N && !p.killed() && p.whyHung() == "" && j.coordinator.Stopped(p.rank)
+	return p.role.leads && !p.killed() && p.whyHung() == "" && j.coordinator.Stopped(p.number)
 }
 
 // suspend stops all processes and then the launcher, and has them go on with it. None of

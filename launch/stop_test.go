@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -120,9 +119,5 @@ func TestStopOfOthers(t *testing.T) {
 	})
 	if l.err == nil || l.err.Error() != "interrupted by SIGHUP" || l.log != "" {
 		t.Error(l.err, l.log)
-	}
-	err := Run(context.Background(), Config{N: 1, Command: []string{"true"}, StopWithin: -1, Suspends: make(chan os.Signal)})
-	if err == nil || !strings.Contains(err.Error(), "stop within -1ns") || !strings.Contains(err.Error(), "told when to suspend, but not how") {
-		t.Error(err)
 	}
 }

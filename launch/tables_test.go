@@ -23,7 +23,7 @@ import (
 // playTable answers who connects with its number and how many it has answered, and is killed
 // by a line "die". It ends when it is told to: after "save" it takes more time for it than others have, or, to
 // "stay", all the time that there is.
-func playTable(env TableEnv, err error, args []string) int {
+func playTable(env RoleEnv, err error, args []string) int {
 	if len(args) > 0 && args[0] == "tell" && env.Tell(outcome.End{Rank: -1, Why: "disk full"}) {
 		return 4
 	}
@@ -107,12 +107,17 @@ func playCustomer(env Env, words []string) int {
 	return 0
 }
 
-// tablesBeside are two servers of tables, which may be started again so often.
+// tablesBeside are two servers that keep parameters, which may be started again so often.
 func tablesBeside(restarts int, args ...string) func(*Config) {
 	return func(c *Config) {
-		c.Tables, c.TableRestarts, c.TableCommand = 2, restarts, append([]string{os.Args[0]}, args...)
+		servers := ParameterServers(2, append([]string{os.Args[0]}, args...)...)
+		servers.Restarts = restarts
+		c.Roles = append(c.Roles, servers)
 	}
 }
+
+// isServer tells that a parameter server has ended the job.
+func isServer(death *DeathError) bool { return death.Role == tables && death.Rank < 0 }
 
 // Servers of tables find their sockets, ranks find their addresses, and all end well.
 func TestTables(t *testing.T) {
@@ -140,7 +145,7 @@ func TestKilledTable(t *testing.T) {
 	}
 	l = launch(t, context.Background(), 2, "customer", []string{"die", "die", "wait"}, tablesBeside(1))
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table < 0 || !strings.Contains(l.err.Error(), fmt.Sprintf("parameter server %d is lost: killed by signal 9 (SIGKILL); ranks 0 and 1 ended because of it; its last lines:\n  about to die", death.Table)) {
+	if !errors.As(l.err, &death) || !isServer(death) || !strings.Contains(l.err.Error(), fmt.Sprintf("%s is lost: killed by signal 9 (SIGKILL); ranks 0 and 1 ended because of it; its last lines:\n  about to die", death.Who)) {
 		t.Errorf("got %v", l.err)
 	}
 }
@@ -149,19 +154,13 @@ func TestKilledTable(t *testing.T) {
 func TestTableThatFails(t *testing.T) {
 	l := launch(t, context.Background(), 1, "sleep", nil, tablesBeside(2, "fail"))
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table < 0 || death.How != "exit status 4" || !strings.Contains(l.log, "it is started again (2 of 2)") {
+	if !errors.As(l.err, &death) || !isServer(death) || death.How != "exit status 4" || !strings.Contains(l.log, "it is started again (2 of 2)") {
 		t.Errorf("got %v\n%s", l.err, l.log)
 	}
 	var start *StartError
-	err := Run(context.Background(), Config{N: 1, Tables: 1, Command: []string{os.Args[0]}, TableCommand: []string{"no-such-program"}})
+	err := Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0]), ParameterServers(1, "no-such-program")}})
 	if !errors.As(err, &start) || start.Program != "no-such-program" {
 		t.Errorf("got %v", err)
-	}
-	err = Run(context.Background(), Config{N: 1, Tables: 1, TableRestarts: -1, Command: []string{os.Args[0]}})
-	for _, want := range []string{"no program to run as servers of tables", "-1 restarts"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in %v", want, err)
-		}
 	}
 }
 
@@ -189,11 +188,11 @@ func TestCulpritBesideTables(t *testing.T) {
 	}
 	l := launch(t, context.Background(), 1, "customer", []string{"fail", "quit"}, patient)
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Table < 0 || death.How != "exit status 4" || !strings.Contains(l.err.Error(), "disk full") {
+	if !errors.As(l.err, &death) || !isServer(death) || death.How != "exit status 4" || !strings.Contains(l.err.Error(), "disk full") {
 		t.Errorf("got %v\n%s%s", l.err, l.out, l.log)
 	}
 	l = launch(t, context.Background(), 2, "member", []string{"1"}, patient)
-	if !errors.As(l.err, &death) || death.Table >= 0 || death.Rank != 1 || death.How != "killed by signal 9 (SIGKILL)" {
+	if !errors.As(l.err, &death) || isServer(death) || death.Rank != 1 || death.How != "killed by signal 9 (SIGKILL)" {
 		t.Errorf("got %v", l.err)
 	}
 }
@@ -207,17 +206,17 @@ func TestTablesHaveTime(t *testing.T) {
 	}{{0, []string{"stay"}, 0}, {grace, nil, 2}} {
 		l := launch(t, context.Background(), 1, "customer", []string{"save", "quit"}, func(cfg *Config) {
 			tablesBeside(0, c.args...)(cfg)
-			cfg.TableGrace = c.time
+			cfg.Roles[1].Grace = c.time
 		})
 		var death *DeathError
-		if !errors.As(l.err, &death) || death.Table >= 0 || death.How != "exit status 7" || strings.Count(l.out, "saved\n") != c.saved {
+		if !errors.As(l.err, &death) || isServer(death) || death.How != "exit status 7" || strings.Count(l.out, "saved\n") != c.saved {
 			t.Errorf("%v: %v\n%s", c.time, l.err, l.out)
 		}
 	}
 }
 
 func TestTableEnv(t *testing.T) {
-	want := TableEnv{Index: 1, Addrs: []string{"127.0.0.1:7", "[::1]:8"}, WorldSize: 3, Ticket: transport.NewTicket(), Socket: 3, Life: 4}
+	want := RoleEnv{Role: tables, Index: 1, Addrs: []string{"127.0.0.1:7", "[::1]:8"}, WorldSize: 3, Ticket: transport.NewTicket(), Socket: 3, End: 4}
 	got, present, err := TableFromEnv(lookupIn(want.Strings()))
 	if err != nil || !present || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, %v, %v", got, present, err)
@@ -229,11 +228,14 @@ func TestTableEnv(t *testing.T) {
 	if got, _, err := FromEnv(lookupIn(rank.Strings())); err != nil || fmt.Sprint(got) != fmt.Sprint(rank) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	_, _, err = TableFromEnv(lookupIn([]string{"RINGO_PS_INDEX=2", "RINGO_PS_ADDRS=a,b:1", "RINGO_PS_SOCKET=2", "RINGO_TICKET=secret"}))
-	for _, want := range []string{`want HOST:PORT,HOST:PORT,…, got "a"`, `RINGO_PS_SOCKET="2": want a number of at least 3`, "RINGO_WORLD_SIZE is not set, but RINGO_PS_INDEX is", "RINGO_TICKET: "} {
+	_, _, err = TableFromEnv(lookupIn([]string{"RINGO_PS_INDEX=2", "RINGO_PS_ADDRS=a,b:1", "RINGO_SOCKET=2", "RINGO_TICKET=secret"}))
+	for _, want := range []string{`want HOST:PORT,HOST:PORT,…, got "a"`, `RINGO_SOCKET="2": want a number of at least 3`, "RINGO_WORLD_SIZE is not set, but RINGO_PS_INDEX is", "RINGO_TICKET: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
+	}
+	if _, present, err := TableFromEnv(lookupIn([]string{"RINGO_PS_INDEX=0", "RINGO_WORLD_SIZE=1", "RINGO_TICKET=" + want.Ticket.String()})); !present || err == nil || err.Error() != "RINGO_PS_ADDRS is not set, but RINGO_PS_INDEX is: a process needs both" {
+		t.Errorf("got %v, %v", present, err)
 	}
 	env := want.Strings()
 	env[0] = "RINGO_PS_INDEX=" + strconv.Itoa(len(want.Addrs))

@@ -11,12 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/outcome"
 )
 
-// Servers of tables and ranks without a mesh have no coordinator to tell of their end. Each has a pipe to its launcher:
-// a line of JSON there is how it ended, an empty one a sign of life. So the launcher can tell of a fault once, with
+// A process outside the mesh has no coordinator to tell of its end. Each has a pipe to its launcher: a line of JSON there is how it ended, an empty one a sign of life. So the launcher can tell of a fault once, with
 // all who ended because of it.
-
-// endNumber is the descriptor to which a rank without a mesh writes how it ended.
-const endNumber = 3
 
 // maxWhy bounds an error's text in bytes, so that the line is short enough for a pipe to keep it in one piece.
 const maxWhy = 2 << 10
@@ -25,8 +21,8 @@ const maxWhy = 2 << 10
 // then tells of it.
 func (e Env) Tell(end outcome.End) (told bool) { return tell(e.End, end) }
 
-// Tell is Env.Tell of a server of tables, which must not have stopped to show life.
-func (e TableEnv) Tell(end outcome.End) (told bool) { return tell(e.Life, end) }
+// Tell is Env.Tell of a process that is no rank, which must not have stopped to show life.
+func (e RoleEnv) Tell(end outcome.End) (told bool) { return tell(e.End, end) }
 
 // tell writes to a descriptor, unless it is no pipe: a program between the launcher and this one may have closed it.
 func tell(descriptor int, end outcome.End) bool {
@@ -51,7 +47,7 @@ func (p *process) hear(line []byte) {
 	if len(line) == 0 || json.Unmarshal(line, &end) != nil || end.Fault() == "" {
 		return
 	}
-	end.Rank = p.rank
+	end.Rank = p.number
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told = &end
@@ -73,11 +69,14 @@ func (p *process) loss() string {
 	return l.String()
 }
 
-// ends is what members have told of their end.
+// ends is what ranks, and servers in the mesh, have told of their end.
 func (j *job) ends() []outcome.End {
-	ends := j.coordinator.Ends()
-	for _, p := range j.procs[:min(len(j.procs), j.members())] {
-		if end := p.end(); end != nil && !p.spared {
+	var ends []outcome.End
+	if j.coordinator != nil {
+		ends = j.coordinator.Ends()
+	}
+	for _, p := range j.procs {
+		if end := p.end(); end != nil && !p.spared && !p.role.serves() {
 			ends = append(ends, *end)
 		}
 	}
@@ -92,12 +91,12 @@ func (p *process) why() string {
 	return p.how + lastLine(p.tail.last())
 }
 
-// tellRest tells what servers of tables have failed with besides the one that err is about.
+// tellRest tells what servers outside the mesh have failed with besides the one that err is about.
 func (j *job) tellRest(err error) {
 	var death *DeathError
 	errors.As(err, &death)
 	for _, p := range j.procs {
-		if end := p.end(); p.table >= 0 && end != nil && !end.Stopped && (death == nil || death.Table != p.table) {
+		if end := p.end(); p.role.serves() && end != nil && !end.Stopped && (death == nil || death.Who != p.name()) {
 			j.cfg.Report(p.loss())
 		}
 	}

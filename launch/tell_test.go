@@ -68,7 +68,7 @@ func TestFirstLostIsToldOnce(t *testing.T) {
 		"fail":  "rank 0 failed: no file; ranks 1 and 2 ended because of it in step 3 of epoch 1",
 		"alone": "rank 0 is lost: it had not ended when all others had, and was killed" + last,
 	} {
-		l := launch(t, context.Background(), 3, "teller", []string{how, t.TempDir()}, func(c *Config) { tablesBeside(0)(c); c.Apart = true })
+		l := launch(t, context.Background(), 3, "teller", []string{how, t.TempDir()}, func(c *Config) { tablesBeside(0)(c); apart(c) })
 		var death *DeathError
 		if !errors.As(l.err, &death) || death.Rank != 0 || l.err.Error() != want || l.log != "" {
 			t.Errorf("%s: got %v\n%s, want %s", how, l.err, l.log, want)
@@ -81,10 +81,10 @@ func TestTableTellsItsFault(t *testing.T) {
 	t.Parallel()
 	l := launch(t, context.Background(), 1, "sleep", nil, tablesBeside(1, "tell"))
 	var death *DeathError
-	if !errors.As(l.err, &death) || death.Failed != "disk full" || l.err.Error() != fmt.Sprintf("parameter server %d failed: disk full; rank 0 ended because of it", death.Table) {
+	if !errors.As(l.err, &death) || death.Failed != "disk full" || l.err.Error() != death.Who+" failed: disk full; rank 0 ended because of it" {
 		t.Errorf("got %v", l.err)
 	}
-	if again := fmt.Sprintf("ringo: parameter server %d failed: disk full; it is started again (1 of 1)\n", death.Table); !strings.Contains(l.log, again) {
+	if again := "ringo: " + death.Who + " failed: disk full; it is started again (1 of 1)\n"; !strings.Contains(l.log, again) {
 		t.Errorf("%q is not in\n%s", again, l.log)
 	}
 }
@@ -108,7 +108,7 @@ func TestTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	p := &process{rank: 2, says: r, heard: make(chan struct{})}
+	p := &process{number: 2, says: r, heard: make(chan struct{})}
 	env := Env{WorldSize: 3, Rank: 2, Ticket: transport.NewTicket(), Tables: []string{"h:1"}, End: int(w.Fd())}
 	if got, _, err := FromEnv(lookupIn(env.Strings())); err != nil || got.End != env.End {
 		t.Errorf("got %v, %v", got, err)

@@ -30,8 +30,8 @@ func (e End) Fault() string {
 // Rank is what a member of a job's mesh is called.
 func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
 
-// Table is what a server that keeps the job's parameters is called.
-func Table(i int) string { return fmt.Sprintf("parameter server %d", i) }
+// ParameterServer is what a server that keeps the job's parameters is called, before its number.
+const ParameterServer = "parameter server"
 
 // Loss is a job's end because a process of it is lost.
 type Loss struct {

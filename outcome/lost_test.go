@@ -85,8 +85,8 @@ func TestLoss(t *testing.T) {
 		},
 		{
 			"a server of tables, and who heard of it from another",
-			Loss{Who: Table(1), How: killed, Rank: -1, Others: []End{
-				{Rank: 0, Cause: Table(1), Why: "ps: away", Place: Place{Where: "in step 7 of epoch 1"}},
+			Loss{Who: "parameter server 1", How: killed, Rank: -1, Others: []End{
+				{Rank: 0, Cause: "parameter server 1", Why: "ps: away", Place: Place{Where: "in step 7 of epoch 1"}},
 				{Rank: 1, Cause: "rank 0", Why: "rank 0 is lost", Place: Place{Where: "in step 7 of epoch 1"}},
 			}},
 			"parameter server 1 is lost: killed by signal 9 (SIGKILL), in step 7 of epoch 1; ranks 0 and 1 ended because of it",
@@ -108,7 +108,7 @@ func TestFault(t *testing.T) {
 	for want, e := range map[string]End{
 		"no file":                          {Why: "no file"},
 		"rank 0 is lost: away":             {Cause: "rank 0", Why: "rank 0 is lost: away"},
-		"parameter server 1 is lost: away": {Cause: Table(1), Why: "away"},
+		"parameter server 1 is lost: away": {Cause: "parameter server 1", Why: "away"},
 	} {
 		if got := e.Fault(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -96,17 +96,21 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Why)
 }
 
-// ServerLostError says that a server that is no member of the mesh, one of tables, is gone: no rank is
-// to blame, whichever has noticed it first.
+// ServerLostError says that a process of the job that is no member of the mesh is gone, such as a server that keeps
+// parameters: no rank is to blame, whichever has noticed it first.
 type ServerLostError struct {
-	Server int    // which, from 0
-	Addr   string // where it listened, HOST:PORT
-	Why    string
+	Who  string // "parameter server 0"
+	Addr string // where it listened, HOST:PORT, or "": nowhere
+	Why  string
 }
 
-// Error names the server.
+// Error names the process.
 func (e *ServerLostError) Error() string {
-	return fmt.Sprintf("parameter server %d at %s is lost: %s", e.Server, e.Addr, e.Why)
+	at := ""
+	if e.Addr != "" {
+		at = " at " + e.Addr
+	}
+	return fmt.Sprintf("%s%s is lost: %s", e.Who, at, e.Why)
 }
 
 // Unwrap returns ErrTimeout if a timeout was the reason.

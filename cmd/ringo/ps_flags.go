@@ -102,8 +102,10 @@ func (f *psFlags) registerRestarts(fs *pflag.FlagSet) {
 
 // launched makes n servers that keep parameters part of a job.
 func (f *psFlags) launched(cfg *launch.Config, n int, command []string) {
-	cfg.Tables, cfg.TableCommand = n, command
-	cfg.TableRestarts, cfg.TableGrace, cfg.Apart = f.restarts, f.tableGrace(), f.goesOn()
+	servers := launch.ParameterServers(n, command...)
+	servers.Restarts, servers.Grace = f.restarts, f.tableGrace()
+	cfg.Roles[0].Mesh, cfg.Roles[0].Spare = !f.goesOn(), f.goesOn()
+	cfg.Roles = append(cfg.Roles, servers)
 }
 
 // consistencies are what servers may do that keep parameters.

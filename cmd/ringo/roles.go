@@ -148,9 +148,11 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 	}
 	argv := append([]string{self}, commandLine(cmd, args)...)
 	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
-	cfg := launch.Config{N: f.np, Command: argv, Times: f.times(), CoresEach: f.computeThreads()}
-	if cfg.Servers = f.summers; f.summers > 0 {
-		cfg.ServerCommand = append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)
+	ranks := launch.Ranks(f.np, argv...)
+	ranks.CoresEach = f.computeThreads()
+	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: f.times()}
+	if f.summers > 0 {
+		cfg.Roles = append(cfg.Roles, launch.Aggregators(f.summers, append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)...))
 	}
 	if f.keepers > 0 {
 		f.ps.launched(&cfg, f.keepers, append([]string{self, serverCommand}, givenFlags(cmd, f.ps.tableFlags)...))
@@ -163,7 +165,8 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
 			if err != nil {
 				return err
 			}
-			cfg.Command, cfg.TableCommand = append(cfg.Command, s.rank()...), append(cfg.TableCommand, s.server()...)
+			ranks, servers := &cfg.Roles[0], &cfg.Roles[1]
+			ranks.Command, servers.Command = append(ranks.Command, s.rank()...), append(servers.Command, s.server()...)
 		}
 	}
 	return launchProgram(cmd, cfg)

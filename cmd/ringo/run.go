@@ -65,7 +65,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err := c.slice.apply(cmd, false); err != nil {
 		return err
 	}
-	cfg := launch.Config{N: c.np, Command: program, Times: cluster.Times{Join: c.joinTimeout}}
+	cfg := launch.Config{Roles: []launch.Role{launch.Ranks(c.np, program...)}, Times: cluster.Times{Join: c.joinTimeout}}
 	if c.servers > 0 {
 		self, err := os.Executable()
 		if err != nil {
@@ -73,10 +73,10 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 		}
 		server := []string{self, serverCommand}
 		if c.ps.keeps() {
-			cfg.TableDeadAfter = c.deadAfter
 			c.ps.launched(&cfg, c.servers, append(server, givenFlags(cmd, c.ps.tableFlags)...))
+			cfg.Roles[1].DeadAfter = c.deadAfter
 		} else {
-			cfg.Servers, cfg.ServerCommand = c.servers, append(server, givenFlags(cmd, serverFlags)...)
+			cfg.Roles = append(cfg.Roles, launch.Aggregators(c.servers, append(server, givenFlags(cmd, serverFlags)...)...))
 		}
 	}
 	if c.transport != "" {

@@ -299,7 +299,7 @@ func TestKeeperUsage(t *testing.T) {
 	} {
 		checkRefused(t, exitUsage, c[0], c[1:]...)
 	}
-	for _, v := range (launch.TableEnv{Addrs: []string{"a:1"}, WorldSize: 1, Ticket: transport.NewTicket(), Socket: 3}).Strings() {
+	for _, v := range (launch.RoleEnv{Role: "ps", Addrs: []string{"a:1"}, WorldSize: 1, Ticket: transport.NewTicket(), Socket: 3}).Strings() {
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)
 	}

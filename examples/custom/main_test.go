@@ -65,7 +65,7 @@ func TestTwoRanks(t *testing.T) {
 	defer cancel()
 	var out bytes.Buffer
 	if err := launch.Run(ctx, launch.Config{
-		N: 2, Command: []string{os.Args[0]}, Env: append(os.Environ(), roleVar+"=1"), Version: ringo.Version,
+		Roles: []launch.Role{launch.Ranks(2, os.Args[0])}, Env: append(os.Environ(), roleVar+"=1"), Version: ringo.Version,
 		Stdout: &out, Stderr: t.Output(),
 	}); err != nil {
 		t.Fatal(err)

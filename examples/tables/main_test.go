@@ -64,8 +64,8 @@ func TestLearns(t *testing.T) {
 		defer cancel()
 		var out bytes.Buffer
 		if err := launch.Run(ctx, launch.Config{
-			N: 2, Command: []string{os.Args[0]}, Tables: 2, TableCommand: []string{os.Args[0], string(mode)},
-			Env: append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: t.Output(),
+			Roles: []launch.Role{launch.Ranks(2, os.Args[0]), launch.ParameterServers(2, os.Args[0], string(mode))},
+			Env:   append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: t.Output(),
 		}); err != nil {
 			t.Fatalf("%s: %v", mode, err)
 		}
@@ -79,11 +79,11 @@ func TestGeoIsRefused(t *testing.T) {
 	defer cancel()
 	var out, errs bytes.Buffer
 	err := launch.Run(ctx, launch.Config{
-		N: 2, Command: []string{os.Args[0]}, Tables: 2, TableCommand: []string{os.Args[0], string(tables.Geo)},
-		Env: append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: &errs,
+		Roles: []launch.Role{launch.Ranks(2, os.Args[0]), launch.ParameterServers(2, os.Args[0], string(tables.Geo))},
+		Env:   append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: &errs,
 	})
 	var death *launch.DeathError
-	if !errors.As(err, &death) || death.Table >= 0 || out.Len() > 0 {
+	if !errors.As(err, &death) || death.Role != "rank" || out.Len() > 0 {
 		t.Fatalf("got %v, stdout %q", err, &out)
 	}
 	for _, want := range []string{"in geo mode servers add what is pushed to the parameters, by no rule", "servers of mode bsp, async or ssp"} {

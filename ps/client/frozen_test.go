@@ -81,7 +81,7 @@ func TestFrozenServer(t *testing.T) {
 				err := <-errs
 				says(t, err, "parameter server 1 at host1:1 is lost: no sign of life for 3s")
 				var lost *transport.ServerLostError
-				if !errors.As(err, &lost) || lost.Server != 1 || lost.Addr != addr(1) {
+				if !errors.As(err, &lost) || lost.Who != "parameter server 1" || lost.Addr != addr(1) {
 					t.Errorf("%s: got %v", what, err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
@@ -121,7 +122,7 @@ func (k *link) lost(why string) error {
 		op, step = k.what(k.queue[0].t, h), h.Step
 	}
 	k.mu.Unlock()
-	return k.fault(op, step, &transport.ServerLostError{Server: k.server, Addr: k.addr, Why: why})
+	return k.fault(op, step, &transport.ServerLostError{Who: fmt.Sprintf("%s %d", outcome.ParameterServer, k.server), Addr: k.addr, Why: why})
 }
 
 // over tells whether nobody wants the connection any more.

@@ -1,0 +1,189 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/outcome"
+)
+
+// Role is one kind of the processes of a job. Its fields are all that makes kinds differ: the launcher asks for them
+// and knows no kind by name.
+type Role struct {
+	// Name is a word in lower case. Lines of output begin with it, "[helper 1] ", and variables have it in their
+	// names, RINGO_HELPER_INDEX.
+	Name string
+	// Called is what errors call one of its processes, before the number, unless that is a rank. Empty means Name.
+	Called string
+	// Count is the number of its processes: at least 1 in the first role.
+	Count int
+	// Command is the program and its arguments. The program is looked up in the launcher's PATH.
+	Command []string
+	// Mesh says that its processes join the job's mesh (cluster.Join), where they are ranks. The coordinator then finds
+	// out who is lost and tells all of them. A process outside the mesh has a pipe, RINGO_END, by which it may tell its
+	// launcher how it ended.
+	Mesh bool
+	// Listens says that each of its processes has a socket, which the launcher opens and which outlives the process: who
+	// connects to one that is being started again waits. All processes are told where these sockets are.
+	Listens bool
+	// ShowsLife says that its processes write to their pipes now and then (RoleEnv.ShowLife). One that does not for as
+	// long as Times.Join at the beginning, or for DeadAfter from then on, is lost, and killed.
+	ShowsLife bool
+	// DeadAfter is the silence after which one that ShowsLife is lost. 0 means Times.DeadAfter.
+	DeadAfter time.Duration
+	// Restarts is how often each of its processes is started again when it is lost.
+	Restarts int
+	// Spare says that the others go on without one of its processes that is lost, unless it is its first: that is
+	// reported, and no error.
+	Spare bool
+	// Grace is how long its processes may take to end when those of the first role have ended well, and between SIGTERM
+	// and SIGKILL: they may have much to save. 0 means as long as all others.
+	Grace time.Duration
+	// CoresEach is how many cores each of its processes keeps busy. When Count times as many are all that the launcher
+	// may use, each process is bound to a share of its own, on Linux: the exchange of one then does not take turns with
+	// the computing of another. Processes that keep one core busy and are a multiple of the cores share each with as
+	// many. 0 binds nothing, which is right for servers: they work while ranks wait, on whichever core that leaves
+	// idle, and a core of their own would be one less for computing.
+	CoresEach int
+}
+
+// Ranks is the role of those that train and form a mesh.
+func Ranks(n int, command ...string) Role {
+	return Role{Name: "rank", Count: n, Command: command, Mesh: true}
+}
+
+// Aggregators is the role of servers that sum the gradients of the ranks and are in the mesh with them.
+func Aggregators(n int, command ...string) Role {
+	return Role{Name: "server", Count: n, Command: command, Mesh: true}
+}
+
+// ParameterServers is the role of servers that keep the parameters (ps/server), to which ranks connect by themselves.
+func ParameterServers(n int, command ...string) Role {
+	return Role{Name: tables, Called: outcome.ParameterServer, Count: n, Command: command, Listens: true, ShowsLife: true}
+}
+
+// roleName is a word that may be part of a variable's name.
+var roleName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+
+// check reports everything that is wrong with a role by itself; first says that it is the job's first.
+func (r Role) check(first bool) (errs []error) {
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("role %q: "+format, append([]any{r.Name}, args...)...))
+		}
+	}
+	fault(!roleName.MatchString(r.Name), "want a name of lower-case letters and digits, such as \"helper\"")
+	least := 0
+	if first {
+		least = 1
+	}
+	fault(r.Count < least, "%d processes: want at least %d", r.Count, least)
+	fault(r.Count > 0 && (len(r.Command) == 0 || r.Command[0] == ""), "no program to run")
+	fault(r.Restarts < 0, "%d restarts: want at least 0", r.Restarts)
+	fault(r.Grace < 0, "grace %v: want at least 0", r.Grace)
+	fault(r.DeadAfter < 0, "dead after %v: want at least 0", r.DeadAfter)
+	fault(r.CoresEach < 0, "%d cores each: want at least 0", r.CoresEach)
+	fault(r.Mesh && r.ShowsLife, "it shows life on a pipe and joins the mesh, whose coordinator hears heartbeats: want one of them")
+	fault(r.Mesh && r.Spare, "it joins the mesh, and the others are to go on without one of it: a mesh cannot")
+	fault((r.Mesh || first) && r.Restarts > 0, "%d restarts: only processes outside the mesh, and not of the first role, can be started again", r.Restarts)
+	fault((r.Mesh || first) && r.Listens, "it gets sockets: only processes outside the mesh, and not of the first role, can")
+	return errs
+}
+
+// checkRoles reports everything that is wrong with the roles of a job.
+func checkRoles(roles []Role) (errs []error) {
+	if len(roles) == 0 {
+		errs = append(errs, errors.New("no roles: want at least that of the processes that do the job's work"))
+	}
+	for i, r := range roles {
+		errs = append(errs, r.check(i == 0)...)
+		if slices.ContainsFunc(roles[:i], func(o Role) bool { return o.Name == r.Name }) {
+			errs = append(errs, fmt.Errorf("role %q: another role has that name", r.Name))
+		}
+		if i > 0 && r.Mesh && !roles[i-1].Mesh {
+			errs = append(errs, fmt.Errorf("role %q: it joins the mesh, and role %q before it does not: roles in the mesh come first, and so does the first role", r.Name, roles[i-1].Name))
+		}
+	}
+	return errs
+}
+
+// crew is a role of a job that runs.
+type crew struct {
+	Role
+	leads   bool   // it is the first role: the job's work is done when all of its processes have ended
+	first   int    // the number of its first process
+	program string // its file
+	addrs   []string
+	sockets []*os.File // what its processes listen at; they stay open until the job ends
+}
+
+// serves says that the processes of the first role need this one, and meet it outside the mesh: nobody but the
+// launcher sees to it.
+func (c *crew) serves() bool { return !c.leads && !c.Mesh }
+
+// muster finds the programs of all roles and opens their sockets, which dismiss closes.
+func (c *Config) muster() (crews []*crew, err error) {
+	number := 0
+	for i, r := range c.Roles {
+		one := &crew{Role: r, leads: i == 0, first: number}
+		crews, number = append(crews, one), number+r.Count
+		if err = one.open(); err != nil {
+			dismiss(crews)
+			return nil, err
+		}
+	}
+	return crews, nil
+}
+
+func dismiss(crews []*crew) {
+	for _, c := range crews {
+		closeAll(c.sockets)
+	}
+}
+
+// open finds the program and opens the sockets.
+func (c *crew) open() (err error) {
+	if c.Count == 0 {
+		return nil
+	}
+	if c.program, err = exec.LookPath(c.Command[0]); err != nil {
+		return &StartError{Program: c.Command[0], Err: err}
+	}
+	for i := 0; c.Listens && i < c.Count; i++ {
+		l, err := net.Listen("tcp", defaultRendezvous)
+		if err != nil {
+			return fmt.Errorf("launch: a socket for %s: %w", c.called(i), err)
+		}
+		f, err := l.(*net.TCPListener).File() // another descriptor of the same socket
+		addr := l.Addr().String()
+		_ = l.Close()
+		if err != nil {
+			return fmt.Errorf("launch: the socket of %s: %w", c.called(i), err)
+		}
+		c.addrs, c.sockets = append(c.addrs, addr), append(c.sockets, f)
+	}
+	return nil
+}
+
+// called is what errors call a process, by its number in the role.
+func (c *crew) called(index int) string {
+	if !c.serves() {
+		return outcome.Rank(c.first + index)
+	}
+	if c.Called == "" {
+		return fmt.Sprintf("%s %d", c.Name, index)
+	}
+	return fmt.Sprintf("%s %d", c.Called, index)
+}
+
+// addrsVar and indexVar are the names of variables about a role: where its processes listen, told to all, and which one
+// a process is.
+func addrsVar(role string) string { return varPrefix + strings.ToUpper(role) + addrsSuffix }
+func indexVar(role string) string { return varPrefix + strings.ToUpper(role) + indexSuffix }
