@@ -171,11 +171,11 @@ func TestShardedRefusals(t *testing.T) {
 		x, y := put(g, "arena", make([]float32, 64)), put(g, "apart", make([]float32, 32))
 		elsewhere := make([]float32, 64)
 		return errors.Join(
-			refused(g, Sharded{Counts: []int{0, 0}, Apply: apply}, "without gradients"),
-			refused(g, Sharded{Grads: x, Counts: []int{0, 64}}, "without what is done"),
+			refused(g, Sharded{Counts: []int{0, 0}, Apply: apply}, "needs Apply, and Grads or Params"),
+			refused(g, Sharded{Grads: x, Counts: []int{0, 64}}, "needs Apply, and Grads or Params"),
 			refused(g, Sharded{Grads: x, Params: y, Counts: []int{32, 32}, Apply: apply}, "64 gradients for 32 parameters"),
 			refused(g, Sharded{Grads: x, Counts: []int{64}, Apply: apply}, "want one for each of 2 ranks"),
-			refused(g, Sharded{Grads: x, Counts: []int{32, 31}, Apply: apply}, "of 64 values in parts of 63 together"),
+			refused(g, Sharded{Grads: x, Counts: []int{32, 31}, Apply: apply}, "a shared update of 64 values, but Counts add up to 63"),
 			refused(g, Sharded{Grads: x, Counts: []int{-1, 65}, Apply: apply}, "the count of rank 0 is -1"),
 			refused(g, Sharded{Grads: elsewhere, Counts: []int{32, 32}, Apply: apply}, "do not lie in the memory"),
 			refused(g, Sharded{Grads: x, Params: elsewhere, Counts: []int{32, 32}, Apply: apply}, "do not lie in the memory"),
