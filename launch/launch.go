@@ -55,10 +55,11 @@ type Config struct {
 	Ticket transport.Ticket
 	// Version is told to the ranks, which refuse another.
 	Version string
-	// Stdout and Stderr receive the processes' output: rank 0's as it comes,
-	// the others' in whole lines after their role's name and their number, "[rank 2] " or "[server 0] ". nil
-	// discards it.
-	Stdout, Stderr io.Writer
+	// Stdout receives the processes' standard output: that of the first one as it comes, the others' in whole lines after
+	// their role's name and their number, "[rank 2] ". nil discards it.
+	Stdout io.Writer
+	// Stderr receives the processes' standard error, likewise.
+	Stderr io.Writer
 	// Terminal says that Stdout and Stderr are one terminal: a line that rank
 	// 0 has begun, such as a progress bar, is then erased for a line of
 	// another rank and drawn again below it.
@@ -79,22 +80,25 @@ type Config struct {
 	// Report is called with one line about what a person would want to know and that ends nothing. nil writes the
 	// lines to Stderr after "ringo: ".
 	Report func(line string)
-	// OnStart and OnExit, if set, are called when a process has started and
-	// ended, from different goroutines for different processes. Processes have
-	// their numbers in the order of the roles, from 0. how is "" for
-	// status 0, and otherwise "exit status 3" or "killed by signal 9".
+	// OnStart, if set, is called when a process has started, from different goroutines for different processes. Their
+	// numbers are in the order of the roles, from 0.
 	OnStart func(number, pid int)
-	OnExit  func(number int, how string)
-	// Stop receives the names of signals that tell the launcher to end. Ranks that can stop after the
-	// same step (cluster.Stopper) are asked to, save the run and have StopWithin to end, 0 meaning 25 s; others are made to end at
-	// once. The end of Run's context is no such request: it ends them all.
-	Stop       <-chan string
+	// OnExit, if set, is called when a process has ended, likewise. how is "" for status 0, and otherwise "exit status 3"
+	// or "killed by signal 9 (SIGKILL)".
+	OnExit func(number int, how string)
+	// Stop receives the names of signals that tell the launcher to end. Ranks that can stop after the same step
+	// (cluster.Stopper) are asked to; others are made to end at once. The end of Run's context is no such request: it ends
+	// them all.
+	Stop <-chan string
+	// StopWithin is how long ranks that were asked to stop have to save the run and end. 0 means 25 s.
 	StopWithin time.Duration
-	// Suspends receives when the launcher is to suspend the job. All processes are stopped, and then
-	// Suspend is called, which stops the launcher itself; when it returns they go on, too, and when
-	// Resumed receives: processes may have been stopped with the launcher by another.
-	Suspends, Resumed <-chan os.Signal
-	Suspend           func()
+	// Suspends receives when the launcher is to suspend the job: it stops all processes, calls Suspend, and has them go
+	// on when that returns.
+	Suspends <-chan os.Signal
+	// Suspend stops the launcher itself, and returns when it goes on. It is needed where Suspends is given.
+	Suspend func()
+	// Resumed receives when all processes are to go on: another may have stopped them together with the launcher.
+	Resumed <-chan os.Signal
 	// Guard is the command line of a process that calls Guard with its
 	// standard input; nil means none.
 	Guard []string

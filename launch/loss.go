@@ -62,7 +62,8 @@ func (j *job) startAgain(p *process) bool {
 // serverLost begins the end of those who need the process, unless the others go on without it. Who is in the mesh is told
 // why.
 func (j *job) serverLost(p *process, ending bool) {
-	if j.spare(p, ending) {
+	if j.spare(p, ending) || !p.needed() {
+		j.left(p)
 		return
 	}
 	if !ending {
@@ -78,7 +79,8 @@ func (j *job) serverLost(p *process, ending bool) {
 	j.next.shorten(min(lastWait, j.cfg.Grace))
 }
 
-// left notes a process that has ended well. When all servers have whose ranks have no mesh, every rank has left them or
+// left notes a process that has ended well, or that the others go on without. When all servers have whose ranks have no
+// mesh, every rank has left them or
 // was lost: what still runs of these does not end by itself.
 func (j *job) left(p *process) {
 	if !p.role.serves() {
@@ -192,7 +194,7 @@ func (j *job) failedServer() *process {
 		return nil
 	}
 	for _, p := range j.procs {
-		if p.role.serves() && p.how != "" && !p.signalled() && !p.spared {
+		if p.role.serves() && p.needed() && p.how != "" && !p.signalled() {
 			return p
 		}
 	}

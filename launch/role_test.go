@@ -46,7 +46,6 @@ func playHelper(env RoleEnv, err error, args []string) int {
 			}
 			_ = os.WriteFile(args[2], nil, 0o666)
 		case "exit":
-			_ = os.WriteFile(args[1], nil, 0o666)
 			return 3
 		case "fail", "tell":
 			for r := range env.WorldSize {
@@ -114,7 +113,10 @@ func TestUnknownRoleIsLost(t *testing.T) {
 // The others go on without a spare one.
 func TestUnknownRoleIsSpare(t *testing.T) {
 	gone := t.TempDir() + "/gone"
-	l := launch(t, context.Background(), 1, "waiter", []string{gone}, helpers(func(r *Role) { r.Spare = true }, "exit", gone))
+	l := launch(t, context.Background(), 1, "waiter", []string{gone}, func(c *Config) {
+		helpers(func(r *Role) { r.Spare = true }, "exit")(c)
+		c.Stderr = &cue{to: c.Stderr.(*buffer), word: "the others go on", times: 1, do: func() { _ = os.WriteFile(gone, nil, 0o666) }}
+	})
 	want := "ringo: helper 1 is lost: exit status 3; its last line: \"helper 1 beside 1, 0 addresses\"; the others go on\n"
 	if l.err != nil || l.log != want || !strings.Contains(l.out, "[helper 0] told to end\n") {
 		t.Errorf("%v, got %q, want %q\n%s", l.err, l.log, want, l.out)
