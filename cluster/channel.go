@@ -17,7 +17,6 @@ type channel interface {
 	receive(timeout time.Duration) (message, error) // timeout 0: until closed
 	finish()                                        // nothing more will be sent
 	close() error
-	local() net.Addr
 	within() bool // both ends are on this host
 	traffic() (sent, received int64)
 }
@@ -105,8 +104,6 @@ func (c *linkChannel) receive(timeout time.Duration) (message, error) {
 func (c *linkChannel) finish() { _ = c.link.CloseWrite(answerTimeout, transport.ErrClosed) }
 
 func (c *linkChannel) close() error { return c.link.Close() }
-
-func (c *linkChannel) local() net.Addr { return c.link.LocalAddr() }
 
 func (c *linkChannel) within() bool {
 	own, _, err := net.SplitHostPort(c.link.LocalAddr().String())

@@ -71,7 +71,6 @@ func (p *pipe) receive(timeout time.Duration) (message, error) {
 func (p *pipe) finish()                   { p.out.end() }
 func (p *pipe) within() bool              { return p.near }
 func (p *pipe) close() error              { p.out.end(); p.in.end(); return nil }
-func (p *pipe) local() net.Addr           { return nowhere{} }
 func (p *pipe) traffic() (int64, int64)   { return 0, 0 }
 func (nowhere) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (nowhere) Close() error              { return nil }

@@ -25,9 +25,6 @@ func (c Cost) RingBytes() float64 {
 	return 2 * float64(c.Ranks-1) / float64(c.Ranks) * c.Bytes
 }
 
-// Ring is 2(N-1)/N K/B, nearly independent of the number of ranks.
-func (c Cost) Ring() time.Duration { return c.seconds(c.RingBytes()) }
-
 func (c Cost) seconds(bytes float64) time.Duration {
 	return time.Duration(bytes / c.Bandwidth * float64(time.Second))
 }

@@ -18,9 +18,9 @@ func TestCostFigures(t *testing.T) {
 		{"straw man of 10, one way", at(10, 1).NaiveOneWay(), 10800 * time.Millisecond},
 		{"straw man of 2", at(2, 1).Naive(), 2400 * time.Millisecond},
 		{"straw man of 10", at(10, 1).Naive(), 21600 * time.Millisecond},
-		{"ring of 40", at(40, 6).Ring(), 390 * time.Millisecond},
-		{"ring of 2", at(2, 1).Ring(), 1200 * time.Millisecond},
-		{"ring of 1", at(1, 1).Ring(), 0},
+		{"ring of 40", at(40, 6).seconds(at(40, 6).RingBytes()), 390 * time.Millisecond},
+		{"ring of 2", at(2, 1).seconds(at(2, 1).RingBytes()), 1200 * time.Millisecond},
+		{"ring of 1", at(1, 1).seconds(at(1, 1).RingBytes()), 0},
 	} {
 		if d := c.got - c.want; d.Abs() > time.Microsecond {
 			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)

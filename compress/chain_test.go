@@ -20,7 +20,7 @@ func TestChains(t *testing.T) {
 	}{
 		{nil, "fp32"},
 		{[]Stage{FP16{}}, "fp16"},
-		{[]Stage{Clip{1}, ClipNorm{2}, Momentum{0.9}, TopK{0.01}, FP16{}}, "clip(1) > clipnorm(2) > momentum(0.9) > topk(0.01) > fp16"},
+		{[]Stage{Clip{1}, Momentum{0.9}, TopK{0.01}, FP16{}}, "clip(1) > momentum(0.9) > topk(0.01) > fp16"},
 		{[]Stage{Momentum{0.9}, Clip{1}, DLGS{Ratio: 0.1}}, "momentum(0.9) > clip(1) > dlgs(0.1, every 16, corrected) > fp32"},
 		{[]Stage{Clip{1}, Sign{}}, "clip(1) > sign"},
 		{[]Stage{Threshold{0.5}, Sign{}}, "threshold(0.5) > sign"},
@@ -42,7 +42,6 @@ func TestChains(t *testing.T) {
 		{[]Stage{GaussianK{2}}, "!gaussiank: ratio 2"},
 		{[]Stage{Threshold{-1}}, "!threshold: -1"},
 		{[]Stage{Threshold{math.Inf(1)}}, "!threshold: +Inf"},
-		{[]Stage{ClipNorm{0}}, "!clipnorm: 0"},
 		{[]Stage{Momentum{1}, TopK{1}}, "!momentum: factor 1"},
 		{[]Stage{other{}}, "!other"},
 		{[]Stage{nil}, "!stage 0"},
@@ -144,15 +143,6 @@ func TestTransforms(t *testing.T) {
 	Clip{1}.Bind(l).Apply(0, x)
 	if x[0] != -1 || x[1] != 0.5 || x[2] == x[2] || x[3] != 1 {
 		t.Errorf("clipped to %v", x)
-	}
-	x = []float32{3, 0, 4, 0}
-	ClipNorm{10}.Bind(l).Apply(0, x)
-	if x[0] != 3 {
-		t.Errorf("a small norm became %v", x)
-	}
-	ClipNorm{2.5}.Bind(l).Apply(0, x)
-	if x[0] != 1.5 || x[2] != 2 {
-		t.Errorf("norm 5 clipped to 2.5 is %v", x)
 	}
 	m := Momentum{0.5}.Bind(l)
 	m.Apply(1, []float32{8, 4})

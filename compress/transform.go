@@ -46,37 +46,6 @@ func (c clip) Apply(_ int, grad []float32) {
 func (clip) Sent(int, []int32)    {}
 func (clip) State() []optim.State { return nil }
 
-// ClipNorm scales a group whose L2 norm is above Max down to this norm. For the
-// norm over a rank's whole gradient use one group.
-type ClipNorm struct {
-	// Max is the largest norm of a group, above 0.
-	Max float64
-}
-
-// Name is such as "clipnorm(1)".
-func (c ClipNorm) Name() string { return fmt.Sprintf("clipnorm(%v)", c.Max) }
-
-// Validate reports a limit that is none.
-func (c ClipNorm) Validate() error { return checkLimit("clipnorm", c.Max) }
-
-// Bind returns what clips; it has no state.
-func (c ClipNorm) Bind(*Layout) Transformer { return clipNorm{c.Max, simd.Host()} }
-
-type clipNorm struct {
-	max float64
-	k   *simd.Kernels
-}
-
-func (c clipNorm) Apply(_ int, grad []float32) {
-	// An infinite norm makes NaN of infinities: an error, when values are selected.
-	if norm := math.Sqrt(c.k.SumSquares(grad)); norm > c.max {
-		c.k.Scale(grad, float32(c.max/norm))
-	}
-}
-
-func (clipNorm) Sent(int, []int32)    {}
-func (clipNorm) State() []optim.State { return nil }
-
 // Momentum is momentum correction (Deep Gradient Compression, Lin et al., ICLR
 // 2018): what is selected from is the velocity u = Factor*u + gradient instead of
 // the gradient, and where an entry was sent its velocity begins anew. The wrapped

@@ -53,9 +53,6 @@ type Cost struct {
 	Entries  int // that it encodes, decodes, merges or adds
 }
 
-// frameCost is what all sparse exchanges begin with: the gathering of the frames.
-func frameCost(n int) Cost { return Cost{log2(n), log2(n), 8 * frameWords * (n - 1), 0} }
-
 // What a step, a message and an entry count for in Choose, in bytes: 33 µs, 8 µs and
 // 8 ns at 1 Gbit/s.
 const (

@@ -32,9 +32,6 @@ type StepTime struct {
 	distopt.StepTimes
 }
 
-// Accounted is the sum of the parts.
-func (s StepTime) Accounted() time.Duration { return s.Compute + s.Compress + s.Exposed + s.Update }
-
 // Watch measures steps that follow each other. It is told the time and reads no
 // clock: Begin, Waited for each batch, Ready, then End. The zero value is ready
 // for Begin.

@@ -101,12 +101,6 @@ func (m *Memory) Draw(d Dist, batch int) error {
 	return nil
 }
 
-// Rows is how many rows the arrays have.
-func (m *Memory) Rows() int { return m.rows }
-
-// Bytes is how long the rows are without their state.
-func (m *Memory) Bytes() int64 { return 4 * int64(m.rows) * int64(m.dim) }
-
 // Measure takes the time d for each of the rates of what Draw has drawn.
 func (m *Memory) Measure(ctx context.Context, d time.Duration) (Rates, error) {
 	m.link()

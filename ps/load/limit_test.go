@@ -14,8 +14,8 @@ func TestMemory(t *testing.T) {
 	m, err := NewMemory(tableOf("sgd", 4), 1000)
 	must(t, err)
 	must(t, m.Draw(Dist{}, 50))
-	if m.Rows() != 1000 || m.Bytes() != 16000 {
-		t.Errorf("%d rows, %d bytes", m.Rows(), m.Bytes())
+	if m.rows != 1000 || m.dim != 4 {
+		t.Errorf("%d rows of %d", m.rows, m.dim)
 	}
 	m.link()
 	seen := map[uint32]bool{}
@@ -78,11 +78,11 @@ func TestMeasureMemory(t *testing.T) {
 	}
 	big, err := NewMemory(tableOf("sgd", 1<<16), 1<<40)
 	must(t, err)
-	if want := maxMemory / 4 >> 16; big.Rows() != want {
-		t.Errorf("%d rows, want %d", big.Rows(), want)
+	if want := maxMemory / 4 >> 16; big.rows != want {
+		t.Errorf("%d rows, want %d", big.rows, want)
 	}
-	if must(t, big.Draw(Dist{}, 1<<20)); big.batch != big.Rows()/8 {
-		t.Errorf("batches of %d of %d rows", big.batch, big.Rows())
+	if must(t, big.Draw(Dist{}, 1<<20)); big.batch != big.rows/8 {
+		t.Errorf("batches of %d of %d rows", big.batch, big.rows)
 	}
 	if err := m.Draw(Dist{-1}, 100); err == nil {
 		t.Error("a distribution that there is not")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -15,7 +16,7 @@ func TestCountedRows(t *testing.T) {
 	for _, shift := range []uint{0, 10} {
 		const dim, n = 5, 30_000
 		rule := optim.NewClickRows(0.1)
-		tb := newTable(t, Config{Dim: dim, Rule: rule, Init: Uniform(1), shift: shift})
+		tb := newTable(t, Config{Dim: dim, Rule: rule, Init: rowinit.Uniform(1), shift: shift})
 		if tb.PushDim() != dim+2 {
 			t.Fatalf("a push has %d values for a row", tb.PushDim())
 		}

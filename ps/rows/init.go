@@ -16,9 +16,6 @@ type Init = rowinit.Init
 // Constant begins all weights with v.
 func Constant(v float32) Init { return rowinit.Constant(v) }
 
-// Uniform draws weights from [-limit, limit), in 2^24 steps.
-func Uniform(limit float32) Init { return rowinit.Uniform(limit) }
-
 func mix(x uint64) uint64                         { return rowinit.Mix(x) }
 func tableStream(seed uint64, name string) uint64 { return rowinit.Table(seed, name) }
 func rowStream(table, key uint64) uint64          { return rowinit.Row(table, key) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
 // onceTwin is what PushOnce does, plainly: marks by stripe and session.
@@ -94,8 +96,8 @@ func (w *onceTwin) checkMarks(t *testing.T) {
 
 func TestPushOnceAgainstMap(t *testing.T) {
 	for i, c := range []Config{
-		{Dim: 2, Rule: testRule{[]int{1}}, Init: Uniform(1), Usage: true},
-		{Dim: 3, Init: Uniform(1), shift: 6, Admit: func(key uint64, _ bool) bool { return key%3 != 0 }},
+		{Dim: 2, Rule: testRule{[]int{1}}, Init: rowinit.Uniform(1), Usage: true},
+		{Dim: 3, Init: rowinit.Uniform(1), shift: 6, Admit: func(key uint64, _ bool) bool { return key%3 != 0 }},
 	} {
 		r := rand.New(rand.NewPCG(31, uint64(i)))
 		tb := newTable(t, c)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -103,7 +104,7 @@ func TestUniqueForgets(t *testing.T) {
 
 // A full table serves the rows it has and says so.
 func TestFull(t *testing.T) {
-	tb := newTable(t, Config{Dim: 1, MaxRows: 100, Init: Uniform(1)})
+	tb := newTable(t, Config{Dim: 1, MaxRows: 100, Init: rowinit.Uniform(1)})
 	keys := sequence(1, 150)
 	first, dst := make([]float32, 150), make([]float32, 150)
 	if err := tb.Pull(keys, first); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "100 rows") {
@@ -165,7 +166,7 @@ func TestClosed(t *testing.T) {
 // before, and with others for another key, seed or name.
 func TestInitialValues(t *testing.T) {
 	pull := func(name string, seed uint64, maxRows int, keys []uint64) []float32 {
-		tb := newTable(t, Config{Name: name, Dim: 16, Seed: seed, MaxRows: maxRows, Init: Uniform(0.5)})
+		tb := newTable(t, Config{Name: name, Dim: 16, Seed: seed, MaxRows: maxRows, Init: rowinit.Uniform(0.5)})
 		dst := make([]float32, 16*len(keys))
 		must(t, tb.Pull(keys, dst))
 		return dst
@@ -201,7 +202,7 @@ func TestInitialValues(t *testing.T) {
 	}
 	// Pinned: a checkpoint's rows that were never touched must begin as they did.
 	x := make([]float32, 3)
-	Uniform(1)(x, rowStream(tableStream(7, "pinned"), 42))
+	rowinit.Uniform(1)(x, rowStream(tableStream(7, "pinned"), 42))
 	if !slices.Equal(x, pinned) {
 		t.Errorf("pinned values are %v, want %v", x, pinned)
 	}
@@ -212,7 +213,7 @@ var pinned = []float32{0.9925631, 0.38037777, 0.60914063}
 // A table with a rule of optim moves as one of a fixed size does: the same bits.
 func TestRuleAgainstRowOptimizer(t *testing.T) {
 	const rows, dim = 300, 10
-	tb := newTable(t, Config{Dim: dim, Rule: optim.NewAdagradRows(0.1), Init: Uniform(1), shift: 6})
+	tb := newTable(t, Config{Dim: dim, Rule: optim.NewAdagradRows(0.1), Init: rowinit.Uniform(1), shift: 6})
 	o := optim.NewAdagrad(0.1)
 	must(t, o.BindTables([][2]int{{rows, dim}}))
 	keys, data := sequence(0, rows), make([]float32, rows*dim)
@@ -317,7 +318,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	tb := newTable(t, Config{Dim: 16, Rule: testRule{[]int{1}}, Usage: true, Init: Uniform(1)})
+	tb := newTable(t, Config{Dim: 16, Rule: testRule{[]int{1}}, Usage: true, Init: rowinit.Uniform(1)})
 	const n = 1000
 	keys, x := sequence(0, n), make([]float32, n*16)
 	rows, usage, missing := make([]float32, n*17), make([]Usage, n), make([]int32, 0, n)

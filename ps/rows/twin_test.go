@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
 // twin is a table as a plain map.
@@ -91,10 +93,10 @@ func (w *twin) check(t *testing.T, what string) {
 func TestAgainstMap(t *testing.T) {
 	for i, c := range []Config{
 		{Dim: 1},
-		{Dim: 16, Rule: testRule{[]int{1}}, Init: Uniform(0.1), Usage: true},
-		{Dim: 7, Rule: testRule{[]int{1, 7}}, Init: Uniform(2), Usage: true, shift: 3},
+		{Dim: 16, Rule: testRule{[]int{1}}, Init: rowinit.Uniform(0.1), Usage: true},
+		{Dim: 7, Rule: testRule{[]int{1, 7}}, Init: rowinit.Uniform(2), Usage: true, shift: 3},
 		{Dim: 33, Rule: testRule{[]int{33, 2, 1}}, Init: Constant(1.5), shift: 6},
-		{Dim: 16, Rule: testRule{[]int{16}}, Init: Uniform(1), Admit: func(key uint64, _ bool) bool { return key%3 != 0 }},
+		{Dim: 16, Rule: testRule{[]int{16}}, Init: rowinit.Uniform(1), Admit: func(key uint64, _ bool) bool { return key%3 != 0 }},
 	} {
 		t.Run(fmt.Sprintf("%d:dim=%d", i, c.Dim), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(i)))

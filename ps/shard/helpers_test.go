@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/store"
@@ -37,7 +38,7 @@ const dim = 3
 
 // small is a table with room for few more than leastRows rows in memory.
 func small(s store.Store) Config {
-	c := Config{Rows: rows.Config{Name: "ads", Dim: dim, Rule: adder{}, Init: rows.Uniform(1), MaxRows: 1 << 16}, Number: 7, Store: s, Deltas: true}
+	c := Config{Rows: rows.Config{Name: "ads", Dim: dim, Rule: adder{}, Init: rowinit.Uniform(1), MaxRows: 1 << 16}, Number: 7, Store: s, Deltas: true}
 	if s != nil {
 		c.Rows.Usage = true
 		c.MemoryBytes = costOf(c.Rows, leastRows)

@@ -20,9 +20,6 @@ func ByUse(r *rows.Row, now uint16) float64 {
 	return float64(r.Usage.Touches) + 1/float64(1+r.Usage.Age(now))
 }
 
-// ByAge is worth how recently the row was touched.
-func ByAge(r *rows.Row, now uint16) float64 { return -float64(r.Usage.Age(now)) }
-
 // coldWorth is above all scores, and leaves them bits for their order.
 const coldWorth = 1 << 40
 

@@ -230,9 +230,6 @@ func TestPolicies(t *testing.T) {
 	if !(ByUse(often, 8) > ByUse(lately, 8) && ByUse(lately, 8) > ByUse(early, 8)) {
 		t.Error("ByUse")
 	}
-	if !(ByAge(lately, 8) > ByAge(often, 8) && ByAge(often, 8) > ByAge(early, 8)) {
-		t.Error("ByAge")
-	}
 	_, c := clicks(t)
 	shown := func(show, click float32) *rows.Row {
 		return &rows.Row{State: [][]float32{{0}, {show, click, 0, 0}}}
