@@ -78,8 +78,9 @@ func meanMS(seconds, n float64) Figure {
 
 // Layer is what a step did to a layer's gradient on one rank.
 type Layer struct {
-	Name    string  `json:"name"`
-	Density float64 `json:"density"` // the share of its values that was sent
+	Name string `json:"name"`
+	// Density is the share of its values that was sent.
+	Density float64 `json:"density"`
 	// Threshold is the least magnitude that was certain to be sent; 0 where all are.
 	Threshold float64 `json:"threshold"`
 	// ResidualNorm is the Euclidean norm of what is kept.

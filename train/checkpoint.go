@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +11,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 )
@@ -101,20 +100,24 @@ func (r *run) remark(epoch int, format string, args ...any) {
 
 // position is where in its data a run is.
 type position struct {
-	epoch int   // from 1
-	step  int   // steps of this epoch that are done
-	tally tally // of this rank, over these steps
-
-	places []data.StreamPosition // of all ranks, where a checkpoint has them
+	// epoch is from 1, and step how many steps of it are done.
+	epoch, step int
+	// tally is this rank's, over these steps.
+	tally tally
+	// places are where the streams of all ranks are, if a checkpoint has them.
+	places []data.StreamPosition
 }
 
 // past is what a run keeps of the epochs that are done.
 type past struct {
-	Last    Epoch   `json:"last"`
-	TrainS  float64 `json:"train_s"` // spent in training, mean over ranks
-	Samples int64   `json:"samples"` // trained on, all ranks
-	Terms   int64   `json:"terms"`
-	Start   float64 `json:"start_loss,omitempty"` // loss of the first step, mean over ranks
+	Last Epoch `json:"last"`
+	// TrainS is how many seconds were spent in training, the mean over ranks.
+	TrainS float64 `json:"train_s"`
+	// Samples and Terms are what all ranks have trained on.
+	Samples int64 `json:"samples"`
+	Terms   int64 `json:"terms"`
+	// Start is the loss of the first step, the mean over ranks.
+	Start float64 `json:"start_loss,omitempty"`
 }
 
 // due reports whether a checkpoint is to be written after so many steps of the
@@ -147,64 +150,55 @@ func (r *run) write(p position) error {
 	r.saved = place{p.epoch, p.step}
 	start := r.trace().Now()
 	defer func() { r.trace().Span(trace.Checkpoint, "checkpoint", start, r.trace().Now()) }()
-	o := r.replica.Opt
-	if s := o.Strategy(); s == distopt.PartialUpdate {
-		if err := errors.Join(o.SetStrategy(distopt.FP32), o.SetStrategy(s)); err != nil {
-			return err
-		}
-	}
-	if err := o.GatherState(0); err != nil {
-		return err
-	}
-	elsewhere, err := r.replica.params.save(r.stepsDone(p))
-	if err != nil {
-		return err
-	}
-	kept, err := r.kept()
-	if err != nil {
-		return err
-	}
-	own, err := r.gatherOwn(p)
-	if err != nil {
-		return err
-	}
-	places, err := r.places()
-	if err != nil {
-		return err
-	}
-	means, err := r.meanBuffers()
+	state, err := r.collect(p)
 	if err != nil {
 		return err
 	}
 	if r.job.Rank() != 0 {
 		return r.sendKept()
 	}
-	more, err := r.more(p, places)
-	if err != nil {
+	if _, err := checkpoint.Save(r.cfg.Checkpoint.Dir, state); err != nil {
 		return err
 	}
-	maps.Copy(more, elsewhere)
-	settings, err := r.values(setting.Result, setting.Changeable)
+	return dropStarts(r.cfg.Checkpoint.Dir, r.cfg.Servers.Start)
+}
+
+// collect brings to rank 0 what a checkpoint holds, but for what ranks send while it is written. It is a collective
+// call.
+func (r *run) collect(p position) (state checkpoint.State, err error) {
+	elsewhere, err := r.replica.params.save(r.stepsDone(p))
 	if err != nil {
-		return err
+		return state, err
 	}
-	keep := r.cfg.Checkpoint.Keep
-	if keep == 0 {
-		keep = checkpoint.DefaultKeep
+	kept, err := r.kept()
+	if err != nil {
+		return state, err
 	}
-	_, err = checkpoint.Save(r.cfg.Checkpoint.Dir, checkpoint.State{
-		Header: checkpoint.Header{
-			Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
-			NP: r.job.Size(), Strategy: string(o.Strategy()),
-			Settings: settings, More: more,
-		},
-		Arrays: slices.Concat(r.arrays(means), own.arrays(), kept),
-		Keep:   keep, Create: r.cfg.Checkpoint.create,
-	})
-	if err == nil {
-		err = dropStarts(r.cfg.Checkpoint.Dir, r.cfg.Servers.Start)
+	tallies, err := r.tallies(p.tally)
+	if err != nil {
+		return state, err
 	}
-	return err
+	places, err := r.places()
+	if err != nil {
+		return state, err
+	}
+	means, err := r.meanBuffers()
+	if err != nil || r.job.Rank() != 0 {
+		return state, err
+	}
+	state.Arrays = slices.Concat(r.arrays(means), tallyArrays(tallies), kept)
+	state.Keep, state.Create = cmp.Or(r.cfg.Checkpoint.Keep, checkpoint.DefaultKeep), r.cfg.Checkpoint.create
+	state.Header = checkpoint.Header{
+		Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
+		NP: r.job.Size(), Strategy: string(r.replica.Opt.Strategy()),
+	}
+	if state.Header.Settings, err = r.values(setting.Result, setting.Changeable); err != nil {
+		return state, err
+	}
+	if state.Header.More, err = r.more(p, places); err == nil {
+		maps.Copy(state.Header.More, elsewhere)
+	}
+	return state, err
 }
 
 // more is what a checkpoint holds besides parameters and settings; places is empty where there are none.
@@ -280,71 +274,29 @@ func (r *run) arrays(buffers []float32) []checkpoint.Array {
 	return out
 }
 
-// perRank is what differs by rank, of all ranks one after the other: the
-// running statistics, the carried state and the tally.
-type perRank struct {
-	ranks             int
-	buffers, carried  []float32
-	tallies           []uint64
-	buffersN, carries int // of one rank
-}
-
-// newPerRank makes room for all ranks' parts.
-func (r *run) newPerRank() perRank {
-	np := r.job.Size()
-	o := perRank{ranks: np, buffersN: len(r.replica.Params.Buffers()) * len(r.workers)}
-	for _, s := range r.replica.state() {
-		o.carries += len(s)
+// tallies brings the tallies of all ranks to all, as the bits of their figures, one rank's after the other's. It is a
+// collective call.
+func (r *run) tallies(own tally) (bits []uint64, err error) {
+	var numbers []int64
+	for _, f := range own.values() {
+		numbers = append(numbers, int64(math.Float64bits(*f)))
 	}
-	o.buffers, o.carried = make([]float32, np*o.buffersN), make([]float32, np*o.carries)
-	o.tallies = make([]uint64, np*len(new(tally).values()))
-	return o
+	all, err := gatherNumbers(r.peers, numbers...)
+	if err != nil {
+		return nil, fmt.Errorf("gathering the ranks' figures: %w", err)
+	}
+	for _, n := range slices.Concat(all...) {
+		bits = append(bits, uint64(n))
+	}
+	return bits, nil
 }
 
-// arrays names the parts.
-func (o perRank) arrays() []checkpoint.Array {
-	var out []checkpoint.Array
-	n := len(o.tallies) / o.ranks
-	for rank := range o.ranks {
-		out = append(out, checkpoint.Words(checkpoint.RankName(rank, "tally"), o.tallies[rank*n:][:n]))
-		if o.buffersN > 0 {
-			out = append(out, checkpoint.Floats(checkpoint.RankName(rank, "buffers"), o.buffers[rank*o.buffersN:][:o.buffersN]))
-		}
-		if o.carries > 0 {
-			out = append(out, checkpoint.Floats(checkpoint.RankName(rank, "carried"), o.carried[rank*o.carries:][:o.carries]))
-		}
+// tallyArrays names the bits of tallies.
+func tallyArrays(bits []uint64) (out []checkpoint.Array) {
+	for own := range slices.Chunk(bits, len(new(tally).values())) {
+		out = append(out, checkpoint.Words(checkpoint.RankName(len(out), "tally"), own))
 	}
 	return out
-}
-
-// gatherOwn collects what differs by rank.
-func (r *run) gatherOwn(p position) (perRank, error) {
-	o, g := r.newPerRank(), r.job.Group()
-	carried := make([]float32, 0, o.carries)
-	for _, s := range r.replica.state() {
-		carried = append(carried, s...)
-	}
-	var buffers []float32
-	for _, w := range r.workers {
-		buffers = append(buffers, w.replica.Params.Buffers()...)
-	}
-	var own []int64
-	for _, f := range p.tally.values() {
-		own = append(own, int64(math.Float64bits(*f)))
-	}
-	tallies := make([]int64, len(o.tallies))
-	err := errors.Join(
-		collective.AllGather(g, o.buffers, buffers),
-		collective.AllGather(g, o.carried, carried),
-		collective.AllGather(g, tallies, own),
-	)
-	if err != nil {
-		return o, fmt.Errorf("gathering what differs by rank: %w", err)
-	}
-	for i, v := range tallies {
-		o.tallies[i] = uint64(v)
-	}
-	return o, nil
 }
 
 // saveMidEpoch saves a run whose training clock started at start and returns

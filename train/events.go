@@ -130,16 +130,20 @@ type Summary struct {
 
 // Progress is how far the current epoch is.
 type Progress struct {
-	Phase       string // "train" or "evaluate"
-	Epoch       int    // from 1
-	Epochs      int
-	Done, Total int     // batches of this rank in this phase
-	Samples     int     // of all ranks since the last call
-	Loss        float64 // of this rank's last batch; 0 while evaluating
+	// Phase is "train" or "evaluate".
+	Phase string
+	// Epoch is the current one of Epochs, from 1.
+	Epoch, Epochs int
+	// Done is how many steps, or batches of an evaluation, of Total this rank has done in this phase.
+	Done, Total int
+	// Samples is how many of all ranks there were since the last call.
+	Samples int
+	// Loss is that of this rank's last batch; 0 while evaluating.
+	Loss float64
 }
 
-// Observer is told what happens. Its methods are called on the training
-// goroutine, in order, and should return soon.
+// Observer is told what happens. Its methods are called one after the other, in order, on the training
+// goroutine or those of the rank's other workers, and should return soon.
 type Observer interface {
 	// Start is called once, when all ranks are about to take the first step.
 	Start(Info)
@@ -154,40 +158,47 @@ type Observer interface {
 // Remark is something about the run that a person should know and that does not end it. As JSON
 // it is a line of the file named by --json.
 type Remark struct {
-	Event string `json:"event"`          // "remark"
-	Epoch int    `json:"epoch,omitzero"` // from 1; 0: before the first
-	Step  int64  `json:"step,omitzero"`  // of the run, how many were done
-	Text  string `json:"text"`
+	// Event is "remark".
+	Event string `json:"event"`
+	// Epoch is from 1; 0: before the first.
+	Epoch int `json:"epoch,omitzero"`
+	// Step is how many steps of the run were done.
+	Step int64  `json:"step,omitzero"`
+	Text string `json:"text"`
 }
 
 // Info is what is known before the first step.
 type Info struct {
-	Model          string
-	Params         int
-	NP, Threads    int
-	Servers        int // through which gradients go
-	Batch          int
-	Unit           string // what rates count: "samples" or "tokens"
-	PerSample      int    // of these in a sample
-	TrainSamples   int
-	EvalSamples    int
-	Skipped        int // bad lines or images left out so far
-	Epochs         int
-	StepsPerEpoch  int
-	Optimizer      string
-	Schedule       string // of the learning rate
-	UsualRate      UsualRate
-	GlobalBatch    int // samples that one update of the parameters is the mean of
-	Seed           uint64
-	Strategy, Plan string
-	Codec          string // "" where gradients travel as they are
-	Exchange       string // how entries are exchanged, "" where none are selected
-	PlanSHA256     string
-	Buckets        int
-	Kernels        string
-	Transport      string
-	DataSet        string
-	DataNotes      []string // what a person should know of how the data were read
+	Model  string
+	Params int
+	// NP is the number of ranks, Threads how many threads compute in each, and Servers how many servers there are, which sum
+	// gradients or keep the parameters.
+	NP, Threads, Servers int
+	// Batch is how many samples a rank has in a backward, and GlobalBatch of how many one update of the parameters is the
+	// mean.
+	Batch, GlobalBatch int
+	// Unit is what rates count, "samples" or "tokens", and PerSample how many of these a sample has.
+	Unit      string
+	PerSample int
+	// TrainSamples and EvalSamples are those of all ranks, and Skipped is how many bad lines or images were left out so far.
+	TrainSamples, EvalSamples, Skipped int
+	Epochs, StepsPerEpoch              int
+	Optimizer                          string
+	// Schedule is that of the learning rate, and UsualRate says for which batch that rate is usual.
+	Schedule  string
+	UsualRate UsualRate
+	Seed      uint64
+	// Strategy and Plan say how gradients travel, Codec through what ("" where they travel as they are), and Exchange how
+	// entries are exchanged ("" where none are selected).
+	Strategy, Plan, Codec, Exchange string
+	// PlanSHA256 is the hash of the plan, and Buckets how many it has.
+	PlanSHA256 string
+	Buckets    int
+	Kernels    string
+	Transport  string
+	// DataSet says where the data are, and DataNotes what a person should know of how they were read.
+	DataSet   string
+	DataNotes []string
 	// Resumed is the checkpoint that the run goes on from, empty for none, and
 	// Steps how many steps were done there.
 	Resumed string

@@ -28,27 +28,44 @@ type stream struct {
 	take func(n int, first bool, factor float32) (func(part []float32) error, error)
 }
 
+// streamOf is a stream of the values of slices, one after the other.
+func streamOf(name string, data ...[]float32) stream {
+	n := 0
+	for _, x := range data {
+		n += len(x)
+	}
+	return stream{
+		name: name, n: n,
+		give: func() func([]float32) error {
+			rest := slices.Clone(data)
+			return func(part []float32) error {
+				along(rest, part, func(own, part []float32) { copy(part, own) })
+				return nil
+			}
+		},
+		take: func(_ int, first bool, factor float32) (func([]float32) error, error) {
+			rest := slices.Clone(data)
+			return func(part []float32) error {
+				along(rest, part, func(own, part []float32) { absorb(own, part, first, factor) })
+				return nil
+			}, nil
+		},
+	}
+}
+
+// along calls do with the first values of slices, as many as a part has, and takes them off.
+func along(rest [][]float32, part []float32, do func(own, part []float32)) {
+	for i := range rest {
+		n := min(len(rest[i]), len(part))
+		do(rest[i][:n], part[:n])
+		rest[i], part = rest[i][n:], part[n:]
+	}
+}
+
 // streamsOf are the streams of states, with a prefix to their names.
 func streamsOf(prefix string, states []optim.State) (out []stream) {
 	for _, s := range states {
-		out = append(out, stream{
-			name: prefix + s.Name, n: len(s.Data),
-			give: func() func([]float32) error {
-				rest := s.Data
-				return func(part []float32) error {
-					rest = rest[copy(part, rest):]
-					return nil
-				}
-			},
-			take: func(_ int, first bool, factor float32) (func([]float32) error, error) {
-				rest := s.Data
-				return func(part []float32) error {
-					absorb(rest[:len(part)], part, first, factor)
-					rest = rest[len(part):]
-					return nil
-				}, nil
-			},
-		})
+		out = append(out, streamOf(prefix+s.Name, s.Data))
 	}
 	return out
 }
@@ -63,12 +80,21 @@ func absorb(own, part []float32, first bool, factor float32) {
 	}
 }
 
-// own are the streams of this rank.
+// own are the streams of this rank: running statistics, the state that a model carries from batch to batch, and what else
+// its replicas keep.
 func (r *run) own() (out []stream) {
+	var buffers [][]float32
+	var kept []stream
 	for _, w := range r.workers {
-		out = append(out, w.replica.params.own()...)
+		buffers = append(buffers, w.replica.Params.Buffers())
+		kept = append(kept, w.replica.params.own()...)
 	}
-	return out
+	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", r.replica.state()...)} {
+		if s.n > 0 {
+			out = append(out, s)
+		}
+	}
+	return append(out, kept...)
 }
 
 // lengthsOf are how many values streams have.
@@ -152,7 +178,7 @@ func inParts(n int, from, to func(part []float32) error) error {
 
 // bequest is which streams of a checkpoint of so many ranks this run takes, and by how much their values are multiplied:
 // with the same number each rank gets its own, else its share of what is kept; see compress.Heirs. Ranks may take over
-// residuals and velocities; thresholds each has of its own, and without them the first selections are exact.
+// residuals and velocities; of running statistics there are means, and without thresholds the first selections are exact.
 func (r *run) bequest(ranks int) (own []stream, factor float32) {
 	own = r.own()
 	np := r.job.Size()

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"time"
 
 	"github.com/ringo-ml/ringo/checkpoint"
@@ -55,8 +56,8 @@ type stored interface {
 	own() []stream
 	// rows shows all rows of the table, some at a time; it is nil where they lie in the table.
 	rows() func(show func(rows []float32) error) error
-	// save saves what lies elsewhere as of a step of the run, and returns what tells of it, for rank 0's checkpoint. It is a
-	// collective call.
+	// save makes arrays whole on rank 0, saves what lies elsewhere as of a step of the run, and returns what tells of that, for
+	// the checkpoint. It is a collective call.
 	save(step int64) (more map[string]string, err error)
 	// resumed makes the parameters of all ranks those of the checkpoint that rank 0 has read. It is a collective
 	// call.
@@ -127,10 +128,20 @@ func (p *replicated) arrays() (out []checkpoint.Array) {
 
 func (p *replicated) own() []stream                           { return streamsOf("", p.replica.Opt.State()) }
 func (p *replicated) rows() func(func([]float32) error) error { return nil }
-func (p *replicated) save(int64) (map[string]string, error)   { return nil, nil }
 func (p *replicated) resumed() error                          { return p.replica.Opt.Broadcast() }
 func (p *replicated) leave() error                            { return nil }
 func (p *replicated) abandon()                                {}
+
+// save brings the replicas together where they may differ, and the optimizer's state to rank 0.
+func (p *replicated) save(int64) (map[string]string, error) {
+	o := p.replica.Opt
+	if s := o.Strategy(); s == distopt.PartialUpdate {
+		if err := errors.Join(o.SetStrategy(distopt.FP32), o.SetStrategy(s)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, o.GatherState(0)
+}
 
 func (p *replicated) close() {
 	if p.rule != nil {

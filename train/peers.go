@@ -116,9 +116,9 @@ func (a *meshless) suits(c Config) error {
 	case c.Servers.Consistency == "":
 		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
 	case c.Checkpoint.Dir != "":
-		return errors.New("ranks that go on without each other have no step in common to save the run at: let all end when one is lost, or save nothing")
+		return setting.Faultf("checkpoint.dir", "%s: ranks that go on without a lost one have no step in common to save the run at: let all end when one is lost, or save nothing", c.Checkpoint.Dir)
 	case c.Stream && c.Warmup != (schedule.Warmup{}):
-		return setting.Faultf("training.warmup", "with %v: ranks that go on without each other tell their servers the first rate before they have counted the steps together: leave it out", setting.Path("data.stream"))
+		return setting.Faultf("training.warmup", "%v with %v: ranks that go on without a lost one tell their servers the first rate before they have counted the steps together: leave it out", c.Warmup, setting.Path("data.stream"))
 	}
 	return nil
 }

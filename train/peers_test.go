@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
@@ -87,6 +90,7 @@ func TestPeersAgree(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		r := rand.New(rand.NewPCG(7, uint64(n)))
 		own, sums, scores := make([][]float64, n), make([]float64, 20), []scored(nil)
+		values, means := make([][]float32, n), make([]float64, 50)
 		shards, blobs := make([][]scored, n), make([][]byte, n)
 		for rank := range n {
 			own[rank] = make([]float64, len(sums))
@@ -97,6 +101,11 @@ func TestPeersAgree(t *testing.T) {
 				} else {
 					sums[i] += own[rank][i]
 				}
+			}
+			for i := range means {
+				v := float32(r.NormFloat64())
+				values[rank] = append(values[rank], v)
+				means[i] += float64(v) / float64(n)
 			}
 			for range r.IntN(100) {
 				shards[rank] = append(shards[rank], scored(r.Uint32()))
@@ -118,6 +127,20 @@ func TestPeersAgree(t *testing.T) {
 			if !slices.Equal(got, scores) {
 				t.Errorf("%T, %d ranks: scores %v, want %v", p, n, got, scores)
 			}
+			mean := slices.Clone(values[rank])
+			if err := errors.Join(p.mean(mean), p.mean(nil)); err != nil {
+				return err
+			}
+			for i, v := range mean {
+				if math.Abs(float64(v)-means[i]) > 1e-6 {
+					t.Errorf("%T, %d ranks: mean %d is %v on rank %d, want %v", p, n, i, v, rank, means[i])
+				}
+			}
+			sum := sha256.Sum256(raw.Bytes(mean))
+			equal, err := p.gather(sum[:])
+			if err != nil || slices.ContainsFunc(equal, func(b []byte) bool { return !bytes.Equal(b, sum[:]) }) {
+				t.Errorf("%T, %d ranks: means have other bits by rank, %v", p, n, err)
+			}
 			all, err := p.gather(blobs[rank])
 			if err != nil {
 				return err
@@ -136,6 +159,64 @@ func TestPeersAgree(t *testing.T) {
 			}
 			return errors.Join(err, p.barrier())
 		})
+	}
+}
+
+// What needs the others is done at once where there is a mesh, else when the servers are found,
+// in the same order, up to the first fault.
+func TestPeersMeetSoon(t *testing.T) {
+	fault := errors.New("fault")
+	for _, c := range []struct {
+		p     peers
+		early string
+	}{{meshed{}, "12"}, {new(meshless), ""}} {
+		said := ""
+		say := func(what string, err error) func() error {
+			return func() error {
+				said += what
+				return err
+			}
+		}
+		if err := errors.Join(c.p.soon(say("1", nil)), c.p.soon(say("2", nil))); err != nil || said != c.early {
+			t.Errorf("%T: %q, %v", c.p, said, err)
+		}
+		if err := c.p.through(new(client.Client)); err != nil || said != "12" {
+			t.Errorf("%T, with servers: %q, %v", c.p, said, err)
+		}
+		if err := c.p.soon(say("3", fault)); err != fault || said != "123" {
+			t.Errorf("%T, later: %q, %v", c.p, said, err)
+		}
+	}
+	a, after := new(meshless), false
+	_ = a.soon(func() error { return fault })
+	_ = a.soon(func() error { after = true; return nil })
+	if err := a.through(new(client.Client)); err != fault || after {
+		t.Errorf("a fault: %v, and what follows was done: %v", err, after)
+	}
+}
+
+// What ranks without a mesh cannot do is refused before anything is begun.
+func TestPeersSuit(t *testing.T) {
+	served := Defaults("ctr-dnn", data.Synthetic)
+	served.Servers.Consistency = "async"
+	saved, streamed := served, served
+	saved.Checkpoint.Dir = "run"
+	streamed.Stream, streamed.Warmup.Steps = true, 5
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{served, ""},
+		{Defaults("mlp", data.Synthetic), "let servers keep the parameters"},
+		{saved, "no step in common to save the run at"},
+		{streamed, "training.warmup 5"},
+	} {
+		if err := meshed.suits(meshed{}, c.cfg); err != nil {
+			t.Errorf("meshed: %v", err)
+		}
+		if err := new(meshless).suits(c.cfg); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
 	}
 }
 

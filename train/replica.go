@@ -20,7 +20,8 @@ type Replica struct {
 	Spec   models.Spec
 	Params *nn.Params
 	Opt    *distopt.Optimizer
-	Tuner  *tune.Tuner // beside Opt: what a step's gradients go by, if it is chosen
+	// Tuner stands beside Opt and chooses what a step's gradients go by, where that is wanted.
+	Tuner *tune.Tuner
 
 	params  parameters
 	model   models.Model
@@ -28,8 +29,9 @@ type Replica struct {
 	tape    *nn.Tape
 	kernels *simd.Kernels
 	trace   *trace.Recorder
-	x       nn.Tensor // the last batch's values
-	seed    uint64
+	// x has the last batch's values.
+	x    nn.Tensor
+	seed uint64
 	// passes is how many backwards were made so far.
 	passes uint64
 	// begun says that a step of several backwards is under way.
@@ -149,7 +151,8 @@ func (r *Replica) Batch(b *data.Batch) models.Batch {
 // Result is what a batch was like.
 type Result struct {
 	models.Outcome
-	Loss float64 // mean over Count
+	// Loss is the mean over Count.
+	Loss float64
 }
 
 // Backward runs the model over a batch and adds to the gradients. With last,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
@@ -107,31 +108,34 @@ func (r *run) open() (saved, error) {
 			err = fmt.Errorf("%w; another number of ranks may go on after a whole epoch alone: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
 		}
 	}
-	if text, ok := h.More[morePast]; ok && err == nil {
-		if err = json.Unmarshal([]byte(text), &head.Past); err != nil {
-			err = fmt.Errorf("%s: the figures so far cannot be read: %w", path, err)
-		}
-	}
-	if text, ok := h.More[moreTuned]; ok && err == nil {
-		if err = json.Unmarshal([]byte(text), &head.Tuned); err != nil {
-			err = fmt.Errorf("%s: what was chosen cannot be read: %w", path, err)
-		}
-	}
-	if text, ok := h.More[morePlaces]; ok && err == nil {
-		if err = json.Unmarshal([]byte(text), &head.Places); err != nil {
-			err = fmt.Errorf("%s: where the streams were cannot be read: %w", path, err)
-		}
-	}
-	if text, ok := h.More[moreExchange]; ok && err == nil {
-		if err = json.Unmarshal([]byte(text), &head.Setup); err != nil {
-			err = fmt.Errorf("%s: the strategy and the plan cannot be read: %w", path, err)
-		}
+	if err == nil {
+		err = head.read(h.More)
 	}
 	if err != nil {
 		_ = f.Close()
 		return saved{}, err
 	}
 	return head, nil
+}
+
+// read takes what a header holds besides.
+func (s *saved) read(more map[string]string) error {
+	for _, part := range []struct {
+		name, what string
+		into       any
+	}{
+		{morePast, "the figures so far", &s.Past}, {moreTuned, "what was chosen", &s.Tuned},
+		{morePlaces, "where the streams were", &s.Places}, {moreExchange, "the strategy and the plan", &s.Setup},
+	} {
+		text, ok := more[part.name]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), part.into); err != nil {
+			return fmt.Errorf("%s: %s cannot be read: %w", s.File, part.what, err)
+		}
+	}
+	return nil
 }
 
 // What a checkpoint's header holds besides: JSON of past, of distopt.Setup, of
@@ -148,8 +152,11 @@ const (
 
 // load fills every rank's memory from the file that rank 0 has opened.
 func (r *run) load(head saved, t *tally) error {
-	same := head.NP == r.job.Size()
-	own, means := r.newPerRank(), make([]float32, len(r.replica.Params.Buffers()))
+	means := make([]float32, len(r.replica.Params.Buffers()))
+	var tallies []uint64
+	if head.NP == r.job.Size() { // else each rank begins anew
+		tallies = make([]uint64, head.NP*len(t.values()))
+	}
 	lengths, err := r.keptLengths(head.file, head.NP)
 	if err != nil {
 		return err
@@ -159,60 +166,46 @@ func (r *run) load(head saved, t *tally) error {
 		if err != nil {
 			return err
 		}
-		arrays := append(r.arrays(means), kept...)
-		if same {
-			arrays = append(arrays, own.arrays()...)
-		}
-		if err := head.file.Read(arrays...); err != nil {
+		if err := head.file.Read(slices.Concat(r.arrays(means), tallyArrays(tallies), kept)...); err != nil {
 			return err
 		}
 	} else if err := r.takeOver(lengths); err != nil {
 		return err
 	}
-	if same {
-		if err := r.restore(own, t); err != nil {
-			return err
-		}
-	} else if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
-		return fmt.Errorf("handing out the running statistics: %w", err)
+	if err := r.restore(t, tallies, means); err != nil {
+		return err
 	}
 	for _, w := range r.workers {
-		m := w.replica
-		if !same {
-			copy(m.Params.Buffers(), means)
-		}
-		m.passes = uint64(head.Step) * uint64(r.accumulation())
-		if err := m.Opt.SetSteps(head.Step); err != nil {
+		w.replica.passes = uint64(head.Step) * uint64(r.accumulation())
+		if err := w.replica.Opt.SetSteps(head.Step); err != nil {
 			return err
 		}
 	}
 	return r.replica.params.resumed()
 }
 
-// restore gives every rank its part of what rank 0 has read.
-func (r *run) restore(own perRank, t *tally) error {
-	g := r.job.Group()
-	tallies := make([]int64, len(own.tallies))
-	for i, v := range own.tallies {
-		tallies[i] = int64(v)
+// restore hands out what rank 0 has read of the tallies of as many ranks or, where they were others, the means of the running
+// statistics.
+func (r *run) restore(t *tally, tallies []uint64, means []float32) error {
+	if tallies == nil {
+		if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
+			return fmt.Errorf("handing out the running statistics: %w", err)
+		}
+		for _, w := range r.workers {
+			copy(w.replica.Params.Buffers(), means)
+		}
+		return nil
 	}
-	if err := errors.Join(
-		collective.Broadcast(g, own.buffers, 0), collective.Broadcast(g, own.carried, 0), collective.Broadcast(g, tallies, 0),
-	); err != nil {
-		return fmt.Errorf("handing out what differs by rank: %w", err)
+	bits := make([]int64, len(tallies))
+	for i, v := range tallies {
+		bits[i] = int64(v)
 	}
-	rank := r.job.Rank()
-	buffers := own.buffers[rank*own.buffersN:]
-	for _, w := range r.workers {
-		buffers = buffers[copy(w.replica.Params.Buffers(), buffers):]
-	}
-	carried := own.carried[rank*own.carries:]
-	for _, s := range r.replica.state() {
-		carried = carried[copy(s, carried):]
+	if err := collective.Broadcast(r.job.Group(), bits, 0); err != nil {
+		return fmt.Errorf("handing out the ranks' figures: %w", err)
 	}
 	fields := t.values()
 	for i, f := range fields {
-		*f = math.Float64frombits(uint64(tallies[rank*len(fields)+i]))
+		*f = math.Float64frombits(uint64(bits[r.job.Rank()*len(fields)+i]))
 	}
 	return nil
 }

@@ -31,10 +31,14 @@ func (c Checkpoint) pause() time.Duration { return c.fullWait() / 30 }
 
 // room is how a run stands with its disk.
 type room struct {
-	again  int           // after which step of the run it tries again, 0: the disk was not full; the same on all ranks
-	pause  time.Duration // until then, about; rank 0's
-	failed int           // trials that found no room, in all; the same on all ranks
-	saved  int64         // the step of the last checkpoint, 0: there is none; rank 0's
+	// again is after which step of the run it tries again, the same on all ranks; 0: the disk was not full.
+	again int
+	// pause is about how long that takes. Only rank 0 knows.
+	pause time.Duration
+	// failed is how many trials found no room, the same on all ranks.
+	failed int
+	// saved is the step of the last checkpoint; 0: there is none. Only rank 0 knows.
+	saved int64
 }
 
 // What rank 0 makes of a trial to save, and tells all.

@@ -17,36 +17,48 @@ import (
 
 // run is one rank's side of a run.
 type run struct {
-	job     *ringo.Job
-	cfg     Config
-	obs     Observer
-	spec    models.Spec
-	set     *data.Set
-	replica *Replica  // of the first worker
-	workers []*worker // at least one
-	peers   peers
+	job   *ringo.Job
+	cfg   Config
+	obs   Observer
+	spec  models.Spec
+	set   *data.Set
+	peers peers
+	// workers are at least one, and replica is that of the first.
+	workers []*worker
+	replica *Replica
 
-	order           batches      // of training
-	shard           *data.Loader // of evaluation
-	sharers         []int        // the ranks that have a part of the evaluation set each
-	samples         int          // of training, on all ranks
-	steps           int          // per epoch, on every rank
-	scores          []scored     // of the evaluation under way, of a click model
-	fingerprint     [sha256.Size]byte
-	past            past
-	first           float64          // the loss of this rank's first step
-	blown           bool             // it was said that the loss blows up
-	room            room             // on the disk
-	found           saved            // the checkpoint that the run goes on from
-	resumed         string           // its file, "" for none
-	hold            *checkpoint.Hold // of the folder, on rank 0
-	started         time.Time
-	payload0, wire0 int64     // traffic that was counted
-	stepS           []float64 // of each step of the epoch
-	where           StepError // where the run is, for errors
-	layers          []Layer   // of its last step, if they are asked for
-	stops           *ringo.Stopper
-	saved           place // where the last checkpoint was taken
+	// order are this rank's batches of training.
+	order batches
+	// shard is this rank's part of the evaluation set, and sharers are the ranks that have one each.
+	shard   *data.Loader
+	sharers []int
+	// samples is how many samples of training all ranks have, and steps how many steps each has in an epoch.
+	samples, steps int
+	// scores are those of the evaluation under way, of a click model.
+	scores      []scored
+	fingerprint [sha256.Size]byte
+	past        past
+	// first is the loss of this rank's first step; blown says that a person was told that losses blow up.
+	first float64
+	blown bool
+	room  room
+	// found is the checkpoint that the run goes on from, and resumed its file; "": there is none.
+	found   saved
+	resumed string
+	// hold is that of the folder of checkpoints, on rank 0.
+	hold    *checkpoint.Hold
+	started time.Time
+	// payload0 and wire0 are the traffic that was counted.
+	payload0, wire0 int64
+	// stepS are the seconds of each step of the epoch.
+	stepS []float64
+	// where is where the run is, for errors.
+	where StepError
+	// layers are those of the epoch's last step, if they are asked for.
+	layers []Layer
+	stops  *ringo.Stopper
+	// saved is where in the run the last checkpoint was taken.
+	saved place
 }
 
 // Run trains the model on every rank of the job and returns the summary, equal

@@ -24,11 +24,12 @@ const (
 // Exposed and Update are apart from each other, and together the whole step but
 // for what is between them: a percent or so.
 type StepTime struct {
-	Whole   time.Duration
-	Compute time.Duration // from the step's start to the end of backward, without Compress
-	Data    time.Duration // of Compute: waiting for batches
-	Pull    time.Duration // of Compute: waiting for servers' rows and values
-	Kind    StepKind
+	Whole time.Duration
+	// Compute is from the step's start to the end of backward, without Compress.
+	Compute time.Duration
+	// Data is the part of Compute that waits for batches, and Pull that which waits for servers' rows and values.
+	Data, Pull time.Duration
+	Kind       StepKind
 	distopt.StepTimes
 }
 

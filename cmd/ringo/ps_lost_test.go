@@ -88,6 +88,16 @@ func TestStoppedRankIsDoneWithout(t *testing.T) {
 	checkLost(t, p, file)
 }
 
+// Ranks without a mesh have the means of running statistics that those of one have: a model's bits are the same.
+func TestRunningStatisticsWithoutMesh(t *testing.T) {
+	t.Parallel()
+	line := "train cifar-resnet20 --data synthetic --np 2 --epochs 1 --batch 8 --train-limit 32 --eval-limit 17 --threads 1 --progress none "
+	want := hashOf(t, line)
+	if got := hashOf(t, line+"--mode ps --ps-mode sync --ps-lost go-on"); got != want {
+		t.Errorf("parameters %s, want %s", got, want)
+	}
+}
+
 // Rank 0 tells of the run: without it all end.
 func TestFirstRankCannotBeLost(t *testing.T) {
 	t.Parallel()
