@@ -109,7 +109,7 @@ func TestTuningFaults(t *testing.T) {
 	cfg.Exchange.Plan = "exact"
 	checkInvalid(t, cfg, "tuning.profile", "tuning.tune")
 	cfg.Tuning.Profile = &bucket.Profile{Model: "vgg16", Ranks: 1, Layers: []bucket.LayerProfile{{Name: "a", Values: 1}}}
-	checkInvalid(t, cfg, `of model "vgg16", not of mlp`)
+	checkInvalid(t, cfg, `tuning.profile was measured with model "vgg16", not with mlp`)
 	cfg = small()
 	cfg.Exchange.Strategy, cfg.WarmupDensity = tune.Auto, []float64{0.5}
 	checkInvalid(t, cfg, "exchange.warmup-density has no effect")
@@ -122,7 +122,7 @@ func TestTuningFaults(t *testing.T) {
 		_, err := Run(job, cfg, new(recorder))
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "no choice in a checkpoint to keep") {
+	if err == nil || !strings.Contains(err.Error(), "the checkpoint has no choice of strategy and plan to go on with") {
 		t.Errorf("no checkpoint: %v", err)
 	}
 }
