@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,11 @@ import (
 //	go test ./internal/archtest -run Habits -update
 var update = flag.Bool("update", false, "lower the limits of testdata/habits.txt to what is there")
 
+// cold asks for the time of a build from nothing, which takes minutes:
+//
+//	go test ./internal/archtest -run ColdBuild -v -cold
+var cold = flag.Bool("cold", false, "build the binary with an empty cache, and print how long that takes")
+
 const habitsFile = "testdata/habits.txt"
 
 // What is counted. A limit holds from above, but those of atLeast from below.
@@ -36,6 +42,7 @@ const (
 	dependencies    = "direct dependencies"
 	binarySize      = "MiB of the binary"
 	trainFlags      = "flags of train"
+	settingRows     = "settings"
 	exportedNames   = "exported names of "
 )
 
@@ -50,6 +57,9 @@ func TestHabits(t *testing.T) {
 	for _, f := range files {
 		if !f.test() && f.ast.Name.Name != "main" && !strings.Contains("/"+f.pkg+"/", "/internal/") {
 			got[exportedNames+cmp.Or(f.pkg, "ringo")] += exported(f.ast)
+		}
+		if !f.test() {
+			got[settingRows] += rows(f.ast)
 		}
 	}
 	if !testing.Short() { // building may take a while
@@ -149,16 +159,31 @@ func exported(f *ast.File) (n int) {
 	return n
 }
 
+// rows counts the rows of settings that a file has: literals with a path and a value.
+func rows(f *ast.File) (n int) {
+	ast.Inspect(f, func(at ast.Node) bool {
+		lit, ok := at.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		has := map[string]bool{}
+		for _, e := range lit.Elts {
+			if kv, ok := e.(*ast.KeyValueExpr); ok {
+				if key, ok := kv.Key.(*ast.Ident); ok {
+					has[key.Name] = true
+				}
+			}
+		}
+		n += oneIf(has["Path"] && has["Value"])
+		return true
+	})
+	return n
+}
+
 // countBinary builds the binary as users do, and asks it for its flags.
 func countBinary(t *testing.T, got map[string]int) {
 	name := filepath.Join(t.TempDir(), "ringo")
-	start := time.Now()
-	build := exec.Command("go", "build", "-o", name, "../../cmd/ringo")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	t.Logf("built in %v, with what the build cache had", time.Since(start).Round(time.Second/10))
+	t.Logf("built in %v, with what the build cache had", buildBinary(t, name))
 	info, err := os.Stat(name)
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +196,27 @@ func countBinary(t *testing.T, got map[string]int) {
 	for line := range bytes.Lines(help) {
 		got[trainFlags] += oneIf(bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("--")))
 	}
+}
+
+// buildBinary builds the binary as users do, and returns how long that took.
+func buildBinary(t *testing.T, name string, env ...string) time.Duration {
+	start := time.Now()
+	cmd := exec.Command("go", "build", "-o", name, "../../cmd/ringo")
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return time.Since(start).Round(time.Second / 10)
+}
+
+// A build from nothing, but for the modules' source, is what a first user waits for. Its time depends on the machine:
+// it is printed, and has no limit.
+func TestColdBuild(t *testing.T) {
+	if !*cold {
+		t.Skip("it takes minutes; -cold asks for it")
+	}
+	dir := t.TempDir()
+	t.Logf("built from nothing in %v, on %d cores", buildBinary(t, filepath.Join(dir, "ringo"), "GOCACHE="+filepath.Join(dir, "cache")), runtime.NumCPU())
 }
 
 // compareHabits compares figures with their limits, or with -update makes these stricter.
