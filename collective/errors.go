@@ -25,8 +25,11 @@ func (e *OpError) Error() string {
 	}
 	hint := ""
 	if m := (*transport.MismatchError)(nil); errors.As(e.Err, &m) {
-		return fmt.Sprintf("collective: operation %d: rank %d started %v, rank %d %v: all ranks must start the same operations in the same order",
-			e.Seq, e.Rank, signature(m.Mine), e.Peer, signature(m.Theirs))
+		low, high := fmt.Sprintf("rank %d started %v", e.Rank, signature(m.Mine)), fmt.Sprintf("rank %d started %v", e.Peer, signature(m.Theirs))
+		if e.Peer < e.Rank {
+			low, high = high, low // both ranks say the same, so that it is told once
+		}
+		return fmt.Sprintf("collective: operation %d: %s, %s: all ranks must start the same operations in the same order", e.Seq, low, high)
 	}
 	if transport.TimedOut(e.Err) {
 		hint = "; is the rank stuck, and do all ranks start the same operations in the same order?"

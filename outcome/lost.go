@@ -60,6 +60,8 @@ func (l Loss) String() string {
 			echoes = append(echoes, e)
 		case l.Failed != "" && e.Why == l.Failed:
 			same = append(same, e)
+		case l.quotedBy(e):
+			echoes = append(echoes, e)
 		default:
 			own = append(own, e)
 		}
@@ -73,6 +75,19 @@ func (l Loss) String() string {
 	}
 	return strings.Join(parts, "; ") + l.lastLines()
 }
+
+// quotedBy says that a member's error is this fault, as it was told: a server that cannot begin refuses each rank with it. A
+// package's name before it does not count.
+func (l Loss) quotedBy(e End) bool {
+	_, fault, prefixed := strings.Cut(l.Failed, ": ")
+	if !prefixed {
+		fault = l.Failed
+	}
+	return len(fault) >= leastQuote && strings.Contains(e.Why, fault)
+}
+
+// leastQuote is how long an error is that nobody makes twice by chance.
+const leastQuote = 20
 
 // cause is whose loss has ended a member: where it was told of one that ended because of
 // another itself, that one.

@@ -92,6 +92,15 @@ func TestLoss(t *testing.T) {
 			"parameter server 1 is lost: killed by signal 9 (SIGKILL), in step 7 of epoch 1; ranks 0 and 1 ended because of it",
 		},
 		{
+			"a server that refuses all with its own fault",
+			Loss{Who: "parameter server 0", Failed: "ps: server 0: opening the tables: no room for 4096 rows", Rank: -1, Others: []End{
+				{Rank: 0, Cause: "rank 1", Why: "rank 1 is lost: it failed: ps: trainer 1: connecting: server 0: opening the tables: no room for 4096 rows", Place: Place{Where: "while building the model"}},
+				{Rank: 1, Why: "ps: trainer 1: connecting: server 0: opening the tables: no room for 4096 rows", Place: Place{Where: "while building the model"}},
+				{Rank: 2, Why: "no room for 4096 pages"},
+			}},
+			"parameter server 0 failed: ps: server 0: opening the tables: no room for 4096 rows; ranks 0 and 1 ended because of it while building the model; rank 2 failed: no room for 4096 pages",
+		},
+		{
 			"ranks that blame each other",
 			Loss{Who: "rank 5", How: killed, Rank: 5, Others: []End{{Rank: 0, Cause: "rank 1", Why: "a"}, {Rank: 1, Cause: "rank 0", Why: "b"}}},
 			"rank 5 is lost: killed by signal 9 (SIGKILL); rank 0 failed: a; rank 1 failed: b",
