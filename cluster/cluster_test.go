@@ -343,7 +343,7 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	err = CoordinatorConfig{Servers: -1, HostRank: -2, SlowAfter: -1}.Validate()
-	for _, want := range []string{"world size 0", "-1 servers among 0 ranks", "host rank -2", "neither a listener", "slow after -1ns", "no ticket"} {
+	for _, want := range []string{"world size 0", "-1 servers in a mesh of 0: want 0 to 0", "host rank -2", "neither Listener nor Address", "slow after -1ns", "no ticket"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

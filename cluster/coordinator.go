@@ -15,16 +15,17 @@ import (
 
 // CoordinatorConfig describes the job that a Coordinator gathers.
 type CoordinatorConfig struct {
-	// Listener is where ranks join; the Coordinator closes it. When nil, it
-	// listens on Address, HOST:PORT.
+	// Listener is where ranks join; the Coordinator closes it. nil means that it listens on Address.
 	Listener net.Listener
-	Address  string
+	// Address is the HOST:PORT where ranks join, without a Listener.
+	Address string
 	// WorldSize is the number of ranks, at least 1.
 	WorldSize int
 	// Servers is how many of them, the last, are servers and do not train.
 	Servers int
-	// Ticket and Version must be the same on all ranks.
-	Ticket  transport.Ticket
+	// Ticket is the job's secret, the same on all ranks.
+	Ticket transport.Ticket
+	// Version is that of the program. Ranks of another are refused.
 	Version string
 	// HostRank is the rank in whose process the Coordinator lives; -1 means a
 	// launcher's. The zero value is rank 0.
@@ -50,13 +51,13 @@ func (c CoordinatorConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("world size %d: want at least 1", c.WorldSize))
 	}
 	if c.Servers < 0 || c.Servers > 0 && c.Servers >= c.WorldSize {
-		errs = append(errs, fmt.Errorf("%d servers among %d ranks: want at least 0, and a rank that trains", c.Servers, c.WorldSize))
+		errs = append(errs, fmt.Errorf("%d servers in a mesh of %d: want 0 to %d, since at least one rank trains", c.Servers, c.WorldSize, max(0, c.WorldSize-1)))
 	}
 	if c.HostRank < -1 || c.HostRank > 0 && c.HostRank >= c.WorldSize {
 		errs = append(errs, fmt.Errorf("host rank %d: want -1 for a launcher, or a rank below %d", c.HostRank, c.WorldSize))
 	}
 	if c.Listener == nil && c.Address == "" {
-		errs = append(errs, errors.New("neither a listener nor an address to listen on"))
+		errs = append(errs, errors.New("neither Listener nor Address is given: want one, where ranks join"))
 	}
 	if c.SlowAfter < 0 || c.StuckAfter < 0 {
 		errs = append(errs, fmt.Errorf("slow after %v, stuck after %v: want at least 0", c.SlowAfter, c.StuckAfter))

@@ -16,11 +16,14 @@ import (
 type MemberConfig struct {
 	// Rendezvous is the coordinator's HOST:PORT.
 	Rendezvous string
-	// Ticket and Version must be the coordinator's.
-	Ticket  transport.Ticket
+	// Ticket is the job's secret, that of the coordinator.
+	Ticket transport.Ticket
+	// Version is that of the program, which must be the coordinator's.
 	Version string
 	// Rank is this rank, from 0 to WorldSize-1.
-	Rank, WorldSize int
+	Rank int
+	// WorldSize is how many members the mesh has, servers among them.
+	WorldSize int
 	// Interface is the network interface on which this rank's mesh listens.
 	// Empty: that of the address by which this host reaches the coordinator.
 	Interface string

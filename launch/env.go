@@ -70,10 +70,18 @@ const (
 // Env is a process's place in its job: one of WorldSize ranks that train, or, with
 // a Rank from WorldSize on, one of Servers.
 type Env struct {
-	Rank, WorldSize, LocalRank int
-	Servers                    int
-	Rendezvous                 string
-	Ticket                     transport.Ticket
+	// Rank is the process's number in the mesh, from 0.
+	Rank int
+	// WorldSize is how many ranks train.
+	WorldSize int
+	// LocalRank is the process's number among those of its host.
+	LocalRank int
+	// Servers is how many servers the mesh has, which have the numbers after the ranks'.
+	Servers int
+	// Rendezvous is where the coordinator listens, HOST:PORT. Ranks without a mesh have none.
+	Rendezvous string
+	// Ticket is the job's secret.
+	Ticket transport.Ticket
 	// Launched says that the launcher coordinates the job, not rank 0.
 	Launched bool
 	// Columns, when above 0, is the width of the terminal that this process's

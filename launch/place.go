@@ -22,7 +22,8 @@ type RoleEnv struct {
 	Addrs []string
 	// WorldSize is how many ranks train.
 	WorldSize int
-	Ticket    transport.Ticket
+	// Ticket is the job's secret.
+	Ticket transport.Ticket
 	// Socket is the number of a descriptor that listens at Addrs[Index]; 0: the role has no sockets.
 	Socket int
 	// End is the number of a descriptor to the launcher: see Tell and ShowLife.
