@@ -177,8 +177,8 @@ func (o *Optimizer) arrange() error {
 	if err := o.arrangeShards(); err != nil {
 		return err
 	}
-	apart := o.cfg.LayerThresholds && o.info.HasEffect(SettingThresholds)
-	if err := o.codec.group(plan, o.layers, apart); err != nil {
+	perLayer := o.cfg.LayerThresholds && o.info.HasEffect(SettingThresholds)
+	if err := o.codec.group(plan, o.layers, perLayer); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	for b := range o.ops {

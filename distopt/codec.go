@@ -79,9 +79,9 @@ func paramsOf(layers []bucket.Layer) []compress.Param {
 	return out
 }
 
-// group makes the plan's buckets the groups of the chain. With apart, each layer
+// group makes the plan's buckets the groups of the chain. With perLayer, each layer
 // is selected from by itself.
-func (c *codec) group(plan bucket.Plan, layers []bucket.Layer, apart bool) error {
+func (c *codec) group(plan bucket.Plan, layers []bucket.Layer, perLayer bool) error {
 	if c.local == nil {
 		c.sparse = nil
 		return nil
@@ -92,7 +92,7 @@ func (c *codec) group(plan bucket.Plan, layers []bucket.Layer, apart bool) error
 	c.groups = make([]compress.Group, len(plan))
 	for b, k := range plan {
 		c.groups[b] = compress.Group{Lo: k.Lo, Hi: k.Hi}
-		for l := k.First + 1; apart && l <= k.Last; l++ {
+		for l := k.First + 1; perLayer && l <= k.Last; l++ {
 			c.groups[b].Parts = append(c.groups[b].Parts, layers[l].Offset)
 		}
 	}

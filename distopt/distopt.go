@@ -180,7 +180,7 @@ func (o *Optimizer) Broadcast() error {
 			return fmt.Errorf("distopt: broadcasting the optimizer state %q: %w", s.Name, err)
 		}
 	}
-	o.shards.apart = false
+	o.shards.split = false
 	if err := o.tables.broadcast(); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}

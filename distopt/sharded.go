@@ -49,7 +49,7 @@ type shards struct {
 	can   bool // all ranks can, and are told to
 	off   bool // ShareUpdate said so
 	on    bool // the strategy does, too
-	apart bool // each rank has the optimizer's state of its own parts alone,
+	split bool // each rank has the optimizer's state of its own parts alone,
 	whole int  // but for this one, which has all of it; nobody: -1
 
 	list  []shard // by bucket
@@ -173,7 +173,7 @@ func (h *shard) part(rank int) (lo, hi int) {
 func (o *Optimizer) startShard(b int) {
 	if !o.shards.begun {
 		o.opt.BeginStep()
-		o.shards.begun, o.shards.apart, o.shards.whole = true, true, nobody
+		o.shards.begun, o.shards.split, o.shards.whole = true, true, nobody
 		clear(o.pieces.squares)
 	}
 	h := &o.shards.list[b]
@@ -270,7 +270,7 @@ func (o *Optimizer) GatherState(root int) error {
 
 // bringState is GatherState, also for all ranks at once.
 func (o *Optimizer) bringState(root int) error {
-	if !o.shards.apart || root != everyone && root == o.shards.whole {
+	if !o.shards.split || root != everyone && root == o.shards.whole {
 		return nil
 	}
 	for _, s := range o.optState() {
@@ -283,7 +283,7 @@ func (o *Optimizer) bringState(root int) error {
 			}
 		}
 	}
-	o.shards.apart, o.shards.whole = root != everyone, root
+	o.shards.split, o.shards.whole = root != everyone, root
 	return nil
 }
 
