@@ -51,6 +51,10 @@ type Config struct {
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
 	// about themselves; Ranks and ID are left out.
 	Collective collective.Config
+	// Settings are what this process was told of the job, by path: of those that all processes must agree on. Where others
+	// were told otherwise, ranks and servers, the job ends with an error that names the setting, both processes
+	// and both values (*setting.ConflictError). What only one process names is not compared. nil: nothing is.
+	Settings setting.Values
 	// Report, if set, is told in one line about strangers that this rank refused,
 	// and, on the rank that coordinates a job started by hand, about ranks that are
 	// slow or cannot share memory. A launcher tells of these itself.
@@ -110,6 +114,9 @@ func (c Config) Validate() error {
 	set(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
 		"job.transport", "%q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
 	if err := c.Times.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.Settings.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := c.Network.Validate(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 	"github.com/ringo-ml/ringo/transport/shm"
@@ -47,6 +48,7 @@ type Job struct {
 	group      *collective.Group // nil in a server
 	subs       subgroups
 	collective collective.Config // of the group, for those of some ranks
+	settings   setting.Values    // that it was told
 	client     *aggregate.Client // of the servers, nil without
 	server     *aggregate.Server // nil in a rank that trains
 	stops      *together         // of a job of one process
@@ -80,7 +82,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	cfg.Times = cfg.Times.WithDefaults()
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
-	j.watched, j.timeout = env.Launched, cfg.Collective.Timeout
+	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
 	if len(cfg.Tables) > 0 {
 		j.tables, j.watched = cfg.Tables, false
 	}
@@ -220,7 +222,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
 		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
-		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(),
+		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings,
 	})
 	return err
 }

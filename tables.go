@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Tables is how many servers of tables the job has: 0 for none.
@@ -13,12 +15,12 @@ func (j *Job) Tables() int { return len(j.tables) }
 
 // DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says what is
 // asked of them; who and where they are, who watches them, the ticket and the version are the job's, and so is
-// Timeout where cfg has none: Config.Collective's. It waits
+// Timeout where cfg has none: Config.Collective's. Config.Settings are told, too, where cfg.Settings has no other. It waits
 // for servers that are not up yet. The client is its caller's to end, before the job. When a rank or a server is
 // lost it is aborted: its servers would let it wait for what that one was to push.
 //
 // Servers of mode geo take by how much copies have moved, and no gradients: they refuse a client that does
-// not say, by Mode, that it knows.
+// not say so by the setting "sync".
 func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	if len(j.tables) == 0 {
 		return nil, fmt.Errorf("the job has no servers that keep parameters: start it by ringo run with some (servers.count 1, sync async), or give all ranks their addresses (Config.Tables)")
@@ -29,6 +31,12 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	cfg.Servers, cfg.Ticket, cfg.Version = j.tables, j.ticket, Version
 	cfg.Trainer, cfg.Trainers, cfg.Watched = j.rank, j.size, j.watched
 	cfg.Timeout = cmp.Or(cfg.Timeout, j.timeout)
+	told := maps.Clone(j.settings)
+	if told == nil {
+		told = setting.Values{}
+	}
+	maps.Copy(told, cfg.Settings)
+	cfg.Settings = told
 	ctx := cmp.Or(j.ctx, context.Background())
 	c, err := client.Dial(ctx, cfg)
 	if err == nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -122,7 +124,7 @@ func (c *Coordinator) seat(rank int, ch channel) {
 	if c.join == nil {
 		c.join = time.AfterFunc(c.cfg.Times.Join, c.checkMissing)
 	}
-	if err := c.checkBeats(rank, m); err != nil && c.verdict == nil {
+	if err := cmp.Or(c.checkSettings(rank, m), c.checkBeats(rank, m)); err != nil && c.verdict == nil {
 		c.decide(err)
 	}
 	c.judgeEnded()
@@ -130,6 +132,15 @@ func (c *Coordinator) seat(rank int, ch channel) {
 	c.work.Go(member.write)
 	c.work.Go(func() { c.serve(rank, member) })
 	c.mu.Unlock()
+}
+
+// checkSettings refuses a process that was told otherwise than those who came before it.
+func (c *Coordinator) checkSettings(rank int, m message) error {
+	who := outcome.Rank(rank)
+	if server := rank - (c.cfg.WorldSize - c.cfg.Servers); server >= 0 {
+		who = fmt.Sprintf("server %d", server)
+	}
+	return c.agreed.Join(who, m.Settings)
 }
 
 // checkBeats refuses a rank that would be taken for dead while it lives, or take

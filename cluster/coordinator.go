@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -108,6 +109,7 @@ type Coordinator struct {
 	clock    clock
 	ends     []outcome.End // what ranks have told of their end, each once
 	halt     stopping
+	agreed   setting.Agreement
 }
 
 // seat is one rank's place.
@@ -171,8 +173,8 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 // Addr is where ranks join.
 func (c *Coordinator) Addr() net.Addr { return c.listener.Addr() }
 
-// Lost receives the verdict, a *transport.LostError or a *MissingError, when
-// the job cannot go on, and is closed then. Err returns the same at any time.
+// Lost receives the verdict, such as a *transport.LostError, a *MissingError or
+// *setting.ConflictError, when the job cannot go on, and is closed then. Err returns the same at any time.
 func (c *Coordinator) Lost() <-chan error { return c.lost }
 
 // Err returns the verdict; nil while there is none.
@@ -304,7 +306,10 @@ func verdictMessage(err error) message {
 	var lost *transport.LostError
 	var missing *MissingError
 	var server *transport.ServerLostError
+	var conflict *setting.ConflictError
 	switch {
+	case errors.As(err, &conflict):
+		return message{Kind: kindVerdict, Peer: -1, Disagree: conflict.Over.Short()}
 	case errors.As(err, &lost):
 		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why, TimedOut: lost.Timeout}
 	case errors.As(err, &server):

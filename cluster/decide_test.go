@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -173,6 +174,8 @@ func TestMessages(t *testing.T) {
 		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, Servers: 1, WaitMillis: 60000},
 		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindFailed, Peer: 1, Why: "no \"space\"\nleft"},
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "servers.admit": ""}},
+		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Who: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
 	} {
 		b, err := encode(m)
 		if err != nil {
@@ -205,6 +208,9 @@ func TestMalformedMessages(t *testing.T) {
 		{`{"kind":"verdict","missing":[0,1,2,0]}`, "4 missing ranks of 3"},
 		{`{"kind":"verdict","missing":[5]}`, "rank 5"},
 		{strings.Repeat(" ", maxMessage+1), "above the limit"},
+		{`{"kind":"join","addr":"a:1","settings":{"a\n":"x"}}`, `setting "a\n"`},
+		{`{"kind":"join","addr":"a:1","settings":{"a":"` + strings.Repeat("x", 33000) + `"}}`, "text of 33000 bytes"},
+		{`{"kind":"verdict","peer":-1,"disagree":[{"who":"` + strings.Repeat("x", 500) + `"}]}`, "a disagreement"},
 	} {
 		if _, err := decode([]byte(c.frame), 3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q: got %v, want %q", c.frame, err, c.want)
@@ -221,6 +227,8 @@ func FuzzDecode(f *testing.F) {
 		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3, Servers: 2},
 		{Kind: kindStatus, Waits: true, WaitMillis: 5, Doing: "\x00"},
 		{Kind: kindReport, Peer: -1, Why: "a line"},
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "servers.admit": ""}},
+		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Who: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
 	} {
 		b, _ := encode(m)
 		f.Add(b)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -54,8 +55,9 @@ func Knows(err error) bool {
 	var lost *transport.LostError
 	var server *transport.ServerLostError
 	var missing *MissingError
+	var conflict *setting.ConflictError
 	late := errors.Is(err, transport.ErrRefused) && strings.Contains(err.Error(), jobEnded)
-	return late || errors.As(err, &lost) || errors.As(err, &server) || errors.As(err, &missing)
+	return late || errors.As(err, &lost) || errors.As(err, &server) || errors.As(err, &missing) || errors.As(err, &conflict)
 }
 
 // note keeps what a rank tells of its end. The caller holds mu.

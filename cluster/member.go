@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -29,6 +30,9 @@ type MemberConfig struct {
 	Interface string
 	// Ports are where it may listen; the first free one is taken. Zero: any.
 	Ports PortRange
+	// Settings are what this process was told of the job: where another member was told otherwise, the job ends with
+	// a *setting.ConflictError that names both. nil: nothing.
+	Settings setting.Values
 	// Times should be the coordinator's. Join bounds the wait for the coordinator, and then the wait for the other
 	// ranks.
 	Times Times
@@ -45,7 +49,7 @@ func (c MemberConfig) Validate() error {
 	if !c.Ports.valid() {
 		errs = append(errs, fmt.Errorf("ports %v: want FIRST-LAST within 1 to 65535", c.Ports))
 	}
-	errs = append(errs, checkRendezvous(c.Rendezvous), c.Times.Validate(), checkTicket(c.Ticket))
+	errs = append(errs, checkRendezvous(c.Rendezvous), c.Times.Validate(), c.Settings.Check(), checkTicket(c.Ticket))
 	return errors.Join(errs...)
 }
 
@@ -177,7 +181,7 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 // join introduces this rank and waits for the others.
 func (m *Member) join(ctx context.Context) error {
 	m.work.Go(m.read)
-	hello := message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String(), BeatNanos: int64(m.cfg.Times.Heartbeat), DeadNanos: int64(m.cfg.Times.DeadAfter)}
+	hello := message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String(), BeatNanos: int64(m.cfg.Times.Heartbeat), DeadNanos: int64(m.cfg.Times.DeadAfter), Settings: m.cfg.Settings}
 	if err := m.ch.send(hello, answerTimeout); err != nil {
 		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, err}
 	}

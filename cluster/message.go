@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"time"
 
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -25,7 +27,7 @@ type kind string
 
 // From a member to the coordinator.
 const (
-	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times
+	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times; Settings: what it was told
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
 	kindSuspect kind = "suspect" // Peer seems lost to it: Why, TimedOut
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames Cause, which is no member and listened there
@@ -43,7 +45,7 @@ const kindStop kind = "stop" // all are to stop after the same step, because of 
 const (
 	kindRoster  kind = "roster"  // all are there: Addrs by rank
 	kindBeat    kind = "beat"    // the heartbeat: LateMillis
-	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or Cause, which is no member and listened at Addr, is lost
+	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or Cause, which is no member and listened at Addr, is lost, or processes Disagree
 	kindBye     kind = "bye"     // answers leave and failed
 	kindClosing kind = "closing" // the coordinator ends in good order
 	kindHalt    kind = "halt"    // all stop after Step steps, because of Why; below 0: they cannot
@@ -73,12 +75,15 @@ type message struct {
 	Where      string   `json:"where,omitempty"`
 	Bucket     string   `json:"bucket,omitempty"`
 	Stopped    bool     `json:"stopped,omitempty"` // its context was cancelled
+
+	Settings setting.Values        `json:"settings,omitempty"`
+	Disagree setting.Disagreements `json:"disagree,omitempty"`
 }
 
 // same reports whether m and other say the same; those with lists, and those that end a job, never do.
 func (m *message) same(other *message) bool {
 	plain := func(m *message) bool {
-		return len(m.Addrs)+len(m.Begun)+len(m.Missing)+len(m.Cause)+len(m.Where)+len(m.Bucket) == 0 && !m.TimedOut && !m.Stopped
+		return len(m.Addrs)+len(m.Begun)+len(m.Missing)+len(m.Settings)+len(m.Disagree)+len(m.Cause)+len(m.Where)+len(m.Bucket) == 0 && !m.TimedOut && !m.Stopped
 	}
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
@@ -144,6 +149,9 @@ func (m *message) check(worldSize int) error {
 		if r < 0 || r >= worldSize {
 			return fmt.Errorf("rank %d is not among %d ranks", r, worldSize)
 		}
+	}
+	if err := errors.Join(m.Settings.Check(), m.Disagree.Check()); err != nil {
+		return err
 	}
 	return m.checkKind(worldSize)
 }

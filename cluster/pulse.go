@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -115,6 +116,8 @@ func (m *Member) act(msg message) {
 // verdictError is the other side of verdictMessage.
 func verdictError(msg message) error {
 	switch {
+	case len(msg.Disagree) > 0:
+		return &setting.ConflictError{Over: msg.Disagree}
 	case msg.Peer >= 0:
 		return &transport.LostError{Rank: msg.Peer, Why: msg.Why, Timeout: msg.TimedOut}
 	case msg.Cause != "":

@@ -13,7 +13,6 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/client"
-	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/trainer"
 	"github.com/ringo-ml/ringo/transport/mem"
@@ -37,7 +36,7 @@ func (s *servers) another(r *Replica) parameters {
 
 // dial finds the servers, at which ranks without a mesh meet from then on.
 func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (err error) {
-	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Mode: message.ModeOf(cfg.Servers.Consistency, cfg.Servers.Staleness)}
+	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Settings: cfg.Servers.told()}
 	if err := cfg.Servers.codes(&c); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ringo-ml/ringo/distopt"
@@ -41,6 +42,15 @@ type Servers struct {
 	// Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with the parts that
 	// LastServers tells. 0: no checkpoints.
 	Start int
+}
+
+// told is what the servers must have been told, too.
+func (s Servers) told() setting.Values {
+	out := setting.Values{message.PathSync: s.Consistency}
+	if s.Consistency == "ssp" {
+		out["servers.staleness"] = strconv.Itoa(s.Staleness)
+	}
+	return out
 }
 
 // geoSteps is GeoSteps of geo, and 0 of others.

@@ -48,8 +48,8 @@ func TestRunTables(t *testing.T) {
 	for flags, text := range map[string]string{
 		"--servers 2":                             "2 servers keep parameters, but RINGO_PS_ADDRS has 0: say",
 		"--servers 1 --ps-mode sync":              "2 servers keep parameters, but RINGO_PS_ADDRS has 1: say",
-		"--servers 2 --ps-mode async":             "is told that servers are bsp, this one is async: say the same to all",
-		"--servers 2 --ps-mode ssp --staleness 1": "is told that servers are bsp, this one is ssp with a staleness of 1",
+		"--servers 2 --ps-mode async":             "sync is async on server ",
+		"--servers 2 --ps-mode ssp --staleness 1": "sync is ssp on server ",
 	} {
 		status, _, errs := command(t, "run --np 2 "+flags+" -- "+program)
 		if status != exitFailed {

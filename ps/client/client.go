@@ -53,6 +53,7 @@ import (
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -63,7 +64,9 @@ type Config struct {
 	Ticket  transport.Ticket
 	Version string // of the program
 	Job     string // as the servers have it; may be ""
-	Mode    string // what the servers must be, as message.ModeOf says it; "": anything but message.ModeGeo
+	// Settings are what the trainer was told of its job: servers that were told otherwise refuse it with a
+	// *setting.ConflictError. Servers of message.SyncGeo take only a trainer that says so, by message.PathSync.
+	Settings setting.Values
 
 	Trainer, Trainers int           // which of how many
 	Sessions          int           // of each trainer; 0: 1
@@ -130,7 +133,7 @@ func (c Config) Validate() error {
 	for i, addr := range c.Servers {
 		fault(addr == "", "server %d has no address", i)
 	}
-	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Sessions: c.Sessions, Servers: len(c.Servers), Process: 1, From: 1, Job: c.Job, Mode: c.Mode}
+	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Sessions: c.Sessions, Servers: len(c.Servers), Process: 1, From: 1, Job: c.Job, Settings: c.Settings}
 	if err := hello.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("ps: client: %w", err))
 	}

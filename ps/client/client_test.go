@@ -16,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -249,13 +250,13 @@ func TestRefused(t *testing.T) {
 	leakcheck.Check(t)
 	j := newJob(t, 1, 2, 1, nil, nil)
 	for words, change := range map[string]func(c *Config){
-		"the tickets differ":       func(c *Config) { c.Ticket = transport.NewTicket() },
-		"versions differ":          func(c *Config) { c.Version = "2" },
-		"another schema":           func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
-		`of job "other"`:           func(c *Config) { c.Job = "other" },
-		"servers are ssp":          func(c *Config) { c.Mode = "ssp" },
-		"one of 3 with 1 sessions": func(c *Config) { c.Trainers = 3 },
-		"of 2, it is 0 of 1":       func(c *Config) { c.Servers = append(c.Servers, c.Servers[0]) },
+		"the tickets differ": func(c *Config) { c.Ticket = transport.NewTicket() },
+		"versions differ":    func(c *Config) { c.Version = "2" },
+		"another schema":     func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
+		`of job "other"`:     func(c *Config) { c.Job = "other" },
+		"sync is async on server 0 and ssp on trainer 1": func(c *Config) { c.Settings = setting.Values{"sync": "ssp"} },
+		"one of 3 with 1 sessions":                       func(c *Config) { c.Trainers = 3 },
+		"of 2, it is 0 of 1":                             func(c *Config) { c.Servers = append(c.Servers, c.Servers[0]) },
 	} {
 		cfg := j.trainer(1)
 		change(&cfg)

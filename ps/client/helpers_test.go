@@ -7,9 +7,11 @@ import (
 	"net"
 	"testing"
 
+	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -71,7 +73,7 @@ func (j *job) serve(i int, e service.Engine) *running {
 	j.t.Helper()
 	sc := testSchema()
 	cfg := service.Config{
-		Ticket: j.ticket, Version: "1", Index: i, Servers: len(j.engines), Trainers: j.trainers, Sessions: j.sessions, Schema: &sc,
+		Ticket: j.ticket, Version: "1", Settings: setting.Values{message.PathSync: "async"}, Index: i, Servers: len(j.engines), Trainers: j.trainers, Sessions: j.sessions, Schema: &sc,
 		Open: func(schema.Schema) (service.Engine, error) { return e, nil },
 	}
 	if j.config != nil {

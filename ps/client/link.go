@@ -219,7 +219,7 @@ func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	cfg := &k.c.cfg
 	hello := message.Hello{
 		Trainer: cfg.Trainer, Trainers: cfg.Trainers, Session: k.session, Sessions: cfg.Sessions, Server: k.server, Servers: len(cfg.Servers),
-		Process: k.c.process, Hash: k.c.hash, Job: cfg.Job, Mode: cfg.Mode,
+		Process: k.c.process, Hash: k.c.hash, Job: cfg.Job, Settings: cfg.Settings,
 	}
 	hello.From, hello.Clock = k.from()
 	if err := conn.WriteFrame(message.TypeHello, hello.Append(nil)); err != nil {

@@ -148,7 +148,7 @@ func (l *Session) rows(table int, step, at uint64, keys []uint64, dst []float32)
 // if one trainer had a batch of all. In async and ssp it moves with each push, by the whole of it: with N trainers
 // by N pushes a step, and a learning rate that suits bsp may be N times too high. In geo what is pushed is added, by no
 // rule: it must be by how much the trainer's copy has moved, divided by the number of copies. A gradient there
-// makes parameters worse, which is why servers of that mode take only trainers that say by Config.Mode that they know.
+// makes parameters worse, which is why servers of that mode take only trainers that say by the setting "sync" that they know.
 func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
 	dim, err := l.table(table, keys, grads, true)
 	if err != nil {

@@ -2,12 +2,15 @@ package message
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/ringo-ml/ringo/setting"
 )
 
 const (
@@ -15,8 +18,6 @@ const (
 	MaxSessions = 1024
 	// MaxJob is the longest name of a job in bytes.
 	MaxJob = 256
-	// MaxMode is the most bytes of a mode.
-	MaxMode = 64
 
 	helloFixed   = 88
 	welcomeSize  = 32
@@ -36,12 +37,12 @@ const (
 //	20     4     Server
 //	24     4     Servers
 //	28     2     the length of Job
-//	30     2     the length of Mode
+//	30     2     the length of Settings
 //	32     8     Process
 //	40     8     From
 //	48     8     Clock
 //	56     32    Hash
-//	88           Job, and then Mode
+//	88           Job, and then Settings
 type Hello struct {
 	Trainer, Trainers int      // which of how many
 	Session, Sessions int      // which of the trainer's sessions
@@ -51,20 +52,16 @@ type Hello struct {
 	Clock             uint64   // the last step that a change before From has ended; 0: none
 	Hash              [32]byte // the schema's
 	Job               string   // the same for all of a job
-	Mode              string   // what the trainer takes the servers' mode for; "": any
+	// Settings are what the trainer was told: the server refuses it where it was told otherwise.
+	Settings setting.Values
 }
 
-// ModeGeo is the mode of servers that add what is pushed to the parameters, by no rule: trainers must
-// say that they know it.
-const ModeGeo = "geo"
-
-// ModeOf is a Hello's Mode: a consistency, and with ssp how stale a trainer may be.
-func ModeOf(consistency string, staleness int) string {
-	if consistency == "ssp" {
-		return fmt.Sprintf("ssp with a staleness of %d", staleness)
-	}
-	return consistency
-}
+const (
+	// PathSync is the setting that says which consistency servers have.
+	PathSync setting.Path = "sync"
+	// SyncGeo is that of servers that add what is pushed to the parameters, by no rule: trainers must say that they know it.
+	SyncGeo = "geo"
+)
 
 // Validate reports all faults together.
 func (h Hello) Validate() error {
@@ -89,8 +86,7 @@ func (h Hello) Validate() error {
 		}
 	}
 	text("job", h.Job, MaxJob)
-	text("mode", h.Mode, MaxMode)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, h.Settings.Check())...)
 }
 
 // Append appends h to b.
@@ -98,14 +94,15 @@ func (h Hello) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, Protocol)
 	b = le.AppendUint16(b, 0)
-	for _, v := range []int{h.Trainer, h.Trainers, h.Session, h.Sessions, h.Server, h.Servers, len(h.Job) | len(h.Mode)<<16} {
+	settings, _ := h.Settings.AppendBinary(nil) // which returns no error
+	for _, v := range []int{h.Trainer, h.Trainers, h.Session, h.Sessions, h.Server, h.Servers, len(h.Job) | len(settings)<<16} {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	b = le.AppendUint64(b, h.Process)
 	b = le.AppendUint64(b, h.From)
 	b = le.AppendUint64(b, h.Clock)
 	b = append(b, h.Hash[:]...)
-	return append(append(b, h.Job...), h.Mode...)
+	return append(append(b, h.Job...), settings...)
 }
 
 // ParseHello reads what Append wrote. Faults are ErrMalformed, or ErrProtocol.
@@ -120,12 +117,15 @@ func ParseHello(b []byte) (Hello, error) {
 	if len(b) < helloFixed || len(b)-helloFixed != int(le.Uint16(b[28:]))+int(le.Uint16(b[30:])) {
 		return Hello{}, malformed("a hello of %d bytes", len(b))
 	}
-	mode := helloFixed + int(le.Uint16(b[28:]))
+	behind := helloFixed + int(le.Uint16(b[28:])) // the job
 	at := func(i int) int { return int(le.Uint32(b[i:])) }
 	h := Hello{
 		Trainer: at(4), Trainers: at(8), Session: at(12), Sessions: at(16), Server: at(20), Servers: at(24),
 		Process: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
-		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:mode]), Mode: string(b[mode:]),
+		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:behind]),
+	}
+	if err := h.Settings.UnmarshalBinary(b[behind:]); err != nil {
+		return Hello{}, malformed("a hello: %v", err)
 	}
 	if err := h.Validate(); err != nil {
 		return Hello{}, malformed("a hello: %v", err)
@@ -224,6 +224,7 @@ const (
 	ReasonReplaced                   // another process has taken the trainer's place
 	ReasonLost                       // a trainer is lost: Failure.Trainer
 	ReasonFailed                     // the server has failed
+	ReasonSettings                   // the trainer was told otherwise than others: Failure.Over
 )
 
 // Failure is the last message of a server that gives up a connection for good. As it
@@ -233,35 +234,66 @@ const (
 //	0      1     Reason
 //	1      3     0
 //	4      4     Trainer
-//	8            Text
+//	8            Text, or with ReasonSettings Over as JSON
 //
 // It is the error that trainers see.
 type Failure struct {
 	Reason  Reason
 	Trainer int // with ReasonLost: who
 	Text    string
+	Over    setting.Disagreements // with ReasonSettings, where the text is theirs
 }
+
+// maxOver bounds Over as it is sent.
+const maxOver = 256 << 10
 
 // Error is the text.
 func (f *Failure) Error() string { return f.Text }
+
+// Unwrap returns the *setting.ConflictError of ReasonSettings, else nil.
+func (f *Failure) Unwrap() error {
+	if f.Reason == ReasonSettings {
+		return &setting.ConflictError{Over: f.Over}
+	}
+	return nil
+}
 
 // Append appends f to b; a text that is too long is cut.
 func (f *Failure) Append(b []byte) []byte {
 	b = append(b, byte(f.Reason), 0, 0, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(f.Trainer))
-	return append(b, CutText(f.Text)...)
+	if f.Reason != ReasonSettings {
+		return append(b, CutText(f.Text)...)
+	}
+	over, err := json.Marshal(f.Over.Short())
+	if err != nil || len(over) > maxOver {
+		panic("message: short texts make long disagreements") // Short bounds them
+	}
+	return append(b, over...)
 }
 
 // ParseFailure reads what Append wrote.
 func ParseFailure(b []byte) (*Failure, error) {
-	if len(b) < failureFixed || len(b) > failureFixed+MaxText || b[0] < byte(ReasonMismatch) || b[0] > byte(ReasonFailed) || b[1]|b[2]|b[3] != 0 {
+	if len(b) < failureFixed || len(b) > failureFixed+maxOver || b[0] < byte(ReasonMismatch) || b[0] > byte(ReasonSettings) || b[1]|b[2]|b[3] != 0 {
 		return nil, malformed("a failure of %d bytes", len(b))
 	}
 	trainer := binary.LittleEndian.Uint32(b[4:])
 	if trainer >= MaxSessions {
 		return nil, malformed("a failure of trainer %d", trainer)
 	}
-	return &Failure{Reason: Reason(b[0]), Trainer: int(trainer), Text: Text(b[failureFixed:])}, nil
+	f := &Failure{Reason: Reason(b[0]), Trainer: int(trainer)}
+	switch text := b[failureFixed:]; {
+	case f.Reason == ReasonSettings:
+		if err := json.Unmarshal(text, &f.Over); err != nil || len(f.Over) == 0 || f.Over.Check() != nil {
+			return nil, malformed("a failure of %d bytes about settings", len(b))
+		}
+		f.Text = (&setting.ConflictError{Over: f.Over}).Error()
+	case len(text) > MaxText:
+		return nil, malformed("a failure of %d bytes", len(b))
+	default:
+		f.Text = Text(text)
+	}
+	return f, nil
 }
 
 // Text is what the other end said, safe for a terminal.

@@ -3,6 +3,7 @@ package message
 import (
 	"math"
 
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -26,13 +27,13 @@ func (l *Limits) longest(t wire.Type) int {
 	const slack = 8 // int8 takes more than float32 for a few values
 	switch t {
 	case TypeHello:
-		return helloFixed + MaxJob
+		return helloFixed + MaxJob + setting.MaxValuesBytes
 	case TypeSchema:
 		return MaxSchema
 	case TypeWelcome:
 		return welcomeSize
 	case TypeFailure:
-		return failureFixed + MaxText
+		return failureFixed + maxOver
 	case TypeGoodbye:
 		return MaxText
 	case TypeFailed:

@@ -37,7 +37,7 @@ import (
 )
 
 // Protocol is the version of all layouts of this package.
-const Protocol = 3
+const Protocol = 4
 
 // The types of frames.
 const (

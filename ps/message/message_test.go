@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -30,7 +32,7 @@ func testLimits() *Limits {
 
 var goldenHello = Hello{
 	Trainer: 2, Trainers: 3, Session: 1, Sessions: 2, Server: 4, Servers: 5, Process: 0x0102030405060708, From: 9, Clock: 10,
-	Hash: [32]byte{0: 0xaa, 31: 0xbb}, Job: "job 7", Mode: "ssp",
+	Hash: [32]byte{0: 0xaa, 31: 0xbb}, Job: "job 7", Settings: setting.Values{"sync": "ssp"},
 }
 
 var goldenWelcome = Welcome{Keys: 1 << 16, Values: 1 << 20, Pulls: 32, Last: 77, Heartbeat: time.Second, Silence: 10 * time.Second}
@@ -46,9 +48,9 @@ func TestGoldenBytes(t *testing.T) {
 		want string
 	}{
 		"head": {head[:], "0807060504030201" + "1817161514131211" + "2827262524232221" + "34333231" + "4241" + "03" + "00"},
-		"hello": {goldenHello.Append(nil), "03000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000300" +
-			"0807060504030201" + "0900000000000000" + "0a00000000000000" + "aa" + strings.Repeat("00", 30) + "bb" + "6a6f622037" + "737370"},
-		"welcome": {goldenWelcome.Append(nil), "03000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
+		"hello": {goldenHello.Append(nil), "04000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000b00" +
+			"0807060504030201" + "0900000000000000" + "0a00000000000000" + "aa" + strings.Repeat("00", 30) + "bb" + "6a6f622037" + "0400" + "73796e63" + "0300" + "737370"},
+		"welcome": {goldenWelcome.Append(nil), "04000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
 		"failure": {failure.Append(nil), "04000000" + "05000000" + "676f6e65"},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
@@ -107,10 +109,10 @@ func TestHeadRoundTrip(t *testing.T) {
 
 func TestHelloRoundTrip(t *testing.T) {
 	one := Hello{Trainers: 1, Sessions: 1, Servers: 1, Process: 1, From: 1}
-	most := Hello{Trainer: 511, Trainers: 512, Session: 1, Sessions: 2, Server: 65535, Servers: 65536, Process: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Mode: strings.Repeat("m", MaxMode)}
+	most := Hello{Trainer: 511, Trainers: 512, Session: 1, Sessions: 2, Server: 65535, Servers: 65536, Process: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Settings: setting.Values{"a": strings.Repeat("x", 4096), "b": ""}}
 	for _, h := range []Hello{one, most, goldenHello} {
 		b := h.Append(nil)
-		if got, err := ParseHello(b); err != nil || got != h {
+		if got, err := ParseHello(b); err != nil || !reflect.DeepEqual(got, h) {
 			t.Errorf("got %+v, %v, want %+v", got, err, h)
 		}
 		for n := range len(b) {
@@ -121,7 +123,7 @@ func TestHelloRoundTrip(t *testing.T) {
 	}
 	b := one.Append(nil)
 	b[0] = Protocol + 1
-	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 3") {
+	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 4") {
 		t.Errorf("another version: %v", err)
 	}
 }
@@ -139,7 +141,7 @@ func TestHelloFaults(t *testing.T) {
 		"the job":           func(h *Hello) { h.Job = "a\x1b[31m" },
 		"256 bytes":         func(h *Hello) { h.Job = strings.Repeat("j", 257) },
 		"be printed":        func(h *Hello) { h.Job = "two\nlines" },
-		"the mode":          func(h *Hello) { h.Mode = strings.Repeat("m", 65) },
+		"setting a with":    func(h *Hello) { h.Settings = setting.Values{"a": "\x1b"} },
 	} {
 		h := goldenHello
 		change(&h)
@@ -178,8 +180,9 @@ func TestWelcomeRoundTrip(t *testing.T) {
 }
 
 func TestFailureRoundTrip(t *testing.T) {
-	for _, f := range []*Failure{{Reason: ReasonMismatch, Text: "a\nb"}, {Reason: ReasonFailed, Trainer: MaxSessions - 1}} {
-		if got, err := ParseFailure(f.Append(nil)); err != nil || *got != *f {
+	conflict := &setting.ConflictError{Over: setting.Disagreements{{Path: "sync", Who: "server 0", Text: "bsp", Other: "trainer 1", OtherText: "ssp"}}}
+	for _, f := range []*Failure{{Reason: ReasonMismatch, Text: "a\nb"}, {Reason: ReasonFailed, Trainer: MaxSessions - 1}, {Reason: ReasonSettings, Text: conflict.Error(), Over: conflict.Over}} {
+		if got, err := ParseFailure(f.Append(nil)); err != nil || !reflect.DeepEqual(got, f) {
 			t.Errorf("got %+v, %v, want %+v", got, err, f)
 		}
 	}
@@ -195,7 +198,7 @@ func TestFailureRoundTrip(t *testing.T) {
 	if got, err := ParseFailure(b); err != nil || got.Error() != "?[31m" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	for _, bad := range [][]byte{nil, b[:7], append(slices.Clone(b), make([]byte, MaxText)...), append([]byte{0}, b[1:]...), append([]byte{6}, b[1:]...), {5, 0, 1, 0, 0, 0, 0, 0}, {5, 0, 0, 0, 0, 4, 0, 0}} {
+	for _, bad := range [][]byte{nil, b[:7], append(slices.Clone(b), make([]byte, MaxText)...), append([]byte{0}, b[1:]...), append([]byte{6}, b[1:]...), append([]byte{7}, b[1:]...), {5, 0, 1, 0, 0, 0, 0, 0}, {5, 0, 0, 0, 0, 4, 0, 0}} {
 		if _, err := ParseFailure(bad); !errors.Is(err, ErrMalformed) {
 			t.Errorf("% x: %v", bad, err)
 		}
@@ -402,6 +405,7 @@ func FuzzWelcome(f *testing.F) {
 
 func FuzzFailure(f *testing.F) {
 	f.Add((&Failure{Reason: ReasonLost, Trainer: 3, Text: "gone"}).Append(nil))
+	f.Add((&Failure{Reason: ReasonSettings, Over: setting.Disagreements{{Path: "sync", Who: "server 0", Text: "bsp", Other: "trainer 1"}}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g, err := ParseFailure(b)
 		if err == nil && strings.ContainsAny(g.Error(), "\x00\x1b\r") {

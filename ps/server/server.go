@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -90,6 +92,9 @@ type Config struct {
 	// them. Report says where a person finds such a one: in a file in the server's folder that only its owner
 	// reads, or where there is no folder in the line itself.
 	AdminToken string
+	// Told are the settings that the server was told of its job, by path, besides Mode and Staleness: trainers that were told
+	// otherwise are refused with an error that names the setting, both processes and both values. nil: nothing.
+	Told setting.Values
 	// Report gets lines about what a person should know, from many goroutines. It may be nil.
 	Report func(line string)
 	// Verbose reports every connection: see service.Config.
@@ -135,6 +140,17 @@ func (c Config) check() error {
 	return errors.Join(append(errs, c.faults().Err(), c.tables().Validate())...)
 }
 
+// told is Told, and what the server decides by its other fields.
+func (c Config) told() setting.Values {
+	told := setting.Values{}
+	maps.Copy(told, c.Told)
+	told[message.PathSync] = string(c.Mode)
+	if c.Mode == tables.SSP {
+		told["servers.staleness"] = strconv.Itoa(c.Staleness)
+	}
+	return told
+}
+
 // own is the server's folder.
 func (c Config) own() string { return saved.ServerDir(c.Dir, c.Index) }
 
@@ -174,7 +190,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 		return Stats{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
 	}
 	s.service, err = service.New(service.Config{
-		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Mode: message.ModeOf(string(cfg.Mode), cfg.Staleness), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
+		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Settings: cfg.told(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
 		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open,
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -225,12 +226,13 @@ func (c *conn) sameJob() error {
 	if h.Job != cfg.Job {
 		return c.mismatch("trainer %d is of job %q, this server is of %q", h.Trainer, h.Job, cfg.Job)
 	}
-	if h.Mode != "" && h.Mode != cfg.Mode {
-		return c.mismatch("trainer %d is told that servers are %s, this one is %s: say the same to all", h.Trainer, h.Mode, cfg.Mode)
+	if cfg.Settings[message.PathSync] == message.SyncGeo && h.Settings[message.PathSync] == "" {
+		return c.mismatch("trainer %d has not said that it pushes moves: in geo mode servers add what is pushed to the parameters, by no rule, and gradients would make them worse. Let it push gradients to servers of mode bsp, async or ssp, or keep copies and push by how much these have moved (ps/trainer does, with GeoSteps), and say so by the setting %q, %q",
+			h.Trainer, message.PathSync, message.SyncGeo)
 	}
-	if h.Mode == "" && cfg.Mode == message.ModeGeo {
-		return c.mismatch("trainer %d has not said that it pushes moves: in geo mode servers add what is pushed to the parameters, by no rule, and gradients would make them worse. Let it push gradients to servers of mode bsp, async or ssp, or keep copies and push by how much these have moved (ps/trainer does, with GeoSteps), and say so by client.Config.Mode %q",
-			h.Trainer, message.ModeGeo)
+	conflict := (*setting.ConflictError)(nil)
+	if errors.As(c.s.agreed.Join(fmt.Sprintf("trainer %d", h.Trainer), h.Settings), &conflict) {
+		return &message.Failure{Reason: message.ReasonSettings, Text: conflict.Error(), Over: conflict.Over}
 	}
 	if h.Server != cfg.Index || h.Servers != cfg.Servers {
 		return c.mismatch("trainer %d takes this for server %d of %d, it is %d of %d: do all have the same list of servers?",

@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -63,7 +64,7 @@ func start(t testing.TB, trainers int, change func(c *Config, e *fake.Config)) *
 	t.Helper()
 	w := &world{t: t, ticket: transport.NewTicket(), ended: make(chan error, 1)}
 	cfg := Config{
-		Ticket: w.ticket, Version: "1", Job: "j", Mode: "async", Servers: 1, Trainers: trainers, Report: w.report,
+		Ticket: w.ticket, Version: "1", Job: "j", Settings: setting.Values{"sync": "async", "training.lr": "0.1"}, Servers: 1, Trainers: trainers, Report: w.report,
 	}
 	ec := fake.Config{Trainers: trainers, LostLeaves: true}
 	if change != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -26,6 +27,7 @@ type Server struct {
 
 	meetings meetings
 	saves    saves
+	agreed   setting.Agreement // of this server and its trainers
 
 	opening sync.Mutex // held while the engine is opened
 	opened  chan struct{}
@@ -58,6 +60,7 @@ func New(cfg Config) (*Server, error) {
 	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
 	s.seats.init(cfg.Trainers, cfg.Sessions, s.clock)
 	s.meetings.init(cfg.Trainers)
+	_ = s.agreed.Join(fmt.Sprintf("server %d", cfg.Index), cfg.Settings) // the first agrees with itself
 	return s, nil
 }
 

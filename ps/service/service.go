@@ -106,7 +106,9 @@ type Config struct {
 	Ticket  transport.Ticket
 	Version string // of the program; trainers of other versions are refused
 	Job     string // trainers of another job are refused; may be ""
-	Mode    string // trainers that take it for another one are refused: message.ModeOf
+	// Settings are what the server was told of its job, and what it decides itself, such as message.PathSync: trainers that
+	// were told otherwise are refused.
+	Settings setting.Values
 
 	Index, Servers int // which of how many servers
 	Trainers       int
@@ -197,7 +199,7 @@ func (c Config) Validate() error {
 // hello is what all trainers' hellos have in common.
 func (c *Config) hello() message.Hello {
 	return message.Hello{
-		Trainers: c.Trainers, Sessions: c.Sessions, Server: c.Index, Servers: c.Servers, Job: c.Job, Mode: c.Mode, Process: 1, From: 1,
+		Trainers: c.Trainers, Sessions: c.Sessions, Server: c.Index, Servers: c.Servers, Job: c.Job, Settings: c.Settings, Process: 1, From: 1,
 	}
 }
 

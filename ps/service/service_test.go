@@ -16,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -80,14 +81,15 @@ func TestRefusals(t *testing.T) {
 	w := start(t, 2, nil)
 	good, _ := w.join(hello(0, 2))
 	for says, change := range map[string]func(h *message.Hello){
-		`of job "k", this server is of "j"`:      func(h *message.Hello) { h.Job = "k" },
-		"servers are bsp, this one is async":     func(h *message.Hello) { h.Mode = "bsp" },
-		"takes this for server 1 of 2":           func(h *message.Hello) { h.Server, h.Servers = 1, 2 },
-		"one of 3 with 1 sessions each":          func(h *message.Hello) { h.Trainers = 3 },
-		"this server waits for 2 with 1":         func(h *message.Hello) { h.Sessions = 2 },
-		"another schema, with the hash 05":       func(h *message.Hello) { h.Hash = [32]byte{5} },
-		"do all train the same model":            func(h *message.Hello) { h.Hash[31]++ },
-		"changes 1 to 4 were acknowledged and a": func(h *message.Hello) { h.From = 5 },
+		`of job "k", this server is of "j"`:                   func(h *message.Hello) { h.Job = "k" },
+		"sync is async on server 0 and bsp on trainer 1":      func(h *message.Hello) { h.Settings = setting.Values{"sync": "bsp"} },
+		"training.lr is 0.1 on server 0 and 0.2 on trainer 1": func(h *message.Hello) { h.Settings = setting.Values{"training.lr": "0.2"} },
+		"takes this for server 1 of 2":                        func(h *message.Hello) { h.Server, h.Servers = 1, 2 },
+		"one of 3 with 1 sessions each":                       func(h *message.Hello) { h.Trainers = 3 },
+		"this server waits for 2 with 1":                      func(h *message.Hello) { h.Sessions = 2 },
+		"another schema, with the hash 05":                    func(h *message.Hello) { h.Hash = [32]byte{5} },
+		"do all train the same model":                         func(h *message.Hello) { h.Hash[31]++ },
+		"changes 1 to 4 were acknowledged and a":              func(h *message.Hello) { h.From = 5 },
 	} {
 		h := hello(1, 2)
 		change(&h)
@@ -97,13 +99,16 @@ func TestRefusals(t *testing.T) {
 		if h.From > 1 {
 			reason = message.ReasonFailed
 		}
-		p.failed(typ, b, reason, "server 0: ", says)
+		if h.Settings != nil {
+			reason = message.ReasonSettings
+		}
+		p.failed(typ, b, reason, "server 0", says)
 	}
-	geo := start(t, 1, func(c *Config, _ *fake.Config) { c.Mode = message.ModeGeo })
+	geo := start(t, 1, func(c *Config, _ *fake.Config) { c.Settings = setting.Values{message.PathSync: message.SyncGeo} })
 	typ, b := geo.knock().greets(hello(0, 1))
 	geo.knock().failed(typ, b, message.ReasonMismatch, "trainer 0 has not said that it pushes moves", "mode bsp, async or ssp")
 	h := hello(0, 1)
-	h.Mode = message.ModeGeo
+	h.Settings = setting.Values{message.PathSync: message.SyncGeo}
 	geo.join(h)
 	p := w.knock()
 	old := hello(1, 2).Append(nil)
