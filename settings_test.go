@@ -152,3 +152,20 @@ func tableServer(t *testing.T, told setting.Values) (dial func(setting.Values) e
 		return err
 	}
 }
+
+// Ranks of a job, with the servers that sum for them, tell what they were told.
+func TestJobsOfOtherSettings(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := byHand(t, 2)
+	cfgs[0].Settings, cfgs[1].Settings = setting.Values{"training.lr": "0.1"}, setting.Values{"training.lr": "0.2"}
+	for r, err := range runAll(t, cfgs, func(*ringo.Job) error { return nil }) {
+		if err == nil {
+			t.Errorf("rank %d is in the job", r)
+		}
+		checkText(t, err, "training.lr is ", "0.1 on rank 0", "0.2 on rank 1")
+	}
+	cfgs[0].Settings = setting.Values{"a": "\x1b"}
+	if err := cfgs[0].Validate(); err == nil {
+		t.Error("a setting that cannot be printed is told to others")
+	}
+}
