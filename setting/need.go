@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -100,3 +101,9 @@ func (n joined) describe() (string, []any) {
 }
 
 func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
+
+// Requirement is a need in words, with paths: "needs servers.durability wal".
+func Requirement(n Need) string {
+	format, args := n.describe()
+	return "needs " + fmt.Sprintf(format, args...)
+}

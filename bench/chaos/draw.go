@@ -50,7 +50,7 @@ type strikeCase struct {
 	Strategy   string
 	Accumulate int
 	GoOn       bool // --ps-lost go-on
-	Restarts   bool // --durability wal --ps-restarts 3
+	Restarts   bool // --durability wal --set servers.restarts=3
 	Stop       bool // SIGSTOP instead of SIGKILL
 	Victim     victim
 	Moment     moment
@@ -139,13 +139,13 @@ func (c *strikeCase) args(dir string) []string {
 		"--accumulate", strconv.Itoa(c.Accumulate), "--dead-after", deadAfter.String(), "--join-timeout", joinTimeout.String(),
 	}
 	if c.Model == clicks {
-		out = append(out, "--table-rows", "1000")
+		out = append(out, "--set", "data.table-rows=1000")
 	}
 	if c.Mode == "collective" || c.Mode == "sum" {
 		out = append(out, "--transport", c.Transport)
 	}
 	if c.Mode != "collective" {
-		out = append(out, "--mode", "ps", "--servers", strconv.Itoa(c.Servers), "--ps-mode", c.Mode)
+		out = append(out, "--servers", strconv.Itoa(c.Servers), "--sync", c.Mode)
 	}
 	if c.Mode == "ssp" {
 		out = append(out, "--staleness", "2")
@@ -154,7 +154,7 @@ func (c *strikeCase) args(dir string) []string {
 		out = append(out, "--ps-lost", "go-on")
 	}
 	if c.Restarts {
-		out = append(out, "--durability", "wal", "--ps-restarts", "3", "--ps-dir", dir+"/servers")
+		out = append(out, "--durability", "wal", "--set", "servers.restarts=3", "--ps-dir", dir+"/servers")
 	}
 	if c.Moment == atSaving {
 		out = append(out, "--checkpoint", dir+"/saved", "--every", "2")

@@ -38,8 +38,8 @@ var (
 	// of enough steps to be measured
 	measured = []string{"train", "mnist", "--data", "synthetic", "--train-limit", "1024", "--eval-limit", "32", "--batch", "8", "--np", "2", "--threads", "1",
 		"--epochs", "1", "--strategy", "dlgs"}
-	tables = []string{"train", "ctr-dnn", "--data", "synthetic", "--train-limit", "256", "--eval-limit", "64", "--batch", "16", "--table-rows", "1000",
-		"--np", "2", "--threads", "1", "--epochs", "1", "--mode", "ps", "--servers", "2", "--ps-mode", "sync"}
+	tables = []string{"train", "ctr-dnn", "--data", "synthetic", "--train-limit", "256", "--eval-limit", "64", "--batch", "16", "--set", "data.table-rows=1000",
+		"--np", "2", "--threads", "1", "--epochs", "1", "--servers", "2", "--sync", "bsp"}
 )
 
 // with returns a command line with more at its end.
@@ -67,7 +67,7 @@ var savings = []saving{
 		make: func(s *setup, dir string) error {
 			return s.saved(dir, with(tables, "--durability", "wal", "--ps-dir", dir+"/saved"))
 		},
-		read: func(dir string) []string { return with(tables, "--ps-from", dir+"/saved") },
+		read: func(dir string) []string { return with(tables, "--set", "servers.from="+dir+"/saved") },
 	},
 	{
 		name: "checkpoints of servers, to export",

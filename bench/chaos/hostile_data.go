@@ -242,7 +242,7 @@ var hostileImages = []hostile{
 func (t *trap) lines(bad string) []string {
 	good := strings.Repeat("1\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t11\t12\t13"+strings.Repeat("\t68fd1e64", 26)+"\n", 64)
 	path := t.write("train.tsv", []byte(good+bad))
-	return with([]string{"train", "ctr-dnn", "--train-file", path, "--eval-file", t.write("test.tsv", []byte(good)), "--table-rows", "1000"}, once...)
+	return with([]string{"train", "ctr-dnn", "--train-file", path, "--eval-file", t.write("test.tsv", []byte(good)), "--set", "data.table-rows=1000"}, once...)
 }
 
 // badLine is a file of Criteo with one line more.
@@ -266,8 +266,8 @@ var hostileLines = []hostile{
 	{name: "Criteo: zero bytes", blame: linesFile, make: badLine(strings.Repeat("\x00", 5000) + "\n")},
 	{name: "Criteo: a line of 100 MB", blame: linesFile, make: badLine("1\t" + strings.Repeat("1", 100<<20))},
 	{name: "Criteo: random bytes", blame: linesFile, make: func(t *trap) []string { return t.lines(string(t.bytes(5000))) }},
-	{name: "Criteo: more bad lines than --skip-bad", blame: linesFile, make: func(t *trap) []string { return with(t.lines(strings.Repeat("bad\n", 20)), "--skip-bad", "19") }},
-	{name: "Criteo: as many bad lines as --skip-bad", blame: nil, mayTrain: []string{"20 bad", "20 lines", "bad lines"}, make: func(t *trap) []string { return with(t.lines(strings.Repeat("bad\n", 20)), "--skip-bad", "20") }},
+	{name: "Criteo: more bad lines than --skip-bad", blame: linesFile, make: func(t *trap) []string { return with(t.lines(strings.Repeat("bad\n", 20)), "--set", "data.skip-bad=19") }},
+	{name: "Criteo: as many bad lines as --skip-bad", blame: nil, mayTrain: []string{"20 bad", "20 lines", "bad lines"}, make: func(t *trap) []string { return with(t.lines(strings.Repeat("bad\n", 20)), "--set", "data.skip-bad=20") }},
 	{name: "Criteo: streamed, few columns", blame: linesFile, make: func(t *trap) []string { return with(t.lines("1\t2\t3\n"), "--stream") }},
 	{name: "Criteo: empty file", blame: []string{"empty.tsv"}, make: func(t *trap) []string {
 		args := t.lines("")

@@ -55,17 +55,17 @@ var floods = []flood{
 		floodRank(3, 0, "--transport", "tcp"), floodRank(3, 1, "--transport", "tcp"), floodRank(3, 2, "--transport", "tcp"),
 	}},
 	{port: "a summing server's", owner: 1, greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
-		floodRank(2, 0, "--mode", "ps", "--servers", "1"),
+		floodRank(2, 0, "--sync", "sum", "--servers", "1"),
 		{"server", "--index", "0", "--np", "2", "--servers", "1", "--rendezvous", "RENDEZVOUS"},
-		floodRank(2, 1, "--mode", "ps", "--servers", "1"),
+		floodRank(2, 1, "--sync", "sum", "--servers", "1"),
 	}},
 	{port: "a server's of tables", owner: 0, pick: "TABLES", greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
-		{"server", "--index", "0", "--np", "2", "--ps-mode", "sync", "--ps-addrs", "TABLES"},
-		floodRank(2, 0, "--mode", "ps", "--ps-mode", "sync", "--ps-addrs", "TABLES"), floodRank(2, 1, "--mode", "ps", "--ps-mode", "sync", "--ps-addrs", "TABLES"),
+		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addrs", "TABLES"},
+		floodRank(2, 0, "--sync", "bsp", "--ps-addrs", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addrs", "TABLES"),
 	}},
 	{port: "the administration's", owner: 0, pick: "ADMIN", greets: "GET /health HTTP/1.1\r\n", members: [][]string{
-		{"server", "--index", "0", "--np", "2", "--ps-mode", "sync", "--ps-addrs", "TABLES", "--ps-http", "127.0.0.1:0"},
-		floodRank(2, 0, "--mode", "ps", "--ps-mode", "sync", "--ps-addrs", "TABLES"), floodRank(2, 1, "--mode", "ps", "--ps-mode", "sync", "--ps-addrs", "TABLES"),
+		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addrs", "TABLES", "--ps-http", "127.0.0.1:0"},
+		floodRank(2, 0, "--sync", "bsp", "--ps-addrs", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addrs", "TABLES"),
 	}},
 }
 

@@ -54,8 +54,9 @@ class Method:
 
     def flags(self):
         out = ["--strategy", self.strategy]
-        for flag, value in (("--spars", self.spars), ("--plan", self.plan), ("--dlgs-every", self.every), ("--dlgs-rule", self.rule)):
-            out += [] if value is None else [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+        for flag, name, value in (("--spars", "", self.spars), ("--plan", "", self.plan),
+                                  ("--set", "exchange.dlgs-every=", self.every), ("--set", "exchange.dlgs-rule=", self.rule)):
+            out += [] if value is None else [flag, name + (f"{value:g}" if isinstance(value, float) else str(value))]
         return out + (["--tune"] if self.plan in MEASURED_PLANS else [])
 
 

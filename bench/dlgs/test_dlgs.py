@@ -370,7 +370,7 @@ class Settings(unittest.TestCase):
     def test_methods(self):
         self.assertEqual(methods.dense("fixed").flags(), ["--strategy", "fp32", "--plan", "fixed"])
         m = methods.Method("DLGS", "dlgs", 0.01, "exact", every=1)
-        self.assertEqual(m.flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "exact", "--dlgs-every", "1", "--tune"])
+        self.assertEqual(m.flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "exact", "--set", "exchange.dlgs-every=1", "--tune"])
         self.assertEqual((m.name, m.title), ("dlgs-0.01-exact-every1", "DLGS 0.01"))
         o = self.options("--out x --pixels y --tasks resnet20 --steps 4 --plans --rules")
         names = [m.name for m in experiment.timed_methods(o)]
@@ -380,7 +380,7 @@ class Settings(unittest.TestCase):
 
     def test_both_rules_with_both_planners(self):
         self.assertEqual([m.name for m in methods.rules(0.01)], ["dlgs-0.01-dlgs-scan-paper", "dlgs-0.01-exact-paper", "dlgs-0.01-dlgs-scan", "dlgs-0.01-exact"])
-        self.assertEqual(methods.rules(0.01)[0].flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "dlgs-scan", "--dlgs-rule", "paper", "--tune"])
+        self.assertEqual(methods.rules(0.01)[0].flags(), ["--strategy", "dlgs", "--spars", "0.01", "--plan", "dlgs-scan", "--set", "exchange.dlgs-rule=paper", "--tune"])
         o = self.options("--out x --pixels y --tasks resnet20 --steps 4 --rules --only dlgs-0.1-exact-paper,dlgs-0.1-exact")
         self.assertEqual([m.name for m in experiment.chosen(o, experiment.timed_methods(o))], ["dlgs-0.1-exact", "dlgs-0.1-exact-paper"])
         o = self.options("--out x --pixels y --tasks resnet20 --train --rules")

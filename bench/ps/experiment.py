@@ -19,7 +19,7 @@ from processes import Cgroup, Folder, Killer
 from ranks import Runner, build, netns
 from tables import Table
 
-MODES = {"sync": [], "async": [], "ssp": ["--staleness", "4"], "geo": ["--geo-steps", "8"]}
+MODES = {"bsp": [], "async": [], "ssp": ["--staleness", "4"], "geo": ["--geo-steps", "8"]}
 POINTS = 0.003  # by how much another mode's AUC may be below that of sync
 MIB = 1 << 20
 
@@ -78,7 +78,7 @@ class Experiment:
     def run(self, name, seed, *flags):
         o = self.o
         return self.runner.here(f"{self.name}-{name}-{seed}", "ctr-dnn", "--train-file", self.train, "--eval-file", self.eval, "--stream", "--batch", str(o.batch),
-                                "--epochs", "1", "--seed", str(seed), "--mode", "ps", "--servers", str(o.servers), *flags).summary
+                                "--epochs", "1", "--seed", str(seed), "--servers", str(o.servers), *flags).summary
 
 
 def mean(runs, key):
@@ -93,10 +93,10 @@ def error(runs, key):
 
 def modes(o, ringo):
     x = Experiment(o, ringo)
-    found = {m: [x.run(m, seed, "--ps-mode", m, *MODES[m]) for seed in o.seeds] for m in o.modes}
+    found = {m: [x.run(m, seed, "--sync", m, *MODES[m]) for seed in o.seeds] for m in o.modes}
     out = Table(f"ctr-dnn, {o.rows:,} rows of one epoch, {o.workers} trainers, {o.servers} servers, {len(o.seeds)} seeds",
                 ["mode", "AUC", "to sync", "within", "log-loss", "samples/s"])
-    first = found.get("sync")
+    first = found.get("bsp")
     for m, runs in found.items():
         apart = mean(runs, "eval_auc") - mean(first, "eval_auc") if first else None
         out.add(" ".join([m, *MODES[m]]), mean(runs, "eval_auc"), apart, None if apart is None else apart >= -POINTS, mean(runs, "eval_logloss"), mean(runs, "samples_per_s"))
@@ -106,14 +106,14 @@ def modes(o, ringo):
 
 def tiers(o, ringo):
     x = Experiment(o, ringo, o.zipf, o.table_rows // 26)
-    common = ["--ps-mode", "async", "--table-rows", str(o.table_rows)]
+    common = ["--sync", "async", "--set", "data.table-rows="+str(o.table_rows)]
     group = Cgroup(f"ringo-{os.getpid()}", (o.memory + 256) * MIB)
     free = x.run("memory", 1, *common)
     try:
         with tempfile.TemporaryDirectory(dir=o.out) as folder:
             disk = x.runner.watch = Folder(folder, "below")
             x.runner.prefix = group.enter()
-            bounded = x.run(f"tiers-{o.memory}", 1, *common, "--ps-dir", folder, "--ps-memory", f"{o.memory // o.servers}MiB", "--ps-disk", f"{o.disk // o.servers}MiB")
+            bounded = x.run(f"tiers-{o.memory}", 1, *common, "--ps-dir", folder, "--ps-memory", f"{o.memory // o.servers}MiB", "--set", f"servers.disk={o.disk // o.servers}MiB")
             peak = group.peak()
     finally:
         group.remove()
@@ -126,12 +126,12 @@ def tiers(o, ringo):
 
 def kills(o, ringo):
     x = Experiment(o, ringo)
-    alone = [x.run("undisturbed", seed, "--ps-mode", "async") for seed in o.seeds]
+    alone = [x.run("undisturbed", seed, "--sync", "async") for seed in o.seeds]
     killed, count = [], 0
     for seed in o.seeds:
         with tempfile.TemporaryDirectory(dir=o.out) as folder:
             killer = x.runner.watch = Killer(o.kills, o.kill_every, seed)
-            killed.append(x.run(f"killed-{o.kills}", seed, "--ps-mode", "async", "--durability", "wal", "--ps-dir", folder, "--ps-save-every", "20s", "--ps-restarts", str(o.kills)))
+            killed.append(x.run(f"killed-{o.kills}", seed, "--sync", "async", "--durability", "wal", "--ps-dir", folder, "--set", "servers.save-every=20s", "--set", "servers.restarts="+str(o.kills)))
             count += killer.killed
     x.runner.watch = None
     out = Table(f"ctr-dnn, async, {o.rows:,} rows, {len(o.seeds)} seeds, {count} kills of a server", ["servers", "AUC", "standard error", "log-loss", "samples/s"])

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -41,52 +43,53 @@ func newBench() *cobra.Command {
 }
 
 // benchRanks are the ranks of a measuring program.
-type benchRanks struct{ jobFlags }
+type benchRanks struct {
+	jobFlags
+	words []string
+}
 
 func (b *benchRanks) Register(cmd *cobra.Command) { b.register(cmd.Flags()) }
 
-func (b *benchRanks) Check(cmd *cobra.Command) []error { return b.check(cmd) }
+func (b *benchRanks) Check(cmd *cobra.Command) []error { return b.check(cmd, "") }
 
 func (b *benchRanks) Place() bench.Place {
-	return bench.Place{Ranks: b.np, Transport: b.transport, Algorithm: b.algorithm}
+	return bench.Place{Ranks: b.Ranks, Transport: b.Transport, Algorithm: b.Collective.Algorithm}
 }
 
 func (b *benchRanks) CheckOutputs(json string) error { return b.checkOutputs(json, "") }
 
 func (b *benchRanks) Run(cmd *cobra.Command, body func(*ringo.Job) error) error {
-	return b.run(cmd, body)
+	return b.run(cmd, b.words, body)
 }
 
 // benchTrainers are ranks of a measuring program that train.
 type benchTrainers struct {
 	benchRanks
 	tracing
-	cfg train.Config // what flags set
 }
 
 func (b *benchTrainers) Register(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	b.benchRanks.Register(cmd)
-	b.registerServers(fs)
-	fs.IntVar(&b.cfg.Batch, "batch", 0, "samples per rank (default: the model's)")
-	registerExchange(fs, &b.cfg.Exchange)
-	b.tracing.register(fs)
+	b.register(cmd.Flags(), "exchange", "sync", "servers.count", "training.batch", "training.clip-norm", "training.accumulate", "output.trace", "output.trace-steps")
 }
 
-func (b *benchTrainers) Check(cmd *cobra.Command) []error {
-	return append(b.benchRanks.Check(cmd), b.tracing.check(cmd.Flags().Changed), b.checkExchange(b.cfg.Exchange))
+// Check makes the job of a model, which is the command line's word.
+func (b *benchTrainers) Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error {
+	b.words, b.usual = []string{model}, append(usual, setting.Assignment{Path: "data.dir", Text: data.Synthetic})
+	errs := b.check(cmd, model)
+	if b.Spec == nil {
+		return errs
+	}
+	b.tracing = tracing{b.Output.Trace, b.Output.TraceSteps}
+	return append(errs, b.faults(errors.Join(b.tracing.fault(), b.Training(0).Validate())))
 }
 
 func (b *benchTrainers) CheckOutputs(json string) error { return b.checkOutputs(json, b.tracing.path) }
 
-func (b *benchTrainers) Config(cmd *cobra.Command, model string) (train.Config, error) {
-	cfg := train.Defaults(model, data.Synthetic)
-	if cmd.Flags().Changed("batch") {
-		cfg.Batch = b.cfg.Batch
-	}
-	cfg.Exchange, cfg.Threads, cfg.Tuning = b.cfg.Exchange, b.computeThreads(), b.tuning.forTraining()
+// Config is the training of the model that Check was told.
+func (b *benchTrainers) Config() train.Config {
+	cfg := b.Training(0)
 	cfg.Tuning.Save = b.tuning.planned
-	return cfg, nil
+	return cfg
 }
 
 func (b *benchTrainers) Traced(cmd *cobra.Command, job *ringo.Job, body func(*trace.Recorder) error) error {

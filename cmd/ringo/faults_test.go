@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write testdata/faults.txt anew, to be r
 
 // withSums and withTables start the servers of each kind.
 const (
-	withSums   = "--mode ps --servers 1 "
-	withTables = "--mode ps --ps-mode async --servers 1 "
+	withSums   = "--sync sum --servers 1 "
+	withTables = "--sync async --servers 1 "
 )
 
 // faultKinds are the kinds of faults that a person sees, each with what brings it about in a folder of its own.

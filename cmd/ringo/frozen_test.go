@@ -11,7 +11,7 @@ import (
 )
 
 // lostAtOnce makes servers lost soon after they are frozen.
-const lostAtOnce = "--heartbeat 200ms --dead-after 3s "
+const lostAtOnce = "--set job.heartbeat=200ms --dead-after 3s "
 
 // freeze stops a server that keeps parameters in the middle of training.
 func (p *program) freeze(server int) {
@@ -35,12 +35,12 @@ func (p *program) checkNobodyBlamed() {
 // A server that is frozen is named by all, and killed, in every mode; no rank is blamed.
 func TestFrozenKeeper(t *testing.T) {
 	t.Parallel()
-	modes := []string{"sync", "async", "ssp --staleness 1", "geo", "sync --ps-lost go-on", "async --ps-lost go-on"}
+	modes := []string{"bsp", "async", "ssp --staleness 1", "geo", "bsp --ps-lost go-on", "async --ps-lost go-on"}
 	if testing.Short() {
-		modes = []string{"sync", "sync --ps-lost go-on"}
+		modes = []string{"bsp", "bsp --ps-lost go-on"}
 	}
 	for _, mode := range modes {
-		p := start(t, endless+lostAtOnce+"--np 2 --mode ps --servers 2 --ps-mode "+mode)
+		p := start(t, endless+lostAtOnce+"--np 2 --servers 2 --sync "+mode)
 		p.freeze(0)
 		p.checkEnd(exitFailed, "\nringo: parameter server 0 is lost: no sign of life for 3s", "; ranks 0 and 1 ended because of it", "; its last lines:\n")
 		errs := p.errs.String()
@@ -57,10 +57,10 @@ func TestFrozenKeeperComesBack(t *testing.T) {
 	t.Parallel()
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
-	flags := lostAtOnce + "--np 2 --servers 2 --ps-mode sync --durability wal --ps-restarts 1 "
+	flags := lostAtOnce + "--np 2 --servers 2 --sync bsp --durability wal --set servers.restarts=1 "
 	runs := []string{
-		line + flags + "--mode ps --ps-lost go-on --ps-dir " + t.TempDir(),
-		"run " + flags + "--ps-dir " + t.TempDir() + " -- " + os.Args[0] + " " + line + "--mode ps --servers 2 --ps-mode sync",
+		line + flags + "--ps-lost go-on --ps-dir " + t.TempDir(),
+		"run " + flags + "--ps-dir " + t.TempDir() + " -- " + os.Args[0] + " " + line + "--servers 2 --sync bsp",
 	}
 	if testing.Short() {
 		runs = runs[:1]
@@ -81,12 +81,12 @@ func TestFrozenKeeperByHand(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"end", "go-on"} {
 		addrs, mark := freeport.Address(t)+","+freeport.Address(t), ticket()
-		both := "--np 2 --ps-mode async --ps-lost " + lost + " --ps-addrs " + addrs + " "
-		ranks, meet := endless+"--mode ps --servers 2 "+both, ""
+		both := lostAtOnce + "--np 2 --sync async --ps-lost " + lost + " --ps-addrs " + addrs + " "
+		ranks, meet := endless+"--servers 2 "+both, ""
 		if lost == "end" {
-			meet = lostAtOnce + "--rendezvous " + freeport.Address(t)
+			meet = "--rendezvous " + freeport.Address(t)
 		}
-		servers := []*program{start(t, "server --index 0 "+lostAtOnce+both, mark), start(t, "server --index 1 "+lostAtOnce+both, mark)}
+		servers := []*program{start(t, "server --index 0 "+both, mark), start(t, "server --index 1 "+both, mark)}
 		zero, one := start(t, ranks+"--rank 0 "+meet, mark), start(t, ranks+"--rank 1 "+meet, mark)
 		zero.await(&zero.out, "2/")
 		if err := servers[1].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -109,7 +109,7 @@ func TestFrozenServerByHand(t *testing.T) {
 	t.Parallel()
 	mark, both := ticket(), lostAtOnce+"--np 2 --servers 2 --rendezvous "+freeport.Address(t)
 	servers := []*program{start(t, "server --index 0 "+both, mark), start(t, "server --index 1 "+both, mark)}
-	zero, one := start(t, endless+"--mode ps --rank 0 "+both, mark), start(t, endless+"--mode ps --rank 1 "+both, mark)
+	zero, one := start(t, endless+"--sync sum --rank 0 "+both, mark), start(t, endless+"--sync sum --rank 1 "+both, mark)
 	zero.await(&zero.out, "2/")
 	if err := servers[1].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestFrozenServerByHand(t *testing.T) {
 // --timeout bounds what a rank waits for at servers, too, such as the pushes of another one that is alive as far as anybody knows.
 func TestTimeoutOfKeepers(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--timeout 4s --dead-after 5m --np 2 --mode ps --servers 2 --ps-mode sync")
+	p := start(t, endless+"--timeout 4s --dead-after 5m --np 2 --servers 2 --sync bsp")
 	p.await(&p.out, "2/")
 	if err := syscall.Kill(p.worker(1), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestSuspendedJob(t *testing.T) {
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
 	for _, lost := range []string{"end", "go-on"} {
-		p := start(t, line+"--heartbeat 300ms --dead-after 2s --np 2 --mode ps --servers 2 --ps-mode sync --ps-lost "+lost)
+		p := start(t, line+"--set job.heartbeat=300ms --dead-after 2s --np 2 --servers 2 --sync bsp --ps-lost "+lost)
 		p.await(&p.out, "epoch  2/")
 		pids := append([]int{p.keeper(0), p.keeper(1), p.worker(0), p.worker(1)}, p.cmd.Process.Pid)
 		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {

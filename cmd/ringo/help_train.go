@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/job"
 )
 
 // usual are the flags that most people use, with what they are for in so few words that a line holds them.
@@ -20,7 +21,7 @@ var usual = [][2]string{
 	{"lr X", "learning rate"},
 	{"optimizer NAME", "sgd, adagrad, adam, adamw, ftrl"},
 	{"strategy NAME", "what ranks exchange: fp32, fp16, topk, dlgs, auto, …"},
-	{"mode ps", "gradients go to --servers N, which may keep parameters"},
+	{"sync HOW", "allreduce; on --servers N: sum, bsp, ssp, async, geo"},
 	{"checkpoint DIR", "save the run there; --resume goes on"},
 	{"json FILE", "write a line of JSON per epoch; - is stdout"},
 	{"job FILE", "read settings from a YAML file; --set PATH=VALUE gives one"},
@@ -34,27 +35,26 @@ func shortHelp(to io.Writer) {
 		"  ringo train mnist --data synthetic --np 2 --epochs 3\n" +
 		"  ringo train cifar-resnet20 --data synthetic --np 2 --strategy auto\n" +
 		"  ringo train mnist --data DIR --np 4 --checkpoint RUN --resume\n" +
-		"  ringo train ctr-dnn --data DIR --np 2 --mode ps --servers 2 --ps-mode async\n\n")
+		"  ringo train ctr-dnn --data DIR --np 2 --sync async --servers 2\n\n")
 	for _, f := range usual {
 		fmt.Fprintf(&b, "  --%-15s %s\n", f[0], f[1])
 	}
 	b.WriteString("\nMore: `ringo help train models`, `ringo help train all`, or of one group:\n")
-	var names []string
-	for _, g := range trainGroups() {
-		names = append(names, g.name)
+	fmt.Fprint(to, b.String()+inLines(groupNames())+"\n")
+}
+
+// groupNames are those of the groups of settings that have one.
+func groupNames() (names []string) {
+	for _, g := range job.Groups() {
+		if g.Name != "" {
+			names = append(names, g.Name)
+		}
 	}
-	b.WriteString(inLines(names) + "\n")
-	fmt.Fprint(to, b.String())
+	return names
 }
 
 // trainTopics are the words that may stand behind `ringo help train`.
-func trainTopics() []string {
-	topics := []string{"models", "all"}
-	for _, g := range trainGroups() {
-		topics = append(topics, g.name)
-	}
-	return topics
-}
+func trainTopics() []string { return append([]string{"models", "all"}, groupNames()...) }
 
 // helpOnTrain is `ringo help train TOPIC`; none is the short help.
 func helpOnTrain(cmd *cobra.Command, topic string) error {
@@ -68,15 +68,15 @@ func helpOnTrain(cmd *cobra.Command, topic string) error {
 		return err
 	}
 	found := false
-	for _, g := range trainGroups() {
-		if topic != "all" && topic != g.name {
+	for _, g := range job.Groups() {
+		if topic != "all" && topic != g.Name {
 			continue
 		}
 		if found {
 			fmt.Fprintln(to)
 		}
 		found = true
-		groupHelp(cmd, g)
+		groupHelp(to, g)
 	}
 	if !found {
 		return usagef("%q is no topic of `ringo help train`%s; there are %s", topic, spelling.Hint(topic, trainTopics()...), strings.Join(trainTopics(), ", "))
@@ -84,28 +84,52 @@ func helpOnTrain(cmd *cobra.Command, topic string) error {
 	return nil
 }
 
-// groupHelp lists the flags of a group.
-func groupHelp(cmd *cobra.Command, g group) {
-	to := cmd.OutOrStdout()
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	fs.SortFlags = false
-	for _, r := range g.rows {
-		if f := cmd.Flags().Lookup(r.flag); f != nil {
-			fs.AddFlag(f)
+// groupHelp lists the settings of a group: those that have flags, and those that --set and job files give.
+func groupHelp(to io.Writer, g job.Group) {
+	table := usualTable()
+	flags, paths := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	var renamed []string
+	for _, r := range table.Rows() {
+		if job.GroupOf(r.Path) != g.Name {
+			continue
 		}
-	}
-	fmt.Fprintf(to, "%s: %s\n\n%s", g.name, g.about, fs.FlagUsagesWrapped(helpColumns(to)))
-	fmt.Fprintf(to, "\nIn job files they stand below `%s:`, by the names of their flags", g.name)
-	var others []string
-	for _, r := range g.rows {
-		if r.name != r.flag {
-			others = append(others, r.name+" (--"+r.flag+")")
+		f := &pflag.Flag{Name: r.Flag, Shorthand: letters[r.Flag], Usage: r.About, DefValue: table.Default(r.Path), Value: &settingFlag{row: r, text: table.Default(r.Path)}}
+		if short := strings.TrimPrefix(string(r.Path), g.Name+"."); r.Flag != "" && r.Flag != short {
+			renamed = append(renamed, short+" (--"+r.Flag+")")
 		}
+		if to := flags; r.Flag != "" {
+			to.AddFlag(f)
+			continue
+		}
+		f.Name = string(r.Path)
+		paths.AddFlag(f)
 	}
-	if len(others) > 0 {
-		fmt.Fprintf(to, ", but\n%s", inLines(others))
+	flags.SortFlags, paths.SortFlags = false, false
+	name := g.Name
+	if name == "" {
+		name = "job"
 	}
-	fmt.Fprintln(to, ".")
+	fmt.Fprintf(to, "%s: %s\n\n%s", name, g.About, flags.FlagUsagesWrapped(helpColumns(to)))
+	if paths.HasFlags() {
+		// "--set PATH=VALUE" takes the place of a flag's hyphens.
+		usages := strings.ReplaceAll(paths.FlagUsagesWrapped(helpColumns(to)), "      --", "      ")
+		fmt.Fprintf(to, "\nBy --set PATH=VALUE, or in a job file:\n\n%s", usages)
+	}
+	if g.Name != "" {
+		fmt.Fprintf(to, "\nIn job files they stand below `%s:`", g.Name)
+		if len(renamed) > 0 {
+			fmt.Fprintf(to, ", where these have other names than their flags:\n%s", inLines(renamed))
+		}
+		fmt.Fprintln(to, ".")
+	}
+}
+
+// hideBut hides the flags of settings in usage texts, but for those of some groups and single ones.
+func hideBut(fs *pflag.FlagSet, shown ...string) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		s, is := f.Value.(*settingFlag)
+		f.Hidden = is && !oneOf(job.GroupOf(s.row.Path), shown...) && !oneOf(string(s.row.Path), shown...)
+	})
 }
 
 // newHelp is `ringo help`, with topics of train.

@@ -10,25 +10,27 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every flag of train is one setting of one group, and no setting has no flag.
-func TestEveryFlagIsASetting(t *testing.T) {
-	cmd := newTrain()
-	table, err := settingsOf(cmd.Flags(), trainGroups())
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := map[string]bool{"job": true, "set": true, "help": true} // which are no settings
-	for _, r := range table.Rows() {
-		of[r.Flag] = true
-		if r.About == "" {
-			t.Errorf("%s says nothing of itself", r.Path)
-		}
-	}
+// mostFlags is how many flags train may have: what few people need is given by its path.
+const mostFlags = 60
+
+// Every flag of train is a setting, but for those that say where settings are, and they stay few.
+func TestFlagsOfTrainAreSettings(t *testing.T) {
+	cmd, n := newTrain(), 0
+	cmd.InitDefaultHelpFlag()
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !of[f.Name] && !f.Hidden {
-			t.Errorf("--%s is in no group", f.Name)
+		if _, is := f.Value.(*settingFlag); !is && !oneOf(f.Name, "job", "set", "write-job", "help") {
+			t.Errorf("--%s is no setting", f.Name)
 		}
+		n++
 	})
+	if n > mostFlags {
+		t.Errorf("%d flags: want at most %d: give new settings a path alone", n, mostFlags)
+	}
+	for _, r := range usualTable().Rows() {
+		if f := cmd.Flags().Lookup(r.Flag); r.Flag != "" && f == nil {
+			t.Errorf("%s has no flag --%s", r.Path, r.Flag)
+		}
+	}
 }
 
 // jobFile writes a job file and returns its name.
@@ -72,17 +74,18 @@ job: {ranks: 1}
 
 func TestJobFileFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"training:\n  bacth: 32\n":                     `job.yaml:2: training.bacth is no setting (did you mean "training.batch"?)`,
-		"training:\n  batch: many\n":                   "job.yaml:2: training.batch many: want a whole number",
-		"training:\n  batch: 3.5\n":                    "job.yaml:2: training.batch 3.5: want a whole number",
-		"job:\n  timeout: 30\n":                        "job.yaml:2: job.timeout 30: want a time with its unit, such as 30s",
-		"servers:\n  memory: 4giga\n":                  "job.yaml:2: servers.memory 4giga: ",
-		"training: {lr-cosine: maybe}\n":               "job.yaml:1: training.lr-cosine maybe: want true or false",
-		"training:\n  batch: 1\n  batch: 2\n":          "job.yaml:3: training.batch is given twice: first on line 2",
-		"training:\n  batch: x\ndata:\n  dri: y\n":     `job.yaml:4: data.dri is no setting (did you mean "data.dir"?)`,
-		"model: [mnist\n":                              "job.yaml: ",
-		"model: mnits\n":                               `unknown model "mnits" (did you mean "mnist"?)`,
-		"training: {batch: 0}\ndata: {dir: synthetic}": "batch 0: want at least 1",
+		"training:\n  bacth: 32\n":                         `job.yaml:2: training.bacth is no setting (did you mean "training.batch"?)`,
+		"training:\n  batch: many\n":                       "job.yaml:2: training.batch many: want a whole number",
+		"training:\n  batch: 3.5\n":                        "job.yaml:2: training.batch 3.5: want a whole number",
+		"job:\n  timeout: 30\n":                            "job.yaml:2: job.timeout 30: want a time with its unit, such as 30s",
+		"servers:\n  memory: 4giga\n":                      "job.yaml:2: servers.memory 4giga: ",
+		"training: {lr-cosine: maybe}\n":                   "job.yaml:1: training.lr-cosine maybe: want true or false",
+		"training:\n  batch: 1\n  batch: 2\n":              "job.yaml:3: training.batch is given twice: first on line 2",
+		"training:\n  batch: x\ndata:\n  dri: y\n":         `job.yaml:4: data.dri is no setting (did you mean "data.dir"?)`,
+		"model: [mnist\n":                                  "job.yaml: ",
+		"model: mnits\n":                                   `unknown model "mnits" (did you mean "mnist"?)`,
+		"training: {batch: 0}\ndata: {dir: synthetic}":     "batch 0: want at least 1",
+		"data: {dir: synthetic}\nservers:\n  staleness: 3": "job.yaml:3: servers.staleness has no effect: it needs --sync ssp",
 	} {
 		name := jobFile(t, text)
 		words := ""
@@ -93,7 +96,7 @@ func TestJobFileFaults(t *testing.T) {
 	}
 	checkRefused(t, exitUsage, "train mlp --job /nowhere/job.yaml", "--job: open /nowhere/job.yaml: no such file")
 	checkRefused(t, exitUsage, "train mlp --set batch", `--set "batch": want PATH=VALUE, such as training.batch=32`)
-	checkRefused(t, exitUsage, "train mlp --set batch=3", `--set: batch is no setting`)
+	checkRefused(t, exitUsage, "train mlp --set batch=3", `--set batch is no setting`)
 	checkRefused(t, exitUsage, "train --data synthetic", "`ringo train` needs a model")
 }
 
@@ -109,9 +112,7 @@ func TestHelpOnTrain(t *testing.T) {
 				t.Errorf("%s: more than 80 columns: %s", line, text)
 			}
 		}
-		for _, g := range trainGroups() {
-			checkHolds(t, line, out, g.name)
-		}
+		checkHolds(t, line, out, groupNames()...)
 	}
 	_, all, _ := command(t, "help train all")
 	for _, topic := range trainTopics() {
@@ -125,11 +126,13 @@ func TestHelpOnTrain(t *testing.T) {
 	}
 	_, models, _ := command(t, "help train models")
 	checkHolds(t, "help train models", models, "mnist-cnn, mnist (431,080 parameters)", "data mnist, batch 64, 10 epochs")
-	newTrain().Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && f.Name != "help" && f.Name != "job" && f.Name != "set" {
-			checkHolds(t, "help train all", all, "--"+f.Name+" ")
+	for _, r := range usualTable().Rows() {
+		if r.Flag != "" {
+			checkHolds(t, "help train all", all, "--"+r.Flag+" ")
+		} else {
+			checkHolds(t, "help train all", all, string(r.Path))
 		}
-	})
+	}
 	checkRefused(t, exitUsage, "help train exchagne", `"exchagne" is no topic of `+"`ringo help train`"+` (did you mean "exchange"?); there are models, all, training`)
 	checkRefused(t, exitUsage, "help trian", "is not a command of `ringo`")
 	if status, out, _ := command(t, "help bench allreduce"); status != 0 || !strings.Contains(out, "--floats") {

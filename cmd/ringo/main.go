@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	stderr = console.Screen(stderr)
 	root := newRoot(stdout, stderr)
-	root.SetArgs(args)
+	root.SetArgs(asWeWrite(args))
 	err := root.ExecuteContext(ctx)
 	status, text := outcome(ctx, err)
 	if err := out.fault(); status == 0 && err != nil {
@@ -64,6 +65,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "ringo:", text)
 	}
 	return status
+}
+
+// asWeWrite is a command line with -np, as MPI's launchers have it, written --np.
+func asWeWrite(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if a == "--" {
+			break
+		}
+		if a == "-np" || strings.HasPrefix(a, "-np=") {
+			out[i] = "-" + a
+		}
+	}
+	return out
 }
 
 // noting notes the first fault of a writer, which few who print look at: of a full disk the
@@ -144,7 +159,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newRun(), newServer(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), newVersion(), newGuard(), servers.Server())
+	root.AddCommand(newTrain(), newRun(), newServer(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newJobs(), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), newVersion(), newGuard(), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	manual.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root

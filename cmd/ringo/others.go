@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/launch"
 )
@@ -18,7 +19,8 @@ func (l *faultList) addOther(cmd *cobra.Command, err error) {
 	if !errors.As(err, &other) {
 		return
 	}
-	given := givenFlags(cmd, func(string) bool { return true })
+	var given []string
+	cmd.Flags().Visit(func(f *pflag.Flag) { given = append(given, "--"+f.Name+"="+flagText(f)) })
 	if np := cmd.Flags().Lookup("np"); np != nil && !np.Changed {
 		given = append(given, fmt.Sprintf("--np=%d", other.Size))
 	}

@@ -10,7 +10,7 @@ import (
 // would all say so, some of them only at the end of a run. It is left to rank 0 where
 // that is on another host. trace is "" of commands that draw no timeline.
 func (f *jobFlags) checkOutputs(json, trace string) error {
-	if f.worker || f.byHand && f.rank > 0 {
+	if f.worker || f.Rank > 0 {
 		return nil
 	}
 	save := f.tuning.save

@@ -87,13 +87,13 @@ func TestWrongTicket(t *testing.T) {
 // Ranks of one job must be of one mind.
 func TestDifferentRanks(t *testing.T) {
 	for _, c := range []struct{ zero, one, want string }{
-		{"train mlp " + small, "train mlp --lr 0.1 " + small, "--lr 0.1 on rank 1 and 0.005 on rank 0"},
-		{"train mlp " + small, "train mnist " + small, "model mnist-cnn on rank 1 and mlp on rank 0"},
-		{"train mlp " + small, "train mlp --algorithm naive " + small, "--algorithm naive on rank 1 and auto on rank 0"},
+		{"train mlp " + small, "train mlp --lr 0.1 " + small, "--lr is 0.005 on rank 0 and 0.1 on rank 1"},
+		{"train mlp " + small, "train mnist " + small, "model is mlp on rank 0 and mnist-cnn on rank 1"},
+		{"train mlp " + small, "train mlp --algorithm naive " + small, "--algorithm is auto on rank 0 and naive on rank 1"},
 	} {
 		address, ticket := freeport.Address(t), ticket()
 		zero, one := byHand(t, c.zero, "0", address, ticket), byHand(t, c.one, "1", address, ticket)
-		zero.checkEnd(exitFailed, c.want, "start all ranks with the same settings")
+		zero.checkEnd(exitFailed, c.want, "give all processes of a job the same")
 		one.checkEnd(exitFailed, c.want)
 	}
 	address, ticket := freeport.Address(t), ticket()

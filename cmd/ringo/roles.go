@@ -2,73 +2,131 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/setting"
 )
 
-// computeThreads is --threads with 0 resolved. What is out of bounds is reported
-// elsewhere, once.
-func (f *jobFlags) computeThreads() int {
-	if f.threads > 0 {
-		return min(f.threads, train.MaxThreads)
-	}
-	if f.byHand {
-		return runtime.NumCPU()
-	}
-	return max(1, runtime.NumCPU()/max(1, f.np))
+// jobFlags are the settings of a command whose work the ranks of a job do. One command line may play three roles: the
+// launcher that starts the ranks, one of these ranks, or a rank started by hand.
+type jobFlags struct {
+	given
+	tuning   tuning
+	progress string // auto resolved
 }
 
-func (f *jobFlags) collective() collective.Config {
-	cfg := collective.Config{Algorithm: f.algorithm, Timeout: f.timeout, Profile: f.tuning.loaded.Collectives}
-	if f.algorithm == autoAlgorithm {
-		cfg.Algorithm = ""
-	}
-	return cfg
+// register adds the flags that all such commands have, and those of more groups or settings.
+func (f *jobFlags) register(fs *pflag.FlagSet, more ...string) {
+	f.given.register(fs, func(p setting.Path) bool {
+		of := job.GroupOf(p)
+		return slices.Contains([]string{"job", "tuning", "network"}, of) || slices.Contains([]setting.Path{"training.threads", "output.progress"}, p) ||
+			of != "" && slices.Contains(more, of) || slices.Contains(more, string(p))
+	})
 }
 
-// run plays the command's role: body is what a rank does.
-func (f *jobFlags) run(cmd *cobra.Command, body func(*ringo.Job) error) error {
-	if err := f.slice.apply(cmd, f.worker); err != nil {
+// check makes the job of what is given and reports every fault of which processes there are.
+func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
+	var faults faultList
+	if faults.addAll(f.resolve(cmd, model)); f.Spec == nil {
+		return faults
+	}
+	_, _, err := launch.FromEnv(os.LookupEnv)
+	if !f.ByHand() {
+		faults.addOther(cmd, err)
+	}
+	if f.worker && f.Transport == job.TransportMem {
+		faults.addAll(f.faults(setting.Faultf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
+	}
+	if f.worker && f.ByHand() {
+		faults.add("--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
+	}
+	if !f.worker {
+		faults.addAll(f.idleFaults())
+		faults.addAll(f.faults(f.atHand()))
+	}
+	if f.worker && len(f.env.Tables) > 0 && !f.Sync.Kept() && f.takes("sync") {
+		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --sync bsp, ssp, async or geo", len(f.env.Tables))
+	}
+	faults.addAll(f.faults(errors.Join(f.ValidateProcesses(), f.orders())))
+	faults.addAll(f.faults(f.tuning.load(f.Spec)))
+	f.progress = progressStyle(f.Output.Progress, cmd.ErrOrStderr())
+	return faults
+}
+
+// atHand reports what is for processes that are started by hand, of a launcher.
+func (f *jobFlags) atHand() error {
+	var errs []error
+	if f.isGiven("job.rank") && !f.ByHand() {
+		errs = append(errs, setting.Faultf("job.rank", "%d: want a rank from 0 on", f.Rank))
+	}
+	for _, p := range []setting.Path{"job.rendezvous", "servers.addresses"} {
+		if f.isGiven(p) && !inFile(f.table.Origin(p)) && !f.ByHand() {
+			errs = append(errs, setting.Faultf(p, "is for ranks started by hand: give %v too", setting.Path("job.rank")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// orders reports a secret for orders to servers that they would refuse.
+func (g *given) orders() error {
+	if g.Keep.HTTP == "" {
+		return nil
+	}
+	_, err := launch.OrdersFromEnv(os.LookupEnv)
+	return err
+}
+
+// apply gives this process its slices of time, and those that it starts. What was started by a launcher has the
+// launcher's. Unless it was asked for it is a hint: the system may refuse.
+func (g *given) apply() error {
+	_, launched := launch.JobFromEnv(os.LookupEnv)
+	told := g.isGiven("job.slice")
+	if g.Slice == 0 || (g.worker || launched) && !told {
+		return nil
+	}
+	if err := timeslice.Set(g.Slice); err != nil && told {
+		return setting.Faultf("job.slice", "%v: %w", g.Slice, err)
+	}
+	return nil
+}
+
+// run plays the command's role: body is what a rank does. words are those of the command line.
+func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
+	if err := f.apply(); err != nil {
 		return err
 	}
-	ctx := cmd.Context()
 	body = f.stoppedBySignals(cmd, f.tuning.before(body))
-	cfg := f.job()
-	cfg.Collective = f.collective()
+	cfg := f.Run(f.table)
+	cfg.Collective.Profile = f.tuning.loaded.Collectives
 	switch {
-	case f.worker || f.byHand:
-		if f.byHand {
-			cfg.Size, cfg.Rank, cfg.Rendezvous = f.np, f.rank, f.rendezvous
-		}
+	case f.worker || f.ByHand():
 		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
-		return f.runRank(ctx, cfg, f.roleTold(cmd, body))
-	case f.inProcess():
-		withThreads(f.np*f.computeThreads(), 0)
-		return ringo.Local(ctx, f.np, cfg, body)
-	default:
-		words := f.words
-		if words == nil {
-			words = cmd.Flags().Args()
-		}
-		return f.launchSelf(cmd, words)
+		return f.runRank(cmd.Context(), cfg, f.roleTold(cmd, body))
+	case f.InProcess():
+		withThreads(f.Ranks*f.Threads(), 0)
+		return ringo.Local(cmd.Context(), f.Ranks, cfg, body)
 	}
+	return f.launchSelf(cmd, words)
 }
 
 // stoppedBySignals is body of a job that this process's signals stop. Where its ranks are goroutines,
 // rank 0 sees to it; where it has a launcher, that tells of it.
 func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
 	return func(job *ringo.Job) error {
-		if job.Rank() == 0 || !f.inProcess() {
+		if job.Rank() == 0 || !f.InProcess() {
 			signalsOf(cmd.Context()).stopsJob(job, func(line string) {
 				if !f.worker {
 					fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line)
@@ -79,25 +137,10 @@ func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) er
 	}
 }
 
-// times are how long members wait for each other.
-func (f *jobFlags) times() cluster.Times {
-	return cluster.Times{Join: f.joinTimeout, Heartbeat: f.heartbeat, DeadAfter: f.deadAfter}
-}
-
-// job is what the flags say of a job.
-func (f *jobFlags) job() ringo.Config {
-	cfg := ringo.Config{Servers: f.summers, Tables: f.ps.addrs, NoMesh: f.ps.goesOn(), Times: f.times(), Network: f.network.network}
-	cfg.Aggregate.Timeout = f.timeout
-	if oneOf(f.transport, ringo.TransportSHM, ringo.TransportTCP) {
-		cfg.Transport = f.transport
-	}
-	return cfg
-}
-
 // roleTold is body of a job with servers, where each role says when it is up and
 // when it is done.
 func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
-	if f.summers == 0 && f.keepers == 0 {
+	if f.Sync == job.AllReduce {
 		return body
 	}
 	return func(job *ringo.Job) error {
@@ -113,20 +156,27 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 // runRank is a rank of a job of processes.
 func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
 	spare := 1
-	if f.worker && f.computeThreads() >= runtime.NumCPU() {
+	if f.worker && f.Threads() >= runtime.NumCPU() {
 		spare = 0 // all ranks are on this host, and no core is left over
 	}
-	withThreads(f.computeThreads(), spare)
-	f.ps.hold()
+	withThreads(f.Threads(), spare)
+	f.hold()
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
-		if job.Size() != f.np {
-			return fmt.Errorf("--np %d, but %s is %d", f.np, launch.WorldSizeVar, job.Size())
+		if job.Size() != f.Ranks {
+			return fmt.Errorf("--np %d, but %s is %d", f.Ranks, launch.WorldSizeVar, job.Size())
 		}
-		if f.keepers != job.Tables() {
-			return fmt.Errorf("%d servers keep parameters, but %s has %d: say --mode ps, --ps-mode and --servers as the launcher was told", f.keepers, launch.TablesVar, job.Tables())
+		if f.Keepers() != job.Tables() {
+			return fmt.Errorf("%d servers keep parameters, but %s has %d: say --sync and --servers as the launcher was told", f.Keepers(), launch.TablesVar, job.Tables())
 		}
 		return body(job)
 	})
+}
+
+// hold keeps the program in memory where rows are read from SSD.
+func (g *given) hold() {
+	if g.Keep.MemoryBytes > 0 {
+		_ = holdProgram()
+	}
 }
 
 // withThreads gives the goroutines that communicate threads besides those that
@@ -140,34 +190,61 @@ func withThreads(compute, spare int) {
 	}
 }
 
-// launchSelf starts this very command line as np ranks.
-func (f *jobFlags) launchSelf(cmd *cobra.Command, args []string) error {
+// launchSelf starts this very command as the job's ranks, and its servers. They have their settings from this process, and
+// the command line's words and the command's other flags.
+func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own file to start it again: %w", err)
 	}
-	argv := append([]string{self}, commandLine(cmd, args)...)
-	argv = append(argv, "--progress="+f.progress, fmt.Sprintf("--threads=%d", f.computeThreads()))
-	ranks := launch.Ranks(f.np, argv...)
-	ranks.CoresEach = f.computeThreads()
-	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: f.times()}
-	if f.summers > 0 {
-		cfg.Roles = append(cfg.Roles, launch.Aggregators(f.summers, append([]string{self, serverCommand}, givenFlags(cmd, serverFlags)...)...))
-	}
-	if f.keepers > 0 {
-		f.ps.launched(&cfg, f.keepers, append([]string{self, serverCommand}, givenFlags(cmd, f.ps.tableFlags)...))
-		if f.ps.whole.dir != "" {
-			resume, err := cmd.Flags().GetBool("resume")
-			if err != nil {
-				return err
-			}
-			s, err := beginStart(f.ps.whole.dir, resume)
-			if err != nil {
-				return err
-			}
-			ranks, servers := &cfg.Roles[0], &cfg.Roles[1]
-			ranks.Command, servers.Command = append(ranks.Command, s.rank()...), append(servers.Command, s.server()...)
+	command := slices.Concat([]string{self}, strings.Fields(cmd.CommandPath())[1:], words, otherFlags(cmd))
+	ranks := launch.Ranks(f.Ranks, command...)
+	ranks.CoresEach = f.Threads()
+	if f.Sync.Kept() && f.Train.Checkpoint.Dir != "" {
+		if f.start, err = job.Begin(f.Train.Checkpoint.Dir, f.Train.Checkpoint.Resume); err != nil {
+			return err
 		}
+	}
+	return f.launch(cmd, f.roles(ranks, self))
+}
+
+// roles are the ranks and the job's servers, which are this program.
+func (g *given) roles(ranks launch.Role, self string) launch.Config {
+	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times}
+	if n := g.Summers(); n > 0 {
+		cfg.Roles = append(cfg.Roles, launch.Aggregators(n, self, serverCommand))
+	}
+	if n := g.Keepers(); n > 0 {
+		servers := launch.ParameterServers(n, self, serverCommand)
+		servers.Restarts, servers.Grace = g.Servers.Restarts, g.SaveGrace()
+		cfg.Roles[0].Mesh, cfg.Roles[0].Spare = !g.GoesOn(), g.GoesOn()
+		cfg.Roles = append(cfg.Roles, servers)
+	}
+	return cfg
+}
+
+// otherFlags are the flags that were given and are no settings, as they are written.
+func otherFlags(cmd *cobra.Command) (out []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, is := f.Value.(*settingFlag); !is && !oneOf(f.Name, "job", "set") {
+			out = append(out, "--"+f.Name+"="+flagText(f))
+		}
+	})
+	return out
+}
+
+// flagText is a flag's value as it is written on a command line.
+func flagText(f *pflag.Flag) string {
+	if s, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(s.GetSlice(), ",")
+	}
+	return f.Value.String()
+}
+
+// launch starts what cfg says, with this job's settings, and waits for its ranks.
+func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config) (err error) {
+	if cfg.Job, err = f.handed(cmd, f.progress); err != nil {
+		return err
 	}
 	return launchProgram(cmd, cfg)
 }
@@ -190,4 +267,29 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 // second's is; 0 when it is none.
 func terminalOf(stdout, stderr io.Writer) (columns int, both bool) {
 	return columnsOf(stderr), isTerminal(stderr) && isTerminal(stdout)
+}
+
+// faultList collects what is wrong with a command line.
+type faultList []error
+
+func (l *faultList) add(format string, args ...any) { *l = append(*l, fmt.Errorf(format, args...)) }
+
+func (l *faultList) addAll(err error) {
+	if err != nil {
+		*l = append(*l, err)
+	}
+}
+
+func oneOf(s string, known ...string) bool { return slices.Contains(known, s) }
+
+// progressStyle turns auto into a bar where a person watches and into plain
+// lines elsewhere. A launcher decides for its workers, who write to pipes.
+func progressStyle(style string, to io.Writer) string {
+	switch {
+	case style != "auto":
+		return style
+	case isTerminal(to):
+		return "bar"
+	}
+	return "plain"
 }

@@ -4,24 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // runRole is `ringo run`.
-type runRole struct {
-	np, servers                       int
-	joinTimeout, heartbeat, deadAfter time.Duration
-	transport                         string
-	slice                             sliceFlag
-	ps                                psFlags
-}
+type runRole struct{ jobFlags }
 
 func newRun() *cobra.Command {
 	c := &runRole{}
@@ -32,10 +26,10 @@ func newRun() *cobra.Command {
 		DisableFlagsInUseLine: true, // "[flags]" would follow the program's
 		Long: "Start any program that uses the library as N workers of one job. Each finds its\n" +
 			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads. With --servers there are as many `ringo server`\n" +
-			"beside them, at which ringo.Job's Reducer sums gradients, or with --ps-mode sync,\nasync, geo or ssp its DialTables finds tables of parameters.",
+			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialTables finds tables of parameters.",
 		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3\n" +
 			"  ringo run --np 4 --servers 2 -- ./my-trainer\n" +
-			"  ringo run --np 4 --servers 2 --ps-mode async -- ./my-tables",
+			"  ringo run --np 4 --servers 2 --sync async -- ./my-tables",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("`ringo run` needs a program: ringo run --np N -- PROGRAM ARGS…")
@@ -44,17 +38,11 @@ func newRun() *cobra.Command {
 		},
 		RunE: c.execute,
 	}
-	fs, times := cmd.Flags(), cluster.Times{}.WithDefaults()
-	fs.IntVar(&c.np, "np", 1, "number of `ranks` (workers)")
-	fs.IntVar(&c.servers, "servers", 0, "number of servers beside them")
-	fs.DurationVar(&c.joinTimeout, "join-timeout", times.Join, "how long ranks wait for each other at the start")
-	fs.DurationVar(&c.heartbeat, "heartbeat", times.Heartbeat, "time between signs of life of servers that keep parameters, and of those connected to them")
-	fs.DurationVar(&c.deadAfter, "dead-after", times.DeadAfter, "a server that keeps parameters is lost without a sign of life for so long, and with --ps-lost go-on a rank; at least twice --heartbeat")
-	fs.StringVar(&c.transport, "transport", "", "how they talk, unless the program says: shm or tcp; sets "+launch.TransportVar)
-	c.slice.register(fs)
-	c.ps.registerTables(fs)
-	c.ps.registerRestarts(fs)
-	fs.SetInterspersed(false) // the program's flags are its own
+	c.given.register(cmd.Flags(), func(p setting.Path) bool {
+		others := []setting.Path{"job.rank", "job.rendezvous", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
+		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "output.verbose"}, p)) && !slices.Contains(others, p)
+	})
+	cmd.Flags().SetInterspersed(false) // the program's flags are its own
 	return cmd
 }
 
@@ -62,63 +50,52 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
 	}
-	if err := c.slice.apply(cmd, false); err != nil {
+	if err := c.apply(); err != nil {
 		return err
 	}
-	cfg := launch.Config{Roles: []launch.Role{launch.Ranks(c.np, program...)}, Times: cluster.Times{Join: c.joinTimeout}}
-	if c.servers > 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("cannot find this program's own file, which is its servers: %w", err)
-		}
-		server := []string{self, serverCommand}
-		if c.ps.keeps() {
-			c.ps.launched(&cfg, c.servers, append(server, givenFlags(cmd, c.ps.tableFlags)...))
-			cfg.Roles[1].DeadAfter = c.deadAfter
-		} else {
-			cfg.Roles = append(cfg.Roles, launch.Aggregators(c.servers, append(server, givenFlags(cmd, serverFlags)...)...))
-		}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own file, which is its servers: %w", err)
 	}
-	if c.transport != "" {
-		cfg.Env = []string{launch.TransportVar + "=" + c.transport}
+	cfg := c.roles(launch.Ranks(c.Ranks, program...), self)
+	if !c.Sync.Kept() {
+		cfg.Times = cluster.Times{Join: c.Times.Join} // the program says the others
 	}
-	return launchProgram(cmd, cfg)
+	if c.isGiven("job.transport") {
+		cfg.Env = []string{launch.TransportVar + "=" + c.Transport}
+	}
+	c.progress = c.Output.Progress
+	return c.launch(cmd, cfg)
 }
 
 // check reports every fault of the flags.
 func (c *runRole) check(cmd *cobra.Command) []error {
 	var faults faultList
-	_, _, err := launch.FromEnv(os.LookupEnv)
-	faults.addOther(cmd, err)
-	if c.np < 1 || c.np > maxRanks {
-		faults.add("--np %d: want 1 to %d", c.np, maxRanks)
-	}
-	if c.servers < 0 || c.servers > maxRanks {
-		faults.add("--servers %d: want 0 to %d", c.servers, maxRanks)
-	}
-	if !oneOf(c.transport, "", ringo.TransportSHM, ringo.TransportTCP) {
-		faults.add("--transport %q is not known%s: use shm or tcp", c.transport, spelling.Hint(c.transport, "shm", "tcp"))
-	}
-	times := jobFlags{timeout: 1, joinTimeout: c.joinTimeout, heartbeat: c.heartbeat, deadAfter: c.deadAfter, slice: c.slice}
-	times.checkTimes(&faults)
-	c.ps.check(cmd, modePS, &faults)
-	if !c.ps.keeps() {
-		for _, name := range []string{"heartbeat", "dead-after"} {
-			if cmd.Flags().Changed(name) {
-				faults.add("--%s has no effect without servers that keep parameters (--ps-mode): the program says when a rank is lost", name)
-			}
-		}
-	}
-	if !c.ps.keeps() {
+	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
 	}
-	checkBeat(c.heartbeat, &faults)
-	if c.servers == 0 {
-		faults.add("--ps-mode %s needs servers that keep the parameters: say --servers", c.ps.mode)
+	_, _, err := launch.FromEnv(os.LookupEnv)
+	faults.addOther(cmd, err)
+	if c.Servers.Count > 0 && !c.isGiven("sync") {
+		c.Sync = job.Sum
 	}
-	if c.ps.goesOn() && c.transport != "" {
-		faults.add("--transport %s is not for --ps-lost %s: ranks are connected to servers, and not to each other", c.transport, lostGoesOn)
+	faults.addAll(c.idleFaults())
+	var errs []error
+	if c.isGiven("job.transport") && !oneOf(c.Transport, "shm", "tcp") {
+		errs = append(errs, setting.Faultf("job.transport", "%s: want shm or tcp: the program's ranks are processes", c.Transport))
 	}
-	c.ps.keep.check(c.ps.durability, c.ps.dir, c.servers-1, &faults)
+	if c.Sync.Kept() && !c.isGiven("servers.count") {
+		errs = append(errs, setting.Faultf("sync", "%s needs servers that keep the parameters: say %v", c.Sync, setting.Path("servers.count")))
+	}
+	for _, p := range []setting.Path{"job.heartbeat", "job.dead-after"} {
+		if c.isGiven(p) && !c.Sync.Kept() {
+			errs = append(errs, setting.Faultf(p, "has no effect without servers that keep parameters (%v): the program says when a rank is lost", setting.Path("sync")))
+		}
+	}
+	if c.GoesOn() && c.isGiven("job.transport") {
+		errs = append(errs, setting.Faultf("job.transport", "%s is not for %v go-on: ranks are connected to servers, and not to each other", c.Transport, setting.Path("servers.lost")))
+	}
+	c.Transport = "shm" // ranks are processes, whatever they use
+	faults.addAll(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders())...)))
 	return faults
 }

@@ -8,22 +8,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // serverCommand is the command of a job's servers, which launchers start.
 const serverCommand = "server"
 
-// serverFlags tells which flags of other commands a server takes over.
-func serverFlags(name string) bool {
-	return oneOf(name, append([]string{"transport", "timeout", "join-timeout", "heartbeat", "dead-after"}, networkFlagNames...)...)
-}
-
 // serverRole is `ringo server`.
 type serverRole struct {
-	jobFlags
-	index int
+	given
+	index    int
+	place    launch.RoleEnv // of one that keeps parameters and that a launcher has started
+	launched bool           // it has such a place
 }
 
 func newServer() *cobra.Command {
@@ -31,25 +29,20 @@ func newServer() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   serverCommand + " --index I",
 		Short: "Be a server of a job, which sums gradients or keeps parameters",
-		Long: "Be a server of a job (--mode ps), which sums gradients for its workers or, with\n" +
-			"--ps-mode sync, async or ssp, keeps their parameters. Launchers start servers by\n" +
-			"themselves; one that is started by hand needs --index, --np and the ticket in\n" +
-			"RINGO_TICKET, and to sum --servers and --rendezvous, to keep --ps-addrs. It ends\n" +
+		Long: "Be a server of a job, which sums gradients for its workers (--sync sum) or keeps their\n" +
+			"parameters (--sync bsp, ssp, async or geo). Launchers start servers by themselves; one\n" +
+			"that is started by hand needs --index, --np, --sync and the ticket in RINGO_TICKET, and to\n" +
+			"sum --servers and --rendezvous, to keep --ps-addrs; or the job file of the ranks. It ends\n" +
 			"when all workers have left.",
 		Example: "  ringo server --index 0 --servers 2 --np 4 --rendezvous host0:4000\n" +
-			"  ringo server --index 0 --np 4 --ps-mode async --ps-addrs host0:5000,host1:5000",
+			"  ringo server --index 0 --np 4 --sync async --ps-addrs host0:5000,host1:5000\n" +
+			"  ringo server --index 0 --job job.yaml",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
-	fs := cmd.Flags()
-	c.registerMember(fs)
-	fs.StringVar(&c.transport, "transport", "auto", "how the job's ranks talk: shm, tcp or auto, as they were told")
-	fs.IntVar(&c.np, "np", 0, "number of `ranks` (workers)")
-	fs.IntVar(&c.servers, "servers", 0, "number of servers")
-	fs.IntVar(&c.index, "index", -1, "which `server` this is, from 0")
-	c.ps.registerTables(fs)
-	c.ps.whole.registerServer(fs)
-	fs.StringSliceVar(&c.ps.addrs, "ps-addrs", nil, "`HOST:PORT,…` of all servers that keep parameters: this one listens at its own")
+	c.register(cmd.Flags(), func(setting.Path) bool { return true })
+	hideBut(cmd.Flags(), "sync", "job", "servers", "network", "output.verbose")
+	cmd.Flags().IntVar(&c.index, "index", -1, "which `server` this is, from 0")
 	return cmd
 }
 
@@ -57,15 +50,15 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
 	}
-	if err := c.slice.apply(cmd, c.worker); err != nil {
+	if err := c.apply(); err != nil {
 		return err
 	}
-	if c.ps.keeps() {
+	if c.Sync.Kept() {
 		return c.serveTables(cmd)
 	}
-	cfg := c.job()
-	if !c.worker {
-		cfg.Size, cfg.Rank, cfg.Rendezvous = c.np, c.index, c.rendezvous
+	cfg := c.Run(c.table)
+	if cfg.Settings = c.Told(c.table, false); !c.worker {
+		cfg.Size, cfg.Rank, cfg.Rendezvous = c.Ranks, c.index, c.Rendezvous
 	}
 	place := ringo.Serving{Index: max(0, c.index)}
 	figures, err := ringo.Serve(cmd.Context(), cfg, func(s ringo.Serving) {
@@ -80,41 +73,51 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	return nil
 }
 
-// check reports every fault of the flags.
+// check makes the job of what is given and reports every fault.
 func (c *serverRole) check(cmd *cobra.Command) []error {
-	_, c.worker, _ = launch.FromEnv(os.LookupEnv)
 	var faults faultList
-	if !oneOf(c.transport, "auto", ringo.TransportSHM, ringo.TransportTCP) {
-		faults.add("--transport %q is not known%s: use auto, shm or tcp", c.transport, spelling.Hint(c.transport, "auto", "shm", "tcp"))
-	}
-	c.checkTimes(&faults)
-	c.ps.check(cmd, modePS, &faults)
-	if c.ps.keeps() {
-		c.checkTables(cmd, &faults)
+	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
 	}
-	c.network.check(&faults, true, cmd.Flags().Changed)
-	if c.worker {
-		for _, name := range []string{"index", "np", "servers", "rendezvous"} {
-			if cmd.Flags().Changed(name) {
-				faults.add("--%s, but %s is set too: a launcher has already placed this process", name, launch.RankVar)
-			}
-		}
-		return faults
+	var err error
+	if c.place, c.launched, err = launch.TableFromEnv(os.LookupEnv); err != nil {
+		return []error{err}
 	}
-	if c.np < 1 || c.np > maxRanks {
-		faults.add("--np %d: want the number of workers, 1 to %d", c.np, maxRanks)
+	placed := c.worker || c.launched
+	if c.Sync == job.AllReduce && !c.isGiven("sync") {
+		c.Sync, c.Servers.Count = job.Sum, max(1, c.Servers.Count)
+	} else if c.Sync == job.AllReduce {
+		faults.add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
 	}
-	c.summers = c.servers
-	if c.servers < 1 || c.servers > maxRanks {
-		faults.add("--servers %d: want the number of servers, 1 to %d", c.servers, maxRanks)
-	} else if c.index < 0 || c.index >= c.servers {
-		faults.add("--index %d: want a server from 0 to %d, since --servers is %d", c.index, c.servers-1, c.servers)
+	if c.Transport == job.TransportMem {
+		faults.addAll(c.faults(setting.Faultf("job.transport", "mem keeps all ranks in one process: they have no servers")))
 	}
-	if c.rendezvous == "" {
-		faults.add("a server needs --rendezvous HOST:PORT, the address where rank 0 listens")
-	} else {
-		c.checkRendezvous(&faults)
+	if placed && cmd.Flags().Changed("index") {
+		faults.add("--index %d, but a launcher has already placed this process: leave it out", c.index)
 	}
+	if c.launched {
+		c.Servers.Count, c.Ranks = len(c.place.Addrs), c.place.WorldSize
+	} else if c.Sync.Kept() {
+		c.Servers.Count = len(c.Servers.Addresses)
+	}
+	if !placed {
+		faults.addAll(c.faults(c.byHand()))
+	}
+	faults.addAll(c.faults(c.ValidateProcesses()))
 	return faults
+}
+
+// byHand reports what a server lacks that is started by hand.
+func (c *serverRole) byHand() error {
+	switch n := c.Servers.Count; {
+	case !c.isGiven("job.ranks"):
+		return setting.Faultf("job.ranks", "is missing: a server waits for so many workers")
+	case c.Sync.Kept() && n == 0:
+		return setting.Faultf("servers.addresses", "is missing: where all servers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
+	case !c.Sync.Kept() && c.Rendezvous == "":
+		return setting.Faultf("job.rendezvous", "is missing: a server needs the address where rank 0 listens")
+	case c.index < 0 || c.index >= n:
+		return fmt.Errorf("--index %d: want a server from 0 to %d, as there are %d", c.index, n-1, n)
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ func TestModePS(t *testing.T) {
 		line := fmt.Sprintf("train mlp %s--np %d --transport mem ", small, np)
 		naive := runSummary(t, line+"--algorithm naive")
 		for servers := 1; servers <= 3; servers++ {
-			got := runSummary(t, fmt.Sprintf("%s--mode ps --servers %d", line, servers))
+			got := runSummary(t, fmt.Sprintf("%s--sync sum --servers %d", line, servers))
 			if got["params_sha256"] != naive["params_sha256"] || got["servers"] != float64(servers) {
 				t.Errorf("%d ranks, %d servers: %v, want %v", np, servers, got, naive["params_sha256"])
 			}
@@ -47,7 +47,7 @@ func TestModePS(t *testing.T) {
 			own = "--algorithm" + own
 		}
 		want := runSummary(t, line+"mem --strategy "+among+" "+own)["params_sha256"]
-		got := runSummary(t, line+"tcp --mode ps --servers 2 --strategy "+among)["params_sha256"]
+		got := runSummary(t, line+"tcp --sync sum --servers 2 --strategy "+among)["params_sha256"]
 		if got != want {
 			t.Errorf("%s: sha256 %v on servers, %v among the ranks", strategy, got, want)
 		}
@@ -56,7 +56,7 @@ func TestModePS(t *testing.T) {
 
 // Each role says when it is up and how it ended: this text.
 func TestRolesTell(t *testing.T) {
-	status, _, errs := command(t, "train mlp "+small+"--np 2 --mode ps --servers 2")
+	status, _, errs := command(t, "train mlp "+small+"--np 2 --sync sum --servers 2")
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)
 	}
@@ -83,7 +83,7 @@ func TestServerKilled(t *testing.T) {
 		2: {"server 0: ", `ranks 0 and 1 and server 1 ended because of it.*; its last lines:\n  server 0 of 2 is up \(rank 2\), for 2 trainers`},
 		1: {"", `rank 0 and servers 0 and 1 ended because of it.*; its last lines:\n  trainer 1 of 2 is up, with 2 servers`},
 	} {
-		p := start(t, endless+"--np 2 --mode ps --servers 2")
+		p := start(t, endless+"--np 2 --sync sum --servers 2")
 		p.await(&p.out, "epoch       2/")
 		if err := syscall.Kill(p.worker(victim), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestServerKilled(t *testing.T) {
 // A server that is stopped is lost when it shows no sign of life.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--np 2 --mode ps --servers 1 --heartbeat 500ms --dead-after 5s")
+	p := start(t, endless+"--np 2 --sync sum --servers 1 --set job.heartbeat=500ms --dead-after 5s")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.worker(2), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -111,15 +111,15 @@ func TestServerStopped(t *testing.T) {
 
 // Servers that are started by hand, in any order, serve ranks that are.
 func TestServerByHand(t *testing.T) {
-	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --mode ps --servers 2")["params_sha256"]
+	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --sync sum --servers 2")["params_sha256"]
 	address, ticket := freeport.Address(t), ticket()
 	server := func(i int) *program {
 		return start(t, fmt.Sprintf("server --index %d --servers 2 --np 2 --rendezvous %s", i, address), ticket)
 	}
 	one := server(1)
 	ranks := []*program{
-		byHand(t, "train mlp "+small+"--mode ps --servers 2", "0", address, ticket),
-		byHand(t, "train mlp "+small+"--mode ps --servers 2", "1", address, ticket),
+		byHand(t, "train mlp "+small+"--sync sum --servers 2", "0", address, ticket),
+		byHand(t, "train mlp "+small+"--sync sum --servers 2", "1", address, ticket),
 	}
 	zero := server(0)
 	for i, p := range ranks {
@@ -132,8 +132,8 @@ func TestServerByHand(t *testing.T) {
 	}
 	// A server that never comes is missed.
 	address = freeport.Address(t)
-	other := byHand(t, "train mlp "+small+"--mode ps --servers 1", "1", address, ticket) // it joins in time
-	rank := byHand(t, "train mlp "+small+"--mode ps --servers 1 --join-timeout 5s", "0", address, ticket)
+	other := byHand(t, "train mlp "+small+"--sync sum --servers 1", "1", address, ticket) // it joins in time
+	rank := byHand(t, "train mlp "+small+"--sync sum --servers 1 --join-timeout 5s", "0", address, ticket)
 	rank.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join within 5s")
 	other.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join")
 }
@@ -142,7 +142,7 @@ func TestServerByHand(t *testing.T) {
 func TestServerByHandKilled(t *testing.T) {
 	for victim, want := range map[int]string{1: "rank 1 is lost: its control connection ended", 2: "rank 2 is lost: server 0: its control connection ended"} {
 		address, ticket := freeport.Address(t), ticket()
-		line := endless + "--mode ps --servers 1"
+		line := endless + "--sync sum --servers 1"
 		all := []*program{
 			byHand(t, line, "0", address, ticket), byHand(t, line, "1", address, ticket),
 			start(t, "server --index 0 --servers 1 --np 2 --rendezvous "+address, ticket),
@@ -166,7 +166,7 @@ func TestRunServers(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q, want sha256 %v", status, out, errs, want)
 	}
 	checkHolds(t, "stderr", errs, "[server 1] server 1 of 2 is done: 24 exchanges")
-	status, _, errs = command(t, "run --np 2 --servers 1 -- "+program+"--mode ps --servers 2")
+	status, _, errs = command(t, "run --np 2 --servers 1 -- "+program+"--sync sum --servers 2")
 	if status != exitFailed {
 		t.Errorf("status %d", status)
 	}
@@ -181,33 +181,13 @@ func TestRunServers(t *testing.T) {
 }
 
 func TestServerUsage(t *testing.T) {
-	hand := "server --servers 2 --np 2 --rendezvous localhost:70 "
-	for _, c := range [][]string{
-		{synthetic + "--mode both", `--mode "both" is not known: use collective or ps`},
-		{synthetic + "--servers 2", "--servers 2 has no effect without --mode ps"},
-		{synthetic + "--mode ps --servers -1", "--servers -1: want 1 to 1024"},
-		{synthetic + "--mode ps --strategy partialUpdate", "it averages parameters among the ranks"},
-		{synthetic + "--mode ps --strategy topk --sparse-algorithm tree", "has no effect with --mode ps"},
-		{synthetic + "--mode ps --strategy topk --bound-sum", "--bound-sum has no effect with --mode ps"},
-		{"bench step mnist --servers 2", "--servers 2 has no effect without --mode ps"},
-		{"bench allreduce --servers 2", "unknown flag: --servers"},
-		{"run --servers -1 -- true", "--servers -1: want 0 to 1024"},
-		{"server", "--np 0", "--servers 0", "--rendezvous HOST:PORT"},
-		{hand, "--index -1: want a server from 0 to 1, since --servers is 2"},
-		{hand + "--index 2", "--index 2: want a server from 0 to 1"},
-		{hand + "--index 0 --transport mem", `--transport "mem" is not known`},
-		{hand + "--index 0 --timeout 0 --streams 0", "--timeout 0s", "--streams 0"},
-		{"server --servers 2 --np 2 --index 0 --rendezvous localhost", `--rendezvous "localhost": want HOST:PORT`},
-	} {
-		checkRefused(t, exitUsage, c[0], c[1:]...)
-	}
 	for name, value := range map[string]string{
 		launch.RankVar: "1", launch.WorldSizeVar: "1", launch.ServersVar: "1", launch.RoleVar: "server",
 		launch.RendezvousVar: freeport.Address(t), launch.TicketVar: transport.NewTicket().String(), launch.CoordinatorVar: "launcher",
 	} {
 		t.Setenv(name, value)
 	}
-	checkRefused(t, exitUsage, hand+"--index 0", "--index, but RINGO_RANK is set too", "--np, but")
+	checkRefused(t, exitUsage, "server --servers 2 --np 2 --rendezvous localhost:70 --index 0", "--index 0, but a launcher has already placed this process")
 	checkRefused(t, exitFailed, "server --join-timeout 100ms", "rank 1 cannot join at")
 	checkRefused(t, exitFailed, "train mlp "+small+"--np 1 --join-timeout 100ms", "this process is server 0 of its job")
 }

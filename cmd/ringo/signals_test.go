@@ -41,7 +41,7 @@ func checkStopped(p *program, sig syscall.Signal, dir string) {
 func TestStoppedAndResumed(t *testing.T) {
 	t.Parallel()
 	job := "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
-	ctr := clicks + "--np 2 --table-rows 5000 --epochs 4 --train-limit 3200 --eval-limit 64 --mode ps --ps-mode sync --servers 2 "
+	ctr := clicks + "--np 2 --set data.table-rows=5000 --epochs 4 --train-limit 3200 --eval-limit 64 --sync bsp --servers 2 "
 	for _, c := range []struct {
 		name, line string
 		sig        syscall.Signal
@@ -49,8 +49,8 @@ func TestStoppedAndResumed(t *testing.T) {
 	}{
 		{"one process", job, syscall.SIGHUP, false},
 		{"goroutines", job + "--np 2 --transport mem ", syscall.SIGINT, true},
-		{"processes", job + "--np 2 --strategy dlgs --spars 0.02 --dlgs-every 5 ", syscall.SIGTERM, false},
-		{"servers that sum", job + "--np 2 --mode ps --servers 1 ", syscall.SIGINT, true},
+		{"processes", job + "--np 2 --strategy dlgs --spars 0.02 --set exchange.dlgs-every=5 ", syscall.SIGTERM, false},
+		{"servers that sum", job + "--np 2 --sync sum --servers 1 ", syscall.SIGINT, true},
 		{"servers that keep parameters", ctr, syscall.SIGTERM, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func lastStep(dir string) int64 {
 // that alone was stopped goes on, too: its ranks have not taken it for dead. Nor does --timeout count that time.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
-	const short = "--heartbeat 250ms --dead-after 1s --timeout 2s "
+	const short = "--set job.heartbeat=250ms --dead-after 1s --timeout 2s "
 	for _, c := range []struct {
 		name, line string
 		sig        syscall.Signal

@@ -15,7 +15,7 @@ import (
 )
 
 // fewClicks are clicks on a table that is small.
-const fewClicks = clicks + "--table-rows 5000 "
+const fewClicks = clicks + "--set data.table-rows=5000 "
 
 // awaitSteps waits until a job's folder has the checkpoints of some steps.
 func awaitSteps(p *program, dir string, n int) {
@@ -66,14 +66,14 @@ func TestJobKilledAndResumed(t *testing.T) {
 		victim      func(p *program) int
 	}{
 		{"--optimizer adagrad ", "", "--transport mem --algorithm naive", 2, func(p *program) int { return p.cmd.Process.Pid }},
-		{"--optimizer sgd --lr-steps 2:0.05,4:0.02 --warmup 40 --table-rows 100000 ", "--ps-memory 600KiB --ps-disk 64MiB ", "--transport mem --algorithm naive", 3, func(p *program) int { return p.keeper(1) }},
-		{"--optimizer click ", "--durability wal --ps-save-every 20ms --ps-restarts 1 ", "--mode ps --ps-mode sync", 1, func(p *program) int { return p.worker(1) }},
+		{"--optimizer sgd --lr-steps 2:0.05,4:0.02 --warmup 40 --set data.table-rows=100000 ", "--ps-memory 600KiB --set servers.disk=64MiB ", "--transport mem --algorithm naive", 3, func(p *program) int { return p.keeper(1) }},
+		{"--optimizer click ", "--durability wal --set servers.save-every=20ms --set servers.restarts=1 ", "--sync bsp", 1, func(p *program) int { return p.worker(1) }},
 	} {
 		dir := filepath.Join(t.TempDir(), "saved")
 		epochs := func(n int) string {
 			return strings.Replace(fewClicks, "--epochs 1", fmt.Sprintf("--epochs %d", n), 1) + c.flags + "--np 2 "
 		}
-		job := c.more + "--mode ps --ps-mode sync --every 11 --checkpoint "
+		job := c.more + "--sync bsp --every 11 --checkpoint "
 		p := start(t, epochs(1000000)+job+dir+" --servers 2")
 		awaitSteps(p, dir, 2)
 		if strings.Contains(c.more, "wal") {
@@ -112,7 +112,7 @@ func TestJobKilledAndResumed(t *testing.T) {
 // A job that stops between its servers' checkpoints and the file that names them goes on from the one before; so does
 // one whose newest checkpoint lacks a part, when a person has said so.
 func TestJobStopsBetween(t *testing.T) {
-	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1) + "--np 2 --mode ps --ps-mode sync --servers 2 --every 5 --checkpoint "
+	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1) + "--np 2 --sync bsp --servers 2 --every 5 --checkpoint "
 	want := hashOf(t, strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1)+"--np 2 --transport mem --algorithm naive")
 	dir := filepath.Join(t.TempDir(), "saved")
 	inTheWay := checkpoint.PathOf(dir, 10)
@@ -127,8 +127,8 @@ func TestJobStopsBetween(t *testing.T) {
 	if err := os.RemoveAll(inTheWay); err != nil {
 		t.Fatal(err)
 	}
-	checkRefused(t, exitFailed, strings.Replace(line, "--mode ps --ps-mode sync --servers 2", "--mode collective", 1)+"x --resume --batch 51 --checkpoint "+dir,
-		"sync allreduce: the checkpoint has bsp", "--batch 51: the checkpoint has 50")
+	checkRefused(t, exitUsage, strings.Replace(line, "--sync bsp --servers 2", "--sync allreduce", 1)+"x --resume --batch 51 --checkpoint "+dir,
+		"--sync allreduce: the checkpoint has bsp", "--batch 51: the checkpoint has 50")
 	status, out, errs := command(t, "train ctr-dnn --resume --checkpoint "+dir+" --progress none") // with the servers of the first start
 	if status != 0 || sha(t, out) != want {
 		t.Fatalf("status %d, stderr %s, stdout %s, want sha256 %s", status, errs, out, want)
@@ -170,10 +170,10 @@ func TestJobResumedOutOfStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a dozen runs")
 	}
-	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--mode ps --every 3 "
+	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync sum --every 3 "
 	for _, flags := range []string{
-		"--np 2 --ps-mode async", "--np 2 --ps-mode ssp --staleness 1 --trainer-threads 2", "--np 2 --ps-mode geo --geo-steps 2 --trainer-threads 3 --optimizer adam",
-		"--np 1 --ps-mode geo --geo-steps 4 --optimizer adam",
+		"--np 2 --sync async", "--np 2 --sync ssp --staleness 1 --set servers.trainer-threads=2", "--np 2 --sync geo --geo-steps 2 --set servers.trainer-threads=3 --optimizer adam",
+		"--np 1 --sync geo --geo-steps 4 --optimizer adam",
 	} {
 		dir := t.TempDir()
 		np := 1 + strings.Count(flags, "--np 2")
@@ -213,17 +213,17 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("several runs")
 	}
-	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--mode ps --servers 2 --checkpoint "
-	for _, mode := range []string{"sync", "geo"} {
+	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync sum --servers 2 --checkpoint "
+	for _, mode := range []string{"bsp", "geo"} {
 		dir := filepath.Join(t.TempDir(), "saved")
-		runSummary(t, line+dir+" --np 2 --ps-mode "+mode)
+		runSummary(t, line+dir+" --np 2 --sync "+mode)
 		backTo(t, dir, 7)
-		status, out, errs := command(t, line+dir+" --np 3 --resume --ps-mode "+mode)
+		status, out, errs := command(t, line+dir+" --np 3 --resume --sync "+mode)
 		if mode == "geo" {
 			if status != exitFailed {
 				t.Errorf("status %d", status)
 			}
-			checkHolds(t, "geo", errs, "job.ranks 3: the checkpoint has 2")
+			checkHolds(t, "geo", errs, "--np: the checkpoint has 2, this run 3")
 			continue
 		}
 		if status != 0 {
@@ -237,27 +237,16 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 // together is refused.
 func TestJobCheckpointUsage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
-	p := start(t, endless+"--np 2 --mode ps --ps-mode async --every 50 --checkpoint "+dir)
+	p := start(t, endless+"--np 2 --sync async --every 50 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)
-	checkRefused(t, exitFailed, endless+"--np 2 --mode ps --ps-mode async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
+	checkRefused(t, exitFailed, endless+"--np 2 --sync async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
 	p.cmd.Process.Signal(os.Interrupt)
 	p.checkEnd(exitInterrupted, "parameter server 0 of 1 is done: ", "stopped by SIGINT after step ")
 	if _, _, _, err := train.LastServers(dir); err != nil {
 		t.Error(err)
 	}
 	checkHolds(t, "ringo ps show", second(command(t, "ps show "+train.StartDir(dir, 1))), "1 server of job", "durability checkpoint", ", after step ")
-	checkRefused(t, exitFailed, endless+"--np 2 --mode ps --ps-mode async --checkpoint "+dir, dir+" holds a run already")
+	checkRefused(t, exitFailed, endless+"--np 2 --sync async --checkpoint "+dir, dir+" holds a run already")
 	hashOf(t, "train mlp --data synthetic --epochs 1 --batch 16 --train-limit 64 --eval-limit 3 --progress none --checkpoint "+dir+"2")
-	checkRefused(t, exitFailed, endless+"--np 1 --mode ps --ps-mode async --resume --checkpoint "+dir+"2", "sync async: the checkpoint has allreduce")
-	ps := synthetic + "--np 2 --mode ps --ps-mode sync --checkpoint x "
-	for _, c := range [][]string{
-		{ps + "--ps-dir y --durability wal", `--ps-dir "y" with --checkpoint "x": servers keep what they have in the folder of the checkpoints`},
-		{ps + "--durability checkpoint", "--durability checkpoint with --checkpoint: the job's checkpoints hold what servers have"},
-		{ps + "--ps-save-every 1m", "--ps-save-every 1m0s with --durability none"},
-		{ps + "--ps-restarts 1", "--ps-restarts 1 needs --durability wal"},
-		{ps + "--ps-lost go-on", "--checkpoint with --ps-lost go-on: ranks that go on without each other have no step in common"},
-		{ps + "--rank 0 --rendezvous h:1 --ps-addrs a:1", "--checkpoint with --ps-mode sync and ranks that are started by hand"},
-	} {
-		checkRefused(t, exitUsage, c[0], c[1:]...)
-	}
+	checkRefused(t, exitUsage, endless+"--np 1 --sync async --resume --checkpoint "+dir+"2", "is of a run with other settings: ", "--sync async: the checkpoint has allreduce")
 }

@@ -55,10 +55,27 @@ func meantFlags(cmd *cobra.Command, given string) []string {
 	if len(meant) > 0 {
 		return meant
 	}
+	if path := pathNear(cmd, given); path != "" {
+		return []string{"set " + path}
+	}
 	if len(given) < 2 { // a letter is near to many
 		return nil
 	}
 	return spelling.Near(given, known...)
+}
+
+// pathNear is the path of a setting whose last part a name is, or was as a flag: those that few people need have no flag.
+func pathNear(cmd *cobra.Command, given string) string {
+	if cmd.Flags().Lookup("set") == nil {
+		return ""
+	}
+	for _, r := range usualTable().Rows() {
+		_, short, _ := strings.Cut(string(r.Path), ".")
+		if r.Flag == "" && short != "" && (short == given || "ps-"+short == given) {
+			return string(r.Path) + "=..."
+		}
+	}
+	return ""
 }
 
 // calledElsewhere is a flag and what PyTorch's launcher and examples, Horovod, MPI, Slurm,
@@ -67,7 +84,7 @@ type calledElsewhere struct{ flag, names string }
 
 func elsewhere() []calledElsewhere {
 	return []calledElsewhere{
-		{"np", "n c nproc numproc nprocs procs ntasks worldsize nprocpernode numprocs numprocesses numworkers workers nworkers trainers trainernum gpus numgpus ngpu nnodes nodes ranks"},
+		{"np", "c nproc numproc nprocs procs ntasks worldsize nprocpernode numprocs numprocesses numworkers workers nworkers trainers trainernum gpus numgpus ngpu nnodes nodes ranks"},
 		{"servers", "ps pservers numservers servernum numps nservers"},
 		{"batch", "b bs bsz batchsize trainbatchsize microbatchsize perdevicetrainbatchsize perdevicebatchsize minibatch minibatchsize"},
 		{"accumulate", "gradientaccumulationsteps accumulationsteps gradaccum gradaccumsteps batchesperallreduce backwardpassesperstep"},
@@ -94,6 +111,7 @@ func elsewhere() []calledElsewhere {
 		{"bucket-bytes", "bucketcapmb bucketsize fusionthreshold fusionthresholdmb reducebucketsize"},
 		{"trace", "timeline timelinefilename profiledir"},
 		{"tune", "autotune"},
+		{"sync", "mode psmode consistency distmode"},
 		{"timeout", "distributedtimeout ddptimeout"},
 		{"join-timeout", "starttimeout jointimeout rdzvtimeout"},
 		{"json", "log logfile logjson metricsfile output report"},

@@ -12,7 +12,7 @@ import (
 func TestUnknownFlagsAreAnswered(t *testing.T) {
 	for given, want := range map[string]string{
 		"--batchsize 3": "--batch", "--batch-size 3": "--batch", "--batch_size=3": "--batch", "--bacth 3": "--batch",
-		"--learning-rate 1": "--lr", "--lr_steps 1": "--lr-steps", "-n 2": "--np", "-np 2": "--np", "-np=2": "--np",
+		"--learning-rate 1": "--lr", "--lr_steps 1": "--lr-steps",
 		"--nproc 2": "--np", "--nproc-per-node 2": "--np", "--nproc_per_node=2": "--np", "--world-size 2": "--np", "--workers 2": "--np",
 		"--num-proc 2": "--np", "--epoch 3": "--epochs", "--num_train_epochs 3": "--epochs", "--wd 1": "--weight-decay", "--max-grad-norm 1": "--clip-norm",
 		"--data-dir x": "--data", "--checkpoint-dir x": "--checkpoint", "--resume-from-checkpoint x": "--resume", "--backend nccl": "--transport",
@@ -61,9 +61,9 @@ func TestUnknownValuesAreAnswered(t *testing.T) {
 	for line, want := range map[string]string{
 		"train mnits --data synthetic": "mnist", "train resnet-20 --data synthetic": "resnet20",
 		"train mnist --data synthetic --strategy topkk": "topk", "train mnist --data synthetic --strategy partial-update": "partialUpdate", "train mnist --data synthetic --optimizer adma": "adam",
-		"train mnist --data synthetic --transport tpc": "tcp", "train mnist --data synthetic --mode pss": "ps", "train mnist --data synthetic --plan exct": "exact",
+		"train mnist --data synthetic --transport tpc": "tcp", "train mnist --data synthetic --plan exct": "exact",
 		"train mnist --data synthetic --algorithm rnig": "ring", "train mnist --data synthetic --progress plian": "plain",
-		"train ctr-dnn --data synthetic --mode ps --ps-mode asnyc": "async", "train mnist --data synthetic --update share": "sharded",
+		"train ctr-dnn --data synthetic --sync asnyc": "async", "train mnist --data synthetic --set exchange.update=share": "sharded",
 		"bench allreduce --algorithm rnig": "ring",
 	} {
 		checkRefused(t, exitUsage, line, `(did you mean "`+want+`"?)`)

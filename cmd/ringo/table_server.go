@@ -9,24 +9,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
-	"github.com/ringo-ml/ringo/ps/store"
-	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
 // serveTables is `ringo server` where servers keep the parameters. A launcher is told of its fault, and tells it.
 func (c *serverRole) serveTables(cmd *cobra.Command) error {
-	env, launched, err := launch.TableFromEnv(os.LookupEnv)
-	if err != nil || !launched {
-		return c.keepTables(cmd) // which tells of the fault
+	if !c.launched {
+		return c.keepTables(cmd)
 	}
-	defer env.ShowLife(c.heartbeat)()
-	err = c.keepTables(cmd)
-	if err != nil && cmd.Context().Err() == nil && env.Tell(cluster.EndOf(-1, err)) {
+	defer c.place.ShowLife(c.Times.Heartbeat)()
+	err := c.keepTables(cmd)
+	if err != nil && cmd.Context().Err() == nil && c.place.Tell(cluster.EndOf(-1, err)) {
 		return toldError{err}
 	}
 	return err
@@ -44,9 +41,8 @@ func (c *serverRole) keepTables(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c.ps.keep.apply(&cfg)
-	c.ps.hold()
-	if err = c.ps.keep.listen(&cfg); err != nil {
+	c.hold()
+	if err = c.answerPeople(&cfg); err != nil {
 		return errors.Join(err, cfg.Listener.Close())
 	}
 	cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
@@ -83,24 +79,20 @@ func (c *serverRole) keepTables(cmd *cobra.Command) error {
 	return err
 }
 
-// tableConfig is what flags and the launcher say.
+// tableConfig is what settings and the launcher say.
 func (c *serverRole) tableConfig() (server.Config, error) {
-	cfg := server.Config{
-		Verbose: c.ps.verbose, Version: ringo.Version, Mode: tables.Mode(c.ps.consistency()), Staleness: c.ps.staleness, Sessions: c.ps.threads, Durability: tables.Durability(c.ps.durability),
-		Fsync: c.ps.fsync, Dir: c.ps.dir,
-		MemoryBytes: int64(c.ps.memory), DiskBytes: int64(c.ps.disk), Store: store.Kind(c.ps.store), Job: c.ps.whole.job, FromStep: uint64(c.ps.whole.step),
+	index := c.index
+	if c.launched {
+		index = c.place.Index
 	}
-	for _, n := range c.ps.whole.numbers {
-		cfg.FromNumbers = append(cfg.FromNumbers, uint64(n))
+	cfg := c.Server(c.table, index, c.launched)
+	if s := c.start; s != nil {
+		cfg.Dir, cfg.Job, cfg.From, cfg.FromStep, cfg.FromNumbers = s.Dir, s.Name, s.From, uint64(s.Step), s.Parts
 	}
-	env, launched, err := launch.TableFromEnv(os.LookupEnv)
-	c.losing(&cfg, launched)
-	if err != nil {
-		return cfg, err
-	}
-	if launched {
-		cfg.Index, cfg.Servers, cfg.Trainers, cfg.Ticket = env.Index, len(env.Addrs), env.WorldSize, env.Ticket
-		socket := os.NewFile(uintptr(env.Socket), "socket")
+	var err error
+	if c.launched {
+		cfg.Ticket = c.place.Ticket
+		socket := os.NewFile(uintptr(c.place.Socket), "socket")
 		if cfg.Listener, err = net.FileListener(socket); err != nil {
 			return cfg, fmt.Errorf("the socket that the launcher gave: %w", err)
 		}
@@ -110,37 +102,17 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 	if cfg.Ticket, err = transport.ParseTicket(text); err != nil {
 		return cfg, fmt.Errorf("%s: %w", launch.TicketVar, err)
 	}
-	cfg.Index, cfg.Servers, cfg.Trainers = c.index, len(c.ps.addrs), c.np
-	if cfg.Listener, err = net.Listen("tcp", c.ps.addrs[c.index]); err != nil {
-		return cfg, fmt.Errorf("parameter server %d cannot listen at its place in --ps-addrs: %w", c.index, err)
+	if cfg.Listener, err = net.Listen("tcp", c.Servers.Addresses[index]); err != nil {
+		return cfg, setting.Faultf("servers.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
 	}
 	return cfg, nil
 }
 
-// checkTables reports faults of the flags of a server that keeps parameters.
-func (c *serverRole) checkTables(cmd *cobra.Command, faults *faultList) {
-	env, launched, _ := launch.TableFromEnv(os.LookupEnv)
-	for _, name := range []string{"index", "np", "ps-addrs"} {
-		if launched && cmd.Flags().Changed(name) {
-			faults.add("--%s, but %s is set too: a launcher has already placed this process", name, launch.TableVar)
-		}
+// answerPeople opens the server's address for people, where there is one.
+func (c *serverRole) answerPeople(cfg *server.Config) error {
+	var err error
+	if cfg.AdminToken, err = launch.OrdersFromEnv(os.LookupEnv); err != nil || cfg.HTTP == "" {
+		return err
 	}
-	for _, name := range append([]string{"rendezvous", "servers", "transport"}, networkFlagNames...) {
-		if cmd.Flags().Changed(name) {
-			faults.add("--%s has no effect with --ps-mode %s: its trainers connect to --ps-addrs", name, c.ps.mode)
-		}
-	}
-	c.ps.keep.check(c.ps.durability, c.ps.dir, max(c.index, env.Index), faults)
-	checkBeat(c.heartbeat, faults)
-	if launched {
-		return
-	}
-	if c.np < 1 || c.np > maxRanks {
-		faults.add("--np %d: want the number of workers, 1 to %d", c.np, maxRanks)
-	}
-	if len(c.ps.addrs) == 0 {
-		faults.add("a server that keeps parameters needs --ps-addrs HOST:PORT,…: where all of them listen")
-	} else if c.index < 0 || c.index >= len(c.ps.addrs) {
-		faults.add("--index %d: want a server from 0 to %d, as there are addresses", c.index, len(c.ps.addrs)-1)
-	}
+	return cfg.ListenHTTP()
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/transport"
 )
 
 const clicks = "train ctr-dnn --data synthetic --train-limit 700 --eval-limit 101 --batch 50 --epochs 1 --progress none --threads 1 "
@@ -31,10 +30,10 @@ func TestParametersOnServers(t *testing.T) {
 		np, servers int
 	}{
 		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks, 2, 2}, {clicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
-		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {clicks + "--table-rows 5000 --warmup 0.5epochs --lr-cosine ", 2, 1},
+		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {clicks + "--set data.table-rows=5000 --warmup 0.5epochs --lr-cosine ", 2, 1},
 	} {
 		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --algorithm naive", c.line, c.np))
-		got := runSummary(t, fmt.Sprintf("%s--np %d --mode ps --ps-mode sync --servers %d", c.line, c.np, c.servers))
+		got := runSummary(t, fmt.Sprintf("%s--np %d --sync bsp --servers %d", c.line, c.np, c.servers))
 		if got["servers"] != float64(c.servers) {
 			t.Errorf("%+v: %v servers", c, got["servers"])
 		}
@@ -51,9 +50,9 @@ func TestParametersBelowMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tables of ten million values")
 	}
-	line := strings.Replace(clicks, "700", "4000", 1) + "--np 2 --mode ps --ps-mode sync --servers 1 "
+	line := strings.Replace(clicks, "700", "4000", 1) + "--np 2 --sync bsp --servers 1 "
 	want := runSummary(t, line)
-	got := runSummary(t, line+"--ps-memory 800KiB --ps-disk 64MiB --ps-dir "+t.TempDir())
+	got := runSummary(t, line+"--ps-memory 800KiB --set servers.disk=64MiB --ps-dir "+t.TempDir())
 	if got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
 		t.Errorf("%v, in memory %v", got, want)
 	}
@@ -62,8 +61,8 @@ func TestParametersBelowMemory(t *testing.T) {
 // Ranks that go on by themselves train as well, and each role says when it is up and
 // how it ended.
 func TestParametersOutOfStep(t *testing.T) {
-	for _, mode := range []string{"async", "ssp --staleness 2 --verbose"} {
-		status, out, errs := command(t, clicks+"--np 2 --mode ps --servers 2 --ps-mode "+mode)
+	for _, mode := range []string{"async", "ssp --staleness 2 --set output.verbose=true"} {
+		status, out, errs := command(t, clicks+"--np 2 --servers 2 --sync "+mode)
 		if status != 0 {
 			t.Fatalf("%s: status %d: %s", mode, status, errs)
 		}
@@ -76,13 +75,13 @@ func TestParametersOutOfStep(t *testing.T) {
 		checkHolds(t, "stderr", errs, "[ps 0] parameter server 0 of 2 is up at N, for 2 trainers, "+name+"\n", "trainer 0 of 2 is up, with 2 servers\n",
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
 	}
-	for _, flags := range []string{"--lr 1e30 --trainer-threads 3 --ps-mode ssp", "--lr 1e30 --trainer-threads 2 --ps-mode geo"} { // a thread's fault ends the others' waits; which tells first, of its loss or of a gradient, is by chance
-		status, _, errs := command(t, clicks+"--table-rows 5000 --np 1 --mode ps --servers 2 "+flags)
+	for _, flags := range []string{"--lr 1e30 --set servers.trainer-threads=3 --sync ssp", "--lr 1e30 --set servers.trainer-threads=2 --sync geo"} { // a thread's fault ends the others' waits; which tells first, of its loss or of a gradient, is by chance
+		status, _, errs := command(t, clicks+"--set data.table-rows=5000 --np 1 --sync sum --servers 2 "+flags)
 		if want := "has diverged"; status != exitFailed || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, stderr %q, want %q", flags, status, errs, want)
 		}
 	}
-	status, _, errs := command(t, "train lstm --data synthetic --np 1 --mode ps --ps-mode async --trainer-threads 2 --epochs 1 --train-limit 2000 --eval-limit 500 --clip-norm 0 --progress none")
+	status, _, errs := command(t, "train lstm --data synthetic --np 1 --sync async --set servers.trainer-threads=2 --epochs 1 --train-limit 2000 --eval-limit 500 --clip-norm 0 --progress none")
 	if want := "model lstm carries state from batch to batch: it cannot train on 2 threads at once"; status != exitFailed || !strings.Contains(errs, want) {
 		t.Errorf("status %d, stderr %q, want %q", status, errs, want)
 	}
@@ -95,7 +94,7 @@ func TestParametersNearSync(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a dozen runs")
 	}
-	line := strings.Replace(clicks, "--epochs 1", "--epochs 3", 1) + "--table-rows 20000 "
+	line := strings.Replace(clicks, "--epochs 1", "--epochs 3", 1) + "--set data.table-rows=20000 "
 	figure := func(summary map[string]any, name string) float64 {
 		v, _ := summary[name].(float64)
 		return v
@@ -105,20 +104,20 @@ func TestParametersNearSync(t *testing.T) {
 		flags  string
 		within float64 // of the evaluation's loss
 	}{
-		{"geo --geo-steps 1", 1e-3}, {"geo --geo-steps 5", 1e-3}, {"sync --ps-values fp16", 0.1}, {"sync --ps-values int8", 0.1},
+		{"geo --geo-steps 1", 1e-3}, {"geo --geo-steps 5", 1e-3}, {"bsp --set servers.values=fp16", 0.1}, {"bsp --set servers.values=int8", 0.1},
 	} {
-		got := runSummary(t, line+"--np 1 --mode ps --servers 2 --ps-mode "+c.flags)
+		got := runSummary(t, line+"--np 1 --servers 2 --sync "+c.flags)
 		if diff := math.Abs(figure(got, "eval_loss") - figure(want, "eval_loss")); diff > c.within {
 			t.Errorf("%s: loss %v, want %v within %v", c.flags, got["eval_loss"], want["eval_loss"], c.within)
 		}
-		if strings.HasPrefix(c.flags, "sync") && got["params_sha256"] == want["params_sha256"] {
+		if strings.HasPrefix(c.flags, "bsp") && got["params_sha256"] == want["params_sha256"] {
 			t.Errorf("%s: it has the bits of plain training: nothing was rounded", c.flags)
 		}
 	}
-	for _, flags := range []string{"geo --geo-steps 3", "async --trainer-threads 2", "ssp --staleness 1 --trainer-threads 3", "geo --trainer-threads 2", "async --ps-values bf16"} {
+	for _, flags := range []string{"geo --geo-steps 3", "async --set servers.trainer-threads=2", "ssp --staleness 1 --set servers.trainer-threads=3", "geo --set servers.trainer-threads=2", "async --set servers.values=bf16"} {
 		out := filepath.Join(t.TempDir(), "run.jsonl")
 		// At a lower rate than the model's losses of different turns hardly differ: 0.52 to 0.62 in the end.
-		if status, _, errs := command(t, line+"--lr 0.005 --np 2 --mode ps --servers 2 --ps-mode "+flags+" --json "+out); status != 0 {
+		if status, _, errs := command(t, line+"--lr 0.005 --np 2 --servers 2 --sync "+flags+" --json "+out); status != 0 {
 			t.Fatalf("%s: status %d: %s", flags, status, errs)
 		}
 		first, last := epochsOf(t, out)
@@ -181,7 +180,7 @@ func (p *program) keeper(index int) (pid int) {
 func TestKeeperKilled(t *testing.T) {
 	line := "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
-	p := start(t, line+"--mode ps --servers 2 --ps-mode sync --durability wal --ps-restarts 3 --ps-dir "+t.TempDir())
+	p := start(t, line+"--servers 2 --sync bsp --durability wal --set servers.restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  7/", "epoch 12/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i%2), syscall.SIGKILL); err != nil {
@@ -192,7 +191,7 @@ func TestKeeperKilled(t *testing.T) {
 	if got := sha(t, p.out.String()); got != want {
 		t.Errorf("sha256 %s, want %s", got, want)
 	}
-	p = start(t, endless+"--np 2 --mode ps --ps-mode async")
+	p = start(t, endless+"--np 2 --sync async")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -210,9 +209,9 @@ func TestKeeperKilledInGeo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKeeperKilled in another mode")
 	}
-	line := strings.Replace(clicks, "--epochs 1", "--epochs 25", 1) + "--table-rows 5000 --np 1 --mode ps --servers 2 --ps-mode geo --geo-steps 3 "
+	line := strings.Replace(clicks, "--epochs 1", "--epochs 25", 1) + "--set data.table-rows=5000 --np 1 --servers 2 --sync geo --geo-steps 3 "
 	want := runSummary(t, line)["params_sha256"]
-	p := start(t, line+"--durability wal --ps-restarts 3 --ps-dir "+t.TempDir())
+	p := start(t, line+"--durability wal --set servers.restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {
@@ -227,7 +226,7 @@ func TestKeeperKilledInGeo(t *testing.T) {
 
 // A rank that is killed ends the job, by name.
 func TestTrainerOfKeepersKilled(t *testing.T) {
-	p := start(t, endless+"--np 2 --mode ps --ps-mode sync")
+	p := start(t, endless+"--np 2 --sync bsp")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.worker(1), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -246,9 +245,9 @@ func TestKeepersByHand(t *testing.T) {
 	rendezvous, ticket := freeport.Address(t), ticket()
 	addrs := freeport.Address(t) + "," + freeport.Address(t)
 	server := func(i int) *program {
-		return start(t, fmt.Sprintf("server --index %d --np 2 --ps-mode sync --ps-addrs %s", i, addrs), ticket)
+		return start(t, fmt.Sprintf("server --index %d --np 2 --sync bsp --ps-addrs %s", i, addrs), ticket)
 	}
-	flags := line + "--mode ps --servers 2 --ps-mode sync --ps-addrs " + addrs
+	flags := line + "--servers 2 --sync bsp --ps-addrs " + addrs
 	one := server(1)
 	ranks := []*program{byHand(t, flags, "0", rendezvous, ticket), byHand(t, flags, "1", rendezvous, ticket)}
 	zero := server(0) // they wait for it
@@ -258,50 +257,8 @@ func TestKeepersByHand(t *testing.T) {
 	if got := sha(t, ranks[0].out.String()); got != want {
 		t.Errorf("sha256 %s, want %s", got, want)
 	}
-	status, _, errs := command(t, "server --index 0 --np 1 --ps-mode sync --ps-addrs 127.0.0.1:1")
+	status, _, errs := command(t, "server --index 0 --np 1 --sync bsp --ps-addrs 127.0.0.1:1")
 	if status != exitFailed || !strings.Contains(errs, launch.TicketVar) {
 		t.Errorf("status %d: %s", status, errs)
 	}
-}
-
-func TestKeeperUsage(t *testing.T) {
-	ps := synthetic + "--np 2 --mode ps "
-	for _, c := range [][]string{
-		{synthetic + "--ps-mode async", "--ps-mode async has no effect without --mode ps"},
-		{ps + "--ps-mode both", `--ps-mode "both" is not known: use one of sum, sync, async, geo, ssp`},
-		{ps + "--durability wal --ps-dir x --ps-restarts 1", "--durability has no effect with --ps-mode sum", "--ps-restarts has no effect"},
-		{ps + "--ps-mode sync --staleness 1", "--staleness 1: want 0 or more, and --ps-mode ssp"},
-		{ps + "--ps-mode sync --durability wal", `--durability wal and --ps-memory 0 with --ps-dir ""`},
-		{ps + "--ps-mode sync --ps-dir x", `--durability none and --ps-memory 0 with --ps-dir "x"`},
-		{ps + "--ps-mode sync --ps-memory 1GiB --ps-dir x --ps-disk 1XB", `"1XB": want a size such as 4GiB`},
-		{ps + "--ps-mode sync --ps-disk 1GiB", "--ps-disk 1GiB has no effect without --ps-memory"},
-		{ps + "--ps-mode sync --ps-memory 1MiB --ps-dir x --ps-disk 64KiB", "--ps-disk 64KiB: want at least 16MiB, or 0 for no limit"},
-		{"server --index 0 --np 1 --ps-mode sync --ps-addrs a:1 --ps-memory 1MiB --ps-dir x --ps-disk 64KiB", "--ps-disk 64KiB: want at least 16MiB"},
-		{"ps recover x --ps-memory 1MiB --ps-disk 64KiB", "--ps-disk 64KiB: want at least 16MiB"},
-		{ps + "--ps-mode sync --durability most", `--durability "most" is not known`},
-		{ps + "--ps-mode sync --fsync", "--fsync is for --durability wal"},
-		{ps + "--ps-mode sync --ps-restarts 1", "--ps-restarts 1 needs --durability wal"},
-		{ps + "--ps-mode sync --ps-addrs a:1", "--ps-addrs is for ranks started by hand"},
-		{ps + "--ps-mode sync --transport mem", "--ps-mode sync needs ranks that are processes"},
-		{ps + "--ps-mode sync --strategy topk", "--strategy topk with sync bsp: servers that keep the parameters take gradients as they are"},
-		{ps + "--ps-mode sync --clip-norm 1", "--clip-norm 1 with sync bsp: no process has the whole gradient"},
-		{ps + "--ps-mode sync --accumulate 2", "--accumulate 2 with sync bsp: servers take the gradients of each batch"},
-		{ps + "--ps-mode sync --geo-steps 2", "--geo-steps 2 has no effect with --ps-mode sync"},
-		{ps + "--ps-mode geo --geo-steps 0", "--geo-steps 0: want at least 1"},
-		{ps + "--ps-mode sync --trainer-threads 2", "--trainer-threads has no effect: it needs sync ssp or async or geo"},
-		{ps + "--ps-mode async --trainer-threads 0", "--trainer-threads 0: want at least 1"},
-		{ps + "--ps-mode async --ps-values fp8", `no code "fp8": want fp32, fp16, bf16 or int8`},
-		{ps + "--ps-mode async --seeds 2", "--seeds 2 with --ps-mode async: servers keep the parameters of one run"},
-		{ps + "--ps-values fp16 --trainer-threads 2 --geo-steps 1", "--ps-values has no effect with --ps-mode sum", "--trainer-threads has no effect", "--geo-steps has no effect"},
-		{ps + "--ps-mode sync --rank 0 --rendezvous h:1 --servers 2 --ps-addrs a", "--servers 2, but --ps-addrs has 1 addresses", `--ps-addrs: "a": want HOST:PORT`},
-		{"server --ps-mode async", "--np 0", "--ps-addrs HOST:PORT,…"},
-		{"server --ps-mode async --np 1 --ps-addrs a:1 --index 1 --rendezvous h:1", "--index 1: want a server from 0 to 0", "--rendezvous has no effect with --ps-mode async"},
-	} {
-		checkRefused(t, exitUsage, c[0], c[1:]...)
-	}
-	for _, v := range (launch.RoleEnv{Role: "ps", Addrs: []string{"a:1"}, WorldSize: 1, Ticket: transport.NewTicket(), Socket: 3}).Strings() {
-		name, value, _ := strings.Cut(v, "=")
-		t.Setenv(name, value)
-	}
-	checkRefused(t, exitUsage, "server --ps-mode async --index 0 --np 1", "--index, but RINGO_PS_INDEX is set too", "--np, but RINGO_PS_INDEX")
 }

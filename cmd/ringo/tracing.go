@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/pflag"
-
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 )
 
@@ -17,22 +16,10 @@ type tracing struct {
 	steps int
 }
 
-// defaultTraceSteps is enough to see every kind of step, and few enough for a
-// viewer in a browser.
-const defaultTraceSteps = 200
-
-func (t *tracing) register(fs *pflag.FlagSet) {
-	fs.StringVar(&t.path, "trace", "", "write a timeline of all ranks to `FILE`, in Chrome's trace format: ui.perfetto.dev opens it")
-	fs.IntVar(&t.steps, "trace-steps", defaultTraceSteps, "record the first `N` steps with --trace; 0: all, while memory for them lasts")
-}
-
-// check reports every fault of the flags.
-func (t *tracing) check(changed func(string) bool) error {
-	if changed("trace-steps") && t.path == "" {
-		return fmt.Errorf("--trace-steps %d has no effect without --trace", t.steps)
-	}
+// fault reports a number of steps that cannot be.
+func (t *tracing) fault() error {
 	if err := t.config().Validate(); err != nil {
-		return fmt.Errorf("--trace-steps: %w", err)
+		return setting.Faultf("output.trace-steps", "%w", err)
 	}
 	return nil
 }
@@ -79,12 +66,12 @@ func (t *traced) end(err error, say io.Writer) error {
 		return t.rec.Write(t.job.Group(), nil)
 	}
 	if err := folder.WriteFile(t.path, func(w io.Writer) error { return t.rec.Write(t.job.Group(), w) }); err != nil {
-		return fmt.Errorf("--trace: %w", err)
+		return fmt.Errorf("the timeline: %w", err)
 	}
 	spans, dropped := t.rec.Kept()
 	text := fmt.Sprintf("timeline of %s in %s: open it with ui.perfetto.dev", counted(t.job.Size(), "rank"), t.path)
 	if dropped > 0 {
-		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s (--trace-steps)", counted(spans, "span"), grouped(int(dropped)))
+		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s (output.trace-steps)", counted(spans, "span"), grouped(int(dropped)))
 	}
 	fmt.Fprintln(say, text)
 	return nil

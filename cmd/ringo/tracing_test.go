@@ -107,7 +107,7 @@ func TestTraceOfATraining(t *testing.T) {
 		ranks, steps, cut int
 	}{
 		{"--transport mem --np 1", 1, 12, 0},
-		{"--transport mem --np 2 --trace-steps 4", 2, 4, 2},
+		{"--transport mem --np 2 --set output.trace-steps=4", 2, 4, 2},
 		{"--transport tcp --np 2 --plan per-layer --checkpoint " + t.TempDir(), 2, 6, 0},
 	} {
 		file := filepath.Join(t.TempDir(), "trace.json")
@@ -168,9 +168,9 @@ func TestTraceOfABenchmark(t *testing.T) {
 
 func TestTraceFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "no", "trace.json")
-	checkRefused(t, exitUsage, "train mlp "+small+"--trace-steps 4", "--trace-steps 4 has no effect without --trace")
-	checkRefused(t, exitUsage, "train mlp "+small+"--trace "+file+" --trace-steps -1", "--trace-steps", "-1 steps")
-	checkRefused(t, exitUsage, "train mlp "+small+"--layers", "--layers has no effect without --json")
+	checkRefused(t, exitUsage, "train mlp "+small+"--set output.trace-steps=4", "--set output.trace-steps has no effect: it needs --trace")
+	checkRefused(t, exitUsage, "train mlp "+small+"--trace "+file+" --set output.trace-steps=-1", "--set output.trace-steps")
+	checkRefused(t, exitUsage, "train mlp "+small+"--set output.layers=true", "--set output.layers has no effect: it needs --json")
 	for _, np := range []string{"1", "2 --transport mem", "2 --transport tcp"} {
 		checkRefused(t, exitFailed, "train mlp "+small+"--trace "+file+" --np "+np, "--trace", file)
 	}

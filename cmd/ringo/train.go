@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,42 +14,33 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 
 // trainCommand is `ringo train MODEL`.
 type trainCommand struct {
 	jobFlags
-	settings
 	tracing
-	given jobSettings
+	write string // the file of --write-job
 }
 
 func newTrain() *cobra.Command {
-	c := &trainCommand{settings: settings{cfg: train.Config{Seed: 1}}}
+	c := &trainCommand{}
 	cmd := &cobra.Command{
 		Use:   "train MODEL",
 		Short: "Train a model on N workers",
-		Args:  func(*cobra.Command, []string) error { return nil }, // a job file may name the model
-		RunE: func(cmd *cobra.Command, words []string) error {
-			words, err := c.given.apply(cmd, trainGroups(), words)
-			if err != nil {
-				return usageError{err}
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) > 1 {
+				return usagef("`%s` takes one model, got %q", cmd.CommandPath(), words)
 			}
-			if err := oneModel(cmd, words); err != nil {
-				return err
-			}
-			c.words = words
-			return c.execute(cmd, words[0])
+			return nil // a job file may name the model
 		},
+		RunE: func(cmd *cobra.Command, words []string) error { return c.execute(cmd, words) },
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { shortHelp(cmd.OutOrStdout()) })
-	c.given.register(cmd.Flags())
-	c.jobFlags.register(cmd.Flags())
-	c.registerServers(cmd.Flags())
-	c.ps.registerRanks(cmd.Flags())
-	c.settings.register(cmd.Flags())
-	c.tracing.register(cmd.Flags())
+	c.given.register(cmd.Flags(), func(setting.Path) bool { return true })
+	cmd.Flags().StringVar(&c.write, "write-job", "", "write what the run resolved to, also what it chose, as a job `FILE` that repeats it")
 	return cmd
 }
 
@@ -87,81 +79,84 @@ func oneModel(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (c *trainCommand) execute(cmd *cobra.Command, model string) error {
-	if err := takeOver(cmd, model); err != nil {
+func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
+	errs := c.check(cmd, strings.Join(words, ""))
+	if c.Spec == nil {
+		return errors.Join(errs...)
+	}
+	if err := oneModel(cmd, slices.DeleteFunc([]string{c.Model}, func(m string) bool { return m == "" })); err != nil {
 		return err
 	}
-	errs := append(c.jobFlags.check(cmd), c.tracing.check(cmd.Flags().Changed))
-	s, err := c.forModel(cmd, model)
-	s.cfg.Threads, s.cfg.Tuning = c.computeThreads(), c.tuning.forTraining()
-	s.cfg.Servers = c.ps.training()
-	var untold error
-	s.cfg.Checkpoint.Told, untold = tellAll(cmd)
-	errs = append(errs, err, untold, s.cfg.Validate(), c.checkExchange(s.cfg.Exchange))
-	if s.seeds < 1 || s.seeds > maxSeeds {
-		errs = append(errs, fmt.Errorf("--seeds %d: want 1 to %d", s.seeds, maxSeeds))
-	}
-	if s.seeds > 1 && c.ps.keeps() {
-		errs = append(errs, fmt.Errorf("--seeds %d with --ps-mode %s: servers keep the parameters of one run: run the seeds one by one", s.seeds, c.ps.mode))
-	}
-	if s.seeds > 1 && s.cfg.Checkpoint.Dir != "" {
-		errs = append(errs, fmt.Errorf("--seeds %d with --checkpoint: a folder of checkpoints is of one run", s.seeds))
-	}
+	c.tracing = tracing{c.Output.Trace, c.Output.TraceSteps}
+	errs = append(errs, c.faults(errors.Join(c.ValidateTraining(), c.tracing.fault())))
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
-	if s.cfg.Data != data.Synthetic && !c.worker { // a launcher says it once, for all ranks
-		if err := train.FindData(s.cfg); err != nil {
+	cfg := c.config()
+	if cfg.Data != data.Synthetic && !c.worker { // a launcher says it once, for all ranks
+		if err := train.FindData(cfg); err != nil {
 			return err
 		}
 	}
-	if !c.worker && (!c.byHand || c.rank == 0) {
-		if err := s.cfg.Checkpoint.Prepare(); err != nil {
+	if !c.worker && c.Rank <= 0 {
+		if err := cfg.Checkpoint.Prepare(); err != nil {
 			return err
 		}
 	}
-	if err := c.checkOutputs(s.json, c.tracing.path); err != nil {
+	if err := errors.Join(c.checkOutputs(c.Output.JSON, c.tracing.path), console.Creatable("--write-job", c.write)); err != nil {
 		return err
 	}
-	return c.run(cmd, func(job *ringo.Job) error {
+	return c.run(cmd, []string{c.Model}, func(job *ringo.Job) error {
 		timeline, err := c.begin(job)
 		if err != nil {
 			return err
 		}
-		s := s // each rank has a recorder of its own
-		s.cfg.Exchange.Trace = timeline.rec
-		return timeline.end(c.trainOn(cmd, job, &s), cmd.ErrOrStderr())
+		cfg := cfg // each rank has a recorder of its own
+		cfg.Exchange.Trace = timeline.rec
+		return timeline.end(c.trainOn(cmd, job, cfg), cmd.ErrOrStderr())
 	})
 }
 
-// trainOn is what a rank does: rank 0 tells of it.
-func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, s *settings) error {
-	if job.Rank() != 0 {
-		return s.train(job, report.Silent{}, func(train.Summary) {}, func(train.Seeds) {})
+// config is the training of a rank.
+func (c *trainCommand) config() train.Config {
+	start := 0
+	if c.start != nil {
+		start = c.start.Number
 	}
-	rep, err := c.reporter(cmd, job, s.json, s.cfg.Checkpoint.Resume)
+	cfg := c.Training(start)
+	cfg.Checkpoint.Told = c.told()
+	return cfg
+}
+
+// trainOn is what a rank does: rank 0 tells of it.
+func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
+	if job.Rank() != 0 {
+		return c.train(job, cfg, report.Silent{}, func(train.Summary) {}, func(train.Seeds) {})
+	}
+	rep, err := c.reporter(cmd, job, c.Output.JSON, cfg.Checkpoint.Resume)
 	if err != nil {
 		return err
 	}
-	told := *s // the other ranks may be in this process
-	told.cfg.Tuning.Report, told.cfg.Tuning.Measuring, told.cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
-	err = told.train(job, rep, rep.Summary, rep.Seeds)
+	// The other ranks may be in this process.
+	cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
+	var last train.Summary
+	err = c.train(job, cfg, rep, func(s train.Summary) { rep.Summary(s); last = s }, rep.Seeds)
 	if err == nil {
-		err = c.tuning.unsaved()
+		err = errors.Join(c.tuning.unsaved(), c.writeJob(c.write, chosen(job, last)...))
 	}
 	return errors.Join(err, rep.Finish())
 }
 
 // train runs every seed and tells of each run and, of several, of all.
-func (s *settings) train(job *ringo.Job, obs train.Observer, each func(train.Summary), all func(train.Seeds)) error {
-	if s.seeds == 1 {
-		sum, err := train.Run(job, s.cfg, obs)
+func (c *trainCommand) train(job *ringo.Job, cfg train.Config, obs train.Observer, each func(train.Summary), all func(train.Seeds)) error {
+	if c.Seeds == 1 {
+		sum, err := train.Run(job, cfg, obs)
 		if err == nil {
 			each(sum)
 		}
 		return err
 	}
-	sum, err := train.RunSeeds(job, s.cfg, s.seeds, obs, each)
+	sum, err := train.RunSeeds(job, cfg, c.Seeds, obs, each)
 	if err == nil {
 		all(sum)
 	}

@@ -166,7 +166,7 @@ const seedsFields = "event model np seeds train_loss eval_loss eval_accuracy sam
 // and spread.
 func TestTrainSeeds(t *testing.T) {
 	line := "train mlp " + small + "--np 2 --seed 4 "
-	status, out, errs := command(t, line+"--seeds 2 --json -")
+	status, out, errs := command(t, line+"--set training.seeds=2 --json -")
 	if status != 0 || !strings.Contains(errs, "mean and standard deviation of 2 seeds: test accuracy ") {
 		t.Fatalf("status %d, stderr %s", status, errs)
 	}
@@ -210,8 +210,5 @@ func TestModelDefaults(t *testing.T) {
 
 // What is streamed is told with the other faults of a run.
 func TestTrainStreamRefuses(t *testing.T) {
-	checkRefused(t, console.UsageFault, "train mnist --data synthetic --stream --train-limit 5 --batch 64 --shuffle-window 3 --interleave -1",
-		"the data of mnist-cnn are read into memory", "has no files to read synthetic rows from", "--train-limit 5", "--shuffle-window 3: want a multiple of --batch 64", "--interleave -1")
-	checkRefused(t, console.UsageFault, "train ctr-dnn --data synthetic --shuffle-window 512", "--shuffle-window has no effect: it needs --stream")
 	checkRefused(t, console.Failed, "train ctr-dnn --data /nowhere --stream", "/nowhere")
 }

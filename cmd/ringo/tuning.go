@@ -1,72 +1,48 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"slices"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/tune"
 )
 
-// tuning says by what a job chooses algorithms of collectives, plans and strategies:
-// by fixed rules, by what is measured at its start, or by what an earlier job saved.
+// tuning is what a job chooses by: by fixed rules, by what is measured at its start, or by what an earlier job saved.
 type tuning struct {
-	tune    bool
-	save    string
-	profile string
+	tune bool
+	save string // the file
 
 	saved  bool
-	loaded tune.Profile // of profile
+	loaded tune.Profile // to choose by
 	found  tune.Profile // so far, of this job
 }
 
-func (t *tuning) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&t.tune, "tune", false, "measure the links and, for a plan that needs it, the first steps, and choose by that; results then depend on what was measured")
-	fs.StringVar(&t.save, "save-profile", "", "write what was measured to `FILE`")
-	fs.StringVar(&t.profile, "profile", "", "choose by what --save-profile wrote to `FILE`, with the same results each time; every rank reads it")
-}
-
-// check reads the profile and reports every fault. alone says that there is one rank.
-func (t *tuning) check(cmd *cobra.Command, alone bool, faults *faultList) {
-	if t.save != "" && !t.tune && !measuresItself(cmd) {
-		faults.add("--save-profile %s has nothing to save without --tune", t.save)
-	} else if t.save != "" && !t.tune && alone {
-		faults.add("--save-profile %s has nothing to save on one rank, which exchanges nothing", t.save)
+// load takes over what a job says and reads its profile.
+func (t *tuning) load(s *job.Spec) (err error) {
+	t.tune, t.save = s.Tuning.Tune, s.Tuning.SaveProfile
+	if t.save != "" && !t.tune && s.Ranks == 1 {
+		err = setting.Faultf("tuning.save-profile", "%s has nothing to save on one rank, which exchanges nothing", t.save)
 	}
-	if t.tune && t.profile != "" {
-		faults.add("--tune and --profile %s are two sources for one choice: choose one", t.profile)
+	path := s.Tuning.Profile
+	if path == "" {
+		return err
 	}
-	if t.profile == "" {
-		return
+	x := s.Train.Exchange
+	plans := x.Strategy == tune.Auto || slices.Contains(tune.Plans(), x.Plan)
+	var fault error
+	if t.loaded, fault = tune.Load(path); fault != nil {
+		fault = setting.Faultf("tuning.profile", "%s: %w", path, fault)
+	} else if t.loaded.Collectives == nil && !plans {
+		fault = setting.Faultf("tuning.profile", "%s has no rules of collectives, and nothing else is chosen here: leave it out", path)
 	}
-	var err error
-	if t.loaded, err = tune.Load(t.profile); err != nil {
-		faults.add("--profile: %w", err)
-	} else if t.loaded.Collectives == nil && !plans(cmd) {
-		faults.add("--profile %s has no rules of collectives, and nothing else is chosen here: leave it out", t.profile)
-	}
-}
-
-// measuresItself tells whether the command measures without being told to.
-func measuresItself(cmd *cobra.Command) bool {
-	f := cmd.Flags().Lookup("strategy")
-	return f != nil && f.Value.String() == string(tune.Auto)
-}
-
-// plans tells whether the command chooses a plan or a strategy by measurements.
-func plans(cmd *cobra.Command) bool {
-	f := cmd.Flags().Lookup("plan")
-	return measuresItself(cmd) || f != nil && oneOf(f.Value.String(), tune.Plans()...)
-}
-
-// forTraining is what a training run is to measure or choose by.
-func (t *tuning) forTraining() train.Tuning {
-	return train.Tuning{Measure: t.tune, Profile: t.loaded.Planner}
+	s.Train.Tuning.Profile = t.loaded.Planner
+	return errors.Join(err, fault)
 }
 
 // before is body after the tuning of collectives.
@@ -102,7 +78,7 @@ func (t *tuning) saveFound() error {
 		return nil
 	}
 	if err := tune.Save(t.save, t.found); err != nil {
-		return fmt.Errorf("--save-profile: %w", err)
+		return fmt.Errorf("what was measured cannot be saved: %w", err)
 	}
 	t.saved = true
 	return nil
@@ -113,5 +89,5 @@ func (t *tuning) unsaved() error {
 	if t.save == "" || t.saved {
 		return nil
 	}
-	return fmt.Errorf("--save-profile: %s was not written: the run ended before its first steps had been measured: give it more", t.save)
+	return fmt.Errorf("%s was not written: the run ended before its first steps had been measured: give it more", t.save)
 }

@@ -66,30 +66,19 @@ func TestTuneUsage(t *testing.T) {
 	}
 	for _, cmd := range []string{synthetic, "bench allreduce ", "bench step mnist "} {
 		for _, c := range [][]string{
-			{"--save-profile x", "--save-profile x has nothing to save without --tune"},
 			{"--tune --profile " + links, "--tune and --profile " + links + " are two sources for one choice"},
-			{"--profile nowhere", "--profile: tune: loading a profile: open nowhere"},
-			{"--profile " + links, "--profile: " + links, `rule 0: barrier has no algorithm "ring"`},
-			{"--profile " + bare, "--profile: " + bare, `format ""`, "measure again"},
+			{"--profile " + links, "--profile " + links, `rule 0: barrier has no algorithm "ring"`},
+			{"--profile " + bare, "--profile " + bare, `format ""`, "measure again"},
 			{"--profile " + planner, "--profile " + planner + " has no rules of collectives"},
 		} {
 			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
 		}
 	}
 	for _, cmd := range []string{synthetic, "bench step mnist "} {
-		for _, c := range [][]string{
-			{"--plan exact", "--plan exact is made of measurements", "(--profile)", "(--tune)"},
-			{"--plan saved", "--plan saved is the one that a profile holds"},
-			{"--strategy topk --plan exact --tune", "--plan exact has no effect on --strategy topk"},
-			{"--plan exact --profile " + planner, `was measured with model "mlp", not with mnist-cnn`},
-			{"--strategy auto --clip-value 3", "--clip-value has no effect: it needs --strategy fp16 or"},
-			{"--strategy auto --spars 3", "--spars 3: want a share above 0 and at most 1"},
-		} {
-			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
-		}
+		checkRefused(t, exitUsage, cmd+"--plan exact --profile "+planner, `was measured with model "mlp", not with mnist-cnn`)
 	}
 	file := filepath.Join(dir, "no", "file")
-	checkRefused(t, exitFailed, "bench allreduce --np 2 --transport mem --floats 1 --tune --save-profile "+file, "--save-profile: open "+file)
+	checkRefused(t, exitFailed, "bench allreduce --np 2 --transport mem --floats 1 --tune --save-profile "+file, "--save-profile: ", file)
 	checkRefused(t, exitUsage, "plan mlp --profile "+links+" --np 2", "--profile: "+links)
 }
 
@@ -133,7 +122,7 @@ func TestTrainAuto(t *testing.T) {
 // beside what it took.
 func TestBenchStepTuned(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "job.json")
-	const bench = "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.1 --dlgs-every 4 --plan exact --json - "
+	const bench = "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.1 --set exchange.dlgs-every=4 --plan exact --json - "
 	status, out, errs := command(t, bench+"--tune --save-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)

@@ -3,7 +3,7 @@
 // rows says whether that user likes that item.
 //
 //	go build ./examples/tables
-//	ringo run --np 2 --servers 2 --ps-mode async -- ./tables    # or bsp, or ssp; geo is for programs that keep copies
+//	ringo run --np 2 --servers 2 --sync async -- ./tables    # or bsp, or ssp; geo is for programs that keep copies
 package main
 
 import (

@@ -214,7 +214,7 @@ var heavy = []struct {
 	{
 		module: "github.com/cockroachdb/pebble",
 		in:     "ps/store",
-		reach:  []string{"ps/store", "ps/shard", "ps/tiers", "ps/saved", "ps/server", "cmd/..."},
+		reach:  []string{"ps/store", "ps/shard", "ps/tiers", "ps/saved", "ps/server", "job", "cmd/..."},
 		why:    "who trains without an SSD must not compile a storage engine",
 	},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -44,10 +45,16 @@ type Place struct {
 // Trainers are ranks that train a model. Their flags say besides how large batches are, how gradients travel, by what
 // that is chosen, and whether a timeline is drawn.
 type Trainers interface {
-	Ranks
-	// Config is the training of a model on synthetic data as the flags say, with the model's defaults for the others.
-	// It comes after Check.
-	Config(cmd *cobra.Command, model string) (train.Config, error)
+	// Register adds all flags.
+	Register(cmd *cobra.Command)
+	// Check makes the training of a model on synthetic data, with usual settings where nothing else is given, and reports
+	// every fault. It comes before all below.
+	Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error
+	// CheckOutputs and Run are those of Ranks.
+	CheckOutputs(json string) error
+	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
+	// Config is the training.
+	Config() train.Config
 	// Traced has a rank do body, with the recorder of a timeline, which is nil where none is drawn. It is a collective call.
 	Traced(cmd *cobra.Command, job *ringo.Job, body func(*trace.Recorder) error) error
 }

@@ -18,7 +18,7 @@ func Command() *cobra.Command {
 	return console.Group(&cobra.Command{
 		Use:   "ps",
 		Short: "Look at, export and recover what parameter servers have saved",
-		Long: "Look at, export and recover what servers that keep parameters (--ps-mode) have saved\n" +
+		Long: "Look at, export and recover what servers that keep parameters have saved\n" +
 			"in --ps-dir. Only recover changes anything.",
 	}, showCommand(), exportCommand(), recoverCommand())
 }
@@ -169,10 +169,10 @@ func recoverCommand() *cobra.Command {
 		Use:   "recover DIR",
 		Short: "Bring the checkpoints of servers that were killed to what their logs have",
 		Long: "Bring the checkpoints of servers that were killed to what their logs have (--durability\n" +
-			"wal), so that another job can begin with them (--ps-from), and export sees them. It says\n" +
+			"wal), so that another job can begin with them (servers.from), and export sees them. It says\n" +
 			"where each log ends and how it knows: one that has lost changes there is refused. Only\n" +
 			"one server's tables are in memory at a time.",
-		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --ps-from DIR --ps-dir DIR2",
+		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --set servers.from=DIR --ps-dir DIR2",
 		Args:    oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var faults console.Faults

@@ -10,25 +10,31 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Ranks are bench.Trainers that a test may begin with settings of a training.
+// Ranks are bench.Ranks.
 type Ranks struct {
+	place bench.Place
+}
+
+// Trainers are bench.Trainers that a test may begin with settings of a training.
+type Trainers struct {
+	Ranks
 	// Exchange changes a training before it is checked; nil: nothing.
 	Exchange func(*train.Config)
 
-	place bench.Place
 	batch int
+	cfg   train.Config
 }
 
-// Register adds --np, --transport, --algorithm and --batch.
+// Register adds --np, --transport and --algorithm.
 func (r *Ranks) Register(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&r.place.Ranks, "np", 1, "")
 	cmd.Flags().StringVar(&r.place.Transport, "transport", "auto", "")
 	cmd.Flags().StringVar(&r.place.Algorithm, "algorithm", "auto", "")
-	cmd.Flags().IntVar(&r.batch, "batch", 0, "")
 }
 
 // Check reports too few ranks.
@@ -54,19 +60,37 @@ func (r *Ranks) Run(cmd *cobra.Command, body func(*ringo.Job) error) error {
 	return ringo.Local(cmd.Context(), r.place.Ranks, cfg, body)
 }
 
-// Config is a model's on one thread.
-func (r *Ranks) Config(cmd *cobra.Command, model string) (train.Config, error) {
-	cfg := train.Defaults(model, data.Synthetic)
-	if cfg.Threads = 1; cmd.Flags().Changed("batch") {
-		cfg.Batch = r.batch
-	}
-	if r.Exchange != nil {
-		r.Exchange(&cfg)
-	}
-	return cfg, nil
+// Register adds the flags of Ranks, and --batch.
+func (r *Trainers) Register(cmd *cobra.Command) {
+	r.Ranks.Register(cmd)
+	cmd.Flags().IntVar(&r.batch, "batch", 0, "")
 }
 
+// Check makes a model's training on one thread, and reports its faults.
+func (r *Trainers) Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error {
+	r.cfg = train.Defaults(model, data.Synthetic)
+	table, err := setting.New(r.cfg.Settings()...)
+	if err != nil {
+		return []error{err}
+	}
+	table.Apply(usual...)
+	if r.cfg.Threads = 1; cmd.Flags().Changed("batch") {
+		r.cfg.Batch = r.batch
+	}
+	if r.Exchange != nil {
+		r.Exchange(&r.cfg)
+	}
+	errs := r.Ranks.Check(cmd)
+	if err := r.cfg.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// Config is the training.
+func (r *Trainers) Config() train.Config { return r.cfg }
+
 // Traced draws no timeline.
-func (r *Ranks) Traced(_ *cobra.Command, _ *ringo.Job, body func(*trace.Recorder) error) error {
+func (r *Trainers) Traced(_ *cobra.Command, _ *ringo.Job, body func(*trace.Recorder) error) error {
 	return body(nil)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -87,16 +88,18 @@ func Command(ranks bench.Trainers) *cobra.Command {
 	return cmd
 }
 
-// likePyTorch changes a training to what is measured of a model: the settings of the comparison with PyTorch.
-func likePyTorch(cfg *train.Config, spec models.Spec) {
-	if cfg.Optimizer == "adamw" {
-		return
+// likePyTorch are the settings of the comparison with PyTorch.
+func likePyTorch(spec models.Spec) []setting.Assignment {
+	out := []setting.Assignment{{Path: "training.clip-norm", Text: "0"}}
+	if spec.Defaults.Optimizer == "adamw" {
+		return out
 	}
-	cfg.SetOptimizer("sgd")
-	cfg.LR, cfg.Momentum, cfg.WeightDecay = 0.005, 0.9, 0
+	momentum := "0.9"
 	if spec.Task == models.Click {
-		cfg.Momentum = 0 // which row-sparse tables do not have
+		momentum = "0" // which row-sparse tables do not have
 	}
+	return append(out, setting.Assignment{Path: "training.optimizer", Text: "sgd"}, setting.Assignment{Path: "training.lr", Text: "0.005"},
+		setting.Assignment{Path: "training.momentum", Text: momentum}, setting.Assignment{Path: "training.weight-decay", Text: "0"})
 }
 
 func (c *command) execute(cmd *cobra.Command, model string) error {
@@ -104,17 +107,14 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	if err != nil {
 		return console.Usage(err)
 	}
-	faults := console.Faults(c.Check(cmd))
-	cfg, err := c.Config(cmd, model)
-	faults.Error(err)
-	likePyTorch(&cfg, spec)
-	faults.Error(cfg.Validate())
+	faults := console.Faults(c.Check(cmd, model, likePyTorch(spec)...))
 	faults.Range("steps", c.steps, 1, mostSteps)
-	if cfg.Batch > noise.MostSamples {
-		faults.Add("--batch %d: want at most %d", cfg.Batch, noise.MostSamples)
-	}
 	if err := faults.Usage(); err != nil {
 		return err
+	}
+	cfg := c.Config()
+	if cfg.Batch > noise.MostSamples {
+		return console.Usagef("--batch %d: want at most %d", cfg.Batch, noise.MostSamples)
 	}
 	if err := c.CheckOutputs(c.json); err != nil {
 		return err

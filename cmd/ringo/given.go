@@ -1,0 +1,290 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/jobfile"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// given is the settings of a command: its flags, which are rows of a job's table, a job file and --set. Flags win over
+// --set, and that over the file. A process that a launcher has started has them from there.
+type given struct {
+	takes func(setting.Path) bool // which settings the command has
+	file  string
+	set   []string
+	flags []setting.Assignment // in their order
+	usual []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
+
+	*job.Spec
+	table  *setting.Table
+	start  *job.Start // of a job whose servers are saved with it
+	env    launch.Env
+	idle   map[setting.Path]bool // settings that were told to have no effect
+	worker bool                  // a launcher has started this process as a rank or a server that sums
+}
+
+// letters are flags of one letter, as other launchers have them.
+var letters = map[string]string{"np": "n"} // never written
+
+// register adds the flags of a command that has the settings of some groups and single ones, but for some.
+func (g *given) register(fs *pflag.FlagSet, takes func(setting.Path) bool) {
+	g.takes = takes
+	table := usualTable()
+	for _, r := range table.Rows() {
+		if r.Flag == "" || !takes(r.Path) {
+			continue
+		}
+		f := &pflag.Flag{Name: r.Flag, Shorthand: letters[r.Flag], Usage: r.About, DefValue: table.Default(r.Path), Value: &settingFlag{given: g, row: r, text: table.Default(r.Path)}}
+		if isBool(r) {
+			f.NoOptDefVal = "true"
+		}
+		fs.AddFlag(f)
+	}
+	fs.StringVar(&g.file, "job", "", "read settings from this job `FILE`, or the one that ringo jobs lists by this name; flags win over it")
+	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as servers.durability=wal; may be repeated")
+}
+
+// usualTable is the settings of a job with their usual values.
+func usualTable() *setting.Table {
+	_, table, err := job.New()
+	if err != nil {
+		panic(err) // rows that collide, which the tests find
+	}
+	return table
+}
+
+func isBool(r setting.Row) bool {
+	return slices.Equal(setting.Known(r.Value), []string{"true", "false"})
+}
+
+// settingFlag is the flag of a setting. What it is given is looked at with all other settings.
+type settingFlag struct {
+	given *given
+	row   setting.Row
+	text  string
+}
+
+// Set notes what the command line says.
+func (f *settingFlag) Set(text string) error {
+	f.text = text
+	f.given.flags = append(f.given.flags, setting.Assignment{Path: f.row.Path, Text: text, Origin: setting.Origin("--" + f.row.Flag)})
+	return nil
+}
+
+// String is the value as it was given.
+func (f *settingFlag) String() string {
+	if f == nil {
+		return ""
+	}
+	return f.text
+}
+
+// Type is what help calls the value.
+func (f *settingFlag) Type() string {
+	switch {
+	case isBool(f.row):
+		return "bool"
+	case f.row.Unit != "":
+		return f.row.Unit
+	case setting.Known(f.row.Value) != nil:
+		return "word"
+	}
+	return "value"
+}
+
+// resolve makes the job of all that is given: with model, where the command line names one. What a launcher says comes
+// first, then what a run was begun with that goes on, the file, --set, and flags.
+func (g *given) resolve(cmd *cobra.Command, model string) error {
+	g.env, g.worker, _ = launch.FromEnv(os.LookupEnv) // joining the job tells of its faults
+	told, err := g.launched()
+	if err != nil {
+		return err
+	}
+	all := told.Settings
+	if told.Command == cmd.CommandPath() {
+		all, g.start = append(g.usual, all...), told.Start
+	} else if all, err = g.gather(cmd, told, model); errors.As(err, new(*checkpoint.DamageError)) {
+		return err
+	} else if err != nil {
+		return usageError{err}
+	}
+	g.Spec, g.table, err = job.New(all...)
+	if err != nil && g.Spec == nil {
+		return err
+	}
+	return g.faults(err)
+}
+
+// launched is what a launcher says, nothing without one.
+func (g *given) launched() (told job.Launched, err error) {
+	text, there := launch.JobFromEnv(os.LookupEnv)
+	if there {
+		told, err = job.ParseLaunched(text)
+	}
+	return told, err
+}
+
+// gather is everything that the command line says, over what a launcher of another command says: of that a setting has
+// its value, but was not given.
+func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all []setting.Assignment, err error) {
+	usual := func(path setting.Path, text string) {
+		all = append(all, setting.Assignment{Path: path, Text: text})
+	}
+	for _, a := range append(g.usual, told.Settings...) {
+		usual(a.Path, a.Text)
+	}
+	if g.start = told.Start; g.worker && g.env.WorldSize > 0 { // else joining the job tells what is wrong
+		usual("job.ranks", strconv.Itoa(g.env.WorldSize))
+		if n := max(g.env.Servers, len(g.env.Tables)); n > 0 {
+			usual("servers.count", strconv.Itoa(n))
+		}
+		if g.env.Servers > 0 {
+			usual("sync", string(job.Sum))
+		}
+	}
+	said, err := g.read()
+	if err != nil {
+		return nil, err
+	}
+	if model != "" {
+		said = append(said, setting.Assignment{Path: "model", Text: model, Origin: "the command line"})
+	}
+	said = append(said, g.flags...)
+	before, err := g.begunWith(said)
+	return slices.Concat(all, before, said), err
+}
+
+// read is all that the file and --set give, in this order.
+func (g *given) read() (out []setting.Assignment, err error) {
+	if g.file != "" {
+		if out, err = readJob(g.file); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range g.set {
+		path, value, ok := strings.Cut(text, "=")
+		if !ok || path == "" {
+			return nil, fmt.Errorf("--set %q: want PATH=VALUE, such as training.batch=32", text)
+		}
+		out = append(out, setting.Assignment{Path: setting.Path(path), Text: value, Origin: bySet})
+	}
+	for _, a := range out {
+		if _, known := usualTable().Get(a.Path); known && !g.takes(a.Path) {
+			return nil, fmt.Errorf("%s: %s has no effect on this command", a.Origin, a.Path)
+		}
+	}
+	return out, nil
+}
+
+// readJob reads a job file, or a preset where there is no such file.
+func readJob(name string) ([]setting.Assignment, error) {
+	if text, ok := job.Preset(name); ok {
+		return jobfile.Read(name, strings.NewReader(text))
+	}
+	f, err := pathname.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--job: %w; `ringo jobs` lists those that come with ringo", err)
+	}
+	defer f.Close()
+	return jobfile.Read(name, f)
+}
+
+// bySet is the origin of what --set says.
+const bySet setting.Origin = "--set"
+
+// faults are those of settings, as a person reads them: each with the file and line where its value stands, or the flag.
+func (g *given) faults(err error) error {
+	if err == nil {
+		return nil
+	}
+	var errs []error
+	for _, line := range setting.Tell(err, g.tell) {
+		if line != "" {
+			errs = append(errs, errors.New(line))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return usageError{errors.Join(errs...)}
+}
+
+func (g *given) tell(f *setting.Fault) string {
+	if g.idle[f.Path] {
+		return "" // that it has no effect was said
+	}
+	origin := f.Origin
+	if origin == "" && g.table != nil {
+		origin = g.table.Origin(f.Path)
+	}
+	return f.Text(func(p setting.Path) string {
+		switch {
+		case p != f.Path:
+			return g.name(p)
+		case origin == bySet:
+			return "--set " + string(p)
+		case inFile(origin):
+			return string(origin) + ": " + string(p)
+		}
+		return g.name(p)
+	})
+}
+
+// name is what a person calls a setting: the flag where there is one, and the file does not say its path.
+func (g *given) name(p setting.Path) string {
+	if g.table != nil && inFile(g.table.Origin(p)) {
+		return string(p)
+	}
+	return flagOf(p)
+}
+
+// inFile says that a value stands in a file, at a line.
+func inFile(o setting.Origin) bool { return strings.Contains(string(o), ":") }
+
+// flagOf is a setting's flag, or its path where it has none.
+func flagOf(p setting.Path) string {
+	for _, r := range usualTable().Rows() {
+		if r.Path == p && r.Flag != "" {
+			return "--" + r.Flag
+		}
+	}
+	return string(p)
+}
+
+// idleFaults are those of settings that have no effect.
+func (g *given) idleFaults() error {
+	faults := g.Idle(g.table)
+	err := g.faults(faults.Err())
+	g.idle = map[setting.Path]bool{}
+	for _, f := range faults {
+		g.idle[f.Path] = true
+	}
+	return err
+}
+
+// isGiven says whether a setting was given, and does not have its usual value.
+func (g *given) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
+
+// handed is what the processes of the job are told.
+func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
+	said := job.Changed(g.table)
+	decided := func(path setting.Path, text string) {
+		said = append(said, setting.Assignment{Path: path, Text: text, Origin: "the launcher"})
+	}
+	decided("training.threads", strconv.Itoa(g.Threads()))
+	decided("output.progress", progress)
+	return job.Launched{Command: cmd.CommandPath(), Settings: said, Start: g.start}.Text()
+}

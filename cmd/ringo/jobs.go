@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/jobfile"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// newJobs is `ringo jobs`.
+func newJobs() *cobra.Command {
+	return &cobra.Command{
+		Use:   "jobs [NAME]",
+		Short: "List the job files that come with ringo, or show one",
+		Long: "List the job files that come with ringo, or show one, to be run or to begin your own with.\n" +
+			"`ringo help train all` lists all settings.",
+		Example: "  ringo train --job mnist-ps\n  ringo jobs ctr-geo > job.yaml",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			out := cmd.OutOrStdout()
+			if len(names) == 0 {
+				for _, name := range job.Presets() {
+					text, _ := job.Preset(name)
+					about, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+					fmt.Fprintf(out, "%-12s %s\n", name, about)
+				}
+				return nil
+			}
+			text, known := job.Preset(names[0])
+			if !known {
+				return usagef("%q is no job that comes with ringo%s; there are %s", names[0], spelling.Hint(names[0], job.Presets()...), strings.Join(job.Presets(), ", "))
+			}
+			_, err := fmt.Fprint(out, text)
+			return err
+		},
+	}
+}
+
+// writeJob writes what the job has decided to the file of --write-job, where there is one: see job.Spec.Resolved.
+func (g *given) writeJob(path string, chosen ...setting.Assignment) error {
+	if path == "" {
+		return nil
+	}
+	err := folder.WriteFile(path, func(w io.Writer) error {
+		return jobfile.Write(w, g.Resolved(g.table, chosen...)...)
+	})
+	if err != nil {
+		err = fmt.Errorf("--write-job: %w", err)
+	}
+	return err
+}
+
+// chosen are the settings that a run has chosen by what it measured, in place of those that told it to measure.
+func chosen(job *ringo.Job, s train.Summary) []setting.Assignment {
+	rules, _ := job.Group().Rules().MarshalText() // it never fails
+	made, _ := s.Choices.MarshalText()
+	return []setting.Assignment{
+		{Path: "tuning.choices", Text: string(made)}, {Path: "tuning.algorithms", Text: string(rules)}, {Path: "tuning.tune", Text: "false"}, {Path: "tuning.profile"},
+	}
+}

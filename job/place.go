@@ -1,0 +1,122 @@
+package job
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// training is what train.Config leaves to the processes.
+func (s *Spec) training() train.Config {
+	c := s.Train
+	c.Threads = s.Threads()
+	return c
+}
+
+// Training is the configuration of a rank's training. start is which start of a job with checkpoints of servers this
+// is, 0 without.
+func (s *Spec) Training(start int) train.Config {
+	c := s.training()
+	if s.Sync.Kept() {
+		c.Servers.Start = start
+	}
+	return c
+}
+
+// Run is the configuration of a rank, or of a server that sums: Size and Rank place one that is started by hand.
+func (s *Spec) Run(t *setting.Table) ringo.Config {
+	cfg := ringo.Config{
+		Servers: s.Summers(), Tables: s.Servers.Addresses, NoMesh: s.GoesOn(), Times: s.Times, Network: s.Network, Settings: s.Told(t, true),
+	}
+	cfg.Aggregate.Timeout = s.Collective.Timeout
+	if s.Transport == ringo.TransportSHM || s.Transport == ringo.TransportTCP {
+		cfg.Transport = s.Transport
+	}
+	if cfg.Collective = s.Collective; s.ByHand() {
+		cfg.Size, cfg.Rank, cfg.Rendezvous = s.Ranks, s.Rank, s.Rendezvous
+	}
+	return cfg
+}
+
+// Told is what other processes of the job must have been told, too. A rank decides by all settings; a server by those
+// that it was given and those of servers.
+func (s *Spec) Told(t *setting.Table, rank bool) setting.Values {
+	all := s.Values(t, setting.Result, setting.Changeable)
+	for p := range all {
+		if !rank && t.Origin(p) == "" && GroupOf(p) != "servers" && p != "sync" {
+			delete(all, p)
+		}
+	}
+	return all
+}
+
+// Values are the texts of settings of some scopes, with the model by its own name.
+func (s *Spec) Values(t *setting.Table, scopes ...setting.Scope) setting.Values {
+	all := t.Values(scopes...)
+	if spec, err := models.Lookup(s.Model); err == nil {
+		all["model"] = spec.Name
+	}
+	return all
+}
+
+// What servers that keep parameters have time for.
+const (
+	fullWait  = 5 * time.Minute  // until there is room on a full disk for their last checkpoint
+	saveGrace = 10 * time.Minute // to save it, once all ranks have ended
+	away      = time.Minute      // for a trainer that its own mesh watches
+)
+
+// SaveGrace is how long launched servers may take to end.
+func (s *Spec) SaveGrace() time.Duration {
+	if s.Keep.Durability == tables.None {
+		return 0
+	}
+	return saveGrace
+}
+
+// keep is what all servers that keep parameters have in common.
+func (s *Spec) keep() server.Config {
+	c := s.Keep
+	c.Servers, c.Trainers, c.Sessions = s.Servers.Count, s.Ranks, max(1, s.Train.Servers.Threads)
+	if c.Dir == "" { // each start of a job that is saved has its own folder there
+		c.Dir = s.Train.Checkpoint.Dir
+	}
+	c.Mode, c.Staleness = tables.Mode(s.Sync), s.Train.Servers.Staleness
+	return c
+}
+
+// Server is the configuration of server index that keeps parameters, but for where it listens, and what a launcher says.
+//
+// Where ranks form a mesh that finds those that are lost, and a trainer may be away from its servers for longer. A server
+// that was launched waits longer for the first to come, too: its time has begun before that of the ranks, and the
+// launcher names those that did not join.
+func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config {
+	c := s.keep()
+	c.Index, c.Verbose, c.Version = index, s.Output.Verbose, ringo.Version
+	c.FullWait, c.Told = fullWait, s.Told(t, false)
+	c.Times, c.Rejoin = s.Times, max(away, s.Times.DeadAfter)
+	if s.GoesOn() {
+		c.Rejoin = s.Times.DeadAfter
+	} else if launched {
+		c.Times.Join += away
+	}
+	return c
+}
+
+// Changed are the texts of settings that were given, as assignments: what a launcher hands to its processes, and a
+// checkpoint keeps for a later start. but leaves some out.
+func Changed(t *setting.Table, but ...setting.Path) (out []setting.Assignment) {
+	for _, r := range t.Rows() {
+		if o := t.Origin(r.Path); o != "" && !slices.Contains(but, r.Path) {
+			text, _ := t.Get(r.Path)
+			out = append(out, setting.Assignment{Path: r.Path, Text: text, Origin: o})
+		}
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+// Package job describes a training job as one value: which model, how it is trained, which processes there are and
+// how they meet. A Spec is made of assignments, whose texts come from flags, a job file, a checkpoint or a launcher:
+// a model's own defaults first, each later assignment over the earlier ones. Its rows are those of the packages that it
+// joins (setting), so a setting has one name, one default and one check wherever it is given.
+package job
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// Sync is how ranks agree on parameters.
+type Sync string
+
+const (
+	// AllReduce: ranks sum gradients among themselves.
+	AllReduce Sync = "allreduce"
+	// Sum: servers sum gradients for the ranks, which keep the parameters.
+	Sum Sync = "sum"
+	// BSP: servers keep the parameters and update them by the mean of all ranks' gradients, in step.
+	BSP Sync = "bsp"
+	// SSP: servers update as gradients come, and no rank is more than a number of steps ahead of the slowest.
+	SSP Sync = "ssp"
+	// Async: servers update as gradients come.
+	Async Sync = "async"
+	// Geo: ranks update copies of their own and exchange by how much these moved, every few steps.
+	Geo Sync = "geo"
+)
+
+// Syncs are all of them.
+func Syncs() []Sync { return []Sync{AllReduce, Sum, BSP, SSP, Async, Geo} }
+
+// Kept says that servers keep the parameters.
+func (s Sync) Kept() bool { return slices.Contains([]Sync{BSP, SSP, Async, Geo}, s) }
+
+// What Transport may say besides the names of package ringo.
+const (
+	// TransportAuto: memory of one process for one rank, else shared memory.
+	TransportAuto = "auto"
+	// TransportMem: ranks are goroutines of one process.
+	TransportMem = "mem"
+)
+
+// Spec is a job. New makes one with its defaults.
+type Spec struct {
+	// Model is a name known to models.Lookup, empty for a job that trains no model of ours.
+	Model string
+	// Sync is how ranks agree on parameters.
+	Sync Sync
+	// Train is the training itself. Sync decides its Servers.Consistency, and Complete what else follows.
+	Train train.Config
+	// Seeds is how many seeds are trained one after the other.
+	Seeds int
+
+	// Ranks is the world size.
+	Ranks int
+	// Rank is which rank this process is, started by hand; -1: a launcher places it.
+	Rank int
+	// Rendezvous is where rank 0 meets the others, HOST:PORT, for processes started by hand.
+	Rendezvous string
+	// Transport is TransportAuto, TransportMem, or one of ringo's.
+	Transport string
+	// Collective says how the ranks' operations go.
+	Collective collective.Config
+	// Times say how long processes wait for each other, and when one is lost.
+	Times cluster.Times
+	// Slice is how long a thread may run while others wait for its core; 0 leaves it as it is.
+	Slice time.Duration
+	// Network is how processes are connected.
+	Network ringo.Network
+
+	// Servers say which servers there are.
+	Servers Servers
+	// Keep is what servers do that keep parameters. Server completes it.
+	Keep server.Config
+
+	// Tuning is what is chosen by measurements.
+	Tuning Tuning
+	// Output is what is told and written.
+	Output Output
+}
+
+// Servers are the servers of a job.
+type Servers struct {
+	// Count is how many there are; 0: one, where Sync needs any.
+	Count int
+	// Restarts is how often each that keeps parameters is started again when it is lost.
+	Restarts int
+	// Addresses are where those that keep parameters listen, HOST:PORT each by number, where they are started by hand.
+	Addresses []string
+}
+
+// Tuning says by what plans, strategies and algorithms are chosen.
+type Tuning struct {
+	// Tune measures the links and, for a plan that needs it, the first steps.
+	Tune bool
+	// Profile is a file that SaveProfile wrote, to choose by.
+	Profile string
+	// SaveProfile is the file that what was measured is written to.
+	SaveProfile string
+}
+
+// Output says what rank 0 tells and writes.
+type Output struct {
+	// JSON is the file of one object per epoch and a summary; "-" is standard output.
+	JSON string
+	// Progress is how progress is shown: auto, bar, plain or none.
+	Progress string
+	// Trace is the file of a timeline of all ranks.
+	Trace string
+	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.
+	TraceSteps int
+	// Verbose tells of every connection to servers that keep parameters.
+	Verbose bool
+}
+
+// Defaults of settings whose packages leave a choice.
+const (
+	defaultTimeout    = 10 * time.Minute
+	defaultTraceSteps = 200 // enough to see every kind of step, and few enough for a viewer in a browser
+)
+
+// newSpec is the job of a model with a certain optimizer, both perhaps empty, and all else as usual.
+func newSpec(model, optimizer string) *Spec {
+	s := &Spec{
+		Model: model, Sync: AllReduce, Train: train.Defaults(model, ""), Seeds: 1,
+		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Slice: timeslice.Short,
+		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
+	}
+	s.Train.Threads, s.Network.Streams = 0, 1
+	if optimizer != "" {
+		s.Train.SetOptimizer(optimizer)
+	}
+	return s
+}
+
+// New makes the job that assignments describe, later ones over earlier ones, and its table of settings. Faults are
+// texts that are no values, and settings that do not exist; the others are set all the same.
+func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
+	s := newSpec(last(given, "model"), last(given, "training.optimizer"))
+	t, err := setting.New(s.Settings()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	faults := t.Apply(given...)
+	s.complete()
+	return s, t, faults.Err()
+}
+
+// last is what the last assignment of a path says.
+func last(given []setting.Assignment, path setting.Path) (text string) {
+	for _, a := range given {
+		if a.Path == path {
+			text = a.Text
+		}
+	}
+	return text
+}
+
+// complete sets what follows from settings and is none itself.
+func (s *Spec) complete() {
+	s.Train.Model, s.Train.Tuning.Measure = s.Model, s.Tuning.Tune
+	if s.Sync != AllReduce {
+		s.Servers.Count = cmp.Or(s.Servers.Count, 1)
+	}
+	if s.Sync.Kept() {
+		s.Train.Servers.Consistency = string(s.Sync)
+	}
+}
+
+// Summers is how many servers sum gradients.
+func (s *Spec) Summers() int {
+	if s.Sync == Sum {
+		return s.Servers.Count
+	}
+	return 0
+}
+
+// Keepers is how many servers keep parameters.
+func (s *Spec) Keepers() int {
+	if s.Sync.Kept() {
+		return s.Servers.Count
+	}
+	return 0
+}
+
+// ByHand says that this process is one rank, started by a person.
+func (s *Spec) ByHand() bool { return s.Rank >= 0 }
+
+// InProcess says that all ranks are goroutines of one process.
+func (s *Spec) InProcess() bool {
+	return s.Transport == TransportMem || s.Transport == TransportAuto && s.Ranks == 1 && !s.Sync.Kept()
+}
+
+// GoesOn says that ranks go on without one that is lost. They form no mesh then.
+func (s *Spec) GoesOn() bool { return s.Sync.Kept() && s.Keep.Lost == tables.LostGoesOn }
+
+// Threads is how many threads a rank computes on: those given, or its share of this machine's cores.
+func (s *Spec) Threads() int {
+	switch {
+	case s.Train.Threads > 0:
+		return min(s.Train.Threads, train.MaxThreads)
+	case s.ByHand():
+		return runtime.NumCPU()
+	}
+	return max(1, runtime.NumCPU()/max(1, s.Ranks))
+}

@@ -1,0 +1,142 @@
+package job
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+const (
+	// MaxRanks bounds a slip of the finger: each rank is a process with a connection to every other.
+	MaxRanks = 1024
+	// maxSeeds does, too.
+	maxSeeds = 1000
+)
+
+// faults collects what is wrong.
+type faults []error
+
+func (l *faults) add(wrong bool, path setting.Path, format string, args ...any) {
+	if wrong {
+		*l = append(*l, setting.Faultf(path, format, args...))
+	}
+}
+
+// Validate reports every fault of a training job at once. Settings without effect are for the table to find (Idle).
+func (s *Spec) Validate() error {
+	return errors.Join(s.ValidateProcesses(), s.ValidateTraining())
+}
+
+// ValidateTraining is Validate without ValidateProcesses.
+func (s *Spec) ValidateTraining() error {
+	errs := faults{s.training().Validate()}
+	errs.add(s.Seeds < 1 || s.Seeds > maxSeeds, "training.seeds", "%d: want 1 to %d", s.Seeds, maxSeeds)
+	errs.add(s.Seeds > 1 && s.Sync.Kept(), "training.seeds", "%d with %v %s: servers keep the parameters of one run: run the seeds one by one", s.Seeds, setting.Path("sync"), s.Sync)
+	errs.add(s.Seeds > 1 && s.Train.Checkpoint.Dir != "", "training.seeds", "%d with %v %q: a folder of checkpoints is of one run", s.Seeds, setting.Path("checkpoint.dir"), s.Train.Checkpoint.Dir)
+	errs.add(s.Sync == Sum && s.Train.Exchange.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: it averages parameters among the ranks and has nothing for servers", s.Train.Exchange.Strategy, setting.Path("sync"), s.Sync)
+	errs.add(!s.drops() && s.Train.Dropout > 0, "training.dropout", "%v has no effect on %s, which drops nothing: leave it out", s.Train.Dropout, s.Model)
+	errs.add(s.Train.SkipBad > 0 && s.Train.Data == data.Synthetic, "data.skip-bad", "%d has no effect on synthetic data: leave it out", s.Train.SkipBad)
+	errs.add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: these were made for one seed", s.Seeds, setting.Path("tuning.choices"))
+	errs.add((s.Tuning.Tune || s.Tuning.Profile != "") && len(s.Collective.Rules) > 0, "tuning.algorithms", "with %v or %v, which find their own: choose one", setting.Path("tuning.tune"), setting.Path("tuning.profile"))
+	errs = append(errs, s.validateWhole())
+	return errors.Join(errs...)
+}
+
+// drops says that the model has values to drop.
+func (s *Spec) drops() bool {
+	spec, err := models.Lookup(s.Model)
+	return err != nil || spec.Task == models.Language
+}
+
+// ValidateProcesses reports every fault of which processes there are and how they meet.
+func (s *Spec) ValidateProcesses() error {
+	errs := faults{s.Times.Validate(), s.Network.Validate()}
+	errs.add(s.Ranks < 1 || s.Ranks > MaxRanks, "job.ranks", "%d: want 1 to %d", s.Ranks, MaxRanks)
+	errs.add(s.Rank < -1 || s.Rank >= max(1, s.Ranks), "job.rank", "%d: want 0 to %d, since %v is %d", s.Rank, s.Ranks-1, setting.Path("job.ranks"), s.Ranks)
+	errs.add(s.ByHand() && s.Rendezvous == "" && !s.GoesOn(), "job.rank", "%d needs %v HOST:PORT, the address where rank 0 listens", s.Rank, setting.Path("job.rendezvous"))
+	if s.Rendezvous != "" {
+		_, port, err := net.SplitHostPort(s.Rendezvous)
+		n, bad := strconv.Atoi(port)
+		errs.add(err != nil || bad != nil || n < 1 || n > 65535, "job.rendezvous", "%q: want HOST:PORT with a port from 1 to 65535", s.Rendezvous)
+	}
+	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
+	if s.Slice != 0 {
+		err := timeslice.Check(s.Slice)
+		errs.add(err != nil, "job.slice", "%v: %w, or 0", s.Slice, err)
+	}
+	errs.add(s.Train.Threads < 0 || s.Train.Threads > train.MaxThreads, "training.threads", "%d: want 1 to %d, or 0 for this rank's share of the cores", s.Train.Threads, train.MaxThreads)
+	errs.add(s.Collective.Algorithm == collective.Exchange && s.Ranks > 2, "job.algorithm", "%s is for two ranks, %v is %d", s.Collective.Algorithm, setting.Path("job.ranks"), s.Ranks)
+	errs.add(s.Tuning.Tune && s.Tuning.Profile != "", "tuning.tune", "and %v %s are two sources for one choice: choose one", setting.Path("tuning.profile"), s.Tuning.Profile)
+	errs.add(s.Transport == TransportMem && s.ByHand(), "job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")
+	return errors.Join(append(errs, s.validateServers())...)
+}
+
+// validateServers reports faults of which servers there are.
+func (s *Spec) validateServers() error {
+	var errs faults
+	v := s.Servers
+	errs.add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
+	errs.add(v.Restarts < 0, "servers.restarts", "%d: want at least 0", v.Restarts)
+	for _, a := range v.Addresses {
+		_, _, err := net.SplitHostPort(a)
+		errs.add(err != nil, "servers.addresses", "%q: want HOST:PORT", a)
+	}
+	if !s.Sync.Kept() {
+		return errors.Join(errs...)
+	}
+	errs = append(errs, s.keep().CheckSettings())
+	errs.add(s.InProcess(), "sync", "%s needs ranks that are processes: leave %v mem out", s.Sync, setting.Path("job.transport"))
+	most := transport.HandshakeTimeout / 2
+	errs.add(s.Times.Heartbeat > most, "job.heartbeat", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
+	errs.add(s.ByHand() && len(v.Addresses) != v.Count, "servers.addresses", "has %d, but %v is %d: processes started by hand need those of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
+	return errors.Join(errs...)
+}
+
+// validateWhole reports what does not go with checkpoints of ranks and servers together.
+func (s *Spec) validateWhole() error {
+	dir := s.Train.Checkpoint.Dir
+	if dir == "" || !s.Sync.Kept() {
+		return nil
+	}
+	var errs faults
+	errs.add(s.ByHand(), "checkpoint.dir", "with %v %s and ranks that are started by hand: their servers would not be of the same moment: start all with one command, or let servers save theirs (%v)", setting.Path("sync"), s.Sync, setting.Path("servers.durability"))
+	errs.add(s.Keep.Dir != "", "servers.dir", "%q with %v %q: servers keep what they have in the folder of the checkpoints: leave it out", s.Keep.Dir, setting.Path("checkpoint.dir"), dir)
+	errs.add(s.Keep.Durability == tables.Checkpoint, "servers.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.Keep.Durability, setting.Path("checkpoint.dir"))
+	errs.add(s.GoesOn(), "checkpoint.dir", "with %v go-on: ranks that go on without each other have no step in common to save at: let all end when one is lost", setting.Path("servers.lost"))
+	return errors.Join(errs...)
+}
+
+// Idle are the settings that were given and have no effect: those that the table finds, and those of connections that
+// there are none of.
+func (s *Spec) Idle(t *setting.Table) setting.Faults {
+	out := t.Idle()
+	given := func(p setting.Path) bool { return t.Origin(p) != "" }
+	idle := func(p setting.Path, why string, args ...any) {
+		if given(p) && !slices.ContainsFunc(out, func(f *setting.Fault) bool { return f.Path == p }) {
+			f := setting.Faultf(p, "has no effect: "+why, args...)
+			f.Origin = t.Origin(p)
+			out = append(out, f)
+		}
+	}
+	for _, r := range t.Rows() {
+		of := GroupOf(r.Path)
+		switch {
+		case of == "network" && s.InProcess():
+			idle(r.Path, "ranks that are goroutines of one process make no connections")
+		case s.GoesOn() && (of == "network" || slices.Contains([]setting.Path{"job.rendezvous", "job.transport", "job.algorithm", "output.trace"}, r.Path)):
+			idle(r.Path, "with %v go-on ranks are connected to servers, and not to each other", setting.Path("servers.lost"))
+		}
+	}
+	return out
+}
