@@ -10,26 +10,21 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/setting/settingtest"
-	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// allSettings are the rows that packages below the command own.
+// allSettings are the rows of a job.
 func allSettings(t *testing.T) *setting.Table {
 	t.Helper()
-	var network ringo.Network
-	group, times, servers, training := collective.Config{Algorithm: collective.Auto}, cluster.Times{}.WithDefaults(), server.Defaults(), train.Defaults("mlp", "")
-	rows := append(network.Settings(), group.Settings()...)
-	rows = append(append(rows, times.Settings()...), servers.Settings()...)
-	table, err := setting.New(append(rows, training.Settings()...)...)
+	_, table, err := job.New(setting.Assignment{Path: "model", Text: "mlp"}, setting.Assignment{Path: "sync", Text: "async"})
 	if err != nil {
 		t.Fatal(err)
 	}

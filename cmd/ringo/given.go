@@ -92,6 +92,9 @@ func (f *settingFlag) String() string {
 	return f.text
 }
 
+// Words are the values that completion offers.
+func (f *settingFlag) Words() []string { return setting.Known(f.row.Value) }
+
 // Type is what help calls the value.
 func (f *settingFlag) Type() string {
 	switch {

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What --write-job writes is a job that has the same result, whatever the run had chosen: each of these is run again by
+// its file alone.
+func TestWrittenJobsRepeat(t *testing.T) {
+	const click = "train ctr-dnn --data synthetic --train-limit 700 --eval-limit 101 --batch 50 --epochs 1 --threads 1 --set data.table-rows=2000 --np 2 --servers 2 "
+	const mlp = "train mlp --data synthetic --train-limit 960 --eval-limit 33 --batch 16 --epochs 1 --threads 1 --np 2 "
+	for name, line := range map[string]string{
+		"plain":             mlp,
+		"another optimizer": mlp + "--optimizer adamw --warmup 10 --lr-cosine --set training.lr-floor=0.0001 --accumulate 2",
+		"dlgs":              mlp + "--strategy dlgs --spars 0.1 --set exchange.dlgs-every=7 --momentum 0 --set exchange.momentum-correction=0.9",
+		"auto":              mlp + "--strategy auto --spars 0.1",
+		"tuned":             mlp + "--tune --plan exact --transport tcp",
+		"partial":           mlp + "--strategy partialUpdate --set exchange.partitions=3 --np 3 --algorithm ring",
+		"sum":               mlp + "--sync sum --servers 2 --strategy int8 --clip-norm 1",
+		"bsp":               click + "--sync bsp --set servers.values=fp16",
+		"geo":               click + "--sync geo --geo-steps 3 --np 1",
+		"click rule":        click + "--sync bsp --optimizer click --set servers.click=decay=0.9,extend_at=2",
+		"language model":    "train gpt-mini --data synthetic --train-limit 48 --eval-limit 8 --batch 2 --epochs 1 --threads 1 --np 2 --dropout 0",
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "job.yaml")
+			first := runSummary(t, line+" --progress none --write-job "+file)
+			second := runSummary(t, "train --job "+file+" --progress none --threads 1")
+			for _, field := range []string{"params_sha256", "plan_sha256", "strategy", "np"} {
+				if first[field] != second[field] {
+					text, _ := os.ReadFile(file)
+					t.Errorf("%s: %v, by the file %v:\n%s", field, first[field], second[field], text)
+				}
+			}
+		})
+	}
+	checkRefused(t, exitFailed, mlp+"--write-job "+filepath.Join(t.TempDir(), "no", "job.yaml"), "--write-job: ", "no such file or directory")
+}
