@@ -17,8 +17,9 @@ import (
 // runRole is `ringo run`.
 type runRole struct{ jobFlags }
 
-func newRun() *cobra.Command {
-	c := &runRole{}
+func newRun() *cobra.Command { return new(runRole).command() }
+
+func (c *runRole) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --np N -- PROGRAM ARGS…",
 		Short: "Start any program that uses the library as N workers of one job",

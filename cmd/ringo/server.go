@@ -24,8 +24,9 @@ type serverRole struct {
 	launched bool           // it has such a place
 }
 
-func newServer() *cobra.Command {
-	c := &serverRole{}
+func newServer() *cobra.Command { return new(serverRole).command() }
+
+func (c *serverRole) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   serverCommand + " --index I",
 		Short: "Be a server of a job, which sums gradients or keeps parameters",

@@ -25,8 +25,9 @@ type trainCommand struct {
 	write string // the file of --write-job
 }
 
-func newTrain() *cobra.Command {
-	c := &trainCommand{}
+func newTrain() *cobra.Command { return new(trainCommand).command() }
+
+func (c *trainCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train MODEL",
 		Short: "Train a model on N workers",
@@ -79,7 +80,8 @@ func oneModel(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
+// settle makes the job of what is given and reports every fault.
+func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 	errs := c.check(cmd, strings.Join(words, ""))
 	if c.Spec == nil {
 		return errors.Join(errs...)
@@ -91,6 +93,13 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 	errs = append(errs, c.faults(errors.Join(c.ValidateTraining(), c.tracing.fault())))
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
+	}
+	return nil
+}
+
+func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
+	if err := c.settle(cmd, words); err != nil {
+		return err
 	}
 	cfg := c.config()
 	if cfg.Data != data.Synthetic && !c.worker { // a launcher says it once, for all ranks
