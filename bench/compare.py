@@ -116,14 +116,18 @@ class Torch:
             raise SystemExit("\nREFUSED: this PyTorch has no oneDNN, so its convolutions are not those that anyone would train with.")
 
 
+def listed_models(text):
+    """The names in `ringo help train models`, whose models' lines begin with all names of one, indented by two."""
+    return set(re.findall(r"[\w-]+", " ".join(re.findall(r"^  (\w[\w-]*(?:, [\w-]+)*) \(", text, re.M))))
+
+
 class Ringo:
     def __init__(self, o, build_dir):
         self.binary = o.ringo
         if not self.binary:
             self.binary = os.path.join(build_dir, "ringo")
             subprocess.run(["go", "build", "-o", self.binary, "./cmd/ringo"], cwd=ROOT, check=True)
-        listing = output([self.binary, "train", "--help"])
-        self.models = set(re.findall(r"[\w-]+", " ".join(re.findall(r"^  ([\w-]+(?:, [\w-]+)*)[: ]", listing, re.M))))
+        self.models = listed_models(output([self.binary, "help", "train", "models"]))
         self.version = output([self.binary, "--version"]).strip()
         note(f"ringo: {self.version}")
 

@@ -50,6 +50,10 @@ class Rounds(unittest.TestCase):
 
 
 class Models(unittest.TestCase):
+    def test_names_are_those_of_the_listing(self):
+        self.assertEqual(compare.listed_models("Models, with what:\n\n  mlp (79,510 parameters)\n      dense 100, dense 10\n  mnist-cnn, mnist (431,080 parameters)\n"
+                                               "      data mnist, batch 64\n\n  --data DIR  a folder\n"), {"mlp", "mnist-cnn", "mnist"})
+
     def test_another_model_is_refused(self):
         compare.same_model(MNIST, {"params": 7}, {"params": 7, "optimizer": "sgd"})
         with self.assertRaisesRegex(SystemExit, "7 parameters in PyTorch and 8 in ringo"):

@@ -44,8 +44,8 @@ const (
 type strikeCase struct {
 	Model      model
 	Ranks      int
-	Servers    int    // 0: collective
-	Mode       string // collective, sum, sync, async, ssp, geo
+	Servers    int    // 0: allreduce
+	Mode       string // allreduce, sum, bsp, async, ssp, geo
 	Transport  string
 	Strategy   string
 	Accumulate int
@@ -60,7 +60,7 @@ type strikeCase struct {
 
 // drawRank draws a fault of a rank.
 func drawRank(rng *rand.Rand) strikeCase {
-	c := strikeCase{Mode: pick(rng, "collective", "collective", "collective", "sum", "sync", "async", "ssp", "geo"), Stop: rng.IntN(2) == 0}
+	c := strikeCase{Mode: pick(rng, "allreduce", "allreduce", "allreduce", "sum", "bsp", "async", "ssp", "geo"), Stop: rng.IntN(2) == 0}
 	c.drawJob(rng)
 	c.GoOn = c.tables() && rng.IntN(3) == 0
 	c.Victim = victim{Number: rng.IntN(c.Ranks), Ranks: c.Ranks}
@@ -82,7 +82,7 @@ const serverCases, serverStops = 130, 30
 
 // drawServer draws a fault of a server. Of the first serverCases numbers serverStops are stops.
 func drawServer(rng *rand.Rand, number int) strikeCase {
-	c := strikeCase{Mode: pick(rng, "sum", "sync", "sync", "async", "ssp", "geo"), Stop: number*serverStops%serverCases < serverStops}
+	c := strikeCase{Mode: pick(rng, "sum", "bsp", "bsp", "async", "ssp", "geo"), Stop: number*serverStops%serverCases < serverStops}
 	c.drawJob(rng)
 	c.Victim = victim{Server: true, Number: rng.IntN(c.Servers), Ranks: c.Ranks}
 	c.Restarts = c.tables() && rng.IntN(2) == 0
@@ -100,7 +100,7 @@ func (c *strikeCase) drawJob(rng *rand.Rand) {
 	c.Ranks, c.Accumulate, c.Strategy = 2+rng.IntN(3), 1, "fp32"
 	c.Transport = pick(rng, "shm", "tcp")
 	c.Model = pick(rng, models...)
-	if c.Mode != "collective" {
+	if c.Mode != "allreduce" {
 		c.Servers = 1 + rng.IntN(3)
 	}
 	if c.tables() {
@@ -115,7 +115,7 @@ func (c *strikeCase) drawJob(rng *rand.Rand) {
 }
 
 // tables tells whether the servers keep the parameters.
-func (c *strikeCase) tables() bool { return c.Mode != "collective" && c.Mode != "sum" }
+func (c *strikeCase) tables() bool { return c.Mode != "allreduce" && c.Mode != "sum" }
 
 // drawDelay draws how long after its moment the fault comes.
 func drawDelay(rng *rand.Rand, m moment) time.Duration {
@@ -141,10 +141,10 @@ func (c *strikeCase) args(dir string) []string {
 	if c.Model == clicks {
 		out = append(out, "--set", "data.table-rows=1000")
 	}
-	if c.Mode == "collective" || c.Mode == "sum" {
+	if c.Mode == "allreduce" || c.Mode == "sum" {
 		out = append(out, "--transport", c.Transport)
 	}
-	if c.Mode != "collective" {
+	if c.Mode != "allreduce" {
 		out = append(out, "--servers", strconv.Itoa(c.Servers), "--sync", c.Mode)
 	}
 	if c.Mode == "ssp" {

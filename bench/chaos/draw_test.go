@@ -53,11 +53,11 @@ func TestDrawnFaults(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"ranks mode collective", "ranks mode sum", "ranks mode sync", "ranks mode async", "ranks mode ssp", "ranks mode geo", "ranks on true", "ranks moment join",
+		"ranks mode allreduce", "ranks mode sum", "ranks mode bsp", "ranks mode async", "ranks mode ssp", "ranks mode geo", "ranks on true", "ranks moment join",
 		"ranks moment first step", "ranks moment mid-epoch", "ranks moment evaluation", "ranks moment checkpoint", "ranks moment end", "ranks stop true", "ranks stop false",
 		"ranks strategy topk", "ranks strategy dlgs", "ranks strategy int8", "ranks strategy partialUpdate", "ranks transport shm", "ranks transport tcp", "ranks accumulate 2",
 		"ranks model mnist", "ranks model mlp", "ranks model cifar-resnet20", "ranks model gpt-mini", "ranks model ctr-dnn", "ranks ranks 2", "ranks ranks 4",
-		"servers mode sum", "servers mode sync", "servers mode async", "servers mode ssp", "servers mode geo", "servers restarts true", "servers restarts false",
+		"servers mode sum", "servers mode bsp", "servers mode async", "servers mode ssp", "servers mode geo", "servers restarts true", "servers restarts false",
 	} {
 		if seen[want] == 0 {
 			t.Errorf("no case has %s", want)
@@ -87,7 +87,7 @@ func checkJob(t *testing.T, part string, i int, c strikeCase) {
 
 // Where most of a job evaluates, each rank still has whole steps.
 func TestEvaluationLast(t *testing.T) {
-	c := strikeCase{Model: clicks, Ranks: 3, Accumulate: 2, Mode: "collective", Moment: evaluation}
+	c := strikeCase{Model: clicks, Ranks: 3, Accumulate: 2, Mode: "allreduce", Moment: evaluation}
 	text := strings.Join(c.args("DIR"), " ")
 	if want := "--train-limit 192 --eval-limit 320 "; !strings.Contains(text, want) {
 		t.Errorf("%q is not in %s", want, text)

@@ -69,8 +69,9 @@ var hostilePlaces = []hostile{
 	{name: "checkpoints onto a full disk, which is given room then", mayTrain: noSpace, relief: noSpace[0], skip: notRoot, make: func(t *trap) []string {
 		return flags("--checkpoint", t.disk("256k"))(t)
 	}},
-	{name: "logs of servers onto a full disk", blame: noSpace, skip: notRoot, make: func(t *trap) []string {
-		return with(tables, "--durability", "wal", "--ps-dir", t.disk("1m"))
+	// One server: several that fail are several faults, each with a line.
+	{name: "a server's logs onto a full disk", blame: noSpace, skip: notRoot, make: func(t *trap) []string {
+		return with(tables, "--servers", "1", "--durability", "wal", "--ps-dir", t.disk("1m"))
 	}},
 	{name: "started by mpirun", env: []string{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1"}, blame: []string{"OMPI_"}, make: flags("--np", "1")},
 	{name: "started by srun", env: []string{"SLURM_NTASKS=4", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_ID=0"}, blame: []string{"SLURM_"}, make: flags("--np", "1")},

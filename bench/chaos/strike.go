@@ -69,7 +69,7 @@ func (c strikeCase) judgeUnstruck(want string, e ending) verdict {
 // undisturbed returns the hash with which the job ends without a fault, "" where it depends on timing or the job has
 // no end.
 func (c strikeCase) undisturbed(s *setup) (string, error) {
-	if !c.Restarts || c.Mode != "sync" {
+	if !c.Restarts || c.Mode != "bsp" {
 		return "", nil
 	}
 	return s.baseline(func(dir string) []string { return s.real(c.args(dir)) })

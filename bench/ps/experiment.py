@@ -3,7 +3,7 @@
 
 usage: bench/ps/experiment.py modes|tiers|kills --like FILE --out DIR …
 
-modes   sync, async, ssp and geo on the same rows: AUC, log-loss, samples per second
+modes   bsp, async, ssp and geo on the same rows: AUC, log-loss, samples per second
 tiers   a table of eight times the servers' memory against one in memory: the same AUC, samples per
         second, the most bytes on disk; the whole job is in a memory cgroup (needs root)
 kills   servers killed -9 during training, with a log, against a run that is left alone: AUC, over seeds
@@ -20,7 +20,7 @@ from ranks import Runner, build, netns
 from tables import Table
 
 MODES = {"bsp": [], "async": [], "ssp": ["--staleness", "4"], "geo": ["--geo-steps", "8"]}
-POINTS = 0.003  # by how much another mode's AUC may be below that of sync
+POINTS = 0.003  # by how much another mode's AUC may be below that of bsp
 MIB = 1 << 20
 
 
@@ -95,12 +95,12 @@ def modes(o, ringo):
     x = Experiment(o, ringo)
     found = {m: [x.run(m, seed, "--sync", m, *MODES[m]) for seed in o.seeds] for m in o.modes}
     out = Table(f"ctr-dnn, {o.rows:,} rows of one epoch, {o.workers} trainers, {o.servers} servers, {len(o.seeds)} seeds",
-                ["mode", "AUC", "to sync", "within", "log-loss", "samples/s"])
+                ["mode", "AUC", "to bsp", "within", "log-loss", "samples/s"])
     first = found.get("bsp")
     for m, runs in found.items():
         apart = mean(runs, "eval_auc") - mean(first, "eval_auc") if first else None
         out.add(" ".join([m, *MODES[m]]), mean(runs, "eval_auc"), apart, None if apart is None else apart >= -POINTS, mean(runs, "eval_logloss"), mean(runs, "samples_per_s"))
-    out.note = f"within: at most {POINTS} below sync's AUC, over {o.eval_rows:,} rows."
+    out.note = f"within: at most {POINTS} below that of bsp, over {o.eval_rows:,} rows."
     return out
 
 
