@@ -59,6 +59,7 @@ func ends(dir string) (end End, all []segment, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return end, nil, nil
 	}
+	listed := all
 	if err == nil {
 		all, err = withoutUnborn(all)
 	}
@@ -82,7 +83,11 @@ func ends(dir string) (end End, all []segment, err error) {
 	}
 	end.Marked, end.Acknowledged, end.Closed = true, m.safe, m.closed && m.safe == end.Last
 	if m.safe > end.Last {
-		return end, nil, &LostError{Dir: dir, End: end}
+		lost := &LostError{Dir: dir, End: end}
+		if len(listed) > len(all) {
+			lost.Headless = listed[len(listed)-1].path
+		}
+		return end, nil, lost
 	}
 	if m.closed && (end.Torn > 0 || end.Last > m.safe) {
 		return end, nil, &DamageError{end.Path, end.Offset, fmt.Sprintf("records up to %d and %d bytes after them, but the log was closed in good order after record %d", end.Last, end.Torn, m.safe)}

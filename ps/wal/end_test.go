@@ -73,6 +73,9 @@ func TestCutTail(t *testing.T) {
 			if there < acknowledged != errors.As(err, &lost) || (err != nil) != (lost != nil) {
 				t.Fatalf("%s, cut to %d bytes: %+v, %v", what, size, end, err)
 			}
+			if lost != nil && !strings.Contains(err.Error(), last.path) {
+				t.Fatalf("%s, cut to %d bytes: %v does not name %s", what, size, err, last.path)
+			}
 			if lost != nil {
 				if _, err := Open(dir, small); !errors.As(err, &lost) || !strings.Contains(err.Error(), fmt.Sprintf("records up to %d had been acknowledged", acknowledged)) {
 					t.Fatalf("%s, cut to %d bytes: opened, %v", what, size, err)
@@ -133,9 +136,13 @@ func TestEndInWords(t *testing.T) {
 			t.Errorf("%q, want %q", e, c.want)
 		}
 	}
-	lost := &LostError{"log", End{Last: 7, Path: "log/segment-1", Offset: 300, Acknowledged: 9}}
+	lost := &LostError{Dir: "log", End: End{Last: 7, Path: "log/segment-1", Offset: 300, Acknowledged: 9}}
 	const want = "the log has lost its end: it ends with record 7, at byte 300 of log/segment-1, but records up to 9 had been acknowledged: the file was cut, or the host lost power while the log was not forced to the disk; bring it back from a copy, or remove log/acknowledged to go on without records 8 to 9"
 	if lost.Error() != want {
+		t.Errorf("%q, want %q", lost, want)
+	}
+	lost.Headless = "log/segment-8"
+	if want := strings.Replace(want, "log/segment-1,", "log/segment-1 (log/segment-8 has no whole header),", 1); lost.Error() != want {
 		t.Errorf("%q, want %q", lost, want)
 	}
 }

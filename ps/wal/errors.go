@@ -32,6 +32,8 @@ func (e *DamageError) Error() string {
 type LostError struct {
 	Dir string
 	End End // Acknowledged is above Last
+	// Headless is the last segment's file where it has no whole header, and so no records: "" where it has one.
+	Headless string
 }
 
 // Error says what is lost, why that is known, and what to do.
@@ -39,6 +41,9 @@ func (e *LostError) Error() string {
 	at := "no segment is left"
 	if e.End.Path != "" {
 		at = fmt.Sprintf("it ends with record %d, at byte %d of %s", e.End.Last, e.End.Offset, e.End.Path)
+	}
+	if e.Headless != "" {
+		at += fmt.Sprintf(" (%s has no whole header)", e.Headless)
 	}
 	return fmt.Sprintf("the log has lost its end: %s, but records up to %d had been acknowledged: the file was cut, or the host lost power while the log was not forced to the disk; "+
 		"bring it back from a copy, or remove %s to go on without records %d to %[2]d", at, e.End.Acknowledged, markPath(e.Dir), e.End.Last+1)
