@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/models"
@@ -46,7 +45,6 @@ func (s *Spec) ValidateTraining() error {
 	errs.add(s.Seeds > 1 && s.Train.Checkpoint.Dir != "", "training.seeds", "%d with %v %q: a folder of checkpoints is of one run", s.Seeds, setting.Path("checkpoint.dir"), s.Train.Checkpoint.Dir)
 	errs.add(s.Sync == Sum && s.Train.Exchange.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: it averages parameters among the ranks and has nothing for servers", s.Train.Exchange.Strategy, setting.Path("sync"), s.Sync)
 	errs.add(!s.drops() && s.Train.Dropout > 0, "training.dropout", "%v has no effect on %s, which drops nothing: leave it out", s.Train.Dropout, s.Model)
-	errs.add(s.Train.SkipBad > 0 && s.Train.Data == data.Synthetic, "data.skip-bad", "%d has no effect on synthetic data: leave it out", s.Train.SkipBad)
 	errs.add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: these were made for one seed", s.Seeds, setting.Path("tuning.choices"))
 	errs.add((s.Tuning.Tune || s.Tuning.Profile != "") && len(s.Collective.Rules) > 0, "tuning.algorithms", "with %v or %v, which find their own: choose one", setting.Path("tuning.tune"), setting.Path("tuning.profile"))
 	errs = append(errs, s.validateWhole())

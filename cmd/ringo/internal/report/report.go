@@ -107,7 +107,7 @@ func over(transport string, servers int) string {
 // skipped tells of bad data that were left out.
 func (r *Reporter) skipped(n int) {
 	if n > 0 {
-		fmt.Fprintf(r.out.Lines, "left out %s (--skip-bad)\n", console.Counted(n, "bad sample"))
+		fmt.Fprintf(r.out.Lines, "left out %s (data.skip-bad)\n", console.Counted(n, "bad sample"))
 	}
 }
 

@@ -54,10 +54,10 @@ const sceneLines = `mnist: 431,080 parameters; data synthetic, 5,120 + 640 sampl
 batch 64 per rank, 40 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed (3 buckets, sha256 01234567); seed 7
 evaluating on a, not on b
 left out 2 files
-left out 1 bad sample (--skip-bad)
+left out 1 bad sample (data.skip-bad)
 epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
 epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
-left out 2 bad samples (--skip-bad)
+left out 2 bad samples (data.skip-bad)
 test accuracy 100.00% after 2 epochs in 90.2 s; parameters sha256 abc
 `
 
