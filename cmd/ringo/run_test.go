@@ -45,7 +45,7 @@ func TestRunTables(t *testing.T) {
 
 	// A program that wants other servers than there are is told so.
 	for flags, text := range map[string]string{
-		"--servers 2":                          "--sync is sum on server ",
+		"--servers 2":                          "give all processes of a job the same",
 		"--servers 1 --sync bsp":               "2 servers keep parameters, but RINGO_PS_ADDRS has 1: say",
 		"--servers 2 --sync async":             "sync is async on server ",
 		"--servers 2 --sync ssp --staleness 1": "--staleness 1 has no effect with --sync bsp: it is for --sync ssp alone",

@@ -223,7 +223,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 			if status != exitFailed {
 				t.Errorf("status %d", status)
 			}
-			checkHolds(t, "geo", errs, "--np: the checkpoint has 2, this run 3")
+			checkHolds(t, "geo", errs, "job.ranks 3: the checkpoint has 2")
 			continue
 		}
 		if status != 0 {
