@@ -103,9 +103,11 @@ func (c *Config) checkpointSettings() []setting.Row {
 	folder := setting.On("checkpoint.dir")
 	return []setting.Row{
 		{Path: "checkpoint.dir", Flag: "checkpoint", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Checkpoint.Dir),
-			About: "save the run in this folder: at its end, when a signal tells it to end, and now and then; the last 3 checkpoints remain"},
+			About: "save the run in this folder: at its end, when a signal tells it to end, and now and then"},
 		{Path: "checkpoint.every", Flag: "every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
 			About: "save after so many steps each; 0: after each epoch"},
+		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.Local, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),
+			About: "how many checkpoints remain, the latest; 0: 3"},
 		{Path: "checkpoint.resume", Flag: "resume", Scope: setting.Local, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
 			About: "go on from the last checkpoint, if there is one; what is not given is as the run was begun"},
 	}

@@ -42,7 +42,7 @@ func other() Config {
 		Servers: Servers{Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
 		Exchange: distopt.Config{Strategy: "auto", Plan: "exact", BucketBytes: 10, ClipNorm: 11, Accumulation: 12, Partitions: 13, Spars: 0.1, Every: 14,
 			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, SparseAlgorithm: "tree", BoundSum: true, LayerThresholds: true, Update: distopt.UpdateWhole},
-		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Resume: true}, Layers: true,
+		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Keep: 5, Resume: true}, Layers: true,
 		Tuning: Tuning{Choices: tune.Choices{{Step: 3, Reselect: true}}},
 	}
 	return c
@@ -97,7 +97,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 	}
 	walk(reflect.ValueOf(&c).Elem(), "")
 	// The model, sync and the start are of the job; tuning has rows of its own there, and no user keeps or waits otherwise.
-	want := []string{"Model", "Servers.Consistency", "Servers.Start", "Tuning.Measure", "Checkpoint.Keep", "Checkpoint.FullWait", "Checkpoint.Told"}
+	want := []string{"Model", "Servers.Consistency", "Servers.Start", "Tuning.Measure", "Checkpoint.FullWait", "Checkpoint.Told"}
 	if !slices.Equal(lacking, want) {
 		t.Errorf("no row has %q, want %q", lacking, want)
 	}
