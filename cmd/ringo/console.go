@@ -10,8 +10,6 @@ import (
 
 // What most files here say by package console.
 
-type byteSize = console.Size
-
 func counted(n int, noun string) string    { return console.Counted(n, noun) }
 func grouped(n int) string                 { return console.Grouped(n) }
 func mebibytes(n int64) string             { return console.Mebibytes(n) }

@@ -1,19 +1,12 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/launch"
 )
 
 const synthetic = "train mnist --data synthetic "
-
-// path is a command line without its flags and model.
-func path(line string) string {
-	words, _, _ := strings.Cut(line, " --")
-	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(words), "mnist"))
-}
 
 // A process that a launcher placed cannot be placed again.
 func TestWorkerUsage(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/job"
 )
 
 // What --write-job writes is a job that has the same result, whatever the run had chosen: each of these is run again by
@@ -38,4 +40,17 @@ func TestWrittenJobsRepeat(t *testing.T) {
 		})
 	}
 	checkRefused(t, exitFailed, mlp+"--write-job "+filepath.Join(t.TempDir(), "no", "job.yaml"), "--write-job: ", "no such file or directory")
+}
+
+// Every job file that comes with ringo trains, of a few samples.
+func TestPresetsTrain(t *testing.T) {
+	t.Chdir(t.TempDir()) // one of them has a folder
+	for _, name := range job.Presets() {
+		got := runSummary(t, "train --job "+name+" --train-limit 1280 --eval-limit 33 --batch 16 --epochs 1 --progress none --threads 1")
+		if got["params_sha256"] == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	checkRefused(t, exitUsage, "train --job mnits", "--job: open mnits: no such file or directory; `ringo jobs` lists those that come with ringo")
+	checkRefused(t, exitUsage, "jobs mnits", `"mnits" is no job that comes with ringo (did you mean "mnist"?)`)
 }
