@@ -241,6 +241,16 @@ func (ps *Params) arena(alloc func(n int) []float32, n int, name string) ([]floa
 // zeros. It reports all faults of the registry, or the first operation whose
 // operands do not fit.
 func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
+	return ps.ArrangeOutputs(func(t *Tape) []*Tensor {
+		loss := dry(t)
+		want(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
+		return []*Tensor{loss}
+	})
+}
+
+// ArrangeOutputs is Arrange for a model whose loss another process computes: dry returns the
+// outputs of any shape that BackwardFrom will be given.
+func (ps *Params) ArrangeOutputs(dry func(t *Tape) []*Tensor) error {
 	if ps.slots != nil {
 		return errors.New("nn: Arrange was called twice")
 	}
@@ -259,7 +269,7 @@ func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 }
 
 // finishingOrder records the model and walks backwards without computing.
-func (ps *Params) finishingOrder(dry func(t *Tape) *Tensor) (order []*Param, err error) {
+func (ps *Params) finishingOrder(dry func(t *Tape) []*Tensor) (order []*Param, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			shape, ok := r.(*ShapeError)
@@ -272,7 +282,7 @@ func (ps *Params) finishingOrder(dry func(t *Tape) *Tensor) (order []*Param, err
 	t := NewTape(TapeConfig{})
 	defer t.Close()
 	t.pool.dry = true
-	loss := dry(t)
+	t.roots = dry(t)
 	if t.params != nil && t.params != ps {
 		return nil, errors.New("nn: Arrange: the model uses parameters of another registry")
 	}
@@ -281,7 +291,7 @@ func (ps *Params) finishingOrder(dry func(t *Tape) *Tensor) (order []*Param, err
 		forward, _ := workOf(o)
 		ps.forward.Add(forward)
 	}
-	t.walk(loss, true, func(slot int) {
+	t.walk(nil, true, func(slot int) {
 		order = append(order, ps.list[slot])
 		ps.backward, t.work = append(ps.backward, t.work), Work{}
 	})

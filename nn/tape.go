@@ -41,6 +41,9 @@ type Tape struct {
 	pending []int   // by slot: contributions still to come in this Backward
 	grads   freeList
 	norm    normScratch
+	roots   []*Tensor // of the Backward under way
+	inputs  []*Tensor // of operandsOf
+	weights []*Param  // of operandsOf
 	values  vectorJob // the elementwise operation under way
 	packed  convPacked
 	seed    uint64 // see SetSeed
@@ -57,6 +60,31 @@ type op interface {
 	// gradient of the result, which it may destroy; the tape then takes back
 	// the gradient's memory.
 	backward(t *Tape)
+}
+
+// wideOp is an operation of any number of operands. Its operands method returns none.
+type wideOp interface {
+	allOperands() ([]*Tensor, []*Param)
+}
+
+// operandsOf returns the inputs and the parameters of o, good until the next call.
+func (t *Tape) operandsOf(o op) ([]*Tensor, []*Param) {
+	if w, ok := o.(wideOp); ok {
+		return w.allOperands()
+	}
+	t.inputs, t.weights = t.inputs[:0], t.weights[:0]
+	xs, ps := o.operands()
+	for _, x := range xs {
+		if x != nil {
+			t.inputs = append(t.inputs, x)
+		}
+	}
+	for _, p := range ps {
+		if p != nil {
+			t.weights = append(t.weights, p)
+		}
+	}
+	return t.inputs, t.weights
 }
 
 // tableOp is an operation that reads a row-sparse table.
@@ -130,15 +158,14 @@ func (t *Tape) begin(o op, shape ...int) *Tensor {
 func (t *Tape) note(o op) {
 	y := o.result()
 	y.needs, y.has, y.live = false, false, false
-	xs, ps := o.operands()
+	y.made, y.retained, y.cut = true, false, false
+	xs, ps := t.operandsOf(o)
 	for _, x := range xs {
-		y.needs = y.needs || x != nil && x.needs
+		y.needs = y.needs || x.needs
 	}
 	for _, p := range ps {
-		if p != nil {
-			y.needs = true
-			t.belongs(p.owner, p.Name)
-		}
+		y.needs = true
+		t.belongs(p.owner, p.Name)
 	}
 	if o, ok := o.(tableOp); ok {
 		y.needs = true
@@ -166,6 +193,28 @@ func (t *Tape) belongs(owner *Params, name string) {
 // Parameters that no Backward of the step contributed to become zero and are
 // reported at the end. The next Backward starts a new sum.
 func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
+	want(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
+	t.roots = append(t.roots[:0], loss)
+	t.check()
+	t.walk(nil, false, ready)
+}
+
+// BackwardFrom is Backward from any number of outputs of any shape: seeds[i] is the
+// gradient of the loss with respect to outputs[i], as many values. It is for a model of
+// which another process computes the rest: that one's RetainGrad and Grad give the seeds.
+// The contributions of an output that comes twice are added.
+func (t *Tape) BackwardFrom(outputs []*Tensor, seeds [][]float32, ready func(slot int)) {
+	want(len(outputs) > 0 && len(outputs) == len(seeds), "backward", "a seed for each output, one at least", len(outputs), len(seeds))
+	for i, y := range outputs {
+		want(y != nil && len(y.Data) == len(seeds[i]), "backward", "a seed of as many values as the output", append([]int{len(seeds[i])}, shapeOf(y)...)...)
+	}
+	t.roots = append(t.roots[:0], outputs...)
+	t.check()
+	t.walk(seeds, false, ready)
+}
+
+// check panics where nothing was recorded that a Backward can use.
+func (t *Tape) check() {
 	if t.eval {
 		panic(errors.New("nn: Backward after ResetEval: nothing was recorded"))
 	}
@@ -176,39 +225,58 @@ func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
 	if t.params != nil && t.params.slots == nil {
 		panic(errors.New("nn: Backward before Params.Arrange"))
 	}
-	t.walk(loss, false, ready)
 }
 
-// walk goes backwards over the operations that loss depends on. A dry walk
-// computes nothing and only reports.
-func (t *Tape) walk(loss *Tensor, dry bool, ready func(slot int)) {
-	want(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
-	t.plan(loss)
+// walk goes backwards over the operations that the roots depend on, with the seeds or,
+// where these are nil, ones. A dry walk computes nothing and only reports.
+func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
+	t.plan()
 	if ps := t.params; ps != nil && ps.finished {
 		ps.ZeroGrads()
 	}
-	loss.grad = t.grads.take(1)
-	loss.grad[0], loss.has = 1, true
+	t.sow(seeds)
 	for i := t.n - 1; i >= 0; i-- {
 		o := t.ops[i]
-		if y := o.result(); !y.live || !y.needs {
+		y := o.result()
+		if !y.live || !y.needs {
 			continue
 		}
-		if !dry {
-			o.backward(t)
-		} else {
+		y.keep()
+		switch {
+		case dry:
 			_, work := workOf(o)
 			t.work.Add(work)
+		case !y.cut:
+			o.backward(t)
 		}
-		t.grads.give(&o.result().grad)
+		t.grads.give(&y.grad)
 		t.contributed(o, ready)
 	}
 	t.finish(ready, dry)
 }
 
-// plan finds the operations that loss depends on and counts the contributions
+// sow gives the roots their gradients.
+func (t *Tape) sow(seeds [][]float32) {
+	for i, y := range t.roots {
+		buf := t.into(y)
+		if seeds != nil {
+			copy(buf, seeds[i])
+		} else {
+			fill(buf, 1)
+		}
+		t.merge(y, buf)
+	}
+}
+
+func fill(x []float32, v float32) {
+	for i := range x {
+		x[i] = v
+	}
+}
+
+// plan finds the operations that the roots depend on and counts the contributions
 // to each parameter.
-func (t *Tape) plan(loss *Tensor) {
+func (t *Tape) plan() {
 	if t.params != nil {
 		t.pending = t.pending[:0]
 		for range t.params.list {
@@ -217,34 +285,29 @@ func (t *Tape) plan(loss *Tensor) {
 	}
 	for _, o := range t.ops[:t.n] {
 		y := o.result()
-		y.live, y.has = false, false
+		y.live, y.has, y.kept = false, false, y.kept[:0]
 	}
-	loss.live = true
+	for _, y := range t.roots {
+		y.live, y.has = true, false
+	}
 	for i := t.n - 1; i >= 0; i-- {
 		if !t.ops[i].result().live {
 			continue
 		}
-		xs, ps := t.ops[i].operands()
+		xs, ps := t.operandsOf(t.ops[i])
 		for _, x := range xs {
-			if x != nil {
-				x.live, x.has = true, false
-			}
+			x.live, x.has = true, false
 		}
 		for _, p := range ps {
-			if p != nil {
-				t.pending[p.slot]++
-			}
+			t.pending[p.slot]++
 		}
 	}
 }
 
 // contributed counts o's contributions as done and reports final gradients.
 func (t *Tape) contributed(o op, ready func(slot int)) {
-	_, ps := o.operands()
+	_, ps := t.operandsOf(o)
 	for _, p := range ps {
-		if p == nil {
-			continue
-		}
 		p.touched = true
 		t.pending[p.slot]--
 		if t.pending[p.slot] == 0 && ready != nil {

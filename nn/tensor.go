@@ -41,6 +41,11 @@ type Tensor struct {
 	live  bool      // the loss depends on it (set by Backward)
 	has   bool      // grad holds a contribution
 	grad  []float32 // d loss / d this
+
+	made     bool      // by an operation
+	retained bool      // its gradient shall be readable
+	cut      bool      // retained, and nothing upstream needs it
+	kept     []float32 // the gradient of an operation's result that is retained
 }
 
 // NewTensor makes a tensor of zeros.
@@ -59,6 +64,36 @@ func (x *Tensor) Resize(shape ...int) {
 
 // Len is the number of values.
 func (x *Tensor) Len() int { return len(x.Data) }
+
+// RetainGrad makes Grad return the gradient after Backward. It is called before: on a
+// tensor of one's own, such as a model's input, once and for all; on an operation's result
+// after each recording. Of a result it costs a copy.
+func (x *Tensor) RetainGrad() {
+	x.cut = x.made && !x.needs
+	x.needs, x.retained = true, true
+}
+
+// Grad is what the last Backward found as the gradient of the loss with respect to x, as
+// many values as x has, good until the next Backward. It is nil where RetainGrad was not
+// called in time, or where the loss does not depend on x.
+func (x *Tensor) Grad() []float32 {
+	switch {
+	case !x.retained:
+		return nil
+	case !x.made && x.has:
+		return x.grad
+	case len(x.kept) > 0:
+		return x.kept
+	}
+	return nil
+}
+
+// keep copies the gradient of a result that is retained: backward may destroy it.
+func (x *Tensor) keep() {
+	if x.retained {
+		x.kept = append(x.kept[:0], x.grad...)
+	}
+}
 
 // volume is the number of values of a shape.
 func volume(shape []int) int {
