@@ -18,9 +18,10 @@ import (
 // allReduce is `ringo bench allreduce`.
 type allReduce struct {
 	bench.Ranks
-	floats  []int
-	json    string
-	budget  time.Duration
+	floats []int
+	json   string
+	budget time.Duration
+	arrivals
 	explain bool
 	reduce  func(*collective.Group, []float32) error // what is timed and verified
 }
@@ -42,6 +43,7 @@ type allReduceResult struct {
 	// BusBWGBPerS is nccl-tests' bus bandwidth: bytes/time * 2(np-1)/np.
 	BusBWGBPerS float64 `json:"busbw_gb_s"`
 	Iterations  int     `json:"iterations"`
+	*apart
 }
 
 // AllReduce is `ringo bench allreduce`, on ranks.
@@ -63,6 +65,7 @@ func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) er
 	cmd.Flags().IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` in float32 values")
 	cmd.Flags().DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size")
 	cmd.Flags().BoolVar(&c.explain, "explain", false, "show which algorithms are in force, of all operations, and measure nothing")
+	c.arrivals.register(cmd)
 	console.JSON(cmd, &c.json, "size")
 	return cmd
 }
@@ -76,6 +79,10 @@ func (c *allReduce) execute(cmd *cobra.Command) error {
 		faults.Range("floats", n, 0, maxFloats)
 	}
 	faults.Budget("time", c.budget)
+	c.arrivals.check(cmd, &faults)
+	if c.explain && c.arrivals.on {
+		faults.Add("--gap and --skew have no effect with --explain, which measures nothing: leave them out")
+	}
 	if c.explain && c.json != "" {
 		faults.Add("--json has no effect with --explain, which measures nothing: leave it out")
 	}
@@ -100,7 +107,7 @@ func (c *allReduce) rank(job *ringo.Job, out *console.Output) error {
 	if err != nil {
 		return err
 	}
-	watch := &stopwatch{job: job, budget: c.budget}
+	watch := &stopwatch{job: job, budget: c.budget, arrivals: c.arrivals}
 	for _, n := range c.floats {
 		job.SetStatus(fmt.Sprintf("allreduce of %d floats", n))
 		r, err := c.measure(watch, memory, n)
@@ -131,7 +138,7 @@ func (c *allReduce) measure(watch *stopwatch, memory operandMemory, n int) (allR
 	np := float64(job.Size())
 	r := allReduceResult{
 		Bench: "allreduce", NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice("allreduce", t.bytes), Floats: n,
-		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Iterations: len(found.us),
+		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Iterations: len(found.us), apart: c.arrivals.result(found),
 	}
 	if r.MedianUS > 0 {
 		r.BusBWGBPerS = 4 * float64(n) / (r.MedianUS * 1e3) * twice(np)

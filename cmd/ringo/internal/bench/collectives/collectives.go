@@ -29,6 +29,7 @@ type command struct {
 	limit  bool
 	json   string
 	budget time.Duration
+	arrivals
 }
 
 // reductions are all, in the order of their names in help.
@@ -72,6 +73,7 @@ type result struct {
 	BytesSentPerRank int64   `json:"bytes_sent_per_rank"` // payload, of the busiest rank
 	Wrong            int64   `json:"wrong"`               // values
 	Iterations       int     `json:"iterations"`
+	*apart
 }
 
 // Command is `ringo bench collective`, on ranks.
@@ -83,7 +85,9 @@ func Command(ranks bench.Ranks) *cobra.Command {
 		Long: "Time collective operations by size, type and algorithm, in the columns of nccl-tests.\n" +
 			"Operands are rewritten before every call. Calls of more than 4 KiB are timed one by\n" +
 			"one after a barrier, shorter ones 100 in a row, the rewriting included; a sample is\n" +
-			"as long as its slowest rank, time the median of samples. Results are compared bit by bit.",
+			"as long as its slowest rank, time the median of samples. Results are compared bit by bit.\n" +
+			"With --gap or --skew the ranks compute between calls, and each call is timed from when\n" +
+			"the last rank comes to it until the last one leaves it.",
 		Example: "  ringo bench collective --np 2 --op all --bytes 4096,1048576\n" +
 			"  ringo bench collective --np 4 --op allreduce --type bfloat16 --redop mean --json -",
 		Args: console.NoArguments,
@@ -100,6 +104,7 @@ func Command(ranks bench.Ranks) *cobra.Command {
 	fs.IntSliceVar(&c.bytes, "bytes", nil, "`sizes` in bytes instead")
 	fs.BoolVar(&c.limit, "limit", false, "measure what bounds allreduce in shared memory instead: one pass that reads and writes all ranks' operands, the ranks not waiting for each other")
 	fs.DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size: in 5 to 2,000 samples")
+	c.arrivals.register(cmd)
 	console.JSON(cmd, &c.json, "operation and size")
 	return cmd
 }
@@ -108,6 +113,10 @@ func (c *command) execute(cmd *cobra.Command) error {
 	faults := console.Faults(c.Check(cmd))
 	c.checkWhat(cmd, &faults)
 	faults.Budget("time", c.budget)
+	c.arrivals.check(cmd, &faults)
+	if c.limit && c.arrivals.on {
+		faults.Add("--limit waits for nobody, so that --gap and --skew have no effect: leave them out")
+	}
 	if err := faults.Usage(); err != nil {
 		return err
 	}
@@ -191,11 +200,11 @@ func (c *command) rank(job *ringo.Job, out *console.Output) error {
 	if err != nil {
 		return err
 	}
-	out.Line("# %d ranks, %s, %s buffers, algorithm %s; time is the slowest rank's, median of samples",
-		job.Size(), job.Transport(), memory.kind, c.Place().Algorithm)
+	out.Line("# %d ranks, %s, %s buffers, algorithm %s; time is %s, median of samples",
+		job.Size(), job.Transport(), memory.kind, c.Place().Algorithm, c.arrivals.timed())
 	out.Line("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "size", "count", "operation", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 	out.Line("#%11s %12s  %-14s %-8s %5s %5s %12s %8s %8s %7s", "(B)", "(values)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
-	watch := &stopwatch{job: job, budget: c.budget}
+	watch := &stopwatch{job: job, budget: c.budget, arrivals: c.arrivals}
 	for _, op := range c.ops {
 		for _, size := range c.sizesOf(op) {
 			if err := c.one(watch, memory, out, op, size); err != nil {
@@ -250,7 +259,7 @@ func (c *command) result(job *ringo.Job, s spec, shape shape, t trial, found tim
 	r := result{
 		Bench: "collective", Op: s.op, NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice(strings.ReplaceAll(s.op, "-", ""), t.bytes),
 		Type: s.typ, Redop: "none", Root: -1, Bytes: t.bytes, Count: s.count,
-		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Wrong: found.wrong, Iterations: len(found.us),
+		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Wrong: found.wrong, Iterations: len(found.us), apart: c.arrivals.result(found),
 	}
 	if c.limit {
 		r.Algorithm = "limit"

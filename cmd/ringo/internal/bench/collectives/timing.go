@@ -40,22 +40,27 @@ type timing struct {
 	us    []float64 // of one call, by sample, ascending: each the slowest rank's
 	sent  int64     // payload that one call makes the busiest rank send
 	wrong int64     // values of all ranks and verified calls
+	loop  float64   // of arrivals: microseconds from call to call
 }
 
 func (t *timing) median() float64 { return bench.Median(t.us) }
 
 // stopwatch times the trials of one rank.
 type stopwatch struct {
-	job    *ringo.Job
-	budget time.Duration // about how long to measure
-	wrong  int           // values of the trial at hand
-	first  string        // which was the first, if any
+	job      *ringo.Job
+	budget   time.Duration // about how long to measure
+	arrivals arrivals
+	wrong    int    // values of the trial at hand
+	first    string // which was the first, if any
 }
 
 // measure times a trial for about the budget: 5 to 2,000 samples, after a few
 // to warm up. Wrong results are counted; fault says which.
 func (s *stopwatch) measure(t trial) (timing, error) {
 	s.wrong, s.first = 0, ""
+	if s.arrivals.on {
+		return s.measureArrivals(t)
+	}
 	warm, take, calls := make([]float64, 3), s.singles, 1
 	if err := s.singles(t, warm); err != nil {
 		return timing{}, err
@@ -66,23 +71,30 @@ func (s *stopwatch) measure(t trial) (timing, error) {
 			return timing{}, err
 		}
 	}
-	count := []int32{int32(min(mostTimes, max(leastTimes, s.budget.Seconds()*1e6/max(1e-3, bench.Median(warm)*float64(calls)))))}
-	if err := collective.Broadcast(s.job.Group(), count, 0); err != nil {
+	samples, err := s.samples(bench.Median(warm) * float64(calls))
+	if err != nil {
 		return timing{}, err
 	}
 	sent, err := s.sent(t)
 	if err != nil {
 		return timing{}, err
 	}
-	us := make([]float64, count[0])
+	us := make([]float64, samples)
 	if err := take(t, us); err != nil {
 		return timing{}, err
 	}
-	return s.overRanks(t, us, sent)
+	return s.overRanks(us, sent)
+}
+
+// samples is how many to take of so many microseconds each, as rank 0 says.
+func (s *stopwatch) samples(us float64) (int, error) {
+	count := []int32{int32(min(mostTimes, max(leastTimes, micros(s.budget)/max(1e-3, us))))}
+	err := collective.Broadcast(s.job.Group(), count, 0)
+	return int(count[0]), err
 }
 
 // overRanks joins what the ranks have measured.
-func (s *stopwatch) overRanks(t trial, us []float64, sent int64) (timing, error) {
+func (s *stopwatch) overRanks(us []float64, sent int64) (timing, error) {
 	all, err := bench.Slowest(s.job.Group(), append(us, float64(sent)))
 	if err != nil {
 		return timing{}, err

@@ -1,0 +1,198 @@
+package collectives
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/collective"
+)
+
+// arrivals are calls between which the ranks compute, as those of a program are: some come late, and others wait for
+// them. What such a call costs is the time from when the last rank comes to it until the last one leaves it.
+type arrivals struct {
+	gap  time.Duration // all ranks compute for so long before each call
+	skew time.Duration // and for up to so much longer, drawn for each rank and call
+	on   bool
+}
+
+const longestGap = time.Second
+
+func (a *arrivals) register(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&a.gap, "gap", 0, "compute for so long before each call, and time it from the last rank's arrival to the last one's end")
+	cmd.Flags().DurationVar(&a.skew, "skew", 0, "compute for up to so much longer, drawn anew for each rank and call; timed as with --gap")
+}
+
+func (a *arrivals) check(cmd *cobra.Command, faults *console.Faults) {
+	a.on = cmd.Flags().Changed("gap") || cmd.Flags().Changed("skew")
+	for name, d := range map[string]time.Duration{"gap": a.gap, "skew": a.skew} {
+		if d < 0 || d > longestGap {
+			faults.Add("--%s %v: want 0 to %v", name, d, longestGap)
+		}
+	}
+}
+
+// timed says what the time of a call is.
+func (a arrivals) timed() string {
+	if a.on {
+		return fmt.Sprintf("from the last rank's arrival to the last one's end after %v to %v of computation", a.gap, a.gap+a.skew)
+	}
+	return "the slowest rank's"
+}
+
+// apart is what a result says of arrivals.
+type apart struct {
+	GapUS  float64 `json:"gap_us"`
+	SkewUS float64 `json:"skew_us"`
+	MeanUS float64 `json:"mean_us"` // beside the median: calls that take a slice of the core are rare and long
+	LoopUS float64 `json:"loop_us"` // from one call to the next on the slowest rank, with the computation, a mean
+}
+
+// result is nil where ranks do not compute.
+func (a arrivals) result(found timing) *apart {
+	if !a.on {
+		return nil
+	}
+	return &apart{micros(a.gap), micros(a.skew), bench.Mean(found.us), found.loop}
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// measureArrivals is measure with computation between the calls.
+func (s *stopwatch) measureArrivals(t trial) (timing, error) {
+	const warmUp = 10
+	r, err := newRunner(s.job, s.arrivals)
+	if err != nil {
+		return timing{}, err
+	}
+	start := time.Now()
+	if _, _, err := s.apart(t, r, warmUp); err != nil {
+		return timing{}, err
+	}
+	calls, err := s.samples(micros(time.Since(start)) / warmUp)
+	if err != nil {
+		return timing{}, err
+	}
+	sent, err := s.sent(t)
+	if err != nil {
+		return timing{}, err
+	}
+	us, loop, err := s.apart(t, r, calls)
+	if err != nil {
+		return timing{}, err
+	}
+	found, err := s.overRanks(us, sent)
+	found.loop = loop
+	return found, err
+}
+
+// apart returns the microseconds of so many calls, the same on every rank: each from the last arrival to the last end,
+// and those from call to call. Every result is verified, before the computation.
+func (s *stopwatch) apart(t trial, r *runner, calls int) (us []float64, loop float64, err error) {
+	arrived, ended := make([]float64, calls), make([]float64, calls)
+	if err := s.begin(t, 0); err != nil {
+		return nil, 0, err
+	}
+	start := r.now()
+	for i := range calls {
+		t.rewrite(i % salts)
+		r.compute()
+		arrived[i] = r.now()
+		if err := t.call(); err != nil {
+			return nil, 0, err
+		}
+		ended[i] = r.now()
+		s.verify(t, i, i)
+	}
+	loop = (r.now() - start) / float64(calls)
+	last, err := bench.Slowest(s.job.Group(), slices.Concat(arrived, ended, []float64{loop}))
+	if err != nil {
+		return nil, 0, err
+	}
+	us, loop = last[calls:2*calls], last[2*calls]
+	for i := range us {
+		us[i] -= last[i]
+	}
+	return us, loop, nil
+}
+
+// runner computes on one rank, by a clock that all ranks of the host have.
+type runner struct {
+	arrivals
+	draws *rand.Rand
+	perUS float64       // steps of spin
+	base  time.Time     // of the time since
+	ahead time.Duration // of the common zero when base was
+	spun  uint64
+}
+
+// newRunner agrees on the clock. It is a collective call. The clocks of hosts differ by more than calls take.
+func newRunner(job *ringo.Job, a arrivals) (*runner, error) {
+	wall := []int64{time.Now().UnixNano()}
+	if err := collective.Broadcast(job.Group(), wall, 0); err != nil {
+		return nil, err
+	}
+	elsewhere := []int64{int64(job.Rank() - job.LocalRank())}
+	if err := collective.AllReduce(job.Group(), elsewhere, collective.Max); err != nil {
+		return nil, err
+	}
+	if elsewhere[0] != 0 {
+		return nil, errors.New("--gap and --skew need ranks of one host, which have one clock: leave them out")
+	}
+	r := &runner{arrivals: a, draws: rand.New(rand.NewPCG(uint64(job.Rank()), 0)), base: time.Now()}
+	r.ahead = ahead(r.base, wall[0])
+	r.perUS = r.calibrate()
+	return r, nil
+}
+
+// ahead is how far base is from a time of the wall clock, which all processes of a host read alike, and which may be set
+// while the other one goes on.
+func ahead(base time.Time, wall int64) time.Duration {
+	looks := make([]time.Duration, 99)
+	for i := range looks { // the thread may lose its core between the two clocks
+		t := time.Now()
+		looks[i] = time.Duration(t.UnixNano()-wall) - t.Sub(base)
+	}
+	slices.Sort(looks)
+	return looks[len(looks)/2]
+}
+
+// now is the time in microseconds.
+func (r *runner) now() float64 { return micros(r.ahead + time.Since(r.base)) }
+
+// compute takes as much of the processor's time as the next gap says, however often the thread has to wait for it.
+func (r *runner) compute() {
+	d := r.gap
+	if r.skew > 0 {
+		d += time.Duration(r.draws.Int64N(int64(r.skew)))
+	}
+	r.spin(int(r.perUS * micros(d)))
+}
+
+// spin makes so many multiplications, each of the one before.
+func (r *runner) spin(steps int) {
+	x := r.spun
+	for range steps {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	r.spun = x
+}
+
+// calibrate returns how many steps of spin a microsecond has when nothing else takes the core.
+func (r *runner) calibrate() float64 {
+	const steps, tries = 20000, 50
+	best := time.Hour
+	for range tries {
+		start := time.Now()
+		r.spin(steps)
+		best = min(best, time.Since(start))
+	}
+	return steps / max(1e-3, micros(best))
+}
