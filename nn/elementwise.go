@@ -10,11 +10,10 @@ type addOp struct {
 func (o *addOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *addOp) result() *Tensor                   { return &o.y }
 
-// Add is a + b, elementwise, of tensors of the same shape.
+// Add is a + b, elementwise, with broadcasting as of Subtract.
 func (t *Tape) Add(a, b *Tensor) *Tensor {
-	want(len(a.Shape) == len(b.Shape), "add", "operands of the same shape", b.Shape...)
-	for i, d := range a.Shape {
-		want(d == b.Shape[i], "add", "operands of the same shape", b.Shape...)
+	if !sameShape(a, b) {
+		return t.binary(addition, a, b)
 	}
 	o := record[addOp](t)
 	o.a, o.b = a, b

@@ -3,6 +3,8 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/simd"
@@ -74,7 +76,10 @@ type opCase struct {
 	twin    twin
 }
 
-var opCases = []opCase{
+// opCases are all operations, which run through the same tests.
+var opCases = slices.Concat(layerCases, broadcastCases, reduceCases)
+
+var layerCases = []opCase{
 	{"relu", []int{3, 7}, nil, nil, true,
 		func(t *Tape, x *Tensor, _ Layer) *Tensor { return t.ReLU(x) },
 		func(x, _, _ []float64) []float64 {
@@ -304,6 +309,37 @@ func TestOpsAgainstFiniteDifferences(t *testing.T) {
 			}
 			if all := s.x.Len() + s.params.Count(); skipped > all/4 {
 				t.Errorf("%d of %d slopes were not checked", skipped, all)
+			}
+		})
+	}
+}
+
+// Results and gradients have the same bits for any number of threads, and a steady step allocates nothing.
+func TestOpsOnThreads(t *testing.T) {
+	for _, o := range opCases {
+		t.Run(o.name, func(t *testing.T) {
+			s := newScene(t, o)
+			var want []float32
+			for threads := 1; threads <= 3; threads++ {
+				tape := NewTape(TapeConfig{Threads: threads})
+				defer tape.Close()
+				ready := func(int) {}
+				step := func() {
+					_, loss := s.forward(tape)
+					tape.Backward(loss, ready)
+				}
+				step()
+				got := slices.Concat(tape.ops[tape.n-2].result().Data, s.x.gradient(), s.params.Grads())
+				if want == nil {
+					want = got
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%d threads: other bits than 1", threads)
+				}
+				step()
+				if n := testing.AllocsPerRun(3, step); n != 0 && !strings.HasPrefix(o.name, "batch norm") { // these cases make statistics
+					t.Errorf("%d threads: a steady step makes %v allocations, want 0", threads, n)
+				}
 			}
 		})
 	}

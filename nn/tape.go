@@ -41,10 +41,12 @@ type Tape struct {
 	pending []int   // by slot: contributions still to come in this Backward
 	grads   freeList
 	norm    normScratch
-	roots   []*Tensor // of the Backward under way
-	inputs  []*Tensor // of operandsOf
-	weights []*Param  // of operandsOf
-	values  vectorJob // the elementwise operation under way
+	roots   []*Tensor  // of the Backward under way
+	inputs  []*Tensor  // of operandsOf
+	weights []*Param   // of operandsOf
+	values  vectorJob  // the elementwise operation under way
+	strided stridedJob // that with broadcasting
+	folds   foldJob    // the sum under way
 	packed  convPacked
 	seed    uint64 // see SetSeed
 	work    Work   // of a dry walk, since the last slot

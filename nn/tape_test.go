@@ -251,7 +251,7 @@ func TestShapeErrors(t *testing.T) {
 		{func(t *Tape) { t.Conv2D(NewTensor(1, 8, 8, 2), conv, Conv{Pad: -1}) }, "want a window that fits the image"},
 		{func(t *Tape) { t.Conv2D(NewTensor(1, 3, 8, 2), conv, Conv{MaxPool2: true}) }, "conv.weight: got [1 6], want a result of at least 2x2 before max-pooling"},
 		{func(t *Tape) { t.Add(NewTensor(3, 3), NewTensor(3, 4)) }, "add: got [3 4]"},
-		{func(t *Tape) { t.Add(NewTensor(3), NewTensor(3, 1)) }, "add: got [3 1]"},
+		{func(t *Tape) { t.Add(NewTensor(2, 3), NewTensor(3, 2)) }, "add: got [3 2], want a shape that is broadcast with [2 3]"},
 		{func(t *Tape) { t.Reshape(NewTensor(3, 4), 5) }, "reshape: got [5]"},
 		{func(t *Tape) { t.SoftmaxCrossEntropy(NewTensor(2, 3), make([]int32, 1)) }, "want one label per sample"},
 		{func(t *Tape) { t.SoftmaxCrossEntropy(NewTensor(1, 3), []int32{3}) }, "sample 0 has label 3, but there are 3 classes"},

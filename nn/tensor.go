@@ -128,6 +128,9 @@ func (e *ShapeError) Error() string {
 	return fmt.Sprintf("nn: %s: got %v, want %s", e.Op, e.Got, e.Want)
 }
 
+// shapeText is what is wanted of another operand beside one of this shape.
+func shapeText(need string, shape []int) string { return fmt.Sprintf("%s %v", need, shape) }
+
 // want panics unless ok.
 func want(ok bool, op, need string, got ...int) {
 	if !ok {

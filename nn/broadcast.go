@@ -1,0 +1,260 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// arithmetic is one of the operations with broadcasting.
+type arithmetic uint8
+
+const (
+	addition arithmetic = iota
+	subtraction
+	multiplication
+)
+
+func (a arithmetic) String() string { return [...]string{"add", "subtract", "multiply"}[a] }
+
+func (a arithmetic) stretch() stretch {
+	return [...]stretch{addStretch, subtractStretch, multiplyStretch}[a]
+}
+
+type binaryOp struct {
+	kind arithmetic
+	a, b *Tensor
+	y    Tensor
+	m    nest
+}
+
+func (o *binaryOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
+func (o *binaryOp) result() *Tensor                   { return &o.y }
+
+// Subtract is a - b, elementwise. The shapes are broadcast as NumPy does: aligned at the last axis, each axis is as long in
+// both, or of one value in one, or missing in the shorter. They have at most 8 axes.
+func (t *Tape) Subtract(a, b *Tensor) *Tensor { return t.binary(subtraction, a, b) }
+
+// Multiply is a·b, elementwise, with broadcasting as of Subtract.
+func (t *Tape) Multiply(a, b *Tensor) *Tensor { return t.binary(multiplication, a, b) }
+
+func (t *Tape) binary(kind arithmetic, a, b *Tensor) *Tensor {
+	var shape [maxAxes]int
+	rank := max(len(a.Shape), len(b.Shape))
+	fits := rank <= maxAxes
+	for i := 0; fits && i < rank; i++ {
+		p, q := axis(a.Shape, rank, i), axis(b.Shape, rank, i)
+		fits = p == q || p == 1 || q == 1
+		shape[i] = p
+		if p == 1 {
+			shape[i] = q
+		}
+	}
+	if !fits {
+		panic(&ShapeError{Op: kind.String(), Want: shapeText("a shape that is broadcast with", a.Shape), Got: append([]int(nil), b.Shape...)})
+	}
+	o := record[binaryOp](t)
+	o.kind, o.a, o.b = kind, a, b
+	o.m = makeNest(shape[:rank], alongside(a.Shape, rank), alongside(b.Shape, rank))
+	y := t.begin(o, shape[:rank]...)
+	t.spread(kind.stretch(), &o.m, y.Data, a.Data, &o.m.a, b.Data, &o.m.b)
+	return y
+}
+
+// axis is the length of axis i of rank axes, 1 where shape has fewer.
+func axis(shape []int, rank, i int) int {
+	if i -= rank - len(shape); i >= 0 {
+		return shape[i]
+	}
+	return 1
+}
+
+func (o *binaryOp) backward(t *Tape) {
+	if o.a.needs {
+		o.grad(t, o.a, &o.m.a, o.b, &o.m.b, 1)
+	}
+	if o.b.needs {
+		sign := float32(1)
+		if o.kind == subtraction {
+			sign = -1
+		}
+		o.grad(t, o.b, &o.m.b, o.a, &o.m.a, sign)
+	}
+}
+
+// grad adds to the gradient of x, which has the strides s, and so has the other operand.
+func (o *binaryOp) grad(t *Tape, x *Tensor, s *strides, other *Tensor, so *strides, sign float32) {
+	dx := t.into(x)
+	whole := len(x.Data) == len(o.y.Data) // of no axis the gradient is to be summed over
+	switch {
+	case o.kind == multiplication && whole:
+		t.spread(multiplyStretch, &o.m, dx, o.y.grad, &o.m.full, other.Data, so)
+	case o.kind == multiplication:
+		g := t.grads.take(len(o.y.Data))
+		t.spread(multiplyStretch, &o.m, g, o.y.grad, &o.m.full, other.Data, so)
+		t.fold(&o.m, s, dx, g, 1)
+		t.grads.give(&g)
+	case whole && sign == 1:
+		copy(dx, o.y.grad)
+	case whole:
+		t.elementwise(negate, dx, o.y.grad, o.y.grad)
+	default:
+		t.fold(&o.m, s, dx, o.y.grad, sign)
+	}
+	t.merge(x, dx)
+}
+
+func negate(_ *simd.Kernels, dst, a, _ []float32) {
+	for i, v := range a {
+		dst[i] = -v
+	}
+}
+
+func addStretch(k *simd.Kernels, dst, a, b []float32, sa, sb int) {
+	n := len(dst)
+	switch {
+	case sa == 1 && sb == 1:
+		k.AddTo(dst, a[:n], b[:n])
+	case sa == 1:
+		addScalar(dst, a[:n], b[0])
+	case sb == 1:
+		addScalar(dst, b[:n], a[0])
+	default:
+		fill(dst, a[0]+b[0])
+	}
+}
+
+func addScalar(dst, x []float32, v float32) {
+	for i, u := range x {
+		dst[i] = u + v
+	}
+}
+
+func subtractStretch(_ *simd.Kernels, dst, a, b []float32, sa, sb int) {
+	n := len(dst)
+	switch {
+	case sa == 1 && sb == 1:
+		b = b[:n]
+		for i, u := range a[:n] {
+			dst[i] = u - b[i]
+		}
+	case sa == 1:
+		addScalar(dst, a[:n], -b[0])
+	case sb == 1:
+		v := a[0]
+		for i, u := range b[:n] {
+			dst[i] = v - u
+		}
+	default:
+		fill(dst, a[0]-b[0])
+	}
+}
+
+func multiplyStretch(k *simd.Kernels, dst, a, b []float32, sa, sb int) {
+	n := len(dst)
+	switch {
+	case sa == 1 && sb == 1:
+		k.Combine(simd.ReduceProd, dst, a[:n], b[:n])
+	case sa == 1:
+		copy(dst, a[:n])
+		k.Scale(dst, b[0])
+	case sb == 1:
+		copy(dst, b[:n])
+		k.Scale(dst, a[0])
+	default:
+		fill(dst, a[0]*b[0])
+	}
+}
+
+// copyStretch looks at a alone.
+func copyStretch(_ *simd.Kernels, dst, a, _ []float32, sa, _ int) {
+	if sa == 1 {
+		copy(dst, a[:len(dst)])
+	} else {
+		fill(dst, a[0])
+	}
+}
+
+type expandOp struct {
+	x *Tensor
+	y Tensor
+	m nest
+}
+
+func (o *expandOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *expandOp) result() *Tensor                   { return &o.y }
+
+// Broadcast repeats x along axes of one value, or along new ones before its own, so that it has the given shape, of at most 8
+// axes.
+func (t *Tape) Broadcast(x *Tensor, shape ...int) *Tensor {
+	rank := len(shape)
+	fits := rank <= maxAxes && len(x.Shape) <= rank
+	for i := 0; fits && i < rank; i++ {
+		d := axis(x.Shape, rank, i)
+		fits = d == shape[i] || d == 1
+	}
+	if !fits {
+		panic(&ShapeError{Op: "broadcast", Want: shapeText("a shape to which is broadcast", x.Shape), Got: append([]int(nil), shape...)})
+	}
+	o := record[expandOp](t)
+	o.x, o.m = x, makeNest(shape, alongside(x.Shape, rank), strides{})
+	y := t.begin(o, shape...)
+	t.spread(copyStretch, &o.m, y.Data, x.Data, &o.m.a, nil, &o.m.b)
+	return y
+}
+
+func (o *expandOp) backward(t *Tape) {
+	dx := t.into(o.x)
+	if len(dx) == len(o.y.grad) {
+		copy(dx, o.y.grad)
+	} else {
+		t.fold(&o.m, &o.m.a, dx, o.y.grad, 1)
+	}
+	t.merge(o.x, dx)
+}
+
+type scaleOp struct {
+	x *Tensor
+	y Tensor
+	s float32
+}
+
+func (o *scaleOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *scaleOp) result() *Tensor                   { return &o.y }
+
+// Scale is s·x, elementwise, with a constant s.
+func (t *Tape) Scale(x *Tensor, s float32) *Tensor {
+	o := record[scaleOp](t)
+	o.x, o.s = x, s
+	y := t.begin(o, x.Shape...)
+	t.pool.run(o, (len(y.Data)+valuesPart-1)/valuesPart)
+	return y
+}
+
+func (o *scaleOp) part(w *worker, i int) {
+	lo, hi := i*valuesPart, min((i+1)*valuesPart, len(o.y.Data))
+	copy(o.y.Data[lo:hi], o.x.Data[lo:hi])
+	w.k.Scale(o.y.Data[lo:hi], o.s)
+}
+
+func (o *scaleOp) backward(t *Tape) {
+	t.k.Scale(o.y.grad, o.s)
+	t.handOver(o.x, &o.y)
+}
+
+type parameterOp struct {
+	p *Param
+	y Tensor
+}
+
+func (o *parameterOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{o.p} }
+func (o *parameterOp) result() *Tensor                   { return &o.y }
+
+// Parameter is a parameter as a tensor of its shape, for any operation. The result shares its memory.
+func (t *Tape) Parameter(p *Param) *Tensor {
+	o := record[parameterOp](t)
+	o.p = p
+	o.y.Shape, o.y.Data = append(o.y.Shape[:0], p.Shape...), p.Data
+	t.note(o)
+	return &o.y
+}
+
+func (o *parameterOp) backward(t *Tape) {
+	addPart(t, o.p, o.y.grad, 0)
+}

@@ -1,0 +1,210 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// maxAxes is how many axes the operands of operations with broadcasting may have.
+const maxAxes = 8
+
+// nest is loops over the values of a tensor, the outermost first, beside which one or two others lie
+// with strides of their own: 0 along axes that they are broadcast or summed over. Axes of one value are left
+// out, and neighbours joined where that changes nothing, so that the last loop is long.
+type nest struct {
+	n    int // loops, at least 1
+	dims [maxAxes]int
+	full strides // of the tensor itself
+	a, b strides
+}
+
+type strides [maxAxes]int
+
+// alongside is the strides of a tensor of the given shape along the axes of one of rank axes, aligned at the last, as NumPy
+// has it.
+func alongside(shape []int, rank int) (s strides) {
+	step := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] != 1 {
+			s[rank-len(shape)+i] = step
+		}
+		step *= shape[i]
+	}
+	return s
+}
+
+// makeNest joins the axes of shape, where the others have the strides a and b.
+func makeNest(shape []int, a, b strides) (m nest) {
+	full := alongside(shape, len(shape))
+	for i, d := range shape {
+		if d == 1 {
+			continue
+		}
+		if m.n > 0 && m.joins(m.n-1, d, full[i], a[i], b[i]) {
+			m.dims[m.n-1] *= d
+		} else {
+			m.dims[m.n] = d
+			m.n++
+		}
+		m.full[m.n-1], m.a[m.n-1], m.b[m.n-1] = full[i], a[i], b[i]
+	}
+	if m.n == 0 { // of one value
+		m.n, m.dims[0], m.full[0] = 1, 1, 1
+	}
+	return m
+}
+
+// joins says whether loop i and one of d values within it, with these strides, are one loop.
+func (m *nest) joins(i, d, full, a, b int) bool {
+	return m.full[i] == full*d && m.a[i] == a*d && m.b[i] == b*d
+}
+
+func (m *nest) inner() int { return m.dims[m.n-1] }
+
+func (m *nest) size() int {
+	size := 1
+	for _, d := range m.dims[:m.n] {
+		size *= d
+	}
+	return size
+}
+
+// offset is where index i of the loops before the last begins in an operand.
+func (m *nest) offset(i int, s *strides) int {
+	at := 0
+	for l := m.n - 2; l >= 0; l-- {
+		at += i % m.dims[l] * s[l]
+		i /= m.dims[l]
+	}
+	return at
+}
+
+// stretch computes a run of values that lie together, where operands move by 0 or 1.
+type stretch func(k *simd.Kernels, dst, a, b []float32, sa, sb int)
+
+// stridedJob is an operation with broadcasting: dst = f(a, b) all over a nest. Its parts are runs of dst.
+type stridedJob struct {
+	m         *nest
+	sa, sb    *strides
+	f         stretch
+	dst, a, b []float32
+}
+
+// spread runs f over m. b may be nil, if f does not look at it.
+func (t *Tape) spread(f stretch, m *nest, dst, a []float32, sa *strides, b []float32, sb *strides) {
+	t.strided = stridedJob{m: m, sa: sa, sb: sb, f: f, dst: dst, a: a, b: b}
+	t.pool.run(&t.strided, (len(dst)+valuesPart-1)/valuesPart)
+	t.strided = stridedJob{}
+}
+
+func (j *stridedJob) part(w *worker, i int) {
+	inner, last := j.m.inner(), j.m.n-1
+	sa, sb := j.sa[last], j.sb[last]
+	for at, hi := i*valuesPart, min((i+1)*valuesPart, len(j.dst)); at < hi; {
+		row, col := at/inner, at%inner
+		n := min(inner-col, hi-at)
+		a := j.a[j.m.offset(row, j.sa)+col*sa:]
+		b := a
+		if j.b != nil {
+			b = j.b[j.m.offset(row, j.sb)+col*sb:]
+		}
+		j.f(w.k, j.dst[at:at+n], a, b, sa, sb)
+		at += n
+	}
+}
+
+// foldJob is a sum over the axes of a nest along which dst does not move (its strides s are 0), times scale.
+type foldJob struct {
+	m        *nest
+	s        *strides
+	dst, src []float32
+	scale    float32
+
+	kept, gone nest // the loops that dst moves along, and the others, but for the last of them
+	run        int  // values of the last loop of those
+	step       int  // between them, in src
+}
+
+// foldColumns is how many columns a part of a fold sums up at least.
+const foldColumns = 256
+
+// fold computes dst = scale·Σ src, a tensor of m, over the axes along which the strides s are 0. The order of each
+// sum is that of src where dst moves along the last axis; else runs are summed as Kernels.Sum does.
+func (t *Tape) fold(m *nest, s *strides, dst, src []float32, scale float32) {
+	if len(src) == 0 {
+		clear(dst)
+		return
+	}
+	j := &t.folds
+	*j = foldJob{m: m, s: s, dst: dst, src: src, scale: scale, run: 1}
+	j.split()
+	if s[m.n-1] == 0 {
+		t.pool.run(j, (len(dst)+j.outputs()-1)/j.outputs())
+	} else {
+		t.pool.run(j, len(dst)/m.inner()*j.blocks())
+	}
+	*j = foldJob{}
+}
+
+// split sorts the loops. Those of gone have their strides in src as a; so have those of kept.
+func (j *foldJob) split() {
+	for l := range j.m.n {
+		to := &j.gone
+		if j.s[l] != 0 {
+			to = &j.kept
+		}
+		to.dims[to.n], to.a[to.n] = j.m.dims[l], j.m.full[l]
+		to.n++
+	}
+	if j.gone.n > 0 {
+		last := j.gone.n - 1
+		j.run, j.step, j.gone.dims[last] = j.gone.dims[last], j.gone.a[last], 1
+	}
+}
+
+// outputs is how many sums of runs a part computes.
+func (j *foldJob) outputs() int { return max(1, valuesPart/(j.run*j.gone.size())) }
+
+// blocks is in how many parts the last loop is cut, where dst moves along it.
+func (j *foldJob) blocks() int { return (j.m.inner() + foldColumns - 1) / foldColumns }
+
+func (j *foldJob) part(w *worker, i int) {
+	if j.s[j.m.n-1] == 0 {
+		j.sums(w, i)
+	} else {
+		j.columns(w, i)
+	}
+}
+
+// sums computes sums of runs.
+func (j *foldJob) sums(w *worker, i int) {
+	n := j.outputs()
+	for o := i * n; o < min((i+1)*n, len(j.dst)); o++ {
+		from, sum := j.kept.at(o), 0.0
+		for g := range j.gone.size() {
+			sum += w.k.Sum(j.src[from+j.gone.at(g):][:j.run])
+		}
+		j.dst[o] = float32(sum * float64(j.scale))
+	}
+}
+
+// columns computes a block of columns: rows are added up.
+func (j *foldJob) columns(w *worker, i int) {
+	inner, blocks := j.m.inner(), j.blocks()
+	row, block := i/blocks, i%blocks
+	lo, hi := inner*block/blocks, inner*(block+1)/blocks
+	dst, from := j.dst[row*inner+lo:row*inner+hi], j.kept.at(row*inner)+lo
+	clear(dst)
+	for g := range j.gone.size() {
+		w.k.SumRows(dst, j.src[from+j.gone.at(g):], j.step, j.run)
+	}
+	if j.scale != 1 {
+		w.k.Scale(dst, j.scale)
+	}
+}
+
+// at is where index i of all loops begins.
+func (m *nest) at(i int) (at int) {
+	for l := m.n - 1; l >= 0; l-- {
+		at += i % m.dims[l] * m.a[l]
+		i /= m.dims[l]
+	}
+	return at
+}

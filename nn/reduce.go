@@ -1,0 +1,81 @@
+package nn
+
+import "slices"
+
+type reduceOp struct {
+	x     *Tensor
+	y     Tensor
+	m     nest
+	scale float32
+}
+
+func (o *reduceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *reduceOp) result() *Tensor                   { return &o.y }
+
+// Sum is the sum over some axes of x, which has at most 8; negative ones count from the last, -1. The result has the other axes; without
+// axes the sum is over all, and the result has one value, [1].
+func (t *Tape) Sum(x *Tensor, axes ...int) *Tensor { return t.reduce("sum", x, axes, false) }
+
+// Mean is the mean over some axes of x, as Sum has the sum. It panics where there is no value.
+func (t *Tape) Mean(x *Tensor, axes ...int) *Tensor {
+	want(len(x.Data) > 0, "mean", "one value at least", x.Shape...)
+	return t.reduce("mean", x, axes, true)
+}
+
+func (t *Tape) reduce(name string, x *Tensor, axes []int, mean bool) *Tensor {
+	rank := len(x.Shape)
+	want(rank <= maxAxes, name, "at most 8 axes", x.Shape...)
+	var gone [maxAxes]bool
+	for _, a := range axes {
+		if i := a + rank; a < 0 && i >= 0 {
+			a = i
+		}
+		if a < 0 || a >= rank || gone[a] {
+			panic(&ShapeError{Op: name, Want: shapeText("axes, each once, of", x.Shape), Got: slices.Clone(axes)})
+		}
+		gone[a] = true
+	}
+	var shape [maxAxes]int
+	n, count := 0, 1
+	for i, d := range x.Shape {
+		if gone[i] || len(axes) == 0 {
+			gone[i], count = true, count*d
+			continue
+		}
+		shape[n] = d
+		n++
+	}
+	if n == 0 {
+		shape[0], n = 1, 1
+	}
+	o := record[reduceOp](t)
+	o.x, o.scale = x, 1
+	if mean {
+		o.scale = 1 / float32(count)
+	}
+	o.m = makeNest(x.Shape, stepsOf(x.Shape, gone), strides{})
+	y := t.begin(o, shape[:n]...)
+	t.fold(&o.m, &o.m.a, y.Data, x.Data, o.scale)
+	return y
+}
+
+// stepsOf is the strides, along x's axes, of a tensor that lacks those that are gone.
+func stepsOf(shape []int, gone [maxAxes]bool) (s strides) {
+	step := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		if !gone[i] && shape[i] != 1 {
+			s[i] = step
+			step *= shape[i]
+		}
+	}
+	return s
+}
+
+func (o *reduceOp) backward(t *Tape) {
+	if o.scale != 1 {
+		t.k.Scale(o.y.grad, o.scale)
+	}
+	dx := t.into(o.x)
+	t.spread(copyStretch, &o.m, dx, o.y.grad, &o.m.a, nil, &o.m.b)
+	t.merge(o.x, dx)
+}
