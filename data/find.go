@@ -156,4 +156,5 @@ const (
 	trainLimit setting.Path = "data.train-limit"
 	tableRows  setting.Path = "data.table-rows"
 	streamPath setting.Path = "data.stream"
+	splitPath  setting.Path = "data.split"
 )

@@ -111,6 +111,9 @@ func (s *Set) Fingerprint() [sha256.Size]byte {
 		}
 		shape := src.Shape()
 		fmt.Fprintf(h, "%d {%v %d %d}\n", src.Len(), shape.Values, shape.IDs, shape.Labels)
+		if shape.Targets > 0 {
+			fmt.Fprintf(h, "{%d}\n", shape.Targets)
+		}
 		for {
 			limited, ok := src.(head)
 			if !ok {

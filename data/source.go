@@ -16,6 +16,8 @@ type Shape struct {
 	IDs    int   // 32-bit numbers that index a table: tokens, hashed categories
 	Keys   int   // 64-bit keys of a table without a fixed number of rows; see ClickKey
 	Labels int   // 32-bit labels: 1, or one per token
+	// Targets are numbers that a regression is to find.
+	Targets int
 }
 
 // Size is the number of floats per sample.
@@ -37,6 +39,10 @@ type Batch struct {
 	IDs    []int32   // N*Shape.IDs
 	Keys   []uint64  // N*Shape.Keys
 	Labels []int32   // N*Shape.Labels
+
+	Targets []float32 // N*Shape.Targets
+
+	order []int32 // of the samples in the source below, for sources that stand on others
 }
 
 // CopyFrom makes the batch a copy of another one. It allocates only what no earlier batch was as large
@@ -47,6 +53,7 @@ func (b *Batch) CopyFrom(other *Batch) {
 	b.IDs = append(b.IDs[:0], other.IDs...)
 	b.Keys = append(b.Keys[:0], other.Keys...)
 	b.Labels = append(b.Labels[:0], other.Labels...)
+	b.Targets = append(b.Targets[:0], other.Targets...)
 }
 
 // Resize gives the batch room for n samples of a shape. The content is
@@ -57,6 +64,7 @@ func (b *Batch) Resize(s Shape, n int) {
 	b.IDs = raw.Sized(b.IDs, n*s.IDs)
 	b.Keys = raw.Sized(b.Keys, n*s.Keys)
 	b.Labels = raw.Sized(b.Labels, n*s.Labels)
+	b.Targets = raw.Sized(b.Targets, n*s.Targets)
 }
 
 // Draw is all that the random choices about a sample (crop, flip) may depend

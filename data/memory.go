@@ -1,0 +1,169 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
+
+// Sample is the part of a batch that one sample has, to be read or written in place.
+type Sample struct {
+	Values  []float32 // Shape.Size()
+	IDs     []int32
+	Keys    []uint64
+	Labels  []int32
+	Targets []float32
+}
+
+// At is sample i of the batch, in the batch's memory.
+func (b *Batch) At(s Shape, i int) Sample {
+	n := s.Size()
+	return Sample{
+		Values: b.Values[i*n:][:n:n], IDs: b.IDs[i*s.IDs:][:s.IDs:s.IDs], Keys: b.Keys[i*s.Keys:][:s.Keys:s.Keys],
+		Labels: b.Labels[i*s.Labels:][:s.Labels:s.Labels], Targets: b.Targets[i*s.Targets:][:s.Targets:s.Targets],
+	}
+}
+
+// copy copies the values of a sample of the same shape.
+func (s Sample) copy(from Sample) {
+	copy(s.Values, from.Values)
+	copy(s.IDs, from.IDs)
+	copy(s.Keys, from.Keys)
+	copy(s.Labels, from.Labels)
+	copy(s.Targets, from.Targets)
+}
+
+// memory is the source of samples that a batch holds.
+type memory struct {
+	shape Shape
+	all   Batch
+}
+
+// FromBatch is the source of the samples that lie in a batch, one after the other in each slice: slices of one's own,
+// which are not copied and must not change. Slices whose lengths do not go with the shape are an error, all told.
+func FromBatch(shape Shape, all Batch) (Source, error) {
+	errs := []error{shape.validate()}
+	if all.N < 0 || all.N > maxElements {
+		return nil, fmt.Errorf("data: %d samples: want 0 to %d", all.N, maxElements)
+	}
+	check := func(name string, got, each int) {
+		if each >= 0 && (all.N > 0 && each > math.MaxInt/all.N || got != all.N*each) {
+			errs = append(errs, fmt.Errorf("data: %d samples with %d %s each, but there are %d", all.N, each, name, got))
+		}
+	}
+	check("values", len(all.Values), shape.Size())
+	check("ids", len(all.IDs), shape.IDs)
+	check("keys", len(all.Keys), shape.Keys)
+	check("labels", len(all.Labels), shape.Labels)
+	check("targets", len(all.Targets), shape.Targets)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &memory{shape, all}, nil
+}
+
+// validate reports a shape of impossible sizes.
+func (s Shape) validate() error {
+	size := 1
+	for _, d := range s.Values {
+		if d < 1 || d > maxElements/size {
+			return fmt.Errorf("data: samples of %v values: want positive sizes with a product up to %d", s.Values, maxElements)
+		}
+		size *= d
+	}
+	if least := min(s.IDs, s.Keys, s.Labels, s.Targets); least < 0 {
+		return fmt.Errorf("data: samples of %d ids, %d keys, %d labels and %d targets: want none below 0", s.IDs, s.Keys, s.Labels, s.Targets)
+	}
+	return nil
+}
+
+func (m *memory) Len() int     { return m.all.N }
+func (m *memory) Shape() Shape { return m.shape }
+
+func (m *memory) Fill(b *Batch, idx []int32, _ Draw) error {
+	b.Resize(m.shape, len(idx))
+	for i, n := range idx {
+		b.At(m.shape, i).copy(m.all.At(m.shape, int(n)))
+	}
+	return nil
+}
+
+func (m *memory) evidence(w io.Writer) {
+	writeInts(w, m.all.Labels)
+	writeInts(w, m.all.IDs)
+	w.Write(raw.Bytes(m.all.Targets)) // of a hash: never fails
+	w.Write(raw.Bytes(m.all.Values))
+}
+
+// items is the source of a slice of anything.
+type items[T any] struct {
+	shape Shape
+	all   []T
+	put   func(item T, s Sample) error
+}
+
+// FromSlice is the source of a slice of anything: put writes an item to its place in a batch, whose values, labels and
+// so on are zeros before. It is called by several goroutines at once, ahead of the step. The slice must not change.
+func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (Source, error) {
+	if err := shape.validate(); err != nil {
+		return nil, err
+	}
+	if put == nil {
+		return nil, errors.New("data: no function that puts an item into a batch")
+	}
+	if len(all) > maxElements {
+		return nil, fmt.Errorf("data: %d samples: want at most %d", len(all), maxElements)
+	}
+	return &items[T]{shape, all, put}, nil
+}
+
+// FromSeq is FromSlice of what a sequence gives, all of which is held in memory: at most so many items; 0: 2^31 - 1. A
+// longer sequence is an error.
+func FromSeq[T any](seq iter.Seq[T], most int, shape Shape, put func(item T, s Sample) error) (Source, error) {
+	most = min(or(most, maxElements), maxElements)
+	var all []T
+	for item := range seq {
+		if len(all) == most {
+			return nil, fmt.Errorf("data: the sequence has more than %d items, which are held in memory", most)
+		}
+		all = append(all, item)
+	}
+	return FromSlice(slices.Clip(all), shape, put)
+}
+
+func (s *items[T]) Len() int     { return len(s.all) }
+func (s *items[T]) Shape() Shape { return s.shape }
+
+func (s *items[T]) Fill(b *Batch, idx []int32, _ Draw) error {
+	b.Resize(s.shape, len(idx))
+	b.clear()
+	for i, n := range idx {
+		if err := s.put(s.all[n], b.At(s.shape, i)); err != nil {
+			return fmt.Errorf("data: item %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// clear makes all of it zeros.
+func (b *Batch) clear() {
+	clear(b.Values)
+	clear(b.IDs)
+	clear(b.Keys)
+	clear(b.Labels)
+	clear(b.Targets)
+}
+
+func (s *items[T]) evidence(w io.Writer) {
+	var b Batch
+	for i := range s.all {
+		if s.Fill(&b, []int32{int32(i)}, Draw{}) == nil {
+			(&memory{s.shape, b}).evidence(w)
+		}
+	}
+}

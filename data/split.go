@@ -1,0 +1,82 @@
+package data
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// usualSplit is the share of samples that is held out of a set without an evaluation part of its own.
+const usualSplit = 0.1
+
+// subset is some samples of a source, in its order.
+type subset struct {
+	Source
+	at []int32
+}
+
+func (s subset) Len() int { return len(s.at) }
+
+func (s subset) Fill(b *Batch, idx []int32, d Draw) error {
+	b.order = raw.Sized(b.order, len(idx)) // which may be idx itself, where splits are split
+	for i, n := range idx {
+		b.order[i] = s.at[n]
+	}
+	return s.Source.Fill(b, b.order, d)
+}
+
+func (s subset) evidence(w io.Writer) {
+	if e, ok := s.Source.(interface{ evidence(io.Writer) }); ok {
+		e.evidence(w)
+	}
+	writeInts(w, s.at)
+}
+
+// Split holds a share of the samples out for evaluation: which ones is decided by a hash of each sample's index alone,
+// so that it is the same in every run, and remains so for the samples that were there when others are appended. share is
+// above 0 and below 1. Fewer than two samples are an error: each part has at least one.
+func Split(s Source, share float64) (train, eval Source, err error) {
+	held, err := heldOut(s.Len(), share)
+	if err != nil {
+		return nil, nil, err
+	}
+	var in, out []int32
+	for i, h := range held {
+		if h {
+			out = append(out, int32(i))
+		} else {
+			in = append(in, int32(i))
+		}
+	}
+	return subset{s, in}, subset{s, out}, nil
+}
+
+// heldOut says of n samples which are held out.
+func heldOut(n int, share float64) ([]bool, error) {
+	if !(share > 0 && share < 1) {
+		return nil, setting.Faultf(splitPath, "%v: want a share above 0 and below 1", share)
+	}
+	if n < 2 {
+		return nil, fmt.Errorf("%d samples cannot be split: both parts need at least one", n)
+	}
+	held := make([]bool, n)
+	count := 0
+	for i := range held {
+		if held[i] = Held(i, share); held[i] {
+			count++
+		}
+	}
+	if count == 0 || count == n { // few samples: the last one is the other part
+		held[n-1] = count == 0
+	}
+	return held, nil
+}
+
+// Held says whether the sample of an index is held out where a share is.
+func Held(index int, share float64) bool {
+	const purpose = 0x3c6ef372fe94f82b
+	r := stream(purpose, 0, uint64(index))
+	return r.unit() < share
+}
