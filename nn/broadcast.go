@@ -162,12 +162,17 @@ func multiplyStretch(k *simd.Kernels, dst, a, b []float32, sa, sb int) {
 	}
 }
 
-// copyStretch looks at a alone.
+// copyStretch looks at a alone, which may move by any number.
 func copyStretch(_ *simd.Kernels, dst, a, _ []float32, sa, _ int) {
-	if sa == 1 {
-		copy(dst, a[:len(dst)])
-	} else {
+	switch sa {
+	case 0:
 		fill(dst, a[0])
+	case 1:
+		copy(dst, a[:len(dst)])
+	default:
+		for i := range dst {
+			dst[i] = a[i*sa]
+		}
 	}
 }
 

@@ -2,9 +2,9 @@ package nn
 
 import "fmt"
 
-// IndexError says that an id is not a row of an embedding.
+// IndexError says that an id is not a row of an embedding, or of what Gather is given.
 type IndexError struct {
-	Name string // the embedding's parameter
+	Name string // the embedding's parameter, or "gather"
 	At   int    // the id's place among those given
 	ID   int32
 	Rows int
@@ -12,7 +12,7 @@ type IndexError struct {
 
 // Error returns one line.
 func (e *IndexError) Error() string {
-	return fmt.Sprintf("nn: embedding %s: id %d of the batch is %d: want 0 to %d", e.Name, e.At, e.ID, e.Rows-1)
+	return fmt.Sprintf("nn: %s: id %d of the batch is %d: want 0 to %d", e.Name, e.At, e.ID, e.Rows-1)
 }
 
 func checkIDs(name string, ids []int32, rows int) {

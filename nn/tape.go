@@ -47,6 +47,7 @@ type Tape struct {
 	values  vectorJob  // the elementwise operation under way
 	strided stridedJob // that with broadcasting
 	folds   foldJob    // the sum under way
+	rows    rowsJob    // the copy of rows under way
 	packed  convPacked
 	seed    uint64 // see SetSeed
 	work    Work   // of a dry walk, since the last slot
