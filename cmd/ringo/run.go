@@ -96,7 +96,9 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if c.GoesOn() && c.isGiven("job.transport") {
 		errs = append(errs, setting.Faultf("job.transport", "%s is not for %v go-on: ranks are connected to servers, and not to each other", c.Transport, setting.Path("servers.lost")))
 	}
+	given := c.Transport
 	c.Transport = "shm" // ranks are processes, whatever they use
 	faults.addAll(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders())...)))
+	c.Transport = given
 	return faults
 }

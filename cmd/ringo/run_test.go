@@ -58,6 +58,16 @@ func TestRunTables(t *testing.T) {
 	}
 }
 
+// The program's ranks are told the transport that was asked for, and nothing where none was.
+func TestRunTellsTheTransport(t *testing.T) {
+	for flags, want := range map[string]string{"--transport tcp ": "tcp\n", "--transport shm ": "shm\n", "": ""} {
+		status, out, errs := command(t, "run --np 1 "+flags+"-- printenv RINGO_TRANSPORT")
+		if out != want || want != "" && status != 0 {
+			t.Errorf("%q: status %d, stdout %q, stderr %q, want stdout %q", flags, status, out, errs, want)
+		}
+	}
+}
+
 // Its servers know of a lost rank, and the others go on, where the program says so too.
 func TestRunTablesLost(t *testing.T) {
 	t.Parallel()
