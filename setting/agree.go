@@ -95,8 +95,11 @@ type Disagreement struct {
 	OtherText string `json:"other_text"`
 }
 
-// Fault names the setting, both processes and both values.
+// Fault names the setting, both processes and both values, whichever has found it in the same order.
 func (d Disagreement) Fault() *Fault {
+	if d.Other < d.Who {
+		d.Who, d.Text, d.Other, d.OtherText = d.Other, d.OtherText, d.Who, d.Text
+	}
 	return Faultf(d.Path, "is %s on %s and %s on %s: give all processes of a job the same", shown(d.Text), d.Who, shown(d.OtherText), d.Other)
 }
 

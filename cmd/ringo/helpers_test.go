@@ -58,10 +58,15 @@ func command(t *testing.T, line string) (status int, stdout, stderr string) {
 func checkRefused(t *testing.T, status int, line string, want ...string) {
 	t.Helper()
 	got, out, errs := command(t, line)
-	if got != status || out != "" || !strings.HasPrefix(errs, "ringo: ") || strings.Count(errs, "\n") != 1 {
-		t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want status %d and one line", line, got, out, errs, status)
+	if got != status || out != "" || !strings.HasPrefix(errs, "ringo: ") || !linesOfFaults(errs) {
+		t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want status %d and a line for each fault", line, got, out, errs, status)
 	}
 	checkHolds(t, "stderr of ringo "+line, errs, want...)
+}
+
+// linesOfFaults says that each line tells a fault.
+func linesOfFaults(text string) bool {
+	return strings.HasSuffix(text, "\n") && strings.Count(text, "\n") == strings.Count("\n"+text, "\nringo: ")
 }
 
 // checkHolds wants all parts in text.

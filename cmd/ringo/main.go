@@ -42,7 +42,7 @@ func main() {
 }
 
 // run is main without the process: it executes one command line and returns
-// the exit status. An error is one line on stderr, never a stack trace.
+// the exit status. A fault is one line on stderr, never a stack trace.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &noting{w: stdout}
 	if console.IsTerminal(stdout) { // whoever draws on a terminal has to see it
@@ -110,8 +110,8 @@ func launched() bool {
 	return rank || keeper
 }
 
-// outcome is the exit status and what is said about err: one line, unless it
-// quotes a dead rank's last ones.
+// outcome is the exit status and what is said about err: a line for each fault of what the user wrote, and else one
+// line, unless it quotes a dead rank's last ones.
 func outcome(ctx context.Context, err error) (status int, text string) {
 	var usage usageError
 	var death *launch.DeathError
@@ -123,7 +123,7 @@ func outcome(ctx context.Context, err error) (status int, text string) {
 	case ctx.Err() != nil:
 		return exitInterrupted, "interrupted"
 	case errors.As(err, &usage) || console.IsUsage(err):
-		return exitUsage, oneLine(err)
+		return exitUsage, eachOnALine(err)
 	case errors.As(err, &death):
 		return exitFailed, err.Error()
 	default:
@@ -134,6 +134,30 @@ func outcome(ctx context.Context, err error) (status int, text string) {
 // oneLine is the text of several joined faults on one line, with settings named by their flags.
 func oneLine(err error) string {
 	return strings.ReplaceAll(strings.Join(setting.Lines(err, flagOf), "\n"), "\n", "; ")
+}
+
+// eachOnALine is the text of several joined faults, the later ones with the program's name before them.
+func eachOnALine(err error) string {
+	var lines []string
+	for _, fault := range apart(err) {
+		lines = append(lines, oneLine(fault))
+	}
+	return strings.Join(lines, "\nringo: ")
+}
+
+// apart are the faults that err joins, at any depth; what adds words to several is one fault.
+func apart(err error) (faults []error) {
+	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
+		return apart(inner)
+	}
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(all.Unwrap()...).Error() {
+		return []error{err}
+	}
+	for _, e := range all.Unwrap() {
+		faults = append(faults, apart(e)...)
+	}
+	return faults
 }
 
 // usageError is a fault of the command line, found before anything started.

@@ -125,7 +125,7 @@ func TestOutcome(t *testing.T) {
 		{ended, nil, 0, ""}, // it came too late
 		{ended, errors.New("x"), exitInterrupted, "interrupted"},
 		{context.Background(), usagef("a %d", 1), exitUsage, "a 1"},
-		{context.Background(), usageError{errors.Join(errors.New("a"), errors.New("b"))}, exitUsage, "a; b"},
+		{context.Background(), usageError{errors.Join(errors.New("a"), errors.New("b"))}, exitUsage, "a\nringo: b"},
 		{context.Background(), errors.Join(errors.New("a"), errors.New("b")), exitFailed, "a; b"},
 		{context.Background(), death, exitFailed, death.Error()},
 	} {

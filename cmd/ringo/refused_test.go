@@ -46,8 +46,8 @@ func refusal(t *testing.T, line string) string {
 	var stdout, stderr strings.Builder
 	status := run(ctx, words(line), &stdout, &stderr)
 	out, errs := stdout.String(), stderr.String()
-	if status != exitUsage || out != "" || !strings.HasPrefix(errs, "ringo: ") || strings.Count(errs, "\n") != 1 {
-		t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want status %d and one line", line, status, out, errs, exitUsage)
+	if status != exitUsage || out != "" || !strings.HasPrefix(errs, "ringo: ") || !linesOfFaults(errs) {
+		t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want status %d and a line for each fault", line, status, out, errs, exitUsage)
 	}
 	return errs
 }
