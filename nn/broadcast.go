@@ -126,14 +126,12 @@ func addScalar(dst, x []float32, v float32) {
 	}
 }
 
-func subtractStretch(_ *simd.Kernels, dst, a, b []float32, sa, sb int) {
+func subtractStretch(k *simd.Kernels, dst, a, b []float32, sa, sb int) {
 	n := len(dst)
 	switch {
 	case sa == 1 && sb == 1:
-		b = b[:n]
-		for i, u := range a[:n] {
-			dst[i] = u - b[i]
-		}
+		copy(dst, a[:n])
+		k.Subtract(dst, b[:n])
 	case sa == 1:
 		addScalar(dst, a[:n], -b[0])
 	case sb == 1:

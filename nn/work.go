@@ -66,6 +66,22 @@ func workOf(o op) (forward, backward Work) {
 	case *convOp:
 		rows = o.rows() // also of what max-pooling throws away
 		forward.Activations += float64(rows*o.out - y.Len())
+	case *parameterOp: // its memory is shared; the gradient is added to the parameter's
+		moved := 4 * float64(y.Len())
+		return Work{}, Work{Activations: moved, Weights: moved}
+	case wideOp:
+		all, _ := o.allOperands()
+		for _, x := range all {
+			forward.Activations += float64(x.Len())
+		}
+	case *matMulOp:
+		products := 2 * float64(o.batch) * float64(o.m) * float64(o.n) * float64(o.k)
+		forward.FLOPs, wanted = products, 0
+		for _, x := range xs {
+			if x != nil && x.needs {
+				wanted++
+			}
+		}
 	case *lstmOp:
 		reads = o.steps
 		forward.Activations += float64(8 * y.Len()) // four gates, written and read

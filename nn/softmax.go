@@ -1,0 +1,162 @@
+package nn
+
+import "math"
+
+// rowOp is an operation on each row of the last axis of one or two tensors.
+type rowOp struct {
+	kind rowKind
+	a, b *Tensor // b is nil but of rowDot
+	y    Tensor
+
+	dim       int
+	stats     []float32 // a value a row, of those kinds that keep one
+	dx, other []float32 // of dotGrad
+	pass      func(o *rowOp, w *worker, r int)
+}
+
+// rowKind is what is done to rows.
+type rowKind uint8
+
+const (
+	rowSoftmax rowKind = iota
+	rowLogSoftmax
+	rowNormalize
+	rowDot
+)
+
+func (k rowKind) String() string {
+	return [...]string{"softmax", "log-softmax", "normalise", "dot product by rows"}[k]
+}
+
+func (o *rowOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
+func (o *rowOp) result() *Tensor                   { return &o.y }
+
+// Softmax is exp(x)/Σ exp(x) over the last axis. The largest value is subtracted first, so that nothing overflows.
+func (t *Tape) Softmax(x *Tensor) *Tensor { return t.byRows(rowSoftmax, x, nil) }
+
+// LogSoftmax is x - log Σ exp(x) over the last axis, as exact where the softmax is near 0.
+func (t *Tape) LogSoftmax(x *Tensor) *Tensor { return t.byRows(rowLogSoftmax, x, nil) }
+
+// Normalize is x/max(|x|, 1e-12) over the last axis, of rows of length 1, with |x| the root of the sum of squares.
+func (t *Tape) Normalize(x *Tensor) *Tensor { return t.byRows(rowNormalize, x, nil) }
+
+// RowDot is the sum of a·b over the last axis: of two tensors [..., dim] it is [...], or [1] where there is no other axis.
+func (t *Tape) RowDot(a, b *Tensor) *Tensor {
+	if !sameShape(a, b) {
+		panic(&ShapeError{Op: rowDot.String(), Want: shapeText("the same shape as", a.Shape), Got: append([]int(nil), b.Shape...)})
+	}
+	return t.byRows(rowDot, a, b)
+}
+
+func (t *Tape) byRows(kind rowKind, a, b *Tensor) *Tensor {
+	n := len(a.Shape)
+	want(n > 0 && len(a.Data) > 0, kind.String(), "rows of one value at least", a.Shape...)
+	o := record[rowOp](t)
+	o.kind, o.a, o.b, o.dim = kind, a, b, a.Shape[n-1]
+	shape := a.Shape
+	if kind == rowDot {
+		if shape = shape[:n-1]; n == 1 {
+			shape = oneValue[:]
+		}
+	}
+	y := t.begin(o, shape...)
+	o.stats = sized(o.stats, len(a.Data)/o.dim)
+	o.run(t, [...]func(o *rowOp, w *worker, r int){softmaxForward, logSoftmaxForward, normalizeForward, dotForward}[kind])
+	return y
+}
+
+var oneValue = [1]int{1}
+
+// span is how many rows a part has.
+func (o *rowOp) span() int { return max(1, valuesPart/2/o.dim) }
+
+func (o *rowOp) run(t *Tape, pass func(o *rowOp, w *worker, r int)) {
+	o.pass = pass
+	t.pool.run(o, (len(o.stats)+o.span()-1)/o.span())
+}
+
+func (o *rowOp) part(w *worker, i int) {
+	for r := i * o.span(); r < min((i+1)*o.span(), len(o.stats)); r++ {
+		o.pass(o, w, r)
+	}
+}
+
+func (o *rowOp) row(data []float32, r int) []float32 { return data[r*o.dim : (r+1)*o.dim] }
+
+func softmaxForward(o *rowOp, w *worker, r int) { w.k.Softmax(o.row(o.y.Data, r), o.row(o.a.Data, r)) }
+
+func logSoftmaxForward(o *rowOp, w *worker, r int) {
+	x := o.row(o.a.Data, r)
+	most := w.k.Max(x)
+	log := float32(math.Log(w.k.ExpSum(x, most)))
+	for i, y := 0, o.row(o.y.Data, r); i < len(x); i++ {
+		y[i] = x[i] - most - log
+	}
+}
+
+// normalizeEpsilon bounds lengths from below.
+const normalizeEpsilon = 1e-12
+
+func normalizeForward(o *rowOp, w *worker, r int) {
+	x, y := o.row(o.a.Data, r), o.row(o.y.Data, r)
+	o.stats[r] = float32(1 / max(math.Sqrt(w.k.SumSquares(x)), normalizeEpsilon))
+	copy(y, x)
+	w.k.Scale(y, o.stats[r])
+}
+
+func dotForward(o *rowOp, _ *worker, r int) {
+	o.y.Data[r] = dot(o.row(o.a.Data, r), o.row(o.b.Data, r))
+}
+
+func (o *rowOp) backward(t *Tape) {
+	if o.kind == rowDot {
+		for _, x := range [2]*Tensor{o.a, o.b} {
+			if x.needs {
+				o.dotGrad(t, x)
+			}
+		}
+		return
+	}
+	o.run(t, [...]func(o *rowOp, w *worker, r int){softmaxBackward, logSoftmaxBackward, normalizeBackward}[o.kind])
+	t.handOver(o.a, &o.y)
+}
+
+func softmaxBackward(o *rowOp, w *worker, r int) {
+	dy, y := o.row(o.y.grad, r), o.row(o.y.Data, r)
+	w.k.SoftmaxGrad(dy, y, dot(dy, y), 1)
+}
+
+// logSoftmaxBackward is dy - softmax·Σ dy.
+func logSoftmaxBackward(o *rowOp, w *worker, r int) {
+	dy, p := o.row(o.y.grad, r), w.floats(0, o.dim)
+	w.k.ExpScale(p, o.row(o.y.Data, r), 0, float32(w.k.Sum(dy)))
+	w.k.Subtract(dy, p)
+}
+
+// normalizeBackward is (dy - y·(y·dy))/|x|. Where |x| is below the bound it is dy/bound.
+func normalizeBackward(o *rowOp, w *worker, r int) {
+	dy, y, inverse := o.row(o.y.grad, r), o.row(o.y.Data, r), o.stats[r]
+	along := float32(0)
+	if inverse < 1/normalizeEpsilon {
+		along = dot(dy, y)
+	}
+	for i, v := range y {
+		dy[i] = (dy[i] - float32(v*along)) * inverse
+	}
+}
+
+// dotGrad adds, for each row, dy times the other operand.
+func (o *rowOp) dotGrad(t *Tape, x *Tensor) {
+	o.other = o.a.Data // the other
+	if x == o.a {
+		o.other = o.b.Data
+	}
+	o.dx = t.into(x)
+	o.run(t, func(o *rowOp, w *worker, r int) {
+		dx := o.row(o.dx, r)
+		copy(dx, o.row(o.other, r))
+		w.k.Scale(dx, o.y.grad[r])
+	})
+	t.merge(x, o.dx)
+	o.dx, o.other = nil, nil
+}
