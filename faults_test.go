@@ -27,6 +27,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/shm"
@@ -383,9 +384,13 @@ func TestFaultRank(t *testing.T) {
 // others for ever.
 func workOn(job *ringo.Job, c faultCase) error {
 	if c.Op == trains {
-		cfg := train.Defaults("mlp", data.Synthetic)
+		mlp, err := models.Lookup("mlp")
+		if err != nil {
+			return err
+		}
+		cfg := train.Defaults(mlp, data.Synthetic)
 		cfg.TrainLimit, cfg.EvalLimit, cfg.Epochs, cfg.Batch, cfg.Threads = 640, 64, 1e6, 16, 1
-		_, err := train.Run(job, cfg, new(worker))
+		_, err = train.Run(job, cfg, new(worker))
 		return err
 	}
 	x := make([]float32, c.Floats)

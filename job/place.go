@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
@@ -59,8 +58,8 @@ func (s *Spec) Told(t *setting.Table, rank bool) setting.Values {
 // Values are the texts of settings of some scopes, with the model by its own name.
 func (s *Spec) Values(t *setting.Table, scopes ...setting.Scope) setting.Values {
 	all := t.Values(scopes...)
-	if spec, err := models.Lookup(s.Model); err == nil {
-		all["model"] = spec.Name
+	if name := s.Train.Model.Name; name != "" {
+		all["model"] = name
 	}
 	return all
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
@@ -133,8 +134,9 @@ const (
 
 // newSpec is the job of a model with a certain optimizer, both perhaps empty, and all else as usual.
 func newSpec(model, optimizer string) *Spec {
+	known, _ := models.Lookup(model) // who starts the job says what there are
 	s := &Spec{
-		Model: model, Sync: AllReduce, Train: train.Defaults(model, ""), Seeds: 1,
+		Model: model, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
 		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Slice: timeslice.Short,
 		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
 	}
@@ -170,7 +172,7 @@ func last(given []setting.Assignment, path setting.Path) (text string) {
 
 // complete sets what follows from settings and is none itself.
 func (s *Spec) complete() {
-	s.Train.Model, s.Train.Tuning.Measure = s.Model, s.Tuning.Tune
+	s.Train.Name, s.Train.Tuning.Measure = s.Model, s.Tuning.Tune
 	if s.Sync != AllReduce {
 		s.Servers.Count = cmp.Or(s.Servers.Count, 1)
 	}

@@ -5,13 +5,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 )
 
 // clicks is a batch whose label says whether the first category is even.
-func clicks(r *rand.Rand, n, rows int) Batch {
-	b := Batch{N: n, Values: nn.NewTensor(n, ctrNumbers), IDs: make([]int32, n*ctrSlots), Labels: make([]int32, n)}
+func clicks(r *rand.Rand, n, rows int) model.Batch {
+	b := model.Batch{N: n, Values: nn.NewTensor(n, ctrNumbers), IDs: make([]int32, n*ctrSlots), Labels: make([]int32, n)}
 	for i := range b.Values.Data {
 		b.Values.Data[i] = r.Float32()
 	}
@@ -27,12 +28,9 @@ func clicks(r *rand.Rand, n, rows int) Batch {
 func TestCTRLearns(t *testing.T) {
 	const rows = 50
 	ps := nn.NewParams(1)
-	m := buildCTR(ps, Options{Rows: rows}, []int{32, 16})
+	m := buildCTR(ps, model.Options{Rows: rows}, []int{32, 16})
 	r := rand.New(rand.NewPCG(1, 2))
-	err := ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := m.Loss(t, clicks(r, 1, rows))
-		return loss
-	})
+	err := m.Arrange(ps, clicks(r, 1, rows))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +46,8 @@ func TestCTRLearns(t *testing.T) {
 	for step := range 200 {
 		tape.Reset()
 		b := clicks(r, 64, rows)
-		loss, out := m.Loss(tape, b)
+		pass := m.Pass(tape, b)
+		loss := pass.Loss.Mean
 		tape.Backward(loss, func(int) {})
 		opt.BeginStep()
 		opt.Update(0, ps.Values(), ps.Grads(), 1)
@@ -58,24 +57,25 @@ func TestCTRLearns(t *testing.T) {
 		if step == 0 {
 			first = last
 		}
-		checkScores(t, b, out, loss.Data[0])
+		checkScores(t, pass)
 	}
 	if !(last < 0.3*first) {
 		t.Errorf("the loss went from %v to %v", first, last)
 	}
 }
 
-// checkScores wants scores that give the loss.
-func checkScores(t *testing.T, b Batch, out Outcome, loss float32) {
+// checkScores wants probabilities that give the loss.
+func checkScores(t *testing.T, pass model.Pass) {
 	t.Helper()
-	sum := 0.0
-	for i, p := range out.Scores {
+	sum, b, loss := 0.0, pass.Batch, pass.Loss.Mean.Data[0]
+	for i := range b.N {
+		p := model.Probability(pass, i)
 		if b.Labels[i] == 0 {
 			p = 1 - p
 		}
 		sum -= math.Log(float64(p))
 	}
-	if len(out.Scores) != b.N || math.Abs(sum/float64(b.N)-float64(loss)) > 1e-3*(1+float64(loss)) {
-		t.Fatalf("%d scores of log-loss %v, the loss is %v", len(out.Scores), sum/float64(b.N), loss)
+	if math.Abs(sum/float64(b.N)-float64(loss)) > 1e-3*(1+float64(loss)) {
+		t.Fatalf("probabilities of log-loss %v, the loss is %v", sum/float64(b.N), loss)
 	}
 }

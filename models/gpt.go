@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -16,29 +17,30 @@ type gptSize struct {
 }
 
 // gpt is a small one that reads bytes.
-func gpt() Spec {
-	return gptSpec(Spec{
+func gpt() model.Spec {
+	return gptSpec(model.Spec{
 		Name:     "gpt",
 		About:    "byte language model: 6 transformer blocks 384 wide with 6 heads, context 256",
 		Params:   10844160,
-		Defaults: Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, GlobalBatch: 12, WeightDecay: 0.1, ClipNorm: 1},
+		Defaults: model.Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, GlobalBatch: 12, WeightDecay: 0.1, ClipNorm: 1},
 	}, gptSize{vocabulary: 256, context: 256, layers: 6, width: 384, heads: 6, dropout: 0.1})
 }
 
 // gptMini trains in minutes.
-func gptMini() Spec {
-	return gptSpec(Spec{
+func gptMini() model.Spec {
+	return gptSpec(model.Spec{
 		Name:     "gpt-mini",
 		About:    "byte language model: 4 transformer blocks 128 wide with 4 heads, context 64",
 		Params:   834304,
-		Defaults: Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, GlobalBatch: 12, WeightDecay: 0.1, ClipNorm: 1},
+		Defaults: model.Defaults{Optimizer: "adamw", Batch: 12, Epochs: 1, LR: 1e-3, GlobalBatch: 12, WeightDecay: 0.1, ClipNorm: 1},
 	}, gptSize{vocabulary: 256, context: 64, layers: 4, width: 128, heads: 4})
 }
 
-func gptSpec(s Spec, size gptSize) Spec {
-	s.Task, s.Data = Language, "chars"
+func gptSpec(s model.Spec, size gptSize) model.Spec {
+	s.Task, s.Data = model.Language, "chars"
 	s.IDs, s.Labels, s.Classes = size.context, size.context, size.vocabulary
-	s.Build = func(ps *nn.Params, o Options) Model { return buildGPT(ps, o, size) }
+	s.Drops = true
+	s.Build = func(ps *nn.Params, o model.Options) model.Model { return buildGPT(ps, o, size) }
 	return s
 }
 
@@ -59,7 +61,7 @@ type gptModel struct {
 	at []int32 // the place of each token of the batch
 }
 
-func buildGPT(ps *nn.Params, o Options, size gptSize) Model {
+func buildGPT(ps *nn.Params, o model.Options, size gptSize) model.Model {
 	if o.Vocabulary > 0 {
 		size.vocabulary = o.Vocabulary
 	}
@@ -86,7 +88,7 @@ func buildGPT(ps *nn.Params, o Options, size gptSize) Model {
 		})
 	}
 	m.norm = ps.LayerNorm("norm", w)
-	return m
+	return language(model.Model{Forward: m.forward, Loss: model.CrossEntropy})
 }
 
 // spread draws uniformly with a standard deviation.
@@ -97,8 +99,8 @@ func denseFrom(ps *nn.Params, name string, init nn.Init, in, out int) nn.Layer {
 	return nn.Layer{W: ps.New(name+".weight", init, out, in), B: ps.New(name+".bias", nn.Zeros, out)}
 }
 
-// Loss is the mean over all tokens.
-func (m *gptModel) Loss(t *nn.Tape, b Batch) (*nn.Tensor, Outcome) {
+// forward returns the logits of all tokens, sample after sample.
+func (m *gptModel) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	steps := len(b.IDs) / b.N
 	m.at = m.at[:0]
 	for i := range b.IDs {
@@ -112,7 +114,5 @@ func (m *gptModel) Loss(t *nn.Tape, b Batch) (*nn.Tensor, Outcome) {
 		y = t.Dense(t.LayerNorm(x, l.norm2), l.expand, nn.GELU)
 		x = t.Add(x, t.Dropout(t.Dense(y, l.contract, nn.Identity), m.dropout))
 	}
-	logits := t.Dense(t.LayerNorm(x, m.norm), nn.Layer{W: m.tokens}, nn.Identity)
-	loss, correct := t.SoftmaxCrossEntropy(logits, b.Labels)
-	return loss, Outcome{Count: len(b.Labels), Correct: correct}
+	return model.Outputs{t.Dense(t.LayerNorm(x, m.norm), nn.Layer{W: m.tokens}, nn.Identity)}
 }

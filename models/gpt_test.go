@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -14,12 +15,9 @@ var nanoGPT = gptSize{vocabulary: 11, context: 8, layers: 2, width: 16, heads: 2
 // It starts from even odds and learns a batch by heart.
 func TestGPTLearns(t *testing.T) {
 	ps := nn.NewParams(1)
-	m := buildGPT(ps, Options{}, nanoGPT)
+	m := buildGPT(ps, model.Options{}, nanoGPT)
 	b := text(2, 8, 0)
-	err := ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := m.Loss(t, b)
-		return loss
-	})
+	err := m.Arrange(ps, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,13 +29,14 @@ func TestGPTLearns(t *testing.T) {
 	var first, last float64
 	for step := range 100 {
 		tape.Reset()
-		loss, out := m.Loss(tape, b)
+		pass := m.Pass(tape, b)
+		loss := pass.Loss.Mean
 		last = float64(loss.Data[0])
 		if step == 0 {
 			first = last
 		}
-		if out.Count != 16 {
-			t.Fatalf("a mean of %d terms, want 16", out.Count)
+		if pass.Loss.Terms != 16 {
+			t.Fatalf("a mean of %d terms, want 16", pass.Loss.Terms)
 		}
 		tape.Backward(loss, func(int) {})
 		adam.BeginStep()

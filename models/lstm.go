@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -18,8 +19,8 @@ type lstmSize struct {
 const sequenceSteps = 35
 
 // lstmSmall is their medium model.
-func lstmSmall() Spec {
-	return lstmSpec(Spec{
+func lstmSmall() model.Spec {
+	return lstmSpec(model.Spec{
 		Name:    "lstm",
 		Aliases: []string{"lstm-small"},
 		About:   "word language model: embedding, 2 LSTM layers 650 wide, softmax over the vocabulary",
@@ -28,21 +29,22 @@ func lstmSmall() Spec {
 }
 
 // lstm300M is their large model with a large vocabulary.
-func lstm300M() Spec {
-	return lstmSpec(Spec{
+func lstm300M() model.Spec {
+	return lstmSpec(model.Spec{
 		Name:   "lstm-300m",
 		About:  "word language model: embedding, 2 LSTM layers 1500 wide, softmax over 88,000 words",
 		Params: 300112000,
 	}, lstmSize{vocabulary: 88000, width: 1500, layers: 2, bound: 0.04, dropout: 0.65})
 }
 
-func lstmSpec(s Spec, size lstmSize) Spec {
-	s.Task, s.Data = Language, "text"
-	s.IDs, s.Labels, s.Classes = sequenceSteps, sequenceSteps, size.vocabulary
+func lstmSpec(s model.Spec, size lstmSize) model.Spec {
+	s.Task, s.Data = model.Language, "text"
+	s.IDs, s.Labels, s.Classes, s.StepsFirst = sequenceSteps, sequenceSteps, size.vocabulary, true
 	// The loss is a mean over all tokens: a rate of 20 and a norm of 0.25 are the
 	// paper's 1 and 5 for sums over some 20 steps.
-	s.Defaults = Defaults{Optimizer: "sgd", Batch: 20, Epochs: 10, LR: 20, GlobalBatch: 20, ClipNorm: 0.25}
-	s.Build = func(ps *nn.Params, o Options) Model { return buildLSTM(ps, o, size) }
+	s.Defaults = model.Defaults{Optimizer: "sgd", Batch: 20, Epochs: 10, LR: 20, GlobalBatch: 20, ClipNorm: 0.25}
+	s.Drops = true
+	s.Build = func(ps *nn.Params, o model.Options) model.Model { return buildLSTM(ps, o, size) }
 	return s
 }
 
@@ -62,7 +64,7 @@ type lstm struct {
 	now         []nn.LSTMState
 }
 
-func buildLSTM(ps *nn.Params, o Options, size lstmSize) Model {
+func buildLSTM(ps *nn.Params, o model.Options, size lstmSize) model.Model {
 	if o.Vocabulary > 0 {
 		size.vocabulary = o.Vocabulary
 	}
@@ -81,11 +83,11 @@ func buildLSTM(ps *nn.Params, o Options, size lstmSize) Model {
 		B: ps.New("output.bias", nn.Zeros, size.vocabulary),
 	}
 	m.resize(max(1, o.Batch))
-	return m
+	return language(model.Model{Forward: m.forward, Loss: m.loss, State: m})
 }
 
 // dropoutOf is the probability that o asks for, or the model's own.
-func dropoutOf(o Options, own float64) float64 {
+func dropoutOf(o model.Options, own float64) float64 {
 	switch {
 	case o.Dropout < 0:
 		return 0
@@ -103,8 +105,8 @@ func (m *lstm) resize(batch int) {
 	}
 }
 
-// State is, by layer, the outputs and the cells, [batch, width] each.
-func (m *lstm) State() [][]float32 {
+// Slices are, by layer, the outputs and the cells, [batch, width] each.
+func (m *lstm) Slices() [][]float32 {
 	var s [][]float32
 	for _, layer := range m.state {
 		s = append(s, layer.H, layer.C)
@@ -112,29 +114,35 @@ func (m *lstm) State() [][]float32 {
 	return s
 }
 
-// ResetState sets the state to zero.
-func (m *lstm) ResetState() {
-	for _, s := range m.State() {
+// Reset sets the state to zero.
+func (m *lstm) Reset() {
+	for _, s := range m.Slices() {
 		clear(s)
 	}
 }
 
-// Loss is the mean over all tokens. A batch of fewer sequences than the state
+// forward returns the logits of all tokens, step after step. A batch of fewer sequences than the state
 // has uses the first ones' state; a larger one starts a new state.
-func (m *lstm) Loss(t *nn.Tape, b Batch) (*nn.Tensor, Outcome) {
+func (m *lstm) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	if b.N > m.batch {
 		m.resize(b.N)
 	}
 	for i, s := range m.state {
 		m.now[i] = nn.LSTMState{H: s.H[:b.N*m.width], C: s.C[:b.N*m.width]}
 	}
-	m.ids, m.labels = byStep(m.ids, b.IDs, b.N), byStep(m.labels, b.Labels, b.N)
+	m.ids = byStep(m.ids, b.IDs, b.N)
 	x := t.Dropout(t.Embedding(m.ids, m.embedding), m.dropout)
 	for i, l := range m.layers {
 		x = t.Dropout(t.LSTM(x, l, &m.now[i], len(m.ids)/b.N), m.dropout)
 	}
-	loss, correct := t.SoftmaxCrossEntropy(t.Dense(x, m.output, nn.Identity), m.labels)
-	return loss, Outcome{Count: len(m.labels), Correct: correct}
+	return model.Outputs{t.Dense(x, m.output, nn.Identity)}
+}
+
+// loss is the cross-entropy with labels in the order of steps.
+func (m *lstm) loss(t *nn.Tape, b model.Batch, out model.Outputs) model.Loss {
+	m.labels = byStep(m.labels, b.Labels, b.N)
+	b.Labels = m.labels
+	return model.CrossEntropy(t, b, out)
 }
 
 // byStep puts n sequences that lie one after the other in the order of their

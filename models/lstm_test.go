@@ -6,31 +6,28 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
 // smallLM is a word language model small enough for tests.
-func smallLM(t testing.TB, batch int, dropout float64) (*lstm, *nn.Params) {
+func smallLM(t testing.TB, batch int, dropout float64) (model.Model, *nn.Params) {
 	t.Helper()
 	ps := nn.NewParams(1)
-	m := buildLSTM(ps, Options{Batch: batch, Dropout: -1}, lstmSize{vocabulary: 11, width: 12, layers: 2, bound: 0.3}).(*lstm)
-	m.dropout = dropout
-	b := Batch{N: batch, IDs: make([]int32, 4*batch), Labels: make([]int32, 4*batch)}
-	err := ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := m.Loss(t, b)
-		return loss
-	})
+	m := buildLSTM(ps, model.Options{Batch: batch, Dropout: -1}, lstmSize{vocabulary: 11, width: 12, layers: 2, bound: 0.3})
+	m.State.(*lstm).dropout = dropout
+	b := model.Batch{N: batch, IDs: make([]int32, 4*batch), Labels: make([]int32, 4*batch)}
+	err := m.Arrange(ps, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ResetState()
 	return m, ps
 }
 
 // text is n sequences of the next steps tokens of n texts, from step on, with
 // the tokens that follow.
-func text(n, steps, step int) Batch {
-	b := Batch{N: n}
+func text(n, steps, step int) model.Batch {
+	b := model.Batch{N: n}
 	for i := range n {
 		r := rand.New(rand.NewPCG(uint64(i), 1))
 		all := make([]int32, step+steps+1)
@@ -49,44 +46,44 @@ func text(n, steps, step int) Batch {
 func TestLSTMContinuesItsTexts(t *testing.T) {
 	m, _ := smallLM(t, 3, 0)
 	tape := nn.NewTape(nn.TapeConfig{})
-	loss := func(b Batch) float64 {
+	loss := func(b model.Batch) float64 {
 		tape.ResetEval()
-		l, out := m.Loss(tape, b)
-		if out.Count != len(b.Labels) {
-			t.Fatalf("%d terms, want %d", out.Count, len(b.Labels))
+		l := m.Pass(tape, b).Loss
+		if l.Terms != len(b.Labels) {
+			t.Fatalf("%d terms, want %d", l.Terms, len(b.Labels))
 		}
-		return float64(l.Data[0])
+		return float64(l.Mean.Data[0])
 	}
 	long := loss(text(3, 8, 0))
-	m.ResetState()
+	m.Reset()
 	first := loss(text(3, 4, 0))
 	saved := [][]float32{}
-	for _, s := range m.State() {
+	for _, s := range m.State.Slices() {
 		saved = append(saved, slices.Clone(s))
 	}
 	second := loss(text(3, 4, 4))
 	if math.Abs((first+second)/2-long) > 1e-6 {
 		t.Errorf("losses %v and %v of the halves, %v of the whole", first, second, long)
 	}
-	for i, s := range m.State() {
+	for i, s := range m.State.Slices() {
 		copy(s, saved[i])
 	}
 	if again := loss(text(3, 4, 4)); again != second {
 		t.Errorf("from the state saved the loss is %v, it was %v", again, second)
 	}
-	m.ResetState()
+	m.Reset()
 	sum := 0.0
 	for i := range 3 {
 		b := text(3, 8, 0)
 		b.N, b.IDs, b.Labels = 1, b.IDs[8*i:8*i+8], b.Labels[8*i:8*i+8]
-		m.ResetState()
+		m.Reset()
 		sum += loss(b)
 	}
 	if math.Abs(sum/3-long) > 1e-6 {
 		t.Errorf("alone the sequences' mean loss is %v, together %v", sum/3, long)
 	}
-	if loss(text(5, 4, 0)); len(m.State()[0]) != 5*12 {
-		t.Errorf("a larger batch leaves a state of %d values", len(m.State()[0]))
+	if loss(text(5, 4, 0)); len(m.State.Slices()[0]) != 5*12 {
+		t.Errorf("a larger batch leaves a state of %d values", len(m.State.Slices()[0]))
 	}
 }
 
@@ -97,8 +94,8 @@ func TestLSTMDropsOnlyInTraining(t *testing.T) {
 	for seed := range uint64(4) {
 		tape.Reset()
 		tape.SetSeed(seed)
-		m.ResetState()
-		l, _ := m.Loss(tape, text(2, 4, 0))
+		m.Reset()
+		l := m.Pass(tape, text(2, 4, 0)).Loss.Mean
 		losses[l.Data[0]] = true
 	}
 	if len(losses) != 4 {
@@ -108,8 +105,8 @@ func TestLSTMDropsOnlyInTraining(t *testing.T) {
 	for seed := range uint64(4) {
 		tape.ResetEval()
 		tape.SetSeed(seed)
-		m.ResetState()
-		l, _ := m.Loss(tape, text(2, 4, 0))
+		m.Reset()
+		l := m.Pass(tape, text(2, 4, 0)).Loss.Mean
 		losses[l.Data[0]] = true
 	}
 	if len(losses) != 1 {
@@ -119,7 +116,7 @@ func TestLSTMDropsOnlyInTraining(t *testing.T) {
 
 func TestDropoutOption(t *testing.T) {
 	for given, want := range map[float64]float64{0: 0.5, -1: 0, 0.2: 0.2} {
-		if got := dropoutOf(Options{Dropout: given}, 0.5); got != want {
+		if got := dropoutOf(model.Options{Dropout: given}, 0.5); got != want {
 			t.Errorf("option %v of a model with 0.5 is %v, want %v", given, got, want)
 		}
 	}
@@ -131,7 +128,7 @@ func TestVocabularyIsTheDatas(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps := nn.NewParams(1)
-	spec.Build(ps, Options{Vocabulary: 77})
+	spec.Build(ps, model.Options{Vocabulary: 77})
 	if want := spec.Params - (10000-77)*(650+650+1); ps.Count() != want {
 		t.Errorf("%d parameters, want %d", ps.Count(), want)
 	}

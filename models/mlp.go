@@ -1,10 +1,13 @@
 package models
 
-import "github.com/ringo-ml/ringo/nn"
+import (
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+)
 
 // mlp is a small network for quick trials: one hidden layer of 100 units.
-func mlp() Spec {
-	return Spec{
+func mlp() model.Spec {
+	return model.Spec{
 		Name:     "mlp",
 		About:    "dense 100, dense 10",
 		Data:     "mnist",
@@ -16,7 +19,7 @@ func mlp() Spec {
 	}
 }
 
-func buildMLP(ps *nn.Params, o Options) Model {
+func buildMLP(ps *nn.Params, o model.Options) model.Model {
 	hidden, out := ps.Dense("hidden", 784, 100), ps.Dense("out", 100, classes(o, 10))
 	return classifier(func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 		return t.Dense(t.Dense(t.Flatten(x), hidden, nn.ReLU), out, nn.Identity)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -15,29 +16,27 @@ func TestModelsAreAsDescribed(t *testing.T) {
 				t.Skip("takes gigabytes")
 			}
 			ps := nn.NewParams(1)
-			model := s.Build(ps, Options{Batch: 2})
-			labels := make([]int32, 2*max(1, s.Labels))
-			labels[0] = int32(s.Classes - 1)
-			b := Batch{N: 2, IDs: make([]int32, 2*s.IDs), Labels: labels}
-			if s.Input != nil {
-				b.Values = nn.NewTensor(append([]int{2}, s.Input...)...)
+			m := s.Build(ps, model.Options{Batch: 2})
+			b := s.Sample(2)
+			b.Labels[0] = int32(s.Classes - 1)
+			terms := 0
+			loss := m.Loss
+			m.Loss = func(t *nn.Tape, b model.Batch, out model.Outputs) model.Loss {
+				l := loss(t, b, out)
+				terms = l.Terms
+				return l
 			}
-			var out Outcome
-			err := ps.Arrange(func(t *nn.Tape) (loss *nn.Tensor) {
-				loss, out = model.Loss(t, b)
-				return loss
-			})
-			if err != nil {
+			if err := m.Arrange(ps, b); err != nil {
 				t.Fatal(err)
 			}
 			if ps.Count() != s.Params {
 				t.Errorf("%d parameters, described as %d", ps.Count(), s.Params)
 			}
-			if out.Count != len(labels) {
-				t.Errorf("the loss is a mean of %d, want %d", out.Count, len(labels))
+			if terms != len(b.Labels) {
+				t.Errorf("the loss is a mean of %d, want %d", terms, len(b.Labels))
 			}
-			if (out.Scores != nil) != (s.Task == Click) {
-				t.Errorf("%d scores of task %d", len(out.Scores), s.Task)
+			if scored := len(m.NewWords()) > 0; scored != (s.Task == model.Click) || len(m.Metrics) == 0 {
+				t.Errorf("%d metrics of task %d", len(m.Metrics), s.Task)
 			}
 			if s.Defaults.Batch < 1 || s.Defaults.Epochs < 1 || s.Defaults.LR <= 0 || s.Defaults.Optimizer == "" || s.Data == "" {
 				t.Errorf("defaults %+v for data %q", s.Defaults, s.Data)
@@ -52,11 +51,11 @@ func TestModelsAreAsDescribed(t *testing.T) {
 // A model has as many outputs as the data has classes.
 func TestClassesAreTheDatas(t *testing.T) {
 	for _, s := range All() {
-		if s.Task != Classify || s.Params > 1e7 { // these are built alike
+		if s.Task != model.Classify || s.Params > 1e7 { // these are built alike
 			continue
 		}
 		ps := nn.NewParams(1)
-		s.Build(ps, Options{Classes: s.Classes + 3})
+		s.Build(ps, model.Options{Classes: s.Classes + 3})
 		out := ps.List()[len(ps.List())-1]
 		if n := len(out.Data); n != s.Classes+3 {
 			t.Errorf("%s: %s has %d values, want %d", s.Name, out.Name, n, s.Classes+3)
@@ -70,11 +69,7 @@ func TestMNISTSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps := nn.NewParams(1)
-	model := spec.Build(ps, Options{})
-	err = ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := model.Loss(t, Batch{N: 1, Values: nn.NewTensor(1, 28, 28, 1), Labels: []int32{0}})
-		return loss
-	})
+	err = spec.Build(ps, model.Options{}).Arrange(ps, spec.Sample(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,14 +3,15 @@ package models
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
 // resnet20 is the residual network of He et al. (2016) for images of 32x32:
 // three groups of three blocks of 16, 32 and 64 channels, whose shortcuts have
 // no parameters.
-func resnet20() Spec {
-	return Spec{
+func resnet20() model.Spec {
+	return model.Spec{
 		Name:     "cifar-resnet20",
 		Aliases:  []string{"resnet20"},
 		About:    "19 convolutions 3x3 of 16 to 64 channels with batch norm and identity shortcuts, dense 10",
@@ -25,15 +26,15 @@ func resnet20() Spec {
 
 // resnet50 is the network of bottleneck blocks of the same authors, with the
 // stride in the 3x3 convolution, as everyone builds it now.
-func resnet50() Spec {
-	return Spec{
+func resnet50() model.Spec {
+	return model.Spec{
 		Name:     "resnet50",
 		About:    "residual bottleneck blocks for images of 224x224, dense 100",
 		Data:     "images",
 		Input:    []int{224, 224, 3},
 		Classes:  100,
 		Params:   23712932,
-		Defaults: Defaults{Optimizer: "sgd", Batch: 32, Epochs: 90, LR: 0.1, GlobalBatch: 256, Momentum: 0.9, WeightDecay: 1e-4},
+		Defaults: model.Defaults{Optimizer: "sgd", Batch: 32, Epochs: 90, LR: 0.1, GlobalBatch: 256, Momentum: 0.9, WeightDecay: 1e-4},
 		Build:    buildResNet50,
 	}
 }
@@ -80,7 +81,7 @@ func (b residualBlock) forward(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 	return b.layers[last].forward(t, x, shortcut, nn.ReLU)
 }
 
-func buildResNet20(ps *nn.Params, o Options) Model {
+func buildResNet20(ps *nn.Params, o model.Options) model.Model {
 	conv := func(name string, in, out, stride int) convNorm {
 		return newConvNorm(ps, name, in, out, 3, stride, nn.FanIn(9*in))
 	}
@@ -109,7 +110,7 @@ func buildResNet20(ps *nn.Params, o Options) Model {
 	})
 }
 
-func buildResNet50(ps *nn.Params, o Options) Model {
+func buildResNet50(ps *nn.Params, o model.Options) model.Model {
 	conv := func(name string, in, out, kernel, stride int) convNorm {
 		return newConvNorm(ps, name, in, out, kernel, stride, nn.FanOut(kernel*kernel*out))
 	}

@@ -7,14 +7,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 )
 
 // randomBatch is n samples for a model; ids below ids.
-func randomBatch(s Spec, n, ids, classes int) Batch {
+func randomBatch(s model.Spec, n, ids, classes int) model.Batch {
 	r := rand.New(rand.NewPCG(1, 2))
-	b := Batch{N: n, IDs: make([]int32, n*s.IDs), Labels: make([]int32, n*max(1, s.Labels))}
+	b := model.Batch{N: n, IDs: make([]int32, n*s.IDs), Labels: make([]int32, n*max(1, s.Labels))}
 	if s.Input != nil {
 		b.Values = nn.NewTensor(append([]int{n}, s.Input...)...)
 		for i := range b.Values.Data {
@@ -32,22 +33,19 @@ func randomBatch(s Spec, n, ids, classes int) Batch {
 
 // trial is a model in training.
 type trial struct {
-	m       Model
+	m       model.Model
 	ps      *nn.Params
 	sgd     *optim.SGD
 	tape    *nn.Tape
-	batches []Batch // one after the other, then from the first again
+	batches []model.Batch // one after the other, then from the first again
 	steps   int
 }
 
-func newTrial(tb testing.TB, build func(ps *nn.Params) Model, threads int, momentum float64, batches ...Batch) *trial {
+func newTrial(tb testing.TB, build func(ps *nn.Params) model.Model, threads int, momentum float64, batches ...model.Batch) *trial {
 	tb.Helper()
 	ps := nn.NewParams(1)
 	c := &trial{m: build(ps), ps: ps, batches: batches, sgd: &optim.SGD{LR: 0.005, Momentum: momentum}}
-	err := ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := c.m.Loss(t, batches[0])
-		return loss
-	})
+	err := c.m.Arrange(ps, batches[0])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -69,7 +67,7 @@ func newTrial(tb testing.TB, build func(ps *nn.Params) Model, threads int, momen
 // step is forward, backward, update.
 func (c *trial) step() float32 {
 	c.tape.Reset()
-	loss, _ := c.m.Loss(c.tape, c.batches[c.steps%len(c.batches)])
+	loss := c.m.Pass(c.tape, c.batches[c.steps%len(c.batches)]).Loss.Mean
 	c.steps++
 	c.tape.Backward(loss, func(int) {})
 	c.sgd.BeginStep()
@@ -82,45 +80,42 @@ func (c *trial) step() float32 {
 }
 
 // evaluate leaves everything as it was.
-func (c *trial) evaluate(b Batch) float32 {
+func (c *trial) evaluate(b model.Batch) float32 {
 	var kept [][]float32
-	stateful, carries := c.m.(Stateful)
-	if carries {
-		for _, s := range stateful.State() {
+	if c.m.State != nil {
+		for _, s := range c.m.State.Slices() {
 			kept = append(kept, slices.Clone(s))
 		}
 	}
 	c.tape.ResetEval()
-	loss, _ := c.m.Loss(c.tape, b)
-	if carries {
-		for i, s := range stateful.State() {
-			copy(s, kept[i])
-		}
+	loss := c.m.Pass(c.tape, b).Loss.Mean
+	for i := range kept {
+		copy(c.m.State.Slices()[i], kept[i])
 	}
 	return loss.Data[0]
 }
 
 // small is a model of s over little data, with odd numbers of samples.
-func small(s Spec) (build func(ps *nn.Params) Model, batches []Batch) {
+func small(s model.Spec) (build func(ps *nn.Params) model.Model, batches []model.Batch) {
 	const rows, words, classes = 101, 83, 7
-	o := Options{Batch: 3, Rows: rows, Classes: classes, Vocabulary: words}
+	o := model.Options{Batch: 3, Rows: rows, Classes: classes, Vocabulary: words}
 	switch { // what the model takes as it comes
 	case s.Name == "resnet50":
 		s.Input = []int{40, 33, 3}
-	case s.Task == Language:
+	case s.Task == model.Language:
 		s.IDs, s.Labels = 7, 7
 	}
 	ids, labels := words, words
 	switch s.Task {
-	case Click:
+	case model.Click:
 		ids, labels = rows, 2
-	case Classify:
+	case model.Classify:
 		labels = classes
 	}
 	for _, n := range []int{3, 2} { // as at the end of an epoch
 		batches = append(batches, randomBatch(s, n, ids, labels))
 	}
-	return func(ps *nn.Params) Model { return s.Build(ps, o) }, batches
+	return func(ps *nn.Params) model.Model { return s.Build(ps, o) }, batches
 }
 
 // Whatever the number of threads, steps give the same bits, with evaluations of
@@ -158,7 +153,7 @@ func TestSteps(t *testing.T) {
 				n := testing.AllocsPerRun(2, func() {
 					c.step()
 					c.tape.ResetEval()
-					c.m.Loss(c.tape, batches[1])
+					c.m.Pass(c.tape, batches[1])
 				})
 				if n != 0 {
 					t.Errorf("a steady step and an evaluation make %v allocations, want 0", n)
@@ -169,7 +164,7 @@ func TestSteps(t *testing.T) {
 }
 
 // values is a copy of all that a step changes, by name.
-func values(m Model, ps *nn.Params) map[string][]float32 {
+func values(m model.Model, ps *nn.Params) map[string][]float32 {
 	v := map[string][]float32{}
 	for _, p := range ps.List() {
 		v[p.Name] = slices.Clone(p.Data)
@@ -180,8 +175,8 @@ func values(m Model, ps *nn.Params) map[string][]float32 {
 	for _, b := range ps.BufferList() {
 		v[b.Name] = slices.Clone(b.Data)
 	}
-	if m, ok := m.(Stateful); ok {
-		for i, s := range m.State() {
+	if m.State != nil {
+		for i, s := range m.State.Slices() {
 			v[fmt.Sprint("state ", i)] = slices.Clone(s)
 		}
 	}
@@ -214,7 +209,7 @@ func BenchmarkStep(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			build := func(ps *nn.Params) Model { return spec.Build(ps, Options{Batch: c.batch, Dropout: -1}) }
+			build := func(ps *nn.Params) model.Model { return spec.Build(ps, model.Options{Batch: c.batch, Dropout: -1}) }
 			trial := newTrial(b, build, 1, c.momentum, randomBatch(spec, c.batch, c.ids, spec.Classes))
 			trial.step()
 			b.ReportAllocs()

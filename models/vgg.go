@@ -3,16 +3,17 @@ package models
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
 // cifarDefaults are the usual settings for small images.
-var cifarDefaults = Defaults{Optimizer: "sgd", Batch: 32, Epochs: 10, LR: 0.05, GlobalBatch: 64, Momentum: 0.9, WeightDecay: 1e-4}
+var cifarDefaults = model.Defaults{Optimizer: "sgd", Batch: 32, Epochs: 10, LR: 0.05, GlobalBatch: 64, Momentum: 0.9, WeightDecay: 1e-4}
 
 // vgg16 is VGG-16 (Simonyan and Zisserman 2015) for images of 32x32: thirteen
 // convolutions with batch normalisation, and one dense layer instead of three.
-func vgg16() Spec {
-	return Spec{
+func vgg16() model.Spec {
+	return model.Spec{
 		Name:     "cifar-vgg16",
 		Aliases:  []string{"vgg16"},
 		About:    "13 convolutions 3x3 of 64 to 512 channels with batch norm, 5 pools, dense 10",
@@ -25,7 +26,7 @@ func vgg16() Spec {
 	}
 }
 
-func buildVGG16(ps *nn.Params, o Options) Model {
+func buildVGG16(ps *nn.Params, o model.Options) model.Model {
 	blocks := [][]int{{64, 64}, {128, 128}, {256, 256, 256}, {512, 512, 512}, {512, 512, 512}}
 	type layer struct {
 		conv nn.Layer

@@ -3,6 +3,7 @@ package nn_test
 import (
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
@@ -16,7 +17,7 @@ func mnistStep(tb testing.TB, batch, threads int) (step func() float32, params *
 		tb.Fatal(err)
 	}
 	params = nn.NewParams(1)
-	model := spec.Build(params, models.Options{})
+	m := spec.Build(params, model.Options{})
 	x, labels := nn.NewTensor(batch, 28, 28, 1), make([]int32, batch)
 	for i := range x.Data {
 		x.Data[i] = float32((i*7919)%256) / 255
@@ -25,8 +26,7 @@ func mnistStep(tb testing.TB, batch, threads int) (step func() float32, params *
 		labels[i] = int32(i % 10)
 	}
 	loss := func(t *nn.Tape) *nn.Tensor {
-		l, _ := model.Loss(t, models.Batch{N: batch, Values: x, Labels: labels})
-		return l
+		return m.Pass(t, model.Batch{N: batch, Values: x, Labels: labels}).Loss.Mean
 	}
 	if err := params.Arrange(loss); err != nil {
 		tb.Fatal(err)

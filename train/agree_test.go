@@ -23,9 +23,7 @@ func agreeOn(t *testing.T, one, two Config) error {
 		if job.Rank() == 1 {
 			r.cfg = two
 		}
-		if r.spec, err = r.cfg.spec(); err != nil {
-			return err
-		}
+		r.spec = r.cfg.Model
 		return r.agreeConfig()
 	})
 }
@@ -33,10 +31,10 @@ func agreeOn(t *testing.T, one, two Config) error {
 // Every row that all processes must have alike is refused on ranks that have it otherwise, with both values and the rank;
 // those of a process are not.
 func TestRanksAgreeOnEveryRow(t *testing.T) {
-	usual, odd := Defaults("mlp", data.Synthetic), other()
+	usual, odd := Defaults(zoo("mlp"), data.Synthetic), other()
 	theirs := table(t, &odd)
 	for _, row := range usual.Settings() {
-		two := Defaults("mlp", data.Synthetic)
+		two := Defaults(zoo("mlp"), data.Synthetic)
 		text, _ := theirs.Get(row.Path)
 		if err := table(t, &two).Apply(setting.Assignment{Path: row.Path, Text: text}).Err(); err != nil {
 			t.Fatal(err)
@@ -54,14 +52,14 @@ func TestRanksAgreeOnEveryRow(t *testing.T) {
 
 // What is compared besides the rows.
 func TestRanksAgree(t *testing.T) {
-	usual := Defaults("mlp", data.Synthetic)
+	usual := Defaults(zoo("mlp"), data.Synthetic)
 	chain, err := compress.NewChain(compress.Int8{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, edit := range map[string]func(*Config){
 		"":                                       func(c *Config) { c.Threads = 7 },
-		"model lstm on rank 1 and mlp on rank 0": func(c *Config) { c.Model = "lstm" },
+		"model lstm on rank 1 and mlp on rank 0": func(c *Config) { c.Model = zoo("lstm") },
 		"chain int8 on rank 1 and none on rank 0":                                                func(c *Config) { c.Exchange.Chain = chain },
 		"sync geo on rank 1 and allreduce on rank":                                               func(c *Config) { c.Servers.Consistency = "geo" },
 		"tuning.tune true on rank 1 and false":                                                   func(c *Config) { c.Tuning.Measure = true },

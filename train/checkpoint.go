@@ -186,7 +186,7 @@ func (r *run) collect(p position) (state checkpoint.State, err error) {
 	if err != nil || r.job.Rank() != 0 {
 		return state, err
 	}
-	state.Arrays = slices.Concat(r.arrays(means), tallyArrays(tallies), kept)
+	state.Arrays = slices.Concat(r.arrays(means), r.tallyArrays(tallies), kept)
 	state.Keep, state.Create = cmp.Or(r.cfg.Checkpoint.Keep, checkpoint.DefaultKeep), r.cfg.Checkpoint.create
 	state.Header = checkpoint.Header{
 		Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
@@ -292,8 +292,9 @@ func (r *run) tallies(own tally) (bits []uint64, err error) {
 }
 
 // tallyArrays names the bits of tallies.
-func tallyArrays(bits []uint64) (out []checkpoint.Array) {
-	for own := range slices.Chunk(bits, len(new(tally).values())) {
+func (r *run) tallyArrays(bits []uint64) (out []checkpoint.Array) {
+	t := r.newTally()
+	for own := range slices.Chunk(bits, len(t.values())) {
 		out = append(out, checkpoint.Words(checkpoint.RankName(len(out), "tally"), own))
 	}
 	return out

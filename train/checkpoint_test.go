@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -78,7 +79,7 @@ func checkSame(t *testing.T, what string, got Summary, epochs []Epoch, want Summ
 			t.Errorf("%s:\n%s, want\n%s", what, timeless(e), timeless(w))
 		}
 	}
-	if got.EvalLoss != want.EvalLoss || got.TrainLoss != want.TrainLoss || got.EvalAUC != want.EvalAUC {
+	if got.EvalLoss != want.EvalLoss || got.TrainLoss != want.TrainLoss || !maps.Equal(got.Eval, want.Eval) {
 		t.Errorf("%s: %+v, want %+v", what, got, want)
 	}
 }
@@ -204,7 +205,7 @@ func TestResumeRefuses(t *testing.T) {
 		{2, func(c *Config) { c.Seed = 3 }, []string{"training.seed 3: the checkpoint has 1", "the data are others: their fingerprint is "}},
 		{2, func(c *Config) { c.SetOptimizer("adamw") }, []string{"training.optimizer adamw: the checkpoint has sgd"}},
 		{2, func(c *Config) { c.Exchange.Strategy = distopt.PartialUpdate }, []string{"exchange.strategy partialUpdate: the checkpoint has fp32"}},
-		{2, func(c *Config) { c.Model = "mnist" }, []string{"model mnist-cnn: the checkpoint has mlp"}},
+		{2, func(c *Config) { c.Model = zoo("mnist") }, []string{"model mnist-cnn: the checkpoint has mlp"}},
 	} {
 		other := cfg
 		c.edit(&other)

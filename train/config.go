@@ -3,13 +3,14 @@ package train
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -21,11 +22,10 @@ const MaxThreads = 1024
 // Config says what to train and how. Defaults returns a model's usual values;
 // the zero value is not valid.
 type Config struct {
-	// Model is a name known to models.Lookup.
-	Model string
-	// Custom, where its Build is set, is the model itself, and Model only what it
-	// is called: for a model of one's own.
-	Custom models.Spec `json:"-"`
+	// Model is one of the zoo (models.Lookup) or one's own.
+	Model model.Spec `json:"-"`
+	// Name is what the run calls the model, such as an alias; empty: Model.Name.
+	Name string
 	// Data is a folder (or archive) holding the model's data set, or
 	// data.Synthetic. TrainFile and EvalFile name single files outright.
 	Data, TrainFile, EvalFile string
@@ -91,15 +91,14 @@ type Config struct {
 }
 
 // Defaults returns the settings that a model is usually trained with, on the
-// data of a folder or on data.Synthetic; of an unknown model only those that
+// data of a folder or on data.Synthetic; of one without Build only those that
 // all share.
-func Defaults(model, folder string) Config {
-	c := Config{Model: model, Data: folder, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
+func Defaults(m model.Spec, folder string) Config {
+	c := Config{Model: m, Data: folder, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
 	c.Exchange = distopt.Config{Strategy: distopt.FP32, Accumulation: 1}
 	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and spares most of the traffic
 	c.SetOptimizer("sgd")
-	if spec, err := c.spec(); err == nil {
-		d := spec.Defaults
+	if d := m.Defaults; d.Optimizer != "" {
 		c.Batch, c.Epochs, c.Optimizer = d.Batch, d.Epochs, d.Optimizer
 		c.LR, c.Momentum, c.WeightDecay = d.LR, d.Momentum, d.WeightDecay
 		c.Exchange.ClipNorm = d.ClipNorm
@@ -107,13 +106,8 @@ func Defaults(model, folder string) Config {
 	return c
 }
 
-// spec is the model.
-func (c Config) spec() (models.Spec, error) {
-	if c.Custom.Build != nil {
-		return c.Custom, nil
-	}
-	return models.Lookup(c.Model)
-}
+// name is what the run calls the model.
+func (c Config) name() string { return cmp.Or(c.Name, c.Model.Name) }
 
 // Validate reports every fault of c that needs no file to be seen, settings without effect among them.
 func (c Config) Validate() error {
@@ -121,10 +115,11 @@ func (c Config) Validate() error {
 	f.add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
 	f.add(c.Epochs < 1, "training.epochs", "%d: want at least 1", c.Epochs)
 	f.add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
-	spec, err := c.spec() // its error is for Run
-	f.join(c.dataOf(spec).Validate())
-	if err == nil {
-		c.validateModel(spec, &f)
+	f.join(c.dataOf().Validate())
+	if c.Model.Build == nil {
+		f.join(fmt.Errorf("train: model %q has no Build, which makes its parameters", c.name()))
+	} else {
+		c.validateModel(c.Model, &f)
 	}
 	c.validateStream(&f)
 	c.validateOptimizer(&f)
@@ -162,15 +157,15 @@ func (c Config) idle() error {
 }
 
 // validateModel reports what does not fit the model.
-func (c Config) validateModel(spec models.Spec, f *faults) {
-	f.add(c.TableRows != 0 && spec.Task != models.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
+func (c Config) validateModel(spec model.Spec, f *faults) {
+	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
 	f.add(!(c.Dropout < 1), "training.dropout", "%v: want below 1; negative for none, 0 for the model's own", c.Dropout)
-	f.add(c.Dropout > 0 && c.Custom.Build == nil && spec.Task != models.Language, "training.dropout", "%v has no effect on model %s, which drops nothing: leave it out", c.Dropout, spec.Name)
+	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%v has no effect on model %s, which drops nothing: leave it out", c.Dropout, spec.Name)
 	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for Criteo's rows alone; the data of %s are read into memory", spec.Name)
 	rows := spec.Rows > 0
 	f.add(rows && c.Momentum != 0, "training.momentum", "%v would move rows of %s's table that no sample has touched: want 0", c.Momentum, spec.Name)
 	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%v would move rows of %s's table that no sample has touched: want 0", c.WeightDecay, spec.Name)
-	f.add(c.Optimizer == OptimizerClick && (spec.Task != models.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
+	f.add(c.Optimizer == OptimizerClick && (spec.Task != model.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
 		"%s counts on servers what was shown and clicked: it is for click models such as ctr-dnn, with %v bsp, ssp or async", c.Optimizer, setting.Path("sync"))
 	t := c.tuning()
 	f.add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)
@@ -215,21 +210,21 @@ func (c Config) data() data.Config {
 	return data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
 }
 
-// dataOf is what data.Open needs to know for a model.
-func (c Config) dataOf(spec models.Spec) data.Config {
-	d := c.data()
+// dataOf is what data.Open needs to know for the model.
+func (c Config) dataOf() data.Config {
+	spec, d := c.Model, c.data()
 	d.Stream = c.Stream
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]
 	}
 	switch spec.Task {
-	case models.Language:
+	case model.Language:
 		d.Steps = spec.IDs
 		if spec.Data == "text" { // of others it is what it is
 			d.Vocabulary = spec.Classes
 		}
-	case models.Click:
+	case model.Click:
 		d.Rows = cmp.Or(c.TableRows, spec.Rows)
 	}
 	return d
@@ -238,9 +233,5 @@ func (c Config) dataOf(spec models.Spec) data.Config {
 // FindData reports, without reading them, that files of the data set are
 // missing: what Run would say on every rank.
 func FindData(c Config) error {
-	spec, err := c.spec()
-	if err != nil {
-		return err
-	}
-	return data.Find(spec.Data, c.dataOf(spec))
+	return data.Find(c.Model.Data, c.dataOf())
 }

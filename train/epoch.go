@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/trace"
 )
 
@@ -23,11 +23,11 @@ func (r *run) epoch(at *position) error {
 		return err
 	}
 	t.median = r.medianStep()
-	scores, err := r.evaluateAll(epoch, t)
+	whole, err := r.evaluateAll(epoch, t)
 	if err != nil {
 		return err
 	}
-	e, err := r.report(epoch, t, scores)
+	e, err := r.report(epoch, t, whole)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (r *run) epoch(at *position) error {
 		r.blown = true
 		r.remark(epoch, "%s", text)
 	}
-	*at = position{epoch: epoch + 1}
+	*at = position{epoch: epoch + 1, tally: r.newTally()}
 	if r.due(epoch*r.steps, true) {
 		return r.save(*at)
 	}
@@ -118,35 +118,34 @@ func next(l batches) (*data.Batch, error) {
 
 func finite(x float64) bool { return x-x == 0 }
 
-// evaluateAll evaluates, and adds up the figures of the epoch over the ranks; of click
-// models it returns all scores. Where a rank is lost meanwhile the others share the
-// evaluation set out anew, so that its figures are of all samples.
-func (r *run) evaluateAll(epoch int, t *tally) ([]scored, error) {
+// evaluateAll evaluates, and adds up what the epoch and the evaluation were like over the ranks. Where a rank is lost meanwhile the
+// others share the evaluation set out anew, so that its figures are of all samples.
+func (r *run) evaluateAll(epoch int, t *tally) (evaluation, error) {
 	for {
 		ranks := r.peers.there()
 		if err := r.shareOut(ranks); err != nil {
-			return nil, err
+			return evaluation{}, err
 		}
-		t.evalLoss, t.evalCorrect, t.evalTerms = 0, 0, 0
-		if err := r.evaluate(epoch, t); err != nil {
-			return nil, err
+		whole, err := r.evaluate(epoch)
+		if err != nil {
+			return evaluation{}, err
 		}
 		r.countTraffic(t)
 		t.first = r.first
 		sum := *t
-		scores, err := sum.sum(r.peers, r.scores, r.spec.Task == models.Click)
-		if err != nil {
-			return nil, err
+		sum.train.Sums = slices.Clone(t.train.Sums)
+		if whole.words, err = addUp(r.peers, append(sum.all(), whole.counts.Fields()...), whole.words); err != nil {
+			return evaluation{}, fmt.Errorf("adding up the epoch's figures: %w", err)
 		}
 		if slices.Equal(ranks, r.peers.there()) {
 			*t = sum
-			return scores, nil
+			return whole, nil
 		}
 	}
 }
 
-// report turns the sums over all ranks, and their scores, into the epoch's figures.
-func (r *run) report(epoch int, t *tally, scores []scored) (Epoch, error) {
+// report turns the sums over all ranks into the epoch's figures.
+func (r *run) report(epoch int, t *tally, whole evaluation) (Epoch, error) {
 	np := float64(len(r.peers.there()))
 	steps := float64(r.steps) * np
 	r.past.TrainS += t.trainS / np
@@ -154,11 +153,12 @@ func (r *run) report(epoch int, t *tally, scores []scored) (Epoch, error) {
 		r.past.Start = t.first / np
 	}
 	r.past.Samples += int64(t.samples)
-	r.past.Terms += int64(t.terms)
+	r.past.Terms += int64(t.train.Terms)
+	m := r.replica.model
 	e := Epoch{
 		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, r.steps-1),
-		TrainLoss: t.loss / t.terms, TrainAccuracy: t.correct / t.terms,
-		EvalLoss: t.evalLoss / t.evalTerms, EvalAccuracy: t.evalCorrect / t.evalTerms,
+		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: whole.counts.Loss / whole.counts.Terms,
+		Train: m.Figures(t.train, nil, true), Eval: m.Figures(whole.counts, whole.words, false),
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
@@ -168,13 +168,8 @@ func (r *run) report(epoch int, t *tally, scores []scored) (Epoch, error) {
 	if !finite(e.EvalLoss) {
 		return Epoch{}, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", e.EvalLoss, e.LR)
 	}
-	switch r.spec.Task {
-	case models.Language:
-		e.TrainPerplexity, e.EvalPerplexity = perplexity(e.TrainLoss), perplexity(e.EvalLoss)
-		e.TokensPerS = Figure{Value: t.terms / (t.trainS / np), Known: true}
-	case models.Click:
-		area, ok := auc(scores)
-		e.EvalAUC, e.EvalLogLoss = Figure{Value: area, Known: ok}, Figure{Value: e.EvalLoss, Known: true}
+	if r.spec.Task == model.Language {
+		e.TokensPerS = Figure{Value: t.train.Terms / (t.trainS / np), Known: true}
 	}
 	return e, nil
 }

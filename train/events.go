@@ -3,6 +3,7 @@ package train
 import (
 	"encoding/json"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -41,21 +42,13 @@ type Epoch struct {
 	Epoch int     `json:"epoch"` // from 1
 	Seed  uint64  `json:"seed"`
 	LR    float64 `json:"lr"` // of the last step
-	// Losses are means per sample or, of a language model, per token;
-	// accuracies are shares of 1. Training figures are gathered while the epoch
+	// Losses are means per sample or, of a language model, per token. Training figures are gathered while the epoch
 	// trains.
-	TrainLoss     float64 `json:"train_loss"`
-	TrainAccuracy float64 `json:"train_accuracy"`
-	EvalLoss      float64 `json:"eval_loss"`
-	EvalAccuracy  float64 `json:"eval_accuracy"`
-	// Perplexities are e to the mean loss per token: language models only.
-	TrainPerplexity Figure `json:"train_perplexity,omitzero"`
-	EvalPerplexity  Figure `json:"eval_perplexity,omitzero"`
-	// EvalAUC is the area under the ROC curve over all ranks' samples, unless
-	// they are all of one kind, and EvalLogLoss is EvalLoss under the name that
-	// click models know: click models only.
-	EvalAUC     Figure `json:"eval_auc,omitzero"`
-	EvalLogLoss Figure `json:"eval_logloss,omitzero"`
+	TrainLoss float64 `json:"train_loss"`
+	EvalLoss  float64 `json:"eval_loss"`
+	// Train and Eval are the model's metrics. As JSON they are fields such as "train_accuracy" and "eval_auc".
+	Train model.Figures `json:"-"`
+	Eval  model.Figures `json:"-"`
 	// SamplesPerS counts all ranks, over the time spent training; TokensPerS is
 	// for language models.
 	SamplesPerS float64 `json:"samples_per_s"`
@@ -104,14 +97,12 @@ type Summary struct {
 	Optimizer string       `json:"optimizer"`
 	Seed      uint64       `json:"seed"`
 	// The figures of the last epoch.
-	TrainLoss      float64 `json:"train_loss"`
-	EvalLoss       float64 `json:"eval_loss"`
-	EvalAccuracy   float64 `json:"eval_accuracy"`
-	EvalPerplexity Figure  `json:"eval_perplexity,omitzero"`
-	EvalAUC        Figure  `json:"eval_auc,omitzero"`
-	EvalLogLoss    Figure  `json:"eval_logloss,omitzero"`
-	SamplesPerS    float64 `json:"samples_per_s"`
-	TokensPerS     Figure  `json:"tokens_per_s,omitzero"`
+	TrainLoss float64 `json:"train_loss"`
+	EvalLoss  float64 `json:"eval_loss"`
+	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
+	Eval        model.Figures `json:"-"`
+	SamplesPerS float64       `json:"samples_per_s"`
+	TokensPerS  Figure        `json:"tokens_per_s,omitzero"`
 	// Skipped is how many bad lines or images this rank has left out. Lines are
 	// read by every rank, most images only by the one that trains on them; of a
 	// stream it is the last epoch's bad lines of all ranks.
@@ -180,6 +171,8 @@ type Info struct {
 	// Unit is what rates count, "samples" or "tokens", and PerSample how many of these a sample has.
 	Unit      string
 	PerSample int
+	// Metrics are those of the model.
+	Metrics []model.Metric
 	// TrainSamples and EvalSamples are those of all ranks, and Skipped is how many bad lines or images were left out so far.
 	TrainSamples, EvalSamples, Skipped int
 	Epochs, StepsPerEpoch              int

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/trace"
 )
 
@@ -17,8 +18,11 @@ import (
 type worker struct {
 	replica *Replica
 	tally   tally
-	watch   Watch
-	stepS   []float64
+	// evaluation is its part of the one under way.
+	evaluation evaluation
+
+	watch Watch
+	stepS []float64
 	// at is the step of the epoch, for errors.
 	at int
 
@@ -70,10 +74,19 @@ func (r *run) advance(at *position) error {
 		run: r, epoch: at.epoch, phase: "train", from: r.order, total: r.steps, first: at.step, until: until, samples: k * r.cfg.Batch * len(r.peers.there()),
 		left: k * (until - at.step), done: at.step,
 	}
-	if err := c.all((*worker).train, &at.tally); err != nil {
+	for i, w := range r.workers {
+		if w.tally = at.tally; i > 0 { // the first one's sums go on in the order of steps
+			w.tally = r.newTally()
+		}
+	}
+	if err := c.all((*worker).train); err != nil {
 		return err
 	}
-	for _, w := range r.workers {
+	at.tally = r.workers[0].tally
+	for i, w := range r.workers {
+		if i > 0 {
+			at.tally.add(&w.tally)
+		}
 		r.stepS = append(r.stepS, w.stepS...)
 	}
 	if c.stopped != nil {
@@ -83,38 +96,61 @@ func (r *run) advance(at *position) error {
 	return c.stopped
 }
 
+// evaluation is what the model made of an evaluation set: of a part of it, or of the whole.
+type evaluation struct {
+	counts model.Counts
+	// words are those of the metrics that want them.
+	words [][]uint64
+}
+
+func (r *run) newEvaluation() evaluation {
+	m := r.replica.model
+	return evaluation{m.NewCounts(), m.NewWords()}
+}
+
 // evaluate runs the model over this rank's part of the evaluation set, every
 // sample exactly once over all ranks.
-func (r *run) evaluate(epoch int, t *tally) error {
+func (r *run) evaluate(epoch int) (sum evaluation, err error) {
 	start := r.trace().Now()
 	defer func() { r.trace().Span(trace.Evaluation, "evaluation", start, r.trace().Now()) }()
 	r.shard.Start(epoch)
 	r.replica.ResetState()
-	r.scores = r.scores[:0]
+	for _, w := range r.workers {
+		w.evaluation = r.newEvaluation()
+	}
 	c := &crew{run: r, epoch: epoch, phase: "evaluate", from: r.shard, total: r.shard.Steps(), left: r.shard.Steps()}
-	return c.all((*worker).evaluate, t)
+	if err := c.all((*worker).evaluate); err != nil {
+		return sum, err
+	}
+	sum = r.workers[0].evaluation
+	for _, w := range r.workers[1:] {
+		sum.add(&w.evaluation)
+	}
+	return sum, nil
 }
 
-// all lets all workers work, the first one on this goroutine, and adds what they count to t.
-func (c *crew) all(work func(*worker, *crew) error, t *tally) error {
+// add adds what another worker has found.
+func (e *evaluation) add(o *evaluation) {
+	other := o.counts.Fields()
+	for i, f := range e.counts.Fields() {
+		*f += *other[i]
+	}
+	for i, w := range o.words {
+		e.words[i] = append(e.words[i], w...)
+	}
+}
+
+// all lets all workers work, the first one on this goroutine.
+func (c *crew) all(work func(*worker, *crew) error) error {
 	var others sync.WaitGroup
 	for i, w := range c.workers {
-		if w.tally, w.taken = (tally{}), false; i > 0 {
+		if w.taken = false; i > 0 {
 			others.Go(func() { c.fail(work(w, c)) })
 		}
 	}
-	first := c.workers[0]
-	first.tally = *t // sums go on in the order of steps
-	c.fail(work(first, c))
+	c.fail(work(c.workers[0], c))
 	others.Wait()
-	if c.err != nil {
-		return c.err
-	}
-	*t = first.tally
-	for _, w := range c.workers[1:] {
-		t.add(&w.tally)
-	}
-	return nil
+	return c.err
 }
 
 // fail keeps the first fault, if err is one, and ends the waits of the other workers.
@@ -280,19 +316,21 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 // backwards runs the step's batches forward and backward, and returns the loss of the last one.
 func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (float64, error) {
 	for k := c.accumulation(); ; k-- {
-		res, err := w.replica.Backward(w.replica.Batch(b), k == 1)
+		pass, err := w.replica.Backward(w.replica.Batch(b), k == 1)
 		if err != nil {
 			return 0, err
 		}
-		w.tally.train(res, b.N)
+		w.replica.model.Count(&w.tally.train, pass, true)
+		w.tally.samples += float64(b.N)
+		loss := float64(pass.Loss.Mean.Data[0])
 		c.mu.Lock()
-		c.firstLoss(res.Loss)
+		c.firstLoss(loss)
 		c.mu.Unlock()
-		if !finite(res.Loss) {
-			return 0, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", res.Loss, lr)
+		if !finite(loss) {
+			return 0, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", loss, lr)
 		}
 		if k == 1 {
-			return res.Loss, nil
+			return loss, nil
 		}
 		if b, err = c.take(w); err != nil {
 			return 0, err
@@ -311,21 +349,15 @@ func (w *worker) evaluate(c *crew) error {
 		if err != nil || now.over {
 			return err
 		}
-		res, err := w.replica.Evaluate(w.replica.Batch(now.batch))
+		pass, err := w.replica.Evaluate(w.replica.Batch(now.batch))
 		if err != nil {
 			return err
 		}
-		w.tally.evaluate(res)
-		c.evaluated(now.batch, res)
+		m := &w.replica.model
+		m.Count(&w.evaluation.counts, pass, false)
+		m.Samples(w.evaluation.words, pass)
+		c.mu.Lock()
+		c.progress(now.batch.N*len(c.sharers), 0)
+		c.mu.Unlock()
 	}
-}
-
-// evaluated keeps the scores of a click model's batch.
-func (c *crew) evaluated(b *data.Batch, res Result) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, s := range res.Scores {
-		c.scores = append(c.scores, newScored(s, b.Labels[i] == 1))
-	}
-	c.progress(b.N*len(c.sharers), 0)
 }

@@ -39,7 +39,7 @@ func (c *Config) SetOptimizer(name string) {
 	case "ftrl":
 		c.LR = 0.5
 	}
-	if spec, err := c.spec(); err == nil && spec.Rows > 0 {
+	if c.Model.Rows > 0 {
 		c.WeightDecay = 0
 	}
 }

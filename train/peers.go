@@ -20,8 +20,6 @@ type peers interface {
 	// gather brings own to all ranks and returns what each has brought, by rank: nil of
 	// those that are lost.
 	gather(own []byte) ([][]byte, error)
-	// addUp adds up x over the ranks and, of click models, returns the scores of all.
-	addUp(x []float64, own []scored, click bool) ([]scored, error)
 	// mean makes x the mean of those of all ranks.
 	mean(x []float32) error
 	// barrier waits until all have come to it.
@@ -80,25 +78,6 @@ func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, length
 	}
 	all = make([]T, total)
 	return all, lengths, collective.AllGatherV(g, all, own, lengths)
-}
-
-func (m meshed) addUp(x []float64, own []scored, click bool) ([]scored, error) {
-	if err := collective.AllReduce(m.group, x, collective.Sum); err != nil || !click {
-		return nil, err
-	}
-	mine := make([]int64, len(own))
-	for i, s := range own {
-		mine[i] = int64(s)
-	}
-	all, _, err := gatherV(m.group, mine)
-	if err != nil {
-		return nil, fmt.Errorf("gathering the scores: %w", err)
-	}
-	out := make([]scored, len(all))
-	for i, s := range all {
-		out[i] = scored(s)
-	}
-	return out, nil
 }
 
 // meshless are ranks that meet at a server of tables, and go on without those of them that
@@ -178,46 +157,76 @@ func (a *meshless) mean(x []float32) error {
 	for i, v := range x {
 		sums[i] = float64(v)
 	}
-	_, err := a.addUp(sums, nil, false)
+	fields := make([]*float64, len(x))
+	for i := range sums {
+		fields[i] = &sums[i]
+	}
+	_, err := addUp(a, fields, nil)
 	for i, v := range sums {
 		x[i] = float32(v / float64(len(a.ranks)))
 	}
 	return err
 }
 
-// addUp is one meeting, so that the sums and the scores are of the same ranks. Sums are made
-// in the order of ranks: of the same addends they have the same bits everywhere.
-func (a *meshless) addUp(x []float64, own []scored, click bool) ([]scored, error) {
-	b := make([]byte, 0, 8*(len(x)+len(own)))
+// addUp makes numbers the sums of those of all ranks, in the order of ranks: of the same addends they have the same bits
+// everywhere. Of words, as many slices on each rank, it returns those of all. It is one meeting, so that the sums and the words are of
+// the same ranks.
+func addUp(p peers, x []*float64, own [][]uint64) (words [][]uint64, err error) {
+	size := len(x) + len(own)
+	for _, w := range own {
+		size += len(w)
+	}
+	b := make([]byte, 0, 8*size)
 	for _, v := range x {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(*v))
 	}
-	for _, s := range own {
-		b = binary.LittleEndian.AppendUint64(b, uint64(s))
+	for _, w := range own {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(w)))
+		for _, v := range w {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
 	}
-	all, err := a.gather(b)
+	all, err := p.gather(b)
 	if err != nil {
 		return nil, err
 	}
-	var scores []scored
-	for i, r := range a.ranks {
-		b := all[r]
-		if len(b)%8 != 0 || len(b) < 8*len(x) {
-			return nil, fmt.Errorf("rank %d has brought %d bytes for %d figures", r, len(b), len(x))
-		}
-		for k := range len(b) / 8 {
-			v := binary.LittleEndian.Uint64(b[8*k:])
-			switch {
-			case k >= len(x):
-				scores = append(scores, scored(v))
-			case i == 0:
-				x[k] = math.Float64frombits(v)
-			default:
-				x[k] += math.Float64frombits(v)
-			}
+	for _, v := range x {
+		*v = 0
+	}
+	words = make([][]uint64, len(own))
+	for rank, b := range all {
+		if b != nil && !take(b, x, words) {
+			return nil, fmt.Errorf("rank %d has brought %d bytes for %d figures", rank, len(b), len(x))
 		}
 	}
-	return scores, nil
+	return words, nil
+}
+
+// take adds to numbers and words what a rank has brought.
+func take(b []byte, x []*float64, words [][]uint64) bool {
+	next := func() (v uint64) {
+		v, b = binary.LittleEndian.Uint64(b), b[8:]
+		return v
+	}
+	if len(b) < 8*len(x) {
+		return false
+	}
+	for _, v := range x {
+		*v += math.Float64frombits(next())
+	}
+	for i := range words {
+		if len(b) < 8 {
+			return false
+		}
+		n := next()
+		if n > uint64(len(b)/8) {
+			return false
+		}
+		for range n {
+			words[i] = append(words[i], next())
+		}
+	}
+	return len(b) == 0
 }
 
 // gatherNumbers is gather of as many numbers of each rank; of those that are lost there is

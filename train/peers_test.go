@@ -89,9 +89,9 @@ func TestPeersAgree(t *testing.T) {
 	leakcheck.Check(t)
 	for n := 1; n <= 5; n++ {
 		r := rand.New(rand.NewPCG(7, uint64(n)))
-		own, sums, scores := make([][]float64, n), make([]float64, 20), []scored(nil)
+		own, sums, scores := make([][]float64, n), make([]float64, 20), []uint64(nil)
 		values, means := make([][]float32, n), make([]float64, 50)
-		shards, blobs := make([][]scored, n), make([][]byte, n)
+		shards, blobs := make([][]uint64, n), make([][]byte, n)
 		for rank := range n {
 			own[rank] = make([]float64, len(sums))
 			for i := range sums {
@@ -108,14 +108,18 @@ func TestPeersAgree(t *testing.T) {
 				means[i] += float64(v) / float64(n)
 			}
 			for range r.IntN(100) {
-				shards[rank] = append(shards[rank], scored(r.Uint32()))
+				shards[rank] = append(shards[rank], r.Uint64())
 			}
 			scores = append(scores, shards[rank]...)
 			blobs[rank] = bytes.Repeat([]byte{byte(rank)}, r.IntN(3)*100)
 		}
 		onPeers(t, n, func(rank int, p peers) error {
 			x := slices.Clone(own[rank])
-			got, err := p.addUp(x, shards[rank], true)
+			fields := make([]*float64, len(x))
+			for i := range x {
+				fields[i] = &x[i]
+			}
+			got, err := addUp(p, fields, [][]uint64{shards[rank]})
 			if err != nil {
 				return err
 			}
@@ -124,8 +128,8 @@ func TestPeersAgree(t *testing.T) {
 					t.Errorf("%T, %d ranks: sum %d is %v on rank %d, want %v", p, n, i, x[i], rank, sums[i])
 				}
 			}
-			if !slices.Equal(got, scores) {
-				t.Errorf("%T, %d ranks: scores %v, want %v", p, n, got, scores)
+			if !slices.Equal(got[0], scores) {
+				t.Errorf("%T, %d ranks: words %v, want %v", p, n, got[0], scores)
 			}
 			mean := slices.Clone(values[rank])
 			if err := errors.Join(p.mean(mean), p.mean(nil)); err != nil {
@@ -197,7 +201,7 @@ func TestPeersMeetSoon(t *testing.T) {
 
 // What ranks without a mesh cannot do is refused before anything is begun.
 func TestPeersSuit(t *testing.T) {
-	served := Defaults("ctr-dnn", data.Synthetic)
+	served := Defaults(zoo("ctr-dnn"), data.Synthetic)
 	served.Servers.Consistency = "async"
 	saved, streamed := served, served
 	saved.Checkpoint.Dir = "run"
@@ -207,7 +211,7 @@ func TestPeersSuit(t *testing.T) {
 		want string
 	}{
 		{served, ""},
-		{Defaults("mlp", data.Synthetic), "let servers keep the parameters"},
+		{Defaults(zoo("mlp"), data.Synthetic), "let servers keep the parameters"},
 		{saved, "no step in common to save the run at"},
 		{streamed, "training.warmup 5"},
 	} {
@@ -242,10 +246,10 @@ func TestPeersWithoutTheLost(t *testing.T) {
 		each((*meshless).barrier, 0, 1, 2)
 		_ = all[1].client.Close()
 		each(func(p *meshless) error {
-			x := []float64{1}
-			scores, err := p.addUp(x, []scored{4}, true)
-			if x[0] != 2 || len(scores) != 2 || !slices.Equal(p.there(), []int{0, 2}) {
-				t.Errorf("sum %v, scores %v, %v are there", x, scores, p.there())
+			x := 1.0
+			words, err := addUp(p, []*float64{&x}, [][]uint64{{4}})
+			if x != 2 || len(words) != 1 || len(words[0]) != 2 || !slices.Equal(p.there(), []int{0, 2}) {
+				t.Errorf("sum %v, words %v, %v are there", x, words, p.there())
 			}
 			numbers, err2 := gatherNumbers(p, 3)
 			if len(numbers) != 3 || numbers[1] != nil || numbers[2] == nil {
@@ -268,7 +272,7 @@ func TestPeersDiffer(t *testing.T) {
 	meet := func(other func() error) error {
 		ended := make(chan error)
 		go func() { ended <- other() }()
-		_, err := a.addUp([]float64{1, 2}, nil, false)
+		_, err := addUp(a, []*float64{new(float64), new(float64)}, nil)
 		<-ended
 		return err
 	}
@@ -277,8 +281,8 @@ func TestPeersDiffer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	err = meet(func() error { _, err := gatherNumbers(b, 1, 2, 3); return err })
-	if err != nil {
-		t.Errorf("a score more: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "24 bytes for 2 figures") {
+		t.Errorf("a figure more: %v", err)
 	}
 	ended := make(chan error)
 	go func() { ended <- b.barrier() }()
@@ -295,12 +299,11 @@ type losing struct {
 	sums  int
 }
 
-func (l *losing) there() []int                      { return l.after[l.sums] }
-func (l *losing) barrier() error                    { return nil }
-func (l *losing) gather(b []byte) ([][]byte, error) { return [][]byte{b}, nil }
-func (l *losing) addUp(_ []float64, own []scored, _ bool) ([]scored, error) {
+func (l *losing) there() []int   { return l.after[l.sums] }
+func (l *losing) barrier() error { return nil }
+func (l *losing) gather(b []byte) ([][]byte, error) {
 	l.sums++
-	return slices.Clone(own), nil
+	return [][]byte{b}, nil
 }
 
 // When ranks are lost while they evaluate, the others evaluate again, and together all samples.
@@ -324,14 +327,15 @@ func TestEvaluationIsSharedOutAnew(t *testing.T) {
 		} {
 			l := &losing{peers: r.peers, after: c.after}
 			r.peers = l
-			tally := tally{loss: 5}
-			scores, err := r.evaluateAll(1, &tally)
+			tally := r.newTally()
+			tally.train.Loss = 5
+			all, err := r.evaluateAll(1, &tally)
 			if err != nil {
 				return err
 			}
 			whole := r.set.Eval.Len()
-			if got := int(tally.evalTerms); got < whole/c.part || got > whole/c.part+1 || len(scores) != got || tally.loss != 5 || l.sums != c.sums {
-				t.Errorf("%v: %d of %d samples, %d scores, loss %v, %d sums", c.after, got, whole, len(scores), tally.loss, l.sums)
+			if got := int(all.counts.Terms); got < whole/c.part || got > whole/c.part+1 || len(all.words[0]) != got || tally.train.Loss != 5 || l.sums != c.sums {
+				t.Errorf("%v: %d of %d samples, %d scores, loss %v, %d sums", c.after, got, whole, len(all.words[0]), tally.train.Loss, l.sums)
 			}
 		}
 		return nil

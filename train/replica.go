@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/simd"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/tune"
@@ -17,14 +17,14 @@ import (
 // Replica is one rank's copy of a model, with the optimizer that keeps it equal
 // to the others'.
 type Replica struct {
-	Spec   models.Spec
+	Spec   model.Spec
 	Params *nn.Params
 	Opt    *distopt.Optimizer
 	// Tuner stands beside Opt and chooses what a step's gradients go by, where that is wanted.
 	Tuner *tune.Tuner
 
 	params  parameters
-	model   models.Model
+	model   model.Model
 	job     *ringo.Job
 	tape    *nn.Tape
 	kernels *simd.Kernels
@@ -47,7 +47,7 @@ type Replica struct {
 // Its gradients and parameters lie in the memory that the ranks of a host share, if they do:
 // replicas of one job are closed in the opposite order of their making, or their
 // memory stays in use until the job ends.
-func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, error) {
+func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error) {
 	r, err := build(job, cfg, opts, cfg.placement(peersOf(job)), 0)
 	if err != nil {
 		return nil, err
@@ -60,25 +60,21 @@ func NewReplica(job *ringo.Job, cfg Config, opts models.Options) (*Replica, erro
 }
 
 // build makes a rank's replica of a number, from 0, that cannot train yet: begin must follow.
-func build(job *ringo.Job, cfg Config, opts models.Options, place func(*Replica) parameters, number int) (*Replica, error) {
-	spec, err := cfg.spec()
-	if err != nil {
-		return nil, err
-	}
+func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) parameters, number int) (*Replica, error) {
 	if job.Reducer() != nil && cfg.Exchange.Strategy == distopt.PartialUpdate {
 		return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
 	}
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
 	r := &Replica{
-		Spec: spec, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed, trace: cfg.Exchange.Trace,
+		Spec: cfg.Model, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed, trace: cfg.Exchange.Trace,
 		stream: uint64(job.Rank()*cfg.Servers.threads() + number),
 	}
 	r.params = place(r)
 	r.params.place(r.Params)
-	r.model = spec.Build(r.Params, opts)
-	if err := r.arrange(); err != nil {
+	r.model = cfg.Model.Build(r.Params, opts)
+	if err := r.model.Arrange(r.Params, r.Spec.Sample(1)); err != nil {
 		r.Params.Release(job.Free)
-		return nil, fmt.Errorf("model %s: %w", cfg.Model, err)
+		return nil, fmt.Errorf("model %s: %w", cfg.name(), err)
 	}
 	return r, nil
 }
@@ -109,38 +105,10 @@ func layersOf(ps *nn.Params) []bucket.Layer {
 	return layers
 }
 
-// arrange runs one pass over one sample of zeros, which shows the order in which
-// gradients become final. Running statistics and carried state do not keep it.
-func (r *Replica) arrange() error {
-	var before [][]float32
-	for _, b := range r.Params.BufferList() {
-		before = append(before, append([]float32(nil), b.Data...))
-	}
-	var one data.Batch
-	one.Resize(r.shape(), 1)
-	clear(one.Values)
-	clear(one.IDs)
-	clear(one.Labels)
-	err := r.Params.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := r.model.Loss(t, r.Batch(&one))
-		return loss
-	})
-	for i, b := range r.Params.BufferList() {
-		copy(b.Data, before[i])
-	}
-	r.ResetState()
-	return err
-}
-
-// shape is that of the model's samples.
-func (r *Replica) shape() data.Shape {
-	return data.Shape{Values: r.Spec.Input, IDs: r.Spec.IDs, Labels: max(1, r.Spec.Labels)}
-}
-
 // Batch is b as the model sees it: the same memory. It is good until the next
 // call.
-func (r *Replica) Batch(b *data.Batch) models.Batch {
-	out := models.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels}
+func (r *Replica) Batch(b *data.Batch) model.Batch {
+	out := model.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels, Targets: b.Targets}
 	if len(r.Spec.Input) > 0 {
 		r.x.Shape, r.x.Data = append(append(r.x.Shape[:0], b.N), r.Spec.Input...), b.Values
 		out.Values = &r.x
@@ -148,19 +116,12 @@ func (r *Replica) Batch(b *data.Batch) models.Batch {
 	return out
 }
 
-// Result is what a batch was like.
-type Result struct {
-	models.Outcome
-	// Loss is the mean over Count.
-	Loss float64
-}
-
 // Backward runs the model over a batch and adds to the gradients. With last,
 // it is the step's last backward: each gradient is handed to the optimizer as
-// soon as it is final. An error is one of the servers that parameters lie on.
-func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
+// soon as it is final. What it returns is good until the next call. An error is one of the servers that parameters lie on.
+func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b.IDs, err = r.params.fetch(b.IDs, true); err != nil {
-		return res, err
+		return pass, err
 	}
 	if !r.begun {
 		r.Opt.BeginForward()
@@ -170,14 +131,14 @@ func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
 	r.tape.SetSeed(mix(mix(r.seed, r.stream), r.passes))
 	r.passes++
 	start := r.trace.Now()
-	loss, out := r.model.Loss(r.tape, b)
-	res = Result{Outcome: out, Loss: float64(loss.Data[0])}
+	pass = r.model.Pass(r.tape, b)
+	loss := pass.Loss.Mean
 	middle := r.trace.Now()
 	r.trace.Span(trace.Forward, "forward", start, middle)
 	if !last {
 		r.tape.Backward(loss, nil)
 		r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
-		return res, nil
+		return pass, nil
 	}
 	r.Opt.BeginBackward()
 	r.tape.Backward(loss, r.Opt.GradReady)
@@ -185,10 +146,10 @@ func (r *Replica) Backward(b models.Batch, last bool) (res Result, err error) {
 	for i, t := range r.Params.Tables() {
 		ids, rows := t.Grad()
 		if err = r.params.rowsReady(i, ids, rows, b.Labels); err != nil {
-			return res, err
+			return pass, err
 		}
 	}
-	return res, nil
+	return pass, nil
 }
 
 // mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood
@@ -208,31 +169,29 @@ func (r *Replica) Step() error {
 	return r.params.end()
 }
 
-// Evaluate runs the model over a batch without recording it for backward. An error is one
-// of the servers that parameters lie on.
-func (r *Replica) Evaluate(b models.Batch) (res Result, err error) {
+// Evaluate runs the model over a batch without recording it for backward. What it returns is good until the next call. An
+// error is one of the servers that parameters lie on.
+func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	if b.IDs, err = r.params.fetch(b.IDs, false); err != nil {
-		return res, err
+		return pass, err
 	}
 	r.tape.ResetEval()
-	loss, out := r.model.Loss(r.tape, b)
-	return Result{Outcome: out, Loss: float64(loss.Data[0])}, nil
+	return r.model.Pass(r.tape, b), nil
 }
 
 // ResetState makes a model that carries state start anew, as before a pass over
 // the data.
-func (r *Replica) ResetState() {
-	if m, ok := r.model.(models.Stateful); ok {
-		m.ResetState()
-	}
-}
+func (r *Replica) ResetState() { r.model.Reset() }
+
+// Model is the network itself.
+func (r *Replica) Model() model.Model { return r.model }
 
 // state is what a model carries from batch to batch; nil for most.
 func (r *Replica) state() [][]float32 {
-	if m, ok := r.model.(models.Stateful); ok {
-		return m.State()
+	if r.model.State == nil {
+		return nil
 	}
-	return nil
+	return r.model.State.Slices()
 }
 
 // Kernels names the instruction-set level of the kernels in use.

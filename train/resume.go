@@ -69,14 +69,14 @@ func (r *run) find() error {
 func (r *run) resume() (position, error) {
 	head := r.found
 	if head.File == "" {
-		return position{epoch: 1}, r.replica.Tuner.Resumed(tune.State{})
+		return position{epoch: 1, tally: r.newTally()}, r.replica.Tuner.Resumed(tune.State{})
 	}
 	if head.Setup != nil {
 		if err := r.replica.Opt.Restore(*head.Setup); err != nil {
 			return position{}, fmt.Errorf("resuming: %s: %w", head.File, err)
 		}
 	}
-	p := position{epoch: head.Epoch + 1, step: head.Done, places: head.Places}
+	p := position{epoch: head.Epoch + 1, step: head.Done, places: head.Places, tally: r.newTally()}
 	r.past, r.resumed, r.room.saved = head.Past, head.File, head.Step
 	if err := r.load(head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
@@ -166,7 +166,7 @@ func (r *run) load(head saved, t *tally) error {
 		if err != nil {
 			return err
 		}
-		if err := head.file.Read(slices.Concat(r.arrays(means), tallyArrays(tallies), kept)...); err != nil {
+		if err := head.file.Read(slices.Concat(r.arrays(means), r.tallyArrays(tallies), kept)...); err != nil {
 			return err
 		}
 	} else if err := r.takeOver(lengths); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 )
 
 // run is one rank's side of a run.
@@ -20,7 +20,7 @@ type run struct {
 	job   *ringo.Job
 	cfg   Config
 	obs   Observer
-	spec  models.Spec
+	spec  model.Spec
 	set   *data.Set
 	peers peers
 	// workers are at least one, and replica is that of the first.
@@ -34,10 +34,8 @@ type run struct {
 	sharers []int
 	// samples is how many samples of training all ranks have, and steps how many steps each has in an epoch.
 	samples, steps int
-	// scores are those of the evaluation under way, of a click model.
-	scores      []scored
-	fingerprint [sha256.Size]byte
-	past        past
+	fingerprint    [sha256.Size]byte
+	past           past
 	// first is the loss of this rank's first step; blown says that a person was told that losses blow up.
 	first float64
 	blown bool
@@ -83,7 +81,7 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (sum Summary
 	if err := r.prepare(); err != nil {
 		return Summary{}, err
 	}
-	at := position{epoch: 1}
+	at := position{epoch: 1, tally: r.newTally()}
 	if cfg.Checkpoint.Resume {
 		var err error
 		if at, err = r.resume(); err != nil {
@@ -114,9 +112,7 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (sum Summary
 
 // prepare does everything before the first step.
 func (r *run) prepare() (err error) {
-	if r.spec, err = r.cfg.spec(); err != nil {
-		return err
-	}
+	r.spec = r.cfg.Model
 	r.peers = peersOf(r.job)
 	if err := errors.Join(r.peers.suits(r.cfg), r.cfg.canSave()); err != nil {
 		return err
@@ -131,7 +127,7 @@ func (r *run) prepare() (err error) {
 		return err
 	}
 	r.prepares("building the model")
-	opts, place := models.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}, r.cfg.placement(r.peers)
+	opts, place := model.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}, r.cfg.placement(r.peers)
 	if err := r.add(r.cfg, opts, place); err != nil {
 		return err
 	}
@@ -160,7 +156,7 @@ func (r *run) openData() (err error) {
 }
 
 // add builds the replica of one worker more.
-func (r *run) add(cfg Config, opts models.Options, place func(*Replica) parameters) error {
+func (r *run) add(cfg Config, opts model.Options, place func(*Replica) parameters) error {
 	m, err := build(r.job, cfg, opts, place, len(r.workers))
 	if err != nil {
 		return err
@@ -171,7 +167,7 @@ func (r *run) add(cfg Config, opts models.Options, place func(*Replica) paramete
 }
 
 // begin makes the replicas of all workers ready to train.
-func (r *run) begin(opts models.Options, place func(*Replica) parameters) error {
+func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 	cfg, done := r.cfg, r.found.Epoch*r.steps+r.found.Done
 	at := beginning{step: r.found.Step, rate: cfg.schedule().At(done, max(1, r.steps), cfg.Epochs)}
 	if cfg.Checkpoint.Dir != "" {
@@ -194,23 +190,19 @@ func (r *run) begin(opts models.Options, place func(*Replica) parameters) error 
 
 // openSet opens the data set of a model.
 func openSet(cfg Config) (*data.Set, error) {
-	spec, err := cfg.spec()
-	if err != nil {
-		return nil, err
-	}
-	return data.Open(spec.Data, cfg.dataOf(spec))
+	return data.Open(cfg.Model.Data, cfg.dataOf())
 }
 
 // checkShapes reports a data set that is not for the model.
 func (r *run) checkShapes() error {
-	want := data.Shape{Values: r.spec.Input, IDs: r.spec.IDs, Labels: max(1, r.spec.Labels)}
+	want := data.Shape{Values: r.spec.Input, IDs: r.spec.IDs, Labels: r.spec.LabelsEach(), Targets: r.spec.Targets}
 	for _, src := range []data.Source{r.set.Train, r.set.Eval} {
 		if src == nil {
 			continue // it is streamed, in the shape of the other
 		}
-		if s := src.Shape(); s.Size() != want.Size() || s.IDs != want.IDs || s.Labels != want.Labels {
-			return fmt.Errorf("samples of data set %s have %v values, %d ids and %d labels, but model %s takes %v, %d and %d",
-				r.set.Name, s.Values, s.IDs, s.Labels, r.spec.Name, want.Values, want.IDs, want.Labels)
+		if s := src.Shape(); s.Size() != want.Size() || s.IDs != want.IDs || s.Labels != want.Labels || s.Targets != want.Targets {
+			return fmt.Errorf("samples of data set %s have %v values, %d ids, %d labels and %d targets, but model %s takes %v, %d, %d and %d",
+				r.set.Name, s.Values, s.IDs, s.Labels, s.Targets, r.spec.Name, want.Values, want.IDs, want.Labels, want.Targets)
 		}
 	}
 	return nil
@@ -218,14 +210,14 @@ func (r *run) checkShapes() error {
 
 // loaders is what the loaders of a rank of so many have in common.
 func (r *run) loaders(rank, size int) (data.LoaderConfig, data.SamplerConfig) {
-	_, stateful := r.replica.model.(models.Stateful)
+	stateful := r.replica.model.State != nil
 	return data.LoaderConfig{Seed: r.cfg.Seed, Workers: r.cfg.Threads},
 		data.SamplerConfig{Batch: r.cfg.Batch, Rank: rank, Size: size, Seed: r.cfg.Seed, Streams: stateful && r.set.Streams}
 }
 
 // openLoaders finds this rank's shards.
 func (r *run) openLoaders() error {
-	if _, stateful := r.replica.model.(models.Stateful); stateful && r.cfg.Servers.threads() > 1 {
+	if r.replica.model.State != nil && r.cfg.Servers.threads() > 1 {
 		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", r.spec.Name, r.cfg.Servers.threads())
 	}
 	loader, sampler := r.loaders(r.job.Rank(), r.job.Size())

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
@@ -23,14 +24,12 @@ type Seeds struct {
 	NP    int      `json:"np"`
 	Seeds []uint64 `json:"seeds"`
 	// The figures of the runs' summaries.
-	TrainLoss      Spread  `json:"train_loss"`
-	EvalLoss       Spread  `json:"eval_loss"`
-	EvalAccuracy   Spread  `json:"eval_accuracy"`
-	EvalPerplexity *Spread `json:"eval_perplexity,omitempty"`
-	EvalAUC        *Spread `json:"eval_auc,omitempty"`
-	EvalLogLoss    *Spread `json:"eval_logloss,omitempty"`
-	SamplesPerS    Spread  `json:"samples_per_s"`
-	WallS          float64 `json:"wall_s"` // of all runs
+	TrainLoss   Spread  `json:"train_loss"`
+	EvalLoss    Spread  `json:"eval_loss"`
+	SamplesPerS Spread  `json:"samples_per_s"`
+	WallS       float64 `json:"wall_s"` // of all runs
+	// Eval are those of the metrics that all runs have. As JSON they are fields such as "eval_accuracy".
+	Eval map[string]Spread `json:"-"`
 }
 
 // RunSeeds is Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on, one
@@ -69,18 +68,19 @@ func RunSeeds(job *ringo.Job, cfg Config, n int, obs Observer, each func(Summary
 }
 
 func sumUp(runs []Summary) Seeds {
-	out := Seeds{Event: "seeds", Model: runs[0].Model, NP: runs[0].NP}
+	out := Seeds{Event: "seeds", Eval: map[string]Spread{}, Model: runs[0].Model, NP: runs[0].NP}
 	for _, s := range runs {
 		out.Seeds = append(out.Seeds, s.Seed)
 		out.WallS += s.WallS
 	}
 	out.TrainLoss = spreadOf(runs, func(s Summary) float64 { return s.TrainLoss })
 	out.EvalLoss = spreadOf(runs, func(s Summary) float64 { return s.EvalLoss })
-	out.EvalAccuracy = spreadOf(runs, func(s Summary) float64 { return s.EvalAccuracy })
 	out.SamplesPerS = spreadOf(runs, func(s Summary) float64 { return s.SamplesPerS })
-	out.EvalPerplexity = spreadOfKnown(runs, func(s Summary) Figure { return s.EvalPerplexity })
-	out.EvalAUC = spreadOfKnown(runs, func(s Summary) Figure { return s.EvalAUC })
-	out.EvalLogLoss = spreadOfKnown(runs, func(s Summary) Figure { return s.EvalLogLoss })
+	for name := range runs[0].Eval {
+		if !slices.ContainsFunc(runs, func(s Summary) bool { _, ok := s.Eval[name]; return !ok }) {
+			out.Eval[name] = spreadOf(runs, func(s Summary) float64 { return s.Eval[name] })
+		}
+	}
 	return out
 }
 
@@ -96,15 +96,4 @@ func spreadOf(runs []Summary, of func(Summary) float64) Spread {
 	}
 	out.SD = math.Sqrt(out.SD)
 	return out
-}
-
-// spreadOfKnown is nil where a run lacks the figure.
-func spreadOfKnown(runs []Summary, of func(Summary) Figure) *Spread {
-	for _, s := range runs {
-		if !of(s).Known {
-			return nil
-		}
-	}
-	out := spreadOf(runs, func(s Summary) float64 { return of(s).Value })
-	return &out
 }

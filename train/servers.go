@@ -130,7 +130,7 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	}
 	s := schema.Schema{Dense: []schema.Dense{{Name: "dense", Len: len(ps.Values()), Rule: rule}}}
 	if len(ps.Tables()) > 1 {
-		return s, fmt.Errorf("model %s has %d tables: parameters on servers can have one", c.Model, len(ps.Tables()))
+		return s, fmt.Errorf("model %s has %d tables: parameters on servers can have one", c.name(), len(ps.Tables()))
 	}
 	for _, t := range ps.Tables() {
 		s.Sparse = append(s.Sparse, schema.Sparse{Name: t.Name, Dim: t.Dim, Rule: rows, Init: t.Init, Seed: c.Seed})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/message"
@@ -15,7 +16,7 @@ import (
 
 // What parameters on servers rule out is told together.
 func TestServersRuleOut(t *testing.T) {
-	c := Defaults("ctr-dnn", data.Synthetic)
+	c := Defaults(zoo("ctr-dnn"), data.Synthetic)
 	c.Servers.Consistency = "bsp"
 	if err := c.Validate(); err != nil {
 		t.Error(err)
@@ -49,7 +50,7 @@ func TestServersSettings(t *testing.T) {
 		{Servers{Consistency: "geo", GeoSteps: 3, Threads: 2, Values: "int8"}, ""},
 		{Servers{Consistency: "ssp", Threads: 1, Values: "bf16"}, ""},
 	} {
-		cfg := Defaults("ctr-dnn", data.Synthetic)
+		cfg := Defaults(zoo("ctr-dnn"), data.Synthetic)
 		cfg.Servers = c.servers
 		if err := cfg.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.servers, err, c.want)
@@ -71,7 +72,7 @@ func TestServersSettings(t *testing.T) {
 		{"ctr-dnn", "adagrad", "async", 0, map[string]float64{"decay": 0.5}, "servers.click has no effect: it needs training.optimizer click"},
 		{"ctr-dnn", "adagrad", "", 0, map[string]float64{"decay": 0.5}, "servers.click has no effect: it needs training.optimizer click"},
 	} {
-		cfg := Defaults(c.model, data.Synthetic)
+		cfg := Defaults(zoo(c.model), data.Synthetic)
 		cfg.SetOptimizer(c.optimizer)
 		cfg.Servers = Servers{Consistency: c.consistency, GeoSteps: c.geo, Click: c.click}
 		if err := cfg.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -82,7 +83,7 @@ func TestServersSettings(t *testing.T) {
 	if err := (Servers{Values: "int8"}).codes(&codes); err != nil || codes.Push != message.Int8 || codes.Pull != message.FP16 || codes.Dense != message.FP16 {
 		t.Errorf("int8: %+v, %v", codes, err)
 	}
-	cfg := Defaults("ctr-dnn", data.Synthetic)
+	cfg := Defaults(zoo("ctr-dnn"), data.Synthetic)
 	cfg.Servers.Consistency = "async"
 	if _, err := RunSeeds(nil, cfg, 2, nil, nil); err == nil || !strings.Contains(err.Error(), "servers keep those of one run") {
 		t.Errorf("several seeds: %v", err)
@@ -91,7 +92,8 @@ func TestServersSettings(t *testing.T) {
 
 // The tallies of threads add up, the waits that no checkpoint holds too.
 func TestTalliesAdd(t *testing.T) {
-	var sum, one tally
+	r := &run{replica: &Replica{model: model.Model{Metrics: []model.Metric{model.Accuracy()}}}}
+	sum, one := r.newTally(), r.newTally()
 	for i, f := range one.values() {
 		*f = float64(i + 1)
 	}
@@ -122,7 +124,7 @@ func TestTalliesAdd(t *testing.T) {
 // The servers' rule is the one that the ranks would have.
 func TestSchemaOf(t *testing.T) {
 	for _, name := range Optimizers() {
-		c := Defaults("mlp", data.Synthetic)
+		c := Defaults(zoo("mlp"), data.Synthetic)
 		c.SetOptimizer(name)
 		c.WeightDecay = 0
 		if name == "sgd" {
@@ -147,7 +149,7 @@ func TestSchemaOf(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, rule, err)
 		}
 	}
-	c := Defaults("ctr-dnn", data.Synthetic)
+	c := Defaults(zoo("ctr-dnn"), data.Synthetic)
 	c.SetOptimizer(OptimizerClick)
 	c.Servers.Click = map[string]float64{"decay": 0.5}
 	one := nn.NewParams(7)
@@ -163,7 +165,7 @@ func TestSchemaOf(t *testing.T) {
 	ps := nn.NewParams(1)
 	ps.NewTable("a", nn.UniformRows(1), 1, 1)
 	ps.NewTable("b", nn.UniformRows(1), 1, 1)
-	if _, err := Defaults("ctr-dnn", data.Synthetic).schemaOf(ps, 1); err == nil || !strings.Contains(err.Error(), "has 2 tables") {
+	if _, err := Defaults(zoo("ctr-dnn"), data.Synthetic).schemaOf(ps, 1); err == nil || !strings.Contains(err.Error(), "has 2 tables") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/tune"
@@ -51,17 +52,17 @@ func other() Config {
 // A configuration is its values' texts: given to another one, they make the same. Every row is of another field.
 func TestValuesAreTheConfiguration(t *testing.T) {
 	for _, dropout := range []float64{0, 0.25, -1} {
-		from, to := other(), Defaults("mlp", data.Synthetic)
+		from, to := other(), Defaults(zoo("mlp"), data.Synthetic)
 		from.Dropout = dropout
 		values := table(t, &from).Values()
 		if err := table(t, &to).Apply(assigned(values)...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if to.Model = ""; !reflect.DeepEqual(from, to) {
+		if from.Model, to.Model = (model.Spec{}), (model.Spec{}); !reflect.DeepEqual(from, to) {
 			t.Errorf("%+v\nbecomes\n%+v", from, to)
 		}
 	}
-	usual, unlike := Defaults("mlp", data.Synthetic), other()
+	usual, unlike := Defaults(zoo("mlp"), data.Synthetic), other()
 	same := table(t, &unlike).Values()
 	maps.DeleteFunc(same, func(p setting.Path, text string) bool { d, _ := table(t, &usual).Get(p); return d != text })
 	if len(same) > 0 {
@@ -81,7 +82,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 			f, field := v.Field(i), v.Type().Field(i)
 			at := strings.TrimPrefix(name+"."+field.Name, ".")
 			switch {
-			case !field.IsExported() || slices.Contains([]reflect.Kind{reflect.Func, reflect.Interface, reflect.Pointer}, f.Kind()) || field.Name == "Custom":
+			case !field.IsExported() || slices.Contains([]reflect.Kind{reflect.Func, reflect.Interface, reflect.Pointer}, f.Kind()) || field.Name == "Model":
 			case f.Kind() == reflect.Struct && field.Type != reflect.TypeFor[schedule.Warmup]():
 				walk(f, at)
 			default:
@@ -97,7 +98,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 	}
 	walk(reflect.ValueOf(&c).Elem(), "")
 	// The model, sync and the start are of the job; tuning has rows of its own there, and no user keeps or waits otherwise.
-	want := []string{"Model", "Servers.Consistency", "Servers.Start", "Tuning.Measure", "Checkpoint.FullWait", "Checkpoint.Told"}
+	want := []string{"Name", "Servers.Consistency", "Servers.Start", "Tuning.Measure", "Checkpoint.FullWait", "Checkpoint.Told"}
 	if !slices.Equal(lacking, want) {
 		t.Errorf("no row has %q, want %q", lacking, want)
 	}
@@ -111,7 +112,7 @@ func TestTextsThatAreNoValues(t *testing.T) {
 		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "servers.values": {"fp8"},
 	} {
 		for _, text := range texts {
-			c := Defaults("mlp", data.Synthetic)
+			c := Defaults(zoo("mlp"), data.Synthetic)
 			if table(t, &c).Apply(setting.Assignment{Path: p, Text: text}) == nil {
 				t.Errorf("%s takes %q", p, text)
 			}

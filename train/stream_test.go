@@ -142,7 +142,7 @@ func TestStreamFaults(t *testing.T) {
 		{func(c *Config) { c.TrainLimit = 7 }, "data.train-limit 7"},
 		{func(c *Config) { c.Window = 41 }, "a multiple of training.batch 8"},
 		{func(c *Config) { c.Interleave = -1 }, "data.interleave -1"},
-		{func(c *Config) { c.Model, c.Custom = "mnist", small().Custom }, "are read into memory"},
+		{func(c *Config) { c.Model = zoo("mnist") }, "are read into memory"},
 	} {
 		cfg := streaming(dir)
 		c.change(&cfg)

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 )
 
 // unit is what rates count, and how many of them a sample is.
 func (r *run) unit() (name string, perSample int) {
-	if r.spec.Task == models.Language {
+	if r.spec.Task == model.Language {
 		return "tokens", max(1, r.spec.Labels)
 	}
 	return "samples", 1
@@ -20,8 +20,8 @@ func (r *run) info() Info {
 	o := r.replica.Opt
 	unit, per := r.unit()
 	return Info{
-		Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, TrainSamples: r.samples, EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
+		Model: r.cfg.name(), Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
+		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(), DataNotes: r.set.Notes,
@@ -43,15 +43,14 @@ func (r *run) summary() (Summary, error) {
 	}
 	o, last := r.replica.Opt, r.past.Last
 	s := Summary{
-		Event: "summary", Model: r.cfg.Model, Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
+		Event: "summary", Model: r.cfg.name(), Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
-		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, EvalAccuracy: last.EvalAccuracy,
-		EvalPerplexity: last.EvalPerplexity, EvalAUC: last.EvalAUC, EvalLogLoss: last.EvalLogLoss,
+		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
 		Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
 		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
 	}
-	if r.spec.Task == models.Language {
+	if r.spec.Task == model.Language {
 		s.TokensPerS = Figure{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
 	}
 	return s, nil

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -12,13 +13,13 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 )
 
 // Models with tables, carried state, dropout and running statistics give the
 // same bits again, on any number of threads, under every strategy.
 func TestTasksAreReproducible(t *testing.T) {
-	for _, spec := range []models.Spec{tinyClick(), tinyLSTM(), tinyNorm()} {
+	for _, spec := range []model.Spec{tinyClick(), tinyLSTM(), tinyNorm()} {
 		for _, np := range []int{1, 2, 3} {
 			for _, strategy := range distopt.Strategies() {
 				if np != 2 && strategy != distopt.FP32 && strategy != distopt.PartialUpdate {
@@ -39,28 +40,31 @@ func TestTasksAreReproducible(t *testing.T) {
 // What a task reports, and nothing of another one's.
 func TestFiguresOfTasks(t *testing.T) {
 	for _, c := range []struct {
-		spec                      models.Spec
+		spec                      model.Spec
 		perplexity, click, tokens bool
 	}{{tinyClick(), false, true, false}, {tinyLSTM(), true, false, true}, {tinyNorm(), false, false, false}} {
 		sum, rec := onRanks(t, 2, custom(c.spec))
 		e := rec.epochs[0]
-		if e.EvalPerplexity.Known != c.perplexity || e.TrainPerplexity.Known != c.perplexity || sum.EvalPerplexity != e.EvalPerplexity {
+		has := func(f model.Figures, names ...string) bool {
+			return !slices.ContainsFunc(names, func(name string) bool { _, ok := f[name]; return !ok })
+		}
+		if has(e.Eval, "perplexity") != c.perplexity || has(e.Train, "perplexity") != c.perplexity || !maps.Equal(sum.Eval, e.Eval) {
 			t.Errorf("%s: perplexities %+v, %+v", c.spec.Name, e, sum)
 		}
-		if e.EvalAUC.Known != c.click || e.EvalLogLoss.Known != c.click || sum.EvalAUC != e.EvalAUC || sum.EvalLogLoss != e.EvalLogLoss {
+		if has(e.Eval, "auc", "logloss") != c.click || has(e.Train, "auc") || has(e.Train, "logloss") {
 			t.Errorf("%s: click figures %+v, %+v", c.spec.Name, e, sum)
 		}
 		if e.TokensPerS.Known != c.tokens || sum.TokensPerS.Known != c.tokens || (rec.info.Unit == "tokens") != c.tokens {
 			t.Errorf("%s: rates %+v, %+v, %+v", c.spec.Name, e, sum, rec.info)
 		}
-		if c.perplexity && (e.EvalPerplexity.Value != math.Exp(e.EvalLoss) || e.TrainPerplexity.Value != math.Exp(e.TrainLoss)) {
-			t.Errorf("perplexities %v and %v of losses %v and %v", e.TrainPerplexity, e.EvalPerplexity, e.TrainLoss, e.EvalLoss)
+		if c.perplexity && (e.Eval["perplexity"] != math.Exp(e.EvalLoss) || e.Train["perplexity"] != math.Exp(e.TrainLoss)) {
+			t.Errorf("perplexities %v and %v of losses %v and %v", e.Train, e.Eval, e.TrainLoss, e.EvalLoss)
 		}
 		if c.tokens && math.Abs(e.TokensPerS.Value/e.SamplesPerS-7) > 1e-9 {
 			t.Errorf("%v tokens and %v samples a second, of 7 tokens each", e.TokensPerS, e.SamplesPerS)
 		}
-		if c.click && e.EvalLogLoss.Value != e.EvalLoss {
-			t.Errorf("log-loss %v, loss %v", e.EvalLogLoss, e.EvalLoss)
+		if c.click && e.Eval["logloss"] != e.EvalLoss {
+			t.Errorf("log-loss %v, loss %v", e.Eval, e.EvalLoss)
 		}
 	}
 }
@@ -69,7 +73,7 @@ func TestFiguresOfTasks(t *testing.T) {
 func TestTableRows(t *testing.T) {
 	cfg := custom(tinyClick())
 	first, rec := onRanks(t, 2, cfg)
-	cfg.TableRows = cfg.Custom.Rows / 2
+	cfg.TableRows = cfg.Model.Rows / 2
 	again, half := onRanks(t, 2, cfg)
 	if got := rec.info.Params - half.info.Params; got != 3*cfg.TableRows || first.ParamsSHA256 == again.ParamsSHA256 {
 		t.Errorf("half the rows: %d parameters fewer, sha256 %s and %s", got, first.ParamsSHA256, again.ParamsSHA256)
@@ -90,7 +94,7 @@ func TestTableRows(t *testing.T) {
 // However many ranks share the evaluation set, and however uneven their shards,
 // its figures are those of the whole set.
 func TestEvaluationIsExact(t *testing.T) {
-	for _, spec := range []models.Spec{tinyClick(), tinyNorm()} {
+	for _, spec := range []model.Spec{tinyClick(), tinyNorm()} {
 		var want Epoch
 		for _, np := range []int{1, 2, 3, 5, 7} {
 			cfg := custom(spec)
@@ -105,8 +109,8 @@ func TestEvaluationIsExact(t *testing.T) {
 				if err := r.prepare(); err != nil {
 					return err
 				}
-				at := position{epoch: 1, step: r.steps}
-				at.tally.terms = 1
+				at := position{epoch: 1, step: r.steps, tally: r.newTally()}
+				at.tally.train.Terms = 1
 				err := r.epoch(&at)
 				if job.Rank() == 0 {
 					e = r.past.Last
@@ -119,7 +123,7 @@ func TestEvaluationIsExact(t *testing.T) {
 			if np == 1 {
 				want = e
 			}
-			if math.Abs(e.EvalLoss-want.EvalLoss) > 1e-7 || e.EvalAccuracy != want.EvalAccuracy || math.Abs(e.EvalAUC.Value-want.EvalAUC.Value) > 1e-12 {
+			if math.Abs(e.EvalLoss-want.EvalLoss) > 1e-7 || e.Eval["accuracy"] != want.Eval["accuracy"] || math.Abs(e.Eval["auc"]-want.Eval["auc"]) > 1e-12 {
 				t.Errorf("%s, np %d: %+v, want %+v", spec.Name, np, e, want)
 			}
 		}
@@ -133,7 +137,7 @@ func TestSyncAndHash(t *testing.T) {
 	var mu sync.Mutex
 	own, after := make([][]float32, np), make([][]float32, np)
 	err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
-		r, err := NewReplica(job, custom(tinyNorm()), models.Options{})
+		r, err := NewReplica(job, custom(tinyNorm()), model.Options{})
 		if err != nil {
 			return err
 		}
@@ -176,7 +180,7 @@ func TestSyncAndHash(t *testing.T) {
 		t.Error("the ranks had the same statistics: nothing was averaged")
 	}
 	err = ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
-		r, err := NewReplica(job, custom(tinyClick()), models.Options{Rows: 300})
+		r, err := NewReplica(job, custom(tinyClick()), model.Options{Rows: 300})
 		if err != nil {
 			return err
 		}
@@ -218,7 +222,7 @@ func TestTableUnionOfBatches(t *testing.T) {
 	train := func(np int) (tables [][]float32, start []float32, touched map[int32]bool) {
 		tables, touched = make([][]float32, np), map[int32]bool{}
 		err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
-			r, err := NewReplica(job, custom(tinyClick()), models.Options{Rows: 5000})
+			r, err := NewReplica(job, custom(tinyClick()), model.Options{Rows: 5000})
 			if err != nil {
 				return err
 			}
@@ -279,7 +283,7 @@ func TestShapesMustFit(t *testing.T) {
 
 // A step of any model allocates nothing in the steady state.
 func TestStepAllocatesNothing(t *testing.T) {
-	for _, spec := range []models.Spec{tinyClick(), tinyLSTM(), tinyNorm()} {
+	for _, spec := range []model.Spec{tinyClick(), tinyLSTM(), tinyNorm()} {
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
 			r := &run{job: job, cfg: custom(spec), obs: silent{}}
 			defer r.close()
@@ -289,6 +293,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			r.order.Start(1)
 			c := &crew{run: r, epoch: 1, phase: "train", from: r.order, until: r.steps, left: math.MaxInt}
 			w, step := r.workers[0], 0
+			w.tally = r.newTally()
 			one := func() {
 				if step%r.steps == 0 {
 					r.order.Start(1 + step/r.steps)
@@ -332,7 +337,7 @@ func TestSetOptimizer(t *testing.T) {
 		lr, decay        float64
 	}{{"mnist", "sgd", 0.005, 1e-5}, {"mnist", "adamw", 0.001, 0.01}, {"mnist", "adagrad", 0.01, 0}, {"ctr-dnn", "adamw", 0.001, 0}, {"ctr-dnn", "sgd", 0.01, 0},
 		{"mnist", "adam", 0.001, 0}, {"ctr-dnn", "adam", 0.001, 0}, {"mnist", "ftrl", 0.5, 0}, {"ctr-dnn", "ftrl", 0.5, 0}} {
-		cfg := Defaults(c.model, data.Synthetic)
+		cfg := Defaults(zoo(c.model), data.Synthetic)
 		cfg.SetOptimizer(c.optimizer)
 		if cfg.LR != c.lr || cfg.WeightDecay != c.decay || cfg.Validate() != nil {
 			t.Errorf("%s with %s: rate %v, decay %v, %v; want %v and %v", c.model, c.optimizer, cfg.LR, cfg.WeightDecay, cfg.Validate(), c.lr, c.decay)

@@ -16,12 +16,12 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 )
 
 // small is a run of a moment: few samples and a small model.
 func small() Config {
-	cfg := Defaults("mlp", data.Synthetic)
+	cfg := Defaults(zoo("mlp"), data.Synthetic)
 	cfg.TrainLimit, cfg.EvalLimit, cfg.Epochs, cfg.Batch = 480, 101, 1, 16
 	return cfg
 }
@@ -116,11 +116,11 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%+v, %d epochs", rec.info, len(rec.epochs))
 	}
 	e := rec.epochs[1]
-	if e.EvalAccuracy != s.EvalAccuracy || e.Epoch != 2 || e.SamplesPerS <= 0 || e.StepMS <= 0 || e.ExposedCommMS < 0 {
+	if e.Eval["accuracy"] != s.Eval["accuracy"] || e.Epoch != 2 || e.SamplesPerS <= 0 || e.StepMS <= 0 || e.ExposedCommMS < 0 {
 		t.Errorf("epoch %+v, summary %+v", e, s)
 	}
-	if k := e.EvalAccuracy * 101; math.Abs(k-math.Round(k)) > 1e-9 {
-		t.Errorf("evaluation accuracy %v is not a share of 101 samples: some were seen twice or not at all", e.EvalAccuracy)
+	if k := e.Eval["accuracy"] * 101; math.Abs(k-math.Round(k)) > 1e-9 {
+		t.Errorf("evaluation accuracy %v is not a share of 101 samples: some were seen twice or not at all", e.Eval["accuracy"])
 	}
 	// Two ranks send every padded gradient once per step; besides, the figures.
 	if least := int64(2 * steps * s.Params * 4); e.BytesSent < least || e.BytesSent > least+least/100 || e.WireBytes < e.BytesSent {
@@ -154,7 +154,7 @@ func TestUnionOfBatches(t *testing.T) {
 	}
 	const steps, batch = 200, 32
 	images := synthetic(t, 3, 6400*2)
-	cfg := Defaults("mnist", data.Synthetic)
+	cfg := Defaults(zoo("mnist"), data.Synthetic)
 	two := make([][2]float64, steps)
 	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
 		return follow(job, cfg, images, batch, func(step int) []int32 {
@@ -220,7 +220,7 @@ func part(images data.Source, rank, step, batch int) []int32 {
 // follow trains for 200 steps on the given batches.
 func follow(job *ringo.Job, cfg Config, images data.Source, batch int, pick func(int) []int32, saw func(int, float64)) error {
 	cfg.Batch = batch
-	r, err := NewReplica(job, cfg, models.Options{})
+	r, err := NewReplica(job, cfg, model.Options{})
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func follow(job *ringo.Job, cfg Config, images data.Source, batch int, pick func
 		if err != nil {
 			return err
 		}
-		saw(step, res.Loss)
+		saw(step, float64(res.Loss.Mean.Data[0]))
 		if err := r.Step(); err != nil {
 			return err
 		}
@@ -246,11 +246,11 @@ func follow(job *ringo.Job, cfg Config, images data.Source, batch int, pick func
 func TestAccumulation(t *testing.T) {
 	images := synthetic(t, 3, 64)
 	losses := func(batch, accumulate int) (loss float64) {
-		cfg := Defaults("mnist", data.Synthetic)
+		cfg := Defaults(zoo("mnist"), data.Synthetic)
 		cfg.Exchange.Accumulation = accumulate
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
 			cfg.Batch = 16
-			r, err := NewReplica(job, cfg, models.Options{})
+			r, err := NewReplica(job, cfg, model.Options{})
 			if err != nil {
 				return err
 			}
@@ -277,7 +277,7 @@ func TestAccumulation(t *testing.T) {
 				return err
 			}
 			res, err := r.Evaluate(r.Batch(&b))
-			loss = res.Loss
+			loss = float64(res.Loss.Mean.Data[0])
 			return err
 		})
 		if err != nil {
@@ -300,7 +300,7 @@ func TestFaults(t *testing.T) {
 	}{
 		{1, func(c *Config, _ int) { c.LR, c.Batch, c.Data = math.NaN(), 0, "" }, []string{"training.lr NaN", "training.batch 0", "no data"}},
 		{1, func(c *Config, _ int) { c.Data = "nowhere" }, []string{"nowhere", "synthetic"}},
-		{1, func(c *Config, _ int) { c.Model = "mnits" }, []string{"mnits", "mnist"}},
+		{1, func(c *Config, _ int) { c.Model.Build, c.Name = nil, "mine" }, []string{`model "mine" has no Build`}},
 		{3, func(c *Config, _ int) { c.Batch = 200 }, []string{"480", "200"}},
 		{2, func(c *Config, rank int) { c.LR = float64(1 + rank) }, []string{"settings", "rank 1"}},
 		{2, func(c *Config, rank int) { c.Data = folders[rank] }, []string{"data set of rank 1", "same files"}},

@@ -34,14 +34,10 @@ func (t *Tuning) settings() []setting.Row {
 
 // tuning is the configuration of what chooses.
 func (c Config) tuning() tune.Config {
-	out := tune.Config{
-		Exchange: c.Exchange, Measure: c.Tuning.Measure, Profile: c.Tuning.Profile, Choices: c.Tuning.Choices, Model: c.Model, Batch: c.Batch,
+	return tune.Config{
+		Exchange: c.Exchange, Measure: c.Tuning.Measure, Profile: c.Tuning.Profile, Choices: c.Tuning.Choices, Model: c.Model.Name, Batch: c.Batch,
 		MayKeep: c.Checkpoint.Resume,
 	}
-	if spec, err := c.spec(); err == nil {
-		out.Model = spec.Name
-	}
-	return out
 }
 
 // newTuner makes the tuner of an optimizer.

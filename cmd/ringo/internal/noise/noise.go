@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -14,12 +14,12 @@ import (
 const MostSamples = 1 << 16
 
 // Shape is that of a model's samples.
-func Shape(spec models.Spec) data.Shape {
-	return data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: max(1, spec.Labels)}
+func Shape(spec model.Spec) data.Shape {
+	return data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: spec.LabelsEach(), Targets: spec.Targets}
 }
 
 // Batch makes n samples for the model whose parameters are ps, others for each rank.
-func Batch(spec models.Spec, ps *nn.Params, n, rank int) *data.Batch {
+func Batch(spec model.Spec, ps *nn.Params, n, rank int) *data.Batch {
 	rows := spec.Classes
 	for _, t := range ps.Tables() {
 		rows = t.Rows

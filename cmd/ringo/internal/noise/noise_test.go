@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
 )
@@ -17,7 +18,7 @@ func TestBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		ps := nn.NewOutline()
-		spec.Build(ps, models.Options{Batch: 1})
+		spec.Build(ps, model.Options{Batch: 1})
 		rows := spec.Classes
 		for _, table := range ps.Tables() {
 			rows = table.Rows

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/spelling"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -20,7 +20,7 @@ import (
 const mostRanks = 1 << 20
 
 // check reports every fault of the command line, and reads what it names.
-func (c *command) check(spec models.Spec) error {
+func (c *command) check(spec model.Spec) error {
 	var faults console.Faults
 	c.checkCluster(&faults)
 	c.checkCompute(&faults)

@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
@@ -192,7 +193,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 }
 
 // profileFor is the model's profile, by what the flags name.
-func (c *command) profileFor(cmd *cobra.Command, spec models.Spec) (bucket.Profile, error) {
+func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profile, error) {
 	batch := spec.Defaults.Batch
 	if c.batch > 0 {
 		batch = c.batch

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/transport/mem"
 	"github.com/ringo-ml/ringo/tune"
@@ -25,9 +25,9 @@ const flopsPerByte = 16
 
 // outlineProfile describes a model by a dry run. The time of forward and
 // backward together is shared out by the work of the layers.
-func outlineProfile(spec models.Spec, batch int, compute float64) (bucket.Profile, error) {
+func outlineProfile(spec model.Spec, batch int, compute float64) (bucket.Profile, error) {
 	ps := nn.NewOutline()
-	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, models.Options{Batch: 1}))
+	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, model.Options{Batch: 1}))
 	if err != nil {
 		return bucket.Profile{}, err
 	}
@@ -47,20 +47,15 @@ func outlineProfile(spec models.Spec, batch int, compute float64) (bucket.Profil
 }
 
 // arrangeOne arranges the parameters by a dry run of one sample.
-func arrangeOne(ps *nn.Params, spec models.Spec, m models.Model) (forward nn.Work, backward []nn.Work, err error) {
-	var one data.Batch
-	one.Resize(noise.Shape(spec), 1)
-	err = ps.Arrange(func(t *nn.Tape) *nn.Tensor {
-		loss, _ := m.Loss(t, batchOf(spec, &one))
-		return loss
-	})
+func arrangeOne(ps *nn.Params, spec model.Spec, m model.Model) (forward nn.Work, backward []nn.Work, err error) {
+	err = m.Arrange(ps, spec.Sample(1))
 	forward, backward = ps.Work()
 	return forward, backward, err
 }
 
 // batchOf is b as the model sees it.
-func batchOf(spec models.Spec, b *data.Batch) models.Batch {
-	out := models.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels}
+func batchOf(spec model.Spec, b *data.Batch) model.Batch {
+	out := model.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels, Targets: b.Targets}
 	if len(spec.Input) > 0 {
 		out.Values = &nn.Tensor{Shape: append([]int{b.N}, spec.Input...), Data: b.Values}
 	}
@@ -68,7 +63,7 @@ func batchOf(spec models.Spec, b *data.Batch) models.Batch {
 }
 
 // profileOf is the profile of an arranged model on one rank.
-func profileOf(spec models.Spec, ps *nn.Params, batch int, forward float64, backward []float64) bucket.Profile {
+func profileOf(spec model.Spec, ps *nn.Params, batch int, forward float64, backward []float64) bucket.Profile {
 	f := bucket.Profile{Model: spec.Name, Ranks: 1, Batch: batch, Forward: forward}
 	for i, s := range ps.Slots() {
 		f.Layers = append(f.Layers, bucket.LayerProfile{Name: s.Name, Values: s.Padded, Backward: backward[i]})
@@ -83,9 +78,9 @@ const (
 )
 
 // measuredProfile runs forward and backward of the model here, alone.
-func measuredProfile(spec models.Spec, batch, threads int, stop func() error) (bucket.Profile, error) {
+func measuredProfile(spec model.Spec, batch, threads int, stop func() error) (bucket.Profile, error) {
 	ps := nn.NewParams(1)
-	m := spec.Build(ps, models.Options{Batch: batch})
+	m := spec.Build(ps, model.Options{Batch: batch})
 	if _, _, err := arrangeOne(ps, spec, m); err != nil {
 		return bucket.Profile{}, err
 	}
@@ -102,7 +97,7 @@ func measuredProfile(spec models.Spec, batch, threads int, stop func() error) (b
 		}
 		begun := time.Now()
 		tape.Reset()
-		loss, _ := m.Loss(tape, in)
+		loss := m.Pass(tape, in).Loss.Mean
 		profiler.Backward(time.Since(begun))
 		tape.Backward(loss, func(slot int) { err = profiler.Ready(slot, time.Since(begun)) })
 		if err == nil {

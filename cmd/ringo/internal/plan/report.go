@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -71,7 +71,7 @@ type group struct {
 
 // report plans, and writes the results: all of them, then the groups of the
 // shortest.
-func (c *command) report(out *console.Output, spec models.Spec, f bucket.Profile) error {
+func (c *command) report(out *console.Output, spec model.Spec, f bucket.Profile) error {
 	results, plans, err := c.predict(spec, f)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (c *command) report(out *console.Output, spec models.Spec, f bucket.Profile
 }
 
 // predict makes every plan that is asked for, with its timeline.
-func (c *command) predict(spec models.Spec, f bucket.Profile) (results []result, plans []bucket.Plan, err error) {
+func (c *command) predict(spec model.Spec, f bucket.Profile) (results []result, plans []bucket.Plan, err error) {
 	ways := c.ways(f)
 	step := f.Step()
 	step.Costs = bucket.Costs{Sends: sendsOf(ways), Contention: c.contention(f)}
@@ -127,7 +127,7 @@ func (c *command) planBy(planner bucket.Named, s bucket.Step) bucket.Plan {
 	return planner.Plan(s)
 }
 
-func (c *command) result(spec models.Spec, f bucket.Profile, s bucket.Step, p bucket.Plan, ways []way) result {
+func (c *command) result(spec model.Spec, f bucket.Profile, s bucket.Step, p bucket.Plan, ways []way) result {
 	t := bucket.Predict(s, p)
 	r := result{
 		Kind: "plan", Model: f.Model, Params: spec.Params, Layers: len(s.Layers), Batch: f.Batch, NP: c.np, Hosts: c.hosts,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -168,7 +170,7 @@ func (r *Reporter) Epoch(e train.Epoch) {
 		rate = e.TokensPerS.Value
 	}
 	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
-		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, epochFigures(e), console.Rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
+		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, r.epochFigures(e), console.Rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
 	r.write(e)
 }
 
@@ -180,23 +182,40 @@ func (r *Reporter) Remark(m train.Remark) {
 	r.write(m)
 }
 
-// epochFigures are what a person wants to know of an epoch, by the task.
-func epochFigures(e train.Epoch) string {
-	switch {
-	case e.EvalPerplexity.Known:
-		return fmt.Sprintf("train perplexity %.2f  test perplexity %.2f", e.TrainPerplexity.Value, e.EvalPerplexity.Value)
-	case e.EvalLogLoss.Known:
-		return fmt.Sprintf("test log-loss %.4f  test AUC %s", e.EvalLogLoss.Value, auc(e.EvalAUC))
-	}
-	return fmt.Sprintf("train accuracy %6.2f%%  test accuracy %6.2f%%", 100*e.TrainAccuracy, 100*e.EvalAccuracy)
+// shown are the model's metrics that a person wants to know.
+func (r *Reporter) shown() []model.Metric {
+	return slices.DeleteFunc(slices.Clone(r.info.Metrics), func(m model.Metric) bool { return m.Detail })
 }
 
-// auc writes an area, which samples of one kind do not have.
-func auc(f train.Figure) string {
-	if !f.Known {
+// epochFigures are what a person wants to know of an epoch.
+func (r *Reporter) epochFigures(e train.Epoch) string {
+	var parts []string
+	for _, m := range r.shown() {
+		tell := func(set string, of model.Figures) {
+			width := 0
+			if m.Percent {
+				width = len("100.%") + m.Digits // so that lines stand below each other
+			}
+			parts = append(parts, fmt.Sprintf("%s %s %*s", set, m.Label(), width, text(m, of)))
+		}
+		if m.Training() {
+			tell("train", e.Train)
+		}
+		tell("test", e.Eval)
+	}
+	if parts == nil {
+		parts = []string{fmt.Sprintf("test loss %.4f", e.EvalLoss)}
+	}
+	return strings.Join(parts, "  ")
+}
+
+// text writes a metric, which some samples do not have.
+func text(m model.Metric, of model.Figures) string {
+	v, known := of[m.Name]
+	if !known {
 		return "unknown"
 	}
-	return fmt.Sprintf("%.4f", f.Value)
+	return m.Text(v)
 }
 
 // write appends one JSON line and keeps the first fault.
@@ -219,7 +238,7 @@ func (r *Reporter) Summary(s train.Summary) {
 	if s.BlownUp != "" {
 		fmt.Fprintln(r.out.Lines, s.BlownUp)
 	}
-	fmt.Fprintf(r.out.Lines, "%s after %s in %.1f s; parameters sha256 %s\n", result(s), console.Counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
+	fmt.Fprintf(r.out.Lines, "%s after %s in %.1f s; parameters sha256 %s\n", r.result(s), console.Counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
 	r.write(s)
 }
 
@@ -232,31 +251,31 @@ func numbers(x []int) string {
 	return strings.Join(text, ", ")
 }
 
-// result is how good the model has become, by its task.
-func result(s train.Summary) string {
-	switch {
-	case s.EvalPerplexity.Known:
-		return fmt.Sprintf("test perplexity %.2f", s.EvalPerplexity.Value)
-	case s.EvalLogLoss.Known:
-		return fmt.Sprintf("test log-loss %.4f, AUC %s", s.EvalLogLoss.Value, auc(s.EvalAUC))
+// result is how good the model has become.
+func (r *Reporter) result(s train.Summary) string {
+	var parts []string
+	for _, m := range r.shown() {
+		parts = append(parts, m.Label()+" "+text(m, s.Eval))
 	}
-	return fmt.Sprintf("test accuracy %.2f%%", 100*s.EvalAccuracy)
+	if parts == nil {
+		parts = []string{fmt.Sprintf("loss %.4f", s.EvalLoss)}
+	}
+	return "test " + strings.Join(parts, ", ")
 }
 
 // Seeds prints what several runs have in common.
 func (r *Reporter) Seeds(s train.Seeds) {
-	text := fmt.Sprintf("test accuracy %.2f%% ± %.2f%%", 100*s.EvalAccuracy.Mean, 100*s.EvalAccuracy.SD)
-	if p := s.EvalPerplexity; p != nil {
-		text = fmt.Sprintf("test perplexity %.2f ± %.2f", p.Mean, p.SD)
+	var parts []string
+	for _, m := range r.shown() {
+		if v, known := s.Eval[m.Name]; known {
+			parts = append(parts, fmt.Sprintf("%s %s ± %s", m.Label(), m.Text(v.Mean), m.Text(v.SD)))
+		}
 	}
-	if l := s.EvalLogLoss; l != nil {
-		text = fmt.Sprintf("test log-loss %.4f ± %.4f", l.Mean, l.SD)
+	if parts == nil {
+		parts = []string{fmt.Sprintf("loss %.4f ± %.4f", s.EvalLoss.Mean, s.EvalLoss.SD)}
 	}
-	if a := s.EvalAUC; a != nil {
-		text += fmt.Sprintf(", AUC %.4f ± %.4f", a.Mean, a.SD)
-	}
-	fmt.Fprintf(r.out.Lines, "mean and standard deviation of %s: %s, train loss %.4f ± %.4f\n",
-		console.Counted(len(s.Seeds), "seed"), text, s.TrainLoss.Mean, s.TrainLoss.SD)
+	fmt.Fprintf(r.out.Lines, "mean and standard deviation of %s: test %s, train loss %.4f ± %.4f\n",
+		console.Counted(len(s.Seeds), "seed"), strings.Join(parts, ", "), s.TrainLoss.Mean, s.TrainLoss.SD)
 	r.write(s)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -24,7 +25,7 @@ func scene(t *testing.T, r *Reporter) {
 		r.Start(train.Info{
 			Model: "mnist", Params: 431080, NP: 2, Threads: 1, Batch: 64, TrainSamples: 5120, EvalSamples: 640, Epochs: 2,
 			StepsPerEpoch: 40, Strategy: "fp32", Plan: "fixed", PlanSHA256: "0123456789abcdef", Buckets: 3, Kernels: "avx2", Transport: "tcp", DataSet: "synthetic",
-			Unit: "samples", PerSample: 1, Optimizer: "sgd", Schedule: "0.005", Seed: 7, Skipped: 1,
+			Unit: "samples", PerSample: 1, Metrics: []model.Metric{model.Accuracy()}, Optimizer: "sgd", Schedule: "0.005", Seed: 7, Skipped: 1,
 			DataNotes: []string{"evaluating on a, not on b", "left out 2 files"},
 		})
 		for epoch := 1; epoch <= 2; epoch++ {
@@ -36,13 +37,13 @@ func scene(t *testing.T, r *Reporter) {
 				}
 			}
 			r.Epoch(train.Epoch{
-				Event: "epoch", Epoch: epoch, TrainLoss: 0.5, TrainAccuracy: 0.875, EvalLoss: 0.25, EvalAccuracy: 1,
+				Event: "epoch", Epoch: epoch, TrainLoss: 0.5, EvalLoss: 0.25, Train: model.Figures{"accuracy": 0.875}, Eval: model.Figures{"accuracy": 1},
 				SamplesPerS: 1234.5, StepMS: 12.34, BreakDown: train.BreakDown{ExposedCommMS: 0.56}, BytesSent: 10, WireBytes: 12,
 			})
 		}
 		r.Summary(train.Summary{
 			Event: "summary", Model: "mnist", Params: 431080, NP: 2, Strategy: "fp32", Plan: "fixed", Buckets: 3,
-			EvalAccuracy: 1, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, Skipped: 3,
+			Eval: model.Figures{"accuracy": 1}, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, Skipped: 3,
 		})
 		if err := r.Finish(); err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
@@ -68,7 +69,12 @@ func (r *Trainers) Register(cmd *cobra.Command) {
 
 // Check makes a model's training on one thread, and reports its faults.
 func (r *Trainers) Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error {
-	r.cfg = train.Defaults(model, data.Synthetic)
+	known, err := models.Lookup(model)
+	if err != nil {
+		return []error{err}
+	}
+	r.cfg = train.Defaults(known, data.Synthetic)
+	r.cfg.Name = model
 	table, err := setting.New(r.cfg.Settings()...)
 	if err != nil {
 		return []error{err}

@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/internal/usage"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/trace"
@@ -89,13 +90,13 @@ func Command(ranks bench.Trainers) *cobra.Command {
 }
 
 // likePyTorch are the settings of the comparison with PyTorch.
-func likePyTorch(spec models.Spec) []setting.Assignment {
+func likePyTorch(spec model.Spec) []setting.Assignment {
 	out := []setting.Assignment{{Path: "training.clip-norm", Text: "0"}}
 	if spec.Defaults.Optimizer == "adamw" {
 		return out
 	}
 	momentum := "0.9"
-	if spec.Task == models.Click {
+	if spec.Task == model.Click {
 		momentum = "0" // which row-sparse tables do not have
 	}
 	return append(out, setting.Assignment{Path: "training.optimizer", Text: "sgd"}, setting.Assignment{Path: "training.lr", Text: "0.005"},
@@ -163,7 +164,7 @@ type cost struct {
 
 func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
 	before := usage.Proportional()
-	replica, err := train.NewReplica(job, cfg, models.Options{})
+	replica, err := train.NewReplica(job, cfg, model.Options{})
 	if err != nil {
 		return result{}, err
 	}
@@ -211,7 +212,7 @@ func (c *command) result(job *ringo.Job, cfg train.Config, replica *train.Replic
 	}
 	o, whole := replica.Opt, times.parts[wholePart]
 	r := result{
-		Bench: "step", Model: cfg.Model, Batch: cfg.Batch, NP: job.Size(), Servers: job.Servers(), Threads: cfg.Threads,
+		Bench: "step", Model: cfg.Name, Batch: cfg.Batch, NP: job.Size(), Servers: job.Servers(), Threads: cfg.Threads,
 		StepMeanMS: bench.Mean(whole), BreakDown: times.breakDown(), BytesSent: int64(times.bytes) / int64(c.steps),
 		Params: replica.Params.Count(), Steps: c.steps, Optimizer: cfg.Optimizer,
 		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Kernels: replica.Kernels(),
@@ -219,7 +220,7 @@ func (c *command) result(job *ringo.Job, cfg train.Config, replica *train.Replic
 	}
 	r.StepMS = bench.Median(whole)
 	r.SamplesPerS = 1e3 * float64(cfg.Batch*job.Size()) / r.StepMS
-	if replica.Spec.Task == models.Language {
+	if replica.Spec.Task == model.Language {
 		r.TokensPerS = train.Figure{Value: r.SamplesPerS * float64(replica.Spec.Labels), Known: true}
 	}
 	if c.layers {

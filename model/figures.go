@@ -1,0 +1,91 @@
+package model
+
+// Counts are the sums of passes, of one rank or of all: of the loss and of the metrics.
+type Counts struct {
+	// Loss is the sum over Terms.
+	Loss, Terms float64
+	// Sums are those of the metrics, one metric's after the other's.
+	Sums []float64
+}
+
+// NewCounts are counts of m with nothing in them.
+func (m Model) NewCounts() Counts {
+	n := 0
+	for _, x := range m.Metrics {
+		n += x.Sums
+	}
+	return Counts{Sums: make([]float64, n)}
+}
+
+// Fields are what ranks add up, in a fixed order.
+func (c *Counts) Fields() []*float64 {
+	out := []*float64{&c.Loss, &c.Terms}
+	for i := range c.Sums {
+		out = append(out, &c.Sums[i])
+	}
+	return out
+}
+
+// Clear makes c hold nothing.
+func (c *Counts) Clear() {
+	c.Loss, c.Terms = 0, 0
+	clear(c.Sums)
+}
+
+// Count adds a pass, of training or of an evaluation.
+func (m Model) Count(c *Counts, p Pass, training bool) {
+	c.Loss += float64(p.Loss.Mean.Data[0]) * float64(p.Loss.Terms)
+	c.Terms += float64(p.Loss.Terms)
+	rest := c.Sums
+	for i := range m.Metrics {
+		x := &m.Metrics[i]
+		if x.Sums > 0 && (!training || !x.EvalOnly) {
+			x.Add(rest[:x.Sums:x.Sums], p)
+		}
+		rest = rest[x.Sums:]
+	}
+}
+
+// NewWords are what Samples appends to: an empty slice for each metric that wants words.
+func (m Model) NewWords() (out [][]uint64) {
+	for _, x := range m.Metrics {
+		if x.Samples != nil {
+			out = append(out, nil)
+		}
+	}
+	return out
+}
+
+// Samples appends what each sample of a pass is to the words of NewWords.
+func (m Model) Samples(words [][]uint64, p Pass) {
+	for i := range m.Metrics {
+		if x := &m.Metrics[i]; x.Samples != nil {
+			words[0] = x.Samples(words[0], p)
+			words = words[1:]
+		}
+	}
+}
+
+// Figures are values of metrics by name. Those that have none are left out.
+type Figures map[string]float64
+
+// Figures are what the metrics come to: of training, or, with the words of Samples, of an evaluation.
+func (m Model) Figures(c Counts, words [][]uint64, training bool) Figures {
+	out := Figures{}
+	rest := c.Sums
+	for _, x := range m.Metrics {
+		var v float64
+		ok := false
+		switch {
+		case x.Samples != nil && !training:
+			v, ok = x.Order(words[0])
+			words = words[1:]
+		case x.Sums > 0 && (!training || !x.EvalOnly):
+			v, ok = x.Value(rest[:x.Sums])
+		}
+		if rest = rest[x.Sums:]; ok && v-v == 0 {
+			out[x.Name] = v
+		}
+	}
+	return out
+}
