@@ -389,8 +389,9 @@ func workOn(job *ringo.Job, c faultCase) error {
 			return err
 		}
 		cfg := train.Defaults(mlp, data.Synthetic)
+		cfg.Observer = new(worker)
 		cfg.TrainLimit, cfg.EvalLimit, cfg.Epochs, cfg.Batch, cfg.Threads = 640, 64, 1e6, 16, 1
-		_, err = train.Run(job, cfg, new(worker))
+		_, err = train.Run(job.Context(), job, mlp, nil, cfg)
 		return err
 	}
 	x := make([]float32, c.Floats)
@@ -414,6 +415,8 @@ type worker struct{ said bool }
 func (*worker) Start(train.Info)    {}
 func (*worker) Epoch(train.Epoch)   {}
 func (*worker) Remark(train.Remark) {}
+func (w *worker) Step(train.Step) {}
+
 func (w *worker) Progress(p train.Progress) {
 	if !w.said && p.Done == 3 {
 		w.said = true

@@ -57,6 +57,8 @@ type State struct {
 	// Keep is how many checkpoints remain in the folder after Save, those of
 	// the highest steps; 0 keeps all. The one just saved always remains.
 	Keep int
+	// Spare are steps whose checkpoints remain besides.
+	Spare []int64
 	// Create makes a file for Save, which must not exist, that path names when it is whole; nil: one of the
 	// file system. With others, disks that fail can be tried.
 	Create func(path string) (WriteFile, error)

@@ -96,7 +96,7 @@ func Save(dir string, s State) (path string, err error) {
 	if err := s.writeFile(path, header); err != nil {
 		return fail(&WriteError{Bytes: s.size(header), Err: err})
 	}
-	if err := prune(dir, path, s.Keep); err != nil {
+	if err := prune(dir, path, s.Keep, s.Spare); err != nil {
 		return path, fmt.Errorf("checkpoint: removing what is older than %s: %w", path, err)
 	}
 	return path, nil
@@ -164,8 +164,8 @@ func (s State) writeFile(path string, header []byte) error {
 	return folder.Sync(filepath.Dir(path))
 }
 
-// prune removes all but the newest keep checkpoints and the one just saved.
-func prune(dir, saved string, keep int) error {
+// prune removes all but the newest keep checkpoints, the one just saved and those to spare.
+func prune(dir, saved string, keep int, spare []int64) error {
 	if keep == 0 {
 		return nil
 	}
@@ -174,7 +174,7 @@ func prune(dir, saved string, keep int) error {
 		return err
 	}
 	for _, e := range all[min(keep, len(all)):] {
-		if e.path != saved {
+		if e.path != saved && !slices.Contains(spare, e.step) {
 			if err := os.Remove(e.path); err != nil {
 				return err
 			}

@@ -41,7 +41,11 @@ func tooManyBad(fault error, most, n int, first error) error {
 	return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%d more before it were left out, as %v allows%s", n, skipBad, text))
 }
 
+// count is of none 0, such as of a set of one's own.
 func (s *skips) count() int {
+	if s == nil {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.n

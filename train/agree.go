@@ -49,6 +49,7 @@ func (r *run) agreeConfig() error {
 	if r.cfg.Checkpoint.Dir != "" {
 		v["checkpoint.dir"] = "a folder"
 	}
+	v["callbacks"] = r.cfg.names()
 	if r.trace() != nil {
 		v["output.trace"] = "a file"
 	}

@@ -118,6 +118,8 @@ type past struct {
 	Terms   int64 `json:"terms"`
 	// Start is the loss of the first step, the mean over ranks.
 	Start float64 `json:"start_loss,omitempty"`
+	// Best is the best epoch by Config.Best.
+	Best *BestEpoch `json:"best,omitempty"`
 }
 
 // due reports whether a checkpoint is to be written after so many steps of the
@@ -187,6 +189,9 @@ func (r *run) collect(p position) (state checkpoint.State, err error) {
 		return state, err
 	}
 	state.Arrays = slices.Concat(r.arrays(means), r.tallyArrays(tallies), kept)
+	if b := r.past.Best; b != nil {
+		state.Spare = []int64{b.Step}
+	}
 	state.Keep, state.Create = cmp.Or(r.cfg.Checkpoint.Keep, checkpoint.DefaultKeep), r.cfg.Checkpoint.create
 	state.Header = checkpoint.Header{
 		Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),

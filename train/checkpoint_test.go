@@ -175,7 +175,7 @@ func TestResumeFilesOfRank0(t *testing.T) {
 		if job.Rank() == 1 {
 			own.Checkpoint.Dir = elsewhere
 		}
-		got, err := Run(job, own, new(recorder))
+		got, err := observed(job, own, new(recorder))
 		if err == nil && got.ParamsSHA256 != want.ParamsSHA256 {
 			t.Errorf("rank %d: sha256 %s, want %s", job.Rank(), got.ParamsSHA256, want.ParamsSHA256)
 		}
@@ -226,7 +226,7 @@ func TestResumeRefuses(t *testing.T) {
 	}
 	checkFails(t, 2, far, "says that 1099511627776 ranks did 1 epochs and 0 steps")
 	err = ringo.Local(context.Background(), 2, ringo.Config{Servers: 1}, func(job *ringo.Job) error {
-		_, err := Run(job, cfg, new(recorder))
+		_, err := observed(job, cfg, new(recorder))
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "sync sum: the checkpoint has allreduce") {
@@ -357,7 +357,7 @@ func readAll(t *testing.T, path string) map[string][]float32 {
 func checkFails(t *testing.T, np int, cfg Config, want ...string) {
 	t.Helper()
 	err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
-		_, err := Run(job, cfg, new(recorder))
+		_, err := observed(job, cfg, new(recorder))
 		return err
 	})
 	for _, w := range want {

@@ -54,6 +54,8 @@ type turning struct {
 	after int
 }
 
+func (t *turning) Step(Step) {}
+
 func (t *turning) Progress(p Progress) {
 	if t.after--; t.after == 0 {
 		t.links.perByte = 0
@@ -79,7 +81,7 @@ func onSlowed(t *testing.T, n int, cfg Config, batches int) (sum Summary) {
 			links := &slowed{Reducer: inner, perByte: time.Microsecond, ends: map[*exchange.Op]time.Time{}}
 			own := cfg
 			own.Exchange.Reducer = links
-			s, err := Run(job, own, &turning{links: links, after: batches})
+			s, err := observed(job, own, &turning{links: links, after: batches})
 			mu.Lock()
 			defer mu.Unlock()
 			if job.Rank() == 0 {
@@ -148,7 +150,7 @@ func onTuned(t *testing.T, n int, cfg Config, own ringo.Config, tuned func(g *co
 		if err != nil {
 			return err
 		}
-		s, err := Run(job, cfg, new(recorder))
+		s, err := observed(job, cfg, new(recorder))
 		mu.Lock()
 		defer mu.Unlock()
 		if job.Rank() == 0 {
@@ -226,7 +228,7 @@ func TestChoicesAreResumed(t *testing.T) {
 		checkSameRun(t, fmt.Sprint("resumed after epoch ", epochs), got, want)
 		cut.Tuning.Choices = cut.Tuning.Choices[:3]
 		err := ringo.Local(context.Background(), 3, ringo.Config{}, func(job *ringo.Job) error {
-			_, err := Run(job, cut, new(recorder))
+			_, err := observed(job, cut, new(recorder))
 			return err
 		})
 		if err == nil || !strings.Contains(err.Error(), "tuning.choices") {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -19,8 +20,8 @@ import (
 // few enough to start.
 const MaxThreads = 1024
 
-// Config says what to train and how. Defaults returns a model's usual values;
-// the zero value is not valid.
+// Config says what to train and how. Defaults returns a model's usual values. For Run the zero value of every field
+// stands for something: of Batch, Epochs, Optimizer and LR the model's usual ones, of others what their comments say.
 type Config struct {
 	// Model is one of the zoo (models.Lookup) or one's own.
 	Model model.Spec `json:"-"`
@@ -48,13 +49,13 @@ type Config struct {
 	// are read at once; 0: 1.
 	Window, Interleave int
 
-	// Batch is the number of samples per rank and backward, at least 1.
+	// Batch is the number of samples per rank and backward; for Run 0: the model's usual one, or 64.
 	Batch int
-	// Epochs is how often the training set is seen, at least 1.
+	// Epochs is how often the training set is seen; for Run 0: as usual for the model, or 10 times.
 	Epochs int
-	// Optimizer is one of Optimizers.
+	// Optimizer is one of Optimizers; for Run "": with an LR of 0 the model's, with its usual settings, else "sgd".
 	Optimizer string
-	// LR is the learning rate, which the schedule changes over the run.
+	// LR is the learning rate, which the schedule changes over the run; for Run 0: the optimizer's usual one.
 	LR float64
 	// Drops, Cosine, Floor and Warmup are those of schedule.Schedule.
 	Drops  []schedule.Drop
@@ -71,8 +72,8 @@ type Config struct {
 	// Seed decides the initial parameters, the order and the augmentation of
 	// the samples, dropout and the synthetic data.
 	Seed uint64
-	// Threads is how many threads compute in each rank, 1 to MaxThreads. It does
-	// not change the result.
+	// Threads is how many threads compute in each rank, 1 to MaxThreads; for Run 0: this process's cores, shared among the
+	// ranks as if all were on this host. It does not change the result.
 	Threads int
 	// Servers says whether parameters lie on servers.
 	Servers Servers
@@ -86,8 +87,18 @@ type Config struct {
 	WarmupDensity []float64
 	// Checkpoint says where and when the run is saved.
 	Checkpoint Checkpoint
+	// Best compares the epochs.
+	Best Best
 	// Layers tells of each layer in Epoch. It costs a pass over the residuals.
 	Layers bool
+	// LogEvery is after how many steps of an epoch each Observer.Step is called; 0: never.
+	LogEvery int
+	// Observer is told what happens on this rank; nil: nobody is.
+	Observer Observer `json:"-"`
+	// Callbacks are called on every rank and may end the run.
+	Callbacks `json:"-"`
+
+	given bool // the data set is, and not named by Data
 }
 
 // Defaults returns the settings that a model is usually trained with, on the
@@ -106,6 +117,28 @@ func Defaults(m model.Spec, folder string) Config {
 	return c
 }
 
+// settled is c with what its zero values stand for.
+func (c Config) settled(ranks int) Config {
+	usual := Defaults(c.Model, c.Data)
+	c.Batch, c.Epochs = cmp.Or(c.Batch, usual.Batch), cmp.Or(c.Epochs, usual.Epochs)
+	c.Threads = cmp.Or(c.Threads, min(max(1, runtime.GOMAXPROCS(0)/ranks), MaxThreads))
+	switch {
+	case c.Optimizer == "" && c.LR == 0:
+		c.Optimizer, c.LR, c.Momentum, c.WeightDecay = usual.Optimizer, usual.LR, usual.Momentum, usual.WeightDecay
+		c.Exchange.ClipNorm = cmp.Or(c.Exchange.ClipNorm, usual.Exchange.ClipNorm)
+	case c.LR == 0:
+		own := Config{Model: c.Model}
+		own.SetOptimizer(c.Optimizer)
+		c.LR = own.LR
+	}
+	c.Optimizer = cmp.Or(c.Optimizer, "sgd")
+	c.Exchange.Strategy, c.Servers.GeoSteps = cmp.Or(c.Exchange.Strategy, distopt.FP32), cmp.Or(c.Servers.GeoSteps, usual.Servers.GeoSteps)
+	if c.Observer == nil {
+		c.Observer = unobserved{}
+	}
+	return c
+}
+
 // name is what the run calls the model.
 func (c Config) name() string { return cmp.Or(c.Name, c.Model.Name) }
 
@@ -115,7 +148,11 @@ func (c Config) Validate() error {
 	f.add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
 	f.add(c.Epochs < 1, "training.epochs", "%d: want at least 1", c.Epochs)
 	f.add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
-	f.join(c.dataOf().Validate())
+	if !c.given {
+		f.join(c.dataOf().Validate())
+	}
+	f.add(c.LogEvery < 0, "output.log-every", "%d: want at least 1 step, or 0", c.LogEvery)
+	f.add(c.Best.Patience < 0, "training.patience", "%d: want at least 1 epoch, or 0", c.Best.Patience)
 	if c.Model.Build == nil {
 		f.join(fmt.Errorf("train: model %q has no Build, which makes its parameters", c.name()))
 	} else {

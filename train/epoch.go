@@ -16,9 +16,14 @@ func (r *run) epoch(at *position) error {
 	if err := r.trainEpoch(at); err != nil {
 		return err
 	}
-	epoch, t := at.epoch, &at.tally
+	epoch, t, steps := at.epoch, &at.tally, at.step
+	if r.cut && r.cfg.Checkpoint.Dir != "" {
+		if err := r.save(*at); err != nil {
+			return err
+		}
+	}
 	r.job.SetStatus(fmt.Sprintf("evaluating epoch %d", epoch))
-	r.reach("evaluating", epoch, r.steps)
+	r.reach("evaluating", epoch, steps)
 	if err := r.sync(); err != nil {
 		return err
 	}
@@ -27,7 +32,7 @@ func (r *run) epoch(at *position) error {
 	if err != nil {
 		return err
 	}
-	e, err := r.report(epoch, t, whole)
+	e, err := r.report(epoch, steps, t, whole)
 	if err != nil {
 		return err
 	}
@@ -37,11 +42,15 @@ func (r *run) epoch(at *position) error {
 		r.blown = true
 		r.remark(epoch, "%s", text)
 	}
-	*at = position{epoch: epoch + 1, tally: r.newTally()}
-	if r.due(epoch*r.steps, true) {
-		return r.save(*at)
+	if r.cut {
+		return nil // it was saved as it was
 	}
-	return nil
+	*at = position{epoch: epoch + 1, tally: r.newTally()}
+	better, err := r.afterEpoch(e, r.stepsDone(*at))
+	if err == nil && (r.due(epoch*r.steps, true) || r.cfg.Checkpoint.Dir != "" && (better || r.ended != "")) {
+		err = r.save(*at)
+	}
+	return err
 }
 
 // trainEpoch does the steps of the epoch that are not done yet.
@@ -61,13 +70,13 @@ func (r *run) trainEpoch(at *position) (err error) {
 	}
 	start := time.Now()
 	r.stepS = slices.Grow(r.stepS[:0], r.steps)
-	for at.step < r.steps {
+	for at.step < r.steps && !r.cut {
 		if err := r.advance(at); stopped(err) {
 			return r.saveLast(at, start, err)
 		} else if err != nil {
 			return err
 		}
-		if r.due((at.epoch-1)*r.steps+at.step, false) {
+		if !r.cut && r.due((at.epoch-1)*r.steps+at.step, false) {
 			if start, err = r.saveMidEpoch(at, start); err != nil {
 				return err
 			}
@@ -145,20 +154,20 @@ func (r *run) evaluateAll(epoch int, t *tally) (evaluation, error) {
 }
 
 // report turns the sums over all ranks into the epoch's figures.
-func (r *run) report(epoch int, t *tally, whole evaluation) (Epoch, error) {
+func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error) {
 	np := float64(len(r.peers.there()))
-	steps := float64(r.steps) * np
+	steps := float64(step) * np
 	r.past.TrainS += t.trainS / np
 	if r.past.Start == 0 {
 		r.past.Start = t.first / np
 	}
 	r.past.Samples += int64(t.samples)
 	r.past.Terms += int64(t.train.Terms)
-	m := r.replica.model
+	m, eval := r.replica.model, r.evaluated(whole)
 	e := Epoch{
-		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, r.steps-1),
-		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: whole.counts.Loss / whole.counts.Terms,
-		Train: m.Figures(t.train, nil, true), Eval: m.Figures(whole.counts, whole.words, false),
+		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, max(0, step-1)),
+		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: eval.Loss,
+		Train: m.Figures(t.train, nil, true), Eval: eval.Figures,
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),

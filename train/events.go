@@ -111,6 +111,11 @@ type Summary struct {
 	Lost []int `json:"lost_ranks,omitempty"`
 	// NoRoom is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
 	NoRoom int `json:"checkpoints_without_room,omitempty"`
+	// Ended is why the run ended before its last epoch, when Epochs had begun; "" where it did not.
+	Ended  string `json:"ended,omitempty"`
+	Epochs int    `json:"epochs,omitempty"`
+	// Best is the best epoch, with Config.Best.
+	Best *BestEpoch `json:"best,omitempty"`
 	// BlownUp says that the last epoch's losses are far over that of the first step; "" where all is well.
 	BlownUp string `json:"blown_up,omitempty"`
 	// ParamsSHA256 is the hash of parameters, tables and running statistics,
@@ -140,11 +145,22 @@ type Observer interface {
 	Start(Info)
 	// Progress is called after each batch.
 	Progress(Progress)
+	// Step is called after every Config.LogEvery steps of an epoch.
+	Step(Step)
 	// Epoch is called after each epoch.
 	Epoch(Epoch)
 	// Remark is called when there is something that a person should know, perhaps before Start.
 	Remark(Remark)
 }
+
+// unobserved is told in vain.
+type unobserved struct{}
+
+func (unobserved) Start(Info)        {}
+func (unobserved) Progress(Progress) {}
+func (unobserved) Step(Step)         {}
+func (unobserved) Epoch(Epoch)       {}
+func (unobserved) Remark(Remark)     {}
 
 // Remark is something about the run that a person should know and that does not end it. As JSON
 // it is a line of the file named by --json.

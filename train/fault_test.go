@@ -26,8 +26,11 @@ type silentObserver struct{}
 
 func (silentObserver) Start(Info)        {}
 func (silentObserver) Progress(Progress) {}
+func (silentObserver) Step(Step)         {}
 func (silentObserver) Epoch(Epoch)       {}
 func (silentObserver) Remark(Remark)     {}
+
+func (b *breaker) Step(Step) {}
 
 func (b *breaker) Progress(p Progress) {
 	if p.Phase == b.phase && p.Epoch == b.epoch && p.Done == b.done {
@@ -75,7 +78,7 @@ func TestErrorsSayWhere(t *testing.T) {
 					at := c.at
 					at.job, obs = job, &at
 				}
-				_, errs[job.Rank()] = Run(job, cfg, obs)
+				_, errs[job.Rank()] = observed(job, cfg, obs)
 				_ = collective.Barrier(job.Group()) // fails: both are to have seen the fault itself
 				return errs[job.Rank()]
 			})
@@ -120,7 +123,7 @@ func TestErrorsBeforeTheFirstEpoch(t *testing.T) {
 	cfg := small()
 	cfg.Data = "nowhere"
 	err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
-		_, err := Run(job, cfg, silentObserver{})
+		_, err := observed(job, cfg, silentObserver{})
 		return err
 	})
 	var at *StepError

@@ -89,6 +89,9 @@ func (r *run) advance(at *position) error {
 		}
 		r.stepS = append(r.stepS, w.stepS...)
 	}
+	if c.cut {
+		until = r.workers[0].at + 1
+	}
 	if c.stopped != nil {
 		until = min(until, at.step+c.rounds*len(r.workers))
 	}
@@ -248,7 +251,7 @@ func (w *worker) steps(c *crew) error {
 		if err == nil && !now.over {
 			err = w.step(c, now.batch)
 		}
-		if err != nil || now.over {
+		if err != nil || now.over || c.cut {
 			return err
 		}
 	}
@@ -259,6 +262,9 @@ func (w *worker) steps(c *crew) error {
 func (c *crew) begin(w *worker, round, rounds int) (turn, error) {
 	if round == rounds {
 		return turn{over: true}, nil
+	}
+	if err := c.alive(); err != nil {
+		return turn{over: true}, err
 	}
 	n := len(c.workers)
 	at := c.first + round*n
@@ -308,9 +314,9 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	w.stepS = append(w.stepS, spent.Whole.Seconds())
 	w.tally.spent.add(spent)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.progress(c.samples, loss)
-	return nil
+	c.mu.Unlock()
+	return c.afterStep(w, loss, lr)
 }
 
 // backwards runs the step's batches forward and backward, and returns the loss of the last one.

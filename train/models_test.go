@@ -1,6 +1,7 @@
 package train
 
 import (
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
@@ -130,4 +131,14 @@ func (m *normModel) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	x := t.Dense(t.Flatten(b.Values), m.hidden, nn.Identity)
 	x = t.BatchNorm(t.Reshape(x, b.N, 1, 1, 12), m.norm, nil, nn.ReLU)
 	return model.Outputs{t.Dense(t.Flatten(x), m.out, nn.Identity)}
+}
+
+// observed runs a configuration as it is, and tells of it.
+func observed(job *ringo.Job, cfg Config, obs Observer) (Summary, error) {
+	return runOn(job.Context(), job, watched(cfg, obs), nil)
+}
+
+func watched(cfg Config, obs Observer) Config {
+	cfg.Observer = obs
+	return cfg
 }

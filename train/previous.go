@@ -96,7 +96,7 @@ func (r *run) judge(h checkpoint.Header) (changed []string, err error) {
 		changed = append(changed, fmt.Sprintf("%s %s instead of %s", d.Path, shown(d.Mine), shown(d.Theirs)))
 	}
 	err = unlike(fixed, saved)
-	if h.More[moreData] != r.dataName() {
+	if !r.loop && h.More[moreData] != r.dataName() {
 		err = errors.Join(err, fmt.Errorf("the data are others: their fingerprint is %s, the checkpoint has %s", r.dataName(), shown(h.More[moreData])))
 	}
 	return changed, err

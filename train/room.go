@@ -51,7 +51,7 @@ const (
 // save saves the run, or where the disk is full lets it go on and try again later. The last time
 // it waits for room, as long as Checkpoint.FullWait says. It is a collective call.
 func (r *run) save(p position) error {
-	last, waiting := p.epoch > r.cfg.Epochs, false
+	last, waiting := p.epoch > r.cfg.Epochs || r.ended != "", false
 	for until := time.Now().Add(r.cfg.Checkpoint.fullWait()); ; {
 		verdict := []int64{verdictSaved, 0}
 		err := r.write(p)
@@ -75,7 +75,7 @@ func (r *run) save(p position) error {
 		}
 		if verdict[0] == verdictSaved {
 			r.hadRoom(p)
-			return nil
+			return r.afterCheckpoint(r.stepsDone(p))
 		}
 		if r.room.failed++; verdict[0] == verdictLater {
 			r.room.again = r.runStep(p) + int(verdict[1])

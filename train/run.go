@@ -3,6 +3,8 @@
 package train
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -55,26 +57,62 @@ type run struct {
 	// layers are those of the epoch's last step, if they are asked for.
 	layers []Layer
 	stops  *ringo.Stopper
+	// loop says that the loop is a Loop's, and the data are nobody's business.
+	loop bool
+	// ctx is Run's, whose end ends the run.
+	ctx context.Context
+	// ended is why the run ends before its last epoch, the same on all ranks; "": it does not. cut says that it does in the middle of an
+	// epoch, and wantsStop that a callback of this rank has asked for it.
+	ended          string
+	cut, wantsStop bool
 	// saved is where in the run the last checkpoint was taken.
 	saved place
 }
 
-// Run trains the model on every rank of the job and returns the summary, equal
+// Run trains a model on every rank of the job and returns the summary, equal
 // on all of them. It is a collective call: every rank makes it with the same
-// configuration, which is checked. obs is told what happens on this rank.
+// configuration, which is checked, and the same data.
+//
+// The model is one of the zoo or one's own; its Spec may leave out the shape of the samples, which is then the data's.
+// The set is one's own, such as &data.Set{Train: …, Eval: …}; nil: the one that cfg.Data and its neighbours name. The end
+// of ctx ends the run between two steps, with an error.
 //
 // The ranks' parameters are compared at the end; if they differ that is an
 // error, because replicas that drift apart train nothing.
-func Run(job *ringo.Job, cfg Config, obs Observer) (Summary, error) {
-	return runOn(job, cfg, nil, obs)
+func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg Config) (Summary, error) {
+	cfg, err := cfg.of(job, m, set)
+	if err != nil {
+		return Summary{}, err
+	}
+	return runOn(ctx, job, cfg, set)
 }
 
-// runOn is Run on a set that was opened before, or nil.
-func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (sum Summary, err error) {
+// of is the configuration of a run of a model on a set that may be given.
+func (c Config) of(job *ringo.Job, m model.Spec, set *data.Set) (Config, error) {
+	if c.Model = m; set != nil {
+		if set.Train == nil && len(set.Files) == 0 || set.Eval == nil {
+			return c, errors.New("train: the data set needs samples to train on and to evaluate: data.Split makes two of one")
+		}
+		c.given, c.Model = true, shaped(m, set)
+	}
+	return c.settled(job.Size()), nil
+}
+
+// shaped is a model with the shape of a set's samples, if it has none of its own.
+func shaped(m model.Spec, set *data.Set) model.Spec {
+	if m.Input == nil && m.IDs == 0 && m.Labels == 0 && m.Targets == 0 {
+		s := set.Eval.Shape()
+		m.Input, m.IDs, m.Labels, m.Targets = s.Values, s.IDs, s.Labels, s.Targets
+	}
+	return m
+}
+
+// runOn is Run of a settled configuration, on a set that was opened before, or nil.
+func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Set) (sum Summary, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Summary{}, err
 	}
-	r := &run{job: job, cfg: cfg, obs: obs, set: set, started: time.Now()}
+	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, set: set, started: time.Now()}
 	defer r.close()
 	defer func() { err = r.located(err) }()
 	r.reach("preparing", 0, 0)
@@ -92,7 +130,8 @@ func runOn(job *ringo.Job, cfg Config, set *data.Set, obs Observer) (sum Summary
 	r.obs.Start(r.info())
 	now := r.job.Traffic() // of what came before, such as another seed's run
 	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
-	for at.epoch <= cfg.Epochs {
+	r.ended = r.exhausted(at.epoch - 1)
+	for at.epoch <= cfg.Epochs && r.ended == "" {
 		if err := r.epoch(&at); stopped(err) {
 			return Summary{}, r.leaveStopped(err)
 		} else if err != nil {
@@ -127,8 +166,11 @@ func (r *run) prepare() (err error) {
 		return err
 	}
 	r.prepares("building the model")
-	opts, place := model.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}, r.cfg.placement(r.peers)
+	opts, place := r.options(), r.cfg.placement(r.peers)
 	if err := r.add(r.cfg, opts, place); err != nil {
+		return err
+	}
+	if err := r.checkBest(); err != nil {
 		return err
 	}
 	if err := r.openLoaders(); err != nil {
@@ -138,6 +180,15 @@ func (r *run) prepare() (err error) {
 		return fmt.Errorf("resuming: %w", err)
 	}
 	return r.begin(opts, place)
+}
+
+// options are what the model takes from the data.
+func (r *run) options() model.Options {
+	m, s := r.spec, r.set
+	return model.Options{
+		Input: m.Input, IDs: m.IDs, Labels: m.LabelsEach(), Targets: m.Targets,
+		Classes: cmp.Or(s.Classes, m.Classes), Vocabulary: s.Vocabulary, Rows: s.Rows,
+	}
 }
 
 // openData opens the data set, which is the same on all ranks.

@@ -1,12 +1,14 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/model"
 )
 
 // Spread is a figure over several runs.
@@ -35,29 +37,28 @@ type Seeds struct {
 // RunSeeds is Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on, one
 // after the other; each is told every summary. Files are read once; synthetic
 // data are drawn for every seed.
-func RunSeeds(job *ringo.Job, cfg Config, n int, obs Observer, each func(Summary)) (Seeds, error) {
+func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg Config, n int, each func(Summary)) (Seeds, error) {
 	if n < 1 {
 		return Seeds{}, fmt.Errorf("%d seeds: want at least 1", n)
-	}
-	if err := cfg.Validate(); err != nil {
-		return Seeds{}, err
 	}
 	if n > 1 && cfg.Servers.Consistency != "" {
 		return Seeds{}, fmt.Errorf("%d seeds with parameters on servers (%s): servers keep those of one run: run the seeds one by one", n, cfg.Servers.Consistency)
 	}
-	var set *data.Set
+	cfg, err := cfg.of(job, m, set)
+	if err != nil {
+		return Seeds{}, err
+	}
 	var runs []Summary
 	first := cfg.Seed
 	for i := range n {
 		cfg.Seed = first + uint64(i)
 		if cfg.Data != data.Synthetic && set == nil {
 			job.SetStatus("loading the data")
-			var err error
 			if set, err = openSet(cfg); err != nil {
 				return Seeds{}, err
 			}
 		}
-		s, err := runOn(job, cfg, set, obs)
+		s, err := runOn(ctx, job, cfg, set)
 		if err != nil {
 			return Seeds{}, fmt.Errorf("seed %d: %w", cfg.Seed, err)
 		}

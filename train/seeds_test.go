@@ -18,7 +18,7 @@ func TestSeedsCountTheirOwnTraffic(t *testing.T) {
 		if job.Rank() != 0 {
 			own = new(recorder)
 		}
-		_, err := RunSeeds(job, cfg, 2, own, func(Summary) {})
+		_, err := RunSeeds(job.Context(), job, cfg.Model, nil, watched(cfg, own), 2, func(Summary) {})
 		return err
 	})
 	if err != nil || len(rec.epochs) != 4 {

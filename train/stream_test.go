@@ -53,7 +53,7 @@ func clickFiles(t *testing.T) (dir string) {
 func runAlone(t *testing.T, cfg Config) error {
 	t.Helper()
 	return ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
-		_, err := Run(job, cfg, new(recorder))
+		_, err := observed(job, cfg, new(recorder))
 		return err
 	})
 }

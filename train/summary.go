@@ -29,12 +29,21 @@ func (r *run) info() Info {
 	}
 }
 
-func (r *run) summary() (Summary, error) {
+// paramsSHA256 is the hash of what the model has learnt, which all ranks agree on. It is a collective call.
+func (r *run) paramsSHA256() (string, error) {
 	sum, copies, err := r.replica.hash()
 	if err != nil {
-		return Summary{}, fmt.Errorf("comparing parameters: %w", err)
+		return "", fmt.Errorf("comparing parameters: %w", err)
 	}
 	if err := r.sameOnAll(copies[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func (r *run) summary() (Summary, error) {
+	sum, err := r.paramsSHA256()
+	if err != nil {
 		return Summary{}, err
 	}
 	skipped, err := r.skipped()
@@ -47,8 +56,11 @@ func (r *run) summary() (Summary, error) {
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
-		Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
-		ParamsSHA256: hex.EncodeToString(sum[:]), WallS: time.Since(r.started).Seconds(),
+		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
+		ParamsSHA256: sum, WallS: time.Since(r.started).Seconds(),
+	}
+	if r.ended != "" {
+		s.Epochs = last.Epoch
 	}
 	if r.spec.Task == model.Language {
 		s.TokensPerS = Figure{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}

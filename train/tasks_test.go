@@ -326,6 +326,7 @@ type silent struct{}
 
 func (silent) Start(Info)        {}
 func (silent) Progress(Progress) {}
+func (silent) Step(Step)         {}
 func (silent) Epoch(Epoch)       {}
 func (silent) Remark(Remark)     {}
 

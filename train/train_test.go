@@ -36,6 +36,7 @@ type recorder struct {
 
 func (r *recorder) Start(i Info)        { r.info = i }
 func (r *recorder) Progress(p Progress) { r.progress = append(r.progress, p) }
+func (r *recorder) Step(Step)           {}
 func (r *recorder) Epoch(e Epoch)       { r.epochs = append(r.epochs, e) }
 func (r *recorder) Remark(m Remark)     { r.remarks = append(r.remarks, m) }
 
@@ -50,7 +51,7 @@ func onRanks(t *testing.T, n int, cfg Config) (Summary, *recorder) {
 		if job.Rank() != 0 {
 			own = new(recorder)
 		}
-		s, err := Run(job, cfg, own)
+		s, err := observed(job, cfg, own)
 		mu.Lock()
 		sums[job.Rank()] = s
 		mu.Unlock()
@@ -309,7 +310,7 @@ func TestFaults(t *testing.T) {
 		err := ringo.Local(context.Background(), c.np, ringo.Config{}, func(job *ringo.Job) error {
 			cfg := small()
 			c.edit(&cfg, job.Rank())
-			_, err := Run(job, cfg, new(recorder))
+			_, err := observed(job, cfg, new(recorder))
 			return err
 		})
 		for _, w := range c.want {

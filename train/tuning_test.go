@@ -119,7 +119,7 @@ func TestTuningFaults(t *testing.T) {
 		t.Errorf("a plan may be in the checkpoint: %v", err)
 	}
 	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
-		_, err := Run(job, cfg, new(recorder))
+		_, err := observed(job, cfg, new(recorder))
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "the checkpoint has no choice of strategy and plan to go on with") {

@@ -140,7 +140,7 @@ func (c *trainCommand) config() train.Config {
 // trainOn is what a rank does: rank 0 tells of it.
 func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
 	if job.Rank() != 0 {
-		return c.train(job, cfg, report.Silent{}, func(train.Summary) {}, func(train.Seeds) {})
+		return c.train(job, cfg, func(train.Summary) {}, func(train.Seeds) {})
 	}
 	rep, err := c.reporter(cmd, job, c.Output.JSON, cfg.Checkpoint.Resume)
 	if err != nil {
@@ -149,7 +149,8 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	// The other ranks may be in this process.
 	cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
 	var last train.Summary
-	err = c.train(job, cfg, rep, func(s train.Summary) { rep.Summary(s); last = s }, rep.Seeds)
+	cfg.Observer = rep
+	err = c.train(job, cfg, func(s train.Summary) { rep.Summary(s); last = s }, rep.Seeds)
 	if err == nil {
 		err = errors.Join(c.tuning.unsaved(), c.writeJob(c.write, chosen(job, last)...))
 	}
@@ -157,15 +158,15 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 }
 
 // train runs every seed and tells of each run and, of several, of all.
-func (c *trainCommand) train(job *ringo.Job, cfg train.Config, obs train.Observer, each func(train.Summary), all func(train.Seeds)) error {
+func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.Summary), all func(train.Seeds)) error {
 	if c.Seeds == 1 {
-		sum, err := train.Run(job, cfg, obs)
+		sum, err := train.Run(job.Context(), job, cfg.Model, nil, cfg)
 		if err == nil {
 			each(sum)
 		}
 		return err
 	}
-	sum, err := train.RunSeeds(job, cfg, c.Seeds, obs, each)
+	sum, err := train.RunSeeds(job.Context(), job, cfg.Model, nil, cfg, c.Seeds, each)
 	if err == nil {
 		all(sum)
 	}

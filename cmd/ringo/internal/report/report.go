@@ -18,21 +18,6 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Silent is the observer of the ranks that report nothing.
-type Silent struct{}
-
-// Start does nothing.
-func (Silent) Start(train.Info) {}
-
-// Progress does nothing.
-func (Silent) Progress(train.Progress) {}
-
-// Epoch does nothing.
-func (Silent) Epoch(train.Epoch) {}
-
-// Remark does nothing.
-func (Silent) Remark(train.Remark) {}
-
 // Reporter tells a person what happens in lines and a progress bar, and a
 // machine in JSON.
 type Reporter struct {
@@ -174,6 +159,14 @@ func (r *Reporter) Epoch(e train.Epoch) {
 	r.write(e)
 }
 
+// Step prints a line above the bar, which begins anew.
+func (r *Reporter) Step(s train.Step) {
+	r.endPhase()
+	r.phase = ""
+	fmt.Fprintf(r.out.Lines, "epoch %d/%d step %d/%d  loss %.4f  lr %.4g  %.1f ms\n", s.Epoch, r.info.Epochs, s.Step, r.info.StepsPerEpoch, s.Loss, s.LR, s.StepMS)
+	r.write(s)
+}
+
 // Remark prints a line above the bar, which begins anew.
 func (r *Reporter) Remark(m train.Remark) {
 	r.endPhase()
@@ -238,7 +231,15 @@ func (r *Reporter) Summary(s train.Summary) {
 	if s.BlownUp != "" {
 		fmt.Fprintln(r.out.Lines, s.BlownUp)
 	}
-	fmt.Fprintf(r.out.Lines, "%s after %s in %.1f s; parameters sha256 %s\n", r.result(s), console.Counted(r.info.Epochs, "epoch"), s.WallS, s.ParamsSHA256)
+	if b := s.Best; b != nil {
+		fmt.Fprintf(r.out.Lines, "best test %s %.6g in epoch %d, after step %d\n", b.Metric, b.Value, b.Epoch, b.Step)
+	}
+	epochs := r.info.Epochs
+	if s.Ended != "" {
+		fmt.Fprintf(r.out.Lines, "ended early: %s\n", s.Ended)
+		epochs = s.Epochs
+	}
+	fmt.Fprintf(r.out.Lines, "%s after %s in %.1f s; parameters sha256 %s\n", r.result(s), console.Counted(epochs, "epoch"), s.WallS, s.ParamsSHA256)
 	r.write(s)
 }
 

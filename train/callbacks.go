@@ -1,0 +1,232 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// ErrStop is what a callback returns to end the run in good order: all ranks end after the same step or epoch, evaluate, save
+// and return their Summary, which says so.
+var ErrStop = errors.New("train: stop")
+
+// Callbacks are called on every rank, on the training goroutine; nil ones are not. An error ends the run, ErrStop in good order. It is
+// enough that one rank returns it: each call then costs all ranks a meeting of some microseconds, which they make only where there is
+// a callback, and all must have the same ones.
+type Callbacks struct {
+	// AfterStep is called after each step of a rank. Where ranks are not in step (ssp, async, geo, several threads), ErrStop ends the
+	// run after the epoch, and threads call it in turn.
+	AfterStep func(Step) error
+	// AfterEpoch is called when the epoch was evaluated, before it is saved. The figures are the same on all ranks.
+	AfterEpoch func(Epoch) error
+	// AfterCheckpoint is called when the run was saved, with the number of its steps.
+	AfterCheckpoint func(step int64) error
+}
+
+// names are those that are there.
+func (c Callbacks) names() string {
+	var names []string
+	for name, is := range map[string]bool{"AfterStep": c.AfterStep != nil, "AfterEpoch": c.AfterEpoch != nil, "AfterCheckpoint": c.AfterCheckpoint != nil} {
+		if is {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// Step is what a step was like on one rank. As JSON it is a line of the file named by --json, on rank 0, after every so many.
+type Step struct {
+	Event string `json:"event"` // "step"
+	Epoch int    `json:"epoch"` // from 1
+	// Step is that of the epoch, from 1, and Done how many of the run are done.
+	Step int   `json:"step"`
+	Done int64 `json:"done"`
+	// LR is its learning rate, and Loss this rank's of its last batch, before the update.
+	LR   float64 `json:"lr"`
+	Loss float64 `json:"loss"`
+	// StepMS is how long it took.
+	StepMS float64 `json:"step_ms"`
+}
+
+// Best says by which figure of the evaluation epochs are compared. The checkpoint of the best one so far remains however many there
+// are.
+type Best struct {
+	// Metric is the name of one of the model's, or "loss"; empty: epochs are not compared.
+	Metric string
+	// Patience ends the run after so many epochs that were no better than the best before; 0: it goes on.
+	Patience int
+}
+
+func (b *Best) settings() []setting.Row {
+	metric := setting.On("training.best")
+	return []setting.Row{
+		{Path: "training.best", Unit: "metric", Scope: setting.Changeable, Value: setting.Text(&b.Metric),
+			About: "the evaluation's figure by which epochs are compared, such as accuracy, auc or loss: the best one's checkpoint is kept"},
+		{Path: "training.patience", Unit: "epochs", Scope: setting.Changeable, Needs: metric, Value: setting.Int(&b.Patience),
+			About: "end the run after so many epochs that were no better by training.best; 0: go on"},
+	}
+}
+
+// BestEpoch is the best epoch of a run so far.
+type BestEpoch struct {
+	Metric string  `json:"metric"`
+	Value  float64 `json:"value"`
+	Epoch  int     `json:"epoch"` // from 1
+	// Step is how many steps of the run were done then: its checkpoint is checkpoint.PathOf the folder and Step.
+	Step int64 `json:"step"`
+}
+
+// lower says that less is better by the metric that epochs are compared by.
+func (r *run) lower() bool {
+	metrics := r.replica.model.Metrics
+	i := slices.IndexFunc(metrics, func(m model.Metric) bool { return m.Name == r.cfg.Best.Metric })
+	return i < 0 || metrics[i].Lower
+}
+
+// checkBest reports a metric that the model does not have.
+func (r *run) checkBest() error {
+	m := r.cfg.Best.Metric
+	known := []string{"loss"}
+	for _, x := range r.replica.model.Metrics {
+		known = append(known, x.Name)
+	}
+	if m == "" || slices.Contains(known, m) {
+		return nil
+	}
+	return setting.Faultf("training.best", "%s: the evaluation of %s has %s", m, r.cfg.name(), strings.Join(known, ", "))
+}
+
+// compare notes an epoch that is the best so far, and whether it is. An epoch without the figure is not.
+func (r *run) compare(e Epoch, step int64) (better bool) {
+	b := r.cfg.Best
+	if b.Metric == "" {
+		return false
+	}
+	v, known := e.Eval[b.Metric]
+	if b.Metric == "loss" {
+		v, known = e.EvalLoss, true
+	}
+	was := r.past.Best
+	if was != nil && was.Metric != b.Metric {
+		was = nil // the run was resumed with another one
+	}
+	switch {
+	case !known || math.IsNaN(v):
+	case was == nil:
+		better = true
+	case r.lower():
+		better = v < was.Value
+	default:
+		better = v > was.Value
+	}
+	if better {
+		r.past.Best = &BestEpoch{Metric: b.Metric, Value: v, Epoch: e.Epoch, Step: step}
+	}
+	return better
+}
+
+// exhausted is why the run ends after an epoch that was not the first one without progress; "": it goes on.
+func (r *run) exhausted(epoch int) string {
+	b, best := r.cfg.Best, r.past.Best
+	if b.Patience == 0 || best == nil || best.Metric != b.Metric || epoch-best.Epoch < b.Patience {
+		return ""
+	}
+	return fmt.Sprintf("no better %s than %.6g of epoch %d for %d epochs", b.Metric, best.Value, best.Epoch, b.Patience)
+}
+
+// called finds out whether any rank's callback has returned ErrStop. It is a collective call.
+func (r *run) called(err error) (stop bool, _ error) {
+	own := []byte{0}
+	switch {
+	case errors.Is(err, ErrStop):
+		own[0] = 1
+	case err != nil:
+		return false, fmt.Errorf("a callback: %w", err)
+	}
+	all, err := r.peers.gather(own)
+	if err != nil {
+		return false, fmt.Errorf("learning whether a callback ends the run: %w", err)
+	}
+	return slices.ContainsFunc(all, func(b []byte) bool { return len(b) == 1 && b[0] == 1 }), nil
+}
+
+// inStep says that the ranks' steps are the same ones, one after the other.
+func (r *run) inStep() bool {
+	return len(r.workers) == 1 && slices.Contains([]string{"", "bsp"}, r.cfg.Servers.Consistency) && !r.job.NoMesh()
+}
+
+// afterStep tells of a step, and finds out whether the epoch ends with it.
+func (c *crew) afterStep(w *worker, loss float64, lr float64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	done := w.replica.Opt.Steps()
+	s := Step{Event: "step", Epoch: c.epoch, Step: w.at + 1, Done: done, LR: lr, Loss: loss, StepMS: 1000 * w.stepS[len(w.stepS)-1]}
+	if every := c.cfg.LogEvery; every > 0 && (w.at+1)%every == 0 {
+		c.obs.Step(s)
+	}
+	if c.cfg.AfterStep == nil {
+		return nil
+	}
+	err := c.cfg.AfterStep(s)
+	if !c.inStep() {
+		if errors.Is(err, ErrStop) {
+			c.wantsStop, err = true, nil
+		}
+		return err
+	}
+	stop, err := c.called(err)
+	if stop {
+		c.cut, c.ended = true, fmt.Sprintf("a callback ended it after step %d of epoch %d", w.at+1, c.epoch)
+	}
+	return err
+}
+
+// afterEpoch notes whether the run ends with an epoch, and whether that is the best so far.
+func (r *run) afterEpoch(e Epoch, step int64) (better bool, err error) {
+	better = r.compare(e, step)
+	if r.ended == "" {
+		r.ended = r.exhausted(e.Epoch)
+	}
+	if r.cfg.AfterEpoch == nil && r.cfg.AfterStep == nil && r.cfg.AfterCheckpoint == nil {
+		return better, nil
+	}
+	if r.cfg.AfterEpoch != nil {
+		err = r.cfg.AfterEpoch(e)
+	}
+	if err == nil && r.wantsStop {
+		err = ErrStop
+	}
+	stop, err := r.called(err)
+	if stop {
+		r.ended = cmp.Or(r.ended, fmt.Sprintf("a callback ended it after epoch %d", e.Epoch))
+	}
+	return better, err
+}
+
+// afterCheckpoint tells of one. What ends the run then does so after the epoch.
+func (r *run) afterCheckpoint(step int64) error {
+	if r.cfg.AfterCheckpoint == nil {
+		return nil
+	}
+	err := r.cfg.AfterCheckpoint(step)
+	if errors.Is(err, ErrStop) {
+		r.wantsStop, err = true, nil
+	}
+	return err
+}
+
+// alive reports that the context of Run has ended.
+func (r *run) alive() error {
+	if r.ctx == nil || r.ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("the run's context has ended: %w", context.Cause(r.ctx))
+}
