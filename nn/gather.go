@@ -59,6 +59,7 @@ func (o *gatherOp) scatter(w *worker, i int) {
 type transposeOp struct {
 	x       *Tensor
 	y       Tensor
+	from    [maxAxes]int
 	there   nest // over the result, x beside it
 	andBack nest // over x, the result beside it
 }
@@ -97,6 +98,7 @@ func (t *Tape) Transpose(x *Tensor, axes ...int) *Tensor {
 		inX[i], inY[a] = sx[a], sy[i]
 	}
 	o := record[transposeOp](t)
+	o.from = from
 	o.x = x
 	o.there, o.andBack = makeNest(shape[:rank], inX, strides{}), makeNest(x.Shape, inY, strides{})
 	y := t.begin(o, shape[:rank]...)

@@ -34,6 +34,7 @@ type LSTMState struct{ H, C []float32 }
 type lstmOp struct {
 	x     *Tensor
 	l     LSTMLayer
+	state *LSTMState // that it began with, if any
 	steps int
 	y     Tensor
 
@@ -82,7 +83,7 @@ func (o *lstmOp) result() *Tensor { return &o.y }
 func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor {
 	n, hidden := l.check(x, state, steps)
 	o := record[lstmOp](t)
-	o.x, o.l, o.steps = x, l, steps
+	o.x, o.l, o.state, o.steps = x, l, state, steps
 	o.start(n, hidden, state)
 	t.note(o)
 	t.k.AddTo(o.bias, l.BiasIH.Data, l.BiasHH.Data)

@@ -121,7 +121,10 @@ func (t *Tape) contribute(x *Tensor, dx []float32) {
 	t.merge(x, dx)
 }
 
-type detachOp struct{ y Tensor }
+type detachOp struct {
+	x *Tensor // no operand: no gradient flows to it
+	y Tensor
+}
 
 func (o *detachOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{} }
 func (o *detachOp) result() *Tensor                   { return &o.y }
@@ -130,6 +133,7 @@ func (o *detachOp) backward(*Tape)                    {}
 // Detach is x, through which no gradient flows. The result shares x's memory.
 func (t *Tape) Detach(x *Tensor) *Tensor {
 	o := record[detachOp](t)
+	o.x = x
 	o.y.Shape, o.y.Data = append(o.y.Shape[:0], x.Shape...), x.Data
 	t.note(o)
 	return &o.y

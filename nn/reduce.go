@@ -7,6 +7,8 @@ type reduceOp struct {
 	y     Tensor
 	m     nest
 	scale float32
+	mean  bool
+	gone  [maxAxes]bool // axes that are summed over
 }
 
 func (o *reduceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
@@ -49,7 +51,7 @@ func (t *Tape) reduce(name string, x *Tensor, axes []int, mean bool) *Tensor {
 		shape[0], n = 1, 1
 	}
 	o := record[reduceOp](t)
-	o.x, o.scale = x, 1
+	o.x, o.scale, o.mean, o.gone = x, 1, mean, gone
 	if mean {
 		o.scale = 1 / float32(count)
 	}
