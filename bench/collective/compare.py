@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares ringo's allreduce with OpenMPI's and gloo's: interleaved rounds, medians, tables of ratios.
+"""Compares ringo's allreduce with OpenMPI's, MPICH's and gloo's: interleaved rounds, medians, tables of ratios.
 
 usage: bench/collective/compare.py [--tables LIST] [--np LIST] [--floats LIST] [--rounds N] [--time SECONDS] [--json FILE]
 
@@ -13,9 +13,9 @@ import argparse, json, os, shutil, statistics, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-FLOATS = [1, 256, 4096, 65536, 1 << 20, 1 << 24]
+FLOATS = [1, 256, 4096, 65536, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 24]
 TABLES = ("shm", "tcp", "tcp-default")
-SIDES = {"shm": ("openmpi-shm", "ringo-arena", "ringo-private", "limit"), "tcp": ("openmpi-tcp", "gloo-tcp", "ringo-tcp")}  # peers first
+SIDES = {"shm": ("openmpi-shm", "ringo-arena", "ringo-private", "limit"), "tcp": ("openmpi-tcp", "mpich-tcp", "gloo-tcp", "ringo-tcp")}  # peers first
 SIDES["tcp-default"] = SIDES["tcp"]
 SYSTEM = "/proc/sys/net/ipv4/tcp_congestion_control"
 
@@ -48,8 +48,9 @@ def options():
 
 
 def picked(o, table):
-    """The sides of a table that --sides names."""
-    return [s for s in SIDES[table] if not o.sides or s in o.sides.split(",")]
+    """The sides of a table that --sides names; MPICH, which few have beside OpenMPI, only where it is installed."""
+    wanted = o.sides.split(",") if o.sides else [s for s in SIDES[table] if s != "mpich-tcp" or shutil.which("mpicc.mpich")]
+    return [s for s in SIDES[table] if s in wanted]
 
 
 def note(text):
@@ -72,8 +73,19 @@ def medians(lines):
 
 
 def openmpi(o, np, label, *mca):
-    return medians(objects(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(np), "--mca", "pml", "ob1", *mca,
+    return medians(objects([tool("mpirun", "openmpi"), "--allow-run-as-root", "--oversubscribe", "-np", str(np), "--mca", "pml", "ob1", *mca,
                             os.path.join(o.peers, "mpi_allreduce"), label, str(o.time), *map(str, o.floats)]))
+
+
+def tool(name, build):
+    """Debian names the tools of one MPI among several by its build; elsewhere there is one."""
+    return shutil.which(f"{name}.{build}") or name
+
+
+def mpich(o, np, label):
+    """MPICH of Debian is ch4:ucx, which takes shared memory on one host unless it is told to take TCP."""
+    return medians(objects([tool("mpirun", "mpich"), "-np", str(np), os.path.join(o.peers, "mpich_allreduce"), label, str(o.time), *map(str, o.floats)],
+                           env=dict(os.environ, UCX_TLS="tcp,self", UCX_NET_DEVICES="lo")))
 
 
 def gloo(o, np):
@@ -103,6 +115,7 @@ def sides(o, table, np):
         "ringo-private": lambda: ringo(o, np, "shm", "--buffer", "private"),
         "limit": lambda: ringo(o, np, "shm", "--buffer", "arena", "--limit"),
         "openmpi-tcp": lambda: openmpi(o, np, "openmpi-tcp", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
+        "mpich-tcp": lambda: mpich(o, np, "mpich-tcp"),
         "gloo-tcp": lambda: gloo(o, np),
         "ringo-tcp": lambda: ringo(o, np, "tcp"),
     }
@@ -189,7 +202,7 @@ def prepare(o, folder):
         o.peers = folder
         subprocess.run([os.path.join(ROOT, "bench", "peers", "build.sh"), folder], check=True)
     version = lambda *command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]
-    note(f"ringo: {version(o.ringo, '--version')}\npeers: {version('mpirun', '--version')}; gloo of the system's package\n"
+    note(f"ringo: {version(o.ringo, '--version')}\npeers: {version(tool('mpirun', 'openmpi'), '--version')}; gloo of the system's package\n"
          f"cores: {sorted(os.sched_getaffinity(0))}")
 
 

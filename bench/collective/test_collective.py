@@ -20,8 +20,13 @@ class Options(unittest.TestCase):
         self.assertEqual(options(compare, "--sides ringo-tcp,limit").tables, list(compare.TABLES))
 
     def test_every_side_can_be_measured(self):
-        for table in compare.TABLES:
-            self.assertEqual(tuple(compare.sides(options(compare, ""), table, 2)), compare.SIDES[table])
+        for found in (None, "/usr/bin/mpicc.mpich"):
+            with unittest.mock.patch.object(compare.shutil, "which", lambda name: found):
+                for table in compare.TABLES:
+                    want = [s for s in compare.SIDES[table] if found or s != "mpich-tcp"]
+                    self.assertEqual(list(compare.sides(options(compare, ""), table, 2)), want)
+        with unittest.mock.patch.object(compare.shutil, "which", lambda name: None):
+            self.assertEqual(list(compare.sides(options(compare, "--sides mpich-tcp"), "tcp", 2)), ["mpich-tcp"])
 
     def test_what_cannot_be_is_refused(self):
         for line in ("--tables udp", "--np 0", "--rounds 0", "--time 0", "--floats -1", "--sides nccl", "--tables shm --sides ringo-tcp"):
