@@ -79,8 +79,8 @@ type Model struct {
 	// Forward records the network over a batch on t and returns its outputs. The batch must stay as it is until the end of
 	// Backward.
 	Forward func(t *nn.Tape, b Batch) Outputs
-	// Loss records what is to become small, a function of the outputs and the batch's labels or targets: CrossEntropy
-	// of this package, or one's own.
+	// Loss records what is to become small, a function of the outputs and the batch's labels or targets: CrossEntropy,
+	// Squared, or one's own.
 	Loss func(t *nn.Tape, b Batch, out Outputs) Loss
 	// Metrics are told besides the loss.
 	Metrics []Metric

@@ -179,3 +179,31 @@ func TestSample(t *testing.T) {
 		t.Errorf("%d outputs", len(out.List()))
 	}
 }
+
+// Squared is the mean over samples and targets, with its gradient.
+func TestSquared(t *testing.T) {
+	ps := nn.NewParams(1)
+	fc := ps.Dense("fc", 1, 2)
+	m := Model{Forward: func(t *nn.Tape, b Batch) Outputs { return Outputs{t.Dense(b.Values, fc, nn.Identity)} }, Loss: Squared}
+	b := Batch{N: 3, Values: &nn.Tensor{Shape: []int{3, 1}, Data: []float32{1, 2, -1}}, Targets: []float32{1, 0, 2, -1, 0, 3}}
+	if err := m.Arrange(ps, b); err != nil {
+		t.Fatal(err)
+	}
+	tape := nn.NewTape(nn.TapeConfig{})
+	p := m.Pass(tape, b)
+	want, bias := 0.0, make([]float64, 2)
+	for i, y := range b.Targets {
+		d := float64(p.Outputs[0].Data[i]) - float64(y)
+		want += d * d / 6
+		bias[i%2] += 2 * d / 6
+	}
+	tape.Backward(p.Loss.Mean, func(int) {})
+	if math.Abs(float64(p.Loss.Mean.Data[0])-want) > 1e-5 || p.Loss.Terms != 3 {
+		t.Errorf("%v over %d terms, want %v over 3", p.Loss.Mean.Data[0], p.Loss.Terms, want)
+	}
+	for i, g := range bias {
+		if math.Abs(float64(fc.B.Grad[i])-g) > 1e-5 {
+			t.Errorf("gradient %d of the bias is %v, want %v", i, fc.B.Grad[i], g)
+		}
+	}
+}

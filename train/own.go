@@ -21,6 +21,8 @@ type Loop struct {
 	r  *run
 	at position
 	lr float64
+	// failed says that a batch was not trained to its end.
+	failed bool
 }
 
 // endless is how many steps the one epoch of a Loop has.
@@ -84,7 +86,10 @@ func (l *Loop) Replica() *Replica { return l.r.replica }
 // next call.
 func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars float64) (pass model.Pass, err error) {
 	r := l.r
-	defer func() { err = r.located(err) }()
+	defer func() {
+		err = r.located(err)
+		l.failed = err != nil && !stopped(err)
+	}()
 	if err := r.alive(); err != nil {
 		return pass, err
 	}
@@ -160,9 +165,11 @@ func (l *Loop) ParamsSHA256() (string, error) {
 
 // Close ends the rank's part in good order. After an error it only gives back what the loop holds.
 func (l *Loop) Close() error {
-	err := l.r.replica.params.leave()
-	l.r.close()
-	return err
+	defer l.r.close()
+	if l.failed {
+		return nil
+	}
+	return l.r.replica.params.leave()
 }
 
 // Evaluation is what a model made of a set, over all ranks.

@@ -1,5 +1,4 @@
-// Command custom is a user's own model, data and loop: a plain optimizer,
-// wrapped by DistOpt, whose strategy changes from step to step.
+// Command custom is a user's own model, data and loop, whose strategy changes from step to step.
 //
 //	go build ./examples/custom && ./custom  # alone
 //	ringo run --np 2 -- ./custom            # as two ranks
@@ -7,19 +6,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/train"
 )
 
 func main() {
-	if err := ringo.Run(context.Background(), ringo.Config{}, train); err != nil {
+	if err := ringo.Run(context.Background(), ringo.Config{}, loop); err != nil {
 		if !ringo.Told(err) { // else a launcher says it, once for all ranks
 			fmt.Fprintln(os.Stderr, "custom:", err)
 		}
@@ -27,53 +27,39 @@ func main() {
 	}
 }
 
-// train teaches two layers to see whether two numbers have the same sign.
-func train(job *ringo.Job) error {
-	params := nn.NewParams(1)
-	hidden, out := params.Dense("hidden", 2, 16), params.Dense("out", 16, 2)
-	x, labels := nn.NewTensor(32, 2), make([]int32, 32)
-	forward := func(t *nn.Tape) *nn.Tensor {
-		h := t.Dense(x, hidden, nn.ReLU)
-		loss, _ := t.SoftmaxCrossEntropy(t.Dense(h, out, nn.Identity), labels)
-		return loss
+func signs(ps *nn.Params, _ model.Options) model.Model {
+	hidden, out := ps.Dense("hidden", 2, 16), ps.Dense("out", 16, 2)
+	forward := func(t *nn.Tape, b model.Batch) model.Outputs {
+		return model.Outputs{t.Dense(t.Dense(b.Values, hidden, nn.ReLU), out, nn.Identity)}
 	}
-	params.ArenasFrom(job.Alloc) // where ranks of a host share memory, all lies there until the job ends
-	if err := params.Arrange(forward); err != nil {
-		return err
-	}
-	var layers []bucket.Layer
-	for _, s := range params.Slots() { // in the order backward finishes them
-		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len})
-	}
-	opt, err := distopt.New(job.Group(), &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, params.Values(), params.Grads(), nil, distopt.Config{})
+	return model.Model{Forward: forward, Loss: model.CrossEntropy}
+}
+
+// loop teaches two layers to see whether two numbers have the same sign.
+func loop(job *ringo.Job) error {
+	spec := model.Spec{Name: "signs", Input: []int{2}, Build: signs}
+	l, err := train.NewLoop(job.Context(), job, spec, train.Config{Optimizer: "sgd", LR: 0.1, Momentum: 0.9})
 	if err != nil {
 		return err
 	}
-	if err := opt.Broadcast(); err != nil { // all begin with rank 0's parameters
-		return err
-	}
 	class := map[bool]int32{true: 1} // of two numbers whose signs are the same
-	strategy := map[int]distopt.Strategy{60: distopt.PartialUpdate, 120: distopt.DLGS, 200: distopt.FP16}
-	tape, rnd := nn.NewTape(nn.TapeConfig{}), rand.New(rand.NewPCG(2, uint64(job.Rank())))
+	strategies := map[int]distopt.Strategy{60: distopt.PartialUpdate, 120: distopt.DLGS, 200: distopt.FP16}
+	batch, strategy, rnd := spec.Sample(32), distopt.FP32, rand.New(rand.NewPCG(2, uint64(job.Rank())))
 	for step := range 300 {
-		for i := range labels { // every rank draws samples of its own
+		for i := range batch.N { // every rank draws samples of its own
 			a, b := rnd.Float32()*2-1, rnd.Float32()*2-1
-			x.Data[2*i], x.Data[2*i+1], labels[i] = a, b, class[a*b > 0]
+			batch.Values.Data[2*i], batch.Values.Data[2*i+1], batch.Labels[i] = a, b, class[a*b > 0]
 		}
-		if s, ok := strategy[step]; ok {
-			if err := opt.SetStrategy(s); err != nil {
-				return err
-			}
+		if s, ok := strategies[step]; ok {
+			strategy = s
 		}
-		tape.Reset()
-		loss := forward(tape)
-		tape.Backward(loss, opt.GradReady) // buckets leave while backward goes on
-		if err := opt.Step(); err != nil {
-			return err
+		pass, err := l.TrainOneBatch(batch, strategy, 0)
+		if err != nil {
+			return errors.Join(err, l.Close())
 		}
 		if job.Rank() == 0 && step%50 == 49 {
-			fmt.Printf("step %3d, rank 0 of %d, %s: loss %.4f\n", step+1, job.Size(), opt.Strategy(), loss.Data[0])
+			fmt.Printf("step %3d, rank 0 of %d, %s: loss %.4f\n", step+1, job.Size(), strategy, pass.Loss.Mean.Data[0])
 		}
 	}
-	return opt.Close()
+	return l.Close()
 }
