@@ -1,0 +1,113 @@
+package nn
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// counted counts how often each part was run, and by how many at once.
+type counted struct {
+	parts []atomic.Int32
+	seen  []atomic.Int32 // by worker
+	p     *pool
+	slow  func(w *worker, i int)
+}
+
+func (c *counted) part(w *worker, i int) {
+	c.parts[i].Add(1)
+	for j := range c.p.workers {
+		if w == &c.p.workers[j] {
+			c.seen[j].Add(1)
+		}
+	}
+	if c.slow != nil {
+		c.slow(w, i)
+	}
+}
+
+func newCounted(p *pool, parts int) *counted {
+	return &counted{parts: make([]atomic.Int32, parts), seen: make([]atomic.Int32, p.threads()), p: p}
+}
+
+// Every part of every job runs exactly once, on a worker that no other part has
+// at that time, and is done when run returns: with as many threads as one likes,
+// whether helpers are awake or asleep.
+func TestPoolRunsEachPartOnce(t *testing.T) {
+	leakcheck.Check(t)
+	for _, threads := range []int{1, 2, 3, 8} {
+		p := newPool(simd.Host(), threads)
+		var sum int // by the caller alone: run orders what parts do before what follows it
+		for round := range 300 {
+			parts := round % 19
+			c := newCounted(p, parts)
+			values := make([]int, parts) // not atomic: the race detector sees to it
+			var using [8]atomic.Int32
+			c.slow = func(w *worker, i int) {
+				for j := range p.workers {
+					if w == &p.workers[j] && using[j].Add(1) != 1 {
+						t.Error("two parts have one worker at a time")
+					}
+				}
+				values[i] = i + 1
+				for j := range p.workers {
+					if w == &p.workers[j] {
+						using[j].Add(-1)
+					}
+				}
+			}
+			p.run(c, parts)
+			for i := range parts {
+				if n := c.parts[i].Load(); n != 1 || values[i] != i+1 {
+					t.Fatalf("%d threads, round %d: part %d of %d ran %d times", threads, round, i, parts, n)
+				}
+				sum += values[i]
+			}
+			if round%100 == 99 {
+				time.Sleep(4 * patience) // helpers fall asleep
+			}
+		}
+		if sum == 0 {
+			t.Error("nothing ran")
+		}
+		p.close()
+	}
+}
+
+// A helper that is asleep is woken, and one that takes long over its part holds up
+// no other part.
+func TestPoolSharesWhatIsLeft(t *testing.T) {
+	p := newPool(simd.Host(), 2)
+	defer p.close()
+	for range 3 {
+		time.Sleep(4 * patience)
+		c := newCounted(p, 9)
+		others := make(chan struct{})
+		var done atomic.Int32
+		c.slow = func(_ *worker, i int) {
+			if i == 0 { // waits until the other thread has done all the rest
+				<-others
+			} else if done.Add(1) == 8 {
+				close(others)
+			}
+		}
+		p.run(c, 9)
+		if c.seen[0].Load() == 9 || c.seen[1].Load() == 9 || c.seen[0].Load() != 1 && c.seen[1].Load() != 1 {
+			t.Errorf("the threads did %d and %d parts, want 1 and 8", c.seen[0].Load(), c.seen[1].Load())
+		}
+	}
+}
+
+// A job of a pool allocates nothing.
+func TestPoolDoesNotAllocate(t *testing.T) {
+	p := newPool(simd.Host(), 3)
+	defer p.close()
+	c := newCounted(p, 7)
+	p.run(c, 7)
+	if n := testing.AllocsPerRun(20, func() { p.run(c, 7) }); n != 0 {
+		t.Errorf("%v allocations a job", n)
+	}
+}
