@@ -38,14 +38,15 @@ func newLSTMScene(t testing.TB, steps, n, in, hidden int) *lstmScene {
 	return m
 }
 
-func (m *lstmScene) copyState() (s [2]LSTMState) {
+func (m *lstmScene) copyState() *[2]LSTMState {
+	var s [2]LSTMState
 	for i, v := range m.state {
 		s[i] = LSTMState{H: slices.Clone(v.H), C: slices.Clone(v.C)}
 	}
-	return s
+	return &s
 }
 
-func (m *lstmScene) loss(t *Tape, state [2]LSTMState) *Tensor {
+func (m *lstmScene) loss(t *Tape, state *[2]LSTMState) *Tensor {
 	y := m.x
 	for i, l := range m.layers {
 		y = t.LSTM(y, l, &state[i], m.steps)

@@ -139,3 +139,17 @@ func (o *matMulOp) node() Node {
 	}
 	return n
 }
+
+// Its inputs are the prediction and the target. Attribute of "huber": delta.
+func (o *pairLossOp) node() Node {
+	n := Node{Op: [...]string{"meansquarederror", "huber", "binarycrossentropy"}[o.kind], Inputs: []*Tensor{o.x, o.z}}
+	if o.kind == huberLoss {
+		n.Attrs = map[string]float64{"delta": float64(o.delta)}
+	}
+	return n
+}
+
+// Attribute: smoothing.
+func (o *crossEntropyOp) node() Node {
+	return Node{Op: "crossentropy", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"smoothing": o.smoothing}}
+}

@@ -1,0 +1,129 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
+
+// CrossEntropy is how CrossEntropy counts. Its zero value is SoftmaxCrossEntropy.
+type CrossEntropy struct {
+	// Smoothing is the share of the target that all classes have in equal parts, from 0 to below 1 (C. Szegedy and others 2016).
+	Smoothing float64
+	// Ignored are labels of samples that do not count, such as those of padding. They need not be classes.
+	Ignored []int32
+}
+
+type crossEntropyOp struct {
+	x       *Tensor
+	labels  []int32
+	ignored []int32
+	y       Tensor
+
+	smoothing float64
+	rows      []lossRow
+	counted   int
+	dx        []float32
+	scale     float32
+	back      bool
+}
+
+func (o *crossEntropyOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+func (o *crossEntropyOp) result() *Tensor                   { return &o.y }
+
+// CrossEntropy is SoftmaxCrossEntropy with smoothed targets, over those samples whose label is not ignored: the mean of
+//
+//	-(1-s)·log p[label] - s/classes·Σ log p[c],  p = softmax of the sample's logits, s = cfg.Smoothing
+//
+// correct is the number of samples that count whose largest logit is the label's, and counted that of those that count. Where none does,
+// the loss and its gradient are 0. It panics when another label is not a class, or the smoothing is out of its range.
+func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (loss *Tensor, correct, counted int) {
+	const name = "cross-entropy"
+	want(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
+	n, classes := logits.Shape[0], logits.Shape[1]
+	want(len(labels) == n, name, "one label per sample", len(labels), n)
+	if !(cfg.Smoothing >= 0 && cfg.Smoothing < 1) {
+		panic(fmt.Errorf("nn: %s: smoothing %v: want at least 0 and less than 1", name, cfg.Smoothing))
+	}
+	for i, label := range labels {
+		if (label < 0 || int(label) >= classes) && !slices.Contains(cfg.Ignored, label) {
+			panic(fmt.Errorf("nn: %s: sample %d has label %d, but there are %d classes, and it is not ignored", name, i, label, classes))
+		}
+	}
+	o := record[crossEntropyOp](t)
+	o.x, o.labels, o.smoothing, o.back = logits, labels, cfg.Smoothing, false
+	o.ignored = append(o.ignored[:0], cfg.Ignored...)
+	y := t.begin(o, 1)
+	o.rows = raw.Sized(o.rows, n)
+	clear(o.rows)
+	o.run(t)
+	sum := 0.0
+	o.counted = 0
+	for i, r := range o.rows {
+		if o.counts(i) {
+			o.counted++
+			sum += r.loss
+		}
+		if r.correct {
+			correct++
+		}
+	}
+	y.Data[0] = float32(sum / float64(max(1, o.counted)))
+	return y, correct, o.counted
+}
+
+func (o *crossEntropyOp) counts(i int) bool { return !slices.Contains(o.ignored, o.labels[i]) }
+
+func (o *crossEntropyOp) span() int   { return max(1, lossPart/o.x.Shape[1]) }
+func (o *crossEntropyOp) run(t *Tape) { t.pool.run(o, (len(o.rows)+o.span()-1)/o.span()) }
+
+func (o *crossEntropyOp) part(w *worker, i int) {
+	classes := o.x.Shape[1]
+	for r := i * o.span(); r < min((i+1)*o.span(), len(o.rows)); r++ {
+		x := o.x.Data[r*classes : (r+1)*classes]
+		switch {
+		case o.back:
+			o.slopes(w, r, x, o.dx[r*classes:(r+1)*classes])
+		case o.counts(r):
+			o.measure(w, r, x)
+		}
+	}
+}
+
+func (o *crossEntropyOp) measure(w *worker, r int, x []float32) {
+	label := int(o.labels[r])
+	most := w.k.Max(x)
+	sum := w.k.ExpSum(x, most)
+	target := (1 - o.smoothing) * (float64(x[label]) - float64(most))
+	if o.smoothing > 0 {
+		target += o.smoothing * (w.k.Sum(x)/float64(len(x)) - float64(most))
+	}
+	o.rows[r] = lossRow{
+		most:    most,
+		inverse: float32(1 / sum),
+		loss:    math.Log(sum) - target,
+		correct: x[label] == most && (label == 0 || w.k.Max(x[:label]) < most),
+	}
+}
+
+// slopes is (softmax - target)/counted.
+func (o *crossEntropyOp) slopes(w *worker, r int, x, dx []float32) {
+	if !o.counts(r) {
+		clear(dx)
+		return
+	}
+	w.k.ExpScale(dx, x, o.rows[r].most, o.rows[r].inverse*o.scale)
+	if o.smoothing > 0 {
+		addScalar(dx, dx, -o.scale*float32(o.smoothing/float64(len(x))))
+	}
+	dx[o.labels[r]] -= o.scale * float32(1-o.smoothing)
+}
+
+func (o *crossEntropyOp) backward(t *Tape) {
+	o.back, o.scale = true, o.y.grad[0]/float32(max(1, o.counted))
+	o.dx = t.into(o.x)
+	o.run(t)
+	t.merge(o.x, o.dx)
+}

@@ -1,0 +1,169 @@
+package nn
+
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+)
+
+// pairKind is what a pairLossOp measures of a prediction and its target.
+type pairKind uint8
+
+const (
+	squaredError pairKind = iota
+	huberLoss
+	logisticLoss
+)
+
+func (k pairKind) String() string {
+	return [...]string{"mean-squared error", "Huber loss", "binary cross-entropy"}[k]
+}
+
+// pairLossOp is the mean of a loss of every value of x and its target z.
+type pairLossOp struct {
+	kind  pairKind
+	x, z  *Tensor
+	delta float32
+	y     Tensor
+
+	sums   []float64 // by part
+	dx, dz []float32
+	scale  float32
+	back   bool
+}
+
+func (o *pairLossOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x, o.z}, [4]*Param{} }
+func (o *pairLossOp) result() *Tensor                   { return &o.y }
+
+// MeanSquaredError is the mean of (x - target)² over all values: a tensor of one value. The target has x's shape, and gets a gradient, too,
+// where something upstream of it asks for one. Values are summed in float64, in an order that depends on the shape alone.
+func (t *Tape) MeanSquaredError(x, target *Tensor) *Tensor {
+	return t.pairLoss(squaredError, x, target, 0)
+}
+
+// Huber is, as MeanSquaredError, the mean of d²/2 where the distance d = |x - target| is at most delta, and of delta·(d - delta/2) where it
+// is larger (P. Huber 1964). It panics unless delta is positive.
+func (t *Tape) Huber(x, target *Tensor, delta float32) *Tensor {
+	if !(delta > 0) {
+		panic(&ShapeError{Op: huberLoss.String(), Want: "a positive delta", Got: []int{int(delta)}})
+	}
+	return t.pairLoss(huberLoss, x, target, delta)
+}
+
+// BinaryCrossEntropy is, as MeanSquaredError, the mean of -z·log p - (1-z)·log(1-p), where p = 1/(1+exp(-x)) and z is the target, from 0 to
+// 1. It is computed from the logits x, max(x, 0) - x·z + log(1 + exp(-|x|)), so that none overflows.
+func (t *Tape) BinaryCrossEntropy(logits, target *Tensor) *Tensor {
+	return t.pairLoss(logisticLoss, logits, target, 0)
+}
+
+func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
+	want(len(x.Data) > 0, kind.String(), "one value at least", x.Shape...)
+	if !sameShape(x, z) {
+		panic(&ShapeError{Op: kind.String(), Want: shapeText("a target of shape", x.Shape), Got: append([]int(nil), z.Shape...)})
+	}
+	o := record[pairLossOp](t)
+	o.kind, o.x, o.z, o.delta, o.back = kind, x, z, delta, false
+	y := t.begin(o, 1)
+	parts := (len(x.Data) + pairPart - 1) / pairPart
+	o.sums = raw.Sized(o.sums, parts)
+	t.pool.run(o, parts)
+	sum := 0.0
+	if !t.pool.dry {
+		for _, s := range o.sums {
+			sum += s
+		}
+	}
+	y.Data[0] = float32(sum / float64(len(x.Data)))
+	return y
+}
+
+// pairPart is how many values one part of a pairLossOp has.
+const pairPart = 8 << 10
+
+func (o *pairLossOp) part(w *worker, i int) {
+	lo, hi := i*pairPart, min((i+1)*pairPart, len(o.x.Data))
+	if x, z := o.x.Data[lo:hi], o.z.Data[lo:hi]; o.back {
+		o.slopes(w, x, z, o.dx[lo:hi])
+	} else {
+		o.sums[i] = o.sum(w, x, z)
+	}
+}
+
+// sum is the sum of the losses.
+func (o *pairLossOp) sum(w *worker, x, z []float32) (sum float64) {
+	switch o.kind {
+	case squaredError:
+		d := w.floats(0, len(x))
+		copy(d, x)
+		w.k.Subtract(d, z)
+		return w.k.SumSquares(d)
+	case huberLoss:
+		for i, v := range x {
+			d, delta := math.Abs(float64(v)-float64(z[i])), float64(o.delta)
+			if d <= delta {
+				sum += d * d / 2
+			} else {
+				sum += delta * (d - delta/2)
+			}
+		}
+	case logisticLoss:
+		e := w.floats(0, len(x))
+		for i, v := range x {
+			e[i] = -max(v, -v)
+		}
+		w.k.Exp(e, e)
+		for i, v := range x {
+			sum += float64(max(v, 0)) - float64(v)*float64(z[i]) + math.Log1p(float64(e[i]))
+		}
+	}
+	return sum
+}
+
+// slopes writes the gradient of x, and that of the target where it is asked for.
+func (o *pairLossOp) slopes(w *worker, x, z, dx []float32) {
+	switch o.kind {
+	case squaredError:
+		copy(dx, x)
+		w.k.Subtract(dx, z)
+		w.k.Scale(dx, 2*o.scale)
+	case huberLoss:
+		for i, v := range x {
+			dx[i] = min(max(v-z[i], -o.delta), o.delta)
+		}
+		w.k.Scale(dx, o.scale)
+	case logisticLoss:
+		w.k.Sigmoid(dx, x)
+		w.k.Subtract(dx, z)
+		w.k.Scale(dx, o.scale)
+	}
+}
+
+func (o *pairLossOp) backward(t *Tape) {
+	o.back, o.scale = true, o.y.grad[0]/float32(len(o.x.Data))
+	o.dx = t.grads.take(len(o.x.Data))
+	if o.x.needs || o.kind != logisticLoss {
+		t.pool.run(o, len(o.sums))
+	}
+	if o.z.needs {
+		o.targetGrad(t)
+	}
+	if o.x.needs {
+		t.contribute(o.x, o.dx)
+		o.dx = nil
+		return
+	}
+	t.grads.give(&o.dx)
+}
+
+// targetGrad is minus the gradient of x, or minus x.
+func (o *pairLossOp) targetGrad(t *Tape) {
+	o.dz = t.into(o.z)
+	if o.kind == logisticLoss {
+		copy(o.dz, o.x.Data)
+		t.k.Scale(o.dz, -o.scale)
+	} else {
+		t.elementwise(negate, o.dz, o.dx, o.dx)
+	}
+	t.merge(o.z, o.dz)
+	o.dz = nil
+}
