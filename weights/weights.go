@@ -1,0 +1,202 @@
+// Package weights takes parameters out of a model and back into one, in the names and layouts of PyTorch's state_dict:
+// so that what was trained here is used there, and the other way round. What differs between the two:
+//
+//	convolution   here [kh, kw, in, out]                     there [out, in, kh, kw]
+//	dense         [out, in] in both; behind a flatten of images the inputs are
+//	              here height, width, channel                there channel, height, width
+//	batch norm    the running statistics are buffers         and num_batches_tracked, which nothing needs
+//	LSTM          gates i, f, g, o in both
+//
+// Everything else lies alike. Files are of package safetensors's format, a JSON header and plain values, or NumPy's .npz.
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// Tensor is a named array in row-major order: of Data, or of Ints where Data is nil.
+type Tensor struct {
+	Name  string
+	Shape []int
+	Data  []float32
+	Ints  []int64
+}
+
+// Len is how many values the shape has.
+func (t Tensor) Len() int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// place is where a tensor's values lie in a parameter's: axis i has dims[i] places, strides[i] values apart.
+type place struct {
+	name          string
+	shape         []int // as PyTorch has it
+	data          []float32
+	dims, strides []int // nil: as they lie
+}
+
+// each calls f with each value's number there and here, in the order there.
+func (p place) each(f func(there, here int)) {
+	if p.dims == nil {
+		for i := range p.data {
+			f(i, i)
+		}
+		return
+	}
+	at := make([]int, len(p.dims))
+	here := 0
+	for there := range p.data {
+		f(there, here)
+		for a := len(at) - 1; a >= 0; a-- {
+			at[a]++
+			here += p.strides[a]
+			if at[a] < p.dims[a] {
+				break
+			}
+			here -= at[a] * p.strides[a]
+			at[a] = 0
+		}
+	}
+}
+
+const tracked = ".num_batches_tracked"
+
+// Names turns a parameter's name here into its name in PyTorch; nil leaves all as they are.
+type Names func(name string) string
+
+// Model is a model whose parameters are taken out or put in.
+type Model struct {
+	places []place
+	norms  []string // names of running variances, whose normalisations count batches in PyTorch
+}
+
+// Of looks at a model's parameters and at how it uses them: nodes are those of nn.Trace.
+func Of(ps *nn.Params, nodes []nn.Node, names Names) Model {
+	if names == nil {
+		names = func(name string) string { return name }
+	}
+	use := usesOf(nodes)
+	var m Model
+	for _, p := range ps.List() {
+		out := place{name: names(p.Name), shape: p.Shape, data: p.Data}
+		s := p.Shape
+		switch img, flat := use.flat[p]; {
+		case use.conv[p] && len(s) == 4:
+			out.shape = []int{s[3], s[2], s[0], s[1]}
+			out.dims, out.strides = out.shape, []int{1, s[3], s[1] * s[2] * s[3], s[2] * s[3]}
+		case flat && len(s) == 2:
+			h, w, c := img[0], img[1], img[2]
+			out.dims, out.strides = []int{s[0], c, h, w}, []int{s[1], 1, w * c, c}
+		}
+		m.places = append(m.places, out)
+	}
+	for _, t := range ps.Tables() {
+		m.places = append(m.places, place{name: names(t.Name), shape: []int{t.Rows, t.Dim}, data: t.Data})
+	}
+	for _, b := range ps.BufferList() {
+		name := names(b.Name)
+		m.places = append(m.places, place{name: name, shape: []int{len(b.Data)}, data: b.Data})
+		if norm, is := strings.CutSuffix(name, ".running_var"); is {
+			m.norms = append(m.norms, norm)
+		}
+	}
+	slices.SortStableFunc(m.places, func(a, b place) int { return strings.Compare(a.name, b.name) })
+	return m
+}
+
+// uses is which parameters have a layout of their own.
+type uses struct {
+	conv map[*nn.Param]bool
+	flat map[*nn.Param][3]int // height, width and channels before the flatten
+}
+
+func usesOf(nodes []nn.Node) uses {
+	u := uses{conv: map[*nn.Param]bool{}, flat: map[*nn.Param][3]int{}}
+	images := map[*nn.Tensor][3]int{} // flattened ones
+	for _, n := range nodes {
+		var x *nn.Tensor
+		if len(n.Inputs) > 0 {
+			x = n.Inputs[0]
+		}
+		switch n.Op {
+		case "conv2d":
+			u.conv[n.Params[0]] = true
+		case "reshape":
+			if s := x.Shape; len(s) == 4 && len(n.Output.Shape) == 2 && s[0] == n.Output.Shape[0] && s[1]*s[2] > 1 && s[3] > 1 {
+				images[n.Output] = [3]int{s[1], s[2], s[3]}
+			}
+		case "dropout", "activate", "detach":
+			if img, ok := images[x]; ok {
+				images[n.Output] = img
+			}
+		case "dense":
+			if img, ok := images[x]; ok {
+				u.flat[n.Params[0]] = img
+			}
+		}
+	}
+	return u
+}
+
+// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0. What lies alike is not copied.
+func (m Model) Take() []Tensor {
+	var out []Tensor
+	for _, p := range m.places {
+		t := Tensor{Name: p.name, Shape: p.shape, Data: p.data}
+		if p.dims != nil {
+			t.Data = make([]float32, len(p.data))
+			p.each(func(there, here int) { t.Data[there] = p.data[here] })
+		}
+		out = append(out, t)
+	}
+	for _, name := range m.norms {
+		out = append(out, Tensor{Name: name + tracked, Shape: []int{}, Ints: []int64{0}})
+	}
+	slices.SortStableFunc(out, func(a, b Tensor) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Put overwrites the parameters with tensors, which read returns by name. Before anything is overwritten it reports all that
+// are missing, of another shape or too many, together.
+func (m Model) Put(infos []Info, read func(name string) ([]float32, error)) error {
+	var errs []error
+	has := map[string]Info{}
+	for _, i := range infos {
+		has[i.Name] = i
+	}
+	for _, p := range m.places {
+		i, ok := has[p.name]
+		if delete(has, p.name); !ok {
+			errs = append(errs, fmt.Errorf("%s: the file has none, the model has %v", p.name, p.shape))
+		} else if !slices.Equal(i.Shape, p.shape) {
+			errs = append(errs, fmt.Errorf("%s: the file has %v, the model has %v", p.name, i.Shape, p.shape))
+		} else if !i.Float() {
+			errs = append(errs, fmt.Errorf("%s: the file has values of type %s, want F32, F16, BF16 or F64", p.name, i.Type))
+		}
+	}
+	for _, i := range infos {
+		if _, left := has[i.Name]; left && !strings.HasSuffix(i.Name, tracked) {
+			errs = append(errs, fmt.Errorf("%s: the file has %v, the model has none", i.Name, i.Shape))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("weights do not fit the model: %w", errors.Join(errs...))
+	}
+	for _, p := range m.places {
+		data, err := read(p.name)
+		if err != nil {
+			return err
+		}
+		p.each(func(there, here int) { p.data[here] = data[there] })
+	}
+	return nil
+}
