@@ -72,7 +72,6 @@ type share struct {
 	staging [][]byte // by slot and place
 	pairs   []pair   // by place; nil: there is no room
 	waiter  waiting.Waiter
-	spins   int    // before anything is noted of a wait
 	next    uint64 // number of the next operation; Group.mu is held
 	left    bool   // the windows are no longer held; likewise
 	quick   *Work  // the one that needs no other goroutine
@@ -110,11 +109,13 @@ func newShare(g *Group) (*share, error) {
 	if s.flag(0, s.me, lineArrived).Load() != 0 {
 		return nil, fmt.Errorf("id %d was that of another group over this mesh: give each a new one", g.cfg.ID)
 	}
-	s.waiter = waiting.New(waiting.Config{Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess})
-	s.spins = directSpins
-	if windows.Cores > 0 && len(s.ranks) > windows.Cores {
-		s.spins = crowdedSpins
+	seats := make([]*waiting.Seat, len(s.ranks))
+	for i := range seats {
+		seats[i] = s.flag(0, i, lineSteps).Seat()
 	}
+	s.waiter = waiting.New(waiting.Config{
+		Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess, Seats: seats, Me: s.me,
+	})
 	s.quick = &Work{g: g, group: g.cfg.ID}
 	windows.Hold()
 	return s, nil
@@ -192,14 +193,18 @@ const countBits = 30
 // How often a counter is read before a wait is noted, for Waiting, and left to
 // waiting.Waiter.
 const (
-	directSpins  = 500
-	crowdedSpins = 10
+	directSpins    = 500
+	spinsInCompany = 10
 )
 
 // await waits until the counter of place i is at least n.
 func (w *Work) await(f *waiting.Flag, n uint64, i int) error {
 	s, g := w.g.share, w.g
-	for range s.spins {
+	spins := directSpins
+	if s.waiter.InCompany() {
+		spins = spinsInCompany
+	}
+	for range spins {
 		if f.Load() >= n {
 			return nil
 		}

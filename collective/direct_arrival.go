@@ -63,6 +63,7 @@ func (w *Work) arriveInline(operand []byte) error {
 	}
 	turn := s.turn(w.number) << summaryBits
 	mine := turn | w.sig.summary(true)
+	s.sit(w.number)
 	f.Raise(mine)
 	for i := range s.ranks {
 		if i == s.me {
@@ -81,6 +82,15 @@ func (w *Work) arriveInline(operand []byte) error {
 	return nil
 }
 
+// sit notes now and then where this rank runs: one that never waits would not say it.
+func (s *share) sit(number uint64) {
+	if number%sitEvery == 0 {
+		s.waiter.Sit()
+	}
+}
+
+const sitEvery = 64
+
 // arrive says what this rank does in operation w and where in its arena its
 // operand lies, or nowhere, and waits until all others have done so. What they
 // then read of this rank they may read until this slot's next operation.
@@ -90,6 +100,7 @@ func (w *Work) arrive(place uint64, most int) error {
 	mine := arrival{w.sig, place, uint64(most), w.second}
 	*arrivalOf(f) = mine
 	turn := s.turn(w.number) << summaryBits
+	s.sit(w.number)
 	f.Raise(turn | w.sig.summary(false))
 	w.shows = append(w.shows[:0], make([]show, len(s.ranks))...)
 	w.shows[s.me] = mine.show()

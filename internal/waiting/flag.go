@@ -25,7 +25,7 @@ const InlineBytes = 48
 type Flag struct {
 	n        atomic.Uint64
 	sleepers atomic.Uint32 // how many sleep, or are about to
-	_        uint32
+	seat     Seat
 	// Inline is for whoever raises the counter: what is written here before
 	// Raise can be read after the wait for it, without touching another line.
 	Inline [InlineBytes]byte
@@ -40,6 +40,9 @@ func FlagAt(memory []byte, offset int) *Flag {
 	}
 	return f
 }
+
+// Seat is a word in the line of f, for the rank that raises f.
+func (f *Flag) Seat() *Seat { return &f.seat }
 
 // Load returns the counter. All that its raiser wrote before is visible.
 func (f *Flag) Load() uint64 { return f.n.Load() }

@@ -49,3 +49,9 @@ func (f *Flag) wake() {
 
 // yieldCore lets another thread that waits for this core run.
 func yieldCore() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// processor is the number of the one that this thread runs on; ok is false where that is not known.
+func processor() (number uint32, ok bool) {
+	_, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&number)), 0, 0)
+	return number, errno == 0
+}

@@ -26,21 +26,30 @@ type Config struct {
 	// OneProcess says that the ranks are goroutines of this process: then a wait
 	// gives way to goroutines first, and to other processes only when it sleeps.
 	OneProcess bool
+	// Seats are those of all ranks, this one's at Me; none: where the others run is not known.
+	Seats []*Seat
+	Me    int
 }
 
 // The phases of a wait, in turn.
 const (
 	// spins is how often the counter is read before anything else is done: 1 to
-	// 2 us. With more ranks than cores who is waited for may need this very core.
-	spins            = 1000
-	spinsWhenCrowded = 20
-	// respins is how often it is read between two system calls.
-	respins = 30
-	// look is how many rounds pass between two looks at the clock, the peer and
-	// the deadline: some microseconds.
-	look = 16
-	// yielding is how long a wait yields before it sleeps.
-	yielding = time.Millisecond
+	// 2 us. In company who is waited for may need this very core.
+	spins          = 1000
+	spinsInCompany = 20
+	// respins is how often it is read between two system calls in company. Where a
+	// call returns at once nobody else was there, and twice as many reads follow, up
+	// to mostRespins: who comes between two reads is noticed within nanoseconds.
+	respins, mostRespins = 30, 1920
+	alone                = time.Microsecond // what such a call takes at most
+	// roomyReads is the same where nobody else can need the core.
+	roomyReads = 200
+	// look and roomyLook are how many rounds pass between two looks at the clock, the
+	// peer and the deadline: some microseconds.
+	look, roomyLook = 16, 64
+	// yielding is how long a wait yields before it sleeps, and roomyYielding how long
+	// where that takes the core from nobody.
+	yielding, roomyYielding = time.Millisecond, 3 * time.Millisecond
 	// nap bounds a sleep, so that a fault of the peer is noticed, and longNap one
 	// of a wait that has lasted for long, whatever else runs here: such a wait is
 	// for a peer that is stopped or slow by far, and may last for minutes.
@@ -51,10 +60,13 @@ const (
 	others = 5 * time.Microsecond
 )
 
-// Waiter waits as suits ranks and cores. It has no state: any number of
+// Waiter waits as suits ranks and cores. It has no state but the seats: any number of
 // goroutines may use it. The zero value is for ranks with a core each.
 type Waiter struct {
-	spins      int
+	seats      []*Seat
+	me         int
+	crowded    bool // more ranks than cores, or goroutines than threads
+	roomy      bool // no thread of a rank needs another's core, if they sit apart
 	oneProcess bool
 	gosched    int // rounds between two runtime.Gosched
 }
@@ -62,14 +74,17 @@ type Waiter struct {
 // New returns the waiter for so many ranks and cores, and for the GOMAXPROCS of
 // the time of the call.
 func New(cfg Config) Waiter {
-	w := Waiter{spins: spins, oneProcess: cfg.OneProcess, gosched: look}
-	crowded := cfg.Cores > 0 && cfg.Ranks > cfg.Cores
+	w := Waiter{oneProcess: cfg.OneProcess, gosched: look, crowded: cfg.Cores > 0 && cfg.Ranks > cfg.Cores}
 	threads := runtime.GOMAXPROCS(0)
 	if cfg.OneProcess {
-		crowded = crowded || cfg.Ranks > threads
-	}
-	if crowded {
-		w.spins = spinsWhenCrowded
+		w.crowded = w.crowded || cfg.Ranks > threads
+	} else if len(cfg.Seats) == cfg.Ranks {
+		w.seats, w.me = cfg.Seats, cfg.Me
+		if w.Sit() {
+			w.roomy = cfg.Ranks*threads <= cfg.Cores
+		} else {
+			w.seats = nil
+		}
 	}
 	// With several threads Gosched wakes an idle one, which costs both of them
 	// microseconds, and says nothing: an idle thread would run what is runnable.
@@ -94,7 +109,11 @@ func (w *Waiter) AtLeast(f *Flag, n uint64, peers Faulter, peer int, timeout tim
 
 func (w *Waiter) wait(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
 	if timeout > 0 {
-		for range w.spins {
+		count := spins
+		if w.InCompany() {
+			count = spinsInCompany
+		}
+		for range count {
 			if f.n.Load() >= n {
 				return nil
 			}
@@ -108,8 +127,10 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 	start := time.Now()
 	patience := awake.NewPatience(timeout, start)
 	idle := start // since when nothing else was seen to run here
+	reads := respins
 	for {
-		if w.yield(f, n) {
+		company := w.sitDown()
+		if w.yield(f, n, company, &reads) {
 			return nil
 		}
 		now := time.Now()
@@ -124,7 +145,7 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 		if since.Sub(now) > others {
 			idle = since // others compute here, and a sleep would hold them up
 		}
-		if d := sleepTime(since.Sub(start), since.Sub(idle)); d > 0 {
+		if d := sleepTime(since.Sub(start), since.Sub(idle), w.roomy && !company); d > 0 {
 			f.sleep(n, min(d, patience.Wait()))
 		}
 	}
@@ -132,10 +153,12 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 
 // sleepTime is for how long a wait may sleep that has lasted for waited and in
 // whose last part, idle, nothing else ran here; 0: not yet.
-func sleepTime(waited, idle time.Duration) time.Duration {
+func sleepTime(waited, idle time.Duration, roomy bool) time.Duration {
 	switch {
 	case waited > long:
 		return longNap
+	case roomy && idle <= roomyYielding:
+		return 0
 	case idle > yielding:
 		return nap
 	}
@@ -157,19 +180,37 @@ func ended(f *Flag, n uint64, peers Faulter, peer int, late bool) error {
 
 // yield reads the counter between so many calls that give way to others, and
 // reports whether it is there.
-func (w *Waiter) yield(f *Flag, n uint64) bool {
-	for i := range look {
+func (w *Waiter) yield(f *Flag, n uint64, company bool, reads *int) bool {
+	rounds, roomy := look, w.roomy && !company
+	if roomy {
+		rounds, *reads = roomyLook, roomyReads
+	}
+	for i := range rounds {
 		switch {
 		case w.oneProcess || i%w.gosched == 1:
 			runtime.Gosched()
-		default:
+		case roomy:
+		case company:
+			*reads = respins
 			yieldCore()
+		default:
+			*reads = giveWay(*reads)
 		}
-		for range respins {
+		for range *reads {
 			if f.n.Load() >= n {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// giveWay yields the core, and returns how many reads follow after so many before.
+func giveWay(reads int) int {
+	start := time.Now()
+	yieldCore()
+	if time.Since(start) > alone {
+		return respins
+	}
+	return min(2*reads, mostRespins)
 }

@@ -194,17 +194,21 @@ func TestWaitLeavesTheThreadToOthers(t *testing.T) {
 // A wait of seconds sleeps, also where others always run: on a host whose cores
 // are busy the other goroutines seem to, and it would take a third of a core.
 func TestLongWaitSleeps(t *testing.T) {
-	for _, c := range []struct{ waited, idle, want time.Duration }{
-		{0, 0, 0},
-		{yielding, yielding, 0},
-		{2 * yielding, 2 * yielding, nap},
-		{long, 0, 0},
-		{long, 2 * yielding, nap},
-		{long + 1, 0, longNap},
-		{time.Hour, time.Hour, longNap},
+	for _, c := range []struct{ waited, idle, want, roomy time.Duration }{
+		{0, 0, 0, 0},
+		{yielding, yielding, 0, 0},
+		{2 * yielding, 2 * yielding, nap, 0},
+		{roomyYielding + 1, roomyYielding + 1, nap, nap},
+		{long, 0, 0, 0},
+		{long, 2 * yielding, nap, 0},
+		{long + 1, 0, longNap, longNap},
+		{time.Hour, time.Hour, longNap, longNap},
 	} {
-		if got := sleepTime(c.waited, c.idle); got != c.want {
+		if got := sleepTime(c.waited, c.idle, false); got != c.want {
 			t.Errorf("after %v, idle for %v: %v, want %v", c.waited, c.idle, got, c.want)
+		}
+		if got := sleepTime(c.waited, c.idle, true); got != c.roomy {
+			t.Errorf("after %v, idle for %v, nobody needing the core: %v, want %v", c.waited, c.idle, got, c.roomy)
 		}
 	}
 }

@@ -1,0 +1,45 @@
+package waiting
+
+import "sync/atomic"
+
+// Seat is where a rank was last seen: the number of its processor, plus one, in memory that the ranks share. 0 is
+// nowhere. It is a hint: what is written there decides how ranks wait and for how long they yield to each other,
+// never whether a wait ends.
+//
+// A wait that yields loses its core to whoever is there, a stranger too, for as long as the system likes: milliseconds.
+// It is worth it only where another rank needs the core, which the counter that is waited for does not tell, nor how long
+// the call took.
+type Seat struct{ n atomic.Uint32 }
+
+// Sit notes on which processor this rank runs, and reports whether that is known. It costs a system call, a tenth of a
+// microsecond: for now and then.
+func (w *Waiter) Sit() bool {
+	if w.seats == nil {
+		return false
+	}
+	number, ok := processor()
+	if ok && w.seats[w.me].n.Load() != number+1 { // the others read the line all the time
+		w.seats[w.me].n.Store(number + 1)
+	}
+	return ok
+}
+
+// InCompany reports whether another rank may need this rank's core.
+func (w *Waiter) InCompany() bool {
+	if w.seats == nil {
+		return w.crowded
+	}
+	mine := w.seats[w.me].n.Load()
+	for i, s := range w.seats {
+		if theirs := s.n.Load(); i != w.me && (theirs == mine || theirs == 0 && w.crowded) {
+			return true
+		}
+	}
+	return false
+}
+
+// sitDown is Sit and InCompany.
+func (w *Waiter) sitDown() bool {
+	w.Sit()
+	return w.InCompany()
+}
