@@ -153,3 +153,14 @@ func (o *pairLossOp) node() Node {
 func (o *crossEntropyOp) node() Node {
 	return Node{Op: "crossentropy", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"smoothing": o.smoothing}}
 }
+
+// Attribute: steps. What it begins with is not told.
+func (o *gruOp) node() Node {
+	l := o.l
+	return Node{Op: "gru", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}}
+}
+
+// Attribute: groups.
+func (o *groupNormOp) node() Node {
+	return Node{Op: "groupnorm", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.Gamma, o.l.Beta}, Attrs: map[string]float64{"groups": float64(o.groups)}}
+}

@@ -20,6 +20,7 @@ type worker struct {
 	panels  [36]simd.PackedB // of Winograd, by point
 	points  simd.Points
 	buf     [6][]float32
+	group   groupScratch
 	_       [64]byte // what threads write all the time lies on cache lines of their own
 }
 
@@ -32,6 +33,7 @@ func (w *worker) floats(i, n int) []float32 {
 // match makes the working memory as large as o's.
 func (w *worker) match(o *worker) {
 	w.gemm.Match(&o.gemm)
+	w.group.match(&o.group)
 	for i := range w.buf {
 		w.buf[i] = sized(w.buf[i], cap(o.buf[i]))
 	}

@@ -82,6 +82,9 @@ func workOf(o op) (forward, backward Work) {
 				wanted++
 			}
 		}
+	case *gruOp:
+		reads = o.steps
+		forward.Activations += float64(12 * y.Len()) // two sums of three gates, written and read
 	case *lstmOp:
 		reads = o.steps
 		forward.Activations += float64(8 * y.Len()) // four gates, written and read

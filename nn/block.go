@@ -1,0 +1,39 @@
+package nn
+
+// Block is a part of a model, from one tensor to another. Methods of Tape with one operand are Blocks as they are: (*Tape).ReLU,
+// (*Tape).Flatten.
+type Block func(t *Tape, x *Tensor) *Tensor
+
+// Sequential is blocks one after the other; of none, x itself.
+func Sequential(blocks ...Block) Block {
+	return func(t *Tape, x *Tensor) *Tensor {
+		for _, b := range blocks {
+			x = b(t, x)
+		}
+		return x
+	}
+}
+
+// Residual is block(x) + shortcut(x) (K. He and others 2016). A nil shortcut is x itself; the shapes are then equal.
+func Residual(block, shortcut Block) Block {
+	return func(t *Tape, x *Tensor) *Tensor {
+		y := block(t, x)
+		if shortcut != nil {
+			x = shortcut(t, x)
+		}
+		if !sameShape(x, y) {
+			panic(&ShapeError{Op: "residual", Want: shapeText("a block's result of the shortcut's shape", x.Shape), Got: append([]int(nil), y.Shape...)})
+		}
+		return t.Add(y, x)
+	}
+}
+
+// Dense is Tape.Dense with this layer as a Block.
+func (l Layer) Dense(act Activation) Block {
+	return func(t *Tape, x *Tensor) *Tensor { return t.Dense(x, l, act) }
+}
+
+// Conv2D is Tape.Conv2D with this layer as a Block.
+func (l Layer) Conv2D(cfg Conv) Block {
+	return func(t *Tape, x *Tensor) *Tensor { return t.Conv2D(x, l, cfg) }
+}

@@ -1,0 +1,245 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// GRULayer is the parameters of a layer of gated recurrent units. The rows of all four are those of the reset gate, then the update
+// gate and the candidate, hidden rows each: r, z, n, as PyTorch has them (ONNX has z, r, h, and linear_before_reset = 1).
+type GRULayer struct {
+	WeightIH *Param // [3*hidden, in]
+	WeightHH *Param // [3*hidden, hidden]
+	BiasIH   *Param // [3*hidden]
+	BiasHH   *Param // [3*hidden]; that of the candidate lies within the reset
+}
+
+// GRU makes the layer name, all of it from init; PyTorch's default is FanIn(hidden).
+func (ps *Params) GRU(name string, init Init, in, hidden int) GRULayer {
+	return GRULayer{
+		WeightIH: ps.New(name+".weight_ih", init, 3*hidden, in),
+		WeightHH: ps.New(name+".weight_hh", init, 3*hidden, hidden),
+		BiasIH:   ps.New(name+".bias_ih", init, 3*hidden),
+		BiasHH:   ps.New(name+".bias_hh", init, 3*hidden),
+	}
+}
+
+type gruOp struct {
+	x     *Tensor
+	l     GRULayer
+	steps int
+	y     Tensor
+
+	h []float32 // outputs of steps -1 to steps-1, [(steps+1)*n, hidden]; y.Data is part of it
+	// input is [steps*n, 3*hidden]: the sums of the input, then the gates, and in backward the gradients of these sums.
+	input []float32
+	// hidden is the sums of the state before, likewise, and in backward their gradients.
+	hidden []float32
+	carry  []float32 // [n, hidden]: the gradient that passes a step's update gate
+	dx     []float32
+
+	weights [][3]simd.PackedB // WeightHH, packed for the products of one step, by part
+	pass    gruPass
+	parts   int
+	span    int
+	step    int
+}
+
+// gruPass computes the part of pass i, values lo to hi-1.
+type gruPass func(o *gruOp, w *worker, i, lo, hi int)
+
+func (o *gruOp) operands() ([4]*Tensor, [4]*Param) {
+	return [4]*Tensor{o.x}, [4]*Param{o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH}
+}
+func (o *gruOp) result() *Tensor { return &o.y }
+
+// GRU runs a layer of gated recurrent units over n sequences: x is [steps*n, in], all sequences' first step, then all their second
+// ones; the result is [steps*n, hidden] in the same order. With i the three thirds of x·WeightIHᵀ + BiasIH, and u those of
+// h·WeightHHᵀ + BiasHH, h being that of the step before,
+//
+//	r = sigmoid(i_r + u_r);  z = sigmoid(i_z + u_z);  n = tanh(i_n + r·u_n);  h = (1-z)·n + z·h
+//
+// (K. Cho and others 2014, in cuDNN's form). The first step starts from state, [n, hidden], and the last one's h is left there; nil starts from
+// zeros. No gradient flows into the state. It costs 2·steps·n·3·hidden·(in+hidden) operations forward and twice that backward.
+func (t *Tape) GRU(x *Tensor, l GRULayer, state []float32, steps int) *Tensor {
+	n, hidden := l.check(x, state, steps)
+	o := record[gruOp](t)
+	o.x, o.l, o.steps = x, l, steps
+	first, all := n*hidden, steps*n*hidden
+	o.h, o.input, o.hidden = sized(o.h, first+all), sized(o.input, 3*all), sized(o.hidden, 3*all)
+	clear(o.h[:first])
+	copy(o.h, state)
+	o.y.Shape = append(o.y.Shape[:0], steps*n, hidden)
+	o.y.Data = o.h[first:]
+	t.note(o)
+	o.run(t, gruInput, 3*hidden)
+	o.run(t, gruPackForward, hidden)
+	for o.step = range steps {
+		o.run(t, gruForward, hidden)
+	}
+	copy(state, o.h[all:])
+	return &o.y
+}
+
+// check panics unless the operands fit, and returns the number of sequences and the width.
+func (l GRULayer) check(x *Tensor, state []float32, steps int) (n, hidden int) {
+	w := Layer{W: l.WeightIH}
+	w.want(len(l.WeightIH.Shape) == 2 && l.WeightIH.Shape[0]%3 == 0, "gru", "weights [3*hidden, in]", l.WeightIH.Shape...)
+	rows, in := l.WeightIH.Shape[0], l.WeightIH.Shape[1]
+	hidden = rows / 3
+	w.want(len(l.WeightHH.Shape) == 2 && len(l.WeightHH.Data) == rows*hidden && l.WeightHH.Shape[1] == hidden,
+		"gru", "recurrent weights [3*hidden, hidden]", l.WeightHH.Shape...)
+	w.want(len(l.BiasIH.Data) == rows && len(l.BiasHH.Data) == rows, "gru", "two biases [3*hidden]", len(l.BiasIH.Data), len(l.BiasHH.Data))
+	if len(x.Shape) != 2 || steps < 1 || x.Shape[0] == 0 || x.Shape[0]%steps != 0 || x.Shape[1] != in {
+		panic(&ShapeError{Op: "gru " + l.WeightIH.Name, Want: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
+	}
+	n = x.Shape[0] / steps
+	w.want(state == nil || len(state) == n*hidden, "gru", "a state of n*hidden values", len(state))
+	return n, hidden
+}
+
+// size is the number of sequences and the width.
+func (o *gruOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
+
+// run cuts span in as many parts as there are threads, at multiples of a cache line. Every value is the same sum in the same order whatever
+// the cut.
+func (o *gruOp) run(t *Tape, pass gruPass, span int) {
+	o.pass, o.span = pass, span
+	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
+	for len(o.weights) < o.parts {
+		o.weights = append(o.weights, [3]simd.PackedB{})
+	}
+	t.pool.run(o, o.parts)
+}
+
+func (o *gruOp) part(w *worker, i int) {
+	lines := (o.span + lineValues - 1) / lineValues
+	lo, hi := lines*i/o.parts*lineValues, lines*(i+1)/o.parts*lineValues
+	o.pass(o, w, i, lo, min(hi, o.span))
+}
+
+// gruInput computes columns of x WeightIHᵀ + BiasIH.
+func gruInput(o *gruOp, w *worker, _, lo, hi int) {
+	rows, in := o.x.Shape[0], o.x.Shape[1]
+	w.k.GemmEpilogue(&w.gemm, false, true, rows, hi-lo, in, o.x.Data, in, o.l.WeightIH.Data[lo*in:], in, false,
+		o.input[lo:], len(o.l.BiasIH.Data), simd.Epilogue{ColBias: o.l.BiasIH.Data[lo:hi]})
+}
+
+// gruPackForward packs the rows of WeightHH of the columns lo to hi-1 of each gate.
+func gruPackForward(o *gruOp, w *worker, i, lo, hi int) {
+	_, hidden := o.size()
+	for g := range 3 {
+		w.k.PackB(&o.weights[i][g], true, hidden, hi-lo, o.l.WeightHH.Data[(g*hidden+lo)*hidden:], hidden)
+	}
+}
+
+// gates are a row's three pieces of columns lo to hi-1.
+func gates(data []float32, row, hidden, lo, hi int) (r, z, n []float32) {
+	at := data[row*3*hidden:][:3*hidden]
+	return at[lo:hi], at[hidden+lo : hidden+hi], at[2*hidden+lo : 2*hidden+hi]
+}
+
+// gruForward computes columns of one step's output.
+func gruForward(o *gruOp, w *worker, i, lo, hi int) {
+	n, hidden := o.size()
+	at := o.step * n
+	for g := range 3 {
+		from := g*hidden + lo
+		w.k.GemmWith(&w.gemm, false, n, hi-lo, hidden, o.h[at*hidden:], hidden, &o.weights[i][g], false, o.hidden[at*3*hidden+from:], 3*hidden,
+			simd.Epilogue{ColBias: o.l.BiasHH.Data[from : from+hi-lo]})
+	}
+	for row := at; row < at+n; row++ {
+		r, z, c := gates(o.input, row, hidden, lo, hi)
+		ur, uz, uc := gates(o.hidden, row, hidden, lo, hi)
+		before, after := o.h[row*hidden+lo:row*hidden+hi], o.h[(row+n)*hidden+lo:(row+n)*hidden+hi]
+		w.k.Add(r, ur)
+		w.k.Sigmoid(r, r)
+		w.k.Add(z, uz)
+		w.k.Sigmoid(z, z)
+		for j, v := range uc {
+			c[j] += float32(r[j] * v)
+		}
+		w.k.Tanh(c, c)
+		for j, v := range c {
+			after[j] = float32((1-z[j])*v) + float32(z[j]*before[j])
+		}
+	}
+}
+
+func (o *gruOp) backward(t *Tape) {
+	n, hidden := o.size()
+	o.carry = sized(o.carry, n*hidden)
+	clear(o.carry)
+	o.run(t, gruPackBackward, hidden)
+	for o.step = o.steps - 1; o.step >= 0; o.step-- {
+		o.run(t, gruBackward, hidden)
+	}
+	o.run(t, gruWeights, 3*hidden)
+	if o.x.needs {
+		o.dx = t.into(o.x)
+		o.run(t, gruGradInput, o.x.Shape[1])
+		t.merge(o.x, o.dx)
+	}
+}
+
+// gruPackBackward packs columns of WeightHH.
+func gruPackBackward(o *gruOp, w *worker, i, lo, hi int) {
+	_, hidden := o.size()
+	w.k.PackB(&o.weights[i][0], false, 3*hidden, hi-lo, o.l.WeightHH.Data[lo:], hidden)
+}
+
+// gruBackward completes columns of the gradient of one step's output with what the next step passes back, and goes on to the columns of the
+// sums.
+func gruBackward(o *gruOp, w *worker, i, lo, hi int) {
+	n, hidden := o.size()
+	at := o.step * n
+	dh := o.y.grad[at*hidden:]
+	if o.step+1 < o.steps {
+		w.k.GemmWith(&w.gemm, false, n, hi-lo, 3*hidden, o.hidden[(at+n)*3*hidden:], 3*hidden, &o.weights[i][0], true, dh[lo:], hidden, simd.Epilogue{})
+	}
+	for row := range n {
+		carry, d := o.carry[row*hidden+lo:row*hidden+hi], dh[row*hidden+lo:row*hidden+hi]
+		w.k.Add(d, carry)
+		r, z, c := gates(o.input, at+row, hidden, lo, hi)
+		ur, uz, uc := gates(o.hidden, at+row, hidden, lo, hi)
+		before := o.h[(at+row)*hidden+lo:]
+		for j, g := range d {
+			carry[j] = g * z[j]
+			dc := float32(g*(1-z[j])) * (1 - float32(c[j]*c[j]))
+			dz := float32(g*(before[j]-c[j])) * sigmoidSlope(z[j])
+			dr := float32(dc*uc[j]) * sigmoidSlope(r[j])
+			uc[j] = dc * r[j]
+			ur[j], r[j], uz[j], z[j], c[j] = dr, dr, dz, dz, dc
+		}
+	}
+}
+
+// sigmoidSlope is the derivative of the sigmoid whose value is y.
+func sigmoidSlope(y float32) float32 { return (1 - y) * y }
+
+// gruWeights computes rows of the weights' gradients and values of the biases'.
+func gruWeights(o *gruOp, w *worker, _, lo, hi int) {
+	rows, in := o.x.Shape[0], o.x.Shape[1]
+	_, hidden := o.size()
+	ih, hh := o.l.WeightIH, o.l.WeightHH
+	w.k.Gemm(&w.gemm, true, false, hi-lo, in, rows, o.input[lo:], 3*hidden, o.x.Data, in, ih.touched, ih.Grad[lo*in:], in)
+	w.k.Gemm(&w.gemm, true, false, hi-lo, hidden, rows, o.hidden[lo:], 3*hidden, o.h, hidden, hh.touched, hh.Grad[lo*hidden:], hidden)
+	addRows(w, o.l.BiasIH, o.input, 3*hidden, lo, hi)
+	addRows(w, o.l.BiasHH, o.hidden, 3*hidden, lo, hi)
+}
+
+// addRows adds columns of rows of cols values to the gradient of a bias.
+func addRows(w *worker, p *Param, data []float32, cols, lo, hi int) {
+	if !p.touched {
+		clear(p.Grad[lo:hi])
+	}
+	w.k.SumRows(p.Grad[lo:hi], data[lo:], cols, len(data)/cols)
+}
+
+// gruGradInput computes columns of dx.
+func gruGradInput(o *gruOp, w *worker, _, lo, hi int) {
+	rows, in := o.x.Shape[0], o.x.Shape[1]
+	_, hidden := o.size()
+	w.k.Gemm(&w.gemm, false, false, rows, hi-lo, 3*hidden, o.input, 3*hidden, o.l.WeightIH.Data[lo:], in, false, o.dx[lo:], in)
+}
