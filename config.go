@@ -3,6 +3,7 @@ package ringo
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -46,6 +47,13 @@ type Config struct {
 	// Transport is TransportSHM or TransportTCP, the same on every rank. Empty:
 	// what RINGO_TRANSPORT says, or else TransportSHM.
 	Transport string
+	// Bind says whether this rank binds itself to processors, where no launcher has started it: a launcher does that for its
+	// ranks. Empty: what RINGO_BIND says, or else launch.BindAuto. It knows how many ranks its machine has, and
+	// all should be told the same. See Job.Placement.
+	Bind launch.Bind
+	// Threads is how many threads compute in this rank, by which it is decided whether ranks fit the processors. 0: what
+	// GOMAXPROCS says in the environment, or else one.
+	Threads int
 	// Network says how ranks of different processes are connected.
 	Network Network
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
@@ -113,6 +121,8 @@ func (c Config) Validate() error {
 	}
 	set(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
 		"job.transport", "%q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
+	set(!validBind(c.Bind), "job.bind", "%q is not known: use one of %v, or nothing", c.Bind, launch.Binds())
+	set(c.Threads < 0 || c.Threads > math.MaxUint16, "training.threads", "%d: want 1 to %d, or 0", c.Threads, math.MaxUint16)
 	if err := c.Times.Validate(); err != nil {
 		errs = append(errs, err)
 	}

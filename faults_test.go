@@ -415,7 +415,7 @@ type worker struct{ said bool }
 func (*worker) Start(train.Info)    {}
 func (*worker) Epoch(train.Epoch)   {}
 func (*worker) Remark(train.Remark) {}
-func (w *worker) Step(train.Step) {}
+func (w *worker) Step(train.Step)   {}
 
 func (w *worker) Progress(p train.Progress) {
 	if !w.said && p.Done == 3 {

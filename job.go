@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ type Job struct {
 	coordinator *cluster.Coordinator          // of a job started by hand, in rank 0
 	kind        string
 	fallback    string
+	placed      string // where ranks run, in words
+	cores       int    // that this rank has for itself
+	unbind      func() // undoes that this rank has bound itself; nil: it has not
 	watching    sync.WaitGroup
 	closed      sync.Once
 	closeErr    error
@@ -82,6 +86,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	cfg.Times = cfg.Times.WithDefaults()
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
 	if len(cfg.Tables) > 0 {
 		j.tables, j.watched = cfg.Tables, false
@@ -191,7 +196,9 @@ func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh,
 	if asked == TransportTCP {
 		off = "it was told to use tcp alone" // and says so to those who were not
 	}
-	m, err := shm.New(j.ctx, mesh, shm.Config{Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join, Off: off})
+	m, err := shm.New(j.ctx, mesh, shm.Config{
+		Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join, Off: off, Threads: cfg.takes(env), Settle: j.settle(env, cfg),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -413,6 +420,9 @@ func (j *Job) release() error {
 	}
 	if j.coordinator != nil {
 		errs = append(errs, j.coordinator.Close())
+	}
+	if j.unbind != nil {
+		j.unbind()
 	}
 	return errors.Join(errs...)
 }

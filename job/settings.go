@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -71,6 +72,8 @@ func (s *Spec) processes() []setting.Row {
 		{Path: "job.transport", Flag: "transport", About: "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), " +
 			"auto (mem for one rank, else shm; says so where that is not to be had)", Scope: setting.Changeable,
 			Value: setting.Choice(&s.Transport, TransportAuto, ringo.TransportSHM, ringo.TransportTCP, TransportMem)},
+		{Path: "job.bind", Flag: "bind", About: "whether ranks are bound to processors, on Linux: auto (each to as many of its own as there are for all, where their threads fit and nobody has bound them already), core (a core for each thread, or an error), none",
+			Scope: setting.Local, Needs: setting.Not("job.transport", TransportMem), Value: setting.Choice(&s.Bind, launch.Binds()...)},
 		{Path: "job.slice", Unit: "time", About: "how long a thread may run while others wait for its core, short so that one that computes lets one that communicates through; 0 leaves it as it is; Linux from 6.12 on, at least " + timeslice.Short.String(),
 			Scope: setting.Local, Value: setting.Duration(&s.Slice)},
 	}

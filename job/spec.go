@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/tables"
@@ -76,6 +77,10 @@ type Spec struct {
 	Collective collective.Config
 	// Times say how long processes wait for each other, and when one is lost.
 	Times cluster.Times
+	// Bind says whether ranks are bound to processors.
+	Bind launch.Bind
+	// Cores, when above 0, is how many cores a rank that was started by hand has found for itself.
+	Cores int
 	// Slice is how long a thread may run while others wait for its core; 0 leaves it as it is.
 	Slice time.Duration
 	// Network is how processes are connected.
@@ -137,7 +142,7 @@ func newSpec(model, optimizer string) *Spec {
 	known, _ := models.Lookup(model) // who starts the job says what there are
 	s := &Spec{
 		Model: model, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
-		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Slice: timeslice.Short,
+		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto, Slice: timeslice.Short,
 		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
 	}
 	s.Train.Threads, s.Network.Streams = 0, 1
@@ -214,7 +219,7 @@ func (s *Spec) Threads() int {
 	case s.Train.Threads > 0:
 		return min(s.Train.Threads, train.MaxThreads)
 	case s.ByHand():
-		return runtime.NumCPU()
+		return min(cmp.Or(s.Cores, runtime.NumCPU()), train.MaxThreads)
 	}
 	return max(1, runtime.NumCPU()/max(1, s.Ranks))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
@@ -69,6 +70,7 @@ func (s *Spec) ValidateProcesses() error {
 	errs.add(s.Train.Threads < 0 || s.Train.Threads > train.MaxThreads, "training.threads", "%d: want 1 to %d, or 0 for this rank's share of the cores", s.Train.Threads, train.MaxThreads)
 	errs.add(s.Collective.Algorithm == collective.Exchange && s.Ranks > 2, "job.algorithm", "%s is for two ranks, %v is %d", s.Collective.Algorithm, setting.Path("job.ranks"), s.Ranks)
 	errs.add(s.Tuning.Tune && s.Tuning.Profile != "", "tuning.tune", "and %v %s are two sources for one choice: choose one", setting.Path("tuning.profile"), s.Tuning.Profile)
+	errs.add(s.Bind == launch.BindCore && s.InProcess(), "job.bind", "core is for ranks that are processes, and these are goroutines of one: say %v shm", setting.Path("job.transport"))
 	errs.add(s.Transport == TransportMem && s.ByHand(), "job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")
 	return errors.Join(append(errs, s.validateServers())...)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,9 @@ const (
 	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
 	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
 	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
+	BindVar        = "RINGO_BIND"        // "auto", "core" or "none", or unset: auto; for ranks that no launcher of ours has started
+	PlacedVar      = "RINGO_PLACED"      // of a rank that a launcher has started: in words, on which processors ranks run
+	ThreadsVar     = "GOMAXPROCS"        // Go's own: how many threads a person wants in each process, or unset
 	TablesVar      = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
 	TableVar       = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
 	socketVar      = "RINGO_SOCKET"      // of a process of a role with sockets: the descriptor of its own
@@ -91,6 +95,12 @@ type Env struct {
 	Transport string
 	// Tables are the addresses of the servers that keep parameters, by number.
 	Tables []string
+	// Bind says how a rank is bound that no launcher has started: it is empty where nothing was said.
+	Bind Bind
+	// Placed tells in words where the launcher has put the ranks: "bound to a core each".
+	Placed string
+	// Threads is how many threads a person wants in each process; 0: nothing was said.
+	Threads int
 	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see Tell.
 	End int
 }
@@ -141,6 +151,8 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if v, _ := lookup(EndVar); v != "" {
 		env.End = r.number(EndVar, firstDescriptor)
 	}
+	env.Bind, env.Threads = r.bind(), ThreadsFromEnv(lookup)
+	env.Placed, _ = lookup(PlacedVar)
 	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
 		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
 	}
@@ -156,6 +168,26 @@ type envReader struct {
 
 func (r *envReader) fail(format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
+
+// bind returns what is said of binding.
+func (r *envReader) bind() Bind {
+	v, _ := r.lookup(BindVar)
+	if v != "" && !slices.Contains(Binds(), Bind(v)) {
+		r.fail("%s=%q: want one of %v, or nothing", BindVar, v, Binds())
+	}
+	return Bind(v)
+}
+
+// ThreadsFromEnv is how many scheduler threads a person wants in each Go program, 0 where nothing is said: these are
+// threads that may compute at the same time.
+func ThreadsFromEnv(lookup func(string) (string, bool)) int {
+	v, _ := lookup(ThreadsVar)
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		return 0 // as Go's runtime takes it
+	}
+	return max(0, n)
 }
 
 // role checks that a process's number and role agree.
@@ -225,6 +257,9 @@ func (e Env) Strings() []string {
 	}
 	if e.Transport != "" {
 		out = append(out, TransportVar+"="+e.Transport)
+	}
+	if e.Placed != "" {
+		out = append(out, PlacedVar+"="+e.Placed)
 	}
 	if e.Columns > 0 {
 		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))

@@ -83,6 +83,9 @@ type Config struct {
 	// OnStart, if set, is called when a process has started, from different goroutines for different processes. Their
 	// numbers are in the order of the roles, from 0.
 	OnStart func(number, pid int)
+	// OnPlace, if set, is told before the start where the processes of a role that is to be bound will run:
+	// "bound to a core each", "not bound: 3 ranks on 2 cores".
+	OnPlace func(role, placed string)
 	// OnExit, if set, is called when a process has ended, likewise. how is "" for status 0, and otherwise "exit status 3"
 	// or "killed by signal 9 (SIGKILL)".
 	OnExit func(number int, how string)
@@ -157,6 +160,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer dismiss(crews)
+	cfg.tellPlaces(crews)
 	screen := newScreen(cfg.Stdout, cfg.Stderr, cfg.Terminal)
 	defer screen.close()
 	if cfg.Report == nil {

@@ -74,6 +74,8 @@ func play(role string, args []string) int {
 		text, present := JobFromEnv(os.LookupEnv)
 		fmt.Printf("job %q, %v\n", text, present)
 		return 0
+	case "placed":
+		return playPlaced(env)
 	case "exit": // rank and status
 		if strconv.Itoa(env.Rank) != args[0] {
 			time.Sleep(forever)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/outcome"
 )
 
@@ -46,11 +47,11 @@ type Role struct {
 	// Grace is how long its processes may take to end when those of the first role have ended well, and between SIGTERM
 	// and SIGKILL: they may have much to save. 0 means as long as all others.
 	Grace time.Duration
-	// CoresEach is how many cores each of its processes keeps busy. When Count times as many are all that the launcher
-	// may use, each process is bound to a share of its own, on Linux: the exchange of one then does not take turns with
-	// the computing of another. Processes that keep one core busy and are a multiple of the cores share each with as
-	// many. 0 binds nothing, which is right for servers: they work while ranks wait, on whichever core that leaves
-	// idle, and a core of their own would be one less for computing.
+	// Bind says whether its processes are bound to processors of their own, on Linux: the exchange of one then does not
+	// take turns with the computing of another. Empty binds nothing, which is right for servers: they work while ranks
+	// wait, on whichever core that leaves idle, and a core of their own would be one less for computing.
+	Bind Bind
+	// CoresEach is how many cores each of its processes keeps busy, where they are bound. 0: one at least.
 	CoresEach int
 }
 
@@ -89,6 +90,7 @@ func (r Role) check(first bool) (errs []error) {
 	fault(r.Restarts < 0, "%d restarts: want at least 0", r.Restarts)
 	fault(r.Grace < 0, "grace %v: want at least 0", r.Grace)
 	fault(r.DeadAfter < 0, "dead after %v: want at least 0", r.DeadAfter)
+	fault(r.Bind != "" && !slices.Contains(Binds(), r.Bind), "bind %q: want one of %v, or nothing", r.Bind, Binds())
 	fault(r.CoresEach < 0, "%d cores each: want at least 0", r.CoresEach)
 	fault(r.Mesh && r.ShowsLife, "it shows life on a pipe and joins the mesh, whose coordinator hears heartbeats: want one of them")
 	fault(r.Mesh && r.Spare, "it joins the mesh, and the others are to go on without one of it: a mesh cannot")
@@ -117,9 +119,10 @@ func checkRoles(roles []Role) (errs []error) {
 // crew is a role of a job that runs.
 type crew struct {
 	Role
-	leads   bool   // it is the first role: the job's work is done when all of its processes have ended
-	first   int    // the number of its first process
-	program string // its file
+	leads   bool           // it is the first role: the job's work is done when all of its processes have ended
+	first   int            // the number of its first process
+	program string         // its file
+	plan    placement.Plan // where its processes run
 	addrs   []string
 	sockets []*os.File // what its processes listen at; they stay open until the job ends
 }
@@ -134,7 +137,7 @@ func (c *Config) muster() (crews []*crew, err error) {
 	for i, r := range c.Roles {
 		one := &crew{Role: r, leads: i == 0, first: number}
 		crews, number = append(crews, one), number+r.Count
-		if err = one.open(); err != nil {
+		if err = errors.Join(one.open(), one.settle()); err != nil {
 			dismiss(crews)
 			return nil, err
 		}

@@ -205,6 +205,8 @@ type Info struct {
 	Buckets    int
 	Kernels    string
 	Transport  string
+	// Placement says in words where ranks run, and is empty where that was nobody's concern.
+	Placement string
 	// DataSet says where the data are, and DataNotes what a person should know of how they were read.
 	DataSet   string
 	DataNotes []string

@@ -24,7 +24,7 @@ func (r *run) info() Info {
 		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.set.Eval.Len(), Skipped: r.set.Skipped(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
-		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), DataSet: r.cfg.source(), DataNotes: r.set.Notes,
+		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: r.set.Notes,
 		Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
 	}
 }

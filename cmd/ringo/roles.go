@@ -116,7 +116,7 @@ func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job)
 		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 		return f.runRank(cmd.Context(), cfg, f.roleTold(cmd, body))
 	case f.InProcess():
-		withThreads(f.Ranks*f.Threads(), 0)
+		withThreads(f.Ranks * f.Threads())
 		return ringo.Local(cmd.Context(), f.Ranks, cfg, body)
 	}
 	return f.launchSelf(cmd, words)
@@ -155,13 +155,14 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 
 // runRank is a rank of a job of processes.
 func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
-	spare := 1
-	if f.worker && f.Threads() >= runtime.NumCPU() {
-		spare = 0 // all ranks are on this host, and no core is left over
+	if f.worker {
+		f.withThreads(runtime.NumCPU()) // all ranks are on this host
 	}
-	withThreads(f.Threads(), spare)
 	f.hold()
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
+		if f.Cores = job.Cores(); !f.worker {
+			f.withThreads(f.Cores)
+		}
 		if job.Size() != f.Ranks {
 			return fmt.Errorf("--np %d, but %s is %d", f.Ranks, launch.WorldSizeVar, job.Size())
 		}
@@ -179,12 +180,21 @@ func (g *given) hold() {
 	}
 }
 
-// withThreads gives the goroutines that communicate threads besides those that
+// withThreads gives the goroutines that communicate a thread besides those that
 // compute: the kernels cannot be preempted, and a message could wait for a whole
-// kernel. Without a core to spare that is what it should do: an exchange that
+// kernel. Where the rank's cores leave none to spare that is what it should do: an exchange that
 // cuts into a kernel costs it the contents of its caches.
-func withThreads(compute, spare int) {
-	n := min(compute+spare, 2*runtime.NumCPU()) // more would only take turns
+func (f *jobFlags) withThreads(cores int) {
+	spare := 0
+	if f.Threads() < cores {
+		spare = 1
+	}
+	withThreads(f.Threads() + spare)
+}
+
+// withThreads sees to it that so many goroutines can run at the same time.
+func withThreads(n int) {
+	n = min(n, 2*runtime.NumCPU()) // more would only take turns
 	if runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}
@@ -199,7 +209,7 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	}
 	command := slices.Concat([]string{self}, strings.Fields(cmd.CommandPath())[1:], words, otherFlags(cmd))
 	ranks := launch.Ranks(f.Ranks, command...)
-	ranks.CoresEach = f.Threads()
+	ranks.Bind, ranks.CoresEach = f.Bind, f.Threads()
 	if f.Sync.Kept() && f.Train.Checkpoint.Dir != "" {
 		if f.start, err = job.Begin(f.Train.Checkpoint.Dir, f.Train.Checkpoint.Resume); err != nil {
 			return err

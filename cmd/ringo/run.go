@@ -58,7 +58,10 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own file, which is its servers: %w", err)
 	}
-	cfg := c.roles(launch.Ranks(c.Ranks, program...), self)
+	ranks := launch.Ranks(c.Ranks, program...)
+	ranks.Bind, ranks.CoresEach = c.Bind, launch.ThreadsFromEnv(os.LookupEnv)
+	cfg := c.roles(ranks, self)
+	cfg.OnPlace = func(role, placed string) { fmt.Fprintf(cmd.ErrOrStderr(), "ringo: %ss are %s\n", role, placed) }
 	if !c.Sync.Kept() {
 		cfg.Times = cluster.Times{Join: c.Times.Join} // the program says the others
 	}

@@ -121,6 +121,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 			return err
 		}
 		cfg := cfg // each rank has a recorder of its own
+		cfg.Threads = c.Threads()
 		cfg.Exchange.Trace = timeline.rec
 		return timeline.end(c.trainOn(cmd, job, cfg), cmd.ErrOrStderr())
 	})

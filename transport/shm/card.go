@@ -13,20 +13,22 @@ import (
 // can be posted without knowing what comes:
 //
 //	offset size
-//	     0    1  layout, 3
+//	     0    1  layout, 4
 //	     1    1  1: able, done, agreed; 0: not, and the text says why; 2: not, because it was told so
 //	     2    2  length of the text
-//	     4    4  0
+//	     4    2  how many threads of the rank compute
+//	     6    2  0
 //	     8    8  bytes of each arena
 //	    16   16  the machine, from its boot id
 //	    32   16  the host: the machine and its network namespace
 //	    48  128  the processors that the rank may run on, a bit each
-//	   176       text: the reason, or the name of a socket
+//	   176    8  the process
+//	   184       text: the reason, or the name of a socket
 const (
 	messageBytes = 2048
-	textAt       = 176
+	textAt       = 184
 	maxText      = messageBytes - textAt
-	layout       = 3
+	layout       = 4
 	maskBytes    = 128
 	// maxArena keeps lengths of whole regions far from overflow.
 	maxArena = 1 << 50
@@ -45,6 +47,8 @@ type card struct {
 	told          bool // not to share memory
 	arena         int64
 	machine, host [16]byte
+	threads       int // at most 65535
+	process       [8]byte
 	cores         [maskBytes]byte
 	text          string
 }
@@ -65,10 +69,12 @@ func (c *card) encode() []byte {
 		text = strings.ToValidUTF8(text[:maxText-3], "") + "..."
 	}
 	binary.LittleEndian.PutUint16(b[2:], uint16(len(text)))
+	binary.LittleEndian.PutUint16(b[4:], uint16(c.threads))
 	binary.LittleEndian.PutUint64(b[8:], uint64(c.arena))
 	copy(b[16:], c.machine[:])
 	copy(b[32:], c.host[:])
 	copy(b[48:], c.cores[:])
+	copy(b[176:], c.process[:])
 	copy(b[textAt:], text)
 	return b
 }
@@ -82,9 +88,11 @@ func decodeCard(b []byte) (*card, error) {
 		return nil, fmt.Errorf("%w (a text of %d bytes, an arena of %d)", errCard, n, arena)
 	}
 	c := &card{ok: b[1] == able, told: b[1] == toldNot, arena: int64(arena), text: string(b[textAt : textAt+n])}
+	c.threads = int(binary.LittleEndian.Uint16(b[4:]))
 	copy(c.machine[:], b[16:])
 	copy(c.host[:], b[32:])
 	copy(c.cores[:], b[48:])
+	copy(c.process[:], b[176:])
 	return c, nil
 }
 
@@ -155,4 +163,24 @@ func coresOf(cards []*card, ranks []int) int {
 		n += bits.OnesCount8(all[i])
 	}
 	return max(1, n)
+}
+
+// cpus are the numbers of the processors that the rank may run on.
+func (c *card) cpus() (out []int) {
+	for cpu := range 8 * maskBytes {
+		if c.cores[cpu/8]>>(cpu%8)&1 != 0 {
+			out = append(out, cpu)
+		}
+	}
+	return out
+}
+
+// neighbours are the ranks of a rank's machine, itself too.
+func neighbours(cards []*card, me int) (out []Neighbour) {
+	for r, c := range cards {
+		if c.machine == cards[me].machine {
+			out = append(out, Neighbour{Rank: r, Near: c.host == cards[me].host, CPUs: c.cpus(), Threads: c.threads, Here: c.process == cards[me].process})
+		}
+	}
+	return out
 }

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringo-ml/ringo/internal/placement"
 )
 
 // Supported says whether processes can share memory on this system at all.
@@ -34,6 +36,10 @@ func describe() *card {
 	}
 	c.arena = int64(min(uint64(info.Totalram)*uint64(info.Unit), maxArena))
 	c.cores = affinity()
+	if space, err := os.Readlink("/proc/self/ns/pid"); err == nil {
+		d := digest("process", space, fmt.Sprint(os.Getpid()))
+		copy(c.process[:], d[:])
+	}
 	return c
 }
 
@@ -52,12 +58,8 @@ func digest(parts ...string) (d [16]byte) {
 
 // affinity is the set of processors that this process may run on.
 func affinity() (mask [maskBytes]byte) {
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(os.Getpid(), &set) != nil {
-		return mask
-	}
-	for cpu := range 8 * maskBytes {
-		if set.IsSet(cpu) {
+	for _, cpu := range placement.Allowed() {
+		if cpu < 8*maskBytes {
 			mask[cpu/8] |= 1 << (cpu % 8)
 		}
 	}

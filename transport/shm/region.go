@@ -44,6 +44,14 @@ func (r *region) offset(i int) int64 {
 	return int64(r.ranks)*transport.ControlBytes + int64(i)*stride(r.arena)
 }
 
+// parts are what the i-th rank has of the memory: of Control, and its arena.
+func (r *region) parts(i int) [][]byte {
+	return [][]byte{
+		unsafe.Slice((*byte)(unsafe.Add(r.base, i*transport.ControlBytes)), transport.ControlBytes),
+		unsafe.Slice((*byte)(unsafe.Add(r.base, r.offset(i))), r.arena),
+	}
+}
+
 // windows describes r, which belongs to them from now on.
 func (r *region) windows(ranks []int, me, cores int) *transport.Windows {
 	w := &transport.Windows{

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -35,8 +36,35 @@ type Config struct {
 	// Off, if set, is why this rank shares no memory: its host goes on without.
 	// It still takes part in New, as every rank must.
 	Off string
+	// Threads is how many threads of this rank compute, told to all in their Neighbours; 0: it takes no core of its own.
+	Threads int
+	// Settle, if set, is called once this rank knows who else is on its machine, before memory is made: it may bind this
+	// process, and says what came of it. here has this rank, too, by ascending rank. An error ends New.
+	Settle func(here []Neighbour) (Settled, error)
 	// JoinTimeout bounds New, besides its context. It must be given.
 	JoinTimeout time.Duration
+}
+
+// Neighbour is a rank of this machine.
+type Neighbour struct {
+	Rank int
+	// Near says that it is of this rank's host, too: see Mesh.Hosts.
+	Near bool
+	// CPUs are the numbers of the processors that it may run on, ascending.
+	CPUs []int
+	// Here says that it is of this process.
+	Here bool
+	// Threads is its Config.Threads.
+	Threads int
+}
+
+// Settled is where a rank is to run.
+type Settled struct {
+	// Cores is how many processors the ranks of its host may use together; 0: all that one of them may run on.
+	Cores int
+	// Node is the NUMA node that the memory of this rank is to come from, where Homed.
+	Node  int
+	Homed bool
 }
 
 // Validate returns everything that is wrong with the configuration.
@@ -50,6 +78,7 @@ func (c Config) Validate() error {
 	fault(len(c.Ticket) == 0, "Ticket is missing")
 	fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
 	fault(c.ArenaBytes < 0 || c.ArenaBytes > maxArena, "ArenaBytes %d: 0 to %d expected", c.ArenaBytes, maxArena)
+	fault(c.Threads < 0 || c.Threads > math.MaxUint16, "Threads %d: 0 to %d expected", c.Threads, math.MaxUint16)
 	fault(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
 	return errors.Join(faults...)
 }

@@ -64,7 +64,12 @@ func Tell(cmd *cobra.Command, job *ringo.Job, path string, do func(out *console.
 	if job.Rank() != 0 {
 		return do(new(console.Output))
 	}
-	return console.Tell(cmd, path, do)
+	return console.Tell(cmd, path, func(out *console.Output) error {
+		if where := job.Placement(); where != "" {
+			out.Line("# ranks are %s", where)
+		}
+		return do(out)
+	})
 }
 
 // Slowest returns, for each measurement, the time of the slowest rank. It is a collective call.

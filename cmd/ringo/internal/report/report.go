@@ -41,11 +41,19 @@ func New(out console.Output, style string, status io.Writer, columns int) *Repor
 	return &Reporter{out: out, style: style, status: status, columns: columns}
 }
 
+// placed tells where ranks run, where that is known.
+func placed(where string) string {
+	if where == "" {
+		return ""
+	}
+	return ", " + where
+}
+
 // Start prints what is about to be trained.
 func (r *Reporter) Start(i train.Info) {
 	r.info = i
-	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s; %s kernels\n",
-		i.Model, console.Grouped(i.Params), i.DataSet, console.Grouped(i.TrainSamples), console.Grouped(i.EvalSamples), console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), i.Kernels)
+	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s%s; %s kernels\n",
+		i.Model, console.Grouped(i.Params), i.DataSet, console.Grouped(i.TrainSamples), console.Grouped(i.EvalSamples), console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), placed(i.Placement), i.Kernels)
 	strategy := i.Strategy
 	if i.Codec != "" {
 		strategy += " (" + i.Codec + ")"

@@ -122,7 +122,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	}
 	return c.Run(cmd, func(job *ringo.Job) error {
 		return c.Traced(cmd, job, func(rec *trace.Recorder) error {
-			cfg := cfg // each rank has a recorder of its own
+			cfg := c.Config() // each rank has a recorder of its own, and has found its cores
 			cfg.Exchange.Trace = rec
 			return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, cfg, out) })
 		})

@@ -1,0 +1,149 @@
+package placement
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is also the process that binds itself.
+const bindsItself = "PLACEMENT_TEST_BINDS"
+
+// init keeps the first thread, which tells where the process may run, for the main goroutine.
+func init() {
+	if os.Getenv(bindsItself) != "" {
+		runtime.LockOSThread()
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(bindsItself) != "" {
+		os.Exit(bindAll())
+	}
+	os.Exit(m.Run())
+}
+
+// bindAll binds all threads of a process while others begin, and looks where they are.
+func bindAll() int {
+	all := Allowed()
+	if len(all) < 2 {
+		return 0
+	}
+	own, apart := all[:1], all[1:2]
+	bound, done := make(chan int), make(chan struct{})
+	var started sync.WaitGroup
+	go func() { // a thread that somebody has bound is left where it is
+		runtime.LockOSThread()
+		set := setOf(apart)
+		_ = unix.SchedSetaffinity(0, &set)
+		bound <- unix.Gettid()
+		<-done
+	}()
+	alone := <-bound
+	for range 20 {
+		started.Add(1)
+		go func() {
+			runtime.LockOSThread() // each has a thread of its own
+			started.Done()
+			<-done
+		}()
+	}
+	if err := BindProcess(own); err != nil {
+		return 2
+	}
+	started.Wait()
+	threads, _ := os.ReadDir("/proc/self/task")
+	for _, thread := range threads {
+		id, want := 0, own
+		for _, digit := range thread.Name() {
+			id = 10*id + int(digit-'0')
+		}
+		if id == alone {
+			want = apart
+		}
+		if !slices.Equal(allowed(id), want) {
+			return 3
+		}
+	}
+	close(done)
+	if !slices.Equal(Allowed(), own) {
+		return 4
+	}
+	return 0
+}
+
+// A process binds all of its threads, those that begin meanwhile too.
+func TestBindProcess(t *testing.T) {
+	for range 5 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), bindsItself+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+// A thread has its processors back, and is bound to those that exist only.
+func TestBindThread(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	all := allowed(0)
+	undo, err := BindThread(all[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := allowed(0); !slices.Equal(got, all[:1]) {
+		t.Errorf("bound to %v, want %v", got, all[:1])
+	}
+	if undo(); !slices.Equal(allowed(0), all) {
+		t.Errorf("afterwards %v, want %v", allowed(0), all)
+	}
+	if _, err := BindThread([]int{1000}); err == nil || !slices.Equal(allowed(0), all) {
+		t.Errorf("bound to a processor that does not exist: %v, on %v", err, allowed(0))
+	}
+}
+
+// Memory of a node can be asked for, and is memory as any other.
+func TestPrefer(t *testing.T) {
+	fd, err := unix.MemfdCreate("placement", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	const n = 1 << 20
+	if err := unix.Ftruncate(fd, n); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
+	if err := Prefer(memory, 0); err != nil {
+		t.Skipf("this system places no memory: %v", err)
+	}
+	for i := 0; i < n; i += 4096 {
+		memory[i] = 1
+	}
+	if err := Prefer(memory, 63); err == nil {
+		t.Error("memory of a node that does not exist was promised")
+	}
+	for _, node := range []int{-1, 64} { // nobody's
+		if err := Prefer(memory, node); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// This machine can be described.
+func TestHere(t *testing.T) {
+	m := Here()
+	if !slices.Equal(m.Numbers(), Allowed()) || len(m.CPUs) == 0 {
+		t.Errorf("%+v", m)
+	}
+}

@@ -1,0 +1,134 @@
+package placement
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Here is what this process may use of this machine.
+func Here() Machine { return Read(os.DirFS("/"), Allowed()) }
+
+// Read describes so many processors of the system whose files are below root, ascending. Of what it does not say
+// every processor is a core of its own in the same node.
+func Read(root fs.FS, allowed []int) Machine {
+	m := Machine{Quota: quota(root)}
+	nodes := nodesOf(root)
+	for _, n := range allowed {
+		dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", n)
+		c := CPU{Number: n, Node: nodes[n], Package: max(0, number(root, dir+"topology/physical_package_id", 0))}
+		c.Core = number(root, dir+"topology/core_id", n)
+		c.Cache = lastCache(root, dir, -1-c.Package) // no processor has a number below 0
+		m.CPUs = append(m.CPUs, c)
+	}
+	return m
+}
+
+// nodesOf maps processors to NUMA nodes.
+func nodesOf(root fs.FS) map[int]int {
+	out := map[int]int{}
+	nodes, _ := ParseList(text(root, "sys/devices/system/node/online"))
+	for _, node := range nodes {
+		cpus, _ := ParseList(text(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", node)))
+		for _, c := range cpus {
+			out[c] = node
+		}
+	}
+	return out
+}
+
+// lastCache is the number of a processor's last-level cache: the first of the processors that share it.
+func lastCache(root fs.FS, dir string, unknown int) int {
+	best, cache := 0, unknown
+	for i := range 10 {
+		at := fmt.Sprintf("%scache/index%d/", dir, i)
+		level := number(root, at+"level", 0)
+		shared, err := ParseList(text(root, at+"shared_cpu_list"))
+		if level == 0 {
+			break
+		}
+		if level > best && err == nil && len(shared) > 0 {
+			best, cache = level, shared[0]
+		}
+	}
+	return cache
+}
+
+// quota is the least limit of this process's control groups, of version 2 or 1, in processors; 0: none.
+func quota(root fs.FS) (least float64) {
+	take := func(limit, period string) {
+		l, err := strconv.ParseFloat(limit, 64)
+		p, err2 := strconv.ParseFloat(period, 64)
+		if err == nil && err2 == nil && l > 0 && p > 0 && (least == 0 || l/p < least) {
+			least = l / p
+		}
+	}
+	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for at := path.Join("/", parts[2]); ; at = path.Dir(at) {
+			switch kinds := strings.Split(parts[1], ","); {
+			case parts[1] == "":
+				if words := strings.Fields(text(root, path.Join("sys/fs/cgroup", at, "cpu.max"))); len(words) == 2 {
+					take(words[0], words[1])
+				}
+			case slices.Contains(kinds, "cpu"):
+				dir := path.Join("sys/fs/cgroup", parts[1], at)
+				if _, err := fs.Stat(root, dir); err != nil {
+					dir = path.Join("sys/fs/cgroup/cpu", at)
+				}
+				take(text(root, dir+"/cpu.cfs_quota_us"), text(root, dir+"/cpu.cfs_period_us"))
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// text is what a file holds, empty where it cannot be read.
+func text(root fs.FS, name string) string {
+	b, _ := fs.ReadFile(root, name)
+	return strings.TrimSpace(string(b))
+}
+
+func number(root fs.FS, name string, unknown int) int {
+	n, err := strconv.Atoi(text(root, name))
+	if err != nil {
+		return unknown
+	}
+	return n
+}
+
+// maxCPU bounds the numbers in a list.
+const maxCPU = 1 << 16
+
+// ParseList reads a list such as "0-3,7", ascending. The empty text is the empty list.
+func ParseList(list string) (out []int, err error) {
+	if list = strings.TrimSpace(list); list == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, ranges := strings.Cut(part, "-")
+		if !ranges {
+			last = first
+		}
+		lo, err := strconv.Atoi(first)
+		hi, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || lo < 0 || hi < lo || hi >= maxCPU {
+			return nil, fmt.Errorf("a list of processors with %q: want numbers and ranges, such as 0-3,7", part)
+		}
+		for n := lo; n <= hi; n++ {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
