@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FLOATS = [1, 256, 4096, 65536, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 24]
 TABLES = ("shm", "tcp", "tcp-default")
-SIDES = {"shm": ("openmpi-shm", "ringo-arena", "ringo-private", "limit"), "tcp": ("openmpi-tcp", "mpich-tcp", "gloo-tcp", "ringo-tcp")}  # peers first
+SIDES = {"shm": ("openmpi-shm", "mpich-shm", "ringo-arena", "ringo-private", "limit"), "tcp": ("openmpi-tcp", "mpich-tcp", "gloo-tcp", "ringo-tcp")}  # peers first
 SIDES["tcp-default"] = SIDES["tcp"]
 SYSTEM = "/proc/sys/net/ipv4/tcp_congestion_control"
 
@@ -28,6 +28,8 @@ def options():
     ap.add_argument("--floats", type=numbers, default=FLOATS, help="sizes (default " + ",".join(map(str, FLOATS)) + ")")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--time", type=float, default=0.3, help="seconds to measure each size in each round")
+    ap.add_argument("--gap", type=float, default=None, help="compute for so many microseconds before each call, and time it from the last arrival to the last end")
+    ap.add_argument("--skew", type=float, default=None, help="and for up to so many more, drawn for each rank and call")
     ap.add_argument("--sides", default="", help="measure only these sides, such as openmpi-shm,ringo-arena")
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
     ap.add_argument("--peers", default="", help="the folder of the peers' programs (default: built from this tree)")
@@ -35,11 +37,13 @@ def options():
     ap.add_argument("--inside", default="", help=argparse.SUPPRESS)  # the congestion control of the namespace that this process is in
     o = ap.parse_args()
     o.tables = o.tables.split(",")
+    o.apart = o.gap is not None or o.skew is not None
+    o.gap, o.skew = o.gap or 0, o.skew or 0
     for t in o.tables:
         if t not in TABLES:
             ap.error(f"unknown table {t!r}: know {', '.join(TABLES)}")
-    if min(o.rounds, *o.np) < 1 or min(o.floats) < 0 or o.time <= 0:
-        ap.error("--rounds, --np and --time must be positive, --floats not negative")
+    if min(o.rounds, *o.np) < 1 or min(o.floats) < 0 or o.time <= 0 or min(o.gap, o.skew) < 0:
+        ap.error("--rounds, --np and --time must be positive, --floats, --gap and --skew not negative")
     for s in o.sides.split(",") if o.sides else ():
         if not any(s in SIDES[t] for t in o.tables):
             ap.error(f"--sides {s}: want some of {', '.join(dict.fromkeys(s for t in o.tables for s in SIDES[t]))}")
@@ -49,8 +53,13 @@ def options():
 
 def picked(o, table):
     """The sides of a table that --sides names; MPICH, which few have beside OpenMPI, only where it is installed."""
-    wanted = o.sides.split(",") if o.sides else [s for s in SIDES[table] if s != "mpich-tcp" or shutil.which("mpicc.mpich")]
-    return [s for s in SIDES[table] if s in wanted]
+    wanted = o.sides.split(",") if o.sides else [s for s in SIDES[table] if not s.startswith("mpich") or shutil.which("mpicc.mpich")]
+    return [s for s in SIDES[table] if s in wanted and not (o.apart and s == "limit")]
+
+
+def seconds(o):
+    """What a peer's program is told of how long to measure, and how far calls are apart."""
+    return f"{o.time}:{o.gap:g}:{o.skew:g}" if o.apart else str(o.time)
 
 
 def note(text):
@@ -74,7 +83,7 @@ def medians(lines):
 
 def openmpi(o, np, label, *mca):
     return medians(objects([tool("mpirun", "openmpi"), "--allow-run-as-root", "--oversubscribe", "-np", str(np), "--mca", "pml", "ob1", *mca,
-                            os.path.join(o.peers, "mpi_allreduce"), label, str(o.time), *map(str, o.floats)]))
+                            os.path.join(o.peers, "mpi_allreduce"), label, seconds(o), *map(str, o.floats)]))
 
 
 def tool(name, build):
@@ -82,16 +91,17 @@ def tool(name, build):
     return shutil.which(f"{name}.{build}") or name
 
 
-def mpich(o, np, label):
-    """MPICH of Debian is ch4:ucx, which takes shared memory on one host unless it is told to take TCP."""
-    return medians(objects([tool("mpirun", "mpich"), "-np", str(np), os.path.join(o.peers, "mpich_allreduce"), label, str(o.time), *map(str, o.floats)],
-                           env=dict(os.environ, UCX_TLS="tcp,self", UCX_NET_DEVICES="lo")))
+def mpich(o, np, label, **env):
+    """MPICH never yields a core: where ranks have one each they are bound, as by the others' launchers."""
+    bind = ["-bind-to", "core"] if np <= len(os.sched_getaffinity(0)) else []
+    return medians(objects([tool("mpirun", "mpich"), *bind, "-np", str(np), os.path.join(o.peers, "mpich_allreduce"), label, seconds(o), *map(str, o.floats)],
+                           env=dict(os.environ, **env)))
 
 
 def gloo(o, np):
     program = os.path.join(o.peers, "gloo_allreduce")
     with tempfile.TemporaryDirectory() as store:
-        command = lambda rank: [program, str(rank), str(np), store, "127.0.0.1", str(o.time), *map(str, o.floats)]
+        command = lambda rank: [program, str(rank), str(np), store, "127.0.0.1", seconds(o), *map(str, o.floats)]
         others = [subprocess.Popen(command(rank)) for rank in range(1, np)]
         try:
             lines = objects(command(0))
@@ -103,6 +113,8 @@ def gloo(o, np):
 
 
 def ringo(o, np, transport, *more):
+    if o.apart:
+        more += ("--gap", f"{o.gap:g}us", "--skew", f"{o.skew:g}us")
     return medians(objects([o.ringo, "bench", "collective", "--np", str(np), "--transport", transport, "--time", f"{o.time}s",
                             "--floats", ",".join(map(str, o.floats)), "--progress", "none", "--json", "-", *more]))
 
@@ -115,7 +127,9 @@ def sides(o, table, np):
         "ringo-private": lambda: ringo(o, np, "shm", "--buffer", "private"),
         "limit": lambda: ringo(o, np, "shm", "--buffer", "arena", "--limit"),
         "openmpi-tcp": lambda: openmpi(o, np, "openmpi-tcp", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
-        "mpich-tcp": lambda: mpich(o, np, "mpich-tcp"),
+        "mpich-shm": lambda: mpich(o, np, "mpich-shm"),
+        # MPICH of Debian is ch4:ucx, which takes shared memory on one host unless it is told to take TCP.
+        "mpich-tcp": lambda: mpich(o, np, "mpich-tcp", UCX_TLS="tcp,self", UCX_NET_DEVICES="lo"),
         "gloo-tcp": lambda: gloo(o, np),
         "ringo-tcp": lambda: ringo(o, np, "tcp"),
     }
@@ -147,7 +161,8 @@ def ratio(theirs, ours):
 
 
 def show(o, title, np, found):
-    print(f"\n{title}, {np} ranks; medians of {o.rounds} round(s), microseconds")
+    apart = f"; after the last arrival, computing for {o.gap:g} to {o.gap + o.skew:g} us before each call" if o.apart else ""
+    print(f"\n{title}, {np} ranks; medians of {o.rounds} round(s), microseconds{apart}")
     row = lambda name, cells: print(f"{name:<28}" + "".join(f"{c:>20}" for c in cells))
     row("floats", [f"{n:,}" for n in o.floats])
     for name, by_size in found.items():
@@ -175,6 +190,7 @@ def run_namespaced(o, table):
         command = [*alone, sys.executable, os.path.abspath(__file__), "--tables", table, "--inside", congestion, "--json", out.name,
                    "--ringo", o.ringo, "--peers", o.peers, "--np", numbers(o.np), "--floats", numbers(o.floats),
                    "--rounds", str(o.rounds), "--time", str(o.time), "--sides", o.sides]
+        command += ["--gap", str(o.gap), "--skew", str(o.skew)] if o.apart else []
         if subprocess.run(command).returncode != 0:
             raise SystemExit(f"the table {table} failed")
         return json.load(out)[table]
@@ -196,9 +212,9 @@ def prepare(o, folder):
         o.ringo = os.path.join(folder, "ringo")
         subprocess.run(["go", "build", "-o", o.ringo, "./cmd/ringo"], cwd=ROOT, check=True)
     if not o.peers:
-        for tool, package in (("mpicc", "libopenmpi-dev"), ("mpirun", "openmpi-bin"), ("g++", "g++")):
-            if not shutil.which(tool):
-                raise SystemExit(f"no {tool}: install {package} (Debian); see bench/collective/README.md")
+        for program, package in (("mpicc", "libopenmpi-dev"), ("mpirun", "openmpi-bin"), ("g++", "g++")):
+            if not shutil.which(program):
+                raise SystemExit(f"no {program}: install {package} (Debian); see bench/collective/README.md")
         o.peers = folder
         subprocess.run([os.path.join(ROOT, "bench", "peers", "build.sh"), folder], check=True)
     version = lambda *command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]

@@ -1,6 +1,6 @@
 // Times gloo's allreduce of floats over TCP; rank 0 prints one JSON line per size.
 //
-// usage: gloo_allreduce RANK NP STORE_DIR HOST SECONDS FLOATS...   (a process per rank, STORE_DIR empty and shared)
+// usage: gloo_allreduce RANK NP STORE_DIR HOST SECONDS[:GAP:SKEW] FLOATS...   (a process per rank, STORE_DIR empty and shared)
 //
 // The protocol is mpi_allreduce.c's, and that of `ringo bench allreduce`.
 #include <gloo/allgather.h>
@@ -19,6 +19,8 @@
 #include <cstring>
 #include <memory>
 #include <vector>
+
+#include "arrivals.h"
 
 namespace {
 
@@ -58,16 +60,14 @@ void barrier() {
   gloo::barrier(o);
 }
 
-double now() { return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 std::vector<double> single(std::vector<float>& x, int samples) {
   std::vector<double> us;
   for (int i = 0; i < samples; i++) {
     fill(x, i & 1);
     barrier();
-    const double t = now();
+    const double t = now_us();
     reduce(x);
-    us.push_back(now() - t);
+    us.push_back(now_us() - t);
     barrier();  // verifying would take the core from ranks that are not done
     verify(x, i & 1);
   }
@@ -80,15 +80,72 @@ std::vector<double> batched(std::vector<float>& x, int samples) {
   std::vector<double> us;
   for (int i = 0; i < samples; i++) {
     barrier();
-    const double t = now();
+    const double t = now_us();
     for (int k = 0; k < kBatch; k++) {
       std::memcpy(x.data(), source[k & 1].data(), x.size() * sizeof(float));
       reduce(x);
     }
-    us.push_back((now() - t) / kBatch);
+    us.push_back((now_us() - t) / kBatch);
     verify(x, (kBatch - 1) & 1);
   }
   return us;
+}
+
+// longest leaves the largest of each value over all ranks.
+std::vector<double> longest(const std::vector<double>& own) {
+  std::vector<double> all(own.size() * np), out = own;
+  gloo::AllgatherOptions gather(context);
+  gather.setInput(const_cast<double*>(own.data()), own.size());
+  gather.setOutput(all.data(), all.size());
+  gloo::allgather(gather);
+  for (size_t i = 0; i < all.size(); i++) out[i % own.size()] = std::max(out[i % own.size()], all[i]);
+  return out;
+}
+
+int fitting(double seconds, double us) {
+  int samples = static_cast<int>(std::max<double>(kLeast, std::min<double>(kMost, seconds * 1e6 / us)));
+  gloo::BroadcastOptions agree(context);
+  agree.setOutput(&samples, 1);
+  agree.setRoot(0);
+  gloo::broadcast(agree);
+  return samples;
+}
+
+// apart returns the microseconds of calls after computation, and last those from call to call.
+std::vector<double> apart(std::vector<float>& x, int samples) {
+  std::vector<double> times(2 * samples + 1);
+  barrier();
+  const double start = now_us();
+  for (int i = 0; i < samples; i++) {
+    fill(x, i & 1);
+    compute();
+    times[i] = now_us();
+    reduce(x);
+    times[samples + i] = now_us();
+    verify(x, i & 1);
+  }
+  times.back() = (now_us() - start) / samples;
+  times = longest(times);
+  for (int i = 0; i < samples; i++) times[samples + i] -= times[i];
+  times.erase(times.begin(), times.begin() + samples);
+  return times;
+}
+
+void measure_apart(long n, double seconds) {
+  std::vector<float> x(n);
+  const int samples = fitting(seconds, apart(x, 10).back());
+  auto us = apart(x, samples);
+  const double loop = us.back();
+  us.pop_back();
+  std::sort(us.begin(), us.end());
+  double sum = 0;
+  for (double t : us) sum += t;
+  if (rank == 0) {
+    std::printf("{\"peer\":\"gloo\",\"np\":%d,\"floats\":%ld,\"median_us\":%.4f,\"min_us\":%.4f,\"iterations\":%d,"
+                "\"gap_us\":%g,\"skew_us\":%g,\"mean_us\":%.4f,\"loop_us\":%.4f}\n",
+                np, n, us[us.size() / 2], us[0], samples, gap_us, skew_us, sum / samples, loop);
+    std::fflush(stdout);
+  }
 }
 
 void measure(long n, double seconds) {
@@ -97,19 +154,8 @@ void measure(long n, double seconds) {
   auto run = [&](int samples) { return batch ? batched(x, samples) : single(x, samples); };
   auto warm = run(3);
   std::sort(warm.begin(), warm.end());
-  int samples = static_cast<int>(std::max<double>(kLeast, std::min<double>(kMost, seconds * 1e6 / (warm[1] * (batch ? kBatch : 1)))));
-  gloo::BroadcastOptions agree(context);
-  agree.setOutput(&samples, 1);
-  agree.setRoot(0);
-  gloo::broadcast(agree);
-  auto us = run(samples);
-  std::vector<double> all(us.size() * np);
-  gloo::AllgatherOptions gather(context);
-  gather.setInput(us.data(), us.size());
-  gather.setOutput(all.data(), all.size());
-  gloo::allgather(gather);
-  for (size_t i = 0; i < us.size(); i++)
-    for (int r = 0; r < np; r++) us[i] = std::max(us[i], all[r * us.size() + i]);
+  const int samples = fitting(seconds, warm[1] * (batch ? kBatch : 1));
+  auto us = longest(run(samples));
   std::sort(us.begin(), us.end());
   if (rank == 0) {
     std::printf("{\"peer\":\"gloo\",\"np\":%d,\"floats\":%ld,\"median_us\":%.4f,\"min_us\":%.4f,\"iterations\":%d}\n", np, n,
@@ -122,7 +168,7 @@ void measure(long n, double seconds) {
 
 int main(int argc, char** argv) {
   if (argc < 7) {
-    std::fprintf(stderr, "usage: gloo_allreduce RANK NP STORE_DIR HOST SECONDS FLOATS...\n");
+    std::fprintf(stderr, "usage: gloo_allreduce RANK NP STORE_DIR HOST SECONDS[:GAP:SKEW] FLOATS...\n");
     return 2;
   }
   rank = std::atoi(argv[1]);
@@ -133,6 +179,9 @@ int main(int argc, char** argv) {
   gloo::rendezvous::FileStore store(argv[3]);
   context = std::make_shared<gloo::rendezvous::Context>(rank, np);
   context->connectFullMesh(store, device);
-  for (int i = 6; i < argc; i++) measure(std::atol(argv[i]), std::atof(argv[5]));
+  double seconds;
+  const bool calls_apart = std::sscanf(argv[5], "%lf:%lf:%lf", &seconds, &gap_us, &skew_us) == 3;
+  prepare_compute(rank);
+  for (int i = 6; i < argc; i++) (calls_apart ? measure_apart : measure)(std::atol(argv[i]), seconds);
   barrier();
 }

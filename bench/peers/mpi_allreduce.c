@@ -1,12 +1,14 @@
 /* Times MPI_Allreduce of floats; rank 0 prints one JSON line per size.
  *
- * usage: mpirun -np N [--mca pml ob1 --mca btl self,vader | --mca btl self,tcp] mpi_allreduce LABEL SECONDS FLOATS...
+ * usage: mpirun -np N [--mca pml ob1 --mca btl self,vader | --mca btl self,tcp] mpi_allreduce LABEL SECONDS[:GAP:SKEW] FLOATS...
  *
  * The protocol is that of `ringo bench allreduce` (see bench/collective/README.md):
  * the operand is rewritten before every call, in turns by one of two patterns; a long
  * call is timed by itself after a barrier; short ones in batches, the rewriting
  * included; a sample is its slowest rank's, the figure the median of samples; every
- * result of single calls and every batch's last is verified. */
+ * result of single calls and every batch's last is verified. With GAP and SKEW, in microseconds,
+ * every call follows computation: see arrivals.h. */
+#include "arrivals.h"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,9 +74,56 @@ static void batched(float *in, float *out, long n, double *us, int samples) {
   free(source[1]);
 }
 
+/* apart fills us, of rank 0, with the microseconds of calls after computation, and returns those from call to call. */
+static double apart(float *in, float *out, long n, double *us, int samples) {
+  static double arrived[MOST], ended[MOST], last[MOST];
+  fill(in, n, 0);
+  MPI_Barrier(MPI_COMM_WORLD);
+  double start = now_us();
+  for (int i = 0; i < samples; i++) {
+    fill(in, n, i & 1);
+    compute();
+    arrived[i] = now_us();
+    reduce(in, out, n);
+    ended[i] = now_us();
+    verify(out, n, i & 1);
+  }
+  double loop = (now_us() - start) / samples, longest;
+  MPI_Reduce(&loop, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(arrived, last, samples, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(ended, us, samples, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  for (int i = 0; i < samples; i++) us[i] -= last[i];
+  return longest;
+}
+
 static int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
+}
+
+static int fitting(double seconds, double us) {
+  double fit = seconds * 1e6 / us;
+  int samples = fit > MOST ? MOST : fit < LEAST ? LEAST : (int)fit;
+  MPI_Bcast(&samples, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return samples;
+}
+
+static void measure_apart(const char *label, long n, double seconds) {
+  float *in = malloc(n * sizeof *in + 1), *out = malloc(n * sizeof *out + 1);
+  static double us[MOST];
+  double sum = 0;
+  int samples = fitting(seconds, apart(in, out, n, us, 10));
+  double loop = apart(in, out, n, us, samples);
+  qsort(us, samples, sizeof *us, ascending);
+  for (int i = 0; i < samples; i++) sum += us[i];
+  if (rank == 0) {
+    printf("{\"peer\":\"%s\",\"np\":%d,\"floats\":%ld,\"median_us\":%.4f,\"min_us\":%.4f,\"iterations\":%d,"
+           "\"gap_us\":%g,\"skew_us\":%g,\"mean_us\":%.4f,\"loop_us\":%.4f}\n",
+           label, np, n, us[samples / 2], us[0], samples, gap_us, skew_us, sum / samples, loop);
+    fflush(stdout);
+  }
+  free(in);
+  free(out);
 }
 
 static void measure(const char *label, long n, double seconds) {
@@ -84,9 +133,7 @@ static void measure(const char *label, long n, double seconds) {
   void (*run)(float *, float *, long, double *, int) = calls > 1 ? batched : single;
   run(in, out, n, us, 3);
   qsort(us, 3, sizeof *us, ascending);
-  double fit = seconds * 1e6 / (us[1] * calls);
-  int samples = fit > MOST ? MOST : fit < LEAST ? LEAST : (int)fit;
-  MPI_Bcast(&samples, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  int samples = fitting(seconds, us[1] * calls);
   run(in, out, n, us, samples);
   MPI_Reduce(us, slowest, samples, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   qsort(slowest, samples, sizeof *slowest, ascending);
@@ -104,10 +151,13 @@ int main(int argc, char **argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &np);
   if (argc < 4) {
-    fprintf(stderr, "usage: mpi_allreduce LABEL SECONDS FLOATS...\n");
+    fprintf(stderr, "usage: mpi_allreduce LABEL SECONDS[:GAP:SKEW] FLOATS...\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  for (int i = 3; i < argc; i++) measure(argv[1], atol(argv[i]), atof(argv[2]));
+  double seconds;
+  int apart = sscanf(argv[2], "%lf:%lf:%lf", &seconds, &gap_us, &skew_us) == 3;
+  prepare_compute(rank);
+  for (int i = 3; i < argc; i++) (apart ? measure_apart : measure)(argv[1], atol(argv[i]), seconds);
   MPI_Finalize();
   return 0;
 }
