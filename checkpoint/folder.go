@@ -202,6 +202,15 @@ func Latest(dir string) (path string, err error) {
 	return all[0].path, f.Close()
 }
 
+// Of returns the checkpoint that a path means: that file, or the last one of that folder, whose header has been checked. Errors: as
+// Latest.
+func Of(path string) (file string, err error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return path, nil // whoever loads it checks it
+	}
+	return Latest(path)
+}
+
 // withWhole adds to a damage the newest older checkpoint of the same folder
 // that is whole, which it reads in full to know.
 func withWhole(err error) error {

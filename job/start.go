@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/ringo-ml/ringo/checkpoint"
@@ -38,7 +39,7 @@ func Begin(dir string, resume bool) (*Start, error) {
 	}
 	s := &Start{}
 	if resume {
-		err = s.find(dir)
+		err = s.find(dir, dir)
 	}
 	if err == nil {
 		err = s.claim(dir)
@@ -46,9 +47,26 @@ func Begin(dir string, resume bool) (*Start, error) {
 	return s, errors.Join(err, hold.Release())
 }
 
-// find finds the last checkpoint, if there is one.
-func (s *Start) find(dir string) error {
-	file, step, part, err := train.LastServers(dir)
+// Look finds the parts of a checkpoint, or of a folder's last one, for servers that only read them: they save nothing, and what they
+// write while they run goes to scratch.
+func Look(path, scratch string) (*Start, error) {
+	file, err := checkpoint.Of(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Start{Dir: scratch}
+	if err := s.find(file, filepath.Dir(file)); err != nil {
+		return nil, err
+	}
+	all, err := train.Starts(filepath.Dir(file))
+	s.Number = 1 + slices.Max(append(all, 0)) // that of no other start that has been
+	s.Name = train.JobName(s.Number, s.Step)
+	return s, err
+}
+
+// find finds a checkpoint, or a folder's last one, if there is one; the servers' parts lie in dir.
+func (s *Start) find(path, dir string) error {
+	file, step, part, err := train.LastServers(path)
 	if errors.Is(err, checkpoint.ErrNone) {
 		return nil
 	}

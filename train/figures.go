@@ -56,6 +56,12 @@ func (s Seeds) MarshalJSON() ([]byte, error) {
 	return withFigures(plain(s), nil, s.Eval)
 }
 
+// MarshalJSON writes the metrics as fields.
+func (e SavedEvaluation) MarshalJSON() ([]byte, error) {
+	type plain SavedEvaluation
+	return withFigures[float64](plain(e), nil, e.Eval)
+}
+
 // withFigures is an object with figures behind its own fields, in the order of their names.
 func withFigures[T any](object any, train, eval map[string]T) ([]byte, error) {
 	text, err := json.Marshal(object)

@@ -20,10 +20,10 @@ type Previous struct {
 	values setting.Values // those that the run had
 }
 
-// FindPrevious reads what a folder's last checkpoint says of how its run was started. No folder and no checkpoint are no
-// error, but a damaged one is, a *checkpoint.DamageError.
-func FindPrevious(dir string) (Previous, error) {
-	path, err := checkpoint.Latest(dir)
+// FindPrevious reads what a checkpoint, or a folder's last one, says of how its run was started. No folder and no checkpoint
+// are no error, but a damaged one is, a *checkpoint.DamageError.
+func FindPrevious(path string) (Previous, error) {
+	path, err := checkpoint.Of(path)
 	if errors.Is(err, checkpoint.ErrNone) {
 		return Previous{}, nil
 	}

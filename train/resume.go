@@ -39,10 +39,22 @@ func (r *run) find() error {
 		return nil
 	}
 	r.prepares("resuming")
+	if err := r.tellOf(r.open); err != nil {
+		return err
+	}
+	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.steps {
+		return fmt.Errorf("%s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps: give it more epochs",
+			f.File, f.Epoch, f.Done, r.cfg.Epochs, r.steps)
+	}
+	return nil
+}
+
+// tellOf makes what rank 0 opens known to all ranks. It is a collective call.
+func (r *run) tellOf(open func() (saved, error)) error {
 	var head saved
 	if r.job.Rank() == 0 {
 		var err error
-		if head, err = r.open(); err != nil {
+		if head, err = open(); err != nil {
 			return err
 		}
 	}
@@ -56,10 +68,6 @@ func (r *run) find() error {
 	}
 	if err != nil {
 		return fmt.Errorf("telling all ranks: %w", err)
-	}
-	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.steps {
-		return fmt.Errorf("%s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps: give it more epochs",
-			f.File, f.Epoch, f.Done, r.cfg.Epochs, r.steps)
 	}
 	return nil
 }
@@ -87,14 +95,32 @@ func (r *run) resume() (position, error) {
 // open opens the last checkpoint, if there is one, and checks that it is of this
 // run. After an epoch another number of ranks may go on.
 func (r *run) open() (saved, error) {
-	path, err := checkpoint.Latest(r.cfg.Checkpoint.Dir)
+	head, err := openSaved(r.cfg.Checkpoint.Dir)
 	if errors.Is(err, checkpoint.ErrNone) {
 		return saved{}, nil
 	}
-	var f *checkpoint.File
-	if err == nil {
-		f, err = checkpoint.Load(path)
+	if err != nil {
+		return saved{}, err
 	}
+	h := head.file.Header
+	if head.Changed, err = r.judge(h); err != nil {
+		_ = head.file.Close()
+		err = fmt.Errorf("%s is of a run with other settings: %w", head.File, err)
+		if h.Position > 0 && h.NP != r.job.Size() {
+			err = fmt.Errorf("%w; another number of ranks may go on after a whole epoch alone: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
+		}
+		return saved{}, err
+	}
+	return head, nil
+}
+
+// openSaved opens a checkpoint, or a folder's last one.
+func openSaved(path string) (saved, error) {
+	path, err := checkpoint.Of(path)
+	if err != nil {
+		return saved{}, err
+	}
+	f, err := checkpoint.Load(path)
 	if err != nil {
 		return saved{}, err
 	}
@@ -102,13 +128,7 @@ func (r *run) open() (saved, error) {
 	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
 		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
-	} else if head.Changed, err = r.judge(h); err != nil {
-		err = fmt.Errorf("%s is of a run with other settings: %w", path, err)
-		if h.Position > 0 && h.NP != r.job.Size() {
-			err = fmt.Errorf("%w; another number of ranks may go on after a whole epoch alone: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
-		}
-	}
-	if err == nil {
+	} else {
 		err = head.read(h.More)
 	}
 	if err != nil {

@@ -297,18 +297,12 @@ func (r *run) countSteps() error {
 
 // shareOut makes this rank's part of the evaluation set the one that it has among some
 // ranks.
-func (r *run) shareOut(ranks []int) (err error) {
+func (r *run) shareOut(ranks []int) error {
 	if slices.Equal(ranks, r.sharers) {
 		return nil
 	}
-	if r.shard != nil {
-		r.shard.Close()
-	}
-	loader, sampler := r.loaders(slices.Index(ranks, r.job.Rank()), len(ranks))
-	loader.Source, sampler.N, sampler.Evaluate = r.set.Eval, r.set.Eval.Len(), true
-	if r.shard, err = newLoader(loader, sampler); err != nil {
-		r.shard = nil
-		return fmt.Errorf("evaluation set: %w", err)
+	if err := r.openPart(slices.Index(ranks, r.job.Rank()), len(ranks)); err != nil {
+		return err
 	}
 	r.sharers = ranks
 	return nil

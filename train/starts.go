@@ -50,10 +50,10 @@ func Starts(dir string) (out []int, err error) {
 	return out, nil
 }
 
-// LastServers tells of a folder's last checkpoint after which step of the run it was saved, and which parts of servers belong to
+// LastServers tells of a checkpoint, or a folder's last one, after which step of the run it was saved, and which parts of servers belong to
 // it. Errors: checkpoint.ErrNone; damage; a run that had no such servers.
-func LastServers(dir string) (file string, step int64, part ServersPart, err error) {
-	if file, err = checkpoint.Latest(dir); err != nil {
+func LastServers(path string) (file string, step int64, part ServersPart, err error) {
+	if file, err = checkpoint.Of(path); err != nil {
 		return "", 0, part, err
 	}
 	f, err := checkpoint.Load(file)

@@ -34,6 +34,7 @@ type given struct {
 	env    launch.Env
 	idle   map[setting.Path]bool // settings that were told to have no effect
 	worker bool                  // a launcher has started this process as a rank or a server that sums
+	reads  string                // the checkpoint, or its folder, of a command that only reads it
 }
 
 // letters are flags of one letter, as other launchers have them.
@@ -166,6 +167,10 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 		said = append(said, setting.Assignment{Path: "model", Text: model, Origin: "the command line"})
 	}
 	said = append(said, g.flags...)
+	if g.reads != "" {
+		before, err := g.reading()
+		return slices.Concat(before, all, said), err
+	}
 	before, err := g.begunWith(said)
 	return slices.Concat(all, before, said), err
 }

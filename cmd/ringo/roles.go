@@ -211,9 +211,11 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	ranks := launch.Ranks(f.Ranks, command...)
 	ranks.Bind, ranks.CoresEach = f.Bind, f.Threads()
 	if f.Sync.Kept() && f.Train.Checkpoint.Dir != "" {
-		if f.start, err = job.Begin(f.Train.Checkpoint.Dir, f.Train.Checkpoint.Resume); err != nil {
+		end, err := f.findStart()
+		if err != nil {
 			return err
 		}
+		return errors.Join(f.launch(cmd, f.roles(ranks, self)), end())
 	}
 	return f.launch(cmd, f.roles(ranks, self))
 }

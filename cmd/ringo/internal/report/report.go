@@ -261,15 +261,18 @@ func numbers(x []int) string {
 }
 
 // result is how good the model has become.
-func (r *Reporter) result(s train.Summary) string {
+func (r *Reporter) result(s train.Summary) string { return "test " + r.figures(s.EvalLoss, s.Eval) }
+
+// figures are the metrics that a person wants to know, or the loss of a model without.
+func (r *Reporter) figures(loss float64, of model.Figures) string {
 	var parts []string
 	for _, m := range r.shown() {
-		parts = append(parts, m.Label()+" "+text(m, s.Eval))
+		parts = append(parts, m.Label()+" "+text(m, of))
 	}
 	if parts == nil {
-		parts = []string{fmt.Sprintf("loss %.4f", s.EvalLoss)}
+		return fmt.Sprintf("loss %.4f", loss)
 	}
-	return "test " + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // Seeds prints what several runs have in common.
@@ -286,6 +289,24 @@ func (r *Reporter) Seeds(s train.Seeds) {
 	fmt.Fprintf(r.out.Lines, "mean and standard deviation of %s: test %s, train loss %.4f ± %.4f\n",
 		console.Counted(len(s.Seeds), "seed"), strings.Join(parts, ", "), s.TrainLoss.Mean, s.TrainLoss.SD)
 	r.write(s)
+}
+
+// Evaluating is a Reporter as the observer of an evaluation, of which nothing is trained.
+type Evaluating struct{ *Reporter }
+
+// Start prints what is about to be evaluated.
+func (r Evaluating) Start(i train.Info) {
+	r.info = i
+	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s samples; %s, %s each, over %s; %s kernels\n",
+		i.Model, console.Grouped(i.Params), i.DataSet, console.Grouped(i.EvalSamples), console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), i.Kernels)
+}
+
+// Evaluation prints the figures of a checkpoint.
+func (r *Reporter) Evaluation(e train.SavedEvaluation) {
+	r.endPhase()
+	fmt.Fprintf(r.out.Lines, "%s, after %s of %s: test %s; %s samples/s\n", e.Checkpoint, console.Counted(int(e.Step), "step"), console.Counted(e.TrainedNP, "rank"),
+		r.figures(e.EvalLoss, e.Eval), console.Rated(e.SamplesPerS))
+	r.write(e)
 }
 
 // Finish ends what is drawn and closes the file.

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// evalCommand is `ringo eval CHECKPOINT`.
+type evalCommand struct {
+	jobFlags
+	checkpoint string // the file, or a folder whose last one is meant
+}
+
+func newEval() *cobra.Command { return new(evalCommand).command() }
+
+func (c *evalCommand) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "eval CHECKPOINT",
+		Short: "Evaluate what was trained",
+		Long: "Evaluate the model of a checkpoint, a file or a folder whose last one is meant, as its run\n" +
+			"did: on the same data, unless --data names others. With as many ranks the figures are the\n" +
+			"run's own to the last digit.",
+		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -",
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) != 1 {
+				return usagef("`%s` needs one checkpoint, a file or the folder of --checkpoint, got %q; see `%s --help`", cmd.CommandPath(), words, cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, words []string) error { return c.execute(cmd, words) },
+	}
+	c.given.register(cmd.Flags(), func(p setting.Path) bool {
+		return slices.Contains([]string{"job", "network", "data"}, job.GroupOf(p)) && p != "data.stream" ||
+			slices.Contains([]setting.Path{"training.threads", "output.progress", "output.json", "servers.count"}, p)
+	})
+	return cmd
+}
+
+// notForEval are settings of a run that a reader of its checkpoint does not take over: it saves nothing, and chooses nothing.
+func notForEval(a setting.Assignment) bool {
+	return slices.Contains([]setting.Path{
+		"checkpoint.every", "checkpoint.keep", "servers.dir", "servers.durability", "servers.fsync", "servers.save-every", "servers.restarts",
+		"servers.http", "servers.http-open", "servers.lost", "servers.shrink-every", "servers.unseen", "tuning.tune", "tuning.profile", "training.seeds",
+	}, a.Path)
+}
+
+// reading is what a run was begun with whose checkpoint this command reads, and where that lies.
+func (g *given) reading() ([]setting.Assignment, error) {
+	file, err := train.FindPrevious(g.reads)
+	if err != nil {
+		return nil, err
+	}
+	if file.File == "" {
+		if _, err := os.Stat(g.reads); err != nil {
+			return nil, usageError{err}
+		}
+		return nil, usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.reads)
+	}
+	told := slices.DeleteFunc(file.Told, notForEval)
+	for _, a := range [][2]string{{"checkpoint.dir", filepath.Dir(file.File)}, {"checkpoint.resume", "true"}} {
+		told = append(told, setting.Assignment{Path: setting.Path(a[0]), Text: a[1]})
+	}
+	for i := range told {
+		told[i].Origin = setting.Origin("the checkpoint " + file.File)
+	}
+	return told, nil
+}
+
+func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {
+	c.checkpoint, c.reads = words[0], words[0]
+	errs := c.check(cmd, "")
+	if c.Spec == nil {
+		return errors.Join(errs...)
+	}
+	if err := errors.Join(append(errs, c.faults(c.ValidateTraining()))...); err != nil {
+		return usageError{err}
+	}
+	cfg := c.config()
+	if cfg.Data != data.Synthetic && !c.worker {
+		if err := train.FindData(cfg); err != nil {
+			return err
+		}
+	}
+	if err := c.checkOutputs(c.Output.JSON, ""); err != nil {
+		return err
+	}
+	return c.run(cmd, words, func(job *ringo.Job) error { return c.evaluate(cmd, job, cfg) })
+}
+
+// config is what a rank evaluates.
+func (c *evalCommand) config() train.Config {
+	start := 0
+	if c.start != nil {
+		start = c.start.Number
+	}
+	cfg := c.Training(start)
+	cfg.Checkpoint.Dir = c.checkpoint
+	return cfg
+}
+
+// evaluate is what a rank does: rank 0 tells of it.
+func (c *evalCommand) evaluate(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
+	if job.Rank() != 0 {
+		_, err := train.Evaluate(cmd.Context(), job, cfg.Model, nil, cfg)
+		return err
+	}
+	rep, err := c.reporter(cmd, job, c.Output.JSON, false)
+	if err != nil {
+		return err
+	}
+	cfg.Observer = report.Evaluating{Reporter: rep}
+	e, err := train.Evaluate(cmd.Context(), job, cfg.Model, nil, cfg)
+	if err == nil {
+		rep.Evaluation(e)
+	}
+	return errors.Join(err, rep.Finish())
+}
+
+// findStart finds the parts of servers of the checkpoint that a job goes on from, or only reads: those servers write to a folder that
+// ends with the command.
+func (f *jobFlags) findStart() (end func() error, err error) {
+	if f.reads == "" {
+		f.start, err = job.Begin(f.Train.Checkpoint.Dir, f.Train.Checkpoint.Resume)
+		return func() error { return nil }, err
+	}
+	scratch, err := os.MkdirTemp("", "ringo-eval-")
+	if err != nil {
+		return nil, err
+	}
+	end = func() error { return os.RemoveAll(scratch) }
+	if f.start, err = job.Look(f.reads, scratch); err != nil {
+		return nil, errors.Join(err, end())
+	}
+	return end, nil
+}

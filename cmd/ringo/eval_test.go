@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// lastObject is the last line of JSON of a text.
+func lastObject(t *testing.T, text string) map[string]any {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	out := map[string]any{}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &out); err != nil {
+		t.Fatalf("%q: %v", lines[len(lines)-1], err)
+	}
+	return out
+}
+
+// What eval finds is what the run found at its end: to the last digit with as many ranks; with others, counts and AUC are the same and
+// losses but for rounding.
+func TestEvalRepeatsTheRun(t *testing.T) {
+	words := strings.Repeat("the cat sat on the mat and saw a dog run to the tree near a red house\n", 40)
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(words), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for name, line := range map[string]string{
+		"images":     "mlp --data synthetic --batch 512",
+		"clicks":     "ctr-dnn --data synthetic --batch 2048",
+		"on servers": "ctr-dnn --data synthetic --batch 2048 --sync bsp",
+		"text":       "lstm --train-file " + text + " --eval-file " + text + " --batch 2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "saved")
+			status, out, errs := command(t, "train "+line+" --np 2 --epochs 1 --progress none --json - --checkpoint "+dir)
+			if status != 0 {
+				t.Fatalf("training: status %d, %s", status, errs)
+			}
+			want := lastObject(t, out)
+			for _, np := range []string{"2", "1"} {
+				status, out, errs := command(t, "eval "+dir+" --np "+np+" --progress none --json -")
+				if status != 0 {
+					t.Fatalf("%s ranks: status %d, %s", np, status, errs)
+				}
+				checkSame(t, np, lastObject(t, out), want)
+			}
+			left, err := os.ReadDir(dir)
+			for _, e := range left {
+				if e.Name() == "start-2" || err != nil {
+					t.Errorf("eval has left %s, %v", e.Name(), err)
+				}
+			}
+		})
+	}
+}
+
+// checkSame compares the figures of an evaluation by so many ranks with those of a run of two.
+func checkSame(t *testing.T, np string, got, want map[string]any) {
+	t.Helper()
+	compared := 0
+	for name, w := range want {
+		if !strings.HasPrefix(name, "eval_") {
+			continue
+		}
+		compared++
+		x, _ := got[name].(float64)
+		y, _ := w.(float64)
+		exact := np == "2" || name == "eval_accuracy" || name == "eval_auc"
+		if exact && x != y || math.Abs(x-y) > 1e-6*max(1, y) {
+			t.Errorf("%s ranks: %s is %v, the run had %v", np, name, got[name], w)
+		}
+	}
+	if compared < 2 {
+		t.Errorf("the run had %d figures: %v", compared, want)
+	}
+}
+
+// Checkpoints that cannot be read, or are none.
+func TestEvalRefuses(t *testing.T) {
+	empty, dir := t.TempDir(), t.TempDir()
+	bad := filepath.Join(dir, "step-000000001.ringo")
+	if err := os.WriteFile(bad, []byte("not one"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		line, want string
+	}{
+		{"eval", "needs one checkpoint"},
+		{"eval a b", "needs one checkpoint"},
+		{"eval " + empty, "no checkpoint is there"},
+		{"eval " + filepath.Join(empty, "nowhere"), "no such file"},
+		{"eval " + bad, bad},
+		{"eval " + dir, bad},
+	} {
+		if status, out, errs := command(t, c.line); status == 0 || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want %q", c.line, status, out, errs, c.want)
+		}
+	}
+}

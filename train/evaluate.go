@@ -1,0 +1,167 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/model"
+)
+
+// SavedEvaluation is what a saved model was like on the evaluation samples of a data set, over all ranks. As JSON it is one line.
+type SavedEvaluation struct {
+	Event string `json:"event"` // "evaluation"
+	Model string `json:"model"`
+	// Checkpoint is the file, saved after so many steps and whole epochs of a run of TrainedNP ranks.
+	Checkpoint string `json:"checkpoint"`
+	Step       int64  `json:"step"`
+	Epoch      int    `json:"epoch"`
+	TrainedNP  int    `json:"trained_np"`
+	NP         int    `json:"np"` // that evaluated
+	DataSet    string `json:"data"`
+	Samples    int    `json:"samples"`
+	// EvalLoss is the mean per sample or, of a language model, per token.
+	EvalLoss float64 `json:"eval_loss"`
+	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
+	Eval model.Figures `json:"-"`
+	// SamplesPerS counts all ranks, over the time spent evaluating.
+	SamplesPerS float64 `json:"samples_per_s"`
+	WallS       float64 `json:"wall_s"`
+}
+
+// Evaluate loads a model's checkpoint, which cfg.Checkpoint.Dir names, or of that folder's last one, and evaluates it as its run
+// did. Nothing is trained or saved; the settings of training are of no matter. Parameters on servers are those that the servers
+// began with: see Servers.Start. It is a collective call: every rank makes it with the same configuration, and gets the
+// same figures.
+//
+// With as many ranks as have trained, figures are those of the run to the last digit; with others what is counted or
+// ordered (accuracy, AUC) is the same, and what is added up, such as the loss, but for rounding. Text is cut as the run has cut it:
+// a model that carries state from batch to batch is evaluated by at most as many ranks as have trained.
+func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg Config) (e SavedEvaluation, err error) {
+	if cfg, err = cfg.of(job, m, set); err != nil {
+		return e, err
+	}
+	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, set: set, started: time.Now()}
+	defer r.close()
+	defer func() { err = r.located(err) }()
+	r.reach("preparing", 0, 0)
+	if err := r.prepareSaved(); err != nil {
+		return e, err
+	}
+	r.obs.Start(r.info())
+	start := time.Now()
+	whole, err := r.evaluateSaved()
+	if err != nil {
+		return e, err
+	}
+	f, seconds := r.found, time.Since(start).Seconds()
+	e = SavedEvaluation{
+		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
+		Samples: r.set.Eval.Len(), EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
+		SamplesPerS: float64(r.set.Eval.Len()) / seconds, WallS: time.Since(r.started).Seconds(),
+	}
+	if !finite(e.EvalLoss) {
+		return e, fmt.Errorf("the loss is %v: what %s holds has diverged", e.EvalLoss, f.File)
+	}
+	r.reach("leaving the servers", 0, 0)
+	return e, r.replica.params.leave()
+}
+
+// prepareSaved does everything before the first batch: all that a run does but for what is for training.
+func (r *run) prepareSaved() error {
+	if err := r.cfg.Validate(); err != nil {
+		return err
+	}
+	r.spec, r.peers = r.cfg.Model, peersOf(r.job)
+	if err := errors.Join(r.peers.suits(r.cfg), r.cfg.canSave()); err != nil {
+		return err
+	}
+	if err := r.peers.soon(r.agreeConfig); err != nil {
+		return err
+	}
+	if err := r.openData(); err != nil {
+		return err
+	}
+	r.prepares("building the model")
+	opts, place := model.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}, r.cfg.placement(r.peers)
+	if err := r.add(r.cfg, opts, place); err != nil {
+		return err
+	}
+	r.prepares("loading the checkpoint")
+	if err := r.tellOf(r.openOther); err != nil {
+		return err
+	}
+	if err := r.begin(opts, place); err != nil {
+		return err
+	}
+	return r.loadSaved()
+}
+
+// openOther opens a checkpoint of a run that may have had other settings, but not another model.
+func (r *run) openOther() (saved, error) {
+	head, err := openSaved(r.cfg.Checkpoint.Dir)
+	if err == nil && head.file.Header.Model != r.spec.Name {
+		err = fmt.Errorf("%s is of model %s, not of %s", head.File, head.file.Header.Model, r.spec.Name)
+		_ = head.file.Close()
+		return saved{}, err
+	}
+	return head, err
+}
+
+// loadSaved fills every rank's memory with what all ranks of the checkpoint had in common. It is a collective call.
+func (r *run) loadSaved() error {
+	means := make([]float32, len(r.replica.Params.Buffers()))
+	if r.job.Rank() == 0 {
+		if err := r.found.file.Read(r.arrays(means)...); err != nil {
+			return err
+		}
+	}
+	if err := r.restore(nil, nil, means); err != nil {
+		return err
+	}
+	return r.replica.params.resumed()
+}
+
+// evaluateSaved runs the model over the evaluation set, each sample once, and adds up what it was like. Ranks share
+// it out as they are or, where a model carries state, as those did that trained. It is a collective call.
+func (r *run) evaluateSaved() (evaluation, error) {
+	r.prepares("evaluating")
+	parts := r.job.Size()
+	if r.replica.model.State != nil {
+		parts = r.found.NP
+	}
+	whole := r.newEvaluation()
+	for part := r.job.Rank(); part < parts; part += r.job.Size() {
+		if err := r.openPart(part, parts); err != nil {
+			return whole, err
+		}
+		own, err := r.evaluate(r.found.Epoch)
+		if err != nil {
+			return whole, err
+		}
+		whole.add(&own)
+	}
+	words, err := addUp(r.peers, whole.counts.Fields(), whole.words)
+	if err != nil {
+		return whole, fmt.Errorf("adding up the figures: %w", err)
+	}
+	whole.words = words
+	return whole, nil
+}
+
+// openPart makes a part of the evaluation set this rank's shard.
+func (r *run) openPart(part, parts int) (err error) {
+	if r.shard != nil {
+		r.shard.Close()
+	}
+	loader, sampler := r.loaders(part, parts)
+	loader.Source, sampler.N, sampler.Evaluate = r.set.Eval, r.set.Eval.Len(), true
+	if r.shard, err = newLoader(loader, sampler); err != nil {
+		r.shard = nil
+		return fmt.Errorf("evaluation set: %w", err)
+	}
+	return nil
+}
