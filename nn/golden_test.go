@@ -22,6 +22,11 @@ var goldenRuns = map[string]goldenRun{
 	"dense":          goldenDense,
 	"attention":      goldenAttention,
 	"embedding":      goldenEmbedding,
+	"bce":            goldenLogistic,
+	"groupnorm":      goldenGroupNorm,
+	"gru":            goldenGRU,
+	"huber":          goldenHuber,
+	"matmul":         goldenMatMul,
 	"gelu":           goldenUnary((*Tape).GELU),
 	"globalavgpool":  goldenUnary((*Tape).GlobalAvgPool),
 	"layernorm":      goldenLayerNorm,
@@ -32,6 +37,74 @@ var goldenRuns = map[string]goldenRun{
 	"sigmoid":        goldenUnary((*Tape).Sigmoid),
 	"softmaxce":      goldenLoss,
 	"tanh":           goldenUnary((*Tape).Tanh),
+}
+
+func init() {
+	for name, op := range map[string]func(t *Tape, x, z *Tensor) *Tensor{
+		"add": (*Tape).Add, "subtract": (*Tape).Subtract, "multiply": (*Tape).Multiply, "rowdot": (*Tape).RowDot,
+		"concat": func(t *Tape, x, z *Tensor) *Tensor { return t.Concat(1, x, z, x) },
+		"mse":    (*Tape).MeanSquaredError,
+	} {
+		goldenRuns[name] = func(g *goldenCase) func(t *Tape) *Tensor {
+			x, z := g.input("x"), g.input("z")
+			return func(t *Tape) *Tensor { return op(t, x, z) }
+		}
+	}
+	for name, op := range map[string]func(t *Tape, x *Tensor) *Tensor{
+		"softmax": (*Tape).Softmax, "logsoftmax": (*Tape).LogSoftmax, "normalise": (*Tape).Normalize,
+	} {
+		goldenRuns[name] = goldenUnary(op)
+	}
+	for name, run := range map[string]func(g *goldenCase, t *Tape, x *Tensor) *Tensor{
+		"sum":  func(g *goldenCase, t *Tape, x *Tensor) *Tensor { return t.Sum(x, g.number("a"), g.number("b")) },
+		"mean": func(g *goldenCase, t *Tape, x *Tensor) *Tensor { return t.Mean(x, g.number("a"), g.number("b")) },
+		"slice": func(g *goldenCase, t *Tape, x *Tensor) *Tensor {
+			return t.Slice(x, g.number("axis"), g.number("lo"), g.number("hi"))
+		},
+		"transpose": func(g *goldenCase, t *Tape, x *Tensor) *Tensor {
+			return t.Transpose(x, g.number("a"), g.number("b"), g.number("c"))
+		},
+		"gather": func(g *goldenCase, t *Tape, x *Tensor) *Tensor { return t.Gather(x, g.Ints("ids")) },
+		"crossentropy": func(g *goldenCase, t *Tape, x *Tensor) *Tensor {
+			loss, _, _ := t.CrossEntropy(x, g.Ints("labels"), CrossEntropy{Smoothing: g.Attr("smoothing"), Ignored: []int32{int32(g.Attr("ignored"))}})
+			return loss
+		},
+	} {
+		goldenRuns[name] = func(g *goldenCase) func(t *Tape) *Tensor {
+			x := g.input("x")
+			return func(t *Tape) *Tensor { return run(g, t, x) }
+		}
+	}
+}
+
+func (g *goldenCase) number(name string) int { return int(g.Attr(name)) }
+
+func goldenMatMul(g *goldenCase) func(t *Tape) *Tensor {
+	x, z, cfg := g.input("x"), g.input("z"), MatMul{g.Attr("transpose_a") == 1, g.Attr("transpose_b") == 1}
+	return func(t *Tape) *Tensor { return t.MatMul(x, z, cfg) }
+}
+
+func goldenHuber(g *goldenCase) func(t *Tape) *Tensor {
+	x, z, delta := g.input("x"), g.input("z"), float32(g.Attr("delta"))
+	return func(t *Tape) *Tensor { return t.Huber(x, z, delta) }
+}
+
+func goldenLogistic(g *goldenCase) func(t *Tape) *Tensor {
+	x, z := g.input("x"), NewTensor(g.Array("z").Shape...)
+	copy(z.Data, g.Floats("z"))
+	return func(t *Tape) *Tensor { return t.BinaryCrossEntropy(x, z) }
+}
+
+func goldenGroupNorm(g *goldenCase) func(t *Tape) *Tensor {
+	x, l, groups := g.input("x"), Norm{Gamma: g.param("gamma"), Beta: g.param("beta")}, g.number("groups")
+	return func(t *Tape) *Tensor { return t.GroupNorm(x, l, groups) }
+}
+
+func goldenGRU(g *goldenCase) func(t *Tape) *Tensor {
+	x, l := g.input("x"), GRULayer{g.param("w_ih0"), g.param("w_hh0"), g.param("b_ih0"), g.param("b_hh0")}
+	return func(t *Tape) *Tensor {
+		return t.GRU(t.Reshape(x, x.Shape[0]*x.Shape[1], x.Shape[2]), l, slices.Clone(g.Floats("h0")), x.Shape[0])
+	}
 }
 
 // goldenCase is a file whose operation is being run.

@@ -8,7 +8,8 @@ import (
 
 // LSTMLayer is the parameters of a layer of long short-term memory. The rows of
 // all four are those of the input gate, then the forget gate, the candidate and
-// the output gate, hidden rows each.
+// the output gate, hidden rows each: i, f, g, o, as PyTorch has them (ONNX has
+// i, o, f, c).
 type LSTMLayer struct {
 	WeightIH *Param // [4*hidden, in]
 	WeightHH *Param // [4*hidden, hidden]

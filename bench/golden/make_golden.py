@@ -412,6 +412,118 @@ attention(2, 9, 32, 4)
 attention(3, 5, 24, 2)
 
 
+# --- what own models are made of ----------------------------------------------------------
+
+
+def of_two(op, shape, other, function, name="", **attrs):
+    """y of x and z."""
+
+    @case("nn", f"{name or op}-{'x'.join(map(str, shape))}-{'x'.join(map(str, other))}", op, **attrs)
+    def make(draw):
+        return layer(draw, {"x": draw.floats(*shape), "z": draw.floats(*other)}, function)
+
+
+of_two("add", (3, 4, 5), (4, 1), lambda x, z: x + z)
+of_two("subtract", (4, 1), (3, 4, 5), lambda x, z: x - z)
+of_two("multiply", (3, 1, 37), (3, 4, 1), lambda x, z: x * z)
+of_two("rowdot", (7, 37), (7, 37), lambda x, z: (x * z).sum(1))
+of_two("concat", (3, 4, 5), (3, 2, 5), lambda x, z: torch.cat([x, z, x], 1), axis=1)
+for ta in (0, 1):
+    for tb in (0, 1):
+        a, b = ((3, 19, 6) if ta else (3, 6, 19)), ((3, 9, 19) if tb else (3, 19, 9))
+        of_two("matmul", a, b, lambda x, z, ta=ta, tb=tb: (x.transpose(1, 2) if ta else x) @ (z.transpose(1, 2) if tb else z),
+               name=f"matmul{ta}{tb}", transpose_a=ta, transpose_b=tb)
+of_two("matmul", (3, 6, 19), (19, 9), lambda x, z: x @ z, name="matmul-one", transpose_a=0, transpose_b=0)
+of_two("mse", (5, 33), (5, 33), lambda x, z: F.mse_loss(x, z).reshape(1))
+of_two("huber", (5, 33), (5, 33), lambda x, z: F.huber_loss(x, z, delta=0.5).reshape(1), delta=0.5)
+
+
+def of_one(op, shape, function, name="", scale=1, **attrs):
+    @case("nn", f"{name or op}-{'x'.join(map(str, shape))}", op, **attrs)
+    def make(draw):
+        return layer(draw, {"x": draw.floats(*shape, scale=scale)}, function)
+
+
+of_one("softmax", (5, 37), lambda x: x.softmax(1), scale=4)
+of_one("logsoftmax", (5, 37), lambda x: x.log_softmax(1), scale=4)
+of_one("normalise", (5, 37), lambda x: F.normalize(x, dim=1))
+of_one("sum", (3, 4, 5), lambda x: x.sum((0, 2)), a=0, b=2)
+of_one("mean", (3, 4, 5), lambda x: x.mean((1, 2)), a=1, b=2)
+of_one("slice", (3, 9, 5), lambda x: x[:, 2:6], axis=1, lo=2, hi=6)
+of_one("transpose", (3, 4, 5), lambda x: x.permute(2, 0, 1), a=2, b=0, c=1)
+
+
+@case("nn", "gather-7x2x5", "gather")
+def gather(draw):
+    ids = draw.ints(7, 9)
+    ids[3] = ids[0]
+    return layer(draw, {"x": draw.floats(7, 2, 5)}, lambda x: x.index_select(0, torch.from_numpy(ids).long()), {"ids": ids})
+
+
+@case("nn", "bce-5x33", "bce")
+def binary_cross_entropy(draw):
+    z = (draw.floats(5, 33) + 1) / 2
+    x = draw.floats(5, 33, scale=8)
+    return layer(draw, {"x": x}, lambda x: F.binary_cross_entropy_with_logits(x, torch.from_numpy(z).to(x.dtype)).reshape(1), {"z": z})
+
+
+def smoothed_cross_entropy(smoothing):
+    @case("nn", f"crossentropy-9x17-smoothing{smoothing}", "crossentropy", smoothing=smoothing, ignored=-100)
+    def make(draw):
+        labels = draw.ints(17, 9)
+        labels[[1, 5]] = -100
+
+        def forward(x):
+            return F.cross_entropy(x, torch.from_numpy(labels).long(), label_smoothing=smoothing).reshape(1)
+
+        return layer(draw, {"x": draw.floats(9, 17, scale=4)}, forward, {"labels": labels})
+
+
+smoothed_cross_entropy(0)
+smoothed_cross_entropy(0.1)
+
+
+def group_norm(n, h, w, c, groups):
+    @case("nn", f"groupnorm-{n}x{h}x{w}x{c}-{groups}groups", "groupnorm", groups=groups, eps=EPS)
+    def make(draw):
+        leaves = {
+            "x": draw.floats(n, h, w, c, scale=2, offset=0.5),
+            "gamma": draw.floats(c, scale=0.5, offset=1),
+            "beta": draw.floats(c),
+        }
+        return layer(draw, leaves, lambda x, gamma, beta: nhwc(F.group_norm(nchw(x), groups, gamma, beta, EPS)))
+
+
+group_norm(3, 4, 5, 32, 8)
+group_norm(2, 3, 3, 6, 3)
+
+
+@case("nn", "gru-5x3-12to19", "gru")
+def gru(draw):
+    """x is [steps, n, width], h0 [n, hidden]; gates in the order r, z, n."""
+    steps, n, width, hidden = 5, 3, 12, 19
+    leaves = {
+        "x": draw.floats(steps, n, width),
+        "w_ih0": draw.floats(3 * hidden, width, scale=fan(width)),
+        "w_hh0": draw.floats(3 * hidden, hidden, scale=fan(hidden)),
+        "b_ih0": draw.floats(3 * hidden),
+        "b_hh0": draw.floats(3 * hidden),
+    }
+    inputs = {"h0": draw.floats(n, hidden)}
+
+    def forward(x, **params):
+        net = torch.nn.GRU(width, hidden).to(x.dtype)
+        for long, short in (("weight", "w"), ("bias", "b")):
+            for part in ("ih", "hh"):
+                delattr(net, f"{long}_{part}_l0")
+                setattr(net, f"{long}_{part}_l0", params[f"{short}_{part}0"])
+        net._flat_weights = [getattr(net, k) for k in net._flat_weights_names]
+        y, h = net(x, torch.from_numpy(inputs["h0"]).to(x.dtype)[None])
+        return y, {"h": h[0]}
+
+    return layer(draw, leaves, forward, inputs)
+
+
 # --- optimizers ---------------------------------------------------------------------------
 
 
