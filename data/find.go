@@ -157,4 +157,6 @@ const (
 	tableRows  setting.Path = "data.table-rows"
 	streamPath setting.Path = "data.stream"
 	splitPath  setting.Path = "data.split"
+	targetPath setting.Path = "data.target"
+	schemaPath setting.Path = "data.schema"
 )

@@ -136,9 +136,13 @@ func FromSeq[T any](seq iter.Seq[T], most int, shape Shape, put func(item T, s S
 	return FromSlice(slices.Clip(all), shape, put)
 }
 
-func (s *items[T]) Len() int     { return len(s.all) }
+// Len, Shape and Fill make it a Source.
+func (s *items[T]) Len() int { return len(s.all) }
+
+// Shape is that of Source.
 func (s *items[T]) Shape() Shape { return s.shape }
 
+// Fill is that of Source.
 func (s *items[T]) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.Resize(s.shape, len(idx))
 	b.clear()

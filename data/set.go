@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -32,6 +33,11 @@ type Config struct {
 	Stream     bool   // criteo: leave the training rows where they are, for a ClickStream over Set.Files, and rows to evaluate in their file if it is not compressed; TrainFile may be a folder
 	ImageSize  int    // images: height and width of a sample (224)
 	Threads    int    // that read and decode at once (GOMAXPROCS)
+
+	Target  string         // table: the column to find; see table.Choice
+	Schema  table.Schema   // table: what columns are for; what is not told is guessed
+	Encoder *table.Encoder // table: that of the run that trained the model, instead of Target, Schema and guesses
+	Split   float64        // sets without an evaluation part: the share of samples held out for it (0.1)
 }
 
 // Validate reports all faults together.
@@ -56,6 +62,7 @@ func (c Config) Validate() error {
 	}{{"Steps", c.Steps, 1 << 16}, {"Vocabulary", c.Vocabulary, maxElements}, {"ImageSize", c.ImageSize, 1 << 12}, {"Threads", c.Threads, 1 << 12}} {
 		fault(v.value < 0 || v.value > v.most, "", "data: %s %d: want 0 to %d", v.name, v.value, v.most)
 	}
+	fault(c.Split != 0 && !(c.Split > 0 && c.Split < 1), splitPath, "%v: want a share above 0 and below 1; 0 for %v", c.Split, usualSplit)
 	fault(c.Stream && c.Dir == Synthetic, streamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
 	fault(c.Stream && c.TrainLimit > 0, trainLimit, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, trainFile)
 	fault(c.SkipBad > 0 && c.Dir == Synthetic, skipBad, "%d has no effect on synthetic data: leave it out", c.SkipBad)
@@ -91,6 +98,9 @@ type Set struct {
 	Words       []string // the names of classes or tokens, where there are any
 	Notes       []string // what a person should know of how it was read: which files were taken, which left out
 	Streams     bool     // samples follow one another: sample them with SamplerConfig.Streams
+
+	// Encoder is how a table's columns became samples; nil for other sets.
+	Encoder *table.Encoder
 
 	skips *skips
 }
@@ -146,6 +156,7 @@ func formats() []format {
 		{"text", true, findText, openText, syntheticText},
 		{"chars", true, findChars, openChars, syntheticChars},
 		{"criteo", true, findCriteo, openCriteo, syntheticCriteo},
+		{"table", true, findTable, openTable, syntheticTable},
 	}
 }
 
@@ -167,6 +178,17 @@ func formatOf(name string, cfg Config) (format, error) {
 	}
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
 		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Faultf("", "give the folder with %v alone", dataDir)))
+	}
+	if name != "table" && cfg.Encoder == nil {
+		for _, v := range []struct {
+			given bool
+			path  setting.Path
+			value any
+		}{{cfg.Target != "", targetPath, cfg.Target}, {cfg.Schema != nil, schemaPath, cfg.Schema}, {cfg.Split != 0, splitPath, cfg.Split}} {
+			if v.given {
+				err = errors.Join(err, setting.Faultf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
+			}
+		}
 	}
 	if cfg.Stream && name != "criteo" {
 		err = errors.Join(err, setting.Faultf(streamPath, "is for the data set criteo alone; %s is read into memory", name))

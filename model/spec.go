@@ -58,6 +58,9 @@ type Spec struct {
 	Targets int    // numbers per sample that a regression is to find
 	Classes int    // different labels, or the vocabulary
 	Rows    int    // of a Click model's table
+	// AnyShape says that it takes samples of any shape, and what is to be found as labels or targets: Input, IDs and so on
+	// are those of its usual data.
+	AnyShape bool
 	// StepsFirst says that the outputs of a Language model are in the order of steps: those of all samples' first tokens
 	// first. Else they are sample after sample, as the labels.
 	StepsFirst bool

@@ -32,11 +32,11 @@ func agreeOn(t *testing.T, one, two Config) error {
 // those of a process are not.
 func TestRanksAgreeOnEveryRow(t *testing.T) {
 	usual, odd := Defaults(zoo("mlp"), data.Synthetic), other()
-	theirs := table(t, &odd)
+	theirs := rowsOf(t, &odd)
 	for _, row := range usual.Settings() {
 		two := Defaults(zoo("mlp"), data.Synthetic)
 		text, _ := theirs.Get(row.Path)
-		if err := table(t, &two).Apply(setting.Assignment{Path: row.Path, Text: text}).Err(); err != nil {
+		if err := rowsOf(t, &two).Apply(setting.Assignment{Path: row.Path, Text: text}).Err(); err != nil {
 			t.Fatal(err)
 		}
 		err := agreeOn(t, usual, two)

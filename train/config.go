@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
@@ -38,6 +39,12 @@ type Config struct {
 	// TableRows is how many rows the embedding table has to which a click model's
 	// categories are hashed, 2 to 2^31 - 1; 0: the model's own number.
 	TableRows int
+
+	// Of a table such as a CSV file: Target is the column to find, Schema says what columns are for, and what they do not
+	// say is guessed (table.Choice); Split is the share of rows held out for evaluation where there is no EvalFile, 0: 0.1.
+	Target string
+	Schema table.Schema
+	Split  float64
 
 	// Stream leaves the training rows in their files, of which there may be many
 	// and more than fit memory, and reads them as they are needed; TrainFile may
@@ -251,6 +258,7 @@ func (c Config) data() data.Config {
 func (c Config) dataOf() data.Config {
 	spec, d := c.Model, c.data()
 	d.Stream = c.Stream
+	d.Target, d.Schema, d.Split = c.Target, c.Schema, c.Split
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]
@@ -270,5 +278,6 @@ func (c Config) dataOf() data.Config {
 // FindData reports, without reading them, that files of the data set are
 // missing: what Run would say on every rank.
 func FindData(c Config) error {
-	return data.Find(c.Model.Data, c.dataOf())
+	d := c.dataOf()
+	return data.Find(data.NameOf(c.Model.Data, d), d)
 }

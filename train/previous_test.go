@@ -64,7 +64,7 @@ func TestPrevious(t *testing.T) {
 	if err != nil || !slices.Equal(p.Told, cfg.Checkpoint.Told) || filepath.Base(p.File) != "step-000000003.ringo" {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	same := table(t, &cfg).Values(setting.Result)
+	same := rowsOf(t, &cfg).Values(setting.Result)
 	maps.Copy(same, setting.Values{"model": "mlp", "sync": "allreduce", "job.ranks": "7", "job.algorithm": "auto", "servers.admit": "count:3"}) // ranks may come and go, and the last is not of the run
 	if err := p.Refuse(same); err != nil {
 		t.Error(err)

@@ -98,10 +98,13 @@ func (c Config) of(job *ringo.Job, m model.Spec, set *data.Set) (Config, error) 
 	return c.settled(job.Size()), nil
 }
 
-// shaped is a model with the shape of a set's samples, if it has none of its own.
+// shaped is a model with the shape of a set's samples, if it has none of its own or takes any.
 func shaped(m model.Spec, set *data.Set) model.Spec {
-	if m.Input == nil && m.IDs == 0 && m.Labels == 0 && m.Targets == 0 {
+	if m.AnyShape || m.Input == nil && m.IDs == 0 && m.Labels == 0 && m.Targets == 0 {
 		s := set.Eval.Shape()
+		if m.AnyShape && s.Targets > 0 {
+			m.Task = model.Regress
+		}
 		m.Input, m.IDs, m.Labels, m.Targets = s.Values, s.IDs, s.Labels, s.Targets
 	}
 	return m
@@ -199,6 +202,8 @@ func (r *run) openData() (err error) {
 			return err
 		}
 	}
+	r.cfg.Model = shaped(r.cfg.Model, r.set)
+	r.spec = r.cfg.Model
 	if err := r.checkShapes(); err != nil {
 		return err
 	}
@@ -241,7 +246,8 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 
 // openSet opens the data set of a model.
 func openSet(cfg Config) (*data.Set, error) {
-	return data.Open(cfg.Model.Data, cfg.dataOf())
+	d := cfg.dataOf()
+	return data.Open(data.NameOf(cfg.Model.Data, d), d)
 }
 
 // checkShapes reports a data set that is not for the model.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -77,7 +78,7 @@ func (c *Config) dataSettings() []setting.Row {
 	stream := setting.On("data.stream")
 	return []setting.Row{
 		{Path: "data.dir", Flag: "data", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Data),
-			About: "folder with the data set's files, of images a .tar.gz too, or the word synthetic; needed unless both files are named"},
+			About: "folder with the data set's files, of images a .tar.gz too, a table such as my.csv, or the word synthetic; needed unless both files are named"},
 		{Path: "data.train-file", Flag: "train-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.TrainFile),
 			About: "file to train on, of text and Criteo's rows; with data.stream it may be a folder"},
 		{Path: "data.eval-file", Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
@@ -88,6 +89,12 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "train on the first so many samples only, of a tree of images on so many spread over its classes; 0: all"},
 		{Path: "data.eval-limit", Flag: "eval-limit", Unit: "samples", Value: setting.Int(&c.EvalLimit),
 			About: "evaluate on so few samples likewise; 0: all"},
+		{Path: "data.target", Unit: "COLUMN", Value: setting.Text(&c.Target),
+			About: "the column of a table (CSV) that the model is to find; default: one called target, label, class or y, else the last"},
+		{Path: "data.schema", Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
+			About: "what columns of a table are for: number, category, label, target or ignore; what is not said is guessed and told"},
+		{Path: "data.split", Unit: "share", Value: setting.Float(&c.Split),
+			About: "share of a table's rows that is held out for evaluation, by a hash of each row's number; 0: 0.1, where data.eval-file names none"},
 		{Path: "data.table-rows", Unit: "rows", Value: setting.Int(&c.TableRows),
 			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},
 		{Path: "data.stream", Flag: "stream", Value: setting.Bool(&c.Stream),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
@@ -17,7 +18,7 @@ import (
 )
 
 // table is that of a configuration.
-func table(t *testing.T, c *Config) *setting.Table {
+func rowsOf(t *testing.T, c *Config) *setting.Table {
 	t.Helper()
 	out, err := setting.New(c.Settings()...)
 	if err != nil {
@@ -37,7 +38,7 @@ func assigned(values setting.Values) (out []setting.Assignment) {
 // other is a configuration of which no setting has its default.
 func other() Config {
 	c := Config{
-		Data: "d", TrainFile: "t", EvalFile: "e", SkipBad: 1, TrainLimit: 2, EvalLimit: 3, TableRows: 4, Stream: true, ByFile: true, Window: 5, Interleave: 6,
+		Data: "d", TrainFile: "t", EvalFile: "e", SkipBad: 1, TrainLimit: 2, EvalLimit: 3, TableRows: 4, Target: "y", Schema: table.Schema{"a": table.Ignore}, Split: 0.3, Stream: true, ByFile: true, Window: 5, Interleave: 6,
 		Best: Best{Metric: "loss", Patience: 3}, LogEvery: 2, Batch: 7, Epochs: 8, Optimizer: "adam", LR: 0.3, Drops: []schedule.Drop{{Epoch: 2, LR: 1e-3}, {Epoch: 4, LR: 1e-5}}, Cosine: true, Floor: 1e-9,
 		Warmup: schedule.Warmup{Epochs: 0.1}, Momentum: 0.5, Eps: 1e-7, WeightDecay: 2, Dropout: 0.25, Seed: 1 << 63, Threads: 9,
 		Servers: Servers{Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
@@ -54,8 +55,8 @@ func TestValuesAreTheConfiguration(t *testing.T) {
 	for _, dropout := range []float64{0, 0.25, -1} {
 		from, to := other(), Defaults(zoo("mlp"), data.Synthetic)
 		from.Dropout = dropout
-		values := table(t, &from).Values()
-		if err := table(t, &to).Apply(assigned(values)...).Err(); err != nil {
+		values := rowsOf(t, &from).Values()
+		if err := rowsOf(t, &to).Apply(assigned(values)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if from.Model, to.Model = (model.Spec{}), (model.Spec{}); !reflect.DeepEqual(from, to) {
@@ -63,8 +64,8 @@ func TestValuesAreTheConfiguration(t *testing.T) {
 		}
 	}
 	usual, unlike := Defaults(zoo("mlp"), data.Synthetic), other()
-	same := table(t, &unlike).Values()
-	maps.DeleteFunc(same, func(p setting.Path, text string) bool { d, _ := table(t, &usual).Get(p); return d != text })
+	same := rowsOf(t, &unlike).Values()
+	maps.DeleteFunc(same, func(p setting.Path, text string) bool { d, _ := rowsOf(t, &usual).Get(p); return d != text })
 	if len(same) > 0 {
 		t.Errorf("the test has defaults of %v", same)
 	}
@@ -74,7 +75,7 @@ func TestValuesAreTheConfiguration(t *testing.T) {
 func TestEveryFieldHasARow(t *testing.T) {
 	c := other()
 	var lacking []string
-	rows := table(t, &c)
+	rows := rowsOf(t, &c)
 	before := rows.Values()
 	var walk func(v reflect.Value, name string)
 	walk = func(v reflect.Value, name string) {
@@ -113,7 +114,7 @@ func TestTextsThatAreNoValues(t *testing.T) {
 	} {
 		for _, text := range texts {
 			c := Defaults(zoo("mlp"), data.Synthetic)
-			if table(t, &c).Apply(setting.Assignment{Path: p, Text: text}) == nil {
+			if rowsOf(t, &c).Apply(setting.Assignment{Path: p, Text: text}) == nil {
 				t.Errorf("%s takes %q", p, text)
 			}
 		}
@@ -128,11 +129,11 @@ func FuzzSettings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, p := range []setting.Path{"training.dropout", "exchange.warmup-density", "servers.click"} {
 			var a, b Config
-			if table(t, &a).Apply(setting.Assignment{Path: p, Text: text}) != nil {
+			if rowsOf(t, &a).Apply(setting.Assignment{Path: p, Text: text}) != nil {
 				continue
 			}
-			first, _ := table(t, &a).Get(p)
-			if err := table(t, &b).Apply(setting.Assignment{Path: p, Text: first}).Err(); err != nil || !reflect.DeepEqual(a, b) {
+			first, _ := rowsOf(t, &a).Get(p)
+			if err := rowsOf(t, &b).Apply(setting.Assignment{Path: p, Text: first}).Err(); err != nil || !reflect.DeepEqual(a, b) {
 				t.Fatalf("%s %q is %q, which is read otherwise: %v", p, text, first, err)
 			}
 		}

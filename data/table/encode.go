@@ -1,0 +1,109 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Samples are encoded rows, one after the other in each slice.
+type Samples struct {
+	N       int
+	Values  []float32 // N*Numbers
+	IDs     []int32   // N*Categories
+	Labels  []int32   // N, of an encoder with a label
+	Targets []float32 // N, of an encoder with a target
+}
+
+// Encode passes over a table that has at least the encoder's columns, in any order, and appends each row to the samples
+// that to returns for its number; nil leaves it out. The column to find is left out where find is false. most is how many
+// bytes of samples may come. bad is as in Reader.Scan: it is also asked about a label that is unknown.
+func (e *Encoder) Encode(r Reader, find bool, most int64, to func(row int64) *Samples, bad func(error) error) error {
+	want, columns, err := e.bind(r, find)
+	if err != nil {
+		return err
+	}
+	each := int64(4 * (len(columns) + 1))
+	return r.Scan(want, bad, func(c *Chunk) error {
+		if most -= int64(c.N) * each; most < 0 {
+			return c.place(r.Name(), 0, "", "more samples than there is to be memory for")
+		}
+		for i := range c.N {
+			s := to(c.First + int64(i))
+			if s == nil {
+				continue
+			}
+			if column, problem := refused(columns, c, i); problem != "" {
+				if err := bad(c.place(r.Name(), i, column, problem)); err != nil {
+					return err
+				}
+				continue
+			}
+			s.add(columns, c, i)
+		}
+		return nil
+	})
+}
+
+// bind finds the encoder's columns in a table.
+func (e *Encoder) bind(r Reader, find bool) (want []int, columns []*Column, err error) {
+	names := r.Columns()
+	for i := range e.Columns {
+		c := &e.Columns[i]
+		if c.Kind == Ignore || i == e.goal && !find {
+			continue
+		}
+		at := slices.Index(names, c.Name)
+		if at < 0 {
+			return nil, nil, &Fault{File: r.Name(), Column: c.Name, Problem: "there is no such column, which the model was trained with: there are " + some(names, 12)}
+		}
+		want, columns = append(want, at), append(columns, c)
+	}
+	return want, columns, nil
+}
+
+// refused is what is wrong with a row, and in which column; "": nothing.
+func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
+	for k, col := range columns {
+		v := &c.Columns[k]
+		if problem := refuses(col.Kind, v, i); problem != "" {
+			return col.Name, problem
+		}
+		if col.Kind == Label {
+			if _, ok := col.codes[v.word(i)]; !ok {
+				return col.Name, fmt.Sprintf("%.40q is none of the %d classes (%s)", v.word(i), len(col.Words), some(col.Words, 5))
+			}
+		}
+	}
+	return "", ""
+}
+
+// add appends a row, which was not refused.
+func (s *Samples) add(columns []*Column, c *Chunk, i int) {
+	for k, col := range columns {
+		v := &c.Columns[k]
+		switch col.Kind {
+		case Number:
+			s.Values = append(s.Values, col.scaled(v, i))
+		case Target:
+			s.Targets = append(s.Targets, col.scaled(v, i))
+		case Category:
+			id := col.first
+			if code, ok := col.codes[v.word(i)]; ok && !v.missing(i) {
+				id += 1 + code
+			}
+			s.IDs = append(s.IDs, id)
+		case Label:
+			s.Labels = append(s.Labels, col.codes[v.word(i)])
+		}
+	}
+	s.N++
+}
+
+// scaled is a number on the scale of the training rows.
+func (c *Column) scaled(v *Vector, i int) float32 {
+	x, missing, _ := v.number(i)
+	if missing {
+		return 0
+	}
+	return float32((x - c.Mean) / c.Deviation)
+}

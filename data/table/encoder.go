@@ -1,0 +1,235 @@
+package table
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Column is how an Encoder treats one column.
+type Column struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	// Mean and Deviation are those of a number's or target's training rows: a model sees (x-Mean)/Deviation, and 0 for
+	// a missing number.
+	Mean      float64 `json:"mean,omitempty"`
+	Deviation float64 `json:"deviation,omitempty"`
+	// Words are a category's values, or the classes of a label, by number: a label's from 0; a category's from 1, 0 being
+	// what is missing or was not seen in training.
+	Words []string `json:"words,omitempty"`
+	// Why says why a column is ignored that nobody has said to ignore.
+	Why string `json:"why,omitempty"`
+
+	first int32 // row of the embedding table that stands for what is missing
+	codes map[string]int32
+}
+
+// Encoder turns rows of tables with the same columns into what a model takes.
+type Encoder struct {
+	// Columns are in the order of the table that it was made for; ignored ones among them.
+	Columns []Column `json:"columns"`
+
+	numbers, categories, rows int
+	goal                      int // of Columns; -1: none
+}
+
+// Choice is what a user says of a table.
+type Choice struct {
+	// Target is the column to find; empty: the one of the schema that is a label or target; else one called target, label,
+	// class or y; else the last one.
+	Target string
+	Schema Schema
+}
+
+// goalOf is the name of the column to find.
+func (c Choice) goalOf(names []string) (string, error) {
+	goal := c.Target
+	for _, name := range slices.Sorted(maps(c.Schema)) {
+		if k := c.Schema[name]; k == Label || k == Target {
+			if goal != "" && goal != name {
+				return "", fmt.Errorf("columns %q and %q are both to be found: want one label or target", goal, name)
+			}
+			goal = name
+		}
+	}
+	if goal != "" {
+		return goal, nil
+	}
+	for _, usual := range []string{"target", "label", "class", "y"} {
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); i >= 0 && c.Schema[names[i]] == Guess {
+			return names[i], nil
+		}
+	}
+	for _, name := range slices.Backward(names) {
+		if c.Schema[name] == Guess {
+			return name, nil
+		}
+	}
+	return "", errors.New("no column is left to be found: name one")
+}
+
+// Study passes over a table and makes its encoder, by what the user says and, for the rest, what the columns hold. heldOut
+// and bad are as in Take.
+func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
+	goal, err := choice.goalOf(r.Columns())
+	if err != nil {
+		return nil, &Fault{File: r.Name(), Problem: err.Error()}
+	}
+	schema := Schema{goal: choice.Schema[goal]}
+	for name, kind := range choice.Schema {
+		schema[name] = kind
+	}
+	switch schema[goal] {
+	case Guess, Label, Target:
+	default:
+		return nil, &Fault{File: r.Name(), Column: goal, Problem: fmt.Sprintf("it is to be found, and the schema calls it %s: want label or target", schema[goal])}
+	}
+	all, err := Take(r, goal, schema, heldOut, bad)
+	if err != nil {
+		return nil, err
+	}
+	e := new(Encoder)
+	for _, name := range r.Columns() {
+		i := slices.IndexFunc(all, func(s *Survey) bool { return s.Name == name })
+		if i < 0 {
+			e.Columns = append(e.Columns, Column{Name: name, Kind: Ignore})
+			continue
+		}
+		c, err := all[i].column(r.Name(), name == goal)
+		if err != nil {
+			return nil, err
+		}
+		e.Columns = append(e.Columns, c)
+	}
+	return e, e.index(r.Name())
+}
+
+// column is how a surveyed column is encoded.
+func (s *Survey) column(file string, goal bool) (Column, error) {
+	c := Column{Name: s.Name, Kind: s.Kind}
+	if s.Rows == 0 {
+		return c, &Fault{File: file, Problem: "no rows to train on"}
+	}
+	switch {
+	case c.Kind == Guess && goal:
+		c.Kind = s.guessGoal()
+	case c.Kind == Guess:
+		c.Kind, c.Why = s.guess()
+	}
+	switch c.Kind {
+	case Number, Target:
+		c.Mean, c.Deviation = s.Mean, s.Deviation()
+		if s.Mean-s.Mean != 0 {
+			return c, &Fault{File: file, Column: s.Name, Problem: "its numbers are too large to have a mean"}
+		}
+	case Category, Label:
+		if s.overflow {
+			return c, &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("more than %d different values: this is no %s", s.most, c.Kind)}
+		}
+		c.Words = s.allWords(c.Kind == Label)
+		if c.Kind == Label && len(c.Words) < 2 {
+			return c, &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("all labels are %q: there is nothing to find", c.Words)}
+		}
+	}
+	return c, nil
+}
+
+// index makes what encoding needs of Columns.
+func (e *Encoder) index(file string) error {
+	e.numbers, e.categories, e.rows, e.goal = 0, 0, 0, -1
+	for i := range e.Columns {
+		c := &e.Columns[i]
+		switch c.Kind {
+		case Number:
+			e.numbers++
+		case Category:
+			c.first = int32(e.rows)
+			e.categories++
+			if e.rows += 1 + len(c.Words); e.rows > MaxRows {
+				return &Fault{File: file, Problem: "more different categories than an embedding table has rows"}
+			}
+		case Label, Target:
+			e.goal = i
+		}
+		c.codes = make(map[string]int32, len(c.Words))
+		for k, w := range c.Words {
+			c.codes[w] = int32(k)
+		}
+	}
+	if e.numbers+e.categories == 0 {
+		return &Fault{File: file, Problem: "no column is left that a model could learn from: " + e.String()}
+	}
+	return nil
+}
+
+// ParseEncoder reads what json.Marshal made of an encoder.
+func ParseEncoder(text []byte) (*Encoder, error) {
+	e := new(Encoder)
+	if err := json.Unmarshal(text, e); err != nil {
+		return nil, fmt.Errorf("the encoding of a table: %w", err)
+	}
+	for _, c := range e.Columns {
+		if c.Name == "" || c.Kind != Ignore && !slices.Contains(kinds(), c.Kind) || (c.Kind == Number || c.Kind == Target) && !(c.Deviation > 0) {
+			return nil, fmt.Errorf("the encoding of a table: column %q of kind %q and deviation %v", c.Name, c.Kind, c.Deviation)
+		}
+	}
+	return e, e.index("the encoding of a table")
+}
+
+// Numbers is how many a sample has.
+func (e *Encoder) Numbers() int { return e.numbers }
+
+// Categories is how many a sample has.
+func (e *Encoder) Categories() int { return e.categories }
+
+// Rows is how many the embedding table has that all categories share.
+func (e *Encoder) Rows() int { return e.rows }
+
+// Goal is the label or target; ok is false where there is none.
+func (e *Encoder) Goal() (c Column, ok bool) {
+	if e.goal < 0 {
+		return Column{}, false
+	}
+	return e.Columns[e.goal], true
+}
+
+// Schema is what the columns are for, to be given to a run that is to guess nothing.
+func (e *Encoder) Schema() Schema {
+	s := Schema{}
+	for _, c := range e.Columns {
+		s[c.Name] = c.Kind
+	}
+	return s
+}
+
+// String tells of all columns in one line.
+func (e *Encoder) String() string {
+	by := map[Kind][]string{}
+	for _, c := range e.Columns {
+		text := c.Name
+		switch {
+		case c.Kind == Category:
+			text += fmt.Sprintf(" (%d)", len(c.Words))
+		case c.Why != "":
+			text += " (" + c.Why + ")"
+		}
+		by[c.Kind] = append(by[c.Kind], text)
+	}
+	var parts []string
+	if c, ok := e.Goal(); ok && c.Kind == Label {
+		parts = append(parts, fmt.Sprintf("finds %q, one of %d classes (%s)", c.Name, len(c.Words), some(c.Words, 5)))
+	} else if ok {
+		parts = append(parts, fmt.Sprintf("finds the number %q (mean %.4g, deviation %.4g, which is 1 in all figures)", c.Name, c.Mean, c.Deviation))
+	}
+	for _, k := range []struct {
+		kind Kind
+		text string
+	}{{Number, "from numbers: "}, {Category, "from categories: "}, {Ignore, "ignores "}} {
+		if names := by[k.kind]; len(names) > 0 {
+			parts = append(parts, k.text+some(names, 12))
+		}
+	}
+	return strings.Join(parts, "; ")
+}

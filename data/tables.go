@@ -1,0 +1,190 @@
+package data
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// maxTable is how many bytes of samples a table may become, which are held in memory.
+const maxTable = 1 << 36
+
+// endings are those of the names of files whose kind of set they tell, compressed or not.
+var endings = map[string]string{".csv": "table", ".tsv": "table"} // never written
+
+// NameOf is the set that files are of as their names end: of a model that is usually trained on the set of a name.
+// Endings that tell nothing leave it at that.
+func NameOf(usual string, c Config) string {
+	if usual == "criteo" || usual == "text" || usual == "chars" { // whose files may have any name
+		return usual
+	}
+	for _, path := range []string{c.Dir, c.TrainFile} {
+		if name, ok := endings[ending(path)]; ok {
+			return name
+		}
+	}
+	return usual
+}
+
+// ending is that of a file's name, without that of its compression.
+func ending(path string) string {
+	plain, _ := unpackedName(strings.ToLower(path))
+	return filepath.Ext(plain)
+}
+
+// tableFiles are the files of a table: the one to train on, and the one to evaluate on if there is one.
+func tableFiles(c Config) (train, eval string, err error) {
+	train = c.TrainFile
+	if train == "" {
+		train = c.Dir
+	} else if c.Dir != "" {
+		return "", "", setting.Faultf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
+	}
+	if c.EvalFile != "" && c.Split != 0 {
+		return "", "", setting.Faultf(splitPath, "%v with %v %s: there is nothing to hold out", c.Split, evalFile, c.EvalFile)
+	}
+	for _, path := range []string{train, c.EvalFile} {
+		if path == "" {
+			continue
+		}
+		if _, err := pathname.Check(path); err != nil {
+			return "", "", fmt.Errorf("table: %w", err)
+		}
+		if endings[ending(path)] != "table" {
+			return "", "", fmt.Errorf("table: %s: want a name that ends in .csv or .tsv, compressed as .gz or .zst or not", path)
+		}
+	}
+	return train, c.EvalFile, nil
+}
+
+func findTable(c Config) error {
+	_, _, err := tableFiles(c)
+	return err
+}
+
+// OpenTable opens a file of rows by its ending.
+func OpenTable(path string) (table.Reader, error) {
+	in, err := table.OpenCSV(path, func() (io.ReadCloser, error) { return OpenText(path) })
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// openTable reads a table in two passes: one finds out what the columns hold, the other encodes them.
+func openTable(c Config, bad *skips) (*Set, error) {
+	path, evalPath, err := tableFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	in, err := OpenTable(path)
+	if err != nil {
+		return nil, err
+	}
+	share := c.Split
+	if share == 0 && evalPath == "" {
+		share = usualSplit
+	}
+	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
+	enc, again := c.Encoder, bad.skip
+	if enc == nil {
+		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema}, heldOut, bad.skip)
+		if err != nil {
+			return nil, err
+		}
+		again = func(error) error { return nil } // they were counted
+	}
+	var train, eval table.Samples
+	err = enc.Encode(in, true, maxTable, func(row int64) *table.Samples {
+		if heldOut(row) {
+			return limited(&eval, c.EvalLimit)
+		}
+		return limited(&train, c.TrainLimit)
+	}, again)
+	if err == nil && evalPath != "" {
+		err = encodeOther(enc, evalPath, &eval, c.EvalLimit, bad)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tableSet(enc, path, &train, &eval, share)
+}
+
+// limited is where a row goes; nil where there are as many as are wanted.
+func limited(s *table.Samples, most int) *table.Samples {
+	if most > 0 && s.N >= most {
+		return nil
+	}
+	return s
+}
+
+// encodeOther encodes the rows of another file.
+func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, bad *skips) error {
+	in, err := OpenTable(path)
+	if err != nil {
+		return err
+	}
+	return enc.Encode(in, true, maxTable, func(int64) *table.Samples { return limited(to, most) }, bad.skip)
+}
+
+// tableSet is the set of encoded rows.
+func tableSet(enc *table.Encoder, path string, train, eval *table.Samples, share float64) (*Set, error) {
+	goal, _ := enc.Goal()
+	set := &Set{Encoder: enc, Rows: enc.Rows(), Notes: []string{enc.String()}}
+	if goal.Kind == table.Label {
+		set.Classes, set.Words = len(goal.Words), goal.Words
+	}
+	if train.N == 0 || eval.N == 0 {
+		return nil, fmt.Errorf("table: %s: %d rows to train on and %d to evaluate on: %w", path, train.N, eval.N,
+			setting.Faultf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))
+	}
+	if share > 0 {
+		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %v)", eval.N, train.N+eval.N, splitPath, share))
+	}
+	set.Train, set.Eval = tableSource(enc, train), tableSource(enc, eval)
+	return set, nil
+}
+
+// tableSource is the source of encoded rows.
+func tableSource(enc *table.Encoder, s *table.Samples) Source {
+	shape := Shape{IDs: enc.Categories()}
+	if n := enc.Numbers(); n > 0 {
+		shape.Values = []int{n}
+	}
+	switch goal, _ := enc.Goal(); goal.Kind {
+	case table.Label:
+		shape.Labels = 1
+	case table.Target:
+		shape.Targets = 1
+	}
+	return &memory{shape, Batch{N: s.N, Values: s.Values, IDs: s.IDs, Labels: s.Labels, Targets: s.Targets}}
+}
+
+// syntheticTable makes rows of eight numbers of which a hidden function says the class, one of four.
+func syntheticTable(c Config) *Set {
+	source := func(part uint64, n int) Source {
+		m := &memory{shape: Shape{Values: []int{8}, Labels: 1}}
+		m.all.Resize(m.shape, n)
+		for i := range n {
+			r := stream(c.Seed, part, uint64(i))
+			s := m.all.At(m.shape, i)
+			for k := range s.Values {
+				s.Values[k] = float32(math.Sqrt(3) * (2*r.unit() - 1))
+			}
+			if s.Values[0]*s.Values[1]+s.Values[2] > 0 {
+				s.Labels[0]++
+			}
+			if s.Values[3] > s.Values[4] {
+				s.Labels[0] += 2
+			}
+		}
+		return m
+	}
+	return &Set{Train: source(0, or(c.TrainLimit, 20_000)), Eval: source(1, or(c.EvalLimit, 2_000)), Classes: 4}
+}
