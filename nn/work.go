@@ -89,18 +89,23 @@ func workOf(o op) (forward, backward Work) {
 		reads = o.steps
 		forward.Activations += float64(8 * y.Len()) // four gates, written and read
 	}
+	forward.weigh(ps, rows, reads)
+	forward.Activations *= 4
+	forward.Weights *= 4
+	return forward, Work{FLOPs: wanted * forward.FLOPs, Activations: 2 * forward.Activations, Weights: 2 * forward.Weights}
+}
+
+// weigh adds the products of rows with parameters, the first of which is read once and the recurrent ones, behind it, so many times.
+func (w *Work) weigh(ps [4]*Param, rows, reads int) {
 	for i, p := range ps {
 		if p == nil || len(p.Shape) < 2 {
 			continue
 		}
-		forward.FLOPs += 2 * float64(rows) * float64(len(p.Data))
+		w.FLOPs += 2 * float64(rows) * float64(len(p.Data))
 		if i == 0 {
-			forward.Weights += float64(len(p.Data))
+			w.Weights += float64(len(p.Data))
 		} else {
-			forward.Weights += float64(reads * len(p.Data)) // the recurrent weights
+			w.Weights += float64(reads * len(p.Data))
 		}
 	}
-	forward.Activations *= 4
-	forward.Weights *= 4
-	return forward, Work{FLOPs: wanted * forward.FLOPs, Activations: 2 * forward.Activations, Weights: 2 * forward.Weights}
 }
