@@ -86,7 +86,7 @@ func (r *run) prepareSaved() error {
 		return err
 	}
 	r.prepares("building the model")
-	opts, place := model.Options{Classes: r.set.Classes, Vocabulary: r.set.Vocabulary, Rows: r.set.Rows}, r.cfg.placement(r.peers)
+	opts, place := r.options(), r.cfg.placement(r.peers)
 	if err := r.add(r.cfg, opts, place); err != nil {
 		return err
 	}
