@@ -88,6 +88,8 @@ type silentOp struct{ addOp }
 
 func (silentOp) node(int) {} // not what a noder has
 
+var _ = silentOp.node
+
 // An operation without a node, and operands that do not fit, are errors that name them.
 func TestTraceFaults(t *testing.T) {
 	_, err := Trace(func(t *Tape) {

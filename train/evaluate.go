@@ -103,12 +103,19 @@ func (r *run) prepareSaved() error {
 // openOther opens a checkpoint of a run that may have had other settings, but not another model.
 func (r *run) openOther() (saved, error) {
 	head, err := openSaved(r.cfg.Checkpoint.Dir)
-	if err == nil && head.file.Header.Model != r.spec.Name {
-		err = fmt.Errorf("%s is of model %s, not of %s", head.File, head.file.Header.Model, r.spec.Name)
-		_ = head.file.Close()
+	if err != nil {
 		return saved{}, err
 	}
-	return head, err
+	switch h := head.file.Header; {
+	case h.Model != r.spec.Name:
+		err = fmt.Errorf("%s is of model %s, not of %s", head.File, h.Model, r.spec.Name)
+	case r.set.Encoder != nil && h.More[moreData] != r.dataName():
+		err = fmt.Errorf("%s was trained on another table: how a table's columns are encoded follows from its rows, and is not saved; name the run's own data", head.File)
+	default:
+		return head, nil
+	}
+	_ = head.file.Close()
+	return saved{}, err
 }
 
 // loadSaved fills every rank's memory with what all ranks of the checkpoint had in common. It is a collective call.

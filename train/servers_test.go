@@ -85,7 +85,7 @@ func TestServersSettings(t *testing.T) {
 	}
 	cfg := Defaults(zoo("ctr-dnn"), data.Synthetic)
 	cfg.Servers.Consistency = "async"
-	if _, err := RunSeeds(nil, nil, cfg.Model, nil, cfg, 2, nil); err == nil || !strings.Contains(err.Error(), "servers keep those of one run") {
+	if _, err := RunSeeds(t.Context(), nil, cfg.Model, nil, cfg, 2, nil); err == nil || !strings.Contains(err.Error(), "servers keep those of one run") {
 		t.Errorf("several seeds: %v", err)
 	}
 }
