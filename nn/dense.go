@@ -90,13 +90,17 @@ func (o *denseOp) backward(t *Tape) {
 	if o.act != Identity {
 		o.run(t, denseSlope, len(o.y.Data))
 	}
-	o.run(t, denseWeights, o.l.W.Shape[0])
+	if !o.skips() {
+		o.run(t, denseWeights, o.l.W.Shape[0])
+	}
 	if o.x.needs {
 		o.dx = t.into(o.x)
 		o.run(t, denseInput, o.l.W.Shape[1])
 		t.merge(o.x, o.dx)
 	}
 }
+
+func (o *denseOp) skips() bool { return allFrozen(o.l.W, o.l.B) }
 
 // denseWeights computes rows of dW = dyᵀ x and values of db.
 func denseWeights(o *denseOp, w *worker, lo, hi int) {

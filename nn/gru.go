@@ -175,12 +175,18 @@ func (o *gruOp) backward(t *Tape) {
 	for o.step = o.steps - 1; o.step >= 0; o.step-- {
 		o.run(t, gruBackward, hidden)
 	}
-	o.run(t, gruWeights, 3*hidden)
+	if !o.skips() {
+		o.run(t, gruWeights, 3*hidden)
+	}
 	if o.x.needs {
 		o.dx = t.into(o.x)
 		o.run(t, gruGradInput, o.x.Shape[1])
 		t.merge(o.x, o.dx)
 	}
+}
+
+func (o *gruOp) skips() bool {
+	return allFrozen(o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH)
 }
 
 // gruPackBackward packs columns of WeightHH.

@@ -207,19 +207,20 @@ func (o *lstmOp) backward(t *Tape) {
 	for o.step = o.steps - 1; o.step >= 0; o.step-- {
 		o.run(t, lstmBackward, hidden)
 	}
-	o.run(t, lstmWeights, 4*hidden)
-	for _, p := range [2]*Param{o.l.BiasIH, o.l.BiasHH} {
-		if p.touched {
-			t.k.Add(p.Grad, o.bias)
-		} else {
-			copy(p.Grad, o.bias)
-		}
+	if !o.skips() {
+		o.run(t, lstmWeights, 4*hidden)
+		addPart(t, o.l.BiasIH, o.bias, 0)
+		addPart(t, o.l.BiasHH, o.bias, 0)
 	}
 	if o.x.needs {
 		o.dx = t.into(o.x)
 		o.run(t, lstmGradInput, o.x.Shape[1])
 		t.merge(o.x, o.dx)
 	}
+}
+
+func (o *lstmOp) skips() bool {
+	return allFrozen(o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH)
 }
 
 // lstmPackBackward packs columns of WeightHH.

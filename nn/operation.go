@@ -14,8 +14,8 @@ type Operation struct {
 
 // Pass is what an Operation's two functions work on. It is the operation's until they return.
 type Pass struct {
-	// Inputs and Params are what Apply was given. Backward adds to Params[i].Grad, which is nil
-	// where the parameter is frozen.
+	// Inputs and Params are what Apply was given. Backward adds to Params[i].Grad, of which
+	// nobody reads those of frozen parameters.
 	Inputs []*Tensor
 	Params []*Param
 	// Output is the result, of the shape that Apply was given.

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -19,12 +20,15 @@ type Param struct {
 	Data  []float32
 	// Grad is the sum of the gradients of the Backwards since the last step
 	// ended. Until the first contribution its values are unspecified; a
-	// Backward that ends a step leaves no value unspecified.
+	// Backward that ends a step leaves no value unspecified. Of a frozen parameter it
+	// is nil, or memory that means nothing.
 	Grad []float32
 
 	owner   *Params
 	slot    int
 	touched bool // Grad holds a contribution of this step
+	frozen  bool
+	rate    float64 // see SetRate; 0 is 1
 }
 
 // Init fills data, the values of a new parameter, drawing from r.
@@ -63,6 +67,8 @@ type Slot struct {
 	Offset int // a multiple of 16 values, 64 bytes
 	Len    int // true length
 	Padded int // Len rounded up to 16; the next slot starts at Offset+Padded
+	// Rate is what the learning rate is multiplied by, 1 unless SetRate said otherwise: see optim.NewGrouped.
+	Rate float64
 }
 
 // Params is the registry of a model's parameters. It is used by one goroutine.
@@ -164,8 +170,8 @@ func (ps *Params) Count() int {
 	return n
 }
 
-// List returns the parameters, in slot order once arranged. It must not be
-// changed.
+// List returns the parameters, in slot order once arranged, and behind them those
+// that are frozen. It must not be changed.
 func (ps *Params) List() []*Param { return ps.list }
 
 // Slots returns the parameters' places in the order in which backward finishes
@@ -257,6 +263,9 @@ func (ps *Params) ArrangeOutputs(dry func(t *Tape) []*Tensor) error {
 	if len(ps.faults) > 0 {
 		return fmt.Errorf("nn: bad parameters: %w", errors.Join(ps.faults...))
 	}
+	if err := ps.settle(); err != nil {
+		return err
+	}
 	order, err := ps.finishingOrder(dry)
 	if err != nil {
 		return err
@@ -306,11 +315,11 @@ func (ps *Params) layOut(order []*Param) error {
 	for i, p := range order {
 		n := len(p.Data)
 		padded := (n + lineValues - 1) / lineValues * lineValues
-		ps.slots = append(ps.slots, Slot{Name: p.Name, Offset: at, Len: n, Padded: padded})
+		ps.slots = append(ps.slots, Slot{Name: p.Name, Offset: at, Len: n, Padded: padded, Rate: cmp.Or(p.rate, 1)})
 		p.slot = i
 		at += padded
 	}
-	ps.list = order
+	ps.list = append(order, frozenOf(ps.list)...)
 	if ps.outline {
 		return nil
 	}

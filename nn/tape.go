@@ -167,7 +167,7 @@ func (t *Tape) note(o op) {
 		y.needs = y.needs || x.needs
 	}
 	for _, p := range ps {
-		y.needs = true
+		y.needs = y.needs || !p.frozen
 		t.belongs(p.owner, p.Name)
 	}
 	if o, ok := o.(tableOp); ok {
@@ -250,6 +250,7 @@ func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
 			_, work := workOf(o)
 			t.work.Add(work)
 		case !y.cut:
+			t.lend(o)
 			o.backward(t)
 		}
 		t.grads.give(&y.grad)
@@ -302,7 +303,9 @@ func (t *Tape) plan() {
 			x.live, x.has = true, false
 		}
 		for _, p := range ps {
-			t.pending[p.slot]++
+			if !p.frozen {
+				t.pending[p.slot]++
+			}
 		}
 	}
 }
@@ -311,6 +314,9 @@ func (t *Tape) plan() {
 func (t *Tape) contributed(o op, ready func(slot int)) {
 	_, ps := t.operandsOf(o)
 	for _, p := range ps {
+		if p.frozen {
+			continue
+		}
 		p.touched = true
 		t.pending[p.slot]--
 		if t.pending[p.slot] == 0 && ready != nil {
@@ -328,7 +334,7 @@ func (t *Tape) finish(ready func(slot int), dry bool) {
 		return
 	}
 	for slot, p := range ps.list {
-		if t.pending[slot] < 0 {
+		if t.pending[slot] < 0 || p.frozen {
 			continue
 		}
 		if !p.touched && !dry {

@@ -127,7 +127,12 @@ func (a *AdamW) CurrentLR() float64 { return a.LR }
 func (a *AdamW) BeginStep() {
 	t := a.steps() + 1
 	a.step = [2]float32{float32(t % stepDigit), float32(t / stepDigit)}
-	a.factors = simd.AdamFactors{
+	a.factors = a.factorsOf(t)
+}
+
+// factorsOf are the factors of step t.
+func (a *AdamW) factorsOf(t uint64) simd.AdamFactors {
+	return simd.AdamFactors{
 		Keep:  float32(1 - float64(a.LR*a.WeightDecay)),
 		Beta1: float32(a.Beta1), Comp1: float32(1 - a.Beta1),
 		Beta2: float32(a.Beta2), Comp2: float32(1 - a.Beta2),

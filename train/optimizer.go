@@ -84,8 +84,8 @@ func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 		if c.Eps != 0 {
 			o.Eps = c.Eps
 		}
-		for i, p := range ps.List() {
-			if s := ps.Slots()[i]; len(p.Shape) == 1 {
+		for i, s := range ps.Slots() {
+			if p := ps.List()[i]; len(p.Shape) == 1 {
 				o.NoDecay = append(o.NoDecay, [2]int{s.Offset, s.Offset + s.Padded})
 			}
 		}

@@ -151,7 +151,25 @@ func (p *replicated) close() {
 
 // newRule makes the optimizer of a replica's arenas, on its threads.
 func (c Config) newRule(ps *nn.Params) (*optim.Shared, error) {
-	return optim.NewShared(c.newOptimizer(ps), c.threadsEach())
+	opt := c.newOptimizer(ps)
+	if rates := ratesOf(ps); len(rates) > 0 {
+		grouped, err := optim.NewGrouped(opt, rates)
+		if err != nil {
+			return nil, err
+		}
+		opt = grouped
+	}
+	return optim.NewShared(opt, c.threadsEach())
+}
+
+// ratesOf are the ranges of the arena whose rate is not the optimizer's.
+func ratesOf(ps *nn.Params) (rates []optim.Rate) {
+	for _, s := range ps.Slots() {
+		if s.Rate != 1 {
+			rates = append(rates, optim.Rate{Lo: s.Offset, Hi: s.Offset + s.Padded, Factor: s.Rate})
+		}
+	}
+	return rates
 }
 
 // threadsEach is how many threads compute in each of a rank's replicas.

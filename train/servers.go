@@ -128,6 +128,9 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 		}
 		rule.Name = "adagrad"
 	}
+	if rates := ratesOf(ps); len(rates) > 0 {
+		return schema.Schema{}, fmt.Errorf("model %s has %d parameters with learning rates of their own: parameters on servers have one rate", c.name(), len(rates))
+	}
 	s := schema.Schema{Dense: []schema.Dense{{Name: "dense", Len: len(ps.Values()), Rule: rule}}}
 	if len(ps.Tables()) > 1 {
 		return s, fmt.Errorf("model %s has %d tables: parameters on servers can have one", c.name(), len(ps.Tables()))

@@ -1,0 +1,94 @@
+package optim
+
+import (
+	"fmt"
+	"sort"
+)
+
+// Rate is a range of the arena, values Lo to Hi-1, whose learning rate is the optimizer's times Factor.
+type Rate struct {
+	Lo, Hi int
+	Factor float64 // positive
+}
+
+// Grouped is an optimizer some ranges of whose arena have learning rates of their own. All else is as of the optimizer, and so are the bits
+// where the factor is 1. What is scaled is the rate: a decay that is multiplied by it scales, too, as in PyTorch's parameter groups. Tables have the
+// optimizer's rate.
+type Grouped struct {
+	RowOptimizer
+	rates []Rate
+	rated rated
+}
+
+// rated is an optimizer that can update at its rate times a factor, by a copy of itself that has the same state.
+type rated interface {
+	updateBy(factor float64, lo int, params, grads []float32, gradScale float32)
+}
+
+// NewGrouped gives ranges of o's arena their own rates. They are in order and do not overlap; what is in none of them has the factor 1. It is an
+// error if they are not, if a factor is not positive, or if o is not one of this package's.
+func NewGrouped(o RowOptimizer, rates []Rate) (*Grouped, error) {
+	r, ok := o.(rated)
+	if !ok {
+		return nil, fmt.Errorf("optim: %s cannot update at rates by range", o.Name())
+	}
+	at := 0
+	for i, g := range rates {
+		if g.Lo < at || g.Hi <= g.Lo || !(g.Factor > 0) || g.Factor-g.Factor != 0 {
+			return nil, fmt.Errorf("optim: rate %d is %v of values %d to %d: want a positive factor, and a range that begins at %d or later", i, g.Factor, g.Lo, g.Hi, at)
+		}
+		at = g.Hi
+	}
+	return &Grouped{RowOptimizer: o, rates: rates, rated: r}, nil
+}
+
+// Update updates each range at its rate.
+func (g *Grouped) Update(lo int, params, grads []float32, gradScale float32) {
+	for at := 0; at < len(params); {
+		n, factor := g.stretch(lo + at)
+		end := min(len(params), at+n)
+		if factor == 1 {
+			g.RowOptimizer.Update(lo+at, params[at:end], grads[at:end], gradScale)
+		} else {
+			g.rated.updateBy(factor, lo+at, params[at:end], grads[at:end], gradScale)
+		}
+		at = end
+	}
+}
+
+// stretch returns how many values from at on have the same factor, and that. The cost is logarithmic in the number of ranges.
+func (g *Grouped) stretch(at int) (n int, factor float64) {
+	i := sort.Search(len(g.rates), func(i int) bool { return g.rates[i].Hi > at })
+	switch {
+	case i == len(g.rates):
+		return int(^uint(0)>>1) - at, 1
+	case at < g.rates[i].Lo:
+		return g.rates[i].Lo - at, 1
+	}
+	return g.rates[i].Hi - at, g.rates[i].Factor
+}
+
+func (s *SGD) updateBy(factor float64, lo int, params, grads []float32, gradScale float32) {
+	c := *s
+	c.LR *= factor
+	c.Update(lo, params, grads, gradScale)
+}
+
+func (a *Adagrad) updateBy(factor float64, lo int, params, grads []float32, gradScale float32) {
+	c := *a
+	c.LR *= factor
+	c.Update(lo, params, grads, gradScale)
+}
+
+func (o *FTRL) updateBy(factor float64, lo int, params, grads []float32, gradScale float32) {
+	c := *o
+	c.LR *= factor
+	c.Update(lo, params, grads, gradScale)
+}
+
+func (a *AdamW) updateBy(factor float64, lo int, params, grads []float32, gradScale float32) {
+	c := *a
+	c.LR *= factor
+	c.factors = c.factorsOf(c.steps())
+	c.Update(lo, params, grads, gradScale)
+}
