@@ -73,7 +73,7 @@ func TestFreeze(t *testing.T) {
 		if slices.Contains(patterns, "conv.*") && len(patterns) == 4 && ps.List()[len(ps.List())-1].Grad != nil {
 			t.Error("backward went where nothing is trained")
 		}
-		if n := testing.AllocsPerRun(3, step); n > 2 { // the scene's own labels and ids
+		if n := testing.AllocsPerRun(3, step); n > 2 && !raceDetector { // the scene's own labels and ids
 			t.Errorf("%v: %v allocations a step", patterns, n)
 		}
 	}
