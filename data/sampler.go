@@ -15,6 +15,8 @@ type SamplerConfig struct {
 	Seed     uint64 // of the shuffle; the same on every rank
 	Evaluate bool   // the set's own order and every sample once, instead of training's
 	Streams  bool   // samples follow one another: Streams instead of Shards
+	Fixed    bool   // training: a rank's part is the same in every epoch, and shuffled by itself
+	Most     int    // training: steps of an epoch, where other ranks have no more; 0: as many as there are
 }
 
 // Validate reports all faults together.
@@ -27,6 +29,7 @@ func (c SamplerConfig) Validate() error {
 	}
 	fault(c.N < 1 || c.N > math.MaxInt32, "%d samples: need 1 to %d", c.N, math.MaxInt32)
 	fault(c.Batch < 1, "batch %d: need at least 1", c.Batch)
+	fault(c.Most < 0, "%d steps at most: want none below 0", c.Most)
 	fault(c.Size < 1, "world size %d: need at least 1", c.Size)
 	fault(c.Rank < 0 || c.Rank >= c.Size, "rank %d of %d: need 0 <= rank < world size", c.Rank, c.Size)
 	if len(errs) == 0 && !c.Evaluate {
@@ -65,6 +68,14 @@ func NewSampler(cfg SamplerConfig) (Sampler, error) {
 	return newShards(cfg), nil
 }
 
+// bounded is so many steps of training, or as many as all ranks have.
+func (c SamplerConfig) bounded(steps int) int {
+	if c.Most > 0 {
+		return min(steps, c.Most)
+	}
+	return steps
+}
+
 // position is where a sampler is in its epoch.
 type position struct{ step, steps int }
 
@@ -93,6 +104,9 @@ func (p *position) advance() (step int, ok bool) {
 // part, fewer than Batch samples, is dropped in this epoch; the next epoch's
 // shuffle leaves out others.
 //
+// Fixed training: the set is not shuffled before it is parted, so that a rank sees the same part in every epoch, in the
+// set's place [r*(N/Size), (r+1)*(N/Size)), which is shuffled by itself.
+//
 // Evaluation: no shuffle, and every sample of the set is seen once by one
 // rank; the last batch may be short. Parts differ by at most one sample, so
 // where that sample would need a step of its own the other ranks get an empty
@@ -100,13 +114,20 @@ func (p *position) advance() (step int, ok bool) {
 type Shards struct {
 	cfg    SamplerConfig
 	order  []int32
-	lo, hi int // this rank's positions in order
+	lo, hi int   // this rank's positions in order
+	first  int32 // of a fixed part, which order has alone
 	at     position
 }
 
 func newShards(cfg SamplerConfig) *Shards {
-	s := &Shards{cfg: cfg, order: make([]int32, cfg.N)}
+	s := &Shards{cfg: cfg}
 	s.lo, s.hi = Partition(cfg.N, cfg.Rank, cfg.Size, !cfg.Evaluate)
+	if cfg.Fixed && !cfg.Evaluate {
+		s.first, s.lo, s.hi = int32(s.lo), 0, s.hi-s.lo
+		s.order = make([]int32, s.hi)
+		return s
+	}
+	s.order = make([]int32, cfg.N)
 	for i := range s.order { // evaluation never reorders it
 		s.order[i] = int32(i)
 	}
@@ -119,13 +140,18 @@ func (s *Shards) Steps() int {
 		largest := (s.cfg.N-1)/s.cfg.Size + 1
 		return (largest-1)/s.cfg.Batch + 1
 	}
-	return (s.hi - s.lo) / s.cfg.Batch
+	return s.cfg.bounded((s.hi - s.lo) / s.cfg.Batch)
 }
 
 // Start begins an epoch. Training shuffles here, O(N).
 func (s *Shards) Start(epoch int) {
 	if !s.cfg.Evaluate {
-		s.order = Permutation(s.cfg.Seed, epoch, s.cfg.N, s.order)
+		s.order = Permutation(s.cfg.Seed, epoch, len(s.order), s.order)
+	}
+	if s.first > 0 {
+		for i := range s.order {
+			s.order[i] += s.first
+		}
 	}
 	s.at.seek(0, s.Steps())
 }

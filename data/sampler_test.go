@@ -44,6 +44,41 @@ func TestTrainingBatches(t *testing.T) {
 	}
 }
 
+// The naive twin: cut into parts, shuffle each, cut into batches, no more than are wanted.
+func TestFixedBatches(t *testing.T) {
+	for _, c := range []struct{ n, batch, size, most, steps int }{{100, 10, 1, 0, 10}, {103, 10, 2, 0, 5}, {103, 10, 5, 1, 1}, {129, 64, 2, 7, 1}} {
+		each := c.n / c.size
+		for rank := range c.size {
+			cfg := SamplerConfig{N: c.n, Batch: c.batch, Rank: rank, Size: c.size, Seed: 7, Fixed: true, Most: c.most}
+			s, err := NewSampler(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, number := range []int{3, 1, 3} { // what an epoch is does not depend on those before
+				var want [][]int32
+				for part := Permutation(7, number, each, nil); len(part) >= c.batch && len(want) < c.steps; part = part[c.batch:] {
+					batch := slices.Clone(part[:c.batch])
+					for i := range batch {
+						batch[i] += int32(rank * each)
+					}
+					want = append(want, batch)
+				}
+				var got [][]int32
+				s.Start(number)
+				for idx, ok := s.Next(); ok; idx, ok = s.Next() {
+					got = append(got, slices.Clone(idx))
+				}
+				if len(got) != c.steps || s.Steps() != c.steps || !slices.EqualFunc(got, want, slices.Equal) {
+					t.Errorf("%+v, rank %d, epoch %d: %v, want %v", c, rank, number, got, want)
+				}
+			}
+		}
+	}
+	if got := len(epoch(t, SamplerConfig{N: 100, Batch: 5, Size: 2, Streams: true, Most: 3}, 0)); got != 3 {
+		t.Errorf("streams of 10 steps make %d of at most 3", got)
+	}
+}
+
 func TestEvaluationSeesEverySampleOnce(t *testing.T) {
 	for _, c := range []struct{ n, batch, size int }{{10, 3, 1}, {129, 64, 2}, {5, 2, 8}, {10000, 100, 3}, {1, 1, 1}} {
 		var all []int32

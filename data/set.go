@@ -2,6 +2,7 @@ package data
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -134,6 +135,17 @@ func (s *Set) Fingerprint() [sha256.Size]byte {
 		if e, ok := src.(interface{ evidence(io.Writer) }); ok {
 			e.evidence(h)
 		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Meaning is a checksum over what a model makes of a sample: the shape, the number and names of classes or tokens, how a
+// table's columns became numbers. Sets of other samples with the same meaning train one model.
+func (s *Set) Meaning() [sha256.Size]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %d %d %d %q %v\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words, s.Eval.Shape())
+	if s.Encoder != nil {
+		_ = json.NewEncoder(h).Encode(s.Encoder) // of numbers and texts, to a hash: never fails
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }

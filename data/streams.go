@@ -28,7 +28,7 @@ func (s *Streams) Steps() int {
 	if s.cfg.Evaluate {
 		return (n-1)/streams + 1
 	}
-	return n / streams
+	return s.cfg.bounded(n / streams)
 }
 
 // Start begins an epoch at the head of every stream.

@@ -22,7 +22,7 @@ import (
 // resumable are runs of everything that a checkpoint must hold, of two epochs.
 func resumable() map[string]Config {
 	out := map[string]Config{
-		"momentum": small(), "adamw": small(), "accumulation": small(), "partialUpdate": small(), "schedule": small(),
+		"momentum": small(), "adamw": small(), "accumulation": small(), "partialUpdate": small(), "fixed": small(), "schedule": small(),
 		"table": custom(tinyClick()), "adamTable": custom(tinyClick()), "ftrlTable": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()),
 		"topk": small(), "int8": small(), "dlgs": small(), "paper": small(), "dgc": small(),
 	}
@@ -31,6 +31,8 @@ func resumable() map[string]Config {
 		switch name {
 		case "adamw":
 			c.SetOptimizer("adamw")
+		case "fixed":
+			c.Partition = PartitionFixed
 		case "adamTable":
 			c.SetOptimizer("adam")
 		case "ftrlTable":

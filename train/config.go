@@ -46,6 +46,9 @@ type Config struct {
 	Schema table.Schema
 	Split  float64
 
+	// Partition is PartitionShuffled, for which "" stands, or PartitionFixed.
+	Partition string
+
 	// Stream leaves the training rows in their files, of which there may be many
 	// and more than fit memory, and reads them as they are needed; TrainFile may
 	// be a folder. Only Criteo's are. Ranks share blocks of the files, or with
@@ -112,7 +115,7 @@ type Config struct {
 // data of a folder or on data.Synthetic; of one without Build only those that
 // all share.
 func Defaults(m model.Spec, folder string) Config {
-	c := Config{Model: m, Data: folder, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
+	c := Config{Model: m, Data: folder, Partition: PartitionShuffled, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
 	c.Exchange = distopt.Config{Strategy: distopt.FP32, Accumulation: 1}
 	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and spares most of the traffic
 	c.SetOptimizer("sgd")
@@ -138,7 +141,7 @@ func (c Config) settled(ranks int) Config {
 		own.SetOptimizer(c.Optimizer)
 		c.LR = own.LR
 	}
-	c.Optimizer = cmp.Or(c.Optimizer, "sgd")
+	c.Optimizer, c.Partition = cmp.Or(c.Optimizer, "sgd"), cmp.Or(c.Partition, PartitionShuffled)
 	c.Exchange.Strategy, c.Servers.GeoSteps = cmp.Or(c.Exchange.Strategy, distopt.FP32), cmp.Or(c.Servers.GeoSteps, usual.Servers.GeoSteps)
 	if c.Observer == nil {
 		c.Observer = unobserved{}

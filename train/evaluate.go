@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/model"
 )
@@ -60,8 +62,8 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 	f, seconds := r.found, time.Since(start).Seconds()
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
-		Samples: r.set.Eval.Len(), EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
-		SamplesPerS: float64(r.set.Eval.Len()) / seconds, WallS: time.Since(r.started).Seconds(),
+		Samples: r.shares.eval, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
+		SamplesPerS: float64(r.shares.eval) / seconds, WallS: time.Since(r.started).Seconds(),
 	}
 	if !finite(e.EvalLoss) {
 		return e, fmt.Errorf("the loss is %v: what %s holds has diverged", e.EvalLoss, f.File)
@@ -136,12 +138,13 @@ func (r *run) loadSaved() error {
 // it out as they are or, where a model carries state, as those did that trained. It is a collective call.
 func (r *run) evaluateSaved() (evaluation, error) {
 	r.prepares("evaluating")
-	parts := r.job.Size()
-	if r.replica.model.State != nil {
+	ranks := r.shares.among(collective.Ranks(r.job.Size()))
+	parts := len(ranks)
+	if r.replica.model.State != nil && parts == r.job.Size() {
 		parts = r.found.NP
 	}
 	whole := r.newEvaluation()
-	for part := r.job.Rank(); part < parts; part += r.job.Size() {
+	for part := slices.Index(ranks, r.job.Rank()); part < parts; part += len(ranks) {
 		if err := r.openPart(part, parts); err != nil {
 			return whole, err
 		}

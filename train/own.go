@@ -137,7 +137,7 @@ func (l *Loop) choose(strategy distopt.Strategy, spars float64) error {
 func (l *Loop) Evaluate(set *data.Set) (Evaluation, error) {
 	r := l.r
 	r.reach("evaluating", l.at.epoch, l.at.step)
-	r.set, r.sharers = set, nil
+	r.set, r.sharers, r.shares = set, nil, shares{train: r.shares.train, eval: set.Eval.Len()} // all ranks share it
 	if err := r.checkShapes(); err != nil {
 		return Evaluation{}, r.located(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/model"
 )
@@ -37,6 +38,7 @@ type run struct {
 	// samples is how many samples of training all ranks have, and steps how many steps each has in an epoch.
 	samples, steps int
 	fingerprint    [sha256.Size]byte
+	shares         shares
 	past           past
 	// first is the loss of this rank's first step; blown says that a person was told that losses blow up.
 	first float64
@@ -207,7 +209,10 @@ func (r *run) openData() (err error) {
 	if err := r.checkShapes(); err != nil {
 		return err
 	}
-	r.fingerprint = r.set.Fingerprint()
+	r.fingerprint, r.shares = r.set.Fingerprint(), shares{train: lengthOf(r.set.Train), eval: r.set.Eval.Len()}
+	if r.cfg.Partition == PartitionFixed && !r.job.NoMesh() {
+		return r.agreeShares()
+	}
 	return r.peers.soon(r.agreeData)
 }
 
@@ -269,7 +274,7 @@ func (r *run) checkShapes() error {
 func (r *run) loaders(rank, size int) (data.LoaderConfig, data.SamplerConfig) {
 	stateful := r.replica.model.State != nil
 	return data.LoaderConfig{Seed: r.cfg.Seed, Workers: r.cfg.Threads},
-		data.SamplerConfig{Batch: r.cfg.Batch, Rank: rank, Size: size, Seed: r.cfg.Seed, Streams: stateful && r.set.Streams}
+		data.SamplerConfig{Batch: r.cfg.Batch, Rank: rank, Size: size, Seed: r.cfg.Seed, Streams: stateful && r.set.Streams, Fixed: r.cfg.Partition == PartitionFixed}
 }
 
 // openLoaders finds this rank's shards.
@@ -277,8 +282,9 @@ func (r *run) openLoaders() error {
 	if r.replica.model.State != nil && r.cfg.Servers.threads() > 1 {
 		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", r.spec.Name, r.cfg.Servers.threads())
 	}
-	loader, sampler := r.loaders(r.job.Rank(), r.job.Size())
-	loader.Augment = true
+	group := r.shares.among(collective.Ranks(r.job.Size()))
+	loader, sampler := r.loaders(slices.Index(group, r.job.Rank()), len(group))
+	loader.Augment, sampler.Most = true, r.shares.steps
 	if err := r.openTraining(loader, sampler); err != nil {
 		return fmt.Errorf("training set: %w", err)
 	}
@@ -301,9 +307,10 @@ func (r *run) countSteps() error {
 	return nil
 }
 
-// shareOut makes this rank's part of the evaluation set the one that it has among some
-// ranks.
-func (r *run) shareOut(ranks []int) error {
+// shareOut makes this rank's part of the evaluation set the one that it has among those of some
+// ranks that have the set.
+func (r *run) shareOut(there []int) error {
+	ranks := r.shares.among(there)
 	if slices.Equal(ranks, r.sharers) {
 		return nil
 	}
@@ -324,8 +331,8 @@ func (r *run) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig)
 		r.order = s
 		return nil
 	}
-	r.samples = r.set.Train.Len()
-	loader.Source, sampler.N = r.set.Train, r.samples
+	r.samples = r.shares.train
+	loader.Source, sampler.N = r.set.Train, r.set.Train.Len()
 	l, err := newLoader(loader, sampler)
 	if err != nil {
 		return err

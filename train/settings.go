@@ -95,6 +95,8 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "what columns of a table are for: number, category, label, target or ignore; what is not said is guessed and told"},
 		{Path: "data.split", Unit: "share", Value: setting.Float(&c.Split),
 			About: "share of a table's rows that is held out for evaluation, by a hash of each row's number; 0: 0.1, where data.eval-file names none"},
+		{Path: SettingPartition, Flag: "partition", Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, ""),
+			About: "shuffled: ranks share each epoch's order of one set; fixed: each rank has its own part in all epochs, or its own files"},
 		{Path: "data.table-rows", Unit: "rows", Value: setting.Int(&c.TableRows),
 			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},
 		{Path: "data.stream", Flag: "stream", Value: setting.Bool(&c.Stream),

@@ -25,6 +25,7 @@ const usualWindow = 128
 // validateStream reports what is wrong with the settings of a stream.
 func (c Config) validateStream(f *faults) {
 	f.add(c.Stream && c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "data.shuffle-window", "%d: want a multiple of %v %d; 0 for %d batches, or -1 for none", c.Window, setting.Path("training.batch"), c.Batch, usualWindow)
+	f.add(c.Stream && c.Partition == PartitionFixed, SettingPartition, "%s: a stream's ranks share blocks of its files, or whole files with %v", c.Partition, setting.Path("data.by-file"))
 	f.add(c.Interleave < 0, "data.interleave", "%d: want at least 0", c.Interleave)
 }
 

@@ -115,6 +115,7 @@ func elsewhere() []calledElsewhere {
 		{"timeout", "distributedtimeout ddptimeout"},
 		{"join-timeout", "starttimeout jointimeout rdzvtimeout"},
 		{"json", "log logfile logjson metricsfile output report"},
+		{"partition", "sharding datapartition shard"},
 		{"train-limit", "maxtrainsamples limittrain"},
 		{"eval-limit", "maxevalsamples limiteval"},
 		{"out", "o output outputdir outdir dest"},

@@ -1,0 +1,125 @@
+package train
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// SettingPartition says how ranks share the training samples: see Config.Partition.
+const SettingPartition setting.Path = "data.partition"
+
+const (
+	// PartitionShuffled has all ranks hold the same set, which is shuffled in each epoch before it is parted.
+	PartitionShuffled = "shuffled"
+	// PartitionFixed gives each rank one part for all epochs, which is shuffled by itself: SINGA's partition by global
+	// rank. Ranks need not hold the same set: those that do share it, so that each may have files of its own, or each
+	// host. All make as many steps as the rank with the fewest.
+	PartitionFixed = "fixed"
+)
+
+// shares is who has which samples.
+type shares struct {
+	// ranks are those with this rank's set, itself among them, in order; nil: all.
+	ranks []int
+	// train and eval count the samples of all sets.
+	train, eval int
+	// steps is how many batches an epoch has on every rank; 0: as many as this one's part has.
+	steps int
+	notes []string
+}
+
+// among are those of some ranks that share this rank's set.
+func (s shares) among(some []int) []int {
+	if s.ranks == nil {
+		return some
+	}
+	return slices.DeleteFunc(slices.Clone(some), func(rank int) bool { return !slices.Contains(s.ranks, rank) })
+}
+
+// lengthOf is the number of a source's samples; of a stream, which is none, 0.
+func lengthOf(src data.Source) int {
+	if src == nil {
+		return 0
+	}
+	return src.Len()
+}
+
+// holding is what a rank tells of its set.
+type holding struct {
+	Fingerprint, Meaning [sha256.Size]byte
+	Train, Eval          int64
+}
+
+// agreeShares finds out which ranks have the same set, and how many steps all can make. It is a collective call.
+func (r *run) agreeShares() error {
+	var own bytes.Buffer
+	err := binary.Write(&own, binary.LittleEndian, holding{r.fingerprint, r.set.Meaning(), int64(lengthOf(r.set.Train)), int64(r.set.Eval.Len())})
+	if err != nil {
+		return err
+	}
+	texts, err := r.peers.gather(own.Bytes())
+	if err != nil {
+		return fmt.Errorf("comparing the ranks' data sets: %w", err)
+	}
+	all := make([]holding, len(texts))
+	for rank, text := range texts {
+		if err := binary.Read(bytes.NewReader(text), binary.LittleEndian, &all[rank]); err != nil {
+			return fmt.Errorf("rank %d has told %d bytes of its data set", rank, len(text))
+		}
+	}
+	if r.shares, err = sharesOf(all, r.job.Rank(), r.cfg.Batch); err != nil {
+		return err
+	}
+	if len(r.shares.ranks) < len(all) { // the data are all of them
+		h := sha256.New()
+		for _, t := range all {
+			h.Write(t.Fingerprint[:])
+		}
+		r.fingerprint = [sha256.Size]byte(h.Sum(nil))
+	}
+	return nil
+}
+
+// sharesOf is what a rank knows when all have told of their sets.
+func sharesOf(all []holding, rank, batch int) (s shares, err error) {
+	groups := map[[sha256.Size]byte][]int{}
+	for r, t := range all {
+		if t.Meaning != all[0].Meaning {
+			return s, fmt.Errorf("samples of rank %d mean something else than those of rank 0 (another number or order of classes, words or columns, or another scale): %w", r,
+				setting.Faultf("", "ranks with files of their own under %v %s need the same classes and encoding", SettingPartition, PartitionFixed))
+		}
+		if groups[t.Fingerprint] == nil {
+			s.train, s.eval = s.train+int(t.Train), s.eval+int(t.Eval)
+		}
+		groups[t.Fingerprint] = append(groups[t.Fingerprint], r)
+	}
+	part := func(r int) int { return int(all[r].Train) / len(groups[all[r].Fingerprint]) }
+	least, most := 0, 0
+	for r := range all {
+		if part(r) < part(least) {
+			least = r
+		}
+		if part(r) > part(most) {
+			most = r
+		}
+	}
+	s.ranks, s.steps = groups[all[rank].Fingerprint], part(least)/batch
+	if s.steps == 0 {
+		return s, fmt.Errorf("rank %d has %d training samples, less than a batch of %d, and all ranks make as many steps as it: give it more samples, or use a smaller batch", least, part(least), batch)
+	}
+	if len(groups) == 1 {
+		return s, nil
+	}
+	s.notes = []string{fmt.Sprintf("ranks have %d sets of their own, with %d to %d samples for a rank; an epoch has as many batches as the smallest part, that of rank %d, has: %d",
+		len(groups), part(least), part(most), least, s.steps)}
+	if part(most) >= 2*(part(least)+batch) {
+		s.notes = append(s.notes, fmt.Sprintf("rank %d sees at most %d of its %d samples in an epoch", most, s.steps*batch, part(most)))
+	}
+	return s, nil
+}

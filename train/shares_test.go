@@ -1,0 +1,112 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+)
+
+// Ranks that have the same set share it, and all make the steps of the smallest part.
+func TestSharesOfSets(t *testing.T) {
+	set := func(name byte, train, eval int64) holding {
+		h := holding{Train: train, Eval: eval}
+		h.Fingerprint[0] = name
+		return h
+	}
+	other := set('b', 9, 9)
+	other.Meaning[0] = 1
+	for _, c := range []struct {
+		all   []holding
+		ranks [][]int // of each
+		train int
+		eval  int
+		steps int
+		want  string // of the error, or a note
+	}{
+		{[]holding{set('a', 40, 7), set('a', 40, 7)}, [][]int{{0, 1}, {0, 1}}, 40, 7, 5, ""},
+		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 3, "2 sets of their own, with 13 to 40 samples for a rank; an epoch has as many batches as the smallest part, that of rank 1, has: 3"},
+		{[]holding{set('a', 40, 7), set('b', 40, 2), set('a', 40, 7)}, [][]int{{0, 2}, {1}, {0, 2}}, 80, 9, 5, "2 sets"},
+		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 3, "rank 0 sees at most 12 of its 40 samples"},
+		{[]holding{set('a', 40, 7), set('b', 3, 2)}, nil, 0, 0, 0, "rank 1 has 3 training samples, less than a batch of 4"},
+		{[]holding{set('a', 40, 7), other}, nil, 0, 0, 0, "samples of rank 1 mean something else than those of rank 0"},
+	} {
+		for rank := range c.all {
+			s, err := sharesOf(c.all, rank, 4)
+			if c.ranks == nil {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%+v: %v", c, err)
+				}
+				continue
+			}
+			if err != nil || !slices.Equal(s.ranks, c.ranks[rank]) || s.train != c.train || s.eval != c.eval || s.steps != c.steps || (c.want == "") != (s.notes == nil) || !strings.Contains(strings.Join(s.notes, "; "), c.want) {
+				t.Errorf("%+v: rank %d has %+v, %v", c, rank, s, err)
+			}
+		}
+	}
+}
+
+// fixed runs a model of one's own on ranks with sets of their own.
+func fixed(cfg Config, sets ...*data.Set) (Summary, Info, error) {
+	var sum Summary
+	rec := new(recorder)
+	cfg.Partition = PartitionFixed
+	err := ringo.Local(context.Background(), len(sets), ringo.Config{}, func(job *ringo.Job) error {
+		own := cfg
+		if job.Rank() == 0 {
+			own.Observer = rec
+		}
+		s, err := Run(job.Context(), job, mine(), sets[job.Rank()], own)
+		if job.Rank() == 0 {
+			sum = s
+		}
+		return err
+	})
+	return sum, rec.info, err
+}
+
+// Ranks with files of their own train one model, on as many samples as all have, and evaluate all that any of them holds out.
+func TestRanksWithTheirOwnSets(t *testing.T) {
+	large, small := stripes(t, 400), stripes(t, 130)
+	cfg := Config{LR: 0.5, Batch: 16, Epochs: 8}
+	s, info, err := fixed(cfg, large, small)
+	steps := small.Train.Len() / 16
+	if err != nil || s.Eval["accuracy"] < 0.8 || info.StepsPerEpoch != steps || info.TrainSamples != large.Train.Len()+small.Train.Len() ||
+		info.EvalSamples != large.Eval.Len()+small.Eval.Len() || len(info.DataNotes) != 2 {
+		t.Errorf("%+v, %+v, %v", s, info, err)
+	}
+	again, _, err := fixed(cfg, large, small)
+	if err != nil || again.ParamsSHA256 != s.ParamsSHA256 {
+		t.Errorf("again: %s, not %s: %v", again.ParamsSHA256, s.ParamsSHA256, err)
+	}
+	more := *small
+	more.Classes = 3
+	if _, _, err := fixed(cfg, large, &more); err == nil || !strings.Contains(err.Error(), "mean something else") {
+		t.Errorf("other classes: %v", err)
+	}
+}
+
+// A run on sets of the ranks' own goes on from its checkpoint, unless a rank has another set now.
+func TestOwnSetsResume(t *testing.T) {
+	a, b := stripes(t, 300), stripes(t, 200)
+	cfg := Config{LR: 0.5, Batch: 16, Epochs: 4}
+	whole, _, err := fixed(cfg, a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Epochs, cfg.Checkpoint = 2, Checkpoint{Dir: t.TempDir(), Resume: true}
+	if _, _, err = fixed(cfg, a, b); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Epochs = 4
+	if _, _, err = fixed(cfg, a, stripes(t, 201)); err == nil || !strings.Contains(fmt.Sprint(err), "the data are others") {
+		t.Errorf("another set: %v", err)
+	}
+	if s, info, err := fixed(cfg, a, b); err != nil || s.ParamsSHA256 != whole.ParamsSHA256 || info.Resumed == "" {
+		t.Errorf("%s, not %s: %v", s.ParamsSHA256, whole.ParamsSHA256, err)
+	}
+}
