@@ -37,7 +37,7 @@ type Config struct {
 
 	Target  string         // table: the column to find; see table.Choice
 	Schema  table.Schema   // table: what columns are for; what is not told is guessed
-	Encoder *table.Encoder // table: that of the run that trained the model, instead of Target, Schema and guesses
+	Encoder *table.Encoder // table: that of the run that trained the model, instead of Target, Schema and guesses; EvalFile alone is then evaluated whole, without Set.Train
 	Split   float64        // sets without an evaluation part: the share of samples held out for it (0.1)
 }
 
@@ -49,7 +49,8 @@ func (c Config) Validate() error {
 			errs = append(errs, setting.Faultf(p, format, args...))
 		}
 	}
-	fault(c.Dir == "" && (c.TrainFile == "" || c.EvalFile == ""), "", "no data: name the folder of the data set, or %q, with %v; or both files with %v and %v", Synthetic, dataDir, trainFile, evalFile)
+	whole := c.Encoder != nil && c.EvalFile != ""
+	fault(c.Dir == "" && (c.TrainFile == "" || c.EvalFile == "") && !whole, "", "no data: name the folder of the data set, or %q, with %v; or both files with %v and %v", Synthetic, dataDir, trainFile, evalFile)
 	fault(c.Dir == Synthetic && (c.TrainFile != "" || c.EvalFile != ""), dataDir, "%s, but files are named (%q, %q)", Synthetic, c.TrainFile, c.EvalFile)
 	for _, v := range []struct {
 		path  setting.Path

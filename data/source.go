@@ -12,12 +12,12 @@ import "github.com/ringo-ml/ringo/internal/raw"
 
 // Shape is what one sample of a source holds.
 type Shape struct {
-	Values []int // the dimensions of its floats, images channels-last [h, w, c]; none: no floats
-	IDs    int   // 32-bit numbers that index a table: tokens, hashed categories
-	Keys   int   // 64-bit keys of a table without a fixed number of rows; see ClickKey
-	Labels int   // 32-bit labels: 1, or one per token
+	Values []int `json:"values,omitempty"` // the dimensions of its floats, images channels-last [h, w, c]; none: no floats
+	IDs    int   `json:"ids,omitempty"`    // 32-bit numbers that index a table: tokens, hashed categories
+	Keys   int   `json:"keys,omitempty"`   // 64-bit keys of a table without a fixed number of rows; see ClickKey
+	Labels int   `json:"labels,omitempty"` // 32-bit labels: 1, or one per token
 	// Targets are numbers that a regression is to find.
-	Targets int
+	Targets int `json:"targets,omitempty"`
 }
 
 // Size is the number of floats per sample.

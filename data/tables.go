@@ -21,6 +21,9 @@ var endings = map[string]string{".csv": "table", ".tsv": "table"} // never writt
 // NameOf is the set that files are of as their names end: of a model that is usually trained on the set of a name.
 // Endings that tell nothing leave it at that.
 func NameOf(usual string, c Config) string {
+	if c.Encoder != nil {
+		return "table"
+	}
 	if usual == "criteo" || usual == "text" || usual == "chars" { // whose files may have any name
 		return usual
 	}
@@ -83,6 +86,9 @@ func openTable(c Config, bad *skips) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	if path == "" {
+		return wholeTable(c, evalPath, bad)
+	}
 	in, err := OpenTable(path)
 	if err != nil {
 		return nil, err
@@ -116,6 +122,29 @@ func openTable(c Config, bad *skips) (*Set, error) {
 	return tableSet(enc, path, &train, &eval, share)
 }
 
+// wholeTable is the set of all rows of a file, to evaluate on, by the encoder of a run on another one.
+func wholeTable(c Config, path string, bad *skips) (*Set, error) {
+	var eval table.Samples
+	if err := encodeOther(c.Encoder, path, &eval, c.EvalLimit, bad); err != nil {
+		return nil, err
+	}
+	if eval.N == 0 {
+		return nil, fmt.Errorf("table: %s: no rows to evaluate on", path)
+	}
+	set := encodedSet(c.Encoder)
+	set.Eval = tableSource(c.Encoder, &eval)
+	return set, nil
+}
+
+// encodedSet is a set without samples.
+func encodedSet(enc *table.Encoder) *Set {
+	set := &Set{Encoder: enc, Rows: enc.Rows(), Notes: []string{enc.String()}}
+	if goal, _ := enc.Goal(); goal.Kind == table.Label {
+		set.Classes, set.Words = len(goal.Words), goal.Words
+	}
+	return set
+}
+
 // limited is where a row goes; nil where there are as many as are wanted.
 func limited(s *table.Samples, most int) *table.Samples {
 	if most > 0 && s.N >= most {
@@ -135,11 +164,7 @@ func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, b
 
 // tableSet is the set of encoded rows.
 func tableSet(enc *table.Encoder, path string, train, eval *table.Samples, share float64) (*Set, error) {
-	goal, _ := enc.Goal()
-	set := &Set{Encoder: enc, Rows: enc.Rows(), Notes: []string{enc.String()}}
-	if goal.Kind == table.Label {
-		set.Classes, set.Words = len(goal.Words), goal.Words
-	}
+	set := encodedSet(enc)
 	if train.N == 0 || eval.N == 0 {
 		return nil, fmt.Errorf("table: %s: %d rows to train on and %d to evaluate on: %w", path, train.N, eval.N,
 			setting.Faultf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))

@@ -220,7 +220,7 @@ func (r *run) more(p position, places string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("what was chosen cannot be saved: %w", err)
 	}
-	more := map[string]string{moreData: r.dataName(), morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
+	more := map[string]string{moreData: r.dataName(), moreSet: r.description, morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
 	if c := r.cfg.Checkpoint; c.Told != nil {
 		told, err := json.Marshal(c.Told)
 		if err != nil {

@@ -108,7 +108,8 @@ type Config struct {
 	// Callbacks are called on every rank and may end the run.
 	Callbacks `json:"-"`
 
-	given bool // the data set is, and not named by Data
+	given   bool           // the data set is, and not named by Data
+	encoder *table.Encoder // of the run whose checkpoint is used
 }
 
 // Defaults returns the settings that a model is usually trained with, on the
@@ -261,7 +262,7 @@ func (c Config) data() data.Config {
 func (c Config) dataOf() data.Config {
 	spec, d := c.Model, c.data()
 	d.Stream = c.Stream
-	d.Target, d.Schema, d.Split = c.Target, c.Schema, c.Split
+	d.Target, d.Schema, d.Split, d.Encoder = c.Target, c.Schema, c.Split, c.encoder
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]

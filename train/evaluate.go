@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -50,7 +52,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 	defer r.close()
 	defer func() { err = r.located(err) }()
 	r.reach("preparing", 0, 0)
-	if err := r.prepareSaved(); err != nil {
+	if err := r.prepareSaved(r.openToEvaluate); err != nil {
 		return e, err
 	}
 	r.obs.Start(r.info())
@@ -73,7 +75,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 }
 
 // prepareSaved does everything before the first batch: all that a run does but for what is for training.
-func (r *run) prepareSaved() error {
+func (r *run) prepareSaved(openData func() error) error {
 	if err := r.cfg.Validate(); err != nil {
 		return err
 	}
@@ -84,7 +86,11 @@ func (r *run) prepareSaved() error {
 	if err := r.peers.soon(r.agreeConfig); err != nil {
 		return err
 	}
-	if err := r.openData(); err != nil {
+	r.prepares("opening the checkpoint")
+	if err := r.tellOf(r.openOther); err != nil {
+		return err
+	}
+	if err := openData(); err != nil {
 		return err
 	}
 	r.prepares("building the model")
@@ -93,9 +99,6 @@ func (r *run) prepareSaved() error {
 		return err
 	}
 	r.prepares("loading the checkpoint")
-	if err := r.tellOf(r.openOther); err != nil {
-		return err
-	}
 	if err := r.begin(opts, place); err != nil {
 		return err
 	}
@@ -111,13 +114,70 @@ func (r *run) openOther() (saved, error) {
 	switch h := head.file.Header; {
 	case h.Model != r.spec.Name:
 		err = fmt.Errorf("%s is of model %s, not of %s", head.File, h.Model, r.spec.Name)
-	case r.set.Encoder != nil && h.More[moreData] != r.dataName():
-		err = fmt.Errorf("%s was trained on another table: how a table's columns are encoded follows from its rows, and is not saved; name the run's own data", head.File)
 	default:
 		return head, nil
 	}
 	_ = head.file.Close()
 	return saved{}, err
+}
+
+// openToEvaluate opens the data, which mean what the run's did.
+func (r *run) openToEvaluate() (err error) {
+	if r.set == nil {
+		r.prepares("loading the data")
+		if r.set, err = r.openSetOf(r.found); err != nil {
+			return err
+		}
+	}
+	if err := sameMeaning(r.found.About, r.set); err != nil {
+		return fmt.Errorf("%s: %w", r.found.File, err)
+	}
+	return r.openData()
+}
+
+// sameMeaning reports what of a set has another meaning than in the one that is described, of which a model was trained: it would not know
+// what it sees. Numbers of classes and rows are compared with the model's own when its parameters are read.
+func sameMeaning(d data.Description, s *data.Set) error {
+	kind := func(e *table.Encoder) string {
+		if e == nil {
+			return "no table"
+		}
+		return "a table"
+	}
+	switch {
+	case (d.Encoder == nil) != (s.Encoder == nil):
+		return fmt.Errorf("the model was trained on %s, and these data are %s", kind(d.Encoder), kind(s.Encoder))
+	case d.Encoder == nil && len(d.Words) > 0 && len(s.Words) > 0 && !slices.Equal(d.Words, s.Words):
+		return errors.New("the names of classes, or the words of the vocabulary, are others than those that the model was trained on")
+	}
+	return nil
+}
+
+// openSetOf opens the data set to evaluate what was saved on: a table by the run's encoding. Of the run's own rows those that it held
+// out are evaluated, of another file all.
+func (r *run) openSetOf(s saved) (*data.Set, error) {
+	cfg := r.cfg
+	if cfg.encoder = s.About.Encoder; cfg.encoder == nil {
+		return openSet(cfg)
+	}
+	now := files{cfg.Data, cfg.TrainFile, cfg.EvalFile}
+	if now == s.Files { // rows that were appended since are held out by the same rule
+		return openSet(cfg)
+	}
+	// All ranks have the same files, or agreeData finds out: they decide alike without a word.
+	other := cfg.EvalFile
+	if other == "" || other == s.Files.Eval {
+		other = cmp.Or(cfg.Data, cfg.TrainFile)
+		if set, err := openSet(cfg); err == nil && nameOf(set.Fingerprint()) == s.Data {
+			return set, nil // the file lies elsewhere
+		}
+	}
+	cfg.Data, cfg.TrainFile, cfg.EvalFile, cfg.Split, cfg.TrainLimit = "", "", other, 0, 0
+	set, err := openSet(cfg)
+	if err == nil {
+		r.remark(0, "evaluating all %d rows of %s, which are not the data that the run was trained on", set.Eval.Len(), other)
+	}
+	return set, err
 }
 
 // loadSaved fills every rank's memory with what all ranks of the checkpoint had in common. It is a collective call.

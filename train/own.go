@@ -52,6 +52,9 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 	if err := r.takeFolder(); err != nil {
 		return nil, err
 	}
+	if err := r.describe(); err != nil {
+		return nil, err
+	}
 	opts, place := r.options(), cfg.placement(r.peers)
 	if err := r.add(cfg, opts, place); err != nil {
 		return nil, err

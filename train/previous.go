@@ -1,6 +1,7 @@
 package train
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,6 +104,6 @@ func (r *run) judge(h checkpoint.Header) (changed []string, err error) {
 }
 
 // dataName is the beginning of the data's fingerprint.
-func (r *run) dataName() string {
-	return fmt.Sprintf("%x", r.fingerprint[:8])
-}
+func (r *run) dataName() string { return nameOf(r.fingerprint) }
+
+func nameOf(fingerprint [sha256.Size]byte) string { return fmt.Sprintf("%x", fingerprint[:8]) }

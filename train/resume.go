@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -28,6 +29,11 @@ type saved struct {
 	Tuned       tune.State
 	Places      []data.StreamPosition
 	Changed     []string // what this run has otherwise
+
+	// About is what the run's data were, Data the beginning of their fingerprint, and Files what it was told to read, if that is known.
+	About data.Description
+	Data  string
+	Files files
 
 	file *checkpoint.File // that rank 0 has opened
 }
@@ -140,12 +146,14 @@ func openSaved(path string) (saved, error) {
 
 // read takes what a header holds besides.
 func (s *saved) read(more map[string]string) error {
+	var told []setting.Assignment
 	for _, part := range []struct {
 		name, what string
 		into       any
 	}{
 		{morePast, "the figures so far", &s.Past}, {moreTuned, "what was chosen", &s.Tuned},
 		{morePlaces, "where the streams were", &s.Places}, {moreExchange, "the strategy and the plan", &s.Setup},
+		{moreSet, "what its data were", &s.About}, {moreTold, "what the run was told", &told},
 	} {
 		text, ok := more[part.name]
 		if !ok {
@@ -155,7 +163,29 @@ func (s *saved) read(more map[string]string) error {
 			return fmt.Errorf("%s: %s cannot be read: %w", s.File, part.what, err)
 		}
 	}
+	s.Data, s.Files = more[moreData], filesTold(told)
+	if err := s.About.Validate(); err != nil {
+		return fmt.Errorf("%s: %w", s.File, err)
+	}
 	return nil
+}
+
+// files are what a run reads, as its settings name them.
+type files struct{ Dir, Train, Eval string }
+
+// filesTold are those of what a run was told.
+func filesTold(told []setting.Assignment) (f files) {
+	for _, a := range told {
+		switch a.Path {
+		case "data.dir":
+			f.Dir = a.Text
+		case "data.train-file":
+			f.Train = a.Text
+		case "data.eval-file":
+			f.Eval = a.Text
+		}
+	}
+	return f
 }
 
 // What a checkpoint's header holds besides: JSON of past, of distopt.Setup, of
@@ -168,6 +198,7 @@ const (
 	moreTuned    = "tuned"
 	moreServers  = "servers" // which parts servers have
 	moreTold     = "told"    // JSON of Checkpoint.Told
+	moreSet      = "set"     // JSON of data.Description
 )
 
 // load fills every rank's memory from the file that rank 0 has opened.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,7 +40,9 @@ type run struct {
 	samples, steps int
 	fingerprint    [sha256.Size]byte
 	shares         shares
-	past           past
+	// description is JSON of what the data are, which the model was built for.
+	description string
+	past        past
 	// first is the loss of this rank's first step; blown says that a person was told that losses blow up.
 	first float64
 	blown bool
@@ -209,11 +212,30 @@ func (r *run) openData() (err error) {
 	if err := r.checkShapes(); err != nil {
 		return err
 	}
+	if err := r.describe(); err != nil {
+		return err
+	}
 	r.fingerprint, r.shares = r.set.Fingerprint(), shares{train: lengthOf(r.set.Train), eval: r.set.Eval.Len()}
 	if r.cfg.Partition == PartitionFixed && !r.job.NoMesh() {
 		return r.agreeShares()
 	}
 	return r.peers.soon(r.agreeData)
+}
+
+// maxDescription is how many bytes of names (classes, words, categories) a checkpoint's header has room for, with others' need.
+const maxDescription = 7 << 20
+
+// describe takes down what the data are, for checkpoints.
+func (r *run) describe() error {
+	text, err := json.Marshal(r.set.Description())
+	if err != nil {
+		return fmt.Errorf("what the data are cannot be saved: %w", err)
+	}
+	if len(text) > maxDescription && r.cfg.Checkpoint.Dir != "" {
+		return fmt.Errorf("the names of classes, words and categories are %d bytes, and checkpoints have room for %d: leave out columns with data.schema, such as id=ignore", len(text), maxDescription)
+	}
+	r.description = string(text)
+	return nil
 }
 
 // add builds the replica of one worker more.

@@ -55,8 +55,8 @@ func notForEval(a setting.Assignment) bool {
 	}, a.Path)
 }
 
-// reading is what a run was begun with whose checkpoint this command reads, and where that lies.
-func (g *given) reading() ([]setting.Assignment, error) {
+// reading is what a run was begun with whose checkpoint this command reads, and where that lies, as far as what is said leaves that.
+func (g *given) reading(said []setting.Assignment) ([]setting.Assignment, error) {
 	file, err := train.FindPrevious(g.reads)
 	if err != nil {
 		return nil, err
@@ -68,6 +68,9 @@ func (g *given) reading() ([]setting.Assignment, error) {
 		return nil, usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.reads)
 	}
 	told := slices.DeleteFunc(file.Told, notForEval)
+	if slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // which takes the place of files
+		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
+	}
 	for _, a := range [][2]string{{"checkpoint.dir", filepath.Dir(file.File)}, {"checkpoint.resume", "true"}} {
 		told = append(told, setting.Assignment{Path: setting.Path(a[0]), Text: a[1]})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,7 +29,16 @@ func TestEvalRepeatsTheRun(t *testing.T) {
 	if err := os.WriteFile(text, []byte(words), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	table := filepath.Join(t.TempDir(), "table.csv")
+	rows := "x,word,y\n"
+	for i := range 400 {
+		rows += fmt.Sprintf("%d,%s,%d\n", i*i%97, []string{"a", "b", "c"}[i%3], i*i%97+10*(i%3))
+	}
+	if err := os.WriteFile(table, []byte(rows), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for name, line := range map[string]string{
+		"table":      "mlp --data " + table + " --batch 32",
 		"images":     "mlp --data synthetic --batch 512",
 		"clicks":     "ctr-dnn --data synthetic --batch 2048",
 		"on servers": "ctr-dnn --data synthetic --batch 2048 --sync bsp",

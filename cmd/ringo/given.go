@@ -168,7 +168,7 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 	}
 	said = append(said, g.flags...)
 	if g.reads != "" {
-		before, err := g.reading()
+		before, err := g.reading(said)
 		return slices.Concat(before, all, said), err
 	}
 	before, err := g.begunWith(said)

@@ -164,18 +164,27 @@ func (e *Encoder) index(file string) error {
 	return nil
 }
 
-// ParseEncoder reads what json.Marshal made of an encoder.
-func ParseEncoder(text []byte) (*Encoder, error) {
-	e := new(Encoder)
-	if err := json.Unmarshal(text, e); err != nil {
-		return nil, fmt.Errorf("the encoding of a table: %w", err)
+// UnmarshalJSON reads what json.Marshal made of an encoder.
+func (e *Encoder) UnmarshalJSON(text []byte) error {
+	type plain Encoder
+	var read plain
+	if err := json.Unmarshal(text, &read); err != nil {
+		return fmt.Errorf("the encoding of a table: %w", err)
 	}
+	*e = Encoder(read)
+	goals := 0
 	for _, c := range e.Columns {
-		if c.Name == "" || c.Kind != Ignore && !slices.Contains(kinds(), c.Kind) || (c.Kind == Number || c.Kind == Target) && !(c.Deviation > 0) {
-			return nil, fmt.Errorf("the encoding of a table: column %q of kind %q and deviation %v", c.Name, c.Kind, c.Deviation)
+		if c.Name == "" || !slices.Contains(kinds(), c.Kind) || (c.Kind == Number || c.Kind == Target) && !(c.Deviation > 0) {
+			return fmt.Errorf("the encoding of a table: column %q of kind %q and deviation %v", c.Name, c.Kind, c.Deviation)
+		}
+		if c.Kind == Label || c.Kind == Target {
+			goals++
 		}
 	}
-	return e, e.index("the encoding of a table")
+	if goals > 1 {
+		return fmt.Errorf("the encoding of a table: %d columns are to be found: want one at most", goals)
+	}
+	return e.index("the encoding of a table")
 }
 
 // Numbers is how many a sample has.

@@ -120,7 +120,8 @@ func TestEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ParseEncoder(kept)
+	again := new(Encoder)
+	err = json.Unmarshal(kept, again)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,8 +282,9 @@ func TestSchemaText(t *testing.T) {
 			t.Errorf("%+v: %v", choice, err)
 		}
 	}
-	for _, kept := range []string{"", "{", `{"columns":[{"name":"a","kind":"number"}]}`, `{"columns":[]}`, `{"columns":[{"name":"a","kind":"nix"}]}`} {
-		if _, err := ParseEncoder([]byte(kept)); err == nil {
+	for _, kept := range []string{"", "{", `{"columns":[{"name":"a","kind":"number"}]}`, `{"columns":[]}`, `{"columns":[{"name":"a","kind":"nix"}]}`,
+		`{"columns":[{"name":"a","kind":"number","deviation":1},{"name":"b","kind":"label","words":["x"]},{"name":"c","kind":"label","words":["y"]}]}`} {
+		if err := json.Unmarshal([]byte(kept), new(Encoder)); err == nil {
 			t.Errorf("the encoder %s was taken", kept)
 		}
 	}
