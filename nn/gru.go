@@ -28,6 +28,7 @@ func (ps *Params) GRU(name string, init Init, in, hidden int) GRULayer {
 type gruOp struct {
 	x     *Tensor
 	l     GRULayer
+	state []float32 // that it began with, if any
 	steps int
 	y     Tensor
 
@@ -65,7 +66,7 @@ func (o *gruOp) result() *Tensor { return &o.y }
 func (t *Tape) GRU(x *Tensor, l GRULayer, state []float32, steps int) *Tensor {
 	n, hidden := l.check(x, state, steps)
 	o := record[gruOp](t)
-	o.x, o.l, o.steps = x, l, steps
+	o.x, o.l, o.state, o.steps = x, l, state, steps
 	first, all := n*hidden, steps*n*hidden
 	o.h, o.input, o.hidden = sized(o.h, first+all), sized(o.input, 3*all), sized(o.hidden, 3*all)
 	clear(o.h[:first])

@@ -20,7 +20,7 @@ type Node struct {
 	Buffers []*Buffer
 	Table   *Table  // of "embeddingtable"
 	IDs     []int32 // of "embedding" and "embeddingtable": the slice that the method was given
-	// State is what an "lstm" begins with and leaves; nil: it begins with zeros.
+	// State is what an "lstm" begins with and leaves, or, H alone, a "gru"; nil: it begins with zeros.
 	State *LSTMState
 	// Activation is applied to the result, after all else.
 	Activation Activation

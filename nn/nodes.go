@@ -154,10 +154,14 @@ func (o *crossEntropyOp) node() Node {
 	return Node{Op: "crossentropy", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"smoothing": o.smoothing}}
 }
 
-// Attribute: steps. What it begins with is not told.
+// Attribute: steps.
 func (o *gruOp) node() Node {
 	l := o.l
-	return Node{Op: "gru", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}}
+	n := Node{Op: "gru", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}}
+	if o.state != nil {
+		n.State = &LSTMState{H: o.state}
+	}
+	return n
 }
 
 // Attribute: groups.

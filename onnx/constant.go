@@ -1,0 +1,120 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+)
+
+// constant is a tensor that the graph has, a weight or a small number of its own. Its values are made when they are written: no
+// second copy of the weights is kept.
+type constant struct {
+	name  string
+	shape []int
+	ints  []int64 // of int64; else float32:
+	each  func(emit func(values []float32) error) error
+	at    int64 // in the file of external data, or negative
+}
+
+// bytes is how many the values have.
+func (c constant) bytes() int64 {
+	n := int64(4)
+	if c.each == nil {
+		n = 8
+	}
+	for _, d := range c.shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// encode is the TensorProto up to its values, of which the length is written already.
+func (c constant) encode(file string) (m message) {
+	for _, d := range c.shape {
+		m.number(1, int64(d))
+	}
+	kind := int64(float32Type)
+	if c.each == nil {
+		kind = int64Type
+	}
+	m.number(2, kind)
+	m.text(8, c.name)
+	if c.at < 0 {
+		m.head(9, c.bytes())
+		return m
+	}
+	for _, e := range [][2]string{{"location", file}, {"offset", decimal(c.at)}, {"length", decimal(c.bytes())}} {
+		m.inner(13, entry(e[0], e[1]))
+	}
+	m.number(14, 1)
+	return m
+}
+
+// write writes the values, little-endian.
+func (c constant) write(w io.Writer) error {
+	if c.each == nil {
+		return binary.Write(w, binary.LittleEndian, c.ints)
+	}
+	var buf [4 << 10]byte
+	return c.each(func(values []float32) error {
+		for len(values) > 0 {
+			n := min(len(values), len(buf)/4)
+			for i, v := range values[:n] {
+				binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
+			}
+			if _, err := w.Write(buf[:4*n]); err != nil {
+				return err
+			}
+			values = values[n:]
+		}
+		return nil
+	})
+}
+
+// pieces are values one piece after the other, of the same memory or of several.
+func pieces(of ...[]float32) func(emit func([]float32) error) error {
+	return func(emit func([]float32) error) error {
+		for _, values := range of {
+			if err := emit(values); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// strided are values of data in another order: axis i has dims[i] places, strides[i] values apart.
+func strided(data []float32, dims, strides []int) func(emit func([]float32) error) error {
+	return func(emit func([]float32) error) error {
+		last := len(dims) - 1
+		row, at, from := make([]float32, dims[last]), make([]int, last), 0
+		for range len(data) / len(row) {
+			for i := range row {
+				row[i] = data[from+i*strides[last]]
+			}
+			if err := emit(row); err != nil {
+				return err
+			}
+			for a := last - 1; a >= 0; a-- {
+				at[a]++
+				from += strides[a]
+				if at[a] < dims[a] {
+					break
+				}
+				from -= at[a] * strides[a]
+				at[a] = 0
+			}
+		}
+		return nil
+	}
+}
+
+// blocks are equal parts of data in another order: those of a recurrent layer's gates.
+func blocks(data []float32, order ...int) [][]float32 {
+	n := len(data) / len(order)
+	var out [][]float32
+	for _, b := range order {
+		out = append(out, data[b*n:(b+1)*n])
+	}
+	return out
+}

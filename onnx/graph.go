@@ -1,0 +1,277 @@
+package onnx
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/weights"
+)
+
+// layout is how a tensor lies in the graph.
+type layout uint8
+
+const (
+	// asHere is as it lies here.
+	asHere layout = iota
+	// channelsFirst is [n, c, h, w], of what is [n, h, w, c] here: what ONNX's convolutions take.
+	channelsFirst
+	// flatChannels is one row for each image, channel by channel, of what is place by place here.
+	flatChannels
+)
+
+// value is a tensor in the graph. Other layouts of it are made when an operation first asks for them.
+type value struct {
+	shape []dim // as it is here
+	image []dim // of flatChannels: the shape before it was made flat
+	lies  layout
+	names map[layout]string
+}
+
+// builder writes a graph down, operation by operation.
+type builder struct {
+	*traced
+	weightName weights.Names
+	elsewhere  map[*nn.Table]bool // whose rows the model does not have
+	rows       map[int]string     // by operation, the input that has such a table's rows
+
+	operators []operator
+	constants []constant
+	inputs    []port
+	outputs   []port
+	carried   []port // outputs that a next run begins with
+
+	names  map[string]bool
+	made   map[any]string // constants and parts of the graph that are there once
+	of     map[*nn.Tensor]*value
+	states int
+
+	stepsLast map[*nn.Tensor]bool // results of recurrent layers that are to be in the order of samples
+	i         int                 // the operation under way
+}
+
+// unique is a name that nothing else has.
+func (b *builder) unique(name string) string {
+	at := name
+	for k := 2; b.names[at]; k++ {
+		at = fmt.Sprintf("%s_%d", name, k)
+	}
+	b.names[at] = true
+	return at
+}
+
+// node is the operation under way.
+func (b *builder) node() nn.Node { return b.passes[0].nodes[b.i] }
+
+// add adds an operator with one result, and returns the result's name.
+func (b *builder) add(op string, in []string, attrs ...attribute) string {
+	return b.addAll(op, in, 1, attrs...)[0]
+}
+
+// addAll is add of an operator with so many results.
+func (b *builder) addAll(op string, in []string, results int, attrs ...attribute) []string {
+	name := b.unique(fmt.Sprintf("%s_%d", op, b.i))
+	out := []string{name}
+	for range results - 1 {
+		out = append(out, b.unique(name))
+	}
+	b.operators = append(b.operators, operator{op: op, name: name, in: in, out: slices.Clone(out), attrs: attrs})
+	return out
+}
+
+// ints is a constant of integers.
+func (b *builder) ints(shape []int, vs ...int) string {
+	key := fmt.Sprint("ints", shape, vs)
+	if name, ok := b.made[key]; ok {
+		return name
+	}
+	c := constant{name: b.unique("const"), shape: shape, ints: make([]int64, 0, len(vs)), at: -1}
+	for _, v := range vs {
+		c.ints = append(c.ints, int64(v))
+	}
+	b.constants = append(b.constants, c)
+	b.made[key] = c.name
+	return c.name
+}
+
+// list is a constant vector of integers.
+func (b *builder) list(vs ...int) string { return b.ints([]int{len(vs)}, vs...) }
+
+// scalar is a constant number.
+func (b *builder) scalar(v float32) string { return b.floats("const", v, nil, []float32{v}) }
+
+// floats is a constant that is there once for each key.
+func (b *builder) floats(name string, key any, shape []int, data ...[]float32) string {
+	return b.constant(name, key, shape, pieces(data...))
+}
+
+func (b *builder) constant(name string, key any, shape []int, each func(emit func([]float32) error) error) string {
+	if name, ok := b.made[key]; ok {
+		return name
+	}
+	c := constant{name: b.unique(name), shape: shape, each: each, at: -1}
+	b.constants = append(b.constants, c)
+	b.made[key] = c.name
+	return c.name
+}
+
+// param is a parameter as it lies here.
+func (b *builder) param(p *nn.Param) string {
+	return b.floats(b.weightName(p.Name), p, p.Shape, p.Data)
+}
+
+// batchSize is how many samples there are, a number.
+func (b *builder) batchSize() string {
+	if name, ok := b.made["batch size"]; ok {
+		return name
+	}
+	name := b.add("Gather", []string{b.add("Shape", []string{b.inputs[0].name}), b.ints(nil, 0)}, intOf("axis", 0))
+	b.made["batch size"] = name
+	return name
+}
+
+// vector is a vector of integers, some of which depend on the batch.
+func (b *builder) vector(dims []dim) string {
+	var vs []int
+	depends := false
+	for _, d := range dims {
+		vs = append(vs, d.plus)
+		depends = depends || d.each != 0
+	}
+	if !depends {
+		return b.list(vs...)
+	}
+	key := fmt.Sprint("vector", dims)
+	if name, ok := b.made[key]; ok {
+		return name
+	}
+	var parts []string
+	for _, d := range dims {
+		if d.each == 0 {
+			parts = append(parts, b.list(d.plus))
+			continue
+		}
+		name := b.add("Unsqueeze", []string{b.batchSize(), b.list(0)})
+		if d.each != 1 {
+			name = b.add("Mul", []string{name, b.list(d.each)})
+		}
+		if d.plus != 0 {
+			name = b.add("Add", []string{name, b.list(d.plus)})
+		}
+		parts = append(parts, name)
+	}
+	name := parts[0]
+	if len(parts) > 1 {
+		name = b.add("Concat", parts, intOf("axis", 0))
+	}
+	b.made[key] = name
+	return name
+}
+
+// reshape gives a result another shape.
+func (b *builder) reshape(name string, shape []dim) string {
+	var vs []int
+	depends := 0
+	for _, d := range shape {
+		if d.each != 0 {
+			depends++
+			d.plus = -1
+		}
+		vs = append(vs, d.plus)
+	}
+	if depends < 2 {
+		return b.add("Reshape", []string{name, b.list(vs...)})
+	}
+	return b.add("Reshape", []string{name, b.vector(shape)})
+}
+
+// result notes what the operation under way has made.
+func (b *builder) result(name string, lies layout) {
+	y := b.node().Output
+	b.of[y] = &value{shape: b.shapes[y], lies: lies, names: map[layout]string{lies: name}}
+}
+
+// value is an operand: a result, the batch's values or a constant of the program's own.
+func (b *builder) value(x *nn.Tensor) *value {
+	if v, ok := b.of[x]; ok {
+		return v
+	}
+	p := b.passes[0]
+	v := &value{shape: b.shapes[x], names: map[layout]string{}}
+	if p.views(x) {
+		v.names[asHere] = b.reshape(b.asHere(b.value(p.batch.Values)), v.shape)
+	} else {
+		v.names[asHere] = b.floats("const", x, x.Shape, x.Data)
+	}
+	b.of[x] = v
+	return v
+}
+
+// first is input k of the operation under way.
+func (b *builder) input(k int) *value { return b.value(b.node().Inputs[k]) }
+
+// asHere is a value in our own layout.
+func (b *builder) asHere(v *value) string {
+	if name, ok := v.names[asHere]; ok {
+		return name
+	}
+	name := v.names[v.lies]
+	if v.lies == flatChannels {
+		name = b.reshape(name, []dim{v.image[0], v.image[3], v.image[1], v.image[2]})
+	}
+	name = b.add("Transpose", []string{name}, intsOf("perm", 0, 2, 3, 1))
+	if v.lies == flatChannels {
+		name = b.reshape(name, v.shape)
+	}
+	v.names[asHere] = name
+	return name
+}
+
+// here is input k of the operation under way, in our own layout.
+func (b *builder) here(k int) string { return b.asHere(b.input(k)) }
+
+// channelsFirst is a value of images in ONNX's layout.
+func (b *builder) channelsFirst(v *value) string {
+	if name, ok := v.names[channelsFirst]; ok {
+		return name
+	}
+	name := b.add("Transpose", []string{v.names[asHere]}, intsOf("perm", 0, 3, 1, 2))
+	v.names[channelsFirst] = name
+	return name
+}
+
+// alike are the inputs of the operation under way in one layout for all: that of images where one of them lies so.
+func (b *builder) alike() (names []string, lies layout) {
+	var vs []*value
+	images := true
+	for k, x := range b.node().Inputs {
+		if x == nil {
+			continue
+		}
+		v := b.input(k)
+		vs = append(vs, v)
+		images = images && len(v.shape) == 4
+		if v.lies == channelsFirst {
+			lies = channelsFirst
+		}
+	}
+	if !images {
+		lies = asHere
+	}
+	for _, v := range vs {
+		if lies == channelsFirst {
+			names = append(names, b.channelsFirst(v))
+		} else {
+			names = append(names, b.asHere(v))
+		}
+	}
+	return names, lies
+}
+
+// axis is where an axis of ours is in a layout.
+func (l layout) axis(a int) int {
+	if l == channelsFirst {
+		return [...]int{0, 2, 3, 1}[a]
+	}
+	return a
+}

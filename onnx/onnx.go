@@ -1,0 +1,205 @@
+// Package onnx writes a model down as a graph of the Open Neural Network Exchange format, opset 17, for other runtimes: the
+// operations of its forward pass in an evaluation, with the weights. The number of samples is left open, as the dimension "batch".
+//
+// The graph is found by nn.Trace, with batches of several sizes and ids that tell where they are from: so that a model need not be
+// written in any other way than for training. Its inputs and outputs, in this order and as far as the model has them:
+//
+//	values      model.Batch.Values: images as [batch, channels, height, width], others as they are here
+//	ids         model.Batch.IDs, [batch, ids], int64
+//	the table   of a table whose rows are not in the model: the rows of each sample side by side
+//	state0.h    and so on: what a recurrent layer begins with
+//
+//	logits      of a classifier; prediction of a regression; else output, or output0, output1, …
+//	state0.h.next  and so on: what a run that goes on begins with
+//
+// Outputs with several rows for each sample, such as those of a language model, are [batch, rows, …].
+package onnx
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/weights"
+)
+
+// Config is how a model is written down. Its zero value will do.
+type Config struct {
+	// Names turns a parameter's name here into its name in the graph; nil leaves all as they are.
+	Names weights.Names
+	// About are words that stand beside the graph, such as by which numbers images were normalised.
+	About map[string]string
+	// External is from how many bytes of weights on these lie in a file of their own: the format has no room for 2 GiB in one.
+	// 0: 1 GiB.
+	External int64
+}
+
+// Validate reports a size that cannot be.
+func (c Config) Validate() error {
+	if c.External < 0 || c.External > maxInline {
+		return fmt.Errorf("onnx: weights of %d bytes in one file: want 1 to %d, or 0 for %d", c.External, maxInline, int64(defaultExternal))
+	}
+	return nil
+}
+
+const (
+	idsName         = "ids"
+	defaultExternal = 1 << 30
+	maxInline       = 2000 << 20 // protobuf ends at 2 GiB
+)
+
+// Graph is a model that is ready to be written.
+type Graph struct {
+	cfg       Config
+	name      string
+	operators []operator
+	constants []constant
+	inputs    []port
+	outputs   []port
+}
+
+// New makes the graph of a model, whose parameters are ps: later changes of their values are changes of what is written. The model's
+// state is reset, and grows to three sequences where it has fewer. An operation that ONNX cannot express is an error that names it.
+func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if m.Forward == nil {
+		return nil, errors.New("onnx: the model has no Forward")
+	}
+	elsewhere := map[*nn.Table]bool{}
+	for _, t := range ps.Tables() {
+		if rows := t.Data; len(rows) != t.Rows*t.Dim {
+			elsewhere[t] = true
+			t.Hold(make([]float32, 2*t.Dim)) // to be traced with
+			defer t.Hold(rows)
+		}
+	}
+	t, err := study(spec, m)
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{traced: t, elsewhere: elsewhere, weightName: cfg.Names, names: map[string]bool{"": true}, made: map[any]string{}, of: map[*nn.Tensor]*value{}, stepsLast: map[*nn.Tensor]bool{}, rows: map[int]string{}}
+	if b.weightName == nil {
+		b.weightName = func(name string) string { return name }
+	}
+	if err := b.build(); err != nil {
+		return nil, err
+	}
+	return &Graph{cfg: cfg, name: spec.Name, operators: b.operators, constants: b.constants, inputs: b.inputs, outputs: append(b.outputs, b.carried...)}, nil
+}
+
+// convert are the operations by their names in nn.Node.
+func (b *builder) convert(op string) (func() error, bool) {
+	f, ok := map[string]func() error{
+		"dense": b.dense, "conv2d": b.conv2d, "maxpool": b.pool, "avgpool": b.pool, "globalavgpool": b.globalAvgPool, "subsamplepad": b.subsamplePad,
+		"batchnorm": b.batchNorm, "layernorm": b.layerNorm, "groupnorm": b.groupNorm, "attention": b.attention, "lstm": b.lstm, "gru": b.gru,
+		"activate": b.activation, "scale": b.scale, "dropout": b.same, "detach": b.same,
+		"add": b.arithmetic, "subtract": b.arithmetic, "multiply": b.arithmetic,
+		"concat": b.concat, "slice": b.slice, "reshape": b.reshapes, "broadcast": b.broadcast, "parameter": b.parameter, "transpose": b.transpose,
+		"sum": b.reduce, "mean": b.reduce, "softmax": b.softmax, "log-softmax": b.softmax, "normalise": b.normalize, "dot product by rows": b.rowDot,
+		"matmul": b.matMul, "gather": b.gather, "embedding": b.embedding, "embeddingtable": b.embeddingTable,
+	}[op]
+	return f, ok
+}
+
+// refuse is the error of the operation under way.
+func (b *builder) refuse(format string, args ...any) error {
+	return fmt.Errorf("onnx: operation %d, %s, %s", b.i, b.node().Op, fmt.Sprintf(format, args...))
+}
+
+func (b *builder) build() error {
+	live, done := b.live(), b.ordered()
+	b.takeInputs(live)
+	for i, n := range b.passes[0].nodes {
+		if !live[i] {
+			continue
+		}
+		b.i = i
+		f, ok := b.convert(n.Op)
+		var err error
+		switch {
+		case n.Op == "apply":
+			err = b.refuse("is the program's own, %q: ONNX knows nothing of it; compute it by operations of the tape, or export the weights alone (safetensors)", n.Name)
+		case !ok:
+			err = b.refuse("has no form in ONNX here: if it is a loss, it belongs in the model's Loss and not in its Forward; else export the weights alone (safetensors)")
+		default:
+			err = f()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for k, x := range b.passes[0].outs {
+		b.giveOutput(k, x, done[x])
+	}
+	return nil
+}
+
+// takeInputs declares those inputs that something looks at.
+func (b *builder) takeInputs(live []bool) {
+	p := b.passes[0]
+	usesIDs := false
+	var tables []port
+	for i, n := range p.nodes {
+		l := b.ids[i]
+		switch {
+		case l == nil || !live[i]:
+		case n.Table != nil && b.elsewhere[n.Table]:
+			about := fmt.Sprintf("rows of table %s, %d values each, side by side", n.Table.Name, n.Table.Dim)
+			tables = append(tables, port{name: b.unique(n.Table.Name), kind: float32Type, shape: b.rowsShape(n), about: about})
+			b.rows[i] = tables[len(tables)-1].name
+		case len(l.columns) > 0 && l.columns[0].of >= 0:
+			usesIDs = true
+		}
+	}
+	if x := p.batch.Values; x != nil {
+		v := &value{shape: b.shapes[x], names: map[layout]string{}}
+		in := port{name: b.unique("values"), kind: float32Type, shape: v.shape}
+		if len(v.shape) == 4 {
+			v.lies = channelsFirst
+			in.shape = []dim{v.shape[0], v.shape[3], v.shape[1], v.shape[2]}
+			in.about = "images: channels, height, width"
+		}
+		v.names[v.lies] = in.name
+		b.of[x] = v
+		b.inputs = append(b.inputs, in)
+	}
+	if usesIDs {
+		b.inputs = append(b.inputs, port{name: b.unique(idsName), kind: int64Type, shape: []dim{batch, fixed(b.spec.IDs)}})
+	}
+	b.inputs = append(b.inputs, tables...)
+}
+
+// giveOutput makes a tensor an output, sample by sample.
+func (b *builder) giveOutput(k int, x *nn.Tensor, ordered bool) {
+	v := b.value(x)
+	name, shape := b.asHere(v), v.shape
+	if each := shape[0].each; each > 1 && shape[0].plus == 0 {
+		steps, rest := fixed(each), shape[1:]
+		shape = append([]dim{batch, steps}, rest...)
+		if b.spec.StepsFirst && !ordered {
+			perm := []int{1, 0}
+			for i := range rest {
+				perm = append(perm, i+2)
+			}
+			name = b.add("Transpose", []string{b.reshape(name, append([]dim{steps, batch}, rest...))}, intsOf("perm", perm...))
+		} else {
+			name = b.reshape(name, shape)
+		}
+	}
+	out := port{name: b.unique(b.outputName(k)), kind: float32Type, shape: shape}
+	b.operators = append(b.operators, operator{op: "Identity", name: "Identity_" + out.name, in: []string{name}, out: []string{out.name}})
+	b.outputs = append(b.outputs, out)
+}
+
+func (b *builder) outputName(k int) string {
+	switch {
+	case len(b.passes[0].outs) > 1:
+		return fmt.Sprint("output", k)
+	case b.spec.Task == model.Regress || b.spec.Targets > 0:
+		return "prediction"
+	}
+	return "logits"
+}

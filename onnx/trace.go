@@ -1,0 +1,230 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// pass is one tracing of the model.
+type pass struct {
+	batch model.Batch
+	nodes []nn.Node
+	outs  []*nn.Tensor
+	place map[*nn.Tensor]int // of results: which node's
+}
+
+// values is the place of the batch's values, and outside that of a tensor that no operation has made.
+const (
+	values  = -1
+	outside = -2
+)
+
+// traced is what tracings with several batches and ids have shown of a model: its operations, and how their numbers depend on the
+// batch.
+type traced struct {
+	spec   model.Spec
+	passes [len(sizes)]pass
+	shapes map[*nn.Tensor][]dim // of the tensors of the first pass
+	ids    []*lookup            // by node; nil where it has none
+}
+
+// run traces the model with n samples whose ids are id(place among all ids). Its values are random, so that what a model computes of
+// them in its own Go code is found out.
+func run(spec model.Spec, m model.Model, n int, id func(i int) int32) (p pass, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			index, is := r.(*nn.IndexError)
+			if !is {
+				panic(r)
+			}
+			err = fmt.Errorf("onnx: the model cannot be traced: %w", index)
+		}
+	}()
+	b := spec.Sample(n)
+	for i := range b.IDs {
+		b.IDs[i] = id(i)
+	}
+	if b.Values != nil {
+		r := rand.New(rand.NewPCG(uint64(n), 3))
+		for i := range b.Values.Data {
+			b.Values.Data[i] = r.Float32()
+		}
+	}
+	p.batch, p.place = b, map[*nn.Tensor]int{}
+	p.nodes, err = nn.Trace(func(t *nn.Tape) {
+		out := m.Forward(t, b)
+		p.outs = slices.Clone(out.List())
+	})
+	m.Reset()
+	for i := range p.nodes {
+		p.nodes[i].IDs = slices.Clone(p.nodes[i].IDs) // a model may use their memory again
+		p.place[p.nodes[i].Output] = i
+	}
+	if err == nil && len(p.outs) == 0 {
+		err = errors.New("onnx: the model's Forward returns no outputs")
+	}
+	return p, err
+}
+
+// placeOf is where a tensor comes from.
+func (p pass) placeOf(x *nn.Tensor) int {
+	if x == nil || x == p.batch.Values {
+		return values
+	}
+	if i, ok := p.place[x]; ok {
+		return i
+	}
+	return outside
+}
+
+// study traces a model as often as it takes.
+func study(spec model.Spec, m model.Model) (*traced, error) {
+	t := &traced{spec: spec, shapes: map[*nn.Tensor][]dim{}}
+	probes := make([][len(sizes)]pass, max(1, bits.Len(uint(slices.Max(sizes[:])*spec.IDs+1))))
+	for bit := range probes {
+		for s, n := range sizes {
+			p, err := run(spec, m, n, func(i int) int32 { return int32((i+1)>>bit) & 1 })
+			if err != nil {
+				return nil, err
+			}
+			if probes[bit][s] = p; bit > 0 {
+				probes[bit][s] = pass{nodes: p.nodes} // their ids are all that is looked at
+			}
+		}
+	}
+	t.passes = probes[0]
+	if err := t.compare(); err != nil {
+		return nil, err
+	}
+	return t, t.findIDs(m, probes)
+}
+
+// compare finds how shapes depend on the batch, and that all passes did the same.
+func (t *traced) compare() error {
+	a := t.passes[0]
+	for _, p := range t.passes[1:] {
+		if len(p.nodes) != len(a.nodes) || len(p.outs) != len(a.outs) {
+			return fmt.Errorf("onnx: the model has %d operations for %d samples and %d for %d: its Forward must do the same whatever the batch", len(a.nodes), a.batch.N, len(p.nodes), p.batch.N)
+		}
+	}
+	if v := a.batch.Values; v != nil {
+		t.shapes[v] = append([]dim{batch}, shapeOf(v.Shape[1:])...)
+	}
+	for i, n := range a.nodes {
+		for _, p := range t.passes[1:] {
+			if q := p.nodes[i]; !sameOperation(n, q) {
+				return fmt.Errorf("onnx: operation %d, %s for %d samples and %s for %d, is another one: the model's Forward must do the same whatever the batch", i, n.Op, a.batch.N, q.Op, p.batch.N)
+			}
+		}
+		for k := range n.Inputs {
+			if err := t.compareInput(i, k); err != nil {
+				return err
+			}
+		}
+		if err := t.learn(i, func(p pass) *nn.Tensor { return p.nodes[i].Output }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameOperation says that two operations differ in their operands, and in where slices begin and end, at most.
+func sameOperation(a, b nn.Node) bool {
+	same := a.Op == b.Op && a.Name == b.Name && a.Activation == b.Activation && a.Table == b.Table && len(a.Inputs) == len(b.Inputs)
+	same = same && slices.Equal(a.Params, b.Params) && slices.Equal(a.Buffers, b.Buffers) && slices.Equal(a.Axes, b.Axes)
+	for name, v := range a.Attrs {
+		same = same && (a.Op == "slice" || b.Attrs[name] == v)
+	}
+	return same
+}
+
+// compareInput sees to input k of node i: the same in all passes, or a tensor of the program's own that never changes.
+func (t *traced) compareInput(i, k int) error {
+	a := t.passes[0]
+	x := a.nodes[i].Inputs[k]
+	for _, p := range t.passes[1:] {
+		y := p.nodes[i].Inputs[k]
+		if p.placeOf(y) != a.placeOf(x) || (x == nil) != (y == nil) {
+			return fmt.Errorf("onnx: input %d of operation %d (%s) is another one for other batches: the model's Forward must do the same whatever the batch", k, i, a.nodes[i].Op)
+		}
+		if x == nil || a.placeOf(x) != outside || a.views(x) {
+			continue
+		}
+		if !slices.Equal(x.Shape, y.Shape) || !slices.Equal(x.Data, y.Data) {
+			return fmt.Errorf("onnx: input %d of operation %d (%s), of shape %v, is neither the batch's values nor the result of an operation, and changes with the batch: compute it by operations of the tape", k, i, a.nodes[i].Op, x.Shape)
+		}
+	}
+	if x == nil || a.placeOf(x) != outside {
+		return nil
+	}
+	return t.learn(i, func(p pass) *nn.Tensor { return p.nodes[i].Inputs[k] })
+}
+
+// views says whether a tensor of the program's own is the batch's values in another shape.
+func (p pass) views(x *nn.Tensor) bool {
+	v := p.batch.Values
+	return v != nil && len(x.Data) == len(v.Data) && len(x.Data) > 0 && &x.Data[0] == &v.Data[0]
+}
+
+// learn finds the shape of a tensor of operation i.
+func (t *traced) learn(i int, of func(p pass) *nn.Tensor) error {
+	var xs [len(sizes)]*nn.Tensor
+	for s, p := range t.passes {
+		xs[s] = of(p)
+	}
+	shape, ok := fitShape(xs)
+	if !ok {
+		return fmt.Errorf("onnx: operation %d (%s) has results of shape %v, %v and %v for %v samples: want sizes that grow by as much with each sample", i, t.passes[0].nodes[i].Op, xs[0].Shape, xs[1].Shape, xs[2].Shape, sizes)
+	}
+	t.shapes[xs[0]] = shape
+	return nil
+}
+
+// attr is a number of operation i, which may depend on the batch.
+func (t *traced) attr(i int, name string) (dim, error) {
+	var at [len(sizes)]int
+	for s, p := range t.passes {
+		at[s] = int(p.nodes[i].Attrs[name])
+	}
+	d, ok := fit(at)
+	if !ok {
+		return d, fmt.Errorf("onnx: %s of operation %d (%s) is %v for %v samples: want a number that grows by as much with each sample", name, i, t.passes[0].nodes[i].Op, at, sizes)
+	}
+	return d, nil
+}
+
+// live is which operations the outputs depend on.
+func (t *traced) live() []bool {
+	p := t.passes[0]
+	live := make([]bool, len(p.nodes))
+	mark := func(x *nn.Tensor) {
+		if i := p.placeOf(x); x != nil && i >= 0 {
+			live[i] = true
+		}
+	}
+	for _, x := range p.outs {
+		mark(x)
+	}
+	for i := len(live) - 1; i >= 0; i-- {
+		if live[i] {
+			for _, x := range p.nodes[i].Inputs {
+				mark(x)
+			}
+		}
+	}
+	return live
+}
+
+func shapeOf(sizes []int) []dim {
+	var out []dim
+	for _, n := range sizes {
+		out = append(out, fixed(n))
+	}
+	return out
+}
