@@ -44,6 +44,8 @@ type Header struct {
 	Strategy string `json:"strategy"`
 	// Settings are the run's settings.
 	Settings setting.Values `json:"settings,omitempty"`
+	// Shapes are those of arrays that have one, by name.
+	Shapes map[string][]int `json:"shapes,omitempty"`
 	// More is for what has no field of its own.
 	More map[string]string `json:"more,omitempty"`
 }

@@ -204,7 +204,7 @@ func TestVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[len(magic)] = 2
+	b[len(Magic)] = 2
 	if err := os.WriteFile(path, b, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestPromises(t *testing.T) {
 			t.Errorf("%s: %v", arrays, err)
 		}
 	}
-	b := binary.LittleEndian.AppendUint32([]byte(magic+"\x01\x00\x00\x00"), math.MaxUint32)
+	b := binary.LittleEndian.AppendUint32([]byte(Magic+"\x01\x00\x00\x00"), math.MaxUint32)
 	if err := os.WriteFile(path, b, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestPromises(t *testing.T) {
 
 // withHeader is a file of a header alone, checksum included.
 func withHeader(text string) []byte {
-	b := binary.LittleEndian.AppendUint32([]byte(magic+"\x01\x00\x00\x00"), uint32(len(text)))
+	b := binary.LittleEndian.AppendUint32([]byte(Magic+"\x01\x00\x00\x00"), uint32(len(text)))
 	b = append(b, text...)
 	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b))
 }

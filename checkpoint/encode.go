@@ -9,10 +9,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
+// Magic is what every checkpoint begins with.
+const Magic = "RINGOCKP"
+
 const (
-	magic      = "RINGOCKP"
 	version    = 1
-	prefixSize = len(magic) + 4 + 4
+	prefixSize = len(Magic) + 4 + 4
 	maxHeader  = 16 << 20
 	crcSize    = 4
 	chunkBytes = 256 << 10 // what is summed and read or written at a time: stays in the caches
@@ -37,7 +39,7 @@ func encodeHeader(s State) ([]byte, error) {
 	if len(text) > maxHeader {
 		return nil, fmt.Errorf("the header has %d bytes, at most %d can be written", len(text), maxHeader)
 	}
-	b := append(make([]byte, 0, prefixSize+len(text)+crcSize), magic...)
+	b := append(make([]byte, 0, prefixSize+len(text)+crcSize), Magic...)
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
 	b = append(b, text...)

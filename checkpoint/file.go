@@ -61,16 +61,16 @@ func (f *File) readIndex(size int64) error {
 	if err := f.readAt(prefix, 0); err != nil {
 		return err
 	}
-	if string(prefix[:len(magic)]) != magic {
-		return f.damage(0, "it does not begin with %q: it is no checkpoint", magic)
+	if string(prefix[:len(Magic)]) != Magic {
+		return f.damage(0, "it does not begin with %q: it is no checkpoint", Magic)
 	}
-	if v := binary.LittleEndian.Uint32(prefix[len(magic):]); v != version {
+	if v := binary.LittleEndian.Uint32(prefix[len(Magic):]); v != version {
 		return fmt.Errorf("checkpoint: %s: format version %d, this program reads version %d: use the one that wrote it, or a newer one", f.path, v, version)
 	}
-	length := int64(binary.LittleEndian.Uint32(prefix[len(magic)+4:]))
+	length := int64(binary.LittleEndian.Uint32(prefix[len(Magic)+4:]))
 	end := int64(prefixSize) + length + crcSize
 	if length > maxHeader || end > size {
-		return f.damage(int64(len(magic)+4), "a header of %d bytes in a file of %d: at most %d are possible", length, size, maxHeader)
+		return f.damage(int64(len(Magic)+4), "a header of %d bytes in a file of %d: at most %d are possible", length, size, maxHeader)
 	}
 	all := make([]byte, end)
 	if err := f.readAt(all, 0); err != nil {
@@ -115,9 +115,21 @@ func (f *File) place(at, size int64) error {
 // the arrays' values are not defined. A damaged file gives a *[DamageError].
 // It needs no memory beyond a small buffer.
 func (f *File) Read(arrays ...Array) error {
-	if err := f.fit(arrays); err != nil {
+	if err := f.fit(arrays, true); err != nil {
 		return fmt.Errorf("checkpoint: %s does not fit this run: %w", f.path, err)
 	}
+	return f.read(arrays)
+}
+
+// ReadSome is Read of some arrays: what else the file has does not matter.
+func (f *File) ReadSome(arrays ...Array) error {
+	if err := f.fit(arrays, false); err != nil {
+		return fmt.Errorf("checkpoint: %s: %w", f.path, err)
+	}
+	return f.read(arrays)
+}
+
+func (f *File) read(arrays []Array) error {
 	buf := make([]byte, chunkBytes)
 	for _, a := range arrays {
 		i := slices.IndexFunc(f.arrays, func(has Info) bool { return has.Name == a.name })
@@ -128,7 +140,8 @@ func (f *File) Read(arrays ...Array) error {
 	return nil
 }
 
-func (f *File) fit(arrays []Array) error {
+// fit reports arrays that the file does not have so and, with all, those that only the file has.
+func (f *File) fit(arrays []Array, all bool) error {
 	errs := unique(arrays)
 	wanted := map[string]bool{}
 	for _, a := range arrays {
@@ -142,7 +155,7 @@ func (f *File) fit(arrays []Array) error {
 		}
 	}
 	for _, has := range f.arrays {
-		if !wanted[has.Name] && !ofRank(has.Name) {
+		if all && !wanted[has.Name] && !ofRank(has.Name) {
 			errs = append(errs, fmt.Errorf("array %q: the file has %v, this run has none", has.Name, has))
 		}
 	}

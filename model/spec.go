@@ -65,7 +65,9 @@ type Spec struct {
 	// first. Else they are sample after sample, as the labels.
 	StepsFirst bool
 	// Drops says that it drops values while it is trained, with the probability Options.Dropout.
-	Drops    bool
+	Drops bool
+	// PyTorch is the name that a parameter, table or buffer has in PyTorch's state_dict; nil: the same.
+	PyTorch  func(name string) string
 	Params   int // number of parameters with the zero Options
 	Defaults Defaults
 	// Build makes the parameters in ps and returns the network.

@@ -95,7 +95,7 @@ func TestRatesAreInTheSlots(t *testing.T) {
 			t.Errorf("%s has the rate %v, want %v", s.Name, s.Rate, want)
 		}
 	}
-	if err := ps.Freeze("body.*"); err == nil || !strings.Contains(err.Error(), "Freeze after Arrange") {
+	if err := ps.Freeze("body.*"); err == nil || !strings.Contains(err.Error(), "Freeze: Arrange has laid") {
 		t.Errorf("%v", err)
 	}
 }

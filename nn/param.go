@@ -87,6 +87,7 @@ type Params struct {
 	state    []float32 // the arena of buffers
 	finished bool      // the last Backward ended a step
 
+	alias     func(name string) string
 	outline   bool // see NewOutline
 	elsewhere bool // see TablesElsewhere
 	forward   Work

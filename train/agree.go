@@ -49,6 +49,9 @@ func (r *run) agreeConfig() error {
 	if r.cfg.Checkpoint.Dir != "" {
 		v["checkpoint.dir"] = "a folder"
 	}
+	if r.cfg.Start.From != "" {
+		v["training.init-from"] = "a file"
+	}
 	v["callbacks"] = r.cfg.names()
 	if r.trace() != nil {
 		v["output.trace"] = "a file"

@@ -41,7 +41,7 @@ func TestRanksAgreeOnEveryRow(t *testing.T) {
 		}
 		err := agreeOn(t, usual, two)
 		want := fmt.Sprintf("%s %s on rank 1 and %s on rank 0", row.Path, text, shown(row.Value.String()))
-		local := row.Scope == setting.Local && !slices.Contains([]setting.Path{"checkpoint.dir", "checkpoint.resume"}, row.Path)
+		local := row.Scope == setting.Local && !slices.Contains([]setting.Path{"checkpoint.dir", "checkpoint.resume", "training.init-from"}, row.Path)
 		if local != (err == nil) {
 			t.Errorf("%s: %v", row.Path, err)
 		} else if row.Scope != setting.Local && !strings.Contains(err.Error(), want) {

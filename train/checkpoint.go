@@ -195,7 +195,7 @@ func (r *run) collect(p position) (state checkpoint.State, err error) {
 	state.Keep, state.Create = cmp.Or(r.cfg.Checkpoint.Keep, checkpoint.DefaultKeep), r.cfg.Checkpoint.create
 	state.Header = checkpoint.Header{
 		Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
-		NP: r.job.Size(), Strategy: string(r.replica.Opt.Strategy()),
+		NP: r.job.Size(), Strategy: string(r.replica.Opt.Strategy()), Shapes: r.shapes(),
 	}
 	if state.Header.Settings, err = r.values(setting.Result, setting.Changeable); err != nil {
 		return state, err
@@ -273,8 +273,25 @@ func (r *run) meanBuffers() ([]float32, error) {
 func (r *run) arrays(buffers []float32) []checkpoint.Array {
 	out := r.replica.params.arrays()
 	for _, b := range r.replica.Params.BufferList() {
-		out = append(out, checkpoint.Floats("buffer/"+b.Name, buffers[:len(b.Data)]))
+		out = append(out, checkpoint.Floats(bufferName(b.Name), buffers[:len(b.Data)]))
 		buffers = buffers[len(b.Data):]
+	}
+	return out
+}
+
+// What the names of a checkpoint's weights begin with is known to package weights.
+func paramName(name string) string  { return "param/" + name }
+func tableName(name string) string  { return "table/" + name }
+func bufferName(name string) string { return "buffer/" + name }
+
+// shapes are those of the parameters and tables in a checkpoint.
+func (r *run) shapes() map[string][]int {
+	out := map[string][]int{}
+	for _, p := range r.replica.Params.List() {
+		out[paramName(p.Name)] = p.Shape
+	}
+	for _, t := range r.replica.Params.Tables() {
+		out[tableName(t.Name)] = []int{t.Rows, t.Dim}
 	}
 	return out
 }

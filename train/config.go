@@ -79,6 +79,9 @@ type Config struct {
 	// means none.
 	Dropout float64
 
+	// Start says which values parameters begin with, and which of them are trained.
+	Start Start
+
 	// Seed decides the initial parameters, the order and the augmentation of
 	// the samples, dropout and the synthetic data.
 	Seed uint64
@@ -169,6 +172,7 @@ func (c Config) Validate() error {
 	} else {
 		c.validateModel(c.Model, &f)
 	}
+	c.Start.validate(&f)
 	c.validateStream(&f)
 	c.validateOptimizer(&f)
 	f.join(c.tuning().Validate(), c.Checkpoint.Validate())

@@ -191,7 +191,7 @@ func (r *run) loadSaved() error {
 	if err := r.restore(nil, nil, means); err != nil {
 		return err
 	}
-	return r.replica.params.resumed()
+	return r.loaded()
 }
 
 // evaluateSaved runs the model over the evaluation set, each sample once, and adds up what it was like. Ranks share

@@ -210,6 +210,8 @@ type Info struct {
 	// DataSet says where the data are, and DataNotes what a person should know of how they were read.
 	DataSet   string
 	DataNotes []string
+	// Parameters says which values parameters began with, and which of them are frozen or have a rate of their own.
+	Parameters []string
 	// Resumed is the checkpoint that the run goes on from, empty for none, and
 	// Steps how many steps were done there.
 	Resumed string

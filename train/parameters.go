@@ -112,13 +112,13 @@ func (p *replicated) rowsReady(table int, ids []int32, grads []float32, _ []int3
 func (p *replicated) arrays() (out []checkpoint.Array) {
 	ps := p.replica.Params
 	for _, v := range ps.List() {
-		out = append(out, checkpoint.Floats("param/"+v.Name, v.Data))
+		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
 	}
 	for _, s := range p.rule.State() {
 		out = append(out, checkpoint.Floats("optimizer/"+s.Name, s.Data))
 	}
 	for i, t := range ps.Tables() {
-		out = append(out, checkpoint.Floats("table/"+t.Name, t.Data))
+		out = append(out, checkpoint.Floats(tableName(t.Name), t.Data))
 		for _, s := range p.rule.TableState(i) {
 			out = append(out, checkpoint.Floats("optimizer/"+s.Name+"/"+t.Name, s.Data))
 		}

@@ -52,7 +52,13 @@ func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error
 	if err != nil {
 		return nil, err
 	}
-	if err := r.begin(cfg, beginning{rate: cfg.LR}); err != nil {
+	if _, err = r.initialise(cfg.Start); err == nil {
+		err = r.begin(cfg, beginning{rate: cfg.LR})
+	}
+	if err == nil {
+		err = r.shareUntrained()
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -72,7 +78,11 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	r.params = place(r)
 	r.params.place(r.Params)
 	r.model = cfg.Model.Build(r.Params, opts)
-	if err := r.model.Arrange(r.Params, r.Spec.Sample(1)); err != nil {
+	err := cfg.Start.choose(r.Params, r.Spec.PyTorch)
+	if err == nil {
+		err = r.model.Arrange(r.Params, r.Spec.Sample(1))
+	}
+	if err != nil {
 		r.Params.Release(job.Free)
 		return nil, fmt.Errorf("model %s: %w", cfg.name(), err)
 	}

@@ -232,7 +232,25 @@ func (r *run) load(head saved, t *tally) error {
 			return err
 		}
 	}
-	return r.replica.params.resumed()
+	return r.loaded()
+}
+
+// loaded makes the parameters of all ranks and workers those that rank 0 has read. It is a collective call.
+func (r *run) loaded() error {
+	if err := r.replica.params.resumed(); err != nil {
+		return err
+	}
+	for _, p := range r.replica.Params.Frozen() {
+		if err := collective.Broadcast(r.job.Group(), p.Data, 0); err != nil {
+			return fmt.Errorf("handing out frozen parameters: %w", err)
+		}
+	}
+	for _, w := range r.workers[1:] {
+		for i, p := range r.replica.Params.Frozen() {
+			copy(w.replica.Params.Frozen()[i].Data, p.Data)
+		}
+	}
+	return nil
 }
 
 // restore hands out what rank 0 has read of the tallies of as many ranks or, where they were others, the means of the running

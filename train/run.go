@@ -62,6 +62,8 @@ type run struct {
 	// layers are those of the epoch's last step, if they are asked for.
 	layers []Layer
 	stops  *ringo.Stopper
+	// initial is what rank 0 tells of the values that parameters began with.
+	initial []string
 	// loop says that the loop is a Loop's, and the data are nobody's business.
 	loop bool
 	// ctx is Run's, whose end ends the run.
@@ -256,7 +258,16 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 	if cfg.Checkpoint.Dir != "" {
 		at.job = JobName(cfg.Servers.Start, at.step)
 	}
+	if r.found.File == "" {
+		var err error
+		if r.initial, err = r.replica.initialise(cfg.Start); err != nil {
+			return err
+		}
+	}
 	if err := r.replica.begin(cfg, at); err != nil {
+		return err
+	}
+	if err := r.replica.shareUntrained(); err != nil {
 		return err
 	}
 	cfg.Exchange.Trace = nil // a timeline shows the first worker
@@ -268,6 +279,7 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 			return err
 		}
 	}
+	r.copyUntrained()
 	return nil
 }
 

@@ -157,8 +157,15 @@ func (s *servers) sync() error {
 	return nil
 }
 
-func (p *served) arrays() []checkpoint.Array              { return nil }
 func (p *served) rows() func(func([]float32) error) error { return p.trainer.Each }
+
+// arrays are the frozen parameters: servers do not know them.
+func (p *served) arrays() (out []checkpoint.Array) {
+	for _, v := range p.replica.Params.Frozen() {
+		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
+	}
+	return out
+}
 
 // own is what a rank of geo keeps for itself and no server has: the state of the optimizers that move its copies.
 func (p *served) own() []stream {

@@ -100,6 +100,7 @@ func (c Config) validateServers(f *faults) {
 	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "servers that keep the parameters take gradients as they are")
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
 	only(x.Accumulation > 1, "training.accumulate", x.Accumulation, "servers take the gradients of each batch")
+	f.add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.rates", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
 	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: nothing is tuned there: leave it out", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {
 		_, err := c.clickRule(1)
@@ -128,8 +129,8 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 		}
 		rule.Name = "adagrad"
 	}
-	if rates := ratesOf(ps); len(rates) > 0 {
-		return schema.Schema{}, fmt.Errorf("model %s has %d parameters with learning rates of their own: parameters on servers have one rate", c.name(), len(rates))
+	if rates := ratesOf(ps); len(rates) > 0 && c.Servers.Consistency != "geo" {
+		return schema.Schema{}, fmt.Errorf("model %s has %d parameters with learning rates of their own: servers have one for all; under geo ranks move the parameters themselves", c.name(), len(rates))
 	}
 	s := schema.Schema{Dense: []schema.Dense{{Name: "dense", Len: len(ps.Values()), Rule: rule}}}
 	if len(ps.Tables()) > 1 {

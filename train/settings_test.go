@@ -46,6 +46,7 @@ func other() Config {
 			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, SparseAlgorithm: "tree", BoundSum: true, LayerThresholds: true, Update: distopt.UpdateWhole},
 		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Keep: 5, Resume: true}, Layers: true,
 		Tuning: Tuning{Choices: tune.Choices{{Step: 3, Reselect: true}}},
+		Start:  Start{From: "f", Except: []string{"head.*"}, Freeze: []string{"a", "b*"}, Rates: []Rate{{"c.?", 0.1}, {"d=e", 10}}},
 	}
 	return c
 }
@@ -110,7 +111,7 @@ func TestTextsThatAreNoValues(t *testing.T) {
 	for p, texts := range map[setting.Path][]string{
 		"training.optimizer": {"", "adma"}, "training.lr-steps": {"1", "2:1,1:1"}, "training.warmup": {"x", "-1epochs"}, "training.dropout": {"", "1", "-0.1", "nan", "none"},
 		"exchange.warmup-density": {"0.1,", "nan", "a"}, "servers.click": {"decay", "decay=1,decay=1", "speed=1", "decay=2", "=1"},
-		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "servers.values": {"fp8"},
+		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "servers.values": {"fp8"}, "training.freeze": {"a,,b"}, "training.rates": {"a", "a=", "a=1,,b=2", "=x"},
 	} {
 		for _, text := range texts {
 			c := Defaults(zoo("mlp"), data.Synthetic)
@@ -123,11 +124,11 @@ func TestTextsThatAreNoValues(t *testing.T) {
 
 // What is read of these texts is written so that it is read alike.
 func FuzzSettings(f *testing.F) {
-	for _, s := range []string{"0.25,0.0625", "0", "default", "0.1", "decay=0.5,rate=3", "rate=0x1p-2", "1e-320"} {
+	for _, s := range []string{"0.25,0.0625", "0", "default", "0.1", "decay=0.5,rate=3", "rate=0x1p-2", "1e-320", "a.*=0.1,b=c=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, p := range []setting.Path{"training.dropout", "exchange.warmup-density", "servers.click"} {
+		for _, p := range []setting.Path{"training.dropout", "exchange.warmup-density", "servers.click", "training.rates"} {
 			var a, b Config
 			if rowsOf(t, &a).Apply(setting.Assignment{Path: p, Text: text}) != nil {
 				continue

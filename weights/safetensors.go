@@ -34,6 +34,9 @@ type Info struct {
 // Float says whether the values can be read as float32.
 func (i Info) Float() bool { return slices.Contains([]string{"F32", "F16", "BF16", "F64"}, i.Type) }
 
+// len is how many values there are.
+func (i Info) len() int64 { return (i.hi - i.lo) / int64(widths[i.Type]) }
+
 // entry is a tensor in the header.
 type entry struct {
 	Type    string   `json:"dtype"`

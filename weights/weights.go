@@ -11,8 +11,6 @@
 package weights
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -42,6 +40,7 @@ type place struct {
 	shape         []int // as PyTorch has it
 	data          []float32
 	dims, strides []int // nil: as they lie
+	elsewhere     bool  // a table's rows, which lie on servers
 }
 
 // each calls f with each value's number there and here, in the order there.
@@ -100,7 +99,7 @@ func Of(ps *nn.Params, nodes []nn.Node, names Names) Model {
 		m.places = append(m.places, out)
 	}
 	for _, t := range ps.Tables() {
-		m.places = append(m.places, place{name: names(t.Name), shape: []int{t.Rows, t.Dim}, data: t.Data})
+		m.places = append(m.places, place{name: names(t.Name), shape: []int{t.Rows, t.Dim}, data: t.Data, elsewhere: len(t.Data) != t.Rows*t.Dim})
 	}
 	for _, b := range ps.BufferList() {
 		name := names(b.Name)
@@ -147,10 +146,14 @@ func usesOf(nodes []nn.Node) uses {
 	return u
 }
 
-// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0. What lies alike is not copied.
+// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0. What lies alike is not copied. Rows that
+// lie on servers are left out.
 func (m Model) Take() []Tensor {
 	var out []Tensor
 	for _, p := range m.places {
+		if p.elsewhere {
+			continue
+		}
 		t := Tensor{Name: p.name, Shape: p.shape, Data: p.data}
 		if p.dims != nil {
 			t.Data = make([]float32, len(p.data))
@@ -163,40 +166,4 @@ func (m Model) Take() []Tensor {
 	}
 	slices.SortStableFunc(out, func(a, b Tensor) int { return strings.Compare(a.Name, b.Name) })
 	return out
-}
-
-// Put overwrites the parameters with tensors, which read returns by name. Before anything is overwritten it reports all that
-// are missing, of another shape or too many, together.
-func (m Model) Put(infos []Info, read func(name string) ([]float32, error)) error {
-	var errs []error
-	has := map[string]Info{}
-	for _, i := range infos {
-		has[i.Name] = i
-	}
-	for _, p := range m.places {
-		i, ok := has[p.name]
-		if delete(has, p.name); !ok {
-			errs = append(errs, fmt.Errorf("%s: the file has none, the model has %v", p.name, p.shape))
-		} else if !slices.Equal(i.Shape, p.shape) {
-			errs = append(errs, fmt.Errorf("%s: the file has %v, the model has %v", p.name, i.Shape, p.shape))
-		} else if !i.Float() {
-			errs = append(errs, fmt.Errorf("%s: the file has values of type %s, want F32, F16, BF16 or F64", p.name, i.Type))
-		}
-	}
-	for _, i := range infos {
-		if _, left := has[i.Name]; left && !strings.HasSuffix(i.Name, tracked) {
-			errs = append(errs, fmt.Errorf("%s: the file has %v, the model has none", i.Name, i.Shape))
-		}
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("weights do not fit the model: %w", errors.Join(errs...))
-	}
-	for _, p := range m.places {
-		data, err := read(p.name)
-		if err != nil {
-			return err
-		}
-		p.each(func(there, here int) { p.data[here] = data[there] })
-	}
-	return nil
 }

@@ -51,7 +51,7 @@ func (c *evalCommand) command() *cobra.Command {
 func notForEval(a setting.Assignment) bool {
 	return slices.Contains([]setting.Path{
 		"checkpoint.every", "checkpoint.keep", "servers.dir", "servers.durability", "servers.fsync", "servers.save-every", "servers.restarts",
-		"servers.http", "servers.http-open", "servers.lost", "servers.shrink-every", "servers.unseen", "tuning.tune", "tuning.profile", "training.seeds",
+		"servers.http", "servers.http-open", "servers.lost", "servers.shrink-every", "servers.unseen", "tuning.tune", "tuning.profile", "training.seeds", "training.init-from", "training.init-except",
 	}, a.Path)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 
@@ -15,7 +16,7 @@ import (
 func (g *given) told() []setting.Assignment {
 	out := job.Changed(g.table, job.OfOneStart()...)
 	for i, a := range out {
-		if slices.Contains([]setting.Path{"data.dir", "data.train-file", "data.eval-file", "tuning.profile"}, a.Path) && a.Text != "" && a.Text != data.Synthetic {
+		if slices.Contains([]setting.Path{"data.dir", "data.train-file", "data.eval-file", "tuning.profile", "training.init-from"}, a.Path) && a.Text != "" && a.Text != data.Synthetic {
 			if whole, err := filepath.Abs(a.Text); err == nil { // else it is as it was given
 				out[i].Text = whole
 			}
@@ -54,5 +55,27 @@ func (g *given) begunWith(said []setting.Assignment) ([]setting.Assignment, erro
 	if now == nil || err != nil {
 		return told, nil // it is told with all other faults
 	}
-	return told, before.Refuse(now.Values(table, setting.Result))
+	return told, errors.Join(otherBeginning(said, told, before.File), before.Refuse(now.Values(table, setting.Result)))
+}
+
+// otherBeginning reports that a run which goes on shall have begun with other weights than it has.
+func otherBeginning(said, told []setting.Assignment, file string) error {
+	const path setting.Path = "training.init-from"
+	at := func(all []setting.Assignment) int {
+		return slices.IndexFunc(all, func(a setting.Assignment) bool { return a.Path == path })
+	}
+	i, j := at(said), at(told)
+	if i < 0 || said[i].Text == "" {
+		return nil
+	}
+	was := "random values"
+	if j >= 0 {
+		was = told[j].Text
+	}
+	if whole, err := filepath.Abs(said[i].Text); err == nil && whole == was {
+		return nil
+	}
+	f := setting.Faultf(path, "%s: the run goes on from %s, and was begun with %s: leave it out, or name another folder to save in", said[i].Text, file, was)
+	f.Origin = said[i].Origin
+	return f
 }

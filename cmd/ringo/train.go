@@ -108,7 +108,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 		}
 	}
 	if !c.worker && c.Rank <= 0 {
-		if err := cfg.Checkpoint.Prepare(); err != nil {
+		if err := errors.Join(train.FindStart(cfg), cfg.Checkpoint.Prepare()); err != nil {
 			return err
 		}
 	}

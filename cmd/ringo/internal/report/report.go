@@ -73,7 +73,7 @@ func (r *Reporter) Start(i train.Info) {
 			fmt.Fprintf(r.out.Lines, "from here on with %s\n", strings.Join(i.Changed, ", "))
 		}
 	}
-	for _, note := range i.DataNotes {
+	for _, note := range slices.Concat(i.Parameters, i.DataNotes) {
 		fmt.Fprintln(r.out.Lines, note)
 	}
 	r.skipped(i.Skipped)

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+)
+
+const tuning2 = "train mlp --data synthetic --batch 16 --train-limit 3200 --eval-limit 33 --threads 1 --progress none --np 2 --epochs 2 "
+
+// pretrain trains mlp and returns its folder and a safetensors file of the same weights, of which line tells the trainings with them.
+func pretrain(t *testing.T) (dir, file string) {
+	t.Helper()
+	dir, file = filepath.Join(t.TempDir(), "pre"), filepath.Join(t.TempDir(), "pre.safetensors")
+	hashOf(t, tuning2+"--epochs 1 --checkpoint "+dir)
+	if status, _, errs := command(t, "export "+dir+" --out "+file); status != 0 {
+		t.Fatal(errs)
+	}
+	return dir, file
+}
+
+// A fine-tuning begins with the same bits from a run's folder and from what was exported of it, whoever keeps the parameters.
+func TestFineTuning(t *testing.T) {
+	dir, file := pretrain(t)
+	const how = "--set training.init-except=out.* --set training.freeze=hidden.* --init-from "
+	want := hashOf(t, tuning2+how+dir)
+	for _, other := range []string{file, dir + " --sync sum", file + " --sync bsp --servers 2", dir + " --np 2 --transport mem"} {
+		if got := hashOf(t, tuning2+how+other); got != want {
+			t.Errorf("%s: sha256 %s, want %s", other, got, want)
+		}
+	}
+	rates := hashOf(t, tuning2+how+dir+" --sync geo --set servers.geo-steps=3 --set training.rates=out.*=0.5")
+	if once := hashOf(t, tuning2+how+dir+" --sync geo --set servers.geo-steps=3"); once == rates {
+		t.Error("another rate under geo changes nothing")
+	}
+	checkRefused(t, exitUsage, tuning2+"--sync bsp --set training.rates=out.*=0.5", "training.rates", "one rate for all")
+	checkRefused(t, exitFailed, tuning2+"--init-from "+filepath.Join(dir, "none"), "none")
+	checkRefused(t, exitUsage, tuning2+"--set training.init-except=hidden.*", "training.init-except", "--init-from")
+}
+
+// A fine-tuning that was killed goes on with the same bits, and does not need the file that it began with; another beginning is refused.
+func TestKilledFineTuning(t *testing.T) {
+	pre, file := pretrain(t)
+	for _, sync := range []string{"", "--sync bsp --servers 2 "} {
+		line := tuning2 + sync + "--epochs 4 --momentum 0.9 --set training.freeze=hidden.*,out.bias --init-from " + pre + " "
+		if sync != "" {
+			line = strings.Replace(line, "--momentum 0.9", "--optimizer adam", 1)
+		}
+		want := hashOf(t, line)
+		dir := filepath.Join(t.TempDir(), "saved")
+		p := start(t, line+"--every 20 --checkpoint "+dir)
+		eventually(t, "a checkpoint", func() bool {
+			steps, _ := checkpoint.Steps(dir)
+			return len(steps) > 1
+		})
+		if err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if p.wait() == 0 {
+			t.Fatal("it had ended before it was killed")
+		}
+		p.checkGone()
+		resume := "train mlp --resume --progress none --checkpoint " + dir
+		checkRefused(t, exitUsage, resume+" --init-from "+file, "--init-from "+file, "was begun with "+pre)
+		if err := os.Rename(pre, pre+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		status, out, errs := command(t, resume)
+		if status != 0 || sha(t, out) != want {
+			t.Errorf("%s: status %d, stderr %s, stdout %s, want sha256 %s", sync, status, errs, out, want)
+		}
+		if strings.Contains(out, "begun with") || !strings.Contains(out, "resumed after") || !strings.Contains(out, "frozen: 3 tensors") {
+			t.Errorf("%s: told %s", sync, out)
+		}
+		if status, _, errs := command(t, "eval "+dir); status != 0 {
+			t.Errorf("%s: eval: %s", sync, errs)
+		}
+		if err := os.Rename(pre+".gone", pre); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

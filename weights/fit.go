@@ -1,0 +1,112 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/spelling"
+)
+
+// Fit is how the tensors of a file and those of a model go together.
+type Fit struct {
+	// Taken are the names of tensors that both have, Left those that keep the model's values, and Unused those that only the file
+	// has; each in the order of names. Counts of batches (num_batches_tracked), which nothing needs here, are in none.
+	Taken, Left, Unused []string
+
+	places []place // of what is taken
+}
+
+// Fit finds out which of a file's tensors the model takes. What except names keeps the model's values whatever the file has; nil: nothing
+// does. All tensors of other shapes or types, and rows that lie on servers, are reported together.
+func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
+	var f Fit
+	var errs []error
+	has := map[string]Info{}
+	for _, i := range infos {
+		has[i.Name] = i
+	}
+	for _, p := range m.places {
+		i, ok := has[p.name]
+		if !ok || except != nil && except(p.name) {
+			f.Left = append(f.Left, p.name)
+			continue
+		}
+		delete(has, p.name)
+		if err := p.takes(i); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f.Taken, f.places = append(f.Taken, p.name), append(f.places, p)
+	}
+	for name := range has {
+		if !strings.HasSuffix(name, tracked) {
+			f.Unused = append(f.Unused, name)
+		}
+	}
+	slices.Sort(f.Unused)
+	return f, errors.Join(errs...)
+}
+
+// takes reports a tensor that is not for a place.
+func (p place) takes(i Info) error {
+	switch {
+	case i.Shape == nil && i.len() != int64(Tensor{Shape: p.shape}.Len()):
+		return fmt.Errorf("%s: the file has %d values, the model has %v", p.name, i.len(), p.shape)
+	case i.Shape != nil && !slices.Equal(i.Shape, p.shape):
+		return fmt.Errorf("%s: the file has %v, the model has %v", p.name, i.Shape, p.shape)
+	case !i.Float():
+		return fmt.Errorf("%s: the file has values of type %s, want F32, F16, BF16 or F64", p.name, i.Type)
+	case p.elsewhere:
+		return fmt.Errorf("%s: its rows lie on servers, which take none but those that servers have saved (servers.from)", p.name)
+	}
+	return nil
+}
+
+// Put overwrites what is taken with tensors, which read returns by name. After an error of read the others have their old values.
+func (f Fit) Put(read func(name string) ([]float32, error)) error {
+	for _, p := range f.places {
+		data, err := read(p.name)
+		if err != nil {
+			return err
+		}
+		if len(data) != len(p.data) {
+			return fmt.Errorf("weights: %s has %d values, want %d", p.name, len(data), len(p.data))
+		}
+		p.each(func(there, here int) { p.data[here] = data[there] })
+	}
+	return nil
+}
+
+// Names are the names of the model's tensors, sorted.
+func (m Model) Names() []string {
+	out := make([]string, len(m.places))
+	for i, p := range m.places {
+		out[i] = p.name
+	}
+	return out
+}
+
+// Put overwrites all of the model with tensors, which read returns by name. Before anything is overwritten it reports all that
+// are missing, of another shape or too many, together.
+func (m Model) Put(infos []Info, read func(name string) ([]float32, error)) error {
+	f, err := m.Fit(infos, nil)
+	errs := []error{err}
+	for _, name := range f.Left {
+		hint := spelling.Hint(name, f.Unused...)
+		errs = append(errs, fmt.Errorf("%s: the file has none, the model has %v%s", name, m.shape(name), hint))
+	}
+	for _, name := range f.Unused {
+		i := slices.IndexFunc(infos, func(i Info) bool { return i.Name == name })
+		errs = append(errs, fmt.Errorf("%s: the file has %v, the model has none", name, infos[i].Shape))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("weights do not fit the model: %w", err)
+	}
+	return f.Put(read)
+}
+
+func (m Model) shape(name string) []int {
+	return m.places[slices.IndexFunc(m.places, func(p place) bool { return p.name == name })].shape
+}

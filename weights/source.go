@@ -1,0 +1,117 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// Source is a file that parameters are read from, of any kind that holds them.
+type Source struct {
+	// Path is the file: of a run's folder the last checkpoint in it.
+	Path string
+	// Tensors are what it holds. A checkpoint's have the names and layouts of here, and no Shape where it says none.
+	Tensors []Info
+	// Read returns a tensor's values as float32.
+	Read func(name string) ([]float32, error)
+
+	own   bool // a checkpoint's
+	close func() error
+}
+
+// OpenSource opens a safetensors file, a checkpoint or a run's folder, whose last checkpoint is meant: what it is says its content,
+// not its name. The caller closes it.
+func OpenSource(path string) (*Source, error) {
+	kind, err := kindOf(path)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "checkpoint":
+		return openCheckpoint(path)
+	case "zip":
+		return nil, fmt.Errorf("weights: %s is a zip file, such as PyTorch's .pth: write it as safetensors there, with safetensors.torch.save_file(model.state_dict(), FILE)", path)
+	}
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Path: path, Tensors: f.Tensors(), Read: f.Read, close: f.Close}, nil
+}
+
+// kindOf looks at the first bytes of a file.
+func kindOf(path string) (string, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return "checkpoint", nil
+	}
+	f, err := pathname.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("weights: %w", err)
+	}
+	defer f.Close()
+	first := make([]byte, 8)
+	n, err := io.ReadFull(f, first)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("weights: %s: %w", path, err)
+	}
+	switch text := string(first[:n]); {
+	case text == checkpoint.Magic:
+		return "checkpoint", nil
+	case strings.HasPrefix(text, "PK\x03\x04"):
+		return "zip", nil
+	}
+	return "safetensors", nil
+}
+
+// kept are what the names of a checkpoint's weights begin with: package train gives them.
+var kept = []string{"param/", "table/", "buffer/"}
+
+func openCheckpoint(path string) (*Source, error) {
+	path, err := checkpoint.Of(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := checkpoint.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{Path: path, own: true, close: f.Close}
+	arrays := map[string]checkpoint.Info{}
+	for _, a := range f.Arrays() {
+		for _, prefix := range kept {
+			if name, is := strings.CutPrefix(a.Name, prefix); is && a.Kind == "float32" {
+				arrays[name] = a
+				s.Tensors = append(s.Tensors, Info{Name: name, Type: "F32", Shape: f.Header.Shapes[a.Name], hi: 4 * a.Len})
+			}
+		}
+	}
+	if len(s.Tensors) == 0 {
+		return nil, errors.Join(fmt.Errorf("weights: %s holds no parameters: those of its run lie on servers, and `ringo ps export` writes them", path), f.Close())
+	}
+	s.Read = func(name string) ([]float32, error) {
+		a, ok := arrays[name]
+		if !ok {
+			return nil, fmt.Errorf("weights: %s has no tensor %q", path, name)
+		}
+		out := make([]float32, a.Len)
+		return out, f.ReadSome(checkpoint.Floats(a.Name, out))
+	}
+	return s, nil
+}
+
+// Model is Of with the names and layouts of the source.
+func (s *Source) Model(ps *nn.Params, nodes []nn.Node, names Names) Model {
+	if s.own {
+		return Of(ps, nil, nil)
+	}
+	return Of(ps, nodes, names)
+}
+
+// Close closes the file.
+func (s *Source) Close() error { return s.close() }
