@@ -105,6 +105,17 @@ type Set struct {
 	Encoder *table.Encoder
 
 	skips *skips
+	open  []io.Closer // files that samples are read from
+}
+
+// Close ends the reading of samples, of which there are none afterwards. Sets that are held in memory need none.
+func (s *Set) Close() error {
+	var errs []error
+	for _, f := range s.open {
+		errs = append(errs, f.Close())
+	}
+	s.open = nil
+	return errors.Join(errs...)
 }
 
 // Skipped is how many bad lines or images were left out so far. Images that
@@ -154,7 +165,9 @@ func (s *Set) Meaning() [sha256.Size]byte {
 // format is how one kind of set is found, opened and made up.
 type format struct {
 	name      string
-	pair      bool // two files of lines, which can be named
+	pair      bool // one or two files, which can be named
+	columns   bool // named columns or arrays, whose kinds can be told
+	split     bool // a share can be held out
 	find      func(Config) error
 	open      func(Config, *skips) (*Set, error)
 	synthetic func(Config) *Set
@@ -162,14 +175,15 @@ type format struct {
 
 func formats() []format {
 	return []format{
-		{"mnist", false, func(c Config) error { return FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
-		{"cifar10", false, findCIFAR, openCIFAR, syntheticCIFAR},
-		{"images", false, findImages, openImages, syntheticImages},
-		{"imagenet", false, findImages, openImages, syntheticImages},
-		{"text", true, findText, openText, syntheticText},
-		{"chars", true, findChars, openChars, syntheticChars},
-		{"criteo", true, findCriteo, openCriteo, syntheticCriteo},
-		{"table", true, findTable, openTable, syntheticTable},
+		{"mnist", false, false, false, func(c Config) error { return FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
+		{"cifar10", false, false, false, findCIFAR, openCIFAR, syntheticCIFAR},
+		{"images", false, false, false, findImages, openImages, syntheticImages},
+		{"imagenet", false, false, false, findImages, openImages, syntheticImages},
+		{"text", true, false, false, findText, openText, syntheticText},
+		{"chars", true, false, false, findChars, openChars, syntheticChars},
+		{"criteo", true, false, false, findCriteo, openCriteo, syntheticCriteo},
+		{"table", true, true, true, findTable, openTable, syntheticTable},
+		{"arrays", true, true, true, findArrays, openArrays, syntheticTable},
 	}
 }
 
@@ -192,13 +206,13 @@ func formatOf(name string, cfg Config) (format, error) {
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
 		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Faultf("", "give the folder with %v alone", dataDir)))
 	}
-	if name != "table" && cfg.Encoder == nil {
+	if cfg.Encoder == nil {
 		for _, v := range []struct {
-			given bool
-			path  setting.Path
-			value any
-		}{{cfg.Target != "", targetPath, cfg.Target}, {cfg.Schema != nil, schemaPath, cfg.Schema}, {cfg.Split != 0, splitPath, cfg.Split}} {
-			if v.given {
+			given, taken bool
+			path         setting.Path
+			value        any
+		}{{cfg.Target != "", all[i].columns, targetPath, cfg.Target}, {cfg.Schema != nil, all[i].columns, schemaPath, cfg.Schema}, {cfg.Split != 0, all[i].split, splitPath, cfg.Split}} {
+			if v.given && !v.taken {
 				err = errors.Join(err, setting.Faultf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
@@ -16,7 +17,7 @@ import (
 const maxTable = 1 << 36
 
 // endings are those of the names of files whose kind of set they tell, compressed or not.
-var endings = map[string]string{".csv": "table", ".tsv": "table"} // never written
+var endings = map[string]string{".csv": "table", ".tsv": "table", ".npz": "arrays", ".npy": "arrays"} // never written
 
 // NameOf is the set that files are of as their names end: of a model that is usually trained on the set of a name.
 // Endings that tell nothing leave it at that.
@@ -41,8 +42,8 @@ func ending(path string) string {
 	return filepath.Ext(plain)
 }
 
-// tableFiles are the files of a table: the one to train on, and the one to evaluate on if there is one.
-func tableFiles(c Config) (train, eval string, err error) {
+// oneFile are the file that a set is in, by its ending, and the one to evaluate on if there is one.
+func oneFile(set string, c Config) (train, eval string, err error) {
 	train = c.TrainFile
 	if train == "" {
 		train = c.Dir
@@ -57,17 +58,29 @@ func tableFiles(c Config) (train, eval string, err error) {
 			continue
 		}
 		if _, err := pathname.Check(path); err != nil {
-			return "", "", fmt.Errorf("table: %w", err)
+			return "", "", fmt.Errorf("%s: %w", set, err)
 		}
-		if endings[ending(path)] != "table" {
-			return "", "", fmt.Errorf("table: %s: want a name that ends in .csv or .tsv, compressed as .gz or .zst or not", path)
+		if endings[ending(path)] != set {
+			return "", "", fmt.Errorf("%s: %s: want a name that ends in %s", set, path, endingsOf(set))
 		}
 	}
 	return train, c.EvalFile, nil
 }
 
+// endingsOf are those of the files of a set.
+func endingsOf(set string) string {
+	var all []string
+	for e, of := range endings {
+		if of == set {
+			all = append(all, e)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, " or ")
+}
+
 func findTable(c Config) error {
-	_, _, err := tableFiles(c)
+	_, _, err := oneFile("table", c)
 	return err
 }
 
@@ -82,7 +95,7 @@ func OpenTable(path string) (table.Reader, error) {
 
 // openTable reads a table in two passes: one finds out what the columns hold, the other encodes them.
 func openTable(c Config, bad *skips) (*Set, error) {
-	path, evalPath, err := tableFiles(c)
+	path, evalPath, err := oneFile("table", c)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,8 @@ type run struct {
 	spec  model.Spec
 	set   *data.Set
 	peers peers
+	// opened is the set that this run has opened; nil: it was given.
+	opened *data.Set
 	// workers are at least one, and replica is that of the first.
 	workers []*worker
 	replica *Replica
@@ -208,6 +210,7 @@ func (r *run) openData() (err error) {
 		if r.set, err = openSet(r.cfg); err != nil {
 			return err
 		}
+		r.opened = r.set
 	}
 	r.cfg.Model = shaped(r.cfg.Model, r.set)
 	r.spec = r.cfg.Model
@@ -388,6 +391,9 @@ func (r *run) close() {
 	}
 	if r.shard != nil {
 		r.shard.Close()
+	}
+	if r.opened != nil {
+		_ = r.opened.Close() // it was only read
 	}
 	for _, w := range slices.Backward(r.workers) {
 		w.replica.Close()

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/weights"
 )
 
 // houses writes a table whose last column is a function of two others, and says where.
@@ -158,5 +160,26 @@ func TestTablesTrain(t *testing.T) {
 		if err != nil {
 			t.Errorf("target %q: %v", target, err)
 		}
+	}
+}
+
+// Arrays of NumPy train a model that takes any shape; a run of two ranks closes what it has opened.
+func TestArraysTrain(t *testing.T) {
+	var b bytes.Buffer
+	x, y := weights.Tensor{Name: "x", Shape: []int{400, 2}}, weights.Tensor{Name: "y", Shape: []int{400}}
+	for i := range 400 {
+		u, v := float32(i%17)/8, float32(i%29)/14
+		x.Data, y.Data = append(x.Data, u, v), append(y.Data, u+2*v)
+	}
+	if err := weights.WriteNPZ(&b, []weights.Tensor{x, y}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Defaults(zoo("mlp"), filepath.Join(t.TempDir(), "sums.npz"))
+	if err := os.WriteFile(cfg.Data, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Epochs, cfg.Batch, cfg.LR = 10, 16, 0.05
+	if sum, _ := onRanks(t, 2, cfg); sum.Eval["r2"] < 0.95 {
+		t.Errorf("%+v", sum)
 	}
 }

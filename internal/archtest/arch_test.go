@@ -64,6 +64,11 @@ var forbidden = []struct {
 		why:  "columns and their encoding depend on nothing of ours",
 	},
 	{
+		from: []string{"data/npy"},
+		to:   []string{"", "data", "data/table", "nn", "model", "models", "train", "setting", "transport/...", "weights"},
+		why:  "an array's numbers do not depend on what they are for",
+	},
+	{
 		from: []string{"data", "internal/simd", "bucket", "compress", "optim/...", "checkpoint"},
 		to:   []string{"transport/...", "wire", "cluster", "launch", "train", "collective", "distopt", "nn", "models"},
 		why:  "these are leaves that every layer may use",

@@ -1,0 +1,347 @@
+package data
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ringo-ml/ringo/data/npy"
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// valueNames and goalNames are what arrays of samples, and of what is to be found, are called.
+var (
+	valueNames = []string{"x", "images", "image", "features", "data", "inputs", "arr_0"} // never written
+	goalNames  = []string{"y", "labels", "label", "targets", "target", "classes", "arr_1"}
+)
+
+// partOf is the part of a set that an array is of, train or one of evalParts, and its name without that: x_train is x of train.
+func partOf(name string) (part, base string) {
+	var rest []string
+	for _, word := range strings.Split(strings.ToLower(name), "_") {
+		switch {
+		case part == "" && (word == "train" || word == "training"):
+			part = "train"
+		case part == "" && (slices.Contains(evalParts(), word) || slices.Contains(evalWords(), word)):
+			part = word
+		default:
+			rest = append(rest, word)
+		}
+	}
+	return cmp.Or(part, "train"), strings.Join(rest, "_")
+}
+
+// roles are which arrays a set is of.
+type roles struct {
+	schema table.Schema
+	target string
+}
+
+// kind is what an array is for; Guess: nothing that is known.
+func (r roles) kind(name string) table.Kind {
+	_, base := partOf(name)
+	for _, n := range []string{name, base} {
+		if k, ok := r.schema[n]; ok {
+			return k
+		}
+		if r.target == n {
+			return table.Label
+		}
+	}
+	told := r.target != ""
+	values := false
+	for _, k := range r.schema {
+		told, values = told || k == table.Label || k == table.Target, values || k == table.Number
+	}
+	switch {
+	case !values && slices.Contains(valueNames, base):
+		return table.Number
+	case !told && slices.Contains(goalNames, base):
+		return table.Label
+	}
+	return table.Guess
+}
+
+// known reports names that are told and that no array has.
+func (r roles) known(path string, names []string) error {
+	has := func(name string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { _, base := partOf(n); return name == n || name == base })
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.schema)) {
+		if !has(name) {
+			return setting.Faultf(schemaPath, "%s: %s has no such array; there are %s", name, path, strings.Join(names, ", "))
+		}
+	}
+	if r.target != "" && !has(r.target) {
+		return setting.Faultf(targetPath, "%s: %s has no such array; there are %s", r.target, path, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+func findArrays(c Config) error {
+	_, _, err := oneFile("arrays", c)
+	return err
+}
+
+// openArrays opens the arrays of a .npz, or of a .npy and those beside it.
+func openArrays(c Config, _ *skips) (*Set, error) {
+	path, evalPath, err := oneFile("arrays", c)
+	if err != nil {
+		return nil, err
+	}
+	in := arrayFiles{roles: roles{c.Schema, c.Target}, parts: map[string][]*npy.Array{}, set: new(Set)}
+	if err = in.read(path, ""); err == nil && evalPath != "" {
+		err = in.read(evalPath, "test")
+	}
+	if err == nil {
+		err = in.make(path, cmp.Or(evalPath, path), c.Split)
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.set.Close())
+	}
+	return in.set, nil
+}
+
+// arrayFiles are files of arrays as they become a set.
+type arrayFiles struct {
+	roles
+	parts map[string][]*npy.Array
+	set   *Set
+}
+
+// read opens a file's arrays, all of which are of one part if that is told.
+func (in *arrayFiles) read(path, part string) error {
+	seen := []string{strings.TrimSuffix(filepath.Base(path), ".npy")}
+	f, err := npy.Open(path, func(name string) bool {
+		seen = append(seen, name)
+		return in.kind(name) != table.Guess && in.kind(name) != table.Ignore
+	})
+	if err != nil {
+		return fmt.Errorf("arrays: %w", err)
+	}
+	in.set.open = append(in.set.open, f)
+	for _, a := range f.Arrays {
+		own, _ := partOf(a.Name)
+		own = cmp.Or(part, own)
+		in.parts[own] = append(in.parts[own], a)
+	}
+	return in.known(path, seen)
+}
+
+// make makes the set of the parts.
+func (in *arrayFiles) make(path, evalPath string, split float64) error {
+	train, err := in.source(path, in.parts["train"])
+	if err != nil {
+		return err
+	}
+	s := in.set
+	s.Train, s.Notes, s.Classes = train, []string{train.String()}, train.classes
+	parts := append(evalParts(), evalWords()...)
+	used := slices.IndexFunc(parts, func(part string) bool { return len(in.parts[part]) > 0 })
+	if used < 0 {
+		share := cmp.Or(split, usualSplit)
+		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %v (%v)", share, splitPath))
+		s.Train, s.Eval, err = Split(train, share)
+		return err
+	}
+	if split != 0 {
+		return setting.Faultf(splitPath, "%v: %s has arrays to evaluate on: there is nothing to hold out", split, evalPath)
+	}
+	eval, err := in.source(evalPath, in.parts[parts[used]])
+	if err != nil {
+		return err
+	}
+	if a, b := train.shape, eval.shape; a.Size() != b.Size() || a.Labels != b.Labels || a.Targets != b.Targets {
+		return fmt.Errorf("arrays: %s: samples to train on are %v, those to evaluate on %v: want the same shape", path, train, eval)
+	}
+	s.Eval, s.Classes, s.Notes = eval, max(train.classes, eval.classes), append(s.Notes, "evaluates on "+eval.String())
+	return nil
+}
+
+// arrays is the source of rows of an array. They are read from the file when they are needed.
+type arrays struct {
+	values *npy.Array
+	goal   *npy.Array
+	shape  Shape
+	planes int // of a row [channel, height, width], which becomes channels-last: its channels; 0: as it is
+
+	labels  []int32
+	targets []float32
+	classes int
+	scratch sync.Pool // of *row
+}
+
+// row is the memory of one.
+type row struct {
+	raw    []byte
+	values []float32
+}
+
+// source is that of the arrays of a part.
+func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
+	s := &arrays{}
+	var names []string
+	for _, a := range part {
+		names = append(names, a.String())
+		of := &s.goal
+		if r.kind(a.Name) == table.Number {
+			of = &s.values
+		}
+		if *of != nil {
+			return nil, fmt.Errorf("arrays: %s: both %v and %v could be meant: %w", path, *of, a, setting.Faultf(schemaPath, "says which: NAME=number for samples, NAME=label or NAME=target, NAME=ignore"))
+		}
+		*of = a
+	}
+	if s.values == nil || s.goal == nil {
+		return nil, fmt.Errorf("arrays: %s: want an array of samples, called %s, and one of what is to be found, called %s; there are %s: %w", path, strings.Join(valueNames, ", "), strings.Join(goalNames, ", "),
+			cmp.Or(strings.Join(names, ", "), "none of those"), setting.Faultf(schemaPath, "gives others: NAME=number,NAME=label"))
+	}
+	n := s.values.Len()
+	if n != s.goal.Len() || n < 1 || n > maxElements || s.values.RowSize() < 1 {
+		return nil, fmt.Errorf("arrays: %s: %v and %v: want as many rows of both, 1 to %d", path, s.values, s.goal, maxElements)
+	}
+	s.scratch.New = func() any { return new(row) }
+	s.shape.Values = []int{1}
+	if dims := s.values.Shape; len(dims) > 1 {
+		s.shape.Values = slices.Clone(dims[1:])
+	}
+	if v := s.shape.Values; len(v) == 3 && (v[0] == 1 || v[0] == 3) && v[2] > 4 {
+		s.planes, s.shape.Values = v[0], []int{v[1], v[2], v[0]}
+	}
+	if err := s.shape.validate(); err != nil {
+		return nil, fmt.Errorf("arrays: %s: %v: %w", path, s.values, err)
+	}
+	return s, s.goals(path, r.isTarget(s.goal))
+}
+
+// isTarget tells whether numbers are to be found, and not classes: as the user says or, unsaid, where they are no integers.
+func (r roles) isTarget(goal *npy.Array) bool {
+	_, base := partOf(goal.Name)
+	switch cmp.Or(r.schema[goal.Name], r.schema[base]) {
+	case table.Target:
+		return true
+	case table.Label:
+		return false
+	}
+	return !goal.Type.Integer()
+}
+
+// goals reads what is to be found, all of it.
+func (s *arrays) goals(path string, target bool) error {
+	a, each := s.goal, s.goal.RowSize()
+	if each < 1 || !target && each != 1 || int64(a.Len())*int64(each) > maxElements {
+		return fmt.Errorf("arrays: %s: %v: want one label for each sample, or numbers", path, a)
+	}
+	if !target && !a.Type.Integer() {
+		return fmt.Errorf("arrays: %s: %v: labels have to be integers: %w", path, a, setting.Faultf(schemaPath, "%s=target would have numbers found", a.Name))
+	}
+	if target {
+		s.shape.Targets, s.targets = each, make([]float32, 0, a.Len()*each)
+	} else {
+		s.shape.Labels, s.labels = 1, make([]int32, 0, a.Len())
+	}
+	const block = 1024 // rows
+	var buf []byte
+	var err error
+	for at := 0; at < a.Len(); at += block {
+		n := min(block, a.Len()-at)
+		if buf, err = a.Bytes(buf, at, n); err != nil {
+			return err
+		}
+		if target {
+			have := len(s.targets)
+			s.targets = s.targets[:have+n*each]
+			a.Type.Float32(s.targets[have:], buf)
+			continue
+		}
+		for i := range n {
+			label := a.Type.Int64(buf[i*a.Type.Size:])
+			if label < 0 || label >= table.MaxClasses {
+				return fmt.Errorf("arrays: %s: %v: row %d is %d: want labels from 0 to %d", path, a, at+i, label, table.MaxClasses-1)
+			}
+			s.labels, s.classes = append(s.labels, int32(label)), max(s.classes, int(label)+1)
+		}
+	}
+	return nil
+}
+
+// String tells what was made of the arrays.
+func (s *arrays) String() string {
+	how := ""
+	if s.bytes() {
+		how = " / 255"
+	}
+	if s.planes > 0 {
+		how += ", taken as channel, height, width"
+	}
+	if s.labels != nil {
+		return fmt.Sprintf("%v%s, to find %v, one of %d classes", s.values, how, s.goal, s.classes)
+	}
+	return fmt.Sprintf("%v%s, to find the numbers %v", s.values, how, s.goal)
+}
+
+// bytes tells whether values are such as images have, which are seen on a scale of 0 to 1.
+func (s *arrays) bytes() bool { return s.values.Type == npy.Type{Kind: 'u', Size: 1} }
+
+func (s *arrays) Len() int     { return s.values.Len() }
+func (s *arrays) Shape() Shape { return s.shape }
+
+// Fill reads the rows.
+func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
+	b.Resize(s.shape, len(idx))
+	r := s.scratch.Get().(*row)
+	defer s.scratch.Put(r)
+	for i, n := range idx {
+		var err error
+		if r.raw, err = s.values.Bytes(r.raw, int(n), 1); err != nil {
+			return err
+		}
+		to := b.At(s.shape, i)
+		s.convert(to.Values, r)
+		if s.labels != nil {
+			to.Labels[0] = s.labels[n]
+		}
+		copy(to.Targets, s.targets[int(n)*s.shape.Targets:])
+	}
+	return nil
+}
+
+// convert makes numbers of a row's bytes.
+func (s *arrays) convert(dst []float32, r *row) {
+	into := dst
+	if s.planes > 1 {
+		r.values = slices.Grow(r.values[:0], len(dst))[:len(dst)]
+		into = r.values
+	}
+	s.values.Type.Float32(into, r.raw)
+	if s.bytes() {
+		for i := range into {
+			into[i] /= 255
+		}
+	}
+	if s.planes > 1 {
+		plane := len(dst) / s.planes
+		for i, v := range into {
+			dst[i%plane*s.planes+i/plane] = v
+		}
+	}
+}
+
+// evidence is all that is to be found, and a row in many.
+func (s *arrays) evidence(w io.Writer) {
+	fmt.Fprintf(w, "%v %v\n", s.values, s.goal)
+	(&memory{all: Batch{Labels: s.labels, Targets: s.targets}}).evidence(w)
+	const most = 256
+	for k := range min(most, s.Len()) {
+		if b, err := s.values.Bytes(nil, k*s.Len()/most%s.Len(), 1); err == nil {
+			w.Write(b) // of a hash: never fails
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package data
+
+import (
+	"archive/zip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/data/table"
+)
+
+// npyFile is an array as NumPy saves it.
+func npyFile(descr, shape string, values []byte) []byte {
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape)
+	return append(append([]byte("\x93NUMPY\x01\x00"), byte(len(text)), byte(len(text)>>8)), append([]byte(text), values...)...)
+}
+
+// npz writes an archive of arrays, given as name, type, shape and values, and says where.
+func npz(t *testing.T, method uint16, arrays ...any) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "set.npz")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := zip.NewWriter(f)
+	for a := range slices.Chunk(arrays, 4) {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: a[0].(string) + ".npy", Method: method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(npyFile(a[1].(string), a[2].(string), a[3].([]byte))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if z.Close() != nil || f.Close() != nil {
+		t.Fatal("cannot write")
+	}
+	return path
+}
+
+// counting are bytes 0, 1, 2 and so on.
+func counting(n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(i)
+	}
+	return out
+}
+
+// first is the first sample of a source.
+func first(t *testing.T, s Source) Batch {
+	t.Helper()
+	var b Batch
+	if err := s.Fill(&b, []int32{0}, Draw{}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The usual names are those of samples and labels of both parts, bytes become numbers from 0 to 1, and channels come last.
+func TestArraysByTheirNames(t *testing.T) {
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		path := npz(t, method,
+			"x_train", "|u1", "(4, 3, 5, 5)", counting(300), "y_train", "<i2", "(4, 1)", []byte{0, 0, 2, 0, 1, 0, 1, 0},
+			"x_test", "|u1", "(2, 3, 5, 5)", counting(150), "y_test", "|b1", "(2,)", []byte{1, 0}, "names", "<U9", "(1,)", []byte(nil))
+		s, err := Open("arrays", Config{Dir: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Train.Len() != 4 || s.Eval.Len() != 2 || s.Classes != 3 || fmt.Sprint(s.Train.Shape().Values) != "[5 5 3]" {
+			t.Errorf("%d, %d, %d classes, %v", s.Train.Len(), s.Eval.Len(), s.Classes, s.Train.Shape())
+		}
+		b := first(t, s.Train)
+		if want := []float32{0, 25. / 255, 50. / 255, 1. / 255}; !slices.Equal(b.Values[:4], want) || b.Labels[0] != 0 {
+			t.Errorf("%v, want %v; label %d", b.Values[:4], want, b.Labels[0])
+		}
+		if note := s.Notes[0]; note != "x_train (4 x 3 x 5 x 5, uint8) / 255, taken as channel, height, width, to find y_train (4 x 1, int16), one of 3 classes" {
+			t.Error(note)
+		}
+		if first(t, s.Eval).Labels[0] != 1 || s.Fingerprint() == s.Meaning() {
+			t.Error("the evaluation part is another")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Other names are told, floats are targets, and a share is held out where there is no second part.
+func TestArraysByTheSchema(t *testing.T) {
+	path := npz(t, zip.Store, "a", "<f4", "(20, 2)", make([]byte, 160), "b", "<f8", "(20, 2)", make([]byte, 320), "x", "|i1", "(20,)", counting(20))
+	s, err := Open("arrays", Config{Dir: path, Schema: table.Schema{"a": table.Number, "b": table.Target}, Split: 0.25})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sh := s.Train.Shape(); sh.Targets != 2 || sh.Labels != 0 || s.Train.Len()+s.Eval.Len() != 20 || s.Eval.Len() == 0 || len(s.Notes) != 2 {
+		t.Errorf("%v, %d and %d, %q", sh, s.Train.Len(), s.Eval.Len(), s.Notes)
+	}
+	if s, err = Open("arrays", Config{Dir: path, Target: "x", Schema: table.Schema{"a": table.Number}}); err != nil || s.Classes != 20 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string][]byte{"x.npy": npyFile("<f2", "(3, 2)", make([]byte, 12)), "y.npy": npyFile("|u1", "(3,)", []byte{0, 1, 0})} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err = Open("arrays", Config{Dir: filepath.Join(dir, "x.npy")}); err != nil || s.Classes != 2 || s.Train.Len()+s.Eval.Len() != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if name := NameOf("mnist", Config{Dir: "a/B.NPZ"}); name != "arrays" {
+		t.Error(name)
+	}
+}
+
+// What does not fit is an error that names the file and what to do.
+func TestArraysThatDoNotFit(t *testing.T) {
+	rows := []byte{0, 0, 0}
+	for _, c := range []struct {
+		cfg    Config
+		arrays []any
+		want   string
+	}{
+		{Config{}, []any{"a", "|u1", "(3,)", rows}, "there are none of those: data.schema gives others: NAME=number,NAME=label"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows}, "there are x (3, uint8)"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(2,)", rows[:2]}, "want as many rows of both"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows, "images", "|u1", "(3,)", rows, "y", "|u1", "(3,)", rows}, "both x (3, uint8) and images (3, uint8) could be meant: data.schema says which"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|i1", "(3,)", []byte{0, 1, 0xff}}, "row 2 is -1: want labels from 0 to 65535"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|i1", "(1, 3)", rows}, "as many rows"},
+		{Config{}, []any{"x", "|u1", "(1, 3)", rows, "y", "|i1", "(1, 3)", rows}, "want one label for each sample"},
+		{Config{Schema: table.Schema{"y": table.Label}}, []any{"x", "|u1", "(1, 3)", rows, "y", "<f2", "(1,)", rows[:2]}, "labels have to be integers: data.schema y=target"},
+		{Config{Schema: table.Schema{"z": table.Label}}, []any{"x", "|u1", "(3,)", rows}, "data.schema z"},
+		{Config{Target: "z"}, []any{"x", "|u1", "(3,)", rows}, "data.target z"},
+		{Config{Split: 0.1}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(3,)", rows, "x_test", "|u1", "(3,)", rows, "y_test", "|u1", "(3,)", rows}, "there is nothing to hold out"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(3,)", rows, "x_test", "|u1", "(1, 3)", rows, "y_test", "|u1", "(1,)", rows[:1]}, "want the same shape"},
+	} {
+		c.cfg.Dir = npz(t, zip.Store, c.arrays...)
+		_, err := Open("arrays", c.cfg)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.cfg.Dir) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}

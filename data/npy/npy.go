@@ -1,0 +1,341 @@
+// Package npy reads arrays of numbers as NumPy saves them: one in a .npy, several in a .npz, compressed or not.
+//
+// What a file says of itself is checked against its size before memory is taken for it. Values stay in the file where they
+// can: of a .npy and of a .npz that is not compressed, in C order, rows are read as they are needed.
+package npy
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// MaxArrays is how many arrays a file or folder may have.
+const MaxArrays = 1 << 12
+
+// Fault is what is wrong with a file: at which byte, of an array in an archive of the array as it is unpacked.
+type Fault struct {
+	File    string
+	Array   string // its name in an archive; empty: the file is the array, or the archive is at fault
+	Offset  int64
+	Problem string
+}
+
+// Error gives file, array, byte and problem.
+func (f *Fault) Error() string {
+	where := f.File
+	if f.Array != "" {
+		where += ": " + f.Array
+	}
+	return fmt.Sprintf("%s: byte %d: %s", where, f.Offset, f.Problem)
+}
+
+// Array is an array in a file. Goroutines may read from it at once.
+type Array struct {
+	// Name is that in the archive, or of the file, without .npy.
+	Name string
+	// Shape are its dimensions; none: it is one number.
+	Shape []int
+	Type  Type
+
+	file, entry string
+	begin       int64 // of the values in the entry
+	values      io.ReaderAt
+}
+
+// fault is one at a byte of the values.
+func (a *Array) fault(offset int64, problem string) error {
+	return &Fault{a.file, a.entry, a.begin + offset, problem}
+}
+
+// Len is the first dimension: how many rows there are.
+func (a *Array) Len() int {
+	if len(a.Shape) == 0 {
+		return 0
+	}
+	return a.Shape[0]
+}
+
+// RowSize is how many numbers a row has: the product of the other dimensions.
+func (a *Array) RowSize() int {
+	n := 1
+	for _, d := range a.Shape[min(1, len(a.Shape)):] {
+		n *= d
+	}
+	return n
+}
+
+// String tells of name, shape and type.
+func (a *Array) String() string {
+	dims := make([]string, len(a.Shape))
+	for i, d := range a.Shape {
+		dims[i] = fmt.Sprint(d)
+	}
+	return fmt.Sprintf("%s (%s, %v)", a.Name, strings.Join(dims, " x "), a.Type)
+}
+
+// Bytes reads n rows from one on as they lie in C order, in the file's byte order. buf is used where it is large enough.
+func (a *Array) Bytes(buf []byte, row, n int) ([]byte, error) {
+	if row < 0 || n < 0 || row > a.Len()-n {
+		panic(fmt.Sprintf("npy: rows %d to %d of %d", row, row+n, a.Len()))
+	}
+	each := a.RowSize() * a.Type.Size
+	buf = slices.Grow(buf[:0], n*each)[:n*each]
+	got, err := a.values.ReadAt(buf, int64(row)*int64(each))
+	if got == len(buf) {
+		return buf, nil
+	}
+	var disk *fs.PathError
+	if errors.As(err, &disk) {
+		return nil, err
+	}
+	return nil, a.fault(int64(row)*int64(each)+int64(got), "truncated: the values end here")
+}
+
+// File is what Open has opened.
+type File struct {
+	Arrays []*Array // in the archive's order
+	files  []*os.File
+}
+
+// Close ends what reads from the arrays.
+func (f *File) Close() error {
+	var errs []error
+	for _, one := range f.files {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Open opens a .npz, or a .npy together with those beside it, of which it takes those that wanted accepts by their names;
+// nil: all. Arrays that have to be unpacked or turned to C order are held in memory.
+func Open(path string, wanted func(name string) bool) (f *File, err error) {
+	if wanted == nil {
+		wanted = func(string) bool { return true }
+	}
+	f = new(File)
+	defer func() {
+		if err != nil {
+			_ = f.Close() // it was only read
+			f = nil
+		}
+	}()
+	if strings.EqualFold(filepath.Ext(path), ".npz") {
+		return f, f.openArchive(path, wanted)
+	}
+	names, err := filepath.Glob(filepath.Join(escaped(filepath.Dir(path)), "*.npy"))
+	if err != nil {
+		return f, err
+	}
+	if !slices.Contains(names, filepath.Clean(path)) {
+		names = []string{path} // it is missing, or spelled otherwise
+	}
+	if len(names) > MaxArrays {
+		return f, fmt.Errorf("%s: %d files in one folder: want %d at most", filepath.Dir(path), len(names), MaxArrays)
+	}
+	for _, name := range names {
+		if name != filepath.Clean(path) && !wanted(arrayName(name)) {
+			continue
+		}
+		if err := f.openArray(name); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// escaped is a folder's name as a pattern that stands for it alone.
+func escaped(dir string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
+}
+
+func arrayName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".npy") }
+
+// openArray opens a .npy.
+func (f *File) openArray(path string) error {
+	in, err := pathname.Open(path)
+	if err != nil {
+		return err
+	}
+	f.files = append(f.files, in)
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	a := &Array{Name: arrayName(path), file: path}
+	fortran, err := a.header(in, info.Size())
+	if err != nil {
+		return err
+	}
+	f.Arrays = append(f.Arrays, a)
+	a.values = io.NewSectionReader(in, a.begin, info.Size()-a.begin)
+	if fortran {
+		return a.turn(io.NewSectionReader(in, a.begin, info.Size()-a.begin))
+	}
+	return nil
+}
+
+// openArchive opens a .npz.
+func (f *File) openArchive(path string, wanted func(string) bool) error {
+	in, err := pathname.Open(path)
+	if err != nil {
+		return err
+	}
+	f.files = append(f.files, in)
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	z, err := zip.NewReader(in, info.Size())
+	if err != nil {
+		return &Fault{path, "", info.Size(), "no .npz archive, or one that was cut: " + err.Error()}
+	}
+	if len(z.File) > MaxArrays {
+		return &Fault{path, "", 0, fmt.Sprintf("%d arrays: want %d at most", len(z.File), MaxArrays)}
+	}
+	for _, e := range z.File {
+		if name, ok := strings.CutSuffix(e.Name, ".npy"); ok && wanted(name) {
+			if err := f.openEntry(path, in, info.Size(), e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openEntry opens an array of an archive, all of which is read once for its checksum.
+func (f *File) openEntry(path string, in *os.File, size int64, e *zip.File) error {
+	a := &Array{Name: strings.TrimSuffix(e.Name, ".npy"), file: path, entry: e.Name}
+	claimed := e.UncompressedSize64
+	if most := uint64(size) * maxExpansion; claimed > most || e.Method == zip.Store && claimed > uint64(size) {
+		return &Fault{path, e.Name, 0, fmt.Sprintf("impossible size of %d bytes in a file of %d", claimed, size)}
+	}
+	r, err := e.Open()
+	if err != nil {
+		return &Fault{path, e.Name, 0, err.Error()}
+	}
+	defer r.Close()
+	fortran, err := a.header(r, int64(claimed))
+	if err != nil {
+		return err
+	}
+	f.Arrays = append(f.Arrays, a)
+	if fortran {
+		err = a.turn(r)
+	} else if e.Method != zip.Store {
+		var all []byte
+		all, err = a.all(r)
+		a.values = memory(all)
+	} else if at, e := e.DataOffset(); e != nil {
+		err = e
+	} else {
+		a.values = io.NewSectionReader(in, at+a.begin, int64(claimed)-a.begin)
+	}
+	if err == nil {
+		var rest int64
+		if rest, err = io.Copy(io.Discard, r); err != nil { // its checksum is wrong
+			return a.fault(rest, why(err))
+		}
+	}
+	return err
+}
+
+// maxExpansion is the most that deflate expands its input.
+const maxExpansion = 1032
+
+// why tells of an error of reading.
+func why(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "truncated: it ends here"
+	}
+	return "damaged: " + err.Error()
+}
+
+// memory are values that are held.
+type memory []byte
+
+func (m memory) ReadAt(p []byte, off int64) (int, error) {
+	if off > int64(len(m)) {
+		return 0, io.EOF
+	}
+	n := copy(p, m[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// all reads all values. Memory grows with what comes.
+func (a *Array) all(r io.Reader) ([]byte, error) {
+	want := int64(a.Type.Size)
+	for _, d := range a.Shape {
+		want *= int64(d)
+	}
+	all, err := io.ReadAll(io.LimitReader(r, want))
+	if err == nil && int64(len(all)) < want {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, a.fault(int64(len(all)), why(err))
+	}
+	return slices.Clip(all), nil
+}
+
+// turn reads values in Fortran order and holds them in C order.
+func (a *Array) turn(r io.Reader) error {
+	from, err := a.all(r)
+	if err != nil {
+		return err
+	}
+	to, size := make([]byte, len(from)), a.Type.Size
+	strides, n := make([]int, len(a.Shape)), 1
+	for i, d := range a.Shape {
+		strides[i], n = n, n*d
+	}
+	at, index := 0, make([]int, len(a.Shape)) // of the next value in C order, in from
+	for next := 0; next+size <= len(to); next += size {
+		copy(to[next:next+size], from[at*size:])
+		for d := len(index) - 1; d >= 0; d-- {
+			index[d]++
+			if at += strides[d]; index[d] < a.Shape[d] {
+				break
+			}
+			at, index[d] = at-strides[d]*a.Shape[d], 0
+		}
+	}
+	a.values = memory(to)
+	return nil
+}
+
+// sized checks that values of a shape are what an entry of so many bytes has.
+func (a *Array) sized(entry int64) error {
+	n, empty := int64(a.Type.Size), false
+	for _, d := range a.Shape {
+		if empty = empty || d == 0; d == 0 {
+			continue
+		}
+		if n > math.MaxInt64/int64(d) {
+			return &Fault{a.file, a.entry, 0, fmt.Sprintf("impossible shape %v", a.Shape)}
+		}
+		n *= int64(d)
+	}
+	if empty {
+		n = 0
+	}
+	switch has := entry - a.begin; {
+	case n > has:
+		return &Fault{a.file, a.entry, entry, fmt.Sprintf("truncated: shape %v of %v needs %d bytes of values, and there are %d", a.Shape, a.Type, n, has)}
+	case n < has:
+		return &Fault{a.file, a.entry, a.begin + n, fmt.Sprintf("%d bytes more than shape %v of %v has", has-n, a.Shape, a.Type)}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package npy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Type is that of an array's numbers.
+type Type struct {
+	Kind byte // 'f', 'i', 'u', or 'b' of truth values
+	Size int  // bytes
+	Big  bool // the first byte counts most
+}
+
+// Integer tells whether all numbers are integers.
+func (t Type) Integer() bool { return t.Kind != 'f' }
+
+// String is NumPy's name of it.
+func (t Type) String() string {
+	name := map[byte]string{'f': "float", 'i': "int", 'u': "uint", 'b': "bool"}[t.Kind]
+	if t.Kind == 'b' {
+		return name
+	}
+	return name + strconv.Itoa(8*t.Size)
+}
+
+// parseType reads such as <f4, >i8, |u1 and ?.
+func parseType(text string) (Type, error) {
+	t, rest := Type{}, text
+	if rest != "" && (rest[0] == '<' || rest[0] == '>' || rest[0] == '|' || rest[0] == '=') {
+		t.Big, rest = rest[0] == '>', rest[1:]
+	}
+	if rest == "?" {
+		rest = "b1"
+	}
+	if len(rest) == 2 {
+		t.Kind, t.Size = rest[0], int(rest[1]-'0')
+	}
+	sizes := map[byte][]int{'f': {2, 4, 8}, 'i': {1, 2, 4, 8}, 'u': {1, 2, 4, 8}, 'b': {1}}
+	if !slices.Contains(sizes[t.Kind], t.Size) {
+		return t, fmt.Errorf("an array of type %q: want numbers: f2, f4, f8, i1 to i8, u1 to u8 or bool", text)
+	}
+	return t, nil
+}
+
+// Float32 turns bytes of values, as Bytes gives them, to numbers: one for each of dst.
+func (t Type) Float32(dst []float32, b []byte) {
+	switch {
+	case t.Size == 1 && t.Kind != 'i':
+		for i, v := range b[:len(dst)] {
+			dst[i] = float32(v)
+		}
+	case t == Type{'f', 4, false}:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+	case t.Kind == 'f':
+		for i := range dst {
+			dst[i] = float32(t.float(b[i*t.Size:]))
+		}
+	default:
+		for i := range dst {
+			if v := t.Int64(b[i*t.Size:]); v < 0 && t.Kind == 'u' {
+				dst[i] = float32(uint64(v))
+			} else {
+				dst[i] = float32(v)
+			}
+		}
+	}
+}
+
+// bits is the first value as it lies.
+func (t Type) bits(b []byte) uint64 {
+	var order binary.ByteOrder = binary.LittleEndian
+	if t.Big {
+		order = binary.BigEndian
+	}
+	switch t.Size {
+	case 1:
+		return uint64(b[0])
+	case 2:
+		return uint64(order.Uint16(b))
+	case 4:
+		return uint64(order.Uint32(b))
+	}
+	return order.Uint64(b)
+}
+
+// Int64 is the first value of integers; of uint64 beyond 2^63 it is negative.
+func (t Type) Int64(b []byte) int64 {
+	v, unused := t.bits(b), 64-8*t.Size
+	if t.Kind == 'i' {
+		return int64(v<<unused) >> unused
+	}
+	return int64(v)
+}
+
+// float is the first value of floats.
+func (t Type) float(b []byte) float64 {
+	v := t.bits(b)
+	switch t.Size {
+	case 2:
+		return half(uint16(v))
+	case 4:
+		return float64(math.Float32frombits(uint32(v)))
+	}
+	return math.Float64frombits(v)
+}
+
+// half is the value of a float of 16 bits.
+func half(h uint16) float64 {
+	mantissa, exponent := float64(h&0x3ff), int(h>>10&0x1f)
+	var v float64
+	switch exponent {
+	case 0:
+		v = math.Ldexp(mantissa, -24)
+	case 31:
+		if v = math.Inf(1); mantissa != 0 {
+			v = math.NaN()
+		}
+	default:
+		v = math.Ldexp(1024+mantissa, exponent-25)
+	}
+	if h>>15 == 1 {
+		return -v
+	}
+	return v
+}
