@@ -67,6 +67,12 @@ type convJob struct {
 	unit  int
 }
 
+// share runs pass over 0..span, cut at multiples of unit as threads like it, at least so many units in each part. Every value is
+// the same sum in the same order whatever the cut.
+func (o *convOp) share(t *Tape, pass func(o *convOp, w *worker, part, lo, hi int), span, unit, least int) {
+	o.run(t, pass, t.pool.cut((span+unit-1)/unit, least), span, unit)
+}
+
 // run cuts 0..span in parts, at multiples of unit, and gives pass each.
 func (o *convOp) run(t *Tape, pass func(o *convOp, w *worker, part, lo, hi int), parts, span, unit int) {
 	units := (span + unit - 1) / unit
@@ -152,7 +158,7 @@ func (o *convOp) bias() []float32 {
 
 func (o *convOp) backward(t *Tape) {
 	if o.cfg.Activation == ReLU {
-		t.k.ReLUGrad(o.y.grad, o.y.grad, o.y.Data)
+		t.elementwise(reluGrad, o.y.grad, o.y.grad, o.y.Data)
 	}
 	o.dx = nil
 	if o.x.needs {
@@ -178,13 +184,34 @@ func (o *convOp) partSums(i int) (dw, db []float32) {
 	return all[:len(o.l.W.Data)], all[len(o.l.W.Data):]
 }
 
-// addParts adds the parts' sums to the gradients.
-func (o *convOp) addParts(t *Tape, parts int) {
-	for i := range parts {
-		dw, db := o.partSums(i)
-		addPart(t, o.l.W, dw, i)
-		if o.l.B != nil {
-			addPart(t, o.l.B, db, i)
+// addParts adds what the parts have summed for p, which begins at the given place of each part's sums.
+func (o *convOp) addParts(t *Tape, p *Param, at, parts int) {
+	cuts := t.pool.cut(len(p.Data)/partValues, 1) // few values are not worth telling others of
+	t.parts = partsJob{p: p, sums: o.packed.sums[at:], step: o.sumLen(), n: parts, cuts: cuts}
+	t.pool.run(&t.parts, cuts)
+}
+
+// partsJob adds up sums of parts, part by part whatever thread does so.
+type partsJob struct {
+	p    *Param
+	sums []float32 // of part i from i*step on
+	step int
+	n    int // parts that were summed
+	cuts int
+}
+
+// partValues is how many values of a gradient are worth a part.
+const partValues = 4096
+
+func (j *partsJob) part(w *worker, i int) {
+	lo, hi := len(j.p.Data)*i/j.cuts, len(j.p.Data)*(i+1)/j.cuts
+	grad := j.p.Grad[lo:hi]
+	for n := range j.n {
+		sums := j.sums[n*j.step+lo : n*j.step+hi]
+		if n == 0 && !j.p.touched {
+			copy(grad, sums)
+		} else {
+			w.k.Add(grad, sums)
 		}
 	}
 }

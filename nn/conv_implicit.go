@@ -17,13 +17,16 @@ const (
 )
 
 func (implicitGEMM) forward(o *convOp, t *Tape) {
-	t.k.PackB(&o.packed.weights, false, o.win.Cols(), o.out, o.l.W.Data, o.out)
+	t.pack(&o.packed.weights, false, o.win.Cols(), o.out, o.l.W.Data, o.out)
 	if o.cfg.MaxPool2 {
-		o.run(t, pooledForward, t.pool.threads(), o.x.Shape[0], 1)
+		o.share(t, pooledForward, o.x.Shape[0], 1, 1)
 		return
 	}
-	o.run(t, implicitForward, t.pool.threads(), o.rows(), 1)
+	o.share(t, implicitForward, o.rows(), 1, productRows)
 }
+
+// productRows is how many rows are worth a part of a product with a matrix that is packed.
+const productRows = 112
 
 // product computes rows lo to hi-1 of windows times weights.
 func (o *convOp) product(w *worker, lo, hi int, c []float32, e simd.Epilogue) {
@@ -61,15 +64,21 @@ const smallWeights = 1 << 16
 
 func (implicitGEMM) backward(o *convOp, t *Tape) {
 	if o.dx != nil {
-		t.k.PackB(&o.packed.weights, true, o.out, o.win.Cols(), o.l.W.Data, o.out)
+		t.pack(&o.packed.weights, true, o.out, o.win.Cols(), o.l.W.Data, o.out)
+	}
+	if !o.cfg.MaxPool2 {
+		t.watch.turn(t, "weights")
 	}
 	o.implicitWeights(t)
+	if o.dx == nil || o.cfg.MaxPool2 { // done with the weights
+		return
+	}
+	t.watch.turn(t, "input")
 	switch {
-	case o.dx == nil || o.cfg.MaxPool2: // done with the weights
 	case o.win.Whole():
-		o.run(t, wholeInput, t.pool.threads(), o.rows(), 1)
+		o.share(t, wholeInput, o.rows(), 1, productRows)
 	default:
-		o.run(t, implicitInput, t.pool.threads(), o.x.Shape[0], 1)
+		o.share(t, implicitInput, o.x.Shape[0], 1, 1)
 	}
 }
 
@@ -78,10 +87,13 @@ func (o *convOp) implicitWeights(t *Tape) {
 		parts := min(convParts, o.x.Shape[0])
 		o.packed.sums = sized(o.packed.sums, parts*o.sumLen())
 		o.run(t, implicitSums, parts, o.x.Shape[0], 1)
-		o.addParts(t, parts)
+		o.addParts(t, o.l.W, 0, parts)
+		if o.l.B != nil {
+			o.addParts(t, o.l.B, len(o.l.W.Data), parts)
+		}
 		return
 	}
-	o.run(t, implicitColumns, t.pool.threads(), o.out, 2*lineValues)
+	o.share(t, implicitColumns, o.out, 2*lineValues, 4)
 	o.biasGrad(t)
 }
 

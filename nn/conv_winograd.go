@@ -182,11 +182,13 @@ func (winograd) forward(o *convOp, t *Tape) {
 }
 
 func (winograd) backward(o *convOp, t *Tape) {
+	t.watch.turn(t, "weights")
 	o.winogradWeights(t)
 	o.biasGrad(t)
 	if o.dx == nil {
 		return
 	}
+	t.watch.turn(t, "input")
 	p := winogradPass{from: o.outputs(o.y.grad), to: o.inputs(o.dx), pad: 2 - o.win.Pad, turned: true}
 	p.grid = newTileGrid(o.x.Shape[0], o.win.Height, o.win.Width)
 	o.wino = p
@@ -199,14 +201,14 @@ func (winograd) backward(o *convOp, t *Tape) {
 // that no more than a panel of the larger of the two lies in memory.
 func (o *convOp) winogradRun(t *Tape) {
 	p := &o.wino
-	threads, width := t.pool.threads(), t.k.PanelWidth()
+	width := t.k.PanelWidth()
 	in, out := p.from.channels, p.to.channels
 	tiles := p.grid.rows() * p.grid.wide
 	if out >= 256 && tiles < out {
 		p.v = o.packed.v.all(p.grid.points, tiles, in)
 		p.stride = width*min(panelRows, in) | lineValues
-		o.run(t, winogradInputs, threads, p.grid.rows(), 1)
-		o.run(t, winogradPanels, threads, out, width)
+		o.share(t, winogradInputs, p.grid.rows(), 1, 1)
+		o.share(t, winogradPanels, out, width, 1)
 		return
 	}
 	p.stride = (out+width-1)/width*width*in | lineValues
@@ -214,8 +216,8 @@ func (o *convOp) winogradRun(t *Tape) {
 	for q := range p.grid.points {
 		t.k.PanelsIn(&o.packed.points[q], o.packed.u[q*p.stride:], in, out)
 	}
-	o.run(t, winogradWeightPanels, threads, out, width)
-	o.run(t, winogradTiles, threads, p.grid.rows(), 1)
+	o.share(t, winogradWeightPanels, (out+width-1)/width*o.wino.blocks(), 1, 1)
+	o.share(t, winogradTiles, p.grid.rows(), 1, p.grid.block(in+out))
 }
 
 // all makes a plane of all tiles.
@@ -228,9 +230,19 @@ func (b *sharedPlane) all(points, tiles, channels int) plane {
 // sharedPlane is the memory of a plane.
 type sharedPlane struct{ data []float32 }
 
+// blocks is in how many blocks of input channels the points of a panel of weights are made, of one cache line at least.
+func (p *winogradPass) blocks() int { return min(4, (p.from.channels+lineValues-1)/lineValues) }
+
+// winogradWeightPanels makes the points of blocks lo to hi-1 of the weights, those of a panel after each other.
 func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
-	for c := lo; c < hi; c += w.k.PanelWidth() {
-		o.panel(w, c, 0, o.wino.from.channels, o.packed.u[c*o.wino.from.channels:])
+	p := &o.wino
+	blocks, in, width := p.blocks(), p.from.channels, w.k.PanelWidth()
+	for b := lo; b < hi; {
+		panel := b / blocks
+		end := min(hi, (panel+1)*blocks)
+		first, last := in*(b%blocks)/blocks, in*(end-panel*blocks)/blocks
+		o.panel(w, panel*width, first, last-first, o.packed.u[panel*width*in+first*width:])
+		b = end
 	}
 }
 
@@ -263,8 +275,10 @@ func winogradTiles(o *convOp, w *worker, _, lo, hi int) {
 	p := &o.wino
 	g, in, out := p.grid, p.from.channels, p.to.channels
 	step := g.block(in + out)
-	for r := lo; r < hi; r += step {
-		rows := min(step, hi-r)
+	blocks := max(1, (hi-lo+step/2)/step) // about as large as each other
+	for b := range blocks {
+		r := lo + (hi-lo)*b/blocks
+		rows := lo + (hi-lo)*(b+1)/blocks - r
 		tiles := rows * g.wide
 		v := w.pointsIn(bufPoints, g.points, tiles, in)
 		for i := range rows {

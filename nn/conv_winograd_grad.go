@@ -22,18 +22,15 @@ func (o *convOp) winogradWeights(t *Tape) {
 		parts := min(convParts/2, g.rows())
 		o.packed.sums = sized(o.packed.sums, parts*o.sumLen())
 		o.run(t, winogradPart, parts, g.rows(), 1)
-		for i := range parts {
-			dw, _ := o.partSums(i)
-			addPart(t, o.l.W, dw, i)
-		}
+		o.addParts(t, o.l.W, 0, parts)
 		return
 	}
 	tiles := g.rows() * g.wide
 	o.wino = winogradPass{from: o.inputs(o.x.Data), to: o.outputs(o.y.grad), grid: g, pad: o.win.Pad}
 	o.wino.v = o.packed.v.all(g.points, tiles, in)
 	o.wino.d = o.packed.d.all(g.points, tiles, out)
-	o.run(t, winogradBoth, t.pool.threads(), g.rows(), 1)
-	o.run(t, winogradBlocks, t.pool.threads(), in, blockIn)
+	o.share(t, winogradBoth, g.rows(), 1, 1)
+	o.share(t, winogradBlocks, in, blockIn, 1)
 }
 
 // winogradPart sums the gradient of the weights over rows lo to hi-1 of tiles.

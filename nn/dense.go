@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -14,8 +15,11 @@ type denseOp struct {
 
 	pass  densePass
 	parts int
-	span  int // columns or rows that the parts share
+	span  int // columns, rows or values that the parts share
+	unit  int
 	dx    []float32
+
+	packed *simd.PackedB // the weights, where rows are shared
 }
 
 // densePass computes the columns or rows lo to hi-1 of a product.
@@ -38,7 +42,12 @@ func (t *Tape) Dense(x *Tensor, l Layer, act Activation) *Tensor {
 	o := record[denseOp](t)
 	o.x, o.l, o.act = x, l, act
 	y := t.begin(o, x.Shape[0], l.W.Shape[0])
-	o.run(t, denseForward, l.W.Shape[0])
+	if o.byRows(t) {
+		t.pack(&t.packed.weights, true, l.W.Shape[1], l.W.Shape[0], l.W.Data, l.W.Shape[1])
+		o.run(t, denseForwardRows, x.Shape[0], 1, productRows)
+	} else {
+		o.run(t, denseForward, l.W.Shape[0], lineValues, denseColumns)
+	}
 	return y
 }
 
@@ -51,18 +60,41 @@ func checkDense(x *Tensor, l Layer) {
 	}
 }
 
-// run cuts span in as many parts as there are threads, at multiples of a cache
-// line. Every value is the same sum in the same order whatever the cut.
-func (o *denseOp) run(t *Tape, pass densePass, span int) {
-	o.pass, o.span = pass, span
-	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
+// denseColumns is how many cache lines of columns, or of rows of the weights, are worth a part.
+const denseColumns = 8
+
+// byRows says whether threads share the rows of a product, whose weights are packed once for all, and not its columns: where
+// that makes each read less of what others have written: packed weights are written and read once more.
+func (o *denseOp) byRows(t *Tape) bool {
+	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
+	return t.pool.threads() > 1 && n >= productRows && 3*out*in < n*(out+in)
+}
+
+// run cuts span in parts at multiples of unit, least of them at least. Every value is the same sum in the same order whatever the cut.
+func (o *denseOp) run(t *Tape, pass densePass, span, unit, least int) {
+	o.pass, o.span, o.unit, o.packed = pass, span, unit, &t.packed.weights
+	o.parts = t.pool.cut((span+unit-1)/unit, least)
 	t.pool.run(o, o.parts)
 }
 
 func (o *denseOp) part(w *worker, i int) {
-	lines := (o.span + lineValues - 1) / lineValues
-	lo, hi := lines*i/o.parts*lineValues, lines*(i+1)/o.parts*lineValues
+	units := (o.span + o.unit - 1) / o.unit
+	lo, hi := units*i/o.parts*o.unit, units*(i+1)/o.parts*o.unit
 	o.pass(o, w, lo, min(hi, o.span))
+}
+
+// denseForwardRows computes rows of y = act(x Wᵀ + b).
+func denseForwardRows(o *denseOp, w *worker, lo, hi int) {
+	out, in := o.l.W.Shape[0], o.l.W.Shape[1]
+	after := simd.Epilogue{ReLU: o.act == ReLU}
+	if o.l.B != nil {
+		after.ColBias = o.l.B.Data
+	}
+	y := o.y.Data[lo*out : hi*out]
+	w.k.GemmWith(&w.gemm, false, hi-lo, out, in, o.x.Data[lo*in:], in, o.packed, false, y, out, after)
+	if o.act != Identity && o.act != ReLU {
+		o.act.apply(w.k, y, y)
+	}
 }
 
 // denseForward computes columns of y = act(x Wᵀ + b).
@@ -88,14 +120,21 @@ func denseSlope(o *denseOp, w *worker, lo, hi int) {
 
 func (o *denseOp) backward(t *Tape) {
 	if o.act != Identity {
-		o.run(t, denseSlope, len(o.y.Data))
+		o.run(t, denseSlope, len(o.y.Data), lineValues, valuesPart/2/lineValues)
 	}
 	if !o.skips() {
-		o.run(t, denseWeights, o.l.W.Shape[0])
+		t.watch.turn(t, "weights")
+		o.run(t, denseWeights, o.l.W.Shape[0], lineValues, math.MaxInt) // each part reads all of x
 	}
 	if o.x.needs {
+		t.watch.turn(t, "input")
 		o.dx = t.into(o.x)
-		o.run(t, denseInput, o.l.W.Shape[1])
+		if o.byRows(t) {
+			t.pack(&t.packed.weights, false, o.l.W.Shape[0], o.l.W.Shape[1], o.l.W.Data, o.l.W.Shape[1])
+			o.run(t, denseInputRows, o.x.Shape[0], 1, productRows)
+		} else {
+			o.run(t, denseInput, o.l.W.Shape[1], lineValues, denseColumns)
+		}
 		t.merge(o.x, o.dx)
 	}
 }
@@ -122,4 +161,10 @@ func denseWeights(o *denseOp, w *worker, lo, hi int) {
 func denseInput(o *denseOp, w *worker, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.Gemm(&w.gemm, false, false, n, hi-lo, out, o.y.grad, out, o.l.W.Data[lo:], in, false, o.dx[lo:], in)
+}
+
+// denseInputRows computes rows of dx = dy W.
+func denseInputRows(o *denseOp, w *worker, lo, hi int) {
+	out, in := o.l.W.Shape[0], o.l.W.Shape[1]
+	w.k.GemmWith(&w.gemm, false, hi-lo, in, out, o.y.grad[lo*out:], out, o.packed, false, o.dx[lo*in:hi*in], in, simd.Epilogue{})
 }

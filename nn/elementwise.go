@@ -31,6 +31,12 @@ type vectorJob struct {
 
 func addTo(k *simd.Kernels, dst, a, b []float32) { k.AddTo(dst, a, b) }
 
+func copyOf(_ *simd.Kernels, dst, a, _ []float32) { copy(dst, a) }
+
+func zeros(_ *simd.Kernels, dst, _, _ []float32) { clear(dst) }
+
+func reluGrad(k *simd.Kernels, dst, a, b []float32) { k.ReLUGrad(dst, a, b) }
+
 func (j *vectorJob) part(w *worker, i int) {
 	lo, hi := i*valuesPart, min((i+1)*valuesPart, len(j.dst))
 	j.f(w.k, j.dst[lo:hi], j.a[lo:hi], j.b[lo:hi])
@@ -46,7 +52,7 @@ func (t *Tape) elementwise(f func(k *simd.Kernels, dst, a, b []float32), dst, a,
 func (o *addOp) backward(t *Tape) {
 	if o.a.needs && o.b.needs {
 		dx := t.into(o.a)
-		copy(dx, o.y.grad)
+		t.elementwise(copyOf, dx, o.y.grad, o.y.grad)
 		t.merge(o.a, dx)
 	}
 	last := o.b

@@ -66,7 +66,7 @@ const scatterColumns = 128
 
 func (o *embeddingOp) backward(t *Tape) {
 	if !o.p.touched {
-		clear(o.p.Grad)
+		t.elementwise(zeros, o.p.Grad, o.p.Grad, o.p.Grad)
 	}
 	o.pass = (*embeddingOp).scatter
 	t.pool.run(o, (o.p.Shape[1]+scatterColumns-1)/scatterColumns)

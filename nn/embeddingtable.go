@@ -67,7 +67,11 @@ func (o *tableLookupOp) part(w *worker, i int) {
 func (o *tableLookupOp) backward(t *Tape) {
 	o.fillKeys()
 	o.sortKeys()
-	o.tab.merge(o.keys, o.y.grad)
+	if parts := t.pool.cut(len(o.keys)/mergeKeys, 1); parts > 1 && len(o.tab.ids) == 0 {
+		t.merging.run(t, o.tab, o.keys, o.y.grad, parts)
+	} else {
+		o.tab.merge(o.keys, o.y.grad)
+	}
 	if o.rest != nil && o.rest.needs {
 		dx := t.into(o.rest)
 		n, cols, m := o.y.Shape[0], o.y.Shape[1], o.rest.Shape[1]
@@ -133,9 +137,7 @@ func (o *tableLookupOp) sortKeys() {
 func (t *Table) merge(keys []uint64, dy []float32) {
 	oldIDs, oldGrads := t.ids, t.grads
 	ids, grads := t.spareIDs[:0], t.spareGrads[:0]
-	if need := len(oldGrads) + len(keys)*t.Dim; cap(grads) < need {
-		grads, ids = t.owner.takeRows(need, t.Dim) // as many as there can be: later steps may name more rows
-	}
+	grads, ids = t.room(grads, ids, len(oldGrads)+len(keys)*t.Dim)
 	take := func() { // the next row of the old gradient
 		ids, oldIDs = append(ids, oldIDs[0]), oldIDs[1:]
 		grads, oldGrads = append(grads, oldGrads[:t.Dim]...), oldGrads[t.Dim:]
@@ -160,4 +162,12 @@ func (t *Table) merge(keys []uint64, dy []float32) {
 	}
 	t.spareIDs, t.spareGrads = t.ids, t.grads
 	t.ids, t.grads = ids, grads
+}
+
+// room is memory for n gradients and their ids: what is given, if it is enough.
+func (t *Table) room(grads []float32, ids []int32, n int) ([]float32, []int32) {
+	if cap(grads) < n {
+		return t.owner.takeRows(n, t.Dim) // as many as there can be: later steps may name more rows
+	}
+	return grads, ids
 }

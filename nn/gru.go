@@ -177,9 +177,11 @@ func (o *gruOp) backward(t *Tape) {
 		o.run(t, gruBackward, hidden)
 	}
 	if !o.skips() {
+		t.watch.turn(t, "weights")
 		o.run(t, gruWeights, 3*hidden)
 	}
 	if o.x.needs {
+		t.watch.turn(t, "input")
 		o.dx = t.into(o.x)
 		o.run(t, gruGradInput, o.x.Shape[1])
 		t.merge(o.x, o.dx)

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -56,7 +57,10 @@ type lstmOp struct {
 	pass  lstmPass
 	parts int
 	span  int // columns or rows that the parts share
+	unit  int
 	step  int
+
+	packed *simd.PackedB // WeightIH, for the product of all steps
 }
 
 // lstmPass computes the part of pass i, values lo to hi-1.
@@ -88,7 +92,8 @@ func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor
 	o.start(n, hidden, state)
 	t.note(o)
 	t.k.AddTo(o.bias, l.BiasIH.Data, l.BiasHH.Data)
-	o.run(t, lstmInput, 4*hidden)
+	t.pack(&t.packed.weights, true, l.WeightIH.Shape[1], 4*hidden, l.WeightIH.Data, l.WeightIH.Shape[1])
+	o.share(t, lstmInput, steps*n, 1, productRows)
 	o.run(t, lstmPackForward, hidden)
 	for o.step = range steps {
 		o.run(t, lstmForward, hidden)
@@ -139,10 +144,17 @@ func (o *lstmOp) start(n, hidden int, state *LSTMState) {
 // size is the number of sequences and the width.
 func (o *lstmOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
 
-// run cuts span in as many parts as there are threads, at multiples of a cache
-// line. Every value is the same sum in the same order whatever the cut.
+// share cuts span in parts at multiples of unit, least of them at least. Every value is the same sum in the same order whatever the cut.
+func (o *lstmOp) share(t *Tape, pass lstmPass, span, unit, least int) {
+	o.pass, o.span, o.unit, o.packed = pass, span, unit, &t.packed.weights
+	o.parts = t.pool.cut((span+unit-1)/unit, least)
+	t.pool.run(o, o.parts)
+}
+
+// run is share with as many parts as there are threads, each with weights that are packed for it: the same columns stay with one
+// thread from step to step.
 func (o *lstmOp) run(t *Tape, pass lstmPass, span int) {
-	o.pass, o.span = pass, span
+	o.pass, o.span, o.unit = pass, span, lineValues
 	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
 	for len(o.weights) < o.parts {
 		o.weights = append(o.weights, [4]simd.PackedB{})
@@ -151,16 +163,15 @@ func (o *lstmOp) run(t *Tape, pass lstmPass, span int) {
 }
 
 func (o *lstmOp) part(w *worker, i int) {
-	lines := (o.span + lineValues - 1) / lineValues
-	lo, hi := lines*i/o.parts*lineValues, lines*(i+1)/o.parts*lineValues
+	units := (o.span + o.unit - 1) / o.unit
+	lo, hi := units*i/o.parts*o.unit, units*(i+1)/o.parts*o.unit
 	o.pass(o, w, i, lo, min(hi, o.span))
 }
 
-// lstmInput computes columns of x WeightIHᵀ + biases.
+// lstmInput computes rows of x WeightIHᵀ + biases.
 func lstmInput(o *lstmOp, w *worker, _, lo, hi int) {
-	rows, in := o.x.Shape[0], o.x.Shape[1]
-	w.k.GemmEpilogue(&w.gemm, false, true, rows, hi-lo, in, o.x.Data, in, o.l.WeightIH.Data[lo*in:], in, false,
-		o.gates[lo:], len(o.bias), simd.Epilogue{ColBias: o.bias[lo:hi]})
+	in, width := o.x.Shape[1], len(o.bias)
+	w.k.GemmWith(&w.gemm, false, hi-lo, width, in, o.x.Data[lo*in:], in, o.packed, false, o.gates[lo*width:], width, simd.Epilogue{ColBias: o.bias})
 }
 
 // ranges is where the four gates' columns lo to hi-1 lie in a row of gates: as
@@ -208,13 +219,16 @@ func (o *lstmOp) backward(t *Tape) {
 		o.run(t, lstmBackward, hidden)
 	}
 	if !o.skips() {
-		o.run(t, lstmWeights, 4*hidden)
+		t.watch.turn(t, "weights")
+		o.share(t, lstmWeights, 4*hidden, lineValues, math.MaxInt) // each part reads all of x and h
 		addPart(t, o.l.BiasIH, o.bias, 0)
 		addPart(t, o.l.BiasHH, o.bias, 0)
 	}
 	if o.x.needs {
+		t.watch.turn(t, "input")
 		o.dx = t.into(o.x)
-		o.run(t, lstmGradInput, o.x.Shape[1])
+		t.pack(&t.packed.weights, false, 4*hidden, o.x.Shape[1], o.l.WeightIH.Data, o.x.Shape[1])
+		o.share(t, lstmGradInput, o.x.Shape[0], 1, productRows)
 		t.merge(o.x, o.dx)
 	}
 }
@@ -258,8 +272,8 @@ func lstmWeights(o *lstmOp, w *worker, _, lo, hi int) {
 	}
 }
 
-// lstmGradInput computes columns of dx.
+// lstmGradInput computes rows of dx.
 func lstmGradInput(o *lstmOp, w *worker, _, lo, hi int) {
-	hidden, rows, in := o.y.Shape[1], o.x.Shape[0], o.x.Shape[1]
-	w.k.Gemm(&w.gemm, false, false, rows, hi-lo, 4*hidden, o.gates, 4*hidden, o.l.WeightIH.Data[lo:], in, false, o.dx[lo:], in)
+	hidden, in := o.y.Shape[1], o.x.Shape[1]
+	w.k.GemmWith(&w.gemm, false, hi-lo, in, 4*hidden, o.gates[lo*4*hidden:], 4*hidden, o.packed, false, o.dx[lo*in:hi*in], in, simd.Epilogue{})
 }

@@ -39,66 +39,98 @@ func (w *worker) match(o *worker) {
 	}
 }
 
-// pool runs jobs on a fixed number of threads, the caller's included. Threads
-// take parts one by one as they get to them, so that one which the system has
-// taken its core from, or which is still asleep, holds up nobody.
+// pool runs jobs on a fixed number of threads, the caller's included.
+//
+// Each thread begins with the parts that lie in its share of 0 to parts-1, from the first one on, and then takes the
+// last of what others have left. So what operations cut along the same axis stays with one core and in its caches: to read
+// what another core has just written takes several times as long. And a thread which the system has taken its core from, or
+// which still wakes up, holds up nobody.
 type pool struct {
 	workers []worker
-	dry     bool      // parts are left undone: see Params.Arrange
-	helpers []*helper // the threads besides the caller's
+	dry     bool           // parts are left undone: see Params.Arrange
+	shares  []*share       // by worker
+	helpers []*share       // those of the threads besides the caller's
+	shared  *time.Duration // where the time of jobs is added up, or nil
 	closed  atomic.Bool
 
-	job   job
-	parts int64
-	done  sleeper // the caller, while others still compute
-	_     [64]byte
-	left  atomic.Int64 // parts that nobody has taken
-	_     [64]byte
-	busy  atomic.Int64 // parts that are not done
-	_     [64]byte
+	done sleeper // the caller, while others still compute
+	_    [64]byte
+	busy atomic.Int64 // parts that are not done
+	_    [64]byte
+}
+
+// share is what one thread has to do, and the thread. The caller writes all of it at once: it lies on one pair of cache lines.
+type share struct {
+	left  atomic.Uint64 // its parts that nobody has taken: the first, and 32 bits below one more than the last
+	job   job           // that these are of
+	w     *worker
+	sleep sleeper
+	_     [72]byte
+}
+
+// take takes a part of what is left: the first, or with last the last.
+func (s *share) take(last bool) (part int, ok bool) {
+	for {
+		left := s.left.Load()
+		lo, hi := uint32(left>>32), uint32(left)
+		switch {
+		case lo == hi:
+			return 0, false
+		case last:
+			if s.left.CompareAndSwap(left, left-1) {
+				return int(hi - 1), true
+			}
+		default:
+			if s.left.CompareAndSwap(left, left+1<<32) {
+				return int(lo), true
+			}
+		}
+	}
 }
 
 func newPool(k *simd.Kernels, threads int) *pool {
 	p := &pool{workers: make([]worker, threads), done: newSleeper(threads)}
 	for i := range p.workers {
 		p.workers[i].k = k
+		p.shares = append(p.shares, &share{w: &p.workers[i], sleep: newSleeper(threads)})
 	}
-	for i := 1; i < threads; i++ {
-		h := &helper{sleeper: newSleeper(threads), w: &p.workers[i]}
-		p.helpers = append(p.helpers, h)
-		go p.serve(h)
+	p.helpers = p.shares[1:]
+	for _, s := range p.helpers {
+		go p.serve(s)
 	}
 	return p
-}
-
-// helper is a thread besides the caller's.
-type helper struct {
-	sleeper
-	w *worker
 }
 
 // serve takes part in every job. Jobs follow each other within microseconds,
 // and to wake a thread takes longer than many of them: a helper looks for the
 // next one for a while before it sleeps.
-func (p *pool) serve(h *helper) {
-	more := func() bool { return p.left.Load() > 0 || p.closed.Load() }
+func (p *pool) serve(s *share) {
+	more := func() bool {
+		left := s.left.Load()
+		return uint32(left>>32) != uint32(left) || p.closed.Load()
+	}
 	for !p.closed.Load() {
-		p.work(h.w)
-		h.wait(more)
+		p.work(s.w)
+		s.sleep.wait(more)
 	}
 }
 
-// work takes parts until there are none left. Who has taken one knows that the
+// work takes parts until there are none left, first w's own. Who has taken one knows that the
 // job lasts at least until that part is done.
 func (p *pool) work(w *worker) {
 	var done int64
-	for {
-		left := p.left.Load()
-		if left == 0 {
-			break
-		}
-		if p.left.CompareAndSwap(left, left-1) {
-			p.job.part(w, int(p.parts-left))
+	own := 0
+	for &p.workers[own] != w {
+		own++
+	}
+	for i := range p.shares {
+		s := p.shares[(own+i)%len(p.shares)]
+		for {
+			part, ok := s.take(i > 0)
+			if !ok {
+				break
+			}
+			s.job.part(w, part)
 			done++
 		}
 	}
@@ -109,36 +141,45 @@ func (p *pool) work(w *worker) {
 
 // run runs parts 0 to parts-1 of j and waits for all.
 func (p *pool) run(j job, parts int) {
-	switch {
-	case p.dry || parts == 0:
+	if p.dry || parts == 0 {
 		return
-	case parts == 1 || len(p.helpers) == 0:
+	}
+	if p.shared != nil {
+		defer func(begun time.Time) { *p.shared += time.Since(begun) }(time.Now())
+	}
+	if parts == 1 || len(p.helpers) == 0 {
 		for i := range parts {
 			j.part(&p.workers[0], i)
 		}
-	default:
-		p.share(j, parts)
+		return
 	}
-	p.level()
+	p.share(j, parts)
 }
 
-// share runs parts on all threads.
+// share runs parts on all threads. The caller has the first of them, which begins at once.
 func (p *pool) share(j job, parts int) {
-	p.job, p.parts = j, int64(parts)
-	p.busy.Store(p.parts)
-	p.left.Store(p.parts)
-	for _, h := range p.helpers[:min(len(p.helpers), parts-1)] {
-		h.wake()
+	p.busy.Store(int64(parts))
+	n := len(p.shares)
+	for i := n - 1; i >= 0; i-- {
+		s := p.shares[i]
+		lo, hi := (i*parts+n-1)/n, ((i+1)*parts+n-1)/n
+		s.job = j
+		s.left.Store(uint64(lo)<<32 | uint64(hi))
+		if i > 0 && lo < hi {
+			s.sleep.wake()
+		}
 	}
 	p.work(&p.workers[0])
 	for p.busy.Load() > 0 {
 		p.done.wait(func() bool { return p.busy.Load() == 0 })
 	}
-	p.job = nil
+	for _, s := range p.shares {
+		s.job = nil
+	}
 }
 
 // level gives every worker as much working memory as any has: who takes which
-// part differs from step to step, and a later step shall not allocate.
+// part may differ from step to step, and a later step shall not allocate.
 func (p *pool) level() {
 	if len(p.workers) == 1 {
 		return
@@ -155,10 +196,24 @@ func (p *pool) level() {
 // threads is how many parts can run at the same time.
 func (p *pool) threads() int { return len(p.workers) }
 
+// cutsEach is into how many parts a thread's share is cut where the cut changes no sum, so that one which is held up, or runs
+// on a slower core, leaves some of its work to others.
+const cutsEach = 4
+
+// cut is into how many parts to cut so many units of work: no part is much smaller than least, unless
+// threads would have nothing to do. One thread has one part.
+func (p *pool) cut(units, least int) int {
+	threads := p.threads()
+	if threads == 1 {
+		return 1
+	}
+	return max(1, min(units, max(threads, min(cutsEach*threads, units/max(1, least)))))
+}
+
 func (p *pool) close() {
 	p.closed.Store(true)
-	for _, h := range p.helpers {
-		h.wake()
+	for _, s := range p.helpers {
+		s.sleep.wake()
 	}
 	p.helpers = nil
 }

@@ -22,6 +22,7 @@ func TestPoolLevelsMemory(t *testing.T) {
 	p := newPool(simd.Host(), 3)
 	defer p.close()
 	p.run(&unevenJob{big: 1}, 3)
+	p.level()
 	for i := range p.workers {
 		w := &p.workers[i]
 		if cap(w.buf[2]) < 1000 {

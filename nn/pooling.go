@@ -157,6 +157,7 @@ type subsampleOp struct {
 	x      *Tensor
 	stride int
 	y      Tensor
+	dx     []float32 // nil: forward
 }
 
 func (o *subsampleOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
@@ -175,28 +176,35 @@ func (t *Tape) SubsamplePad(x *Tensor, stride, channels int) *Tensor {
 	o := record[subsampleOp](t)
 	o.x, o.stride = x, stride
 	y := t.begin(o, x.Shape[0], (x.Shape[1]+stride-1)/stride, (x.Shape[2]+stride-1)/stride, channels)
-	clear(y.Data)
-	o.each(func(in, out int) { copy(y.Data[out:out+x.Shape[3]], x.Data[in:]) })
+	o.dx = nil
+	t.pool.run(o, x.Shape[0])
 	return y
 }
 
-// each calls f for every pixel taken, with where its channels begin in x and in
-// the result.
-func (o *subsampleOp) each(f func(in, out int)) {
+// part moves sample s there or, with dx, back.
+func (o *subsampleOp) part(_ *worker, s int) {
 	in, out := o.x.Shape, o.y.Shape
 	before := (out[3] - in[3]) / 2
-	for s := range in[0] {
-		for i := range out[1] {
-			for j := range out[2] {
-				f(((s*in[1]+i*o.stride)*in[2]+j*o.stride)*in[3], ((s*out[1]+i)*out[2]+j)*out[3]+before)
+	if o.dx == nil {
+		clear(sampleOf(o.y.Data, o.x, s))
+	} else {
+		clear(sampleOf(o.dx, o.x, s))
+	}
+	for i := range out[1] {
+		for j := range out[2] {
+			from := ((s*in[1]+i*o.stride)*in[2] + j*o.stride) * in[3]
+			to := ((s*out[1]+i)*out[2]+j)*out[3] + before
+			if o.dx == nil {
+				copy(o.y.Data[to:to+in[3]], o.x.Data[from:])
+			} else {
+				copy(o.dx[from:from+in[3]], o.y.grad[to:])
 			}
 		}
 	}
 }
 
 func (o *subsampleOp) backward(t *Tape) {
-	dx, dy, c := t.into(o.x), o.y.grad, o.x.Shape[3]
-	clear(dx)
-	o.each(func(in, out int) { copy(dx[in:in+c], dy[out:]) })
-	t.merge(o.x, dx)
+	o.dx = t.into(o.x)
+	t.pool.run(o, o.x.Shape[0])
+	t.merge(o.x, o.dx)
 }

@@ -13,7 +13,7 @@ import (
 type TapeConfig struct {
 	// Kernels are the vector kernels; nil means simd.Host().
 	Kernels *simd.Kernels
-	// Threads is how many threads compute, 0 means 1. It does not change the
+	// Threads is how many threads compute, 0 means 1. invariant[thread-bits]: it does not change the
 	// result: sums are cut in parts that depend on shapes alone.
 	Threads int
 }
@@ -48,9 +48,13 @@ type Tape struct {
 	strided stridedJob // that with broadcasting
 	folds   foldJob    // the sum under way
 	rows    rowsJob    // the copy of rows under way
+	parts   partsJob   // the sum of parts under way
+	packing packJob    // the packing under way
+	merging mergeJob   // the merging of a table's gradient under way
 	packed  convPacked
 	seed    uint64 // see SetSeed
 	work    Work   // of a dry walk, since the last slot
+	watch   watch
 }
 
 // op is a recorded operation. It owns its result and its working memory.
@@ -123,11 +127,17 @@ type partFunc func(i int)
 func (f partFunc) part(_ *worker, i int) { f(i) }
 
 // Reset forgets the recording, for the next training step.
-func (t *Tape) Reset() { t.n, t.eval, t.params = 0, false, nil }
+func (t *Tape) Reset() { t.reset(false) }
 
 // ResetEval is Reset for an evaluation: operations compute their results but
 // not what only Backward would need, and Backward panics.
-func (t *Tape) ResetEval() { t.n, t.eval, t.params = 0, true, nil }
+func (t *Tape) ResetEval() { t.reset(true) }
+
+func (t *Tape) reset(eval bool) {
+	t.watch.end(t)
+	t.pool.level()
+	t.n, t.eval, t.params = 0, eval, nil
+}
 
 // record returns the next operation, of type T, with the memory it had in
 // earlier recordings when its type was the same.
@@ -137,6 +147,7 @@ func record[T any, P interface {
 }](t *Tape) P {
 	if t.n < len(t.ops) {
 		if old, ok := t.ops[t.n].(P); ok {
+			t.watch.begin(t, old, t.n, "forward")
 			t.n++
 			return old
 		}
@@ -145,6 +156,7 @@ func record[T any, P interface {
 	}
 	o := P(new(T))
 	t.ops = append(t.ops, o)
+	t.watch.begin(t, o, t.n, "forward")
 	t.n++
 	return o
 }
@@ -233,6 +245,7 @@ func (t *Tape) check() {
 // walk goes backwards over the operations that the roots depend on, with the seeds or,
 // where these are nil, ones. A dry walk computes nothing and only reports.
 func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
+	t.watch.end(t)
 	t.plan()
 	if ps := t.params; ps != nil && ps.finished {
 		ps.ZeroGrads()
@@ -250,8 +263,10 @@ func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
 			_, work := workOf(o)
 			t.work.Add(work)
 		case !y.cut:
+			t.watch.begin(t, o, i, "backward")
 			t.lend(o)
 			o.backward(t)
+			t.watch.end(t)
 		}
 		t.grads.give(&y.grad)
 		t.contributed(o, ready)

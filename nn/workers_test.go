@@ -111,3 +111,34 @@ func TestPoolDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations a job", n)
 	}
 }
+
+// A thread takes its own parts from the first on, and another the last of them: neighbours stay together.
+func TestSharesAreTakenFromBothEnds(t *testing.T) {
+	var s share
+	s.left.Store(3<<32 | 7)
+	for _, want := range []struct {
+		last bool
+		part int
+	}{{false, 3}, {true, 6}, {true, 5}, {false, 4}} {
+		if part, ok := s.take(want.last); !ok || part != want.part {
+			t.Errorf("took part %d (%v), want %d", part, ok, want.part)
+		}
+	}
+	for _, last := range []bool{false, true} {
+		if part, ok := s.take(last); ok {
+			t.Errorf("took part %d of none", part)
+		}
+	}
+}
+
+// Parts are as many as threads can share with a little to spare, but not too small, and one for one thread.
+func TestCut(t *testing.T) {
+	for _, c := range []struct{ threads, units, least, want int }{
+		{1, 1000, 1, 1}, {2, 1000, 1, 8}, {2, 1000, 300, 3}, {2, 1000, 900, 2}, {2, 5, 1, 5}, {2, 1, 1, 1}, {2, 0, 1, 1}, {7, 1000, 1 << 40, 7}, {3, 2, 9, 2},
+	} {
+		p := pool{workers: make([]worker, c.threads)}
+		if got := p.cut(c.units, c.least); got != c.want {
+			t.Errorf("%d units of at least %d for %d threads: %d parts, want %d", c.units, c.least, c.threads, got, c.want)
+		}
+	}
+}
