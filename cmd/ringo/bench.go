@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/codecs"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/collectives"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/kernels"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/operations"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/reading"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/steps"
@@ -39,7 +40,7 @@ func newBench() *cobra.Command {
 		},
 	}
 	return console.Group(cmd, collectives.AllReduce(&benchRanks{}), collectives.Command(&benchRanks{}), steps.Command(&benchTrainers{}),
-		kernels.Gemm(), kernels.Command(), codecs.Command(), reading.Command(), servers.Command())
+		kernels.Gemm(), kernels.Command(), operations.Command(), codecs.Command(), reading.Command(), servers.Command())
 }
 
 // benchRanks are the ranks of a measuring program.
