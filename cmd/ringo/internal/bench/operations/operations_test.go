@@ -77,3 +77,26 @@ func TestHandover(t *testing.T) {
 		t.Errorf("%v us", us)
 	}
 }
+
+// Linear is what copies get done that share nothing, speedup what one thread alone does.
+func TestTimes(t *testing.T) {
+	var s samples
+	s.us[alone], s.us[beside], s.us[shared] = []float64{90, 100, 130}, []float64{120, 110, 500}, []float64{75, 90, 50}
+	s.serial = []float64{9, 7, 8}
+	got := s.median(2)
+	if want := (times{AloneUS: 100, BesideUS: 120, SharedUS: 75, SerialUS: 8, Speedup: 100.0 / 75, OfLinear: 0.8}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	kinds := addKind(nil, result{Op: "dense", Pass: "input", times: got})
+	kinds = addKind(kinds, result{Op: "dense", Pass: "forward", times: got})
+	kinds = addKind(kinds, result{Op: "dense", Pass: "input", Layer: "b", times: got})
+	if len(kinds) != 2 || kinds[0].AloneUS != 200 || kinds[0].SerialUS != 16 || kinds[0].SharedUS != 150 || kinds[0].BesideUS != 240 || kinds[1].AloneUS != 100 {
+		t.Errorf("%+v", kinds)
+	}
+	for _, r := range append(kinds, result{Of: "all", times: got}) {
+		r.rate(2)
+		if line := r.line(); !near(r.OfLinear, 0.8) || !strings.Contains(line, "0.80") || !strings.Contains(line, "1.33") {
+			t.Errorf("%q", line)
+		}
+	}
+}
