@@ -11,6 +11,5 @@ func CrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 
 // Squared is the mean over all targets of the squared difference from the first output, which has a value for each of them.
 func Squared(t *nn.Tape, b Batch, out Outputs) Loss {
-	d := t.Subtract(out[0], &nn.Tensor{Shape: out[0].Shape, Data: b.Targets})
-	return Loss{Mean: t.Mean(t.Multiply(d, d)), Terms: b.N}
+	return Loss{Mean: t.MeanSquaredErrorTo(out[0], b.Targets), Terms: b.N}
 }

@@ -206,4 +206,11 @@ func TestSquared(t *testing.T) {
 			t.Errorf("gradient %d of the bias is %v, want %v", i, fc.B.Grad[i], g)
 		}
 	}
+	ready := func(int) {}
+	if n := testing.AllocsPerRun(5, func() {
+		tape.Reset()
+		tape.Backward(m.Pass(tape, b).Loss.Mean, ready)
+	}); n != 0 {
+		t.Errorf("%v allocations a step, want none", n)
+	}
 }

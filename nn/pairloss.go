@@ -25,6 +25,7 @@ type pairLossOp struct {
 	x, z  *Tensor
 	delta float32
 	y     Tensor
+	plain Tensor // z, where the target is numbers and no tensor
 
 	sums   []float64 // by part
 	dx, dz []float32
@@ -39,6 +40,15 @@ func (o *pairLossOp) result() *Tensor                   { return &o.y }
 // where something upstream of it asks for one. Values are summed in float64, in an order that depends on the shape alone.
 func (t *Tape) MeanSquaredError(x, target *Tensor) *Tensor {
 	return t.pairLoss(squaredError, x, target, 0)
+}
+
+// MeanSquaredErrorTo is MeanSquaredError from numbers, in the order of x's values, such as a batch's targets: they get no gradient, and must
+// stay as they are until the end of Backward.
+func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
+	want(len(x.Data) == len(target), squaredError.String(), "as many targets as values", len(target))
+	o := record[pairLossOp](t)
+	o.plain.Shape, o.plain.Data = append(o.plain.Shape[:0], x.Shape...), target
+	return t.measure(o, squaredError, x, &o.plain, 0)
 }
 
 // Huber is, as MeanSquaredError, the mean of d²/2 where the distance d = |x - target| is at most delta, and of delta·(d - delta/2) where it
@@ -57,11 +67,15 @@ func (t *Tape) BinaryCrossEntropy(logits, target *Tensor) *Tensor {
 }
 
 func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
-	want(len(x.Data) > 0, kind.String(), "one value at least", x.Shape...)
 	if !sameShape(x, z) {
 		panic(&ShapeError{Op: kind.String(), Want: shapeText("a target of shape", x.Shape), Got: append([]int(nil), z.Shape...)})
 	}
-	o := record[pairLossOp](t)
+	return t.measure(record[pairLossOp](t), kind, x, z, delta)
+}
+
+// measure fills the operation of a loss, and computes it.
+func (t *Tape) measure(o *pairLossOp, kind pairKind, x, z *Tensor, delta float32) *Tensor {
+	want(len(x.Data) > 0, kind.String(), "one value at least", x.Shape...)
 	o.kind, o.x, o.z, o.delta, o.back = kind, x, z, delta, false
 	y := t.begin(o, 1)
 	parts := (len(x.Data) + pairPart - 1) / pairPart

