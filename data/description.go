@@ -42,3 +42,14 @@ func (d Description) Validate() error {
 	}
 	return d.Shape.validate()
 }
+
+// Normalisation is by which numbers pixels become a model's inputs, by channel: (pixel/255 - mean)/deviation. ok is false of a set that
+// has no pixels, or is the program's own.
+func (d Description) Normalisation() (mean, deviation []float32, ok bool) {
+	of, ok := map[string]func() statistics{"mnist": mnistStatistics, "cifar10": cifarStatistics, "images": imagenetStatistics}[d.Name]
+	if !ok {
+		return nil, nil, false
+	}
+	s := of()
+	return s.mean, s.deviation, true
+}

@@ -18,6 +18,7 @@ package onnx
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
@@ -88,6 +89,18 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 		return nil, err
 	}
 	return &Graph{cfg: cfg, name: spec.Name, operators: b.operators, constants: b.constants, inputs: b.inputs, outputs: append(b.outputs, b.carried...)}, nil
+}
+
+// String is the graph's inputs and outputs with their shapes, such as "values [batch 784] -> logits [batch 10]".
+func (g *Graph) String() string {
+	list := func(ports []port) string {
+		var out []string
+		for _, p := range ports {
+			out = append(out, fmt.Sprint(p.name, " ", p.shape))
+		}
+		return strings.Join(out, ", ")
+	}
+	return list(g.inputs) + " -> " + list(g.outputs)
 }
 
 // convert are the operations by their names in nn.Node.

@@ -3,7 +3,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -102,15 +101,14 @@ func (c Config) of(job *ringo.Job, m model.Spec, set *data.Set) (Config, error) 
 		if set.Train == nil && len(set.Files) == 0 || set.Eval == nil {
 			return c, errors.New("train: the data set needs samples to train on and to evaluate: data.Split makes two of one")
 		}
-		c.given, c.Model = true, shaped(m, set)
+		c.given, c.Model = true, shaped(m, set.Eval.Shape())
 	}
 	return c.settled(job.Size()), nil
 }
 
 // shaped is a model with the shape of a set's samples, if it has none of its own or takes any.
-func shaped(m model.Spec, set *data.Set) model.Spec {
+func shaped(m model.Spec, s data.Shape) model.Spec {
 	if m.AnyShape || m.Input == nil && m.IDs == 0 && m.Labels == 0 && m.Targets == 0 {
-		s := set.Eval.Shape()
 		if m.AnyShape && s.Targets > 0 {
 			m.Task = model.Regress
 		}
@@ -196,11 +194,7 @@ func (r *run) prepare() (err error) {
 
 // options are what the model takes from the data.
 func (r *run) options() model.Options {
-	m, s := r.spec, r.set
-	return model.Options{
-		Input: m.Input, IDs: m.IDs, Labels: m.LabelsEach(), Targets: m.Targets,
-		Classes: cmp.Or(s.Classes, m.Classes), Vocabulary: s.Vocabulary, Rows: s.Rows,
-	}
+	return optionsOf(r.spec, r.set.Classes, r.set.Vocabulary, r.set.Rows)
 }
 
 // openData opens the data set, which is the same on all ranks.
@@ -212,7 +206,7 @@ func (r *run) openData() (err error) {
 		}
 		r.opened = r.set
 	}
-	r.cfg.Model = shaped(r.cfg.Model, r.set)
+	r.cfg.Model = shaped(r.cfg.Model, r.set.Eval.Shape())
 	r.spec = r.cfg.Model
 	if err := r.checkShapes(); err != nil {
 		return err

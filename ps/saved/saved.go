@@ -259,6 +259,25 @@ func (j *Job) Each(ctx context.Context, table int, do func(keys []uint64, weight
 	return nil
 }
 
+// Array reads an array, all of it, into values: as many as it has.
+func (j *Job) Array(ctx context.Context, array int, values []float32) error {
+	have := 0
+	for _, s := range j.Servers {
+		if n := len(s.About.Layout.Dense); array >= n {
+			return fmt.Errorf("%s has %d arrays, not number %d", s.Dir, n, array)
+		}
+		n, err := tables.ReadArray(ctx, s.newest(), array, values)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.newest().Dir, err)
+		}
+		have += n
+	}
+	if have != len(values) {
+		return fmt.Errorf("%s has %d values of an array of %d", j.Dir, have, len(values))
+	}
+	return nil
+}
+
 // folders are those of a table: a whole one, and deltas.
 func (s *Server) folders(table int) (out []string, err error) {
 	for _, c := range slices.Backward(s.Chain) {

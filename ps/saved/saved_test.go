@@ -379,3 +379,32 @@ func flip(path string, at int) error {
 	b[at%len(b)] ^= 1
 	return os.WriteFile(path, b, 0o666)
 }
+
+// An array is whole, whatever number of servers had it, and one of another length or number is refused.
+func TestArray(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		j := begin(t, n, tables.Checkpoint, nil, 0)
+		j.set(initial())
+		j.train(1, 2)
+		j.save(false)
+		want := j.values()[keys*dim:]
+		j.end()
+		saved, err := Open(j.dir)
+		must(t, err)
+		got := make([]float32, size)
+		must(t, saved.Array(context.Background(), 0, got))
+		if !slices.Equal(got, want) {
+			t.Errorf("%d servers: the array has other values", n)
+		}
+		for _, c := range []struct{ array, len int }{{0, size - 1}, {0, size + 1}, {1, size}} {
+			if err := saved.Array(context.Background(), c.array, make([]float32, c.len)); err == nil {
+				t.Errorf("%d servers: %d values of array %d are read, of %d of one array", n, c.len, c.array, size)
+			}
+		}
+		file := filepath.Join(saved.Servers[n-1].newest().Dir, "dense-0")
+		must(t, flip(file, 300))
+		if err := saved.Array(context.Background(), 0, got); err == nil {
+			t.Errorf("%d servers: a damaged array is read", n)
+		}
+	}
+}

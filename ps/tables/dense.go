@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/snapshot"
 )
 
 // dense is this server's range of an array, with its optimizer. A push locks it for as
@@ -240,6 +241,29 @@ func (d *dense) load(ctx context.Context, r io.Reader, own bool) error {
 	d.set, d.step, d.lr = head.Set, head.Step, head.LR
 	copy(d.marks, head.Marks)
 	return nil
+}
+
+// ReadArray reads a server's range of an array of a checkpoint to where it belongs in whole, and returns how many values it has.
+func ReadArray(ctx context.Context, s *snapshot.Snapshot, array int, whole []float32) (n int, err error) {
+	r, err := s.Open(denseFile(array))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	var head denseHead
+	if err := readHead(r, &head); err != nil {
+		return 0, err
+	}
+	n = head.Hi - head.Lo
+	if head.Len != len(whole) || head.Lo < 0 || n < 0 || head.Hi > head.Len || head.Set != n {
+		return 0, fmt.Errorf("array %q: it holds values %d to %d of %d, %d of them set, where %d are asked for", head.Name, head.Lo, head.Hi, head.Len, head.Set, len(whole))
+	}
+	d := &dense{hi: len(whole)}
+	if err := d.take(ctx, r, whole, head.Lo, n); err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, r) // what was read is good when all of the file is
+	return n, err
 }
 
 // perValue tells whether a part of an optimizer's state has a value for each of the
