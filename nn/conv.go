@@ -36,6 +36,7 @@ type convOp struct {
 	grid   tileGrid      // of Winograd, forward
 	wino   winogradPass
 	packed *convPacked
+	w      *weights // as the pass under way reads them
 	job    convJob
 }
 
@@ -51,11 +52,9 @@ type convAlgorithm interface {
 // convPacked is what the convolutions of a tape pack their weights in, one
 // after the other.
 type convPacked struct {
-	weights simd.PackedB
-	points  [36]simd.PackedB // views of u, by point
-	u       []float32        // the points of the weights
-	sums    []float32        // by part: the gradients of W, then of b
-	v, d    sharedPlane      // the points of all tiles of the input and of the output's gradient
+	weights weights
+	sums    []float32   // by part: the gradients of W, then of b
+	v, d    sharedPlane // the points of all tiles of the input and of the output's gradient
 }
 
 // convJob is a pass of a convolution, cut into parts.
@@ -118,7 +117,9 @@ func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	o.algo = implicitGEMM{}
 	if winogradPays(win, o.out, cfg) {
 		o.grid = newTileGrid(x.Shape[0], h, w)
-		o.algo = winograd{}
+		if !t.eval || !o.grid.few(x.Shape[0]*h*w, t.kept != nil) {
+			o.algo = winograd{}
+		}
 	}
 	o.packed = &t.packed
 	if !t.pool.dry {

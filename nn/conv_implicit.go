@@ -17,7 +17,10 @@ const (
 )
 
 func (implicitGEMM) forward(o *convOp, t *Tape) {
-	t.pack(&o.packed.weights, false, o.win.Cols(), o.out, o.l.W.Data, o.out)
+	var fresh bool
+	if o.w, fresh = t.weightsOf(o.l.W, 0); fresh {
+		t.pack(&o.w.packed, false, o.win.Cols(), o.out, o.l.W.Data, o.out)
+	}
 	if o.cfg.MaxPool2 {
 		o.share(t, pooledForward, o.x.Shape[0], 1, 1)
 		return
@@ -32,11 +35,11 @@ const productRows = 112
 func (o *convOp) product(w *worker, lo, hi int, c []float32, e simd.Epilogue) {
 	cols := o.win.Cols()
 	if o.win.Whole() {
-		w.k.GemmWith(&w.gemm, false, hi-lo, o.out, cols, o.x.Data[lo*cols:], cols, &o.packed.weights, false, c, o.out, e)
+		w.k.GemmWith(&w.gemm, false, hi-lo, o.out, cols, o.x.Data[lo*cols:], cols, &o.w.packed, false, c, o.out, e)
 		return
 	}
 	w.windows = simd.WindowRows{Windows: o.win, Kernels: w.k, Images: o.x.Data, First: lo}
-	w.k.GemmRows(&w.gemm, hi-lo, o.out, cols, &w.windows, &o.packed.weights, false, c, o.out, e)
+	w.k.GemmRows(&w.gemm, hi-lo, o.out, cols, &w.windows, &o.w.packed, false, c, o.out, e)
 }
 
 func implicitForward(o *convOp, w *worker, _, lo, hi int) {
@@ -64,7 +67,8 @@ const smallWeights = 1 << 16
 
 func (implicitGEMM) backward(o *convOp, t *Tape) {
 	if o.dx != nil {
-		t.pack(&o.packed.weights, true, o.out, o.win.Cols(), o.l.W.Data, o.out)
+		o.w = &o.packed.weights
+		t.pack(&o.w.packed, true, o.out, o.win.Cols(), o.l.W.Data, o.out)
 	}
 	if !o.cfg.MaxPool2 {
 		t.watch.turn(t, "weights")
@@ -139,7 +143,7 @@ func implicitColumns(o *convOp, w *worker, _, lo, hi int) {
 
 func wholeInput(o *convOp, w *worker, _, lo, hi int) {
 	in := o.win.Channels
-	w.k.GemmWith(&w.gemm, false, hi-lo, in, o.out, o.y.grad[lo*o.out:], o.out, &o.packed.weights, false, o.dx[lo*in:], in, simd.Epilogue{})
+	w.k.GemmWith(&w.gemm, false, hi-lo, in, o.out, o.y.grad[lo*o.out:], o.out, &o.w.packed, false, o.dx[lo*in:], in, simd.Epilogue{})
 }
 
 func implicitInput(o *convOp, w *worker, _, lo, hi int) {
@@ -160,7 +164,7 @@ func (o *convOp) inputGrad(w *worker, s int, dy []float32) {
 	for lo := 0; lo < rows; lo += windowBlock {
 		n := min(windowBlock, rows-lo)
 		g := w.floats(bufCols, n*cols)
-		w.k.GemmWith(&w.gemm, false, n, cols, o.out, dy[lo*o.out:], o.out, &o.packed.weights, false, g, cols, simd.Epilogue{})
+		w.k.GemmWith(&w.gemm, false, n, cols, o.out, dy[lo*o.out:], o.out, &o.w.packed, false, g, cols, simd.Epilogue{})
 		w.k.AddWindows(dx, o.win, g, cols, lo, n)
 	}
 }

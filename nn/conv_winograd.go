@@ -37,6 +37,17 @@ func newTileGrid(images, h, w int) tileGrid {
 	return tileGrid{m: m, points: (m + 2) * (m + 2), images: images, high: (h + m - 1) / m, wide: (w + m - 1) / m}
 }
 
+// few says whether a forward pass over so many places has so few tiles that windows are faster: where weights are read for a few
+// products each, reading them is what takes time, and the points are up to four times as many. made: they are there already.
+func (g tileGrid) few(places int, made bool) bool {
+	const reading, making = 10, 40 // a weight, a point, in multiplications
+	tiles := max(g.rows()*g.wide, reading)
+	if !made {
+		tiles += making
+	}
+	return 9*max(places, reading) < g.points*tiles
+}
+
 // rows is the number of rows of tiles of the batch.
 func (g tileGrid) rows() int { return g.images * g.high }
 
@@ -204,19 +215,23 @@ func (o *convOp) winogradRun(t *Tape) {
 	width := t.k.PanelWidth()
 	in, out := p.from.channels, p.to.channels
 	tiles := p.grid.rows() * p.grid.wide
-	if out >= 256 && tiles < out {
+	if out >= 256 && tiles < out && t.kept == nil {
 		p.v = o.packed.v.all(p.grid.points, tiles, in)
 		p.stride = width*min(panelRows, in) | lineValues
 		o.share(t, winogradInputs, p.grid.rows(), 1, 1)
 		o.share(t, winogradPanels, out, width, 1)
 		return
 	}
-	p.stride = (out+width-1)/width*width*in | lineValues
-	o.packed.u = sized(o.packed.u, p.grid.points*p.stride)
-	for q := range p.grid.points {
-		t.k.PanelsIn(&o.packed.points[q], o.packed.u[q*p.stride:], in, out)
+	w, fresh := t.weightsOf(o.l.W, p.grid.m)
+	o.w = w
+	if fresh {
+		p.stride = (out+width-1)/width*width*in | lineValues
+		w.u = sized(w.u, p.grid.points*p.stride)
+		for q := range p.grid.points {
+			t.k.PanelsIn(&w.points[q], w.u[q*p.stride:], in, out)
+		}
+		o.share(t, winogradWeightPanels, (out+width-1)/width*p.blocks(), 1, 1)
 	}
-	o.share(t, winogradWeightPanels, (out+width-1)/width*o.wino.blocks(), 1, 1)
 	o.share(t, winogradTiles, p.grid.rows(), 1, p.grid.block(in+out))
 }
 
@@ -241,7 +256,7 @@ func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
 		panel := b / blocks
 		end := min(hi, (panel+1)*blocks)
 		first, last := in*(b%blocks)/blocks, in*(end-panel*blocks)/blocks
-		o.panel(w, panel*width, first, last-first, o.packed.u[panel*width*in+first*width:])
+		o.panel(w, panel*width, first, last-first, o.w.u[panel*width*in+first*width:])
 		b = end
 	}
 }
@@ -288,7 +303,7 @@ func winogradTiles(o *convOp, w *worker, _, lo, hi int) {
 		w.points = simd.Points{
 			Count: g.points, M: tiles, N: out, K: in,
 			A: v.data, LDA: v.ld, AStep: v.point,
-			Packed: o.packed.points[:g.points],
+			Packed: o.w.points[:g.points],
 			C:      d.data, LDC: d.ld, CStep: d.point,
 		}
 		w.k.GemmPoints(&w.gemm, &w.points)

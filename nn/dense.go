@@ -42,9 +42,13 @@ func (t *Tape) Dense(x *Tensor, l Layer, act Activation) *Tensor {
 	o := record[denseOp](t)
 	o.x, o.l, o.act = x, l, act
 	y := t.begin(o, x.Shape[0], l.W.Shape[0])
-	if o.byRows(t) {
-		t.pack(&t.packed.weights, true, l.W.Shape[1], l.W.Shape[0], l.W.Data, l.W.Shape[1])
-		o.run(t, denseForwardRows, x.Shape[0], 1, productRows)
+	if out, in := l.W.Shape[0], l.W.Shape[1]; o.byRows(t) || t.kept != nil {
+		o.packed = t.matrixOf(l.W, true, in, out, in)
+		if x.Shape[0] >= productRows || t.pool.threads() == 1 {
+			o.run(t, denseForwardRows, x.Shape[0], 1, productRows)
+		} else {
+			o.run(t, denseForwardPanels, out, t.k.PanelWidth(), denseColumns/2)
+		}
 	} else {
 		o.run(t, denseForward, l.W.Shape[0], lineValues, denseColumns)
 	}
@@ -72,7 +76,7 @@ func (o *denseOp) byRows(t *Tape) bool {
 
 // run cuts span in parts at multiples of unit, least of them at least. Every value is the same sum in the same order whatever the cut.
 func (o *denseOp) run(t *Tape, pass densePass, span, unit, least int) {
-	o.pass, o.span, o.unit, o.packed = pass, span, unit, &t.packed.weights
+	o.pass, o.span, o.unit = pass, span, unit
 	o.parts = t.pool.cut((span+unit-1)/unit, least)
 	t.pool.run(o, o.parts)
 }
@@ -105,11 +109,30 @@ func denseForward(o *denseOp, w *worker, lo, hi int) {
 		after.ColBias = o.l.B.Data[lo:hi]
 	}
 	w.k.GemmEpilogue(&w.gemm, false, true, n, hi-lo, in, o.x.Data, in, o.l.W.Data[lo*in:], in, false, o.y.Data[lo:], out, after)
-	if o.act != Identity && o.act != ReLU {
-		for r := range n {
-			y := o.y.Data[r*out+lo : r*out+hi]
-			o.act.apply(w.k, y, y)
-		}
+	o.activate(w, lo, hi)
+}
+
+// denseForwardPanels computes columns of y from whole panels of packed weights.
+func denseForwardPanels(o *denseOp, w *worker, lo, hi int) {
+	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
+	after := simd.Epilogue{ReLU: o.act == ReLU}
+	if o.l.B != nil {
+		after.ColBias = o.l.B.Data[lo:hi]
+	}
+	w.k.PanelsOf(&w.panels[0], o.packed, lo, hi)
+	w.k.GemmWith(&w.gemm, false, n, hi-lo, in, o.x.Data, in, &w.panels[0], false, o.y.Data[lo:], out, after)
+	o.activate(w, lo, hi)
+}
+
+// activate applies what the product did not to columns of y.
+func (o *denseOp) activate(w *worker, lo, hi int) {
+	if o.act == Identity || o.act == ReLU {
+		return
+	}
+	out := o.l.W.Shape[0]
+	for r := range o.x.Shape[0] {
+		y := o.y.Data[r*out+lo : r*out+hi]
+		o.act.apply(w.k, y, y)
 	}
 }
 
@@ -130,7 +153,8 @@ func (o *denseOp) backward(t *Tape) {
 		t.watch.turn(t, "input")
 		o.dx = t.into(o.x)
 		if o.byRows(t) {
-			t.pack(&t.packed.weights, false, o.l.W.Shape[0], o.l.W.Shape[1], o.l.W.Data, o.l.W.Shape[1])
+			o.packed = &t.packed.weights.packed
+			t.pack(o.packed, false, o.l.W.Shape[0], o.l.W.Shape[1], o.l.W.Data, o.l.W.Shape[1])
 			o.run(t, denseInputRows, o.x.Shape[0], 1, productRows)
 		} else {
 			o.run(t, denseInput, o.l.W.Shape[1], lineValues, denseColumns)

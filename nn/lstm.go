@@ -53,6 +53,8 @@ type lstmOp struct {
 	// weights are WeightHH packed for the products of one step: forward for
 	// ranges of its rows, backward for ranges of its columns.
 	weights [][4]simd.PackedB
+	// recurrent is the parameter that they are of.
+	recurrent *Param
 
 	pass  lstmPass
 	parts int
@@ -92,9 +94,12 @@ func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor
 	o.start(n, hidden, state)
 	t.note(o)
 	t.k.AddTo(o.bias, l.BiasIH.Data, l.BiasHH.Data)
-	t.pack(&t.packed.weights, true, l.WeightIH.Shape[1], 4*hidden, l.WeightIH.Data, l.WeightIH.Shape[1])
+	o.packed = t.matrixOf(l.WeightIH, true, l.WeightIH.Shape[1], 4*hidden, l.WeightIH.Shape[1])
 	o.share(t, lstmInput, steps*n, 1, productRows)
-	o.run(t, lstmPackForward, hidden)
+	if t.kept == nil || o.recurrent != l.WeightHH {
+		o.recurrent = l.WeightHH
+		o.run(t, lstmPackForward, hidden)
+	}
 	for o.step = range steps {
 		o.run(t, lstmForward, hidden)
 	}
@@ -146,7 +151,7 @@ func (o *lstmOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Sha
 
 // share cuts span in parts at multiples of unit, least of them at least. Every value is the same sum in the same order whatever the cut.
 func (o *lstmOp) share(t *Tape, pass lstmPass, span, unit, least int) {
-	o.pass, o.span, o.unit, o.packed = pass, span, unit, &t.packed.weights
+	o.pass, o.span, o.unit = pass, span, unit
 	o.parts = t.pool.cut((span+unit-1)/unit, least)
 	t.pool.run(o, o.parts)
 }
@@ -227,7 +232,8 @@ func (o *lstmOp) backward(t *Tape) {
 	if o.x.needs {
 		t.watch.turn(t, "input")
 		o.dx = t.into(o.x)
-		t.pack(&t.packed.weights, false, 4*hidden, o.x.Shape[1], o.l.WeightIH.Data, o.x.Shape[1])
+		o.packed = &t.packed.weights.packed
+		t.pack(o.packed, false, 4*hidden, o.x.Shape[1], o.l.WeightIH.Data, o.x.Shape[1])
 		o.share(t, lstmGradInput, o.x.Shape[0], 1, productRows)
 		t.merge(o.x, o.dx)
 	}

@@ -20,6 +20,9 @@ const packValues = 16 << 10
 
 // pack is Kernels.PackB on all threads.
 func (t *Tape) pack(dst *simd.PackedB, trans bool, kk, n int, b []float32, ldb int) {
+	if t.pool.dry {
+		return
+	}
 	cuts := 1
 	if t.pool.threads() > 1 {
 		width := t.k.PanelWidth()

@@ -16,6 +16,10 @@ type TapeConfig struct {
 	// Threads is how many threads compute, 0 means 1. invariant[thread-bits]: it does not change the
 	// result: sums are cut in parts that depend on shapes alone.
 	Threads int
+	// Constant says that parameters do not change while the tape is in use, which is for evaluations only: ResetEval
+	// must begin each, the first one too. What products, convolutions and LSTM layers need of their weights is then made once. It
+	// takes as much memory as they do, and of 3x3 convolutions up to four times as much.
+	Constant bool
 }
 
 // Validate reports a negative number of threads.
@@ -52,8 +56,9 @@ type Tape struct {
 	packing packJob    // the packing under way
 	merging mergeJob   // the merging of a table's gradient under way
 	packed  convPacked
-	seed    uint64 // see SetSeed
-	work    Work   // of a dry walk, since the last slot
+	kept    map[weightsKey]*weights // of constant parameters; nil: they may change
+	seed    uint64                  // see SetSeed
+	work    Work                    // of a dry walk, since the last slot
 	watch   watch
 }
 
@@ -106,7 +111,11 @@ func NewTape(cfg TapeConfig) *Tape {
 	if cfg.Kernels == nil {
 		cfg.Kernels = simd.Host()
 	}
-	return &Tape{k: cfg.Kernels, pool: newPool(cfg.Kernels, max(1, cfg.Threads))}
+	t := &Tape{k: cfg.Kernels, pool: newPool(cfg.Kernels, max(1, cfg.Threads)), eval: cfg.Constant}
+	if cfg.Constant {
+		t.kept = map[weightsKey]*weights{}
+	}
+	return t
 }
 
 // Close ends the tape's goroutines. The tape must not be used afterwards;
@@ -126,8 +135,13 @@ type partFunc func(i int)
 
 func (f partFunc) part(_ *worker, i int) { f(i) }
 
-// Reset forgets the recording, for the next training step.
-func (t *Tape) Reset() { t.reset(false) }
+// Reset forgets the recording, for the next training step. It panics where parameters are constant.
+func (t *Tape) Reset() {
+	if t.kept != nil {
+		panic(errors.New("nn: Reset of a tape whose parameters are constant: it is for evaluations, which begin with ResetEval"))
+	}
+	t.reset(false)
+}
 
 // ResetEval is Reset for an evaluation: operations compute their results but
 // not what only Backward would need, and Backward panics.

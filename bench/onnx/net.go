@@ -22,7 +22,7 @@ type net struct {
 	model  model.Model
 	folder string
 	path   string
-	tape   *nn.Tape
+	tape   *nn.Tape // for inference
 	// sequences are those that its state is for.
 	sequences int
 }
@@ -36,7 +36,7 @@ func newNet(name, folder string, steps, batch int) (*net, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &net{spec: spec, folder: folder, path: filepath.Join(folder, spec.Name+".onnx"), tape: nn.NewTape(nn.TapeConfig{Threads: 1})}
+	n := &net{spec: spec, folder: folder, path: filepath.Join(folder, spec.Name+".onnx"), tape: nn.NewTape(nn.TapeConfig{Threads: 1, Constant: true})}
 	ps := nn.NewParams(1)
 	n.sequences = max(batch, trainingSamples)
 	n.model = spec.Build(ps, model.Options{Batch: n.sequences})
@@ -69,10 +69,12 @@ func (n *net) train(ps *nn.Params, steps int) error {
 	if err := sgd.BindTables(dims); err != nil {
 		return err
 	}
+	tape := nn.NewTape(nn.TapeConfig{})
+	defer tape.Close()
 	for step := range steps {
-		n.tape.Reset()
-		n.tape.SetSeed(uint64(step))
-		n.tape.Backward(n.model.Pass(n.tape, n.batch(trainingSamples, step)).Loss.Mean, func(int) {})
+		tape.Reset()
+		tape.SetSeed(uint64(step))
+		tape.Backward(n.model.Pass(tape, n.batch(trainingSamples, step)).Loss.Mean, func(int) {})
 		sgd.BeginStep()
 		sgd.Update(0, ps.Values(), ps.Grads(), 1)
 		for i, t := range ps.Tables() {

@@ -53,6 +53,11 @@ func (k *Kernels) PanelsIn(b *PackedB, data []float32, kk, n int) {
 	*b = PackedB{kk: kk, n: n, width: k.gemm.nr, data: data[:size:size]}
 }
 
+// PanelsOf makes dst a view of columns lo to hi-1 of b. lo is a multiple of PanelWidth(), and hi is one or the number of columns.
+func (k *Kernels) PanelsOf(dst, b *PackedB, lo, hi int) {
+	k.PanelsIn(dst, b.data[lo*b.kk:], b.kk, hi-lo)
+}
+
 // PanelWidth is the number of columns of a panel.
 func (k *Kernels) PanelWidth() int { return k.gemm.nr }
 

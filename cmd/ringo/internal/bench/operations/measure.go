@@ -91,10 +91,10 @@ func newMeasure(spec model.Spec, batch, threads int, eval bool) (*measure, error
 		if len(spec.Input) > 0 {
 			c.batch.Values = &nn.Tensor{Shape: append([]int{b.N}, spec.Input...), Data: b.Values}
 		}
-		c.tape = nn.NewTape(nn.TapeConfig{})
+		c.tape = nn.NewTape(nn.TapeConfig{Constant: eval})
 		m.copies = append(m.copies, c)
 	}
-	m.helped = nn.NewTape(nn.TapeConfig{Threads: threads})
+	m.helped = nn.NewTape(nn.TapeConfig{Threads: threads, Constant: eval})
 	return m, nil
 }
 

@@ -1,0 +1,42 @@
+package nn
+
+import "github.com/ringo-ml/ringo/internal/simd"
+
+// weights is a parameter as products read it: a matrix that is packed, or the points of a Winograd convolution.
+type weights struct {
+	packed simd.PackedB
+	points [36]simd.PackedB // views of u, by point
+	u      []float32
+	made   bool
+}
+
+// weightsKey names weights that are kept. A parameter may be read as a matrix, and for tiles of either size.
+type weightsKey struct {
+	p    *Param
+	tile int // outputs of a tile's side; 0: the matrix
+}
+
+// weightsOf is where p's weights lie, and whether they are to be made now (fresh). Where parameters may change they lie in memory that all
+// operations share, and are made each time.
+func (t *Tape) weightsOf(p *Param, tile int) (w *weights, fresh bool) {
+	if t.kept == nil {
+		return &t.packed.weights, true
+	}
+	key := weightsKey{p, tile}
+	w = t.kept[key]
+	if w == nil {
+		w = new(weights)
+		t.kept[key] = w
+	}
+	fresh, w.made = !w.made && !t.pool.dry, true
+	return w, fresh
+}
+
+// matrixOf is p as the packed right-hand matrix op(B)[kk, n] of a forward product.
+func (t *Tape) matrixOf(p *Param, trans bool, kk, n, ldb int) *simd.PackedB {
+	w, fresh := t.weightsOf(p, 0)
+	if fresh {
+		t.pack(&w.packed, trans, kk, n, p.Data, ldb)
+	}
+	return &w.packed
+}
