@@ -168,7 +168,7 @@ func smaller(spec model.Spec) (model.Spec, model.Options, int) {
 	case spec.Name == "cifar-resnet20":
 		spec.Input = []int{9, 6, 3}
 	case spec.Task == model.Language:
-		spec.IDs, spec.Labels = 3, 3
+		spec.IDs, spec.Labels = 2, 2
 	}
 	return spec, o, map[model.Task]int{model.Language: 50, model.Click: 60}[spec.Task]
 }
@@ -183,13 +183,15 @@ func TestZooAgrees(t *testing.T) {
 		t.Run(spec.Name, func(t *testing.T) {
 			spec, o, ids := smaller(spec)
 			c := newTrial(t, spec, o, Config{Names: func(s string) string { return models.PyTorchName(spec.Name, s) }})
-			c.agree(t, 1, ids)
-			c.agree(t, 4, ids)
+			if spec.Name != "lstm" { // it is large
+				c.agree(t, 1, ids)
+			}
+			c.agree(t, 3, ids)
 		})
 	}
 }
 
-// onnx.checker of Debian's python3-onnx finds no fault in models of the zoo, and infers the shapes that were declared.
+// onnx.checker of Debian's python3-onnx finds no fault in any kind of graph.
 func TestChecker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Python")
@@ -200,14 +202,19 @@ func TestChecker(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var paths []string
-	for _, name := range []string{"mlp", "mnist-cnn", "cifar-resnet20", "lstm", "ctr-dnn", "gpt-mini"} { // the others have no other operations
-		spec, o, _ := smaller(mustLookup(t, name))
-		c := newTrial(t, spec, o, Config{About: map[string]string{"model": spec.Name}, External: 1 + int64(len(paths)%2)*maxInline/2})
-		path := filepath.Join(dir, spec.Name+".onnx")
+	check := func(name string, c *trial) {
+		path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".onnx")
 		if err := c.graph.WriteFile(path); err != nil {
 			t.Fatal(err)
 		}
 		paths = append(paths, path)
+	}
+	for _, name := range []string{"mnist-cnn", "cifar-resnet20", "ctr-dnn", "gpt-mini"} { // the others have no other operations
+		spec, o, _ := smaller(mustLookup(t, name))
+		check(name, newTrial(t, spec, o, Config{About: map[string]string{"model": name}, External: 1 + int64(len(paths)%2)*maxInline/2}))
+	}
+	for name, spec := range operations {
+		check(name, newTrial(t, spec, model.Options{}, Config{}))
 	}
 	out, err := exec.Command(python, append([]string{"check.py"}, paths...)...).CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("checked")) {

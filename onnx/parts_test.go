@@ -73,36 +73,58 @@ func (n *lengthOf) Write(b []byte) (int, error) { *n += lengthOf(len(b)); return
 
 var _ io.Writer = (*lengthOf)(nil)
 
-// A model that carries a state begins with what the run before it left.
+// carrying is a model whose two layers, [n, 3, 4] to [n·3, 5], go on from the batch before, a state of two sequences each.
+func carrying(ps *nn.Params) (model.Model, [][]float32) {
+	gru, lstm := ps.GRU("gru", nn.FanIn(5), 4, 5), ps.LSTM("lstm", nn.FanIn(5), 5, 5)
+	var of [3][]float32
+	for i := range of {
+		of[i] = make([]float32, 3*5)
+	}
+	forward := func(t *nn.Tape, b model.Batch) model.Outputs {
+		n := b.N * 5
+		y := t.GRU(steps(t, b.Values), gru, of[0][:n], 3)
+		return model.Outputs{t.LSTM(y, lstm, &nn.LSTMState{H: of[1][:n], C: of[2][:n]}, 3)}
+	}
+	return model.Model{Forward: forward}, of[:]
+}
+
+// A model that carries states begins with what the run before it left.
 func TestStateGoesOn(t *testing.T) {
-	spec, o, ids := smaller(mustLookup(t, "lstm"))
-	c := newTrial(t, spec, o, Config{})
-	b, in := c.inputs(2, ids)
-	first, err := c.read.twin(in)
-	if err != nil {
-		t.Fatal(err)
+	var state [][]float32
+	spec := own([]int{3, 4}, 0, nil)
+	spec.Build = func(ps *nn.Params, _ model.Options) (m model.Model) {
+		m, state = carrying(ps)
+		return m
 	}
-	for name := range in {
-		if strings.HasPrefix(name, "state") {
-			in[name] = first[name+".next"]
+	c := newTrial(t, spec, model.Options{}, Config{})
+	b, in := c.inputs(2, 0)
+	var names []string
+	for _, p := range c.read.inputs {
+		names = append(names, p.name)
+	}
+	if want := []string{"values", "state0.h", "state1.h", "state1.c"}; !slices.Equal(names, want) {
+		t.Fatalf("inputs %v, want %v", names, want)
+	}
+	for _, s := range state {
+		clear(s)
+	}
+	for round := range 3 {
+		got, err := c.read.twin(in)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	second, err := c.read.twin(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.outputs(b) // resets, and leaves a state
-	tape := nn.NewTape(nn.TapeConfig{})
-	defer tape.Close()
-	tape.ResetEval()
-	y := c.model.Forward(tape, b)[0]
-	width := len(y.Data) / b.N / spec.IDs
-	for i, v := range y.Data {
-		row := i / width
-		sample, step := row%b.N, row/b.N
-		got := second["logits"].at(sample, step, i%width)
-		if d := got - float64(v); d > 1e-5 || d < -1e-5 {
-			t.Fatalf("logit %d of sample %d, step %d is %v, want %v", i%width, sample, step, got, v)
+		for i, v := range c.outputs(b)[0] {
+			if d := got["logits"].data[i] - float64(v); d > 1e-5 || d < -1e-5 {
+				t.Fatalf("round %d: output %d is %v, want %v", round, i, got["logits"].data[i], v)
+			}
+		}
+		for k, name := range names[1:] {
+			in[name] = got[name+".next"]
+			for i, v := range in[name].data {
+				if d := v - float64(state[k][i]); d > 1e-5 || d < -1e-5 {
+					t.Fatalf("round %d: %s[%d] is %v, want %v", round, name, i, v, state[k][i])
+				}
+			}
 		}
 	}
 }
