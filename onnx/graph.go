@@ -20,7 +20,8 @@ const (
 	flatChannels
 )
 
-// value is a tensor in the graph. Other layouts of it are made when an operation first asks for them.
+// value is a tensor in the graph. Other layouts of it are made when an operation first asks for them, and then serve all others: so a
+// network of convolutions has one transposition at its end, and mostly none.
 type value struct {
 	shape []dim // as it is here
 	image []dim // of flatChannels: the shape before it was made flat
@@ -28,7 +29,8 @@ type value struct {
 	names map[layout]string
 }
 
-// builder writes a graph down, operation by operation.
+// builder writes a graph down, operation by operation, in the order in which they were recorded: what an operation reads was there
+// before it, as the format asks.
 type builder struct {
 	*traced
 	weightName weights.Names
@@ -105,6 +107,7 @@ func (b *builder) floats(name string, key any, shape []int, data ...[]float32) s
 	return b.constant(name, key, shape, pieces(data...))
 }
 
+// constant adds values under a name, unless those of the key are there.
 func (b *builder) constant(name string, key any, shape []int, each func(emit func([]float32) error) error) string {
 	if name, ok := b.made[key]; ok {
 		return name
@@ -130,7 +133,7 @@ func (b *builder) batchSize() string {
 	return name
 }
 
-// vector is a vector of integers, some of which depend on the batch.
+// vector is a vector of integers, such as a shape. Those that depend on the batch are computed in the graph.
 func (b *builder) vector(dims []dim) string {
 	var vs []int
 	depends := false
@@ -168,7 +171,7 @@ func (b *builder) vector(dims []dim) string {
 	return name
 }
 
-// reshape gives a result another shape.
+// reshape gives a result another shape. One size that depends on the batch is left to the runtime, as -1.
 func (b *builder) reshape(name string, shape []dim) string {
 	var vs []int
 	depends := 0
@@ -207,10 +210,10 @@ func (b *builder) value(x *nn.Tensor) *value {
 	return v
 }
 
-// first is input k of the operation under way.
+// input is input k of the operation under way.
 func (b *builder) input(k int) *value { return b.value(b.node().Inputs[k]) }
 
-// asHere is a value in our own layout.
+// asHere is a value in our own layout: channels last, rows place by place.
 func (b *builder) asHere(v *value) string {
 	if name, ok := v.names[asHere]; ok {
 		return name

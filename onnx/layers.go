@@ -49,6 +49,7 @@ func (b *builder) dense() error {
 	return nil
 }
 
+// conv2d has its weights as [out, in, kh, kw]. What nn does in the same pass, a maximum and an activation, follows in that order.
 func (b *builder) conv2d() error {
 	n := b.node()
 	w, pad := n.Params[0], int(n.Attrs["pad"])
@@ -68,6 +69,7 @@ func (b *builder) conv2d() error {
 	return nil
 }
 
+// pool is a maximum, for which padding is never taken in both, or a mean, to which padding counts as zeros here.
 func (b *builder) pool() error {
 	n := b.node()
 	size, stride, pad := int(n.Attrs["size"]), int(n.Attrs["stride"]), int(n.Attrs["pad"])
@@ -79,6 +81,7 @@ func (b *builder) pool() error {
 	return nil
 }
 
+// globalAvgPool is [n, c], where ONNX keeps two axes of one place.
 func (b *builder) globalAvgPool() error {
 	name := b.add("GlobalAveragePool", []string{b.channelsFirst(b.input(0))})
 	b.result(b.add("Flatten", []string{name}, intOf("axis", 1)), asHere)
@@ -100,7 +103,7 @@ func (b *builder) subsamplePad() error {
 	return nil
 }
 
-// batchNorm is that of an evaluation, by the running statistics.
+// batchNorm is that of an evaluation, by the running statistics. Runtimes make one operation of it and the convolution before it.
 func (b *builder) batchNorm() error {
 	n, x := b.node(), b.input(0)
 	lies := asHere
@@ -130,6 +133,7 @@ func (b *builder) in(v *value, lies layout) string {
 	return b.asHere(v)
 }
 
+// layerNorm is over the last axis in both; it is new in opset 17.
 func (b *builder) layerNorm() error {
 	n := b.node()
 	b.result(b.add("LayerNormalization", []string{b.here(0), b.param(n.Params[0]), b.param(n.Params[1])}, intOf("axis", -1), floatOf("epsilon", normEpsilon)), asHere)
@@ -179,7 +183,8 @@ func (b *builder) groupNorm() error {
 	return nil
 }
 
-// attention is causal: the scores of later steps are minus infinity.
+// attention is causal: the scores of later steps are minus infinity. Queries, keys and values come side by side, [n*steps, 3*width], and
+// become [n, heads, steps, dim], keys with the last two axes exchanged; queries are scaled instead of scores, which are more.
 func (b *builder) attention() error {
 	n := b.node()
 	heads, steps := int(n.Attrs["heads"]), int(n.Attrs["steps"])

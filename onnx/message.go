@@ -9,14 +9,17 @@ import (
 // message is a protobuf message being encoded. Fields are numbered as in onnx.proto.
 type message []byte
 
+// number adds an integer or an enumeration.
 func (m *message) number(field protowire.Number, v int64) {
 	*m = protowire.AppendVarint(protowire.AppendTag(*m, field, protowire.VarintType), uint64(v))
 }
 
+// text adds a string.
 func (m *message) text(field protowire.Number, s string) {
 	*m = protowire.AppendString(protowire.AppendTag(*m, field, protowire.BytesType), s)
 }
 
+// inner adds a message within this one.
 func (m *message) inner(field protowire.Number, in message) {
 	*m = protowire.AppendBytes(protowire.AppendTag(*m, field, protowire.BytesType), in)
 }
@@ -32,7 +35,7 @@ const (
 	int64Type   = 7
 )
 
-// attribute is an encoded AttributeProto.
+// attribute is an encoded AttributeProto: a number, or several, by name. It says of which kind it is, and has a field for each kind.
 type attribute message
 
 func newAttribute(name string, kind int64) (m message) {
@@ -61,7 +64,7 @@ func intsOf(name string, vs ...int) attribute {
 	return attribute(m)
 }
 
-// operator is a NodeProto.
+// operator is a NodeProto: an operation of the standard, from tensors by name to others. An input of no name is left out.
 type operator struct {
 	op, name string
 	in, out  []string
@@ -83,7 +86,7 @@ func (o operator) encode() (m message) {
 	return m
 }
 
-// port is an input or an output of the graph.
+// port is an input or an output of the graph, a ValueInfoProto. Sizes that depend on the batch have names there.
 type port struct {
 	name  string
 	kind  int64

@@ -50,7 +50,7 @@ const (
 	maxInline       = 2000 << 20 // protobuf ends at 2 GiB
 )
 
-// Graph is a model that is ready to be written.
+// Graph is a model that is ready to be written. It refers to the model's parameters and copies none.
 type Graph struct {
 	cfg       Config
 	name      string
@@ -122,9 +122,14 @@ func (b *builder) refuse(format string, args ...any) error {
 	return fmt.Errorf("onnx: operation %d, %s, %s", b.i, b.node().Op, fmt.Sprintf(format, args...))
 }
 
+// build writes the live operations down, between the inputs and the outputs.
 func (b *builder) build() error {
 	live, done := b.live(), b.ordered()
 	b.takeInputs(live)
+	var names []string
+	for k := range b.passes[0].outs { // before a weight has such a name
+		names = append(names, b.unique(b.outputName(k)))
+	}
 	for i, n := range b.passes[0].nodes {
 		if !live[i] {
 			continue
@@ -145,7 +150,7 @@ func (b *builder) build() error {
 		}
 	}
 	for k, x := range b.passes[0].outs {
-		b.giveOutput(k, x, done[x])
+		b.giveOutput(names[k], x, done[x])
 	}
 	return nil
 }
@@ -185,8 +190,9 @@ func (b *builder) takeInputs(live []bool) {
 	b.inputs = append(b.inputs, tables...)
 }
 
-// giveOutput makes a tensor an output, sample by sample.
-func (b *builder) giveOutput(k int, x *nn.Tensor, ordered bool) {
+// giveOutput makes a tensor an output, sample by sample: where each sample has several rows, they become an axis of their own. Ordered
+// says that rows are sample after sample, although the model has them step after step.
+func (b *builder) giveOutput(to string, x *nn.Tensor, ordered bool) {
 	v := b.value(x)
 	name, shape := b.asHere(v), v.shape
 	if each := shape[0].each; each > 1 && shape[0].plus == 0 {
@@ -202,11 +208,12 @@ func (b *builder) giveOutput(k int, x *nn.Tensor, ordered bool) {
 			name = b.reshape(name, shape)
 		}
 	}
-	out := port{name: b.unique(b.outputName(k)), kind: float32Type, shape: shape}
+	out := port{name: to, kind: float32Type, shape: shape}
 	b.operators = append(b.operators, operator{op: "Identity", name: "Identity_" + out.name, in: []string{name}, out: []string{out.name}})
 	b.outputs = append(b.outputs, out)
 }
 
+// outputName is what output k is called.
 func (b *builder) outputName(k int) string {
 	switch {
 	case len(b.passes[0].outs) > 1:

@@ -193,6 +193,16 @@ func TestRefuses(t *testing.T) {
 				return model.Outputs{t.Embedding(ids, p)}
 			}
 		}),
+		"for some ids and": own(nil, 2, func(ps *nn.Params) func(t *nn.Tape, b model.Batch) model.Outputs {
+			p := ps.New("p", nn.FanIn(1), 20, 3)
+			return func(t *nn.Tape, b model.Batch) model.Outputs {
+				if y := t.Embedding(b.IDs, p); b.IDs[0] == 0 {
+					return model.Outputs{t.Tanh(y)}
+				} else {
+					return model.Outputs{y}
+				}
+			}
+		}),
 		"in no order that can be exported": own(nil, 2, func(ps *nn.Params) func(t *nn.Tape, b model.Batch) model.Outputs {
 			p := ps.New("p", nn.FanIn(1), 20, 3)
 			return func(t *nn.Tape, b model.Batch) model.Outputs {

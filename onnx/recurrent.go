@@ -47,7 +47,8 @@ func (b *builder) recurrentWeights(n nn.Node, gates string, order ...int) []stri
 	}
 }
 
-// sequence are the inputs of a recurrent layer, and what its last state is to be called.
+// sequence are the inputs of a recurrent layer in ONNX's order: X [steps, n, in], W, R, B, the lengths that are left out, and where the
+// model carries a state, that: [1, n, hidden] there, [n, hidden] for who feeds the graph. next is what these are called.
 func (b *builder) sequence(n nn.Node, weights []string, carries bool) (in, next []string) {
 	steps, x := fixed(int(n.Attrs["steps"])), b.input(0)
 	rows := dim{each: x.shape[0].each / steps.plus, plus: x.shape[0].plus / steps.plus}
@@ -72,7 +73,8 @@ func (b *builder) sequence(n nn.Node, weights []string, carries bool) (in, next 
 	return in, next
 }
 
-// finish notes a recurrent layer's results: of all steps, and what the next run begins with.
+// finish notes a recurrent layer's results: of all steps, [steps, 1, n, hidden] there and [steps*n, hidden] here, and what the next run
+// begins with.
 func (b *builder) finish(results, next []string) {
 	y := b.node().Output
 	shape, name := b.shapes[y], results[0]

@@ -25,6 +25,7 @@ func (b *builder) eachValue(f func(name string) string) {
 	b.of[b.node().Output] = &value{shape: v.shape, image: v.image, lies: v.lies, names: map[layout]string{v.lies: f(v.names[v.lies])}}
 }
 
+// activation looks at values one by one: images and their flattened rows stay as they lie.
 func (b *builder) activation() error {
 	b.eachValue(func(name string) string { return b.activate(name, b.node().Activation) })
 	return nil
@@ -37,6 +38,7 @@ func (b *builder) scale() error {
 	return nil
 }
 
+// arithmetic broadcasts as NumPy does in both.
 func (b *builder) arithmetic() error {
 	op := map[string]string{"add": "Add", "subtract": "Sub", "multiply": "Mul"}[b.node().Op]
 	names, lies := b.alike()
@@ -50,6 +52,7 @@ func (b *builder) concat() error {
 	return nil
 }
 
+// slice may begin and end where the batch says, such as at the last step of all samples.
 func (b *builder) slice() error {
 	lo, err := b.attr(b.i, "lo")
 	if err != nil {
@@ -125,6 +128,7 @@ func (b *builder) normalize() error {
 	return nil
 }
 
+// rowDot has one value for each row; of a single row it is [1] here.
 func (b *builder) rowDot() error {
 	name := b.add("ReduceSum", []string{b.add("Mul", []string{b.here(0), b.here(1)}), b.list(-1)}, intOf("keepdims", 0))
 	if len(b.input(0).shape) == 1 {
@@ -134,6 +138,7 @@ func (b *builder) rowDot() error {
 	return nil
 }
 
+// matMul has the factors as ONNX multiplies them; batches of matrices lie before the last two axes in both.
 func (b *builder) matMul() error {
 	n := b.node()
 	var names []string
@@ -163,6 +168,7 @@ func (b *builder) gather() error { return b.look(b.here(0)) }
 
 func (b *builder) embedding() error { return b.look(b.param(b.node().Params[0])) }
 
+// look takes the ids' rows: [n, each, dim] or [each, n, dim] there, [ids, dim] here.
 func (b *builder) look(rows string) error {
 	name := b.add("Gather", []string{rows, b.chosen(b.ids[b.i])}, intOf("axis", 0))
 	b.result(b.reshape(name, b.shapes[b.node().Output]), asHere)
@@ -238,7 +244,7 @@ func (b *builder) taken(l *lookup) string {
 	return b.add("Gather", []string{idsName, b.list(vs...)}, intOf("axis", 1))
 }
 
-// counted are numbers of the model's own, [n, each].
+// counted are numbers of the model's own, [n, each], such as the places of a sentence's words.
 func (b *builder) counted(l *lookup) string {
 	var by, start []dim
 	counts := false

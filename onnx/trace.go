@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// pass is one tracing of the model.
+// pass is one tracing of the model. It computes nothing: tensors have shapes, and memory that is never touched.
 type pass struct {
 	batch model.Batch
 	nodes []nn.Node
@@ -83,7 +83,21 @@ func (p pass) placeOf(x *nn.Tensor) int {
 	return outside
 }
 
-// study traces a model as often as it takes.
+// idsAlone is all that is looked at of a pass that is there for its ids: tensors would keep memory that nobody needs.
+func (p pass) idsAlone(want int) (pass, error) {
+	if len(p.nodes) != want {
+		return p, fmt.Errorf("onnx: the model has %d operations for some ids and %d for others: its Forward must do the same whatever they are", want, len(p.nodes))
+	}
+	out := pass{nodes: make([]nn.Node, want)}
+	for i, n := range p.nodes {
+		out.nodes[i].IDs = n.IDs
+	}
+	return out, nil
+}
+
+// study traces a model as often as it takes: with each of sizes, and that for each bit of the places that ids may have. The ids of pass
+// bit are bit number bit of their own place, counted from 1, so that the ids that an operation had in all passes spell the place where
+// each is from. All are 0 or 1, which every table with two rows has.
 func study(spec model.Spec, m model.Model) (*traced, error) {
 	t := &traced{spec: spec, shapes: map[*nn.Tensor][]dim{}}
 	probes := make([][len(sizes)]pass, max(1, bits.Len(uint(slices.Max(sizes[:])*spec.IDs+1))))
@@ -93,9 +107,12 @@ func study(spec model.Spec, m model.Model) (*traced, error) {
 			if err != nil {
 				return nil, err
 			}
-			if probes[bit][s] = p; bit > 0 {
-				probes[bit][s] = pass{nodes: p.nodes} // their ids are all that is looked at
+			if bit > 0 {
+				if p, err = p.idsAlone(len(probes[0][s].nodes)); err != nil {
+					return nil, err
+				}
 			}
+			probes[bit][s] = p
 		}
 	}
 	t.passes = probes[0]
@@ -166,7 +183,8 @@ func (t *traced) compareInput(i, k int) error {
 	return t.learn(i, func(p pass) *nn.Tensor { return p.nodes[i].Inputs[k] })
 }
 
-// views says whether a tensor of the program's own is the batch's values in another shape.
+// views says whether a tensor of the program's own is the batch's values in another shape: a model may make one where it would else
+// record a reshape.
 func (p pass) views(x *nn.Tensor) bool {
 	v := p.batch.Values
 	return v != nil && len(x.Data) == len(v.Data) && len(x.Data) > 0 && &x.Data[0] == &v.Data[0]
@@ -199,7 +217,8 @@ func (t *traced) attr(i int, name string) (dim, error) {
 	return d, nil
 }
 
-// live is which operations the outputs depend on.
+// live is which operations the outputs depend on. A model may compute more, such as what only its loss looks at: that is left out, and
+// need not have a form in ONNX.
 func (t *traced) live() []bool {
 	p := t.passes[0]
 	live := make([]bool, len(p.nodes))

@@ -35,7 +35,7 @@ func (g *Graph) External() bool {
 	return g.Size() >= limit
 }
 
-// WriteFile writes the graph to a file, and its weights to another one beside it, path.data, if they are too many: see
+// WriteFile writes the graph to a file, and before that its weights to another one beside it, path.data, if they are too many: see
 // Config.External. Files appear whole or not at all.
 func (g *Graph) WriteFile(path string) error {
 	data := path + ".data"
@@ -79,7 +79,8 @@ func writeApart(w io.Writer, constants []constant) error {
 	return out.Flush()
 }
 
-// write writes the ModelProto. Weights are not held as bytes: all lengths are known before.
+// write writes the ModelProto. A message begins with its length: those of weights are known, so that they go to the file piece by piece,
+// and are never held a second time.
 func (g *Graph) write(w io.Writer, constants []constant, data string) error {
 	before, after, heads := g.graph(constants, data)
 	size := int64(len(before) + len(after))

@@ -16,7 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// net is a model of the zoo and its graph in a folder.
+// net is a model of the zoo, trained a little and laid out as an evaluation has it, and its graph in a folder for the other side.
 type net struct {
 	spec   model.Spec
 	model  model.Model
@@ -53,7 +53,7 @@ func newNet(name, folder string, steps, batch int) (*net, error) {
 	return n, g.WriteFile(n.path)
 }
 
-// train takes plain steps.
+// train takes plain steps, so that no weight, bias or running statistic is what it was made: zeros and ones hide faults.
 func (n *net) train(ps *nn.Params, steps int) error {
 	if err := n.model.Arrange(ps, n.spec.Sample(1)); err != nil {
 		return err
@@ -128,7 +128,8 @@ func (n *net) logits(b model.Batch) []float32 {
 	return out
 }
 
-// time is how long a pass takes, the mean over at least a burst.
+// time is how long a pass takes, the mean over at least a burst: as the other side measures, which makes its results anew each time
+// where here they lie in the tape's memory.
 func (n *net) time(b model.Batch, burst time.Duration) time.Duration {
 	begin := time.Now()
 	for calls := 1; ; calls++ {
@@ -139,7 +140,7 @@ func (n *net) time(b model.Batch, burst time.Duration) time.Duration {
 	}
 }
 
-// feed writes a batch as the graph takes it.
+// feed writes a batch as the graph takes it: images channels first, ids as int64, states of zeros.
 func (n *net) feed(b model.Batch) (r request, err error) {
 	r = request{Ask: "feed", Outputs: []string{"logits"}}
 	add := func(name, kind string, data any, dims ...int) {
