@@ -138,7 +138,7 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	mesh, err := tcp.New(j.ctx, tcp.Config{
 		Rank: env.Rank, Size: env.Members(), Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join,
 		Listener: j.member.Listener(), Addrs: j.member.Addrs(), Report: cfg.Report,
-		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum,
+		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum, Lending: cfg.Network.Lending,
 	})
 	if err != nil {
 		return j.Err(err)

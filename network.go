@@ -26,6 +26,10 @@ type Network struct {
 	CongestionControl string
 	// Checksum has the payload of every message checked by a CRC-32C.
 	Checksum bool
+	// Lending says whether large payloads are sent from where they lie instead of being copied into the socket:
+	// "measured" (where a measurement of this machine says that it costs less), "always" or "never". Empty: "measured".
+	// No result depends on it.
+	Lending string
 }
 
 // Validate reports every fault of n at once.
@@ -42,6 +46,9 @@ func (n Network) Validate() error {
 	}
 	if err := tcp.CheckCongestionControl(n.CongestionControl); err != nil {
 		faults = append(faults, setting.Faultf("network.congestion-control", "%w", err))
+	}
+	if err := tcp.CheckLending(n.Lending); err != nil {
+		faults = append(faults, setting.Faultf("network.lending", "%w", err))
 	}
 	return faults.Err()
 }
@@ -75,6 +82,11 @@ func (n *Network) Settings() []setting.Row {
 			Path: "network.checksum", Scope: setting.Changeable, Needs: connects,
 			About: "check the payload of every message by a CRC-32C",
 			Value: setting.Bool(&n.Checksum),
+		},
+		{
+			Path: "network.lending", Scope: setting.Local, Needs: connects,
+			About: "whether large payloads are sent from where they lie instead of being copied into the socket; measured: where that costs less on this machine. No result depends on it",
+			Value: setting.Choice(&n.Lending, tcp.Lendings()...),
 		},
 	}
 }

@@ -31,7 +31,7 @@ func tcpMeshes(t testing.TB, n int) []transport.Mesh {
 	for r := range n {
 		wg.Go(func() {
 			meshes[r], errs[r] = tcp.New(context.Background(), tcp.Config{
-				Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: listeners[r], Addrs: addrs, JoinTimeout: time.Minute,
+				Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: listeners[r], Addrs: addrs, JoinTimeout: time.Minute, Lending: tcp.LendAlways,
 			})
 		})
 	}

@@ -69,6 +69,9 @@ type Config struct {
 	// Checksum has every message followed by the CRC-32C of its payload, which
 	// the receiver checks: TCP's own sum misses about one damage in 65,000.
 	Checksum bool
+	// Lending says whether large payloads that may be lent are sent from where they lie: LendMeasured, LendAlways
+	// or LendNever. Empty: LendMeasured.
+	Lending string
 	// Report, if set, is told in one line about connections that were refused
 	// while the mesh formed, each kind once for each host.
 	Report func(line string)
@@ -94,6 +97,9 @@ func (c Config) Validate() error {
 	}
 	if err := CheckCongestionControl(c.CongestionControl); err != nil {
 		faults = append(faults, setting.Faultf("network.congestion-control", "%w", err))
+	}
+	if err := CheckLending(c.Lending); err != nil {
+		faults = append(faults, setting.Faultf("network.lending", "%w", err))
 	}
 	if c.Size > 1 {
 		fault(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)

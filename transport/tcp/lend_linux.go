@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"unsafe"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -77,7 +79,7 @@ func (s *epollSocket) through(v [][]byte) (int, error) {
 		flags |= unix.SPLICE_F_MORE
 	}
 	sends()
-	n, err := outcome64(unix.Splice(p.out, nil, s.fd, nil, p.held, flags))
+	n, err := splice(p.out, s.fd, p.held, flags)
 	p.held -= n
 	return n, err
 }
@@ -98,7 +100,7 @@ func (p *pipe) fill(v [][]byte) (more bool, err error) {
 		} else {
 			p.vec[0].Base = &b[0]
 			p.vec[0].SetLen(len(b))
-			n, err = unix.Vmsplice(p.in, p.vec[:], unix.SPLICE_F_NONBLOCK)
+			n, err = vmsplice(p.in, &p.vec)
 			p.vec[0].Base = nil
 		}
 		n, err = outcome(n, err)
@@ -135,4 +137,22 @@ func (p *pipe) close() {
 	p.in, p.out, p.held = 0, 0, 0
 }
 
-func outcome64(n int64, err error) (int, error) { return outcome(int(n), err) }
+// Like reads and writes these calls never wait, and the Go scheduler is not told of them.
+
+// vmsplice is vmsplice(2) of a pipe's part at most.
+func vmsplice(pipe int, v *[1]unix.Iovec) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_VMSPLICE, uintptr(pipe), uintptr(unsafe.Pointer(v)), 1, unix.SPLICE_F_NONBLOCK, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// splice is splice(2) of what a pipe holds.
+func splice(pipe, socket, n, flags int) (int, error) {
+	r, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(pipe), 0, uintptr(socket), 0, uintptr(n), uintptr(flags))
+	if errno != 0 {
+		return outcome(0, errno)
+	}
+	return int(r), nil
+}

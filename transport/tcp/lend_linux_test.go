@@ -40,21 +40,21 @@ func TestLend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leakcheck.Check(t)
 			open := openFiles(t)
-			m := formed(t, 2, c.change)
+			m := formed(t, 2, func(cfg *Config) { cfg.Lending = LendAlways; c.change(cfg) })
 			if c.refuse {
 				for _, s := range m[0].peers[1].streams {
 					s.sock.(*epollSocket).pipe.refused = true
 				}
 			}
 			sizes := []int{0, 1, lendFrom - 1, lendFrom, lendFrom + 1, 300_001, pipeBytes + 4097, 3 << 20}
-			var lent [][]byte // to the end: what the collector reuses would be sent as it is then
+			var loans [][]byte // to the end: what the collector reuses would be sent as it is then
 			for i, n := range sizes {
-				lent = append(lent, pattern(n, i))
+				loans = append(loans, pattern(n, i))
 			}
 			sent := make(chan error, 1)
 			go func() {
 				for i, n := range sizes {
-					if err := m[0].Lend(1, transport.Tag{Part: uint32(2 * i)}, lent[i], patience); err != nil {
+					if err := m[0].Lend(1, transport.Tag{Part: uint32(2 * i)}, loans[i], patience); err != nil {
 						sent <- err
 						return
 					}
@@ -67,7 +67,7 @@ func TestLend(t *testing.T) {
 			}()
 			for i, n := range sizes {
 				got, err := receive(m[1], 0, transport.Tag{Part: uint32(2 * i)}, n)
-				if err != nil || !bytes.Equal(got, lent[i]) {
+				if err != nil || !bytes.Equal(got, loans[i]) {
 					t.Fatalf("lent message of %d bytes: differs, or %v", n, err)
 				}
 				got, err = receive(m[1], 0, transport.Tag{Part: uint32(2*i + 1)}, n/2)
@@ -78,12 +78,8 @@ func TestLend(t *testing.T) {
 			if err := <-sent; err != nil {
 				t.Fatal(err)
 			}
-			lends := false
-			for _, s := range m[0].peers[1].streams {
-				lends = lends || s.sock.(*epollSocket).pipe.out != 0
-			}
-			if lends != c.lends {
-				t.Errorf("messages went through a pipe: %v, want %v", lends, c.lends)
+			if lent(m[0]) != c.lends {
+				t.Errorf("messages went through a pipe: %v, want %v", lent(m[0]), c.lends)
 			}
 			m[0].Close()
 			m[1].Close()
@@ -94,6 +90,16 @@ func TestLend(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lent reports whether messages of rank 0 went through a pipe.
+func lent(m *Mesh) bool {
+	for _, s := range m.peers[1].streams {
+		if s.sock.(*epollSocket).pipe.out != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func openFiles(t *testing.T) int {
@@ -107,7 +113,7 @@ func openFiles(t *testing.T) int {
 // What is lent is not copied: if the sender breaks the rule and writes before the
 // receiver has read, the receiver sees that.
 func TestLentMemoryIsRead(t *testing.T) {
-	m := formed(t, 2, func(c *Config) { c.MaxUnexpectedBytes = 1 })
+	m := formed(t, 2, func(c *Config) { c.MaxUnexpectedBytes, c.Lending = 1, LendAlways })
 	// The first message fills the place for what is not asked for, so that nobody
 	// reads the second before its receive is posted.
 	first, second := pattern(lendFrom, 1), pattern(lendFrom, 2)
@@ -127,7 +133,7 @@ func TestLentMemoryIsRead(t *testing.T) {
 }
 
 func TestLendAllocatesNothing(t *testing.T) {
-	m := formed(t, 2, func(*Config) {})
+	m := formed(t, 2, func(c *Config) { c.Lending = LendAlways })
 	p, dst := pattern(64<<10, 0), make([]byte, 64<<10)
 	var r transport.Recv
 	part := uint32(0)
@@ -149,7 +155,7 @@ func TestLendAllocatesNothing(t *testing.T) {
 // A lent message that nobody reads ends like any other.
 func TestLendToAPeerThatDoesNotReceive(t *testing.T) {
 	leakcheck.Check(t)
-	m := formed(t, 2, func(c *Config) { c.MaxUnexpectedBytes, c.SocketBufferBytes = 1<<16, 64<<10 })
+	m := formed(t, 2, func(c *Config) { c.MaxUnexpectedBytes, c.SocketBufferBytes, c.Lending = 1<<16, 64<<10, LendAlways })
 	p := pattern(1<<20, 0)
 	var err error
 	for i := 0; err == nil && i < 100; i++ {

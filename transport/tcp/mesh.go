@@ -22,6 +22,7 @@ type Mesh struct {
 	open       func(*net.TCPConn) (socket, error)
 	manners    manners
 	frame      wire.Type // of messages
+	lending    lending
 
 	last    sync.Once             // guards the last frames to the peers
 	down    atomic.Pointer[error] // why this rank stopped, set once
@@ -33,7 +34,7 @@ type Mesh struct {
 // newMesh makes a mesh of links, by rank and stream, which it takes over.
 func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size), open: openSocket}
-	m.manners = mannersOf(cfg)
+	m.manners, m.lending.way = mannersOf(cfg), cfg.Lending
 	if m.frame = wire.Data; cfg.Checksum {
 		m.frame = wire.Summed
 	}
@@ -85,7 +86,7 @@ func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	return m.deliver(to, tag, p, timeout, false)
 }
 
-// Lend is Send from where p lies, where the system can. See transport.Lender.
+// Lend is Send from where p lies, where the system can and it pays (Config.Lending). See transport.Lender.
 func (m *Mesh) Lend(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	return m.deliver(to, tag, p, timeout, true)
 }
@@ -111,7 +112,9 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration, 
 		return *gone
 	}
 	h := wire.Header{Type: m.frame, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
-	err := peer.stream(tag, len(p)).send(h, p, timeout, lent)
+	s := peer.stream(tag, len(p))
+	lent = lent && len(p) >= lendFrom && m.frame == wire.Data && m.lending.pays(s.within)
+	err := s.send(h, p, timeout, lent)
 	if err != nil {
 		return peer.sendFault(err)
 	}

@@ -261,7 +261,7 @@ func TestProtocolFaults(t *testing.T) {
 	leakcheck.Check(t)
 	for name, say := range map[string]func(*transport.Link){
 		"hello frame":    func(l *transport.Link) { l.WriteFrame(wire.Header{Type: wire.Hello}, nil, patience) },
-		"no frame":       func(l *transport.Link) { io.WriteString(raw(l), strings.Repeat("?", 100)) },
+		"no frame":       func(l *transport.Link) { io.WriteString(below(l), strings.Repeat("?", 100)) },
 		"short abort":    func(l *transport.Link) { l.WriteFrame(wire.Header{Type: wire.Abort}, []byte{1}, patience) },
 		"long abort":     func(l *transport.Link) { l.WriteFrame(wire.Header{Type: wire.Abort}, make([]byte, 1<<20), patience) },
 		"same tag twice": func(l *transport.Link) { twice(l) },
@@ -388,12 +388,12 @@ func halfAFrame(l *transport.Link, n int) error {
 	if err := wire.PutHeader(&head, wire.Header{Type: wire.Data, Length: n}); err != nil {
 		return err
 	}
-	_, err := raw(l).Write(append(head[:], make([]byte, n/2)...))
+	_, err := below(l).Write(append(head[:], make([]byte, n/2)...))
 	return err
 }
 
-// raw is the connection below a link, for what is no frame.
-func raw(l *transport.Link) net.Conn {
+// below is the connection below a link, for what is no frame.
+func below(l *transport.Link) net.Conn {
 	conn, _ := l.Detach()
 	return conn
 }

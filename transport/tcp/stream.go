@@ -35,8 +35,9 @@ const tick = time.Millisecond
 // kept in the stream. Those who wait for a message take the role for a while
 // (peer.Poll); the stream's own goroutine takes it when nobody else does.
 type stream struct {
-	peer *peer
-	sock socket
+	peer   *peer
+	sock   socket
+	within bool // the peer is on this host
 
 	role   atomic.Uint32 // 1 while somebody reads
 	armed  atomic.Bool   // the stream's goroutine will hear of what comes
@@ -83,6 +84,7 @@ func newStream(p *peer, link *transport.Link, cfg Config) (*stream, error) {
 	if !ok {
 		return nil, fmt.Errorf("%T is no TCP connection", conn)
 	}
+	s.within = withinHost(c)
 	err := tune(c, cfg)
 	if err == nil {
 		s.sock, err = p.mesh.open(c)

@@ -84,7 +84,7 @@ func damaged(l *transport.Link, n int) {
 	wire.PutHeader((*[wire.HeaderSize]byte)(frame), wire.Header{Type: wire.Summed, Seq: 5, Length: n})
 	binary.LittleEndian.PutUint32(frame[wire.HeaderSize+n:], wire.Sum(0, frame[wire.HeaderSize:][:n]))
 	frame[wire.HeaderSize+n/2] ^= 4
-	raw(l).Write(frame)
+	below(l).Write(frame)
 }
 
 // A damaged payload is never delivered, posted for or not, and names the peer.

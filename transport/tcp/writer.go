@@ -17,7 +17,7 @@ import (
 // have the system gather it.
 const smallFrame = 4 << 10
 
-// lendFrom is from when on lending a payload costs less than copying it.
+// lendFrom is from when on lending a payload may cost less than copying it.
 const lendFrom = 32 << 10
 
 // writer is the sending side of a stream. Any number of goroutines send; lock
@@ -115,7 +115,6 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration, len
 		return err
 	}
 	total := w.gather(h, payload)
-	lent = lent && len(payload) >= lendFrom && h.Type == wire.Data
 	left, err := w.flush(total, timeout, lent)
 	w.parts = [3][]byte{}
 	w.sent.Add(int64(total - left))
