@@ -4,6 +4,7 @@ package archtest
 
 import (
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -416,4 +417,25 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 		return true
 	})
 	return exported
+}
+
+// users are the packages that programs of one's own import.
+var users = []string{
+	"", "aggregate", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "data/table", "distopt", "exchange", "job", "jobfile", "launch",
+	"model", "models", "nn", "optim", "optim/schedule", "ps/client", "ps/tables", "setting", "train", "transport/fault", "transport/mem", "weights",
+}
+
+// A package that programs import shows how, by an example whose output is checked.
+func TestUsersPackagesHaveExamples(t *testing.T) {
+	shown := map[string]bool{}
+	for _, f := range source(t) {
+		for _, e := range doc.Examples(f.ast) {
+			shown[f.pkg] = shown[f.pkg] || e.Output != "" || e.EmptyOutput
+		}
+	}
+	for _, pkg := range users {
+		if !shown[pkg] {
+			t.Errorf("package %q has no Example with an Output", pkg)
+		}
+	}
 }
