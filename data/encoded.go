@@ -20,6 +20,7 @@ type encoded struct {
 	table    [][256]float32
 	skips    *skips
 	scratch  sync.Pool // of *scratch
+	whole    bool      // small ones that are seen whole, not their middle
 
 	mu  sync.Mutex
 	bad map[int32]bool // found to be so; the next good image stands in
@@ -64,7 +65,11 @@ func (e *encoded) Fill(b *Batch, idx []int32, d Draw) error {
 		if err != nil {
 			return err
 		}
-		normalise(b.Values[i*size:][:size], s.result, e.table)
+		pix := s.result
+		if len(e.table) == 1 {
+			pix = grey(pix)
+		}
+		normalise(b.Values[i*size:][:size], pix, e.table)
 		b.Labels[i] = e.labels[m]
 	}
 	return nil
@@ -121,10 +126,14 @@ func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
 	w, h := turn.size(im.Bounds().Dx(), im.Bounds().Dy())
 	box := image.Rect(0, 0, w, h)
 	wx, wy := window{e.size, 0, e.size}, window{e.size, 0, e.size}
-	if augment {
+	switch {
+	case augment:
 		box = randomCrop(w, h, r)
 		w, h = box.Dx(), box.Dy()
-	} else {
+	case e.whole:
+		x, y, side := middle(w, h)
+		box, w, h = image.Rect(x, y, x+side, y+side), side, side
+	default:
 		wx, wy = centreWindows(w, h, e.size)
 	}
 	s.cut(im, box, turn)

@@ -189,6 +189,16 @@ func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	return r.model.Pass(r.tape, b), nil
 }
 
+// Forward runs the model over a batch without its loss, exactly as Evaluate does: labels and targets are of no matter. What it
+// returns is good until the next call. An error is one of the servers that parameters lie on.
+func (r *Replica) Forward(b model.Batch) (out model.Outputs, err error) {
+	if b.IDs, err = r.params.fetch(b.IDs, false); err != nil {
+		return out, err
+	}
+	r.tape.ResetEval()
+	return r.model.Forward(r.tape, b), nil
+}
+
 // ResetState makes a model that carries state start anew, as before a pass over
 // the data.
 func (r *Replica) ResetState() { r.model.Reset() }

@@ -71,6 +71,9 @@ func (g *given) reading(said []setting.Assignment) ([]setting.Assignment, error)
 	if slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // which takes the place of files
 		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
 	}
+	if g.predicts {
+		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return job.GroupOf(a.Path) == "job" })
+	}
 	for _, a := range [][2]string{{"checkpoint.dir", filepath.Dir(file.File)}, {"checkpoint.resume", "true"}} {
 		told = append(told, setting.Assignment{Path: setting.Path(a[0]), Text: a[1]})
 	}

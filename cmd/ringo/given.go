@@ -35,6 +35,8 @@ type given struct {
 	idle   map[setting.Path]bool // settings that were told to have no effect
 	worker bool                  // a launcher has started this process as a rank or a server that sums
 	reads  string                // the checkpoint, or its folder, of a command that only reads it
+
+	predicts bool // that command predicts: by as many ranks as are said, whatever the run had
 }
 
 // letters are flags of one letter, as other launchers have them.

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/predict"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// predictCommand is `ringo predict CHECKPOINT`.
+type predictCommand struct {
+	jobFlags
+	checkpoint string // the file, or a folder whose last one is meant
+	out        string
+	how        predict.Config
+	text       predict.Text
+	prompted   bool // a prompt is given
+}
+
+func newPredict() *cobra.Command { return new(predictCommand).command() }
+
+func (c *predictCommand) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "predict CHECKPOINT",
+		Short: "Use what was trained: predict rows and images, or write text",
+		Long: "Predict what a saved model finds of each row or image of --data, in their order: classes\n" +
+			"with probabilities, numbers in their column's units, or the probability of a click. A\n" +
+			"language model writes text behind --prompt. CHECKPOINT is a file, or a run's folder.",
+		Example: "  ringo predict RUN --data new.csv --out predictions.csv --format csv --columns id\n" +
+			"  zcat day.tsv.gz | ringo predict RUN --data - --np 1\n" +
+			"  ringo predict RUN --data photos --top 3 --np 2\n" +
+			"  ringo predict RUN --prompt \"It was\" --tokens 200 --temperature 0.8",
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) != 1 {
+				return usagef("`%s` needs one checkpoint, a file or the folder of --checkpoint, got %q; see `%s --help`", cmd.CommandPath(), words, cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, words []string) error { return c.execute(cmd, words) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&c.out, "out", "", "`FILE` for what is found, whole or not at all; default: stdout")
+	console.Choice(cmd, &c.how.Format, "format", "jsonl (an object a line) or csv; default: jsonl", predict.JSONL, predict.CSV)
+	fs.IntVar(&c.how.Top, "top", 0, "tell the `K` most probable classes; default: the first")
+	fs.StringSliceVar(&c.how.Columns, "columns", nil, "`NAMES` of a table's columns to pass through, such as id,name")
+	fs.StringVar(&c.text.Prompt, "prompt", "", "`TEXT` that a language model goes on from")
+	fs.IntVar(&c.text.Tokens, "tokens", 256, "how many words or bytes a language model writes")
+	fs.Float64Var(&c.text.Temperature, "temperature", 1, "how freely it writes: 0 takes the most probable each time")
+	fs.Uint64Var(&c.text.Seed, "seed", 1, "decides what it draws: the same one writes the same text")
+	c.given.register(fs, func(p setting.Path) bool {
+		network := job.GroupOf(p) == "network" || p == "servers.count" || p == "data.skip-bad"
+		return slices.Contains([]string{"job"}, job.GroupOf(p)) || network || slices.Contains([]setting.Path{"data.dir", "training.threads", "output.progress"}, p)
+	})
+	return cmd
+}
+
+func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
+	c.checkpoint, c.reads, c.predicts = words[0], words[0], true
+	c.prompted = cmd.Flags().Changed("prompt")
+	errs := c.check(cmd, "")
+	if c.Spec == nil {
+		return errors.Join(errs...)
+	}
+	errs = append(errs, c.faults(c.ValidateTraining()), c.faults(c.suits(cmd)))
+	if err := errors.Join(errs...); err != nil {
+		return usageError{err}
+	}
+	if !c.worker && c.Rank <= 0 {
+		if err := console.Creatable("--out", c.out); err != nil {
+			return err
+		}
+	}
+	return c.run(cmd, words, func(job *ringo.Job) error { return c.predict(cmd, job) })
+}
+
+// suits reports flags that do not go together.
+func (c *predictCommand) suits(cmd *cobra.Command) error {
+	var faults faultList
+	asked := slices.ContainsFunc(c.flags, func(a setting.Assignment) bool { return a.Path == "data.dir" }) || c.isGiven("data.dir") && !fromCheckpoint(c.table.Origin("data.dir"))
+	given := func(names ...string) {
+		for _, name := range names {
+			if f := cmd.Flags().Lookup(name); f.Changed && c.prompted {
+				faults.add("--%s has no effect with --prompt", name)
+			} else if f.Changed {
+				faults.add("--%s has no effect without --prompt", name)
+			}
+		}
+	}
+	language := c.Train.Model.Task == model.Language
+	switch {
+	case c.prompted && !language:
+		faults.add("--prompt has no effect on %s, which is no language model", c.Train.Model.Name)
+	case !c.prompted && language:
+		faults.add("%s is a language model, which writes text: give it --prompt TEXT", c.Train.Model.Name)
+	case c.prompted && asked && !c.worker:
+		faults.add("--prompt with --data: a language model goes on from one of them, a text")
+	case !c.prompted && !asked && !c.worker:
+		faults.add("say what to predict with --data FILE, or - for the standard input; a language model takes --prompt TEXT")
+	case c.prompted && c.Ranks > 1:
+		faults.add("--np %d: a text is written by one rank, on --threads", c.Ranks)
+	case !c.prompted && c.Train.Data == data.Stdin && !c.InProcess():
+		faults.add("--data - is read by this process alone, and the ranks are others: name a file, or leave --np out")
+	case !c.prompted && c.Train.Data == data.Stdin && c.Ranks > 1:
+		faults.add("--data - is read by one rank, on --threads: leave --np out")
+	}
+	if c.prompted {
+		given("format", "top", "columns")
+		faults.addAll(c.text.Validate())
+	} else {
+		given("tokens", "temperature", "seed")
+	}
+	return errors.Join(faults...)
+}
+
+// fromCheckpoint says that a value is that of the run whose checkpoint is read.
+func fromCheckpoint(o setting.Origin) bool { return len(o) > 15 && o[:15] == "the checkpoint " }
+
+// predict is what a rank does.
+func (c *predictCommand) predict(cmd *cobra.Command, job *ringo.Job) (err error) {
+	start := 0
+	if c.start != nil {
+		start = c.start.Number
+	}
+	cfg := c.Training(start)
+	cfg.Checkpoint.Dir = c.checkpoint
+	p, err := train.NewPredictor(cmd.Context(), job, cfg.Model, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = p.End(err) }()
+	if job.Rank() != 0 {
+		return c.find(cmd, job, p, cfg, io.Discard)
+	}
+	if c.out == "" {
+		return c.find(cmd, job, p, cfg, cmd.OutOrStdout())
+	}
+	return folder.WriteFile(c.out, func(w io.Writer) error { return c.find(cmd, job, p, cfg, w) })
+}
+
+// find writes what the model finds, and tells of it on stderr.
+func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predictor, cfg train.Config, out io.Writer) error {
+	if c.prompted {
+		return predict.Write(p, c.text, out, func(words []string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "the model does not know %s of the prompt: %s\n", counted(len(words), "word"), strings.Join(words, ", "))
+		})
+	}
+	in, err := data.OpenInput(p.Description(), data.InputConfig{
+		Path: cfg.Data, Stdin: cmd.InOrStdin(), Batch: cfg.Batch, Rank: job.Rank(), Size: job.Size(), Threads: cfg.Threads, SkipBad: cfg.SkipBad, Columns: c.how.Columns, Seed: cfg.Seed,
+	})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	how := c.how
+	progress := console.Progress{Style: c.progress, To: cmd.ErrOrStderr(), Unit: "rows", Columns: columnsOf(cmd.ErrOrStderr())}
+	if job.Rank() == 0 {
+		file, _ := p.Checkpoint()
+		how.Progress = func(rows int64) { progress.Update(fmt.Sprintf("%s by %s", cfg.Data, file), rows, -1) }
+		how.Progress(0)
+	}
+	_, err = predict.Run(p, job.Rank(), in, out, how)
+	progress.Finish()
+	if n := in.Skipped(); n > 0 && c.progress != "none" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "rank %d left out %s (data.skip-bad)\n", job.Rank(), counted(n, "bad row"))
+	}
+	return err
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// predictable trains on a small table and says where it and the checkpoint are.
+func predictable(t *testing.T) (table, saved string) {
+	t.Helper()
+	dir := t.TempDir()
+	table, saved = filepath.Join(dir, "table.csv"), filepath.Join(dir, "saved")
+	rows := "x,word,y\n"
+	for i := range 400 {
+		rows += fmt.Sprintf("%d,%s,%s\n", i*i%97, []string{"a", "b", "c"}[i%3], []string{"low", "high"}[i*i%97/50])
+	}
+	if err := os.WriteFile(table, []byte(rows), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := command(t, "train mlp --data "+table+" --np 2 --batch 32 --epochs 4 --progress none --checkpoint "+saved); status != 0 {
+		t.Fatal(errs)
+	}
+	return table, saved
+}
+
+// One process and two ranks write the same bytes, to stdout and to a file, which takes the place of another.
+func TestPredict(t *testing.T) {
+	table, saved := predictable(t)
+	status, first, errs := command(t, "predict "+saved+" --data "+table+" --columns y --progress plain")
+	if status != 0 || strings.Count(first, "\n") != 400 || !strings.HasPrefix(first, `{"row":0,"columns":{"y":"low"},"prediction":"`) || !strings.Contains(errs, "400 rows") {
+		t.Fatalf("status %d, %.300q, %s", status, first, errs)
+	}
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	if err := os.WriteFile(out, []byte("old"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, np := range []string{"--np 2", "--np 2 --transport mem", "--np 1"} {
+		status, text, errs := command(t, "predict "+saved+" --data "+table+" --columns y --progress none --out "+out+" "+np)
+		if got, err := os.ReadFile(out); status != 0 || err != nil || string(got) != first || text+errs != "" {
+			t.Errorf("%s: status %d, %q, %q, %v, the same: %v", np, status, text, errs, err, string(got) == first)
+		}
+	}
+	if status, text, errs := command(t, "predict "+saved+" --data "+table+" --columns y --progress none --np 2"); status != 0 || text != first {
+		t.Errorf("to stdout: status %d, %s, %.200q", status, errs, text)
+	}
+	checkPredictRefuses(t, table, saved, out)
+}
+
+// checkPredictRefuses tries what cannot be predicted: a file that was there stays as it was.
+func checkPredictRefuses(t *testing.T, table, saved, out string) {
+	t.Helper()
+	dir := filepath.Dir(out)
+	other := filepath.Join(dir, "other.csv")
+	if err := os.WriteFile(other, []byte("x,z\n1,2\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"predict":                             "needs one checkpoint",
+		"predict " + dir + " --data " + table: "no checkpoint is there",
+		"predict " + filepath.Join(dir, "nowhere") + " --data " + table: "no such file",
+		"predict " + saved:                                                                  "say what to predict with --data",
+		"predict " + saved + " --prompt x":                                                  "no language model",
+		"predict " + saved + " --data " + table + " --seed 4":                               "--seed has no effect without --prompt",
+		"predict " + saved + " --data - --np 2":                                             "leave --np out",
+		"predict " + saved + " --data " + table + " --format xml":                           "xml",
+		"predict " + saved + " --data " + table + " --top 3":                                "there are 2",
+		"predict " + saved + " --data " + other + " --out " + out:                           `column "word": there is no such column`,
+		"predict " + saved + " --data " + other + " --np 2 --out " + out:                    `column "word": there is no such column`,
+		"predict " + saved + " --data " + filepath.Join(dir, "no.csv"):                      "no.csv",
+		"predict " + saved + " --data " + table + " --columns nix --out " + out:             `column "nix"`,
+		"predict " + saved + " --data " + table + " --out " + filepath.Join(dir, "no", "x"): "--out",
+		"predict " + saved + " --data " + table + " --out " + dir:                           "is a folder",
+		"predict " + saved + " --data " + table + " --epochs 3":                             "--epochs",
+	} {
+		if status, text, errs := command(t, line); status == 0 || text != "" || !strings.Contains(errs, want) {
+			t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want %q", line, status, text, errs, want)
+		}
+	}
+	if after, err := os.ReadFile(out); err != nil || string(after) != string(before) {
+		t.Errorf("a file was changed by what failed: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// Tables on servers are read from there, with as many servers as one likes.
+func TestPredictOfServers(t *testing.T) {
+	dir := t.TempDir()
+	saved := filepath.Join(dir, "saved")
+	if status, _, errs := command(t, "train ctr-dnn --data synthetic --batch 512 --epochs 1 --train-limit 2048 --eval-limit 600 --sync bsp --np 2 --progress none --checkpoint "+saved); status != 0 {
+		t.Fatal(errs)
+	}
+	status, first, errs := command(t, "predict "+saved+" --data synthetic --np 1 --progress none --format csv")
+	if status != 0 || !strings.HasPrefix(first, "row,probability\n0,0.") {
+		t.Fatalf("status %d, %.100q, %s", status, first, errs)
+	}
+	if status, again, errs := command(t, "predict "+saved+" --data synthetic --np 2 --servers 2 --progress none --format csv"); status != 0 || again != first {
+		t.Errorf("two ranks: status %d, %.100q, %s", status, again, errs)
+	}
+}
+
+// A language model goes on from a prompt.
+func TestPredictWritesText(t *testing.T) {
+	dir := t.TempDir()
+	text, saved, out := filepath.Join(dir, "text"), filepath.Join(dir, "saved"), filepath.Join(dir, "out")
+	if err := os.WriteFile(text, []byte(strings.Repeat("the cat sat\n", 40)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := command(t, "train gpt-mini --train-file "+text+" --eval-file "+text+" --batch 2 --progress none --checkpoint "+saved); status != 0 {
+		t.Fatal(errs)
+	}
+	status, first, errs := command(t, "predict "+saved+" --prompt the --tokens 20 --temperature 0")
+	if status != 0 || !strings.HasPrefix(first, "the") || len(first) != 24 {
+		t.Errorf("status %d, %q, %s", status, first, errs)
+	}
+	if status, _, errs = command(t, "predict "+saved+" --prompt the --tokens 20 --temperature 0 --out "+out); status != 0 {
+		t.Error(errs)
+	}
+	if got, err := os.ReadFile(out); err != nil || string(got) != first {
+		t.Errorf("%q, %v", got, err)
+	}
+	for line, want := range map[string]string{
+		"--data " + text: "give it --prompt", "--prompt a --data " + text: "--prompt with --data", "--prompt a --np 2": "by one rank", "--prompt a --top 2": "no effect with --prompt",
+		"--prompt a --tokens 0": "0 tokens", "--prompt a --temperature -1": "temperature -1",
+	} {
+		if status, text, errs := command(t, "predict "+saved+" "+line); status == 0 || text != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: status %d, %q, %q, want %q", line, status, text, errs, want)
+		}
+	}
+}

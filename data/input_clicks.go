@@ -1,0 +1,146 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+)
+
+// openAskedClicks reads rows of Criteo from files, or the standard input, as they are needed.
+func openAskedClicks(d Description, c InputConfig, bad *skips) (Input, error) {
+	files := []string{Stdin}
+	if c.Path != Stdin {
+		var err error
+		if files, err = ClickFiles(c.Path); err != nil {
+			return nil, err
+		}
+	}
+	parser := newClickParser(or(d.Rows, clickTableRows))
+	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
+		a := &askedClicks{cfg: c, hand: hand, number: -1}
+		for _, path := range files {
+			if err := a.file(path, parser, bad); err != nil {
+				return err
+			}
+		}
+		if a.line == 0 {
+			return noClicks(nameOfInput(files[0]))
+		}
+		return a.end()
+	}), nil
+}
+
+// askedClicks collects this rank's batches: lines k*Batch to (k+1)*Batch-1 of all files are one.
+type askedClicks struct {
+	cfg    InputConfig
+	hand   func(func(*Rows)) error
+	line   int64 // of all files, good or bad
+	number int64 // of the batch that is being filled
+	open   bool  // it is this rank's
+	rows   clickRows
+	lines  []int64
+}
+
+// file reads a file to its end.
+func (a *askedClicks) file(path string, p *clickParser, bad *skips) error {
+	name, in := nameOfInput(path), io.NopCloser(a.cfg.Stdin)
+	if path != Stdin {
+		var err error
+		if in, err = OpenText(path); err != nil {
+			return err
+		}
+	}
+	defer in.Close()
+	var stopped error
+	err := eachClicks(&chunks{name: name, r: labelled(in), size: chunkBytes}, p, a.cfg.Threads, bad, func(c *chunk) bool {
+		stopped = a.take(c)
+		return stopped == nil
+	})
+	if stopped != nil {
+		return stopped
+	}
+	return err
+}
+
+// take adds the rows of a chunk. Lines are numbered whether they are good or not, so that all ranks agree on which batch a line is of
+// without having looked at the others'.
+func (a *askedClicks) take(c *chunk) error {
+	faults, row := c.block.faults, 0
+	for i := range c.block.lines {
+		if k := a.line / int64(a.cfg.Batch); k != a.number {
+			if err := a.end(); err != nil {
+				return err
+			}
+			a.number, a.open = k, k%int64(a.cfg.Size) == int64(a.cfg.Rank)
+		}
+		a.line++
+		if len(faults) > 0 && faults[0].line == i {
+			faults = faults[1:]
+			continue
+		}
+		if a.open {
+			a.rows.numbers = append(a.rows.numbers, c.block.numbers[row*clickNumbers:][:clickNumbers]...)
+			a.rows.ids = append(a.rows.ids, c.block.ids[row*clickSlots:][:clickSlots]...)
+			a.rows.labels = append(a.rows.labels, c.block.labels[row])
+			a.lines = append(a.lines, a.line-1)
+		}
+		row++
+	}
+	return nil
+}
+
+// end hands the batch over.
+func (a *askedClicks) end() error {
+	if !a.open {
+		return nil
+	}
+	a.open = false
+	err := a.hand(func(rows *Rows) {
+		rows.N = len(a.lines)
+		rows.Values, rows.IDs = append(rows.Values[:0], a.rows.numbers...), append(rows.IDs[:0], a.rows.ids...)
+		rows.Labels, rows.Numbers = append(rows.Labels[:0], a.rows.labels...), append(rows.Numbers[:0], a.lines...)
+	})
+	a.rows.reset()
+	a.lines = a.lines[:0]
+	return err
+}
+
+// labelled gives the lines of a text in Criteo's format a label, if the first one has none, as in what Criteo published to be predicted.
+func labelled(in io.Reader) io.Reader {
+	text := bufio.NewReaderSize(in, lineLimit)
+	first, _ := text.Peek(lineLimit)
+	if at := bytes.IndexByte(first, '\n'); at >= 0 {
+		first = first[:at]
+	}
+	if bytes.Count(first, []byte{'\t'}) != clickFields-2 {
+		return text
+	}
+	return &labeller{text: text, begins: true}
+}
+
+// labeller puts a label of 0 before each line.
+type labeller struct {
+	text    *bufio.Reader
+	begins  bool   // the next byte begins a line
+	pending string // of a label
+}
+
+// Read returns a label, or at most one line.
+func (l *labeller) Read(p []byte) (n int, err error) {
+	if _, err := l.text.Peek(1); err != nil {
+		return 0, err
+	}
+	if l.begins {
+		l.begins, l.pending = false, "0\t"
+	}
+	if l.pending != "" {
+		n = copy(p, l.pending)
+		l.pending = l.pending[n:]
+		return n, nil
+	}
+	line, _ := l.text.Peek(min(len(p), l.text.Buffered())) // they are there
+	if at := bytes.IndexByte(line, '\n'); at >= 0 {
+		line, l.begins = line[:at+1], true
+	}
+	return l.text.Discard(copy(p, line))
+}

@@ -1,0 +1,226 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+)
+
+// taken is all that an input gives, a string for each row.
+func taken(t *testing.T, in Input) (rows []string, err error) {
+	t.Helper()
+	defer in.Close()
+	for {
+		r, ok, err := in.Next()
+		if err != nil || !ok {
+			return rows, err
+		}
+		for i, n := range r.Numbers {
+			name := ""
+			if len(r.Files) > 0 {
+				name = " " + filepath.Base(r.Files[i])
+			}
+			rows = append(rows, fmt.Sprintf("%d%s", n, name))
+		}
+		if len(r.Numbers) != r.N {
+			t.Errorf("%d numbers of %d rows", len(r.Numbers), r.N)
+		}
+	}
+}
+
+// drawPNG writes an image of one colour.
+func drawPNG(t *testing.T, path string, w, h int, c color.Color) {
+	t.Helper()
+	im := image.NewRGBA(image.Rect(0, 0, w, h))
+	for i := range w * h {
+		im.Set(i%w, i/w, c)
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, im); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Images of a folder, however deep, come in the order of their paths; a bad one is left out where it may be, and nothing comes in its
+// place; a model of grey digits sees them grey, at its size.
+func TestInputOfImages(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"b/2.png", "a.png", "b/c/3.png", "d.png"} {
+		drawPNG(t, filepath.Join(dir, name), 28+20*i, 28, color.White)
+	}
+	bad := filepath.Join(dir, "c.jpg")
+	if err := os.WriteFile(bad, []byte("none"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	digits := Description{Name: "mnist", Shape: Shape{Values: []int{28, 28, 1}, Labels: 1}}
+	cfg := InputConfig{Path: dir, Batch: 2, Threads: 2}
+	in, err := OpenInput(digits, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := taken(t, in); err == nil || !strings.Contains(err.Error(), bad) {
+		t.Errorf("a bad image: %v", err)
+	}
+	cfg.SkipBad, cfg.Size = 1, 2
+	for rank, want := range [][]string{{"0 a.png", "1 2.png", "4 d.png"}, {"2 3.png"}} {
+		cfg.Rank = rank
+		if in, err = OpenInput(digits, cfg); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := taken(t, in); err != nil || !slices.Equal(got, want) {
+			t.Errorf("rank %d got %v, %v, want %v", rank, got, err, want)
+		}
+	}
+	if in, err = OpenInput(digits, InputConfig{Path: filepath.Join(dir, "d.png"), Batch: 3}); err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	r, ok, err := in.Next()
+	white := mnistStatistics().tables()[0][255]
+	if err != nil || !ok || r.N != 1 || len(r.Values) != 28*28 || slices.ContainsFunc(r.Values, func(x float32) bool { return x != white }) {
+		t.Errorf("%v, %v, %v", ok, err, r)
+	}
+	for path, want := range map[string]string{t.TempDir(): "has no image", filepath.Join(dir, "nowhere"): "no such file", Stdin: "name a file or folder"} {
+		if _, err := OpenInput(digits, InputConfig{Path: path, Batch: 2, Stdin: strings.NewReader("")}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if _, err := OpenInput(Description{Name: "images", Shape: Shape{Values: []int{8, 8, 1}}}, InputConfig{Path: dir, Batch: 2}); err == nil {
+		t.Error("grey values of a model of colours were taken")
+	}
+}
+
+// An image that has the size already is seen as it is, by the statistics of its set.
+func TestSmallImagesAreSeenWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.png")
+	drawPNG(t, path, cifarSide, cifarSide, color.RGBA{10, 20, 30, 255})
+	in, err := OpenInput(Description{Name: "cifar10", Shape: Shape{Values: []int{32, 32, 3}, Labels: 1}}, InputConfig{Path: path, Batch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	r, _, err := in.Next()
+	table := cifarStatistics().tables()
+	for i, x := range r.Values {
+		if want := table[i%3][10+10*(i%3)]; err != nil || x != want {
+			t.Fatalf("value %d is %v, want %v, %v", i, x, want, err)
+		}
+	}
+	for _, c := range [][5]int{{32, 32, 0, 0, 32}, {40, 32, 4, 0, 32}, {3, 10, 0, 3, 3}} {
+		if x, y, side := middle(c[0], c[1]); [3]int{x, y, side} != [3]int(c[2:]) {
+			t.Errorf("the middle of %v is %d, %d, %d", c, x, y, side)
+		}
+	}
+	if got := grey([]byte{255, 255, 255, 0, 0, 0, 255, 0, 0}); !slices.Equal(got, []byte{255, 0, 76}) {
+		t.Errorf("grey of white, black and red: %v", got)
+	}
+}
+
+// Ranks have every batch once, in turns, and none too many.
+func TestBatchesInTurn(t *testing.T) {
+	for _, n := range []int{1, 4, 5, 9, 24} {
+		for size := 1; size <= 4; size++ {
+			var got []int32
+			for step, more := 0, true; more; step++ {
+				more = false
+				for rank := range size {
+					s := inTurn{n: n, batch: 4, rank: rank, size: size}
+					s.Start(1)
+					if step > s.Steps() {
+						continue
+					}
+					s.Seek(step)
+					if idx, ok := s.Next(); ok {
+						got, more = append(got, idx...), true
+					}
+				}
+			}
+			want := make([]int32, n)
+			for i := range want {
+				want[i] = int32(i)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%d samples on %d ranks: %v", n, size, got)
+			}
+		}
+	}
+}
+
+// An input that is closed early ends its reader; its error comes at the end; what is not for a model is refused.
+func TestInputsEnd(t *testing.T) {
+	leakcheck.Check(t)
+	in := newPushed(new(skips), true, func(hand func(func(*Rows)) error) error {
+		for {
+			if err := hand(func(r *Rows) { r.N = 1 }); err != nil {
+				return err
+			}
+		}
+	})
+	if r, ok, err := in.Next(); !ok || err != nil || r.N != 1 {
+		t.Errorf("%v, %v, %v", r, ok, err)
+	}
+	in.Close()
+	failing := newPushed(new(skips), true, func(func(func(*Rows)) error) error { return io.ErrUnexpectedEOF })
+	if _, ok, err := failing.Next(); ok || err != io.ErrUnexpectedEOF {
+		t.Errorf("%v, %v", ok, err)
+	}
+	failing.Close()
+	for _, c := range []struct {
+		d    Description
+		cfg  InputConfig
+		want string
+	}{
+		{Description{Name: "criteo"}, InputConfig{Path: Stdin, Batch: 1}, "there is none"},
+		{Description{Name: "text"}, InputConfig{Path: "x", Batch: 1}, "trained on text"},
+		{Description{}, InputConfig{Path: "x", Batch: 1}, "data of a program"},
+		{Description{Name: "criteo"}, InputConfig{Path: "x"}, "batches of 0"},
+		{Description{Name: "criteo"}, InputConfig{Path: "x", Batch: 1, Columns: []string{"a"}}, "of tables alone"},
+		{Description{Name: "criteo"}, InputConfig{Path: "/nowhere", Batch: 1}, "/nowhere"},
+	} {
+		if _, err := OpenInput(c.d, c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)
+		}
+	}
+	if _, err := (&once{opened: 2}).open(); err == nil {
+		t.Error("a stream was opened three times")
+	}
+}
+
+// Lines without a label get one, whatever they hold and however they are read; those with a label are left as they are.
+func FuzzLabelled(f *testing.F) {
+	line := strings.Repeat("\t", clickFields-2) + "\n"
+	f.Add([]byte(line+line), 1)
+	f.Add([]byte("1\t"+line), 7)
+	f.Add([]byte(line+"\n\nx"), 3)
+	f.Fuzz(func(t *testing.T, text []byte, size int) {
+		got, err := io.ReadAll(iotest.OneByteReader(labelled(bytes.NewReader(text))))
+		whole, err2 := io.ReadAll(labelled(iotest.HalfReader(bytes.NewReader(text))))
+		want := text
+		if first, _, _ := bytes.Cut(text, []byte("\n")); len(text) < lineLimit && bytes.Count(first, []byte("\t")) == clickFields-2 {
+			want = nil
+			for l := range bytes.Lines(text) {
+				want = append(append(want, "0\t"...), l...)
+			}
+		}
+		if err != nil || err2 != nil || !bytes.Equal(got, want) || !bytes.Equal(whole, want) {
+			t.Errorf("%q became %q and %q, %v, %v, want %q", text, got, whole, err, err2, want)
+		}
+	})
+}

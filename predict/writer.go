@@ -1,0 +1,278 @@
+package predict
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// what a model finds of a row.
+type finding uint8
+
+const (
+	class  finding = iota // one of some, with probabilities
+	chance                // the probability of a click
+	number                // a value
+)
+
+// writer turns outputs into lines. Each rank has one, and writes its own batches' lines: to write numbers costs about as much as a small
+// model's forward pass, and this way ranks share that, too.
+type writer struct {
+	Config
+	finds finding
+	goal  table.Column // a table's, whose values have units
+	words []string     // of classes; nil: they are numbers
+	size  int          // outputs of a row
+
+	block   []byte
+	order   []int
+	chances []float64
+	record  []string
+}
+
+func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
+	s, d := p.Spec(), p.Description()
+	w := &writer{Config: cfg, words: d.Words}
+	if d.Encoder != nil {
+		w.goal, _ = d.Encoder.Goal()
+	}
+	switch {
+	case s.Task == model.Language:
+		return nil, fmt.Errorf("%s is a language model, which writes text: give it a prompt", s.Name)
+	case s.Task == model.Click:
+		w.finds, w.size = chance, 2
+	case s.Targets > 1:
+		return nil, fmt.Errorf("%s finds %d numbers of each sample, and predictions have one", s.Name, s.Targets)
+	case s.Targets == 1:
+		w.finds, w.size = number, 1
+	default:
+		w.size = s.Classes
+		if d.Classes > 0 {
+			w.size = d.Classes
+		}
+	}
+	switch {
+	case cfg.Top < 0 || cfg.Top > max(1, w.size):
+		return nil, fmt.Errorf("the %d most probable classes are asked for, and there are %d", cfg.Top, w.size)
+	case cfg.Top > 1 && w.finds != class:
+		return nil, fmt.Errorf("the %d most probable classes are asked for, and %s finds none", cfg.Top, s.Name)
+	case !slices.Contains([]string{"", JSONL, CSV}, cfg.Format):
+		return nil, fmt.Errorf("format %q: want %s or %s", cfg.Format, JSONL, CSV)
+	}
+	w.Top = max(1, cfg.Top)
+	return w, nil
+}
+
+// header is the first line of CSV.
+func (w *writer) header() []byte {
+	if w.Format != CSV {
+		return nil
+	}
+	names := append([]string{"row"}, w.Columns...)
+	switch w.finds {
+	case class:
+		names = append(names, "prediction", "probability")
+		for k := 2; k <= w.Top; k++ {
+			names = append(names, fmt.Sprintf("prediction%d", k), fmt.Sprintf("probability%d", k))
+		}
+	case chance:
+		names = append(names, "probability")
+	case number:
+		names = append(names, "prediction")
+	}
+	return line(nil, names)
+}
+
+// line appends a record of CSV.
+func line(dst []byte, record []string) []byte {
+	var b strings.Builder
+	c := csv.NewWriter(&b)
+	_ = c.Write(record) // to memory
+	c.Flush()
+	return append(dst, b.String()...)
+}
+
+// errDiverged: a model's outputs are no numbers.
+var errDiverged = errors.New("the model's output is no finite number: what was saved has diverged")
+
+// append appends the lines of a batch.
+func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte, error) {
+	if len(outputs) != rows.N*w.size {
+		return nil, fmt.Errorf("the model has %d outputs for %d rows of %d", len(outputs), rows.N, w.size)
+	}
+	for i := range rows.N {
+		out := outputs[i*w.size:][:w.size]
+		if slices.ContainsFunc(out, func(x float32) bool { return x-x != 0 }) {
+			return nil, fmt.Errorf("row %d: %w", rows.Numbers[i], errDiverged)
+		}
+		name := strconv.FormatInt(rows.Numbers[i], 10)
+		file := ""
+		if len(rows.Files) > 0 {
+			file = rows.Files[i]
+		}
+		var kept []string
+		if len(rows.Kept) > 0 {
+			kept = rows.Kept[i]
+		}
+		if w.Format == CSV {
+			if file != "" {
+				name = file
+			}
+			dst = w.csv(dst, name, kept, out)
+		} else {
+			dst = w.json(dst, name, file, kept, out)
+		}
+	}
+	return dst, nil
+}
+
+// csv appends a row's line: its number or file, what is passed through, and what was found.
+func (w *writer) csv(dst []byte, name string, kept []string, out []float32) []byte {
+	w.record = append(append(w.record[:0], name), kept...)
+	switch w.finds {
+	case class:
+		for _, k := range w.best(out) {
+			w.record = append(w.record, w.word(k), string(probability(nil, w.chances[k])))
+		}
+	case chance:
+		w.record = append(w.record, string(probability(nil, clickChance(out))))
+	case number:
+		w.record = append(w.record, string(value(nil, w.valueOf(out[0]))))
+	}
+	return line(dst, w.record)
+}
+
+// json appends a row's object.
+func (w *writer) json(dst []byte, name, file string, kept []string, out []float32) []byte {
+	dst = append(append(dst, `{"row":`...), name...)
+	if file != "" {
+		dst = quoted(append(dst, `,"file":`...), file)
+	}
+	if len(w.Columns) > 0 {
+		dst = append(dst, `,"columns":{`...)
+		for k, column := range w.Columns {
+			if k > 0 {
+				dst = append(dst, ',')
+			}
+			dst = quoted(append(quoted(dst, column), ':'), kept[k])
+		}
+		dst = append(dst, '}')
+	}
+	switch w.finds {
+	case class:
+		best := w.best(out)
+		dst = quoted(append(dst, `,"prediction":`...), w.word(best[0]))
+		dst = probability(append(dst, `,"probability":`...), w.chances[best[0]])
+		if w.Top > 1 {
+			dst = append(dst, `,"top":{`...)
+			for i, k := range best {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				dst = probability(append(quoted(dst, w.word(k)), ':'), w.chances[k])
+			}
+			dst = append(dst, '}')
+		}
+	case chance:
+		dst = probability(append(dst, `,"probability":`...), clickChance(out))
+	case number:
+		dst = value(append(dst, `,"prediction":`...), w.valueOf(out[0]))
+	}
+	return append(dst, '}', '\n')
+}
+
+// best are the most probable classes, the first of equal ones first; chances are then those of all.
+func (w *writer) best(logits []float32) []int {
+	w.chances = Softmax(w.chances[:0], logits, 1)
+	w.order = w.order[:0]
+	if w.Top == 1 {
+		at := 0
+		for k, x := range logits {
+			if x > logits[at] {
+				at = k
+			}
+		}
+		return append(w.order, at)
+	}
+	for k := range logits {
+		w.order = append(w.order, k)
+	}
+	slices.SortStableFunc(w.order, func(a, b int) int {
+		switch {
+		case logits[a] > logits[b]:
+			return -1
+		case logits[a] < logits[b]:
+			return 1
+		}
+		return 0
+	})
+	return w.order[:w.Top]
+}
+
+// Softmax appends the probabilities that logits stand for at a temperature above 0.
+func Softmax(dst []float64, logits []float32, temperature float64) []float64 {
+	from, sum, most := len(dst), 0.0, slices.Max(logits)
+	for _, x := range logits {
+		e := math.Exp(float64(x-most) / temperature)
+		dst, sum = append(dst, e), sum+e
+	}
+	for i := from; i < len(dst); i++ {
+		dst[i] /= sum
+	}
+	return dst
+}
+
+// clickChance is the probability of label 1.
+func clickChance(logits []float32) float64 {
+	return float64(model.Probability(model.Pass{Outputs: model.Outputs{&nn.Tensor{Shape: []int{1, 2}, Data: logits}}}, 0))
+}
+
+// word is a class's name, or its number.
+func (w *writer) word(k int) string {
+	if k < len(w.words) {
+		return w.words[k]
+	}
+	return strconv.Itoa(k)
+}
+
+// valueOf is an output in the units of what was to be found.
+func (w *writer) valueOf(x float32) float64 {
+	if w.goal.Deviation > 0 {
+		return w.goal.Value(x)
+	}
+	return float64(x)
+}
+
+// probability writes as many digits as tell a float32 from all others, as value does, and no more: what a model computes has none.
+func probability(dst []byte, p float64) []byte { return strconv.AppendFloat(dst, p, 'g', -1, 32) }
+
+func value(dst []byte, x float64) []byte {
+	if a := math.Abs(x); a >= 1e-4 && a < 1e15 || x == 0 {
+		return strconv.AppendFloat(dst, x, 'f', -1, 32)
+	}
+	return strconv.AppendFloat(dst, x, 'g', -1, 32)
+}
+
+// quoted appends a word as JSON has it.
+func quoted(dst []byte, word string) []byte {
+	plain := true
+	for i := range len(word) {
+		plain = plain && word[i] >= ' ' && word[i] < 0x7f && !strings.ContainsRune(`"\<>&`, rune(word[i]))
+	}
+	if plain {
+		return append(append(append(dst, '"'), word...), '"')
+	}
+	text, _ := json.Marshal(word) // of a string: never fails
+	return append(dst, text...)
+}

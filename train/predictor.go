@@ -1,0 +1,93 @@
+package train
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/model"
+)
+
+// Predictor is a saved model on every rank of a job, to be run over samples that it was not trained on, by the forward pass that
+// evaluations make: nothing is recorded for backward, and of the same batch the outputs have the same bits as there. It has the
+// memory of a model that trains, and computes on Config.Threads threads of each rank; a batch is one call, and nothing is allocated
+// once the largest batch was seen.
+//
+// It belongs to one goroutine of each rank. Ranks need not run as many batches; where parameters lie on servers each fetches the rows of its
+// own batches from there.
+type Predictor struct {
+	r      *run
+	failed bool
+}
+
+// NewPredictor loads a model's checkpoint, which cfg.Checkpoint.Dir names, or that folder's last one; no data are opened. Of cfg the
+// settings of training are of no matter. Parameters on servers are those that the servers began with: see Servers.Start. It is a
+// collective call, as are Gather and End.
+func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
+	cfg.Model, cfg.given = m, true
+	cfg = cfg.settled(job.Size())
+	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, started: time.Now()}
+	defer func() {
+		if err = r.located(err); err != nil {
+			r.close()
+		}
+	}()
+	r.reach("preparing", 0, 0)
+	if err := r.prepareSaved(r.describedBySaved); err != nil {
+		return nil, err
+	}
+	r.replica.ResetState()
+	return &Predictor{r: r}, nil
+}
+
+// describedBySaved makes the data those that the checkpoint describes, without samples.
+func (r *run) describedBySaved() error {
+	d := r.found.About
+	r.set = &data.Set{Name: d.Name, Classes: d.Classes, Vocabulary: d.Vocabulary, Rows: d.Rows, Words: d.Words, Encoder: d.Encoder}
+	if s := d.Shape; s.Size() > 0 || s.IDs > 0 { // a Loop's has none: its model says all
+		r.cfg.Model = shaped(r.cfg.Model, s)
+	}
+	r.spec = r.cfg.Model
+	return r.describe()
+}
+
+// Description says what the samples are that the model takes.
+func (p *Predictor) Description() data.Description { return p.r.found.About }
+
+// Spec is the model's, with the shape of its samples.
+func (p *Predictor) Spec() model.Spec { return p.r.spec }
+
+// Checkpoint is the file, and after how many steps it was saved.
+func (p *Predictor) Checkpoint() (file string, step int64) { return p.r.found.File, p.r.found.Step }
+
+// Replica is this rank's copy of the model.
+func (p *Predictor) Replica() *Replica { return p.r.replica }
+
+// Forward runs the model over a batch by the forward pass of evaluations, and returns its outputs, which are good until the next call. A
+// model that carries state goes on from the batch before it; Replica().ResetState begins anew.
+func (p *Predictor) Forward(b *data.Batch) (model.Outputs, error) {
+	out, err := p.r.replica.Forward(p.r.replica.Batch(b))
+	return out, p.note(err)
+}
+
+// Gather brings every rank's bytes to all ranks, by rank. It is a collective call.
+func (p *Predictor) Gather(own []byte) ([][]byte, error) {
+	all, err := p.r.peers.gather(own)
+	return all, p.note(err)
+}
+
+// End ends the rank's part, in good order unless something has failed: err, which it returns, or a call before.
+func (p *Predictor) End(err error) error {
+	defer p.r.close()
+	if err != nil || p.failed {
+		return p.r.located(err)
+	}
+	return p.r.replica.params.leave()
+}
+
+// note keeps that something has failed: then there is no good order to leave in.
+func (p *Predictor) note(err error) error {
+	p.failed = p.failed || err != nil
+	return p.r.located(err)
+}
