@@ -22,7 +22,7 @@ type Rows struct {
 }
 
 // Input gives samples that were not seen in training: a table or rows of Criteo are read from a file, several, or the standard input while
-// // they are needed, and never held; images are decoded ahead by several goroutines. Batches come in their order. It belongs to one
+// they are needed, and never held; images are decoded ahead by several goroutines. Batches come in their order. It belongs to one
 // goroutine.
 type Input interface {
 	// Next returns the rank's next batch, which is good until the next call, or false at the end. Rows that were bad and could be left

@@ -74,7 +74,8 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 	return w, nil
 }
 
-// header is the first line of CSV.
+// header is the first line of CSV; JSON lines have none. Names of columns that are passed through stand as they are, even where one is
+// called as what the model finds is: the order tells them apart.
 func (w *writer) header() []byte {
 	if w.Format != CSV {
 		return nil

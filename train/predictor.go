@@ -77,7 +77,11 @@ func (p *Predictor) Gather(own []byte) ([][]byte, error) {
 	return all, p.note(err)
 }
 
-// End ends the rank's part, in good order unless something has failed: err, which it returns, or a call before.
+// End ends the rank's part, and gives back what the predictor holds. It is called once, whatever has happened:
+//
+//	return p.End(use(p))
+//
+// It ends in good order unless something has failed, err or a call before, and returns that.
 func (p *Predictor) End(err error) error {
 	defer p.r.close()
 	if err != nil || p.failed {

@@ -20,7 +20,9 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// predictCommand is `ringo predict CHECKPOINT`.
+// predictCommand is `ringo predict CHECKPOINT`. It stands on what `ringo eval` stands on: the run's settings from its checkpoint, servers that
+// begin with its parts, ranks that this process starts. But the number of ranks is its own, for what it writes does not depend on it: one,
+// in this process, unless more are asked for, so that the standard input can be read.
 type predictCommand struct {
 	jobFlags
 	checkpoint string // the file, or a folder whose last one is meant
@@ -51,6 +53,7 @@ func (c *predictCommand) command() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, words []string) error { return c.execute(cmd, words) },
 	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { predictHelp(cmd.OutOrStdout()) })
 	fs := cmd.Flags()
 	fs.StringVar(&c.out, "out", "", "`FILE` for what is found, whole or not at all; default: stdout")
 	console.Choice(cmd, &c.how.Format, "format", "jsonl (an object a line) or csv; default: jsonl", predict.JSONL, predict.CSV)
@@ -65,6 +68,33 @@ func (c *predictCommand) command() *cobra.Command {
 		return slices.Contains([]string{"job"}, job.GroupOf(p)) || network || slices.Contains([]setting.Path{"data.dir", "training.threads", "output.progress"}, p)
 	})
 	return cmd
+}
+
+// predictHelp fits a terminal of 24 lines of 80 columns. The manual's page has all flags.
+func predictHelp(to io.Writer) {
+	var b strings.Builder
+	b.WriteString("Use what was trained: CHECKPOINT is a file, or a run's folder, whose last one is meant.\n\n" +
+		"  ringo predict RUN --data new.csv --columns id --format csv --out found.csv\n" +
+		"  zcat day.tsv.gz | ringo predict RUN --data -\n" +
+		"  ringo predict RUN --data photos --top 3 --np 2\n" +
+		"  ringo predict RUN --prompt \"It was\" --tokens 200 --temperature 0.8\n\n")
+	for _, f := range [][2]string{
+		{"data PATH", "a table, rows of Criteo, an image or a folder, or - for stdin"},
+		{"out FILE", "write there, whole or not at all; default: stdout"},
+		{"format WORD", "jsonl (an object a line) or csv"},
+		{"columns A,B", "columns of a table to pass through"},
+		{"top K", "tell the K most probable classes"},
+		{"np N", "as many ranks, which write the same; --threads N each"},
+		{"progress WORD", "auto, bar, plain or none"},
+		{"prompt TEXT", "what a language model goes on from"},
+		{"tokens N", "how many words or bytes it writes"},
+		{"temperature X", "how freely; 0 takes the most probable each time"},
+		{"seed N", "decides what it draws"},
+	} {
+		fmt.Fprintf(&b, "  --%-15s %s\n", f[0], f[1])
+	}
+	b.WriteString("\nRanks on several hosts have the flags of `ringo help train job`.\n")
+	fmt.Fprint(to, b.String())
 }
 
 func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
@@ -86,7 +116,8 @@ func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
 	return c.run(cmd, words, func(job *ringo.Job) error { return c.predict(cmd, job) })
 }
 
-// suits reports flags that do not go together.
+// suits reports flags that do not go together, before anything is started. A rank that was started has the launcher's settings, where
+// the origin of each is not the command line any more: what was asked for is the launcher's business.
 func (c *predictCommand) suits(cmd *cobra.Command) error {
 	var faults faultList
 	asked := slices.ContainsFunc(c.flags, func(a setting.Assignment) bool { return a.Path == "data.dir" }) || c.isGiven("data.dir") && !fromCheckpoint(c.table.Origin("data.dir"))
@@ -150,7 +181,8 @@ func (c *predictCommand) predict(cmd *cobra.Command, job *ringo.Job) (err error)
 	return folder.WriteFile(c.out, func(w io.Writer) error { return c.find(cmd, job, p, cfg, w) })
 }
 
-// find writes what the model finds, and tells of it on stderr.
+// find writes what the model finds, and tells of it on stderr: stdout is for predictions alone. A file appears on rank 0 when all ranks
+// have come to their end; where one fails there is none.
 func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predictor, cfg train.Config, out io.Writer) error {
 	if c.prompted {
 		return predict.Write(p, c.text, out, func(words []string) {
