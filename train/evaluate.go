@@ -161,12 +161,12 @@ func (r *run) openSetOf(s saved) (*data.Set, error) {
 		return openSet(cfg)
 	}
 	now := files{cfg.Data, cfg.TrainFile, cfg.EvalFile}
-	if now == s.Files { // rows that were appended since are held out by the same rule
+	if now.absolute() == s.Files.absolute() { // rows that were appended since are held out by the same rule
 		return openSet(cfg)
 	}
 	// All ranks have the same files, or agreeData finds out: they decide alike without a word.
 	other := cfg.EvalFile
-	if other == "" || other == s.Files.Eval {
+	if other == "" || now.absolute().Eval == s.Files.absolute().Eval {
 		other = cmp.Or(cfg.Data, cfg.TrainFile)
 		if set, err := openSet(cfg); err == nil && nameOf(set.Fingerprint()) == s.Data {
 			return set, nil // the file lies elsewhere

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"github.com/ringo-ml/ringo/checkpoint"
@@ -172,6 +173,19 @@ func (s *saved) read(more map[string]string) error {
 
 // files are what a run reads, as its settings name them.
 type files struct{ Dir, Train, Eval string }
+
+// absolute are the same files with names that hold wherever one is.
+func (f files) absolute() files {
+	for _, path := range []*string{&f.Dir, &f.Train, &f.Eval} {
+		if *path == "" || *path == data.Synthetic {
+			continue
+		}
+		if whole, err := filepath.Abs(*path); err == nil { // else it is compared as it is
+			*path = whole
+		}
+	}
+	return f
+}
 
 // filesTold are those of what a run was told.
 func filesTold(told []setting.Assignment) (f files) {

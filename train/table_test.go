@@ -110,6 +110,17 @@ func TestDescriptionsOfDamagedCheckpoints(t *testing.T) {
 	}
 }
 
+// A file is the same however it is named.
+func TestFilesAreComparedWhole(t *testing.T) {
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := (files{Dir: "x.csv", Eval: data.Synthetic}).absolute(), (files{Dir: filepath.Join(dir, "x.csv"), Eval: data.Synthetic}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // A set whose classes have other names, or that is no table, is not the one that a model was trained on.
 func TestSetsOfAnotherMeaning(t *testing.T) {
 	pets := data.Description{Words: []string{"cat", "dog"}}

@@ -204,6 +204,9 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 		how.Progress(0)
 	}
 	_, err = predict.Run(p, job.Rank(), in, out, how)
+	if err != nil {
+		progress.Style = "none" // how far it came is of no matter
+	}
 	progress.Finish()
 	if n := in.Skipped(); n > 0 && c.progress != "none" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "rank %d left out %s (data.skip-bad)\n", job.Rank(), counted(n, "bad row"))
