@@ -201,13 +201,14 @@ func (p *pool) threads() int { return len(p.workers) }
 const cutsEach = 4
 
 // cut is into how many parts to cut so many units of work: no part is much smaller than least, unless
-// threads would have nothing to do. One thread has one part.
+// threads would have nothing to do, and each thread has as many. One thread has one part.
 func (p *pool) cut(units, least int) int {
 	threads := p.threads()
 	if threads == 1 {
 		return 1
 	}
-	return max(1, min(units, max(threads, min(cutsEach*threads, units/max(1, least)))))
+	each := max(1, min(cutsEach, units/max(1, least)/threads))
+	return max(1, min(units, threads*each))
 }
 
 func (p *pool) close() {

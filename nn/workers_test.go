@@ -134,7 +134,7 @@ func TestSharesAreTakenFromBothEnds(t *testing.T) {
 // Parts are as many as threads can share with a little to spare, but not too small, and one for one thread.
 func TestCut(t *testing.T) {
 	for _, c := range []struct{ threads, units, least, want int }{
-		{1, 1000, 1, 1}, {2, 1000, 1, 8}, {2, 1000, 300, 3}, {2, 1000, 900, 2}, {2, 5, 1, 5}, {2, 1, 1, 1}, {2, 0, 1, 1}, {7, 1000, 1 << 40, 7}, {3, 2, 9, 2},
+		{1, 1000, 1, 1}, {2, 1000, 1, 8}, {2, 1000, 300, 2}, {2, 1000, 240, 4}, {2, 1000, 900, 2}, {2, 5, 1, 4}, {2, 1, 1, 1}, {3, 4, 1, 3}, {2, 0, 1, 1}, {7, 1000, 1 << 40, 7}, {3, 2, 9, 2},
 	} {
 		p := pool{workers: make([]worker, c.threads)}
 		if got := p.cut(c.units, c.least); got != c.want {
