@@ -107,8 +107,8 @@ func (s Start) choose(ps *nn.Params, names weights.Names) error {
 	return errors.Join(errs...)
 }
 
-// FindStart reports that the file of c.Start cannot be read, or that of it nothing is a tensor: what Run would say on rank 0. A run that
-// goes on from a checkpoint does not need it.
+// FindStart reports that the file of c.Start is missing or not of a kind that holds weights: what Run would say on rank 0. A run that goes
+// on from a checkpoint does not need it.
 func FindStart(c Config) error {
 	if c.Start.From == "" {
 		return nil

@@ -36,7 +36,7 @@ func OpenSource(path string) (*Source, error) {
 	case "checkpoint":
 		return openCheckpoint(path)
 	case "zip":
-		return nil, fmt.Errorf("weights: %s is a zip file, such as PyTorch's .pth: write it as safetensors there, with safetensors.torch.save_file(model.state_dict(), FILE)", path)
+		return nil, fmt.Errorf("weights: %s is a zip file, such as PyTorch's .pth or NumPy's .npz: write it as safetensors there, in PyTorch with safetensors.torch.save_file(model.state_dict(), FILE)", path)
 	}
 	f, err := Open(path)
 	if err != nil {
