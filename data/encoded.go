@@ -32,9 +32,9 @@ type scratch struct {
 	stored, source, result []uint8 // stored: only where it is to be turned
 }
 
-func newEncoded(pictures []picture, classes []string, size int, bad *skips) *encoded {
+func newEncoded(pictures []picture, labels []int32, size int, bad *skips) *encoded {
 	e := &encoded{
-		pictures: pictures, labels: labelsOf(pictures, classes),
+		pictures: pictures, labels: labels,
 		shape: Shape{Values: []int{size, size, 3}, Labels: 1}, size: size,
 		table: imagenetStatistics().tables(), skips: bad, bad: map[int32]bool{},
 	}
@@ -174,7 +174,7 @@ func openImages(c Config, bad *skips) (*Set, error) {
 	train, eval = spread(train, c.TrainLimit), spread(eval, c.EvalLimit)
 	size := or(c.ImageSize, 224)
 	return &Set{
-		Train: newEncoded(train, classes, size, bad), Eval: newEncoded(eval, classes, size, bad),
+		Train: newEncoded(train, labelsOf(train, classes), size, bad), Eval: newEncoded(eval, labelsOf(eval, classes), size, bad),
 		Classes: len(classes), Words: classes, Notes: t.notes(),
 	}, nil
 }

@@ -184,6 +184,7 @@ func formats() []format {
 		{"criteo", true, false, false, findCriteo, openCriteo, syntheticCriteo},
 		{"table", true, true, true, findTable, openTable, syntheticTable},
 		{"arrays", true, true, true, findArrays, openArrays, syntheticTable},
+		{"shards", true, false, true, findShards, openShards, syntheticImages},
 	}
 }
 

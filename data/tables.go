@@ -32,6 +32,9 @@ func NameOf(usual string, c Config) string {
 		if name, ok := endings[ending(path)]; ok {
 			return name
 		}
+		if isShards(path) {
+			return "shards"
+		}
 	}
 	return usual
 }

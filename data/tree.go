@@ -21,6 +21,9 @@ type picture struct {
 	key     string // path below the part's folder: the order of the set
 	class   string
 	encoded []byte // nil: to be read from the file
+
+	archive  string // the file, of an image that lies in an archive: size bytes from one on
+	at, size int64
 }
 
 // tree is an image folder: by part (train, val, …) its pictures.
@@ -225,6 +228,14 @@ func labelsOf(pictures []picture, classes []string) []int32 {
 func (p *picture) load() ([]byte, error) {
 	if p.encoded != nil {
 		return p.encoded, nil
+	}
+	if p.archive != "" {
+		f, err := pathname.Open(p.archive)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return readEntry(p.path, p.size, io.NewSectionReader(f, p.at, p.size))
 	}
 	return pathname.Read(p.path, maxEntry)
 }

@@ -261,7 +261,7 @@ func BenchmarkDecodeCIFAR(b *testing.B) { // one 32x32 JPEG into memory
 }
 
 func BenchmarkDecodeImageNet(b *testing.B) { // one 500x375 JPEG to a 224x224 sample
-	e := newEncoded([]picture{{path: "x", class: "a", encoded: encodeJPEG(colourful(500, 375, 1))}}, []string{"a"}, 224, new(skips))
+	e := newEncoded([]picture{{path: "x", class: "a", encoded: encodeJPEG(colourful(500, 375, 1))}}, []int32{0}, 224, new(skips))
 	for _, augment := range []bool{true, false} {
 		b.Run(map[bool]string{true: "training", false: "evaluation"}[augment], func(b *testing.B) {
 			var batch Batch

@@ -61,6 +61,8 @@ type Spec struct {
 	// AnyShape says that it takes samples of any shape, and what is to be found as labels or targets: Input, IDs and so on
 	// are those of its usual data.
 	AnyShape bool
+	// AnySize says that it takes images of any height and width, with as many channels as Input has.
+	AnySize bool
 	// StepsFirst says that the outputs of a Language model are in the order of steps: those of all samples' first tokens
 	// first. Else they are sample after sample, as the labels.
 	StepsFirst bool

@@ -46,6 +46,9 @@ type Config struct {
 	Schema table.Schema
 	Split  float64
 
+	// ImageSize is the height and width to which images of folders and shards are brought; 0: the model's.
+	ImageSize int
+
 	// Partition is PartitionShuffled, for which "" stands, or PartitionFixed.
 	Partition string
 
@@ -213,6 +216,11 @@ func (c Config) validateModel(spec model.Spec, f *faults) {
 	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
 	f.add(!(c.Dropout < 1), "training.dropout", "%v: want below 1; negative for none, 0 for the model's own", c.Dropout)
 	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%v has no effect on model %s, which drops nothing: leave it out", c.Dropout, spec.Name)
+	f.add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, SettingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
+	if set := c.setName(); c.ImageSize > 0 && !c.given {
+		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), SettingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
+		f.add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), SettingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
+	}
 	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for Criteo's rows alone; the data of %s are read into memory", spec.Name)
 	rows := spec.Rows > 0
 	f.add(rows && c.Momentum != 0, "training.momentum", "%v would move rows of %s's table that no sample has touched: want 0", c.Momentum, spec.Name)
@@ -268,7 +276,7 @@ func (c Config) dataOf() data.Config {
 	d.Stream = c.Stream
 	d.Target, d.Schema, d.Split, d.Encoder = c.Target, c.Schema, c.Split, c.encoder
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
-	if len(spec.Input) == 3 {
+	if d.ImageSize = c.ImageSize; d.ImageSize == 0 && len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]
 	}
 	switch spec.Task {
@@ -286,6 +294,21 @@ func (c Config) dataOf() data.Config {
 // FindData reports, without reading them, that files of the data set are
 // missing: what Run would say on every rank.
 func FindData(c Config) error {
-	d := c.dataOf()
-	return data.Find(data.NameOf(c.Model.Data, d), d)
+	return data.Find(c.setName(), c.dataOf())
+}
+
+// MaxImageSize bounds Config.ImageSize.
+const MaxImageSize = 1 << 12
+
+// SettingImageSize is the path of Config.ImageSize.
+const SettingImageSize setting.Path = "data.image-size"
+
+// setName is the data set as its files, or else the model, have it. With a size of one's own, images are a tree whose
+// images may have any.
+func (c Config) setName() string {
+	name := data.NameOf(c.Model.Data, c.dataOf())
+	if c.ImageSize > 0 && (name == "cifar10" || name == "mnist" && c.Model.AnyShape) {
+		return "images"
+	}
+	return name
 }

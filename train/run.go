@@ -114,6 +114,9 @@ func shaped(m model.Spec, s data.Shape) model.Spec {
 		}
 		m.Input, m.IDs, m.Labels, m.Targets = s.Values, s.IDs, s.Labels, s.Targets
 	}
+	if v := s.Values; m.AnySize && len(v) == 3 && v[2] == m.Input[2] {
+		m.Input = v
+	}
 	return m
 }
 
@@ -282,8 +285,7 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 
 // openSet opens the data set of a model.
 func openSet(cfg Config) (*data.Set, error) {
-	d := cfg.dataOf()
-	return data.Open(data.NameOf(cfg.Model.Data, d), d)
+	return data.Open(cfg.setName(), cfg.dataOf())
 }
 
 // checkShapes reports a data set that is not for the model.

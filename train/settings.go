@@ -78,7 +78,7 @@ func (c *Config) dataSettings() []setting.Row {
 	stream := setting.On("data.stream")
 	return []setting.Row{
 		{Path: "data.dir", Flag: "data", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Data),
-			About: "folder with the data set's files, of images a .tar.gz too, a table such as my.csv, arrays such as my.npz, or the word synthetic; needed unless both files are named"},
+			About: "folder with the data set's files, of images a .tar.gz too, a table such as my.csv, arrays such as my.npz, shards such as my-{000..009}.tar, or the word synthetic; needed unless both files are named"},
 		{Path: "data.train-file", Flag: "train-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.TrainFile),
 			About: "file to train on, of text and Criteo's rows; with data.stream it may be a folder"},
 		{Path: "data.eval-file", Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
@@ -95,6 +95,8 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "what columns of a table, or arrays, are for: number, category, label, target or ignore; what is not said is guessed and told"},
 		{Path: "data.split", Unit: "share", Value: setting.Float(&c.Split),
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
+		{Path: SettingImageSize, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
+			About: "height and width to which images of folders and shards are resized and cropped; 0: those that the model is made for"},
 		{Path: SettingPartition, Flag: "partition", Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, ""),
 			About: "shuffled: ranks share each epoch's order of one set; fixed: each rank has its own part in all epochs, or its own files"},
 		{Path: "data.table-rows", Unit: "rows", Value: setting.Int(&c.TableRows),

@@ -110,3 +110,23 @@ func TestOwnSetsResume(t *testing.T) {
 		t.Errorf("%s, not %s: %v", s.ParamsSHA256, whole.ParamsSHA256, err)
 	}
 }
+
+// A model that takes images of any size is built for those of its data; others refuse.
+func TestImageSize(t *testing.T) {
+	for model, want := range map[string]string{"cifar-resnet20": "", "cifar-vgg16": "data.image-size 48: model cifar-vgg16 takes images of [32 32 3] alone", "lstm": "data.image-size 48 has no effect on the data set"} {
+		cfg := Defaults(zoo(model), data.Synthetic)
+		if cfg.ImageSize = 48; want != "" {
+			if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", model, err, want)
+			}
+			continue
+		}
+		cfg.TrainLimit, cfg.EvalLimit, cfg.Epochs, cfg.Batch = 4, 2, 1, 2
+		if _, rec := onRanks(t, 2, cfg); rec.info.StepsPerEpoch != 1 {
+			t.Errorf("%+v", rec.info)
+		}
+		if err := func() error { cfg.ImageSize = -1; return cfg.Validate() }(); err == nil {
+			t.Error("-1 is accepted")
+		}
+	}
+}

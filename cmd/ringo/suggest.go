@@ -115,6 +115,7 @@ func elsewhere() []calledElsewhere {
 		{"timeout", "distributedtimeout ddptimeout"},
 		{"join-timeout", "starttimeout jointimeout rdzvtimeout"},
 		{"json", "log logfile logjson metricsfile output report"},
+		{"image-size", "imgsize imgsz resize inputsize cropsize resolution"},
 		{"partition", "sharding datapartition shard"},
 		{"train-limit", "maxtrainsamples limittrain"},
 		{"eval-limit", "maxevalsamples limiteval"},
