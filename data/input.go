@@ -119,7 +119,6 @@ type picked struct {
 	source Source
 	skips  *skips
 	rows   Rows
-	at     int // how many batches were given
 }
 
 func newPicked(source Source, c InputConfig, bad *skips) (Input, error) {

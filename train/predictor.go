@@ -7,6 +7,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
 )
 
 // Predictor is a saved model on every rank of a job, to be run over samples that it was not trained on, by the forward pass that
@@ -37,8 +38,15 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 	if err := r.prepareSaved(r.describedBySaved); err != nil {
 		return nil, err
 	}
-	r.replica.ResetState()
+	r.replica.constant(cfg)
 	return &Predictor{r: r}, nil
+}
+
+// constant makes the parameters those that the replica keeps: what is computed of weights alone is computed once. No step may follow.
+func (r *Replica) constant(cfg Config) {
+	r.tape.Close()
+	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Constant: true})
+	r.ResetState()
 }
 
 // describedBySaved makes the data those that the checkpoint describes, without samples.

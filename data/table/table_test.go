@@ -290,6 +290,68 @@ func TestSchemaText(t *testing.T) {
 	}
 }
 
+// Whatever an encoder's text holds, it is refused, or encodes a table without a panic, its own columns in its own numbers.
+func FuzzEncoder(f *testing.F) {
+	f.Add(`{"columns":[{"name":"sex","kind":"category","words":["m","w"]},{"name":"age","kind":"number","mean":3,"deviation":1}]}`)
+	f.Add(`{"columns":[{"name":"age","kind":"target","deviation":1},{"name":"city","kind":"category","words":["Basel","Basel"]}]}`)
+	f.Add(`{"columns":[{"name":"city","kind":"label","words":[]},{"name":"sex","kind":"ignore"}]}`)
+	f.Fuzz(func(t *testing.T, kept string) {
+		e := new(Encoder)
+		if json.Unmarshal([]byte(kept), e) != nil {
+			return
+		}
+		lenient := func(error) error { return nil }
+		_ = e.Each(text(t, people), []string{"sex"}, 2, func(int64) bool { return true }, lenient, func(a *Asked) error {
+			if len(a.Values) != a.N*e.Numbers() || len(a.IDs) != a.N*e.Categories() || len(a.Rows) != a.N || len(a.Kept) != a.N {
+				t.Errorf("%d rows: %+v", a.N, a)
+			}
+			for _, id := range a.IDs {
+				if id < 0 || int(id) >= e.Rows() {
+					t.Errorf("category %d of %d", id, e.Rows())
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// Rows that are asked about are those that Encode gives, batch by batch, whoever's they are; a bad one leaves its batch shorter.
+func TestEach(t *testing.T) {
+	e, err := Study(text(t, people), Choice{Target: "income", Schema: Schema{"id": Ignore}}, none, strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := "age,more,city,sex\n"
+	for i := range 11 {
+		rows += fmt.Sprintf("%d,r%d,Basel,m\n", 20+i, i)
+	}
+	rows = strings.Replace(rows, "24,r4", "old,r4", 1)
+	bad := 0
+	skip := func(error) error { bad++; return nil }
+	var all Samples
+	if err := e.Encode(text(t, rows), false, 1<<20, func(int64) *Samples { return &all }, skip); err != nil {
+		t.Fatal(err)
+	}
+	got, kept, batches := make([]float32, 0, 10), "", ""
+	for rank := range int64(2) {
+		err := e.Each(text(t, rows), []string{"more"}, 4, func(k int64) bool { return k%2 == rank }, skip, func(a *Asked) error {
+			got = append(got, a.Values...)
+			batches += fmt.Sprintf("%v ", a.Rows)
+			for _, k := range a.Kept {
+				kept += k[0]
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := slices.Concat(all.Values[:4], all.Values[7:], all.Values[4:7])
+	if bad != 2 || !slices.Equal(got, want) || batches != "[0 1 2 3] [8 9 10] [5 6 7] " || kept != "r0r1r2r3r8r9r10r5r6r7" {
+		t.Errorf("%d bad, %v, want %v; %s; %s", bad, got, want, batches, kept)
+	}
+}
+
 // Whatever a file holds, it is read or refused with the file's name, and what one pass takes another one encodes.
 func FuzzCSV(f *testing.F) {
 	f.Add(people, "")
