@@ -170,6 +170,8 @@ func (p *picked) Skipped() int { return p.skips.count() }
 func (p *picked) Close()       { p.loader.Close() }
 
 // inTurn is the sampler of batches in order, of which each rank gets one in turns.
+// The order is that of the source, never shuffled, and every sample comes once: the last batch may be short, and ranks may have one
+// batch more than others, unlike those of training and evaluation, who make their steps together.
 type inTurn struct {
 	n, batch, rank, size int
 	idx                  []int32

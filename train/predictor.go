@@ -42,7 +42,10 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 	return &Predictor{r: r}, nil
 }
 
-// constant makes the parameters those that the replica keeps: what is computed of weights alone is computed once. No step may follow.
+// constant makes the parameters those that the replica keeps: what is computed of weights alone, such as their packing for products, is
+// computed once and kept, in as much memory again for most layers. No step may follow: it would move parameters behind the back of what
+// was kept. Rows of tables may change, as those on servers do from batch to batch: nothing is kept of them. The bits are those of
+// an evaluation, in which the same is computed for each batch.
 func (r *Replica) constant(cfg Config) {
 	r.tape.Close()
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Constant: true})
