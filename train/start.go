@@ -23,7 +23,7 @@ import (
 // Patterns are those of path.Match, such as "layer1.*", where * stands for any characters. They match a parameter by the name that it
 // has here or in PyTorch's state_dict (model.Spec.PyTorch). One that matches nothing is an error.
 type Start struct {
-	// From is a safetensors file, a checkpoint, or a run's folder, whose last checkpoint is meant: parameters, tables and running
+	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is meant: parameters, tables and running
 	// statistics of the same names begin with its values, in all else the run is a new one. Rank 0 alone reads it, and a run that goes
 	// on from a checkpoint of its own does not. Tensors of other shapes are an error. "": random values.
 	From string
@@ -46,7 +46,7 @@ func (s *Start) settings() []setting.Row {
 	from := setting.On("training.init-from")
 	return []setting.Row{
 		{Path: "training.init-from", Flag: "init-from", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&s.From),
-			About: "begin with the weights of a safetensors file, a checkpoint or a run's folder, where they have the same names; all else is a new run's"},
+			About: "begin with the weights of a safetensors file, a .npz, a checkpoint or a run's folder, where they have the same names; all else is a new run's"},
 		{Path: "training.init-except", Unit: "PATTERN,…", Needs: from, Value: setting.List(&s.Except),
 			About: "parameters that begin with random values all the same, by name, such as fc.* for another head"},
 		{Path: "training.freeze", Unit: "PATTERN,…", Value: setting.List(&s.Freeze),

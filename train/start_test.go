@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,7 +114,29 @@ func learntOf(t *testing.T, dir string) map[string][]float32 {
 	return out
 }
 
-// A checkpoint, a run's folder and a safetensors file give all ranks the same beginning, of which rank 0 alone has the file.
+// asArrays writes the tensors of a safetensors file as a .npz.
+func asArrays(file, to string) error {
+	src, err := weights.OpenSource(file)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	var tensors []weights.Tensor
+	for _, i := range src.Tensors {
+		data, err := src.Read(i.Name)
+		if err != nil {
+			return err
+		}
+		tensors = append(tensors, weights.Tensor{Name: i.Name, Shape: i.Shape, Data: data})
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(weights.WriteNPZ(f, tensors), f.Close())
+}
+
+// A checkpoint, a run's folder, a safetensors file and a .npz give all ranks the same beginning, of which rank 0 alone has the file.
 func TestInitFrom(t *testing.T) {
 	dir, file := pretrained(t)
 	want := learntOf(t, dir)
@@ -121,7 +144,11 @@ func TestInitFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, from := range []string{dir, last, file} {
+	arrays := filepath.Join(dir, "w.npz")
+	if err := asArrays(file, arrays); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{dir, last, file, arrays} {
 		to := t.TempDir()
 		cfg := still(Start{From: from})
 		cfg.Checkpoint.Dir = to

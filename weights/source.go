@@ -25,8 +25,9 @@ type Source struct {
 	close func() error
 }
 
-// OpenSource opens a safetensors file, a checkpoint or a run's folder, whose last checkpoint is meant: what it is says its content,
-// not its name. The caller closes it.
+// OpenSource opens a safetensors file, NumPy's .npz, a checkpoint or a run's folder, whose last checkpoint is meant: what it is says its
+// content, not its name. A .npz is read once for its checksums; arrays that are compressed in it are held in memory until it is
+// closed. The caller closes it.
 func OpenSource(path string) (*Source, error) {
 	kind, err := kindOf(path)
 	if err != nil {
@@ -36,7 +37,7 @@ func OpenSource(path string) (*Source, error) {
 	case "checkpoint":
 		return openCheckpoint(path)
 	case "zip":
-		return nil, fmt.Errorf("weights: %s is a zip file, such as PyTorch's .pth or NumPy's .npz: write it as safetensors there, in PyTorch with safetensors.torch.save_file(model.state_dict(), FILE)", path)
+		return openNPZ(path)
 	}
 	f, err := Open(path)
 	if err != nil {

@@ -1,9 +1,13 @@
 package weights
 
 import (
+	"archive/zip"
+	"bufio"
+	"bytes"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +22,106 @@ func namesOf(infos []Info) (out []string) {
 	return out
 }
 
-// A checkpoint and a safetensors file are told apart by their content. A checkpoint's tensors have the names and layouts of here,
+// zipped writes tensors as NumPy's .npz and says where: no suffix tells what it is.
+func zipped(t *testing.T, method uint16, tensors ...Tensor) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "arrays")
+	var b bytes.Buffer
+	if method == zip.Store {
+		if err := WriteNPZ(&b, tensors); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		z := zip.NewWriter(&b)
+		for _, v := range tensors {
+			w, err := z.CreateHeader(&zip.FileHeader{Name: v.Name + ".npy", Method: method})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := bufio.NewWriter(w)
+			_, _ = out.WriteString(npyHeader(v))
+			writeValues(out, v)
+			if err := out.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A .npz has what was written to it, be it compressed or not, and NumPy's own have the values of every type. Integers are told and
+// not read, as in safetensors; a name that comes twice and a file that was cut anywhere are errors, not a few tensors.
+func TestSourceOfArrays(t *testing.T) {
+	big := make([]float32, 1<<16+3) // more than is read at once
+	for i := range big {
+		big[i] = float32(i)
+	}
+	want := []Tensor{{Name: "big", Shape: []int{1, len(big)}, Data: big}, {Name: "one", Shape: []int{}, Data: []float32{7}}, {Name: "none", Shape: []int{0, 2}, Data: []float32{}}}
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		src, err := OpenSource(zipped(t, method, append(want, Tensor{Name: "n.num_batches_tracked", Shape: []int{}, Ints: []int64{5}})...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range want {
+			got, err := src.Read(v.Name)
+			if info := src.Tensors[i]; err != nil || !slices.Equal(got, v.Data) || !reflect.DeepEqual(info.Shape, v.Shape) || info.Type != "F32" || info.len() != int64(len(v.Data)) {
+				t.Errorf("%s: %d values, %+v, %v", v.Name, len(got), info, err)
+			}
+		}
+		if info := src.Tensors[3]; info.Type != "I64" || info.Float() {
+			t.Errorf("%+v", info)
+		}
+		if _, err := src.Read("n.num_batches_tracked"); err == nil || !strings.Contains(err.Error(), "int64") {
+			t.Errorf("integers as weights: %v", err)
+		}
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	src, err := OpenSource("../data/npy/testdata/kinds.npz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	floats := 0
+	for _, info := range src.Tensors {
+		if !info.Float() {
+			continue
+		}
+		floats++
+		got, err := src.Read(info.Name)
+		if err != nil || !slices.Equal(got, numbered(24)) {
+			t.Errorf("%+v: %v, %v", info, got, err)
+		}
+	}
+	if floats != 12 { // of 16, 32 and 64 bits, both byte orders, both orders of axes
+		t.Errorf("%d arrays of floats", floats)
+	}
+	if _, err := OpenSource(zipped(t, zip.Store, want[1], want[1])); err == nil || !strings.Contains(err.Error(), `two arrays are named "one"`) {
+		t.Errorf("a name that comes twice: %v", err)
+	}
+	path := zipped(t, zip.Deflate, want[1], Tensor{Name: "w", Shape: []int{2, 3}, Data: numbered(6)})
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		if err := os.WriteFile(path, whole[:n], 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenSource(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Fatalf("cut at %d of %d: %v", n, len(whole), err)
+		}
+	}
+}
+
+// A checkpoint, a safetensors file and a .npz are told apart by their content. A checkpoint's tensors have the names and layouts of here,
 // and what is none of the model's (an optimizer's state) is left out.
 func TestOpenSource(t *testing.T) {
 	dir := t.TempDir()
@@ -33,7 +136,8 @@ func TestOpenSource(t *testing.T) {
 	if err := os.WriteFile(tensors, written(t, Tensor{Name: "a.weight", Shape: []int{3, 2}, Data: w}, Tensor{Name: "a.bias", Shape: []int{3}, Data: w[:3]}), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{dir, checkpoint.PathOf(dir, 3), tensors} {
+	arrays := zipped(t, zip.Deflate, Tensor{Name: "a.weight", Shape: []int{3, 2}, Data: w}, Tensor{Name: "a.bias", Shape: []int{3}, Data: w[:3]})
+	for _, path := range []string{dir, checkpoint.PathOf(dir, 3), tensors, arrays} {
 		src, err := OpenSource(path)
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +145,7 @@ func TestOpenSource(t *testing.T) {
 		ps := nn.NewParams(1)
 		layer := ps.Dense("a", 2, 3)
 		fit, err := src.Model(ps, nil, func(string) string { return "not of a checkpoint" }).Fit(src.Tensors, nil)
-		if own := path != tensors; err != nil || own != (len(fit.Taken) == 2) || len(src.Tensors) != 2 {
+		if own := path != tensors && path != arrays; err != nil || own != (len(fit.Taken) == 2) || len(src.Tensors) != 2 {
 			t.Errorf("%s: %v taken of %v, %v", path, fit.Taken, namesOf(src.Tensors), err)
 		}
 		if fit, err = Of(ps, nil, nil).Fit(src.Tensors, nil); err != nil || fit.Put(src.Read) != nil || !reflect.DeepEqual(layer.W.Data, w) {
@@ -69,8 +173,13 @@ func TestOpenSourceFaults(t *testing.T) {
 	if _, err := checkpoint.Save(served, checkpoint.State{Header: checkpoint.Header{NP: 1}, Arrays: []checkpoint.Array{checkpoint.Words("rank0/tally", []uint64{1})}}); err != nil {
 		t.Fatal(err)
 	}
+	var pickled bytes.Buffer
+	z := zip.NewWriter(&pickled)
+	if _, err := z.Create("archive/data.pkl"); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none"): "no such file", t.TempDir(): "no checkpoint", served: "lie on servers", file("a.pth", "PK\x03\x04…"): "save_file",
+		filepath.Join(dir, "none"): "no such file", t.TempDir(): "no checkpoint", served: "lie on servers", file("a.pth", pickled.String()): "save_file", file("cut.npz", "PK\x03\x04…"): "no .npz archive",
 		file("empty", ""): "ends within", file("cut", "RINGOCKP\x01"): "cut", file("text", "not weights at all"): "it is no safetensors file",
 	} {
 		if _, err := OpenSource(path); err == nil || !strings.Contains(err.Error(), want) {

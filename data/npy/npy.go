@@ -90,15 +90,44 @@ func (a *Array) Bytes(buf []byte, row, n int) ([]byte, error) {
 	}
 	each := a.RowSize() * a.Type.Size
 	buf = slices.Grow(buf[:0], n*each)[:n*each]
-	got, err := a.values.ReadAt(buf, int64(row)*int64(each))
-	if got == len(buf) {
-		return buf, nil
+	if err := a.read(buf, int64(row)*int64(each)); err != nil {
+		return nil, err
+	}
+	return buf, nil
+}
+
+// Float32s are all values, in C order. The array's size was compared with its file's before: no more is allocated than the file
+// has, or has unpacked.
+func (a *Array) Float32s() ([]float32, error) {
+	n := a.RowSize()
+	if len(a.Shape) > 0 {
+		n *= a.Len()
+	}
+	const block = 1 << 16 // values
+	out, size := make([]float32, n), int64(a.Type.Size)
+	buf := make([]byte, min(n, block)*a.Type.Size)
+	for at := 0; at < n; at += block {
+		part := out[at:min(at+block, n)]
+		b := buf[:len(part)*a.Type.Size]
+		if err := a.read(b, int64(at)*size); err != nil {
+			return nil, err
+		}
+		a.Type.Float32(part, b)
+	}
+	return out, nil
+}
+
+// read reads bytes of the values from an offset on.
+func (a *Array) read(b []byte, offset int64) error {
+	got, err := a.values.ReadAt(b, offset)
+	if got == len(b) {
+		return nil
 	}
 	var disk *fs.PathError
 	if errors.As(err, &disk) {
-		return nil, err
+		return err
 	}
-	return nil, a.fault(int64(row)*int64(each)+int64(got), "truncated: the values end here")
+	return a.fault(offset+int64(got), "truncated: the values end here")
 }
 
 // File is what Open has opened.
@@ -116,8 +145,8 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open opens a .npz, or a .npy together with those beside it, of which it takes those that wanted accepts by their names;
-// nil: all. Arrays that have to be unpacked or turned to C order are held in memory.
+// Open opens a .npz, which a zip file is whatever its name, or a .npy together with those beside it, of which it takes those that
+// wanted accepts by their names; nil: all. Arrays that have to be unpacked or turned to C order are held in memory.
 func Open(path string, wanted func(name string) bool) (f *File, err error) {
 	if wanted == nil {
 		wanted = func(string) bool { return true }
@@ -129,7 +158,7 @@ func Open(path string, wanted func(name string) bool) (f *File, err error) {
 			f = nil
 		}
 	}()
-	if strings.EqualFold(filepath.Ext(path), ".npz") {
+	if strings.EqualFold(filepath.Ext(path), ".npz") || isZip(path) {
 		return f, f.openArchive(path, wanted)
 	}
 	names, err := filepath.Glob(filepath.Join(escaped(filepath.Dir(path)), "*.npy"))
@@ -151,6 +180,18 @@ func Open(path string, wanted func(name string) bool) (f *File, err error) {
 		}
 	}
 	return f, nil
+}
+
+// isZip looks at the first bytes of a file. One that cannot be read is none: who opens it has the fault.
+func isZip(path string) bool {
+	f, err := pathname.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	first := make([]byte, 4)
+	_, err = io.ReadFull(f, first)
+	return err == nil && string(first) == "PK\x03\x04"
 }
 
 // escaped is a folder's name as a pattern that stands for it alone.
