@@ -29,7 +29,7 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (Input, error) {
 	if len(d.Shape.Values) != 3 || len(pictures) > maxElements {
 		return nil, fmt.Errorf("%s: %d images for a model that takes samples of %v values", c.Path, len(pictures), d.Shape.Values)
 	}
-	e := newEncoded(pictures, nil, d.Shape.Values[0], bad)
+	e := newEncoded(pictures, make([]int32, len(pictures)), d.Shape.Values[0], bad)
 	switch e.shape.Values[2] = d.Shape.Values[2]; d.Name {
 	case "mnist":
 		e.table, e.whole = mnistStatistics().tables(), true
