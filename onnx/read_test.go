@@ -151,12 +151,12 @@ func readOperator(b []byte) (readNode, error) {
 	return node, err
 }
 
-func (node *readNode) attribute(b []byte) error {
+func (n *readNode) attribute(b []byte) error {
 	name, kind := "", uint64(0)
 	var ints []int64
 	var f float32
-	err := fields(b, func(n protowire.Number, v uint64, in []byte) error {
-		switch n {
+	err := fields(b, func(number protowire.Number, v uint64, in []byte) error {
+		switch number {
 		case 1:
 			name = string(in)
 		case 2:
@@ -170,9 +170,9 @@ func (node *readNode) attribute(b []byte) error {
 	})
 	switch kind {
 	case 1:
-		node.floats[name] = f
+		n.floats[name] = f
 	case 2, 7:
-		node.ints[name] = ints
+		n.ints[name] = ints
 	default:
 		return fmt.Errorf("attribute %s of type %d", name, kind)
 	}
