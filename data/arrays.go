@@ -203,9 +203,19 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 		return nil, fmt.Errorf("arrays: %s: want an array of samples, called %s, and one of what is to be found, called %s; there are %s: %w", path, strings.Join(valueNames, ", "), strings.Join(goalNames, ", "),
 			cmp.Or(strings.Join(names, ", "), "none of those"), setting.Faultf(schemaPath, "gives others: NAME=number,NAME=label"))
 	}
-	n := s.values.Len()
-	if n != s.goal.Len() || n < 1 || n > maxElements || s.values.RowSize() < 1 {
-		return nil, fmt.Errorf("arrays: %s: %v and %v: want as many rows of both, 1 to %d", path, s.values, s.goal, maxElements)
+	if s.values.Len() != s.goal.Len() {
+		return nil, fmt.Errorf("arrays: %s: %v and %v: want as many rows of both", path, s.values, s.goal)
+	}
+	if err := s.shaped(path); err != nil {
+		return nil, err
+	}
+	return s, s.goals(path, r.isTarget(s.goal))
+}
+
+// shaped makes the shape of samples of that of their array.
+func (s *arrays) shaped(path string) error {
+	if n := s.values.Len(); n < 1 || n > maxElements || s.values.RowSize() < 1 {
+		return fmt.Errorf("arrays: %s: %v: want 1 to %d rows, which are not empty", path, s.values, maxElements)
 	}
 	s.scratch.New = func() any { return new(row) }
 	s.shape.Values = []int{1}
@@ -216,9 +226,9 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 		s.planes, s.shape.Values = v[0], []int{v[1], v[2], v[0]}
 	}
 	if err := s.shape.validate(); err != nil {
-		return nil, fmt.Errorf("arrays: %s: %v: %w", path, s.values, err)
+		return fmt.Errorf("arrays: %s: %v: %w", path, s.values, err)
 	}
-	return s, s.goals(path, r.isTarget(s.goal))
+	return nil
 }
 
 // isTarget tells whether numbers are to be found, and not classes: as the user says or, unsaid, where they are no integers.
@@ -305,6 +315,11 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 		}
 		to := b.At(s.shape, i)
 		s.convert(to.Values, r)
+		if s.goal == nil { // of samples that are to be predicted
+			clear(to.Labels)
+			clear(to.Targets)
+			continue
+		}
 		if s.labels != nil {
 			to.Labels[0] = s.labels[n]
 		}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -46,6 +47,8 @@ type InputConfig struct {
 	Threads int
 	// SkipBad is how many bad rows or images each rank leaves out and counts; more are an error.
 	SkipBad int
+	// Schema is that of the training, by which an array of samples that has another name than usual is known.
+	Schema table.Schema
 	// Columns are those of a table that Rows.Kept has.
 	Columns []string
 	// Seed is that of synthetic data.
@@ -82,6 +85,8 @@ func OpenInput(d Description, c InputConfig) (Input, error) {
 		return openAskedSet(d, c)
 	case d.Name == "criteo":
 		return openAskedClicks(d, c, bad)
+	case d.Name == "arrays":
+		return openAskedArrays(d, c, bad)
 	case d.Name == "mnist" || d.Name == "cifar10" || d.Name == "images" || d.Name == "imagenet":
 		return openAskedImages(d, c, bad)
 	}
@@ -109,7 +114,7 @@ func openAskedSet(d Description, c InputConfig) (Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newPicked(set.Eval, c, set.skips)
+	return newPicked(set.Eval, c, set.skips, set)
 }
 
 // picked is the Input of a source.
@@ -119,14 +124,16 @@ type picked struct {
 	source Source
 	skips  *skips
 	rows   Rows
+	files  io.Closer
 }
 
-func newPicked(source Source, c InputConfig, bad *skips) (Input, error) {
-	p := &picked{source: source, skips: bad, inTurn: inTurn{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
+// newPicked reads a source in its order. files are those that samples are read from, which it closes; nil: there are none.
+func newPicked(source Source, c InputConfig, bad *skips, files io.Closer) (Input, error) {
+	p := &picked{source: source, skips: bad, files: files, inTurn: inTurn{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
 	order := p.inTurn
 	loader, err := NewLoader(LoaderConfig{Source: source, Sampler: &order, Workers: c.Threads})
 	if err != nil {
-		return nil, err
+		return nil, err // of a configuration that OpenInput has checked
 	}
 	p.loader = loader
 	p.inTurn.Start(1)
@@ -167,7 +174,13 @@ func (b *Batch) cut(s Shape, n int) {
 }
 
 func (p *picked) Skipped() int { return p.skips.count() }
-func (p *picked) Close()       { p.loader.Close() }
+
+func (p *picked) Close() {
+	p.loader.Close()
+	if p.files != nil {
+		_ = p.files.Close() // they were only read
+	}
+}
 
 // inTurn is the sampler of batches in order, of which each rank gets one in turns.
 // The order is that of the source, never shuffled, and every sample comes once: the last batch may be short, and ranks may have one

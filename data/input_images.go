@@ -39,7 +39,7 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (Input, error) {
 	if len(e.table) != e.shape.Values[2] {
 		return nil, fmt.Errorf("%s: images for a model that takes %d values of a point", c.Path, e.shape.Values[2])
 	}
-	return newPicked(e, c, bad)
+	return newPicked(e, c, bad, nil)
 }
 
 // picturesIn are an image, or those of a folder and all below it.

@@ -79,7 +79,7 @@ func predictHelp(to io.Writer) {
 		"  ringo predict RUN --data photos --top 3 --np 2\n" +
 		"  ringo predict RUN --prompt \"It was\" --tokens 200 --temperature 0.8\n\n")
 	for _, f := range [][2]string{
-		{"data PATH", "a table, rows of Criteo, an image or a folder, or - for stdin"},
+		{"data PATH", "a table, arrays, rows of Criteo, an image or folder, or - for stdin"},
 		{"out FILE", "write there, whole or not at all; default: stdout"},
 		{"format WORD", "jsonl (an object a line) or csv"},
 		{"columns A,B", "columns of a table to pass through"},
@@ -190,7 +190,7 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 		})
 	}
 	in, err := data.OpenInput(p.Description(), data.InputConfig{
-		Path: cfg.Data, Stdin: cmd.InOrStdin(), Batch: cfg.Batch, Rank: job.Rank(), Size: job.Size(), Threads: cfg.Threads, SkipBad: cfg.SkipBad, Columns: c.how.Columns, Seed: cfg.Seed,
+		Path: cfg.Data, Stdin: cmd.InOrStdin(), Batch: cfg.Batch, Rank: job.Rank(), Size: job.Size(), Threads: cfg.Threads, SkipBad: cfg.SkipBad, Schema: cfg.Schema, Columns: c.how.Columns, Seed: cfg.Seed,
 	})
 	if err != nil {
 		return err

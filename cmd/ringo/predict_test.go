@@ -1,11 +1,16 @@
 package main
 
 import (
+	"archive/zip"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/weights"
 )
 
 // predictable trains on a small table and says where it and the checkpoint are.
@@ -133,6 +138,65 @@ func TestPredictWritesText(t *testing.T) {
 	} {
 		if status, text, errs := command(t, "predict "+saved+" "+line); status == 0 || text != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, %q, %q, want %q", line, status, text, errs, want)
+		}
+	}
+}
+
+// What was trained on arrays is told of a .npz of samples alone: the same bytes from two ranks and from a .npy, most of them right.
+func TestPredictOfArrays(t *testing.T) {
+	dir := t.TempDir()
+	const n = 400
+	x, y := make([]float32, 2*n), make([]int64, n)
+	for i := range n {
+		y[i] = int64(i * i % 97 / 50)
+		x[2*i], x[2*i+1] = float32(i*i%97)/97, float32(i%3)
+	}
+	samples := weights.Tensor{Name: "x", Shape: []int{n, 2}, Data: x}
+	file := func(name string, write func(w io.Writer) error) string {
+		path := filepath.Join(dir, name)
+		if err := folder.WriteFile(path, write); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	both := file("both.npz", func(w io.Writer) error {
+		return weights.WriteNPZ(w, []weights.Tensor{samples, {Name: "y", Shape: []int{n}, Ints: y}})
+	})
+	alone := file("alone.npz", func(w io.Writer) error { return weights.WriteNPZ(w, []weights.Tensor{samples}) })
+	one := file("one.npy", func(w io.Writer) error {
+		z, err := zip.OpenReader(alone)
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		r, err := z.File[0].Open()
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, r)
+		return err
+	})
+	saved := filepath.Join(dir, "saved")
+	if status, _, errs := command(t, "train mlp --data "+both+" --np 2 --batch 32 --epochs 12 --lr 0.05 --progress none --checkpoint "+saved); status != 0 {
+		t.Fatal(errs)
+	}
+	status, first, errs := command(t, "predict "+saved+" --data "+alone+" --progress none")
+	lines := strings.Split(strings.TrimSpace(first), "\n")
+	if status != 0 || errs != "" || len(lines) != n {
+		t.Fatalf("status %d, %.200q, %s", status, first, errs)
+	}
+	right := 0
+	for i, line := range lines {
+		if strings.HasPrefix(line, fmt.Sprintf(`{"row":%d,"prediction":"%d",`, i, y[i])) {
+			right++
+		}
+	}
+	if right < n*9/10 {
+		t.Errorf("%d of %d are right, such as %s", right, n, lines[0])
+	}
+	for _, line := range []string{alone + " --np 2", both, one} {
+		if status, again, errs := command(t, "predict "+saved+" --progress none --data "+line); status != 0 || again != first {
+			t.Errorf("%s: status %d, %s, %.200q", line, status, errs, again)
 		}
 	}
 }
