@@ -57,7 +57,7 @@ func OpenCSV(name string, open func() (io.ReadCloser, error)) (*CSV, error) {
 		return nil, &Fault{File: name, Line: 1, Problem: fmt.Sprintf("%s, …: these are numbers: want a header with the names of the columns first", names[0])}
 	}
 	c.names = names
-	return c, checkNames(name, names)
+	return c, CheckNames(name, names)
 }
 
 // Name is the file's.

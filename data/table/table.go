@@ -141,8 +141,8 @@ func (s Schema) String() string {
 	return strings.Join(parts, ",")
 }
 
-// checkNames reports names of columns that cannot be told apart.
-func checkNames(file string, names []string) error {
+// CheckNames reports names of a file's columns that cannot be told apart, or are too many. It is for implementations of Reader.
+func CheckNames(file string, names []string) error {
 	if len(names) > MaxColumns {
 		return &Fault{File: file, Problem: fmt.Sprintf("%d columns: want %d at most", len(names), MaxColumns)}
 	}

@@ -1,0 +1,80 @@
+package parquet
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/parquet/compress"
+)
+
+// documented is the command line of docs/data.md that builds a ringo which reads Parquet.
+var documented = regexp.MustCompile(`(?m)^    go (build -C data/parquet .*)$`)
+
+// build runs it, to a folder of the test's.
+func build(t *testing.T) (ringo string) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "docs", "data.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := documented.FindSubmatch(text)
+	if found == nil {
+		t.Fatal("docs/data.md does not say how to build")
+	}
+	args := strings.Fields(string(found[1]))
+	at := slices.Index(args, "../../ringo") + 1
+	if at == 0 {
+		t.Fatalf("%v does not build ringo in the repository's folder", args)
+	}
+	ringo = filepath.Join(t.TempDir(), "ringo")
+	args[at-1] = ringo
+	c := exec.Command("go", args...)
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return ringo
+}
+
+// The command that is built as docs/data.md says trains, evaluates and predicts on Parquet as on the same table in CSV.
+func TestCommand(t *testing.T) {
+	ringo, dir := build(t), t.TempDir()
+	run := func(line string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		c := exec.Command(ringo, strings.Fields(line)...)
+		c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
+		if err := c.Run(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, errs.String())
+		}
+		return out.String()
+	}
+	const n = 400
+	if err := os.Rename(write(t, compress.Codecs.Snappy, cut(n, 50)...), filepath.Join(dir, "x.parquet")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x.csv"), []byte(asText(n)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"x.parquet", "x.csv"} {
+		run("train mlp --data " + file + " --set data.target=kind --set data.schema=list=ignore --np 2 --batch 32 --epochs 2 --progress none --checkpoint saved-" + file)
+	}
+	found := run("predict saved-x.csv --data x.csv --progress none")
+	if got := run("predict saved-x.parquet --data x.parquet --progress none --np 2"); got != found || strings.Count(got, "\n") != n {
+		t.Errorf("predictions: %.300s\nwant %.300s", got, found)
+	}
+	figures := accuracy.FindString(run("eval saved-x.csv --data x.csv --progress none --json -"))
+	if got := accuracy.FindString(run("eval saved-x.parquet --data x.parquet --progress none --json -")); got != figures || got == "" {
+		t.Errorf("figures: %s, want %s", got, figures)
+	}
+}
+
+// accuracy is the figure of an evaluation.
+var accuracy = regexp.MustCompile(`"[a-z_]*accuracy":[0-9.]+`)

@@ -1,0 +1,37 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+
+	"github.com/apache/thrift/lib/go/thrift"
+)
+
+const (
+	tailBytes  = 8         // after a footer: its length and PAR1
+	footerDeep = 64        // how deep structs may be nested
+	footerMost = 100 << 20 // thrift's own limit
+)
+
+// checkFooter walks over the footer of a file before arrow-go decodes it, which makes room for as many elements as a list says
+// that it has, up to 100 Mi in a file of 24 bytes. No list has more elements than the footer has bytes. A file that has no
+// footer is left to arrow-go.
+func checkFooter(f io.ReaderAt, size int64) error {
+	var tail [tailBytes]byte
+	if _, err := f.ReadAt(tail[:], max(0, size-tailBytes)); err != nil {
+		return nil
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	if string(tail[4:]) != "PAR1" || n > size-tailBytes {
+		return nil
+	}
+	footer := make([]byte, n)
+	if _, err := f.ReadAt(footer, size-tailBytes-n); err != nil {
+		return err
+	}
+	limits := &thrift.TConfiguration{MaxMessageSize: int32(min(max(n, 1), footerMost))}
+	in := thrift.NewTCompactProtocolConf(&thrift.TMemoryBuffer{Buffer: bytes.NewBuffer(footer)}, limits)
+	return thrift.Skip(context.Background(), in, thrift.STRUCT, footerDeep)
+}

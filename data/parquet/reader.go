@@ -1,0 +1,234 @@
+// Package parquet reads tables from Parquet files, through arrow-go.
+//
+// It is a module of its own, because arrow-go makes ringo's binary larger by three quarters and has dependencies that would
+// raise those of ringo: nobody who needs no Parquet gets them. Folder wiring has the file that package data is built with to
+// read Parquet.
+//
+// Row groups are decoded in parallel and handed over in their order; columns that nobody asks for are not read.
+package parquet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// batchRows is how many rows of a row group are decoded at a time.
+const batchRows = 1 << 16
+
+// Open opens a Parquet file as a table whose columns are those of the schema. A damaged file is a *table.Fault, here or in a
+// scan; the error of a column whose values are neither numbers nor texts comes when it is asked for.
+func Open(path string) (table.Reader, error) {
+	t := &reader{name: path}
+	err := t.with(func(g groups) error {
+		for _, f := range g.schema.Fields() {
+			t.names = append(t.names, f.Name)
+		}
+		return table.CheckNames(path, t.names)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// reader is a file as a table.
+type reader struct {
+	name  string
+	names []string
+}
+
+// Name is the file's.
+func (t *reader) Name() string { return t.name }
+
+// Columns are the schema's.
+func (t *reader) Columns() []string { return t.names }
+
+// groups are the row groups of an open file.
+type groups struct {
+	*pqarrow.FileReader
+	schema *arrow.Schema
+}
+
+// with opens the file for a use.
+func (t *reader) with(use func(groups) error) error {
+	f, err := pathname.Open(t.name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var g groups
+	err = t.guarded(func() error {
+		g, err = openGroups(f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return use(g)
+}
+
+// openGroups reads the footer of a file.
+func openGroups(f *os.File) (groups, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return groups{}, err
+	}
+	if err := checkFooter(f, info.Size()); err != nil {
+		return groups{}, err
+	}
+	mem := limited(info.Size())
+	r, err := file.NewParquetReader(f, file.WithReadProps(parquet.NewReaderProperties(mem)))
+	if err != nil {
+		return groups{}, err
+	}
+	// Arrow's own schema, which some writers add, is left alone: what decodes it allocates as much as a damaged one says. That
+	// of Parquet has all that is needed.
+	r.MetaData().FileMetaData.KeyValueMetadata = nil
+	in, err := pqarrow.NewFileReader(r, pqarrow.ArrowReadProperties{BatchSize: batchRows}, mem)
+	if err != nil {
+		return groups{}, err
+	}
+	s, err := in.Schema()
+	return groups{in, s}, err
+}
+
+// guarded makes an error or a panic of arrow-go, which trusts what files say, a fault of the file. A pass that was ended is
+// none. arrow-go starts no goroutine for what is asked of it here: nothing panics elsewhere.
+func (t *reader) guarded(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			err = t.fault("", "damaged, truncated or not a Parquet file: %v", err)
+		}
+	}()
+	return do()
+}
+
+// fault is one of the file, or of a column.
+func (t *reader) fault(column, problem string, args ...any) error {
+	return &table.Fault{File: t.name, Column: column, Problem: fmt.Sprintf(problem, args...)}
+}
+
+// Scan decodes as many row groups at once as Go has processors. It holds a batch of each.
+func (t *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
+	return t.with(func(g groups) error {
+		fields := g.schema.Fields()
+		if len(fields) != len(t.names) {
+			return t.fault("", "it has %d columns, and had %d", len(fields), len(t.names))
+		}
+		for _, n := range want {
+			if fields[n].Name != t.names[n] {
+				return t.fault(t.names[n], "it is called %q now", fields[n].Name)
+			}
+			if !known(fields[n].Type) {
+				return t.fault(t.names[n], "values of type %v: want numbers, texts or truth values; data.schema can ignore the column", fields[n].Type)
+			}
+		}
+		return t.scan(g, want, visit)
+	})
+}
+
+// decoded is what becomes of a batch.
+type decoded struct {
+	chunk table.Chunk
+	err   error
+}
+
+// scan has a goroutine for the row group that is being handed over and for each of those that follow it, up to the number of
+// processors.
+func (t *reader) scan(g groups, want []int, visit func(*table.Chunk) error) error {
+	ctx, stop := context.WithCancel(context.Background())
+	var wait sync.WaitGroup
+	defer wait.Wait() // the file is closed next
+	defer stop()
+	queues := make([]chan decoded, g.ParquetReader().NumRowGroups())
+	start := func(i int) {
+		queues[i] = make(chan decoded, 1)
+		wait.Go(func() {
+			defer close(queues[i])
+			if err := t.guarded(func() error { return g.decode(ctx, i, want, queues[i]) }); err != nil {
+				hand(ctx, queues[i], decoded{err: err})
+			}
+		})
+	}
+	first, started := int64(0), 0
+	for i := range queues {
+		for ; started < min(i+runtime.GOMAXPROCS(0), len(queues)); started++ {
+			start(started)
+		}
+		for d := range queues[i] {
+			if d.err != nil {
+				return d.err
+			}
+			d.chunk.First = first
+			if first += int64(d.chunk.N); first > table.MaxRows {
+				return t.fault("", "more than %d rows", table.MaxRows)
+			}
+			if err := visit(&d.chunk); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hand waits until a batch is taken or the pass ends.
+func hand(ctx context.Context, to chan<- decoded, d decoded) error {
+	select {
+	case to <- d:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// decode turns a row group to chunks.
+func (g groups) decode(ctx context.Context, group int, want []int, to chan<- decoded) error {
+	rows := g.ParquetReader().MetaData().RowGroup(group).NumRows()
+	if rows == 0 {
+		return nil
+	}
+	leaves := make([]int, len(want))
+	for i, n := range want {
+		leaves[i] = g.Manifest.Fields[n].ColIndex
+	}
+	r, err := g.GetRecordReader(ctx, leaves, []int{group})
+	if err != nil {
+		return fmt.Errorf("row group %d: %w", group, err)
+	}
+	defer r.Release()
+	for r.Next() {
+		batch := r.RecordBatch()
+		rows -= batch.NumRows()
+		d := decoded{chunk: table.Chunk{N: int(batch.NumRows()), Columns: make([]table.Vector, len(want))}}
+		for i, n := range want { // the batch's columns are in the file's order
+			at := batch.Schema().FieldIndices(g.schema.Field(n).Name)
+			d.chunk.Columns[i] = vector(batch.Column(at[0]))
+		}
+		if err := hand(ctx, to, d); err != nil {
+			return err
+		}
+	}
+	if err := r.Err(); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("row group %d: %w", group, err)
+	}
+	if rows != 0 {
+		return fmt.Errorf("row group %d: the footer says %d rows more than its columns have", group, rows)
+	}
+	return nil
+}

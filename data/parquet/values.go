@@ -1,0 +1,145 @@
+package parquet
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/ringo-ml/ringo/data/table"
+)
+
+// known tells whether values of a type become numbers or words.
+func known(t arrow.DataType) bool {
+	switch t.ID() {
+	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,
+		arrow.FLOAT16, arrow.FLOAT32, arrow.FLOAT64, arrow.BOOL, arrow.STRING, arrow.DATE32, arrow.TIMESTAMP:
+		return true
+	}
+	return false
+}
+
+// number is what numeric arrays have.
+type number interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+// numbers are the values of an array; NaN where there is none.
+func numbers[T number](a arrow.Array, values []T) table.Vector {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = float64(v)
+	}
+	if a.NullN() > 0 {
+		for i := range out {
+			if a.IsNull(i) {
+				out[i] = math.NaN()
+			}
+		}
+	}
+	return table.Vector{Numbers: out}
+}
+
+// words are the texts of an array; empty where there is none.
+func words(a arrow.Array, value func(i int) string) table.Vector {
+	out := make([]string, a.Len())
+	for i := range out {
+		if !a.IsNull(i) {
+			out[i] = value(i)
+		}
+	}
+	return table.Vector{Words: out}
+}
+
+// vector is an array of a known type. Days and times are numbers: of days, or of the type's units.
+func vector(a arrow.Array) table.Vector {
+	switch a := a.(type) {
+	case *array.Int8:
+		return numbers(a, a.Int8Values())
+	case *array.Int16:
+		return numbers(a, a.Int16Values())
+	case *array.Int32:
+		return numbers(a, a.Int32Values())
+	case *array.Int64:
+		return numbers(a, a.Int64Values())
+	case *array.Uint8:
+		return numbers(a, a.Uint8Values())
+	case *array.Uint16:
+		return numbers(a, a.Uint16Values())
+	case *array.Uint32:
+		return numbers(a, a.Uint32Values())
+	case *array.Uint64:
+		return numbers(a, a.Uint64Values())
+	case *array.Float32:
+		return numbers(a, a.Float32Values())
+	case *array.Float64:
+		return numbers(a, a.Float64Values())
+	case *array.Date32:
+		return numbers(a, a.Date32Values())
+	case *array.Timestamp:
+		return numbers(a, a.TimestampValues())
+	case *array.Float16:
+		out := make([]float32, a.Len())
+		for i, v := range a.Values() {
+			out[i] = v.Float32()
+		}
+		return numbers(a, out)
+	case *array.Boolean:
+		return words(a, func(i int) string { return fmt.Sprint(a.Value(i)) })
+	case *array.String: // which lie in memory that the collector of garbage gives back
+		return words(a, a.Value)
+	}
+	panic(fmt.Sprintf("values of type %v", a.DataType()))
+}
+
+// bounded gives memory up to a limit. More is a panic, which guarded makes an error: arrow-go trusts lengths that files say.
+type bounded struct {
+	memory.Allocator
+	left atomic.Int64
+}
+
+// Limits of the memory that a file may have decoded at once: in proportion to its size.
+const (
+	expansion = 1 << 10
+	least     = 1 << 26
+	most      = 1 << 34
+)
+
+// limited is the memory for a file of so many bytes.
+func limited(size int64) *bounded {
+	b := &bounded{Allocator: memory.NewGoAllocator()}
+	b.left.Store(min(max(size*expansion, least), most))
+	return b
+}
+
+func (b *bounded) take(n int) {
+	if n < 0 || b.left.Add(-int64(n)) < 0 {
+		b.left.Add(int64(n))
+		panic(fmt.Sprintf("%d bytes are wanted at once, more than a file of its size may have decoded", n))
+	}
+}
+
+// Allocate is that of memory.Allocator.
+func (b *bounded) Allocate(size int) []byte {
+	b.take(size)
+	return b.Allocator.Allocate(size)
+}
+
+// Reallocate is that of memory.Allocator.
+func (b *bounded) Reallocate(size int, old []byte) []byte {
+	if grows := size - len(old); grows > 0 {
+		b.take(grows)
+	} else {
+		b.left.Add(int64(-grows))
+	}
+	return b.Allocator.Reallocate(size, old)
+}
+
+// Free is that of memory.Allocator.
+func (b *bounded) Free(old []byte) {
+	b.left.Add(int64(len(old)))
+	b.Allocator.Free(old)
+}
