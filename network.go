@@ -86,7 +86,7 @@ func (n *Network) Settings() []setting.Row {
 		{
 			Path: "network.lending", Scope: setting.Local, Needs: connects,
 			About: "whether large payloads are sent from where they lie instead of being copied into the socket; measured: where that costs less on this machine. No result depends on it",
-			Value: setting.Choice(&n.Lending, tcp.Lendings()...),
+			Value: setting.Choice(&n.Lending, append([]string{""}, tcp.Lendings()...)...),
 		},
 	}
 }
