@@ -206,8 +206,8 @@ func TestStartFaults(t *testing.T) {
 		`training.rates head.*=0: want a positive number`:                                             {Rates: []Rate{{"head.*", 0}}},
 		`training.init-except hed.weight: the model has no such tensor (did you mean "head.weight"?)`: {From: file, Except: []string{"hed.weight"}},
 		`training.init-except head.* has no effect without training.init-from`:                        {Except: []string{"head.*"}},
-		`safetensors.torch.save_file`: {From: other},
-		`no such file`:                {From: "nowhere"},
+		`no .npz archive`: {From: other},
+		`no such file`:    {From: "nowhere"},
 	} {
 		if _, _, err := runTall(t, 1, tall(2), still(s), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to hold %q", err, want)

@@ -3,6 +3,7 @@ package export
 import (
 	"encoding/binary"
 	"errors"
+	"flag"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -120,12 +121,14 @@ func near(t *testing.T, got, want []float32, share float64) {
 	}
 }
 
+var withPyTorch = flag.Bool("pytorch", false, "compare with PyTorch and torchvision of /usr/bin/python3, which takes minutes")
+
 func needTorch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts PyTorch")
+	if !*withPyTorch {
+		t.Skip("whether PyTorch loads what is exported was NOT tested: that takes minutes, and is done by go test ./cmd/ringo/internal/export -pytorch")
 	}
 	if exec.Command("/usr/bin/python3", "-c", "import torch, torchvision").Run() != nil {
-		t.Skip("PyTorch is not installed: whether it loads what is exported was NOT tested")
+		t.Fatal("/usr/bin/python3 has no torch and torchvision: install python3-torch and python3-torchvision")
 	}
 }
 
