@@ -44,6 +44,9 @@ func TestWrittenJobsRepeat(t *testing.T) {
 
 // Every job file that comes with ringo trains, of a few samples.
 func TestPresetsTrain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains by every preset: NOT done with -short")
+	}
 	t.Chdir(t.TempDir()) // one of them has a folder
 	for _, name := range job.Presets() {
 		got := runSummary(t, "train --job "+name+" --train-limit 1280 --eval-limit 33 --batch 16 --epochs 1 --progress none --threads 1")
