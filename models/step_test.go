@@ -150,11 +150,17 @@ func TestSteps(t *testing.T) {
 				if threads != 2 {
 					continue
 				}
-				n := testing.AllocsPerRun(2, func() {
-					c.step()
-					c.tape.ResetEval()
-					c.m.Pass(c.tape, batches[1])
-				})
+				var n float64
+				for range 3 { // the runtime allocates now and then for a thread that goes to sleep
+					n = testing.AllocsPerRun(2, func() {
+						c.step()
+						c.tape.ResetEval()
+						c.m.Pass(c.tape, batches[1])
+					})
+					if n == 0 {
+						break
+					}
+				}
 				if n != 0 {
 					t.Errorf("a steady step and an evaluation make %v allocations, want 0", n)
 				}
