@@ -100,6 +100,11 @@ var forbidden = []struct {
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
+		from: []string{"internal/timeline"},
+		to:   []string{"", "distopt", "bucket", "compress", "exchange", "nn", "model", "models", "train", "data", "launch", "cmd/..."},
+		why:  "what a timeline shows is found in the file alone",
+	},
+	{
 		from: []string{"ps/wal", "ps/store", "ps/snapshot", "ps/export", "internal/folder"},
 		to:   []string{"", "aggregate", "ps/rows", "transport/...", "wire", "cluster", "launch", "train", "collective", "exchange", "distopt", "nn", "model", "models", "optim/...", "checkpoint", "data", "cmd/..."},
 		why:  "a log and a store of bytes know nothing of what the bytes mean",

@@ -1,0 +1,36 @@
+package timeline
+
+// Change is a figure of two timelines.
+type Change struct {
+	Name string  `json:"name"`
+	Unit string  `json:"unit"` // ms, B, or "" of a share of 1
+	A    float64 `json:"a"`
+	B    float64 `json:"b"`
+}
+
+// Compare puts the figures of two timelines beside each other: times of a step, as means over ranks, then shares and bytes.
+func Compare(a, b Summary) []Change {
+	out := []Change{{"step", "ms", a.StepMS, b.StepMS}}
+	for k := range kinds {
+		if k != Other { // which is not part of a step
+			out = append(out, Change{k.String(), "ms", a.kindMS(k), b.kindMS(k)})
+		}
+	}
+	for _, t := range tracks {
+		if kindOf(t) == Compute || kindOf(t) == Exchange {
+			name := t.String()
+			if kindOf(t) == Exchange {
+				name += ", hidden or not"
+			}
+			out = append(out, Change{name, "ms", a.Mean.TracksMS[t.String()], b.Mean.TracksMS[t.String()]})
+		}
+	}
+	out = append(out, Change{"overlap", "", a.Mean.Overlap, b.Mean.Overlap})
+	for k := range kinds {
+		out = append(out, Change{"critical path: " + k.String(), "", a.Path.Of(k), b.Path.Of(k)})
+	}
+	return append(out, Change{"sent by a rank in a step", "B", a.Mean.StepBytesSent, b.Mean.StepBytesSent})
+}
+
+// kindMS is the time of a kind in a step.
+func (s Summary) kindMS(k Kind) float64 { return s.Mean.Of(k) * s.WallMS / float64(max(1, s.Steps)) }

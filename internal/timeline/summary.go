@@ -1,0 +1,309 @@
+package timeline
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Shares are of some time, by what it went into. They add up to 1, but for a time of nothing.
+type Shares struct {
+	Compute  float64 `json:"computation"`
+	Exchange float64 `json:"exchange"` // that computing does not hide
+	Data     float64 `json:"data_wait"`
+	Other    float64 `json:"evaluation_checkpoint"`
+	Idle     float64 `json:"idle"`
+}
+
+// Of is the share of a kind.
+func (s Shares) Of(k Kind) float64 {
+	return [...]float64{Compute: s.Compute, Data: s.Data, Other: s.Other, Exchange: s.Exchange, Idle: s.Idle}[k]
+}
+
+// sharesOf turns times by kind into shares.
+func sharesOf(t [kinds]int64) Shares {
+	whole := float64(0)
+	for _, v := range t {
+		whole += float64(v)
+	}
+	whole = max(whole, 1)
+	of := func(k Kind) float64 { return float64(t[k]) / whole }
+	return Shares{Compute: of(Compute), Exchange: of(Exchange), Data: of(Data), Other: of(Other), Idle: of(Idle)}
+}
+
+// Summary is what a timeline shows. Times are in milliseconds.
+type Summary struct {
+	// WallMS is the time that all ranks have recorded, in which there are so many steps, which take StepMS without evaluations and
+	// checkpoints.
+	WallMS float64 `json:"wall_ms"`
+	Steps  int     `json:"steps"`
+	StepMS float64 `json:"step_ms"`
+	// LeftOut says that spans were left out: the summary is of the time before.
+	LeftOut bool `json:"spans_left_out"`
+	// Ranks are all of them, in order, and Mean is their mean.
+	Ranks []RankSummary `json:"ranks"`
+	Mean  RankSummary   `json:"mean"`
+	Path  Path          `json:"critical_path"`
+	// Waits are the longest of all ranks, the longest first.
+	Waits []Wait `json:"longest_waits"`
+}
+
+// RankSummary is where the time of a rank went.
+type RankSummary struct {
+	Rank int `json:"rank"` // -1 of a mean
+	Shares
+	// Overlap is the share of the time with exchanges under way in which the rank computed; 0 where it exchanged nothing.
+	Overlap float64 `json:"overlap"`
+	// StepBytesSent is what the rank sent in a step, in bytes.
+	StepBytesSent float64 `json:"step_bytes_sent"`
+	// TracksMS is the time in a step that spans of each track cover; what lies in another counts in both.
+	TracksMS map[string]float64 `json:"tracks_ms"`
+}
+
+// shown is how many waits a summary has.
+const shown = 5
+
+// analysis is what is found out about a timeline before it is summed up.
+type analysis struct {
+	*Timeline
+	lo, hi int64
+	pieces [][]piece // by rank
+	hidden []hidden
+	starts map[exchangeKey]latest
+	keys   []map[int]exchangeKey // by rank and span
+}
+
+// analyse cuts the ranks' time into pieces and finds who began each exchange last.
+func analyse(t *Timeline) *analysis {
+	a := &analysis{Timeline: t}
+	a.lo, a.hi = t.window()
+	for i := range t.Ranks {
+		p, h := t.Ranks[i].pieces(a.lo, a.hi)
+		a.pieces, a.hidden = append(a.pieces, p), append(a.hidden, h)
+	}
+	a.match()
+	return a
+}
+
+// Summarise says what a timeline shows. It is a pure function and takes n log n of its spans.
+func Summarise(t *Timeline) Summary {
+	a := analyse(t)
+	s := Summary{WallMS: ms(a.hi - a.lo), Steps: a.steps(), Mean: RankSummary{Rank: -1, TracksMS: map[string]float64{}}}
+	per := float64(max(1, s.Steps))
+	other := float64(0)
+	for i, r := range t.Ranks {
+		s.LeftOut = s.LeftOut || r.LeftOut > 0
+		one := a.rank(i, per)
+		s.Ranks = append(s.Ranks, one)
+		other += one.Other * s.WallMS / float64(len(t.Ranks))
+		s.Mean.add(one, float64(len(t.Ranks)))
+	}
+	if s.Steps > 0 {
+		s.StepMS = (s.WallMS - other) / per
+	}
+	s.Path = a.path()
+	s.Waits = a.waits()
+	return s
+}
+
+func ms(ns int64) float64 { return float64(ns) / 1e6 }
+
+// add adds one of n ranks to the mean.
+func (m *RankSummary) add(r RankSummary, n float64) {
+	m.Compute += r.Compute / n
+	m.Exchange += r.Exchange / n
+	m.Data += r.Data / n
+	m.Other += r.Other / n
+	m.Idle += r.Idle / n
+	m.Overlap += r.Overlap / n
+	m.StepBytesSent += r.StepBytesSent / n
+	for name, v := range r.TracksMS {
+		m.TracksMS[name] += v / n
+	}
+}
+
+// steps is how many steps there are within the window, of the rank that has most.
+func (a *analysis) steps() (most int) {
+	for _, r := range a.Ranks {
+		var steps []int64
+		for _, s := range r.Spans {
+			if s.Step >= 0 && s.Start < a.hi {
+				steps = append(steps, s.Step)
+			}
+		}
+		slices.Sort(steps)
+		most = max(most, len(slices.Compact(steps)))
+	}
+	return most
+}
+
+// rank sums up one rank, of which there are so many steps.
+func (a *analysis) rank(i int, steps float64) RankSummary {
+	var times [kinds]int64
+	for _, p := range a.pieces[i] {
+		times[p.kind] += p.end - p.start
+	}
+	out := RankSummary{Rank: i, Shares: sharesOf(times), TracksMS: map[string]float64{}}
+	if h := a.hidden[i]; h.exchange > 0 {
+		out.Overlap = float64(h.computing) / float64(h.exchange)
+	}
+	covered := make([]int64, len(tracks)) // until when each track's spans cover the time
+	for _, s := range a.Ranks[i].Spans {
+		if s.Start >= a.hi {
+			break
+		}
+		end := min(s.End, a.hi)
+		if from := max(s.Start, covered[s.Track]); from < end {
+			out.TracksMS[s.Track.String()] += ms(end-from) / steps
+			covered[s.Track] = end
+		}
+		if s.Bytes > 0 {
+			out.StepBytesSent += float64(s.Bytes) / steps
+		}
+	}
+	return out
+}
+
+// exchangeKey is which exchange a span is: the same on all ranks. again counts those of one step and name.
+type exchangeKey struct {
+	step  int64
+	name  uint32
+	again int32
+}
+
+// latest is which rank has begun an exchange last, and when.
+type latest struct {
+	rank  int
+	start int64
+}
+
+// match finds for each exchange who has begun it last.
+func (a *analysis) match() {
+	a.starts = map[exchangeKey]latest{}
+	for rank, r := range a.Ranks {
+		again, keys := map[exchangeKey]int32{}, map[int]exchangeKey{}
+		for i, s := range r.Spans {
+			if kindOf(s.Track) != Exchange {
+				continue
+			}
+			key := exchangeKey{step: s.Step, name: s.name}
+			again[key]++
+			key.again = again[key]
+			keys[i] = key
+			if l, ok := a.starts[key]; !ok || s.Start > l.start {
+				a.starts[key] = latest{rank, s.Start}
+			}
+		}
+		a.keys = append(a.keys, keys)
+	}
+}
+
+// late is who has begun a piece's exchange last, and after the rank had begun to wait for it by more than clocks may be wrong; false
+// where that is nobody else.
+func (a *analysis) late(rank int, p piece) (latest, bool) {
+	if p.kind != Exchange {
+		return latest{}, false
+	}
+	l := a.starts[a.keys[rank][p.span]]
+	wrong := a.Ranks[rank].ClockError + a.Ranks[l.rank].ClockError
+	return l, l.rank != rank && p.start+wrong < l.start && l.start < p.end
+}
+
+// Path is the chain of what followed from what, over the ranks, that has taken all of the time: what is not on it could have taken
+// longer without the job.
+type Path struct {
+	// Shares are of the path's time.
+	Shares
+	// Ranks are the ranks' shares of it, by rank, and Changes how often it goes from one rank to another.
+	Ranks   []float64 `json:"ranks"`
+	Changes int       `json:"changes"`
+	// Parts are what it is made of, the largest first.
+	Parts []PathPart `json:"parts"`
+}
+
+// PathPart is a rank's time on the path in one track, "" while it was idle.
+type PathPart struct {
+	Rank  int     `json:"rank"`
+	Track string  `json:"track"`
+	Share float64 `json:"share"`
+}
+
+// leg is a part of the critical path.
+type leg struct {
+	rank int
+	piece
+}
+
+// legs are the critical path from the end to the beginning. A rank that waits for an exchange which another has begun later waits for
+// that one's start: there the path goes over.
+func (a *analysis) legs() (out []leg) {
+	if len(a.Ranks) == 0 {
+		return nil
+	}
+	rank := 0
+	for i := range a.Ranks {
+		if a.busyUntil(i) > a.busyUntil(rank) {
+			rank = i
+		}
+	}
+	for t := a.hi; t > a.lo; {
+		all := a.pieces[rank]
+		at, _ := slices.BinarySearchFunc(all, t, func(p piece, t int64) int { return cmp.Compare(p.end, t) })
+		p := all[at]
+		p.end = t
+		on := rank
+		if l, late := a.late(rank, p); late {
+			p.start, rank = l.start, l.rank
+		}
+		out = append(out, leg{on, p})
+		t = p.start
+	}
+	return out
+}
+
+// busyUntil is when a rank's last piece ends that is not idle.
+func (a *analysis) busyUntil(rank int) int64 {
+	for _, p := range slices.Backward(a.pieces[rank]) {
+		if p.kind != Idle {
+			return p.end
+		}
+	}
+	return a.lo
+}
+
+// track is the name of what a rank does in a piece, "" of nothing.
+func (a *analysis) track(rank int, p piece) string {
+	if p.span < 0 {
+		return ""
+	}
+	return a.Ranks[rank].Spans[p.span].Track.String()
+}
+
+func (a *analysis) path() Path {
+	type key struct {
+		rank  int
+		track string
+	}
+	whole := max(1, float64(a.hi-a.lo))
+	var times [kinds]int64
+	parts := map[key]int64{}
+	out := Path{Ranks: make([]float64, len(a.Ranks))}
+	before := -1
+	for _, l := range a.legs() {
+		spent := l.end - l.start
+		times[l.kind] += spent
+		parts[key{l.rank, a.track(l.rank, l.piece)}] += spent
+		out.Ranks[l.rank] += float64(spent) / whole
+		if before >= 0 && l.rank != before {
+			out.Changes++
+		}
+		before = l.rank
+	}
+	out.Shares = sharesOf(times)
+	for k, spent := range parts {
+		out.Parts = append(out.Parts, PathPart{k.rank, k.track, float64(spent) / whole})
+	}
+	slices.SortFunc(out.Parts, func(x, y PathPart) int {
+		return cmp.Or(cmp.Compare(y.Share, x.Share), cmp.Compare(x.Rank, y.Rank), cmp.Compare(x.Track, y.Track))
+	})
+	return out
+}
