@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
@@ -25,7 +26,17 @@ func (s *Spec) Training(start int) train.Config {
 	if s.Sync.Kept() {
 		c.Servers.Start = start
 	}
+	c.Servers.Recall = recall
 	return c
+}
+
+// recall is train.Servers.Recall.
+func recall(dir string, step uint64, numbers []uint64) (train.Recalled, error) {
+	j, err := saved.At(dir, step, numbers)
+	if err != nil {
+		return nil, err // not a nil *saved.Job, which would be no nil
+	}
+	return j, nil
 }
 
 // Run is the configuration of a rank, or of a server that sums: Size and Rank place one that is started by hand.

@@ -38,7 +38,7 @@ type SavedEvaluation struct {
 
 // Evaluate loads a model's checkpoint, which cfg.Checkpoint.Dir names, or of that folder's last one, and evaluates it as its run
 // did. Nothing is trained or saved; the settings of training are of no matter. Parameters on servers are those that the servers
-// began with: see Servers.Start. It is a collective call: every rank makes it with the same configuration, and gets the
+// began with: see Servers.Start; without servers each rank reads what they have saved: see Servers.Recall. It is a collective call: every rank makes it with the same configuration, and gets the
 // same figures.
 //
 // With as many ranks as have trained, figures are those of the run to the last digit; with others what is counted or
@@ -95,6 +95,11 @@ func (r *run) prepareSaved(openData func() error) error {
 	}
 	r.prepares("building the model")
 	opts, place := r.options(), r.cfg.placement(r.peers)
+	if r.found.Servers != nil && r.cfg.Servers.Consistency == "" { // without servers
+		place = func(m *Replica) parameters {
+			return &recalled{replicated: replicated{replica: m}, ctx: r.ctx, saved: r.found}
+		}
+	}
 	if err := r.add(r.cfg, opts, place); err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type saved struct {
 	About data.Description
 	Data  string
 	Files files
+	// Servers says which parts of servers belong to it; nil: there are none.
+	Servers *ServersPart
 
 	file *checkpoint.File // that rank 0 has opened
 }
@@ -132,7 +134,11 @@ func openSaved(path string) (saved, error) {
 		return saved{}, err
 	}
 	h := f.Header
-	head := saved{File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
+	part, err := partOf(h)
+	if err != nil {
+		return saved{}, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	head := saved{Servers: part, File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
 		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
 	} else {

@@ -42,6 +42,11 @@ type Servers struct {
 	// Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with the parts that
 	// LastServers tells. 0: no checkpoints.
 	Start int
+	// Recall opens what servers have saved in a folder with a checkpoint after a step of their run, by the numbers of their parts: as
+	// saved.At of package ps/saved does. With it Evaluate and NewPredictor read what servers have saved themselves, if Consistency is
+	// empty, and Start.From may be a checkpoint of a run with servers. nil: these are refused. (This package does not import
+	// ps/saved, with which a storage engine comes.)
+	Recall func(dir string, step uint64, numbers []uint64) (Recalled, error)
 }
 
 // told is what the servers must have been told, too.

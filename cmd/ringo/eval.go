@@ -71,6 +71,9 @@ func (g *given) reading(said []setting.Assignment) ([]setting.Assignment, error)
 	if slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // which takes the place of files
 		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
 	}
+	if !needsServers(told, said) {
+		told = withoutServers(told)
+	}
 	if g.predicts {
 		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return job.GroupOf(a.Path) == "job" })
 	}
@@ -81,6 +84,28 @@ func (g *given) reading(said []setting.Assignment) ([]setting.Assignment, error)
 		told[i].Origin = setting.Origin("the checkpoint " + file.File)
 	}
 	return told, nil
+}
+
+// needsServers says whether servers are to read what those of the run have saved: some were asked for, or the rows were more than memory was
+// to hold. Else the ranks read it themselves.
+func needsServers(told, said []setting.Assignment) bool {
+	return slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "servers.count" || a.Path == "servers.addresses" }) ||
+		slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "servers.memory" })
+}
+
+// withoutServers are a run's settings for ranks that need none of its servers that keep parameters.
+func withoutServers(told []setting.Assignment) (out []setting.Assignment) {
+	kept := slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "sync" && job.Sync(a.Text).Kept() })
+	for _, a := range told {
+		switch {
+		case kept && (a.Path == "sync" || job.GroupOf(a.Path) == "servers"):
+			continue
+		case kept && a.Path == "training.optimizer" && a.Text == train.OptimizerClick: // which servers alone have
+			a.Text = "adagrad"
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {

@@ -145,7 +145,7 @@ func (c *predictCommand) suits(cmd *cobra.Command) error {
 	case !c.prompted && c.Train.Data == data.Stdin && !c.InProcess():
 		faults.add("--data - is read by this process alone, and the ranks are others: name a file, or leave --np out")
 	case !c.prompted && c.Train.Data == data.Stdin && c.Ranks > 1:
-		faults.add("--data - is read by one rank, on --threads: leave --np out")
+		faults.add("--data - is read by one rank, which others would wait for, as reading a row takes longer than the model: leave --np out; --threads is what helps")
 	}
 	if c.prompted {
 		given("format", "top", "columns")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,7 +97,7 @@ func checkPredictRefuses(t *testing.T, table, saved, out string) {
 	}
 }
 
-// Tables on servers are read from there, with as many servers as one likes.
+// What servers have saved is read without any, or by as many servers as one likes: the same bytes, from the standard input, too.
 func TestPredictOfServers(t *testing.T) {
 	dir := t.TempDir()
 	saved := filepath.Join(dir, "saved")
@@ -107,8 +108,25 @@ func TestPredictOfServers(t *testing.T) {
 	if status != 0 || !strings.HasPrefix(first, "row,probability\n0,0.") {
 		t.Fatalf("status %d, %.100q, %s", status, first, errs)
 	}
-	if status, again, errs := command(t, "predict "+saved+" --data synthetic --np 2 --servers 2 --progress none --format csv"); status != 0 || again != first {
-		t.Errorf("two ranks: status %d, %.100q, %s", status, again, errs)
+	if strings.Contains(errs, "server") {
+		t.Errorf("there are servers: %s", errs)
+	}
+	for _, flags := range []string{"--np 2", "--np 2 --servers 2"} {
+		if status, again, errs := command(t, "predict "+saved+" --data synthetic "+flags+" --progress none --format csv"); status != 0 || again != first || strings.Contains(errs, "parameter server") != strings.Contains(flags, "servers") {
+			t.Errorf("%s: status %d, %.100q, %s", flags, status, again, errs)
+		}
+	}
+	row := "1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t11\t12\t13" + strings.Repeat("\tab12cd34", 26) + "\n"
+	piped := exec.Command(os.Args[0], words("predict "+saved+" --data - --progress none")...)
+	piped.Stdin = strings.NewReader(row + row)
+	if text, err := piped.Output(); err != nil || strings.Count(string(text), "\n") != 2 || !strings.HasPrefix(string(text), `{"row":0,"probability":0.`) {
+		t.Errorf("from the standard input: %v, %q", err, text)
+	}
+	if err := os.RemoveAll(filepath.Join(saved, "start-1", "server-0", "checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	if status, text, errs := command(t, "predict "+saved+" --data synthetic --progress none"); status == 0 || text != "" || !strings.Contains(errs, "start-1") {
+		t.Errorf("without the servers' parts: status %d, %q, %s", status, text, errs)
 	}
 }
 
