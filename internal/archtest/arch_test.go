@@ -35,6 +35,11 @@ var forbidden = []struct {
 		why:  "the frame layout depends on nothing of ours",
 	},
 	{
+		from: []string{"record"},
+		to:   []string{"..."},
+		why:  "every layer records what it does, and who reads it compiles no layer",
+	},
+	{
 		from: []string{"outcome"},
 		to:   []string{"..."},
 		why:  "every layer's errors say where they are from in its words",

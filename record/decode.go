@@ -1,0 +1,134 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+	"unsafe"
+)
+
+// Snapshot is what a Recorder held at one time, perhaps of a process that is no more.
+type Snapshot struct {
+	Epoch   time.Time // when its clock was 0
+	Process int       // its number
+	Step    int64     // under way, -1 before the first
+	// Open is what had begun and not ended, the oldest first, and Unseen how much began when there was no room to tell.
+	Open   []Event
+	Unseen uint64
+	// Operations and Phases are the last events that had ended, in that order, and OperationsEnded and PhasesEnded how many there ever were.
+	Operations, Phases           []Event
+	OperationsEnded, PhasesEnded uint64
+
+	names []string
+}
+
+// Text is the text of a number; "" of one that is unknown.
+func (s *Snapshot) Text(id Name) string {
+	if id == 0 || int(id) > len(s.names) {
+		return ""
+	}
+	return s.names[id-1]
+}
+
+// Snapshot is what the Recorder holds now; nil of a nil one.
+func (r *Recorder) Snapshot() *Snapshot {
+	if r == nil {
+		return nil
+	}
+	r.names.mu.Lock()
+	names := slices.Clone(r.names.list)
+	r.names.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.snapshot()
+	s.names = names
+	return s
+}
+
+// snapshot reads all but the names.
+func (m *memory) snapshot() *Snapshot {
+	s := &Snapshot{
+		Epoch: time.Unix(0, int64(m.head[headEpoch])), Process: int(m.head[headProcess]), Step: int64(m.head[headStep]),
+		Unseen: m.head[headUnseen], OperationsEnded: *m.operations.count, PhasesEnded: *m.phases.count,
+	}
+	for i := range m.open.places {
+		if at := m.table(int32(i)); *at.stamp() != 0 {
+			s.Open = append(s.Open, at.get())
+		}
+	}
+	slices.SortStableFunc(s.Open, func(a, b Event) int { return int(min(1, max(-1, a.Begun-b.Begun))) })
+	s.Operations, s.Phases = m.operations.last(), m.phases.last()
+	return s
+}
+
+// last are the events that a ring holds, without those that were not written to the end.
+func (g *ring) last() (out []Event) {
+	end := *g.count
+	for n := end - min(end, uint64(g.places)); n < end; n++ {
+		if at := g.slot(n); *at.stamp() == n+1 {
+			out = append(out, at.get())
+		}
+	}
+	return out
+}
+
+// Decode reads the memory of a Recorder, such as that which a launcher holds of a process that was killed. It believes
+// nothing that it reads: b may be of another program, or damaged. What was being written when the process ended is left out. Of memory
+// that its process never began to write to it returns nil and no error.
+func Decode(b []byte) (*Snapshot, error) {
+	if len(b) < 8*headWords {
+		return nil, fmt.Errorf("record: %d bytes are too few: want %d for a head alone", len(b), 8*headWords)
+	}
+	words := make([]uint64, len(b)/8) // aligned, and nobody writes to it
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), b)
+	switch {
+	case words[headMagic] == 0:
+		return nil, nil
+	case words[headMagic] != magic:
+		return nil, fmt.Errorf("record: at byte 0: %#x is not the mark of a recorder", words[headMagic])
+	case words[headVersion] != version:
+		return nil, fmt.Errorf("record: at byte 8: version %d, this program reads %d", words[headVersion], version)
+	}
+	cfg, err := configOf(words)
+	if err != nil {
+		return nil, err
+	}
+	if want := 8 * cfg.words(); len(b) != want {
+		return nil, fmt.Errorf("record: %d bytes, its head says %d", len(b), want)
+	}
+	m := cut(cfg, words)
+	s := m.snapshot()
+	s.names, err = decodeNames(m.text, words[headNamesAt])
+	return s, err
+}
+
+// configOf reads the sizes in a head.
+func configOf(words []uint64) (Config, error) {
+	var cfg Config
+	for i, at := range map[int]*int{headOperations: &cfg.Operations, headPhases: &cfg.Phases, headOpen: &cfg.Open, headNames: &cfg.Names} {
+		if n := words[i]; n == 0 || n > maxKept {
+			return cfg, fmt.Errorf("record: at byte %d: a size of %d: want 1 to %d", 8*i, n, maxKept)
+		}
+		*at = int(words[i])
+	}
+	if cfg.Names%8 != 0 {
+		return cfg, fmt.Errorf("record: at byte %d: %d bytes of names: want a multiple of 8", 8*headNames, cfg.Names)
+	}
+	return cfg, cfg.Validate()
+}
+
+func decodeNames(text []byte, used uint64) (out []string, err error) {
+	if used > uint64(len(text)) {
+		return nil, fmt.Errorf("record: %d bytes of names in %d", used, len(text))
+	}
+	for text = text[:used]; len(text) >= 2; {
+		n := int(binary.LittleEndian.Uint16(text))
+		if 2+n > len(text) {
+			return nil, fmt.Errorf("record: name %d has %d bytes, %d are left", len(out)+1, n, len(text)-2)
+		}
+		out = append(out, string(text[2:2+n]))
+		text = text[2+n:]
+	}
+	return out, nil
+}

@@ -1,0 +1,92 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Create makes memory for a Recorder of another process, which gets it as a file; whoever holds the file can read what
+// was recorded, whatever becomes of the process. It cannot grow or shrink. Errors: an invalid configuration, or no memory.
+func Create(cfg Config) (*os.File, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.filled()
+	fd, err := unix.MemfdCreate("ringo-record", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("record: making memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "ringo-record")
+	err = unix.Ftruncate(fd, int64(cfg.Bytes()))
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err == nil {
+		m := newMemory(cfg, make([]uint64, cfg.words()))
+		_, err = f.WriteAt(unsafe.Slice((*byte)(unsafe.Pointer(&m.head[0])), 8*headWords), 0)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("record: making memory of %d bytes: %w", cfg.Bytes(), err)
+	}
+	return f, nil
+}
+
+// Map makes a Recorder in the memory that Create has made, in whichever process. What another has recorded in it is
+// forgotten. The file may be closed afterwards. Errors: it is another kind of file, or one that can shrink under this process.
+func Map(f *os.File) (*Recorder, error) {
+	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return nil, fmt.Errorf("record: %s is not memory for a recorder", f.Name())
+	}
+	size, err := sizeOf(f)
+	if err != nil {
+		return nil, err
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("record: mapping %s: %w", f.Name(), err)
+	}
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), size/8)
+	cfg, err := configOf(words)
+	if err == nil && (words[headVersion] != version || cfg.Bytes() != size) {
+		err = errors.New("record: this memory is not laid out for this program's recorder")
+	}
+	if err != nil {
+		_ = unix.Munmap(b)
+		return nil, err
+	}
+	clear(words)
+	r := start(newMemory(cfg, words), cfg)
+	r.unmap = func() error { return unix.Munmap(b) }
+	return r, nil
+}
+
+// sizeOf is the size of a file that may be a Recorder's memory.
+func sizeOf(f *os.File) (int, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("record: %w", err)
+	}
+	if n := info.Size(); n < 8*headWords || n > 64*8*maxKept {
+		return 0, fmt.Errorf("record: %s has %d bytes: want %d to %d", f.Name(), n, 8*headWords, 64*8*maxKept)
+	}
+	return int(info.Size()), nil
+}
+
+// Read is what a Recorder in the memory of f held, see Decode.
+func Read(f *os.File) (*Snapshot, error) {
+	size, err := sizeOf(f)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil, fmt.Errorf("record: reading %s: %w", f.Name(), err)
+	}
+	return Decode(b)
+}

@@ -1,0 +1,96 @@
+package record
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// victim says that the test's program is to record and be killed.
+const victim = "RECORD_TEST_VICTIM"
+
+// A process that is killed in the middle of an operation leaves what it has recorded, also for whom it waited.
+func TestMemoryOutlivesItsProcess(t *testing.T) {
+	if os.Getenv(victim) != "" {
+		r, err := Map(os.NewFile(3, "memory"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.BeginStep(12)
+		for i := range uint32(2000) {
+			r.Begin(operation(i)).End(1, 1, false)
+		}
+		e := operation(2000)
+		e.Label = r.Name("bucket 3")
+		r.Begin(e).Wait().For(1, 7)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	f, err := Create(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if s, err := Read(f); s != nil || err != nil {
+		t.Errorf("before: %v, %v", s, err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestMemoryOutlivesItsProcess$")
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), victim+"=1"), []*os.File{f}
+	if err := cmd.Run(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the process ended with %v", err)
+	}
+	s, err := Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Operations) != DefaultOperations || s.Operations[DefaultOperations-1].Seq != 1999 || s.Step != 12 || s.Process != cmd.Process.Pid {
+		t.Errorf("%d operations in step %d of process %d", len(s.Operations), s.Step, s.Process)
+	}
+	if len(s.Open) != 1 || s.Open[0].Seq != 2000 || s.Open[0].Peer != 1 || s.Text(s.Open[0].Label) != "bucket 3" {
+		t.Errorf("under way: %+v", s.Open)
+	}
+}
+
+// Memory is used again from its beginning, and no other file is taken for it.
+func TestMap(t *testing.T) {
+	f, err := Create(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 2 {
+		r, err := Map(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Add(operation(r.Name2()))
+		s, err := Read(f)
+		if err != nil || !slices.Equal(seqs(s.Operations), []uint32{1}) {
+			t.Errorf("%v: %+v", err, s)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	other, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := other.Truncate(int64(small.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Map(other); err == nil || !strings.Contains(err.Error(), "not memory for a recorder") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Create(Config{Operations: 3}); err == nil {
+		t.Error("a bad configuration was taken")
+	}
+}
+
+// Name2 is the number of a name that only a recorder that begins anew gives.
+func (r *Recorder) Name2() uint32 { return uint32(r.Name("again")) }

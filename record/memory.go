@@ -1,0 +1,200 @@
+package record
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// The layout of a Recorder's memory, in words of 64 bits in the machine's order, which is little-endian on all that are
+// supported; docs/formats/record.md has it for those who read it.
+//
+//	head        16 words
+//	open        Open slots      what has begun and not ended
+//	operations  Operations slots, ring
+//	phases      Phases slots, ring
+//	names       Names bytes
+//
+// A slot is an event in 12 words. Its first word, the stamp, is 0 where the slot is empty or being written, so that a process that
+// is killed while it writes leaves no event that never was; else one more than the event's number in its ring.
+const (
+	magic   = 0x4345524f474e4952 // "RINGOREC"
+	version = 1
+
+	headWords = 16
+	slotWords = 12
+)
+
+// The words of the head.
+const (
+	headMagic = iota // written last
+	headVersion
+	headOperations // how many slots there are
+	headPhases
+	headOpen
+	headNames        // bytes
+	headEpoch        // when the clock was 0, in nanoseconds since 1970
+	headProcess      // the process's number
+	headStep         // under way
+	headOperationsAt // how many events the ring has had
+	headPhasesAt
+	headNamesAt // bytes in use
+	headUnseen  // events that began when the table was full
+)
+
+// memory is a Recorder's, cut into its parts.
+type memory struct {
+	head       []uint64
+	open       ring
+	operations ring
+	phases     ring
+	text       []byte
+}
+
+// ring is a part of slots: a ring, or the table of what is under way.
+type ring struct {
+	words   []uint64
+	places  int
+	count   *uint64 // how many events it has had; nil: it is no ring
+	quarter uint64  // after how many events readers are woken
+}
+
+// slot is an event's words.
+type slot []uint64
+
+// words is how many a Recorder of c, which is filled, has.
+func (c Config) words() int {
+	return headWords + slotWords*(c.Open+c.Operations+c.Phases) + c.Names/8
+}
+
+// Bytes is the size of the memory of a Recorder.
+func (c Config) Bytes() int { return 8 * c.filled().words() }
+
+// newMemory cuts words and describes them in their head. cfg is filled.
+func newMemory(cfg Config, words []uint64) memory {
+	m := cut(cfg, words)
+	for i, v := range map[int]int{headVersion: version, headOperations: cfg.Operations, headPhases: cfg.Phases, headOpen: cfg.Open, headNames: cfg.Names} {
+		m.head[i] = uint64(v)
+	}
+	return m
+}
+
+func cut(cfg Config, words []uint64) memory {
+	take := func(n int) []uint64 {
+		part := words[:n:n]
+		words = words[n:]
+		return part
+	}
+	m := memory{head: take(headWords)}
+	m.open = ring{words: take(slotWords * cfg.Open), places: cfg.Open}
+	m.operations = newRing(take(slotWords*cfg.Operations), cfg.Operations, &m.head[headOperationsAt])
+	m.phases = newRing(take(slotWords*cfg.Phases), cfg.Phases, &m.head[headPhasesAt])
+	if names := take(cfg.Names / 8); len(names) > 0 {
+		m.text = unsafe.Slice((*byte)(unsafe.Pointer(&names[0])), 8*len(names))
+	}
+	return m
+}
+
+func newRing(words []uint64, places int, count *uint64) ring {
+	return ring{words: words, places: places, count: count, quarter: uint64(max(1, places/4))}
+}
+
+// slot is where event n of a ring is.
+func (g *ring) slot(n uint64) slot {
+	at := slotWords * int(n&uint64(g.places-1))
+	return g.words[at : at+slotWords : at+slotWords]
+}
+
+// table is a place of what is under way.
+func (m *memory) table(place int32) slot {
+	at := slotWords * int(place)
+	return m.open.words[at : at+slotWords : at+slotWords]
+}
+
+func (s slot) stamp() *uint64 { return &s[0] }
+
+// The words of a slot behind its stamp.
+const (
+	slotKind = 1 + iota // kind, phase, whether it failed, nothing; 16 bits each: name, how
+	slotStep
+	slotSeq    // 32 bits each: seq, group
+	slotBucket // 32 bits: bucket; 16 each: label, with + 1
+	slotSize
+	slotSent
+	slotSig
+	slotBegun
+	slotDone
+	slotPeer // + 1
+	slotSince
+)
+
+// put writes an event. The Recorder's lock is held; who reads the memory of a process that was killed sees by the stamp whether
+// all of it is there.
+func (s slot) put(e *Event, stamp uint64) {
+	s[0] = 0
+	failed := uint64(0)
+	if e.Failed {
+		failed = 1
+	}
+	s[slotKind] = uint64(e.Kind) | uint64(e.Phase)<<8 | failed<<16 | uint64(e.Name)<<32 | uint64(e.How)<<48
+	s[slotStep] = uint64(e.Step)
+	s[slotSeq] = uint64(e.Seq) | uint64(e.Group)<<32
+	s[slotBucket] = uint64(uint32(e.Bucket)) | uint64(e.Label)<<32 | uint64(uint16(e.With+1))<<48
+	s[slotSize], s[slotSent], s[slotSig] = uint64(e.Size), uint64(e.Sent), e.Sig
+	s[slotBegun], s[slotDone] = uint64(e.Begun), uint64(e.Done)
+	s[slotPeer], s[slotSince] = uint64(e.Peer+1), uint64(e.Since)
+	atomic.StoreUint64(&s[0], stamp)
+}
+
+// end makes s what began in the slot from, now that it has ended.
+func (s slot) end(from slot, done, sent int64, failed bool, stamp uint64) {
+	s[0] = 0
+	copy(s[slotKind:slotPeer], from[slotKind:slotPeer])
+	s[slotSent], s[slotDone] = uint64(sent), uint64(done)
+	s[slotPeer], s[slotSince] = 0, 0
+	if failed {
+		s[slotKind] |= 1 << 16
+		w := from.wait()
+		s[slotPeer], s[slotSince] = w.peer.Load(), w.since.Load()
+	}
+	atomic.StoreUint64(&s[0], stamp)
+	from[0] = 0
+}
+
+// get reads an event. The Recorder's lock is held.
+func (s slot) get() Event {
+	w := s.wait()
+	return Event{
+		Kind: Kind(s[slotKind]), Phase: Phase(s[slotKind] >> 8), Failed: s[slotKind]>>16&1 == 1,
+		Name: Name(s[slotKind] >> 32), How: Name(s[slotKind] >> 48),
+		Step: int64(s[slotStep]), Seq: uint32(s[slotSeq]), Group: uint32(s[slotSeq] >> 32),
+		Bucket: int32(s[slotBucket]), Label: Name(s[slotBucket] >> 32), With: int32(s[slotBucket]>>48) - 1,
+		Size: int64(s[slotSize]), Sent: int64(s[slotSent]), Sig: s[slotSig],
+		Begun: int64(s[slotBegun]), Done: int64(s[slotDone]),
+		Peer: int32(w.peer.Load()) - 1, Since: int64(w.since.Load()),
+	}
+}
+
+// Waiting says for whom an event waits. It may be read while it is written.
+type Waiting struct{ peer, since atomic.Uint64 }
+
+func (s slot) wait() *Waiting { return (*Waiting)(unsafe.Pointer(&s[slotPeer])) }
+
+// For says that it waits for a peer, and since when.
+func (w *Waiting) For(peer int, since int64) {
+	w.since.Store(uint64(since))
+	w.peer.Store(uint64(peer) + 1)
+}
+
+// Still says that it waits for a peer, since when it waited last.
+func (w *Waiting) Still(peer int) { w.peer.Store(uint64(peer) + 1) }
+
+// Over says that it waits for nobody.
+func (w *Waiting) Over() { w.peer.Store(0) }
+
+// Start says from when Still counts.
+func (w *Waiting) Start(since int64) { w.since.Store(uint64(since)) }
+
+// Load returns for whom it waits, -1 for nobody, and since when.
+func (w *Waiting) Load() (peer int, since int64) {
+	return int(w.peer.Load()) - 1, int64(w.since.Load())
+}
