@@ -195,9 +195,8 @@ type nanos int64
 
 // UnmarshalJSON reads it exactly.
 func (n *nanos) UnmarshalJSON(text []byte) error {
-	whole, part, _ := bytes.Cut(text, []byte("."))
-	digits := string(whole) + string(append(part, "000"[min(3, len(part)):]...))
-	v, err := strconv.ParseInt(digits, 10, 64)
+	whole, part, _ := strings.Cut(string(text), ".")
+	v, err := strconv.ParseInt(whole+part+"000"[min(3, len(part)):], 10, 64)
 	if err != nil || len(part) > 3 || v > math.MaxInt64/4 || v < -math.MaxInt64/4 {
 		return formatf("the time %.40s", text)
 	}
