@@ -68,6 +68,13 @@ func (s *spent) breakDown() BreakDown {
 	}
 }
 
+// breakDown is that of one step.
+func (t StepTime) breakDown() BreakDown {
+	var one spent
+	one.add(t)
+	return one.breakDown()
+}
+
 // meanMS is known where there is something to take the mean of.
 func meanMS(seconds, n float64) Figure {
 	if n == 0 {

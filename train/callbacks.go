@@ -45,6 +45,7 @@ func (c Callbacks) names() string {
 // Step is what a step was like on one rank. As JSON it is a line of the file named by --json, on rank 0, after every so many.
 type Step struct {
 	Event string `json:"event"` // "step"
+	Seed  uint64 `json:"seed"`
 	Epoch int    `json:"epoch"` // from 1
 	// Step is that of the epoch, from 1, and Done how many of the run are done.
 	Step int   `json:"step"`
@@ -52,8 +53,14 @@ type Step struct {
 	// LR is its learning rate, and Loss this rank's of its last batch, before the update.
 	LR   float64 `json:"lr"`
 	Loss float64 `json:"loss"`
-	// StepMS is how long it took.
+	// WallS is how many seconds ago the run began or was resumed, when the step had ended.
+	WallS float64 `json:"wall_s"`
+	// StepMS is how long it took, BreakDown of what, and DataWaitMS the part of ComputeMS that waited for batches.
 	StepMS float64 `json:"step_ms"`
+	BreakDown
+	DataWaitMS float64 `json:"data_wait_ms"`
+	// SamplesPerS is the rate of all ranks, if each took as long.
+	SamplesPerS float64 `json:"samples_per_s"`
 }
 
 // Best says by which figure of the evaluation epochs are compared. The checkpoint of the best one so far remains however many there
@@ -164,12 +171,18 @@ func (r *run) inStep() bool {
 }
 
 // afterStep tells of a step, and finds out whether the epoch ends with it.
-func (c *crew) afterStep(w *worker, loss float64, lr float64) error {
+func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	done := w.replica.Opt.Steps()
-	s := Step{Event: "step", Epoch: c.epoch, Step: w.at + 1, Done: done, LR: lr, Loss: loss, StepMS: 1000 * w.stepS[len(w.stepS)-1]}
-	if every := c.cfg.LogEvery; every > 0 && (w.at+1)%every == 0 {
+	told := c.cfg.LogEvery > 0 && (w.at+1)%c.cfg.LogEvery == 0
+	if !told && c.cfg.AfterStep == nil {
+		return nil
+	}
+	s := Step{
+		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: w.replica.Opt.Steps(), LR: lr, Loss: loss, WallS: c.wall(),
+		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9),
+	}
+	if told {
 		c.obs.Step(s)
 	}
 	if c.cfg.AfterStep == nil {

@@ -97,6 +97,9 @@ func (r *run) countTraffic(t *tally) {
 	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
 }
 
+// wall is how many seconds ago the run began or was resumed.
+func (r *run) wall() float64 { return time.Since(r.started).Seconds() }
+
 // lr is the learning rate of a step of an epoch.
 func (r *run) lr(epoch, step int) float64 {
 	return r.cfg.schedule().At((epoch-1)*r.steps+step, r.steps, r.cfg.Epochs)
@@ -165,7 +168,7 @@ func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error)
 	r.past.Terms += int64(t.train.Terms)
 	m, eval := r.replica.model, r.evaluated(whole)
 	e := Epoch{
-		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, max(0, step-1)),
+		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, max(0, step-1)), Done: int64((epoch-1)*r.steps + step), WallS: r.wall(),
 		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: eval.Loss,
 		Train: m.Figures(t.train, nil, true), Eval: eval.Figures,
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,

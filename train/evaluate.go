@@ -65,7 +65,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
 		Samples: r.shares.eval, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
-		SamplesPerS: float64(r.shares.eval) / seconds, WallS: time.Since(r.started).Seconds(),
+		SamplesPerS: float64(r.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
 		return e, fmt.Errorf("the loss is %v: what %s holds has diverged", e.EvalLoss, f.File)

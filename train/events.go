@@ -42,6 +42,9 @@ type Epoch struct {
 	Epoch int     `json:"epoch"` // from 1
 	Seed  uint64  `json:"seed"`
 	LR    float64 `json:"lr"` // of the last step
+	// Done is how many steps of the run are done, and WallS how many seconds ago it began or was resumed, when the epoch was evaluated.
+	Done  int64   `json:"done"`
+	WallS float64 `json:"wall_s"`
 	// Losses are means per sample or, of a language model, per token. Training figures are gathered while the epoch
 	// trains.
 	TrainLoss float64 `json:"train_loss"`

@@ -316,7 +316,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	c.mu.Lock()
 	c.progress(c.samples, loss)
 	c.mu.Unlock()
-	return c.afterStep(w, loss, lr)
+	return c.afterStep(w, spent, loss, lr)
 }
 
 // backwards runs the step's batches forward and backward, and returns the loss of the last one.

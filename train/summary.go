@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ringo-ml/ringo/model"
 )
@@ -58,7 +57,7 @@ func (r *run) summary() (Summary, error) {
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
 		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
-		ParamsSHA256: sum, WallS: time.Since(r.started).Seconds(),
+		ParamsSHA256: sum, WallS: r.wall(),
 	}
 	if r.ended != "" {
 		s.Epochs = last.Epoch

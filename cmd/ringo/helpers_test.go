@@ -82,6 +82,8 @@ func checkJSON(t *testing.T, text string, fields ...string) []map[string]any {
 }
 
 const (
+	jobFields     = commandtest.JobFields
+	runFields     = commandtest.RunFields
 	epochFields   = commandtest.EpochFields
 	summaryFields = commandtest.SummaryFields
 )

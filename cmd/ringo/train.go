@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
@@ -147,6 +149,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	if err != nil {
 		return err
 	}
+	rep.Begin(c.record())
 	// The other ranks may be in this process.
 	cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
 	var last train.Summary
@@ -156,6 +159,15 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 		err = errors.Join(c.tuning.unsaved(), c.writeJob(c.write, chosen(job, last)...))
 	}
 	return errors.Join(err, rep.Finish())
+}
+
+// record is what the job is, as --json begins.
+func (c *trainCommand) record() runs.Job {
+	r := runs.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runs.Here()}
+	for _, a := range c.Resolved(c.table) {
+		r.Settings[string(a.Path)] = a.Text
+	}
+	return r
 }
 
 // train runs every seed and tells of each run and, of several, of all.

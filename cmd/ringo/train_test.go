@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/launch"
@@ -24,7 +25,7 @@ func summary(t *testing.T, line string) map[string]any {
 	if status != 0 {
 		t.Fatalf("ringo %s: status %d, stderr %s", line, status, errs)
 	}
-	return checkJSON(t, out, epochFields, summaryFields)[1]
+	return checkJSON(t, out, jobFields, runFields, epochFields, summaryFields)[3]
 }
 
 // The same command line has the same parameters in the end, however its ranks
@@ -66,13 +67,46 @@ func TestTrainOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sha := checkJSON(t, string(text), epochFields, summaryFields)[1]["params_sha256"].(string)
+	sha := checkJSON(t, string(text), jobFields, runFields, epochFields, summaryFields)[3]["params_sha256"].(string)
 	checkHolds(t, "stdout", out, sha)
 
 	status, out, errs = command(t, "train mlp "+small+"--json -")
-	checkJSON(t, out, epochFields, summaryFields)
+	checkJSON(t, out, jobFields, runFields, epochFields, summaryFields)
 	if status != 0 || strings.Count(errs, "\n") != 4 || !strings.Contains(errs, "parameters sha256 ") {
 		t.Errorf("status %d, stderr %q", status, errs)
+	}
+}
+
+// The first record is what the job has resolved to, the second what is known before the first step; records of steps tell their parts.
+func TestTrainRecords(t *testing.T) {
+	status, out, errs := command(t, "train mlp "+small+"--np 2 --transport mem --log-every 3 --json -")
+	if status != 0 {
+		t.Fatal(errs)
+	}
+	got := checkJSON(t, out, jobFields, runFields, commandtest.StepFields, commandtest.StepFields, epochFields, summaryFields)
+	settings, machine := got[0]["settings"].(map[string]any), got[0]["machine"].(map[string]any)
+	for path, want := range map[string]string{"model": "mlp", "training.batch": "16", "training.lr": "0.005", "job.ranks": "2", "data.dir": "synthetic"} {
+		if settings[path] != want {
+			t.Errorf("%s is %v, want %s", path, settings[path], want)
+		}
+	}
+	if machine["cpus"].(float64) < 1 || machine["system"] != runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("%v", machine)
+	}
+	if m := got[1]["metrics"].([]any)[0].(map[string]any); m["name"] != "accuracy" || m["percent"] != true || m["lower"] != false || got[1]["steps_per_epoch"] != 6. {
+		t.Errorf("%v", got[1])
+	}
+	before := 0.
+	for i, s := range got[2:4] {
+		parts := s["compute_ms"].(float64) + s["compress_ms"].(float64) + s["exposed_comm_ms"].(float64) + s["update_ms"].(float64)
+		wall, step := s["wall_s"].(float64), s["step_ms"].(float64)
+		if s["done"] != float64(3*i+3) || s["seed"] != 1. || parts > 1.05*step || wall <= before || s["samples_per_s"].(float64) < 31/step {
+			t.Errorf("%v: parts of %v ms", s, parts)
+		}
+		before = wall
+	}
+	if e := got[4]; e["done"] != 6. || e["wall_s"].(float64) <= before || e["wall_s"].(float64) > got[5]["wall_s"].(float64) {
+		t.Errorf("epoch %v, summary %v", e, got[5])
 	}
 }
 
@@ -170,18 +204,18 @@ func TestTrainSeeds(t *testing.T) {
 	if status != 0 || !strings.Contains(errs, "mean and standard deviation of 2 seeds: test accuracy ") {
 		t.Fatalf("status %d, stderr %s", status, errs)
 	}
-	got := checkJSON(t, out, epochFields, summaryFields, epochFields, summaryFields, seedsFields)
+	got := checkJSON(t, out, jobFields, runFields, epochFields, summaryFields, runFields, epochFields, summaryFields, seedsFields)
 	mean := 0.0
 	for i, seed := range []string{"4", "5"} {
-		run, alone := got[2*i+1], summary(t, "train mlp "+small+"--np 2 --seed "+seed)
+		run, alone := got[3*i+3], summary(t, "train mlp "+small+"--np 2 --seed "+seed)
 		if run["params_sha256"] != alone["params_sha256"] || fmt.Sprint(run["seed"]) != seed {
 			t.Errorf("seed %s: %v, alone %v", seed, run, alone)
 		}
 		mean += run["eval_loss"].(float64) / 2
 	}
-	loss := got[4]["eval_loss"].(map[string]any)
-	d := got[1]["eval_loss"].(float64) - mean
-	if got[4]["event"] != "seeds" || math.Abs(loss["mean"].(float64)-mean) > 1e-12 || math.Abs(loss["sd"].(float64)-math.Abs(d)*math.Sqrt2) > 1e-12 {
+	loss := got[7]["eval_loss"].(map[string]any)
+	d := got[3]["eval_loss"].(float64) - mean
+	if got[7]["event"] != "seeds" || math.Abs(loss["mean"].(float64)-mean) > 1e-12 || math.Abs(loss["sd"].(float64)-math.Abs(d)*math.Sqrt2) > 1e-12 {
 		t.Errorf("%v, want a mean of %v and a deviation of %v", loss, mean, math.Abs(d)*math.Sqrt2)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -26,6 +27,7 @@ type Reporter struct {
 	style   string         // bar, plain or none
 	columns int            // of the terminal, 0 when not known
 
+	job     *runs.Job // to be written first; nil: it was, or there is none
 	bar     *progressbar.ProgressBar
 	info    train.Info
 	phase   string
@@ -77,6 +79,7 @@ func (r *Reporter) Start(i train.Info) {
 		fmt.Fprintln(r.out.Lines, note)
 	}
 	r.skipped(i.Skipped)
+	r.write(newInfo(i))
 }
 
 // merged is what the plan made of the layers. Users of DLGS may know that the paper merges them by
@@ -217,13 +220,6 @@ func text(m model.Metric, of model.Figures) string {
 		return "unknown"
 	}
 	return m.Text(v)
-}
-
-// write appends one JSON line and keeps the first fault.
-func (r *Reporter) write(v any) {
-	if r.fault == nil {
-		r.fault = r.out.Object(v)
-	}
 }
 
 // Summary prints the end of a run.

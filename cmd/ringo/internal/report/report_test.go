@@ -132,8 +132,9 @@ func TestReportBar(t *testing.T) {
 func TestReportJSON(t *testing.T) {
 	var out bytes.Buffer
 	scene(t, &Reporter{out: console.Output{Lines: io.Discard, JSON: &out}, status: io.Discard, style: "none"})
-	got := commandtest.JSON(t, out.String(), commandtest.EpochFields, commandtest.EpochFields, commandtest.SkippedFields)
+	got := commandtest.JSON(t, out.String(), commandtest.RunFields, commandtest.EpochFields, commandtest.EpochFields, commandtest.SkippedFields)
 	want := []map[string]any{
+		{"event": "run", "model": "mnist", "seed": 7., "np": 2., "steps_per_epoch": 40., "unit": "samples", "schedule": "0.005"},
 		{
 			"event": "epoch", "epoch": 1., "train_loss": 0.5, "train_accuracy": 0.875, "eval_loss": 0.25, "eval_accuracy": 1.,
 			"samples_per_s": 1234.5, "step_ms": 12.34, "exposed_comm_ms": 0.56, "bytes_sent": 10., "wire_bytes": 12.,

@@ -1,0 +1,34 @@
+package report
+
+import (
+	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// Begin gives the record that is written before all others, once there is one.
+func (r *Reporter) Begin(job runs.Job) { r.job = &job }
+
+// newInfo is the record of what is known before the first step.
+func newInfo(i train.Info) runs.Info {
+	out := runs.Info{
+		Event: "run", Seed: i.Seed, Model: i.Model, Params: i.Params, NP: i.NP, Threads: i.Threads, Servers: i.Servers, Batch: i.Batch, GlobalBatch: i.GlobalBatch,
+		Unit: i.Unit, DataSet: i.DataSet, TrainSamples: i.TrainSamples, EvalSamples: i.EvalSamples, Epochs: i.Epochs, StepsPerEpoch: i.StepsPerEpoch,
+		Optimizer: i.Optimizer, Schedule: i.Schedule, Strategy: i.Strategy, Codec: i.Codec, Plan: i.Plan, PlanSHA256: i.PlanSHA256, Buckets: i.Buckets,
+		Transport: i.Transport, Placement: i.Placement, Kernels: i.Kernels, Metrics: []runs.Metric{}, Resumed: i.Resumed, Done: i.Steps,
+	}
+	for _, m := range i.Metrics {
+		out.Metrics = append(out.Metrics, runs.Metric{Name: m.Name, Title: m.Label(), Percent: m.Percent, Lower: m.Lower, Detail: m.Detail})
+	}
+	return out
+}
+
+// write appends one JSON line and keeps the first fault.
+func (r *Reporter) write(v any) {
+	if r.job != nil && r.fault == nil {
+		r.fault = r.out.Object(*r.job)
+		r.job = nil
+	}
+	if r.fault == nil {
+		r.fault = r.out.Object(v)
+	}
+}
