@@ -24,7 +24,7 @@ func (s *Spec) training() train.Config {
 func (s *Spec) Training(start int) train.Config {
 	c := s.training()
 	if s.Sync.Kept() {
-		c.Servers.Start = start
+		c.Servers.Start, c.Servers.Begin = start, !s.ByHand()
 	}
 	c.Servers.Recall = recall
 	return c
@@ -110,6 +110,9 @@ func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config 
 	c := s.keep()
 	c.Index, c.Verbose, c.Version = index, s.Output.Verbose, ringo.Version
 	c.FullWait, c.Told = fullWait, s.Told(t, false)
+	if training := s.Training(0); launched && s.Train.Start.From != "" {
+		c.Begin = training.BeginRows
+	}
 	c.Times, c.Rejoin = s.Times, max(away, s.Times.DeadAfter)
 	if s.GoesOn() {
 		c.Rejoin = s.Times.DeadAfter

@@ -52,7 +52,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error
 	if err != nil {
 		return nil, err
 	}
-	if _, err = r.initialise(cfg.Start); err == nil {
+	if _, err = r.initialise(cfg); err == nil {
 		err = r.begin(cfg, beginning{rate: cfg.LR})
 	}
 	if err == nil {

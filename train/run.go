@@ -260,7 +260,7 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 	}
 	if r.found.File == "" {
 		var err error
-		if r.initial, err = r.replica.initialise(cfg.Start); err != nil {
+		if r.initial, err = r.replica.initialise(cfg); err != nil {
 			return err
 		}
 	}

@@ -42,6 +42,9 @@ type Servers struct {
 	// Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with the parts that
 	// LastServers tells. 0: no checkpoints.
 	Start int
+	// Begin says that the servers begin tables with rows of Config.Start.From, which Config.BeginRows hands out. Without it a file that has
+	// such a table is refused.
+	Begin bool
 	// Recall opens what servers have saved in a folder with a checkpoint after a step of their run, by the numbers of their parts: as
 	// saved.At of package ps/saved does. With it Evaluate and NewPredictor read what servers have saved themselves, if Consistency is
 	// empty, and Start.From may be a checkpoint of a run with servers. nil: these are refused. (This package does not import

@@ -24,8 +24,10 @@ import (
 // has here or in PyTorch's state_dict (model.Spec.PyTorch). One that matches nothing is an error.
 type Start struct {
 	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is meant: parameters, tables and running
-	// statistics of the same names begin with its values, in all else the run is a new one. Rank 0 alone reads it, and a run that goes
-	// on from a checkpoint of its own does not. Tensors of other shapes are an error. "": random values.
+	// statistics of the same names begin with its values, in all else the run is a new one. A checkpoint of a run with servers is one of the
+	// same model (Servers.Recall); of its table those rows are taken that servers had. Rank 0 alone reads it, and servers the rows of a table
+	// that they keep (Servers.Begin); a run that goes on from a checkpoint of its own does not. Tensors of other shapes are an error. "":
+	// random values.
 	From string
 	// Except are patterns of what keeps its random values whatever From has, such as the last layer where there are other classes.
 	Except []string
@@ -127,7 +129,8 @@ func FindStart(c Config) error {
 
 // initialise gives rank 0's replica, which is not begun, the values of s.From, and says in lines what it took. Other ranks take theirs
 // from rank 0: see begin and shareUntrained.
-func (r *Replica) initialise(s Start) (lines []string, err error) {
+func (r *Replica) initialise(c Config) (lines []string, err error) {
+	s := c.Start
 	if s.From == "" {
 		return nil, nil
 	}
@@ -137,18 +140,18 @@ func (r *Replica) initialise(s Start) (lines []string, err error) {
 	if r.job.Rank() != 0 {
 		return nil, nil
 	}
-	src, err := weights.OpenSource(s.From)
+	src, err := c.openSource(r.Params.Tables())
 	if err != nil {
 		return nil, err
 	}
-	if lines, err = r.take(src, s); err != nil {
+	if lines, err = r.take(src, c); err != nil {
 		err = fmt.Errorf("beginning with %s: %w", src.Path, err)
 	}
 	return lines, errors.Join(err, src.Close())
 }
 
 // take puts what a source has into the model.
-func (r *Replica) take(src *weights.Source, s Start) ([]string, error) {
+func (r *Replica) take(src source, c Config) ([]string, error) {
 	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Forward(t, r.Spec.Sample(1)) })
 	r.model.Reset()
 	if err != nil {
@@ -156,7 +159,7 @@ func (r *Replica) take(src *weights.Source, s Start) ([]string, error) {
 	}
 	names := r.Spec.PyTorch
 	m := src.Model(r.Params, nodes, names)
-	except, err := exceptions(s.Except, m.Names(), weights.Of(r.Params, nil, nil).Names(), names)
+	except, err := exceptions(c.Start.Except, m.Names(), weights.Of(r.Params, nil, nil).Names(), names)
 	if err != nil {
 		return nil, err
 	}
@@ -164,13 +167,19 @@ func (r *Replica) take(src *weights.Source, s Start) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %v leaves a tensor of the model at its own first values", err, setting.Path("training.init-except"))
 	}
-	if len(fit.Taken) == 0 {
+	if len(fit.Elsewhere) > 0 && !c.Servers.Begin {
+		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (servers.from); %v leaves the table at first values", some(fit.Elsewhere), setting.Path("training.init-except"))
+	}
+	if len(fit.Taken)+len(fit.Elsewhere) == 0 {
 		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", some(fit.Left), some(fit.Unused))
 	}
 	if err := fit.Put(src.Read); err != nil {
 		return nil, err
 	}
 	lines := []string{fmt.Sprintf("begun with %s: %s taken", src.Path, tensors(len(fit.Taken)))}
+	if len(fit.Elsewhere) > 0 {
+		lines = append(lines, "taken by the servers: the rows of "+some(fit.Elsewhere))
+	}
 	if len(fit.Left) > 0 {
 		lines = append(lines, "left at random first values: "+some(fit.Left))
 	}

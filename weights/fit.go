@@ -14,12 +14,14 @@ type Fit struct {
 	// Taken are the names of tensors that both have, Left those that keep the model's values, and Unused those that only the file
 	// has; each in the order of names. Counts of batches (num_batches_tracked), which nothing needs here, are in none.
 	Taken, Left, Unused []string
+	// Elsewhere are tables that both have, and whose rows lie on servers here: these take them, or not.
+	Elsewhere []string
 
 	places []place // of what is taken
 }
 
 // Fit finds out which of a file's tensors the model takes. What except names keeps the model's values whatever the file has; nil: nothing
-// does. All tensors of other shapes or types, and rows that lie on servers, are reported together.
+// does. All tensors of other shapes or types are reported together.
 func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 	var f Fit
 	var errs []error
@@ -36,6 +38,10 @@ func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 		delete(has, p.name)
 		if err := p.takes(i); err != nil {
 			errs = append(errs, err)
+			continue
+		}
+		if p.elsewhere {
+			f.Elsewhere = append(f.Elsewhere, p.name)
 			continue
 		}
 		f.Taken, f.places = append(f.Taken, p.name), append(f.places, p)
@@ -58,8 +64,6 @@ func (p place) takes(i Info) error {
 		return fmt.Errorf("%s: the file has %v, the model has %v", p.name, i.Shape, p.shape)
 	case !i.Float():
 		return fmt.Errorf("%s: the file has values of type %s, want F32, F16, BF16 or F64", p.name, i.Type)
-	case p.elsewhere:
-		return fmt.Errorf("%s: its rows lie on servers, which take none but those that servers have saved (servers.from)", p.name)
 	}
 	return nil
 }
@@ -96,6 +100,9 @@ func (m Model) Put(infos []Info, read func(name string) ([]float32, error)) erro
 	for _, name := range f.Left {
 		hint := spelling.Hint(name, f.Unused...)
 		errs = append(errs, fmt.Errorf("%s: the file has none, the model has %v%s", name, m.shape(name), hint))
+	}
+	for _, name := range f.Elsewhere {
+		errs = append(errs, fmt.Errorf("%s: its rows lie on servers", name))
 	}
 	for _, name := range f.Unused {
 		i := slices.IndexFunc(infos, func(i Info) bool { return i.Name == name })

@@ -20,8 +20,9 @@ type Source struct {
 	Tensors []Info
 	// Read returns a tensor's values as float32.
 	Read func(name string) ([]float32, error)
+	// Saved is a checkpoint's header, nil of other files. Of a run with servers that keep the parameters the file holds frozen ones alone.
+	Saved *checkpoint.Header
 
-	own   bool // a checkpoint's
 	close func() error
 }
 
@@ -82,7 +83,7 @@ func openCheckpoint(path string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{Path: path, own: true, close: f.Close}
+	s := &Source{Path: path, Saved: &f.Header, close: f.Close}
 	arrays := map[string]checkpoint.Info{}
 	for _, a := range f.Arrays() {
 		for _, prefix := range kept {
@@ -91,9 +92,6 @@ func openCheckpoint(path string) (*Source, error) {
 				s.Tensors = append(s.Tensors, Info{Name: name, Type: "F32", Shape: f.Header.Shapes[a.Name], hi: 4 * a.Len})
 			}
 		}
-	}
-	if len(s.Tensors) == 0 {
-		return nil, errors.Join(fmt.Errorf("weights: %s holds no parameters: those of its run lie on servers, and `ringo ps export` writes them", path), f.Close())
 	}
 	s.Read = func(name string) ([]float32, error) {
 		a, ok := arrays[name]
@@ -108,7 +106,7 @@ func openCheckpoint(path string) (*Source, error) {
 
 // Model is Of with the names and layouts of the source.
 func (s *Source) Model(ps *nn.Params, nodes []nn.Node, names Names) Model {
-	if s.own {
+	if s.Saved != nil {
 		return Of(ps, nil, nil)
 	}
 	return Of(ps, nodes, names)

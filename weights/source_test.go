@@ -173,13 +173,16 @@ func TestOpenSourceFaults(t *testing.T) {
 	if _, err := checkpoint.Save(served, checkpoint.State{Header: checkpoint.Header{NP: 1}, Arrays: []checkpoint.Array{checkpoint.Words("rank0/tally", []uint64{1})}}); err != nil {
 		t.Fatal(err)
 	}
+	if src, err := OpenSource(served); err != nil || len(src.Tensors) > 0 || src.Saved == nil || src.Saved.NP != 1 || src.Close() != nil {
+		t.Errorf("a checkpoint whose parameters lie on servers: %+v, %v", src, err)
+	}
 	var pickled bytes.Buffer
 	z := zip.NewWriter(&pickled)
 	if _, err := z.Create("archive/data.pkl"); err != nil || z.Close() != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none"): "no such file", t.TempDir(): "no checkpoint", served: "lie on servers", file("a.pth", pickled.String()): "save_file", file("cut.npz", "PK\x03\x04…"): "no .npz archive",
+		filepath.Join(dir, "none"): "no such file", t.TempDir(): "no checkpoint", file("a.pth", pickled.String()): "save_file", file("cut.npz", "PK\x03\x04…"): "no .npz archive",
 		file("empty", ""): "ends within", file("cut", "RINGOCKP\x01"): "cut", file("text", "not weights at all"): "it is no safetensors file",
 	} {
 		if _, err := OpenSource(path); err == nil || !strings.Contains(err.Error(), want) {
@@ -211,11 +214,18 @@ func TestFit(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(fit.Taken, []string{"n.bias"}) || !reflect.DeepEqual(fit.Left, left) || !reflect.DeepEqual(fit.Unused, []string{"a.weight", "z"}) {
 		t.Errorf("%+v, %v", fit, err)
 	}
-	_, err = m.Fit(infos(Tensor{Name: "a.weight", Shape: []int{2, 3}, Data: numbered(6)}, Tensor{Name: "a.bias", Shape: []int{3}, Ints: []int64{1, 2, 3}}, Tensor{Name: "rows", Shape: []int{4, 2}, Data: numbered(8)}), nil)
-	for _, want := range []string{"a.weight: the file has [2 3], the model has [3 2]", "a.bias: the file has values of type I64", "rows: its rows lie on servers"} {
+	_, err = m.Fit(infos(Tensor{Name: "a.weight", Shape: []int{2, 3}, Data: numbered(6)}, Tensor{Name: "a.bias", Shape: []int{3}, Ints: []int64{1, 2, 3}}, Tensor{Name: "rows", Shape: []int{4, 3}, Data: numbered(12)}), nil)
+	for _, want := range []string{"a.weight: the file has [2 3], the model has [3 2]", "a.bias: the file has values of type I64", "rows: the file has [4 3]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
+	}
+	rows := infos(Tensor{Name: "rows", Shape: []int{4, 2}, Data: numbered(8)})
+	if fit, err := m.Fit(rows, nil); err != nil || !reflect.DeepEqual(fit.Elsewhere, []string{"rows"}) || len(fit.Taken) > 0 {
+		t.Errorf("rows that lie on servers: %+v, %v", fit, err)
+	}
+	if err := m.Put(rows, nil); err == nil || !strings.Contains(err.Error(), "rows: its rows lie on servers") {
+		t.Errorf("rows that lie on servers were put: %v", err)
 	}
 	if len(m.Take()) != len(left)+1 { // rows are not here, and a count is
 		t.Errorf("%d tensors are taken out", len(m.Take()))

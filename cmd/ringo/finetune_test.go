@@ -84,3 +84,29 @@ func TestKilledFineTuning(t *testing.T) {
 		}
 	}
 }
+
+// Tables begin with rows of a run of ranks, of servers, and of a file, by key: whoever keeps the rows, before and now, the bits are the same.
+func TestTablesBegin(t *testing.T) {
+	dir := t.TempDir()
+	ranks, servers, file := filepath.Join(dir, "ranks"), filepath.Join(dir, "servers"), filepath.Join(dir, "w.safetensors")
+	const alone = "--transport mem --algorithm naive "
+	before := hashOf(t, fewClicks+"--np 2 --epochs 1 "+alone+"--checkpoint "+ranks)
+	if got := hashOf(t, fewClicks+"--np 2 --epochs 1 --sync bsp --servers 2 --checkpoint "+servers); got != before {
+		t.Fatalf("bsp has other bits than ranks: %s, %s", got, before)
+	}
+	if status, _, errs := command(t, "export "+ranks+" --out "+file); status != 0 {
+		t.Fatal(errs)
+	}
+	want := hashOf(t, fewClicks+"--np 2 --epochs 1 "+alone+"--init-from "+ranks)
+	for _, how := range []string{
+		alone + "--init-from " + servers, "--sync bsp --servers 2 --init-from " + servers,
+		"--sync bsp --ps-memory 800KiB --ps-dir " + filepath.Join(dir, "ps") + " --init-from " + file,
+	} {
+		if got := hashOf(t, fewClicks+"--np 2 --epochs 1 "+how); got != want {
+			t.Errorf("%s: sha256 %s, want %s", how, got, want)
+		}
+	}
+	checkRefused(t, exitFailed, fewClicks+"--set data.table-rows=4000 --init-from "+servers, "embedding: the file has [5000 10], the model has [4000 10]", "training.init-except")
+	checkRefused(t, exitUsage, fewClicks+"--sync bsp --set servers.from="+filepath.Join(servers, "start-1")+" --init-from "+ranks, "servers.from", "--init-from")
+	checkRefused(t, exitFailed, "train mlp --data synthetic --train-limit 64 --eval-limit 33 --progress none --init-from "+servers, "it is of model ctr-dnn")
+}

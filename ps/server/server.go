@@ -56,6 +56,9 @@ type Config struct {
 	// Job, where it is not empty, names a job whose trainers order checkpoints of the whole; trainers of others are
 	// refused. With durability none these checkpoints are the only ones, and Dir is needed for them.
 	Job string
+	// Begin, where it is not nil, hands out rows that a table begins with in place of initial weights, keys and Dim weights each; the server
+	// takes those that are its own. It is not called where the server begins with a checkpoint, its own or one of From.
+	Begin func(table schema.Sparse, do func(keys []uint64, weights []float32) error) error
 	// MemoryBytes bounds the rows in memory, DiskBytes those in Dir that memory has no room
 	// for; 0: no limit, and without one of memory all rows are in memory.
 	MemoryBytes, DiskBytes int64
@@ -250,6 +253,11 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 		below.Dir, below.MemoryBytes, below.DiskBytes, below.Kind = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes, s.cfg.Store
 	}
 	below.Deltas = c.Durability != tables.None // else there are no checkpoints
+	if begun, err := s.begun(); err != nil {
+		return nil, err
+	} else if s.cfg.Begin != nil && len(s.from) == 0 && !begun {
+		below.Begin = s.beginRows
+	}
 	t, err := tiers.Open(below, sc)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/snapshot"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
@@ -18,10 +19,8 @@ func (s *server) findFrom() error {
 	if s.cfg.From == "" {
 		return nil
 	}
-	if s.cfg.tables().Durability != tables.None {
-		if own, err := snapshot.Numbers(tables.CheckpointDir(s.cfg.own())); err != nil || len(own) > 0 {
-			return err
-		}
+	if begun, err := s.begun(); err != nil || begun {
+		return err
 	}
 	j, err := s.fromWhich()
 	if err != nil {
@@ -38,6 +37,36 @@ func (s *server) findFrom() error {
 	}
 	s.cfg.Report(line)
 	return nil
+}
+
+// begun says whether the server has a checkpoint of its own, which it goes on with.
+func (s *server) begun() (bool, error) {
+	if s.cfg.tables().Durability == tables.None {
+		return false, nil
+	}
+	own, err := snapshot.Numbers(tables.CheckpointDir(s.cfg.own()))
+	return len(own) > 0, err
+}
+
+// beginRows puts this server's rows of Config.Begin into a table.
+func (s *server) beginRows(table schema.Sparse, put func(keys []uint64, weights []float32) error) error {
+	n := 0
+	var own []uint64
+	var rows []float32
+	err := s.cfg.Begin(table, func(keys []uint64, weights []float32) error {
+		own, rows = own[:0], rows[:0]
+		for i, key := range keys {
+			if schema.Owner(key, s.cfg.Servers) == s.cfg.Index {
+				own, rows = append(own, key), append(rows, weights[i*table.Dim:][:table.Dim]...)
+			}
+		}
+		n += len(own)
+		return put(own, rows)
+	})
+	if err == nil && n > 0 {
+		s.cfg.Report(fmt.Sprintf("server %d: %d rows of table %s begin with weights that were given", s.cfg.Index, n, table.Name))
+	}
+	return err
 }
 
 func (s *server) fromWhich() (*saved.Job, error) {

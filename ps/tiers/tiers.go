@@ -44,6 +44,9 @@ type Config struct {
 	// DeleteAfter is after how many days without a pull or push rows of tables whose
 	// rule does not decide that itself are deleted; 0 never.
 	DeleteAfter int
+	// Begin, where it is not nil, puts rows into each table when it is made, which begin with other weights than initial ones: see
+	// shard.Table.Begin. It is for tables that no checkpoint is loaded into.
+	Begin func(table schema.Sparse, put func(keys []uint64, weights []float32) error) error
 }
 
 // Tiers make a server's tables.
@@ -52,6 +55,7 @@ type Tiers struct {
 	lock    *folder.Lock
 	store   store.Store // nil without Dir
 	budgets []int64     // by table
+	tables  []schema.Sparse
 }
 
 // Open makes tiers for the tables of a schema. They are closed after the tables.
@@ -62,7 +66,7 @@ func Open(c Config, s schema.Schema) (*Tiers, error) {
 	if c.Kind != "" && c.Kind != store.KindSegments && c.Kind != store.KindLSM || c.CacheBytes != 0 && c.Kind != store.KindLSM {
 		return nil, fmt.Errorf("tiers: a store of kind %q with a cache of %d bytes: want %q, or %q, which has one", c.Kind, c.CacheBytes, store.KindSegments, store.KindLSM)
 	}
-	t := &Tiers{c: c}
+	t := &Tiers{c: c, tables: s.Sparse}
 	var err error
 	if t.budgets, err = budgets(c.MemoryBytes, s); err != nil || c.Dir == "" {
 		return t, err
@@ -169,6 +173,11 @@ func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
 	s, err := shard.New(sc)
 	if err != nil {
 		return nil, err
+	}
+	if t.c.Begin != nil {
+		if err := t.c.Begin(t.tables[i], s.Begin); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	return table{s, t.c.Deltas}, nil
 }

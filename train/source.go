@@ -1,0 +1,171 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/weights"
+)
+
+// source is what a run begins with: a file of weights, or a checkpoint's file together with what servers have saved with it.
+type source struct {
+	*weights.Source
+	parts Recalled // nil: all is in the file
+}
+
+// openSource opens Start.From. into are the tables that take its rows, where they lie with the ranks.
+func (c Config) openSource(into []*nn.Table) (source, error) {
+	file, err := weights.OpenSource(c.Start.From)
+	if err != nil {
+		return source{}, err
+	}
+	s := source{Source: file}
+	if file.Saved != nil {
+		part, err := partOf(*file.Saved)
+		if err == nil && part != nil {
+			err = c.addParts(&s, *part, into)
+		}
+		if err != nil {
+			return source{}, errors.Join(fmt.Errorf("%s: %w", file.Path, err), file.Close())
+		}
+	}
+	return s, nil
+}
+
+// addParts adds what servers have saved to what their checkpoint's file has: dense parameters, which lie in one array as the arena of the
+// same model has them, and the table.
+func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
+	h := *s.Saved
+	if h.Model != c.Model.Name {
+		return fmt.Errorf("it is of model %s, whose servers have its parameters as one array that only this model can take apart; %s can begin with a run of ranks that keep the parameters, or with the same model", h.Model, c.Model.Name)
+	}
+	_, spec, o, err := Described(h, c.Model)
+	if err != nil {
+		return err
+	}
+	ps := nn.NewParams(1)
+	ps.TablesElsewhere()
+	m := spec.Build(ps, o)
+	for _, p := range ps.List() { // those of the file were frozen, and are in no array
+		if slices.ContainsFunc(s.Tensors, func(i weights.Info) bool { return i.Name == p.Name }) {
+			if err := ps.Freeze(p.Name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.Arrange(ps, spec.Sample(1)); err != nil {
+		return err
+	}
+	if s.parts, err = c.Servers.recall(s.Path, h.Step, part); err != nil {
+		return err
+	}
+	if err := s.parts.Array(context.Background(), 0, ps.Values()); err != nil {
+		return err
+	}
+	for _, p := range ps.List() {
+		if !p.Frozen() {
+			s.Tensors = append(s.Tensors, weights.Info{Name: p.Name, Type: "F32", Shape: p.Shape})
+		}
+	}
+	for _, t := range ps.Tables() {
+		s.Tensors = append(s.Tensors, weights.Info{Name: t.Name, Type: "F32", Shape: []int{t.Rows, t.Dim}})
+	}
+	inFile := s.Read
+	s.Read = func(name string) ([]float32, error) {
+		if i := slices.IndexFunc(ps.List(), func(p *nn.Param) bool { return p.Name == name && !p.Frozen() }); i >= 0 {
+			return ps.List()[i].Data, nil
+		}
+		if i := slices.IndexFunc(into, func(t *nn.Table) bool { return t.Name == name }); i >= 0 {
+			return rowsOver(into[i], s.parts)
+		}
+		return inFile(name)
+	}
+	return nil
+}
+
+// rowsOver are the values of a table with those rows that servers had in place of its own: others were in no batch there.
+func rowsOver(t *nn.Table, from Recalled) ([]float32, error) {
+	out := slices.Clone(t.Data)
+	err := from.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
+		if err := fits(t, keys, weights); err != nil {
+			return err
+		}
+		for i, key := range keys {
+			copy(out[int(key)*t.Dim:][:t.Dim], weights[i*t.Dim:])
+		}
+		return nil
+	})
+	return out, err
+}
+
+// someRows is how many rows are handed out at a time.
+const someRows = 4096
+
+// BeginRows hands out the rows of a table on servers that begin with those of Start.From, keys and weights, some at a time: servers call
+// it as server.Config.Begin before the first step. Of a run with servers these are the rows that it had, in no order; of a tensor of all
+// rows, which is read whole, row i for key i. There are none where the file has no such table, or Start.Except names it.
+func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []float32) error) error {
+	if c.Start.From == "" {
+		return nil
+	}
+	there := t.Name
+	if c.Model.PyTorch != nil {
+		there = c.Model.PyTorch(t.Name)
+	}
+	for _, pattern := range c.Start.Except {
+		here, _ := path.Match(pattern, t.Name) // a bad one is a fault of the configuration
+		other, _ := path.Match(pattern, there)
+		if here || other {
+			return nil
+		}
+	}
+	s, err := c.openSource(nil)
+	if err == nil {
+		err = errors.Join(s.beginRows(t, there, do), s.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("beginning with rows of %s: %w", c.Start.From, err)
+	}
+	return nil
+}
+
+func (s source) beginRows(t schema.Sparse, there string, do func(keys []uint64, weights []float32) error) error {
+	name := there
+	if s.Saved != nil {
+		name = t.Name
+	}
+	i := slices.IndexFunc(s.Tensors, func(i weights.Info) bool { return i.Name == name })
+	if i < 0 {
+		return nil
+	}
+	if shape := s.Tensors[i].Shape; len(shape) != 2 || shape[1] != t.Dim {
+		return fmt.Errorf("%s: the file has %v, the table has rows of %d", name, shape, t.Dim)
+	}
+	if s.parts != nil {
+		return s.parts.Each(context.Background(), 0, do)
+	}
+	data, err := s.Read(name)
+	if err != nil {
+		return err
+	}
+	var keys []uint64
+	for part := range slices.Chunk(data, someRows*t.Dim) {
+		first := uint64(0)
+		if len(keys) > 0 {
+			first = keys[len(keys)-1] + 1
+		}
+		keys = keys[:0]
+		for range len(part) / t.Dim {
+			keys = append(keys, first+uint64(len(keys)))
+		}
+		if err := do(keys, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
