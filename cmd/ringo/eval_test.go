@@ -24,6 +24,7 @@ func lastObject(t *testing.T, text string) map[string]any {
 // What eval finds is what the run found at its end: to the last digit with as many ranks; with others, counts and AUC are the same and
 // losses but for rounding.
 func TestEvalRepeatsTheRun(t *testing.T) {
+	t.Parallel()
 	words := strings.Repeat("the cat sat on the mat and saw a dog run to the tree near a red house\n", 40)
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte(words), 0o666); err != nil {

@@ -25,6 +25,7 @@ func pretrain(t *testing.T) (dir, file string) {
 
 // A fine-tuning begins with the same bits from a run's folder and from what was exported of it, whoever keeps the parameters.
 func TestFineTuning(t *testing.T) {
+	t.Parallel()
 	dir, file := pretrain(t)
 	const how = "--set training.init-except=out.* --set training.freeze=hidden.* --init-from "
 	want := hashOf(t, tuning2+how+dir)
@@ -44,6 +45,7 @@ func TestFineTuning(t *testing.T) {
 
 // A fine-tuning that was killed goes on with the same bits, and does not need the file that it began with; another beginning is refused.
 func TestKilledFineTuning(t *testing.T) {
+	t.Parallel()
 	pre, file := pretrain(t)
 	for _, sync := range []string{"", "--sync bsp --servers 2 "} {
 		line := tuning2 + sync + "--epochs 4 --momentum 0.9 --set training.freeze=hidden.*,out.bias --init-from " + pre + " "

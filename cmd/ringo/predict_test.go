@@ -34,6 +34,7 @@ func predictable(t *testing.T) (table, saved string) {
 
 // One process and two ranks write the same bytes, to stdout and to a file, which takes the place of another.
 func TestPredict(t *testing.T) {
+	t.Parallel()
 	table, saved := predictable(t)
 	status, first, errs := command(t, "predict "+saved+" --data "+table+" --columns y --progress plain")
 	if status != 0 || strings.Count(first, "\n") != 400 || !strings.HasPrefix(first, `{"row":0,"columns":{"y":"low"},"prediction":"`) || !strings.Contains(errs, "400 rows") {
@@ -99,6 +100,7 @@ func checkPredictRefuses(t *testing.T, table, saved, out string) {
 
 // What servers have saved is read without any, or by as many servers as one likes: the same bytes, from the standard input, too.
 func TestPredictOfServers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	saved := filepath.Join(dir, "saved")
 	if status, _, errs := command(t, "train ctr-dnn --data synthetic --batch 512 --epochs 1 --train-limit 2048 --eval-limit 600 --sync bsp --np 2 --progress none --checkpoint "+saved); status != 0 {
@@ -132,6 +134,7 @@ func TestPredictOfServers(t *testing.T) {
 
 // A language model goes on from a prompt.
 func TestPredictWritesText(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	text, saved, out := filepath.Join(dir, "text"), filepath.Join(dir, "saved"), filepath.Join(dir, "out")
 	if err := os.WriteFile(text, []byte(strings.Repeat("the cat sat\n", 40)), 0o666); err != nil {
@@ -162,6 +165,7 @@ func TestPredictWritesText(t *testing.T) {
 
 // What was trained on arrays is told of a .npz of samples alone: the same bytes from two ranks and from a .npy, most of them right.
 func TestPredictOfArrays(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	const n = 400
 	x, y := make([]float32, 2*n), make([]int64, n)

@@ -39,6 +39,7 @@ func sha(t *testing.T, text string) string {
 
 // Ranks started by hand, in any order, learn what launched ones do.
 func TestByHand(t *testing.T) {
+	t.Parallel()
 	line := "train mlp " + small
 	want := summary(t, line+"--np 2")["params_sha256"]
 	for _, order := range [][2]string{{"0", "1"}, {"1", "0"}} {
@@ -87,6 +88,7 @@ func TestWrongTicket(t *testing.T) {
 
 // Ranks of one job must be of one mind.
 func TestDifferentRanks(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ zero, one, want string }{
 		{"train mlp " + small, "train mlp --lr 0.1 " + small, "--lr is 0.005 on rank 0 and 0.1 on rank 1"},
 		{"train mlp " + small, "train mnist " + small, "model is mlp on rank 0 and mnist-cnn on rank 1"},
@@ -135,6 +137,7 @@ func TestCannotJoin(t *testing.T) {
 // When a worker dies, all end, and the launcher tells of it once, with the step, the bucket and
 // all who ended because of it.
 func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		rank int
 		want string
@@ -165,6 +168,7 @@ var stepped = regexp.MustCompile(`(in|while evaluating after) step \d+ of epoch 
 
 // When a rank started by hand dies, the others end by themselves.
 func TestRankKilled(t *testing.T) {
+	t.Parallel()
 	for _, victim := range []int{0, 1} {
 		address, ticket := freeport.Address(t), ticket()
 		ranks := []*program{byHand(t, endless, "0", address, ticket), byHand(t, endless, "1", address, ticket)}
@@ -182,6 +186,7 @@ func TestRankKilled(t *testing.T) {
 
 // The workers of a launcher that is killed end too.
 func TestLauncherKilled(t *testing.T) {
+	t.Parallel()
 	p := start(t, endless+"--np 3")
 	p.await(&p.out, "epoch       2/")
 	for rank := range 3 {
@@ -231,6 +236,7 @@ func TestInterrupt(t *testing.T) {
 
 // `ringo run` starts any program: this one, too.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	line := "run --np 2 -- " + os.Args[0] + " train mlp " + small
 	status, out, errs := command(t, line)
 	if status != 0 || !strings.HasPrefix(errs, "ringo: ranks are ") || strings.Count(errs, "\n") != 1 || sha(t, out) != summary(t, "train mlp "+small+"--np 2")["params_sha256"] {

@@ -13,6 +13,7 @@ const clickRun = clicks + "--set data.table-rows=20000 --np 2 --servers 2 --opti
 // A click table trains in step to the same bits each time, with rows below memory too, and what servers have saved says
 // its policy. Only rows that were worth it have more than their first weight.
 func TestClickTable(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ps")
 	line := strings.Replace(clickRun, "700", "4000", 1) + "--sync bsp --set servers.click=extend_at=2,decay=0.9 "
 	want := runSummary(t, line+"--durability checkpoint --set servers.shrink-every=24h --ps-dir "+dir)
@@ -50,6 +51,7 @@ func TestClickTable(t *testing.T) {
 
 // Out of step, with values of few bits and on several threads, click tables learn too.
 func TestClickTableOutOfStep(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("several runs")
 	}
@@ -75,6 +77,7 @@ func TestClickUsage(t *testing.T) {
 
 // A server that is killed comes back with what it has counted: the run has the bits of one that nothing has disturbed.
 func TestClickTableKilled(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("TestKeeperKilled with another table")
 	}

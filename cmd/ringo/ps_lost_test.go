@@ -139,6 +139,7 @@ func TestMissingRankOfKeepers(t *testing.T) {
 // Ranks that are started by hand need no rendezvous, and come to the same parameters; one
 // that comes with other settings is named.
 func TestApartByHand(t *testing.T) {
+	t.Parallel()
 	line := "train mlp " + small
 	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")
 	addrs := freeport.Address(t) + "," + freeport.Address(t)

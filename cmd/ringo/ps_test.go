@@ -27,6 +27,7 @@ func kept(t *testing.T, flags string) (dir string, sum map[string]any) {
 // What two servers have saved is shown and exported, the same in both formats, and jobs of any number of
 // servers begin with it and come to the same bits.
 func TestSavedByServers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("tables of ten million values")
 	}
@@ -92,6 +93,7 @@ func TestSavedByServers(t *testing.T) {
 // checkpoints, and the job comes to the bits of one that nothing has disturbed. What is left of a job whose
 // servers were killed is recovered.
 func TestKeeperKilledOften(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("TestKeeperKilled, again and again")
 	}

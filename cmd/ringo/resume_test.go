@@ -15,6 +15,7 @@ import (
 // A job that was killed goes on from its last checkpoint and ends with the
 // parameters of one that never stopped.
 func TestKilledAndResumed(t *testing.T) {
+	t.Parallel()
 	const job = "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
 	for _, c := range []struct{ np, flags, like string }{
 		{"1", "", ""},
@@ -85,6 +86,7 @@ func hashOf(t *testing.T, line string) string {
 
 // A folder of checkpoints is one job's, however its ranks are started: the second is told whose it is, the first goes on.
 func TestFolderOfARunningJob(t *testing.T) {
+	t.Parallel()
 	line := endless + "--every 20 --checkpoint "
 	for _, how := range []string{"--np 1", "--np 2", "--np 2 --transport mem", "by hand"} {
 		dir := filepath.Join(t.TempDir(), "saved")

@@ -10,6 +10,7 @@ import (
 // `ringo run` starts servers that keep parameters beside any program, and starts again
 // those that are lost.
 func TestRunTables(t *testing.T) {
+	t.Parallel()
 	program := os.Args[0] + " train mlp " + small + "--servers 2 --sync bsp "
 	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --algorithm naive")["params_sha256"]
 	status, out, errs := command(t, "run --np 2 --servers 2 --sync bsp -- "+program)

@@ -30,6 +30,7 @@ func runSummary(t *testing.T, line string) (sum map[string]any) {
 // Servers give the bits that the naive algorithm gives, however many there are and
 // however the members talk.
 func TestModePS(t *testing.T) {
+	t.Parallel()
 	for _, np := range []int{2, 3} {
 		line := fmt.Sprintf("train mlp %s--np %d --transport mem ", small, np)
 		naive := runSummary(t, line+"--algorithm naive")
@@ -79,6 +80,7 @@ func TestRolesTell(t *testing.T) {
 
 // A server that is killed is named by all, and so is a rank.
 func TestServerKilled(t *testing.T) {
+	t.Parallel()
 	for victim, want := range map[int][2]string{
 		2: {"server 0: ", `ranks 0 and 1 and server 1 ended because of it.*; its last lines:\n  server 0 of 2 is up \(rank 2\), for 2 trainers`},
 		1: {"", `rank 0 and servers 0 and 1 ended because of it.*; its last lines:\n  trainer 1 of 2 is up, with 2 servers`},
@@ -111,6 +113,7 @@ func TestServerStopped(t *testing.T) {
 
 // Servers that are started by hand, in any order, serve ranks that are.
 func TestServerByHand(t *testing.T) {
+	t.Parallel()
 	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --sync sum --servers 2")["params_sha256"]
 	address, ticket := freeport.Address(t), ticket()
 	server := func(i int) *program {
@@ -140,6 +143,7 @@ func TestServerByHand(t *testing.T) {
 
 // Without a launcher too, those who are left name who was killed.
 func TestServerByHandKilled(t *testing.T) {
+	t.Parallel()
 	for victim, want := range map[int]string{1: "rank 1 is lost: its control connection ended", 2: "rank 2 is lost: server 0: its control connection ended"} {
 		address, ticket := freeport.Address(t), ticket()
 		line := endless + "--sync sum --servers 1"
@@ -160,6 +164,7 @@ func TestServerByHandKilled(t *testing.T) {
 
 // `ringo run` starts servers beside any program, which need not be told.
 func TestRunServers(t *testing.T) {
+	t.Parallel()
 	program := os.Args[0] + " train mlp " + small
 	status, out, errs := command(t, "run --np 2 --servers 2 -- "+program)
 	if want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --algorithm naive")["params_sha256"]; status != 0 || sha(t, out) != want {

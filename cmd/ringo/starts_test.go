@@ -56,6 +56,7 @@ func backTo(t *testing.T, dir string, step int64) {
 // as one likes, and ends with the bits of one that never stopped: in memory, below it, and with a log, whose rest is left
 // out.
 func TestJobKilledAndResumed(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a dozen runs")
 	}
@@ -112,6 +113,7 @@ func TestJobKilledAndResumed(t *testing.T) {
 // A job that stops between its servers' checkpoints and the file that names them goes on from the one before; so does
 // one whose newest checkpoint lacks a part, when a person has said so.
 func TestJobStopsBetween(t *testing.T) {
+	t.Parallel()
 	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1) + "--np 2 --sync bsp --servers 2 --every 5 --checkpoint "
 	want := hashOf(t, strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1)+"--np 2 --transport mem --algorithm naive")
 	dir := filepath.Join(t.TempDir(), "saved")
@@ -167,6 +169,7 @@ func TestJobStopsBetween(t *testing.T) {
 // Out of step a job that goes on trains on what is left, once, and comes to an end like that of one that never
 // stopped; a rank alone in geo to its very bits.
 func TestJobResumedOutOfStep(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a dozen runs")
 	}
@@ -210,6 +213,7 @@ func TestJobResumedOutOfStep(t *testing.T) {
 
 // After an epoch another number of ranks may go on, but in geo, where ranks keep state of their own.
 func TestJobResumedByOtherRanks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("several runs")
 	}

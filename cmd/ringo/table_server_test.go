@@ -22,6 +22,7 @@ const clicks = "train ctr-dnn --data synthetic --train-limit 700 --eval-limit 10
 // Parameters on servers that are in step have the bits of those with the ranks by the naive
 // algorithm: dense ones and tables, whatever the optimizer and however many servers.
 func TestParametersOnServers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("tables of ten million values")
 	}
@@ -47,6 +48,7 @@ func TestParametersOnServers(t *testing.T) {
 
 // Rows that memory has no room for lie below it, and change nothing.
 func TestParametersBelowMemory(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("tables of ten million values")
 	}
@@ -61,6 +63,7 @@ func TestParametersBelowMemory(t *testing.T) {
 // Ranks that go on by themselves train as well, and each role says when it is up and
 // how it ended.
 func TestParametersOutOfStep(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"async", "ssp --staleness 2 --set output.verbose=true"} {
 		status, out, errs := command(t, clicks+"--np 2 --servers 2 --sync "+mode)
 		if status != 0 {
@@ -91,6 +94,7 @@ func TestParametersOutOfStep(t *testing.T) {
 // bits come near to what training in step does: one rank alone that exchanges copies to within
 // roundings.
 func TestParametersNearSync(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a dozen runs")
 	}
@@ -178,6 +182,7 @@ func (p *program) keeper(index int) (pid int) {
 // A server that is killed comes back with all that it has acknowledged, and training ends
 // with the bits of a run that nothing has disturbed. Without a log it ends the job, by name.
 func TestKeeperKilled(t *testing.T) {
+	t.Parallel()
 	line := "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
 	p := start(t, line+"--servers 2 --sync bsp --durability wal --set servers.restarts=3 --ps-dir "+t.TempDir())
@@ -206,6 +211,7 @@ func TestKeeperKilled(t *testing.T) {
 // What a copy has moved by is added once, by servers that are killed too: one rank's run has the bits of one that
 // nothing has disturbed.
 func TestKeeperKilledInGeo(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("TestKeeperKilled in another mode")
 	}
@@ -240,6 +246,7 @@ func TestTrainerOfKeepersKilled(t *testing.T) {
 
 // Servers and ranks that are started by hand find each other by addresses.
 func TestKeepersByHand(t *testing.T) {
+	t.Parallel()
 	line := "train mlp " + small
 	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
 	rendezvous, ticket := freeport.Address(t), ticket()

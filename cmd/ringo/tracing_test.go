@@ -102,6 +102,7 @@ func checkCausal(t *testing.T, boxes map[string]map[string][]timelineBox, wrong 
 
 // Every rank's stages are on the timeline, as often as there were steps.
 func TestTraceOfATraining(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		flags             string
 		ranks, steps, cut int
@@ -146,6 +147,7 @@ func TestTraceOfATraining(t *testing.T) {
 }
 
 func TestTraceOfABenchmark(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "trace.json")
 	status, out, errs := command(t, "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.01 --layers --trace "+file)
 	if status != 0 || !strings.HasPrefix(errs, "timeline of 2 ranks") {

@@ -31,6 +31,7 @@ func summary(t *testing.T, line string) map[string]any {
 // The same command line has the same parameters in the end, however its ranks
 // talk, and in another number of ranks it has others.
 func TestTrain(t *testing.T) {
+	t.Parallel()
 	seen := map[any]string{}
 	for _, c := range []struct{ np, model, again string }{
 		{"1", "mnist", "--transport mem"},
@@ -56,6 +57,7 @@ func TestTrain(t *testing.T) {
 
 // What a person reads goes to stdout, or to stderr when JSON does not.
 func TestTrainOutputs(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	status, out, errs := command(t, "train mlp "+small+"--np 2 --transport tcp --json "+file)
 	if status != 0 || errs != "" || strings.Count(out, "\n") != 4 {
@@ -112,6 +114,7 @@ func TestTrainRecords(t *testing.T) {
 
 // Faults found at run time are one line too.
 func TestRunTimeFaults(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	nowhere := filepath.Join(dir, "nowhere")
 	images := mnistFolder(t, dir)
@@ -143,6 +146,7 @@ func TestRunTimeFaults(t *testing.T) {
 
 // A disk that is full ends what has nothing else to do than to write to it.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skipf("%s has no /dev/full", runtime.GOOS)
 	}
@@ -223,6 +227,7 @@ func TestTrainSeeds(t *testing.T) {
 // What is given replaces the model's default, and another optimizer has its own
 // defaults, whatever the order of the flags.
 func TestModelDefaults(t *testing.T) {
+	t.Parallel()
 	for flags, want := range map[string]string{
 		"":                            "sgd, learning rate 0.005 (usual for a global batch of 64, here 16: linear scaling gives 0.00125);",
 		"--batch 32 --np 2":           "sgd, learning rate 0.005 (usual for a global batch of 64);",

@@ -85,6 +85,7 @@ func TestTuneUsage(t *testing.T) {
 // Auto says what it chose and how steps then went, to a person and to programs, and
 // saves it; by the profile the same is chosen again with the same bits.
 func TestTrainAuto(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.json")
 	const run = "train mlp --data synthetic --np 2 --transport mem --threads 1 --batch 16 --train-limit 1280 --eval-limit 64 --epochs 1 --strategy auto --spars 0.1 --json - "
 	status, out, errs := command(t, run+"--save-profile "+file)
@@ -121,6 +122,7 @@ func TestTrainAuto(t *testing.T) {
 // A benchmark measures until it has chosen, saves that, and shows what was predicted
 // beside what it took.
 func TestBenchStepTuned(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.json")
 	const bench = "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.1 --set exchange.dlgs-every=4 --plan exact --json - "
 	status, out, errs := command(t, bench+"--tune --save-profile "+file)

@@ -12,6 +12,7 @@ import (
 // What --write-job writes is a job that has the same result, whatever the run had chosen: each of these is run again by
 // its file alone.
 func TestWrittenJobsRepeat(t *testing.T) {
+	t.Parallel()
 	const click = "train ctr-dnn --data synthetic --train-limit 700 --eval-limit 101 --batch 50 --epochs 1 --threads 1 --set data.table-rows=2000 --np 2 --servers 2 "
 	const mlp = "train mlp --data synthetic --train-limit 960 --eval-limit 33 --batch 16 --epochs 1 --threads 1 --np 2 "
 	for name, line := range map[string]string{
@@ -28,6 +29,7 @@ func TestWrittenJobsRepeat(t *testing.T) {
 		"language model":    "train gpt-mini --data synthetic --train-limit 48 --eval-limit 8 --batch 2 --epochs 1 --threads 1 --np 2 --dropout 0",
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "job.yaml")
 			first := runSummary(t, line+" --progress none --write-job "+file)
 			second := runSummary(t, "train --job "+file+" --progress none --threads 1")
