@@ -1,5 +1,9 @@
 package simd
 
+// nearRows is how many floats of rows are so few that they are as near in place as copied, however often they are used: of a
+// recurrent layer's sequences at one step, with weights that each thread has some columns of, the copy is a tenth of the product.
+const nearRows = 9 << 10
+
 // packA makes the columns k0..k0+kc of the tiles first..end-1 of A ready for
 // tileOfA: in place, or copied together where they are used often enough to
 // pay for it. Copied rows are an odd number of cache lines apart, so that they
@@ -20,7 +24,7 @@ func (g *product) packA(first, end, k0, kc, nc int) {
 		a = matrix{grow(&g.s.r, kc*apart(rows)), 1, apart(rows)}
 		g.a.rows.PackRows(a.data, a.cs, k0, kc, g.first, rows)
 		g.packTiles(a, first, end, kc)
-	case nc <= 4*g.k.nr && !conflicts(max(a.rs, a.cs)):
+	case nc <= 4*g.k.nr && !conflicts(max(a.rs, a.cs)), a.cs == 1 && rows*kc <= nearRows && !conflicts(a.rs):
 		g.ready = a
 	case a.cs == 1:
 		g.ready = matrix{grow(&g.s.a, rows*apart(kc)), apart(kc), 1}
