@@ -49,7 +49,8 @@ type activationOp struct {
 	act Activation
 	y   Tensor
 
-	back bool
+	back  bool
+	parts int
 }
 
 func (o *activationOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
@@ -81,13 +82,16 @@ func (t *Tape) Sigmoid(x *Tensor) *Tensor { return t.Activate(x, Sigmoid) }
 // GELU is x·Φ(x) in the approximation of GPT-2, elementwise.
 func (t *Tape) GELU(x *Tensor) *Tensor { return t.Activate(x, GELU) }
 
-// valuesPart is how many values one part of an elementwise operation has.
+// valuesPart is how many values one part of an elementwise operation has where it is not cut by threads.
 const valuesPart = 32 << 10
 
-func (o *activationOp) run(t *Tape) { t.pool.run(o, (len(o.y.Data)+valuesPart-1)/valuesPart) }
+func (o *activationOp) run(t *Tape) {
+	o.parts = t.pool.cutValues(len(o.y.Data))
+	t.pool.run(o, o.parts)
+}
 
 func (o *activationOp) part(w *worker, i int) {
-	lo, hi := i*valuesPart, min((i+1)*valuesPart, len(o.y.Data))
+	lo, hi := spanOf(len(o.y.Data), i, o.parts)
 	if !o.back {
 		o.act.apply(w.k, o.y.Data[lo:hi], o.x.Data[lo:hi])
 		return

@@ -27,6 +27,8 @@ type vectorJob struct {
 	f    func(k *simd.Kernels, dst, a, b []float32)
 	dst  []float32
 	a, b []float32
+
+	parts int
 }
 
 func addTo(k *simd.Kernels, dst, a, b []float32) { k.AddTo(dst, a, b) }
@@ -38,14 +40,14 @@ func zeros(_ *simd.Kernels, dst, _, _ []float32) { clear(dst) }
 func reluGrad(k *simd.Kernels, dst, a, b []float32) { k.ReLUGrad(dst, a, b) }
 
 func (j *vectorJob) part(w *worker, i int) {
-	lo, hi := i*valuesPart, min((i+1)*valuesPart, len(j.dst))
+	lo, hi := spanOf(len(j.dst), i, j.parts)
 	j.f(w.k, j.dst[lo:hi], j.a[lo:hi], j.b[lo:hi])
 }
 
 // elementwise runs f on all threads.
 func (t *Tape) elementwise(f func(k *simd.Kernels, dst, a, b []float32), dst, a, b []float32) {
-	t.values = vectorJob{f: f, dst: dst, a: a, b: b}
-	t.pool.run(&t.values, (len(dst)+valuesPart-1)/valuesPart)
+	t.values = vectorJob{f: f, dst: dst, a: a, b: b, parts: t.pool.cutValues(len(dst))}
+	t.pool.run(&t.values, t.values.parts)
 	t.values = vectorJob{}
 }
 

@@ -36,8 +36,7 @@ func (t *Tape) LayerNorm(x *Tensor, l Norm) *Tensor {
 	y := t.begin(o, x.Shape...)
 	rows := len(x.Data) / d
 	o.stats = sized(o.stats, 2*rows)
-	o.parts = max(1, min(normParts, len(x.Data)/normPart, rows))
-	o.run(t, func(o *layerNormOp, w *worker, _, lo, hi int) {
+	o.run(t, min(rows, t.pool.cutValues(len(x.Data))), func(o *layerNormOp, w *worker, _, lo, hi int) {
 		w.k.LayerNorm(o.rows(o.y.Data, lo, hi), o.rows(o.x.Data, lo, hi), o.l.Gamma.Data, o.l.Beta.Data, o.stats[2*lo:2*hi], normEpsilon)
 	})
 	return y
@@ -49,9 +48,9 @@ func (o *layerNormOp) rows(data []float32, lo, hi int) []float32 {
 	return data[lo*d : hi*d]
 }
 
-// run cuts the rows into parts; how many depends on the shape alone.
-func (o *layerNormOp) run(t *Tape, pass func(o *layerNormOp, w *worker, part, lo, hi int)) {
-	o.pass = pass
+// run cuts the rows into parts.
+func (o *layerNormOp) run(t *Tape, parts int, pass func(o *layerNormOp, w *worker, part, lo, hi int)) {
+	o.pass, o.parts = pass, parts
 	t.pool.run(o, o.parts)
 }
 
@@ -62,14 +61,15 @@ func (o *layerNormOp) part(w *worker, i int) {
 
 func (o *layerNormOp) backward(t *Tape) {
 	d := len(o.l.Gamma.Data)
-	o.sums = t.grads.take(2 * d * o.parts)
+	parts := max(1, min(normParts, len(o.x.Data)/normPart, len(o.stats)/2)) // of sums: by the shape alone
+	o.sums = t.grads.take(2 * d * parts)
 	clear(o.sums)
-	o.run(t, func(o *layerNormOp, w *worker, part, lo, hi int) {
+	o.run(t, parts, func(o *layerNormOp, w *worker, part, lo, hi int) {
 		d := len(o.l.Gamma.Data)
 		sums, dy := o.sums[2*d*part:2*d*(part+1)], o.rows(o.y.grad, lo, hi)
 		w.k.LayerNormGrad(dy, sums[:d], sums[d:], dy, o.rows(o.x.Data, lo, hi), o.l.Gamma.Data, o.stats[2*lo:2*hi])
 	})
-	for i := range o.parts {
+	for i := range parts {
 		sums := o.sums[2*d*i : 2*d*(i+1)]
 		addPart(t, o.l.Gamma, sums[:d], i)
 		addPart(t, o.l.Beta, sums[d:], i)

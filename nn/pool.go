@@ -211,6 +211,21 @@ func (p *pool) cut(units, least int) int {
 	return max(1, min(units, threads*each))
 }
 
+// cutValues is into how many parts to cut an operation on each of n values by itself: where spanOf says, which is where operations
+// that are cut along their rows are cut, too.
+func (p *pool) cutValues(n int) int {
+	if n < valuesPart/4 {
+		return 1
+	}
+	return p.cut((n+lineValues-1)/lineValues, valuesPart/4/lineValues)
+}
+
+// spanOf is where part i of n values begins and ends: on a cache line of its own, where the values begin on one.
+func spanOf(n, i, parts int) (lo, hi int) {
+	lines := (n + lineValues - 1) / lineValues
+	return min(n, lines*i/parts*lineValues), min(n, lines*(i+1)/parts*lineValues)
+}
+
 func (p *pool) close() {
 	p.closed.Store(true)
 	for _, s := range p.helpers {
