@@ -147,7 +147,11 @@ func (o *denseOp) backward(t *Tape) {
 	}
 	if !o.skips() {
 		t.watch.turn(t, "weights")
-		o.run(t, denseWeights, o.l.W.Shape[0], lineValues, math.MaxInt) // each part reads all of x
+		if o.byBlocks(t) {
+			t.blocks.compute(t, o)
+		} else {
+			o.run(t, denseWeights, o.l.W.Shape[0], lineValues, math.MaxInt) // each part reads all of x
+		}
 	}
 	if o.x.needs {
 		t.watch.turn(t, "input")
@@ -169,14 +173,22 @@ func (o *denseOp) skips() bool { return allFrozen(o.l.W, o.l.B) }
 func denseWeights(o *denseOp, w *worker, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.Gemm(&w.gemm, true, false, hi-lo, in, n, o.y.grad[lo:], out, o.x.Data, in, o.l.W.touched, o.l.W.Grad[lo*in:], in)
-	if o.l.B == nil {
+	o.biasGrad(w, 0, simd.Blocks(n), lo, hi)
+}
+
+// biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient, block 0 to nothing in a step's first Backward.
+func (o *denseOp) biasGrad(w *worker, first, last, lo, hi int) {
+	if o.l.B == nil || first == last {
 		return
 	}
+	n, out := o.x.Shape[0], o.l.W.Shape[0]
 	db := o.l.B.Grad[lo:hi]
-	if !o.l.B.touched {
+	if first == 0 && !o.l.B.touched {
 		clear(db)
 	}
-	for r := range n {
+	from, _ := simd.Block(n, first)
+	_, to := simd.Block(n, last-1)
+	for r := from; r < to; r++ {
 		w.k.Add(db, o.y.grad[r*out+lo:r*out+hi])
 	}
 }

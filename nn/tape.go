@@ -55,6 +55,7 @@ type Tape struct {
 	parts   partsJob   // the sum of parts under way
 	packing packJob    // the packing under way
 	merging mergeJob   // the merging of a table's gradient under way
+	blocks  blocksJob  // the sum over rows under way
 	packed  convPacked
 	kept    map[weightsKey]*weights // of constant parameters; nil: they may change
 	seed    uint64                  // see SetSeed

@@ -60,6 +60,16 @@ type product struct {
 	each  int    // floats of each tile, where they are packed by themselves
 }
 
+// Blocks is how many blocks the kk products of each element of C are added up in. Each is summed from zero and then added to those
+// before: blocks that [Kernels.Gemm] computes apart, added in order, have the bits of one product.
+func Blocks(kk int) int { return max(1, (kk+kcMax-1)/kcMax) }
+
+// Block is which of kk products are block i of Blocks(kk): lo to hi-1.
+func Block(kk, i int) (lo, hi int) {
+	blocks := Blocks(kk)
+	return i * kk / blocks, (i + 1) * kk / blocks
+}
+
 func (g *product) run(accumulate bool) {
 	checkMatrix("C", g.c, g.m, g.n, g.ldc)
 	checkEpilogue(g.e, g.m, g.n)
@@ -69,9 +79,9 @@ func (g *product) run(accumulate bool) {
 	if g.m == 0 || g.n == 0 {
 		return
 	}
-	blocks := max(1, (g.kk+kcMax-1)/kcMax)
+	blocks := Blocks(g.kk)
 	for i := range blocks {
-		k0, k1 := i*g.kk/blocks, (i+1)*g.kk/blocks
+		k0, k1 := Block(g.kk, i)
 		g.block(k0, k1-k0, accumulate || i > 0, i == blocks-1)
 	}
 	g.s.tile = tile{}

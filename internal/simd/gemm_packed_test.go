@@ -195,3 +195,39 @@ func TestPackedAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Blocks of a sum, computed apart and added in order, have the bits of one product.
+func TestBlocksAddUp(t *testing.T) {
+	for _, kk := range []int{1, 511, 512, 513, 1024, 1025, 1700} {
+		const m, n = 15, 35
+		r := rand.New(rand.NewPCG(uint64(kk), 1))
+		a, b := normal(r, kk*m), normal(r, kk*n)
+		for _, k := range Levels() {
+			var s Scratch
+			want, got, block := normal(rand.New(rand.NewPCG(1, 1)), m*n), normal(rand.New(rand.NewPCG(1, 1)), m*n), make([]float32, m*n)
+			k.Gemm(&s, true, false, m, n, kk, a, m, b, n, true, want, n)
+			at := 0
+			for i := range Blocks(kk) {
+				lo, hi := Block(kk, i)
+				if lo != at || hi <= lo {
+					t.Fatalf("block %d of %d products is %d to %d, after %d", i, kk, lo, hi, at)
+				}
+				at = hi
+				k.Gemm(&s, true, false, m, n, hi-lo, a[lo*m:], m, b[lo*n:], n, false, block, n)
+				k.Add(got, block)
+			}
+			if at != kk {
+				t.Errorf("the blocks of %d products end at %d", kk, at)
+			}
+			equalBits(t, fmt.Sprintf("%s: blocks of %d products", k.Name(), kk), got, want)
+		}
+	}
+}
+
+func normal(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}

@@ -1,0 +1,105 @@
+package nn
+
+import (
+	"sync/atomic"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// blocksJob is the gradient of a dense layer's weights where threads share the rows of its products: it is a sum over these rows, and
+// each thread adds up those blocks of the sum whose rows are its own, so that it reads nothing that another core has written but
+// sums of blocks. Added in order, these give the bits of one product.
+type blocksJob struct {
+	o      *denseOp
+	sums   []float32 // of all blocks but the first, as many values as weights each
+	blocks int
+	pieces int          // of each block, by rows of the weights, where there are more threads
+	run    int          // blocks that one thread has at least
+	biased atomic.Int32 // how many blocks' rows the bias's gradient has; one after the other
+	adding bool         // the second half
+	parts  int          // of the second half
+}
+
+// blockRows is how many rows of weights are worth a piece: whose block of the input is packed for it.
+const blockRows = 64
+
+// byBlocks says whether threads share blocks of the sum: where what they read of each other's memory then, sums of
+// blocks, is less than half of the rows.
+func (o *denseOp) byBlocks(t *Tape) bool {
+	if !o.byRows(t) {
+		return false
+	}
+	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
+	blocks, threads := simd.Blocks(n), t.pool.threads()
+	return blocks > 1 && out >= blockRows*pieces(blocks, threads) && 4*(blocks-1)*out*in < n*(out+2*in)
+}
+
+// pieces is in how many pieces each of so many blocks is cut for threads to have as many.
+func pieces(blocks, threads int) int {
+	a, b := blocks, threads
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return threads / a
+}
+
+// compute computes the gradients of o's parameters.
+func (j *blocksJob) compute(t *Tape, o *denseOp) {
+	threads := t.pool.threads()
+	j.o, j.blocks, j.adding = o, simd.Blocks(o.x.Shape[0]), false
+	j.pieces, j.run = pieces(j.blocks, threads), max(1, j.blocks/threads)
+	j.sums = t.grads.take((j.blocks - 1) * len(o.l.W.Data))
+	j.biased.Store(0)
+	t.pool.run(j, j.blocks*j.pieces)
+	j.adding, j.parts = true, threads
+	t.pool.run(j, j.parts)
+	t.grads.give(&j.sums)
+	j.o = nil
+}
+
+func (j *blocksJob) part(w *worker, i int) {
+	if j.adding {
+		j.add(w, i)
+		return
+	}
+	block, piece := i/j.pieces, i%j.pieces
+	if i == 0 {
+		j.bias(w, j.run)
+	}
+	j.product(w, block, piece)
+	if last := block + 1; last > j.run && piece == j.pieces-1 && (last%j.run == 0 || last == j.blocks) {
+		if first := (block / j.run) * j.run; int(j.biased.Load()) == first {
+			j.bias(w, last)
+		}
+	}
+}
+
+// product computes a piece of a block's sums.
+func (j *blocksJob) product(w *worker, block, piece int) {
+	o := j.o
+	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
+	from, to := simd.Block(n, block)
+	lo, hi := out*piece/j.pieces, out*(piece+1)/j.pieces
+	dst := o.l.W.Grad
+	if block > 0 {
+		dst = j.sums[(block-1)*out*in:]
+	}
+	w.k.Gemm(&w.gemm, true, false, hi-lo, in, to-from, o.y.grad[from*out+lo:], out, o.x.Data[from*in:], in, block == 0 && o.l.W.touched, dst[lo*in:], in)
+}
+
+// bias adds the rows of the blocks before the given one to the bias's gradient.
+func (j *blocksJob) bias(w *worker, before int) {
+	j.o.biasGrad(w, int(j.biased.Load()), before, 0, j.o.l.W.Shape[0])
+	j.biased.Store(int32(before))
+}
+
+// add adds up a part of the sums of blocks, and the columns of what is left of the bias's gradient.
+func (j *blocksJob) add(w *worker, i int) {
+	dst := j.o.l.W.Grad
+	lo, hi := spanOf(len(dst), i, j.parts)
+	for at := 0; at < len(j.sums); at += len(dst) {
+		w.k.Add(dst[lo:hi], j.sums[at+lo:at+hi])
+	}
+	lo, hi = spanOf(j.o.l.W.Shape[0], i, j.parts)
+	j.o.biasGrad(w, int(j.biased.Load()), j.blocks, lo, hi)
+}
