@@ -8,7 +8,7 @@
 //	_, err = predict.Run(p, job.Rank(), in, os.Stdout, predict.Config{})
 //	err = p.End(err)
 //
-// A row is an object a line, or a line of CSV. It has its number in the input ("row", from 0), for images the file, the columns that are
+// A row is an object a line, a line of CSV, or one of a table in Parquet. It has its number in the input ("row", from 0), for images the file, the columns that are
 // passed through, and what the model has found:
 //
 //	classes        "prediction", the name of the most probable one, and its "probability"; of Top classes their
@@ -22,31 +22,49 @@
 package predict
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/train"
 )
 
 // Formats of what is written.
 const (
-	JSONL = "jsonl" // an object a line
-	CSV   = "csv"   // a header, and a line a row
+	JSONL   = "jsonl"   // an object a line
+	CSV     = "csv"     // a header, and a line a row
+	Parquet = "parquet" // columns as in CSV, numbers as such; of builds that have a writer of it: see data.CreateParquet
 )
 
 // Config says how predictions are written. The zero value is JSON lines with the best class alone.
 type Config struct {
-	Format string // JSONL or CSV; "": JSONL
+	Format string // JSONL, CSV or Parquet; "": JSONL
 	// Top is how many classes are told, the most probable first; 0: 1. It has no effect on other models.
 	Top int
 	// Columns are those of a table that are passed through, which data.InputConfig has too.
 	Columns []string
 	// Progress, where it is set, is told on rank 0 now and then how many rows were written.
 	Progress func(rows int64)
+}
+
+// Validate reports all faults together, a format that this build cannot write among them. What does not go with a model is told by Run.
+func (c Config) Validate() error {
+	var errs []error
+	if !slices.Contains([]string{"", JSONL, CSV, Parquet}, c.Format) {
+		errs = append(errs, fmt.Errorf("format %q: want %s, %s or %s", c.Format, JSONL, CSV, Parquet))
+	}
+	if c.Top < 0 {
+		errs = append(errs, fmt.Errorf("the %d most probable classes: want 1 or more, or 0 for 1", c.Top))
+	}
+	if c.Format == Parquet {
+		_, err := data.CreateParquet(io.Discard, []table.Field{{Name: "row", Type: table.Integer}})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // Run predicts the rows of an input, of which each rank has its part, and writes them on rank 0 to out, in order. Memory is that of
@@ -56,10 +74,7 @@ func Run(p *train.Predictor, rank int, in data.Input, out io.Writer, cfg Config)
 	if err != nil {
 		return 0, err
 	}
-	to := bufio.NewWriterSize(out, 1<<16)
-	if rank == 0 {
-		_, _ = to.Write(w.header()) // Flush tells its faults
-	}
+	to := w.newSink(out)
 	for {
 		own, err := w.next(p, in)
 		if err != nil {
@@ -77,14 +92,16 @@ func Run(p *train.Predictor, rank int, in data.Input, out io.Writer, cfg Config)
 			}
 			more = more || len(block) > 0
 			if rows += n; rank == 0 {
-				_, _ = to.Write(text)
+				if err := to.write(text); err != nil {
+					return rows, fmt.Errorf("writing the predictions: %w", err)
+				}
 			}
 		}
 		if !more {
 			break
 		}
 		if rank == 0 {
-			if err := to.Flush(); err != nil {
+			if err := to.flush(); err != nil {
 				return rows, fmt.Errorf("writing the predictions: %w", err)
 			}
 			if cfg.Progress != nil {
@@ -92,8 +109,10 @@ func Run(p *train.Predictor, rank int, in data.Input, out io.Writer, cfg Config)
 			}
 		}
 	}
-	if err := to.Flush(); err != nil {
-		return rows, fmt.Errorf("writing the predictions: %w", err)
+	if rank == 0 {
+		if err := to.close(); err != nil {
+			return rows, fmt.Errorf("writing the predictions: %w", err)
+		}
 	}
 	return rows, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -67,10 +68,16 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 		return nil, fmt.Errorf("the %d most probable classes are asked for, and there are %d", cfg.Top, w.size)
 	case cfg.Top > 1 && w.finds != class:
 		return nil, fmt.Errorf("the %d most probable classes are asked for, and %s finds none", cfg.Top, s.Name)
-	case !slices.Contains([]string{"", JSONL, CSV}, cfg.Format):
-		return nil, fmt.Errorf("format %q: want %s or %s", cfg.Format, JSONL, CSV)
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	w.Top = max(1, cfg.Top)
+	if cfg.Format == Parquet { // columns of one name
+		if _, err := data.CreateParquet(io.Discard, w.fields(true)); err != nil {
+			return nil, err
+		}
+	}
 	return w, nil
 }
 
@@ -80,19 +87,35 @@ func (w *writer) header() []byte {
 	if w.Format != CSV {
 		return nil
 	}
-	names := append([]string{"row"}, w.Columns...)
-	switch w.finds {
-	case class:
-		names = append(names, "prediction", "probability")
-		for k := 2; k <= w.Top; k++ {
-			names = append(names, fmt.Sprintf("prediction%d", k), fmt.Sprintf("probability%d", k))
-		}
-	case chance:
-		names = append(names, "probability")
-	case number:
-		names = append(names, "prediction")
+	var names []string
+	for _, f := range w.fields(false) {
+		names = append(names, f.Name)
 	}
 	return line(nil, names)
+}
+
+// fields are the columns of a table of predictions; of images, with the files' names.
+func (w *writer) fields(files bool) []table.Field {
+	out := []table.Field{{Name: "row", Type: table.Integer}}
+	if files {
+		out = append(out, table.Field{Name: "file"})
+	}
+	for _, name := range w.Columns {
+		out = append(out, table.Field{Name: name})
+	}
+	chanceField := func(name string) table.Field { return table.Field{Name: name, Type: table.Float} }
+	switch w.finds {
+	case class:
+		out = append(out, table.Field{Name: "prediction"}, chanceField("probability"))
+		for k := 2; k <= w.Top; k++ {
+			out = append(out, table.Field{Name: fmt.Sprintf("prediction%d", k)}, chanceField(fmt.Sprintf("probability%d", k)))
+		}
+	case chance:
+		out = append(out, chanceField("probability"))
+	case number:
+		out = append(out, table.Field{Name: "prediction", Type: table.Float})
+	}
+	return out
 }
 
 // line appends a record of CSV.
@@ -126,21 +149,28 @@ func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte,
 		if len(rows.Kept) > 0 {
 			kept = rows.Kept[i]
 		}
-		if w.Format == CSV {
+		switch w.Format {
+		case CSV:
 			if file != "" {
 				name = file
 			}
-			dst = w.csv(dst, name, kept, out)
-		} else {
+			w.record = append(w.record[:0], name)
+			dst = line(dst, w.found(kept, out))
+		case Parquet:
+			if w.record = append(w.record[:0], name); file != "" {
+				w.record = append(w.record, file)
+			}
+			dst = appendRecord(dst, w.found(kept, out))
+		default:
 			dst = w.json(dst, name, file, kept, out)
 		}
 	}
 	return dst, nil
 }
 
-// csv appends a row's line: its number or file, what is passed through, and what was found.
-func (w *writer) csv(dst []byte, name string, kept []string, out []float32) []byte {
-	w.record = append(append(w.record[:0], name), kept...)
+// found is the record of a row, of which the number or file is there: what is passed through, and what was found.
+func (w *writer) found(kept []string, out []float32) []string {
+	w.record = append(w.record, kept...)
 	switch w.finds {
 	case class:
 		for _, k := range w.best(out) {
@@ -151,7 +181,7 @@ func (w *writer) csv(dst []byte, name string, kept []string, out []float32) []by
 	case number:
 		w.record = append(w.record, string(value(nil, w.valueOf(out[0]))))
 	}
-	return line(dst, w.record)
+	return w.record
 }
 
 // json appends a row's object.

@@ -77,6 +77,7 @@ func checkPredictRefuses(t *testing.T, table, saved, out string) {
 		"predict " + saved + " --data " + table + " --seed 4":                               "--seed has no effect without --prompt",
 		"predict " + saved + " --data - --np 2":                                             "leave --np out",
 		"predict " + saved + " --data " + table + " --format xml":                           "xml",
+		"predict " + saved + " --data " + table + " --format parquet --out " + out:          "this binary writes no Parquet; in ringo's repository, build one",
 		"predict " + saved + " --data " + table + " --top 3":                                "there are 2",
 		"predict " + saved + " --data " + other + " --out " + out:                           `column "word": there is no such column`,
 		"predict " + saved + " --data " + other + " --np 2 --out " + out:                    `column "word": there is no such column`,

@@ -70,6 +70,18 @@ func TestCommand(t *testing.T) {
 	if got := run("predict saved-x.parquet --data x.parquet --progress none --np 2"); got != found || strings.Count(got, "\n") != n {
 		t.Errorf("predictions: %.300s\nwant %.300s", got, found)
 	}
+	const columns = " --columns town,area --progress none --format "
+	text := run("predict saved-x.csv --data x.csv" + columns + "csv")
+	first := run("predict saved-x.csv --data x.csv" + columns + "parquet")
+	if got := run("predict saved-x.csv --data x.csv --np 2 --out p.parquet" + columns + "parquet"); got != "" {
+		t.Errorf("to stdout: %.100q", got)
+	}
+	if file, err := os.ReadFile(filepath.Join(dir, "p.parquet")); err != nil || string(file) != first {
+		t.Errorf("two ranks write %d bytes, one %d, %v", len(file), len(first), err)
+	}
+	if got := asCSV(t, filepath.Join(dir, "p.parquet")); got != text {
+		t.Errorf("predictions in Parquet are %.300s\nwant %.300s", got, text)
+	}
 	figures := accuracy.FindString(run("eval saved-x.csv --data x.csv --progress none --json -"))
 	if got := accuracy.FindString(run("eval saved-x.parquet --data x.parquet --progress none --json -")); got != figures || got == "" {
 		t.Errorf("figures: %s, want %s", got, figures)
