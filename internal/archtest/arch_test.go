@@ -432,7 +432,8 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 // users are the packages that programs of one's own import.
 var users = []string{
 	"", "aggregate", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "data/table", "distopt", "exchange", "job", "jobfile", "launch",
-	"model", "models", "nn", "optim", "optim/schedule", "ps/client", "ps/tables", "setting", "train", "transport/fault", "transport/mem", "weights",
+	"model", "models", "nn", "onnx", "optim", "optim/schedule", "outcome", "predict", "ps/client", "ps/export", "ps/rows", "ps/schema", "ps/server", "ps/service",
+	"ps/snapshot", "ps/tables", "ps/wal", "setting", "trace", "train", "transport", "transport/fault", "transport/mem", "transport/shm", "transport/tcp", "tune", "weights", "wire",
 }
 
 // A package that programs import shows how, by an example whose output is checked.
