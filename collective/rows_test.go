@@ -37,21 +37,27 @@ func TestRowsAddInRankOrder(t *testing.T) {
 	}
 }
 
-// Each row is a message to each other rank with operands and one with sums.
+// Each row is a message to each other rank with operands and one with sums. A chunk of two segments is one row where
+// there are more than two ranks; of a longer one each segment is a row.
 func TestRowsCount(t *testing.T) {
-	const size, segment, count = 4, 8 << 10, 3 // of a row, which is two of the group's
-	meshes := mem.New(size)
-	for _, err := range onMeshes(t, meshes, Config{Algorithm: Pairwise, SegmentBytes: segment / 2}, func(g *Group) error {
-		return AllReduce(g, make([]float32, count*size*segment/4), Sum)
-	}) {
-		if err != nil {
-			t.Fatal(err)
+	const segment = 4 << 10
+	for _, c := range []struct{ size, segments, rows int }{
+		{2, 1, 1}, {2, 2, 2}, {4, 1, 1}, {4, 2, 1}, {4, 3, 3}, {4, 6, 6},
+	} {
+		meshes := mem.New(c.size)
+		for _, err := range onMeshes(t, meshes, Config{Algorithm: Pairwise, SegmentBytes: segment}, func(g *Group) error {
+			return AllReduce(g, make([]float32, c.size*c.segments*segment/4), Sum)
+		}) {
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	for rank, m := range meshes {
-		got := m.Traffic()
-		if want := int64(count * 2 * (size - 1)); got.MessagesSent != want || got.PayloadSent != want*segment {
-			t.Errorf("rank %d sent %d messages with %d bytes, want %d with %d", rank, got.MessagesSent, got.PayloadSent, want, want*segment)
+		peers := int64(2 * (c.size - 1))
+		for rank, m := range meshes {
+			got := m.Traffic()
+			if got.MessagesSent != int64(c.rows)*peers || got.PayloadSent != int64(c.segments*segment)*peers {
+				t.Errorf("%+v: rank %d sent %d messages with %d bytes", c, rank, got.MessagesSent, got.PayloadSent)
+			}
 		}
 	}
 }
