@@ -131,7 +131,7 @@ func openTable(c Config, bad *skips) (*Set, error) {
 	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
 	enc, again := c.Encoder, bad.skip
 	if enc == nil {
-		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema}, heldOut, bad.skip)
+		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema, Gather: c.Gather}, heldOut, bad.skip)
 		if err != nil {
 			return nil, err
 		}

@@ -114,8 +114,9 @@ type Config struct {
 	// Callbacks are called on every rank and may end the run.
 	Callbacks `json:"-"`
 
-	given   bool           // the data set is, and not named by Data
-	encoder *table.Encoder // of the run whose checkpoint is used
+	given   bool                           // the data set is, and not named by Data
+	encoder *table.Encoder                 // of the run whose checkpoint is used
+	gather  func([]byte) ([][]byte, error) // of ranks that may have tables of their own
 }
 
 // Defaults returns the settings that a model is usually trained with, on the
@@ -274,7 +275,7 @@ func (c Config) data() data.Config {
 func (c Config) dataOf() data.Config {
 	spec, d := c.Model, c.data()
 	d.Stream = c.Stream
-	d.Target, d.Schema, d.Split, d.Encoder = c.Target, c.Schema, c.Split, c.encoder
+	d.Target, d.Schema, d.Split, d.Encoder, d.Gather = c.Target, c.Schema, c.Split, c.encoder, c.gather
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if d.ImageSize = c.ImageSize; d.ImageSize == 0 && len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]

@@ -204,7 +204,11 @@ func (r *run) options() model.Options {
 func (r *run) openData() (err error) {
 	if r.set == nil {
 		r.prepares("loading the data")
-		if r.set, err = openSet(r.cfg); err != nil {
+		cfg := r.cfg
+		if cfg.Partition == PartitionFixed && !r.job.NoMesh() {
+			cfg.gather = r.peers.gather
+		}
+		if r.set, err = openSet(cfg); err != nil {
 			return err
 		}
 		r.opened = r.set

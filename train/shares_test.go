@@ -3,6 +3,8 @@ package train
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -128,5 +130,33 @@ func TestImageSize(t *testing.T) {
 		if err := func() error { cfg.ImageSize = -1; return cfg.Validate() }(); err == nil {
 			t.Error("-1 is accepted")
 		}
+	}
+}
+
+// Ranks with tables of their own encode them alike: numbers by the mean of all, and words and classes that one rank alone has are known to both.
+func TestRanksWithTheirOwnTables(t *testing.T) {
+	var paths []string
+	for rank, towns := range [][]string{{"Bern", "Zug"}, {"Zug", "Chur"}} {
+		text := "area,town,kind\n"
+		for i := range 200 {
+			text += fmt.Sprintf("%d,%s,%s\n", i%50+100*rank, towns[i%2], towns[i%2]+"er")
+		}
+		path := filepath.Join(t.TempDir(), "own.csv")
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
+		cfg := Defaults(zoo("mlp"), paths[job.Rank()])
+		cfg.Batch, cfg.Epochs, cfg.LR, cfg.Partition = 16, 6, 0.05, PartitionFixed
+		s, err := Run(job.Context(), job, cfg.Model, nil, cfg)
+		if err == nil && s.Eval["accuracy"] < 0.9 {
+			t.Errorf("rank %d: %+v", job.Rank(), s.Eval)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -41,6 +41,10 @@ type Choice struct {
 	// class or y; else the last one.
 	Target string
 	Schema Schema
+	// Gather, where it is not nil, brings some bytes of this process to all that share the encoding, each with a table of its own, and
+	// returns what each brought, the same to all: then the encoding is that of all tables together. These have the same columns in the
+	// same order. Every process calls Study.
+	Gather func(own []byte) ([][]byte, error)
 }
 
 // goalOf is the name of the column to find.
@@ -87,6 +91,9 @@ func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error
 		return nil, &Fault{File: r.Name(), Column: goal, Problem: fmt.Sprintf("it is to be found, and the schema calls it %s: want label or target", schema[goal])}
 	}
 	all, err := Take(r, goal, schema, heldOut, bad)
+	if err == nil && choice.Gather != nil {
+		all, err = share(r.Name(), all, choice.Gather)
+	}
 	if err != nil {
 		return nil, err
 	}
