@@ -214,14 +214,13 @@ func cifarSet(train, eval *records, classes []string) (*Set, error) {
 	if len(train.labels) == 0 || len(eval.labels) == 0 {
 		return nil, fmt.Errorf("cifar10: %d images to train on and %d to evaluate are left: both are needed", len(train.labels), len(eval.labels))
 	}
-	j := jitter{pad: 4, flip: true}
-	return &Set{Train: train.source(j), Eval: eval.source(jitter{}), Classes: len(classes), Words: classes}, nil
+	return &Set{Train: train.source().jittered(4), Eval: eval.source(), Classes: len(classes), Words: classes}, nil
 }
 
-func (r *records) source(j jitter) *pixels {
+func (r *records) source() *pixels {
 	return &pixels{
 		shape: Shape{Values: []int{cifarSide, cifarSide, 3}, Labels: 1},
-		bytes: r.pix, labels: r.labels, table: cifarStatistics().tables(), jitter: j,
+		bytes: r.pix, labels: r.labels, table: cifarStatistics().tables(),
 	}
 }
 

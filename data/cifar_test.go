@@ -104,11 +104,12 @@ func TestCIFARBinary(t *testing.T) {
 // The naive twin of pad, crop and flip.
 func TestJitter(t *testing.T) {
 	im := &Images{N: 3, Rows: 5, Cols: 7, Channels: 3, Pixels: noise(3 * 105), Labels: make([]uint8, 3)}
-	p := newPixels(im, cifarStatistics(), jitter{pad: 2, flip: true})
+	p := newPixels(im, cifarStatistics())
+	jittered := p.jittered(2)
 	seen := map[string]bool{}
 	for epoch := range 200 {
 		d := Draw{Seed: 3, Epoch: epoch, Augment: true}
-		got := fill(t, p, d, 2, 1)
+		got := fill(t, jittered, d, 2, 1)
 		r := drawOf(d, 1)
 		dy, dx, mirrored := r.between(-2, 2), r.between(-2, 2), r.below(2) == 1
 		seen[fmt.Sprint(dy, dx, mirrored)] = true
@@ -131,7 +132,7 @@ func TestJitter(t *testing.T) {
 			}
 		}
 		// Alone or in a batch, the sample is the same.
-		if alone := fill(t, p, d, 1); !slices.Equal(alone.Values, got.Values[105:]) {
+		if alone := fill(t, jittered, d, 1); !slices.Equal(alone.Values, got.Values[105:]) {
 			t.Fatal("the augmentation depends on the batch")
 		}
 	}

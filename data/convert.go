@@ -35,7 +35,7 @@ func writeCIFAR(set *Set, from, to string) error {
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return err
 	}
-	train, eval := set.Train.(*pixels), set.Eval.(*pixels)
+	train, eval := set.Train.(transformed).Source.(*pixels), set.Eval.(*pixels)
 	order, evalOrder := dealt(train.labels, set.Classes), dealt(eval.labels, set.Classes)
 	names := strings.Join(set.Words, "\n") + "\n"
 	errs := []error{

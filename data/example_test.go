@@ -54,3 +54,37 @@ func ExampleSplit() {
 	// Output:
 	// 887 to train on, 113 held out, <nil>
 }
+
+// Samples are normalised whenever they are seen, and changed at random, by functions of the package and of one's own, when they are
+// trained on. The same seed, epoch and sample give the same values, whatever the number of threads.
+func ExampleTransformed() {
+	images := data.Batch{N: 1, Values: []float32{0, 51, 102, 153, 204, 255}}
+	src, err := data.FromBatch(data.Shape{Values: []int{2, 3, 1}}, images) // height, width, channels
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	brighter := func(s data.Sample, _ data.Shape, r *data.Random) error {
+		if r == nil { // it is evaluated
+			return nil
+		}
+		by := float32(r.IntN(3)) * 10
+		for i := range s.Values {
+			s.Values[i] += by
+		}
+		return nil
+	}
+	src = data.Transformed(src, brighter, data.RandomCrop(1), data.RandomFlip(), data.Normalise([]float32{0}, []float32{51}))
+	var b data.Batch
+	for _, draw := range []data.Draw{{}, {Seed: 1, Epoch: 1, Augment: true}, {Seed: 1, Epoch: 2, Augment: true}} {
+		if err := src.Fill(&b, []int32{0}, draw); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%.1f\n", b.Values)
+	}
+	// Output:
+	// [0.0 1.0 2.0 3.0 4.0 5.0]
+	// [0.0 5.0 4.0 0.0 0.0 0.0]
+	// [0.0 0.0 0.0 0.0 0.4 1.4]
+}

@@ -52,22 +52,24 @@ type pixels struct {
 	shape  Shape // Values: height, width, channels
 	bytes  []uint8
 	labels []int32
-	table  [][256]float32 // by channel
-	jitter jitter
+	table  [][256]float32 // by channel: Normalise of byte/255
 }
 
-// jitter is the usual augmentation of small images: the image is surrounded by
+// jittered is the usual augmentation of small images: the image is surrounded by
 // pad black pixels, a window of its own size cut out at random, and mirrored
 // half of the time.
-type jitter struct {
-	pad  int
-	flip bool
+func (p *pixels) jittered(pad int) Source {
+	black := make([]float32, len(p.table))
+	for c := range black {
+		black[c] = p.table[c][0]
+	}
+	return transformed{Source: p, transforms: []Transform{RandomCrop(pad, black...), RandomFlip()}}
 }
 
-func newPixels(im *Images, s statistics, j jitter) *pixels {
+func newPixels(im *Images, s statistics) *pixels {
 	p := &pixels{
 		shape: Shape{Values: []int{im.Rows, im.Cols, im.Channels}, Labels: 1},
-		bytes: im.Pixels, labels: make([]int32, im.N), table: s.tables(), jitter: j,
+		bytes: im.Pixels, labels: make([]int32, im.N), table: s.tables(),
 	}
 	for i, l := range im.Labels {
 		p.labels[i] = int32(l)
@@ -95,18 +97,12 @@ func writeInts(w io.Writer, values []int32) {
 }
 
 // Fill normalises the images, one table look-up per value.
-func (p *pixels) Fill(b *Batch, idx []int32, d Draw) error {
+func (p *pixels) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.Resize(p.shape, len(idx))
 	size := p.shape.Size()
 	for i, n := range idx {
 		b.Labels[i] = p.labels[n]
-		src := p.bytes[int(n)*size:][:size]
-		dst := b.Values[i*size:][:size]
-		if d.Augment && p.jitter != (jitter{}) {
-			p.jittered(dst, src, drawOf(d, n))
-		} else {
-			normalise(dst, src, p.table)
-		}
+		normalise(b.Values[i*size:][:size], p.bytes[int(n)*size:][:size], p.table)
 	}
 	return nil
 }
@@ -133,37 +129,6 @@ func normalise(dst []float32, src []uint8, table [][256]float32) {
 	default:
 		for i, x := range src {
 			dst[i] = table[i%len(table)][x]
-		}
-	}
-}
-
-// jittered is normalise of a window of the padded image, mirrored or not.
-func (p *pixels) jittered(dst []float32, src []uint8, r rng) {
-	h, w, c := p.shape.Values[0], p.shape.Values[1], p.shape.Values[2]
-	dy, dx := r.between(-p.jitter.pad, p.jitter.pad), r.between(-p.jitter.pad, p.jitter.pad)
-	mirrored := p.jitter.flip && r.below(2) == 1
-	lo, hi := min(max(-dx, 0), w), max(min(w-dx, w), 0) // columns of the window inside the image
-	for y := range h {
-		row := dst[y*w*c:][:w*c]
-		sy := y + dy
-		if sy < 0 || sy >= h || lo >= hi {
-			black(row, p.table)
-		} else {
-			black(row[:lo*c], p.table)
-			normalise(row[lo*c:hi*c], src[(sy*w+lo+dx)*c:(sy*w+hi+dx)*c], p.table)
-			black(row[hi*c:], p.table)
-		}
-		if mirrored {
-			mirrorRow(row, c)
-		}
-	}
-}
-
-// black fills a row with what the byte 0 becomes.
-func black(row []float32, table [][256]float32) {
-	for i := 0; i < len(row); i += len(table) {
-		for c := range table {
-			row[i+c] = table[c][0]
 		}
 	}
 }

@@ -10,7 +10,7 @@ func TestPixels(t *testing.T) {
 	for channels := 1; channels <= 3; channels++ {
 		im := &Images{N: 3, Rows: 2, Cols: 4, Channels: channels, Pixels: noise(24 * channels), Labels: []uint8{7, 0, 9}}
 		s := statistics{stats.mean[:channels], stats.deviation[:channels]}
-		p := newPixels(im, s, jitter{})
+		p := newPixels(im, s)
 		size := 8 * channels
 		idx := []int32{2, 0, 2}
 		got := fill(t, p, Draw{Augment: true}, idx...)
@@ -31,7 +31,7 @@ func TestPixels(t *testing.T) {
 
 func TestFillPanicsOutOfRange(t *testing.T) {
 	images, _ := SyntheticMNIST(1, 2, 0)
-	sources := map[string]Source{"pixels": newPixels(images, mnistStatistics(), jitter{})}
+	sources := map[string]Source{"pixels": newPixels(images, mnistStatistics())}
 	for _, name := range []string{"cifar10", "images", "text", "chars", "criteo"} {
 		set, err := Open(name, Config{Dir: Synthetic, TrainLimit: 2, EvalLimit: 1, Vocabulary: 50, ImageSize: 8})
 		if err != nil {
@@ -55,7 +55,7 @@ func TestFillPanicsOutOfRange(t *testing.T) {
 
 func BenchmarkFill(b *testing.B) { // a batch of 64
 	im, _ := SyntheticMNIST(1, 640, 0)
-	p := newPixels(im, mnistStatistics(), jitter{})
+	p := newPixels(im, mnistStatistics())
 	idx := Permutation(1, 0, 640, nil)[:64]
 	var batch Batch
 	b.SetBytes(64 * 784)

@@ -154,7 +154,7 @@ func TestLoaderDoesNotAllocate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := NewLoader(LoaderConfig{Source: newPixels(train, mnistStatistics(), jitter{pad: 2}), Sampler: sampler, Augment: true, Workers: workers})
+		l, err := NewLoader(LoaderConfig{Source: newPixels(train, mnistStatistics()).jittered(2), Sampler: sampler, Augment: true, Workers: workers})
 		if err != nil {
 			t.Fatal(err)
 		}

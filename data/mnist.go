@@ -154,7 +154,7 @@ func syntheticMNISTSet(c Config) *Set {
 
 func mnistSet(train, test *Images) *Set {
 	return &Set{
-		Train: newPixels(train, mnistStatistics(), jitter{}), Eval: newPixels(test, mnistStatistics(), jitter{}),
+		Train: newPixels(train, mnistStatistics()), Eval: newPixels(test, mnistStatistics()),
 		Classes: mnistClasses,
 	}
 }

@@ -42,7 +42,8 @@ type Batch struct {
 
 	Targets []float32 // N*Shape.Targets
 
-	order []int32 // of the samples in the source below, for sources that stand on others
+	order  []int32 // of the samples in the source below, for sources that stand on others
+	random Random  // of the sample that is being transformed
 }
 
 // CopyFrom makes the batch a copy of another one. It allocates only what no earlier batch was as large

@@ -95,7 +95,7 @@ func TestSyntheticMNISTIsNotLinear(t *testing.T) {
 		t.Skip("trains on one goroutine")
 	}
 	train, test := SyntheticMNIST(1, 4000, 1000)
-	accuracy := linearAccuracy(t, newPixels(train, mnistStatistics(), jitter{}), newPixels(test, mnistStatistics(), jitter{}), 10, 4, 0.0005)
+	accuracy := linearAccuracy(t, newPixels(train, mnistStatistics()), newPixels(test, mnistStatistics()), 10, 4, 0.0005)
 	t.Logf("softmax regression: %.4f", accuracy)
 	if accuracy < 0.4 || accuracy > 0.85 {
 		t.Errorf("a linear classifier reaches %.4f", accuracy)

@@ -1,0 +1,187 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Transform changes a sample in its place in a batch: values, labels or whatever it has, all of which the batch owns. It runs ahead of
+// the step in the loader's goroutines, several at once, and must keep nothing from one sample to the next: what it draws comes of r.
+// r is nil where the sample is to be as it is evaluated: what is for training alone, such as a crop, then leaves it as it is. An error
+// ends the run.
+type Transform func(s Sample, shape Shape, r *Random) error
+
+// Random gives a sample's random choices. They depend on seed, epoch and the sample's index alone, so that a batch has the same bits
+// whatever the number of threads and wherever a run was resumed. It is a source of math/rand/v2, too: rand.New(r) has other distributions.
+type Random struct{ rng }
+
+// IntN is a number in [0, n).
+func (r *Random) IntN(n int) int { return r.below(n) }
+
+// Float64 is a number in [0, 1).
+func (r *Random) Float64() float64 { return r.unit() }
+
+// Uint64 is any number.
+func (r *Random) Uint64() uint64 { return r.next() }
+
+// Transformed is a source whose samples are changed by transforms, one after the other, which draw from one Random. A transformed source
+// may be transformed again. One that was split or limited stands as before on the whole, whose indices its samples keep: splitting and
+// transforming may change places. All ranks must have the same transforms, which fingerprints do not know.
+func Transformed(s Source, transforms ...Transform) Source {
+	t := transformed{s, slices.Clone(transforms), 1}
+	switch s := s.(type) {
+	case head:
+		s.Source = Transformed(s.Source, transforms...)
+		return s
+	case subset:
+		s.Source = Transformed(s.Source, transforms...)
+		return s
+	case transformed:
+		t.level += s.level
+	}
+	return t
+}
+
+// transformed stands on no head and no subset: they overwrite Batch.order, which idx may be.
+type transformed struct {
+	Source
+	transforms []Transform
+	level      uint64 // sources that draw, one upon another, have their own, so that no two draw alike; 0: the set's own
+}
+
+func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
+	if err := t.Source.Fill(b, idx, d); err != nil {
+		return err
+	}
+	shape := t.Shape()
+	var r *Random
+	if d.Augment {
+		r = &b.random // in the batch, so that nothing is allocated
+		d.Seed ^= t.level * 0x9e3779b97f4a7c15
+	}
+	for i, n := range idx {
+		if r != nil {
+			r.rng = drawOf(d, n)
+		}
+		for k, change := range t.transforms {
+			if err := change(b.At(shape, i), shape, r); err != nil {
+				return fmt.Errorf("data: sample %d, transform %d: %w", n, k, err)
+			}
+		}
+	}
+	b.random = Random{}
+	return nil
+}
+
+func (t transformed) evidence(w io.Writer) {
+	if e, ok := t.Source.(interface{ evidence(io.Writer) }); ok {
+		e.evidence(w)
+	}
+}
+
+// planes are height, width and channels of samples [h, w, c] or [h, w].
+func (s Shape) planes() (h, w, c int, err error) {
+	switch v := s.Values; len(v) {
+	case 2:
+		return v[0], v[1], 1, nil
+	case 3:
+		return v[0], v[1], v[2], nil
+	}
+	return 0, 0, 0, fmt.Errorf("samples of %v values: want images, of height, width and channels", s.Values)
+}
+
+// RandomCrop surrounds an image with pad pixels and cuts a window of its own size out at random. around is what the pixels are, by
+// channel: what black became where values are normalised; none: zeros.
+func RandomCrop(pad int, around ...float32) Transform {
+	around = slices.Clone(around)
+	return func(s Sample, shape Shape, r *Random) error {
+		h, w, c, err := shape.planes()
+		switch {
+		case err != nil:
+			return err
+		case pad < 0 || len(around) != 0 && len(around) != c:
+			return fmt.Errorf("a crop with a padding of %d pixels of %d channels: want at least 0, and %d channels or none", pad, len(around), c)
+		case r == nil:
+			return nil
+		}
+		dy, dx := r.between(-pad, pad), r.between(-pad, pad)
+		shift(s.Values, [3]int{h, w, c}, dy, dx, around)
+		return nil
+	}
+}
+
+// shift moves an image by -dy rows and -dx columns. Rows are taken in the order in which none is overwritten before it was moved.
+func shift(v []float32, size [3]int, dy, dx int, around []float32) {
+	h, w, c := size[0], size[1], size[2]
+	lo, hi := min(max(-dx, 0), w), max(min(w-dx, w), 0) // columns of the window inside the image
+	for i := range h {
+		y := i
+		if dy < 0 {
+			y = h - 1 - i
+		}
+		row, sy := v[y*w*c:][:w*c], y+dy
+		if sy < 0 || sy >= h || lo >= hi {
+			fillRow(row, around)
+			continue
+		}
+		copy(row[lo*c:hi*c], v[(sy*w+lo+dx)*c:(sy*w+hi+dx)*c])
+		fillRow(row[:lo*c], around)
+		fillRow(row[hi*c:], around)
+	}
+}
+
+// fillRow makes every pixel of a row the same one.
+func fillRow(row, pixel []float32) {
+	if len(pixel) == 0 {
+		clear(row)
+		return
+	}
+	for i := 0; i < len(row); i += len(pixel) {
+		copy(row[i:], pixel)
+	}
+}
+
+// RandomFlip mirrors an image, left to right, half of the time.
+func RandomFlip() Transform {
+	return func(s Sample, shape Shape, r *Random) error {
+		h, w, c, err := shape.planes()
+		if err != nil || r == nil || r.below(2) == 0 {
+			return err
+		}
+		for y := range h {
+			mirrorRow(s.Values[y*w*c:][:w*c], c)
+		}
+		return nil
+	}
+}
+
+// Normalise makes of each value (x - mean)/deviation, in training and in evaluation: of one mean and deviation, or of one for each
+// channel, the last dimension.
+func Normalise(mean, deviation []float32) Transform {
+	mean, deviation = slices.Clone(mean), slices.Clone(deviation)
+	return func(s Sample, shape Shape, _ *Random) error {
+		n := len(mean)
+		if n == 0 || n != len(deviation) || n > 1 && (len(shape.Values) == 0 || n != shape.Values[len(shape.Values)-1]) {
+			return fmt.Errorf("%d means and %d deviations of samples of %v values: want one of each, or one for each channel", n, len(deviation), shape.Values)
+		}
+		if slices.Contains(deviation, 0) {
+			return errors.New("a deviation of 0, by which nothing can be divided")
+		}
+		for i := 0; i < len(s.Values); i += n {
+			for c, x := range s.Values[i : i+n] {
+				s.Values[i+c] = (x - mean[c]) / deviation[c]
+			}
+		}
+		return nil
+	}
+}
+
+// Map is a function of a sample's values, in training and in evaluation.
+func Map(change func(values []float32)) Transform {
+	return func(s Sample, _ Shape, _ *Random) error {
+		change(s.Values)
+		return nil
+	}
+}
