@@ -28,7 +28,8 @@ func (r *Random) Uint64() uint64 { return r.next() }
 
 // Transformed is a source whose samples are changed by transforms, one after the other, which draw from one Random. A transformed source
 // may be transformed again. One that was split or limited stands as before on the whole, whose indices its samples keep: splitting and
-// transforming may change places. All ranks must have the same transforms, which fingerprints do not know.
+// transforming may change places. All ranks must have the same transforms, and a run that goes on those that it had:
+// fingerprints know them by what they make of a few samples.
 func Transformed(s Source, transforms ...Transform) Source {
 	t := transformed{s, slices.Clone(transforms), 1}
 	switch s := s.(type) {
@@ -75,9 +76,25 @@ func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
 	return nil
 }
 
+// probed is how many samples tell transforms from others.
+const probed = 4
+
+// evidence is that of the source, and what transforms of the program's own make of its first samples, in evaluation and in training.
 func (t transformed) evidence(w io.Writer) {
 	if e, ok := t.Source.(interface{ evidence(io.Writer) }); ok {
 		e.evidence(w)
+	}
+	if t.level == 0 {
+		return
+	}
+	var b Batch
+	for i := range int32(min(probed, t.Len())) {
+		for _, d := range []Draw{{}, {Seed: 1, Epoch: 1, Augment: true}} {
+			if err := t.Fill(&b, []int32{i}, d); err != nil {
+				continue // it is told when the sample is used
+			}
+			(&memory{all: b}).evidence(w)
+		}
 	}
 }
 
