@@ -44,6 +44,7 @@ func run(out io.Writer) (err error) {
 	only := flag.String("models", strings.Join(models.Names(), ","), "models to compare, by commas")
 	batches := flag.String("batches", "1,32", "samples of a batch, by commas")
 	rate := flag.Bool("rate", false, "compare how fast they are, too")
+	program := flag.String("predict", "", "a `ringo` program: compare what its predict writes, and nothing else")
 	c := &contest{out: out}
 	flag.IntVar(&c.steps, "steps", 3, "steps of training before")
 	flag.IntVar(&c.rounds, "rounds", 5, "turns of each side")
@@ -68,6 +69,10 @@ func run(out io.Writer) (err error) {
 	a, err := c.runtime.ask(request{Ask: "version"})
 	if err != nil {
 		return fmt.Errorf("%w: `npm install --ignore-scripts onnxruntime-node` in the folder of -runtime", err)
+	}
+	if *program != "" {
+		fmt.Fprintf(out, "onnxruntime-node %s\n", a.Version)
+		return c.predicted(*program, strings.Split(*only, ","))
 	}
 	fmt.Fprintf(out, "onnxruntime-node %s, one thread each\n%-16s %5s %10s", a.Version, "model", "batch", "apart")
 	if *rate {
