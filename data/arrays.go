@@ -328,6 +328,14 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 	return nil
 }
 
+// unitOf are the values of bytes on a scale of 0 to 1, so that there is no division for each.
+var unitOf = func() (out [256]float32) { // never written
+	for v := range out {
+		out[v] = float32(v) / 255
+	}
+	return out
+}()
+
 // convert makes numbers of a row's bytes.
 func (s *arrays) convert(dst []float32, r *row) {
 	into := dst
@@ -335,11 +343,12 @@ func (s *arrays) convert(dst []float32, r *row) {
 		r.values = slices.Grow(r.values[:0], len(dst))[:len(dst)]
 		into = r.values
 	}
-	s.values.Type.Float32(into, r.raw)
 	if s.bytes() {
-		for i := range into {
-			into[i] /= 255
+		for i, v := range r.raw[:len(into)] {
+			into[i] = unitOf[v]
 		}
+	} else {
+		s.values.Type.Float32(into, r.raw)
 	}
 	if s.planes > 1 {
 		plane := len(dst) / s.planes
