@@ -2,7 +2,6 @@ package nn
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 )
 
@@ -12,9 +11,6 @@ type tableLookupOp struct {
 	tab  *Table
 	rest *Tensor // what stands beside the rows, or nil
 	y    Tensor
-
-	keys, spare []uint64 // of backward: see sortKeys
-	counts      [3][radix]int32
 }
 
 func (o *tableLookupOp) operands() ([4]*Tensor, [4]*Param) {
@@ -35,7 +31,7 @@ func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Ten
 		tab.want(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
 		cols += rest.Shape[1]
 	}
-	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see fillKeys
+	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
 	checkIDs(tab.Name, ids, tab.held())
 	o := record[tableLookupOp](t)
 	o.ids, o.tab, o.rest = ids, tab, rest
@@ -65,12 +61,13 @@ func (o *tableLookupOp) part(w *worker, i int) {
 }
 
 func (o *tableLookupOp) backward(t *Tape) {
-	o.fillKeys()
-	o.sortKeys()
-	if parts := t.pool.cut(len(o.keys)/mergeKeys, 1); parts > 1 && len(o.tab.ids) == 0 {
-		t.merging.run(t, o.tab, o.keys, o.y.grad, parts)
+	if parts := min(t.pool.threads(), len(o.ids)/mergeLeast); parts > 1 && len(o.tab.ids) == 0 {
+		t.merging.run(t, o, parts)
 	} else {
-		o.tab.merge(o.keys, o.y.grad)
+		keys, held := &t.merging.share(0).rowKeys, o.tab.held()
+		keys.fill(o, 0, int32(held))
+		keys.sort(held)
+		o.tab.merge(keys.keys, o.y.grad)
 	}
 	if o.rest != nil && o.rest.needs {
 		dx := t.into(o.rest)
@@ -79,55 +76,6 @@ func (o *tableLookupOp) backward(t *Tape) {
 			copy(dx[s*m:][:m], o.y.grad[(s+1)*cols-m:])
 		}
 		t.merge(o.rest, dx)
-	}
-}
-
-// fillKeys makes a key of each lookup: its id, and below it where its gradient
-// starts.
-func (o *tableLookupOp) fillKeys() {
-	n, cols := o.y.Shape[0], o.y.Shape[1]
-	each := len(o.ids) / n
-	o.keys = o.keys[:0]
-	for s := range n {
-		at := s * cols
-		for _, id := range o.ids[s*each:][:each] {
-			o.keys = append(o.keys, uint64(id)<<32|uint64(at))
-			at += o.tab.Dim
-		}
-	}
-}
-
-const (
-	radixBits = 11
-	radix     = 1 << radixBits
-)
-
-// sortKeys sorts the keys by id and leaves equal ones in their order: a radix
-// sort, O(k) with a pass for each 11 bits of the largest id.
-func (o *tableLookupOp) sortKeys() {
-	passes := (bits.Len(uint(o.tab.held()-1)) + radixBits - 1) / radixBits
-	if cap(o.spare) < len(o.keys) {
-		o.spare = make([]uint64, len(o.keys))
-	}
-	o.spare = o.spare[:len(o.keys)]
-	clear(o.counts[:passes])
-	for _, key := range o.keys {
-		for p := range passes {
-			o.counts[p][key>>(32+p*radixBits)%radix]++
-		}
-	}
-	for p := range passes {
-		counts, shift, at := &o.counts[p], 32+p*radixBits, int32(0)
-		for i, c := range counts {
-			counts[i] = at
-			at += c
-		}
-		for _, key := range o.keys {
-			c := &counts[key>>shift%radix]
-			o.spare[*c] = key
-			*c++
-		}
-		o.keys, o.spare = o.spare, o.keys
 	}
 }
 

@@ -1,67 +1,110 @@
 package nn
 
-// mergeJob is Table.merge on several threads, for a table that has no gradient yet: the sorted keys are cut where ids end,
-// so that each row is one part's, which adds up its gradients in their order.
+import "slices"
+
+// mergeJob is a table's gradient on several threads, where it has none yet. Each part has a range of ids: it makes keys of the
+// lookups of these, sorts them, and then adds up rows in the order of their lookups. So it sorts in its own core's cache.
 type mergeJob struct {
-	tab    *Table
-	keys   []uint64
-	dy     []float32
-	starts []int // by part: its first key, and behind the last the number of keys
-	rows   []int // by part: how many rows it has, and then where they begin
-	write  bool
+	o      *tableLookupOp
+	bounds []int32     // by part: the first id it may have; behind the last, one more than there are
+	shares []mergeKeys // by part; the first is also that of one thread
+	write  bool        // the second half
 }
 
-// mergeKeys is how many keys are worth a part.
-const mergeKeys = 1024
+// mergeKeys are the keys of some of an operation's lookups.
+type mergeKeys struct {
+	rowKeys
+	rows int     // how many rows there are of them, and then where they begin
+	read float32 // of fetch
+	_    [64]byte
+}
 
-// run merges the keys in so many parts.
-func (j *mergeJob) run(t *Tape, tab *Table, keys []uint64, dy []float32, parts int) {
-	j.tab, j.keys, j.dy, j.write = tab, keys, dy, false
-	j.starts, j.rows = j.starts[:0], j.rows[:0]
-	for i := range parts {
-		at := len(keys) * i / parts
-		for at > 0 && at < len(keys) && keys[at]>>32 == keys[at-1]>>32 {
-			at++
-		}
-		j.starts, j.rows = append(j.starts, at), append(j.rows, 0)
+// fetch reads dy once, in order: rows are then taken from it in an order that no prefetcher foresees, and other cores have written most of it.
+func (s *mergeKeys) fetch(dy []float32) {
+	s.read = 0
+	for i := 0; i < len(dy); i += lineValues {
+		s.read += dy[i]
 	}
-	j.starts = append(j.starts, len(keys))
+}
+
+const (
+	// mergeLeast is how many lookups are worth a part.
+	mergeLeast = 1024
+	// mergeSamples is how many ids are looked at to find bounds: parts are some tenths of their size apart.
+	mergeSamples = 128
+	// mergeFetches is of how many parts each takes so many of the rows that it fetches all.
+	mergeFetches = 4
+)
+
+// share is the keys of part i.
+func (j *mergeJob) share(i int) *mergeKeys {
+	for len(j.shares) <= i {
+		j.shares = append(j.shares, mergeKeys{})
+	}
+	return &j.shares[i]
+}
+
+// run merges o's gradient in so many parts.
+func (j *mergeJob) run(t *Tape, o *tableLookupOp, parts int) {
+	j.o, j.write = o, false
+	j.share(parts - 1)
+	j.cut(o.ids, int32(o.tab.held()), parts)
 	t.pool.run(j, parts)
 	all := 0
-	for i, n := range j.rows {
-		j.rows[i] = all
-		all += n
+	for i := range j.shares[:parts] {
+		s := &j.shares[i]
+		s.rows, all = all, all+s.rows
 	}
-	grads, ids := tab.room(tab.grads, tab.ids, len(keys)*tab.Dim)
+	tab := o.tab
+	grads, ids := tab.room(tab.grads, tab.ids, len(o.ids)*tab.Dim)
 	tab.ids, tab.grads = ids[:all], grads[:all*tab.Dim]
 	j.write = true
 	t.pool.run(j, parts)
-	j.tab, j.keys, j.dy = nil, nil, nil
+	j.o = nil
+}
+
+// cut finds bounds between which about as many of the ids lie. No sum depends on them: a row is one part's.
+func (j *mergeJob) cut(ids []int32, held int32, parts int) {
+	var samples [mergeSamples]int32
+	for i := range samples {
+		samples[i] = ids[i*len(ids)/mergeSamples]
+	}
+	slices.Sort(samples[:])
+	j.bounds = append(j.bounds[:0], 0)
+	for i := 1; i < parts; i++ {
+		j.bounds = append(j.bounds, samples[i*mergeSamples/parts])
+	}
+	j.bounds = append(j.bounds, held)
 }
 
 func (j *mergeJob) part(_ *worker, i int) {
-	keys := j.keys[j.starts[i]:j.starts[i+1]]
+	s, o := &j.shares[i], j.o
 	if !j.write {
-		for k, key := range keys {
-			if k == 0 || keys[k-1]>>32 != key>>32 {
-				j.rows[i]++
+		s.fill(o, j.bounds[i], j.bounds[i+1])
+		s.sort(o.tab.held())
+		s.rows = 0
+		for k, key := range s.keys {
+			if k == 0 || s.keys[k-1]>>32 != key>>32 {
+				s.rows++
 			}
 		}
 		return
 	}
-	dim := j.tab.Dim
-	at := j.rows[i] - 1
-	for k, key := range keys {
-		from := j.dy[uint32(key):][:dim]
-		if k > 0 && keys[k-1]>>32 == key>>32 {
-			to := j.tab.grads[at*dim:][:dim]
+	if len(j.bounds)-1 <= mergeFetches {
+		s.fetch(o.y.grad)
+	}
+	dim, at := o.tab.Dim, s.rows-1
+	for k, key := range s.keys {
+		from := o.y.grad[uint32(key):][:dim]
+		if k > 0 && s.keys[k-1]>>32 == key>>32 {
+			to := o.tab.grads[at*dim:][:dim]
 			for c, v := range from {
 				to[c] += v
 			}
 			continue
 		}
 		at++
-		j.tab.ids[at] = int32(key >> 32)
-		copy(j.tab.grads[at*dim:][:dim], from)
+		o.tab.ids[at] = int32(key >> 32)
+		copy(o.tab.grads[at*dim:][:dim], from)
 	}
 }

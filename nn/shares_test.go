@@ -125,28 +125,42 @@ func TestRecurrenceOnThreads(t *testing.T) {
 	}
 }
 
-// The parts of a table's gradient begin where ids do: none has an id of its neighbour, and all keys are somebody's.
-func TestMergeCutsBetweenIDs(t *testing.T) {
-	tape := NewTape(TapeConfig{Threads: 3})
-	defer tape.Close()
-	for _, ids := range [][]int{{1, 1, 1, 1, 1, 2}, {1, 2, 3, 4, 5, 6}, {1, 1, 1, 2, 2, 2}, {7, 7, 7, 7, 7, 7}, {1}} {
-		var keys []uint64
-		dy := make([]float32, len(ids))
+// Every lookup is one part's, and all of an id are in the same, in order: whatever ids there are.
+func TestMergeSharesIDs(t *testing.T) {
+	const n, each, dim, held = 40, 5, 3, 5000
+	for name, id := range map[string]func(i int) int32{
+		"different": func(i int) int32 { return int32(i * 7919 % held) },
+		"one":       func(int) int32 { return 7 },
+		"the last":  func(int) int32 { return held - 1 },
+		"two":       func(i int) int32 { return int32(i % 2 * (held - 1)) },
+		"ascending": func(i int) int32 { return int32(i) },
+	} {
+		ids := make([]int32, n*each)
+		for i := range ids {
+			ids[i] = id(i)
+		}
+		o := &tableLookupOp{ids: ids, tab: &Table{Dim: dim, Data: make([]float32, held*dim)}}
+		o.y.Shape = []int{n, each*dim + 2}
+		var want []uint64
 		for i, id := range ids {
-			keys = append(keys, uint64(id)<<32|uint64(i))
-			dy[i] = float32(i + 1)
+			want = append(want, uint64(id)<<32|uint64(i/each*(each*dim+2)+i%each*dim))
 		}
-		ps := NewParams(1)
-		together, naive := ps.NewTable("together", UniformRows(1), 10, 1), ps.NewTable("naive", UniformRows(1), 10, 1)
-		var j mergeJob
-		j.run(tape, together, keys, dy, 4)
-		naive.merge(keys, dy)
-		if !slices.Equal(together.ids, naive.ids) || !slices.Equal(together.grads, naive.grads) {
-			t.Errorf("ids %v: rows %v of %v, want %v of %v", ids, together.grads, together.ids, naive.grads, naive.ids)
-		}
-		for i, at := range j.starts[1 : len(j.starts)-1] {
-			if at < len(ids) && at > 0 && ids[at] == ids[at-1] || at < j.starts[i] {
-				t.Errorf("ids %v are cut at %v", ids, j.starts)
+		slices.Sort(want) // equal ids by place
+		for parts := 1; parts <= 4; parts++ {
+			var j mergeJob
+			j.cut(ids, held, parts)
+			var got []uint64
+			for i := range parts {
+				s := j.share(i)
+				s.fill(o, j.bounds[i], j.bounds[i+1])
+				s.sort(held)
+				got = append(got, s.keys...)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s ids in %d parts, bounds %v: keys are %x, want %x", name, parts, j.bounds, got, want)
+			}
+			if name == "different" && parts > 1 && max(len(j.shares[0].keys), len(j.shares[1].keys)) > len(ids)*3/2/parts {
+				t.Errorf("ids in %d parts are shared unevenly: %d and %d of %d", parts, len(j.shares[0].keys), len(j.shares[1].keys), len(ids))
 			}
 		}
 	}
