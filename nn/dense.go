@@ -150,7 +150,7 @@ func (o *denseOp) backward(t *Tape) {
 		if o.byBlocks(t) {
 			t.blocks.compute(t, o)
 		} else {
-			o.run(t, denseWeights, o.l.W.Shape[0], lineValues, math.MaxInt) // each part reads all of x
+			o.run(t, denseWeights, o.l.W.Shape[0], lineValues/2, math.MaxInt) // each part reads all of x
 		}
 	}
 	if o.x.needs {
@@ -173,7 +173,8 @@ func (o *denseOp) skips() bool { return allFrozen(o.l.W, o.l.B) }
 func denseWeights(o *denseOp, w *worker, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.Gemm(&w.gemm, true, false, hi-lo, in, n, o.y.grad[lo:], out, o.x.Data, in, o.l.W.touched, o.l.W.Grad[lo*in:], in)
-	o.biasGrad(w, 0, simd.Blocks(n), lo, hi)
+	line := func(at int) int { return min(out, (at+lineValues-1)/lineValues*lineValues) } // no two parts write to one all the time
+	o.biasGrad(w, 0, simd.Blocks(n), line(lo), line(hi))
 }
 
 // biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient, block 0 to nothing in a step's first Backward.
