@@ -36,7 +36,6 @@ type dropoutOp struct {
 	threshold uint32
 	scale     float32
 	dst, src  []float32 // of the pass under way
-	parts     int
 }
 
 func (o *dropoutOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
@@ -69,13 +68,17 @@ func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
 	return &o.y
 }
 
+// dropoutPart is how many values one part works on.
+const dropoutPart = 16 << 10
+
 func (o *dropoutOp) run(t *Tape, dst, src []float32) {
-	o.dst, o.src, o.parts = dst, src, t.pool.cutValues(len(dst))
-	t.pool.run(o, o.parts)
+	o.dst, o.src = dst, src
+	t.pool.run(o, (len(dst)+dropoutPart-1)/dropoutPart)
 }
 
 func (o *dropoutOp) part(w *worker, i int) {
-	lo, hi := spanOf(len(o.dst), i, o.parts)
+	lo := i * dropoutPart
+	hi := min(lo+dropoutPart, len(o.dst))
 	w.k.Dropout(o.dst[lo:hi], o.src[lo:hi], o.key, uint32(lo), o.threshold, o.scale)
 }
 

@@ -50,7 +50,7 @@ func TestDropoutDropsAndScales(t *testing.T) {
 }
 
 func TestDropoutIsAFunctionOfSeedPlaceAndIndex(t *testing.T) {
-	const n = 3*valuesPart + 5
+	const n = 3*dropoutPart + 5
 	tape := NewTape(TapeConfig{})
 	y, _ := dropped(t, tape, 7, n, 0.5)
 	want := slices.Clone(y)
