@@ -105,6 +105,11 @@ var forbidden = []struct {
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
+		from: []string{"internal/runs", "internal/chart"},
+		to:   []string{"..."},
+		why:  "reports, and pages of jobs that go on, show runs by their records alone",
+	},
+	{
 		from: []string{"internal/timeline"},
 		to:   []string{"", "distopt", "bucket", "compress", "exchange", "nn", "model", "models", "train", "data", "launch", "cmd/..."},
 		why:  "what a timeline shows is found in the file alone",
@@ -236,6 +241,12 @@ var heavy = []struct {
 		in:     "jobfile",
 		reach:  []string{"jobfile", "cmd/..."},
 		why:    "a library's user has no job files",
+	},
+	{
+		module: "golang.org/x/image",
+		in:     "internal/chart",
+		reach:  []string{"internal/chart", "cmd/..."},
+		why:    "who trains draws no charts",
 	},
 	{
 		module: "github.com/cockroachdb/pebble",

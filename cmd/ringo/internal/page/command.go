@@ -1,0 +1,166 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/runs"
+)
+
+// options are the flags.
+type options struct {
+	out, charts, target string
+}
+
+// Command is `ringo report`.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "report RUN.jsonl...",
+		Short: "Write a page that compares runs by their records",
+		Long: "Write one page, which needs nothing else, that compares runs by what they have written with --json:\n" +
+			"curves with the spread over seeds, time to a figure, parts of the step, bytes, settings that differ,\nmachine.",
+		Example: "  ringo report run.jsonl\n  ringo report fp32.jsonl dlgs.jsonl --target accuracy=0.97 --out report.html --charts charts",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return console.Usagef("`%s` needs a file of --json, for instance `%[1]s run.jsonl`", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&o.out, "out", "report.html", "write the page to `FILE`")
+	cmd.Flags().StringVar(&o.charts, "charts", "", "write each chart to this folder, too, as .svg, .png and -dark.png; `DIR` is made")
+	cmd.Flags().StringVar(&o.target, "target", "", "tell when runs reached this `figure` of the evaluation, such as 0.97 or auc=0.75; else the best that all reach")
+	return cmd
+}
+
+func (o options) run(cmd *cobra.Command, files []string) error {
+	q, err := read(files)
+	if err != nil {
+		return err
+	}
+	if err := q.aim(o.target); err != nil {
+		return console.Usage(err)
+	}
+	c := q.answer()
+	if err := folder.WriteFile(o.out, c.write); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	written := 0
+	if o.charts != "" {
+		if written, err = draw(o.charts, c.Pictures); err != nil {
+			return fmt.Errorf("--charts: %w", err)
+		}
+	}
+	text := fmt.Sprintf("report of %s in %s", console.Counted(q.count(), "run"), o.out)
+	if written > 0 {
+		text += fmt.Sprintf("; %s in %s", console.Counted(written, "picture"), o.charts)
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+	return err
+}
+
+// read reads the records of all files.
+func read(files []string) (q question, err error) {
+	var all []*runs.Run
+	for _, path := range files {
+		found, err := readFile(path)
+		if err != nil {
+			return q, err
+		}
+		if found.Cut > 0 {
+			q.notes = append(q.notes, fmt.Sprintf("%s: left out %s that ended too early", path, console.Counted(found.Cut, "line")))
+		}
+		for _, r := range found.Runs() {
+			if !r.Ended {
+				q.notes = append(q.notes, fmt.Sprintf("%s: the run with seed %d has no summary: it goes on, or was ended", path, r.Info.Seed))
+			}
+		}
+		all = append(all, found.Runs()...)
+	}
+	if len(all) == 0 {
+		return q, fmt.Errorf("%s: no run: want what `ringo train --json FILE` writes", strings.Join(files, ", "))
+	}
+	q.groups = runs.GroupsOf(all)
+	q.metric, q.target = runs.Metrics(q.groups)[0], math.NaN()
+	return q, nil
+}
+
+func readFile(path string) (*runs.Log, error) {
+	f, err := pathname.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return runs.Read(path, f)
+}
+
+// aim settles what runs are to reach.
+func (q *question) aim(text string) error {
+	if text == "" {
+		q.target = runs.Common(q.groups, q.metric)
+		return nil
+	}
+	name, value, named := strings.Cut(text, "=")
+	if !named {
+		value = text
+	} else if err := q.choose(name); err != nil {
+		return err
+	}
+	v, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return fmt.Errorf("--target %q: want a figure such as 0.97, 97%% or auc=0.75", text)
+	}
+	if strings.HasSuffix(value, "%") {
+		v /= 100
+	}
+	q.target, q.asked = v, true
+	return nil
+}
+
+// choose takes the metric of a name.
+func (q *question) choose(name string) error {
+	var known []string
+	for _, m := range runs.Metrics(q.groups) {
+		if m.Name == name {
+			q.metric = m
+			return nil
+		}
+		known = append(known, m.Name)
+	}
+	return fmt.Errorf("--target %s: the evaluations have %s", name, strings.Join(known, ", "))
+}
+
+// pixels is how many a PNG has for each of the chart's.
+const pixels = 2
+
+// draw writes pictures to a folder, and returns how many files.
+func draw(dir string, all []picture) (written int, err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return 0, err
+	}
+	for _, p := range all {
+		for suffix, write := range map[string]func(io.Writer) error{
+			".svg":      func(w io.Writer) error { _, err := io.WriteString(w, chart.File(p.chart, wideW, wideH)); return err },
+			".png":      func(w io.Writer) error { return chart.PNG(w, p.chart, wideW, wideH, pixels, false) },
+			"-dark.png": func(w io.Writer) error { return chart.PNG(w, p.chart, wideW, wideH, pixels, true) },
+		} {
+			err = errors.Join(err, folder.WriteFile(filepath.Join(dir, p.name+suffix), write))
+			written++
+		}
+	}
+	return written, err
+}

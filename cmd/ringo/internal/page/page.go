@@ -1,0 +1,309 @@
+// Package page is `ringo report`: one page that compares runs by their records.
+package page
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/internal/runs"
+)
+
+//go:embed page.html
+var source string
+
+// picture is a chart and the name of its files.
+type picture struct {
+	name  string
+	chart chart.Chart
+}
+
+// The sizes of charts, in pixels: one for screens, and one for phones, where a wide one would have letters too small to read.
+const (
+	wideW, wideH     = 680.0, 380.0
+	narrowW, narrowH = 330.0, 300.0
+)
+
+// Wide and Narrow are the chart in both sizes, for the page.
+func (p picture) Wide() template.HTML   { return template.HTML(chart.SVG(p.chart, wideW, wideH)) } // which escapes its texts
+func (p picture) Narrow() template.HTML { return template.HTML(chart.SVG(p.chart, narrowW, narrowH)) }
+
+// table is one of the page's: its first column names the rows.
+type table struct {
+	Title, Note string
+	Head        []string
+	Rows        [][]string
+}
+
+// content is what the page shows.
+type content struct {
+	Title    string
+	Theme    template.CSS
+	Facts    []string
+	Notes    []string
+	Results  table
+	Pictures []picture
+	Tables   []table
+}
+
+// write writes the page.
+func (c content) write(to io.Writer) error {
+	t, err := template.New("page").Parse(source)
+	if err != nil {
+		return err
+	}
+	return t.Execute(to, c)
+}
+
+// question is what a report is asked.
+type question struct {
+	groups []runs.Group
+	metric runs.Metric // by which runs are compared
+	target float64     // of it; NaN: there is none
+	asked  bool        // the target was given
+	notes  []string
+}
+
+// answer makes the page of it.
+func (q question) answer() content {
+	c := content{Title: q.title(), Theme: template.CSS(chart.Theme()), Notes: q.notes, Results: q.results(), Pictures: q.pictures()}
+	c.Facts = q.facts()
+	for _, t := range []table{q.parts(), q.bytes(), q.settings(), q.machines()} {
+		if len(t.Rows) > 0 {
+			c.Tables = append(c.Tables, t)
+		}
+	}
+	return c
+}
+
+func (q question) count() (n int) {
+	for _, g := range q.groups {
+		n += len(g.Runs)
+	}
+	return n
+}
+
+func (q question) title() string {
+	var models []string
+	for _, g := range q.groups {
+		for _, r := range g.Runs {
+			if m := r.Info.Model; m != "" && !contains(models, m) {
+				models = append(models, m)
+			}
+		}
+	}
+	text := console.Counted(q.count(), "run")
+	if len(models) > 0 {
+		text += " of " + strings.Join(models, ", ")
+	}
+	return text
+}
+
+func contains(all []string, one string) bool {
+	for _, x := range all {
+		if x == one {
+			return true
+		}
+	}
+	return false
+}
+
+// facts are lines below the title.
+func (q question) facts() (out []string) {
+	r := q.groups[0].Runs[0]
+	if i := r.Info; i.Event != "" {
+		out = append(out, fmt.Sprintf("%s parameters; data %s, %s + %s samples", console.Grouped(i.Params), i.DataSet, console.Grouped(i.TrainSamples), console.Grouped(i.EvalSamples)))
+	}
+	if n := q.count(); n > len(q.groups) {
+		out = append(out, fmt.Sprintf("%s in %s: runs of a group differ in the seed alone; curves are means, and the ground behind them goes from the least to the greatest",
+			console.Counted(n, "run"), console.Counted(len(q.groups), "group")))
+	}
+	if !math.IsNaN(q.target) {
+		which := "which all runs reach"
+		if q.asked {
+			which = "as asked for"
+		}
+		out = append(out, fmt.Sprintf("target: test %s of %s, %s", q.metric.Title, figure(q.metric, q.target), which))
+	}
+	return out
+}
+
+// figure writes a metric's value.
+func figure(m runs.Metric, v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case m.Percent:
+		return fmt.Sprintf("%.2f %%", 100*v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+// spread writes a figure of several runs; the deviation with two digits.
+func spread(s runs.Spread, text func(float64) string) string {
+	switch {
+	case s.N == 0:
+		return "–"
+	case s.N == 1 || s.Low == s.High:
+		return text(s.Mean)
+	}
+	deviation := s.SD
+	if deviation > 0 {
+		unit := math.Pow(10, math.Floor(math.Log10(deviation))-1)
+		deviation = math.Round(deviation/unit) * unit
+	}
+	return text(s.Mean) + " ± " + text(deviation)
+}
+
+func number(v float64) string {
+	if v >= 1000 {
+		return console.Grouped(int(math.Round(v)))
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+func bytesOf(v float64) string { return console.Bytes(v) }
+
+// results is the table that answers first.
+func (q question) results() table {
+	metrics := runs.Metrics(q.groups)
+	t := table{Title: "Results", Note: "Of several runs: mean ± standard deviation. Times are seconds since a run began, evaluations and preparations included.", Head: []string{"", "runs"}}
+	for _, m := range metrics {
+		t.Head = append(t.Head, "test "+m.Title)
+	}
+	t.Head = append(t.Head, "best "+q.metric.Title, q.unit()+"/s", "ms a step", "seconds")
+	if !math.IsNaN(q.target) {
+		t.Head = append(t.Head, "seconds to "+figure(q.metric, q.target), "epochs to it")
+	}
+	for _, g := range q.groups {
+		row := []string{g.Label, fmt.Sprint(len(g.Runs))}
+		for _, m := range metrics {
+			row = append(row, spread(g.Last(runs.OfEpochs, "eval_"+m.Name), func(v float64) string { return figure(m, v) }))
+		}
+		var best, walls []float64
+		for _, r := range g.Runs {
+			best = append(best, r.Best(q.metric))
+			if n := r.Epochs.Len(); n > 0 {
+				walls = append(walls, r.Epochs.WallS[n-1])
+			}
+		}
+		row = append(row, spread(runs.SpreadOf(best), func(v float64) string { return figure(q.metric, v) }), spread(g.Steady(q.rate()), number),
+			spread(g.Steady("step_ms"), number), spread(runs.SpreadOf(walls), number))
+		if !math.IsNaN(q.target) {
+			row = append(row, q.reached(g)...)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// reached tells when a group has reached the target.
+func (q question) reached(g runs.Group) []string {
+	r := g.Reach(q.metric, q.target)
+	if r.Runs == 0 {
+		return []string{"not reached", "–"}
+	}
+	of := ""
+	if r.Runs < r.Of {
+		of = fmt.Sprintf(" (%d of %d runs)", r.Runs, r.Of)
+	}
+	return []string{spread(r.WallS, number) + of, spread(r.Epoch, number)}
+}
+
+// unit is what rates count, and rate the field that has it.
+func (q question) unit() string {
+	if q.rate() == "tokens_per_s" {
+		return "tokens"
+	}
+	return "samples"
+}
+
+func (q question) rate() string {
+	for _, g := range q.groups {
+		if g.Last(runs.OfEpochs, "tokens_per_s").N == 0 {
+			return "samples_per_s"
+		}
+	}
+	return "tokens_per_s"
+}
+
+// parts is where the time of a step goes, as numbers.
+func (q question) parts() table {
+	t := table{Title: "Parts of the step", Note: "Milliseconds, means over ranks and epochs but the first.", Head: []string{""}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	if len(q.groups) == 0 {
+		return t
+	}
+	for k, p := range q.groups[0].Parts() {
+		row, any := []string{p.Name}, false
+		for _, g := range q.groups {
+			s := g.Parts()[k].MS
+			any = any || s.N > 0 && s.Mean > 0
+			row = append(row, spread(s, number))
+		}
+		if any {
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// bytes is what was sent.
+func (q question) bytes() table {
+	t := table{Title: "Bytes", Note: "Payload that is sent; ranks that share memory send none. On the wire headers, handshakes and control connections count, too.", Head: []string{""}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	for _, f := range []struct {
+		name string
+		of   func(runs.Group) runs.Spread
+		text func(float64) string
+	}{
+		{"by a rank in a step", func(g runs.Group) runs.Spread { return g.Steady("step_bytes_sent") }, bytesOf},
+		{"by all ranks in the run", func(g runs.Group) runs.Spread { return g.Total("bytes_sent") }, bytesOf},
+		{"by all ranks on the wire", func(g runs.Group) runs.Spread { return g.Total("wire_bytes") }, bytesOf},
+		{"share of the gradient's values sent", func(g runs.Group) runs.Spread { return g.Steady("density") }, number},
+	} {
+		row, any := []string{f.name}, false
+		for _, g := range q.groups {
+			s := f.of(g)
+			any = any || s.N > 0
+			row = append(row, spread(s, f.text))
+		}
+		if any {
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// settings are those that differ.
+func (q question) settings() table {
+	t := table{Title: "Settings that differ", Head: []string{"setting"}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	for _, r := range runs.Differences(q.groups) {
+		t.Rows = append(t.Rows, append([]string{r.Name}, r.Values...))
+	}
+	return t
+}
+
+// machines are where the runs took place.
+func (q question) machines() table {
+	t := table{Title: "Machine", Note: "Of rank 0.", Head: []string{""}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	for _, r := range runs.Machines(q.groups) {
+		t.Rows = append(t.Rows, append([]string{r.Name}, r.Values...))
+	}
+	return t
+}

@@ -1,0 +1,158 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/runs"
+)
+
+// hostile is text that a page would run if it did not escape it.
+const hostile = `<img src=x onerror=alert(1)>`
+
+// records writes the records of a run to a file, and returns where.
+func records(t *testing.T, dir, name string, batch string, seeds ...int) string {
+	t.Helper()
+	var b strings.Builder
+	line := func(v any) {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(text, '\n'))
+	}
+	line(runs.Job{Event: "job", Ringo: "0.1.0", Settings: map[string]string{"training.batch": batch}, Machine: runs.Machine{Host: hostile, CPU: "X", CPUs: 2}})
+	for _, seed := range seeds {
+		line(runs.Info{Event: "run", Seed: uint64(seed), Model: "mlp", NP: 2, DataSet: hostile, Metrics: []runs.Metric{{Name: "accuracy", Title: "accuracy", Percent: true}}})
+		for step := range 5 {
+			line(map[string]any{"event": "step", "seed": seed, "epoch": 1, "done": step + 1, "wall_s": step, "loss": 1. / float64(step+seed)})
+		}
+		for epoch := 1; epoch <= 3; epoch++ {
+			line(map[string]any{
+				"event": "epoch", "seed": seed, "epoch": epoch, "done": 5 * epoch, "wall_s": 10*epoch + seed, "train_loss": 1. / float64(epoch), "eval_loss": 1.5 / float64(epoch),
+				"eval_accuracy": 0.5 + 0.1*float64(epoch) + 0.01*float64(seed), "samples_per_s": 1000 * seed, "step_ms": 10, "compute_ms": 7, "data_wait_ms": 1, "exposed_comm_ms": 3,
+				"step_bytes_sent": 4096, "bytes_sent": 1e6, "wire_bytes": 1.1e6, "density": 0.5,
+			})
+		}
+		line(map[string]any{"event": "summary"})
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var tags = regexp.MustCompile(`<[^>]*>`)
+
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	a, b := records(t, dir, "a.jsonl", "64", 1, 2), records(t, dir, "b.jsonl", hostile, 1)
+	page, charts := filepath.Join(dir, "r.html"), filepath.Join(dir, "charts")
+	status, out, errs := commandtest.Run(Command(), fmt.Sprintf("%s %s --out %s --charts %s --target 75%%", a, b, page, charts))
+	if status != 0 || out != fmt.Sprintf("report of 3 runs in %s; 24 pictures in %s\n", page, charts) {
+		t.Fatalf("status %d, %q, %q", status, out, errs)
+	}
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	shown := strings.Join(strings.Fields(tags.ReplaceAllString(text, " ")), " ")
+	commandtest.Holds(t, "the page", shown, "3 runs of mlp", "3 runs in 2 groups", "target: test accuracy of 75.00 %, as asked for",
+		"batch=64 2 81.50 % ± 0.71 %", "seconds to 75.00 %", "31.5 ± 0.71 3", "Test accuracy, by time", "Training loss, by step",
+		"forward and backward 6 6", "exposed exchange 3 3", "by a rank in a step 4.1 kB 4.1 kB", "training.batch 64 &lt;img", "processor X X", "step 3 ")
+	if !strings.Contains(shown, "seconds to 75.00 %") || strings.Contains(text, "<img") || strings.Contains(text, "<script") {
+		t.Error("text of a file is not escaped")
+	}
+	for _, what := range []string{`src=`, `href=`, `url(`, `@import`, `<link`} {
+		if strings.Contains(strings.ReplaceAll(text, "&lt;img src=x", ""), what) {
+			t.Errorf("the page asks for something: %s", what)
+		}
+	}
+	if strings.Count(text, "http") != 1+2*8 { // the policy's attribute, and the name space of each chart
+		t.Errorf("%d times http", strings.Count(text, "http"))
+	}
+	checkCharts(t, charts)
+}
+
+// checkCharts looks for all pictures.
+func checkCharts(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"step-loss", "train-loss", "test-accuracy", "test-loss", "time-accuracy", "rate", "parts", "density"} {
+		svg, err := os.ReadFile(filepath.Join(dir, name+".svg"))
+		if err != nil || !strings.Contains(string(svg), "prefers-color-scheme:dark") {
+			t.Errorf("%s.svg: %v", name, err)
+		}
+		for _, suffix := range []string{".png", "-dark.png"} {
+			f, err := os.Open(filepath.Join(dir, name+suffix))
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if c, err := png.DecodeConfig(f); err != nil || c.Width != pixels*wideW {
+				t.Errorf("%s%s: %+v, %v", name, suffix, c, err)
+			}
+			f.Close()
+		}
+	}
+}
+
+// Without a target it is what all runs reach. What a file lacks is told.
+func TestReportOfACutRun(t *testing.T) {
+	dir := t.TempDir()
+	a := records(t, dir, "a.jsonl", "64", 1)
+	text, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := strings.Replace(string(text), `{"event":"summary"}`, `{"event":"sum`, 1)
+	if err := os.WriteFile(a, []byte(cut), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	q, err := read([]string{a})
+	if err == nil {
+		err = q.aim("")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := q.answer()
+	commandtest.Holds(t, "notes", strings.Join(c.Notes, "\n"), "left out 1 line that ended too early", "seed 1 has no summary")
+	commandtest.Holds(t, "facts", strings.Join(c.Facts, "\n"), "accuracy of 81.00 %, which all runs reach")
+}
+
+func TestReportRefuses(t *testing.T) {
+	dir := t.TempDir()
+	a := records(t, dir, "a.jsonl", "64", 1)
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, []byte(`{"event":"zzz"}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out := " --out " + filepath.Join(dir, "r.html")
+	for line, want := range map[string]string{
+		a + " --target zzz=1": "the evaluations have accuracy, loss", a + " --target x": "want a figure", "": "needs a file of --json",
+	} {
+		commandtest.Refused(t, Command(), console.UsageFault, line+out, want)
+	}
+	for line, want := range map[string]string{
+		empty: "no run: want what `ringo train --json FILE` writes", a + "x": "no such file", dir: "it is a folder",
+		filepath.Join(dir, "page_test.go"): "no such file", a + " --charts " + a: "--charts: ",
+	} {
+		status, _, errs := commandtest.Run(Command(), line+out)
+		if status != console.Failed || !strings.Contains(errs, want) {
+			t.Errorf("%s: status %d, %q, want %q", line, status, errs, want)
+		}
+	}
+	if status, _, errs := commandtest.Run(Command(), a+" --out "+filepath.Join(dir, "no", "r.html")); status != console.Failed || !strings.Contains(errs, "--out: ") {
+		t.Errorf("status %d, %q", status, errs)
+	}
+}

@@ -1,0 +1,204 @@
+// Package chart draws curves with spread and bars of parts, as SVG that follows the reader's light or dark colours and tells figures
+// under the pointer without a script, and as PNG.
+//
+// A chart is laid out once, into shapes whose colours are names; SVG and PNG are two ways to write these. No library did both: those
+// that draw SVG fix its colours, and those that have tooltips bring scripts.
+package chart
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Series is one curve.
+type Series struct {
+	Label string
+	// Points are in the order of X; where one has no number the curve is broken.
+	Points []Point
+}
+
+// Point is a place of a curve, with the spread of what it is the mean of: Low = Y = High without one.
+type Point struct{ X, Y, Low, High float64 }
+
+// Lines are curves over one axis.
+type Lines struct {
+	Title  string
+	XLabel string // with its unit
+	YLabel string
+	Series []Series
+	// Percent says that 1 is 100 %, FromZero that the axis begins at 0, not where the curves do.
+	Percent, FromZero bool
+}
+
+// Bars are bars of parts that follow each other.
+type Bars struct {
+	Title string
+	Unit  string
+	// Parts are the names of the parts, and Rows the bars.
+	Parts []string
+	Rows  []Bar
+}
+
+// Bar has a length for each part.
+type Bar struct {
+	Label  string
+	Values []float64
+}
+
+// Chart is Lines or Bars.
+type Chart interface {
+	// draw lays the chart out in a size.
+	draw(w, h float64) *scene
+	title() string
+}
+
+func (l Lines) title() string { return l.Title }
+func (b Bars) title() string  { return b.Title }
+
+// A scene is what a chart is made of. Lengths are in pixels, and colours are names of a theme: bg, fg, muted, grid, or s0 to s7.
+type scene struct {
+	w, h   float64
+	shapes []shape
+	tips   []tip
+}
+
+// shape is a line or an area through points, or a text at the first of them.
+type shape struct {
+	points [][2]float64
+	color  string
+	width  float64 // of a line; 0: it is an area, or a text
+	alpha  float64
+	dash   bool
+	text   string
+	size   float64
+	anchor string // of a text: start, middle or end
+}
+
+// tip is shown while the pointer is in a stretch of the chart.
+type tip struct {
+	x0, y0, x1, y1 float64
+	at             float64 // where its line is drawn; NaN: none
+	head           string
+	rows           []tipRow
+}
+
+type tipRow struct{ color, text string }
+
+func (s *scene) line(color string, width float64, points ...[2]float64) {
+	s.shapes = append(s.shapes, shape{points: points, color: color, width: width, alpha: 1})
+}
+
+func (s *scene) text(x, y float64, color string, size float64, anchor, text string) {
+	s.shapes = append(s.shapes, shape{points: [][2]float64{{x, y}}, color: color, alpha: 1, size: size, anchor: anchor, text: text})
+}
+
+func (s *scene) rect(x, y, w, h float64, color string) {
+	s.shapes = append(s.shapes, shape{points: [][2]float64{{x, y}, {x + w, y}, {x + w, y + h}, {x, y + h}}, color: color, alpha: 1})
+}
+
+// colors is how many series have a colour of their own; those after them are dashed.
+const colors = 8
+
+func colorOf(i int) string { return "s" + strconv.Itoa(i%colors) }
+
+// wide is about how wide a text is: the layout of both ways is one, and browsers have fonts of their own.
+func wide(text string, size float64) float64 { return 0.56 * size * float64(len([]rune(text))) }
+
+// shorten cuts a text to a width.
+func shorten(text string, size, width float64) string {
+	r := []rune(text)
+	if most := int(width / (0.56 * size)); len(r) > max(most, 2) {
+		return string(r[:max(most, 2)-1]) + "…"
+	}
+	return text
+}
+
+const (
+	small = 12.0 // px, of all texts but the title
+	large = 14.0
+)
+
+// legend writes the names of series and returns where the chart may begin below it.
+func (s *scene) legend(title string, names []string) float64 {
+	s.text(8, 20, "fg", large, "start", shorten(title, large, s.w-16))
+	x, y := 8.0, 38.0
+	for i, name := range names {
+		name = shorten(name, small, s.w-40)
+		if width := wide(name, small) + 30; x > 8 && x+width > s.w {
+			x, y = 8, y+17
+		}
+		s.swatch(x, y-4, i)
+		s.text(x+20, y, "fg", small, "start", name)
+		x += wide(name, small) + 34
+	}
+	if len(names) == 0 {
+		y -= 12
+	}
+	return y + 14
+}
+
+func (s *scene) swatch(x, y float64, i int) {
+	s.shapes = append(s.shapes, shape{points: [][2]float64{{x, y}, {x + 14, y}}, color: colorOf(i), width: 3, alpha: 1, dash: i >= colors})
+}
+
+// ticks are about n round places from lo to hi.
+func ticks(lo, hi float64, n int) (out []float64) {
+	if !(hi > lo) || math.IsInf(hi-lo, 0) {
+		return []float64{lo}
+	}
+	step := math.Pow(10, math.Floor(math.Log10((hi-lo)/float64(n))))
+	for _, f := range []float64{1, 2, 5, 10} {
+		if f*step*float64(n) >= (hi-lo)*0.999 {
+			step *= f
+			break
+		}
+	}
+	for k := math.Ceil(lo/step - 1e-9); k*step <= hi+1e-9*step && len(out) <= 3*n; k++ {
+		out = append(out, k*step)
+	}
+	return out
+}
+
+// number writes a figure shortly.
+func number(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	if math.Abs(v) >= 1e15 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
+		if math.Abs(v) >= u.size {
+			if u.name == "k" {
+				u.size = 1e3
+			}
+			return trim(strconv.FormatFloat(v/u.size, 'f', 2, 64)) + u.name
+		}
+	}
+	if math.Abs(v) >= 0.01 || v == 0 {
+		return trim(strconv.FormatFloat(v, 'f', max(0, 3-int(math.Log10(max(1, math.Abs(v))))), 64))
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+func trim(s string) string {
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	if s == "-0" {
+		return "0"
+	}
+	return s
+}
+
+// value writes a figure of the chart.
+func (l Lines) value(v float64) string {
+	if l.Percent && math.Abs(v) < 1e6 {
+		return trim(strconv.FormatFloat(100*v, 'f', 2, 64)) + " %"
+	}
+	return number(v)
+}
