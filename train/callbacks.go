@@ -179,7 +179,7 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 		return nil
 	}
 	s := Step{
-		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: w.replica.Opt.Steps(), LR: lr, Loss: loss, WallS: c.wall(),
+		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
 		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9),
 	}
 	if told {

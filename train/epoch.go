@@ -168,7 +168,7 @@ func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error)
 	r.past.Terms += int64(t.train.Terms)
 	m, eval := r.replica.model, r.evaluated(whole)
 	e := Epoch{
-		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, max(0, step-1)), Done: int64((epoch-1)*r.steps + step), WallS: r.wall(),
+		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, max(0, step-1)), Done: r.stepsDone(position{epoch: epoch, step: step}), WallS: r.wall(),
 		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: eval.Loss,
 		Train: m.Figures(t.train, nil, true), Eval: eval.Figures,
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,

@@ -105,6 +105,8 @@ func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) 
 type Log struct {
 	// Cut is how many lines ended too early, as those do in which a job was killed; they are passed over.
 	Cut int
+	// Passed is how many records of steps came behind one of a later step, as those may of a rank's several threads; they are passed over.
+	Passed int
 
 	source  string
 	job     *Job
@@ -254,7 +256,11 @@ func (l *Log) record(fields map[string]any) error {
 		done = int64(epoch) // older files do not say
 	}
 	if n := t.Len(); n > 0 && t.Done[n-1] >= done {
-		return fmt.Errorf("the %v after %d steps stands behind that after %d", kind, done, t.Done[n-1])
+		if kind == "step" {
+			l.Passed++
+			return nil
+		}
+		return fmt.Errorf("the epoch after %d steps stands behind that after %d", done, t.Done[n-1])
 	}
 	return t.add(done, epoch, number("wall_s")+r.before, fields)
 }

@@ -74,6 +74,14 @@ func TestReadOfARunThatWentOn(t *testing.T) {
 	}
 }
 
+// Threads of a rank may tell of steps in another order.
+func TestReadPassesOverSteps(t *testing.T) {
+	l, err := Read("a", strings.NewReader(runLine(1, 0)+stepLine(1, 5, 1)+stepLine(1, 15, 1)+stepLine(1, 10, 1)+stepLine(1, 15, 1)+stepLine(1, 20, 2)))
+	if err != nil || l.Passed != 2 || !slices.Equal(l.Runs()[0].Steps.Done, []int64{5, 15, 20}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
 // Files of before there were records of runs are read, too.
 func TestReadOfOlderFiles(t *testing.T) {
 	old := `{"event":"epoch","epoch":1,"seed":3,"eval_auc":0.5}` + "\n" + `{"event":"epoch","epoch":2,"seed":3,"eval_auc":0.6}` + "\n"
@@ -95,7 +103,7 @@ func TestReadRefuses(t *testing.T) {
 		`{"event":"run","seed":-1}`:   "a:1: json",
 		strings.Repeat("x", 17<<20):   "too large: a line",
 		epochLine(1, 1, 1, 1) + `{"x`: "",
-		fmt.Sprintf(jobLine, 1) + runLine(1, 0) + stepLine(1, 5, 1) + stepLine(1, 5, 1): "a:4: the step after 5 steps stands behind",
+		fmt.Sprintf(jobLine, 1) + runLine(1, 0) + epochLine(1, 2, 1, 1) + epochLine(1, 1, 1, 1): "a:4: the epoch after 10 steps stands behind",
 	} {
 		_, err := Read("a", strings.NewReader(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

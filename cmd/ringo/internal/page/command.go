@@ -84,6 +84,9 @@ func read(files []string) (q question, err error) {
 		if found.Cut > 0 {
 			q.notes = append(q.notes, fmt.Sprintf("%s: left out %s that ended too early", path, console.Counted(found.Cut, "line")))
 		}
+		if found.Passed > 0 {
+			q.notes = append(q.notes, fmt.Sprintf("%s: left out %s of steps that stand behind one of a later step", path, console.Counted(found.Passed, "record")))
+		}
 		for _, r := range found.Runs() {
 			if !r.Ended {
 				q.notes = append(q.notes, fmt.Sprintf("%s: the run with seed %d has no summary: it goes on, or was ended", path, r.Info.Seed))

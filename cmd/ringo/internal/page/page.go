@@ -161,7 +161,7 @@ func spread(s runs.Spread, text func(float64) string) string {
 }
 
 func number(v float64) string {
-	if v >= 1000 {
+	if v >= 1000 && v < 1e15 {
 		return console.Grouped(int(math.Round(v)))
 	}
 	return fmt.Sprintf("%.4g", v)
