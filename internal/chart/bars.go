@@ -8,6 +8,9 @@ import (
 // The height is that of a bar with its label above it: as much as there is room for, between these.
 const leastRow, mostRow = 44.0, 76.0
 
+// draw lays out a bar for each row, one below the other, all by one scale from 0 on, so that lengths compare. The height is that of the
+// rows, whatever was asked for: bars of a few rows are thick, those of many no thinner than their labels. What is no number, or below
+// 0, has no length.
 func (b Bars) draw(w, h float64) *scene {
 	s := &scene{w: w, h: h}
 	top := s.legend(b.Title, b.Parts)

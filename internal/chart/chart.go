@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Series is one curve.
+// Series is one curve. Its place among the others decides on its colour: the same run keeps it in all charts of a report, whose groups
+// come in one order.
 type Series struct {
 	Label string
 	// Points are in the order of X; where one has no number the curve is broken.
@@ -40,7 +41,8 @@ type Bars struct {
 	Rows  []Bar
 }
 
-// Bar has a length for each part.
+// Bar has a length for each part, in the order of Bars.Parts. What is no number or not above 0 is not drawn, and does not count in the
+// length that stands beside the label.
 type Bar struct {
 	Label  string
 	Values []float64
@@ -53,10 +55,11 @@ type Chart interface {
 	title() string
 }
 
+// Both kinds of chart have a title, which a screen reader says for the whole picture.
 func (l Lines) title() string { return l.Title }
 func (b Bars) title() string  { return b.Title }
 
-// A scene is what a chart is made of. Lengths are in pixels, and colours are names of a theme: bg, fg, muted, grid, or s0 to s7.
+// A scene is what a chart is made of. It knows nothing of how it is written: what is laid out once looks the same as SVG and as PNG. Lengths are in pixels, and colours are names of a theme: bg, fg, muted, grid, or s0 to s7.
 type scene struct {
 	w, h   float64
 	shapes []shape
@@ -85,14 +88,19 @@ type tip struct {
 
 type tipRow struct{ color, text string }
 
+// line draws a line of straight stretches. Lines of a pixel are the grid; curves are wider, with round
+// corners so that they look the same at every angle.
 func (s *scene) line(color string, width float64, points ...[2]float64) {
 	s.shapes = append(s.shapes, shape{points: points, color: color, width: width, alpha: 1})
 }
 
+// text writes a text at a place, of its base line: start, middle or end of it lies there, as SVG has it.
+// The size is in pixels.
 func (s *scene) text(x, y float64, color string, size float64, anchor, text string) {
 	s.shapes = append(s.shapes, shape{points: [][2]float64{{x, y}}, color: color, alpha: 1, size: size, anchor: anchor, text: text})
 }
 
+// rect fills a rectangle by its left upper corner and its size.
 func (s *scene) rect(x, y, w, h float64, color string) {
 	s.shapes = append(s.shapes, shape{points: [][2]float64{{x, y}, {x + w, y}, {x + w, y + h}, {x, y + h}}, color: color, alpha: 1})
 }
@@ -100,12 +108,14 @@ func (s *scene) rect(x, y, w, h float64, color string) {
 // colors is how many series have a colour of their own; those after them are dashed.
 const colors = 8
 
+// colorOf is the colour of the i-th series, from 0. After eight they begin anew: a ninth colour could not be told from the others
+// by many people, so that it is dashed instead.
 func colorOf(i int) string { return "s" + strconv.Itoa(i%colors) }
 
-// wide is about how wide a text is: the layout of both ways is one, and browsers have fonts of their own.
+// wide is about how wide a text is, a little more than the usual fonts without serifs have: the layout of both ways is one, and browsers have fonts of their own.
 func wide(text string, size float64) float64 { return 0.56 * size * float64(len([]rune(text))) }
 
-// shorten cuts a text to a width.
+// shorten cuts a text to a width. Labels are settings and names of files, which may be of any length; the tables of a report have them whole.
 func shorten(text string, size, width float64) string {
 	r := []rune(text)
 	if most := int(width / (0.56 * size)); len(r) > max(most, 2) {
@@ -138,11 +148,12 @@ func (s *scene) legend(title string, names []string) float64 {
 	return y + 14
 }
 
+// swatch is the piece of a line that a legend shows in front of a name: as the curve is drawn, dashes included.
 func (s *scene) swatch(x, y float64, i int) {
 	s.shapes = append(s.shapes, shape{points: [][2]float64{{x, y}, {x + 14, y}}, color: colorOf(i), width: 3, alpha: 1, dash: i >= colors})
 }
 
-// ticks are about n round places from lo to hi.
+// ticks are at most about n round places, of a step that is 1, 2 or 5 times a power of ten (Heckbert 1990), from lo to hi.
 func ticks(lo, hi float64, n int) (out []float64) {
 	if !(hi > lo) || math.IsInf(hi-lo, 0) {
 		return []float64{lo}
@@ -160,7 +171,8 @@ func ticks(lo, hi float64, n int) (out []float64) {
 	return out
 }
 
-// number writes a figure shortly.
+// number writes a figure shortly, with four digits at most and from 10,000 on with k, M, G or T, so that a scale's numbers have room.
+// What is no number is a dash.
 func number(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -185,6 +197,8 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
+// trim leaves out zeros behind the last digit after the point, and the point where nothing follows.
+// A zero has no sign.
 func trim(s string) string {
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")

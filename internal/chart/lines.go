@@ -13,6 +13,7 @@ type plot struct {
 	xFormat, valueText func(float64) string
 }
 
+// x and y are where a value is drawn. The vertical axis of a picture goes down, that of values up.
 func (p *plot) x(v float64) float64 { return p.x0 + (v-p.left)*p.perX }
 func (p *plot) y(v float64) float64 { return p.y1 - (v-p.lowest)*p.perY }
 
@@ -52,6 +53,8 @@ func widened(lo, hi, by float64) (float64, float64) {
 	return lo - room, hi + room
 }
 
+// draw lays out the legend, then the axes below it, the curves in their order, so that later ones lie over earlier, and at last what is
+// told under the pointer, which lies over everything. Points that cannot be drawn are left out, and a chart without any says so.
 func (l Lines) draw(w, h float64) *scene {
 	s := &scene{w: w, h: h}
 	var names []string
@@ -72,6 +75,7 @@ func (l Lines) draw(w, h float64) *scene {
 		p.left, p.right = widened(left, right, 0)
 	}
 	p.lowest, p.highest = widened(lowest, highest, 0.05)
+	// What is never below 0, such as a loss or a rate, has no axis below it because of the room around its curves.
 	if lowest >= 0 {
 		p.lowest = max(p.lowest, 0)
 	}
@@ -100,6 +104,7 @@ func (p *plot) axes(s *scene, l Lines) {
 	for _, v := range p.xTicks {
 		s.line("grid", 1, [2]float64{p.x(v), p.y1}, [2]float64{p.x(v), p.y1 + 4})
 		anchor := "middle"
+		// The last number would else be cut at the edge.
 		if half := wide(p.xFormat(v), small) / 2; p.x(v)+half > s.w {
 			anchor = "end"
 		}
@@ -148,6 +153,7 @@ func unbroken(points []Point) (out [][]Point) {
 
 // tips cuts the plot into stretches, in each of which the pointer finds the figures of all curves there.
 func (p *plot) tips(s *scene, l Lines) {
+	// Each stretch is an element of the page, and a finger needs about 12 px.
 	stretches := 60
 	if p.narrow {
 		stretches = 24
@@ -157,6 +163,7 @@ func (p *plot) tips(s *scene, l Lines) {
 		x0 := p.x0 + float64(i)*width
 		t := tip{x0: x0, x1: x0 + width, y0: p.y0, y1: p.y1, at: math.NaN()}
 		middle := p.left + (x0+width/2-p.x0)/p.perX
+		// A curve that ended long before, or has its next point far away, has no figure here.
 		reach := max(width, (p.x1-p.x0)/12) / p.perX
 		for n, series := range l.Series {
 			v, ok := nearest(series.Points, middle)

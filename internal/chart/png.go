@@ -18,6 +18,7 @@ import (
 	"golang.org/x/image/vector"
 )
 
+// rgb is a colour of the screen's usual space, as CSS writes it.
 type rgb [3]uint8
 
 // The colours of series tell them apart for people who see colours otherwise, too (after Okabe and Ito, 2008), with enough contrast
@@ -33,7 +34,8 @@ var (
 	}
 )
 
-// names are those of the colours, in an order.
+// names are those of the colours, in the order in which a theme's CSS has them: ground, letters, small letters, lines behind the
+// curves, then the series.
 func names() []string {
 	out := []string{"bg", "fg", "muted", "grid"}
 	for i := range colors {
@@ -78,11 +80,13 @@ type painter struct {
 	at     [2]float64
 }
 
+// color is a named colour of the theme, as opaque as alpha says, from 0 to 1.
 func (p *painter) color(name string, alpha float64) color.Color {
 	c := p.theme[name]
 	return color.NRGBA{c[0], c[1], c[2], uint8(math.Round(255 * alpha))}
 }
 
+// shape paints one shape over what is there.
 func (p *painter) shape(x shape) error {
 	switch {
 	case x.text != "":
@@ -139,6 +143,7 @@ func (p *painter) stroke(z *vector.Rasterizer, x shape) {
 		}
 		nx, ny := -dy/long*half, dx/long*half
 		p.path(z, [][2]float64{{a[0] - nx, a[1] - ny}, {b[0] - nx, b[1] - ny}, {b[0] + nx, b[1] + ny}, {a[0] + nx, a[1] + ny}})
+		// Lines of the grid are upright or level, and need no round ends.
 		if x.width > 1 {
 			p.path(z, disc(b, half))
 		}
@@ -179,6 +184,8 @@ func dashes(x shape) (out [][2][2]float64) {
 	return out
 }
 
+// text writes a text with the font of Go's own. A face is made once for each size; its widths are the font's own, so that what
+// ends at a place does so to the pixel, while the layout has reckoned with an estimate.
 func (p *painter) text(x shape) error {
 	face, ok := p.faces[x.size]
 	if !ok {

@@ -17,6 +17,7 @@ const tipCSS = `.tip>g{visibility:hidden;pointer-events:none}.tip:hover>g{visibi
 // of is the value of a colour of Theme.
 func of(color string) string { return "var(--" + color + ")" }
 
+// css are the colours of a theme as variables, in a fixed order: the same chart is the same bytes.
 func css(theme map[string]rgb) string {
 	var b strings.Builder
 	for _, name := range names() {
@@ -34,6 +35,7 @@ func File(c Chart, w, h float64) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + svg(c, w, h, "<style>"+Theme()+"</style>")
 }
 
+// entities are what text may not have in an element or in an attribute between double quotes.
 var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 
 // escape is text as an element of XML has it; what XML cannot have becomes U+FFFD.
@@ -46,6 +48,8 @@ func escape(text string) string {
 	}, strings.ToValidUTF8(text, "\ufffd")))
 }
 
+// svg writes the scene of a chart: its shapes in their order, and the stretches that tell figures on top. style is what a file that
+// stands alone brings, also its ground; on a page both are the page's.
 func svg(c Chart, w, h float64, style string) string {
 	s := c.draw(w, h)
 	var b strings.Builder
@@ -68,6 +72,7 @@ func svg(c Chart, w, h float64, style string) string {
 // px writes a length with a decimal.
 func px(v float64) string { return trim(fmt.Sprintf("%.1f", v)) }
 
+// svg writes one shape. Colours are style and not attributes: variables have no effect in attributes.
 func (x shape) svg(b *strings.Builder) {
 	switch {
 	case x.text != "":
@@ -84,6 +89,7 @@ func (x shape) svg(b *strings.Builder) {
 	}
 }
 
+// list are the points as SVG has them.
 func (x shape) list() string {
 	parts := make([]string, len(x.points))
 	for i, p := range x.points {

@@ -61,7 +61,7 @@ func (r *Run) machine() [][2]string {
 
 // key is the same of runs that differ in the seed alone, on machines of one kind.
 func (r *Run) key() string {
-	if r.Job == nil {
+	if r.Job == nil { // nothing says what the run was: it is of a kind with those of its file
 		return r.Source
 	}
 	var b strings.Builder
@@ -77,7 +77,8 @@ func (r *Run) key() string {
 	return b.String()
 }
 
-// GroupsOf puts runs together that differ in the seed alone, in the order in which they come.
+// GroupsOf puts runs together that differ in the seed alone, in the order in which they come. Settings, version, number of ranks and kind of
+// machine must agree, or rates and times of different things would be averaged; the host's name need not.
 func GroupsOf(all []*Run) []Group {
 	var out []Group
 	at := map[string]int{}
@@ -97,7 +98,7 @@ func GroupsOf(all []*Run) []Group {
 // label gives each group a label that no other has.
 func label(all []Group) {
 	differ := Differences(all)
-	const most = 3
+	const most = 3 // more would make labels that no legend has room for
 	for i := range all {
 		var parts []string
 		for _, d := range differ {
@@ -119,7 +120,8 @@ func label(all []Group) {
 	}
 }
 
-// Row is something of each group.
+// Row is something of each group, as a report's tables have it: a name, such as the path of a setting or a part of the machine, and a
+// value for each group in their order. A group that does not say has "".
 type Row struct {
 	Name   string
 	Values []string // by group
@@ -154,6 +156,7 @@ func Machines(all []Group) []Row {
 	return rows(names, byGroup, false)
 }
 
+// rows are what groups have of some names, in that order; differing: only where not all have the same.
 func rows(names []string, byGroup []map[string]string, differing bool) (out []Row) {
 	for _, name := range names {
 		row := Row{Name: name}
@@ -169,7 +172,8 @@ func rows(names []string, byGroup []map[string]string, differing bool) (out []Ro
 	return out
 }
 
-// Spread is a figure of several runs. N is how many have it.
+// Spread is a figure of several runs: mean, standard deviation of a sample, least and greatest. N is how many have it; of none all
+// but N and SD are NaN.
 type Spread struct {
 	Mean, SD, Low, High float64
 	N                   int
@@ -212,6 +216,7 @@ func (g Group) Curve(table func(*Run) *Table, field string) []Point {
 		values, walls []float64
 		epoch         int
 	}
+	// Runs of one group have evaluations after the same steps, but one may have ended earlier: a place has those that are there.
 	at := map[int64]*place{}
 	for _, r := range g.Runs {
 		t := table(r)
@@ -235,8 +240,10 @@ func (g Group) Curve(table func(*Run) *Table, field string) []Point {
 	return out
 }
 
-// OfSteps and OfEpochs are a run's tables, for Curve.
-func OfSteps(r *Run) *Table  { return &r.Steps }
+// OfSteps is a run's table of steps, for Curve.
+func OfSteps(r *Run) *Table { return &r.Steps }
+
+// OfEpochs is a run's table of epochs, for Curve.
 func OfEpochs(r *Run) *Table { return &r.Epochs }
 
 // Thin makes at most n points of more: each is of neighbours, with the mean of their means and the whole of their spread.
@@ -247,7 +254,7 @@ func Thin(points []Point, n int) []Point {
 	out := make([]Point, 0, n)
 	for i := range n {
 		some := points[i*len(points)/n : (i+1)*len(points)/n]
-		p := some[len(some)-1]
+		p := some[len(some)-1] // where the neighbours end, so that the curve ends where the run does
 		p.Mean = 0
 		for _, s := range some {
 			p.Mean += s.Mean / float64(len(some))

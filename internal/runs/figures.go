@@ -61,7 +61,7 @@ func (g Group) Parts() []Part {
 	data, pull := g.Steady("data_wait_ms"), g.Steady("pull_wait_ms")
 	compute := g.Steady("compute_ms")
 	for _, w := range []Spread{data, pull} {
-		if w.N > 0 {
+		if w.N > 0 { // both waits are parts of compute_ms
 			compute.Mean -= w.Mean
 			compute.Low, compute.High = compute.Low-w.Mean, compute.High-w.Mean
 		}
@@ -92,6 +92,7 @@ func Metrics(all []Group) (out []Metric) {
 			}
 		}
 	}
+	// The first one is what runs are compared by unless another is asked for: the model's own, where it has any.
 	return append(out, Metric{Name: "loss", Title: "loss", Lower: true})
 }
 
@@ -105,6 +106,7 @@ func (m Metric) Better(v, than float64) bool {
 
 // Best is the best figure of a run's evaluations, NaN without any.
 func (r *Run) Best(m Metric) float64 {
+	// A run that has had a figure once has reached it, whatever came later: who waits for it would have stopped there.
 	best := math.NaN()
 	for _, v := range r.Epochs.Column("eval_" + m.Name) {
 		if !math.IsNaN(v) && (math.IsNaN(best) || m.Better(v, best)) {
@@ -114,7 +116,8 @@ func (r *Run) Best(m Metric) float64 {
 	return best
 }
 
-// Common is the best figure that all runs reach; NaN where one has none.
+// Common is the best figure that all runs reach; NaN where one has none. It is the target of a report that was asked for none: any
+// better one would leave a run without a time.
 func Common(all []Group, m Metric) float64 {
 	out := math.NaN()
 	for _, g := range all {

@@ -88,11 +88,13 @@ func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) 
 		if !known && len(t.columns) == maxColumns {
 			return fmt.Errorf("%w: more than %d fields", ErrLarge, maxColumns)
 		}
+		// A field that comes later than others, such as a metric that some samples do not have, is unknown before.
 		for len(c) < n-1 {
 			c = append(c, math.NaN())
 		}
 		t.columns[name] = append(c, x)
 	}
+	// So is one that this record lacks: all columns have a value for each record.
 	for name, c := range t.columns {
 		if len(c) < n {
 			t.columns[name] = append(c, math.NaN())
@@ -137,6 +139,7 @@ func Read(source string, from io.Reader) (*Log, error) {
 	}
 }
 
+// ignoreEOF leaves out the end of a file behind its last line, which has no line feed where the job was killed.
 func ignoreEOF(err error) error {
 	if err == io.EOF { // it comes again
 		return nil
@@ -144,7 +147,8 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// readLine is the next line, with its end.
+// readLine is the next line, with its end. It grows as its bytes come, up to maxLine: a file without line feeds is refused before it
+// fills the memory.
 func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -189,6 +193,7 @@ func (l *Log) Add(line []byte) error {
 	return nil
 }
 
+// last is the run whose records come, nil before the first.
 func (l *Log) last() *Run {
 	if len(l.runs) == 0 {
 		return nil
@@ -206,6 +211,7 @@ func (l *Log) begin(line []byte) error {
 		r.Job, r.Info, r.Ended = l.job, i, false
 		r.Steps.cut(i.Done)
 		r.Epochs.cut(i.Done)
+		// The checkpoint does not say when it was written: the time goes on from the last record that remains.
 		r.before = 0
 		for _, t := range []*Table{&r.Steps, &r.Epochs} {
 			if n := t.Len(); n > 0 && t.WallS[n-1] > r.before {
@@ -217,6 +223,7 @@ func (l *Log) begin(line []byte) error {
 	return l.new(i)
 }
 
+// new begins another run, of the job whose record came last.
 func (l *Log) new(i Info) error {
 	if len(l.runs) == maxRuns {
 		return fmt.Errorf("%w: more than %d runs", ErrLarge, maxRuns)

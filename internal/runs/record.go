@@ -1,5 +1,12 @@
 // Package runs reads what runs have told with --json, and makes of it what reports and pages show: curves, figures, groups of runs
 // that differ in the seed alone, and how these differ. It draws nothing.
+//
+//	log, err := runs.Read("run.jsonl", file) // or runs.NewLog and Add, line by line while a job goes on
+//	groups := runs.GroupsOf(log.Runs())
+//	points := runs.Thin(groups[0].Curve(runs.OfEpochs, "eval_accuracy"), 300)
+//
+// Fields of records are found by their names: what a later version adds is a column more, and kinds of records that are not known are
+// passed over.
 package runs
 
 import (

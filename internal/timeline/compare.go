@@ -1,6 +1,7 @@
 package timeline
 
-// Change is a figure of two timelines.
+// Change is a figure of two timelines, A of the first and B of the second. Names stay as they are: programs find figures by them.
+// Of what a timeline does not have, such as codecs, the figure is 0.
 type Change struct {
 	Name string  `json:"name"`
 	Unit string  `json:"unit"` // ms, B, or "" of a share of 1
@@ -32,5 +33,6 @@ func Compare(a, b Summary) []Change {
 	return append(out, Change{"sent by a rank in a step", "B", a.Mean.StepBytesSent, b.Mean.StepBytesSent})
 }
 
-// kindMS is the time of a kind in a step.
+// kindMS is the time of a kind in a step, as a mean over ranks: the kinds but Other add up to the step, whether its parts lie behind
+// each other or not, because each moment counts once.
 func (s Summary) kindMS(k Kind) float64 { return s.Mean.Of(k) * s.WallMS / float64(max(1, s.Steps)) }

@@ -59,6 +59,8 @@ func queues(spans []Span) (all [Idle]queue) {
 
 // pieces cuts what a rank did from lo until hi into pieces that follow each other without a gap. The cost is that of sorting.
 func (r *Rank) pieces(lo, hi int64) (out []piece, h hidden) {
+	// A sweep over the places at which something begins or ends. What has ended stays in its queue until it comes to the front, so that
+	// each span is pushed and popped once.
 	open := queues(r.Spans)
 	next := 0 // span to begin
 	for _, cut := range cuts(r.Spans, lo, hi) {
@@ -93,6 +95,7 @@ func (r *Rank) pieces(lo, hi int64) (out []piece, h hidden) {
 // stretch is a time between two others at which spans begin or end.
 type stretch struct{ start, end int64 }
 
+// cuts are the stretches of a time within which the same spans are open.
 func cuts(spans []Span, lo, hi int64) (out []stretch) {
 	times := []int64{lo, hi}
 	for _, s := range spans {
@@ -113,6 +116,7 @@ func cuts(spans []Span, lo, hi int64) (out []stretch) {
 // window is the time that all ranks have recorded: to the last span's end or, where spans were left out, to where the first rank's
 // spans end that had more.
 func (t *Timeline) window() (lo, hi int64) {
+	// Behind where a rank's spans were cut it would seem idle.
 	first, cut := true, int64(-1)
 	for _, r := range t.Ranks {
 		last := int64(0)

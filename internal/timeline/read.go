@@ -66,7 +66,8 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader takes a timeline off a file.
+// reader takes a timeline off a file. It goes through the file once, value by value, and keeps the spans alone: of a hostile file it
+// holds no more than maxValue bytes at a time, and refuses it before a limit is passed.
 type reader struct {
 	meter  metered
 	json   *json.Decoder
@@ -142,6 +143,7 @@ func (r *reader) token() (json.Token, error) {
 	return r.json.Token()
 }
 
+// want takes the delimiter that must come.
 func (r *reader) want(d json.Delim) error {
 	got, err := r.token()
 	if err == nil && got != d {
@@ -196,6 +198,7 @@ type nanos int64
 // UnmarshalJSON reads it exactly.
 func (n *nanos) UnmarshalJSON(text []byte) error {
 	whole, part, _ := strings.Cut(string(text), ".")
+	// Through a float64 the last digits of a long run's times would be lost.
 	v, err := strconv.ParseInt(whole+part+"000"[min(3, len(part)):], 10, 64)
 	if err != nil || len(part) > 3 || v > math.MaxInt64/4 || v < -math.MaxInt64/4 {
 		return formatf("the time %.40s", text)
@@ -217,6 +220,7 @@ type event struct {
 	Args     json.RawMessage `json:"args"`
 }
 
+// event takes one event. Names of rows are for viewers; what is analysed are the complete events.
 func (r *reader) event() error {
 	var e event
 	if err := r.json.Decode(&e); err != nil {
@@ -237,6 +241,7 @@ func (r *reader) event() error {
 	return formatf("an event of kind %.40q", e.Phase)
 }
 
+// span takes a complete event, and gives it to its rank. Lengths are checked before anything is kept.
 func (r *reader) span(e event) error {
 	track := slices.IndexFunc(tracks[:], func(t trace.Track) bool { return t.String() == e.Category })
 	if track < 0 {
@@ -300,6 +305,7 @@ func (r *reader) known(name string) (uint32, error) {
 	return r.place(name), nil
 }
 
+// place is the number of a name, which stands once however many spans have it.
 func (r *reader) place(name string) uint32 {
 	at, ok := r.places[name]
 	if !ok {

@@ -105,6 +105,7 @@ func Summarise(t *Timeline) Summary {
 	return s
 }
 
+// ms is a time in milliseconds, as people and --json are told.
 func ms(ns int64) float64 { return float64(ns) / 1e6 }
 
 // add adds one of n ranks to the mean.
@@ -146,6 +147,7 @@ func (a *analysis) rank(i int, steps float64) RankSummary {
 	if h := a.hidden[i]; h.exchange > 0 {
 		out.Overlap = float64(h.computing) / float64(h.exchange)
 	}
+	// Spans of a track may overlap, such as exchanges: what several cover counts once. They are by their start.
 	covered := make([]int64, len(tracks)) // until when each track's spans cover the time
 	for _, s := range a.Ranks[i].Spans {
 		if s.Start >= a.hi {
@@ -245,11 +247,12 @@ func (a *analysis) legs() (out []leg) {
 			rank = i
 		}
 	}
+	// Each leg begins earlier than it ends, at the beginning of a piece or of an exchange, of which there are finitely many.
 	for t := a.hi; t > a.lo; {
 		all := a.pieces[rank]
 		at, _ := slices.BinarySearchFunc(all, t, func(p piece, t int64) int { return cmp.Compare(p.end, t) })
 		p := all[at]
-		p.end = t
+		p.end = t // the path may enter in the middle of a piece, where another rank waited for it
 		on := rank
 		if l, late := a.late(rank, p); late {
 			p.start, rank = l.start, l.rank
@@ -278,6 +281,7 @@ func (a *analysis) track(rank int, p piece) string {
 	return a.Ranks[rank].Spans[p.span].Track.String()
 }
 
+// path sums up the legs by rank and kind. Their times add up to the window: the path has no gaps.
 func (a *analysis) path() Path {
 	type key struct {
 		rank  int

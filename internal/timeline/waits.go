@@ -44,6 +44,7 @@ func (a *analysis) waits() []Wait {
 			if p.kind != Exchange && p.kind != Data {
 				continue
 			}
+			// Few are kept, in order, of what may be millions.
 			at, _ := slices.BinarySearchFunc(longest, leg{rank, p}, order)
 			if at < shown {
 				longest = slices.Insert(longest, at, leg{rank, p})
@@ -72,6 +73,7 @@ func (a *analysis) wait(l leg) Wait {
 	}
 	w.LateRank, w.LateMS = by.rank, ms(by.start-l.start)
 	w.LateIn, w.LateInMS = a.mostly(by.rank, l.start, by.start)
+	// What is told first is what would have helped more: an earlier start, or a faster exchange.
 	if 2*(by.start-l.start) > l.end-l.start {
 		w.Cause = LateRank
 	}
@@ -93,7 +95,7 @@ func (a *analysis) mostly(rank int, lo, hi int64) (what string, long float64) {
 		}
 		spent[name] += min(p.end, hi) - max(p.start, lo)
 	}
-	most := int64(-1)
+	most := int64(-1) // of equal ones the first by name, whatever the order of the map
 	for name, t := range spent {
 		if t > most || t == most && name < what {
 			what, most = name, t

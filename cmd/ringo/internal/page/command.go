@@ -47,6 +47,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
+// run reads all files before anything is written: a fault in the last one leaves the page of before.
 func (o options) run(cmd *cobra.Command, files []string) error {
 	q, err := read(files)
 	if err != nil {
@@ -102,6 +103,7 @@ func read(files []string) (q question, err error) {
 	return q, nil
 }
 
+// readFile reads the records of one file, which is a regular one: what still grows is read up to where it is.
 func readFile(path string) (*runs.Log, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -111,7 +113,8 @@ func readFile(path string) (*runs.Log, error) {
 	return runs.Read(path, f)
 }
 
-// aim settles what runs are to reach.
+// aim settles what runs are to reach: a figure of the first metric, or of the one that is named. A figure with % is one of a metric
+// whose 1 is 100 %.
 func (q *question) aim(text string) error {
 	if text == "" {
 		q.target = runs.Common(q.groups, q.metric)
@@ -150,7 +153,7 @@ func (q *question) choose(name string) error {
 // pixels is how many a PNG has for each of the chart's.
 const pixels = 2
 
-// draw writes pictures to a folder, and returns how many files.
+// draw writes pictures to a folder, and returns how many files. Each appears whole or not at all; others there stay.
 func draw(dir string, all []picture) (written int, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return 0, err

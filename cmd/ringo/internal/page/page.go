@@ -14,6 +14,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
+// source is the page, a template whose texts html/template escapes by where they stand. It has no script, and a policy under which a
+// browser would ask for nothing even if there were something to ask for.
+//
 //go:embed page.html
 var source string
 
@@ -81,6 +84,7 @@ func (q question) answer() content {
 	return c
 }
 
+// count is how many runs there are, in all groups.
 func (q question) count() (n int) {
 	for _, g := range q.groups {
 		n += len(g.Runs)
@@ -88,6 +92,7 @@ func (q question) count() (n int) {
 	return n
 }
 
+// title says how many runs of what: the page's first words, and those of its tab.
 func (q question) title() string {
 	var models []string
 	for _, g := range q.groups {
@@ -104,6 +109,7 @@ func (q question) title() string {
 	return text
 }
 
+// contains tells whether a word is among some.
 func contains(all []string, one string) bool {
 	for _, x := range all {
 		if x == one {
@@ -152,6 +158,7 @@ func spread(s runs.Spread, text func(float64) string) string {
 	case s.N == 1 || s.Low == s.High:
 		return text(s.Mean)
 	}
+	// More digits of a deviation than two say nothing: it is one of a few seeds.
 	deviation := s.SD
 	if deviation > 0 {
 		unit := math.Pow(10, math.Floor(math.Log10(deviation))-1)
@@ -160,6 +167,7 @@ func spread(s runs.Spread, text func(float64) string) string {
 	return text(s.Mean) + " ± " + text(deviation)
 }
 
+// number writes a figure with four digits, large ones whole with commas. Where int has no room for it, with an exponent.
 func number(v float64) string {
 	if v >= 1000 && v < 1e15 {
 		return console.Grouped(int(math.Round(v)))
@@ -167,9 +175,11 @@ func number(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
+// bytesOf writes a number of bytes with its unit.
 func bytesOf(v float64) string { return console.Bytes(v) }
 
-// results is the table that answers first.
+// results is the table that answers first: how good the runs have become, how fast they were, and when they had reached the
+// target.
 func (q question) results() table {
 	metrics := runs.Metrics(q.groups)
 	t := table{Title: "Results", Note: "Of several runs: mean ± standard deviation. Times are seconds since a run began, evaluations and preparations included.", Head: []string{"", "runs"}}
@@ -202,7 +212,8 @@ func (q question) results() table {
 	return t
 }
 
-// reached tells when a group has reached the target.
+// reached tells when a group has reached the target, by a mean over the runs that have. How many these are is told beside it where
+// others have not: a mean over the lucky ones alone would be too good.
 func (q question) reached(g runs.Group) []string {
 	r := g.Reach(q.metric, q.target)
 	if r.Runs == 0 {
@@ -223,6 +234,8 @@ func (q question) unit() string {
 	return "samples"
 }
 
+// rate is tokens where all groups count these, and samples otherwise, which all have: rates that mean different things are not put
+// beside each other.
 func (q question) rate() string {
 	for _, g := range q.groups {
 		if g.Last(runs.OfEpochs, "tokens_per_s").N == 0 {
@@ -232,7 +245,7 @@ func (q question) rate() string {
 	return "tokens_per_s"
 }
 
-// parts is where the time of a step goes, as numbers.
+// parts is where the time of a step goes, as numbers. What is nothing everywhere, such as codecs of dense exchanges, has no row.
 func (q question) parts() table {
 	t := table{Title: "Parts of the step", Note: "Milliseconds, means over ranks and epochs but the first.", Head: []string{""}}
 	for _, g := range q.groups {
@@ -255,7 +268,8 @@ func (q question) parts() table {
 	return t
 }
 
-// bytes is what was sent.
+// bytes is what was sent, in a step and in all. The share of values says why: of sparse exchanges it is what strategies are
+// compared by.
 func (q question) bytes() table {
 	t := table{Title: "Bytes", Note: "Payload that is sent; ranks that share memory send none. On the wire headers, handshakes and control connections count, too.", Head: []string{""}}
 	for _, g := range q.groups {
@@ -284,7 +298,7 @@ func (q question) bytes() table {
 	return t
 }
 
-// settings are those that differ.
+// settings are those that differ. All of them stand in the files; a page that lists a hundred that agree hides the one that does not.
 func (q question) settings() table {
 	t := table{Title: "Settings that differ", Head: []string{"setting"}}
 	for _, g := range q.groups {

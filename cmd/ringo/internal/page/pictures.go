@@ -5,7 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
-// shownPoints is how many of a curve's are drawn; more are brought together.
+// shownPoints is how many of a curve's are drawn; more are brought together, with their whole spread. A page of a run of a million
+// steps is no larger than one of a thousand.
 const shownPoints = 300
 
 // axis is what curves are drawn over.
@@ -14,6 +15,8 @@ type axis struct {
 	of    func(runs.Point) float64
 }
 
+// Steps are not the same work where batches differ, and epochs not the same time where strategies do: each curve is drawn over what
+// it is compared by.
 var (
 	bySteps  = axis{"step", func(p runs.Point) float64 { return float64(p.Done) }}
 	byEpochs = axis{"epoch", func(p runs.Point) float64 { return float64(p.Epoch) }}

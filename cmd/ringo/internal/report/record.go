@@ -5,7 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Begin gives the record that is written before all others, once there is one.
+// Begin gives the record that is written before all others, once there is one: a run that cannot start leaves what the file holds.
+// A run that goes on writes it again, behind the lines of before, since it may be another version on another machine.
 func (r *Reporter) Begin(job runs.Job) { r.job = &job }
 
 // newInfo is the record of what is known before the first step.

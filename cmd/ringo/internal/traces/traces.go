@@ -54,7 +54,7 @@ func summaryCommand() *cobra.Command {
 	return cmd
 }
 
-// summary is what a file shows.
+// summary is what a file shows. Faults name the file and the place in it.
 func summary(path string) (timeline.Summary, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -83,6 +83,7 @@ type compared struct {
 	Figures []timeline.Change `json:"figures"`
 }
 
+// tell tells of each timeline, and of two what differs, to a person and as JSON.
 func tell(out *console.Output, all []told) error {
 	for i, t := range all {
 		if i > 0 {
@@ -126,16 +127,20 @@ func (t told) print(out *console.Output) {
 	}
 }
 
+// row is a rank's line of the table, or that of the mean.
 func row(out *console.Output, name string, r timeline.RankSummary) {
 	out.Line("%4s  %11s  %8s  %9s  %10s  %6s  %7s  %s", name, percent(r.Compute), percent(r.Exchange), percent(r.Data), percent(r.Other), percent(r.Idle),
 		percent(r.Overlap), console.Bytes(r.StepBytesSent))
 }
 
+// percent writes a share of 1 with a decimal.
 func percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
 
-// parts is how many of the critical path's are told.
+// parts is how many of the critical path's are told to a person; JSON has all.
 const parts = 6
 
+// printPath tells what the critical path is made of: the ranks' shares, and the largest parts, which name what would have to be faster
+// for the job to be.
 func (t told) printPath(out *console.Output) {
 	if len(t.Path.Parts) == 0 {
 		return
@@ -156,6 +161,7 @@ func (t told) printPath(out *console.Output) {
 	}
 }
 
+// times writes how often.
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -186,7 +192,8 @@ func waited(w timeline.Wait) string {
 	return text
 }
 
-// plain is a text of a file as a terminal may have it.
+// plain is a text of a file as a terminal may have it: names of layers are anybody's, and what moves the cursor or colours the screen
+// is shown as it is written in Go.
 func plain(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -194,6 +201,7 @@ func plain(text string) string {
 	return text
 }
 
+// print writes figure beside figure, with B by A where A is above 0.
 func (c compared) print(out *console.Output) {
 	out.Line("%-42s %11s %11s   %s", "of a step, mean over ranks", "A", "B", "B/A")
 	for _, f := range c.Figures {
@@ -205,6 +213,7 @@ func (c compared) print(out *console.Output) {
 	}
 }
 
+// figure writes a value in its unit.
 func figure(v float64, unit string) string {
 	switch unit {
 	case "ms":
