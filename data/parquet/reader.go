@@ -218,7 +218,11 @@ func (g groups) decode(ctx context.Context, group int, want []int, to chan<- dec
 		d := decoded{chunk: table.Chunk{N: int(batch.NumRows()), Columns: make([]table.Vector, len(want))}}
 		for i, n := range want { // the batch's columns are in the file's order
 			at := batch.Schema().FieldIndices(g.schema.Field(n).Name)
-			d.chunk.Columns[i] = vector(batch.Column(at[0]))
+			column := batch.Column(at[0])
+			if column.Len() != d.chunk.N { // arrow-go takes the footer's word for how many there are
+				return fmt.Errorf("row group %d: column %q has %d values for %d rows", group, g.schema.Field(n).Name, column.Len(), d.chunk.N)
+			}
+			d.chunk.Columns[i] = vector(column)
 		}
 		if err := hand(ctx, to, d); err != nil {
 			return err
