@@ -104,6 +104,7 @@ func (s *Spec) output() []setting.Row {
 	return []setting.Row{
 		{Path: "output.json", Flag: "json", Unit: "FILE", About: "write one JSON object per epoch and a summary to a file, or to standard output with -", Scope: setting.Local, Value: setting.Text(&o.JSON)},
 		{Path: "output.progress", Flag: "progress", About: "how progress is shown; auto: a bar where a person watches, else plain lines", Scope: setting.Local, Value: setting.Choice(&o.Progress, "auto", "bar", "plain", "none")},
+		{Path: "output.tensorboard", Flag: "tensorboard", Unit: "DIR", About: "write the figures of steps and epochs as event files into a folder, for TensorBoard", Scope: setting.Local, Value: setting.Text(&o.TensorBoard)},
 		{Path: "output.trace", Flag: "trace", Unit: "FILE", About: "write a timeline of all ranks to a file in Chrome's trace format: ui.perfetto.dev opens it", Scope: setting.Changeable, Value: setting.Text(&o.Trace)},
 		{Path: "output.trace-steps", Unit: "steps", About: "record the first steps, so many; 0: all, while memory for them lasts", Scope: setting.Changeable, Needs: setting.On("output.trace"), Value: setting.Int(&o.TraceSteps)},
 		{Path: "output.verbose", About: "tell of every connection to servers that keep parameters, not only of those that come back", Scope: setting.Local, Value: setting.Bool(&o.Verbose)},

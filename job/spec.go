@@ -123,6 +123,8 @@ type Output struct {
 	JSON string
 	// Progress is how progress is shown: auto, bar, plain or none.
 	Progress string
+	// TensorBoard is the folder of event files.
+	TensorBoard string
 	// Trace is the file of a timeline of all ranks.
 	Trace string
 	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.

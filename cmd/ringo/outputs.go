@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 )
@@ -21,4 +23,22 @@ func (f *jobFlags) checkOutputs(json, trace string) error {
 		return usagef("--json, --trace and --save-profile want a file each")
 	}
 	return errors.Join(console.Writable("--json", json), console.Creatable("--trace", trace), console.Creatable("--save-profile", save))
+}
+
+// checkFolder makes a folder that rank 0 will write into, "" for none, and reports one in which no file can be made.
+func (f *jobFlags) checkFolder(flag, dir string) error {
+	if dir == "" || f.worker || f.Rank > 0 {
+		return nil
+	}
+	if dir == "-" {
+		return usagef("%s wants a folder: only --json writes to stdout with -", flag)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	try, err := os.CreateTemp(dir, "events.try")
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return errors.Join(try.Close(), os.Remove(try.Name()))
 }

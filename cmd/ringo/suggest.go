@@ -114,6 +114,7 @@ func elsewhere() []calledElsewhere {
 		{"sync", "mode psmode consistency distmode"},
 		{"timeout", "distributedtimeout ddptimeout"},
 		{"join-timeout", "starttimeout jointimeout rdzvtimeout"},
+		{"tensorboard", "tensorboarddir logdir tblogdir eventdir summarydir"},
 		{"json", "log logfile logjson metricsfile output report"},
 		{"image-size", "imgsize imgsz resize inputsize cropsize resolution"},
 		{"partition", "sharding datapartition shard"},

@@ -114,7 +114,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 			return err
 		}
 	}
-	if err := errors.Join(c.checkOutputs(c.Output.JSON, c.tracing.path), console.Creatable("--write-job", c.write)); err != nil {
+	if err := errors.Join(c.checkOutputs(c.Output.JSON, c.tracing.path), console.Creatable("--write-job", c.write), c.checkFolder("--tensorboard", c.Output.TensorBoard)); err != nil {
 		return err
 	}
 	return c.run(cmd, []string{c.Model}, func(job *ringo.Job) error {
@@ -150,6 +150,9 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 		return err
 	}
 	rep.Begin(c.record())
+	if c.Output.TensorBoard != "" {
+		rep.TensorBoard(c.Output.TensorBoard, c.Seeds > 1)
+	}
 	// The other ranks may be in this process.
 	cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
 	var last train.Summary

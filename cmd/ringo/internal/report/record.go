@@ -23,7 +23,7 @@ func newInfo(i train.Info) runs.Info {
 	return out
 }
 
-// write appends one JSON line and keeps the first fault.
+// write appends one JSON line, gives TensorBoard what it draws, and keeps the first fault.
 func (r *Reporter) write(v any) {
 	if r.job != nil && r.fault == nil {
 		r.fault = r.out.Object(*r.job)
@@ -31,5 +31,8 @@ func (r *Reporter) write(v any) {
 	}
 	if r.fault == nil {
 		r.fault = r.out.Object(v)
+	}
+	if r.board != nil && r.fault == nil {
+		r.fault = r.board.record(v)
 	}
 }

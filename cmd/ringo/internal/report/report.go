@@ -28,13 +28,14 @@ type Reporter struct {
 	columns int            // of the terminal, 0 when not known
 
 	job     *runs.Job // to be written first; nil: it was, or there is none
+	board   *board    // nil: nothing is written for TensorBoard
 	bar     *progressbar.ProgressBar
 	info    train.Info
 	phase   string
 	begun   time.Time // of the phase
 	printed time.Time // the last plain line
 	samples int       // in the phase
-	fault   error     // the first of writing JSON
+	fault   error     // the first of writing records
 }
 
 // New makes the reporter of a run. What is worth keeping goes to out, progress of a style (bar, plain or none) to
@@ -308,5 +309,5 @@ func (r *Reporter) Evaluation(e train.SavedEvaluation) {
 // Finish ends what is drawn and closes the file.
 func (r *Reporter) Finish() error {
 	r.endPhase()
-	return errors.Join(r.fault, r.out.Close())
+	return errors.Join(r.fault, r.board.close(), r.out.Close())
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -194,5 +196,43 @@ func TestReportFaults(t *testing.T) {
 	r = &Reporter{out: console.Output{Lines: io.Discard, JSON: &out}, status: io.Discard, style: "none"}
 	if err := r.Finish(); err != nil || out.Len() > 0 {
 		t.Errorf("after a failed run: error %v, JSON %q", err, &out)
+	}
+}
+
+// The numbers of steps and epochs, by their names in the records, are what TensorBoard draws.
+func TestTensorBoard(t *testing.T) {
+	for seeds, folder := range map[bool]string{false: "", true: "seed-7"} {
+		dir := t.TempDir()
+		r := &Reporter{out: console.Output{Lines: io.Discard}, status: io.Discard, style: "none"}
+		r.TensorBoard(dir, seeds)
+		scene(t, r)
+		files, err := filepath.Glob(filepath.Join(dir, folder, "events.out.tfevents.*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("several seeds %v: files %q, %v, want 1", seeds, files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]int{"epoch/train_loss": 2, "epoch/eval_accuracy": 2, "epoch/exposed_comm_ms": 2, "wall_s": 0, "epoch/epoch": 0, "epoch/seed": 0} {
+			if got := strings.Count(string(text), name); got != want {
+				t.Errorf("%q is there %d times, want %d", name, got, want)
+			}
+		}
+	}
+}
+
+// What cannot be written ends nothing and is told at the end.
+func TestTensorBoardWithoutFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reporter{out: console.Output{Lines: io.Discard}, status: io.Discard, style: "none"}
+	r.TensorBoard(file, false)
+	r.Start(train.Info{Seed: 1})
+	r.Epoch(train.Epoch{Event: "epoch", Epoch: 1})
+	if err := r.Finish(); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v, want a fault that names %s", err, file)
 	}
 }
