@@ -77,7 +77,7 @@ func TestWhatIsNamedExists(t *testing.T) {
 			known[name] = true
 		}
 	})
-	others := []string{"long", "ntasks", "nproc-per-node", "no-python"} // of zstd, srun and torchrun
+	others := []string{"long", "ntasks", "nproc-per-node", "no-python", "logdir"} // of zstd, srun, torchrun and TensorBoard
 	commands, flags := 0, 0
 	for file, texts := range mentions(t) {
 		for _, text := range texts {
