@@ -1,7 +1,7 @@
 // Package record is what a process writes down of what it does: each operation, phase, fault and change once, where it
-// happens, as one [Event] of a fixed size. Timelines, black boxes, metrics, pages and progress are readers of it.
+// happens, as one [Event] of a fixed size, for any number of readers. Jobs of ringo do not record in it yet: programs may.
 //
-//	rec := record.New(record.Config{})         // of this process; a job has one, ringo.Job.Recorder
+//	rec := record.New(record.Config{})         // of this process
 //	bucket := rec.Name("bucket 3 (fc.bias)")   // once: events hold a number in the place of a text
 //
 //	op := rec.Begin(&record.Event{Kind: record.Operation, Name: allreduce, Seq: 17, Label: bucket, Begun: rec.Now()})
@@ -18,7 +18,7 @@
 // The events lie in memory of a fixed size, laid out as docs/formats/record.md says, in two rings: one of the last
 // operations, messages, requests, faults and changes, which are few and tell why a job fails, and one of the last
 // phases and steps. Beside them is a table of what has begun and not ended, so that what never ends is not pushed out by
-// what does. The memory may be a file that a launcher holds ([Create], [Map]): then it outlives the process however that
+// what does. The memory may be a file that another process holds ([Create], [Map]): then it outlives the process however that
 // ends, and [Decode] reads it.
 //
 // Cost, on a core of an EPYC at 13 ns for a lock that nobody holds: see BenchmarkSpan and BenchmarkOperation. Nothing is
