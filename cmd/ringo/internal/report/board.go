@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -17,6 +18,7 @@ type board struct {
 	dir    string
 	seeds  bool // a folder for each seed, which TensorBoard takes for a run
 	writer *tensorboard.Writer
+	fault  error // the first, which ends what is drawn and nothing else
 }
 
 // TensorBoard writes figures as event files into a folder, too, or into folders in it where there are several seeds.
@@ -24,6 +26,21 @@ func (r *Reporter) TensorBoard(dir string, seeds bool) { r.board = &board{dir: d
 
 // place is what records say of where they belong, which is no figure.
 var place = map[string]bool{"epoch": true, "step": true, "seed": true, "done": true, "wall_s": true}
+
+// add writes a record and keeps the first fault.
+func (b *board) add(v any) {
+	if b != nil && b.fault == nil {
+		b.fault = b.record(v)
+	}
+}
+
+// finish closes the file.
+func (b *board) finish() error {
+	if b == nil {
+		return nil
+	}
+	return errors.Join(b.fault, b.close())
+}
 
 // record writes a record, if it is of a kind that has figures.
 func (b *board) record(v any) error {
@@ -62,7 +79,7 @@ func (b *board) begin(seed uint64) (err error) {
 }
 
 func (b *board) close() error {
-	if b == nil || b.writer == nil {
+	if b.writer == nil {
 		return nil
 	}
 	w := b.writer

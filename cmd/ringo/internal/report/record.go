@@ -32,7 +32,5 @@ func (r *Reporter) write(v any) {
 	if r.fault == nil {
 		r.fault = r.out.Object(v)
 	}
-	if r.board != nil && r.fault == nil {
-		r.fault = r.board.record(v)
-	}
+	r.board.add(v)
 }

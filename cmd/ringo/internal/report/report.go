@@ -35,7 +35,7 @@ type Reporter struct {
 	begun   time.Time // of the phase
 	printed time.Time // the last plain line
 	samples int       // in the phase
-	fault   error     // the first of writing records
+	fault   error     // the first of writing JSON
 }
 
 // New makes the reporter of a run. What is worth keeping goes to out, progress of a style (bar, plain or none) to
@@ -309,5 +309,5 @@ func (r *Reporter) Evaluation(e train.SavedEvaluation) {
 // Finish ends what is drawn and closes the file.
 func (r *Reporter) Finish() error {
 	r.endPhase()
-	return errors.Join(r.fault, r.board.close(), r.out.Close())
+	return errors.Join(r.fault, r.board.finish(), r.out.Close())
 }

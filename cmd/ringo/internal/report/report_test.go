@@ -222,17 +222,21 @@ func TestTensorBoard(t *testing.T) {
 	}
 }
 
-// What cannot be written ends nothing and is told at the end.
+// What cannot be written ends nothing, the records of --json neither, and is told at the end.
 func TestTensorBoardWithoutFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	r := &Reporter{out: console.Output{Lines: io.Discard}, status: io.Discard, style: "none"}
+	var records bytes.Buffer
+	r := &Reporter{out: console.Output{Lines: io.Discard, JSON: &records}, status: io.Discard, style: "none"}
 	r.TensorBoard(file, false)
 	r.Start(train.Info{Seed: 1})
 	r.Epoch(train.Epoch{Event: "epoch", Epoch: 1})
 	if err := r.Finish(); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("%v, want a fault that names %s", err, file)
+	}
+	if n := strings.Count(records.String(), "\n"); n != 2 {
+		t.Errorf("%d records, want 2:\n%s", n, &records)
 	}
 }
