@@ -110,6 +110,11 @@ var forbidden = []struct {
 		why:  "reports, and pages of jobs that go on, show runs by their records alone",
 	},
 	{
+		from: []string{"internal/web"},
+		to:   []string{"..."},
+		why:  "who may ask does not depend on what is answered",
+	},
+	{
 		from: []string{"tensorboard"},
 		to:   []string{"", "distopt", "bucket", "compress", "exchange", "nn", "model", "models", "train", "data", "launch", "cmd/..."},
 		why:  "who writes figures for TensorBoard may have a loop of his own",

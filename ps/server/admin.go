@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
@@ -46,10 +47,10 @@ func (s *server) serveAdmin(ctx context.Context) {
 	if s.cfg.Dir == "" {
 		s.tellToken("")
 	}
-	web := service.NewWebServer(s.service.Handler(s.admin()))
-	stop := context.AfterFunc(ctx, func() { _ = web.Close() }) // which ends Serve
+	site := web.NewServer(s.service.Handler(s.admin()))
+	stop := context.AfterFunc(ctx, func() { _ = site.Close() }) // which ends Serve
 	defer stop()
-	if err := web.Serve(service.NewCrowd(s.cfg.Admin, service.MaxWebConnections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := site.Serve(web.NewCrowd(s.cfg.Admin, web.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		s.cfg.Report(fmt.Sprintf("server %d: it answers no more at %s: %v", s.cfg.Index, s.cfg.Admin.Addr(), err))
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/ringo-ml/ringo/internal/usage"
+	"github.com/ringo-ml/ringo/internal/web"
 )
 
 // Admin is what a person may ask of a server besides how it is. A nil function is not
@@ -101,7 +101,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 	if a.Report == nil {
 		a.Report = func(string) {}
 	}
-	d := &desk{server: s, admin: a, guard: newGuard(a)}
+	d := &desk{server: s, admin: a, guard: web.NewGuard(a.Address, a.Token)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", d.read(func() (int, any) {
 		h := s.Health()
@@ -124,7 +124,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 	if a.Save != nil {
 		mux.HandleFunc("POST /save", d.order("delta", func(ctx context.Context, delta string) (any, string, error) {
 			if delta != "" && delta != "true" && delta != "false" {
-				return nil, "", badRequest{fmt.Errorf("delta=%s: want true or false", short(delta))}
+				return nil, "", badRequest{fmt.Errorf("delta=%s: want true or false", web.Quote(delta))}
 			}
 			return a.Save(ctx, delta == "true")
 		}))
@@ -133,20 +133,20 @@ func (s *Server) Handler(a Admin) http.Handler {
 		mux.HandleFunc("POST /shrink", d.order("days", func(ctx context.Context, text string) (any, string, error) {
 			days, err := strconv.Atoi(cmp.Or(text, "1"))
 			if err != nil || days < 1 || days > MaxDays {
-				return nil, "", badRequest{fmt.Errorf("days=%s: want a number from 1 to %d", short(text), MaxDays)}
+				return nil, "", badRequest{fmt.Errorf("days=%s: want a number from 1 to %d", web.Quote(text), MaxDays)}
 			}
 			return a.Shrink(ctx, days)
 		}))
 	}
-	return d.guard.before(mux, d.tellOnce)
+	return d.guard.Before(mux, d.tellOnce)
 }
 
 // desk is where requests are answered.
 type desk struct {
 	server *Server
 	admin  Admin
-	guard  guard
-	told   toldOnce
+	guard  web.Guard
+	told   web.Once
 }
 
 // badRequest is an error of who asked.
@@ -181,7 +181,9 @@ func (d *desk) order(name string, do func(ctx context.Context, value string) (an
 		if value != "" {
 			what += "?" + name + "=" + value
 		}
-		out, did, err := atLeisure(w, r, func() (any, string, error) { return do(r.Context(), value) })
+		done := web.Stay(w, r)
+		out, did, err := do(r.Context(), value)
+		done()
 		switch bad := (badRequest{}); {
 		case errors.As(err, &bad):
 			d.refuse(w, r, http.StatusBadRequest, err)
@@ -195,26 +197,12 @@ func (d *desk) order(name string, do func(ctx context.Context, value string) (an
 	}
 }
 
-// atLeisure does what may take long: only that who asked goes away ends it before its time. Its errors are those of
-// connections that know no deadlines.
-func atLeisure(w http.ResponseWriter, r *http.Request, do func() (any, string, error)) (any, string, error) {
-	setBusy(r.Context(), true)
-	defer setBusy(r.Context(), false)
-	conn := http.NewResponseController(w)
-	_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
-	defer func() { _ = conn.SetWriteDeadline(time.Now().Add(answerTime)) }()
-	return do()
-}
-
-// answerTime is how long who asked may take to read an answer.
-const answerTime = 30 * time.Second
-
 // mayOrder says why an order is not taken.
 func (d *desk) mayOrder(r *http.Request) (status int, err error) {
 	switch {
 	case !fromThisHost(r):
 		return http.StatusForbidden, errors.New("orders are taken from the server's own host alone")
-	case !d.guard.allows(r):
+	case !d.guard.Allows(r):
 		return http.StatusUnauthorized, errors.New("an order needs the token that the server has told at its start, in a header: Authorization: Bearer TOKEN")
 	case d.server.ready() == nil:
 		return http.StatusConflict, fmt.Errorf("server %d has no tables yet", d.server.cfg.Index)
@@ -224,7 +212,7 @@ func (d *desk) mayOrder(r *http.Request) (status int, err error) {
 
 // refuse refuses an order. Orders that who holds the token has given are told each time, those of others once for each host and kind.
 func (d *desk) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
-	if d.guard.allows(r) {
+	if d.guard.Allows(r) {
 		d.tell(r, err.Error())
 	} else {
 		d.tellOnce(r, err.Error())
@@ -242,7 +230,7 @@ func (d *desk) tell(r *http.Request, why string) {
 
 // tellOnce tells each reason once for each host.
 func (d *desk) tellOnce(r *http.Request, why string) {
-	if host, _, _ := net.SplitHostPort(r.RemoteAddr); d.told.news(host + " " + why) {
+	if host, _, _ := net.SplitHostPort(r.RemoteAddr); d.told.News(host + " " + why) {
 		d.tell(r, why)
 	}
 }
@@ -255,7 +243,7 @@ const mostBody = 4 << 10
 func parameter(w http.ResponseWriter, r *http.Request, name string) (value string, err error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.ContentLength != 0 && kind != "application/x-www-form-urlencoded" {
-		return "", fmt.Errorf("a body of type %s: want parameters in the address, or as a form", short(kind))
+		return "", fmt.Errorf("a body of type %s: want parameters in the address, or as a form", web.Quote(kind))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 	if err := r.ParseForm(); err != nil {
@@ -263,7 +251,7 @@ func parameter(w http.ResponseWriter, r *http.Request, name string) (value strin
 	}
 	for given, values := range r.Form {
 		if name == "" || given != name || len(values) != 1 || len(values[0]) > 100 {
-			return "", fmt.Errorf("parameter %s, %d times: want none%s", short(given), len(values), orOne(name))
+			return "", fmt.Errorf("parameter %s, %d times: want none%s", web.Quote(given), len(values), orOne(name))
 		}
 		value = values[0]
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/ps/message"
 )
 
@@ -167,7 +168,7 @@ func openSite(t *testing.T, change func(s *site)) *site {
 	p.gets(message.TypeAck, 1)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	s := &site{addr: l.Addr().String(), most: MaxWebConnections}
+	s := &site{addr: l.Addr().String(), most: web.MaxConnections}
 	if change != nil {
 		change(s)
 	}
@@ -181,15 +182,15 @@ func openSite(t *testing.T, change func(s *site)) *site {
 		}
 		return "done", "done", ctx.Err()
 	}
-	web := NewWebServer(w.server.Handler(Admin{
+	pages := web.NewServer(w.server.Handler(Admin{
 		Save:    func(ctx context.Context, _ bool) (any, string, error) { return order(ctx) },
 		Shrink:  func(ctx context.Context, _ int) (any, string, error) { return order(ctx) },
 		Address: s.given, Token: token, Report: func(line string) { s.mu.Lock(); defer s.mu.Unlock(); s.lines = append(s.lines, line) },
 	}))
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = web.Serve(NewCrowd(l, s.most)) }()
+	go func() { defer close(ended); _ = pages.Serve(web.NewCrowd(l, s.most)) }()
 	t.Cleanup(func() {
-		_ = web.Close()
+		_ = pages.Close()
 		<-ended
 		p.leaves(2)
 		must(t, w.end())

@@ -1,4 +1,5 @@
-package service
+// Package web is how processes of a job answer people over HTTP: none but who may ask, and no crowd keeps the job from its files.
+package web
 
 import (
 	"context"
@@ -12,22 +13,23 @@ import (
 	"time"
 )
 
-// MaxWebConnections is how many connections for people a server has at a time. It is far below what a process may
+// MaxConnections is how many connections for people a process has at a time. It is far below what a process may
 // have of files: logs and checkpoints need theirs, whoever comes.
-const MaxWebConnections = 64
+const MaxConnections = 64
 
-// NewWebServer is an HTTP server for a Handler: who says nothing, or says or reads it slowly, is soon cut off. It is to serve a
-// [NewCrowd].
-func NewWebServer(h http.Handler) *http.Server {
+// AnswerTime is how long who asked may take to read an answer.
+const AnswerTime = 30 * time.Second
+
+// NewServer is an HTTP server: who says nothing, or says or reads it slowly, is soon cut off. It is to serve a [NewCrowd].
+func NewServer(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: answerTime, IdleTimeout: 30 * time.Second,
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: AnswerTime, IdleTimeout: 30 * time.Second,
 		MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0), // what strangers do wrong
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, visitorKey{}, c) },
 	}
 }
 
-// NewCrowd is l with at most most connections at a time: one more puts the oldest out, but for those whose order is being
-// carried out. So many silent ones keep nobody out, and take no more than so many descriptors.
+// NewCrowd is l with at most most connections at a time: one more puts the oldest out, but for those that [Stay]. So many silent ones keep nobody out, and take no more than so many descriptors.
 func NewCrowd(l net.Listener, most int) net.Listener { return &crowd{Listener: l, most: most} }
 
 type crowd struct {
@@ -47,10 +49,19 @@ type visitor struct {
 
 type visitorKey struct{}
 
-// setBusy keeps the connection of a request from being put out, or no more.
-func setBusy(ctx context.Context, is bool) {
-	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
-		v.busy.Store(is)
+// Stay is for a request whose answer may take long: until done is called only that who asked goes away ends it before its time. The
+// time to read the rest of the answer begins then. Connections that know no deadlines have none.
+func Stay(w http.ResponseWriter, r *http.Request) (done func()) {
+	busy := func(bool) {}
+	if v, ok := r.Context().Value(visitorKey{}).(*visitor); ok {
+		busy = v.busy.Store
+	}
+	busy(true)
+	conn := http.NewResponseController(w)
+	_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
+	return func() {
+		_ = conn.SetWriteDeadline(time.Now().Add(AnswerTime))
+		busy(false)
 	}
 }
 

@@ -1,4 +1,4 @@
-package service
+package web
 
 import (
 	"crypto/sha256"
@@ -12,32 +12,35 @@ import (
 	"sync"
 )
 
-// guard stands before everything that is asked over HTTP. What it is there for: a web page in a browser of this
+// Guard stands before everything that is asked over HTTP. What it is there for: a web page in a browser of this
 // host can ask any address that the browser reaches, and by DNS rebinding (a name that first leads to the
 // page's own server and then to 127.0.0.1) read the answers, too, as if it were a page of ours. The Host
-// that it sends tells: it is the page's name. Orders need a token besides, which no page knows.
-type guard struct {
+// that it sends tells: it is the page's name. Orders, and what is not for everybody on this host, need a token
+// besides, which no page knows.
+type Guard struct {
 	host  string // that may be asked for besides loopback addresses, lower case; "" for none
 	port  string
 	token [sha256.Size]byte // of the token
-	has   bool              // there is a token; else no order is taken
+	has   bool              // there is a token; else nobody holds it
 }
 
-func newGuard(a Admin) guard {
-	g := guard{token: sha256.Sum256([]byte(a.Token)), has: a.Token != ""}
-	if host, port, err := net.SplitHostPort(a.Address); err == nil {
+// NewGuard lets requests through that are for loopback addresses, or for address, a HOST:PORT. A HOST that is empty, 0.0.0.0 or ::
+// stands for the address at which a request came. Nobody holds an empty token.
+func NewGuard(address, token string) Guard {
+	g := Guard{token: sha256.Sum256([]byte(token)), has: token != ""}
+	if host, port, err := net.SplitHostPort(address); err == nil {
 		g.host, g.port = strings.ToLower(host), port
 	}
 	return g
 }
 
-// before lets requests through to next that no web page can have made. Others are refused and told.
-func (g guard) before(next http.Handler, tell func(r *http.Request, why string)) http.Handler {
+// Before lets requests through to next that no web page of others can have made. Others are refused and told.
+func (g Guard) Before(next http.Handler, tell func(r *http.Request, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		why := ""
 		switch {
 		case !g.knows(r):
-			why = fmt.Sprintf("the request is for the host %s: ask for localhost or a loopback address%s", short(r.Host), g.orItself())
+			why = fmt.Sprintf("the request is for the host %s: ask for localhost or a loopback address%s", Quote(r.Host), g.orItself())
 		case foreign(r):
 			why = "a web page of another origin has sent the request"
 		default:
@@ -50,7 +53,7 @@ func (g guard) before(next http.Handler, tell func(r *http.Request, why string))
 }
 
 // orItself says which other host may be asked for.
-func (g guard) orItself() string {
+func (g Guard) orItself() string {
 	if a, err := netip.ParseAddr(g.host); g.host == "" || err == nil && (a.IsLoopback() || a.IsUnspecified()) {
 		return ""
 	}
@@ -59,7 +62,7 @@ func (g guard) orItself() string {
 
 // knows tells whether a request is for a loopback address, the address given, or, where that is all of this
 // host's, the one at which it came.
-func (g guard) knows(r *http.Request) bool {
+func (g Guard) knows(r *http.Request) bool {
 	host, port, ok := splitHost(r.Host)
 	if !ok {
 		return false
@@ -112,30 +115,56 @@ func foreign(r *http.Request) bool {
 	return false
 }
 
-// allows tells whether who sent a request holds the token. The time that it takes says nothing of it.
-func (g guard) allows(r *http.Request) bool {
+// Allows tells whether who sent a request holds the token, as "Authorization: Bearer TOKEN".
+func (g Guard) Allows(r *http.Request) bool {
 	said := r.Header.Values("Authorization")
 	if len(said) != 1 {
 		return false
 	}
 	scheme, token, _ := strings.Cut(said[0], " ")
-	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has && strings.EqualFold(scheme, "Bearer")
+	return g.holds(token) && strings.EqualFold(scheme, "Bearer")
 }
 
-// short is a stranger's word for a person's eyes.
-func short(s string) string { return strconv.Quote(s[:min(len(s), 100)]) }
+// Below serves what lies below the token, as http://HOST:PORT/TOKEN/…: an address that a person opens as it was printed, in which
+// links that name no host go on below it, and that programs which know no headers take, too. Without the token it says that one is
+// needed, and nothing else.
+func (g Guard) Below(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _, below := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		// The address must not be told to others, nor what it shows be kept by a browser that several people use.
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		switch {
+		case !g.holds(token):
+			http.Error(w, "refused: the address needs the token that was printed with it", http.StatusForbidden)
+		case !below:
+			http.Redirect(w, r, token+"/", http.StatusMovedPermanently)
+		default:
+			http.StripPrefix("/"+token, next).ServeHTTP(w, r)
+		}
+	})
+}
 
-// toldOnce remembers what need not be said twice, and no more than so much: strangers could say much.
-type toldOnce struct {
+// holds compares with the token. The time that it takes says nothing of it.
+func (g Guard) holds(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
+}
+
+// Quote is a stranger's word for a person's eyes, cut where it is long.
+func Quote(s string) string { return strconv.Quote(s[:min(len(s), 100)]) }
+
+// Once remembers what need not be said twice, and no more than so much: strangers could say much.
+type Once struct {
 	mu    sync.Mutex
 	lines map[string]bool
 }
 
 const mostTold = 64
 
-// news tells whether a line of a kind is to be said.
-func (t *toldOnce) news(kind string) bool {
+// News tells whether a line of a kind is to be said.
+func (t *Once) News(kind string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lines[kind] || len(t.lines) >= mostTold {
