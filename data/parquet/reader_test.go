@@ -318,3 +318,32 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d bytes are left of %d", left, least)
 	}
 }
+
+// A page that says it has more values than its row group has rows is an error: arrow-go would give a column longer than its batch.
+func TestColumnsAreAsLongAsTheirBatch(t *testing.T) {
+	path := write(t, compress.Codecs.Uncompressed, rows(0, 20))
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := []byte{0x2c, 0x15, 2 * 20} // of a data page in Thrift's compact form: its struct, and how many values it has
+	longer := 0
+	for at := 0; ; at++ {
+		next := bytes.Index(whole[at:], header)
+		if next < 0 {
+			break
+		}
+		at += next
+		other := bytes.Clone(whole)
+		other[at+2] = 2 * 23
+		if err := os.WriteFile(path, other, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := pass(t, path); err != nil && strings.Contains(err.Error(), "has 23 values for 20 rows") {
+			longer++
+		}
+	}
+	if longer == 0 {
+		t.Error("no page that says it has 23 values was told of as a column longer than its batch")
+	}
+}
