@@ -134,7 +134,7 @@ func openSaved(path string) (saved, error) {
 		return saved{}, err
 	}
 	h := f.Header
-	part, err := partOf(h)
+	part, err := PartOf(h)
 	if err != nil {
 		return saved{}, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}

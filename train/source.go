@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/weights"
@@ -26,7 +27,7 @@ func (c Config) openSource(into []*nn.Table) (source, error) {
 	}
 	s := source{Source: file}
 	if file.Saved != nil {
-		part, err := partOf(*file.Saved)
+		part, err := PartOf(*file.Saved)
 		if err == nil && part != nil {
 			err = c.addParts(&s, *part, into)
 		}
@@ -51,20 +52,13 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 	ps := nn.NewParams(1)
 	ps.TablesElsewhere()
 	m := spec.Build(ps, o)
-	for _, p := range ps.List() { // those of the file were frozen, and are in no array
-		if slices.ContainsFunc(s.Tensors, func(i weights.Info) bool { return i.Name == p.Name }) {
-			if err := ps.Freeze(p.Name); err != nil {
-				return err
-			}
-		}
-	}
-	if err := m.Arrange(ps, spec.Sample(1)); err != nil {
-		return err
-	}
 	if s.parts, err = c.Servers.recall(s.Path, h.Step, part); err != nil {
 		return err
 	}
-	if err := s.parts.Array(context.Background(), 0, ps.Values()); err != nil {
+	inFile := func(name string) bool {
+		return slices.ContainsFunc(s.Tensors, func(i weights.Info) bool { return i.Name == name })
+	}
+	if err := TakeDense(context.Background(), ps, m, spec, inFile, s.parts); err != nil {
 		return err
 	}
 	for _, p := range ps.List() {
@@ -75,7 +69,7 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 	for _, t := range ps.Tables() {
 		s.Tensors = append(s.Tensors, weights.Info{Name: t.Name, Type: "F32", Shape: []int{t.Rows, t.Dim}})
 	}
-	inFile := s.Read
+	read := s.Read
 	s.Read = func(name string) ([]float32, error) {
 		if i := slices.IndexFunc(ps.List(), func(p *nn.Param) bool { return p.Name == name && !p.Frozen() }); i >= 0 {
 			return ps.List()[i].Data, nil
@@ -83,9 +77,25 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 		if i := slices.IndexFunc(into, func(t *nn.Table) bool { return t.Name == name }); i >= 0 {
 			return rowsOver(into[i], s.parts)
 		}
-		return inFile(name)
+		return read(name)
 	}
 	return nil
+}
+
+// TakeDense gives a model, which is not arranged yet, the dense parameters that servers have saved: as one array, in the order of its
+// arena. Those that inFile names were frozen, so that servers do not know them: they stay as they are.
+func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spec, inFile func(name string) bool, from Recalled) error {
+	for _, p := range ps.List() {
+		if inFile(p.Name) {
+			if err := ps.Freeze(p.Name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.Arrange(ps, spec.Sample(1)); err != nil {
+		return err
+	}
+	return from.Array(ctx, 0, ps.Values())
 }
 
 // rowsOver are the values of a table with those rows that servers had in place of its own: others were in no batch there.

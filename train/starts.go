@@ -60,7 +60,7 @@ func LastServers(path string) (file string, step int64, part ServersPart, err er
 	if err != nil {
 		return "", 0, part, err
 	}
-	p, err := partOf(f.Header)
+	p, err := PartOf(f.Header)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", 0, part, fmt.Errorf("%s: %w", file, err)
 	}
@@ -70,8 +70,8 @@ func LastServers(path string) (file string, step int64, part ServersPart, err er
 	return file, f.Header.Step, *p, nil
 }
 
-// partOf is what a checkpoint's file says of servers; nil: it has no parts.
-func partOf(h checkpoint.Header) (*ServersPart, error) {
+// PartOf is what a checkpoint's header says of servers; nil: its run had none that keep parameters, and the file has all.
+func PartOf(h checkpoint.Header) (*ServersPart, error) {
 	text, ok := h.More[moreServers]
 	if !ok {
 		return nil, nil
@@ -105,7 +105,7 @@ func dropStarts(dir string, current int) error {
 		if err != nil {
 			return nil // what is damaged does not say what it needs
 		}
-		p, err := partOf(f.Header)
+		p, err := PartOf(f.Header)
 		_ = f.Close()
 		if err != nil {
 			return nil

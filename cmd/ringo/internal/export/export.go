@@ -67,7 +67,7 @@ func Command() *cobra.Command {
 
 // writeWeights writes the weights, and tells what they are.
 func (m *trained) writeWeights(path, format string) (string, error) {
-	if m.served {
+	if m.served && len(m.ps.Tables()) > 0 {
 		return "", fmt.Errorf("the rows of table %s lie on the run's servers: `ringo ps export` writes them, and --format onnx the rest of the model", m.ps.Tables()[0].Name)
 	}
 	nodes, err := nn.Trace(func(t *nn.Tape) { m.model.Forward(t, m.spec.Sample(1)) })

@@ -26,7 +26,7 @@ type trained struct {
 	ps    *nn.Params
 	data  data.Description
 	step  int64
-	// served says that a table's rows lie on the run's servers, and are not here.
+	// served says that servers kept the parameters: rows of tables are not here.
 	served bool
 }
 
@@ -41,96 +41,61 @@ func load(ctx context.Context, path string) (*trained, error) {
 		return nil, err
 	}
 	defer f.Close()
-	m, err := build(f)
-	if err == nil {
-		err = f.Read(m.arrays(f.Arrays())...)
-	}
-	if err == nil && m.served {
-		err = m.fetch(ctx, path)
-	}
+	m, err := read(ctx, path, f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
 }
 
-// build makes the model that a file was saved of.
-func build(f *checkpoint.File) (*trained, error) {
+// read makes the model that a file was saved of.
+func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error) {
 	spec, err := models.Lookup(f.Header.Model)
 	if err != nil {
 		return nil, err
 	}
-	m := &trained{step: f.Header.Step, ps: nn.NewParams(1)}
+	part, err := train.PartOf(f.Header)
+	if err != nil {
+		return nil, err
+	}
+	m := &trained{step: f.Header.Step, ps: nn.NewParams(1), served: part != nil}
 	var o model.Options
 	if m.data, m.spec, o, err = train.Described(f.Header, spec); err != nil {
 		return nil, err
 	}
-	outline := nn.NewOutline()
-	m.spec.Build(outline, o)
-	m.served = slices.ContainsFunc(outline.Tables(), func(t *nn.Table) bool {
-		return !slices.ContainsFunc(f.Arrays(), func(i checkpoint.Info) bool { return i.Name == "table/"+t.Name })
-	})
 	if m.served {
 		m.ps.TablesElsewhere()
 	}
 	m.model = m.spec.Build(m.ps, o)
-	if !m.served {
-		return m, nil
-	}
-	// Servers have parameters as one array, in the order of the arena; frozen ones, which they do not know, are in the file.
-	for _, i := range f.Arrays() {
-		if name, is := strings.CutPrefix(i.Name, "param/"); is {
-			if err := m.ps.Freeze(name); err != nil {
-				return nil, err
-			}
+	if m.served {
+		j, err := saved.At(train.StartDir(filepath.Dir(path), part.Start), uint64(f.Header.Step), part.Numbers)
+		if err != nil {
+			return nil, err
+		}
+		inFile := func(name string) bool {
+			return slices.ContainsFunc(f.Arrays(), func(i checkpoint.Info) bool { return i.Name == "param/"+name })
+		}
+		if err := train.TakeDense(ctx, m.ps, m.model, m.spec, inFile, j); err != nil {
+			return nil, err
 		}
 	}
-	return m, m.model.Arrange(m.ps, m.spec.Sample(1))
+	return m, f.ReadSome(m.arrays()...)
 }
 
-// fetch reads what servers have saved with the checkpoint, but for the rows of tables.
-func (m *trained) fetch(ctx context.Context, path string) error {
-	_, step, part, err := train.LastServers(path)
-	if err != nil {
-		return err
-	}
-	j, err := saved.At(train.StartDir(filepath.Dir(path), part.Start), uint64(step), part.Numbers)
-	if err != nil {
-		return err
-	}
-	return j.Array(ctx, 0, m.ps.Values())
-}
-
-// arrays are what a file has: the model's to be read, others to be passed by.
-func (m *trained) arrays(has []checkpoint.Info) (out []checkpoint.Array) {
-	own := map[string]bool{}
-	add := func(name string, data []float32) {
-		own[name] = true
-		out = append(out, checkpoint.Floats(name, data))
-	}
+// arrays are the model's that the file has.
+func (m *trained) arrays() (out []checkpoint.Array) {
 	for _, p := range m.ps.List() {
 		if !m.served || p.Frozen() {
-			add("param/"+p.Name, p.Data)
+			out = append(out, checkpoint.Floats("param/"+p.Name, p.Data))
 		}
 	}
 	for _, t := range m.ps.Tables() {
 		if !m.served {
-			add("table/"+t.Name, t.Data)
+			out = append(out, checkpoint.Floats("table/"+t.Name, t.Data))
 		}
 	}
 	for _, b := range m.ps.BufferList() {
-		add("buffer/"+b.Name, b.Data)
-	}
-	for _, i := range has {
-		switch {
-		case own[i.Name]:
-		case i.Kind == "float32":
-			out = append(out, checkpoint.Passing(i.Name, int(i.Len), func([]float32) error { return nil }))
-		case i.Kind == "uint64":
-			out = append(out, checkpoint.Words(i.Name, make([]uint64, i.Len)))
-		default:
-			out = append(out, checkpoint.Bytes(i.Name, make([]byte, i.Len)))
-		}
+		out = append(out, checkpoint.Floats("buffer/"+b.Name, b.Data))
 	}
 	return out
 }
