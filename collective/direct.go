@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 
 	"github.com/ringo-ml/ringo/internal/waiting"
 	"github.com/ringo-ml/ringo/transport"
@@ -72,9 +73,10 @@ type share struct {
 	staging [][]byte // by slot and place
 	pairs   []pair   // by place; nil: there is no room
 	waiter  waiting.Waiter
-	next    uint64 // number of the next operation; Group.mu is held
-	left    bool   // the windows are no longer held; likewise
-	quick   *Work  // the one that needs no other goroutine
+	order   atomic.Pointer[[]int] // the other places, as they are waited for
+	next    uint64                // number of the next operation; Group.mu is held
+	left    bool                  // the windows are no longer held; likewise
+	quick   *Work                 // the one that needs no other goroutine
 }
 
 // newShare returns the share of a group, nil if it has none: the mesh has no
@@ -116,6 +118,7 @@ func newShare(g *Group) (*share, error) {
 	s.waiter = waiting.New(waiting.Config{
 		Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess, Seats: seats, Me: s.me,
 	})
+	s.arrange()
 	s.quick = &Work{g: g, group: g.cfg.ID}
 	windows.Hold()
 	return s, nil
@@ -165,6 +168,26 @@ func (s *share) stage(n uint64, place int) []byte {
 	return s.staging[int(n)&(s.slots-1)*len(s.ranks)+place]
 }
 
+// sit notes now and then where this rank runs: one that never waits would not say it.
+func (s *share) sit(number uint64) {
+	if number%sitEvery == 0 {
+		s.waiter.Sit()
+		s.arrange()
+	}
+}
+
+const sitEvery = 64
+
+// arrange puts the places in the order in which they are waited for.
+func (s *share) arrange() {
+	var room [64]int
+	order := s.waiter.Order(room[:0], len(s.ranks), s.me)
+	if old := s.order.Load(); old == nil || !slices.Equal(*old, order) {
+		kept := slices.Clone(order)
+		s.order.Store(&kept)
+	}
+}
+
 // turn is how often the slot of operation n has been used, with it.
 func (s *share) turn(n uint64) uint64 { return n/uint64(s.slots) + 1 }
 
@@ -174,12 +197,9 @@ func (w *Work) step(n int) error {
 	s := w.g.share
 	count := s.turn(w.number)<<countBits | uint64(n)
 	s.flag(w.number, s.me, lineSteps).Raise(count)
-	for i := range s.ranks {
-		if i == s.me {
-			continue
-		}
+	for _, i := range *s.order.Load() {
 		if f := s.flag(w.number, i, lineSteps); f.Load() < count {
-			if err := w.await(f, count, i); err != nil {
+			if err := w.awaitNext(f, count, i); err != nil {
 				return err
 			}
 		}
@@ -196,6 +216,22 @@ const (
 	directSpins    = 500
 	spinsInCompany = 10
 )
+
+// spinsApart is the same in company, for ranks of another core that are waited for in share.order: those of this core
+// have come by then, so that to give way is two switches of threads for nothing. So many reads take about as long.
+const spinsApart = 6000
+
+// awaitNext is await of the next place in share.order.
+func (w *Work) awaitNext(f *waiting.Flag, n uint64, i int) error {
+	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.Apart(i) {
+		for range spinsApart {
+			if f.Load() >= n {
+				return nil
+			}
+		}
+	}
+	return w.await(f, n, i)
+}
 
 // await waits until the counter of place i is at least n.
 func (w *Work) await(f *waiting.Flag, n uint64, i int) error {

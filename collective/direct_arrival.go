@@ -65,13 +65,10 @@ func (w *Work) arriveInline(operand []byte) error {
 	mine := turn | w.sig.summary(true)
 	s.sit(w.number)
 	f.Raise(mine)
-	for i := range s.ranks {
-		if i == s.me {
-			continue
-		}
+	for _, i := range *s.order.Load() {
 		f := s.flag(w.number, i, lineArrived)
 		if f.Load() < turn {
-			if err := w.await(f, turn, i); err != nil {
+			if err := w.awaitNext(f, turn, i); err != nil {
 				return err
 			}
 		}
@@ -81,15 +78,6 @@ func (w *Work) arriveInline(operand []byte) error {
 	}
 	return nil
 }
-
-// sit notes now and then where this rank runs: one that never waits would not say it.
-func (s *share) sit(number uint64) {
-	if number%sitEvery == 0 {
-		s.waiter.Sit()
-	}
-}
-
-const sitEvery = 64
 
 // arrive says what this rank does in operation w and where in its arena its
 // operand lies, or nowhere, and waits until all others have done so. What they
@@ -104,13 +92,10 @@ func (w *Work) arrive(place uint64, most int) error {
 	f.Raise(turn | w.sig.summary(false))
 	w.shows = append(w.shows[:0], make([]show, len(s.ranks))...)
 	w.shows[s.me] = mine.show()
-	for i := range s.ranks {
-		if i == s.me {
-			continue
-		}
+	for _, i := range *s.order.Load() {
 		f := s.flag(w.number, i, lineArrived)
 		if f.Load() < turn {
-			if err := w.await(f, turn, i); err != nil {
+			if err := w.awaitNext(f, turn, i); err != nil {
 				return err
 			}
 		}

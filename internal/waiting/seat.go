@@ -38,6 +38,28 @@ func (w *Waiter) InCompany() bool {
 	return false
 }
 
+// Apart reports whether rank i was last seen on another core than this one.
+func (w *Waiter) Apart(i int) bool {
+	if w.seats == nil {
+		return false
+	}
+	theirs, mine := w.seats[i].n.Load(), w.seats[w.me].n.Load()
+	return theirs != 0 && mine != 0 && theirs != mine
+}
+
+// Order appends the ranks but me, of so many, in the order in which to wait for all of them: those that may need this
+// core to get there come first, so that who comes to the ones that are apart finds nobody to give it to.
+func (w *Waiter) Order(to []int, ranks, me int) []int {
+	for _, apart := range []bool{false, true} {
+		for i := range ranks {
+			if i != me && w.Apart(i) == apart {
+				to = append(to, i)
+			}
+		}
+	}
+	return to
+}
+
 // sitDown is Sit and InCompany.
 func (w *Waiter) sitDown() bool {
 	w.Sit()

@@ -3,6 +3,7 @@ package waiting
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -33,11 +34,48 @@ func TestInCompany(t *testing.T) {
 		for _, crowded := range []bool{false, true} {
 			for me := range ranks {
 				w := Waiter{seats: seats, me: me, crowded: crowded}
+				for i, word := range words {
+					if got, want := w.Apart(i), word != words[me] && word*words[me] != 0; got != want {
+						t.Errorf("seats %v, rank %d is apart from %d: %v, want %v", words, me, i, got, want)
+					}
+				}
 				if got, want := w.InCompany(), inCompany(words, me, crowded); got != want {
 					t.Errorf("seats %v, rank %d, crowded %v: %v, want %v", words, me, crowded, got, want)
 				}
 			}
 		}
+	}
+}
+
+// All but oneself, those of this core before those of others, else by rank; where nothing is known, by rank.
+func TestOrder(t *testing.T) {
+	seated := func(me int, words ...uint32) *Waiter {
+		f := flags(len(words))
+		w := &Waiter{me: me}
+		for i, n := range words {
+			f[i].Seat().n.Store(n)
+			w.seats = append(w.seats, f[i].Seat())
+		}
+		return w
+	}
+	for _, c := range []struct {
+		w    *Waiter
+		me   int
+		want []int
+	}{
+		{seated(3, 1, 2, 1, 2), 3, []int{1, 0, 2}},
+		{seated(0, 1, 2, 1, 2), 0, []int{2, 1, 3}},
+		{seated(1, 1, 2, 0, 2), 1, []int{2, 3, 0}}, // rank 2 may be anywhere
+		{seated(0, 0, 2, 1, 2), 0, []int{1, 2, 3}},
+		{&Waiter{}, 2, []int{0, 1, 3}},
+	} {
+		if got := c.w.Order(nil, 4, c.me); !slices.Equal(got, c.want) {
+			t.Errorf("rank %d of %+v: %v, want %v", c.me, c.w.seats, got, c.want)
+		}
+	}
+	w, room := seated(0, 1, 2, 1, 2), make([]int, 0, 4)
+	if n := testing.AllocsPerRun(10, func() { w.Order(room, 4, 0) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -128,8 +128,8 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 	patience := awake.NewPatience(timeout, start)
 	idle := start // since when nothing else was seen to run here
 	reads := respins
-	for {
-		company := w.sitDown()
+	// Most waits end before it is worth a system call to look where this rank runs.
+	for company := w.InCompany(); ; company = w.sitDown() {
 		if w.yield(f, n, company, &reads) {
 			return nil
 		}
