@@ -15,7 +15,7 @@ func TestTablesThatAreNotRead(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"x.parquet": buildParquet, "X.PARQUET": buildParquet, "x.parquet.gz": "unpack it first",
-		"x.arrow": "Arrow files are not read", "x.feather": "Arrow files are not read", "x.arrow.zst": "Arrow files are not read",
+		"x.arrow": "this binary reads no Arrow", "x.feather": "this binary reads no Arrow", "x.arrows": "this binary reads no Arrow", "x.arrow.zst": "unpack it first",
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, nil, 0o666); err != nil {

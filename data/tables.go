@@ -18,12 +18,13 @@ const maxTable = 1 << 36
 
 // endings are those of the names of files whose kind of set they tell, compressed or not.
 var endings = map[string]string{ // never written
-	".csv": "table", ".tsv": "table", ".parquet": "table", ".arrow": "table", ".feather": "table", ".npz": "arrays", ".npy": "arrays",
+	".csv": "table", ".tsv": "table", ".parquet": "table", ".arrow": "table", ".arrows": "table", ".feather": "table", ".npz": "arrays", ".npy": "arrays",
 }
 
-// isArrow knows files of Arrow's own format, which are tables, and are refused: what reads them allocates as much as a damaged
-// file says.
-func isArrow(ending string) bool { return ending == ".arrow" || ending == ".feather" }
+// isArrow knows files of Arrow's own format, and streams of it.
+func isArrow(ending string) bool {
+	return ending == ".arrow" || ending == ".arrows" || ending == ".feather"
+}
 
 // NameOf is the set that files are of as their names end: of a model that is usually trained on the set of a name.
 // Endings that tell nothing leave it at that.
@@ -80,7 +81,7 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 func endingsOf(set string) string {
 	var all []string
 	for e, of := range endings {
-		if of == set && !isArrow(e) {
+		if of == set {
 			all = append(all, e)
 		}
 	}
@@ -93,16 +94,18 @@ func findTable(c Config) error {
 	return err
 }
 
-// OpenTable opens a file of rows by its ending: .parquet is Parquet, which binaries read that are built with data/parquet, and
-// anything else is text, compressed or not.
+// OpenTable opens a file of rows by its ending: .parquet is Parquet, .arrow, .arrows and .feather are Arrow, both of which binaries read
+// that are built with data/parquet, and anything else is text, compressed or not.
 func OpenTable(path string) (table.Reader, error) {
 	switch end := strings.ToLower(filepath.Ext(path)); {
 	case end == ".parquet":
 		return openParquet(path)
 	case ending(path) == ".parquet":
 		return nil, fmt.Errorf("%s: unpack it first: Parquet is compressed inside", path)
+	case isArrow(end):
+		return openArrow(path)
 	case isArrow(ending(path)):
-		return nil, fmt.Errorf("%s: Arrow files are not read: write the table as Parquet or CSV", path)
+		return nil, fmt.Errorf("%s: unpack it first: Arrow can be compressed inside", path)
 	}
 	in, err := table.OpenCSV(path, func() (io.ReadCloser, error) { return OpenText(path) })
 	if err != nil {

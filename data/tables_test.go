@@ -88,14 +88,14 @@ func TestTablesAreRefused(t *testing.T) {
 	write(t, dir, map[string][]byte{"t.csv": shops(100), "bad.csv": bad, "t.xls": nil, "cut.csv.gz": compress(shops(5000))[:500]})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for says, c := range map[string]Config{
-		"want a name that ends in .csv or .parquet or .tsv": {Dir: at("t.xls")},
-		"line 102: not as many fields":                      {Dir: at("bad.csv")},
-		`column "nix": there is no such column`:             {Dir: at("t.csv"), Target: "nix"},
-		"no such file":                                      {Dir: at("none.csv")},
-		"truncated: the file ends too early":                {Dir: at("cut.csv.gz")},
-		"data.split":                                        {Dir: at("t.csv"), EvalFile: at("t.csv"), Split: 0.5},
-		"want a share above 0 and below 1":                  {Dir: at("t.csv"), Split: 1.5},
-		"data.train-file":                                   {Dir: at("t.csv"), TrainFile: at("t.csv"), EvalFile: at("t.csv")},
+		"want a name that ends in .arrow or .arrows or .csv or .feather or .parquet or .tsv": {Dir: at("t.xls")},
+		"line 102: not as many fields":          {Dir: at("bad.csv")},
+		`column "nix": there is no such column`: {Dir: at("t.csv"), Target: "nix"},
+		"no such file":                          {Dir: at("none.csv")},
+		"truncated: the file ends too early":    {Dir: at("cut.csv.gz")},
+		"data.split":                            {Dir: at("t.csv"), EvalFile: at("t.csv"), Split: 0.5},
+		"want a share above 0 and below 1":      {Dir: at("t.csv"), Split: 1.5},
+		"data.train-file":                       {Dir: at("t.csv"), TrainFile: at("t.csv"), EvalFile: at("t.csv")},
 	} {
 		if _, err := Open("table", c); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", c, err, says)

@@ -8,7 +8,7 @@
 //	_, err = predict.Run(p, job.Rank(), in, os.Stdout, predict.Config{})
 //	err = p.End(err)
 //
-// A row is an object a line, a line of CSV, or one of a table in Parquet. It has its number in the input ("row", from 0), for images the file, the columns that are
+// A row is an object a line, a line of CSV, or one of a table in Parquet or Arrow. It has its number in the input ("row", from 0), for images the file, the columns that are
 // passed through, and what the model has found:
 //
 //	classes        "prediction", the name of the most probable one, and its "probability"; of Top classes their
@@ -37,12 +37,13 @@ import (
 const (
 	JSONL   = "jsonl"   // an object a line
 	CSV     = "csv"     // a header, and a line a row
-	Parquet = "parquet" // columns as in CSV, numbers as such; of builds that have a writer of it: see data.CreateParquet
+	Parquet = "parquet" // columns as in CSV, numbers as such; of builds that have a writer of it: see data.CreateTable
+	Arrow   = "arrow"   // the same as an Arrow file
 )
 
 // Config says how predictions are written. The zero value is JSON lines with the best class alone.
 type Config struct {
-	Format string // JSONL, CSV or Parquet; "": JSONL
+	Format string // JSONL, CSV, Parquet or Arrow; "": JSONL
 	// Top is how many classes are told, the most probable first; 0: 1. It has no effect on other models.
 	Top int
 	// Columns are those of a table that are passed through, which data.InputConfig has too.
@@ -54,18 +55,21 @@ type Config struct {
 // Validate reports all faults together, a format that this build cannot write among them. What does not go with a model is told by Run.
 func (c Config) Validate() error {
 	var errs []error
-	if !slices.Contains([]string{"", JSONL, CSV, Parquet}, c.Format) {
-		errs = append(errs, fmt.Errorf("format %q: want %s, %s or %s", c.Format, JSONL, CSV, Parquet))
+	if !slices.Contains([]string{"", JSONL, CSV, Parquet, Arrow}, c.Format) {
+		errs = append(errs, fmt.Errorf("format %q: want %s, %s, %s or %s", c.Format, JSONL, CSV, Parquet, Arrow))
 	}
 	if c.Top < 0 {
 		errs = append(errs, fmt.Errorf("the %d most probable classes: want 1 or more, or 0 for 1", c.Top))
 	}
-	if c.Format == Parquet {
-		_, err := data.CreateParquet(io.Discard, []table.Field{{Name: "row", Type: table.Integer}})
+	if c.typed() {
+		_, err := data.CreateTable(c.Format, io.Discard, []table.Field{{Name: "row", Type: table.Integer}})
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
+
+// typed says that the format is a table whose columns have types.
+func (c Config) typed() bool { return c.Format == Parquet || c.Format == Arrow }
 
 // Run predicts the rows of an input, of which each rank has its part, and writes them on rank 0 to out, in order. Memory is that of
 // a batch on each rank, whatever the input. What it writes does not depend on the number of ranks. It is a collective call.

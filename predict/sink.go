@@ -61,7 +61,7 @@ func (t *typed) begin(fields int) (err error) {
 	if fields == len(all)+1 {
 		all = t.w.fields(true)
 	}
-	t.table, err = data.CreateParquet(t.to, all)
+	t.table, err = data.CreateTable(t.w.Format, t.to, all)
 	return err
 }
 
@@ -77,7 +77,7 @@ func (t *typed) close() error {
 // newSink is where the writer's blocks go.
 func (w *writer) newSink(to io.Writer) sink {
 	buffered := bufio.NewWriterSize(to, 1<<16)
-	if w.Format == Parquet {
+	if w.typed() {
 		return &typed{w: w, to: buffered}
 	}
 	_, _ = buffered.Write(w.header()) // what follows tells its faults

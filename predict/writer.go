@@ -73,8 +73,8 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 		return nil, err
 	}
 	w.Top = max(1, cfg.Top)
-	if cfg.Format == Parquet { // columns of one name
-		if _, err := data.CreateParquet(io.Discard, w.fields(true)); err != nil {
+	if cfg.typed() { // columns of one name
+		if _, err := data.CreateTable(cfg.Format, io.Discard, w.fields(true)); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +156,7 @@ func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte,
 			}
 			w.record = append(w.record[:0], name)
 			dst = line(dst, w.found(kept, out))
-		case Parquet:
+		case Parquet, Arrow:
 			if w.record = append(w.record[:0], name); file != "" {
 				w.record = append(w.record, file)
 			}

@@ -56,7 +56,7 @@ func (c *predictCommand) command() *cobra.Command {
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { predictHelp(cmd.OutOrStdout()) })
 	fs := cmd.Flags()
 	fs.StringVar(&c.out, "out", "", "`FILE` for what is found, whole or not at all; default: stdout")
-	console.Choice(cmd, &c.how.Format, "format", "jsonl (an object a line), csv or parquet; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet)
+	console.Choice(cmd, &c.how.Format, "format", "jsonl (an object a line), csv, parquet or arrow; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet, predict.Arrow)
 	fs.IntVar(&c.how.Top, "top", 0, "tell the `K` most probable classes; default: the first")
 	fs.StringSliceVar(&c.how.Columns, "columns", nil, "`NAMES` of a table's columns to pass through, such as id,name")
 	fs.StringVar(&c.text.Prompt, "prompt", "", "`TEXT` that a language model goes on from")
@@ -81,7 +81,7 @@ func predictHelp(to io.Writer) {
 	for _, f := range [][2]string{
 		{"data PATH", "a table, arrays, rows of Criteo, an image or folder, or - for stdin"},
 		{"out FILE", "write there, whole or not at all; default: stdout"},
-		{"format WORD", "jsonl (an object a line), csv or parquet"},
+		{"format WORD", "jsonl (an object a line), csv, parquet or arrow"},
 		{"columns A,B", "columns of a table to pass through"},
 		{"top K", "tell the K most probable classes"},
 		{"np N", "as many ranks, which write the same; --threads N each"},

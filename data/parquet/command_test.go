@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/parquet/compress"
+
+	"github.com/ringo-ml/ringo/data/table"
 )
 
 // documented is the command line of docs/data.md that builds a ringo which reads Parquet.
@@ -43,7 +46,7 @@ func build(t *testing.T) (ringo string) {
 	return ringo
 }
 
-// The command that is built as docs/data.md says trains, evaluates and predicts on Parquet as on the same table in CSV.
+// The command that is built as docs/data.md says trains, evaluates and predicts on Parquet and Arrow as on the same table in CSV.
 func TestCommand(t *testing.T) {
 	ringo, dir := build(t), t.TempDir()
 	run := func(line string) string {
@@ -63,6 +66,12 @@ func TestCommand(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x.csv"), []byte(asText(n)), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Rename(writeArrow(t, true, cut(n, 50), ipc.WithZstd()), filepath.Join(dir, "x.arrows")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(writeArrow(t, false, cut(n, 50)), filepath.Join(dir, "x.arrow")); err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range []string{"x.parquet", "x.csv"} {
 		run("train mlp --data " + file + " --set data.target=kind --set data.schema=list=ignore --np 2 --batch 32 --epochs 2 --progress none --checkpoint saved-" + file)
 	}
@@ -79,12 +88,21 @@ func TestCommand(t *testing.T) {
 	if file, err := os.ReadFile(filepath.Join(dir, "p.parquet")); err != nil || string(file) != first {
 		t.Errorf("two ranks write %d bytes, one %d, %v", len(file), len(first), err)
 	}
-	if got := asCSV(t, filepath.Join(dir, "p.parquet")); got != text {
-		t.Errorf("predictions in Parquet are %.300s\nwant %.300s", got, text)
+	run("predict saved-x.parquet --data x.arrow --np 2 --out p.arrow" + columns + "arrow")
+	for name, open := range map[string]func(string) (table.Reader, error){"p.parquet": Open, "p.arrow": OpenArrow} {
+		r, err := open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := asCSV(t, r); got != text {
+			t.Errorf("predictions in %s are %.300s\nwant %.300s", name, got, text)
+		}
 	}
 	figures := accuracy.FindString(run("eval saved-x.csv --data x.csv --progress none --json -"))
-	if got := accuracy.FindString(run("eval saved-x.parquet --data x.parquet --progress none --json -")); got != figures || got == "" {
-		t.Errorf("figures: %s, want %s", got, figures)
+	for _, file := range []string{"x.parquet", "x.arrow", "x.arrows"} {
+		if got := accuracy.FindString(run("eval saved-x.parquet --data " + file + " --progress none --json -")); got != figures || got == "" {
+			t.Errorf("figures of %s: %s, want %s", file, got, figures)
+		}
 	}
 }
 

@@ -1,10 +1,10 @@
-// Package parquet reads tables from Parquet files, through arrow-go.
+// Package parquet reads and writes tables in Parquet and in Arrow's own format, through arrow-go.
 //
 // It is a module of its own, because arrow-go makes ringo's binary larger by three quarters and has dependencies that would
-// raise those of ringo: nobody who needs no Parquet gets them. Folder wiring has the file that package data is built with to
-// read Parquet.
+// raise those of ringo: nobody who needs neither format gets them. Folder wiring has the file that package data is built with to
+// read them.
 //
-// Row groups are decoded in parallel and handed over in their order; columns that nobody asks for are not read.
+// Row groups of Parquet are decoded in parallel and handed over in their order; columns that nobody asks for are not read.
 package parquet
 
 import (
@@ -31,7 +31,7 @@ const batchRows = 1 << 16
 // Open opens a Parquet file as a table whose columns are those of the schema. A damaged file is a *table.Fault, here or in a
 // scan; the error of a column whose values are neither numbers nor texts comes when it is asked for.
 func Open(path string) (table.Reader, error) {
-	t := &reader{name: path}
+	t := &reader{name: path, kind: "a Parquet"}
 	err := t.with(func(g groups) error {
 		for _, f := range g.schema.Fields() {
 			t.names = append(t.names, f.Name)
@@ -47,6 +47,7 @@ func Open(path string) (table.Reader, error) {
 // reader is a file as a table.
 type reader struct {
 	name  string
+	kind  string // of the format, with its article
 	names []string
 }
 
@@ -113,7 +114,7 @@ func (t *reader) guarded(do func() error) (err error) {
 			err = fmt.Errorf("%v", p)
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
-			err = t.fault("", "damaged, truncated or not a Parquet file: %v", err)
+			err = t.fault("", "damaged, truncated or not %s file: %v", t.kind, err)
 		}
 	}()
 	return do()
@@ -127,20 +128,27 @@ func (t *reader) fault(column, problem string, args ...any) error {
 // Scan decodes as many row groups at once as Go has processors. It holds a batch of each.
 func (t *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
 	return t.with(func(g groups) error {
-		fields := g.schema.Fields()
-		if len(fields) != len(t.names) {
-			return t.fault("", "it has %d columns, and had %d", len(fields), len(t.names))
-		}
-		for _, n := range want {
-			if fields[n].Name != t.names[n] {
-				return t.fault(t.names[n], "it is called %q now", fields[n].Name)
-			}
-			if !known(fields[n].Type) {
-				return t.fault(t.names[n], "values of type %v: want numbers, texts or truth values; data.schema can ignore the column", fields[n].Type)
-			}
+		if err := t.columns(g.schema.Fields(), want); err != nil {
+			return err
 		}
 		return t.scan(g, want, visit)
 	})
+}
+
+// columns reports columns that are not those that the file was opened with, or whose values are not read.
+func (t *reader) columns(fields []arrow.Field, want []int) error {
+	if len(fields) != len(t.names) {
+		return t.fault("", "it has %d columns, and had %d", len(fields), len(t.names))
+	}
+	for _, n := range want {
+		if fields[n].Name != t.names[n] {
+			return t.fault(t.names[n], "it is called %q now", fields[n].Name)
+		}
+		if !known(fields[n].Type) {
+			return t.fault(t.names[n], "values of type %v: want numbers, texts or truth values; data.schema can ignore the column", fields[n].Type)
+		}
+	}
+	return nil
 }
 
 // decoded is what becomes of a batch.

@@ -235,8 +235,10 @@ func TestSchemaOfArrowIsLeftAlone(t *testing.T) {
 }
 
 // pass opens a file and reads what can be read of it. Errors that name no file are found.
-func pass(t testing.TB, path string) error {
-	in, err := Open(path)
+func pass(t testing.TB, path string) error { return passOf(t, path, Open) }
+
+func passOf(t testing.TB, path string, open func(string) (table.Reader, error)) error {
+	in, err := open(path)
 	if err == nil {
 		err = in.Scan(scalars[:min(len(scalars), len(in.Columns()))], nil, func(c *table.Chunk) error {
 			for _, v := range c.Columns {

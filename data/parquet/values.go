@@ -16,10 +16,16 @@ import (
 func known(t arrow.DataType) bool {
 	switch t.ID() {
 	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,
-		arrow.FLOAT16, arrow.FLOAT32, arrow.FLOAT64, arrow.BOOL, arrow.STRING, arrow.DATE32, arrow.TIMESTAMP:
+		arrow.FLOAT16, arrow.FLOAT32, arrow.FLOAT64, arrow.BOOL, arrow.STRING, arrow.LARGE_STRING, arrow.STRING_VIEW, arrow.DATE32, arrow.TIMESTAMP:
 		return true
+	case arrow.DICTIONARY: // of texts: numbers in dictionaries are rare, and Parquet gives them as numbers
+		return isText(t.(*arrow.DictionaryType).ValueType)
 	}
 	return false
+}
+
+func isText(t arrow.DataType) bool {
+	return t.ID() == arrow.STRING || t.ID() == arrow.LARGE_STRING || t.ID() == arrow.STRING_VIEW
 }
 
 // number is what numeric arrays have.
@@ -89,6 +95,13 @@ func vector(a arrow.Array) table.Vector {
 		return numbers(a, out)
 	case *array.Boolean:
 		return words(a, func(i int) string { return fmt.Sprint(a.Value(i)) })
+	case *array.Dictionary:
+		texts := a.Dictionary().(interface{ Value(int) string })
+		return words(a, func(i int) string { return texts.Value(a.GetValueIndex(i)) })
+	case *array.LargeString:
+		return words(a, a.Value)
+	case *array.StringView:
+		return words(a, a.Value)
 	case *array.String: // which lie in memory that the collector of garbage gives back
 		return words(a, a.Value)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
@@ -16,43 +17,68 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// groupRows is how many rows a row group has: readers decode groups in parallel, and a writer holds one.
+// groupRows is how many rows a row group or record batch has: readers decode groups in parallel, and a writer holds one.
 const groupRows = 1 << 16
 
-// Writer writes a table in Parquet, compressed by Snappy. It is a table.Writer. What it writes depends on the rows alone.
+// Writer writes a table in Parquet, compressed by Snappy, or as an Arrow file, which is not compressed. It is a table.Writer. What it
+// writes depends on the rows alone.
 type Writer struct {
 	fields []table.Field
-	file   *pqarrow.FileWriter
-	group  *array.RecordBuilder
-	rows   int // of the group
-	total  int64
+	kind   string // of the format, for errors
+	file   interface {
+		Write(arrow.RecordBatch) error
+		Close() error
+	}
+	group *array.RecordBuilder
+	rows  int // of the group
+	total int64
 }
 
-// NewWriter begins a table with columns of some names, all different.
+// NewWriter begins a table in Parquet with columns of some names, all different.
 func NewWriter(to io.Writer, fields []table.Field) (*Writer, error) {
+	w, schema, err := newWriter("parquet", fields)
+	if err != nil {
+		return nil, err
+	}
+	props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Snappy), parquet.WithMaxRowGroupLength(groupRows))
+	if w.file, err = pqarrow.NewFileWriter(schema, struct{ io.Writer }{to}, props, pqarrow.DefaultWriterProps()); err != nil {
+		return nil, fmt.Errorf("parquet: %w", err)
+	}
+	return w, nil
+}
+
+// NewArrowWriter is NewWriter of an Arrow file.
+func NewArrowWriter(to io.Writer, fields []table.Field) (*Writer, error) {
+	w, schema, err := newWriter("arrow", fields)
+	if err != nil {
+		return nil, err
+	}
+	if w.file, err = ipc.NewFileWriter(to, ipc.WithSchema(schema)); err != nil {
+		return nil, fmt.Errorf("arrow: %w", err)
+	}
+	return w, nil
+}
+
+// newWriter has no file yet.
+func newWriter(kind string, fields []table.Field) (*Writer, *arrow.Schema, error) {
 	types := map[table.Type]arrow.DataType{table.Text: arrow.BinaryTypes.String, table.Integer: arrow.PrimitiveTypes.Int64, table.Float: arrow.PrimitiveTypes.Float64}
 	var columns []arrow.Field
 	seen := map[string]bool{}
 	for _, f := range fields {
 		if seen[f.Name] || types[f.Type] == nil {
-			return nil, fmt.Errorf("parquet: column %q: want a type that is known, and a name that no other column has", f.Name)
+			return nil, nil, fmt.Errorf("%s: column %q: want a type that is known, and a name that no other column has", kind, f.Name)
 		}
 		seen[f.Name] = true
 		columns = append(columns, arrow.Field{Name: f.Name, Type: types[f.Type]})
 	}
 	schema := arrow.NewSchema(columns, nil)
-	props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Snappy), parquet.WithMaxRowGroupLength(groupRows))
-	file, err := pqarrow.NewFileWriter(schema, struct{ io.Writer }{to}, props, pqarrow.DefaultWriterProps())
-	if err != nil {
-		return nil, fmt.Errorf("parquet: %w", err)
-	}
-	return &Writer{fields: fields, file: file, group: array.NewRecordBuilder(memory.DefaultAllocator, schema)}, nil
+	return &Writer{fields: fields, kind: kind, group: array.NewRecordBuilder(memory.DefaultAllocator, schema)}, schema, nil
 }
 
 // Append writes a row.
 func (w *Writer) Append(row []string) error {
 	if len(row) != len(w.fields) {
-		return fmt.Errorf("parquet: row %d has %d fields, want %d", w.total, len(row), len(w.fields))
+		return fmt.Errorf("%s: row %d has %d fields, want %d", w.kind, w.total, len(row), len(w.fields))
 	}
 	for i, f := range w.fields {
 		var err error
@@ -69,7 +95,7 @@ func (w *Writer) Append(row []string) error {
 			b.Append(strings.ToValidUTF8(row[i], "\ufffd"))
 		}
 		if err != nil {
-			return fmt.Errorf("parquet: row %d, column %q: %w", w.total, f.Name, err)
+			return fmt.Errorf("%s: row %d, column %q: %w", w.kind, w.total, f.Name, err)
 		}
 	}
 	w.total++
@@ -85,7 +111,7 @@ func (w *Writer) flush() error {
 	defer batch.Release()
 	w.rows = 0
 	if err := w.file.Write(batch); err != nil {
-		return fmt.Errorf("parquet: %w", err)
+		return fmt.Errorf("%s: %w", w.kind, err)
 	}
 	return nil
 }
@@ -99,7 +125,7 @@ func (w *Writer) Close() error {
 		}
 	}
 	if err := w.file.Close(); err != nil {
-		return fmt.Errorf("parquet: %w", err)
+		return fmt.Errorf("%s: %w", w.kind, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,8 +15,20 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// What is written is read again, over several row groups, in order; the same rows are the same bytes.
+// What is written is read again, over several row groups or batches, in order; the same rows are the same bytes.
 func TestWriter(t *testing.T) {
+	t.Run("parquet", func(t *testing.T) {
+		path := testWriter(t, NewWriter, Open)
+		n := 0
+		if err := (&reader{name: path}).with(func(g groups) error { n = g.ParquetReader().NumRowGroups(); return nil }); err != nil || n != 2 {
+			t.Errorf("%d row groups, %v", n, err)
+		}
+	})
+	t.Run("arrow", func(t *testing.T) { testWriter(t, NewArrowWriter, OpenArrow) })
+}
+
+func testWriter(t *testing.T, create func(io.Writer, []table.Field) (*Writer, error), open func(string) (table.Reader, error)) string {
+	t.Helper()
 	fields := []table.Field{{Name: "row", Type: table.Integer}, {Name: "word"}, {Name: "p", Type: table.Float}}
 	const n = groupRows + 3
 	text := func(i int) []string {
@@ -23,7 +36,7 @@ func TestWriter(t *testing.T) {
 	}
 	write := func() []byte {
 		var b bytes.Buffer
-		w, err := NewWriter(&b, fields)
+		w, err := create(&b, fields)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,34 +54,27 @@ func TestWriter(t *testing.T) {
 	if !bytes.Equal(first, write()) {
 		t.Error("the same rows are other bytes")
 	}
-	path := filepath.Join(t.TempDir(), "x.parquet")
+	path := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(path, first, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Open(path)
+	r, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(r.Columns(), " "); got != "row word p" {
 		t.Errorf("columns %s", got)
 	}
-	lines := strings.Split(asCSV(t, path), "\n")
+	lines := strings.Split(asCSV(t, r), "\n")
 	if len(lines) < n || lines[1] != "0,\"w,\"\"0\r" || lines[len(lines)-2] != fmt.Sprintf(`",%v`, float64(n-1)/8) {
 		t.Errorf("%d lines, such as %q", len(lines), lines[1:4])
 	}
-	n2 := 0
-	if err := r.(*reader).with(func(g groups) error { n2 = g.ParquetReader().NumRowGroups(); return nil }); err != nil || n2 != 2 {
-		t.Errorf("%d row groups, %v", n2, err)
-	}
+	return path
 }
 
-// asCSV is a file as CSV.
-func asCSV(t *testing.T, path string) string {
+// asCSV is a table as CSV.
+func asCSV(t *testing.T, r table.Reader) string {
 	t.Helper()
-	r, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var b strings.Builder
 	to := csv.NewWriter(&b)
 	var all []int
@@ -76,7 +82,7 @@ func asCSV(t *testing.T, path string) string {
 		all = append(all, i)
 	}
 	_ = to.Write(r.Columns())
-	err = r.Scan(all, func(err error) error { return err }, func(c *table.Chunk) error {
+	err := r.Scan(all, func(err error) error { return err }, func(c *table.Chunk) error {
 		for i := range c.N {
 			var row []string
 			for _, v := range c.Columns {

@@ -1,4 +1,4 @@
-// Package data is the part of package data that opens and creates Parquet files. overlay.json has it stand in place of data/parquet.go,
+// Package data is the part of package data that opens and creates Parquet and Arrow files. overlay.json has it stand in place of data/parquet.go,
 // which refuses them: the main module must not import this one.
 package data
 
@@ -14,9 +14,18 @@ import (
 //lint:ignore U1000 package data calls it, with this file in place
 func openParquet(path string) (table.Reader, error) { return parquet.Open(path) }
 
-// CreateParquet begins a table in Parquet.
-func CreateParquet(to io.Writer, fields []table.Field) (table.Writer, error) {
-	w, err := parquet.NewWriter(to, fields)
+// openArrow opens an Arrow file or stream.
+//
+//lint:ignore U1000 package data calls it, with this file in place
+func openArrow(path string) (table.Reader, error) { return parquet.OpenArrow(path) }
+
+// CreateTable begins a table of a format that has types, parquet or arrow.
+func CreateTable(format string, to io.Writer, fields []table.Field) (table.Writer, error) {
+	create := parquet.NewWriter
+	if format == "arrow" {
+		create = parquet.NewArrowWriter
+	}
+	w, err := create(to, fields)
 	if err != nil {
 		return nil, err // not a nil *parquet.Writer, which would be no nil
 	}

@@ -1,0 +1,161 @@
+package parquet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// OpenArrow opens an Arrow file (.arrow, or .feather of version 2) or a stream of Arrow (.arrows), which its first bytes tell apart, as a
+// table whose columns are those of the schema. A damaged file is a *table.Fault, here or in a scan, and so is one that ends without its
+// footer or end mark; the error of a column whose values are neither numbers nor texts comes when it is asked for.
+//
+// A scan decodes one record batch after another and holds one; columns that nobody asks for are read, and not converted.
+func OpenArrow(path string) (table.Reader, error) {
+	t := &arrowReader{reader{name: path, kind: "an Arrow"}}
+	err := t.with(func(in *ipc.Reader, _ *messages) error {
+		for _, f := range in.Schema().Fields() {
+			t.names = append(t.names, f.Name)
+		}
+		return table.CheckNames(path, t.names)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// arrowReader is a file or stream as a table.
+type arrowReader struct{ reader }
+
+// with opens the file for a use, and has read its schema.
+func (t *arrowReader) with(use func(*ipc.Reader, *messages) error) error {
+	f, err := pathname.Open(t.name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var m *messages
+	var in *ipc.Reader
+	err = t.guarded(func() error {
+		if m, err = openMessages(f); err != nil {
+			return err
+		}
+		in, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.mem))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer in.Release()
+	return use(in, m)
+}
+
+const (
+	arrowMagic = "ARROW1"   // begins a file, and ends it
+	arrowHead  = 8          // bytes of the magic at its begin, with what fills them up
+	arrowTail  = 4 + 6      // after a footer: its length and the magic
+	featherOne = "FEA1"     // begins files of another kind with the same ending
+	batchSlot  = 3          // of a footer: where its record batches are
+	endMark    = 0xffffffff // before a message, in place of a length that older writers have
+)
+
+// openMessages finds where the messages of a file or of a stream begin and end.
+func openMessages(f *os.File) (*messages, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m := &messages{r: f, end: info.Size(), mem: limited(info.Size()), listed: -1}
+	first := make([]byte, min(m.end, arrowHead))
+	if _, err := f.ReadAt(first, 0); err != nil {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(first, []byte(featherOne)):
+		return nil, errors.New("a Feather file of version 1: write it as version 2, which is Arrow's own")
+	case !bytes.HasPrefix(first, []byte(arrowMagic)):
+		return m, nil
+	}
+	m.at = arrowHead
+	return m, m.footer()
+}
+
+// Scan decodes the record batches.
+func (t *arrowReader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
+	return t.with(func(in *ipc.Reader, m *messages) error {
+		if err := t.columns(in.Schema().Fields(), want); err != nil {
+			return err
+		}
+		first := int64(0)
+		for {
+			var batch arrow.RecordBatch
+			err := t.guarded(func() (err error) {
+				if batch, err = in.Read(); errors.Is(err, io.EOF) {
+					return m.complete()
+				}
+				return err
+			})
+			if err != nil || batch == nil {
+				return err
+			}
+			if batch.NumRows() > table.MaxRows-first {
+				return t.fault("", "more than %d rows", table.MaxRows)
+			}
+			if err := t.batch(batch, want, first, visit); err != nil {
+				return err
+			}
+			first += batch.NumRows()
+		}
+	})
+}
+
+// batch hands out a record batch in chunks.
+func (t *arrowReader) batch(batch arrow.RecordBatch, want []int, first int64, visit func(*table.Chunk) error) error {
+	for at := int64(0); at < batch.NumRows(); at += batchRows {
+		to := min(at+batchRows, batch.NumRows())
+		c := table.Chunk{N: int(to - at), First: first + at, Columns: make([]table.Vector, len(want))}
+		err := t.guarded(func() error {
+			for i, n := range want {
+				part := array.NewSlice(batch.Column(n), at, to)
+				if err := whole(part); err != nil {
+					return fmt.Errorf("row %d: column %q: %w", c.First, t.names[n], err)
+				}
+				if c.Columns[i] = vector(part); max(len(c.Columns[i].Numbers), len(c.Columns[i].Words)) != c.N {
+					return fmt.Errorf("row %d: column %q has not as many values as its batch has rows", c.First, t.names[n])
+				}
+				part.Release()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := visit(&c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole reports values that the file does not have: truth values, whose bits nothing else compares with their number.
+func whole(a arrow.Array) error {
+	b, ok := a.(*array.Boolean)
+	if !ok {
+		return nil
+	}
+	values, last := b.Data().Buffers()[1], b.Offset()+b.Len()
+	if values == nil || last > 8*values.Len() {
+		return fmt.Errorf("%d truth values are said to be there, and are not", last)
+	}
+	return nil
+}
