@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/tables"
@@ -140,10 +141,13 @@ const (
 )
 
 // newSpec is the job of a model with a certain optimizer, both perhaps empty, and all else as usual.
-func newSpec(model, optimizer string) *Spec {
-	known, _ := models.Lookup(model) // who starts the job says what there are
+func newSpec(name, optimizer string) *Spec {
+	var known model.Spec
+	if name != "" {
+		known, _ = models.Lookup(name) // who starts the job says what there are
+	}
 	s := &Spec{
-		Model: model, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
+		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
 		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto, Slice: timeslice.Short,
 		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
 	}

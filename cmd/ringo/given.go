@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -60,14 +61,14 @@ func (g *given) register(fs *pflag.FlagSet, takes func(setting.Path) bool) {
 	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as servers.durability=wal; may be repeated")
 }
 
-// usualTable is the settings of a job with their usual values.
-func usualTable() *setting.Table {
+// usualTable is the settings of a job with their usual values. A dozen commands read it at every start, so it is made once.
+var usualTable = sync.OnceValue(func() *setting.Table {
 	_, table, err := job.New()
 	if err != nil {
 		panic(err) // rows that collide, which the tests find
 	}
 	return table
-}
+})
 
 func isBool(r setting.Row) bool {
 	return slices.Equal(setting.Known(r.Value), []string{"true", "false"})

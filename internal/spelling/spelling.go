@@ -16,8 +16,9 @@ const most = 3
 // of which one is part of the other. None where nothing is near.
 func Near(given string, known ...string) []string {
 	best, near := 1<<30, []string(nil)
+	given = folded(given)
 	for _, name := range known {
-		d, ok := distance(folded(given), folded(name))
+		d, ok := distance(given, folded(name))
 		if !ok || d > best || slices.Contains(near, name) {
 			continue
 		}
@@ -41,10 +42,11 @@ func Hint(given string, known ...string) string {
 	return " (did you mean " + strings.Join(near, " or ") + "?)"
 }
 
-// folded is a name without what people write in many ways.
-func folded(name string) string {
-	return strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(strings.ToLower(name))
-}
+// separators are what people write in many ways.
+var separators = strings.NewReplacer("-", "", "_", "", " ", "", ".", "")
+
+// folded is a name without separators, in small letters.
+func folded(name string) string { return separators.Replace(strings.ToLower(name)) }
 
 // distance is how far apart two names are, false: too far.
 func distance(a, b string) (int, bool) {
