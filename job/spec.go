@@ -126,6 +126,8 @@ type Output struct {
 	Progress string
 	// TensorBoard is the folder of event files.
 	TensorBoard string
+	// Page is the HOST:PORT of a page that shows the job while it goes on; "": there is none.
+	Page string
 	// Trace is the file of a timeline of all ranks.
 	Trace string
 	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.

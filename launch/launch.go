@@ -80,6 +80,8 @@ type Config struct {
 	// Report is called with one line about what a person would want to know and that ends nothing. nil writes the
 	// lines to Stderr after "ringo: ".
 	Report func(line string)
+	// OnReport, if set, is called with each of these lines, too.
+	OnReport func(line string)
 	// OnStart, if set, is called when a process has started, from different goroutines for different processes. Their
 	// numbers are in the order of the roles, from 0.
 	OnStart func(number, pid int)
@@ -165,6 +167,9 @@ func Run(ctx context.Context, cfg Config) error {
 	defer screen.close()
 	if cfg.Report == nil {
 		cfg.Report = func(line string) { screen.line(stderr, "ringo: "+line) }
+	}
+	if report := cfg.Report; cfg.OnReport != nil {
+		cfg.Report = func(line string) { report(line); cfg.OnReport(line) }
 	}
 	j := &job{cfg: cfg, crews: crews, screen: screen}
 	if cfg.members() > 0 {

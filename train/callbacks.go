@@ -175,12 +175,15 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	told := c.cfg.LogEvery > 0 && (w.at+1)%c.cfg.LogEvery == 0
-	if !told && c.cfg.AfterStep == nil {
+	if !told && c.cfg.AfterStep == nil && c.cfg.EachStep == nil {
 		return nil
 	}
 	s := Step{
 		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
 		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9),
+	}
+	if c.cfg.EachStep != nil {
+		c.cfg.EachStep(s)
 	}
 	if told {
 		c.obs.Step(s)

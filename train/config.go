@@ -111,6 +111,9 @@ type Config struct {
 	LogEvery int
 	// Observer is told what happens on this rank; nil: nobody is.
 	Observer Observer `json:"-"`
+	// EachStep is told of each step of this rank, on the goroutine that trains, and should return at once; nil: nobody is. Unlike
+	// Callbacks.AfterStep it ends nothing and makes ranks meet nowhere, so that any of them may have it.
+	EachStep func(Step) `json:"-"`
 	// Callbacks are called on every rank and may end the run.
 	Callbacks `json:"-"`
 

@@ -357,3 +357,36 @@ func TestOwnLoopRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Any rank may be told of each of its steps, alone: that makes ranks meet nowhere, and changes no bit.
+func TestEachStep(t *testing.T) {
+	var told []Step
+	once := func(of int) string {
+		told = nil
+		sum, err := runMine(t, 2, func(rank int) Config {
+			cfg := Config{LR: 0.5, Batch: 30, Epochs: 2}
+			if rank == of {
+				cfg.EachStep = func(s Step) { told = append(told, s) }
+			}
+			return cfg
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum.ParamsSHA256
+	}
+	want := once(-1)
+	for of := range 2 {
+		if got := once(of); got != want {
+			t.Errorf("told of rank %d: sha256 %s, want %s", of, got, want)
+		}
+		for i, s := range told {
+			if s.Done != int64(i+1) || s.Event != "step" || !(s.Loss > 0) || !(s.StepMS > 0) {
+				t.Errorf("step %d of rank %d: %+v", i+1, of, s)
+			}
+		}
+		if len(told) == 0 || len(told)%2 != 0 || told[len(told)-1].Epoch != 2 {
+			t.Errorf("rank %d was told of %d steps", of, len(told))
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
@@ -25,7 +26,8 @@ import (
 type jobFlags struct {
 	given
 	tuning   tuning
-	progress string // auto resolved
+	progress string    // auto resolved
+	hub      *live.Hub // of the job's page, where this process has it
 }
 
 // register adds the flags that all such commands have, and those of more groups or settings.
@@ -108,6 +110,11 @@ func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job)
 	if err := f.apply(); err != nil {
 		return err
 	}
+	return f.watched(cmd, func() error { return f.play(cmd, words, body) })
+}
+
+// play is run behind the job's page.
+func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
 	body = f.stoppedBySignals(cmd, f.tuning.before(body))
 	cfg := f.Run(f.table)
 	cfg.Collective.Profile = f.tuning.loaded.Collectives
@@ -258,6 +265,7 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config) (err error) {
 	if cfg.Job, err = f.handed(cmd, f.progress); err != nil {
 		return err
 	}
+	f.tells(&cfg)
 	return launchProgram(cmd, cfg)
 }
 

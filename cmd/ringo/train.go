@@ -92,7 +92,7 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	c.tracing = tracing{c.Output.Trace, c.Output.TraceSteps}
-	errs = append(errs, c.faults(errors.Join(c.ValidateTraining(), c.tracing.fault())))
+	errs = append(errs, c.faults(errors.Join(c.ValidateTraining(), c.tracing.fault(), c.pageFault())))
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
@@ -142,6 +142,9 @@ func (c *trainCommand) config() train.Config {
 
 // trainOn is what a rank does: rank 0 tells of it.
 func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
+	feed := c.feed()
+	defer feed.Close()
+	cfg.EachStep = feed.Steps(job.Rank(), cfg.LogEvery > 0)
 	if job.Rank() != 0 {
 		return c.train(job, cfg, func(train.Summary) {}, func(train.Seeds) {})
 	}
@@ -150,13 +153,14 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 		return err
 	}
 	rep.Begin(c.record())
+	rep.Also(feed.Record)
 	if c.Output.TensorBoard != "" {
 		rep.TensorBoard(c.Output.TensorBoard, c.Seeds > 1)
 	}
 	// The other ranks may be in this process.
 	cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
 	var last train.Summary
-	cfg.Observer = rep
+	cfg.Observer = feed.Observe(rep)
 	err = c.train(job, cfg, func(s train.Summary) { rep.Summary(s); last = s }, rep.Seeds)
 	if err == nil {
 		err = errors.Join(c.tuning.unsaved(), c.writeJob(c.write, chosen(job, last)...))

@@ -103,12 +103,43 @@ func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) 
 	return nil
 }
 
+// thin brings the table to at most so many records, 0 for any number: of two neighbours one remains, where the later one is, with the
+// mean of what both have.
+func (t *Table) thin(most int) {
+	for most > 0 && t.Len() > most {
+		n := t.Len()
+		half := func(c []float64, of func(a, b float64) float64) []float64 {
+			for i := range n / 2 {
+				c[i] = of(c[2*i], c[2*i+1])
+			}
+			if n%2 == 1 {
+				c[n/2] = c[n-1]
+			}
+			return c[:(n+1)/2]
+		}
+		for i := range n / 2 {
+			t.Done[i], t.Epoch[i] = t.Done[2*i+1], t.Epoch[2*i+1]
+		}
+		if n%2 == 1 {
+			t.Done[n/2], t.Epoch[n/2] = t.Done[n-1], t.Epoch[n-1]
+		}
+		t.Done, t.Epoch = t.Done[:(n+1)/2], t.Epoch[:(n+1)/2]
+		t.WallS = half(t.WallS, func(_, b float64) float64 { return b })
+		for name, c := range t.columns {
+			t.columns[name] = half(c, func(a, b float64) float64 { return SpreadOf([]float64{a, b}).Mean })
+		}
+	}
+}
+
 // Log takes the records of a job, line by line, as they come.
 type Log struct {
 	// Cut is how many lines ended too early, as those do in which a job was killed; they are passed over.
 	Cut int
 	// Passed is how many records of steps came behind one of a later step, as those may of a rank's several threads; they are passed over.
 	Passed int
+	// Most, where it is above 0, is how many records of steps, and of epochs, a run keeps: when there are more, two neighbours become
+	// one, so that a job that goes on for ever takes no more than so much. Runs before the last one keep an eighth.
+	Most int
 
 	source  string
 	job     *Job
@@ -174,7 +205,7 @@ func (l *Log) Add(line []byte) error {
 		}
 		return fmt.Errorf("want a line of `ringo train --json`: %w", err)
 	}
-	if l.numbers += len(fields); l.numbers > maxNumbers {
+	if l.numbers += len(fields); l.Most == 0 && l.numbers > maxNumbers {
 		return fmt.Errorf("%w: more than %d numbers", ErrLarge, maxNumbers)
 	}
 	switch fields["event"] {
@@ -228,6 +259,10 @@ func (l *Log) new(i Info) error {
 	if len(l.runs) == maxRuns {
 		return fmt.Errorf("%w: more than %d runs", ErrLarge, maxRuns)
 	}
+	if r := l.last(); r != nil {
+		r.Steps.thin(l.Most / 8)
+		r.Epochs.thin(l.Most / 8)
+	}
 	l.runs = append(l.runs, &Run{Source: l.source, Job: l.job, Info: i})
 	return nil
 }
@@ -269,7 +304,11 @@ func (l *Log) record(fields map[string]any) error {
 		}
 		return fmt.Errorf("the epoch after %d steps stands behind that after %d", done, t.Done[n-1])
 	}
-	return t.add(done, epoch, number("wall_s")+r.before, fields)
+	if err := t.add(done, epoch, number("wall_s")+r.before, fields); err != nil {
+		return err
+	}
+	t.thin(l.Most)
+	return nil
 }
 
 // older says that the file has no record of the run.

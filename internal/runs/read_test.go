@@ -169,3 +169,45 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A log that keeps so many records keeps the whole run, thinner: where it ends, when, and the means.
+func TestMost(t *testing.T) {
+	for _, steps := range []int{1, 7, 8, 9, 100, 5000} {
+		l := NewLog("job")
+		l.Most = 8
+		sum := 0.
+		for i := range steps {
+			line := fmt.Sprintf(`{"event":"step","done":%d,"epoch":1,"wall_s":%d,"loss":%d}`, i+1, i, i%2)
+			if err := l.Add([]byte(line)); err != nil {
+				t.Fatal(err)
+			}
+			sum += float64(i % 2)
+		}
+		s := &l.Runs()[0].Steps
+		n := s.Len()
+		if n > l.Most || n < min(steps, l.Most/2) || len(s.WallS) != n || len(s.Epoch) != n || len(s.Column("loss")) != n {
+			t.Fatalf("%d steps: %d records", steps, n)
+		}
+		if s.Done[n-1] != int64(steps) || s.WallS[n-1] != float64(steps-1) || !slices.IsSorted(s.Done) {
+			t.Errorf("%d steps: the last is %d, after %v s", steps, s.Done[n-1], s.WallS[n-1])
+		}
+		if mean := SpreadOf(s.Column("loss")).Mean; steps == 5000 && math.Abs(mean-sum/5000) > 0.2 {
+			t.Errorf("the mean is %v", mean)
+		}
+	}
+	l := NewLog("job")
+	l.Most = 80
+	for seed := range 3 {
+		if err := l.Add([]byte(runLine(seed, 0))); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			if err := l.Add([]byte(stepLine(seed, i+1, float64(i)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if all := l.Runs(); len(all) != 3 || all[0].Steps.Len() > 10 || all[1].Steps.Len() > 10 || all[2].Steps.Len() < 40 {
+		t.Errorf("%d runs", len(all))
+	}
+}

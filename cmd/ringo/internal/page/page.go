@@ -3,6 +3,7 @@ package page
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -61,6 +62,17 @@ func (c content) write(to io.Writer) error {
 		return err
 	}
 	return t.Execute(to, c)
+}
+
+// Write writes the report of a job's runs, with notes at its top.
+func Write(to io.Writer, log *runs.Log, notes []string) error {
+	if len(log.Runs()) == 0 {
+		return errors.New("no run has begun")
+	}
+	q := question{groups: runs.GroupsOf(log.Runs()), notes: notes}
+	q.metric = runs.Metrics(q.groups)[0]
+	q.target = runs.Common(q.groups, q.metric)
+	return q.answer().write(to)
 }
 
 // question is what a report is asked.

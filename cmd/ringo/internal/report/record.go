@@ -9,6 +9,9 @@ import (
 // A run that goes on writes it again, behind the lines of before, since it may be another version on another machine.
 func (r *Reporter) Begin(job runs.Job) { r.job = &job }
 
+// Also tells each record to another, too.
+func (r *Reporter) Also(tell func(v any)) { r.also = tell }
+
 // newInfo is the record of what is known before the first step.
 func newInfo(i train.Info) runs.Info {
 	out := runs.Info{
@@ -23,14 +26,21 @@ func newInfo(i train.Info) runs.Info {
 	return out
 }
 
-// write appends one JSON line, gives TensorBoard what it draws, and keeps the first fault.
+// write appends one JSON line, gives TensorBoard what it draws and others what they show, and keeps the first fault.
 func (r *Reporter) write(v any) {
-	if r.job != nil && r.fault == nil {
-		r.fault = r.out.Object(*r.job)
+	if job := r.job; job != nil {
 		r.job = nil
+		r.one(*job)
 	}
+	r.one(v)
+	r.board.add(v)
+}
+
+func (r *Reporter) one(v any) {
 	if r.fault == nil {
 		r.fault = r.out.Object(v)
 	}
-	r.board.add(v)
+	if r.also != nil {
+		r.also(v)
+	}
 }

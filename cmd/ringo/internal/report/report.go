@@ -29,6 +29,7 @@ type Reporter struct {
 
 	job     *runs.Job // to be written first; nil: it was, or there is none
 	board   *board    // nil: nothing is written for TensorBoard
+	also    func(any) // is told each record; nil: nobody is
 	bar     *progressbar.ProgressBar
 	info    train.Info
 	phase   string

@@ -1,0 +1,289 @@
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/runs"
+)
+
+// browser is a Chromium without a window, told what to do over pipes by its DevTools protocol.
+type browser struct {
+	t       *testing.T
+	to      io.Writer
+	from    io.Reader
+	buf     []byte
+	calls   int
+	session string
+	asked   []string // addresses that the page has asked for
+	said    []string // by its console, and what failed
+}
+
+// open starts one and opens a page. It skips the test where there is none.
+func open(t *testing.T, address string) *browser {
+	t.Helper()
+	name := ""
+	for _, known := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(known); err == nil {
+			name = path
+			break
+		}
+	}
+	if name == "" {
+		t.Skip("SKIPPED: no chromium here: the page is not looked at in a browser")
+	}
+	theirs, to, err := os.Pipe()
+	must(t, err)
+	from, ends, err := os.Pipe()
+	must(t, err)
+	profile, err := os.MkdirTemp("", "ringo-browser")
+	must(t, err)
+	cmd := exec.Command(name, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+	cmd.ExtraFiles = []*os.File{theirs, ends} // descriptors 3 and 4
+	must(t, cmd.Start())
+	must(t, errors.Join(theirs.Close(), ends.Close()))
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = errors.Join(to.Close(), from.Close(), os.RemoveAll(profile)) // its other processes may still write there
+	})
+	must(t, from.SetReadDeadline(time.Now().Add(90*time.Second)))
+	b := &browser{t: t, to: to, from: from}
+	var target struct {
+		ID string `json:"targetId"`
+	}
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var attached struct {
+		ID string `json:"sessionId"`
+	}
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &attached)
+	b.session = attached.ID
+	for _, domain := range []string{"Runtime", "Log", "Page", "Network"} {
+		b.call(domain+".enable", nil, nil)
+	}
+	b.call("Page.navigate", map[string]any{"url": address}, nil)
+	return b
+}
+
+// call calls a method and returns what it answers.
+func (b *browser) call(method string, params map[string]any, answer any) {
+	b.t.Helper()
+	b.calls++
+	if params == nil {
+		params = map[string]any{}
+	}
+	m := map[string]any{"id": b.calls, "method": method, "params": params}
+	if b.session != "" {
+		m["sessionId"] = b.session
+	}
+	text, err := json.Marshal(m)
+	must(b.t, err)
+	_, err = b.to.Write(append(text, 0))
+	must(b.t, err)
+	for {
+		var got struct {
+			ID     int             `json:"id"`
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+			Result json.RawMessage `json:"result"`
+			Error  json.RawMessage `json:"error"`
+		}
+		must(b.t, json.Unmarshal(b.message(), &got))
+		switch {
+		case got.ID == b.calls && got.Error != nil:
+			b.t.Fatalf("%s: %s", method, got.Error)
+		case got.ID == b.calls:
+			if answer != nil {
+				must(b.t, json.Unmarshal(got.Result, answer))
+			}
+			return
+		}
+		b.hear(got.Method, got.Params)
+	}
+}
+
+// message is the next one of the browser's.
+func (b *browser) message() []byte {
+	for {
+		if text, rest, whole := bytes.Cut(b.buf, []byte{0}); whole {
+			b.buf = rest
+			return text
+		}
+		part := make([]byte, 64<<10)
+		n, err := b.from.Read(part)
+		must(b.t, err)
+		b.buf = append(b.buf, part[:n]...)
+	}
+}
+
+// hear notes what the page does by itself.
+func (b *browser) hear(method string, params json.RawMessage) {
+	switch method {
+	case "Network.requestWillBeSent":
+		var r struct {
+			Request struct {
+				URL string `json:"url"`
+			} `json:"request"`
+		}
+		if json.Unmarshal(params, &r) == nil {
+			b.asked = append(b.asked, r.Request.URL)
+		}
+	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded":
+		b.said = append(b.said, string(params))
+	}
+}
+
+// eval is what an expression is in the page, as JSON.
+func (b *browser) eval(expression string, into any) {
+	b.t.Helper()
+	var out struct {
+		Result struct {
+			Value string `json:"value"`
+		} `json:"result"`
+		Fault json.RawMessage `json:"exceptionDetails"`
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": "JSON.stringify(" + expression + ")"}, &out)
+	if out.Fault != nil {
+		b.t.Fatalf("%s: %s", expression, out.Fault)
+	}
+	if out.Result.Value != "" {
+		must(b.t, json.Unmarshal([]byte(out.Result.Value), into))
+	}
+}
+
+// until waits for an expression to be true.
+func (b *browser) until(expression string) {
+	b.t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var is bool
+		if b.eval("!!("+expression+")", &is); is {
+			return
+		}
+		if time.Now().After(end) {
+			var text string
+			b.eval("document.body.innerText", &text)
+			b.t.Fatalf("it does not come: %s; the page says %.2000s, and told %q", expression, text, b.said)
+		}
+	}
+}
+
+// text is what a panel shows.
+func (b *browser) text(id string) (text string) {
+	b.t.Helper()
+	b.eval(`document.getElementById("panel-`+id+`").innerText`, &text)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// In a real browser every panel shows the figures of --json, text of strangers is shown and not run, nobody else is asked for anything, and
+// at the end of the job the report takes the page's place.
+func TestInBrowser(t *testing.T) {
+	h := scene(t, 3)
+	h.servers = []served{{tables: []servedTable{{Name: "ids " + hostile, Rows: 1234, StoredRows: 10, Bytes: 4096, Pulled: 100, Missed: 25}}}, {fault: "it does not answer"}}
+	serve(t, h)
+	b := open(t, "data:text/html,<p>evil")
+	b.refusesOthers(h.URL())
+	b.call("Page.navigate", map[string]any{"url": h.URL()}, nil)
+	b.until(`document.getElementById("panel-settings") && document.getElementById("panel-loss").chart`)
+	log, err := runs.Read("json", strings.NewReader(strings.Join(told(t, 3), "\n")))
+	must(t, err)
+	run := log.Runs()[0]
+	for _, c := range []struct {
+		panel  string
+		at     int // of the chart's data; the first are the steps
+		table  *runs.Table
+		field  string
+		scaled func(i int, v float64) float64
+	}{
+		{"loss", 1, &run.Steps, "loss", nil}, {"loss", 2, &run.Epochs, "train_loss", nil}, {"loss", 3, &run.Epochs, "eval_loss", nil},
+		{"metric", 1, &run.Epochs, "train_accuracy", nil}, {"metric", 2, &run.Epochs, "eval_accuracy", nil},
+		{"rate", 1, &run.Steps, "samples_per_s", nil}, {"rate", 2, &run.Epochs, "samples_per_s", nil},
+		{"density", 1, &run.Steps, "density", nil}, {"density", 2, &run.Epochs, "density", nil},
+		// Bands lie one above the other: the first is the computation but for its waits, and the highest the sum.
+		{"parts", 1, &run.Steps, "compute_ms", func(i int, v float64) float64 { return v - run.Steps.Column("data_wait_ms")[i] }},
+		{"parts", 2, &run.Steps, "compute_ms", nil},
+		{"parts", 5, &run.Steps, "exposed_comm_ms", func(_ int, v float64) float64 { return 6 + 0.5 + v + 0.5 }},
+	} {
+		var data [][]*float64
+		b.eval(`document.getElementById("panel-`+c.panel+`").chart.data`, &data)
+		found := 0
+		for i, want := range c.table.Column(c.field) {
+			if c.scaled != nil {
+				want = c.scaled(i, want)
+			}
+			for k, x := range data[0] {
+				if y := data[c.at][k]; *x == float64(c.table.Done[i]) {
+					if found++; y == nil || math.Abs(*y-want) > 1e-9*math.Abs(want) {
+						t.Errorf("%s %d at step %v: %v, want %v", c.panel, c.at, *x, y, want)
+					}
+				}
+			}
+		}
+		if found != c.table.Len() || found == 0 {
+			t.Errorf("%s %d: %d of %d records are shown", c.panel, c.at, found, c.table.Len())
+		}
+	}
+	escaped := strings.Join(strings.Fields(hostile), " ")
+	for panel, words := range map[string][]string{
+		"loss": {"a batch of rank 0 0.1667", "test 0.4167", "step 12"}, "metric": {"Accuracy", "test 90.03 %"}, "rate": {"1012 samples/s", "1234 samples/s"},
+		"parts": {"forward and backward 5 ms", "exposed exchange 15 ms"}, "density": {"steps 12 %"}, "bytes": {"by a rank in a step 4.1 kB", "on the wire 235 kB"},
+		"ranks": {"rank 0", "10 ms", "rank 1 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"}, "layers": {"fc1" + escaped, "25 %", "0.125", "3.5"},
+		"faults": {"a remark: " + escaped}, "choices": {"dlgs fixed (2 buckets) 9.50 ms"}, "machine": {"host " + escaped}, "settings": {"training.batch 64", "data.dir " + escaped},
+		"servers": {"0 ids " + escaped + " 1,234", "75 %", "1 it does not answer"},
+	} {
+		for _, word := range words {
+			if text := b.text(panel); !strings.Contains(text, word) {
+				t.Errorf("panel %s shows %q, want %q", panel, text, word)
+			}
+		}
+	}
+	if len(panels) != 13 {
+		t.Errorf("%d panels: look at the new ones here, too", len(panels))
+	}
+	// The same figures by keys.
+	b.eval(`(document.querySelector("#panel-loss .chart").focus(), document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "Home"})))`, new(bool))
+	b.until(`document.getElementById("panel-loss").innerText.includes("step 1") && document.getElementById("panel-loss").innerText.includes("a batch of rank 0 2")`)
+	h.Tell("rank 1 has ended")
+	b.until(`document.getElementById("panel-faults").innerText.includes("rank 1 has ended")`)
+	for _, width := range []int{320, 1920, 3840} {
+		b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
+		b.until(fmt.Sprintf(`innerWidth == %d && document.documentElement.scrollWidth <= %[1]d && [...document.querySelectorAll(".chart")].every((c) => c.querySelector("canvas").clientWidth <= c.clientWidth)`, width))
+	}
+	go h.Close(errors.New("it failed: " + hostile))
+	b.until(`document.title.includes("ringo report") && document.body.innerText.includes("it failed: <script>")`)
+	var ran bool
+	if b.eval("window.ran == 1", &ran); ran {
+		t.Error("a stranger's text was run")
+	}
+	for _, address := range b.asked {
+		if u, err := url.Parse(address); err != nil || u.Host != h.site.at() && u.Scheme != "data" && u.Scheme != "about" {
+			t.Errorf("the page asks for %s", address)
+		}
+	}
+	if len(b.said) > 0 {
+		t.Errorf("the browser tells of faults: %q", b.said)
+	}
+}
+
+// refusesOthers looks from the page of another site, which can read nothing of ours. Whatever it does, the browser tells.
+func (b *browser) refusesOthers(ours string) {
+	b.t.Helper()
+	b.until(`document.body.innerText.includes("evil")`)
+	b.eval(`(window.got = [], ["state", "events", "page.js"].forEach((p) => fetch("`+ours+`" + p).then((r) => r.text()).then((x) => got.push(x), () => got.push("refused"))), true)`, new(bool))
+	b.eval(`(window.script = document.createElement("script"), script.src = "`+ours+`page.js", script.onload = () => got.push("run"), script.onerror = () => got.push("refused"), document.body.append(script), true)`, new(bool))
+	b.until(`got.length == 4`)
+	var got []string
+	if b.eval("got", &got); strings.Join(got, " ") != "refused refused refused refused" {
+		b.t.Errorf("another site reads %.300q", got)
+	}
+	b.asked, b.said = nil, nil
+}

@@ -1,0 +1,235 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/train"
+)
+
+// Feed is what one rank tells a Hub, which is in this process or in its launcher. It never makes the rank wait: what there is no room for
+// is left out, first of what comes again. Its methods may be called from any goroutine, and on nil, which tells nothing.
+type Feed struct {
+	mu     sync.Mutex
+	lines  chan []byte // nil: closed
+	ended  chan struct{}
+	cancel func()
+}
+
+const (
+	// queued is how many lines wait for a hub that is slow; half of them are for records alone, which do not come again.
+	queued = 1024
+	// leave is how long a rank that has ended waits for a hub to take what is queued.
+	leave = time.Second
+	// beatEvery is how often a rank tells of its steps.
+	beatEvery = 250 * time.Millisecond
+)
+
+// Dial makes the feed of a rank whose launcher has a hub, at the address that Hub.Address gave. A hub that is not there ends no training:
+// nothing is told.
+func Dial(address string) *Feed {
+	at, token, _ := strings.Cut(address, "/")
+	if at == "" {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := newFeed(cancel)
+	lines := f.lines
+	from, to := io.Pipe()
+	go func() {
+		defer to.Close()
+		for line := range lines {
+			_, _ = to.Write(line) // a hub that is gone takes nothing, until Close
+		}
+	}()
+	go func() { // the hub answers when it has taken the last line
+		defer close(f.ended)
+		req, err := http.NewRequestWithContext(ctx, "POST", "http://"+at+"/feed", from)
+		if err == nil {
+			req.Header.Set("Authorization", "Bearer "+token)
+			var res *http.Response
+			if res, err = (&http.Transport{DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}).RoundTrip(req); err == nil {
+				_ = res.Body.Close()
+			}
+		}
+		_ = from.CloseWithError(io.ErrClosedPipe)
+	}()
+	return f
+}
+
+func newFeed(cancel func()) *Feed {
+	return &Feed{lines: make(chan []byte, queued), ended: make(chan struct{}), cancel: cancel}
+}
+
+// Feed is that of a rank in this process.
+func (h *Hub) Feed() *Feed {
+	if h == nil {
+		return nil
+	}
+	f := newFeed(func() {})
+	lines := f.lines
+	go func() {
+		defer close(f.ended)
+		for line := range lines {
+			h.Add(line)
+		}
+	}()
+	return f
+}
+
+// Record tells of a record, as --json has it.
+func (f *Feed) Record(v any) { f.tell(v, queued) }
+
+// passing tells of what comes again.
+func (f *Feed) passing(v any) { f.tell(v, queued/2) }
+
+func (f *Feed) tell(v any, room int) {
+	if f == nil {
+		return
+	}
+	line, err := json.Marshal(v)
+	if err != nil {
+		return // what has no JSON is told of by who writes --json
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lines == nil || len(f.lines) >= room {
+		return
+	}
+	f.lines <- append(line, '\n')
+}
+
+// Close waits for what was told to be taken, but not for long.
+func (f *Feed) Close() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	lines := f.lines
+	f.lines = nil
+	f.mu.Unlock()
+	if lines == nil {
+		return
+	}
+	close(lines)
+	select {
+	case <-f.ended:
+	case <-time.After(leave):
+	}
+	f.cancel()
+}
+
+// number is a float that is null in JSON where it is none: losses may blow up.
+type number float64
+
+// MarshalJSON writes the number, or null.
+func (n number) MarshalJSON() ([]byte, error) {
+	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*n = number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(n))
+}
+
+// beat is what a rank tells of its steps since it did last: means, but for what says where it is. Names are those of records of steps.
+type beat struct {
+	Event string `json:"event"` // "beat"
+	Rank  int    `json:"rank"`
+	// Told says that the rank tells of single steps, too.
+	Told          bool   `json:"told"`
+	Steps         int    `json:"steps"` // since the last one
+	Seed          uint64 `json:"seed"`
+	Epoch         int    `json:"epoch"`
+	Step          int    `json:"step"`
+	Done          int64  `json:"done"`
+	LR            number `json:"lr"`
+	Loss          number `json:"loss"`
+	WallS         number `json:"wall_s"`
+	StepMS        number `json:"step_ms"`
+	ComputeMS     number `json:"compute_ms"`
+	DataWaitMS    number `json:"data_wait_ms"`
+	CompressMS    number `json:"compress_ms"`
+	ExposedCommMS number `json:"exposed_comm_ms"`
+	UpdateMS      number `json:"update_ms"`
+	Density       number `json:"density"`
+	SamplesPerS   number `json:"samples_per_s"`
+}
+
+// means are the fields that are means over steps.
+func (b *beat) means() []*number {
+	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS}
+}
+
+// Steps returns what is to be told of each step of a rank, and tells the hub of several together; told says that records of steps come,
+// too. It returns nil of a nil Feed.
+func (f *Feed) Steps(rank int, told bool) func(train.Step) {
+	if f == nil {
+		return nil
+	}
+	b, last := beat{Event: "beat", Rank: rank, Told: told}, time.Time{} // the first step is told at once
+	return func(s train.Step) {
+		b.Steps++
+		b.Seed, b.Epoch, b.Step, b.Done, b.LR, b.WallS = s.Seed, s.Epoch, s.Step, s.Done, number(s.LR), number(s.WallS)
+		of := []float64{s.Loss, s.StepMS, s.ComputeMS, s.DataWaitMS, s.CompressMS, s.ExposedCommMS, s.UpdateMS, s.Density, s.SamplesPerS}
+		for i, to := range b.means() {
+			*to += number(of[i])
+		}
+		now := time.Now()
+		if now.Sub(last) < beatEvery {
+			return
+		}
+		for _, to := range b.means() {
+			*to /= number(b.Steps)
+		}
+		f.passing(b)
+		last, b = now, beat{Event: "beat", Rank: rank, Told: told}
+	}
+}
+
+// progress is how far rank 0 is in a phase.
+type progress struct {
+	Event  string `json:"event"` // "progress"
+	Phase  string `json:"phase"`
+	Epoch  int    `json:"epoch"`
+	Epochs int    `json:"epochs"`
+	Done   int    `json:"done"`
+	Total  int    `json:"total"`
+}
+
+// Observe is an observer that tells the hub how far rank 0 is, besides what o does; o itself of a nil Feed.
+func (f *Feed) Observe(o train.Observer) train.Observer {
+	if f == nil {
+		return o
+	}
+	return &observer{Observer: o, feed: f}
+}
+
+type observer struct {
+	train.Observer
+	feed *Feed
+	last time.Time
+}
+
+// Progress is told of each batch.
+func (o *observer) Progress(p train.Progress) {
+	o.Observer.Progress(p)
+	if now := time.Now(); now.Sub(o.last) >= beatEvery || p.Done == p.Total {
+		o.last = now
+		o.feed.passing(progress{"progress", p.Phase, p.Epoch, p.Epochs, p.Done, p.Total})
+	}
+}

@@ -1,0 +1,472 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/train"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// hostile is text that a page would run if it were HTML.
+const hostile = `<script>window.ran=1</script><img src=x onerror="window.ran=1">`
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told are lines as a run of 2 ranks tells them, of so many epochs.
+func told(t testing.TB, epochs int) (lines []string) {
+	t.Helper()
+	add := func(v any) {
+		b, err := json.Marshal(v)
+		must(t, err)
+		lines = append(lines, string(b))
+	}
+	add(runs.Job{Event: "job", Ringo: "0.1.0", Started: "2026-01-02T03:04:05Z", Settings: map[string]string{"training.batch": "64", "data.dir": hostile}, Machine: runs.Machine{Host: hostile, CPU: "X", CPUs: 2}})
+	add(runs.Info{Event: "run", Seed: 1, Model: "mlp", Params: 7, NP: 2, Threads: 1, DataSet: hostile, TrainSamples: 1000, EvalSamples: 10, Epochs: 3, StepsPerEpoch: 4, Strategy: "dlgs", Plan: "fixed", Buckets: 2,
+		Transport: "shm", Metrics: []runs.Metric{{Name: "accuracy", Title: "accuracy", Percent: true}}})
+	for epoch := 1; epoch <= epochs; epoch++ {
+		for step := 1; step <= 4; step++ {
+			done := 4*(epoch-1) + step
+			add(map[string]any{"event": "step", "seed": 1, "epoch": epoch, "step": step, "done": done, "wall_s": 0.1 * float64(done), "lr": 0.1, "loss": 2 / float64(done), "step_ms": 10 + done, "compute_ms": 6, "data_wait_ms": 1,
+				"compress_ms": 0.5, "exposed_comm_ms": 3 + done, "update_ms": 0.5, "density": 0.01 * float64(done), "samples_per_s": 1000 + done})
+			for rank := range 2 {
+				add(beat{Event: "beat", Rank: rank, Told: true, Steps: 3, Epoch: epoch, Step: step, Done: int64(done), StepMS: 10, ComputeMS: number(6 + 3*rank), ExposedCommMS: number(3 - 3*rank)})
+			}
+		}
+		add(map[string]any{"event": "epoch", "seed": 1, "epoch": epoch, "done": 4 * epoch, "wall_s": float64(epoch), "train_loss": 1.5 / float64(epoch), "eval_loss": 1.25 / float64(epoch), "train_accuracy": 0.7 + 0.05*float64(epoch),
+			"eval_accuracy": 0.75 + 0.0501*float64(epoch), "samples_per_s": 1234, "step_ms": 10, "compute_ms": 6, "exposed_comm_ms": 3, "density": 0.04, "step_bytes_sent": 4096, "bytes_sent": 123456, "wire_bytes": 234567,
+			"layers": []map[string]any{{"name": "fc1" + hostile, "density": 0.25, "threshold": 0.125, "residual_norm": 3.5}}})
+	}
+	add(progress{"progress", "train", epochs, 3, 4, 4})
+	add(map[string]any{"event": "choice", "strategy": "dlgs", "plan": "fixed", "buckets": 2, "predicted_ms": 9.5, "why": "it is " + hostile})
+	add(map[string]any{"event": "remark", "text": "a remark: " + hostile})
+	add(map[string]any{"event": "of a later version", "x": 1})
+	return lines
+}
+
+// begun is when the tests' jobs begin.
+var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// scene is a hub that has been told those, and whose clock stands still.
+func scene(t testing.TB, epochs int) *Hub {
+	h := newHub(func() time.Time { return begun })
+	for _, line := range told(t, epochs) {
+		h.Add([]byte(line))
+	}
+	return h
+}
+
+// serve serves a hub until the test ends.
+func serve(t *testing.T, h *Hub) *site {
+	t.Helper()
+	must(t, h.Serve(":0"))
+	t.Cleanup(func() {
+		if !h.site.frame.ended {
+			h.Close(nil)
+		}
+	})
+	return h.site
+}
+
+// client is one of a test, which keeps no connections.
+var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// get asks for a path below the host, with a change to the request.
+func get(t *testing.T, url string, change func(*http.Request)) (status int, body string, header http.Header) {
+	t.Helper()
+	r, err := http.NewRequest("GET", url, nil)
+	must(t, err)
+	if change != nil {
+		change(r)
+	}
+	res, err := client.Do(r)
+	must(t, err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	must(t, err)
+	return res.StatusCode, string(b), res.Header
+}
+
+// What a browser is sent: all panels, then those alone that have changed, then the report.
+func TestStream(t *testing.T) {
+	leakcheck.Check(t)
+	h := scene(t, 2)
+	s := serve(t, h)
+	r, err := http.NewRequest("GET", h.URL()+"events", nil)
+	must(t, err)
+	res, err := client.Do(r)
+	must(t, err)
+	defer res.Body.Close()
+	from := bufio.NewReader(res.Body)
+	var got strings.Builder
+	next := func() (event, data string) {
+		for {
+			line, err := from.ReadString('\n')
+			must(t, err)
+			switch line = strings.TrimSuffix(line, "\n"); {
+			case line == "":
+				return event, data
+			case strings.HasPrefix(line, "event: "):
+				event = line[7:]
+			default:
+				data = strings.TrimPrefix(line, "data: ")
+			}
+		}
+	}
+	take := func(n int) {
+		for range n {
+			event, data := next()
+			fmt.Fprintf(&got, "%s\n%s\n\n", event, strings.ReplaceAll(data, `,"`, ",\n\""))
+		}
+	}
+	take(1 + len(panels))
+	h.Tell("rank 1 is slow")
+	s.draw(false)
+	got.WriteString("--- a fault is told\n\n")
+	take(1)
+	s.draw(false) // of which there is nothing to send
+	go h.Close(errors.New("it failed"))
+	got.WriteString("--- the job ends\n\n")
+	take(2)
+	event, data := next()
+	var report string
+	must(t, json.Unmarshal([]byte(data), &report))
+	if event != "end" || !strings.Contains(report, "1 run of mlp") || !strings.Contains(report, "03:04:05 it failed") || strings.Contains(report, "<script") {
+		t.Errorf("%s: %.300s", event, report)
+	}
+	if _, err := from.ReadByte(); err != io.EOF {
+		t.Errorf("behind the end: %v", err)
+	}
+	golden := filepath.Join("testdata", "stream.txt")
+	if *update {
+		must(t, os.WriteFile(golden, []byte(got.String()), 0o666))
+	}
+	want, err := os.ReadFile(golden)
+	must(t, err)
+	if got.String() != string(want) {
+		t.Errorf("got %s\nwant what %s has: -update writes it", got.String(), golden)
+	}
+	if strings.Contains(got.String(), "<") {
+		t.Error("text is not escaped")
+	}
+}
+
+// Nothing is shown without the token, nor to another site's page, however it asks.
+func TestNobodyElseLooks(t *testing.T) {
+	leakcheck.Check(t)
+	h := scene(t, 1)
+	s := serve(t, h)
+	host := "http://" + s.at()
+	token, feed := s.token, s.feed
+	for _, path := range []string{"/", "/events", "/state", "/page.js", "/" + feed + "/", "/" + feed + "/state", "/" + token[1:] + "/state", "/x/" + token + "/state", "/?" + token, "/feed"} {
+		if status, body, _ := get(t, host+path, nil); status != http.StatusForbidden || strings.Contains(body, "mlp") {
+			t.Errorf("%s: status %d, %q", path, status, body)
+		}
+	}
+	for name, change := range map[string]func(*http.Request){
+		"another host":           func(r *http.Request) { r.Host = "evil.example:80" },
+		"another origin":         func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },
+		"another site":           func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"no origin":              func(r *http.Request) { r.Header.Set("Origin", "null") },
+		"another one's frame":    func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		"rebound, on our port":   func(r *http.Request) { r.Host = strings.Replace(s.at(), "127.0.0.1", "evil.example", 1) },
+		"with a host of nothing": func(r *http.Request) { r.Host = ":1" },
+	} {
+		for _, path := range []string{"", "events", "state", "page.js"} {
+			if status, body, _ := get(t, h.URL()+path, change); status != http.StatusForbidden || strings.Contains(body, "mlp") {
+				t.Errorf("%s, /%s: status %d, %q", name, path, status, body)
+			}
+		}
+	}
+	for _, path := range []string{"", "page.js", "page.css", "uplot.js", "uplot.css", "state"} {
+		status, body, header := get(t, h.URL()+path, nil)
+		if status != http.StatusOK || len(body) < 500 || header.Get("Content-Security-Policy") != policy || header.Get("Cache-Control") != "no-store" {
+			t.Errorf("/%s: status %d, %d bytes, %v", path, status, len(body), header)
+		}
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE"} {
+		r, err := http.NewRequest(method, h.URL()+"state", nil)
+		must(t, err)
+		res, err := client.Do(r)
+		must(t, err)
+		if res.Body.Close(); res.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: status %d", method, res.StatusCode)
+		}
+	}
+	// Who may look may not tell.
+	r, err := http.NewRequest("POST", host+"/feed", strings.NewReader(`{"event":"remark","text":"mine"}`+"\n"))
+	must(t, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	res, err := client.Do(r)
+	must(t, err)
+	res.Body.Close()
+	if _, body, _ := get(t, h.URL()+"state", nil); res.StatusCode != http.StatusForbidden || strings.Contains(body, "mine") {
+		t.Errorf("status %d: a stranger's line is shown", res.StatusCode)
+	}
+}
+
+// All that the page is made of is in the binary, small, and names no other host.
+func TestAssets(t *testing.T) {
+	all, err := assets.ReadDir("assets")
+	must(t, err)
+	sum := 0
+	for _, e := range all {
+		b, err := assets.ReadFile("assets/" + e.Name())
+		must(t, err)
+		sum += len(b)
+		if strings.HasPrefix(e.Name(), "uplot") {
+			b = bytes.ReplaceAll(b, []byte("https://github.com/leeoniya/uPlot"), nil) // in its first comment
+		}
+		for _, word := range []string{"http:", "https:", "//cdn", "@import", "innerHTML", "eval("} {
+			if bytes.Contains(b, []byte(word)) && (e.Name() != "uplot.js" || word != "innerHTML") { // its legend's and title's, which we have not
+				t.Errorf("%s holds %s", e.Name(), word)
+			}
+		}
+	}
+	if sum > 150_000 {
+		t.Errorf("%d bytes", sum)
+	}
+}
+
+// However many ranks and steps there are, a hub keeps so much.
+func TestMemory(t *testing.T) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	h, long := NewHub(), strings.Repeat("x", 100_000)
+	steps := 100_000
+	if testing.Short() {
+		steps = 10_000
+	}
+	for _, line := range told(t, 1)[:2] {
+		h.Add([]byte(line))
+	}
+	for i := range steps {
+		for rank := range 64 * ((i + 1) % 10 / 9) {
+			b := beat{Event: "beat", Rank: rank, Told: true, Steps: 1, Done: int64(i + 1), StepMS: 10}
+			h.mu.Lock()
+			h.beat(b, nil) // what Add does of its line
+			h.mu.Unlock()
+		}
+		if i%10 == 0 {
+			h.Add(fmt.Appendf(nil, `{"event":"step","seed":1,"epoch":1,"done":%d,"wall_s":%d,"loss":1,"step_ms":10,"compute_ms":7,"data_wait_ms":1,"exposed_comm_ms":2,"samples_per_s":100}`, i+1, i))
+		}
+		if i%100 == 0 {
+			h.Tell(long)
+		}
+	}
+	if grown := int64(heap()) - int64(before); grown > 8<<20 {
+		t.Errorf("the hub keeps %d bytes", grown)
+	}
+	sum := 0
+	for _, f := range h.snapshot().Panels {
+		sum += len(encoded(f))
+	}
+	if sum > 2<<20 {
+		t.Errorf("a whole frame has %d bytes", sum)
+	}
+	runtime.KeepAlive(h)
+}
+
+// A browser that does not read holds up nobody: frames are made without it, and it gets the newest when it reads.
+func TestSlowReader(t *testing.T) {
+	leakcheck.Check(t)
+	h := scene(t, 1)
+	s := serve(t, h)
+	c, err := net.Dial("tcp", s.at())
+	must(t, err)
+	defer c.Close()
+	_, err = fmt.Fprintf(c, "GET /%s/events HTTP/1.1\r\nHost: %s\r\n\r\n", s.token, s.at())
+	must(t, err)
+	head, err := bufio.NewReaderSize(c, 16).ReadString('\n') // and no more
+	must(t, err)
+	if !strings.Contains(head, "200") {
+		t.Fatal(head)
+	}
+	for i := range 300 {
+		h.Tell(fmt.Sprintf("%d %s", i, strings.Repeat("x", 1500)))
+		s.draw(false)
+	}
+	if !s.watched() {
+		t.Error("it was put out")
+	}
+	for n := range mostViewers + 5 {
+		if _, err := s.enter(); (err != nil) != (n >= mostViewers-1) {
+			t.Fatalf("browser %d: %v", n+2, err)
+		}
+	}
+	s.mu.Lock()
+	for wake := range s.viewers {
+		if cap(wake) == 1 && len(s.viewers) > 1 {
+			delete(s.viewers, wake)
+		}
+	}
+	for range mostViewers - 1 {
+		s.streams.Done()
+	}
+	s.viewers = map[chan struct{}]bool{}
+	s.mu.Unlock()
+}
+
+// Ranks of other processes tell over a connection. One whose hub is gone, or takes nothing, goes on.
+func TestFeed(t *testing.T) {
+	leakcheck.Check(t)
+	h := NewHub()
+	s := serve(t, h)
+	lines := told(t, 1)
+	f := Dial(h.Address())
+	for _, line := range lines {
+		f.Record(json.RawMessage(line))
+	}
+	f.Record(func() {}) // has no JSON
+	f.Close()
+	f.Close()
+	f.Record("too late")
+	if got, want := encoded(h.snapshot().Panels[1]), encoded(scene(t, 1).snapshot().Panels[1]); !bytes.Equal(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	local := h.Feed()
+	local.Record(json.RawMessage(`{"event":"remark","text":"of this process"}`))
+	local.Close()
+	if _, body, _ := get(t, h.URL()+"state", nil); !strings.Contains(body, "of this process") {
+		t.Errorf("state: %s", body)
+	}
+	wrong := Dial(s.at() + "/" + s.token)
+	for range 3 * queued {
+		wrong.Record(json.RawMessage(`{"event":"remark","text":"of a stranger"}`))
+	}
+	wrong.Close()
+	if _, body, _ := get(t, h.URL()+"state", nil); strings.Contains(body, "stranger") {
+		t.Error("a feed without the token was heard")
+	}
+	gone := Dial("127.0.0.1:1/x") // where nobody listens
+	for range 3 * queued {
+		gone.passing(beat{})
+	}
+	gone.Close()
+	var none *Feed
+	none.Record(1)
+	none.Close()
+	if none.Steps(0, false) != nil || none.Observe(nil) != nil || Dial("") != nil || (*Hub)(nil).Feed() != nil {
+		t.Error("a nil feed tells something")
+	}
+}
+
+// Beats are means of the steps since the last one, and of rank 0 the curves, unless it tells of single steps.
+func TestBeats(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		h := NewHub()
+		f := h.Feed()
+		step := f.Steps(0, told)
+		sum := 0.
+		step(train.Step{Done: 1, StepMS: 7})
+		for i := range 4 {
+			if i == 3 {
+				time.Sleep(beatEvery) // the last one tells of all four
+			}
+			step(train.Step{Epoch: 1, Step: i + 2, Done: int64(i + 2), Loss: float64(i), StepMS: 10 * float64(i)})
+			sum += float64(i)
+		}
+		f.Close()
+		all := h.ranks[0].beats
+		b := all[len(all)-1]
+		if len(all) != 2 || all[0].Steps != 1 || all[0].StepMS != 7 || b.Steps != 4 || b.Done != 5 || float64(b.Loss) != sum/4 || float64(b.StepMS) != 10*sum/4 {
+			t.Errorf("%+v", b)
+		}
+		if n := h.last().Steps.Len(); (n == 2) == told {
+			t.Errorf("told %v: %d records of steps", told, n)
+		}
+	}
+}
+
+// Who holds up others is named with what it does longer, and nobody is where ranks differ by a little.
+func TestStragglers(t *testing.T) {
+	usual := beat{StepMS: 10, ComputeMS: 6, DataWaitMS: 0.5, CompressMS: 0.5, ExposedCommMS: 3, UpdateMS: 0.5}
+	with := func(change func(b *beat)) []beat {
+		all := []beat{usual, usual, usual, usual}
+		change(&all[2])
+		return all
+	}
+	for _, c := range []struct {
+		all  []beat
+		want string
+	}{
+		{with(func(b *beat) {}), ""},
+		{with(func(b *beat) { b.ComputeMS += 1; b.ExposedCommMS -= 1 }), ""},
+		{with(func(b *beat) { b.ComputeMS += 3; b.ExposedCommMS -= 3 }), "rank 7 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"},
+		{with(func(b *beat) { b.ComputeMS += 4; b.DataWaitMS += 3.5 }), "it waits for data 3.5 ms longer"},
+		{with(func(b *beat) { b.CompressMS += 3 }), "it is in codecs 3 ms longer"},
+		{with(func(b *beat) { b.UpdateMS += 3 }), "it updates 3 ms longer"},
+		{with(func(b *beat) { b.ExposedCommMS += 3 }), ""}, // it waits for others
+		{[]beat{usual}, ""},
+		{nil, ""},
+		{with(func(b *beat) { b.ComputeMS = none }), ""},
+	} {
+		got := stragglers([]int{1, 3, 7, 9}[:len(c.all)], c.all)
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0].text, c.want) || got[0].rank != 7) {
+			t.Errorf("%+v: %+v, want %q", c.all, got, c.want)
+		}
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	for address, want := range map[string]string{"8080": "want HOST:PORT", "": "want HOST:PORT", l.Addr().String(): "cannot listen at", "127.0.0.1:99999": "want HOST:PORT", "192.0.2.1:0": "cannot listen at"} {
+		if err := NewHub().Serve(address); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", address, err, want)
+		}
+	}
+	var said []string
+	err = While(":0", func(line string) { said = append(said, line) }, func(h *Hub) error { return errors.New("x") })
+	if err == nil || err.Error() != "x" || len(said) != 1 || !strings.HasPrefix(said[0], "live page: http://127.0.0.1:") {
+		t.Errorf("%v, %q", err, said)
+	}
+	must(t, While("", nil, func(h *Hub) error { h.Tell("x"); h.Add(nil); h.Close(nil); return nil }))
+}
+
+// BenchmarkFrame is a frame of 64 ranks after 100,000 steps.
+func BenchmarkFrame(b *testing.B) {
+	h := NewHub()
+	for _, line := range told(b, 1)[:2] {
+		h.Add([]byte(line))
+	}
+	for i := range 20_000 {
+		h.Add(fmt.Appendf(nil, `{"event":"step","seed":1,"epoch":1,"done":%d,"wall_s":%d,"loss":%v,"step_ms":10,"compute_ms":7,"data_wait_ms":1,"compress_ms":1,"update_ms":1,"exposed_comm_ms":2,"samples_per_s":100}`, i+1, i, 1/float64(i+1)))
+	}
+	for i := range 64 * mostBeats {
+		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: 7}, nil)
+	}
+	must(b, h.Serve(":0"))
+	defer h.Close(nil)
+	for b.Loop() {
+		h.site.draw(false)
+	}
+}

@@ -1,0 +1,330 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/runs"
+)
+
+// figures are what a panel shows. They are the whole of it each time: a browser that missed some has lost nothing.
+type figures struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Note  string `json:"note,omitempty"`
+	// Kind says how it is drawn: "lines", "bands", "ribbons", "table" or "list"; "none" where there is nothing to draw, and Why then says
+	// why, and what would give figures.
+	Kind string `json:"kind"`
+	Why  string `json:"why,omitempty"`
+
+	// Of lines and bands: one place of X for each column of Data, and a row of Data for each label, null where there is no figure.
+	XLabel  string     `json:"x_label,omitempty"`
+	Unit    string     `json:"unit,omitempty"`
+	Percent bool       `json:"percent,omitempty"` // 1 is 100 %
+	X       []float64  `json:"x,omitempty"`
+	Labels  []string   `json:"labels,omitempty"`
+	Data    [][]number `json:"data,omitempty"`
+
+	Ribbons []ribbon `json:"ribbons,omitempty"`
+	// Marks are sentences above what is drawn.
+	Marks []string `json:"marks,omitempty"`
+
+	Head []string   `json:"head,omitempty"`
+	Rows [][]string `json:"rows,omitempty"`
+}
+
+// ribbon is a rank's last steps: for each moment the time of a step, and which part of it the rank did not wait for others.
+type ribbon struct {
+	Label string   `json:"label"`
+	Steps []number `json:"steps"` // ms
+	Own   []number `json:"own"`   // ms
+	Slow  bool     `json:"slow,omitempty"`
+	// Silent is for how many seconds nothing has been heard of it, where that is long.
+	Silent int `json:"silent,omitempty"`
+}
+
+// panel is a row of the table: what it is called, how it is drawn, what it reads, and what it says where there are no figures.
+type panel struct {
+	id, title, kind string
+	read            func(h *Hub, f *figures)
+	why             string
+	early           bool // it may have figures before a run has begun
+}
+
+// panels are those of the page, in their order. A role that has figures of its own adds a row.
+var panels = []panel{
+	{"faults", "What has happened", "list", readFaults, "nothing that a person should know", true},
+	{"loss", "Loss", "lines", readLoss, "no step has been told yet", false},
+	{"metric", "Test figure", "lines", readMetric, "no epoch has been evaluated yet, or the model has no figure but its loss", false},
+	{"rate", "Rate", "lines", readRate, "no step has been told yet", false},
+	{"parts", "Parts of the step", "bands", readParts, "no step has been told yet", false},
+	{"ranks", "Ranks", "ribbons", readRanks, "no rank has told of a step yet", true},
+	{"density", "Share of values sent", "lines", readDensity, "all values are sent: --strategy dlgs or topk sends few", false},
+	{"layers", "Layers", "table", readLayers, "--set output.layers=true tells of each layer after an epoch", false},
+	{"bytes", "Bytes", "table", readBytes, "no epoch has ended yet", false},
+	{"servers", "Tables of servers", "table", readServers, "--ps-http tells where servers that keep parameters, if there are any, may be asked", true},
+	{"choices", "What was chosen by measurement", "table", readChoices, "nothing was measured: --strategy auto, --tune or a measured --plan do", false},
+	{"machine", "Machine", "table", readMachine, "the run has not begun yet", false},
+	{"settings", "Settings", "table", readSettings, "the run has not begun yet", false},
+}
+
+// shown are the points of a curve that are sent; more are brought together.
+const shown = 300
+
+// show reads a panel. A fault in one is told in its place: a page ends no job.
+func (h *Hub) show(p panel) (f figures) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			f = figures{ID: p.id, Title: p.title, Kind: "none", Why: fmt.Sprintf("a fault of this page: %v", fault)}
+		}
+	}()
+	f = figures{ID: p.id, Title: p.title, Kind: p.kind}
+	if len(h.log.Runs()) > 0 || p.early {
+		p.read(h, &f)
+	}
+	if len(f.Data) == 0 && len(f.Ribbons) == 0 && len(f.Rows) == 0 {
+		f.Kind, f.Why = "none", p.why
+	}
+	return f
+}
+
+// curve is a field over the steps of the run.
+type curve struct {
+	label string
+	table func(*runs.Run) *runs.Table
+	field string
+	of    func(runs.Point) float64 // nil: its mean
+}
+
+// curves puts curves over one axis.
+func (h *Hub) curves(f *figures, all ...curve) {
+	f.XLabel = "step"
+	group := h.group()
+	columns := map[float64][]number{}
+	used := 0
+	for _, c := range all {
+		points := runs.Thin(group.Curve(c.table, c.field), shown)
+		if len(points) == 0 {
+			continue
+		}
+		f.Labels = append(f.Labels, c.label)
+		used++
+		for _, p := range points {
+			x := float64(p.Done)
+			for len(columns[x]) < used {
+				columns[x] = append(columns[x], none)
+			}
+			columns[x][used-1] = number(p.Mean)
+		}
+	}
+	if used == 0 {
+		return
+	}
+	f.X, f.Data = slices.Sorted(maps.Keys(columns)), make([][]number, used)
+	for _, x := range f.X {
+		for i := range f.Data {
+			v := none
+			if i < len(columns[x]) {
+				v = columns[x][i]
+			}
+			f.Data[i] = append(f.Data[i], v)
+		}
+	}
+}
+
+// group are the runs of the job, which differ in their seed alone.
+func (h *Hub) group() runs.Group { return runs.Group{Runs: h.log.Runs()} }
+
+func readLoss(h *Hub, f *figures) {
+	f.Note = "Of each batch on rank 0, and over all ranks after each epoch."
+	h.curves(f, curve{"a batch of rank 0", runs.OfSteps, "loss", nil}, curve{"training", runs.OfEpochs, "train_loss", nil}, curve{"test", runs.OfEpochs, "eval_loss", nil})
+}
+
+func readMetric(h *Hub, f *figures) {
+	m := runs.Metrics([]runs.Group{h.group()})[0]
+	if m.Name == "loss" {
+		return
+	}
+	f.Title, f.Percent = strings.ToUpper(m.Title[:1])+m.Title[1:], m.Percent
+	h.curves(f, curve{"training", runs.OfEpochs, "train_" + m.Name, nil}, curve{"test", runs.OfEpochs, "eval_" + m.Name, nil})
+}
+
+func readRate(h *Hub, f *figures) {
+	f.Unit = "samples/s"
+	f.Note = "Samples in a second, all ranks."
+	h.curves(f, curve{"steps", runs.OfSteps, "samples_per_s", nil}, curve{"epochs", runs.OfEpochs, "samples_per_s", nil})
+}
+
+// readParts reads where the time of rank 0's step goes. Waiting for data is a part of what steps call computation.
+func readParts(h *Hub, f *figures) {
+	f.Unit, f.Note = "ms", "Of rank 0, one above the other: together they are a step."
+	h.curves(f, curve{"forward and backward", runs.OfSteps, "compute_ms", nil}, curve{"waiting for data", runs.OfSteps, "data_wait_ms", nil}, curve{"codecs", runs.OfSteps, "compress_ms", nil},
+		curve{"exposed exchange", runs.OfSteps, "exposed_comm_ms", nil}, curve{"update", runs.OfSteps, "update_ms", nil})
+	if len(f.Data) == 5 {
+		for i := range f.X {
+			f.Data[0][i] = max(0, f.Data[0][i]-f.Data[1][i])
+		}
+	}
+}
+
+func readRanks(h *Hub, f *figures) {
+	f.Note = "The last steps of each rank, the newest on the right: how high a mark is says how long a step took, and how dark, which part of it the rank did not wait for others."
+	slow := map[int]bool{}
+	for _, s := range h.slowed() {
+		slow[s.rank] = true
+		f.Marks = append(f.Marks, s.text)
+	}
+	for _, n := range h.sorted() {
+		r := h.ranks[n]
+		out := ribbon{Label: fmt.Sprintf("rank %d", n), Slow: slow[n]}
+		if s := int(h.clock().Sub(r.heard).Seconds()); s >= 5 && h.state == "training" && h.now.Phase != "evaluate" {
+			out.Silent = s
+		}
+		for _, b := range r.beats {
+			out.Steps, out.Own = append(out.Steps, b.StepMS), append(out.Own, number(own(b)))
+		}
+		f.Ribbons = append(f.Ribbons, out)
+	}
+	if np := h.last().Info.NP; np > len(f.Ribbons) && len(f.Ribbons) > 0 {
+		f.Marks = append(f.Marks, fmt.Sprintf("%d of %d ranks have told of their steps: those of other hosts do not", len(f.Ribbons), np))
+	}
+}
+
+func readDensity(h *Hub, f *figures) {
+	for _, r := range h.log.Runs() {
+		for _, v := range r.Steps.Column("density") {
+			if v < 1 {
+				f.Percent, f.Note = true, "Of the gradient's values, by rank 0."
+				h.curves(f, curve{"steps", runs.OfSteps, "density", nil}, curve{"epochs", runs.OfEpochs, "density", nil})
+				return
+			}
+		}
+	}
+}
+
+func readLayers(h *Hub, f *figures) {
+	f.Note = "What rank 0's last step of an epoch did to each layer's gradient, in the order in which backward finishes them."
+	f.Head = []string{"layer", "share sent", "threshold", "norm of the residual"}
+	for _, l := range h.layers {
+		f.Rows = append(f.Rows, []string{l.Name, percent(float64(l.Density)), short(float64(l.Threshold)), short(float64(l.ResidualNorm))})
+	}
+}
+
+func readBytes(h *Hub, f *figures) {
+	f.Note = "Payload; ranks that share memory send none. On the wire headers, handshakes and control connections count, too."
+	f.Head = []string{"last epoch", ""}
+	for _, row := range [][2]string{{"by a rank in a step", "step_bytes_sent"}, {"by all ranks in the epoch", "bytes_sent"}, {"by all ranks on the wire", "wire_bytes"}} {
+		if v, known := h.epoch[row[1]].(float64); known {
+			f.Rows = append(f.Rows, []string{row[0], console.Bytes(v)})
+		}
+	}
+}
+
+func readFaults(h *Hub, f *figures) {
+	if h.dropped > 0 {
+		f.Note = fmt.Sprintf("%s left out in the middle.", console.Counted(h.dropped, "line"))
+	}
+	for _, x := range h.faults {
+		f.Rows = append(f.Rows, []string{x.at.Format(time.TimeOnly), x.text})
+	}
+}
+
+func readChoices(h *Hub, f *figures) {
+	f.Head = []string{"", "strategy", "plan", "predicted", "measured", "why"}
+	for i, c := range h.choices {
+		f.Rows = append(f.Rows, append([]string{fmt.Sprint(i + 1)}, strings.Split(c, "\x00")...))
+	}
+}
+
+func readMachine(h *Hub, f *figures) {
+	for _, r := range runs.Machines([]runs.Group{h.group()}) {
+		f.Rows = append(f.Rows, []string{r.Name, r.Values[0]})
+	}
+	f.Head, f.Note = []string{"", ""}, "Of rank 0."
+}
+
+func readSettings(h *Hub, f *figures) {
+	f.Head, f.Note = []string{"setting", "value"}, "All that decide on the result, as --set takes them."
+	if j := h.last().Job; j != nil {
+		for _, path := range slices.Sorted(maps.Keys(j.Settings)) {
+			f.Rows = append(f.Rows, []string{path, j.Settings[path]})
+		}
+	}
+}
+
+// head is what stands above the panels.
+type head struct {
+	Title string   `json:"title"`
+	State string   `json:"state"`
+	Begun int64    `json:"begun"` // in ms of Unix's time
+	Ended int64    `json:"ended,omitempty"`
+	Facts []string `json:"facts"`
+	// At says where the run is, and Share how much of it is done.
+	At    string  `json:"at"`
+	Share float64 `json:"share"`
+	// Figures are the newest, as name and value.
+	Figures [][2]string `json:"figures"`
+}
+
+// head reads it.
+func (h *Hub) head() head {
+	r := h.last()
+	i := r.Info
+	out := head{Title: cmp.Or(i.Model, "a job"), State: h.state, Begun: h.begun.UnixMilli(), Facts: []string{}, Figures: [][2]string{}}
+	if i.Event != "" {
+		over := i.Transport
+		if i.Servers > 0 {
+			over = strings.TrimPrefix(over+" and "+console.Counted(i.Servers, "server"), " and ")
+		}
+		out.Facts = append(out.Facts, fmt.Sprintf("%s, %s each, over %s", console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over),
+			fmt.Sprintf("data %s, %s + %s samples", i.DataSet, console.Grouped(i.TrainSamples), console.Grouped(i.EvalSamples)),
+			fmt.Sprintf("strategy %s, plan %s in %s", i.Strategy, i.Plan, console.Counted(i.Buckets, "bucket")), fmt.Sprintf("seed %d", i.Seed))
+	}
+	h.at(&out, i)
+	add := func(name string, v float64, text func(float64) string) {
+		if finite(v) {
+			out.Figures = append(out.Figures, [2]string{name, text(v)})
+		}
+	}
+	g := runs.Group{Runs: []*runs.Run{r}}
+	last := func(table func(*runs.Run) *runs.Table, field string) float64 { return g.Last(table, field).Mean }
+	add("loss", last(runs.OfSteps, "loss"), short)
+	for _, m := range runs.Metrics([]runs.Group{g}) {
+		text := short
+		if m.Percent {
+			text = percent
+		}
+		add("test "+m.Title, last(runs.OfEpochs, "eval_"+m.Name), text)
+	}
+	add("samples/s", last(runs.OfSteps, "samples_per_s"), console.Rated)
+	add("ms a step", last(runs.OfSteps, "step_ms"), short)
+	return out
+}
+
+// at says where the run is.
+func (h *Hub) at(out *head, i runs.Info) {
+	p := h.now
+	if p.Total == 0 {
+		return
+	}
+	out.At = fmt.Sprintf("epoch %d of %d, %s %d of %d", p.Epoch, p.Epochs, p.Phase, p.Done, p.Total)
+	epoch := float64(p.Epoch)
+	if p.Phase == "train" {
+		epoch += float64(p.Done)/float64(p.Total) - 1
+	}
+	out.Share = min(1, epoch/float64(max(1, p.Epochs, i.Epochs)))
+}
+
+// none is no figure.
+var none = number(nan)
+
+// short writes a figure with four digits.
+func short(v float64) string { return fmt.Sprintf("%.4g", v) }
+
+// percent writes a share.
+func percent(v float64) string { return fmt.Sprintf("%.4g %%", 100*v) }

@@ -1,0 +1,425 @@
+package live
+
+import (
+	"bytes"
+	"crypto/rand"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/page"
+	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/internal/web"
+)
+
+// assets are the page: HTML, style and script of ours, and uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot), as `npm pack uplot` has
+// it: dist/uPlot.iife.min.js and dist/uPlot.min.css, with its license.
+//
+//go:embed assets
+var assets embed.FS
+
+// files are what is served, by path.
+var files = map[string]struct{ name, kind string }{
+	"/{$}":       {"assets/page.html", "text/html; charset=utf-8"},
+	"/page.js":   {"assets/page.js", "text/javascript; charset=utf-8"},
+	"/page.css":  {style, "text/css; charset=utf-8"},
+	"/uplot.js":  {"assets/uplot.js", "text/javascript; charset=utf-8"},
+	"/uplot.css": {"assets/uplot.css", "text/css; charset=utf-8"},
+}
+
+const style = "assets/page.css"
+
+// policy lets a browser ask nobody but this server, and run nothing but its files. The report that takes the page's place has its style
+// within it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+const (
+	paintEvery  = time.Second
+	writeTime   = 10 * time.Second // for a browser to take what changed
+	mostViewers = 32
+	// farewell is how long a job that has ended waits for browsers to take the report.
+	farewell = 3 * time.Second
+	mostLine = 16 << 20 // bytes of a line of a feed
+)
+
+// site serves a hub.
+type site struct {
+	hub     *Hub
+	listen  net.Listener
+	token   string // of who may look
+	feed    string // of who may tell
+	server  *http.Server
+	stop    chan struct{}
+	painter sync.WaitGroup
+	serving sync.WaitGroup
+
+	mu      sync.Mutex
+	viewers map[chan struct{}]bool // each has room for one
+	frame   frame
+	streams sync.WaitGroup
+}
+
+// frame is what the page shows at one time.
+type frame struct {
+	parts  []painted
+	ended  bool
+	report []byte // of a job that has ended, "" where there was no run
+}
+
+// painted is a part of the page: the head, or a panel.
+type painted struct {
+	event   string
+	text    []byte // JSON
+	version uint64 // counts its changes
+}
+
+// Serve lets people look at the hub's page at address, HOST:PORT, where an empty host is 127.0.0.1 and port 0 any free one. It returns at
+// once, and Close ends it.
+func (h *Hub) Serve(address string) error {
+	if err := CheckAddress(address); err != nil {
+		return err
+	}
+	host, port, _ := net.SplitHostPort(address)
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return fmt.Errorf("cannot listen at %s: %w", address, err)
+	}
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	s := &site{hub: h, listen: l, token: rand.Text(), feed: rand.Text(), stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
+	h.site = s
+	given := net.JoinHostPort(host, port)
+	look, tell := web.NewGuard(given, s.token), web.NewGuard(given, s.feed)
+	s.server = web.NewServer(look.Before(s.routes(look, tell), func(*http.Request, string) {}))
+	s.serving.Go(func() { _ = s.server.Serve(web.NewCrowd(l, mostViewers+mostRanks)) }) // Close ends it
+	s.painter.Go(s.paint)
+	return nil
+}
+
+// CheckAddress reports what Serve cannot take, whatever goes on on this host.
+func CheckAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q: want HOST:PORT, such as 127.0.0.1:8080, or :0 for any free port", address)
+	}
+	return nil
+}
+
+// URL is what a person opens.
+func (h *Hub) URL() string { return "http://" + h.site.at() + "/" + h.site.token + "/" }
+
+// Address is what Dial takes.
+func (h *Hub) Address() string { return h.site.at() + "/" + h.site.feed }
+
+// at is where this host reaches the site.
+func (s *site) at() string {
+	host, port, _ := net.SplitHostPort(s.listen.Addr().String())
+	if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// Open says that others than this host may reach the site.
+func (h *Hub) Open() bool {
+	a, err := netip.ParseAddrPort(h.site.listen.Addr().String())
+	return err != nil || !a.Addr().IsLoopback()
+}
+
+// Close tells browsers how the job has ended, gives them the report of the run in the page's place, and ends the site.
+func (h *Hub) Close(err error) {
+	if h == nil {
+		return
+	}
+	h.end(err)
+	s := h.site
+	if s == nil {
+		return
+	}
+	close(s.stop)
+	s.painter.Wait() // nobody enters after the last frame
+	gone := make(chan struct{})
+	go func() { s.streams.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-time.After(farewell):
+	}
+	_ = s.server.Close()
+	s.serving.Wait()
+}
+
+// routes are what is answered.
+func (s *site) routes(look, tell web.Guard) http.Handler {
+	mux := http.NewServeMux()
+	for path, f := range files {
+		mux.HandleFunc("GET "+path, s.file(f.name, f.kind))
+	}
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /state", s.state)
+	below := look.Below(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" && r.URL.Path == "/feed" && tell.Allows(r) {
+			s.take(w, r)
+			return
+		}
+		w.Header().Set("Content-Security-Policy", policy)
+		below.ServeHTTP(w, r)
+	})
+}
+
+func (s *site) file(name, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		b, err := assets.ReadFile(name)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		if name == style { // in the colours of the report's charts
+			b = append([]byte(chart.Theme()), b...)
+		}
+		_, _ = w.Write(b) // who asked may be gone
+	}
+}
+
+// take takes what a rank tells until it ends.
+func (s *site) take(w http.ResponseWriter, r *http.Request) {
+	defer web.Stay(w, r)()
+	if err := eachLine(r.Body, s.hub.Add); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}
+
+// eachLine hands out whole lines.
+func eachLine(from io.Reader, take func([]byte)) error {
+	var line []byte
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		for rest := b[:n]; len(rest) > 0; {
+			part, after, whole := bytes.Cut(rest, []byte{'\n'})
+			if line = append(line, part...); len(line) > mostLine {
+				return fmt.Errorf("a line of more than %d bytes", mostLine)
+			}
+			if rest = after; whole {
+				take(line)
+				line = line[:0]
+			}
+		}
+		if err != nil {
+			return nil // the rank has ended, however: what it told is told
+		}
+	}
+}
+
+// state is the page's figures as JSON, for programs.
+func (s *site) state(w http.ResponseWriter, _ *http.Request) {
+	b, err := json.Marshal(s.hub.snapshot())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(b, '\n'))
+}
+
+// snapshot is all that the page shows.
+type snapshot struct {
+	Head   head      `json:"head"`
+	Panels []figures `json:"panels"`
+}
+
+func (h *Hub) snapshot() (out snapshot) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out.Head = h.head()
+	for _, p := range panels {
+		out.Panels = append(out.Panels, h.show(p))
+	}
+	return out
+}
+
+// watched says that somebody looks.
+func (s *site) watched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.viewers) > 0
+}
+
+// paint makes frames while somebody looks, and the last one.
+func (s *site) paint() {
+	tick := time.NewTicker(paintEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if s.watched() {
+				s.draw(false)
+			}
+		case <-s.stop:
+			s.draw(true)
+			return
+		}
+	}
+}
+
+// draw makes the next frame, and wakes who looks.
+func (s *site) draw(last bool) {
+	snap := s.hub.snapshot()
+	texts := [][]byte{encoded(snap.Head)}
+	events := []string{"head"}
+	for _, f := range snap.Panels {
+		texts, events = append(texts, encoded(f)), append(events, "panel")
+	}
+	var report []byte
+	if last {
+		report = s.hub.report()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frame.ended {
+		return
+	}
+	old := s.frame.parts
+	s.frame = frame{ended: last, report: report}
+	for i, text := range texts {
+		p := painted{events[i], text, 1}
+		if i < len(old) {
+			if p.version = old[i].version; !bytes.Equal(old[i].text, text) {
+				p.version++
+			}
+		}
+		s.frame.parts = append(s.frame.parts, p)
+	}
+	for wake := range s.viewers {
+		select {
+		case wake <- struct{}{}:
+		default: // it has not read of the last frame yet, and will read of this one in its place
+		}
+	}
+}
+
+// encoded is JSON of our own types.
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return []byte("null")
+	}
+	return b
+}
+
+// enter lets somebody look, unless there are too many or the job has ended.
+func (s *site) enter() (wake chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.frame.ended:
+		return nil, errors.New("the job has ended")
+	case len(s.viewers) >= mostViewers:
+		return nil, fmt.Errorf("%d browsers look at this job: close one", mostViewers)
+	}
+	wake = make(chan struct{}, 1)
+	s.viewers[wake] = true
+	s.streams.Add(1)
+	return wake, nil
+}
+
+func (s *site) leave(wake chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.viewers, wake)
+	s.streams.Done()
+}
+
+// events sends what changes, as it changes. A browser that reads slowly gets what is new when it has read, and none of what it was too
+// slow for; one that has stopped to read is cut off, and gets all when it comes again.
+func (s *site) events(w http.ResponseWriter, r *http.Request) {
+	wake, err := s.enter()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.leave(wake)
+	defer web.Stay(w, r)()
+	w.Header().Set("Content-Type", "text/event-stream")
+	s.draw(false)
+	conn, seen := http.NewResponseController(w), map[int]uint64{}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-wake:
+		}
+		s.mu.Lock()
+		now := s.frame
+		s.mu.Unlock()
+		_ = conn.SetWriteDeadline(time.Now().Add(writeTime)) // a connection without deadlines has none
+		if err := errors.Join(now.send(w, seen), conn.Flush()); err != nil || now.ended {
+			return
+		}
+	}
+}
+
+// send writes the parts of a frame that have changed.
+func (f frame) send(w io.Writer, seen map[int]uint64) error {
+	var b bytes.Buffer
+	for i, p := range f.parts {
+		if seen[i] != p.version {
+			seen[i] = p.version
+			fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", p.event, p.text)
+		}
+	}
+	if f.ended {
+		fmt.Fprintf(&b, "event: end\ndata: %s\n\n", encoded(string(f.report)))
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// report is the page that `ringo report` makes of the run; nil where there was none.
+func (h *Hub) report() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var notes []string
+	for _, f := range h.faults {
+		notes = append(notes, f.at.Format(time.TimeOnly)+" "+f.text)
+	}
+	var b bytes.Buffer
+	if err := page.Write(&b, h.log, notes); err != nil {
+		return nil
+	}
+	return b.Bytes()
+}
+
+// While lets do go on with a hub that is served at address, and tells how it has ended; "" serves nothing, and do gets a nil Hub. say gets
+// a line about where the page is.
+func While(address string, say func(line string), do func(*Hub) error) error {
+	if address == "" {
+		return do(nil)
+	}
+	h := NewHub()
+	if err := h.Serve(address); err != nil {
+		return fmt.Errorf("--page: %w", err)
+	}
+	line := "live page: " + h.URL()
+	if h.Open() {
+		line += " (other hosts can reach it; whoever knows the token can read)"
+	}
+	say(line)
+	err := do(h)
+	h.Close(err)
+	return err
+}

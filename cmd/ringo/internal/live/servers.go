@@ -1,0 +1,137 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+)
+
+var nan = math.NaN()
+
+// served is what is known of one server that keeps parameters.
+type served struct {
+	fault  string // why nothing is; "" otherwise
+	tables []servedTable
+}
+
+// servedTable is what a server tells of a table, as its /stats has it.
+type servedTable struct {
+	Name        string `json:"name"`
+	Rows        int64  `json:"rows"`
+	StoredRows  int64  `json:"stored_rows"`
+	Bytes       int64  `json:"bytes"`
+	StoredBytes int64  `json:"stored_bytes"`
+	Pulled      int64  `json:"pulled_keys"`
+	Pushed      int64  `json:"pushed_keys"`
+	Missed      int64  `json:"missed_keys"`
+	Found       int64  `json:"found_keys"`
+}
+
+// askEvery is how often servers are asked while somebody looks.
+const askEvery = 2 * time.Second
+
+// AskServers lets the hub ask servers, now and then and while somebody looks, what they hold: server 0 at address, HOST:PORT, and each
+// further one at the next port. It returns at once; ctx ends it.
+func (h *Hub) AskServers(ctx context.Context, address string, count int) {
+	host, text, err := net.SplitHostPort(address)
+	port, bad := strconv.Atoi(text)
+	if h == nil || err != nil || bad != nil || port == 0 || count == 0 {
+		return // a free port is told by the server alone
+	}
+	go func() {
+		client := &http.Client{Timeout: askEvery, Transport: &http.Transport{}}
+		for tick := time.NewTicker(askEvery); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			if h.site == nil || !h.site.watched() {
+				continue
+			}
+			all := make([]served, count)
+			for i := range all {
+				all[i] = ask(ctx, client, net.JoinHostPort(host, strconv.Itoa(port+i)))
+			}
+			h.mu.Lock()
+			h.servers = all
+			h.changed++
+			h.mu.Unlock()
+		}
+	}()
+}
+
+// ask asks one server.
+func ask(ctx context.Context, client *http.Client, at string) (out served) {
+	var said struct {
+		Tables struct {
+			Tables []servedTable `json:"tables"`
+		} `json:"tables"`
+	}
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+at+"/stats", nil)
+	if err == nil {
+		var res *http.Response
+		if res, err = client.Do(req); err == nil {
+			err = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&said)
+			_ = res.Body.Close()
+		}
+	}
+	if err != nil {
+		return served{fault: "it does not answer: " + strings.TrimPrefix(err.Error(), "Get ")}
+	}
+	return served{tables: said.Tables.Tables}
+}
+
+func readServers(h *Hub, f *figures) {
+	f.Note = "Rows in memory and in the tier below. Hits are keys that were asked for and in memory."
+	f.Head = []string{"server", "table", "rows", "bytes", "rows below", "bytes below", "keys pulled", "keys pushed", "hits"}
+	for i, s := range h.servers {
+		if s.fault != "" {
+			f.Rows = append(f.Rows, []string{fmt.Sprint(i), s.fault})
+		}
+		for _, t := range s.tables {
+			hits := "–"
+			if asked := t.Pulled + t.Pushed; asked > 0 && t.StoredRows > 0 {
+				hits = percent(1 - float64(t.Missed)/float64(asked))
+			}
+			f.Rows = append(f.Rows, []string{
+				fmt.Sprint(i), t.Name, console.Grouped(int(t.Rows)), console.Bytes(float64(t.Bytes)), console.Grouped(int(t.StoredRows)), console.Bytes(float64(t.StoredBytes)),
+				console.Grouped(int(t.Pulled)), console.Grouped(int(t.Pushed)), hits,
+			})
+		}
+	}
+}
+
+// choice notes what was chosen, or what steps took then.
+func (h *Hub) choice(line []byte) {
+	var c struct {
+		Event     string `json:"event"`
+		Strategy  string `json:"strategy"`
+		Plan      string `json:"plan"`
+		Buckets   int    `json:"buckets"`
+		Why       string `json:"why"`
+		Predicted number `json:"predicted_ms"`
+		Step      number `json:"step_ms"`
+	}
+	if json.Unmarshal(line, &c) != nil || len(h.choices) == mostFaults {
+		return
+	}
+	ms := func(v number) string {
+		if v == 0 {
+			return "–"
+		}
+		return console.Milliseconds(float64(v)) + " ms"
+	}
+	plan := fmt.Sprintf("%s (%s)", c.Plan, console.Counted(c.Buckets, "bucket"))
+	h.choices = append(h.choices, strings.Join([]string{c.Strategy, plan, ms(c.Predicted), ms(c.Step), c.Why}, "\x00"))
+}
