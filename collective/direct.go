@@ -223,12 +223,8 @@ const spinsApart = 6000
 
 // awaitNext is await of the next place in share.order.
 func (w *Work) awaitNext(f *waiting.Flag, n uint64, i int) error {
-	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.Apart(i) {
-		for range spinsApart {
-			if f.Load() >= n {
-				return nil
-			}
-		}
+	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.Apart(i) && f.Spin(n, spinsApart) {
+		return nil
 	}
 	return w.await(f, n, i)
 }

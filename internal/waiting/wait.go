@@ -33,17 +33,17 @@ type Config struct {
 
 // The phases of a wait, in turn.
 const (
-	// spins is how often the counter is read before anything else is done: 1 to
-	// 2 us. In company who is waited for may need this very core.
-	spins          = 1000
-	spinsInCompany = 20
-	// respins is how often it is read between two system calls in company. Where a
-	// call returns at once nobody else was there, and twice as many reads follow, up
-	// to mostRespins: who comes between two reads is noticed within nanoseconds.
-	respins, mostRespins = 30, 1920
+	// spins is how often the counter is looked at (Flag.Spin) before anything else is
+	// done: 1 to 3 us. In company who is waited for may need this very core.
+	spins          = 64
+	spinsInCompany = 2
+	// respins is how often it is looked at between two system calls in company. Where
+	// a call returns at once nobody else was there, and twice as many follow, up to
+	// mostRespins: who comes between two looks is noticed within nanoseconds.
+	respins, mostRespins = 2, 128
 	alone                = time.Microsecond // what such a call takes at most
-	// roomyReads is the same where nobody else can need the core.
-	roomyReads = 200
+	// roomySpins is the same where nobody else can need the core.
+	roomySpins = 16
 	// look and roomyLook are how many rounds pass between two looks at the clock, the
 	// peer and the deadline: some microseconds.
 	look, roomyLook = 16, 64
@@ -113,10 +113,8 @@ func (w *Waiter) wait(f *Flag, n uint64, peers Faulter, peer int, timeout time.D
 		if w.InCompany() {
 			count = spinsInCompany
 		}
-		for range count {
-			if f.n.Load() >= n {
-				return nil
-			}
+		if f.Spin(n, count) {
+			return nil
 		}
 	}
 	return w.waitLong(f, n, peers, peer, timeout)
@@ -127,10 +125,10 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 	start := time.Now()
 	patience := awake.NewPatience(timeout, start)
 	idle := start // since when nothing else was seen to run here
-	reads := respins
+	spins := respins
 	// Most waits end before it is worth a system call to look where this rank runs.
 	for company := w.InCompany(); ; company = w.sitDown() {
-		if w.yield(f, n, company, &reads) {
+		if w.yield(f, n, company, &spins) {
 			return nil
 		}
 		now := time.Now()
@@ -178,12 +176,12 @@ func ended(f *Flag, n uint64, peers Faulter, peer int, late bool) error {
 	return err
 }
 
-// yield reads the counter between so many calls that give way to others, and
+// yield looks at the counter between so many calls that give way to others, and
 // reports whether it is there.
-func (w *Waiter) yield(f *Flag, n uint64, company bool, reads *int) bool {
+func (w *Waiter) yield(f *Flag, n uint64, company bool, spins *int) bool {
 	rounds, roomy := look, w.roomy && !company
 	if roomy {
-		rounds, *reads = roomyLook, roomyReads
+		rounds, *spins = roomyLook, roomySpins
 	}
 	for i := range rounds {
 		switch {
@@ -191,26 +189,24 @@ func (w *Waiter) yield(f *Flag, n uint64, company bool, reads *int) bool {
 			runtime.Gosched()
 		case roomy:
 		case company:
-			*reads = respins
+			*spins = respins
 			yieldCore()
 		default:
-			*reads = giveWay(*reads)
+			*spins = giveWay(*spins)
 		}
-		for range *reads {
-			if f.n.Load() >= n {
-				return true
-			}
+		if f.Spin(n, *spins) {
+			return true
 		}
 	}
 	return false
 }
 
-// giveWay yields the core, and returns how many reads follow after so many before.
-func giveWay(reads int) int {
+// giveWay yields the core, and returns how many looks follow after so many before.
+func giveWay(spins int) int {
 	start := time.Now()
 	yieldCore()
 	if time.Since(start) > alone {
 		return respins
 	}
-	return min(2*reads, mostRespins)
+	return min(2*spins, mostRespins)
 }

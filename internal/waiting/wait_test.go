@@ -68,6 +68,31 @@ func configs() map[string]Config {
 	}
 }
 
+// Spin is there at once, after a while or not at all, and a count of none or less does not look.
+func TestSpin(t *testing.T) {
+	f := flags(1)[0]
+	for _, c := range []struct {
+		n, want uint64
+		count   int
+		there   bool
+	}{
+		{0, 0, 1, true}, {0, 1, 1, false}, {0, 1, 1000, false}, {7, 7, 1, true}, {7, 8, 100, false}, {1 << 63, 5, 1, true},
+		{5, 1 << 63, 100, false}, {1 << 63, 1<<63 + 1, 3, false}, {7, 7, 0, false}, {7, 7, -1, false},
+	} {
+		f.n.Store(c.n)
+		if got := f.Spin(c.want, c.count); got != c.there {
+			t.Errorf("counter %d, %d looks for %d: %v", c.n, c.count, c.want, got)
+		}
+	}
+	f.n.Store(0)
+	go f.Raise(3)
+	for end := time.Now().Add(patience); !f.Spin(3, 100); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("never there")
+		}
+	}
+}
+
 // Every wait sees what was written before the raise, whichever phase it ends in,
 // and with one scheduler thread too.
 func TestWaitSeesWhatWasRaised(t *testing.T) {
