@@ -308,13 +308,11 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.Resize(s.shape, len(idx))
 	r := s.scratch.Get().(*row)
 	defer s.scratch.Put(r)
+	if err := s.fillValues(b.Values, idx, r); err != nil {
+		return err
+	}
 	for i, n := range idx {
-		var err error
-		if r.raw, err = s.values.Bytes(r.raw, int(n), 1); err != nil {
-			return err
-		}
 		to := b.At(s.shape, i)
-		s.convert(to.Values, r)
 		if s.goal == nil { // of samples that are to be predicted
 			clear(to.Labels)
 			clear(to.Targets)
@@ -328,6 +326,36 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 	return nil
 }
 
+// fillValues reads samples into the values of a batch: those that follow one another in one read.
+func (s *arrays) fillValues(dst []float32, idx []int32, r *row) error {
+	size := s.shape.Size()
+	const most = 1 << 18 // bytes, of rows that are converted
+	several := max(1, most/max(1, size*s.values.Type.Size))
+	asIs := s.values.Type == npy.Type{Kind: 'f', Size: 4} && s.planes <= 1
+	for at, n := 0, 0; at < len(idx); at += n {
+		n = 1
+		for at+n < len(idx) && idx[at+n] == idx[at]+int32(n) && (asIs || n < several) {
+			n++
+		}
+		to := dst[at*size : (at+n)*size]
+		if asIs {
+			if err := s.values.Rows(to, int(idx[at])); err != nil {
+				return err
+			}
+			continue
+		}
+		var err error
+		if r.raw, err = s.values.Bytes(r.raw, int(idx[at]), n); err != nil {
+			return err
+		}
+		each := len(r.raw) / n
+		for i := range n {
+			s.convert(to[i*size:(i+1)*size], r.raw[i*each:(i+1)*each], r)
+		}
+	}
+	return nil
+}
+
 // unitOf are the values of bytes on a scale of 0 to 1, so that there is no division for each.
 var unitOf = func() (out [256]float32) { // never written
 	for v := range out {
@@ -337,18 +365,18 @@ var unitOf = func() (out [256]float32) { // never written
 }()
 
 // convert makes numbers of a row's bytes.
-func (s *arrays) convert(dst []float32, r *row) {
+func (s *arrays) convert(dst []float32, from []byte, r *row) {
 	into := dst
 	if s.planes > 1 {
 		r.values = slices.Grow(r.values[:0], len(dst))[:len(dst)]
 		into = r.values
 	}
 	if s.bytes() {
-		for i, v := range r.raw[:len(into)] {
+		for i, v := range from[:len(into)] {
 			into[i] = unitOf[v]
 		}
 	} else {
-		s.values.Type.Float32(into, r.raw)
+		s.values.Type.Float32(into, from)
 	}
 	if s.planes > 1 {
 		plane := len(dst) / s.planes

@@ -145,3 +145,46 @@ func TestArraysThatDoNotFit(t *testing.T) {
 		}
 	}
 }
+
+// A batch of rows in any order, some of them neighbours, has the values of its rows one by one.
+func TestArraysOfSeveralRows(t *testing.T) {
+	const rows = 40
+	for _, c := range []struct {
+		descr, shape string
+		size         int
+	}{{"<f4", "(40, 5)", 4}, {">f4", "(40, 5)", 4}, {"<f8", "(40, 5)", 8}, {"|u1", "(40, 5)", 1}, {"|u1", "(40, 3, 5, 6)", 1}, {"<f4", "(40, 3, 5, 6)", 4}, {"<f4", "(40, 1, 5, 6)", 4}} {
+		each := 5
+		if len(c.shape) > 8 {
+			each = 90
+		}
+		if c.shape == "(40, 1, 5, 6)" {
+			each = 30
+		}
+		values := counting(rows * each * c.size)
+		for i := range values { // no NaN, which is not itself
+			values[i] &= 0x3f
+		}
+		set, err := Open("arrays", Config{Dir: npz(t, zip.Store, "x", c.descr, c.shape, values, "y", "|u1", "(40,)", counting(rows)), Split: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := set.Train
+		idx := []int32{3, 4, 5, 0, 1, 9, 8, 7, 7, 8, 20, 21, 22, 23, 2}
+		var all, one Batch
+		if err := s.Fill(&all, idx, Draw{}); err != nil {
+			t.Fatal(err)
+		}
+		size := s.Shape().Size()
+		for i, n := range idx {
+			if err := s.Fill(&one, []int32{n}, Draw{}); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(one.Values, all.Values[i*size:(i+1)*size]) || one.Labels[0] != all.Labels[i] {
+				t.Errorf("%s %s: row %d is %v, want %v", c.descr, c.shape, n, all.Values[i*size:(i+1)*size], one.Values)
+			}
+		}
+		if err := set.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,11 +1,13 @@
 // Package npy reads arrays of numbers as NumPy saves them: one in a .npy, several in a .npz, compressed or not.
 //
-// What a file says of itself is checked against its size before memory is taken for it. Values stay in the file where they
-// can: of a .npy and of a .npz that is not compressed, in C order, rows are read as they are needed.
+// What a file says of itself is checked against its size before memory is taken for it. Arrays of up to 256 MiB are held in memory.
+// Values of larger ones stay in the file where they can: of a .npy and of a .npz that is not compressed, in C order, rows are read as they
+// are needed.
 package npy
 
 import (
 	"archive/zip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +18,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // MaxArrays is how many arrays a file or folder may have.
 const MaxArrays = 1 << 12
+
+// held is how many bytes of values are held in memory though they could be read when they are needed: of rows in no order each would cost
+// a call of the system, which takes longer than to copy some thousand bytes.
+const held = 1 << 28
 
 // Fault is what is wrong with a file: at which byte, of an array in an archive of the array as it is unpacked.
 type Fault struct {
@@ -103,19 +111,44 @@ func (a *Array) Float32s() ([]float32, error) {
 	if len(a.Shape) > 0 {
 		n *= a.Len()
 	}
-	const block = 1 << 16 // values
-	out, size := make([]float32, n), int64(a.Type.Size)
-	buf := make([]byte, min(n, block)*a.Type.Size)
-	for at := 0; at < n; at += block {
-		part := out[at:min(at+block, n)]
-		b := buf[:len(part)*a.Type.Size]
-		if err := a.read(b, int64(at)*size); err != nil {
-			return nil, err
-		}
-		a.Type.Float32(part, b)
+	out := make([]float32, n)
+	if err := a.float32s(out, 0); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
+
+// Rows reads rows from one on as float32, in C order: as many as dst has values for. Rows of float32 that lie in the file as this machine
+// has them are copied once.
+func (a *Array) Rows(dst []float32, row int) error {
+	each := a.RowSize()
+	if each == 0 || row < 0 || len(dst)%each != 0 || row > a.Len()-len(dst)/each {
+		panic(fmt.Sprintf("npy: %d values from row %d on, of %d rows of %d", len(dst), row, a.Len(), each))
+	}
+	return a.float32s(dst, int64(row)*int64(each)*int64(a.Type.Size))
+}
+
+// float32s reads values from an offset on.
+func (a *Array) float32s(dst []float32, offset int64) error {
+	if a.Type == (Type{'f', 4, false}) && nativeLittle {
+		return a.read(raw.Bytes(dst), offset)
+	}
+	const block = 1 << 16 // values
+	size := a.Type.Size
+	buf := make([]byte, min(len(dst), block)*size)
+	for at := 0; at < len(dst); at += block {
+		part := dst[at:min(at+block, len(dst))]
+		b := buf[:len(part)*size]
+		if err := a.read(b, offset+int64(at)*int64(size)); err != nil {
+			return err
+		}
+		a.Type.Float32(part, b)
+	}
+	return nil
+}
+
+// nativeLittle says that this machine's least byte comes first.
+var nativeLittle = binary.NativeEndian.Uint16([]byte{1, 0}) == 1 // never written
 
 // read reads bytes of the values from an offset on.
 func (a *Array) read(b []byte, offset int64) error {
@@ -134,6 +167,7 @@ func (a *Array) read(b []byte, offset int64) error {
 type File struct {
 	Arrays []*Array // in the archive's order
 	files  []*os.File
+	hold   int64 // up to so many bytes of an array
 }
 
 // Close ends what reads from the arrays.
@@ -146,12 +180,17 @@ func (f *File) Close() error {
 }
 
 // Open opens a .npz, which a zip file is whatever its name, or a .npy together with those beside it, of which it takes those that
-// wanted accepts by their names; nil: all. Arrays that have to be unpacked or turned to C order are held in memory.
-func Open(path string, wanted func(name string) bool) (f *File, err error) {
+// wanted accepts by their names; nil: all. Arrays that have to be unpacked or turned to C order are held in memory, whatever their size.
+func Open(path string, wanted func(name string) bool) (*File, error) {
 	if wanted == nil {
 		wanted = func(string) bool { return true }
 	}
-	f = new(File)
+	return open(path, wanted, held)
+}
+
+// open is Open that holds arrays of up to so many bytes.
+func open(path string, wanted func(name string) bool, hold int64) (f *File, err error) {
+	f = &File{hold: hold}
 	defer func() {
 		if err != nil {
 			_ = f.Close() // it was only read
@@ -218,10 +257,14 @@ func (f *File) openArray(path string) error {
 		return err
 	}
 	f.Arrays = append(f.Arrays, a)
-	a.values = io.NewSectionReader(in, a.begin, info.Size()-a.begin)
-	if fortran {
-		return a.turn(io.NewSectionReader(in, a.begin, info.Size()-a.begin))
+	values := io.NewSectionReader(in, a.begin, info.Size()-a.begin)
+	switch {
+	case fortran:
+		return a.turn(values)
+	case values.Size() <= f.hold:
+		return a.keep(values)
 	}
+	a.values = values
 	return nil
 }
 
@@ -272,10 +315,8 @@ func (f *File) openEntry(path string, in *os.File, size int64, e *zip.File) erro
 	f.Arrays = append(f.Arrays, a)
 	if fortran {
 		err = a.turn(r)
-	} else if e.Method != zip.Store {
-		var all []byte
-		all, err = a.all(r)
-		a.values = memory(all)
+	} else if e.Method != zip.Store || int64(claimed) <= f.hold {
+		err = a.keep(r)
 	} else if at, e := e.DataOffset(); e != nil {
 		err = e
 	} else {
@@ -315,21 +356,37 @@ func (m memory) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// all reads all values. Memory grows with what comes.
+// keep holds all values in memory.
+func (a *Array) keep(r io.Reader) error {
+	all, err := a.all(r)
+	a.values = memory(all)
+	return err
+}
+
+// atOnce is how many bytes of values have memory before they come; what a file says beyond that is believed as it comes.
+const atOnce = 1 << 26
+
+// all reads all values.
 func (a *Array) all(r io.Reader) ([]byte, error) {
 	want := int64(a.Type.Size)
 	for _, d := range a.Shape {
 		want *= int64(d)
 	}
-	all, err := io.ReadAll(io.LimitReader(r, want))
-	if err == nil && int64(len(all)) < want {
-		err = io.ErrUnexpectedEOF
+	out := room(min(want, atOnce))[:0]
+	for int64(len(out)) < want {
+		if len(out) == cap(out) {
+			out = append(room(min(want, 2*int64(len(out))))[:0], out...)
+		}
+		n, err := io.ReadFull(r, out[len(out):min(int64(cap(out)), want)])
+		if out = out[:len(out)+n]; err != nil {
+			return nil, a.fault(int64(len(out)), why(err))
+		}
 	}
-	if err != nil {
-		return nil, a.fault(int64(len(all)), why(err))
-	}
-	return slices.Clip(all), nil
+	return out, nil
 }
+
+// room are bytes in large pages: small ones take longer to be given than to be read.
+func room(n int64) []byte { return raw.Bytes(hugepage.Floats(int(n+3) / 4))[:n:n] }
 
 // turn reads values in Fortran order and holds them in C order.
 func (a *Array) turn(r io.Reader) error {
@@ -337,7 +394,7 @@ func (a *Array) turn(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	to, size := make([]byte, len(from)), a.Type.Size
+	to, size := room(int64(len(from))), a.Type.Size
 	strides, n := make([]int, len(a.Shape)), 1
 	for i, d := range a.Shape {
 		strides[i], n = n, n*d
