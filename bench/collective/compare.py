@@ -15,7 +15,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FLOATS = [1, 256, 4096, 65536, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 24]
 TABLES = ("shm", "tcp", "tcp-default")
-SIDES = {"shm": ("openmpi-shm", "mpich-shm", "ringo-arena", "ringo-private", "limit"), "tcp": ("openmpi-tcp", "mpich-tcp", "gloo-tcp", "ringo-tcp")}  # peers first
+SIDES = {"shm": ("openmpi-shm", "mpich-shm", "ringo-arena", "ringo-private", "ringo-run-shm", "limit"),
+         "tcp": ("openmpi-tcp", "mpich-tcp", "gloo-tcp", "ringo-tcp", "ringo-run-tcp")}  # peers first
 SIDES["tcp-default"] = SIDES["tcp"]
 SYSTEM = "/proc/sys/net/ipv4/tcp_congestion_control"
 
@@ -54,7 +55,7 @@ def options():
 def picked(o, table):
     """The sides of a table that --sides names; MPICH, which few have beside OpenMPI, only where it is installed."""
     wanted = o.sides.split(",") if o.sides else [s for s in SIDES[table] if not s.startswith("mpich") or shutil.which("mpicc.mpich")]
-    return [s for s in SIDES[table] if s in wanted and not (o.apart and s == "limit")]
+    return [s for s in SIDES[table] if s in wanted and not (o.apart and (s == "limit" or s.startswith("ringo-run")))]
 
 
 def seconds(o):
@@ -119,12 +120,18 @@ def ringo(o, np, transport, *more):
                             "--floats", ",".join(map(str, o.floats)), "--progress", "none", "--json", "-", *more]))
 
 
+def program(o, np, transport):
+    """A program of one's own, which `ringo run` starts."""
+    return medians(objects([o.ringo, "run", "--np", str(np), "--transport", transport, "--", os.path.join(o.peers, "program"), str(o.time), *map(str, o.floats)]))
+
+
 def sides(o, table, np):
     """What a table compares, by name."""
     all_sides = {
         "openmpi-shm": lambda: openmpi(o, np, "openmpi-shm", "--mca", "btl", "self,vader"),
         "ringo-arena": lambda: ringo(o, np, "shm", "--buffer", "arena"),
         "ringo-private": lambda: ringo(o, np, "shm", "--buffer", "private"),
+        "ringo-run-shm": lambda: program(o, np, "shm"),
         "limit": lambda: ringo(o, np, "shm", "--buffer", "arena", "--limit"),
         "openmpi-tcp": lambda: openmpi(o, np, "openmpi-tcp", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
         "mpich-shm": lambda: mpich(o, np, "mpich-shm"),
@@ -132,6 +139,7 @@ def sides(o, table, np):
         "mpich-tcp": lambda: mpich(o, np, "mpich-tcp", UCX_TLS="tcp,self", UCX_NET_DEVICES="lo"),
         "gloo-tcp": lambda: gloo(o, np),
         "ringo-tcp": lambda: ringo(o, np, "tcp"),
+        "ringo-run-tcp": lambda: program(o, np, "tcp"),
     }
     return {name: all_sides[name] for name in picked(o, table)}
 
@@ -189,7 +197,7 @@ def run_namespaced(o, table):
         numbers = lambda l: ",".join(map(str, l))
         command = [*alone, sys.executable, os.path.abspath(__file__), "--tables", table, "--inside", congestion, "--json", out.name,
                    "--ringo", o.ringo, "--peers", o.peers, "--np", numbers(o.np), "--floats", numbers(o.floats),
-                   "--rounds", str(o.rounds), "--time", str(o.time), "--sides", o.sides]
+                   "--rounds", str(o.rounds), "--time", str(o.time), "--sides", ",".join(picked(o, table))]
         command += ["--gap", str(o.gap), "--skew", str(o.skew)] if o.apart else []
         if subprocess.run(command).returncode != 0:
             raise SystemExit(f"the table {table} failed")
