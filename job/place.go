@@ -1,6 +1,7 @@
 package job
 
 import (
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,7 +25,7 @@ func (s *Spec) training() train.Config {
 func (s *Spec) Training(start int) train.Config {
 	c := s.training()
 	if s.Sync.Kept() {
-		c.Servers.Start, c.Servers.Begin = start, !s.ByHand()
+		c.Servers.Start, c.Servers.Begin = start, true // the servers have agreed: see Told
 	}
 	c.Servers.Recall = recall
 	return c
@@ -54,13 +55,22 @@ func (s *Spec) Run(t *setting.Table) ringo.Config {
 	return cfg
 }
 
+const pathInitFrom setting.Path = "training.init-from"
+
 // Told is what other processes of the job must have been told, too. A rank decides by all settings; a server by those
-// that it was given and those of servers.
+// that it was given and those of servers. Both tell the file that tables on servers begin with, which is none's result: servers that are not
+// told of it would begin with other rows, and nobody would know. Folders may differ from host to host.
 func (s *Spec) Told(t *setting.Table, rank bool) setting.Values {
 	all := s.Values(t, setting.Result, setting.Changeable)
 	for p := range all {
 		if !rank && t.Origin(p) == "" && GroupOf(p) != "servers" && p != "sync" {
 			delete(all, p)
+		}
+	}
+	if s.Sync.Kept() {
+		all[pathInitFrom] = "" // none
+		if from := s.Train.Start.From; from != "" {
+			all[pathInitFrom] = filepath.Base(from)
 		}
 	}
 	return all
@@ -110,7 +120,7 @@ func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config 
 	c := s.keep()
 	c.Index, c.Verbose, c.Version = index, s.Output.Verbose, ringo.Version
 	c.FullWait, c.Told = fullWait, s.Told(t, false)
-	if training := s.Training(0); launched && s.Train.Start.From != "" {
+	if training := s.Training(0); s.Train.Start.From != "" {
 		c.Begin = training.BeginRows
 	}
 	c.Times, c.Rejoin = s.Times, max(away, s.Times.DeadAfter)

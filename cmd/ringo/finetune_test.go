@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/freeport"
 )
 
 const tuning2 = "train mlp --data synthetic --batch 16 --train-limit 3200 --eval-limit 33 --threads 1 --progress none --np 2 --epochs 2 "
@@ -111,4 +113,28 @@ func TestTablesBegin(t *testing.T) {
 	checkRefused(t, exitFailed, fewClicks+"--set data.table-rows=4000 --init-from "+servers, "embedding: the file has [5000 10], the model has [4000 10]", "training.init-except")
 	checkRefused(t, exitUsage, fewClicks+"--sync bsp --set servers.from="+filepath.Join(servers, "start-1")+" --init-from "+ranks, "servers.from", "--init-from")
 	checkRefused(t, exitFailed, "train mlp --data synthetic --train-limit 64 --eval-limit 33 --progress none --init-from "+servers, "it is of model ctr-dnn")
+	checkRefused(t, exitUsage, "server --index 0 --np 2 --sync bsp --ps-addrs localhost:1 --init-from "+file, "--set model=NAME")
+	mark, both := ticket(), "--np 2 --sync bsp --ps-addrs "+freeport.Address(t)+","+freeport.Address(t)+" "
+	byHand := func(told string) (ranks, servers []*program) {
+		line := fewClicks + "--epochs 1 --servers 2 --init-from " + file + " --rendezvous " + freeport.Address(t) + " " + both
+		for i := range 2 {
+			servers = append(servers, start(t, fmt.Sprintf("server --index %d ", i)+both+told, mark))
+		}
+		return []*program{start(t, line+"--rank 0", mark), start(t, line+"--rank 1", mark)}, servers
+	}
+	ranks2, keepers := byHand("--set model=ctr-dnn --init-from " + file)
+	for _, p := range append(ranks2, keepers...) {
+		p.checkEnd(0)
+	}
+	if got := sha(t, ranks2[0].out.String()); got != want {
+		t.Errorf("by hand: sha256 %s, want %s", got, want)
+	}
+	ranks2, keepers = byHand("")
+	for _, p := range ranks2 {
+		p.checkEnd(exitFailed, `is "" on server`, filepath.Base(file))
+	}
+	for _, p := range keepers { // they would wait for others
+		p.cmd.Process.Kill()
+		p.wait()
+	}
 }

@@ -117,6 +117,8 @@ func (c *serverRole) byHand() error {
 		return setting.Faultf("servers.addresses", "is missing: where all servers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
 	case !c.Sync.Kept() && c.Rendezvous == "":
 		return setting.Faultf("job.rendezvous", "is missing: a server needs the address where rank 0 listens")
+	case c.Sync.Kept() && c.Train.Start.From != "" && c.Train.Model.Name == "":
+		return setting.Faultf("training.init-from", "%s: a server needs the model, by whose names it finds the table: --set model=NAME, or the job file of the ranks", c.Train.Start.From)
 	case c.index < 0 || c.index >= n:
 		return fmt.Errorf("--index %d: want a server from 0 to %d, as there are %d", c.index, n-1, n)
 	}
