@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -59,6 +60,9 @@ type Config struct {
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
 	// about themselves; Ranks and ID are left out.
 	Collective collective.Config
+	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host (package metrics/scrape). nil: where a
+	// launcher says so, in RINGO_METRICS, or nowhere.
+	Metrics *metrics.Board
 	// Settings are what this process was told of the job, by path: of those that all processes must agree on. Where others
 	// were told otherwise, ranks and servers, the job ends with an error that names the setting, both processes
 	// and both values (*setting.ConflictError). What only one process names is not compared. nil: nothing is.
@@ -197,6 +201,7 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 		launch.RendezvousVar:  c.Rendezvous,
 		launch.CoordinatorVar: "", // rank 0
 		launch.EndVar:         "",
+		launch.MetricsVar:     "",
 	}
 	if len(c.Tables) > 0 {
 		mine[launch.TablesVar] = strings.Join(c.Tables, ",")

@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
@@ -42,7 +43,9 @@ type Job struct {
 	timeout               time.Duration    // of waits for others
 	ticket                transport.Ticket // nil in a job of one process
 
-	outer      context.Context // what Join was given
+	figures    *metrics.Figures // nil: nobody wants them
+	uncount    func()           // ends what keeps them up to date
+	outer      context.Context  // what Join was given
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	mesh       transport.Mesh
@@ -84,7 +87,13 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
-	cfg.Times = cfg.Times.WithDefaults()
+	if cfg.Times = cfg.Times.WithDefaults(); cfg.Metrics == nil && env.Metrics != "" {
+		board, err := metrics.Open(env.Metrics)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Metrics = board
+	}
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
@@ -253,6 +262,9 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	if err = j.count(cfg.Metrics); err != nil {
+		return err
+	}
 	j.watching.Go(j.watch)
 	return nil
 }
@@ -405,6 +417,10 @@ func (j *Job) release() error {
 	j.cancel(errDone)
 	j.watching.Wait()
 	var errs []error
+	if j.uncount != nil {
+		j.uncount()
+		errs = append(errs, j.figures.Close())
+	}
 	if j.client != nil {
 		errs = append(errs, j.client.Close())
 	}

@@ -93,6 +93,7 @@ type Member struct {
 	doing   string
 	waiting func() (Wait, bool)
 	quiet   silence // since the coordinator's last message
+	heard   time.Time
 	stopper *Stopper
 	left    bool
 	err     error
@@ -218,6 +219,13 @@ func (m *Member) Listener() net.Listener { return m.listener }
 func (m *Member) Traffic() transport.Traffic {
 	sent, received := m.ch.traffic()
 	return transport.Traffic{WireSent: sent, WireReceived: received}
+}
+
+// Heard is when the coordinator's last message came; zero before the first.
+func (m *Member) Heard() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.heard
 }
 
 // Lost receives why the job cannot go on, once, and is closed then: a

@@ -85,7 +85,8 @@ func (m *Member) read() {
 			return
 		}
 		m.mu.Lock()
-		m.quiet.hear(time.Now(), time.Duration(msg.LateMillis)*time.Millisecond)
+		m.heard = time.Now()
+		m.quiet.hear(m.heard, time.Duration(msg.LateMillis)*time.Millisecond)
 		m.mu.Unlock()
 		if msg.Kind == kindClosing {
 			m.mu.Lock()

@@ -89,6 +89,16 @@ func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 	return dst
 }
 
+// ResidualNorm is the Euclidean norm of all that compression keeps for later steps; ok is false where it keeps nothing. It is called
+// between steps and costs a pass over what is kept.
+func (o *Optimizer) ResidualNorm() (norm float64, ok bool) {
+	c := o.codec.local
+	if c == nil || !c.Chain().Feedback() {
+		return 0, false
+	}
+	return math.Sqrt(o.kernels.SumSquares(c.Residual(0, len(o.params)))), true
+}
+
 // valuesOf is how many values layers have, padding left out.
 func valuesOf(layers []bucket.Layer) (n int) {
 	for _, l := range layers {

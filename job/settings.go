@@ -103,6 +103,7 @@ func (s *Spec) output() []setting.Row {
 	o := &s.Output
 	return []setting.Row{
 		{Path: "output.json", Flag: "json", Unit: "FILE", About: "write one JSON object per epoch and a summary to a file, or to standard output with -", Scope: setting.Local, Value: setting.Text(&o.JSON)},
+		{Path: "output.metrics", Flag: "metrics", Unit: "HOST:PORT", About: "answer Prometheus at this address, under /metrics, for all ranks of this host; nobody is asked for a token there", Scope: setting.Local, Value: setting.Text(&o.Metrics)},
 		{Path: "output.progress", Flag: "progress", About: "how progress is shown; auto: a bar where a person watches, else plain lines", Scope: setting.Local, Value: setting.Choice(&o.Progress, "auto", "bar", "plain", "none")},
 		{Path: "output.tensorboard", Flag: "tensorboard", Unit: "DIR", About: "write the figures of steps and epochs as event files into a folder, for TensorBoard", Scope: setting.Local, Value: setting.Text(&o.TensorBoard)},
 		{Path: "output.page", Flag: "page", Unit: "HOST:PORT", About: "show the job on a page while it goes on, at an address with a token that is told at the start; without HOST for this host alone, with port 0 at any free one", Scope: setting.Local, Value: setting.Text(&o.Page)},

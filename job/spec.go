@@ -122,6 +122,8 @@ type Tuning struct {
 type Output struct {
 	// JSON is the file of one object per epoch and a summary; "-" is standard output.
 	JSON string
+	// Metrics is the HOST:PORT at which Prometheus may ask for the figures of this host's ranks.
+	Metrics string
 	// Progress is how progress is shown: auto, bar, plain or none.
 	Progress string
 	// TensorBoard is the folder of event files.

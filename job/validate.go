@@ -63,6 +63,11 @@ func (s *Spec) ValidateProcesses() error {
 		n, bad := strconv.Atoi(port)
 		errs.add(err != nil || bad != nil || n < 1 || n > 65535, "job.rendezvous", "%q: want HOST:PORT with a port from 1 to 65535", s.Rendezvous)
 	}
+	if at := s.Output.Metrics; at != "" {
+		_, port, err := net.SplitHostPort(at)
+		n, bad := strconv.Atoi(port)
+		errs.add(err != nil || bad != nil || n < 0 || n > 65535, "output.metrics", "%q: want HOST:PORT, such as 127.0.0.1:9400, or :9400 for all of this host's addresses", at)
+	}
 	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
 	if s.Slice != 0 {
 		err := timeslice.Check(s.Slice)

@@ -29,6 +29,7 @@ const (
 	TablesVar      = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
 	TableVar       = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
 	socketVar      = "RINGO_SOCKET"      // of a process of a role with sockets: the descriptor of its own
+	MetricsVar     = "RINGO_METRICS"     // the folder in which the ranks of this host have their figures, or unset: they keep none; see metrics.Open
 	EndVar         = "RINGO_END"         // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
 	// holds the ticket: see JobFromEnv.
@@ -101,6 +102,8 @@ type Env struct {
 	Placed string
 	// Threads is how many threads a person wants in each process; 0: nothing was said.
 	Threads int
+	// Metrics is the folder of the figures of this host's ranks: see metrics.Open.
+	Metrics string
 	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see Tell.
 	End int
 }
@@ -153,6 +156,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	}
 	env.Bind, env.Threads = r.bind(), ThreadsFromEnv(lookup)
 	env.Placed, _ = lookup(PlacedVar)
+	env.Metrics, _ = lookup(MetricsVar)
 	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
 		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
 	}
@@ -260,6 +264,9 @@ func (e Env) Strings() []string {
 	}
 	if e.Placed != "" {
 		out = append(out, PlacedVar+"="+e.Placed)
+	}
+	if e.Metrics != "" {
+		out = append(out, MetricsVar+"="+e.Metrics)
 	}
 	if e.Columns > 0 {
 		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))

@@ -145,7 +145,7 @@ func (j *job) place(p *process, socket, end int) []string {
 		env := RoleEnv{Role: p.role.Name, Index: p.index, WorldSize: ranks, Ticket: j.cfg.Ticket, Socket: socket, End: end}
 		return env.Strings()
 	}
-	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.number, Launched: true, Ticket: j.cfg.Ticket, End: end, Placed: p.role.placed()}
+	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.number, Launched: true, Metrics: j.cfg.Metrics, Ticket: j.cfg.Ticket, End: end, Placed: p.role.placed()}
 	if p.role.Mesh {
 		env.Servers, env.Rendezvous = j.cfg.members()-ranks, j.coordinator.Addr().String()
 	}
@@ -170,7 +170,7 @@ func (j *job) environment() []string {
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, PlacedVar, socketVar, EndVar, JobVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, PlacedVar, MetricsVar, socketVar, EndVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		ofRole := strings.HasPrefix(name, varPrefix) && (strings.HasSuffix(name, indexSuffix) || strings.HasSuffix(name, addrsSuffix))

@@ -48,6 +48,8 @@ type Config struct {
 	// job, and must not hold the ticket, since a program may print it. At most 127 KiB without zero bytes; "" sets no
 	// variable.
 	Job string
+	// Metrics is told to the ranks: the folder in which they have their figures; "": they keep none.
+	Metrics string
 	// Rendezvous is where ranks join, HOST:PORT; "" means a free port of
 	// 127.0.0.1.
 	Rendezvous string

@@ -294,6 +294,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	if b == nil {
 		return r.params.end()
 	}
+	before := w.tally.samples
 	loss, err := w.backwards(c, b, lr)
 	if err != nil {
 		return err
@@ -313,6 +314,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	}
 	w.stepS = append(w.stepS, spent.Whole.Seconds())
 	w.tally.spent.add(spent)
+	c.count(w, spent, w.tally.samples-before, loss)
 	c.mu.Lock()
 	c.progress(c.samples, loss)
 	c.mu.Unlock()

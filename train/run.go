@@ -58,6 +58,8 @@ type run struct {
 	payload0, wire0 int64
 	// stepS are the seconds of each step of the epoch.
 	stepS []float64
+	// residual is when the norm of what compression keeps was last told.
+	residual time.Time
 	// where is where the run is, for errors.
 	where StepError
 	// layers are those of the epoch's last step, if they are asked for.

@@ -157,7 +157,7 @@ func TestKeepersOverHTTP(t *testing.T) {
 			status       int
 			want         string
 		}{
-			{"GET", "/health", 200, `"state": "up"`}, {"GET", "/stats", 200, `"mode": "async"`}, {"POST", "/save?delta=true", 200, `"number": 1`},
+			{"GET", "/health", 200, `"state": "up"`}, {"GET", "/stats", 200, `"mode": "async"`}, {"GET", "/metrics", 200, "ringo_ps_up{server="}, {"POST", "/save?delta=true", 200, `"number": 1`},
 			{"GET", "/save", 405, ""}, {"GET", "/shrink", 405, ""}, {"POST", "/shrink", 200, `"deleted_rows": 0`}, {"POST", "/shrink?days=0", 400, "want a number from 1"},
 		} {
 			req, err := http.NewRequest(c.method, f[2]+c.path, nil)

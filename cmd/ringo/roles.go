@@ -118,6 +118,18 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 	body = f.stoppedBySignals(cmd, f.tuning.before(body))
 	cfg := f.Run(f.table)
 	cfg.Collective.Profile = f.tuning.loaded.Collectives
+	if !f.worker && (f.ByHand() || f.InProcess()) {
+		with := secret()
+		if f.ByHand() {
+			with = ofTicket()
+		}
+		answered, err := f.answer(cmd, with)
+		if err != nil {
+			return err
+		}
+		defer answered.end()
+		cfg.Metrics = answered.board
+	}
 	switch {
 	case f.worker || f.ByHand():
 		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
@@ -266,6 +278,12 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config) (err error) {
 		return err
 	}
 	f.tells(&cfg)
+	answered, err := f.answer(cmd, secret())
+	if err != nil {
+		return err
+	}
+	defer answered.end()
+	cfg.Metrics = answered.path()
 	return launchProgram(cmd, cfg)
 }
 

@@ -41,7 +41,7 @@ func (c *runRole) command() *cobra.Command {
 	}
 	c.given.register(cmd.Flags(), func(p setting.Path) bool {
 		others := []setting.Path{"job.rank", "job.rendezvous", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
-		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "output.verbose"}, p)) && !slices.Contains(others, p)
+		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "output.metrics", "output.verbose"}, p)) && !slices.Contains(others, p)
 	})
 	cmd.Flags().SetInterspersed(false) // the program's flags are its own
 	return cmd

@@ -49,7 +49,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command) error {
 	name := fmt.Sprintf("parameter server %d of %d", cfg.Index, cfg.Servers)
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), counted(cfg.Trainers, "trainer"), cfg.Mode)
 	if cfg.Admin != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /health, /stats; POST /save, /shrink\n", name, cfg.Admin.Addr())
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /health, /stats, /metrics; POST /save, /shrink\n", name, cfg.Admin.Addr())
 		if cfg.AdminToken != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s takes orders: curl -X POST -H \"Authorization: Bearer $%s\" http://%s/save\n", name, launch.OrdersVar, cfg.Admin.Addr())
 		}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/web"
+	"github.com/ringo-ml/ringo/metrics"
+	"github.com/ringo-ml/ringo/metrics/scrape"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
@@ -108,7 +110,7 @@ func (s *server) admin() service.Admin {
 		return nil, fmt.Errorf("ps: server %d has no tables yet: no trainer has come", s.cfg.Index)
 	}
 	return service.Admin{
-		Address: s.cfg.address(), Token: s.cfg.token(), Report: s.cfg.Report,
+		Metrics: scrape.Handler(s.samples, metrics.OfServer), Address: s.cfg.address(), Token: s.cfg.token(), Report: s.cfg.Report,
 		Stats: func() any {
 			if e, err := open(); err == nil {
 				return e.Stats()

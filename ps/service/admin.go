@@ -21,6 +21,8 @@ type Admin struct {
 	Stats  func() any                                                             // of the tables
 	Save   func(ctx context.Context, delta bool) (out any, did string, err error) // a checkpoint
 	Shrink func(ctx context.Context, days int) (out any, did string, err error)   // decay and deletion
+	// Metrics answers Prometheus.
+	Metrics http.Handler
 	// Address is the HOST:PORT that requests may name besides loopback addresses. A HOST that is empty, 0.0.0.0 or ::
 	// stands for the address at which a request came.
 	Address string
@@ -91,6 +93,7 @@ const MaxDays = 36_500
 //
 //	GET  /health   Health; status 503 where the server has failed
 //	GET  /stats    Stats, the tables' statistics, and what the process takes
+//	GET  /metrics  the same and more for Prometheus, where there is a.Metrics
 //	POST /save     a checkpoint; with ?delta=true what changed since the last one
 //	POST /shrink   decay and deletion of rows; with ?days=2 as of so many, else of one
 //
@@ -121,6 +124,9 @@ func (s *Server) Handler(a Admin) http.Handler {
 		}
 		return http.StatusOK, out
 	}))
+	if a.Metrics != nil {
+		mux.Handle("GET /metrics", a.Metrics)
+	}
 	if a.Save != nil {
 		mux.HandleFunc("POST /save", d.order("delta", func(ctx context.Context, delta string) (any, string, error) {
 			if delta != "" && delta != "true" && delta != "false" {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/metrics"
+	"github.com/ringo-ml/ringo/metrics/scrape"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// answered is who answers Prometheus for the ranks of this host. The zero value is nobody.
+//
+// It is the launcher: it outlives its ranks, so that the figures of one that has died are told as long as the job lasts, and it knows
+// before it starts any whether the address is to be had. Ranks that are started otherwise find each other by the
+// job's ticket, and the first one answers; when it has ended, another one takes over.
+type answered struct {
+	board *metrics.Board
+	by    *scrape.Answerer
+}
+
+// answer makes this process answer, where that is wanted. Processes of one job that have the same secret share what they answer with.
+func (g *given) answer(cmd *cobra.Command, secret []byte) (a answered, err error) {
+	at := g.Output.Metrics
+	if at == "" {
+		return a, nil
+	}
+	if a.board, err = metrics.Open(metrics.PathOf(secret)); err != nil {
+		return a, setting.Faultf("output.metrics", "%s: %w", at, err)
+	}
+	tell := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	a.by, err = scrape.Start(scrape.Config{Address: at, Board: a.board, Version: ringo.Version, Report: tell})
+	if err != nil {
+		a.board.Leave()
+		return answered{}, setting.Faultf("output.metrics", "%s: %w", at, err)
+	}
+	if where := a.by.Address(); where != nil {
+		tell(fmt.Sprintf("metrics are at http://%s%s", where, scrape.Path))
+	}
+	return a, nil
+}
+
+// path is the folder of the figures, for ranks.
+func (a answered) path() string {
+	if a.board == nil {
+		return ""
+	}
+	return a.board.Path()
+}
+
+// end answers no more.
+func (a answered) end() {
+	if a.board != nil {
+		a.by.Close()
+		a.board.Leave()
+	}
+}
+
+// secret is one that only this process knows.
+func secret() []byte {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it never fails
+	return b
+}
+
+// ofTicket is the secret that ranks which are started by hand have in common. What is wrong with it, joining the job will say.
+func ofTicket() []byte {
+	text, _ := os.LookupEnv(launch.TicketVar)
+	ticket, err := transport.ParseTicket(text)
+	if err != nil {
+		return secret()
+	}
+	return ticket
+}

@@ -1,0 +1,168 @@
+package metrics
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Board is the folder in which the processes of a job on one host have their figures, a file of some KiB each, in memory where
+// the system has a place for that (/dev/shm). Each rank holds a lock on its file, which the system takes back when
+// its process ends, however that ends.
+type Board struct{ path string }
+
+// prefix is how the folders of boards are called, with the user's number and the job's name.
+const prefix = "ringo-metrics-"
+
+// base is where boards are.
+func base() string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return os.TempDir()
+}
+
+// PathOf is the folder of the job with a secret, which it does not tell: all its processes of one user on one host find the same.
+func PathOf(secret []byte) string {
+	sum := sha256.Sum256(append([]byte("ringo metrics "), secret...))
+	return filepath.Join(base(), fmt.Sprintf("%s%d-%x", prefix, os.Getuid(), sum[:8]))
+}
+
+// Open makes the folder, or finds it. Nobody else but its user may have made it, or may read it. Boards of jobs that were killed are removed.
+func Open(path string) (*Board, error) {
+	sweep(path)
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("metrics: a folder for figures: %w", err)
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: a folder for figures: %w", err)
+	}
+	if !info.IsDir() || info.Mode().Perm() != 0o700 || !owned(info) {
+		return nil, fmt.Errorf("metrics: %s is not a folder that only this user can read: remove it", path)
+	}
+	return &Board{path: path}, nil
+}
+
+// stale is how old a board must be of which nobody holds a file before it is taken for one of a job that was killed.
+const stale = time.Minute
+
+// sweep removes the boards of this user's jobs that were killed.
+func sweep(but string) {
+	all, _ := filepath.Glob(filepath.Join(base(), fmt.Sprintf("%s%d-*", prefix, os.Getuid())))
+	for _, path := range all {
+		info, err := os.Lstat(path)
+		if path != but && err == nil && info.IsDir() && owned(info) && time.Since(info.ModTime()) > stale {
+			(&Board{path: path}).Leave()
+		}
+	}
+}
+
+// Path is where the board is.
+func (b *Board) Path() string { return b.path }
+
+// answering is the file that who answers for the board holds.
+const answering = "answers"
+
+// rankFile is a rank's.
+func rankFile(rank int) string { return "rank-" + strconv.Itoa(rank) }
+
+// Rank begins the figures of a rank in a job of so many ranks. What an earlier process of that rank has counted is forgotten. An
+// error says that another process has the rank.
+func (b *Board) Rank(rank, size int) (*Figures, error) {
+	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
+		return nil, fmt.Errorf("metrics: rank %d of %d: want 0 to %d", rank, size, maxRanks-1)
+	}
+	_, words := layout(size)
+	m, err := b.claim(rankFile(rank), words)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: the figures of rank %d: %w", rank, err)
+	}
+	f := newFigures(m.words, rank, size, os.Getpid())
+	f.done = m.release
+	return f, nil
+}
+
+// Answer makes this process the one that answers for the board, until release is called. ok is false while another one does.
+func (b *Board) Answer() (release func() error, ok bool, err error) {
+	m, err := b.claim(answering, 1)
+	if errors.Is(err, errHeld) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, fmt.Errorf("metrics: %w", err)
+	}
+	return m.release, true, nil
+}
+
+// errHeld says that another process holds a file.
+var errHeld = errors.New("another process has them")
+
+// Reading is what a rank has counted.
+type Reading struct {
+	Rank, Size int
+	// Alive says that its process runs.
+	Alive  bool
+	Values []Value
+}
+
+// Read are the figures of all ranks of this host, by rank, those that have died among them. Files that are none are left out.
+func (b *Board) Read() (out []Reading) {
+	files, _ := os.ReadDir(b.path) // of a board that is gone there are none
+	for _, file := range files {
+		if !strings.HasPrefix(file.Name(), "rank-") {
+			continue
+		}
+		if r, ok := b.read(filepath.Join(b.path, file.Name())); ok {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Reading) int { return cmp.Compare(a.Rank, b.Rank) })
+	return out
+}
+
+func (b *Board) read(path string) (Reading, bool) {
+	m, alive, err := look(path)
+	if err != nil {
+		return Reading{}, false
+	}
+	defer m.release()
+	if len(m.words) < headWords || atomic.LoadUint64(&m.words[headMagic]) != magic || atomic.LoadUint64(&m.words[headVersion]) != version {
+		return Reading{}, false
+	}
+	rank, size := atomic.LoadUint64(&m.words[headRank]), atomic.LoadUint64(&m.words[headSize])
+	if size < 1 || size > maxRanks || rank >= size {
+		return Reading{}, false
+	}
+	f := &Figures{words: m.words, size: int(size)}
+	words := 0
+	if f.at, words = layout(f.size); words != len(m.words) {
+		return Reading{}, false
+	}
+	return Reading{Rank: int(rank), Size: int(size), Alive: alive, Values: f.Values()}, true
+}
+
+// Leave removes the board if no process has figures in it any more, or answers for it.
+func (b *Board) Leave() {
+	files, err := os.ReadDir(b.path)
+	if err != nil {
+		return
+	}
+	for _, file := range files {
+		m, alive, err := look(filepath.Join(b.path, file.Name()))
+		if err == nil {
+			m.release()
+		}
+		if err != nil || alive {
+			return
+		}
+	}
+	_ = os.RemoveAll(b.path) // another one may do so at the same time
+}

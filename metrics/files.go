@@ -1,0 +1,109 @@
+package metrics
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapped is a file of a board in memory.
+type mapped struct {
+	file  *os.File
+	words []uint64
+}
+
+// owned says that a file is this user's.
+func owned(info os.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Getuid()
+}
+
+// claim opens a file of so many words that no other process holds, and holds it.
+func (b *Board) claim(name string, words int) (*mapped, error) {
+	f, err := os.OpenFile(filepath.Join(b.path, name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = errHeld
+	for range tries { // a reader has a look now and then
+		if err = flock(f, unix.LOCK_EX); !errors.Is(err, errHeld) {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err == nil {
+		if err = f.Truncate(0); err == nil {
+			_, err = f.WriteAt(make([]byte, 8*words), 0) // a full disk says so here, and not by a signal later
+		}
+	}
+	if err == nil {
+		var m *mapped
+		if m, err = mapFile(f, words); err == nil {
+			return m, nil
+		}
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// tries is how often a lock is tried that a reader may have for some microseconds.
+const tries = 10
+
+// flock locks without waiting, with errHeld where another one has done so.
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return errHeld
+		default:
+			return err
+		}
+	}
+}
+
+func mapFile(f *os.File, words int) (*mapped, error) {
+	b, err := unix.Mmap(int(f.Fd()), 0, 8*words, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return &mapped{file: f, words: unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), words)}, nil
+}
+
+// look reads a file of a board, and whether a process holds it. What it has is a copy: the file may become shorter.
+func look(path string) (m *mapped, alive bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	switch err := flock(f, unix.LOCK_SH); {
+	case errors.Is(err, errHeld):
+		alive = true
+	case err != nil:
+		return nil, false, err
+	}
+	_, most := layout(maxRanks)
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > int64(8*most) {
+		return nil, false, errors.Join(err, errors.New("not a file of figures"))
+	}
+	words := make([]uint64, info.Size()/8)
+	if len(words) > 0 {
+		_, err = f.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), 0)
+	}
+	return &mapped{words: words}, alive, err
+}
+
+// release gives the lock back. The memory stays as long as the process: another goroutine may count something late.
+func (m *mapped) release() error {
+	if m.file == nil {
+		return nil
+	}
+	return errors.Join(flock(m.file, unix.LOCK_UN), m.file.Close())
+}

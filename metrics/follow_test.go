@@ -1,0 +1,35 @@
+package metrics
+
+import (
+	"testing"
+	"time"
+)
+
+// What others count is asked for, at the latest when the rank ends.
+func TestFollow(t *testing.T) {
+	f := New(0, 2)
+	at := time.Unix(1700000000, 0)
+	f.Follow(Source{Sent: func() int64 { return 77 }, Heard: func() time.Time { return at }})()
+	if sent, heard, memory := get(f, SentBytes, "tcp"), get(f, LastHeartbeat, ""), get(f, Resident, ""); sent != 77 || heard != 1.7e9 || !(memory > 1<<20) {
+		t.Errorf("%v bytes, heard at %v, %v bytes of memory", sent, heard, memory)
+	}
+}
+
+// A wait counts for the time since the last look, and for a second at most.
+func TestWaitsAreEstimated(t *testing.T) {
+	f := New(0, 3)
+	peer, waits := 1, true
+	now := time.Now()
+	w := &follower{figures: f, source: Source{Waiting: func() (int, bool) { return peer, waits }}, last: now, counted: now.Add(time.Hour), used: now.Add(time.Hour)}
+	for _, look := range []struct {
+		after time.Duration
+		peer  int
+		waits bool
+	}{{100 * time.Millisecond, 1, true}, {150 * time.Millisecond, 2, true}, {time.Second, 2, false}, {time.Hour, 1, true}, {time.Millisecond, 7, true}} {
+		now, peer, waits = now.Add(look.after), look.peer, look.waits
+		w.look(now)
+	}
+	if a, b := get(f, WaitTime, "1"), get(f, WaitTime, "2"); a != 1.1 || b != 0.15 {
+		t.Errorf("waited %v s for rank 1 and %v for rank 2, want 1.1 and 0.15", a, b)
+	}
+}

@@ -1,0 +1,30 @@
+package train
+
+import (
+	"time"
+
+	"github.com/ringo-ml/ringo/metrics"
+)
+
+// residualEvery is how often the norm of what compression keeps is computed for who watches the job: it is a pass over
+// as many values as the model has parameters.
+const residualEvery = 10 * time.Second
+
+// count tells who watches the job of a step on so many samples of this rank.
+func (c *crew) count(w *worker, t StepTime, samples, loss float64) {
+	f := c.job.Figures()
+	if f == nil {
+		return
+	}
+	f.Step(metrics.Step{Whole: t.Whole, Samples: int(samples), Epoch: c.epoch, Loss: loss, Density: t.Density, Phases: [metrics.UpdatePhase + 1]time.Duration{
+		metrics.DataPhase: t.Data, metrics.PullPhase: t.Pull, metrics.ComputePhase: t.Compute - t.Data - t.Pull,
+		metrics.CompressPhase: t.Compress, metrics.WaitPhase: t.Exposed, metrics.UpdatePhase: t.Update,
+	}})
+	if now := time.Now(); w.replica == c.replica && now.Sub(c.residual) >= residualEvery {
+		if c.residual = now; w.replica.Opt != nil {
+			if norm, ok := w.replica.Opt.ResidualNorm(); ok {
+				f.Set(metrics.ResidualNorm, 0, norm)
+			}
+		}
+	}
+}
