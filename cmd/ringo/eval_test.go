@@ -40,9 +40,9 @@ func TestEvalRepeatsTheRun(t *testing.T) {
 	}
 	for name, line := range map[string]string{
 		"table":      "mlp --data " + table + " --batch 32",
-		"images":     "mlp --data synthetic --batch 512",
-		"clicks":     "ctr-dnn --data synthetic --batch 2048",
-		"on servers": "ctr-dnn --data synthetic --batch 2048 --sync bsp",
+		"images":     "mlp --data synthetic --batch 512 --train-limit 10000 --eval-limit 3001",
+		"clicks":     "ctr-dnn --data synthetic --batch 2048 --train-limit 10000 --eval-limit 3001 --set data.table-rows=20000",
+		"on servers": "ctr-dnn --data synthetic --batch 2048 --train-limit 10000 --eval-limit 3001 --set data.table-rows=20000 --sync bsp",
 		"text":       "lstm --train-file " + text + " --eval-file " + text + " --batch 2",
 	} {
 		t.Run(name, func(t *testing.T) {

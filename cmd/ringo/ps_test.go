@@ -21,16 +21,13 @@ import (
 func kept(t *testing.T, flags string) (dir string, sum map[string]any) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "ps")
-	return dir, runSummary(t, clicks+"--np 2 --sync bsp --durability checkpoint --ps-dir "+dir+" "+flags)
+	return dir, runSummary(t, fewClicks+"--np 2 --sync bsp --durability checkpoint --ps-dir "+dir+" "+flags)
 }
 
 // What two servers have saved is shown and exported, the same in both formats, and jobs of any number of
 // servers begin with it and come to the same bits.
 func TestSavedByServers(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("tables of ten million values")
-	}
 	two, _ := kept(t, "--servers 2")
 	status, out, errs := command(t, "ps show "+two)
 	if status != 0 || errs != "" {
@@ -85,7 +82,7 @@ func TestSavedByServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRefused(t, exitFailed, "ps show "+two, "server-1 is missing: the job had 2 servers")
-	p := start(t, clicks+"--np 2 --sync bsp --set servers.from="+two)
+	p := start(t, fewClicks+"--np 2 --sync bsp --set servers.from="+two)
 	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: ", "server-1 is missing: the job had 2 servers", "; ranks 0 and 1 ended because of it")
 }
 

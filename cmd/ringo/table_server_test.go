@@ -30,8 +30,8 @@ func TestParametersOnServers(t *testing.T) {
 		line        string
 		np, servers int
 	}{
-		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks, 2, 2}, {clicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
-		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {clicks + "--set data.table-rows=5000 --warmup 0.5epochs --lr-cosine ", 2, 1},
+		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks, 2, 2}, {fewClicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
+		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {fewClicks + "--warmup 0.5epochs --lr-cosine ", 2, 1},
 	} {
 		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --algorithm naive", c.line, c.np))
 		got := runSummary(t, fmt.Sprintf("%s--np %d --sync bsp --servers %d", c.line, c.np, c.servers))
@@ -65,7 +65,7 @@ func TestParametersBelowMemory(t *testing.T) {
 func TestParametersOutOfStep(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"async", "ssp --staleness 2 --set output.verbose=true"} {
-		status, out, errs := command(t, clicks+"--np 2 --servers 2 --sync "+mode)
+		status, out, errs := command(t, fewClicks+"--np 2 --servers 2 --sync "+mode)
 		if status != 0 {
 			t.Fatalf("%s: status %d: %s", mode, status, errs)
 		}
@@ -79,7 +79,7 @@ func TestParametersOutOfStep(t *testing.T) {
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
 	}
 	for _, flags := range []string{"--lr 1e30 --set servers.trainer-threads=3 --sync ssp", "--lr 1e30 --set servers.trainer-threads=2 --sync geo"} { // a thread's fault ends the others' waits; which tells first, of its loss or of a gradient, is by chance
-		status, _, errs := command(t, clicks+"--set data.table-rows=5000 --np 1 --sync sum --servers 2 "+flags)
+		status, _, errs := command(t, fewClicks+"--np 1 --sync sum --servers 2 "+flags)
 		if want := "has diverged"; status != exitFailed || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, stderr %q, want %q", flags, status, errs, want)
 		}
