@@ -40,7 +40,11 @@ func TestClicksReadAgain(t *testing.T) {
 		}
 	}
 	text := bytes.Join(lines, nil)
-	for _, limit := range []int{0, 1, 700, 5000} {
+	limits, draws := []int{0, 1, 700, 5000}, 10
+	if testing.Short() {
+		limits, draws = []int{0, 700}, 3
+	}
+	for _, limit := range limits {
 		memory, again := evalSets(t, text, limit, bad)
 		if limit == 0 && (memory.Skipped() != bad || again.Skipped() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clickSlots {
 			t.Fatalf("limit %d: %d rows, want %d; %d and %d bad lines of %d", limit, again.Eval.Len(), memory.Eval.Len(), again.Skipped(), memory.Skipped(), bad)
@@ -62,7 +66,7 @@ func TestClicksReadAgain(t *testing.T) {
 		for seed := range uint64(3) {
 			together.Go(func() {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				for range 10 {
+				for range draws {
 					idx := make([]int32, 1+rng.IntN(300))
 					at := rng.IntN(want.N)
 					for i := range idx {

@@ -189,10 +189,14 @@ func naiveShares(texts [][]byte, size, block int, byFile bool) [][]int {
 }
 
 func TestClickStreamShares(t *testing.T) {
-	for _, forms := range [][]string{{""}, {".gz", ".zst"}, {"", ".gz"}} {
+	kinds, most := [][]string{{""}, {".gz", ".zst"}, {"", ".gz"}}, 4
+	if testing.Short() {
+		kinds, most = kinds[:2], 2
+	}
+	for _, forms := range kinds {
 		files, texts := clickFolder(t, forms, 300, 500, 120, 77)
 		for _, byFile := range []bool{false, true} {
-			for size := 1; size <= 4; size++ {
+			for size := 1; size <= most; size++ {
 				for _, at := range []int{1, 3} {
 					var all []int
 					naive := naiveShares(texts, size, 2000, byFile)

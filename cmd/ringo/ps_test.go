@@ -94,12 +94,12 @@ func TestKeeperKilledOften(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKeeperKilled, again and again")
 	}
-	line := "train mlp --data synthetic --epochs 60 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
+	line := "train mlp --data synthetic --epochs 45 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
 	dir := t.TempDir()
 	p := start(t, line+"--servers 1 --sync bsp --durability wal --set servers.save-every=20ms --set servers.restarts=9 --ps-dir "+dir)
 	for i := range 6 {
-		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+5*i))
+		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+3*i))
 		if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func TestWrittenJobsRepeat(t *testing.T) {
 		"bsp":               click + "--sync bsp --set servers.values=fp16",
 		"geo":               click + "--sync geo --geo-steps 3 --np 1",
 		"click rule":        click + "--sync bsp --optimizer click --set servers.click=decay=0.9,extend_at=2",
-		"language model":    "train gpt-mini --data synthetic --train-limit 48 --eval-limit 8 --batch 2 --epochs 1 --threads 1 --np 2 --dropout 0",
+		"language model":    "train gpt-mini --data synthetic --train-limit 16 --eval-limit 4 --batch 2 --epochs 1 --threads 1 --np 2 --dropout 0",
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
