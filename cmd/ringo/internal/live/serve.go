@@ -355,6 +355,9 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	defer s.leave(wake)
 	defer web.Stay(w, r)()
 	w.Header().Set("Content-Type", "text/event-stream")
+	// It ends with its connection: browsers pass over the last events of a stream in chunks whose end, which is sent when this has returned,
+	// does not come.
+	w.Header().Set("Transfer-Encoding", "identity")
 	s.draw(false)
 	conn, seen := http.NewResponseController(w), map[int]uint64{}
 	for {
