@@ -15,7 +15,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// A wait counts for the time since the last look, and for a second at most.
+// A wait counts for the time since the last look, and for two seconds at most.
 func TestWaitsAreEstimated(t *testing.T) {
 	f := New(0, 3)
 	peer, waits := 1, true
@@ -29,7 +29,7 @@ func TestWaitsAreEstimated(t *testing.T) {
 		now, peer, waits = now.Add(look.after), look.peer, look.waits
 		w.look(now)
 	}
-	if a, b := get(f, WaitTime, "1"), get(f, WaitTime, "2"); a != 1.1 || b != 0.15 {
-		t.Errorf("waited %v s for rank 1 and %v for rank 2, want 1.1 and 0.15", a, b)
+	if a, b := get(f, WaitTime, "1"), get(f, WaitTime, "2"); a != 2.1 || b != 0.15 {
+		t.Errorf("waited %v s for rank 1 and %v for rank 2, want 2.1 and 0.15", a, b)
 	}
 }

@@ -168,7 +168,7 @@ var table = [ids]Row{
 	ResidualNorm: {Name: "ringo_residual_norm", Type: Gauge, Role: OfRank, unit: floats,
 		Help: "Euclidean norm of the gradients that compression keeps for later steps.", From: "`distopt.Optimizer.ResidualNorm`, at most every 10 seconds"},
 	WaitTime: {Name: "ringo_wait_seconds_total", Type: Counter, Role: OfRank, Label: "peer", ofPeer: true, unit: nanoseconds,
-		Help: "Time for which operations of the rank waited for a peer, estimated by looking ten times a second.", From: "what operations under way say whom they wait for"},
+		Help: "Time for which operations of the rank waited for a peer, estimated by looking twice a second.", From: "what operations under way say whom they wait for"},
 	LastHeartbeat: {Name: "ringo_last_heartbeat_timestamp_seconds", Type: Gauge, Role: OfRank, unit: nanoseconds,
 		Help: "When the rank last heard of the coordinator, in seconds since 1970.", From: "the connection to the coordinator, once a second"},
 	Resident: {Name: "ringo_resident_memory_bytes", Type: Gauge, Role: OfRank, Help: "Resident memory of the rank's process.", From: "`/proc/self/status`, every 5 seconds"},
