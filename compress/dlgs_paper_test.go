@@ -128,6 +128,9 @@ func paperScale(step, every int) float32 { return []float32{1, 50, 1, 1e-4}[step
 // RulePaper is the paper's algorithm, bit for bit: what is sent, what is kept and the threshold,
 // of groups of several layers and of single ones, of layers of few values, between padding.
 func TestPaperRule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine computes for seconds")
+	}
 	params, n := paddedParams()
 	params = append(params, Param{"long", n, n + 3101})
 	n += 3104
@@ -168,7 +171,9 @@ func TestPaperRuleOfLongGroups(t *testing.T) {
 		}
 	}
 	for _, k := range simd.Levels() {
-		t.Run(k.Name(), func(t *testing.T) { try(t, k, nil) })
+		if !testing.Short() {
+			t.Run(k.Name(), func(t *testing.T) { try(t, k, nil) })
+		}
 	}
 	t.Run("threads", func(t *testing.T) { try(t, nil, threads(3)) })
 }

@@ -109,6 +109,9 @@ func checkDLGS(t *testing.T, w *Workspace, r *rand.Rand, s *Sparse, v vector, n 
 // Whatever gradients do, what a period sends is within a quarter of what was asked for,
 // and a threshold that stays sends much more while what is kept still grows.
 func TestDLGSKeepsItsDensity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine computes for seconds")
+	}
 	scenes := map[string]func(step int) float64{
 		"steady":  func(int) float64 { return 1 },
 		"fading":  func(step int) float64 { return math.Pow(0.97, float64(step)) },

@@ -113,6 +113,9 @@ func TestChoicesAreDoneAgain(t *testing.T) {
 		{2, 240, buckets, "0:one=4; 12:mgwfbp=1,3; 15:reselect; 116:mgwfbp=4; 119:reselect"},
 		{3, 60, buckets, "0:one=4; 12:mgwfbp=1,3; 15:reselect"},
 	} {
+		if testing.Short() && seed%2 == 0 {
+			continue
+		}
 		cfg := small()
 		cfg.Seed, cfg.Batch, cfg.Epochs, cfg.Exchange = uint64(seed), 4, 2, c.exchange
 		cfg.TrainLimit = 4 * c.np * c.steps / 2 * max(1, c.exchange.Accumulation)
@@ -184,6 +187,9 @@ func TestTunedRunIsDoneAgain(t *testing.T) {
 		{auto, 2, collective.Tune, false}, {auto, 3, collective.Tune, false}, {auto, 3, byHand, false},
 		{exact, 3, byHand, false}, {dlgs, 2, byHand, false},
 	} {
+		if testing.Short() && i%2 == 0 {
+			continue
+		}
 		cfg := small()
 		cfg.Exchange, cfg.Tuning.Measure, cfg.TrainLimit, cfg.Epochs, cfg.Seed = c.exchange, true, 16*c.np*20, 2, uint64(i)
 		var first Summary
