@@ -142,10 +142,13 @@ func (c *convTrial) run(t *testing.T, r *rand.Rand, tape *Tape) {
 
 // Convolutions of all kinds of shapes, whatever a tape did before.
 func TestConvolutionsOfAnyShape(t *testing.T) {
-	r := rand.New(rand.NewPCG(42, 43))
+	r, trials := rand.New(rand.NewPCG(42, 43)), 40
+	if testing.Short() {
+		trials = 10
+	}
 	for threads, k := range append(simd.Levels(), simd.Host()) {
 		tape := NewTape(TapeConfig{Kernels: k, Threads: threads + 1})
-		for range 40 {
+		for range trials {
 			c := newConvTrial(r)
 			c.level, c.threads = k.Name(), threads+1
 			c.run(t, r, tape)
