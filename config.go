@@ -202,6 +202,7 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 		launch.CoordinatorVar: "", // rank 0
 		launch.EndVar:         "",
 		launch.MetricsVar:     "",
+		launch.RecordVar:      "",
 	}
 	if len(c.Tables) > 0 {
 		mine[launch.TablesVar] = strings.Join(c.Tables, ",")

@@ -19,6 +19,7 @@ import (
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
@@ -43,6 +44,7 @@ type Job struct {
 	timeout               time.Duration    // of waits for others
 	ticket                transport.Ticket // nil in a job of one process
 
+	recorder   *record.Recorder
 	figures    *metrics.Figures // nil: nobody wants them
 	uncount    func()           // ends what keeps them up to date
 	outer      context.Context  // what Join was given
@@ -94,7 +96,7 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 		}
 		cfg.Metrics = board
 	}
-	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j := &Job{recorder: env.Recorder(), rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
 	if len(cfg.Tables) > 0 {
@@ -253,6 +255,7 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 		if j.servers > 0 {
 			cfg.Collective.Ranks = collective.Ranks(j.size)
 		}
+		cfg.Collective.Record = j.recorder
 		j.collective = cfg.Collective
 		j.group, err = collective.New(mesh, cfg.Collective)
 		if err == nil && j.servers > 0 {
@@ -268,6 +271,9 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	j.watching.Go(j.watch)
 	return nil
 }
+
+// Recorder is where this process records what it does in the job. Metrics, timelines and whoever else wants to know follow it.
+func (j *Job) Recorder() *record.Recorder { return j.recorder }
 
 // serves says that this is a server.
 func (j *Job) serves() bool { return j.rank >= j.size }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -62,7 +63,7 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 
 // local is a rank whose mesh is there already.
 func local(ctx context.Context, mesh transport.Mesh, cfg Config, stops *together) (*Job, error) {
-	j := &Job{stops: stops, rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+	j := &Job{recorder: record.New(record.Config{}), stops: stops, rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
 	j.cores = max(1, runtime.GOMAXPROCS(0)/mesh.Size())
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.start(mesh, cfg); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	// SlowAfter is how long a wait must have lasted before Group.Waiting
 	// reports it. 0: at once.
 	SlowAfter time.Duration
+	// Record is where operations are recorded. nil: in a recorder of the group's own, which is small.
+	Record *record.Recorder
 	// ID is the group's number, below 1<<30. Groups over one mesh that have a rank in common need
 	// different ones, also if one is made after another has ended. Below MaxSubgroup it differs
 	// from those that Group.Dup gives. Ranks share memory in groups with the IDs 0 to 7, and in

@@ -16,7 +16,7 @@ func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err er
 	}
 	w := s.quick
 	w.kind, w.elem, w.op, w.x = kindAllReduce, e, op, x
-	g.number(w)
+	g.number(w, true)
 	g.window.admit(w)
 	g.mu.Unlock()
 	if w.seq%lookEvery == 0 {
@@ -28,8 +28,11 @@ func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err er
 	if err != nil {
 		err = w.wrap(g.fail(w.wrap(err)))
 	}
+	w.err = err
+	g.scribe.stop(w)
 	g.mu.Lock()
-	w.x = nil
+	g.scribe.ended(w)
+	w.x, w.err = nil, nil
 	g.window.retire(w)
 	g.hand()
 	g.leave()

@@ -27,7 +27,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/setting"
@@ -47,8 +46,8 @@ type Group struct {
 	named      method // cfg.Algorithm
 	all        scope  // every rank, in order
 	hosting    *hierarchy
-	ring       scope     // every rank, those of one host together
-	epoch      time.Time // what Work.since counts from
+	ring       scope // every rank, those of one host together
+	scribe     scribe
 	kernels    *simd.Kernels
 	rules      atomic.Pointer[ruleSet]
 	tuned      atomic.Pointer[Rules] // nil: the rules are the default ones
@@ -62,9 +61,8 @@ type Group struct {
 	closed  bool
 	fault   atomic.Pointer[OpError] // the first one; nil while the group works
 
-	next       uint32           // sequence number of the next operation to start
-	recent     [begun]signature // of the last ones, by sequence number, modulo
-	head, tail *Work            // started and not yet admitted, in order
+	next       uint32 // sequence number of the next operation to start
+	head, tail *Work  // started and not yet admitted, in order
 	window     window
 	free       *Work                // recycled
 	spare      atomic.Pointer[Work] // likewise, the last one
@@ -99,7 +97,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), hostOf: cfg.hostsAmong(ranks), cfg: cfg, named: named,
 		all: newScope(Ranks(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
 		sends: make([]uint64, size), receives: make([]uint64, size),
-		epoch: time.Now(), kernels: simd.Host(), lender: transport.LenderOf(mesh),
+		kernels: simd.Host(), lender: transport.LenderOf(mesh),
 		window: newWindow(cfg.InFlight, cfg.InFlight*cfg.SegmentBytes),
 	}
 	g.wake.L = &g.mu
@@ -119,6 +117,7 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		g.share.leave()
 		return nil, err
 	}
+	g.attend()
 	return g, nil
 }
 
@@ -218,6 +217,7 @@ func (g *Group) Close() error {
 func (g *Group) leave() {
 	if g.closed && g.head == nil && !g.window.busy() && len(g.talking) == 0 {
 		g.share.leave()
+		g.scribe.leave()
 	}
 }
 
@@ -225,6 +225,7 @@ func (g *Group) leave() {
 // everything still in flight on this rank and its peers fail with it.
 func (g *Group) fail(cause *OpError) *OpError {
 	if g.fault.CompareAndSwap(nil, cause) {
+		g.scribe.fault(cause)
 		g.mesh.Abort(cause)
 	}
 	return g.fault.Load()

@@ -1,10 +1,6 @@
 package collective
 
-import (
-	"time"
-
-	"github.com/ringo-ml/ringo/transport"
-)
+import "github.com/ringo-ml/ringo/transport"
 
 // The messages of an operation: how they are named, sent, asked for and waited for, and
 // where what is to be added arrives.
@@ -46,7 +42,7 @@ func (w *Work) waitFor(slot, from int) error {
 	w.waitsFor(w.scope.ranks[from])
 	err := w.recvs[slot].Wait(w.g.cfg.Timeout)
 	w.pending[slot] = false
-	w.peer.Store(0)
+	w.waited(err)
 	return err
 }
 
@@ -54,7 +50,7 @@ func (w *Work) waitFor(slot, from int) error {
 // costs as much as half the rest of a short operation.
 func (w *Work) send(i, to int, p []byte) error {
 	peer := w.meshRank(to)
-	w.peer.Store(int32(peer) + 1)
+	w.waits.Still(peer)
 	var err error
 	if w.lending {
 		err = w.g.lender.Lend(peer, w.tag(i), p, w.g.cfg.Timeout)
@@ -62,7 +58,7 @@ func (w *Work) send(i, to int, p []byte) error {
 		err = w.g.mesh.Send(peer, w.tag(i), p, w.g.cfg.Timeout)
 	}
 	w.sent += int64(len(p))
-	w.peer.Store(0)
+	w.waited(err)
 	return err
 }
 
@@ -83,15 +79,22 @@ func (w *Work) lends() {
 // waitsFor notes that the operation waits for a rank of the group.
 func (w *Work) waitsFor(peer int) {
 	if !w.stamped {
-		w.since.Store(int64(time.Since(w.g.epoch)))
+		w.g.scribe.look(w)
 	}
 	w.stamped = false
-	w.peer.Store(int32(w.g.ranks[peer]) + 1)
+	w.waits.Still(w.g.ranks[peer])
+}
+
+// waited notes that a wait has ended. Of one that has failed it stays known for whom it was.
+func (w *Work) waited(err error) {
+	if err == nil {
+		w.waits.Over()
+	}
 }
 
 // stamp notes when the operation began.
 func (w *Work) stamp() {
-	w.since.Store(int64(time.Since(w.g.epoch)))
+	w.g.scribe.look(w)
 	w.stamped = true
 }
 

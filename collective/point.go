@@ -1,10 +1,6 @@
 package collective
 
-import (
-	"time"
-
-	"github.com/ringo-ml/ringo/internal/raw"
-)
+import "github.com/ringo-ml/ringo/internal/raw"
 
 // Send and Receive. They are between two ranks and take no part in the sequence of
 // the group's operations: the i-th Send from one rank to another meets the i-th
@@ -65,7 +61,6 @@ func (g *Group) startPair(w *Work, blocking bool) *Work {
 		return w.refuse(w.wrap(err))
 	case sent:
 		if w.here = true; !blocking {
-			w.end = time.Now()
 			g.workers.Done()
 		}
 		g.hush(w)
@@ -114,6 +109,7 @@ func (g *Group) numberPair(w *Work, blocking bool) error {
 	w.number, w.seq = *counter, uint32(*counter)
 	*counter++
 	w.how, w.sig = byRules, w.signature()
+	g.scribe.begin(w, blocking)
 	g.talking = append(g.talking, w)
 	if !blocking {
 		g.workers.Add(1)
@@ -121,9 +117,11 @@ func (g *Group) numberPair(w *Work, blocking bool) error {
 	return nil
 }
 
-// hush takes w out of those under way.
+// hush takes w, which has ended, out of those under way.
 func (g *Group) hush(w *Work) {
+	g.scribe.stop(w)
 	g.mu.Lock()
+	g.scribe.ended(w)
 	for i := range g.talking {
 		if g.talking[i] == w {
 			last := len(g.talking) - 1
@@ -142,7 +140,6 @@ func (w *Work) converse() {
 	defer g.workers.Done()
 	w.err = w.run()
 	g.hush(w)
-	w.end = time.Now()
 	w.done <- struct{}{}
 }
 

@@ -1,9 +1,6 @@
 package collective
 
-import (
-	"math/bits"
-	"time"
-)
+import "math/bits"
 
 // window holds the operations that make progress: those from the oldest
 // unfinished one on, at most `most` in sequence and limit bytes together, of
@@ -69,16 +66,16 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 		g.mu.Unlock()
 		return w.refuse(w.wrap(err))
 	}
-	g.number(w)
-	if (blocking || g.size == 1) && g.head == nil && g.window.admits(w.seq, w.bytes()) {
+	here := (blocking || g.size == 1) && g.head == nil && g.window.admits(w.seq, w.bytes())
+	g.number(w, here && blocking)
+	if here {
 		g.window.admit(w)
 		g.mu.Unlock()
 		w.err = w.run()
 		w.here = true
-		if !blocking {
-			w.end = time.Now()
-		}
+		g.scribe.stop(w)
 		g.mu.Lock()
+		g.scribe.ended(w)
 		g.window.retire(w)
 		g.hand()
 		g.leave()
@@ -102,13 +99,14 @@ func (w *Work) whole() int {
 	return len(w.x)
 }
 
-// number gives w its place among the operations of the group. g.mu is held.
-func (g *Group) number(w *Work) {
+// number gives w its place among the operations of the group. blocking says that its caller carries it out, and does not ask when it
+// has ended. g.mu is held.
+func (g *Group) number(w *Work, blocking bool) {
 	w.seq = g.next
 	g.next++
 	w.how = g.method(w.kind, w.shared()*w.elem.size())
 	w.sig = w.signature()
-	g.recent[w.seq%begun] = w.sig
+	g.scribe.begin(w, blocking)
 	if w.how == byDirect || w.how == byHierarchy && g.sharesHost() {
 		w.number = g.share.next
 		g.share.next++
@@ -161,6 +159,7 @@ func (g *Group) worker() {
 		}
 		g.mu.Unlock()
 		w.err = w.run()
+		g.scribe.stop(w)
 		g.mu.Lock()
 		g.finish(w)
 	}
@@ -188,9 +187,9 @@ func (g *Group) take() *Work {
 
 // finish hands w back to whoever waits for it. g.mu is held.
 func (g *Group) finish(w *Work) {
+	g.scribe.ended(w)
 	g.window.retire(w)
 	g.hand()
 	g.leave()
-	w.end = time.Now()
 	w.done <- struct{}{}
 }

@@ -1,6 +1,12 @@
 package collective
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo/record"
+)
 
 // What a group tells those who watch it from outside: whom its operations wait for, and
 // what has been started.
@@ -20,7 +26,8 @@ func (g *Group) Waiting() (longest Wait, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	look := func(w *Work) {
-		p, start := int(w.peer.Load())-1, g.epoch.Add(time.Duration(w.since.Load()))
+		p, since := w.waits.Load()
+		start := g.scribe.rec.Time(since)
 		if p >= 0 && (!ok || start.Before(longest.Since)) {
 			longest, ok = Wait{Op: w.kind.String(), Seq: w.seq, Peer: p, Since: start}, true
 		}
@@ -53,16 +60,31 @@ type Begun struct {
 	What string // in words that are the same on all ranks that start the same
 }
 
-// Begun returns the last operations that were started, at most 16, oldest first.
+// Begun returns the last operations that were started, at most 16, oldest first: a reader of the group's recorder.
 // Ranks that wait for each other compare them. It may be called at any time from
 // any goroutine.
 func (g *Group) Begun() []Begun {
-	g.mu.Lock()
-	next, recent := g.next, g.recent
-	g.mu.Unlock()
+	rec := g.scribe.rec
+	events := rec.Open(nil) // first: what ends meanwhile is then seen twice, and not missed
+	events = rec.Recent(events, lookBack)
+	events = slices.DeleteFunc(events, func(e record.Event) bool { return e.Kind != record.Operation || e.Group != g.cfg.ID })
+	if len(events) == 0 {
+		return nil
+	}
+	newest := events[0].Seq
+	for _, e := range events {
+		if int32(e.Seq-newest) > 0 { // numbers wrap around
+			newest = e.Seq
+		}
+	}
+	slices.SortFunc(events, func(a, b record.Event) int { return cmp.Compare(int32(a.Seq-newest), int32(b.Seq-newest)) })
+	events = slices.CompactFunc(events, func(a, b record.Event) bool { return a.Seq == b.Seq })
 	var out []Begun
-	for seq := next - min(next, begun); seq != next; seq++ {
-		out = append(out, Begun{Seq: seq, What: recent[seq%begun].String()})
+	for _, e := range events[max(0, len(events)-begun):] {
+		out = append(out, Begun{Seq: e.Seq, What: signature(e.Sig).String()})
 	}
 	return out
 }
+
+// lookBack is among how many operations of all groups Begun looks for those of its group.
+const lookBack = 256

@@ -2,9 +2,9 @@ package collective
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -26,7 +26,7 @@ type Work struct {
 	sig  signature
 	err  error
 	sent int64         // bytes of payload by this rank
-	end  time.Time     // zero if it was not asked for
+	end  int64         // by the recorder's clock, unless unknown
 	done chan struct{} // holds one token from the end of the operation until Wait
 	next *Work         // in the queue, or in the group's free list
 	live bool          // between start and Wait
@@ -42,9 +42,13 @@ type Work struct {
 	lending bool   // send lends
 	owned   bool   // x is a copy of the operand, which a reduce may write to
 
-	peer    atomic.Int32 // who of the mesh is waited for, plus one; 0: nobody
-	since   atomic.Int64 // and since when, nanoseconds after g.epoch
-	stamped bool         // since is this operation's start, which its first wait takes
+	entry   record.Op       // see scribe
+	inLane  bool            // entry is
+	timed   bool            // the clock was looked at when it began, or first waited: begun
+	begun   int64           // by the recorder's clock
+	waits   *record.Waiting // in entry: who of the mesh is waited for
+	unseen  record.Waiting  // in its place where that has no room
+	stamped bool            // waits counts from this operation's start, which its first wait takes
 
 	recvs   [slots]transport.Recv
 	pending [slots]bool // which of recvs have been posted and not waited for
@@ -79,6 +83,7 @@ func (g *Group) reuse() *Work {
 	w := g.free
 	if w == nil {
 		w = &Work{g: g, done: make(chan struct{}, 1)}
+		w.waits = &w.unseen
 		w.talk = w.converse
 		return w
 	}
@@ -121,7 +126,10 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 	if !w.here {
 		<-w.done
 	}
-	g, end, bytes, err := w.g, w.end, w.sent, w.err
+	g, bytes, err := w.g, w.sent, w.err
+	if w.end != record.Unknown {
+		end = g.scribe.rec.Time(w.end)
+	}
 	if bytes != 0 {
 		g.sent.Add(bytes)
 		w.sent = 0
@@ -134,7 +142,7 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 
 // refuse ends an operation that was never started.
 func (w *Work) refuse(err error) *Work {
-	w.err, w.end, w.here = err, time.Now(), true
+	w.err, w.end, w.here = err, w.g.scribe.rec.Now(), true
 	return w
 }
 
@@ -174,14 +182,18 @@ func (w *Work) execute() error {
 	if w.kind.pairs() {
 		w.group |= pairGroup
 	}
-	w.stamp()
 	if w.kind.pairs() {
+		if w.pairPlace() < 0 {
+			w.stamp()
+		}
 		return carrier(w.kind, byRules)(w)
 	}
 	if w.how == byDirect {
 		if err := w.aborted(); err != nil {
 			return err
 		}
+	} else {
+		w.stamp()
 	}
 	return carrier(w.kind, w.how)(w)
 }

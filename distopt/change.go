@@ -169,10 +169,7 @@ func (o *Optimizer) arrange() error {
 	if !slices.Equal(plan, o.plan) || o.queue == nil {
 		o.plan, o.queue = plan, bucket.NewQueue(plan)
 		o.ops, o.flying = make([]exchange.Op, len(plan)), make([]bool, len(plan))
-		o.watch.buckets, o.watch.names = nil, nil
-		if o.watch.trace = o.cfg.Trace; o.watch.trace != nil {
-			o.watch.names = names(plan, o.layers)
-		}
+		o.watch.plan(names(plan, o.layers))
 	}
 	if err := o.arrangeShards(); err != nil {
 		return err
@@ -185,6 +182,7 @@ func (o *Optimizer) arrange() error {
 		k, op := plan[b], &o.ops[b]
 		op.X, op.Lo, op.Code, op.Sparse = o.grads[k.Lo:k.Hi:k.Hi], k.Lo, o.codec.code, o.codec.entries(b)
 		op.Bucket = exchange.Bucket{Number: b, First: o.layers[k.First].Name, Last: o.layers[k.Last].Name}
+		op.Bucket.Label = o.watch.rec.Name(op.Bucket.String())
 		if op.Most = 0; op.Sparse != nil && o.info.HasEffect(SettingBound) {
 			op.Most = o.cfg.most(o.codec.local.Layout(), o.codec.groups[b])
 		}

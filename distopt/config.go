@@ -11,7 +11,6 @@ import (
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
 )
 
 // Plan kinds accepted by Config.Plan.
@@ -84,9 +83,6 @@ type Config struct {
 	// Pool is what selections compute with on their pass over memory; nil: the caller's
 	// thread. The result does not depend on it.
 	Pool compress.Pool `json:"-"`
-	// Trace records when buckets are compressed, exchanged and updated; nil:
-	// nothing is recorded.
-	Trace *trace.Recorder `json:"-"`
 }
 
 // Validate reports every fault of c at once.

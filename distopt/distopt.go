@@ -97,7 +97,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
 	o := &Optimizer{
-		group: g, opt: opt, layers: layers, params: params, grads: grads, tables: sparse, cfg: cfg.Resolved(), kernels: simd.Host(),
+		watch: newWatch(g.Recorder()), group: g, opt: opt, layers: layers, params: params, grads: grads, tables: sparse, cfg: cfg.Resolved(), kernels: simd.Host(),
 	}
 	if cfg.name() == PartialUpdate && cfg.Partitions > len(params) {
 		return nil, fmt.Errorf("distopt: %s %d of %d values: want no more than there are", SettingPartitions, cfg.Partitions, len(params))

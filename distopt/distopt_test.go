@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -56,7 +57,7 @@ func ranks(t *testing.T, n int, fn func(g *collective.Group) error) []error {
 }
 
 func onMesh(m transport.Mesh, fn func(g *collective.Group) error) error {
-	g, err := collective.New(m, collective.Config{Timeout: 5 * time.Second})
+	g, err := collective.New(m, collective.Config{Timeout: 5 * time.Second, Record: record.New(record.Config{})})
 	if err != nil {
 		return err
 	}

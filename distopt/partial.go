@@ -17,7 +17,7 @@ func (o *Optimizer) partialStep() {
 	if !ok {
 		return
 	}
-	o.update(wholeArena, 0, len(o.params), o.scale()*factor)
+	o.update(o.watch.words.whole, 0, len(o.params), o.scale()*factor)
 	start := time.Now()
 	if !o.gatherTables() {
 		return
@@ -36,7 +36,7 @@ func (o *Optimizer) averagePartition() {
 	k := int(o.step % int64(parts))
 	lo, hi := partition(len(o.params), parts, k)
 	op.X, op.Lo = o.params[lo:hi:hi], lo
-	start := o.cfg.Trace.Now()
+	begun := o.watch.rec.Now()
 	o.reducer.Start(op)
 	end, err := o.reducer.Wait(op)
 	if err != nil {
@@ -47,7 +47,7 @@ func (o *Optimizer) averagePartition() {
 		o.kernels.Scale(op.X, 1/float32(n))
 	}
 	o.watch.count(op.Sent)
-	o.cfg.Trace.Sent("partition", op.Sent.Algorithm, op.Sent.Bytes, start, end)
+	o.watch.exchanged(-1, o.watch.words.partition, op.Sent, begun, end)
 }
 
 // partition returns part i of k about equal parts of n values. Parts start at

@@ -179,7 +179,9 @@ func (o *Optimizer) startShard(b int) {
 	h := &o.shards.list[b]
 	h.piece = h.first
 	o.watch.started(b)
+	o.group.For(b, o.ops[b].Bucket.Label)
 	h.work = collective.StartSharded(o.group, h.summing)
+	o.group.For(-1, 0)
 }
 
 // shardedStep is averageStep where the ranks share the update.
@@ -224,12 +226,14 @@ func (o *Optimizer) waitShard(b int) bool {
 
 // updateShards updates with the gradients times factor, and their mean.
 func (o *Optimizer) updateShards(factor float32) {
-	start := o.cfg.Trace.Now()
+	begun := o.watch.rec.Now()
 	o.factor = o.scale() * factor
 	for b := range o.shards.list {
 		h := &o.shards.list[b]
+		o.group.For(b, o.ops[b].Bucket.Label)
 		h.work = collective.StartSharded(o.group, h.update)
 	}
+	o.group.For(-1, 0)
 	for b := range o.shards.list {
 		h := &o.shards.list[b]
 		err := h.work.Wait()
@@ -238,7 +242,7 @@ func (o *Optimizer) updateShards(factor float32) {
 			return
 		}
 	}
-	o.endUpdate(wholeArena, start)
+	o.watch.updated(o.watch.words.whole, begun)
 }
 
 // drainShards waits for what is under way after a fault.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // GradReady says that the gradient of a layer is final. When that completes a
@@ -125,7 +125,7 @@ func (o *Optimizer) averageStep() {
 			return
 		}
 		if o.cfg.ClipNorm == 0 {
-			o.update(o.watch.name(b), o.plan[b].Lo, o.plan[b].Hi, o.scale())
+			o.update(o.watch.names[b], o.plan[b].Lo, o.plan[b].Hi, o.scale())
 		}
 	}
 	if !o.gatherTables() {
@@ -136,7 +136,7 @@ func (o *Optimizer) averageStep() {
 		return
 	}
 	if o.cfg.ClipNorm > 0 {
-		o.update(wholeArena, 0, len(o.params), o.scale()*factor)
+		o.update(o.watch.words.whole, 0, len(o.params), o.scale()*factor)
 	}
 	o.updateTables(factor)
 }
@@ -154,7 +154,7 @@ func (o *Optimizer) gatherTables() bool {
 	}
 	o.watch.gathered(since, end)
 	if !end.IsZero() {
-		o.cfg.Trace.Span(trace.Exchange, allTables, o.watch.start, end)
+		o.watch.rec.Span(record.Exchange, o.watch.words.tables, o.watch.rec.At(o.watch.start), o.watch.rec.At(end))
 	}
 	return true
 }

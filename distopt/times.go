@@ -8,7 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // StepTimes is where the time of a step went on this rank, besides the
@@ -137,15 +137,26 @@ type watch struct {
 	begun    time.Time        // of the step
 	buckets  []BucketTimes
 
-	trace *trace.Recorder // nil: nothing is recorded
-	names []string        // of the buckets, for it
+	rec       *record.Recorder // the group's
+	names     []record.Name    // of the buckets
+	exchanges []int64          // when that of each bucket began
+	words     struct{ whole, tables, partition record.Name }
 }
 
-// What a timeline shows beside buckets.
-const (
-	wholeArena = "all gradients"
-	allTables  = "tables"
-)
+// newWatch records in rec.
+func newWatch(rec *record.Recorder) watch {
+	w := watch{rec: rec}
+	w.words.whole, w.words.tables, w.words.partition = rec.Name("all gradients"), rec.Name("tables"), rec.Name("partition")
+	return w
+}
+
+// plan is told the names of a plan's buckets.
+func (w *watch) plan(names []string) {
+	w.buckets, w.names, w.exchanges = nil, nil, make([]int64, len(names))
+	for _, name := range names {
+		w.names = append(w.names, w.rec.Name(name))
+	}
+}
 
 // names are those of a plan's buckets.
 func names(plan bucket.Plan, layers []bucket.Layer) []string {
@@ -157,14 +168,6 @@ func names(plan bucket.Plan, layers []bucket.Layer) []string {
 		}
 	}
 	return out
-}
-
-// name is a bucket's where anything is recorded.
-func (w *watch) name(b int) string {
-	if w.trace == nil {
-		return ""
-	}
-	return w.names[b]
 }
 
 // Profile makes steps report when each layer's gradient is final, less the time
@@ -237,13 +240,11 @@ func (w *watch) compressed(b int, start, end time.Time) {
 	if w.profiler != nil {
 		w.at(b).Compress = d
 	}
-	w.trace.Span(trace.Compress, w.name(b), start, end)
+	w.rec.Span(record.Compress, w.names[b], w.rec.At(start), w.rec.At(end))
 }
 
 func (w *watch) started(b int) {
-	if w.profiler != nil || w.trace != nil {
-		w.at(b).Started = time.Now()
-	}
+	w.exchanges[b] = w.rec.Now()
 }
 
 // at is a bucket's entry.
@@ -280,11 +281,22 @@ func (w *watch) sent(b int, end time.Time, s exchange.Sent) {
 	w.count(s)
 	if w.profiler != nil {
 		t := w.at(b)
-		t.Ended, t.Sent = end, s
+		t.Started, t.Ended, t.Sent = w.rec.Time(w.exchanges[b]), end, s
 	}
-	if w.trace != nil {
-		w.trace.Sent(w.names[b], s.Algorithm, s.Bytes, w.at(b).Started, end)
-	}
+	w.exchanged(b, w.names[b], s, w.exchanges[b], end)
+}
+
+// exchanged records the exchange of a bucket, or of what is none: -1.
+func (w *watch) exchanged(b int, name record.Name, s exchange.Sent, begun int64, end time.Time) {
+	w.rec.Add(&record.Event{
+		Kind: record.PhaseKind, Phase: record.Exchange, Name: name, How: w.rec.Name(s.Algorithm), Bucket: int32(b), With: -1, Peer: -1,
+		Sent: s.Bytes, Begun: begun, Done: max(begun, w.rec.At(end)),
+	})
+}
+
+// updated records an update that began then.
+func (w *watch) updated(name record.Name, begun int64) {
+	w.rec.Span(record.Update, name, begun, w.rec.Now())
 }
 
 func (w *watch) count(s exchange.Sent) {
@@ -297,7 +309,10 @@ func (w *watch) end(n int) error {
 	now := time.Now()
 	w.now.Update = max(0, now.Sub(w.start)-w.now.Exposed)
 	w.now.Density = min(1, float64(w.entries)/float64(max(1, n)))
-	w.last, w.now = w.now, StepTimes{}
+	if w.last, w.now = w.now, (StepTimes{}); w.last.Exposed > 0 {
+		begun := w.rec.At(w.start)
+		w.rec.Span(record.Exposed, 0, begun, begun+int64(w.last.Exposed))
+	}
 	if w.profiler == nil {
 		return nil
 	}

@@ -30,12 +30,13 @@ func TestTimelineOfSteps(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		errs := ranks(t, 2, func(g *collective.Group) error {
-			rec, err := trace.New(trace.Config{Spans: 1000})
+			rec := g.Recorder()
+			line, err := trace.New(rec, trace.Config{Spans: 1000})
 			if err != nil {
 				return err
 			}
+			defer line.Close()
 			cfg := c.cfg
-			cfg.Trace = rec
 			grads, sgd := make([]float32, n), testSGD
 			o, err := New(g, &sgd, layers, make([]float32, n), grads, nil, cfg)
 			if err != nil {
@@ -49,7 +50,7 @@ func TestTimelineOfSteps(t *testing.T) {
 					return err
 				}
 			}
-			return rec.Write(g, &out)
+			return line.Write(g, &out)
 		})
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"math"
 	"sort"
-	"time"
 
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // scale turns the sum over accumulated backwards, and over the ranks where they
@@ -26,26 +25,22 @@ func (o *Optimizer) tableScale() float32 {
 
 // update applies the rule to a part of the arenas, which a timeline shows under
 // that name.
-func (o *Optimizer) update(name string, lo, hi int, scale float32) {
+func (o *Optimizer) update(name record.Name, lo, hi int, scale float32) {
 	if o.opt == nil {
 		return
 	}
-	start := o.cfg.Trace.Now()
+	begun := o.watch.rec.Now()
 	o.opt.Update(lo, o.params[lo:hi], o.grads[lo:hi], scale)
-	o.endUpdate(name, start)
-}
-
-func (o *Optimizer) endUpdate(name string, start time.Time) {
-	o.cfg.Trace.Span(trace.Update, name, start, o.cfg.Trace.Now())
+	o.watch.updated(name, begun)
 }
 
 func (o *Optimizer) updateTables(factor float32) {
 	if len(o.tables.list) == 0 {
 		return
 	}
-	start := o.cfg.Trace.Now()
+	begun := o.watch.rec.Now()
 	o.tables.update(o.tableScale() * factor)
-	o.cfg.Trace.Span(trace.Update, allTables, start, o.cfg.Trace.Now())
+	o.watch.updated(o.watch.words.tables, begun)
 }
 
 // clipFactor is what the gradients of the arena, of the tables or of both are

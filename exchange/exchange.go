@@ -21,8 +21,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // Reducer replaces each rank's gradients by their sum over the ranks. Operations
@@ -82,6 +84,17 @@ type Op struct {
 type Bucket struct {
 	Number      int
 	First, Last string // "" where the bucket has no name
+	// Label is what the group's recorder calls it.
+	Label record.Name
+}
+
+// start says that a group's next operations are of the bucket.
+func (b Bucket) start(g *collective.Group) {
+	if b.First == "" {
+		g.For(-1, 0)
+		return
+	}
+	g.For(b.Number, b.Label)
 }
 
 // String is "bucket 3 (conv1.weight … fc.bias)"; "" without layers.

@@ -101,9 +101,13 @@ func (e *Group) Start(op *Op) {
 		e.enqueue(h)
 	case op.Code == nil || op.Code.Code() == compress.CodeFP32:
 		op.Sent.Algorithm = e.g.Choice("allreduce", 4*len(op.X))
+		op.Bucket.start(e.g)
 		h.work = collective.StartAllReduce(e.g, op.X, collective.Sum)
+		e.g.For(-1, 0)
 	default:
+		op.Bucket.start(e.g)
 		e.startHalves(h)
+		e.g.For(-1, 0)
 	}
 }
 
@@ -228,6 +232,7 @@ func (e *Group) take() *held {
 // carry carries an operation out that takes several of the group, and returns what
 // it did, for errors.
 func (e *Group) carry(h *held) (what string, err error) {
+	h.op.Bucket.start(e.own)
 	if h.op.Sparse == nil {
 		h.op.Sent.Algorithm = "chunks"
 		return "chunks", e.chunks(h)

@@ -31,6 +31,7 @@ const (
 	socketVar      = "RINGO_SOCKET"      // of a process of a role with sockets: the descriptor of its own
 	MetricsVar     = "RINGO_METRICS"     // the folder in which the ranks of this host have their figures, or unset: they keep none; see metrics.Open
 	EndVar         = "RINGO_END"         // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
+	RecordVar      = "RINGO_RECORD"      // the descriptor of the memory in which the process records what it does, or unset: it has its own
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
 	// holds the ticket: see JobFromEnv.
 	JobVar = "RINGO_JOB"
@@ -106,6 +107,8 @@ type Env struct {
 	Metrics string
 	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see Tell.
 	End int
+	// Record, when above 0, is the number of the descriptor of the memory that the launcher holds for Recorder.
+	Record int
 }
 
 // Serves says that this process is a server, and not a rank that trains.
@@ -154,6 +157,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if v, _ := lookup(EndVar); v != "" {
 		env.End = r.number(EndVar, firstDescriptor)
 	}
+	env.Record = r.record()
 	env.Bind, env.Threads = r.bind(), ThreadsFromEnv(lookup)
 	env.Placed, _ = lookup(PlacedVar)
 	env.Metrics, _ = lookup(MetricsVar)
@@ -172,6 +176,14 @@ type envReader struct {
 
 func (r *envReader) fail(format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
+
+// record returns the descriptor of the process's memory, 0 where there is none.
+func (r *envReader) record() int {
+	if v, _ := r.lookup(RecordVar); v == "" {
+		return 0
+	}
+	return r.number(RecordVar, firstDescriptor)
 }
 
 // bind returns what is said of binding.
@@ -273,6 +285,9 @@ func (e Env) Strings() []string {
 	}
 	if e.End > 0 {
 		out = append(out, EndVar+"="+strconv.Itoa(e.End))
+	}
+	if e.Record > 0 {
+		out = append(out, RecordVar+"="+strconv.Itoa(e.Record))
 	}
 	return append(out, addrsOf(tables, e.Tables)...)
 }

@@ -30,6 +30,7 @@ type job struct {
 	guard       guard
 	procs       []*process // those that started, by number; one that is started again takes the place of the first
 	exits       chan *process
+	blind       bool     // processes have no memory to record in
 	threads     []func() // end the threads that have started them
 
 	// What supervise alone uses.
@@ -127,25 +128,28 @@ func (j *job) newProcess(c *crew, index int) *process {
 	p := &process{role: c, index: index, number: c.first + index, tail: tail{max: j.cfg.TailLines}}
 	p.cmd = exec.Command(c.program, c.Command[1:]...)
 	p.cmd.Args[0] = c.Command[0]
-	socket, end := 0, 0
+	socket, end, rec := 0, 0, 0
 	if c.Listens {
 		socket, p.cmd.ExtraFiles = firstDescriptor, []*os.File{c.sockets[index]}
+	}
+	if p.memory = j.memory(); p.memory != nil {
+		rec, p.cmd.ExtraFiles = firstDescriptor+len(p.cmd.ExtraFiles), append(p.cmd.ExtraFiles, p.memory)
 	}
 	if !c.Mesh {
 		end = firstDescriptor + len(p.cmd.ExtraFiles) // see sayPipe
 	}
-	p.cmd.Env = append(j.environment(), j.place(p, socket, end)...)
+	p.cmd.Env = append(j.environment(), j.place(p, socket, end, rec)...)
 	return p
 }
 
 // place is what tells a process its place in the job.
-func (j *job) place(p *process, socket, end int) []string {
+func (j *job) place(p *process, socket, end, rec int) []string {
 	ranks := j.crews[0].Count
 	if p.role.serves() {
-		env := RoleEnv{Role: p.role.Name, Index: p.index, WorldSize: ranks, Ticket: j.cfg.Ticket, Socket: socket, End: end}
+		env := RoleEnv{Role: p.role.Name, Index: p.index, WorldSize: ranks, Ticket: j.cfg.Ticket, Socket: socket, End: end, Record: rec}
 		return env.Strings()
 	}
-	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.number, Launched: true, Metrics: j.cfg.Metrics, Ticket: j.cfg.Ticket, End: end, Placed: p.role.placed()}
+	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.number, Launched: true, Metrics: j.cfg.Metrics, Ticket: j.cfg.Ticket, End: end, Record: rec, Placed: p.role.placed()}
 	if p.role.Mesh {
 		env.Servers, env.Rendezvous = j.cfg.members()-ranks, j.coordinator.Addr().String()
 	}
@@ -170,7 +174,7 @@ func (j *job) environment() []string {
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, PlacedVar, MetricsVar, socketVar, EndVar, JobVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, CoordinatorVar, ColumnsVar, PlacedVar, MetricsVar, socketVar, EndVar, RecordVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		ofRole := strings.HasPrefix(name, varPrefix) && (strings.HasSuffix(name, indexSuffix) || strings.HasSuffix(name, addrsSuffix))

@@ -566,7 +566,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestEnvRoundTrip(t *testing.T) {
-	want := Env{Rank: 2, WorldSize: 4, LocalRank: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket(), Launched: true, Columns: 80}
+	want := Env{Rank: 2, WorldSize: 4, LocalRank: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket(), Launched: true, Columns: 80, Record: 5}
 	got, present, err := FromEnv(lookupIn(want.Strings()))
 	if err != nil || !present || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, %v, %v", got, present, err)

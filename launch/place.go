@@ -28,6 +28,8 @@ type RoleEnv struct {
 	Socket int
 	// End is the number of a descriptor to the launcher: see Tell and ShowLife.
 	End int
+	// Record, when above 0, is the number of the descriptor of the memory that the launcher holds for Recorder.
+	Record int
 }
 
 // RoleFromEnv reads the variables of a process of a role as FromEnv reads a rank's. Without RINGO_ROLE_INDEX, with the
@@ -42,6 +44,7 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 	if v, _ := lookup(EndVar); v != "" {
 		env.End = r.number(EndVar, firstDescriptor)
 	}
+	env.Record = r.record()
 	if env.Addrs = r.addresses(role); env.Addrs != nil {
 		env.Socket = r.number(socketVar, firstDescriptor)
 		if len(r.errs) == 0 && env.Index >= len(env.Addrs) {
@@ -69,6 +72,9 @@ func (e RoleEnv) Strings() []string {
 	}
 	if e.End > 0 {
 		out = append(out, EndVar+"="+strconv.Itoa(e.End))
+	}
+	if e.Record > 0 {
+		out = append(out, RecordVar+"="+strconv.Itoa(e.Record))
 	}
 	if e.Socket > 0 {
 		out = append(out, socketVar+"="+strconv.Itoa(e.Socket))

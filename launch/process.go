@@ -38,6 +38,7 @@ type process struct {
 	reading   sync.WaitGroup
 	drained   chan struct{}
 	tail      tail
+	memory    *os.File      // in which it records what it does; nil: there is none
 	says      *os.File      // what it tells of itself (tell.go); nil: nothing
 	heard     chan struct{} // that has been read to its end
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -16,7 +17,8 @@ type Snapshot struct {
 	// Open is what had begun and not ended, the oldest first, and Unseen how much began when there was no room to tell.
 	Open   []Event
 	Unseen uint64
-	// Operations and Phases are the last events that had ended, in that order, and OperationsEnded and PhasesEnded how many there ever were.
+	// Operations and Phases are the last events that had ended, in that order, and OperationsEnded and PhasesEnded how many there ever
+	// were. Behind the operations stand those of each lane, which are not in that count.
 	Operations, Phases           []Event
 	OperationsEnded, PhasesEnded uint64
 
@@ -40,13 +42,21 @@ func (r *Recorder) Snapshot() *Snapshot {
 	names := slices.Clone(r.names.list)
 	r.names.mu.Unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s := r.snapshot()
+	r.mu.Unlock()
 	s.names = names
+	r.eachLane(func(l *Lane) { s.Operations, s.Open = l.recent(s.Operations, l.ring.places), l.open(s.Open) })
+	s.order()
 	return s
 }
 
-// snapshot reads all but the names.
+// order sorts what goes on.
+func (s *Snapshot) order() {
+	since := func(e Event) int64 { return cmp.Or(e.Begun, e.Since) }
+	slices.SortStableFunc(s.Open, func(a, b Event) int { return cmp.Compare(since(a), since(b)) })
+}
+
+// snapshot reads all but lanes and names.
 func (m *memory) snapshot() *Snapshot {
 	s := &Snapshot{
 		Epoch: time.Unix(0, int64(m.head[headEpoch])), Process: int(m.head[headProcess]), Step: int64(m.head[headStep]),
@@ -57,7 +67,6 @@ func (m *memory) snapshot() *Snapshot {
 			s.Open = append(s.Open, at.get())
 		}
 	}
-	slices.SortStableFunc(s.Open, func(a, b Event) int { return int(min(1, max(-1, a.Begun-b.Begun))) })
 	s.Operations, s.Phases = m.operations.last(), m.phases.last()
 	return s
 }
@@ -76,12 +85,15 @@ func (g *ring) last() (out []Event) {
 // Decode reads the memory of a Recorder, such as that which a launcher holds of a process that was killed. It believes
 // nothing that it reads: b may be of another program, or damaged. What was being written when the process ended is left out. Of memory
 // that its process never began to write to it returns nil and no error.
-func Decode(b []byte) (*Snapshot, error) {
+func Decode(b []byte) (*Snapshot, error) { return decodeLive(b, nil) }
+
+// decodeLive is Decode of memory which a process may have written to while it was copied: again, where it is not nil, is a later
+// copy. What has another stamp there is left out, as is what was being written.
+func decodeLive(b, again []byte) (*Snapshot, error) {
 	if len(b) < 8*headWords {
 		return nil, fmt.Errorf("record: %d bytes are too few: want %d for a head alone", len(b), 8*headWords)
 	}
-	words := make([]uint64, len(b)/8) // aligned, and nobody writes to it
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), b)
+	words := aligned(b)
 	switch {
 	case words[headMagic] == 0:
 		return nil, nil
@@ -98,17 +110,49 @@ func Decode(b []byte) (*Snapshot, error) {
 		return nil, fmt.Errorf("record: %d bytes, its head says %d", len(b), want)
 	}
 	m := cut(cfg, words)
+	if len(again) == len(b) {
+		m.leaveOut(cut(cfg, aligned(again)))
+	}
 	s := m.snapshot()
+	for i := range m.lanes {
+		s.Operations, s.Open = m.lanes[i].all(s.Operations, s.Open)
+	}
+	s.order()
 	s.names, err = decodeNames(m.text, words[headNamesAt])
 	return s, err
+}
+
+// aligned is a copy of b in words, to which nobody else writes.
+func aligned(b []byte) []uint64 {
+	words := make([]uint64, len(b)/8)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), b)
+	return words
+}
+
+func (m *memory) rings() []ring { return append([]ring{m.open, m.operations, m.phases}, m.lanes...) }
+
+// leaveOut takes the events out of m that have another stamp in later, which is laid out alike.
+func (m *memory) leaveOut(later memory) {
+	rings := later.rings()
+	for i, g := range m.rings() {
+		for at := range g.places {
+			if s := g.place(at); s[0] != rings[i].place(at)[0] {
+				s[0] = 0
+			}
+		}
+	}
 }
 
 // configOf reads the sizes in a head.
 func configOf(words []uint64) (Config, error) {
 	var cfg Config
-	for i, at := range map[int]*int{headOperations: &cfg.Operations, headPhases: &cfg.Phases, headOpen: &cfg.Open, headNames: &cfg.Names} {
-		if n := words[i]; n == 0 || n > maxKept {
-			return cfg, fmt.Errorf("record: at byte %d: a size of %d: want 1 to %d", 8*i, n, maxKept)
+	for i, at := range map[int]*int{headOperations: &cfg.Operations, headPhases: &cfg.Phases, headOpen: &cfg.Open, headLanes: &cfg.Lanes, headNames: &cfg.Names} {
+		limit := uint64(maxKept)
+		if i == headLanes {
+			limit = maxLanes
+		}
+		if n := words[i]; n == 0 || n > limit {
+			return cfg, fmt.Errorf("record: at byte %d: a size of %d: want 1 to %d", 8*i, n, limit)
 		}
 		*at = int(words[i])
 	}

@@ -3,14 +3,20 @@ package record
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 )
 
 // bytes are a copy of the memory of r, which New has made.
 func (r *Recorder) bytes() []byte {
-	n := headWords + len(r.open.words) + len(r.operations.words) + len(r.phases.words) + len(r.text)/8
+	cfg, err := configOf(r.head)
+	if err != nil {
+		panic(err)
+	}
+	n := cfg.words()
 	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&r.head[0])), 8*n))
 }
 
@@ -24,16 +30,17 @@ func TestDamagedMemory(t *testing.T) {
 		return b
 	}
 	for want, b := range map[string][]byte{
-		"too few":            good[:100],
-		"not the mark":       set(headMagic, 5),
-		"version 7":          set(headVersion, 7),
-		"at byte 16: a size": set(headOperations, 1<<40),
-		"at byte 32: a size": set(headOpen, 0),
-		"power of two":       set(headPhases, 7),
-		"multiple of 8":      set(headNames, 63),
-		"its head says":      append(bytes.Clone(good), 0),
-		"bytes of names in":  set(headNamesAt, 1<<63),
-		"4 are left":         set(headNamesAt, 6),
+		"too few":             good[:100],
+		"not the mark":        set(headMagic, 5),
+		"of 65: want 1 to 64": set(headLanes, 65),
+		"version 7":           set(headVersion, 7),
+		"at byte 16: a size":  set(headOperations, 1<<40),
+		"at byte 32: a size":  set(headOpen, 0),
+		"power of two":        set(headPhases, 7),
+		"multiple of 8":       set(headNames, 63),
+		"its head says":       append(bytes.Clone(good), 0),
+		"bytes of names in":   set(headNamesAt, 1<<63),
+		"4 are left":          set(headNamesAt, 6),
 	} {
 		if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
@@ -59,13 +66,34 @@ func TestHalfWrittenEventIsLeftOut(t *testing.T) {
 	}
 }
 
+// What was overwritten while it was copied is left out.
+func TestMemoryIsReadMeanwhile(t *testing.T) {
+	r := New(small)
+	lane := r.Lane(new(sync.Mutex))
+	for i := range uint32(4) {
+		r.Add(operation(i))
+		begin(lane, operation(10+i)).End(Unknown, 1, false)
+	}
+	first := r.Begin(operation(20))
+	r.Begin(operation(21))
+	before := r.bytes()
+	r.Add(operation(4))
+	begin(lane, operation(14))
+	first.End(9, 9, false)
+	s, err := decodeLive(before, r.bytes())
+	if err != nil || !slices.Equal(seqs(s.Operations), []uint32{2, 3, 11, 12, 13}) || !slices.Equal(seqs(s.Open), []uint32{21}) {
+		t.Errorf("%v: ended %v, going on %v", err, seqs(s.Operations), seqs(s.Open))
+	}
+}
+
 // Whatever lies there, it is read without a panic, and no more comes out than can be in it.
 func FuzzDecode(f *testing.F) {
-	r := New(Config{Operations: 2, Phases: 2, Open: 1, Names: 16})
+	r := New(Config{Operations: 2, Phases: 2, Open: 1, Lanes: 1, Names: 16})
 	r.Name("a")
 	r.Begin(operation(1))
 	r.Add(operation(2))
 	r.Span(Forward, 1, 1, 2)
+	begin(r.Lane(new(sync.Mutex)), operation(3))
 	f.Add(r.bytes())
 	f.Add(make([]byte, 8*headWords))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -49,7 +49,7 @@ const (
 	Evaluation              // the whole of it
 	Checkpoint              // writing, and gathering what is written
 	Pull                    // waiting for rows and values of servers
-	Wait                    // from the end of backward until the last gradient was agreed: what backward did not hide
+	Exposed                 // from the end of backward until the last gradient was agreed: what backward did not hide
 	phases
 )
 

@@ -12,13 +12,14 @@ import (
 //	open        Open slots      what has begun and not ended
 //	operations  Operations slots, ring
 //	phases      Phases slots, ring
+//	lanes       Lanes times Operations slots, a ring each
 //	names       Names bytes
 //
 // A slot is an event in 12 words. Its first word, the stamp, is 0 where the slot is empty or being written, so that a process that
 // is killed while it writes leaves no event that never was; else one more than the event's number in its ring.
 const (
 	magic   = 0x4345524f474e4952 // "RINGOREC"
-	version = 1
+	version = 2
 
 	headWords = 16
 	slotWords = 12
@@ -39,6 +40,7 @@ const (
 	headPhasesAt
 	headNamesAt // bytes in use
 	headUnseen  // events that began when the table was full
+	headLanes   // how many there are
 )
 
 // memory is a Recorder's, cut into its parts.
@@ -47,6 +49,7 @@ type memory struct {
 	open       ring
 	operations ring
 	phases     ring
+	lanes      []ring
 	text       []byte
 }
 
@@ -54,16 +57,16 @@ type memory struct {
 type ring struct {
 	words   []uint64
 	places  int
-	count   *uint64 // how many events it has had; nil: it is no ring
+	count   *uint64 // how many events it has had; nil: it is a lane, or no ring
 	quarter uint64  // after how many events readers are woken
 }
 
 // slot is an event's words.
-type slot []uint64
+type slot [slotWords]uint64
 
 // words is how many a Recorder of c, which is filled, has.
 func (c Config) words() int {
-	return headWords + slotWords*(c.Open+c.Operations+c.Phases) + c.Names/8
+	return headWords + slotWords*(c.Open+c.Operations*(1+c.Lanes)+c.Phases) + c.Names/8
 }
 
 // Bytes is the size of the memory of a Recorder.
@@ -72,7 +75,7 @@ func (c Config) Bytes() int { return 8 * c.filled().words() }
 // newMemory cuts words and describes them in their head. cfg is filled.
 func newMemory(cfg Config, words []uint64) memory {
 	m := cut(cfg, words)
-	for i, v := range map[int]int{headVersion: version, headOperations: cfg.Operations, headPhases: cfg.Phases, headOpen: cfg.Open, headNames: cfg.Names} {
+	for i, v := range map[int]int{headVersion: version, headOperations: cfg.Operations, headPhases: cfg.Phases, headOpen: cfg.Open, headLanes: cfg.Lanes, headNames: cfg.Names} {
 		m.head[i] = uint64(v)
 	}
 	return m
@@ -88,6 +91,9 @@ func cut(cfg Config, words []uint64) memory {
 	m.open = ring{words: take(slotWords * cfg.Open), places: cfg.Open}
 	m.operations = newRing(take(slotWords*cfg.Operations), cfg.Operations, &m.head[headOperationsAt])
 	m.phases = newRing(take(slotWords*cfg.Phases), cfg.Phases, &m.head[headPhasesAt])
+	for range cfg.Lanes {
+		m.lanes = append(m.lanes, newRing(take(slotWords*cfg.Operations), cfg.Operations, nil))
+	}
 	if names := take(cfg.Names / 8); len(names) > 0 {
 		m.text = unsafe.Slice((*byte)(unsafe.Pointer(&names[0])), 8*len(names))
 	}
@@ -99,18 +105,14 @@ func newRing(words []uint64, places int, count *uint64) ring {
 }
 
 // slot is where event n of a ring is.
-func (g *ring) slot(n uint64) slot {
-	at := slotWords * int(n&uint64(g.places-1))
-	return g.words[at : at+slotWords : at+slotWords]
-}
+func (g *ring) slot(n uint64) *slot { return g.place(int(n & uint64(g.places-1))) }
+
+func (g *ring) place(i int) *slot { return (*slot)(g.words[slotWords*i:]) }
 
 // table is a place of what is under way.
-func (m *memory) table(place int32) slot {
-	at := slotWords * int(place)
-	return m.open.words[at : at+slotWords : at+slotWords]
-}
+func (m *memory) table(place int32) *slot { return m.open.place(int(place)) }
 
-func (s slot) stamp() *uint64 { return &s[0] }
+func (s *slot) stamp() *uint64 { return &s[0] }
 
 // The words of a slot behind its stamp.
 const (
@@ -129,8 +131,16 @@ const (
 
 // put writes an event. The Recorder's lock is held; who reads the memory of a process that was killed sees by the stamp whether
 // all of it is there.
-func (s slot) put(e *Event, stamp uint64) {
+func (s *slot) put(e *Event, stamp uint64) {
 	s[0] = 0
+	s.fill(e)
+	atomic.StoreUint64(&s[0], stamp)
+}
+
+// fill writes all but the stamp. It is called, so that the compiler moves none of its stores over those of stamps.
+//
+//go:noinline
+func (s *slot) fill(e *Event) {
 	failed := uint64(0)
 	if e.Failed {
 		failed = 1
@@ -142,11 +152,10 @@ func (s slot) put(e *Event, stamp uint64) {
 	s[slotSize], s[slotSent], s[slotSig] = uint64(e.Size), uint64(e.Sent), e.Sig
 	s[slotBegun], s[slotDone] = uint64(e.Begun), uint64(e.Done)
 	s[slotPeer], s[slotSince] = uint64(e.Peer+1), uint64(e.Since)
-	atomic.StoreUint64(&s[0], stamp)
 }
 
 // end makes s what began in the slot from, now that it has ended.
-func (s slot) end(from slot, done, sent int64, failed bool, stamp uint64) {
+func (s *slot) end(from *slot, done, sent int64, failed bool, stamp uint64) {
 	s[0] = 0
 	copy(s[slotKind:slotPeer], from[slotKind:slotPeer])
 	s[slotSent], s[slotDone] = uint64(sent), uint64(done)
@@ -161,7 +170,7 @@ func (s slot) end(from slot, done, sent int64, failed bool, stamp uint64) {
 }
 
 // get reads an event. The Recorder's lock is held.
-func (s slot) get() Event {
+func (s *slot) get() Event {
 	w := s.wait()
 	return Event{
 		Kind: Kind(s[slotKind]), Phase: Phase(s[slotKind] >> 8), Failed: s[slotKind]>>16&1 == 1,
@@ -174,10 +183,11 @@ func (s slot) get() Event {
 	}
 }
 
-// Waiting says for whom an event waits. It may be read while it is written.
+// Waiting says for whom an event waits. It may be read while it is written, by one goroutine at a time: between its two words a
+// reader may see the new peer with the time of the one before.
 type Waiting struct{ peer, since atomic.Uint64 }
 
-func (s slot) wait() *Waiting { return (*Waiting)(unsafe.Pointer(&s[slotPeer])) }
+func (s *slot) wait() *Waiting { return (*Waiting)(unsafe.Pointer(&s[slotPeer])) }
 
 // For says that it waits for a peer, and since when.
 func (w *Waiting) For(peer int, since int64) {

@@ -2,27 +2,45 @@ package record
 
 import "slices"
 
+// A reader keeps a place in each ring, and the recorder knows it only to wake it. So writers never wait for readers, but for
+// the copying of at most 32 events under the lock that both take; and a reader that has fallen behind by more than a ring
+// goes on with the oldest event that is left.
+
 // Reader follows a Recorder: it gets each event that has ended, in the order in which those of a ring ended, and is told
 // how many it was too slow for. It is used by one goroutine. Who does not read costs the writers nothing.
 type Reader struct {
 	r      *Recorder
-	rings  [2]*ring
-	next   [2]uint64
+	rings  []*ring
+	next   []uint64 // of each
 	ready  chan struct{}
 	closed bool
 }
 
 // Follow makes a Reader of what ends from now on; of a nil Recorder one that gets nothing.
 func (r *Recorder) Follow() *Reader {
-	out := &Reader{r: r, ready: make(chan struct{}, 1)}
+	if r == nil {
+		return r.follow()
+	}
+	return r.follow(&r.operations, &r.phases)
+}
+
+// FollowPhases makes a Reader of phases and steps alone.
+func (r *Recorder) FollowPhases() *Reader {
+	if r == nil {
+		return r.follow()
+	}
+	return r.follow(&r.phases)
+}
+
+func (r *Recorder) follow(rings ...*ring) *Reader {
+	out := &Reader{r: r, ready: make(chan struct{}, 1), rings: rings}
 	if r == nil {
 		return out
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out.rings = [2]*ring{&r.operations, &r.phases}
-	for i, g := range out.rings {
-		out.next[i] = *g.count
+	for _, g := range rings {
+		out.next = append(out.next, *g.count)
 	}
 	r.readers = append(r.readers, out)
 	return out

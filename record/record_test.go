@@ -10,7 +10,7 @@ import (
 )
 
 // small has room for four operations.
-var small = Config{Operations: 4, Phases: 8, Open: 3, Names: 64}
+var small = Config{Operations: 4, Phases: 8, Open: 3, Lanes: 2, Names: 64}
 
 func operation(seq uint32) *Event {
 	return &Event{Kind: Operation, Seq: seq, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: int64(seq) + 1}
@@ -153,7 +153,7 @@ func TestRingsKeepTheLast(t *testing.T) {
 }
 
 func TestReadersAreWoken(t *testing.T) {
-	r := New(Config{Operations: 8, Phases: 8, Open: 1, Names: 8})
+	r := New(Config{Operations: 8, Phases: 8, Open: 1, Lanes: 1, Names: 8})
 	reader := r.Follow()
 	woken := func() bool {
 		select {
@@ -211,6 +211,9 @@ func TestNilRecordsNothing(t *testing.T) {
 		t.Error("a reader of nothing got something")
 	}
 	reader.Close()
+	lane := r.Lane(new(sync.Mutex))
+	begin(lane, operation(1)).Began(4)
+	lane.Free()
 	if r.Step() != -1 || r.Now() != 0 || r.At(time.Now()) != 0 || !r.Time(1).IsZero() || r.Name("x") != 0 || r.Text(1) != "" || r.Snapshot() != nil || r.Close() != nil ||
 		len(r.Open(nil))+len(r.Recent(nil, 1)) != 0 {
 		t.Error("a nil recorder has something to say")
@@ -285,8 +288,8 @@ func TestNothingIsAllocated(t *testing.T) {
 }
 
 func TestConfigReportsEveryFault(t *testing.T) {
-	err := Config{Operations: 3, Phases: maxKept * 2, Open: -1, Names: -8}.Validate()
-	for _, want := range []string{"3 operations", "2097152 phases", "-1 open", "-8 bytes"} {
+	err := Config{Operations: 3, Phases: maxKept * 2, Open: -1, Lanes: 65, Names: -8}.Validate()
+	for _, want := range []string{"3 operations", "2097152 phases", "-1 open", "65 lanes", "-8 bytes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}

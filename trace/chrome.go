@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// timeline writes parts in Chrome's trace event format: a process for each rank,
+// chrome writes parts in Chrome's trace event format: a process for each rank,
 // a thread for each row, complete events ("X") in microseconds. Perfetto drops
 // what has a negative time, and has a meaning of its own for process and thread
 // 0, so all of them count from 1.
-type timeline struct {
+type chrome struct {
 	w     *bufio.Writer
 	wrote bool // an event
 	ranks []rankNote
@@ -54,19 +54,19 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(b, ".%03d", m%1000), nil
 }
 
-func newTimeline(w io.Writer) *timeline {
-	t := &timeline{w: bufio.NewWriterSize(w, 1<<16)}
+func newChrome(w io.Writer) *chrome {
+	t := &chrome{w: bufio.NewWriterSize(w, 1<<16)}
 	t.text(`{"displayTimeUnit":"ms","traceEvents":[`)
 	return t
 }
 
-func (t *timeline) text(s string) {
+func (t *chrome) text(s string) {
 	if t.err == nil {
 		_, t.err = t.w.WriteString(s)
 	}
 }
 
-func (t *timeline) event(e event) {
+func (t *chrome) event(e event) {
 	line, err := json.Marshal(e)
 	if t.err == nil {
 		t.err = err
@@ -80,7 +80,7 @@ func (t *timeline) event(e event) {
 }
 
 // named is a metadata event.
-func (t *timeline) named(process, thread int, what string, args any) {
+func (t *chrome) named(process, thread int, what string, args any) {
 	t.event(event{Phase: "M", Name: what, Process: process, Thread: thread, Args: args})
 }
 
@@ -95,7 +95,7 @@ type orderArg struct {
 }
 
 // part writes all of a rank. Its spans get sorted.
-func (t *timeline) part(p part) {
+func (t *chrome) part(p part) {
 	process := p.rank + 1
 	t.named(process, 0, "process_name", nameArg{fmt.Sprintf("rank %d", p.rank)})
 	t.named(process, 0, "process_sort_index", orderArg{p.rank})
@@ -121,7 +121,7 @@ func (t *timeline) part(p part) {
 
 // track writes the spans of one track in threads from first on, and returns how
 // many there are.
-func (t *timeline) track(process, first int, spans []span) int {
+func (t *chrome) track(process, first int, spans []span) int {
 	track := spans[0].track
 	rows, n := rowsOf(spans, track != Exchange)
 	for row := range n {
@@ -146,7 +146,7 @@ type spanArgs struct {
 }
 
 // span writes a complete event, which has a time and a length even if they are 0.
-func (t *timeline) span(process, thread int, s span) {
+func (t *chrome) span(process, thread int, s span) {
 	args := spanArgs{How: s.detail}
 	if s.step >= 0 {
 		args.Step = &s.step
@@ -168,7 +168,7 @@ func (t *timeline) span(process, thread int, s span) {
 }
 
 // close ends the file.
-func (t *timeline) close() error {
+func (t *chrome) close() error {
 	notes, err := json.Marshal(t.ranks)
 	if t.err == nil {
 		t.err = err

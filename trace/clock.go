@@ -2,7 +2,6 @@ package trace
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/ringo-ml/ringo/collective"
 )
@@ -72,7 +71,7 @@ func (c clock) bound() int64 { return max(c.first.bound, c.last.bound) }
 // the first step, since Write does it once more, so that a drift between the two
 // is taken out. It takes 32 round trips for each rank but 0, one rank after the
 // other.
-func (r *Recorder) Align(g *collective.Group) error {
+func (r *Timeline) Align(g *collective.Group) error {
 	if r == nil {
 		return nil
 	}
@@ -82,7 +81,7 @@ func (r *Recorder) Align(g *collective.Group) error {
 	return nil
 }
 
-func (r *Recorder) align(g *collective.Group) error {
+func (r *Timeline) align(g *collective.Group) error {
 	// A rank that records nothing, and would never answer, is found here.
 	if err := collective.Barrier(g); err != nil {
 		return err
@@ -108,13 +107,13 @@ func (r *Recorder) align(g *collective.Group) error {
 }
 
 // answer tells a rank the time as often as it asks.
-func (r *Recorder) answer(g *collective.Group, rank int) error {
+func (r *Timeline) answer(g *collective.Group, rank int) error {
 	one := make([]int64, 1)
 	for range pings {
 		if err := collective.Receive(g, one, rank); err != nil {
 			return err
 		}
-		one[0] = r.since()
+		one[0] = r.rec.Now()
 		if err := collective.Send(g, one, rank); err != nil {
 			return err
 		}
@@ -123,17 +122,15 @@ func (r *Recorder) answer(g *collective.Group, rank int) error {
 }
 
 // ask asks rank 0 for the time.
-func (r *Recorder) ask(g *collective.Group, t *trip) error {
+func (r *Timeline) ask(g *collective.Group, t *trip) error {
 	one := make([]int64, 1)
-	t.left = r.since()
+	t.left = r.rec.Now()
 	if err := collective.Send(g, one, 0); err != nil {
 		return err
 	}
 	if err := collective.Receive(g, one, 0); err != nil {
 		return err
 	}
-	t.there, t.came = one[0], r.since()
+	t.there, t.came = one[0], r.rec.Now()
 	return nil
 }
-
-func (r *Recorder) since() int64 { return int64(time.Since(r.epoch)) }

@@ -65,9 +65,8 @@ func TestAlignFindsTheOffset(t *testing.T) {
 	const n = 5
 	start := time.Now()
 	errs := onRanks(t, n, func(g *collective.Group) error {
-		r := newRecorder(t, Config{})
 		rank := time.Duration(g.Rank())
-		r.epoch = start.Add(rank * rank * time.Hour)
+		r := newTimeline(t, Config{}, start.Add(rank*rank*time.Hour))
 		for range 2 {
 			if err := r.Align(g); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -18,23 +19,24 @@ func Example() {
 		return
 	}
 	defer group.Close()
-	rec, err := trace.New(trace.Config{Steps: 100, Spans: 64})
+	rec := group.Recorder() // of a job: Job.Recorder
+	line, err := trace.New(rec, trace.Config{Steps: 100, Spans: 64})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	if err := rec.Align(group); err != nil {
+	if err := line.Align(group); err != nil {
 		fmt.Println(err)
 		return
 	}
 	for step := range int64(2) {
 		rec.BeginStep(step)
-		start := rec.Now()
-		rec.Span(trace.Forward, "forward", start, rec.Now())
+		begun := rec.Now()
+		rec.Span(record.Forward, 0, begun, rec.Now())
 	}
 	var file strings.Builder
-	err = rec.Write(group, &file)
-	spans, dropped := rec.Kept()
+	err = line.Write(group, &file)
+	spans, dropped := line.Kept()
 	fmt.Println(spans, dropped, err, json.Valid([]byte(file.String())), strings.Contains(file.String(), `"forward"`))
 	// Output:
 	// 2 0 <nil> true true

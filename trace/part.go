@@ -24,7 +24,7 @@ const (
 )
 
 // part is the recorder's, with times from base on, in nanoseconds of rank 0.
-func (r *Recorder) part(rank int, base int64) part {
+func (r *Timeline) part(rank int, base int64) part {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := newClock(r.clocks)
@@ -38,7 +38,7 @@ func (r *Recorder) part(rank int, base int64) part {
 
 // earliest is when the first span began, by rank 0's clock; the largest number
 // without any.
-func (r *Recorder) earliest() int64 {
+func (r *Timeline) earliest() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := newClock(r.clocks)

@@ -1,51 +1,43 @@
-// Package trace records when each stage of training began and ended on every
-// rank, and writes a timeline of all ranks that ui.perfetto.dev and
+// Package trace makes a timeline of all ranks of what their recorders record, which ui.perfetto.dev and
 // chrome://tracing open.
 //
-//	rec, err := trace.New(trace.Config{Steps: 100})
-//	err = rec.Align(group) // before the first step, on every rank
+//	t, err := trace.New(recorder, trace.Config{Steps: 100})
+//	defer t.Close()
+//	err = t.Align(group) // before the first step, on every rank
 //	for each step {
-//		rec.BeginStep(step)
-//		start := rec.Now()
+//		recorder.BeginStep(step)
+//		begun := recorder.Now()
 //		… // forward
-//		rec.Span(trace.Forward, "forward", start, rec.Now())
+//		recorder.Span(record.Forward, 0, begun, recorder.Now())
 //	}
-//	err = rec.Write(group, file) // after the last step, on every rank
+//	err = t.Write(group, file) // after the last step, on every rank
 //
-// A nil Recorder records nothing and costs a comparison, so that what is observed
-// needs no second path for when it is not.
+// A nil Timeline follows nothing, so that nobody asks whether there is one.
 package trace
 
 import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
+
+	"github.com/ringo-ml/ringo/record"
 )
 
 // Track is what a rank does, as a row of the timeline shows it.
-type Track uint8
+type Track = record.Phase
 
 // The tracks, in the order in which a rank's rows stand below each other.
 const (
-	Data       Track = iota // waiting for the next batch
-	Forward                 // the loss of a batch
-	Backward                // its gradients; what Compress shows meanwhile is part of it
-	Compress                // selecting or rounding a bucket
-	Exchange                // a bucket's way, from its start until it was agreed
-	Update                  // the optimizer's rule
-	Evaluation              // the whole of it
-	Checkpoint              // writing, and gathering what is written
-	tracks
+	Data       = record.Data
+	Forward    = record.Forward
+	Backward   = record.Backward
+	Compress   = record.Compress
+	Exchange   = record.Exchange
+	Update     = record.Update
+	Evaluation = record.Evaluation
+	Checkpoint = record.Checkpoint
+	tracks     = Checkpoint + 1
 )
-
-// String returns the track's name.
-func (t Track) String() string {
-	if t < tracks {
-		return [...]string{"data wait", "forward", "backward", "compress", "exchange", "update", "evaluation", "checkpoint"}[t]
-	}
-	return fmt.Sprintf("Track(%d)", uint8(t))
-}
 
 // DefaultSpans is how many spans a rank keeps if Config does not say: 9 MiB.
 const DefaultSpans = 1 << 17
@@ -53,11 +45,10 @@ const DefaultSpans = 1 << 17
 // maxSpans bounds what a rank may keep, and so what rank 0 takes from each.
 const maxSpans = 1 << 20
 
-// Config bounds what a Recorder keeps. The first spans are kept and the later
+// Config bounds what a Timeline keeps. The first spans are kept and the later
 // ones counted.
 type Config struct {
-	// Steps is how many steps are recorded: nothing is from the next BeginStep on.
-	// 0 means all.
+	// Steps is how many steps are kept: nothing is from the next one on. 0 means all.
 	Steps int
 	// Spans is how many spans are kept, at most 1 Mi; 0 means DefaultSpans. Memory
 	// for them, 72 bytes each, is taken at once, and as much again by Write.
@@ -76,16 +67,18 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder keeps the spans of one rank. Its methods may be called on a nil
-// Recorder, which does nothing. Those that record may be called from several
-// goroutines and allocate nothing.
-type Recorder struct {
-	epoch time.Time // what spans count from
-	limit int       // steps; 0 is none
+// Timeline keeps the phases of one rank that its recorder records, as spans. Its methods may be called on a nil
+// Timeline, which does nothing. It is used by one goroutine.
+type Timeline struct {
+	rec    *record.Recorder
+	reader *record.Reader
+	limit  int // steps; 0 is none
+	stop   func()
 
 	mu      sync.Mutex
+	closed  bool
 	spans   []span // never grows beyond its capacity
-	step    int64  // the one under way, -1 before the first
+	step    int64  // that of the last event
 	begun   int    // steps
 	dropped int64  // spans that were not kept
 	clocks  []reading
@@ -100,79 +93,106 @@ type span struct {
 	track         Track
 }
 
-// New makes a recorder. Errors: a bad configuration.
-func New(cfg Config) (*Recorder, error) {
+// New makes a Timeline of what rec records from now on, until Write or Close. Errors: a bad configuration.
+func New(rec *record.Recorder, cfg Config) (*Timeline, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
 	if cfg.Spans == 0 {
 		cfg.Spans = DefaultSpans
 	}
-	return &Recorder{epoch: time.Now(), limit: cfg.Steps, step: -1, spans: make([]span, 0, cfg.Spans)}, nil
+	t := &Timeline{rec: rec, reader: rec.FollowPhases(), limit: cfg.Steps, step: rec.Step(), spans: make([]span, 0, cfg.Spans)}
+	t.follow()
+	return t, nil
 }
 
-// Now is the time, and the zero time where nothing is recorded: it then costs no
-// look at the clock.
-func (r *Recorder) Now() time.Time {
-	if r == nil {
-		return time.Time{}
+// follow reads whenever the recorder's ring begins to fill. A quarter of it is 1,024 phases: many steps, which leaves the
+// goroutine that reads time to get a turn where computing takes every core. What it is too late for all the same is
+// counted with what Config left out.
+func (r *Timeline) follow() {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			case <-r.reader.Ready():
+				r.drain()
+			}
+		}
+	}()
+	r.stop = sync.OnceFunc(func() {
+		close(end)
+		<-ended
+		r.drain()
+		r.mu.Lock()
+		r.closed = true
+		r.mu.Unlock()
+		r.reader.Close()
+	})
+}
+
+// Close ends the timeline: what is recorded later is not in it. After Write it does nothing.
+func (r *Timeline) Close() {
+	if r != nil {
+		r.stop()
 	}
-	return time.Now()
 }
 
-// BeginStep says that the spans which follow are of this step.
-func (r *Recorder) BeginStep(step int64) {
-	if r == nil {
+// drain takes what has been recorded since the last time.
+func (r *Timeline) drain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var events [64]record.Event
+	for !r.closed {
+		n, missed := r.reader.Next(events[:])
+		r.dropped += missed
+		for i := range events[:n] {
+			r.add(&events[i])
+		}
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// add keeps a phase. A step begins with the first event of it.
+func (r *Timeline) add(e *record.Event) {
+	if e.Kind != record.PhaseKind || e.Phase >= tracks {
 		return
 	}
-	r.mu.Lock()
-	r.step = step
-	r.begun++
-	r.mu.Unlock()
-}
-
-// Span records that something went on in a track from start to end. Spans of one
-// track may overlap: those that do not nest get a row each, and those of Exchange
-// never nest. A span whose start is the zero time is ignored. name is kept, so it
-// should be made once and not for every step.
-func (r *Recorder) Span(track Track, name string, start, end time.Time) {
-	if r != nil {
-		r.add(span{track: track, name: name, bytes: -1}, start, end)
+	if e.Step != r.step {
+		r.step = e.Step
+		r.begun++
 	}
-}
-
-// Sent records the exchange of a bucket: how, and how many bytes of payload this
-// rank sent for it.
-func (r *Recorder) Sent(name, how string, bytes int64, start, end time.Time) {
-	if r != nil {
-		r.add(span{track: Exchange, name: name, detail: how, bytes: bytes}, start, end)
-	}
-}
-
-func (r *Recorder) add(s span, start, end time.Time) {
-	if start.IsZero() || s.track >= tracks {
-		return
-	}
-	s.start = int64(start.Sub(r.epoch))
-	s.length = max(0, int64(end.Sub(start)))
-	r.mu.Lock()
 	if len(r.spans) == cap(r.spans) || r.limit > 0 && r.begun > r.limit {
 		r.dropped++
-	} else {
-		if s.step = r.step; s.track > Update {
-			s.step = -1
-		}
-		r.spans = append(r.spans, s)
+		return
 	}
-	r.mu.Unlock()
+	s := span{
+		name: r.rec.Text(e.Name), detail: r.rec.Text(e.How), start: e.Begun, length: e.Done - e.Begun,
+		bytes: e.Sent, step: e.Step, track: e.Phase,
+	}
+	if s.name == "" {
+		s.name = boxes[e.Phase]
+	}
+	if e.Phase > Update {
+		s.step = -1
+	}
+	r.spans = append(r.spans, s)
 }
+
+// boxes are what the boxes of phases without a name of their own are called.
+var boxes = [tracks]string{"data", "forward", "backward", "compress", "exchange", "update", "evaluation", "checkpoint"}
 
 // Kept is how many spans this rank has kept, and how many it has not because
 // Config's bounds were reached.
-func (r *Recorder) Kept() (spans int, dropped int64) {
+func (r *Timeline) Kept() (spans int, dropped int64) {
 	if r == nil {
 		return 0, 0
 	}
+	r.drain()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.spans), r.dropped

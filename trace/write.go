@@ -14,10 +14,11 @@ import (
 //
 // Times are those of rank 0's clock; "otherData" in the file says for each rank
 // by how much they may be wrong, and how many spans were left out.
-func (r *Recorder) Write(g *collective.Group, w io.Writer) error {
+func (r *Timeline) Write(g *collective.Group, w io.Writer) error {
 	if r == nil {
 		return nil
 	}
+	r.stop()
 	if err := r.Align(g); err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (r *Recorder) Write(g *collective.Group, w io.Writer) error {
 	return nil
 }
 
-func (r *Recorder) gather(g *collective.Group, w io.Writer) error {
+func (r *Timeline) gather(g *collective.Group, w io.Writer) error {
 	base := []int64{r.earliest()}
 	if err := collective.AllReduce(g, base, collective.Min); err != nil {
 		return err
@@ -54,7 +55,7 @@ func (r *Recorder) gather(g *collective.Group, w io.Writer) error {
 
 // writeParts is rank 0's side.
 func writeParts(g *collective.Group, own part, sizes []int64, w io.Writer) error {
-	t := newTimeline(w)
+	t := newChrome(w)
 	t.part(own)
 	var code []byte
 	for rank := 1; rank < len(sizes); rank++ {

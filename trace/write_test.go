@@ -124,23 +124,22 @@ func TestTimelineOfSeveralRanks(t *testing.T) {
 	var out bytes.Buffer
 	shared := time.Now()
 	errs := onRanks(t, n, func(g *collective.Group) error {
-		r := newRecorder(t, Config{Steps: 2})
-		r.epoch = shared.Add(-time.Duration(g.Rank()) * time.Hour)
+		r := newTimeline(t, Config{Steps: 2}, shared.Add(-time.Duration(g.Rank())*time.Hour))
 		if err := r.Align(g); err != nil {
 			return err
 		}
-		at := func(us int) time.Time { return shared.Add(time.Duration(us) * time.Microsecond) }
+		at := func(us int) int64 { return r.At(shared.Add(time.Duration(us) * time.Microsecond)) }
 		for step := range 3 {
 			r.BeginStep(int64(step))
 			t0 := 1000 * step
-			r.Span(Forward, "forward", at(t0), at(t0+100))
-			r.Span(Backward, "backward", at(t0+100), at(t0+300))
-			r.Span(Compress, `bucket 0 "fc"`, at(t0+180), at(t0+200))
-			r.Sent(`bucket 0 "fc"`, "ring", 4096, at(t0+200), at(t0+400))
-			r.Sent("bucket 1", "split", 12, at(t0+300), at(t0+350))
-			r.Span(Update, "update", at(t0+400), at(t0+450))
+			r.Span(Forward, 0, at(t0), at(t0+100))
+			r.Span(Backward, 0, at(t0+100), at(t0+300))
+			r.Span(Compress, r.Name(`bucket 0 "fc"`), at(t0+180), at(t0+200))
+			r.sent(`bucket 0 "fc"`, "ring", 4096, at(t0+200), at(t0+400))
+			r.sent("bucket 1", "split", 12, at(t0+300), at(t0+350))
+			r.Span(Update, 0, at(t0+400), at(t0+450))
 		}
-		r.Span(Evaluation, "evaluation", at(5000), at(6000))
+		r.Span(Evaluation, 0, at(5000), at(6000))
 		var w *bytes.Buffer
 		if g.Rank() == 0 {
 			w = &out
@@ -215,7 +214,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	errs := onRanks(t, 1, func(g *collective.Group) error {
 		r := newRecorder(t, Config{})
-		r.Span(Forward, "forward", r.at(0), r.at(1))
+		r.Span(Forward, 0, 0, 1)
 		return r.Write(g, full{})
 	})
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "no space left") {

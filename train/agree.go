@@ -53,7 +53,7 @@ func (r *run) agreeConfig() error {
 		v["training.init-from"] = "a file"
 	}
 	v["callbacks"] = r.cfg.names()
-	if r.trace() != nil {
+	if r.cfg.Traced {
 		v["output.trace"] = "a file"
 	}
 	if p := r.cfg.Tuning.Profile; p != nil {

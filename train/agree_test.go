@@ -12,7 +12,6 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
 )
 
 // agreeOn is agreeConfig of two ranks, the second with another configuration.
@@ -64,7 +63,7 @@ func TestRanksAgree(t *testing.T) {
 		"sync geo on rank 1 and allreduce on rank":                                               func(c *Config) { c.Servers.Consistency = "geo" },
 		"tuning.tune true on rank 1 and false":                                                   func(c *Config) { c.Tuning.Measure = true },
 		"tuning.profile of sha256 ":                                                              func(c *Config) { c.Tuning.Profile = new(bucket.Profile) },
-		"output.trace a file on rank 1 and none":                                                 func(c *Config) { c.Exchange.Trace = new(trace.Recorder) },
+		"output.trace a file on rank 1 and none":                                                 func(c *Config) { c.Traced = true },
 		"training.batch 3 on rank 1 and 64 on rank 0\ntraining.seed 9 on rank 1 and 1 on rank 0": func(c *Config) { c.Batch, c.Seed = 3, 9 },
 	} {
 		two := usual

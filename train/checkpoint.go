@@ -12,8 +12,8 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
 )
 
 // Checkpoint says where and when a run is saved. Only rank 0 needs the folder, and servers that keep parameters, in
@@ -150,8 +150,7 @@ func (r *run) write(p position) error {
 		r.reach("saving a checkpoint", p.epoch-1, r.steps)
 	}
 	r.saved = place{p.epoch, p.step}
-	start := r.trace().Now()
-	defer func() { r.trace().Span(trace.Checkpoint, "checkpoint", start, r.trace().Now()) }()
+	defer r.during(record.Checkpoint)()
 	state, err := r.collect(p)
 	if err != nil {
 		return err

@@ -95,6 +95,8 @@ type Config struct {
 	Servers Servers
 	// Exchange says how the ranks agree on a step.
 	Exchange distopt.Config
+	// Traced says that a timeline is made of the run (package trace), which takes all ranks.
+	Traced bool
 	// Tuning says by what a strategy "auto" and measured plans are chosen, which
 	// Exchange may name, too.
 	Tuning Tuning

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // epoch trains over what is left of the training set in the epoch that at is in,
@@ -105,8 +105,12 @@ func (r *run) lr(epoch, step int) float64 {
 	return r.cfg.schedule().At((epoch-1)*r.steps+step, r.steps, r.cfg.Epochs)
 }
 
-// trace is where times are recorded, nil for nowhere.
-func (r *run) trace() *trace.Recorder { return r.cfg.Exchange.Trace }
+// during records that a phase begins, and, when what it returns is called, that it has ended.
+func (r *run) during(p record.Phase) (end func()) {
+	rec := r.job.Recorder()
+	op := rec.Begin(&record.Event{Kind: record.PhaseKind, Phase: p, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: rec.Now()})
+	return func() { op.End(rec.Now(), -1, false) }
+}
 
 // medianStep is the median time in seconds of the epoch's steps since the run
 // began or was resumed.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // A rank trains with one worker or, where its parameters allow it, several at once, each of which has a replica
@@ -114,8 +114,7 @@ func (r *run) newEvaluation() evaluation {
 // evaluate runs the model over this rank's part of the evaluation set, every
 // sample exactly once over all ranks.
 func (r *run) evaluate(epoch int) (sum evaluation, err error) {
-	start := r.trace().Now()
-	defer func() { r.trace().Span(trace.Evaluation, "evaluation", start, r.trace().Now()) }()
+	defer r.during(record.Evaluation)()
 	r.shard.Start(epoch)
 	r.replica.ResetState()
 	for _, w := range r.workers {
@@ -202,7 +201,7 @@ func (c *crew) take(w *worker) (*data.Batch, error) {
 		end := time.Now()
 		w.watch.Waited(end.Sub(start))
 		if c.phase == "train" {
-			w.replica.trace.Span(trace.Data, "data", start, end)
+			w.replica.rec.Span(record.Data, 0, w.replica.rec.At(start), w.replica.rec.At(end))
 		}
 		if !w.replica.params.ahead() {
 			return b, nil // good until the next one is taken
@@ -246,7 +245,7 @@ func (w *worker) steps(c *crew) error {
 	w.replica.params.waited() // for what was before
 	for i := range rounds {
 		w.at = c.first + i*n
-		w.replica.trace.BeginStep(w.replica.Opt.Steps())
+		w.replica.rec.BeginStep(w.replica.Opt.Steps())
 		now, err := w.turn(take)
 		if err == nil && !now.over {
 			err = w.step(c, now.batch)

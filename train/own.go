@@ -107,7 +107,7 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 		return pass, err
 	}
 	r.replica.params.setRate(l.lr, l.lr)
-	r.replica.trace.BeginStep(r.replica.Opt.Steps())
+	r.replica.rec.BeginStep(r.replica.Opt.Steps())
 	if pass, err = r.replica.Backward(b, true); err != nil {
 		return pass, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -28,7 +28,7 @@ type Replica struct {
 	job     *ringo.Job
 	tape    *nn.Tape
 	kernels *simd.Kernels
-	trace   *trace.Recorder
+	rec     *record.Recorder // nil: another worker of the rank records
 	// x has the last batch's values.
 	x    nn.Tensor
 	seed uint64
@@ -72,8 +72,11 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	}
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
 	r := &Replica{
-		Spec: cfg.Model, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed, trace: cfg.Exchange.Trace,
+		Spec: cfg.Model, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed,
 		stream: uint64(job.Rank()*cfg.Servers.threads() + number),
+	}
+	if number == 0 {
+		r.rec = job.Recorder()
 	}
 	r.params = place(r)
 	r.params.place(r.Params)
@@ -140,19 +143,20 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	r.tape.Reset()
 	r.tape.SetSeed(mix(mix(r.seed, r.stream), r.passes))
 	r.passes++
-	start := r.trace.Now()
+	phase := r.begins(record.Forward, r.rec.Now())
 	pass = r.model.Pass(r.tape, b)
 	loss := pass.Loss.Mean
-	middle := r.trace.Now()
-	r.trace.Span(trace.Forward, "forward", start, middle)
+	middle := r.rec.Now()
+	phase.End(middle, -1, false)
+	phase = r.begins(record.Backward, middle)
 	if !last {
 		r.tape.Backward(loss, nil)
-		r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
+		phase.End(r.rec.Now(), -1, false)
 		return pass, nil
 	}
 	r.Opt.BeginBackward()
 	r.tape.Backward(loss, r.Opt.GradReady)
-	r.trace.Span(trace.Backward, "backward", middle, r.trace.Now())
+	phase.End(r.rec.Now(), -1, false)
 	for i, t := range r.Params.Tables() {
 		ids, rows := t.Grad()
 		if err = r.params.rowsReady(i, ids, rows, b.Labels); err != nil {
@@ -160,6 +164,11 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 		}
 	}
 	return pass, nil
+}
+
+// begins records that a phase begins.
+func (r *Replica) begins(p record.Phase, now int64) record.Op {
+	return r.rec.Begin(&record.Event{Kind: record.PhaseKind, Phase: p, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: now})
 }
 
 // mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood

@@ -276,7 +276,6 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 	if err := r.replica.shareUntrained(); err != nil {
 		return err
 	}
-	cfg.Exchange.Trace = nil // a timeline shows the first worker
 	for i := 1; i < cfg.Servers.threads(); i++ {
 		if err := r.add(cfg, opts, place); err != nil {
 			return err

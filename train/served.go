@@ -87,7 +87,7 @@ func (p *served) begin(cfg Config, at beginning) error {
 	if p.trainer, err = trainer.New(t); err != nil {
 		return err
 	}
-	if p.alone, err = collective.New(mem.New(1)[0], collective.Config{}); err != nil {
+	if p.alone, err = collective.New(mem.New(1)[0], collective.Config{Record: r.rec}); err != nil {
 		return err
 	}
 	if s.geoSteps() == 0 {

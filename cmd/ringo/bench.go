@@ -19,7 +19,6 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -93,10 +92,10 @@ func (b *benchTrainers) Config() train.Config {
 	return cfg
 }
 
-func (b *benchTrainers) Traced(cmd *cobra.Command, job *ringo.Job, body func(*trace.Recorder) error) error {
+func (b *benchTrainers) Traced(cmd *cobra.Command, job *ringo.Job, body func(traced bool) error) error {
 	timeline, err := b.begin(job)
 	if err != nil {
 		return err
 	}
-	return timeline.end(body(timeline.rec), cmd.ErrOrStderr())
+	return timeline.end(body(timeline.line != nil), cmd.ErrOrStderr())
 }

@@ -27,23 +27,26 @@ func (t *tracing) fault() error {
 func (t *tracing) config() trace.Config { return trace.Config{Steps: t.steps} }
 
 // traced is one rank's timeline, from the start of a command to its end. Without
-// --trace its recorder is nil.
+// --trace its timeline is nil.
 type traced struct {
 	job  *ringo.Job
 	path string
-	rec  *trace.Recorder
+	line *trace.Timeline
 }
 
-// begin makes a rank's recorder. It is a collective call.
+// begin makes a rank's timeline. It is a collective call.
 func (t *tracing) begin(job *ringo.Job) (*traced, error) {
 	out := &traced{job: job, path: t.path}
 	if t.path == "" {
 		return out, nil
 	}
 	var err error
-	if out.rec, err = trace.New(t.config()); err == nil {
+	if out.line, err = trace.New(job.Recorder(), t.config()); err == nil {
 		job.SetStatus("aligning the clocks of the ranks")
-		err = out.rec.Align(job.Group())
+		err = out.line.Align(job.Group())
+	}
+	if err != nil {
+		out.line.Close()
 	}
 	return out, err
 }
@@ -52,9 +55,10 @@ func (t *tracing) begin(job *ringo.Job) (*traced, error) {
 // recorded has failed with err: the ranks' spans can then not be gathered, and a file that
 // was there stays. It is a collective call if err is nil on every rank.
 func (t *traced) end(err error, say io.Writer) error {
-	if t.rec == nil {
+	if t.line == nil {
 		return err
 	}
+	defer t.line.Close()
 	if err != nil {
 		if t.job.Rank() == 0 {
 			err = fmt.Errorf("%w (no timeline in %s: it is written when a run has ended well)", err, t.path)
@@ -63,12 +67,12 @@ func (t *traced) end(err error, say io.Writer) error {
 	}
 	t.job.SetStatus("writing the timeline")
 	if t.job.Rank() > 0 {
-		return t.rec.Write(t.job.Group(), nil)
+		return t.line.Write(t.job.Group(), nil)
 	}
-	if err := folder.WriteFile(t.path, func(w io.Writer) error { return t.rec.Write(t.job.Group(), w) }); err != nil {
+	if err := folder.WriteFile(t.path, func(w io.Writer) error { return t.line.Write(t.job.Group(), w) }); err != nil {
 		return fmt.Errorf("the timeline: %w", err)
 	}
-	spans, dropped := t.rec.Kept()
+	spans, dropped := t.line.Kept()
 	text := fmt.Sprintf("timeline of %s in %s: open it with ui.perfetto.dev", counted(t.job.Size(), "rank"), t.path)
 	if dropped > 0 {
 		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s (output.trace-steps)", counted(spans, "span"), grouped(int(dropped)))

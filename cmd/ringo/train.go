@@ -122,9 +122,9 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 		if err != nil {
 			return err
 		}
-		cfg := cfg // each rank has a recorder of its own
+		cfg := cfg // each rank has a timeline of its own
 		cfg.Threads = c.Threads()
-		cfg.Exchange.Trace = timeline.rec
+		cfg.Traced = timeline.line != nil
 		return timeline.end(c.trainOn(cmd, job, cfg), cmd.ErrOrStderr())
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -26,17 +27,18 @@ func write(t testing.TB, to io.Writer, n, steps int) {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			rec, err := trace.New(trace.Config{})
+			rec := record.New(record.Config{})
+			line, err := trace.New(rec, trace.Config{})
 			for step := range steps {
 				rec.BeginStep(int64(step))
-				at := func(us int) time.Time { return begin.Add(time.Duration(1000*step+us) * time.Microsecond) }
-				rec.Span(trace.Data, "data", at(0), at(100+50*rank))
-				rec.Span(trace.Backward, "backward", at(200), at(400))
-				rec.Sent(`bucket 0 "fc"`, "ring", 4096, at(300), at(700))
-				rec.Span(trace.Update, "update", at(700), at(720))
+				at := func(us int) int64 { return rec.At(begin.Add(time.Duration(1000*step+us) * time.Microsecond)) }
+				rec.Span(trace.Data, 0, at(0), at(100+50*rank))
+				rec.Span(trace.Backward, 0, at(200), at(400))
+				rec.Add(&record.Event{Kind: record.PhaseKind, Phase: trace.Exchange, Name: rec.Name(`bucket 0 "fc"`), How: rec.Name("ring"), Sent: 4096, Begun: at(300), Done: at(700)})
+				rec.Span(trace.Update, 0, at(700), at(720))
 			}
 			if err == nil {
-				err = rec.Write(g, to)
+				err = line.Write(g, to)
 			}
 			if err = errors.Join(err, g.Close()); err != nil {
 				t.Error(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -55,8 +54,8 @@ type Trainers interface {
 	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
 	// Config is the training.
 	Config() train.Config
-	// Traced has a rank do body, with the recorder of a timeline, which is nil where none is drawn. It is a collective call.
-	Traced(cmd *cobra.Command, job *ringo.Job, body func(*trace.Recorder) error) error
+	// Traced has a rank do body, and says whether a timeline is drawn of it. It is a collective call.
+	Traced(cmd *cobra.Command, job *ringo.Job, body func(traced bool) error) error
 }
 
 // Tell has a rank do what it tells of: rank 0 as console.Tell, the others without writing.

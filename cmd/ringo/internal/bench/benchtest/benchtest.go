@@ -12,7 +12,6 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -97,6 +96,6 @@ func (r *Trainers) Check(cmd *cobra.Command, model string, usual ...setting.Assi
 func (r *Trainers) Config() train.Config { return r.cfg }
 
 // Traced draws no timeline.
-func (r *Trainers) Traced(_ *cobra.Command, _ *ringo.Job, body func(*trace.Recorder) error) error {
-	return body(nil)
+func (r *Trainers) Traced(_ *cobra.Command, _ *ringo.Job, body func(traced bool) error) error {
+	return body(false)
 }

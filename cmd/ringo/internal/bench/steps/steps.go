@@ -17,7 +17,6 @@ import (
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -121,9 +120,9 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 		return err
 	}
 	return c.Run(cmd, func(job *ringo.Job) error {
-		return c.Traced(cmd, job, func(rec *trace.Recorder) error {
-			cfg := c.Config() // each rank has a recorder of its own, and has found its cores
-			cfg.Exchange.Trace = rec
+		return c.Traced(cmd, job, func(traced bool) error {
+			cfg := c.Config() // each rank has found its cores
+			cfg.Traced = traced
 			return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, cfg, out) })
 		})
 	})
@@ -184,7 +183,7 @@ func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
 		if i == warm {
 			runtime.ReadMemStats(&start)
 		}
-		cfg.Exchange.Trace.BeginStep(int64(i))
+		job.Recorder().BeginStep(int64(i))
 		watch.Begin(time.Now())
 		if _, err := replica.Backward(replica.Batch(batch), true); err != nil {
 			return result{}, err

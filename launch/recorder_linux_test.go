@@ -1,0 +1,49 @@
+package launch
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringo-ml/ringo/record"
+)
+
+// A process records in the memory that its launcher holds, again if it takes part in a second job, and in its own where there is none.
+func TestRecorderInTheLaunchersMemory(t *testing.T) {
+	f, err := record.Create(record.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	descriptor, err := unix.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(descriptor)
+	for _, recorder := range []func() *record.Recorder{Env{Record: descriptor}.Recorder, RoleEnv{Record: descriptor}.Recorder} {
+		r := recorder()
+		r.Add(&record.Event{Kind: record.Change, Name: r.Name("now"), Bucket: -1, With: -1, Peer: -1})
+		s, err := record.Read(f)
+		if err != nil || len(s.Operations) != 1 || s.Text(s.Operations[0].Name) != "now" || s.Process != os.Getpid() {
+			t.Errorf("%v: %+v", err, s)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if flags, err := unix.FcntlInt(uintptr(descriptor), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Error("programs that this one starts inherit the memory")
+	}
+	other, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, descriptor := range []int{0, int(other.Fd()), 1 << 20} {
+		r := Env{Record: descriptor}.Recorder()
+		if r.BeginStep(3); r.Step() != 3 {
+			t.Errorf("descriptor %d: nothing records", descriptor)
+		}
+	}
+}

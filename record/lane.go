@@ -1,0 +1,159 @@
+package record
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Unknown stands for a time at which nobody looked at the clock.
+const Unknown = -1
+
+// Lane is a ring for the short operations of one group, which take about as long as two looks at the clock. An event begins and ends
+// in it in the same place, written under a lock which its writer holds in any case, with the times that are known:
+// Begun is 0 and Done Unknown where there are none. What goes on is never overwritten. Readers that follow a Recorder do not get
+// what is in lanes; Open, Recent and snapshots have it.
+//
+// Cost: 10 ns from an event's beginning to its end.
+type Lane struct {
+	r    *Recorder
+	ring *ring
+	used bool
+	free atomic.Bool // its writer has ended
+	lock sync.Locker // of its writer
+	next uint64      // the number of the next event
+}
+
+// Lane gives a writer a lane that nobody has. nil: none is left, and nothing can begin in it. The lock is held whenever an event
+// begins or ends; readers take it, so that who holds it must not read.
+func (r *Recorder) Lane(lock sync.Locker) *Lane {
+	if r == nil {
+		return nil
+	}
+	r.laneMu.Lock()
+	defer r.laneMu.Unlock()
+	for _, l := range r.lanes {
+		if !l.used || l.free.Load() {
+			l.used, l.lock = true, lock
+			l.free.Store(false)
+			return l
+		}
+	}
+	return nil
+}
+
+// Free says that nothing begins in the lane any more, and that all in it has ended. What it holds stays until another writer
+// overwrites it.
+func (l *Lane) Free() {
+	if l != nil {
+		l.free.Store(true)
+	}
+}
+
+// Draft is an event that is about to begin in a lane, as its words: most are those of the event before.
+type Draft struct{ words slot }
+
+// Draft makes one of an event.
+func (e *Event) Draft() (d Draft) {
+	d.words.fill(e)
+	return d
+}
+
+// Seq changes which of its group's operations it is.
+func (d *Draft) Seq(n uint32) { d.words[slotSeq] = d.words[slotSeq]>>32<<32 | uint64(n) }
+
+// Begin records that an event begins. The lane's lock is held. What it returns is not Seen where all that the lane has room for
+// goes on.
+func (l *Lane) Begin(d *Draft) Op {
+	if l == nil {
+		return Op{}
+	}
+	for range l.ring.places {
+		s := l.ring.slot(l.next)
+		l.next++
+		if s[0] == 0 || s[slotDone] != 0 {
+			d.words[slotStep] = uint64(l.r.step.Load())
+			s[0] = 0
+			s.copyOf(&d.words)
+			s[0] = l.next // who reads after this process was killed sees these stores in their order
+			return Op{at: s}
+		}
+	}
+	return Op{}
+}
+
+// copyOf copies all but the stamp. It is called, as fill is; an assignment would be a call of memmove, which takes twice as long.
+//
+//go:noinline
+func (s *slot) copyOf(from *slot) {
+	s[1], s[2], s[3], s[4], s[5], s[6] = from[1], from[2], from[3], from[4], from[5], from[6]
+	s[7], s[8], s[9], s[10], s[11] = from[7], from[8], from[9], from[10], from[11]
+}
+
+// Began says when an event in a lane began, once that is known. The lane's lock is held.
+func (o Op) Began(at int64) {
+	if o.at != nil {
+		o.at[slotBegun] = uint64(at)
+	}
+}
+
+// endHere says that the event of a lane has ended.
+func (s *slot) endHere(done, sent int64, failed bool) {
+	if failed {
+		s[slotKind] |= 1 << 16
+	}
+	s[slotSent], s[slotDone] = uint64(sent), uint64(done)
+}
+
+// eachLane has do read each lane, under its writer's lock.
+func (r *Recorder) eachLane(do func(*Lane)) {
+	r.laneMu.Lock()
+	defer r.laneMu.Unlock()
+	for _, l := range r.lanes {
+		if l.used {
+			l.lock.Lock()
+			do(l)
+			l.lock.Unlock()
+		}
+	}
+}
+
+// open appends what goes on.
+func (l *Lane) open(dst []Event) []Event {
+	for i := range l.ring.places {
+		if s := l.ring.place(i); s[0] != 0 && s[slotDone] == 0 {
+			dst = append(dst, s.get())
+		}
+	}
+	return dst
+}
+
+// recent appends those of the last n events that have ended, the oldest first.
+func (l *Lane) recent(dst []Event, n int) []Event {
+	for at := l.next - min(l.next, uint64(n), uint64(l.ring.places)); at < l.next; at++ {
+		if s := l.ring.slot(at); s[0] == at+1 && s[slotDone] != 0 {
+			dst = append(dst, s.get())
+		}
+	}
+	return dst
+}
+
+// all are the events of a lane in memory that is not known more of: those that have ended, and those that go on, the oldest first.
+func (g *ring) all(ended, open []Event) (_, _ []Event) {
+	var held []*slot
+	for i := range g.places {
+		if s := g.place(i); s[0] != 0 && int(s[0]-1)&(g.places-1) == i {
+			held = append(held, s)
+		}
+	}
+	slices.SortFunc(held, func(a, b *slot) int { return cmp.Compare(a[0], b[0]) })
+	for _, s := range held {
+		if s[slotDone] == 0 {
+			open = append(open, s.get())
+		} else {
+			ended = append(ended, s.get())
+		}
+	}
+	return ended, open
+}
