@@ -354,7 +354,14 @@ func TestPromises(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "header of 4294967295 bytes in a file of 16") {
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "header of 4294967295 bytes: at most") {
+		t.Error(err)
+	}
+	binary.LittleEndian.PutUint32(b[len(b)-4:], 100)
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "offset 16: truncated: the file ends within its header of 100 bytes") {
 		t.Error(err)
 	}
 }

@@ -69,8 +69,11 @@ func (f *File) readIndex(size int64) error {
 	}
 	length := int64(binary.LittleEndian.Uint32(prefix[len(Magic)+4:]))
 	end := int64(prefixSize) + length + crcSize
-	if length > maxHeader || end > size {
-		return f.damage(int64(len(Magic)+4), "a header of %d bytes in a file of %d: at most %d are possible", length, size, maxHeader)
+	if length > maxHeader {
+		return f.damage(int64(len(Magic)+4), "a header of %d bytes: at most %d are possible", length, maxHeader)
+	}
+	if end > size {
+		return f.damage(size, "truncated: the file ends within its header of %d bytes", length)
 	}
 	all := make([]byte, end)
 	if err := f.readAt(all, 0); err != nil {
