@@ -93,7 +93,7 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "the column of a table (CSV), or the array, that the model is to find; default: one called target, label, class or y, else the last"},
 		{Path: "data.schema", Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
 			About: "what columns of a table, or arrays, are for: number, category, label, target or ignore; what is not said is guessed and told"},
-		{Path: "data.split", Unit: "share", Value: setting.Float(&c.Split),
+		{Path: "data.split", Flag: "split", Unit: "share", Value: setting.Float(&c.Split),
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
 		{Path: SettingImageSize, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
 			About: "height and width to which images of folders and shards are resized and cropped; 0: those that the model is made for"},
