@@ -1,6 +1,8 @@
 package data
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +26,10 @@ func TestTablesThatAreNotRead(t *testing.T) {
 		_, err := OpenTable(path)
 		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		missing := filepath.Join(t.TempDir(), name)
+		if _, err := OpenTable(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+			t.Errorf("%s is not there: %v", name, err)
 		}
 		if got := NameOf("mnist", Config{Dir: path}); got != "table" {
 			t.Errorf("%s is of the set %s", name, got)

@@ -97,6 +97,9 @@ func findTable(c Config) error {
 // OpenTable opens a file of rows by its ending: .parquet is Parquet, .arrow, .arrows and .feather are Arrow, both of which binaries read
 // that are built with data/parquet, and anything else is text, compressed or not.
 func OpenTable(path string) (table.Reader, error) {
+	if _, err := pathname.Check(path); err != nil {
+		return nil, err // before one is told how to build what reads it
+	}
 	switch end := strings.ToLower(filepath.Ext(path)); {
 	case end == ".parquet":
 		return openParquet(path)
