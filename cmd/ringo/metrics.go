@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/rand"
 	"fmt"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -41,9 +42,18 @@ func (g *given) answer(cmd *cobra.Command, secret []byte) (a answered, err error
 		return answered{}, setting.Faultf("output.metrics", "%s: %w", at, err)
 	}
 	if where := a.by.Address(); where != nil {
-		tell(fmt.Sprintf("metrics are at http://%s%s", where, scrape.Path))
+		tell("metrics are at " + placeOf(where))
 	}
 	return a, nil
+}
+
+// placeOf says where one may ask. Of all addresses of this host it names one that works.
+func placeOf(where net.Addr) string {
+	tcp, ok := where.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://%s%s", where, scrape.Path)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d%s, and at this host's other addresses", tcp.Port, scrape.Path)
 }
 
 // path is the folder of the figures, for ranks.

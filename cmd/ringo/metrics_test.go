@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -137,4 +138,15 @@ func ask(at, query string) float64 {
 		return -1
 	}
 	return v
+}
+
+func TestPlaceOf(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:9400": "http://127.0.0.1:9400/metrics", "10.1.2.3:80": "http://10.1.2.3:80/metrics", "[fe80::1]:9400": "http://[fe80::1]:9400/metrics",
+		"[::]:9400": "http://127.0.0.1:9400/metrics, and at this host's other addresses", "0.0.0.0:9": "http://127.0.0.1:9/metrics, and at this host's other addresses",
+	} {
+		if got := placeOf(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
 }
