@@ -58,7 +58,7 @@ func run(job *ringo.Job) error {
 
 func arguments(args []string) (seconds float64, sizes []int, err error) {
 	if len(args) < 2 {
-		return 0, nil, fmt.Errorf("%d arguments: want SECONDS FLOATS...", len(args))
+		return 0, nil, fmt.Errorf("%d arguments: want SECONDS and then FLOATS, one size or more", len(args))
 	}
 	if seconds, err = strconv.ParseFloat(args[0], 64); err != nil || !(seconds > 0) {
 		return 0, nil, fmt.Errorf("SECONDS %q: want a positive number", args[0])

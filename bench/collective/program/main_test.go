@@ -16,7 +16,7 @@ func TestArguments(t *testing.T) {
 		t.Error(seconds, sizes, err)
 	}
 	for line, want := range map[string]string{
-		"": "want SECONDS FLOATS", "1": "want SECONDS FLOATS", "x 1": "SECONDS", "0 1": "SECONDS", "NaN 1": "SECONDS", "1 -1": "FLOATS", "1 2 y": "FLOATS",
+		"": "want SECONDS and then FLOATS", "1": "want SECONDS and then FLOATS", "x 1": "SECONDS", "0 1": "SECONDS", "NaN 1": "SECONDS", "1 -1": "FLOATS", "1 2 y": "FLOATS",
 	} {
 		if _, _, err := arguments(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", line, err)
