@@ -36,7 +36,7 @@ func (s *Spec) Resolved(t *setting.Table, chosen ...setting.Assignment) []settin
 // take them over.
 func OfOneStart() []setting.Path {
 	return []setting.Path{
-		"checkpoint.dir", "checkpoint.resume", "output.json", "output.metrics", "output.page", "output.tensorboard", "output.trace", "output.trace-steps", "output.progress", "output.verbose", "tuning.save-profile",
+		"checkpoint.dir", "checkpoint.resume", "output.black-box", "output.json", "output.metrics", "output.page", "output.tensorboard", "output.trace", "output.trace-steps", "output.progress", "output.verbose", "tuning.save-profile",
 		"training.threads", "job.rank", "job.rendezvous", "servers.addresses", "servers.from",
 	}
 }

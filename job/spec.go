@@ -120,6 +120,9 @@ type Tuning struct {
 
 // Output says what rank 0 tells and writes.
 type Output struct {
+	// BlackBox is the folder of a file that says what every process was doing when the job failed; "none": nowhere; "": the system's folder
+	// for temporary files.
+	BlackBox string
 	// JSON is the file of one object per epoch and a summary; "-" is standard output.
 	JSON string
 	// Metrics is the HOST:PORT at which Prometheus may ask for the figures of this host's ranks.

@@ -72,7 +72,7 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = j.result(ctx)
+	err = j.boxed(j.result(ctx))
 	j.tellRest(err)
 	return err
 }

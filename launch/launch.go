@@ -106,6 +106,8 @@ type Config struct {
 	Suspend func()
 	// Resumed receives when all processes are to go on: another may have stopped them together with the launcher.
 	Resumed <-chan os.Signal
+	// BlackBox is the folder that gets a file, when the job fails, with what its processes had recorded (package blackbox); "": none.
+	BlackBox string
 	// Guard is the command line of a process that calls Guard with its
 	// standard input; nil means none.
 	Guard []string

@@ -126,6 +126,8 @@ func play(role string, args []string) int {
 		return playTeller(env, args)
 	case "customer":
 		return playCustomer(env, args)
+	case "recorded":
+		return playRecorded(env, args)
 	}
 	return 9
 }

@@ -177,6 +177,7 @@ var varies = []struct{ what, stands string }{
 	{`rank [01] failed: ((?:start all|collective: operation|in step .*: the loss)[^;]*)(; .*)?; rank [01] ended because of it.*`, "ranks 0 and 1 failed: $1$2"},
 	{`(?m)^(\[[^]]*\] )?(trainer|server|parameter server) .* is up.*\n|^ringo: rank \d+ is slow.*\n`, ""},
 	{`(?m)^\[ps \d\] ringo: server \d: a connection from .*\n`, ""}, // one or both ranks have come
+	{`(?m)^  black box: .*\n`, ""}, // which tells of the moment
 	{`(checksum|says) [0-9a-f]{8}`, "$1 89abcdef"},
 	{`after step \d+`, "after step 34"},
 	{`step-\d+\.ringo`, "step-34.ringo"},

@@ -33,7 +33,14 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv(actVar, "1")                                        // for all that the tests start
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0") // each would sleep 1 s at its end
-	os.Exit(m.Run())
+	temporary, err := os.MkdirTemp("", "ringo")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("TMPDIR", temporary) // where jobs that fail leave their black boxes
+	status := m.Run()
+	os.RemoveAll(temporary)
+	os.Exit(status)
 }
 
 // words splits a command line at spaces; two quotes stand for an empty word.

@@ -277,6 +277,9 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config) (err error) {
 	if cfg.Job, err = f.handed(cmd, f.progress); err != nil {
 		return err
 	}
+	if cfg.BlackBox, err = f.blackBox(); err != nil {
+		return err
+	}
 	f.tells(&cfg)
 	answered, err := f.answer(cmd, secret())
 	if err != nil {
@@ -285,6 +288,21 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config) (err error) {
 	defer answered.end()
 	cfg.Metrics = answered.path()
 	return launchProgram(cmd, cfg)
+}
+
+// blackBox is the folder of the file that tells why a job failed; "": there is to be none.
+func (f *jobFlags) blackBox() (string, error) {
+	switch at := f.Output.BlackBox; at {
+	case "none":
+		return "", nil
+	case "":
+		return os.TempDir(), nil
+	default:
+		if info, err := os.Stat(at); err != nil || !info.IsDir() {
+			return "", setting.Faultf("output.black-box", "%s: want a folder that exists, or none", at)
+		}
+		return at, nil
+	}
 }
 
 // launchProgram starts a program as cfg says and waits for its ranks.

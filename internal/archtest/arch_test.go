@@ -40,6 +40,11 @@ var forbidden = []struct {
 		why:  "every layer records what it does, and who reads it compiles no layer",
 	},
 	{
+		from: []string{"blackbox"},
+		to:   []string{"", "transport/...", "wire", "cluster", "launch", "train", "collective", "distopt", "bucket", "nn", "model", "models", "data", "ps/...", "job", "cmd/..."},
+		why:  "what is found in records of a job that failed depends on these alone: no layer is asked",
+	},
+	{
 		from: []string{"outcome"},
 		to:   []string{"..."},
 		why:  "every layer's errors say where they are from in its words",

@@ -1,0 +1,80 @@
+package blackbox
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ringo-ml/ringo/record"
+)
+
+// shown is how many of a process's last operations Print shows.
+const shown = 12
+
+// Print writes the box for people: the finding, and of each process what was under way and its last operations, with times before
+// the file was written.
+func (b *Box) Print(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "black box of %d processes, written %s\n%s\n", len(b.Processes), b.Written.Format(time.RFC3339), b.Why)
+	if f := b.Find(); f != nil {
+		fmt.Fprintf(out, "the first in which ranks differ, or that did not end: %v\n", f)
+	} else {
+		fmt.Fprintln(out, "no rank was in an operation, and all had done the same")
+	}
+	for i := range b.Processes {
+		b.printProcess(out, &b.Processes[i])
+	}
+	return out.Flush()
+}
+
+func (b *Box) printProcess(out io.Writer, p *Process) {
+	fmt.Fprintf(out, "\n%s", p.Name)
+	if p.How != "" {
+		fmt.Fprintf(out, ": %s", p.How)
+	}
+	fmt.Fprintln(out)
+	if p.Silent != "" {
+		fmt.Fprintf(out, "  %s\n", p.Silent)
+		return
+	}
+	if d := p.doing(); d.Doing != "" {
+		fmt.Fprintf(out, "  in %s\n", d.Doing)
+	}
+	for _, e := range p.Ended[max(0, len(p.Ended)-shown):] {
+		state := "ended"
+		if e.Failed {
+			state = "failed"
+		}
+		b.printEntry(out, e, state)
+	}
+	for _, e := range p.Open {
+		b.printEntry(out, e, "under way")
+	}
+}
+
+func (b *Box) printEntry(out io.Writer, e Entry, state string) {
+	ago := "at no known time"
+	if e.Begun != 0 {
+		ago = fmt.Sprintf("%v ago", b.Written.Sub(time.Unix(0, e.Begun)).Round(time.Microsecond))
+	}
+	if e.Kind == record.Fault.String() || e.Kind == record.Change.String() {
+		fmt.Fprintf(out, "  %16s  %s: %s\n", ago, e.Kind, e.Name)
+		return
+	}
+	fmt.Fprintf(out, "  %16s  %-9s %d %s", ago, e.Kind, e.Seq, e.what())
+	if e.Label != "" {
+		fmt.Fprintf(out, ", %s", e.Label)
+	}
+	if e.With >= 0 {
+		fmt.Fprintf(out, ", with %d", e.With)
+	}
+	fmt.Fprintf(out, ", %s", state)
+	if e.Done > 0 && e.Begun != 0 {
+		fmt.Fprintf(out, " after %v", time.Duration(e.Done-e.Begun).Round(time.Microsecond))
+	}
+	if e.Peer >= 0 {
+		fmt.Fprintf(out, ", waiting for rank %d", e.Peer)
+	}
+	fmt.Fprintln(out)
+}
