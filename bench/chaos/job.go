@@ -158,7 +158,7 @@ func (j *job) finish(limit time.Duration) ending {
 	e.Status, e.PeakMiB = j.cmd.ProcessState.ExitCode(), peakMiB(j.cmd.ProcessState)
 	e.Out, e.Errs = j.out.String(), j.errs.String()
 	if !e.Overran {
-		e.Left = append(e.Left, filesBelow(j.temporary)...)
+		e.Left = append(e.Left, filesBelow(j.temporary, e.Errs)...)
 	}
 	j.keep(e)
 	return e
@@ -208,11 +208,11 @@ func (s *setup) run(dir string, args []string, limit time.Duration) (ending, err
 	return j.finish(limit), nil
 }
 
-// filesBelow lists the files in a folder.
-func filesBelow(dir string) []string {
+// filesBelow lists the files in a folder, but for a black box, of which the job has told.
+func filesBelow(dir, told string) []string {
 	var out []string
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+		if err == nil && !d.IsDir() && !strings.Contains(told, "ringo blackbox "+path+"\n") {
 			out = append(out, "file "+path)
 		}
 		return nil

@@ -27,6 +27,7 @@ type verdict struct {
 	Wrong   []string
 	NoStep  bool          // all else is right, but the error says no step, or no epoch
 	Named   time.Duration // 0: nothing had to be named
+	Boxed   bool          // a black box was told of, which shows the victim
 	Skipped string        // why the case could not be tried here
 	Said    string        // the last line of its errors, of a case that is about them
 }
@@ -46,6 +47,7 @@ var (
 	epochLine = regexp.MustCompile(`^epoch +1/`)
 	epochSaid = regexp.MustCompile(`\bepoch (\d+)`)
 	shaSaid   = regexp.MustCompile(`parameters sha256 ([0-9a-f]{64})`)
+	boxShows  = regexp.MustCompile(`(?m)^  black box: operation .*$`)
 	number    = regexp.MustCompile(`\d+`)
 )
 
@@ -124,7 +126,20 @@ func judgeLost(who victim, e ending) verdict {
 		v.wrong("it tells the fault %d times", told)
 	}
 	v.NoStep = e.Begun && told > 0 && !placed
+	judgeBox(&v, who, e)
 	return v
+}
+
+// judgeBox wants what a black box shows to be about the victim. Not every job has one: ranks that exchange nothing
+// with each other have none, nor those that nobody launched.
+func judgeBox(v *verdict, who victim, e ending) {
+	shows := boxShows.FindString(e.Errs)
+	if shows == "" || who.Server {
+		return
+	}
+	if v.Boxed = regexp.MustCompile(fmt.Sprintf(`\brank %d (had not begun it|was in it)|waited for rank %d\b`, who.Number, who.Number)).MatchString(shows); !v.Boxed {
+		v.wrong("its black box shows another: %q", shows)
+	}
 }
 
 // judgeGoesOn judges a job that does without its victim.

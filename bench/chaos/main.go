@@ -234,7 +234,7 @@ func (s *setup) try(o options, c numbered) result {
 	}
 	r := result{
 		Part: c.part, Seed: o.Seed, Case: c.number, What: c.String(), Wrong: v.Wrong, NoStep: v.NoStep, Skipped: v.Skipped, Said: v.Said,
-		Named: v.Named.Seconds(), Seconds: time.Since(began).Seconds(),
+		Named: v.Named.Seconds(), Boxed: v.Boxed, Seconds: time.Since(began).Seconds(),
 	}
 	if o.Keep == "" || !r.failed() {
 		_ = os.RemoveAll(dir) // the scratch folder goes in the end, and says if it cannot

@@ -20,6 +20,7 @@ type result struct {
 	Wrong   []string `json:"wrong,omitempty"`
 	NoStep  bool     `json:"without_step,omitempty"`
 	Named   float64  `json:"named_seconds,omitempty"` // from the fault to the first line that names its victim
+	Boxed   bool     `json:"boxed,omitempty"`         // a black box shows the victim
 	Seconds float64  `json:"seconds"`                 // of the whole case
 	Skipped string   `json:"skipped,omitempty"`       // why it could not be tried here
 	Said    string   `json:"said,omitempty"`          // the last line of the errors, where these are what is judged
