@@ -88,7 +88,7 @@ func TestLogIsBounded(t *testing.T) {
 	config.Make = ti.Make
 	e, err = tables.Open(config, sc)
 	must(t, err)
-	if got := e.Stats().LogPast; got < past || got > past+1000 || got > 2*floor {
+	if got := e.Stats().LogPast; got < past || got > past+1000 || got > between {
 		t.Errorf("a replay of %d bytes, %d were past the checkpoint", got, past)
 	}
 	must(t, errors.Join(e.Close(), ti.Close()))
