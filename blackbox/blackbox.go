@@ -38,6 +38,7 @@ type Box struct {
 type Process struct {
 	Name   string  `json:"name"`             // "rank 3"
 	Rank   int     `json:"rank"`             // its number in the mesh; -1: it is outside
+	Serves bool    `json:"serves,omitempty"` // it is a server, and in no group of ranks
 	How    string  `json:"how,omitempty"`    // it ended: "killed by signal 9 (SIGKILL)"; "": well
 	Silent string  `json:"silent,omitempty"` // why nothing is known of what it did; "": it is
 	Number int     `json:"process"`          // of the system

@@ -177,6 +177,10 @@ func TestSilentProcess(t *testing.T) {
 	if f := b.Find(); f != nil {
 		t.Errorf("it shows %v", f)
 	}
+	b.Add(Process{Name: "rank 1", Rank: 1, Serves: true}, nil) // it sums: its rank is behind those that train
+	if f := b.Find(); f != nil {
+		t.Errorf("a server misses an operation of ranks: %v", f)
+	}
 }
 
 func TestDamagedFile(t *testing.T) {

@@ -80,7 +80,7 @@ func (b *Box) Find() *Finding {
 func (b *Box) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int64) {
 	if group == 0 { // is that of all ranks, also of those that died before its first operation
 		for i, p := range b.Processes {
-			if p.Rank >= 0 && strings.HasPrefix(p.Name, "rank ") && did[i] == nil {
+			if p.Rank >= 0 && !p.Serves && did[i] == nil {
 				did[i] = map[uint32]Entry{}
 			}
 		}

@@ -48,7 +48,7 @@ func (j *job) boxed(err error) error {
 	}
 	box, recorded, killed := &blackbox.Box{Written: time.Now(), Why: err.Error()}, false, false
 	for _, p := range j.procs {
-		is := blackbox.Process{Name: p.name(), Rank: -1, How: p.how}
+		is := blackbox.Process{Name: p.name(), Rank: -1, Serves: !p.role.leads, How: p.how}
 		if p.signalled() {
 			is.How = "ended by its launcher"
 		}
