@@ -217,9 +217,10 @@ const (
 	spinsInCompany = 10
 )
 
-// spinsApart is the same in company, for ranks of another core that are waited for in share.order: those of this core
-// have come by then, so that to give way is two switches of threads for nothing. So many reads take about as long.
-const spinsApart = 6000
+// spinsApart is how often the counter of a rank of another core is looked at first, in company and in share.order: those of this core
+// have come by then, so that to give way is two switches of threads for nothing. So many looks (Flag.Spin) take 4 to 13 us, about as
+// long: more would keep the core from a neighbour that computes.
+const spinsApart = 256
 
 // awaitNext is await of the next place in share.order.
 func (w *Work) awaitNext(f *waiting.Flag, n uint64, i int) error {
