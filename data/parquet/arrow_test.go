@@ -172,28 +172,10 @@ func passArrow(t testing.TB, path string) error { return passOf(t, path, OpenArr
 // and nothing takes more memory than the limit.
 func TestDamagedArrow(t *testing.T) {
 	for name, kind := range arrowKinds {
-		path := writeArrow(t, kind.stream, cut(40, 20), kind.options...)
-		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace := func(content []byte) {
-			if err := os.WriteFile(path, content, 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		step := max(1, len(whole)/damages)
-		for n := 0; n < len(whole); n += step {
-			if replace(whole[:n]); passArrow(t, path) == nil {
-				t.Errorf("%s: %d bytes of %d were read", name, n, len(whole))
-			}
-			for _, bits := range []byte{0x01, 0x41, 0x80, 0xff} {
-				other := bytes.Clone(whole)
-				other[n] ^= bits
-				replace(other)
-				_ = passArrow(t, path)
-			}
-		}
+		t.Run(name, func(t *testing.T) {
+			path := writeArrow(t, kind.stream, cut(40, 20), kind.options...)
+			damage(t, path, func() error { return passArrow(t, path) })
+		})
 	}
 }
 
