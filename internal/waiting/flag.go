@@ -50,7 +50,18 @@ func (f *Flag) Load() uint64 { return f.n.Load() }
 // Spin looks at the counter up to so many times, 15 to 50 ns apart, and reports whether it is at least n. Between two
 // looks the processor pauses: a loop of reads alone has so many of them under way that it stumbles when the counter
 // changes at last, for a fifth of a microsecond in all, and slows who shares its core.
-func (f *Flag) Spin(n uint64, count int) bool { return looks(f, n, count) }
+func (f *Flag) Spin(n uint64, count int) bool {
+	for ; count > 0; count -= atOnce {
+		if looks(f, n, min(count, atOnce)) {
+			return true
+		}
+	}
+	return false
+}
+
+// atOnce is how many looks are made where nothing else can stop the thread, such as the collector, which all wait for: some
+// microseconds.
+const atOnce = 64
 
 // Raise sets the counter to n, which must not be below what it is, and wakes
 // those who sleep. A flag has one raiser at a time. Without sleepers it costs

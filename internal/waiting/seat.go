@@ -1,6 +1,9 @@
 package waiting
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // Seat is where a rank was last seen: the number of its processor, plus one, in memory that the ranks share. 0 is
 // nowhere. It is a hint: what is written there decides how ranks wait and for how long they yield to each other,
@@ -47,14 +50,19 @@ func (w *Waiter) Apart(i int) bool {
 	return theirs != 0 && mine != 0 && theirs != mine
 }
 
-// Order appends the ranks but me, of so many, in the order in which to wait for all of them: those that may need this
-// core to get there come first, so that who comes to the ones that are apart finds nobody to give it to.
+// Order appends the ranks but me, each once, of so many, in the order in which to wait for all of them: those that may need this
+// core to get there come first, so that who comes to the ones that are apart finds nobody to give it to. Each is looked at once, as
+// seats may change meanwhile.
 func (w *Waiter) Order(to []int, ranks, me int) []int {
-	for _, apart := range []bool{false, true} {
-		for i := range ranks {
-			if i != me && w.Apart(i) == apart {
-				to = append(to, i)
-			}
+	beside := len(to)
+	for i := range ranks {
+		switch {
+		case i == me:
+		case w.Apart(i):
+			to = append(to, i)
+		default:
+			to = slices.Insert(to, beside, i)
+			beside++
 		}
 	}
 	return to

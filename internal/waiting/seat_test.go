@@ -4,6 +4,8 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -77,6 +79,32 @@ func TestOrder(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { w.Order(room, 4, 0) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// Whatever becomes of the seats meanwhile, no rank is left out and none comes twice: who is left out is not waited for.
+func TestOrderHasEveryRank(t *testing.T) {
+	const ranks = 8
+	f, w := flags(ranks), &Waiter{me: 3}
+	for i, flag := range f {
+		flag.Seat().n.Store(uint32(1 + i%2))
+		w.seats = append(w.seats, flag.Seat())
+	}
+	var stop atomic.Bool
+	var moves sync.WaitGroup
+	moves.Go(func() { // with this rank, all others change sides
+		for n := uint32(0); !stop.Load(); n++ {
+			w.seats[w.me].n.Store(1 + n%2)
+		}
+	})
+	for range 200_000 {
+		order := w.Order(nil, ranks, w.me)
+		if slices.Sort(order); !slices.Equal(order, []int{0, 1, 2, 4, 5, 6, 7}) {
+			t.Errorf("the others are %v", order)
+			break
+		}
+	}
+	stop.Store(true)
+	moves.Wait()
 }
 
 // A wait that nobody needs the core of ends as others do: by the counter, by a fault, in time, after a sleep.
