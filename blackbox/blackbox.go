@@ -22,8 +22,8 @@ const (
 	Version = 1
 )
 
-// maxFile bounds what Read takes: 1,024 processes with all that they can record.
-const maxFile = 512 << 20
+// maxFile bounds what Read takes: some 2.7 MB for each of 1,024 processes with all that they can record.
+const maxFile = 3 << 30
 
 // Box is what the processes of a job had recorded.
 type Box struct {
@@ -44,6 +44,7 @@ type Process struct {
 	Number int     `json:"process"`          // of the system
 	Step   int64   `json:"step"`             // how many it had done, -1 before the first
 	Doing  string  `json:"doing,omitempty"`  // the phase under way
+	Unseen uint64  `json:"unseen,omitempty"` // how much it did at once, and had no room to record
 	Open   []Entry `json:"open"`             // what had begun and not ended, the oldest first
 	Ended  []Entry `json:"ended"`            // the last operations, messages, requests, faults and changes, in the order in which they began as far as it is known
 }
@@ -78,7 +79,7 @@ func (b *Box) Add(p Process, s *record.Snapshot) {
 		b.Processes = append(b.Processes, p)
 		return
 	}
-	p.Number, p.Step = s.Process, s.Step
+	p.Number, p.Step, p.Unseen = s.Process, s.Step, s.Unseen
 	for _, e := range s.Open {
 		if e.Kind == record.PhaseKind {
 			p.Doing = e.Phase.String()

@@ -166,6 +166,25 @@ func TestOverwritten(t *testing.T) {
 	}
 }
 
+// Of whom nothing, or not all, is known nothing is said to be missing.
+func TestUnknown(t *testing.T) {
+	play := func(_ int, s *scene) { s.done(3) }
+	b := boxOf(1, play)
+	b.Add(Process{Name: "rank 1", Rank: 1, Silent: "its memory cannot be read"}, nil)
+	if f := b.Find(); f != nil {
+		t.Errorf("a rank of which nothing is known: %v", f)
+	}
+	b = boxOf(2, play)
+	b.Processes[1].Ended = b.Processes[1].Ended[:1]
+	if f := b.Find(); f == nil || f.Seq != 1 {
+		t.Errorf("a rank without the last two: %v", f)
+	}
+	b.Processes[1].Unseen = 2
+	if f := b.Find(); f != nil {
+		t.Errorf("a rank that had no room to record: %v", f)
+	}
+}
+
 // Who has recorded nothing is in the box, and says so.
 func TestSilentProcess(t *testing.T) {
 	b := boxOf(1, func(_ int, s *scene) { s.done(1) })

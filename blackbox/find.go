@@ -80,7 +80,7 @@ func (b *Box) Find() *Finding {
 func (b *Box) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int64) {
 	if group == 0 { // is that of all ranks, also of those that died before its first operation
 		for i, p := range b.Processes {
-			if p.Rank >= 0 && !p.Serves && did[i] == nil {
+			if p.Rank >= 0 && !p.Serves && p.Silent == "" && did[i] == nil {
 				did[i] = map[uint32]Entry{}
 			}
 		}
@@ -111,6 +111,8 @@ func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, late
 		e, ok := did[i][f.Seq]
 		switch {
 		case ok:
+		case p.Unseen > 0: // it may have done what there was no room to record
+			continue
 		case f.Seq < latest[i]: // operations begin in order: it had ended this one, which was overwritten since
 			f.Ended = append(f.Ended, p.Name)
 			continue

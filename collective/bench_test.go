@@ -119,7 +119,7 @@ func allocations(t *testing.T, meshes []transport.Mesh) float64 {
 	for range 20 {
 		round()
 	}
-	return testing.AllocsPerRun(50, round)
+	return testing.AllocsPerRun(100, round)
 }
 
 func everyOperation(g *Group, x, all []float32) error {

@@ -50,6 +50,9 @@ func (w *Work) waitFor(slot, from int) error {
 // costs as much as half the rest of a short operation.
 func (w *Work) send(i, to int, p []byte) error {
 	peer := w.meshRank(to)
+	if _, since := w.waits.Load(); since == 0 { // one between two ranks that was to go through shared memory
+		w.g.scribe.look(w)
+	}
 	w.waits.Still(peer)
 	var err error
 	if w.lending {

@@ -61,6 +61,9 @@ func (j *job) run(ctx context.Context) error {
 		for _, release := range j.threads {
 			release()
 		}
+		for _, p := range j.procs {
+			_ = p.memory.Close()
+		}
 	}()
 	err := j.onOneThread(j.startAll)
 	if err != nil {
@@ -110,6 +113,7 @@ func (j *job) start(c *crew, index, restarts int) (*process, error) {
 	p := j.newProcess(c, index)
 	p.restarts = restarts
 	if err := c.bound(index, func() error { return p.start(j.sink(p)) }); err != nil {
+		_ = p.memory.Close() // of none nothing happens
 		return nil, &StartError{Program: p.cmd.Args[0], Err: err}
 	}
 	j.guard.note('+', p.cmd.Process.Pid)

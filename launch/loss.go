@@ -48,6 +48,7 @@ func (j *job) startAgain(p *process) bool {
 	err := j.onOneThread(func() error {
 		again, err := j.start(p.role, p.index, p.restarts+1)
 		if err == nil {
+			_ = p.memory.Close() // what it did until it was lost is told by no black box: the job goes on
 			j.procs[p.number] = again
 		}
 		return err

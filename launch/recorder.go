@@ -23,10 +23,10 @@ func (e RoleEnv) Recorder() *record.Recorder { return recorderAt(e.Record) }
 func recorderAt(descriptor int) *record.Recorder {
 	if descriptor > 0 {
 		if fd, err := unix.FcntlInt(uintptr(descriptor), unix.F_DUPFD_CLOEXEC, 0); err == nil {
-			unix.CloseOnExec(descriptor)
 			f := os.NewFile(uintptr(fd), "memory")
 			defer f.Close()
 			if r, err := record.Map(f); err == nil {
+				unix.CloseOnExec(descriptor) // and it is the launcher's memory, and no other file of that number
 				return r
 			}
 		}

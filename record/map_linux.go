@@ -60,7 +60,9 @@ func Map(f *os.File) (*Recorder, error) {
 		_ = unix.Munmap(b)
 		return nil, err
 	}
-	clear(words)
+	if words[headMagic] != 0 { // of an earlier recorder; fresh memory is zero, and takes none of the system's until it is written to
+		clear(words)
+	}
 	r := start(newMemory(cfg, words), cfg)
 	r.unmap = func() error { return unix.Munmap(b) }
 	return r, nil

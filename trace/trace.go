@@ -171,7 +171,7 @@ func (r *Timeline) add(e *record.Event) {
 		return
 	}
 	s := span{
-		name: r.rec.Text(e.Name), detail: r.rec.Text(e.How), start: e.Begun, length: e.Done - e.Begun,
+		name: r.rec.Text(e.Name), detail: r.rec.Text(e.How), start: e.Begun, length: max(0, e.Done-e.Begun),
 		bytes: e.Sent, step: e.Step, track: e.Phase,
 	}
 	if s.name == "" {
