@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	flatbuffers "github.com/google/flatbuffers/go"
 
 	"github.com/ringo-ml/ringo/data/table"
 )
@@ -223,6 +224,51 @@ func TestLyingArrow(t *testing.T) {
 		}
 		if changed == 0 {
 			t.Error("nothing was changed")
+		}
+	}
+}
+
+// Texts that many fields, or their keys and values, share cost what as many texts do: who decodes them copies each.
+func TestSharedTexts(t *testing.T) {
+	const headerSchema, typeInt = 1, 2
+	schema := func(fields, keys, text int) []byte {
+		b := flatbuffers.NewBuilder(0)
+		shared := b.CreateString(strings.Repeat("x", text))
+		list := func(n int, of func() flatbuffers.UOffsetT) flatbuffers.UOffsetT {
+			at := make([]flatbuffers.UOffsetT, n)
+			for i := range at {
+				at[i] = of()
+			}
+			return b.CreateVectorOfTables(at)
+		}
+		pairs := list(keys, func() flatbuffers.UOffsetT {
+			b.StartObject(2)
+			b.PrependUOffsetTSlot(0, shared, 0)
+			b.PrependUOffsetTSlot(1, shared, 0)
+			return b.EndObject()
+		})
+		all := list(fields, func() flatbuffers.UOffsetT {
+			b.StartObject(7)
+			b.PrependUOffsetTSlot(0, shared, 0)
+			b.PrependByteSlot(2, typeInt, 0)
+			return b.EndObject()
+		})
+		b.StartObject(4)
+		b.PrependUOffsetTSlot(1, all, 0)
+		b.PrependUOffsetTSlot(2, pairs, 0)
+		header := b.EndObject()
+		b.StartObject(5)
+		b.PrependByteSlot(1, headerSchema, 0)
+		b.PrependUOffsetTSlot(2, header, 0)
+		b.Finish(b.EndObject())
+		return b.FinishedBytes()
+	}
+	for _, c := range []struct {
+		fields, keys, text int
+		fits               bool
+	}{{3, 2, 5, true}, {1, 0, 5000, true}, {1000, 0, 5000, false}, {1, 500, 5000, false}} {
+		if _, err := new(dictionaries).check(schema(c.fields, c.keys, c.text)); (err == nil) != c.fits {
+			t.Errorf("%d fields, %d keys, texts of %d bytes: %v", c.fields, c.keys, c.text, err)
 		}
 	}
 }

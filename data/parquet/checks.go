@@ -56,7 +56,7 @@ type message struct {
 
 var errLists = errors.New("its lists have more elements than it has bytes")
 
-// budget is how many elements may still come.
+// budget is how many elements, and bytes of texts, may still come.
 type budget int
 
 func (b *budget) take(n int) error {
@@ -66,12 +66,30 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
+// texts takes the bytes of the texts of a list of keys and values, which may all be one text: who reads them copies each.
+func (b *budget) texts(t flatbuffers.Table, slot int) error {
+	n := listLen(t, slot)
+	if err := b.take(n); err != nil {
+		return err
+	}
+	for i := range n {
+		at := t.Vector(field(t, slot)) + flatbuffers.UOffsetT(4*i)
+		pair := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at)}
+		for text := range 2 {
+			if err := b.take(listLen(pair, text)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // check walks over the metadata of a message.
 func (d *dictionaries) check(meta []byte) (m message, err error) {
 	left := budget(len(meta))
 	t := root(meta)
 	m.kind, m.body = ipc.MessageType(t.GetByteSlot(6, 0)), t.GetInt64Slot(10, 0)
-	if err := left.take(listLen(t, 4)); err != nil {
+	if err := left.texts(t, 4); err != nil {
 		return m, err
 	}
 	header, ok := below(t, 2)
@@ -81,7 +99,7 @@ func (d *dictionaries) check(meta []byte) (m message, err error) {
 	switch m.kind {
 	case ipc.MessageSchema:
 		d.ofViews, d.views = map[int64]bool{}, 0
-		if err := left.take(listLen(header, 2)); err != nil {
+		if err := left.texts(header, 2); err != nil {
 			return m, err
 		}
 		return m, d.fields(header, 1, nesting, &left)
@@ -101,9 +119,10 @@ func (d *dictionaries) check(meta []byte) (m message, err error) {
 }
 
 const (
-	typeUnion = 14
-	typeViews = 23 // and one more
-	nesting   = 64
+	typeTimestamp = 10
+	typeUnion     = 14
+	typeViews     = 23 // and one more
+	nesting       = 64
 )
 
 // fields walks over a list of fields, and over those below them, so many levels deep.
@@ -118,15 +137,16 @@ func (d *dictionaries) fields(t flatbuffers.Table, slot, levels int, left *budge
 	for i := range n {
 		at := t.Vector(field(t, slot)) + flatbuffers.UOffsetT(4*i)
 		f := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at)}
-		if err := left.take(1 + listLen(f, 6)); err != nil {
+		if err := left.take(1 + listLen(f, 0)); err != nil { // its name
+			return err
+		}
+		if err := left.texts(f, 6); err != nil {
 			return err
 		}
 		kind := f.GetByteSlot(4+2*2, 0)
-		if kind == typeUnion {
-			if union, ok := below(f, 3); ok {
-				if err := left.take(listLen(union, 1)); err != nil {
-					return err
-				}
+		if of, ok := below(f, 3); ok && (kind == typeUnion || kind == typeTimestamp) { // their kinds, its zone
+			if err := left.take(listLen(of, 1)); err != nil {
+				return err
 			}
 		}
 		view := kind == typeViews || kind == typeViews+1
