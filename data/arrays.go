@@ -209,6 +209,9 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 	if err := s.shaped(path); err != nil {
 		return nil, err
 	}
+	if err := s.values.Hold(held); err != nil {
+		return nil, fmt.Errorf("arrays: %w", err)
+	}
 	return s, s.goals(path, r.isTarget(s.goal))
 }
 
@@ -242,6 +245,9 @@ func (r roles) isTarget(goal *npy.Array) bool {
 	}
 	return !goal.Type.Integer()
 }
+
+// held is how many bytes of samples each rank holds in memory though they could be read when they are needed.
+const held = 1 << 28
 
 // goals reads what is to be found, all of it.
 func (s *arrays) goals(path string, target bool) error {

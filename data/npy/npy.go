@@ -1,8 +1,7 @@
 // Package npy reads arrays of numbers as NumPy saves them: one in a .npy, several in a .npz, compressed or not.
 //
-// What a file says of itself is checked against its size before memory is taken for it. Arrays of up to 256 MiB are held in memory.
-// Values of larger ones stay in the file where they can: of a .npy and of a .npz that is not compressed, in C order, rows are read as they
-// are needed.
+// What a file says of itself is checked against its size before memory is taken for it. Values stay in the file where they can, unless
+// they are to be held: of a .npy and of a .npz that is not compressed, in C order, rows are read as they are needed.
 package npy
 
 import (
@@ -25,10 +24,6 @@ import (
 
 // MaxArrays is how many arrays a file or folder may have.
 const MaxArrays = 1 << 12
-
-// held is how many bytes of values are held in memory though they could be read when they are needed: of rows in no order each would cost
-// a call of the system, which takes longer than to copy some thousand bytes.
-const held = 1 << 28
 
 // Fault is what is wrong with a file: at which byte, of an array in an archive of the array as it is unpacked.
 type Fault struct {
@@ -167,7 +162,6 @@ func (a *Array) read(b []byte, offset int64) error {
 type File struct {
 	Arrays []*Array // in the archive's order
 	files  []*os.File
-	hold   int64 // up to so many bytes of an array
 }
 
 // Close ends what reads from the arrays.
@@ -181,16 +175,11 @@ func (f *File) Close() error {
 
 // Open opens a .npz, which a zip file is whatever its name, or a .npy together with those beside it, of which it takes those that
 // wanted accepts by their names; nil: all. Arrays that have to be unpacked or turned to C order are held in memory, whatever their size.
-func Open(path string, wanted func(name string) bool) (*File, error) {
+func Open(path string, wanted func(name string) bool) (f *File, err error) {
 	if wanted == nil {
 		wanted = func(string) bool { return true }
 	}
-	return open(path, wanted, held)
-}
-
-// open is Open that holds arrays of up to so many bytes.
-func open(path string, wanted func(name string) bool, hold int64) (f *File, err error) {
-	f = &File{hold: hold}
+	f = &File{}
 	defer func() {
 		if err != nil {
 			_ = f.Close() // it was only read
@@ -258,11 +247,8 @@ func (f *File) openArray(path string) error {
 	}
 	f.Arrays = append(f.Arrays, a)
 	values := io.NewSectionReader(in, a.begin, info.Size()-a.begin)
-	switch {
-	case fortran:
+	if fortran {
 		return a.turn(values)
-	case values.Size() <= f.hold:
-		return a.keep(values)
 	}
 	a.values = values
 	return nil
@@ -315,7 +301,7 @@ func (f *File) openEntry(path string, in *os.File, size int64, e *zip.File) erro
 	f.Arrays = append(f.Arrays, a)
 	if fortran {
 		err = a.turn(r)
-	} else if e.Method != zip.Store || int64(claimed) <= f.hold {
+	} else if e.Method != zip.Store {
 		err = a.keep(r)
 	} else if at, e := e.DataOffset(); e != nil {
 		err = e
@@ -354,6 +340,16 @@ func (m memory) ReadAt(p []byte, off int64) (int, error) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// Hold reads the values into memory, unless they are there or are more than so many bytes. It is for who wants rows in no order: each
+// would cost a call of the system, which takes longer than to copy some thousand bytes.
+func (a *Array) Hold(most int64) error {
+	s, outside := a.values.(*io.SectionReader)
+	if !outside || s.Size() > most {
+		return nil
+	}
+	return a.keep(io.NewSectionReader(s, 0, s.Size()))
 }
 
 // keep holds all values in memory.

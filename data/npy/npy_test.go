@@ -64,12 +64,15 @@ func TestAllThatNumPyWrites(t *testing.T) {
 // Rows are those that Bytes has, of all types, whether an array is held or read from its file.
 func TestRows(t *testing.T) {
 	for _, name := range []string{"kinds.npz", "kinds_compressed.npz"} {
-		for _, hold := range []int64{0, held} {
-			f, err := open(filepath.Join("testdata", name), func(string) bool { return true }, hold)
+		for _, hold := range []int64{0, 1 << 20} {
+			f, err := Open(filepath.Join("testdata", name), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, a := range f.Arrays {
+				if err := a.Hold(hold); err != nil {
+					t.Error(err)
+				}
 				if _, in := a.values.(memory); hold > 0 && !in {
 					t.Errorf("%s: %v is not held", name, a)
 				}
@@ -222,7 +225,7 @@ func TestArraysOfAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := open(filepath.Join(dir, "x.npy"), func(name string) bool { return name == "y" }, 0)
+	f, err := Open(filepath.Join(dir, "x.npy"), func(name string) bool { return name == "y" })
 	if err != nil || len(f.Arrays) != 2 || f.Arrays[0].Name != "x" || f.Arrays[1].Name != "y" {
 		t.Fatalf("%+v, %v", f, err)
 	}
@@ -230,6 +233,9 @@ func TestArraysOfAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.Arrays[1].Bytes(nil, 0, 2); err == nil || !strings.Contains(err.Error(), "truncated") { // while it is used
+		t.Error(err)
+	}
+	if err := f.Arrays[1].Hold(1 << 20); err == nil || !strings.Contains(err.Error(), "truncated") {
 		t.Error(err)
 	}
 	if err := f.Close(); err != nil {
