@@ -37,8 +37,9 @@ func (b *Board) claim(name string, words int) (*mapped, error) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if err == nil {
-		if err = f.Truncate(0); err == nil {
-			_, err = f.WriteAt(make([]byte, 8*words), 0) // a full disk says so here, and not by a signal later
+		// A full disk says so here, and not by a signal later. The file is never shorter on the way: its last holder may still count.
+		if _, err = f.WriteAt(make([]byte, 8*words), 0); err == nil {
+			err = f.Truncate(int64(8 * words))
 		}
 	}
 	if err == nil {

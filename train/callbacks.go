@@ -55,10 +55,11 @@ type Step struct {
 	Loss float64 `json:"loss"`
 	// WallS is how many seconds ago the run began or was resumed, when the step had ended.
 	WallS float64 `json:"wall_s"`
-	// StepMS is how long it took, BreakDown of what, and DataWaitMS the part of ComputeMS that waited for batches.
+	// StepMS is how long it took, BreakDown of what, DataWaitMS the part of ComputeMS that waited for batches, and PullWaitMS for servers.
 	StepMS float64 `json:"step_ms"`
 	BreakDown
 	DataWaitMS float64 `json:"data_wait_ms"`
+	PullWaitMS float64 `json:"pull_wait_ms,omitempty"`
 	// SamplesPerS is the rate of all ranks, if each took as long.
 	SamplesPerS float64 `json:"samples_per_s"`
 }
@@ -180,7 +181,7 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 	}
 	s := Step{
 		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
-		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9),
+		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9),
 	}
 	if c.cfg.EachStep != nil {
 		c.cfg.EachStep(s)

@@ -4,11 +4,13 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/metrics/scrape"
@@ -42,18 +44,19 @@ func (g *given) answer(cmd *cobra.Command, secret []byte) (a answered, err error
 		return answered{}, setting.Faultf("output.metrics", "%s: %w", at, err)
 	}
 	if where := a.by.Address(); where != nil {
-		tell("metrics are at " + placeOf(where))
+		tell("metrics are at " + placeOf(at, where))
 	}
 	return a, nil
 }
 
-// placeOf says where one may ask. Of all addresses of this host it names one that works.
-func placeOf(where net.Addr) string {
-	tcp, ok := where.(*net.TCPAddr)
-	if !ok || !tcp.IP.IsUnspecified() {
-		return fmt.Sprintf("http://%s%s", where, scrape.Path)
+// placeOf says where one may ask of what was given, HOST:PORT, and listens at where. Of all addresses of this host it names one that works.
+func placeOf(given string, where net.Addr) string {
+	host, _, _ := net.SplitHostPort(given)
+	text := "http://" + web.Reach(host, where) + scrape.Path
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		text += ", and at this host's other addresses"
 	}
-	return fmt.Sprintf("http://127.0.0.1:%d%s, and at this host's other addresses", tcp.Port, scrape.Path)
+	return text
 }
 
 // path is the folder of the figures, for ranks.

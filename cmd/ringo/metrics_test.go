@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -141,12 +140,14 @@ func ask(at, query string) float64 {
 }
 
 func TestPlaceOf(t *testing.T) {
-	for address, want := range map[string]string{
-		"127.0.0.1:9400": "http://127.0.0.1:9400/metrics", "10.1.2.3:80": "http://10.1.2.3:80/metrics", "[fe80::1]:9400": "http://[fe80::1]:9400/metrics",
-		"[::]:9400": "http://127.0.0.1:9400/metrics, and at this host's other addresses", "0.0.0.0:9": "http://127.0.0.1:9/metrics, and at this host's other addresses",
+	where := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 9400}
+	for given, want := range map[string]string{
+		"127.0.0.1:0": "http://127.0.0.1:9400/metrics", "node7:9400": "http://node7:9400/metrics", "[2001:DB8::1]:9400": "http://[2001:DB8::1]:9400/metrics",
+		":9400": "http://127.0.0.1:9400/metrics, and at this host's other addresses", "[::]:0": "http://127.0.0.1:9400/metrics, and at this host's other addresses",
+		"0.0.0.0:9400": "http://127.0.0.1:9400/metrics, and at this host's other addresses",
 	} {
-		if got := placeOf(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))); got != want {
-			t.Errorf("%s: %s, want %s", address, got, want)
+		if got := placeOf(given, where); got != want {
+			t.Errorf("%s: %s, want %s", given, got, want)
 		}
 	}
 }

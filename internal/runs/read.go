@@ -74,20 +74,24 @@ func (t *Table) cut(done int64) {
 
 // add adds a record.
 func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) error {
-	t.Done, t.Epoch, t.WallS = append(t.Done, done), append(t.Epoch, epoch), append(t.WallS, wall)
 	if t.columns == nil {
 		t.columns = map[string][]float64{}
 	}
-	n := len(t.Done)
+	figures, fresh := map[string]float64{}, 0
 	for name, v := range fields {
-		x, is := v.(float64)
-		if !is || name == "done" || name == "epoch" || name == "wall_s" || name == "seed" {
-			continue
+		if x, is := v.(float64); is && name != "done" && name != "epoch" && name != "wall_s" && name != "seed" {
+			if figures[name] = x; t.columns[name] == nil {
+				fresh++
+			}
 		}
-		c, known := t.columns[name]
-		if !known && len(t.columns) == maxColumns {
-			return fmt.Errorf("%w: more than %d fields", ErrLarge, maxColumns)
-		}
+	}
+	if len(t.columns)+fresh > maxColumns { // before anything of the record is taken
+		return fmt.Errorf("%w: more than %d fields", ErrLarge, maxColumns)
+	}
+	t.Done, t.Epoch, t.WallS = append(t.Done, done), append(t.Epoch, epoch), append(t.WallS, wall)
+	n := len(t.Done)
+	for name, x := range figures {
+		c := t.columns[name]
 		// A field that comes later than others, such as a metric that some samples do not have, is unknown before.
 		for len(c) < n-1 {
 			c = append(c, math.NaN())
@@ -131,14 +135,18 @@ func (t *Table) thin(most int) {
 	}
 }
 
+// mostEpochs is how many records of epochs a run keeps where those of steps are bounded.
+const mostEpochs = 16 << 10
+
 // Log takes the records of a job, line by line, as they come.
 type Log struct {
 	// Cut is how many lines ended too early, as those do in which a job was killed; they are passed over.
 	Cut int
 	// Passed is how many records of steps came behind one of a later step, as those may of a rank's several threads; they are passed over.
 	Passed int
-	// Most, where it is above 0, is how many records of steps, and of epochs, a run keeps: when there are more, two neighbours become
-	// one, so that a job that goes on for ever takes no more than so much. Runs before the last one keep an eighth.
+	// Most, where it is above 0, is how many records of steps a run keeps: when there are more, two neighbours become
+	// one, so that a job that goes on for ever takes no more than so much. Runs before the last one keep an eighth. Of epochs, which are
+	// summed and compared, all are kept, up to 16,384 of a run.
 	Most int
 
 	source  string
@@ -261,7 +269,6 @@ func (l *Log) new(i Info) error {
 	}
 	if r := l.last(); r != nil {
 		r.Steps.thin(l.Most / 8)
-		r.Epochs.thin(l.Most / 8)
 	}
 	l.runs = append(l.runs, &Run{Source: l.source, Job: l.job, Info: i})
 	return nil
@@ -307,7 +314,11 @@ func (l *Log) record(fields map[string]any) error {
 	if err := t.add(done, epoch, number("wall_s")+r.before, fields); err != nil {
 		return err
 	}
-	t.thin(l.Most)
+	if kind == "step" {
+		t.thin(l.Most)
+	} else if l.Most > 0 && t.Len() > mostEpochs {
+		return fmt.Errorf("%w: more than %d epochs", ErrLarge, mostEpochs)
+	}
 	return nil
 }
 

@@ -207,6 +207,14 @@ func TestMost(t *testing.T) {
 			}
 		}
 	}
+	for i := range 100 {
+		if err := l.Add([]byte(fmt.Sprintf(`{"event":"epoch","seed":2,"epoch":%d,"done":%d,"wall_s":%d,"bytes_sent":10}`, i+1, i+1, i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sum := (Group{Runs: l.Runs()}).Total("bytes_sent").Mean; sum != 1000 {
+		t.Errorf("%v bytes of 100 epochs of 10", sum)
+	}
 	if all := l.Runs(); len(all) != 3 || all[0].Steps.Len() > 10 || all[1].Steps.Len() > 10 || all[2].Steps.Len() < 40 {
 		t.Errorf("%d runs", len(all))
 	}

@@ -34,6 +34,16 @@ func NewGuard(address, token string) Guard {
 	return g
 }
 
+// Reach is the HOST:PORT by which this host asks who listens at l and was told to at host: as a Guard of that host knows it. All of this
+// host's addresses are the loopback one.
+func Reach(host string, l net.Addr) string {
+	_, port, _ := net.SplitHostPort(l.String())
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
 // Before lets requests through to next that no web page of others can have made. Others are refused and told.
 func (g Guard) Before(next http.Handler, tell func(r *http.Request, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

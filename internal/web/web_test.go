@@ -155,3 +155,20 @@ func TestOnce(t *testing.T) {
 		t.Errorf("%d lines, %d remembered", said, len(o.lines))
 	}
 }
+
+// What Reach gives is let through by a guard of the same host.
+func TestReach(t *testing.T) {
+	for host, want := range map[string]string{
+		"": "127.0.0.1:8090", "0.0.0.0": "127.0.0.1:8090", "::": "127.0.0.1:8090", "node7": "node7:8090", "localhost": "localhost:8090", "10.0.0.5": "10.0.0.5:8090",
+		"2001:DB8::1": "[2001:DB8::1]:8090",
+	} {
+		got := Reach(host, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 8090})
+		if got != want {
+			t.Errorf("%q: %s, want %s", host, got, want)
+		}
+		r := httptest.NewRequest("GET", "http://"+got+"/", nil)
+		if !NewGuard(net.JoinHostPort(host, "8090"), "").knows(r) {
+			t.Errorf("%q: the guard refuses %s", host, got)
+		}
+	}
+}

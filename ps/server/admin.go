@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -94,11 +93,9 @@ func (s *server) tellToken(path string) {
 	if path != "" {
 		header = "@" + path
 	}
-	host, port, _ := net.SplitHostPort(s.cfg.Admin.Addr().String())
-	if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	s.cfg.Report(fmt.Sprintf("server %d takes orders: curl -X POST -H %s http://%s/save", s.cfg.Index, header, net.JoinHostPort(host, port)))
+	at := s.cfg.Admin.Addr()
+	host, _, _ := net.SplitHostPort(at.String())
+	s.cfg.Report(fmt.Sprintf("server %d takes orders: curl -X POST -H %s http://%s/save", s.cfg.Index, header, web.Reach(host, at)))
 }
 
 // admin is what may be asked by HTTP.

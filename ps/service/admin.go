@@ -75,10 +75,11 @@ func (s *Server) Stats() Stats {
 	n := &s.count
 	f := Stats{
 		Connections: n.connections.Load(), Replaced: n.replaced.Load(), Pulls: n.pulls.Load(), Parked: n.parked.Load(), Changes: n.changes.Load(),
-		RowsPulled: n.rowsPulled.Load(), RowsPushed: n.rowsPushed.Load(), BytesRead: n.bytesRead.Load(), BytesWritten: n.bytesWritten.Load(),
+		RowsPulled: n.rowsPulled.Load(), RowsPushed: n.rowsPushed.Load(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	f.BytesRead, f.BytesWritten = n.bytesRead.Load(), n.bytesWritten.Load()
 	for c := range s.conns {
 		f.BytesRead += c.link.Received()
 		f.BytesWritten += c.link.Sent()

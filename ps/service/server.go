@@ -158,9 +158,9 @@ func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, nc ne
 	c.run()
 	s.mu.Lock()
 	delete(s.conns, c)
-	s.mu.Unlock()
-	s.count.bytesRead.Add(link.Received())
+	s.count.bytesRead.Add(link.Received()) // with the lock held, so that Stats counts each connection once
 	s.count.bytesWritten.Add(link.Sent())
+	s.mu.Unlock()
 }
 
 // end tells all connections to end.

@@ -11,9 +11,10 @@ type part struct {
 	of    func(beat) float64
 }
 
-// parts are those by which one rank is slower than others. The exposed exchange is none: there the others wait for it.
+// parts are those by which one rank is slower than others. The exposed exchange is none, nor is waiting for servers: there ranks wait for
+// others.
 var parts = []part{
-	{"computes", func(b beat) float64 { return float64(b.ComputeMS - b.DataWaitMS) }},
+	{"computes", func(b beat) float64 { return float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS) }},
 	{"waits for data", func(b beat) float64 { return float64(b.DataWaitMS) }},
 	{"is in codecs", func(b beat) float64 { return float64(b.CompressMS) }},
 	{"updates", func(b beat) float64 { return float64(b.UpdateMS) }},
@@ -28,7 +29,7 @@ func own(b beat) (ms float64) {
 }
 
 const (
-	recentBeats = 40 // ten seconds
+	recentBeats = 40 // ten seconds, or as many steps where these are longer than a beat
 	leastBeats  = 8
 	// conspicuous is by which share of the median rank's step another one's own time must be longer before it is named: ranks on shared
 	// cores differ by a few percent all the time.

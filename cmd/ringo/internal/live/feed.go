@@ -163,6 +163,7 @@ type beat struct {
 	StepMS        number `json:"step_ms"`
 	ComputeMS     number `json:"compute_ms"`
 	DataWaitMS    number `json:"data_wait_ms"`
+	PullWaitMS    number `json:"pull_wait_ms,omitempty"`
 	CompressMS    number `json:"compress_ms"`
 	ExposedCommMS number `json:"exposed_comm_ms"`
 	UpdateMS      number `json:"update_ms"`
@@ -172,7 +173,7 @@ type beat struct {
 
 // means are the fields that are means over steps.
 func (b *beat) means() []*number {
-	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS}
+	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.PullWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS}
 }
 
 // Steps returns what is to be told of each step of a rank, and tells the hub of several together; told says that records of steps come,
@@ -185,7 +186,7 @@ func (f *Feed) Steps(rank int, told bool) func(train.Step) {
 	return func(s train.Step) {
 		b.Steps++
 		b.Seed, b.Epoch, b.Step, b.Done, b.LR, b.WallS = s.Seed, s.Epoch, s.Step, s.Done, number(s.LR), number(s.WallS)
-		of := []float64{s.Loss, s.StepMS, s.ComputeMS, s.DataWaitMS, s.CompressMS, s.ExposedCommMS, s.UpdateMS, s.Density, s.SamplesPerS}
+		of := []float64{s.Loss, s.StepMS, s.ComputeMS, s.DataWaitMS, s.PullWaitMS, s.CompressMS, s.ExposedCommMS, s.UpdateMS, s.Density, s.SamplesPerS}
 		for i, to := range b.means() {
 			*to += number(of[i])
 		}

@@ -41,7 +41,6 @@ type Hub struct {
 	dropped int // faults
 	servers []served
 	state   string
-	changed uint64 // counts what has come
 
 	site *site // nil: nobody can look
 }
@@ -87,7 +86,6 @@ func (h *Hub) Add(line []byte) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changed++
 	switch is.Event {
 	case "beat":
 		var b beat
@@ -159,7 +157,6 @@ func (h *Hub) Tell(text string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changed++
 	h.fault(text)
 }
 
@@ -179,7 +176,6 @@ func (h *Hub) fault(text string) {
 func (h *Hub) end(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changed++
 	h.state = "ended"
 	if err != nil {
 		h.state = "failed"

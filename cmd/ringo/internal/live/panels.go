@@ -98,7 +98,6 @@ type curve struct {
 	label string
 	table func(*runs.Run) *runs.Table
 	field string
-	of    func(runs.Point) float64 // nil: its mean
 }
 
 // curves puts curves over one axis.
@@ -142,7 +141,7 @@ func (h *Hub) group() runs.Group { return runs.Group{Runs: h.log.Runs()} }
 
 func readLoss(h *Hub, f *figures) {
 	f.Note = "Of each batch on rank 0, and over all ranks after each epoch."
-	h.curves(f, curve{"a batch of rank 0", runs.OfSteps, "loss", nil}, curve{"training", runs.OfEpochs, "train_loss", nil}, curve{"test", runs.OfEpochs, "eval_loss", nil})
+	h.curves(f, curve{"a batch of rank 0", runs.OfSteps, "loss"}, curve{"training", runs.OfEpochs, "train_loss"}, curve{"test", runs.OfEpochs, "eval_loss"})
 }
 
 func readMetric(h *Hub, f *figures) {
@@ -151,23 +150,28 @@ func readMetric(h *Hub, f *figures) {
 		return
 	}
 	f.Title, f.Percent = strings.ToUpper(m.Title[:1])+m.Title[1:], m.Percent
-	h.curves(f, curve{"training", runs.OfEpochs, "train_" + m.Name, nil}, curve{"test", runs.OfEpochs, "eval_" + m.Name, nil})
+	h.curves(f, curve{"training", runs.OfEpochs, "train_" + m.Name}, curve{"test", runs.OfEpochs, "eval_" + m.Name})
 }
 
 func readRate(h *Hub, f *figures) {
 	f.Unit = "samples/s"
 	f.Note = "Samples in a second, all ranks."
-	h.curves(f, curve{"steps", runs.OfSteps, "samples_per_s", nil}, curve{"epochs", runs.OfEpochs, "samples_per_s", nil})
+	h.curves(f, curve{"steps", runs.OfSteps, "samples_per_s"}, curve{"epochs", runs.OfEpochs, "samples_per_s"})
 }
 
-// readParts reads where the time of rank 0's step goes. Waiting for data is a part of what steps call computation.
+// readParts reads where the time of rank 0's step goes. Waiting for data and for servers is a part of what steps call computation.
 func readParts(h *Hub, f *figures) {
 	f.Unit, f.Note = "ms", "Of rank 0, one above the other: together they are a step."
-	h.curves(f, curve{"forward and backward", runs.OfSteps, "compute_ms", nil}, curve{"waiting for data", runs.OfSteps, "data_wait_ms", nil}, curve{"codecs", runs.OfSteps, "compress_ms", nil},
-		curve{"exposed exchange", runs.OfSteps, "exposed_comm_ms", nil}, curve{"update", runs.OfSteps, "update_ms", nil})
-	if len(f.Data) == 5 {
-		for i := range f.X {
-			f.Data[0][i] = max(0, f.Data[0][i]-f.Data[1][i])
+	waits := []string{"waiting for data", "waiting for servers"}
+	h.curves(f, curve{"forward and backward", runs.OfSteps, "compute_ms"}, curve{waits[0], runs.OfSteps, "data_wait_ms"}, curve{waits[1], runs.OfSteps, "pull_wait_ms"},
+		curve{"codecs", runs.OfSteps, "compress_ms"}, curve{"exposed exchange", runs.OfSteps, "exposed_comm_ms"}, curve{"update", runs.OfSteps, "update_ms"})
+	for j, label := range f.Labels {
+		if f.Labels[0] == "forward and backward" && slices.Contains(waits, label) {
+			for i := range f.X {
+				if w := f.Data[j][i]; w > 0 { // none where that is not known
+					f.Data[0][i] = max(0, f.Data[0][i]-w)
+				}
+			}
 		}
 	}
 }
@@ -200,7 +204,7 @@ func readDensity(h *Hub, f *figures) {
 		for _, v := range r.Steps.Column("density") {
 			if v < 1 {
 				f.Percent, f.Note = true, "Of the gradient's values, by rank 0."
-				h.curves(f, curve{"steps", runs.OfSteps, "density", nil}, curve{"epochs", runs.OfEpochs, "density", nil})
+				h.curves(f, curve{"steps", runs.OfSteps, "density"}, curve{"epochs", runs.OfEpochs, "density"})
 				return
 			}
 		}
@@ -262,7 +266,6 @@ type head struct {
 	Title string   `json:"title"`
 	State string   `json:"state"`
 	Begun int64    `json:"begun"` // in ms of Unix's time
-	Ended int64    `json:"ended,omitempty"`
 	Facts []string `json:"facts"`
 	// At says where the run is, and Share how much of it is done.
 	At    string  `json:"at"`

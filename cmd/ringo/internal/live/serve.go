@@ -53,6 +53,7 @@ const (
 // site serves a hub.
 type site struct {
 	hub     *Hub
+	host    string // as it was given
 	listen  net.Listener
 	token   string // of who may look
 	feed    string // of who may tell
@@ -96,7 +97,7 @@ func (h *Hub) Serve(address string) error {
 		return fmt.Errorf("cannot listen at %s: %w", address, err)
 	}
 	_, port, _ = net.SplitHostPort(l.Addr().String())
-	s := &site{hub: h, listen: l, token: rand.Text(), feed: rand.Text(), stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
+	s := &site{hub: h, host: host, listen: l, token: rand.Text(), feed: rand.Text(), stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
 	h.site = s
 	given := net.JoinHostPort(host, port)
 	look, tell := web.NewGuard(given, s.token), web.NewGuard(given, s.feed)
@@ -126,11 +127,7 @@ func (h *Hub) Address() string { return h.site.at() + "/" + h.site.feed }
 
 // at is where this host reaches the site.
 func (s *site) at() string {
-	host, port, _ := net.SplitHostPort(s.listen.Addr().String())
-	if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
+	return web.Reach(s.host, s.listen.Addr())
 }
 
 // Open says that others than this host may reach the site.

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -10,9 +11,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/web"
 )
 
 var nan = math.NaN()
@@ -60,12 +63,13 @@ func (h *Hub) AskServers(ctx context.Context, address string, count int) {
 				continue
 			}
 			all := make([]served, count)
+			var asked sync.WaitGroup
 			for i := range all {
-				all[i] = ask(ctx, client, net.JoinHostPort(host, strconv.Itoa(port+i)))
+				asked.Go(func() { all[i] = ask(ctx, client, web.Reach(host, &net.TCPAddr{Port: port + i})) })
 			}
+			asked.Wait()
 			h.mu.Lock()
 			h.servers = all
-			h.changed++
 			h.mu.Unlock()
 		}
 	}()
@@ -82,7 +86,9 @@ func ask(ctx context.Context, client *http.Client, at string) (out served) {
 	if err == nil {
 		var res *http.Response
 		if res, err = client.Do(req); err == nil {
-			err = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&said)
+			if err = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&said); res.StatusCode != http.StatusOK {
+				err = errors.New(res.Status)
+			}
 			_ = res.Body.Close()
 		}
 	}
