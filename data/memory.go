@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 )
 
-// Sample is the part of a batch that one sample has, to be read or written in place.
+// Sample is the part of a batch that one sample has, to be read or written in place; its bags are in the batch alone.
 type Sample struct {
 	Values  []float32 // Shape.Size()
 	IDs     []int32
@@ -61,6 +61,7 @@ func FromBatch(shape Shape, all Batch) (Source, error) {
 	check("keys", len(all.Keys), shape.Keys)
 	check("labels", len(all.Labels), shape.Labels)
 	check("targets", len(all.Targets), shape.Targets)
+	errs = append(errs, all.Bags.validate(len(shape.Slots), all.N))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (m *memory) Fill(b *Batch, idx []int32, _ Draw) error {
 	for i, n := range idx {
 		b.At(m.shape, i).copy(m.all.At(m.shape, int(n)))
 	}
-	return nil
+	return b.Bags.take(&m.all.Bags, len(m.shape.Slots), m.all.N, idx)
 }
 
 func (m *memory) evidence(w io.Writer) {
@@ -98,6 +99,8 @@ func (m *memory) evidence(w io.Writer) {
 	writeInts(w, m.all.IDs)
 	w.Write(raw.Bytes(m.all.Targets)) // of a hash: never fails
 	w.Write(raw.Bytes(m.all.Values))
+	w.Write(raw.Bytes(m.all.Bags.Keys))
+	w.Write(raw.Bytes(m.all.Bags.Offsets))
 }
 
 // items is the source of a slice of anything.
@@ -112,6 +115,9 @@ type items[T any] struct {
 func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (Source, error) {
 	if err := shape.validate(); err != nil {
 		return nil, err
+	}
+	if len(shape.Slots) > 0 {
+		return nil, errors.New("data: items have no place for bags, whose lengths differ: use FromBatch")
 	}
 	if put == nil {
 		return nil, errors.New("data: no function that puts an item into a batch")

@@ -18,6 +18,14 @@ type Shape struct {
 	Labels int   `json:"labels,omitempty"` // 32-bit labels: 1, or one per token
 	// Targets are numbers that a regression is to find.
 	Targets int `json:"targets,omitempty"`
+	// Slots are the fields whose keys a sample has, as many in each as it likes: see Bags.
+	Slots []Slot `json:"slots,omitempty"`
+}
+
+// Slot is a field of click data: a bag of keys, which may be empty, or a sequence of them, whose order counts.
+type Slot struct {
+	Name     string `json:"name"`
+	Sequence bool   `json:"sequence,omitempty"`
 }
 
 // Size is the number of floats per sample.
@@ -41,6 +49,7 @@ type Batch struct {
 	Labels []int32   // N*Shape.Labels
 
 	Targets []float32 // N*Shape.Targets
+	Bags    Bags      // of Shape.Slots
 
 	order  []int32 // of the samples in the source below, for sources that stand on others
 	random Random  // of the sample that is being transformed
@@ -55,9 +64,11 @@ func (b *Batch) CopyFrom(other *Batch) {
 	b.Keys = append(b.Keys[:0], other.Keys...)
 	b.Labels = append(b.Labels[:0], other.Labels...)
 	b.Targets = append(b.Targets[:0], other.Targets...)
+	b.Bags.Keys = append(b.Bags.Keys[:0], other.Bags.Keys...)
+	b.Bags.Offsets = append(b.Bags.Offsets[:0], other.Bags.Offsets...)
 }
 
-// Resize gives the batch room for n samples of a shape. The content is
+// Resize gives the batch room for n samples of a shape, but for keys of bags, of which there are none. The content is
 // undefined afterwards. It allocates only what no earlier batch was as large as.
 func (b *Batch) Resize(s Shape, n int) {
 	b.N = n
@@ -66,6 +77,7 @@ func (b *Batch) Resize(s Shape, n int) {
 	b.Keys = raw.Sized(b.Keys, n*s.Keys)
 	b.Labels = raw.Sized(b.Labels, n*s.Labels)
 	b.Targets = raw.Sized(b.Targets, n*s.Targets)
+	b.Bags.begin(len(s.Slots), n)
 }
 
 // Draw is all that the random choices about a sample (crop, flip) may depend
