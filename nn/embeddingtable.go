@@ -3,14 +3,28 @@ package nn
 import (
 	"math"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// tableLookupOp looks up rows of a row-sparse table.
+// tableLookupOp looks up rows of a row-sparse table: each id's, side by side, or sums of bags of them.
 type tableLookupOp struct {
 	ids  []int32
 	tab  *Table
 	rest *Tensor // what stands beside the rows, or nil
 	y    Tensor
+
+	// Of bags, slot after slot:
+	slots   int       // 0: each id stands alone, sample after sample
+	steps   int       // of sequences: how many bags of at most one id a sample has
+	mapped  []int32   // memory for ids
+	offsets []int32   // in ids
+	scales  []float32 // what sums are multiplied by
+	scaled  bool      // by something else than 1
+
+	back bool      // parts are those of backward
+	dy   []float32 // the gradient of what is added up, placed as y's
+	own  []float32 // memory for dy
 }
 
 func (o *tableLookupOp) operands() ([4]*Tensor, [4]*Param) {
@@ -34,7 +48,7 @@ func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Ten
 	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
 	checkIDs(tab.Name, ids, tab.held())
 	o := record[tableLookupOp](t)
-	o.ids, o.tab, o.rest = ids, tab, rest
+	o.ids, o.tab, o.rest, o.slots, o.steps, o.scaled = ids, tab, rest, 0, 0, false
 	y := t.begin(o, n, cols)
 	t.pool.run(o, (n+gatherRows-1)/gatherRows)
 	return y
@@ -47,8 +61,17 @@ func (t *Table) want(ok bool, need string, got ...int) {
 	}
 }
 
-// part copies the rows of some samples.
+// part copies the rows of some samples, or adds up some bags.
 func (o *tableLookupOp) part(w *worker, i int) {
+	if o.slots > 0 {
+		lo, hi := i*gatherRows, min((i+1)*gatherRows, len(o.scales))
+		if o.back {
+			o.weigh(w, lo, hi)
+		} else {
+			o.gather(w, lo, hi)
+		}
+		return
+	}
 	n, cols, dim := o.y.Shape[0], o.y.Shape[1], o.tab.Dim
 	each := len(o.ids) / n
 	for s := i * gatherRows; s < min((i+1)*gatherRows, n); s++ {
@@ -61,14 +84,21 @@ func (o *tableLookupOp) part(w *worker, i int) {
 }
 
 func (o *tableLookupOp) backward(t *Tape) {
+	if o.dy = o.y.grad; o.scaled {
+		o.own = sized(o.own, len(o.y.Data))
+		o.dy, o.back = o.own, true
+		t.pool.run(o, (len(o.scales)+gatherRows-1)/gatherRows)
+		o.back = false
+	}
 	if parts := min(t.pool.threads(), len(o.ids)/mergeLeast); parts > 1 && len(o.tab.ids) == 0 {
 		t.merging.run(t, o, parts)
 	} else {
 		keys, held := &t.merging.share(0).rowKeys, o.tab.held()
 		keys.fill(o, 0, int32(held))
 		keys.sort(held)
-		o.tab.merge(keys.keys, o.y.grad)
+		o.tab.merge(t.k, keys.keys, o.dy)
 	}
+	o.dy = nil
 	if o.rest != nil && o.rest.needs {
 		dx := t.into(o.rest)
 		n, cols, m := o.y.Shape[0], o.y.Shape[1], o.rest.Shape[1]
@@ -82,7 +112,7 @@ func (o *tableLookupOp) backward(t *Tape) {
 // merge adds, for each key in order, the Dim gradients from dy[key%2^32] to the
 // table's row key>>32. Rows that the table's gradient has already get theirs
 // after what is there.
-func (t *Table) merge(keys []uint64, dy []float32) {
+func (t *Table) merge(k *simd.Kernels, keys []uint64, dy []float32) {
 	oldIDs, oldGrads := t.ids, t.grads
 	ids, grads := t.spareIDs[:0], t.spareGrads[:0]
 	grads, ids = t.room(grads, ids, len(oldGrads)+len(keys)*t.Dim)
@@ -100,10 +130,7 @@ func (t *Table) merge(keys []uint64, dy []float32) {
 			ids, grads = append(ids, id), append(grads, from...)
 			continue
 		}
-		to := grads[len(grads)-t.Dim:]
-		for i, v := range from {
-			to[i] += v
-		}
+		k.Add(grads[len(grads)-t.Dim:], from)
 	}
 	for len(oldIDs) > 0 {
 		take()

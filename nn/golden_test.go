@@ -161,6 +161,9 @@ func (g *goldenCase) activation() Activation {
 // Each layer agrees with PyTorch's, outputs and gradients, at every level.
 func TestGolden(t *testing.T) {
 	golden.Each(t, "testdata/golden", func(t *testing.T, f *golden.File) {
+		if f.Op == "embeddingbag" {
+			return // TestGoldenBags: it has a table in place of parameters
+		}
 		run := goldenRuns[f.Op]
 		if run == nil {
 			t.Fatalf("no test runs %q", f.Op)

@@ -77,7 +77,7 @@ func (j *mergeJob) cut(ids []int32, held int32, parts int) {
 	j.bounds = append(j.bounds, held)
 }
 
-func (j *mergeJob) part(_ *worker, i int) {
+func (j *mergeJob) part(w *worker, i int) {
 	s, o := &j.shares[i], j.o
 	if !j.write {
 		s.fill(o, j.bounds[i], j.bounds[i+1])
@@ -91,16 +91,13 @@ func (j *mergeJob) part(_ *worker, i int) {
 		return
 	}
 	if len(j.bounds)-1 <= mergeFetches {
-		s.fetch(o.y.grad)
+		s.fetch(o.dy)
 	}
 	dim, at := o.tab.Dim, s.rows-1
 	for k, key := range s.keys {
-		from := o.y.grad[uint32(key):][:dim]
+		from := o.dy[uint32(key):][:dim]
 		if k > 0 && s.keys[k-1]>>32 == key>>32 {
-			to := o.tab.grads[at*dim:][:dim]
-			for c, v := range from {
-				to[c] += v
-			}
+			w.k.Add(o.tab.grads[at*dim:][:dim], from)
 			continue
 		}
 		at++

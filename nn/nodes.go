@@ -57,6 +57,9 @@ func (o *embeddingOp) node() Node {
 
 // Its input is what stands beside the rows.
 func (o *tableLookupOp) node() Node {
+	if o.slots > 0 {
+		return Node{Op: "embeddingbag", Inputs: []*Tensor{o.rest}, Table: o.tab, Attrs: map[string]float64{"slots": float64(o.slots), "steps": float64(o.steps)}}
+	}
 	return Node{Op: "embeddingtable", Inputs: []*Tensor{o.rest}, Table: o.tab, IDs: o.ids}
 }
 

@@ -16,11 +16,30 @@ const (
 // fill makes a key of each of o's lookups of ids lo to hi-1.
 func (r *rowKeys) fill(o *tableLookupOp, lo, hi int32) {
 	n, cols, dim := o.y.Shape[0], o.y.Shape[1], o.tab.Dim
-	each := len(o.ids) / n
 	if cap(r.keys) <= len(o.ids) {
 		r.keys, r.spare = make([]uint64, len(o.ids)+1), make([]uint64, len(o.ids)+1)
 	}
 	keys, found, width := r.keys[:len(o.ids)+1], 0, uint32(hi-lo)
+	if o.slots > 0 {
+		for i := range o.scales {
+			ids := o.ids[o.offsets[i]:o.offsets[i+1]]
+			if len(ids) == 0 {
+				continue
+			}
+			at := uint64(o.place(i))
+			for _, id := range ids {
+				keys[found] = uint64(id)<<32 | at
+				in := 0
+				if uint32(id-lo) < width {
+					in = 1
+				}
+				found += in
+			}
+		}
+		r.keys = keys[:found]
+		return
+	}
+	each := len(o.ids) / n
 	for s := range n {
 		at := s * cols
 		for _, id := range o.ids[s*each:][:each] {

@@ -352,6 +352,28 @@ def embedding(draw):
     return layer(draw, {"table": draw.floats(11, 10)}, lambda table: table[torch.from_numpy(ids).long()], {"ids": ids})
 
 
+def embedding_bag(mode):
+    """ids of bags one after the other, which begin at offsets; pooled by mode, or sum with weights of 1/sqrt(count)."""
+
+    @case("nn", f"embeddingbag-23x17-{mode}", "embeddingbag", pooling=["sum", "mean", "sqrt"].index(mode))
+    def make(draw):
+        lengths = [0, 1, 3, 0, 20, 1000, 2, 0, 7, 1]
+        ids = draw.ints(23, sum(lengths))
+        offsets = np.cumsum([0] + lengths).astype(np.int32)
+        weights = torch.from_numpy(np.concatenate([np.full(n, max(1, n) ** -0.5, np.float32) for n in lengths]))
+
+        def forward(table):
+            more = {"mode": mode} if mode != "sqrt" else {"mode": "sum", "per_sample_weights": weights.to(table.dtype)}
+            return F.embedding_bag(torch.from_numpy(ids).long(), table, torch.from_numpy(offsets[:-1]).long(), **more)
+
+        return layer(draw, {"table": draw.floats(23, 17)}, forward, {"ids": ids, "offsets": offsets})
+
+
+embedding_bag("sum")
+embedding_bag("mean")
+embedding_bag("sqrt")
+
+
 def lstm(steps, n, width, hidden, layers):
     """x is [steps, n, width], h0 and c0 [layers, n, hidden]; gates in the order i, f, g, o."""
 

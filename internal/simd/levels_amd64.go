@@ -46,7 +46,7 @@ var kernels512 = &Kernels{
 		relu: relu512, reluGrad: reluGrad512,
 		sum: sum512, sumSquares: sumSquares512,
 	},
-	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512, lookup: lookup512, softmaxGrad: softmaxGrad512},
+	seq: seqLevel{dropout: dropout512, lstm: lstm512, lstmGrad: lstmGrad512, lookup: lookup512, bags: bags512, softmaxGrad: softmaxGrad512},
 	opt: optim512Level,
 }
 
@@ -75,7 +75,7 @@ var kernels2 = &Kernels{
 		relu: relu2, reluGrad: reluGrad2,
 		sum: sum2, sumSquares: sumSquares2,
 	},
-	seq: seqLevel{dropout: dropout2, lstm: lstm2, lstmGrad: lstmGrad2, lookup: lookup2, softmaxGrad: softmaxGrad2},
+	seq: seqLevel{dropout: dropout2, lstm: lstm2, lstmGrad: lstmGrad2, lookup: lookup2, bags: bags2, softmaxGrad: softmaxGrad2},
 	opt: optim2Level,
 }
 

@@ -17,4 +17,7 @@ func lstmGrad2(gates *float32, gap int, dc *float32, dh *float32, c *float32, c0
 func lookup2(dst *float32, table *float32, ids *int32, n int, dim int)
 
 //go:noescape
+func bags2(dst *float32, gap int, table *float32, ids *int32, offsets *int32, scales *float32, n int, dim int)
+
+//go:noescape
 func softmaxGrad2(dp *float32, p *float32, n int, dot float32, scale float32)

@@ -989,6 +989,177 @@ partial:
 	VZEROUPPER
 	RET
 
+DATA bagMasks<>+0(SB)/4, $0xffffffff
+DATA bagMasks<>+4(SB)/4, $0xffffffff
+DATA bagMasks<>+8(SB)/4, $0xffffffff
+DATA bagMasks<>+12(SB)/4, $0xffffffff
+DATA bagMasks<>+16(SB)/4, $0xffffffff
+DATA bagMasks<>+20(SB)/4, $0xffffffff
+DATA bagMasks<>+24(SB)/4, $0xffffffff
+DATA bagMasks<>+28(SB)/4, $0xffffffff
+DATA bagMasks<>+32(SB)/4, $0x00000000
+DATA bagMasks<>+36(SB)/4, $0x00000000
+DATA bagMasks<>+40(SB)/4, $0x00000000
+DATA bagMasks<>+44(SB)/4, $0x00000000
+DATA bagMasks<>+48(SB)/4, $0x00000000
+DATA bagMasks<>+52(SB)/4, $0x00000000
+DATA bagMasks<>+56(SB)/4, $0x00000000
+DATA bagMasks<>+60(SB)/4, $0x00000000
+GLOBL bagMasks<>(SB), RODATA|NOPTR, $64
+
+// func bags2(dst *float32, gap int, table *float32, ids *int32, offsets *int32, scales *float32, n int, dim int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·bags2(SB), NOSPLIT, $0-64
+	MOVQ    dst+0(FP), AX
+	MOVQ    table+16(FP), CX
+	MOVQ    offsets+32(FP), DX
+	MOVQ    scales+40(FP), BX
+	MOVQ    dim+56(FP), SI
+	MOVQ    SI, DI
+	ANDQ    $0x00000007, DI
+	LEAQ    bagMasks<>+0(SB), R8
+	SHLQ    $0x02, DI
+	SUBQ    DI, R8
+	VMOVUPS 32(R8), Y0
+	SHLQ    $0x02, SI
+	MOVQ    ids+24(FP), DI
+	MOVQ    n+48(FP), R8
+	MOVLQSX (DX)(R8*4), R8
+	LEAQ    -4(DI)(R8*4), R8
+
+bag:
+	MOVLQSX (DX), DI
+	MOVLQSX 4(DX), R9
+	MOVQ    ids+24(FP), R10
+	LEAQ    (R10)(R9*4), R9
+	LEAQ    (R10)(DI*4), R10
+	MOVQ    CX, DI
+	MOVQ    SI, R11
+	MOVQ    AX, R12
+
+many:
+	CMPQ   R11, $0x00000080
+	JLT    single
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   R10, R13
+	CMPQ   R13, R9
+	JGE    manySum
+
+manyRow:
+	LEAQ       48(R13), R14
+	CMPQ       R14, R8
+	CMOVQGT    R8, R14
+	MOVLQSX    (R14), R14
+	IMULQ      SI, R14
+	PREFETCHT0 (DI)(R14*1)
+	PREFETCHT0 64(DI)(R14*1)
+	MOVLQSX    (R13), R14
+	IMULQ      SI, R14
+	ADDQ       DI, R14
+	VMOVUPS    (R14), Y5
+	VMOVUPS    32(R14), Y6
+	VMOVUPS    64(R14), Y7
+	VMOVUPS    96(R14), Y8
+	VADDPS     Y5, Y1, Y1
+	VADDPS     Y6, Y2, Y2
+	VADDPS     Y7, Y3, Y3
+	VADDPS     Y8, Y4, Y4
+	ADDQ       $0x04, R13
+	CMPQ       R13, R9
+	JLT        manyRow
+
+manySum:
+	VBROADCASTSS (BX), Y5
+	VMULPS       Y5, Y1, Y1
+	VMULPS       Y5, Y2, Y2
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y5, Y4, Y4
+	VMOVUPS      Y1, (R12)
+	VMOVUPS      Y2, 32(R12)
+	VMOVUPS      Y3, 64(R12)
+	VMOVUPS      Y4, 96(R12)
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x00000080, R12
+	SUBQ         $0x00000080, R11
+	JMP          many
+
+single:
+	CMPQ   R11, $0x00000020
+	JLT    partial
+	VXORPS Y1, Y1, Y1
+	MOVQ   R10, R13
+	CMPQ   R13, R9
+	JGE    singleSum
+
+singleRow:
+	LEAQ       48(R13), R14
+	CMPQ       R14, R8
+	CMOVQGT    R8, R14
+	MOVLQSX    (R14), R14
+	IMULQ      SI, R14
+	PREFETCHT0 (DI)(R14*1)
+	MOVLQSX    (R13), R14
+	IMULQ      SI, R14
+	ADDQ       DI, R14
+	VMOVUPS    (R14), Y2
+	VADDPS     Y2, Y1, Y1
+	ADDQ       $0x04, R13
+	CMPQ       R13, R9
+	JLT        singleRow
+
+singleSum:
+	VBROADCASTSS (BX), Y2
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (R12)
+	ADDQ         $0x00000020, DI
+	ADDQ         $0x00000020, R12
+	SUBQ         $0x00000020, R11
+	JMP          single
+
+partial:
+	TESTQ  R11, R11
+	JZ     next
+	VXORPS Y1, Y1, Y1
+	MOVQ   R10, R13
+	CMPQ   R13, R9
+	JGE    partialSum
+
+partialRow:
+	LEAQ       48(R13), R14
+	CMPQ       R14, R8
+	CMOVQGT    R8, R14
+	MOVLQSX    (R14), R14
+	IMULQ      SI, R14
+	PREFETCHT0 (DI)(R14*1)
+	MOVLQSX    (R13), R14
+	IMULQ      SI, R14
+	ADDQ       DI, R14
+	VMASKMOVPS (R14), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	ADDQ       $0x04, R13
+	CMPQ       R13, R9
+	JLT        partialRow
+
+partialSum:
+	VBROADCASTSS (BX), Y2
+	VMULPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R12)
+
+next:
+	ADDQ $0x04, DX
+	ADDQ $0x04, BX
+	MOVQ gap+8(FP), DI
+	LEAQ (AX)(DI*4), AX
+	MOVQ n+48(FP), DI
+	DECQ DI
+	MOVQ DI, n+48(FP)
+	JNZ  bag
+	VZEROUPPER
+	RET
+
 // func softmaxGrad2(dp *float32, p *float32, n int, dot float32, scale float32)
 // Requires: AVX
 TEXT ·softmaxGrad2(SB), NOSPLIT, $0-32

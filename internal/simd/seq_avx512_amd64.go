@@ -17,4 +17,7 @@ func lstmGrad512(gates *float32, gap int, dc *float32, dh *float32, c *float32, 
 func lookup512(dst *float32, table *float32, ids *int32, n int, dim int)
 
 //go:noescape
+func bags512(dst *float32, gap int, table *float32, ids *int32, offsets *int32, scales *float32, n int, dim int)
+
+//go:noescape
 func softmaxGrad512(dp *float32, p *float32, n int, dot float32, scale float32)

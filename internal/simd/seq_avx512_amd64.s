@@ -1511,6 +1511,195 @@ partial:
 	VZEROUPPER
 	RET
 
+DATA bagMasks<>+0(SB)/4, $0xffffffff
+DATA bagMasks<>+4(SB)/4, $0xffffffff
+DATA bagMasks<>+8(SB)/4, $0xffffffff
+DATA bagMasks<>+12(SB)/4, $0xffffffff
+DATA bagMasks<>+16(SB)/4, $0xffffffff
+DATA bagMasks<>+20(SB)/4, $0xffffffff
+DATA bagMasks<>+24(SB)/4, $0xffffffff
+DATA bagMasks<>+28(SB)/4, $0xffffffff
+DATA bagMasks<>+32(SB)/4, $0xffffffff
+DATA bagMasks<>+36(SB)/4, $0xffffffff
+DATA bagMasks<>+40(SB)/4, $0xffffffff
+DATA bagMasks<>+44(SB)/4, $0xffffffff
+DATA bagMasks<>+48(SB)/4, $0xffffffff
+DATA bagMasks<>+52(SB)/4, $0xffffffff
+DATA bagMasks<>+56(SB)/4, $0xffffffff
+DATA bagMasks<>+60(SB)/4, $0xffffffff
+DATA bagMasks<>+64(SB)/4, $0x00000000
+DATA bagMasks<>+68(SB)/4, $0x00000000
+DATA bagMasks<>+72(SB)/4, $0x00000000
+DATA bagMasks<>+76(SB)/4, $0x00000000
+DATA bagMasks<>+80(SB)/4, $0x00000000
+DATA bagMasks<>+84(SB)/4, $0x00000000
+DATA bagMasks<>+88(SB)/4, $0x00000000
+DATA bagMasks<>+92(SB)/4, $0x00000000
+DATA bagMasks<>+96(SB)/4, $0x00000000
+DATA bagMasks<>+100(SB)/4, $0x00000000
+DATA bagMasks<>+104(SB)/4, $0x00000000
+DATA bagMasks<>+108(SB)/4, $0x00000000
+DATA bagMasks<>+112(SB)/4, $0x00000000
+DATA bagMasks<>+116(SB)/4, $0x00000000
+DATA bagMasks<>+120(SB)/4, $0x00000000
+DATA bagMasks<>+124(SB)/4, $0x00000000
+GLOBL bagMasks<>(SB), RODATA|NOPTR, $128
+
+// func bags512(dst *float32, gap int, table *float32, ids *int32, offsets *int32, scales *float32, n int, dim int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·bags512(SB), NOSPLIT, $0-64
+	MOVQ    dst+0(FP), AX
+	MOVQ    table+16(FP), CX
+	MOVQ    offsets+32(FP), DX
+	MOVQ    scales+40(FP), BX
+	MOVQ    dim+56(FP), SI
+	MOVQ    SI, DI
+	ANDQ    $0x0000000f, DI
+	XORQ    R8, R8
+	BTSQ    DI, R8
+	DECQ    R8
+	KMOVW   R8, K1
+	SHLQ    $0x02, SI
+	MOVQ    ids+24(FP), DI
+	MOVQ    n+48(FP), R8
+	MOVLQSX (DX)(R8*4), R8
+	LEAQ    -4(DI)(R8*4), R8
+
+bag:
+	MOVLQSX (DX), DI
+	MOVLQSX 4(DX), R9
+	MOVQ    ids+24(FP), R10
+	LEAQ    (R10)(R9*4), R9
+	LEAQ    (R10)(DI*4), R10
+	MOVQ    CX, DI
+	MOVQ    SI, R11
+	MOVQ    AX, R12
+
+many:
+	CMPQ   R11, $0x00000100
+	JLT    single
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ   R10, R13
+	CMPQ   R13, R9
+	JGE    manySum
+
+manyRow:
+	LEAQ       48(R13), R14
+	CMPQ       R14, R8
+	CMOVQGT    R8, R14
+	MOVLQSX    (R14), R14
+	IMULQ      SI, R14
+	PREFETCHT0 (DI)(R14*1)
+	PREFETCHT0 64(DI)(R14*1)
+	PREFETCHT0 128(DI)(R14*1)
+	PREFETCHT0 192(DI)(R14*1)
+	MOVLQSX    (R13), R14
+	IMULQ      SI, R14
+	ADDQ       DI, R14
+	VMOVUPS    (R14), Z4
+	VMOVUPS    64(R14), Z5
+	VMOVUPS    128(R14), Z6
+	VMOVUPS    192(R14), Z7
+	VADDPS     Z4, Z0, Z0
+	VADDPS     Z5, Z1, Z1
+	VADDPS     Z6, Z2, Z2
+	VADDPS     Z7, Z3, Z3
+	ADDQ       $0x04, R13
+	CMPQ       R13, R9
+	JLT        manyRow
+
+manySum:
+	VBROADCASTSS (BX), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z0, (R12)
+	VMOVUPS      Z1, 64(R12)
+	VMOVUPS      Z2, 128(R12)
+	VMOVUPS      Z3, 192(R12)
+	ADDQ         $0x00000100, DI
+	ADDQ         $0x00000100, R12
+	SUBQ         $0x00000100, R11
+	JMP          many
+
+single:
+	CMPQ   R11, $0x00000040
+	JLT    partial
+	VPXORD Z8, Z8, Z8
+	MOVQ   R10, R13
+	CMPQ   R13, R9
+	JGE    singleSum
+
+singleRow:
+	LEAQ       48(R13), R14
+	CMPQ       R14, R8
+	CMOVQGT    R8, R14
+	MOVLQSX    (R14), R14
+	IMULQ      SI, R14
+	PREFETCHT0 (DI)(R14*1)
+	MOVLQSX    (R13), R14
+	IMULQ      SI, R14
+	ADDQ       DI, R14
+	VMOVUPS    (R14), Z4
+	VADDPS     Z4, Z8, Z8
+	ADDQ       $0x04, R13
+	CMPQ       R13, R9
+	JLT        singleRow
+
+singleSum:
+	VBROADCASTSS (BX), Z4
+	VMULPS       Z4, Z8, Z8
+	VMOVUPS      Z8, (R12)
+	ADDQ         $0x00000040, DI
+	ADDQ         $0x00000040, R12
+	SUBQ         $0x00000040, R11
+	JMP          single
+
+partial:
+	TESTQ  R11, R11
+	JZ     next
+	VPXORD Z9, Z9, Z9
+	MOVQ   R10, R13
+	CMPQ   R13, R9
+	JGE    partialSum
+
+partialRow:
+	LEAQ       48(R13), R14
+	CMPQ       R14, R8
+	CMOVQGT    R8, R14
+	MOVLQSX    (R14), R14
+	IMULQ      SI, R14
+	PREFETCHT0 (DI)(R14*1)
+	MOVLQSX    (R13), R14
+	IMULQ      SI, R14
+	ADDQ       DI, R14
+	VMOVUPS.Z  (R14), K1, Z4
+	VADDPS     Z4, Z9, Z9
+	ADDQ       $0x04, R13
+	CMPQ       R13, R9
+	JLT        partialRow
+
+partialSum:
+	VBROADCASTSS (BX), Z4
+	VMULPS       Z4, Z9, Z9
+	VMOVUPS      Z9, K1, (R12)
+
+next:
+	ADDQ $0x04, DX
+	ADDQ $0x04, BX
+	MOVQ gap+8(FP), DI
+	LEAQ (AX)(DI*4), AX
+	MOVQ n+48(FP), DI
+	DECQ DI
+	MOVQ DI, n+48(FP)
+	JNZ  bag
+	VZEROUPPER
+	RET
+
 // func softmaxGrad512(dp *float32, p *float32, n int, dot float32, scale float32)
 // Requires: AVX, AVX512F
 TEXT ·softmaxGrad512(SB), NOSPLIT, $0-32

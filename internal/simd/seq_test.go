@@ -1,6 +1,9 @@
 package simd
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
 
 // Each call of the kernels of sequence models does a bounded amount of work.
 func TestSequenceCallsAreShort(t *testing.T) {
@@ -21,10 +24,17 @@ func TestSequenceCallsAreShort(t *testing.T) {
 		ids := make([]int32, 3*lookupRows+5)
 		k.Lookup(x[:2*len(ids)], y, ids, 2)
 		k.Lookup(make([]float32, 50*1000), y, ids[:50], 1000)
+		offsets, scales := make([]int32, len(ids)+1), make([]float32, len(ids))
+		for i := range offsets {
+			offsets[i] = int32(i)
+		}
+		k.Bags(x[:2*len(ids)], 2, y, ids, offsets, scales, 2)
+		k.Bags(make([]float32, 50*1000), 1000, y, ids, offsets[:51], scales[:50], 1000)
 
 		limits := calls{
 			"dropout": callFloats, "softmaxGrad": callFloats, "lstm": lstmFloats, "lstmGrad": lstmFloats,
 			"lookup rows": lookupRows, "lookup floats": callFloats,
+			"bags rows and bags": 2 * lookupRows, "bags floats": callFloats,
 		}
 		for kernel, limit := range limits {
 			if got := most[kernel]; got > limit || got < limit/2 {
@@ -56,6 +66,12 @@ func countedSequence(s seqLevel, c calls) seqLevel {
 		c.note("lookup rows", n)
 		c.note("lookup floats", n*dim)
 		s.lookup(dst, table, ids, n, dim)
+	}
+	out.bags = func(dst *float32, gap int, table *float32, ids, offsets *int32, scales *float32, n, dim int) {
+		of := unsafe.Slice(offsets, n+1)
+		c.note("bags rows and bags", int(of[n]-of[0])+n)
+		c.note("bags floats", int(of[n]-of[0])*dim)
+		s.bags(dst, gap, table, ids, offsets, scales, n, dim)
 	}
 	return out
 }

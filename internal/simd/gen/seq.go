@@ -8,5 +8,6 @@ func sequence(l level) {
 	dropout(l)
 	lstm(l)
 	lookup(l)
+	bags(l)
 	softmaxGrad(l)
 }

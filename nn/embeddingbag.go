@@ -1,0 +1,202 @@
+package nn
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Bags are the keys of N samples in some slots, slot after slot and within a slot sample after sample. Bag slot*N+sample has
+// Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]]: none where the sample has nothing there.
+type Bags struct {
+	Keys    []uint64
+	Offsets []int32 // slots*N+1, never falling
+	N       int     // samples
+
+	first int // of the batch's slots
+}
+
+// Slots are slots lo to hi-1 alone, in the same memory.
+func (b Bags) Slots(lo, hi int) Bags {
+	b.Offsets, b.first = b.Offsets[lo*b.N:hi*b.N+1], b.first+lo
+	return b
+}
+
+// Len is how many slots there are.
+func (b Bags) Len() int {
+	if b.N == 0 || len(b.Offsets) == 0 {
+		return 0
+	}
+	return (len(b.Offsets) - 1) / b.N
+}
+
+// RowOf is the row of a key in a table of so many: the upper bits of its product with a hash of the key, SplitMix64's finalizer.
+// Of rows many times fewer than keys each has as many; two keys may share one.
+func RowOf(key uint64, rows int) int32 {
+	z := key + 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	hi, _ := bits.Mul64(z^z>>31, uint64(rows))
+	return int32(hi)
+}
+
+// Pooling is what EmbeddingBag makes of the rows of a bag.
+type Pooling uint8
+
+const (
+	// SumPool adds them up.
+	SumPool Pooling = iota
+	// MeanPool is their sum by how many they are.
+	MeanPool
+	// SqrtPool is their sum by the square root of how many they are.
+	SqrtPool
+)
+
+// scale is what the sum of n rows is multiplied by.
+func (p Pooling) scale(n int32) float32 {
+	switch {
+	case n < 2 || p == SumPool:
+		return 1
+	case p == MeanPool:
+		return 1 / float32(n)
+	}
+	return float32(1 / math.Sqrt(float64(n)))
+}
+
+// EmbeddingBag adds up, for each sample and slot, the rows of tab of the keys of the bag, and puts the sums side by side: the
+// result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N, m], is not nil, its rows follow. The row of a key is RowOf,
+// or what Hold says. Rows are added in the order of keys, and gradients of a row in the order of its keys in the bags,
+// so that no number of threads changes a bit. bags are kept until Backward. The gradient costs O(keys·Dim), whatever the table's size.
+func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *Tensor {
+	return t.lookUpBags(bags, tab, pool, rest, 0)
+}
+
+// EmbeddingSequence is the rows of the first steps keys of one slot: the result is [N, steps, Dim], with zeros behind a shorter
+// sequence. How long each is, bags say.
+func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
+	tab.want(steps > 0 && bags.Len() == 1, "the bags of one slot, of which so many steps are wanted", bags.Len(), steps)
+	return t.lookUpBags(bags, tab, SumPool, nil, steps)
+}
+
+// lookUpBags is EmbeddingBag, or with steps EmbeddingSequence.
+func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, steps int) *Tensor {
+	n, slots := bags.N, bags.Len()
+	tab.want(n > 0 && slots > 0 && len(bags.Offsets) == slots*n+1, "bags of n > 0 samples in one or more slots", len(bags.Offsets), n)
+	o := record[tableLookupOp](t)
+	if t.pool.dry {
+		tab.read(bags)
+	}
+	cols := max(1, steps) * slots * tab.Dim
+	o.tab, o.rest, o.slots, o.steps = tab, rest, slots, steps
+	if rest != nil {
+		tab.want(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
+		cols += rest.Shape[1]
+	}
+	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
+	o.mapped = tab.rowsOf(bags, o.mapped)
+	o.ids = o.mapped
+	o.alone(bags, steps)
+	o.scales = sized(o.scales, len(o.offsets)-1)
+	o.scaled = false
+	for i := range o.scales {
+		o.scales[i] = pool.scale(o.offsets[i+1] - o.offsets[i])
+		o.scaled = o.scaled || o.scales[i] != 1
+	}
+	if steps > 0 {
+		t.begin(o, n, steps, tab.Dim)
+	} else {
+		t.begin(o, n, cols)
+	}
+	t.pool.run(o, (len(o.scales)+gatherRows-1)/gatherRows)
+	return &o.y
+}
+
+// alone makes o's offsets those of bags, from 0; with steps each of so many keys is a bag alone, which is empty behind the sequence's end.
+func (o *tableLookupOp) alone(bags Bags, steps int) {
+	o.offsets = append(o.offsets[:0], 0)
+	base := bags.Offsets[0]
+	if steps == 0 {
+		for _, end := range bags.Offsets[1:] {
+			o.offsets = append(o.offsets, end-base)
+		}
+		return
+	}
+	kept := o.mapped[:0]
+	for i := range bags.N {
+		of := o.mapped[bags.Offsets[i]-base : bags.Offsets[i+1]-base]
+		for k := range steps {
+			if k < len(of) {
+				kept = append(kept, of[k])
+			}
+			o.offsets = append(o.offsets, int32(len(kept)))
+		}
+	}
+	o.ids = kept
+}
+
+// place is where in the result bag i begins.
+func (o *tableLookupOp) place(i int) int {
+	n, dim := o.y.Shape[0], o.tab.Dim
+	if o.steps > 0 {
+		return i * dim
+	}
+	return i%n*o.y.Shape[1] + i/n*dim
+}
+
+// gather adds up some bags; those of one slot lie equally far apart.
+func (o *tableLookupOp) gather(w *worker, lo, hi int) {
+	n, dim, gap := o.y.Shape[0], o.tab.Dim, o.tab.Dim
+	for lo < hi {
+		end := hi
+		if o.steps == 0 {
+			end, gap = min(hi, (lo/n+1)*n), o.y.Shape[1]
+		}
+		w.k.Bags(o.y.Data[o.place(lo):], gap, o.tab.Data, o.ids, o.offsets[lo:end+1], o.scales[lo:end], dim)
+		if o.rest != nil && lo < n { // with a sample's first bag
+			m := o.rest.Shape[1]
+			for i := lo; i < end; i++ {
+				copy(o.y.Data[(i+1)*gap-m:][:m], o.rest.Data[i*m:])
+			}
+		}
+		lo = end
+	}
+}
+
+// weigh writes the gradient of some bags' sums, where a sum was multiplied by something.
+func (o *tableLookupOp) weigh(w *worker, lo, hi int) {
+	dim := o.tab.Dim
+	for i := lo; i < hi; i++ {
+		at := o.place(i)
+		to := o.dy[at:][:dim]
+		copy(to, o.y.grad[at:])
+		w.k.Scale(to, o.scales[i])
+	}
+}
+
+// read notes that the table is looked up by keys of these slots.
+func (t *Table) read(bags Bags) {
+	for i := range bags.Len() {
+		for len(t.slots) <= bags.first+i {
+			t.slots = append(t.slots, false)
+		}
+		t.slots[bags.first+i] = true
+	}
+}
+
+// Reads tells whether the model looks the table up by the keys of a slot. It is known when Arrange was called.
+func (t *Table) Reads(slot int) bool { return slot < len(t.slots) && t.slots[slot] }
+
+// rowsOf are the rows of the keys of bags, in the memory of rows.
+func (t *Table) rowsOf(bags Bags, rows []int32) []int32 {
+	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
+	rows = rows[:0]
+	if t.owner.elsewhere {
+		if int(hi) > len(t.mapped) && hi > lo {
+			t.want(false, "keys whose rows are held, see HoldKeys", int(hi), len(t.mapped))
+		}
+		return append(rows, t.mapped[lo:max(lo, hi)]...)
+	}
+	for _, key := range bags.Keys[lo:hi] {
+		rows = append(rows, RowOf(key, t.Rows))
+	}
+	return rows
+}
