@@ -87,6 +87,9 @@ type Config struct {
 	// OnStart, if set, is called when a process has started, from different goroutines for different processes. Their
 	// numbers are in the order of the roles, from 0.
 	OnStart func(number, pid int)
+	// OnMemory, if set, is told when a process of the first role has started, by its index, where it records what it does
+	// (record.Glance reads it), if it does. Nothing can be read there any more when Run has returned.
+	OnMemory func(index int, memory io.ReaderAt)
 	// OnPlace, if set, is told before the start where the processes of a role that is to be bound will run:
 	// "bound to a core each", "not bound: 3 ranks on 2 cores".
 	OnPlace func(role, placed string)

@@ -1,7 +1,11 @@
 package launch
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -45,5 +49,32 @@ func TestRecorderInTheLaunchersMemory(t *testing.T) {
 		if r.BeginStep(3); r.Step() != 3 {
 			t.Errorf("descriptor %d: nothing records", descriptor)
 		}
+	}
+}
+
+// Who starts a job can look at what its ranks record, by their index, while it lasts.
+func TestOnMemory(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[int]string{}
+	memories := map[int]io.ReaderAt{}
+	l := launch(t, context.Background(), 3, "recorded", []string{"well"}, func(c *Config) {
+		c.OnMemory = func(index int, memory io.ReaderAt) {
+			mu.Lock()
+			defer mu.Unlock()
+			memories[index] = memory
+		}
+		c.OnExit = func(index int, _ string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if s, err := record.Glance(memories[index], 1); err == nil && s != nil {
+				seen[index] = s.Text(1)
+			}
+		}
+	})
+	if l.err == nil || len(seen) != 3 || seen[0] != "allreduce" || seen[2] != "allreduce" {
+		t.Errorf("%v: %v", l.err, seen)
+	}
+	if _, err := record.Glance(memories[0], 1); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after the job: %v", err)
 	}
 }

@@ -56,12 +56,31 @@ func (s *Snapshot) order() {
 	slices.SortStableFunc(s.Open, func(a, b Event) int { return cmp.Compare(since(a), since(b)) })
 }
 
-// snapshot reads all but lanes and names.
-func (m *memory) snapshot() *Snapshot {
-	s := &Snapshot{
+// outline is what the head says, of a Snapshot without events.
+func (m *memory) outline() *Snapshot {
+	return &Snapshot{
 		Epoch: time.Unix(0, int64(m.head[headEpoch])), Process: int(m.head[headProcess]), Step: int64(m.head[headStep]),
 		Unseen: m.head[headUnseen], OperationsEnded: *m.operations.count, PhasesEnded: *m.phases.count,
 	}
+}
+
+// headed reads a head: ok is false where nothing has been recorded yet, or, with an error, where it is none.
+func headed(head []uint64) (cfg Config, ok bool, err error) {
+	switch {
+	case head[headMagic] == 0:
+		return cfg, false, nil
+	case head[headMagic] != magic:
+		return cfg, false, fmt.Errorf("record: at byte 0: %#x is not the mark of a recorder", head[headMagic])
+	case head[headVersion] != version:
+		return cfg, false, fmt.Errorf("record: at byte 8: version %d, this program reads %d", head[headVersion], version)
+	}
+	cfg, err = configOf(head)
+	return cfg, err == nil, err
+}
+
+// snapshot reads all but lanes and names.
+func (m *memory) snapshot() *Snapshot {
+	s := m.outline()
 	for i := range m.open.places {
 		if at := m.table(int32(i)); *at.stamp() != 0 {
 			s.Open = append(s.Open, at.get())
@@ -94,16 +113,8 @@ func decodeLive(b, again []byte) (*Snapshot, error) {
 		return nil, fmt.Errorf("record: %d bytes are too few: want %d for a head alone", len(b), 8*headWords)
 	}
 	words := aligned(b)
-	switch {
-	case words[headMagic] == 0:
-		return nil, nil
-	case words[headMagic] != magic:
-		return nil, fmt.Errorf("record: at byte 0: %#x is not the mark of a recorder", words[headMagic])
-	case words[headVersion] != version:
-		return nil, fmt.Errorf("record: at byte 8: version %d, this program reads %d", words[headVersion], version)
-	}
-	cfg, err := configOf(words)
-	if err != nil {
+	cfg, ok, err := headed(words)
+	if !ok {
 		return nil, err
 	}
 	if want := 8 * cfg.words(); len(b) != want {

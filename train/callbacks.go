@@ -62,6 +62,8 @@ type Step struct {
 	PullWaitMS float64 `json:"pull_wait_ms,omitempty"`
 	// SamplesPerS is the rate of all ranks, if each took as long.
 	SamplesPerS float64 `json:"samples_per_s"`
+	// Layers are what the step did to each layer, with Config.Layers, of steps that Observer.Step is told of.
+	Layers []Layer `json:"layers,omitempty"`
 }
 
 // Best says by which figure of the evaluation epochs are compared. The checkpoint of the best one so far remains however many there
@@ -187,6 +189,9 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 		c.cfg.EachStep(s)
 	}
 	if told {
+		if c.cfg.Layers && c.job.Rank() == 0 && w == c.workers[0] {
+			s.Layers = w.replica.Layers()
+		}
 		c.obs.Step(s)
 	}
 	if c.cfg.AfterStep == nil {

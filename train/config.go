@@ -107,7 +107,7 @@ type Config struct {
 	Checkpoint Checkpoint
 	// Best compares the epochs.
 	Best Best
-	// Layers tells of each layer in Epoch. It costs a pass over the residuals.
+	// Layers tells of each layer in Epoch, and in each Step that Observer.Step is told of. It costs a pass over the residuals.
 	Layers bool
 	// LogEvery is after how many steps of an epoch each Observer.Step is called; 0: never.
 	LogEvery int

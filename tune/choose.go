@@ -21,6 +21,8 @@ type Prediction struct {
 	Step, Exact, Reuse float64
 	// Parts of the mean step besides forward, backward and the update.
 	Compress, Exposed float64
+	// Timeline is that of a step, one that reuses a threshold where there is a difference: most are.
+	Timeline bucket.Timeline
 }
 
 // Predict plans for a candidate by what a profile, which must be valid, holds of a
@@ -39,12 +41,12 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 	out := Prediction{Strategy: c.Name, Rule: c.rule(), Plan: p, PlanName: c.Planner.Name}
 	if !c.reuses() {
 		t := bucket.Predict(mean, p)
-		out.Step, out.Exact, out.Reuse, out.Compress, out.Exposed = t.Total, t.Total, t.Total, t.Selecting, t.Exposed
+		out.Step, out.Exact, out.Reuse, out.Compress, out.Exposed, out.Timeline = t.Total, t.Total, t.Total, t.Selecting, t.Exposed, t
 		return out, nil
 	}
 	a, b := bucket.Predict(exact, p), bucket.Predict(reuse, p)
 	of := func(a, b float64) float64 { return b + (a-b)/float64(c.Every) }
-	out.Step, out.Exact, out.Reuse = of(a.Total, b.Total), a.Total, b.Total
+	out.Step, out.Exact, out.Reuse, out.Timeline = of(a.Total, b.Total), a.Total, b.Total, b
 	out.Compress, out.Exposed = of(a.Selecting, b.Selecting), of(a.Exposed, b.Exposed)
 	return out, nil
 }

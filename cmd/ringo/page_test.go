@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
@@ -109,6 +110,7 @@ func TestPage(t *testing.T) {
 				t.Errorf("%s: no records have %s", flags, c.field)
 			}
 		}
+		sameAsRecords(t, file, got, strings.Contains(flags, "mem"))
 		if ranks, _ := got.panels["ranks"]["ribbons"].([]any); len(ranks) != 2 {
 			t.Errorf("%s: %d ranks tell", flags, len(ranks))
 		}
@@ -119,6 +121,54 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: at the end %s, report %.200s", flags, got.heads[len(got.heads)-1], got.report)
 		}
 	}
+}
+
+// sameAsRecords compares the panels of steps that were looked at with their records. The last look at ranks of this process is after
+// their last step; the memory of others is gone by then.
+func sameAsRecords(t *testing.T, file string, got shownPage, own bool) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var timeline struct {
+		Done int64            `json:"done"`
+		Bars []map[string]any `json:"bars"`
+	}
+	var waits struct {
+		Steps  int     `json:"steps"`
+		WaitMS [][]any `json:"wait_ms"`
+	}
+	for line := range strings.Lines(string(text)) {
+		for event, into := range map[string]any{"timeline": &timeline, "waits": &waits} {
+			if strings.Contains(line, `{"event":"`+event+`"`) {
+				if err := json.Unmarshal([]byte(line), into); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if len(timeline.Bars) < 5 || timeline.Done == 0 {
+		t.Errorf("a timeline of %d bars after step %d", len(timeline.Bars), timeline.Done)
+	}
+	if tracks, _ := got.panels["buckets"]["tracks"].([]any); len(tracks) < 3 {
+		t.Errorf("%d lines of a step: %v", len(tracks), got.panels["buckets"])
+	}
+	if !own {
+		return
+	}
+	grids, _ := got.panels["waits"]["grids"].([]any)
+	if len(grids) != 2 || waits.Steps == 0 || !reflect.DeepEqual(grids[1].(map[string]any)["data"], any(sliceOf(waits.WaitMS))) {
+		t.Errorf("the page has %v, the record %v of %d steps", grids, waits.WaitMS, waits.Steps)
+	}
+}
+
+// sliceOf is a matrix as JSON decodes it.
+func sliceOf(rows [][]any) (out []any) {
+	for _, row := range rows {
+		out = append(out, row)
+	}
+	return out
 }
 
 // The page outlives ranks, and says why the job has failed. Ranks of another job do not tell it.

@@ -12,8 +12,10 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/setting"
@@ -145,6 +147,9 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	feed := c.feed()
 	defer feed.Close()
 	cfg.EachStep = feed.Steps(job.Rank(), cfg.LogEvery > 0)
+	if !c.worker { // a launcher looks at the memory that it holds
+		c.hub.Watch(job.Rank(), live.Own(job.Recorder()))
+	}
 	if job.Rank() != 0 {
 		return c.train(job, cfg, func(train.Summary) {}, func(train.Seeds) {})
 	}
@@ -154,6 +159,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	}
 	rep.Begin(c.record())
 	rep.Also(feed.Record)
+	rep.Seen(func() (glimpse.Step, bool) { return glimpse.StepOf(0, job.Recorder().Glance(glimpse.Enough)) })
 	if c.Output.TensorBoard != "" {
 		rep.TensorBoard(c.Output.TensorBoard, c.Seeds > 1)
 	}

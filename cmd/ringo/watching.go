@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -24,8 +27,31 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	return live.While(f.Output.Page, say, func(h *live.Hub) error {
 		f.hub = h
 		h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
-		return do()
+		err := do()
+		return errors.Join(err, f.tellWaits(cmd, h))
 	})
+}
+
+// tellWaits writes who waited for whom behind the records of the run, which rank 0 has written: it knows its own waits alone.
+func (f *jobFlags) tellWaits(cmd *cobra.Command, h *live.Hub) error {
+	w, ok := h.Waits()
+	if !ok || f.Output.JSON == "" {
+		return nil
+	}
+	if f.Output.JSON == "-" {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(w)
+	}
+	file, err := os.OpenFile(f.Output.JSON, os.O_APPEND|os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // no run has begun
+	}
+	if err == nil {
+		err = errors.Join(json.NewEncoder(file).Encode(w), file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("--json: %w", err)
+	}
+	return nil
 }
 
 // pageFault reports an address that cannot be.
@@ -56,6 +82,7 @@ func (f *jobFlags) tells(cfg *launch.Config) {
 	address := ""
 	if f.hub != nil {
 		address, cfg.OnReport = f.hub.Address(), f.hub.Tell
+		cfg.OnMemory = func(rank int, memory io.ReaderAt) { f.hub.Watch(rank, live.Of(memory)) }
 	}
 	cfg.Env = append(cfg.Env, pageVar+"="+address) // another job's, which has started this one, is not ours
 }

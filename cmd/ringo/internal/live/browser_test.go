@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
@@ -236,9 +238,11 @@ func TestInBrowser(t *testing.T) {
 	for panel, words := range map[string][]string{
 		"loss": {"a batch of rank 0 0.1667", "test 0.4167", "step 12"}, "metric": {"Accuracy", "test 90.03 %"}, "rate": {"1012 samples/s", "1234 samples/s"},
 		"parts": {"forward and backward 5 ms", "exposed exchange 15 ms"}, "density": {"steps 12 %"}, "bytes": {"by a rank in a step 4.1 kB", "on the wire 235 kB"},
-		"ranks": {"rank 0", "10 ms", "rank 1 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"}, "layers": {"fc1" + escaped, "25 %", "0.125", "3.5"},
+		"ranks": {"rank 0", "10 ms", "rank 1 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"}, "layers": {"fc1" + escaped, "25 %", "0.125", "4"},
 		"faults": {"a remark: " + escaped}, "choices": {"dlgs fixed (2 buckets) 9.50 ms"}, "machine": {"host " + escaped}, "settings": {"training.batch 64", "data.dir " + escaped},
-		"servers": {"0 ids " + escaped + " 1,234", "75 %", "1 it does not answer"},
+		"waits": {"others wait longest for rank 1: 3 ms of a step", "all 1 looks", "most: rank 0, waited for rank 1: 3 ms"}, "buckets": {"Step 2 of rank 0", "predicted 9.5 ms a step, this one 10"},
+		"layer-times": {"share sent", "threshold", "norm of the residual", "most: fc1" + escaped + ", step 12: 4"},
+		"servers":     {"0 ids " + escaped + " 1,234", "75 %", "1 it does not answer"},
 	} {
 		for _, word := range words {
 			if text := b.text(panel); !strings.Contains(text, word) {
@@ -246,7 +250,8 @@ func TestInBrowser(t *testing.T) {
 			}
 		}
 	}
-	if len(panels) != 13 {
+	b.sameAsRecords(h, run)
+	if len(panels) != 16 {
 		t.Errorf("%d panels: look at the new ones here, too", len(panels))
 	}
 	// The same figures by keys.
@@ -262,7 +267,15 @@ func TestInBrowser(t *testing.T) {
 	for i := range 64 * mostBeats {
 		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)
 	}
+	h.looks = looks{}
+	var many []glimpse.Wait
+	for i := range 64 * 64 {
+		many = append(many, glimpse.Wait{Rank: i / 64, For: i % 64, MS: 0.1 + float64(i%64)/63})
+	}
+	h.waited(many)
 	h.mu.Unlock()
+	b.eval(`(document.querySelectorAll("#panel-waits canvas").forEach((c) => c.dispatchEvent(new Event("blur"))), true)`, new(bool))
+	b.until(`document.querySelector("#panel-waits .told")?.textContent.includes("waited for rank 63: 1.1 ms") && document.getElementById("panel-waits").innerText.includes("others wait longest for rank 63")`)
 	b.until(`document.querySelectorAll("#panel-ranks canvas").length == 64 && document.querySelectorAll("#panel-ranks .slow").length == 1`)
 	if text := b.text("ranks"); !strings.Contains(text, "rank 63 holds up the others") {
 		t.Errorf("of 64 ranks: %s", text)
@@ -284,6 +297,68 @@ func TestInBrowser(t *testing.T) {
 	if len(b.said) > 0 {
 		t.Errorf("the browser tells of faults: %q", b.said)
 	}
+}
+
+// sameAsRecords compares what pictures tell, part by part, with records of --json.
+func (b *browser) sameAsRecords(h *Hub, run *runs.Run) {
+	b.t.Helper()
+	parts := func(panel string, picture int) (texts []string) {
+		b.eval(fmt.Sprintf(`(() => { const c = document.querySelectorAll("#panel-%s canvas")[%d], out = []; c.dispatchEvent(new KeyboardEvent("keydown", {key: "Home"}));
+			for (let last; ; ) { const text = c.parentElement.querySelector(".told").textContent; if (out.length && text === out[out.length - 1]) return out; out.push(text); c.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight"})); } })()`, panel, picture), &texts)
+		return texts
+	}
+	same := func(what string, got, want []string) {
+		if strings.Join(got, "|") != strings.Join(want, "|") {
+			b.t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+	}
+	w, ok := h.Waits()
+	if !ok {
+		b.t.Fatal("nobody waits")
+	}
+	for picture := range 2 {
+		var want []string
+		for i, row := range w.WaitMS {
+			for k, ms := range row {
+				want = append(want, fmt.Sprintf("rank %d, waited for rank %d: %v ms", w.Ranks[i], w.Ranks[k], ms))
+			}
+		}
+		same("waits", parts("waits", picture), want)
+	}
+	step, ok := glimpse.StepOf(0, recorded(0, 3).Glance(glimpse.Enough))
+	if !ok {
+		b.t.Fatal("no step")
+	}
+	var want []string
+	for _, lane := range []struct{ label, phases string }{{"data and servers", "data wait"}, {"forward, backward", "forward backward"}, {"codecs", "compress"}, {"exchange", "exchange"}, {"update", "update"}} {
+		now := -1.
+		for _, x := range step.Bars {
+			if x.Phase == "wait" || !strings.Contains(lane.phases, x.Phase) {
+				continue
+			}
+			ready := ""
+			if lane.label == "exchange" && x.StartMS < now {
+				ready = fmt.Sprintf(", ready at %v ms", x.StartMS)
+				x.StartMS = now
+			}
+			now = x.EndMS
+			want = append(want, fmt.Sprintf("%s, %s: %v to %v ms%s", lane.label, cmp.Or(x.Name, x.Phase), x.StartMS, x.EndMS, ready))
+		}
+	}
+	want = append(want, "predicted: forward, backward, forward: 0 to 2 ms", "predicted: forward, backward, backward: 2 to 5 ms", "predicted: codecs, bucket 0: 3 to 3.5 ms",
+		"predicted: exchange, bucket 0: 3.5 to 6 ms", "predicted: exchange, bucket 1: 6 to 8.5 ms")
+	same("buckets", parts("buckets", 0), want)
+	want = nil
+	for _, name := range []string{"fc1" + hostile, "fc2"} {
+		for epoch := range 3 {
+			norm := 2.5 + float64(epoch+1)/2
+			if name == "fc2" {
+				norm = 1
+			}
+			want = append(want, fmt.Sprintf("%s, step %d: %v", name, run.Epochs.Done[epoch], norm))
+		}
+	}
+	same("layers", parts("layer-times", 2), want)
 }
 
 // refusesOthers looks from the page of another site, which can read nothing of ours. Whatever it does, the browser tells.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
@@ -35,6 +36,9 @@ type Hub struct {
 	ranks   map[int]*rank
 	now     progress
 	layers  []layer
+	passed  passed
+	looks   looks
+	planned *planned       // of the newest choice; nil: nothing was predicted
 	epoch   map[string]any // the last record of an epoch
 	choices []string
 	faults  []fault
@@ -129,14 +133,18 @@ func (h *Hub) record(event string, line []byte) {
 	switch event {
 	case "run":
 		h.state = "training"
+	case "step":
+		h.told(line)
+	case "timeline":
+		var s glimpse.Step
+		if json.Unmarshal(line, &s) == nil {
+			h.looks.step = s
+		}
 	case "epoch":
-		var e struct {
-			Layers []layer `json:"layers"`
+		if h.epoch = nil; json.Unmarshal(line, &h.epoch) != nil {
+			h.epoch = nil
 		}
-		h.epoch = nil
-		if json.Unmarshal(line, &e) == nil && json.Unmarshal(line, &h.epoch) == nil && len(e.Layers) > 0 {
-			h.layers = e.Layers[:min(len(e.Layers), mostLayers)]
-		}
+		h.told(line)
 		delete(h.epoch, "layers")
 	case "remark":
 		var m struct {
@@ -147,6 +155,18 @@ func (h *Hub) record(event string, line []byte) {
 		}
 	case "choice", "choice_measured":
 		h.choice(line)
+	}
+}
+
+// told takes the layers of a record that has them.
+func (h *Hub) told(line []byte) {
+	var s struct {
+		Done   int64   `json:"done"`
+		Layers []layer `json:"layers"`
+	}
+	if json.Unmarshal(line, &s) == nil && len(s.Layers) > 0 {
+		h.layers = s.Layers[:min(len(s.Layers), mostLayers)]
+		h.passed.add(s.Done, h.layers)
 	}
 }
 

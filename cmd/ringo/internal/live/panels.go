@@ -17,8 +17,8 @@ type figures struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Note  string `json:"note,omitempty"`
-	// Kind says how it is drawn: "lines", "bands", "ribbons", "table" or "list"; "none" where there is nothing to draw, and Why then says
-	// why, and what would give figures.
+	// Kind says how it is drawn: "lines", "bands", "ribbons", "grids", "tracks", "table" or "list"; "none" where there is nothing to draw, and Why then says
+	// why, and what would give figures; without Why the panel is hidden.
 	Kind string `json:"kind"`
 	Why  string `json:"why,omitempty"`
 
@@ -31,6 +31,8 @@ type figures struct {
 	Data    [][]number `json:"data,omitempty"`
 
 	Ribbons []ribbon `json:"ribbons,omitempty"`
+	Grids   []grid   `json:"grids,omitempty"`
+	Tracks  []track  `json:"tracks,omitempty"`
 	// Marks are sentences above what is drawn.
 	Marks []string `json:"marks,omitempty"`
 
@@ -46,6 +48,18 @@ type ribbon struct {
 	Slow  bool     `json:"slow,omitempty"`
 	// Silent is for how many seconds nothing has been heard of it, where that is long.
 	Silent int `json:"silent,omitempty"`
+}
+
+// grid is a figure for each row and column, drawn as shades.
+type grid struct {
+	Title string `json:"title"`
+	// RowsAre and ColumnsAre stand before their names.
+	RowsAre    string     `json:"rows_are"`
+	ColumnsAre string     `json:"columns_are"`
+	Percent    bool       `json:"percent,omitempty"`
+	Rows       []string   `json:"rows"`
+	Columns    []string   `json:"columns"`
+	Data       [][]number `json:"data"`
 }
 
 // panel is a row of the table: what it is called, how it is drawn, what it reads, and what it says where there are no figures.
@@ -64,7 +78,10 @@ var panels = []panel{
 	{"rate", "Rate", "lines", readRate, "no step has been told yet", false},
 	{"parts", "Parts of the step", "bands", readParts, "no step has been told yet", false},
 	{"ranks", "Ranks", "ribbons", readRanks, "no rank has told of a step yet", true},
+	{"waits", "Who waits for whom", "grids", readWaits, "no step with exchanges of two ranks of this host was seen yet", true},
+	{"buckets", "Buckets of a step", "tracks", readBuckets, "no whole step of rank 0 was seen yet", true},
 	{"density", "Share of values sent", "lines", readDensity, "all values are sent: --strategy dlgs or topk sends few", false},
+	{"layer-times", "Layers over time", "grids", readLayerTimes, "", false},
 	{"layers", "Layers", "table", readLayers, "--set output.layers=true tells of each layer after an epoch", false},
 	{"bytes", "Bytes", "table", readBytes, "no epoch has ended yet", false},
 	{"servers", "Tables of servers", "table", readServers, "--ps-http tells where servers that keep parameters, if there are any, may be asked", true},
@@ -87,7 +104,7 @@ func (h *Hub) show(p panel) (f figures) {
 	if len(h.log.Runs()) > 0 || p.early {
 		p.read(h, &f)
 	}
-	if len(f.Data) == 0 && len(f.Ribbons) == 0 && len(f.Rows) == 0 {
+	if len(f.Data) == 0 && len(f.Ribbons) == 0 && len(f.Rows) == 0 && len(f.Grids) == 0 && len(f.Tracks) == 0 {
 		f.Kind, f.Why = "none", p.why
 	}
 	return f

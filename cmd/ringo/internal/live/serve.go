@@ -104,6 +104,7 @@ func (h *Hub) Serve(address string) error {
 	s.server = web.NewServer(look.Before(s.routes(look, tell), func(*http.Request, string) {}))
 	s.serving.Go(func() { _ = s.server.Serve(web.NewCrowd(l, mostViewers+mostRanks)) }) // Close ends it
 	s.painter.Go(s.paint)
+	s.painter.Go(func() { h.lookAll(s.stop) })
 	return nil
 }
 
@@ -141,6 +142,7 @@ func (h *Hub) Close(err error) {
 	if h == nil {
 		return
 	}
+	h.look() // once more at ranks of this process
 	h.end(err)
 	s := h.site
 	if s == nil {

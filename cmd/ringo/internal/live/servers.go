@@ -128,8 +128,16 @@ func (h *Hub) choice(line []byte) {
 		Why       string `json:"why"`
 		Predicted number `json:"predicted_ms"`
 		Step      number `json:"step_ms"`
+
+		Timeline *planned `json:"predicted_timeline"`
 	}
-	if json.Unmarshal(line, &c) != nil || len(h.choices) == mostFaults {
+	if json.Unmarshal(line, &c) != nil {
+		return
+	}
+	if c.Event == "choice" {
+		h.planned = c.Timeline
+	}
+	if len(h.choices) == mostFaults {
 		return
 	}
 	ms := func(v number) string {

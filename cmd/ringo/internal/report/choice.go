@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -26,6 +27,36 @@ type choiceEvent struct {
 	StepReuse  float64           `json:"step_reuse_ms,omitempty"`
 	Steps      int               `json:"steps,omitempty"` // measured
 	Candidates []choiceCandidate `json:"candidates,omitempty"`
+	Timeline   *choiceTimeline   `json:"predicted_timeline,omitempty"`
+}
+
+// choiceTimeline is the step that was predicted, in ms from the start of its forward pass on.
+type choiceTimeline struct {
+	Forward    float64        `json:"forward_ms"`     // from 0
+	ComputeEnd float64        `json:"compute_end_ms"` // of backward and what is selected within it
+	Step       float64        `json:"step_ms"`        // with the update
+	Buckets    []choiceBucket `json:"buckets"`
+}
+
+// choiceBucket is when one of the plan's buckets is selected, and when it is exchanged.
+type choiceBucket struct {
+	Bucket      int     `json:"bucket"` // its number in the plan
+	SelectStart float64 `json:"select_start_ms"`
+	SelectEnd   float64 `json:"select_end_ms"`
+	SendStart   float64 `json:"send_start_ms"`
+	SendEnd     float64 `json:"send_end_ms"`
+}
+
+// newChoiceTimeline is nil where nothing was predicted.
+func newChoiceTimeline(t bucket.Timeline) *choiceTimeline {
+	if len(t.Layers) == 0 {
+		return nil
+	}
+	out := &choiceTimeline{Forward: 1e3 * t.Layers[0].Start, ComputeEnd: 1e3 * t.Compute, Step: 1e3 * t.Total}
+	for i, g := range t.Groups {
+		out.Buckets = append(out.Buckets, choiceBucket{i, 1e3 * g.Select.Start, 1e3 * g.Select.End, 1e3 * g.Send.Start, 1e3 * g.Send.End})
+	}
+	return out
 }
 
 // choiceCandidate is what a strategy was predicted to take.
@@ -54,6 +85,7 @@ func newChoiceEvent(r tune.Report) choiceEvent {
 		}
 		return e
 	}
+	e.Timeline = newChoiceTimeline(p.Timeline)
 	for _, a := range r.All {
 		e.Candidates = append(e.Candidates, choiceCandidate{a.Strategy, string(a.Rule), a.PlanName, len(a.Plan), 1e3 * a.Step, 1e3 * a.Compress, 1e3 * a.Exposed})
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -11,6 +12,19 @@ func (r *Reporter) Begin(job runs.Job) { r.job = &job }
 
 // Also tells each record to another, too.
 func (r *Reporter) Also(tell func(v any)) { r.also = tell }
+
+// Seen gives what sees rank 0's last whole step, which is told after each epoch.
+func (r *Reporter) Seen(step func() (glimpse.Step, bool)) { r.seen = step }
+
+// tellStep tells of that.
+func (r *Reporter) tellStep() {
+	if r.seen == nil {
+		return
+	}
+	if s, ok := r.seen(); ok {
+		r.one(s)
+	}
+}
 
 // newInfo is the record of what is known before the first step.
 func newInfo(i train.Info) runs.Info {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
@@ -30,6 +31,7 @@ type Reporter struct {
 	job     *runs.Job // to be written first; nil: it was, or there is none
 	board   *board    // nil: nothing is written for TensorBoard
 	also    func(any) // is told each record; nil: nobody is
+	seen    func() (glimpse.Step, bool)
 	bar     *progressbar.ProgressBar
 	info    train.Info
 	phase   string
@@ -170,6 +172,7 @@ func (r *Reporter) Epoch(e train.Epoch) {
 	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
 		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, r.epochFigures(e), console.Rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
 	r.write(e)
+	r.tellStep()
 }
 
 // Step prints a line above the bar, which begins anew.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +14,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // scene is a run of two epochs of 40 + 5 steps as the Reporter is told it, one
@@ -238,5 +242,39 @@ func TestTensorBoardWithoutFolder(t *testing.T) {
 	}
 	if n := strings.Count(records.String(), "\n"); n != 2 {
 		t.Errorf("%d records, want 2:\n%s", n, &records)
+	}
+}
+
+// A step that is seen is told after each epoch.
+func TestSeenStep(t *testing.T) {
+	var records bytes.Buffer
+	r := &Reporter{out: console.Output{Lines: io.Discard, JSON: &records}, status: io.Discard, style: "none"}
+	steps := []glimpse.Step{{Event: "timeline", Done: 7, Bars: []glimpse.Bar{{Phase: "forward", EndMS: 2}}}}
+	r.Seen(func() (s glimpse.Step, ok bool) {
+		if ok = len(steps) > 0; ok {
+			s, steps = steps[0], steps[1:]
+		}
+		return s, ok
+	})
+	r.Epoch(train.Epoch{Event: "epoch", Epoch: 1})
+	r.Epoch(train.Epoch{Event: "epoch", Epoch: 2})
+	if lines := strings.Split(records.String(), "\n"); len(lines) != 4 || lines[1] != `{"event":"timeline","rank":0,"done":7,"bars":[{"phase":"forward","start_ms":0,"end_ms":2}]}` {
+		t.Errorf("%q", lines)
+	}
+}
+
+// What was predicted of a step is told with the choice, in ms.
+func TestPredictedTimeline(t *testing.T) {
+	step := bucket.Timeline{
+		Layers: []bucket.Interval{{Start: 0.002, End: 0.003}, {Start: 0.003, End: 0.004}}, Compute: 0.004, Total: 0.007,
+		Groups: []bucket.GroupTimes{{Select: bucket.Interval{Start: 0.003, End: 0.0035}, Send: bucket.Interval{Start: 0.0035, End: 0.006}}},
+	}
+	e := newChoiceEvent(tune.Report{Chosen: tune.Prediction{Timeline: step}})
+	text, err := json.Marshal(e.Timeline)
+	if err != nil || string(text) != `{"forward_ms":2,"compute_end_ms":4,"step_ms":7,"buckets":[{"bucket":0,"select_start_ms":3,"select_end_ms":3.5,"send_start_ms":3.5,"send_end_ms":6}]}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	if e := newChoiceEvent(tune.Report{}); e.Timeline != nil {
+		t.Errorf("nothing was predicted: %+v", e.Timeline)
 	}
 }

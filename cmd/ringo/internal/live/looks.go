@@ -1,0 +1,401 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/record"
+)
+
+// What ranks record lies in memory that this process holds. Once a second it looks there at the last whole step: ranks send nothing for
+// it, and notice nothing but the processor time, 0.1 ms a rank.
+const (
+	lookEvery = time.Second
+	lastLooks = 60      // that a matrix of the last looks has
+	mostShown = 64      // ranks of a matrix
+	mostGlass = 1 << 12 // phases that one look reads, a whole ring as recorders are made
+)
+
+// Look reads the last n phases of a rank, nil where there are none yet. An error says that nothing more will come.
+type Look func(n int) (*record.Snapshot, error)
+
+// Of is the look at the memory that a launcher holds.
+func Of(memory io.ReaderAt) Look {
+	return func(n int) (*record.Snapshot, error) { return record.Glance(memory, n) }
+}
+
+// Own is the look at a rank of this process.
+func Own(rec *record.Recorder) Look {
+	return func(n int) (*record.Snapshot, error) { return rec.Glance(n), nil }
+}
+
+// looks are what was seen so far. The mutex is the hub's, but for of.
+type looks struct {
+	mu sync.Mutex
+	of map[int]Look // by rank
+
+	glass int // how many phases a look reads
+	seen  int64
+	step  glimpse.Step // of the first rank; without bars: none was seen
+	// last are the waits of the last looks, and whole those of all, per step.
+	last  [][]glimpse.Wait
+	whole map[pair]float64
+	count int // looks in whole
+}
+
+// pair are a rank and whom it waited for.
+type pair struct{ rank, by int }
+
+// Watch lets the hub look at a rank. A rank that is started again is another one's memory in its place.
+func (h *Hub) Watch(rank int, look Look) {
+	if h == nil || rank < 0 || rank >= mostRanks {
+		return
+	}
+	l := &h.looks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = map[int]Look{}
+	}
+	l.of[rank] = look
+}
+
+// look looks at all ranks once.
+func (h *Hub) look() {
+	l := &h.looks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.of) == 0 {
+		return
+	}
+	l.glass = max(l.glass, glimpse.Enough)
+	ranks := slices.Sorted(maps.Keys(l.of))
+	all := make([]*record.Snapshot, ranks[len(ranks)-1]+1)
+	for _, rank := range ranks {
+		s, err := l.of[rank](l.glass)
+		if err != nil {
+			delete(l.of, rank)
+			continue
+		}
+		all[rank] = s
+	}
+	step, whole := glimpse.StepOf(ranks[0], all[ranks[0]])
+	done, waits, exchanged := glimpse.Waits(all)
+	if !whole || !exchanged {
+		l.glass = min(2*l.glass, mostGlass) // a step has more of them, or ranks are apart
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if whole {
+		l.step = step
+	}
+	if exchanged && (l.count == 0 || done != l.seen) {
+		l.seen = done
+		for rank, s := range all {
+			if s != nil { // it is in the matrix though it waits for nobody
+				waits = append(waits, glimpse.Wait{Rank: rank, For: rank})
+			}
+		}
+		h.waited(waits)
+	}
+}
+
+// waited counts the waits of a step.
+func (h *Hub) waited(waits []glimpse.Wait) {
+	l := &h.looks
+	if n := len(l.last); n == lastLooks {
+		l.last = append(l.last[:0], l.last[1:]...)
+	}
+	l.last = append(l.last, waits)
+	if l.whole == nil {
+		l.whole = map[pair]float64{}
+	}
+	for _, w := range waits {
+		l.whole[pair{w.Rank, w.For}] += w.MS
+	}
+	l.count++
+}
+
+// lookAll looks now and then until stop.
+func (h *Hub) lookAll(stop <-chan struct{}) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			h.look()
+		case <-stop:
+			return
+		}
+	}
+}
+
+// Waits is who waited for whom, as a record of --json.
+type Waits struct {
+	Event string `json:"event"` // "waits"
+	// Steps is how many steps were looked at.
+	Steps int `json:"steps"`
+	// Ranks are those of the rows and columns of WaitMS: how many ms of a step, in the mean, the rank of a row waited for that of a column
+	// to begin an exchange, and in its own column for exchanges that all had begun.
+	Ranks  []int       `json:"ranks"`
+	WaitMS [][]float64 `json:"wait_ms"`
+}
+
+// Waits are those of the whole run; ok is false where none were seen.
+func (h *Hub) Waits() (w Waits, ok bool) {
+	if h == nil {
+		return w, false
+	}
+	h.look() // once more at ranks of this process
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.looks.matrix(h.looks.whole, h.looks.count, mostRanks), h.looks.count > 0
+}
+
+// lately are the waits of the last looks.
+func (l *looks) lately() (sum map[pair]float64) {
+	sum = map[pair]float64{}
+	for _, waits := range l.last {
+		for _, w := range waits {
+			sum[pair{w.Rank, w.For}] += w.MS
+		}
+	}
+	return sum
+}
+
+// matrix is a sum over steps as a mean. Of more ranks than most it has those with the longest waits.
+func (l *looks) matrix(sum map[pair]float64, steps, most int) Waits {
+	w := Waits{Event: "waits", Steps: steps}
+	long := map[int]float64{}
+	for p, t := range sum {
+		long[p.rank] += t
+		long[p.by] += t
+	}
+	w.Ranks = slices.SortedFunc(maps.Keys(long), func(a, b int) int { return cmp.Or(cmp.Compare(long[b], long[a]), cmp.Compare(a, b)) })
+	w.Ranks = w.Ranks[:min(most, len(w.Ranks))]
+	slices.Sort(w.Ranks)
+	for _, rank := range w.Ranks {
+		row := make([]float64, len(w.Ranks))
+		for i, by := range w.Ranks {
+			row[i] = sum[pair{rank, by}] / float64(max(1, steps))
+		}
+		w.WaitMS = append(w.WaitMS, row)
+	}
+	return w
+}
+
+func readWaits(h *Hub, f *figures) {
+	l := &h.looks
+	if l.count == 0 {
+		return
+	}
+	f.Unit = "ms"
+	f.Note = "A row for each rank: how long it waited in a step for the rank of a column to begin an exchange; where row and column are the same rank, for exchanges that all had begun. Means of steps that were looked at, one a second."
+	for _, part := range []struct {
+		title string
+		of    Waits
+	}{{fmt.Sprintf("the last %d looks", len(l.last)), l.matrix(l.lately(), len(l.last), mostShown)}, {fmt.Sprintf("all %d looks", l.count), l.matrix(l.whole, l.count, mostShown)}} {
+		g := grid{Title: part.title, RowsAre: "rank", ColumnsAre: "waited for rank"}
+		for i, rank := range part.of.Ranks {
+			g.Rows, g.Columns = append(g.Rows, fmt.Sprint(rank)), append(g.Columns, fmt.Sprint(rank))
+			g.Data = append(g.Data, numbers(part.of.WaitMS[i]))
+		}
+		f.Grids = append(f.Grids, g)
+	}
+	if rank, ms := most(l.matrix(l.lately(), len(l.last), mostRanks)); rank >= 0 {
+		f.Marks = append(f.Marks, fmt.Sprintf("others wait longest for rank %d: %s ms of a step, each of them", rank, short(ms)))
+	}
+}
+
+// most is for whom others wait longest, if that is more than they wait for exchanges themselves, and how long in the mean of them; -1: nobody.
+func most(w Waits) (rank int, ms float64) {
+	rank = -1
+	itself := 0.
+	for i := range w.Ranks {
+		itself += w.WaitMS[i][i]
+		sum := 0.
+		for k := range w.Ranks {
+			if k != i {
+				sum += w.WaitMS[k][i]
+			}
+		}
+		if mean := sum / float64(max(1, len(w.Ranks)-1)); mean > ms {
+			rank, ms = w.Ranks[i], mean
+		}
+	}
+	if ms <= itself/float64(max(1, len(w.Ranks))) {
+		return -1, 0
+	}
+	return rank, ms
+}
+
+func numbers(x []float64) (out []number) {
+	for _, v := range x {
+		out = append(out, number(v))
+	}
+	return out
+}
+
+// planned are the buckets of the step that was predicted when the plan was chosen, as records of choices have it.
+type planned struct {
+	ForwardMS float64 `json:"forward_ms"`
+	// ComputeMS is when backward and the last selection end, and StepMS when the step does.
+	ComputeMS float64         `json:"compute_end_ms"`
+	StepMS    float64         `json:"step_ms"`
+	Buckets   []plannedBucket `json:"buckets"`
+}
+
+type plannedBucket struct {
+	Bucket   int     `json:"bucket"`
+	SelectMS float64 `json:"select_start_ms"`
+	Selected float64 `json:"select_end_ms"`
+	SendMS   float64 `json:"send_start_ms"`
+	SentMS   float64 `json:"send_end_ms"`
+}
+
+// track is a line of a timeline.
+type track struct {
+	Label string `json:"label"`
+	Bars  []bar  `json:"bars"`
+}
+
+// bar is a part of it, in ms from the step's start on.
+type bar struct {
+	Name string  `json:"name"`
+	From number  `json:"from"`
+	To   number  `json:"to"`
+	Lead *number `json:"lead,omitempty"` // since when it stood behind others
+	Tone int     `json:"tone"`           // of its bucket
+}
+
+func readBuckets(h *Hub, f *figures) {
+	s := &h.looks.step
+	if len(s.Bars) == 0 {
+		return
+	}
+	f.Unit, f.XLabel = "ms", "from the start of forward"
+	f.Note = fmt.Sprintf("Step %d of rank 0: when it computed, and when its buckets were selected and exchanged. What stood behind other buckets is pale.", s.Done)
+	tones := map[string]int{}
+	tone := func(name string) int {
+		name, _, _ = strings.Cut(name, ":") // "bucket 3: fc.weight" is the plan's bucket 3
+		if _, known := tones[name]; !known {
+			tones[name] = len(tones)
+		}
+		return tones[name]
+	}
+	var end number
+	for _, lane := range []struct {
+		label  string
+		phases []string
+	}{{"data and servers", []string{"data wait", "pull"}}, {"forward, backward", []string{"forward", "backward"}}, {"codecs", []string{"compress"}}, {"exchange", []string{"exchange"}}, {"update", []string{"update"}}} {
+		t := track{Label: lane.label}
+		now := number(-1e300)
+		bars := slices.DeleteFunc(slices.Clone(s.Bars), func(b glimpse.Bar) bool { return !slices.Contains(lane.phases, b.Phase) })
+		if lane.label == "exchange" {
+			slices.SortStableFunc(bars, func(a, b glimpse.Bar) int { return cmp.Compare(a.EndMS, b.EndMS) })
+		}
+		for _, b := range bars {
+			x := bar{Name: cmp.Or(b.Name, b.Phase), From: number(b.StartMS), To: number(b.EndMS), Tone: tone(cmp.Or(b.Name, b.Phase))}
+			if lane.label == "exchange" {
+				if lead := x.From; lead < now { // one after the other: it waited its turn
+					x.Lead, x.From = &lead, min(now, x.To)
+				}
+				now = max(now, x.To)
+			}
+			end = max(end, x.To)
+			t.Bars = append(t.Bars, x)
+		}
+		if len(t.Bars) > 0 {
+			f.Tracks = append(f.Tracks, t)
+		}
+	}
+	p := h.planned
+	if p == nil {
+		f.Note += " Predictions come with --tune, --strategy auto and measured plans."
+		return
+	}
+	f.Marks = append(f.Marks, fmt.Sprintf("predicted %s ms a step, this one %s", short(p.StepMS), short(float64(end))))
+	codecs, sends := track{Label: "predicted: codecs"}, track{Label: "predicted: exchange"}
+	for _, b := range p.Buckets {
+		name := fmt.Sprintf("bucket %d", b.Bucket)
+		if b.Selected > b.SelectMS {
+			codecs.Bars = append(codecs.Bars, bar{Name: name, From: number(b.SelectMS), To: number(b.Selected), Tone: tone(name)})
+		}
+		sends.Bars = append(sends.Bars, bar{Name: name, From: number(b.SendMS), To: number(b.SentMS), Tone: tone(name)})
+	}
+	computes := track{Label: "predicted: forward, backward", Bars: []bar{{Name: "forward", From: 0, To: number(p.ForwardMS), Tone: tone("forward")}, {Name: "backward", From: number(p.ForwardMS), To: number(p.ComputeMS), Tone: tone("backward")}}}
+	for _, t := range []track{computes, codecs, sends} {
+		if len(t.Bars) > 0 {
+			f.Tracks = append(f.Tracks, t)
+		}
+	}
+}
+
+// passed are the layers of the steps that were told, the oldest first: of many every second one, of more every fourth, and so on.
+type passed struct {
+	done   []int64
+	layers [][]layer
+	every  int // one of so many is kept
+	told   int
+}
+
+// mostPassed bounds them: 96 steps of 512 layers take 2 MB.
+const mostPassed = 96
+
+// add takes those of a step.
+func (p *passed) add(done int64, layers []layer) {
+	if n := len(p.layers); n > 0 && len(p.layers[n-1]) != len(layers) { // of another model
+		*p = passed{}
+	}
+	p.told++
+	if p.every = max(1, p.every); (p.told-1)%p.every != 0 {
+		return
+	}
+	if len(p.done) == mostPassed { // told is a multiple of twice every, plus one
+		for i := range mostPassed / 2 {
+			p.done[i], p.layers[i] = p.done[2*i], p.layers[2*i]
+		}
+		p.done, p.layers, p.every = p.done[:mostPassed/2], p.layers[:mostPassed/2], 2*p.every
+	}
+	p.done, p.layers = append(p.done, done), append(p.layers, layers)
+}
+
+func readLayerTimes(h *Hub, f *figures) {
+	p := &h.passed
+	if len(p.done) == 0 {
+		return
+	}
+	f.Note = "A row for each layer, in the order in which backward finishes them, and a column for each step that told of them. The darker, the more."
+	for _, part := range []struct {
+		title   string
+		percent bool
+		of      func(layer) number
+	}{{"share sent", true, func(l layer) number { return l.Density }}, {"threshold", false, func(l layer) number { return l.Threshold }}, {"norm of the residual", false, func(l layer) number { return l.ResidualNorm }}} {
+		g := grid{Title: part.title, RowsAre: "", ColumnsAre: "step", Percent: part.percent}
+		some := false
+		for _, l := range p.layers[0] {
+			g.Rows = append(g.Rows, l.Name)
+		}
+		for i := range g.Rows {
+			row := make([]number, len(p.done))
+			for k := range p.done {
+				row[k] = part.of(p.layers[k][i])
+				some = some || row[k] != 0 && !(part.percent && row[k] == 1)
+			}
+			g.Data = append(g.Data, row)
+		}
+		for _, done := range p.done {
+			g.Columns = append(g.Columns, fmt.Sprint(done))
+		}
+		if some {
+			f.Grids = append(f.Grids, g)
+		}
+	}
+}
