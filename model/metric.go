@@ -35,6 +35,10 @@ type Metric struct {
 	Samples func(dst []uint64, p Pass) []uint64
 	// Order is the figure of the words of all samples, whose order means nothing and which it may change.
 	Order func(words []uint64) (value float64, ok bool)
+
+	// Score is the probability of label 1 that the metric is made of; nil: it is of no such kind. While a model trains, the figures
+	// of its last samples are made of it.
+	Score func(p Pass, sample int) float32
 }
 
 var metricName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -129,7 +133,7 @@ func R2() Metric {
 // Calibration is how many events are expected by the probabilities of label 1, of which score is each sample's, for each one that
 // came: 1 is right on the whole, as an auction needs it.
 func Calibration(score func(p Pass, sample int) float32) Metric {
-	return Metric{Name: "calibration", Digits: 4, EvalOnly: true, Sums: 2, Value: Ratio, Add: func(sums []float64, p Pass) {
+	return Metric{Name: "calibration", Digits: 4, EvalOnly: true, Score: score, Sums: 2, Value: Ratio, Add: func(sums []float64, p Pass) {
 		for i, label := range p.Batch.Labels {
 			sums[0] += float64(score(p, i))
 			sums[1] += float64(label)

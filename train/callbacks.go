@@ -64,12 +64,14 @@ type Step struct {
 	SamplesPerS float64 `json:"samples_per_s"`
 	// Layers are what the step did to each layer, with Config.Layers, of steps that Observer.Step is told of.
 	Layers []Layer `json:"layers,omitempty"`
+	// Progressive is what a click model's last samples had come to when ranks last put their windows together.
+	*Progressive
 }
 
 // Best says by which figure of the evaluation epochs are compared. The checkpoint of the best one so far remains however many there
 // are.
 type Best struct {
-	// Metric is the name of one of the model's, or "loss"; empty: epochs are not compared.
+	// Metric is the name of one of the model's, or "loss", or of a click model "progressive_auc" or "progressive_logloss"; empty: epochs are not compared.
 	Metric string
 	// Patience ends the run after so many epochs that were no better than the best before; 0: it goes on.
 	Patience int
@@ -79,7 +81,7 @@ func (b *Best) settings() []setting.Row {
 	metric := setting.On("training.best")
 	return []setting.Row{
 		{Path: "training.best", Unit: "metric", Scope: setting.Changeable, Value: setting.Text(&b.Metric),
-			About: "the evaluation's figure by which epochs are compared, such as accuracy, auc or loss: the best one's checkpoint is kept"},
+			About: "the evaluation's figure by which epochs are compared, such as accuracy, auc or loss, or progressive_auc of click models' training: the best one's checkpoint is kept"},
 		{Path: "training.patience", Unit: "epochs", Scope: setting.Changeable, Needs: metric, Value: setting.Int(&b.Patience),
 			About: "end the run after so many epochs that were no better by training.best; 0: go on"},
 	}
@@ -98,7 +100,7 @@ type BestEpoch struct {
 func (r *run) lower() bool {
 	metrics := r.replica.model.Metrics
 	i := slices.IndexFunc(metrics, func(m model.Metric) bool { return m.Name == r.cfg.Best.Metric })
-	return i < 0 || metrics[i].Lower
+	return r.cfg.Best.Metric != progressiveBy[0] && (i < 0 || metrics[i].Lower)
 }
 
 // checkBest reports a metric that the model does not have.
@@ -107,6 +109,9 @@ func (r *run) checkBest() error {
 	known := []string{"loss"}
 	for _, x := range r.replica.model.Metrics {
 		known = append(known, x.Name)
+	}
+	if slices.ContainsFunc(r.replica.model.Metrics, func(x model.Metric) bool { return x.Score != nil }) {
+		known = append(known, progressiveBy...)
 	}
 	if m == "" || slices.Contains(known, m) {
 		return nil
@@ -121,6 +126,9 @@ func (r *run) compare(e Epoch, step int64) (better bool) {
 		return false
 	}
 	v, known := e.Eval[b.Metric]
+	if slices.Contains(progressiveBy, b.Metric) {
+		v, known = e.Progressive.by(b.Metric)
+	}
 	if b.Metric == "loss" {
 		v, known = e.EvalLoss, true
 	}
@@ -183,7 +191,7 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 	}
 	s := Step{
 		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
-		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9),
+		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9), Progressive: c.scores.told(),
 	}
 	if c.cfg.EachStep != nil {
 		c.cfg.EachStep(s)

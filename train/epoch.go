@@ -27,6 +27,9 @@ func (r *run) epoch(at *position) error {
 	if err := r.sync(); err != nil {
 		return err
 	}
+	if err := r.meetScores(); err != nil {
+		return err
+	}
 	t.median = r.medianStep()
 	whole, err := r.evaluateAll(epoch, t)
 	if err != nil {
@@ -174,7 +177,7 @@ func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error)
 	e := Epoch{
 		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, max(0, step-1)), Done: r.stepsDone(position{epoch: epoch, step: step}), WallS: r.wall(),
 		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: eval.Loss,
-		Train: m.Figures(t.train, nil, true), Eval: eval.Figures,
+		Train: m.Figures(t.train, nil, true), Eval: eval.Figures, Progressive: r.scores.told(),
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),

@@ -52,6 +52,8 @@ type Epoch struct {
 	// Train and Eval are the model's metrics. As JSON they are fields such as "train_accuracy" and "eval_auc".
 	Train model.Figures `json:"-"`
 	Eval  model.Figures `json:"-"`
+	// Progressive is of click models alone, when the epoch's last step was done.
+	*Progressive
 	// SamplesPerS counts all ranks, over the time spent training; TokensPerS is
 	// for language models.
 	SamplesPerS float64 `json:"samples_per_s"`
@@ -139,6 +141,8 @@ type Progress struct {
 	Samples int
 	// Loss is that of this rank's last batch; 0 while evaluating.
 	Loss float64
+	// Progressive is what a click model's last samples came to when that was last found out; nil: it was not. It is not to be changed.
+	Progressive *Progressive
 }
 
 // Observer is told what happens. Its methods are called one after the other, in order, on the training

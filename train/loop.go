@@ -218,7 +218,7 @@ func (c *crew) take(w *worker) (*data.Batch, error) {
 func (c *crew) progress(n int, loss float64) {
 	c.done++
 	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.total,
-		Samples: n, Loss: loss})
+		Samples: n, Loss: loss, Progressive: c.scores.told()})
 }
 
 // train does the worker's steps, which are not those of the rank's other workers.
@@ -314,6 +314,9 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	w.stepS = append(w.stepS, spent.Whole.Seconds())
 	w.tally.spent.add(spent)
 	c.count(w, spent, w.tally.samples-before, loss)
+	if err := c.afterScores(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	c.progress(c.samples, loss)
 	c.mu.Unlock()
@@ -332,6 +335,9 @@ func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (float64, error) 
 		loss := float64(pass.Loss.Mean.Data[0])
 		c.mu.Lock()
 		c.firstLoss(loss)
+		if finite(loss) {
+			c.scores.add(pass)
+		}
 		c.mu.Unlock()
 		if !finite(loss) {
 			return 0, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", loss, lr)

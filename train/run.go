@@ -48,6 +48,8 @@ type run struct {
 	first float64
 	blown bool
 	room  room
+	// scores are the last ones of a click model; nil: it has none.
+	scores *lastScores
 	// found is the checkpoint that the run goes on from, and resumed its file; "": there is none.
 	found   saved
 	resumed string
@@ -185,7 +187,7 @@ func (r *run) prepare() (err error) {
 	if err := r.add(r.cfg, opts, place); err != nil {
 		return err
 	}
-	if err := r.checkBest(); err != nil {
+	if err := errors.Join(r.checkBest(), r.beginScores()); err != nil {
 		return err
 	}
 	if err := r.openLoaders(); err != nil {

@@ -61,6 +61,8 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "L2 penalty on the parameters; with adamw a decay apart from the gradient, of all but biases and normalisations"},
 		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
 			About: "share of values that language models drop while they are trained; default: the model's own"},
+		{Path: aucWindow, Unit: "samples", Value: setting.Int(&c.AUCWindow),
+			About: "of how many of the last samples of all ranks AUC, log-loss and calibration are told while a click model trains; 0: 1,000,000"},
 		{Path: "training.threads", Flag: "threads", Unit: "threads", Scope: setting.Local, Value: setting.Int(&c.Threads),
 			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores are shared among the ranks started here"},
 	}

@@ -169,6 +169,7 @@ type beat struct {
 	UpdateMS      number `json:"update_ms"`
 	Density       number `json:"density"`
 	SamplesPerS   number `json:"samples_per_s"`
+	*train.Progressive
 }
 
 // means are the fields that are means over steps.
@@ -186,6 +187,7 @@ func (f *Feed) Steps(rank int, told bool) func(train.Step) {
 	return func(s train.Step) {
 		b.Steps++
 		b.Seed, b.Epoch, b.Step, b.Done, b.LR, b.WallS = s.Seed, s.Epoch, s.Step, s.Done, number(s.LR), number(s.WallS)
+		b.Progressive = s.Progressive
 		of := []float64{s.Loss, s.StepMS, s.ComputeMS, s.DataWaitMS, s.PullWaitMS, s.CompressMS, s.ExposedCommMS, s.UpdateMS, s.Density, s.SamplesPerS}
 		for i, to := range b.means() {
 			*to += number(of[i])

@@ -430,7 +430,7 @@ func TestBeats(t *testing.T) {
 			if i == 3 {
 				time.Sleep(beatEvery) // the last one tells of all four
 			}
-			step(train.Step{Epoch: 1, Step: i + 2, Done: int64(i + 2), Loss: float64(i), StepMS: 10 * float64(i)})
+			step(train.Step{Epoch: 1, Step: i + 2, Done: int64(i + 2), Loss: float64(i), StepMS: 10 * float64(i), Progressive: &train.Progressive{Samples: 9, AUC: train.Figure{Value: 0.5 + float64(i)/10, Known: true}}})
 			sum += float64(i)
 		}
 		f.Close()
@@ -438,6 +438,9 @@ func TestBeats(t *testing.T) {
 		b := all[len(all)-1]
 		if len(all) != 2 || all[0].Steps != 1 || all[0].StepMS != 7 || b.Steps != 4 || b.Done != 5 || float64(b.Loss) != sum/4 || float64(b.StepMS) != 10*sum/4 {
 			t.Errorf("%+v", b)
+		}
+		if f := h.show(panel{id: "progressive", read: readProgressive, early: true}); !told && (len(f.Data) == 0 || f.Data[0][len(f.Data[0])-1] != 0.8) {
+			t.Errorf("the panel of last samples has %v", f.Data)
 		}
 		if n := h.last().Steps.Len(); (n == 2) == told {
 			t.Errorf("told %v: %d records of steps", told, n)

@@ -75,6 +75,7 @@ var panels = []panel{
 	{"faults", "What has happened", "list", readFaults, "nothing that a person should know", true},
 	{"loss", "Loss", "lines", readLoss, "no step has been told yet", false},
 	{"metric", "Test figure", "lines", readMetric, "no epoch has been evaluated yet, or the model has no figure but its loss", false},
+	{"progressive", "Last samples", "lines", readProgressive, "the model predicts no clicks, or none of its steps has been told yet", false},
 	{"rate", "Rate", "lines", readRate, "no step has been told yet", false},
 	{"parts", "Parts of the step", "bands", readParts, "no step has been told yet", false},
 	{"ranks", "Ranks", "ribbons", readRanks, "no rank has told of a step yet", true},
@@ -168,6 +169,13 @@ func readMetric(h *Hub, f *figures) {
 	}
 	f.Title, f.Percent = strings.ToUpper(m.Title[:1])+m.Title[1:], m.Percent
 	h.curves(f, curve{"training", runs.OfEpochs, "train_" + m.Name}, curve{"test", runs.OfEpochs, "eval_" + m.Name})
+}
+
+// readProgressive reads how well a click model predicts what it is about to learn from.
+func readProgressive(h *Hub, f *figures) {
+	f.Note = "Of the last samples of all ranks, each scored before it was learnt from (training.auc-window)."
+	h.curves(f, curve{"AUC", runs.OfSteps, "progressive_auc"}, curve{"log-loss", runs.OfSteps, "progressive_logloss"},
+		curve{"AUC after an epoch", runs.OfEpochs, "progressive_auc"}, curve{"log-loss after an epoch", runs.OfEpochs, "progressive_logloss"})
 }
 
 func readRate(h *Hub, f *figures) {

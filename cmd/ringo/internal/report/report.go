@@ -28,17 +28,18 @@ type Reporter struct {
 	style   string         // bar, plain or none
 	columns int            // of the terminal, 0 when not known
 
-	job     *runs.Job // to be written first; nil: it was, or there is none
-	board   *board    // nil: nothing is written for TensorBoard
-	also    func(any) // is told each record; nil: nobody is
-	seen    func() (glimpse.Step, bool)
-	bar     *progressbar.ProgressBar
-	info    train.Info
-	phase   string
-	begun   time.Time // of the phase
-	printed time.Time // the last plain line
-	samples int       // in the phase
-	fault   error     // the first of writing JSON
+	job         *runs.Job // to be written first; nil: it was, or there is none
+	board       *board    // nil: nothing is written for TensorBoard
+	also        func(any) // is told each record; nil: nobody is
+	seen        func() (glimpse.Step, bool)
+	bar         *progressbar.ProgressBar
+	info        train.Info
+	phase       string
+	begun       time.Time          // of the phase
+	progressive *train.Progressive // that the bar tells of
+	printed     time.Time          // the last plain line
+	samples     int                // in the phase
+	fault       error              // the first of writing JSON
 }
 
 // New makes the reporter of a run. What is worth keeping goes to out, progress of a style (bar, plain or none) to
@@ -124,6 +125,10 @@ func (r *Reporter) Progress(p train.Progress) {
 	r.samples += p.Samples
 	switch {
 	case r.bar != nil:
+		if p.Progressive != r.progressive {
+			r.progressive = p.Progressive
+			r.bar.Describe(title(p))
+		}
 		_ = r.bar.Add(p.Samples) // a terminal that cannot be written to stops nothing
 	case r.style == "plain" && time.Since(r.printed) >= console.PlainEvery:
 		r.printed = time.Now()
@@ -132,7 +137,7 @@ func (r *Reporter) Progress(p train.Progress) {
 		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s %s/s, %v left in this phase",
 			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, console.Rated(float64(r.samples)/spent.Seconds()), r.info.Unit, left.Round(time.Second))
 		if p.Phase == "train" {
-			text += fmt.Sprintf(", loss %.4f", p.Loss)
+			text += fmt.Sprintf(", loss %.4f", p.Loss) + lastSamples(p.Progressive)
 		}
 		fmt.Fprintln(r.status, text)
 	}
@@ -145,15 +150,40 @@ func (r *Reporter) beginPhase(p train.Progress) {
 	if r.style != "bar" || p.Total == 1 {
 		return
 	}
-	title, total := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase), (p.Total-1)*p.Samples*r.info.PerSample
+	r.progressive = p.Progressive
+	name, total := title(p), (p.Total-1)*p.Samples*r.info.PerSample
 	const numbers = 45 // "  34% || (/, 123456 samples/s) [12m0s:12m0s]"
-	r.bar = console.NewBar(r.status, r.columns, len(title)+2*len(fmt.Sprint(total))+numbers, int64(total),
-		progressbar.OptionSetDescription(title),
+	r.bar = console.NewBar(r.status, r.columns, len(name)+2*len(fmt.Sprint(total))+numbers, int64(total),
+		progressbar.OptionSetDescription(name),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowIts(),
 		progressbar.OptionSetItsString(r.info.Unit),
 	)
 	r.bar.StartWithoutRender()
+}
+
+// title is what stands before the bar, with the area of a click model's last samples.
+func title(p train.Progress) string {
+	text := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase)
+	if p.Phase != "train" {
+		return text
+	}
+	if s := p.Progressive; s == nil || !s.AUC.Known {
+		return text
+	}
+	return fmt.Sprintf("%s, AUC %.4f", text, p.Progressive.AUC.Value)
+}
+
+// lastSamples tells how well a click model's last samples were predicted before they were learnt from.
+func lastSamples(p *train.Progressive) string {
+	if p == nil {
+		return ""
+	}
+	area := "unknown"
+	if p.AUC.Known {
+		area = fmt.Sprintf("%.4f", p.AUC.Value)
+	}
+	return fmt.Sprintf(", last %s: AUC %s, log-loss %.4f, calibration %.3f", console.Counted(int(p.Samples), "sample"), area, p.LogLoss, p.Calibration)
 }
 
 func (r *Reporter) endPhase() {
@@ -169,8 +199,8 @@ func (r *Reporter) Epoch(e train.Epoch) {
 	if e.TokensPerS.Known {
 		rate = e.TokensPerS.Value
 	}
-	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)\n",
-		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, r.epochFigures(e), console.Rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS)
+	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)%s\n",
+		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, r.epochFigures(e), console.Rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS, lastSamples(e.Progressive))
 	r.write(e)
 	r.tellStep()
 }
@@ -179,7 +209,7 @@ func (r *Reporter) Epoch(e train.Epoch) {
 func (r *Reporter) Step(s train.Step) {
 	r.endPhase()
 	r.phase = ""
-	fmt.Fprintf(r.out.Lines, "epoch %d/%d step %d/%d  loss %.4f  lr %.4g  %.1f ms\n", s.Epoch, r.info.Epochs, s.Step, r.info.StepsPerEpoch, s.Loss, s.LR, s.StepMS)
+	fmt.Fprintf(r.out.Lines, "epoch %d/%d step %d/%d  loss %.4f  lr %.4g  %.1f ms%s\n", s.Epoch, r.info.Epochs, s.Step, r.info.StepsPerEpoch, s.Loss, s.LR, s.StepMS, lastSamples(s.Progressive))
 	r.write(s)
 }
 
@@ -241,7 +271,7 @@ func (r *Reporter) Summary(s train.Summary) {
 		fmt.Fprintln(r.out.Lines, s.BlownUp)
 	}
 	if b := s.Best; b != nil {
-		fmt.Fprintf(r.out.Lines, "best test %s %.6g in epoch %d, after step %d\n", b.Metric, b.Value, b.Epoch, b.Step)
+		fmt.Fprintf(r.out.Lines, "best %s %.6g in epoch %d, after step %d\n", bestOf(b.Metric), b.Value, b.Epoch, b.Step)
 	}
 	epochs := r.info.Epochs
 	if s.Ended != "" {
@@ -250,6 +280,14 @@ func (r *Reporter) Summary(s train.Summary) {
 	}
 	fmt.Fprintf(r.out.Lines, "%s after %s in %.1f s; parameters sha256 %s\n", r.result(s), console.Counted(epochs, "epoch"), s.WallS, s.ParamsSHA256)
 	r.write(s)
+}
+
+// bestOf is the figure by which epochs were compared, of the test unless it is of the training's last samples.
+func bestOf(metric string) string {
+	if strings.HasPrefix(metric, "progressive_") {
+		return metric
+	}
+	return "test " + metric
 }
 
 // numbers writes numbers with commas between them.

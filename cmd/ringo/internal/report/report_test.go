@@ -278,3 +278,26 @@ func TestPredictedTimeline(t *testing.T) {
 		t.Errorf("nothing was predicted: %+v", e.Timeline)
 	}
 }
+
+// The last samples of a click model stand in the plain line, the bar's title, the step's line and the epoch's, and in --json by their names.
+func TestReportProgressive(t *testing.T) {
+	last := &train.Progressive{Samples: 1000, AUC: train.Figure{Value: 0.71236, Known: true}, LogLoss: 0.5, Calibration: 1.25}
+	p := train.Progress{Phase: "train", Epoch: 1, Epochs: 1, Done: 3, Total: 4, Progressive: last}
+	if got := title(p); got != "epoch 1/1 train, AUC 0.7124" {
+		t.Errorf("the bar's title is %q", got)
+	}
+	var lines, json bytes.Buffer
+	r := New(console.Output{Lines: &lines, JSON: &json}, "none", io.Discard, 80)
+	r.Start(train.Info{Epochs: 1, StepsPerEpoch: 4, PlanSHA256: "0123456789"})
+	lines.Reset()
+	r.Step(train.Step{Event: "step", Epoch: 1, Step: 3, Progressive: last})
+	r.Epoch(train.Epoch{Event: "epoch", Epoch: 1, Progressive: &train.Progressive{Samples: 1}})
+	for _, says := range []string{"0.0 ms, last 1,000 samples: AUC 0.7124, log-loss 0.5000, calibration 1.250\n", "last 1 sample: AUC unknown,"} {
+		if !strings.Contains(lines.String(), says) {
+			t.Errorf("%q is not in %q", says, lines.String())
+		}
+	}
+	if says := `"progressive_samples":1000,"progressive_auc":0.71236,"progressive_logloss":0.5,"progressive_calibration":1.25`; !strings.Contains(json.String(), says) {
+		t.Errorf("%s lacks %s", json.String(), says)
+	}
+}
