@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -40,8 +41,12 @@ type Config struct {
 	// and go on when one of them is lost, if the servers do. What is said of connections
 	// among ranks has no effect then. A launcher must be told, too.
 	NoMesh bool
-	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given.
+	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given; or the absolute path of a file on a folder that all ranks
+	// have, in which rank 0 posts where it listens. Such a file has the job's ticket, too, where nobody is given one.
 	Rendezvous string
+	// TicketFile is a file with the job's ticket, which only its owner may read. Empty: RINGO_TICKET has it, or the file that
+	// RINGO_TICKET_FILE names. It needs Size.
+	TicketFile string
 	// Times are how long ranks wait for each other: at the start, and for signs of life. All ranks and their launcher
 	// should have the same.
 	Times cluster.Times
@@ -113,9 +118,10 @@ func (c Config) Validate() error {
 	fault(c.NoMesh && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (NoMesh) reach servers that keep parameters, and no others", c.Servers)
 	set(c.NoMesh && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
 	set(c.NoMesh && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
-	if c.Size > 0 && !c.NoMesh {
+	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
+	if c.Size > 0 && !c.NoMesh && !filepath.IsAbs(c.Rendezvous) {
 		_, port, err := net.SplitHostPort(c.Rendezvous)
-		set(err != nil || port == "", pathRendezvous, "%q: want HOST:PORT, where rank 0 listens", c.Rendezvous)
+		set(err != nil || port == "", pathRendezvous, "%q: want HOST:PORT, where rank 0 listens, or the absolute path of a file in which it says so", c.Rendezvous)
 	}
 	set(c.Size == 0 && c.Rank != 0, "job.rank", "%d places a rank by hand, which needs %v, too", c.Rank, setting.Path("job.ranks"))
 	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q places a rank by hand, which needs %v, too", c.Rendezvous, setting.Path("job.ranks"))
@@ -159,7 +165,9 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 		return env, false, err
 	}
 	if c.Size == 0 {
-		env, present, err = launch.FromEnv(lookup)
+		if env, present, err = launch.FromEnv(lookup); !present && err == nil && !c.NoMesh && !c.serves && c.Servers == 0 {
+			env, present, err = c.fromOthers(lookup)
+		}
 		switch {
 		case err != nil:
 		case !present && (c.serves || c.Servers > 0):
@@ -179,10 +187,20 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 		}
 		return env, present, err
 	}
-	if ticket, _ := lookup(launch.TicketVar); ticket == "" {
-		return env, false, fmt.Errorf("%s is not set: give all ranks of a job the same 64 random hexadecimal digits", launch.TicketVar)
+	env, present, err = launch.FromEnv(c.byHand(lookup))
+	if other, _, is, _ := launch.FromOthers(lookup, c.Size, c.Rendezvous); is && !c.serves && other.Rank == env.Rank {
+		env.Job, env.OneHost = other.Job, other.OneHost // whoever has placed it by hand has read them
 	}
-	return launch.FromEnv(c.byHand(lookup))
+	return env, present, err
+}
+
+// fromOthers is the place that another launcher says.
+func (c Config) fromOthers(lookup func(string) (string, bool)) (launch.Env, bool, error) {
+	env, place, present, err := launch.FromOthers(lookup, 0, "")
+	if present && err == nil && env.Rank == 0 && c.Report != nil {
+		c.Report(fmt.Sprintf("%d ranks are placed by %v", env.WorldSize, place))
+	}
+	return env, present, err
 }
 
 // byHand returns the lookup of the launcher's variables in which this place
@@ -203,6 +221,9 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 		launch.EndVar:         "",
 		launch.MetricsVar:     "",
 		launch.RecordVar:      "",
+	}
+	if c.TicketFile != "" {
+		mine[launch.TicketFileVar], mine[launch.TicketVar] = c.TicketFile, ""
 	}
 	if len(c.Tables) > 0 {
 		mine[launch.TablesVar] = strings.Join(c.Tables, ",")

@@ -13,7 +13,7 @@ func JoinOver(ctx context.Context, env launch.Env, cfg Config, mesh transport.Me
 	cfg.Times = cfg.Times.WithDefaults()
 	j := &Job{rank: env.Rank, size: env.WorldSize, launched: env.Launched, outer: ctx}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
-	if err := j.enter(env, cfg); err != nil {
+	if err := j.enter(env, nil, cfg); err != nil {
 		return nil, err
 	}
 	j.watching.Go(j.listen)

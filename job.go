@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -66,6 +67,7 @@ type Job struct {
 	fallback    string
 	placed      string // where ranks run, in words
 	cores       int    // that this rank has for itself
+	withdraw    func() // removes the notice of where this rank listens; nil: there is none
 	unbind      func() // undoes that this rank has bound itself; nil: it has not
 	watching    sync.WaitGroup
 	closed      sync.Once
@@ -104,11 +106,16 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	}
 	j.outer = ctx
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
-	if cfg.NoMesh {
+	listener, err := j.meet(&env, cfg)
+	switch {
+	case err != nil:
+		_ = j.release() // err says more
+		return nil, fmt.Errorf("joining the job: %w", err)
+	case cfg.NoMesh:
 		j.tell = env.Tell
 		return j.alone(cfg)
 	}
-	if err := j.connect(env, cfg); err != nil {
+	if err := j.connect(env, listener, cfg); err != nil {
 		known := j.giveUp(err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("rank %d gave up joining the job at %s: %w", j.rank, env.Rendezvous, err)
@@ -141,10 +148,12 @@ func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 
 // connect joins the cluster, then builds the mesh and the group. A rank that is
 // lost on the way ends it.
-func (j *Job) connect(env launch.Env, cfg Config) error {
-	if err := j.enter(env, cfg); err != nil {
+func (j *Job) connect(env launch.Env, listener net.Listener, cfg Config) error {
+	if err := j.enter(env, listener, cfg); err != nil {
 		return err
 	}
+	env.Ticket = j.member.Ticket()
+	j.ticket = env.Ticket
 	j.watching.Go(j.listen)
 	mesh, err := tcp.New(j.ctx, tcp.Config{
 		Rank: env.Rank, Size: env.Members(), Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join,
@@ -160,6 +169,9 @@ func (j *Job) connect(env launch.Env, cfg Config) error {
 	}
 	if len(cfg.Collective.Hosts) == 0 {
 		cfg.Collective.Hosts = shared.Hosts()
+	}
+	if !env.Launched {
+		j.localRank = localRank(shared.Hosts(), j.rank)
 	}
 	if err := j.start(shared, cfg); err != nil {
 		return err
@@ -226,11 +238,17 @@ func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh,
 	return m, nil
 }
 
-// enter joins the cluster, which rank 0 hosts unless there is a launcher.
-func (j *Job) enter(env launch.Env, cfg Config) (err error) {
+// enter joins the cluster, which rank 0 hosts unless there is a launcher: at listener, or, where
+// that is nil, at the rendezvous.
+func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err error) {
 	if env.Rank == 0 && !env.Launched {
+		if listener == nil {
+			if listener, err = cluster.Listen(j.ctx, env.Rendezvous, cfg.Times.Join, cfg.Report); err != nil {
+				return err
+			}
+		}
 		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
-			Address: env.Rendezvous, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, Version: Version,
+			Address: env.Rendezvous, Listener: listener, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, Version: Version,
 			Times: cfg.Times, Report: cfg.Report,
 		})
 		if err != nil {
@@ -240,7 +258,7 @@ func (j *Job) enter(env launch.Env, cfg Config) (err error) {
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
 		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
-		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings,
+		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: look(env), Report: cfg.Report,
 	})
 	return err
 }
@@ -442,6 +460,9 @@ func (j *Job) release() error {
 	}
 	if j.coordinator != nil {
 		errs = append(errs, j.coordinator.Close())
+	}
+	if j.withdraw != nil {
+		j.withdraw()
 	}
 	if j.unbind != nil {
 		j.unbind()

@@ -1,12 +1,16 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -87,6 +91,79 @@ func CheckInterface(network string) error {
 	}
 	_, err := addressOf(network, nil)
 	return err
+}
+
+// Listen opens the listener of a coordinator, whose host may be a name that this host's resolver does not know yet: it then tries for as
+// long as within, and tells report so in one line, if that is set.
+func Listen(ctx context.Context, address string, within time.Duration, report func(line string)) (net.Listener, error) {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		l, err := new(net.ListenConfig).Listen(limited, "tcp", address)
+		switch {
+		case err == nil:
+			return l, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !unknown(err):
+			return nil, fmt.Errorf("coordinator: listen for ranks on %s: %w", address, err)
+		case report != nil:
+			report(unknownYet(address, within))
+			report = nil // once
+		}
+		select {
+		case <-time.After(pause):
+		case <-limited.Done():
+			if ctx.Err() == nil {
+				return nil, fmt.Errorf("coordinator: listen for ranks on %s: not known for %v: %w", address, within, err)
+			}
+		}
+	}
+}
+
+// unknown says that a name has no address.
+func unknown(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+func unknownYet(address string, within time.Duration) string {
+	return fmt.Sprintf("%s: this name is not known here: trying on for up to %v, as names of pods may come late", address, within)
+}
+
+// HostAddress is an address of this host at which the ranks of a job find one: of the named network interface, or else loopback's
+// where all are on this host, or else that of the host's name, or of the first interface that has one. Where there is no
+// network it is loopback's.
+func HostAddress(network string, oneHost bool) (net.IP, error) {
+	loopback := net.IPv4(127, 0, 0, 1)
+	switch {
+	case network != "":
+		ip, err := addressOf(network, nil)
+		if err != nil {
+			return nil, setting.Faultf("network.interface", "%w", err)
+		}
+		return ip, nil
+	case oneHost:
+		return loopback, nil
+	}
+	var addrs []net.Addr
+	if name, err := os.Hostname(); err == nil {
+		limited, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		found, _ := net.DefaultResolver.LookupIP(limited, "ip", name) // unknown: the interfaces say
+		for _, ip := range found {
+			addrs = append(addrs, &net.IPNet{IP: ip})
+		}
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(append(addrs, all...), func(a net.Addr) bool { n, ok := a.(*net.IPNet); return !ok || n.IP.IsLoopback() })
+	if ip := choose(others, loopback); ip != nil {
+		return ip, nil
+	}
+	return loopback, nil
 }
 
 // addressOf returns the address of a network interface: of like's family if it

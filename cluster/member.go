@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -36,6 +37,12 @@ type MemberConfig struct {
 	// Times should be the coordinator's. Join bounds the wait for the coordinator, and then the wait for the other
 	// ranks.
 	Times Times
+	// Look, if set, finds Rendezvous and Ticket anew before each attempt to reach the coordinator, which may not have said yet where
+	// it is. An error is the attempt's, and the last one's, if it is a *meeting.UnsafeError.
+	Look func() (rendezvous string, ticket transport.Ticket, err error)
+	// Report, if set, is told in one line that the rendezvous has a name which nobody knows yet. Names of pods appear when these
+	// have started, in any order, so Join tries on.
+	Report func(line string)
 }
 
 // Validate reports everything that is wrong with the configuration.
@@ -49,7 +56,10 @@ func (c MemberConfig) Validate() error {
 	if !c.Ports.valid() {
 		errs = append(errs, fmt.Errorf("ports %v: want FIRST-LAST within 1 to 65535", c.Ports))
 	}
-	errs = append(errs, checkRendezvous(c.Rendezvous), c.Times.Validate(), c.Settings.Check(), checkTicket(c.Ticket))
+	if c.Look == nil {
+		errs = append(errs, checkRendezvous(c.Rendezvous), checkTicket(c.Ticket))
+	}
+	errs = append(errs, c.Times.Validate(), c.Settings.Check())
 	return errors.Join(errs...)
 }
 
@@ -114,7 +124,7 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 		return nil, fmt.Errorf("joining the job: %w", err)
 	}
 	cfg.Times = cfg.Times.WithDefaults()
-	link, err := dial(ctx, cfg)
+	link, err := dial(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +143,13 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 }
 
 // dial tries until the coordinator answers, refuses, or the time is up.
-func dial(ctx context.Context, cfg MemberConfig) (*transport.Link, error) {
+func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 	limited, cancel := context.WithTimeout(ctx, cfg.Times.Join)
 	defer cancel()
 	mine := transport.Hello{Version: cfg.Version, Purpose: transport.Control, Rank: cfg.Rank, WorldSize: cfg.WorldSize}
 	var last error
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		link, _, err := transport.Dial(limited, cfg.Rendezvous, cfg.Ticket, mine)
+		link, err := attempt(limited, cfg, mine)
 		switch {
 		case err == nil:
 			return link, nil
@@ -149,6 +159,10 @@ func dial(ctx context.Context, cfg MemberConfig) (*transport.Link, error) {
 			return nil, &DialError{cfg.Rank, cfg.Rendezvous, err}
 		case limited.Err() == nil || last == nil:
 			last = err // not the one that only says that the time is up
+		}
+		if unknown(err) && cfg.Report != nil {
+			cfg.Report(unknownYet(cfg.Rendezvous, cfg.Times.Join))
+			cfg.Report = nil // once
 		}
 		select {
 		case <-time.After(pause):
@@ -160,6 +174,22 @@ func dial(ctx context.Context, cfg MemberConfig) (*transport.Link, error) {
 	}
 }
 
+// attempt dials the coordinator once, where it now is.
+func attempt(ctx context.Context, cfg *MemberConfig, mine transport.Hello) (*transport.Link, error) {
+	if cfg.Look != nil {
+		rendezvous, ticket, err := cfg.Look()
+		if err == nil {
+			err = errors.Join(checkRendezvous(rendezvous), checkTicket(ticket))
+		}
+		if err != nil {
+			return nil, err
+		}
+		cfg.Rendezvous, cfg.Ticket = rendezvous, ticket
+	}
+	link, _, err := transport.Dial(ctx, cfg.Rendezvous, cfg.Ticket, mine)
+	return link, err
+}
+
 // final says that trying again would not help.
 func final(err error) bool {
 	for _, e := range []error{transport.ErrTicket, transport.ErrVersion, transport.ErrRefused, transport.ErrNotRingo} {
@@ -167,9 +197,11 @@ func final(err error) bool {
 			return true
 		}
 	}
-	var dns *net.DNSError
-	return errors.As(err, &dns) && dns.IsNotFound
+	return errors.As(err, new(*meeting.UnsafeError))
 }
+
+// Ticket is the job's secret, as it was given, or as Look found it.
+func (m *Member) Ticket() transport.Ticket { return m.cfg.Ticket }
 
 func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 	return &Member{

@@ -50,7 +50,7 @@ func (s *Spec) Run(t *setting.Table) ringo.Config {
 		cfg.Transport = s.Transport
 	}
 	if cfg.Collective = s.Collective; s.ByHand() {
-		cfg.Size, cfg.Rank, cfg.Rendezvous = s.Ranks, s.Rank, s.Rendezvous
+		cfg.Size, cfg.Rank, cfg.Rendezvous, cfg.TicketFile = s.Ranks, s.Rank, s.Rendezvous, s.TicketFile
 	}
 	return cfg
 }

@@ -70,8 +70,11 @@ type Spec struct {
 	Ranks int
 	// Rank is which rank this process is, started by hand; -1: a launcher places it.
 	Rank int
-	// Rendezvous is where rank 0 meets the others, HOST:PORT, for processes started by hand.
+	// Rendezvous is where rank 0 meets the others, for processes that ringo does not start: HOST:PORT, or the absolute path of a file
+	// in which rank 0 says so.
 	Rendezvous string
+	// TicketFile has the ticket of such processes, where RINGO_TICKET and RINGO_TICKET_FILE do not say it.
+	TicketFile string
 	// Transport is TransportAuto, TransportMem, or one of ringo's.
 	Transport string
 	// Collective says how the ranks' operations go.

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -57,11 +58,11 @@ func (s *Spec) ValidateProcesses() error {
 	errs := faults{s.Times.Validate(), s.Network.Validate()}
 	errs.add(s.Ranks < 1 || s.Ranks > MaxRanks, "job.ranks", "%d: want 1 to %d", s.Ranks, MaxRanks)
 	errs.add(s.Rank < -1 || s.Rank >= max(1, s.Ranks), "job.rank", "%d: want 0 to %d, since %v is %d", s.Rank, s.Ranks-1, setting.Path("job.ranks"), s.Ranks)
-	errs.add(s.ByHand() && s.Rendezvous == "" && !s.GoesOn(), "job.rank", "%d needs %v HOST:PORT, the address where rank 0 listens", s.Rank, setting.Path("job.rendezvous"))
-	if s.Rendezvous != "" {
+	errs.add(s.ByHand() && s.Rendezvous == "" && !s.GoesOn(), "job.rank", "%d needs %v, the HOST:PORT where rank 0 listens, or a file in which it says so", s.Rank, setting.Path("job.rendezvous"))
+	if s.Rendezvous != "" && !filepath.IsAbs(s.Rendezvous) {
 		_, port, err := net.SplitHostPort(s.Rendezvous)
 		n, bad := strconv.Atoi(port)
-		errs.add(err != nil || bad != nil || n < 1 || n > 65535, "job.rendezvous", "%q: want HOST:PORT with a port from 1 to 65535", s.Rendezvous)
+		errs.add(err != nil || bad != nil || n < 1 || n > 65535, "job.rendezvous", "%q: want HOST:PORT with a port from 1 to 65535, or the absolute path of a file", s.Rendezvous)
 	}
 	if at := s.Output.Metrics; at != "" {
 		_, port, err := net.SplitHostPort(at)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,9 @@ const (
 	ServersVar     = "RINGO_SERVERS"     // the number of servers, or unset: none
 	RoleVar        = "RINGO_ROLE"        // "trainer" or unset, or "server"
 	LocalRankVar   = "RINGO_LOCAL_RANK"  // its number among those of its host
-	RendezvousVar  = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT; unset for ranks without a mesh
+	RendezvousVar  = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT, or the absolute path of a file that says so; unset for ranks without a mesh
 	TicketVar      = "RINGO_TICKET"      // the job's secret
+	TicketFileVar  = "RINGO_TICKET_FILE" // in its place, the path of a file that has it, which only its owner may read
 	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
 	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
 	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
@@ -84,10 +86,17 @@ type Env struct {
 	LocalRank int
 	// Servers is how many servers the mesh has, which have the numbers after the ranks'.
 	Servers int
-	// Rendezvous is where the coordinator listens, HOST:PORT. Ranks without a mesh have none.
+	// Rendezvous is where the coordinator listens, HOST:PORT, or the absolute path of a file in which rank 0 posts that (package
+	// cluster/meeting). Ranks without a mesh have none.
 	Rendezvous string
-	// Ticket is the job's secret.
+	// Ticket is the job's secret; nil: it is in TicketFile, or, where Rendezvous is a file, rank 0 makes one.
 	Ticket transport.Ticket
+	// TicketFile is a file that has the job's secret, or empty.
+	TicketFile string
+	// Job is a name of this start of the job by which a launcher of others tells it from all others, or empty.
+	Job string
+	// OneHost says that all ranks are known to be on one host.
+	OneHost bool
 	// Launched says that the launcher coordinates the job, not rank 0.
 	Launched bool
 	// Columns, when above 0, is the width of the terminal that this process's
@@ -119,12 +128,11 @@ func (e Env) Members() int { return e.WorldSize + e.Servers }
 
 // FromEnv reads the variables through lookup, which is like os.LookupEnv. It is
 // the one place that knows them. Without RINGO_RANK the process belongs to no
-// job, and present is false; an *OtherLauncherError then says that another launcher has
-// started it more than once. The error names every variable that is missing or
+// job of ours, and present is false: see FromOthers. The error names every variable that is missing or
 // wrong; it never shows the ticket.
 func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err error) {
 	if _, present = lookup(RankVar); !present {
-		return Env{}, false, startedByOther(lookup)
+		return Env{}, false, nil
 	}
 	r := envReader{lookup: lookup, because: RankVar}
 	env.Rank = r.number(RankVar, 0)
@@ -139,12 +147,12 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	env.Tables = r.addresses(tables)
 	if env.Rendezvous, _ = lookup(RendezvousVar); env.Rendezvous == "" && len(env.Tables) == 0 {
 		r.text(RendezvousVar) // without a mesh ranks have nothing else to meet at
-	} else if env.Rendezvous != "" {
+	} else if env.Rendezvous != "" && !filepath.IsAbs(env.Rendezvous) {
 		if _, _, err := net.SplitHostPort(env.Rendezvous); err != nil {
-			r.fail("%s=%q: want HOST:PORT", RendezvousVar, env.Rendezvous)
+			r.fail("%s=%q: want HOST:PORT, or the absolute path of a file", RendezvousVar, env.Rendezvous)
 		}
 	}
-	env.Ticket = r.ticket()
+	r.secret(&env)
 	switch who, ok := lookup(CoordinatorVar); {
 	case ok && who == launcher:
 		env.Launched = true
@@ -161,9 +169,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	env.Bind, env.Threads = r.bind(), ThreadsFromEnv(lookup)
 	env.Placed, _ = lookup(PlacedVar)
 	env.Metrics, _ = lookup(MetricsVar)
-	if env.Transport, _ = lookup(TransportVar); env.Transport != "" && env.Transport != "shm" && env.Transport != "tcp" {
-		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, env.Transport)
-	}
+	env.Transport = r.transport()
 	return env, true, errors.Join(r.errs...)
 }
 
@@ -176,6 +182,29 @@ type envReader struct {
 
 func (r *envReader) fail(format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
+
+// secret reads the ticket of a process's job, or where it stands.
+func (r *envReader) secret(env *Env) {
+	text, _ := r.lookup(TicketVar)
+	env.TicketFile, _ = r.lookup(TicketFileVar)
+	switch {
+	case text != "" && env.TicketFile != "":
+		r.fail("%s and %s are both set: want one of them", TicketVar, TicketFileVar)
+	case text != "":
+		env.Ticket = r.ticket()
+	case env.TicketFile == "" && !filepath.IsAbs(env.Rendezvous):
+		r.fail("%s is not set, nor is %s: all processes of a job need the same ticket, in a file that only you may read, such as `ringo ticket FILE` makes", TicketVar, TicketFileVar)
+	}
+}
+
+// transport reads over what ranks are to talk.
+func (r *envReader) transport() string {
+	v, _ := r.lookup(TransportVar)
+	if v != "" && v != "shm" && v != "tcp" {
+		r.fail("%s=%q: want shm, tcp or nothing", TransportVar, v)
+	}
+	return v
 }
 
 // record returns the descriptor of the process's memory, 0 where there is none.
@@ -256,7 +285,12 @@ func (e Env) Strings() []string {
 		RankVar + "=" + strconv.Itoa(e.Rank),
 		WorldSizeVar + "=" + strconv.Itoa(e.WorldSize),
 		LocalRankVar + "=" + strconv.Itoa(e.LocalRank),
-		TicketVar + "=" + e.Ticket.String(),
+	}
+	if e.Ticket != nil {
+		out = append(out, TicketVar+"="+e.Ticket.String())
+	}
+	if e.TicketFile != "" {
+		out = append(out, TicketFileVar+"="+e.TicketFile)
 	}
 	if e.Rendezvous != "" {
 		out = append(out, RendezvousVar+"="+e.Rendezvous)

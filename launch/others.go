@@ -1,99 +1,150 @@
 package launch
 
 import (
-	"cmp"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/launch/outer"
 )
 
-// others are the variables by which other launchers tell a process its place. What they
-// say is not followed yet; but a program that they have started several times must not
-// take each of its processes for a job of its own.
-var others = []struct {
-	name       string // of the launcher
-	size, rank string // of its variables
-	step       string // one that must be there, too: Slurm sets others for a batch script, of which there is one
-	again      string // how it starts a shell so many times
-}{
-	{name: "mpirun", size: "OMPI_COMM_WORLD_SIZE", rank: "OMPI_COMM_WORLD_RANK", again: "mpirun -np %d -x RINGO_TICKET sh -c"},
-	{name: "srun", size: "SLURM_STEP_NUM_TASKS", rank: "SLURM_PROCID", step: "SLURM_STEP_ID", again: "srun --ntasks=%d sh -c"},
-	{name: "mpirun", size: "PMI_SIZE", rank: "PMI_RANK", again: "mpirun -np %d sh -c"},
-	{name: "torchrun", size: "WORLD_SIZE", rank: "RANK", again: "torchrun --nproc-per-node=%d --no-python sh -c"},
-	{name: "prun", rank: "PMIX_RANK", again: "prun -n %d sh -c"}, // says no size: only ranks from 1 on know that there are several
-}
-
-// OtherLauncherError says that another launcher has started the program as several
-// processes, whose variables are not read: each would be a job of its own.
+// OtherLauncherError says that another launcher has started a program as several processes, which is to run once.
 type OtherLauncherError struct {
-	Launcher string // "mpirun", "srun", "torchrun" or "prun"
-	Variable string // that says so
-	Value    string
-	Size     int    // how many processes there are, at least
-	RankVar  string // the variable that has a process's number
-	again    string
+	Place outer.Place
 }
 
-// Error says what is wrong and how a program is started by `ringo run`.
+// Error says what is wrong, and what such launchers can start.
 func (e *OtherLauncherError) Error() string {
-	return e.Explain("`ringo run --np " + strconv.Itoa(e.Size) + " -- PROGRAM ARGS…`")
+	return fmt.Sprintf("%s has started this as one of several processes, %v, but it is to run once, without that. Training, prediction and programs of your own find their place by its variables: start them by it directly",
+		e.Place.Launcher, e.Place.Used)
 }
 
-// Explain is Error with another command that starts the job, in backquotes.
-func (e *OtherLauncherError) Explain(once string) string {
-	return fmt.Sprintf("%s=%s: %s has started this program as %d processes, but does not place them in one job of ringo: each would train by itself. "+
-		"Start it once, without %s: %s. If this process alone runs it, remove the variable: env -u %s", e.Variable, e.Value, e.Launcher, e.Size, e.Launcher, once, e.Variable)
-}
-
-// ByHand is the command line that has the other launcher start the ranks of one job: args
-// is the program's, without what places a rank.
-func (e *OtherLauncherError) ByHand(args []string) string {
-	inner := fmt.Sprintf("exec %s --np=%d --rank=$%s --rendezvous=HOST:4000", Quote(args), e.Size, e.RankVar)
-	return "RINGO_TICKET=$(openssl rand -hex 32) " + fmt.Sprintf(e.again, e.Size) + " " + quoted(inner)
-}
-
-// Quote writes a command as a shell reads it.
-func Quote(command []string) string {
-	words := make([]string, len(command))
-	for i, w := range command {
-		words[i] = quoted(w)
+// Alone reports, as an *OtherLauncherError, that another launcher has started this program more than once. lookup is like
+// os.LookupEnv.
+func Alone(lookup func(string) (string, bool)) error {
+	if _, ours := lookup(RankVar); ours {
+		return nil
 	}
-	return strings.Join(words, " ")
-}
-
-// quoted is a word as a shell reads it.
-func quoted(word string) string {
-	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_=./:,+@%", c)
-	}
-	if word != "" && strings.IndexFunc(word, func(c rune) bool { return !plain(c) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// startedByOther reports, as an *OtherLauncherError, that another launcher has started this program
-// more than once.
-func startedByOther(lookup func(string) (string, bool)) error {
-	number := func(name string) int {
-		text, _ := lookup(name)
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return -1
-		}
-		return n
-	}
-	for _, o := range others {
-		rank, says := number(o.rank), cmp.Or(o.size, o.rank)
-		size := number(says)
-		if o.size == "" {
-			size = rank + 1
-		}
-		if _, there := lookup(o.step); o.step != "" && !there || rank < 0 || size <= 1 {
-			continue
-		}
-		value, _ := lookup(says)
-		return &OtherLauncherError{Launcher: o.name, Variable: says, Value: value, Size: size, RankVar: o.rank, again: o.again}
+	place, found, err := outer.Find(thisHost(lookup))
+	if found && err == nil && place.Each == 1 {
+		return &OtherLauncherError{Place: place}
 	}
 	return nil
+}
+
+// FromOthers returns the place that another launcher has given this process (package outer), which RINGO_RANK does not place.
+// present is false where none has. ranks is how many there are by what a person says, 0: nothing, and rendezvous where they
+// meet, empty likewise. RINGO_WORLD_SIZE and RINGO_RENDEZVOUS say so, too.
+//
+// Where nothing tells an address, and all ranks are on this host, the env's Rendezvous is a file of this user's.
+func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string) (env Env, place outer.Place, present bool, err error) {
+	place, found, err := outer.Find(thisHost(lookup))
+	if !found || err != nil {
+		return env, place, false, err
+	}
+	r := envReader{lookup: lookup, because: place.Launcher}
+	env = Env{Rank: place.Rank, WorldSize: place.Size, LocalRank: place.LocalRank, Job: place.Job, OneHost: place.OneHost(), Bind: r.bind(), Threads: ThreadsFromEnv(lookup)}
+	env.Metrics, _ = lookup(MetricsVar)
+	env.Transport = r.transport()
+	if ranks == 0 {
+		if v, _ := lookup(WorldSizeVar); v != "" {
+			ranks = r.number(WorldSizeVar, 1)
+		}
+	}
+	switch {
+	case env.WorldSize == 0 && ranks == 0:
+		r.fail("%v does not say how many ranks there are: give all of them the number, --np N or %s=N", place, WorldSizeVar)
+	case env.WorldSize == 0 && place.Rank >= ranks:
+		r.fail("%v is rank %d, but there are to be %d", place, place.Rank, ranks)
+	case env.WorldSize == 0:
+		env.WorldSize = ranks
+	case ranks > 0 && ranks != env.WorldSize:
+		r.fail("there are to be %d ranks, but %v has started %d: leave the number out", ranks, place, env.WorldSize)
+	}
+	if place.Each > 1 {
+		r.fail("%v wants %d ranks started by this process: want 1, with as many threads (--threads)", place, place.Each)
+	}
+	if env.Rendezvous = rendezvous; rendezvous == "" {
+		env.Rendezvous, _ = lookup(RendezvousVar)
+	}
+	if env.Rendezvous == "" && len(r.errs) == 0 {
+		if env.Rendezvous, err = meetingPoint(place); err != nil {
+			r.errs = append(r.errs, err)
+		}
+	}
+	r.secret(&env)
+	return env, place, true, errors.Join(r.errs...)
+}
+
+// meetingPoint is where the ranks of a place meet: a file of this host, or an address.
+func meetingPoint(p outer.Place) (string, error) {
+	switch {
+	case p.OneHost():
+		name := p.Job
+		if name == "" {
+			name = fmt.Sprint(p.Launcher, " ", ancestor(p.Parent))
+		}
+		return meeting.Private(fmt.Sprintf("meet-%x", sha256.Sum256([]byte(name)))[:len("meet-")+24])
+	case p.Address != "":
+		return p.Address, nil
+	case strings.Contains(p.Launcher, "Kubernetes"):
+		return "", fmt.Errorf("%v: this pod has no name that other pods find: set subdomain in the pod's template to a headless Service, or say where rank 0 listens, --rendezvous HOST:PORT or %s", p, RendezvousVar)
+	}
+	return "", fmt.Errorf("%v does not say where rank 0 is, and not all ranks are on one host: name a file that does not exist yet, on a folder that all hosts have, --rendezvous /FOLDER/NAME or %s, or rank 0's HOST:PORT", p, RendezvousVar)
+}
+
+// NeedsTicket says that ranks which meet at a rendezvous need to be given a ticket, as rank 0 cannot make one.
+func NeedsTicket(rendezvous string) bool { return !filepath.IsAbs(rendezvous) }
+
+// thisHost is what places depend on.
+func thisHost(lookup func(string) (string, bool)) outer.Host {
+	h := outer.Host{Lookup: lookup}
+	h.Hostname, _ = os.Hostname()
+	text, _ := os.ReadFile("/etc/hosts") // none: no names
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if words := strings.Fields(line); len(words) > 1 {
+			h.Names = append(h.Names, words[1:]...)
+		}
+	}
+	return h
+}
+
+// ancestor names the nearest ancestor of this process whose program has a name, or its parent where none has, so that no other process
+// of this host ever has the same: by its number and the time of its start.
+func ancestor(program string) string {
+	parent := ""
+	for pid := os.Getppid(); pid > 1; {
+		comm, above, start := ancestry(pid)
+		who := fmt.Sprintf("%d %s", pid, start)
+		if parent == "" {
+			parent = who
+		}
+		if comm == program {
+			return who
+		}
+		pid = above
+	}
+	return parent
+}
+
+// ancestry reads a process's name, parent and time of start, 0 for a parent that is not known.
+func ancestry(pid int) (comm string, parent int, start string) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), "(")
+	end := strings.LastIndexByte(rest, ')')
+	if end < 0 {
+		return "", 0, ""
+	}
+	fields := strings.Fields(rest[end+1:])
+	if len(fields) < 20 {
+		return "", 0, ""
+	}
+	parent, _ = strconv.Atoi(fields[1])
+	return rest[:end], parent, fields[19]
 }

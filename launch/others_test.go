@@ -2,55 +2,83 @@ package launch
 
 import (
 	"errors"
-	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/transport"
 )
 
-// What other launchers say of several processes is an error; of one process, or for a
-// batch script, of which there is one, it is none.
-func TestStartedByAnotherLauncher(t *testing.T) {
-	for env, want := range map[string]string{
-		"OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0": "OMPI_COMM_WORLD_SIZE=2: mpirun has started this program as 2 processes",
-		"OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0": "",
-		"PMI_SIZE=4 PMI_RANK=3": "PMI_SIZE=4: mpirun",
-		"PMI_SIZE=1 PMI_RANK=0": "",
-		"PMIX_RANK=0":           "",
-		"PMIX_RANK=3":           "PMIX_RANK=3: prun has started this program as 4 processes",
-		"SLURM_NTASKS=8 SLURM_PROCID=0 SLURM_JOB_ID=7":                         "", // sbatch's own script
-		"SLURM_NTASKS=8 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=8":                 "",
-		"SLURM_NTASKS=8 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_ID=0": "SLURM_STEP_NUM_TASKS=8: srun",
-		"SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0": "",
-		"WORLD_SIZE=2 RANK=1":   "WORLD_SIZE=2: torchrun",
-		"WORLD_SIZE=1 RANK=0":   "",
-		"WORLD_SIZE=2":          "", // of nobody who places processes
-		"WORLD_SIZE=big RANK=0": "",
-		"OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMI_SIZE=2 PMI_RANK=0":          "PMI_SIZE=2",
-		"OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 " + RankVar + "=0 RINGO_X=none": "RINGO_WORLD_SIZE is not set", // placed by us
+// A place of another launcher becomes ours, with where its ranks meet and what is missing told.
+func TestFromOthers(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ticket := TicketVar + "=" + transport.NewTicket().String()
+	const (
+		oneHost = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=7"
+		hosts   = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=7"
+		pods    = "PET_NNODES=2 PET_NODE_RANK=1 PET_MASTER_ADDR=a PET_MASTER_PORT=1"
+	)
+	for _, c := range []struct {
+		env        string
+		ranks      int
+		rendezvous string
+		want       string // of an error
+		meet       string // of none
+	}{
+		{env: oneHost, meet: "meet-"},
+		{env: oneHost, ranks: 2, rendezvous: "/shared/x", meet: "/shared/x"},
+		{env: oneHost, ranks: 3, want: "there are to be 3 ranks, but mpirun of Open MPI (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2"},
+		{env: hosts, want: "name a file that does not exist yet, on a folder that all hosts have"},
+		{env: hosts + " RINGO_RENDEZVOUS=/shared/y", meet: "/shared/y"},
+		{env: hosts + " RINGO_RENDEZVOUS=h:1", want: "RINGO_TICKET is not set, nor is RINGO_TICKET_FILE"},
+		{env: hosts + " RINGO_RENDEZVOUS=h:1 " + ticket, meet: "h:1"},
+		{env: hosts + " RINGO_RENDEZVOUS=h:1 RINGO_TICKET_FILE=/t", meet: "h:1"},
+		{env: hosts + " RINGO_RENDEZVOUS=h:1 RINGO_TICKET_FILE=/t " + ticket, want: "RINGO_TICKET and RINGO_TICKET_FILE are both set"},
+		{env: hosts + " RINGO_BIND=all RINGO_TRANSPORT=udp RINGO_RENDEZVOUS=/x", want: `RINGO_TRANSPORT="udp"`},
+		{env: pods, want: "RINGO_TICKET is not set"},
+		{env: pods + " " + ticket, meet: "a:1"},
+		{env: pods + " PET_NPROC_PER_NODE=2 " + ticket, want: "wants 2 ranks started by this process"},
+		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", want: "does not say how many ranks there are"},
+		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", ranks: 3, want: "is rank 3, but there are to be 3"},
+		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p RINGO_WORLD_SIZE=4", rendezvous: "/x", meet: "/x"},
+		{env: "JOB_COMPLETION_INDEX=0 RINGO_WORLD_SIZE=2", want: "JOB_COMPLETION_INDEX=0, but this host is called"},
 	} {
-		_, _, err := FromEnv(lookupIn(strings.Fields(env)))
-		var other *OtherLauncherError
+		env, place, present, err := FromOthers(lookupIn(strings.Fields(c.env)), c.ranks, c.rendezvous)
 		switch {
-		case want == "":
-			if err != nil {
-				t.Errorf("%s: %v, want no error", env, err)
+		case c.want != "":
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", c.env, err, c.want)
 			}
-		case err == nil || !strings.Contains(err.Error(), want):
-			t.Errorf("%s: error %v, want %q", env, err, want)
-		case errors.As(err, &other) == strings.Contains(env, RankVar):
-			t.Errorf("%s: error %T", env, err)
+		case err != nil || !present || env.Rank != place.Rank || env.WorldSize < 2 || !strings.Contains(env.Rendezvous, c.meet):
+			t.Errorf("%s: %+v, %v, %v", c.env, env, present, err)
+		case !filepath.IsAbs(env.Rendezvous) && env.Ticket == nil && env.TicketFile == "":
+			t.Errorf("%s: no ticket", c.env)
+		}
+	}
+	for _, env := range []string{"", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0", "PMIX_RANK=0"} {
+		if _, _, present, err := FromOthers(lookupIn(strings.Fields(env)), 0, ""); present || err != nil {
+			t.Errorf("%q: %v, %v", env, present, err)
 		}
 	}
 }
 
-// A command comes out of a shell as it went in, also through two of them.
-func TestQuote(t *testing.T) {
-	words := []string{"printf", "%s|", "a b", "it's", "$HOME", "", `"\`, "plain"}
-	for range 2 {
-		out, err := exec.Command("sh", "-c", Quote(words)).Output()
-		if want := `a b|it's|$HOME||"\|plain|`; err != nil || string(out) != want {
-			t.Errorf("%q, %v, want %q", out, err, want)
+// What is to run once is not started as several processes, and what we or nobody starts is.
+func TestAlone(t *testing.T) {
+	several := "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"
+	if err := Alone(lookupIn(strings.Fields(several))); !errors.As(err, new(*OtherLauncherError)) || !strings.Contains(err.Error(), "OMPI_COMM_WORLD_SIZE=2") {
+		t.Error(err)
+	}
+	for _, env := range []string{"", several + " RINGO_RANK=0", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0"} {
+		if err := Alone(lookupIn(strings.Fields(env))); err != nil {
+			t.Errorf("%q: %v", env, err)
 		}
-		words = []string{"sh", "-c", Quote(words)}
+	}
+}
+
+// Processes of one parent have one name for it, which no later process has.
+func TestAncestor(t *testing.T) {
+	parent := ancestor("")
+	if again := ancestor("no such program"); again != parent || parent == "" {
+		t.Errorf("%q and %q", parent, again)
 	}
 }

@@ -30,10 +30,8 @@ func newBench() *cobra.Command {
 			if cmd.Flags().Lookup("rank") != nil {
 				return nil // it looks itself, beside what else is wrong
 			}
-			_, _, err := launch.FromEnv(os.LookupEnv)
-			var faults faultList
-			if faults.addOther(cmd, err); len(faults) > 0 {
-				return console.Usage(faults[0])
+			if err := launch.Alone(os.LookupEnv); err != nil {
+				return console.Usage(err)
 			}
 			return nil
 		},

@@ -37,7 +37,9 @@ type given struct {
 	worker bool                  // a launcher has started this process as a rank or a server that sums
 	reads  string                // the checkpoint, or its folder, of a command that only reads it
 
-	predicts bool // that command predicts: by as many ranks as are said, whatever the run had
+	ranks    bool   // other launchers may start it, as its ranks
+	others   string // in words, the one that has, and by which variables it says so
+	predicts bool   // that command predicts: by as many ranks as are said, whatever the run had
 }
 
 // letters are flags of one letter, as other launchers have them.
@@ -45,7 +47,7 @@ var letters = map[string]string{"np": "n"} // never written
 
 // register adds the flags of a command that has the settings of some groups and single ones, but for some.
 func (g *given) register(fs *pflag.FlagSet, takes func(setting.Path) bool) {
-	g.takes = takes
+	g.takes, g.ranks = takes, takes("job.rank")
 	table := usualTable()
 	for _, r := range table.Rows() {
 		if r.Flag == "" || !takes(r.Path) {
@@ -170,12 +172,16 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 		said = append(said, setting.Assignment{Path: "model", Text: model, Origin: "the command line"})
 	}
 	said = append(said, g.flags...)
+	placed, err := g.placed(said)
+	if err != nil {
+		return nil, err
+	}
 	if g.reads != "" {
 		before, err := g.reading(said)
-		return slices.Concat(before, all, said), err
+		return slices.Concat(before, all, said, placed), err
 	}
 	before, err := g.begunWith(said)
-	return slices.Concat(all, before, said), err
+	return slices.Concat(all, before, said, placed), err
 }
 
 // read is all that the file and --set give, in this order.

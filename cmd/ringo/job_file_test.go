@@ -13,7 +13,7 @@ import (
 // mostFlags is how many flags train may have: what few people need is given by its path. Of the last five, --init-from,
 // --partition and --image-size, each is what somebody types who begins with other weights, files or images, and --tensorboard
 // and --page and --metrics what somebody types who watches.
-const mostFlags = 66
+const mostFlags = 67
 
 // Every flag of train is a setting, but for those that say where settings are, and they stay few.
 func TestFlagsOfTrainAreSettings(t *testing.T) {

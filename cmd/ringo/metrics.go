@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -82,12 +86,23 @@ func secret() []byte {
 	return b
 }
 
-// ofTicket is the secret that ranks which are started by hand have in common. What is wrong with it, joining the job will say.
-func ofTicket() []byte {
-	text, _ := os.LookupEnv(launch.TicketVar)
-	ticket, err := transport.ParseTicket(text)
-	if err != nil {
-		return secret()
+// ofTicket is what ranks have in common that other launchers or people start: the ticket, or the file in which rank 0 says where it
+// listens. What is wrong with them, joining the job will say.
+func (f *jobFlags) ofTicket() []byte {
+	if text, _ := os.LookupEnv(launch.TicketVar); text != "" && f.TicketFile == "" {
+		if ticket, err := transport.ParseTicket(text); err == nil {
+			return ticket
+		}
 	}
-	return ticket
+	file, _ := os.LookupEnv(launch.TicketFileVar)
+	if file = cmp.Or(f.TicketFile, file); file != "" {
+		if ticket, err := meeting.Ticket(file); err == nil {
+			return ticket
+		}
+	}
+	if filepath.IsAbs(f.Rendezvous) {
+		sum := sha256.Sum256([]byte(f.Rendezvous))
+		return sum[:]
+	}
+	return secret()
 }

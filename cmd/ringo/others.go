@@ -1,41 +1,48 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"os"
+	"strconv"
 
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/setting"
 )
 
-// addOther adds what launch.FromEnv has said of another launcher that has started this
-// program more than once, with the command lines that would do what was meant.
-func (l *faultList) addOther(cmd *cobra.Command, err error) {
-	var other *launch.OtherLauncherError
-	if !errors.As(err, &other) {
-		return
+// placed is the place of a rank that another launcher has started, such as mpirun, as a person would say it by --rank, --np and
+// --rendezvous. It is nothing without one, and where a person says the rank.
+func (g *given) placed(said []setting.Assignment) ([]setting.Assignment, error) {
+	text := map[setting.Path]string{}
+	for _, a := range said {
+		text[a.Path] = a.Text
 	}
-	var given []string
-	cmd.Flags().Visit(func(f *pflag.Flag) { given = append(given, "--"+f.Name+"="+flagText(f)) })
-	if np := cmd.Flags().Lookup("np"); np != nil && !np.Changed {
-		given = append(given, fmt.Sprintf("--np=%d", other.Size))
+	if _, byHand := text["job.rank"]; byHand || !g.ranks || g.worker {
+		return nil, nil
 	}
-	own := append(strings.Fields(cmd.CommandPath()), given...)
-	if cmd.Name() == "run" {
-		own = append(own, "--") // what follows is the program's
+	ranks, _ := strconv.Atoi(text["job.ranks"]) // what is no number its own row tells
+	rendezvous := text["job.rendezvous"]
+	meshless := text["servers.lost"] == "go-on" // they meet at servers
+	if meshless {
+		rendezvous = "/"
 	}
-	own = append(own, cmd.Flags().Args()...)
-	once := "`" + launch.Quote(own) + "`"
-	if cmd.Flags().Lookup("rank") != nil {
-		placed := []string{"--np=", "--transport=mem"}
-		own = slices.DeleteFunc(own, func(a string) bool {
-			return slices.ContainsFunc(placed, func(p string) bool { return strings.HasPrefix(a, p) })
-		})
-		once += "; or place each rank by hand, with HOST the host of rank 0: `" + other.ByHand(own) + "`"
+	env, place, present, err := launch.FromOthers(func(name string) (string, bool) {
+		switch file := text["job.ticket-file"]; {
+		case file != "" && name == launch.TicketFileVar:
+			return file, true
+		case file != "" && name == launch.TicketVar:
+			return "", false
+		}
+		return os.LookupEnv(name)
+	}, ranks, rendezvous)
+	if !present || err != nil {
+		return nil, err
 	}
-	l.add("%s", other.Explain(once))
+	by := setting.Origin(place.Launcher)
+	out := []setting.Assignment{
+		{Path: "job.rank", Text: strconv.Itoa(env.Rank), Origin: by},
+		{Path: "job.ranks", Text: strconv.Itoa(env.WorldSize), Origin: by},
+	}
+	if g.others = place.String(); !meshless {
+		out = append(out, setting.Assignment{Path: "job.rendezvous", Text: env.Rendezvous, Origin: by})
+	}
+	return out, nil
 }

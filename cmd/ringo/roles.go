@@ -45,10 +45,6 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 	if faults.addAll(f.resolve(cmd, model)); f.Spec == nil {
 		return faults
 	}
-	_, _, err := launch.FromEnv(os.LookupEnv)
-	if !f.ByHand() {
-		faults.addOther(cmd, err)
-	}
 	if f.worker && f.Transport == job.TransportMem {
 		faults.addAll(f.faults(setting.Faultf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
 	}
@@ -74,7 +70,7 @@ func (f *jobFlags) atHand() error {
 	if f.isGiven("job.rank") && !f.ByHand() {
 		errs = append(errs, setting.Faultf("job.rank", "%d: want a rank from 0 on", f.Rank))
 	}
-	for _, p := range []setting.Path{"job.rendezvous", "servers.addresses"} {
+	for _, p := range []setting.Path{"job.rendezvous", "job.ticket-file", "servers.addresses"} {
 		if f.isGiven(p) && !inFile(f.table.Origin(p)) && !f.ByHand() {
 			errs = append(errs, setting.Faultf(p, "is for ranks started by hand: give %v too", setting.Path("job.rank")))
 		}
@@ -121,7 +117,7 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 	if !f.worker && (f.ByHand() || f.InProcess()) {
 		with := secret()
 		if f.ByHand() {
-			with = ofTicket()
+			with = f.ofTicket()
 		}
 		answered, err := f.answer(cmd, with)
 		if err != nil {
@@ -133,6 +129,9 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 	switch {
 	case f.worker || f.ByHand():
 		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+		if f.others != "" && f.Rank == 0 {
+			cfg.Report(fmt.Sprintf("%s, placed by %s", counted(f.Ranks, "rank"), f.others))
+		}
 		return f.runRank(cmd.Context(), cfg, f.roleTold(cmd, body))
 	case f.InProcess():
 		withThreads(f.Ranks * f.Threads())

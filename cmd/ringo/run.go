@@ -40,7 +40,7 @@ func (c *runRole) command() *cobra.Command {
 		RunE: c.execute,
 	}
 	c.given.register(cmd.Flags(), func(p setting.Path) bool {
-		others := []setting.Path{"job.rank", "job.rendezvous", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
+		others := []setting.Path{"job.rank", "job.rendezvous", "job.ticket-file", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
 		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "output.metrics", "output.verbose"}, p)) && !slices.Contains(others, p)
 	})
 	cmd.Flags().SetInterspersed(false) // the program's flags are its own
@@ -78,8 +78,7 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
 	}
-	_, _, err := launch.FromEnv(os.LookupEnv)
-	faults.addOther(cmd, err)
+	faults.addAll(launch.Alone(os.LookupEnv))
 	if c.Servers.Count > 0 && !c.isGiven("sync") {
 		c.Sync = job.Sum
 	}

@@ -42,6 +42,7 @@ func (c *serverRole) command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	c.register(cmd.Flags(), func(setting.Path) bool { return true })
+	c.ranks = false // other launchers start ranks
 	hideBut(cmd.Flags(), "sync", "job", "servers", "network", "output.verbose")
 	cmd.Flags().IntVar(&c.index, "index", -1, "which `server` this is, from 0")
 	return cmd

@@ -70,6 +70,11 @@ var forbidden = []struct {
 		why:  "the launcher starts any program and knows no tensors",
 	},
 	{
+		from: []string{"launch/outer"},
+		to:   []string{"..."},
+		why:  "what a launcher's variables say depends on these alone",
+	},
+	{
 		from: []string{"data/table"},
 		to:   []string{"..."},
 		why:  "columns and their encoding depend on nothing of ours",

@@ -97,7 +97,9 @@ type reader struct {
 	errs []error
 }
 
-func (r *reader) fail(format string, args ...any) { r.errs = append(r.errs, fmt.Errorf(format, args...)) }
+func (r *reader) fail(format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
 
 // has says whether a variable is there, and not empty.
 func (r *reader) has(name string) bool {

@@ -1,0 +1,81 @@
+package ringo
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// meet completes a place whose ticket, or rank 0's address, stands in a file: rank 0 listens and posts where. Of rank 0 it returns
+// the listener.
+func (j *Job) meet(env *launch.Env, cfg Config) (listener net.Listener, err error) {
+	if env.TicketFile != "" {
+		if env.Ticket, err = meeting.Ticket(env.TicketFile); err != nil {
+			return nil, err
+		}
+	}
+	if env.Rank == 0 && !cfg.NoMesh && filepath.IsAbs(env.Rendezvous) {
+		listener, err = j.post(env, cfg)
+	}
+	j.ticket = env.Ticket
+	return listener, err
+}
+
+// post listens at a free port, and tells the others.
+func (j *Job) post(env *launch.Env, cfg Config) (net.Listener, error) {
+	ip, err := cluster.HostAddress(cfg.Network.Interface, env.OneHost)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
+	if err != nil {
+		return nil, fmt.Errorf("rank 0 listens for the others: %w", err)
+	}
+	notice := meeting.Notice{Job: env.Job, Address: listener.Addr().String()}
+	if env.Ticket == nil {
+		env.Ticket = transport.NewTicket()
+		notice.Ticket = env.Ticket.String()
+	}
+	if j.withdraw, err = meeting.Post(env.Rendezvous, notice); err != nil {
+		_ = listener.Close() // err says more
+		return nil, err
+	}
+	env.Rendezvous = notice.Address
+	return listener, nil
+}
+
+// look finds what rank 0 has posted: its address, and the ticket, unless this process was given one. It is nil where nothing is posted.
+func look(env launch.Env) func() (string, transport.Ticket, error) {
+	if !filepath.IsAbs(env.Rendezvous) {
+		return nil
+	}
+	return func() (string, transport.Ticket, error) {
+		notice, err := meeting.Look(env.Rendezvous, env.Job)
+		if err != nil {
+			return "", nil, err
+		}
+		if (notice.Ticket == "") != (env.Ticket != nil) {
+			return "", nil, fmt.Errorf("%s is of a job whose rank 0 was not given a ticket as this rank was, or the other way around: give it to all (%s), or to none", env.Rendezvous, launch.TicketFileVar)
+		}
+		if ticket := env.Ticket; ticket != nil {
+			return notice.Address, ticket, nil
+		}
+		ticket, err := transport.ParseTicket(notice.Ticket)
+		return notice.Address, ticket, err
+	}
+}
+
+// localRank is a member's number among those of its host, by the host of each.
+func localRank(hosts []int, rank int) (n int) {
+	for _, h := range hosts[:rank] {
+		if h == hosts[rank] {
+			n++
+		}
+	}
+	return n
+}
