@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/launch/outer"
 )
 
@@ -98,14 +98,14 @@ func meetingPoint(p outer.Place) (string, error) {
 	return "", fmt.Errorf("%v does not say where rank 0 is, and not all ranks are on one host: name a file that does not exist yet, on a folder that all hosts have, --rendezvous /FOLDER/NAME or %s, or rank 0's HOST:PORT", p, RendezvousVar)
 }
 
-// NeedsTicket says that ranks which meet at a rendezvous need to be given a ticket, as rank 0 cannot make one.
-func NeedsTicket(rendezvous string) bool { return !filepath.IsAbs(rendezvous) }
+// maxHosts bounds the file of names that is read, in bytes.
+const maxHosts = 1 << 20
 
 // thisHost is what places depend on.
 func thisHost(lookup func(string) (string, bool)) outer.Host {
 	h := outer.Host{Lookup: lookup}
 	h.Hostname, _ = os.Hostname()
-	text, _ := os.ReadFile("/etc/hosts") // none: no names
+	text, _ := pathname.Read("/etc/hosts", maxHosts) // none: no names
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
 		if words := strings.Fields(line); len(words) > 1 {

@@ -105,7 +105,7 @@ func TestNodes(t *testing.T) {
 		"n[1-9999][1-9999][1-99]": "more than",
 		"n[1-60000],m[1-60000]":   "more than",
 	} {
-		got, err := Nodes(text)
+		got, err := nodeNames(text)
 		if told := fmt.Sprint(strings.Join(got, " "), err); !strings.Contains(told, want) || (err == nil) != (strings.Join(got, " ") == want) {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
@@ -117,7 +117,7 @@ func TestCounts(t *testing.T) {
 		"2(x3),1": "[2 2 2 1]", "4": "[4]", "1,2": "[1 2]",
 		"": "want numbers", "2(x3": "want numbers", "2(x0)": "want numbers", "x": "want numbers", "-1": "want numbers", "2(x)": "want numbers", "1(x99999999)": "more than",
 	} {
-		got, err := Counts(text)
+		got, err := taskCounts(text)
 		if told := fmt.Sprint(got, err); !strings.Contains(told, want) || (err == nil) != (fmt.Sprint(got) == want) {
 			t.Errorf("%q: %v, %v, want %s", text, got, err, want)
 		}
@@ -128,10 +128,10 @@ func FuzzNodes(f *testing.F) {
 	f.Add("node[001,007-015],b2")
 	f.Add("r[1-2]n[8-10]x,2(x3),1")
 	f.Fuzz(func(t *testing.T, text string) {
-		if names, err := Nodes(text); err == nil && (len(names) == 0 || len(names) > maxNodes) {
+		if names, err := nodeNames(text); err == nil && (len(names) == 0 || len(names) > maxNodes) {
 			t.Errorf("%q: %d names", text, len(names))
 		}
-		if counts, err := Counts(text); err == nil && (len(counts) == 0 || len(counts) > maxNodes) {
+		if counts, err := taskCounts(text); err == nil && (len(counts) == 0 || len(counts) > maxNodes) {
 			t.Errorf("%q: %d counts", text, len(counts))
 		}
 	})

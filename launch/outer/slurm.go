@@ -67,7 +67,7 @@ func (r *reader) nodes() []string {
 	if text == "" {
 		return nil
 	}
-	all, err := Nodes(text)
+	all, err := nodeNames(text)
 	if err != nil {
 		r.fail("%s: %w", name, err)
 	}
@@ -84,7 +84,7 @@ func (r *reader) tasksPerNode(tasks string, size int) []int {
 	if text == "" {
 		return nil
 	}
-	all, err := Counts(text)
+	all, err := taskCounts(text)
 	if err != nil {
 		r.fail("%s: %w", name, err)
 		return nil
@@ -105,8 +105,8 @@ const maxNodes = 1 << 16
 // errNodes is a list that stands for too many.
 var errNodes = fmt.Errorf("more than %d nodes", maxNodes)
 
-// Counts reads Slurm's numbers of tasks by node, such as "2(x3),1": 2, 2, 2, 1.
-func Counts(text string) (counts []int, err error) {
+// taskCounts reads Slurm's numbers of tasks by node, such as "2(x3),1": 2, 2, 2, 1.
+func taskCounts(text string) (counts []int, err error) {
 	for _, part := range strings.Split(text, ",") {
 		times := 1
 		number, repeated, ok := strings.Cut(part, "(x")
@@ -130,9 +130,9 @@ func Counts(text string) (counts []int, err error) {
 	return counts, nil
 }
 
-// Nodes reads Slurm's list of nodes, such as "node[001,007-015],b2": brackets hold numbers and ranges of them, with as many
+// nodeNames reads Slurm's list of nodes, such as "node[001,007-015],b2": brackets hold numbers and ranges of them, with as many
 // digits as the first of a range has, and a name may have several.
-func Nodes(text string) (names []string, err error) {
+func nodeNames(text string) (names []string, err error) {
 	for _, part := range topLevel(text) {
 		all, err := expand(part)
 		if err != nil {
