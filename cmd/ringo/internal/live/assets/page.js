@@ -188,7 +188,7 @@
       c.lineWidth = 2;
       c.strokeRect(r.x + 1, r.y + 1, Math.max(1, r.w - 2), Math.max(1, r.h - 2));
     }
-    p.told.textContent = r ? r.text : p.most;
+    p.told.textContent = r ? r.text() : p.most;
     p.canvas.setAttribute("aria-label", p.label + ": " + p.told.textContent);
   }
   const clip = (c, text, room) => {
@@ -201,12 +201,17 @@
   function grid(v, f, g, i) {
     const p = picture(v, i, g.title, f.title + ", " + g.title), unit = f.unit ? " " + f.unit : "";
     let most = 0, where = null;
-    g.data.forEach((row, r) => row.forEach((y, k) => { if (y !== null && y > most) { most = y; where = [r, k]; } }));
+    const square = g.rows_are === g.columns_are.split(" ").pop();
+    let long = 0; // of the figures worth telling: of ranks not what they wait for themselves
+    g.data.forEach((row, r) => row.forEach((y, k) => {
+      most = Math.max(most, y || 0);
+      if (y > long && !(square && r === k)) { long = y; where = [r, k]; }
+    }));
     const tell = (r, k) => (g.rows_are + " " + g.rows[r] + ", " + g.columns_are + " " + g.columns[k] + ": ").trimStart() + number(g.data[r][k], g.percent) + (g.data[r][k] === null ? "" : unit);
     p.most = where ? "most: " + tell(...where) : "";
     p.columns = g.columns.length;
     p.paint = () => {
-      const room = p.canvas.parentElement.clientWidth, square = g.rows_are === g.columns_are.split(" ").pop();
+      const room = p.canvas.parentElement.clientWidth;
       const side = square ? Math.min(28, (room - 60) / g.columns.length) : 0;
       const high = square ? Math.max(4, side) : Math.max(10, Math.min(18, 700 / g.rows.length));
       const [c, w] = ready(p.canvas, high * g.rows.length + 18);
@@ -218,15 +223,15 @@
         c.fillStyle = muted;
         c.textAlign = "right";
         if (r % each === 0) c.fillText(clip(c, name, left - 6), left - 6, (r + 0.5) * high);
+        c.fillStyle = empty;
+        c.globalAlpha = 0.35;
+        c.fillRect(left, r * high, wide * g.columns.length, high - (high > 5 ? 1 : 0));
+        c.fillStyle = shade;
         g.data[r].forEach((y, k) => {
           const x = left + k * wide;
-          p.parts.push({ x, y: r * high, w: wide, h: high, text: tell(r, k) });
-          c.fillStyle = empty;
-          c.globalAlpha = 0.35;
-          c.fillRect(x, r * high, wide - (wide > 5 ? 1 : 0), high - (high > 5 ? 1 : 0));
-          if (y === null || most === 0) return;
-          c.fillStyle = shade;
-          c.globalAlpha = Math.sqrt(Math.max(0, y) / most);
+          p.parts.push({ x, y: r * high, w: wide, h: high, text: () => tell(r, k) });
+          if (!y || y <= 0) return;
+          c.globalAlpha = Math.sqrt(y / most);
           c.fillRect(x, r * high, wide - (wide > 5 ? 1 : 0), high - (high > 5 ? 1 : 0));
         });
         c.globalAlpha = 1;
@@ -263,7 +268,7 @@
           c.globalAlpha = 0.85;
           c.fillRect(x, y + 17, Math.max(1, width - (width > 3 ? 1 : 0)), 17);
           c.globalAlpha = 1;
-          p.parts.push({ x, y: y + 17, w: width, h: 17, text: t.label + ", " + b.name + ": " + number(b.from) + " to " + number(b.to) + " " + f.unit + (b.lead === undefined ? "" : ", ready at " + number(b.lead) + " " + f.unit) });
+          p.parts.push({ x, y: y + 17, w: width, h: 17, text: () => t.label + ", " + b.name + ": " + number(b.from) + " to " + number(b.to) + " " + f.unit + (b.lead === undefined ? "" : ", ready at " + number(b.lead) + " " + f.unit) });
         }
       });
       const y = f.tracks.length * 38;
