@@ -174,7 +174,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{[]string{"job.ranks=0", "job.timeout=0s", "job.slice=1ns"}, []string{"job.ranks 0: want 1 to 1024", "job.timeout 0s: want a positive time", "job.slice 1ns: "}},
 		{[]string{"job.ranks=2", "job.rank=2", "job.rendezvous=h"}, []string{"job.rank 2: want 0 to 1, since job.ranks is 2", `job.rendezvous "h": want HOST:PORT`}},
-		{[]string{"job.rank=0"}, []string{"job.rank 0 needs job.rendezvous HOST:PORT"}},
+		{[]string{"job.rank=0"}, []string{"job.rank 0 needs job.rendezvous, the HOST:PORT"}},
 		{[]string{"training.seeds=0"}, []string{"training.seeds 0: want 1 to 1000"}},
 		{[]string{"model=ctr-dnn", "sync=async", "training.seeds=2"}, []string{"training.seeds 2 with sync async: servers keep the parameters of one run"}},
 		{[]string{"training.seeds=2", "checkpoint.dir=x"}, []string{`training.seeds 2 with checkpoint.dir "x"`}},
