@@ -513,3 +513,60 @@ func BenchmarkFrame(b *testing.B) {
 		h.site.draw(false)
 	}
 }
+
+// A look counts each step once, passes over ranks that are gone, and looks further back where a step has many phases.
+func TestLooks(t *testing.T) {
+	h := NewHub()
+	h.look()
+	if _, ok := h.Waits(); ok {
+		t.Error("nobody was looked at")
+	}
+	var asked []int
+	ranks := []*record.Recorder{recorded(0, 3), recorded(1, 3), recorded(2, 3)}
+	for rank, r := range ranks {
+		h.Watch(rank, func(n int) (*record.Snapshot, error) {
+			if rank == 2 {
+				return nil, io.ErrClosedPipe
+			}
+			if asked = append(asked, n); n == glimpse.Enough {
+				n = 9 // the last step is not whole in them
+			}
+			return r.Glance(n), nil
+		})
+	}
+	for range 3 {
+		h.look()
+	}
+	w, ok := h.Waits()
+	if !ok || w.Steps != 1 || fmt.Sprint(w.Ranks) != "[0 1]" || fmt.Sprint(w.WaitMS) != "[[1.9999999999999998 3] [0 1]]" && fmt.Sprint(w.WaitMS) != "[[2 3] [0 1]]" {
+		t.Errorf("%+v", w)
+	}
+	if fmt.Sprint(asked[:4]) != "[512 512 1024 1024]" || asked[len(asked)-1] != 1024 {
+		t.Errorf("asked for %v phases", asked)
+	}
+	for took, want := range map[time.Duration]time.Duration{0: time.Second, 500 * time.Microsecond: time.Second, 6 * time.Millisecond: 6 * time.Second, time.Second: time.Minute} {
+		if got := pause(took); got != want {
+			t.Errorf("after a look of %v a pause of %v, want %v", took, got, want)
+		}
+	}
+}
+
+// Of many steps whose layers were told every second one is kept, and so on: the first ones are never forgotten.
+func TestPassedLayers(t *testing.T) {
+	var p passed
+	for i := range 1000 {
+		p.add(int64(i), []layer{{Name: "fc", Density: number(i)}})
+		every := p.done[min(1, len(p.done)-1)] - p.done[0]
+		for k, done := range p.done {
+			if done != int64(k)*every || float64(p.layers[k][0].Density) != float64(done) {
+				t.Fatalf("after %d: %v", i, p.done)
+			}
+		}
+		if n := len(p.done); n > mostPassed || i >= mostPassed && n < mostPassed/2 {
+			t.Fatalf("after %d steps %d are kept", i, n)
+		}
+	}
+	if p.add(7, make([]layer, 2)); len(p.done) != 1 {
+		t.Errorf("of another model: %v", p.done)
+	}
+}

@@ -14,13 +14,15 @@ import (
 	"github.com/ringo-ml/ringo/record"
 )
 
-// What ranks record lies in memory that this process holds. Once a second it looks there at the last whole step: ranks send nothing for
-// it, and notice nothing but the processor time, 0.1 ms a rank.
+// What ranks record lies in memory that this process holds. About once a second it looks there at the last whole step: ranks send nothing
+// for it, and notice nothing but the processor time, 0.1 ms a rank, of which the looks take at most a thousandth.
 const (
 	lookEvery = time.Second
-	lastLooks = 60      // that a matrix of the last looks has
-	mostShown = 64      // ranks of a matrix
-	mostGlass = 1 << 12 // phases that one look reads, a whole ring as recorders are made
+	lookShare = 1000        // a look takes no more than this part of the time until the next one
+	lookLeast = time.Minute // but there is one so often
+	lastLooks = 60          // that a matrix of the last looks has
+	mostShown = 64          // ranks of a matrix
+	mostGlass = 1 << 12     // phases that one look reads, a whole ring as recorders are made
 )
 
 // Look reads the last n phases of a rank, nil where there are none yet. An error says that nothing more will come.
@@ -125,16 +127,23 @@ func (h *Hub) waited(waits []glimpse.Wait) {
 
 // lookAll looks now and then until stop.
 func (h *Hub) lookAll(stop <-chan struct{}) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	next := time.NewTimer(lookEvery)
+	defer next.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-next.C:
+			begun := time.Now()
 			h.look()
+			next.Reset(pause(time.Since(begun)))
 		case <-stop:
 			return
 		}
 	}
+}
+
+// pause is how long after a look that took so long the next one comes.
+func pause(took time.Duration) time.Duration {
+	return min(max(lookEvery, lookShare*took), lookLeast)
 }
 
 // Waits is who waited for whom, as a record of --json.
@@ -197,7 +206,7 @@ func readWaits(h *Hub, f *figures) {
 		return
 	}
 	f.Unit = "ms"
-	f.Note = "A row for each rank: how long it waited in a step for the rank of a column to begin an exchange; where row and column are the same rank, for exchanges that all had begun. Means of steps that were looked at, one a second."
+	f.Note = "A row for each rank: how long it waited in a step for the rank of a column to begin an exchange; where row and column are the same rank, for exchanges that all had begun. Means of steps that were looked at, at most one a second."
 	for _, part := range []struct {
 		title string
 		of    Waits
