@@ -11,13 +11,17 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
+
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // Board is the folder in which the processes of a job on one host have their figures, a file of some KiB each, in memory where
 // the system has a place for that (/dev/shm). Each rank holds a lock on its file, which the system takes back when
 // its process ends, however that ends.
-type Board struct{ path string }
+type Board struct {
+	path  string
+	visit *folder.Visit
+}
 
 // prefix is how the folders of boards are called, with the user's number and the job's name.
 const prefix = "ringo-metrics-"
@@ -36,33 +40,21 @@ func PathOf(secret []byte) string {
 	return filepath.Join(base(), fmt.Sprintf("%s%d-%x", prefix, os.Getuid(), sum[:8]))
 }
 
-// Open makes the folder, or finds it. Nobody else but its user may have made it, or may read it. Boards of jobs that were killed are removed.
+// Open makes the folder, or finds it. Nobody else but its user may have made it, or may read it. It is there until all that have opened it
+// have left or ended.
 func Open(path string) (*Board, error) {
-	sweep(path)
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("metrics: a folder for figures: %w", err)
-	}
-	info, err := os.Lstat(path)
+	visit, err := folder.Enter(path)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: a folder for figures: %w", err)
 	}
-	if !info.IsDir() || info.Mode().Perm() != 0o700 || !owned(info) {
-		return nil, fmt.Errorf("metrics: %s is not a folder that only this user can read: remove it", path)
-	}
-	return &Board{path: path}, nil
+	return &Board{path: path, visit: visit}, nil
 }
 
-// stale is how old a board must be of which nobody holds a file before it is taken for one of a job that was killed.
-const stale = time.Minute
-
-// sweep removes the boards of this user's jobs that were killed.
-func sweep(but string) {
+// Sweep removes the boards of this user's jobs that were killed. One process of a job does so, before it opens its own.
+func Sweep() {
 	all, _ := filepath.Glob(filepath.Join(base(), fmt.Sprintf("%s%d-*", prefix, os.Getuid())))
 	for _, path := range all {
-		info, err := os.Lstat(path)
-		if path != but && err == nil && info.IsDir() && owned(info) && time.Since(info.ModTime()) > stale {
-			(&Board{path: path}).Leave()
-		}
+		folder.Clear(path)
 	}
 }
 
@@ -149,20 +141,5 @@ func (b *Board) read(path string) (Reading, bool) {
 	return Reading{Rank: int(rank), Size: int(size), Alive: alive, Values: f.Values()}, true
 }
 
-// Leave removes the board if no process has figures in it any more, or answers for it.
-func (b *Board) Leave() {
-	files, err := os.ReadDir(b.path)
-	if err != nil {
-		return
-	}
-	for _, file := range files {
-		m, alive, err := look(filepath.Join(b.path, file.Name()))
-		if err == nil {
-			m.release()
-		}
-		if err != nil || alive {
-			return
-		}
-	}
-	_ = os.RemoveAll(b.path) // another one may do so at the same time
-}
+// Leave closes the board, and removes it if no other process has it open.
+func (b *Board) Leave() { _ = b.visit.Leave() }

@@ -65,9 +65,13 @@ func TestBoard(t *testing.T) {
 	if got := told(b, Samples); got != "0+10 1-12 2+12" {
 		t.Errorf("after one has ended: %s", got)
 	}
-	b.Leave()
+	other, err := Open(b.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Leave()
 	if got := told(b, Samples); got == "" {
-		t.Error("a board with living ranks was removed")
+		t.Error("a board that is open was removed")
 	}
 	again, err := b.Rank(1, 3) // begins anew
 	if err != nil {
@@ -222,34 +226,38 @@ func TestBoardsBelieveNothing(t *testing.T) {
 	}
 }
 
-// Boards of jobs that were killed are removed by the next job, those of others are not.
+// Boards of jobs that were killed are removed by the next job, those of others are not. Of ranks of a killed job the next one with the same
+// secret reads nothing.
 func TestSweep(t *testing.T) {
 	secret := []byte(t.Name() + time.Now().String())
-	dead, young, living := PathOf(append(secret, 1)), PathOf(append(secret, 2)), PathOf(append(secret, 3))
-	for _, path := range []string{dead, young, living} {
-		b, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+	dead, living, again := PathOf(append(secret, 1)), PathOf(append(secret, 2)), PathOf(append(secret, 3))
+	for _, path := range []string{dead, living, again} {
 		defer os.RemoveAll(path)
-		f, err := b.Rank(0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
 		if path == living {
-			defer f.Close()
-		} else if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if path != young {
-			long := time.Now().Add(-2 * stale)
-			if err := os.Chtimes(path, long, long); err != nil {
+			b, err := Open(path)
+			if err != nil {
 				t.Fatal(err)
 			}
+			defer b.Leave()
+			continue
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&Board{path: path}).Rank(7, 8); err != nil { // its process is this one, which has not opened the board
+			t.Fatal(err)
 		}
 	}
-	sweep(PathOf(secret))
-	for path, want := range map[string]bool{dead: false, young: true, living: true} {
+	b, err := Open(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Leave()
+	if got := told(b, Samples); got != "" {
+		t.Errorf("of a job with the same secret that was killed: %s", got)
+	}
+	Sweep()
+	for path, want := range map[string]bool{dead: false, living: true, again: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v", path, err)
 		}

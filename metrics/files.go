@@ -17,12 +17,6 @@ type mapped struct {
 	words []uint64
 }
 
-// owned says that a file is this user's.
-func owned(info os.FileInfo) bool {
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(s.Uid) == os.Getuid()
-}
-
 // claim opens a file of so many words that no other process holds, and holds it.
 func (b *Board) claim(name string, words int) (*mapped, error) {
 	f, err := os.OpenFile(filepath.Join(b.path, name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)

@@ -38,6 +38,7 @@ func (g *given) answer(cmd *cobra.Command, secret []byte) (a answered, err error
 	if at == "" {
 		return a, nil
 	}
+	metrics.Sweep()
 	if a.board, err = metrics.Open(metrics.PathOf(secret)); err != nil {
 		return a, setting.Faultf("output.metrics", "%s: %w", at, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,9 +15,14 @@ func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 // lock takes a lock of the open file, not of the process, so that it also keeps
 // two parts of one process apart.
-func lock(f *os.File) error {
+func lock(f *os.File) error { return flock(f, unix.LOCK_EX) }
+
+// share takes a lock that others may take, too, but not one as lock takes.
+func share(f *os.File) error { return flock(f, unix.LOCK_SH) }
+
+func flock(f *os.File, how int) error {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EWOULDBLOCK):
@@ -31,3 +37,9 @@ func lock(f *os.File) error {
 
 // alive tells whether there is a process of this host.
 func alive(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
+// ours tells whether a file is this user's.
+func ours(info os.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Getuid()
+}
