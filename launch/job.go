@@ -61,6 +61,7 @@ func (j *job) run(ctx context.Context) error {
 		for _, release := range j.threads {
 			release()
 		}
+		j.cfg.Sight.close()
 		for _, p := range j.procs {
 			_ = p.memory.Close()
 		}
@@ -117,6 +118,7 @@ func (j *job) start(c *crew, index, restarts int) (*process, error) {
 		return nil, &StartError{Program: p.cmd.Args[0], Err: err}
 	}
 	j.guard.note('+', p.cmd.Process.Pid)
+	j.cfg.Sight.add(p)
 	if j.cfg.OnStart != nil {
 		j.cfg.OnStart(p.number, p.cmd.Process.Pid)
 	}
@@ -218,6 +220,7 @@ func (j *job) watch(p *process) {
 	j.guard.note('-', p.cmd.Process.Pid)
 	j.judge(p)
 	p.drain()
+	j.cfg.Sight.end(p)
 	if j.cfg.OnExit != nil {
 		j.cfg.OnExit(p.number, p.how)
 	}

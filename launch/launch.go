@@ -111,6 +111,8 @@ type Config struct {
 	Resumed <-chan os.Signal
 	// BlackBox is the folder that gets a file, when the job fails, with what its processes had recorded (package blackbox); "": none.
 	BlackBox string
+	// Sight, if set, lets others see the job's processes while it runs.
+	Sight *Sight
 	// Guard is the command line of a process that calls Guard with its
 	// standard input; nil means none.
 	Guard []string
