@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -9,7 +10,7 @@ import (
 
 // Seen is a process of a job as its launcher sees it.
 type Seen struct {
-	// Name is such as "rank 3", and Role and Index what it is made of.
+	// Name is such as "rank 3", of a server that sums "rank 4 (server 0)", and Role and Index what it is made of.
 	Name, Role string
 	Index      int
 	// Serves says that it is none of those that do the job's work.
@@ -88,6 +89,9 @@ func (s *Sight) Look() (out []Seen) {
 
 func (p sighted) seen() Seen {
 	s := Seen{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.leads, PID: p.cmd.Process.Pid, Restarts: p.restarts, Ended: p.over, How: p.how}
+	if p.role.Mesh && s.Serves {
+		s.Name += fmt.Sprintf(" (%s %d)", s.Role, s.Index)
+	}
 	if p.memory != nil {
 		s.Record, _ = record.Read(p.memory) // of one that was given back nothing is known
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/manual"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/page"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plan"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/status"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/traces"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/models"
@@ -187,7 +188,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newTicket(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newJobs(), export.Command(), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), newVersion(), newGuard(), servers.Server())
+	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newTicket(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newJobs(), export.Command(), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), newVersion(), newGuard(), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	manual.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root

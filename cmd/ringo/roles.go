@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,7 +28,10 @@ type jobFlags struct {
 	given
 	tuning   tuning
 	progress string    // auto resolved
-	hub      *live.Hub // of the job's page, where this process has it
+	hub      *live.Hub // of the job, where this process has it
+	sight    *launch.Sight
+	mu       sync.Mutex
+	jobs     []*ringo.Job // ranks of this process
 }
 
 // register adds the flags that all such commands have, and those of more groups or settings.
@@ -111,7 +115,7 @@ func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job)
 
 // play is run behind the job's page.
 func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
-	body = f.stoppedBySignals(cmd, f.tuning.before(body))
+	body = f.seen(f.stoppedBySignals(cmd, f.tuning.before(body)))
 	cfg := f.Run(f.table)
 	cfg.Collective.Profile = f.tuning.loaded.Collectives
 	if !f.worker && (f.ByHand() || f.InProcess()) {

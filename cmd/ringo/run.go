@@ -69,7 +69,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 		cfg.Env = []string{launch.TransportVar + "=" + c.Transport}
 	}
 	c.progress = c.Output.Progress
-	return c.launch(cmd, cfg)
+	return c.watched(cmd, func() error { return c.launch(cmd, cfg) })
 }
 
 // check reports every fault of the flags.

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -17,19 +21,80 @@ import (
 // pageVar holds, in the environment of a launcher's processes, where they tell what its page shows; empty: nowhere.
 const pageVar = "RINGO_PAGE"
 
-// watched does what goes on behind a page, where the job has one. Its place is the process that sees all ranks of the host and outlives
-// them: the launcher, or of ranks that are goroutines or started by hand the process of rank 0.
+// watched does what a job of this process, or a rank that nobody launched, does, and tells meanwhile who asks on this host what that is, and
+// who looks at its page, where it has one. Its place is the process that sees all ranks of the host and outlives
+// them: the launcher, or of ranks that are goroutines or started by hand their own.
 func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
-	if f.Output.Page == "" || f.worker || f.ByHand() && f.Rank > 0 {
+	if f.worker {
 		return do()
 	}
+	page := f.Output.Page
+	if f.ByHand() && f.Rank > 0 {
+		page = ""
+	}
 	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
-	return live.While(f.Output.Page, say, func(h *live.Hub) error {
-		f.hub = h
-		h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
+	return live.While(page, say, func(h *live.Hub) error {
+		f.hub, f.sight = h, new(launch.Sight)
+		defer f.entered()()
+		if page != "" {
+			h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
+		}
 		err := do()
-		return errors.Join(err, f.tellWaits(cmd, h))
+		if page != "" {
+			err = errors.Join(err, f.tellWaits(cmd, h))
+		}
+		return err
 	})
+}
+
+// entered enters the job where `ringo status` finds it, until leave is called. Where there is no place for that the job goes on unseen.
+func (f *jobFlags) entered() (leave func()) {
+	entry, err := registry.Enter(registry.Base())
+	if err != nil {
+		return func() {}
+	}
+	f.hub.Identify(entry.Name(), strings.Join(os.Args, " "), f.look)
+	l, err := entry.Listen()
+	if err != nil {
+		entry.Leave()
+		return func() {}
+	}
+	f.hub.Answer(l)
+	return entry.Leave
+}
+
+// look sees the job's processes: those that this launcher has started, or the ranks that are goroutines of this process.
+func (f *jobFlags) look() []launch.Seen {
+	if seen := f.sight.Look(); len(seen) > 0 {
+		return seen
+	}
+	f.mu.Lock()
+	jobs := slices.Clone(f.jobs)
+	f.mu.Unlock()
+	var out []launch.Seen
+	for _, j := range jobs {
+		out = append(out, launch.Seen{Name: fmt.Sprintf("rank %d", j.Rank()), Role: "rank", Index: j.Rank(), PID: os.Getpid(), Record: j.Recorder().Snapshot()})
+	}
+	slices.SortFunc(out, func(a, b launch.Seen) int { return a.Index - b.Index })
+	return out
+}
+
+// seen is body of a rank of this process, which look sees meanwhile.
+func (f *jobFlags) seen(body func(*ringo.Job) error) func(*ringo.Job) error {
+	if f.worker {
+		return body
+	}
+	return func(job *ringo.Job) error {
+		f.mu.Lock()
+		f.jobs = append(f.jobs, job)
+		f.mu.Unlock()
+		defer func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.jobs = slices.DeleteFunc(f.jobs, func(other *ringo.Job) bool { return other == job })
+		}()
+		return body(job)
+	}
 }
 
 // tellWaits writes who waited for whom behind the records of the run, which rank 0 has written: it knows its own waits alone.
@@ -81,8 +146,10 @@ func (f *jobFlags) feed() *live.Feed {
 func (f *jobFlags) tells(cfg *launch.Config) {
 	address := ""
 	if f.hub != nil {
-		address, cfg.OnReport = f.hub.Address(), f.hub.Tell
-		cfg.OnMemory = func(rank int, memory io.ReaderAt) { f.hub.Watch(rank, live.Of(memory)) }
+		address, cfg.OnReport, cfg.Sight = f.hub.Address(), f.hub.Tell, f.sight
+		if f.Output.Page != "" {
+			cfg.OnMemory = func(rank int, memory io.ReaderAt) { f.hub.Watch(rank, live.Of(memory)) }
+		}
 	}
 	cfg.Env = append(cfg.Env, pageVar+"="+address) // another job's, which has started this one, is not ours
 }

@@ -35,8 +35,14 @@ const (
 // Dial makes the feed of a rank whose launcher has a hub, at the address that Hub.Address gave. A hub that is not there ends no training:
 // nothing is told.
 func Dial(address string) *Feed {
-	at, token, _ := strings.Cut(address, "/")
-	if at == "" {
+	network, at, token := "unix", "hub", ""
+	path, local := strings.CutPrefix(address, overSocket)
+	if !local {
+		network = "tcp"
+		at, token, _ = strings.Cut(address, "/")
+		path = at
+	}
+	if path == "" {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -55,13 +61,21 @@ func Dial(address string) *Feed {
 		if err == nil {
 			req.Header.Set("Authorization", "Bearer "+token)
 			var res *http.Response
-			if res, err = (&http.Transport{DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}).RoundTrip(req); err == nil {
+			if res, err = hubAt(network, path).RoundTrip(req); err == nil {
 				_ = res.Body.Close()
 			}
 		}
 		_ = from.CloseWithError(io.ErrClosedPipe)
 	}()
 	return f
+}
+
+// hubAt is how a hub is reached.
+func hubAt(network, address string) *http.Transport {
+	dial := &net.Dialer{Timeout: 5 * time.Second}
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dial.DialContext(ctx, network, address)
+	}}
 }
 
 func newFeed(cancel func()) *Feed {

@@ -8,6 +8,7 @@ package live
 import (
 	"encoding/json"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/launch"
 )
 
 // What a hub keeps, so that neither ranks nor steps make it large: 64 ranks and any number of steps take about 4 MB.
@@ -47,6 +49,14 @@ type Hub struct {
 	state   string
 
 	site *site // nil: nobody can look
+
+	// Of who asks on this host: see Answer and Identify.
+	name, command string
+	sees          func() []launch.Seen
+	glimpses      glimpses
+	local         *http.Server
+	socket        string
+	answering     sync.WaitGroup
 }
 
 // fault is something that a person should know.

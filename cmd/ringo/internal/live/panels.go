@@ -301,8 +301,7 @@ type head struct {
 
 // head reads it.
 func (h *Hub) head() head {
-	r := h.last()
-	i := r.Info
+	i := h.last().Info
 	out := head{Title: cmp.Or(i.Model, "a job"), State: h.state, Begun: h.begun.UnixMilli(), Facts: []string{}, Figures: [][2]string{}}
 	if i.Event != "" {
 		over := i.Transport
@@ -314,12 +313,17 @@ func (h *Hub) head() head {
 			fmt.Sprintf("strategy %s, plan %s in %s", i.Strategy, i.Plan, console.Counted(i.Buckets, "bucket")), fmt.Sprintf("seed %d", i.Seed))
 	}
 	h.at(&out, i)
-	add := func(name string, v float64, text func(float64) string) {
+	h.newest(func(name string, v float64, text func(float64) string) {
 		if finite(v) {
 			out.Figures = append(out.Figures, [2]string{name, text(v)})
 		}
-	}
-	g := runs.Group{Runs: []*runs.Run{r}}
+	})
+	return out
+}
+
+// newest hands out the newest figures with how a person reads them.
+func (h *Hub) newest(add func(name string, v float64, text func(float64) string)) {
+	g := runs.Group{Runs: []*runs.Run{h.last()}}
 	last := func(table func(*runs.Run) *runs.Table, field string) float64 { return g.Last(table, field).Mean }
 	add("loss", last(runs.OfSteps, "loss"), short)
 	for _, m := range runs.Metrics([]runs.Group{g}) {
@@ -331,7 +335,6 @@ func (h *Hub) head() head {
 	}
 	add("samples/s", last(runs.OfSteps, "samples_per_s"), console.Rated)
 	add("ms a step", last(runs.OfSteps, "step_ms"), short)
-	return out
 }
 
 // at says where the run is.

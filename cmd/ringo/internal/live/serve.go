@@ -123,8 +123,19 @@ func CheckAddress(address string) error {
 // URL is what a person opens.
 func (h *Hub) URL() string { return "http://" + h.site.at() + "/" + h.site.token + "/" }
 
-// Address is what Dial takes.
-func (h *Hub) Address() string { return h.site.at() + "/" + h.site.feed }
+// Address is what Dial takes; "" where the hub neither answers nor serves.
+func (h *Hub) Address() string {
+	switch {
+	case h.socket != "":
+		return overSocket + h.socket
+	case h.site != nil:
+		return h.site.at() + "/" + h.site.feed
+	}
+	return ""
+}
+
+// overSocket begins the address of a hub that is told over a socket of this host.
+const overSocket = "unix:"
 
 // at is where this host reaches the site.
 func (s *site) at() string {
@@ -144,6 +155,7 @@ func (h *Hub) Close(err error) {
 	}
 	h.look() // once more at ranks of this process
 	h.end(err)
+	defer h.closeLocal()
 	s := h.site
 	if s == nil {
 		return
@@ -168,6 +180,7 @@ func (s *site) routes(look, tell web.Guard) http.Handler {
 	}
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /state", s.state)
+	mux.HandleFunc("GET /status", s.status)
 	below := look.Below(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == "POST" && r.URL.Path == "/feed" && tell.Allows(r) {
@@ -406,21 +419,20 @@ func (h *Hub) report() []byte {
 	return b.Bytes()
 }
 
-// While lets do go on with a hub that is served at address, and tells how it has ended; "" serves nothing, and do gets a nil Hub. say gets
-// a line about where the page is.
+// While lets do go on with a hub that is served at address, "" for nowhere, and tells it how do has ended. say gets a line about where the
+// page is.
 func While(address string, say func(line string), do func(*Hub) error) error {
-	if address == "" {
-		return do(nil)
-	}
 	h := NewHub()
-	if err := h.Serve(address); err != nil {
-		return fmt.Errorf("--page: %w", err)
+	if address != "" {
+		if err := h.Serve(address); err != nil {
+			return fmt.Errorf("--page: %w", err)
+		}
+		line := "live page: " + h.URL()
+		if h.Open() {
+			line += " (other hosts can reach it; whoever knows the token can read)"
+		}
+		say(line)
 	}
-	line := "live page: " + h.URL()
-	if h.Open() {
-		line += " (other hosts can reach it; whoever knows the token can read)"
-	}
-	say(line)
 	err := do(h)
 	h.Close(err)
 	return err

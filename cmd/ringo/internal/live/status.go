@@ -1,0 +1,301 @@
+package live
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/web"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/record"
+)
+
+// Status is what a job is doing at one time, for programs and for one screen of text. Names do not change; null is a figure that is not
+// known.
+type Status struct {
+	Event   string `json:"event"` // "status"
+	Job     string `json:"job"`   // as `ringo status` takes it
+	PID     int    `json:"pid"`   // of the process that answers: the launcher, or the rank
+	Host    string `json:"host"`
+	Command string `json:"command"`
+	Started string `json:"started"` // UTC, as RFC 3339 has it
+	// RunningS is for how long it has been running, in seconds.
+	RunningS number `json:"running_s"`
+	// State is "starting", "training", of programs of one's own, which tell no run, "running", "ended", "failed", or of a job that tells nothing "silent".
+	State   string `json:"state"`
+	Model   string `json:"model"` // "" of programs of one's own, which tell no run
+	Ranks   int    `json:"ranks_total"`
+	Servers int    `json:"servers_total"`
+	// Phase is "train" or "evaluate", of which PhaseDone of PhaseTotal steps or batches are done in an epoch of Epochs.
+	Phase      string `json:"phase"`
+	Epoch      int    `json:"epoch"`
+	Epochs     int    `json:"epochs"`
+	PhaseDone  int    `json:"phase_done"`
+	PhaseTotal int    `json:"phase_total"`
+	// Share is how much of the run is done, from 0 to 1.
+	Share float64 `json:"done_share"`
+	// Figures are the newest, as the page shows them above its panels.
+	Figures []Figure `json:"figures"`
+	// Step is where the time of rank 0's last steps went, on average.
+	Step      Parts           `json:"step"`
+	Processes []ProcessStatus `json:"processes"`
+	// Stragglers are the ranks that hold up the others, the worst first.
+	Stragglers []Straggler `json:"stragglers"`
+	Faults     []FaultAt   `json:"faults"`
+	// FaultsLeftOut is how many there were between the first and the last that are kept.
+	FaultsLeftOut int `json:"faults_left_out"`
+}
+
+// Figure is a value by name.
+type Figure struct {
+	Name  string `json:"name"`
+	Value number `json:"value"`
+	Text  string `json:"text"` // as a person reads it
+}
+
+// Parts are those of a step, in ms.
+type Parts struct {
+	StepMS        number `json:"step_ms"`
+	ComputeMS     number `json:"forward_backward_ms"`
+	DataWaitMS    number `json:"data_wait_ms"`
+	PullWaitMS    number `json:"pull_wait_ms"`
+	CompressMS    number `json:"compress_ms"`
+	ExposedCommMS number `json:"exposed_comm_ms"`
+	UpdateMS      number `json:"update_ms"`
+}
+
+// ProcessStatus is a rank, or a server.
+type ProcessStatus struct {
+	Name string `json:"name"` // "rank 3"
+	Rank int    `json:"rank"` // -1 of a server
+	PID  int    `json:"pid"`
+	// Ended says how it has ended, "" that it runs.
+	Ended    string `json:"ended"`
+	Restarts int    `json:"restarts"`
+	Epoch    int    `json:"epoch"`
+	Step     int    `json:"step"`       // of the epoch, the last one that it told of; 0: none yet
+	Steps    int64  `json:"steps_done"` // of the run, before the one under way; -1: that is not known
+	// StepMS is how long its last steps took on average, and OwnMS without what it waited for others.
+	StepMS number `json:"step_ms"`
+	OwnMS  number `json:"own_ms"`
+	// SilentS is since when it has told of no step, in seconds; null: it never did.
+	SilentS number `json:"silent_s"`
+	// Doing is the oldest thing that it has begun and not ended, WaitsFor the process for which it waits, "" for none, and WaitsS since when.
+	Doing    string `json:"doing"`
+	WaitsFor string `json:"waits_for"`
+	WaitsS   number `json:"waits_s"`
+}
+
+// Straggler is a rank that holds up others, and by what.
+type Straggler struct {
+	Rank  int    `json:"rank"`
+	Cause string `json:"cause"`
+}
+
+// FaultAt is a line about what a person should know.
+type FaultAt struct {
+	At   string `json:"at"` // UTC, as RFC 3339 has it
+	Text string `json:"text"`
+}
+
+// Identify says who the job is, and lets the hub see its processes: look may be called at any time. It is called before anybody asks.
+func (h *Hub) Identify(name, command string, look func() []launch.Seen) {
+	if h != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.name, h.command, h.sees = name, command, look
+	}
+}
+
+// glimpses keeps what was read last for a moment: who asks more often, or many who ask, cost the job no more.
+type glimpses struct {
+	mu   sync.Mutex
+	at   time.Time
+	seen []launch.Seen
+}
+
+// freshFor is how long what was read stands for what is.
+const freshFor = 250 * time.Millisecond
+
+// processes are those of the job, as they were at most freshFor ago.
+func (h *Hub) processes() []launch.Seen {
+	h.mu.Lock()
+	look := h.sees
+	h.mu.Unlock()
+	if look == nil {
+		return nil
+	}
+	g := &h.glimpses
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := h.clock(); g.at.IsZero() || now.Sub(g.at) > freshFor {
+		g.at, g.seen = now, look()
+	}
+	return g.seen
+}
+
+// Status is what the job is doing.
+func (h *Hub) Status() Status {
+	seen := h.processes()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, info, p := h.clock(), h.last().Info, h.now
+	head := h.head()
+	out := Status{
+		Event: "status", Job: h.name, PID: os.Getpid(), Command: h.command, Started: stamp(h.begun), RunningS: number(now.Sub(h.begun).Seconds()), State: h.state,
+		Model: info.Model, Ranks: info.NP, Servers: info.Servers, Phase: p.Phase, Epoch: p.Epoch, Epochs: p.Epochs, PhaseDone: p.Done, PhaseTotal: p.Total,
+		Share: head.Share, Figures: h.figures(), Step: h.parts(), Processes: []ProcessStatus{}, Stragglers: []Straggler{}, Faults: []FaultAt{}, FaultsLeftOut: h.dropped,
+	}
+	out.Host, _ = os.Hostname()
+	h.fill(&out, seen, now)
+	if out.State == "starting" && slices.ContainsFunc(seen, func(s launch.Seen) bool { return s.Record != nil && s.Record.OperationsEnded > 0 }) {
+		out.State = "running"
+	}
+	for _, s := range h.slowed() {
+		out.Stragglers = append(out.Stragglers, Straggler{s.rank, s.text})
+	}
+	for _, f := range h.faults {
+		out.Faults = append(out.Faults, FaultAt{stamp(f.at), f.text})
+	}
+	return out
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// figures are the newest, as those of the head.
+func (h *Hub) figures() (out []Figure) {
+	out = []Figure{}
+	h.newest(func(name string, v float64, text func(float64) string) {
+		if finite(v) {
+			out = append(out, Figure{name, number(v), text(v)})
+		}
+	})
+	return out
+}
+
+// parts are those of rank 0's last steps.
+func (h *Hub) parts() Parts {
+	r := h.ranks[0]
+	if r == nil {
+		return Parts{none, none, none, none, none, none, none}
+	}
+	b := r.recent(recentBeats)
+	return Parts{b.StepMS, max(0, b.ComputeMS-b.DataWaitMS-b.PullWaitMS), b.DataWaitMS, b.PullWaitMS, b.CompressMS, b.ExposedCommMS, b.UpdateMS}
+}
+
+// fill tells of each process: those that the launcher sees, and ranks that have told of themselves.
+func (h *Hub) fill(out *Status, seen []launch.Seen, now time.Time) {
+	told, ranks, servers := map[int]bool{}, 0, 0
+	names := func(peer int32) string { return peerName(seen, int(peer)) }
+	for _, s := range seen {
+		p := ProcessStatus{Name: s.Name, Rank: -1, PID: s.PID, Restarts: s.Restarts, Steps: -1, StepMS: none, OwnMS: none, SilentS: none, WaitsS: none}
+		if s.Ended {
+			p.Ended = cmp.Or(s.How, "well")
+		}
+		if s.Serves {
+			servers++
+		} else {
+			ranks++
+			p.Rank, told[s.Index] = s.Index, true
+			h.beats(&p, now)
+		}
+		if !s.Ended {
+			doing(&p, s.Record, now, names)
+		}
+		out.Processes = append(out.Processes, p)
+	}
+	for _, n := range h.sorted() {
+		if !told[n] {
+			p := ProcessStatus{Name: fmt.Sprintf("rank %d", n), Rank: n, Steps: -1, WaitsS: none}
+			h.beats(&p, now)
+			out.Processes = append(out.Processes, p)
+		}
+	}
+	out.Ranks, out.Servers = max(out.Ranks, ranks), max(out.Servers, servers)
+}
+
+// peerName is what a number of the mesh, or of a server, stands for.
+func peerName(seen []launch.Seen, peer int) string {
+	if peer < len(seen) {
+		return seen[peer].Name
+	}
+	return fmt.Sprintf("rank %d", peer)
+}
+
+// beats adds what a rank has told of its steps.
+func (h *Hub) beats(p *ProcessStatus, now time.Time) {
+	r := h.ranks[p.Rank]
+	if r == nil {
+		return
+	}
+	last, mean := r.beats[len(r.beats)-1], r.recent(recentBeats)
+	p.Epoch, p.Step, p.Steps = last.Epoch, last.Step, last.Done
+	p.StepMS, p.OwnMS, p.SilentS = mean.StepMS, number(own(mean)), number(now.Sub(r.heard).Seconds())
+}
+
+// doing adds what a process has begun and not ended, by what it had recorded.
+func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32) string) {
+	if s == nil {
+		return
+	}
+	if s.Step >= 0 {
+		p.Steps = s.Step
+	}
+	phase := ""
+	for _, e := range s.Open {
+		if e.Kind == record.PhaseKind {
+			phase = e.Phase.String()
+			continue
+		}
+		if p.Doing == "" || e.Peer >= 0 && p.WaitsFor == "" {
+			p.Doing = s.Text(e.Name)
+			if label := s.Text(e.Label); label != "" {
+				p.Doing += " of " + label
+			}
+		}
+		if since := cmp.Or(e.Since, e.Begun); e.Peer >= 0 && p.WaitsFor == "" {
+			p.WaitsFor = name(e.Peer)
+			if since > 0 {
+				p.WaitsS = number(max(0, now.Sub(s.Epoch.Add(time.Duration(since))).Seconds()))
+			}
+		}
+	}
+	p.Doing = cmp.Or(p.Doing, phase)
+}
+
+// Answer answers at l, of which only this user knows, what the job is doing: /status, and /state, what its page shows. Ranks tell
+// what they do there, too. It returns at once, and Close ends it.
+func (h *Hub) Answer(l net.Listener) {
+	s := &site{hub: h}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", s.status)
+	mux.HandleFunc("GET /state", s.state)
+	mux.HandleFunc("POST /feed", s.take)
+	h.local, h.socket = web.NewServer(mux), l.Addr().String()
+	h.answering.Go(func() { _ = h.local.Serve(web.NewCrowd(l, mostViewers+mostRanks)) }) // Close ends it
+}
+
+// status answers with a Status.
+func (s *site) status(w http.ResponseWriter, _ *http.Request) {
+	b, err := json.Marshal(s.hub.Status())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(b, '\n'))
+}
+
+// closeLocal ends what Answer began.
+func (h *Hub) closeLocal() {
+	if h.local != nil {
+		_ = h.local.Close()
+		h.answering.Wait()
+	}
+}

@@ -1,0 +1,168 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+)
+
+// lastFaults is how many of the last lines about what has happened are printed; all are in --json.
+const lastFaults = 5
+
+// Print writes what a job is doing as one screen of text. Nothing that came from elsewhere, such as the name of a host or of a layer, reaches
+// the terminal as anything but text.
+func Print(to io.Writer, s live.Status) {
+	var b strings.Builder
+	title(&b, s)
+	if p := place(s); p != "" {
+		fmt.Fprintf(&b, "  %s\n", p)
+	}
+	if len(s.Figures) > 0 {
+		var all []string
+		for _, f := range s.Figures {
+			all = append(all, f.Name+" "+f.Text)
+		}
+		fmt.Fprintf(&b, "  %s\n", strings.Join(all, ", "))
+	}
+	if p := parts(s.Step); p != "" {
+		fmt.Fprintf(&b, "  %s\n", p)
+	}
+	for _, x := range s.Stragglers {
+		fmt.Fprintf(&b, "  ! %s\n", x.Cause)
+	}
+	processes(&b, s.Processes)
+	first := max(0, len(s.Faults)-lastFaults)
+	if n := first + s.FaultsLeftOut; n > 0 {
+		fmt.Fprintf(&b, "  (%s before)\n", console.Counted(n, "line"))
+	}
+	for _, f := range s.Faults[first:] {
+		at := ""
+		if t, err := time.Parse(time.RFC3339, f.At); err == nil {
+			at = t.Format(time.TimeOnly) + " UTC  "
+		}
+		fmt.Fprintf(&b, "  %s%s\n", at, strings.ReplaceAll(f.Text, "\n", "\n    "))
+	}
+	_, _ = io.WriteString(to, strings.Map(visible, b.String())) // into memory
+}
+
+// title is the job in two lines.
+func title(b *strings.Builder, s live.Status) {
+	fmt.Fprintf(b, "job %s: %s", s.Job, s.State)
+	if s.Model != "" {
+		fmt.Fprintf(b, " %s", s.Model)
+	}
+	if s.Ranks > 0 {
+		fmt.Fprintf(b, ", %s", console.Counted(s.Ranks, "rank"))
+	}
+	if s.Servers > 0 {
+		fmt.Fprintf(b, ", %s", console.Counted(s.Servers, "server"))
+	}
+	if v := float64(s.RunningS); v > 0 {
+		fmt.Fprintf(b, ", for %v", time.Duration(v*float64(time.Second)).Round(time.Second))
+	}
+	b.WriteByte('\n')
+	if s.Command != "" {
+		fmt.Fprintf(b, "  %s\n", s.Command)
+	}
+}
+
+// place is where the run is.
+func place(s live.Status) string {
+	if s.PhaseTotal == 0 {
+		return ""
+	}
+	return fmt.Sprintf("epoch %d of %d, %s %s of %s, %.0f %% of the run", s.Epoch, s.Epochs, s.Phase, console.Grouped(s.PhaseDone), console.Grouped(s.PhaseTotal), 100*s.Share)
+}
+
+// parts is where the time of a step goes; what takes none is left out.
+func parts(p live.Parts) string {
+	if v := float64(p.StepMS); math.IsNaN(v) || v <= 0 {
+		return ""
+	}
+	var all []string
+	for _, part := range []struct {
+		name string
+		ms   float64
+	}{{"forward and backward", float64(p.ComputeMS)}, {"waiting for data", float64(p.DataWaitMS)}, {"waiting for servers", float64(p.PullWaitMS)},
+		{"codecs", float64(p.CompressMS)}, {"exposed exchange", float64(p.ExposedCommMS)}, {"update", float64(p.UpdateMS)}} {
+		if part.ms > 0 {
+			all = append(all, part.name+" "+console.Milliseconds(part.ms))
+		}
+	}
+	return fmt.Sprintf("a step of rank 0, %s ms: %s", console.Milliseconds(float64(p.StepMS)), strings.Join(all, ", "))
+}
+
+// processes is a table of them.
+func processes(b *strings.Builder, all []live.ProcessStatus) {
+	if len(all) == 0 {
+		return
+	}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  process\tstep\tms a step\tof its own\tdoes")
+	for _, p := range all {
+		step, at := "", "" // of servers
+		if p.Steps >= 0 {
+			step = console.Grouped(int(p.Steps))
+		}
+		if p.Step > 0 {
+			at = fmt.Sprintf("%s\t%s", milliseconds(float64(p.StepMS)), milliseconds(float64(p.OwnMS)))
+		} else {
+			at = "\t"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", strings.Map(visible, p.Name), step, at, strings.Map(visible, does(p)))
+	}
+	_ = w.Flush() // into memory
+	for line := range strings.Lines(table.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+func milliseconds(v float64) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	return console.Milliseconds(v)
+}
+
+// quiet is after how many seconds without a step that is told.
+const quiet = 5
+
+// does is what a process does, in words.
+func does(p live.ProcessStatus) string {
+	text := p.Doing
+	switch {
+	case p.Ended == "well":
+		return "has ended"
+	case p.Ended != "":
+		return p.Ended
+	case p.WaitsFor != "":
+		text += ", waits for " + p.WaitsFor
+		if s := float64(p.WaitsS); s >= 0.1 {
+			text += fmt.Sprintf(" for %.1f s", s)
+		}
+	}
+	if s := float64(p.SilentS); s >= quiet {
+		text += fmt.Sprintf(", no step for %.0f s", s)
+	}
+	if p.Restarts > 0 {
+		text += fmt.Sprintf(", started again %s", console.Counted(p.Restarts, "time"))
+	}
+	return strings.TrimPrefix(text, ", ")
+}
+
+// visible is a rune as a terminal may show it: no control characters but ends of lines, and none that turns the direction of text or is
+// not seen.
+func visible(r rune) rune {
+	if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+		return unicode.ReplacementChar
+	}
+	return r
+}

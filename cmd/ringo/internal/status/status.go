@@ -1,0 +1,112 @@
+// Package status is `ringo status` and `ringo top`: what this user's jobs on this host are doing, as one screen of text, as JSON, and as a
+// screen of a terminal that is kept up to date.
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
+)
+
+// silent is the state of a job that does not answer.
+const silent = "silent"
+
+// Command is `ringo status`.
+func Command() *cobra.Command {
+	json := ""
+	cmd := &cobra.Command{
+		Use:   "status [JOB]",
+		Short: "Say what your jobs on this host are doing",
+		Long: "Say what your jobs on this host are doing, or JOB alone: each rank and server, step of how many,\n" +
+			"figures, rate, where the time of a step goes, who waits for whom, who holds up the others and by\n" +
+			"what, and what has happened. JOB is the number of the job's launcher. Jobs need no setting for it.\n" +
+			"The exit status is 1 where there is no such job.",
+		Example: "  ringo status\n  ringo status 12345\n  ringo status --json -",
+		Args:    oneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := ask(cmd.Context(), registry.Base(), strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			return console.Tell(cmd, json, func(out *console.Output) error {
+				var text strings.Builder
+				for i, s := range all {
+					if i > 0 {
+						text.WriteByte('\n')
+					}
+					Print(&text, s)
+				}
+				out.Line("%s", strings.TrimSuffix(text.String(), "\n"))
+				for _, s := range all {
+					if err := out.Object(s); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	console.JSON(cmd, &json, "job")
+	return cmd
+}
+
+func oneJob(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return console.Usagef("`%s` takes one job, got %q", cmd.CommandPath(), args)
+	}
+	return nil
+}
+
+// ask asks all jobs below base, or those whose name begins with name, and says so where there is none.
+func ask(ctx context.Context, base, name string) ([]live.Status, error) {
+	var jobs []registry.Job
+	for _, j := range registry.Jobs(base) {
+		if begin, _, _ := strings.Cut(j.Name, "-"); name == "" || name == j.Name || name == begin {
+			jobs = append(jobs, j)
+		}
+	}
+	out := make([]live.Status, len(jobs))
+	ctx, cancel := context.WithTimeout(ctx, registry.Wait)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, j := range jobs {
+		all.Go(func() { out[i] = askOne(ctx, j) })
+	}
+	all.Wait()
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case name == "":
+		return nil, errors.New("no job of yours runs on this host")
+	}
+	return nil, fmt.Errorf("no job of yours on this host is called %q: `ringo status` tells of all", name)
+}
+
+// askOne is what a job says, or why it says nothing.
+func askOne(ctx context.Context, j registry.Job) (s live.Status) {
+	text, err := j.Ask(ctx, "/status")
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil {
+		return s
+	}
+	why := err.Error()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		why = fmt.Sprintf("it has not answered within %v: its launcher is stopped, or has no time", registry.Wait)
+	case errors.Is(err, os.ErrNotExist):
+		why = "it does not answer yet, or is about to end"
+	}
+	return live.Status{Event: "status", Job: j.Name, State: silent, Figures: []live.Figure{}, Processes: []live.ProcessStatus{}, Stragglers: []live.Straggler{}, Faults: []live.FaultAt{{Text: why}}}
+}
