@@ -48,7 +48,6 @@ type Job struct {
 	recorder   *record.Recorder
 	figures    *metrics.Figures // nil: nobody wants them
 	uncount    func()           // ends what keeps them up to date
-	board      *metrics.Board   // that this rank has opened for them; nil: none
 	outer      context.Context  // what Join was given
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
@@ -92,15 +91,14 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
-	var own *metrics.Board
 	if cfg.Times = cfg.Times.WithDefaults(); cfg.Metrics == nil && env.Metrics != "" {
 		board, err := metrics.Open(env.Metrics)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Metrics, own = board, board
+		cfg.Metrics = board
 	}
-	j := &Job{board: own, recorder: env.Recorder(), rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j := &Job{recorder: env.Recorder(), rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
 	if len(cfg.Tables) > 0 {
@@ -446,9 +444,6 @@ func (j *Job) release() error {
 	if j.uncount != nil {
 		j.uncount()
 		errs = append(errs, j.figures.Close())
-	}
-	if j.board != nil {
-		j.board.Leave()
 	}
 	if j.client != nil {
 		errs = append(errs, j.client.Close())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,7 +80,10 @@ func (b *Board) Rank(rank, size int) (*Figures, error) {
 		return nil, fmt.Errorf("metrics: the figures of rank %d: %w", rank, err)
 	}
 	f := newFigures(m.words, rank, size, os.Getpid())
-	f.done = m.release
+	f.done = func() error {
+		defer runtime.KeepAlive(b) // who counts is within the folder
+		return m.release()
+	}
 	return f, nil
 }
 
