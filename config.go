@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,6 +25,9 @@ type Config struct {
 	// world size. 0 takes the launcher's variables. The ticket is always taken
 	// from RINGO_TICKET.
 	Size int
+	// Lookup finds the variables of a launcher, and RINGO_TICKET, for a program that has them from elsewhere than its
+	// environment. nil: os.LookupEnv.
+	Lookup func(name string) (value string, found bool)
 	// Rank is this rank when Size is given, from 0 to Size-1; of Serve the server's
 	// number, from 0 to Servers-1.
 	Rank int
@@ -157,6 +161,14 @@ func (c Config) aggregation(ranks int) aggregate.Config {
 		c.Aggregate.Timeout = c.Collective.Timeout
 	}
 	return c.Aggregate
+}
+
+// lookup is Lookup, or the environment.
+func (c Config) lookup() func(string) (string, bool) {
+	if c.Lookup != nil {
+		return c.Lookup
+	}
+	return os.LookupEnv
 }
 
 // place finds this rank's place in its job; present is false in none.

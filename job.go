@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -79,7 +78,7 @@ type Job struct {
 // one rank that needs no network. An error names what is missing: a variable,
 // the coordinator, or the ranks that did not come.
 func Join(ctx context.Context, cfg Config) (*Job, error) {
-	env, present, err := cfg.place(os.LookupEnv)
+	env, present, err := cfg.place(cfg.lookup())
 	if err != nil {
 		return nil, fmt.Errorf("joining the job: %w", err)
 	}

@@ -424,6 +424,12 @@ func TestVariables(t *testing.T) {
 		err := ringo.Run(t.Context(), ringo.Config{}, func(*ringo.Job) error { return nil })
 		checkText(t, err, "joining the job", "torchrun's variables", "MASTER_ADDR is not set")
 	})
+	t.Run("from elsewhere", func(t *testing.T) {
+		t.Setenv(launch.RankVar, "x")
+		lookup := func(name string) (string, bool) { v, ok := good[name]; return v, ok && name != launch.WorldSizeVar }
+		_, err := ringo.Join(t.Context(), ringo.Config{Lookup: lookup})
+		checkText(t, err, "RINGO_WORLD_SIZE is not set, but RINGO_RANK is")
+	})
 	t.Setenv(launch.TicketVar, "")
 	_, err := ringo.Join(t.Context(), ringo.Config{Size: 2, Rendezvous: "127.0.0.1:1"})
 	checkText(t, err, "RINGO_TICKET is not set")

@@ -3,7 +3,6 @@ package ringo
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/ringo-ml/ringo/aggregate"
 )
@@ -15,7 +14,7 @@ import (
 // error names what is missing or who is lost.
 func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Stats, error) {
 	cfg.serves = true
-	env, _, err := cfg.place(os.LookupEnv)
+	env, _, err := cfg.place(cfg.lookup())
 	if err != nil {
 		return aggregate.Stats{}, fmt.Errorf("joining the job: %w", err)
 	}

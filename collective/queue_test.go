@@ -104,3 +104,30 @@ func TestScratchIsAligned(t *testing.T) {
 		}
 	}
 }
+
+// Done tells when an operation has ended, at once or after a while, and leaves its end to Wait.
+func TestDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		onRanks(t, 2, Config{Algorithm: Ring}, func(g *Group) error {
+			if g.Rank() == 1 {
+				time.Sleep(time.Second)
+			}
+			begun, x := time.Now(), []float32{1}
+			w := StartAllReduce(g, x, Sum)
+			if g.Rank() == 0 && (w.Done(0) || w.Done(-1) || w.Done(300*time.Millisecond) || time.Since(begun) != 300*time.Millisecond) {
+				return fmt.Errorf("done after %v, before rank 1 has started it", time.Since(begun))
+			}
+			if !w.Done(time.Hour) || !w.Done(0) || time.Since(begun) > time.Second {
+				return fmt.Errorf("not done after %v", time.Since(begun))
+			}
+			if err := errors.Join(w.Wait(), same("sum", x, []float32{2})); err != nil {
+				return err
+			}
+			refused := StartAllReduce(g, x, Op(99))
+			if !refused.Done(0) || refused.Wait() == nil {
+				return errors.New("a reduction that is none goes on, or ends well")
+			}
+			return nil
+		})
+	})
+}

@@ -110,6 +110,25 @@ func (w *Work) Wait() error {
 	return err
 }
 
+// Done tells whether Wait would return at once, after waiting so long for that. It may be called any number of times before Wait.
+func (w *Work) Done(within time.Duration) bool {
+	if w.here || !w.live || len(w.done) > 0 {
+		return true
+	}
+	if within <= 0 {
+		return false
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+		w.done <- struct{}{} // its place is free: it is for Wait
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // WaitEnd is Wait, and also returns when the operation ended, which may have
 // been long before.
 func (w *Work) WaitEnd() (time.Time, error) {
