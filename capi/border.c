@@ -1,0 +1,206 @@
+/* border.c - the functions of ringo.h. Each refuses what a forked child asks, which must not enter Go: of Go's threads none is
+ * there, and whatever waits for one would wait for ever. What is left is Go's. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "_cgo_export.h"
+#include "border.h"
+
+static _Thread_local border_fault last = {-1, ""};
+
+/* ---- forks ---- */
+
+static volatile sig_atomic_t forked; /* in a child that fork() has made */
+
+static void note_fork(void) { forked = 1; }
+
+static int refuse(int code, const char *why) {
+  last.rank = -1;
+  strncpy(last.text, why, sizeof last.text - 1);
+  return code;
+}
+
+static int refuse_forked(void) {
+  return refuse(RINGO_ERROR_FORKED,
+                "this process is a fork of the one that has loaded libringo, which cannot be used here: load it after the fork, or exec()");
+}
+
+/* ---- signals ----
+ *
+ * Go's runtime starts its threads when the library is loaded, and they keep the mask of signals that the loading thread has then. With all
+ * blocked, signals to the process go to threads of the program: Go's would run handlers on their small stacks, and take signals that the
+ * program waits for with sigwait(). Constructors with a priority run before Go's, which has none; this file's other one comes after. */
+
+static sigset_t mask_before;
+static volatile sig_atomic_t masked;
+
+__attribute__((constructor(101))) static void before_go(void) {
+  sigset_t all;
+  sigfillset(&all);
+  masked = pthread_sigmask(SIG_SETMASK, &all, &mask_before) == 0;
+  pthread_atfork(NULL, NULL, note_fork);
+}
+
+__attribute__((constructor)) static void after_go(void) {
+  if (masked) pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
+}
+
+/* A handler may interrupt a thread that is in Go, on a stack of a few KiB: there it needs the stack for signals that Go has for each
+ * thread. */
+static void handlers_on_their_stack(void) {
+  for (int sig = 1; sig < NSIG; sig++) {
+    struct sigaction a;
+    if (sigaction(sig, NULL, &a) != 0 || a.sa_flags & SA_ONSTACK) continue;
+    if (!(a.sa_flags & SA_SIGINFO) && (a.sa_handler == SIG_DFL || a.sa_handler == SIG_IGN)) continue;
+    a.sa_flags |= SA_ONSTACK;
+    sigaction(sig, &a, NULL);
+  }
+}
+
+/* ---- versions and faults ---- */
+
+int ringo_abi(void) { return RINGO_ABI; }
+const char *ringo_version(void) { return RINGO_VERSION; }
+const char *ringo_last_error(void) { return last.text; }
+int ringo_last_error_rank(void) { return last.rank; }
+
+/* ---- jobs ---- */
+
+int ringo_join(const ringo_options *options, ringo_job **job) {
+  if (forked) return refuse_forked();
+  if (job == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_join: job is NULL");
+  *job = NULL;
+  ringo_options o = RINGO_OPTIONS_INIT;
+  if (options != NULL) { /* a later version's options are taken if what this one does not know is 0 */
+    size_t theirs = options->struct_size;
+    if (theirs < sizeof theirs) return refuse(RINGO_ERROR_INVALID, "ringo_join: struct_size of the options is not set: begin with RINGO_OPTIONS_INIT");
+    for (size_t i = sizeof o; i < theirs; i++)
+      if (((const char *)options)[i] != 0) return refuse(RINGO_ERROR_INVALID, "ringo_join: the options are of a later version of libringo");
+    memcpy(&o, options, theirs < sizeof o ? theirs : sizeof o);
+  }
+  handlers_on_their_stack();
+  return borderJoin(&o, job, &last);
+}
+
+int ringo_leave(ringo_job *job) { return forked ? refuse_forked() : borderLeave(job, &last); }
+
+int ringo_fail(ringo_job *job, const char *why, int *told) {
+  if (told != NULL) *told = 0;
+  return forked ? refuse_forked() : borderFail(job, (char *)(why == NULL ? "no reason was given" : why), told, &last);
+}
+
+static int ask(ringo_job *job, int what) { return forked ? refuse_forked() : borderAsk(job, what, &last); }
+
+int ringo_rank(ringo_job *job) { return ask(job, BORDER_RANK); }
+int ringo_size(ringo_job *job) { return ask(job, BORDER_SIZE); }
+int ringo_local_rank(ringo_job *job) { return ask(job, BORDER_LOCAL_RANK); }
+
+const char *ringo_transport(ringo_job *job) {
+  static const char *const names[] = {"mem", "tcp", "shm"};
+  int i = ask(job, BORDER_TRANSPORT);
+  return i < 0 ? NULL : names[i];
+}
+
+int ringo_ticket(char ticket[65]) {
+  if (ticket == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_ticket: ticket is NULL");
+  return forked ? refuse_forked() : borderTicket(ticket, &last);
+}
+
+int ringo_address(const char *host, char *address, size_t room) {
+  if (host == NULL || address == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_address: host or address is NULL");
+  return forked ? refuse_forked() : borderAddress((char *)host, address, room, &last);
+}
+
+/* ---- groups and memory ---- */
+
+ringo_group *ringo_world(ringo_job *job) {
+  ringo_group *group = NULL;
+  if (forked) {
+    refuse_forked();
+    return NULL;
+  }
+  return borderWorld(job, &group, &last) == RINGO_OK ? group : NULL;
+}
+
+int ringo_subgroup(ringo_job *job, const int *ranks, size_t n, ringo_group **group) {
+  if (forked) return refuse_forked();
+  if (group == NULL || ranks == NULL || n == 0) return refuse(RINGO_ERROR_INVALID, "ringo_subgroup: no ranks, or group is NULL");
+  *group = NULL;
+  return borderSubgroup(job, (int *)ranks, n, group, &last);
+}
+
+int ringo_group_close(ringo_group *group) { return forked ? refuse_forked() : borderCloseGroup(group, &last); }
+int ringo_group_rank(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_RANK, &last); }
+int ringo_group_size(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_SIZE, &last); }
+
+int ringo_alloc(ringo_job *job, size_t bytes, void **memory) {
+  if (forked) return refuse_forked();
+  if (memory == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_alloc: memory is NULL");
+  *memory = NULL;
+  return borderAlloc(job, bytes, memory, &last);
+}
+
+int ringo_free(ringo_job *job, void *memory) {
+  if (memory == NULL) return RINGO_OK;
+  return forked ? refuse_forked() : borderFree(job, memory, &last);
+}
+
+/* ---- operations ---- */
+
+static int run(ringo_group *group, border_request r) {
+  return forked ? refuse_forked() : borderRun(group, &r, &last);
+}
+
+static int start(ringo_group *group, border_request r, ringo_work **work) {
+  if (forked) return refuse_forked();
+  if (work == NULL) return refuse(RINGO_ERROR_INVALID, "work is NULL");
+  *work = NULL;
+  return borderStart(group, &r, work, &last);
+}
+
+/* BOTH defines an operation and its start: (parameters), and the request that they make. Parentheses keep commas together. */
+#define JUST(...) __VA_ARGS__
+#define BOTH(name, parameters, request)                                                                        \
+  int ringo_##name(ringo_group *group, JUST parameters) { return run(group, (border_request){JUST request}); } \
+  int ringo_start_##name(ringo_group *group, JUST parameters, ringo_work **work) {                             \
+    return start(group, (border_request){JUST request}, work);                                                 \
+  }
+
+BOTH(allreduce, (void *x, size_t n, ringo_type type, ringo_op op), (.kind = BORDER_ALLREDUCE, .type = type, .op = op, .dst = x, .n = n))
+BOTH(reduce, (void *x, size_t n, ringo_type type, ringo_op op, int root),
+     (.kind = BORDER_REDUCE, .type = type, .op = op, .peer = root, .dst = x, .n = n))
+BOTH(broadcast, (void *x, size_t n, ringo_type type, int root), (.kind = BORDER_BROADCAST, .type = type, .peer = root, .dst = x, .n = n))
+BOTH(reduce_scatter, (void *dst, const void *src, size_t n, ringo_type type, ringo_op op),
+     (.kind = BORDER_REDUCE_SCATTER, .type = type, .op = op, .dst = dst, .src = src, .n = n))
+BOTH(allgather, (void *dst, const void *src, size_t n, ringo_type type), (.kind = BORDER_ALLGATHER, .type = type, .dst = dst, .src = src, .n = n))
+BOTH(allgatherv, (void *dst, const void *src, const size_t *counts, ringo_type type),
+     (.kind = BORDER_ALLGATHERV, .type = type, .dst = dst, .src = src, .dst_counts = counts))
+BOTH(gather, (void *dst, const void *src, size_t n, ringo_type type, int root),
+     (.kind = BORDER_GATHER, .type = type, .peer = root, .dst = dst, .src = src, .n = n))
+BOTH(scatter, (void *dst, const void *src, size_t n, ringo_type type, int root),
+     (.kind = BORDER_SCATTER, .type = type, .peer = root, .dst = dst, .src = src, .n = n))
+BOTH(alltoall, (void *dst, const void *src, size_t n, ringo_type type), (.kind = BORDER_ALLTOALL, .type = type, .dst = dst, .src = src, .n = n))
+BOTH(alltoallv, (void *dst, const size_t *dst_counts, const void *src, const size_t *src_counts, ringo_type type),
+     (.kind = BORDER_ALLTOALLV, .type = type, .dst = dst, .src = src, .dst_counts = dst_counts, .src_counts = src_counts))
+BOTH(send, (const void *x, size_t n, ringo_type type, int to), (.kind = BORDER_SEND, .type = type, .peer = to, .dst = (void *)x, .n = n))
+BOTH(receive, (void *x, size_t n, ringo_type type, int from), (.kind = BORDER_RECEIVE, .type = type, .peer = from, .dst = x, .n = n))
+
+int ringo_barrier(ringo_group *group) { return run(group, (border_request){.kind = BORDER_BARRIER}); }
+int ringo_start_barrier(ringo_group *group, ringo_work **work) { return start(group, (border_request){.kind = BORDER_BARRIER}, work); }
+
+int ringo_test(ringo_work *work) { return ringo_wait(work, 0); }
+int ringo_wait(ringo_work *work, int64_t timeout_ms) { return forked ? refuse_forked() : borderWait(work, timeout_ms, &last); }
+
+/* ---- 16-bit numbers ---- */
+
+static int convert(int type, int back, uint16_t *halves, float *floats, size_t n) {
+  return forked ? refuse_forked() : borderConvert(type, back, halves, floats, n, &last);
+}
+
+int ringo_to_float16(uint16_t *dst, const float *src, size_t n) { return convert(RINGO_FLOAT16, 0, dst, (float *)src, n); }
+int ringo_from_float16(float *dst, const uint16_t *src, size_t n) { return convert(RINGO_FLOAT16, 1, (uint16_t *)src, dst, n); }
+int ringo_to_bfloat16(uint16_t *dst, const float *src, size_t n) { return convert(RINGO_BFLOAT16, 0, dst, (float *)src, n); }
+int ringo_from_bfloat16(float *dst, const uint16_t *src, size_t n) { return convert(RINGO_BFLOAT16, 1, (uint16_t *)src, dst, n); }

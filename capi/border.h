@@ -1,0 +1,40 @@
+/* border.h - what border.c, in C, and the Go of this folder tell each other. Programs see ringo.h alone. */
+#ifndef RINGO_BORDER_H
+#define RINGO_BORDER_H
+
+#include "ringo.h"
+
+/* A fault as Go writes it: text ends with a zero byte. */
+typedef struct border_fault {
+  int rank;
+  char text[2048];
+} border_fault;
+
+/* An operation: see package internal/foreign, whose numbers kind, type and op are. Values in place are in dst. */
+typedef struct border_request {
+  int kind, type, op, peer;
+  void *dst;
+  const void *src;
+  size_t n;
+  const size_t *dst_counts, *src_counts;
+} border_request;
+
+enum { /* the numbers of internal/foreign.Kind */
+  BORDER_ALLREDUCE,
+  BORDER_BROADCAST,
+  BORDER_REDUCE,
+  BORDER_SEND,
+  BORDER_RECEIVE,
+  BORDER_REDUCE_SCATTER,
+  BORDER_ALLGATHER,
+  BORDER_GATHER,
+  BORDER_SCATTER,
+  BORDER_ALLTOALL,
+  BORDER_ALLGATHERV,
+  BORDER_ALLTOALLV,
+  BORDER_BARRIER
+};
+
+enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT }; /* what can be asked of a job */
+
+#endif

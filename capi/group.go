@@ -1,0 +1,92 @@
+package main
+
+// #include "border.h"
+import "C"
+
+import (
+	"runtime/cgo"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/foreign"
+)
+
+// members is the group that a group has.
+type members = collective.Group
+
+//export borderWorld
+func borderWorld(h *C.ringo_job, out **C.ringo_group, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	j, err := jobOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	all, err := of[group](uintptr(j.world))
+	if err == nil {
+		*out = all.handle()
+	}
+	return report(f, err)
+}
+
+//export borderSubgroup
+func borderSubgroup(h *C.ringo_job, ranks *C.int, n C.size_t, out **C.ringo_group, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	j, err := jobOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	if n > C.size_t(j.Size()) {
+		return report(f, foreign.Misusef("a group of %d ranks: the job has %d", n, j.Size()))
+	}
+	var list []int
+	for _, r := range unsafe.Slice(ranks, n) {
+		list = append(list, int(r))
+	}
+	sub, err := j.Subgroup(list...)
+	if err != nil {
+		return report(f, wrong(j.Err(err)))
+	}
+	g := &group{job: j, members: sub}
+	g.self = cgo.NewHandle(g)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.groups == nil { // the job was left meanwhile, which has closed it
+		g.self.Delete()
+		return report(f, foreign.Misusef("the job was left"))
+	}
+	j.groups[g.self] = g
+	*out = g.handle()
+	return C.RINGO_OK
+}
+
+//export borderCloseGroup
+func borderCloseGroup(h *C.ringo_group, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	g, err := groupOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	g.job.mu.Lock()
+	_, ours := g.job.groups[g.self]
+	delete(g.job.groups, g.self)
+	g.job.mu.Unlock()
+	if !ours {
+		return report(f, foreign.Misusef("this group is not to be closed: it is the job's own, or was closed"))
+	}
+	err = g.Close()
+	g.self.Delete()
+	return report(f, err)
+}
+
+//export borderAskGroup
+func borderAskGroup(h *C.ringo_group, what C.int, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	g, err := groupOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	if what == C.BORDER_RANK {
+		return C.int(g.Rank())
+	}
+	return C.int(g.Size())
+}

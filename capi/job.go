@@ -1,0 +1,158 @@
+package main
+
+// #include <stdlib.h>
+// #include "border.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/cgo"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// job is what a ringo_job stands for.
+type job struct {
+	*ringo.Job
+	self, world cgo.Handle
+
+	mu     sync.Mutex
+	memory map[unsafe.Pointer][]byte // that ringo_alloc has given; nil once the job was left
+	groups map[cgo.Handle]*group     // of ringo_subgroup
+}
+
+// group is what a ringo_group stands for.
+type group struct {
+	job  *job
+	self cgo.Handle
+	*members
+}
+
+func (j *job) handle() *C.ringo_job     { return *(**C.ringo_job)(unsafe.Pointer(&j.self)) }
+func (g *group) handle() *C.ringo_group { return *(**C.ringo_group)(unsafe.Pointer(&g.self)) }
+
+// lookup finds a variable of C's environment as it is now: Go's is that of when the library was loaded.
+func lookup(name string) (string, bool) {
+	key := C.CString(name)
+	defer C.free(unsafe.Pointer(key))
+	value := C.getenv(key)
+	return text(value), value != nil
+}
+
+func placeOf(o *C.ringo_options) foreign.Place {
+	return foreign.Place{
+		Size: int(o.size), Rank: int(o.rank), Rendezvous: text(o.rendezvous),
+		Ticket: text(o.ticket), TicketFile: text(o.ticket_file),
+		Transport: text(o.transport), Bind: text(o.bind),
+		Timeout: milliseconds(o.timeout_ms), JoinTimeout: milliseconds(o.join_timeout_ms),
+	}
+}
+
+// milliseconds is a time of C; what is too long for Go is as long as Go has.
+func milliseconds(ms C.int64_t) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(max(-1, min(int64(ms), most))) * time.Millisecond
+}
+
+//export borderJoin
+func borderJoin(o *C.ringo_options, out **C.ringo_job, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	cfg, err := placeOf(o).Config(lookup)
+	if err != nil {
+		return report(f, err)
+	}
+	joined, err := ringo.Join(context.Background(), cfg)
+	if err != nil {
+		return report(f, err)
+	}
+	j := &job{Job: joined, memory: map[unsafe.Pointer][]byte{}, groups: map[cgo.Handle]*group{}}
+	all := &group{job: j, members: joined.Group()}
+	j.self, all.self = cgo.NewHandle(j), cgo.NewHandle(all)
+	j.world = all.self
+	*out = j.handle()
+	return C.RINGO_OK
+}
+
+//export borderLeave
+func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	j, err := jobOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	j.mu.Lock()
+	if j.memory == nil {
+		j.mu.Unlock()
+		return report(f, foreign.Misusef("the job was left already"))
+	}
+	memory, groups := j.memory, j.groups
+	j.memory, j.groups = nil, nil
+	j.mu.Unlock()
+	err = j.Close() // no operation is under way when it returns
+	for p, shared := range memory {
+		if shared == nil {
+			C.free(p)
+		}
+	}
+	for h := range groups {
+		h.Delete()
+	}
+	j.world.Delete()
+	j.self.Delete()
+	return report(f, err)
+}
+
+//export borderFail
+func borderFail(h *C.ringo_job, why *C.char, told *C.int, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	j, err := jobOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	if err := j.Fail(errors.New(text(why))); told != nil && ringo.Told(err) {
+		*told = 1
+	}
+	return C.RINGO_OK
+}
+
+//export borderAsk
+func borderAsk(h *C.ringo_job, what C.int, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	j, err := jobOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	switch what {
+	case C.BORDER_RANK:
+		return C.int(j.Rank())
+	case C.BORDER_SIZE:
+		return C.int(j.Size())
+	case C.BORDER_LOCAL_RANK:
+		return C.int(j.LocalRank())
+	}
+	return C.int(map[string]int{ringo.TransportTCP: 1, ringo.TransportSHM: 2}[j.Transport()])
+}
+
+//export borderTicket
+func borderTicket(out *C.char, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	return report(f, write(out, 65, transport.NewTicket().String()))
+}
+
+//export borderAddress
+func borderAddress(host, out *C.char, room C.size_t, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	l, err := net.Listen("tcp", net.JoinHostPort(text(host), "0"))
+	if err != nil {
+		return report(f, err)
+	}
+	addr := l.Addr().String()
+	return report(f, errors.Join(l.Close(), write(out, room, addr)))
+}

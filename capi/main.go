@@ -1,0 +1,84 @@
+// Command capi is no command: -buildmode=c-shared makes libringo.so of it, -buildmode=c-archive libringo.a. ringo.h says what is
+// in them, build.sh builds and installs them. It is the only package that needs cgo; what needs no C is in
+// internal/foreign.
+//
+// A call goes from border.c, which has the functions of ringo.h, to an exported function here. Handles of C are numbers
+// of runtime/cgo, never pointers: one that is wrong or out of date is found, not followed.
+package main
+
+// #cgo CFLAGS: -std=gnu11 -Wall -Wextra -Wno-unused-parameter
+// #include "border.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime/cgo"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/foreign"
+)
+
+func main() {} // never called: a library has none
+
+// report returns the code of an error, and writes what it says to f.
+func report(f *C.border_fault, err error) C.int {
+	code, rank := foreign.Of(err)
+	if code == foreign.OK || code == foreign.Pending {
+		return C.int(code)
+	}
+	tell(f, rank, foreign.Text(err, len(f.text)-1))
+	return C.int(code)
+}
+
+func tell(f *C.border_fault, rank int, text string) {
+	f.rank = C.int(rank)
+	room := unsafe.Slice((*byte)(unsafe.Pointer(&f.text)), len(f.text))
+	room[copy(room[:len(room)-1], text)] = 0
+}
+
+// guard turns a panic into a code: none crosses the border. It is to be deferred.
+func guard(f *C.border_fault, code *C.int) {
+	if p := recover(); p != nil {
+		tell(f, -1, foreign.Text(fmt.Errorf("a fault within libringo: %v", p), len(f.text)-1))
+		*code = C.int(foreign.Internal)
+	}
+}
+
+// of is what a handle of C stands for: a *job, *group or *work. Errors: it is NULL, of another kind, or was given up.
+func of[T any](handle uintptr) (t *T, err error) {
+	if handle == 0 {
+		return nil, foreign.Misusef("a handle is NULL")
+	}
+	defer func() {
+		if recover() != nil {
+			t, err = nil, foreign.Misusef("a handle is not one that is open: it may have been closed, or waited for")
+		}
+	}()
+	t, ok := cgo.Handle(handle).Value().(*T)
+	if !ok {
+		return nil, foreign.Misusef("a handle is of another kind")
+	}
+	return t, nil
+}
+
+func jobOf(h *C.ringo_job) (*job, error)       { return of[job](uintptr(unsafe.Pointer(h))) }
+func groupOf(h *C.ringo_group) (*group, error) { return of[group](uintptr(unsafe.Pointer(h))) }
+func workOf(h *C.ringo_work) (*work, error)    { return of[work](uintptr(unsafe.Pointer(h))) }
+
+// text is what lies at p, "" at none.
+func text(p *C.char) string {
+	if p == nil {
+		return ""
+	}
+	return C.GoString(p)
+}
+
+// write is text with a zero byte at the end, at p, in so many bytes.
+func write(p *C.char, room C.size_t, text string) error {
+	if uint64(len(text)) >= uint64(room) {
+		return foreign.Misusef("%q needs room for %d bytes, there are %d", text, len(text)+1, room)
+	}
+	out := unsafe.Slice((*byte)(unsafe.Pointer(p)), len(text)+1)
+	out[copy(out, text)] = 0
+	return nil
+}

@@ -1,0 +1,137 @@
+package main
+
+// #include "border.h"
+import "C"
+
+import (
+	"errors"
+	"runtime/cgo"
+	"sync"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/foreign"
+)
+
+// work is what a ringo_work stands for.
+type work struct {
+	group   *group
+	self    cgo.Handle
+	waiting sync.Mutex // held by who waits
+	ended   bool       // was waited for: the Work is the group's again
+	*collective.Work
+}
+
+// request is r as Go has it.
+func request(r *C.border_request, size int) foreign.Request {
+	q := foreign.Request{
+		Kind: foreign.Kind(r.kind), Type: foreign.Type(r._type), Op: collective.Op(r.op), Peer: int(r.peer),
+		Dst: r.dst, Src: unsafe.Pointer(r.src), N: int(r.n),
+	}
+	if r._type < 0 || r._type > 255 {
+		q.Type = 255
+	}
+	if r.op < 0 || r.op > 255 {
+		q.Op = 255
+	}
+	if r.dst_counts != nil {
+		q.DstCounts = counts(r.dst_counts, size)
+	}
+	if r.src_counts != nil {
+		q.SrcCounts = counts(r.src_counts, size)
+	}
+	return q
+}
+
+// counts are numbers of values; those beyond Go's become negative, which is refused.
+func counts(p *C.size_t, n int) []int {
+	out := make([]int, n)
+	for i, c := range unsafe.Slice(p, n) {
+		out[i] = int(c)
+	}
+	return out
+}
+
+//export borderRun
+func borderRun(h *C.ringo_group, r *C.border_request, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	g, err := groupOf(h)
+	if err == nil {
+		err = request(r, g.Size()).Run(g.members)
+	}
+	if err == nil {
+		return C.RINGO_OK
+	}
+	return report(f, g.explain(err))
+}
+
+// explain is why an operation failed, as all ranks are told of it.
+func (g *group) explain(err error) error {
+	if code, _ := foreign.Of(err); g == nil || code == foreign.Invalid || code == foreign.Mismatch {
+		return err
+	}
+	return g.job.Err(err)
+}
+
+// wrong makes a Misuse of what the caller of an operation alone is to blame for.
+func wrong(err error) error {
+	if op := (*collective.OpError)(nil); errors.As(err, &op) {
+		return err
+	}
+	if code, _ := foreign.Of(err); code == foreign.Failed {
+		return foreign.Misusef("%v", err)
+	}
+	return err
+}
+
+//export borderStart
+func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	g, err := groupOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	started, err := request(r, g.Size()).Start(g.members)
+	if err != nil {
+		return report(f, g.explain(err))
+	}
+	w := &work{group: g, Work: started}
+	w.self = cgo.NewHandle(w)
+	*out = *(**C.ringo_work)(unsafe.Pointer(&w.self))
+	return C.RINGO_OK
+}
+
+//export borderWait
+func borderWait(h *C.ringo_work, ms C.int64_t, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	w, err := workOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	if !w.waiting.TryLock() {
+		return report(f, foreign.Misusef("another thread waits for this operation"))
+	}
+	defer w.waiting.Unlock()
+	if w.ended {
+		return report(f, foreign.Misusef("this operation was waited for already"))
+	}
+	if ms >= 0 && !w.Done(milliseconds(ms)) {
+		return C.RINGO_PENDING
+	}
+	w.ended = true
+	w.self.Delete()
+	if err = w.Wait(); err == nil {
+		return C.RINGO_OK
+	}
+	return report(f, w.group.explain(err))
+}
+
+//export borderConvert
+func borderConvert(typ, back C.int, halves *C.uint16_t, floats *C.float, n C.size_t, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	if n > 0 && (halves == nil || floats == nil) {
+		return report(f, foreign.Misusef("an operand of %d values has no address: it is NULL", n))
+	}
+	foreign.Convert(foreign.Type(typ), back != 0, unsafe.Pointer(halves), unsafe.Pointer(floats), int(n))
+	return C.RINGO_OK
+}

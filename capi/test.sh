@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Builds libringo and tests it as programs in C use it: every operation, faults, forks, signals, the symbols that it exports, AddressSanitizer,
+# pkg-config, CMake where it is installed, the examples, with MPI where mpicc is. Usage: capi/test.sh [--asan] [--starts N]
+#
+# --asan has AddressSanitizer check the library's own reads and writes, too, which compiles all of Go anew. --starts is how often
+# two ranks start and stop.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+asan="" starts=10
+while [ $# -gt 0 ]; do
+  case $1 in
+  --asan) asan=--asan ;;
+  --starts) shift && starts=$1 ;;
+  *) echo "usage: capi/test.sh [--asan] [--starts N]" && exit 2 ;;
+  esac
+  shift
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR=$work # for what failed jobs leave behind
+
+CGO_ENABLED=0 go build -ldflags=-w -o "$work/ringo" ./cmd/ringo &
+capi/build.sh $asan "$work/prefix"
+wait $!
+export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig LD_LIBRARY_PATH=$work/prefix/lib PATH=$work:$PATH
+if command -v pkg-config >/dev/null; then
+  read -ra flags <<<"$(pkg-config --cflags --libs ringo)"
+else
+  flags=("-I$work/prefix/include" "-L$work/prefix/lib" -lringo)
+fi
+cc=${CC:-gcc}
+warn=(-Wall -Wextra -Werror -O1 -g -D_GNU_SOURCE)
+
+say() { printf '== %s\n' "$*"; }
+
+say "ringo.h is C99 and C++, and has what the library exports"
+echo '#include <ringo.h>' >"$work/header.c"
+"$cc" -std=c99 -pedantic "${warn[@]}" -I"$work/prefix/include" -c "$work/header.c" -o "$work/header.o"
+if command -v g++ >/dev/null; then
+  g++ -pedantic "${warn[@]}" -I"$work/prefix/include" -x c++ -c "$work/header.c" -o "$work/header.o"
+fi
+sed -n 's/^ *\(ringo_[a-z0-9_]*\);/\1/p' capi/ringo.map | sort >"$work/wanted"
+nm -D --defined-only "$work/prefix/lib/libringo.so" | awk '$2 == "T" {sub(/@@.*/, "", $3); print $3}' | sort >"$work/exported"
+diff "$work/wanted" "$work/exported"
+if nm -D --defined-only "$work/prefix/lib/libringo.so" | grep -v ' RINGO_1$\|@@RINGO_1$'; then
+  echo "these are exported, too" && exit 1
+fi
+
+say "programs with the shared library and AddressSanitizer"
+for program in operations faults host; do
+  "$cc" -std=c11 "${warn[@]}" -fsanitize=address,undefined -fno-sanitize-recover=undefined capi/testdata/$program.c -o "$work/$program" "${flags[@]}" -pthread
+done
+# Go's heap holds pointers that a search for leaks does not see. The host faults on purpose.
+export ASAN_OPTIONS=detect_leaks=0:allow_user_segv_handler=1
+for np in 2 4; do
+  for transport in shm tcp; do
+    ringo run --np $np -- "$work/operations" $transport
+  done
+done
+"$work/operations"
+
+say "faults"
+for np in 2 4; do
+  for fault in dies gives-up differs silent; do
+    want=$np
+    [ $fault = dies ] && want=$((np - 1))
+    if ringo run --np $np -- "$work/faults" $fault >"$work/log" 2>&1; then
+      echo "a job that has failed succeeds" && exit 1
+    fi
+    passed=$(grep -cE '^(\[rank [0-9]\] )?rank [0-9] passed$' "$work/log" || true)
+    [ "$passed" = $want ] || { cat "$work/log" && echo "$fault of $np ranks: $passed passed, want $want" && exit 1; }
+  done
+  ringo run --np $np -- "$work/faults" late
+done
+
+say "forks, signals, starts and stops"
+"$work/host" 3
+"$cc" -std=c11 "${warn[@]}" capi/testdata/host.c -o "$work/host" "${flags[@]}" -pthread
+[ -n "$asan" ] || "$work/host" "$starts"
+
+if [ -z "$asan" ]; then
+  say "the static library"
+  "$cc" -std=c11 "${warn[@]}" capi/testdata/operations.c -I"$work/prefix/include" -o "$work/static" "$work/prefix/lib/libringo.a" -pthread
+  env -u LD_LIBRARY_PATH "$work/ringo" run --np 2 -- "$work/static"
+  "$cc" -std=c11 "${warn[@]}" capi/testdata/host.c -I"$work/prefix/include" -o "$work/static" "$work/prefix/lib/libringo.a" -pthread
+  env -u LD_LIBRARY_PATH "$work/static" 3
+fi
+
+say "examples"
+"$cc" "${warn[@]}" examples/c/mean.c -o "$work/mean" "${flags[@]}"
+ringo run --np 2 -- "$work/mean" | grep '^2 ranks, the greatest mean is 99.5$'
+if command -v mpicc >/dev/null; then
+  mpicc "${warn[@]}" examples/c/mpi.c -o "$work/mpi" "${flags[@]}"
+  OMPI_MCA_btl_vader_single_copy_mechanism=none timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2 "$work/mpi" |
+    grep 'ranks over shm: 0 of .* sums differ'
+else
+  echo "no mpicc: the example with MPI is left out"
+fi
+if command -v cmake >/dev/null; then
+  cmake -S capi/testdata/cmake -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+  cmake --build "$work/cmake" >/dev/null
+  ringo run --np 2 -- "$work/cmake/mean" | grep '^2 ranks, the greatest mean is 99.5$'
+else
+  echo "no cmake: left out"
+fi
