@@ -70,7 +70,7 @@ func openClickFile(path string, p *clickParser, threads, limit int, bad *skips) 
 }
 
 func (c *clickFile) Len() int     { return len(c.labels) }
-func (c *clickFile) Shape() Shape { return clickShape() }
+func (c *clickFile) Shape() Shape { return c.parser.shape() }
 
 func (c *clickFile) evidence(w io.Writer) {
 	labels := make([]int32, 0, pageRows)
@@ -85,7 +85,7 @@ func (c *clickFile) evidence(w io.Writer) {
 
 // Fill parses the rows.
 func (c *clickFile) Fill(b *Batch, idx []int32, _ Draw) error {
-	b.Resize(clickShape(), len(idx))
+	b.Resize(c.Shape(), len(idx))
 	if len(idx) == 0 {
 		return nil
 	}
@@ -101,11 +101,9 @@ func (c *clickFile) Fill(b *Batch, idx []int32, _ Draw) error {
 				return fmt.Errorf("reading %s again: %w", c.path, err)
 			}
 		}
-		at := row - r.part.first
-		copy(b.Values[i*clickNumbers:][:clickNumbers], r.rows.numbers[at*clickNumbers:])
-		copy(b.IDs[i*clickSlots:][:clickSlots], r.rows.ids[at*clickSlots:])
-		b.Labels[i] = r.rows.labels[at]
+		b.put(i, &r.rows.clickRows, row-r.part.first)
 	}
+	b.bag()
 	return nil
 }
 

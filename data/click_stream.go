@@ -189,14 +189,7 @@ func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 
 // Shape is that of the batches' rows.
 func (s *ClickStream) Shape() Shape {
-	shape := Shape{Values: clickValues, Labels: 1}
-	if s.cfg.Rows > 0 {
-		shape.IDs = clickSlots
-	}
-	if s.cfg.Keys {
-		shape.Keys = clickSlots
-	}
-	return shape
+	return s.parser.shape()
 }
 
 // Start begins an epoch, giving up what is left of another.

@@ -83,16 +83,10 @@ func (s *clickShelf) take(w *clickWindow, b *Batch, n int, shuffle bool) {
 	for i := range n {
 		place := w.draw(shuffle)
 		r, row := s.row(place)
-		b.Labels[i] = r.labels[row]
-		copy(b.Values[i*clickNumbers:(i+1)*clickNumbers], r.numbers[row*clickNumbers:])
-		if len(b.IDs) > 0 {
-			copy(b.IDs[i*clickSlots:(i+1)*clickSlots], r.ids[row*clickSlots:])
-		}
-		if len(b.Keys) > 0 {
-			copy(b.Keys[i*clickSlots:(i+1)*clickSlots], r.keys[row*clickSlots:])
-		}
+		b.put(i, r, row)
 		s.free = append(s.free, place)
 	}
+	b.bag()
 }
 
 // skip gives out a window's next n rows to nobody, in the order in which take would.

@@ -24,9 +24,9 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // 100,000 rows to train on and 20,000 to evaluate; about 3 us per row.
 func syntheticCriteo(c Config) *Set {
 	rows := or(c.Rows, clickTableRows)
-	p := newClickParser(rows)
+	p := c.clickParser(rows)
 	source := func(set uint64, n int) Source {
-		out := new(clicks)
+		out := &clicks{shape: p.shape()}
 		var row clickRows
 		for i := range n {
 			row.reset()
@@ -55,14 +55,21 @@ func makeClick(row *clickRows, p *clickParser, r *rng) {
 		logit += 0.15 * hiddenWeight(clickSlots, uint64(column)) * (float64(v) - 1)
 	}
 	for slot := range clickSlots {
-		id := int32(0)
+		id, key := int32(0), uint64(0)
 		if r.below(5) > 0 {
 			size := 4 * math.Pow(50_000, float64(slot)/(clickSlots-1))
 			value := uint64(math.Pow(size, r.unit())) // probability about 1/value
-			id = slotID(slot, value, p.rows)
+			if key = ClickKey(slot, value); p.rows > 0 {
+				id = slotID(slot, value, p.rows)
+			}
 			logit += 0.35 * hiddenWeight(slot, value)
 		}
-		row.ids = append(row.ids, id)
+		if p.rows > 0 {
+			row.ids = append(row.ids, id)
+		}
+		if p.keys {
+			row.keys = append(row.keys, key)
+		}
 	}
 	label := int32(0)
 	if r.unit() < sigmoid(logit) {

@@ -11,18 +11,56 @@ import (
 // pageRows is how many rows lie together: no row is ever copied to grow.
 const pageRows = 1 << 13
 
-// clicks is the source of Criteo's rows in memory: 160 bytes each.
+// clicks is the source of Criteo's rows in memory: 160 bytes each, with keys instead of ids 264.
 type clicks struct {
 	pages []clickRows
 	n     int
+	shape Shape
 }
 
 func (c *clicks) Len() int     { return c.n }
-func (c *clicks) Shape() Shape { return clickShape() }
+func (c *clicks) Shape() Shape { return c.shape }
 
-var clickValues = []int{clickNumbers} // of clickShape. Never written.
+var clickValues = []int{clickNumbers} // of clickParser.shape. Never written.
 
-func clickShape() Shape { return Shape{Values: clickValues, IDs: clickSlots, Labels: 1} }
+// clickSlotList are the slots of Criteo's categories, C1 to C26 as its files' columns are called. Never written.
+var clickSlotList = func() (out []Slot) {
+	for i := range clickSlots {
+		out = append(out, Slot{Name: fmt.Sprintf("C%d", i+1)})
+	}
+	return out
+}()
+
+// shape is that of the rows that a parser makes.
+func (p *clickParser) shape() Shape {
+	s := Shape{Values: clickValues, Labels: 1}
+	if p.rows > 0 {
+		s.IDs = clickSlots
+	}
+	if p.keys {
+		s.Keys, s.Slots = clickSlots, clickSlotList
+	}
+	return s
+}
+
+// put copies row r of a page or block to a batch's row i.
+func (b *Batch) put(i int, from *clickRows, r int) {
+	b.Labels[i] = from.labels[r]
+	copy(b.Values[i*clickNumbers:][:clickNumbers], from.numbers[r*clickNumbers:])
+	if len(b.IDs) > 0 {
+		copy(b.IDs[i*clickSlots:][:clickSlots], from.ids[r*clickSlots:])
+	}
+	if len(b.Keys) > 0 {
+		copy(b.Keys[i*clickSlots:][:clickSlots], from.keys[r*clickSlots:])
+	}
+}
+
+// bag makes bags of the keys of rows, if there are any.
+func (b *Batch) bag() {
+	if len(b.Keys) > 0 {
+		b.Bags.fromRows(b.Keys, clickSlots, b.N)
+	}
+}
 
 func (c *clicks) evidence(w io.Writer) {
 	for _, p := range c.pages {
@@ -32,16 +70,14 @@ func (c *clicks) evidence(w io.Writer) {
 
 // Fill copies the rows.
 func (c *clicks) Fill(b *Batch, idx []int32, _ Draw) error {
-	b.Resize(clickShape(), len(idx))
+	b.Resize(c.shape, len(idx))
 	for i, n := range idx {
 		if n < 0 || int(n) >= c.n {
 			panic(fmt.Sprintf("data: sample %d of %d", n, c.n))
 		}
-		p, r := &c.pages[n/pageRows], int(n%pageRows)
-		copy(b.Values[i*clickNumbers:][:clickNumbers], p.numbers[r*clickNumbers:])
-		copy(b.IDs[i*clickSlots:][:clickSlots], p.ids[r*clickSlots:])
-		b.Labels[i] = p.labels[r]
+		b.put(i, &c.pages[n/pageRows], int(n%pageRows))
 	}
+	b.bag()
 	return nil
 }
 
@@ -54,13 +90,15 @@ func (c *clicks) add(rows *clickRows, limit int) {
 	for from := 0; from < n; {
 		if c.n%pageRows == 0 {
 			c.pages = append(c.pages, clickRows{
-				numbers: make([]float32, 0, pageRows*clickNumbers), ids: make([]int32, 0, pageRows*clickSlots), labels: make([]int32, 0, pageRows),
+				numbers: make([]float32, 0, pageRows*clickNumbers), labels: make([]int32, 0, pageRows),
+				ids: make([]int32, 0, pageRows*c.shape.IDs), keys: make([]uint64, 0, pageRows*c.shape.Keys),
 			})
 		}
 		p := &c.pages[len(c.pages)-1]
 		to := min(n, from+pageRows-len(p.labels))
 		p.numbers = append(p.numbers, rows.numbers[from*clickNumbers:to*clickNumbers]...)
-		p.ids = append(p.ids, rows.ids[from*clickSlots:to*clickSlots]...)
+		p.ids = append(p.ids, rows.ids[from*c.shape.IDs:to*c.shape.IDs]...)
+		p.keys = append(p.keys, rows.keys[from*c.shape.Keys:to*c.shape.Keys]...)
 		p.labels = append(p.labels, rows.labels[from:to]...)
 		c.n += to - from
 		from = to
@@ -69,7 +107,7 @@ func (c *clicks) add(rows *clickRows, limit int) {
 
 // readClicks parses a file to its end, or until limit rows are there.
 func readClicks(name string, r io.Reader, p *clickParser, threads, limit int, bad *skips) (*clicks, error) {
-	out := new(clicks)
+	out := &clicks{shape: p.shape()}
 	err := eachClicks(&chunks{name: name, r: r, size: chunkBytes}, p, threads, bad, func(c *chunk) bool {
 		out.add(&c.block.clickRows, limit)
 		return limit == 0 || out.n < limit
@@ -94,6 +132,16 @@ func eachClicks(in *chunks, p *clickParser, threads int, bad *skips, collect fun
 		lines += c.block.lines
 		return collect(c), nil
 	})
+}
+
+// clickParser makes ids of a table with so many rows, or keys.
+func (c Config) clickParser(rows int) *clickParser {
+	if !c.Keys {
+		return newClickParser(rows)
+	}
+	p := newClickParser(0)
+	p.keys = true
+	return p
 }
 
 func noClicks(name string) error {
@@ -153,7 +201,7 @@ func openCriteo(c Config, bad *skips) (*Set, error) {
 		return nil, err
 	}
 	s.Notes = files.notes()
-	p := newClickParser(s.Rows)
+	p := c.clickParser(s.Rows)
 	read := func(path string, limit int) (Source, error) {
 		if c.Stream && !Packed(path) {
 			rows, err := openClickFile(path, p, c.threads(), limit, bad)

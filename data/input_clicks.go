@@ -15,7 +15,7 @@ func openAskedClicks(d Description, c InputConfig, bad *skips) (Input, error) {
 			return nil, err
 		}
 	}
-	parser := newClickParser(or(d.Rows, clickTableRows))
+	parser := Config{Keys: len(d.Shape.Slots) > 0}.clickParser(or(d.Rows, clickTableRows))
 	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
 		a := &askedClicks{cfg: c, hand: hand, number: -1}
 		for _, path := range files {
@@ -80,7 +80,12 @@ func (a *askedClicks) take(c *chunk) error {
 		}
 		if a.open {
 			a.rows.numbers = append(a.rows.numbers, c.block.numbers[row*clickNumbers:][:clickNumbers]...)
-			a.rows.ids = append(a.rows.ids, c.block.ids[row*clickSlots:][:clickSlots]...)
+			if len(c.block.ids) > 0 {
+				a.rows.ids = append(a.rows.ids, c.block.ids[row*clickSlots:][:clickSlots]...)
+			}
+			if len(c.block.keys) > 0 {
+				a.rows.keys = append(a.rows.keys, c.block.keys[row*clickSlots:][:clickSlots]...)
+			}
 			a.rows.labels = append(a.rows.labels, c.block.labels[row])
 			a.lines = append(a.lines, a.line-1)
 		}
@@ -98,6 +103,8 @@ func (a *askedClicks) end() error {
 	err := a.hand(func(rows *Rows) {
 		rows.N = len(a.lines)
 		rows.Values, rows.IDs = append(rows.Values[:0], a.rows.numbers...), append(rows.IDs[:0], a.rows.ids...)
+		rows.Keys = append(rows.Keys[:0], a.rows.keys...)
+		rows.bag()
 		rows.Labels, rows.Numbers = append(rows.Labels[:0], a.rows.labels...), append(rows.Numbers[:0], a.lines...)
 	})
 	a.rows.reset()

@@ -31,6 +31,7 @@ type Config struct {
 	Steps      int    // text and chars: tokens per sample (35; 128)
 	Vocabulary int    // text: the most frequent words to know, <unk> and <eos> included (10,000)
 	Rows       int    // criteo: rows of the embedding table, row 0 for what is missing (1,000,001)
+	Keys       bool   // criteo: bags of keys in slots instead of ids
 	Stream     bool   // criteo: leave the training rows where they are, for a ClickStream over Set.Files, and rows to evaluate in their file if it is not compressed; TrainFile may be a folder
 	ImageSize  int    // images: height and width of a sample (224)
 	Threads    int    // that read and decode at once (GOMAXPROCS)

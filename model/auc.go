@@ -5,9 +5,12 @@ import (
 	"slices"
 )
 
-// Probability is the one of label 1 that the first output, [n, 2], gives a sample.
+// Probability is the one of label 1 that the first output gives a sample: logits of both labels, [n, 2], or of label 1 against 0, [n, 1].
 func Probability(p Pass, sample int) float32 {
 	logits := p.Outputs[0].Data
+	if shape := p.Outputs[0].Shape; shape[len(shape)-1] == 1 {
+		return float32(1 / (1 + math.Exp(-float64(logits[sample]))))
+	}
 	return float32(1 / (1 + math.Exp(float64(logits[2*sample])-float64(logits[2*sample+1]))))
 }
 

@@ -9,6 +9,18 @@ func CrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 	return Loss{Mean: mean, Terms: len(b.Labels), Correct: correct}
 }
 
+// BinaryCrossEntropy is the mean of -z·log p - (1-z)·log(1-p) over the samples, where z is the label, 0 or 1, and p = 1/(1+exp(-x)) of
+// the first output x, [n, 1]. It is computed from x, so that nothing overflows.
+func BinaryCrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
+	l := Loss{Mean: t.BinaryCrossEntropyTo(out[0], b.Labels), Terms: len(b.Labels)}
+	for i, x := range out[0].Data {
+		if (x > 0) == (b.Labels[i] == 1) {
+			l.Correct++
+		}
+	}
+	return l
+}
+
 // Squared is the mean over all targets of the squared difference from the first output, which has a value for each of them.
 func Squared(t *nn.Tape, b Batch, out Outputs) Loss {
 	return Loss{Mean: t.MeanSquaredErrorTo(out[0], b.Targets), Terms: b.N}

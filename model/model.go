@@ -31,6 +31,7 @@ type Batch struct {
 	Values  *nn.Tensor // [N, Spec.Input...]
 	IDs     []int32    // N*Spec.IDs: categories, or tokens, sample after sample
 	Labels  []int32    // N*Spec.Labels, sample after sample
+	Bags    nn.Bags    // keys of each of Spec.Slots
 	Targets []float32  // N*Spec.Targets: what a regression is to find, sample after sample
 }
 

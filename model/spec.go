@@ -23,12 +23,20 @@ type Options struct {
 	Input                []int
 	IDs, Labels, Targets int
 
+	Slots []Slot // of the data's samples
+
 	Classes    int // of a Classify model
 	Vocabulary int // tokens of a Language model
-	Rows       int // of a Click model's table
+	Rows       int // of a Click model's table; of several, of each at most
 	Batch      int // samples of a step, for models that carry state
 	// Dropout is the probability of dropping a value; negative means none.
 	Dropout float64
+}
+
+// Slot is a field of a sample's keys: a bag of any number of them, or a sequence, whose order counts.
+type Slot struct {
+	Name     string
+	Sequence bool
 }
 
 // Defaults are the settings a model is usually trained with.
@@ -54,10 +62,13 @@ type Spec struct {
 	Data    string // the kind of data set it is made for, as data.Open names it
 	Input   []int  // shape of one sample's values, nil for none
 	IDs     int    // ids per sample
+	Slots   []Slot // fields of keys: see Batch.Bags
 	Labels  int    // labels per sample; 0 means 1, unless there are Targets
 	Targets int    // numbers per sample that a regression is to find
 	Classes int    // different labels, or the vocabulary
-	Rows    int    // of a Click model's table
+	Rows    int    // of a Click model's table; of several, of each at most
+	// AnySlots says that it takes samples with any slots and any number of values: Input and Slots are those of its usual data.
+	AnySlots bool
 	// AnyShape says that it takes samples of any shape, and what is to be found as labels or targets: Input, IDs and so on
 	// are those of its usual data.
 	AnyShape bool
@@ -84,9 +95,12 @@ func (s Spec) LabelsEach() int {
 	return s.Labels
 }
 
-// Sample is n samples of zeros in the model's shape, such as Arrange takes.
+// Sample is n samples of zeros and empty bags in the model's shape, such as Arrange takes.
 func (s Spec) Sample(n int) Batch {
 	b := Batch{N: n, IDs: make([]int32, n*s.IDs), Labels: make([]int32, n*s.LabelsEach()), Targets: make([]float32, n*s.Targets)}
+	if len(s.Slots) > 0 {
+		b.Bags = nn.Bags{Offsets: make([]int32, len(s.Slots)*n+1), N: n}
+	}
 	if s.Input != nil {
 		b.Values = nn.NewTensor(append([]int{n}, s.Input...)...)
 	}

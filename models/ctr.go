@@ -61,7 +61,7 @@ func buildCTR(ps *nn.Params, o model.Options, widths []int) model.Model {
 	m.out = ps.Dense("out", in, 2)
 	return model.Model{
 		Forward: m.forward, Loss: model.CrossEntropy,
-		Metrics: []model.Metric{detail(model.Accuracy()), model.LogLoss(), model.AUC(model.Probability), detail(model.Calibration(model.Probability))},
+		Metrics: clickMetrics(),
 	}
 }
 

@@ -43,7 +43,7 @@ func classes(o model.Options, own int) int {
 
 // All returns the known models.
 func All() []model.Spec {
-	all := []model.Spec{mlp(), mnistCNN(), resnet20(), vgg16(), resnet50(), lstmSmall(), lstm300M(), ctrDNN(), ctrDNN4096(), gpt(), gptMini()}
+	all := []model.Spec{mlp(), mnistCNN(), resnet20(), vgg16(), resnet50(), lstmSmall(), lstm300M(), ctrDNN(), ctrDNN4096(), wideDeep(), deepFM(), dcnV2(), dlrm(), din(), gpt(), gptMini()}
 	for i, s := range all {
 		all[i].PyTorch = func(name string) string { return PyTorchName(s.Name, name) }
 	}

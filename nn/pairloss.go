@@ -66,6 +66,17 @@ func (t *Tape) BinaryCrossEntropy(logits, target *Tensor) *Tensor {
 	return t.pairLoss(logisticLoss, logits, target, 0)
 }
 
+// BinaryCrossEntropyTo is BinaryCrossEntropy from labels of 0 and 1, in the order of the logits: they are copied.
+func (t *Tape) BinaryCrossEntropyTo(logits *Tensor, labels []int32) *Tensor {
+	want(len(logits.Data) == len(labels), logisticLoss.String(), "as many labels as logits", len(labels))
+	o := record[pairLossOp](t)
+	o.plain.Resize(logits.Shape...)
+	for i, l := range labels {
+		o.plain.Data[i] = float32(l)
+	}
+	return t.measure(o, logisticLoss, logits, &o.plain, 0)
+}
+
 func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
 	if !sameShape(x, z) {
 		panic(&ShapeError{Op: kind.String(), Want: shapeText("a target of shape", x.Shape), Got: append([]int(nil), z.Shape...)})

@@ -69,6 +69,9 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	if m.Forward == nil {
 		return nil, errors.New("onnx: the model has no Forward")
 	}
+	if len(spec.Slots) > 0 {
+		return nil, fmt.Errorf("onnx: model %s adds up bags of keys, of any length, which no operation of ONNX does: export the weights alone (safetensors)", spec.Name)
+	}
 	elsewhere := map[*nn.Table]bool{}
 	for _, t := range ps.Tables() {
 		if rows := t.Data; len(rows) != t.Rows*t.Dim {

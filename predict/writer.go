@@ -266,7 +266,7 @@ func Softmax(dst []float64, logits []float32, temperature float64) []float64 {
 
 // clickChance is the probability of label 1.
 func clickChance(logits []float32) float64 {
-	return float64(model.Probability(model.Pass{Outputs: model.Outputs{&nn.Tensor{Shape: []int{1, 2}, Data: logits}}}, 0))
+	return float64(model.Probability(model.Pass{Outputs: model.Outputs{&nn.Tensor{Shape: []int{1, len(logits)}, Data: logits}}}, 0))
 }
 
 // word is a class's name, or its number.

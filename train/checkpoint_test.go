@@ -24,7 +24,7 @@ import (
 func resumable() map[string]Config {
 	out := map[string]Config{
 		"momentum": small(), "adamw": small(), "accumulation": small(), "partialUpdate": small(), "fixed": small(), "schedule": small(),
-		"table": custom(tinyClick()), "adamTable": custom(tinyClick()), "ftrlTable": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()),
+		"table": custom(tinyClick()), "adamTable": custom(tinyClick()), "ftrlTable": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()), "bags": custom(tinyBags()),
 		"topk": small(), "int8": small(), "dlgs": small(), "paper": small(), "dgc": small(),
 	}
 	for name, c := range out {

@@ -21,7 +21,7 @@ func Described(h checkpoint.Header, m model.Spec) (d data.Description, shape mod
 	if err := d.Validate(); err != nil {
 		return d, m, o, err
 	}
-	if s := d.Shape; s.Size() > 0 || s.IDs > 0 { // a Loop's has none: its model says all
+	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
 		m = shaped(m, s)
 	}
 	return d, m, optionsOf(m, d.Classes, d.Vocabulary, d.Rows), nil
@@ -30,7 +30,7 @@ func Described(h checkpoint.Header, m model.Spec) (d data.Description, shape mod
 // optionsOf are those of a model for data with so many classes, tokens and rows; 0: there are none.
 func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
 	return model.Options{
-		Input: m.Input, IDs: m.IDs, Labels: m.LabelsEach(), Targets: m.Targets,
+		Input: m.Input, IDs: m.IDs, Labels: m.LabelsEach(), Targets: m.Targets, Slots: m.Slots,
 		Classes: cmp.Or(classes, m.Classes), Vocabulary: vocabulary, Rows: rows,
 	}
 }

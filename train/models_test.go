@@ -45,6 +45,25 @@ func tinyClick() model.Spec {
 	}
 }
 
+// tinyBags is click prediction by keys, with two tables of different widths.
+func tinyBags() model.Spec {
+	s := tinyClick()
+	s.Name, s.IDs, s.AnySlots = "tiny-bags", 0, true
+	s.Slots = []model.Slot{{Name: "any"}}
+	s.Build = func(ps *nn.Params, o model.Options) model.Model {
+		wide, deep := ps.NewTable("wide", nn.UniformRows(0.05), o.Rows, 1), ps.NewTable("deep", nn.UniformRows(0.05), o.Rows, 3)
+		out := ps.Dense("out", len(o.Slots)*4+13, 1)
+		return model.Model{
+			Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
+				x := t.EmbeddingBag(b.Bags, wide, nn.MeanPool, t.EmbeddingBag(b.Bags, deep, nn.SqrtPool, b.Values))
+				return model.Outputs{t.Dense(x, out, nn.Identity)}
+			},
+			Loss: model.BinaryCrossEntropy, Metrics: []model.Metric{model.Accuracy(), model.LogLoss(), model.AUC(model.Probability)},
+		}
+	}
+	return s
+}
+
 type clickModel struct {
 	table       *nn.Table
 	hidden, out nn.Layer

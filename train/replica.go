@@ -121,7 +121,7 @@ func layersOf(ps *nn.Params) []bucket.Layer {
 // Batch is b as the model sees it: the same memory. It is good until the next
 // call.
 func (r *Replica) Batch(b *data.Batch) model.Batch {
-	out := model.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels, Targets: b.Targets}
+	out := model.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels, Targets: b.Targets, Bags: nn.Bags{Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}}
 	if len(r.Spec.Input) > 0 {
 		r.x.Shape, r.x.Data = append(append(r.x.Shape[:0], b.N), r.Spec.Input...), b.Values
 		out.Values = &r.x

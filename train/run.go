@@ -118,10 +118,25 @@ func shaped(m model.Spec, s data.Shape) model.Spec {
 		}
 		m.Input, m.IDs, m.Labels, m.Targets = s.Values, s.IDs, s.Labels, s.Targets
 	}
+	if m.AnySlots && len(s.Slots) > 0 {
+		m.Input, m.Slots = s.Values, slotsOf(s.Slots)
+	}
 	if v := s.Values; m.AnySize && len(v) == 3 && v[2] == m.Input[2] {
 		m.Input = v
 	}
 	return m
+}
+
+// slotsOf are a set's slots as a model knows them.
+func slotsOf(slots []data.Slot) (out []model.Slot) {
+	for _, s := range slots {
+		out = append(out, model.Slot(s))
+	}
+	return out
+}
+
+func hasSequence(slots []model.Slot) bool {
+	return slices.ContainsFunc(slots, func(s model.Slot) bool { return s.Sequence })
 }
 
 // runOn is Run of a settled configuration, on a set that was opened before, or nil.
@@ -217,8 +232,12 @@ func (r *run) openData() (err error) {
 		}
 		r.opened = r.set
 	}
+	own := r.cfg.Model.Slots
 	r.cfg.Model = shaped(r.cfg.Model, r.set.Eval.Shape())
 	r.spec = r.cfg.Model
+	if hasSequence(own) && !hasSequence(r.spec.Slots) {
+		return fmt.Errorf("model %s attends to a sequence of keys, and samples of data set %s have none: use data with one, or another model", r.spec.Name, r.set.Name)
+	}
 	if err := r.checkShapes(); err != nil {
 		return err
 	}
@@ -302,9 +321,9 @@ func (r *run) checkShapes() error {
 		if src == nil {
 			continue // it is streamed, in the shape of the other
 		}
-		if s := src.Shape(); s.Size() != want.Size() || s.IDs != want.IDs || s.Labels != want.Labels || s.Targets != want.Targets {
-			return fmt.Errorf("samples of data set %s have %v values, %d ids, %d labels and %d targets, but model %s takes %v, %d, %d and %d",
-				r.set.Name, s.Values, s.IDs, s.Labels, s.Targets, r.spec.Name, want.Values, want.IDs, want.Labels, want.Targets)
+		if s := src.Shape(); s.Size() != want.Size() || s.IDs != want.IDs || s.Labels != want.Labels || s.Targets != want.Targets || !slices.Equal(slotsOf(s.Slots), r.spec.Slots) {
+			return fmt.Errorf("samples of data set %s have %v values, %d ids, %d slots, %d labels and %d targets, but model %s takes %v, %d, %d, %d and %d",
+				r.set.Name, s.Values, s.IDs, len(s.Slots), s.Labels, s.Targets, r.spec.Name, want.Values, want.IDs, len(r.spec.Slots), want.Labels, want.Targets)
 		}
 	}
 	return nil

@@ -56,13 +56,21 @@ func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 // openStream opens this rank's share of the files. How many steps there are is not known before agreeSteps.
 func (r *run) openStream() (*streamed, error) {
 	stream, err := data.OpenClickStream(data.ClickStreamConfig{
-		Files: r.set.Files, Batch: r.cfg.Batch, Rows: r.set.Rows, Window: r.cfg.window(), Seed: r.cfg.Seed,
+		Files: r.set.Files, Batch: r.cfg.Batch, Rows: r.idRows(), Keys: len(r.spec.Slots) > 0, Window: r.cfg.window(), Seed: r.cfg.Seed,
 		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.ByFile, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &streamed{ClickStream: stream}, nil
+}
+
+// idRows is how many rows ids are of; 0: keys are wanted instead.
+func (r *run) idRows() int {
+	if len(r.spec.Slots) > 0 {
+		return 0
+	}
+	return r.set.Rows
 }
 
 // agreeSteps finds the steps that every rank has rows for. Each rank counts its own, which is a pass over

@@ -593,6 +593,130 @@ optimizer("adamw", "adamw", lambda p: torch.optim.AdamW(p, 0.01, (0.9, 0.95), 1e
 TYPES = {np.dtype(np.float32): "float32", np.dtype(np.int32): "int32"}
 
 
+# --- click models: 20 steps of SGD, whose inputs and first weights tests draw by themselves ----
+
+
+def row_of(key, rows):
+    """nn.RowOf."""
+    m = (1 << 64) - 1
+    z = (key + 0x9E3779B97F4A7C15) & m
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & m
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & m
+    return ((z ^ (z >> 31)) * rows) >> 64
+
+
+class ClickSteps:
+    """Weights by name, and a batch of 16 samples for each step: 3 numbers, and bags of 0 to 3 keys in 3 slots."""
+
+    STEPS, BATCH, SLOTS, NUMBERS, ROWS, RATE = 20, 16, 3, 3, 50, 0.05
+
+    def __init__(self, model):
+        self.model, self.weights = model, {}
+
+    def weight(self, name, *shape):
+        if name not in self.weights:
+            words = Draw(self.model + "/" + name).words(int(np.prod(shape))) >> np.uint64(40)
+            values = (words.astype(np.float32) / 2**23 - 1) * np.float32(fan(shape[-1]))
+            self.weights[name] = torch.from_numpy(values.astype(np.float32).reshape(shape)).requires_grad_()
+        return self.weights[name]
+
+    def dense(self, name, x, out, act=None):
+        y = x @ self.weight(name + ".weight", out, x.shape[1]).T + self.weight(name + ".bias", out)
+        return act(y) if act else y
+
+    def tower(self, name, x, *widths, last=None):
+        for i, width in enumerate(widths):
+            x = self.dense(f"{name}{i+1}", x, width, torch.relu if i + 1 < len(widths) else last)
+        return x
+
+    def batch(self, step):
+        draw = Draw(f"{self.model}/step{step:02d}")
+        self.numbers = torch.from_numpy(((draw.words(self.BATCH * self.NUMBERS) >> np.uint64(40)) / 2**24).astype(np.float32).reshape(self.BATCH, -1))
+        self.labels = torch.from_numpy((draw.words(self.BATCH) % np.uint64(2)).astype(np.float32).reshape(-1, 1))
+        lengths = draw.words(self.SLOTS * self.BATCH) % np.uint64(4)
+        self.bags = [[int(w % np.uint64(40)) + 1000 * (i // self.BATCH) for w in (draw.words(int(n)) if n else [])] for i, n in enumerate(lengths)]
+
+    def bag(self, table, dim, slot):
+        """[n, dim]: sums."""
+        t = self.weight(table, self.ROWS, dim)
+        bags = self.bags[slot * self.BATCH : (slot + 1) * self.BATCH]
+        return torch.stack([t[[row_of(k, self.ROWS) for k in b]].sum(0) for b in bags])
+
+    def all_bags(self, table, dim):
+        return torch.cat([self.bag(table, dim, s) for s in range(self.SLOTS)], 1)
+
+    def wide(self):
+        return self.all_bags("wide", 1).sum(1, keepdim=True) + self.dense("numbers", self.numbers, 1)
+
+    def losses(self, logit):
+        out = []
+        for step in range(self.STEPS):
+            self.batch(step)
+            loss = F.binary_cross_entropy_with_logits(logit(self), self.labels)
+            out.append(loss.item())
+            grads = torch.autograd.grad(loss, list(self.weights.values()))
+            with torch.no_grad():
+                for w, g in zip(self.weights.values(), grads):
+                    w -= self.RATE * g
+        return {"losses": np.array(out, np.float32)}
+
+
+def click_model(name):
+    def add(logit):
+        case("models", name + "-20steps", name)(lambda draw: ClickSteps(name).losses(logit))
+        return logit
+
+    return add
+
+
+def cross(c, x0, layers, rank):
+    x = x0
+    for i in range(layers):
+        y = x @ c.weight(f"cross{i+1}.down.weight", rank, x.shape[1]).T if rank else x
+        x = x0 * c.dense(f"cross{i+1}", y, x0.shape[1]) + x
+    return x
+
+
+@click_model("wide-deep")
+def wide_deep(c):
+    x = torch.cat([c.all_bags("embedding", 10), c.numbers], 1)
+    return c.wide() + c.tower("fc", x, 400, 400, 400, 1)
+
+
+@click_model("deepfm")
+def deepfm(c):
+    v = c.all_bags("embedding", 10)
+    fields = v.reshape(c.BATCH, c.SLOTS, 10)
+    pairs = sum((fields[:, i] * fields[:, j]).sum(1, keepdim=True) for i in range(c.SLOTS) for j in range(i))
+    return c.wide() + pairs + c.tower("fc", torch.cat([v, c.numbers], 1), 400, 400, 400, 1)
+
+
+@click_model("dcn-v2")
+def dcn_v2(c):
+    x = torch.cat([c.all_bags("embedding", 10), c.numbers], 1)
+    return c.tower("fc", cross(c, x, 3, 0), 400, 400, 400, 1)
+
+
+@click_model("dlrm")
+def dlrm(c):
+    x = [c.tower("bottom", c.numbers, 512, 256, 128, last=torch.relu)]
+    x += [c.bag(f"embedding{s+1}", 128, s) for s in range(c.SLOTS)]
+    return c.tower("top", cross(c, torch.cat(x, 1), 3, 512), 1024, 1024, 512, 256, 1)
+
+
+@click_model("din")
+def din(c):
+    candidate, t = c.bag("embedding", 16, 1), c.weight("embedding", c.ROWS, 16)
+    seen = []
+    for i, bag in enumerate(c.bags[2 * c.BATCH :]):
+        rows = t[[row_of(k, c.ROWS) for k in bag]].reshape(-1, 16)
+        now = candidate[i].expand(len(bag), 16)
+        weights = c.tower("attention", torch.cat([rows, now, rows - now, rows * now], 1), 36, 1)
+        seen.append((weights * rows).sum(0))
+    x = torch.cat([c.bag("embedding", 16, 0), candidate, torch.stack(seen), c.numbers], 1)
+    return c.tower("fc", x, 200, 80, 1)
+
+
 def encode(name, op, attrs, arrays):
     arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
     header = {

@@ -15,7 +15,11 @@ const MostSamples = 1 << 16
 
 // Shape is that of a model's samples.
 func Shape(spec model.Spec) data.Shape {
-	return data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: spec.LabelsEach(), Targets: spec.Targets}
+	s := data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: spec.LabelsEach(), Targets: spec.Targets}
+	for _, slot := range spec.Slots {
+		s.Slots = append(s.Slots, data.Slot(slot))
+	}
+	return s
 }
 
 // Batch makes n samples for the model whose parameters are ps, others for each rank.
@@ -32,6 +36,10 @@ func Batch(spec model.Spec, ps *nn.Params, n, rank int) *data.Batch {
 	}
 	for i := range b.IDs {
 		b.IDs[i] = int32(rnd.IntN(rows))
+	}
+	for i := range len(spec.Slots) * n { // a key in each slot
+		b.Bags.Keys = append(b.Bags.Keys, rnd.Uint64())
+		b.Bags.Offsets[i+1] = int32(i + 1)
 	}
 	for i := range b.Labels {
 		b.Labels[i] = int32(rnd.IntN(spec.Classes))

@@ -55,7 +55,7 @@ func arrangeOne(ps *nn.Params, spec model.Spec, m model.Model) (forward nn.Work,
 
 // batchOf is b as the model sees it.
 func batchOf(spec model.Spec, b *data.Batch) model.Batch {
-	out := model.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels, Targets: b.Targets}
+	out := model.Batch{N: b.N, IDs: b.IDs, Bags: nn.Bags{Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}, Labels: b.Labels, Targets: b.Targets}
 	if len(spec.Input) > 0 {
 		out.Values = &nn.Tensor{Shape: append([]int{b.N}, spec.Input...), Data: b.Values}
 	}

@@ -1,0 +1,31 @@
+package models
+
+import (
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// deepFM is wideDeep with what pairs of slots say of each other: the products of their embeddings, a factorisation machine
+// (Guo et al. 2017). Its sum over all pairs is half of the square of the sum without the sum of squares.
+func deepFM() model.Spec {
+	return clickSpec(model.Spec{
+		Name: "deepfm", Params: 11430826,
+		About: "click prediction: a factorisation machine beside embeddings of 10 through dense 400, 400, 400, 1",
+	}, func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor {
+		const dim = 10
+		linear, rows := c.wide(), c.table("embedding", c.rows, dim)
+		deep := c.tower("fc", c.embedded(dim), 400, 400, 400, 1)
+		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
+			v := t.EmbeddingBag(b.Bags, rows, nn.SumPool, nil)
+			fields := t.Reshape(v, b.N, len(c.slots), dim)
+			sum := t.Sum(fields, 1) // [n, dim]
+			pairs := t.Subtract(t.RowDot(sum, sum), t.RowDot(v, v))
+			x := v
+			if c.numbers > 0 {
+				x = t.Concat(1, v, b.Values)
+			}
+			shallow := t.Add(linear.forward(t, b), t.Scale(t.Reshape(pairs, b.N, 1), 0.5))
+			return t.Add(shallow, deep.forward(t, x, nn.Identity))
+		}
+	})
+}

@@ -1,0 +1,22 @@
+package models
+
+import (
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// wideDeep adds a linear model, which remembers, to a network over embeddings, which generalises (Cheng et al. 2016).
+func wideDeep() model.Spec {
+	return clickSpec(model.Spec{
+		Name: "wide-deep", Params: 11430826,
+		About: "click prediction: a linear model of keys and numbers beside embeddings of 10 through dense 400, 400, 400, 1",
+	}, func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor {
+		const dim = 10
+		linear, rows := c.wide(), c.table("embedding", c.rows, dim)
+		deep := c.tower("fc", c.embedded(dim), 400, 400, 400, 1)
+		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
+			x := t.EmbeddingBag(b.Bags, rows, nn.SumPool, b.Values)
+			return t.Add(linear.forward(t, b), deep.forward(t, x, nn.Identity))
+		}
+	})
+}

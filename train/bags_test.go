@@ -1,0 +1,38 @@
+package train
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+)
+
+// A model of two tables learns from keys that it streams.
+func TestBagsAreLearnt(t *testing.T) {
+	cfg := streaming(clickFiles(t))
+	cfg.Model, cfg.Epochs = tinyBags(), 4
+	_, rec := onRanks(t, 2, cfg)
+	if first, last := rec.epochs[0], rec.epochs[3]; !(last.TrainLoss < 0.9*first.TrainLoss) {
+		t.Errorf("the loss went from %v to %v", first.TrainLoss, last.TrainLoss)
+	}
+}
+
+// What cannot be is refused by name.
+func TestBagsRefused(t *testing.T) {
+	cfg := custom(tinyBags())
+	cfg.Servers.Consistency = "bsp"
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "model tiny-bags looks its tables up by keys") {
+		t.Errorf("got %v", err)
+	}
+	cfg = Defaults(zoo("din"), data.Synthetic)
+	cfg.TrainLimit, cfg.EvalLimit = 100, 50
+	err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
+		_, err := observed(job, cfg, new(recorder))
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "din attends to a sequence of keys, and samples of data set criteo have none") {
+		t.Errorf("got %v", err)
+	}
+}
