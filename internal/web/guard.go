@@ -51,7 +51,7 @@ func (g Guard) Before(next http.Handler, tell func(r *http.Request, why string))
 		switch {
 		case !g.knows(r):
 			why = fmt.Sprintf("the request is for the host %s: ask for localhost or a loopback address%s", Quote(r.Host), g.orItself())
-		case foreign(r):
+		case foreign(r) && !g.followed(r):
 			why = "a web page of another origin has sent the request"
 		default:
 			next.ServeHTTP(w, r)
@@ -123,6 +123,16 @@ func foreign(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// followed tells whether a person has followed a link with the token in it from another site's page, such as a chat's: the browser goes there
+// with a window of its own, of which that page can read nothing. Whatever the page itself asks for, or shows in a frame, says otherwise, which no
+// script can change.
+func (g Guard) followed(r *http.Request) bool {
+	token, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	h := r.Header
+	return r.Method == http.MethodGet && len(h.Values("Origin")) == 0 && g.holds(token) &&
+		h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document" && h.Get("Sec-Fetch-User") == "?1"
 }
 
 // Allows tells whether who sent a request holds the token, as "Authorization: Bearer TOKEN".

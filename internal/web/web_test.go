@@ -140,6 +140,42 @@ func TestBelow(t *testing.T) {
 	}
 }
 
+// A person may follow a link with the token from another site's page; nothing else of other sites' is answered.
+func TestFollowedLinks(t *testing.T) {
+	const token = "0123456789abcdef"
+	g := NewGuard("localhost:80", token)
+	h := g.Before(g.Below(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") })), func(*http.Request, string) {})
+	followed := map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-User": "?1"}
+	for name, c := range map[string]struct {
+		method, path string
+		change       map[string]string
+		shown        bool
+	}{
+		"a link":                {"GET", "/" + token + "/", nil, true},
+		"a link within":         {"GET", "/" + token + "/state", nil, true},
+		"without the token":     {"GET", "/", nil, false},
+		"another token":         {"GET", "/" + token[1:] + "/", nil, false},
+		"a frame":               {"GET", "/" + token + "/", map[string]string{"Sec-Fetch-Dest": "iframe"}, false},
+		"a script's request":    {"GET", "/" + token + "/", map[string]string{"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, false},
+		"an image":              {"GET", "/" + token + "/", map[string]string{"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, false},
+		"a script's own window": {"GET", "/" + token + "/", map[string]string{"Sec-Fetch-User": ""}, false},
+		"a form":                {"POST", "/" + token + "/", map[string]string{"Origin": "http://evil"}, false},
+		"of an origin":          {"GET", "/" + token + "/", map[string]string{"Origin": "http://evil"}, false},
+	} {
+		r := httptest.NewRequest(c.method, "http://localhost"+c.path, nil)
+		for _, all := range []map[string]string{followed, c.change} {
+			for k, v := range all {
+				r.Header.Set(k, v)
+			}
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if shown := w.Body.String() == "secret"; shown != c.shown {
+			t.Errorf("%s: status %d, %q", name, w.Code, w.Body.String())
+		}
+	}
+}
+
 // Each kind of line is said once, and no more than so many kinds are remembered.
 func TestOnce(t *testing.T) {
 	var o Once
