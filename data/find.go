@@ -45,7 +45,7 @@ func findPair(set string, c Config) (p pair, err error) {
 	if p.train != "" && p.eval != "" {
 		return p, nil
 	}
-	names, err := textFiles(c.Dir, set == "criteo")
+	names, err := textFiles(c.Dir, set == "criteo" || set == "clicks")
 	if err != nil {
 		return p, fmt.Errorf("%s: %w; %w", set, err, textAlternatives(set, c.Dir))
 	}

@@ -15,8 +15,9 @@ const chunkBytes = 1 << 18
 // block is a parsed chunk of lines.
 type block struct {
 	clickRows
-	lines  int // good and bad
-	faults []lineFault
+	slotted slotRows // of a layout, in place of clickRows
+	lines   int      // good and bad
+	faults  []lineFault
 }
 
 // lineFault is a bad line, counted from the chunk's beginning.
@@ -51,10 +52,13 @@ type chunks struct {
 	name   string
 	r      io.Reader
 	size   int    // of a piece, unless a line is longer
+	most   int    // how long a line may be; 0: longest(size)
 	rest   []byte // of the last chunk, from its last line's end on
 	offset int64  // of rest
 	ended  bool
 }
+
+func (s *chunks) longest() int { return max(s.most, longest(s.size)) }
 
 // next returns the next piece in text's memory, if that is large enough, and
 // where it begins; io.EOF when there is no more. An error leaves text's memory
@@ -63,15 +67,15 @@ func (s *chunks) next(text []byte) (_ []byte, offset int64, err error) {
 	text = append(text[:0], s.rest...)
 	s.rest = s.rest[:0]
 	end := -1
-	for want := s.size; ; want = min(2*max(want, len(text)), longest(s.size)+1) {
+	for want := s.size; ; want = min(2*max(want, len(text)), s.longest()+1) {
 		if text, err = s.fill(text, want); err != nil {
 			return text, s.offset, err
 		}
 		if len(text) == 0 {
 			return text, s.offset, io.EOF
 		}
-		if end = bytes.LastIndexByte(text, '\n') + 1; end == 0 && len(text) > longest(s.size) {
-			return text, s.offset, tooLong(s.name, s.offset, longest(s.size))
+		if end = bytes.LastIndexByte(text, '\n') + 1; end == 0 && len(text) > s.longest() {
+			return text, s.offset, tooLong(s.name, s.offset, s.longest())
 		}
 		if end > 0 || s.ended {
 			break

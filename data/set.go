@@ -33,6 +33,7 @@ type Config struct {
 	Rows       int    // criteo: rows of the embedding table, row 0 for what is missing (1,000,001)
 	Keys       bool   // criteo: bags of keys in slots instead of ids
 	Stream     bool   // criteo: leave the training rows where they are, for a ClickStream over Set.Files, and rows to evaluate in their file if it is not compressed; TrainFile may be a folder
+	Layout     string // clicks: how samples lie in the files, a file or the name of a ready one; see package layout
 	ImageSize  int    // images: height and width of a sample (224)
 	Threads    int    // that read and decode at once (GOMAXPROCS)
 
@@ -71,6 +72,7 @@ func (c Config) Validate() error {
 	fault(c.Stream && c.Dir == Synthetic, streamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
 	fault(c.Stream && c.TrainLimit > 0, trainLimit, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, trainFile)
 	fault(c.SkipBad > 0 && c.Dir == Synthetic, skipBad, "%d has no effect on synthetic data: leave it out", c.SkipBad)
+	fault(c.Dir == Synthetic && c.Layout != "", "", "data: Layout %s is of files, not of synthetic data", c.Layout)
 	fault(c.Rows == 1, tableRows, "1: want at least 2, for row 0 stands for what is missing")
 	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "", "data: Vocabulary %d: want at least 3, <unk>, <eos> and a word", c.Vocabulary)
 	return errors.Join(errs...)
@@ -185,6 +187,7 @@ func formats() []format {
 		{"text", true, false, false, findText, openText, syntheticText},
 		{"chars", true, false, false, findChars, openChars, syntheticChars},
 		{"criteo", true, false, false, findCriteo, openCriteo, syntheticCriteo},
+		{"clicks", true, false, false, findSlotted, openSlotted, nil},
 		{"table", true, true, true, findTable, openTable, syntheticTable},
 		{"arrays", true, true, true, findArrays, openArrays, syntheticTable},
 		{"shards", true, false, true, findShards, openShards, syntheticImages},
@@ -220,6 +223,9 @@ func formatOf(name string, cfg Config) (format, error) {
 				err = errors.Join(err, setting.Faultf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
 		}
+	}
+	if name == "clicks" && cfg.Layout == "" {
+		err = errors.Join(err, errors.New("data: Layout is needed for clicks: it says which columns are what"))
 	}
 	if cfg.Stream && name != "criteo" {
 		err = errors.Join(err, setting.Faultf(streamPath, "is for the data set criteo alone; %s is read into memory", name))

@@ -32,6 +32,9 @@ func NameOf(usual string, c Config) string {
 	if c.Encoder != nil {
 		return "table"
 	}
+	if c.Layout != "" {
+		return "clicks"
+	}
 	if usual == "criteo" || usual == "text" || usual == "chars" { // whose files may have any name
 		return usual
 	}

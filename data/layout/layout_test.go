@@ -1,0 +1,84 @@
+package layout
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every ready layout is right, and what the issue of each is known for is in it.
+func TestReady(t *testing.T) {
+	for name, want := range map[string][2]int{"criteo": {13, 26}, "avazu": {0, 22}, "movielens": {0, 4}, "mlperf": {13, 26}} {
+		l, err := Open(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		numbers, slots := l.Of(func(c Column) bool { return c.Kind == Number }), l.Of(Column.Slotted)
+		if len(numbers) != want[0] || len(slots) != want[1] || l.Name() != name {
+			t.Errorf("%s: %d numbers, %d slots, want %v", l.Name(), len(numbers), len(slots), want)
+		}
+	}
+	if names := Names(); !slices.Equal(names, []string{"avazu", "criteo", "mlperf", "movielens"}) {
+		t.Errorf("%v", names)
+	}
+}
+
+// Zero values stand for what is usual, and columns of several have a number behind the name.
+func TestRead(t *testing.T) {
+	l, err := Read("x", strings.NewReader("columns:\n  - {name: y, kind: label}\n  - {name: c, times: 2, kind: category, table: both}\n  - {kind: ignore, times: 3}\n  - {name: b, kind: bag}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.Columns
+	if l.Separator != "\t" || len(c) != 7 || c[1].Name != "c1" || c[2].Name != "c2" || c[2].Table != "both" || c[2].Values != Text || c[6].Separator != "|" || c[6].Table != "b" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestReadFaults(t *testing.T) {
+	for text, says := range map[string]string{
+		"":           "0 columns are labels",
+		"columns: 3": "x: ",
+		"columns:\n  - {name: y, kind: label, shape: 3}":                                               "line 2: field shape not found",
+		"columns:\n  - {name: y, kind: label}\n  - {name: n, kind: number}":                            "no column is a category",
+		"columns:\n  - {name: y, kind: label}\n  - {name: n, kind: tag}":                               `"n" is to be "tag"`,
+		"columns:\n  - {name: y, kind: label}\n  - {name: y, kind: category}":                          `"y" is there twice`,
+		"columns:\n  - {kind: label}":                                                                  "column 1 has no name",
+		"separator: '||'\ncolumns:\n  - {name: y, kind: label}":                                        `separator "||"`,
+		"separator: '|'\ncolumns:\n  - {name: b, kind: bag}":                                           `column "b", separator "|"`,
+		"columns:\n  - {name: b, kind: category, separator: '|'}":                                      `column "b", separator`,
+		"columns:\n  - {name: b, kind: category, transform: log}":                                      `transform "log"`,
+		"columns:\n  - {name: b, kind: number, values: hex}":                                           `values "hex"`,
+		"columns:\n  - {name: b, kind: category, from: 3}":                                             "from is for a label",
+		"columns:\n  - {name: b, kind: category, times: 5000}":                                         "4096 columns at most",
+		"columns:\n  - {name: b, kind: category, values: hex, times: 255}\n  - {name: y, kind: label}": "255 tables",
+		strings.Repeat("#", MaxBytes+1):                                                                "longer than",
+	} {
+		if _, err := Read("x", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.80q: %v, want %q", text, err, says)
+		}
+	}
+	if _, err := Open("criteoo"); err == nil || !strings.Contains(err.Error(), "criteo") {
+		t.Errorf("%v", err)
+	}
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	if err := os.WriteFile(file, []byte("columns:\n  - {name: y, kind: label}\n  - {name: c, kind: category}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Open(file); err != nil || l.Name() != file {
+		t.Error(err)
+	}
+}
+
+// No text makes Read panic, and what it accepts has places for all its columns.
+func FuzzRead(f *testing.F) {
+	f.Add("columns:\n  - {name: y, kind: label}\n  - {name: c, times: 2, kind: category}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if l, err := Read("x", strings.NewReader(text)); err == nil && (len(l.Columns) > MaxColumns || len(l.Separator) != 1) {
+			t.Fatalf("%+v", l)
+		}
+	})
+}
