@@ -191,7 +191,7 @@ func TestByHand(t *testing.T) {
 		mu.Lock()
 		seen[job.Rank()] = true
 		mu.Unlock()
-		if job.Size() != 3 || job.LocalRank() != 0 || job.Transport() != "tcp" {
+		if job.Size() != 3 || job.LocalRank() != job.Rank() || job.Transport() != "tcp" {
 			return fmt.Errorf("size %d, local rank %d, over %s", job.Size(), job.LocalRank(), job.Transport())
 		}
 		job.SetStatus("testing")
