@@ -72,6 +72,10 @@ type Config struct {
 	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host (package metrics/scrape). nil: where a
 	// launcher says so, in RINGO_METRICS, or nowhere.
 	Metrics *metrics.Board
+	// BlackBox is the folder in which a process that no launcher has started records what it does, in a file that stays there if the
+	// process is killed or its job fails: `ringo blackbox FILE...` merges those of a host. "": it is in memory alone. A launcher has
+	// a folder of its own.
+	BlackBox string
 	// Settings are what this process was told of the job, by path: of those that all processes must agree on. Where others
 	// were told otherwise, ranks and servers, the job ends with an error that names the setting, both processes
 	// and both values (*setting.ConflictError). What only one process names is not compared. nil: nothing is.

@@ -45,6 +45,8 @@ type Job struct {
 	ticket                transport.Ticket // nil in a job of one process
 
 	recorder   *record.Recorder
+	left       launch.Left      // where it lies, if no launcher holds it
+	failed     bool             // it is of use
 	figures    *metrics.Figures // nil: nobody wants them
 	uncount    func()           // ends what keeps them up to date
 	outer      context.Context  // what Join was given
@@ -83,7 +85,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 		return nil, fmt.Errorf("joining the job: %w", err)
 	}
 	if !present {
-		return local(ctx, mem.New(1)[0], cfg, &together{ranks: make([]*Stopper, 1)})
+		return local(ctx, mem.New(1)[0], cfg, &together{ranks: make([]*Stopper, 1)}, launch.LeaveIn(cfg.BlackBox, nil))
 	}
 	return join(ctx, env, cfg)
 }
@@ -97,8 +99,9 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 		}
 		cfg.Metrics = board
 	}
-	j := &Job{recorder: env.Recorder(), rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
+	j.record(env, cfg)
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
 	if len(cfg.Tables) > 0 {
 		j.tables, j.watched = cfg.Tables, false
@@ -266,8 +269,10 @@ func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err erro
 // server. The job's end now aborts the mesh.
 func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	j.mesh = mesh
+	cfg.Aggregate = cfg.aggregation(j.size)
+	cfg.Aggregate.Record = j.recorder
 	if j.serves() {
-		j.server, err = aggregate.NewServer(mesh, cfg.aggregation(j.size))
+		j.server, err = aggregate.NewServer(mesh, cfg.Aggregate)
 	} else {
 		if j.servers > 0 {
 			cfg.Collective.Ranks = collective.Ranks(j.size)
@@ -276,7 +281,7 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 		j.collective = cfg.Collective
 		j.group, err = collective.New(mesh, cfg.Collective)
 		if err == nil && j.servers > 0 {
-			j.client, err = aggregate.NewClient(mesh, cfg.aggregation(j.size))
+			j.client, err = aggregate.NewClient(mesh, cfg.Aggregate)
 		}
 	}
 	if err != nil {
@@ -288,12 +293,6 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	j.watching.Go(j.watch)
 	return nil
 }
-
-// Recorder is where this process records what it does in the job. Metrics, timelines and whoever else wants to know follow it.
-func (j *Job) Recorder() *record.Recorder { return j.recorder }
-
-// serves says that this is a server.
-func (j *Job) serves() bool { return j.rank >= j.size }
 
 // giveUp leaves a job that could not be joined because of err, and returns whether the
 // coordinator knows of it. The others would wait for this rank if they were not told.
@@ -466,5 +465,6 @@ func (j *Job) release() error {
 	if j.unbind != nil {
 		j.unbind()
 	}
+	j.unrecord()
 	return errors.Join(errs...)
 }

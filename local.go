@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -30,6 +30,7 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errDone)
+	left := launch.LeaveIn(cfg.BlackBox, nil)
 	errs := make([]error, n+cfg.Servers)
 	stops := &together{ranks: make([]*Stopper, n)}
 	var wg sync.WaitGroup
@@ -38,16 +39,20 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 		if rank >= n {
 			body = (*Job).serve
 		}
-		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, stops, body) })
+		wg.Go(func() { errs[rank] = runLocal(ctx, cancel, mesh, cfg, stops, left, body) })
 	}
 	wg.Wait()
-	return cmp.Or(errs...)
+	err := cmp.Or(errs...)
+	if err == nil || stoppedBy(err) != nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return left.Explain(err, left.Files()...)
 }
 
 // runLocal is one rank of Local. It cancels with its fault before the other
 // ranks can see the echo; all that fail then return the same.
-func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, stops *together, fn func(*Job) error) error {
-	j, err := local(ctx, mesh, cfg, stops)
+func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, stops *together, left launch.Left, fn func(*Job) error) error {
+	j, err := local(ctx, mesh, cfg, stops, left)
 	if err != nil {
 		return err
 	}
@@ -62,8 +67,9 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 }
 
 // local is a rank whose mesh is there already.
-func local(ctx context.Context, mesh transport.Mesh, cfg Config, stops *together) (*Job, error) {
-	j := &Job{recorder: record.New(record.Config{}), stops: stops, rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+func local(ctx context.Context, mesh transport.Mesh, cfg Config, stops *together, left launch.Left) (*Job, error) {
+	j := &Job{left: left, stops: stops, rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+	j.recorder = left.Recorder(j.who())
 	j.cores = max(1, runtime.GOMAXPROCS(0)/mesh.Size())
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.start(mesh, cfg); err != nil {

@@ -1,9 +1,12 @@
 package ringo_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/launch"
 )
 
 func TestLocal(t *testing.T) {
@@ -135,4 +139,46 @@ func TestEndsAtOnce(t *testing.T) {
 		wg.Go(func() { _ = job.Fail(errBoom) })
 	}
 	within(t, wg.Wait)
+}
+
+// Of a job of one process, too, a black box tells what ranks were doing when it failed; of one that ends well nothing is left.
+func TestLocalBlackBox(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes leave nothing on this system")
+	}
+	folder := t.TempDir()
+	cfg := ringo.Config{BlackBox: folder}
+	files := func() []string {
+		names, err := filepath.Glob(filepath.Join(folder, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	if err := ringo.Local(t.Context(), 2, cfg, func(job *ringo.Job) error {
+		if job.Recorder().File() == "" || len(files()) == 0 { // the other rank's may come later
+			return fmt.Errorf("files %v", files())
+		}
+		return exchange(job)
+	}); err != nil || len(files()) > 0 {
+		t.Errorf("%v, left: %v", err, files())
+	}
+	fault := errors.New("bad data")
+	err := ringo.Local(t.Context(), 2, cfg, func(job *ringo.Job) error {
+		if err := exchange(job); err != nil || job.Rank() == 1 {
+			return cmp.Or(err, fault)
+		}
+		return exchange(job)
+	})
+	var recorded *launch.RecordedError
+	if !errors.As(err, &recorded) || !errors.Is(err, fault) || recorded.Finding == nil || len(recorded.Finding.Missing) != 1 || recorded.Finding.Missing[0].Rank != "rank 1" {
+		t.Fatalf("%v", err)
+	}
+	if left, err := filepath.Glob(recorded.File); err != nil || len(left) != 2 {
+		t.Errorf("%v: %v of %s", err, left, recorded.File)
+	}
+	err = ringo.Local(t.Context(), 2, ringo.Config{BlackBox: t.TempDir()}, func(*ringo.Job) error { return fault })
+	if errors.As(err, &recorded) && !errors.Is(err, fault) || err.Error() != "rank 0: bad data" && err.Error() != "rank 1: bad data" {
+		t.Errorf("nobody was in an operation: %v", err)
+	}
 }

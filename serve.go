@@ -44,6 +44,9 @@ func (j *Job) serve() error {
 	return j.server.Run(j.ctx)
 }
 
+// serves says that this is a server.
+func (j *Job) serves() bool { return j.rank >= j.size }
+
 // name is how errors call this member.
 func (j *Job) name() string {
 	if j.serves() {

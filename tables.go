@@ -30,7 +30,7 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	}
 	cfg.Servers, cfg.Ticket, cfg.Version = j.tables, j.ticket, Version
 	cfg.Trainer, cfg.Trainers, cfg.Watched = j.rank, j.size, j.watched
-	cfg.Timeout = cmp.Or(cfg.Timeout, j.timeout)
+	cfg.Timeout, cfg.Record = cmp.Or(cfg.Timeout, j.timeout), j.recorder
 	told := maps.Clone(j.settings)
 	if told == nil {
 		told = setting.Values{}

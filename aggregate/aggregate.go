@@ -49,6 +49,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -66,6 +67,8 @@ type Config struct {
 	// Codes are what a server can decode besides the codes of package compress. Clients do
 	// not need it: they take codes from the exchanges.
 	Codes []compress.Quantiser
+	// Record is where exchanges are recorded, on trainers and servers: see record.SumGroup. It may be nil.
+	Record *record.Recorder
 }
 
 const (

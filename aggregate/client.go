@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -37,6 +38,7 @@ type Client struct {
 	slots          []slot // segments under way, a ring
 	pushed, pulled uint64 // how many there were
 	out, in        traveller
+	note           scribe
 	wait           waitNote
 	fault          atomic.Pointer[Error]
 	work           sync.WaitGroup
@@ -55,7 +57,8 @@ type flight struct {
 	sent   int64
 	lost   buffer // of sums, what this trainer keeps
 	live   bool   // between Start and Wait
-	twice  bool   // it was started again before Wait
+	entry  record.Op
+	twice  bool // it was started again before Wait
 	err    error
 	end    time.Time
 	done   chan struct{} // one token from its end to Wait
@@ -95,8 +98,9 @@ func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 	servers := mesh.Size() - cfg.Trainers
 	c := &Client{
 		mesh: mesh, cfg: cfg.filled(), servers: servers, kernels: simd.Host(),
-		slots: make([]slot, ahead*servers),
+		slots: make([]slot, ahead*servers), note: newScribe(cfg.Record),
 	}
+	c.wait.rec = cfg.Record
 	c.pushes.L, c.pulls.L, c.room.L = &c.mu, &c.mu, &c.mu
 	c.work.Go(c.push)
 	c.work.Go(c.pull)
@@ -135,6 +139,7 @@ func (c *Client) Start(op *exchange.Op) {
 	}
 	c.seq++
 	c.pending++
+	f.entry = c.note.begin(f)
 	if bad != nil {
 		c.fail(c.wrap("push", f, c.mesh.Rank(), bad))
 	}
@@ -208,6 +213,7 @@ func (c *Client) finish(f *flight) {
 		op.Sent.Entries = op.Sparse.Count()
 	}
 	f.end = time.Now()
+	f.entry.End(c.note.rec.At(f.end), f.sent, f.err != nil)
 	c.mu.Lock()
 	c.pending--
 	c.mu.Unlock()

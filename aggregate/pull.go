@@ -139,9 +139,10 @@ func (c *Client) pullSparse(sl *slot, x []float32) error {
 
 // await waits for the receive of a slot.
 func (c *Client) await(sl *slot) error {
+	c.wait.op = sl.f.entry
 	c.wait.begin(c.member(sl.server), sl.f.seq)
 	err := sl.recv.Wait(c.cfg.Timeout)
-	c.wait.end()
+	c.wait.over(err)
 	return err
 }
 

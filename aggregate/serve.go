@@ -45,7 +45,7 @@ func (s *Server) await(t, k int) error {
 	sl := &s.trainers[t].slots[k%ahead]
 	s.wait.begin(t, s.seq)
 	err := sl.recv.Wait(s.cfg.Timeout)
-	s.wait.end()
+	s.wait.over(err)
 	sl.posted = false
 	return err
 }
@@ -186,7 +186,7 @@ func (s *Server) addPayload(coder *compress.Coder, t, k, lo, hi int) error {
 	tr := &s.trainers[t]
 	s.wait.begin(t, s.seq)
 	err := tr.recv.Wait(s.cfg.Timeout)
-	s.wait.end()
+	s.wait.over(err)
 	tr.posted = false
 	if err != nil {
 		return err

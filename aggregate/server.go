@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -28,6 +29,7 @@ type Server struct {
 	trainers []trainer
 	kernels  *simd.Kernels
 	wait     waitNote
+	note     scribe
 
 	seq    uint32
 	head   head // of the exchange under way
@@ -88,6 +90,7 @@ func NewServer(mesh transport.Mesh, cfg Config) (*Server, error) {
 	return &Server{
 		mesh: mesh, cfg: cfg.filled(), servers: mesh.Size() - cfg.Trainers,
 		trainers: make([]trainer, cfg.Trainers), kernels: simd.Host(), codes: append(ownCodes(), cfg.Codes...),
+		note: newScribe(cfg.Record), wait: waitNote{rec: cfg.Record},
 	}, nil
 }
 
@@ -133,14 +136,24 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) serveAll() error {
 	for {
 		over, err := s.next()
-		if err != nil || over {
-			return err
+		if err == nil && !over {
+			s.hear(s.head)
+			err = s.serve()
 		}
-		if err := s.serve(); err != nil {
+		s.wait.op.End(s.note.rec.Now(), -1, err != nil)
+		s.wait.op = record.Op{}
+		if err != nil || over {
 			return err
 		}
 		s.seq++
 		s.exchanges.Add(1)
+	}
+}
+
+// hear records the exchange that is about to begin, once.
+func (s *Server) hear(h head) {
+	if !s.wait.op.Seen() {
+		s.wait.op = s.note.serve(h, s.seq)
 	}
 }
 
@@ -194,7 +207,7 @@ func (s *Server) next() (over bool, err error) {
 			return false, err
 		}
 	}
-	s.wait.end()
+	s.wait.over(nil)
 	return s.agree()
 }
 
@@ -223,6 +236,7 @@ func (s *Server) awaitHead(t int) error {
 		}
 		if since.IsZero() {
 			since = time.Now()
+			s.hear(s.begunAs())
 			s.wait.from(t, s.seq, since.Add(-look/2))
 		}
 		if waited := time.Since(since); waited > s.cfg.Timeout {
@@ -269,6 +283,16 @@ func (s *Server) begun() (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// begunAs is what a trainer has begun.
+func (s *Server) begunAs() head {
+	for t := range s.trainers {
+		if s.trainers[t].came {
+			return s.trainers[t].said
+		}
+	}
+	return head{}
 }
 
 // agree compares the trainers' heads and plans the exchange.

@@ -40,6 +40,7 @@ type Process struct {
 	Rank   int     `json:"rank"`             // its number in the mesh; -1: it is outside
 	Serves bool    `json:"serves,omitempty"` // it is a server, and in no group of ranks
 	How    string  `json:"how,omitempty"`    // it ended: "killed by signal 9 (SIGKILL)"; "": well
+	Lost   bool    `json:"lost,omitempty"`   // the job failed because of it, as its launcher found
 	Silent string  `json:"silent,omitempty"` // why nothing is known of what it did; "": it is
 	Number int     `json:"process"`          // of the system
 	Step   int64   `json:"step"`             // how many it had done, -1 before the first
@@ -62,10 +63,11 @@ type Entry struct {
 	With   int    `json:"with"` // the other rank of a message, or a root; -1: none
 	Peer   int    `json:"peer"` // for whom it waits, or did when it failed; -1: nobody
 	Size   int64  `json:"bytes"`
-	Sent   int64  `json:"bytes_sent"` // -1: unknown
-	Sig    string `json:"signature"`  // the same on ranks that do the same
-	Begun  int64  `json:"begun"`      // or since when it waits; 0: nobody looked at the clock
-	Done   int64  `json:"done"`       // 0: it goes on; -1: it has ended, and nobody looked at the clock
+	Sent   int64  `json:"bytes_sent"`          // -1: unknown
+	Sig    string `json:"signature,omitempty"` // the same on ranks that do the same
+	Rows   uint64 `json:"rows,omitempty"`      // of a request
+	Begun  int64  `json:"begun"`               // or since when it waits; 0: nobody looked at the clock
+	Done   int64  `json:"done"`                // 0: it goes on; -1: it has ended, and nobody looked at the clock
 	Failed bool   `json:"failed,omitempty"`
 }
 
@@ -91,6 +93,9 @@ func (b *Box) Add(p Process, s *record.Snapshot) {
 		p.Ended = append(p.Ended, entry(s, e))
 	}
 	p.Ended = inOrder(p.Ended)
+	if p.Serves {
+		b.recognise(&p)
+	}
 	b.Processes = append(b.Processes, p)
 }
 
@@ -123,11 +128,15 @@ func entry(s *record.Snapshot, e record.Event) Entry {
 		}
 		return s.Epoch.UnixNano() + ns
 	}
-	return Entry{
+	out := Entry{
 		Kind: e.Kind.String(), Name: s.Text(e.Name), How: s.Text(e.How), Bucket: int(e.Bucket), Label: s.Text(e.Label), Step: e.Step,
 		Group: e.Group, Seq: e.Seq, With: int(e.With), Peer: int(e.Peer), Size: e.Size, Sent: e.Sent, Sig: fmt.Sprintf("%016x", e.Sig),
 		Begun: at(cmp.Or(e.Begun, e.Since)), Done: at(e.Done), Failed: e.Failed,
 	}
+	if e.Kind == record.Request {
+		out.Sig, out.Rows = "", e.Sig
+	}
+	return out
 }
 
 // Write writes the file.

@@ -17,7 +17,13 @@ type Finding struct {
 	Seq    uint32 `json:"seq"`
 	What   string `json:"what"`             // "allreduce of 4096 bytes by ring"
 	Bucket string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
-	Step   int64  `json:"step"`             // how many had been done, -1: none had begun
+	Step   int64  `json:"step"`             // how many had been done, -1: none had begun; of a request the step that it is for
+	// Request says that it is no operation of a group but a request to a server that keeps parameters: for the step that
+	// came first, or, where nobody waited, the last of a process that was killed, which is Within.
+	Request bool `json:"request,omitempty"`
+	// Fault says that it is nothing of which the record shows that it did not end, but a fault that ranks have found in a bucket: Differ has
+	// what each of them said.
+	Fault bool `json:"fault,omitempty"`
 	// Differ is what ranks had begun in its place, if that was not the same.
 	Differ []Did `json:"differ,omitempty"`
 	// Missing are those that had not begun it.
@@ -37,20 +43,25 @@ type Did struct {
 
 // Doing is what a process was doing besides.
 type Doing struct {
-	Rank  string `json:"rank"`
-	Doing string `json:"doing,omitempty"` // "backward of step 12"
-	How   string `json:"how,omitempty"`   // it ended
+	Rank   string `json:"rank"`
+	Doing  string `json:"doing,omitempty"`  // "backward of step 12"
+	Serves bool   `json:"serves,omitempty"` // it is a server
+	How    string `json:"how,omitempty"`    // it ended
 }
 
 // Waited is for whom a process waited.
 type Waited struct {
 	Rank string `json:"rank"`
 	Peer int    `json:"peer"`
+	For  string `json:"for"`           // Peer's name
 	How  string `json:"how,omitempty"` // it was killed
 }
 
 // Find says what the box shows, nil if it shows nothing: no rank was in an operation, and all had done the same.
 func (b *Box) Find() *Finding {
+	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.tables() && p.gone() }) { // what ranks do among themselves follows from it
+		return cmp.Or(b.stuck(), b.last())
+	}
 	groups := map[uint32]map[int]map[uint32]Entry{} // by process and number
 	for i, p := range b.Processes {
 		for _, e := range slices.Concat(p.Ended, p.Open) {
@@ -73,12 +84,15 @@ func (b *Box) Find() *Finding {
 			first, begun = f, at
 		}
 	}
+	if first == nil {
+		first = cmp.Or(b.stuck(), b.last(), b.faulted())
+	}
 	return first
 }
 
 // differ is the first operation of a group in which its members differ, and when it began.
 func (b *Box) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int64) {
-	if group == 0 { // is that of all ranks, also of those that died before its first operation
+	if group == 0 || group == record.SumGroup { // are those of all ranks, also of those that died before their first operation
 		for i, p := range b.Processes {
 			if p.Rank >= 0 && !p.Serves && p.Silent == "" && did[i] == nil {
 				did[i] = map[uint32]Entry{}
@@ -137,7 +151,7 @@ func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, late
 		case e.Done != 0 && !e.Failed:
 			f.Ended = append(f.Ended, p.Name)
 		case e.Peer >= 0:
-			f.Waited, open = append(f.Waited, Waited{p.Name, e.Peer, p.killed()}), true
+			f.Waited, open = append(f.Waited, Waited{p.Name, e.Peer, fmt.Sprintf("rank %d", e.Peer), p.killed()}), true
 		default:
 			f.Within, open = append(f.Within, p.doing()), true
 		}
@@ -149,10 +163,13 @@ func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, late
 	return begun, open || len(f.Differ) > 0
 }
 
-// release takes those out of Waited whose peers had ended the operation: they would have gone on, had they lived or had a core.
+// release takes those out of Waited whose peers had ended the operation, or their part of it as servers that sum: they would have gone on,
+// had they lived or had a core.
 func (f *Finding) release(b *Box) {
 	f.Waited = slices.DeleteFunc(f.Waited, func(w Waited) bool {
-		rank := func(p Process) bool { return p.Rank == w.Peer && slices.Contains(f.Ended, p.Name) }
+		rank := func(p Process) bool {
+			return p.Rank == w.Peer && (slices.Contains(f.Ended, p.Name) || !p.gone() && p.summed(f.Group, f.Seq))
+		}
 		if !slices.ContainsFunc(b.Processes, rank) {
 			return false
 		}
@@ -163,7 +180,7 @@ func (f *Finding) release(b *Box) {
 }
 
 func (p *Process) doing() Doing {
-	d := Doing{Rank: p.Name, Doing: p.Doing, How: p.How}
+	d := Doing{Rank: p.Name, Doing: p.Doing, Serves: p.Serves, How: p.How}
 	if d.Doing != "" && p.Step >= 0 {
 		d.Doing += fmt.Sprintf(" of step %d", p.Step+1)
 	}
@@ -176,6 +193,11 @@ func (p *Process) killed() string {
 		return p.How
 	}
 	return ""
+}
+
+// gone says that the process did nothing any more, whatever the others did.
+func (p *Process) gone() bool {
+	return p.Lost || p.killed() != "" || strings.HasPrefix(p.How, "stopped")
 }
 
 func (e Entry) what() string {
@@ -191,8 +213,16 @@ func (e Entry) what() string {
 
 // String is the finding in a line.
 func (f *Finding) String() string {
+	switch {
+	case f.Request:
+		return f.request()
+	case f.Fault:
+		return f.fault()
+	}
 	text := fmt.Sprintf("operation %d", f.Seq)
-	if f.Group > 0 {
+	if f.Group == record.SumGroup {
+		text += " of those through servers"
+	} else if f.Group > 0 {
 		text += fmt.Sprintf(" of group %d", f.Group)
 	}
 	if len(f.Differ) == 0 {
@@ -215,7 +245,7 @@ func (f *Finding) String() string {
 		parts = append(parts, w.Rank+" was in it"+w.besides())
 	}
 	for _, w := range f.Waited {
-		parts = append(parts, fmt.Sprintf("%s waited for rank %d", w.Rank, w.Peer)+Doing{How: w.How}.besides())
+		parts = append(parts, fmt.Sprintf("%s waited for %s", w.Rank, w.For)+Doing{How: w.How}.besides())
 	}
 	if len(f.Ended) > 0 {
 		parts = append(parts, strings.Join(f.Ended, ", ")+" had ended it")

@@ -41,19 +41,34 @@ func (b *Box) printProcess(out io.Writer, p *Process) {
 	if d := p.doing(); d.Doing != "" {
 		fmt.Fprintf(out, "  in %s\n", d.Doing)
 	}
-	for _, e := range p.Ended[max(0, len(p.Ended)-shown):] {
+	last := p.Ended[max(0, len(p.Ended)-shown):]
+	if mixed(last) {
+		fmt.Fprintln(out, "  the order of operations of several groups is not known where their times are not")
+	}
+	for _, e := range last {
 		state := "ended"
 		if e.Failed {
 			state = "failed"
 		}
-		b.printEntry(out, e, state)
+		b.printEntry(out, p, e, state)
 	}
 	for _, e := range p.Open {
-		b.printEntry(out, e, "under way")
+		b.printEntry(out, p, e, "under way")
 	}
 }
 
-func (b *Box) printEntry(out io.Writer, e Entry, state string) {
+// mixed says that operations at no known time are among those of another group: they stand behind the one before them in their own.
+func mixed(entries []Entry) bool {
+	groups, unknown := map[uint32]bool{}, false
+	for _, e := range entries {
+		if e.Kind == record.Operation.String() {
+			groups[e.Group], unknown = true, unknown || e.Begun == 0
+		}
+	}
+	return unknown && len(groups) > 1
+}
+
+func (b *Box) printEntry(out io.Writer, p *Process, e Entry, state string) {
 	ago := "at no known time"
 	if e.Begun != 0 {
 		ago = fmt.Sprintf("%v ago", b.Written.Sub(time.Unix(0, e.Begun)).Round(time.Microsecond))
@@ -63,8 +78,16 @@ func (b *Box) printEntry(out io.Writer, e Entry, state string) {
 		return
 	}
 	fmt.Fprintf(out, "  %16s  %-9s %d %s", ago, e.Kind, e.Seq, e.what())
-	if e.Label != "" {
+	if e.Rows > 0 {
+		fmt.Fprintf(out, ", %d rows", e.Rows)
+	}
+	if what := e.table(); e.Kind == record.Request.String() && what != "" {
+		fmt.Fprintf(out, ", %s", what)
+	} else if e.Label != "" {
 		fmt.Fprintf(out, ", %s", e.Label)
+	}
+	if e.Kind == record.Request.String() && e.Step >= 0 {
+		fmt.Fprintf(out, ", for step %d", e.Step)
 	}
 	if e.With >= 0 {
 		fmt.Fprintf(out, ", with %d", e.With)
@@ -74,7 +97,11 @@ func (b *Box) printEntry(out io.Writer, e Entry, state string) {
 		fmt.Fprintf(out, " after %v", time.Duration(e.Done-e.Begun).Round(time.Microsecond))
 	}
 	if e.Peer >= 0 {
-		fmt.Fprintf(out, ", waiting for rank %d", e.Peer)
+		whom := "rank"
+		if e.Kind == record.Request.String() && !p.Serves {
+			whom = "parameter server"
+		}
+		fmt.Fprintf(out, ", waiting for %s %d", whom, e.Peer)
 	}
 	fmt.Fprintln(out)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // Error is a fault of an exchange.
@@ -74,6 +75,18 @@ func (e *Group) fault(op *Op, what string, err error) error {
 		out.Peer, out.Err = e.g.MeshRank(peer.rank), peer.err
 	case errors.As(err, &inside):
 		out.Peer = inside.Peer
+		return out // its group has recorded it
 	}
+	e.record(out)
 	return out
+}
+
+// record records a fault that no operation of the group shows: of what was exchanged by them.
+func (e *Group) record(fault *Error) {
+	rec := e.g.Recorder()
+	event := record.Event{Kind: record.Fault, Name: rec.Name(fault.Error()), Bucket: -1, With: -1, Peer: int32(fault.Peer), Sent: -1, Begun: rec.Now(), Done: rec.Now()}
+	if b := fault.Bucket; b.First != "" {
+		event.Bucket, event.Label = int32(b.Number), b.Label
+	}
+	rec.Add(&event)
 }

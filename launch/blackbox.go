@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -47,9 +48,13 @@ func (j *job) boxed(err error) error {
 		return err
 	}
 	box, recorded, killed := &blackbox.Box{Written: time.Now(), Why: err.Error()}, false, false
+	var death *DeathError
+	_ = errors.As(err, &death)
 	for _, p := range j.procs {
 		is := blackbox.Process{Name: p.name(), Rank: -1, Serves: !p.role.leads, How: p.how}
-		if p.signalled() {
+		if is.Lost = death != nil && death.Failed == "" && death.Who == p.name(); is.Lost {
+			is.How = cmp.Or(death.How, is.How)
+		} else if p.signalled() {
 			is.How = "ended by its launcher"
 		}
 		if p.role.Mesh || p.role.leads {

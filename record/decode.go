@@ -13,6 +13,8 @@ import (
 type Snapshot struct {
 	Epoch   time.Time // when its clock was 0
 	Process int       // its number
+	Who     Who       // what it is in its job
+	Held    bool      // it has not said that it records nothing any more
 	Step    int64     // under way, -1 before the first
 	// Open is what had begun and not ended, the oldest first, and Unseen how much began when there was no room to tell.
 	Open   []Event
@@ -60,6 +62,7 @@ func (s *Snapshot) order() {
 func (m *memory) outline() *Snapshot {
 	return &Snapshot{
 		Epoch: time.Unix(0, int64(m.head[headEpoch])), Process: int(m.head[headProcess]), Step: int64(m.head[headStep]),
+		Who: Who{Role: Role(m.head[headWho] >> 32), Number: int(uint32(m.head[headWho]))}, Held: m.head[headHeld] != 0,
 		Unseen: m.head[headUnseen], OperationsEnded: *m.operations.count, PhasesEnded: *m.phases.count,
 	}
 }

@@ -35,6 +35,10 @@ func (k Kind) String() string {
 // common says that events of the kind come by the step, and tell little of why a job fails.
 func (k Kind) common() bool { return k == PhaseKind || k == Step }
 
+// SumGroup is the Group of exchanges through servers that sum gradients (package aggregate): ranks record them as operations, which all
+// begin in the same order, and servers as the requests that these are to them.
+const SumGroup = 1<<32 - 1
+
 // Phase is what a rank does.
 type Phase uint8
 
@@ -77,7 +81,7 @@ type Event struct {
 	// Bucket is its number in the plan, -1 for what is of none, and Label is what it is called.
 	Bucket int32
 	Label  Name
-	// Step is how many steps had been done, -1 before the first.
+	// Step is how many steps had been done, -1 before the first; of a request the number that it names, -1: none.
 	Step int64
 	// Group is the group's ID, or the table's, and Seq which of its operations it is, from 0; of a message, or a request,
 	// which of those to or from With.
@@ -90,7 +94,7 @@ type Event struct {
 	Since int64
 	// Size is the bytes of its operand on this rank, and Sent how many bytes of payload this rank has sent for it; -1: that is not known.
 	Size, Sent int64
-	// Sig is the same on all ranks that do the same: of an operation its signature.
+	// Sig is the same on all ranks that do the same: of an operation its signature; of a request how many rows it has.
 	Sig uint64
 	// Begun and Done are when it began and ended. Done is 0 as long as it goes on.
 	Begun, Done int64

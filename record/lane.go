@@ -20,9 +20,8 @@ type Lane struct {
 	r    *Recorder
 	ring *ring
 	used bool
-	free atomic.Bool // its writer has ended
-	lock sync.Locker // of its writer
-	next uint64      // the number of the next event
+	lock atomic.Pointer[sync.Locker] // of its writer; nil: that has ended, and its memory is held no longer
+	next uint64                      // the number of the next event
 }
 
 // Lane gives a writer a lane that nobody has. nil: none is left, and nothing can begin in it. The lock is held whenever an event
@@ -34,9 +33,9 @@ func (r *Recorder) Lane(lock sync.Locker) *Lane {
 	r.laneMu.Lock()
 	defer r.laneMu.Unlock()
 	for _, l := range r.lanes {
-		if !l.used || l.free.Load() {
-			l.used, l.lock = true, lock
-			l.free.Store(false)
+		if l.lock.Load() == nil {
+			l.used = true
+			l.lock.Store(&lock)
 			return l
 		}
 	}
@@ -44,10 +43,10 @@ func (r *Recorder) Lane(lock sync.Locker) *Lane {
 }
 
 // Free says that nothing begins in the lane any more, and that all in it has ended. What it holds stays until another writer
-// overwrites it.
+// overwrites it. The lane's lock is held, or nobody else has it any more.
 func (l *Lane) Free() {
 	if l != nil {
-		l.free.Store(true)
+		l.lock.Store(nil)
 	}
 }
 
@@ -106,15 +105,20 @@ func (s *slot) endHere(done, sent int64, failed bool) {
 	s[slotSent], s[slotDone] = uint64(sent), uint64(done)
 }
 
-// eachLane has do read each lane, under its writer's lock.
+// eachLane has do read each lane, under its writer's lock. A lane without one is written by nobody, and no writer can come meanwhile.
 func (r *Recorder) eachLane(do func(*Lane)) {
 	r.laneMu.Lock()
 	defer r.laneMu.Unlock()
 	for _, l := range r.lanes {
-		if l.used {
-			l.lock.Lock()
+		lock := l.lock.Load()
+		switch {
+		case !l.used:
+		case lock == nil:
 			do(l)
-			l.lock.Unlock()
+		default:
+			(*lock).Lock()
+			do(l) // also if it was freed meanwhile
+			(*lock).Unlock()
 		}
 	}
 }

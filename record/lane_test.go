@@ -144,3 +144,35 @@ func BenchmarkLane(b *testing.B) {
 		lane.Begin(&d).End(Unknown, -1, false)
 	}
 }
+
+// A lane that was freed keeps nothing of its writer, can be read, and is another's.
+func TestFreeLaneHoldsNothing(t *testing.T) {
+	r := New(small)
+	mu := new(sync.Mutex)
+	lane := r.Lane(mu)
+	mu.Lock() // of a writer that is no more, and may never unlock it
+	begin(lane, operation(4)).End(9, 1, false)
+	lane.Free()
+	if got := r.Recent(nil, 9); !slices.Equal(seqs(got), []uint32{4}) || lane.lock.Load() != nil {
+		t.Errorf("%+v", got)
+	}
+	var other sync.Mutex
+	if again := r.Lane(&other); again != lane {
+		t.Error("the lane is nobody's, and was not given away")
+	}
+}
+
+// Requests say themselves of which step they are; a phase is of the step under way.
+func TestStepsOfRequests(t *testing.T) {
+	r := New(small)
+	r.BeginStep(3)
+	e := operation(1)
+	e.Kind, e.Step = Request, 8
+	r.Add(e)
+	r.Begin(e).End(5, 0, false)
+	r.BeginPhase(Update, 1).End(2, -1, false)
+	s := r.Snapshot()
+	if len(s.Operations) != 2 || s.Operations[0].Step != 8 || s.Operations[1].Step != 8 || len(s.Phases) != 1 || s.Phases[0].Step != 3 || s.Phases[0].Phase != Update {
+		t.Errorf("%+v", s)
+	}
+}

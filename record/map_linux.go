@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +27,7 @@ func Create(cfg Config) (*os.File, error) {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
 	if err == nil {
-		m := newMemory(cfg, make([]uint64, cfg.words()))
-		_, err = f.WriteAt(unsafe.Slice((*byte)(unsafe.Pointer(&m.head[0])), 8*headWords), 0)
+		err = describe(f, cfg)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -36,13 +36,59 @@ func Create(cfg Config) (*os.File, error) {
 	return f, nil
 }
 
+// InFile makes a Recorder in a file of its own at path, in place of one that is there, for processes of which nobody holds the memory:
+// it stays, for its owner alone to read, until somebody removes it. Errors: the file cannot be made, or the disk has no room.
+func InFile(path string, cfg Config) (*Recorder, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.filled()
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // nobody may have it open, or have linked it elsewhere
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	defer f.Close()
+	// Without room that is set aside a full disk would end the process with SIGBUS.
+	err = unix.Fallocate(int(f.Fd()), 0, 0, int64(cfg.Bytes()))
+	r := (*Recorder)(nil)
+	if err == nil {
+		if err = describe(f, cfg); err == nil {
+			r, err = mapped(f)
+		}
+	}
+	if err != nil {
+		_ = os.Remove(path)
+		return nil, fmt.Errorf("record: making %s: %w", path, err)
+	}
+	r.file = path
+	return r, nil
+}
+
+// describe writes the head of empty memory. cfg is filled.
+func describe(f *os.File, cfg Config) error {
+	m := newMemory(cfg, make([]uint64, cfg.words()))
+	_, err := f.WriteAt(unsafe.Slice((*byte)(unsafe.Pointer(&m.head[0])), 8*headWords), 0)
+	return err
+}
+
+// ErrHeld: another Recorder of this process records in the memory.
+var ErrHeld = errors.New("record: another recorder of this process has this memory")
+
 // Map makes a Recorder in the memory that Create has made, in whichever process. What another has recorded in it is
-// forgotten. The file may be closed afterwards. Errors: it is another kind of file, or one that can shrink under this process.
+// forgotten. The file may be closed afterwards. Errors: it is another kind of file, one that can shrink under this process, or ErrHeld.
 func Map(f *os.File) (*Recorder, error) {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
 		return nil, fmt.Errorf("record: %s is not memory for a recorder", f.Name())
 	}
+	return mapped(f)
+}
+
+// mapped makes a Recorder in memory that describe has described.
+func mapped(f *os.File) (*Recorder, error) {
 	size, err := sizeOf(f)
 	if err != nil {
 		return nil, err
@@ -56,20 +102,28 @@ func Map(f *os.File) (*Recorder, error) {
 	if err == nil && (words[headVersion] != version || cfg.Bytes() != size) {
 		err = errors.New("record: this memory is not laid out for this program's recorder")
 	}
+	if err == nil && !hold(&words[headHeld]) {
+		err = ErrHeld
+	}
 	if err != nil {
 		_ = unix.Munmap(b)
 		return nil, err
 	}
 	if words[headMagic] != 0 { // of an earlier recorder; fresh memory is zero, and takes none of the system's until it is written to
-		clear(words)
+		clear(words[:headHeld])
+		clear(words[headHeld+1:])
 	}
 	r := start(newMemory(cfg, words), cfg)
 	r.unmap = func() error { return unix.Munmap(b) }
 	return r, nil
 }
 
-// maxBytes bounds what Read takes: a hundred times what is usual.
-const maxBytes = 256 << 20
+// hold notes that this process records in the memory, unless it does already. Another process that did is no more: it was started again.
+func hold(word *uint64) bool {
+	own := uint64(os.Getpid())
+	was := atomic.LoadUint64(word)
+	return was != own && atomic.CompareAndSwapUint64(word, was, own)
+}
 
 // sizeOf is the size of a file that may be a Recorder's memory.
 func sizeOf(f *os.File) (int, error) {

@@ -94,3 +94,77 @@ func TestMap(t *testing.T) {
 
 // Name2 is the number of a name that only a recorder that begins anew gives.
 func (r *Recorder) Name2() uint32 { return uint32(r.Name("again")) }
+
+// Two recorders of one process never have the same memory at a time; when the first is released the second may have it.
+func TestMemoryIsHeld(t *testing.T) {
+	f, err := Create(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	first, err := Map(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	first.Is(Who{SumServer, 3})
+	if _, err := Map(f); err != ErrHeld {
+		t.Errorf("error %v, want %v", err, ErrHeld)
+	}
+	if s, err := Read(f); err != nil || !s.Held || s.Who != (Who{SumServer, 3}) {
+		t.Errorf("%v: %+v", err, s)
+	}
+	first.Release()
+	if s, err := Read(f); err != nil || s.Held {
+		t.Errorf("released: %v: %+v", err, s)
+	}
+	second, err := Map(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Read(f); err != nil || !s.Held || s.Who != (Who{}) {
+		t.Errorf("again: %v: %+v", err, s)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is recorded in a file stays there, for its owner alone; a new recorder takes the place of an old file, and not of what that links to.
+func TestInFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rank-0")
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("kept"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, path); err != nil {
+		t.Fatal(err)
+	}
+	r, err := InFile(path, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Add(operation(7))
+	if err := r.Close(); err != nil || r.File() != path {
+		t.Errorf("%v, in %q", err, r.File())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	s, fault := Read(f)
+	if err != nil || fault != nil || info.Mode() != 0o600 || !slices.Equal(seqs(s.Operations), []uint32{7}) || s.Held {
+		t.Errorf("%v, %v: %v, %+v", err, fault, info.Mode(), s)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "kept" {
+		t.Errorf("%v: the file behind a link has %q", err, text)
+	}
+	if _, err := InFile(filepath.Join(path, "below"), small); err == nil {
+		t.Error("a file within a file was made")
+	}
+	if _, err := InFile(path, Config{Operations: 1 << 20, Phases: 1 << 20, Lanes: 64}); err == nil || !strings.Contains(err.Error(), "bytes: want at most") {
+		t.Errorf("too much memory: %v", err)
+	}
+}

@@ -13,6 +13,12 @@ var errLinux = fmt.Errorf("record: memory that outlives a process: %w on this sy
 // Create is not there on this system.
 func Create(Config) (*os.File, error) { return nil, errLinux }
 
+// ErrHeld is not there on this system.
+var ErrHeld = errLinux
+
+// InFile is not there on this system.
+func InFile(string, Config) (*Recorder, error) { return nil, errLinux }
+
 // Map is not there on this system.
 func Map(*os.File) (*Recorder, error) { return nil, errLinux }
 

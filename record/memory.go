@@ -25,6 +25,9 @@ const (
 	slotWords = 12
 )
 
+// Mark are the first bytes of a Recorder's memory, once something is recorded.
+const Mark = "RINGOREC"
+
 // The words of the head.
 const (
 	headMagic = iota // written last
@@ -41,6 +44,8 @@ const (
 	headNamesAt // bytes in use
 	headUnseen  // events that began when the table was full
 	headLanes   // how many there are
+	headHeld    // the number of the process that records in it now, 0: none
+	headWho     // what that process is: see Who
 )
 
 // memory is a Recorder's, cut into its parts.
@@ -198,8 +203,12 @@ func (w *Waiting) For(peer int, since int64) {
 // Still says that it waits for a peer, since when it waited last.
 func (w *Waiting) Still(peer int) { w.peer.Store(uint64(peer) + 1) }
 
-// Over says that it waits for nobody.
-func (w *Waiting) Over() { w.peer.Store(0) }
+// Over says that it waits for nobody; of nil it does nothing.
+func (w *Waiting) Over() {
+	if w != nil {
+		w.peer.Store(0)
+	}
+}
 
 // Start says from when Still counts.
 func (w *Waiting) Start(since int64) { w.since.Store(uint64(since)) }

@@ -75,10 +75,11 @@ func (c Config) filled() Config {
 	return c
 }
 
-// maxKept bounds what a Recorder keeps of each, and what Decode believes.
+// maxKept bounds what a Recorder keeps of each, and what Decode believes; maxBytes all of it: a hundred times what is usual.
 const (
 	maxKept  = 1 << 20
 	maxLanes = 64
+	maxBytes = 256 << 20
 )
 
 // Validate reports every fault of c at once.
@@ -96,6 +97,9 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("record: %d lanes: want at most %d, or 0 for the default", c.Lanes, maxLanes))
 	}
 	check("bytes of names", c.Names, false)
+	if len(errs) == 0 && c.Bytes() > maxBytes {
+		errs = append(errs, fmt.Errorf("record: all of it takes %d bytes: want at most %d", c.Bytes(), maxBytes))
+	}
 	return errors.Join(errs...)
 }
 
@@ -105,6 +109,7 @@ type Recorder struct {
 	epoch time.Time
 	step  atomic.Int64
 	unmap func() error
+	file  string // "": it lies in none of its own
 
 	names names
 
@@ -146,12 +151,53 @@ func start(m memory, cfg Config) *Recorder {
 	return r
 }
 
+// Release lets another Recorder of this process have the memory, which Map has mapped. Nothing may be recorded any more, and what was is
+// to be read until then.
+func (r *Recorder) Release() {
+	if r != nil {
+		atomic.StoreUint64(&r.head[headHeld], 0)
+	}
+}
+
 // Close gives mapped memory back. Nothing may be recorded or read any more.
 func (r *Recorder) Close() error {
 	if r == nil || r.unmap == nil {
 		return nil
 	}
+	r.Release()
 	return r.unmap()
+}
+
+// File is the path of the file in which it lies, as InFile has made it; "": none.
+func (r *Recorder) File() string {
+	if r == nil {
+		return ""
+	}
+	return r.file
+}
+
+// Who is a process of a job.
+type Who struct {
+	Role   Role
+	Number int // in its role, but of a SumServer among all who are in the mesh
+}
+
+// Role is what a process is in a job.
+type Role uint8
+
+// The roles.
+const (
+	NoRole      Role = iota // nobody said
+	Rank                    // it trains
+	SumServer               // it sums gradients
+	TableServer             // it keeps parameters
+)
+
+// Is says what the process is, for those who find its memory.
+func (r *Recorder) Is(who Who) {
+	if r != nil {
+		atomic.StoreUint64(&r.head[headWho], uint64(uint32(who.Number))|uint64(who.Role)<<32)
+	}
 }
 
 // Now is the time by the recorder's clock: nanoseconds since it was made, which never jump. 0 without a recorder.
@@ -194,12 +240,25 @@ func (r *Recorder) Step() int64 {
 	return r.step.Load()
 }
 
-// Add records an event that has ended. Its step is that under way.
+// stepOf is the step of an event: that under way, unless it is a request, which says so itself.
+func (r *Recorder) stepOf(e *Event) int64 {
+	if e.Kind == Request {
+		return e.Step
+	}
+	return r.step.Load()
+}
+
+// BeginPhase records that a phase begins, at a time of the recorder's clock. See Begin.
+func (r *Recorder) BeginPhase(p Phase, now int64) Op {
+	return r.Begin(&Event{Kind: PhaseKind, Phase: p, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: now})
+}
+
+// Add records an event that has ended. Its step is that under way, but for requests.
 func (r *Recorder) Add(e *Event) {
 	if r == nil {
 		return
 	}
-	e.Step = r.step.Load()
+	e.Step = r.stepOf(e)
 	r.mu.Lock()
 	r.append(e)
 	r.mu.Unlock()
@@ -240,12 +299,12 @@ func (r *Recorder) tell(g *ring, now bool) {
 }
 
 // Begin records that an event begins: it is seen to be under way, and gets into its ring when it ends. Its step is that
-// under way; its Bucket, Peer and With are -1 where they are none.
+// under way, but for requests; its Bucket, Peer and With are -1 where they are none.
 func (r *Recorder) Begin(e *Event) Op {
 	if r == nil {
 		return Op{}
 	}
-	e.Step = r.step.Load()
+	e.Step = r.stepOf(e)
 	r.mu.Lock()
 	r.begun++
 	var op Op

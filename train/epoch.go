@@ -111,7 +111,7 @@ func (r *run) lr(epoch, step int) float64 {
 // during records that a phase begins, and, when what it returns is called, that it has ended.
 func (r *run) during(p record.Phase) (end func()) {
 	rec := r.job.Recorder()
-	op := rec.Begin(&record.Event{Kind: record.PhaseKind, Phase: p, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: rec.Now()})
+	op := rec.BeginPhase(p, rec.Now())
 	return func() { op.End(rec.Now(), -1, false) }
 }
 

@@ -143,12 +143,12 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	r.tape.Reset()
 	r.tape.SetSeed(mix(mix(r.seed, r.stream), r.passes))
 	r.passes++
-	phase := r.begins(record.Forward, r.rec.Now())
+	phase := r.rec.BeginPhase(record.Forward, r.rec.Now())
 	pass = r.model.Pass(r.tape, b)
 	loss := pass.Loss.Mean
 	middle := r.rec.Now()
 	phase.End(middle, -1, false)
-	phase = r.begins(record.Backward, middle)
+	phase = r.rec.BeginPhase(record.Backward, middle)
 	if !last {
 		r.tape.Backward(loss, nil)
 		phase.End(r.rec.Now(), -1, false)
@@ -164,11 +164,6 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 		}
 	}
 	return pass, nil
-}
-
-// begins records that a phase begins.
-func (r *Replica) begins(p record.Phase, now int64) record.Op {
-	return r.rec.Begin(&record.Event{Kind: record.PhaseKind, Phase: p, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: now})
 }
 
 // mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood

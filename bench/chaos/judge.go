@@ -47,7 +47,7 @@ var (
 	epochLine = regexp.MustCompile(`^epoch +1/`)
 	epochSaid = regexp.MustCompile(`\bepoch (\d+)`)
 	shaSaid   = regexp.MustCompile(`parameters sha256 ([0-9a-f]{64})`)
-	boxShows  = regexp.MustCompile(`(?m)^  black box: operation .*$`)
+	boxShows  = regexp.MustCompile(`(?m)^  black box: (operation|request|rank|fault) .*$`)
 	number    = regexp.MustCompile(`\d+`)
 )
 
@@ -134,12 +134,21 @@ func judgeLost(who victim, e ending) verdict {
 // with each other have none, nor those that nobody launched.
 func judgeBox(v *verdict, who victim, e ending) {
 	shows := boxShows.FindString(e.Errs)
-	if shows == "" || who.Server {
+	if shows == "" {
 		return
 	}
-	if v.Boxed = regexp.MustCompile(fmt.Sprintf(`\brank %d (had not begun it|was in it)|waited for rank %d\b`, who.Number, who.Number)).MatchString(shows); !v.Boxed {
+	if v.Boxed = who.shown(shows); !v.Boxed {
 		v.wrong("its black box shows another: %q", shows)
 	}
+}
+
+// shown says that what a black box shows is about the victim: where servers sum it may be called by its number in the mesh.
+func (w victim) shown(text string) bool {
+	names := fmt.Sprintf("rank %d", w.Number)
+	if w.Server {
+		names = fmt.Sprintf("(parameter server %d|rank %d)", w.Number, w.Ranks+w.Number)
+	}
+	return regexp.MustCompile(`\b` + names + ` (had not begun|had begun nothing|had not come|had not answered|was in it)|(waited for|it was the last of) ` + names + `\b`).MatchString(text)
 }
 
 // judgeGoesOn judges a job that does without its victim.

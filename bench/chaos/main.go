@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ringo-ml/ringo"
 )
 
 // trial is one case.
@@ -36,6 +38,7 @@ type part struct {
 var parts = []part{
 	{"ranks", 100, func(rng *rand.Rand, _ int) trial { return drawRank(rng) }},
 	{"servers", serverCases, func(rng *rand.Rand, n int) trial { return drawServer(rng, n) }},
+	{"boxes", 100, func(rng *rand.Rand, n int) trial { return drawBox(rng, n) }},
 	{"files", 100, func(rng *rand.Rand, n int) trial { return drawDamage(rng, n) }},
 	{"inputs", len(hostileInputs), func(rng *rand.Rand, n int) trial { return drawInput(rng, n) }},
 	{"ports", len(floods), func(rng *rand.Rand, n int) trial { return drawFlood(rng, n) }},
@@ -51,6 +54,15 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == workerWord {
+		if err := worker(os.Args[2:]); err != nil {
+			if !ringo.Told(err) {
+				fmt.Fprintln(os.Stderr, "chaos:", err)
+			}
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var o options
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
@@ -72,7 +84,7 @@ func main() {
 func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.Ringo, "ringo", "", "the ringo `binary` to try (required)")
 	f.Uint64Var(&o.Seed, "seed", 1, "what cases are drawn from")
-	f.StringVar(&o.Only, "only", "", "the parts to do, such as ranks,files (default all: ranks,servers,files,inputs,ports,pages)")
+	f.StringVar(&o.Only, "only", "", "the parts to do, such as ranks,files (default all: ranks,servers,boxes,files,inputs,ports,pages)")
 	f.IntVar(&o.Cases, "cases", 0, "how many cases of each part; 0: as many as README.md says")
 	f.IntVar(&o.Case, "case", -1, "do the case of this number alone")
 	f.IntVar(&o.Parallel, "parallel", 2, "cases at once")

@@ -42,6 +42,7 @@ func (r result) failure() string {
 type tally struct {
 	Part                                 string
 	Cases, Right, Wrong, NoStep, Skipped int
+	Boxed                                int     // of the right ones: a black box shows the victim
 	Median, Max                          float64 // seconds until the victim was named
 }
 
@@ -64,6 +65,9 @@ func tallies(parts []string, results []result) []tally {
 				t.Skipped++
 			default:
 				t.Right++
+				if r.Boxed {
+					t.Boxed++
+				}
 			}
 			if r.Named > 0 {
 				named = append(named, r.Named)
@@ -80,13 +84,13 @@ func tallies(parts []string, results []result) []tally {
 // table writes tallies for people.
 func table(w io.Writer, all []tally) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "part\tcases\tright\twrong\twithout step\tskipped\tmedian s\tmax s\t")
+	fmt.Fprintln(tw, "part\tcases\tright\tboxed\twrong\twithout step\tskipped\tmedian s\tmax s\t")
 	for _, t := range all {
 		median, most := "-", "-"
 		if t.Max > 0 {
 			median, most = fmt.Sprintf("%.2f", t.Median), fmt.Sprintf("%.2f", t.Max)
 		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", t.Part, t.Cases, t.Right, t.Wrong, t.NoStep, t.Skipped, median, most)
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", t.Part, t.Cases, t.Right, t.Boxed, t.Wrong, t.NoStep, t.Skipped, median, most)
 	}
 	tw.Flush()
 }

@@ -10,14 +10,14 @@ import (
 
 func TestTable(t *testing.T) {
 	results := []result{
-		{Part: "ranks", Named: 0.5}, {Part: "ranks", Named: 3.25, NoStep: true}, {Part: "ranks", Named: 1, Wrong: []string{"it hung"}, NoStep: true}, {Part: "files"},
+		{Part: "ranks", Named: 0.5, Boxed: true}, {Part: "ranks", Named: 3.25, NoStep: true}, {Part: "ranks", Named: 1, Wrong: []string{"it hung"}, NoStep: true}, {Part: "files"},
 		{Part: "files", Skipped: "root may read anything"},
 	}
 	var b bytes.Buffer
 	table(&b, tallies([]string{"ranks", "files"}, results))
-	want := `   part  cases  right  wrong  without step  skipped  median s  max s
-  ranks      3      1      1             1        0      1.00   3.25
-  files      2      1      0             0        1         -      -
+	want := `   part  cases  right  boxed  wrong  without step  skipped  median s  max s
+  ranks      3      1      1      1             1        0      1.00   3.25
+  files      2      1      0      0             0        1         -      -
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", &b, want)

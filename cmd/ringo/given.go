@@ -305,3 +305,18 @@ func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
 	decided("output.progress", progress)
 	return job.Launched{Command: cmd.CommandPath(), Settings: said, Start: g.start}.Text()
 }
+
+// blackBox is the folder of what tells why a job failed; "": there is to be none.
+func (g *given) blackBox() (string, error) {
+	switch at := g.Output.BlackBox; at {
+	case "none":
+		return "", nil
+	case "":
+		return os.TempDir(), nil
+	default:
+		if info, err := os.Stat(at); err != nil || !info.IsDir() {
+			return "", setting.Faultf("output.black-box", "%s: want a folder that exists, or none", at)
+		}
+		return at, nil
+	}
+}

@@ -119,6 +119,11 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 	cfg := f.Run(f.table)
 	cfg.Collective.Profile = f.tuning.loaded.Collectives
 	if !f.worker && (f.ByHand() || f.InProcess()) {
+		folder, err := f.blackBox()
+		if err != nil {
+			return err
+		}
+		cfg.BlackBox = folder
 		with := secret()
 		if f.ByHand() {
 			with = f.ofTicket()
@@ -291,21 +296,6 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config) (err error) {
 	defer answered.end()
 	cfg.Metrics = answered.path()
 	return launchProgram(cmd, cfg)
-}
-
-// blackBox is the folder of the file that tells why a job failed; "": there is to be none.
-func (f *jobFlags) blackBox() (string, error) {
-	switch at := f.Output.BlackBox; at {
-	case "none":
-		return "", nil
-	case "":
-		return os.TempDir(), nil
-	default:
-		if info, err := os.Stat(at); err != nil || !info.IsDir() {
-			return "", setting.Faultf("output.black-box", "%s: want a folder that exists, or none", at)
-		}
-		return at, nil
-	}
 }
 
 // launchProgram starts a program as cfg says and waits for its ranks.

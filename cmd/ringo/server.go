@@ -61,6 +61,10 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	cfg := c.Run(c.table)
 	if cfg.Settings = c.Told(c.table, false); !c.worker {
 		cfg.Size, cfg.Rank, cfg.Rendezvous = c.Ranks, c.index, c.Rendezvous
+		var err error
+		if cfg.BlackBox, err = c.blackBox(); err != nil {
+			return err
+		}
 	}
 	place := ringo.Serving{Index: max(0, c.index)}
 	figures, err := ringo.Serve(cmd.Context(), cfg, func(s ringo.Serving) {

@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -19,10 +20,14 @@ import (
 // serveTables is `ringo server` where servers keep the parameters. A launcher is told of its fault, and tells it.
 func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	if !c.launched {
-		return c.keepTables(cmd)
+		return c.keepByHand(cmd)
 	}
 	defer c.place.ShowLife(c.Times.Heartbeat)()
-	err := c.keepTables(cmd)
+	cfg, err := c.tableConfig()
+	if err == nil {
+		cfg.Record = c.place.Recorder()
+		err = c.keepTables(cmd, cfg)
+	}
 	if err != nil && cmd.Context().Err() == nil && c.place.Tell(cluster.EndOf(-1, err)) {
 		return toldError{err}
 	}
@@ -35,13 +40,29 @@ type toldError struct{ error }
 // Unwrap returns the error.
 func (e toldError) Unwrap() error { return e.error }
 
-// keepTables is serveTables in either case.
-func (c *serverRole) keepTables(cmd *cobra.Command) error {
+// keepByHand is serveTables of a server that no launcher has started: what it did stays in a file if it is killed, or fails.
+func (c *serverRole) keepByHand(cmd *cobra.Command) error {
+	folder, err := c.blackBox()
+	if err != nil {
+		return err
+	}
 	cfg, err := c.tableConfig()
 	if err != nil {
 		return err
 	}
+	left := launch.LeaveIn(folder, cfg.Ticket)
+	cfg.Record = left.Recorder(record.Who{Role: record.TableServer, Number: cfg.Index})
+	if err = c.keepTables(cmd, cfg); err != nil && cmd.Context().Err() == nil {
+		return left.Explain(err)
+	}
+	left.Forget(cfg.Record)
+	return err
+}
+
+// keepTables is serveTables in either case.
+func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	c.hold()
+	var err error
 	if err = c.answerPeople(&cfg); err != nil {
 		return errors.Join(err, cfg.Listener.Close())
 	}

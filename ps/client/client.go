@@ -52,7 +52,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/message/requests"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -96,6 +98,9 @@ type Config struct {
 	Watched bool
 	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
+
+	// Record is where what is asked of servers is recorded. It may be nil.
+	Record *record.Recorder
 
 	// Dial makes a connection; nil: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -160,6 +165,7 @@ type Client struct {
 	count    counters
 	meeting  meeting
 	clock    *awake.Clock // by which absences and waits are measured
+	record   *requests.Book
 
 	ctx    context.Context // done when the client ends
 	cancel context.CancelFunc
@@ -184,6 +190,8 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if _, err := hex.Decode(c.hash[:], []byte(cfg.Schema.Hash())); err != nil {
 		return nil, fmt.Errorf("ps: client: the schema's hash: %w", err)
 	}
+	c.record = requests.NewBook(cfg.Record, cfg.Sessions)
+	c.record.Know(&cfg.Schema)
 	var err error
 	if c.json, err = json.Marshal(cfg.Schema); err != nil {
 		return nil, fmt.Errorf("ps: client: the schema: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -25,7 +26,8 @@ type item struct {
 	since   time.Time // when it was made, by the client's clock
 	there   bool      // sent on this connection, or the server has it from an earlier one
 	writing bool      // the writer reads frame
-	dropped bool      // it has its answer: the writer gives it back
+	entry   record.Op
+	dropped bool // it has its answer: the writer gives it back
 
 	pull   *Pull
 	dst    []float32 // where the answer goes, all in order; or else
@@ -115,6 +117,9 @@ func (k *link) add(it *item) error {
 		it.pull.more()
 	}
 	it.since, it.there, it.dropped = k.c.clock.Now(), false, false
+	if it.entry = k.c.record.Begin(it.t, it.head, len(it.frame), k.server, k.session); !it.change {
+		k.c.record.Wait(it.entry, k.server) // of changes nobody waits for the end
+	}
 	k.queue = append(k.queue, it)
 	k.poke()
 	return nil
@@ -267,6 +272,7 @@ func (k *link) drop(i int) {
 		k.asking-- // only what was sent has an answer
 		k.poke()
 	}
+	k.c.record.End(it.entry, false)
 	if it.dropped = true; !it.writing {
 		k.free(it)
 	}

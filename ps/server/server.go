@@ -24,6 +24,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/ps/tiers"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -98,6 +99,8 @@ type Config struct {
 	// Told are the settings that the server was told of its job, by path, besides Mode and Staleness: trainers that were told
 	// otherwise are refused with an error that names the setting, both processes and both values. nil: nothing.
 	Told setting.Values
+	// Record is where requests are recorded. It may be nil.
+	Record *record.Recorder
 	// Report gets lines about what a person should know, from many goroutines. It may be nil.
 	Report func(line string)
 	// Verbose reports every connection: see service.Config.
@@ -194,7 +197,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Settings: cfg.told(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
-		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open,
+		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open, Record: cfg.Record,
 	})
 	if err != nil {
 		return Stats{}, err

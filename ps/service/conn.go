@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
@@ -357,8 +358,10 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 	if err := c.io.Read(body); err != nil {
 		return err
 	}
+	entry := c.begin(t, h, n)
 	c.ahead.Wait()
 	ticket, err := c.apply(t, h, body)
+	c.s.book.End(entry, err != nil)
 	if err != nil {
 		if isMalformed(err) {
 			return err
@@ -370,16 +373,24 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 	return nil
 }
 
+// begin records a request.
+func (c *conn) begin(t wire.Type, h message.Head, n int) record.Op {
+	return c.s.book.Begin(t, h, n, c.who.Trainer, c.who.Session)
+}
+
 // apply hands a change to the engine.
 func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 	switch t {
 	case message.TypeClock:
-		return c.engine.Clock(c.session, h.Number, h.Step, math.Float64frombits(h.At))
+		ticket, err := c.engine.Clock(c.session, h.Number, h.Step, math.Float64frombits(h.At))
+		c.s.parked.look(c.s)
+		return ticket, err
 	case message.TypeLeave:
 		ticket, err := c.engine.Leave(c.session, h.Number)
 		if err == nil {
 			c.s.seats.departed(c.session)
 			c.s.meetings.leave(c.who.Trainer)
+			c.s.parked.look(c.s)
 		}
 		return ticket, err
 	}

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/message/requests"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -20,6 +22,7 @@ type meetings struct {
 	number uint64 // of the meeting under way, from 1
 	guests []guest
 	ended  []byte // parts of the one before
+	book   *requests.Book
 }
 
 // guest is a trainer.
@@ -28,9 +31,12 @@ type guest struct {
 	blob    []byte // what it has brought, not nil
 	conn    *conn  // which gets the answer
 	request uint64 // by which number it asked
+	entry   record.Op
 }
 
-func (m *meetings) init(trainers int) { m.number, m.guests = 1, make([]guest, trainers) }
+func (m *meetings) init(trainers int, book *requests.Book) {
+	m.number, m.guests, m.book = 1, make([]guest, trainers), book
+}
 
 // bring takes what a trainer brings to a meeting. The answer is sent when all have come.
 func (m *meetings) bring(c *conn, h message.Head, blob []byte) error {
@@ -41,7 +47,8 @@ func (m *meetings) bring(c *conn, h message.Head, blob []byte) error {
 	case g.absent:
 		return &message.Failure{Reason: message.ReasonLost, Trainer: c.who.Trainer, Text: at + ": they went on without it"}
 	case h.Step == m.number:
-		g.blob, g.conn, g.request = blob, c, h.Number
+		m.book.End(g.entry, true) // of a connection before
+		g.blob, g.conn, g.request, g.entry = blob, c, h.Number, c.begin(message.TypeMeet, h, len(blob))
 		m.look()
 	case h.Step+1 == m.number:
 		c.met(h, m.ended)
@@ -64,7 +71,8 @@ func (m *meetings) told(number uint64, parts []byte) {
 	for i := range m.guests {
 		if g := &m.guests[i]; g.blob != nil && number > m.number {
 			g.conn.end() // it asks again, and hears that it is too late
-			g.blob, g.conn = nil, nil
+			m.book.End(g.entry, true)
+			g.blob, g.conn, g.entry = nil, nil, record.Op{}
 		}
 	}
 	m.number = number
@@ -75,6 +83,7 @@ func (m *meetings) told(number uint64, parts []byte) {
 func (m *meetings) leave(trainer int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.book.End(m.guests[trainer].entry, true)
 	m.guests[trainer] = guest{absent: true}
 	m.look()
 }
@@ -82,8 +91,9 @@ func (m *meetings) leave(trainer int) {
 // look ends the meeting when all have come. m.mu is held.
 func (m *meetings) look() {
 	size := 0
-	for _, g := range m.guests {
+	for i, g := range m.guests {
 		if !g.absent && g.blob == nil {
+			m.wait(i)
 			return
 		}
 		size += len(g.blob) + 8
@@ -97,14 +107,22 @@ func (m *meetings) look() {
 	m.end(parts)
 }
 
+// wait records that those who have come wait for a trainer. m.mu is held.
+func (m *meetings) wait(trainer int) {
+	for _, g := range m.guests {
+		m.book.Wait(g.entry, trainer)
+	}
+}
+
 // end answers all who have come. m.mu is held.
 func (m *meetings) end(parts []byte) {
 	for i := range m.guests {
 		g := &m.guests[i]
 		if g.blob != nil {
 			g.conn.met(message.Head{Number: g.request, Step: m.number}, parts)
+			m.book.End(g.entry, false)
 		}
-		g.blob, g.conn = nil, nil
+		g.blob, g.conn, g.entry = nil, nil, record.Op{}
 	}
 	m.number, m.ended = m.number+1, parts
 }

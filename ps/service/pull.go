@@ -2,9 +2,11 @@ package service
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -14,6 +16,45 @@ type pull struct {
 	h    message.Head
 	body message.Buffer
 	keys []uint64
+
+	entry record.Op
+}
+
+// parked are the pulls that wait for trainers, of all connections.
+type parked struct {
+	mu    sync.Mutex
+	pulls map[*pull]struct{}
+}
+
+// add records for whom a pull waits, until remove.
+func (w *parked) add(s *Server, p *pull) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pulls == nil {
+		w.pulls = map[*pull]struct{}{}
+	}
+	w.pulls[p] = struct{}{}
+	s.book.Wait(p.entry, s.engine.Behind(p.h.Step))
+}
+
+// remove is for a pull that waits no more; of one that failed it stays recorded for whom it did.
+func (w *parked) remove(s *Server, p *pull, failed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.pulls, p); !failed {
+		s.book.Wait(p.entry, -1)
+	}
+}
+
+// look records for whom they wait now that a trainer has come further.
+func (w *parked) look(s *Server) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.pulls {
+		if t := s.engine.Behind(p.h.Step); t >= 0 { // else it is about to go on
+			s.book.Wait(p.entry, t)
+		}
+	}
 }
 
 // pull reads a request and answers it, or parks it where it has to wait.
@@ -27,7 +68,7 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 	if err := c.io.Read(body); err != nil {
 		return err
 	}
-	p.keys = raw.As[uint64](body)
+	p.keys, p.entry = raw.As[uint64](body), c.begin(t, h, n)
 	if c.engine.Await(c.s.tried, c.who.Trainer, h.Step) != nil {
 		c.park(p)
 		return nil
@@ -81,8 +122,11 @@ func (c *conn) park(p *pull) {
 
 func (c *conn) parker(p *pull) {
 	for {
+		c.s.parked.add(c.s, p)
 		err := c.engine.Await(c.ctx, c.who.Trainer, p.h.Step)
+		c.s.parked.remove(c.s, p, err != nil || c.ctx.Err() != nil)
 		if c.ctx.Err() != nil {
+			c.s.book.End(p.entry, true)
 			return // the trainer asks again when it has come back
 		}
 		if err == nil {
@@ -106,12 +150,14 @@ func (c *conn) parker(p *pull) {
 func (c *conn) answer(p *pull) error {
 	r := c.out.free.take(c.ctx, message.Front+p.h.Code.Size(c.wanted(p)))
 	if r == nil {
+		c.s.book.End(p.entry, true)
 		return message.ErrInterrupted
 	}
-	if err := c.gather(r, p); err != nil {
+	err := c.gather(r, p)
+	if err != nil {
 		r.fail(p.h, err)
 	}
-	c.reply(r, p)
+	c.reply(r, p, err != nil)
 	return nil
 }
 
@@ -119,16 +165,18 @@ func (c *conn) answer(p *pull) error {
 func (c *conn) refuse(p *pull, cause error) error {
 	r := c.out.free.take(c.ctx, message.Front+message.MaxText)
 	if r == nil {
+		c.s.book.End(p.entry, true)
 		return message.ErrInterrupted
 	}
 	r.fail(p.h, cause)
-	c.reply(r, p)
+	c.reply(r, p, true)
 	return nil
 }
 
 // reply sends r. The pull is free first: its trainer may send another one as soon as
 // it has the answer.
-func (c *conn) reply(r *reply, p *pull) {
+func (c *conn) reply(r *reply, p *pull, failed bool) {
+	c.s.book.End(p.entry, failed)
 	c.s.count.pulls.Add(1)
 	c.pulls.give(p)
 	c.out.put(r)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // saves are trainers' orders to save the server's part of a checkpoint of the whole job. A goroutine
@@ -23,13 +24,15 @@ type saves struct {
 type order struct {
 	conn *conn
 	head message.Head
+
+	entry record.Op
 }
 
 // order takes a trainer's.
 func (v *saves) order(c *conn, h message.Head) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.orders = append(v.orders, order{c, h})
+	v.orders = append(v.orders, order{c, h, c.begin(message.TypeSave, h, 0)})
 	if !v.busy {
 		v.busy = true
 		v.under.Go(v.obey)
@@ -52,6 +55,7 @@ func (v *saves) next() (order, bool) {
 func (v *saves) obey() {
 	for o, more := v.next(); more; o, more = v.next() {
 		number, err := o.conn.engine.SaveStep(v.ctx, o.head.Step, o.head.At)
+		o.conn.s.book.End(o.entry, err != nil)
 		o.conn.saved(o.head, number, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/message/requests"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
@@ -27,6 +28,8 @@ type Server struct {
 
 	meetings meetings
 	saves    saves
+	parked   parked
+	book     *requests.Book
 	agreed   setting.Agreement // of this server and its trainers
 
 	opening sync.Mutex // held while the engine is opened
@@ -59,7 +62,8 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Times.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
 	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
 	s.seats.init(cfg.Trainers, cfg.Sessions, s.clock)
-	s.meetings.init(cfg.Trainers)
+	s.book = requests.NewBook(cfg.Record, cfg.Sessions)
+	s.meetings.init(cfg.Trainers, s.book)
 	_ = s.agreed.Join(fmt.Sprintf("server %d", cfg.Index), cfg.Settings) // the first agrees with itself
 	return s, nil
 }
@@ -221,6 +225,7 @@ func (s *Server) open(sc schema.Schema) error {
 	for _, d := range sc.Dense {
 		s.limits.Arrays = append(s.limits.Arrays, d.Len)
 	}
+	s.book.Know(&sc)
 	s.engine, s.hash = engine, sc.Hash()
 	close(s.opened)
 	return nil
@@ -277,6 +282,7 @@ func (s *Server) look() error {
 			return err
 		}
 		s.meetings.leave(l.trainer)
+		s.parked.look(s)
 	}
 	if s.seats.done(s.cfg.Times.DeadAfter) {
 		return errAllLeft

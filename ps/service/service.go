@@ -52,6 +52,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/wal"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -83,6 +84,8 @@ type Engine interface {
 	// Await waits until a trainer may pull for a step. It returns nil at once
 	// where there is nothing to wait for, even if ctx is done.
 	Await(ctx context.Context, trainer int, step uint64) error
+	// Behind is a trainer for which Await of a step waits; -1: for none, or that is not known.
+	Behind(step uint64) (trainer int)
 	PullRows(table int, keys []uint64, dst []float32) error
 	// PeekRows is PullRows that makes no rows and counts nothing.
 	PeekRows(table int, keys []uint64, dst []float32) error
@@ -138,6 +141,8 @@ type Config struct {
 	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
 
+	// Record is where requests are recorded. It may be nil.
+	Record *record.Recorder
 	// Report gets a line about what a person should know: who comes, goes, is
 	// refused. It may be nil; it is called by many goroutines.
 	Report func(line string)

@@ -157,6 +157,25 @@ func (c *clocks) behind(step uint64) (trainers []int) {
 	return trainers
 }
 
+// laggard is a trainer that keeps a step from beginning, -1: none, or who is to give arrays their first values.
+func (c *clocks) laggard(step uint64) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unset > 0 || c.open(step) {
+		return -1
+	}
+	needed := step - 1
+	if c.mode == SSP {
+		needed -= min(needed, c.staleness)
+	}
+	for i, l := range c.sessions {
+		if !l.left && l.clock < needed {
+			return i / c.per
+		}
+	}
+	return -1
+}
+
 // await waits until a step may begin. Where it may already nothing is allocated and
 // the context not looked at.
 func (c *clocks) await(ctx context.Context, trainer int, step uint64) error {

@@ -269,6 +269,9 @@ func (e *Engine) Await(ctx context.Context, trainer int, step uint64) error {
 	return e.clocks.await(ctx, trainer, step)
 }
 
+// Behind is a trainer for which Await of a step waits; -1: for none, or for whoever gives arrays their initial values.
+func (e *Engine) Behind(step uint64) int { return e.clocks.laggard(step) }
+
 // PullRows writes the weights of keys' rows to dst, len(keys)*Dim values. Rows that are
 // not there are made. Keys may come more than once. It does not wait: see Await.
 func (e *Engine) PullRows(table int, keys []uint64, dst []float32) error {

@@ -379,6 +379,18 @@ func (e *Engine) ready(step uint64) bool {
 	return true
 }
 
+// Behind is a trainer with a session that is too far behind.
+func (e *Engine) Behind(step uint64) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for session, clock := range e.state.clock {
+		if e.cfg.Bounded && !e.state.left[session] && clock+1+uint64(e.cfg.Stale) < step {
+			return session / (len(e.state.clock) / max(1, e.cfg.Trainers))
+		}
+	}
+	return -1
+}
+
 // PullRows copies rows; where there is none, zeros.
 func (e *Engine) PullRows(table int, keys []uint64, dst []float32) error {
 	e.mu.Lock()

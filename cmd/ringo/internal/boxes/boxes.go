@@ -18,37 +18,47 @@ import (
 func Command() *cobra.Command {
 	json := ""
 	cmd := &cobra.Command{
-		Use:   "blackbox FILE",
+		Use:   "blackbox FILE...",
 		Short: "Say what every process was doing when a job failed",
 		Long: "Say what the file shows that a launcher has written of a job that failed: the first operation that\n" +
 			"not all ranks had ended, or in which they differ, its bucket, who was missing, and of each process\n" +
-			"what it was doing and its last operations. The job's error names the file.",
-		Example: "  ringo blackbox /tmp/ringo-blackbox-123456.json\n  ringo blackbox box.json --json -",
+			"what it was doing and its last operations. The job's error names the file. Processes that no\n" +
+			"launcher has started leave a file each, which are merged, also while they work.",
+		Example: "  ringo blackbox /tmp/ringo-blackbox-123456.json\n  ringo blackbox /tmp/ringo-record-1a2b3c4d5e6f-*\n  ringo blackbox box.json --json -",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return console.Usagef("`%s` takes the file that a job's error names, got %q", cmd.CommandPath(), args)
+			if len(args) == 0 {
+				return console.Usagef("`%s` takes the file that a job's error names, or those of its processes", cmd.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			box, err := read(args[0])
+			box, err := read(args)
 			if err != nil {
 				return err
 			}
-			return console.Tell(cmd, json, func(out *console.Output) error { return tell(out, args[0], box) })
+			return console.Tell(cmd, json, func(out *console.Output) error { return tell(out, strings.Join(args, " "), box) })
 		},
 	}
 	console.JSON(cmd, &json, "file, and one for each process,")
 	return cmd
 }
 
-// read reads a file. Faults name it and the place in it.
-func read(path string) (*blackbox.Box, error) {
+// read reads what a launcher has written, or what processes have left. Faults name the file and the place in it.
+func read(paths []string) (*blackbox.Box, error) {
+	path := paths[0]
 	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	switch memory, err := blackbox.Memory(f); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case memory:
+		return blackbox.Gather(paths)
+	case len(paths) > 1:
+		return nil, fmt.Errorf("%s is of a whole job: it is read alone, and only the files that processes have left (ringo-record-*) are read together", path)
+	}
 	box, err := blackbox.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

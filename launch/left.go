@@ -1,0 +1,84 @@
+package launch
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/blackbox"
+	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Left is where the processes of a job leave what they record which no launcher has started, so that nobody holds their memory: each a file
+// in a folder of its host, which is there as long as the process works, and afterwards if its job has failed. The next job with the same
+// ticket takes their places.
+type Left struct {
+	folder, job string
+}
+
+// LeaveIn makes one; an empty folder: nothing is left. All processes of a job have its ticket; nil: of a job of one process.
+func LeaveIn(folder string, ticket transport.Ticket) Left {
+	if len(ticket) == 0 {
+		ticket = make(transport.Ticket, 16)
+		_, _ = rand.Read(ticket) // never fails
+	}
+	sum := sha256.Sum256(append([]byte("ringo black box"), ticket...)) // which tells nothing of the ticket
+	return Left{folder, hex.EncodeToString(sum[:6])}
+}
+
+// pattern matches the files of the job on this host.
+func (l Left) pattern() string { return filepath.Join(l.folder, "ringo-record-"+l.job+"-*") }
+
+// Recorder is that of a process, in memory of its own where no file can be made.
+func (l Left) Recorder(who record.Who) *record.Recorder {
+	var r *record.Recorder
+	if l.folder != "" {
+		role := map[record.Role]string{record.Rank: "rank", record.SumServer: "server", record.TableServer: "ps"}[who.Role]
+		r, _ = record.InFile(filepath.Join(l.folder, fmt.Sprintf("ringo-record-%s-%s-%d", l.job, role, who.Number)), record.Config{})
+	}
+	if r == nil {
+		r = record.New(record.Config{})
+	}
+	r.Is(who)
+	return r
+}
+
+// Forget removes the file of a process whose job has ended well.
+func (l Left) Forget(r *record.Recorder) {
+	if r.File() != "" {
+		_ = os.Remove(r.File()) // it tells of nothing
+	}
+}
+
+// Files are those of the job on this host.
+func (l Left) Files() []string {
+	if l.folder == "" {
+		return nil
+	}
+	paths, _ := filepath.Glob(l.pattern()) // a folder with an asterisk in its name has none
+	return paths
+}
+
+// Explain adds to why a job has failed what its processes on this host have recorded, and where that is. Where it shows nothing the files that
+// are the caller's own go.
+func (l Left) Explain(err error, own ...string) error {
+	paths := l.Files()
+	if len(paths) == 0 {
+		return err
+	}
+	box, fault := blackbox.Gather(paths)
+	if fault != nil { // another process is removing its own, or beginning
+		return &RecordedError{Err: err, File: l.pattern()}
+	}
+	if finding := box.Find(); finding != nil {
+		return &RecordedError{Err: err, Finding: finding, File: l.pattern()}
+	}
+	for _, path := range own {
+		_ = os.Remove(path) // it tells of nothing
+	}
+	return err
+}
