@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/ringo-ml/ringo/data/table"
@@ -103,7 +104,7 @@ func nameOr(name string) string {
 
 // openAskedSet is the evaluation part of a set that OpenInput's caller names by its folder, or of a synthetic one.
 func openAskedSet(d Description, c InputConfig) (Input, error) {
-	cfg := Config{Dir: c.Path, Seed: c.Seed, Rows: d.Rows, Threads: c.Threads, SkipBad: c.SkipBad}
+	cfg := Config{Dir: c.Path, Seed: c.Seed, Rows: d.Rows, Keys: len(d.Shape.Slots) > 0, Threads: c.Threads, SkipBad: c.SkipBad}
 	if len(d.Shape.Values) == 3 {
 		cfg.ImageSize = d.Shape.Values[0]
 	}
@@ -113,6 +114,11 @@ func openAskedSet(d Description, c InputConfig) (Input, error) {
 	set, err := Open(d.Name, cfg)
 	if err != nil {
 		return nil, err
+	}
+	if s, want := set.Eval.Shape(), d.Shape; s.Size() != want.Size() || s.IDs != want.IDs || s.Keys != want.Keys || !slices.Equal(s.Slots, want.Slots) {
+		_ = set.Close() // it was only read
+		return nil, fmt.Errorf("%s: samples of data set %s have %v values, %d ids and %d slots, but those the model was trained on had %v, %d and %d",
+			c.Path, d.Name, s.Values, s.IDs, len(s.Slots), want.Values, want.IDs, len(want.Slots))
 	}
 	return newPicked(set.Eval, c, set.skips, set)
 }

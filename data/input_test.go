@@ -224,3 +224,24 @@ func FuzzLabelled(f *testing.F) {
 		}
 	})
 }
+
+// Synthetic rows have the slots that the model was trained with; those of another shape are refused by name.
+func TestInputOfSyntheticSlots(t *testing.T) {
+	set, err := Open("criteo", Config{Dir: Synthetic, Rows: 100, Keys: true, TrainLimit: 1, EvalLimit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, d := InputConfig{Path: Synthetic, Batch: 2}, set.Description()
+	in, err := OpenInput(d, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if rows, ok, err := in.Next(); err != nil || !ok || rows.N != 2 || len(rows.Bags.Offsets) != 2*clickSlots+1 {
+		t.Errorf("%v, %v, %+v", ok, err, rows)
+	}
+	d.Shape.Slots = d.Shape.Slots[:3]
+	if _, err := OpenInput(d, cfg); err == nil || !strings.Contains(err.Error(), "26 slots, but those the model was trained on had [13], 0 and 3") {
+		t.Errorf("another shape: %v", err)
+	}
+}

@@ -371,6 +371,22 @@ func TestClicks(t *testing.T) {
 	}
 }
 
+// A model by keys gives one logit, of synthetic data as of files.
+func TestClicksByKeys(t *testing.T) {
+	cfg := saved(t, "wide-deep", func(c *train.Config) { c.TrainLimit, c.EvalLimit, c.TableRows = 64, 20, 500 })
+	path := writeFile(t, strings.Repeat("0\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t11\t12\t13"+strings.Repeat("\tab12cd34", 26)+"\n", 20))
+	for _, from := range []data.InputConfig{{Path: path}, {Path: data.Synthetic, Seed: cfg.Seed}} {
+		text, err := written(t, 2, cfg, from, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := lines(t, text)
+		if len(got) < 20 || !(got[19].Probability > 0 && got[19].Probability < 1) {
+			t.Errorf("%s: %d rows, %.100s", from.Path, len(got), text)
+		}
+	}
+}
+
 // A word is quoted as JSON has it, whatever it is.
 func FuzzQuoted(f *testing.F) {
 	f.Add("plain")

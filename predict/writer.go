@@ -52,7 +52,7 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 	case s.Task == model.Language:
 		return nil, fmt.Errorf("%s is a language model, which writes text: give it a prompt", s.Name)
 	case s.Task == model.Click:
-		w.finds, w.size = chance, 2
+		w.finds, w.size = chance, 2 // or 1: append sees which
 	case s.Targets > 1:
 		return nil, fmt.Errorf("%s finds %d numbers of each sample, and predictions have one", s.Name, s.Targets)
 	case s.Targets == 1:
@@ -132,6 +132,9 @@ var errDiverged = errors.New("the model's output is no finite number: what was s
 
 // append appends the lines of a batch.
 func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte, error) {
+	if w.finds == chance && len(outputs) == rows.N {
+		w.size = 1 // the logit of a click alone: see model.Probability
+	}
 	if len(outputs) != rows.N*w.size {
 		return nil, fmt.Errorf("the model has %d outputs for %d rows of %d", len(outputs), rows.N, w.size)
 	}
