@@ -171,7 +171,7 @@ func (l *Layout) settle() error {
 		if c.Name == "" && c.Kind != Ignore {
 			fault("column %d has no name", i+1)
 		}
-		if c.Times < 0 || len(all)+max(1, c.Times) > MaxColumns {
+		if c.Times < 0 || max(1, c.Times) > MaxColumns-len(all) {
 			fault("column %q: %d times: want at least 1, and %d columns at most", c.Name, c.Times, MaxColumns)
 			continue
 		}

@@ -54,6 +54,7 @@ func TestReadFaults(t *testing.T) {
 		"columns:\n  - {name: b, kind: number, values: hex}":                                           `values "hex"`,
 		"columns:\n  - {name: b, kind: category, from: 3}":                                             "from is for a label",
 		"columns:\n  - {name: b, kind: category, times: 5000}":                                         "4096 columns at most",
+		"columns:\n  - {kind: ignore}\n  - {name: b, kind: category, times: 9223372036854775807}":      "9223372036854775807 times",
 		"columns:\n  - {name: b, kind: category, values: hex, times: 255}\n  - {name: y, kind: label}": "255 tables",
 		strings.Repeat("#", MaxBytes+1):                                                                "longer than",
 	} {
