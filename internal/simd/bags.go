@@ -16,6 +16,11 @@ func (k *Kernels) Bags(dst []float32, gap int, table []float32, ids, offsets []i
 	if n == 0 {
 		return
 	}
+	for i, begin := range offsets[:n] {
+		if end := offsets[i+1]; begin < 0 || end < begin || int(end) > len(ids) {
+			panic(fmt.Sprintf("simd: Bags: bag %d begins at %d and ends at %d of %d rows", i, begin, end, len(ids)))
+		}
+	}
 	rows := uint32(len(table) / dim)
 	for _, id := range ids[offsets[0]:offsets[n]] {
 		if uint32(id) >= rows {
@@ -26,9 +31,6 @@ func (k *Kernels) Bags(dst []float32, gap int, table []float32, ids, offsets []i
 	for at := 0; at < n; {
 		end := at
 		for end < n && end-at < int(most) && offsets[end+1]-offsets[at] <= most {
-			if offsets[end+1] < offsets[end] {
-				panic(fmt.Sprintf("simd: Bags: bag %d begins at %d and ends at %d", end, offsets[end], offsets[end+1]))
-			}
 			end++
 		}
 		if k.seq.bags == nil || end == at || offsets[end] == offsets[at] {

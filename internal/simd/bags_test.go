@@ -53,6 +53,7 @@ func TestBagsWantRowsOfTheTable(t *testing.T) {
 		"negative": func() { Host().Bags(x[:4], 4, x, []int32{-1}, []int32{0, 1}, one, 4) },
 		"offset":   func() { Host().Bags(x[:4], 4, x, []int32{1}, []int32{0, 2}, one, 4) },
 		"falling":  func() { Host().Bags(x, 4, x, []int32{1, 1}, []int32{0, 2, 1, 2}, []float32{1, 1, 1}, 4) },
+		"rising":   func() { Host().Bags(x, 4, x, []int32{1, 1}, []int32{0, 500, 1100, 2}, []float32{1, 1, 1}, 4) },
 		"scales":   func() { Host().Bags(x[:4], 4, x, []int32{1}, []int32{0, 1}, nil, 4) },
 		"length":   func() { Host().Bags(x[:3], 4, x, []int32{1}, []int32{0, 1}, one, 4) },
 		"width":    func() { Host().Bags(x, 0, x, nil, []int32{0}, nil, 0) },
