@@ -78,7 +78,7 @@ type Config struct {
 	// Momentum is of "sgd"; Eps is of "adagrad", "adam" and "adamw", 0 for its usual
 	// value; WeightDecay is of "sgd", "adagrad" and "adamw".
 	Momentum, Eps, WeightDecay float64
-	// AUCWindow is of how many last samples of all ranks Progressive is, for click models; 0: 1,000,000.
+	// AUCWindow is of how many last samples of all ranks Progressive is, for click models, at most 50,000,000; 0: 1,000,000.
 	AUCWindow int
 	// Dropout replaces the model's own probability; 0 keeps it, a negative one
 	// means none.
@@ -176,7 +176,7 @@ func (c Config) Validate() error {
 	if !c.given {
 		f.join(c.dataOf().Validate())
 	}
-	f.add(c.AUCWindow < 0, aucWindow, "%d: want at least 1 sample, or 0 for %d", c.AUCWindow, usualAUCWindow)
+	f.add(c.AUCWindow < 0 || c.AUCWindow > maxAUCWindow, aucWindow, "%d: want 1 to %d samples, or 0 for %d", c.AUCWindow, maxAUCWindow, usualAUCWindow)
 	f.add(c.LogEvery < 0, "output.log-every", "%d: want at least 1 step, or 0", c.LogEvery)
 	f.add(c.Best.Patience < 0, "training.patience", "%d: want at least 1 epoch, or 0", c.Best.Patience)
 	if c.Model.Build == nil {

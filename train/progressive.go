@@ -39,6 +39,9 @@ func (p *Progressive) by(name string) (v float64, known bool) {
 // usualAUCWindow is how many samples make the figures, of all ranks: the area's standard error is then below 0.001.
 const usualAUCWindow = 1_000_000
 
+// maxAUCWindow bounds the window's memory, of 8 bytes a sample.
+const maxAUCWindow = 50_000_000
+
 // shownPerWindow is how often ranks put their windows together while one passes by, and more often while it fills, but never before
 // leastBetween steps, so that it costs them nothing to speak of.
 const (

@@ -124,8 +124,10 @@ func TestProgressiveOfOthers(t *testing.T) {
 	if err := runAlone(t, cfg); err == nil || !strings.Contains(err.Error(), "training.auc-window 100 has no effect") {
 		t.Errorf("%v", err)
 	}
-	cfg.AUCWindow = -1
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "training.auc-window -1") {
-		t.Errorf("%v", err)
+	for _, n := range []int{-1, 50_000_001, math.MaxInt} {
+		cfg.AUCWindow = n
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("training.auc-window %d: want 1 to 50000000", n)) {
+			t.Errorf("%v", err)
+		}
 	}
 }
