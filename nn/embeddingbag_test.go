@@ -116,8 +116,12 @@ func TestEmbeddingBag(t *testing.T) {
 				slots, rows, dim, steps int
 				pool                    Pooling
 				rest                    bool
-			}{{1, 5, 1, 0, SumPool, false}, {3, 100, 10, 0, MeanPool, true}, {4, 7, 33, 0, SqrtPool, true}, {2, 3000, 16, 0, SumPool, true}, {1, 50, 8, 4, SumPool, false}} {
+			}{{1, 5, 1, 0, SumPool, false}, {3, 100, 10, 0, MeanPool, true}, {4, 7, 33, 0, SqrtPool, true}, {2, 3000, 16, 0, SumPool, true}, {1, 50, 8, 4, SumPool, false},
+				{13, 3000, 16, 0, MeanPool, true}, {13, 40, 10, 0, SqrtPool, true}} {
 				m := newBagged(t, c.slots, c.rows, c.dim, c.pool, c.steps, c.rest)
+				if n := m.bags.Offsets[len(m.bags.Offsets)-1] - m.bags.Offsets[0]; c.slots > 10 && n < 5000 {
+					t.Fatalf("%d keys, which are merged in too few parts", n)
+				}
 				want, grad := m.naive()
 				for range 2 { // once with memory that was used
 					tape.Reset()
