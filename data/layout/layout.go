@@ -154,7 +154,9 @@ func Read(name string, r io.Reader) (*Layout, error) {
 // settle gives every column its own place, fills in what zero values stand for, and reports all faults.
 func (l *Layout) settle() error {
 	var errs []error
-	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(l.name+": "+format, args...)) }
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{l.name}, args...)...))
+	}
 	switch l.Separator {
 	case "", "tab":
 		l.Separator = "\t"
@@ -225,7 +227,7 @@ func (c *Column) settle(between string, fault func(string, ...any)) {
 
 // check reports what is wrong with the columns together.
 func (l *Layout) check(fault func(string, ...any)) {
-	names, labels, tables := map[string]bool{}, 0, map[string]bool{}
+	names, labels, tables, values := map[string]bool{}, 0, map[string]bool{}, map[string]string{}
 	for _, c := range l.Columns {
 		if names[c.Name] && c.Name != "" {
 			fault("column %q is there twice", c.Name)
@@ -235,6 +237,11 @@ func (l *Layout) check(fault func(string, ...any)) {
 		}
 		if c.Values == Hex {
 			tables[c.Table] = true
+		}
+		if v, ok := values[c.Table]; c.Slotted() && ok && v != c.Values {
+			fault("column %q has %s values of table %q, and a column before it has %s: keys of one table are made alike", c.Name, c.Values, c.Table, v)
+		} else if c.Slotted() {
+			values[c.Table] = c.Values
 		}
 	}
 	if labels != 1 {

@@ -53,6 +53,7 @@ func TestReadFaults(t *testing.T) {
 		"columns:\n  - {name: b, kind: category, transform: log}":                                      `transform "log"`,
 		"columns:\n  - {name: b, kind: number, values: hex}":                                           `values "hex"`,
 		"columns:\n  - {name: b, kind: category, from: 3}":                                             "from is for a label",
+		"columns:\n  - {name: b, kind: category, values: key}\n  - {name: c, kind: bag, table: b}":     `"c" has text values of table "b", and a column before it has key`,
 		"columns:\n  - {name: b, kind: category, times: 5000}":                                         "4096 columns at most",
 		"columns:\n  - {kind: ignore}\n  - {name: b, kind: category, times: 9223372036854775807}":      "9223372036854775807 times",
 		"columns:\n  - {name: b, kind: category, values: hex, times: 255}\n  - {name: y, kind: label}": "255 tables",
@@ -61,6 +62,9 @@ func TestReadFaults(t *testing.T) {
 		if _, err := Read("x", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.80q: %v, want %q", text, err, says)
 		}
+	}
+	if _, err := Read("100%d.yaml", strings.NewReader("")); err == nil || !strings.HasPrefix(err.Error(), "100%d.yaml: 0 columns") {
+		t.Errorf("%v", err)
 	}
 	if _, err := Open("criteoo"); err == nil || !strings.Contains(err.Error(), "criteo") {
 		t.Errorf("%v", err)
