@@ -5,7 +5,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// dinSteps is how many keys of a sequence din looks at: the first.
+// dinSteps is how many keys of a sequence din looks at: the last.
 const dinSteps = 50
 
 // din weighs what a user did before by how much it says of what is offered now (Zhou et al. 2018): each step of a sequence by a small
@@ -15,7 +15,7 @@ func din() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "din", Params: 16030954,
 		Slots: []model.Slot{{Name: "user"}, {Name: "item"}, {Name: "history", Sequence: true}},
-		About: "click prediction: attention of a candidate to a sequence of up to 50, embeddings of 16 through dense 200, 80, 1",
+		About: "click prediction: attention of a candidate to the last 50 of a sequence, embeddings of 16 through dense 200, 80, 1",
 	}, func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor {
 		const dim = 16
 		rows := c.table("embedding", c.rows, dim)

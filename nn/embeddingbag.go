@@ -70,8 +70,8 @@ func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *
 	return t.lookUpBags(bags, tab, pool, rest, 0)
 }
 
-// EmbeddingSequence is the rows of the first steps keys of one slot: the result is [N, steps, Dim], with zeros behind a shorter
-// sequence. How long each is, bags say.
+// EmbeddingSequence is the rows of the last steps keys of one slot, in their order: the result is [N, steps, Dim], with zeros behind a
+// shorter sequence. How long each is, bags say.
 func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
 	tab.want(steps > 0 && bags.Len() == 1, "the bags of one slot, of which so many steps are wanted", bags.Len(), steps)
 	return t.lookUpBags(bags, tab, SumPool, nil, steps)
@@ -123,6 +123,7 @@ func (o *tableLookupOp) alone(bags Bags, steps int) {
 	kept := o.mapped[:0]
 	for i := range bags.N {
 		of := o.mapped[bags.Offsets[i]-base : bags.Offsets[i+1]-base]
+		of = of[max(0, len(of)-steps):]
 		for k := range steps {
 			if k < len(of) {
 				kept = append(kept, of[k])

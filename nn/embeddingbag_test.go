@@ -81,13 +81,14 @@ func (m *bagged) naive() (y, grad []float32) {
 	for i := range slots * n {
 		slot, s := i/n, i%n
 		keys := m.bags.Keys[m.bags.Offsets[i]:m.bags.Offsets[i+1]]
+		if m.steps > 0 {
+			keys = keys[max(0, len(keys)-m.steps):]
+		}
 		for k, key := range keys {
 			row := int(RowOf(key, m.tab.Rows)) * dim
 			at, scale := s*cols+slot*dim, m.pool.scale(int32(len(keys)))
 			if m.steps > 0 {
-				if at, scale = s*cols+k*dim, 1; k == m.steps {
-					break
-				}
+				at, scale = s*cols+k*dim, 1
 			}
 			for c := range dim {
 				y[at+c] += m.tab.Data[row+c]
