@@ -36,3 +36,25 @@ func TestBagsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A sequence that no slot stands before has no candidate.
+func TestSequenceWithoutCandidate(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		slots := []data.Slot{{Name: "history", Sequence: first}, {Name: "more", Sequence: true}}
+		src, err := data.FromBatch(data.Shape{Slots: slots, Labels: 1}, data.Batch{
+			N: 2, Labels: []int32{0, 1}, Bags: data.Bags{Keys: []uint64{1, 2}, Offsets: []int32{0, 1, 2, 2, 2}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Defaults(zoo("din"), "")
+		cfg.Batch, cfg.TableRows = 2, 10
+		err = ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
+			_, err := Run(t.Context(), job, zoo("din"), &data.Set{Name: "own", Train: src, Eval: src, Classes: 2, Rows: 10}, cfg)
+			return err
+		})
+		if (err != nil) != first || first && !strings.Contains(err.Error(), `none is before "history" of data set own`) {
+			t.Errorf("%v: %v", slots, err)
+		}
+	}
+}

@@ -238,6 +238,9 @@ func (r *run) openData() (err error) {
 	if hasSequence(own) && !hasSequence(r.spec.Slots) {
 		return fmt.Errorf("model %s attends to a sequence of keys, and samples of data set %s have none: use data with one, or another model", r.spec.Name, r.set.Name)
 	}
+	if hasSequence(own) && r.spec.Slots[0].Sequence {
+		return fmt.Errorf("model %s weighs a sequence of keys by the slot before it, and none is before %q of data set %s: put one there, as the layout movielens does", r.spec.Name, r.spec.Slots[0].Name, r.set.Name)
+	}
 	if err := r.checkShapes(); err != nil {
 		return err
 	}

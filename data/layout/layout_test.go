@@ -21,6 +21,10 @@ func TestReady(t *testing.T) {
 			t.Errorf("%s: %d numbers, %d slots, want %v", l.Name(), len(numbers), len(slots), want)
 		}
 	}
+	l, err := Open("movielens")
+	if slots := l.Of(Column.Slotted); err != nil || slots[2].Name != "movieId" || slots[3].Name != "history" || slots[2].Table != slots[3].Table {
+		t.Errorf("the candidate is not before the sequence: %+v", slots)
+	}
 	if names := Names(); !slices.Equal(names, []string{"avazu", "criteo", "mlperf", "movielens"}) {
 		t.Errorf("%v", names)
 	}
