@@ -83,6 +83,9 @@ func newSlotParser(l *layout.Layout, header []byte) (*slotParser, error) {
 			if out.field = slices.Index(names, c.Name); out.field < 0 {
 				return nil, fmt.Errorf("line 1: there is no column %q of layout %s: the header names %s", c.Name, l.Name(), strings.Join(names[:min(len(names), 12)], ", "))
 			}
+			if again := slices.Index(names[out.field+1:], c.Name); again >= 0 {
+				return nil, fmt.Errorf("line 1: fields %d and %d are both called %q, a column of layout %s: which is it?", out.field+1, out.field+again+2, c.Name, l.Name())
+			}
 		}
 		switch {
 		case c.Kind == layout.Number:
@@ -109,9 +112,10 @@ func newSlotParser(l *layout.Layout, header []byte) (*slotParser, error) {
 	return p, nil
 }
 
-// likeCriteo reports whether the parser of Criteo's format gives the same samples, faster.
+// likeCriteo reports whether the parser of Criteo's format gives the same samples, faster. It takes whole numbers alone: a layout of one's
+// own may be of others.
 func likeCriteo(l *layout.Layout) bool {
-	if l.Header || l.Separator != "\t" || len(l.Columns) != clickFields {
+	if l.Name() != "criteo" || l.Header || l.Separator != "\t" || len(l.Columns) != clickFields {
 		return false
 	}
 	tables := map[string]bool{}

@@ -151,6 +151,15 @@ func TestSlottedCriteo(t *testing.T) {
 	}
 }
 
+// A layout of one's own with Criteo's columns takes decimals.
+func TestSlottedLikeCriteo(t *testing.T) {
+	l := layoutOf(t, "columns:\n  - {name: label, kind: label}\n  - {name: I, times: 13, kind: number, transform: log}\n  - {name: C, times: 26, kind: category, values: hex}\n")
+	s, err := readSlotted("f.tsv", strings.NewReader("1\t0.5"+strings.Repeat("\t", 38)+"\n"), l, 1, 0, new(skips))
+	if err != nil || s.Len() != 1 || s.pages[0].numbers[0] != float32(math.Log1p(0.5)) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // What is wrong with a line is told with file, byte, line and column, and what may be left out is.
 func TestSlottedFaults(t *testing.T) {
 	l := layoutOf(t, shopLayout)
@@ -182,6 +191,7 @@ func TestSlottedFaults(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"item,rating\n": `f.csv: line 1: there is no column "price" of layout l.yaml`, header: "no samples", "": "line 1: there is no column", `"item`: "line 1: field 1: a quote",
+		"x,x," + strings.Replace(header, "tags", "item", 1): `fields 3 and 5 are both called "item"`,
 	} {
 		if _, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
