@@ -25,7 +25,8 @@ type pairLossOp struct {
 	x, z  *Tensor
 	delta float32
 	y     Tensor
-	plain Tensor // z, where the target is numbers and no tensor
+	plain Tensor // z, where the target is numbers and no tensor: they are the caller's, or own
+	own   []float32
 
 	sums   []float64 // by part
 	dx, dz []float32
@@ -70,9 +71,10 @@ func (t *Tape) BinaryCrossEntropy(logits, target *Tensor) *Tensor {
 func (t *Tape) BinaryCrossEntropyTo(logits *Tensor, labels []int32) *Tensor {
 	want(len(logits.Data) == len(labels), logisticLoss.String(), "as many labels as logits", len(labels))
 	o := record[pairLossOp](t)
-	o.plain.Resize(logits.Shape...)
+	o.own = sized(o.own, len(labels))
+	o.plain.Shape, o.plain.Data = append(o.plain.Shape[:0], logits.Shape...), o.own
 	for i, l := range labels {
-		o.plain.Data[i] = float32(l)
+		o.own[i] = float32(l)
 	}
 	return t.measure(o, logisticLoss, logits, &o.plain, 0)
 }

@@ -140,6 +140,18 @@ func TestLogisticLossOfLargeLogits(t *testing.T) {
 	}
 }
 
+// Labels are copied to memory of their own, whatever stood at the same place of the tape before.
+func TestLabelsAreNotWrittenToTargets(t *testing.T) {
+	x, targets := NewTensor(2), []float32{5, 7}
+	tape := NewTape(TapeConfig{})
+	tape.MeanSquaredErrorTo(x, targets)
+	tape.Reset()
+	tape.BinaryCrossEntropyTo(x, []int32{1, 0})
+	if !slices.Equal(targets, []float32{5, 7}) {
+		t.Errorf("the targets became %v", targets)
+	}
+}
+
 // Losses of many parts have the same bits on any number of threads.
 func TestPairLossOfManyParts(t *testing.T) {
 	x, z := NewTensor(3*pairPart+5), NewTensor(3*pairPart+5)
