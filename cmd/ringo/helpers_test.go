@@ -93,6 +93,8 @@ const (
 	runFields     = commandtest.RunFields
 	epochFields   = commandtest.EpochFields
 	summaryFields = commandtest.SummaryFields
+
+	timelineFields = commandtest.TimelineFields
 )
 
 // patience bounds every wait for another process, on a machine that others use, too.

@@ -25,7 +25,7 @@ func summary(t *testing.T, line string) map[string]any {
 	if status != 0 {
 		t.Fatalf("ringo %s: status %d, stderr %s", line, status, errs)
 	}
-	return checkJSON(t, out, jobFields, runFields, epochFields, summaryFields)[3]
+	return checkJSON(t, out, jobFields, runFields, epochFields, timelineFields, summaryFields)[4]
 }
 
 // The same command line has the same parameters in the end, however its ranks
@@ -69,11 +69,11 @@ func TestTrainOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sha := checkJSON(t, string(text), jobFields, runFields, epochFields, summaryFields)[3]["params_sha256"].(string)
+	sha := checkJSON(t, string(text), jobFields, runFields, epochFields, timelineFields, summaryFields)[4]["params_sha256"].(string)
 	checkHolds(t, "stdout", out, sha)
 
 	status, out, errs = command(t, "train mlp "+small+"--json -")
-	checkJSON(t, out, jobFields, runFields, epochFields, summaryFields)
+	checkJSON(t, out, jobFields, runFields, epochFields, timelineFields, summaryFields)
 	if status != 0 || strings.Count(errs, "\n") != 4 || !strings.Contains(errs, "parameters sha256 ") {
 		t.Errorf("status %d, stderr %q", status, errs)
 	}
@@ -85,7 +85,7 @@ func TestTrainRecords(t *testing.T) {
 	if status != 0 {
 		t.Fatal(errs)
 	}
-	got := checkJSON(t, out, jobFields, runFields, commandtest.StepFields, commandtest.StepFields, epochFields, summaryFields)
+	got := checkJSON(t, out, jobFields, runFields, commandtest.StepFields, commandtest.StepFields, epochFields, timelineFields, summaryFields)
 	settings, machine := got[0]["settings"].(map[string]any), got[0]["machine"].(map[string]any)
 	for path, want := range map[string]string{"model": "mlp", "training.batch": "16", "training.lr": "0.005", "job.ranks": "2", "data.dir": "synthetic"} {
 		if settings[path] != want {
@@ -208,18 +208,18 @@ func TestTrainSeeds(t *testing.T) {
 	if status != 0 || !strings.Contains(errs, "mean and standard deviation of 2 seeds: test accuracy ") {
 		t.Fatalf("status %d, stderr %s", status, errs)
 	}
-	got := checkJSON(t, out, jobFields, runFields, epochFields, summaryFields, runFields, epochFields, summaryFields, seedsFields)
+	got := checkJSON(t, out, jobFields, runFields, epochFields, timelineFields, summaryFields, runFields, epochFields, timelineFields, summaryFields, seedsFields)
 	mean := 0.0
 	for i, seed := range []string{"4", "5"} {
-		run, alone := got[3*i+3], summary(t, "train mlp "+small+"--np 2 --seed "+seed)
+		run, alone := got[4*i+4], summary(t, "train mlp "+small+"--np 2 --seed "+seed)
 		if run["params_sha256"] != alone["params_sha256"] || fmt.Sprint(run["seed"]) != seed {
 			t.Errorf("seed %s: %v, alone %v", seed, run, alone)
 		}
 		mean += run["eval_loss"].(float64) / 2
 	}
-	loss := got[7]["eval_loss"].(map[string]any)
-	d := got[3]["eval_loss"].(float64) - mean
-	if got[7]["event"] != "seeds" || math.Abs(loss["mean"].(float64)-mean) > 1e-12 || math.Abs(loss["sd"].(float64)-math.Abs(d)*math.Sqrt2) > 1e-12 {
+	loss := got[9]["eval_loss"].(map[string]any)
+	d := got[4]["eval_loss"].(float64) - mean
+	if got[9]["event"] != "seeds" || math.Abs(loss["mean"].(float64)-mean) > 1e-12 || math.Abs(loss["sd"].(float64)-math.Abs(d)*math.Sqrt2) > 1e-12 {
 		t.Errorf("%v, want a mean of %v and a deviation of %v", loss, mean, math.Abs(d)*math.Sqrt2)
 	}
 }
