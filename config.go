@@ -204,7 +204,7 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 		return env, present, err
 	}
 	env, present, err = launch.FromEnv(c.byHand(lookup))
-	if other, _, is, _ := launch.FromOthers(lookup, c.Size, c.Rendezvous); is && !c.serves && other.Rank == env.Rank {
+	if other, _, is, err := launch.FromOthers(lookup, c.Size, c.Rendezvous); is && err == nil && !c.serves && other.Rank == env.Rank && other.WorldSize == env.WorldSize {
 		env.Job, env.OneHost = other.Job, other.OneHost // whoever has placed it by hand has read them
 	}
 	return env, present, err

@@ -66,10 +66,11 @@ type Job struct {
 	coordinator *cluster.Coordinator          // of a job started by hand, in rank 0
 	kind        string
 	fallback    string
-	placed      string // where ranks run, in words
-	cores       int    // that this rank has for itself
-	withdraw    func() // removes the notice of where this rank listens; nil: there is none
-	unbind      func() // undoes that this rank has bound itself; nil: it has not
+	placed      string         // where ranks run, in words
+	cores       int            // that this rank has for itself
+	board       *metrics.Board // that Join has opened; nil: it has not
+	withdraw    func()         // removes the notice of where this rank listens; nil: there is none
+	unbind      func()         // undoes that this rank has bound itself; nil: it has not
 	watching    sync.WaitGroup
 	closed      sync.Once
 	closeErr    error
@@ -92,14 +93,16 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
+	var opened *metrics.Board
 	if cfg.Times = cfg.Times.WithDefaults(); cfg.Metrics == nil && env.Metrics != "" {
 		board, err := metrics.Open(env.Metrics)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Metrics = board
+		cfg.Metrics, opened = board, board
 	}
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j.board = opened
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.record(env, cfg)
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
@@ -254,6 +257,7 @@ func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err erro
 			Times: cfg.Times, Report: cfg.Report,
 		})
 		if err != nil {
+			_ = listener.Close() // err says more
 			return err
 		}
 	}
@@ -461,6 +465,9 @@ func (j *Job) release() error {
 	}
 	if j.withdraw != nil {
 		j.withdraw()
+	}
+	if j.board != nil {
+		j.board.Leave()
 	}
 	if j.unbind != nil {
 		j.unbind()

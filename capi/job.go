@@ -23,6 +23,7 @@ type job struct {
 	*ringo.Job
 	self, world cgo.Handle
 
+	calls  sync.RWMutex // held by operations under way, and then by who frees their memory
 	mu     sync.Mutex
 	memory map[unsafe.Pointer][]byte // that ringo_alloc has given; nil once the job was left
 	groups map[cgo.Handle]*group     // of ringo_subgroup
@@ -95,7 +96,9 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	memory, groups := j.memory, j.groups
 	j.memory, j.groups = nil, nil
 	j.mu.Unlock()
-	err = j.Close() // no operation is under way when it returns
+	err = j.Close()
+	j.calls.Lock() // operations of other threads, which fail now, may have their operands in this memory
+	defer j.calls.Unlock()
 	for p, shared := range memory {
 		if shared == nil {
 			C.free(p)

@@ -57,6 +57,8 @@ func borderRun(h *C.ringo_group, r *C.border_request, f *C.border_fault) (code C
 	defer guard(f, &code)
 	g, err := groupOf(h)
 	if err == nil {
+		g.job.calls.RLock()
+		defer g.job.calls.RUnlock()
 		err = request(r, g.Size()).Run(g.members)
 	}
 	if err == nil {
@@ -91,6 +93,8 @@ func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C
 	if err != nil {
 		return report(f, err)
 	}
+	g.job.calls.RLock()
+	defer g.job.calls.RUnlock()
 	started, err := request(r, g.Size()).Start(g.members)
 	if err != nil {
 		return report(f, g.explain(err))

@@ -12,7 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A member looks for its coordinator until it is there: one that says nothing yet, an address of an earlier job, then the right one.
+// A member looks for its coordinator until it is there: one that says nothing yet, an address where nobody listens any more, one
+// of another job, then the right one.
 func TestMemberLooksAgain(t *testing.T) {
 	ticket := transport.NewTicket()
 	c, err := NewCoordinator(CoordinatorConfig{Address: "127.0.0.1:0", WorldSize: 1, Ticket: ticket, Version: "v"})
@@ -20,6 +21,11 @@ func TestMemberLooksAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	other, err := NewCoordinator(CoordinatorConfig{Address: "127.0.0.1:0", WorldSize: 2, Ticket: transport.NewTicket(), Version: "v"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	dead, looks := freeport.Address(t), 0
 	m, err := Join(t.Context(), MemberConfig{WorldSize: 1, Version: "v", Look: func() (string, transport.Ticket, error) {
 		switch looks++; looks {
@@ -27,13 +33,15 @@ func TestMemberLooksAgain(t *testing.T) {
 			return "", nil, errors.New("nothing yet")
 		case 2:
 			return dead, ticket, nil
+		case 3:
+			return other.Addr().String(), ticket, nil // it has another ticket
 		}
 		return c.Addr().String(), ticket, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if looks != 3 || m.Ticket().String() != ticket.String() {
+	if looks != 4 || m.Ticket().String() != ticket.String() {
 		t.Errorf("%d looks", looks)
 	}
 	if err := m.Leave(); err != nil {

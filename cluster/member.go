@@ -155,7 +155,7 @@ func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 			return link, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case final(err):
+		case final(err) && (cfg.Look == nil || errors.As(err, new(*meeting.UnsafeError))): // else it may have been an earlier job's coordinator
 			return nil, &DialError{cfg.Rank, cfg.Rendezvous, err}
 		case limited.Err() == nil || last == nil:
 			last = err // not the one that only says that the time is up

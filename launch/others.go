@@ -31,7 +31,7 @@ func Alone(lookup func(string) (string, bool)) error {
 		return nil
 	}
 	place, found, err := outer.Find(thisHost(lookup))
-	if found && err == nil && place.Each == 1 {
+	if found && err == nil && place.Each == 1 && place.Size > 1 {
 		return &OtherLauncherError{Place: place}
 	}
 	return nil
@@ -58,7 +58,7 @@ func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string
 	}
 	switch {
 	case env.WorldSize == 0 && ranks == 0:
-		r.fail("%v does not say how many ranks there are: give all of them the number, --np N or %s=N", place, WorldSizeVar)
+		r.fail("%v does not say how many ranks there are: give all of them the number, --np N or %s=N; or, if this process is a job by itself, remove the variables (env -u NAME)", place, WorldSizeVar)
 	case env.WorldSize == 0 && place.Rank >= ranks:
 		r.fail("%v is rank %d, but there are to be %d", place, place.Rank, ranks)
 	case env.WorldSize == 0:
@@ -93,7 +93,7 @@ func meetingPoint(p outer.Place) (string, error) {
 	case p.Address != "":
 		return p.Address, nil
 	case strings.Contains(p.Launcher, "Kubernetes"):
-		return "", fmt.Errorf("%v: this pod has no name that other pods find: set subdomain in the pod's template to a headless Service, or say where rank 0 listens, --rendezvous HOST:PORT or %s", p, RendezvousVar)
+		return "", fmt.Errorf("%v: this pod has no name that other pods find: set subdomain in the pod's template to a headless Service, or say where rank 0 listens, --rendezvous HOST:PORT or %s; or, if each pod is a job by itself, remove the variable: env -u JOB_COMPLETION_INDEX", p, RendezvousVar)
 	}
 	return "", fmt.Errorf("%v does not say where rank 0 is, and not all ranks are on one host: name a file that does not exist yet, on a folder that all hosts have, --rendezvous /FOLDER/NAME or %s, or rank 0's HOST:PORT", p, RendezvousVar)
 }

@@ -74,7 +74,7 @@ func (s *Sight) close() {
 }
 
 // Look is what there is of the processes now, by number: none before they are started and after the job has ended. It reads what they have recorded,
-// which takes about a millisecond each and which they do not notice.
+// which takes tens of milliseconds each, beside them.
 func (s *Sight) Look() (out []Seen) {
 	s.mu.Lock()
 	procs := slices.Clone(s.procs)

@@ -137,8 +137,8 @@ func sizeOf(f *os.File) (int, error) {
 	return int(info.Size()), nil
 }
 
-// Read is what a Recorder in the memory of f held, see Decode, or holds: its process may go on recording. It takes about a
-// millisecond, which the process does not notice.
+// Read is what a Recorder in the memory of f held, see Decode, or holds: its process may go on recording. It takes tens of
+// milliseconds: see Glance for who looks often.
 func Read(f *os.File) (*Snapshot, error) {
 	size, err := sizeOf(f)
 	if err != nil {

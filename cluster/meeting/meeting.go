@@ -47,12 +47,12 @@ func Post(path string, n Notice) (withdraw func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := folder.Create(path)
+	f, err := folder.CreateSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("meeting: rank 0 cannot tell the others where it listens: %w", err)
 	}
 	temp := f.Name()
-	err = errors.Join(f.Chmod(0o600), write(f, text), f.Close()) // before it has anything in it
+	err = errors.Join(write(f, text), f.Close())
 	if err == nil {
 		err = os.Rename(temp, path)
 	}

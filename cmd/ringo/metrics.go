@@ -1,25 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
-	"github.com/ringo-ml/ringo/cluster/meeting"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/web"
-	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/metrics/scrape"
 	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/transport"
 )
 
 // answered is who answers Prometheus for the ranks of this host. The zero value is nobody.
@@ -90,16 +85,8 @@ func secret() []byte {
 // ofTicket is what ranks have in common that other launchers or people start: the ticket, or the file in which rank 0 says where it
 // listens. What is wrong with them, joining the job will say.
 func (f *jobFlags) ofTicket() []byte {
-	if text, _ := os.LookupEnv(launch.TicketVar); text != "" && f.TicketFile == "" {
-		if ticket, err := transport.ParseTicket(text); err == nil {
-			return ticket
-		}
-	}
-	file, _ := os.LookupEnv(launch.TicketFileVar)
-	if file = cmp.Or(f.TicketFile, file); file != "" {
-		if ticket, err := meeting.Ticket(file); err == nil {
-			return ticket
-		}
+	if ticket, err := f.ticket(); err == nil {
+		return ticket
 	}
 	if filepath.IsAbs(f.Rendezvous) {
 		sum := sha256.Sum256([]byte(f.Rendezvous))

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/record"
@@ -119,14 +120,33 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 		}
 		return cfg, socket.Close()
 	}
-	text, _ := os.LookupEnv(launch.TicketVar)
-	if cfg.Ticket, err = transport.ParseTicket(text); err != nil {
-		return cfg, fmt.Errorf("%s: %w", launch.TicketVar, err)
+	if cfg.Ticket, err = c.ticket(); err != nil {
+		return cfg, err
 	}
 	if cfg.Listener, err = net.Listen("tcp", c.Servers.Addresses[index]); err != nil {
 		return cfg, setting.Faultf("servers.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
 	}
 	return cfg, nil
+}
+
+// ticket is the secret of the job of processes that ringo does not start: of --ticket-file, or of RINGO_TICKET or
+// RINGO_TICKET_FILE.
+func (g *given) ticket() (transport.Ticket, error) {
+	text, _ := os.LookupEnv(launch.TicketVar)
+	file, _ := os.LookupEnv(launch.TicketFileVar)
+	switch {
+	case g.TicketFile != "":
+		return meeting.Ticket(g.TicketFile)
+	case text != "" && file != "":
+		return nil, fmt.Errorf("%s and %s are both set: want one of them", launch.TicketVar, launch.TicketFileVar)
+	case file != "":
+		return meeting.Ticket(file)
+	}
+	ticket, err := transport.ParseTicket(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", launch.TicketVar, err)
+	}
+	return ticket, nil
 }
 
 // answerPeople opens the server's address for people, where there is one.

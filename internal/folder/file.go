@@ -55,9 +55,14 @@ func writeInPlace(path string, write func(w io.Writer) error) error {
 // Create makes a file that is to be given the name path when it is whole. Until then it has one that no
 // other writer uses, on any host: path, a number of the host and a random one, and TempSuffix. Its mode is that of
 // os.Create.
-func Create(path string) (*os.File, error) {
+func Create(path string) (*os.File, error) { return create(path, 0o666) }
+
+// CreateSecret is Create of a file that nobody but this user can ever open.
+func CreateSecret(path string) (*os.File, error) { return create(path, 0o600) }
+
+func create(path string, mode fs.FileMode) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(fmt.Sprintf("%s.%08x%08x%s", path, hostNumber(), rand.Uint32(), TempSuffix), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := os.OpenFile(fmt.Sprintf("%s.%08x%08x%s", path, hostNumber(), rand.Uint32(), TempSuffix), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}

@@ -73,6 +73,18 @@ func TestWriteFileInPlace(t *testing.T) {
 }
 
 // Two writers of one path write two files, and the name says for what.
+// A secret's file is nobody else's from the beginning, not only when it is whole.
+func TestCreateSecret(t *testing.T) {
+	f, err := CreateSecret(filepath.Join(t.TempDir(), "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.txt")
 	seen := map[string]bool{}

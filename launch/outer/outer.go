@@ -33,7 +33,8 @@ type Place struct {
 	// Address is where rank 0 is to listen, HOST:PORT, a name of its host that others resolve; "": nothing says.
 	Address string
 	// Job is a name that this start of the job has, and no other one on these hosts; "": the launcher gives none.
-	Job string
+	Job   string
+	inner bool // it is known to have started this process itself, whatever others say
 	// Parent is the name of a process of which all ranks of this host are descendants, where Job is "".
 	Parent string
 }
@@ -70,13 +71,18 @@ var launchers = []func(r *reader) (Place, bool){
 
 // Find returns the place of a process that another launcher has started. found is false where none has, or none that
 // starts more than one. The error names every variable that is missing, no number, or at odds with another one of the
-// same launcher; place then holds what could be read.
+// same launcher, and two launchers of which one has started a single process and the other several: which of them is the inner one nothing
+// says. place then holds what could be read.
 func Find(h Host) (place Place, found bool, err error) {
+	var one *Place // of a launcher that has started one process
 	for _, read := range launchers {
 		r := &reader{host: h}
 		place, found := read(r)
-		if !found {
+		if !found || one != nil && place.Size <= 1 {
 			continue
+		}
+		if one != nil {
+			r.fail("%v has started one process, and this one is one of %d: if that is the inner one, remove the variables of %s (env -u NAME), else its own", *one, place.Size, place.Launcher)
 		}
 		place.Used, place.Each = r.used, max(place.Each, 1)
 		if place.Size > 0 && len(r.errs) == 0 && place.Rank >= place.Size {
@@ -85,7 +91,13 @@ func Find(h Host) (place Place, found bool, err error) {
 		if len(r.errs) > 0 {
 			return place, true, fmt.Errorf("%s has started this process, but its variables do not place it: %w", place.Launcher, errors.Join(r.errs...))
 		}
-		return place, place.Size != 1, nil
+		if place.Size != 1 {
+			return place, true, nil
+		}
+		if place.inner {
+			return place, false, nil
+		}
+		one = &place
 	}
 	return Place{}, false, nil
 }

@@ -14,6 +14,7 @@ func torchrun(r *reader) (Place, bool) {
 	}
 	p := Place{Launcher: "torchrun", Rank: r.number("RANK", 0), Size: r.number("WORLD_SIZE", 1)}
 	agent := r.has("TORCHELASTIC_RUN_ID") // it listens at MASTER_PORT itself
+	p.inner = agent
 	if !agent {
 		p.Launcher = "a launcher with torchrun's variables"
 	}

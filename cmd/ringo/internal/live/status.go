@@ -121,7 +121,7 @@ type glimpses struct {
 }
 
 // freshFor is how long what was read stands for what is.
-const freshFor = 250 * time.Millisecond
+const freshFor = time.Second
 
 // processes are those of the job, as they were at most freshFor ago.
 func (h *Hub) processes() []launch.Seen {

@@ -124,3 +124,22 @@ func TestSweep(t *testing.T) {
 		t.Errorf("folders: %v", left)
 	}
 }
+
+// Folders that others may write are none of this user's jobs, whatever is in them.
+func TestOthersFolders(t *testing.T) {
+	base := t.TempDir()
+	e, err := Enter(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Leave()
+	for i := range 2 * mostJobs {
+		path := fmt.Sprintf("%s0000-%d", ours(base), i) // before the job's in the order of names
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, 0o777)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := names(base); len(got) != 1 || got[0] != e.Name() {
+		t.Errorf("%d jobs, want %s alone", len(got), e.Name())
+	}
+}
