@@ -243,32 +243,6 @@ func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh,
 	return m, nil
 }
 
-// enter joins the cluster, which rank 0 hosts unless there is a launcher: at listener, or, where
-// that is nil, at the rendezvous.
-func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err error) {
-	if env.Rank == 0 && !env.Launched {
-		if listener == nil {
-			if listener, err = cluster.Listen(j.ctx, env.Rendezvous, cfg.Times.Join, cfg.Report); err != nil {
-				return err
-			}
-		}
-		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
-			Address: env.Rendezvous, Listener: listener, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, Version: Version,
-			Times: cfg.Times, Report: cfg.Report,
-		})
-		if err != nil {
-			_ = listener.Close() // err says more
-			return err
-		}
-	}
-	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
-		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
-		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
-		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: look(env), Report: cfg.Report,
-	})
-	return err
-}
-
 // start makes the group over the mesh and the client of the servers, or the
 // server. The job's end now aborts the mesh.
 func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {

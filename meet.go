@@ -70,6 +70,32 @@ func look(env launch.Env) func() (string, transport.Ticket, error) {
 	}
 }
 
+// enter joins the cluster, which rank 0 hosts unless there is a launcher: at listener, or, where
+// that is nil, at the rendezvous.
+func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err error) {
+	if env.Rank == 0 && !env.Launched {
+		if listener == nil {
+			if listener, err = cluster.Listen(j.ctx, env.Rendezvous, cfg.Times.Join, cfg.Report); err != nil {
+				return err
+			}
+		}
+		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
+			Address: env.Rendezvous, Listener: listener, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, Version: Version,
+			Times: cfg.Times, Report: cfg.Report,
+		})
+		if err != nil {
+			_ = listener.Close() // err says more
+			return err
+		}
+	}
+	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
+		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
+		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
+		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: look(env), Report: cfg.Report,
+	})
+	return err
+}
+
 // localRank is a member's number among those of its host, by the host of each.
 func localRank(hosts []int, rank int) (n int) {
 	for _, h := range hosts[:rank] {
