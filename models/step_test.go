@@ -28,6 +28,15 @@ func randomBatch(s model.Spec, n, ids, classes int) model.Batch {
 	for i := range b.Labels {
 		b.Labels[i] = int32(r.IntN(classes))
 	}
+	if len(s.Slots) > 0 {
+		b.Bags = nn.Bags{Offsets: []int32{0}, N: n}
+		for range len(s.Slots) * n {
+			for range r.IntN(4) {
+				b.Bags.Keys = append(b.Bags.Keys, uint64(r.IntN(ids)))
+			}
+			b.Bags.Offsets = append(b.Bags.Offsets, int32(len(b.Bags.Keys)))
+		}
+	}
 	return b
 }
 
