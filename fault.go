@@ -115,9 +115,9 @@ func (j *Job) Fail(err error) error {
 		known = j.tell(cluster.EndOf(j.rank, best))
 	}
 	j.mesh.Abort(best)
-	j.failed = !errors.Is(best, context.Canceled) // nobody asks what a job was doing that was told to end
-	_ = j.Close()                                 // what it could say is the echo of best
-	if best = j.mark(best, known); !j.failed {
+	j.failed.Store(!errors.Is(best, context.Canceled)) // nobody asks what a job was doing that was told to end
+	_ = j.Close()                                      // what it could say is the echo of best
+	if best = j.mark(best, known); !j.failed.Load() {
 		return best
 	}
 	return j.left.Explain(best) // the file stays: others may be about to wait for this rank

@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringo-ml/ringo/aggregate"
@@ -46,7 +47,7 @@ type Job struct {
 
 	recorder   *record.Recorder
 	left       launch.Left      // where it lies, if no launcher holds it
-	failed     bool             // it is of use
+	failed     atomic.Bool      // it is of use
 	figures    *metrics.Figures // nil: nobody wants them
 	uncount    func()           // ends what keeps them up to date
 	outer      context.Context  // what Join was given

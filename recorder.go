@@ -16,7 +16,7 @@ func (j *Job) record(env launch.Env, cfg Config) {
 // unrecord lets another job of this process have the memory. A file is of use where the job has failed.
 func (j *Job) unrecord() {
 	j.recorder.Release()
-	if !j.failed {
+	if !j.failed.Load() {
 		j.left.Forget(j.recorder)
 	}
 }

@@ -263,11 +263,14 @@ func TestInBrowser(t *testing.T) {
 		b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
 		b.until(fmt.Sprintf(`innerWidth == %d && document.documentElement.scrollWidth <= %[1]d && [...document.querySelectorAll(".chart")].every((c) => c.querySelector("canvas").clientWidth <= c.clientWidth)`, width))
 	}
+	h.looks.mu.Lock()
+	h.looks.of = nil // nobody looks any more
+	h.looks.mu.Unlock()
 	h.mu.Lock()
 	for i := range 64 * mostBeats {
 		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)
 	}
-	h.looks = looks{}
+	h.looks.seen, h.looks.step, h.looks.last, h.looks.whole, h.looks.count = 0, glimpse.Step{}, nil, nil, 0
 	var many []glimpse.Wait
 	for i := range 64 * 64 {
 		many = append(many, glimpse.Wait{Rank: i / 64, For: i % 64, MS: 0.1 + float64(i%64)/63})
