@@ -71,6 +71,7 @@ for np in 2 4; do
     [ "$passed" = $want ] || { cat "$work/log" && echo "$fault of $np ranks: $passed passed, want $want" && exit 1; }
   done
   ringo run --np $np -- "$work/faults" late
+  ringo run --np $np --transport tcp -- "$work/faults" leaves # its memory is C's, which AddressSanitizer watches
 done
 
 say "forks, signals, starts and stops"

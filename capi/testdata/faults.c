@@ -1,4 +1,6 @@
-/* What survivors are told of a rank that dies, gives up, comes late, or starts something else. argv[1] says which. */
+/* What survivors are told of a rank that dies, gives up, comes late, leaves, or starts something else. argv[1] says which. */
+#include <pthread.h>
+
 #include "check.h"
 
 enum { N = 1 << 16 };
@@ -19,6 +21,19 @@ static void until_it_fails(ringo_group *g, int code, int culprit, const char *te
   ringo_work *w;
   OK(ringo_start_barrier(g, &w)); /* the group is broken: what is started fails, too */
   CHECK(ringo_wait(w, 60000) == code && ringo_last_error_rank() == culprit, "after that: %s", before);
+}
+
+/* summing is an operation of another thread, which is under way when the job is left. */
+static struct summing {
+  ringo_group *g;
+  float *x;
+  int code;
+} summing;
+
+static void *sum(void *arg) {
+  struct summing *s = arg;
+  s->code = ringo_allreduce(s->g, s->x, N, RINGO_FLOAT32, RINGO_SUM);
+  return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -59,6 +74,23 @@ int main(int argc, char **argv) {
     while ((code = ringo_wait(w, 50)) == RINGO_PENDING) CHECK(++waits < 1000, "it never ends");
     CHECK(code == RINGO_OK, "code %d", code);
     OK(ringo_leave(job));
+    return 0;
+  } else if (strcmp(what, "leaves") == 0) { /* its operands live until it has ended, and so they are freed after that */
+    if (mine) {
+      sleep(1); /* and never comes */
+    } else {
+      pthread_t other;
+      summing.g = g;
+      OK(ringo_alloc(job, N * sizeof(float), (void **)&summing.x));
+      CHECK(pthread_create(&other, NULL, sum, &summing) == 0, "no thread");
+      usleep(200000);
+      double begun = seconds();
+      OK(ringo_leave(job));
+      CHECK(seconds() - begun < 30, "leaving took %g s", seconds() - begun);
+      CHECK(pthread_join(other, NULL) == 0 && summing.code < 0, "code %d", summing.code);
+      return 0;
+    }
+    ringo_leave(job);
     return 0;
   } else if (strcmp(what, "differs") == 0) {
     WANT(RINGO_ERROR_MISMATCH, mine ? ringo_broadcast(g, x, 100, RINGO_FLOAT32, 0) : ringo_allreduce(g, x, 100, RINGO_FLOAT32, RINGO_SUM));
