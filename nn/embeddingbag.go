@@ -11,13 +11,11 @@ type Bags struct {
 	Keys    []uint64
 	Offsets []int32 // slots*N+1, never falling
 	N       int     // samples
-
-	first int // of the batch's slots
 }
 
 // Slots are slots lo to hi-1 alone, in the same memory.
 func (b Bags) Slots(lo, hi int) Bags {
-	b.Offsets, b.first = b.Offsets[lo*b.N:hi*b.N+1], b.first+lo
+	b.Offsets = b.Offsets[lo*b.N : hi*b.N+1]
 	return b
 }
 
@@ -63,8 +61,8 @@ func (p Pooling) scale(n int32) float32 {
 }
 
 // EmbeddingBag adds up, for each sample and slot, the rows of tab of the keys of the bag, and puts the sums side by side: the
-// result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N, m], is not nil, its rows follow. The row of a key is RowOf,
-// or what Hold says. Rows are added in the order of keys, and gradients of a row in the order of its keys in the bags,
+// result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N, m], is not nil, its rows follow. The row of a key is RowOf:
+// tables whose rows lie elsewhere are not looked up by keys. Rows are added in the order of keys, and gradients of a row in the order of its keys in the bags,
 // so that no number of threads changes a bit. bags are kept until Backward. The gradient costs O(keys·Dim), whatever the table's size.
 func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *Tensor {
 	return t.lookUpBags(bags, tab, pool, rest, 0)
@@ -80,11 +78,9 @@ func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
 // lookUpBags is EmbeddingBag, or with steps EmbeddingSequence.
 func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, steps int) *Tensor {
 	n, slots := bags.N, bags.Len()
+	tab.want(!tab.owner.elsewhere, "a table whose rows are in this process")
 	tab.want(n > 0 && slots > 0 && len(bags.Offsets) == slots*n+1, "bags of n > 0 samples in one or more slots", len(bags.Offsets), n)
 	o := record[tableLookupOp](t)
-	if t.pool.dry {
-		tab.read(bags)
-	}
 	cols := max(1, steps) * slots * tab.Dim
 	o.tab, o.rest, o.slots, o.steps = tab, rest, slots, steps
 	if rest != nil {
@@ -173,29 +169,10 @@ func (o *tableLookupOp) weigh(w *worker, lo, hi int) {
 	}
 }
 
-// read notes that the table is looked up by keys of these slots.
-func (t *Table) read(bags Bags) {
-	for i := range bags.Len() {
-		for len(t.slots) <= bags.first+i {
-			t.slots = append(t.slots, false)
-		}
-		t.slots[bags.first+i] = true
-	}
-}
-
-// Reads tells whether the model looks the table up by the keys of a slot. It is known when Arrange was called.
-func (t *Table) Reads(slot int) bool { return slot < len(t.slots) && t.slots[slot] }
-
 // rowsOf are the rows of the keys of bags, in the memory of rows.
 func (t *Table) rowsOf(bags Bags, rows []int32) []int32 {
 	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
 	rows = rows[:0]
-	if t.owner.elsewhere {
-		if int(hi) > len(t.mapped) && hi > lo {
-			t.want(false, "keys whose rows are held, see HoldKeys", int(hi), len(t.mapped))
-		}
-		return append(rows, t.mapped[lo:max(lo, hi)]...)
-	}
 	for _, key := range bags.Keys[lo:hi] {
 		rows = append(rows, RowOf(key, t.Rows))
 	}

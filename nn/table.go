@@ -24,11 +24,9 @@ type Table struct {
 	Data      []float32 // Rows*Dim, row after row; of a table whose rows lie elsewhere, those held
 	Init      RowInit
 
-	owner  *Params
-	ids    []int32
-	grads  []float32
-	slots  []bool  // whose keys it is looked up by
-	mapped []int32 // of a table whose rows lie elsewhere: the row of each of the batch's keys
+	owner *Params
+	ids   []int32
+	grads []float32
 
 	spareIDs   []int32 // memory for the next merge
 	spareGrads []float32
@@ -50,12 +48,6 @@ func (t *Table) Hold(rows []float32) {
 		panic(fmt.Sprintf("nn: table %s: %d values are held: want rows of %d, and a table whose rows lie elsewhere", t.Name, len(rows), t.Dim))
 	}
 	t.Data = rows
-}
-
-// HoldKeys is Hold for lookups by keys: key i of the batch has row mapped[i], where the table is looked up by it.
-func (t *Table) HoldKeys(rows []float32, mapped []int32) {
-	t.Hold(rows)
-	t.mapped = mapped
 }
 
 // held is how many rows there are to look up.
