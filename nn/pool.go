@@ -156,12 +156,12 @@ func (p *pool) run(j job, parts int) {
 	p.share(j, parts)
 }
 
-// share runs parts on all threads. The caller has the first of them, which begins at once.
+// share runs parts on all threads. The caller has the first of them, which others must see before they begin: who is done with its own looks at
+// it once, and then sleeps.
 func (p *pool) share(j job, parts int) {
 	p.busy.Store(int64(parts))
 	n := len(p.shares)
-	for i := n - 1; i >= 0; i-- {
-		s := p.shares[i]
+	for i, s := range p.shares {
 		lo, hi := (i*parts+n-1)/n, ((i+1)*parts+n-1)/n
 		s.job = j
 		s.left.Store(uint64(lo)<<32 | uint64(hi))
