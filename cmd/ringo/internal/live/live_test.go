@@ -111,7 +111,10 @@ func serve(t *testing.T, h *Hub) *site {
 	t.Helper()
 	must(t, h.Serve(":0"))
 	t.Cleanup(func() {
-		if !h.site.frame.ended {
+		h.site.mu.Lock()
+		ended := h.site.frame.ended
+		h.site.mu.Unlock()
+		if !ended {
 			h.Close(nil)
 		}
 	})
