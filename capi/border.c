@@ -9,7 +9,27 @@
 #include "_cgo_export.h"
 #include "border.h"
 
-static _Thread_local border_fault last = {-1, ""};
+/* ---- faults ----
+ *
+ * Each thread has its own last one, in memory that it gets when it first fails and that is freed when it ends. It does not lie in the thread's
+ * storage itself: Go has that laid out statically, where a library that is loaded late finds room for a few words alone. */
+
+static border_fault spare = {-1, ""}; /* of who has not failed, or finds no memory */
+static _Thread_local border_fault *own;
+static pthread_key_t ending;
+
+static void forget(void *fault) {
+  own = NULL;
+  free(fault);
+}
+
+static border_fault *last(void) {
+  if (own == NULL) {
+    own = calloc(1, sizeof *own);
+    if (own != NULL) pthread_setspecific(ending, own);
+  }
+  return own == NULL ? &spare : own;
+}
 
 /* ---- forks ---- */
 
@@ -18,8 +38,9 @@ static volatile sig_atomic_t forked; /* in a child that fork() has made */
 static void note_fork(void) { forked = 1; }
 
 static int refuse(int code, const char *why) {
-  last.rank = -1;
-  strncpy(last.text, why, sizeof last.text - 1);
+  border_fault *fault = last();
+  fault->rank = -1;
+  strncpy(fault->text, why, sizeof fault->text - 1);
   return code;
 }
 
@@ -42,6 +63,7 @@ __attribute__((constructor(101))) static void before_go(void) {
   sigfillset(&all);
   masked = pthread_sigmask(SIG_SETMASK, &all, &mask_before) == 0;
   pthread_atfork(NULL, NULL, note_fork);
+  pthread_key_create(&ending, forget);
 }
 
 __attribute__((constructor)) static void after_go(void) {
@@ -64,8 +86,8 @@ static void handlers_on_their_stack(void) {
 
 int ringo_abi(void) { return RINGO_ABI; }
 const char *ringo_version(void) { return RINGO_VERSION; }
-const char *ringo_last_error(void) { return last.text; }
-int ringo_last_error_rank(void) { return last.rank; }
+const char *ringo_last_error(void) { return own == NULL ? spare.text : own->text; }
+int ringo_last_error_rank(void) { return own == NULL ? spare.rank : own->rank; }
 
 /* ---- jobs ---- */
 
@@ -82,17 +104,17 @@ int ringo_join(const ringo_options *options, ringo_job **job) {
     memcpy(&o, options, theirs < sizeof o ? theirs : sizeof o);
   }
   handlers_on_their_stack();
-  return borderJoin(&o, job, &last);
+  return borderJoin(&o, job, last());
 }
 
-int ringo_leave(ringo_job *job) { return forked ? refuse_forked() : borderLeave(job, &last); }
+int ringo_leave(ringo_job *job) { return forked ? refuse_forked() : borderLeave(job, last()); }
 
 int ringo_fail(ringo_job *job, const char *why, int *told) {
   if (told != NULL) *told = 0;
-  return forked ? refuse_forked() : borderFail(job, (char *)(why == NULL ? "no reason was given" : why), told, &last);
+  return forked ? refuse_forked() : borderFail(job, (char *)(why == NULL ? "no reason was given" : why), told, last());
 }
 
-static int ask(ringo_job *job, int what) { return forked ? refuse_forked() : borderAsk(job, what, &last); }
+static int ask(ringo_job *job, int what) { return forked ? refuse_forked() : borderAsk(job, what, last()); }
 
 int ringo_rank(ringo_job *job) { return ask(job, BORDER_RANK); }
 int ringo_size(ringo_job *job) { return ask(job, BORDER_SIZE); }
@@ -106,12 +128,12 @@ const char *ringo_transport(ringo_job *job) {
 
 int ringo_ticket(char ticket[65]) {
   if (ticket == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_ticket: ticket is NULL");
-  return forked ? refuse_forked() : borderTicket(ticket, &last);
+  return forked ? refuse_forked() : borderTicket(ticket, last());
 }
 
 int ringo_address(const char *host, char *address, size_t room) {
   if (host == NULL || address == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_address: host or address is NULL");
-  return forked ? refuse_forked() : borderAddress((char *)host, address, room, &last);
+  return forked ? refuse_forked() : borderAddress((char *)host, address, room, last());
 }
 
 /* ---- groups and memory ---- */
@@ -122,43 +144,43 @@ ringo_group *ringo_world(ringo_job *job) {
     refuse_forked();
     return NULL;
   }
-  return borderWorld(job, &group, &last) == RINGO_OK ? group : NULL;
+  return borderWorld(job, &group, last()) == RINGO_OK ? group : NULL;
 }
 
 int ringo_subgroup(ringo_job *job, const int *ranks, size_t n, ringo_group **group) {
   if (forked) return refuse_forked();
   if (group == NULL || ranks == NULL || n == 0) return refuse(RINGO_ERROR_INVALID, "ringo_subgroup: no ranks, or group is NULL");
   *group = NULL;
-  return borderSubgroup(job, (int *)ranks, n, group, &last);
+  return borderSubgroup(job, (int *)ranks, n, group, last());
 }
 
-int ringo_group_close(ringo_group *group) { return forked ? refuse_forked() : borderCloseGroup(group, &last); }
-int ringo_group_rank(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_RANK, &last); }
-int ringo_group_size(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_SIZE, &last); }
+int ringo_group_close(ringo_group *group) { return forked ? refuse_forked() : borderCloseGroup(group, last()); }
+int ringo_group_rank(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_RANK, last()); }
+int ringo_group_size(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_SIZE, last()); }
 
 int ringo_alloc(ringo_job *job, size_t bytes, void **memory) {
   if (forked) return refuse_forked();
   if (memory == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_alloc: memory is NULL");
   *memory = NULL;
-  return borderAlloc(job, bytes, memory, &last);
+  return borderAlloc(job, bytes, memory, last());
 }
 
 int ringo_free(ringo_job *job, void *memory) {
   if (memory == NULL) return RINGO_OK;
-  return forked ? refuse_forked() : borderFree(job, memory, &last);
+  return forked ? refuse_forked() : borderFree(job, memory, last());
 }
 
 /* ---- operations ---- */
 
 static int run(ringo_group *group, border_request r) {
-  return forked ? refuse_forked() : borderRun(group, &r, &last);
+  return forked ? refuse_forked() : borderRun(group, &r, last());
 }
 
 static int start(ringo_group *group, border_request r, ringo_work **work) {
   if (forked) return refuse_forked();
   if (work == NULL) return refuse(RINGO_ERROR_INVALID, "work is NULL");
   *work = NULL;
-  return borderStart(group, &r, work, &last);
+  return borderStart(group, &r, work, last());
 }
 
 /* BOTH defines an operation and its start: (parameters), and the request that they make. Parentheses keep commas together. */
@@ -192,12 +214,12 @@ int ringo_barrier(ringo_group *group) { return run(group, (border_request){.kind
 int ringo_start_barrier(ringo_group *group, ringo_work **work) { return start(group, (border_request){.kind = BORDER_BARRIER}, work); }
 
 int ringo_test(ringo_work *work) { return ringo_wait(work, 0); }
-int ringo_wait(ringo_work *work, int64_t timeout_ms) { return forked ? refuse_forked() : borderWait(work, timeout_ms, &last); }
+int ringo_wait(ringo_work *work, int64_t timeout_ms) { return forked ? refuse_forked() : borderWait(work, timeout_ms, last()); }
 
 /* ---- 16-bit numbers ---- */
 
 static int convert(int type, int back, uint16_t *halves, float *floats, size_t n) {
-  return forked ? refuse_forked() : borderConvert(type, back, halves, floats, n, &last);
+  return forked ? refuse_forked() : borderConvert(type, back, halves, floats, n, last());
 }
 
 int ringo_to_float16(uint16_t *dst, const float *src, size_t n) { return convert(RINGO_FLOAT16, 0, dst, (float *)src, n); }
