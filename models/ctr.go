@@ -45,6 +45,7 @@ type ctr struct {
 	table  *nn.Table
 	hidden []nn.Layer
 	out    nn.Layer
+	dense  nn.Part
 }
 
 func buildCTR(ps *nn.Params, o model.Options, widths []int) model.Model {
@@ -59,6 +60,7 @@ func buildCTR(ps *nn.Params, o model.Options, widths []int) model.Model {
 		in = width
 	}
 	m.out = ps.Dense("out", in, 2)
+	m.dense = m.logits
 	return model.Model{
 		Forward: m.forward, Loss: model.CrossEntropy,
 		Metrics: clickMetrics(),
@@ -67,9 +69,14 @@ func buildCTR(ps *nn.Params, o model.Options, widths []int) model.Model {
 
 // forward returns two logits for each sample.
 func (m *ctr) forward(t *nn.Tape, b model.Batch) model.Outputs {
-	x := t.EmbeddingTable(b.IDs, b.N, m.table, b.Values)
+	return model.Outputs{t.On(heter, m.dense, t.EmbeddingTable(b.IDs, b.N, m.table, b.Values))}
+}
+
+// logits are those of rows and numbers side by side.
+func (m *ctr) logits(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
+	y := x[0]
 	for _, l := range m.hidden {
-		x = t.Dense(x, l, nn.ReLU)
+		y = t.Dense(y, l, nn.ReLU)
 	}
-	return model.Outputs{t.Dense(x, m.out, nn.Identity)}
+	return t.Dense(y, m.out, nn.Identity)
 }

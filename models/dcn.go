@@ -18,9 +18,11 @@ func dcnV2() model.Spec {
 		rows, width := c.table("embedding", c.rows, dim), c.embedded(dim)
 		cross := c.cross(width, 3, 0)
 		deep := c.tower("fc", width, 400, 400, 400, 1)
+		dense := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
+			return deep.forward(t, cross.forward(t, x[0]), nn.Identity)
+		}
 		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
-			x := t.EmbeddingBag(b.Bags, rows, nn.SumPool, b.Values)
-			return deep.forward(t, cross.forward(t, x), nn.Identity)
+			return t.On(heter, dense, t.EmbeddingBag(b.Bags, rows, nn.SumPool, b.Values))
 		}
 	})
 }

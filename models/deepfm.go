@@ -15,17 +15,18 @@ func deepFM() model.Spec {
 		const dim = 10
 		linear, rows := c.wide(), c.table("embedding", c.rows, dim)
 		deep := c.tower("fc", c.embedded(dim), 400, 400, 400, 1)
+		sum := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Add(x[1], deep.forward(t, x[0], nn.Identity)) }
 		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
 			v := t.EmbeddingBag(b.Bags, rows, nn.SumPool, nil)
 			fields := t.Reshape(v, b.N, len(c.slots), dim)
-			sum := t.Sum(fields, 1) // [n, dim]
-			pairs := t.Subtract(t.RowDot(sum, sum), t.RowDot(v, v))
+			of := t.Sum(fields, 1) // [n, dim]
+			pairs := t.Subtract(t.RowDot(of, of), t.RowDot(v, v))
 			x := v
 			if c.numbers > 0 {
 				x = t.Concat(1, v, b.Values)
 			}
 			shallow := t.Add(linear.forward(t, b), t.Scale(t.Reshape(pairs, b.N, 1), 0.5))
-			return t.Add(shallow, deep.forward(t, x, nn.Identity))
+			return t.On(heter, sum, x, shallow)
 		}
 	})
 }

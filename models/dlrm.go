@@ -38,6 +38,9 @@ func dlrm() model.Spec {
 		cross := c.cross(width, 3, rank)
 		top := c.tower("top", width, 1024, 1024, 512, 256, 1)
 		var parts []*nn.Tensor
+		dense := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
+			return top.forward(t, cross.forward(t, t.Concat(1, x...)), nn.Identity)
+		}
 		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
 			parts = parts[:0]
 			if c.numbers > 0 {
@@ -46,7 +49,7 @@ func dlrm() model.Spec {
 			for i, rows := range tables {
 				parts = append(parts, t.EmbeddingBag(b.Bags.Slots(i, i+1), rows, nn.SumPool, nil))
 			}
-			return top.forward(t, cross.forward(t, t.Concat(1, parts...)), nn.Identity)
+			return t.On(heter, dense, parts...)
 		}
 	})
 }

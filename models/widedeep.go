@@ -14,9 +14,10 @@ func wideDeep() model.Spec {
 		const dim = 10
 		linear, rows := c.wide(), c.table("embedding", c.rows, dim)
 		deep := c.tower("fc", c.embedded(dim), 400, 400, 400, 1)
+		sum := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Add(x[1], deep.forward(t, x[0], nn.Identity)) }
 		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
 			x := t.EmbeddingBag(b.Bags, rows, nn.SumPool, b.Values)
-			return t.Add(linear.forward(t, b), deep.forward(t, x, nn.Identity))
+			return t.On(heter, sum, x, linear.forward(t, b))
 		}
 	})
 }

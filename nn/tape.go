@@ -61,6 +61,9 @@ type Tape struct {
 	seed    uint64                  // see SetSeed
 	work    Work                    // of a dry walk, since the last slot
 	watch   watch
+
+	crossing []*Tensor // what the parts under way were given, see On
+	divert   func(place string, part Part, x []*Tensor) *Tensor
 }
 
 // op is a recorded operation. It owns its result and its working memory.

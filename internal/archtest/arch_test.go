@@ -60,7 +60,7 @@ var forbidden = []struct {
 		why:  "the engine knows nothing of networks",
 	},
 	{
-		from: []string{"model", "train"},
+		from: []string{"model", "train", "heter/..."},
 		to:   []string{"models"},
 		why:  "a model of one's own is no other than one of the zoo, which nobody compiles who has his own",
 	},

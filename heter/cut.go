@@ -1,0 +1,324 @@
+// Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool them and whatever else is cheap; the
+// part of the model that its own code marks by [nn.Tape.On] with [Place], the dense layers, runs on heter-trainers, which own its
+// parameters. Activations go there, and their gradients come back, a micro-batch at a time:
+//
+//	trainer                                heter-trainer
+//	Stem.Forward     activations, labels ─▶ Device.Run: the part and the loss, forward and backward
+//	Stem.Backward  ◀─ gradients, outputs
+//	                                        Device.Update, when all trainers have ended the step
+//
+// Find tells what crosses. Where nobody splits a model its code runs as if there were no mark.
+package heter
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// Place is what parts for heter-trainers are marked with: see nn.Tape.On.
+const Place = "heter"
+
+// Crossing is a tensor that trainers send.
+type Crossing struct {
+	// Name is the operation that makes it, with its table, or "values": those of the samples.
+	Name string
+	// Shape is that of one sample's.
+	Shape []int
+	// Grad says that its gradient comes back.
+	Grad bool
+}
+
+// Len is how many values a sample has.
+func (c Crossing) Len() int { return volume(c.Shape) }
+
+// Cut is where a model is split, and what crosses there.
+type Cut struct {
+	Model string
+	// In are the tensors that the part is given.
+	In []Crossing
+	// Out is the shape of the part's result, of one sample: the model's output.
+	Out []int
+	// Labels and Targets are how many each sample has, which cross for the loss.
+	Labels, Targets int
+	// Params are the names of the part's parameters, and Values how many values they have.
+	Params []string
+	Values int
+	// Stay are the names of the other parameters, tables left out.
+	Stay []string
+	// Hash is the same for the same part: its operations, parameters and shapes.
+	Hash [sha256.Size]byte
+}
+
+// Bytes is what a sample takes on its way there and back, as float32.
+func (c *Cut) Bytes() (there, back int) {
+	there, back = 4*(c.Labels+c.Targets), 4*volume(c.Out)
+	for _, x := range c.In {
+		if there += 4 * x.Len(); x.Grad {
+			back += 4 * x.Len()
+		}
+	}
+	return there, back
+}
+
+// String tells what crosses, a line each.
+func (c *Cut) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "model %s: %d values of %d parameters lie on heter-trainers: %s\n", c.Model, c.Values, len(c.Params), strings.Join(c.Params, ", "))
+	for _, x := range c.In {
+		back := "no gradient comes back"
+		if x.Grad {
+			back = "its gradient comes back"
+		}
+		fmt.Fprintf(&b, "  to them    %s %v, %s\n", x.Name, x.Shape, back)
+	}
+	if c.Labels > 0 {
+		fmt.Fprintf(&b, "  to them    labels [%d]\n", c.Labels)
+	}
+	if c.Targets > 0 {
+		fmt.Fprintf(&b, "  to them    targets [%d]\n", c.Targets)
+	}
+	there, back := c.Bytes()
+	fmt.Fprintf(&b, "  from them  the output %v and the loss\n  %d bytes of each sample there and %d back, as fp32", c.Out, there, back)
+	return b.String()
+}
+
+func volume(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// Find runs a model once without computing and finds where its code splits it. prepare, which may be nil, may freeze parameters. It
+// is an error if there is no such place, or no sense in it.
+func Find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cut, error) {
+	c, err := find(spec, o, prepare)
+	if err != nil {
+		return nil, fmt.Errorf("model %s cannot be split: %w", spec.Name, err)
+	}
+	return c, nil
+}
+
+func find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cut, error) {
+	ps := nn.NewOutline()
+	m := spec.Build(ps, o)
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	if m.State != nil {
+		return nil, errors.New("it carries state from batch to batch, which micro-batches would not find as they left it")
+	}
+	if prepare != nil {
+		if err := prepare(ps); err != nil {
+			return nil, err
+		}
+	}
+	f := finder{cut: &Cut{Model: spec.Name, Labels: spec.LabelsEach(), Targets: spec.Targets}, params: ps}
+	var fault error
+	err := ps.ArrangeOutputs(func(t *nn.Tape) []*nn.Tensor {
+		loss := f.record(t, m, spec.Sample(samples))
+		fault = f.judge(t)
+		return []*nn.Tensor{loss}
+	})
+	if err = errors.Join(fault, err); err != nil {
+		return nil, err
+	}
+	return f.cut, nil
+}
+
+// samples are those of the dry run: more than one, so that a dimension that is theirs is told from others.
+const samples = 3
+
+// finder looks at one dry run.
+type finder struct {
+	cut    *Cut
+	params *nn.Params
+	parts  int
+	x      []*nn.Tensor // what the part was given
+	y      *nn.Tensor   // its result
+	lo, hi int          // its operations
+	out    []*nn.Tensor // the model's outputs
+	fault  error
+}
+
+// record runs the model and notes what the part was given.
+func (f *finder) record(t *nn.Tape, m model.Model, b model.Batch) *nn.Tensor {
+	t.Divert(func(place string, part nn.Part, x []*nn.Tensor) *nn.Tensor {
+		if place != Place {
+			return part(t, x)
+		}
+		f.parts++
+		f.x, f.lo = slices.Clone(x), f.count(t)
+		f.y = part(t, x)
+		f.hi = f.count(t)
+		return f.y
+	})
+	out := m.Forward(t, b)
+	f.out = slices.Clone(out.List())
+	t.Divert(nil)
+	small := model.Batch{N: b.N, Labels: b.Labels, Targets: b.Targets} // what a heter-trainer has of it
+	return m.Loss(t, small, out).Mean
+}
+
+func (f *finder) count(t *nn.Tape) int {
+	nodes, err := t.Nodes()
+	f.fault = errors.Join(f.fault, err)
+	return len(nodes)
+}
+
+// judge finds what crosses, or why that makes no sense.
+func (f *finder) judge(t *nn.Tape) error {
+	switch {
+	case f.fault != nil:
+		return f.fault
+	case f.parts == 0:
+		return fmt.Errorf("nothing in its code is marked as for heter-trainers: t.On(%q, part, x)", Place)
+	case f.parts > 1:
+		return fmt.Errorf("%d parts are marked as for heter-trainers: want one", f.parts)
+	case len(f.out) != 1 || f.out[0] != f.y:
+		return errors.New("what the part makes is not the model's one output: let the part go to the end of the model")
+	}
+	nodes, err := t.Nodes()
+	if err != nil {
+		return err
+	}
+	if err := f.alone(nodes[f.lo:f.hi]); err != nil {
+		return err
+	}
+	if f.cut.Out, err = shapeOf("the part's result", f.y); err != nil {
+		return err
+	}
+	if err := f.crossings(nodes[:f.lo]); err != nil {
+		return err
+	}
+	return f.deal(nodes)
+}
+
+// alone reports a part that reads what it is not given, or whose numbers depend on what a micro-batch is.
+func (f *finder) alone(part []nn.Node) error {
+	known := map[*nn.Tensor]bool{}
+	for _, x := range f.x {
+		known[x] = true
+	}
+	for _, n := range part {
+		switch {
+		case n.Table != nil:
+			return fmt.Errorf("the part reads table %s: its rows would cross by themselves, and not what is made of them; look them up before the part", n.Table.Name)
+		case n.Op == "batchnorm":
+			return errors.New("the part normalises over the batch, and a heter-trainer sees micro-batches: their means are not the batch's; normalise over layers or groups")
+		case n.Op == "dropout":
+			return errors.New("the part drops values, and what it drops would depend on which heter-trainer has a micro-batch: train without dropout")
+		}
+		for _, x := range n.Inputs {
+			if x != nil && !known[x] {
+				return fmt.Errorf("operation %s of the part reads a tensor %v that the part is not given", n.Op, x.Shape)
+			}
+		}
+		known[n.Output] = true
+	}
+	return nil
+}
+
+// crossings finds what crosses, of the operations before the part.
+func (f *finder) crossings(before []nn.Node) error {
+	if len(f.x) == 0 {
+		return errors.New("the part is given nothing")
+	}
+	needs, by := map[*nn.Tensor]bool{}, map[*nn.Tensor]string{}
+	for _, n := range before {
+		needs[n.Output], by[n.Output] = n.Op != "detach" && trains(n, needs), name(n)
+	}
+	back := 0
+	for i, x := range f.x {
+		if slices.Contains(f.x[:i], x) {
+			return fmt.Errorf("the part is given the tensor %s twice", by[x])
+		}
+		c := Crossing{Name: by[x], Grad: needs[x]}
+		if c.Name == "" {
+			c.Name = "values"
+		}
+		var err error
+		if c.Shape, err = shapeOf(c.Name, x); err != nil {
+			return err
+		}
+		if f.cut.In = append(f.cut.In, c); c.Grad {
+			back++
+		}
+	}
+	if back == 0 {
+		return errors.New("no gradient would come back: nothing before the part is trained; train it with an allreduce")
+	}
+	return nil
+}
+
+// trains tells whether something that is trained is in a node, or before it.
+func trains(n nn.Node, needs map[*nn.Tensor]bool) bool {
+	return n.Table != nil || slices.ContainsFunc(n.Params, func(p *nn.Param) bool { return p != nil && !p.Frozen() }) ||
+		slices.ContainsFunc(n.Inputs, func(x *nn.Tensor) bool { return needs[x] })
+}
+
+// name is what a crossing is called by the operation that makes it.
+func name(n nn.Node) string {
+	switch {
+	case n.Table != nil:
+		return n.Op + " " + n.Table.Name
+	case len(n.Params) > 0 && n.Params[0] != nil:
+		return n.Op + " " + n.Params[0].Name
+	}
+	return n.Op
+}
+
+// shapeOf is a sample's.
+func shapeOf(what string, x *nn.Tensor) ([]int, error) {
+	if len(x.Shape) < 1 || x.Shape[0] != samples {
+		return nil, fmt.Errorf("%s has the shape %v of %d samples: want them as its first dimension", what, x.Shape, samples)
+	}
+	return slices.Clone(x.Shape[1:]), nil
+}
+
+// deal finds whose each parameter is, and the hash of the part.
+func (f *finder) deal(nodes []nn.Node) error {
+	own, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
+	hash := sha256.New()
+	for i, n := range nodes {
+		in := i >= f.lo
+		for _, p := range n.Params {
+			if p == nil {
+				continue
+			}
+			if in {
+				own[p] = true
+			} else {
+				others[p] = true
+			}
+			if own[p] && others[p] {
+				return fmt.Errorf("parameter %s is used both in the part and before it: each needs one of its own", p.Name)
+			}
+		}
+		if in {
+			describe(hash, n)
+		}
+	}
+	for _, p := range f.params.List() {
+		switch {
+		case !own[p]:
+			f.cut.Stay = append(f.cut.Stay, p.Name)
+		case !p.Frozen():
+			f.cut.Params = append(f.cut.Params, p.Name)
+			f.cut.Values += volume(p.Shape)
+		}
+	}
+	if len(f.cut.Params) == 0 {
+		return errors.New("the part has no parameters to train: nothing is left to compute elsewhere")
+	}
+	fmt.Fprintf(hash, "%v %v %d %d", f.cut.In, f.cut.Out, f.cut.Labels, f.cut.Targets)
+	f.cut.Hash = [sha256.Size]byte(hash.Sum(nil))
+	return nil
+}

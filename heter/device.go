@@ -1,0 +1,185 @@
+package heter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// Device computes a part. It is all that a heter-trainer needs of what it computes with: CPU is one, and an accelerator would be
+// another. One goroutine uses it.
+type Device interface {
+	// Buffers makes the memory of a micro-batch where the device reads and writes it, for any number of samples up to n.
+	Buffers(n int) *Micro
+	// Run runs the part over a micro-batch forward, and unless it is m.Eval backward: it adds to the gradients of the
+	// parameters, and m has its results when it returns.
+	Run(m *Micro) error
+	// Gradients are the sums over all Runs since the last Update, and Values the parameters, both in the same order: who
+	// keeps several devices equal reads and writes them. They are good until the next call.
+	Gradients() []float32
+	Values() []float32
+	// Update moves the parameters by the gradients times scale, and begins a new sum.
+	Update(rate float64, scale float32) error
+	Close()
+}
+
+// CPUConfig says what a CPU device is.
+type CPUConfig struct {
+	Options model.Options
+	// Seed is that of the parameters' first values.
+	Seed uint64
+	// Threads compute; 0: one.
+	Threads int
+	// Prepare may freeze parameters, before they are arranged; nil: nothing.
+	Prepare func(*nn.Params) error
+	// Optimizer makes the rule of the arena. It is needed.
+	Optimizer func(*nn.Params) (optim.Optimizer, error)
+}
+
+// CPU is the processors of this host as a Device.
+type CPU struct {
+	cut    *Cut
+	model  model.Model
+	part   nn.Part
+	params *nn.Params
+	tape   *nn.Tape
+	opt    optim.Optimizer
+	x      []*nn.Tensor
+	roots  [1]*nn.Tensor
+	seed   [1]float32
+	seeds  [1][]float32
+	ran    bool // since the last Update
+}
+
+// NewCPU makes a device of the part of a model that Find has found. It has no memory for tables.
+func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
+	d := &CPU{cut: c, params: nn.NewParams(cfg.Seed)}
+	if len(spec.Slots) == 0 {
+		d.params.TablesElsewhere()
+	}
+	d.model = spec.Build(d.params, cfg.Options)
+	if cfg.Prepare != nil {
+		if err := cfg.Prepare(d.params); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Freeze(d.params, c.Stay); err != nil {
+		return nil, err
+	}
+	if err := d.model.Arrange(d.params, spec.Sample(1)); err != nil {
+		return nil, fmt.Errorf("model %s: %w", spec.Name, err)
+	}
+	if err := d.find(spec); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.opt, err = cfg.Optimizer(d.params); err != nil {
+		return nil, err
+	}
+	if err := d.opt.Bind(len(d.params.Values())); err != nil {
+		return nil, err
+	}
+	d.tape = nn.NewTape(nn.TapeConfig{Kernels: simd.Host(), Threads: cfg.Threads})
+	for _, x := range c.In {
+		t := &nn.Tensor{}
+		if x.Grad {
+			t.RetainGrad()
+		}
+		d.x = append(d.x, t)
+	}
+	return d, nil
+}
+
+// Freeze makes the parameters of the other side keep their values, on a registry before it is arranged: c.Params where a trainer
+// arranges, c.Stay on a device.
+func (c *Cut) Freeze(ps *nn.Params, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return ps.Freeze(names...)
+}
+
+// find takes the part from the model's code.
+func (d *CPU) find(spec model.Spec) error {
+	_, err := nn.Trace(func(t *nn.Tape) {
+		t.Divert(func(place string, part nn.Part, x []*nn.Tensor) *nn.Tensor {
+			if place == Place {
+				d.part = part
+			}
+			return part(t, x)
+		})
+		d.model.Forward(t, spec.Sample(1))
+	})
+	if err == nil && d.part == nil {
+		err = errors.New("heter: the model marks no part")
+	}
+	return err
+}
+
+// Buffers is memory of Go.
+func (d *CPU) Buffers(n int) *Micro {
+	m := &Micro{}
+	m.Size(d.cut, n)
+	return m
+}
+
+// Run returns an error where the loss is not a number.
+func (d *CPU) Run(m *Micro) error {
+	if m.Eval {
+		d.tape.ResetEval()
+	} else {
+		d.tape.Reset()
+	}
+	for i, x := range d.x {
+		x.Shape, x.Data = append(append(x.Shape[:0], m.N), d.cut.In[i].Shape...), m.In[i]
+	}
+	y := d.part(d.tape, d.x)
+	b := model.Batch{N: m.N, Labels: m.Labels, Targets: m.Targets}
+	loss := d.model.Loss(d.tape, b, model.Outputs{y})
+	copy(m.Out, y.Data)
+	m.Loss, m.Terms, m.Correct = loss.Mean.Data[0], loss.Terms, loss.Correct
+	if m.Eval {
+		return nil
+	}
+	d.ran, d.seed[0] = true, m.Seed
+	d.roots[0], d.seeds[0] = loss.Mean, d.seed[:]
+	d.tape.BackwardFrom(d.roots[:], d.seeds[:], nil)
+	for i, x := range d.x {
+		if g := x.Grad(); g != nil {
+			copy(m.Grads[i], g)
+		}
+	}
+	return nil
+}
+
+// Gradients are zeros where nothing has run.
+func (d *CPU) Gradients() []float32 {
+	if !d.ran {
+		clear(d.params.Grads())
+	}
+	return d.params.Grads()
+}
+
+// Values are the arena.
+func (d *CPU) Values() []float32 { return d.params.Values() }
+
+// Update is the optimizer's step.
+func (d *CPU) Update(rate float64, scale float32) error {
+	g := d.Gradients()
+	d.opt.SetLR(rate)
+	d.opt.BeginStep()
+	d.opt.Update(0, d.params.Values(), g, scale)
+	d.params.ZeroGrads()
+	d.ran = false
+	return nil
+}
+
+// Params is the registry of the part's parameters, for their names and places; those that stay with trainers are frozen in it.
+func (d *CPU) Params() *nn.Params { return d.params }
+
+// Close ends its threads.
+func (d *CPU) Close() { d.tape.Close() }

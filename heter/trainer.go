@@ -1,0 +1,158 @@
+package heter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// Remote runs micro-batches elsewhere.
+type Remote interface {
+	// Send hands a micro-batch over, which stays as it is until Wait has returned for it. It may wait for room.
+	Send(m *Micro) error
+	// Wait waits until a micro-batch that was sent has its results.
+	Wait(m *Micro) error
+	// End ends the step: all its micro-batches have been waited for. rate is the learning rate by which the part moves.
+	End(rate float64) error
+}
+
+// Times are what a trainer's thread has spent: at work, and waiting.
+type Times struct {
+	Forward  time.Duration // busy: up to the cut
+	Backward time.Duration // busy: from it
+	Send     time.Duration // blocked: heter-trainers had no room for more
+	Wait     time.Duration // starved: gradients had not come back yet
+}
+
+// Trainer does a trainer's share of steps: a batch goes in micro-batches up to the cut, to a Remote and back. While that computes one,
+// the trainer is at the next. It is used by one goroutine.
+type Trainer struct {
+	cut    *Cut
+	remote Remote
+	stems  []*Stem
+	micros []*Micro
+	pieces []piece
+	out    nn.Tensor
+	mean   nn.Tensor
+	times  Times
+}
+
+// NewTrainer makes one of a model whose parameters are arranged, with those of the part frozen: see Cut.Freeze. A batch goes in so
+// many micro-batches, at least 1.
+func NewTrainer(m model.Model, c *Cut, micros int, remote Remote, cfg nn.TapeConfig) (*Trainer, error) {
+	if micros < 1 {
+		return nil, fmt.Errorf("heter: %d micro-batches of a batch: want at least 1", micros)
+	}
+	t := &Trainer{cut: c, remote: remote, pieces: make([]piece, micros)}
+	for range micros {
+		t.stems, t.micros = append(t.stems, NewStem(m, c, cfg)), append(t.micros, &Micro{})
+	}
+	t.mean.Resize(1)
+	return t, nil
+}
+
+// Backward runs the model over a batch and adds to the gradients of what stays, as nn.Tape.Backward does. What it returns is good
+// until the next call.
+func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (model.Pass, error) {
+	n, err := t.send(b, true, seed)
+	if err != nil {
+		return model.Pass{}, err
+	}
+	pass := t.pass(b)
+	for i, m := range t.micros[:n] {
+		if err := t.wait(m); err != nil {
+			return pass, err
+		}
+		begun := time.Now()
+		if i < n-1 {
+			t.stems[i].Backward(m, nil)
+		} else {
+			t.stems[i].Backward(m, ready)
+		}
+		t.times.Backward += time.Since(begun)
+	}
+	return t.gather(pass, n)
+}
+
+// Evaluate runs the model over a batch; what it returns is good until the next call.
+func (t *Trainer) Evaluate(b model.Batch) (model.Pass, error) {
+	n, err := t.send(b, false, 0)
+	if err != nil {
+		return model.Pass{}, err
+	}
+	for _, m := range t.micros[:n] {
+		if err := t.wait(m); err != nil {
+			return model.Pass{}, err
+		}
+	}
+	return t.gather(t.pass(b), n)
+}
+
+// send runs a batch up to the cut and sends what crosses, in as many micro-batches as it has samples for.
+func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err error) {
+	n = min(len(t.micros), b.N)
+	for i, m := range t.micros[:n] {
+		lo, hi := bounds(b.N, n, i)
+		begun := time.Now()
+		t.stems[i].Forward(t.pieces[i].of(b, lo, hi), m, training, seed+uint64(i))
+		m.Seed = float32(float64(hi-lo) / float64(b.N))
+		sent := time.Now()
+		t.times.Forward += sent.Sub(begun)
+		if err := t.remote.Send(m); err != nil {
+			return n, err
+		}
+		t.times.Send += time.Since(sent)
+	}
+	return n, nil
+}
+
+func (t *Trainer) wait(m *Micro) error {
+	begun := time.Now()
+	err := t.remote.Wait(m)
+	t.times.Wait += time.Since(begun)
+	return err
+}
+
+// pass is that of a batch without its results.
+func (t *Trainer) pass(b model.Batch) model.Pass {
+	t.out.Resize(append([]int{b.N}, t.cut.Out...)...)
+	return model.Pass{Batch: b, Outputs: model.Outputs{&t.out}, Loss: model.Loss{Mean: &t.mean}}
+}
+
+// gather puts the results of n micro-batches together.
+func (t *Trainer) gather(p model.Pass, n int) (model.Pass, error) {
+	at, sum := 0, 0.0
+	for _, m := range t.micros[:n] {
+		at += copy(t.out.Data[at:], m.Out)
+		p.Loss.Terms += m.Terms
+		p.Loss.Correct += m.Correct
+		sum += float64(m.Loss) * float64(m.Terms)
+	}
+	if p.Loss.Terms < 1 {
+		return p, errors.New("heter: a batch whose loss has no terms")
+	}
+	if t.mean.Data[0] = t.micros[0].Loss; n > 1 {
+		t.mean.Data[0] = float32(sum / float64(p.Loss.Terms))
+	}
+	return p, nil
+}
+
+// End ends the step: see Remote.End.
+func (t *Trainer) End(rate float64) error { return t.remote.End(rate) }
+
+// Times are what was spent since the last call.
+func (t *Trainer) Times() Times {
+	was := t.times
+	t.times = Times{}
+	return was
+}
+
+// Close ends its threads.
+func (t *Trainer) Close() {
+	for _, s := range t.stems {
+		s.Close()
+	}
+}
