@@ -73,26 +73,26 @@ func (s *Sight) close() {
 	s.procs = nil
 }
 
-// Look is what there is of the processes now, by number: none before they are started and after the job has ended. It reads what they have recorded,
-// which takes tens of milliseconds each, beside them.
-func (s *Sight) Look() (out []Seen) {
+// Look is what there is of the processes now, by number: none before they are started and after the job has ended. With records it reads what they have
+// recorded, which takes tens of milliseconds each, beside them.
+func (s *Sight) Look(records bool) (out []Seen) {
 	s.mu.Lock()
 	procs := slices.Clone(s.procs)
 	s.mu.Unlock()
 	for _, p := range procs {
 		if p.process != nil {
-			out = append(out, p.seen())
+			out = append(out, p.seen(records))
 		}
 	}
 	return out
 }
 
-func (p sighted) seen() Seen {
+func (p sighted) seen(records bool) Seen {
 	s := Seen{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.leads, PID: p.cmd.Process.Pid, Restarts: p.restarts, Ended: p.over, How: p.how}
 	if p.role.Mesh && s.Serves {
 		s.Name += fmt.Sprintf(" (%s %d)", s.Role, s.Index)
 	}
-	if p.memory != nil {
+	if records && p.memory != nil {
 		s.Record, _ = record.Read(p.memory) // of one that was given back nothing is known
 	}
 	return s

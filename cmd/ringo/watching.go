@@ -35,6 +35,7 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 	return live.While(page, say, func(h *live.Hub) error {
 		f.hub, f.sight = h, new(launch.Sight)
+		h.Owns(f.own)
 		defer f.entered()()
 		if page != "" {
 			h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
@@ -63,9 +64,19 @@ func (f *jobFlags) entered() (leave func()) {
 	return entry.Leave
 }
 
+// own are the processes that this launcher has started and that run.
+func (f *jobFlags) own() (pids []int) {
+	for _, s := range f.sight.Look(false) {
+		if !s.Ended {
+			pids = append(pids, s.PID)
+		}
+	}
+	return pids
+}
+
 // look sees the job's processes: those that this launcher has started, or the ranks that are goroutines of this process.
 func (f *jobFlags) look() []launch.Seen {
-	if seen := f.sight.Look(); len(seen) > 0 {
+	if seen := f.sight.Look(true); len(seen) > 0 {
 		return seen
 	}
 	f.mu.Lock()

@@ -135,9 +135,9 @@ var forbidden = []struct {
 		why:  "who writes figures for TensorBoard may have a loop of his own",
 	},
 	{
-		from: []string{"internal/timeline", "internal/glimpse"},
+		from: []string{"internal/timeline", "internal/glimpse", "internal/cause"},
 		to:   []string{"", "distopt", "bucket", "compress", "exchange", "nn", "model", "models", "train", "data", "launch", "cmd/..."},
-		why:  "what a timeline shows is found in the file alone, and what a glimpse shows in what ranks record",
+		why:  "what a timeline shows is found in the file alone, and what a glimpse shows, or slows a job, in what ranks record",
 	},
 	{
 		from: []string{"ps/wal", "ps/store", "ps/snapshot", "ps/export", "internal/folder"},

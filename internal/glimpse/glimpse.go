@@ -4,6 +4,7 @@ package glimpse
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/ringo-ml/ringo/record"
@@ -89,7 +90,7 @@ func StepOf(rank int, s *record.Snapshot) (out Step, ok bool) {
 func isForward(e record.Event) bool { return e.Kind == record.PhaseKind && e.Phase == record.Forward }
 
 // exchange is that of a bucket on a rank, by a clock that all ranks have.
-type exchange struct{ begun, done int64 }
+type exchange struct{ begun, done, sent int64 }
 
 // seen is what one rank did in a step.
 type seen struct {
@@ -105,6 +106,42 @@ type seen struct {
 //
 // The cost is that of the events, and for each bucket of a rank the number of ranks.
 func Waits(of []*record.Snapshot) (done int64, out []Wait, ok bool) {
+	done, all, ok := together(of)
+	last := latest(all)
+	for rank := range all {
+		out = append(out, all[rank].waits(rank, last)...)
+	}
+	return done, out, ok
+}
+
+// Exchanged is the exchange of a bucket on a rank, from when all ranks had begun it, and those that ended before it had ended, until it had.
+type Exchanged struct {
+	Rank  int
+	Bytes int64 // that the rank has sent, 0 in shared memory
+	MS    float64
+}
+
+// Exchanges are those of the step of which Waits tells, of all ranks.
+func Exchanges(of []*record.Snapshot) (out []Exchanged) {
+	_, all, ok := together(of)
+	if !ok {
+		return nil
+	}
+	last := latest(all)
+	for rank, s := range all {
+		before := int64(0)
+		for _, name := range s.order() {
+			x := s.exchanges[name]
+			out = append(out, Exchanged{Rank: rank, Bytes: x.sent, MS: ms(max(0, x.done-max(before, last[name].last)))})
+			before = x.done
+		}
+	}
+	return out
+}
+
+// together is what ranks did in the last step that all of them have ended, and how many steps were done with it. ok is false where no step is
+// known of two ranks that exchanged something.
+func together(of []*record.Snapshot) (done int64, all []seen, ok bool) {
 	whole := make([]map[int64][]record.Event, len(of))
 	known := 0
 	count := map[int64]int{}
@@ -127,18 +164,14 @@ func Waits(of []*record.Snapshot) (done int64, out []Wait, ok bool) {
 	if known < 2 || done < 0 {
 		return 0, nil, false
 	}
-	all := make([]seen, len(of))
+	all = make([]seen, len(of))
 	for rank, s := range of {
 		if s != nil {
 			all[rank] = see(s, whole[rank][done])
 			ok = ok || len(all[rank].exchanges) > 0
 		}
 	}
-	last := latest(all)
-	for rank := range all {
-		out = append(out, all[rank].waits(rank, last)...)
-	}
-	return done, out, ok
+	return done, all, ok
 }
 
 // see reads the events of a rank's step.
@@ -149,7 +182,7 @@ func see(s *record.Snapshot, events []record.Event) seen {
 		if e.Kind != record.PhaseKind {
 			continue
 		}
-		x := exchange{epoch + e.Begun, epoch + e.Done}
+		x := exchange{epoch + e.Begun, epoch + e.Done, max(0, e.Sent)}
 		switch e.Phase {
 		case record.Exchange:
 			out.exchanges[s.Text(e.Name)] = x
@@ -179,15 +212,16 @@ func latest(all []seen) map[string]begun {
 	return out
 }
 
-// waits are those of one rank.
-func (s seen) waits(rank int, last map[string]begun) (out []Wait) {
-	names := make([]string, 0, len(s.exchanges))
-	for name := range s.exchanges {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
+// order are the names of its exchanges, in the order in which they ended.
+func (s seen) order() []string {
+	return slices.SortedFunc(maps.Keys(s.exchanges), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.exchanges[a].done, s.exchanges[b].done), cmp.Compare(a, b))
 	})
+}
+
+// waits are those of one rank.
+func (s seen) waits(rank int, last map[string]begun) (out []Wait) {
+	names := s.order()
 	spent := map[int]int64{}
 	for _, wait := range s.exposed {
 		now := wait.begun

@@ -159,3 +159,18 @@ func TestStepOf(t *testing.T) {
 		t.Error("an evaluation is a step")
 	}
 }
+
+// An exchange takes from when all have begun it and the one before it has ended.
+func TestExchanges(t *testing.T) {
+	epoch := time.Unix(1000, 0)
+	a := recorder(epoch, []phase{{record.Exchange, "a", 2, 12}, {record.Exchange, "b", 5, 20}, {record.Exchange, "c", 6, 20.5}, {record.Exposed, "", 6, 21}}, more)
+	b := recorder(epoch, []phase{{record.Exchange, "a", 10, 13}, {record.Exchange, "b", 11, 20}, {record.Exchange, "c", 18, 20.5}, {record.Exposed, "", 11.5, 21}}, more)
+	got := Exchanges([]*record.Snapshot{a.Glance(Enough), nil, b.Glance(Enough)})
+	want := []Exchanged{{0, 0, 2}, {0, 0, 8}, {0, 0, 0.5}, {2, 0, 3}, {2, 0, 7}, {2, 0, 0.5}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := Exchanges([]*record.Snapshot{a.Glance(Enough)}); got != nil {
+		t.Errorf("%v of one rank", got)
+	}
+}

@@ -237,6 +237,7 @@ func TestInBrowser(t *testing.T) {
 	escaped := strings.Join(strings.Fields(hostile), " ")
 	for panel, words := range map[string][]string{
 		"loss": {"a batch of rank 0 0.1667", "test 0.4167", "step 12"}, "metric": {"Accuracy", "test 90.03 %"}, "rate": {"1012 samples/s", "1234 samples/s"}, "progressive": {"the model predicts no clicks"},
+		"cause": {"30 %rank 1 holds up the others"},
 		"parts": {"forward and backward 5 ms", "exposed exchange 15 ms"}, "density": {"steps 12 %"}, "bytes": {"by a rank in a step 4.1 kB", "on the wire 235 kB"},
 		"ranks": {"rank 0", "10 ms", "rank 1 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"}, "layers": {"fc1" + escaped, "25 %", "0.125", "4"},
 		"faults": {"a remark: " + escaped}, "choices": {"dlgs fixed (2 buckets) 9.50 ms"}, "machine": {"host " + escaped}, "settings": {"training.batch 64", "data.dir " + escaped},
@@ -251,7 +252,7 @@ func TestInBrowser(t *testing.T) {
 		}
 	}
 	b.sameAsRecords(h, run)
-	if len(panels) != 17 {
+	if len(panels) != 18 {
 		t.Errorf("%d panels: look at the new ones here, too", len(panels))
 	}
 	// The same figures by keys.

@@ -2,90 +2,190 @@ package live
 
 import (
 	"fmt"
-	"slices"
+	"os"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/cause"
+	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/usage"
+	"github.com/ringo-ml/ringo/record"
 )
-
-// part is where a rank's step goes.
-type part struct {
-	doing string // of a straggler
-	of    func(beat) float64
-}
-
-// parts are those by which one rank is slower than others. The exposed exchange is none, nor is waiting for servers: there ranks wait for
-// others.
-var parts = []part{
-	{"computes", func(b beat) float64 { return float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS) }},
-	{"waits for data", func(b beat) float64 { return float64(b.DataWaitMS) }},
-	{"is in codecs", func(b beat) float64 { return float64(b.CompressMS) }},
-	{"updates", func(b beat) float64 { return float64(b.UpdateMS) }},
-}
-
-// own is how long a rank's step takes of its own, without what it waits for others.
-func own(b beat) (ms float64) {
-	for _, p := range parts {
-		ms += p.of(b)
-	}
-	return ms
-}
 
 const (
 	recentBeats = 40 // ten seconds, or as many steps where these are longer than a beat
 	leastBeats  = 8
-	// conspicuous is by which share of the median rank's step another one's own time must be longer before it is named: ranks on shared
-	// cores differ by a few percent all the time.
-	conspicuous = 0.2
+	lastSamples = 6 // of processors, two seconds apart: as long as the beats
+	sampleEvery = 2 * time.Second
 )
 
-// straggler is a rank that holds up the others.
-type straggler struct {
-	rank int
-	ms   float64 // by how much its own time is longer than the median
-	text string
+// of is what a rank's steps were like, for who looks for causes. Waiting for data and for servers is a part of what beats call computation.
+func of(number int, b beat) cause.Rank {
+	return cause.Rank{
+		Number: number, StepMS: float64(b.StepMS), ComputeMS: float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS), DataMS: float64(b.DataWaitMS), ServersMS: float64(b.PullWaitMS),
+		CompressMS: float64(b.CompressMS), UpdateMS: float64(b.UpdateMS), ExposedMS: float64(b.ExposedCommMS), QueuedMS: float64(b.QueuedMS), StorageBytes: float64(b.StorageBytes),
+	}
 }
 
-// stragglers finds the ranks whose steps take longer by themselves than the median rank's, and in which part. It is a pure function of
-// means over the last seconds.
-func stragglers(numbers []int, means []beat) (out []straggler) {
-	if len(means) < 2 {
-		return nil
-	}
-	median := func(of func(beat) float64, without int) float64 {
-		var all []float64
-		for i, b := range means {
-			if i != without {
-				all = append(all, of(b))
-			}
+// own is how long a rank's step takes of its own, without what it waits for others.
+func own(b beat) (ms float64) { return of(0, b).OwnMS() }
+
+// lately are the ranks' last seconds.
+func (h *Hub) lately() (out []cause.Rank) {
+	for _, n := range h.sorted() {
+		if r := h.ranks[n]; len(r.beats) >= leastBeats {
+			out = append(out, of(n, r.recent(recentBeats)))
 		}
-		slices.Sort(all)
-		return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 	}
-	step := func(b beat) float64 { return float64(b.StepMS) }
-	for i, b := range means {
-		more := own(b) - median(own, i)
-		if !(more > conspicuous*median(step, i)) {
-			continue
-		}
-		worst, by := 0, 0.
-		for k, p := range parts {
-			if d := p.of(b) - median(p.of, i); d > by {
-				worst, by = k, d
-			}
-		}
-		text := fmt.Sprintf("rank %d holds up the others: its step takes %.3g ms of its own more than theirs; it %s %.3g ms longer", numbers[i], more, parts[worst].doing, by)
-		out = append(out, straggler{numbers[i], more, text})
-	}
-	slices.SortFunc(out, func(a, b straggler) int { return int(b.ms*1e3) - int(a.ms*1e3) })
 	return out
 }
 
 // slowed are the ranks of the job that hold up others now.
-func (h *Hub) slowed() []straggler {
-	var numbers []int
-	var means []beat
-	for _, n := range h.sorted() {
-		if r := h.ranks[n]; len(r.beats) >= leastBeats {
-			numbers, means = append(numbers, n), append(means, r.recent(recentBeats))
+func (h *Hub) slowed() []cause.Straggler { return cause.Stragglers(h.lately()) }
+
+// slows names what slows the job now; ok is false where nothing does that is known.
+func (h *Hub) slows() (c cause.Cause, ok bool) {
+	j := cause.Job{Ranks: h.lately()}
+	if len(j.Ranks) == 0 || len(j.Ranks) < len(h.ranks) {
+		return c, false
+	}
+	if len(j.Ranks) == h.last().Info.NP { // else some processes of this host may be others of the job
+		j.Foreign = h.processors.foreign()
+	}
+	h.looks.tell(&j, h.clock())
+	return cause.Of(j)
+}
+
+// looked is what was seen of a step's exchanges.
+type looked struct {
+	at    time.Time
+	all   []glimpse.Exchanged
+	waits []glimpse.Wait
+}
+
+const (
+	keptLooks = 10 // of exchanges
+	fresh     = 15 * time.Second
+)
+
+// keep keeps it, and as many before it as are told.
+func (l *looks) keep(x looked) {
+	if len(l.exchanges) == keptLooks {
+		l.exchanges = append(l.exchanges[:0], l.exchanges[1:]...)
+	}
+	l.exchanges = append(l.exchanges, x)
+}
+
+// tell adds the exchanges that were seen in the last seconds.
+func (l *looks) tell(j *cause.Job, now time.Time) {
+	together, all := 0., 0.
+	for _, seen := range l.exchanges {
+		if now.Sub(seen.at) > fresh {
+			continue
+		}
+		for _, w := range seen.waits {
+			all += w.MS
+			if w.Rank == w.For {
+				together += w.MS
+			}
+		}
+		j.PerStep = len(seen.all) / len(j.Ranks)
+		for _, x := range seen.all {
+			j.Exchanges = append(j.Exchanges, cause.Exchange{Bytes: float64(x.Bytes), MS: x.MS})
 		}
 	}
-	return stragglers(numbers, means)
+	if all > 0 {
+		j.Together = together / all
+	}
+}
+
+// saw takes what was seen of all ranks, by rank; false where it tells of no step, or of one that was seen before.
+func (h *Hub) saw(all []*record.Snapshot) (whole, exchanged bool) {
+	first := 0
+	for first < len(all)-1 && all[first] == nil {
+		first++
+	}
+	if len(all) == 0 {
+		return false, false
+	}
+	step, whole := glimpse.StepOf(first, all[first])
+	done, waits, exchanged := glimpse.Waits(all)
+	exchanges := glimpse.Exchanges(all)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := &h.looks
+	if whole {
+		l.step = step
+	}
+	if exchanged && (l.count == 0 || done != l.seen) {
+		l.seen = done
+		for rank, s := range all {
+			if s != nil { // it is in the matrix though it waits for nobody
+				waits = append(waits, glimpse.Wait{Rank: rank, For: rank})
+			}
+		}
+		h.waited(waits)
+		l.keep(looked{h.clock(), exchanges, waits})
+	}
+	return whole, exchanged
+}
+
+// processors are how much of the machine's processor time the job had, and others.
+type processors struct {
+	own     func() []int // the job's processes besides this one; nil: none
+	samples []sample
+}
+
+// sample is what all processes had taken at one time, and each of the job's, in seconds.
+type sample struct {
+	at  time.Time
+	all float64
+	of  map[int]float64
+}
+
+// Owns says which processes are the job's, besides this one: what they take of the processors others do not.
+func (h *Hub) Owns(processes func() []int) {
+	if h != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.processors.own = processes
+	}
+}
+
+// look takes a sample, where the last one is not new.
+func (p *processors) look(now time.Time) {
+	if n := len(p.samples); n > 0 && now.Sub(p.samples[n-1].at) < sampleEvery {
+		return
+	}
+	s := sample{at: now, all: usage.Busy(), of: map[int]float64{}}
+	own := []int{os.Getpid()}
+	if p.own != nil {
+		own = append(own, p.own()...)
+	}
+	for _, pid := range own {
+		s.of[pid] = usage.Of(pid)
+	}
+	if len(p.samples) == lastSamples {
+		p.samples = append(p.samples[:0], p.samples[1:]...)
+	}
+	p.samples = append(p.samples, s)
+}
+
+// foreign is how many processors others had between the first sample and the last.
+func (p *processors) foreign() float64 {
+	if len(p.samples) < 2 {
+		return 0
+	}
+	first, last := p.samples[0], p.samples[len(p.samples)-1]
+	busy := last.all - first.all
+	for pid, seconds := range last.of {
+		busy -= max(0, seconds-first.of[pid]) // one that began meanwhile had taken none
+	}
+	return max(0, busy/last.at.Sub(first.at).Seconds())
+}
+
+func readCause(h *Hub, f *figures) {
+	if c, ok := h.slows(); ok {
+		f.Rows = [][]string{{fmt.Sprintf("%.0f %%", 100*c.Share), c.Text}}
+		f.Note = "Which part of a step it costs, by the last ten seconds."
+	}
 }

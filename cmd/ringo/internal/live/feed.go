@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -183,12 +184,16 @@ type beat struct {
 	UpdateMS      number `json:"update_ms"`
 	Density       number `json:"density"`
 	SamplesPerS   number `json:"samples_per_s"`
+	// QueuedMS is for how long of a step threads of the process were ready to run and had no processor, and StorageBytes how many bytes a
+	// second storage read for it.
+	QueuedMS     number `json:"queued_ms"`
+	StorageBytes number `json:"storage_bytes_per_s"`
 	*train.Progressive
 }
 
 // means are the fields that are means over steps.
 func (b *beat) means() []*number {
-	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.PullWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS}
+	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.PullWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS, &b.QueuedMS, &b.StorageBytes}
 }
 
 // Steps returns what is to be told of each step of a rank, and tells the hub of several together; told says that records of steps come,
@@ -198,12 +203,14 @@ func (f *Feed) Steps(rank int, told bool) func(train.Step) {
 		return nil
 	}
 	b, last := beat{Event: "beat", Rank: rank, Told: told}, time.Time{} // the first step is told at once
+	var m machine
 	return func(s train.Step) {
 		b.Steps++
+		m.steps++
 		b.Seed, b.Epoch, b.Step, b.Done, b.LR, b.WallS = s.Seed, s.Epoch, s.Step, s.Done, number(s.LR), number(s.WallS)
 		b.Progressive = s.Progressive
 		of := []float64{s.Loss, s.StepMS, s.ComputeMS, s.DataWaitMS, s.PullWaitMS, s.CompressMS, s.ExposedCommMS, s.UpdateMS, s.Density, s.SamplesPerS}
-		for i, to := range b.means() {
+		for i, to := range b.means()[:len(of)] {
 			*to += number(of[i])
 		}
 		now := time.Now()
@@ -213,9 +220,35 @@ func (f *Feed) Steps(rank int, told bool) func(train.Step) {
 		for _, to := range b.means() {
 			*to /= number(b.Steps)
 		}
+		m.look(now)
+		b.QueuedMS, b.StorageBytes = m.queuedMS, m.storage
 		f.passing(b)
 		last, b = now, beat{Event: "beat", Rank: rank, Told: told}
 	}
+}
+
+// machine is what this process has of it since the last look, which takes some 0.1 ms: so there is one a second.
+type machine struct {
+	at       time.Time
+	steps    int // since then
+	queued   float64
+	bytes    int64
+	queuedMS number // of a step
+	storage  number // bytes a second
+}
+
+// look looks, where the last look is not new.
+func (m *machine) look(now time.Time) {
+	since := now.Sub(m.at).Seconds()
+	if since < 1 {
+		return
+	}
+	queued, bytes := usage.Queued(), usage.StorageBytes()
+	if !m.at.IsZero() {
+		m.queuedMS = number(1e3 * max(0, queued-m.queued) / float64(max(1, m.steps)))
+		m.storage = number(float64(max(0, bytes-m.bytes)) / since)
+	}
+	m.at, m.steps, m.queued, m.bytes = now, 0, queued, bytes
 }
 
 // progress is how far rank 0 is in a phase.

@@ -31,22 +31,24 @@ const (
 
 // Hub brings together what the ranks of a job tell. Its methods may be called from any goroutine, and on nil, which does nothing.
 type Hub struct {
-	mu      sync.Mutex
-	log     *runs.Log
-	begun   time.Time
-	clock   func() time.Time
-	ranks   map[int]*rank
-	now     progress
-	layers  []layer
-	passed  passed
-	looks   looks
-	planned *planned       // of the newest choice; nil: nothing was predicted
-	epoch   map[string]any // the last record of an epoch
-	choices []string
-	faults  []fault
-	dropped int // faults
-	servers []served
-	state   string
+	mu     sync.Mutex
+	log    *runs.Log
+	begun  time.Time
+	clock  func() time.Time
+	ranks  map[int]*rank
+	now    progress
+	layers []layer
+	passed passed
+	looks  looks
+	// processors are this host's.
+	processors processors
+	planned    *planned       // of the newest choice; nil: nothing was predicted
+	epoch      map[string]any // the last record of an epoch
+	choices    []string
+	faults     []fault
+	dropped    int // faults
+	servers    []served
+	state      string
 
 	site *site // nil: nobody can look
 
@@ -127,6 +129,7 @@ func (h *Hub) beat(b beat, line []byte) {
 		r.beats = r.beats[:copy(r.beats, r.beats[1:])]
 	}
 	r.beats, r.heard = append(r.beats, b), h.clock()
+	h.processors.look(r.heard)
 	if h.state == "starting" {
 		h.state = "training"
 	}

@@ -451,36 +451,6 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// Who holds up others is named with what it does longer, and nobody is where ranks differ by a little.
-func TestStragglers(t *testing.T) {
-	usual := beat{StepMS: 10, ComputeMS: 6, DataWaitMS: 0.5, CompressMS: 0.5, ExposedCommMS: 3, UpdateMS: 0.5}
-	with := func(change func(b *beat)) []beat {
-		all := []beat{usual, usual, usual, usual}
-		change(&all[2])
-		return all
-	}
-	for _, c := range []struct {
-		all  []beat
-		want string
-	}{
-		{with(func(b *beat) {}), ""},
-		{with(func(b *beat) { b.ComputeMS += 1; b.ExposedCommMS -= 1 }), ""},
-		{with(func(b *beat) { b.ComputeMS += 3; b.ExposedCommMS -= 3 }), "rank 7 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"},
-		{with(func(b *beat) { b.ComputeMS += 4; b.DataWaitMS += 3.5 }), "it waits for data 3.5 ms longer"},
-		{with(func(b *beat) { b.CompressMS += 3 }), "it is in codecs 3 ms longer"},
-		{with(func(b *beat) { b.UpdateMS += 3 }), "it updates 3 ms longer"},
-		{with(func(b *beat) { b.ExposedCommMS += 3 }), ""}, // it waits for others
-		{[]beat{usual}, ""},
-		{nil, ""},
-		{with(func(b *beat) { b.ComputeMS = none }), ""},
-	} {
-		got := stragglers([]int{1, 3, 7, 9}[:len(c.all)], c.all)
-		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0].text, c.want) || got[0].rank != 7) {
-			t.Errorf("%+v: %+v, want %q", c.all, got, c.want)
-		}
-	}
-}
-
 func TestServeRefuses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -47,9 +47,10 @@ type looks struct {
 	seen  int64
 	step  glimpse.Step // of the first rank; without bars: none was seen
 	// last are the waits of the last looks, and whole those of all, per step.
-	last  [][]glimpse.Wait
-	whole map[pair]float64
-	count int // looks in whole
+	last      [][]glimpse.Wait
+	whole     map[pair]float64
+	count     int // looks in whole
+	exchanges []looked
 }
 
 // pair are a rank and whom it waited for.
@@ -88,24 +89,8 @@ func (h *Hub) look() {
 		}
 		all[rank] = s
 	}
-	step, whole := glimpse.StepOf(ranks[0], all[ranks[0]])
-	done, waits, exchanged := glimpse.Waits(all)
-	if !whole || !exchanged {
+	if whole, exchanged := h.saw(all); !whole || !exchanged {
 		l.glass = min(2*l.glass, mostGlass) // a step has more of them, or ranks are apart
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if whole {
-		l.step = step
-	}
-	if exchanged && (l.count == 0 || done != l.seen) {
-		l.seen = done
-		for rank, s := range all {
-			if s != nil { // it is in the matrix though it waits for nobody
-				waits = append(waits, glimpse.Wait{Rank: rank, For: rank})
-			}
-		}
-		h.waited(waits)
 	}
 }
 

@@ -73,6 +73,7 @@ type panel struct {
 // panels are those of the page, in their order. A role that has figures of its own adds a row.
 var panels = []panel{
 	{"faults", "What has happened", "list", readFaults, "nothing that a person should know", true},
+	{"cause", "What slows the job", "list", readCause, "nothing that is known costs a fifth of a step, or no rank has told of its steps for two seconds", true},
 	{"loss", "Loss", "lines", readLoss, "no step has been told yet", false},
 	{"metric", "Test figure", "lines", readMetric, "no epoch has been evaluated yet, or the model has no figure but its loss", false},
 	{"progressive", "Last samples", "lines", readProgressive, "the model predicts no clicks, or none of its steps has been told yet", false},
@@ -205,8 +206,8 @@ func readRanks(h *Hub, f *figures) {
 	f.Note = "The last steps of each rank, the newest on the right: how high a mark is says how long a step took, and how dark, which part of it the rank did not wait for others."
 	slow := map[int]bool{}
 	for _, s := range h.slowed() {
-		slow[s.rank] = true
-		f.Marks = append(f.Marks, s.text)
+		slow[s.Rank] = true
+		f.Marks = append(f.Marks, s.Text)
 	}
 	for _, n := range h.sorted() {
 		r := h.ranks[n]

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/cause"
 	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/record"
@@ -47,7 +48,9 @@ type Status struct {
 	Processes []ProcessStatus `json:"processes"`
 	// Stragglers are the ranks that hold up the others, the worst first.
 	Stragglers []Straggler `json:"stragglers"`
-	Faults     []FaultAt   `json:"faults"`
+	// Cause is what slows the job most; null: nothing that is known costs a fifth of a step.
+	Cause  *cause.Cause `json:"cause"`
+	Faults []FaultAt    `json:"faults"`
 	// FaultsLeftOut is how many there were between the first and the last that are kept.
 	FaultsLeftOut int `json:"faults_left_out"`
 }
@@ -136,8 +139,25 @@ func (h *Hub) processes() []launch.Seen {
 	defer g.mu.Unlock()
 	if now := h.clock(); g.at.IsZero() || now.Sub(g.at) > freshFor {
 		g.at, g.seen = now, look()
+		h.saw(ranksOf(g.seen))
 	}
 	return g.seen
+}
+
+// ranksOf are what the ranks among processes had recorded, by rank.
+func ranksOf(seen []launch.Seen) (out []*record.Snapshot) {
+	for _, s := range seen {
+		if s.Serves || s.Index < 0 || s.Index >= mostRanks {
+			continue
+		}
+		for len(out) <= s.Index {
+			out = append(out, nil)
+		}
+		if !s.Ended {
+			out[s.Index] = s.Record
+		}
+	}
+	return out
 }
 
 // Status is what the job is doing.
@@ -158,7 +178,10 @@ func (h *Hub) Status() Status {
 		out.State = "running"
 	}
 	for _, s := range h.slowed() {
-		out.Stragglers = append(out.Stragglers, Straggler{s.rank, s.text})
+		out.Stragglers = append(out.Stragglers, Straggler{s.Rank, s.Text})
+	}
+	if c, ok := h.slows(); ok {
+		out.Cause = &c
 	}
 	for _, f := range h.faults {
 		out.Faults = append(out.Faults, FaultAt{stamp(f.at), f.text})

@@ -34,8 +34,13 @@ func Print(to io.Writer, s live.Status) {
 	if p := parts(s.Step); p != "" {
 		fmt.Fprintf(&b, "  %s\n", p)
 	}
+	if s.Cause != nil {
+		fmt.Fprintf(&b, "  ! %.0f %% of a step: %s\n", 100*s.Cause.Share, s.Cause.Text)
+	}
 	for _, x := range s.Stragglers {
-		fmt.Fprintf(&b, "  ! %s\n", x.Cause)
+		if s.Cause == nil || x.Cause != s.Cause.Text {
+			fmt.Fprintf(&b, "  ! %s\n", x.Cause)
+		}
 	}
 	processes(&b, s.Processes)
 	first := max(0, len(s.Faults)-lastFaults)

@@ -1,0 +1,231 @@
+// Package cause names what slows a job, of what its ranks tell of their steps, what they record of their exchanges, and what the
+// machine says of its processors. It is pure functions.
+//
+// Each cause that it knows is given the time of a step that it costs, such as what a rank computes longer than the others, or what
+// ranks wait for exchanges beyond their latency. The one that costs most is named, if it is more than a fifth of a step: below that, steps of
+// ranks on shared machines differ all the time.
+package cause
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Rank is what one rank's last steps were like: means in ms of a step, if nothing else is said. Its parts do not overlap.
+type Rank struct {
+	Number                                                                int
+	StepMS, ComputeMS, DataMS, ServersMS, CompressMS, UpdateMS, ExposedMS float64
+	// QueuedMS is for how long its threads were ready to run and had no processor, all together.
+	QueuedMS float64
+	// StorageBytes is how many bytes a second storage has read for it.
+	StorageBytes float64
+}
+
+// Exchange is the exchange of a bucket from when all ranks had begun it, and those that ended before it had ended, until it had.
+type Exchange struct {
+	Bytes float64 // that a rank has sent
+	MS    float64
+}
+
+// Job is what is known of one.
+type Job struct {
+	Ranks []Rank
+	// Exchanges are those of some steps that were looked at, of all ranks, and PerStep how many a rank has in a step.
+	Exchanges []Exchange
+	PerStep   int
+	// Together is which share of the time in which ranks waited for exchanges all ranks had begun them, from 0 to 1: the rest they
+	// waited for another rank.
+	Together float64
+	// Foreign is how many of the machine's processors others than the job had, in the mean; 0 where that is not known.
+	Foreign float64
+}
+
+// Kind is a cause.
+type Kind string
+
+// The causes.
+const (
+	SlowRank     Kind = "slow_rank"     // one rank computes longer than the others
+	SlowDisk     Kind = "slow_disk"     // ranks wait for data, and storage reads it
+	SlowData     Kind = "slow_data"     // ranks wait for data, which does not come from storage: to prepare it takes so long
+	SlowLink     Kind = "slow_link"     // exchanges take as long as their bytes do on a slow link
+	SmallBuckets Kind = "small_buckets" // exchanges take as long as their number does
+	CoreTaken    Kind = "core_taken"    // other processes have processors that ranks want
+)
+
+// Cause is what slows a job.
+type Cause struct {
+	Kind Kind `json:"kind"`
+	// Rank is which one it concerns, -1: all.
+	Rank int `json:"rank"`
+	// MS is what it costs of a step, and Share which part of the step.
+	MS    float64 `json:"cost_ms"`
+	Share float64 `json:"cost_share"`
+	// Text says it to a person, with what to do.
+	Text string `json:"text"`
+}
+
+const (
+	// conspicuous is by which share of a step something must cost before it is named.
+	conspicuous = 0.2
+	// slowLink is below how many bytes a second a link is slow: 1 Gbit/s.
+	slowLink = 125e6
+	// reading is from how many bytes a second on storage is what data waits for.
+	reading = 64 << 10
+	// small is below how many bytes exchanges are small that are all alike, and few how many of a step are no many.
+	small = 32 << 10
+	few   = 4
+)
+
+// Of names what slows a job most; ok is false where nothing that it knows costs enough.
+func Of(j Job) (c Cause, ok bool) {
+	if len(j.Ranks) == 0 {
+		return c, false
+	}
+	step := median(j.Ranks, -1, func(r Rank) float64 { return r.StepMS })
+	for _, one := range []func(Job, float64) Cause{taken, data, slowRank, exchanges} {
+		if d := one(j, step); d.MS > c.MS {
+			c = d
+		}
+	}
+	c.Share = c.MS / step
+	return c, c.Share > conspicuous // not where it is NaN
+}
+
+// taken is what other processes cost the rank that they cost most: no more than they ran.
+func taken(j Job, step float64) Cause {
+	c := Cause{Kind: CoreTaken, Rank: -1}
+	for _, r := range j.Ranks {
+		if ms := j.robbed(r); ms > c.MS {
+			c.MS, c.Rank = ms, r.Number
+		}
+	}
+	c.Text = fmt.Sprintf("other processes run on %.2g processors of this host, and rank %d, whose step takes %.3g ms, waits %.3g ms for one: end them, or bind the job elsewhere (job.bind)", j.Foreign, c.Rank, step, c.MS)
+	return c
+}
+
+// robbed is for how long of a step others had a rank's processor.
+func (j Job) robbed(r Rank) float64 {
+	return min(r.QueuedMS, j.Foreign*r.StepMS, r.StepMS)
+}
+
+// data is what the rank waits for data that waits longest: the others wait for it.
+func data(j Job, step float64) Cause {
+	c := Cause{Kind: SlowData, Rank: -1}
+	var longest Rank
+	waiting := 0
+	for _, r := range j.Ranks {
+		if r.DataMS > longest.DataMS {
+			longest = r
+		}
+		if r.DataMS > conspicuous*step {
+			waiting++
+		}
+	}
+	c.MS = longest.DataMS
+	who := "ranks wait"
+	if waiting < len(j.Ranks) || len(j.Ranks) == 1 {
+		c.Rank = longest.Number
+		who = fmt.Sprintf("rank %d waits", c.Rank)
+	}
+	c.Text = fmt.Sprintf("%s %.3g ms of a step of %.3g ms for data, which is in memory: preparing it takes so long; give loaders more threads", who, c.MS, step)
+	if longest.StorageBytes >= reading {
+		c.Kind = SlowDisk
+		c.Text = fmt.Sprintf("%s %.3g ms of a step of %.3g ms for data, which storage reads at %s: a faster disk, or what fits into memory, would end that", who, c.MS, step, rate(longest.StorageBytes))
+	}
+	return c
+}
+
+// slowRank is what one rank takes longer of its own than the median of the others, beyond what others have taken from it and what it waits for data.
+func slowRank(j Job, step float64) Cause {
+	c := Cause{Kind: SlowRank, Rank: -1}
+	for _, s := range Stragglers(j.Ranks) {
+		r := j.Ranks[s.at]
+		without := s.MS - max(0, r.DataMS-median(j.Ranks, s.at, func(r Rank) float64 { return r.DataMS })) - j.robbed(r)
+		if without > c.MS {
+			c.MS, c.Rank, c.Text = without, s.Rank, s.Text
+		}
+	}
+	return c
+}
+
+// exchanges is what ranks wait for exchanges that all have begun: for their bytes on a slow link, or for their number. What a rank lacks
+// a processor meanwhile is no link's fault.
+func exchanges(j Job, step float64) Cause {
+	n := len(j.Exchanges)
+	if n == 0 || len(j.Ranks) < 2 {
+		return Cause{}
+	}
+	wait := j.Together*median(j.Ranks, -1, func(r Rank) float64 { return r.ExposedMS }) - median(j.Ranks, -1, func(r Rank) float64 { return r.QueuedMS })
+	each, perByte := line(j.Exchanges)
+	var bytes, ms float64
+	for _, x := range j.Exchanges {
+		bytes, ms = bytes+x.Bytes, ms+x.MS
+	}
+	if bytes == 0 || ms == 0 { // they share memory
+		return Cause{}
+	}
+	number := min(1, each*float64(n)/ms)
+	if number > 0.5 {
+		if j.PerStep <= few {
+			return Cause{}
+		}
+		return Cause{Kind: SmallBuckets, Rank: -1, MS: wait * number, Text: fmt.Sprintf(
+			"ranks wait %.3g ms of a step of %.3g ms for %d exchanges of %s in the mean, whose number takes that time, and not their bytes: merge layers into fewer buckets (--plan one, or --tune)",
+			wait, step, j.PerStep, amount(bytes/float64(n)))}
+	}
+	speed := 1e3 / perByte
+	if !(speed < slowLink) {
+		return Cause{}
+	}
+	return Cause{Kind: SlowLink, Rank: -1, MS: wait * (1 - number), Text: fmt.Sprintf(
+		"ranks wait %.3g ms of a step of %.3g ms for exchanges over a link that takes %s: send less (--strategy dlgs, or auto) or take a faster link", wait, step, rate(speed))}
+}
+
+// line is what an exchange takes, in ms, and what a byte of it does besides: the line with the least squares, as far as sizes differ
+// enough to tell. Exchanges that are all alike take their time for their bytes, unless these are few.
+func line(all []Exchange) (each, perByte float64) {
+	n := float64(len(all))
+	var x, y float64
+	for _, e := range all {
+		x, y = x+e.Bytes/n, y+e.MS/n
+	}
+	var xx, xy float64
+	for _, e := range all {
+		xx, xy = xx+(e.Bytes-x)*(e.Bytes-x)/n, xy+(e.Bytes-x)*(e.MS-y)/n
+	}
+	if math.Sqrt(xx) < 0.1*x {
+		if x < small {
+			return y, 0
+		}
+		return 0, y / x
+	}
+	perByte = max(0, min(xy/xx, y/x))
+	return y - perByte*x, perByte
+}
+
+// median is that of a figure over the ranks, but for the one at without.
+func median(ranks []Rank, without int, of func(Rank) float64) float64 {
+	var all []float64
+	for i, r := range ranks {
+		if i != without {
+			all = append(all, of(r))
+		}
+	}
+	slices.Sort(all)
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+}
+
+func rate(bytes float64) string { return amount(bytes) + "/s" }
+
+// amount writes bytes with three digits.
+func amount(bytes float64) string {
+	for _, unit := range []string{"B", "kB", "MB"} {
+		if bytes < 1000 {
+			return fmt.Sprintf("%.3g %s", bytes, unit)
+		}
+		bytes /= 1000
+	}
+	return fmt.Sprintf("%.3g GB", bytes)
+}

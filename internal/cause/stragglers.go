@@ -1,0 +1,63 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// part is where a rank's step goes.
+type part struct {
+	doing string // of a straggler
+	of    func(Rank) float64
+}
+
+// parts are those by which one rank is slower than others. The exposed exchange is none, nor is waiting for servers: there ranks wait for
+// others.
+var parts = []part{
+	{"computes", func(r Rank) float64 { return r.ComputeMS }},
+	{"waits for data", func(r Rank) float64 { return r.DataMS }},
+	{"is in codecs", func(r Rank) float64 { return r.CompressMS }},
+	{"updates", func(r Rank) float64 { return r.UpdateMS }},
+}
+
+// OwnMS is how long a rank's step takes of its own, without what it waits for others.
+func (r Rank) OwnMS() (ms float64) {
+	for _, p := range parts {
+		ms += p.of(r)
+	}
+	return ms
+}
+
+// Straggler is a rank that holds up the others.
+type Straggler struct {
+	Rank int
+	MS   float64 // by how much its own time is longer than the median of the others'
+	Text string
+
+	at int // among the ranks
+}
+
+// Stragglers are the ranks whose steps take longer by themselves than the median of the others, by more than a fifth of a step, the
+// worst first.
+func Stragglers(ranks []Rank) (out []Straggler) {
+	if len(ranks) < 2 {
+		return nil
+	}
+	for i, r := range ranks {
+		more := r.OwnMS() - median(ranks, i, Rank.OwnMS)
+		if !(more > conspicuous*median(ranks, i, func(r Rank) float64 { return r.StepMS })) {
+			continue
+		}
+		worst, by := 0, 0.
+		for k, p := range parts {
+			if d := p.of(r) - median(ranks, i, p.of); d > by {
+				worst, by = k, d
+			}
+		}
+		text := fmt.Sprintf("rank %d holds up the others: its step takes %.3g ms of its own more than theirs; it %s %.3g ms longer", r.Number, more, parts[worst].doing, by)
+		out = append(out, Straggler{r.Number, more, text, i})
+	}
+	slices.SortStableFunc(out, func(a, b Straggler) int { return cmp.Compare(b.MS, a.MS) })
+	return out
+}
