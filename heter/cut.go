@@ -46,6 +46,8 @@ type Cut struct {
 	Out []int
 	// Labels and Targets are how many each sample has, which cross for the loss.
 	Labels, Targets int
+	// Classes are how many labels there are; 0: that is not known.
+	Classes int
 	// Params are the names of the part's parameters, and Values how many values they have.
 	Params []string
 	Values int
@@ -120,7 +122,7 @@ func find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cu
 			return nil, err
 		}
 	}
-	f := finder{cut: &Cut{Model: spec.Name, Labels: spec.LabelsEach(), Targets: spec.Targets}, params: ps}
+	f := finder{cut: &Cut{Model: spec.Name, Labels: spec.LabelsEach(), Targets: spec.Targets, Classes: spec.Classes}, params: ps}
 	var fault error
 	err := ps.ArrangeOutputs(func(t *nn.Tape) []*nn.Tensor {
 		loss := f.record(t, m, spec.Sample(samples))

@@ -127,7 +127,7 @@ func (d *CPU) Buffers(n int) *Micro {
 	return m
 }
 
-// Run returns an error where the loss is not a number.
+// Run returns no error.
 func (d *CPU) Run(m *Micro) error {
 	if m.Eval {
 		d.tape.ResetEval()

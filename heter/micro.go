@@ -64,6 +64,7 @@ func sized[T any](x []T, n int) []T {
 type piece struct {
 	values  nn.Tensor
 	keys    []uint64
+	from    []int32 // for each of the keys its place in the batch
 	offsets []int32
 }
 
@@ -79,19 +80,28 @@ func (p *piece) of(b model.Batch, lo, hi int) model.Batch {
 		p.values.Data = some(b.Values.Data, b.N, lo, hi)
 		out.Values = &p.values
 	}
-	if slots := b.Bags.Len(); slots > 0 {
-		p.keys, p.offsets = p.keys[:0], append(p.offsets[:0], 0)
-		for s := range slots {
-			of := b.Bags.Offsets[s*b.N+lo : s*b.N+hi+1]
-			base := int32(len(p.keys)) - of[0]
-			p.keys = append(p.keys, b.Bags.Keys[of[0]:of[n]]...)
-			for _, end := range of[1:] {
-				p.offsets = append(p.offsets, end+base)
-			}
-		}
-		out.Bags = nn.Bags{Keys: p.keys, Offsets: p.offsets, N: n}
+	if len(b.Bags.Offsets) > 0 {
+		out.Bags = p.bags(b.Bags, lo, hi)
 	}
 	return out
+}
+
+// bags are those of some samples.
+func (p *piece) bags(b nn.Bags, lo, hi int) nn.Bags {
+	n := hi - lo
+	p.keys, p.from, p.offsets = p.keys[:0], p.from[:0], append(p.offsets[:0], 0)
+	for slot := 0; slot+b.N < len(b.Offsets); slot += b.N {
+		of := b.Offsets[slot+lo : slot+hi+1]
+		base := int32(len(p.keys)) - of[0]
+		p.keys = append(p.keys, b.Keys[of[0]:of[n]]...)
+		for k := of[0]; k < of[n]; k++ {
+			p.from = append(p.from, k)
+		}
+		for _, end := range of[1:] {
+			p.offsets = append(p.offsets, end+base)
+		}
+	}
+	return nn.Bags{Keys: p.keys, Offsets: p.offsets, N: n}
 }
 
 // some is samples lo to hi-1 of n, which have as many values each.

@@ -35,6 +35,7 @@ type Trainer struct {
 	stems  []*Stem
 	micros []*Micro
 	pieces []piece
+	hold   func(from []int32)
 	out    nn.Tensor
 	mean   nn.Tensor
 	times  Times
@@ -53,6 +54,10 @@ func NewTrainer(m model.Model, c *Cut, micros int, remote Remote, cfg nn.TapeCon
 	t.mean.Resize(1)
 	return t, nil
 }
+
+// BeforeEach makes hold be called before a micro-batch goes up to the cut, with the place in the batch of each of its keys, or nil where
+// it is the whole batch: rows that lie elsewhere are held by the places of keys, see nn.Table.Hold.
+func (t *Trainer) BeforeEach(hold func(from []int32)) { t.hold = hold }
 
 // Backward runs the model over a batch and adds to the gradients of what stays, as nn.Tape.Backward does. What it returns is good
 // until the next call.
@@ -97,7 +102,13 @@ func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err er
 	for i, m := range t.micros[:n] {
 		lo, hi := bounds(b.N, n, i)
 		begun := time.Now()
-		t.stems[i].Forward(t.pieces[i].of(b, lo, hi), m, training, seed+uint64(i))
+		some := t.pieces[i].of(b, lo, hi)
+		if t.hold != nil && n > 1 {
+			t.hold(t.pieces[i].from)
+		} else if t.hold != nil {
+			t.hold(nil)
+		}
+		t.stems[i].Forward(some, m, training, seed+uint64(i))
 		m.Seed = float32(float64(hi-lo) / float64(b.N))
 		sent := time.Now()
 		t.times.Forward += sent.Sub(begun)

@@ -19,6 +19,8 @@ const (
 	Memory Purpose = 3
 	// Service connections join a trainer to a parameter server.
 	Service Purpose = 4
+	// Heter connections join a trainer to a heter-trainer.
+	Heter Purpose = 5
 )
 
 // String returns the purpose's name.
@@ -32,6 +34,8 @@ func (p Purpose) String() string {
 		return "memory"
 	case Service:
 		return "parameter server"
+	case Heter:
+		return "heter-trainer"
 	}
 	return fmt.Sprintf("purpose %d", uint8(p))
 }

@@ -1,0 +1,243 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/service"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+const steps = 5
+
+// batchesOf are those of a trainer.
+func batchesOf(s model.Spec, trainer int) (all []model.Batch) {
+	r := rand.New(rand.NewPCG(uint64(trainer), 9))
+	for range steps {
+		all = append(all, batch(s, r, 32))
+	}
+	return all
+}
+
+// oracle does all trainers' steps on one device in this process, and returns the losses by trainer and step, and the parameters.
+func oracle(t *testing.T, s model.Spec, c *heter.Cut, trainers int) (losses [][]float32, values []float32) {
+	d := device(t, s, c)
+	losses = make([][]float32, trainers)
+	var sides []*heter.Trainer
+	for range trainers {
+		sides = append(sides, side(t, s, c, 1, heter.Local{Device: d}))
+	}
+	for step := range steps {
+		for i, tr := range sides {
+			pass, err := tr.Backward(batchesOf(s, i)[step], 0, nil)
+			must(t, err)
+			losses[i] = append(losses[i], pass.Loss.Mean.Data[0])
+		}
+		must(t, d.Update(rate, 1/float32(trainers)))
+	}
+	return losses, d.Values()
+}
+
+// Trainers and heter-trainers in any mix, over links, compute what one process does: the same bits with one of each and one
+// micro-batch, and nearly the same otherwise. All heter-trainers end with the same bits.
+func TestMixes(t *testing.T) {
+	for _, mix := range [][3]int{{1, 1, 1}, {1, 1, 5}, {2, 1, 1}, {1, 2, 4}, {3, 2, 2}, {2, 2, 32}} {
+		t.Run(fmt.Sprint(mix), func(t *testing.T) {
+			trainers, heters, micros := mix[0], mix[1], mix[2]
+			r := newRig(t, trainers, heters, nil)
+			want, values := oracle(t, r.spec, r.cut, trainers)
+			got := make([][]float32, trainers)
+			r.all(func(i int) error {
+				c := r.dial(i)
+				tr := side(t, r.spec, r.cut, micros, c)
+				for _, b := range batchesOf(r.spec, i) {
+					pass, err := tr.Backward(b, 0, func(int) {})
+					if err != nil {
+						return err
+					}
+					got[i] = append(got[i], pass.Loss.Mean.Data[0])
+					if err := tr.End(rate); err != nil {
+						return err
+					}
+				}
+				final := make([]float32, c.Len())
+				if err := c.Values(final); err != nil {
+					return err
+				}
+				if d := furthest(final, values); d > 1e-5 {
+					return fmt.Errorf("parameters are %v off", d)
+				}
+				return c.Leave()
+			})
+			for _, end := range r.ends {
+				must(t, <-end)
+			}
+			for i := range got {
+				if d := furthest(got[i], want[i]); d > 1e-5 || mix == [3]int{1, 1, 1} && d != 0 {
+					t.Errorf("losses of trainer %d: %v, want %v", i, got[i], want[i])
+				}
+			}
+			for _, d := range r.devices {
+				if !slices.Equal(d.Values(), r.devices[0].Values()) {
+					t.Error("heter-trainers differ")
+				}
+			}
+		})
+	}
+}
+
+func furthest(x, y []float32) (most float64) {
+	for i := range x {
+		most = max(most, math.Abs(float64(x[i]-y[i])))
+	}
+	return most
+}
+
+// In bf16 the losses are near those of float32.
+func TestBF16(t *testing.T) {
+	r := newRig(t, 1, 1, nil)
+	r.config.Code = message.BF16
+	want, _ := oracle(t, r.spec, r.cut, 1)
+	c := r.dial(0)
+	tr := side(t, r.spec, r.cut, 2, c)
+	for i, b := range batchesOf(r.spec, 0) {
+		pass, err := tr.Backward(b, 0, func(int) {})
+		must(t, err)
+		if d := math.Abs(float64(pass.Loss.Mean.Data[0] - want[0][i])); d > 5e-3 || d == 0 {
+			t.Errorf("step %d: loss %v, as float32 %v", i+1, pass.Loss.Mean.Data[0], want[0][i])
+		}
+		must(t, tr.End(rate))
+	}
+	pass, err := tr.Evaluate(batchesOf(r.spec, 0)[0])
+	must(t, err)
+	if pass.Outputs[0].Shape[0] != 32 || !(pass.Loss.Mean.Data[0] < want[0][0]) {
+		t.Errorf("an evaluation of outputs %v has the loss %v", pass.Outputs[0].Shape, pass.Loss.Mean.Data[0])
+	}
+	must(t, c.Leave())
+	must(t, <-r.ends[0])
+}
+
+// Strangers, and who has another part, are refused by name.
+func TestRefused(t *testing.T) {
+	r := newRig(t, 1, 1, nil)
+	for want, change := range map[string]func(*Config){
+		"trainer 0 has another part of a model": func(c *Config) {
+			other := *c.Cut
+			other.Hash[0]++
+			c.Cut = &other
+		},
+		"looks for heter-trainer 0 of 1; this is 0 of 1, for 1 trainers": func(c *Config) { c.Trainers = 2 },
+		transport.ErrTicket.Error():                                      func(c *Config) { c.Ticket = transport.NewTicket() },
+	} {
+		cfg := r.config
+		change(&cfg)
+		if _, err := Dial(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	c := r.dial(0)
+	if _, err := Dial(context.Background(), r.config); err == nil || !strings.Contains(err.Error(), "connected already") {
+		t.Errorf("a second trainer 0: %v", err)
+	}
+	must(t, c.Leave())
+	must(t, <-r.ends[0])
+}
+
+// A batch that is larger than heter-trainers take is refused with what to do.
+func TestTooManySamples(t *testing.T) {
+	r := newRig(t, 1, 1, func(c *service.Config) { c.Samples = 10 })
+	c := r.dial(0)
+	_, err := side(t, r.spec, r.cut, 2, c).Backward(batchesOf(r.spec, 0)[0], 0, nil)
+	if err == nil || !strings.Contains(err.Error(), "a micro-batch of 16 samples: heter-trainer 0 takes 10 at most; use more micro-batches") {
+		t.Error(err)
+	}
+}
+
+// With fewer credits than micro-batches all come through.
+func TestCredits(t *testing.T) {
+	r := newRig(t, 1, 2, func(c *service.Config) { c.Micros, c.Bytes = 2, 1 })
+	c := r.dial(0)
+	tr := side(t, r.spec, r.cut, 16, c)
+	for _, b := range batchesOf(r.spec, 0) {
+		_, err := tr.Backward(b, 0, func(int) {})
+		must(t, err)
+		must(t, tr.End(rate))
+	}
+	if times := tr.Times(); times.Forward == 0 || times.Backward == 0 || times.Wait+times.Send == 0 {
+		t.Errorf("times %+v", times)
+	}
+	must(t, c.Leave())
+	for _, end := range r.ends {
+		must(t, <-end)
+	}
+}
+
+// A heter-trainer that ends is named, with its step, and so is a trainer that goes without a goodbye.
+func TestLost(t *testing.T) {
+	r := newRig(t, 1, 1, nil)
+	c := r.dial(0)
+	tr := side(t, r.spec, r.cut, 2, c)
+	_, err := tr.Backward(batchesOf(r.spec, 0)[0], 0, func(int) {})
+	must(t, err)
+	must(t, tr.End(rate))
+	r.stops[0]()
+	if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), "heter-trainer 0: context canceled") {
+		t.Error(err)
+	}
+	if _, err := tr.Backward(batchesOf(r.spec, 0)[1], 0, func(int) {}); err == nil || !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("after its end: %v", err)
+	}
+
+	r = newRig(t, 2, 1, nil)
+	one, two := r.dial(0), r.dial(1)
+	two.Abort(nil)
+	if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), "heter-trainer 0: trainer 1: it is lost: its connection ended without a goodbye") {
+		t.Error(err)
+	}
+	_, err = side(t, r.spec, r.cut, 2, one).Backward(batchesOf(r.spec, 0)[0], 0, nil)
+	if err == nil || !strings.Contains(err.Error(), "trainer 1: it is lost") {
+		t.Errorf("the other trainer: %v", err)
+	}
+}
+
+// The next micro-batch goes where it will be done first.
+func TestChoose(t *testing.T) {
+	ms := time.Millisecond
+	for _, c := range []struct {
+		loads []load
+		last  int
+		want  int
+	}{
+		{[]load{{}, {}, {}}, 0, 1},
+		{[]load{{}, {}, {}}, 2, 0},
+		{[]load{{under: 10}, {}, {under: 5}}, 0, 1},
+		{[]load{{each: ms}, {each: 3 * ms}}, 0, 0},
+		{[]load{{each: ms, under: 19}, {each: 3 * ms}}, 0, 0},
+		{[]load{{each: ms, under: 30}, {each: 3 * ms}}, 0, 1},
+		{[]load{{each: ms, full: true}, {each: 30 * ms}}, 0, 1},
+		{[]load{{lost: true}, {full: true}}, 0, -1},
+	} {
+		if got := choose(c.loads, c.last, 10); got != c.want {
+			t.Errorf("%+v after %d: %d, want %d", c.loads, c.last, got, c.want)
+		}
+	}
+	dealt := [2]int{} // of two, one thrice as fast, it gets three of four
+	loads := []load{{each: ms}, {each: 3 * ms}}
+	for range 400 {
+		i := choose(loads, 0, 1)
+		dealt[i]++
+		loads[i].under++
+	}
+	if dealt[0] < 295 || dealt[0] > 305 {
+		t.Errorf("dealt %v", dealt)
+	}
+}

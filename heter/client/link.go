@@ -1,0 +1,239 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/internal/frames"
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// link is the connection to one heter-trainer. A goroutine reads it; the trainer's own writes, and another one signs of life.
+type link struct {
+	c       *Client
+	index   int
+	addr    string
+	io      *frames.Conn
+	welcome message.Welcome
+	layout  message.Layout
+	frame   []byte // of the writer
+	results []byte // of the reader
+	leaving atomic.Bool
+	over    chan struct{} // closed when the reader has ended
+	once    sync.Once
+
+	// These belong to c.mu, but number, which is the trainer's goroutine's.
+	number uint64
+	under  map[uint64]*heter.Micro
+	bytes  int
+	since  time.Time // when the heter-trainer began with the oldest one, as far as is known
+}
+
+// reach connects to one, and tries again while it is not up.
+func (c *Client) reach(ctx context.Context, i int, addr string) (*link, error) {
+	const shortest, longest = 10 * time.Millisecond, time.Second
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		k, err := c.try(ctx, i, addr)
+		if err == nil || isFinal(err) {
+			return k, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w; it was tried for %v", err, c.cfg.Timeout)
+		}
+	}
+}
+
+// refusal is what a heter-trainer has said at last.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+// isFinal tells faults that another try would only repeat.
+func isFinal(err error) bool {
+	r := (*refusal)(nil)
+	if errors.As(err, &r) {
+		return true
+	}
+	for _, fault := range []error{transport.ErrTicket, transport.ErrVersion, transport.ErrNotRingo, transport.ErrRefused, message.ErrMalformed} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
+}
+
+// try connects once.
+func (c *Client) try(ctx context.Context, i int, addr string) (*link, error) {
+	cfg := &c.cfg
+	l, _, err := transport.Dial(ctx, addr, cfg.Ticket, transport.Hello{Version: cfg.Version, Purpose: transport.Heter, Rank: cfg.Trainer, WorldSize: cfg.Trainers})
+	if err != nil {
+		return nil, err
+	}
+	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", transport.HandshakeTimeout), over: make(chan struct{}), under: map[uint64]*heter.Micro{}}
+	k.layout = message.Layout{Cut: cfg.Cut, Code: cfg.Code}
+	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Hash: cfg.Cut.Hash}
+	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
+		err = k.welcomed()
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	k.io.SetSilence(k.welcome.Silence)
+	return k, nil
+}
+
+// welcomed reads the answer to a hello.
+func (k *link) welcomed() error {
+	f, err := k.io.Header()
+	if err != nil {
+		return err
+	}
+	if f.Length > message.MaxText {
+		return message.Malformed("a %s of %d bytes in answer to a hello", message.Name(f.Type), f.Length)
+	}
+	b, err := k.io.ReadAll(f.Length)
+	if err != nil {
+		return err
+	}
+	switch f.Type {
+	case message.TypeFailure:
+		return &refusal{string(b)}
+	case message.TypeWelcome:
+		k.welcome, err = message.ParseWelcome(b)
+		return err
+	}
+	return message.Malformed("a %s in answer to a hello", message.Name(f.Type))
+}
+
+// begin reads from now on, and shows life.
+func (k *link) begin() {
+	go func() {
+		defer close(k.over)
+		if err := k.read(); err != nil && !k.leaving.Load() {
+			k.c.fail(k.lost(err))
+		}
+	}()
+	go func() {
+		beat := time.NewTicker(k.welcome.Heartbeat)
+		defer beat.Stop()
+		for {
+			select {
+			case <-beat.C:
+			case <-k.over:
+				return
+			}
+			if k.io.WriteFrame(message.TypeHeartbeat, nil) != nil {
+				return // the reader finds out why
+			}
+		}
+	}()
+}
+
+func (k *link) end() { k.once.Do(func() { _ = k.io.Link().Close() }) }
+
+// lost is the error that says so; what the heter-trainer said itself is no loss.
+func (k *link) lost(err error) error {
+	r := (*refusal)(nil)
+	if errors.As(err, &r) {
+		return err
+	}
+	return &LostError{Index: k.index, Addr: k.addr, Step: k.c.step.Load(), Err: err}
+}
+
+// read reads to the end.
+func (k *link) read() error {
+	for {
+		f, err := k.io.Header()
+		if err == io.EOF {
+			return errors.New("its connection has ended")
+		}
+		if err != nil {
+			return err
+		}
+		if err := k.payload(f); err != nil {
+			return err
+		}
+	}
+}
+
+// payload reads a frame's.
+func (k *link) payload(f wire.Header) error {
+	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues}
+	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
+		return message.Malformed("a %s frame of %d bytes", message.Name(f.Type), f.Length)
+	}
+	if f.Type == message.TypeDone {
+		return k.done(f.Length)
+	}
+	b, err := k.io.ReadAll(f.Length)
+	switch {
+	case err != nil:
+		return err
+	case f.Type == message.TypeFailure:
+		return &refusal{string(b)}
+	case f.Type == message.TypeValues:
+		return k.c.wanted(b)
+	}
+	return nil
+}
+
+// done reads results.
+func (k *link) done(n int) error {
+	k.c.mu.Lock()
+	most := 0
+	for _, m := range k.under {
+		most = max(most, k.layout.Back(m.N, m.Eval))
+	}
+	k.c.mu.Unlock()
+	if n > most {
+		return message.Malformed("results of %d bytes, none under way has more than %d", n, most)
+	}
+	k.results = raw.Sized(k.results, n)
+	if err := k.io.Read(k.results); err != nil {
+		return err
+	}
+	h, err := message.ParseHead(k.results)
+	if err != nil {
+		return err
+	}
+	k.c.mu.Lock()
+	m := k.under[h.Number]
+	k.c.mu.Unlock()
+	if m == nil {
+		return message.Malformed("the results of micro-batch %d, which is not under way", h.Number)
+	}
+	if err := k.layout.ParseDone(k.results, m); err != nil {
+		return err
+	}
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	k.c.took(k, m, k.c.flights[m])
+	return nil
+}
+
+// micro sends one.
+func (k *link) micro(m *heter.Micro, number, step uint64) error {
+	n := k.layout.There(m.N)
+	var head [wire.HeaderSize]byte
+	if err := wire.PutHeader(&head, wire.Header{Type: message.TypeMicro, Length: n}); err != nil {
+		return err
+	}
+	k.frame = raw.Sized(k.frame, n)
+	if err := k.layout.Micro(k.frame, m, number, step); err != nil {
+		return fmt.Errorf("micro-batch %d: %w", number, err)
+	}
+	return k.io.Write(net.Buffers{head[:], k.frame})
+}

@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/service"
+	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+const (
+	rows = 40
+	rate = 0.05
+	seed = 7
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spec is a small model with the part of ctr-dnn.
+func spec(t testing.TB) model.Spec {
+	s, err := models.Lookup("ctr-dnn")
+	must(t, err)
+	s.Build = func(ps *nn.Params, _ model.Options) model.Model {
+		tab := ps.NewTable("embedding", nn.UniformRows(0.05), rows, 4)
+		one, two := ps.Dense("fc", s.IDs*4+s.Input[0], 16), ps.Dense("out", 16, 2)
+		dense := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
+			return t.Dense(t.Dense(x[0], one, nn.ReLU), two, nn.Identity)
+		}
+		return model.Model{Loss: model.CrossEntropy, Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
+			return model.Outputs{t.On(heter.Place, dense, t.EmbeddingTable(b.IDs, b.N, tab, b.Values))}
+		}}
+	}
+	return s
+}
+
+func batch(s model.Spec, r *rand.Rand, n int) model.Batch {
+	b := s.Sample(n)
+	for i := range b.Values.Data {
+		b.Values.Data[i] = r.Float32()
+	}
+	for i := range b.IDs {
+		b.IDs[i] = int32(r.IntN(rows))
+	}
+	for i := range b.Labels {
+		b.Labels[i] = int32(r.IntN(2))
+	}
+	return b
+}
+
+func device(t testing.TB, s model.Spec, c *heter.Cut) *heter.CPU {
+	d, err := heter.NewCPU(s, c, heter.CPUConfig{Seed: seed, Optimizer: func(*nn.Params) (optim.Optimizer, error) { return &optim.SGD{LR: rate}, nil }})
+	must(t, err)
+	t.Cleanup(d.Close)
+	return d
+}
+
+// side is a trainer's: its model up to the cut.
+func side(t testing.TB, s model.Spec, c *heter.Cut, micros int, to heter.Remote) *heter.Trainer {
+	ps := nn.NewParams(seed)
+	m := s.Build(ps, model.Options{})
+	must(t, c.Freeze(ps, c.Params))
+	must(t, m.Arrange(ps, s.Sample(1)))
+	tr, err := heter.NewTrainer(m, c, micros, to, nn.TapeConfig{})
+	must(t, err)
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+// rig is some heter-trainers that listen on loopback.
+type rig struct {
+	t       testing.TB
+	spec    model.Spec
+	cut     *heter.Cut
+	devices []*heter.CPU
+	config  Config
+	ends    []chan error
+	stops   []context.CancelFunc
+}
+
+// newRig starts heter-trainers for so many trainers; change may change what each is told.
+func newRig(t testing.TB, trainers, heters int, change func(*service.Config)) *rig {
+	t.Helper()
+	leakcheck.Check(t)
+	s := spec(t)
+	c, err := heter.Find(s, model.Options{}, nil)
+	must(t, err)
+	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c}}
+	meshes := mem.New(heters)
+	for i := range heters {
+		d := device(t, s, c)
+		cfg := service.Config{
+			Ticket: r.config.Ticket, Version: "1", Index: i, Count: heters, Trainers: trainers, Cut: c, Device: d,
+			Report: func(line string) { t.Log(line) },
+		}
+		if heters > 1 {
+			g, err := collective.New(meshes[i], collective.Config{})
+			must(t, err)
+			t.Cleanup(func() { _ = g.Close() })
+			cfg.Agree = func(x []float32) error { return collective.AllReduce(g, x, collective.Sum) }
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		server, err := service.New(cfg)
+		must(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		end := make(chan error, 1)
+		go func() {
+			f, err := server.Serve(ctx, l)
+			t.Logf("heter-trainer %d: %+v", i, f)
+			end <- err
+		}()
+		r.devices, r.config.Addrs = append(r.devices, d), append(r.config.Addrs, l.Addr().String())
+		r.ends, r.stops = append(r.ends, end), append(r.stops, cancel)
+		t.Cleanup(cancel)
+	}
+	return r
+}
+
+// dial connects a trainer.
+func (r *rig) dial(trainer int) *Client {
+	r.t.Helper()
+	cfg := r.config
+	cfg.Trainer = trainer
+	c, err := Dial(context.Background(), cfg)
+	must(r.t, err)
+	r.t.Cleanup(func() { c.Abort(errors.New("the test is over")) })
+	return c
+}
+
+// all runs do for each trainer at once.
+func (r *rig) all(do func(trainer int) error) {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	errs := make([]error, r.config.Trainers)
+	for i := range errs {
+		wg.Go(func() {
+			if err := do(i); err != nil {
+				errs[i] = fmt.Errorf("trainer %d: %w", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	must(r.t, errors.Join(errs...))
+}

@@ -1,0 +1,257 @@
+// Package message is what trainers and heter-trainers say to each other, as frames of package wire over a transport.Link. All
+// integers are little-endian.
+//
+//	trainer                  heter-trainer
+//	Hello             ->
+//	                  <-     Welcome, or Failure
+//	Micro             ->                          numbered 1, 2, 3, … by connection
+//	                  <-     Done                 in any order, one for each Micro
+//	End               ->                          of a step, when each of its Micros is Done
+//	Ask               ->
+//	                  <-     Values               of the part's parameters
+//	Heartbeat         <->    Heartbeat            where nothing else is said
+//	Goodbye           ->                          the last one of who leaves in good order
+//	                  <-     Failure              the last one of who fails
+//
+// A Micro is a Head, the tensors that cross one after the other as their code stores them, the labels and the targets; Done is a Head,
+// the part's output as float32, and the gradients that come back. How long they are follows from the number of samples: a frame of
+// another length, or with more samples than the Welcome allows, is refused before memory is made for it.
+package message
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// Protocol is the version of all layouts of this package.
+const Protocol = 1
+
+// The types of frames.
+const (
+	TypeHello     wire.Type = wire.FirstFree + 64 + iota // who connects
+	TypeWelcome                                          // what it may send
+	TypeMicro                                            // a micro-batch
+	TypeDone                                             // its results
+	TypeEnd                                              // of a trainer's step
+	TypeAsk                                              // for values of parameters
+	TypeValues                                           // these
+	TypeHeartbeat                                        // nothing: a sign of life
+	TypeGoodbye                                          // nothing
+	TypeFailure                                          // a text: why the connection is of no use any more
+)
+
+var typeNames = map[wire.Type]string{
+	TypeHello: "hello", TypeWelcome: "welcome", TypeMicro: "micro-batch", TypeDone: "done", TypeEnd: "end of a step",
+	TypeAsk: "ask", TypeValues: "values", TypeHeartbeat: "heartbeat", TypeGoodbye: "goodbye", TypeFailure: "failure",
+}
+
+// Name is a type's name in errors.
+func Name(t wire.Type) string {
+	if name, ok := typeNames[t]; ok {
+		return name
+	}
+	return t.String()
+}
+
+// ErrMalformed: what came is no message, or not one that may come.
+var ErrMalformed = errors.New("malformed")
+
+// Malformed is an error around ErrMalformed.
+func Malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+}
+
+const (
+	// MaxText is the longest text of a Failure in bytes.
+	MaxText = message.MaxText
+	// MaxValues is how many values one Ask may want.
+	MaxValues = 1 << 20
+	// MaxTrainers bounds how many trainers, or heter-trainers, a job has.
+	MaxTrainers = 1 << 12
+)
+
+var le = binary.LittleEndian
+
+// Hello is the first message of a connection: Protocol, Trainer, Trainers, Index, Count as 4 bytes each, then Hash.
+type Hello struct {
+	Trainer, Trainers int // which of how many connects
+	Index, Count      int // whom it takes the other end for, of how many heter-trainers
+	Code              message.Code
+	Hash              [32]byte // of the part: heter.Cut.Hash
+}
+
+const helloSize = 24 + 32
+
+// Append appends h to b.
+func (h Hello) Append(b []byte) []byte {
+	for _, v := range []int{Protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code)} {
+		b = le.AppendUint32(b, uint32(v))
+	}
+	return append(b, h.Hash[:]...)
+}
+
+// ParseHello reads what Append wrote.
+func ParseHello(b []byte) (h Hello, err error) {
+	if len(b) != helloSize {
+		return h, Malformed("a hello of %d bytes, want %d", len(b), helloSize)
+	}
+	if v := le.Uint32(b); v != Protocol {
+		return h, Malformed("protocol %d, this end speaks %d: give all the same program", v, Protocol)
+	}
+	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
+	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Hash: [32]byte(b[24:])}
+	if h.Trainers < 1 || h.Trainers > MaxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > MaxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() {
+		return h, Malformed("a hello of trainer %d of %d to heter-trainer %d of %d, with values in code %d", h.Trainer, h.Trainers, h.Index, h.Count, at(5))
+	}
+	return h, nil
+}
+
+// Welcome is the answer to a Hello: as 4 bytes each.
+type Welcome struct {
+	Micros  int // most micro-batches under way on the connection
+	Samples int // most of a micro-batch
+	Bytes   int // most bytes of micro-batches under way, unless it is one
+	Values  int // of the part's parameters, as they lie in their arena
+	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
+	Heartbeat, Silence time.Duration
+}
+
+const welcomeSize = 24
+
+// Append appends w to b.
+func (w Welcome) Append(b []byte) []byte {
+	for _, v := range []int{w.Micros, w.Samples, w.Bytes, w.Values, int(w.Heartbeat.Milliseconds()), int(w.Silence.Milliseconds())} {
+		b = le.AppendUint32(b, uint32(v))
+	}
+	return b
+}
+
+// ParseWelcome reads what Append wrote.
+func ParseWelcome(b []byte) (w Welcome, err error) {
+	if len(b) != welcomeSize {
+		return w, Malformed("a welcome of %d bytes, want %d", len(b), welcomeSize)
+	}
+	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
+	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
+	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5)}
+	for i := range 6 {
+		if at(i) < 1 || at(i) > math.MaxInt32 {
+			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)
+		}
+	}
+	if w.Silence < 2*w.Heartbeat {
+		return w, Malformed("a welcome with heartbeats every %v and a silence of %v", w.Heartbeat, w.Silence)
+	}
+	return w, nil
+}
+
+// HeadSize is the length of what a Micro and a Done begin with.
+const HeadSize = 40
+
+// Head is what a Micro or a Done begins with. What it has no use for is zero.
+type Head struct {
+	Number  uint64 // of the micro-batch, on its connection
+	Step    uint64 // of a Micro, from 1 on
+	Samples int
+	Seed    float32 // of a Micro: see heter.Micro
+	Eval    bool    // of a Micro
+	Loss    float32 // of a Done
+	Terms   int
+	Correct int
+}
+
+// Put writes h to b.
+func (h Head) Put(b []byte) {
+	clear(b[:HeadSize])
+	le.PutUint64(b[0:], h.Number)
+	le.PutUint64(b[8:], h.Step)
+	le.PutUint32(b[16:], uint32(h.Samples))
+	le.PutUint32(b[20:], math.Float32bits(h.Seed))
+	le.PutUint32(b[24:], math.Float32bits(h.Loss))
+	le.PutUint32(b[28:], uint32(h.Terms))
+	le.PutUint32(b[32:], uint32(h.Correct))
+	if h.Eval {
+		b[36] = 1
+	}
+}
+
+// ParseHead reads what Put wrote.
+func ParseHead(b []byte) (h Head, err error) {
+	if len(b) < HeadSize {
+		return h, Malformed("a head of %d bytes, want %d", len(b), HeadSize)
+	}
+	if b[36] > 1 || b[37]|b[38]|b[39] != 0 {
+		return h, Malformed("a head that ends with % x", b[36:HeadSize])
+	}
+	h = Head{
+		Number: le.Uint64(b[0:]), Step: le.Uint64(b[8:]), Samples: int(le.Uint32(b[16:])),
+		Seed: math.Float32frombits(le.Uint32(b[20:])), Loss: math.Float32frombits(le.Uint32(b[24:])),
+		Terms: int(le.Uint32(b[28:])), Correct: int(le.Uint32(b[32:])), Eval: b[36] == 1,
+	}
+	if h.Number == 0 || h.Samples < 1 {
+		return h, Malformed("micro-batch %d of %d samples: want a number and samples from 1 on", h.Number, h.Samples)
+	}
+	return h, nil
+}
+
+// End ends a trainer's step: 24 bytes.
+type End struct {
+	Step  uint64
+	Count uint64  // micro-batches that the trainer has sent on this connection so far
+	Rate  float64 // by which the parameters move
+}
+
+// Append appends e to b.
+func (e End) Append(b []byte) []byte {
+	b = le.AppendUint64(b, e.Step)
+	b = le.AppendUint64(b, e.Count)
+	return le.AppendUint64(b, math.Float64bits(e.Rate))
+}
+
+// ParseEnd reads what Append wrote.
+func ParseEnd(b []byte) (e End, err error) {
+	if len(b) != 24 {
+		return e, Malformed("an end of a step of %d bytes, want 24", len(b))
+	}
+	e = End{le.Uint64(b), le.Uint64(b[8:]), math.Float64frombits(le.Uint64(b[16:]))}
+	if e.Step == 0 || !(e.Rate >= 0) || math.IsInf(e.Rate, 0) {
+		return e, Malformed("an end of step %d at the rate %v", e.Step, e.Rate)
+	}
+	return e, nil
+}
+
+// Ask asks for Count values of the part's parameters from Lo on, as they are after all steps before Step: 24 bytes. Values has the same
+// before its values.
+type Ask struct {
+	Step      uint64
+	Lo, Count int
+}
+
+// AskSize is the length of an Ask.
+const AskSize = 24
+
+// Append appends a to b.
+func (a Ask) Append(b []byte) []byte {
+	for _, v := range []uint64{a.Step, uint64(a.Lo), uint64(a.Count)} {
+		b = le.AppendUint64(b, v)
+	}
+	return b
+}
+
+// ParseAsk reads what Append wrote, for an arena of so many values.
+func ParseAsk(b []byte, values int) (a Ask, err error) {
+	if len(b) != AskSize {
+		return a, Malformed("an ask of %d bytes, want %d", len(b), AskSize)
+	}
+	lo, n := le.Uint64(b[8:]), le.Uint64(b[16:])
+	if n < 1 || n > MaxValues || lo > uint64(values) || n > uint64(values)-lo || le.Uint64(b) == 0 {
+		return a, Malformed("an ask for %d values from %d on, of %d; at most %d at a time", n, lo, values, MaxValues)
+	}
+	return Ask{le.Uint64(b), int(lo), int(n)}, nil
+}

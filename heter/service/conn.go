@@ -1,0 +1,284 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/internal/frames"
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// conn is the connection of one trainer. A goroutine reads it, and another one writes.
+type conn struct {
+	s      *Server
+	io     *frames.Conn
+	who    message.Hello
+	layout message.Layout
+	number uint64     // of the last micro-batch
+	free   chan *task // those that are not under way
+	out    chan *task // done
+	over   chan struct{}
+	text   chan string // of the failure that ends it
+}
+
+func newConn(s *Server, link *transport.Link) *conn {
+	n := s.cfg.Micros + 1 // and an ask
+	c := &conn{
+		s: s, io: frames.New(link, "trainer", s.cfg.Times.DeadAfter), free: make(chan *task, n), out: make(chan *task, n),
+		over: make(chan struct{}), text: make(chan string, 1),
+	}
+	for range n {
+		c.free <- &task{conn: c}
+	}
+	return c
+}
+
+// run is the connection's life.
+func (c *conn) run() {
+	link := c.io.Link()
+	defer link.Close()
+	if err := c.greet(); err != nil {
+		c.s.cfg.Report(fmt.Sprintf("heter-trainer %d: a connection from %v: %v", c.s.cfg.Index, link.RemoteAddr(), err))
+		_ = c.io.WriteFrame(message.TypeFailure, textOf(err))
+		return
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write()
+	}()
+	err := c.read()
+	if err == nil {
+		c.s.goodbye()
+	} else if !errors.Is(err, frames.ErrInterrupted) {
+		c.s.fail(fmt.Errorf("trainer %d: %w", c.who.Trainer, err))
+	}
+	close(c.over)
+	<-written
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.figures.Read += link.Received()
+	c.s.figures.Written += link.Sent()
+}
+
+// end makes the connection end with the reason why. The server's lock is held.
+func (c *conn) end(err error) {
+	if !errors.Is(err, errAllLeft) {
+		select {
+		case c.text <- err.Error():
+		default:
+		}
+	}
+	c.io.Interrupt()
+}
+
+func textOf(err error) []byte {
+	text := []byte(err.Error())
+	return text[:min(len(text), message.MaxText)]
+}
+
+// greet learns who is there, and whether it has the same part.
+func (c *conn) greet() error {
+	f, err := c.io.Header()
+	if err != nil {
+		return err
+	}
+	const longest = 1 << 10
+	if f.Type != message.TypeHello || f.Length > longest {
+		return message.Malformed("a %s of %d bytes where a hello must come", message.Name(f.Type), f.Length)
+	}
+	b, err := c.io.ReadAll(f.Length)
+	if err != nil {
+		return err
+	}
+	if c.who, err = message.ParseHello(b); err != nil {
+		return err
+	}
+	cfg := &c.s.cfg
+	if c.who.Trainers != cfg.Trainers || c.who.Index != cfg.Index || c.who.Count != cfg.Count {
+		return fmt.Errorf("trainer %d of %d looks for heter-trainer %d of %d; this is %d of %d, for %d trainers",
+			c.who.Trainer, c.who.Trainers, c.who.Index, c.who.Count, cfg.Index, cfg.Count, cfg.Trainers)
+	}
+	if c.who.Hash != cfg.Cut.Hash {
+		return fmt.Errorf("trainer %d has another part of a model (sha256 %.4x…) than this heter-trainer, which has that of %s (%.4x…): give both the same model and settings",
+			c.who.Trainer, c.who.Hash, cfg.Cut.Model, cfg.Cut.Hash)
+	}
+	if err := c.s.sit(c); err != nil {
+		return err
+	}
+	c.layout = message.Layout{Cut: cfg.Cut, Code: c.who.Code}
+	w := message.Welcome{
+		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(cfg.Device.Values()),
+		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
+	}
+	return c.io.WriteFrame(message.TypeWelcome, w.Append(nil))
+}
+
+// read reads to the end; nil is a goodbye.
+func (c *conn) read() error {
+	for {
+		f, err := c.io.Header()
+		if err == io.EOF {
+			return errors.New("it is lost: its connection ended without a goodbye")
+		}
+		if err != nil {
+			return fmt.Errorf("it is lost: %w", err)
+		}
+		if f != (wire.Header{Type: f.Type, Length: f.Length}) {
+			return message.Malformed("a %s frame with a tag", message.Name(f.Type))
+		}
+		switch f.Type {
+		case message.TypeHeartbeat:
+			err = c.short(f, 0, nil)
+		case message.TypeMicro:
+			err = c.micro(f.Length)
+		case message.TypeEnd:
+			err = c.short(f, 24, c.ended)
+		case message.TypeAsk:
+			err = c.short(f, message.AskSize, c.asked)
+		case message.TypeGoodbye:
+			return c.short(f, 0, nil)
+		default:
+			err = message.Malformed("a trainer does not send %s frames", message.Name(f.Type))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// short reads a frame of a fixed size.
+func (c *conn) short(f wire.Header, size int, do func(b []byte) error) error {
+	if f.Length != size {
+		return message.Malformed("a %s of %d bytes, want %d", message.Name(f.Type), f.Length, size)
+	}
+	b, err := c.io.ReadAll(size)
+	if err != nil || do == nil {
+		return err
+	}
+	return do(b)
+}
+
+// micro reads a micro-batch.
+func (c *conn) micro(n int) error {
+	if most := min(c.layout.There(c.s.cfg.Samples), wire.MaxPayload); n > most {
+		return message.Malformed("a micro-batch of %d bytes; one of %d samples, the most, has %d", n, c.s.cfg.Samples, most)
+	}
+	t, err := c.take()
+	if err != nil {
+		return err
+	}
+	t.frame = raw.Sized(t.frame, n)
+	if err := c.io.Read(t.frame); err != nil {
+		return err
+	}
+	if t.head, err = c.layout.ParseMicro(t.frame, &t.micro, c.s.cfg.Samples); err != nil {
+		return err
+	}
+	if c.number++; t.head.Number != c.number {
+		return message.Malformed("micro-batch %d where %d must come: each comes once and in turn", t.head.Number, c.number)
+	}
+	t.ask, t.step = message.Ask{}, t.head.Step
+	return c.s.add(t)
+}
+
+// take is a task that is not under way.
+func (c *conn) take() (*task, error) {
+	select {
+	case t := <-c.free:
+		return t, nil
+	default:
+		return nil, message.Malformed("more than %d micro-batches under way", c.s.cfg.Micros)
+	}
+}
+
+func (c *conn) ended(b []byte) error {
+	e, err := message.ParseEnd(b)
+	if err != nil {
+		return err
+	}
+	if e.Count != c.number {
+		return message.Malformed("the end of step %d after %d micro-batches, %d have come", e.Step, e.Count, c.number)
+	}
+	return c.s.end(c.who.Trainer, e)
+}
+
+func (c *conn) asked(b []byte) error {
+	a, err := message.ParseAsk(b, len(c.s.cfg.Device.Values()))
+	if err != nil {
+		return err
+	}
+	t, err := c.take()
+	if err != nil {
+		return err
+	}
+	t.ask, t.step = a, a.Step
+	return c.s.add(t)
+}
+
+// valuesFrame is the answer to an Ask.
+func valuesFrame(b []byte, a message.Ask, values []float32) []byte {
+	b = a.Append(b[:0])
+	return append(b, raw.Bytes(values[a.Lo:a.Lo+a.Count])...)
+}
+
+// write writes what is done, and signs of life, until the connection is over. Its last frame tells why, if that is a failure.
+func (c *conn) write() {
+	beat := time.NewTicker(c.s.cfg.Times.Heartbeat)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case t := <-c.out:
+			err = c.answer(t)
+		case <-beat.C:
+			err = c.io.WriteFrame(message.TypeHeartbeat, nil)
+		case <-c.over:
+			select {
+			case text := <-c.text:
+				_ = c.io.WriteFrame(message.TypeFailure, textOf(errors.New(text)))
+				_ = c.io.Link().CloseWrite(time.Second, transport.ErrClosed)
+				c.drain()
+			default:
+			}
+			return
+		}
+		if err != nil {
+			c.io.Interrupt()
+			c.s.fail(fmt.Errorf("trainer %d is lost: %w", c.who.Trainer, err))
+		}
+	}
+}
+
+// drain reads on for a moment: to close with unread bytes could take back the last frame.
+func (c *conn) drain() {
+	nc, _ := c.io.Link().Detach()
+	if nc.SetReadDeadline(time.Now().Add(time.Second)) == nil {
+		_, _ = io.Copy(io.Discard, nc)
+	}
+}
+
+// answer writes what a task has come to, after which it is free.
+func (c *conn) answer(t *task) error {
+	typ := message.TypeValues
+	if t.ask.Count == 0 {
+		typ = message.TypeDone
+		t.frame = raw.Sized(t.frame, c.layout.Back(t.micro.N, t.micro.Eval))
+		if err := c.layout.Done(t.frame, &t.micro, t.head.Number); err != nil {
+			return fmt.Errorf("micro-batch %d: %w", t.head.Number, err)
+		}
+	}
+	var head [wire.HeaderSize]byte
+	if err := wire.PutHeader(&head, wire.Header{Type: typ, Length: len(t.frame)}); err != nil {
+		return err
+	}
+	err := c.io.Write(net.Buffers{head[:], t.frame})
+	c.free <- t
+	return err
+}

@@ -1,0 +1,363 @@
+// Package service is a heter-trainer on the network: trainers send it micro-batches of what crosses a model's cut, and a
+// [heter.Device] computes them. Package heter/client is the other end, heter/message says what travels between them.
+//
+// # Steps
+//
+// A micro-batch belongs to a step and waits until the one before has ended. A step ends when all trainers have ended theirs: what
+// the device has summed up is agreed on with the other heter-trainers ([Config.Agree]), and the parameters move. So a step is
+// that of all trainers together, as with servers of mode bsp.
+//
+// # Accounting
+//
+// Micro-batches of a connection are numbered 1, 2, 3, …, and the end of a step says how many there were: one that came twice, out
+// of turn or not at all ends the job by name. A connection has at most [Config.Micros] of them under way, and the memory for
+// these is its own: who sends more is refused.
+//
+// # Who is there
+//
+// Both ends say something at least every [cluster.Times.Heartbeat]. A trainer that is silent for [cluster.Times.DeadAfter], or goes
+// without a goodbye, is lost, and named in the error that ends the others.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Config says what a heter-trainer is.
+type Config struct {
+	Ticket  transport.Ticket
+	Version string // of the program; trainers of other versions are refused
+
+	Index, Count int // which of how many heter-trainers
+	Trainers     int
+
+	// Cut is the part's, and Device computes it. They are its owner's to close.
+	Cut    *heter.Cut
+	Device heter.Device
+	// Agree makes the gradients of all heter-trainers their sum, the same bits on each; nil where there is one.
+	Agree func(gradients []float32) error
+
+	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what those under
+	// way may take, one excepted. 0: 8, 16,384 and 64 MiB.
+	Micros, Samples, Bytes int
+	// Times say how long trainers may take to come, and be silent.
+	Times cluster.Times
+	// Report gets a line about what a person should know. It may be nil; it is called by many goroutines.
+	Report func(line string)
+}
+
+// Figures are what a heter-trainer has done.
+type Figures struct {
+	Micros, Samples int64
+	Steps           uint64
+	// Busy is the time in which the device computed, Agreed that of agreeing and updating, and Starved that without anything to do.
+	Busy, Agreed, Starved time.Duration
+	Read, Written         int64 // bytes
+}
+
+// Server is one heter-trainer.
+type Server struct {
+	cfg  Config
+	door *transport.Door
+
+	mu      sync.Mutex
+	changed sync.Cond
+	queue   []*task
+	step    uint64   // under way, from 1
+	ended   []uint64 // the last step of each trainer
+	rate    float64  // of the step under way, once one has ended it
+	conns   []*conn  // by trainer
+	left    int      // trainers that have said goodbye
+	err     error
+	figures Figures
+}
+
+// Validate reports all faults together.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Ticket == nil || c.Cut == nil || c.Device == nil {
+		errs = append(errs, errors.New("want a ticket, a cut and a device"))
+	}
+	if c.Count < 1 || c.Index < 0 || c.Index >= c.Count || c.Trainers < 1 {
+		errs = append(errs, fmt.Errorf("heter-trainer %d of %d for %d trainers", c.Index, c.Count, c.Trainers))
+	}
+	if c.Count > 1 && c.Agree == nil {
+		errs = append(errs, fmt.Errorf("%d heter-trainers, and nothing by which they agree", c.Count))
+	}
+	if c.Micros < 0 || c.Samples < 0 || c.Bytes < 0 {
+		errs = append(errs, fmt.Errorf("%d micro-batches of %d samples and %d bytes: want no negative numbers", c.Micros, c.Samples, c.Bytes))
+	}
+	return errors.Join(append(errs, c.Times.Validate())...)
+}
+
+// New returns a server that does nothing yet.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("heter: %w", err)
+	}
+	or := func(x *int, usual int) {
+		if *x == 0 {
+			*x = usual
+		}
+	}
+	or(&cfg.Micros, 8)
+	or(&cfg.Samples, 16<<10)
+	or(&cfg.Bytes, 64<<20)
+	cfg.Times = cfg.Times.WithDefaults()
+	if cfg.Report == nil {
+		cfg.Report = func(string) {}
+	}
+	s := &Server{cfg: cfg, step: 1, ended: make([]uint64, cfg.Trainers), conns: make([]*conn, cfg.Trainers)}
+	s.changed.L = &s.mu
+	const strangers = 128
+	s.door = transport.NewDoor(strangers, cfg.Report)
+	return s, nil
+}
+
+// errAllLeft ends Serve in good order.
+var errAllLeft = errors.New("all trainers have left")
+
+// Serve lets trainers in who come to l, which it closes, until all have left. A trainer that is lost, or anything else that keeps the
+// step from going on, is an error, and the others are told of it. It is called once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) (Figures, error) {
+	var all sync.WaitGroup
+	inner, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(inner, func() { _ = l.Close(); s.fail(context.Cause(ctx)) })()
+	all.Go(func() { s.accept(inner, l, &all) })
+	late := time.AfterFunc(s.cfg.Times.Join, func() { s.missing() })
+	err := s.work()
+	late.Stop()
+	s.fail(err)
+	cancel()
+	_ = l.Close()
+	all.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(s.err, errAllLeft) {
+		return s.figures, nil
+	}
+	return s.figures, fmt.Errorf("heter-trainer %d: %w", s.cfg.Index, s.err)
+}
+
+// fail ends the server, for the first reason that it is given.
+func (s *Server) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || err == nil {
+		return
+	}
+	s.err = err
+	for _, c := range s.conns {
+		if c != nil {
+			c.end(err)
+		}
+	}
+	s.changed.Broadcast()
+}
+
+// missing ends the server if not all trainers have come.
+func (s *Server) missing() {
+	s.mu.Lock()
+	var who []int
+	for i, c := range s.conns {
+		if c == nil {
+			who = append(who, i)
+		}
+	}
+	s.mu.Unlock()
+	if who != nil {
+		s.fail(fmt.Errorf("trainers %v have not come within %v", who, s.cfg.Times.Join))
+	}
+}
+
+// accept lets connections in.
+func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) {
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if ctx.Err() == nil {
+				s.fail(fmt.Errorf("accepting connections: %w", err))
+			}
+			return
+		}
+		stranger := s.door.Knock(nc)
+		all.Go(func() {
+			hello := transport.Hello{Version: s.cfg.Version, Purpose: transport.Heter, Rank: s.cfg.Index, WorldSize: s.cfg.Trainers}
+			link, _, err := stranger.Accept(ctx, s.cfg.Ticket, hello, nil)
+			if err == nil { // else the door has reported it
+				newConn(s, link).run()
+			}
+		})
+	}
+}
+
+// task is something that a trainer wants: a micro-batch computed, or values.
+type task struct {
+	conn  *conn
+	head  message.Head
+	micro heter.Micro
+	ask   message.Ask // with a Count: values are wanted
+	step  uint64
+	frame []byte // as it came, and then the answer
+	bytes int    // of what came
+}
+
+// next waits for what can be done: a task of the step under way or, with nil, that step's end.
+func (s *Server) next() (*task, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.err != nil:
+			return nil, s.err
+		case s.left == s.cfg.Trainers:
+			return nil, errAllLeft
+		}
+		for i, t := range s.queue {
+			if t.step == s.step {
+				s.queue = append(s.queue[:i], s.queue[i+1:]...)
+				return t, nil
+			}
+		}
+		if s.allEnded() {
+			return nil, nil
+		}
+		s.changed.Wait()
+	}
+}
+
+// allEnded says that all trainers have ended the step. s.mu is held.
+func (s *Server) allEnded() bool {
+	for _, step := range s.ended {
+		if step < s.step {
+			return false
+		}
+	}
+	return true
+}
+
+// work does what there is to do until the server ends.
+func (s *Server) work() error {
+	for at := time.Now(); ; {
+		t, err := s.next()
+		begun := time.Now()
+		if err != nil {
+			return err
+		}
+		if t == nil {
+			err = s.update()
+		} else {
+			err = s.do(t)
+		}
+		now := time.Now()
+		s.mu.Lock()
+		s.figures.Starved += begun.Sub(at)
+		if t == nil {
+			s.figures.Agreed += now.Sub(begun)
+		} else {
+			s.figures.Busy += now.Sub(begun)
+		}
+		s.mu.Unlock()
+		if at = now; err != nil {
+			return err
+		}
+	}
+}
+
+// do does a task and hands it back to its connection.
+func (s *Server) do(t *task) error {
+	if t.ask.Count > 0 {
+		t.frame = valuesFrame(t.frame, t.ask, s.cfg.Device.Values())
+		t.conn.out <- t
+		return nil
+	}
+	if err := s.cfg.Device.Run(&t.micro); err != nil {
+		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.who.Trainer, err)
+	}
+	s.mu.Lock()
+	s.figures.Micros++
+	s.figures.Samples += int64(t.micro.N)
+	s.mu.Unlock()
+	t.conn.out <- t // there is room for as many as are under way
+	return nil
+}
+
+// update ends the step.
+func (s *Server) update() error {
+	if s.cfg.Agree != nil {
+		if err := s.cfg.Agree(s.cfg.Device.Gradients()); err != nil {
+			return fmt.Errorf("step %d: agreeing with the other heter-trainers: %w", s.step, err)
+		}
+	}
+	if err := s.cfg.Device.Update(s.rate, 1/float32(s.cfg.Trainers)); err != nil {
+		return fmt.Errorf("step %d: %w", s.step, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.figures.Steps = s.step
+	s.step++
+	return nil
+}
+
+// end notes that a trainer has ended its step.
+func (s *Server) end(trainer int, e message.End) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.Step != s.ended[trainer]+1 {
+		return message.Malformed("trainer %d ends step %d, it has ended %d", trainer, e.Step, s.ended[trainer])
+	}
+	first := true
+	for _, step := range s.ended {
+		first = first && step < e.Step
+	}
+	if !first && e.Rate != s.rate {
+		return message.Malformed("trainer %d ends step %d at the learning rate %v, others at %v", trainer, e.Step, e.Rate, s.rate)
+	}
+	s.ended[trainer], s.rate = e.Step, e.Rate
+	s.changed.Broadcast()
+	return nil
+}
+
+// add queues a task. One of a step that is over, or that does not follow, is malformed.
+func (s *Server) add(t *task) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own := s.ended[t.conn.who.Trainer] + 1; t.step != own {
+		return message.Malformed("trainer %d is at step %d and sends for step %d", t.conn.who.Trainer, own, t.step)
+	}
+	s.queue = append(s.queue, t)
+	s.changed.Broadcast()
+	return nil
+}
+
+// sit seats a trainer.
+func (s *Server) sit(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.conns[c.who.Trainer] != nil:
+		return fmt.Errorf("trainer %d is connected already: does another process say that it is this trainer?", c.who.Trainer)
+	}
+	s.conns[c.who.Trainer] = c
+	return nil
+}
+
+// goodbye notes that a trainer has left.
+func (s *Server) goodbye() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left++
+	s.changed.Broadcast()
+}
