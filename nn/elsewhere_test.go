@@ -78,7 +78,7 @@ func TestTablesElsewhere(t *testing.T) {
 			}
 			mapped[i] = int32(at)
 		}
-		held.Hold(lent)
+		held.Hold(lent, nil)
 		y, grad, at := pass(whole, ids)
 		y, grad, at = slices.Clone(y), slices.Clone(grad), slices.Clone(at)
 		y2, grad2, at2 := pass(held, mapped)
@@ -93,9 +93,8 @@ func TestTablesElsewhere(t *testing.T) {
 		}
 	}
 	for _, bad := range []func(){
-		func() { whole.Hold(make([]float32, dim)) },
-		func() { held.Hold(nil) },
-		func() { held.Hold(make([]float32, dim+1)) },
+		func() { whole.Hold(make([]float32, dim), nil) },
+		func() { held.Hold(make([]float32, dim+1), nil) },
 	} {
 		func() {
 			defer func() {
@@ -106,4 +105,88 @@ func TestTablesElsewhere(t *testing.T) {
 			bad()
 		}()
 	}
+}
+
+// Tables by keys whose rows lie elsewhere give the bits of those that have them, each with the rows of the slots that it reads.
+func TestKeysElsewhere(t *testing.T) {
+	const n, rows, dim, steps = 5, 4096, 3, 2
+	registries := [2]*Params{NewParams(1), NewParams(1)}
+	registries[1].TablesElsewhere()
+	var c []float32
+	forward := func(tape *Tape, ps *Params, bags Bags) *Tensor {
+		all, last := ps.Tables()[0], ps.Tables()[1]
+		x := tape.EmbeddingBag(bags.Slots(0, 2), all, SqrtPool, tape.Reshape(tape.EmbeddingSequence(bags.Slots(2, 3), last, steps), bags.N, steps*dim))
+		x = tape.EmbeddingBag(bags.Slots(1, 3).Slots(1, 2), all, MeanPool, x)
+		return tape.dot(x, c)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, ps := range registries {
+		ps.NewTable("all", UniformRows(1), rows, dim)
+		ps.NewTable("last", UniformRows(1), rows, dim)
+		ps.New("unused", Zeros, 1)
+		c = random(r, 3*dim+steps*dim)
+		if err := ps.Arrange(func(tape *Tape) *Tensor { return forward(tape, ps, Bags{Offsets: make([]int32, 4), N: 1}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, held := registries[0].Tables(), registries[1].Tables()
+	if !slices.Equal(held[0].Slots(), []int{-1, -1, -1}) || !slices.Equal(held[1].Slots(), []int{0, 0, steps}) {
+		t.Fatalf("looked up by %v and %v", held[0].Slots(), held[1].Slots())
+	}
+	c = random(r, n*(3*dim+steps*dim))
+	tape := NewTape(TapeConfig{})
+	defer tape.Close()
+	pass := func(ps *Params, bags Bags) (loss float32) {
+		tape.Reset()
+		y := forward(tape, ps, bags)
+		loss = y.Data[0]
+		tape.Backward(y, func(int) {})
+		return loss
+	}
+	for round := range 4 {
+		bags := Bags{Offsets: []int32{0}, N: n}
+		for range 3 * n {
+			for range r.IntN(5) * min(round, 1) { // the first time there are none
+				bags.Keys = append(bags.Keys, r.Uint64N(40))
+			}
+			bags.Offsets = append(bags.Offsets, int32(len(bags.Keys)))
+		}
+		var numbers [2][]int32 // the rows' in the whole tables
+		for i := range held {
+			at, lent := make([]int32, len(bags.Keys)), []float32{}
+			for k, key := range bags.Keys {
+				row := RowOf(key, rows)
+				at[k] = int32(slices.Index(numbers[i], row))
+				if at[k] < 0 {
+					at[k] = int32(len(numbers[i]))
+					numbers[i] = append(numbers[i], row)
+					lent = append(lent, whole[i].Data[int(row)*dim:][:dim]...)
+				}
+			}
+			held[i].Hold(lent, at)
+		}
+		if a, b := pass(registries[0], bags), pass(registries[1], bags); a != b {
+			t.Errorf("%v, held %v", a, b)
+		}
+		for i := range held {
+			ids, grads := whole[i].Grad()
+			at, grads2 := held[i].Grad()
+			if len(ids) != len(at) || round > 0 && len(ids) == 0 {
+				t.Fatalf("%d rows have a gradient, %d held", len(ids), len(at))
+			}
+			for k, place := range at {
+				was := slices.Index(ids, numbers[i][place])
+				if was < 0 || !slices.Equal(grads[was*dim:][:dim], grads2[k*dim:][:dim]) {
+					t.Errorf("round %d, table %d: row %d has another gradient", round, i, numbers[i][place])
+				}
+			}
+		}
+	}
+	defer func() {
+		if _, is := recover().(*ShapeError); !is {
+			t.Error("a slot that Arrange has not seen is looked up")
+		}
+	}()
+	tape.Reset()
+	tape.EmbeddingBag(Bags{Keys: []uint64{1}, Offsets: []int32{0, 0, 1}, N: 1}.Slots(0, 2), held[1], SumPool, nil)
 }

@@ -11,11 +11,14 @@ type Bags struct {
 	Keys    []uint64
 	Offsets []int32 // slots*N+1, never falling
 	N       int     // samples
+
+	first int // which slot of the batch the first one is
 }
 
 // Slots are slots lo to hi-1 alone, in the same memory.
 func (b Bags) Slots(lo, hi int) Bags {
 	b.Offsets = b.Offsets[lo*b.N : hi*b.N+1]
+	b.first += lo
 	return b
 }
 
@@ -61,8 +64,8 @@ func (p Pooling) scale(n int32) float32 {
 }
 
 // EmbeddingBag adds up, for each sample and slot, the rows of tab of the keys of the bag, and puts the sums side by side: the
-// result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N, m], is not nil, its rows follow. The row of a key is RowOf:
-// tables whose rows lie elsewhere are not looked up by keys. Rows are added in the order of keys, and gradients of a row in the order of its keys in the bags,
+// result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N, m], is not nil, its rows follow. The row of a key is RowOf or, of a
+// table whose rows lie elsewhere, the one that Hold names. Rows are added in the order of keys, and gradients of a row in the order of its keys in the bags,
 // so that no number of threads changes a bit. bags are kept until Backward. The gradient costs O(keys·Dim), whatever the table's size.
 func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *Tensor {
 	return t.lookUpBags(bags, tab, pool, rest, 0)
@@ -78,7 +81,6 @@ func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
 // lookUpBags is EmbeddingBag, or with steps EmbeddingSequence.
 func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, steps int) *Tensor {
 	n, slots := bags.N, bags.Len()
-	tab.want(!tab.owner.elsewhere, "a table whose rows are in this process")
 	tab.want(n > 0 && slots > 0 && len(bags.Offsets) == slots*n+1, "bags of n > 0 samples in one or more slots", len(bags.Offsets), n)
 	o := record[tableLookupOp](t)
 	cols := max(1, steps) * slots * tab.Dim
@@ -88,9 +90,15 @@ func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, ste
 		cols += rest.Shape[1]
 	}
 	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
-	o.mapped = tab.rowsOf(bags, o.mapped)
+	if t.pool.dry {
+		tab.note(bags.first, slots, steps)
+	}
+	o.mapped = tab.rowsOf(bags, steps, o.mapped)
 	o.ids = o.mapped
 	o.alone(bags, steps)
+	if tab.owner.elsewhere {
+		checkIDs(tab.Name, o.ids, tab.held())
+	}
 	o.scales = sized(o.scales, len(o.offsets)-1)
 	o.scaled = false
 	for i := range o.scales {
@@ -169,10 +177,17 @@ func (o *tableLookupOp) weigh(w *worker, lo, hi int) {
 	}
 }
 
-// rowsOf are the rows of the keys of bags, in the memory of rows.
-func (t *Table) rowsOf(bags Bags, rows []int32) []int32 {
+// rowsOf are the rows of the keys of bags, of which steps of each are looked up or 0 for all, in the memory of rows.
+func (t *Table) rowsOf(bags Bags, steps int, rows []int32) []int32 {
 	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
 	rows = rows[:0]
+	if t.owner.elsewhere {
+		t.want(lo == hi || len(t.at) == len(bags.Keys) && t.reading(bags.first, bags.Len(), steps), "keys whose rows are held", bags.first, bags.Len(), len(t.at))
+		if lo == hi {
+			return rows
+		}
+		return append(rows, t.at[lo:hi]...)
+	}
 	for _, key := range bags.Keys[lo:hi] {
 		rows = append(rows, RowOf(key, t.Rows))
 	}

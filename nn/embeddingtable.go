@@ -92,7 +92,7 @@ func (o *tableLookupOp) backward(t *Tape) {
 	}
 	if parts := min(t.pool.threads(), len(o.ids)/mergeLeast); parts > 1 && len(o.tab.ids) == 0 {
 		t.merging.run(t, o, parts)
-	} else {
+	} else if len(o.ids) > 0 {
 		keys, held := &t.merging.share(0).rowKeys, o.tab.held()
 		keys.fill(o, 0, int32(held))
 		keys.sort(held)

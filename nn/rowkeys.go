@@ -58,7 +58,7 @@ func (r *rowKeys) fill(o *tableLookupOp, lo, hi int32) {
 // sort sorts the keys by id and leaves equal ones in their order: a radix
 // sort, O(k) with a pass for each 11 bits of the largest id.
 func (r *rowKeys) sort(held int) {
-	passes := (bits.Len(uint(held-1)) + radixBits - 1) / radixBits
+	passes := (bits.Len(uint(max(1, held)-1)) + radixBits - 1) / radixBits
 	r.spare = r.spare[:len(r.keys)]
 	clear(r.counts[:passes])
 	for _, key := range r.keys {

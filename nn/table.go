@@ -25,6 +25,8 @@ type Table struct {
 	Init      RowInit
 
 	owner *Params
+	reads []int   // see Slots
+	at    []int32 // of a table whose rows lie elsewhere, for each key of a batch its row, see Hold
 	ids   []int32
 	grads []float32
 
@@ -41,13 +43,44 @@ func (t *Table) Grad() (ids []int32, rows []float32) { return t.ids, t.grads }
 // servers, and each pass has its own, see Table.Hold.
 func (ps *Params) TablesElsewhere() { ps.elsewhere = true }
 
-// Hold makes rows, of Dim values each, those of a table whose rows lie elsewhere: id i is
-// row i of them, and so it is in Grad. They stay the caller's, who changes them between passes only.
-func (t *Table) Hold(rows []float32) {
-	if !t.owner.elsewhere || len(rows) == 0 || len(rows)%t.Dim != 0 {
+// Hold makes rows, of Dim values each, those of a table whose rows lie elsewhere: id i is row i of them, and so it is in Grad. Where the
+// table is looked up by keys, at has for each key of the batch's bags that Slots names its row, and anything for others; else it is nil.
+// There may be no rows where the batch names none. Both stay the caller's, who changes them between passes only.
+func (t *Table) Hold(rows []float32, at []int32) {
+	if !t.owner.elsewhere || len(rows)%t.Dim != 0 {
 		panic(fmt.Sprintf("nn: table %s: %d values are held: want rows of %d, and a table whose rows lie elsewhere", t.Name, len(rows), t.Dim))
 	}
-	t.Data = rows
+	t.Data, t.at = rows, at
+}
+
+// Slots is what of a batch's bags the model looks up in the table, by slot: how many of the last keys of each bag, -1 for all of
+// them, 0 for none; slots behind its end are not looked up. It is nil of a table that is looked up by ids. Arrange finds it out.
+func (t *Table) Slots() []int { return t.reads }
+
+// note notes that the model looks up some slots, of which steps keys of each bag, or 0 for all.
+func (t *Table) note(first, slots, steps int) {
+	if steps == 0 {
+		steps = -1
+	}
+	t.reads = append(t.reads, make([]int, max(0, first+slots-len(t.reads)))...)
+	for i := range slots {
+		if was := &t.reads[first+i]; *was >= 0 {
+			*was = max(*was, steps)
+			if steps < 0 {
+				*was = steps
+			}
+		}
+	}
+}
+
+// reading tells whether the table has what is looked up: see note.
+func (t *Table) reading(first, slots, steps int) bool {
+	for i := first; i < first+slots; i++ {
+		if i >= len(t.reads) || t.reads[i] >= 0 && (steps == 0 || t.reads[i] < steps) {
+			return false
+		}
+	}
+	return true
 }
 
 // held is how many rows there are to look up.

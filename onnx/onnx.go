@@ -76,8 +76,8 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	for _, t := range ps.Tables() {
 		if rows := t.Data; len(rows) != t.Rows*t.Dim {
 			elsewhere[t] = true
-			t.Hold(make([]float32, 2*t.Dim)) // to be traced with
-			defer t.Hold(rows)
+			t.Hold(make([]float32, 2*t.Dim), nil) // to be traced with
+			defer t.Hold(rows, nil)
 		}
 	}
 	t, err := study(spec, m)

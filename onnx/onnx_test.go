@@ -290,7 +290,7 @@ func TestTableElsewhere(t *testing.T) {
 	for i := range table {
 		table[i] = float32(i%17) / 20
 	}
-	ps.Tables()[0].Hold(table)
+	ps.Tables()[0].Hold(table, nil)
 	b, in := c.inputs(3, rows)
 	a := newArray(3, spec.IDs*dim)
 	for i, id := range b.IDs {

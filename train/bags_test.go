@@ -22,8 +22,8 @@ func TestBagsAreLearnt(t *testing.T) {
 // What cannot be is refused by name.
 func TestBagsRefused(t *testing.T) {
 	cfg := custom(tinyBags())
-	cfg.Servers.Consistency = "bsp"
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "model tiny-bags looks its tables up by keys") {
+	cfg.Servers.Consistency, cfg.TableRows = "bsp", 100
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "on servers tables of model tiny-bags have a row for each key") {
 		t.Errorf("got %v", err)
 	}
 	cfg = Defaults(zoo("din"), data.Synthetic)

@@ -236,7 +236,7 @@ func (c Config) validateModel(spec model.Spec, f *faults) {
 	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%v would move rows of %s's table that no sample has touched: want 0", c.WeightDecay, spec.Name)
 	f.add(c.Optimizer == OptimizerClick && (spec.Task != model.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
 		"%s counts on servers what was shown and clicked: it is for click models such as ctr-dnn, with %v bsp, ssp or async", c.Optimizer, setting.Path("sync"))
-	f.add(c.Servers.Consistency != "" && (spec.AnySlots || len(spec.Slots) > 0), "sync", "%q: model %s looks its tables up by keys, which runs with parameters on servers cannot yet: leave it out, or use ctr-dnn", c.Servers.Consistency, spec.Name)
+	f.add(c.Servers.Consistency != "" && len(spec.Slots) > 0 && c.TableRows > 0, "data.table-rows", "%d has no effect with %v %s: on servers tables of model %s have a row for each key: leave it out", c.TableRows, setting.Path("sync"), c.Servers.Consistency, spec.Name)
 	t := c.tuning()
 	f.add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)
 }

@@ -23,8 +23,10 @@ func (r *Replica) learnt() []values {
 	for _, p := range r.Params.List() {
 		all = append(all, values{name: p.Name, data: p.Data})
 	}
-	for _, t := range r.Params.Tables() {
-		all = append(all, values{name: t.Name, data: t.Data, each: r.params.rows()})
+	for i, t := range r.Params.Tables() {
+		if each, ok := r.params.rows(i); ok {
+			all = append(all, values{name: t.Name, data: t.Data, each: each})
+		}
 	}
 	for _, b := range r.Params.BufferList() {
 		all = append(all, values{name: b.Name, data: b.Data})
@@ -36,8 +38,8 @@ func (r *Replica) learnt() []values {
 // hash is the SHA-256 of what the model has learnt, parameters, tables and
 // running statistics: name and little-endian values of each, sorted by name, so
 // that it does not depend on how memory is laid out. copies is that of what each rank has a copy of: rows elsewhere are
-// left out, which all ranks read alike, and of which a day that passes between two ranks' reading deletes some. An
-// error is one of the servers that a table lies on.
+// left out, which all ranks read alike, and of which a day that passes between two ranks' reading deletes some. Rows by key that
+// lie on servers are in neither: there may be more of them than can be read, and none is known here. An error is one of the servers that a table lies on.
 func (r *Replica) hash() (sum, copies [sha256.Size]byte, err error) {
 	all := r.learnt()
 	if sum, err = hashOf(all); err != nil {

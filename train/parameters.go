@@ -8,6 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -24,9 +25,8 @@ type parameters interface {
 	ahead() bool
 	// expect names the batch that follows the one of the next pass.
 	expect(b *data.Batch)
-	// fetch brings what a pass over samples with these ids reads, and returns for each id its row in
-	// the table.
-	fetch(ids []int32, training bool) ([]int32, error)
+	// fetch brings what a pass over a batch reads of tables, and returns the batch with the rows of these where its ids were.
+	fetch(b model.Batch, training bool) (model.Batch, error)
 	// rowsReady gives the gradient of a table's rows in a step's last backward, and the labels of its batch.
 	rowsReady(table int, ids []int32, grads []float32, labels []int32) error
 	// waited is how long passes have waited for what they read since it was last asked.
@@ -54,8 +54,8 @@ type stored interface {
 	arrays() []checkpoint.Array
 	// own is what this replica alone keeps, on all ranks by the same names in the same order.
 	own() []stream
-	// rows shows all rows of the table, some at a time; it is nil where they lie in the table.
-	rows() func(show func(rows []float32) error) error
+	// rows shows all rows of a table, some at a time; it is nil where they lie in the table. Not ok: nobody here knows which there are.
+	rows(table int) (each func(show func(rows []float32) error) error, ok bool)
 	// save makes arrays whole on rank 0, saves what lies elsewhere as of a step of the run, and returns what tells of that, for
 	// the checkpoint. It is a collective call.
 	save(step int64) (more map[string]string, err error)
@@ -96,13 +96,13 @@ func (p *replicated) begin(cfg Config, _ beginning) (err error) {
 	return r.optimize(cfg, r.job.Group(), p.rule, tables)
 }
 
-func (p *replicated) ahead() bool                                { return false }
-func (p *replicated) expect(*data.Batch)                         {}
-func (p *replicated) fetch(ids []int32, _ bool) ([]int32, error) { return ids, nil }
-func (p *replicated) waited() time.Duration                      { return 0 }
-func (p *replicated) setRate(lr, _ float64)                      { p.rule.SetLR(lr) }
-func (p *replicated) end() error                                 { return nil }
-func (p *replicated) sync() error                                { return p.replica.Opt.Sync() }
+func (p *replicated) ahead() bool                                      { return false }
+func (p *replicated) expect(*data.Batch)                               {}
+func (p *replicated) fetch(b model.Batch, _ bool) (model.Batch, error) { return b, nil }
+func (p *replicated) waited() time.Duration                            { return 0 }
+func (p *replicated) setRate(lr, _ float64)                            { p.rule.SetLR(lr) }
+func (p *replicated) end() error                                       { return nil }
+func (p *replicated) sync() error                                      { return p.replica.Opt.Sync() }
 
 func (p *replicated) rowsReady(table int, ids []int32, grads []float32, _ []int32) error {
 	p.replica.Opt.RowsReady(table, ids, grads)
@@ -126,11 +126,11 @@ func (p *replicated) arrays() (out []checkpoint.Array) {
 	return out
 }
 
-func (p *replicated) own() []stream                           { return streamsOf("", p.replica.Opt.State()) }
-func (p *replicated) rows() func(func([]float32) error) error { return nil }
-func (p *replicated) resumed() error                          { return p.replica.Opt.Broadcast() }
-func (p *replicated) leave() error                            { return nil }
-func (p *replicated) abandon()                                {}
+func (p *replicated) own() []stream                                      { return streamsOf("", p.replica.Opt.State()) }
+func (p *replicated) rows(int) (func(func([]float32) error) error, bool) { return nil, true }
+func (p *replicated) resumed() error                                     { return p.replica.Opt.Broadcast() }
+func (p *replicated) leave() error                                       { return nil }
+func (p *replicated) abandon()                                           {}
 
 // save brings the replicas together where they may differ, and the optimizer's state to rank 0.
 func (p *replicated) save(int64) (map[string]string, error) {

@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/rowinit"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -36,7 +38,13 @@ type recalled struct {
 	ctx   context.Context
 	saved saved
 
-	at map[int32]int32 // of the table, by id: where its weights are
+	tables []recalledTable
+}
+
+// recalledTable is a table's rows.
+type recalledTable struct {
+	*nn.Table
+	at map[uint64]int32 // by key or id: where its weights are
 	// weights are those of rows, with room for a batch's rows that were never saved.
 	weights []float32
 	mapped  []int32
@@ -47,9 +55,6 @@ func (p *recalled) place(ps *nn.Params) { ps.TablesElsewhere() }
 
 func (p *recalled) begin(cfg Config, _ beginning) error {
 	r := p.replica
-	if n := len(r.Params.Tables()); n > 1 {
-		return fmt.Errorf("model %s has %d tables: servers save one", cfg.name(), n)
-	}
 	from, err := cfg.Servers.recall(p.saved.File, p.saved.Step, *p.saved.Servers)
 	if err == nil {
 		err = errors.Join(from.Array(p.ctx, 0, r.Params.Values()), p.take(from))
@@ -63,26 +68,27 @@ func (p *recalled) begin(cfg Config, _ beginning) error {
 	return r.optimize(cfg, r.job.Group(), p.rule, nil)
 }
 
-// take reads the table's rows.
+// take reads the tables' rows.
 func (p *recalled) take(from Recalled) (err error) {
-	for _, t := range p.replica.Params.Tables() {
-		p.at = map[int32]int32{}
-		err = from.Each(p.ctx, 0, func(keys []uint64, weights []float32) error {
-			if err := fits(t, keys, weights); err != nil {
+	for i, table := range p.replica.Params.Tables() {
+		t := recalledTable{Table: table, at: map[uint64]int32{}}
+		err = from.Each(p.ctx, i, func(keys []uint64, weights []float32) error {
+			if err := fits(table, keys, weights); err != nil {
 				return err
 			}
 			for i, key := range keys {
-				p.at[int32(key)] = int32(len(p.at))
-				p.weights = append(p.weights, weights[i*t.Dim:][:t.Dim]...)
+				t.at[key] = int32(len(t.at))
+				t.weights = append(t.weights, weights[i*t.Dim:][:t.Dim]...)
 			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if p.initial, err = t.Init.Init(); err != nil {
+		if t.initial, err = t.Init.Init(); err != nil {
 			return err
 		}
+		p.tables = append(p.tables, t)
 	}
 	return nil
 }
@@ -92,34 +98,64 @@ func fits(t *nn.Table, keys []uint64, weights []float32) error {
 	if len(weights) != len(keys)*t.Dim {
 		return fmt.Errorf("table %s: %d rows have %d values, want %d each", t.Name, len(keys), len(weights), t.Dim)
 	}
-	if i := slices.IndexFunc(keys, func(k uint64) bool { return k >= uint64(t.Rows) }); i >= 0 {
+	if i := slices.IndexFunc(keys, func(k uint64) bool { return k >= uint64(t.Rows) }); i >= 0 && t.Slots() == nil {
 		return fmt.Errorf("table %s: there is a row %d, and the model knows %d", t.Name, keys[i], t.Rows)
 	}
 	return nil
 }
 
-// fetch puts rows that were never saved behind the others, for this batch.
-func (p *recalled) fetch(ids []int32, _ bool) ([]int32, error) {
-	if p.at == nil || len(ids) == 0 {
-		return ids, nil
-	}
-	t := p.replica.Params.Tables()[0]
-	saved := len(p.at) * t.Dim
-	p.weights, p.mapped = p.weights[:saved], p.mapped[:0]
-	for _, id := range ids {
-		at, ok := p.at[id]
-		if !ok {
-			if id < 0 || int(id) >= t.Rows {
-				return nil, fmt.Errorf("table %s: id %d: want one below %d", t.Name, id, t.Rows)
+// fetch finds the rows of a batch.
+func (p *recalled) fetch(b model.Batch, _ bool) (model.Batch, error) {
+	ids := b.IDs
+	for i := range p.tables {
+		t := &p.tables[i]
+		t.weights = t.weights[:len(t.at)*t.Dim]
+		if slots := t.Slots(); slots != nil {
+			t.findKeys(b.Bags, slots)
+		} else if len(ids) > 0 {
+			if err := t.findIDs(ids); err != nil {
+				return b, err
 			}
-			at = int32(len(p.weights) / t.Dim) // again for each that names it: a batch's are few
-			p.weights = slices.Grow(p.weights, t.Dim)[:len(p.weights)+t.Dim]
-			p.initial(p.weights[len(p.weights)-t.Dim:], rowinit.Row(t.Stream(), uint64(id)))
+			b.IDs = t.mapped
 		}
-		p.mapped = append(p.mapped, at)
 	}
-	t.Hold(p.weights)
-	return p.mapped, nil
+	return b, nil
+}
+
+// findKeys finds the rows of the keys in some slots.
+func (t *recalledTable) findKeys(b nn.Bags, slots []int) {
+	t.mapped = raw.Sized(t.mapped, len(b.Keys))
+	for slot, most := range slots {
+		lo, hi := b.Offsets[slot*b.N], b.Offsets[(slot+1)*b.N]
+		for i := lo; i < hi && most != 0; i++ {
+			t.mapped[i] = t.row(b.Keys[i])
+		}
+	}
+	t.Hold(t.weights, t.mapped)
+}
+
+// findIDs finds the rows of ids.
+func (t *recalledTable) findIDs(ids []int32) error {
+	t.mapped = t.mapped[:0]
+	for _, id := range ids {
+		if id < 0 || int(id) >= t.Rows {
+			return fmt.Errorf("table %s: id %d: want one below %d", t.Name, id, t.Rows)
+		}
+		t.mapped = append(t.mapped, t.row(uint64(id)))
+	}
+	t.Hold(t.weights, nil)
+	return nil
+}
+
+// row is where a row is; one that was never saved is put behind the others, for this batch.
+func (t *recalledTable) row(key uint64) int32 {
+	if at, ok := t.at[key]; ok {
+		return at
+	}
+	at := len(t.weights) // again for each that names it: a batch's are few
+	t.weights = slices.Grow(t.weights, t.Dim)[:at+t.Dim]
+	t.initial(t.weights[at:], rowinit.Row(t.Stream(), key))
+	return int32(at / t.Dim)
 }
 
 // arrays are those that servers do not know, which the file has.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -52,21 +53,21 @@ func TestRecalledRows(t *testing.T) {
 		copy(twin.Data[key*3:][:3], saved.weights[i*3:])
 	}
 	for _, ids := range [][]int32{{0, 9, 3, 9, 7}, {1, 2, 3, 4, 5, 6, 8}, {7}} {
-		mapped, err := p.fetch(ids, false)
-		if err != nil || len(mapped) != len(ids) {
-			t.Fatal(mapped, err)
+		b, err := p.fetch(model.Batch{N: 1, IDs: ids}, false)
+		if err != nil || len(b.IDs) != len(ids) {
+			t.Fatal(b.IDs, err)
 		}
-		for i, at := range mapped {
+		for i, at := range b.IDs {
 			if got, want := table.Data[at*3:][:3], twin.Data[ids[i]*3:][:3]; !slices.Equal(got, want) {
 				t.Errorf("row %d is %v, want %v", ids[i], got, want)
 			}
 		}
 	}
-	if len(p.weights) != 9 {
-		t.Errorf("%d weights are held after a batch of saved rows alone", len(p.weights))
+	if n := len(p.tables[0].weights); n != 9 {
+		t.Errorf("%d weights are held after a batch of saved rows alone", n)
 	}
 	for _, id := range []int32{-1, 10} {
-		if _, err := p.fetch([]int32{id}, false); err == nil || !strings.Contains(err.Error(), "want one below 10") {
+		if _, err := p.fetch(model.Batch{N: 1, IDs: []int32{id}}, false); err == nil || !strings.Contains(err.Error(), "want one below 10") {
 			t.Errorf("id %d: %v", id, err)
 		}
 	}

@@ -133,7 +133,7 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 // it is the step's last backward: each gradient is handed to the optimizer as
 // soon as it is final. What it returns is good until the next call. An error is one of the servers that parameters lie on.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
-	if b.IDs, err = r.params.fetch(b.IDs, true); err != nil {
+	if b, err = r.params.fetch(b, true); err != nil {
 		return pass, err
 	}
 	if !r.begun {
@@ -186,7 +186,7 @@ func (r *Replica) Step() error {
 // Evaluate runs the model over a batch without recording it for backward. What it returns is good until the next call. An
 // error is one of the servers that parameters lie on.
 func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
-	if b.IDs, err = r.params.fetch(b.IDs, false); err != nil {
+	if b, err = r.params.fetch(b, false); err != nil {
 		return pass, err
 	}
 	r.tape.ResetEval()
@@ -196,7 +196,7 @@ func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 // Forward runs the model over a batch without its loss, exactly as Evaluate does: labels and targets are of no matter. What it
 // returns is good until the next call. An error is one of the servers that parameters lie on.
 func (r *Replica) Forward(b model.Batch) (out model.Outputs, err error) {
-	if b.IDs, err = r.params.fetch(b.IDs, false); err != nil {
+	if b, err = r.params.fetch(b, false); err != nil {
 		return out, err
 	}
 	r.tape.ResetEval()

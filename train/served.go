@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/client"
@@ -78,11 +79,8 @@ func (p *served) begin(cfg Config, at beginning) error {
 		}
 	}
 	t := trainer.Config{
-		Client: p.client, Session: p.number, Schema: sc, Values: r.Params.Values(), First: r.job.Rank() == 0 && p.number == 0,
+		Client: p.client, Session: p.number, Schema: sc, Lookups: lookupsOf(r.Params), Values: r.Params.Values(), First: r.job.Rank() == 0 && p.number == 0,
 		GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Done: uint64(at.step) / uint64(s.threads()),
-	}
-	for _, table := range r.Params.Tables() {
-		t.Rows = table.Rows
 	}
 	if p.trainer, err = trainer.New(t); err != nil {
 		return err
@@ -103,29 +101,36 @@ func (p *served) expect(b *data.Batch)  { p.following = b }
 func (p *served) waited() time.Duration { return p.trainer.Waited() }
 func (p *served) end() error            { return p.trainer.End(p.next) }
 
-func (p *served) fetch(ids []int32, training bool) ([]int32, error) {
+func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 	get, ask := p.trainer.Peek, p.trainer.AskPeek
 	if training {
 		get, ask = p.trainer.Fetch, p.trainer.Ask
 	}
-	mapped, rows, err := get(ids)
-	if err == nil && p.following != nil {
-		err = ask(p.following.IDs)
+	if err := get(trainer.Batch{IDs: b.IDs, Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}); err != nil {
+		return b, err
+	}
+	for i, t := range p.replica.Params.Tables() {
+		switch rows := p.trainer.Rows(i); {
+		case t.Slots() != nil:
+			t.Hold(rows.Values, rows.At)
+		case len(rows.At) > 0:
+			t.Hold(rows.Values, nil)
+			b.IDs = rows.At
+		}
+	}
+	if f := p.following; f != nil {
 		p.following = nil
+		return b, ask(trainer.Batch{IDs: f.IDs, Keys: f.Bags.Keys, Offsets: f.Bags.Offsets, N: f.N})
 	}
-	if err != nil || len(rows) == 0 {
-		return ids, err
-	}
-	p.replica.Params.Tables()[0].Hold(rows)
-	return mapped, nil
+	return b, nil
 }
 
 // rowsReady sends the gradients of rows, and where the table counts, what its batch has shown.
-func (p *served) rowsReady(_ int, at []int32, grads []float32, labels []int32) error {
-	if p.trainer.Counts() {
-		return p.trainer.PushClicks(at, grads, labels)
+func (p *served) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
+	if p.trainer.Counts(table) {
+		return p.trainer.PushClicks(table, at, grads, labels)
 	}
-	return p.trainer.PushRows(at, grads)
+	return p.trainer.PushRows(table, at, grads)
 }
 
 func (p *served) setRate(lr, next float64) {
@@ -157,7 +162,11 @@ func (s *servers) sync() error {
 	return nil
 }
 
-func (p *served) rows() func(func([]float32) error) error { return p.trainer.Each }
+// rows are those by number: of keys servers alone know which there are.
+func (p *served) rows(table int) (func(func([]float32) error) error, bool) {
+	each := func(show func([]float32) error) error { return p.trainer.Each(table, show) }
+	return each, p.replica.Params.Tables()[table].Slots() == nil
+}
 
 // arrays are the frozen parameters: servers do not know them.
 func (p *served) arrays() (out []checkpoint.Array) {
@@ -173,10 +182,18 @@ func (p *served) own() []stream {
 		return nil
 	}
 	thread := fmt.Sprintf("thread%d/", p.number)
-	return append(streamsOf(thread, p.rule.State()), stream{
-		name: thread + "rows", n: p.trainer.StateLen(), varies: true, give: p.trainer.ReadState,
-		take: func(n int, _ bool, _ float32) (func([]float32) error, error) { return p.trainer.WriteState(n) },
-	})
+	out := streamsOf(thread, p.rule.State())
+	for i, t := range p.replica.Params.Tables() {
+		name := "rows"
+		if t.Slots() != nil {
+			name += "/" + t.Name
+		}
+		out = append(out, stream{
+			name: thread + name, n: p.trainer.StateLen(i), varies: true, give: func() func([]float32) error { return p.trainer.ReadState(i) },
+			take: func(n int, _ bool, _ float32) (func([]float32) error, error) { return p.trainer.WriteState(i, n) },
+		})
+	}
+	return out
 }
 
 // save lets the servers save their parts when all ranks have brought in what they had under way. They keep the parts

@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/ps/trainer"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -141,13 +142,29 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 		return schema.Schema{}, fmt.Errorf("model %s has %d parameters with learning rates of their own: servers have one for all; under geo ranks move the parameters themselves", c.name(), len(rates))
 	}
 	s := schema.Schema{Dense: []schema.Dense{{Name: "dense", Len: len(ps.Values()), Rule: rule}}}
-	if len(ps.Tables()) > 1 {
-		return s, fmt.Errorf("model %s has %d tables: parameters on servers can have one", c.name(), len(ps.Tables()))
-	}
+	byIDs := 0
 	for _, t := range ps.Tables() {
+		if t.Slots() == nil {
+			byIDs++
+		}
 		s.Sparse = append(s.Sparse, schema.Sparse{Name: t.Name, Dim: t.Dim, Rule: rows, Init: t.Init, Seed: c.Seed})
 	}
+	if byIDs > 1 {
+		return s, fmt.Errorf("model %s has %d tables that ids are looked up in: parameters on servers can have one such table, and any number by keys", c.name(), byIDs)
+	}
 	return s, s.Validate()
+}
+
+// lookupsOf says what the tables of a model, which is arranged, are looked up by.
+func lookupsOf(ps *nn.Params) (out []trainer.Lookup) {
+	for _, t := range ps.Tables() {
+		if slots := t.Slots(); slots != nil {
+			out = append(out, trainer.Lookup{Slots: slots})
+		} else {
+			out = append(out, trainer.Lookup{Rows: t.Rows})
+		}
+	}
+	return out
 }
 
 // clickRate is how many times the job's learning rate a click table's rows learn by, if nothing else is

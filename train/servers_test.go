@@ -165,7 +165,7 @@ func TestSchemaOf(t *testing.T) {
 	ps := nn.NewParams(1)
 	ps.NewTable("a", nn.UniformRows(1), 1, 1)
 	ps.NewTable("b", nn.UniformRows(1), 1, 1)
-	if _, err := Defaults(zoo("ctr-dnn"), data.Synthetic).schemaOf(ps, 1); err == nil || !strings.Contains(err.Error(), "has 2 tables") {
+	if _, err := Defaults(zoo("ctr-dnn"), data.Synthetic).schemaOf(ps, 1); err == nil || !strings.Contains(err.Error(), "has 2 tables that ids are looked up in") {
 		t.Errorf("got %v", err)
 	}
 }

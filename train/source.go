@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/weights"
 )
 
@@ -100,6 +101,9 @@ func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 
 // rowsOver are the values of a table with those rows that servers had in place of its own: others were in no batch there.
 func rowsOver(t *nn.Table, from Recalled) ([]float32, error) {
+	if t.Slots() != nil {
+		return nil, fmt.Errorf("table %s: servers had a row for each key, and here keys share %d rows by a hash: let servers keep the parameters here, too; %v leaves the table at first values", t.Name, t.Rows, setting.Path("training.init-except"))
+	}
 	out := slices.Clone(t.Data)
 	err := from.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
 		if err := fits(t, keys, weights); err != nil {
@@ -136,7 +140,7 @@ func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []floa
 	}
 	s, err := c.openSource(nil)
 	if err == nil {
-		err = errors.Join(s.beginRows(t, there, do), s.Close())
+		err = errors.Join(s.beginRows(t, there, len(c.Model.Slots) > 0, do), s.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("beginning with rows of %s: %w", c.Start.From, err)
@@ -144,7 +148,7 @@ func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []floa
 	return nil
 }
 
-func (s source) beginRows(t schema.Sparse, there string, do func(keys []uint64, weights []float32) error) error {
+func (s source) beginRows(t schema.Sparse, there string, byKeys bool, do func(keys []uint64, weights []float32) error) error {
 	name := there
 	if s.Saved != nil {
 		name = t.Name
@@ -158,6 +162,9 @@ func (s source) beginRows(t schema.Sparse, there string, do func(keys []uint64, 
 	}
 	if s.parts != nil {
 		return s.parts.Each(context.Background(), 0, do)
+	}
+	if byKeys {
+		return fmt.Errorf("%s: keys share its %d rows by a hash, and on servers each key has a row of its own: begin with a run with servers; %v leaves the table at first values", name, s.Tensors[i].Shape[0], setting.Path("training.init-except"))
 	}
 	data, err := s.Read(name)
 	if err != nil {

@@ -26,7 +26,7 @@ func batchOf(step, rank int) (ids []int32) {
 // inSync trains so many steps and returns what each saw, dense values last.
 func inSync(tr *Trainer, rank, steps int, ahead bool) (seen []float32, err error) {
 	for step := range steps {
-		mapped, rows, err := tr.Fetch(batchOf(step, rank))
+		mapped, rows, err := fetch(tr, batchOf(step, rank))
 		if err != nil {
 			return nil, err
 		}
@@ -35,7 +35,7 @@ func inSync(tr *Trainer, rank, steps int, ahead bool) (seen []float32, err error
 		}
 		seen = append(seen, tr.cfg.Values...)
 		if ahead && step+1 < steps {
-			if err := tr.Ask(batchOf(step+1, rank)); err != nil {
+			if err := tr.Ask(Batch{IDs: batchOf(step+1, rank)}); err != nil {
 				return nil, err
 			}
 		}
@@ -49,7 +49,7 @@ func inSync(tr *Trainer, rank, steps int, ahead bool) (seen []float32, err error
 		if err := tr.session.PushDense(array, tr.step, 0, dense); err != nil {
 			return nil, err
 		}
-		if err := tr.PushRows(at, grads); err != nil {
+		if err := tr.PushRows(0, at, grads); err != nil {
 			return nil, err
 		}
 		if err := tr.End(-1); err != nil {
@@ -100,7 +100,7 @@ func TestAheadInAsync(t *testing.T) {
 	had := 0 // steps in the rows
 	for step := range 6 {
 		ahead := step < 4
-		mapped, rows, err := tr.Fetch(ids)
+		mapped, rows, err := fetch(tr, ids)
 		must(t, err)
 		for i, id := range ids {
 			if got, want := rows[int(mapped[i])*rowDim], before[int(id)*rowDim]-0.25*float32(had); got != want {
@@ -112,10 +112,10 @@ func TestAheadInAsync(t *testing.T) {
 		}
 		if had = step + 1; ahead {
 			had = step
-			must(t, tr.Ask(ids))
+			must(t, tr.Ask(Batch{IDs: ids}))
 		}
 		must(t, tr.session.PushDense(array, tr.step, 0, slices.Repeat([]float32{0.5}, denseLen)))
-		must(t, tr.PushRows([]int32{0, 1}, grads))
+		must(t, tr.PushRows(0, []int32{0, 1}, grads))
 		must(t, tr.End(-1))
 	}
 	must(t, tr.Flush(context.Background()))
@@ -126,10 +126,10 @@ func TestAheadInAsync(t *testing.T) {
 	rows := all(t, tr)
 	for n, ids := range [][]int32{{5, 250, 5}, {7}, {250, 3, 299, 0}} { // evaluation, asked for ahead but the first
 		next := [][]int32{{7}, {250, 3, 299, 0}, nil}[n]
-		mapped, got, err := tr.Peek(ids)
+		mapped, got, err := peek(tr, ids)
 		must(t, err)
 		if next != nil {
-			must(t, tr.AskPeek(next))
+			must(t, tr.AskPeek(Batch{IDs: next}))
 		}
 		for i, id := range ids {
 			if !slices.Equal(got[int(mapped[i])*rowDim:][:rowDim], rows[int(id)*rowDim:][:rowDim]) {
@@ -140,9 +140,9 @@ func TestAheadInAsync(t *testing.T) {
 	if tr.Waited() <= 0 || tr.Waited() != 0 {
 		t.Error("it waited for nothing, or twice for the same")
 	}
-	must(t, tr.Ask([]int32{1}))
+	must(t, tr.Ask(Batch{IDs: []int32{1}}))
 	must(t, tr.End(-1))
-	if _, _, err := tr.Fetch([]int32{1, 2}); err == nil || !strings.Contains(err.Error(), "2 ids, 1 were asked for") {
+	if _, _, err := fetch(tr, []int32{1, 2}); err == nil || !strings.Contains(err.Error(), "2 ids and keys, 1 were asked for") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -159,14 +159,14 @@ func TestAheadWithinBound(t *testing.T) {
 	go func() {
 		err := func() error {
 			for step := range steps {
-				_, rows, err := fast.Fetch([]int32{0})
+				_, rows, err := fetch(fast, []int32{0})
 				if err != nil {
 					return err
 				}
 				if least := float32(step-staleness) - 0.5; start-rows[0] < least { // roundings
 					return fmt.Errorf("step %d: the row has %v steps of the other, want at least %v", step+1, start-rows[0], least)
 				}
-				if err := fast.Ask([]int32{0}); err != nil {
+				if err := fast.Ask(Batch{IDs: []int32{0}}); err != nil {
 					return err
 				}
 				if err := fast.End(-1); err != nil {
@@ -178,9 +178,9 @@ func TestAheadWithinBound(t *testing.T) {
 		seen <- errors.Join(err, fast.Leave(context.Background())) // the other does not wait for it
 	}()
 	for range steps {
-		_, _, err := slow.Fetch([]int32{0})
+		_, _, err := fetch(slow, []int32{0})
 		must(t, err)
-		must(t, slow.PushRows([]int32{0}, []float32{1, 1, 1}))
+		must(t, slow.PushRows(0, []int32{0}, []float32{1, 1, 1}))
 		must(t, slow.End(-1))
 	}
 	must(t, <-seen)
@@ -202,16 +202,16 @@ func TestStepsAllocateNothing(t *testing.T) {
 		grads, dense := make([]float32, rowDim*len(ids)), make([]float32, denseLen)
 		var at []int32
 		step := func() {
-			mapped, _, err := tr.Fetch(ids)
+			mapped, _, err := fetch(tr, ids)
 			must(t, err)
-			must(t, tr.Ask(ids))
+			must(t, tr.Ask(Batch{IDs: ids}))
 			at = append(at[:0], mapped...)
 			slices.Sort(at)
 			at = slices.Compact(at)
 			if geo == 0 {
 				must(t, tr.session.PushDense(array, tr.step, 0, dense))
 			}
-			must(t, tr.PushRows(at, grads[:rowDim*len(at)]))
+			must(t, tr.PushRows(0, at, grads[:rowDim*len(at)]))
 			must(t, tr.End(0.1))
 		}
 		for range 100 { // all memory is met

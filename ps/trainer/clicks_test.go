@@ -46,7 +46,7 @@ func clickBatch(step, rank int) (ids, labels []int32, grad func(id int32) []floa
 // clickStep trains a step.
 func clickStep(tr *Trainer, step, rank int) error {
 	ids, labels, grad := clickBatch(step, rank)
-	mapped, _, err := tr.Fetch(ids)
+	mapped, _, err := fetch(tr, ids)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func clickStep(tr *Trainer, step, rank int) error {
 	if err := tr.session.PushDense(array, tr.step, 0, make([]float32, denseLen)); err != nil {
 		return err
 	}
-	if err := tr.PushClicks(at, grads, labels); err != nil {
+	if err := tr.PushClicks(0, at, grads, labels); err != nil {
 		return err
 	}
 	return tr.End(-1)
@@ -164,23 +164,23 @@ func TestClicksAgainstMap(t *testing.T) {
 func TestClicksRefused(t *testing.T) {
 	j := newJob(t, tables.Config{Mode: tables.Async, Servers: 1, Trainers: 1}, clickSchema())
 	tr := j.trainers(0, nil)[0]
-	if _, err := New(Config{Client: tr.cfg.Client, Schema: j.schema, Values: initial(), Rows: tableRows, GeoSteps: 2, Copies: 1}); err == nil || !strings.Contains(err.Error(), `rule click of table "rows" counts on the servers`) {
+	if _, err := New(Config{Client: tr.cfg.Client, Schema: j.schema, Values: initial(), Lookups: []Lookup{{Rows: tableRows}}, GeoSteps: 2, Copies: 1}); err == nil || !strings.Contains(err.Error(), `rule click of table "rows" counts on the servers`) {
 		t.Errorf("geo: %v", err)
 	}
-	_, _, err := tr.Fetch([]int32{1, 2, 3, 1})
+	_, _, err := fetch(tr, []int32{1, 2, 3, 1})
 	must(t, err)
 	for _, labels := range [][]int32{nil, {1, 0, 1}} {
-		if err := tr.PushClicks([]int32{0}, make([]float32, rowDim), labels); err == nil || !strings.Contains(err.Error(), "4 ids of") {
+		if err := tr.PushClicks(0, []int32{0}, make([]float32, rowDim), labels); err == nil || !strings.Contains(err.Error(), "4 ids or keys of") {
 			t.Errorf("%d labels: %v", len(labels), err)
 		}
 	}
-	if err := tr.PushClicks([]int32{0, 1}, make([]float32, rowDim), []int32{1}); err == nil {
+	if err := tr.PushClicks(0, []int32{0, 1}, make([]float32, rowDim), []int32{1}); err == nil {
 		t.Error("a gradient is missing")
 	}
-	if err := tr.PushRows([]int32{0}, make([]float32, rowDim)); err == nil || !strings.Contains(err.Error(), "3 values for 1 rows of 5") {
+	if err := tr.PushRows(0, []int32{0}, make([]float32, rowDim)); err == nil || !strings.Contains(err.Error(), "3 values for 1 rows of 5") {
 		t.Errorf("a push without counts: %v", err)
 	}
-	if !tr.Counts() {
+	if !tr.Counts(0) {
 		t.Error("the table counts")
 	}
 }
@@ -196,12 +196,12 @@ func TestClickStepsAllocateNothing(t *testing.T) {
 	grads := make([]float32, rowDim*len(ids))
 	var at []int32
 	step := func() {
-		mapped, _, err := tr.Fetch(ids)
+		mapped, _, err := fetch(tr, ids)
 		must(t, err)
 		at = append(at[:0], mapped...)
 		slices.Sort(at)
 		at = slices.Compact(at)
-		must(t, tr.PushClicks(at, grads[:rowDim*len(at)], labels))
+		must(t, tr.PushClicks(0, at, grads[:rowDim*len(at)], labels))
 		must(t, tr.End(0.1))
 	}
 	for range 100 { // all memory is met

@@ -22,7 +22,7 @@ func TestCompact(t *testing.T) {
 			ids[i] = int32(r.IntN(1+n/2) * 4096) // many alike below
 		}
 		var err error
-		if mapped, err = c.add(ids, 1<<30, mapped); err != nil {
+		if mapped, err = c.addIDs(ids, 1<<30, mapped); err != nil {
 			t.Fatal(err)
 		}
 		for i, id := range ids {
@@ -40,7 +40,7 @@ func TestCompact(t *testing.T) {
 	ids := []int32{5, 7, 5}
 	batch := func() (err error) {
 		c.begin()
-		mapped, err = c.add(ids, 8, mapped)
+		mapped, err = c.addIDs(ids, 8, mapped)
 		return err
 	}
 	if n := testing.AllocsPerRun(100, func() { _ = batch() }); n > 0 {
@@ -53,7 +53,7 @@ func TestCompact(t *testing.T) {
 		}
 	}
 	for _, bad := range []int32{-1, 8} {
-		if _, err := c.add([]int32{0, bad}, 8, nil); err == nil || !strings.Contains(err.Error(), "id 1 of the batch is") {
+		if _, err := c.addIDs([]int32{0, bad}, 8, nil); err == nil || !strings.Contains(err.Error(), "id 1 of the batch is") {
 			t.Errorf("id %d: %v", bad, err)
 		}
 	}

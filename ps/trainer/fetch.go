@@ -10,89 +10,101 @@ import (
 
 // batch is what a step needs of the servers.
 type batch struct {
-	seen   compacter // its rows; copies have their own
-	mapped []int32   // for each id, its row
-	rows   []float32
-	asked  bool // ahead
-	ids    int  // how many were asked for
+	of     Batch       // without ids and keys, in memory of its own
+	parts  []part      // by group
+	rows   [][]float32 // by table; copies have their own
+	asked  bool        // ahead
+	ids    int         // how many ids and keys were asked for
+	copies bool        // its rows are copies
+}
+
+// part is what a batch names of the rows of a group.
+type part struct {
+	seen   compacter // the rows; copies have their own
+	mapped []int32   // for each id or key, its row
 }
 
 // pending is what is under way: never more than a step's.
-type pending struct{ values, rows *client.Pull }
+type pending struct {
+	values *client.Pull
+	rows   []*client.Pull
+}
 
-// Fetch returns rows, among which are those that ids name, each once, and for each id which of
-// them is its own: both are good until the next Fetch, Peek or End, or, with copies, until they are
-// exchanged. The rows are made if they are not there. It brings the dense parameters to what they are for the step as
-// well. It waits as the servers' consistency demands. Where Ask has asked for the step, ids must be
-// the same.
-func (t *Trainer) Fetch(ids []int32) (mapped []int32, rows []float32, err error) {
-	b, err := t.turnTo(ids, t.ask)
+// pulling is a way to ask for rows.
+type pulling func(table int, step uint64, keys []uint64, dst []float32) (*client.Pull, error)
+
+// Fetch brings the rows that a batch names, for Rows. They are made if they are not there. It brings the dense parameters to what they
+// are for the step as well. It waits as the servers' consistency demands. Where Ask has asked for the step, the batch must be the same.
+func (t *Trainer) Fetch(of Batch) error {
+	err := t.turnTo(of, t.ask)
 	if err == nil && t.pending.values == nil && (t.geo == nil || t.geo.stale) {
 		err = t.askDense()
 	}
-	if err = errors.Join(err, t.await()); err != nil {
-		return nil, nil, err
-	}
-	if t.geo != nil {
-		return b.mapped, t.geo.weights, nil
-	}
-	return b.mapped, b.rows, nil
+	return errors.Join(err, t.await())
 }
 
-// Ask asks for the rows that Fetch will return in the step after this one, and does not wait. It is called
+// Rows are those of a table that the last Fetch or Peek has brought. They are good until the next one, or End, or, with copies, until
+// they are exchanged.
+func (t *Trainer) Rows(table int) Rows {
+	b := &t.batches[t.turn]
+	r := Rows{At: b.parts[t.tables[table].group].mapped, Values: b.rows[table]}
+	if b.copies {
+		r.Values = t.geo.tables[table].weights
+	}
+	return r
+}
+
+// Ask asks for the rows that Fetch will bring in the step after this one, and does not wait. It is called
 // between Fetch and End, where the next batch is known; where copies are exchanged at the end of this
 // step it does nothing, because rows are pulled anew after it.
-func (t *Trainer) Ask(ids []int32) error {
+func (t *Trainer) Ask(of Batch) error {
 	if t.exchanges() {
 		return nil
 	}
-	b := &t.batches[t.turn^1]
-	b.asked, b.ids = true, len(ids)
-	return t.ask(b, t.step+1, ids)
+	return t.askAhead(of, t.step+1, t.ask)
 }
 
-// Peek returns rows as Fetch does, without dense parameters and without making rows: for
+// Peek brings rows as Fetch does, without dense parameters and without making rows: for
 // evaluation, of what the servers have.
-func (t *Trainer) Peek(ids []int32) (mapped []int32, rows []float32, err error) {
-	b, err := t.turnTo(ids, t.peek)
-	if err = errors.Join(err, t.await()); err != nil {
-		return nil, nil, err
-	}
-	return b.mapped, b.rows, nil
+func (t *Trainer) Peek(of Batch) error {
+	err := t.turnTo(of, t.peek)
+	return errors.Join(err, t.await())
 }
 
-// AskPeek asks for the rows that the next Peek will return, and does not wait.
-func (t *Trainer) AskPeek(ids []int32) error {
+// AskPeek asks for the rows that the next Peek will bring, and does not wait.
+func (t *Trainer) AskPeek(of Batch) error { return t.askAhead(of, t.step, t.peek) }
+
+func (t *Trainer) askAhead(of Batch, step uint64, ask func(*batch, uint64, Batch) error) error {
 	b := &t.batches[t.turn^1]
-	b.asked, b.ids = true, len(ids)
-	return t.peek(b, t.step, ids)
+	b.asked, b.ids = true, len(of.IDs)+len(of.Keys)
+	return ask(b, step, of)
 }
 
 // turnTo makes the next batch the one in use, and asks for it unless that was done ahead.
-func (t *Trainer) turnTo(ids []int32, ask func(*batch, uint64, []int32) error) (*batch, error) {
+func (t *Trainer) turnTo(of Batch, ask func(*batch, uint64, Batch) error) error {
 	t.turn ^= 1
-	b := &t.batches[t.turn]
+	b, n := &t.batches[t.turn], len(of.IDs)+len(of.Keys)
 	asked := b.asked
 	b.asked = false
 	switch {
 	case !asked:
-		return b, ask(b, t.step, ids)
-	case b.ids != len(ids):
-		return b, fmt.Errorf("ps: trainer: step %d: %d ids, %d were asked for", t.step, len(ids), b.ids)
+		return ask(b, t.step, of)
+	case b.ids != n:
+		return fmt.Errorf("ps: trainer: step %d: %d ids and keys, %d were asked for", t.step, n, b.ids)
 	}
-	return b, nil
+	return nil
 }
 
 // ask asks for the rows of a step.
-func (t *Trainer) ask(b *batch, step uint64, ids []int32) error {
+func (t *Trainer) ask(b *batch, step uint64, of Batch) error {
 	if t.geo != nil {
-		return t.askCopies(b, step, ids)
+		return t.askCopies(b, step, of)
 	}
-	return t.askRows(b, step, ids, t.session.PullRows)
+	return t.askRows(b, step, of, t.session.PullRows)
 }
 
-func (t *Trainer) peek(b *batch, step uint64, ids []int32) error {
-	return t.askRows(b, step, ids, t.session.PeekRows)
+func (t *Trainer) peek(b *batch, step uint64, of Batch) error {
+	return t.askRows(b, step, of, t.session.PeekRows)
 }
 
 // askDense asks for the dense values of the step that begins.
@@ -101,31 +113,60 @@ func (t *Trainer) askDense() (err error) {
 	return err
 }
 
-func (t *Trainer) askRows(b *batch, step uint64, ids []int32, pull func(int, uint64, []uint64, []float32) (*client.Pull, error)) (err error) {
-	b.seen.begin()
-	if b.mapped, b.rows = b.mapped[:0], b.rows[:0]; t.dim == 0 || len(ids) == 0 {
-		return nil
+// take keeps what is needed of a batch behind the call.
+func (b *batch) take(of Batch, copies bool) {
+	b.of.N, b.of.Offsets, b.copies = of.N, append(b.of.Offsets[:0], of.Offsets...), copies
+}
+
+func (t *Trainer) askRows(b *batch, step uint64, of Batch, pull pulling) (err error) {
+	b.take(of, false)
+	for i := range t.groups {
+		g, p := &t.groups[i], &b.parts[i]
+		p.seen.begin()
+		if p.mapped, err = g.add(&p.seen, &of, p.mapped); err != nil {
+			return t.lookupFault(g, err)
+		}
+		for _, table := range g.tables {
+			b.rows[table] = grown(b.rows[table][:0], len(p.seen.keys)*t.tables[table].dim)
+			if err := t.pull(table, step, p.seen.keys, b.rows[table], pull); err != nil {
+				return err
+			}
+		}
 	}
-	if b.mapped, err = b.seen.add(ids, t.cfg.Rows, b.mapped); err != nil {
-		return err
-	}
-	b.rows = grown(b.rows[:0], len(b.seen.keys)*t.dim)
-	t.pending.rows, err = pull(table, step, b.seen.keys, b.rows)
-	return err
+	return nil
 }
 
 // askCopies asks for the rows of which there are no copies.
-func (t *Trainer) askCopies(b *batch, step uint64, ids []int32) (err error) {
-	if b.mapped = b.mapped[:0]; t.dim == 0 || len(ids) == 0 {
+func (t *Trainer) askCopies(b *batch, step uint64, of Batch) (err error) {
+	b.take(of, true)
+	for i := range t.groups {
+		g, p, own := &t.groups[i], &b.parts[i], &t.geo.groups[i]
+		if p.mapped, err = g.add(&own.seen, &of, p.mapped); err != nil {
+			return t.lookupFault(g, err)
+		}
+		keys := own.seen.keys[own.begun:]
+		for _, table := range g.tables {
+			weights := t.geo.tables[table].extend(own.begun, len(keys))
+			if err := t.pull(table, step, keys, weights, t.session.PullRows); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Trainer) lookupFault(g *group, err error) error {
+	return fmt.Errorf("ps: trainer: step %d: table %q: %w", t.step, t.cfg.Schema.Sparse[g.tables[0]].Name, err)
+}
+
+// pull asks for rows of a table, if there are any.
+func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pull pulling) error {
+	if len(keys) == 0 {
 		return nil
 	}
-	g := t.geo
-	if b.mapped, err = g.seen.add(ids, t.cfg.Rows, b.mapped); err != nil {
-		return err
-	}
-	keys, weights := g.extend()
-	if len(keys) > 0 {
-		t.pending.rows, err = t.session.PullRows(table, step, keys, weights)
+	p, err := pull(table, step, keys, dst)
+	if err == nil {
+		t.pending.rows = append(t.pending.rows, p)
 	}
 	return err
 }
@@ -133,12 +174,13 @@ func (t *Trainer) askCopies(b *batch, step uint64, ids []int32) (err error) {
 // await waits for all that is under way.
 func (t *Trainer) await() error {
 	err := t.awaitValues()
-	p := t.pending.rows
-	if p == nil {
+	if len(t.pending.rows) == 0 {
 		return err
 	}
-	t.pending.rows = nil
-	err = errors.Join(err, t.wait(p))
+	for _, p := range t.pending.rows {
+		err = errors.Join(err, t.wait(p))
+	}
+	t.pending.rows = t.pending.rows[:0]
 	if err == nil && t.geo != nil {
 		err = t.geo.begin()
 	}

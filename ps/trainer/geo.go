@@ -1,11 +1,13 @@
 package trainer
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/ps/schema"
 )
 
 // geo is a trainer's copies of parameters: all dense ones, and the rows that were touched since
@@ -16,12 +18,23 @@ type geo struct {
 	base   []float32
 	moves  []float32 // room
 
-	rule    optim.RowRule // nil: there is no table
+	groups []copied
+	tables []copies
+}
+
+// copied are the rows of a group of tables.
+type copied struct {
+	seen   compacter
+	begun  int // of them, those that have come
+	tables []int
+}
+
+// copies are those of a table's rows, by number as the group has them.
+type copies struct {
+	rule    optim.RowRule
 	dim     int
 	parts   []optim.RowPart
-	seen    compacter   // the rows
-	begun   int         // of them, those that have come
-	weights []float32   // by row, as all that follows
+	weights []float32
 	from    []float32   // what the servers had
 	state   [][]float32 // by part
 
@@ -30,48 +43,56 @@ type geo struct {
 	missing []int32     // room
 }
 
-func newGeo(cfg Config) (*geo, error) {
-	g := &geo{copies: float32(cfg.Copies), stale: true, base: make([]float32, len(cfg.Values))}
-	if len(cfg.Schema.Sparse) == 0 {
-		return g, nil
+func newGeo(cfg Config, all []group) (*geo, error) {
+	g := &geo{copies: float32(cfg.Copies), stale: true, base: make([]float32, len(cfg.Values)), groups: make([]copied, len(all)), tables: make([]copies, len(cfg.Lookups))}
+	for i, group := range all {
+		g.groups[i].tables = group.tables
 	}
-	s := cfg.Schema.Sparse[table]
-	var err error
-	if g.rule, err = s.Rule.Rows(); err != nil {
-		return nil, err
+	for i, s := range cfg.Schema.Sparse {
+		if err := g.tables[i].open(s, cfg.Lookups[i].Rows); err != nil {
+			return nil, errors.Join(fmt.Errorf("ps: trainer: copies of table %q: %w", s.Name, err), g.close())
+		}
 	}
-	g.dim, g.parts = s.Dim, g.rule.Parts(s.Dim)
-	g.state = make([][]float32, len(g.parts))
-	width := 0
-	for _, p := range g.parts {
-		width += p.Width
+	return g, nil
+}
+
+// open begins without copies. most is how many rows there can be, 0: any number.
+func (c *copies) open(s schema.Sparse, most int) (err error) {
+	if c.rule, err = s.Rule.Rows(); err != nil {
+		return err
 	}
-	if width == 0 {
-		return g, nil
-	}
-	initial := make([]float32, 0, width)
-	for _, p := range g.parts {
+	c.dim, c.parts = s.Dim, c.rule.Parts(s.Dim)
+	c.state = make([][]float32, len(c.parts))
+	var initial []float32
+	for _, p := range c.parts {
 		for range p.Width {
 			initial = append(initial, p.Initial)
 		}
 	}
-	g.kept, err = rows.New(rows.Config{
-		Name: s.Name, Dim: width, Rule: &optim.SGDRows{LR: 1}, MaxRows: cfg.Rows,
-		Init: func(dst []float32, _ uint64) { copy(dst, initial) },
-	})
-	return g, err
-}
-
-func (g *geo) close() error {
-	if g.kept == nil {
+	if len(initial) == 0 {
 		return nil
 	}
-	return g.kept.Close()
+	c.kept, err = rows.New(rows.Config{
+		Name: s.Name, Dim: len(initial), Rule: &optim.SGDRows{LR: 1}, MaxRows: most,
+		Init: func(dst []float32, _ uint64) { copy(dst, initial) },
+	})
+	return err
+}
+
+func (g *geo) close() (err error) {
+	for i := range g.tables {
+		if kept := g.tables[i].kept; kept != nil {
+			err = errors.Join(err, kept.Close())
+		}
+	}
+	return err
 }
 
 func (g *geo) setRate(rate float64) {
-	if r, ok := g.rule.(optim.Rated); ok {
-		r.SetLR(rate)
+	for i := range g.tables {
+		if r, ok := g.tables[i].rule.(optim.Rated); ok {
+			r.SetLR(rate)
+		}
 	}
 }
 
@@ -81,60 +102,74 @@ func (g *geo) take(values []float32) {
 	g.stale = false
 }
 
-// extend makes room for rows that were seen and have not come, and returns their keys, and where
+// extend makes room for n rows that were seen and have not come, behind those that have begun, and returns where
 // their weights go. What was handed out before stays as it is.
-func (g *geo) extend() (keys []uint64, weights []float32) {
-	keys = g.seen.keys[g.begun:]
-	n := len(keys)
-	g.weights, g.from = grown(g.weights, n*g.dim), grown(g.from, n*g.dim)
-	for i, p := range g.parts {
-		g.state[i] = grown(g.state[i], n*p.Width)
+func (c *copies) extend(begun, n int) (weights []float32) {
+	c.weights, c.from = grown(c.weights[:begun*c.dim], n*c.dim), grown(c.from[:begun*c.dim], n*c.dim)
+	for i, p := range c.parts {
+		c.state[i] = grown(c.state[i][:begun*p.Width], n*p.Width)
 	}
-	return keys, g.weights[g.begun*g.dim:]
+	return c.weights[begun*c.dim:]
+}
+
+// begin makes rows that have come copies.
+func (g *geo) begin() error {
+	for i := range g.groups {
+		own := &g.groups[i]
+		keys := own.seen.keys[own.begun:]
+		for _, table := range own.tables {
+			if err := g.tables[table].begin(own.begun, keys); err != nil {
+				return err
+			}
+		}
+		own.begun += len(keys)
+	}
+	return nil
 }
 
 // begin makes rows that have come copies: their state is what it was when they were last here.
-func (g *geo) begin() (err error) {
-	first, keys := g.begun, g.seen.keys[g.begun:]
-	g.begun = len(g.seen.keys)
-	copy(g.from[first*g.dim:], g.weights[first*g.dim:])
-	if g.kept == nil || len(keys) == 0 {
+func (c *copies) begin(first int, keys []uint64) (err error) {
+	copy(c.from[first*c.dim:], c.weights[first*c.dim:])
+	if c.kept == nil || len(keys) == 0 {
 		return nil
 	}
-	width := g.kept.Dim()
-	g.values = grown(g.values[:0], len(keys)*width)
-	if g.missing, err = g.kept.Peek(keys, g.values, g.missing[:0]); err != nil {
+	width := c.kept.Dim()
+	c.values = grown(c.values[:0], len(keys)*width)
+	if c.missing, err = c.kept.Peek(keys, c.values, c.missing[:0]); err != nil {
 		return fmt.Errorf("ps: trainer: the state of %d rows: %w", len(keys), err)
 	}
-	at := g.values
+	at := c.values
 	for i := range keys {
-		for k, p := range g.parts {
-			at = at[copy(g.state[k][(first+i)*p.Width:][:p.Width], at):]
+		for k, p := range c.parts {
+			at = at[copy(c.state[k][(first+i)*p.Width:][:p.Width], at):]
 		}
 	}
 	return nil
 }
 
-// keep remembers the state of all rows that are here.
-func (g *geo) keep() error {
-	if g.kept == nil || g.begun == 0 {
-		return nil
-	}
-	g.values = g.values[:0]
-	for i := range g.begun {
-		for k, p := range g.parts {
-			g.values = append(g.values, g.state[k][i*p.Width:][:p.Width]...)
+// keep remembers the state of all rows that are here, and forgets them.
+func (c *copies) keep(keys []uint64) error {
+	if c.kept != nil && len(keys) > 0 {
+		c.values = c.values[:0]
+		for i := range keys {
+			for k, p := range c.parts {
+				c.values = append(c.values, c.state[k][i*p.Width:][:p.Width]...)
+			}
+		}
+		if _, err := c.kept.Import(keys, c.values, nil, true); err != nil {
+			return fmt.Errorf("ps: trainer: keeping the state of %d rows: %w", len(keys), err)
 		}
 	}
-	if _, err := g.kept.Import(g.seen.keys[:g.begun], g.values, nil, true); err != nil {
-		return fmt.Errorf("ps: trainer: keeping the state of %d rows: %w", g.begun, err)
+	c.weights, c.from = c.weights[:0], c.from[:0]
+	for k := range c.state {
+		c.state[k] = c.state[k][:0]
 	}
 	return nil
 }
 
 // move moves rows by gradients.
-func (g *geo) move(at []int32, grads []float32) {
-	g.rule.UpdateRows(g.weights, g.state, g.dim, at, grads, 1)
+func (c *copies) move(at []int32, grads []float32) {
+	c.rule.UpdateRows(c.weights, c.state, c.dim, at, grads, 1)
 }
 
 // share sends by how much copies have moved, and forgets the rows.
@@ -142,19 +177,22 @@ func (g *geo) share(session *client.Session, step uint64, values []float32) erro
 	if g.stale {
 		return nil // they have not come since they were sent
 	}
-	if g.begun > 0 {
-		keys, n := g.seen.keys[:g.begun], g.begun*g.dim
-		if err := session.PushRows(table, step, keys, g.moved(g.weights[:n], g.from)); err != nil {
-			return err
+	for i := range g.groups {
+		own := &g.groups[i]
+		keys := own.seen.keys[:own.begun]
+		for _, table := range own.tables {
+			c, n := &g.tables[table], len(keys)*g.tables[table].dim
+			if len(keys) > 0 {
+				if err := session.PushRows(table, step, keys, g.moved(c.weights[:n], c.from)); err != nil {
+					return err
+				}
+			}
+			if err := c.keep(keys); err != nil {
+				return err
+			}
 		}
-	}
-	if err := g.keep(); err != nil {
-		return err
-	}
-	g.seen.begin()
-	g.begun, g.weights, g.from = 0, g.weights[:0], g.from[:0]
-	for k := range g.state {
-		g.state[k] = g.state[k][:0]
+		own.seen.begin()
+		own.begun = 0
 	}
 	g.stale = true
 	return session.PushDense(array, step, 0, g.moved(values, g.base))

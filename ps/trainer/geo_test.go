@@ -97,7 +97,7 @@ func follow(t *testing.T, sc schema.Schema, trainers, every, steps int, ahead, d
 	for step := range steps {
 		for rank, tr := range got {
 			n, ids := want.all[rank], batchOf(step, rank)
-			mapped, rows, err := tr.Fetch(ids)
+			mapped, rows, err := fetch(tr, ids)
 			must(t, err)
 			n.touch(ids)
 			if step == 0 { // those before it have exchanged theirs, perhaps
@@ -110,7 +110,7 @@ func follow(t *testing.T, sc schema.Schema, trainers, every, steps int, ahead, d
 				}
 			}
 			if ahead && step+1 < steps {
-				must(t, tr.Ask(batchOf(step+1, rank)))
+				must(t, tr.Ask(Batch{IDs: batchOf(step+1, rank)}))
 				if (step+1)%every != 0 {
 					must(t, tr.await()) // before another trainer's exchange
 					n.touch(batchOf(step+1, rank))
@@ -124,7 +124,7 @@ func follow(t *testing.T, sc schema.Schema, trainers, every, steps int, ahead, d
 				grads = append(grads, g...)
 				n.move(id, g)
 			}
-			must(t, tr.PushRows(at, grads))
+			must(t, tr.PushRows(0, at, grads))
 			for i, g := range gradOf(step, rank, -1, denseLen, dyadic) {
 				tr.cfg.Values[i] -= 0.5 * g
 				n.dense[i] -= 0.5 * g
@@ -225,7 +225,7 @@ func TestGeoPasses(t *testing.T) {
 	j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 2, Trainers: 1, Sessions: 2}, testSchema("sgd", 1))
 	sessions := j.trainers(0, func(c *Config) { c.GeoSteps, c.Copies = 2, 2 })
 	for step := range 6 {
-		_, _, err := sessions[0].Fetch(batchOf(step, 0))
+		_, _, err := fetch(sessions[0], batchOf(step, 0))
 		must(t, err)
 		for i := range sessions[0].cfg.Values {
 			sessions[0].cfg.Values[i]++

@@ -87,7 +87,7 @@ func (j *job) trainers(rank int, change func(*Config)) (all []*Trainer) {
 	must(j.t, err)
 	j.t.Cleanup(func() { must(j.t, c.Close()) })
 	for session := range max(1, cfg.Sessions) {
-		tc := Config{Client: c, Session: session, Schema: j.schema, Values: initial(), Rows: tableRows, First: rank+session == 0}
+		tc := Config{Client: c, Session: session, Schema: j.schema, Values: initial(), Lookups: []Lookup{{Rows: tableRows}}, First: rank+session == 0}
 		if change != nil {
 			change(&tc)
 		}
@@ -110,7 +110,7 @@ func initial() (x []float32) {
 // all are the rows of the servers.
 func all(t testing.TB, tr *Trainer) (rows []float32) {
 	t.Helper()
-	must(t, tr.Each(func(some []float32) error {
+	must(t, tr.Each(0, func(some []float32) error {
 		rows = append(rows, slices.Clone(some)...)
 		return nil
 	}))
@@ -122,4 +122,22 @@ func different(mapped []int32) []int32 {
 	at := slices.Clone(mapped)
 	slices.Sort(at)
 	return slices.Compact(at)
+}
+
+// fetch is Fetch of ids, of the one table.
+func fetch(tr *Trainer, ids []int32) (mapped []int32, rows []float32, err error) {
+	if err = tr.Fetch(Batch{IDs: ids}); err != nil {
+		return nil, nil, err
+	}
+	r := tr.Rows(0)
+	return r.At, r.Values, nil
+}
+
+// peek is fetch that leaves rows as they are.
+func peek(tr *Trainer, ids []int32) (mapped []int32, rows []float32, err error) {
+	if err = tr.Peek(Batch{IDs: ids}); err != nil {
+		return nil, nil, err
+	}
+	r := tr.Rows(0)
+	return r.At, r.Values, nil
 }

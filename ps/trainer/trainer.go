@@ -4,10 +4,11 @@
 //
 //	t, err := trainer.New(trainer.Config{Client: c, Schema: s, Values: params.Values()})
 //	for … {
-//		mapped, rows, err := t.Fetch(ids) // ids of the batch; the model looks up mapped in rows
-//		err = t.Ask(nextIDs)              // which travels meanwhile
-//		…                                 // forward and backward; distopt gives buckets to t, an exchange.Reducer
-//		err = t.PushRows(at, grads)       // at as in mapped
+//		err = t.Fetch(batch)               // its ids and keys
+//		rows := t.Rows(table)              // the model looks up rows.At in rows.Values
+//		err = t.Ask(next)                  // which travels meanwhile
+//		…                                  // forward and backward; distopt gives buckets to t, an exchange.Reducer
+//		err = t.PushRows(table, at, grads) // at as in rows.At
 //		err = t.End(rate)
 //	}
 //	err = t.Leave(ctx)
@@ -44,11 +45,8 @@ import (
 // Algorithm is the name of what a Trainer does, in exchange.Sent.
 const Algorithm = "push"
 
-// Places of a model's parameters in the schema.
-const (
-	array = 0 // dense parameters, all in one
-	table = 0 // the table
-)
+// array is the place of the dense parameters, all in one, in the schema.
+const array = 0
 
 // Config says what the parameters are.
 type Config struct {
@@ -57,13 +55,13 @@ type Config struct {
 	Client *client.Client
 	// Session is the trainer's own, from 0.
 	Session int
-	// Schema has one dense array, and at most one table.
+	// Schema has one dense array, and any tables.
 	Schema schema.Schema
+	// Lookups says what each table is looked up by.
+	Lookups []Lookup
 	// Values is the arena of dense parameters. Fetch and Settle write to it, and what End asks
 	// for until then.
 	Values []float32
-	// Rows is how many ids the table has.
-	Rows int
 	// First says that this trainer gives the servers the first values: one of them does.
 	First bool
 	// GeoSteps, above 0, is after how many steps copies are exchanged, and Copies how many
@@ -81,7 +79,8 @@ type Config struct {
 type Trainer struct {
 	cfg     Config
 	session *client.Session
-	dim     int    // of the table, 0: there is none
+	tables  []table
+	groups  []group
 	step    uint64 // under way, from 1
 	geo     *geo   // nil: the servers' rules move parameters
 
@@ -94,10 +93,18 @@ type Trainer struct {
 	err     error // of a Start, for Wait
 }
 
+// table is a sparse table of the schema.
+type table struct {
+	dim    int
+	group  int
+	counts bool // its rule wants shows and clicks
+}
+
 // New makes a trainer. The first one sends the values that the parameters begin with.
 func New(cfg Config) (*Trainer, error) {
-	if len(cfg.Schema.Dense) != 1 || len(cfg.Schema.Sparse) > 1 || len(cfg.Values) != cfg.Schema.Dense[0].Len {
-		return nil, fmt.Errorf("ps: trainer: %d arrays and %d tables, and %d values: want one array of as many, and at most one table", len(cfg.Schema.Dense), len(cfg.Schema.Sparse), len(cfg.Values))
+	sc := &cfg.Schema
+	if len(sc.Dense) != 1 || len(cfg.Lookups) != len(sc.Sparse) || len(cfg.Values) != sc.Dense[0].Len {
+		return nil, fmt.Errorf("ps: trainer: %d arrays, %d tables with %d lookups, and %d values: want one array of as many values, and a lookup for each table", len(sc.Dense), len(sc.Sparse), len(cfg.Lookups), len(cfg.Values))
 	}
 	if cfg.GeoSteps < 0 || cfg.GeoSteps > 0 && cfg.Copies < 1 {
 		return nil, fmt.Errorf("ps: trainer: %d copies exchanged every %d steps: want at least 1 and 0", cfg.Copies, cfg.GeoSteps)
@@ -105,17 +112,21 @@ func New(cfg Config) (*Trainer, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 15 * time.Minute
 	}
-	t := &Trainer{cfg: cfg, session: cfg.Client.Session(cfg.Session), step: 1}
-	if len(cfg.Schema.Sparse) == 1 {
-		t.dim = cfg.Schema.Sparse[table].Dim
+	t := &Trainer{cfg: cfg, session: cfg.Client.Session(cfg.Session), step: 1, groups: groups(cfg.Lookups), tables: make([]table, len(sc.Sparse))}
+	for i, g := range t.groups {
+		for _, k := range g.tables {
+			t.tables[k] = table{sc.Sparse[k].Dim, i, sc.Sparse[k].Counts() > 0}
+			if cfg.GeoSteps > 0 && t.tables[k].counts {
+				return nil, fmt.Errorf("ps: trainer: rule %s of table %q counts on the servers: copies that trainers move cannot", sc.Sparse[k].Rule.Name, sc.Sparse[k].Name)
+			}
+		}
 	}
-	t.clicks.wanted = t.dim > 0 && cfg.Schema.Sparse[table].Counts() > 0
-	if cfg.GeoSteps > 0 && t.clicks.wanted {
-		return nil, fmt.Errorf("ps: trainer: rule %s of table %q counts on the servers: copies that trainers move cannot", cfg.Schema.Sparse[table].Rule.Name, cfg.Schema.Sparse[table].Name)
+	for i := range t.batches {
+		t.batches[i] = batch{parts: make([]part, len(t.groups)), rows: make([][]float32, len(t.tables))}
 	}
 	if cfg.GeoSteps > 0 {
 		var err error
-		if t.geo, err = newGeo(cfg); err != nil {
+		if t.geo, err = newGeo(cfg, t.groups); err != nil {
 			return nil, err
 		}
 	}
@@ -127,19 +138,19 @@ func New(cfg Config) (*Trainer, error) {
 	return t, nil
 }
 
-// PushRows moves rows of the last Fetch by gradients: row i of grads is that of its row at[i],
+// PushRows moves rows of a table, those of the last Fetch, by gradients: row i of grads is that of its row at[i],
 // each once. Of tables that want counts PushClicks does.
-func (t *Trainer) PushRows(at []int32, grads []float32) error {
+func (t *Trainer) PushRows(table int, at []int32, grads []float32) error {
 	if t.geo != nil {
-		t.geo.move(at, grads)
+		t.geo.tables[table].move(at, grads)
 		return nil
 	}
-	return t.session.PushRows(table, t.step, t.keysOf(at), grads)
+	return t.session.PushRows(table, t.step, t.keysOf(table, at), grads)
 }
 
-// keysOf are the keys of rows of the last Fetch, good until the next call.
-func (t *Trainer) keysOf(at []int32) []uint64 {
-	keys := t.batches[t.turn].seen.keys
+// keysOf are the keys of a table's rows of the last Fetch, good until the next call.
+func (t *Trainer) keysOf(table int, at []int32) []uint64 {
+	keys := t.batches[t.turn].parts[t.tables[table].group].seen.keys
 	t.pushed = t.pushed[:0]
 	for _, i := range at {
 		t.pushed = append(t.pushed, keys[i])
@@ -240,18 +251,19 @@ func (t *Trainer) Waited() time.Duration {
 	return d
 }
 
-// Each calls do with all rows of the table by number, some at a time: those never touched
+// Each calls do with all rows by number of a table that is looked up by ids, some at a time: those never touched
 // have what they begin with. No rows are made.
-func (t *Trainer) Each(do func(rows []float32) error) error {
+func (t *Trainer) Each(table int, do func(rows []float32) error) error {
 	const some = 16 << 10
+	dim, most := t.tables[table].dim, t.cfg.Lookups[table].Rows
 	keys := make([]uint64, 0, some)
-	dst := make([]float32, some*max(1, t.dim))
-	for at := 0; at < t.cfg.Rows && t.dim > 0; at += some {
+	dst := make([]float32, some*dim)
+	for at := 0; at < most; at += some {
 		keys = keys[:0]
-		for k := at; k < min(at+some, t.cfg.Rows); k++ {
+		for k := at; k < min(at+some, most); k++ {
 			keys = append(keys, uint64(k))
 		}
-		rows := dst[:len(keys)*t.dim]
+		rows := dst[:len(keys)*dim]
 		p, err := t.session.PeekRows(table, t.step, keys, rows)
 		if err == nil {
 			err = p.Wait()
