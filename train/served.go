@@ -110,12 +110,12 @@ func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 		return b, err
 	}
 	for i, t := range p.replica.Params.Tables() {
-		switch rows := p.trainer.Rows(i); {
+		switch at, rows := p.trainer.Rows(i); {
 		case t.Slots() != nil:
-			t.Hold(rows.Values, rows.At)
-		case len(rows.At) > 0:
-			t.Hold(rows.Values, nil)
-			b.IDs = rows.At
+			t.Hold(rows, at)
+		case len(at) > 0:
+			t.Hold(rows, nil)
+			b.IDs = at
 		}
 	}
 	if f := p.following; f != nil {

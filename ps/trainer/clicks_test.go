@@ -138,7 +138,7 @@ func TestClicksAgainstMap(t *testing.T) {
 						return
 					}
 				}
-				errs[rank] = tr.Flush(context.Background())
+				errs[rank] = tr.cfg.Client.Flush(context.Background())
 			})
 		}
 		running.Wait()

@@ -43,15 +43,15 @@ func (t *Trainer) Fetch(of Batch) error {
 	return errors.Join(err, t.await())
 }
 
-// Rows are those of a table that the last Fetch or Peek has brought. They are good until the next one, or End, or, with copies, until
-// they are exchanged.
-func (t *Trainer) Rows(table int) Rows {
+// Rows are those of a table that the last Fetch or Peek has brought, among which are those that the batch names, each once; at has for each
+// id, or for each key that the table is looked up by, its row: of other keys it means nothing. Both are good until the next Fetch, Peek or
+// End, or, with copies, until they are exchanged.
+func (t *Trainer) Rows(table int) (at []int32, rows []float32) {
 	b := &t.batches[t.turn]
-	r := Rows{At: b.parts[t.tables[table].group].mapped, Values: b.rows[table]}
-	if b.copies {
-		r.Values = t.geo.tables[table].weights
+	if rows = b.rows[table]; b.copies {
+		rows = t.geo.tables[table].weights
 	}
-	return r
+	return b.parts[t.tables[table].group].mapped, rows
 }
 
 // Ask asks for the rows that Fetch will bring in the step after this one, and does not wait. It is called

@@ -143,7 +143,7 @@ func follow(t *testing.T, sc schema.Schema, trainers, every, steps int, ahead, d
 		must(t, tr.Share())
 		want.all[rank].exchange()
 		must(t, tr.Share()) // for once
-		must(t, tr.Flush(context.Background()))
+		must(t, tr.cfg.Client.Flush(context.Background()))
 	}
 	for _, tr := range got {
 		must(t, tr.Settle())
@@ -237,7 +237,7 @@ func TestGeoPasses(t *testing.T) {
 	for _, l := range sessions {
 		must(t, l.Share())
 	}
-	must(t, sessions[0].Flush(context.Background()))
+	must(t, sessions[0].cfg.Client.Flush(context.Background()))
 	for _, l := range sessions {
 		must(t, l.Settle())
 	}

@@ -28,14 +28,6 @@ type Batch struct {
 	N       int
 }
 
-// Rows are those of a table for a pass.
-type Rows struct {
-	// At has for each id of the batch, or for each key that the table is looked up by, its row in Values. Of other keys it means nothing.
-	At []int32
-	// Values are rows, among which are those that the batch names, each once.
-	Values []float32
-}
-
 // bag is where the keys of a bag are, the last most of them; below 0: all.
 func (b *Batch) bag(slot, sample, most int) (lo, hi int) {
 	i := slot*b.N + sample

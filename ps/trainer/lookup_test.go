@@ -86,16 +86,16 @@ func TestManyTables(t *testing.T) {
 				dim := sc.Sparse[i].Dim
 				rule, err := sc.Sparse[i].Rule.Rows()
 				must(t, err)
-				rows := tr.Rows(i)
+				at, rows := tr.Rows(i)
 				keys, places := named(l, b)
 				seen := map[int32]uint64{}
 				for k, key := range keys {
-					at := rows.At[places[k]]
-					got := rows.Values[int(at)*dim:][:dim]
-					if was, ok := seen[at]; ok && was != key {
+					place := at[places[k]]
+					got := rows[int(place)*dim:][:dim]
+					if was, ok := seen[place]; ok && was != key {
 						t.Fatalf("table %d: keys %d and %d have one row", i, was, key)
 					}
-					if seen[at] = key; twin[i][key] == nil {
+					if seen[place] = key; twin[i][key] == nil {
 						twin[i][key] = &row{weights: slices.Clone(got)}
 						for _, p := range rule.Parts(dim) {
 							twin[i][key].state = append(twin[i][key].state, slices.Repeat([]float32{p.Initial}, p.Width))
@@ -103,7 +103,7 @@ func TestManyTables(t *testing.T) {
 					}
 					near(t, fmt.Sprintf("geo %d, step %d, table %d, key %d", every, step, i, key), got, twin[i][key].weights, every == 0)
 				}
-				var at []int32
+				at = nil
 				var grads []float32
 				for place := range seen {
 					at = append(at, place)
@@ -121,15 +121,16 @@ func TestManyTables(t *testing.T) {
 			must(t, tr.End(-1))
 		}
 		must(t, tr.Share())
-		must(t, tr.Flush(context.Background()))
+		must(t, tr.cfg.Client.Flush(context.Background()))
 		must(t, tr.Settle())
 		b := manyBatch(3)
 		must(t, tr.Peek(b))
 		for i, l := range lookups {
 			keys, places := named(l, b)
 			for k, key := range keys {
-				rows, dim := tr.Rows(i), sc.Sparse[i].Dim
-				near(t, fmt.Sprintf("peeked at, table %d, key %d", i, key), rows.Values[int(rows.At[places[k]])*dim:][:dim], twin[i][key].weights, every == 0)
+				at, rows := tr.Rows(i)
+				dim := sc.Sparse[i].Dim
+				near(t, fmt.Sprintf("peeked at, table %d, key %d", i, key), rows[int(at[places[k]])*dim:][:dim], twin[i][key].weights, every == 0)
 			}
 			want := len(twin[i])
 			if every > 0 && sc.Sparse[i].Rule.Name != "sgd" && tr.kept(i).Len() != want {

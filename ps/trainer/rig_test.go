@@ -129,8 +129,8 @@ func fetch(tr *Trainer, ids []int32) (mapped []int32, rows []float32, err error)
 	if err = tr.Fetch(Batch{IDs: ids}); err != nil {
 		return nil, nil, err
 	}
-	r := tr.Rows(0)
-	return r.At, r.Values, nil
+	mapped, rows = tr.Rows(0)
+	return mapped, rows, nil
 }
 
 // peek is fetch that leaves rows as they are.
@@ -138,6 +138,6 @@ func peek(tr *Trainer, ids []int32) (mapped []int32, rows []float32, err error) 
 	if err = tr.Peek(Batch{IDs: ids}); err != nil {
 		return nil, nil, err
 	}
-	r := tr.Rows(0)
-	return r.At, r.Values, nil
+	mapped, rows = tr.Rows(0)
+	return mapped, rows, nil
 }

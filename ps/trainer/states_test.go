@@ -27,7 +27,7 @@ func TestStatesMove(t *testing.T) {
 				for step := range steps {
 					if step == before {
 						must(t, tr.Share())
-						must(t, tr.Flush(context.Background()))
+						must(t, tr.cfg.Client.Flush(context.Background()))
 						must(t, tr.Settle())
 						if moved == 1 {
 							tr = handOver(t, tr, part, dir)
@@ -36,7 +36,7 @@ func TestStatesMove(t *testing.T) {
 					oneStep(t, tr, step)
 				}
 				must(t, tr.Share())
-				must(t, tr.Flush(context.Background()))
+				must(t, tr.cfg.Client.Flush(context.Background()))
 				must(t, tr.Settle())
 				rows[moved], dense[moved] = all(t, tr), slices.Clone(tr.cfg.Values)
 			}

@@ -5,10 +5,10 @@
 //	t, err := trainer.New(trainer.Config{Client: c, Schema: s, Values: params.Values()})
 //	for … {
 //		err = t.Fetch(batch)               // its ids and keys
-//		rows := t.Rows(table)              // the model looks up rows.At in rows.Values
+//		at, rows := t.Rows(table)          // the model looks up at in rows
 //		err = t.Ask(next)                  // which travels meanwhile
 //		…                                  // forward and backward; distopt gives buckets to t, an exchange.Reducer
-//		err = t.PushRows(table, at, grads) // at as in rows.At
+//		err = t.PushRows(table, at, grads) // at as Rows has it
 //		err = t.End(rate)
 //	}
 //	err = t.Leave(ctx)
@@ -42,8 +42,8 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Algorithm is the name of what a Trainer does, in exchange.Sent.
-const Algorithm = "push"
+// algorithm is the name of what a Trainer does, in exchange.Sent.
+const algorithm = "push"
 
 // array is the place of the dense parameters, all in one, in the schema.
 const array = 0
@@ -51,7 +51,7 @@ const array = 0
 // Config says what the parameters are.
 type Config struct {
 	// Client is connected to the servers. Trainers that share it, each with a session, end
-	// together: Flush, Leave and Abandon are for all of them.
+	// together: Leave is for all of them.
 	Client *client.Client
 	// Session is the trainer's own, from 0.
 	Session int
@@ -168,13 +168,13 @@ func (t *Trainer) Start(op *exchange.Op) {
 		return
 	}
 	t.err = t.session.PushDense(array, t.step, op.Lo, op.X)
-	op.Sent = exchange.Sent{Algorithm: Algorithm, Bytes: 4 * int64(len(op.X)), Entries: len(op.X), Dense: true}
+	op.Sent = exchange.Sent{Algorithm: algorithm, Bytes: 4 * int64(len(op.X)), Entries: len(op.X), Dense: true}
 }
 
 // Wait returns at once: nothing comes back before the next Fetch.
 func (t *Trainer) Wait(*exchange.Op) (time.Time, error) { return time.Now(), t.err }
 
-// Close gives the memory of copies back. It does not end the connections: see Leave and Abandon.
+// Close gives the memory of copies back. It does not end the connections: see Leave.
 func (t *Trainer) Close() error {
 	if t.geo == nil {
 		return nil
@@ -222,14 +222,6 @@ func (t *Trainer) Share() error {
 		return nil
 	}
 	return t.geo.share(t.session, t.step, t.cfg.Values)
-}
-
-// Flush waits until the servers have all that was pushed, as safe as they make it. Where all trainers have
-// done so, each sees the others' steps.
-func (t *Trainer) Flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
-	defer cancel()
-	return t.cfg.Client.Flush(ctx)
 }
 
 // Settle brings the dense parameters to what they are after the steps so far. Copies have been
@@ -285,7 +277,3 @@ func (t *Trainer) Leave(ctx context.Context) error {
 	defer cancel()
 	return t.cfg.Client.Leave(ctx)
 }
-
-// Abandon ends the connections at once: the servers take this trainer for lost. Any goroutine may
-// call it.
-func (t *Trainer) Abandon() { _ = t.cfg.Client.Close() }
