@@ -130,8 +130,8 @@ func TestKeysElsewhere(t *testing.T) {
 		}
 	}
 	whole, held := registries[0].Tables(), registries[1].Tables()
-	if !slices.Equal(held[0].Slots(), []int{-1, -1, -1}) || !slices.Equal(held[1].Slots(), []int{0, 0, steps}) {
-		t.Fatalf("looked up by %v and %v", held[0].Slots(), held[1].Slots())
+	if !slices.Equal(held[0].Slots, []int{-1, -1, -1}) || !slices.Equal(held[1].Slots, []int{0, 0, steps}) {
+		t.Fatalf("looked up by %v and %v", held[0].Slots, held[1].Slots)
 	}
 	c = random(r, n*(3*dim+steps*dim))
 	tape := NewTape(TapeConfig{})

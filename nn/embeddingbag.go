@@ -22,8 +22,8 @@ func (b Bags) Slots(lo, hi int) Bags {
 	return b
 }
 
-// slots is how many there are.
-func (b Bags) slots() int {
+// Len is how many slots there are.
+func (b Bags) Len() int {
 	if b.N == 0 || len(b.Offsets) == 0 {
 		return 0
 	}
@@ -74,13 +74,13 @@ func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *
 // EmbeddingSequence is the rows of the last steps keys of one slot, in their order: the result is [N, steps, Dim], with zeros behind a
 // shorter sequence. How long each is, bags say.
 func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
-	tab.want(steps > 0 && bags.slots() == 1, "the bags of one slot, of which so many steps are wanted", bags.slots(), steps)
+	tab.want(steps > 0 && bags.Len() == 1, "the bags of one slot, of which so many steps are wanted", bags.Len(), steps)
 	return t.lookUpBags(bags, tab, SumPool, nil, steps)
 }
 
 // lookUpBags is EmbeddingBag, or with steps EmbeddingSequence.
 func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, steps int) *Tensor {
-	n, slots := bags.N, bags.slots()
+	n, slots := bags.N, bags.Len()
 	tab.want(n > 0 && slots > 0 && len(bags.Offsets) == slots*n+1, "bags of n > 0 samples in one or more slots", len(bags.Offsets), n)
 	o := record[tableLookupOp](t)
 	cols := max(1, steps) * slots * tab.Dim
@@ -182,7 +182,7 @@ func (t *Table) rowsOf(bags Bags, steps int, rows []int32) []int32 {
 	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
 	rows = rows[:0]
 	if t.owner.elsewhere {
-		t.want(lo == hi || len(t.at) == len(bags.Keys) && t.reading(bags.first, bags.slots(), steps), "keys whose rows are held", bags.first, bags.slots(), len(t.at))
+		t.want(lo == hi || len(t.at) == len(bags.Keys) && t.reading(bags.first, bags.Len(), steps), "keys whose rows are held", bags.first, bags.Len(), len(t.at))
 		if lo == hi {
 			return rows
 		}

@@ -73,7 +73,7 @@ func (m *bagged) look(t *Tape) *Tensor {
 
 // naive computes the result and the table's dense gradient, one float after the other.
 func (m *bagged) naive() (y, grad []float32) {
-	n, dim, slots := m.bags.N, m.tab.Dim, m.bags.slots()
+	n, dim, slots := m.bags.N, m.tab.Dim, m.bags.Len()
 	y, grad = make([]float32, len(m.c)), make([]float32, m.tab.Rows*dim)
 	cols := len(m.c) / n
 	for i := range slots * n {

@@ -23,9 +23,11 @@ type Table struct {
 	Rows, Dim int
 	Data      []float32 // Rows*Dim, row after row; of a table whose rows lie elsewhere, those held
 	Init      RowInit
+	// Slots is what of a batch's bags the model looks up in the table, by slot: how many of the last keys of each bag, -1 for all of
+	// them, 0 for none; slots behind its end are not looked up. It is nil of a table that is looked up by ids. Arrange finds it out.
+	Slots []int
 
 	owner *Params
-	reads []int   // see Slots
 	at    []int32 // of a table whose rows lie elsewhere, for each key of a batch its row, see Hold
 	ids   []int32
 	grads []float32
@@ -53,18 +55,14 @@ func (t *Table) Hold(rows []float32, at []int32) {
 	t.Data, t.at = rows, at
 }
 
-// Slots is what of a batch's bags the model looks up in the table, by slot: how many of the last keys of each bag, -1 for all of
-// them, 0 for none; slots behind its end are not looked up. It is nil of a table that is looked up by ids. Arrange finds it out.
-func (t *Table) Slots() []int { return t.reads }
-
 // note notes that the model looks up some slots, of which steps keys of each bag, or 0 for all.
 func (t *Table) note(first, slots, steps int) {
 	if steps == 0 {
 		steps = -1
 	}
-	t.reads = append(t.reads, make([]int, max(0, first+slots-len(t.reads)))...)
+	t.Slots = append(t.Slots, make([]int, max(0, first+slots-len(t.Slots)))...)
 	for i := range slots {
-		if was := &t.reads[first+i]; *was >= 0 {
+		if was := &t.Slots[first+i]; *was >= 0 {
 			*was = max(*was, steps)
 			if steps < 0 {
 				*was = steps
@@ -76,7 +74,7 @@ func (t *Table) note(first, slots, steps int) {
 // reading tells whether the table has what is looked up: see note.
 func (t *Table) reading(first, slots, steps int) bool {
 	for i := first; i < first+slots; i++ {
-		if i >= len(t.reads) || t.reads[i] >= 0 && (steps == 0 || t.reads[i] < steps) {
+		if i >= len(t.Slots) || t.Slots[i] >= 0 && (steps == 0 || t.Slots[i] < steps) {
 			return false
 		}
 	}

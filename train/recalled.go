@@ -98,7 +98,7 @@ func fits(t *nn.Table, keys []uint64, weights []float32) error {
 	if len(weights) != len(keys)*t.Dim {
 		return fmt.Errorf("table %s: %d rows have %d values, want %d each", t.Name, len(keys), len(weights), t.Dim)
 	}
-	if i := slices.IndexFunc(keys, func(k uint64) bool { return k >= uint64(t.Rows) }); i >= 0 && t.Slots() == nil {
+	if i := slices.IndexFunc(keys, func(k uint64) bool { return k >= uint64(t.Rows) }); i >= 0 && t.Slots == nil {
 		return fmt.Errorf("table %s: there is a row %d, and the model knows %d", t.Name, keys[i], t.Rows)
 	}
 	return nil
@@ -110,7 +110,7 @@ func (p *recalled) fetch(b model.Batch, _ bool) (model.Batch, error) {
 	for i := range p.tables {
 		t := &p.tables[i]
 		t.weights = t.weights[:len(t.at)*t.Dim]
-		if slots := t.Slots(); slots != nil {
+		if slots := t.Slots; slots != nil {
 			t.findKeys(b.Bags, slots)
 		} else if len(ids) > 0 {
 			if err := t.findIDs(ids); err != nil {

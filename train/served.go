@@ -111,7 +111,7 @@ func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 	}
 	for i, t := range p.replica.Params.Tables() {
 		switch at, rows := p.trainer.Rows(i); {
-		case t.Slots() != nil:
+		case t.Slots != nil:
 			t.Hold(rows, at)
 		case len(at) > 0:
 			t.Hold(rows, nil)
@@ -165,7 +165,7 @@ func (s *servers) sync() error {
 // rows are those by number: of keys servers alone know which there are.
 func (p *served) rows(table int) (func(func([]float32) error) error, bool) {
 	each := func(show func([]float32) error) error { return p.trainer.Each(table, show) }
-	return each, p.replica.Params.Tables()[table].Slots() == nil
+	return each, p.replica.Params.Tables()[table].Slots == nil
 }
 
 // arrays are the frozen parameters: servers do not know them.
@@ -185,7 +185,7 @@ func (p *served) own() []stream {
 	out := streamsOf(thread, p.rule.State())
 	for i, t := range p.replica.Params.Tables() {
 		name := "rows"
-		if t.Slots() != nil {
+		if t.Slots != nil {
 			name += "/" + t.Name
 		}
 		out = append(out, stream{

@@ -144,7 +144,7 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	s := schema.Schema{Dense: []schema.Dense{{Name: "dense", Len: len(ps.Values()), Rule: rule}}}
 	byIDs := 0
 	for _, t := range ps.Tables() {
-		if t.Slots() == nil {
+		if t.Slots == nil {
 			byIDs++
 		}
 		s.Sparse = append(s.Sparse, schema.Sparse{Name: t.Name, Dim: t.Dim, Rule: rows, Init: t.Init, Seed: c.Seed})
@@ -158,7 +158,7 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 // lookupsOf says what the tables of a model, which is arranged, are looked up by.
 func lookupsOf(ps *nn.Params) (out []trainer.Lookup) {
 	for _, t := range ps.Tables() {
-		if slots := t.Slots(); slots != nil {
+		if slots := t.Slots; slots != nil {
 			out = append(out, trainer.Lookup{Slots: slots})
 		} else {
 			out = append(out, trainer.Lookup{Rows: t.Rows})

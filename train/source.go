@@ -101,7 +101,7 @@ func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 
 // rowsOver are the values of a table with those rows that servers had in place of its own: others were in no batch there.
 func rowsOver(t *nn.Table, from Recalled) ([]float32, error) {
-	if t.Slots() != nil {
+	if t.Slots != nil {
 		return nil, fmt.Errorf("table %s: servers had a row for each key, and here keys share %d rows by a hash: let servers keep the parameters here, too; %v leaves the table at first values", t.Name, t.Rows, setting.Path("training.init-except"))
 	}
 	out := slices.Clone(t.Data)
