@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/metrics"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // Figures are what this rank counts for who watches the job; nil where nobody does, which counts nothing. What the job itself knows is
@@ -12,18 +13,53 @@ func (j *Job) Figures() *metrics.Figures { return j.figures }
 
 // count begins this rank's figures.
 func (j *Job) count(board *metrics.Board) (err error) {
-	if board == nil || j.serves() {
+	if board == nil {
 		return nil
+	}
+	if j.serves() {
+		return j.countSums(board)
 	}
 	if j.figures, err = board.Rank(j.rank, j.size); err != nil {
 		return err
 	}
 	j.uncount = j.figures.Follow(metrics.Source{
 		Sent:    func() int64 { return j.Traffic().WireSent },
+		Carried: j.carried,
+		Queued:  j.queued,
 		Waiting: func() (int, bool) { w, ok := j.waiting(time.Hour); return w.Peer, ok },
 		Heard:   j.heard,
 	})
 	return nil
+}
+
+// countSums begins the figures of a server that sums.
+func (j *Job) countSums(board *metrics.Board) (err error) {
+	if j.figures, err = board.Summer(j.rank-j.size, j.size); err != nil {
+		return err
+	}
+	j.uncount = j.figures.Follow(metrics.Source{
+		Waiting: func() (int, bool) { w, ok := j.waiting(time.Hour); return w.Peer, ok },
+		Summed:  func() metrics.Sums { return metrics.Sums(j.server.Stats()) },
+	})
+	return nil
+}
+
+// carried is how many bytes shared memory has carried.
+func (j *Job) carried() int64 {
+	if w := j.Windows(); w != nil {
+		return w.Carried.Load()
+	}
+	return 0
+}
+
+// queued is how many operations of all ranks have begun and not ended.
+func (j *Job) queued() (n int) {
+	for _, e := range j.recorder.Open(nil) {
+		if e.Kind == record.Operation {
+			n++
+		}
+	}
+	return n
 }
 
 // heard is when the coordinator was last heard of.

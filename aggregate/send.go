@@ -37,6 +37,7 @@ func (s *Server) freeSum(k int) *sum {
 // answer gives m to what sends it. It does not block: there is room for all sums.
 func (s *Server) answer(m *sum) {
 	m.travelled.Add(len(s.trainers))
+	s.queued.Add(int64(len(s.trainers)))
 	for t := range s.trainers {
 		s.trainers[t].toSend <- m
 	}
@@ -51,6 +52,7 @@ func (s *Server) send(t int) {
 				s.fail(m.seq, m.head.String(), err)
 			}
 		}
+		s.queued.Add(-1)
 		m.travelled.Done()
 	}
 }

@@ -49,7 +49,7 @@ type Server struct {
 	senders sync.WaitGroup
 	fault   atomic.Pointer[Error]
 
-	exchanges, received, sent atomic.Int64
+	exchanges, received, sent, queued atomic.Int64
 }
 
 // trainer is what a server keeps of one.
@@ -78,6 +78,7 @@ type segment struct {
 type Stats struct {
 	Exchanges      int64 // that have ended
 	Received, Sent int64 // bytes of payload
+	Queued         int64 // sums of segments that are made and not sent, each counted once for each trainer; it falls, too
 }
 
 // NewServer makes this member of the mesh a server. It sends nothing; the mesh
@@ -100,7 +101,7 @@ func (s *Server) Index() int { return s.mesh.Rank() - s.cfg.Trainers }
 // Stats returns what the server has done so far. It may be called at any time
 // from any goroutine.
 func (s *Server) Stats() Stats {
-	return Stats{Exchanges: s.exchanges.Load(), Received: s.received.Load(), Sent: s.sent.Load()}
+	return Stats{Exchanges: s.exchanges.Load(), Received: s.received.Load(), Sent: s.sent.Load(), Queued: s.queued.Load()}
 }
 
 // Waiting returns the server's wait for a trainer that holds up others; ok is

@@ -338,3 +338,31 @@ func TestDirectEverything(t *testing.T) {
 		})
 	}
 }
+
+// What an operation in shared memory is about is counted once on each rank, whether it takes the short way or not; what is received is not.
+func TestCarried(t *testing.T) {
+	onShared(t, 2, Config{}, func(g *Group) error {
+		w := g.share.windows
+		for i, values := range []int{8, 100_000} {
+			before := w.Carried.Load()
+			if err := AllReduce(g, make([]float32, values), Sum); err != nil {
+				return err
+			}
+			if got := w.Carried.Load() - before; got != int64(4*values) {
+				return fmt.Errorf("operation %d carried %d bytes, want those of %d values", i, got, values)
+			}
+		}
+		before := w.Carried.Load()
+		x := make([]float32, 1000)
+		var err error
+		if g.rank == 0 {
+			err = Send(g, x, 1)
+		} else {
+			err = Receive(g, x, 0)
+		}
+		if want := int64(4000 * (1 - g.rank)); err == nil && w.Carried.Load()-before != want {
+			err = fmt.Errorf("a message carried %d bytes, want %d", w.Carried.Load()-before, want)
+		}
+		return err
+	})
+}

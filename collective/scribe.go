@@ -135,6 +135,9 @@ func (s *scribe) ended(w *Work) {
 	if w.inLane && w.timed {
 		w.entry.Began(w.begun)
 	}
+	if w.how == byDirect && w.err == nil && w.kind != kindReceive && w.g.share != nil {
+		w.g.share.windows.Carried.Add(int64(w.bytes()))
+	}
 	w.entry.End(w.end, w.sent, w.err != nil)
 	w.entry, w.inLane, w.stamped, w.waits = record.Op{}, false, false, &w.unseen
 }

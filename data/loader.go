@@ -145,6 +145,14 @@ func (l *Loader) Next() (*Batch, bool, error) {
 	return &s.batch, true, nil
 }
 
+// Ready is how many batches Next has without waiting; 0 where there are no workers. It may be called between calls of Next.
+func (l *Loader) Ready() (n int) {
+	for i := range l.pending {
+		n += len(l.slots[(l.head+i)%len(l.slots)].done)
+	}
+	return n
+}
+
 // refill gives out every free slot.
 func (l *Loader) refill() {
 	for l.pending < len(l.slots) && !l.ended {

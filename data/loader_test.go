@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
@@ -118,6 +119,31 @@ func TestLoaderKeepsTheBatchInUse(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What is ready is had without waiting, and there is no more of it than is filled ahead.
+func TestLoaderReady(t *testing.T) {
+	l := newTestLoader(t, 2, 3, -1)
+	defer l.Close()
+	l.Start(0)
+	for until := time.Now().Add(10 * time.Second); l.Ready() < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d batches are ready, want at least 3", l.Ready())
+		}
+	}
+	for _, ok, _ := l.Next(); ok; _, ok, _ = l.Next() {
+		if n := l.Ready(); n > len(l.slots) {
+			t.Fatalf("%d batches are ready in %d slots", n, len(l.slots))
+		}
+	}
+	if n := l.Ready(); n != 0 {
+		t.Errorf("%d batches are ready after the last", n)
+	}
+	alone := newTestLoader(t, 0, 0, -1)
+	defer alone.Close()
+	if alone.Start(0); alone.Ready() != 0 {
+		t.Error("without workers a batch is ready")
 	}
 }
 

@@ -19,6 +19,8 @@ type StepTimes struct {
 	Compress time.Duration
 	// Exposed is as Optimizer.Exposed returns it.
 	Exposed time.Duration
+	// Exchange is for how long exchanges of buckets were under way, those at once counted once: what of it is not Exposed backward hid.
+	Exchange time.Duration
 	// Dense is the part of Exposed until the last dense gradient was agreed, and Rows
 	// that from when these were updated until the tables' rows were agreed. Under
 	// PartialUpdate Dense is 0.
@@ -140,6 +142,7 @@ type watch struct {
 	rec       *record.Recorder // the group's
 	names     []record.Name    // of the buckets
 	exchanges []int64          // when that of each bucket began
+	until     int64            // when the last of those that have ended did
 	words     struct{ whole, tables, partition record.Name }
 }
 
@@ -288,9 +291,12 @@ func (w *watch) sent(b int, end time.Time, s exchange.Sent) {
 
 // exchanged records the exchange of a bucket, or of what is none: -1.
 func (w *watch) exchanged(b int, name record.Name, s exchange.Sent, begun int64, end time.Time) {
+	done := max(begun, w.rec.At(end))
+	w.now.Exchange += time.Duration(max(0, done-max(begun, w.until)))
+	w.until = max(w.until, done)
 	w.rec.Add(&record.Event{
 		Kind: record.PhaseKind, Phase: record.Exchange, Name: name, How: w.rec.Name(s.Algorithm), Bucket: int32(b), With: -1, Peer: -1,
-		Sent: s.Bytes, Begun: begun, Done: max(begun, w.rec.At(end)),
+		Sent: s.Bytes, Begun: begun, Done: done,
 	})
 }
 

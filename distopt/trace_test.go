@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/trace"
@@ -126,6 +127,13 @@ func TestAnew(t *testing.T) {
 				got := o.Times()
 				if want := float64(anew) / float64(n); got.Reuses != c.reuses || got.Anew != want || c.reuses && step == 0 && want != 1 {
 					return fmt.Errorf("%s, step %d: reuses %v, share %v selected anew, the buckets say %v", c.strategy, step, got.Reuses, got.Anew, want)
+				}
+				var sum time.Duration
+				for _, b := range o.Buckets(nil) {
+					sum += b.Ended.Sub(b.Started)
+				}
+				if got.Exchange <= 0 || got.Exchange > sum+time.Microsecond {
+					return fmt.Errorf("%s, step %d: exchanges were under way for %v, those of buckets for %v, one by one", c.strategy, step, got.Exchange, sum)
 				}
 				if c.reuses && got.Anew < 1 {
 					reused++

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -65,21 +64,30 @@ func (b *Board) Path() string { return b.path }
 // answering is the file that who answers for the board holds.
 const answering = "answers"
 
-// rankFile is a rank's.
-func rankFile(rank int) string { return "rank-" + strconv.Itoa(rank) }
-
 // Rank begins the figures of a rank in a job of so many ranks. What an earlier process of that rank has counted is forgotten. An
 // error says that another process has the rank.
 func (b *Board) Rank(rank, size int) (*Figures, error) {
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("metrics: rank %d of %d: want 0 to %d", rank, size, maxRanks-1)
 	}
-	_, words := layout(size)
-	m, err := b.claim(rankFile(rank), words)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: the figures of rank %d: %w", rank, err)
+	return b.begin(OfRank, "rank", rank, size)
+}
+
+// Summer begins the figures of a server that sums for so many ranks, likewise.
+func (b *Board) Summer(server, size int) (*Figures, error) {
+	if size < 1 || size > maxRanks || server < 0 || server >= maxRanks {
+		return nil, fmt.Errorf("metrics: server %d of %d ranks: want 0 to %d", server, size, maxRanks-1)
 	}
-	f := newFigures(m.words, rank, size, os.Getpid())
+	return b.begin(OfSummer, "server", server, size)
+}
+
+func (b *Board) begin(role Role, what string, number, size int) (*Figures, error) {
+	_, words := layout(role, size)
+	m, err := b.claim(fmt.Sprintf("%s-%d", what, number), words)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: the figures of %s %d: %w", what, number, err)
+	}
+	f := newFigures(role, m.words, number, size, os.Getpid())
 	f.done = func() error {
 		defer runtime.KeepAlive(b) // who counts is within the folder
 		return m.release()
@@ -101,26 +109,28 @@ func (b *Board) Answer() (release func() error, ok bool, err error) {
 // errHeld says that another process holds a file.
 var errHeld = errors.New("another process has them")
 
-// Reading is what a rank has counted.
+// Reading is what a rank, or a server that sums, has counted.
 type Reading struct {
+	// Role is OfRank or OfSummer, Rank the number of the rank or server, and Size how many ranks the job has.
+	Role       Role
 	Rank, Size int
 	// Alive says that its process runs.
 	Alive  bool
 	Values []Value
 }
 
-// Read are the figures of all ranks of this host, by rank, those that have died among them. Files that are none are left out.
+// Read are the figures of all ranks of this host, by rank, and then of servers that sum, those that have died among them. Files that are none are left out.
 func (b *Board) Read() (out []Reading) {
 	files, _ := os.ReadDir(b.path) // of a board that is gone there are none
 	for _, file := range files {
-		if !strings.HasPrefix(file.Name(), "rank-") {
+		if !strings.HasPrefix(file.Name(), "rank-") && !strings.HasPrefix(file.Name(), "server-") {
 			continue
 		}
 		if r, ok := b.read(filepath.Join(b.path, file.Name())); ok {
 			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b Reading) int { return cmp.Compare(a.Rank, b.Rank) })
+	slices.SortFunc(out, func(a, b Reading) int { return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Rank, b.Rank)) })
 	return out
 }
 
@@ -134,15 +144,16 @@ func (b *Board) read(path string) (Reading, bool) {
 		return Reading{}, false
 	}
 	rank, size := atomic.LoadUint64(&m.words[headRank]), atomic.LoadUint64(&m.words[headSize])
-	if size < 1 || size > maxRanks || rank >= size {
+	at := atomic.LoadUint64(&m.words[headRole])
+	if size < 1 || size > maxRanks || rank >= maxRanks || at >= uint64(len(counting)) || counting[at] == OfRank && rank >= size {
 		return Reading{}, false
 	}
-	f := &Figures{words: m.words, size: int(size)}
+	f := &Figures{role: counting[at], words: m.words, size: int(size)}
 	words := 0
-	if f.at, words = layout(f.size); words != len(m.words) {
+	if f.at, words = layout(f.role, f.size); words != len(m.words) {
 		return Reading{}, false
 	}
-	return Reading{Rank: int(rank), Size: int(size), Alive: alive, Values: f.Values()}, true
+	return Reading{Role: f.role, Rank: int(rank), Size: int(size), Alive: alive, Values: f.Values()}, true
 }
 
 // Leave closes the board, and removes it if no other process has it open.

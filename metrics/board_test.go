@@ -186,7 +186,7 @@ func TestBoardsBelieveNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	good, err := os.ReadFile(filepath.Join(b.Path(), rankFile(0)))
+	good, err := os.ReadFile(filepath.Join(b.Path(), "rank-0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -9,32 +10,37 @@ import (
 // The words of a rank's figures: a head, and those of each row in the order of the table.
 const (
 	magic   = 0x434952544d4e4952 // "RINMTRIC"
-	version = 1
+	version = 2
 
 	headMagic = iota - 2 // written last
 	headVersion
 	headRank
 	headSize // ranks of the job
 	headProcess
+	headRole  // a place in counting
 	headWords = 8
 )
 
 // maxRanks bounds what is believed of a file.
 const maxRanks = 1 << 16
 
-// Figures are those of one rank. Methods may be called from any goroutine, and on nil, which does nothing.
+// counting are the roles whose processes count in words of a board.
+var counting = []Role{OfRank, OfSummer}
+
+// Figures are those of one rank, or of a server that sums. Methods may be called from any goroutine, and on nil, which does nothing.
 type Figures struct {
+	role  Role
 	words []uint64 // touched by atomics alone
 	at    [ids]int // where each row's begin
 	size  int      // ranks of the job
 	done  func() error
 }
 
-// layout is where the rows of a rank's figures begin, and how many words there are.
-func layout(size int) (at [ids]int, words int) {
+// layout is where the rows of a role's figures begin, and how many words there are.
+func layout(role Role, size int) (at [ids]int, words int) {
 	words = headWords
 	for id := range ids {
-		if table[id].Role == OfRank {
+		if table[id].Role == role {
 			at[id] = words
 			words += table[id].words(size)
 		}
@@ -43,21 +49,21 @@ func layout(size int) (at [ids]int, words int) {
 }
 
 // newFigures begins figures in words of a layout, which are forgotten.
-func newFigures(words []uint64, rank, size, process int) *Figures {
-	f := &Figures{words: words, size: size}
-	f.at, _ = layout(size)
+func newFigures(role Role, words []uint64, rank, size, process int) *Figures {
+	f := &Figures{role: role, words: words, size: size}
+	f.at, _ = layout(role, size)
 	atomic.StoreUint64(&words[headMagic], 0)
 	for i := range words {
 		atomic.StoreUint64(&words[i], 0)
 	}
 	for id := range ids {
-		if r := &table[id]; r.Role == OfRank && r.unit == floats {
+		if r := &table[id]; r.Role == role && r.unit == floats {
 			for i := range r.words(size) {
 				f.Set(id, i, math.NaN())
 			}
 		}
 	}
-	for i, v := range map[int]int{headVersion: version, headRank: rank, headSize: size, headProcess: process} {
+	for i, v := range map[int]int{headVersion: version, headRank: rank, headSize: size, headProcess: process, headRole: slices.Index(counting, role)} {
 		atomic.StoreUint64(&words[i], uint64(v))
 	}
 	atomic.StoreUint64(&words[headMagic], magic)
@@ -66,8 +72,8 @@ func newFigures(words []uint64, rank, size, process int) *Figures {
 
 // New makes figures of a rank in a job of so many that only this process reads.
 func New(rank, size int) *Figures {
-	_, words := layout(size)
-	return newFigures(make([]uint64, words), rank, size, 0)
+	_, words := layout(OfRank, size)
+	return newFigures(OfRank, make([]uint64, words), rank, size, 0)
 }
 
 // Add counts n more of a row, at a place of its label, 0 where it has none; of times n is nanoseconds.
@@ -110,11 +116,13 @@ type Step struct {
 	Epoch   int // from 1
 	Loss    float64
 	Density float64
+	// Overlap is the share of the time of exchanges that backward hid; NaN: there were none.
+	Overlap float64
 	// Phases are the parts of Whole, by place.
 	Phases [UpdatePhase + 1]time.Duration
 }
 
-// Step counts a step: some 12 atomic operations.
+// Step counts a step: some 13 atomic operations.
 func (f *Figures) Step(s Step) {
 	if f == nil {
 		return
@@ -124,6 +132,7 @@ func (f *Figures) Step(s Step) {
 	f.Put(Epoch, 0, int64(s.Epoch))
 	f.Set(Loss, 0, s.Loss)
 	f.Set(Density, 0, s.Density)
+	f.Set(Overlap, 0, s.Overlap)
 	for i, d := range s.Phases {
 		f.Spent(PhaseTime, i, d)
 	}
@@ -149,9 +158,9 @@ type Value struct {
 
 // Values are the figures at this moment: of peers those that were waited for, of gauges those that are known.
 func (f *Figures) Values() (out []Value) {
-	for _, id := range OfRole(OfRank) {
+	for _, id := range OfRole(f.role) {
 		r := &table[id]
-		if id == Up { // it is not the rank that says so
+		if id == Up || id == SumUp { // it is not the process that says so
 			continue
 		}
 		if r.Type == Histogram {

@@ -83,7 +83,7 @@ func look(path string) (m *mapped, alive bool, err error) {
 	case err != nil:
 		return nil, false, err
 	}
-	_, most := layout(maxRanks)
+	_, most := layout(OfRank, maxRanks)
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() > int64(8*most) {
 		return nil, false, errors.Join(err, errors.New("not a file of figures"))

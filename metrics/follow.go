@@ -9,13 +9,20 @@ import (
 
 // Source is where a rank's figures come from besides what it counts itself. What is nil is not known.
 type Source struct {
-	// Sent is how many bytes were written to sockets so far.
-	Sent func() int64
+	// Sent is how many bytes were written to sockets so far, and Carried how many bytes of operands shared memory has carried.
+	Sent, Carried func() int64
+	// Queued is how many operations have begun and not ended.
+	Queued func() int
+	// Summed is what a server that sums has done so far: its counters.
+	Summed func() Sums
 	// Waiting says for which rank an operation waits right now.
 	Waiting func() (peer int, ok bool)
 	// Heard is when the coordinator was last heard of; zero: never.
 	Heard func() time.Time
 }
+
+// Sums is what a server that sums has done.
+type Sums struct{ Exchanges, Received, Sent, Queued int64 }
 
 // How often the follower looks.
 const (
@@ -68,7 +75,7 @@ func (w *follower) run(end <-chan struct{}) {
 func (w *follower) look(now time.Time) {
 	if w.source.Waiting != nil {
 		if peer, ok := w.source.Waiting(); ok && peer >= 0 && peer < w.figures.size {
-			w.figures.Spent(WaitTime, peer, min(now.Sub(w.last), longLook))
+			w.figures.Spent(w.figures.of(WaitTime, SumWaitTime), peer, min(now.Sub(w.last), longLook))
 		}
 	}
 	w.last = now
@@ -84,8 +91,16 @@ func (w *follower) look(now time.Time) {
 // usage asks the system what the process takes.
 func (w *follower) usage() {
 	r := usage.Read()
-	w.figures.Put(Resident, 0, r.ResidentBytes)
-	w.figures.Put(CPUTime, 0, int64(r.CPUSeconds*1e9))
+	w.figures.Put(w.figures.of(Resident, SumResident), 0, r.ResidentBytes)
+	w.figures.Put(w.figures.of(CPUTime, SumCPUTime), 0, int64(r.CPUSeconds*1e9))
+}
+
+// of is the row of a rank, or that of a server.
+func (f *Figures) of(rank, server ID) ID {
+	if f.role == OfSummer {
+		return server
+	}
+	return rank
 }
 
 // count asks others for what they count.
@@ -93,6 +108,18 @@ func (w *follower) count(now time.Time) {
 	w.counted = now
 	if w.source.Sent != nil {
 		w.figures.Put(SentBytes, TCP, w.source.Sent())
+	}
+	if w.source.Carried != nil {
+		w.figures.Put(SentBytes, SHM, w.source.Carried())
+	}
+	if w.source.Queued != nil {
+		w.figures.Put(Queue, OperationQueue, int64(w.source.Queued()))
+	}
+	if w.source.Summed != nil {
+		s := w.source.Summed()
+		for id, n := range map[ID]int64{SumExchanges: s.Exchanges, SumReceived: s.Received, SumSent: s.Sent, SumQueue: s.Queued} {
+			w.figures.Put(id, 0, n)
+		}
 	}
 	if w.source.Heard != nil {
 		if at := w.source.Heard(); !at.IsZero() {

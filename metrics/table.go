@@ -33,6 +33,7 @@ type Role string
 const (
 	OfHost   Role = "host"   // who answers
 	OfRank   Role = "rank"   // a rank that trains: label rank
+	OfSummer Role = "summer" // a server that sums gradients: label server
 	OfServer Role = "server" // a server that keeps parameters: label server
 )
 
@@ -67,8 +68,11 @@ type Row struct {
 
 // Labels are the row's, that of the role first.
 func (r *Row) Labels() (out []string) {
-	if r.Role != OfHost {
-		out = append(out, string(r.Role))
+	switch r.Role {
+	case OfRank:
+		out = append(out, "rank")
+	case OfSummer, OfServer:
+		out = append(out, "server")
 	}
 	if r.Label != "" {
 		out = append(out, r.Label)
@@ -95,11 +99,22 @@ const (
 	Loss
 	SentBytes
 	Density
+	Overlap
 	ResidualNorm
 	WaitTime
+	Queue
 	LastHeartbeat
 	Resident
 	CPUTime
+
+	SumUp
+	SumExchanges
+	SumReceived
+	SumSent
+	SumQueue
+	SumWaitTime
+	SumResident
+	SumCPUTime
 
 	ServerUp
 	ServerTrainers
@@ -132,8 +147,17 @@ const (
 // Bounds are the upper bounds in seconds of the histogram's buckets but the last.
 var Bounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
-// TCP is the link of sockets, a place of SentBytes.
-const TCP = 0
+// The links, places of SentBytes.
+const (
+	TCP = iota // sockets
+	SHM        // memory that the ranks of a host share
+)
+
+// The queues, places of Queue.
+const (
+	OperationQueue = iota
+	BatchQueue
+)
 
 // The phases of a step, places of PhaseTime.
 const (
@@ -160,19 +184,33 @@ var table = [ids]Row{
 	Samples: {Name: "ringo_samples_total", Type: Counter, Role: OfRank, Help: "Samples that the rank has trained on.", From: "`train`, after each step"},
 	Epoch:   {Name: "ringo_epoch", Type: Gauge, Role: OfRank, Help: "Epoch that is trained, from 1.", From: "`train`, after each step"},
 	Loss:    {Name: "ringo_loss", Type: Gauge, Role: OfRank, unit: floats, Help: "Loss of the rank's last batch, before its update.", From: "`train`, after each step"},
-	SentBytes: {Name: "ringo_sent_bytes_total", Type: Counter, Role: OfRank, Label: "link", Values: []string{TCP: "tcp"},
-		Help: "Bytes that the rank wrote to sockets of other ranks and of the coordinator. Memory that ranks share carries no messages.",
-		From: "`Job.Traffic`, once a second"},
+	SentBytes: {Name: "ringo_sent_bytes_total", Type: Counter, Role: OfRank, Label: "link", Values: []string{TCP: "tcp", SHM: "shm"},
+		Help: "Bytes that the rank wrote to sockets of other ranks and of the coordinator (tcp), and bytes of operands that it gave to operations in memory that the ranks of a host share, where nothing is sent (shm).",
+		From: "`Job.Traffic` and `transport.Windows.Carried`, once a second"},
 	Density: {Name: "ringo_density_ratio", Type: Gauge, Role: OfRank, unit: floats,
 		Help: "Share of the gradient's values that the rank sent in its last step, from 0 to 1.", From: "`distopt.StepTimes.Density`"},
+	Overlap: {Name: "ringo_overlap_ratio", Type: Gauge, Role: OfRank, unit: floats,
+		Help: "Share of the time in which gradients were exchanged in the last step that backward hid, from 0 to 1.", From: "`distopt.StepTimes`: what of Exchange is not Exposed"},
 	ResidualNorm: {Name: "ringo_residual_norm", Type: Gauge, Role: OfRank, unit: floats,
 		Help: "Euclidean norm of the gradients that compression keeps for later steps.", From: "`distopt.Optimizer.ResidualNorm`, at most every 10 seconds"},
 	WaitTime: {Name: "ringo_wait_seconds_total", Type: Counter, Role: OfRank, Label: "peer", ofPeer: true, unit: nanoseconds,
 		Help: "Time for which operations of the rank waited for a peer, estimated by looking twice a second.", From: "what operations under way say whom they wait for"},
+	Queue: {Name: "ringo_queue_depth", Type: Gauge, Role: OfRank, Label: "queue", Values: []string{OperationQueue: "operations", BatchQueue: "batches"},
+		Help: "What is queued: operations of all ranks that have begun and not ended, and batches that are ready to be trained on.", From: "`record.Recorder.Open`, once a second, and the loader, after each step"},
 	LastHeartbeat: {Name: "ringo_last_heartbeat_timestamp_seconds", Type: Gauge, Role: OfRank, unit: nanoseconds,
 		Help: "When the rank last heard of the coordinator, in seconds since 1970.", From: "the connection to the coordinator, once a second"},
 	Resident: {Name: "ringo_resident_memory_bytes", Type: Gauge, Role: OfRank, Help: "Resident memory of the rank's process.", From: "`/proc/self/status`, every 5 seconds"},
 	CPUTime:  {Name: "ringo_cpu_seconds_total", Type: Counter, Role: OfRank, unit: nanoseconds, Help: "Processor time of the rank's process.", From: "`getrusage`, every 5 seconds"},
+
+	SumUp:        {Name: "ringo_sum_up", Type: Gauge, Role: OfSummer, Help: "1 while the process of the server runs, 0 when it has ended or died; its other figures stay as they were.", From: "the lock on the server's figures"},
+	SumExchanges: {Name: "ringo_sum_exchanges_total", Type: Counter, Role: OfSummer, Help: "Buckets that the server has summed its part of.", From: "`aggregate.Server.Stats`, once a second"},
+	SumReceived:  {Name: "ringo_sum_received_bytes_total", Type: Counter, Role: OfSummer, Help: "Bytes of payload received from trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	SumSent:      {Name: "ringo_sum_sent_bytes_total", Type: Counter, Role: OfSummer, Help: "Bytes of payload sent to trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	SumQueue:     {Name: "ringo_sum_queue_segments", Type: Gauge, Role: OfSummer, Help: "Sums of segments that are made and not sent to a trainer yet.", From: "`aggregate.Server.Stats`, once a second"},
+	SumWaitTime: {Name: "ringo_sum_wait_seconds_total", Type: Counter, Role: OfSummer, Label: "peer", ofPeer: true, unit: nanoseconds,
+		Help: "Time for which the server waited for a trainer while others had begun, estimated by looking twice a second.", From: "what the server says whom it waits for"},
+	SumResident: {Name: "ringo_sum_resident_memory_bytes", Type: Gauge, Role: OfSummer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`, every 5 seconds"},
+	SumCPUTime:  {Name: "ringo_sum_cpu_seconds_total", Type: Counter, Role: OfSummer, unit: nanoseconds, Help: "Processor time of the server's process.", From: "`getrusage`, every 5 seconds"},
 
 	ServerUp:          {Name: "ringo_ps_up", Type: Gauge, Role: OfServer, Help: "1 while the server waits for trainers or serves them, 0 when it is ending or has failed.", From: "`GET /health`'s state"},
 	ServerTrainers:    {Name: "ringo_ps_connected_trainers", Type: Gauge, Role: OfServer, Help: "Trainers with a connection.", From: "the server's seats"},

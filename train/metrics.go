@@ -1,6 +1,7 @@
 package train
 
 import (
+	"math"
 	"time"
 
 	"github.com/ringo-ml/ringo/metrics"
@@ -10,16 +11,27 @@ import (
 // as many values as the model has parameters.
 const residualEvery = 10 * time.Second
 
+// overlap is the share of the time of exchanges that backward hid; NaN where there were none.
+func (t StepTime) overlap() float64 {
+	if t.Exchange == 0 {
+		return math.NaN()
+	}
+	return 1 - min(1, t.Exposed.Seconds()/t.Exchange.Seconds())
+}
+
 // count tells who watches the job of a step on so many samples of this rank.
 func (c *crew) count(w *worker, t StepTime, samples, loss float64) {
 	f := c.job.Figures()
 	if f == nil {
 		return
 	}
-	f.Step(metrics.Step{Whole: t.Whole, Samples: int(samples), Epoch: c.epoch, Loss: loss, Density: t.Density, Phases: [metrics.UpdatePhase + 1]time.Duration{
+	f.Step(metrics.Step{Whole: t.Whole, Samples: int(samples), Epoch: c.epoch, Loss: loss, Density: t.Density, Overlap: t.overlap(), Phases: [metrics.UpdatePhase + 1]time.Duration{
 		metrics.DataPhase: t.Data, metrics.PullPhase: t.Pull, metrics.ComputePhase: t.Compute - t.Data - t.Pull,
 		metrics.CompressPhase: t.Compress, metrics.WaitPhase: t.Exposed, metrics.UpdatePhase: t.Update,
 	}})
+	if r, ok := c.from.(interface{ Ready() int }); ok {
+		f.Put(metrics.Queue, metrics.BatchQueue, int64(r.Ready()))
+	}
 	if now := time.Now(); w.replica == c.replica && now.Sub(c.residual) >= residualEvery {
 		if c.residual = now; w.replica.Opt != nil {
 			if norm, ok := w.replica.Opt.ResidualNorm(); ok {

@@ -27,6 +27,9 @@ type Windows struct {
 	// Free, if set, is called once, when the last holder drops the memory, with
 	// how many bytes of this rank's own arena Alloc has given out.
 	Free func(used int)
+	// Carried is how many bytes of operands this rank has given to operations that the ranks carried out here, in place of
+	// sending them.
+	Carried atomic.Int64
 
 	used    int // of this rank's own arena, in bytes
 	holders atomic.Int32

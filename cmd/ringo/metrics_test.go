@@ -63,7 +63,8 @@ func TestMetricsOfAJob(t *testing.T) {
 	eventually(t, "figures of both ranks", func() bool {
 		text = metricsOf(at)
 		return holdsAll(text, `ringo_up\{rank="0"\} 1`, `ringo_up\{rank="1"\} 1`, `ringo_samples_total\{rank="0"\} [1-9].*`, `ringo_samples_total\{rank="1"\} [1-9].*`,
-			`ringo_sent_bytes_total\{link="tcp",rank="1"\} [1-9].*`, `ringo_resident_memory_bytes\{rank="1"\} [1-9].*`, `ringo_residual_norm\{rank="0"\} .*`)
+			`ringo_sent_bytes_total\{link="tcp",rank="1"\} [1-9].*`, `ringo_sent_bytes_total\{link="shm",rank="1"\} [1-9].*`, `ringo_overlap_ratio\{rank="0"\} [01].*`,
+			`ringo_queue_depth\{queue="batches",rank="1"\} [0-9]+`, `ringo_resident_memory_bytes\{rank="1"\} [1-9].*`, `ringo_residual_norm\{rank="0"\} .*`)
 	})
 	if !holdsAll(text, "ringo_ranks 2", `ringo_density_ratio\{rank="0"\} 0\..*`, `ringo_step_duration_seconds_count\{rank="1"\} [1-9].*`) {
 		t.Errorf("the answer is\n%s", text)

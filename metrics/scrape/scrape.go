@@ -178,7 +178,7 @@ func (a *Answerer) serve(ctx context.Context) {
 // handler answers who may ask.
 func (a *Answerer) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+Path, Handler(a.collect, metrics.OfHost, metrics.OfRank))
+	mux.Handle("GET "+Path, Handler(a.collect, metrics.OfHost, metrics.OfRank, metrics.OfSummer))
 	host, _, _ := net.SplitHostPort(a.cfg.Address)
 	_, port, _ := net.SplitHostPort(a.listens.Addr().String())
 	return web.NewGuard(net.JoinHostPort(host, port), "").Before(mux, func(*http.Request, string) {})
@@ -197,7 +197,10 @@ func (a *Answerer) Close() {
 func (a *Answerer) collect() (out []Sample) {
 	out = append(out, Sample{metrics.Value{ID: metrics.Build, Value: 1}, []string{a.cfg.Version}})
 	for i, r := range a.cfg.Board.Read() {
-		rank := fmt.Sprint(r.Rank)
+		rank, alive := fmt.Sprint(r.Rank), metrics.Up
+		if r.Role == metrics.OfSummer {
+			alive = metrics.SumUp
+		}
 		if i == 0 {
 			out = append(out, Sample{Value: metrics.Value{ID: metrics.Ranks, Value: float64(r.Size)}})
 		}
@@ -205,7 +208,7 @@ func (a *Answerer) collect() (out []Sample) {
 		if r.Alive {
 			up = 1
 		}
-		out = append(out, Sample{metrics.Value{ID: metrics.Up, Value: up}, []string{rank}})
+		out = append(out, Sample{metrics.Value{ID: alive, Value: up}, []string{rank}})
 		for _, v := range r.Values {
 			labels := []string{rank}
 			if v.ID.Row().Label != "" {

@@ -40,6 +40,10 @@ func site(t *testing.T) (*metrics.Board, *Answerer) {
 			t.Cleanup(func() { must(t, f.Close()) })
 		}
 	}
+	s, err := b.Summer(0, 2)
+	must(t, err)
+	s.Put(metrics.SumExchanges, 0, 7)
+	t.Cleanup(func() { must(t, s.Close()) })
 	a, err := Start(Config{Address: "127.0.0.1:0", Board: b, Version: `1.0 "beta"`})
 	must(t, err)
 	t.Cleanup(a.Close)
@@ -76,6 +80,7 @@ func TestAnswer(t *testing.T) {
 		`ringo_build_info{version="1.0 \"beta\""} 1`, "ringo_ranks 2", `ringo_up{rank="0"} 1`, `ringo_up{rank="1"} 0`, `ringo_samples_total{rank="1"} 64`,
 		`ringo_step_duration_seconds_bucket{rank="0",le="0.025"} 0`, `ringo_step_duration_seconds_bucket{rank="0",le="0.05"} 1`,
 		`ringo_step_duration_seconds_sum{rank="0"} 0.03`, `ringo_wait_seconds_total{peer="0",rank="1"} 1`,
+		`ringo_sum_up{server="0"} 1`, `ringo_sum_exchanges_total{server="0"} 7`, `ringo_queue_depth{queue="batches",rank="0"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("there is no line %s in\n%s", line, text)
@@ -109,14 +114,14 @@ func lint(t *testing.T, text string) {
 // Every row of the table is told as it says, those of servers, too.
 func TestAllRows(t *testing.T) {
 	all := func() (out []Sample) {
-		for _, role := range []metrics.Role{metrics.OfHost, metrics.OfRank, metrics.OfServer} {
+		for _, role := range []metrics.Role{metrics.OfHost, metrics.OfRank, metrics.OfSummer, metrics.OfServer} {
 			for _, id := range metrics.OfRole(role) {
 				out = append(out, Sample{metrics.Value{ID: id, Value: 1}, make([]string, len(id.Row().Labels()))})
 			}
 		}
 		return out
 	}
-	server := http.Server{Handler: Handler(all, metrics.OfHost, metrics.OfRank, metrics.OfServer), ReadHeaderTimeout: time.Second}
+	server := http.Server{Handler: Handler(all, metrics.OfHost, metrics.OfRank, metrics.OfSummer, metrics.OfServer), ReadHeaderTimeout: time.Second}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	go func() { _ = server.Serve(l) }()
