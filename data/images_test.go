@@ -56,7 +56,7 @@ func TestFillPanicsOutOfRange(t *testing.T) {
 func BenchmarkFill(b *testing.B) { // a batch of 64
 	im, _ := SyntheticMNIST(1, 640, 0)
 	p := newPixels(im, mnistStatistics())
-	idx := Permutation(1, 0, 640, nil)[:64]
+	idx := permutation(1, 0, 640, nil)[:64]
 	var batch Batch
 	b.SetBytes(64 * 784)
 	for b.Loop() {

@@ -149,7 +149,7 @@ func TestLoaderReady(t *testing.T) {
 
 func TestLoaderErrorsInOrder(t *testing.T) {
 	leakcheck.Check(t)
-	order := Permutation(4, 0, 103, nil)[51:]
+	order := permutation(4, 0, 103, nil)[51:]
 	for _, workers := range []int{0, 1, 4} {
 		l := newTestLoader(t, workers, 0, order[17]) // in step 3
 		for range 2 {

@@ -20,11 +20,11 @@ func Partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
 	return lo, hi
 }
 
-// Permutation returns a random order of 0..n-1 that depends on (seed, epoch, n)
+// permutation returns a random order of 0..n-1 that depends on (seed, epoch, n)
 // alone, so every rank computes the same one without a word. It is written to
 // dst's memory where that is large enough. Fisher-Yates: O(n), about 5 ns per
 // element while the order stays in the cache.
-func Permutation(seed uint64, epoch, n int, dst []int32) []int32 {
+func permutation(seed uint64, epoch, n int, dst []int32) []int32 {
 	dst = raw.Sized(dst, n)
 	for i := range dst {
 		dst[i] = int32(i)

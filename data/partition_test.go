@@ -35,28 +35,28 @@ func TestPartitionDropsTheRemainder(t *testing.T) {
 }
 
 func TestPermutation(t *testing.T) {
-	a := Permutation(1, 0, 1000, nil)
+	a := permutation(1, 0, 1000, nil)
 	sorted := slices.Sorted(slices.Values(a))
 	for i, v := range sorted {
 		if int(v) != i {
 			t.Fatalf("not a permutation: %d at %d", v, i)
 		}
 	}
-	if !slices.Equal(a, Permutation(1, 0, 1000, nil)) {
+	if !slices.Equal(a, permutation(1, 0, 1000, nil)) {
 		t.Error("not repeatable")
 	}
-	if slices.Equal(a, Permutation(1, 1, 1000, nil)) || slices.Equal(a, Permutation(2, 0, 1000, nil)) {
+	if slices.Equal(a, permutation(1, 1, 1000, nil)) || slices.Equal(a, permutation(2, 0, 1000, nil)) {
 		t.Error("epoch or seed does not matter")
 	}
 	dst := make([]int32, 0, 1000)
-	if got := Permutation(1, 0, 1000, dst); &got[0] != &dst[:1][0] || !slices.Equal(a, got) {
+	if got := permutation(1, 0, 1000, dst); &got[0] != &dst[:1][0] || !slices.Equal(a, got) {
 		t.Error("memory is not reused")
 	}
-	if got := Permutation(1, 0, 0, nil); len(got) != 0 {
+	if got := permutation(1, 0, 0, nil); len(got) != 0 {
 		t.Errorf("of nothing: %v", got)
 	}
 	// A run must give the same order on every host and in every version.
-	if got := Permutation(42, 3, 8, nil); !slices.Equal(got, []int32{5, 3, 6, 7, 2, 1, 0, 4}) {
+	if got := permutation(42, 3, 8, nil); !slices.Equal(got, []int32{5, 3, 6, 7, 2, 1, 0, 4}) {
 		t.Errorf("order changed: %v", got)
 	}
 }
@@ -67,7 +67,7 @@ func TestPermutationIsUniform(t *testing.T) {
 	var count [n][n]int
 	var p []int32
 	for epoch := range draws {
-		p = Permutation(9, epoch, n, p)
+		p = permutation(9, epoch, n, p)
 		for place, v := range p {
 			count[place][v]++
 		}

@@ -146,7 +146,7 @@ func (s *Shards) Steps() int {
 // Start begins an epoch. Training shuffles here, O(N).
 func (s *Shards) Start(epoch int) {
 	if !s.cfg.Evaluate {
-		s.order = Permutation(s.cfg.Seed, epoch, len(s.order), s.order)
+		s.order = permutation(s.cfg.Seed, epoch, len(s.order), s.order)
 	}
 	if s.first > 0 {
 		for i := range s.order {

@@ -28,7 +28,7 @@ func TestTrainingBatches(t *testing.T) {
 	for _, c := range []struct{ n, batch, size, steps int }{
 		{100, 10, 1, 10}, {103, 10, 2, 5}, {103, 10, 5, 2}, {64, 64, 1, 1}, {129, 64, 2, 1}, {60000, 64, 4, 234},
 	} {
-		order := Permutation(7, 2, c.n, nil)
+		order := permutation(7, 2, c.n, nil)
 		for rank := range c.size {
 			got := epoch(t, SamplerConfig{N: c.n, Batch: c.batch, Rank: rank, Size: c.size, Seed: 7}, 2)
 			shard := order[rank*(c.n/c.size):][:c.n/c.size]
@@ -56,7 +56,7 @@ func TestFixedBatches(t *testing.T) {
 			}
 			for _, number := range []int{3, 1, 3} { // what an epoch is does not depend on those before
 				var want [][]int32
-				for part := Permutation(7, number, each, nil); len(part) >= c.batch && len(want) < c.steps; part = part[c.batch:] {
+				for part := permutation(7, number, each, nil); len(part) >= c.batch && len(want) < c.steps; part = part[c.batch:] {
 					batch := slices.Clone(part[:c.batch])
 					for i := range batch {
 						batch[i] += int32(rank * each)

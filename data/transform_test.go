@@ -23,7 +23,7 @@ func TestAugmentationHasItsBits(t *testing.T) {
 	var b Batch
 	for epoch := range 3 {
 		for _, seed := range []uint64{1, 77} {
-			if err := set.Train.Fill(&b, Permutation(seed, epoch, 40, nil), Draw{Seed: seed, Epoch: epoch, Augment: true}); err != nil {
+			if err := set.Train.Fill(&b, permutation(seed, epoch, 40, nil), Draw{Seed: seed, Epoch: epoch, Augment: true}); err != nil {
 				t.Fatal(err)
 			}
 			h.Write(raw.Bytes(b.Values))
@@ -158,7 +158,7 @@ func TestTransformedIsDeterministic(t *testing.T) {
 			t.Fatal(err)
 		}
 		for epoch := range 3 {
-			order := Permutation(8, epoch, 30, nil)
+			order := permutation(8, epoch, 30, nil)
 			l.Start(epoch)
 			for _, from := range []int{0, 5, 2} { // in the middle, as a resumed run begins
 				l.Seek(from)
