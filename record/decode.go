@@ -84,10 +84,8 @@ func headed(head []uint64) (cfg Config, ok bool, err error) {
 // snapshot reads all but lanes and names.
 func (m *memory) snapshot() *Snapshot {
 	s := m.outline()
-	for i := range m.open.places {
-		if at := m.table(int32(i)); *at.stamp() != 0 {
-			s.Open = append(s.Open, at.get())
-		}
+	for _, i := range m.open.going() {
+		s.Open = append(s.Open, m.open.place(i).get())
 	}
 	s.Operations, s.Phases = m.operations.last(), m.phases.last()
 	return s

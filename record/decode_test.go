@@ -86,14 +86,17 @@ func TestMemoryIsReadMeanwhile(t *testing.T) {
 	}
 }
 
-// Whatever lies there, it is read without a panic, and no more comes out than can be in it.
+// Whatever lies there, it is read without a panic, and no more comes out than can be in it. A glance shows the same of what is under way and
+// of the last phases, but for the oldest of a full ring, which may be overwritten.
 func FuzzDecode(f *testing.F) {
 	r := New(Config{Operations: 2, Phases: 2, Open: 1, Lanes: 1, Names: 16})
 	r.Name("a")
 	r.Begin(operation(1))
 	r.Add(operation(2))
 	r.Span(Forward, 1, 1, 2)
-	begin(r.Lane(new(sync.Mutex)), operation(3))
+	lane := r.Lane(new(sync.Mutex))
+	begin(lane, operation(3))
+	begin(lane, operation(4)).End(Unknown, 1, false)
 	f.Add(r.bytes())
 	f.Add(make([]byte, 8*headWords))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -103,6 +106,10 @@ func FuzzDecode(f *testing.F) {
 		}
 		if n := len(s.Open) + len(s.Operations) + len(s.Phases); 8*slotWords*n > len(b) {
 			t.Errorf("%d events in %d bytes", n, len(b))
+		}
+		g, err := Glance(bytes.NewReader(b), 1<<30)
+		if err != nil || !slices.Equal(g.Open, s.Open) || !slices.Equal(g.Phases, s.Phases[len(s.Phases)-min(len(s.Phases), len(g.Phases)):]) || len(g.Phases) < len(s.Phases)-1 {
+			t.Errorf("%v: a glance shows %+v, want %+v", err, g, s)
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Glance is what the last n phases and steps were, at most a ring of them: a Snapshot without operations and without what is under
-// way. nil of a nil Recorder. It costs 0.1 us an event.
+// Glance is what is under way, and what the last n phases and steps were, at most a ring of them: a Snapshot without operations that have
+// ended. nil of a nil Recorder. It costs 0.1 us an event, and what Open does.
 func (r *Recorder) Glance(n int) *Snapshot {
 	if r == nil {
 		return nil
@@ -17,15 +17,17 @@ func (r *Recorder) Glance(n int) *Snapshot {
 	names := slices.Clone(r.names.list)
 	r.names.mu.Unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s := r.outline()
 	s.Phases, s.names = r.phases.latest(n), names
+	r.mu.Unlock()
+	s.Open = r.Open(nil)
+	s.order()
 	return s
 }
 
 // Glance reads of the memory of a Recorder in another process, which may go on recording, what Recorder.Glance says: nil and no error of
-// memory that its process has not begun to write to. memory is the file that Create made. Unlike Read it looks at little: 512 events cost 0.1 ms,
-// so that one may look again and again. It believes nothing that it reads.
+// memory that its process has not begun to write to. memory is the file that Create made. Unlike Read it looks at little: 50 us for what is
+// under way and 0.2 us for each of the n events, so that one may look again and again. It believes nothing that it reads.
 func Glance(memory io.ReaderAt, n int) (*Snapshot, error) {
 	var head [headWords]uint64
 	if err := readWords(memory, head[:], 0); err != nil {
@@ -35,32 +37,18 @@ func Glance(memory io.ReaderAt, n int) (*Snapshot, error) {
 	if !ok {
 		return nil, err
 	}
-	// A memory of the same layout of which the head, the last events and the names alone are there.
-	from := headWords + slotWords*(cfg.Open+cfg.Operations)
-	ring := make([]uint64, slotWords*min(cfg.Phases, max(0, n)))
-	end := head[headPhasesAt]
-	first := end - min(end, uint64(len(ring)/slotWords))
-	for at := first; at < end; { // the ring's end may lie between
-		place := int(at & uint64(cfg.Phases-1))
-		count := min(end-at, uint64(cfg.Phases-place))
-		part := ring[slotWords*(at-first) : slotWords*(at-first+count)]
-		if err := readWords(memory, part, from+slotWords*place); err != nil {
-			return nil, err
-		}
-		at += count
-	}
 	m := memoryOf(head[:])
 	s := m.outline()
-	s.Phases = make([]Event, 0, end-first)
-	var after [headWords]uint64
-	if err := readWords(memory, after[:], 0); err != nil {
+	if s.Open, err = cfg.openIn(memory); err != nil {
 		return nil, err
 	}
-	for at := first; at < end; at++ {
-		// Its place may have been another event's meanwhile; the one being written now is not counted yet.
-		if slot := (*slot)(ring[slotWords*(at-first):]); slot[0] == at+1 && after[headPhasesAt] < at+uint64(cfg.Phases) {
-			s.Phases = append(s.Phases, slot.get())
-		}
+	if s.Phases, err = cfg.phasesIn(memory, head[headPhasesAt], n); err != nil {
+		return nil, err
+	}
+	s.order()
+	var after [headWords]uint64 // events may have names that are newer than the head above
+	if err := readWords(memory, after[:], 0); err != nil {
+		return nil, err
 	}
 	used := min(after[headNamesAt], uint64(cfg.Names))
 	text := make([]byte, used)
@@ -69,6 +57,73 @@ func Glance(memory io.ReaderAt, n int) (*Snapshot, error) {
 	}
 	s.names, err = decodeNames(text, used)
 	return s, err
+}
+
+// openIn is what is under way, by the table and by the lanes that somebody has used.
+func (c Config) openIn(memory io.ReaderAt) (out []Event, err error) {
+	words := make([]uint64, slotWords*max(c.Open, c.Operations))
+	table := ring{words: words[:slotWords*c.Open], places: c.Open}
+	if out, err = table.openIn(memory, headWords, out); err != nil {
+		return nil, err
+	}
+	lane := ring{words: words[:slotWords*c.Operations], places: c.Operations, lane: true}
+	for i := range c.Lanes {
+		var first slot
+		at := headWords + slotWords*(c.Open+c.Operations*(1+i)+c.Phases)
+		if err = readWords(memory, first[:], at); err == nil && first != (slot{}) { // of one that nobody has used the file has a hole
+			out, err = lane.openIn(memory, at, out)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// openIn reads the ring, which lies at a place in words, and appends what is under way in it. It is written to meanwhile: what has another
+// stamp at a second look was another event then.
+func (g *ring) openIn(memory io.ReaderAt, at int, out []Event) ([]Event, error) {
+	if err := readWords(memory, g.words, at); err != nil {
+		return nil, err
+	}
+	again := new(slot)
+	for _, i := range g.going() {
+		if err := readWords(memory, again[:], at+slotWords*i); err != nil {
+			return nil, err
+		}
+		if s := g.place(i); again[0] == s[0] && (!g.lane || again[slotDone] == 0) {
+			out = append(out, s.get())
+		}
+	}
+	return out, nil
+}
+
+// phasesIn are the last n phases of a ring that has had so many.
+func (c Config) phasesIn(memory io.ReaderAt, end uint64, n int) ([]Event, error) {
+	from := headWords + slotWords*(c.Open+c.Operations)
+	ring := make([]uint64, slotWords*min(c.Phases, max(0, n)))
+	first := end - min(end, uint64(len(ring)/slotWords))
+	for at := first; at < end; { // the ring's end may lie between
+		place := int(at & uint64(c.Phases-1))
+		count := min(end-at, uint64(c.Phases-place))
+		part := ring[slotWords*(at-first) : slotWords*(at-first+count)]
+		if err := readWords(memory, part, from+slotWords*place); err != nil {
+			return nil, err
+		}
+		at += count
+	}
+	var after [headWords]uint64
+	if err := readWords(memory, after[:], 0); err != nil {
+		return nil, err
+	}
+	out := make([]Event, 0, end-first)
+	for at := first; at < end; at++ {
+		// Its place may have been another event's meanwhile; the one being written now is not counted yet.
+		if slot := (*slot)(ring[slotWords*(at-first):]); slot[0] == at+1 && after[headPhasesAt] < at+uint64(c.Phases) {
+			out = append(out, slot.get())
+		}
+	}
+	return out, nil
 }
 
 // readWords reads words from a place in words on.

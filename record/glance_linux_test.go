@@ -2,9 +2,11 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -66,6 +68,49 @@ func TestGlance(t *testing.T) {
 	}
 }
 
+// A glance at another process's memory, and at one's own, shows what is under way as a whole snapshot does, in the table and in lanes,
+// whatever has ended meanwhile.
+func TestGlanceShowsWhatIsOpen(t *testing.T) {
+	f, err := Create(Config{Operations: 8, Phases: 8, Open: 5, Lanes: 3, Names: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := Map(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	lanes, random := []*Lane{r.Lane(new(sync.Mutex)), r.Lane(new(sync.Mutex))}, rand.New(rand.NewPCG(1, 2))
+	var open []Op
+	for i := range uint32(1000) {
+		if len(open) < 4 && random.IntN(2) == 0 {
+			e := operation(i)
+			e.Begun, e.Peer = int64(random.IntN(3)*int(i)), int32(random.IntN(3))-1
+			ops := []func() Op{func() Op { return r.Begin(e) }, func() Op { return begin(lanes[0], e) }, func() Op { return begin(lanes[1], e) }}
+			open = append(open, ops[random.IntN(len(ops))]())
+		} else if len(open) > 0 {
+			at := random.IntN(len(open))
+			open[at].End(int64(i)+1, 1, false)
+			open = slices.Delete(open, at, at+1)
+		}
+		want, err := Read(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Glance(f, 0)
+		if err != nil || !slices.Equal(got.Open, want.Open) || len(got.Open) != len(open) || got.OperationsEnded != want.OperationsEnded {
+			t.Fatalf("%v: open are %+v, want %+v", err, got.Open, want.Open)
+		}
+		own := r.Glance(0).Open
+		if slices.SortFunc(own, bySeq); !slices.Equal(own, slices.SortedFunc(slices.Values(want.Open), bySeq)) {
+			t.Fatalf("open of one's own are %+v, want %+v", own, want.Open)
+		}
+	}
+}
+
+func bySeq(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) }
+
 // While its process records, a glance shows whole events alone, each as it was written.
 func TestGlanceWhileRecording(t *testing.T) {
 	f, err := Create(Config{Phases: 32})
@@ -80,6 +125,8 @@ func TestGlanceWhileRecording(t *testing.T) {
 	defer r.Close()
 	stop := make(chan struct{})
 	var writer sync.WaitGroup
+	mu := new(sync.Mutex)
+	lane := r.Lane(mu)
 	writer.Go(func() {
 		for i := int64(1); ; i++ {
 			select {
@@ -87,14 +134,27 @@ func TestGlanceWhileRecording(t *testing.T) {
 				return
 			default:
 				r.Add(&Event{Kind: PhaseKind, Size: i, Sent: i, Begun: i, Done: i})
+				first, second := r.Begin(&Event{Kind: Operation, Size: i, Sent: i, Begun: i}), Op{}
+				mu.Lock()
+				second = begin(lane, &Event{Kind: Operation, Size: i, Sent: i, Begun: i})
+				mu.Unlock()
+				first.End(i, i, false)
+				mu.Lock()
+				second.End(i, i, false)
+				mu.Unlock()
 			}
 		}
 	})
-	seen := 0
-	for range 2000 {
+	seen, open := 0, 0
+	for range 300 {
 		s, err := Glance(f, 32)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, e := range s.Open {
+			if open++; e.Size != e.Sent || e.Size != e.Begun {
+				t.Fatalf("torn: %+v", s.Open)
+			}
 		}
 		for i, e := range s.Phases {
 			if seen++; e.Size != e.Sent || e.Size != e.Begun || e.Size != e.Done || i > 0 && e.Size <= s.Phases[i-1].Size {
@@ -104,7 +164,7 @@ func TestGlanceWhileRecording(t *testing.T) {
 	}
 	close(stop)
 	writer.Wait()
-	t.Logf("%d events seen", seen)
+	t.Logf("%d events seen, %d of them under way", seen, open)
 }
 
 // Memory that is none, is cut, or lies about itself gives an error, and takes no memory.
@@ -132,8 +192,8 @@ func TestGlanceRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkGlance looks at 512 events of another process.
-func BenchmarkGlance(b *testing.B) {
+// BenchmarkRead reads all that another process has recorded in full rings, and glances at it: at what is under way, and at 512 phases, too.
+func BenchmarkRead(b *testing.B) {
 	f, err := Create(Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -144,12 +204,27 @@ func BenchmarkGlance(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer r.Close()
+	lane := r.Lane(new(sync.Mutex))
 	for i := range 5000 {
 		r.Span(Exchange, r.Name(fmt.Sprintf("bucket %d", i%20)), 1, 2)
+		r.Add(operation(uint32(i)))
+		begin(lane, operation(uint32(i))).End(Unknown, 1, false)
 	}
-	for b.Loop() {
-		if _, err := Glance(f, 512); err != nil {
-			b.Fatal(err)
-		}
+	for range 4 {
+		r.Begin(operation(1))
+	}
+	for name, read := range map[string]func() (*Snapshot, error){
+		"all":       func() (*Snapshot, error) { return Read(f) },
+		"under way": func() (*Snapshot, error) { return Glance(f, 0) },
+		"512":       func() (*Snapshot, error) { return Glance(f, 512) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := read(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -143,17 +143,29 @@ func (l *Lane) recent(dst []Event, n int) []Event {
 	return dst
 }
 
-// all are the events of a lane in memory that is not known more of: those that have ended, and those that go on, the oldest first.
-func (g *ring) all(ended, open []Event) (_, _ []Event) {
-	var held []*slot
+// held are the places in which an event lies, the oldest first.
+func (g *ring) held() []int { return g.sorted(func(*slot) bool { return true }) }
+
+// going are the places of events that go on. In the table there are no others.
+func (g *ring) going() []int {
+	return g.sorted(func(s *slot) bool { return !g.lane || s[slotDone] == 0 })
+}
+
+// sorted are the places of some events, the oldest first.
+func (g *ring) sorted(of func(*slot) bool) (places []int) {
 	for i := range g.places {
-		if s := g.place(i); s[0] != 0 && int(s[0]-1)&(g.places-1) == i {
-			held = append(held, s)
+		if s := g.place(i); s[0] != 0 && (!g.lane || int(s[0]-1)&(g.places-1) == i) && of(s) {
+			places = append(places, i)
 		}
 	}
-	slices.SortFunc(held, func(a, b *slot) int { return cmp.Compare(a[0], b[0]) })
-	for _, s := range held {
-		if s[slotDone] == 0 {
+	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(g.place(a)[0], g.place(b)[0]) })
+	return places
+}
+
+// all are the events of a lane in memory that is not known more of: those that have ended, and those that go on, the oldest first.
+func (g *ring) all(ended, open []Event) (_, _ []Event) {
+	for _, i := range g.held() {
+		if s := g.place(i); s[slotDone] == 0 {
 			open = append(open, s.get())
 		} else {
 			ended = append(ended, s.get())

@@ -63,7 +63,8 @@ type ring struct {
 	words   []uint64
 	places  int
 	count   *uint64 // how many events it has had; nil: it is a lane, or no ring
-	quarter uint64  // after how many events readers are woken
+	lane    bool
+	quarter uint64 // after how many events readers are woken
 }
 
 // slot is an event's words.
@@ -97,7 +98,9 @@ func cut(cfg Config, words []uint64) memory {
 	m.operations = newRing(take(slotWords*cfg.Operations), cfg.Operations, &m.head[headOperationsAt])
 	m.phases = newRing(take(slotWords*cfg.Phases), cfg.Phases, &m.head[headPhasesAt])
 	for range cfg.Lanes {
-		m.lanes = append(m.lanes, newRing(take(slotWords*cfg.Operations), cfg.Operations, nil))
+		lane := newRing(take(slotWords*cfg.Operations), cfg.Operations, nil)
+		lane.lane = true
+		m.lanes = append(m.lanes, lane)
 	}
 	if names := take(cfg.Names / 8); len(names) > 0 {
 		m.text = unsafe.Slice((*byte)(unsafe.Pointer(&names[0])), 8*len(names))
