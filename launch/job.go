@@ -122,9 +122,6 @@ func (j *job) start(c *crew, index, restarts int) (*process, error) {
 	if j.cfg.OnStart != nil {
 		j.cfg.OnStart(p.number, p.cmd.Process.Pid)
 	}
-	if j.cfg.OnMemory != nil && c.leads && p.memory != nil {
-		j.cfg.OnMemory(index, p.memory)
-	}
 	if c.Mesh {
 		j.coordinator.Process(p.number, p.used)
 	}

@@ -87,9 +87,6 @@ type Config struct {
 	// OnStart, if set, is called when a process has started, from different goroutines for different processes. Their
 	// numbers are in the order of the roles, from 0.
 	OnStart func(number, pid int)
-	// OnMemory, if set, is told when a process of the first role has started, by its index, where it records what it does
-	// (record.Glance reads it), if it does. Nothing can be read there any more when Run has returned.
-	OnMemory func(index int, memory io.ReaderAt)
 	// OnPlace, if set, is told before the start where the processes of a role that is to be bound will run:
 	// "bound to a core each", "not bound: 3 ranks on 2 cores".
 	OnPlace func(role, placed string)
@@ -111,7 +108,7 @@ type Config struct {
 	Resumed <-chan os.Signal
 	// BlackBox is the folder that gets a file, when the job fails, with what its processes had recorded (package blackbox); "": none.
 	BlackBox string
-	// Sight, if set, lets others see the job's processes while it runs.
+	// Sight, if set, lets others see the job's processes, and what they record, while it runs.
 	Sight *Sight
 	// Guard is the command line of a process that calls Guard with its
 	// standard input; nil means none.

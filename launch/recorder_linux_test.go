@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"sync"
 	"testing"
@@ -52,29 +51,26 @@ func TestRecorderInTheLaunchersMemory(t *testing.T) {
 	}
 }
 
-// Who starts a job can look at what its ranks record, by their index, while it lasts.
-func TestOnMemory(t *testing.T) {
+// Who starts a job can look at what its ranks record while it lasts.
+func TestSightOfRecords(t *testing.T) {
 	var mu sync.Mutex
-	seen := map[int]string{}
-	memories := map[int]io.ReaderAt{}
+	sight, seen, glances := new(Sight), map[int]string{}, map[int]func(int) (*record.Snapshot, error){}
 	l := launch(t, context.Background(), 3, "recorded", []string{"well"}, func(c *Config) {
-		c.OnMemory = func(index int, memory io.ReaderAt) {
-			mu.Lock()
-			defer mu.Unlock()
-			memories[index] = memory
-		}
+		c.Sight = sight
 		c.OnExit = func(index int, _ string) {
 			mu.Lock()
 			defer mu.Unlock()
-			if s, err := record.Glance(memories[index], 1); err == nil && s != nil {
-				seen[index] = s.Text(1)
+			for _, p := range sight.Look() {
+				if s, err := p.Glance(1); err == nil && s != nil && p.Index == index {
+					seen[index], glances[index] = s.Text(1), p.Glance
+				}
 			}
 		}
 	})
 	if l.err == nil || len(seen) != 3 || seen[0] != "allreduce" || seen[2] != "allreduce" {
-		t.Errorf("%v: %v", l.err, seen)
+		t.Fatalf("%v: %v", l.err, seen)
 	}
-	if _, err := record.Glance(memories[0], 1); !errors.Is(err, os.ErrClosed) {
+	if _, err := glances[0](1); !errors.Is(err, os.ErrClosed) || len(sight.Look()) != 0 {
 		t.Errorf("after the job: %v", err)
 	}
 }

@@ -21,8 +21,9 @@ type Seen struct {
 	How   string
 	// Restarts is how many came before it in its place.
 	Restarts int
-	// Record is what it had recorded of what it does; nil: nothing.
-	Record *record.Snapshot
+	// Glance reads what it had recorded of what it does: what is under way, and at most so many of its last phases. It fails when the job
+	// has ended. nil: it records nothing that its launcher sees.
+	Glance func(phases int) (*record.Snapshot, error)
 }
 
 // Sight lets others see the processes of a job that a launcher runs: Config.Sight. Its methods may be called from any goroutine.
@@ -73,27 +74,26 @@ func (s *Sight) close() {
 	s.procs = nil
 }
 
-// Look is what there is of the processes now, by number: none before they are started and after the job has ended. With records it reads what they have
-// recorded, which takes tens of milliseconds each, beside them.
-func (s *Sight) Look(records bool) (out []Seen) {
+// Look is what there is of the processes now, by number: none before they are started and after the job has ended.
+func (s *Sight) Look() (out []Seen) {
 	s.mu.Lock()
 	procs := slices.Clone(s.procs)
 	s.mu.Unlock()
 	for _, p := range procs {
 		if p.process != nil {
-			out = append(out, p.seen(records))
+			out = append(out, p.seen())
 		}
 	}
 	return out
 }
 
-func (p sighted) seen(records bool) Seen {
+func (p sighted) seen() Seen {
 	s := Seen{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.leads, PID: p.cmd.Process.Pid, Restarts: p.restarts, Ended: p.over, How: p.how}
 	if p.role.Mesh && s.Serves {
 		s.Name += fmt.Sprintf(" (%s %d)", s.Role, s.Index)
 	}
-	if records && p.memory != nil {
-		s.Record, _ = record.Read(p.memory) // of one that was given back nothing is known
+	if p.memory != nil {
+		s.Glance = func(phases int) (*record.Snapshot, error) { return record.Glance(p.memory, phases) }
 	}
 	return s
 }

@@ -12,7 +12,7 @@ import (
 // Who looks sees each process in its place, how it ended, and what it had recorded; nothing before and after.
 func TestSight(t *testing.T) {
 	var s Sight
-	if got := s.Look(true); len(got) != 0 {
+	if got := s.Look(); len(got) != 0 {
 		t.Errorf("before the job: %v", got)
 	}
 	memory, err := record.Create(record.Config{})
@@ -34,24 +34,22 @@ func TestSight(t *testing.T) {
 	second.how = "exit status 3"
 	s.end(second)
 	again := made(1, "rank", true, nil)
-	got := s.Look(true)
-	if len(got) != 2 || got[0].Record == nil || got[0].Record.Step != 7 || got[0].Name != "rank 0" || got[0].PID != 100 || got[0].Ended ||
-		!got[1].Ended || got[1].How != "exit status 3" || got[1].Record != nil || got[1].Serves {
+	got := s.Look()
+	record, err := got[0].Glance(0)
+	if err != nil || len(got) != 2 || record.Step != 7 || got[0].Name != "rank 0" || got[0].PID != 100 || got[0].Ended ||
+		!got[1].Ended || got[1].How != "exit status 3" || got[1].Glance != nil || got[1].Serves {
 		t.Errorf("seen: %+v", got)
 	}
-	if got := s.Look(false); len(got) != 2 || got[0].Record != nil || got[0].PID != 100 {
-		t.Errorf("seen without records: %+v", got)
-	}
 	s.add(again)
-	if got := s.Look(true); got[1].Ended {
+	if got := s.Look(); got[1].Ended {
 		t.Error("one that was started again is told to have ended")
 	}
 	var all sync.WaitGroup
 	all.Go(func() { _ = memory.Close() }) // as when the job ends meanwhile
-	all.Go(func() { s.Look(true) })
+	all.Go(func() { _, _ = s.Look()[0].Glance(0) })
 	all.Wait()
 	s.close()
-	if got := s.Look(true); len(got) != 0 {
+	if got := s.Look(); len(got) != 0 {
 		t.Errorf("after the job: %v", got)
 	}
 	(*Sight)(nil).add(again)

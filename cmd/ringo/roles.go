@@ -31,7 +31,7 @@ type jobFlags struct {
 	hub      *live.Hub // of the job, where this process has it
 	sight    *launch.Sight
 	mu       sync.Mutex
-	jobs     []*ringo.Job // ranks of this process
+	ranks    []launch.Seen // of this process, by number
 }
 
 // register adds the flags that all such commands have, and those of more groups or settings.

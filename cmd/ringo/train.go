@@ -12,7 +12,6 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/glimpse"
@@ -147,9 +146,6 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	feed := c.feed()
 	defer feed.Close()
 	cfg.EachStep = feed.Steps(job.Rank(), cfg.LogEvery > 0)
-	if !c.worker { // a launcher looks at the memory that it holds
-		c.hub.Watch(job.Rank(), live.Own(job.Recorder()))
-	}
 	if job.Rank() != 0 {
 		return c.train(job, cfg, func(train.Summary) {}, func(train.Seeds) {})
 	}

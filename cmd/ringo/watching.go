@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -66,7 +66,7 @@ func (f *jobFlags) entered() (leave func()) {
 
 // own are the processes that this launcher has started and that run.
 func (f *jobFlags) own() (pids []int) {
-	for _, s := range f.sight.Look(false) {
+	for _, s := range f.sight.Look() {
 		if !s.Ended {
 			pids = append(pids, s.PID)
 		}
@@ -76,36 +76,41 @@ func (f *jobFlags) own() (pids []int) {
 
 // look sees the job's processes: those that this launcher has started, or the ranks that are goroutines of this process.
 func (f *jobFlags) look() []launch.Seen {
-	if seen := f.sight.Look(true); len(seen) > 0 {
+	if seen := f.sight.Look(); len(seen) > 0 {
 		return seen
 	}
 	f.mu.Lock()
-	jobs := slices.Clone(f.jobs)
-	f.mu.Unlock()
-	var out []launch.Seen
-	for _, j := range jobs {
-		out = append(out, launch.Seen{Name: fmt.Sprintf("rank %d", j.Rank()), Role: "rank", Index: j.Rank(), PID: os.Getpid(), Record: j.Recorder().Snapshot()})
-	}
-	slices.SortFunc(out, func(a, b launch.Seen) int { return a.Index - b.Index })
-	return out
+	defer f.mu.Unlock()
+	return slices.Clone(f.ranks)
 }
 
-// seen is body of a rank of this process, which look sees meanwhile.
+// seen is body of a rank of this process, which look sees.
 func (f *jobFlags) seen(body func(*ringo.Job) error) func(*ringo.Job) error {
 	if f.worker {
 		return body
 	}
 	return func(job *ringo.Job) error {
-		f.mu.Lock()
-		f.jobs = append(f.jobs, job)
-		f.mu.Unlock()
-		defer func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.jobs = slices.DeleteFunc(f.jobs, func(other *ringo.Job) bool { return other == job })
-		}()
-		return body(job)
+		glance := func(phases int) (*record.Snapshot, error) { return job.Recorder().Glance(phases), nil }
+		is := launch.Seen{Name: fmt.Sprintf("rank %d", job.Rank()), Role: "rank", Index: job.Rank(), PID: os.Getpid(), Glance: glance}
+		f.sees(is)
+		err := body(job)
+		if is.Ended = true; err != nil {
+			is.How = "with a fault"
+		}
+		f.sees(is)
+		return err
 	}
+}
+
+// sees notes a rank of this process, in the place of the one before it.
+func (f *jobFlags) sees(is launch.Seen) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, known := slices.BinarySearchFunc(f.ranks, is.Index, func(s launch.Seen, rank int) int { return s.Index - rank })
+	if !known {
+		f.ranks = slices.Insert(f.ranks, at, is)
+	}
+	f.ranks[at] = is
 }
 
 // tellWaits writes who waited for whom behind the records of the run, which rank 0 has written: it knows its own waits alone.
@@ -158,9 +163,6 @@ func (f *jobFlags) tells(cfg *launch.Config) {
 	address := ""
 	if f.hub != nil {
 		address, cfg.OnReport, cfg.Sight = f.hub.Address(), f.hub.Tell, f.sight
-		if f.Output.Page != "" {
-			cfg.OnMemory = func(rank int, memory io.ReaderAt) { f.hub.Watch(rank, live.Of(memory)) }
-		}
 	}
 	cfg.Env = append(cfg.Env, pageVar+"="+address) // another job's, which has started this one, is not ours
 }

@@ -264,9 +264,7 @@ func TestInBrowser(t *testing.T) {
 		b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
 		b.until(fmt.Sprintf(`innerWidth == %d && document.documentElement.scrollWidth <= %[1]d && [...document.querySelectorAll(".chart")].every((c) => c.querySelector("canvas").clientWidth <= c.clientWidth)`, width))
 	}
-	h.looks.mu.Lock()
-	h.looks.of = nil // nobody looks any more
-	h.looks.mu.Unlock()
+	h.Identify("", "", nil) // nobody looks any more
 	h.mu.Lock()
 	for i := range 64 * mostBeats {
 		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)

@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cause"
@@ -12,9 +13,9 @@ import (
 )
 
 const (
-	recentBeats = 40 // ten seconds, or as many steps where these are longer than a beat
-	leastBeats  = 8
-	lastSamples = 6 // of processors, two seconds apart: as long as the beats
+	lastly      = 10 * time.Second // or as many steps as there would be beats, where these are longer than a beat
+	leastBeats  = 4                // and at least two seconds
+	lastSamples = 6                // of processors, two seconds apart: as long as the beats
 	sampleEvery = 2 * time.Second
 )
 
@@ -32,12 +33,15 @@ func own(b beat) (ms float64) { return of(0, b).OwnMS() }
 // lately are the ranks' last seconds.
 func (h *Hub) lately() (out []cause.Rank) {
 	for _, n := range h.sorted() {
-		if r := h.ranks[n]; len(r.beats) >= leastBeats {
-			out = append(out, of(n, r.recent(recentBeats)))
+		if r := h.ranks[n]; len(r.beats) >= max(leastBeats, h.beatsIn(2*time.Second)) {
+			out = append(out, of(n, r.recent(h.beatsIn(lastly))))
 		}
 	}
 	return out
 }
+
+// beatsIn is how many beats a rank tells in some time.
+func (h *Hub) beatsIn(t time.Duration) int { return int(t / h.every()) }
 
 // slowed are the ranks of the job that hold up others now.
 func (h *Hub) slowed() []cause.Straggler { return cause.Stragglers(h.lately()) }
@@ -98,15 +102,9 @@ func (l *looks) tell(j *cause.Job, now time.Time) {
 	}
 }
 
-// saw takes what was seen of all ranks, by rank; false where it tells of no step, or of one that was seen before.
+// saw takes what was seen of all ranks, by rank, of one at least; false where it tells of no step, or of one that was seen before.
 func (h *Hub) saw(all []*record.Snapshot) (whole, exchanged bool) {
-	first := 0
-	for first < len(all)-1 && all[first] == nil {
-		first++
-	}
-	if len(all) == 0 {
-		return false, false
-	}
+	first := slices.IndexFunc(all, func(s *record.Snapshot) bool { return s != nil })
 	step, whole := glimpse.StepOf(first, all[first])
 	done, waits, exchanged := glimpse.Waits(all)
 	exchanges := glimpse.Exchanges(all)

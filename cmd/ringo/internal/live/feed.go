@@ -21,6 +21,7 @@ type Feed struct {
 	mu     sync.Mutex
 	lines  chan []byte // nil: closed
 	ended  chan struct{}
+	every  time.Duration // it tells of steps
 	cancel func()
 }
 
@@ -29,13 +30,19 @@ const (
 	queued = 1024
 	// leave is how long a rank that has ended waits for a hub to take what is queued.
 	leave = time.Second
-	// beatEvery is how often a rank tells of its steps.
+	// beatEvery is how often a rank tells of its steps, and slowBeat where there is no page.
 	beatEvery = 250 * time.Millisecond
+	slowBeat  = time.Second
 )
 
 // Dial makes the feed of a rank whose launcher has a hub, at the address that Hub.Address gave. A hub that is not there ends no training:
 // nothing is told.
 func Dial(address string) *Feed {
+	text, address, _ := strings.Cut(address, " ")
+	every, err := time.ParseDuration(text)
+	if err != nil {
+		return nil
+	}
 	network, at, token := "unix", "hub", ""
 	path, local := strings.CutPrefix(address, overSocket)
 	if !local {
@@ -47,7 +54,7 @@ func Dial(address string) *Feed {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f := newFeed(cancel)
+	f := newFeed(every, cancel)
 	lines := f.lines
 	from, to := io.Pipe()
 	go func() {
@@ -79,8 +86,8 @@ func hubAt(network, address string) *http.Transport {
 	}}
 }
 
-func newFeed(cancel func()) *Feed {
-	return &Feed{lines: make(chan []byte, queued), ended: make(chan struct{}), cancel: cancel}
+func newFeed(every time.Duration, cancel func()) *Feed {
+	return &Feed{lines: make(chan []byte, queued), ended: make(chan struct{}), every: every, cancel: cancel}
 }
 
 // Feed is that of a rank in this process.
@@ -88,7 +95,7 @@ func (h *Hub) Feed() *Feed {
 	if h == nil {
 		return nil
 	}
-	f := newFeed(func() {})
+	f := newFeed(h.every(), func() {})
 	lines := f.lines
 	go func() {
 		defer close(f.ended)
@@ -214,7 +221,7 @@ func (f *Feed) Steps(rank int, told bool) func(train.Step) {
 			*to += number(of[i])
 		}
 		now := time.Now()
-		if now.Sub(last) < beatEvery {
+		if now.Sub(last) < f.every {
 			return
 		}
 		for _, to := range b.means() {
@@ -271,15 +278,17 @@ func (f *Feed) Observe(o train.Observer) train.Observer {
 
 type observer struct {
 	train.Observer
-	feed *Feed
-	last time.Time
+	feed  *Feed
+	last  time.Time
+	phase string // and epoch
+	epoch int
 }
 
 // Progress is told of each batch.
 func (o *observer) Progress(p train.Progress) {
 	o.Observer.Progress(p)
-	if now := time.Now(); now.Sub(o.last) >= beatEvery || p.Done == p.Total {
-		o.last = now
+	if now := time.Now(); now.Sub(o.last) >= o.feed.every || p.Phase != o.phase || p.Epoch != o.epoch || p.Done == p.Total {
+		o.last, o.phase, o.epoch = now, p.Phase, p.Epoch
 		o.feed.passing(progress{"progress", p.Phase, p.Epoch, p.Epochs, p.Done, p.Total})
 	}
 }

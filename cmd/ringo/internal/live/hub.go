@@ -55,7 +55,6 @@ type Hub struct {
 	// Of who asks on this host: see Answer and Identify.
 	name, command string
 	sees          func() []launch.Seen
-	glimpses      glimpses
 	local         *http.Server
 	socket        string
 	answering     sync.WaitGroup

@@ -20,6 +20,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -78,11 +79,24 @@ func scene(t testing.TB, epochs int) *Hub {
 	for _, line := range told(t, epochs) {
 		h.Add([]byte(line))
 	}
-	for rank := range 2 {
-		h.Watch(rank, Own(recorded(rank, 3)))
-	}
+	h.Identify("", "", ranks(glanceAt(recorded(0, 3)), glanceAt(recorded(1, 3))))
 	h.look()
 	return h
+}
+
+// ranks are seen by these glances.
+func ranks(all ...func(int) (*record.Snapshot, error)) func() []launch.Seen {
+	return func() (out []launch.Seen) {
+		for i, glance := range all {
+			out = append(out, launch.Seen{Name: fmt.Sprintf("rank %d", i), Index: i, Glance: glance})
+		}
+		return out
+	}
+}
+
+// glanceAt is the glance at a recorder of this process.
+func glanceAt(rec *record.Recorder) func(int) (*record.Snapshot, error) {
+	return func(n int) (*record.Snapshot, error) { return rec.Glance(n), nil }
 }
 
 // recorded are steps of a rank which the other one, rank 1, holds up: it begins bucket 0 at 7 ms, where rank 0 has computed until 4 ms.
@@ -301,7 +315,6 @@ func TestMemory(t *testing.T) {
 	layers := make([]layer, mostLayers)
 	var waits []glimpse.Wait
 	for rank := range 64 {
-		h.Watch(rank, func(int) (*record.Snapshot, error) { return nil, nil })
 		for by := range 64 {
 			waits = append(waits, glimpse.Wait{Rank: rank, For: by, MS: 1})
 		}
@@ -391,7 +404,7 @@ func TestFeed(t *testing.T) {
 	f.Close()
 	f.Close()
 	f.Record("too late")
-	if got, want := encoded(h.snapshot().Panels[1]), encoded(scene(t, 1).snapshot().Panels[1]); !bytes.Equal(got, want) {
+	if got, want := encoded(h.snapshot().Panels[2]), encoded(scene(t, 1).snapshot().Panels[2]); !bytes.Equal(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	local := h.Feed()
@@ -400,7 +413,7 @@ func TestFeed(t *testing.T) {
 	if _, body, _ := get(t, h.URL()+"state", nil); !strings.Contains(body, "of this process") {
 		t.Errorf("state: %s", body)
 	}
-	wrong := Dial(s.at() + "/" + s.token)
+	wrong := Dial("1s " + s.at() + "/" + s.token)
 	for range 3 * queued {
 		wrong.Record(json.RawMessage(`{"event":"remark","text":"of a stranger"}`))
 	}
@@ -408,7 +421,7 @@ func TestFeed(t *testing.T) {
 	if _, body, _ := get(t, h.URL()+"state", nil); strings.Contains(body, "stranger") {
 		t.Error("a feed without the token was heard")
 	}
-	gone := Dial("127.0.0.1:1/x") // where nobody listens
+	gone := Dial("1s 127.0.0.1:1/x") // where nobody listens
 	for range 3 * queued {
 		gone.passing(beat{})
 	}
@@ -416,7 +429,7 @@ func TestFeed(t *testing.T) {
 	var none *Feed
 	none.Record(1)
 	none.Close()
-	if none.Steps(0, false) != nil || none.Observe(nil) != nil || Dial("") != nil || (*Hub)(nil).Feed() != nil {
+	if none.Steps(0, false) != nil || none.Observe(nil) != nil || Dial("") != nil || Dial("1s ") != nil || Dial("127.0.0.1:1/x") != nil || (*Hub)(nil).Feed() != nil {
 		t.Error("a nil feed tells something")
 	}
 }
@@ -426,12 +439,16 @@ func TestBeats(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		h := NewHub()
 		f := h.Feed()
+		if f.every != slowBeat || slowBeat <= beatEvery {
+			t.Errorf("nobody watches, and a rank tells of its steps every %v", f.every)
+		}
+		f.every = 50 * time.Millisecond
 		step := f.Steps(0, told)
 		sum := 0.
 		step(train.Step{Done: 1, StepMS: 7})
 		for i := range 4 {
 			if i == 3 {
-				time.Sleep(beatEvery) // the last one tells of all four
+				time.Sleep(f.every) // the last one tells of all four
 			}
 			step(train.Step{Epoch: 1, Step: i + 2, Done: int64(i + 2), Loss: float64(i), StepMS: 10 * float64(i), Progressive: &train.Progressive{Samples: 9, AUC: train.Figure{Value: 0.5 + float64(i)/10, Known: true}}})
 			sum += float64(i)
@@ -495,9 +512,9 @@ func TestLooks(t *testing.T) {
 		t.Error("nobody was looked at")
 	}
 	var asked []int
-	ranks := []*record.Recorder{recorded(0, 3), recorded(1, 3), recorded(2, 3)}
-	for rank, r := range ranks {
-		h.Watch(rank, func(n int) (*record.Snapshot, error) {
+	var all []func(int) (*record.Snapshot, error)
+	for rank, r := range []*record.Recorder{recorded(0, 3), recorded(1, 3), recorded(2, 3)} {
+		all = append(all, func(n int) (*record.Snapshot, error) {
 			if rank == 2 {
 				return nil, io.ErrClosedPipe
 			}
@@ -507,6 +524,7 @@ func TestLooks(t *testing.T) {
 			return r.Glance(n), nil
 		})
 	}
+	h.Identify("", "", ranks(all...))
 	for range 3 {
 		h.look()
 	}
@@ -518,7 +536,7 @@ func TestLooks(t *testing.T) {
 		t.Errorf("asked for %v phases", asked)
 	}
 	for took, want := range map[time.Duration]time.Duration{0: time.Second, 500 * time.Microsecond: time.Second, 6 * time.Millisecond: 6 * time.Second, time.Second: time.Minute} {
-		if got := pause(took); got != want {
+		if got := pause(took, lookShare); got != want {
 			t.Errorf("after a look of %v a pause of %v, want %v", took, got, want)
 		}
 	}

@@ -3,7 +3,6 @@ package live
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/record"
 )
 
@@ -18,34 +18,25 @@ import (
 // for it, and notice nothing but the processor time, 0.1 ms a rank, of which the looks take at most a thousandth.
 const (
 	lookEvery = time.Second
-	lookShare = 1000        // a look takes no more than this part of the time until the next one
+	lookShare = 1000        // a look takes no more than this part of the time until the next one,
+	askShare  = 200         // and one for who asks no more than this
 	lookLeast = time.Minute // but there is one so often
 	lastLooks = 60          // that a matrix of the last looks has
 	mostShown = 64          // ranks of a matrix
 	mostGlass = 1 << 12     // phases that one look reads, a whole ring as recorders are made
 )
 
-// Look reads the last n phases of a rank, nil where there are none yet. An error says that nothing more will come.
-type Look func(n int) (*record.Snapshot, error)
-
-// Of is the look at the memory that a launcher holds.
-func Of(memory io.ReaderAt) Look {
-	return func(n int) (*record.Snapshot, error) { return record.Glance(memory, n) }
-}
-
-// Own is the look at a rank of this process.
-func Own(rec *record.Recorder) Look {
-	return func(n int) (*record.Snapshot, error) { return rec.Glance(n), nil }
-}
-
-// looks are what was seen so far. The mutex is the hub's, but for of.
+// looks are what was seen so far.
 type looks struct {
-	mu sync.Mutex
-	of map[int]Look // by rank
+	// mu guards the last look; the hub's mutex what follows.
+	mu        sync.Mutex
+	at        time.Time
+	processes []glanced
+	due       time.Time // when steps are to be looked at again
+	glass     int       // how many phases a look reads of a rank
 
-	glass int // how many phases a look reads
-	seen  int64
-	step  glimpse.Step // of the first rank; without bars: none was seen
+	seen int64
+	step glimpse.Step // of the first rank; without bars: none was seen
 	// last are the waits of the last looks, and whole those of all, per step.
 	last      [][]glimpse.Wait
 	whole     map[pair]float64
@@ -56,42 +47,76 @@ type looks struct {
 // pair are a rank and whom it waited for.
 type pair struct{ rank, by int }
 
-// Watch lets the hub look at a rank. A rank that is started again is another one's memory in its place.
-func (h *Hub) Watch(rank int, look Look) {
-	if h == nil || rank < 0 || rank >= mostRanks {
-		return
-	}
-	l := &h.looks
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[int]Look{}
-	}
-	l.of[rank] = look
+// glanced is a process of the job, and what it had recorded, nil: nothing.
+type glanced struct {
+	launch.Seen
+	record *record.Snapshot
 }
 
-// look looks at all ranks once.
-func (h *Hub) look() {
+// freshFor is how long what was seen stands for what is: who asks more often, or many who ask, cost the job no more.
+const freshFor = time.Second
+
+// processes are those of the job, as they were at most freshFor ago.
+func (h *Hub) processes() []glanced {
 	l := &h.looks
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.of) == 0 {
-		return
+	switch now := h.clock(); {
+	case !l.at.IsZero() && now.Sub(l.at) <= freshFor:
+	case now.Before(l.due):
+		h.glance(0)
+	default:
+		h.lookAtSteps()
 	}
+	return l.processes
+}
+
+// look looks at all processes and their last steps once, and says after which pause it is time to look again.
+func (h *Hub) look() time.Duration {
+	h.looks.mu.Lock()
+	defer h.looks.mu.Unlock()
+	return h.lookAtSteps()
+}
+
+// lookAtSteps is look. The looks' mutex is held.
+func (h *Hub) lookAtSteps() time.Duration {
+	l, begun := &h.looks, time.Now()
 	l.glass = max(l.glass, glimpse.Enough)
-	ranks := slices.Sorted(maps.Keys(l.of))
-	all := make([]*record.Snapshot, ranks[len(ranks)-1]+1)
-	for _, rank := range ranks {
-		s, err := l.of[rank](l.glass)
-		if err != nil {
-			delete(l.of, rank)
-			continue
+	if all := h.glance(l.glass); len(all) > 0 {
+		if whole, exchanged := h.saw(all); !whole || !exchanged {
+			l.glass = min(2*l.glass, mostGlass) // a step has more of them, or ranks are apart
 		}
-		all[rank] = s
 	}
-	if whole, exchanged := h.saw(all); !whole || !exchanged {
-		l.glass = min(2*l.glass, mostGlass) // a step has more of them, or ranks are apart
+	took := time.Since(begun)
+	l.due = l.at.Add(pause(took, askShare))
+	return pause(took, lookShare)
+}
+
+// glance looks at all processes, and at the last phases of ranks, and returns what these had recorded. The looks' mutex is held.
+func (h *Hub) glance(phases int) (all []*record.Snapshot) {
+	h.mu.Lock()
+	sees := h.sees
+	h.mu.Unlock()
+	if sees == nil {
+		return nil
 	}
+	l := &h.looks
+	l.at, l.processes = h.clock(), nil
+	for _, s := range sees() {
+		is, n := glanced{Seen: s}, phases
+		if s.Serves {
+			n = 0
+		}
+		if s.Glance != nil {
+			is.record, _ = s.Glance(n) // of one that was given back nothing is known
+		}
+		l.processes = append(l.processes, is)
+		if !s.Serves && s.Index < mostRanks && is.record != nil {
+			all = append(all, make([]*record.Snapshot, max(0, s.Index+1-len(all)))...)
+			all[s.Index] = is.record
+		}
+	}
+	return all
 }
 
 // waited counts the waits of a step.
@@ -117,18 +142,16 @@ func (h *Hub) lookAll(stop <-chan struct{}) {
 	for {
 		select {
 		case <-next.C:
-			begun := time.Now()
-			h.look()
-			next.Reset(pause(time.Since(begun)))
+			next.Reset(h.look())
 		case <-stop:
 			return
 		}
 	}
 }
 
-// pause is how long after a look that took so long the next one comes.
-func pause(took time.Duration) time.Duration {
-	return min(max(lookEvery, lookShare*took), lookLeast)
+// pause is how long after a look that took so long the next one comes, where looks may take that part of the time.
+func pause(took time.Duration, share int) time.Duration {
+	return min(max(lookEvery, time.Duration(share)*took), lookLeast)
 }
 
 // Waits is who waited for whom, as a record of --json.

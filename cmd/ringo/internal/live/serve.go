@@ -123,15 +123,23 @@ func CheckAddress(address string) error {
 // URL is what a person opens.
 func (h *Hub) URL() string { return "http://" + h.site.at() + "/" + h.site.token + "/" }
 
-// Address is what Dial takes; "" where the hub neither answers nor serves.
+// Address is what Dial takes, how often ranks are to tell of their steps and where; "" where the hub neither answers nor serves.
 func (h *Hub) Address() string {
 	switch {
 	case h.socket != "":
-		return overSocket + h.socket
+		return fmt.Sprint(h.every(), " ", overSocket, h.socket)
 	case h.site != nil:
-		return h.site.at() + "/" + h.site.feed
+		return fmt.Sprint(h.every(), " ", h.site.at(), "/", h.site.feed)
 	}
 	return ""
+}
+
+// every is how often ranks tell of their steps: where there is no page often enough for who asks now and then.
+func (h *Hub) every() time.Duration {
+	if h.site == nil {
+		return slowBeat
+	}
+	return beatEvery
 }
 
 // overSocket begins the address of a hub that is told over a socket of this host.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cause"
@@ -116,50 +115,6 @@ func (h *Hub) Identify(name, command string, look func() []launch.Seen) {
 	}
 }
 
-// glimpses keeps what was read last for a moment: who asks more often, or many who ask, cost the job no more.
-type glimpses struct {
-	mu   sync.Mutex
-	at   time.Time
-	seen []launch.Seen
-}
-
-// freshFor is how long what was read stands for what is.
-const freshFor = time.Second
-
-// processes are those of the job, as they were at most freshFor ago.
-func (h *Hub) processes() []launch.Seen {
-	h.mu.Lock()
-	look := h.sees
-	h.mu.Unlock()
-	if look == nil {
-		return nil
-	}
-	g := &h.glimpses
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := h.clock(); g.at.IsZero() || now.Sub(g.at) > freshFor {
-		g.at, g.seen = now, look()
-		h.saw(ranksOf(g.seen))
-	}
-	return g.seen
-}
-
-// ranksOf are what the ranks among processes had recorded, by rank.
-func ranksOf(seen []launch.Seen) (out []*record.Snapshot) {
-	for _, s := range seen {
-		if s.Serves || s.Index < 0 || s.Index >= mostRanks {
-			continue
-		}
-		for len(out) <= s.Index {
-			out = append(out, nil)
-		}
-		if !s.Ended {
-			out[s.Index] = s.Record
-		}
-	}
-	return out
-}
-
 // Status is what the job is doing.
 func (h *Hub) Status() Status {
 	seen := h.processes()
@@ -174,7 +129,7 @@ func (h *Hub) Status() Status {
 	}
 	out.Host, _ = os.Hostname()
 	h.fill(&out, seen, now)
-	if out.State == "starting" && slices.ContainsFunc(seen, func(s launch.Seen) bool { return s.Record != nil && s.Record.OperationsEnded > 0 }) {
+	if out.State == "starting" && slices.ContainsFunc(seen, func(s glanced) bool { return s.record != nil && s.record.OperationsEnded > 0 }) {
 		out.State = "running"
 	}
 	for _, s := range h.slowed() {
@@ -208,12 +163,12 @@ func (h *Hub) parts() Parts {
 	if r == nil {
 		return Parts{none, none, none, none, none, none, none}
 	}
-	b := r.recent(recentBeats)
+	b := r.recent(h.beatsIn(lastly))
 	return Parts{b.StepMS, max(0, b.ComputeMS-b.DataWaitMS-b.PullWaitMS), b.DataWaitMS, b.PullWaitMS, b.CompressMS, b.ExposedCommMS, b.UpdateMS}
 }
 
 // fill tells of each process: those that the launcher sees, and ranks that have told of themselves.
-func (h *Hub) fill(out *Status, seen []launch.Seen, now time.Time) {
+func (h *Hub) fill(out *Status, seen []glanced, now time.Time) {
 	told, ranks, servers := map[int]bool{}, 0, 0
 	names := func(peer int32) string { return peerName(seen, int(peer)) }
 	for _, s := range seen {
@@ -229,7 +184,7 @@ func (h *Hub) fill(out *Status, seen []launch.Seen, now time.Time) {
 			h.beats(&p, now)
 		}
 		if !s.Ended {
-			doing(&p, s.Record, now, names)
+			doing(&p, s.record, now, names)
 		}
 		out.Processes = append(out.Processes, p)
 	}
@@ -244,7 +199,7 @@ func (h *Hub) fill(out *Status, seen []launch.Seen, now time.Time) {
 }
 
 // peerName is what a number of the mesh, or of a server, stands for.
-func peerName(seen []launch.Seen, peer int) string {
+func peerName(seen []glanced, peer int) string {
 	if peer < len(seen) {
 		return seen[peer].Name
 	}
@@ -257,7 +212,7 @@ func (h *Hub) beats(p *ProcessStatus, now time.Time) {
 	if r == nil {
 		return
 	}
-	last, mean := r.beats[len(r.beats)-1], r.recent(recentBeats)
+	last, mean := r.beats[len(r.beats)-1], r.recent(h.beatsIn(lastly))
 	p.Epoch, p.Step, p.Steps = last.Epoch, last.Step, last.Done
 	p.StepMS, p.OwnMS, p.SilentS = mean.StepMS, number(own(mean)), number(now.Sub(r.heard).Seconds())
 }

@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 	looks := 0
 	h.Identify("4711-abcd", "ringo train", func() []launch.Seen {
 		looks++
-		return []launch.Seen{{Name: "rank 0", Role: "rank", PID: 5, Record: rec.Snapshot()}, {Name: "rank 1", Role: "rank", Index: 1, Ended: true, How: "exit status 3"},
+		return []launch.Seen{{Name: "rank 0", Role: "rank", PID: 5, Glance: glanceAt(rec)}, {Name: "rank 1", Role: "rank", Index: 1, Ended: true, How: "exit status 3"},
 			{Name: "parameter server 0", Role: "server", Serves: true, Restarts: 2}}
 	})
 	f := Dial(h.Address())
