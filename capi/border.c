@@ -209,6 +209,7 @@ BOTH(alltoallv, (void *dst, const size_t *dst_counts, const void *src, const siz
      (.kind = BORDER_ALLTOALLV, .type = type, .dst = dst, .src = src, .dst_counts = dst_counts, .src_counts = src_counts))
 BOTH(send, (const void *x, size_t n, ringo_type type, int to), (.kind = BORDER_SEND, .type = type, .peer = to, .dst = (void *)x, .n = n))
 BOTH(receive, (void *x, size_t n, ringo_type type, int from), (.kind = BORDER_RECEIVE, .type = type, .peer = from, .dst = x, .n = n))
+BOTH(listen, (void *x, size_t n, ringo_type type, int from), (.kind = BORDER_LISTEN, .type = type, .peer = from, .dst = x, .n = n))
 
 int ringo_barrier(ringo_group *group) { return run(group, (border_request){.kind = BORDER_BARRIER}); }
 int ringo_start_barrier(ringo_group *group, ringo_work **work) { return start(group, (border_request){.kind = BORDER_BARRIER}, work); }

@@ -32,7 +32,8 @@ enum { /* the numbers of internal/foreign.Kind */
   BORDER_ALLTOALL,
   BORDER_ALLGATHERV,
   BORDER_ALLTOALLV,
-  BORDER_BARRIER
+  BORDER_BARRIER,
+  BORDER_LISTEN
 };
 
 enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT }; /* what can be asked of a job */

@@ -221,6 +221,10 @@ int ringo_barrier(ringo_group *group);
 int ringo_send(ringo_group *group, const void *x, size_t n, ringo_type type, int to);
 int ringo_receive(ringo_group *group, void *x, size_t n, ringo_type type, int from);
 
+/* ringo_listen is ringo_receive for who listens for what may never come: timeout_ms of the options does not bound the wait for it, a
+ * lost rank does. */
+int ringo_listen(ringo_group *group, void *x, size_t n, ringo_type type, int from);
+
 /* ---- operations that are started, and waited for later ---------------------------------------------------------- */
 
 /* Each ringo_start_ function is the one above in the background. If it returns RINGO_OK, *work is to be waited for, exactly until
@@ -238,6 +242,7 @@ int ringo_start_alltoallv(ringo_group *group, void *dst, const size_t *dst_count
 int ringo_start_barrier(ringo_group *group, ringo_work **work);
 int ringo_start_send(ringo_group *group, const void *x, size_t n, ringo_type type, int to, ringo_work **work);
 int ringo_start_receive(ringo_group *group, void *x, size_t n, ringo_type type, int from, ringo_work **work);
+int ringo_start_listen(ringo_group *group, void *x, size_t n, ringo_type type, int from, ringo_work **work);
 
 /* ringo_test tells whether an operation has ended: RINGO_OK, RINGO_PENDING, or its fault. */
 int ringo_test(ringo_work *work);

@@ -243,7 +243,7 @@ func (w *Work) await(f *waiting.Flag, n uint64, i int) error {
 		}
 	}
 	w.waitsFor(s.ranks[i])
-	err := s.waiter.AtLeast(f, n, g.mesh, g.ranks[s.ranks[i]], g.cfg.Timeout)
+	err := s.waiter.AtLeast(f, n, g.mesh, g.ranks[s.ranks[i]], w.timeout())
 	w.waited(err)
 	if err == waiting.ErrTimeout {
 		err = fmt.Errorf("%w after %v", transport.ErrTimeout, g.cfg.Timeout)

@@ -40,7 +40,7 @@ func (w *Work) wait(i, from int) error { return w.waitFor(i%posted, from) }
 
 func (w *Work) waitFor(slot, from int) error {
 	w.waitsFor(w.scope.ranks[from])
-	err := w.recvs[slot].Wait(w.g.cfg.Timeout)
+	err := w.recvs[slot].Wait(w.timeout())
 	w.pending[slot] = false
 	w.waited(err)
 	return err

@@ -43,8 +43,20 @@ func StartReceive[T Number](g *Group, x []T, from int) *Work {
 	return talk(g, kindReceive, x, from, false)
 }
 
+// StartListen is StartReceive for who listens for what may never come: Config.Timeout does not bound the wait for it. A lost rank
+// does.
+func StartListen[T Number](g *Group, x []T, from int) *Work {
+	w := g.newWork(kindReceive, elementOf[T]())
+	w.patient = true
+	return talkBy(w, x, from, false)
+}
+
 func talk[T Number](g *Group, k kind, x []T, peer int, blocking bool) *Work {
-	w := g.newWork(k, elementOf[T]())
+	return talkBy(g.newWork(k, elementOf[T]()), x, peer, blocking)
+}
+
+func talkBy[T Number](w *Work, x []T, peer int, blocking bool) *Work {
+	g := w.g
 	if peer < 0 || peer >= g.size || peer == g.rank {
 		return w.misuse("%d is not another rank of a group of %d; this one is %d", peer, g.size, g.rank)
 	}

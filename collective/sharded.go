@@ -25,16 +25,16 @@ type Sharded struct {
 	// Parts that end within a cache line make two ranks write to it by turns.
 	Counts []int
 	// Apply updates this rank's Params[lo:hi]. It is called with one block of this rank's
-	// part after the other, at most ShardBlock values each, on a goroutine of the group:
+	// part after the other, at most 4096 values each, on a goroutine of the group:
 	// those of several operations run at the same time. sum is the sum of the block's
 	// gradients, in the order of ranks, which is Apply's to change and to nobody else
 	// any more when it has returned.
 	Apply func(lo, hi int, sum []float32)
 }
 
-// ShardBlock is how many values Sharded.Apply is given at most: those of two ranks,
+// shardBlock is how many values Sharded.Apply is given at most: those of two ranks,
 // their sum and the parameters stay in the nearest caches.
-const ShardBlock = 4096
+const shardBlock = 4096
 
 // What takes part, as it stands in a signature in the place of a root.
 const (
@@ -133,11 +133,11 @@ func (w *Work) directSharded() error {
 		return err
 	}
 	lo, hi := w.partAt(w.g.rank)
-	if len(w.block) < 4*ShardBlock {
-		w.block = make([]byte, 4*ShardBlock)
+	if len(w.block) < 4*shardBlock {
+		w.block = make([]byte, 4*shardBlock)
 	}
-	for at := lo; at < hi; at += 4 * ShardBlock {
-		w.shard(at, min(at+4*ShardBlock, hi))
+	for at := lo; at < hi; at += 4 * shardBlock {
+		w.shard(at, min(at+4*shardBlock, hi))
 	}
 	return w.step(1)
 }

@@ -36,7 +36,7 @@ func cuts(rng *rand.Rand, n, parts int) []int {
 type inOrder struct{ at, hi int }
 
 func (o *inOrder) next(lo, hi int) error {
-	if lo != o.at || hi <= lo || hi > o.hi || hi-lo > ShardBlock {
+	if lo != o.at || hi <= lo || hi > o.hi || hi-lo > shardBlock {
 		return fmt.Errorf("Apply was called for [%d, %d) in a part that goes on from %d to %d", lo, hi, o.at, o.hi)
 	}
 	o.at = hi
@@ -57,7 +57,7 @@ func TestShardedIsTheWholeUpdate(t *testing.T) {
 	for _, size := range directRanks() {
 		onShared(t, size, Config{}, func(g *Group) error {
 			rng := rand.New(rand.NewPCG(1, uint64(size))) // the same on every rank
-			for _, n := range []int{1, 16, 17, 1000, ShardBlock, 3*ShardBlock + 5, 20*ShardBlock + 1} {
+			for _, n := range []int{1, 16, 17, 1000, shardBlock, 3*shardBlock + 5, 20*shardBlock + 1} {
 				counts := cuts(rng, n, size)
 				grads := put(g, "arena", numbers(n, func(i int) float32 { return operand(g.Rank(), i) }))
 				params := put(g, "apart", numbers(n, func(i int) float32 { return operand(0, i+3) }))
@@ -91,9 +91,9 @@ func TestShardedIsTheWholeUpdate(t *testing.T) {
 // Gradients and parameters may take part one after the other, with something in between
 // that needs all sums; sums are left with their owners, and other gradients as they were.
 func TestShardedInTwoPhases(t *testing.T) {
-	const n = 3*ShardBlock + 100
+	const n = 3*shardBlock + 100
 	onShared(t, 3, Config{}, func(g *Group) error {
-		counts := []int{100, ShardBlock - 36, n - ShardBlock - 64}
+		counts := []int{100, shardBlock - 36, n - shardBlock - 64}
 		own := func(i int) float32 { return operand(g.Rank(), i) }
 		grads, params := put(g, "arena", numbers(n, own)), put(g, "apart", make([]float32, n))
 		part := partOfRank(counts, g.Rank())
@@ -235,10 +235,10 @@ func TestShardedAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	const n = 4*ShardBlock + 16
+	const n = 4*shardBlock + 16
 	onShared(t, 2, Config{}, func(g *Group) error {
 		x, y := put(g, "arena", make([]float32, n)), put(g, "apart", make([]float32, n))
-		s := Sharded{Grads: x, Params: y, Counts: []int{ShardBlock, n - ShardBlock}, Apply: func(int, int, []float32) {}}
+		s := Sharded{Grads: x, Params: y, Counts: []int{shardBlock, n - shardBlock}, Apply: func(int, int, []float32) {}}
 		step := func() error { return StartSharded(g, s).Wait() }
 		for range 5 {
 			if err := step(); err != nil {

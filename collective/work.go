@@ -57,6 +57,7 @@ type Work struct {
 	copied  []byte      // and what it has of a whole host
 	talk    func()      // runs a Send or Receive that is not waited for at once
 	aside   bool        // a Send is to go over the mesh
+	patient bool        // a Receive waits however long it takes
 
 	number       uint64   // among those by direct algorithms, or of two ranks
 	shows        []show   // what the ranks have arrived with
@@ -153,11 +154,22 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.live, w.here, w.byRank, w.lending, w.aside, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
+	w.live, w.here, w.byRank, w.lending, w.aside, w.patient, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
 	g.recycle(w)
 	return end, bytes, err
 }
+
+// timeout bounds each of its waits.
+func (w *Work) timeout() time.Duration {
+	if w.patient {
+		return forever
+	}
+	return w.g.cfg.Timeout
+}
+
+// forever is longer than any job, and can be added to a time.
+const forever = 100 * 365 * 24 * time.Hour
 
 // refuse ends an operation that was never started.
 func (w *Work) refuse(err error) *Work {

@@ -86,9 +86,9 @@ func result(kind foreign.Kind, rank, size int) (q foreign.Request, got func() []
 			q.Src = pointer(all)
 		}
 		q.Dst, got = pointer(wide), func() []int32 { return wide[:len(want)] }
-	case foreign.Send, foreign.Receive: // from rank 0 to rank 1
+	case foreign.Send, foreign.Receive, foreign.Listen: // from rank 0 to rank 1
 		if want = operand(0, n); rank == 1 {
-			q.Kind, q.Peer = foreign.Receive, 0
+			q.Kind, q.Peer = max(kind, foreign.Receive), 0
 		} else if rank > 1 {
 			q.Kind, want = foreign.Barrier, operand(rank, n)
 		} else {
@@ -102,11 +102,11 @@ func result(kind foreign.Kind, rank, size int) (q foreign.Request, got func() []
 
 // Each Kind is its operation, at once and in the background.
 func TestOperations(t *testing.T) {
-	for kind := range foreign.Barrier + 1 {
+	for kind := range foreign.Listen + 1 {
 		err := ringo.Local(t.Context(), 3, ringo.Config{}, func(job *ringo.Job) error {
 			for _, blocking := range []bool{true, false} {
 				q, got, want := result(kind, job.Rank(), job.Size())
-				if (kind == foreign.Send || kind == foreign.Receive) && job.Rank() > 1 {
+				if (kind == foreign.Send || kind == foreign.Receive || kind == foreign.Listen) && job.Rank() > 1 {
 					continue
 				}
 				err := error(nil)
@@ -161,7 +161,7 @@ func TestTypes(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	x := make([]float32, 8)
 	for text, q := range map[string]foreign.Request{
-		"13 is not an operation": {Kind: 13},
+		"14 is not an operation": {Kind: 14},
 		"7 is not a type":        {Type: 7},
 		"memory can hold":        {N: -1},
 		"for each of 1 ranks":    {N: math.MaxInt / 2, Dst: pointer(x)},
@@ -325,7 +325,7 @@ func TestHeader(t *testing.T) {
 	}
 	kinds := regexp.MustCompile(`(?s)enum \{\s*(BORDER_ALLREDUCE.*?)\}`).FindStringSubmatch(read("border.h"))
 	if kinds == nil || strings.Join(strings.Fields(kinds[1]), " ") != "BORDER_ALLREDUCE, BORDER_BROADCAST, BORDER_REDUCE, BORDER_SEND, BORDER_RECEIVE, BORDER_REDUCE_SCATTER, "+
-		"BORDER_ALLGATHER, BORDER_GATHER, BORDER_SCATTER, BORDER_ALLTOALL, BORDER_ALLGATHERV, BORDER_ALLTOALLV, BORDER_BARRIER" {
+		"BORDER_ALLGATHER, BORDER_GATHER, BORDER_SCATTER, BORDER_ALLTOALL, BORDER_ALLGATHERV, BORDER_ALLTOALLV, BORDER_BARRIER, BORDER_LISTEN" {
 		t.Errorf("border.h has %q", kinds)
 	}
 	var declared, exported []string

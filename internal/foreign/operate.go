@@ -64,6 +64,8 @@ func run[T collective.Number](g *collective.Group, r *Request) error {
 		return collective.Send(g, dst, r.Peer)
 	case Receive:
 		return collective.Receive(g, dst, r.Peer)
+	case Listen:
+		return collective.StartListen(g, dst, r.Peer).Wait()
 	case ReduceScatter:
 		return collective.ReduceScatter(g, dst, src, r.Op)
 	case AllGather:
@@ -95,6 +97,8 @@ func start[T collective.Number](g *collective.Group, r *Request) *collective.Wor
 		return collective.StartSend(g, dst, r.Peer)
 	case Receive:
 		return collective.StartReceive(g, dst, r.Peer)
+	case Listen:
+		return collective.StartListen(g, dst, r.Peer)
 	case ReduceScatter:
 		return collective.StartReduceScatter(g, dst, src, r.Op)
 	case AllGather:

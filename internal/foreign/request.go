@@ -29,6 +29,7 @@ const (
 	AllGatherV                // Src, DstCounts[this rank] values, to Dst, DstCounts[r] values of rank r
 	AllToAllV                 // Src, SrcCounts[r] values for rank r, to Dst, DstCounts[r] of rank r
 	Barrier                   // no operand
+	Listen                    // Receive that the job's timeout does not bound
 	kinds
 )
 

@@ -68,7 +68,8 @@ class Job:
         assert memory.value is not None
         buffer = (ctypes.c_char * length).from_address(memory.value)
         weakref.finalize(buffer, _free, weakref.ref(self), memory).atexit = False
-        return np.frombuffer(buffer, kind).reshape(dimensions)
+        array: Array = np.ndarray(dimensions, kind, buffer)  # type: ignore[arg-type]
+        return array
 
     def fail(self, why: str) -> bool:
         """Ends the job because of a fault of the program: operations of all ranks fail, and name this rank and why. It returns

@@ -48,6 +48,7 @@ OPERATIONS: dict[str, list[type]] = {
     "barrier": [],
     "send": [c_void_p, c_size_t, c_int, c_int],
     "receive": [c_void_p, c_size_t, c_int, c_int],
+    "listen": [c_void_p, c_size_t, c_int, c_int],
 }
 
 _OTHERS: dict[str, tuple[list[type], type]] = {

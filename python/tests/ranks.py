@@ -12,7 +12,6 @@ from pathlib import Path
 
 import ringo
 
-HERE = Path(__file__).parent
 PRELUDE = """
 import os, signal, sys, time
 import numpy as np
@@ -63,7 +62,7 @@ class Process:
 
 def processes(n: int, program: str) -> list[Process]:
     """Starts a program as n ranks. It calls joined() to become one."""
-    env = dict(os.environ, SIZE=str(n), AT=ringo.address(), SECRET=ringo.ticket(), PYTHONPATH=str(HERE.parent))
+    env = dict(os.environ, SIZE=str(n), AT=ringo.address(), SECRET=ringo.ticket(), PYTHONPATH=str(Path(ringo.__file__).parents[1]))
     env["PYTHONFAULTHANDLER"] = "1"
     text = PRELUDE + textwrap.dedent(program)
     started = []

@@ -1,0 +1,33 @@
+"""A backend of torch.distributed on libringo, for tensors of the CPU:
+
+    import torch.distributed as dist
+    import ringo.torch
+
+    dist.init_process_group("ringo")
+
+torchrun, mpirun, srun and `ringo run` start the same script.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import torch.distributed as _dist
+
+from . import _start
+from ._process_group import ProcessGroup
+from ._start import Options
+
+__all__ = ["Options", "ProcessGroup"]
+
+
+def _register() -> None:
+    if hasattr(_dist.Backend, "RINGO"):
+        return
+    register = _dist.Backend.register_backend
+    more = {"devices": ["cpu"]} if "devices" in inspect.signature(register).parameters else {}
+    register("ringo", _start.create, extended_api=True, **more)
+    _start.install()
+
+
+_register()

@@ -1,0 +1,277 @@
+"""The process group of backend "ringo": what torch.distributed, DDP and ZeroRedundancyOptimizer call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup as TorchProcessGroup
+
+from .._group import Group, sizes
+from . import _sparse
+from ._point import Mailbox
+from ._tensors import BITWISE, dense, joined, name_of, reduced, restore, room, spread, values
+from ._work import AnySource, Completer, Work
+
+
+class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
+    """Ranks of a job of libringo as a process group of PyTorch. Tensors are of the CPU; what does not lie one value behind the other
+    is copied in and out.
+    """
+
+    def __init__(self, group: Group, timeout: float, owner: bool, limit: float = 0) -> None:
+        super().__init__(group.rank, group.size)
+        self._group = group
+        self._owner = owner
+        self._limit = limit  # seconds, of a whole operation; 0: the job's own timeout, of each wait, bounds it
+        self._completer = Completer("ringo completes")
+        self._mailbox = Mailbox(group, timeout)
+        self._sequence = 0
+
+    def close(self) -> None:
+        """Leaves the job, if this is the group of all ranks, else closes the group. destroy_process_group has this done."""
+        self._completer.stop()
+        self._mailbox.close()
+        if self._owner:
+            self._group.job.leave()
+        else:
+            self._group.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:
+            pass  # the job has failed, or the process is a fork: who works with it is told
+
+    # ---- what PyTorch asks ----
+
+    def getBackendName(self) -> str:
+        return "ringo"
+
+    def name(self) -> str:
+        return "ringo"
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    # ---- parts that operations share ----
+
+    def _start(self, operation: str, operands: Any, *arguments: Any) -> Any:
+        self._sequence += 1
+        return self._group.start(operation, operands, *arguments)
+
+    def _work(self, parts: Sequence[Any], result: list[Tensor], finish: Callable[[], None] | None = None) -> Work:
+        return Work(parts, result, self._completer, finish, self._limit)
+
+    # ---- reductions ----
+
+    def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Work:
+        op = _op(opts)
+        t = _one(tensors, "allreduce")
+        if t.layout == torch.sparse_coo:
+            return _sparse.allreduce(self, t, name_of(op))
+        if name_of(op) in BITWISE and t.dtype != torch.bool or name_of(op) == "BXOR":
+            return self._bitwise(t, BITWISE[name_of(op)])
+        x, kind, number = reduced(t, op)
+        part = self._start("allreduce", x, x.data_ptr(), x.numel(), kind, number)
+        return self._work([part], tensors, lambda: restore(t, _as(t, x)))
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work:
+        works = [self.allreduce([t], opts) for t in tensors]
+        return self._work(works, tensors)
+
+    def _bitwise(self, t: Tensor, function: Callable[[Tensor, Tensor], Tensor]) -> Work:
+        """libringo has no such reductions: each rank computes it of all ranks' values."""
+        if t.is_floating_point() or t.is_complex():
+            raise ValueError(f"backend ringo does not reduce {t.dtype} bit by bit")
+        x = dense(t)
+        n, kind = values(x)
+        every = torch.empty((self.size(), *x.shape), dtype=x.dtype)
+
+        def finish() -> None:
+            out = every[0].clone()
+            for one in every[1:]:
+                out = function(out, one)
+            t.copy_(out)
+
+        part = self._start("allgather", (every, x), every.data_ptr(), x.data_ptr(), n, kind)
+        return self._work([part], [t], finish)
+
+    def reduce(self, tensors: list[Tensor], opts: Any = None) -> Work:
+        t, root = _one(tensors, "reduce"), _root(opts)
+        x, kind, number = reduced(t, _op(opts))
+        part = self._start("reduce", x, x.data_ptr(), x.numel(), kind, number, root)
+        return self._work([part], tensors, (lambda: restore(t, _as(t, x))) if root == self.rank() else None)
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None) -> Work:
+        parts = _one(inputs, "reduce_scatter")
+        self._each(parts, "reduce_scatter")
+        if len({p.numel() for p in parts}) > 1:
+            return self._unequal_reduce_scatter(_one(outputs, "reduce_scatter"), parts, opts)
+        return self._reduce_scatter_base(_one(outputs, "reduce_scatter"), joined(parts, True), opts)
+
+    def _unequal_reduce_scatter(self, output: Tensor, parts: list[Tensor], opts: Any) -> Work:
+        works = []
+        for root, p in enumerate(parts):
+            x, kind, number = reduced(p, _op(opts))
+            x = x.clone() if x.data_ptr() == p.data_ptr() else x
+            works.append((self._start("reduce", x, x.data_ptr(), x.numel(), kind, number, root), x))
+        mine = works[self.rank()][1]
+        return self._work([w for w, _ in works], [output], lambda: restore(output, _as(output, mine)))
+
+    def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+        x, kind, number = reduced(input, _op(opts))
+        into = room(output) if x.dtype == output.dtype else torch.empty(output.shape + x.shape[input.dim() :], dtype=x.dtype)
+        part = self._start("reduce_scatter", (into, x), into.data_ptr(), x.data_ptr(), into.numel(), kind, number)
+        return self._work([part], [output], lambda: restore(output, _as(output, into)))
+
+    # ---- moves ----
+
+    def broadcast(self, tensors: list[Tensor], opts: Any = None) -> Work:
+        t, root = _one(tensors, "broadcast"), _root(opts)
+        x = dense(t) if root == self.rank() else room(t)
+        part = self._start("broadcast", x, x.data_ptr(), *values(x), root)
+        return self._work([part], tensors, None if root == self.rank() else (lambda: restore(t, x)))
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
+        out, t = _one(outputs, "allgather"), _one(inputs, "allgather")
+        self._each(out, "allgather")
+        _alike(out, t, "allgather")
+        x, whole = dense(t), joined(out, False)
+        n, kind = values(x)
+        part = self._start("allgather", (whole, x), whole.data_ptr(), x.data_ptr(), n, kind)
+        return self._work([part], out, lambda: spread(whole, out))
+
+    def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+        x, into = dense(input), room(output)
+        if into.numel() != x.numel() * self.size() or into.dtype != x.dtype:
+            raise ValueError(f"allgather: the output has {into.numel()} values of {into.dtype}, want {self.size()} times {x.numel()} of {x.dtype}")
+        n, kind = values(x)
+        part = self._start("allgather", (into, x), into.data_ptr(), x.data_ptr(), n, kind)
+        return self._work([part], [output], lambda: restore(output, into))
+
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
+        self._each(outputs, "allgather_coalesced")
+        works = [self.allgather([[of_rank[i] for of_rank in outputs]], [t]) for i, t in enumerate(inputs)]
+        return self._work(works, [t for of_rank in outputs for t in of_rank])
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
+        t, root = _one(inputs, "gather"), _root(opts)
+        x = dense(t)
+        n, kind = values(x)
+        if root != self.rank():
+            return self._work([self._start("gather", x, None, x.data_ptr(), n, kind, root)], [])
+        out = _one(outputs, "gather")
+        self._each(out, "gather")
+        _alike(out, t, "gather")
+        whole = joined(out, False)
+        part = self._start("gather", (whole, x), whole.data_ptr(), x.data_ptr(), n, kind, root)
+        return self._work([part], out, lambda: spread(whole, out))
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None) -> Work:
+        t, root = _one(outputs, "scatter"), _root(opts)
+        into = room(t)
+        n, kind = values(into)
+        whole = None
+        if root == self.rank():
+            parts = _one(inputs, "scatter")
+            self._each(parts, "scatter")
+            _alike(parts, t, "scatter")
+            whole = joined(parts, True)
+        part = self._start("scatter", (into, whole), into.data_ptr(), None if whole is None else whole.data_ptr(), n, kind, root)
+        return self._work([part], outputs, lambda: restore(t, into))
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        self._each(outputs, "alltoall")
+        self._each(inputs, "alltoall")
+        into, x = joined(outputs, False), joined(inputs, True)
+        part = self._alltoallv(into, [t.numel() for t in outputs], x, [t.numel() for t in inputs])
+        return self._work([part], outputs, lambda: spread(into, outputs))
+
+    def alltoall_base(self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None) -> Work:
+        into, x = room(output), dense(input)
+        part = self._alltoallv(into, self._lengths(output, output_splits), x, self._lengths(input, input_splits))
+        return self._work([part], [output], lambda: restore(output, into))
+
+    def _alltoallv(self, into: Tensor, comes: list[int], x: Tensor, goes: list[int]) -> Any:
+        n, kind = values(x)
+        wide = n // max(x.numel(), 1) or 1
+        here, there = sizes([c * wide for c in comes]), sizes([c * wide for c in goes])
+        return self._start("alltoallv", (into, x), into.data_ptr(), here, x.data_ptr(), there, kind)
+
+    def _lengths(self, t: Tensor, splits: list[int]) -> list[int]:
+        """How many values of t belong to each rank: splits counts rows."""
+        rows = t.shape[0] if t.dim() else 1
+        row = t.numel() // max(rows, 1)
+        if not splits:
+            if rows % self.size():
+                raise ValueError(f"alltoall: {rows} rows are not the same number for each of {self.size()} ranks: say splits")
+            splits = [rows // self.size()] * self.size()
+        if len(splits) != self.size() or sum(splits) != rows:
+            raise ValueError(f"alltoall: splits {splits} of {rows} rows: want one for each of {self.size()} ranks, all rows together")
+        return [n * row for n in splits]
+
+    def barrier(self, opts: Any = None) -> Work:
+        return self._work([self._start("barrier", None)], [])
+
+    # ---- two ranks ----
+
+    def send(self, tensors: list[Tensor], to: int, tag: int = 0) -> Work:
+        return self._work(self._mailbox.send(_one(tensors, "send"), to, tag), tensors)
+
+    def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Work:
+        return self._work([self._mailbox.receive(_one(tensors, "recv"), source, tag)], tensors)
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
+        request = self._mailbox.receive(_one(tensors, "recv"), None, tag)
+        return AnySource([request], tensors, self._completer, None, self._limit)
+
+    # ---- names of PyTorch 2.x ----
+
+    def allgather_into_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        return self._work([self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        return self._work([self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
+
+    all_gather_single = _allgather_base
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_base = _reduce_scatter_base
+    all_to_all_single = alltoall_base
+
+    # ---- checks ----
+
+    def _each(self, tensors: Sequence[Any], operation: str) -> None:
+        if len(tensors) != self.size():
+            raise ValueError(f"{operation}: {len(tensors)} tensors, want one for each of {self.size()} ranks")
+
+
+def _op(opts: Any) -> Any:
+    return "SUM" if opts is None else opts.reduceOp
+
+
+def _root(opts: Any) -> int:
+    return 0 if opts is None else int(opts.rootRank)
+
+
+def _one(of: Sequence[Any], operation: str) -> Any:
+    """The only element: a process has one device."""
+    if len(of) != 1:
+        raise ValueError(f"{operation}: {len(of)} operands, want one: a process is one rank")
+    return of[0]
+
+
+def _alike(tensors: Sequence[Tensor], part: Tensor, operation: str) -> None:
+    for t in tensors:
+        if t.numel() != part.numel() or t.dtype != part.dtype:
+            raise ValueError(f"{operation}: a tensor of {tuple(t.shape)} {t.dtype} beside one of {tuple(part.shape)} {part.dtype}: want all alike")
+
+
+def _as(t: Tensor, x: Tensor) -> Tensor:
+    """An operand of t as t has it: pairs of numbers are complex ones again."""
+    return torch.view_as_complex(x) if t.is_complex() else x

@@ -1,0 +1,186 @@
+"""What a started operation is to PyTorch: something to wait for, and a future."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import Work as TorchWork
+
+from .. import _work
+from .._errors import ExpiredError
+
+# C++ holds a Work of Python weakly: those that were made last are kept, so that it can ask them.
+_recent: deque[Work] = deque(maxlen=64)
+
+
+class Completer:
+    """A thread that waits for operations in the order in which their futures were asked for. It begins with the first."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._name = name
+
+    def add(self, work: Work) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work.complete()
+            del work
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+
+
+class Work(TorchWork):
+    """Operations of libringo that together are one of PyTorch's. finish is called once when they have ended well."""
+
+    def __init__(
+        self, parts: Sequence[Any], result: list[Tensor], completer: Completer, finish: Callable[[], None] | None = None, limit: float = 0
+    ) -> None:
+        super().__init__()
+        self._parts = list(parts)
+        self._result = result
+        self._completer = completer
+        self._finish = finish
+        self._end_by = time.monotonic() + limit if limit else None
+        self._lock = threading.Lock()
+        self._done = False
+        self._fault: BaseException | None = None
+        self._future: Any = None
+        self._told: Any = None
+        _recent.append(self)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Waits for the end. Errors: its fault; a timeout, if it is not zero, that passes, after which it goes on."""
+        self._end(timeout.total_seconds() if timeout else None)
+        if self._fault is not None:
+            raise self._fault
+        return True
+
+    def _end(self, seconds: float | None) -> None:
+        if self._done:
+            return
+        if seconds is None:
+            with self._lock:
+                self._wait_parts(self._end_by, True)
+            return
+        end = time.monotonic() + seconds
+        if not self._lock.acquire(timeout=seconds):
+            raise ExpiredError(f"timeout: the operation has not ended within {seconds} s", "wait")
+        try:
+            self._wait_parts(end, False)
+        finally:
+            self._lock.release()
+
+    def _wait_parts(self, end: float | None, final: bool) -> None:
+        """Waits for the parts. Not to have ended by then is their fault if that is final. The lock is held."""
+        if self._done:
+            return
+        try:
+            for part in self._parts:
+                if not part.wait(None if end is None else max(0, end - time.monotonic())):
+                    raise _Unended
+            if self._finish is not None:
+                self._finish()
+        except _Unended:
+            operation = self._parts[0].operation
+            self._fault = ExpiredError(f"{operation}: the group's timeout is over: not all of its ranks have come, or one does not answer", operation)
+            if not final:
+                raise self._take_fault() from None
+        except Exception as fault:
+            self._fault = fault
+        self._done = True
+        self._parts, self._finish = [], None
+
+    def _take_fault(self) -> BaseException:
+        fault, self._fault = self._fault, None
+        assert fault is not None
+        return fault
+
+    def is_completed(self) -> bool:
+        if not self._done and self._lock.acquire(blocking=False):
+            try:
+                self._wait_parts(time.monotonic(), False)
+            except ExpiredError:
+                pass
+            finally:
+                self._lock.release()
+        return self._done
+
+    def is_success(self) -> bool:
+        return self._done and self._fault is None
+
+    def exception(self) -> BaseException | None:
+        return self._fault
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self) -> list[Tensor]:
+        self.wait()
+        return self._result
+
+    def get_future(self) -> Any:
+        """A future of the tensors. One that fails raises where it is waited for, in C++, too: a function in between raises, as what
+        set_exception gives, Work.wait() of C++ does not see.
+
+        Python gets one that has come true: what is chained to it, as hooks do, runs at once. It may start operations itself, which all ranks
+        must start at the same place among others, and a thread that runs it when its time comes would not see to that. DDP without
+        a hook, which is C++, gets its futures before they come true.
+        """
+        if self._future is None:
+            self._told = torch.futures.Future()
+            self._future = self._told.then(self._checked)
+            if "get_future" in sys._getframe(1).f_code.co_names or self.is_completed():
+                self.complete()
+            else:
+                self._completer.add(self)
+        return self._future
+
+    def _checked(self, future: Any) -> list[Tensor]:
+        if self._fault is not None:
+            raise self._fault
+        return self._result
+
+    def complete(self) -> None:
+        """Waits and tells the future. It raises nothing: the future has the fault."""
+        self._end(None)
+        self._told.set_result(self._result)
+
+
+class AnySource(Work):
+    """A receive from any rank: it knows which one has sent."""
+
+    def __init__(self, parts: Sequence[Any], *more: Any) -> None:
+        super().__init__(parts, *more)
+        self._request = parts[0]
+
+    def source_rank(self) -> int:
+        self.wait()
+        return int(self._request.from_rank)
+
+    _source_rank = source_rank
+
+
+class _Unended(Exception):
+    """A part has not ended when the time was over."""
+
+
+def waited(part: _work.Work) -> None:
+    """Waits for an operation whose result the next one needs."""
+    part.wait()

@@ -1,0 +1,299 @@
+"""torch.distributed on backend ringo: operations, DDP, ZeroRedundancyOptimizer, hooks, groups, faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import unittest
+
+import ringo.torch
+import torch
+import torch.distributed as dist
+from forked import ranks
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+
+
+def same(got: torch.Tensor, want: torch.Tensor) -> None:
+    assert got.dtype == want.dtype and torch.equal(got, want), (got, want)
+
+
+def reductions() -> None:
+    r, n = dist.get_rank(), dist.get_world_size()
+    ops = {dist.ReduceOp.SUM: torch.sum, dist.ReduceOp.MAX: torch.amax, dist.ReduceOp.MIN: torch.amin}
+    for dtype in DTYPES:
+        each = [(torch.arange(12) % 5 + q).to(dtype).view(3, 4) for q in range(n)]
+        for op, function in ops.items():
+            want = function(torch.stack(each).to(torch.float64), dim=0).to(dtype)
+            for x in (each[r].clone(), each[r].t().clone().t()):  # the second one's values are not in order
+                dist.all_reduce(x, op)
+                same(x, want)
+        x = each[r].clone()
+        dist.reduce(x, 1, async_op=True).wait()
+        same(x, torch.stack(each).to(torch.float64).sum(0).to(dtype) if r == 1 else each[r])
+        out = torch.empty(4, dtype=dtype)
+        dist.reduce_scatter(out, [each[r][0] + q for q in range(n)])
+        same(out, sum((each[q][0] + r).to(torch.float64) for q in range(n)).to(dtype))
+    x = torch.tensor([r == 0, True, False])
+    dist.all_reduce(x, dist.ReduceOp.BAND)
+    same(x, torch.tensor([False, True, False]))
+    x = torch.tensor([r + 1, 7])
+    dist.all_reduce(x, dist.ReduceOp.BXOR)
+    same(x, torch.tensor([1 ^ 2 if n == 2 else 1 ^ 2 ^ 3, 0 if n == 2 else 7]))
+    x = torch.tensor([complex(r, 1)])
+    dist.all_reduce(x)
+    same(x, torch.tensor([complex(sum(range(n)), n)]))
+    x = torch.sparse_coo_tensor([[r, n]], [1.0, 2.0], (n + 1,))
+    dist.all_reduce(x)
+    same(x.to_dense(), torch.tensor([1.0] * n + [2.0 * n]))
+
+
+def moves() -> None:
+    r, n = dist.get_rank(), dist.get_world_size()
+    for dtype in (*DTYPES, torch.bool, torch.complex64):
+        each = [torch.arange(q, q + 6).to(dtype).view(2, 3) for q in range(n)]
+        for strided in (False, True):
+            like = (lambda: torch.zeros(3, 2, dtype=dtype).t()) if strided else (lambda: torch.zeros(2, 3, dtype=dtype))
+            mine = like().copy_(each[r])
+            x = mine.clone(memory_format=torch.preserve_format)
+            dist.broadcast(x, 1)
+            same(x, each[1])
+            out = [like() for _ in range(n)]
+            dist.all_gather(out, mine)
+            same(torch.stack(out), torch.stack(each))
+            out = [like() for _ in range(n)] if r == 1 else None
+            dist.gather(mine, out, dst=1)
+            if out:
+                same(torch.stack(out), torch.stack(each))
+            x = like()
+            dist.scatter(x, each if r == 0 else None, src=0)
+            same(x, each[r])
+            out = [like() for _ in range(n)]
+            dist.all_to_all(out, [each[r] for q in range(n)])
+            same(torch.stack(out), torch.stack(each))
+        whole = torch.empty(n * 2, 3, dtype=dtype)
+        dist.all_gather_into_tensor(whole, each[r])
+        same(whole, torch.cat(each))
+        splits = [q + r for q in range(n)]
+        x, y = torch.full((sum(splits), 2), r).to(dtype), torch.empty(sum(splits), 2, dtype=dtype)
+        dist.all_to_all_single(y, x, splits, splits)
+        same(y, torch.cat([torch.full((q + r, 2), q).to(dtype) for q in range(n)]))
+    x = torch.empty(n, 3)[:, 1]  # parts of one tensor: written where they lie
+    dist.all_gather(list(x.unbind()), torch.tensor(float(r)))
+    same(x, torch.arange(n).to(torch.float32))
+
+
+def objects() -> None:
+    r, n = dist.get_rank(), dist.get_world_size()
+    out: list = [None] * n
+    dist.all_gather_object(out, {"rank": r, "pad": "x" * r})
+    assert [o["rank"] for o in out] == list(range(n))
+    one = [r * 10]
+    dist.broadcast_object_list(one, src=1)
+    assert one == [10]
+    dist.scatter_object_list(one, [str(q) for q in range(n)], src=0)
+    assert one == [str(r)]
+
+
+def messages() -> None:
+    r, n = dist.get_rank(), dist.get_world_size()
+    big = 1 << 18
+    if r == 0:
+        for tag, size in ((1, 3), (2, big), (3, 0)):
+            dist.send(torch.full((size,), float(tag)), 1, tag=tag)
+        got = torch.empty(1)
+        assert {dist.recv(got, tag=7) for _ in range(1, n)} == set(range(1, n))
+    elif r == 1:
+        for tag, size in ((3, 0), (2, big), (1, 3)):  # in another order
+            x = torch.empty(size)
+            assert dist.recv(x, 0, tag=tag) == 0
+            same(x, torch.full((size,), float(tag)))
+    if r > 0:
+        dist.send(torch.tensor([float(r)]), 0, tag=7)
+    after, before = (r + 1) % n, (r - 1) % n
+    x = torch.empty(big)
+    asked = dist.irecv(x, before)
+    dist.send(torch.full((big,), float(r)), after)  # longer than what is sent without its being asked for
+    asked.wait()
+    same(x, torch.full((big,), float(before)))
+    ops = [dist.P2POp(dist.isend, torch.full((9,), float(r)), after), dist.P2POp(dist.irecv, x[:9], before)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    same(x[:9], torch.full((9,), float(before)))
+    dist.barrier()
+
+
+def groups() -> None:
+    r, n = dist.get_rank(), dist.get_world_size()
+    for _ in range(30):
+        g = dist.new_group([n - 1, 0])
+        if r in (0, n - 1):
+            x = torch.ones(4)
+            dist.all_reduce(x, group=g)
+            same(x, torch.full((4,), 2.0))
+            dist.destroy_process_group(g)
+    whole = dist.new_group()
+    work = dist.all_reduce(torch.ones(3), group=whole, async_op=True)
+    value = work.get_future().then(lambda f: f.value()[0] + 1).wait()
+    same(value, torch.full((3,), n + 1.0))
+    assert work.is_completed() and work.is_success()
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(dist.get_rank())  # DDP makes them alike
+        self.body = nn.Sequential(nn.Linear(20, 300), nn.ReLU(), nn.BatchNorm1d(300), nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+def trained(group=None, hook=None, state=None, zero: bool = False, steps: int = 4, **options) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Net(), process_group=group, bucket_cap_mb=0.2, **options)
+    if hook:
+        model.register_comm_hook(state, hook)
+    if zero:
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01, process_group=group)
+    else:
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    torch.manual_seed(100 + dist.get_rank())
+    for _ in range(steps):
+        x, y = torch.randn(16, 20), torch.randint(5, (16,))
+        if not options.get("static_graph"):  # which PyTorch's own no_sync cannot begin with
+            with model.no_sync():
+                nn.functional.cross_entropy(model(x), y).backward()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def ddp() -> None:
+    gloo = dist.new_group(backend="gloo")
+    hooks = {
+        "plain": {},
+        "view": {"gradient_as_bucket_view": True},
+        "static": {"static_graph": True},
+        "unused": {"find_unused_parameters": True},
+        "zero": {"zero": True},
+        "hook": {"hook": default_hooks.allreduce_hook},
+    }
+    for name, options in hooks.items():
+        want = trained(gloo, static_graph=name == "static")
+        for got, one in zip(trained(**options), want):
+            torch.testing.assert_close(got, one, rtol=1e-4, atol=1e-5, msg=name)
+    for hook, state in ((default_hooks.fp16_compress_hook, None), (powerSGD_hook.powerSGD_hook, powerSGD_hook.PowerSGDState(None, 2, 2))):
+        parameters = trained(hook=hook, state=state)
+        for p in parameters:  # the same on all ranks
+            out = [torch.empty_like(p) for _ in range(dist.get_world_size())]
+            dist.all_gather(out, p)
+            assert all(torch.equal(p, q) for q in out)
+
+
+def again() -> None:
+    for i in range(3):
+        dist.destroy_process_group()
+        path = os.path.join(os.environ["RINGO_TEST_FOLDER"], str(i))
+        dist.init_process_group("ringo", init_method=f"file://{path}", rank=RANK.rank(), world_size=2)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        same(x, torch.full((2,), 2.0))
+
+
+class RANK:
+    """This rank, which is known before a group is there again."""
+
+    number: int | None = None
+
+    @classmethod
+    def rank(cls) -> int:
+        assert cls.number is not None
+        return cls.number
+
+
+def numbered_again() -> None:
+    RANK.number = dist.get_rank()
+    again()
+
+
+class Items(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        return torch.full((3,), float(i))
+
+
+def loader() -> None:
+    for batch in torch.utils.data.DataLoader(Items(), batch_size=4, num_workers=2):  # forks
+        dist.all_reduce(batch)
+    dist.barrier()
+
+
+def dies_in(what: str):
+    def body() -> str:
+        r = dist.get_rank()
+        model = DistributedDataParallel(nn.Linear(10, 10)) if what == "backward" else None
+        x = torch.ones(1000)
+        dist.all_reduce(x)
+        if r == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                if model is None:
+                    dist.all_reduce(x)
+                else:
+                    model(torch.ones(2, 10)).sum().backward()
+        except RuntimeError as fault:
+            dist.destroy_process_group()
+            return str(fault)
+
+    return body
+
+
+class Backend(unittest.TestCase):
+    def test_operations(self) -> None:
+        def everything() -> None:
+            for body in (reductions, moves, objects, messages, groups):
+                body()
+
+        for n in (2, 3):
+            with self.subTest(ranks=n):
+                ranks(n, everything)
+        with self.subTest(transport="tcp"):
+            ranks(2, everything, ringo.torch.Options(transport="tcp"))
+
+    def test_ticket_file(self) -> None:
+        with tempfile.NamedTemporaryFile("w") as file:  # of mode 600
+            file.write("5a" * 32 + "\n")
+            file.flush()
+            ranks(2, objects, ringo.torch.Options(ticket_file=file.name))
+
+    def test_training(self) -> None:
+        ranks(2, ddp)
+
+    def test_loader_forks(self) -> None:
+        ranks(2, loader)
+
+    def test_groups_again(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["RINGO_TEST_FOLDER"] = folder
+            ranks(2, numbered_again)
+
+    def test_a_dead_rank_is_named(self) -> None:
+        for what in ("all_reduce", "backward"):
+            for rank, fault in ranks(3, dies_in(what), dead=(1,)).items():
+                with self.subTest(what, rank=rank):
+                    self.assertRegex(fault, "rank 1 is lost")
+                    self.assertRegex(fault, "allreduce|all_reduce")
+
+
+if __name__ == "__main__":
+    unittest.main()
