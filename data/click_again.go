@@ -16,7 +16,8 @@ import (
 // for rows that are asked for in their order.
 type clickFile struct {
 	path   string
-	parser *clickParser
+	format *lineFormat
+	parser lineParser
 	parts  []clickPart
 	labels []uint8 // of all rows
 
@@ -34,9 +35,10 @@ type clickPart struct {
 
 // clickReader has the rows of one part.
 type clickReader struct {
-	part clickPart
-	text []byte
-	rows block
+	part  clickPart
+	text  []byte
+	rows  block
+	batch clickRows
 }
 
 // partBytes is how much of the file is read again at a time: a few hundred rows, so that
@@ -44,14 +46,14 @@ type clickReader struct {
 const partBytes = 1 << 16
 
 // openClickFile parses a file to its end, or until limit rows are there (0: all).
-func openClickFile(path string, p *clickParser, threads, limit int, bad *skips) (*clickFile, error) {
-	f, err := pathname.Open(path)
+func openClickFile(path string, f *lineFormat, threads, limit int, bad *skips) (*clickFile, error) {
+	in, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	out := &clickFile{path: path, parser: p}
-	err = eachClicks(&chunks{name: path, r: f, size: partBytes}, p, threads, bad, func(c *chunk) bool {
+	defer in.Close()
+	out := &clickFile{path: path, format: f}
+	head, err := f.each(path, in, partBytes, threads, bad, func(c *chunk) bool {
 		if n := len(c.block.labels); n > 0 {
 			out.parts = append(out.parts, clickPart{c.offset, len(c.text), len(out.labels), n})
 		}
@@ -60,17 +62,18 @@ func openClickFile(path string, p *clickParser, threads, limit int, bad *skips) 
 		}
 		return limit == 0 || len(out.labels) < limit
 	})
+	out.parser = head.parser
 	if limit > 0 && len(out.labels) > limit {
 		out.labels = out.labels[:limit]
 	}
 	if err == nil && len(out.labels) == 0 {
-		err = noClicks(path)
+		err = f.none(path)
 	}
 	return out, err
 }
 
 func (c *clickFile) Len() int     { return len(c.labels) }
-func (c *clickFile) Shape() Shape { return c.parser.shape() }
+func (c *clickFile) Shape() Shape { return c.format.shape() }
 
 func (c *clickFile) evidence(w io.Writer) {
 	labels := make([]int32, 0, pageRows)
@@ -83,14 +86,16 @@ func (c *clickFile) evidence(w io.Writer) {
 	}
 }
 
-// Fill parses the rows.
+// Fill parses the rows. Those of a batch may be of several parts, of which the reader has one at a time.
 func (c *clickFile) Fill(b *Batch, idx []int32, _ Draw) error {
-	b.Resize(c.Shape(), len(idx))
+	shape := c.Shape()
+	b.places = b.places[:0]
 	if len(idx) == 0 {
-		return nil
+		return b.gather(shape, b.places)
 	}
 	r := c.take(int(idx[0]))
 	defer c.give(r)
+	r.batch.reset()
 	for i, n := range idx {
 		row := int(n)
 		if row < 0 || row >= len(c.labels) {
@@ -101,10 +106,11 @@ func (c *clickFile) Fill(b *Batch, idx []int32, _ Draw) error {
 				return fmt.Errorf("reading %s again: %w", c.path, err)
 			}
 		}
-		b.put(i, &r.rows.clickRows, row-r.part.first)
+		row -= r.part.first
+		r.batch.add(&shape, &r.rows.clickRows, row, row+1)
+		b.places = append(b.places, clickAt{&r.batch, i})
 	}
-	b.bag()
-	return nil
+	return b.gather(shape, b.places)
 }
 
 // take returns a reader that nobody has, the one with a row if there is one.

@@ -138,7 +138,7 @@ func TestClicksChanged(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		return openClickFile(path, newClickParser(100), 1, 0, new(skips))
+		return openClickFile(path, criteoFormat(100, false), 1, 0, new(skips))
 	}
 	for _, c := range []struct {
 		change func() error

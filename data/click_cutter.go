@@ -17,6 +17,7 @@ type clickBlock struct {
 	offset int64  // of its text in the unpacked file
 	err    error  // in place of rows
 	done   chan struct{}
+	head   lineHead // of its file
 
 	// One of both, for a worker: a piece of a file to read, or text that was
 	// unpacked.
@@ -29,10 +30,11 @@ type clickBlock struct {
 // clickCutter gives out the blocks of files, in an order that depends on the files,
 // the size of blocks and how many files are read at once.
 type clickCutter struct {
-	cfg   *ClickStreamConfig
-	first int64 // blocks before it are left out
-	stop  <-chan struct{}
-	side  *sync.WaitGroup // of the goroutines that unpack
+	cfg    *ClickStreamConfig
+	format *lineFormat
+	first  int64 // blocks before it are left out
+	stop   <-chan struct{}
+	side   *sync.WaitGroup // of the goroutines that unpack
 
 	next   int // file to open
 	open   []clickSource
@@ -102,8 +104,13 @@ func (c *clickCutter) refill() error {
 }
 
 func (c *clickCutter) source(path string) (clickSource, error) {
+	head, err := c.format.head(path)
+	if err != nil {
+		return nil, err
+	}
 	if Packed(path) {
 		u := newUnpacker(path, c.cfg.BlockBytes, c.cfg.Threads+2, c.stop)
+		u.head, u.most = head, c.format.most()
 		c.side.Go(u.run)
 		return u, nil
 	}
@@ -116,7 +123,7 @@ func (c *clickCutter) source(path string) (clickSource, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	p := &plainSource{file: &plainFile{path: path, f: f, length: info.Size(), size: int64(c.cfg.BlockBytes)}}
+	p := &plainSource{head: head, file: &plainFile{path: path, f: f, length: info.Size(), size: int64(c.cfg.BlockBytes), most: c.format.most()}}
 	p.file.users.Store(1)
 	return p, nil
 }
@@ -132,6 +139,7 @@ func (c *clickCutter) close() {
 // plainSource gives out pieces of a file that workers read.
 type plainSource struct {
 	file *plainFile
+	head lineHead
 	at   int64
 }
 
@@ -141,7 +149,7 @@ func (p *plainSource) next(b *clickBlock, want bool) error {
 	}
 	if want {
 		p.file.users.Add(1)
-		b.path, b.plain, b.piece = p.file.path, p.file, p.at
+		b.path, b.head, b.plain, b.piece = p.file.path, p.head, p.file, p.at
 		// The cutter is a few blocks ahead of the workers, which thus find their
 		// pieces in memory and parse instead of waiting.
 		readAhead(p.file.f, p.at*p.file.size, p.file.size)
@@ -155,7 +163,9 @@ func (p *plainSource) close() { p.file.release() }
 // unpacker reads a compressed file ahead, on a goroutine of its own.
 type unpacker struct {
 	path string
+	head lineHead
 	size int // of blocks
+	most int // how long a line may be; 0: as usual
 	stop <-chan struct{}
 	quit chan struct{} // closed with the source
 	out  chan unpacked // in order
@@ -184,7 +194,7 @@ func (u *unpacker) run() {
 		return
 	}
 	defer r.Close()
-	in := &chunks{name: u.path, r: r, size: u.size}
+	in := &chunks{name: u.path, r: r, size: u.size, most: u.most}
 	for {
 		var p unpacked
 		select {
@@ -222,7 +232,7 @@ func (u *unpacker) next(b *clickBlock, want bool) error {
 	case p.err != nil:
 		return p.err
 	case want:
-		b.path, b.packed, b.text, b.offset = u.path, u, p.text, p.offset
+		b.path, b.head, b.packed, b.text, b.offset = u.path, u.head, u, p.text, p.offset
 	default:
 		u.free <- p.text
 	}

@@ -118,6 +118,7 @@ type plainFile struct {
 	f      *os.File
 	length int64 // when it was opened
 	size   int64 // of a piece
+	most   int   // how long a line may be; 0: as usual
 	users  atomic.Int32
 }
 
@@ -147,7 +148,7 @@ func (p *plainFile) piece(number int64, buf []byte) (text []byte, offset int64, 
 		}
 	}
 	last := max(start, bytes.LastIndexByte(buf[:len(buf)-1], '\n')+1) // where the last line begins
-	most := longest(int(p.size))
+	most := max(p.most, longest(int(p.size)))
 	for at := hi; buf[len(buf)-1] != '\n' && at < p.length; {
 		n := min(tail, p.length-at)
 		if buf, err = p.read(buf, at, int(n)); err != nil {

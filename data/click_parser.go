@@ -19,17 +19,29 @@ const (
 // clickTableRows is how many embedding rows the slots share, if not told.
 const clickTableRows = 1_000_001
 
-// clickRows are samples of Criteo as a model gets them. Ids or keys may be not
-// wanted: then there are none.
-type clickRows struct {
-	numbers []float32 // clickNumbers per row
-	ids     []int32   // clickSlots per row
-	keys    []uint64  // clickSlots per row
-	labels  []int32
-}
+var clickValues = []int{clickNumbers} // of clickParser.shape. Never written.
 
-func (r *clickRows) reset() {
-	r.numbers, r.ids, r.keys, r.labels = r.numbers[:0], r.ids[:0], r.keys[:0], r.labels[:0]
+// clickSlotList are the slots of Criteo's categories, C1 to C26 as its files' columns are called. Never written.
+var clickSlotList = func() (out []Slot) {
+	for i := range clickSlots {
+		out = append(out, Slot{Name: fmt.Sprintf("C%d", i+1)})
+	}
+	return out
+}()
+
+// shape is that of the rows that a parser makes.
+func (p *clickParser) shape() Shape {
+	s := Shape{Values: clickValues, Labels: 1}
+	if p.rows > 0 {
+		s.IDs = clickSlots
+	}
+	if p.keys {
+		s.Keys, s.Slots = clickSlots, clickSlotList
+	}
+	if len(p.slots) > 0 {
+		s.Slots = p.slots
+	}
+	return s
 }
 
 // slotID is the embedding row of a category: 0 stands for what is missing, the
@@ -71,8 +83,10 @@ func ClickKey(slot int, value uint64) uint64 {
 type clickParser struct {
 	rows int  // of the table that ids index; 0: no ids
 	keys bool // are wanted
-	logs *[clickLogs]float32
-	hex  [256]uint8
+	// slots are of a layout like Criteo's format: bags are wanted. nil: they are not.
+	slots []Slot
+	logs  *[clickLogs]float32
+	hex   [256]uint8
 	// pairs has the value of two hexadecimal digits, the first of which is the
 	// lower byte of the index; noPair for anything else. Those in use are a few KB.
 	pairs [1 << 16]uint16
@@ -125,6 +139,9 @@ const usualClick = 200
 // large, but for faults.
 func (p *clickParser) parse(text []byte, out *block) {
 	out.lines, out.faults = 0, out.faults[:0]
+	if p.slots != nil {
+		out.keys, out.ends, out.starts = out.keys[:0], out.ends[:0], append(out.starts[:0], 0)
+	}
 	room := p.room(&out.clickRows, 0, len(text)/usualClick+1)
 	var values [clickSlots]uint64
 	n := 0
@@ -140,6 +157,9 @@ func (p *clickParser) parse(text []byte, out *block) {
 			}
 			if p.keys {
 				keysOf((*[clickSlots]uint64)(out.keys[n*clickSlots:]), &values, given)
+			}
+			if p.slots != nil {
+				out.addBags(&values, given)
 			}
 			n++
 		} else {
@@ -194,6 +214,22 @@ func keysOf(keys *[clickSlots]uint64, values *[clickSlots]uint64, given uint32) 
 		keys[slot] = ClickKey(slot, value) & -uint64(given&1)
 		given >>= 1
 	}
+}
+
+// addBags appends the keys of a line's categories as bags.
+func (r *clickRows) addBags(values *[clickSlots]uint64, given uint32) {
+	var ends [clickSlots]uint32
+	var keys [clickSlots]uint64
+	n := uint32(0)
+	for slot, value := range values {
+		keys[n%clickSlots] = ClickKey(slot, value)
+		n += given & 1
+		ends[slot] = n
+		given >>= 1
+	}
+	r.keys = append(r.keys, keys[:n]...)
+	r.ends = append(r.ends, ends[:]...)
+	r.starts = append(r.starts, len(r.keys))
 }
 
 // line parses the line that begins at a place and returns which categories it
@@ -258,7 +294,7 @@ func (p *clickParser) line(text []byte, at int, numbers *[clickNumbers]float32, 
 func (p *clickParser) counts(text []byte, at int, numbers *[clickNumbers]float32) (end, column int) {
 	start, ends := at, uint64(0)
 	if at+72 <= len(text) { // a word from each of 64 bytes on
-		ends = tabMask((*[64]byte)(text[at:]))
+		ends = byteMask((*[64]byte)(text[at:]), tabs)
 	}
 	for column = range numbers {
 		if ends == 0 { // beyond those 64 bytes, or near the text's end
@@ -294,21 +330,12 @@ func (p *clickParser) counts(text []byte, at int, numbers *[clickNumbers]float32
 }
 
 const (
-	tabs  = 0x0909090909090909
+	ones  = 0x0101010101010101
+	tabs  = '\t' * ones
 	zeros = 0x3030303030303030 // the digit
 	lows  = 0x7f7f7f7f7f7f7f7f
 	highs = 0x8080808080808080
 )
-
-// tabMask has a bit for each of 64 bytes that is a tab, the lowest for the first.
-func tabMask(text *[64]byte) (mask uint64) {
-	for i := range 8 {
-		x := binary.LittleEndian.Uint64(text[8*i:]) ^ tabs
-		x = ^(x&lows + lows | x | lows) >> 7 // 1 in each byte that was a tab
-		mask |= x * 0x0102040810204080 >> 56 << (8 * i)
-	}
-	return mask
-}
 
 // addDigits is the number of 8 digits, the first of which is the lowest byte
 // (Lemire's, after Muła).
@@ -421,7 +448,7 @@ func NewClickParser(rows int, keys bool) *ClickParser {
 // with its place in the text. Nothing is allocated for good lines once the
 // batch has been as large.
 func (p *ClickParser) Parse(b *Batch, text []byte) (bad int, first error) {
-	p.out.clickRows = clickRows{b.Values, b.IDs, b.Keys, b.Labels}
+	p.out.clickRows = clickRows{numbers: b.Values, ids: b.IDs, keys: b.Keys, labels: b.Labels}
 	p.parser.parse(text, &p.out)
 	r := &p.out.clickRows
 	b.N, b.Values, b.IDs, b.Keys, b.Labels = len(r.labels), r.numbers, r.ids, r.keys, r.labels

@@ -10,7 +10,7 @@ import (
 // blocks in the cutter's order for a collector. However many workers there are,
 // the blocks and their order are the same.
 type clickRun struct {
-	parse func(text []byte, out *block)
+	count bool             // lines alone
 	free  chan *clickBlock // blocks that may be cut; holds them all
 	queue chan *clickBlock // to the workers
 	order chan *clickBlock // to the collector; closed after the last one
@@ -19,16 +19,16 @@ type clickRun struct {
 }
 
 // newClickRun starts a pass from a block on.
-func newClickRun(cfg *ClickStreamConfig, first int64, parse func([]byte, *block)) *clickRun {
+func newClickRun(cfg *ClickStreamConfig, format *lineFormat, first int64, count bool) *clickRun {
 	blocks := 2*cfg.Threads + 2 // each worker has one, and one waiting
 	r := &clickRun{
-		parse: parse, stop: make(chan struct{}),
+		count: count, stop: make(chan struct{}),
 		free: make(chan *clickBlock, blocks), queue: make(chan *clickBlock, blocks), order: make(chan *clickBlock, blocks),
 	}
 	for range blocks {
 		r.free <- newClickBlock()
 	}
-	c := &clickCutter{cfg: cfg, first: first, stop: r.stop, side: &r.all}
+	c := &clickCutter{cfg: cfg, format: format, first: first, stop: r.stop, side: &r.all}
 	r.all.Go(func() { r.cut(c) })
 	for range cfg.Threads {
 		r.all.Go(r.work)
@@ -89,7 +89,7 @@ func (r *clickRun) work() {
 			b.plain.release()
 		}
 		if b.err == nil {
-			r.parse(b.text, &b.block)
+			r.parse(b)
 		}
 		if b.packed != nil {
 			b.packed.free <- b.text
@@ -99,13 +99,27 @@ func (r *clickRun) work() {
 	}
 }
 
+// parse makes samples of a block's lines, or counts them; a header is none.
+func (r *clickRun) parse(b *clickBlock) {
+	lines := b.text
+	if b.offset == 0 && b.head.bytes > 0 {
+		n := min(b.head.bytes, len(lines))
+		lines, b.offset = lines[n:], int64(n)
+	}
+	if r.count {
+		countLines(lines, &b.block)
+		return
+	}
+	b.head.parser.parse(lines, &b.block)
+}
+
 // close ends the pass, wherever it is.
 func (r *clickRun) close() {
 	close(r.stop)
 	r.all.Wait()
 }
 
-// countLines is a parse that only counts.
+// countLines only counts.
 func countLines(text []byte, out *block) {
 	out.lines = bytes.Count(text, []byte{'\n'})
 	if n := len(text); n > 0 && text[n-1] != '\n' {

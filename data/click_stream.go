@@ -4,18 +4,20 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
 
+	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // ClickStreamConfig says what a ClickStream reads, and how. What decides the
 // order of rows is the same on all ranks, but for Rank.
 type ClickStreamConfig struct {
-	// Files hold rows in Criteo's format, in the order in which they are read:
+	// Files hold rows in Criteo's format, or by Layout, in the order in which they are read:
 	// plain, or compressed if their names end in .gz, .zst or .zstd. See
 	// ClickFiles. They must not change while they are read.
 	Files []string
@@ -26,13 +28,15 @@ type ClickStreamConfig struct {
 	// of both is wanted.
 	Rows int
 	Keys bool
+	// Layout is how samples lie in the files, where they are not in Criteo's format; then neither Rows nor Keys is wanted: a batch has Bags.
+	Layout *layout.Layout
 	// Window is how many rows are shuffled among each other: a multiple of Batch;
 	// 0: rows come in the files' order. Each window of an epoch has an order of
 	// its own, which depends on Seed, the epoch, the rank and the window's number.
 	// Rows never move to another window: what comes in an order, of time or of
 	// users, should be cut into many files and read with Interleave. Memory: about
-	// 170 bytes a row with ids alone, 270 with keys alone, and three blocks of text
-	// for each of Threads.
+	// 170 bytes a row with ids alone, 270 with keys alone, by a layout as many as
+	// clicks in memory have and 24 more; and three blocks of text for each of Threads.
 	Window int
 	Seed   uint64
 	// Rank and Size are this rank and the number of ranks that share the files; a
@@ -90,7 +94,8 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	}
 	fault(len(c.Files) == 0, "no files")
 	fault(c.Batch < 1 || c.Batch > maxWindow, "batch %d: need 1 to %d", c.Batch, maxWindow)
-	fault(c.Rows == 0 && !c.Keys, "neither ids (Rows) nor keys (Keys) are wanted")
+	fault(c.Layout != nil && (c.Rows != 0 || c.Keys), "samples by a layout have bags, not ids of %d rows or one key a slot", c.Rows)
+	fault(c.Layout == nil && c.Rows == 0 && !c.Keys, "neither ids (Rows) nor keys (Keys) are wanted")
 	fault(c.Rows < 0 || c.Rows == 1 || c.Rows > maxElements, "a table of %d rows: need 2 to %d, or 0 for no ids", c.Rows, maxElements)
 	fault(c.Window < 0 || c.Window > maxWindow, "a window of %d rows: need 0 to %d", c.Window, maxWindow)
 	fault(c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "a window of %d rows: need a multiple of the batch, %d", c.Window, c.Batch)
@@ -126,6 +131,9 @@ func (c *ClickStreamConfig) window() int { return or(c.Window, c.Batch) }
 func (c *ClickStreamConfig) digest(sizes []int64) string {
 	h := sha256.New()
 	fmt.Fprintln(h, c.Batch, c.Window, c.Seed, c.Rank, c.Size, c.ByFile, c.Interleave, c.BlockBytes)
+	if c.Layout != nil {
+		_ = json.NewEncoder(h).Encode(c.Layout) // of numbers and texts, to a hash: never fails
+	}
 	for i, path := range c.Files {
 		fmt.Fprintf(h, "%q %d\n", filepath.Base(path), sizes[i])
 	}
@@ -147,7 +155,7 @@ type StreamPosition struct {
 	Of string `json:"of"`
 }
 
-// ClickStream gives out the rows of files in Criteo's format batch by batch,
+// ClickStream gives out the rows of files, in Criteo's format or by a layout, batch by batch,
 // without ever holding them all: files are cut into blocks at line ends, blocks
 // are read and parsed by several goroutines, and collected in the files' order,
 // so that batches are the same whatever the number of goroutines. In the steady
@@ -158,7 +166,8 @@ type StreamPosition struct {
 type ClickStream struct {
 	cfg    ClickStreamConfig // resolved
 	of     string
-	parser *clickParser
+	format *lineFormat
+	shape  Shape
 	batch  Batch
 
 	run    *clickRun // nil before the first epoch
@@ -181,15 +190,21 @@ func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), parser: newClickParser(cfg.Rows), ended: true, shelf: newClickShelf(cfg.window())}
-	s.parser.keys = cfg.Keys
+	format := criteoFormat(cfg.Rows, cfg.Keys)
+	if cfg.Layout != nil {
+		if format, err = layoutFormat(cfg.Layout); err != nil {
+			return nil, err
+		}
+	}
+	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), format: format, shape: format.shape(), ended: true}
+	s.shelf = newClickShelf(s.shape, cfg.window())
 	s.now, s.ahead = &s.window[0], &s.window[1]
 	return s, nil
 }
 
 // Shape is that of the batches' rows.
 func (s *ClickStream) Shape() Shape {
-	return s.parser.shape()
+	return s.shape
 }
 
 // Start begins an epoch, giving up what is left of another.
@@ -202,7 +217,7 @@ func (s *ClickStream) start(p StreamPosition) {
 	s.collector = collector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row}
 	s.now.begin = StreamPosition{Epoch: p.Epoch, Step: p.First, First: p.First, Block: p.Block, Row: p.Row, Bad: p.Bad, Of: s.of}
 	s.now.bad = p.Bad
-	s.run = newClickRun(&s.cfg, p.Block, s.parser.parse)
+	s.run = newClickRun(&s.cfg, s.format, p.Block, false)
 }
 
 // halt ends the pass and takes all rows back.
@@ -303,8 +318,9 @@ func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
 		s.err, s.ended, s.now.bad = s.end(n), true, s.bad
 		return false, s.err
 	}
-	b.Resize(s.Shape(), n)
-	s.shelf.take(s.now, b, n, s.cfg.Window > 0)
+	if s.err = s.shelf.take(s.now, b, n, s.cfg.Window > 0); s.err != nil {
+		return false, s.err
+	}
 	s.step++
 	s.fill(false)
 	return true, nil
@@ -317,8 +333,8 @@ func (s *ClickStream) end(n int) error {
 		return fmt.Errorf("click stream: rank %d of %d has rows for %d batches of %d in epoch %d, but an epoch of %d was asked for: count with Rows",
 			s.cfg.Rank, s.cfg.Size, s.step, s.cfg.Batch, s.epoch, s.cfg.Steps)
 	case s.step == 0:
-		return fmt.Errorf("click stream: rank %d of %d has %d rows of %d files (%s, ...), fewer than one batch of %d: want lines of a label, 13 numbers and 26 categories, separated by tabs",
-			s.cfg.Rank, s.cfg.Size, n, len(s.cfg.Files), s.cfg.Files[0], s.cfg.Batch)
+		return fmt.Errorf("click stream: rank %d of %d has %d rows of %d files (%s, ...), fewer than one batch of %d: want %s",
+			s.cfg.Rank, s.cfg.Size, n, len(s.cfg.Files), s.cfg.Files[0], s.cfg.Batch, s.format.wants())
 	}
 	return nil
 }
@@ -357,11 +373,11 @@ func (s *ClickStream) Bad() int { return s.now.bad }
 // without parsing them; with it they are checked, and more bad ones than that are the
 // error that an epoch would end with. An epoch that is under way goes on.
 func (s *ClickStream) Rows(ctx context.Context) (rows int64, err error) {
-	parse := countLines
-	if s.cfg.SkipBad > 0 {
-		parse = newClickParser(0).parse // neither ids nor keys
+	format := s.format
+	if s.cfg.Layout == nil {
+		format = criteoFormat(0, false) // neither ids nor keys
 	}
-	r := newClickRun(&s.cfg, 0, parse)
+	r := newClickRun(&s.cfg, format, 0, s.cfg.SkipBad == 0)
 	defer r.close()
 	bad := collector{limit: s.cfg.SkipBad}
 	for b := range r.order {

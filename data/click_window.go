@@ -28,65 +28,54 @@ func (w *clickWindow) draw(shuffle bool) int32 {
 // place of a row that was given out is the next one's: the window that is filled
 // takes no memory beyond that of the one that is given out.
 type clickShelf struct {
+	shape Shape
 	per   int // rows of a page
 	pages []clickRows
 	free  []int32 // places, the next one last
 }
 
 // newClickShelf is a shelf for about so many rows, which has none yet.
-func newClickShelf(rows int) clickShelf { return clickShelf{per: min(rows, pageRows)} }
+func newClickShelf(s Shape, rows int) clickShelf {
+	return clickShelf{shape: s, per: min(rows, pageRows)}
+}
 
 // put copies rows [lo, hi) of a block and appends their places.
 func (s *clickShelf) put(places []int32, from *clickRows, lo, hi int) []int32 {
 	for row := lo; row < hi; row++ {
 		if len(s.free) == 0 {
-			s.extend(from)
+			s.extend()
 		}
 		place := s.free[len(s.free)-1]
 		s.free = s.free[:len(s.free)-1]
-		to, at := s.row(place)
-		to.labels[at] = from.labels[row]
-		copy(to.numbers[at*clickNumbers:][:clickNumbers], from.numbers[row*clickNumbers:])
-		if len(from.ids) > 0 {
-			copy(to.ids[at*clickSlots:][:clickSlots], from.ids[row*clickSlots:])
-		}
-		if len(from.keys) > 0 {
-			copy(to.keys[at*clickSlots:][:clickSlots], from.keys[row*clickSlots:])
-		}
+		to := s.row(place)
+		to.rows.set(&s.shape, to.row, from, row)
 		places = append(places, place)
 	}
 	return places
 }
 
 // row is the page that a place is on, and which row of it that is.
-func (s *clickShelf) row(place int32) (*clickRows, int) {
-	return &s.pages[int(place)/s.per], int(place) % s.per
+func (s *clickShelf) row(place int32) clickAt {
+	return clickAt{&s.pages[int(place)/s.per], int(place) % s.per}
 }
 
-// extend adds a page for rows that have what like has.
-func (s *clickShelf) extend(like *clickRows) {
-	page := clickRows{numbers: make([]float32, s.per*clickNumbers), labels: make([]int32, s.per)}
-	if len(like.ids) > 0 {
-		page.ids = make([]int32, s.per*clickSlots)
-	}
-	if len(like.keys) > 0 {
-		page.keys = make([]uint64, s.per*clickSlots)
-	}
+// extend adds a page.
+func (s *clickShelf) extend() {
 	for place := (len(s.pages)+1)*s.per - 1; place >= len(s.pages)*s.per; place-- {
 		s.free = append(s.free, int32(place))
 	}
-	s.pages = append(s.pages, page)
+	s.pages = append(s.pages, s.shape.room(s.per))
 }
 
 // take copies a window's next n rows to a batch of that size.
-func (s *clickShelf) take(w *clickWindow, b *Batch, n int, shuffle bool) {
-	for i := range n {
+func (s *clickShelf) take(w *clickWindow, b *Batch, n int, shuffle bool) error {
+	b.places = b.places[:0]
+	for range n {
 		place := w.draw(shuffle)
-		r, row := s.row(place)
-		b.put(i, r, row)
+		b.places = append(b.places, s.row(place))
 		s.free = append(s.free, place)
 	}
-	b.bag()
+	return b.gather(s.shape, b.places)
 }
 
 // skip gives out a window's next n rows to nobody, in the order in which take would.

@@ -24,7 +24,8 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // 100,000 rows to train on and 20,000 to evaluate; about 3 us per row.
 func syntheticCriteo(c Config) *Set {
 	rows := or(c.Rows, clickTableRows)
-	p := c.clickParser(rows)
+	p := newClickParser(c.criteoRows())
+	p.keys = c.Keys
 	source := func(set uint64, n int) Source {
 		out := &clicks{shape: p.shape()}
 		var row clickRows

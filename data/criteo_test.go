@@ -71,7 +71,7 @@ func naiveClicks(t *testing.T, text []byte, rows int) (out clickRows) {
 func read(t *testing.T, text []byte, threads, limit, most int) (*clicks, *skips) {
 	t.Helper()
 	bad := &skips{most: most}
-	got, err := readClicks("f", bytes.NewReader(text), newClickParser(1000), threads, limit, bad)
+	got, err := readClicks("f", bytes.NewReader(text), criteoFormat(1000, false), threads, limit, bad)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestCriteoFaults(t *testing.T) {
 					text = strings.TrimSuffix(text, "\n")
 				}
 			}
-			_, err := readClicks("f", strings.NewReader(text), newClickParser(1000), 2, 0, new(skips))
+			_, err := readClicks("f", strings.NewReader(text), criteoFormat(1000, false), 2, 0, new(skips))
 			want := fmt.Sprintf("f: byte %d: line 3: ", len(good[0])+len(good[1])+2+c.offset)
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "data.skip-bad") {
 				t.Errorf("%s: %v\nwant %s…%s", c.name, err, want, c.says)
@@ -191,14 +191,14 @@ func TestCriteoFaults(t *testing.T) {
 		}
 	}
 	two := "x\n" + good[0] + "\n\ny\n"
-	_, err := readClicks("f", strings.NewReader(two), newClickParser(1000), 1, 0, &skips{most: 2})
+	_, err := readClicks("f", strings.NewReader(two), criteoFormat(1000, false), 1, 0, &skips{most: 2})
 	if err == nil || !strings.Contains(err.Error(), "line 4") || !strings.Contains(err.Error(), "2 more before it were left out") || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, err := readClicks("f", strings.NewReader(""), newClickParser(1000), 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "no rows") {
+	if _, err := readClicks("f", strings.NewReader(""), criteoFormat(1000, false), 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "no rows") {
 		t.Errorf("empty: %v", err)
 	}
-	if _, err := readClicks("f", bytes.NewReader(make([]byte, chunkBytes+1)), newClickParser(1000), 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "no file of text lines") {
+	if _, err := readClicks("f", bytes.NewReader(make([]byte, chunkBytes+1)), criteoFormat(1000, false), 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "no file of text lines") {
 		t.Errorf("no lines: %v", err)
 	}
 }
@@ -211,7 +211,7 @@ func TestCriteoFaultsInOrder(t *testing.T) {
 	lines[first], lines[second] = []byte("bad\n"), []byte("worse\n")
 	text := bytes.Join(lines, nil)
 	for _, threads := range []int{1, 4} {
-		_, err := readClicks("f", bytes.NewReader(text), newClickParser(1000), threads, 0, &skips{most: 1})
+		_, err := readClicks("f", bytes.NewReader(text), criteoFormat(1000, false), threads, 0, &skips{most: 1})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("line %d: label \"worse", second+1)) || !strings.Contains(err.Error(), fmt.Sprintf("line %d: label \"bad", first+1)) {
 			t.Errorf("%d threads: %v", threads, err)
 		}
@@ -394,7 +394,7 @@ func BenchmarkCriteo(b *testing.B) { // parses 50,000 rows
 			p := newClickParser(clickTableRows)
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := readClicks("f", bytes.NewReader(text), p, threads, 0, new(skips)); err != nil {
+				if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, threads, 0, new(skips)); err != nil {
 					b.Fatal(err)
 				}
 			}

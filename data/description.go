@@ -3,6 +3,7 @@ package data
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
 )
 
@@ -23,11 +24,13 @@ type Description struct {
 	Words []string `json:"words,omitempty"`
 	// Encoder is how the columns of a table became samples; nil for other sets.
 	Encoder *table.Encoder `json:"encoder,omitempty"`
+	// Layout is how samples of clicks lay in files; nil for Criteo's format, and other sets.
+	Layout *layout.Layout `json:"layout,omitempty"`
 }
 
 // Description is that of the set.
 func (s *Set) Description() Description {
-	d := Description{Name: s.Name, Classes: s.Classes, Vocabulary: s.Vocabulary, Rows: s.Rows, Words: s.Words, Encoder: s.Encoder}
+	d := Description{Name: s.Name, Classes: s.Classes, Vocabulary: s.Vocabulary, Rows: s.Rows, Words: s.Words, Encoder: s.Encoder, Layout: s.Layout}
 	if s.Eval != nil {
 		d.Shape = s.Eval.Shape()
 	}

@@ -159,4 +159,5 @@ const (
 	splitPath  setting.Path = "data.split"
 	targetPath setting.Path = "data.target"
 	schemaPath setting.Path = "data.schema"
+	layoutPath setting.Path = "data.layout"
 )

@@ -309,7 +309,7 @@ func BenchmarkCriteoLike(b *testing.B) { // parses 20,000 rows like the sample's
 	p := newClickParser(clickTableRows)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if _, err := readClicks("f", bytes.NewReader(text), p, 1, 0, new(skips)); err != nil {
+		if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, 1, 0, new(skips)); err != nil {
 			b.Fatal(err)
 		}
 	}

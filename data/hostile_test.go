@@ -36,7 +36,7 @@ func TestReadersEnd(t *testing.T) {
 	check("lines without end", err, "more than 1048576 tokens")
 	_, err = readChars("f", endless('a'), most)
 	check("bytes without end", err, "more than 1048576 tokens")
-	_, err = readClicks("f", endless('a'), newClickParser(10), 2, 0, &skips{most: maxElements})
+	_, err = readClicks("f", endless('a'), criteoFormat(10, false), 2, 0, &skips{most: maxElements})
 	check("a row without end", err, "a line of more than")
 	if !testing.Short() { // 3 GiB go by
 		_, err = decodeCIFAR("f", endless(0xff), &skips{most: maxElements})

@@ -80,11 +80,11 @@ func OpenInput(d Description, c InputConfig) (Input, error) {
 		return nil, errors.New("columns can be kept of tables alone, such as my.csv")
 	case d.Encoder != nil:
 		return openAskedTable(d, c, bad)
-	case c.Path == Stdin && d.Name != "criteo":
+	case c.Path == Stdin && d.Name != "criteo" && d.Name != "clicks":
 		return nil, setting.Faultf(dataDir, "-: the standard input can be a table or rows of Criteo, but the model was trained on %s: name a file or folder", nameOr(d.Name))
 	case c.Path == Synthetic:
 		return openAskedSet(d, c)
-	case d.Name == "criteo":
+	case d.Name == "criteo", d.Name == "clicks" && d.Layout != nil:
 		return openAskedClicks(d, c, bad)
 	case d.Name == "arrays":
 		return openAskedArrays(d, c, bad)

@@ -3,36 +3,54 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 )
 
-// openAskedClicks reads rows of Criteo from files, or the standard input, as they are needed.
+// openAskedClicks reads rows of Criteo, or by the layout of the training, from files, or the standard input, as they are needed.
 func openAskedClicks(d Description, c InputConfig, bad *skips) (Input, error) {
+	format, err := d.clickFormat()
+	if err != nil {
+		return nil, err
+	}
 	files := []string{Stdin}
 	if c.Path != Stdin {
-		var err error
 		if files, err = ClickFiles(c.Path); err != nil {
 			return nil, err
 		}
 	}
-	parser := Config{Keys: len(d.Shape.Slots) > 0}.clickParser(or(d.Rows, clickTableRows))
 	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
-		a := &askedClicks{cfg: c, hand: hand, number: -1}
+		a := &askedClicks{cfg: c, format: format, shape: format.shape(), hand: hand, number: -1}
 		for _, path := range files {
-			if err := a.file(path, parser, bad); err != nil {
+			if err := a.file(path, bad); err != nil {
 				return err
 			}
 		}
 		if a.line == 0 {
-			return noClicks(nameOfInput(files[0]))
+			return format.none(nameOfInput(files[0]))
 		}
 		return a.end()
 	}), nil
 }
 
+// clickFormat is how lines become samples of a model that was trained on what is described.
+func (d Description) clickFormat() (*lineFormat, error) {
+	if d.Layout == nil {
+		c := Config{Keys: len(d.Shape.Slots) > 0, Rows: d.Rows}
+		return criteoFormat(c.criteoRows(), c.Keys), nil
+	}
+	f, err := layoutFormat(d.Layout)
+	if err == nil {
+		f.unlabelled = true
+	}
+	return f, err
+}
+
 // askedClicks collects this rank's batches: lines k*Batch to (k+1)*Batch-1 of all files are one.
 type askedClicks struct {
 	cfg    InputConfig
+	format *lineFormat
+	shape  Shape
 	hand   func(func(*Rows)) error
 	line   int64 // of all files, good or bad
 	number int64 // of the batch that is being filled
@@ -42,7 +60,7 @@ type askedClicks struct {
 }
 
 // file reads a file to its end.
-func (a *askedClicks) file(path string, p *clickParser, bad *skips) error {
+func (a *askedClicks) file(path string, bad *skips) error {
 	name, in := nameOfInput(path), io.NopCloser(a.cfg.Stdin)
 	if path != Stdin {
 		var err error
@@ -51,8 +69,12 @@ func (a *askedClicks) file(path string, p *clickParser, bad *skips) error {
 		}
 	}
 	defer in.Close()
+	text := io.Reader(in)
+	if a.format.layout == nil {
+		text = labelled(in)
+	}
 	var stopped error
-	err := eachClicks(&chunks{name: name, r: labelled(in), size: chunkBytes}, p, a.cfg.Threads, bad, func(c *chunk) bool {
+	_, err := a.format.each(name, text, chunkBytes, a.cfg.Threads, bad, func(c *chunk) bool {
 		stopped = a.take(c)
 		return stopped == nil
 	})
@@ -79,14 +101,7 @@ func (a *askedClicks) take(c *chunk) error {
 			continue
 		}
 		if a.open {
-			a.rows.numbers = append(a.rows.numbers, c.block.numbers[row*clickNumbers:][:clickNumbers]...)
-			if len(c.block.ids) > 0 {
-				a.rows.ids = append(a.rows.ids, c.block.ids[row*clickSlots:][:clickSlots]...)
-			}
-			if len(c.block.keys) > 0 {
-				a.rows.keys = append(a.rows.keys, c.block.keys[row*clickSlots:][:clickSlots]...)
-			}
-			a.rows.labels = append(a.rows.labels, c.block.labels[row])
+			a.rows.add(&a.shape, &c.block.clickRows, row, row+1)
 			a.lines = append(a.lines, a.line-1)
 		}
 		row++
@@ -100,16 +115,18 @@ func (a *askedClicks) end() error {
 		return nil
 	}
 	a.open = false
+	var failed error
 	err := a.hand(func(rows *Rows) {
-		rows.N = len(a.lines)
-		rows.Values, rows.IDs = append(rows.Values[:0], a.rows.numbers...), append(rows.IDs[:0], a.rows.ids...)
-		rows.Keys = append(rows.Keys[:0], a.rows.keys...)
-		rows.bag()
-		rows.Labels, rows.Numbers = append(rows.Labels[:0], a.rows.labels...), append(rows.Numbers[:0], a.lines...)
+		rows.places = rows.places[:0]
+		for i := range a.lines {
+			rows.places = append(rows.places, clickAt{&a.rows, i})
+		}
+		failed = rows.gather(a.shape, rows.places)
+		rows.Numbers = append(rows.Numbers[:0], a.lines...)
 	})
 	a.rows.reset()
 	a.lines = a.lines[:0]
-	return err
+	return errors.Join(failed, err)
 }
 
 // labelled gives the lines of a text in Criteo's format a label, if the first one has none, as in what Criteo published to be predicted.

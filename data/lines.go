@@ -15,9 +15,9 @@ const chunkBytes = 1 << 18
 // block is a parsed chunk of lines.
 type block struct {
 	clickRows
-	slotted slotRows // of a layout, in place of clickRows
-	lines   int      // good and bad
-	faults  []lineFault
+	lines  int // good and bad
+	faults []lineFault
+	cuts   lineCuts // of the line that is being parsed
 }
 
 // lineFault is a bad line, counted from the chunk's beginning.

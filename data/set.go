@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/setting"
@@ -72,7 +73,7 @@ func (c Config) Validate() error {
 	fault(c.Stream && c.Dir == Synthetic, streamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
 	fault(c.Stream && c.TrainLimit > 0, trainLimit, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, trainFile)
 	fault(c.SkipBad > 0 && c.Dir == Synthetic, skipBad, "%d has no effect on synthetic data: leave it out", c.SkipBad)
-	fault(c.Dir == Synthetic && c.Layout != "", "", "data: Layout %s is of files, not of synthetic data", c.Layout)
+	fault(c.Dir == Synthetic && c.Layout != "", layoutPath, "%s is of files, not of synthetic data", c.Layout)
 	fault(c.Rows == 1, tableRows, "1: want at least 2, for row 0 stands for what is missing")
 	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "", "data: Vocabulary %d: want at least 3, <unk>, <eos> and a word", c.Vocabulary)
 	return errors.Join(errs...)
@@ -108,6 +109,8 @@ type Set struct {
 
 	// Encoder is how a table's columns became samples; nil for other sets.
 	Encoder *table.Encoder
+	// Layout is how samples of clicks lie in files; nil: in Criteo's format, or it is another set.
+	Layout *layout.Layout
 
 	skips *skips
 	open  []io.Closer // files that samples are read from
@@ -132,6 +135,9 @@ func (s *Set) Skipped() int { return s.skips.count() }
 func (s *Set) Fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words)
+	if s.Layout != nil {
+		_ = json.NewEncoder(h).Encode(s.Layout) // of numbers and texts, to a hash: never fails
+	}
 	writeFiles(h, s.Files)
 	for _, src := range []Source{s.Train, s.Eval} {
 		if src == nil {
@@ -164,6 +170,9 @@ func (s *Set) Meaning() [sha256.Size]byte {
 	if s.Encoder != nil {
 		_ = json.NewEncoder(h).Encode(s.Encoder) // of numbers and texts, to a hash: never fails
 	}
+	if s.Layout != nil {
+		h.Write(s.Layout.Meaning())
+	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
@@ -186,8 +195,8 @@ func formats() []format {
 		{"imagenet", false, false, false, findImages, openImages, syntheticImages},
 		{"text", true, false, false, findText, openText, syntheticText},
 		{"chars", true, false, false, findChars, openChars, syntheticChars},
-		{"criteo", true, false, false, findCriteo, openCriteo, syntheticCriteo},
-		{"clicks", true, false, false, findSlotted, openSlotted, nil},
+		{"criteo", true, false, false, findClicks, openClicks, syntheticCriteo},
+		{"clicks", true, false, false, findClicks, openClicks, nil},
 		{"table", true, true, true, findTable, openTable, syntheticTable},
 		{"arrays", true, true, true, findArrays, openArrays, syntheticTable},
 		{"shards", true, false, true, findShards, openShards, syntheticImages},
@@ -224,11 +233,11 @@ func formatOf(name string, cfg Config) (format, error) {
 			}
 		}
 	}
-	if name == "clicks" && cfg.Layout == "" {
-		err = errors.Join(err, errors.New("data: Layout is needed for clicks: it says which columns are what"))
+	if (name == "clicks") != (cfg.Layout != "") {
+		err = errors.Join(err, setting.Faultf(layoutPath, "%q: the data set clicks needs a layout, which says what columns are, and no other set takes one; this is %s", cfg.Layout, name))
 	}
-	if cfg.Stream && name != "criteo" {
-		err = errors.Join(err, setting.Faultf(streamPath, "is for the data set criteo alone; %s is read into memory", name))
+	if cfg.Stream && name != "criteo" && name != "clicks" {
+		err = errors.Join(err, setting.Faultf(streamPath, "is for clicks, Criteo's and those by a layout; %s is read into memory", name))
 	}
 	return all[i], err
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -12,29 +13,6 @@ import (
 	"github.com/ringo-ml/ringo/data/layout"
 )
 
-// slotRows are samples by a layout, one after the other.
-type slotRows struct {
-	numbers []float32
-	labels  []int32
-	keys    []uint64
-	ends    []uint32 // of each sample's bags, slot by slot, counted from the sample's first key
-	starts  []int    // of each sample's keys, and where the last one's end
-}
-
-func (r *slotRows) reset() {
-	r.numbers, r.labels, r.keys, r.ends, r.starts = r.numbers[:0], r.labels[:0], r.keys[:0], r.ends[:0], append(r.starts[:0], 0)
-}
-
-// bag is the keys of a sample in a slot of so many.
-func (r *slotRows) bag(row, slots, slot int) []uint64 {
-	from := uint32(0)
-	if slot > 0 {
-		from = r.ends[row*slots+slot-1]
-	}
-	at := r.starts[row]
-	return r.keys[at+int(from) : at+int(r.ends[row*slots+slot])]
-}
-
 // slotParser parses lines by a layout; several may share it.
 type slotParser struct {
 	separator byte
@@ -43,19 +21,37 @@ type slotParser struct {
 	columns   []slotColumnOf
 	numbers   int
 	slots     []Slot
-	usual     *clickParser // of lines in Criteo's format, which are parsed as such; nil: they are not
+	tools     *clickParser // whose tables of digits and logarithms are used
+	label     bool         // there is one
 }
 
 // slotColumnOf is a column of the layout, and which field of a line it is.
 type slotColumnOf struct {
-	layout.Column
-	field int
-	table uint64 // a hash of its name, or of hexadecimal values its number among those
+	use    use
+	values use // of what becomes keys
+	log    bool
+	field  int32
+	table  uint64 // a hash of its name, or of hexadecimal values its number among those
+	// between is, in each byte, what stands between the values of a bag or sequence; 0: there is one value at most.
+	between uint64
+	*layout.Column
 }
 
-// newSlotParser is the parser of a layout's lines, of which header is the first one, if the layout has one.
-func newSlotParser(l *layout.Layout, header []byte) (*slotParser, error) {
-	p := &slotParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", fields: len(l.Columns)}
+// use is what a field is read as.
+type use uint8
+
+const (
+	useLabel use = iota
+	useNumber
+	useText
+	useHex
+	useKey
+	useHexOne // one value, which usually has eight digits
+)
+
+// newSlotParser is the parser of a layout's lines, of which header is the first one, if the layout has one; with unlabelled it may name no label.
+func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParser, error) {
+	p := &slotParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", fields: len(l.Columns), tools: newClickParser(0)}
 	var names []string
 	if l.Header {
 		for at := 0; ; {
@@ -78,18 +74,24 @@ func newSlotParser(l *layout.Layout, header []byte) (*slotParser, error) {
 		if c.Kind == layout.Ignore {
 			continue
 		}
-		out := slotColumnOf{Column: c, field: i}
+		out, at := slotColumnOf{Column: &l.Columns[i]}, i
 		if l.Header {
-			if out.field = slices.Index(names, c.Name); out.field < 0 {
+			if at = slices.Index(names, c.Name); at < 0 && c.Kind == layout.Label && unlabelled {
+				continue
+			} else if at < 0 {
 				return nil, fmt.Errorf("line 1: there is no column %q of layout %s: the header names %s", c.Name, l.Name(), strings.Join(names[:min(len(names), 12)], ", "))
 			}
-			if again := slices.Index(names[out.field+1:], c.Name); again >= 0 {
-				return nil, fmt.Errorf("line 1: fields %d and %d are both called %q, a column of layout %s: which is it?", out.field+1, out.field+again+2, c.Name, l.Name())
+			if again := slices.Index(names[at+1:], c.Name); again >= 0 {
+				return nil, fmt.Errorf("line 1: fields %d and %d are both called %q, a column of layout %s: which is it?", at+1, at+again+2, c.Name, l.Name())
 			}
 		}
+		out.field = int32(at)
 		switch {
+		case c.Kind == layout.Label:
+			p.label = true
 		case c.Kind == layout.Number:
 			p.numbers++
+			out.use, out.log = useNumber, c.Transform == "log"
 		case c.Values == layout.Hex:
 			if !slices.Contains(hex, c.Table) {
 				hex = append(hex, c.Table)
@@ -101,13 +103,16 @@ func newSlotParser(l *layout.Layout, header []byte) (*slotParser, error) {
 			out.table = h.Sum64()
 		}
 		if c.Slotted() {
+			out.values = map[string]use{layout.Text: useText, layout.Hex: useHex, layout.Key: useKey}[c.Values]
+			if out.use = out.values; c.Kind == layout.Category && out.use == useHex {
+				out.use = useHexOne
+			}
 			p.slots = append(p.slots, Slot{Name: c.Name, Sequence: c.Kind == layout.Sequence})
 		}
+		if c.Separator != "" {
+			out.between = ones * uint64(c.Separator[0])
+		}
 		p.columns = append(p.columns, out)
-	}
-	if likeCriteo(l) {
-		p.usual = newClickParser(0)
-		p.usual.keys = true
 	}
 	return p, nil
 }
@@ -147,168 +152,120 @@ func (p *slotParser) shape() Shape {
 	return s
 }
 
-// parse parses whole lines, of which a file's last may lack its end. Of a bad line nothing is kept but its fault.
-func (p *slotParser) parse(text []byte, out *block) {
-	r := &out.slotted
-	r.reset()
-	if p.usual != nil {
-		p.usual.parse(text, out)
-		r.take(&out.clickRows)
-		return
+// layoutShape is that of a layout's samples, whatever files are like.
+func layoutShape(l *layout.Layout) Shape {
+	s := Shape{Labels: 1}
+	for _, c := range l.Of(layout.Column.Slotted) {
+		s.Slots = append(s.Slots, Slot{Name: c.Name, Sequence: c.Kind == layout.Sequence})
 	}
+	if n := len(l.Of(func(c layout.Column) bool { return c.Kind == layout.Number })); n > 0 {
+		s.Values = []int{n}
+	}
+	return s
+}
+
+// parse parses whole lines, of which a file's last may lack its end. Of a bad line nothing is kept but its fault. Nothing is allocated once
+// out has been as large, but for faults.
+func (p *slotParser) parse(text []byte, out *block) {
+	r := &out.clickRows
+	r.reset()
+	r.starts = append(r.starts, 0)
 	out.lines, out.faults = 0, out.faults[:0]
-	var room [64][]byte
-	fields := room[:0]
 	for at := 0; at < len(text); out.lines++ {
-		rows, numbers, ends := len(r.labels), len(r.numbers), len(r.ends)
-		var where int
-		var fault string
 		end := at + bytes.IndexByte(text[at:], '\n')
 		if end < at {
 			end = len(text)
 		}
-		line := text[at:end]
-		if n := len(line); n > 0 && line[n-1] == '\r' {
-			line = line[:n-1]
+		stop := end
+		if stop > at && text[stop-1] == '\r' {
+			stop--
 		}
-		if fields, where, fault = p.split(line, fields[:0]); fault == "" {
-			where, fault = p.sample(line, fields, r)
+		rows, numbers, ends := len(r.labels), len(r.numbers), len(r.ends)
+		source, where, fault := p.cut(text, at, stop, &out.cuts)
+		if fault == "" {
+			where, fault = p.sample(source, &out.cuts, r)
 		}
 		if fault == "" {
 			r.starts = append(r.starts, len(r.keys))
 		} else {
 			r.labels, r.numbers, r.ends, r.keys = r.labels[:rows], r.numbers[:numbers], r.ends[:ends], r.keys[:r.starts[rows]]
-			out.faults = append(out.faults, lineFault{out.lines, at + where, fault})
+			out.faults = append(out.faults, lineFault{out.lines, where, fault})
 		}
 		at = end + 1
 	}
 }
 
-// take makes r the rows of Criteo's parser.
-func (r *slotRows) take(from *clickRows) {
-	r.numbers, r.labels = append(r.numbers[:0], from.numbers...), append(r.labels[:0], from.labels...)
-	for row := range from.labels {
-		n := uint32(0)
-		for _, key := range from.keys[row*clickSlots:][:clickSlots] {
-			if key != 0 {
-				r.keys = append(r.keys, key)
-				n++
-			}
-			r.ends = append(r.ends, n)
-		}
-		r.starts = append(r.starts, len(r.keys))
-	}
-}
-
-// split cuts a line into its fields. where is the fault's place in the line.
-func (p *slotParser) split(line []byte, fields [][]byte) (_ [][]byte, where int, fault string) {
-	for at := 0; ; {
-		field, next, fault := p.field(line, at)
-		if fault != "" {
-			return fields, at, fmt.Sprintf("field %d: %s", len(fields)+1, fault)
-		}
-		if len(fields) == p.fields {
-			return fields, at, fmt.Sprintf("more than %d fields", p.fields)
-		}
-		if fields = append(fields, field); next >= len(line) {
-			break
-		}
-		at = next + 1
-	}
-	if len(fields) < p.fields {
-		return fields, len(line), fmt.Sprintf("the line ends after field %d of %d", len(fields), p.fields)
-	}
-	return fields, 0, ""
-}
-
-// field is the one that begins at a place, and where the separator behind it is, or the line's end. Quotes within are doubled: then it is a
-// copy.
-func (p *slotParser) field(line []byte, at int) (field []byte, next int, fault string) {
-	if !p.quoted || at >= len(line) || line[at] != '"' {
-		n := bytes.IndexByte(line[at:], p.separator)
-		if n < 0 {
-			return line[at:], len(line), ""
-		}
-		return line[at : at+n], at + n, ""
-	}
-	doubled := false
-	for end := at + 1; end < len(line); end++ {
-		if line[end] != '"' {
-			continue
-		}
-		if end+1 < len(line) && line[end+1] == '"' {
-			doubled = true
-			end++
-			continue
-		}
-		if end+1 < len(line) && line[end+1] != p.separator {
-			return nil, end, "text after the closing quote"
-		}
-		if field = line[at+1 : end]; doubled {
-			field = bytes.ReplaceAll(field, []byte(`""`), []byte(`"`))
-		}
-		return field, end + 1, ""
-	}
-	return nil, at, "a quote that does not close in its line"
-}
-
-// sample appends what a line's fields are. where is the fault's place in the line.
-func (p *slotParser) sample(line []byte, fields [][]byte, r *slotRows) (where int, fault string) {
+// sample appends what the fields of a line are, which source has. where is the fault's place in the text.
+func (p *slotParser) sample(source []byte, cuts *lineCuts, r *clickRows) (where int, fault string) {
 	first := len(r.keys)
 	for i := range p.columns {
 		c := &p.columns[i]
-		field := fields[c.field]
-		switch {
-		case c.Kind == layout.Label:
-			label, ok := c.label(field)
-			if !ok {
-				fault = "want a label of 0 or 1"
-				if c.From != nil {
-					fault = "want a number"
-				}
-			}
-			r.labels = append(r.labels, label)
-		case c.Kind == layout.Number:
-			x, ok := c.number(field)
-			if !ok {
+		lo, hi := int(cuts.at[c.field]), int(cuts.at[c.field+1])-1
+		switch c.use {
+		case useNumber:
+			x, ok := p.number(c, source, lo, hi)
+			if r.numbers = append(r.numbers, x); !ok {
 				fault = "want a number or nothing"
 			}
-			r.numbers = append(r.numbers, x)
+		case useLabel:
+			var label int32
+			label, fault = c.label(source[lo:hi])
+			r.labels = append(r.labels, label)
+		case useHexOne:
+			if lo < hi {
+				var key uint64
+				key, fault = p.hexKey(c, source, lo, hi)
+				r.keys = append(r.keys, key)
+			}
+			r.ends = append(r.ends, uint32(len(r.keys)-first))
 		default:
-			fault = p.keysOf(c, field, r)
+			r.keys, fault = p.keys(c, source, lo, hi, r.keys)
 			r.ends = append(r.ends, uint32(len(r.keys)-first))
 		}
 		if fault != "" {
-			return placeOf(line, field), fmt.Sprintf("column %d, %s: %q: %s", c.field+1, c.Name, field[:min(len(field), 24)], fault)
+			return cuts.place(int(c.field)), fmt.Sprintf("column %d, %s: %q: %s", c.field+1, c.Name, source[lo:min(hi, lo+24)], fault)
 		}
+	}
+	if !p.label {
+		r.labels = append(r.labels, 0)
 	}
 	return 0, ""
 }
 
-// placeOf is where in a line a field begins, or 0 where it is a copy.
-func placeOf(line, field []byte) int {
-	if n := cap(line) - cap(field); n >= 0 && n <= len(line) {
-		return n
-	}
-	return 0
-}
-
 // label is what a field says.
-func (c *slotColumnOf) label(field []byte) (label int32, ok bool) {
+func (c *slotColumnOf) label(field []byte) (label int32, fault string) {
 	if c.From == nil {
 		if len(field) == 1 && (field[0] == '0' || field[0] == '1') {
-			return int32(field[0] - '0'), true
+			return int32(field[0] - '0'), ""
 		}
-		return 0, false
+		return 0, "want a label of 0 or 1"
 	}
 	x, err := strconv.ParseFloat(string(field), 64)
+	if err != nil || x != x {
+		return 0, "want a number"
+	}
 	if x >= *c.From {
 		label = 1
 	}
-	return label, err == nil && x == x
+	return label, ""
 }
 
-// number is what a model sees of a number.
+// number is what a model sees of a number. Those of at most 7 digits are read as one word: see clickParser.counts.
+func (p *slotParser) number(c *slotColumnOf, source []byte, lo, hi int) (float32, bool) {
+	if n := hi - lo; n < 8 && lo+8 <= len(source) {
+		d := (binary.LittleEndian.Uint64(source[lo:]) ^ zeros) << 8 << (uint(56-8*n) & 63)
+		if (d+0x7676767676767676|d)&highs == 0 {
+			if x := addDigits(d); !c.log {
+				return float32(x), true
+			} else if x < clickLogs {
+				return p.tools.logs[x], true
+			}
+		}
+	}
+	return c.number(source[lo:hi])
+}
+
+// number is that of any field.
 func (c *slotColumnOf) number(field []byte) (float32, bool) {
 	if len(field) == 0 {
 		return 0, true
@@ -321,66 +278,108 @@ func (c *slotColumnOf) number(field []byte) (float32, bool) {
 	} else {
 		return 0, false
 	}
-	if c.Transform == "log" {
+	if c.log {
 		x = math.Log1p(max(x, 0))
 	}
 	y := float32(x)
 	return y, y-y == 0
 }
 
-// keysOf appends the keys of a field, and says what is wrong with it.
-func (p *slotParser) keysOf(c *slotColumnOf, field []byte, r *slotRows) (fault string) {
-	if len(field) == 0 {
-		return ""
+// keys appends those of a field, and says what is wrong with it.
+func (p *slotParser) keys(c *slotColumnOf, source []byte, lo, hi int, keys []uint64) (_ []uint64, fault string) {
+	if lo == hi {
+		return keys, ""
 	}
-	for more := true; more; {
-		value := field
-		if more = false; c.Kind != layout.Category {
-			if n := bytes.IndexByte(field, c.Separator[0]); n >= 0 {
-				value, field, more = field[:n], field[n+1:], true
-			}
+	for {
+		end := hi
+		if c.between != 0 {
+			end = nextByte(source, lo, hi, c.between)
 		}
-		if len(value) == 0 {
-			return fmt.Sprintf("an empty value between two of %q", c.Separator)
+		if end == lo {
+			return keys, fmt.Sprintf("an empty value between two of %q", c.Separator)
 		}
-		key, fault := c.key(value)
+		var key uint64
+		switch c.values {
+		case useHex:
+			key, fault = p.hexKey(c, source, lo, end)
+		case useKey:
+			key, fault = givenKey(source, lo, end)
+		default:
+			key = textKey(c.table, source[lo:end])
+		}
 		if fault != "" {
-			return fault
+			return keys, fault
 		}
-		r.keys = append(r.keys, key)
+		if keys = append(keys, key); end == hi {
+			return keys, ""
+		}
+		lo = end + 1
 	}
-	return ""
 }
 
-// key is that of a value.
-func (c *slotColumnOf) key(value []byte) (key uint64, fault string) {
-	switch c.Values {
-	case layout.Hex:
-		v, err := strconv.ParseUint(string(value), 16, 64)
-		if err != nil {
+// hexKey is that of a hexadecimal value.
+func (p *slotParser) hexKey(c *slotColumnOf, source []byte, lo, hi int) (key uint64, fault string) {
+	if hi-lo == 8 {
+		if v, bad := p.tools.hex8(binary.LittleEndian.Uint64(source[lo:])); bad == 0 {
+			return (c.table+1)<<keyBits | v, "" // ClickKey's of so small a value
+		}
+	}
+	v := uint64(0)
+	for _, b := range source[lo:hi] {
+		d := p.tools.hex[b]
+		if d >= 16 || hi-lo > 16 {
 			return 0, "want up to 16 hexadecimal digits"
 		}
-		return ClickKey(int(c.table), v), ""
-	case layout.Key:
-		v, err := strconv.ParseUint(string(value), 10, 64)
-		if err != nil {
-			return 0, "want a key, 0 to 18446744073709551615"
-		}
-		return v, ""
+		v = v<<4 | uint64(d)
 	}
-	return textKey(c.table, value), ""
+	return ClickKey(int(c.table), v), ""
+}
+
+// givenKey is a key as a decimal number.
+func givenKey(source []byte, lo, hi int) (key uint64, fault string) {
+	if n := hi - lo; n <= 16 && lo+8 <= len(source) {
+		above := uint64(0)
+		if n > 8 {
+			d, ok := digitsOf(binary.LittleEndian.Uint64(source[lo:]), n-8)
+			if !ok {
+				return 0, noKey
+			}
+			above, lo, n = addDigits(d)*1e8, hi-8, 8
+		}
+		if d, ok := digitsOf(binary.LittleEndian.Uint64(source[lo:]), n); ok {
+			return above + addDigits(d), ""
+		}
+		return 0, noKey
+	}
+	v, err := strconv.ParseUint(string(source[lo:hi]), 10, 64)
+	if err != nil {
+		return 0, noKey
+	}
+	return v, ""
+}
+
+const noKey = "want a key, 0 to 18446744073709551615"
+
+// digitsOf are the first 1 to 8 digits of a word at its top, and digits of no value below.
+func digitsOf(word uint64, n int) (d uint64, ok bool) {
+	d = (word ^ zeros) << (64 - 8*n)
+	return d, (d+0x7676767676767676|d)&highs == 0
 }
 
 // textKey is a hash of a table and a text: two given ones have the same key with odds of 2^-64.
 func textKey(table uint64, text []byte) uint64 {
 	h := mixed(table ^ uint64(len(text)))
 	for len(text) >= 8 {
-		h = mixed(h ^ (uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 | uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56))
+		h = mixed(h ^ binary.LittleEndian.Uint64(text))
 		text = text[8:]
 	}
 	last := uint64(0)
-	for i, b := range text {
-		last |= uint64(b) << (8 * i)
+	if cap(text) >= 8 { // what is behind the text is left out
+		last = binary.LittleEndian.Uint64(text[:8]) & (1<<(8*len(text)) - 1)
+	} else {
+		for i, b := range text {
+			last |= uint64(b) << (8 * i)
+		}
 	}
 	return mixed(h ^ last)
 }

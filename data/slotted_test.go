@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,15 @@ func layoutOf(t testing.TB, text string) *layout.Layout {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// readSlotted reads a text by a layout.
+func readSlotted(name string, r io.Reader, l *layout.Layout, threads, limit int, bad *skips) (*clicks, error) {
+	f, err := layoutFormat(l)
+	if err != nil {
+		return nil, err
+	}
+	return readClicks(name, r, f, threads, limit, bad)
 }
 
 const shopLayout = `
@@ -128,21 +139,26 @@ func TestSlottedCriteo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fast, err := newSlotParser(l, nil)
+	fast, err := newLineParser(l, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fast.usual == nil {
+	if _, ok := fast.(*clickParser); !ok {
 		t.Fatal("Criteo's parser is not used")
 	}
-	slow := *fast
-	slow.usual = nil
+	slow, err := newSlotParser(l, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(fast.shape(), slow.shape()) {
+		t.Errorf("%+v and %+v", fast.shape(), slow.shape())
+	}
 	text := []byte("0\t1\t\t-3\t20000\t5\t6\t7\t8\t9\t10\t11\t12\t123456789\tdeadbeef\t\tABCDEF01\t0" + strings.Repeat("\t1f", 22) + "\r\n" +
 		"2\t1\n" + "1" + strings.Repeat("\t", 39) + "\n" + "1\tx" + strings.Repeat("\t", 38) + "\n" + "1" + strings.Repeat("\t", 38) + "\tffffffffffffffff")
 	var a, b block
 	fast.parse(text, &a)
 	slow.parse(text, &b)
-	x, y := a.slotted, b.slotted
+	x, y := a.clickRows, b.clickRows
 	if !slices.Equal(x.labels, y.labels) || !slices.Equal(x.numbers, y.numbers) || !slices.Equal(x.keys, y.keys) || !slices.Equal(x.ends, y.ends) || !slices.Equal(x.starts, y.starts) || a.lines != b.lines {
 		t.Errorf("by Criteo's parser %+v, by the layout's %+v", x, y)
 	}
@@ -190,7 +206,7 @@ func TestSlottedFaults(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"item,rating\n": `f.csv: line 1: there is no column "price" of layout l.yaml`, header: "no samples", "": "line 1: there is no column", `"item`: "line 1: field 1: a quote",
+		"item,rating\n": `f.csv: byte 0: line 1: there is no column "price" of layout l.yaml`, header: "no samples", "": "line 1: there is no column", `"item`: "line 1: field 1: a quote",
 		"x,x," + strings.Replace(header, "tags", "item", 1): `fields 3 and 5 are both called "item"`,
 	} {
 		if _, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), says) {
@@ -211,7 +227,7 @@ func TestSlottedLargeBag(t *testing.T) {
 	if err := s.Fill(&b, []int32{1, 0}, Draw{}); err != nil || len(b.Bags.Bag(0, 2, 1)) != 1_000_000 || len(b.Bags.Bag(0, 2, 0)) != 0 || b.Bags.Keys[999_999] != 7 {
 		t.Errorf("%d keys, %v", len(b.Bags.Keys), err)
 	}
-	if _, err := readSlotted("larger.tsv", strings.NewReader("1\t"+strings.Repeat("12345|", 3_000_000)), l, 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "larger.tsv: byte 0: a line of more than 16777216 bytes") {
+	if _, err := readSlotted("larger.tsv", strings.NewReader("1\t"+strings.Repeat("12345|", 6_000_000)), l, 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "larger.tsv: byte 0: a line of more than 33554432 bytes") {
 		t.Errorf("a line too long: %v", err)
 	}
 }
@@ -232,8 +248,8 @@ func TestOpenSlotted(t *testing.T) {
 		cfg  Config
 		says string
 	}{
-		{Config{Dir: dir}, "Layout is needed"}, {Config{Dir: dir, Layout: "criteoo"}, "criteo"}, {Config{Dir: dir, Layout: "/nowhere.yaml"}, "nowhere"},
-		{Config{Dir: Synthetic, Layout: "criteo"}, "Layout criteo is of files"}, {Config{Dir: t.TempDir(), Layout: "criteo"}, "has no .txt or .tsv file"},
+		{Config{Dir: dir}, "needs a layout"}, {Config{Dir: dir, Layout: "criteoo"}, "criteo"}, {Config{Dir: dir, Layout: "/nowhere.yaml"}, "nowhere"},
+		{Config{Dir: Synthetic, Layout: "criteo"}, "criteo is of files"}, {Config{Dir: t.TempDir(), Layout: "criteo"}, "has no .txt or .tsv file"},
 	} {
 		if _, err := Open("clicks", c.cfg); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v, want %q", c.cfg, err, c.says)
@@ -249,14 +265,14 @@ func FuzzSlotted(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p, err := newSlotParser(l, nil)
+	p, err := newSlotParser(l, nil, false)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var b block
 		p.parse(text, &b)
-		r := b.slotted
+		r := b.clickRows
 		n := len(r.labels)
 		lines := bytes.Count(text, []byte{'\n'})
 		if len(text) > 0 && text[len(text)-1] != '\n' {
@@ -276,23 +292,6 @@ func FuzzSlotted(f *testing.F) {
 			}
 		}
 	})
-}
-
-func benchSlotted(b *testing.B, text []byte, change func(*slotParser)) {
-	l, err := layout.Open("criteo")
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := newSlotParser(l, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	change(p)
-	var out block
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		p.parse(text, &out)
-	}
 }
 
 func BenchmarkSlotted(b *testing.B) {
@@ -316,6 +315,24 @@ func BenchmarkSlotted(b *testing.B) {
 			p.parse(text, &out)
 		}
 	})
-	b.Run("layout", func(b *testing.B) { benchSlotted(b, text, func(*slotParser) {}) })
-	b.Run("general", func(b *testing.B) { benchSlotted(b, text, func(p *slotParser) { p.usual = nil }) })
+	l, err := layout.Open("criteo")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, of := range map[string]func() (lineParser, error){
+		"layout":  func() (lineParser, error) { return newLineParser(l, nil, false) },
+		"general": func() (lineParser, error) { return newSlotParser(l, nil, false) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			p, err := of()
+			if err != nil {
+				b.Fatal(err)
+			}
+			var out block
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				p.parse(text, &out)
+			}
+		})
+	}
 }

@@ -51,8 +51,9 @@ type Batch struct {
 	Targets []float32 // N*Shape.Targets
 	Bags    Bags      // of Shape.Slots
 
-	order  []int32 // of the samples in the source below, for sources that stand on others
-	random Random  // of the sample that is being transformed
+	order  []int32   // of the samples in the source below, for sources that stand on others
+	random Random    // of the sample that is being transformed
+	places []clickAt // of samples in a source of clicks
 }
 
 // CopyFrom makes the batch a copy of another one. It allocates only what no earlier batch was as large

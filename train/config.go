@@ -46,6 +46,9 @@ type Config struct {
 	Schema table.Schema
 	Split  float64
 
+	// Layout is how a click model's samples lie in their files: a file of package layout's, or one of layout.Names; "": in Criteo's format.
+	Layout string
+
 	// ImageSize is the height and width to which images of folders and shards are brought; 0: the model's.
 	ImageSize int
 
@@ -54,7 +57,7 @@ type Config struct {
 
 	// Stream leaves the training rows in their files, of which there may be many
 	// and more than fit memory, and reads them as they are needed; TrainFile may
-	// be a folder. Only Criteo's are. Ranks share blocks of the files, or with
+	// be a folder. Only those of clicks are. Ranks share blocks of the files, or with
 	// ByFile whole files, which spares each rank unpacking the others'.
 	Stream, ByFile bool
 	// Window is how many rows of a stream are shuffled among each other, a multiple
@@ -230,7 +233,8 @@ func (c Config) validateModel(spec model.Spec, f *faults) {
 		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), SettingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
 		f.add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), SettingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
 	}
-	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for Criteo's rows alone; the data of %s are read into memory", spec.Name)
+	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for rows of clicks alone; the data of %s are read into memory", spec.Name)
+	f.add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
 	rows := spec.Rows > 0
 	f.add(rows && c.Momentum != 0, "training.momentum", "%v would move rows of %s's table that no sample has touched: want 0", c.Momentum, spec.Name)
 	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%v would move rows of %s's table that no sample has touched: want 0", c.WeightDecay, spec.Name)
@@ -283,7 +287,7 @@ func (c Config) data() data.Config {
 // dataOf is what data.Open needs to know for the model.
 func (c Config) dataOf() data.Config {
 	spec, d := c.Model, c.data()
-	d.Stream = c.Stream
+	d.Stream, d.Layout = c.Stream, c.Layout
 	d.Target, d.Schema, d.Split, d.Encoder, d.Gather = c.Target, c.Schema, c.Split, c.encoder, c.gather
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if d.ImageSize = c.ImageSize; d.ImageSize == 0 && len(spec.Input) == 3 {
@@ -312,6 +316,9 @@ const MaxImageSize = 1 << 12
 
 // SettingImageSize is the path of Config.ImageSize.
 const SettingImageSize setting.Path = "data.image-size"
+
+// settingLayout is the path of Config.Layout.
+const settingLayout setting.Path = "data.layout"
 
 // setName is the data set as its files, or else the model, have it. With a size of one's own, images are a tree whose
 // images may have any.

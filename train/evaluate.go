@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/model"
 )
@@ -152,10 +154,20 @@ func sameMeaning(d data.Description, s *data.Set) error {
 	switch {
 	case (d.Encoder == nil) != (s.Encoder == nil):
 		return fmt.Errorf("the model was trained on %s, and these data are %s", kind(d.Encoder), kind(s.Encoder))
+	case (d.Layout == nil) != (s.Layout == nil) || d.Layout != nil && !bytes.Equal(d.Layout.Meaning(), s.Layout.Meaning()):
+		return fmt.Errorf("the model was trained on samples by %s, and these are by %s, whose columns mean something else", layoutName(d.Layout), layoutName(s.Layout))
 	case d.Encoder == nil && len(d.Words) > 0 && len(s.Words) > 0 && !slices.Equal(d.Words, s.Words):
 		return errors.New("the names of classes, or the words of the vocabulary, are others than those that the model was trained on")
 	}
 	return nil
+}
+
+// layoutName is what a layout is called in errors.
+func layoutName(l *layout.Layout) string {
+	if l == nil {
+		return "no layout"
+	}
+	return "layout " + l.Name()
 }
 
 // openSetOf opens the data set to evaluate what was saved on: a table by the run's encoding. Of the run's own rows those that it held

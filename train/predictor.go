@@ -55,7 +55,7 @@ func (r *Replica) constant(cfg Config) {
 // describedBySaved makes the data those that the checkpoint describes, without samples.
 func (r *run) describedBySaved() error {
 	d := r.found.About
-	r.set = &data.Set{Name: d.Name, Classes: d.Classes, Vocabulary: d.Vocabulary, Rows: d.Rows, Words: d.Words, Encoder: d.Encoder}
+	r.set = &data.Set{Name: d.Name, Classes: d.Classes, Vocabulary: d.Vocabulary, Rows: d.Rows, Words: d.Words, Encoder: d.Encoder, Layout: d.Layout}
 	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
 		r.cfg.Model = shaped(r.cfg.Model, s)
 	}

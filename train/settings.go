@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/optim/schedule"
@@ -82,9 +83,9 @@ func (c *Config) dataSettings() []setting.Row {
 		{Path: "data.dir", Flag: "data", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Data),
 			About: "folder with the data set's files, of images a .tar.gz too, a table such as my.csv, arrays such as my.npz, shards such as my-{000..009}.tar, or the word synthetic; needed unless both files are named"},
 		{Path: "data.train-file", Flag: "train-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.TrainFile),
-			About: "file to train on, of text and Criteo's rows; with data.stream it may be a folder"},
+			About: "file to train on, of text and rows of clicks; with data.stream it may be a folder"},
 		{Path: "data.eval-file", Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
-			About: "file to evaluate on, of text and Criteo's rows"},
+			About: "file to evaluate on, of text and rows of clicks"},
 		{Path: "data.skip-bad", Unit: "lines", Value: setting.Int(&c.SkipBad),
 			About: "leave out up to so many bad lines or images, and count them"},
 		{Path: "data.train-limit", Flag: "train-limit", Unit: "samples", Value: setting.Int(&c.TrainLimit),
@@ -95,6 +96,8 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "the column of a table (CSV), or the array, that the model is to find; default: one called target, label, class or y, else the last"},
 		{Path: "data.schema", Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
 			About: "what columns of a table, or arrays, are for: number, category, label, target or ignore; what is not said is guessed and told"},
+		{Path: settingLayout, Flag: "schema", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.Layout),
+			About: "how a click model's samples lie in their files: a YAML file that says which columns are labels, numbers, categories, bags and sequences, or " + strings.Join(layout.Names(), ", ") + "; default: Criteo's format"},
 		{Path: "data.split", Flag: "split", Unit: "share", Value: setting.Float(&c.Split),
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
 		{Path: SettingImageSize, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
@@ -104,7 +107,7 @@ func (c *Config) dataSettings() []setting.Row {
 		{Path: "data.table-rows", Unit: "rows", Value: setting.Int(&c.TableRows),
 			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},
 		{Path: "data.stream", Flag: "stream", Value: setting.Bool(&c.Stream),
-			About: "read Criteo's rows from their files as they are needed, and do not hold them in memory"},
+			About: "read a click model's rows from their files as they are needed, and do not hold them in memory"},
 		{Path: "data.shuffle-window", Unit: "rows", Needs: stream, Value: setting.Int(&c.Window),
 			About: fmt.Sprintf("rows of a stream that are shuffled among each other, a multiple of the batch; 0: %d batches; -1: none", usualWindow)},
 		{Path: "data.by-file", Needs: stream, Value: setting.Bool(&c.ByFile),

@@ -55,10 +55,14 @@ func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 
 // openStream opens this rank's share of the files. How many steps there are is not known before agreeSteps.
 func (r *run) openStream() (*streamed, error) {
-	stream, err := data.OpenClickStream(data.ClickStreamConfig{
-		Files: r.set.Files, Batch: r.cfg.Batch, Rows: r.idRows(), Keys: len(r.spec.Slots) > 0, Window: r.cfg.window(), Seed: r.cfg.Seed,
+	cfg := data.ClickStreamConfig{
+		Files: r.set.Files, Batch: r.cfg.Batch, Layout: r.set.Layout, Window: r.cfg.window(), Seed: r.cfg.Seed,
 		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.ByFile, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads,
-	})
+	}
+	if cfg.Layout == nil {
+		cfg.Rows, cfg.Keys = r.idRows(), len(r.spec.Slots) > 0
+	}
+	stream, err := data.OpenClickStream(cfg)
 	if err != nil {
 		return nil, err
 	}

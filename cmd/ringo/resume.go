@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
@@ -16,7 +17,10 @@ import (
 func (g *given) told() []setting.Assignment {
 	out := job.Changed(g.table, job.OfOneStart()...)
 	for i, a := range out {
-		if slices.Contains([]setting.Path{"data.dir", "data.train-file", "data.eval-file", "tuning.profile", "training.init-from"}, a.Path) && a.Text != "" && a.Text != data.Synthetic {
+		if a.Path == "data.layout" && slices.Contains(layout.Names(), a.Text) {
+			continue
+		}
+		if slices.Contains([]setting.Path{"data.dir", "data.layout", "data.train-file", "data.eval-file", "tuning.profile", "training.init-from"}, a.Path) && a.Text != "" && a.Text != data.Synthetic {
 			if whole, err := filepath.Abs(a.Text); err == nil { // else it is as it was given
 				out[i].Text = whole
 			}

@@ -59,20 +59,20 @@ const (
 // Column is one of a file's, or several that follow one another and are alike.
 type Column struct {
 	// Name is what the header calls it. Columns of Times have a number behind it, from 1.
-	Name string `yaml:"name"`
-	Kind Kind   `yaml:"kind"`
+	Name string `yaml:"name" json:"name,omitempty"`
+	Kind Kind   `yaml:"kind" json:"kind,omitempty"`
 	// Times is how many columns it stands for; 0: 1.
-	Times int `yaml:"times"`
+	Times int `yaml:"times" json:"times,omitempty"`
 	// Transform of a number is "log", which is log(1+x), and 0 for x below 0, or "": none.
-	Transform string `yaml:"transform"`
+	Transform string `yaml:"transform" json:"transform,omitempty"`
 	// From is the least number that is a label of 1; nil: labels are 0 and 1.
-	From *float64 `yaml:"from"`
+	From *float64 `yaml:"from" json:"from,omitempty"`
 	// Separator stands between the values of a bag or sequence: one character; "": "|".
-	Separator string `yaml:"separator"`
+	Separator string `yaml:"separator" json:"separator,omitempty"`
 	// Values are Text, for which "" stands, Hex or Key.
-	Values string `yaml:"values"`
+	Values string `yaml:"values" json:"values,omitempty"`
 	// Table is whose rows the keys are of: columns with the same one have the same key for the same value; "": one of its own, by its name.
-	Table string `yaml:"table"`
+	Table string `yaml:"table" json:"table,omitempty"`
 }
 
 // Slotted reports whether the column's values become keys.
@@ -80,16 +80,16 @@ func (c Column) Slotted() bool { return c.Kind == Category || c.Kind == Bag || c
 
 // Layout is how samples lie in files.
 type Layout struct {
-	Separator string   `yaml:"separator"`
-	Header    bool     `yaml:"header"`
-	Columns   []Column `yaml:"columns"` // each standing for one
+	Separator string   `yaml:"separator" json:"separator"`
+	Header    bool     `yaml:"header" json:"header,omitempty"`
+	Columns   []Column `yaml:"columns" json:"columns"` // each standing for one
 	name      string
 }
 
 // Limits of what a layout may ask for.
 const (
-	MaxBytes   = 1 << 20
-	MaxColumns = 1 << 12
+	maxBytes   = 1 << 20
+	maxColumns = 1 << 12
 	MaxFields  = 1 << 14 // of a line, named or not
 	maxTables  = 254     // of hexadecimal values, whose keys have 8 bits for the table
 )
@@ -132,12 +132,12 @@ func Open(name string) (*Layout, error) {
 
 // Read reads a layout. Errors name the file, all faults together.
 func Read(name string, r io.Reader) (*Layout, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(text) > MaxBytes {
-		return nil, fmt.Errorf("%s: it is longer than %d bytes: is it a layout of columns?", name, MaxBytes)
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("%s: it is longer than %d bytes: is it a layout of columns?", name, maxBytes)
 	}
 	l := Layout{name: name}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -173,8 +173,8 @@ func (l *Layout) settle() error {
 		if c.Name == "" && c.Kind != Ignore {
 			fault("column %d has no name", i+1)
 		}
-		if c.Times < 0 || max(1, c.Times) > MaxColumns-len(all) {
-			fault("column %q: %d times: want at least 1, and %d columns at most", c.Name, c.Times, MaxColumns)
+		if c.Times < 0 || max(1, c.Times) > maxColumns-len(all) {
+			fault("column %q: %d times: want at least 1, and %d columns at most", c.Name, c.Times, maxColumns)
 			continue
 		}
 		times := c.Times

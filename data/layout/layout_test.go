@@ -1,8 +1,11 @@
 package layout
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -61,7 +64,7 @@ func TestReadFaults(t *testing.T) {
 		"columns:\n  - {name: b, kind: category, times: 5000}":                                         "4096 columns at most",
 		"columns:\n  - {kind: ignore}\n  - {name: b, kind: category, times: 9223372036854775807}":      "9223372036854775807 times",
 		"columns:\n  - {name: b, kind: category, values: hex, times: 255}\n  - {name: y, kind: label}": "255 tables",
-		strings.Repeat("#", MaxBytes+1):                                                                "longer than",
+		strings.Repeat("#", maxBytes+1):                                                                "longer than",
 	} {
 		if _, err := Read("x", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.80q: %v, want %q", text, err, says)
@@ -86,8 +89,35 @@ func TestReadFaults(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("columns:\n  - {name: y, kind: label}\n  - {name: c, times: 2, kind: category}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if l, err := Read("x", strings.NewReader(text)); err == nil && (len(l.Columns) > MaxColumns || len(l.Separator) != 1) {
+		if l, err := Read("x", strings.NewReader(text)); err == nil && (len(l.Columns) > maxColumns || len(l.Separator) != 1) {
 			t.Fatalf("%+v", l)
 		}
 	})
+}
+
+// A layout that was saved is the same when it is read, one that was damaged is refused, and what only files have is not of its meaning.
+func TestSaved(t *testing.T) {
+	l, err := Open("movielens")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(l)
+	var again Layout
+	if err != nil || json.Unmarshal(text, &again) != nil || !reflect.DeepEqual(*l, again) {
+		t.Errorf("%+v became %+v, %v", *l, again, err)
+	}
+	for _, bad := range []string{`{"name":"x","columns":[]}`, `{"columns":[{"kind":"tag"}]}`, `[]`, `{}`, `null`} {
+		if err := new(Layout).UnmarshalJSON([]byte(bad)); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+	again.Separator, again.Header = "\t", false
+	again.Columns = append(again.Columns, Column{Kind: Ignore})
+	if !bytes.Equal(l.Meaning(), again.Meaning()) || l.Separator == again.Separator {
+		t.Errorf("%s\n%s", l.Meaning(), again.Meaning())
+	}
+	again.Columns[0].From = nil
+	if bytes.Equal(l.Meaning(), again.Meaning()) {
+		t.Error("other labels mean the same")
+	}
 }

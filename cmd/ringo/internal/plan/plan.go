@@ -32,6 +32,7 @@ type command struct {
 	measure               bool
 	threads               int
 	profile, save         string
+	schema                string
 	batch                 int
 	strategy              string
 	spars                 float64
@@ -120,6 +121,7 @@ func Command() *cobra.Command {
 	fs.IntVar(&c.threads, "threads", 0, "compute `threads` of --measure; 0: this machine's cores")
 	fs.StringVar(&c.profile, "profile", "", "take layers, their times, and costs of codecs and links that it has, from `FILE`")
 	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
+	fs.StringVar(&c.schema, "schema", "", "`FILE`, or name, of how a click model's samples lie in their files: as train has it (default: Criteo's)")
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
 	console.Choice(cmd, &c.strategy, "strategy", "what the ranks exchange; see above", namesOf(strategyCosts())...)
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
@@ -178,6 +180,9 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	c.changed = cmd.Flags().Changed
 	spec, err := models.Lookup(model)
 	if err != nil {
+		return console.Usage(err)
+	}
+	if spec, err = c.shaped(spec); err != nil {
 		return console.Usage(err)
 	}
 	if err := c.check(spec); err != nil {

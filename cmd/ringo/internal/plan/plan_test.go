@@ -373,6 +373,23 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
+// A click model is planned for the samples of a layout, whose slots its first layer has.
+func TestPlanSchema(t *testing.T) {
+	layers := func(more string) string {
+		status, out, errs := commandtest.Run(Command(), "din --compute-ms 10"+more)
+		if status != 0 {
+			t.Fatalf("status %d, %s", status, errs)
+		}
+		return out
+	}
+	if layers("") == layers(" --schema movielens") {
+		t.Error("the layout is of no matter")
+	}
+	for words, says := range map[string]string{"mlp --compute-ms 1 --schema avazu": "no effect on model mlp", "din --compute-ms 1 --schema avazuu": `did you mean "avazu"`} {
+		commandtest.Refused(t, Command(), console.UsageFault, words, says)
+	}
+}
+
 func TestPlanHelpIsReadable(t *testing.T) {
 	status, out, errs := commandtest.Run(Command(), "--help")
 	if status != 0 || errs != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
@@ -23,11 +24,33 @@ import (
 // without it.
 const flopsPerByte = 16
 
+// shaped is a click model for the samples of the layout that --schema names.
+func (c *command) shaped(spec model.Spec) (model.Spec, error) {
+	if c.schema == "" {
+		return spec, nil
+	}
+	if !spec.AnySlots {
+		return spec, fmt.Errorf("--schema %s has no effect on model %s, which takes no slots of keys", c.schema, spec.Name)
+	}
+	l, err := layout.Open(c.schema)
+	if err != nil {
+		return spec, fmt.Errorf("--schema: %w", err)
+	}
+	spec.Input, spec.Slots = nil, nil
+	if n := len(l.Of(func(c layout.Column) bool { return c.Kind == layout.Number })); n > 0 {
+		spec.Input = []int{n}
+	}
+	for _, column := range l.Of(layout.Column.Slotted) {
+		spec.Slots = append(spec.Slots, model.Slot{Name: column.Name, Sequence: column.Kind == layout.Sequence})
+	}
+	return spec, nil
+}
+
 // outlineProfile describes a model by a dry run. The time of forward and
 // backward together is shared out by the work of the layers.
 func outlineProfile(spec model.Spec, batch int, compute float64) (bucket.Profile, error) {
 	ps := nn.NewOutline()
-	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, model.Options{Batch: 1}))
+	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, model.Options{Batch: 1, Input: spec.Input, Slots: spec.Slots}))
 	if err != nil {
 		return bucket.Profile{}, err
 	}
@@ -80,7 +103,7 @@ const (
 // measuredProfile runs forward and backward of the model here, alone.
 func measuredProfile(spec model.Spec, batch, threads int, stop func() error) (bucket.Profile, error) {
 	ps := nn.NewParams(1)
-	m := spec.Build(ps, model.Options{Batch: batch})
+	m := spec.Build(ps, model.Options{Batch: batch, Input: spec.Input, Slots: spec.Slots})
 	if _, _, err := arrangeOne(ps, spec, m); err != nil {
 		return bucket.Profile{}, err
 	}
