@@ -54,67 +54,92 @@ func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParse
 	p := &slotParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", fields: len(l.Columns), tools: newClickParser(0)}
 	var names []string
 	if l.Header {
-		for at := 0; ; {
-			field, next, fault := p.field(header, at)
-			if fault != "" {
-				return nil, fmt.Errorf("line 1: field %d: %s", len(names)+1, fault)
-			}
-			names = append(names, string(field))
-			if next >= len(header) {
-				break
-			}
-			at = next + 1
+		var err error
+		if names, err = p.names(header); err != nil {
+			return nil, err
 		}
-		if p.fields = len(names); p.fields > layout.MaxFields {
-			return nil, fmt.Errorf("line 1: %d columns, want at most %d", p.fields, layout.MaxFields)
-		}
+		p.fields = len(names)
 	}
 	var hex []string
 	for i, c := range l.Columns {
 		if c.Kind == layout.Ignore {
 			continue
 		}
-		out, at := slotColumnOf{Column: &l.Columns[i]}, i
+		out := slotColumnOf{Column: &l.Columns[i], field: int32(i)}
 		if l.Header {
-			if at = slices.Index(names, c.Name); at < 0 && c.Kind == layout.Label && unlabelled {
+			at, err := placeIn(names, l, c.Name)
+			if at < 0 && c.Kind == layout.Label && unlabelled {
 				continue
-			} else if at < 0 {
-				return nil, fmt.Errorf("line 1: there is no column %q of layout %s: the header names %s", c.Name, l.Name(), strings.Join(names[:min(len(names), 12)], ", "))
+			} else if err != nil {
+				return nil, err
 			}
-			if again := slices.Index(names[at+1:], c.Name); again >= 0 {
-				return nil, fmt.Errorf("line 1: fields %d and %d are both called %q, a column of layout %s: which is it?", at+1, at+again+2, c.Name, l.Name())
-			}
+			out.field = int32(at)
 		}
-		out.field = int32(at)
 		switch {
 		case c.Kind == layout.Label:
 			p.label = true
 		case c.Kind == layout.Number:
 			p.numbers++
 			out.use, out.log = useNumber, c.Transform == "log"
-		case c.Values == layout.Hex:
-			if !slices.Contains(hex, c.Table) {
+		default:
+			if c.Values == layout.Hex && !slices.Contains(hex, c.Table) {
 				hex = append(hex, c.Table)
 			}
-			out.table = uint64(slices.Index(hex, c.Table))
-		case c.Slotted():
-			h := fnv.New64a()
-			_, _ = h.Write([]byte(c.Table)) // never fails
-			out.table = h.Sum64()
-		}
-		if c.Slotted() {
-			out.values = map[string]use{layout.Text: useText, layout.Hex: useHex, layout.Key: useKey}[c.Values]
-			if out.use = out.values; c.Kind == layout.Category && out.use == useHex {
-				out.use = useHexOne
-			}
+			out.slot(slices.Index(hex, c.Table))
 			p.slots = append(p.slots, Slot{Name: c.Name, Sequence: c.Kind == layout.Sequence})
-		}
-		if c.Separator != "" {
-			out.between = ones * uint64(c.Separator[0])
 		}
 		p.columns = append(p.columns, out)
 	}
 	return p, nil
+}
+
+// slot says how values become keys. number is that of the table among those of hexadecimal values.
+func (c *slotColumnOf) slot(number int) {
+	c.values = map[string]use{layout.Text: useText, layout.Hex: useHex, layout.Key: useKey}[c.Values]
+	if c.use = c.values; c.use == useHex {
+		c.table = uint64(number)
+	} else {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(c.Table)) // never fails
+		c.table = h.Sum64()
+	}
+	if c.Kind == layout.Category && c.use == useHex {
+		c.use = useHexOne
+	}
+	if c.Separator != "" {
+		c.between = ones * uint64(c.Separator[0])
+	}
+}
+
+// names are the fields of a header.
+func (p *slotParser) names(header []byte) (names []string, err error) {
+	for at := 0; ; {
+		field, next, fault := p.field(header, at)
+		if fault != "" {
+			return nil, fmt.Errorf("line 1: field %d: %s", len(names)+1, fault)
+		}
+		names = append(names, string(field))
+		if next >= len(header) {
+			break
+		}
+		at = next + 1
+	}
+	if len(names) > layout.MaxFields {
+		return nil, fmt.Errorf("line 1: %d columns, want at most %d", len(names), layout.MaxFields)
+	}
+	return names, nil
+}
+
+// placeIn is which field of a header names a column; -1 with an error: none does.
+func placeIn(names []string, l *layout.Layout, column string) (int, error) {
+	at := slices.Index(names, column)
+	if at < 0 {
+		return at, fmt.Errorf("line 1: there is no column %q of layout %s: the header names %s", column, l.Name(), strings.Join(names[:min(len(names), 12)], ", "))
+	}
+	if again := slices.Index(names[at+1:], column); again >= 0 {
+		return at, fmt.Errorf("line 1: fields %d and %d are both called %q, a column of layout %s: which is it?", at+1, at+again+2, column, l.Name())
+	}
+	return at, nil
 }
 
 // likeCriteo reports whether the parser of Criteo's format gives the same samples, faster. It takes whole numbers alone: a layout of one's
