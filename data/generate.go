@@ -357,6 +357,7 @@ type GenerateConfig struct {
 	Rows    int64
 	Seed    uint64
 	Part    uint64 // rows of another part, such as the evaluation set, are others
+	First   int64  // of a ClickMaker: the number of the first row, a multiple of 2,048
 	Threads int    // goroutines that draw rows; the bytes do not depend on it
 	// Progress, if set, is told of the rows written, from the goroutine that
 	// called Write.
@@ -371,6 +372,9 @@ func (c GenerateConfig) Validate() error {
 	}
 	if c.Threads < 1 {
 		errs = append(errs, fmt.Errorf("generate: %d threads: need at least 1", c.Threads))
+	}
+	if c.First < 0 || c.First%generateRows != 0 {
+		errs = append(errs, fmt.Errorf("generate: the first row is %d: need a multiple of %d", c.First, generateRows))
 	}
 	return errors.Join(errs...)
 }
@@ -390,6 +394,19 @@ type piece struct {
 // does not depend on their number. About 3 us per row and thread. It ends early
 // with the context's cause.
 func (m *CriteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) error {
+	return writePieces(ctx, w, cfg, func() (func(*piece), func()) {
+		return func(p *piece) {
+			r := stream(cfg.Seed^clicksStream, 2<<40+cfg.Part, uint64(p.number))
+			for range p.rows {
+				p.text = m.row(p.text, &r)
+			}
+		}, func() {}
+	})
+}
+
+// writePieces has each of several goroutines draw blocks of rows, by a function that worker makes for it, and writes them in their order. done
+// is called when a goroutine has drawn its last.
+func writePieces(ctx context.Context, w io.Writer, cfg GenerateConfig, worker func() (draw func(*piece), done func())) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -401,18 +418,22 @@ func (m *CriteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig
 	var workers sync.WaitGroup
 	for range cfg.Threads {
 		workers.Go(func() {
+			draw, done := worker()
+			defer done()
 			for p := range queue {
-				r := stream(cfg.Seed^clicksStream, 2<<40+cfg.Part, uint64(p.number))
 				p.text = p.text[:0]
-				for range p.rows {
-					p.text = m.row(p.text, &r)
-				}
+				draw(p)
 				p.done <- struct{}{}
 			}
 		})
 	}
 	defer workers.Wait()
 	defer close(queue)
+	return collectPieces(ctx, w, cfg, ring, queue)
+}
+
+// collectPieces gives blocks out and writes what has become of them.
+func collectPieces(ctx context.Context, w io.Writer, cfg GenerateConfig, ring []piece, queue chan<- *piece) error {
 	blocks := (cfg.Rows + generateRows - 1) / generateRows
 	given, written := int64(0), int64(0)
 	for block := int64(0); block < blocks; block++ {

@@ -73,6 +73,19 @@ type Column struct {
 	Values string `yaml:"values" json:"values,omitempty"`
 	// Table is whose rows the keys are of: columns with the same one have the same key for the same value; "": one of its own, by its name.
 	Table string `yaml:"table" json:"table,omitempty"`
+	// Make says what a slot is like in rows that are made; files are read without it.
+	Make Make `yaml:"make" json:"make,omitzero"`
+}
+
+// Make is what values of a category, bag or sequence are made like. Zeros leave it to who makes them.
+type Make struct {
+	// Values are how many distinct ones the column's table has; of columns with one table the first one says it.
+	Values uint64 `yaml:"values" json:"values,omitempty"`
+	// Zipf is the exponent of the law of how often each comes.
+	Zipf float64 `yaml:"zipf" json:"zipf,omitempty"`
+	// Least and Most are how many a bag or sequence has, each number as likely. Both are 0: that is not said.
+	Least int `yaml:"least" json:"least,omitempty"`
+	Most  int `yaml:"most" json:"most,omitempty"`
 }
 
 // Slotted reports whether the column's values become keys.
@@ -91,6 +104,7 @@ const (
 	maxBytes   = 1 << 20
 	maxColumns = 1 << 12
 	MaxFields  = 1 << 14 // of a line, named or not
+	maxMade    = 1 << 20 // values of a bag
 	maxTables  = 254     // of hexadecimal values, whose keys have 8 bits for the table
 )
 
@@ -211,6 +225,9 @@ func (c *Column) settle(between string, fault func(string, ...any)) {
 	}
 	if c.From != nil && c.Kind != Label {
 		fault("column %q: from is for a label", c.Name)
+	}
+	if m := c.Make; m != (Make{}) && !c.Slotted() || !several && m.Most > 0 || m.Least < 0 || m.Most < m.Least || m.Most > maxMade || !(m.Zipf >= 0) {
+		fault("column %q, make: %+v: categories, bags and sequences have values and zipf; bags and sequences from least to most of them, at most %d", c.Name, m, maxMade)
 	}
 	if c.Slotted() {
 		if c.Values == "" {

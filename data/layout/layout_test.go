@@ -64,6 +64,9 @@ func TestReadFaults(t *testing.T) {
 		"columns:\n  - {name: b, kind: category, times: 5000}":                                         "4096 columns at most",
 		"columns:\n  - {kind: ignore}\n  - {name: b, kind: category, times: 9223372036854775807}":      "9223372036854775807 times",
 		"columns:\n  - {name: b, kind: category, values: hex, times: 255}\n  - {name: y, kind: label}": "255 tables",
+		"columns:\n  - {name: b, kind: category, make: {most: 3}}":                                     `column "b", make: {Values:0 Zipf:0 Least:0 Most:3}`,
+		"columns:\n  - {name: b, kind: bag, make: {least: 4, most: 3}}":                                "from least to most",
+		"columns:\n  - {name: b, kind: number, make: {values: 3}}":                                     "make: {Values:3",
 		strings.Repeat("#", maxBytes+1):                                                                "longer than",
 	} {
 		if _, err := Read("x", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {

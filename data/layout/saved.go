@@ -40,7 +40,7 @@ func (l *Layout) Meaning() []byte {
 	m := plain{}
 	for _, c := range l.Columns {
 		if c.Kind != Ignore {
-			c.Separator = ""
+			c.Separator, c.Make = "", Make{}
 			m.Columns = append(m.Columns, c)
 		}
 	}

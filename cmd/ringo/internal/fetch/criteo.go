@@ -2,9 +2,9 @@ package fetch
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -111,7 +111,7 @@ func (g *generation) run(cmd *cobra.Command, dir string, p *console.Progress) er
 			Rows: file.rows, Seed: g.seed, Part: uint64(part), Threads: runtime.GOMAXPROCS(0),
 			Progress: func(rows int64) { p.Update(file.name, rows, file.rows) },
 		}
-		err := writeRows(cmd.Context(), model, filepath.Join(dir, file.name), cfg)
+		err := writeWhole(filepath.Join(dir, file.name), func(w io.Writer) error { return model.Write(cmd.Context(), w, cfg) })
 		p.Finish()
 		if err != nil {
 			return err
@@ -121,16 +121,15 @@ func (g *generation) run(cmd *cobra.Command, dir string, p *console.Progress) er
 	return nil
 }
 
-// writeRows gives the file its name once it is whole; nothing stays of one
-// that is not.
-func writeRows(ctx context.Context, model *data.CriteoModel, path string, cfg data.GenerateConfig) error {
+// writeWhole gives a file its name once it is whole; nothing stays of one that is not.
+func writeWhole(path string, write func(io.Writer) error) error {
 	part := path + ".part"
 	out, err := os.Create(part)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriterSize(out, 1<<20)
-	err = model.Write(ctx, w, cfg)
+	err = write(w)
 	err = errors.Join(err, w.Flush(), out.Close())
 	if err == nil {
 		err = os.Rename(part, path)

@@ -41,6 +41,7 @@ the program (` + "`--data synthetic`" + `), and on your own files in the same fo
 		}
 		cmd.AddCommand(below)
 	}
+	cmd.AddCommand(clicks())
 	return console.Group(cmd)
 }
 
