@@ -24,7 +24,8 @@ func readClicks(name string, r io.Reader, f *lineFormat, threads, limit int, bad
 	return out, err
 }
 
-// clickFormat is how the lines of a set of clicks become samples: by a layout, where there is one.
+// clickFormat is how the lines of a set of clicks become samples: by a layout, where there is one, else in Criteo's format, of which
+// models want ids or keys.
 func (c Config) clickFormat() (*lineFormat, error) {
 	if c.Layout == "" {
 		return criteoFormat(c.criteoRows(), c.Keys), nil
@@ -123,7 +124,8 @@ func openClicks(c Config, bad *skips) (*Set, error) {
 	return s, err
 }
 
-// readClicks is the source of a file's rows.
+// readClicks is the source of a file's rows: of a stream they are left in their file, unless it is compressed and could not be
+// read from a place in it.
 func (c Config) readClicks(path string, f *lineFormat, limit int, bad *skips) (Source, error) {
 	if c.Stream && !Packed(path) {
 		rows, err := openClickFile(path, f, c.threads(), limit, bad)

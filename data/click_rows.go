@@ -63,7 +63,8 @@ func (r *clickRows) add(s *Shape, from *clickRows, lo, hi int) {
 	}
 }
 
-// room makes memory for so many rows of a shape that are set one by one.
+// room makes memory for so many rows of a shape that are set one by one, in any order and again and again: each has its keys in memory of
+// its own, for they are not equally many.
 func (s *Shape) room(rows int) clickRows {
 	r := clickRows{
 		numbers: make([]float32, rows*s.Size()), labels: make([]int32, rows), ids: make([]int32, rows*s.IDs), keys: make([]uint64, rows*s.Keys),
@@ -104,7 +105,8 @@ type clickAt struct {
 	row  int
 }
 
-// gather makes b the samples at some places.
+// gather makes b the samples at some places: of whole pages in memory, of a window's shelf, of parts that were read again. Rows lie
+// sample after sample where they were parsed, and bags of a batch slot after slot, as models take them.
 func (b *Batch) gather(s Shape, at []clickAt) error {
 	b.Resize(s, len(at))
 	numbers := s.Size()

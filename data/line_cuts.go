@@ -7,7 +7,11 @@ import (
 	"math/bits"
 )
 
-// lineCuts are where the fields of a line are: field k is from at[k] to at[k+1]-1 in the text, or of a line with quotes in plain.
+// lineCuts are where the fields of a line are: field k is from at[k] to at[k+1]-1 in the text, or of a line with quotes in plain. Behind
+// each field is one byte, which separates it from the next one or ends the line: that is why the end is one less.
+//
+// Fields are read as words of 8 bytes, which may reach beyond a field and a line, but never beyond the text: whoever reads one looks
+// whether as many bytes are left.
 type lineCuts struct {
 	at    []int32
 	plain []byte  // the fields without their quotes
@@ -23,6 +27,10 @@ func (c *lineCuts) place(field int) int {
 }
 
 // cut finds the fields of the line from lo to hi in a text. They are in source. where is the fault's place in the text.
+//
+// A line without quotes is looked at 64 bytes at a time, of which a mask says where separators are: a search for each of them would take
+// longer than reading the fields between. A line with more fields than there should be is given up soon after the last good one, so
+// that cuts take no memory for what is not a line of the layout.
 func (p *slotParser) cut(text []byte, lo, hi int, c *lineCuts) (source []byte, where int, fault string) {
 	c.at, c.where = c.at[:0], c.where[:0]
 	if p.quoted && bytes.IndexByte(text[lo:hi], '"') >= 0 {
@@ -134,7 +142,7 @@ func byteMask(text *[64]byte, pattern uint64) (mask uint64) {
 	return mask
 }
 
-// nextByte is where from lo on the byte of a pattern is, which has it eight times; hi: nowhere before.
+// nextByte, which looks for the end of a bag's value, is where from lo on the byte of a pattern is, which has it eight times; hi: nowhere before.
 func nextByte(text []byte, lo, hi int, pattern uint64) int {
 	for ; lo+8 <= len(text) && lo < hi; lo += 8 {
 		x := binary.LittleEndian.Uint64(text[lo:]) ^ pattern

@@ -17,7 +17,8 @@ type lineParser interface {
 	shape() Shape
 }
 
-// lineFormat is how lines become samples: Criteo's format, or a layout.
+// lineFormat is how lines become samples: Criteo's format, or a layout. Where files have a header, each has a parser of its own, for its
+// columns may be in another order than other files'; the samples have the same shape.
 type lineFormat struct {
 	layout *layout.Layout // nil: Criteo's format
 	usual  lineParser     // of files without a header
@@ -115,7 +116,7 @@ func (f *lineFormat) begin(name string, r io.Reader) (lineHead, io.Reader, error
 	return lineHead{p, len(first)}, text, nil
 }
 
-// head is begin of a file alone.
+// head is begin of a file alone: a stream cuts files into blocks, of which one rank may never see the first.
 func (f *lineFormat) head(path string) (lineHead, error) {
 	if f.usual != nil {
 		return lineHead{parser: f.usual}, nil

@@ -12,20 +12,35 @@ import (
 )
 
 // ClickMaker makes rows of clicks by a layout, whose keys have a known heat and whose clicks follow from a known model: a logistic one, of a
-// hidden weight for each key and number. It computes with whole numbers alone, so that rows are the same bytes on every machine.
+// hidden weight for each key and number. It computes with whole numbers alone, so that rows are the same bytes on every machine: floating-point
+// sums may be fused and powers differ in their last bits, and one row in a billion that falls out otherwise is another file.
+//
+// A row is drawn as follows. Each slot draws how many values it has, and each value from its table's heat. A value has a weight, by a hash of
+// the table and the value; a number has what a model sees of it, about its mean, times a weight of the column. The log-odds of a click are
+// the bias and all of these, each times its column's scale, which makes their sum deviate by madeSpread whatever the layout. A sequence
+// adds by how much it has in common with the value before it. Whether the row is a click is then drawn by these odds, and as they are known,
+// so is how well any model can do: the best one orders rows by them.
+//
+// Weights add up over a bag, so that a linear model of keys with sum pooling, such as the wide part of wide-deep, can come to know them all,
+// but for those of values that come too seldom, and for what a sequence has in common with a value.
 type ClickMaker struct {
 	layout *layout.Layout
-	made   []madeColumn
-	bias   int64
-	odds   *odds
+	// made are the layout's columns, ignored ones among them, in their order in a line.
+	made []madeColumn
+	// bias is added to log-odds so that a row in four is clicked.
+	bias int64
+	odds *odds
 }
 
 // madeColumn is a column of rows that are made.
 type madeColumn struct {
 	*layout.Column
-	table  uint64 // a hash of its name
-	heat   *heat
-	lo, hi int // sizes of a bag
+	// table is a hash of its name, which tells its values from others'.
+	table uint64
+	// heat is how often each value comes; columns of one table share it, as they do keys.
+	heat *heat
+	// lo and hi are the least and the most values of a bag, each number as likely; 1 of a category.
+	lo, hi int
 	// scale is by how much a weight of a key or number counts, of oddsOne.
 	scale int64
 	// candidate is whether the slot before a sequence is of its table: then what they have in common counts, too.
@@ -109,7 +124,8 @@ func header(l *layout.Layout) string {
 	return strings.Join(names, l.Separator)
 }
 
-// calibrate finds the bias by which as many rows are clicked as madeRate says, by bisection over rows of its own.
+// calibrate finds the bias by which as many rows are clicked as madeRate says, by bisection over rows of its own: they are the same
+// whatever the seed, so that all parts of a set, and sets of other seeds, have one bias.
 func (m *ClickMaker) calibrate() {
 	const rows = 4096
 	logits := make([]int64, rows)
@@ -137,12 +153,11 @@ func (m *ClickMaker) calibrate() {
 
 // madeRow is a row that is being made.
 type madeRow struct {
-	text  []byte
-	label []byte
+	text []byte
+	// logit is the log-odds of a click, of base 2 and of oddsOne, without the bias.
 	logit int64
-	last  uint64 // value of the slot before
-	bin   int
-	click bool
+	// last is the value of the slot before, 0 where it has none: what a sequence is compared with.
+	last uint64
 }
 
 // weight is what a value says of a click, of deviation oddsOne: it is even, so that no platform's logarithm matters.
@@ -173,7 +188,8 @@ func (m *ClickMaker) draw(row *madeRow, r *rng) (labelAt int) {
 	return labelAt
 }
 
-// number appends a count: of a logarithm that is drawn evenly where that is what the model sees, else below 100.
+// number appends a count: of a logarithm that is drawn evenly where that is what the model sees, else below 100. What it says of a click
+// is by how many deviations it is from its mean; a missing one says nothing.
 func (c *madeColumn) number(row *madeRow, r *rng) {
 	if r.below(madeMissing) == 0 {
 		return
@@ -236,7 +252,8 @@ func (c *madeColumn) value(text []byte, value uint64) []byte {
 	return strconv.AppendUint(append(text, 'v'), value, 36)
 }
 
-// row appends a whole line, and counts it.
+// row appends a whole line, and counts it. The odds are those of the bin that the row is counted in: what is told of the best
+// model is then exact, and not of odds that were rounded afterwards.
 func (m *ClickMaker) row(text []byte, row *madeRow, r *rng, t *truth) []byte {
 	at := m.draw(row, r)
 	bin := m.odds.bin(row.logit + m.bias)
@@ -247,7 +264,8 @@ func (m *ClickMaker) row(text []byte, row *madeRow, r *rng, t *truth) []byte {
 	return append(append(text, row.text[at:]...), '\n')
 }
 
-// label appends that a row is a click, or is none.
+// label appends that a row is a click, or is none: 1 or 0, or of a layout whose clicks are numbers from a limit on, that limit or one
+// less.
 func (m *ClickMaker) label(text []byte, click bool) []byte {
 	from := 1.0
 	for _, c := range m.made {
@@ -301,7 +319,8 @@ type ClickTruth struct {
 	LogLoss float64
 }
 
-// truth counts rows by their true odds.
+// truth counts rows by their true odds. Each goroutine has one of its own, and they are added up at the end: counts have no order, so that
+// threads change nothing.
 type truth struct{ clicked, not []int64 }
 
 func newTruth() *truth {

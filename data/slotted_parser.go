@@ -220,7 +220,8 @@ func (p *slotParser) parse(text []byte, out *block) {
 	}
 }
 
-// sample appends what the fields of a line are, which source has. where is the fault's place in the text.
+// sample appends what the fields of a line are, which source has. where is the fault's place in the text. Columns are taken in the
+// layout's order, whatever that of the file, so that numbers and slots are the same ones in all files.
 func (p *slotParser) sample(source []byte, cuts *lineCuts, r *clickRows) (where int, fault string) {
 	first := len(r.keys)
 	for i := range p.columns {
@@ -360,7 +361,8 @@ func (p *slotParser) hexKey(c *slotColumnOf, source []byte, lo, hi int) (key uin
 	return ClickKey(int(c.table), v), ""
 }
 
-// givenKey is a key as a decimal number.
+// givenKey is a key as a decimal number. Up to 16 digits are one or two words of 8, and more are left to strconv, which knows what is too
+// large.
 func givenKey(source []byte, lo, hi int) (key uint64, fault string) {
 	if n := hi - lo; n <= 16 && lo+8 <= len(source) {
 		above := uint64(0)

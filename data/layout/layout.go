@@ -77,7 +77,8 @@ type Column struct {
 	Make Make `yaml:"make" json:"make,omitzero"`
 }
 
-// Make is what values of a category, bag or sequence are made like. Zeros leave it to who makes them.
+// Make is what values of a category, bag or sequence are made like, for measurements and tests of tables that are as large and as hot as
+// one's own. Zeros leave it to who makes them. It has no part in what samples mean.
 type Make struct {
 	// Values are how many distinct ones the column's table has; of columns with one table the first one says it.
 	Values uint64 `yaml:"values" json:"values,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// plain is a layout without its methods.
+// plain is a layout without its methods, so that JSON of one does not call itself.
 type plain Layout
 
 // saved is a layout as JSON.

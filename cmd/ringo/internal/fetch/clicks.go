@@ -16,11 +16,14 @@ import (
 
 // making is what rows of clicks to make.
 type making struct {
+	// schema names the layout, and dir is the folder that gets the files.
 	schema, dir string
 	rows        int64
-	values      int64
-	zipf        float64
-	seed        uint64
+	// values and zipf are those of slots of which the layout says nothing.
+	values int64
+	zipf   float64
+	seed   uint64
+	// files is how many files the rows of train lie in, and file the one that this process makes; -1: all of them.
 	files, file int
 	layout      *layout.Layout
 }
@@ -86,8 +89,9 @@ func (m *making) check(cmd *cobra.Command) (err error) {
 
 // clickFile is a file to make.
 type clickFile struct {
-	path  string
-	rows  int64
+	path string
+	rows int64
+	// first is the number of its first row among those of its part: rows of train are part 0, of test part 1.
 	first int64
 	part  uint64
 }
