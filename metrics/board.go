@@ -81,6 +81,8 @@ func (b *Board) Summer(server, size int) (*Figures, error) {
 	return b.begin(OfSummer, "server", server, size)
 }
 
+// begin claims the file of a process by its role and number, and begins its figures there. The file's name is how a reader finds it; what is
+// in it says whose it is.
 func (b *Board) begin(role Role, what string, number, size int) (*Figures, error) {
 	_, words := layout(role, size)
 	m, err := b.claim(fmt.Sprintf("%s-%d", what, number), words)

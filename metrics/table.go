@@ -91,6 +91,7 @@ const (
 	Build ID = iota
 	Ranks
 
+	// Of ranks.
 	Up
 	StepDuration
 	PhaseTime
@@ -107,6 +108,7 @@ const (
 	Resident
 	CPUTime
 
+	// Of servers that sum.
 	SumUp
 	SumExchanges
 	SumReceived
@@ -116,6 +118,7 @@ const (
 	SumResident
 	SumCPUTime
 
+	// Of servers that keep parameters.
 	ServerUp
 	ServerTrainers
 	ServerConnections

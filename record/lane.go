@@ -65,7 +65,7 @@ func (d *Draft) Seq(n uint32) { d.words[slotSeq] = d.words[slotSeq]>>32<<32 | ui
 // Begin records that an event begins. The lane's lock is held. What it returns is not Seen where all that the lane has room for
 // goes on.
 func (l *Lane) Begin(d *Draft) Op {
-	if l == nil {
+	if l == nil || l.r.rests.Load() {
 		return Op{}
 	}
 	for range l.ring.places {

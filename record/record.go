@@ -112,6 +112,7 @@ type Recorder struct {
 	file  string // "": it lies in none of its own
 
 	names names
+	rests atomic.Bool // see Rest
 
 	mu      sync.Mutex // of the rings and the table
 	free    []int32    // of the table
@@ -193,6 +194,13 @@ const (
 	TableServer             // it keeps parameters
 )
 
+// Rest has the recorder record nothing that begins from now on, or record again: to measure what recording costs. What has begun ends.
+func (r *Recorder) Rest(on bool) {
+	if r != nil {
+		r.rests.Store(on)
+	}
+}
+
 // Is says what the process is, for those who find its memory.
 func (r *Recorder) Is(who Who) {
 	if r != nil {
@@ -255,7 +263,7 @@ func (r *Recorder) BeginPhase(p Phase, now int64) Op {
 
 // Add records an event that has ended. Its step is that under way, but for requests.
 func (r *Recorder) Add(e *Event) {
-	if r == nil {
+	if r == nil || r.rests.Load() {
 		return
 	}
 	e.Step = r.stepOf(e)
@@ -301,7 +309,7 @@ func (r *Recorder) tell(g *ring, now bool) {
 // Begin records that an event begins: it is seen to be under way, and gets into its ring when it ends. Its step is that
 // under way, but for requests; its Bucket, Peer and With are -1 where they are none.
 func (r *Recorder) Begin(e *Event) Op {
-	if r == nil {
+	if r == nil || r.rests.Load() {
 		return Op{}
 	}
 	e.Step = r.stepOf(e)

@@ -346,3 +346,29 @@ func BenchmarkWriting(b *testing.B) {
 		}
 	})
 }
+
+// What rests records nothing that begins, and what had begun ends.
+func TestRest(t *testing.T) {
+	r := New(Config{})
+	before := r.BeginPhase(Forward, r.Now())
+	r.Rest(true)
+	before.End(r.Now(), -1, false)
+	r.Span(Backward, 0, 1, 2)
+	if r.BeginPhase(Update, r.Now()).Seen() {
+		t.Error("a recorder that rests has recorded a beginning")
+	}
+	var lock sync.Mutex
+	lane := r.Lane(&lock)
+	lock.Lock()
+	if lane.Begin(new(Draft)).Seen() {
+		t.Error("so has its lane")
+	}
+	lock.Unlock()
+	r.Rest(false)
+	r.Span(Exchange, 0, 3, 4)
+	s := r.Snapshot()
+	if len(s.Phases) != 2 || s.Phases[0].Phase != Forward || s.Phases[1].Phase != Exchange || len(s.Open) != 0 {
+		t.Errorf("recorded %+v, under way %+v", s.Phases, s.Open)
+	}
+	(*Recorder)(nil).Rest(true)
+}

@@ -282,7 +282,7 @@ var heavy = []struct {
 	{
 		module: "golang.org/x/image",
 		in:     "internal/chart",
-		reach:  []string{"internal/chart", "cmd/..."},
+		reach:  []string{"internal/chart", "cmd/...", "bench/pictures"},
 		why:    "who trains draws no charts",
 	},
 	{

@@ -34,8 +34,8 @@ type Job struct {
 	// Exchanges are those of some steps that were looked at, of all ranks, and PerStep how many a rank has in a step.
 	Exchanges []Exchange
 	PerStep   int
-	// Together is which share of the time in which ranks waited for exchanges all ranks had begun them, from 0 to 1: the rest they
-	// waited for another rank.
+	// Together is which share of the time in which ranks waited for exchanges is nobody's, from 0 to 1: all had begun them, or ranks waited for
+	// each other by turns. The rest they waited for one that comes later than they.
 	Together float64
 	// Foreign is how many of the machine's processors others than the job had, in the mean; 0 where that is not known.
 	Foreign float64
@@ -92,6 +92,10 @@ func Of(j Job) (c Cause, ok bool) {
 	c.Share = c.MS / step
 	return c, c.Share > conspicuous // not where it is NaN
 }
+
+// The causes. Each is given what is known of the job and the median rank's step in ms, and returns what of the step it costs and the words for
+// it, or no cost. They do not look at each other: where two cost something, such as a slow rank whose step is long because another process
+// has its processor, the part of the one is taken off the other where it is computed.
 
 // taken is what other processes cost the rank that they cost most: no more than they ran.
 func taken(j Job, step float64) Cause {
@@ -157,6 +161,8 @@ func exchanges(j Job, step float64) Cause {
 	if n == 0 || len(j.Ranks) < 2 {
 		return Cause{}
 	}
+	// Ranks wait for whichever exchange ends first, so that what they wait is of them all, and how much is known. What it is for,
+	// is told by the exchanges one by one: those that go on while backward does are as long as those that are waited for.
 	wait := j.Together*median(j.Ranks, -1, func(r Rank) float64 { return r.ExposedMS }) - median(j.Ranks, -1, func(r Rank) float64 { return r.QueuedMS })
 	each, perByte := line(j.Exchanges)
 	var bytes, ms float64
@@ -166,6 +172,8 @@ func exchanges(j Job, step float64) Cause {
 	if bytes == 0 || ms == 0 { // they share memory
 		return Cause{}
 	}
+	// Of a line through exchanges the height at no bytes is what one costs that has none: the way there and back, and the threads that
+	// wake up for it. A merged plan would have it once.
 	number := min(1, each*float64(n)/ms)
 	if number > 0.5 {
 		if j.PerStep <= few {

@@ -27,6 +27,11 @@ func bars() Bars {
 	return Bars{Title: "Parts", Unit: "ms", Parts: []string{"compute", "exchange"}, Rows: []Bar{{"a", []float64{3, 1}}, {"b", []float64{2, math.NaN()}}}}
 }
 
+func tracks() Tracks {
+	return Tracks{Title: "Step", Unit: "ms", Kinds: []string{"computes", `ex<changes>`}, Rows: []Track{
+		{Head: "rank 0", Label: "forward", Boxes: []Box{{From: 2, To: 5, Text: "forward & more"}}}, {Label: "a label that is longer than what there is room for", Boxes: []Box{{From: 4, To: 9, Kind: 1}, {From: 9, To: 9, Kind: 1}}}}}
+}
+
 // elements are those of a well-formed document, and its texts.
 func elements(t *testing.T, text string) (names map[string]int, texts []string) {
 	t.Helper()
@@ -52,7 +57,7 @@ func elements(t *testing.T, text string) (names map[string]int, texts []string) 
 func TestSVGEscapes(t *testing.T) {
 	l := sample()
 	l.Series[1].Label = "\x00\xff</svg><image href=x>"
-	for _, text := range []string{SVG(l, 680, 380), File(l, 330, 300), SVG(bars(), 330, 300)} {
+	for _, text := range []string{SVG(l, 680, 380), File(l, 330, 300), SVG(bars(), 330, 300), File(tracks(), 330, 300), SVG(Tracks{Rows: []Track{{}}}, 330, 300)} {
 		names, texts := elements(t, text)
 		for name := range names {
 			if !strings.Contains(" svg style rect polyline polygon text g path ", " "+name+" ") {

@@ -71,6 +71,7 @@ func Of(pid int) float64 {
 
 // processorTime reads the 14th and 15th field of a process's stat. The second is its name in parentheses, in which anything may stand.
 func processorTime(stat string) float64 {
+	// Fields are counted from behind the name, so that the 14th is the 12th there.
 	end := strings.LastIndexByte(stat, ')')
 	if fields := strings.Fields(stat[end+1:]); end > 0 && len(fields) > 12 {
 		var user, system float64

@@ -1,7 +1,9 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -52,6 +54,7 @@ func (h *Hub) slows() (c cause.Cause, ok bool) {
 	if len(j.Ranks) == 0 || len(j.Ranks) < len(h.ranks) {
 		return c, false
 	}
+	// Only where all ranks tell this hub of themselves are all processes of the job that run here known.
 	if len(j.Ranks) == h.last().Info.NP { // else some processes of this host may be others of the job
 		j.Foreign = h.processors.foreign()
 	}
@@ -81,16 +84,14 @@ func (l *looks) keep(x looked) {
 
 // tell adds the exchanges that were seen in the last seconds.
 func (l *looks) tell(j *cause.Job, now time.Time) {
-	together, all := 0., 0.
+	all, net := 0., map[pair]float64{} // of pairs, by how much longer the first waited for the second than that for it
 	for _, seen := range l.exchanges {
 		if now.Sub(seen.at) > fresh {
 			continue
 		}
 		for _, w := range seen.waits {
 			all += w.MS
-			if w.Rank == w.For {
-				together += w.MS
-			}
+			net[pair{min(w.Rank, w.For), max(w.Rank, w.For)}] += w.MS * float64(cmp.Compare(w.Rank, w.For))
 		}
 		j.PerStep = len(seen.all) / len(j.Ranks)
 		for _, x := range seen.all {
@@ -98,12 +99,16 @@ func (l *looks) tell(j *cause.Job, now time.Time) {
 		}
 	}
 	if all > 0 {
-		j.Together = together / all
+		j.Together = 1
+		for _, ms := range net {
+			j.Together -= math.Abs(ms) / all
+		}
 	}
 }
 
 // saw takes what was seen of all ranks, by rank, of one at least; false where it tells of no step, or of one that was seen before.
 func (h *Hub) saw(all []*record.Snapshot) (whole, exchanged bool) {
+	// Buckets are shown of the first rank that is here: rank 0, where its process is on this host.
 	first := slices.IndexFunc(all, func(s *record.Snapshot) bool { return s != nil })
 	step, whole := glimpse.StepOf(first, all[first])
 	done, waits, exchanged := glimpse.Waits(all)
@@ -174,6 +179,8 @@ func (p *processors) foreign() float64 {
 		return 0
 	}
 	first, last := p.samples[0], p.samples[len(p.samples)-1]
+	// A process of the job that has ended meanwhile is not in the last sample: what it took since the first counts as others' then, for
+	// as long as the samples reach back.
 	busy := last.all - first.all
 	for pid, seconds := range last.of {
 		busy -= max(0, seconds-first.of[pid]) // one that began meanwhile had taken none

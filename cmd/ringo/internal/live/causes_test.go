@@ -1,11 +1,13 @@
 package live
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cause"
+	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/record"
 )
 
@@ -93,5 +95,16 @@ func TestForeign(t *testing.T) {
 	}
 	if len(p.samples) != lastSamples {
 		t.Errorf("%d samples", len(p.samples))
+	}
+}
+
+// What ranks wait for each other by turns is nobody's, and what the one waits longer than the other is.
+func TestTogether(t *testing.T) {
+	at := time.Unix(1000, 0)
+	l := &looks{}
+	l.keep(looked{at, nil, []glimpse.Wait{{Rank: 0, For: 0, MS: 4}, {Rank: 0, For: 1, MS: 3}, {Rank: 1, For: 0, MS: 1}, {Rank: 1, For: 1, MS: 2}}})
+	j := cause.Job{Ranks: make([]cause.Rank, 2)}
+	if l.tell(&j, at); math.Abs(j.Together-0.8) > 1e-9 {
+		t.Errorf("%v of the waits are nobody's, want 0.8", j.Together)
 	}
 }

@@ -1,0 +1,226 @@
+// Command pictures draws the pictures of README and docs from what is in this tree: one gradient's way from testdata/passage.txt, a
+// step of a real run from a timeline that `ringo train --trace` wrote, and the ratios against peers from README's table. Its test
+// finds pictures that are not what it would draw.
+//
+//	go run ./bench/pictures            # in the root of the tree: writes docs/pictures/*.svg
+//
+// Pictures of the page are made by Chromium, see CONTRIBUTING.md.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// width is that of pictures in px: texts of 12 px can be read where a telephone shows them on 320.
+const width = 460
+
+func main() {
+	root := flag.String("root", ".", "the root of the tree")
+	flag.Parse()
+	all, err := draw(*root)
+	for _, p := range all {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*root, folder, p.name), []byte(p.text), 0o666)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pictures:", err)
+		os.Exit(1)
+	}
+}
+
+const folder = "docs/pictures"
+
+// picture is a file.
+type picture struct{ name, text string }
+
+// draw draws all of them.
+func draw(root string) (out []picture, err error) {
+	for _, p := range []struct {
+		name, from string
+		of         func(text string) (chart.Chart, error)
+	}{
+		{"gradient.svg", "testdata/passage.txt", gradient},
+		{"timeline.svg", "bench/pictures/testdata/trace.json", timeline},
+		{"ratios.svg", "README.md", ratios},
+	} {
+		text, err := pathname.Read(filepath.Join(root, p.from), 1<<20)
+		if err != nil {
+			return nil, err
+		}
+		c, err := p.of(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.from, err)
+		}
+		out = append(out, picture{p.name, chart.File(c, width, 300)})
+	}
+	return out, nil
+}
+
+// stages are those of a passage, in the order of the path.
+var stages = []string{"nn", "exchange", "transport", "optim", "distopt"}
+
+var bucketBounds = regexp.MustCompile(`from (\d+) to (\d+)`)
+
+// gradient draws the first passage: what happened to gradients, in order, a line for each package. Colours are of buckets.
+func gradient(text string) (chart.Chart, error) {
+	passage, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n# ")
+	title, lines, _ := strings.Cut(passage, "\n")
+	c := chart.Tracks{Title: "One step's gradients, in the order of events", Kinds: nil}
+	for _, s := range stages {
+		c.Rows = append(c.Rows, chart.Track{Label: s})
+	}
+	// Events have no times in a passage: their place in it is theirs. What transport does is of the bucket that exchange or optim named last,
+	// and a gradient that is final is of the next bucket to be complete.
+	at, bucket := 0, 0
+	for _, line := range strings.Split(lines, "\n") {
+		stage, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+		row := slices.Index(stages, stage)
+		if row < 0 {
+			if stage != "" {
+				return nil, fmt.Errorf("%q is of no package that is known", line)
+			}
+			continue
+		}
+		what = strings.TrimSpace(what)
+		kind := bucket
+		if m := bucketBounds.FindString(what); m != "" && (stage == "exchange" || stage == "optim") {
+			name := "bucket " + strings.TrimPrefix(m, "from ")
+			if kind = slices.Index(c.Kinds, name); kind < 0 {
+				kind, c.Kinds = len(c.Kinds), append(c.Kinds, name)
+			}
+			bucket = kind
+		} else if stage == "nn" {
+			bucket = len(c.Kinds)
+			kind = bucket
+		}
+		c.Rows[row].Boxes = append(c.Rows[row].Boxes, chart.Box{From: float64(at), To: float64(at + 1), Kind: kind, Text: what})
+		at++
+	}
+	if len(c.Kinds) == 0 {
+		return nil, fmt.Errorf("the passage %q has no bucket", title)
+	}
+	for i := range c.Rows { // what is of no bucket, such as the end of backward, has a colour of its own
+		for k := range c.Rows[i].Boxes {
+			if b := &c.Rows[i].Boxes[k]; b.Kind >= len(c.Kinds) {
+				b.Kind = len(c.Kinds)
+			}
+		}
+	}
+	c.Kinds = append(c.Kinds, "of no bucket")
+	return c, nil
+}
+
+// event is one of a timeline, in the format of Chrome's traces.
+type event struct {
+	Phase string  `json:"ph"`
+	Name  string  `json:"name"`
+	Kind  string  `json:"cat"`
+	Rank  int     `json:"pid"` // plus one
+	Start float64 `json:"ts"`  // us
+	Long  float64 `json:"dur"`
+	Args  struct {
+		Step int `json:"step"`
+	} `json:"args"`
+}
+
+// drawn are the stages that a picture of a step has.
+var drawn = []string{"forward", "backward", "exchange", "update"}
+
+// timeline draws the last whole step of all ranks.
+func timeline(text string) (chart.Chart, error) {
+	var file struct {
+		Events []event `json:"traceEvents"`
+	}
+	if err := json.Unmarshal([]byte(text), &file); err != nil {
+		return nil, err
+	}
+	// The last step that was updated is whole: the steps behind it were cut when the timeline was full.
+	last := 0
+	for _, e := range file.Events {
+		if e.Phase == "X" && e.Kind == "update" {
+			last = max(last, e.Args.Step)
+		}
+	}
+	c := chart.Tracks{Title: "A step of ResNet-20 on two ranks over TCP", Unit: "ms", Kinds: drawn}
+	begin, ranks := math.Inf(1), 0
+	for _, e := range file.Events {
+		if e.Phase == "X" && e.Args.Step == last && slices.Contains(drawn, e.Kind) {
+			begin, ranks = min(begin, e.Start), max(ranks, e.Rank)
+		}
+	}
+	for rank := 1; rank <= ranks; rank++ {
+		head := fmt.Sprintf("rank %d", rank-1)
+		for kind, stage := range drawn {
+			t := chart.Track{Head: head, Label: stage}
+			before := 0. // an exchange that began behind others waited for its turn
+			for _, e := range file.Events {
+				if e.Phase == "X" && e.Rank == rank && e.Kind == stage && e.Args.Step == last {
+					from, to := (e.Start-begin)/1e3, (e.Start+e.Long-begin)/1e3
+					from, before = min(max(from, before), to), max(before, to)
+					t.Boxes = append(t.Boxes, chart.Box{From: from, To: to, Kind: kind, Text: fmt.Sprintf("%s: %.2f to %.2f ms", e.Name, from, to)})
+				}
+			}
+			if len(t.Boxes) > 0 {
+				c.Rows, head = append(c.Rows, t), ""
+			}
+		}
+	}
+	if len(c.Rows) == 0 {
+		return nil, fmt.Errorf("step %d has nothing to draw", last)
+	}
+	return c, nil
+}
+
+// short are the names of README's ratios in a picture, by how their rows begin.
+var short = [][2]string{
+	{"PyTorch's training step over ours", "step: PyTorch over ours"},
+	{"OpenMPI's allreduce over TCP over ours", "allreduce by TCP: OpenMPI over ours"},
+	{"rows pulled per second from our tables", "rows pulled a second: ours over Redis"},
+	{"uncompressed step over DLGS's", "slow links: dense step over DLGS"},
+	{"PyTorch's memory over ours", "memory: PyTorch over ours"},
+}
+
+var ratio = regexp.MustCompile(`^([0-9.]+)(?: to ([0-9.]+))?$`)
+
+// ratios draws README's table of ratios against peers.
+func ratios(text string) (chart.Chart, error) {
+	_, text, _ = strings.Cut(text, "\n| what | ratio |")
+	c := chart.Bars{Title: "Against peers: above 1 ringo is ahead", Unit: "x", Parts: []string{"ratio, or the least of a range", "up to"}}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		cells := strings.Split(lines.Text(), " | ")
+		if len(cells) < 3 {
+			if len(c.Rows) > 0 {
+				break
+			}
+			continue
+		}
+		name, m := strings.TrimPrefix(cells[0], "| "), ratio.FindStringSubmatch(strings.TrimSpace(cells[1]))
+		i := slices.IndexFunc(short, func(s [2]string) bool { return strings.HasPrefix(name, s[0]) })
+		if m == nil || i < 0 {
+			return nil, fmt.Errorf("the row %q has no ratio, or no short name in bench/pictures", name)
+		}
+		// A range has its least ratio as one part of the bar, and how far it reaches as the other; a ratio alone has one part.
+		low, _ := strconv.ParseFloat(m[1], 64)
+		high, _ := strconv.ParseFloat(m[2], 64)
+		c.Rows = append(c.Rows, chart.Bar{Label: short[i][1], Values: []float64{low, max(0, high-low)}})
+	}
+	if len(c.Rows) != len(short) {
+		return nil, fmt.Errorf("%d ratios, want %d: the table has changed", len(c.Rows), len(short))
+	}
+	return c, nil
+}

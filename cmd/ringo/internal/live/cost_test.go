@@ -1,0 +1,258 @@
+package live
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/metrics"
+	"github.com/ringo-ml/ringo/metrics/scrape"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/train"
+)
+
+const (
+	turn  = 50 // steps
+	pairs = 12 // of turns with and without
+	// settle is what passes before each turn, of both kinds: who comes to look is sent the whole page first.
+	settle = 500 * time.Millisecond
+)
+
+// BenchmarkWatched measures what it costs to be watched: recorder and black box (the memory in which it records), page with its looks
+// and a stream to who watches it, and metrics that are scraped every second, all on or all off, in turns of 50 steps within
+// one run. Who is first in a pair of turns changes. more-% is by how much longer the mean step of a turn is with all of it: the median over
+// the pairs. box-% is the other way to ask: records a step, times what a record costs, of a step.
+//
+//	go test ./cmd/ringo/internal/live -run - -bench Watched -benchtime 1x
+func BenchmarkWatched(b *testing.B) {
+	for _, name := range []string{"mnist-cnn", "cifar-resnet20"} {
+		for _, np := range []int{2, 4} {
+			b.Run(fmt.Sprintf("%s/np=%d", name, np), func(b *testing.B) {
+				for b.Loop() {
+					watched(b, name, np)
+				}
+			})
+		}
+	}
+}
+
+func watched(b *testing.B, name string, np int) {
+	spec, err := models.Lookup(name)
+	must(b, err)
+	board, err := metrics.Open(filepath.Join(b.TempDir(), "board"))
+	must(b, err)
+	defer board.Leave()
+	all := &audience{board: board, np: np, ranks: make([]*record.Recorder, np)}
+	var ranks [16]watchedRank
+	err = ringo.Local(b.Context(), np, ringo.Config{}, func(job *ringo.Job) error {
+		cfg := train.Config{Model: spec, Batch: spec.Defaults.Batch, LR: 0.01, Optimizer: "sgd", Threads: 1}
+		r, err := train.NewReplica(job, cfg, model.Options{})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		w := &ranks[job.Rank()]
+		*w = watchedRank{job: job, replica: r, all: all, batch: noise.Batch(r.Spec, r.Params, cfg.Batch, job.Rank())}
+		return w.run()
+	})
+	must(b, err)
+	w := ranks[0]
+	var more []float64
+	for i, off := range w.ms[0] {
+		more = append(more, 100*(w.ms[1][i]/off-1))
+	}
+	slices.Sort(more)
+	step := middle(slices.Sorted(slices.Values(w.ms[0])))
+	b.ReportMetric(middle(more), "more-%")
+	b.ReportMetric(more[3*len(more)/4]-more[len(more)/4], "quartiles-%")
+	b.ReportMetric(step, "ms/step")
+	b.ReportMetric(w.records, "records/step")
+	b.ReportMetric(100*w.records*recordNS()/1e6/step, "box-%")
+	b.ReportMetric(0, "ns/op")
+}
+
+// middle is the median of what is sorted.
+func middle(x []float64) float64 { return (x[(len(x)-1)/2] + x[len(x)/2]) / 2 }
+
+// recordNS is what an event costs from its beginning to its end, with two looks at the clock, in ns.
+func recordNS() float64 {
+	r, n := record.New(record.Config{}), 200_000
+	begun := time.Now()
+	for range n {
+		r.Begin(&record.Event{Kind: record.Operation, Bucket: -1, With: -1, Peer: -1, Begun: r.Now()}).End(r.Now(), -1, false)
+	}
+	return float64(time.Since(begun).Nanoseconds()) / float64(n)
+}
+
+// audience is all that watches a job.
+type audience struct {
+	board *metrics.Board
+	np    int
+	ranks []*record.Recorder
+	hub   *Hub
+	leave []func()
+}
+
+// come begins to watch.
+func (a *audience) come() error {
+	a.hub = NewHub()
+	a.hub.Identify("x", "x", func() (out []launch.Seen) {
+		for i, rec := range a.ranks {
+			out = append(out, launch.Seen{Name: fmt.Sprintf("rank %d", i), Role: "rank", Index: i, Glance: func(phases int) (*record.Snapshot, error) { return rec.Glance(phases), nil }})
+		}
+		return out
+	})
+	if err := a.hub.Serve("127.0.0.1:0"); err != nil {
+		return err
+	}
+	stream, err := http.Get(a.hub.URL() + "events")
+	if err != nil {
+		return err
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(io.Discard, stream.Body) // until the hub ends
+	}()
+	by, err := scrape.Start(scrape.Config{Address: "127.0.0.1:0", Board: a.board, Version: "x"})
+	if err != nil {
+		return err
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			if r, err := http.Get("http://" + by.Address().String() + scrape.Path); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_ = r.Body.Close()
+			}
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	a.leave = []func(){func() { close(stop); <-ended }, by.Close, func() { a.hub.Close(nil); _ = stream.Body.Close(); <-read }}
+	return nil
+}
+
+// go away.
+func (a *audience) goAway() {
+	for _, f := range a.leave {
+		f()
+	}
+	a.leave = nil
+}
+
+// watchedRank is a rank whose steps are watched in turns.
+type watchedRank struct {
+	job     *ringo.Job
+	replica *train.Replica
+	all     *audience
+	batch   *data.Batch
+	done    int64
+	ms      [2][]float64 // the mean step of each turn, without and with
+	records float64      // a step
+}
+
+// run trains in turns, of which the first is for the machine to get warm.
+func (w *watchedRank) run() error {
+	w.all.ranks[w.job.Rank()] = w.job.Recorder() // who looks comes after a barrier
+	if _, err := w.turn(false); err != nil {
+		return err
+	}
+	for pair := range pairs {
+		for i := range 2 {
+			on := (pair+i)%2 == 1
+			ms, err := w.turn(on)
+			if err != nil {
+				return err
+			}
+			at := 0
+			if on {
+				at = 1
+			}
+			w.ms[at] = append(w.ms[at], ms)
+		}
+	}
+	return nil
+}
+
+// turn is the mean step of one, in ms.
+func (w *watchedRank) turn(on bool) (ms float64, err error) {
+	rec, rank := w.job.Recorder(), w.job.Rank()
+	rec.Rest(!on)
+	tell := func(train.Step) {}
+	var figures *metrics.Figures
+	if on {
+		if rank == 0 {
+			if err := w.all.come(); err != nil {
+				return 0, err
+			}
+		}
+		if err := collective.Barrier(w.job.Group()); err != nil {
+			return 0, err
+		}
+		feed := w.all.hub.Feed()
+		defer feed.Close()
+		tell = feed.Steps(rank, false)
+		if figures, err = w.all.board.Rank(rank, w.all.np); err != nil {
+			return 0, err
+		}
+		defer figures.Close()
+		defer figures.Follow(metrics.Source{Sent: func() int64 { return w.job.Traffic().WireSent }, Queued: func() int { return len(rec.Open(nil)) }})()
+	}
+	time.Sleep(settle)
+	before := rec.Snapshot()
+	begun := time.Now()
+	for range turn {
+		if err := w.step(tell, figures); err != nil {
+			return 0, err
+		}
+	}
+	ms = time.Since(begun).Seconds() * 1e3 / turn
+	if after := rec.Snapshot(); on {
+		w.records = float64(after.PhasesEnded+after.OperationsEnded-before.PhasesEnded-before.OperationsEnded) / turn
+	}
+	if err := collective.Barrier(w.job.Group()); err != nil {
+		return 0, err
+	}
+	if on && rank == 0 {
+		w.all.goAway()
+	}
+	return ms, nil
+}
+
+// step trains, and tells of it as the loop does.
+func (w *watchedRank) step(tell func(train.Step), figures *metrics.Figures) error {
+	w.job.Recorder().BeginStep(w.done)
+	var watch train.Watch
+	watch.Begin(time.Now())
+	if _, err := w.replica.Backward(w.replica.Batch(w.batch), true); err != nil {
+		return err
+	}
+	watch.Ready(time.Now())
+	if err := w.replica.Step(); err != nil {
+		return err
+	}
+	t := watch.End(time.Now(), w.replica.Opt.Times())
+	w.done++
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
+	tell(train.Step{Done: w.done, Loss: 1, StepMS: ms(t.Whole), DataWaitMS: 0, BreakDown: train.BreakDown{ComputeMS: ms(t.Compute), CompressMS: ms(t.Compress), ExposedCommMS: ms(t.Exposed), UpdateMS: ms(t.Update)}})
+	figures.Step(metrics.Step{Whole: t.Whole, Samples: 64, Epoch: 1, Loss: 1, Density: t.Density, Overlap: 1})
+	return nil
+}
