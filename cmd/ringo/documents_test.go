@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/collectives"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/steps"
+	"github.com/ringo-ml/ringo/data/layout"
 )
 
 // documents are README.md and those in docs, by name.
@@ -59,11 +60,11 @@ var (
 )
 
 // Every command line of README.md and docs is one that ringo takes: its settings make a job without a fault, and what takes
-// no time is run. Every job file there makes one, too. A run that goes on has the settings of the line before it.
+// no time is run. Every job file there makes one, too, and every schema is one. A run that goes on has the settings of the line before it.
 func TestCommandsOfDocumentsAreTaken(t *testing.T) {
 	texts := documents(t)
 	t.Chdir(t.TempDir())
-	lines, files := 0, 0
+	lines, files, schemas := 0, 0, 0
 	for name, text := range texts {
 		for _, block := range blocks(text) {
 			if jobText.MatchString(block) {
@@ -73,6 +74,12 @@ func TestCommandsOfDocumentsAreTaken(t *testing.T) {
 				}
 				if err := taken(words("train --job job.yaml")); err != nil {
 					t.Errorf("%s: the job file\n%s: %v", name, block, err)
+				}
+			}
+			if schema, ok := strings.CutPrefix(block, "# my.yaml\n"); ok {
+				schemas++
+				if _, err := layout.Read("my.yaml", strings.NewReader(schema)); err != nil {
+					t.Errorf("%s: the schema\n%s: %v", name, block, err)
 				}
 			}
 			var before []string
@@ -94,8 +101,8 @@ func TestCommandsOfDocumentsAreTaken(t *testing.T) {
 			}
 		}
 	}
-	if lines < 30 || files == 0 {
-		t.Errorf("%d command lines and %d job files were found: are they looked for where they are?", lines, files)
+	if lines < 30 || files == 0 || schemas == 0 {
+		t.Errorf("%d command lines, %d job files and %d schemas were found: are they looked for where they are?", lines, files, schemas)
 	}
 }
 
